@@ -1,0 +1,61 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+#
+# The work is done by the programs in maint/, which say more with --help.
+
+PREFIX ?= /usr/local
+MPICH_SRC ?=
+MPICH_CONFIGURE ?=
+TESTS ?= test
+export MPICH_SRC MPICH_CONFIGURE
+
+PYTHON_ENV = build/venv/bin/python
+
+.PHONY: help setup fetch apply build demo check bench refresh patches-check install clean
+
+help: ## show this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r verb what; do \
+	    printf 'make %-14s %s\n' "$$verb" "$$what"; done
+	@echo
+	@echo 'MPICH_SRC=PATH        source of MPICH, a tree or tarball (default: Debian'"'"'s package)'
+	@echo 'MPICH_CONFIGURE=...   options for its configure'
+	@echo 'MPICH_TOPO_CACHE=DIR  downloads and builds (default: ~/.cache/mpich-topo)'
+
+# System packages and build/venv; silent when all is there.
+setup:
+	@maint/setup
+
+fetch: setup ## download the source of MPICH
+	@$(PYTHON_ENV) maint/fetch
+
+# Runs on a user's machine: needs python3 and patch, nothing else.
+apply: ## patch the tree MPICH_SRC=PATH in place; REVERSE=1 takes it back
+	@command -v python3 patch >/dev/null || maint/setup --packages
+	@python3 maint/apply $(if $(REVERSE),--reverse)
+
+build: setup ## build the patched MPICH and the tools: build/bin
+	@$(PYTHON_ENV) maint/build
+
+demo: build ## see the gain on a virtual cluster: measure, tune, compare
+	@$(PYTHON_ENV) maint/demo
+
+check: build ## run all tests, or TESTS=test/tools/test_tune.py
+	@$(PYTHON_ENV) maint/build --stock
+	@$(PYTHON_ENV) maint/check $(TESTS)
+
+bench: build ## measure all cases against their targets, and against the stock MPICH
+	@$(PYTHON_ENV) maint/build --stock
+	@mkdir -p build/bench
+	@build/bin/topo-bench suite -o build/bench/result.json
+
+refresh: setup ## write what follows from cvars/: the generated patch, topo_algos.h
+	@$(PYTHON_ENV) maint/refresh
+
+patches-check: setup ## prove that the patches are right
+	@$(PYTHON_ENV) maint/patches-check
+
+install: setup ## install MPICH and the tools in PREFIX=/usr/local
+	@$(PYTHON_ENV) maint/build --install $(PREFIX)
+
+clean: ## remove build/; with CACHE=1 the downloads and builds in the cache too
+	rm -rf build
+	$(if $(CACHE),rm -rf "$${MPICH_TOPO_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/mpich-topo}")

@@ -1,0 +1,277 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""What the programs in maint/ share: folders, versions, running of steps, git and patches.
+
+Python's standard library only, because it runs before build/venv exists.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+try:
+    import tomllib
+except ModuleNotFoundError:
+    sys.exit(f"{sys.executable} is too old: Python 3.11 or later is needed")
+
+REPO = Path(__file__).resolve().parent.parent
+BUILD = REPO / "build"
+OVERLAY = REPO / "src_overlay"
+MANIFEST = REPO / "cvars/algorithms.toml"
+CVAR_BLOCKS = REPO / "cvars/cvars.txt"
+GENERATED_PATCH = "coll-list-topo-algorithms.patch"
+
+
+class Failure(Exception):
+    """An error whose text is all that the user needs: no traceback."""
+
+
+def main(function):
+    """Run FUNCTION as a program: a Failure or ^C ends it with one message and a status."""
+    name = Path(sys.argv[0]).name
+    # a plain `kill` must clean up too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        sys.exit(function())
+    except Failure as err:
+        sys.exit(f"{name}: {err}")
+    except OSError as err:
+        sys.exit(f"{name}: {err.filename or ''}: {err.strerror or err}")
+    except KeyboardInterrupt:
+        print(f"\n{name}: interrupted; nothing half-done is left", file=sys.stderr)
+        sys.exit(130)
+
+
+def cache_dir():
+    """Where downloads and builds are kept, outside the clone."""
+    path = os.environ.get("MPICH_TOPO_CACHE")
+    if not path:
+        path = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mpich-topo"
+    path = Path(path).absolute()
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+@contextmanager
+def lock(name, message):
+    """Hold the lock file NAME of the cache; say MESSAGE when somebody else has it."""
+    with open(cache_dir() / f"{name}.lock", "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(message, flush=True)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def scratch(prefix, parent=None):
+    """A temporary folder, gone afterwards. Several hundred MB may go there: not /tmp, where
+    that may be memory, but the cache."""
+    parent = Path(parent) if parent else cache_dir() / "tmp"
+    parent.mkdir(parents=True, exist_ok=True)
+    path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+# -- versions -------------------------------------------------------------------------------
+
+
+def versions():
+    """The rows of versions.toml."""
+    with open(REPO / "maint/versions.toml", "rb") as file:
+        return tomllib.load(file)["mpich"]
+
+
+def tree_version(tree):
+    """The version that a source tree says it has."""
+    tree = Path(tree)
+    path = tree / "maint/version.m4"
+    if not tree.is_dir():
+        raise Failure(f"{tree}: no such folder")
+    if not path.is_file():
+        raise Failure(f"{tree}: not an MPICH source tree, it has no maint/version.m4")
+    return parse_version(path.read_text(errors="replace"), path)
+
+
+def parse_version(text, where):
+    match = re.search(r"m4_define\(\[MPICH_VERSION_m4\],\s*\[(.*?)\]\)", text)
+    if not match:
+        raise Failure(f"{where}: does not say which version of MPICH this is")
+    return match[1]
+
+
+def supported(version, where):
+    """The row of versions.toml for VERSION."""
+    for row in versions():
+        if row["version"] == version:
+            return row
+    known = ", ".join(row["version"] for row in versions())
+    raise Failure(f"{where}: this is MPICH {version}; supported: {known}")
+
+
+def series(row):
+    """The patches for a row of versions.toml, in their order."""
+    return sorted((REPO / row["patches"]).glob("[0-9][0-9][0-9][0-9]-*.patch"))
+
+
+def is_generated(patch):
+    return patch.name.endswith(GENERATED_PATCH)
+
+
+def overlay_files():
+    """The files of src_overlay, relative to it."""
+    return sorted(
+        path.relative_to(OVERLAY).as_posix()
+        for path in OVERLAY.rglob("*")
+        if path.is_file() and path.name != ".gitignore"
+    )
+
+
+def touched(patch_text):
+    """The files that a patch edits. Patches here edit only: new files are in the overlay."""
+    return sorted(set(re.findall(r"^\+\+\+ b/(\S+)", patch_text, re.MULTILINE)))
+
+
+def sha256(path):
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# -- running --------------------------------------------------------------------------------
+
+
+def run(command, cwd=None, **kwargs):
+    """Run a short command; its output is shown only when it fails."""
+    result = subprocess.run(
+        [str(word) for word in command],
+        cwd=cwd,
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        **kwargs,
+    )
+    if result.returncode:
+        raise Failure(f"{' '.join(map(str, command))} failed:\n{result.stdout.rstrip()}")
+    return result.stdout
+
+
+def clock(seconds):
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+
+
+def last_line(path):
+    """The last line that a log has so far."""
+    with open(path, "rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - 2000))
+        lines = file.read().decode(errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def step(title, command, log, cwd=None, env=None):
+    """Run a long command with its output in LOG. On a terminal one line shows the time and
+    where it is; elsewhere a line appears every half minute. ^C ends all that it started."""
+    log = Path(log)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    start, shown = time.monotonic(), 0.0
+    with open(log, "a") as out:
+        out.write(f"$ {' '.join(map(str, command))}\n")
+        out.flush()
+        process = subprocess.Popen(
+            [str(word) for word in command],
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            while True:
+                try:
+                    process.wait(0.2)
+                    break
+                except subprocess.TimeoutExpired:
+                    pass
+                spent = time.monotonic() - start
+                if terminal:
+                    width = shutil.get_terminal_size().columns
+                    line = f"  {title:<24} {clock(spent)}  {last_line(log)}"
+                    print("\r\033[K" + line[: width - 1], end="", flush=True)
+                elif spent - shown >= 30:
+                    shown = spent
+                    print(f"  {title:<24} {clock(spent)}  {last_line(log)[:60]}", flush=True)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait()
+            raise
+    spent = clock(time.monotonic() - start)
+    clear = "\r\033[K" if terminal else ""
+    if process.returncode:
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-25:])
+        print(f"{clear}  {title:<24} {spent}  FAILED", flush=True)
+        raise Failure(f"{title} failed; the end of {log}:\n{tail}")
+    print(f"{clear}  {title:<24} {spent}", flush=True)
+
+
+# -- git and patches --------------------------------------------------------------------------
+
+
+def git(*args, cwd):
+    """Git without the user's settings, with fixed names and dates: the same result anywhere."""
+    who = {"NAME": "mpich-topo", "EMAIL": "mpich-topo@localhost", "DATE": "2022-04-07T12:00:00Z"}
+    env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    env |= {f"GIT_{role}_{key}": who[key] for role in ("AUTHOR", "COMMITTER") for key in who}
+    env |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    settings = ["core.abbrev=12", "diff.algorithm=myers", "core.autocrlf=false", "gc.auto=0"]
+    return run(["git", *(w for s in settings for w in ("-c", s)), *args], cwd=cwd, env=env)
+
+
+def git_tree(tree, patches):
+    """Make a git repository of the files in TREE, tag them `upstream`, and make every patch a
+    commit upon them."""
+    git("init", "-q", "-b", "topo", cwd=tree)
+    # bundled packages, whose size makes everything slow, and which no patch edits
+    (Path(tree) / ".git/info/exclude").write_text("/modules/\n")
+    git("add", "-A", cwd=tree)
+    git("commit", "-q", "-m", "upstream", cwd=tree)
+    git("tag", "upstream", cwd=tree)
+    for patch in patches:
+        git("am", "-q", "--keep-cr", patch, cwd=tree)
+
+
+FORMAT_PATCH = ["format-patch", "-q", "--zero-commit", "--no-signature", "-N", "--stat=72"]
+
+
+def apply_patches(tree, patches, strict=False, reverse=False):
+    """Apply patch files to the files in TREE: no fuzz, no rejects, no backups. A hunk may have
+    moved in a tree of the user's; STRICT allows not even that."""
+    options = ["-p1", "--fuzz=0", "--no-backup-if-mismatch", "-r", "-"]
+    options.append("-R" if reverse else "-N")
+    for patch in patches:
+        result = subprocess.run(
+            ["patch", *options, "-i", patch],
+            cwd=tree,
+            check=False,
+            env=os.environ | {"LC_ALL": "C"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        if result.returncode or (strict and " offset " in result.stdout):
+            raise Failure(f"{patch.name} does not apply:\n{result.stdout.rstrip()}")

@@ -1,0 +1,434 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""The manifest of algorithms, and the six lists in MPICH's tree that it fills.
+
+Each list has an `add_` function, that takes the text of a file and returns it with the rows
+added behind those that the collective has, and a `read_` function, that reads the list anew, as
+its reader in MPICH does, and returns the (collective, name) pairs found. `make refresh` uses
+the first, `make patches-check` the second.
+"""
+
+import re
+import tomllib
+from pathlib import Path
+
+from common import (
+    CVAR_BLOCKS,
+    FORMAT_PATCH,
+    GENERATED_PATCH,
+    MANIFEST,
+    OVERLAY,
+    REPO,
+    Failure,
+    git,
+    git_tree,
+    is_generated,
+    scratch,
+    series,
+    touched,
+)
+
+TOPO_ALGOS_H = OVERLAY / "src/mpi/coll/algorithms/topo/topo_algos.h"
+
+REQUIRED = {"collective": str, "name": str, "file": str, "help": str}
+OPTIONAL = {"restrictions": list, "params": list, "tests": list}
+
+
+def load_manifest(path=MANIFEST):
+    """The rows of the manifest, checked."""
+    try:
+        with open(path, "rb") as file:
+            rows = tomllib.load(file).get("algorithm", [])
+    except tomllib.TOMLDecodeError as err:
+        raise Failure(f"{path}: {err}") from None
+    seen = set()
+    for number, row in enumerate(rows, 1):
+        where = f"{path}: algorithm {number} ({row.get('name', 'no name')})"
+        for key, value in row.items():
+            kind = (REQUIRED | OPTIONAL).get(key)
+            if not kind:
+                known = ", ".join(REQUIRED | OPTIONAL)
+                raise Failure(f'{where}: unknown key "{key}"; known: {known}')
+            if not isinstance(value, kind):
+                raise Failure(f'{where}: "{key}" must be a {kind.__name__}')
+        for key in REQUIRED.keys() - row.keys():
+            raise Failure(f'{where}: "{key}" is missing')
+        for key in ("collective", "name"):
+            if not re.fullmatch(r"[a-z][a-z0-9_]*", row[key]):
+                raise Failure(f'{where}: "{key}" must be a lower-case word: {row[key]!r}')
+        folder = Path("src/mpi/coll") / row["collective"]
+        if Path(row["file"]).parent != folder or not row["file"].endswith(".c"):
+            raise Failure(f'{where}: "file" must be a C file in {folder}/: {row["file"]}')
+        if re.search(r'["\\\n]', row["help"]) or len(row["help"]) > 90:
+            raise Failure(f'{where}: "help" must be one line up to 90 characters, no quotes')
+        for param in row.get("params", []):
+            if not isinstance(param, dict) or {"name", "cvar"} - param.keys():
+                raise Failure(f'{where}: a row of "params" needs "name" and "cvar"')
+        if (row["collective"], row["name"]) in seen:
+            raise Failure(f"{where}: named twice")
+        seen.add((row["collective"], row["name"]))
+    return rows
+
+
+def cvar_blocks():
+    """The CVARs of cvars.txt: its text from the first entry on."""
+    if not CVAR_BLOCKS.is_file():
+        return ""
+    text = CVAR_BLOCKS.read_text()
+    match = re.search(r"^    - name +: ", text, re.MULTILINE)
+    if not match:
+        raise Failure(f'{CVAR_BLOCKS}: no entry, which would start with "    - name        : "')
+    return text[match.start() :].rstrip() + "\n"
+
+
+def function(row):
+    return f"MPIR_{row['collective'].capitalize()}_intra_{row['name']}"
+
+
+def insert_after_last(lines, pattern, new, where, start=0, end=None):
+    """Insert NEW behind the last of lines[start:end] that PATTERN matches."""
+    end = len(lines) if end is None else end
+    for i in range(end - 1, start - 1, -1):
+        if re.search(pattern, lines[i]):
+            lines[i + 1 : i + 1] = new
+            return
+    raise Failure(f"{where}: no line like {pattern!r}, behind which to add")
+
+
+def section(lines, heading, indent, where):
+    """The range of lines below HEADING that are indented deeper than INDENT."""
+    try:
+        start = lines.index(" " * indent + heading) + 1
+    except ValueError:
+        raise Failure(f'{where}: no line "{heading}"') from None
+    end = start
+    while end < len(lines) and re.match(rf" {{{indent + 1},}}\S", lines[end]):
+        end += 1
+    return start, end
+
+
+# -- <collective>/Makefile.mk -----------------------------------------------------------------
+
+
+def add_makefile(text, rows):
+    lines = text.split("\n")
+    for row in rows:
+        pattern = rf"^    src/mpi/coll/{row['collective']}/\w+_intra_\w+\.c"
+        last = max((i for i, line in enumerate(lines) if re.match(pattern, line)), default=None)
+        if last is None:
+            raise Failure(f"{row['collective']}/Makefile.mk: no line like {pattern!r}")
+        if lines[last].endswith("\\"):
+            lines.insert(last + 1, f"    {row['file']} \\")
+        else:
+            lines[last] += " \\"
+            lines.insert(last + 1, f"    {row['file']}")
+    return "\n".join(lines)
+
+
+def read_makefile(text):
+    joined = text.replace("\\\n", " ")
+    found = set()
+    for files in re.findall(r"^mpi_core_sources\s*\+=(.*)", joined, re.MULTILINE):
+        for name in files.split():
+            match = re.fullmatch(r"src/mpi/coll/(\w+)/(\w+?)_intra_(\w+)\.c", name)
+            if match and match[1] == match[2]:
+                found.add((match[1], match[3]))
+    return found
+
+
+# -- coll_algorithms.txt ------------------------------------------------------------------------
+
+
+def add_algorithms(text, rows):
+    lines = text.split("\n")
+    for row in rows:
+        _, end = section(lines, f"{row['collective']}-intra:", 0, "coll_algorithms.txt")
+        new = [f"    {row['name']}"]
+        if row.get("restrictions"):
+            new.append(f"        restrictions: {', '.join(row['restrictions'])}")
+        if row.get("params"):
+            new.append(f"        extra_params: {', '.join(p['name'] for p in row['params'])}")
+            new.append(f"        cvar_params: {', '.join(p['cvar'] for p in row['params'])}")
+        lines[end:end] = new
+    return "\n".join(lines)
+
+
+def read_algorithms(text):
+    # as load_coll_algos() of maint/gen_coll.py
+    found, collective = set(), None
+    for line in text.split("\n"):
+        if match := re.match(r"(\w+)-(intra|inter):", line):
+            collective = match[1] if match[2] == "intra" else None
+        elif (match := re.match(r"\s+(\w+)\s*$", line)) and collective:
+            found.add((collective, match[1]))
+    return found
+
+
+# -- cvars.txt ------------------------------------------------------------------------------------
+
+
+def add_cvars(text, rows):
+    lines = text.split("\n")
+    for row in rows:
+        name = f"MPIR_CVAR_{row['collective'].upper()}_INTRA_ALGORITHM"
+        start, end = cvar_block(lines, name)
+        last = max(i for i in range(start, end) if re.match(r"\s+\w+\s+-\s", lines[i]))
+        # the dashes of the new rows stand below each other, and below upstream's where they can
+        names = [r["name"] for r in rows if r["collective"] == row["collective"]]
+        width = max(len(re.match(r"\s+(\w+\s+)-", lines[last])[1]) - 1, *map(len, names))
+        lines.insert(last + 1, f"        {row['name']:<{width}} - {row['help']}")
+    blocks = cvar_blocks()
+    if blocks:
+        end = lines.index("=== END_MPI_T_CVAR_INFO_BLOCK ===")
+        lines[end:end] = blocks.split("\n")
+    return "\n".join(lines)
+
+
+def cvar_block(lines, name):
+    for start, line in enumerate(lines):
+        if re.match(rf"\s*- name\s*: {name}$", line):
+            break
+    else:
+        raise Failure(f"cvars.txt: no entry for {name}")
+    end = start + 1
+    while end < len(lines) and lines[end].strip():
+        end += 1
+    return start, end
+
+
+def read_cvars(text):
+    # as maint/extractcvars: a leading word followed by " - " is a value
+    found = set()
+    for block in re.split(r"^    - name\s*: ", text, flags=re.MULTILINE)[1:]:
+        if match := re.match(r"MPIR_CVAR_(\w+)_INTRA_ALGORITHM\n", block):
+            values = re.findall(r"^\s*(\w+)\s+-\s", block, re.MULTILINE)
+            found |= {(match[1].lower(), value) for value in values}
+    return found
+
+
+def read_cvar_names(text):
+    return set(re.findall(r"^    - name\s*: (\w+)$", text, re.MULTILINE))
+
+
+# -- csel_container.h -------------------------------------------------------------------------------
+
+TYPE = "MPII_CSEL_CONTAINER_TYPE__ALGORITHM__"
+
+
+def add_container_h(text, rows):
+    lines = text.split("\n")
+    for row in rows:
+        stem = function(row)[: -len(row["name"])]
+        new = [f"    {TYPE}{function(row)},"]
+        insert_after_last(lines, rf"^    {TYPE}{stem}\w+,$", new, "csel_container.h")
+    for collective in dict.fromkeys(row["collective"] for row in rows if row.get("params")):
+        structs = []
+        for row in rows:
+            if row["collective"] == collective and row.get("params"):
+                ints = [f"                int {param['name']};" for param in row["params"]]
+                structs += ["            struct {", *ints, f"            }} intra_{row['name']};"]
+        if f"        }} {collective};" in lines:
+            at = lines.index(f"        }} {collective};")
+            lines[at:at] = structs
+        else:
+            at = lines.index("    } u;")
+            lines[at:at] = ["        struct {", *structs, f"        }} {collective};"]
+    return "\n".join(lines)
+
+
+def read_container_h(text):
+    enum = re.search(r"typedef enum \{(.*?)\}", text, re.DOTALL)[1]
+    found = re.findall(rf"^\s*{TYPE}MPIR_(\w+?)_intra_(\w+),$", enum, re.MULTILINE)
+    return {(collective.lower(), name) for collective, name in found}
+
+
+# -- csel_container.c -------------------------------------------------------------------------------
+
+
+def add_container_c(text, rows):
+    lines = text.split("\n")
+    for row in rows:
+        stem = function(row)[: -len(row["name"])]
+        test = f'        else if (!strcmp(ckey, "algorithm={function(row)}"))'
+        if len(test) > 100:
+            test = test.replace("!strcmp(", "!strcmp\n                 (")
+        assign = f"            cnt->id = {TYPE}{function(row)};"
+        if len(assign) > 100:
+            assign = assign.replace("= ", "=\n                ")
+        new = [*test.split("\n"), *assign.split("\n")]
+        insert_after_last(lines, rf"\b{TYPE}{stem}\w+;$", new, "csel_container.c")
+        if row.get("params"):
+            at = next(i for i, line in enumerate(lines) if re.match(r" {8}default:$", line))
+            lines[at:at] = [*container_params(row).split("\n"), ""]
+    return "\n".join(lines)
+
+
+def container_params(row):
+    """The case of parse_container_params() that fills the parameters of one algorithm."""
+    text = f"""\
+        case {TYPE}{function(row)}:
+            {{
+                json_object_object_foreach(obj, key, val) {{
+                    ckey = MPL_strdup_no_spaces(key);
+"""
+    word = "if"
+    for param in row["params"]:
+        name = param["name"]
+        text += f"""\
+                    {word} (!strncmp(ckey, "{name}=", strlen("{name}=")))
+                        cnt->u.{row["collective"]}.intra_{row["name"]}.{name} =
+                            atoi(ckey + strlen("{name}="));
+"""
+        word = "else if"
+    return (
+        text
+        + """\
+                    MPL_free(ckey);
+                }
+            }
+            break;
+"""
+    ).rstrip("\n")
+
+
+def read_container_c(text):
+    pattern = rf'"algorithm=MPIR_(\w+?)_intra_(\w+)"\)\)\s*cnt->id\s*=\s*{TYPE}MPIR_(\w+);'
+    return {
+        (collective.lower(), name)
+        for collective, name, what in re.findall(pattern, text)
+        if what == f"{collective}_intra_{name}"
+    }
+
+
+# -- test/mpi/maint/coll_cvars.txt --------------------------------------------------------------------
+
+
+def add_tests(text, rows):
+    where = "coll_cvars.txt"
+    lines = text.split("\n")
+    for row in rows:
+        for heading, new in (("tests:", row.get("tests", [])), ("algorithms:", [row["name"]])):
+            top, _ = section(lines, heading, 0, where)
+            start, _ = section(lines[top:], f"{row['collective']}:", 4, where)
+            inner, end = section(lines[top + start :], "intra-blocking:", 8, where)
+            inner, end = top + start + inner, top + start + end
+            present = {line.strip() for line in lines[inner:end]}
+            extra = []
+            if heading == "algorithms:":
+                extra = [
+                    f"                .MPIR_CVAR_{row['collective'].upper()}_{p['cvar']}={p['test']}"
+                    for p in row.get("params", [])
+                    if p.get("test")
+                ]
+            lines[end:end] = [" " * 12 + line for line in new if line not in present] + extra
+    return "\n".join(lines)
+
+
+def read_tests(text):
+    # as load_config() of test/mpi/maint/gen_coll_cvar.py
+    found, algorithms, collective, kind = set(), False, None, None
+    for line in text.split("\n"):
+        if re.match(r"(tests|algorithms):", line):
+            algorithms = line.startswith("algorithms")
+        elif match := re.match(r"    (\w+):", line):
+            collective = match[1]
+        elif match := re.match(r"\s+((?:intra|inter)-(?:non)?blocking|persistent):", line):
+            kind = match[1]
+        elif (match := re.match(r"\s+(\w+)$", line)) and algorithms and kind == "intra-blocking":
+            found.add((collective, match[1]))
+    return found
+
+
+# -- all of them ------------------------------------------------------------------------------------
+
+# path (with the collective's name filled in), add, read
+LISTS = [
+    ("src/mpi/coll/{}/Makefile.mk", add_makefile, read_makefile),
+    ("src/mpi/coll/coll_algorithms.txt", add_algorithms, read_algorithms),
+    ("src/mpi/coll/cvars.txt", add_cvars, read_cvars),
+    ("src/mpi/coll/include/csel_container.h", add_container_h, read_container_h),
+    ("src/mpi/coll/src/csel_container.c", add_container_c, read_container_c),
+    ("test/mpi/maint/coll_cvars.txt", add_tests, read_tests),
+]
+
+
+def per_file(rows):
+    """(path, rows that belong into it, add, read) for each file to be edited."""
+    for path, add, read in LISTS:
+        if "{}" not in path:
+            yield path, rows, add, read
+            continue
+        for collective in dict.fromkeys(row["collective"] for row in rows):
+            own = [row for row in rows if row["collective"] == collective]
+            yield path.format(collective), own, add, read
+
+
+def topo_algos_h(rows):
+    """The table from which the library makes one counter per algorithm."""
+    entries = []
+    for row in rows:
+        name = row["collective"]
+        entries.append(f"    X({name.upper()}, {name.capitalize()}, {name}, {row['name']},")
+        entries.append(f'      "{row["help"]}")')
+    body = " \\\n".join(["#define MPIR_TOPO_ALGOS(X)", *entries])
+    return f"""\
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+/* Generated by `make refresh` of mpich-topo from cvars/algorithms.toml; do not edit. */
+
+#ifndef TOPO_ALGOS_H_INCLUDED
+#define TOPO_ALGOS_H_INCLUDED
+
+/* X(COLLECTIVE, Collective, collective, algorithm, "description") */
+{body}
+
+#endif /* TOPO_ALGOS_H_INCLUDED */
+"""
+
+
+# -- what `make refresh` writes ---------------------------------------------------------------------
+
+MESSAGE = """coll: list topo algorithms
+
+MPICH knows a collective algorithm by six lists that are kept by hand:
+the makefile, coll_algorithms.txt, cvars.txt, csel_container.h and .c,
+and coll_cvars.txt of the tests. Add the algorithms of mpich-topo to all
+of them, and its control variables.
+
+Generated by `make refresh` from cvars/; edit there, not here.
+"""
+
+
+def generated_patch(source, rows, work):
+    """Name and content of the generated patch, made in the empty folder WORK."""
+    hand = [patch for patch in series(source.row) if not is_generated(patch)]
+    wanted = {path for path, *_ in per_file(rows)}
+    for patch in hand:
+        wanted |= set(touched(patch.read_text(errors="replace")))
+    source.copy(work, only=sorted(wanted))
+    git_tree(work, hand)
+    for path, own, add, _ in per_file(rows):
+        file = work / path
+        text = file.read_bytes().decode()
+        file.write_bytes(add(text, own).encode())
+    git("commit", "-q", "-a", "-m", MESSAGE, cwd=work)
+    number = len(hand) + 1
+    out = work / ".git/patch"
+    git(*FORMAT_PATCH, f"--start-number={number}", "-1", "-o", str(out), cwd=work)
+    (patch,) = out.iterdir()
+    name = f"{number:04d}-{GENERATED_PATCH}"
+    assert patch.name == name, patch.name
+    return name, patch.read_bytes()
+
+
+def generate(source):
+    """{path in the repository: content} of all that is generated."""
+    rows = load_manifest()
+    with scratch("refresh-") as work:
+        name, patch = generated_patch(source, rows, work)
+    return {
+        REPO / source.row["patches"] / name: patch,
+        TOPO_ALGOS_H: topo_algos_h(rows).encode(),
+    }

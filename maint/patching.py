@@ -1,0 +1,243 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""Apply the series and the overlay to a source tree, all or nothing, and take them back.
+
+In the tree stay a record, .mpich-topo (JSON: checksums of what was changed and added, and the
+patches, so that they can be taken back when the clone has moved on), and nothing else. While
+files are being replaced, .mpich-topo.undo holds the originals: a run that was cut short is undone
+by the next one.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from common import (
+    OVERLAY,
+    Failure,
+    apply_patches,
+    overlay_files,
+    series,
+    supported,
+    touched,
+    tree_version,
+)
+
+RECORD = ".mpich-topo"
+UNDO = ".mpich-topo.undo"
+
+
+def digest(path):
+    """sha256 of a file, None where there is none."""
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except FileNotFoundError:
+        return None
+
+
+def apply(tree, strict=False):
+    """Patch TREE. STRICT: refuse hunks at an offset. Returns a line that says what was done."""
+    tree = Path(tree).absolute()
+    row = supported(tree_version(tree), tree)
+    check_writable(tree)
+    undone = recover(tree)
+    patches, added = series(row), overlay_files()
+    if not patches:
+        raise Failure(f"{row['patches']}: no patches there")
+    record = read_record(tree)
+    texts = {patch.name: patch.read_text(errors="surrogateescape") for patch in patches}
+    if record:
+        return already(tree, record, texts, added)
+
+    edited = sorted({name for text in texts.values() for name in touched(text)})
+    for name in edited:
+        if not (tree / name).is_file():
+            raise Failure(f"{tree}: {name} is missing; nothing was changed")
+    there = [name for name in added if (tree / name).exists()]
+    if there:
+        raise Failure(
+            f"{tree}: patched by hand, or not what the series was made for: it has"
+            f" {there[0]} already; nothing was changed"
+        )
+
+    with stage(tree) as work:
+        for name in edited:
+            copy(tree / name, work / name)
+        try:
+            apply_patches(work, patches, strict)
+        except Failure as err:
+            raise Failure(
+                f"{tree}: {err}\nThe tree differs from MPICH {row['version']} there;"
+                " nothing was changed"
+            ) from None
+        for name in added:
+            copy(OVERLAY / name, work / name)
+        record = {
+            "what": "mpich-topo applied; `make apply REVERSE=1` takes it back",
+            "version": row["version"],
+            "edited": {
+                name: {"before": digest(tree / name), "after": digest(work / name)}
+                for name in edited
+            },
+            "added": {name: digest(work / name) for name in added},
+            "patches": texts,
+        }
+        (work / RECORD).write_text(json.dumps(record, indent=1) + "\n", errors="surrogateescape")
+        replace(tree, work, [*edited, *added, RECORD], [])
+    return undone + f"{tree}: {len(patches)} patches applied, {len(added)} files added"
+
+
+def already(tree, record, texts, added):
+    wanted = {name: digest(OVERLAY / name) for name in added}
+    if record["patches"] != texts or record["added"] != wanted:
+        raise Failure(
+            f"{tree}: another state of mpich-topo is applied; take it back first"
+            " (REVERSE=1), then apply; nothing was changed"
+        )
+    changed = changed_since(tree, record)
+    note = f"; changed since: {' '.join(changed)}" if changed else ""
+    return f"{tree}: already applied, nothing to do{note}"
+
+
+def changed_since(tree, record):
+    after = {name: sums["after"] for name, sums in record["edited"].items()} | record["added"]
+    return [name for name, value in after.items() if digest(tree / name) != value]
+
+
+def reverse(tree):
+    """Take back what apply() did."""
+    tree = Path(tree).absolute()
+    tree_version(tree)
+    check_writable(tree)
+    undone = recover(tree)
+    record = read_record(tree)
+    if not record:
+        return undone or f"{tree}: not applied, nothing to take back"
+    changed = changed_since(tree, record)
+    if changed:
+        raise Failure(
+            f"{tree}: changed since the patches were applied: {' '.join(changed)};"
+            " nothing was changed"
+        )
+    with stage(tree) as work:
+        for name in record["edited"]:
+            copy(tree / name, work / name)
+        for name in sorted(record["patches"], reverse=True):
+            patch = work / name
+            patch.write_text(record["patches"][name], errors="surrogateescape")
+            apply_patches(work, [patch], reverse=True)
+        for name, sums in record["edited"].items():
+            if digest(work / name) != sums["before"]:
+                raise Failure(f"{tree}: {name} cannot be restored; nothing was changed")
+        replace(tree, work, list(record["edited"]), [*record["added"], RECORD])
+    return f"{tree}: {len(record['patches'])} patches taken back"
+
+
+# -- files ------------------------------------------------------------------------------------
+
+
+class stage:
+    """A folder within TREE, so that a full disk shows before anything is changed and files are
+    moved by renaming."""
+
+    def __init__(self, tree):
+        self.tree = tree
+
+    def __enter__(self):
+        self.path = Path(tempfile.mkdtemp(prefix=".mpich-topo.new.", dir=self.tree))
+        return self.path
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def check_writable(tree):
+    if not os.access(tree, os.W_OK | os.X_OK):
+        raise Failure(f"{tree}: no permission to write there")
+
+
+def read_record(tree):
+    path = tree / RECORD
+    try:
+        return json.loads(path.read_text(errors="surrogateescape"))
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        raise Failure(f"{path}: damaged; nothing was changed") from None
+
+
+def copy(source, dest):
+    dest.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, dest)
+    shutil.copymode(source, dest)
+
+
+def replace(tree, work, new, gone):
+    """Move the files NEW from WORK into TREE and remove those named in GONE; on any error,
+    ^C included, everything is as before."""
+    undo = work / "undo"
+    undo.mkdir()
+    for name in [*new, *gone]:
+        if (tree / name).exists():
+            copy(tree / name, undo / "files" / name)
+    plan = {"new": new, "gone": gone, "folders": missing_folders(tree, new)}
+    (undo / "plan.json").write_text(json.dumps(plan))
+    for name in [*new, *gone]:
+        parent = tree / name
+        while not parent.parent.exists():
+            parent = parent.parent
+        if not os.access(parent.parent, os.W_OK | os.X_OK):
+            raise Failure(f"{parent.parent}: no permission to write there; nothing was changed")
+    os.rename(undo, tree / UNDO)
+    try:
+        for name in new:
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(work / name, tree / name)
+        for name in gone:
+            (tree / name).unlink()
+            remove_empty(tree, Path(name).parent)
+    except BaseException:
+        recover(tree)
+        raise
+    shutil.rmtree(tree / UNDO)
+
+
+def missing_folders(tree, names):
+    return sorted(
+        {
+            str(folder)
+            for name in names
+            for folder in Path(name).parents
+            if not (tree / folder).exists()
+        }
+    )
+
+
+def remove_empty(tree, folder):
+    """Remove the folders that only our files needed."""
+    while folder != Path(".") and not any((tree / folder).iterdir()):
+        (tree / folder).rmdir()
+        folder = folder.parent
+
+
+def recover(tree):
+    """Put back the originals that a run cut short has left."""
+    undo = tree / UNDO
+    for old in tree.glob(".mpich-topo.new.*"):
+        shutil.rmtree(old, ignore_errors=True)
+    if not (undo / "plan.json").is_file():
+        return ""
+    plan = json.loads((undo / "plan.json").read_text())
+    for name in [*plan["new"], *plan["gone"]]:
+        if (undo / "files" / name).exists():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            copy(undo / "files" / name, tree / name)
+        else:
+            (tree / name).unlink(missing_ok=True)
+    for folder in sorted(plan["folders"], reverse=True):
+        if (tree / folder).is_dir():
+            (tree / folder).rmdir()
+    shutil.rmtree(undo)
+    return f"{tree}: undid a run that was cut short\n"

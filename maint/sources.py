@@ -1,0 +1,236 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""MPICH's source: the user's tree or tarball, or Debian's source package."""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+from common import (
+    BUILD,
+    Failure,
+    cache_dir,
+    lock,
+    parse_version,
+    scratch,
+    sha256,
+    step,
+    supported,
+    tree_version,
+    versions,
+)
+
+
+def source_path(given=None):
+    """Where MPICH's source is: GIVEN, or $MPICH_SRC, or the tarball in the cache, which is
+    downloaded when it is not there."""
+    given = given or os.environ.get("MPICH_SRC")
+    return Path(given) if given else fetch(versions()[0])
+
+
+def tarball_root(tar):
+    """The folder of an MPICH tarball that holds everything, and its version."""
+    for member in tar:
+        if member.name.endswith("maint/version.m4") and member.name.count("/") <= 2:
+            text = tar.extractfile(member).read().decode(errors="replace")
+            return member.name[: -len("maint/version.m4")], parse_version(text, tar.name)
+    raise Failure(f"{tar.name}: not an MPICH source tarball, it has no maint/version.m4")
+
+
+class Source:
+    """MPICH's source: a tree or a tarball. Neither is ever written to."""
+
+    def __init__(self, path):
+        self.path = Path(path).absolute()
+        if self.path.is_dir():
+            self.root, version = None, tree_version(self.path)
+        elif self.path.is_file():
+            try:
+                with tarfile.open(self.path) as tar:
+                    self.root, version = tarball_root(tar)
+            except (tarfile.TarError, EOFError, OSError, ValueError) as err:
+                raise Failure(f"{path}: not a readable tarball: {err}") from None
+        else:
+            raise Failure(f"{path}: no such file or folder")
+        self.row = supported(version, path)
+
+    def digest(self):
+        """What identifies the content."""
+        if self.root is not None:
+            return sha256(self.path)
+        total = hashlib.sha256()
+        for folder, folders, names in os.walk(self.path):
+            folders[:] = sorted(f for f in folders if f != ".git")
+            for name in sorted(names):
+                path = os.path.join(folder, name)
+                total.update(os.path.relpath(path, self.path).encode() + b"\0")
+                total.update(
+                    os.readlink(path).encode() if os.path.islink(path) else sha256(path).encode()
+                )
+        return total.hexdigest()
+
+    def copy(self, dest, only=None):
+        """Copy everything, or the files named in ONLY, into the folder DEST."""
+        dest = Path(dest)
+        if self.root is None and only is None:
+            shutil.copytree(
+                self.path,
+                dest,
+                symlinks=True,
+                dirs_exist_ok=True,
+                ignore=lambda folder, _: [".git"] if Path(folder) == self.path else [],
+            )
+        elif self.root is None:
+            for name in only:
+                if (self.path / name).is_file():
+                    (dest / name).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(self.path / name, dest / name)
+        elif only is None:
+            dest.mkdir(parents=True, exist_ok=True)
+            depth = self.root.strip("/").count("/") + 1 if self.root.strip("/") else 0
+            command = ["tar", "-xf", self.path, "-C", dest, "--no-same-owner"]
+            subprocess.run([*command, f"--strip-components={depth}"], check=True)
+        else:
+            wanted = {self.root + name: name for name in only}
+            with tarfile.open(self.path) as tar:
+                for member in tar:
+                    if member.name in wanted and member.isfile():
+                        path = dest / wanted[member.name]
+                        path.parent.mkdir(parents=True, exist_ok=True)
+                        path.write_bytes(tar.extractfile(member).read())
+                        path.chmod(member.mode & 0o777)
+
+
+# -- Debian's source package ----------------------------------------------------------------
+
+DEBIAN_KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
+DEBIAN_SUITES = {
+    *("stable", "oldstable", "oldoldstable", "testing", "unstable", "sid"),
+    *("bullseye", "bookworm", "trixie", "forky"),
+}
+SUITE = "bookworm"  # the only suite that serves the source of the version wanted
+
+
+def fetch(row):
+    """Download and check the tarball of a row of versions.toml, unless the cache has it."""
+    path = cache_dir() / row["tarball"]
+    with lock("fetch", "waiting for another download of MPICH's source"):
+        if path.is_file():
+            if sha256(path) == row["sha256"]:
+                return path
+            path.unlink()
+            print(f"{path}: damaged, downloading it again")
+        if not shutil.which("apt-get"):
+            raise Failure(
+                f"no apt-get to download {row['debian']} with; get MPICH {row['version']}, a"
+                " release tarball or a tree, and give it as MPICH_SRC=PATH"
+            )
+        with scratch("fetch-") as work:
+            file = download(row, work)
+            found = sha256(file)
+            if found != row["sha256"]:
+                raise Failure(
+                    f"{row['tarball']} is not what maint/versions.toml wants; removed it\n"
+                    f"  expected sha256 {row['sha256']}\n  found           {found}"
+                )
+            os.replace(file, path)
+    return path
+
+
+def download(row, work):
+    """Download with apt, which checks Debian's signature, but with lists and settings of our
+    own: the machine's sources are only read, to know its mirror."""
+    entries = mirrors()
+    if not entries:
+        raise Failure(
+            "no Debian mirror in /etc/apt: give MPICH's source as MPICH_SRC=PATH"
+            f" (a release tarball or tree of {row['version']})"
+        )
+    log = BUILD / "log/fetch.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.unlink(missing_ok=True)
+    for name in ("lists/partial", "cache/archives/partial", "parts"):
+        (work / name).mkdir(parents=True)
+    error = None
+    for number, (uri, signed_by) in enumerate(entries):
+        sources = work / "mpich.sources"
+        sources.write_text(
+            f"Types: deb-src\nURIs: {uri}\nSuites: {SUITE}\nComponents: main\n{signed_by}\n"
+        )
+        options = [
+            f"Dir::Etc::sourcelist={sources}",
+            f"Dir::Etc::sourceparts={work / 'parts'}",
+            f"Dir::State::lists={work / 'lists'}",
+            f"Dir::Cache={work / 'cache'}",
+            "Acquire::Languages=none",
+            "Acquire::Retries=3",
+        ]
+        if os.geteuid() == 0:
+            options.append("APT::Sandbox::User=root")  # the cache may be closed to _apt
+        apt = ["apt-get", *(word for option in options for word in ("-o", option))]
+        title = f"fetch MPICH {row['version']}" + (f" ({number + 1})" if number else "")
+        try:
+            # --error-on: without it a mirror that does not answer is only a warning
+            step(f"{title}, list", [*apt, "--error-on=any", "update"], log)
+            step(title, [*apt, "source", "--download-only", row["debian"]], log, cwd=work)
+            return work / row["tarball"]
+        except Failure as err:
+            error = err
+    raise Failure(
+        f"could not download {row['debian']} from the mirrors of this machine; another way is"
+        f" MPICH_SRC=PATH, a release tarball or tree of {row['version']}\n{error}"
+    )
+
+
+def mirrors(etc=Path("/etc/apt")):
+    """(URI, Signed-By line) of each Debian archive in the machine's sources, best first."""
+    found = []
+    for path in [etc / "sources.list", *sorted((etc / "sources.list.d").glob("*"))]:
+        if path.suffix == ".sources":
+            found += deb822_entries(path.read_text(errors="replace"))
+        elif path.suffix == ".list" and path.is_file():
+            found += one_line_entries(path.read_text(errors="replace"))
+    ranked = {}
+    for uri, suites, components, signed_by in found:
+        known = {re.sub(r"(-updates|-backports|-proposed-updates)$", "", s) for s in suites}
+        if not known & DEBIAN_SUITES or "main" not in components or uri.startswith("cdrom:"):
+            continue
+        if not signed_by and Path(DEBIAN_KEYS).is_file():
+            signed_by = f"Signed-By: {DEBIAN_KEYS}"
+        rank = 0 if SUITE in suites else 1 if SUITE in known else 2
+        key = (uri.rstrip("/"), signed_by)
+        ranked[key] = min(rank, ranked.get(key, rank))
+    return sorted(ranked, key=ranked.get)
+
+
+def deb822_entries(text):
+    for stanza in re.split(r"\n\s*\n", text):
+        lines = [line for line in stanza.split("\n") if not line.startswith("#")]
+        fields = {
+            name.lower(): value.strip()
+            for name, value in re.findall(
+                r"^([\w-]+):((?:.*)(?:\n[ \t].*)*)", "\n".join(lines), re.MULTILINE
+            )
+        }
+        if fields.get("enabled", "yes").lower() in ("no", "false", "0"):
+            continue
+        signed_by = f"Signed-By: {fields['signed-by']}" if "signed-by" in fields else ""
+        if fields.get("trusted", "").lower() == "yes":
+            signed_by = "Trusted: yes"
+        for uri in fields.get("uris", "").split():
+            suites = fields.get("suites", "").split()
+            yield uri, suites, fields.get("components", "").split(), signed_by
+
+
+def one_line_entries(text):
+    for line in text.split("\n"):
+        match = re.match(r"\s*deb(?:-src)?\s+(?:\[(.*?)\]\s*)?(\S+)\s+(\S+)\s+([^#]+)", line)
+        if match:
+            options = dict(o.split("=", 1) for o in (match[1] or "").split() if "=" in o)
+            signed_by = f"Signed-By: {options['signed-by']}" if "signed-by" in options else ""
+            if options.get("trusted") == "yes":
+                signed_by = "Trusted: yes"
+            yield match[2], [match[3]], match[4].split(), signed_by
