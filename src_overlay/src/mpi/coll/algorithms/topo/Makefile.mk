@@ -1,0 +1,18 @@
+##
+## Copyright (C) by Argonne National Laboratory
+##     See COPYRIGHT in top-level directory
+##
+
+AM_CPPFLAGS += -I$(top_srcdir)/src/mpi/coll/algorithms/topo
+
+mpi_core_sources += \
+    src/mpi/coll/algorithms/topo/topo.c      \
+    src/mpi/coll/algorithms/topo/topo_map.c  \
+    src/mpi/coll/algorithms/topo/topo_site.c
+
+noinst_HEADERS += \
+    src/mpi/coll/algorithms/topo/topo.h        \
+    src/mpi/coll/algorithms/topo/topo_algos.h  \
+    src/mpi/coll/algorithms/topo/topo_compat.h \
+    src/mpi/coll/algorithms/topo/topo_map.h    \
+    src/mpi/coll/algorithms/topo/topo_site.h

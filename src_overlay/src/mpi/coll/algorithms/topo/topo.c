@@ -1,0 +1,477 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "topo.h"
+#include "topo_site.h"
+#include <json.h>
+
+unsigned long MPII_Topo_calls[MPII_TOPO_ALGO__END];
+
+/* What a process tells the others of a communicator about itself. */
+typedef struct {
+    uint64_t digest;            /* of its topology; 0 for none */
+    uint64_t host;              /* hash of the host's name and node id */
+    uint64_t path;              /* location inside the host */
+    int64_t site_host;          /* index of the host in the topology, or -1 */
+} whereabouts_t;
+
+struct MPII_Topo_comm {
+    MPII_Topo_place_t place;
+    int *site_host;             /* [num_hosts] index of a host in the topology, or -1 */
+    int *site_rack;             /* [num_racks] likewise */
+    int *ring;                  /* [num_ranks], built when first asked for */
+    int ring_pos;
+    int *slots;                 /* [num_ranks], likewise */
+    int slot;
+    bool slots_are_ranks;
+};
+
+static MPII_Topo_site_t *site;
+static char *site_name;         /* file that site came from */
+static whereabouts_t self;
+static bool has_warned_differs, has_warned_unknown;
+
+static uint64_t hash(const char *name, int node_id)
+{
+    uint64_t h = UINT64_C(0xcbf29ce484222325) ^ (uint64_t) node_id;
+    for (const char *c = name; *c; c++)
+        h = (h ^ (unsigned char) *c) * UINT64_C(0x100000001b3);
+    return h;
+}
+
+/* Location of this process inside its host, from the cores that it is bound to. */
+static uint64_t path_in_host(void)
+{
+    static const MPIR_hwtopo_type_e levels[MPII_TOPO_PATH_LEVELS] = {
+        MPIR_HWTOPO_TYPE__PACKAGE, MPIR_HWTOPO_TYPE__DDR, MPIR_HWTOPO_TYPE__L3CACHE,
+        MPIR_HWTOPO_TYPE__CORE
+    };
+    uint64_t path = 0;
+
+    for (int i = 0; i < MPII_TOPO_PATH_LEVELS; i++) {
+        MPIR_hwtopo_gid_t gid = MPIR_hwtopo_get_obj_by_type(levels[i]);
+        /* the root: not bound to one object of this type */
+        int index = gid == MPIR_HWTOPO_GID_ROOT ? 0 : MPIR_hwtopo_get_lid(gid) + 1;
+        path = path << 16 | (index & 0xffff);
+    }
+    return path;
+}
+
+void MPII_Topo_warn(const char *text)
+{
+    if (MPIR_Process.rank == 0) {
+        fprintf(stderr, "[mpich] warning: %s\n", text);
+        fflush(stderr);
+    }
+}
+
+int MPII_Topo_init(void)
+{
+#define REGISTER(COLL, Coll, coll, algo, desc)                                          \
+    MPII_Topo_calls[MPII_TOPO_ALGO__##coll##_##algo] = 0;                               \
+    MPIR_T_PVAR_COUNTER_REGISTER_DYNAMIC_impl(MPI_UNSIGNED_LONG,                        \
+                                              coll_topo_##coll##_##algo##_calls,        \
+                                              &MPII_Topo_calls[MPII_TOPO_ALGO__##coll##_##algo], \
+                                              1, MPI_T_VERBOSITY_USER_BASIC,            \
+                                              MPI_T_BIND_NO_OBJECT,                     \
+                                              (MPIR_T_PVAR_FLAG_READONLY |              \
+                                               MPIR_T_PVAR_FLAG_CONTINUOUS), NULL, NULL, \
+                                              "COLLECTIVE",                             \
+                                              "calls of " #coll " " #algo ": " desc);
+    MPIR_TOPO_ALGOS(REGISTER)
+#undef REGISTER
+    return MPI_SUCCESS;
+}
+
+int MPII_Topo_finalize(void)
+{
+    MPII_Topo_site_free(site);
+    site = NULL;
+    MPL_free(site_name);
+    site_name = NULL;
+    return MPI_SUCCESS;
+}
+
+void MPII_Topo_load(const char *name, struct json_object *root)
+{
+    const char *host = MPIR_CVAR_COLL_TOPOLOGY_HOST;
+    char hostname[256] = "", err[MPII_TOPO_ERR_LEN];
+    int node_id = MPIR_Process.node_map ? MPIR_Process.node_map[MPIR_Process.rank] : 0;
+
+    if (host == NULL || *host == '\0') {
+        if (MPIR_pmi_has_local_cliques())
+            snprintf(hostname, sizeof(hostname), "clique%d", node_id);
+        else
+            gethostname(hostname, sizeof(hostname) - 1);
+        host = hostname;
+    }
+    self.host = hash(host, node_id);
+    self.path = path_in_host();
+    self.digest = 0;
+    self.site_host = -1;
+
+    MPII_Topo_finalize();
+    if (root && MPII_Topo_site_create(name, root, &site, err)) {
+        MPII_Topo_warn(err);
+    } else if (site == NULL && MPIR_CVAR_COLL_TOPOLOGY_FILE && *MPIR_CVAR_COLL_TOPOLOGY_FILE) {
+        char *text = NULL;
+        size_t len;
+        struct json_object *file_root = NULL;
+
+        name = MPIR_CVAR_COLL_TOPOLOGY_FILE;
+        int ret = MPII_Topo_read_file(name, &text, &len, err);
+        if (ret == 0)
+            ret = MPII_Topo_parse_json(name, text, len, &file_root, err);
+        if (ret == 0)
+            ret = MPII_Topo_site_create(name, file_root, &site, err);
+        if (ret == 0 && site == NULL) {
+            snprintf(err, sizeof(err), "%s: found no topology, expected key \"hosts\"", name);
+            ret = -1;
+        }
+        if (ret)
+            MPII_Topo_warn(err);
+        MPL_free(text);
+        if (file_root)
+            json_object_put(file_root);
+    }
+
+    if (site) {
+        site_name = MPL_strdup(name);
+        self.digest = site->digest;
+        self.site_host = MPII_Topo_site_find_host(site, host);
+    }
+}
+
+void MPII_Topo_comm_init(MPIR_Comm * comm_ptr)
+{
+    comm_ptr->coll.topo = NULL;
+}
+
+void MPII_Topo_comm_cleanup(MPIR_Comm * comm_ptr)
+{
+    struct MPII_Topo_comm *topo = comm_ptr->coll.topo;
+
+    if (topo == NULL)
+        return;
+    MPL_free(topo->place.host_of_rank);
+    MPL_free(topo->place.rack_of_host);
+    MPL_free(topo->place.path_of_rank);
+    MPL_free(topo->site_host);
+    MPL_free(topo->site_rack);
+    MPL_free(topo->ring);
+    MPL_free(topo->slots);
+    MPL_free(topo);
+    comm_ptr->coll.topo = NULL;
+}
+
+static int host_distance(const void *state, int a, int b)
+{
+    const struct MPII_Topo_comm *topo = state;
+    int site_a = topo->site_host[a], site_b = topo->site_host[b];
+
+    if (site_a == -1 || site_b == -1)
+        return MPII_TOPO_DISTANCE_MAX + 1;
+    return site->host_distance[(size_t) site_a * site->num_hosts + site_b];
+}
+
+static int rack_distance(const void *state, int a, int b)
+{
+    const struct MPII_Topo_comm *topo = state;
+    int site_a = topo->site_rack[a], site_b = topo->site_rack[b];
+
+    if (site_a == -1 || site_b == -1)
+        return MPII_TOPO_DISTANCE_MAX + 1;
+    return site->rack_distance[(size_t) site_a * site->num_racks + site_b];
+}
+
+typedef struct {
+    uint64_t host;
+    int rank;
+} host_entry_t;
+
+static int cmp_host(const void *a_, const void *b_)
+{
+    const host_entry_t *a = a_, *b = b_;
+    if (a->host != b->host)
+        return a->host < b->host ? -1 : 1;
+    return a->rank - b->rank;
+}
+
+/* Number the hosts of a communicator in the order of their lowest rank. */
+static int number_hosts(MPII_Topo_place_t * place, const whereabouts_t all[])
+{
+    int mpi_errno = MPI_SUCCESS, n = place->num_ranks;
+    host_entry_t *entries = NULL;
+    int *lowest = NULL;         /* of each rank, the lowest rank of its host */
+
+    entries = MPL_malloc(n * sizeof(*entries), MPL_MEM_COLL);
+    MPIR_ERR_CHKANDJUMP(!entries, mpi_errno, MPI_ERR_OTHER, "**nomem");
+    lowest = MPL_malloc(n * sizeof(int), MPL_MEM_COLL);
+    MPIR_ERR_CHKANDJUMP(!lowest, mpi_errno, MPI_ERR_OTHER, "**nomem");
+
+    for (int i = 0; i < n; i++) {
+        entries[i].host = all[i].host;
+        entries[i].rank = i;
+    }
+    qsort(entries, n, sizeof(*entries), cmp_host);
+    for (int i = 0; i < n; i++) {
+        if (i > 0 && entries[i].host == entries[i - 1].host)
+            lowest[entries[i].rank] = lowest[entries[i - 1].rank];
+        else
+            lowest[entries[i].rank] = entries[i].rank;
+    }
+    place->num_hosts = 0;
+    for (int i = 0; i < n; i++)
+        place->host_of_rank[i] = lowest[i] == i ? place->num_hosts++ :
+            place->host_of_rank[lowest[i]];
+
+  fn_exit:
+    MPL_free(entries);
+    MPL_free(lowest);
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+/* Number the racks of a communicator in the order of their lowest host. A host that the topology
+ * does not know has a rack of its own. Without a topology all hosts are in one rack. */
+static int number_racks(struct MPII_Topo_comm *topo, bool use_site)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPII_Topo_place_t *place = &topo->place;
+    int *rack_of_site = NULL;
+
+    place->num_racks = 0;
+    if (!use_site) {
+        place->num_racks = 1;
+        topo->site_rack[0] = -1;
+        for (int h = 0; h < place->num_hosts; h++)
+            place->rack_of_host[h] = 0;
+        goto fn_exit;
+    }
+    rack_of_site = MPL_malloc(site->num_racks * sizeof(int), MPL_MEM_COLL);
+    MPIR_ERR_CHKANDJUMP(!rack_of_site, mpi_errno, MPI_ERR_OTHER, "**nomem");
+    for (int i = 0; i < site->num_racks; i++)
+        rack_of_site[i] = -1;
+    for (int h = 0; h < place->num_hosts; h++) {
+        int site_rack = topo->site_host[h] == -1 ? -1 : site->rack_of_host[topo->site_host[h]];
+        if (site_rack != -1 && rack_of_site[site_rack] != -1) {
+            place->rack_of_host[h] = rack_of_site[site_rack];
+            continue;
+        }
+        if (site_rack != -1)
+            rack_of_site[site_rack] = place->num_racks;
+        topo->site_rack[place->num_racks] = site_rack;
+        place->rack_of_host[h] = place->num_racks++;
+    }
+
+  fn_exit:
+    MPL_free(rack_of_site);
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+static void warn_if_unusable(MPIR_Comm * comm_ptr, const whereabouts_t all[], bool is_same)
+{
+    int n = comm_ptr->local_size, num_unknown = 0, unknown = -1, other = -1;
+    char text[MPII_TOPO_ERR_LEN];
+
+    if (comm_ptr->rank != 0)
+        return;
+    for (int i = n - 1; i >= 0; i--) {
+        if (all[i].digest != all[0].digest)
+            other = i;
+        if (all[i].site_host == -1) {
+            unknown = i;
+            num_unknown++;
+        }
+    }
+    if (!is_same && !has_warned_differs) {
+        has_warned_differs = true;
+        snprintf(text, sizeof(text),
+                 "%s: rank %d does not hold the topology that rank 0 holds, expected the same on "
+                 "all ranks; all hosts count as equally far apart",
+                 site_name ? site_name : "MPIR_CVAR_COLL_TOPOLOGY_FILE", other);
+        fprintf(stderr, "[mpich] warning: %s\n", text);
+        fflush(stderr);
+    } else if (is_same && site && num_unknown > 0 && !has_warned_unknown) {
+        has_warned_unknown = true;
+        fprintf(stderr, "[mpich] warning: %s: does not know the hosts of %d of %d ranks (the first "
+                "is rank %d); they count as the furthest, each host in a rack of its own\n",
+                site_name, num_unknown, n, unknown);
+        fflush(stderr);
+    }
+}
+
+/* Build the view of a communicator, collectively. */
+static int comm_create(MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS, n = comm_ptr->local_size;
+    whereabouts_t *all = NULL;
+    struct MPII_Topo_comm *topo = NULL;
+    MPII_Topo_place_t *place;
+    bool is_same = true;
+
+    all = MPL_malloc(n * sizeof(whereabouts_t), MPL_MEM_COLL);
+    topo = MPL_calloc(1, sizeof(*topo), MPL_MEM_COLL);
+    MPIR_ERR_CHKANDJUMP(!all || !topo, mpi_errno, MPI_ERR_OTHER, "**nomem");
+
+    /* -- agree on the topology, and learn where everybody is -- */
+    mpi_errno = MPIR_Allgather_intra_brucks(&self, sizeof(self), MPI_BYTE, all, sizeof(self),
+                                            MPI_BYTE, comm_ptr, TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
+    for (int i = 1; i < n; i++) {
+        if (all[i].digest != all[0].digest)
+            is_same = false;
+    }
+    bool use_site = site && is_same;
+    warn_if_unusable(comm_ptr, all, is_same);
+
+    place = &topo->place;
+    place->num_ranks = n;
+    place->host_of_rank = MPL_malloc(n * sizeof(int), MPL_MEM_COLL);
+    place->path_of_rank = MPL_malloc(n * sizeof(uint64_t), MPL_MEM_COLL);
+    MPIR_ERR_CHKANDJUMP(!place->host_of_rank || !place->path_of_rank, mpi_errno, MPI_ERR_OTHER,
+                        "**nomem");
+    mpi_errno = number_hosts(place, all);
+    MPIR_ERR_CHECK(mpi_errno);
+
+    place->rack_of_host = MPL_malloc(place->num_hosts * sizeof(int), MPL_MEM_COLL);
+    topo->site_host = MPL_malloc(place->num_hosts * sizeof(int), MPL_MEM_COLL);
+    topo->site_rack = MPL_malloc(place->num_hosts * sizeof(int), MPL_MEM_COLL);
+    MPIR_ERR_CHKANDJUMP(!place->rack_of_host || !topo->site_host || !topo->site_rack, mpi_errno,
+                        MPI_ERR_OTHER, "**nomem");
+    for (int i = n - 1; i >= 0; i--) {
+        place->path_of_rank[i] = all[i].path;
+        topo->site_host[place->host_of_rank[i]] = all[i].site_host;
+    }
+    mpi_errno = number_racks(topo, use_site);
+    MPIR_ERR_CHECK(mpi_errno);
+
+    place->state = topo;
+    if (use_site && site->host_distance)
+        place->host_distance = host_distance;
+    if (use_site && site->rack_distance)
+        place->rack_distance = rack_distance;
+
+    if (MPIR_CVAR_COLL_TOPOLOGY_VERBOSE > 0 && comm_ptr->rank == 0) {
+        printf("[mpich] topology of communicator 0x%08x: %d ranks, %d hosts, %d racks, from %s\n",
+               (unsigned) comm_ptr->handle, n, place->num_hosts, place->num_racks,
+               use_site ? site_name : "the node map");
+        fflush(stdout);
+    }
+    comm_ptr->coll.topo = topo;
+    topo = NULL;
+
+  fn_exit:
+    MPL_free(all);
+    return mpi_errno;
+  fn_fail:
+    if (topo) {
+        comm_ptr->coll.topo = topo;
+        MPII_Topo_comm_cleanup(comm_ptr);
+    }
+    goto fn_exit;
+}
+
+static void print_order(MPIR_Comm * comm_ptr, const char *what, const int order[])
+{
+    if (MPIR_CVAR_COLL_TOPOLOGY_VERBOSE < 2 || comm_ptr->rank != 0)
+        return;
+    printf("[mpich] topology of communicator 0x%08x: %s", (unsigned) comm_ptr->handle, what);
+    for (int i = 0; i < comm_ptr->local_size; i++)
+        printf(" %d", order[i]);
+    printf("\n");
+    fflush(stdout);
+}
+
+static int position(const int order[], int rank)
+{
+    int pos = 0;
+    while (order[pos] != rank)
+        pos++;
+    return pos;
+}
+
+int MPII_Topo_comm_ring(MPIR_Comm * comm_ptr, const int **order, int *pos, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int *ring = NULL;
+
+    if (comm_ptr->coll.topo == NULL) {
+        mpi_errno = comm_create(comm_ptr, TOPO_COLL_ATTR);
+        MPIR_ERR_CHECK(mpi_errno);
+    }
+    struct MPII_Topo_comm *topo = comm_ptr->coll.topo;
+    if (topo->ring == NULL) {
+        ring = MPL_malloc(comm_ptr->local_size * sizeof(int), MPL_MEM_COLL);
+        MPIR_ERR_CHKANDJUMP(!ring || MPII_Topo_map_ring(&topo->place, ring), mpi_errno,
+                            MPI_ERR_OTHER, "**nomem");
+        topo->ring_pos = position(ring, comm_ptr->rank);
+        topo->ring = ring;
+        ring = NULL;
+        print_order(comm_ptr, "ring", topo->ring);
+    }
+    *order = topo->ring;
+    *pos = topo->ring_pos;
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    MPL_free(ring);
+    goto fn_exit;
+}
+
+int MPII_Topo_comm_recursive_doubling(MPIR_Comm * comm_ptr, const int **slots_, int *slot,
+                                      bool * is_identity, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int *slots = NULL;
+
+    if (comm_ptr->coll.topo == NULL) {
+        mpi_errno = comm_create(comm_ptr, TOPO_COLL_ATTR);
+        MPIR_ERR_CHECK(mpi_errno);
+    }
+    struct MPII_Topo_comm *topo = comm_ptr->coll.topo;
+    if (topo->slots == NULL) {
+        slots = MPL_malloc(comm_ptr->local_size * sizeof(int), MPL_MEM_COLL);
+        MPIR_ERR_CHKANDJUMP(!slots || MPII_Topo_map_recursive_doubling(&topo->place, slots),
+                            mpi_errno, MPI_ERR_OTHER, "**nomem");
+        topo->slot = position(slots, comm_ptr->rank);
+        topo->slots_are_ranks = true;
+        for (int i = 0; i < comm_ptr->local_size; i++) {
+            if (slots[i] != i)
+                topo->slots_are_ranks = false;
+        }
+        topo->slots = slots;
+        slots = NULL;
+        print_order(comm_ptr, "recursive doubling", topo->slots);
+    }
+    *slots_ = topo->slots;
+    *slot = topo->slot;
+    *is_identity = topo->slots_are_ranks;
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    MPL_free(slots);
+    goto fn_exit;
+}
+
+int MPII_Topo_wait(MPIR_Request ** request, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+
+    if (*request == NULL)
+        return MPI_SUCCESS;
+    mpi_errno = MPIC_Wait(*request, TOPO_COLL_ATTR);
+    if (mpi_errno == MPI_SUCCESS && (*request)->kind == MPIR_REQUEST_KIND__RECV)
+        mpi_errno = (*request)->status.MPI_ERROR;
+    MPIR_Request_free(*request);
+    *request = NULL;
+    return mpi_errno;
+}

@@ -1,0 +1,66 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#ifndef TOPO_H_INCLUDED
+#define TOPO_H_INCLUDED
+
+/* Topology-aware collectives: what the algorithms share.
+ *
+ * topo_site.c   the topology of the site, from a file
+ * topo_map.c    renumberings of ranks by distance
+ * topo.c        the view that a communicator has: hosts, racks, renumberings, kept with it
+ *
+ * An algorithm asks for its renumbering (MPII_Topo_comm_ring, ...), counts its call
+ * (MPII_TOPO_COUNT), and communicates with MPIC_Isend, MPIC_Irecv and MPII_Topo_wait. */
+
+#include "topo_algos.h"
+#include "topo_compat.h"
+#include "topo_map.h"
+
+/* Number of messages that a process keeps in flight ahead of the one that it waits for. */
+#define MPII_TOPO_WINDOW 64
+
+/* Called from MPII_Coll_init and MPII_Coll_finalize. */
+int MPII_Topo_init(void);
+int MPII_Topo_finalize(void);
+
+/* Load the topology: from root, a parsed tuning file that was read from name, or else, where root is
+ * NULL or has none, from the file that MPIR_CVAR_COLL_TOPOLOGY_FILE names. A bad file leaves the
+ * process without a topology; rank 0 prints why. Called at the end of MPI_Init. */
+struct json_object;
+void MPII_Topo_load(const char *name, struct json_object *root);
+
+/* Print one line, from rank 0 of MPI_COMM_WORLD. */
+void MPII_Topo_warn(const char *text);
+
+/* Called from MPIR_Coll_comm_init and MPII_Coll_comm_cleanup. */
+void MPII_Topo_comm_init(MPIR_Comm * comm_ptr);
+void MPII_Topo_comm_cleanup(MPIR_Comm * comm_ptr);
+
+/* Nearest neighbour ring of a communicator: order[i] is the rank at position i, and order[pos] is
+ * the calling process. Collective over the communicator at the first call, by a blocking allgather
+ * of 32 bytes a rank in which the processes agree on the topology. */
+int MPII_Topo_comm_ring(MPIR_Comm * comm_ptr, const int **order, int *pos, TOPO_COLL_ATTR_DECL);
+
+/* Placement for recursive doubling: slots[i] is the rank whose block comes at slot i (see
+ * MPII_Topo_map_recursive_doubling), slots[slot] is the calling process, and is_identity tells that
+ * slots are ranks. Collective at the first call, as above. */
+int MPII_Topo_comm_recursive_doubling(MPIR_Comm * comm_ptr, const int **slots, int *slot,
+                                      bool * is_identity, TOPO_COLL_ATTR_DECL);
+
+/* Wait for a request and free it; nothing where it is NULL. */
+int MPII_Topo_wait(MPIR_Request ** request, TOPO_COLL_ATTR_DECL);
+
+/* Calls of each algorithm by this process: MPI_T counters coll_topo_<collective>_<algorithm>_calls */
+enum {
+#define MPII_TOPO_ENUM(COLL, Coll, coll, algo, desc) MPII_TOPO_ALGO__##coll##_##algo,
+    MPIR_TOPO_ALGOS(MPII_TOPO_ENUM)
+#undef MPII_TOPO_ENUM
+    MPII_TOPO_ALGO__END
+};
+extern unsigned long MPII_Topo_calls[MPII_TOPO_ALGO__END];
+#define MPII_TOPO_COUNT(coll, algo) (MPII_Topo_calls[MPII_TOPO_ALGO__##coll##_##algo]++)
+
+#endif /* TOPO_H_INCLUDED */

@@ -1,0 +1,45 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#ifndef TOPO_COMPAT_H_INCLUDED
+#define TOPO_COMPAT_H_INCLUDED
+
+/* What differs between the supported versions of MPICH. No other file of the topology-aware
+ * algorithms knows about versions. This is the 4.0 and 4.1 side. */
+
+/* Last parameter of a blocking collective, and the argument that hands it on. */
+#define TOPO_COLL_ATTR_DECL MPIR_Errflag_t * errflag
+#define TOPO_COLL_ATTR errflag
+/* The same for a caller that is no collective itself. */
+#define TOPO_COLL_ATTR_NEW MPIR_Errflag_t errflag_ = MPIR_ERR_NONE, *errflag = &errflag_
+
+/* After a communication call: record the error and go on, since other processes count on the
+ * messages that follow. */
+#define TOPO_CHECK_AND_CONTINUE(mpi_errno_, mpi_errno_ret_)                     \
+    do {                                                                        \
+        if (mpi_errno_) {                                                       \
+            *errflag = MPIX_ERR_PROC_FAILED == MPIR_ERR_GET_CLASS(mpi_errno_) ? \
+                MPIR_ERR_PROC_FAILED : MPIR_ERR_OTHER;                          \
+            MPIR_ERR_SET(mpi_errno_, *errflag, "**fail");                       \
+            MPIR_ERR_ADD(mpi_errno_ret_, mpi_errno_);                           \
+        }                                                                       \
+    } while (0)
+
+/* At the end: the error that was recorded, or that an incoming message carried. */
+#define TOPO_RETURN_ERROR(mpi_errno_, mpi_errno_ret_)                   \
+    do {                                                                \
+        if (mpi_errno_ret_)                                             \
+            mpi_errno_ = mpi_errno_ret_;                                \
+        else if (*errflag != MPIR_ERR_NONE)                             \
+            MPIR_ERR_SET(mpi_errno_, *errflag, "**coll_fail");          \
+    } while (0)
+
+#define TOPO_COMM_RANK_SIZE(comm_ptr_, rank_, size_)    \
+    do {                                                \
+        rank_ = (comm_ptr_)->rank;                      \
+        size_ = (comm_ptr_)->local_size;                \
+    } while (0)
+
+#endif /* TOPO_COMPAT_H_INCLUDED */

@@ -1,0 +1,62 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#ifndef TOPO_SITE_H_INCLUDED
+#define TOPO_SITE_H_INCLUDED
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The topology of a site: which hosts there are, their racks, and how far they are apart. Read from
+ * a site.json (topo-pingpong) or from the "topology" object of a tuning.json (topo-tune), format 1:
+ *
+ *   "format":          1
+ *   "hosts":           names as gethostname() gives them, each once
+ *   "racks":           {"names": [...], "of_host": for each host the index of its rack}
+ *   "latency_us":      hosts x hosts, microseconds, >= 0
+ *   "rack_latency_us": racks x racks, instead of the former on large sites
+ *
+ * Without a latency, hosts of one rack are equally far apart, and so are racks. Other keys belong to
+ * the tools and are passed over. */
+typedef struct MPII_Topo_site {
+    int num_hosts;
+    int num_racks;
+    int *rack_of_host;          /* [num_hosts] */
+    uint8_t *host_distance;     /* [num_hosts * num_hosts] or NULL */
+    uint8_t *rack_distance;     /* [num_racks * num_racks] or NULL */
+    char **host_names;          /* [num_hosts] */
+    uint64_t digest;            /* of all of the above */
+} MPII_Topo_site_t;
+
+/* Largest distance that a site has; what the site does not know is further. */
+#define MPII_TOPO_DISTANCE_MAX 255
+
+/* Longest message that the functions below write to err, with its final NUL. */
+#define MPII_TOPO_ERR_LEN 512
+
+/* Read a whole regular file, at most 64 MiB. Returns 0, with *text NUL-terminated and to be freed by
+ * MPL_free; or -1 and a sentence in err that starts with the name of the file. */
+int MPII_Topo_read_file(const char *path, char **text, size_t * len, char *err);
+
+struct json_object;
+
+/* Parse JSON text; name is the file it came from. Returns 0, and an object to be freed by
+ * json_object_put; or -1 and a sentence in err: file, line, what was found, what is expected. */
+int MPII_Topo_parse_json(const char *name, const char *text, size_t len, struct json_object **root,
+                         char *err);
+
+/* The topology in a parsed site.json, or in the "topology" of a tuning.json. Returns 0 and *site, to
+ * be freed by MPII_Topo_site_free, NULL where a tuning.json has none; or -1 and a sentence in err:
+ * file, key, what was found, what is expected. */
+int MPII_Topo_site_create(const char *name, struct json_object *root, MPII_Topo_site_t ** site,
+                          char *err);
+
+void MPII_Topo_site_free(MPII_Topo_site_t * site);
+
+/* Index of a host; -1 if the site does not know it. A name matches as it stands or, where that is
+ * unambiguous, without its domain. */
+int MPII_Topo_site_find_host(const MPII_Topo_site_t * site, const char *host);
+
+#endif /* TOPO_SITE_H_INCLUDED */
