@@ -1,0 +1,1092 @@
+/*
+ * Copyright (C) by the mpich-topo authors. See LICENSE.
+ *
+ * topo-pingpong: measure what lies between the hosts of a site, group them into racks, and write
+ * it all to site.json (maint/topo_tune/site.schema.json) for topo-tune and the library.
+ *
+ *     mpicc -O2 -o topo-pingpong topo-pingpong.c -lm
+ *
+ * One rank a host takes part. All pairs of hosts are met in the N-1 rounds (N, if odd) of a
+ * round-robin tournament, the pairs of a round at the same time:
+ *
+ *     latency pass    round trips of a small message; half the median one
+ *     bandwidth pass  a stream of large messages one way, then the other; median rate. Pairs
+ *                     that cross racks share the uplinks, as they do in a collective.
+ *
+ * Every pass starts with an untimed round, from which rank 0 estimates what the rounds cost. If
+ * they would not fit the time limit it cuts the repetitions, and then leaves out rounds; it
+ * tells the others before each round, so all ranks do the same.
+ */
+
+#define _POSIX_C_SOURCE 200809L
+#define _XOPEN_SOURCE 700       /* realpath */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include <mpi.h>
+
+#include "racks.h"
+
+#define PROGRAM "topo-pingpong"
+#define VERSION "0.1"
+
+#define NAME_BYTES 256          /* of a host's name, with its end */
+#define MIN_REPS 3              /* fewer have no median worth the name */
+#define LATENCY_SHARE 0.3       /* of the time limit, at most; the bandwidth pass gets the rest */
+#define IN_HOST_SHARE 0.1
+#define RESERVE_SHARE 0.05      /* for grouping and writing */
+#define NOISY 0.5               /* interquartile range over median */
+#define LOPSIDED 2.0            /* bandwidth one way over the other */
+#define SPARSE 0.05             /* share of noisy pairs that is not worth a warning */
+#define MIN_NOISE 0.05          /* of a log distance: differences below 5 % are not topology */
+#define SURE 0.7                /* confidence that needs no warning */
+#define MAX_WARNINGS 16
+
+typedef enum { PROGRESS_AUTO, PROGRESS_ALWAYS, PROGRESS_NEVER } progress_t;
+
+typedef struct {
+    int latency_bytes, latency_reps, latency_warmup;
+    int bandwidth_bytes, bandwidth_reps, bandwidth_warmup;
+    int full_matrix_hosts;
+    double time_limit;          /* seconds, 0: none */
+    progress_t progress;
+    const char *output;         /* rank 0 only */
+} options_t;
+
+/* The matrices on rank 0, and the rows of them on other leaders: hosts x hosts, 0: not measured */
+typedef struct {
+    float *latency;             /* us */
+    float *latency_noise;       /* interquartile range over median */
+    float *bandwidth;           /* Mbit/s, row: receiver, column: sender */
+    float *bandwidth_noise;
+} result_t;
+
+/* How the rounds of a pass went */
+typedef struct {
+    int reps;                   /* fewest in any round that took place */
+    int rounds_left_out;
+} pass_t;
+
+static options_t opt = {
+    .latency_bytes = 8,.latency_reps = 100,.latency_warmup = 10,
+    .bandwidth_bytes = 256 * 1024,.bandwidth_reps = 5,.bandwidth_warmup = 1,
+    .full_matrix_hosts = 512,
+    .time_limit = 60,
+    .output = "site.json",
+};
+
+static int rank, nranks;
+static int nhosts, host, partner;       /* of this rank; partner: the other rank of the in-host pair */
+static int *leader;             /* rank that measures, of each host */
+static char (*name)[NAME_BYTES];        /* of each host, rank 0 only */
+static char *buffer;
+static double start;
+static int rounds_done, rounds_total;   /* for the progress bar, rank 0 only */
+static char warnings[MAX_WARNINGS][640];
+static int nwarnings;
+
+static const char usage[] =
+    "Usage: mpiexec ... " PROGRAM " [OPTION]...\n"
+    "Measure latency and bandwidth between all hosts of an MPI job, group the hosts into racks,\n"
+    "and write a site file for topo-tune. Start it with at least one rank on every host; a second\n"
+    "rank on a host adds the in-host pair.\n"
+    "\n"
+    "Output:\n"
+    "  -o, --output FILE             site file to write [site.json]\n"
+    "      --full-matrix-hosts N     beyond N hosts write tables between racks instead of full\n"
+    "                                matrices [512]\n"
+    "      --progress WHEN           progress bar on standard error: auto (if that is a terminal,\n"
+    "                                which it is not under most mpiexecs), always, never [auto]\n"
+    "Measurement:\n"
+    "      --time-limit SECONDS      cut repetitions, then leave out pairs, to end in time;\n"
+    "                                0: no limit [60]\n"
+    "      --latency-bytes SIZE      message of the latency pass [8]\n"
+    "      --latency-reps N          timed round trips a pair [100]\n"
+    "      --latency-warmup N        round trips before them [10]\n"
+    "      --bandwidth-bytes SIZE    message of the bandwidth pass [256K]\n"
+    "      --bandwidth-reps N        timed messages each way [5]\n"
+    "      --bandwidth-warmup N      messages before them [1]\n"
+    "Other:\n"
+    "      --help                    this text\n"
+    "      --version                 program and MPI library\n"
+    "\n"
+    "SIZE is in bytes, or with a suffix K, M or G (powers of 1024).\n"
+    "Hosts go by their host name, or by MPIR_CVAR_COLL_TOPOLOGY_HOST; with MPIR_CVAR_NUM_CLIQUES\n"
+    "on one machine, each clique K is a host cliqueK.\n"
+    "Racks that are known from Slurm, ibnetdiscover or a list need not be guessed: give them to\n"
+    "'topo-tune racks' afterwards.\n";
+
+/* -- messages -- */
+
+/* Rank 0 only. Returns the exit code given, for "return fail(...)". */
+static int fail(int code, const char *format, ...)
+{
+    va_list args;
+
+    fprintf(stderr, PROGRAM ": ");
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fprintf(stderr, "\n");
+    return code;
+}
+
+/* Rank 0 only. To standard error and into the file. */
+static void warn(const char *format, ...)
+{
+    va_list args;
+
+    if (nwarnings == MAX_WARNINGS)
+        return;
+    va_start(args, format);
+    vsnprintf(warnings[nwarnings], sizeof(warnings[0]), format, args);
+    va_end(args);
+    fprintf(stderr, PROGRAM ": warning: %s\n", warnings[nwarnings++]);
+}
+
+static void *allocate(size_t count, size_t size)
+{
+    void *p = calloc(count ? count : 1, size);
+
+    if (!p) {
+        fprintf(stderr, PROGRAM ": rank %d: no memory for %zu bytes\n", rank, count * size);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    return p;
+}
+
+static void show_progress(const char *what)
+{
+    static double shown = -1;
+    double now = MPI_Wtime();
+    int done = rounds_done == rounds_total;
+    int filled = rounds_total ? 30 * rounds_done / rounds_total : 30;
+
+    if (opt.progress == PROGRESS_NEVER || (opt.progress == PROGRESS_AUTO && !isatty(2)))
+        return;
+    if (!done && shown >= 0 && now - shown < 0.2)
+        return;
+    shown = now;
+    fprintf(stderr, "\r[%.*s%*s] %-9s round %d of %d, %.0f s%s", filled,
+            "##############################", 30 - filled, "", what, rounds_done, rounds_total,
+            now - start, done ? "\n" : "");
+    fflush(stderr);
+}
+
+/* -- options, on rank 0 -- */
+
+/* A number of bytes, 32K and such; -1 if it is none or does not fit an MPI count. */
+static long parse_size(const char *text)
+{
+    char *end;
+    int shift = 0;
+
+    if (*text < '0' || *text > '9')
+        return -1;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    switch (*end) {
+        case 'G':
+        case 'g':
+            shift += 10;
+            /* fall through */
+        case 'M':
+        case 'm':
+            shift += 10;
+            /* fall through */
+        case 'K':
+        case 'k':
+            shift += 10;
+            end++;
+    }
+    if (*end || errno || value > (INT_MAX >> shift))
+        return -1;
+    return value << shift;
+}
+
+static int parse_double(const char *text, double *value)
+{
+    char *end;
+
+    *value = strtod(text, &end);
+    return end != text && !*end && isfinite(*value);
+}
+
+/* Returns an exit code, or -1 to go on. */
+static int parse_options(int argc, char **argv)
+{
+    const struct {
+        const char *name;
+        int *value;
+        long least;
+    } numbers[] = {
+        {"--full-matrix-hosts", &opt.full_matrix_hosts, 0},
+        {"--latency-bytes", &opt.latency_bytes, 0},
+        {"--latency-reps", &opt.latency_reps, MIN_REPS},
+        {"--latency-warmup", &opt.latency_warmup, 1},
+        {"--bandwidth-bytes", &opt.bandwidth_bytes, 1},
+        {"--bandwidth-reps", &opt.bandwidth_reps, MIN_REPS},
+        {"--bandwidth-warmup", &opt.bandwidth_warmup, 1},
+    };
+    const int count = sizeof(numbers) / sizeof(numbers[0]);
+
+    for (int i = 1; i < argc; i++) {
+        char option[32] = "";
+        const char *equals = strchr(argv[i], '=');
+        size_t length = equals ? (size_t) (equals - argv[i]) : strlen(argv[i]);
+
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
+            fputs(usage, stdout);
+            return 0;
+        }
+        if (!strcmp(argv[i], "--version")) {
+            char library[MPI_MAX_LIBRARY_VERSION_STRING];
+            int unused;
+            MPI_Get_library_version(library, &unused);
+            printf(PROGRAM " " VERSION ", %.*s\n", (int) strcspn(library, "\n"), library);
+            return 0;
+        }
+        if (argv[i][0] != '-')
+            return fail(2, "unexpected argument '%s'; see --help", argv[i]);
+        if (length < sizeof(option))
+            memcpy(option, argv[i], length);
+
+        int n = 0;
+        while (n < count && strcmp(option, numbers[n].name))
+            n++;
+        if (n == count && strcmp(option, "-o") && strcmp(option, "--output") &&
+            strcmp(option, "--time-limit") && strcmp(option, "--progress"))
+            return fail(2, "unknown option '%s'; see --help", argv[i]);
+        const char *value = equals ? equals + 1 : ++i < argc ? argv[i] : "";
+        if (!*value)
+            return fail(2, "%s needs a value; see --help", option);
+
+        if (n < count) {
+            long number = parse_size(value);
+            if (number < numbers[n].least)
+                return fail(2, "%s: expected a number from %ld to %d, got '%s'", option,
+                            numbers[n].least, INT_MAX, value);
+            *numbers[n].value = (int) number;
+        } else if (!strcmp(option, "--time-limit")) {
+            if (!parse_double(value, &opt.time_limit) || opt.time_limit < 0)
+                return fail(2, "%s: expected seconds, got '%s'", option, value);
+        } else if (!strcmp(option, "--progress")) {
+            if (!strcmp(value, "auto"))
+                opt.progress = PROGRESS_AUTO;
+            else if (!strcmp(value, "always"))
+                opt.progress = PROGRESS_ALWAYS;
+            else if (!strcmp(value, "never"))
+                opt.progress = PROGRESS_NEVER;
+            else
+                return fail(2, "%s: expected auto, always or never, got '%s'", option, value);
+        } else {
+            opt.output = value;
+        }
+    }
+    return -1;
+}
+
+/* -- the output file, on rank 0 -- */
+
+/*
+ * A regular file is written under another name, then renamed: a reader never sees half of it.
+ * Anything else (/dev/stdout) is written as it is, for a rename would replace the device.
+ */
+static char *target, *temporary;
+
+static FILE *open_temporary(void)
+{
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL, 0666);
+
+    return fd < 0 ? NULL : fdopen(fd, "w");
+}
+
+/* Find out before the measurement whether the file can be written; leave nothing behind, so that
+ * nothing is left however the measurement ends. */
+static int check_output(void)
+{
+    struct stat st;
+    int exists = !stat(opt.output, &st);
+
+    target = exists ? realpath(opt.output, NULL) : strdup(opt.output);
+    if (!target)
+        return fail(1, "%s: %s", opt.output, strerror(errno));
+    if (exists && S_ISDIR(st.st_mode))
+        return fail(1, "%s: is a directory", opt.output);
+    if (exists && access(target, W_OK))
+        return fail(1, "%s: %s", opt.output, strerror(errno));
+    if (exists && !S_ISREG(st.st_mode))
+        return 0;
+
+    temporary = allocate(strlen(target) + 32, 1);
+    sprintf(temporary, "%s.%ld.tmp", target, (long) getpid());
+    FILE *f = open_temporary();
+    if (!f)
+        return fail(1, "%s: cannot create: %s", opt.output, strerror(errno));
+    fclose(f);
+    unlink(temporary);
+    return 0;
+}
+
+/* Bytes of the UTF-8 sequence at s, 0 if it is not one. */
+static int utf8_length(const unsigned char *s)
+{
+    int n = s[0] < 0x80 ? 1 : s[0] < 0xC2 ? 0 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 :
+        s[0] < 0xF5 ? 4 : 0;
+
+    for (int i = 1; i < n; i++) {
+        if ((s[i] & 0xC0) != 0x80)
+            return 0;
+    }
+    /* overlong forms, surrogates, beyond the last code point */
+    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) ||
+        (s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F))
+        return 0;
+    return n;
+}
+
+static void write_string(FILE * f, const char *text)
+{
+    const unsigned char *s = (const unsigned char *) text;
+
+    putc('"', f);
+    while (*s) {
+        int n = utf8_length(s);
+        if (*s == '"' || *s == '\\')
+            fprintf(f, "\\%c", *s);
+        else if (*s < 0x20 || *s == 0x7F)
+            fprintf(f, "\\u%04x", *s);
+        else if (n)
+            fwrite(s, 1, n, f);
+        else
+            fputs("\\ufffd", f);
+        s += n ? n : 1;
+    }
+    putc('"', f);
+}
+
+static void write_matrix(FILE * f, const char *key, int n, const float *matrix, int transposed)
+{
+    fprintf(f, ",\n  \"%s\": [", key);
+    for (int i = 0; i < n; i++) {
+        fprintf(f, "%s\n    [", i ? "," : "");
+        for (int j = 0; j < n; j++) {
+            float value = transposed ? matrix[(size_t) j * n + i] : matrix[(size_t) i * n + j];
+            fprintf(f, "%s%.6g", j ? ", " : "", value);
+        }
+        putc(']', f);
+    }
+    fprintf(f, "\n  ]");
+}
+
+/* -- hosts -- */
+
+static int cvar(const char *cvar_name, int otherwise)
+{
+    int provided, index, count, value[16] = { otherwise };
+    MPI_T_cvar_handle handle;
+
+    if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS)
+        return otherwise;
+    if (MPI_T_cvar_get_index(cvar_name, &index) == MPI_SUCCESS &&
+        MPI_T_cvar_handle_alloc(index, NULL, &handle, &count) == MPI_SUCCESS) {
+        if (count == 1)
+            MPI_T_cvar_read(handle, value);
+        MPI_T_cvar_handle_free(&handle);
+    }
+    MPI_T_finalize();
+    return value[0];
+}
+
+/* Rank 0 sorts the ranks by name into hosts, in the order of their first ranks. */
+static int group_by_name(char (*of_rank)[NAME_BYTES], int *host_of)
+{
+    for (int r = 0; r < nranks; r++) {
+        const unsigned char *s = (const unsigned char *) of_rank[r];
+        int n = 1;
+        while (*s && *s >= 0x20 && *s != 0x7F && (n = utf8_length(s)))
+            s += n;
+        if (!of_rank[r][0] || *s)
+            return fail(1, "rank %d: its host name is empty, too long, or not printable UTF-8", r);
+        int h = 0;
+        while (h < nhosts && strcmp(name[h], of_rank[r]))
+            h++;
+        if (h == nhosts)
+            memcpy(name[nhosts++], of_rank[r], NAME_BYTES);
+        host_of[r] = h;
+    }
+    return 0;
+}
+
+/* As MPICH splits the ranks of one machine into cliques (build_nodemap_* in mpir_pmi.c). */
+static void group_by_clique(int cliques, int by_block, int *host_of)
+{
+    nhosts = cliques < nranks ? cliques : nranks;
+    int size = nranks / nhosts, longer = nranks % nhosts;
+
+    for (int r = 0; r < nranks; r++) {
+        if (!by_block)
+            host_of[r] = r % nhosts;
+        else if (r < (size + 1) * longer)
+            host_of[r] = r / (size + 1);
+        else
+            host_of[r] = (r - longer) / size;
+    }
+    for (int h = 0; h < nhosts; h++)
+        snprintf(name[h], NAME_BYTES, "clique%d", h);
+}
+
+/* Sets nhosts, host, partner, leader everywhere, and name on rank 0. Returns an exit code. */
+static int find_hosts(void)
+{
+    char mine[NAME_BYTES] = "";
+    char (*of_rank)[NAME_BYTES] = NULL;
+    int *host_of = allocate(nranks, sizeof(int)), *second;
+    const char *given = getenv("MPIR_CVAR_COLL_TOPOLOGY_HOST");
+    int cliques = cvar("MPIR_CVAR_NUM_CLIQUES", 1);
+    int by_block = cvar("MPIR_CVAR_CLIQUES_BY_BLOCK", 0);
+    int status = 0;
+
+    if (given && *given) {
+        if (strlen(given) < sizeof(mine))
+            strcpy(mine, given);
+    } else if (gethostname(mine, sizeof(mine)) || mine[sizeof(mine) - 1]) {
+        mine[0] = '\0';
+    }
+    if (rank == 0) {
+        of_rank = allocate(nranks, NAME_BYTES);
+        name = allocate(nranks, NAME_BYTES);
+    }
+    MPI_Gather(mine, NAME_BYTES, MPI_CHAR, of_rank, NAME_BYTES, MPI_CHAR, 0, MPI_COMM_WORLD);
+    if (rank == 0) {
+        status = group_by_name(of_rank, host_of);
+        if (!status && nhosts == 1 && cliques > 1)
+            group_by_clique(cliques, by_block, host_of);
+    }
+    free(of_rank);
+    MPI_Bcast(&status, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    MPI_Bcast(&nhosts, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    MPI_Bcast(host_of, nranks, MPI_INT, 0, MPI_COMM_WORLD);
+
+    leader = allocate(nhosts, sizeof(int));
+    second = allocate(nhosts, sizeof(int));
+    for (int h = 0; h < nhosts; h++)
+        leader[h] = second[h] = -1;
+    for (int r = 0; r < nranks; r++) {
+        int h = host_of[r];
+        if (leader[h] < 0)
+            leader[h] = r;
+        else if (second[h] < 0)
+            second[h] = r;
+    }
+    host = host_of[rank];
+    partner = rank == leader[host] ? second[host] : rank == second[host] ? leader[host] : -1;
+    free(second);
+    free(host_of);
+    return status;
+}
+
+/* -- measurement -- */
+
+static int by_value(const void *x, const void *y)
+{
+    double a = *(const double *) x, b = *(const double *) y;
+    return (a > b) - (a < b);
+}
+
+/* Sorts the samples. */
+static double quantile(double *samples, int n, double q)
+{
+    double at = q * (n - 1);
+    int below = (int) at;
+
+    qsort(samples, n, sizeof(double), by_value);
+    return below + 1 < n ? samples[below] + (at - below) * (samples[below + 1] - samples[below])
+        : samples[below];
+}
+
+/* Seconds of the median sample, at least what the clock can tell; and how they scatter. */
+static double summary(double *samples, int n, float *noise)
+{
+    double median = quantile(samples, n, 0.5), least = MPI_Wtick() / 2;
+
+    if (median < least)
+        median = least;
+    *noise = (float) ((quantile(samples, n, 0.75) - quantile(samples, n, 0.25)) / median);
+    return median;
+}
+
+/* Round trips with peer; both call it, one with first set. */
+static void ping_pong(int peer, int first, int reps, double *samples)
+{
+    int bytes = opt.latency_bytes;
+
+    for (int i = -opt.latency_warmup; i < reps; i++) {
+        double t = MPI_Wtime();
+        if (first) {
+            MPI_Send(buffer, bytes, MPI_BYTE, peer, 0, MPI_COMM_WORLD);
+            MPI_Recv(buffer, bytes, MPI_BYTE, peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        } else {
+            MPI_Recv(buffer, bytes, MPI_BYTE, peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Send(buffer, bytes, MPI_BYTE, peer, 0, MPI_COMM_WORLD);
+        }
+        if (i >= 0)
+            samples[i] = (MPI_Wtime() - t) / 2;
+    }
+}
+
+/* A stream of messages from the one to the other; the receiver has the samples. */
+static void stream(int peer, int sends, int reps, double *samples)
+{
+    int bytes = opt.bandwidth_bytes;
+
+    for (int i = -opt.bandwidth_warmup; i < reps; i++) {
+        double t = MPI_Wtime();
+        if (sends) {
+            /* synchronous: messages that pile up in buffers would arrive faster than the link */
+            MPI_Ssend(buffer, bytes, MPI_BYTE, peer, 0, MPI_COMM_WORLD);
+        } else {
+            MPI_Recv(buffer, bytes, MPI_BYTE, peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            if (i >= 0)
+                samples[i] = MPI_Wtime() - t;
+        }
+    }
+}
+
+/* All ranks of comm do one round of a pass; peer < 0: this one has the round off. reps 0: warm-up
+ * only. column: where the results go in the row. */
+static void do_round(MPI_Comm comm, int bandwidth, int peer, int reps, int column,
+                     double *samples, result_t * row)
+{
+    float noise;
+
+    MPI_Barrier(comm);
+    if (!bandwidth) {
+        if (peer >= 0)
+            ping_pong(peer, rank < peer, reps, samples);
+        if (peer >= 0 && rank < peer && reps) {
+            row->latency[column] = (float) (1e6 * summary(samples, reps, &noise));
+            row->latency_noise[column] = noise;
+        }
+        return;
+    }
+    for (int way = 0; way < 2; way++) {
+        int sends = (rank < peer) == (way == 0);
+        if (way)
+            MPI_Barrier(comm);
+        if (peer >= 0)
+            stream(peer, sends, reps, samples);
+        if (peer >= 0 && !sends && reps) {
+            double seconds = summary(samples, reps, &noise);
+            row->bandwidth[column] = (float) (8e-6 * opt.bandwidth_bytes / seconds);
+            row->bandwidth_noise[column] = noise;
+        }
+    }
+}
+
+/* Circle method: each host meets every other once in odd - 1 (odd) rounds; -1: a round off. */
+static int opponent(int round)
+{
+    int players = nhosts + nhosts % 2, last = players - 1, other;
+
+    if (host == last)
+        other = round;
+    else if (host == round)
+        other = last;
+    else
+        other = (2 * round - host + 2 * last) % last;
+    return other < nhosts ? other : -1;
+}
+
+/*
+ * Repetitions of the next round, 0 to leave it out. left: seconds for it and those after it;
+ * cost: seconds of one repetition. Rounds to leave out are spread evenly.
+ */
+static int plan_round(double left, int rounds, double cost, int reps, int warmup, double *credit)
+{
+    double affordable = left / (rounds * cost) - warmup;
+
+    if (affordable >= reps)
+        return reps;
+    if (affordable >= MIN_REPS)
+        return (int) affordable;
+    if (left > 0)
+        *credit += left / (rounds * cost * (MIN_REPS + warmup));
+    if (*credit < 1)
+        return 0;
+    *credit -= 1;
+    return MIN_REPS;
+}
+
+/*
+ * One pass. in_host: all ranks, each pair of ranks in a host, one round; else the leaders, the
+ * tournament. until: when it has to end, seconds from the start.
+ */
+static void run_pass(MPI_Comm comm, int in_host, int bandwidth, double until, result_t * row,
+                     pass_t * pass)
+{
+    int wanted = bandwidth ? opt.bandwidth_reps : opt.latency_reps;
+    int warmup = bandwidth ? opt.bandwidth_warmup : opt.latency_warmup;
+    int rounds = in_host ? 1 : nhosts - 1 + nhosts % 2, measured = 0;
+    double *samples = allocate(wanted, sizeof(double));
+    double credit = 0, spent = 0, messages = 0;
+
+    pass->reps = 0;
+    pass->rounds_left_out = 0;
+    /* round -1 is round 0 without timing: it sets up what is set up once, and shows the cost */
+    for (int round = -1; round < rounds; round++) {
+        int reps = 0, column = in_host ? host : opponent(round < 0 ? 0 : round);
+        int peer = in_host ? partner : column < 0 ? -1 : leader[column];
+
+        if (rank == 0 && round >= 0) {
+            double now = MPI_Wtime();
+            reps = wanted;
+            if (opt.time_limit > 0)
+                reps = plan_round(until - (now - start), rounds - round, spent / messages, wanted,
+                                  warmup, &credit);
+            if (reps == 0 && round == rounds - 1 && !measured)
+                reps = MIN_REPS;        /* nothing at all would leave no file to write */
+        }
+        MPI_Bcast(&reps, 1, MPI_INT, 0, comm);
+        if (round < 0 || reps) {
+            double t = MPI_Wtime();
+            do_round(comm, bandwidth, peer, reps, column, samples, row);
+            MPI_Barrier(comm);
+            spent += MPI_Wtime() - t;
+            messages += warmup + reps;
+        }
+        if (round >= 0) {
+            measured += reps > 0;
+            pass->rounds_left_out += reps == 0;
+            if (reps && (!pass->reps || reps < pass->reps))
+                pass->reps = reps;
+            rounds_done++;
+            if (rank == 0)
+                show_progress(in_host ? "in host" : bandwidth ? "bandwidth" : "latency");
+        }
+    }
+    free(samples);
+}
+
+static void gather_rows(MPI_Comm leaders, float **rows)
+{
+    float *all = rank == 0 ? allocate((size_t) nhosts * nhosts, sizeof(float)) : NULL;
+
+    MPI_Gather(*rows, nhosts, MPI_FLOAT, all, nhosts, MPI_FLOAT, 0, leaders);
+    free(*rows);
+    *rows = all;
+}
+
+/* -- what rank 0 makes of it -- */
+
+#define AT(matrix, i, j) ((matrix)[(size_t) (i) * nhosts + (j)])
+
+/*
+ * The tree of switches tells about pairs that were left out: the way from i to j is no longer
+ * than the longer of the ways to some k. known[]: where distance was measured.
+ */
+static void fill_distances(float *distance, const char *known)
+{
+    float largest = -INFINITY;
+
+    for (size_t i = 0; i < (size_t) nhosts * nhosts; i++) {
+        if (known[i] && distance[i] > largest)
+            largest = distance[i];
+    }
+    for (int i = 0; i < nhosts; i++) {
+        for (int j = i + 1; j < nhosts; j++) {
+            if (AT(known, i, j))
+                continue;
+            float least = INFINITY;
+            for (int k = 0; k < nhosts; k++) {
+                if (AT(known, i, k) && AT(known, k, j))
+                    least = fminf(least, fmaxf(AT(distance, i, k), AT(distance, k, j)));
+            }
+            AT(distance, i, j) = AT(distance, j, i) = isfinite(least) ? least : largest;
+        }
+    }
+}
+
+/* Symmetric log distances, one metric: latency, or the inverse of the bandwidth both ways. */
+static void log_distances(const float *measured, int is_bandwidth, float *distance)
+{
+    char *known = allocate((size_t) nhosts * nhosts, 1);
+
+    for (int i = 0; i < nhosts; i++) {
+        for (int j = i + 1; j < nhosts; j++) {
+            float ij = AT(measured, i, j), ji = AT(measured, j, i);
+            if (ij <= 0 || ji <= 0)
+                continue;
+            AT(known, i, j) = AT(known, j, i) = 1;
+            float d = (logf(ij) + logf(ji)) / 2;
+            AT(distance, i, j) = AT(distance, j, i) = is_bandwidth ? -d : d;
+        }
+    }
+    fill_distances(distance, known);
+    free(known);
+}
+
+/* How far off a median may be: the typical scatter of one repetition over the root of their
+ * number. */
+static double typical_noise(const float *measured, const float *noise, int reps)
+{
+    double sum = 0;
+    size_t count = 0;
+
+    for (int i = 0; i < nhosts; i++) {
+        for (int j = 0; j < nhosts; j++) {
+            if (i != j && AT(measured, i, j) > 0) {
+                sum += fmin(AT(noise, i, j), 1);        /* one wild pair says little of the others */
+                count++;
+            }
+        }
+    }
+    return fmax(MIN_NOISE, count && reps ? sum / count / sqrt(reps) : 1);
+}
+
+/* Racks by latency and by bandwidth; the surer one counts, for one alone may show nothing: 8
+ * bytes do not feel a shared uplink, and full bisection hides the racks from large messages. */
+static int find_racks(const result_t * all, const pass_t * latency, const pass_t * bandwidth,
+                      int *rack, double *confidence)
+{
+    float *distance = allocate((size_t) nhosts * nhosts, sizeof(float));
+    int *trial = allocate(nhosts, sizeof(int)), racks = 0;
+
+    for (int b = 1; b >= 0; b--) {
+        double sure, noise = b ? typical_noise(all->bandwidth, all->bandwidth_noise,
+                                               bandwidth->reps)
+            : typical_noise(all->latency, all->latency_noise, latency->reps);
+        log_distances(b ? all->bandwidth : all->latency, b, distance);
+        int found = racks_from_distances(nhosts, distance, noise, trial, &sure);
+        if (!found) {
+            fail(1, "no memory to group %d hosts", nhosts);
+            MPI_Abort(MPI_COMM_WORLD, 1);
+        }
+        if (!racks || (found > 1) > (racks > 1) || ((found > 1) == (racks > 1) &&
+                                                    sure > *confidence)) {
+            racks = found;
+            *confidence = sure;
+            memcpy(rack, trial, sizeof(int) * nhosts);
+        }
+    }
+    if (nhosts > 1 && racks == 1)
+        warn("no racks to be seen: the hosts are about equally far apart, and count as one rack "
+             "(confidence %.2f); if you know the racks, give them to 'topo-tune racks'",
+             *confidence);
+    else if (nhosts > 1 && *confidence < SURE)
+        warn("the grouping into %d racks is uncertain (confidence %.2f); compare it with what you "
+             "know of the site", racks, *confidence);
+    free(trial);
+    free(distance);
+    return racks;
+}
+
+static void warn_noisy(const char *what, const float *measured, const float *noise)
+{
+    int noisy = 0, pairs = 0, from = 0, to = 0;
+
+    for (int i = 0; i < nhosts; i++) {
+        for (int j = 0; j < nhosts; j++) {
+            if (i == j || AT(measured, i, j) <= 0)
+                continue;
+            pairs++;
+            noisy += AT(noise, i, j) > NOISY;
+            if (from == to || AT(noise, i, j) > AT(noise, from, to)) {
+                from = i;
+                to = j;
+            }
+        }
+    }
+    if (noisy > SPARSE * pairs)
+        warn("%s is noisy: in %d of %d measurements the interquartile range is over %.0f %% of "
+             "the median; worst between %s and %s, %.0f %%", what, noisy, pairs, 100 * NOISY,
+             name[from], name[to], 100 * AT(noise, from, to));
+}
+
+static void warn_lopsided(const float *bandwidth)
+{
+    int lopsided = 0, pairs = 0, from = 0, to = 0;
+    double worst = 0;
+
+    for (int i = 0; i < nhosts; i++) {
+        for (int j = 0; j < nhosts; j++) {
+            if (i == j || AT(bandwidth, i, j) <= 0 || AT(bandwidth, j, i) <= 0)
+                continue;
+            double ratio = AT(bandwidth, j, i) / AT(bandwidth, i, j);
+            pairs += i < j;
+            lopsided += ratio > LOPSIDED;
+            if (ratio > worst) {
+                worst = ratio;
+                from = i;
+                to = j;
+            }
+        }
+    }
+    if (lopsided > SPARSE * pairs)
+        warn("asymmetric bandwidth: %d of %d pairs are over %.0f times as fast one way as the "
+             "other; worst from %s to %s, %.1f times", lopsided, pairs, LOPSIDED, name[from],
+             name[to], worst);
+}
+
+/* Make the latency matrix symmetric and complete; the bandwidth keeps 0 for not measured. */
+static void complete_latency(float *latency)
+{
+    float *distance = allocate((size_t) nhosts * nhosts, sizeof(float));
+
+    log_distances(latency, 0, distance);
+    for (int i = 0; i < nhosts; i++) {
+        for (int j = 0; j < nhosts; j++) {
+            if (i != j && AT(latency, i, j) <= 0)
+                AT(latency, i, j) = expf(AT(distance, i, j));
+        }
+    }
+    free(distance);
+}
+
+/* Medians over the pairs of hosts in each pair of racks, racks x racks, in place of the matrix. */
+static float *rack_table(const float *matrix, int racks, const int *rack)
+{
+    float *table = allocate((size_t) racks * racks, sizeof(float));
+    double *values = allocate((size_t) nhosts * nhosts, sizeof(double));
+    size_t *next = allocate((size_t) racks * racks + 1, sizeof(size_t));
+
+    /* counting sort of the measured pairs by (rack, rack) */
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < nhosts; i++) {
+            for (int j = 0; j < nhosts; j++) {
+                size_t cell = (size_t) rack[i] * racks + rack[j];
+                if (i == j || AT(matrix, i, j) <= 0)
+                    continue;
+                if (pass == 0)
+                    next[cell + 1]++;
+                else
+                    values[next[cell]++] = AT(matrix, i, j);
+            }
+        }
+        for (size_t c = 0; pass == 0 && c < (size_t) racks * racks; c++)
+            next[c + 1] += next[c];
+    }
+    for (size_t c = 0, from = 0; c < (size_t) racks * racks; from = next[c++]) {
+        if (next[c] > from)
+            table[c] = (float) quantile(values + from, (int) (next[c] - from), 0.5);
+    }
+    free(next);
+    free(values);
+    return table;
+}
+
+static void write_site(FILE * f, int argc, char **argv, result_t * all, const pass_t * latency,
+                       const pass_t * bandwidth, double seconds)
+{
+    int *rack = allocate(nhosts, sizeof(int));
+    int complete = !latency->rounds_left_out && !bandwidth->rounds_left_out, pairs = 0;
+    double confidence = 1;
+    char library[MPI_MAX_LIBRARY_VERSION_STRING], created[32];
+    time_t now = time(NULL);
+
+    /* -- judge -- */
+    for (int i = 0; i < nhosts; i++) {
+        for (int j = i + 1; j < nhosts; j++) {
+            pairs += AT(all->latency, i, j) > 0;
+            AT(all->latency, j, i) = AT(all->latency, i, j);
+            AT(all->latency_noise, j, i) = AT(all->latency_noise, i, j);
+        }
+    }
+    if (!complete)
+        warn("the time limit of %g s left out %d of %d rounds of the latency pass and %d of the "
+             "bandwidth pass; latencies of pairs left out are estimates", opt.time_limit,
+             latency->rounds_left_out, nhosts - 1 + nhosts % 2, bandwidth->rounds_left_out);
+    int racks = find_racks(all, latency, bandwidth, rack, &confidence);
+    warn_noisy("latency", all->latency, all->latency_noise);
+    warn_noisy("bandwidth", all->bandwidth, all->bandwidth_noise);
+    warn_lopsided(all->bandwidth);
+    complete_latency(all->latency);
+
+    /* -- write -- */
+    int unused;
+    MPI_Get_library_version(library, &unused);
+    library[strcspn(library, "\n")] = '\0';
+    for (char *c = library; *c; c++) {
+        if (*c == '\t')
+            *c = ' ';
+    }
+    const char *version = library, mpich[] = "MPICH Version:";
+    if (!strncmp(library, mpich, strlen(mpich))) {
+        version += strlen(mpich);
+        version += strspn(version, " ");
+    }
+    strftime(created, sizeof(created), "%Y-%m-%dT%H:%M:%SZ", gmtime(&now));
+
+    fprintf(f, "{\n  \"format\": 1,\n  \"created\": \"%s\",\n  \"mpich\": ", created);
+    write_string(f, *version ? version : "unknown");
+    fprintf(f, ",\n  \"provenance\": {\n    \"program\": \"" PROGRAM "\",\n"
+            "    \"version\": \"" VERSION "\",\n    \"command\": ");
+    size_t length = 1;
+    for (int i = 0; i < argc; i++)
+        length += strlen(argv[i]) + 1;
+    char *command = allocate(length, 1);
+    for (int i = 0; i < argc; i++) {
+        if (i)
+            strcat(command, " ");
+        strcat(command, argv[i]);
+    }
+    write_string(f, command);
+    free(command);
+    fprintf(f, ",\n    \"mpi_library\": ");
+    write_string(f, library);
+    fprintf(f, ",\n    \"ranks\": %d,\n    \"seconds\": %.2f,\n    \"time_limit_seconds\": %g,\n"
+            "    \"timer_resolution_us\": %.6g,\n", nranks, seconds, opt.time_limit,
+            1e6 * MPI_Wtick());
+    fprintf(f, "    \"latency_bytes\": %d,\n    \"latency_repetitions\": %d,\n"
+            "    \"latency_warmup\": %d,\n", opt.latency_bytes, latency->reps,
+            opt.latency_warmup);
+    fprintf(f, "    \"bandwidth_bytes\": %d,\n    \"bandwidth_repetitions\": %d,\n"
+            "    \"bandwidth_warmup\": %d,\n", opt.bandwidth_bytes, bandwidth->reps,
+            opt.bandwidth_warmup);
+    fprintf(f, "    \"complete\": %s,\n    \"pairs_measured\": %d\n  },\n  \"hosts\": [",
+            complete ? "true" : "false", pairs);
+    for (int h = 0; h < nhosts; h++) {
+        fprintf(f, "%s", h ? ", " : "");
+        write_string(f, name[h]);
+    }
+    fprintf(f, "],\n  \"racks\": {\n    \"names\": [");
+    for (int r = 0; r < racks; r++)
+        fprintf(f, "%s\"rack%d\"", r ? ", " : "", r);
+    fprintf(f, "],\n    \"of_host\": [");
+    for (int h = 0; h < nhosts; h++)
+        fprintf(f, "%s%d", h ? ", " : "", rack[h]);
+    fprintf(f, "],\n    \"source\": \"measured\",\n    \"confidence\": %.3f\n  }", confidence);
+    if (nhosts <= opt.full_matrix_hosts) {
+        write_matrix(f, "latency_us", nhosts, all->latency, 0);
+        write_matrix(f, "bandwidth_mbps", nhosts, all->bandwidth, 1);
+    } else {
+        float *latency_table = rack_table(all->latency, racks, rack);
+        float *bandwidth_table = rack_table(all->bandwidth, racks, rack);
+        write_matrix(f, "rack_latency_us", racks, latency_table, 0);
+        write_matrix(f, "rack_bandwidth_mbps", racks, bandwidth_table, 1);
+        free(bandwidth_table);
+        free(latency_table);
+    }
+    fprintf(f, ",\n  \"warnings\": [");
+    for (int w = 0; w < nwarnings; w++) {
+        fprintf(f, "%s\n    ", w ? "," : "");
+        write_string(f, warnings[w]);
+    }
+    fprintf(f, "%s]\n}\n", nwarnings ? "\n  " : "");
+    free(rack);
+}
+
+/* Returns an exit code. */
+static int save(int argc, char **argv, result_t * all, const pass_t * latency,
+                const pass_t * bandwidth)
+{
+    double seconds = MPI_Wtime() - start;
+    FILE *f = temporary ? open_temporary() : fopen(target, "w");
+
+    if (!f)
+        return fail(1, "%s: cannot create: %s", opt.output, strerror(errno));
+    write_site(f, argc, argv, all, latency, bandwidth, seconds);
+    int bad = fflush(f) || ferror(f) || (temporary && fsync(fileno(f)));
+    int why = errno;
+    if (fclose(f) && !bad) {
+        bad = 1;
+        why = errno;
+    }
+    if (!bad && temporary && rename(temporary, target)) {
+        bad = 1;
+        why = errno;
+    }
+    if (bad) {
+        if (temporary)
+            unlink(temporary);
+        return fail(1, "%s: cannot write: %s", opt.output, strerror(why));
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    result_t rows;
+    pass_t latency, bandwidth, in_host;
+    MPI_Comm leaders;
+    MPI_Request request;
+    int status = -1, done = 0;
+
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &nranks);
+    start = MPI_Wtime();
+
+    /* -- agree on what to do -- */
+    if (rank == 0) {
+        status = parse_options(argc, argv);
+        if (status < 0 && check_output())
+            status = 1;
+    }
+    MPI_Bcast(&status, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    if (status >= 0)
+        goto fn_exit;
+    MPI_Bcast(&opt, sizeof(opt), MPI_BYTE, 0, MPI_COMM_WORLD);
+    status = find_hosts();
+    if (status)
+        goto fn_exit;
+
+    /* -- measure -- */
+    buffer = allocate(opt.latency_bytes > opt.bandwidth_bytes ? opt.latency_bytes :
+                      opt.bandwidth_bytes, 1);
+    rows.latency = allocate(nhosts, sizeof(float));
+    rows.latency_noise = allocate(nhosts, sizeof(float));
+    rows.bandwidth = allocate(nhosts, sizeof(float));
+    rows.bandwidth_noise = allocate(nhosts, sizeof(float));
+    rounds_total = (nranks > nhosts ? 2 : 0) + (nhosts > 1 ? 2 * (nhosts - 1 + nhosts % 2) : 0);
+    if (nranks > nhosts) {
+        run_pass(MPI_COMM_WORLD, 1, 0, opt.time_limit * IN_HOST_SHARE, &rows, &in_host);
+        run_pass(MPI_COMM_WORLD, 1, 1, opt.time_limit * IN_HOST_SHARE, &rows, &in_host);
+    }
+    MPI_Comm_split(MPI_COMM_WORLD, rank == leader[host] ? 0 : MPI_UNDEFINED, rank, &leaders);
+    if (leaders != MPI_COMM_NULL) {
+        memset(&latency, 0, sizeof(latency));
+        memset(&bandwidth, 0, sizeof(bandwidth));
+        if (nhosts > 1) {
+            run_pass(leaders, 0, 0, opt.time_limit * LATENCY_SHARE, &rows, &latency);
+            run_pass(leaders, 0, 1, opt.time_limit * (1 - RESERVE_SHARE), &rows, &bandwidth);
+        }
+        gather_rows(leaders, &rows.latency);
+        gather_rows(leaders, &rows.latency_noise);
+        gather_rows(leaders, &rows.bandwidth);
+        gather_rows(leaders, &rows.bandwidth_noise);
+        MPI_Comm_free(&leaders);
+    }
+
+    /* -- write -- */
+    if (rank == 0)
+        status = save(argc, argv, &rows, &latency, &bandwidth);
+
+    /* Ranks with nothing to measure sleep here: polling they would disturb those that measure. */
+    MPI_Ibcast(&status, 1, MPI_INT, 0, MPI_COMM_WORLD, &request);
+    for (MPI_Test(&request, &done, MPI_STATUS_IGNORE); !done;
+         MPI_Test(&request, &done, MPI_STATUS_IGNORE))
+        nanosleep(&(struct timespec) {.tv_nsec = 1000000}, NULL);
+    free(rows.latency);
+    free(rows.latency_noise);
+    free(rows.bandwidth);
+    free(rows.bandwidth_noise);
+
+  fn_exit:
+    free(buffer);
+    free(leader);
+    free(name);
+    free(temporary);
+    free(target);
+    MPI_Finalize();
+    return status;
+}

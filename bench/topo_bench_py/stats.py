@@ -1,0 +1,49 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""Medians, intervals and ratios of samples."""
+
+import functools
+import math
+
+import numpy as np
+
+BOOTSTRAP = 1000
+
+
+@functools.cache
+def median_ci_rank(n):
+    """The k for which the k-th smallest and k-th largest of n samples enclose the median in at
+    least 95 % of the cases; 1, the range, when even that is not enough."""
+    k, below = 0, 1  # 2^n * P(fewer than k + 1 of n samples lie under the median)
+    while 40 * below <= 2**n:
+        k += 1
+        below += math.comb(n, k)
+    return max(k, 1)
+
+
+def summary(samples):
+    """Median, its 95 % confidence interval, and P99 of a list of samples."""
+    x = sorted(samples)
+    n = len(x)
+    k = median_ci_rank(n)
+    return float(np.median(x)), x[k - 1], x[n - k], x[math.ceil(0.99 * n) - 1]
+
+
+def bootstrap_ratios(ours, theirs, paired, rng):
+    """Draws of median(ours) / median(theirs). Both are lists of rounds of samples; `paired` when
+    round r of both was one launch, so that repetition k of both was at the same time."""
+    ours, theirs = ([np.asarray(r) for r in rounds] for rounds in (ours, theirs))
+    draws = np.empty(BOOTSTRAP)
+    for i in range(BOOTSTRAP):
+        a, b = [], []
+        for r in rng.integers(len(ours), size=len(ours)):
+            pick = rng.integers(len(ours[r]), size=len(ours[r]))
+            a.append(ours[r][pick])
+            if not paired:
+                pick = rng.integers(len(theirs[r]), size=len(theirs[r]))
+            b.append(theirs[r][pick])
+        draws[i] = np.median(np.concatenate(a)) / np.median(np.concatenate(b))
+    return draws
+
+
+def interval(draws):
+    return float(np.quantile(draws, 0.025)), float(np.quantile(draws, 0.975))

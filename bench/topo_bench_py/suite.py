@@ -1,0 +1,236 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""A list of comparisons with limits, and the verdict on them. Form of the file: allgather.toml."""
+
+import itertools
+import math
+import os
+import re
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from rich.table import Table
+
+from .files import Failure
+from .measure import Plan, Setting, dry_run, library_setting, measure, series_name
+from .show import ms, size_text, stdout_console
+from .sites import complaint, find_program, run_program, split_words
+from .stats import bootstrap_ratios, interval
+
+DEFAULT_SUITE = Path(__file__).resolve().parents[1] / "allgather.toml"
+SUITE_KEYS = {"title", "vcluster", "ppn", "ranks", "prepare", "settings", "libraries", "case"}
+CASE_KEYS = {
+    *("name", "collective", "sizes", "candidate", "baseline", "placements", "max_ratio"),
+    *("max_mean_ratio", "same", "rounds", "repetitions", "seconds", "in_place", "root"),
+}
+
+
+class Undefined(Exception):
+    """A case needs a {name} that the user did not define."""
+
+
+def read_suite(path):
+    try:
+        suite = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as e:
+        raise Failure(f"{path}: {e.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
+        raise Failure(f"{path}: {e}") from None
+
+    def check_keys(table, known, where):
+        if not isinstance(table, dict):
+            raise Failure(f"{path}: {where}: expected a table")
+        for key in table:
+            if key not in known:
+                raise Failure(f"{path}: {where}: unknown key '{key}': expected {sorted(known)}")
+
+    check_keys(suite, SUITE_KEYS, "the file")
+    if not suite.get("case") or not isinstance(suite["case"], list):
+        raise Failure(f"{path}: no [[case]]")
+    for case in suite["case"]:
+        check_keys(case, CASE_KEYS, "case")
+        for key in ("name", "candidate", "baseline", "sizes", "placements"):
+            if key not in case:
+                raise Failure(f"{path}: case {case.get('name', '?')}: key '{key}' is missing")
+        for key in ("max_ratio", "max_mean_ratio"):
+            for placement, limit in case.get(key, {}).items():
+                if placement not in case["placements"] or not isinstance(limit, int | float):
+                    raise Failure(
+                        f"{path}: case {case['name']}: {key}.{placement} = {limit!r}: expected "
+                        f"a number for one of {', '.join(case['placements'])}"
+                    )
+    for step in suite.get("prepare", []):
+        check_keys(step, {"run", "on"}, "prepare")
+    return suite
+
+
+def fill_in(text, definitions):
+    """Replaces {name}; unlike str.format it leaves other braces alone."""
+
+    def value(match):
+        if match[1] not in definitions:
+            raise Undefined(f"needs --define {match[1]}=PATH")
+        return definitions[match[1]]
+
+    return re.sub(r"\{(\w+)\}", value, text)
+
+
+def suite_setting(suite, name, definitions):
+    """A setting of the suite by name: variables, or another library."""
+    if name in suite.get("libraries", {}):
+        return library_setting(name, fill_in(suite["libraries"][name], definitions))
+    if name in suite.get("settings", {}):
+        variables = suite["settings"][name].items()
+        return Setting(name, {k: fill_in(str(v), definitions) for k, v in variables})
+    raise Failure(f"there is no [settings.{name}] nor a library of that name in the suite")
+
+
+def case_plan(suite, case, definitions, seed):
+    """The plan that compares baseline and candidate, each [SETTING/]ALGORITHM: in one launch if
+    they differ by the algorithm only. Also the candidate's name among the series."""
+    (base_setting, _, base), (setting, _, algorithm) = (
+        case[side].rpartition("/") for side in ("baseline", "candidate")
+    )
+    settings = tuple(
+        suite_setting(suite, name, definitions) if name else Setting("default")
+        for name in dict.fromkeys([base_setting, setting])
+    )
+    plan = Plan(
+        algorithms=",".join(dict.fromkeys([base, algorithm])),
+        settings=settings,
+        seed=seed,
+        sizes=case["sizes"],
+        placements=tuple(case["placements"]),
+        baseline=series_name(base_setting or "default", base, settings),
+        rounds=case.get("rounds", 3 if len(settings) > 1 else 1),
+    )
+    options = ("collective", "repetitions", "seconds", "in_place", "root")
+    plan = replace(plan, **{k: case[k] for k in options if k in case})
+    return plan, series_name(setting or "default", algorithm, settings)
+
+
+def plan_cases(suite, cases, definitions, seed, program):
+    """Plans of the cases, and [(name, reason)] of those that lack a definition."""
+    plans, skipped = [], []
+    for case in cases:
+        try:
+            plan, candidate = case_plan(suite, case, definitions, seed)
+        except Undefined as e:
+            skipped.append((case["name"], str(e)))
+            continue
+        dry_run(plan, program)
+        plans.append((case, plan, candidate))
+    if not plans:
+        raise Failure("no case can run: " + "; ".join(f"{n}: {why}" for n, why in skipped))
+    return plans, skipped
+
+
+def run_cases(plans, where, program, progress, facts):
+    """Records, verdicts, and [(name, reason)] of the cases that failed."""
+    records, rows, failed = [], [], []
+    for case, plan, candidate in plans:
+        try:
+            got = measure(plan, where, program, progress, facts)
+        except Failure as e:  # the other cases are still worth having
+            failed.append((case["name"], e.message))
+            continue
+        records += got
+        rows += judge(case, plan, candidate, got)
+    return records, rows, failed
+
+
+def judge(case, plan, candidate, records):
+    """Rows of the verdict: one a placement and size, and one for the mean over sizes."""
+    rng = np.random.default_rng(plan.seed)
+    rows = []
+    for placement in plan.placements:
+        here = [r for r in records if r["placement"] == placement]
+        bases = {r["bytes"]: r for r in here if r["series"] == plan.baseline}
+        logs = []  # per size: log of the ratio, then of its bootstrap draws
+        for r in (r for r in here if r["series"] == candidate):
+            base = bases[r["bytes"]]
+            paired = r["setting"] == base["setting"]
+            draws = bootstrap_ratios(r["samples_us"], base["samples_us"], paired, rng)
+            logs.append(np.log([r["ratio"], *draws]))
+            times = {"baseline_us": base["median_us"], "candidate_us": r["median_us"]}
+            limit = case.get("max_ratio", {}).get(placement)
+            rows.append(verdict(case, placement, size_text(r["bytes"]), logs[-1], limit, times))
+        mean = np.mean(logs, axis=0)
+        limit = "CI has 1" if case.get("same") else case.get("max_mean_ratio", {}).get(placement)
+        if limit is not None or len(logs) > 1:
+            rows.append(verdict(case, placement, "geom. mean", mean, limit, {}))
+    return rows
+
+
+def verdict(case, placement, size, logs, limit, times):
+    ratio = math.exp(logs[0])
+    low, high = interval(np.exp(logs[1:]))
+    passed = None
+    if limit is not None:
+        passed = low <= 1 <= high if isinstance(limit, str) else ratio <= limit
+    return {
+        "case": case["name"],
+        "placement": placement,
+        "size": size,
+        "baseline_us": times.get("baseline_us"),
+        "candidate_us": times.get("candidate_us"),
+        "ratio": round(ratio, 4),
+        "ratio_ci95_low": round(low, 4),
+        "ratio_ci95_high": round(high, 4),
+        "limit": limit,
+        "passed": passed,
+    }
+
+
+def print_verdicts(title, rows, skipped, failed):
+    table = Table(title=title, title_justify="left")
+    table.add_column("case")
+    table.add_column("placement")
+    for column in ("bytes", "baseline ms", "candidate ms", "ratio", "95 % CI", "limit"):
+        table.add_column(column, justify="right")
+    table.add_column("verdict")
+    for case, of_case in itertools.groupby(rows, key=lambda row: row["case"]):
+        group = list(of_case)
+        for i, row in enumerate(group):
+            limit = row["limit"]
+            table.add_row(
+                case if i == 0 else "",
+                row["placement"],
+                row["size"],
+                ms(row["baseline_us"]),
+                ms(row["candidate_us"]),
+                f"{row['ratio']:.3f}",
+                f"{row['ratio_ci95_low']:.3f} - {row['ratio_ci95_high']:.3f}",
+                "" if limit is None else limit if isinstance(limit, str) else f"<= {limit:.2f}",
+                {True: "reached", False: "[bold]MISSED[/bold]", None: ""}[row["passed"]],
+                end_section=i + 1 == len(group),
+            )
+    console = stdout_console()
+    console.print(table)
+    for what, cases in (("skipped", skipped), ("failed", failed)):
+        for name, reason in cases:
+            console.print(f"{what}: {name}: {reason}", soft_wrap=True, markup=False)
+    judged = [row["passed"] for row in rows if row["passed"] is not None]
+    console.print(
+        f"{sum(judged)} of {len(judged)} limits reached, {len(failed)} cases failed, "
+        f"{len(skipped)} skipped"
+    )
+
+
+def default_definitions():
+    """{stock}: the MPICH without patches, where `make` has built one beside the patched one."""
+    stock = Path(os.environ.get("TOPO_BIN", ".")).parent / "stock"
+    return {"stock": str(stock)} if (stock / "lib").is_dir() else {}
+
+
+def prepare(what, where, values):
+    """Steps before the cases: on = "cluster" starts an MPI program with one rank a host."""
+    for step in what.get("prepare", []):
+        command = split_words("prepare", fill_in(step["run"], values))
+        command[0] = find_program(command[0])
+        if step.get("on") == "cluster":
+            command = [*where.prefix("block"), *command]
+        status, err = run_program(command, {}, 600)
+        if status:
+            raise Failure(f"prepare: {complaint(status, err)}")
