@@ -1,0 +1,64 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""What topo-bench measured, for --measured."""
+
+from dataclasses import dataclass
+
+from topo_tune import files, model
+from topo_tune.files import InputError, short
+
+
+@dataclass
+class Measured:
+    """Median time of an algorithm. `placement`: the word before a colon, as in random:7."""
+
+    hosts: int
+    ppn: int
+    placement: str
+    algorithm: str  # "builtin" for topo-bench's auto
+    num_bytes: int  # a rank
+    median_us: float
+
+
+def read(path, collective="allgather"):
+    """The records of topo-bench's JSON for `collective`, of its default setting: MPICH without a
+    tuning file. Raises InputError for a file that is not topo-bench's, an algorithm that is not
+    known, a number that cannot be, and where no record is left."""
+    raw = files.read_json(path)
+    records = raw.get("records") if isinstance(raw, dict) else raw
+    if not isinstance(records, list):
+        raise InputError(path, f"found {short(raw)}, expected records of topo-bench", "$")
+    result = []
+    for i, record in enumerate(records):
+        where = f"$.records[{i}]"
+        if not isinstance(record, dict):
+            raise InputError(path, f"found {short(record)}, expected a record", where)
+        if record.get("collective") != collective or record.get("setting", "default") != "default":
+            continue
+        ranks = _number(path, where, record, "ranks", 1)
+        ppn = _number(path, where, record, "ppn", 1, default=1)
+        num_bytes = _number(path, where, record, "bytes", 0)
+        time = _number(path, where, record, "median_us", 0)
+        name = record.get("algorithm")
+        if name not in (*model.ALGORITHMS, "auto", "nb"):
+            known = ", ".join(["auto", *model.ALGORITHMS])
+            text = f"found {short(name)}, expected one of {known}"
+            raise InputError(path, text, f"{where}.algorithm")
+        # nb, MPICH's nonblocking one, is not for tuning; an unequal number of ranks a host is
+        # no class of communicators that is evaluated
+        if name == "nb" or num_bytes == 0 or time == 0 or ranks % ppn:
+            continue
+        name = "builtin" if name == "auto" else name
+        placement = str(record.get("placement", "")).split(":")[0]
+        hosts = int(ranks // ppn)
+        result.append(Measured(hosts, int(ppn), placement, name, int(num_bytes), float(time)))
+    if not result:
+        raise InputError(path, f"found no measurement of {collective} with the default setting")
+    return result
+
+
+def _number(path, where, record, key, least, default=None):
+    value = record.get(key, default)
+    if type(value) not in (int, float) or value < least or key == "ranks" and value % 1:
+        text = f"found {short(value)}, expected a number of at least {least}"
+        raise InputError(path, text, f"{where}.{key}")
+    return value

@@ -1,0 +1,205 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""site.json: the hosts of a site, their racks, and what was measured between them.
+
+The format is defined by site.schema.json; here is what a schema cannot say."""
+
+import difflib
+import json
+import math
+import os
+from dataclasses import dataclass, field
+
+import jsonschema
+import numpy as np
+
+from topo_tune import files
+from topo_tune.files import InputError, short
+
+SCHEMA_PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site.schema.json")
+MATRICES = ("latency_us", "bandwidth_mbps", "rack_latency_us", "rack_bandwidth_mbps")
+
+
+@dataclass
+class Site:
+    """What a site.json says. Matrices are NaN where nothing was measured."""
+
+    hosts: list[str]
+    rack_names: list[str]
+    rack_of_host: np.ndarray  # rack index of each host
+    latency_us: np.ndarray | None = None  # hosts x hosts, one way
+    bandwidth_mbps: np.ndarray | None = None  # hosts x hosts, 10^6 bit/s
+    rack_latency_us: np.ndarray | None = None  # racks x racks, medians; computed if not in the file
+    rack_bandwidth_mbps: np.ndarray | None = None
+    source: str = "given"  # of the racks
+    confidence: float = 1.0  # 0..1, of the racks
+    raw: dict = field(default_factory=dict)  # the file
+
+    @property
+    def num_hosts(self):
+        return len(self.hosts)
+
+    @property
+    def num_racks(self):
+        return len(self.rack_names)
+
+
+def load(path):
+    """Read and check a site.json. Raises InputError with the first thing that is wrong in it."""
+    return check(files.read_json(path), path)
+
+
+def check(raw, path="site.json"):
+    """The Site that `raw`, parsed JSON, describes. `path` is only for messages: InputError says
+    where in the file, what was found, and what is expected."""
+    arrays = {}
+    if isinstance(raw, dict):
+        arrays = {key: _matrix(path, key, raw[key]) for key in MATRICES if key in raw}
+    # jsonschema takes 10 us a number, so seconds for a large matrix. _matrix() has checked the same.
+    _check_schema(path, {**raw, **{key: [[0]] for key in arrays}} if arrays else raw)
+
+    hosts, racks = raw["hosts"], raw["racks"]
+    for key, names in (("$.hosts", hosts), ("$.racks.names", racks["names"])):
+        for i, name in enumerate(names):
+            if not name.isprintable():
+                text = f"found {short(name)}, expected printable characters"
+                raise InputError(path, text, f"{key}[{i}]")
+    of_host = [int(rack) for rack in racks["of_host"]]
+    if len(of_host) != len(hosts):
+        text = f"found {len(of_host)} entries, expected {len(hosts)}, one for each host"
+        raise InputError(path, text, "$.racks.of_host")
+    for i, rack in enumerate(of_host):
+        if rack >= len(racks["names"]):
+            text = (
+                f"found {short(rack)}, expected the index of a rack, 0 to {len(racks['names']) - 1}"
+            )
+            raise InputError(path, text, f"$.racks.of_host[{i}]")
+    for key, array in arrays.items():
+        size, what = (
+            (len(hosts), "hosts") if key in MATRICES[:2] else (len(racks["names"]), "racks")
+        )
+        if len(array) != size:
+            text = f"found {len(array)} rows, expected {size}, as there are {size} {what}"
+            raise InputError(path, text, f"$.{key}")
+
+    site = Site(
+        hosts,
+        racks["names"],
+        np.array(of_host),
+        source=racks.get("source", "given"),
+        confidence=float(racks.get("confidence", 1.0)),
+        raw=raw,
+        **arrays,
+    )
+    if site.rack_latency_us is None:
+        site.rack_latency_us = rack_medians(site.latency_us, site.rack_of_host, site.num_racks)
+    if site.rack_bandwidth_mbps is None and site.bandwidth_mbps is not None:
+        site.rack_bandwidth_mbps = rack_medians(
+            site.bandwidth_mbps, site.rack_of_host, site.num_racks
+        )
+    return site
+
+
+def rack_medians(matrix, rack_of_host, num_racks):
+    """Racks x racks: the median of what was measured between hosts of the one and of the other, in
+    the unit of `matrix`; the diagonal without a host's way to itself; NaN where there is nothing."""
+    values = matrix.copy()
+    np.fill_diagonal(values, np.nan)
+    members = [np.flatnonzero(rack_of_host == r) for r in range(num_racks)]
+    result = np.full((num_racks, num_racks), np.nan)
+    for i, rows in enumerate(members):
+        for j, columns in enumerate(members):
+            block = values[np.ix_(rows, columns)]
+            if np.isfinite(block).any():
+                result[i, j] = np.nanmedian(block)
+    return result
+
+
+def within_and_between(rack_table):
+    """Medians over all racks: (between hosts of one rack, between hosts of different racks), NaN
+    where nothing was measured. `rack_table` is racks x racks, any unit."""
+    between = rack_table[~np.eye(len(rack_table), dtype=bool)]
+    pair = []
+    for values in (np.diag(rack_table), between):
+        values = values[np.isfinite(values)]
+        pair.append(float(np.median(values)) if len(values) else math.nan)
+    return tuple(pair)
+
+
+def _matrix(path, key, rows):
+    """A square array, NaN for 0, which says `not measured`."""
+    where = f"$.{key}"
+    if not isinstance(rows, list) or not rows:
+        raise InputError(path, f"found {short(rows)}, expected a square matrix", where)
+    for i, row in enumerate(rows):
+        if not isinstance(row, list):
+            text = f"found {short(row)}, expected a row of {len(rows)} numbers"
+            raise InputError(path, text, f"{where}[{i}]")
+        if len(row) != len(rows):
+            text = (
+                f"found {len(row)} numbers, expected {len(rows)}: the matrix has {len(rows)} rows"
+            )
+            raise InputError(path, text, f"{where}[{i}]")
+        for j, value in enumerate(row):
+            if type(value) not in (int, float) or not 0 <= value < math.inf:
+                text = f"found {short(value)}, expected a finite number that is not negative"
+                raise InputError(path, text, f"{where}[{i}][{j}]")
+    array = np.array(rows, dtype=float)
+    array[array == 0] = np.nan
+    return array
+
+
+def read_schema():
+    """The JSON Schema of site.json, parsed."""
+    with open(SCHEMA_PATH, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def _check_schema(path, raw):
+    validator = jsonschema.Draft202012Validator(read_schema())
+    try:
+        errors = list(validator.iter_errors(raw))
+    except RecursionError:
+        raise InputError(path, "nested too deeply") from None
+    if not errors:
+        return
+    # a wrong format explains all the rest; else the first by place
+    error = min(errors, key=lambda e: (e.validator != "const", [str(p) for p in e.absolute_path]))
+    where = "$" + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.absolute_path)
+    raise InputError(path, _explain(error), where)
+
+
+def _explain(error):
+    """What was found and what is expected, in a line, for an error of jsonschema."""
+    kind, value, found = error.validator, error.validator_value, error.instance
+    if kind == "required":
+        missing = [key for key in value if key not in found]
+        return f"found no key {short(missing[0])}, which is required"
+    if kind == "additionalProperties":
+        if isinstance(value, dict):
+            return f"found {short(found)}, expected a {value['type']}"
+        known = error.schema["properties"]
+        unknown = next(key for key in found if key not in known)
+        near = difflib.get_close_matches(unknown, known, 1)
+        hint = f"; did you mean {short(near[0])}?" if near else f", expected {', '.join(known)}"
+        return f"found the unknown key {short(unknown)}{hint}"
+    if kind == "oneOf":
+        return (
+            "expected either latency_us (and bandwidth_mbps), or rack_latency_us (and"
+            " rack_bandwidth_mbps), and not both"
+        )
+    if kind == "uniqueItems":
+        twice = next(item for i, item in enumerate(found) if item in found[:i])
+        return f"found {short(twice)} twice, expected each only once"
+    expected = {
+        "type": lambda: " or ".join(value) if isinstance(value, list) else f"{value}",
+        "const": lambda: short(value),
+        "enum": lambda: f"one of {', '.join(map(str, value))}",
+        "minimum": lambda: f"at least {value}",
+        "maximum": lambda: f"at most {value}",
+        "minItems": lambda: f"at least {value} entries",
+        "minLength": lambda: "a name that is not empty",
+        "pattern": lambda: f"text like {value}",
+    }.get(kind)
+    if expected is None:
+        return short(error.message, 160)
+    return f"found {short(found)}, expected {expected()}"
