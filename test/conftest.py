@@ -1,0 +1,215 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""Fixtures of all tests: where the programs are, how to build and to run one.
+
+Environment:
+  TOPO_BIN      folder of mpicc, mpiexec and the topo-* programs (default build/bin)
+  MPICH_TESTS   test/mpi of the patched MPICH source (default build/mpich-src/test/mpi)
+"""
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).resolve().parents[1]
+SCRATCH = REPO / "build/test"  # programs built by tests, kept from one run to the next
+
+MANIFEST = tomllib.loads((REPO / "cvars/algorithms.toml").read_text())["algorithm"]
+ALGORITHMS = [row["name"] for row in MANIFEST if row["collective"] == "allgather"]
+
+
+def pytest_addoption(parser):
+    parser.addoption("--slow", action="store_true", help="run the tests marked slow, too")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "slow: needs minutes or gigabytes, runs with --slow only")
+
+
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("--slow"):
+        for item in items:
+            if item.get_closest_marker("slow"):
+                item.add_marker(pytest.mark.skip(reason="slow: give --slow"))
+
+
+def pytest_generate_tests(metafunc):
+    """A test with an argument `algorithm` runs once for each allgather row of the manifest."""
+    if "algorithm" in metafunc.fixturenames:
+        metafunc.parametrize("algorithm", ALGORITHMS)
+
+
+@pytest.fixture(scope="session")
+def algorithms():
+    """Names of the allgather algorithms that cvars/algorithms.toml adds."""
+    return ALGORITHMS
+
+
+@pytest.fixture(scope="session")
+def bindir():
+    folder = Path(os.environ.get("TOPO_BIN", REPO / "build/bin")).absolute()
+    if not (folder / "mpiexec").exists():
+        pytest.fail(f"no mpiexec in {folder}: run `make build`, or set TOPO_BIN")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def mpiexec(bindir):
+    return bindir / "mpiexec"
+
+
+@pytest.fixture(scope="session")
+def mpicc(bindir):
+    return bindir / "mpicc"
+
+
+@pytest.fixture(scope="session")
+def scratch():
+    """Where tests keep what they build."""
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    return SCRATCH
+
+
+@pytest.fixture(scope="session")
+def mpich_tests():
+    folder = Path(os.environ.get("MPICH_TESTS", REPO / "build/mpich-src/test/mpi")).absolute()
+    if not (folder / "configure").exists():
+        pytest.fail(f"no MPICH test suite in {folder}: run `make build`, or set MPICH_TESTS")
+    return folder
+
+
+def _build(command, source, flags):
+    """The program that command makes of source, named after the content of all that goes in."""
+    command = [*map(str, command), *flags]
+    key = hashlib.sha256(repr(command).encode())
+    key.update(subprocess.run([command[0], "-v"], check=True, capture_output=True).stderr)
+    for file in (source, *sorted(source.parent.glob("*.h"))):
+        key.update(file.read_bytes())
+    program = SCRATCH / f"{source.stem}-{key.hexdigest()[:12]}"
+    if not program.exists():
+        SCRATCH.mkdir(parents=True, exist_ok=True)
+        partial = program.with_suffix(f".{os.getpid()}")
+        # libraries such as -lm come after the source
+        subprocess.run([*command, str(source), "-o", str(partial),
+                        *[flag for flag in flags if flag.startswith("-l")]], check=True)
+        partial.rename(program)
+    return program
+
+
+@pytest.fixture(scope="session")
+def build_mpi(mpicc):
+    """build_mpi(source, *flags): compiles an MPI program, or takes it from the cache."""
+
+    def build(source, *flags):
+        # MPI_STATUSES_IGNORE is a null pointer by design
+        warnings = ["-Wall", "-Wextra", "-Werror", "-Wno-stringop-overflow"]
+        return _build([mpicc, "-g", "-O2", "-pthread", *warnings], Path(source), flags)
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def cc_unit():
+    """cc_unit(source, *flags, args=()): compiles a C file with the system's compiler, runs it."""
+
+    def build_and_run(source, *flags, args=(), timeout=60):
+        cc = os.environ.get("CC", "cc")
+        program = _build([cc, "-g", "-O2", "-Wall", "-Wextra"], Path(source), flags)
+        return subprocess.run([program, *map(str, args)], capture_output=True, text=True,
+                              timeout=timeout, check=False)
+
+    return build_and_run
+
+
+def clean_environment(**changes):
+    """The caller's environment without settings that would steer the MPI under test."""
+    ours = ("MPIR_", "MPICH_", "MPIEXEC_", "HYDRA_", "PMI_")
+    env = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
+    env.update({key: str(value) for key, value in changes.items()})
+    return env
+
+
+@pytest.fixture(scope="session")
+def run_mpi(mpiexec):
+    """run_mpi(*command, n=, env=, timeout=, prefix=): runs mpiexec, returns a CompletedProcess.
+
+    Without n the command is mpiexec's own (`-n 2 a : -n 2 b`). prefix goes before mpiexec. A job
+    that does not end in time fails the test, and leaves no process behind.
+    """
+
+    def run(*command, n=None, env=None, timeout=60, prefix=()):
+        ranks = [] if n is None else ["-n", n]
+        line = [str(word) for word in (*prefix, mpiexec, *ranks, *command)]
+        # mpiexec ends its ranks at the first limit; the second one is for mpiexec itself
+        job = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True, errors="replace",
+                               env=clean_environment(**(env or {}), MPIEXEC_TIMEOUT=timeout),
+                               start_new_session=True)
+        try:
+            out, err = job.communicate(timeout=timeout + 15)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"mpiexec hangs: {' '.join(line)}")
+        finally:
+            if job.poll() is None:
+                os.killpg(job.pid, signal.SIGKILL)
+        if "APPLICATION TIMED OUT" in out + err:
+            pytest.fail(f"no end after {timeout} s: {' '.join(line)}\n{out}{err}")
+        return subprocess.CompletedProcess(line, job.returncode, out, err)
+
+    return run
+
+
+def make_site(hosts, of_host, seed=1, near=20.0, far=150.0):
+    """A site.json object: hosts[i] is in rack of_host[i]; latencies with a little noise."""
+    noise = random.Random(seed)
+    count = max(of_host) + 1
+    latency = [[0.0 if a == b else
+                (near if of_host[a] == of_host[b] else far) * noise.uniform(0.95, 1.05)
+                for b in range(len(hosts))] for a in range(len(hosts))]
+    return {
+        "format": 1,
+        "created": "2026-01-01T00:00:00Z",
+        "mpich": "4.0.2",
+        "provenance": {"program": "test"},
+        "hosts": list(hosts),
+        "racks": {"names": [f"rack{i}" for i in range(count)], "of_host": list(of_host),
+                  "source": "given", "confidence": 1.0},
+        "latency_us": latency,
+    }
+
+
+@pytest.fixture
+def site():
+    """site(hosts, of_host, ...): a site.json object."""
+    return make_site
+
+
+@pytest.fixture
+def write_json(tmp_path):
+    """write_json(name, content): writes an object, or text as it is; returns the path."""
+
+    def write(name, content):
+        path = tmp_path / name
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def require():
+    """require("valgrind"): skips the test where the program is missing."""
+
+    def find(program):
+        if shutil.which(program) is None:
+            pytest.skip(f"no {program} on this machine")
+        return program
+
+    return find

@@ -1,0 +1,1061 @@
+/*
+ * Copyright (C) by the mpich-topo authors. See LICENSE.
+ */
+
+/* MPI_Allgather against what the standard says, at any number of ranks.
+ *
+ *   allgather [options] [CASE...]       (default: those marked in `cases` below)
+ *
+ *   --expect ALGO[,ALGO...]   every call on an intracommunicator of two ranks or more that moves
+ *                             data ran one of these algorithms, and each of them ran at least once
+ *   --algorithm ALGO          force ALGO by writing the control variable through MPI_T
+ *   --seed N, --threads N, --churn N, --mib N
+ *
+ * Data and guards: block r is a byte stream that the case and r determine. The expected receive
+ * buffer is computed in memory, gaps of the datatype and 64 bytes at both ends included, and the
+ * buffers are compared byte by byte.
+ *
+ * Output: a line FAIL per failed check, a line COUNTER per performance variable, then
+ * `OK <n> checks` and exit status 0, or `FAILED <n> of <m> checks` and 1.
+ */
+
+#define _GNU_SOURCE
+#include "counters.h"
+#include <malloc.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define GUARD 64        /* bytes before and after each buffer */
+#define MAX_SEGS 16
+#define MAX_REPORTS 5   /* per rank: the first ones tell what is wrong */
+
+static int world_rank, world_size;
+static atomic_long n_checks, n_failed, n_calls;
+
+static struct {
+    const char *expect, *algorithm, *program;
+    unsigned seed;
+    int threads, churn, mib, child;
+} opt = {
+    .seed = 1,.threads = 4,.churn = 2000,.mib = 800
+};
+
+/* ---------------------------------------------------------------- checks */
+
+static int check(int ok, const char *what, const char *format, ...)
+    __attribute__ ((format(printf, 3, 4)));
+
+static int check(int ok, const char *what, const char *format, ...)
+{
+    atomic_fetch_add(&n_checks, 1);
+    if (!ok && atomic_fetch_add(&n_failed, 1) < MAX_REPORTS) {
+        char text[512];
+        va_list args;
+        va_start(args, format);
+        vsnprintf(text, sizeof(text), format, args);
+        va_end(args);
+        printf("FAIL %s: world rank %d of %d: %s\n", what, world_rank, world_size, text);
+        fflush(stdout);
+    }
+    return ok;
+}
+
+static void usage_error(const char *what, const char *value)
+{
+    fprintf(stderr, "allgather: %s '%s'\n", what, value);
+    PMPI_Abort(MPI_COMM_WORLD, 2);
+}
+
+/* The same numbers on every rank that starts from the same seed. */
+static unsigned next_random(unsigned *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+static void shuffle(int *a, int n, unsigned seed)
+{
+    for (int i = 0; i < n; i++)
+        a[i] = i;
+    for (int i = n - 1; i > 0; i--) {
+        int j = next_random(&seed) % (i + 1), t = a[i];
+        a[i] = a[j];
+        a[j] = t;
+    }
+}
+
+/* ---------------------------------------------------------------- layouts of datatypes */
+
+/* A datatype as the bytes that it touches, in the order of its type map. */
+typedef struct {
+    const char *name;
+    MPI_Datatype type;
+    MPI_Aint extent;
+    int nsegs;
+    struct {
+        MPI_Aint off;
+        int len;
+    } seg[MAX_SEGS];
+} layout_t;
+
+static int layout_size(const layout_t * l)
+{
+    int size = 0;
+    for (int i = 0; i < l->nsegs; i++)
+        size += l->seg[i].len;
+    return size;
+}
+
+static void layout_add(layout_t * l, MPI_Aint off, int len)
+{
+    l->seg[l->nsegs].off = off;
+    l->seg[l->nsegs].len = len;
+    l->nsegs++;
+}
+
+static void layout_commit(layout_t * l)
+{
+    MPI_Aint lb;
+    int size;
+
+    MPI_Type_commit(&l->type);
+    MPI_Type_get_extent(l->type, &lb, &l->extent);
+    MPI_Type_size(l->type, &size);
+    if (size != layout_size(l))
+        usage_error("wrong layout of", l->name);
+}
+
+static layout_t layout_basic(MPI_Datatype type)
+{
+    layout_t l = {.name = "basic",.type = type };
+    int size;
+
+    MPI_Type_size(type, &size);
+    l.extent = size;
+    layout_add(&l, 0, size);
+    return l;
+}
+
+/* n ints in a row */
+static layout_t layout_ints(int n)
+{
+    layout_t l = {.name = "ints" };
+
+    MPI_Type_contiguous(n, MPI_INT, &l.type);
+    layout_add(&l, 0, n * (int) sizeof(int));
+    layout_commit(&l);
+    return l;
+}
+
+/* 3 blocks of 2 ints, 2 ints of hole between them: 6 ints */
+static layout_t layout_vector(void)
+{
+    layout_t l = {.name = "vector" };
+
+    MPI_Type_vector(3, 2, 4, MPI_INT, &l.type);
+    for (int i = 0; i < 3; i++)
+        layout_add(&l, i * 4 * sizeof(int), 2 * sizeof(int));
+    layout_commit(&l);
+    return l;
+}
+
+/* 6 ints around the origin, backwards in memory, lower bound -32, holes at both ends */
+static layout_t layout_negative(void)
+{
+    layout_t l = {.name = "negative_lb" };
+    int len[3] = { 2, 1, 3 };
+    MPI_Aint off[3] = { 16, -4, -24 };
+    MPI_Datatype t;
+
+    MPI_Type_create_hindexed(3, len, off, MPI_INT, &t);
+    MPI_Type_create_resized(t, -32, 72, &l.type);
+    MPI_Type_free(&t);
+    for (int i = 0; i < 3; i++)
+        layout_add(&l, off[i], len[i] * sizeof(int));
+    layout_commit(&l);
+    return l;
+}
+
+/* 6 ints as a column of a matrix with `columns` columns: blocks of different ranks interleave */
+static layout_t layout_column(int columns)
+{
+    layout_t l = {.name = "column" };
+    MPI_Datatype t;
+
+    MPI_Type_vector(6, 1, columns, MPI_INT, &t);
+    MPI_Type_create_resized(t, 0, sizeof(int), &l.type);
+    MPI_Type_free(&t);
+    for (int i = 0; i < 6; i++)
+        layout_add(&l, (MPI_Aint) i * columns * sizeof(int), sizeof(int));
+    layout_commit(&l);
+    return l;
+}
+
+/* double, char, 2 shorts: with C's alignment, or each member at the offset given */
+static layout_t layout_struct(const char *name, const MPI_Aint off[3], MPI_Aint extent)
+{
+    layout_t l = {.name = name };
+    int len[3] = { 1, 1, 2 };
+    MPI_Datatype members[3] = { MPI_DOUBLE, MPI_CHAR, MPI_SHORT }, t;
+
+    MPI_Type_create_struct(3, len, off, members, &t);
+    MPI_Type_create_resized(t, 0, extent, &l.type);
+    MPI_Type_free(&t);
+    layout_add(&l, off[0], sizeof(double));
+    layout_add(&l, off[1], 1);
+    layout_add(&l, off[2], 2 * sizeof(short));
+    layout_commit(&l);
+    return l;
+}
+
+/* no data at all, but an extent */
+static layout_t layout_empty(void)
+{
+    layout_t l = {.name = "empty" };
+    MPI_Datatype t;
+
+    MPI_Type_contiguous(0, MPI_INT, &t);
+    MPI_Type_create_resized(t, 0, 8, &l.type);
+    MPI_Type_free(&t);
+    layout_commit(&l);
+    return l;
+}
+
+/* ---------------------------------------------------------------- one call */
+
+typedef struct {
+    char *mem, *base;           /* base: what MPI gets */
+    size_t len;
+} buffer_t;
+
+static buffer_t buffer_new(const layout_t * l, MPI_Aint count)
+{
+    buffer_t b;
+    MPI_Aint lo = 0, hi = 0;
+
+    for (int i = 0; i < l->nsegs && count; i++) {
+        MPI_Aint end = l->seg[i].off + l->seg[i].len + (count - 1) * l->extent;
+        lo = l->seg[i].off < lo ? l->seg[i].off : lo;
+        hi = end > hi ? end : hi;
+    }
+    b.len = hi - lo + 2 * GUARD;
+    b.mem = malloc(b.len);
+    b.base = b.mem + GUARD - lo;
+    for (size_t i = 0; i < b.len; i++)
+        b.mem[i] = (char) (0x5a + i * 7);
+    return b;
+}
+
+static void buffer_free(buffer_t * b)
+{
+    free(b->mem);
+}
+
+static unsigned salt_of(const char *what)
+{
+    unsigned h = 2166136261u;
+    while (*what)
+        h = (h ^ (unsigned char) *what++) * 16777619u;
+    return h;
+}
+
+/* Writes the block of `rank`: count elements at `base`. */
+static void put_block(char *base, const layout_t * l, MPI_Aint count, unsigned salt, int rank)
+{
+    unsigned k = salt ^ ((unsigned) rank + 1) * 0x85ebca77u;
+
+    for (MPI_Aint e = 0; e < count; e++) {
+        for (int i = 0; i < l->nsegs; i++) {
+            char *p = base + e * l->extent + l->seg[i].off;
+            for (int j = 0; j < l->seg[i].len; j++) {
+                k += 0x9e3779b1u;
+                p[j] = (char) ((k ^ (k >> 15)) >> 8);
+            }
+        }
+    }
+}
+
+static int buffer_compare(const char *what, const char *which, const buffer_t * found,
+                          const char *expected, MPI_Aint block)
+{
+    size_t i = 0;
+
+    if (memcmp(found->mem, expected, found->len) == 0)
+        return check(1, what, "-");
+    while (found->mem[i] == expected[i])
+        i++;
+    MPI_Aint at = found->mem + i - found->base;
+    return check(0, what, "%s: byte %ld (block %ld): expected 0x%02x, found 0x%02x", which,
+                 (long) at, (long) (block ? at / block : 0), (unsigned char) expected[i],
+                 (unsigned char) found->mem[i]);
+}
+
+static int allgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
+                     int recvcount, MPI_Datatype recvtype, MPI_Comm comm)
+{
+    int size, inter;
+
+    MPI_Comm_size(comm, &size);
+    MPI_Comm_test_inter(comm, &inter);
+    /* MPI_Allgather returns before any algorithm when a count is 0 */
+    if (size > 1 && !inter && recvcount > 0 && (sendbuf == MPI_IN_PLACE || sendcount > 0))
+        atomic_fetch_add(&n_calls, 1);
+    return MPI_Allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm);
+}
+
+/* scount elements of sl are as much data as rcount elements of rl. */
+static int check_types(const char *where, MPI_Comm comm, const layout_t * sl, int scount,
+                       const layout_t * rl, int rcount, int in_place)
+{
+    char what[256];
+    int rank, size, ok;
+    MPI_Aint block = rcount * rl->extent;
+
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+    snprintf(what, sizeof(what), "%s %s x %d%s to %s x %d, %d ranks", where, sl->name, scount,
+             in_place ? " in place" : "", rl->name, rcount, size);
+    /* not from `what`: the datatypes may differ between ranks */
+    unsigned salt = salt_of(where) + rcount * layout_size(rl);
+
+    buffer_t sbuf = buffer_new(sl, scount), rbuf = buffer_new(rl, (MPI_Aint) size * rcount);
+    put_block(sbuf.base, sl, scount, salt, rank);
+    if (in_place)
+        put_block(rbuf.base + rank * block, rl, rcount, salt, rank);
+
+    char *expected = malloc(rbuf.len), *sent = malloc(sbuf.len);
+    memcpy(sent, sbuf.mem, sbuf.len);
+    memcpy(expected, rbuf.mem, rbuf.len);
+    for (int r = 0; r < size; r++)
+        put_block(expected + (rbuf.base - rbuf.mem) + r * block, rl, rcount, salt, r);
+
+    int err = in_place ?
+        allgather(MPI_IN_PLACE, -1, MPI_DATATYPE_NULL, rbuf.base, rcount, rl->type, comm) :
+        allgather(sbuf.base, scount, sl->type, rbuf.base, rcount, rl->type, comm);
+
+    ok = check(err == MPI_SUCCESS, what, "expected MPI_SUCCESS, found error %d", err);
+    ok &= buffer_compare(what, "receive buffer", &rbuf, expected, block);
+    ok &= buffer_compare(what, "send buffer", &sbuf, sent, 0);
+    free(expected);
+    free(sent);
+    buffer_free(&sbuf);
+    buffer_free(&rbuf);
+    return ok;
+}
+
+static int check_ints(const char *where, MPI_Comm comm, int count, int in_place)
+{
+    layout_t l = layout_basic(MPI_INT);
+    return check_types(where, comm, &l, count, &l, count, in_place);
+}
+
+/* ---------------------------------------------------------------- cases */
+
+/* A few calls that suffice to see blocks in a wrong place. */
+static void quick(const char *where, MPI_Comm comm)
+{
+    layout_t vector = layout_vector(), negative = layout_negative();
+
+    check_ints(where, comm, 1, 0);
+    check_ints(where, comm, 17, 1);
+    check_ints(where, comm, 1000, 0);
+    check_types(where, comm, &vector, 5, &negative, 5, 0);
+    MPI_Type_free(&vector.type);
+    MPI_Type_free(&negative.type);
+}
+
+static void case_quick(void)
+{
+    quick("quick", MPI_COMM_WORLD);
+}
+
+static void case_basic(void)
+{
+    static const int counts[] = { 0, 1, 3, 17, 1000, 20011 };
+    layout_t types[] = { layout_basic(MPI_CHAR), layout_basic(MPI_DOUBLE) };
+
+    for (int i = 0; i < (int) (sizeof(counts) / sizeof(counts[0])); i++) {
+        check_ints("basic", MPI_COMM_WORLD, counts[i], 0);
+        check_ints("basic", MPI_COMM_WORLD, counts[i], 1);
+    }
+    /* beyond the eager limit of ch3, 128 KiB */
+    check_ints("basic", MPI_COMM_WORLD, world_size <= 8 ? 40009 : 1, 0);
+    for (int i = 0; i < 2; i++)
+        check_types("basic", MPI_COMM_WORLD, &types[i], 5, &types[i], 5, 0);
+}
+
+static void case_derived(void)
+{
+    static const int counts[] = { 0, 1, 3, 17, 301 };
+    static const MPI_Aint natural[3] = { 0, 8, 10 }, reversed[3] = { 9, 8, 2 };
+
+    for (int i = 0; i < (int) (sizeof(counts) / sizeof(counts[0])); i++) {
+        int n = counts[i];
+        layout_t six = layout_basic(MPI_INT), ints = layout_ints(6), vector = layout_vector();
+        layout_t negative = layout_negative(), column = layout_column(world_size * n);
+        layout_t empty = layout_empty();
+        layout_t s1 = layout_struct("struct", natural, 16);
+        layout_t s2 = layout_struct("struct_reversed", reversed, 17);
+        struct {
+            layout_t *s;
+            int scount;
+            layout_t *r;
+        } pair[] = {
+            { &vector, n, &vector }, { &six, 6 * n, &vector }, { &vector, n, &ints },
+            { &negative, n, &negative }, { &vector, n, &negative }, { &negative, n, &ints },
+            { &ints, n, &column }, { &negative, n, &column }, { &s1, n, &s2 }, { &s2, n, &s1 },
+            { &empty, n, &empty }
+        };
+
+        for (int j = 0; j < (int) (sizeof(pair) / sizeof(pair[0])); j++)
+            for (int in_place = 0; in_place < 2; in_place++)
+                check_types("derived", MPI_COMM_WORLD, pair[j].s, pair[j].scount, pair[j].r, n,
+                            in_place);
+        /* as much data, in counts that differ between sender and receiver */
+        check_types("derived", MPI_COMM_WORLD, &vector, 2 * n, &six, 12 * n, 0);
+        /* what each rank passes may differ while the signatures agree */
+        if (world_rank % 2)
+            check_types("derived mixed", MPI_COMM_WORLD, &vector, n, &negative, n, 0);
+        else
+            check_types("derived mixed", MPI_COMM_WORLD, &six, 6 * n, &ints, n, 0);
+
+        MPI_Type_free(&ints.type);
+        MPI_Type_free(&vector.type);
+        MPI_Type_free(&negative.type);
+        MPI_Type_free(&column.type);
+        MPI_Type_free(&empty.type);
+        MPI_Type_free(&s1.type);
+        MPI_Type_free(&s2.type);
+    }
+}
+
+static void use_and_free(const char *where, MPI_Comm comm)
+{
+    if (comm == MPI_COMM_NULL)
+        return;
+    quick(where, comm);
+    MPI_Comm_free(&comm);
+}
+
+static void case_comms(void)
+{
+    MPI_Comm comm, other;
+    MPI_Group world, group;
+    int *perm = malloc(world_size * sizeof(int)), n = 0;
+    unsigned state = opt.seed;
+
+    quick("MPI_COMM_SELF", MPI_COMM_SELF);
+
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    use_and_free("dup", comm);
+    MPI_Comm_split(MPI_COMM_WORLD, 0, -world_rank, &comm);
+    use_and_free("reversed", comm);
+    MPI_Comm_split(MPI_COMM_WORLD, world_rank % 2, world_rank, &comm);
+    use_and_free("odd/even", comm);
+    MPI_Comm_split(MPI_COMM_WORLD, world_rank % 2, -world_rank, &comm);
+    use_and_free("odd/even reversed", comm);
+    MPI_Comm_split(MPI_COMM_WORLD, world_rank < world_size / 2, world_rank, &comm);
+    use_and_free("halves", comm);
+    MPI_Comm_split(MPI_COMM_WORLD, world_rank == 0 ? MPI_UNDEFINED : 1, -world_rank, &comm);
+    use_and_free("without rank 0", comm);
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, -world_rank, MPI_INFO_NULL, &comm);
+    use_and_free("shared memory", comm);
+
+    /* two splits in a row with different orders, then both in use at a time */
+    for (int i = 0; i < 3; i++) {
+        shuffle(perm, world_size, opt.seed * 100 + i);
+        MPI_Comm_split(MPI_COMM_WORLD, 0, perm[world_rank], &comm);
+        MPI_Comm_split(comm, perm[world_rank] % 3 == 0, world_rank, &other);
+        quick("shuffled", comm);
+        quick("nested", other);
+        quick("shuffled again", comm);
+        MPI_Comm_free(&comm);
+        use_and_free("nested, parent freed", other);
+    }
+
+    /* a random subset in a random order; the others do not take part */
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    for (int i = 0; i < 3; i++) {
+        shuffle(perm, world_size, opt.seed * 1000 + i);
+        n = 1 + (int) (next_random(&state) % (unsigned) world_size);
+        MPI_Group_incl(world, n, perm, &group);
+        MPI_Comm_create(MPI_COMM_WORLD, group, &comm);
+        use_and_free("subset", comm);
+        for (int j = 0; j < n; j++) {
+            if (perm[j] == world_rank) {
+                MPI_Comm_create_group(MPI_COMM_WORLD, group, i, &comm);
+                use_and_free("group", comm);
+            }
+        }
+        MPI_Group_free(&group);
+    }
+    MPI_Group_free(&world);
+
+    /* communicators that share one rank, used in turn */
+    int middle = world_size / 2;
+    MPI_Comm_split(MPI_COMM_WORLD, world_rank <= middle ? 0 : MPI_UNDEFINED, 0, &comm);
+    MPI_Comm_split(MPI_COMM_WORLD, world_rank >= middle ? 0 : MPI_UNDEFINED, 0, &other);
+    use_and_free("lower", comm);
+    use_and_free("upper", other);
+
+    int dims[1] = { world_size }, periods[1] = { 1 };
+    MPI_Cart_create(MPI_COMM_WORLD, 1, dims, periods, 1, &comm);
+    use_and_free("cartesian", comm);
+    free(perm);
+}
+
+static void case_varying(void)
+{
+    unsigned state = opt.seed;
+
+    for (int i = 0; i < 100; i++) {
+        int count = next_random(&state) % (1u << (next_random(&state) % 13));
+        check_ints("varying", MPI_COMM_WORLD, count, next_random(&state) % 2);
+    }
+}
+
+/* Point-to-point messages and nonblocking collectives that are under way must not mix with the
+ * messages of an allgather, whatever their tags. */
+static void case_traffic(void)
+{
+    static const int tags[] = { 0, 7, 11, 32767 };      /* 7: MPICH's own tag for allgather */
+    enum { N = sizeof(tags) / sizeof(tags[0]) };
+    int left = (world_rank + world_size - 1) % world_size, right = (world_rank + 1) % world_size;
+    MPI_Comm comm;
+
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    for (int round = 0; round < 5; round++) {
+        MPI_Request any, req[2 * N], coll[4];
+        MPI_Status status;
+        int early[N], late[N], token = -1, sum = 0, one = 1, root = round % world_size;
+        int value = world_rank == root ? 42 : 0, *all = malloc(world_size * sizeof(int));
+
+        MPI_Irecv(&token, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &any);
+        /* sent before the allgather, received after it */
+        for (int i = 0; i < N; i++) {
+            early[i] = world_rank * 100 + i;
+            MPI_Isend(&early[i], 1, MPI_INT, right, tags[i], MPI_COMM_WORLD, &req[i]);
+        }
+        MPI_Iallreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm, &coll[0]);
+        MPI_Ibcast(&value, 1, MPI_INT, root, comm, &coll[1]);
+        MPI_Iallgather(&world_rank, 1, MPI_INT, all, 1, MPI_INT, comm, &coll[2]);
+        MPI_Ibarrier(comm, &coll[3]);
+
+        check_ints("traffic", comm, 17, 0);
+        check_ints("traffic", MPI_COMM_WORLD, 3000, 1);
+
+        MPI_Waitall(4, coll, MPI_STATUSES_IGNORE);
+        check(sum == world_size, "traffic Iallreduce", "expected %d, found %d", world_size, sum);
+        check(value == 42, "traffic Ibcast", "expected 42, found %d", value);
+        for (int i = 0; i < world_size; i++)
+            check(all[i] == i, "traffic Iallgather", "expected %d, found %d", i, all[i]);
+        free(all);
+
+        for (int i = 0; i < N; i++)
+            MPI_Irecv(&late[i], 1, MPI_INT, left, tags[i], MPI_COMM_WORLD, &req[N + i]);
+        MPI_Waitall(2 * N, req, MPI_STATUSES_IGNORE);
+        for (int i = 0; i < N; i++)
+            check(late[i] == left * 100 + i, "traffic early message", "tag %d: expected %d, "
+                  "found %d", tags[i], left * 100 + i, late[i]);
+
+        int sent = world_rank + 1000;
+        MPI_Send(&sent, 1, MPI_INT, right, tags[round % N], comm);
+        MPI_Wait(&any, &status);
+        check(token == left + 1000 && status.MPI_SOURCE == left &&
+              status.MPI_TAG == tags[round % N], "traffic wildcard receive",
+              "expected %d from %d, found %d from %d with tag %d", left + 1000, left, token,
+              status.MPI_SOURCE, status.MPI_TAG);
+    }
+    MPI_Comm_free(&comm);
+}
+
+static void case_errors(void)
+{
+    MPI_Comm comm;
+    MPI_Datatype uncommitted;
+    int in[4] = { 0 }, *out = calloc(4 * world_size, sizeof(int)), class;
+
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    MPI_Type_contiguous(2, MPI_INT, &uncommitted);
+
+    MPI_Error_class(MPI_Allgather(in, -1, MPI_INT, out, 1, MPI_INT, comm), &class);
+    check(class == MPI_ERR_COUNT, "negative send count", "found class %d", class);
+    MPI_Error_class(MPI_Allgather(in, 1, MPI_INT, out, -1, MPI_INT, comm), &class);
+    check(class == MPI_ERR_COUNT, "negative receive count", "found class %d", class);
+    MPI_Error_class(MPI_Allgather(in, 1, MPI_DATATYPE_NULL, out, 1, MPI_INT, comm), &class);
+    check(class == MPI_ERR_TYPE, "null send type", "found class %d", class);
+    MPI_Error_class(MPI_Allgather(in, 2, MPI_INT, out, 1, uncommitted, comm), &class);
+    check(class == MPI_ERR_TYPE, "uncommitted receive type", "found class %d", class);
+    MPI_Error_class(MPI_Allgather(in, 1, MPI_INT, MPI_IN_PLACE, 1, MPI_INT, comm), &class);
+    check(class == MPI_ERR_BUFFER, "receive buffer in place", "found class %d", class);
+    MPI_Error_class(MPI_Allgather(in, 1, MPI_INT, NULL, 1, MPI_INT, comm), &class);
+    check(class == MPI_ERR_BUFFER, "null receive buffer", "found class %d", class);
+
+    quick("after errors", comm);
+    MPI_Type_free(&uncommitted);
+    MPI_Comm_free(&comm);
+    free(out);
+}
+
+/* Between two groups: each side receives what the other one sent. */
+static void case_inter(void)
+{
+    MPI_Comm local, inter;
+    int side = world_rank % 2, last = world_size - 1, remote, rank;
+
+    if (world_size < 2)
+        return;
+    MPI_Comm_split(MPI_COMM_WORLD, side, -world_rank, &local);
+    MPI_Intercomm_create(local, 0, MPI_COMM_WORLD, last % 2 == side ? last - 1 : last, 5, &inter);
+    MPI_Comm_remote_size(inter, &remote);
+    MPI_Comm_rank(inter, &rank);
+
+    for (int i = 0; i < 4; i++) {
+        int counts[4][2] = { {1, 1}, {500, 20}, {0, 3}, {30000, 1} };
+        int scount = counts[i][side], rcount = counts[i][1 - side];
+        int *in = malloc((scount + 1) * sizeof(int));
+        int *out = malloc((remote * rcount + 1) * sizeof(int));
+
+        for (int j = 0; j < scount; j++)
+            in[j] = side * 1000000 + rank * 50000 + j;
+        out[remote * rcount] = -1;
+        allgather(in, scount, MPI_INT, out, rcount, MPI_INT, inter);
+        int wrong = out[remote * rcount] != -1;
+        for (int r = 0; r < remote; r++)
+            for (int j = 0; j < rcount; j++)
+                wrong += out[r * rcount + j] != (1 - side) * 1000000 + r * 50000 + j;
+        check(!wrong, "intercommunicator", "%d wrong values of %d", wrong, remote * rcount);
+        free(in);
+        free(out);
+    }
+
+    MPI_Comm merged;
+    MPI_Intercomm_merge(inter, side, &merged);
+    use_and_free("merged", merged);
+    MPI_Comm_free(&inter);
+    MPI_Comm_free(&local);
+}
+
+typedef struct {
+    int id;
+    MPI_Comm comm;
+} thread_arg_t;
+
+static void *thread_main(void *arg)
+{
+    thread_arg_t *t = arg;
+    unsigned state = opt.seed + t->id;
+    char where[32];
+
+    snprintf(where, sizeof(where), "thread %d", t->id);
+    for (int i = 0; i < 50; i++) {
+        MPI_Comm comm;
+        check_ints(where, t->comm, next_random(&state) % 2000, i % 2);
+        if (i % 10 == 0) {      /* views are built and freed while other threads use theirs */
+            MPI_Comm_dup(t->comm, &comm);
+            check_ints(where, comm, 5, 0);
+            MPI_Comm_free(&comm);
+        }
+    }
+    return NULL;
+}
+
+/* Every thread has a communicator of its own. */
+static void case_threads(void)
+{
+    pthread_t *thread = malloc(opt.threads * sizeof(*thread));
+    thread_arg_t *arg = malloc(opt.threads * sizeof(*arg));
+    int provided;
+
+    MPI_Query_thread(&provided);
+    if (provided < MPI_THREAD_MULTIPLE) {
+        if (world_rank == 0)
+            printf("SKIP threads: the library does not provide MPI_THREAD_MULTIPLE\n");
+        return;
+    }
+    for (int i = 0; i < opt.threads; i++) {
+        arg[i].id = i;
+        MPI_Comm_split(MPI_COMM_WORLD, 0, i % 2 ? -world_rank : world_rank, &arg[i].comm);
+    }
+    for (int i = 0; i < opt.threads; i++)
+        pthread_create(&thread[i], NULL, thread_main, &arg[i]);
+    for (int i = 0; i < opt.threads; i++)
+        pthread_join(thread[i], NULL);
+    for (int i = 0; i < opt.threads; i++)
+        MPI_Comm_free(&arg[i].comm);
+    free(thread);
+    free(arg);
+}
+
+static long resident_bytes(void)
+{
+    long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+
+    if (f) {
+        if (fscanf(f, "%*s %ld", &pages) != 1)
+            pages = 0;
+        fclose(f);
+    }
+    return pages * sysconf(_SC_PAGESIZE);
+}
+
+/* Thousands of communicators, each used and freed: what is kept with them must go with them. */
+static void case_churn(void)
+{
+    enum { ALIVE = 100 };
+    MPI_Comm comm, alive[ALIVE];
+    long heap = 0, resident = 0;
+
+    for (int i = 0; i < opt.churn; i++) {
+        if (i == opt.churn / 4) {       /* by now caches and pools have their size */
+            heap = mallinfo2().uordblks;
+            resident = resident_bytes();
+        }
+        if (i % 4 == 3)
+            MPI_Comm_split(MPI_COMM_WORLD, 0, -world_rank, &comm);
+        else
+            MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+        if (i % 4)      /* some go without ever being used */
+            check_ints("churn", comm, 1 + i % 3, i % 2);
+        MPI_Comm_free(&comm);
+    }
+    long heap_growth = (long) mallinfo2().uordblks - heap;
+    long resident_growth = resident_bytes() - resident;
+    check(heap_growth < 32 << 10, "churn heap", "expected < 32 KiB of growth in %d communicators, "
+          "found %ld bytes", opt.churn, heap_growth);
+    check(resident_growth < 4 << 20, "churn resident", "expected < 4 MiB of growth, found %ld "
+          "bytes", resident_growth);
+
+    for (int i = 0; i < ALIVE; i++) {
+        MPI_Comm_dup(i ? alive[i - 1] : MPI_COMM_WORLD, &alive[i]);
+        check_ints("alive", alive[i], 3, 0);
+    }
+    for (int i = 0; i < ALIVE; i++) {
+        check_ints("alive again", alive[i], 3, 1);
+        MPI_Comm_free(&alive[i]);
+    }
+}
+
+/* Processes that MPI_COMM_WORLD of this job does not know. */
+static void case_spawn(void)
+{
+    MPI_Comm inter, merged;
+    char *argv[] = { (char *) "--child", NULL };
+
+    if (opt.child)
+        MPI_Comm_get_parent(&inter);
+    else
+        MPI_Comm_spawn(opt.program, argv, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter,
+                       MPI_ERRCODES_IGNORE);
+    MPI_Intercomm_merge(inter, opt.child, &merged);
+    use_and_free("merged with spawned ranks", merged);
+    MPI_Intercomm_merge(inter, !opt.child, &merged);
+    use_and_free("merged, spawned ranks first", merged);
+    MPI_Comm_disconnect(&inter);
+}
+
+static void case_session(void)
+{
+    MPI_Session session;
+    MPI_Group group;
+    MPI_Comm comm;
+
+    MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &session);
+    MPI_Group_from_session_pset(session, "mpi://WORLD", &group);
+    MPI_Comm_create_from_group(group, "allgather", MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &comm);
+    MPI_Group_free(&group);
+    use_and_free("session", comm);
+    MPI_Session_finalize(&session);
+}
+
+static void check_large(const char *what, int count, MPI_Datatype type)
+{
+    size_t block = (size_t) opt.mib << 20;
+    unsigned char *out = malloc(block * world_size);
+
+    if (out == NULL) {
+        check(0, what, "no memory for %d ranks x %d MiB", world_size, opt.mib);
+        return;
+    }
+    /* every MiB starts with its number; the rest is the rank */
+    memset(out + world_rank * block, world_rank + 1, block);
+    for (int i = 0; i < opt.mib; i++)
+        memcpy(out + world_rank * block + ((size_t) i << 20), &i, sizeof(i));
+    allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, out, count, type, MPI_COMM_WORLD);
+    long wrong = 0;
+    for (int r = 0; r < world_size; r++) {
+        for (int i = 0; i < opt.mib; i++) {
+            unsigned char *p = out + r * block + ((size_t) i << 20);
+            wrong += memcmp(p, &i, sizeof(i)) != 0;
+            for (size_t k = sizeof(i); k < 1 << 20; k += 509)
+                wrong += p[k] != r + 1;
+        }
+    }
+    check(wrong == 0, what, "%ld wrong values", wrong);
+    free(out);
+}
+
+/* More than 2^31 bytes in all: needs world_size^2 * mib MiB of memory on one machine. */
+static void case_large(void)
+{
+    MPI_Datatype mib;
+
+    check_large("large count", opt.mib << 20, MPI_BYTE);
+    MPI_Type_contiguous(1 << 20, MPI_BYTE, &mib);
+    MPI_Type_commit(&mib);
+    check_large("large datatype", opt.mib, mib);
+    MPI_Type_free(&mib);
+}
+
+/* One rank dies in the middle: mpiexec must end the job. */
+static void case_die(void)
+{
+    for (int i = 0; i < 1000; i++) {
+        check_ints("die", MPI_COMM_WORLD, 100, 0);
+        if (i == 50 && world_rank == world_size - 1)
+            raise(SIGKILL);
+    }
+}
+
+/* The other collectives: a tuning file must not take their algorithms away. */
+static void case_others(void)
+{
+    int size = world_size, rank = world_rank, sum = size * (size - 1) / 2, prefix = 0, n = 100;
+    int *in = malloc(size * n * sizeof(int)), *out = malloc(size * n * sizeof(int));
+    int *counts = malloc(size * sizeof(int)), *displs = malloc(size * sizeof(int));
+    MPI_Request req;
+
+    for (int i = 0; i < size; i++) {
+        counts[i] = 1;
+        displs[i] = size - 1 - i;
+    }
+    for (int nb = 0; nb < 2; nb++) {
+        const char *what = nb ? "nonblocking" : "blocking";
+#define CALL(upper, lower, ...) \
+        do { \
+            memset(out, -1, size * n * sizeof(int)); \
+            for (int i = 0; i < size * n; i++) \
+                in[i] = rank; \
+            if (nb) { \
+                MPI_I##lower(__VA_ARGS__, &req); \
+                MPI_Wait(&req, MPI_STATUS_IGNORE); \
+            } else \
+                MPI_##upper(__VA_ARGS__); \
+        } while (0)
+#define EXPECT(name, value, expected) \
+        check(value == expected, name, "%s: expected %d, found %d", what, expected, value)
+
+        CALL(Barrier, barrier, MPI_COMM_WORLD);
+        CALL(Bcast, bcast, in, n, MPI_INT, size - 1, MPI_COMM_WORLD);
+        EXPECT("bcast", in[n - 1], size - 1);
+        CALL(Gather, gather, in, n, MPI_INT, out, n, MPI_INT, 0, MPI_COMM_WORLD);
+        EXPECT("gather", out[size * n - 1], (rank ? -1 : size - 1));
+        CALL(Gather, gather, rank ? in : MPI_IN_PLACE, n, MPI_INT, rank ? out : in, n, MPI_INT, 0,
+             MPI_COMM_WORLD);
+        EXPECT("gather in place", in[size * n - 1], (rank ? rank : size - 1));
+        CALL(Gatherv, gatherv, in, 1, MPI_INT, out, counts, displs, MPI_INT, 0, MPI_COMM_WORLD);
+        EXPECT("gatherv", out[0], (rank ? -1 : size - 1));
+        CALL(Scatter, scatter, in, n, MPI_INT, out, n, MPI_INT, size - 1, MPI_COMM_WORLD);
+        EXPECT("scatter", out[n - 1], size - 1);
+        CALL(Scatterv, scatterv, in, counts, displs, MPI_INT, out, 1, MPI_INT, 0, MPI_COMM_WORLD);
+        EXPECT("scatterv", out[0], 0);
+        CALL(Allgatherv, allgatherv, in, 1, MPI_INT, out, counts, displs, MPI_INT, MPI_COMM_WORLD);
+        EXPECT("allgatherv", out[0], size - 1);
+        CALL(Alltoall, alltoall, in, n, MPI_INT, out, n, MPI_INT, MPI_COMM_WORLD);
+        EXPECT("alltoall", out[size * n - 1], size - 1);
+        CALL(Alltoallv, alltoallv, in, counts, displs, MPI_INT, out, counts, displs, MPI_INT,
+             MPI_COMM_WORLD);
+        EXPECT("alltoallv", out[0], size - 1);
+        CALL(Reduce, reduce, in, out, n, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+        EXPECT("reduce", out[n - 1], (rank ? -1 : sum));
+        CALL(Allreduce, allreduce, in, out, n, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+        EXPECT("allreduce", out[n - 1], sum);
+        CALL(Reduce_scatter, reduce_scatter, in, out, counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+        EXPECT("reduce_scatter", out[0], sum);
+        CALL(Reduce_scatter_block, reduce_scatter_block, in, out, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+        EXPECT("reduce_scatter_block", out[0], sum);
+        CALL(Scan, scan, in, out, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+        prefix = rank * (rank + 1) / 2;
+        EXPECT("scan", out[0], prefix);
+        CALL(Exscan, exscan, in, out, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+        EXPECT("exscan", out[0], (rank ? prefix - rank : -1));
+#undef CALL
+#undef EXPECT
+    }
+    free(in);
+    free(out);
+    free(counts);
+    free(displs);
+}
+
+static const struct {
+    const char *name;
+    void (*run) (void);
+    int by_default;
+} cases[] = {
+    { "basic", case_basic, 1 },
+    { "derived", case_derived, 1 },
+    { "comms", case_comms, 1 },
+    { "varying", case_varying, 1 },
+    { "traffic", case_traffic, 1 },
+    { "errors", case_errors, 1 },
+    { "inter", case_inter, 1 },
+    { "quick", case_quick, 0 },
+    { "others", case_others, 0 },
+    { "threads", case_threads, 0 },
+    { "churn", case_churn, 0 },
+    { "spawn", case_spawn, 0 },
+    { "session", case_session, 0 },
+    { "large", case_large, 0 },
+    { "die", case_die, 0 },
+};
+
+enum { N_CASES = sizeof(cases) / sizeof(cases[0]) };
+
+/* ---------------------------------------------------------------- selection and proof */
+
+/* MPICH's enumerations are plain integers to MPI_T, numbered in the order in which the description
+ * lists them as `name - text`. */
+static int algorithm_value(const char *desc, const char *algorithm)
+{
+    int value = 0;
+
+    for (const char *p = strstr(desc, " - "); p; p = strstr(p + 3, " - "), value++) {
+        const char *end = p;
+        while (end > desc && end[-1] == ' ')
+            end--;
+        size_t len = strlen(algorithm);
+        const char *start = end - len;
+        /* lines are joined without a blank, so only '_' before it can belong to the name */
+        if (start > desc && !strncmp(start, algorithm, len) && start[-1] != '_')
+            return value;
+    }
+    return -1;
+}
+
+static void force_algorithm(const char *algorithm)
+{
+    static const char cvar[] = "MPIR_CVAR_ALLGATHER_INTRA_ALGORITHM";
+    char name[128], desc[8192];
+    int index, name_len = sizeof(name), desc_len = sizeof(desc), verbosity, bind, scope, count;
+    MPI_Datatype type;
+    MPI_T_enum enumtype;
+    MPI_T_cvar_handle handle;
+
+    if (MPI_T_cvar_get_index(cvar, &index) ||
+        MPI_T_cvar_get_info(index, name, &name_len, &verbosity, &type, &enumtype, desc, &desc_len,
+                            &bind, &scope))
+        usage_error("no control variable", cvar);
+    int value = algorithm_value(desc, algorithm);
+    if (value < 0)
+        usage_error("no algorithm", algorithm);
+    MPI_T_cvar_handle_alloc(index, NULL, &handle, &count);
+    if (MPI_T_cvar_write(handle, &value))
+        usage_error("cannot write", cvar);
+    MPI_T_cvar_handle_free(&handle);
+}
+
+static void check_expected(const counters_t * counters, const char *expect)
+{
+    unsigned long sum = 0;
+    char *list = strdup(expect), *save;
+
+    for (char *algo = strtok_r(list, ",", &save); algo; algo = strtok_r(NULL, ",", &save)) {
+        char name[128];
+        unsigned long value = 0;
+        int known = 0;
+
+        snprintf(name, sizeof(name), "coll_topo_allgather_%s_calls", algo);
+        for (int i = 0; i < counters->n; i++) {
+            if (!strcmp(counters->var[i].name, name)) {
+                value = counters_read(counters, i);
+                known = 1;
+            }
+        }
+        check(known, name, "no such performance variable");
+        check(value > 0 || n_calls == 0, name, "expected some calls, found none");
+        sum += value;
+    }
+    check(sum >= (unsigned long) n_calls, "calls of the algorithm", "%s: expected at least %ld, "
+          "found %lu", expect, (long) n_calls, sum);
+    free(list);
+}
+
+int main(int argc, char **argv)
+{
+    int selected[N_CASES] = { 0 }, any = 0, provided, required = MPI_THREAD_SINGLE;
+    long mine[2], sum[2];
+    counters_t counters;
+
+    for (int i = 1; i < argc; i++)
+        if (!strcmp(argv[i], "threads"))
+            required = MPI_THREAD_MULTIPLE;
+    MPI_Init_thread(&argc, &argv, required, &provided);
+    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &world_size);
+    counters_open(&counters);
+
+    opt.program = argv[0];
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        int j = 0;
+        if (!strcmp(argv[i], "--child"))
+            opt.child = 1;
+        else if (!strncmp(argv[i], "--", 2)) {
+            if (!strcmp(argv[i], "--expect"))
+                opt.expect = value;
+            else if (!strcmp(argv[i], "--algorithm"))
+                opt.algorithm = value;
+            else if (!strcmp(argv[i], "--seed"))
+                opt.seed = atoi(value);
+            else if (!strcmp(argv[i], "--threads"))
+                opt.threads = atoi(value);
+            else if (!strcmp(argv[i], "--churn"))
+                opt.churn = atoi(value);
+            else if (!strcmp(argv[i], "--mib"))
+                opt.mib = atoi(value);
+            else
+                usage_error("unknown option", argv[i]);
+            i++;
+        } else {
+            while (j < N_CASES && strcmp(argv[i], cases[j].name))
+                j++;
+            if (j == N_CASES)
+                usage_error("unknown case", argv[i]);
+            selected[j] = any = 1;
+        }
+    }
+
+    if (opt.algorithm)
+        force_algorithm(opt.algorithm);
+    if (opt.child)
+        case_spawn();
+    for (int i = 0; i < N_CASES && !opt.child; i++)
+        if (any ? selected[i] : cases[i].by_default)
+            cases[i].run();
+    if (opt.expect)
+        check_expected(&counters, opt.expect);
+
+    mine[0] = n_checks;
+    mine[1] = n_failed;
+    MPI_Allreduce(mine, sum, 2, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
+    if (!opt.child) {
+        counters_print(&counters, stdout);
+        if (world_rank == 0 && sum[1])
+            printf("FAILED %ld of %ld checks\n", sum[1], sum[0]);
+        else if (world_rank == 0)
+            printf("OK %ld checks\n", sum[0]);
+    }
+    counters_close(&counters);
+    MPI_T_finalize();
+    MPI_Finalize();
+    return sum[1] != 0;
+}

@@ -1,0 +1,225 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""MPI_Allgather gives the standard's result, whatever algorithm, ranks and topology.
+
+The checks are in allgather.c; here it is run over numbers of ranks, clusters and ways to select an
+algorithm. NUM_CLIQUES makes one machine look like hosts clique0, clique1, ...
+"""
+
+import random
+import re
+
+import pytest
+
+SIZES = [1, 2, 3, 5, 7, 8, 12, 16, 32]
+
+
+def forced(algorithm, **more):
+    return {"MPIR_CVAR_ALLGATHER_INTRA_ALGORITHM": algorithm,
+            "MPIR_CVAR_COLLECTIVE_FALLBACK": "error", **more}
+
+
+@pytest.fixture
+def cluster(site, write_json):
+    """cluster(kind, n, seed): the environment of n ranks on a cluster of that kind."""
+
+    def make(kind, n, seed=1):
+        if kind == "no_topology":
+            return {}
+        pick = random.Random(f"{kind} {n} {seed}")
+        # two ranks a host; 2/3 of n leaves some hosts with one rank and some with two
+        hosts = {"one_rank_a_host": n, "no_structure": n, "unequal": (2 * n + 2) // 3}
+        hosts = max(hosts.get(kind, n // 2), 2)
+        names = [f"clique{i}" for i in range(hosts)]
+        # racks in no order, and hosts in the file on which no rank runs
+        names += ["spare0", "spare1"]
+        of_host = [pick.randrange(min(4, hosts)) for _ in names]
+        content = site(names, of_host, seed)
+        table = content["latency_us"]
+        if kind == "no_structure":
+            for row in table:
+                row[:] = [pick.uniform(1, 1000) for _ in row]
+        elif kind == "all_equal":
+            for row in table:
+                row[:] = [50] * len(row)
+        elif kind == "rack_table":
+            del content["latency_us"]
+            racks = len(content["racks"]["names"])
+            content["rack_latency_us"] = [[20 if a == b else pick.uniform(50, 200)
+                                           for b in range(racks)] for a in range(racks)]
+        elif kind == "unknown_hosts":
+            content = site(names[::2], of_host[::2], seed)
+        return {"MPIR_CVAR_NUM_CLIQUES": hosts,
+                "MPIR_CVAR_CLIQUES_BY_BLOCK": int(kind == "block"),
+                "MPIR_CVAR_COLL_TOPOLOGY_FILE": write_json("site.json", content)}
+
+    return make
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("kind", ["no_topology", "one_rank_a_host", "cyclic", "block", "unequal",
+                                  "unknown_hosts", "no_structure", "all_equal", "rack_table"])
+def test_any_cluster(run_allgather, cluster, algorithm, kind, n):
+    # at 32 ranks the cheap cases: two cores take a while for more
+    cases = ["basic", "quick", "comms"] if n == 32 else []
+    if n > 8 and kind in ("all_equal", "rack_table", "block"):
+        cases = ["quick", "comms"]
+    job = run_allgather("--expect", algorithm, *cases, n=n, timeout=120,
+                        env=forced(algorithm, **cluster(kind, n)))
+    if kind != "unknown_hosts":
+        assert job.stderr == ""
+
+
+@pytest.mark.parametrize("seed", range(2, 6))
+def test_shuffled_communicators(run_allgather, cluster, algorithm, seed):
+    run_allgather("--expect", algorithm, "--seed", seed, "comms", "varying", n=6 + seed,
+                  env=forced(algorithm, **cluster("unequal", 6 + seed, seed)))
+
+
+@pytest.mark.parametrize("case, n", [("threads", 4), ("threads", 7), ("churn", 5), ("spawn", 3),
+                                     ("session", 6), ("others", 6)])
+def test_special(run_allgather, cluster, algorithm, case, n):
+    job = run_allgather("--expect", algorithm, case, n=n, timeout=120,
+                        env=forced(algorithm, **cluster("cyclic", n)))
+    if "SKIP" in job.stdout:
+        pytest.skip(job.stdout.splitlines()[0])
+
+
+def test_rendezvous_only(run_allgather, cluster, algorithm):
+    """No step may rely on the transport to buffer a message: with a limit of 0 none is."""
+    run_allgather("--expect", algorithm, n=7,
+                  env=forced(algorithm, MPIR_CVAR_CH3_EAGER_MAX_MSG_SIZE=0,
+                             **cluster("cyclic", 7)))
+
+
+@pytest.mark.slow
+def test_more_than_2_gib(run_allgather, cluster, algorithm):
+    with open("/proc/meminfo") as meminfo:
+        available = int(re.search(r"MemAvailable: *(\d+)", meminfo.read())[1]) >> 20
+    if available < 10:
+        pytest.skip(f"{available} GiB of memory available, 10 needed")
+    run_allgather("--expect", algorithm, "large", n=3, timeout=400,
+                  env=forced(algorithm, **cluster("one_rank_a_host", 3)))
+
+
+def test_nothing_configured(run_allgather, counters):
+    """Without a CVAR, a tuning file or a topology the library takes the stock choices."""
+    job = run_allgather(n=5)
+    assert job.stderr == ""
+    assert counters(job) and all(most == 0 for _, most in counters(job).values())
+
+
+def test_topology_alone(run_allgather, cluster, counters):
+    """A topology by itself selects nothing."""
+    job = run_allgather("basic", n=5, env=cluster("cyclic", 5))
+    assert counters(job) and all(most == 0 for _, most in counters(job).values())
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 8])
+def test_by_tuning_file(run_allgather, cluster, write_json, tuning, algorithm, n):
+    file = write_json("tuning.json", tuning({"total_msg_size=any": algorithm}))
+    job = run_allgather("--expect", algorithm, n=n, env={
+        "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE": file, **cluster("cyclic", n)})
+    assert job.stderr == ""
+
+
+def test_by_tuning_file_with_topology(run_allgather, site, write_json, tuning, algorithm):
+    content = site([f"clique{i}" for i in range(4)], [1, 0, 1, 0])
+    topology = {key: content[key] for key in ("format", "hosts", "racks", "latency_us")}
+    file = write_json("tuning.json", tuning({"total_msg_size=any": algorithm}, topology=topology))
+    job = run_allgather("--expect", algorithm, n=8, env={
+        "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE": file, "MPIR_CVAR_NUM_CLIQUES": 4})
+    assert job.stderr == ""
+
+
+def test_by_tuning_file_and_size(run_allgather, cluster, write_json, tuning, algorithms):
+    """Each call takes the branch of its size, and sizes that no branch names are stock."""
+    first, second = algorithms[:2]
+    rules = {"total_msg_size<=10000": first, "total_msg_size=any": second}
+    env = {"MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE":
+           write_json("tuning.json", tuning(rules)), **cluster("cyclic", 6)}
+    run_allgather("--expect", f"{first},{second}", n=6, env=env)
+
+    env["MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE"] = write_json(
+        "tuning.json", tuning({"total_msg_size<=10000": first}))
+    run_allgather(n=6, env=env)
+    job = run_allgather("--expect", first, check=False, n=6, env=env)
+    assert re.search("FAIL calls of the algorithm", job.stdout), job.stdout
+
+
+def test_by_mpi_t(run_allgather, cluster, algorithm):
+    job = run_allgather("--algorithm", algorithm, "--expect", algorithm, n=6,
+                        env=cluster("cyclic", 6))
+    assert job.stderr == ""
+
+
+def test_host_names_from_cvar(run_mpi, allgather_program, site, write_json, algorithm):
+    """MPIR_CVAR_COLL_TOPOLOGY_HOST says under which name a process looks itself up."""
+    file = write_json("site.json", site(["a", "b", "c"], [0, 1, 0]))
+    command = []
+    for i, host in enumerate("abca"):
+        command += [":"] * (i > 0) + ["-n", 2, "-env", "MPIR_CVAR_COLL_TOPOLOGY_HOST", host,
+                                      allgather_program, "--expect", algorithm]
+    job = run_mpi(*command, env=forced(algorithm, MPIR_CVAR_COLL_TOPOLOGY_FILE=file))
+    assert job.returncode == 0 and job.stderr == "", job.stdout + job.stderr
+
+
+def test_verbose(run_allgather, cluster, algorithms):
+    """Level 1: one line from rank 0 of each communicator. Level 2: the renumbering, too."""
+    output = {}
+    for level in (0, 1, 2):
+        job = run_allgather("quick", n=6, env=forced(
+            algorithms[0], MPIR_CVAR_COLL_TOPOLOGY_VERBOSE=level, **cluster("cyclic", 6)))
+        output[level] = [line for line in (job.stdout + job.stderr).splitlines()
+                         if not line.startswith(("COUNTER", "OK"))]
+    assert output[0] == []
+    assert len(output[1]) == 1
+    assert len(output[2]) > 1
+
+
+def test_killed_rank(run_allgather, cluster, algorithm):
+    """A rank dies in the middle: the job ends, the others do not wait for ever."""
+    job = run_allgather("die", check=False, n=5, timeout=30,
+                        env=forced(algorithm, **cluster("cyclic", 5)))
+    assert job.returncode != 0
+
+
+def test_wrong_result_is_seen(run_allgather, build_mpi, tmp_path):
+    """The checks themselves: an MPI_Allgather that writes one byte too many does not pass."""
+    source = tmp_path / "broken.c"
+    source.write_text("""
+        #include <mpi.h>
+        int MPI_Allgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
+                          int recvcount, MPI_Datatype recvtype, MPI_Comm comm)
+        {
+            int size, rc = PMPI_Allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount,
+                                          recvtype, comm);
+            MPI_Aint lb, extent;
+            PMPI_Comm_size(comm, &size);
+            PMPI_Type_get_extent(recvtype, &lb, &extent);
+            ((char *) recvbuf)[size * recvcount * extent]++;
+            return rc;
+        }""")
+    library = build_mpi(source, "-shared", "-fPIC")
+    job = run_allgather("basic", check=False, n=2, env={"LD_PRELOAD": library})
+    assert job.returncode == 1
+    assert re.search("FAIL basic .*receive buffer: byte", job.stdout)
+
+
+OURS = re.compile(r"MPIR_Topo|MPII_Topo|allgather_intra_(topo|gather_bcast)", re.IGNORECASE)
+
+
+def test_valgrind(run_mpi, require, allgather_program, cluster, algorithm, tmp_path):
+    """No error and nothing left in memory with a function of ours in its stack."""
+    log = tmp_path / "valgrind.%p"
+    job = run_mpi(require("valgrind"), "--leak-check=full", "--show-leak-kinds=all", "--num-callers=30",
+                  f"--log-file={log}", allgather_program, "--expect", algorithm, "quick", "comms", n=4, timeout=300,
+                  env=forced(algorithm, **cluster("cyclic", 4)))
+    assert job.returncode == 0, job.stdout + job.stderr
+    logs = list(tmp_path.glob("valgrind.*"))
+    assert len(logs) == 4
+    for file in logs:
+        text = re.sub(r"^==\d+== ?", "", file.read_text(), flags=re.MULTILINE)
+        # ch3 sends the padding of its packet headers, whoever asked it to send
+        reports = [block for block in text.split("\n\n")
+                   if OURS.search(block) and not block.startswith("Syscall param write")]
+        assert not reports, reports[0]

@@ -1,0 +1,389 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""A topology or tuning file that cannot be used: one warning, a common fallback, right results.
+
+Never an assertion, a crash or a hang: run_mpi fails a test whose job does not end in time.
+"""
+
+import copy
+import json
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+TOPOLOGY = "MPIR_CVAR_COLL_TOPOLOGY_FILE"
+TUNING = "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE"
+HOSTS = ["clique0", "clique1", "clique2"]
+CLUSTER = {"MPIR_CVAR_NUM_CLIQUES": 3, "MPIR_CVAR_ALLGATHER_INTRA_ALGORITHM": "topo_ring"}
+RANKS = 4
+
+
+def changed(*path, to=None, drop=False):
+    """A function that replaces or drops one value of a site."""
+
+    def change(content):
+        content = copy.deepcopy(content)
+        place = content
+        for key in path[:-1]:
+            place = place[key]
+        if drop:
+            del place[path[-1]]
+        else:
+            place[path[-1]] = to
+        return content
+
+    return change
+
+
+def nan(text):
+    """The first off-diagonal latency becomes `text`, which need not be JSON."""
+
+    def change(content):
+        content = changed("latency_us", 0, 1, to="HERE")(content)
+        return json.dumps(content).replace('"HERE"', text)
+
+    return change
+
+
+# name: (change of a good site, what the warning must name beside the file)
+BAD_CONTENT = {
+    "format missing": (changed("format", drop=True), "format"),
+    "format unknown": (changed("format", to=99), "format"),
+    "format not a number": (changed("format", to="one"), "format"),
+    "hosts missing": (changed("hosts", drop=True), "hosts"),
+    "hosts not a list": (changed("hosts", to="clique0"), "hosts"),
+    "hosts empty": (changed("hosts", to=[]), "hosts"),
+    "host not a string": (changed("hosts", 1, to=7), "hosts"),
+    "host empty": (changed("hosts", 1, to=""), "hosts"),
+    "host twice": (changed("hosts", 1, to="clique0"), "hosts"),
+    "host more than rows": (changed("hosts", to=[*HOSTS, "clique3"]), "of_host|latency_us"),
+    "racks missing": (changed("racks", drop=True), "racks"),
+    "racks not an object": (changed("racks", to=[0, 1, 0]), "racks"),
+    "rack names missing": (changed("racks", "names", drop=True), "names"),
+    "rack names not strings": (changed("racks", "names", to=[0, 1]), "names"),
+    "of_host missing": (changed("racks", "of_host", drop=True), "of_host"),
+    "of_host short": (changed("racks", "of_host", to=[0, 1]), "of_host"),
+    "of_host too large": (changed("racks", "of_host", 1, to=2), "of_host"),
+    "of_host negative": (changed("racks", "of_host", 1, to=-1), "of_host"),
+    "of_host beyond int": (changed("racks", "of_host", 1, to=2**32), "of_host"),
+    "of_host not an integer": (changed("racks", "of_host", 1, to="rack1"), "of_host"),
+    "matrix missing": (changed("latency_us", drop=True), "latency_us"),
+    "matrix a number": (changed("latency_us", to=5), "latency_us"),
+    "matrix a list of numbers": (changed("latency_us", to=[1, 2, 3]), "latency_us"),
+    "matrix empty": (changed("latency_us", to=[]), "latency_us"),
+    "matrix too small": (changed("latency_us", to=[[0, 1], [1, 0]]), "latency_us"),
+    "matrix too large": (changed("latency_us", to=[[1] * 4] * 4), "latency_us"),
+    "matrix not square": (changed("latency_us", 2, to=[1, 2]), "latency_us"),
+    "matrix row null": (changed("latency_us", 2, to=None), "latency_us"),
+    "negative": (changed("latency_us", 0, 1, to=-1.5), "latency_us"),
+    "string in matrix": (changed("latency_us", 0, 1, to="20"), "latency_us"),
+    "null in matrix": (changed("latency_us", 0, 1, to=None), "latency_us"),
+    "boolean in matrix": (changed("latency_us", 0, 1, to=True), "latency_us"),
+    "NaN": (nan("NaN"), "latency_us|line"),
+    "Infinity": (nan("Infinity"), "latency_us|line"),
+    "1e999": (nan("1e999"), "latency_us|line"),
+}
+
+# name: the whole file
+BAD_TEXT = {
+    "empty": "",
+    "blank": " \n\n",
+    "truncated": lambda content: json.dumps(content)[:200],
+    "last brace missing": lambda content: json.dumps(content)[:-1],
+    "something after the end": lambda content: json.dumps(content) + "}",
+    "not JSON": "hosts: [clique0, clique1]\n",
+    "a list": "[]",
+    "null": "null",
+    "a number": "17",
+    "a string": '"site"',
+    "empty object": "{}",
+    "deeply nested": "[" * 200000,
+    "deeply nested, closed": '{"a":' * 50000 + "1" + "}" * 50000,
+    "NUL bytes": "\0" * 4096,
+    "NUL in the middle": lambda content: json.dumps(content).replace("rack1", "ra\0ck1"),
+    "binary": "\x7fELF\x02\x01\x01" + "\x00\x7f" * 500,
+}
+
+
+@pytest.fixture
+def good(site):
+    return site(HOSTS, [0, 1, 0])
+
+
+def text_of(make, content):
+    made = make(content) if callable(make) else make
+    return made if isinstance(made, str) else json.dumps(made)
+
+
+def assert_one_warning(job, file, *also):
+    """The job is right, and all that it says on stderr is one line that names the file."""
+    import re
+    assert job.returncode == 0, job.stdout + job.stderr
+    assert job.stdout.splitlines()[-1].startswith("OK "), job.stdout + job.stderr
+    lines = [line for line in job.stderr.splitlines() if line]
+    assert len(lines) == 1, job.stderr
+    assert "warning" in lines[0] and str(file) in lines[0], lines[0]
+    for pattern in also:
+        assert re.search(pattern, lines[0].replace(str(file), "")), lines[0]
+
+
+@pytest.mark.parametrize("case", BAD_CONTENT)
+def test_content(run_allgather, write_json, good, case):
+    make, key = BAD_CONTENT[case]
+    file = write_json("site.json", text_of(make, good))
+    job = run_allgather("quick", n=RANKS, env={**CLUSTER, TOPOLOGY: file})
+    assert_one_warning(job, file, key, "expected")
+
+
+@pytest.mark.parametrize("case", BAD_TEXT)
+def test_text(run_allgather, write_json, good, case):
+    file = write_json("site.json", text_of(BAD_TEXT[case], good))
+    job = run_allgather("quick", n=RANKS, env={**CLUSTER, TOPOLOGY: file})
+    assert_one_warning(job, file)
+
+
+def test_good_file_has_no_warning(run_allgather, write_json, good):
+    file = write_json("site.json", good)
+    job = run_allgather("quick", n=RANKS, env={**CLUSTER, TOPOLOGY: file})
+    assert job.stderr == ""
+
+
+def test_unknown_keys_are_no_error(run_allgather, write_json, good):
+    """Later versions of the tools may add keys."""
+    file = write_json("site.json", {**good, "comment": ["anything"], "warnings": ["noisy"]})
+    job = run_allgather("quick", n=RANKS, env={**CLUSTER, TOPOLOGY: file})
+    assert job.stderr == ""
+
+
+@pytest.mark.parametrize("variable", [TOPOLOGY, TUNING])
+@pytest.mark.parametrize("kind", ["missing", "folder_missing", "directory", "fifo", "device",
+                                  "endless", "huge", "long_name"])
+def test_not_a_file(run_allgather, tmp_path, variable, kind):
+    file = {"device": Path("/dev/null"), "endless": Path("/dev/zero")}.get(kind, tmp_path / "f")
+    if kind == "directory":
+        file.mkdir()
+    elif kind == "folder_missing":
+        file = tmp_path / "none" / "f"
+    elif kind == "fifo":
+        os.mkfifo(file)
+    elif kind == "huge":
+        file.touch()
+        os.truncate(file, 1 << 36)  # no blocks on disk
+    elif kind == "long_name":
+        file = tmp_path / ("x" * 5000)
+    job = run_allgather("quick", n=RANKS, timeout=30, env={**CLUSTER, variable: file})
+    assert_one_warning(job, file if kind != "long_name" else str(file)[:50])
+
+
+@pytest.fixture
+def public():
+    """A folder that every user may enter (tmp_path is its owner's alone)."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("variable", [TOPOLOGY, TUNING])
+def test_no_permission(run_allgather, require, public, good, allgather_program, variable):
+    prefix = []
+    if os.geteuid() == 0:
+        prefix = [require("setpriv"), "--reuid=65534", "--regid=65534", "--clear-groups"]
+        if os.system(f"{' '.join(prefix)} test -x {allgather_program}"):
+            pytest.skip("the programs are where only root may read")
+    file = public / "site.json"
+    file.write_text(json.dumps(good))
+    file.chmod(0)
+    job = run_allgather("quick", n=RANKS, prefix=prefix, env={**CLUSTER, variable: file})
+    assert_one_warning(job, file, "[Pp]ermission")
+
+
+@pytest.mark.parametrize("known", [0, 1, 2])
+def test_unknown_hosts(run_allgather, write_json, site, known):
+    """They are far from all others: one warning, and the algorithm still runs."""
+    hosts = [*HOSTS[:known], "other0", "other1"]
+    file = write_json("site.json", site(hosts, [i % 2 for i in range(len(hosts))]))
+    job = run_allgather("quick", "comms", "--expect", "topo_ring", n=RANKS, env={
+        **CLUSTER, TOPOLOGY: file, "MPIR_CVAR_COLLECTIVE_FALLBACK": "error"})
+    assert_one_warning(job, file, HOSTS[known])
+
+
+# ---------------------------------------------------------------- ranks that disagree
+
+def mpmd(program, *groups, cases=("quick", "comms")):
+    """mpiexec's words for two ranks of each group, a group being {variable: value}."""
+    words = []
+    for group in groups:
+        words += [":"] if words else []
+        words += ["-n", "2"]
+        for variable, value in group.items():
+            words += ["-env", variable, value]
+        words += [program, *cases]
+    return words
+
+
+# name: the file of each group of ranks, out of the fixture `files`; None is no file
+DISAGREE = {
+    "two topologies": ["good", "slower"],
+    "two topologies, three groups": ["good", "slower", "good"],
+    "other racks": ["good", "other racks"],
+    "other hosts": ["good", "other hosts"],
+    "on the first ranks only": ["good", None],
+    "on the last ranks only": [None, "good"],
+    "broken on the first ranks": ["broken", "good"],
+    "broken on the last ranks": ["good", "broken"],
+    "missing on the last ranks": ["good", "missing"],
+}
+
+
+@pytest.fixture
+def files(good, site, write_json, tmp_path):
+    slower = copy.deepcopy(good)
+    slower["latency_us"][0][1] *= 2
+    return {"good": write_json("good.json", good),
+            "slower": write_json("slower.json", slower),
+            "other racks": write_json("racks.json", site(HOSTS, [0, 1, 1])),
+            "other hosts": write_json("hosts.json", site("xyz", [0, 1, 0])),
+            "broken": write_json("broken.json", "{"),
+            "missing": tmp_path / "none.json"}
+
+
+@pytest.mark.parametrize("case", DISAGREE)
+def test_ranks_disagree(run_mpi, allgather_program, files, algorithm, case):
+    groups = [{TOPOLOGY: files[name]} if name else {} for name in DISAGREE[case]]
+    job = run_mpi(*mpmd(allgather_program, *groups), timeout=30, env={
+        "MPIR_CVAR_NUM_CLIQUES": 3, "MPIR_CVAR_ALLGATHER_INTRA_ALGORITHM": algorithm})
+    assert job.returncode == 0, job.stdout + job.stderr
+    assert "OK " in job.stdout
+    if algorithm == "gather_bcast":
+        return  # it needs no topology, so it need not look at one
+    lines = [line for line in job.stderr.splitlines() if line]
+    # a broken file is one fact, and that the ranks differ another
+    most = 2 if "broken" in case or "missing" in case else 1
+    assert 1 <= len(lines) <= most, job.stderr
+    assert all("warning" in line for line in lines), job.stderr
+
+
+def test_same_topology_in_two_files(run_mpi, allgather_program, write_json, good):
+    """What counts is the content: neither the name of the file nor its layout."""
+    a, b = write_json("a.json", good), write_json("b.json", json.dumps(good, indent=3))
+    job = run_mpi(*mpmd(allgather_program, {TOPOLOGY: a}, {TOPOLOGY: b}), env={
+        **CLUSTER, "MPIR_CVAR_COLLECTIVE_FALLBACK": "error"})
+    assert job.returncode == 0 and job.stderr == "", job.stdout + job.stderr
+
+
+# ---------------------------------------------------------------- tuning files
+
+def rules(branches):
+    """A tuning file with these branches for allgather."""
+    return {"comm_type=intra": {"collective=allgather": {"comm_size=any": branches}}}
+
+
+RING = {"algorithm=MPIR_Allgather_intra_topo_ring": {}}
+
+# name: (content, what the warning must name beside the file)
+BAD_TUNING = {
+    "empty": ("", ""),
+    "truncated": (json.dumps(rules({"total_msg_size=any": RING}))[:60], ""),
+    "not JSON": ("allgather = topo_ring", ""),
+    "a list": ("[]", ""),
+    "null": ("null", ""),
+    "a string": ('"allgather"', ""),
+    "NUL bytes": ("\0" * 100, ""),
+    "deeply nested": ('{"comm_type=intra":' * 100000, ""),
+    "deeply nested, closed": ('{"comm_size=any":' * 5000 + "1" + "}" * 5000, ""),
+    "empty object": ({}, ""),
+    "unknown key": (rules({"phase_of_the_moon=full": RING}), "phase_of_the_moon"),
+    "unknown key at the top": ({"speed=high": {}}, "speed"),
+    "unknown collective": ({"comm_type=intra": {"collective=allgatherx": RING}}, "allgatherx"),
+    "unknown communicator type": ({"comm_type=infra": {}}, "infra"),
+    "unknown algorithm": (rules({"algorithm=MPIR_Allgather_intra_warp": {}}), "warp"),
+    "algorithm of another collective": (
+        rules({"algorithm=MPIR_Bcast_intra_binomial": {}}), "MPIR_Bcast_intra_binomial"),
+    "algorithm of an intercommunicator": (
+        rules({"algorithm=MPIR_Allgather_inter_local_gather_remote_bcast": {}}),
+        "local_gather_remote_bcast"),
+    "key of another collective": (rules({"avg_msg_size<=10": RING}), "avg_msg_size"),
+    "threshold not a number": (rules({"total_msg_size<=big": RING}), "big"),
+    "threshold negative": (rules({"total_msg_size<=-5": RING}), "-5"),
+    "threshold beyond 64 bits": (rules({f"total_msg_size<={10**20}": RING}), str(10**20)),
+    "no value": (rules({"total_msg_size": RING}), "total_msg_size"),
+    "branches a number": (rules(5), "comm_size"),
+    "branch a list": (rules({"total_msg_size=any": [RING]}), "total_msg_size"),
+    "algorithm a number": (rules({"algorithm=MPIR_Allgather_intra_topo_ring": 3}), "topo_ring"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_TUNING)
+def test_tuning(run_allgather, write_json, counters, case):
+    content, found = BAD_TUNING[case]
+    file = write_json("tuning.json", content)
+    job = run_allgather("quick", "others", n=RANKS, env={TUNING: file})
+    assert_one_warning(job, file, re.escape(found))
+    assert all(most == 0 for _, most in counters(job).values()), "the stock choices were expected"
+
+
+def test_forced_with_bad_tuning(run_allgather, write_json):
+    """A CVAR that forces an algorithm does not depend on the tuning file."""
+    file = write_json("tuning.json", "{")
+    job = run_allgather("quick", "--expect", "topo_ring", n=RANKS, env={**CLUSTER, TUNING: file})
+    assert_one_warning(job, file)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 8])
+@pytest.mark.parametrize("collective, algorithm", [
+    ("allgather", "topo_ring"), ("bcast", "binomial"), ("barrier", "dissemination")])
+def test_partial_tuning(run_allgather, write_json, n, collective, algorithm):
+    """One collective in the file: the others keep MPICH's built-in choices."""
+    entry = {f"algorithm=MPIR_{collective.capitalize()}_intra_{algorithm}": {}}
+    file = write_json("tuning.json",
+                      {"comm_type=intra": {f"collective={collective}": {"comm_size=any": entry}}})
+    expect = ["--expect", algorithm] if collective == "allgather" else []
+    job = run_allgather("quick", "comms", "others", "inter", *expect, n=n, env={TUNING: file})
+    assert job.stderr == ""
+
+
+def test_partial_conditions(run_allgather, write_json, counters):
+    """No branch matches: built-in choice, for communicators as for sizes."""
+    file = write_json("tuning.json", {"comm_type=intra": {"collective=allgather": {
+        "comm_size<=2": {"total_msg_size<=64": RING}}}})
+    job = run_allgather("quick", n=5, env={TUNING: file})
+    assert counters(job)["topo_ring"] == (0, 0)
+    job = run_allgather("quick", n=2, env={TUNING: file})
+    assert 0 < counters(job)["topo_ring"][0]
+    assert job.stderr == ""
+
+
+def test_restriction_in_tuning(run_allgather, write_json):
+    """Stock recursive doubling needs a power of two: it is declined, not asserted."""
+    file = write_json("tuning.json", rules({"algorithm=MPIR_Allgather_intra_recursive_doubling": {}}))
+    run_allgather("quick", "comms", n=5, env={TUNING: file})
+
+
+def test_tuning_differs(run_mpi, allgather_program, write_json):
+    """Ranks with different rules would wait for each other for ever."""
+    a = write_json("a.json", rules(RING))
+    b = write_json("b.json", rules({"algorithm=MPIR_Allgather_intra_topo_recursive_doubling": {}}))
+    job = run_mpi(*mpmd(allgather_program, {TUNING: a}, {TUNING: b}), timeout=30)
+    assert job.returncode == 0, job.stdout + job.stderr
+    assert "warning" in job.stderr
+
+
+@pytest.mark.parametrize("case", ["host twice", "of_host too large", "matrix not square",
+                                  "negative", "format unknown", "racks missing"])
+def test_bad_topology_in_tuning(run_allgather, write_json, good, case):
+    make, key = BAD_CONTENT[case]
+    topology = {k: v for k, v in good.items() if k in ("format", "hosts", "racks", "latency_us")}
+    file = write_json("tuning.json", {**rules(RING), "topology": make(topology)})
+    job = run_allgather("quick", n=RANKS, env={"MPIR_CVAR_NUM_CLIQUES": 3, TUNING: file})
+    assert_one_warning(job, file, key, "expected")
+
+
+@pytest.mark.parametrize("topology", [None, [], 5, "site.json"])
+def test_topology_in_tuning_of_wrong_type(run_allgather, write_json, topology):
+    file = write_json("tuning.json", {**rules(RING), "topology": topology})
+    job = run_allgather("quick", n=RANKS, env={"MPIR_CVAR_NUM_CLIQUES": 3, TUNING: file})
+    assert_one_warning(job, file, "topology", "expected")

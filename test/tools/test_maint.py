@@ -1,0 +1,781 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""The programs in maint/ and the Makefile. MPICH's source has to be in the cache (`make fetch`).
+
+Where a test would change the repository, it works on a copy of it.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPO / "maint"))
+
+import lists
+import patching
+import sources
+from common import (
+    Failure,
+    apply_patches,
+    overlay_files,
+    series,
+    touched,
+    versions,
+)
+
+UPSTREAM = [
+    "maint/version.m4",
+    "src/mpi/coll/helper_fns.c",
+    "test/mpi/maint/gen_coll_cvar.py",
+]
+# rows of a manifest
+ROWS = [
+    {
+        "collective": "bcast",
+        "name": "new_tree_of_a_length_that_breaks_lines",
+        "file": "src/mpi/coll/bcast/bcast_intra_new_tree_of_a_length_that_breaks_lines.c",
+        "help": "a tree",
+        "restrictions": ["power-of-two"],
+        "params": [
+            {"name": "k", "cvar": "NEW_KVAL", "test": "2,4"},
+            {"name": "chunk", "cvar": "NEW_CHUNK"},
+        ],
+        "tests": ["bcasttest 10", "bcasttest 7"],
+    },
+    {
+        "collective": "barrier",
+        "name": "new",
+        "file": "src/mpi/coll/barrier/barrier_intra_new.c",
+        "help": "another",
+    },
+]
+VERBS = [
+    "fetch",
+    "apply",
+    "build",
+    "demo",
+    "check",
+    "bench",
+    "refresh",
+    "patches-check",
+    "install",
+    "clean",
+]
+
+
+@pytest.fixture(scope="session")
+def source(tmp_path_factory):
+    """A source tree of MPICH, of which only the files that matter here are there: fast."""
+    full = sources.Source(sources.source_path())
+    only = [*UPSTREAM, *overlay_files(), *(path for path, *_ in lists.per_file(ROWS))]
+    only += [name for patch in series(full.row) for name in touched(patch.read_text())]
+    only += [path for path, *_ in lists.per_file(lists.load_manifest())]
+    path = tmp_path_factory.mktemp("source") / "mpich"
+    full.copy(path, only=only)
+    return sources.Source(path)
+
+
+@pytest.fixture
+def repo(tmp_path, source, monkeypatch):
+    """A copy of what the programs in maint/ read; they use the small source."""
+    monkeypatch.setenv("MPICH_SRC", str(source.path))
+    copy = tmp_path / "repo"
+    for name in ("maint", "cvars", "patches", "src_overlay", "bench"):
+        skip = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(REPO / name, copy / name, ignore=skip)
+    shutil.copy(REPO / "Makefile", copy)
+    return copy
+
+
+@pytest.fixture
+def tree(tmp_path, source):
+    """A copy of the small source, to patch."""
+    source.copy(tmp_path / "tree")
+    return tmp_path / "tree"
+
+
+def maint(program, *args, repo=REPO, env=None, **kwargs):
+    return subprocess.run(
+        [sys.executable, repo / "maint" / program, *args],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | (env or {}),
+        **kwargs,
+    )
+
+
+def content(tree):
+    return {
+        str(path.relative_to(tree)): (path.stat().st_mode, path.read_bytes())
+        for path in tree.rglob("*")
+        if path.is_file()
+    } | {str(path.relative_to(tree)): None for path in tree.rglob("*") if path.is_dir()}
+
+
+# -- patches ----------------------------------------------------------------------------------
+
+
+def test_patches_check():
+    result = maint("patches-check")
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_refresh_repeats_itself(repo):
+    before = content(repo / "patches") | content(repo / "src_overlay")
+    assert maint("refresh", repo=repo).returncode == 0
+    assert content(repo / "patches") | content(repo / "src_overlay") == before
+
+
+def edit_generated_patch(repo):
+    (patch,) = (repo / "patches/4.0").glob("*-coll-list-topo-algorithms.patch")
+    patch.write_text(patch.read_text().replace("nearest neighbour", "nearest"))
+
+
+def edit_row(repo):
+    path = repo / "cvars/algorithms.toml"
+    path.write_text(path.read_text().replace('"ring over ranks', '"a ring over ranks'))
+
+
+def overwrite_upstream(repo):
+    (repo / "src_overlay/src/mpi/coll/helper_fns.c").write_text("")
+
+
+def remove_algorithm(repo):
+    (repo / "src_overlay/src/mpi/coll/allgather/allgather_intra_topo_ring.c").unlink()
+
+
+def leave_gap(repo):
+    first = min((repo / "patches/4.0").glob("*.patch"))
+    first.rename(first.with_name("0009" + first.name[4:]))
+
+
+def spoil_context(repo):
+    first = min((repo / "patches/4.0").glob("*.patch"))
+    first.write_text(
+        re.sub(r"(?m)^(@@.*\n .*\w)", r"\1 spoilt", first.read_text(), count=1)
+    )
+
+
+@pytest.mark.parametrize(
+    "spoil, says",
+    [
+        (edit_generated_patch, "is not what cvars/ gives"),
+        (edit_row, "is not what cvars/ gives"),
+        (
+            overwrite_upstream,
+            "src_overlay/src/mpi/coll/helper_fns.c is a file of upstream",
+        ),
+        (remove_algorithm, "allgather_intra_topo_ring.c is missing"),
+        (leave_gap, ""),
+        (spoil_context, ""),
+    ],
+)
+def test_patches_check_finds(repo, spoil, says):
+    spoil(repo)
+    result = maint("patches-check", repo=repo)
+    assert result.returncode == 1
+    assert says in result.stdout
+    assert "Traceback" not in result.stderr
+
+
+def test_series_goes_through_git_and_back(repo, tmp_path):
+    before = content(repo / "patches")
+    work = tmp_path / "git"
+    result = maint("series", "tree", work, repo=repo)
+    assert result.returncode == 0, result.stderr
+    subprocess.run(
+        ["git", "log", "--oneline"], cwd=work, check=True, capture_output=True
+    )
+    result = maint("series", "save", work, repo=repo)
+    assert result.returncode == 0, result.stderr
+    assert content(repo / "patches") == before
+
+
+# -- lists ------------------------------------------------------------------------------------
+
+
+def test_each_list_gets_every_row_and_keeps_its_own(source, tmp_path):
+    plan = list(lists.per_file(ROWS))
+    assert len(plan) == 7  # two makefiles
+    source.copy(tmp_path, only=[path for path, *_ in plan])
+    for path, rows, add, read in plan:
+        old = (tmp_path / path).read_text()
+        new = add(old, rows)
+        names = {(row["collective"], row["name"]) for row in rows}
+        assert read(new) == read(old) | names, path
+        assert not names & read(old)
+        for line in old.split("\n"):  # a line that ended a list may go on now
+            assert line in new
+        for line in set(new.split("\n")) - set(old.split("\n")):
+            assert (
+                len(line) <= 100 or "ALGORITHM__" in line or path.endswith("cvars.txt")
+            )
+        (tmp_path / path).write_text(new)
+    algorithms = (tmp_path / "src/mpi/coll/coll_algorithms.txt").read_text()
+    assert (
+        f"    {ROWS[0]['name']}\n"
+        "        restrictions: power-of-two\n"
+        "        extra_params: k, chunk\n"
+        "        cvar_params: NEW_KVAL, NEW_CHUNK\n"
+    ) in algorithms
+    header = (tmp_path / "src/mpi/coll/include/csel_container.h").read_text()
+    assert (
+        f"int chunk;\n            }} intra_{ROWS[0]['name']};\n        }} bcast;"
+        in header
+    )
+    tests = (tmp_path / "test/mpi/maint/coll_cvars.txt").read_text()
+    assert (
+        "bcasttest 10\n            bcastzerotype 5\n            bcasttest 7\n" in tests
+    )
+    assert ".MPIR_CVAR_BCAST_NEW_KVAL=2,4\n" in tests
+
+
+def test_every_row_reaches_mpich_own_tests(tree):
+    """What MPICH's own generator makes of the patched list."""
+    patching.apply(tree)
+    (tree / "test/mpi/coll").mkdir(exist_ok=True)
+    generator = [sys.executable, "maint/gen_coll_cvar.py"]
+    subprocess.run(generator, cwd=tree / "test/mpi", check=True, capture_output=True)
+    text = (tree / "test/mpi/coll/testlist.cvar").read_text()
+    for row in lists.load_manifest():
+        name = (
+            f"env=MPIR_CVAR_{row['collective'].upper()}_INTRA_ALGORITHM={row['name']}"
+        )
+        assert re.search(rf"{name}\b", text), name
+
+
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("[[algorithm", "end of an array"),
+        ('[[algorithm]]\ncollective = "gather"', "is missing"),
+        ('[[algorithm]]\nspeed = "high"', 'unknown key "speed"'),
+        ("[[algorithm]]\ncollective = 7", '"collective" must be a str'),
+        (
+            '[[algorithm]]\ncollective = "gather"\nname = "x"\nhelp = "x"\nfile = "x.c"',
+            '"file" must be a C file in src/mpi/coll/gather/',
+        ),
+        (
+            '[[algorithm]]\ncollective = "gather"\nname = "Not-C"\nhelp = "x"\nfile = "x.c"',
+            '"name" must be a lower-case word',
+        ),
+        (
+            '[[algorithm]]\ncollective = "gather"\nname = "x"\nhelp = "x"\n'
+            'file = "src/mpi/coll/gather/gather_intra_x.c"\n' * 2,
+            "named twice",
+        ),
+    ],
+)
+def test_bad_manifest(tmp_path, text, says):
+    path = tmp_path / "algorithms.toml"
+    path.write_text(text)
+    with pytest.raises(Failure, match=re.escape(says)) as error:
+        lists.load_manifest(path)
+    assert str(path) in str(error.value)
+
+
+# -- apply ------------------------------------------------------------------------------------
+
+
+def test_apply_twice_and_back(tree):
+    before = content(tree)
+    patching.apply(tree)
+    after = content(tree)
+    assert set(overlay_files()) <= after.keys() - before.keys()
+    assert "already applied" in patching.apply(tree)
+    assert content(tree) == after
+    patching.reverse(tree)
+    assert content(tree) == before
+    assert "nothing to take back" in patching.reverse(tree)
+    assert content(tree) == before
+
+
+def test_by_hand_is_the_same(tree, source, tmp_path):
+    """The README's way: patch -p1, then copy the overlay."""
+    by_hand = tmp_path / "by-hand"
+    shutil.copytree(tree, by_hand)
+    apply_patches(by_hand, series(source.row))
+    shutil.copytree(REPO / "src_overlay", by_hand, dirs_exist_ok=True)
+    patching.apply(tree)
+    (tree / patching.RECORD).unlink()
+    assert content(by_hand) == content(tree)
+    with pytest.raises(Failure, match="patched by hand"):
+        patching.apply(by_hand)
+    assert content(by_hand) == content(tree)
+
+
+def refuses(tree, says, function=patching.apply):
+    before = content(tree)
+    with pytest.raises((Failure, OSError, KeyboardInterrupt), match=says):
+        function(tree)
+    assert content(tree) == before
+
+
+def edit(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+def test_apply_refuses_another_version(tree):
+    edit(tree / "maint/version.m4", "[4.0.2]", "[3.4.3]")
+    refuses(tree, "this is MPICH 3.4.3; supported: 4.0.2")
+
+
+def test_apply_refuses_an_overlapping_change(tree):
+    name = "src/mpi/coll/coll_algorithms.txt"
+    edit(tree / name, "allgather-inter:", "allgather-inter-changed:")
+    refuses(tree, re.escape(name))
+
+
+def test_apply_keeps_a_change_elsewhere(tree):
+    name = tree / "src/mpi/coll/coll_algorithms.txt"
+    edit(name, "barrier-intra:", "# mine\n\nbarrier-intra:")
+    before = content(tree)
+    patching.apply(tree)
+    assert "# mine" in name.read_text()
+    patching.reverse(tree)
+    assert content(tree) == before
+
+
+def test_apply_refuses_a_file_in_the_way(tree):
+    name = overlay_files()[0]
+    (tree / name).parent.mkdir(parents=True, exist_ok=True)
+    (tree / name).write_text("mine")
+    refuses(tree, re.escape(name))
+
+
+def test_apply_refuses_a_missing_file(tree):
+    (tree / "src/mpi/coll/cvars.txt").unlink()
+    refuses(tree, "cvars.txt is missing")
+
+
+def test_reverse_refuses_changed_files(tree):
+    patching.apply(tree)
+    edit(tree / "src/mpi/coll/cvars.txt", "allgather", "allgather ")
+    refuses(tree, "cvars.txt", patching.reverse)
+
+
+def test_apply_refuses_another_state_of_ours(tree, repo):
+    patching.apply(tree)
+    before = content(tree)
+    added = repo / "src_overlay" / overlay_files()[0]
+    added.write_text(added.read_text() + "\n")
+    result = maint("apply", tree, repo=repo)
+    assert result.returncode == 1
+    assert "another state of mpich-topo is applied" in result.stderr
+    assert content(tree) == before
+    # the record in the tree suffices to take it back
+    assert maint("apply", "--reverse", tree, repo=repo).returncode == 0
+    assert not (tree / patching.RECORD).exists()
+
+
+def test_damaged_record(tree):
+    patching.apply(tree)
+    (tree / patching.RECORD).write_text('{"what": ')
+    refuses(tree, "damaged")
+    refuses(tree, "damaged", patching.reverse)
+
+
+@pytest.mark.parametrize("call", range(0, 12, 3))
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt("^C"), OSError(28, "No space left")]
+)
+def test_apply_cut_short(tree, monkeypatch, call, error):
+    fail_at(monkeypatch, call, error)
+    refuses(tree, "C|space")
+
+
+def fail_at(monkeypatch, call, error):
+    calls = iter(range(1000))
+    replace = os.replace
+
+    def failing(*args):
+        if next(calls) == call:
+            raise error
+        replace(*args)
+
+    monkeypatch.setattr(patching.os, "replace", failing)
+
+
+def test_apply_killed_is_undone_by_the_next(tree):
+    before = content(tree)
+    script = (
+        "import os, patching; n = iter(range(99)); replace = os.replace\n"
+        "def dying(*args):\n"
+        "    os._exit(9) if next(n) == 5 else replace(*args)\n"
+        f"os.replace = dying; patching.apply({str(tree)!r})"
+    )
+    killed = subprocess.run(
+        [sys.executable, "-c", script], cwd=REPO / "maint", check=False
+    )
+    assert killed.returncode == 9
+    assert content(tree) != before
+    assert "undid a run that was cut short" in patching.reverse(tree)
+    assert content(tree) == before
+
+
+@pytest.mark.parametrize(
+    "path, says",
+    [
+        ("nowhere", "no such folder"),
+        (".", "no maint/version.m4"),
+        ("file", "unpack it"),
+    ],
+)
+def test_apply_to_no_tree(tmp_path, path, says):
+    (tmp_path / "file").write_text("")
+    result = maint("apply", tmp_path / path)
+    assert result.returncode == 1
+    assert says in result.stderr
+
+
+def small_disk(tree, tmp_path, script):
+    """Run a script with TREE on a disk that is full, in a namespace of its own."""
+    size = sum(path.stat().st_size for path in tree.rglob("*") if path.is_file())
+    (tmp_path / "disk").mkdir()
+    setup = (
+        f"mount -t tmpfs -o size={size + 600_000} none disk && cp -a {tree} disk/tree"
+        " && { cat /dev/zero >disk/fill || true; } 2>/dev/null"
+    )
+    unshare = ["unshare", "-rm", "sh", "-c"]
+    probe = subprocess.run(
+        [*unshare, setup], cwd=tmp_path, capture_output=True, check=False
+    )
+    if probe.returncode:
+        pytest.skip("cannot mount a small disk (no user namespaces)")
+    return subprocess.run(
+        [*unshare, f"{setup}; {script}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_apply_on_a_full_disk(tree, tmp_path):
+    script = f"{sys.executable} {REPO}/maint/apply disk/tree; echo $?; diff -r {tree} disk/tree"
+    result = small_disk(tree, tmp_path, script)
+    assert result.stdout == "1\n"
+    assert "No space left" in result.stderr
+
+
+def test_apply_without_permission(tree, tmp_path):
+    script = (
+        "mkdir ro && mount --bind tree ro && mount -o remount,ro,bind ro &&"
+        f" {sys.executable} {REPO}/maint/apply ro"
+    )
+    result = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "mount:" in result.stderr or "unshare:" in result.stderr:
+        pytest.skip("cannot mount read-only (no user namespaces)")
+    assert result.returncode == 1
+    assert "no permission to write" in result.stderr or "Read-only" in result.stderr
+
+
+# -- sources ----------------------------------------------------------------------------------
+
+
+def test_versions_file():
+    for row in versions():
+        assert (REPO / row["patches"]).is_dir()
+        assert re.fullmatch(r"[0-9a-f]{64}", row["sha256"])
+        assert row["version"] in row["tarball"]
+
+
+@pytest.mark.parametrize(
+    "name, text, says",
+    [
+        ("nowhere", None, "no such file"),
+        ("empty.tar.gz", b"", "not a readable tarball"),
+        ("text.tar.xz", b"not a tarball at all\n" * 99, "not a readable tarball"),
+    ],
+)
+def test_bad_tarball(tmp_path, name, text, says):
+    if text is not None:
+        (tmp_path / name).write_bytes(text)
+    result = maint("fetch", env={"MPICH_SRC": str(tmp_path / name)})
+    assert result.returncode == 1
+    assert says in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("kind", ["gz", "bz2", "xz"])
+def test_tarballs_and_trees_are_the_same(tree, tmp_path, kind):
+    (tree / "maint/link").symlink_to("version.m4")
+    tarball = tmp_path / f"mpich-4.0.2.tar.{kind}"
+    subprocess.run(["tar", "-caf", tarball, "-C", tree.parent, tree.name], check=True)
+    for path in (tarball, tree):
+        source = sources.Source(path)
+        dest = tmp_path / f"from-{path.name}"
+        source.copy(dest)
+        assert content(dest) == content(tree)
+        some = tmp_path / f"some-{path.name}"
+        source.copy(some, only=["maint/version.m4", "not/there"])
+        assert [p.name for p in some.rglob("*") if p.is_file()] == ["version.m4"]
+
+
+def test_truncated_tarball(tree, tmp_path):
+    tarball, short = tmp_path / "whole.tar.gz", tmp_path / "short.tar.gz"
+    subprocess.run(["tar", "-caf", tarball, "-C", tree.parent, tree.name], check=True)
+    short.write_bytes(tarball.read_bytes()[:2000])
+    with pytest.raises(Failure, match="not a readable tarball"):
+        sources.Source(short)
+
+
+def test_mirrors(tmp_path):
+    (tmp_path / "sources.list.d").mkdir()
+    (tmp_path / "sources.list").write_text(
+        "# deb http://comment/debian bookworm main\n"
+        "deb [arch=amd64 signed-by=/keys/a.gpg] http://one/debian/ bookworm main contrib\n"
+        "deb cdrom:[Debian]/ bookworm main\n"
+        "deb http://security/debian-security bookworm-security main\n"
+        "deb-src http://newer/debian trixie main # why\n"
+    )
+    (tmp_path / "sources.list.d/debian.sources").write_text(
+        "Types: deb\n# comment\nURIs: http://two/debian\nSuites: bookworm bookworm-updates\n"
+        "Components: main\nSigned-By: /keys/b.gpg\n\n"
+        "Types: deb\nEnabled: no\nURIs: http://off/debian\nSuites: bookworm\nComponents: main\n\n"
+        "Types: deb\nURIs: https://other/node\nSuites: nodistro\nComponents: main\n"
+    )
+    (tmp_path / "sources.list.d/vendor.list").write_text(
+        "deb http://v/apt sdk-bookworm main\n"
+    )
+    found = sources.mirrors(tmp_path)
+    assert [uri for uri, _ in found] == [
+        "http://one/debian",
+        "http://two/debian",
+        "http://newer/debian",
+    ]
+    assert found[0][1] == "Signed-By: /keys/a.gpg"
+    assert found[1][1] == "Signed-By: /keys/b.gpg"
+
+
+@pytest.fixture
+def fake_apt(tmp_path, monkeypatch):
+    """An apt-get that downloads rubbish."""
+    path = tmp_path / "fake/apt-get"
+    path.parent.mkdir()
+    path.write_text(
+        '#!/bin/sh\ncase "$*" in *update*) ;; *) echo bad >mpich_4.0.2.orig.tar.xz ;; esac\n'
+    )
+    path.chmod(0o755)
+    monkeypatch.setattr(sources, "mirrors", lambda: [("http://mirror/debian", "")])
+    monkeypatch.setenv("PATH", f"{path.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("MPICH_TOPO_CACHE", str(tmp_path / "cache"))
+    return path
+
+
+def test_wrong_checksum(fake_apt, tmp_path):
+    row = versions()[0]
+    with pytest.raises(Failure, match="expected sha256 " + row["sha256"]):
+        sources.fetch(row)
+    left = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    assert [path.name for path in left] == ["fetch.lock"]
+
+
+def test_damaged_cache_is_fetched_again(fake_apt, tmp_path):
+    row = versions()[0]
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / row["tarball"]).write_text("bad")
+    with pytest.raises(Failure, match="removed it"):
+        sources.fetch(row)
+    assert not (tmp_path / "cache" / row["tarball"]).exists()
+
+
+def test_no_network(fake_apt):
+    fake_apt.write_text("#!/bin/sh\necho 'E: no network' >&2; exit 100\n")
+    with pytest.raises(Failure, match="MPICH_SRC=PATH(?s:.*)E: no network"):
+        sources.fetch(versions()[0])
+
+
+# -- build ------------------------------------------------------------------------------------
+
+CONFIGURE = """#!/bin/sh
+for arg; do case $arg in --prefix=*) prefix=${arg#*=} ;; esac; done
+cat >Makefile <<EOF
+all: ; $MAKE_DOES
+install: ; mkdir -p \\$(DESTDIR)$prefix/bin \\$(DESTDIR)$prefix/lib
+\techo made >\\$(DESTDIR)$prefix/bin/mpiexec
+EOF
+"""
+
+
+@pytest.fixture
+def pretend(repo, tmp_path, monkeypatch):
+    """build(make="command"): `maint/build --stock` of a pretended MPICH in the copied repo."""
+    tree = tmp_path / "pretended"
+    (tree / "maint").mkdir(parents=True)
+    (tree / "maint/version.m4").write_text("m4_define([MPICH_VERSION_m4],[4.0.2])dnl\n")
+    (tree / "configure").write_text(CONFIGURE)
+    (tree / "configure").chmod(0o755)
+    monkeypatch.setenv("MPICH_TOPO_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("MPICH_SRC", str(tree))
+
+    def start(make="true"):
+        return subprocess.Popen(
+            [sys.executable, repo / "maint/build", "--stock"],
+            env=os.environ | {"MAKE_DOES": make},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    start.tree, start.repo, start.cache = tree, repo, tmp_path / "cache"
+    return start
+
+
+def entries(cache):
+    builds = list((cache / "builds").glob("*")) if (cache / "builds").exists() else []
+    return builds, list((cache / "tmp/build").glob("*"))
+
+
+def test_build_is_cached(pretend):
+    job = pretend()
+    out, err = job.communicate()
+    assert job.returncode == 0, err
+    assert "Building MPICH 4.0.2, stock" in out
+    assert (pretend.repo / "build/stock/bin/mpiexec").read_text() == "made\n"
+    built, left = entries(pretend.cache)
+    assert (len(built), left) == (1, [])
+    assert pretend().communicate()[0] == ""
+    # another source, another entry
+    (pretend.tree / "new").write_text("")
+    assert "Building" in pretend().communicate()[0]
+    assert len(entries(pretend.cache)[0]) == 2
+
+
+def test_failed_build_leaves_nothing(pretend):
+    job = pretend("echo the reason; false")
+    _, err = job.communicate()
+    assert job.returncode == 1
+    assert "the reason" in err
+    assert "build/log/mpich-stock.log" in err
+    assert entries(pretend.cache) == ([], [])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_build_leaves_nothing(pretend, tmp_path, number):
+    pid = tmp_path / "pid"
+    job = pretend(f"echo $$$$ >{pid}; exec sleep 60")
+    while not (pid.exists() and pid.read_text().strip()):
+        assert job.poll() is None
+        time.sleep(0.05)
+    job.send_signal(number)
+    job.communicate(timeout=10)
+    assert job.returncode == 128 + number
+    assert entries(pretend.cache) == ([], [])
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
+
+
+def test_two_builds_at_once(pretend):
+    jobs = [pretend("sleep 1"), pretend("sleep 1")]
+    outs = [job.communicate() for job in jobs]
+    assert [job.returncode for job in jobs] == [0, 0], outs
+    assert sum("Built in" in out for out, _ in outs) == 1
+    assert len(entries(pretend.cache)[0]) == 1
+
+
+# -- set-up, Makefile, check --------------------------------------------------------------------
+
+
+def test_help_has_every_verb():
+    result = subprocess.run(
+        ["make"], cwd=REPO, capture_output=True, text=True, check=True
+    )
+    for verb in VERBS:
+        assert re.search(rf"^make {verb} +\S", result.stdout, re.MULTILINE), verb
+
+
+def programs(folder, **scripts):
+    folder.mkdir()
+    for name, script in scripts.items():
+        path = folder / name.replace("_", "-")
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+    return {"PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+def setup(repo, env):
+    return subprocess.run(
+        [repo / "maint/setup", "--packages"],
+        env=os.environ | env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_setup_without_rights_prints_the_command(repo, tmp_path):
+    env = programs(
+        tmp_path / "fake", id="echo 1000", sudo="exit 1", dpkg_query="exit 1"
+    )
+    result = setup(repo, env)
+    assert result.returncode == 1
+    (line,) = result.stderr.splitlines()
+    assert (
+        "apt-get update && apt-get install -y --no-install-recommends build-essential"
+        in line
+    )
+
+
+def test_setup_installs_only_what_is_missing(repo, tmp_path):
+    log = tmp_path / "log"
+    env = programs(
+        tmp_path / "fake",
+        id="echo 1000",
+        sudo=f'shift; [ $1 = true ] || echo "$@" >>{log}',
+        dpkg_query="case $4 in patch) exit 1 ;; *) echo install ok installed ;; esac",
+    )
+    result = setup(repo, env)
+    assert result.returncode == 0, result.stderr
+    assert log.read_text().splitlines()[-1].endswith("--no-install-recommends patch")
+
+
+def test_setup_with_all_there_is_silent(repo, tmp_path):
+    env = programs(
+        tmp_path / "fake", dpkg_query="echo install ok installed", apt_get="exit 1"
+    )
+    result = setup(repo, env)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_check_ends_in_the_line(repo, tmp_path):
+    (repo / "build").mkdir()
+    test = tmp_path / "test_pretended.py"
+    test.write_text(
+        "import pytest\n"
+        "def test_a(): pass\n"
+        "def test_b(): pass\n"
+        "def test_c(): assert False\n"
+        "def test_d(): pytest.skip('why')\n"
+    )
+    result = maint("check", test, repo=repo)
+    assert result.returncode == 1
+    assert result.stdout.splitlines()[-1] == "2 passed, 1 failed, 1 skipped"
+    result = maint("check", test, "-k", "test_a or test_b", repo=repo)
+    assert result.returncode == 0
+    assert result.stdout.splitlines()[-1] == "2 passed, 0 failed"
+    assert maint("check", tmp_path / "nowhere.py", repo=repo).returncode == 1
+
+
+def test_ci_runs_the_readme_command():
+    assert "make check" in (REPO / ".ci/run").read_text()
+    packages = (REPO / "maint/packages.txt").read_text()
+    assert "python3-venv" in packages
+    assert tomllib.loads((REPO / "maint/versions.toml").read_text())["mpich"]

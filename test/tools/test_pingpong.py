@@ -1,0 +1,363 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""topo-pingpong: its site file, its racks, its manners with bad input."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+REPO = Path(__file__).resolve().parents[2]
+SCHEMA = json.loads((REPO / "maint/topo_tune/site.schema.json").read_text())
+
+# a site is its racks, each a list of hosts; the order within the file is that of the ranks
+SHAPES = {"even": [4, 4, 4, 4], "unequal": [3, 5, 2], "pairs": [2, 2, 2], "lone": [5, 1, 4]}
+
+
+@pytest.fixture
+def pingpong(bindir, run_mpi, tmp_path, monkeypatch):
+    """pingpong(n, *options): in tmp_path, on n ranks in cliques that stand for hosts."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(n, *options, cliques=None, env=None, prefix=()):
+        env = {"MPIR_CVAR_NUM_CLIQUES": cliques or n, **(env or {})}
+        return run_mpi(bindir / "topo-pingpong", *options, n=n, env=env, prefix=prefix)
+
+    return run
+
+
+def load(path):
+    """Read a site file and check what its schema says, and what a schema cannot say."""
+
+    def no_constant(text):
+        raise AssertionError(f"{text} is not JSON")
+
+    site = json.loads(Path(path).read_text(), parse_constant=no_constant)
+    jsonschema.validate(site, SCHEMA)
+    racks = site["racks"]
+    assert len(racks["of_host"]) == len(site["hosts"])
+    assert sorted(set(racks["of_host"])) == list(range(len(racks["names"])))
+    for key in ("latency_us", "bandwidth_mbps"):
+        if key in site:
+            assert [len(row) for row in site[key]] == [len(site["hosts"])] * len(site["hosts"])
+    for key in ("rack_latency_us", "rack_bandwidth_mbps"):
+        if key in site:
+            assert [len(row) for row in site[key]] == [len(racks["names"])] * len(racks["names"])
+    return site
+
+
+def off_diagonal(matrix):
+    return [v for i, row in enumerate(matrix) for j, v in enumerate(row) if i != j]
+
+
+# -- the site file --
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 8])
+def test_measures_all_pairs(pingpong, tmp_path, n):
+    run = pingpong(n, "-o", "site.json")
+    assert run.returncode == 0, run.stderr
+    site = load(tmp_path / "site.json")
+    assert site["hosts"] == ([f"clique{k}" for k in range(n)] if n > 1 else site["hosts"])
+    latency = site["latency_us"]
+    assert all(v > 0 for v in off_diagonal(latency) + off_diagonal(site["bandwidth_mbps"]))
+    assert latency == [list(column) for column in zip(*latency)]
+    assert site["provenance"]["complete"] is True
+    assert site["provenance"]["pairs_measured"] == n * (n - 1) // 2
+    assert site["provenance"]["ranks"] == n
+    assert [p.name for p in tmp_path.iterdir()] == ["site.json"]
+
+
+def test_one_host_has_its_inner_pair(pingpong, tmp_path):
+    assert pingpong(3, env={"MPIR_CVAR_NUM_CLIQUES": "1"}).returncode == 0
+    site = load(tmp_path / "site.json")
+    assert site["hosts"] == [os.uname().nodename]
+    assert site["latency_us"][0][0] > 0 and site["bandwidth_mbps"][0][0] > 0
+    assert site["racks"]["confidence"] == 1
+
+
+@pytest.mark.parametrize("by_block", ["0", "1"])
+def test_cliques_are_those_of_mpich(pingpong, tmp_path, by_block):
+    # 4 ranks, 3 cliques: 0 1 2 0, by block 0 0 1 2; only clique 0 has an inner pair
+    env = {"MPIR_CVAR_CLIQUES_BY_BLOCK": by_block}
+    assert pingpong(4, cliques=3, env=env).returncode == 0
+    site = load(tmp_path / "site.json")
+    assert [site["latency_us"][h][h] > 0 for h in range(3)] == [True, False, False]
+
+
+def test_rack_tables_on_large_sites(pingpong, tmp_path):
+    assert pingpong(4, "--full-matrix-hosts", "3").returncode == 0
+    site = load(tmp_path / "site.json")
+    assert "latency_us" not in site and "bandwidth_mbps" not in site
+    assert len(site["hosts"]) == 4
+    assert site["rack_latency_us"][0][0] > 0 and site["rack_bandwidth_mbps"][0][0] > 0
+
+
+def test_output_replaces_a_file_and_follows_a_link(pingpong, tmp_path):
+    (tmp_path / "real.json").write_text("old")
+    (tmp_path / "link.json").symlink_to("real.json")
+    assert pingpong(2, "-o", "link.json").returncode == 0
+    assert (tmp_path / "link.json").is_symlink()
+    load(tmp_path / "real.json")
+
+
+def test_host_names(bindir, run_mpi, tmp_path, monkeypatch):
+    names = ['quo"te', "back\\slash", "grüße-主机"]
+    monkeypatch.chdir(tmp_path)
+    command = []
+    for name in names:
+        command += [":", "-n", "1", "-env", "MPIR_CVAR_COLL_TOPOLOGY_HOST", name]
+        command += [bindir / "topo-pingpong"]
+    assert run_mpi(*command[1:]).returncode == 0
+    assert load(tmp_path / "site.json")["hosts"] == names
+
+
+@pytest.mark.parametrize("name", [b"bell\a", b"latin\xe9", b"x" * 300])
+def test_impossible_host_names(pingpong, tmp_path, name):
+    run = pingpong(1, env={"MPIR_CVAR_COLL_TOPOLOGY_HOST": os.fsdecode(name)})
+    assert run.returncode == 1
+    assert "rank 0: its host name" in run.stderr
+    assert not list(tmp_path.iterdir())
+
+
+# -- the time limit --
+
+
+def test_time_limit_cuts_repetitions(pingpong, tmp_path):
+    begin = time.monotonic()
+    many = ["--latency-reps", "1M", "--bandwidth-reps", "1M", "--time-limit", "3"]
+    assert pingpong(4, *many).returncode == 0
+    assert time.monotonic() - begin < 6
+    provenance = load(tmp_path / "site.json")["provenance"]
+    assert provenance["complete"] is True
+    assert 3 <= provenance["bandwidth_repetitions"] < 2**20
+
+
+def test_time_limit_leaves_pairs_out(pingpong, tmp_path):
+    options = ["--bandwidth-bytes", "16M", "--latency-warmup", "10K", "--time-limit", "0.6"]
+    assert pingpong(7, *options).returncode == 0
+    site = load(tmp_path / "site.json")
+    assert site["provenance"]["complete"] is False
+    assert site["provenance"]["latency_repetitions"] == 3
+    assert 0 < site["provenance"]["pairs_measured"] < 21
+    assert all(v > 0 for v in off_diagonal(site["latency_us"]))  # estimated where not measured
+    assert 0 in off_diagonal(site["bandwidth_mbps"])
+    assert any("left out" in w for w in site["warnings"])
+
+
+# -- bad input --
+
+
+def test_help_and_version(pingpong):
+    for option, text in (("--help", "Usage: mpiexec"), ("--version", "topo-pingpong ")):
+        run = pingpong(3, option)
+        assert run.returncode == 0 and run.stderr == ""
+        assert run.stdout.count(text) == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--no-such"],
+        ["stray"],
+        ["-o"],
+        ["--output="],
+        ["--time-limit", "-1"],
+        ["--time-limit", "nan"],
+        ["--latency-bytes", "8x"],
+        ["--bandwidth-bytes", "0"],
+        ["--bandwidth-bytes", "2G"],
+        ["--bandwidth-bytes", "99999999999999999999"],
+        ["--bandwidth-reps", "2"],
+        ["--progress", "maybe"],
+    ],
+)
+def test_misuse(pingpong, tmp_path, options):
+    run = pingpong(3, *options)
+    assert run.returncode == 2
+    assert run.stdout.count("topo-pingpong:") == 0
+    assert run.stderr.count("topo-pingpong: ") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_output_that_cannot_be_written(pingpong, tmp_path):
+    (tmp_path / "folder").mkdir()
+    for output in ("missing/site.json", "folder", "/sys/site.json", "/dev/full"):
+        run = pingpong(2, "-o", output)
+        assert run.returncode == 1, output
+        assert run.stderr.count(f"topo-pingpong: {output}: ") == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["folder"]
+
+
+def test_full_disk_keeps_the_old_file(pingpong, tmp_path):
+    (tmp_path / "disk").mkdir()
+    fill = "mount -t tmpfs -o size=16k none disk && echo old >disk/site.json && " \
+        "{ cat /dev/zero >disk/fill || true; } 2>/dev/null"  # fmt: skip
+    unshare = ["unshare", "-rm", "sh", "-c"]
+    tried = subprocess.run([*unshare, fill], cwd=tmp_path, check=False, capture_output=True)
+    if tried.returncode:
+        pytest.skip("cannot mount a small disk (no user namespaces)")
+    run = pingpong(
+        2, "-o", "disk/site.json",
+        prefix=[*unshare, f'{fill}; "$@"; rc=$?; ls disk; cat disk/site.json; exit $rc', "sh"],
+    )  # fmt: skip
+    assert run.returncode == 1
+    assert "disk/site.json: cannot write: No space left on device" in run.stderr
+    assert run.stdout.split()[-3:] == ["fill", "site.json", "old"]
+
+
+def test_interrupt_leaves_nothing(bindir, mpiexec, tmp_path):
+    command = [mpiexec, "-n", "2", bindir / "topo-pingpong"]
+    command += ["--latency-reps", "100M", "--time-limit", "0"]
+    process = subprocess.Popen(
+        [str(c) for c in command], cwd=tmp_path, stderr=subprocess.PIPE,
+        env={**os.environ, "MPIR_CVAR_NUM_CLIQUES": "2"}, start_new_session=True,
+    )  # fmt: skip
+    time.sleep(1)
+    assert process.poll() is None
+    os.killpg(process.pid, signal.SIGINT)
+    try:
+        assert process.wait(timeout=20) != 0
+    finally:
+        process.stderr.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_progress(pingpong):
+    assert "round" not in pingpong(2).stderr
+    run = pingpong(3, "--progress", "always")
+    assert "round 6 of 6" in run.stderr
+
+
+# -- racks from distances --
+
+
+@pytest.fixture(scope="session")
+def grouper(mpicc, tmp_path_factory):
+    """racks.h as a filter: distances in, racks and confidence out."""
+    folder = tmp_path_factory.mktemp("racks")
+    (folder / "racks.c").write_text(
+        r"""
+#include <stdio.h>
+#include "racks.h"
+int main(void)
+{
+    int n, racks;
+    double noise, confidence;
+    if (scanf("%d %lf", &n, &noise) != 2)
+        return 1;
+    float *d = malloc(sizeof(float) * n * n);
+    int *rack = malloc(sizeof(int) * n);
+    for (int i = 0; i < n * n; i++) {
+        if (scanf("%f", &d[i]) != 1)
+            return 1;
+    }
+    racks = racks_from_distances(n, d, noise, rack, &confidence);
+    printf("%d %f", racks, confidence);
+    for (int i = 0; i < n; i++)
+        printf(" %d", rack[i]);
+    return 0;
+}
+"""
+    )
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-O2"]
+    command = [mpicc, *flags, "-I", REPO / "bench", "-o", "racks", "racks.c", "-lm"]
+    subprocess.run([str(c) for c in command], cwd=folder, check=True)
+
+    def run(distance, noise=0.05):
+        n = len(distance)
+        text = f"{n} {noise}\n" + "\n".join(" ".join(map(str, row)) for row in distance)
+        out = subprocess.run(
+            [folder / "racks"], input=text, capture_output=True, text=True, check=True
+        ).stdout.split()
+        assert int(out[0]) == len(set(out[2:]))
+        return [int(r) for r in out[2:]], float(out[1])
+
+    return run
+
+
+def canonical(racks):
+    """Racks numbered by their first host."""
+    seen = {}
+    return [seen.setdefault(r, len(seen)) for r in racks]
+
+
+def shuffled_racks(shape, seed):
+    racks = [r for r, size in enumerate(shape) for _ in range(size)]
+    random.Random(seed).shuffle(racks)
+    return canonical(racks)
+
+
+def distances(n, distance_of):
+    """A symmetric matrix of distance_of(i, j), i < j."""
+    matrix = [[0.0] * n for _ in range(n)]
+    for i in range(n):
+        for j in range(i + 1, n):
+            matrix[i][j] = matrix[j][i] = distance_of(i, j)
+    return matrix
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("seed", range(5))
+def test_racks_by_shared_uplinks(grouper, shape, seed):
+    # log of: 400 Mbit/s within 20 %, and 25 to 100 Mbit/s between racks
+    rng = random.Random(seed)
+    racks = shuffled_racks(shape, seed)
+    near, far = (0, 0.2), (1.4, 2.8)
+    found, confidence = grouper(
+        distances(len(racks), lambda i, j: rng.uniform(*(near if racks[i] == racks[j] else far)))
+    )
+    assert found == racks
+    assert confidence > 0.7
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 8, 16, 40])
+def test_no_racks_in_noise(grouper, n):
+    for seed in range(10):
+        noise = partial(random.Random(seed).gauss, 0, 0.1)
+        found, confidence = grouper(distances(n, lambda i, j, noise=noise: noise()), noise=0.1)
+        assert found == [0] * n
+        assert confidence <= 0.5
+
+
+def test_one_host(grouper):
+    assert grouper([[0]]) == ([0], 1)
+
+
+def test_racks_are_the_leaf_switches(grouper):
+    # 1.2 us in the rack, 1.8 in the pod, 2.3 beyond: logs, with 3 % noise
+    rng = random.Random(1)
+    racks = shuffled_racks([4] * 16, 1)
+
+    def distance(i, j):
+        far = 0.18 if racks[i] == racks[j] else 0.59 if racks[i] // 4 == racks[j] // 4 else 0.83
+        return rng.gauss(far, 0.03)
+
+    found, confidence = grouper(distances(64, distance))
+    assert found == racks
+    assert confidence > 0.8
+
+
+# -- on a virtual cluster --
+
+
+@pytest.mark.parametrize("placement", ["random:1", "cyclic"])
+def test_racks_of_a_virtual_cluster(bindir, tmp_path, placement):
+    vcluster = [sys.executable, REPO / "bench/topo-vcluster"]
+    if subprocess.run([*vcluster, "check"], check=False, capture_output=True).returncode:
+        pytest.skip("no virtual clusters on this machine")
+    shape = ["--racks", "3", "--hosts", "3,5,2", "--placement", placement]
+    program = [bindir / "topo-pingpong", "-o", tmp_path / "site.json", "--time-limit", "20"]
+    env = {**os.environ, "TOPO_BIN": str(bindir)}
+    subprocess.run([*vcluster, "run", *shape, "--", *program], env=env, check=True, timeout=120)
+    site = load(tmp_path / "site.json")
+    assert site["provenance"]["seconds"] < 25
+    assert site["racks"]["of_host"] == canonical([h.split("h")[0] for h in site["hosts"]])
+    assert site["racks"]["confidence"] > 0.5

@@ -1,0 +1,452 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""topo-vcluster: shapes, rates, placements, errors, and that nothing is left behind."""
+
+import contextlib
+import importlib.machinery
+import importlib.util
+import itertools
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+SOURCE = str(Path(__file__).resolve().parents[2] / "bench/topo-vcluster")
+TOOL = [sys.executable, SOURCE]
+NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env", "HOME=/tmp"]
+NAMES = (f"test-{os.getpid()}-{i}" for i in itertools.count())
+NAMESPACES = "for kind in mnt net pid uts; do readlink /proc/self/ns/$kind; done"
+
+
+def call(*words, prefix=(), **options):
+    line = [*prefix, *TOOL, *map(str, words)]
+    return subprocess.run(line, check=False, capture_output=True, text=True, timeout=60, **options)
+
+
+def output_of(*words, **options):
+    result = call(*words, **options)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def wait_until(condition, seconds=10):
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.02)
+    return condition()
+
+
+def in_use(namespaces):
+    """Whether a process lives in one of the namespaces ("net:[4026531992]" each)."""
+    for link in Path("/proc").glob("[0-9]*/ns/*"):
+        with contextlib.suppress(OSError):
+            if os.readlink(link) in namespaces:
+                return True
+    return False
+
+
+@contextlib.contextmanager
+def cluster_up(*options, prefix=()):
+    name = next(NAMES)
+    output_of("up", name, *options, prefix=prefix)
+    try:
+        yield name
+    finally:
+        output_of("down", name, prefix=prefix)
+
+
+@pytest.fixture(scope="module")
+def allowed():
+    """Skips where this machine forbids namespaces."""
+    result = call("check")
+    if result.returncode == 77:
+        pytest.skip(result.stderr.strip())
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.fixture(scope="module", params=["self", "ordinary user"])
+def user(request, allowed, bindir):
+    """What to put before a command to run it as oneself, or as a user without rights."""
+    if request.param == "self":
+        return []
+    if os.geteuid() != 0:
+        pytest.skip("not root: the tests as oneself are those of an ordinary user")
+    for command in ["test", "-x", str(bindir / "mpiexec")], [*TOOL, "check"]:
+        result = subprocess.run(
+            [*NOBODY, *command], check=False, cwd="/", capture_output=True, text=True
+        )
+        if result.returncode != 0:
+            pytest.skip(f"as user 65534: '{' '.join(command)}' fails: {result.stderr.strip()}")
+    return NOBODY
+
+
+@pytest.fixture(scope="module")
+def cluster(allowed):
+    """Two racks, of two hosts and of one."""
+    with cluster_up("--hosts", "2,1", "--host-rate", "200mbit", "--uplink-rate", "50mbit") as name:
+        yield name
+
+
+@pytest.fixture(scope="module")
+def who(build_mpi, tmp_path_factory):
+    """An MPI program that prints the host of each rank, in rank order."""
+    source = tmp_path_factory.mktemp("who") / "who.c"
+    source.write_text("""
+#include <mpi.h>
+#include <stdio.h>
+#include <unistd.h>
+
+int main(void)
+{
+    char mine[16] = "", all[1024][16];
+    int rank, size;
+    MPI_Init(NULL, NULL);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    gethostname(mine, sizeof mine - 1);
+    MPI_Allgather(mine, 16, MPI_CHAR, all, 16, MPI_CHAR, MPI_COMM_WORLD);
+    for (int i = 0; rank == size - 1 && i < size; i++)
+        puts(all[i]);
+    MPI_Finalize();
+    return 0;
+}
+""")
+    return build_mpi(source)
+
+
+@pytest.fixture(scope="module")
+def in_process():
+    """in_process(*words): the tool in this process, for what ends before a cluster is raised."""
+    loader = importlib.machinery.SourceFileLoader("topo_vcluster", SOURCE)
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    sys.modules[loader.name] = module
+    loader.exec_module(module)
+    return lambda *words: CliRunner().invoke(module.main, [str(word) for word in words])
+
+
+@pytest.fixture(scope="module")
+def slots(in_process):
+    """slots(*options): the host of each slot, as --dry-run prints them."""
+
+    def dry_run(*options):
+        result = in_process("run", *options, "--dry-run")
+        assert result.exit_code == 0, result.output
+        pairs = (line.split(":") for line in result.output.split())
+        return [host for host, count in pairs for _ in range(int(count))]
+
+    return dry_run
+
+
+# ---- placement ----
+
+
+def test_block_and_cyclic(slots):
+    assert slots("--racks", 2, "--hosts", 2) == ["r0h0", "r0h1", "r1h0", "r1h1"]
+    assert slots("--racks", 2, "--hosts", 2, "-n", 3) == ["r0h0", "r0h1", "r1h0"]
+    assert slots("--hosts", "1,1", "--ppn", 2) == ["r0h0", "r0h0", "r1h0", "r1h0"]
+    assert slots("--hosts", "1,1", "--ppn", 2, "--placement", "cyclic") == ["r0h0", "r1h0"] * 2
+    cyclic = slots("--hosts", "3,1,2", "--placement", "cyclic")
+    assert cyclic == ["r0h0", "r1h0", "r2h0", "r0h1", "r2h1", "r0h2"]
+
+
+@pytest.mark.parametrize("kind", ["random", "ranks"])
+def test_shuffles(slots, kind):
+    block = slots("--ppn", 4)
+    shuffled = slots("--ppn", 4, "--placement", f"{kind}:1")
+    assert sorted(shuffled) == sorted(block)
+    assert shuffled != block
+    assert shuffled == slots("--ppn", 4, "--placement", f"{kind}:1")
+    assert shuffled != slots("--ppn", 4, "--placement", f"{kind}:2")
+    runs = [host for host, _ in itertools.groupby(shuffled)]
+    assert (len(runs) == 16) == (kind == "random")
+
+
+def test_host_file(slots, tmp_path):
+    file = tmp_path / "hosts"
+    file.write_text("# mine\nr1h0:2\n\nr0h1  # once\nr1h0\n")
+    expected = ["r1h0", "r1h0", "r0h1", "r1h0"]
+    assert slots("--racks", 2, "--placement", f"file:{file}") == expected
+
+
+# ---- bad input ----
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ("up a/b", "found 'a/b', expected at most 32 letters, digits, - and _"),
+        ("up x --racks 0", "0 is not in the range"),
+        ("up x --hosts 3,,2", "found '3,,2', expected a number of hosts"),
+        ("up x --hosts 3,2 --racks 3", "found 2 numbers, expected 1 or 3"),
+        ("up x --hosts 251 --racks 1", "found '251', expected"),
+        ("up x --hosts 100", "found 400 hosts, expected at most 250"),
+        ("up x --host-rate 400", "found '400', expected a rate"),
+        ("up x --uplink-rate -1mbit", "found '-1mbit', expected a rate"),
+        ("up x --delay 5", "found '5', expected 0 or a time"),
+        ("down", "found neither, expected NAME or --all"),
+        ("down x --all", "found both, expected NAME or --all"),
+        ("down no-such", "found no cluster 'no-such', expected one that is up"),
+        ("describe no-such", "found no cluster 'no-such'"),
+        ("exec no-such r0h0 -- true", "found no cluster 'no-such'"),
+        ("run no-such -- true", "found no cluster 'no-such'"),
+        ("run", "found no program, expected -- PROGRAM at the end"),
+        ("run true", "found no program, expected -- PROGRAM at the end"),
+        ("run -n 17 -- true", "found 17, expected at most 16"),
+        ("run --ppn 0 -- true", "0 is not in the range"),
+        ("run --placement random -- true", "found 'random', expected block, cyclic, random:SEED"),
+        ("run --placement random:x -- true", "found 'random:x', expected"),
+        ("run --placement file:/no/such -- true", "cannot read the host file"),
+        ("run --placement file:/dev/null -- true", "found no host, expected one a line"),
+        ("run --placement file:x --ppn 2 -- true", "expected HOST:COUNT in the file"),
+        ("run --mpiexec /no/such -- true", "/no/such"),
+    ],
+)
+def test_bad_options(in_process, words, message):
+    result = in_process(*words.split())
+    assert result.exit_code == 2
+    assert message in result.output.splitlines()[-1]
+
+
+@pytest.mark.parametrize("line", ["r9h0", "r0h0:0", "r0h0:x", "r0h0 r0h1", "r0h0 slots=2"])
+def test_bad_host_file(in_process, tmp_path, line):
+    file = tmp_path / "hosts"
+    file.write_text(f"r0h0\n{line}\n")
+    result = in_process("run", "--placement", f"file:{file}", "--", "true")
+    assert result.exit_code == 2
+    assert f"{file}:2: found '{line}', expected HOST or HOST:COUNT" in result.output
+
+
+def test_no_mpiexec(in_process, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("TOPO_BIN", raising=False)
+    result = in_process("run", "--", "true")
+    assert result.exit_code == 2
+    assert "found no mpiexec in $TOPO_BIN or PATH" in result.output
+
+
+def test_help(in_process):
+    for words in [], ["up"], ["run"], ["exec"], ["down"]:
+        assert in_process(*words, "--help").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ("up CLUSTER", "found a cluster 'CLUSTER', expected a new name"),
+        ("exec CLUSTER r0h9 -- true", "found host 'r0h9', expected r0h0 ... r1h0 or front"),
+        ("run CLUSTER --racks 2 -- true", "found NAME and --racks, expected one of them"),
+    ],
+)
+def test_bad_use_of_cluster(in_process, cluster, words, message):
+    result = in_process(*words.replace("CLUSTER", cluster).split())
+    assert result.exit_code == 2
+    assert message.replace("CLUSTER", cluster) in result.output
+
+
+def test_delay(allowed):
+    if "netem (--delay): no" in output_of("check"):
+        result = call("up", next(NAMES), "--delay", "1ms")
+        assert result.returncode == 2
+        assert "no netem in this kernel; expected --delay 0" in result.stderr
+        return
+    with cluster_up("--racks", 2, "--hosts", 1, "--delay", "20ms") as name:
+        ping = output_of("exec", name, "r0h0", "--", "ping", "-c", 3, "r1h0")
+    shortest = float(re.search(r"= ([\d.]+)/", ping)[1])
+    assert 80 <= shortest <= 90  # two uplinks, there and back
+
+
+def test_forbidden(allowed):
+    """Where namespaces are forbidden: exit status 77 and one line."""
+    forbid = 'echo 0 > /proc/sys/user/max_net_namespaces && exec "$@"'
+    result = call("check", prefix=["unshare", "-Ur", "sh", "-c", forbid, "sh"])
+    assert result.returncode == 77
+    assert "cannot build a virtual cluster on this machine: unshare" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_missing_tool(allowed, tmp_path):
+    """Without iproute2: exit status 77, and the package to install."""
+    hide = f'mount --bind {tmp_path}/empty "$(command -v ip)" && exec "$@"'
+    (tmp_path / "empty").touch(mode=0o644)
+    path = os.environ["PATH"] + ":/usr/sbin:/sbin"
+    prefix = ["env", f"PATH={path}", "unshare", "-Urm", "sh", "-c", hide, "sh"]
+    result = call("check", prefix=prefix)
+    assert result.returncode == 77
+    assert "found no program 'ip', expected it from the package iproute2" in result.stderr
+
+
+# ---- clusters ----
+
+
+def test_describe(cluster):
+    assert cluster in output_of("list").split()
+    assert "rack 1: r1h0" in output_of("describe", cluster)
+    assert json.loads(output_of("describe", cluster, "--json")) == {
+        "format": 1,
+        "name": cluster,
+        "racks": [["r0h0", "r0h1"], ["r1h0"]],
+        "host_mbps": 200,
+        "uplink_mbps": 50,
+        "delay_us": 0,
+    }
+
+
+def test_side_by_side(user):
+    """Two clusters with the same addresses do not see each other, and both go without a trace."""
+    shape = ["--racks", 2, "--hosts", 2]
+    mounts = Path("/proc/self/mountinfo").read_text()
+    namespaces = []
+    with cluster_up(*shape, prefix=user) as a, cluster_up(*shape, prefix=user) as b:
+        for name in a, b:
+            script = f"hostname; getent hosts r1h1; {NAMESPACES}; touch /dev/shm/{name}"
+            words = output_of("exec", name, "r0h1", "--", "sh", "-c", script, prefix=user).split()
+            assert words[:3] == ["r0h1", "10.0.1.2", "r1h1"]
+            namespaces.append(set(words[3:]))
+            assert not Path(f"/dev/shm/{name}").exists()
+            subprocess.Popen([*user, *TOOL, "exec", name, "r0h0", "--", "sleep", "1000"])
+        assert not namespaces[0] & namespaces[1]
+        for host in "r0h0", "r1h1", "front":
+            ping = ["ping", "-q", "-c", 1, "-W", 5, host]
+            output_of("exec", a, "r1h0", "--", *ping, prefix=user)
+        assert call("exec", a, "r0h0", "--", "sh", "-c", "exit 7", prefix=user).returncode == 7
+        assert Path("/proc/self/mountinfo").read_text() == mounts
+    assert wait_until(lambda: not in_use(namespaces[0] | namespaces[1]))
+    assert not {a, b} & set(output_of("list", prefix=user).split())
+
+
+SEND = """
+import socket, sys
+with socket.create_connection((sys.argv[1], 5000)) as peer:
+    peer.sendall(bytes(int(sys.argv[2])))
+"""
+RECEIVE = """
+import socket, time
+with socket.create_server(("", 5000)) as server:
+    print("ready", flush=True)
+    peer = server.accept()[0]
+    start, total = time.monotonic(), 0
+    while got := len(peer.recv(1 << 20)):
+        total += got
+    print(total * 8e-6 / (time.monotonic() - start))
+"""
+
+
+def measure(cluster, *pairs, size=1_000_000):
+    """Megabit per second of the data of each pair (sender, receiver), all at the same time."""
+
+    def python(host, *code):
+        line = [*TOOL, "exec", cluster, host, "--", sys.executable, "-c", *map(str, code)]
+        return subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
+
+    receivers = [python(receiver, RECEIVE) for _, receiver in pairs]
+    for receiver in receivers:
+        assert receiver.stdout.readline() == "ready\n"
+    senders = [python(sender, SEND, receiver, size) for sender, receiver in pairs]
+    rates = [float(receiver.communicate(timeout=30)[0]) for receiver in receivers]
+    assert all(sender.wait(timeout=30) == 0 for sender in senders)
+    return rates
+
+
+@pytest.mark.parametrize(
+    "sender, receiver, limit", [("r0h0", "r0h1", 200), ("r0h0", "r1h0", 50), ("r1h0", "r0h1", 50)]
+)
+def test_rates(cluster, sender, receiver, limit):
+    # headers take 5 percent; a busy machine may be slower, once or twice
+    rates = [measure(cluster, (sender, receiver))[0] for _ in range(3)]
+    assert 0.75 * limit < max(rates) < limit
+
+
+def test_uplink_is_shared(allowed):
+    with cluster_up("--racks", 2, "--hosts", 2) as name:
+        rates = measure(name, ("r0h0", "r1h0"), ("r0h1", "r1h1"), size=2_000_000)
+    # 95 in sum, were it not that one may start, and so end, a little after the other
+    assert sum(rates) < 150
+
+
+# ---- MPI programs ----
+
+
+def test_run(user, who, mpiexec, slots):
+    run = ["run", "--mpiexec", mpiexec]
+    with cluster_up("--hosts", "2,1,3", prefix=user) as name:
+        for placement in "block", "cyclic", "random:3", "ranks:3":
+            for ranks in 12, 7:
+                options = ["--ppn", 2, "--placement", placement, "-n", ranks]
+                seen = output_of(*run, name, *options, "--", who, prefix=user).split()
+                assert seen == slots("--hosts", "2,1,3", *options)
+        options = ["-n", 1, "--", "sh", "-c", 'cat "$TOPO_VCLUSTER"']
+        seen = output_of(*run, name, *options, prefix=user)
+        assert seen == output_of("describe", name, "--json", prefix=user)
+        options = ["-n", 2, "--", "sh", "-c", "exit 3"]
+        assert call(*run, name, *options, prefix=user).returncode == 3
+
+
+def test_run_without_cluster(allowed, who, mpiexec, tmp_path):
+    run = ["run", "--mpiexec", os.path.relpath(mpiexec, tmp_path), "--racks", 2, "--hosts", 1]
+    assert output_of(*run, "--", who, cwd=tmp_path).split() == ["r0h0", "r1h0"]
+    result = call(*run, "-n", 1, "--", "sh", "-c", "pwd; exit 5", cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (5, f"{tmp_path}\n")
+    assert "run-" not in output_of("list")
+
+
+def start_run(words, user, ranks):
+    """Start a run that sleeps on each rank; returns it and the namespaces of each rank."""
+    line = [*user, *TOOL, "run", *map(str, words), "-n", str(ranks), "--"]
+    line += ["sh", "-c", f"echo $({NAMESPACES}); sleep 1000"]
+    job = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    return job, [job.stdout.readline().split() for _ in range(ranks)]
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_killed_run_leaves_nothing(user, mpiexec, sign):
+    job, namespaces = start_run(["--racks", 2, "--hosts", 1, "--mpiexec", mpiexec], user, 2)
+    seen = set(itertools.chain(*namespaces))
+    assert len(seen) == 6  # both ranks have the same mount and PID namespace
+    assert in_use(seen)
+    job.send_signal(sign)
+    assert job.wait(timeout=10) == -sign
+    assert wait_until(lambda: not in_use(seen))
+    assert f"run-{job.pid}" not in output_of("list", prefix=user).split()
+
+
+def test_killed_run_spares_the_cluster(cluster, mpiexec):
+    job, namespaces = start_run([cluster, "--mpiexec", mpiexec], [], 3)
+    # mount and PID namespace are the run's own
+    own = {name for name in itertools.chain(*namespaces) if name.startswith(("mnt", "pid"))}
+    assert in_use(own)
+    job.kill()
+    job.wait(timeout=10)
+    assert wait_until(lambda: not in_use(own))
+    assert output_of("exec", cluster, "r0h0", "--", "hostname") == "r0h0\n"
+
+
+def test_down_ends_a_run(allowed, mpiexec):
+    with cluster_up("--racks", 1, "--hosts", 2) as name:
+        job, namespaces = start_run([name, "--mpiexec", mpiexec], [], 2)
+    assert job.wait(timeout=10) != 0
+    assert wait_until(lambda: not in_use(set(itertools.chain(*namespaces))))
+
+
+def test_killed_up_leaves_nothing(allowed):
+    name = next(NAMES)
+
+    def holders():
+        found = []
+        for file in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                words = file.read_bytes()
+                found += [file] if b"_hold" in words and name.encode() in words else []
+        return found
+
+    job = subprocess.Popen([*TOOL, "up", name, "--racks", "8", "--hosts", "8"])
+    assert wait_until(holders)
+    job.kill()
+    job.wait(timeout=10)
+    assert wait_until(lambda: not holders(), 30)
+    assert name not in output_of("list").split()
