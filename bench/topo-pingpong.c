@@ -62,12 +62,12 @@ typedef struct {
     const char *output;         /* rank 0 only */
 } options_t;
 
-/* The matrices on rank 0, and the rows of them on other leaders: hosts x hosts, 0: not measured */
+/* What a pass measured: hosts x hosts on rank 0, one row of it on the other leaders. Latency in
+ * us, or bandwidth in Mbit/s, row: receiver, column: sender; 0: not measured */
 typedef struct {
-    float *latency;             /* us */
-    float *latency_noise;       /* interquartile range over median */
-    float *bandwidth;           /* Mbit/s, row: receiver, column: sender */
-    float *bandwidth_noise;
+    float *median;
+    float *best;                /* of all repetitions: noise only adds time */
+    float *noise;               /* interquartile range over median */
 } result_t;
 
 /* How the rounds of a pass went */
@@ -85,7 +85,8 @@ static options_t opt = {
 };
 
 static int rank, nranks;
-static int nhosts, host, partner;       /* of this rank; partner: the other rank of the in-host pair */
+static int nhosts, host;        /* host: of this rank */
+static int partner;             /* the other rank of the in-host pair, or -1 */
 static int *leader;             /* rank that measures, of each host */
 static char (*name)[NAME_BYTES];        /* of each host, rank 0 only */
 static char *buffer;
@@ -514,15 +515,18 @@ static double quantile(double *samples, int n, double q)
         : samples[below];
 }
 
-/* Seconds of the median sample, at least what the clock can tell; and how they scatter. */
-static double summary(double *samples, int n, float *noise)
+/* Sorts the samples, seconds; factor / seconds (or seconds * factor) goes into the row. */
+static void record(double *samples, int n, int is_rate, double factor, result_t * row, int column)
 {
-    double median = quantile(samples, n, 0.5), least = MPI_Wtick() / 2;
+    double median = quantile(samples, n, 0.5), best = samples[0], least = MPI_Wtick() / 2;
+    double spread = quantile(samples, n, 0.75) - quantile(samples, n, 0.25);
 
-    if (median < least)
-        median = least;
-    *noise = (float) ((quantile(samples, n, 0.75) - quantile(samples, n, 0.25)) / median);
-    return median;
+    /* what is faster than the clock takes as long as it can tell */
+    median = fmax(median, least);
+    best = fmax(best, least);
+    row->median[column] = (float) (is_rate ? factor / median : factor * median);
+    row->best[column] = (float) (is_rate ? factor / best : factor * best);
+    row->noise[column] = (float) (spread / median);
 }
 
 /* Round trips with peer; both call it, one with first set. */
@@ -567,16 +571,12 @@ static void stream(int peer, int sends, int reps, double *samples)
 static void do_round(MPI_Comm comm, int bandwidth, int peer, int reps, int column,
                      double *samples, result_t * row)
 {
-    float noise;
-
     MPI_Barrier(comm);
     if (!bandwidth) {
         if (peer >= 0)
             ping_pong(peer, rank < peer, reps, samples);
-        if (peer >= 0 && rank < peer && reps) {
-            row->latency[column] = (float) (1e6 * summary(samples, reps, &noise));
-            row->latency_noise[column] = noise;
-        }
+        if (peer >= 0 && rank < peer && reps)
+            record(samples, reps, 0, 1e6, row, column);
         return;
     }
     for (int way = 0; way < 2; way++) {
@@ -585,11 +585,8 @@ static void do_round(MPI_Comm comm, int bandwidth, int peer, int reps, int colum
             MPI_Barrier(comm);
         if (peer >= 0)
             stream(peer, sends, reps, samples);
-        if (peer >= 0 && !sends && reps) {
-            double seconds = summary(samples, reps, &noise);
-            row->bandwidth[column] = (float) (8e-6 * opt.bandwidth_bytes / seconds);
-            row->bandwidth_noise[column] = noise;
-        }
+        if (peer >= 0 && !sends && reps)
+            record(samples, reps, 1, 8e-6 * opt.bandwidth_bytes, row, column);
     }
 }
 
@@ -677,13 +674,31 @@ static void run_pass(MPI_Comm comm, int in_host, int bandwidth, double until, re
     free(samples);
 }
 
-static void gather_rows(MPI_Comm leaders, float **rows)
+static void allocate_row(result_t * row)
 {
-    float *all = rank == 0 ? allocate((size_t) nhosts * nhosts, sizeof(float)) : NULL;
+    row->median = allocate(nhosts, sizeof(float));
+    row->best = allocate(nhosts, sizeof(float));
+    row->noise = allocate(nhosts, sizeof(float));
+}
 
-    MPI_Gather(*rows, nhosts, MPI_FLOAT, all, nhosts, MPI_FLOAT, 0, leaders);
-    free(*rows);
-    *rows = all;
+static void free_result(result_t * result)
+{
+    free(result->median);
+    free(result->best);
+    free(result->noise);
+}
+
+/* Replace the row by the matrix on rank 0. */
+static void gather_rows(MPI_Comm leaders, result_t * row)
+{
+    float **parts[] = { &row->median, &row->best, &row->noise };
+
+    for (int i = 0; i < 3; i++) {
+        float *all = rank == 0 ? allocate((size_t) nhosts * nhosts, sizeof(float)) : NULL;
+        MPI_Gather(*parts[i], nhosts, MPI_FLOAT, all, nhosts, MPI_FLOAT, 0, leaders);
+        free(*parts[i]);
+        *parts[i] = all;
+    }
 }
 
 /* -- what rank 0 makes of it -- */
@@ -737,15 +752,16 @@ static void log_distances(const float *measured, int is_bandwidth, float *distan
 
 /* How far off a median may be: the typical scatter of one repetition over the root of their
  * number. */
-static double typical_noise(const float *measured, const float *noise, int reps)
+static double typical_noise(const result_t * all, int reps)
 {
     double sum = 0;
     size_t count = 0;
 
     for (int i = 0; i < nhosts; i++) {
         for (int j = 0; j < nhosts; j++) {
-            if (i != j && AT(measured, i, j) > 0) {
-                sum += fmin(AT(noise, i, j), 1);        /* one wild pair says little of the others */
+            if (i != j && AT(all->median, i, j) > 0) {
+                /* one wild pair says little of the others */
+                sum += fmin(AT(all->noise, i, j), 1);
                 count++;
             }
         }
@@ -753,26 +769,29 @@ static double typical_noise(const float *measured, const float *noise, int reps)
     return fmax(MIN_NOISE, count && reps ? sum / count / sqrt(reps) : 1);
 }
 
-/* Racks by latency and by bandwidth; the surer one counts, for one alone may show nothing: 8
- * bytes do not feel a shared uplink, and full bisection hides the racks from large messages. */
-static int find_racks(const result_t * all, const pass_t * latency, const pass_t * bandwidth,
-                      int *rack, double *confidence)
+/*
+ * Racks by latency and by bandwidth; the surer one counts, for one alone may show nothing: 8 bytes
+ * do not feel a shared uplink, and full bisection hides the racks from large messages. By the
+ * best repetitions, which a busy machine disturbs less than the median.
+ */
+static int find_racks(const result_t * latency, int latency_reps, const result_t * bandwidth,
+                      int bandwidth_reps, int *rack, double *confidence)
 {
     float *distance = allocate((size_t) nhosts * nhosts, sizeof(float));
     int *trial = allocate(nhosts, sizeof(int)), racks = 0;
 
-    for (int b = 1; b >= 0; b--) {
-        double sure, noise = b ? typical_noise(all->bandwidth, all->bandwidth_noise,
-                                               bandwidth->reps)
-            : typical_noise(all->latency, all->latency_noise, latency->reps);
-        log_distances(b ? all->bandwidth : all->latency, b, distance);
+    for (int b = 0; b < 2; b++) {
+        const result_t *all = b ? bandwidth : latency;
+        double sure, noise = typical_noise(all, b ? bandwidth_reps : latency_reps);
+        log_distances(all->best, b, distance);
         int found = racks_from_distances(nhosts, distance, noise, trial, &sure);
         if (!found) {
             fail(1, "no memory to group %d hosts", nhosts);
             MPI_Abort(MPI_COMM_WORLD, 1);
         }
-        if (!racks || (found > 1) > (racks > 1) || ((found > 1) == (racks > 1) &&
-                                                    sure > *confidence)) {
+        /* one rack means that nothing was seen: then any grouping counts for more */
+        if (!racks || (found > 1 && (racks == 1 || sure > *confidence)) ||
+            (found == 1 && racks == 1 && sure < *confidence)) {
             racks = found;
             *confidence = sure;
             memcpy(rack, trial, sizeof(int) * nhosts);
@@ -790,17 +809,17 @@ static int find_racks(const result_t * all, const pass_t * latency, const pass_t
     return racks;
 }
 
-static void warn_noisy(const char *what, const float *measured, const float *noise)
+static void warn_noisy(const char *what, const result_t * all)
 {
     int noisy = 0, pairs = 0, from = 0, to = 0;
 
     for (int i = 0; i < nhosts; i++) {
         for (int j = 0; j < nhosts; j++) {
-            if (i == j || AT(measured, i, j) <= 0)
+            if (i == j || AT(all->median, i, j) <= 0)
                 continue;
             pairs++;
-            noisy += AT(noise, i, j) > NOISY;
-            if (from == to || AT(noise, i, j) > AT(noise, from, to)) {
+            noisy += AT(all->noise, i, j) > NOISY;
+            if (from == to || AT(all->noise, i, j) > AT(all->noise, from, to)) {
                 from = i;
                 to = j;
             }
@@ -809,7 +828,7 @@ static void warn_noisy(const char *what, const float *measured, const float *noi
     if (noisy > SPARSE * pairs)
         warn("%s is noisy: in %d of %d measurements the interquartile range is over %.0f %% of "
              "the median; worst between %s and %s, %.0f %%", what, noisy, pairs, 100 * NOISY,
-             name[from], name[to], 100 * AT(noise, from, to));
+             name[from], name[to], 100 * AT(all->noise, from, to));
 }
 
 static void warn_lopsided(const float *bandwidth)
@@ -884,11 +903,12 @@ static float *rack_table(const float *matrix, int racks, const int *rack)
     return table;
 }
 
-static void write_site(FILE * f, int argc, char **argv, result_t * all, const pass_t * latency,
-                       const pass_t * bandwidth, double seconds)
+static void write_site(FILE * f, int argc, char **argv, const result_t * latency,
+                       const pass_t * latency_pass, const result_t * bandwidth,
+                       const pass_t * bandwidth_pass, double seconds)
 {
-    int *rack = allocate(nhosts, sizeof(int));
-    int complete = !latency->rounds_left_out && !bandwidth->rounds_left_out, pairs = 0;
+    int *rack = allocate(nhosts, sizeof(int)), pairs = 0;
+    int complete = !latency_pass->rounds_left_out && !bandwidth_pass->rounds_left_out;
     double confidence = 1;
     char library[MPI_MAX_LIBRARY_VERSION_STRING], created[32];
     time_t now = time(NULL);
@@ -896,20 +916,23 @@ static void write_site(FILE * f, int argc, char **argv, result_t * all, const pa
     /* -- judge -- */
     for (int i = 0; i < nhosts; i++) {
         for (int j = i + 1; j < nhosts; j++) {
-            pairs += AT(all->latency, i, j) > 0;
-            AT(all->latency, j, i) = AT(all->latency, i, j);
-            AT(all->latency_noise, j, i) = AT(all->latency_noise, i, j);
+            pairs += AT(latency->median, i, j) > 0;
+            AT(latency->median, j, i) = AT(latency->median, i, j);
+            AT(latency->best, j, i) = AT(latency->best, i, j);
+            AT(latency->noise, j, i) = AT(latency->noise, i, j);
         }
     }
     if (!complete)
         warn("the time limit of %g s left out %d of %d rounds of the latency pass and %d of the "
              "bandwidth pass; latencies of pairs left out are estimates", opt.time_limit,
-             latency->rounds_left_out, nhosts - 1 + nhosts % 2, bandwidth->rounds_left_out);
-    int racks = find_racks(all, latency, bandwidth, rack, &confidence);
-    warn_noisy("latency", all->latency, all->latency_noise);
-    warn_noisy("bandwidth", all->bandwidth, all->bandwidth_noise);
-    warn_lopsided(all->bandwidth);
-    complete_latency(all->latency);
+             latency_pass->rounds_left_out, nhosts - 1 + nhosts % 2,
+             bandwidth_pass->rounds_left_out);
+    int racks = find_racks(latency, latency_pass->reps, bandwidth, bandwidth_pass->reps, rack,
+                           &confidence);
+    warn_noisy("latency", latency);
+    warn_noisy("bandwidth", bandwidth);
+    warn_lopsided(bandwidth->median);
+    complete_latency(latency->median);
 
     /* -- write -- */
     int unused;
@@ -947,10 +970,10 @@ static void write_site(FILE * f, int argc, char **argv, result_t * all, const pa
             "    \"timer_resolution_us\": %.6g,\n", nranks, seconds, opt.time_limit,
             1e6 * MPI_Wtick());
     fprintf(f, "    \"latency_bytes\": %d,\n    \"latency_repetitions\": %d,\n"
-            "    \"latency_warmup\": %d,\n", opt.latency_bytes, latency->reps,
+            "    \"latency_warmup\": %d,\n", opt.latency_bytes, latency_pass->reps,
             opt.latency_warmup);
     fprintf(f, "    \"bandwidth_bytes\": %d,\n    \"bandwidth_repetitions\": %d,\n"
-            "    \"bandwidth_warmup\": %d,\n", opt.bandwidth_bytes, bandwidth->reps,
+            "    \"bandwidth_warmup\": %d,\n", opt.bandwidth_bytes, bandwidth_pass->reps,
             opt.bandwidth_warmup);
     fprintf(f, "    \"complete\": %s,\n    \"pairs_measured\": %d\n  },\n  \"hosts\": [",
             complete ? "true" : "false", pairs);
@@ -966,11 +989,11 @@ static void write_site(FILE * f, int argc, char **argv, result_t * all, const pa
         fprintf(f, "%s%d", h ? ", " : "", rack[h]);
     fprintf(f, "],\n    \"source\": \"measured\",\n    \"confidence\": %.3f\n  }", confidence);
     if (nhosts <= opt.full_matrix_hosts) {
-        write_matrix(f, "latency_us", nhosts, all->latency, 0);
-        write_matrix(f, "bandwidth_mbps", nhosts, all->bandwidth, 1);
+        write_matrix(f, "latency_us", nhosts, latency->median, 0);
+        write_matrix(f, "bandwidth_mbps", nhosts, bandwidth->median, 1);
     } else {
-        float *latency_table = rack_table(all->latency, racks, rack);
-        float *bandwidth_table = rack_table(all->bandwidth, racks, rack);
+        float *latency_table = rack_table(latency->median, racks, rack);
+        float *bandwidth_table = rack_table(bandwidth->median, racks, rack);
         write_matrix(f, "rack_latency_us", racks, latency_table, 0);
         write_matrix(f, "rack_bandwidth_mbps", racks, bandwidth_table, 1);
         free(bandwidth_table);
@@ -986,15 +1009,15 @@ static void write_site(FILE * f, int argc, char **argv, result_t * all, const pa
 }
 
 /* Returns an exit code. */
-static int save(int argc, char **argv, result_t * all, const pass_t * latency,
-                const pass_t * bandwidth)
+static int save(int argc, char **argv, const result_t * latency, const pass_t * latency_pass,
+                const result_t * bandwidth, const pass_t * bandwidth_pass)
 {
     double seconds = MPI_Wtime() - start;
     FILE *f = temporary ? open_temporary() : fopen(target, "w");
 
     if (!f)
         return fail(1, "%s: cannot create: %s", opt.output, strerror(errno));
-    write_site(f, argc, argv, all, latency, bandwidth, seconds);
+    write_site(f, argc, argv, latency, latency_pass, bandwidth, bandwidth_pass, seconds);
     int bad = fflush(f) || ferror(f) || (temporary && fsync(fileno(f)));
     int why = errno;
     if (fclose(f) && !bad) {
@@ -1015,8 +1038,8 @@ static int save(int argc, char **argv, result_t * all, const pass_t * latency,
 
 int main(int argc, char **argv)
 {
-    result_t rows;
-    pass_t latency, bandwidth, in_host;
+    result_t latency = { 0 }, bandwidth = { 0 };
+    pass_t latency_pass = { 0 }, bandwidth_pass = { 0 }, in_host_pass;
     MPI_Comm leaders;
     MPI_Request request;
     int status = -1, done = 0;
@@ -1043,45 +1066,38 @@ int main(int argc, char **argv)
     /* -- measure -- */
     buffer = allocate(opt.latency_bytes > opt.bandwidth_bytes ? opt.latency_bytes :
                       opt.bandwidth_bytes, 1);
-    rows.latency = allocate(nhosts, sizeof(float));
-    rows.latency_noise = allocate(nhosts, sizeof(float));
-    rows.bandwidth = allocate(nhosts, sizeof(float));
-    rows.bandwidth_noise = allocate(nhosts, sizeof(float));
+    allocate_row(&latency);
+    allocate_row(&bandwidth);
     rounds_total = (nranks > nhosts ? 2 : 0) + (nhosts > 1 ? 2 * (nhosts - 1 + nhosts % 2) : 0);
     if (nranks > nhosts) {
-        run_pass(MPI_COMM_WORLD, 1, 0, opt.time_limit * IN_HOST_SHARE, &rows, &in_host);
-        run_pass(MPI_COMM_WORLD, 1, 1, opt.time_limit * IN_HOST_SHARE, &rows, &in_host);
+        run_pass(MPI_COMM_WORLD, 1, 0, opt.time_limit * IN_HOST_SHARE, &latency, &in_host_pass);
+        run_pass(MPI_COMM_WORLD, 1, 1, opt.time_limit * IN_HOST_SHARE, &bandwidth, &in_host_pass);
     }
     MPI_Comm_split(MPI_COMM_WORLD, rank == leader[host] ? 0 : MPI_UNDEFINED, rank, &leaders);
     if (leaders != MPI_COMM_NULL) {
-        memset(&latency, 0, sizeof(latency));
-        memset(&bandwidth, 0, sizeof(bandwidth));
         if (nhosts > 1) {
-            run_pass(leaders, 0, 0, opt.time_limit * LATENCY_SHARE, &rows, &latency);
-            run_pass(leaders, 0, 1, opt.time_limit * (1 - RESERVE_SHARE), &rows, &bandwidth);
+            run_pass(leaders, 0, 0, opt.time_limit * LATENCY_SHARE, &latency, &latency_pass);
+            run_pass(leaders, 0, 1, opt.time_limit * (1 - RESERVE_SHARE), &bandwidth,
+                     &bandwidth_pass);
         }
-        gather_rows(leaders, &rows.latency);
-        gather_rows(leaders, &rows.latency_noise);
-        gather_rows(leaders, &rows.bandwidth);
-        gather_rows(leaders, &rows.bandwidth_noise);
+        gather_rows(leaders, &latency);
+        gather_rows(leaders, &bandwidth);
         MPI_Comm_free(&leaders);
     }
 
     /* -- write -- */
     if (rank == 0)
-        status = save(argc, argv, &rows, &latency, &bandwidth);
+        status = save(argc, argv, &latency, &latency_pass, &bandwidth, &bandwidth_pass);
 
     /* Ranks with nothing to measure sleep here: polling they would disturb those that measure. */
     MPI_Ibcast(&status, 1, MPI_INT, 0, MPI_COMM_WORLD, &request);
     for (MPI_Test(&request, &done, MPI_STATUS_IGNORE); !done;
          MPI_Test(&request, &done, MPI_STATUS_IGNORE))
         nanosleep(&(struct timespec) {.tv_nsec = 1000000}, NULL);
-    free(rows.latency);
-    free(rows.latency_noise);
-    free(rows.bandwidth);
-    free(rows.bandwidth_noise);
 
   fn_exit:
+    free_result(&latency);
+    free_result(&bandwidth);
     free(buffer);
     free(leader);
     free(name);

@@ -47,7 +47,7 @@ UNRENUMBERED = {"topo_ring": "ring", "topo_recursive_doubling": "recursive_doubl
 # Ranks a host and total sizes (bytes) that are evaluated; boundaries of rules lie between them.
 PPN = (1, 4, 16)
 TOTALS = tuple(2**k for k in range(6, 28))
-MAX_RANKS = 4096  # the largest communicator that is evaluated; its rules hold for larger ones
+MAX_RANKS = 2048  # the largest communicator that is evaluated; its rules hold for larger ones
 MAX_MATRIX_HOSTS = 512  # beyond, tuning.json gets rack tables
 
 MIN_GAIN = 0.05  # leave the built-in selection only for more than this share of the time ...

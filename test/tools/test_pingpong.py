@@ -223,10 +223,7 @@ def test_interrupt_leaves_nothing(bindir, mpiexec, tmp_path):
     time.sleep(1)
     assert process.poll() is None
     os.killpg(process.pid, signal.SIGINT)
-    try:
-        assert process.wait(timeout=20) != 0
-    finally:
-        process.stderr.close()
+    process.communicate(timeout=20)  # the exit status is mpiexec's, which may be 0
     assert not list(tmp_path.iterdir())
 
 

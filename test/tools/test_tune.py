@@ -2,6 +2,7 @@
 """topo-tune: bad files, racks, the model against known cases, the rules, pictures, the commands."""
 
 import copy
+import functools
 import itertools
 import json
 import os
@@ -22,8 +23,8 @@ from hypothesis import strategies as st
 MAINT = Path(__file__).resolve().parents[2] / "maint"
 sys.path.insert(0, str(MAINT))
 
-from topo_tune import bench, files, model, racks, rules, site  # noqa: E402
-from topo_tune.files import InputError  # noqa: E402
+from topo_tune import bench, files, model, racks, rules, site
+from topo_tune.files import InputError
 
 
 def make_site(sizes, near=100, far=150, host=400, between=27, tables=False, **more):
@@ -65,7 +66,7 @@ def topo_tune(*args, cwd=None, **more):
     env = {**os.environ, "PYTHONPATH": str(MAINT), "COLUMNS": "80"}
     command = [sys.executable, "-m", "topo_tune", *map(str, args)]
     return subprocess.run(
-        command, capture_output=True, text=True, env=env, cwd=cwd, **more
+        command, check=False, capture_output=True, text=True, env=env, cwd=cwd, **more
     )
 
 
@@ -111,7 +112,7 @@ BAD = {
     "long integer": ('{"format": ' + "9" * 5000 + "}", "expected a finite number"),
     "key twice": ('{"format": 1, "format": 1}', 'the key "format" is there twice'),
     "deep": ("[" * 100_000 + "]" * 100_000, "nested too deeply"),
-    "deep value": ('{"x":' * 900 + "1" + "}" * 900, 'unknown key "x"'),
+    "deep value": (edit("warnings", value=[[[[1]]]]), "$.warnings[0]: found [[[1]]]"),
     "version": (edit("format", value=2), "$.format: found 2, expected 1"),
     "unknown key": ({**DEMO, "latencies_us": 1}, 'did you mean "latency_us"?'),
     "no hosts": (without("hosts"), 'found no key "hosts"'),
@@ -199,7 +200,7 @@ def test_what_is_no_file(tmp_path):
     os.mkfifo(fifo)
     for path, message in (
         (tmp_path / "missing", "No such file or directory"),
-        (tmp_path, "not a regular file"),
+        (tmp_path, "Is a directory"),
         (fifo, "not a regular file"),
         ("/dev/zero", "not a regular file"),
         ("a\0b", "NUL"),
@@ -211,10 +212,20 @@ def test_what_is_no_file(tmp_path):
 def test_no_permission(tmp_path):
     path = write(tmp_path, DEMO)
     path.chmod(0)
-    if os.access(path, os.R_OK):
-        pytest.skip("root may read everything")
-    with pytest.raises(InputError, match="Permission denied"):
-        site.load(path)
+    tmp_path.chmod(0o555)
+    root = os.geteuid() == 0
+    try:
+        if root:
+            os.seteuid(65534)
+        with pytest.raises(InputError, match="Permission denied"):
+            site.load(path)
+        with pytest.raises(InputError, match="Permission denied"):
+            files.write(str(tmp_path / "tuning.json"), "{}")
+    finally:
+        if root:
+            os.seteuid(0)
+        tmp_path.chmod(0o755)
+    assert os.listdir(tmp_path) == ["site.json"]
 
 
 def test_size_limit(tmp_path):
@@ -232,9 +243,7 @@ def check_or_input_error(raw):
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(0, 10) | st.text(max_size=4),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner)
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
     max_leaves=8,
 )
 SMALL = make_site([2, 1])
@@ -453,7 +462,7 @@ SITES = {
     "one rack": make_site([8]),
     "uneven": make_site([3, 5, 1]),
     "racks of one": make_site([1] * 6),
-    "full bisection": make_site([4, 4, 4, 4], between=400),
+    "full bisection": make_site([4, 4, 4, 4], far=100, between=400),
     "in doubt": make_site([4, 4, 4, 4], confidence=0.2),
     "no bandwidth": {k: v for k, v in DEMO.items() if k != "bandwidth_mbps"},
     "not measured": {
@@ -463,7 +472,14 @@ SITES = {
     },
     "600 hosts": make_site([20] * 30, 2, 3, 10_000, 4000, tables=True),
 }
-TUNINGS = {name: rules.make_tuning(site.check(raw)) for name, raw in SITES.items()}
+
+
+@functools.cache
+def tuning_of(name):
+    """(tuning, decisions, notes) of a site; not made on import, which is for all tests"""
+    return rules.make_tuning(site.check(SITES[name]))
+
+
 KNOWN_LEAVES = {f"algorithm=MPIR_Allgather_intra_{name}" for name in model.ALGORITHMS}
 
 
@@ -475,7 +491,7 @@ KNOWN_LEAVES = {f"algorithm=MPIR_Allgather_intra_{name}" for name in model.ALGOR
 )
 @settings(deadline=None)
 def test_every_call_hits_one_legal_rule(name, ranks, hosts, num_bytes):
-    tuning = TUNINGS[name][0]
+    tuning = tuning_of(name)[0]
     call = rules.Call(ranks, ranks * num_bytes, min(hosts, ranks))
     selection = rules.select(tuning, call)
     assert selection.path[-1] in KNOWN_LEAVES
@@ -499,9 +515,9 @@ def walk(tree, path=()):
 def test_shape_of_the_rules(name):
     """Stock MPICH asserts on a list of conditions that does not end in =any, reads numbers with atoi,
     and enters the first key that holds: thresholds must rise."""
-    tuning = TUNINGS[name][0]
+    tuning = tuning_of(name)[0]
     conditions = {k: v for k, v in tuning.items() if k != "topology"}
-    assert list(tuning)[0] == "topology" and list(conditions) == ["comm_type=intra"]
+    assert next(iter(tuning)) == "topology" and list(conditions) == ["comm_type=intra"]
     for path in walk(conditions):
         node = conditions
         for key in path:
@@ -519,66 +535,55 @@ def test_shape_of_the_rules(name):
 
 @pytest.mark.parametrize("name", SITES)
 def test_boundaries_lie_between_evaluated_sizes(name):
-    tuning, decisions, _ = TUNINGS[name]
+    tuning, decisions, _ = tuning_of(name)
     for d in decisions:
-        for ranks, total in itertools.product(
-            (d.ranks[0], d.ranks[-1]), (d.low, d.high)
-        ):
+        for ranks, total in itertools.product((d.ranks[0], d.ranks[-1]), (d.low, d.high)):
             call = rules.Call(ranks, total, ranks // d.ppn)
             builtin = rules.select(rules.BUILTIN["4.0"]["allgather"], call).algorithm
             expected = builtin if d.algorithm == "builtin" else d.algorithm
             assert rules.select(tuning, call).algorithm == expected
 
 
-def chosen(name):
-    return {d.algorithm for d in TUNINGS[name][1]}
-
-
 def test_demo_rules():
     """16 ranks on 16 hosts: recursive doubling for small sizes, the ring for large ones."""
-    tuning = TUNINGS["demo"][0]
+    tuning = tuning_of("demo")[0]
     algorithms = [
-        rules.select(tuning, rules.Call(16, 16 * n * 1024, 16)).algorithm
-        for n in (1, 4, 16, 64)
+        rules.select(tuning, rules.Call(16, 16 * n * 1024, 16)).algorithm for n in (1, 4, 16, 64)
     ]
     assert algorithms == ["topo_recursive_doubling"] * 3 + ["topo_ring"]
 
 
-@pytest.mark.parametrize(
-    "name", ["one rack", "racks of one", "full bisection", "not measured"]
-)
+def test_two_ranks_have_nothing_to_renumber():
+    for name in SITES:
+        assert {d.algorithm for d in tuning_of(name)[1] if 2 in d.ranks} <= {"builtin"}
+
+
+@pytest.mark.parametrize("name", ["one rack", "full bisection", "not measured"])
 def test_no_topology_where_it_cannot_help(name):
-    alone = {d.algorithm for d in TUNINGS[name][1] if d.ppn == 1}
-    assert alone == {"builtin"} or (name == "racks of one" and not TUNINGS[name][2])
+    assert {d.algorithm for d in tuning_of(name)[1] if d.ppn == 1} == {"builtin"}
 
 
 def test_one_host():
-    tuning, decisions, notes = TUNINGS["one host"]
+    tuning, decisions, notes = tuning_of("one host")
     assert decisions == [] and "there is one host" in notes[-1]
     assert rules.select(tuning, rules.Call(8, 1 << 20, 1)).algorithm == "ring"
 
 
 def test_doubt_is_said_and_gains_must_be_larger():
-    _, decisions, notes = TUNINGS["in doubt"]
+    notes = tuning_of("in doubt")[2]
     assert "the racks are in doubt (confidence 0.20 of 1)" in notes[0]
-    for d in decisions:
-        if d.algorithm != "builtin" and len(d.ranks) == 1 and d.low == d.high:
-            assert d.time_us[0] < d.builtin_us[0]
-    count = [
-        sum(d.algorithm != "builtin" for d in TUNINGS[n][1])
-        for n in ("in doubt", "demo")
-    ]
-    assert count[0] <= count[1]
+    count = [sum(d.algorithm != "builtin" for d in tuning_of(n)[1]) for n in ("in doubt", "demo")]
+    assert 0 < count[0] <= count[1]
 
 
 def test_topology():
-    topology = TUNINGS["demo"][0]["topology"]
+    topology = tuning_of("demo")[0]["topology"]
     assert topology["hosts"] == DEMO["hosts"] and len(topology["latency_us"]) == 16
     assert topology["racks"] == {k: DEMO["racks"][k] for k in ("names", "of_host")}
     # what was not measured must not look near
-    values = np.array(TUNINGS["not measured"][0]["topology"]["latency_us"])
+    values = np.array(tuning_of("not measured")[0]["topology"]["latency_us"])
     assert (values[~np.eye(16, dtype=bool)] > 0).all()
-    assert len(TUNINGS["600 hosts"][0]["topology"]["rack_latency_us"]) == 30
+    assert len(tuning_of("600 hosts")[0]["topology"]["rack_latency_us"]) == 30
 
 
 def test_large_matrix_becomes_tables():
@@ -632,9 +637,7 @@ def test_measurements_decide(tmp_path):
         record("auto", 1, 1, collective="bcast"),
     ]
     path = write(tmp_path, {"records": records, "end": True}, "bench.json")
-    tuning, decisions, _ = rules.make_tuning(
-        site.check(DEMO), measured=bench.read(path)
-    )
+    tuning, decisions, _ = rules.make_tuning(site.check(DEMO), measured=bench.read(path))
 
     def at(num_bytes):
         return rules.select(tuning, rules.Call(16, 16 * num_bytes, 16)).algorithm
@@ -645,9 +648,9 @@ def test_measurements_decide(tmp_path):
         "ring",
     ]
     assert at(65536) == "topo_ring"  # not measured: predicted
-    assert {d.why for d in decisions if d.ranks == [16] and d.low == 16384} == {
-        "measured"
-    }
+    assert [(d.low, d.why) for d in decisions if d.algorithm == "ring"] == [
+        (16 * 16384, "measured")
+    ]
 
 
 def test_a_loss_in_one_placement_excludes(tmp_path):
@@ -688,15 +691,12 @@ def test_default_command_and_dry_run(tmp_path):
     assert done.returncode == 0 and done.stdout == ""
     assert "16 hosts in 4 racks" in done.stderr
     text = (tmp_path / "tuning.json").read_text()
-    assert json.loads(text) == TUNINGS["demo"][0]
+    assert json.loads(text) == tuning_of("demo")[0]
     again = topo_tune("-o", "-", path, "--mpich", "4.0.2")
     assert again.stdout == text
     dry = topo_tune("tune", path, "--dry-run")
     assert dry.returncode == 0 and "topo_recursive_doubling" in dry.stdout
-    assert (
-        '"latency_us": "16 x 16 numbers"' in dry.stdout
-        and '"comm_type=intra"' in dry.stdout
-    )
+    assert '"latency_us": "16 x 16 numbers"' in dry.stdout and '"comm_type=intra"' in dry.stdout
     assert sorted(os.listdir(tmp_path)) == ["site.json", "tuning.json"]
 
 
@@ -749,17 +749,13 @@ def test_racks_command(tmp_path):
         ("--cluster", None, "measured"),
     ):
         given_file = [write(tmp_path, content, "racks")] if content else []
-        done = topo_tune(
-            "racks", path, option, *given_file, "-o", tmp_path / "site2.json"
-        )
+        done = topo_tune("racks", path, option, *given_file, "-o", tmp_path / "site2.json")
         assert done.returncode == 0 and "warning" not in done.stderr, done.stderr
         result = json.loads((tmp_path / "site2.json").read_text())
         assert result["racks"]["of_host"] == DEMO["racks"]["of_host"]
         assert result["racks"]["source"] == source
         jsonschema.Draft202012Validator(site.read_schema()).validate(result)
-    wrong = write(
-        tmp_path, "a: n0 n4 n8 n12 n1 n5 n9 n13\nb: n[2-3,6-7,10-11,14-15]\n", "racks"
-    )
+    wrong = write(tmp_path, "a: n0 n4 n8 n12 n1 n5 n9 n13\nb: n[2-3,6-7,10-11,14-15]\n", "racks")
     done = topo_tune("racks", path, "--racks", wrong, "-o", tmp_path / "site2.json")
     assert done.returncode == 0 and "do not show these racks" in done.stderr
     tables = write(tmp_path, make_site([2, 2], tables=True), "tables.json")
@@ -786,15 +782,14 @@ def test_output_that_cannot_be_written(tmp_path):
         ("/dev/full", "No space left on device"),
     ):
         done = topo_tune(path, "-o", output)
-        assert (
-            done.returncode == 1 and done.stderr == f"topo-tune: {output}: {message}\n"
-        )
+        assert done.returncode == 1 and done.stderr == f"topo-tune: {output}: {message}\n"
     for command in ([path, "-o", "-"], ["show", path], [path, "--dry-run"]):
         with open("/dev/full", "w") as full:
             done = subprocess.run(
                 [sys.executable, "-m", "topo_tune", *command],
                 stdout=full,
                 stderr=subprocess.PIPE,
+                check=False,
                 text=True,
                 env={**os.environ, "PYTHONPATH": str(MAINT)},
             )

@@ -89,7 +89,7 @@ def user(request, allowed, bindir):
 @pytest.fixture(scope="module")
 def cluster(allowed):
     """Two racks, of two hosts and of one."""
-    with cluster_up("--hosts", "2,1", "--host-rate", "200mbit", "--uplink-rate", "50mbit") as name:
+    with cluster_up("--hosts", "2,1", "--host-rate", "40mbit", "--uplink-rate", "10mbit") as name:
         yield name
 
 
@@ -182,7 +182,7 @@ def test_host_file(slots, tmp_path):
     [
         ("up a/b", "found 'a/b', expected at most 32 letters, digits, - and _"),
         ("up x --racks 0", "0 is not in the range"),
-        ("up x --hosts 3,,2", "found '3,,2', expected a number of hosts"),
+        ("up x --hosts 3,,2", "found '3,,2', expected 1 to 250, or one a rack"),
         ("up x --hosts 3,2 --racks 3", "found 2 numbers, expected 1 or 3"),
         ("up x --hosts 251 --racks 1", "found '251', expected"),
         ("up x --hosts 100", "found 400 hosts, expected at most 250"),
@@ -291,8 +291,8 @@ def test_describe(cluster):
         "format": 1,
         "name": cluster,
         "racks": [["r0h0", "r0h1"], ["r1h0"]],
-        "host_mbps": 200,
-        "uplink_mbps": 50,
+        "host_mbps": 40,
+        "uplink_mbps": 10,
         "delay_us": 0,
     }
 
@@ -330,15 +330,16 @@ import socket, time
 with socket.create_server(("", 5000)) as server:
     print("ready", flush=True)
     peer = server.accept()[0]
-    start, total = time.monotonic(), 0
-    while got := len(peer.recv(1 << 20)):
-        total += got
-    print(total * 8e-6 / (time.monotonic() - start))
+    print(time.monotonic())
+    while peer.recv(1 << 20):
+        pass
+    print(time.monotonic())
 """
 
 
-def measure(cluster, *pairs, size=1_000_000):
-    """Megabit per second of the data of each pair (sender, receiver), all at the same time."""
+def measure(cluster, *pairs):
+    """Megabit per second of data from senders to receivers, all pairs together."""
+    size = 400_000
 
     def python(host, *code):
         line = [*TOOL, "exec", cluster, host, "--", sys.executable, "-c", *map(str, code)]
@@ -348,25 +349,27 @@ def measure(cluster, *pairs, size=1_000_000):
     for receiver in receivers:
         assert receiver.stdout.readline() == "ready\n"
     senders = [python(sender, SEND, receiver, size) for sender, receiver in pairs]
-    rates = [float(receiver.communicate(timeout=30)[0]) for receiver in receivers]
+    times = [
+        float(t) for receiver in receivers for t in receiver.communicate(timeout=30)[0].split()
+    ]
     assert all(sender.wait(timeout=30) == 0 for sender in senders)
-    return rates
+    return 8e-6 * size * len(pairs) / (max(times) - min(times))
 
 
 @pytest.mark.parametrize(
-    "sender, receiver, limit", [("r0h0", "r0h1", 200), ("r0h0", "r1h0", 50), ("r1h0", "r0h1", 50)]
+    "pairs, limit",
+    [
+        ([("r0h0", "r0h1")], 40),
+        ([("r0h0", "r1h0")], 10),
+        ([("r1h0", "r0h1")], 10),
+        ([("r0h0", "r1h0"), ("r0h1", "front")], 10),
+    ],
+    ids=["in a rack", "up", "down", "uplink shared"],
 )
-def test_rates(cluster, sender, receiver, limit):
+def test_rates(cluster, pairs, limit):
     # headers take 5 percent; a busy machine may be slower, once or twice
-    rates = [measure(cluster, (sender, receiver))[0] for _ in range(3)]
-    assert 0.75 * limit < max(rates) < limit
-
-
-def test_uplink_is_shared(allowed):
-    with cluster_up("--racks", 2, "--hosts", 2) as name:
-        rates = measure(name, ("r0h0", "r1h0"), ("r0h1", "r1h1"), size=2_000_000)
-    # 95 in sum, were it not that one may start, and so end, a little after the other
-    assert sum(rates) < 150
+    best = max(measure(cluster, *pairs) for _ in range(3))
+    assert 0.7 * limit < best < 1.05 * limit
 
 
 # ---- MPI programs ----
@@ -375,11 +378,10 @@ def test_uplink_is_shared(allowed):
 def test_run(user, who, mpiexec, slots):
     run = ["run", "--mpiexec", mpiexec]
     with cluster_up("--hosts", "2,1,3", prefix=user) as name:
-        for placement in "block", "cyclic", "random:3", "ranks:3":
-            for ranks in 12, 7:
-                options = ["--ppn", 2, "--placement", placement, "-n", ranks]
-                seen = output_of(*run, name, *options, "--", who, prefix=user).split()
-                assert seen == slots("--hosts", "2,1,3", *options)
+        for placement, ranks in ("block", 12), ("cyclic", 11), ("random:3", 7), ("ranks:3", 12):
+            options = ["--ppn", 2, "--placement", placement, "-n", ranks]
+            seen = output_of(*run, name, *options, "--", who, prefix=user).split()
+            assert seen == slots("--hosts", "2,1,3", *options)
         options = ["-n", 1, "--", "sh", "-c", 'cat "$TOPO_VCLUSTER"']
         seen = output_of(*run, name, *options, prefix=user)
         assert seen == output_of("describe", name, "--json", prefix=user)

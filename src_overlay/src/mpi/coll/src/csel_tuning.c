@@ -11,6 +11,36 @@
 /* Selection from a tuning file: the rules that it holds come before the built-in selection, and its
  * "topology" object tells where the hosts are. One process reads it, so all have the same. */
 
+/* Whether rank 0 of MPI_COMM_WORLD has a tuning file: the environment may differ between processes,
+ * and a process that does not wait for the file would leave the others waiting. */
+#define KVS_KEY "coll-tuning"
+
+int MPII_Coll_announce_tuning(void)
+{
+    const char *path = MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE;
+
+    /* It fails where the process manager has the key from an earlier MPI_Init; so much the better. */
+    if (MPIR_Process.rank == 0 && MPIR_Process.size > 1)
+        MPIR_pmi_kvs_put(KVS_KEY, path && *path ? "1" : "0");
+    return MPI_SUCCESS;
+}
+
+static bool has_tuning(const char *path)
+{
+    bool is_set = path && *path;
+    char val[16] = "";
+
+    if (MPIR_Process.size == 1 || MPIR_pmi_kvs_get(0, KVS_KEY, val, sizeof(val)) != MPI_SUCCESS)
+        return is_set;
+    if (is_set && val[0] != '1' && MPIR_Process.local_rank == 0) {
+        fprintf(stderr, "[mpich] warning: MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE: found it set "
+                "for rank %d and not for rank 0, expected it set for all; it is ignored\n",
+                MPIR_Process.rank);
+        fflush(stderr);
+    }
+    return val[0] == '1';
+}
+
 /* The text of the file, read by rank 0 of MPI_COMM_WORLD and broadcast. *text is NULL where it cannot
  * be read; rank 0 has printed why. */
 static int read_and_bcast(const char *path, char **text, size_t * len)
@@ -84,7 +114,7 @@ int MPII_Coll_load_tuning(void)
     struct json_object *root = NULL;
     void *csel = NULL;
 
-    if (path && *path) {
+    if (has_tuning(path)) {
         mpi_errno = read_and_bcast(path, &text, &len);
         MPIR_ERR_CHECK(mpi_errno);
     }

@@ -13,7 +13,7 @@ unsigned long MPII_Topo_calls[MPII_TOPO_ALGO__END];
 /* What a process tells the others of a communicator about itself. */
 typedef struct {
     uint64_t digest;            /* of its topology; 0 for none */
-    uint64_t host;              /* hash of the host's name and node id */
+    uint64_t host;              /* hash of the host's name */
     uint64_t path;              /* location inside the host */
     int64_t site_host;          /* index of the host in the topology, or -1 */
 } whereabouts_t;
@@ -22,8 +22,7 @@ struct MPII_Topo_comm {
     MPII_Topo_place_t place;
     int *site_host;             /* [num_hosts] index of a host in the topology, or -1 */
     int *site_rack;             /* [num_racks] likewise */
-    int *ring;                  /* [num_ranks], built when first asked for */
-    int ring_pos;
+    MPII_Topo_ring_t ring;      /* built when first asked for */
     int *slots;                 /* [num_ranks], likewise */
     int slot;
     bool slots_are_ranks;
@@ -34,9 +33,11 @@ static char *site_name;         /* file that site came from */
 static whereabouts_t self;
 static bool has_warned_differs, has_warned_unknown;
 
-static uint64_t hash(const char *name, int node_id)
+/* FNV-1a. Hosts are told apart by name, not by node id: a launcher may count a host that comes twice
+ * in its list as two nodes, and node ids of processes that were spawned do not compare. */
+static uint64_t hash(const char *name)
 {
-    uint64_t h = UINT64_C(0xcbf29ce484222325) ^ (uint64_t) node_id;
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
     for (const char *c = name; *c; c++)
         h = (h ^ (unsigned char) *c) * UINT64_C(0x100000001b3);
     return h;
@@ -99,16 +100,16 @@ void MPII_Topo_load(const char *name, struct json_object *root)
 {
     const char *host = MPIR_CVAR_COLL_TOPOLOGY_HOST;
     char hostname[256] = "", err[MPII_TOPO_ERR_LEN];
-    int node_id = MPIR_Process.node_map ? MPIR_Process.node_map[MPIR_Process.rank] : 0;
 
     if (host == NULL || *host == '\0') {
         if (MPIR_pmi_has_local_cliques())
-            snprintf(hostname, sizeof(hostname), "clique%d", node_id);
+            snprintf(hostname, sizeof(hostname), "clique%d",
+                     MPIR_Process.node_map[MPIR_Process.rank]);
         else
             gethostname(hostname, sizeof(hostname) - 1);
         host = hostname;
     }
-    self.host = hash(host, node_id);
+    self.host = hash(host);
     self.path = path_in_host();
     self.digest = 0;
     self.site_host = -1;
@@ -161,7 +162,7 @@ void MPII_Topo_comm_cleanup(MPIR_Comm * comm_ptr)
     MPL_free(topo->place.path_of_rank);
     MPL_free(topo->site_host);
     MPL_free(topo->site_rack);
-    MPL_free(topo->ring);
+    MPL_free(topo->ring.order);
     MPL_free(topo->slots);
     MPL_free(topo);
     comm_ptr->coll.topo = NULL;
@@ -275,13 +276,12 @@ static int number_racks(struct MPII_Topo_comm *topo, bool use_site)
     goto fn_exit;
 }
 
-static void warn_if_unusable(MPIR_Comm * comm_ptr, const whereabouts_t all[], bool is_same)
+/* One warning, from rank 0 of MPI_COMM_WORLD, if it is in the communicator. */
+static void warn_if_unusable(const whereabouts_t all[], int n, bool is_same)
 {
-    int n = comm_ptr->local_size, num_unknown = 0, unknown = -1, other = -1;
+    int num_unknown = 0, unknown = -1, other = -1;
     char text[MPII_TOPO_ERR_LEN];
 
-    if (comm_ptr->rank != 0)
-        return;
     for (int i = n - 1; i >= 0; i--) {
         if (all[i].digest != all[0].digest)
             other = i;
@@ -292,18 +292,16 @@ static void warn_if_unusable(MPIR_Comm * comm_ptr, const whereabouts_t all[], bo
     }
     if (!is_same && !has_warned_differs) {
         has_warned_differs = true;
-        snprintf(text, sizeof(text),
-                 "%s: rank %d does not hold the topology that rank 0 holds, expected the same on "
-                 "all ranks; all hosts count as equally far apart",
+        snprintf(text, sizeof(text), "%s: rank %d does not hold the topology that rank 0 holds, "
+                 "expected the same on all ranks; all hosts count as equally far apart",
                  site_name ? site_name : "MPIR_CVAR_COLL_TOPOLOGY_FILE", other);
-        fprintf(stderr, "[mpich] warning: %s\n", text);
-        fflush(stderr);
+        MPII_Topo_warn(text);
     } else if (is_same && site && num_unknown > 0 && !has_warned_unknown) {
         has_warned_unknown = true;
-        fprintf(stderr, "[mpich] warning: %s: does not know the hosts of %d of %d ranks (the first "
-                "is rank %d); they count as the furthest, each host in a rack of its own\n",
-                site_name, num_unknown, n, unknown);
-        fflush(stderr);
+        snprintf(text, sizeof(text), "%s: does not know the hosts of %d of %d ranks (the first is "
+                 "rank %d); they count as the furthest, each host in a rack of its own",
+                 site_name, num_unknown, n, unknown);
+        MPII_Topo_warn(text);
     }
 }
 
@@ -329,7 +327,7 @@ static int comm_create(MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
             is_same = false;
     }
     bool use_site = site && is_same;
-    warn_if_unusable(comm_ptr, all, is_same);
+    warn_if_unusable(all, n, is_same);
 
     place = &topo->place;
     place->num_ranks = n;
@@ -361,7 +359,7 @@ static int comm_create(MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
     if (MPIR_CVAR_COLL_TOPOLOGY_VERBOSE > 0 && comm_ptr->rank == 0) {
         printf("[mpich] topology of communicator 0x%08x: %d ranks, %d hosts, %d racks, from %s\n",
                (unsigned) comm_ptr->handle, n, place->num_hosts, place->num_racks,
-               use_site ? site_name : "the node map");
+               use_site ? site_name : "host names");
         fflush(stdout);
     }
     comm_ptr->coll.topo = topo;
@@ -397,32 +395,63 @@ static int position(const int order[], int rank)
     return pos;
 }
 
-int MPII_Topo_comm_ring(MPIR_Comm * comm_ptr, const int **order, int *pos, TOPO_COLL_ATTR_DECL)
+/* Whether a group of the ring begins at a position. */
+static bool is_first_of_group(const MPII_Topo_place_t * place, const int order[], int pos)
+{
+    int left = order[(pos + place->num_ranks - 1) % place->num_ranks];
+    return MPII_Topo_level(place, left, order[pos]) >=
+        (place->num_racks > 1 ? MPII_TOPO_LEVEL__SITE : MPII_TOPO_LEVEL__RACK);
+}
+
+static void group_ring(const MPII_Topo_place_t * place, MPII_Topo_ring_t * ring)
+{
+    int n = place->num_ranks, num_first = 0;
+    int first = ring->pos, last, next_last;
+
+    for (int i = 0; i < n; i++)
+        num_first += is_first_of_group(place, ring->order, i);
+    if (num_first <= 1 || num_first != (place->num_racks > 1 ? place->num_racks : place->num_hosts)) {
+        ring->group_len = ring->next_group_len = n;
+        ring->index = 0;
+        return;
+    }
+    while (!is_first_of_group(place, ring->order, first))
+        first = (first + n - 1) % n;
+    for (last = ring->pos; !is_first_of_group(place, ring->order, (last + 1) % n);)
+        last = (last + 1) % n;
+    for (next_last = (last + 1) % n; !is_first_of_group(place, ring->order, (next_last + 1) % n);)
+        next_last = (next_last + 1) % n;
+    ring->index = (ring->pos - first + n) % n;
+    ring->group_len = (last - first + n) % n + 1;
+    ring->next_group_len = (next_last - last + n) % n;
+}
+
+int MPII_Topo_comm_ring(MPIR_Comm * comm_ptr, const MPII_Topo_ring_t ** ring, TOPO_COLL_ATTR_DECL)
 {
     int mpi_errno = MPI_SUCCESS;
-    int *ring = NULL;
+    int *order = NULL;
 
     if (comm_ptr->coll.topo == NULL) {
         mpi_errno = comm_create(comm_ptr, TOPO_COLL_ATTR);
         MPIR_ERR_CHECK(mpi_errno);
     }
     struct MPII_Topo_comm *topo = comm_ptr->coll.topo;
-    if (topo->ring == NULL) {
-        ring = MPL_malloc(comm_ptr->local_size * sizeof(int), MPL_MEM_COLL);
-        MPIR_ERR_CHKANDJUMP(!ring || MPII_Topo_map_ring(&topo->place, ring), mpi_errno,
+    if (topo->ring.order == NULL) {
+        order = MPL_malloc(comm_ptr->local_size * sizeof(int), MPL_MEM_COLL);
+        MPIR_ERR_CHKANDJUMP(!order || MPII_Topo_map_ring(&topo->place, order), mpi_errno,
                             MPI_ERR_OTHER, "**nomem");
-        topo->ring_pos = position(ring, comm_ptr->rank);
-        topo->ring = ring;
-        ring = NULL;
-        print_order(comm_ptr, "ring", topo->ring);
+        topo->ring.order = order;
+        topo->ring.pos = position(order, comm_ptr->rank);
+        group_ring(&topo->place, &topo->ring);
+        order = NULL;
+        print_order(comm_ptr, "ring", topo->ring.order);
     }
-    *order = topo->ring;
-    *pos = topo->ring_pos;
+    *ring = &topo->ring;
 
   fn_exit:
     return mpi_errno;
   fn_fail:
-    MPL_free(ring);
+    MPL_free(order);
     goto fn_exit;
 }
 

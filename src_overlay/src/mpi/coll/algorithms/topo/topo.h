@@ -19,9 +19,6 @@
 #include "topo_compat.h"
 #include "topo_map.h"
 
-/* Number of messages that a process keeps in flight ahead of the one that it waits for. */
-#define MPII_TOPO_WINDOW 64
-
 /* Called from MPII_Coll_init and MPII_Coll_finalize. */
 int MPII_Topo_init(void);
 int MPII_Topo_finalize(void);
@@ -39,10 +36,20 @@ void MPII_Topo_warn(const char *text);
 void MPII_Topo_comm_init(MPIR_Comm * comm_ptr);
 void MPII_Topo_comm_cleanup(MPIR_Comm * comm_ptr);
 
-/* Nearest neighbour ring of a communicator: order[i] is the rank at position i, and order[pos] is
- * the calling process. Collective over the communicator at the first call, by a blocking allgather
- * of 32 bytes a rank in which the processes agree on the topology. */
-int MPII_Topo_comm_ring(MPIR_Comm * comm_ptr, const int **order, int *pos, TOPO_COLL_ATTR_DECL);
+/* Nearest neighbour ring of a communicator, as one process sees it. The ring is cut into groups of
+ * consecutive positions: the ranks of a rack or, where there is one rack, of a host. There is one
+ * group where that is all the same, or where a group is not consecutive. */
+typedef struct MPII_Topo_ring {
+    int *order;                 /* [num_ranks] rank at each position */
+    int pos;                    /* of the calling process */
+    int group_len;              /* positions in its group */
+    int index;                  /* of the calling process in its group */
+    int next_group_len;         /* positions in the group after it */
+} MPII_Topo_ring_t;
+
+/* The ring of a communicator. Collective over the communicator at the first call, by a blocking
+ * allgather of 32 bytes a rank in which the processes agree on the topology. */
+int MPII_Topo_comm_ring(MPIR_Comm * comm_ptr, const MPII_Topo_ring_t ** ring, TOPO_COLL_ATTR_DECL);
 
 /* Placement for recursive doubling: slots[i] is the rank whose block comes at slot i (see
  * MPII_Topo_map_recursive_doubling), slots[slot] is the calling process, and is_identity tells that

@@ -318,6 +318,12 @@ static int get_racks(const char *name, const char *prefix, struct json_object *o
         return fail(err, "%s: key \"%snames\": found %zu names, expected 1 to %d", name, sub, n,
                     MAX_HOSTS);
     site->num_racks = n;
+    for (int i = 0; i < site->num_racks; i++) {
+        struct json_object *val = json_object_array_get_idx(names, i);
+        if (!json_object_is_type(val, json_type_string))
+            return fail(err, "%s: key \"%snames[%d]\": found %s, expected string", name, sub, i,
+                        json_type_to_name(json_object_get_type(val)));
+    }
     of_host = get(name, sub, racks, "of_host", json_type_array, err);
     if (of_host == NULL)
         return -1;
