@@ -524,8 +524,6 @@ def interrupted(bindir, environment, arguments, started, signum=signal.SIGINT):
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        # a shell without job control would have the signal ignored
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     for _ in range(300):
         if started() or process.poll() is not None:
