@@ -87,18 +87,18 @@ def mpich_tests():
 
 def _build(command, source, flags):
     """The program that command makes of source, named after the content of all that goes in."""
-    command = [*map(str, command), *flags]
+    command = [*map(str, command), str(source), *map(str, flags)]
     key = hashlib.sha256(repr(command).encode())
     key.update(subprocess.run([command[0], "-v"], check=True, capture_output=True).stderr)
-    for file in (source, *sorted(source.parent.glob("*.h"))):
+    folders = [source.parent, *(Path(flag[2:]) for flag in command if flag.startswith("-I"))]
+    headers = [file for folder in folders for file in sorted(folder.glob("*.h"))]
+    for file in [*(Path(word) for word in command if word.endswith(".c")), *headers]:
         key.update(file.read_bytes())
     program = SCRATCH / f"{source.stem}-{key.hexdigest()[:12]}"
     if not program.exists():
         SCRATCH.mkdir(parents=True, exist_ok=True)
         partial = program.with_suffix(f".{os.getpid()}")
-        # libraries such as -lm come after the source
-        subprocess.run([*command, str(source), "-o", str(partial),
-                        *[flag for flag in flags if flag.startswith("-l")]], check=True)
+        subprocess.run([*command, "-o", str(partial)], check=True)
         partial.rename(program)
     return program
 
@@ -122,8 +122,9 @@ def cc_unit():
     def build_and_run(source, *flags, args=(), timeout=60):
         cc = os.environ.get("CC", "cc")
         program = _build([cc, "-g", "-O2", "-Wall", "-Wextra"], Path(source), flags)
-        return subprocess.run([program, *map(str, args)], capture_output=True, text=True,
-                              timeout=timeout, check=False)
+        return subprocess.run(
+            [program, *map(str, args)], capture_output=True, text=True, timeout=timeout, check=False
+        )
 
     return build_and_run
 
@@ -148,10 +149,16 @@ def run_mpi(mpiexec):
         ranks = [] if n is None else ["-n", n]
         line = [str(word) for word in (*prefix, mpiexec, *ranks, *command)]
         # mpiexec ends its ranks at the first limit; the second one is for mpiexec itself
-        job = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True, errors="replace",
-                               env=clean_environment(**(env or {}), MPIEXEC_TIMEOUT=timeout),
-                               start_new_session=True)
+        job = subprocess.Popen(
+            line,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env=clean_environment(**(env or {}), MPIEXEC_TIMEOUT=timeout),
+            start_new_session=True,
+        )
         try:
             out, err = job.communicate(timeout=timeout + 15)
         except subprocess.TimeoutExpired:
@@ -170,18 +177,26 @@ def make_site(hosts, of_host, seed=1, near=20.0, far=150.0):
     """A site.json object: hosts[i] is in rack of_host[i]; latencies with a little noise."""
     noise = random.Random(seed)
     count = max(of_host) + 1
-    latency = [[0.0 if a == b else
-                (near if of_host[a] == of_host[b] else far) * noise.uniform(0.95, 1.05)
-                for b in range(len(hosts))] for a in range(len(hosts))]
+
+    def latency(a, b):
+        if a == b:
+            return 0.0
+        return (near if of_host[a] == of_host[b] else far) * noise.uniform(0.95, 1.05)
+
+    every = range(len(hosts))
     return {
         "format": 1,
         "created": "2026-01-01T00:00:00Z",
         "mpich": "4.0.2",
         "provenance": {"program": "test"},
         "hosts": list(hosts),
-        "racks": {"names": [f"rack{i}" for i in range(count)], "of_host": list(of_host),
-                  "source": "given", "confidence": 1.0},
-        "latency_us": latency,
+        "racks": {
+            "names": [f"rack{i}" for i in range(count)],
+            "of_host": list(of_host),
+            "source": "given",
+            "confidence": 1.0,
+        },
+        "latency_us": [[latency(a, b) for b in every] for a in every],
     }
 
 

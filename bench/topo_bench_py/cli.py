@@ -151,7 +151,9 @@ def cli():
     "--seed", default=1, type=click.IntRange(0, 2**31 - 1000), help="Of all that is drawn."
 )
 @click.option("--timeout", default=600.0, type=click.FloatRange(1), help="Seconds for one launch.")
-@click.option("--program", type=click.Path(), help="topo-bench-mpi, if it is not beside us.")
+@click.option(
+    "--program", type=click.Path(), help="Path of topo-bench-mpi, if not the installed one."
+)
 @click.option("-o", "--output", "outputs", multiple=True, type=click.Path(), help=OUTPUT_HELP)
 def run(
     launch_command,
@@ -249,7 +251,9 @@ def plot(files, output):
 @click.option("--only", metavar="TEXT", default="", help="Cases with TEXT in their name.")
 @click.option("--seed", default=1, type=click.IntRange(0, 2**31 - 1000))
 @click.option("--check", is_flag=True, help="Exit with 1 if a limit was missed.")
-@click.option("--program", type=click.Path(), help="topo-bench-mpi, if it is not beside us.")
+@click.option(
+    "--program", type=click.Path(), help="Path of topo-bench-mpi, if not the installed one."
+)
 @click.option("-o", "--output", "outputs", multiple=True, type=click.Path(), help=OUTPUT_HELP)
 def suite(file, cluster, definitions, only, seed, check, program, outputs):
     """Run the comparisons of FILE on a virtual cluster, and judge them by its limits.

@@ -225,7 +225,8 @@ def make_records(plan, placement, start, samples, counted, links):
 
 
 def no_facts():
-    return {"mpi": {}, "settings": {}, "launches": []}
+    load = round(os.getloadavg()[0], 2)
+    return {"load_average_at_start": load, "mpi": {}, "settings": {}, "launches": []}
 
 
 def provenance(site, seed, started, facts):

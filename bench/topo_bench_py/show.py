@@ -13,6 +13,8 @@ from rich.table import Table
 
 from .files import Failure, write_atomic
 
+BOUND_LABEL = "what the links allow"
+
 
 def stdout_console():
     console = Console(highlight=False)
@@ -104,6 +106,7 @@ def draw(records, output):
     for r in records:
         panels.setdefault((r["collective"], r["placement"]), []).append(r)
     labels = list(dict.fromkeys(series_of(r) for r in records))
+    same = len({r["algorithm"] for r in records}) == 1  # then the setting says it all
     fig, axes = plt.subplots(
         1, len(panels), figsize=(1.5 + 5 * len(panels), 5), sharey=True, squeeze=False
     )
@@ -117,12 +120,12 @@ def draw(records, output):
             high = np.array([r["ci95_high_us"] for r in line]) / 1e3 - y
             x = [r["bytes"] for r in line]
             style = {"marker": "osD^vPX*"[i % 8], "color": f"C{i % 10}", "capsize": 3}
-            ax.errorbar(x, y, yerr=[low, high], label=label, **style)
+            name = line[0]["setting"] if same and len(labels) > 1 else label
+            ax.errorbar(x, y, yerr=[low, high], label=name, **style)
         limits = {r["bytes"]: r["bound_us"] / 1e3 for r in rows if r["bound_us"]}
         if limits:
             x = sorted(limits)
-            label = "what the links allow"
-            ax.plot(x, [limits[b] for b in x], "--", color="grey", label=label, zorder=1)
+            ax.plot(x, [limits[b] for b in x], "--", color="grey", label=BOUND_LABEL, zorder=1)
             ax.fill_between(x, [limits[b] for b in x], 1e-9, color="grey", alpha=0.12, lw=0)
         ax.set_xscale("log", base=2)
         ax.set_yscale("log")
@@ -138,7 +141,7 @@ def draw(records, output):
     axes[0][0].set_ylim(bottom=max(0.6 * min(shown) / 1e3, 1e-6))
     axes[0][0].set_ylabel("milliseconds per call (median, 95 % interval)\nlower is better")
     handles, names = axes[0][0].get_legend_handles_labels()
-    order = sorted(range(len(names)), key=lambda i: names[i] not in labels)  # the bound comes last
+    order = sorted(range(len(names)), key=lambda i: names[i] == BOUND_LABEL)  # it comes last
     axes[0][0].legend([handles[i] for i in order], [names[i] for i in order])
     fig.tight_layout()
     picture = io.BytesIO()

@@ -150,6 +150,10 @@ def vcluster_site(options, name, ppn, ranks):
         return "".join(out)
 
     try:
+        load, cpus = os.getloadavg()[0], os.cpu_count() or 1
+        if load > cpus:
+            warning = f"topo-bench: warning: load {load:.1f} on {cpus} CPUs: times will be too long"
+            click.echo(warning, err=True)
         if own:
             call("up", *split_words("--vcluster", options), name)
         what = json.loads(call("describe", "--json", name))

@@ -879,7 +879,8 @@ static void case_others(void)
         EXPECT("allreduce", out[n - 1], sum);
         CALL(Reduce_scatter, reduce_scatter, in, out, counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
         EXPECT("reduce_scatter", out[0], sum);
-        CALL(Reduce_scatter_block, reduce_scatter_block, in, out, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+        CALL(Reduce_scatter_block, reduce_scatter_block, in, out, 1, MPI_INT, MPI_SUM,
+             MPI_COMM_WORLD);
         EXPECT("reduce_scatter_block", out[0], sum);
         CALL(Scan, scan, in, out, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
         prefix = rank * (rank + 1) / 2;

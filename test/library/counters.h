@@ -45,7 +45,8 @@ static void counters_open(counters_t * c)
         if (strncmp(name, COUNTERS_PREFIX, strlen(COUNTERS_PREFIX)) ||
             class != MPI_T_PVAR_CLASS_COUNTER || type != MPI_UNSIGNED_LONG)
             continue;
-        if (MPI_T_pvar_handle_alloc(c->session, i, NULL, &c->var[c->n].handle, &count) || count != 1)
+        if (MPI_T_pvar_handle_alloc(c->session, i, NULL, &c->var[c->n].handle, &count) ||
+            count != 1)
             continue;
         strcpy(c->var[c->n].name, name);
         c->n++;

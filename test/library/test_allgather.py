@@ -15,8 +15,11 @@ SIZES = [1, 2, 3, 5, 7, 8, 12, 16, 32]
 
 
 def forced(algorithm, **more):
-    return {"MPIR_CVAR_ALLGATHER_INTRA_ALGORITHM": algorithm,
-            "MPIR_CVAR_COLLECTIVE_FALLBACK": "error", **more}
+    return {
+        "MPIR_CVAR_ALLGATHER_INTRA_ALGORITHM": algorithm,
+        "MPIR_CVAR_COLLECTIVE_FALLBACK": "error",
+        **more,
+    }
 
 
 @pytest.fixture
@@ -45,50 +48,104 @@ def cluster(site, write_json):
         elif kind == "rack_table":
             del content["latency_us"]
             racks = len(content["racks"]["names"])
-            content["rack_latency_us"] = [[20 if a == b else pick.uniform(50, 200)
-                                           for b in range(racks)] for a in range(racks)]
+            content["rack_latency_us"] = [
+                [20 if a == b else pick.uniform(50, 200) for b in range(racks)]
+                for a in range(racks)
+            ]
         elif kind == "unknown_hosts":
             content = site(names[::2], of_host[::2], seed)
-        return {"MPIR_CVAR_NUM_CLIQUES": hosts,
-                "MPIR_CVAR_CLIQUES_BY_BLOCK": int(kind == "block"),
-                "MPIR_CVAR_COLL_TOPOLOGY_FILE": write_json("site.json", content)}
+        return {
+            "MPIR_CVAR_NUM_CLIQUES": hosts,
+            "MPIR_CVAR_CLIQUES_BY_BLOCK": int(kind == "block"),
+            "MPIR_CVAR_COLL_TOPOLOGY_FILE": write_json("site.json", content),
+        }
 
     return make
 
 
-@pytest.mark.parametrize("kind, n", [
-    *itertools.product(["no_topology", "one_rank_a_host", "cyclic", "unequal", "unknown_hosts"],
-                       SIZES),
-    *itertools.product(["block", "no_structure", "all_equal", "rack_table"], [2, 7, 12])])
+@pytest.mark.parametrize(
+    "kind, n",
+    [
+        *itertools.product(
+            ["no_topology", "one_rank_a_host", "cyclic", "unequal", "unknown_hosts"], SIZES
+        ),
+        *itertools.product(["block", "no_structure", "all_equal", "rack_table"], [2, 7, 12]),
+    ],
+)
 def test_any_cluster(run_allgather, cluster, algorithm, kind, n):
     # at 32 ranks the cheap cases: two cores take a while for more
     cases = ["quick", "comms"] if n == 32 else []
-    job = run_allgather("--expect", algorithm, *cases, n=n, timeout=120,
-                        env=forced(algorithm, **cluster(kind, n)))
+    job = run_allgather(
+        "--expect", algorithm, *cases, n=n, timeout=120, env=forced(algorithm, **cluster(kind, n))
+    )
     if kind != "unknown_hosts":
         assert job.stderr == ""
 
 
 @pytest.mark.parametrize("seed", range(2, 6))
 def test_shuffled_communicators(run_allgather, cluster, algorithm, seed):
-    run_allgather("--expect", algorithm, "--seed", seed, "comms", "varying", n=6 + seed,
-                  env=forced(algorithm, **cluster("unequal", 6 + seed, seed)))
+    run_allgather(
+        "--expect",
+        algorithm,
+        "--seed",
+        seed,
+        "comms",
+        "varying",
+        n=6 + seed,
+        env=forced(algorithm, **cluster("unequal", 6 + seed, seed)),
+    )
 
 
-@pytest.mark.parametrize("case, n", [("threads", 4), ("threads", 7), ("churn", 5), ("spawn", 3),
-                                     ("session", 6), ("others", 6)])
+@pytest.mark.parametrize(
+    "case, n",
+    [("threads", 4), ("threads", 7), ("churn", 5), ("spawn", 3), ("session", 6), ("others", 6)],
+)
 def test_special(run_allgather, cluster, algorithm, case, n):
-    job = run_allgather("--expect", algorithm, case, n=n, timeout=120,
-                        env=forced(algorithm, **cluster("cyclic", n)))
+    job = run_allgather(
+        "--expect", algorithm, case, n=n, timeout=120, env=forced(algorithm, **cluster("cyclic", n))
+    )
     if "SKIP" in job.stdout:
         pytest.skip(job.stdout.splitlines()[0])
 
 
 def test_rendezvous_only(run_allgather, cluster, algorithm):
     """No step may rely on the transport to buffer a message: with a limit of 0 none is."""
-    run_allgather("--expect", algorithm, n=7,
-                  env=forced(algorithm, MPIR_CVAR_CH3_EAGER_MAX_MSG_SIZE=0,
-                             **cluster("cyclic", 7)))
+    run_allgather(
+        "--expect",
+        algorithm,
+        n=7,
+        env=forced(algorithm, MPIR_CVAR_CH3_EAGER_MAX_MSG_SIZE=0, **cluster("cyclic", 7)),
+    )
+
+
+@pytest.mark.parametrize("n", [4, 5, 7, 12])
+@pytest.mark.parametrize("limit", [0, 1 << 30])
+@pytest.mark.parametrize("eager", [0, 131072])
+def test_joined_and_pipelined(run_allgather, cluster, n, limit, eager):
+    """Both ways of topo_recursive_doubling, whatever the size of a block."""
+    run_allgather(
+        "--expect",
+        "topo_recursive_doubling",
+        n=n,
+        env=forced(
+            "topo_recursive_doubling",
+            MPIR_CVAR_ALLGATHER_TOPO_PIPELINE_MIN_BYTES=limit,
+            MPIR_CVAR_CH3_EAGER_MAX_MSG_SIZE=eager,
+            **cluster("unequal", n),
+        ),
+    )
+
+
+def test_more_ranks_than_the_window(run_allgather, cluster, algorithm):
+    """A process keeps 64 messages in flight (MPII_TOPO_WINDOW); here are more to come."""
+    run_allgather(
+        "--expect",
+        algorithm,
+        "quick",
+        n=70,
+        timeout=120,
+        env=forced(algorithm, **cluster("unequal", 70)),
+    )
 
 
 @pytest.mark.slow
@@ -97,8 +154,14 @@ def test_more_than_2_gib(run_allgather, cluster, algorithm):
         available = int(re.search(r"MemAvailable: *(\d+)", meminfo.read())[1]) >> 20
     if available < 10:
         pytest.skip(f"{available} GiB of memory available, 10 needed")
-    run_allgather("--expect", algorithm, "large", n=3, timeout=400,
-                  env=forced(algorithm, **cluster("one_rank_a_host", 3)))
+    run_allgather(
+        "--expect",
+        algorithm,
+        "large",
+        n=3,
+        timeout=400,
+        env=forced(algorithm, **cluster("one_rank_a_host", 3)),
+    )
 
 
 def test_nothing_configured(run_allgather, counters):
@@ -117,8 +180,12 @@ def test_topology_alone(run_allgather, cluster, counters):
 @pytest.mark.parametrize("n", [1, 2, 5, 8])
 def test_by_tuning_file(run_allgather, cluster, write_json, tuning, algorithm, n):
     file = write_json("tuning.json", tuning({"total_msg_size=any": algorithm}))
-    job = run_allgather("--expect", algorithm, n=n, env={
-        "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE": file, **cluster("cyclic", n)})
+    job = run_allgather(
+        "--expect",
+        algorithm,
+        n=n,
+        env={"MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE": file, **cluster("cyclic", n)},
+    )
     assert job.stderr == ""
 
 
@@ -126,8 +193,12 @@ def test_by_tuning_file_with_topology(run_allgather, site, write_json, tuning, a
     content = site([f"clique{i}" for i in range(4)], [1, 0, 1, 0])
     topology = {key: content[key] for key in ("format", "hosts", "racks", "latency_us")}
     file = write_json("tuning.json", tuning({"total_msg_size=any": algorithm}, topology=topology))
-    job = run_allgather("--expect", algorithm, n=8, env={
-        "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE": file, "MPIR_CVAR_NUM_CLIQUES": 4})
+    job = run_allgather(
+        "--expect",
+        algorithm,
+        n=8,
+        env={"MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE": file, "MPIR_CVAR_NUM_CLIQUES": 4},
+    )
     assert job.stderr == ""
 
 
@@ -135,20 +206,24 @@ def test_by_tuning_file_and_size(run_allgather, cluster, write_json, tuning, alg
     """Each call takes the branch of its size, and sizes that no branch names are stock."""
     first, second = algorithms[:2]
     rules = {"total_msg_size<=10000": first, "total_msg_size=any": second}
-    env = {"MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE":
-           write_json("tuning.json", tuning(rules)), **cluster("cyclic", 6)}
+    env = {
+        "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE": write_json("tuning.json", tuning(rules)),
+        **cluster("cyclic", 6),
+    }
     run_allgather("--expect", f"{first},{second}", n=6, env=env)
 
     env["MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE"] = write_json(
-        "tuning.json", tuning({"total_msg_size<=10000": first}))
+        "tuning.json", tuning({"total_msg_size<=10000": first})
+    )
     run_allgather(n=6, env=env)
     job = run_allgather("--expect", first, check=False, n=6, env=env)
     assert re.search("FAIL calls of the algorithm", job.stdout), job.stdout
 
 
 def test_by_mpi_t(run_allgather, cluster, algorithm):
-    job = run_allgather("--algorithm", algorithm, "--expect", algorithm, n=6,
-                        env=cluster("cyclic", 6))
+    job = run_allgather(
+        "--algorithm", algorithm, "--expect", algorithm, n=6, env=cluster("cyclic", 6)
+    )
     assert job.stderr == ""
 
 
@@ -157,8 +232,16 @@ def test_host_names_from_cvar(run_mpi, allgather_program, site, write_json, algo
     file = write_json("site.json", site(["a", "b", "c"], [0, 1, 0]))
     command = []
     for i, host in enumerate("abca"):
-        command += [":"] * (i > 0) + ["-n", 2, "-env", "MPIR_CVAR_COLL_TOPOLOGY_HOST", host,
-                                      allgather_program, "--expect", algorithm]
+        command += [":"] * (i > 0) + [
+            "-n",
+            2,
+            "-env",
+            "MPIR_CVAR_COLL_TOPOLOGY_HOST",
+            host,
+            allgather_program,
+            "--expect",
+            algorithm,
+        ]
     job = run_mpi(*command, env=forced(algorithm, MPIR_CVAR_COLL_TOPOLOGY_FILE=file))
     assert job.returncode == 0 and job.stderr == "", job.stdout + job.stderr
 
@@ -167,10 +250,18 @@ def test_verbose(run_allgather, cluster, algorithms):
     """Level 1: one line from rank 0 of each communicator. Level 2: the renumbering, too."""
     output = {}
     for level in (0, 1, 2):
-        job = run_allgather("quick", n=6, env=forced(
-            algorithms[0], MPIR_CVAR_COLL_TOPOLOGY_VERBOSE=level, **cluster("cyclic", 6)))
-        output[level] = [line for line in (job.stdout + job.stderr).splitlines()
-                         if not line.startswith(("COUNTER", "OK"))]
+        job = run_allgather(
+            "quick",
+            n=6,
+            env=forced(
+                algorithms[0], MPIR_CVAR_COLL_TOPOLOGY_VERBOSE=level, **cluster("cyclic", 6)
+            ),
+        )
+        output[level] = [
+            line
+            for line in (job.stdout + job.stderr).splitlines()
+            if not line.startswith(("COUNTER", "OK"))
+        ]
     assert output[0] == []
     assert len(output[1]) == 1
     assert len(output[2]) > 1
@@ -178,8 +269,9 @@ def test_verbose(run_allgather, cluster, algorithms):
 
 def test_killed_rank(run_allgather, cluster, algorithm):
     """A rank dies in the middle: the job ends, the others do not wait for ever."""
-    job = run_allgather("die", check=False, n=5, timeout=30,
-                        env=forced(algorithm, **cluster("cyclic", 5)))
+    job = run_allgather(
+        "die", check=False, n=5, timeout=30, env=forced(algorithm, **cluster("cyclic", 5))
+    )
     assert job.returncode != 0
 
 
@@ -211,15 +303,30 @@ OURS = re.compile(r"MPIR_Topo|MPII_Topo|allgather_intra_(topo|gather_bcast)", re
 def test_valgrind(run_mpi, require, allgather_program, cluster, algorithm, tmp_path):
     """No error and nothing left in memory with a function of ours in its stack."""
     log = tmp_path / "valgrind.%p"
-    job = run_mpi(require("valgrind"), "--leak-check=full", "--show-leak-kinds=all", "--num-callers=30",
-                  f"--log-file={log}", allgather_program, "--expect", algorithm, "quick", "comms", n=4, timeout=300,
-                  env=forced(algorithm, **cluster("cyclic", 4)))
+    job = run_mpi(
+        require("valgrind"),
+        "--leak-check=full",
+        "--show-leak-kinds=all",
+        "--num-callers=30",
+        f"--log-file={log}",
+        allgather_program,
+        "--expect",
+        algorithm,
+        "quick",
+        "comms",
+        n=4,
+        timeout=300,
+        env=forced(algorithm, **cluster("cyclic", 4)),
+    )
     assert job.returncode == 0, job.stdout + job.stderr
     logs = list(tmp_path.glob("valgrind.*"))
     assert len(logs) == 4
     for file in logs:
         text = re.sub(r"^==\d+== ?", "", file.read_text(), flags=re.MULTILINE)
         # ch3 sends the padding of its packet headers, whoever asked it to send
-        reports = [block for block in text.split("\n\n")
-                   if OURS.search(block) and not block.startswith("Syscall param write")]
+        reports = [
+            block
+            for block in text.split("\n\n")
+            if OURS.search(block) and not block.startswith("Syscall param write")
+        ]
         assert not reports, reports[0]

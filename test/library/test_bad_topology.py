@@ -119,7 +119,6 @@ def text_of(make, content):
 
 def assert_one_warning(job, file, *also):
     """The job is right, and all that it says on stderr is one line that names the file."""
-    import re
     assert job.returncode == 0, job.stdout + job.stderr
     assert job.stdout.splitlines()[-1].startswith("OK "), job.stdout + job.stderr
     lines = [line for line in job.stderr.splitlines() if line]
@@ -165,8 +164,10 @@ def test_racks_suffice(run_allgather, write_json, good):
 
 
 @pytest.mark.parametrize("variable", [TOPOLOGY, TUNING])
-@pytest.mark.parametrize("kind", ["missing", "folder_missing", "directory", "fifo", "device",
-                                  "endless", "huge", "long_name"])
+@pytest.mark.parametrize(
+    "kind",
+    ["missing", "folder_missing", "directory", "fifo", "device", "endless", "huge", "long_name"],
+)
 def test_not_a_file(run_allgather, tmp_path, variable, kind):
     file = {"device": Path("/dev/null"), "endless": Path("/dev/zero")}.get(kind, tmp_path / "f")
     if kind == "directory":
@@ -212,12 +213,19 @@ def test_unknown_hosts(run_allgather, write_json, site, known):
     """They are far from all others: one warning, and the algorithm still runs."""
     hosts = [*HOSTS[:known], "other0", "other1"]
     file = write_json("site.json", site(hosts, [i % 2 for i in range(len(hosts))]))
-    job = run_allgather("quick", "comms", "--expect", "topo_ring", n=RANKS, env={
-        **CLUSTER, TOPOLOGY: file, "MPIR_CVAR_COLLECTIVE_FALLBACK": "error"})
+    job = run_allgather(
+        "quick",
+        "comms",
+        "--expect",
+        "topo_ring",
+        n=RANKS,
+        env={**CLUSTER, TOPOLOGY: file, "MPIR_CVAR_COLLECTIVE_FALLBACK": "error"},
+    )
     assert_one_warning(job, file, "host")
 
 
 # ---------------------------------------------------------------- ranks that disagree
+
 
 def mpmd(program, *groups, cases=("quick", "comms")):
     """mpiexec's words for two ranks of each group, a group being {variable: value}."""
@@ -249,19 +257,24 @@ DISAGREE = {
 def files(good, site, write_json, tmp_path):
     slower = copy.deepcopy(good)
     slower["latency_us"][0][1] *= 2
-    return {"good": write_json("good.json", good),
-            "slower": write_json("slower.json", slower),
-            "other racks": write_json("racks.json", site(HOSTS, [0, 1, 1])),
-            "other hosts": write_json("hosts.json", site("xyz", [0, 1, 0])),
-            "broken": write_json("broken.json", "{"),
-            "missing": tmp_path / "none.json"}
+    return {
+        "good": write_json("good.json", good),
+        "slower": write_json("slower.json", slower),
+        "other racks": write_json("racks.json", site(HOSTS, [0, 1, 1])),
+        "other hosts": write_json("hosts.json", site("xyz", [0, 1, 0])),
+        "broken": write_json("broken.json", "{"),
+        "missing": tmp_path / "none.json",
+    }
 
 
 @pytest.mark.parametrize("case", DISAGREE)
 def test_ranks_disagree(run_mpi, allgather_program, files, algorithm, case):
     groups = [{TOPOLOGY: files[name]} if name else {} for name in DISAGREE[case]]
-    job = run_mpi(*mpmd(allgather_program, *groups), timeout=30, env={
-        "MPIR_CVAR_NUM_CLIQUES": 3, "MPIR_CVAR_ALLGATHER_INTRA_ALGORITHM": algorithm})
+    job = run_mpi(
+        *mpmd(allgather_program, *groups),
+        timeout=30,
+        env={"MPIR_CVAR_NUM_CLIQUES": 3, "MPIR_CVAR_ALLGATHER_INTRA_ALGORITHM": algorithm},
+    )
     assert job.returncode == 0, job.stdout + job.stderr
     assert "OK " in job.stdout
     if algorithm == "gather_bcast":
@@ -276,12 +289,15 @@ def test_ranks_disagree(run_mpi, allgather_program, files, algorithm, case):
 def test_same_topology_in_two_files(run_mpi, allgather_program, write_json, good):
     """What counts is the content: neither the name of the file nor its layout."""
     a, b = write_json("a.json", good), write_json("b.json", json.dumps(good, indent=3))
-    job = run_mpi(*mpmd(allgather_program, {TOPOLOGY: a}, {TOPOLOGY: b}), env={
-        **CLUSTER, "MPIR_CVAR_COLLECTIVE_FALLBACK": "error"})
+    job = run_mpi(
+        *mpmd(allgather_program, {TOPOLOGY: a}, {TOPOLOGY: b}),
+        env={**CLUSTER, "MPIR_CVAR_COLLECTIVE_FALLBACK": "error"},
+    )
     assert job.returncode == 0 and job.stderr == "", job.stdout + job.stderr
 
 
 # ---------------------------------------------------------------- tuning files
+
 
 def rules(branches):
     """A tuning file with these branches for allgather."""
@@ -308,10 +324,13 @@ BAD_TUNING = {
     "unknown communicator type": ({"comm_type=infra": {}}, "infra"),
     "unknown algorithm": (rules({"algorithm=MPIR_Allgather_intra_warp": {}}), "warp"),
     "algorithm of another collective": (
-        rules({"algorithm=MPIR_Bcast_intra_binomial": {}}), "MPIR_Bcast_intra_binomial"),
+        rules({"algorithm=MPIR_Bcast_intra_binomial": {}}),
+        "MPIR_Bcast_intra_binomial",
+    ),
     "algorithm of an intercommunicator": (
         rules({"algorithm=MPIR_Allgather_inter_local_gather_remote_bcast": {}}),
-        "local_gather_remote_bcast"),
+        "local_gather_remote_bcast",
+    ),
     "key of another collective": (rules({"avg_msg_size<=10": RING}), "avg_msg_size"),
     "threshold not a number": (rules({"total_msg_size<=big": RING}), "big"),
     "threshold negative": (rules({"total_msg_size<=-5": RING}), "-5"),
@@ -340,13 +359,16 @@ def test_forced_with_bad_tuning(run_allgather, write_json):
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 8])
-@pytest.mark.parametrize("collective, name", [
-    ("allgather", "topo_ring"), ("bcast", "binomial"), ("barrier", "dissemination")])
+@pytest.mark.parametrize(
+    "collective, name",
+    [("allgather", "topo_ring"), ("bcast", "binomial"), ("barrier", "dissemination")],
+)
 def test_partial_tuning(run_allgather, write_json, n, collective, name):
     """One collective in the file: the others keep MPICH's built-in choices."""
     entry = {f"algorithm=MPIR_{collective.capitalize()}_intra_{name}": {}}
-    file = write_json("tuning.json",
-                      {"comm_type=intra": {f"collective={collective}": {"comm_size=any": entry}}})
+    file = write_json(
+        "tuning.json", {"comm_type=intra": {f"collective={collective}": {"comm_size=any": entry}}}
+    )
     expect = ["--expect", name] if collective == "allgather" else []
     job = run_allgather("quick", "comms", "others", "inter", *expect, n=n, env={TUNING: file})
     assert job.stderr == ""
@@ -354,8 +376,14 @@ def test_partial_tuning(run_allgather, write_json, n, collective, name):
 
 def test_partial_conditions(run_allgather, write_json, counters):
     """No branch matches: built-in choice, for communicators as for sizes."""
-    file = write_json("tuning.json", {"comm_type=intra": {"collective=allgather": {
-        "comm_size<=2": {"total_msg_size<=64": RING}}}})
+    file = write_json(
+        "tuning.json",
+        {
+            "comm_type=intra": {
+                "collective=allgather": {"comm_size<=2": {"total_msg_size<=64": RING}}
+            }
+        },
+    )
     job = run_allgather("quick", n=5, env={TUNING: file})
     assert counters(job)["topo_ring"] == (0, 0)
     job = run_allgather("quick", n=2, env={TUNING: file})
@@ -365,21 +393,35 @@ def test_partial_conditions(run_allgather, write_json, counters):
 
 def test_restriction_in_tuning(run_allgather, write_json):
     """Stock recursive doubling needs a power of two: it is declined, not asserted."""
-    file = write_json("tuning.json", rules({"algorithm=MPIR_Allgather_intra_recursive_doubling": {}}))
+    file = write_json(
+        "tuning.json", rules({"algorithm=MPIR_Allgather_intra_recursive_doubling": {}})
+    )
     run_allgather("quick", "comms", n=5, env={TUNING: file})
 
 
 TREE = {"algorithm=MPIR_Allgather_intra_topo_recursive_doubling": {}}
 
 
-@pytest.mark.parametrize("first, last", [(RING, TREE), (TREE, RING), (RING, None), (RING, "{"),
-                                         (None, RING), ("{", RING), ("", RING), (None, "{")])
+@pytest.mark.parametrize(
+    "first, last",
+    [
+        (RING, TREE),
+        (TREE, RING),
+        (RING, None),
+        (RING, "{"),
+        (None, RING),
+        ("{", RING),
+        ("", RING),
+        (None, "{"),
+    ],
+)
 def test_tuning_differs(run_mpi, allgather_program, write_json, first, last):
     """Ranks with different rules would wait for each other for ever: those of rank 0 hold."""
     groups = []
     for name, content in (("first.json", first), ("last.json", last)):
         file = content is not None and write_json(
-            name, content if isinstance(content, str) else rules(content))
+            name, content if isinstance(content, str) else rules(content)
+        )
         groups.append({TUNING: file} if file else {})
     job = run_mpi(*mpmd(allgather_program, *groups), timeout=30)
     assert job.returncode == 0, job.stdout + job.stderr
@@ -388,8 +430,17 @@ def test_tuning_differs(run_mpi, allgather_program, write_json, first, last):
         assert "warning" in job.stderr
 
 
-@pytest.mark.parametrize("case", ["host twice", "of_host too large", "matrix not square",
-                                  "negative", "format unknown", "racks missing"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        "host twice",
+        "of_host too large",
+        "matrix not square",
+        "negative",
+        "format unknown",
+        "racks missing",
+    ],
+)
 def test_bad_topology_in_tuning(run_allgather, write_json, good, case):
     make, key = BAD_CONTENT[case]
     topology = {k: v for k, v in good.items() if k in ("format", "hosts", "racks", "latency_us")}

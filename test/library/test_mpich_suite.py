@@ -27,8 +27,12 @@ WORDS = PROGRAMS.split()
 RUNS = list(zip(WORDS[::2], map(int, WORDS[1::2]), strict=True))
 
 # what MPICH's list (test/mpi/maint/coll_cvars.txt) gives for allgather, at sizes not powers of two
-MORE_SIZES = [("coll/allgather2", 7), ("coll/allgather3", 7), ("coll/allgather2", 4),
-              ("coll/allgather_struct", 3)]
+MORE_SIZES = [
+    ("coll/allgather2", 7),
+    ("coll/allgather3", 7),
+    ("coll/allgather2", 4),
+    ("coll/allgather_struct", 3),
+]
 
 # run for allgather in general: nothing in them reaches the blocking one on an intracommunicator
 NO_ALLGATHER = {"coll/icallgather", "coll/p_allgather", "errors/coll/noalias2"}
@@ -45,8 +49,9 @@ def suite(mpich_tests, mpicc, scratch):
         # the tree brings what the autotools make, and its time stamps need not be in order
         env = {**os.environ, "AUTOMAKE": ":", "ACLOCAL": ":", "AUTOCONF": ":", "AUTOHEADER": ":"}
         with open(folder / "log", "a") as log:
-            if subprocess.run(command, cwd=folder, env=env, stdout=log, stderr=log,
-                              check=False).returncode:
+            if subprocess.run(
+                command, cwd=folder, env=env, stdout=log, stderr=log, check=False
+            ).returncode:
                 pytest.fail(f"{' '.join(command)} failed, see {folder / 'log'}")
 
     if not (folder / "done").exists():
@@ -54,8 +59,13 @@ def suite(mpich_tests, mpicc, scratch):
         # a copy, because a tree that was configured in place refuses to be built elsewhere
         shutil.copytree(mpich_tests, folder, symlinks=True)
         prefix = mpicc.resolve().parents[1]
-        run("./configure", f"--with-mpi={prefix}", "--disable-fortran", "--disable-cxx",
-            "--disable-dependency-tracking")
+        run(
+            "./configure",
+            f"--with-mpi={prefix}",
+            "--disable-fortran",
+            "--disable-cxx",
+            "--disable-dependency-tracking",
+        )
         programs = {"dtpools": set(), "util": set()}
         for program, _ in RUNS + MORE_SIZES:
             directory, name = program.rsplit("/", 1)
@@ -74,8 +84,9 @@ def assert_no_errors(job):
 @pytest.fixture
 def run_suite(run_mpi, suite, counters_library):
     def run(program, n, **env):
-        job = run_mpi("-genv", "LD_PRELOAD", counters_library, suite / program, n=n, timeout=180,
-                      env=env)
+        job = run_mpi(
+            "-genv", "LD_PRELOAD", counters_library, suite / program, n=n, timeout=180, env=env
+        )
         assert_no_errors(job)
         return job
 
@@ -85,9 +96,14 @@ def run_suite(run_mpi, suite, counters_library):
 @pytest.mark.parametrize("program, n", RUNS + MORE_SIZES)
 def test_forced(run_suite, site, write_json, counters, algorithm, program, n):
     file = write_json("site.json", site([f"clique{i}" for i in range(3)], [1, 0, 1]))
-    job = run_suite(program, n, MPIR_CVAR_ALLGATHER_INTRA_ALGORITHM=algorithm,
-                    MPIR_CVAR_COLLECTIVE_FALLBACK="error", MPIR_CVAR_NUM_CLIQUES=3,
-                    MPIR_CVAR_COLL_TOPOLOGY_FILE=file)
+    job = run_suite(
+        program,
+        n,
+        MPIR_CVAR_ALLGATHER_INTRA_ALGORITHM=algorithm,
+        MPIR_CVAR_COLLECTIVE_FALLBACK="error",
+        MPIR_CVAR_NUM_CLIQUES=3,
+        MPIR_CVAR_COLL_TOPOLOGY_FILE=file,
+    )
     if program not in NO_ALLGATHER:
         assert counters(job)[algorithm][1] > 0
 
@@ -96,10 +112,15 @@ def test_forced(run_suite, site, write_json, counters, algorithm, program, n):
 def test_tuning_file(run_suite, site, write_json, counters, tuning, algorithms, program, n):
     content = site([f"clique{i}" for i in range(3)], [1, 0, 1])
     topology = {key: content[key] for key in ("format", "hosts", "racks", "latency_us")}
-    file = write_json("tuning.json", tuning(
-        {"total_msg_size<=1024": "topo_recursive_doubling", "total_msg_size=any": "topo_ring"},
-        topology=topology))
-    job = run_suite(program, n, MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE=file,
-                    MPIR_CVAR_NUM_CLIQUES=3)
+    file = write_json(
+        "tuning.json",
+        tuning(
+            {"total_msg_size<=1024": "topo_recursive_doubling", "total_msg_size=any": "topo_ring"},
+            topology=topology,
+        ),
+    )
+    job = run_suite(
+        program, n, MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE=file, MPIR_CVAR_NUM_CLIQUES=3
+    )
     if program not in NO_ALLGATHER:
         assert any(most > 0 for _, most in counters(job).values())

@@ -160,9 +160,7 @@ def leave_gap(repo):
 
 def spoil_context(repo):
     first = min((repo / "patches/4.0").glob("*.patch"))
-    first.write_text(
-        re.sub(r"(?m)^(@@.*\n .*\w)", r"\1 spoilt", first.read_text(), count=1)
-    )
+    first.write_text(re.sub(r"(?m)^(@@.*\n .*\w)", r"\1 spoilt", first.read_text(), count=1))
 
 
 @pytest.mark.parametrize(
@@ -192,9 +190,7 @@ def test_series_goes_through_git_and_back(repo, tmp_path):
     work = tmp_path / "git"
     result = maint("series", "tree", work, repo=repo)
     assert result.returncode == 0, result.stderr
-    subprocess.run(
-        ["git", "log", "--oneline"], cwd=work, check=True, capture_output=True
-    )
+    subprocess.run(["git", "log", "--oneline"], cwd=work, check=True, capture_output=True)
     result = maint("series", "save", work, repo=repo)
     assert result.returncode == 0, result.stderr
     assert content(repo / "patches") == before
@@ -216,9 +212,7 @@ def test_each_list_gets_every_row_and_keeps_its_own(source, tmp_path):
         for line in old.split("\n"):  # a line that ended a list may go on now
             assert line in new
         for line in set(new.split("\n")) - set(old.split("\n")):
-            assert (
-                len(line) <= 100 or "ALGORITHM__" in line or path.endswith("cvars.txt")
-            )
+            assert len(line) <= 100 or "ALGORITHM__" in line or path.endswith("cvars.txt")
         (tmp_path / path).write_text(new)
     algorithms = (tmp_path / "src/mpi/coll/coll_algorithms.txt").read_text()
     assert (
@@ -228,14 +222,9 @@ def test_each_list_gets_every_row_and_keeps_its_own(source, tmp_path):
         "        cvar_params: NEW_KVAL, NEW_CHUNK\n"
     ) in algorithms
     header = (tmp_path / "src/mpi/coll/include/csel_container.h").read_text()
-    assert (
-        f"int chunk;\n            }} intra_{ROWS[0]['name']};\n        }} bcast;"
-        in header
-    )
+    assert f"int chunk;\n            }} intra_{ROWS[0]['name']};\n        }} bcast;" in header
     tests = (tmp_path / "test/mpi/maint/coll_cvars.txt").read_text()
-    assert (
-        "bcasttest 10\n            bcastzerotype 5\n            bcasttest 7\n" in tests
-    )
+    assert "bcasttest 10\n            bcastzerotype 5\n            bcasttest 7\n" in tests
     assert ".MPIR_CVAR_BCAST_NEW_KVAL=2,4\n" in tests
 
 
@@ -247,9 +236,7 @@ def test_every_row_reaches_mpich_own_tests(tree):
     subprocess.run(generator, cwd=tree / "test/mpi", check=True, capture_output=True)
     text = (tree / "test/mpi/coll/testlist.cvar").read_text()
     for row in lists.load_manifest():
-        name = (
-            f"env=MPIR_CVAR_{row['collective'].upper()}_INTRA_ALGORITHM={row['name']}"
-        )
+        name = f"env=MPIR_CVAR_{row['collective'].upper()}_INTRA_ALGORITHM={row['name']}"
         assert re.search(rf"{name}\b", text), name
 
 
@@ -387,9 +374,7 @@ def test_damaged_record(tree):
 
 
 @pytest.mark.parametrize("call", range(0, 12, 3))
-@pytest.mark.parametrize(
-    "error", [KeyboardInterrupt("^C"), OSError(28, "No space left")]
-)
+@pytest.mark.parametrize("error", [KeyboardInterrupt("^C"), OSError(28, "No space left")])
 def test_apply_cut_short(tree, monkeypatch, call, error):
     fail_at(monkeypatch, call, error)
     refuses(tree, "C|space")
@@ -415,9 +400,7 @@ def test_apply_killed_is_undone_by_the_next(tree):
         "    os._exit(9) if next(n) == 5 else replace(*args)\n"
         f"os.replace = dying; patching.apply({str(tree)!r})"
     )
-    killed = subprocess.run(
-        [sys.executable, "-c", script], cwd=REPO / "maint", check=False
-    )
+    killed = subprocess.run([sys.executable, "-c", script], cwd=REPO / "maint", check=False)
     assert killed.returncode == 9
     assert content(tree) != before
     assert "undid a run that was cut short" in patching.reverse(tree)
@@ -448,9 +431,7 @@ def small_disk(tree, tmp_path, script):
         " && { cat /dev/zero >disk/fill || true; } 2>/dev/null"
     )
     unshare = ["unshare", "-rm", "sh", "-c"]
-    probe = subprocess.run(
-        [*unshare, setup], cwd=tmp_path, capture_output=True, check=False
-    )
+    probe = subprocess.run([*unshare, setup], cwd=tmp_path, capture_output=True, check=False)
     if probe.returncode:
         pytest.skip("cannot mount a small disk (no user namespaces)")
     return subprocess.run(
@@ -552,9 +533,7 @@ def test_mirrors(tmp_path):
         "Types: deb\nEnabled: no\nURIs: http://off/debian\nSuites: bookworm\nComponents: main\n\n"
         "Types: deb\nURIs: https://other/node\nSuites: nodistro\nComponents: main\n"
     )
-    (tmp_path / "sources.list.d/vendor.list").write_text(
-        "deb http://v/apt sdk-bookworm main\n"
-    )
+    (tmp_path / "sources.list.d/vendor.list").write_text("deb http://v/apt sdk-bookworm main\n")
     found = sources.mirrors(tmp_path)
     assert [uri for uri, _ in found] == [
         "http://one/debian",
@@ -695,9 +674,7 @@ def test_two_builds_at_once(pretend):
 
 
 def test_help_has_every_verb():
-    result = subprocess.run(
-        ["make"], cwd=REPO, capture_output=True, text=True, check=True
-    )
+    result = subprocess.run(["make"], cwd=REPO, capture_output=True, text=True, check=True)
     for verb in VERBS:
         assert re.search(rf"^make {verb} +\S", result.stdout, re.MULTILINE), verb
 
@@ -722,16 +699,11 @@ def setup(repo, env):
 
 
 def test_setup_without_rights_prints_the_command(repo, tmp_path):
-    env = programs(
-        tmp_path / "fake", id="echo 1000", sudo="exit 1", dpkg_query="exit 1"
-    )
+    env = programs(tmp_path / "fake", id="echo 1000", sudo="exit 1", dpkg_query="exit 1")
     result = setup(repo, env)
     assert result.returncode == 1
     (line,) = result.stderr.splitlines()
-    assert (
-        "apt-get update && apt-get install -y --no-install-recommends build-essential"
-        in line
-    )
+    assert "apt-get update && apt-get install -y --no-install-recommends build-essential" in line
 
 
 def test_setup_installs_only_what_is_missing(repo, tmp_path):
@@ -748,9 +720,7 @@ def test_setup_installs_only_what_is_missing(repo, tmp_path):
 
 
 def test_setup_with_all_there_is_silent(repo, tmp_path):
-    env = programs(
-        tmp_path / "fake", dpkg_query="echo install ok installed", apt_get="exit 1"
-    )
+    env = programs(tmp_path / "fake", dpkg_query="echo install ok installed", apt_get="exit 1")
     result = setup(repo, env)
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
