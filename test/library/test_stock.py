@@ -24,8 +24,13 @@ def instructions(bindir, require, tmp_path_factory):
             source = HERE / "small_allgather.c"
             subprocess.run([where / "mpicc", "-O2", "-o", program, source], check=True)
         tool = [valgrind, "--tool=callgrind", "--callgrind-out-file=/dev/null"]
-        done = subprocess.run([*tool, program, *map(str, args)], capture_output=True, text=True,
-                              timeout=120, check=True)
+        done = subprocess.run(
+            [*tool, program, *map(str, args)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
         return int(re.search(r"Collected : (\d+)", done.stderr)[1])
 
     if not (STOCK / "mpicc").exists():

@@ -12,8 +12,16 @@ TOPO = HERE.parents[1] / "src_overlay/src/mpi/coll/algorithms/topo"
 @pytest.fixture
 def topo_map(cc_unit):
     def run(*args, flags=()):
-        done = cc_unit(HERE / "topo_map.c", f"-I{HERE}/shim", f"-I{TOPO}", str(TOPO / "topo_map.c"),
-                       "-Wno-unused-parameter", "-Wno-sign-compare", *flags, args=args)
+        done = cc_unit(
+            HERE / "topo_map.c",
+            f"-I{HERE}/shim",
+            f"-I{TOPO}",
+            str(TOPO / "topo_map.c"),
+            "-Wno-unused-parameter",
+            "-Wno-sign-compare",
+            *flags,
+            args=args,
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -29,8 +37,9 @@ def test_known_best_orders(topo_map):
     assert topo_map("known", flags=["-fsanitize=address,undefined"]) == "ok\n"
 
 
-
 def test_16384_ranks(topo_map):
     """Well under a second is a matter for a quiet machine; here, that no shape is quadratic."""
-    seconds = [float(line.split()[-2]) for line in topo_map("large").splitlines() if "hosts" in line]
+    seconds = [
+        float(line.split()[-2]) for line in topo_map("large").splitlines() if "hosts" in line
+    ]
     assert len(seconds) == 12 and max(seconds) < 5
