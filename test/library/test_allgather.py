@@ -136,8 +136,8 @@ def test_joined_and_pipelined(run_allgather, cluster, n, limit, eager):
     )
 
 
-def test_more_ranks_than_the_window(run_allgather, cluster, algorithm):
-    """A process keeps 64 messages in flight (MPII_TOPO_WINDOW); here are more to come."""
+def test_70_ranks(run_allgather, cluster, algorithm):
+    """All receives are posted ahead: more of them than in the other tests."""
     run_allgather(
         "--expect",
         algorithm,

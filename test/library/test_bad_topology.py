@@ -8,8 +8,6 @@ import copy
 import json
 import os
 import re
-import shutil
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -185,23 +183,14 @@ def test_not_a_file(run_allgather, tmp_path, variable, kind):
     assert_one_warning(job, file if kind != "long_name" else str(file)[:50])
 
 
-@pytest.fixture
-def public():
-    """A folder that every user may enter (tmp_path is its owner's alone)."""
-    folder = Path(tempfile.mkdtemp())
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
-
-
 @pytest.mark.parametrize("variable", [TOPOLOGY, TUNING])
-def test_no_permission(run_allgather, require, public, good, variable):
+def test_no_permission(run_allgather, require, tmp_path, good, variable):
     prefix = []
     if os.geteuid() == 0:
         # root without the right to read what permissions forbid
         caps = "-dac_override,-dac_read_search"
         prefix = [require("setpriv"), f"--inh-caps={caps}", f"--bounding-set={caps}"]
-    file = public / "site.json"
+    file = tmp_path / "site.json"
     file.write_text(json.dumps(good))
     file.chmod(0)
     job = run_allgather("quick", n=RANKS, prefix=prefix, env={**CLUSTER, variable: file})
