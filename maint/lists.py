@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""The manifest of algorithms, and the six lists in MPICH's tree that it fills.
+"""The manifest of algorithms, and the five lists in MPICH's tree that it fills.
 
 Each list has an `add_` function, that takes the text of a file and returns it with the rows
 added behind those that the collective has, and a `read_` function, that reads the list anew, as
@@ -112,7 +112,7 @@ def section(lines, heading, indent, where):
 def add_makefile(text, rows):
     lines = text.split("\n")
     for row in rows:
-        pattern = rf"^    src/mpi/coll/{row['collective']}/\w+_intra_\w+\.c"
+        pattern = rf"^    src/mpi/coll/{row['collective']}/\w+_(intra|allcomm)_\w+\.c"
         last = max((i for i, line in enumerate(lines) if re.match(pattern, line)), default=None)
         if last is None:
             raise Failure(f"{row['collective']}/Makefile.mk: no line like {pattern!r}")
@@ -141,7 +141,9 @@ def read_makefile(text):
 def add_algorithms(text, rows):
     lines = text.split("\n")
     for row in rows:
-        _, end = section(lines, f"{row['collective']}-intra:", 0, "coll_algorithms.txt")
+        start, end = section(lines, f"{row['collective']}-intra:", 0, "coll_algorithms.txt")
+        if any("allcomm:" in line for line in lines[start:end]):
+            end = start  # gen_coll.py takes all rows after an allcomm one for allcomm ones
         new = [f"    {row['name']}"]
         if row.get("restrictions"):
             new.append(f"        restrictions: {', '.join(row['restrictions'])}")
@@ -217,7 +219,7 @@ TYPE = "MPII_CSEL_CONTAINER_TYPE__ALGORITHM__"
 def add_container_h(text, rows):
     lines = text.split("\n")
     for row in rows:
-        stem = function(row)[: -len(row["name"])]
+        stem = function(row).split("_intra_")[0] + "_(?:intra|allcomm)_"
         new = [f"    {TYPE}{function(row)},"]
         insert_after_last(lines, rf"^    {TYPE}{stem}\w+,$", new, "csel_container.h")
     for collective in dict.fromkeys(row["collective"] for row in rows if row.get("params")):
@@ -239,64 +241,6 @@ def read_container_h(text):
     enum = re.search(r"typedef enum \{(.*?)\}", text, re.DOTALL)[1]
     found = re.findall(rf"^\s*{TYPE}MPIR_(\w+?)_intra_(\w+),$", enum, re.MULTILINE)
     return {(collective.lower(), name) for collective, name in found}
-
-
-# -- csel_container.c -------------------------------------------------------------------------------
-
-
-def add_container_c(text, rows):
-    lines = text.split("\n")
-    for row in rows:
-        stem = function(row)[: -len(row["name"])]
-        test = f'        else if (!strcmp(ckey, "algorithm={function(row)}"))'
-        if len(test) > 100:
-            test = test.replace("!strcmp(", "!strcmp\n                 (")
-        assign = f"            cnt->id = {TYPE}{function(row)};"
-        if len(assign) > 100:
-            assign = assign.replace("= ", "=\n                ")
-        new = [*test.split("\n"), *assign.split("\n")]
-        insert_after_last(lines, rf"\b{TYPE}{stem}\w+;$", new, "csel_container.c")
-        if row.get("params"):
-            at = next(i for i, line in enumerate(lines) if re.match(r" {8}default:$", line))
-            lines[at:at] = [*container_params(row).split("\n"), ""]
-    return "\n".join(lines)
-
-
-def container_params(row):
-    """The case of parse_container_params() that fills the parameters of one algorithm."""
-    text = f"""\
-        case {TYPE}{function(row)}:
-            {{
-                json_object_object_foreach(obj, key, val) {{
-                    ckey = MPL_strdup_no_spaces(key);
-"""
-    word = "if"
-    for param in row["params"]:
-        name = param["name"]
-        text += f"""\
-                    {word} (!strncmp(ckey, "{name}=", strlen("{name}=")))
-                        cnt->u.{row["collective"]}.intra_{row["name"]}.{name} =
-                            atoi(ckey + strlen("{name}="));
-"""
-        word = "else if"
-    return (
-        text
-        + """\
-                    MPL_free(ckey);
-                }
-            }
-            break;
-"""
-    ).rstrip("\n")
-
-
-def read_container_c(text):
-    pattern = rf'"algorithm=MPIR_(\w+?)_intra_(\w+)"\)\)\s*cnt->id\s*=\s*{TYPE}MPIR_(\w+);'
-    return {
-        (collective.lower(), name)
-        for collective, name, what in re.findall(pattern, text)
-        if what == f"{collective}_intra_{name}"
-    }
 
 
 # -- test/mpi/maint/coll_cvars.txt --------------------------------------------------------------------
@@ -346,7 +290,6 @@ LISTS = [
     ("src/mpi/coll/coll_algorithms.txt", add_algorithms, read_algorithms),
     ("src/mpi/coll/cvars.txt", add_cvars, read_cvars),
     ("src/mpi/coll/include/csel_container.h", add_container_h, read_container_h),
-    ("src/mpi/coll/src/csel_container.c", add_container_c, read_container_c),
     ("test/mpi/maint/coll_cvars.txt", add_tests, read_tests),
 ]
 
@@ -392,10 +335,10 @@ def topo_algos_h(rows):
 
 MESSAGE = """coll: list topo algorithms
 
-MPICH knows a collective algorithm by six lists that are kept by hand:
-the makefile, coll_algorithms.txt, cvars.txt, csel_container.h and .c,
-and coll_cvars.txt of the tests. Add the algorithms of mpich-topo to all
-of them, and its control variables.
+MPICH knows a collective algorithm by five lists that are kept by hand:
+the makefile, coll_algorithms.txt, cvars.txt, csel_container.h, and
+coll_cvars.txt of the tests. Add the algorithms of mpich-topo to all of
+them, and its control variables.
 
 Generated by `make refresh` from cvars/; edit there, not here.
 """

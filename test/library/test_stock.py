@@ -13,39 +13,66 @@ STOCK = HERE.parents[1] / "build/stock/bin"
 
 
 @pytest.fixture(scope="module")
-def instructions(bindir, require, tmp_path_factory):
-    """instructions(bin, allgathers, communicators): what the program executes, start to end."""
+def instructions(bindir, run_mpi, require, tmp_path_factory):
+    """instructions(call, *functions, ranks=): how many a call of small_calls.c executes on rank 0
+    inside of the first function, without those that the others execute; in the patched library and
+    in the stock one."""
     valgrind = require("valgrind")
     folder = tmp_path_factory.mktemp("callgrind")
-
-    def count(where, *args):
-        program = folder / where.parent.name
-        if not program.exists():
-            source = HERE / "small_allgather.c"
-            subprocess.run([where / "mpicc", "-O2", "-o", program, source], check=True)
-        tool = [valgrind, "--tool=callgrind", "--callgrind-out-file=/dev/null"]
-        done = subprocess.run(
-            [*tool, program, *map(str, args)],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=True,
-        )
-        return int(re.search(r"Collected : (\d+)", done.stderr)[1])
-
     if not (STOCK / "mpicc").exists():
         pytest.skip(f"no stock build in {STOCK}")
+    programs = {}
+    for where in (bindir, STOCK):
+        programs[where] = folder / f"program{len(programs)}"
+        source = HERE / "small_calls.c"
+        subprocess.run([where / "mpicc", "-O2", "-o", programs[where], source], check=True)
 
-    def ratio(*args):
-        patched, stock = (count(where, *args) - count(where, 0, 0) for where in (bindir, STOCK))
-        return patched / stock
+    def executed(where, functions, ranks, call, count):
+        # entering and leaving one of the functions turns counting on or off
+        tool = [valgrind, "--tool=callgrind", "--callgrind-out-file=/dev/null"]
+        tool += ["--collect-atstart=no", *(f"--toggle-collect={name}" for name in functions)]
+        command = [programs[where], call, count]
+        words = ["-n", 1, *tool, *command]
+        if ranks > 1:
+            words += [":", "-n", ranks - 1, *command]
+        done = run_mpi(*words)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return int(re.search(r"Collected : (\d+)", done.stderr)[1])
 
-    return ratio
+    def count(call, *functions, ranks):
+        def each(where):
+            # the first call does more than the others
+            few, many = (executed(where, functions, ranks, call, n) for n in (100, 200))
+            return (many - few) / 100
+
+        return each(bindir), each(STOCK)
+
+    return count
 
 
-def test_small_allgather(instructions):
-    assert instructions(2000, 0) == pytest.approx(1, abs=0.01)
+@pytest.mark.parametrize(
+    "call, chosen",
+    [
+        ("Allgather", "recursive_doubling"),
+        ("Allreduce", "recursive_doubling"),
+        ("Barrier", "smp"),
+        ("Bcast", "binomial"),
+    ],
+)
+def test_selection(instructions, call, chosen):
+    """From the call of MPI to the algorithm that stock MPICH chooses for it, and back."""
+    functions = f"*MPI_{call}", f"MPIR_{call}_intra_{chosen}"
+    patched, stock = instructions(call.lower(), *functions, ranks=2)
+    assert 50 < patched <= stock
 
 
 def test_communicator_creation(instructions):
-    assert instructions(0, 500) <= 1.05
+    patched, stock = (
+        made + freed
+        for made, freed in zip(
+            instructions("dup", "*MPI_Comm_dup", ranks=1),
+            instructions("dup", "*MPI_Comm_free", ranks=1),
+            strict=True,
+        )
+    )
+    assert 1000 < patched <= 1.05 * stock

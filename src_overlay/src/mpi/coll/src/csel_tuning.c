@@ -41,48 +41,6 @@ static bool has_tuning(const char *path)
     return val[0] == '1';
 }
 
-/* The text of the file, read by rank 0 of MPI_COMM_WORLD and broadcast. *text is NULL where it cannot
- * be read; rank 0 has printed why. */
-static int read_and_bcast(const char *path, char **text, size_t * len)
-{
-    int mpi_errno = MPI_SUCCESS;
-    MPIR_Comm *comm_ptr = MPIR_Process.comm_world;
-    TOPO_COLL_ATTR_NEW;
-    char err[MPII_TOPO_ERR_LEN];
-    int64_t n = -1;
-
-    *text = NULL;
-    if (comm_ptr == NULL || comm_ptr->rank == 0) {
-        if (MPII_Topo_read_file(path, text, len, err))
-            MPII_Topo_warn(err);
-        else
-            n = *len;
-    }
-    /* a session without a world: nobody to agree with */
-    if (comm_ptr == NULL || comm_ptr->local_size == 1)
-        goto fn_exit;
-
-    mpi_errno = MPIR_Bcast_intra_binomial(&n, sizeof(n), MPI_BYTE, 0, comm_ptr, TOPO_COLL_ATTR);
-    MPIR_ERR_CHECK(mpi_errno);
-    if (n < 0)
-        goto fn_exit;
-    if (comm_ptr->rank != 0) {
-        *text = MPL_malloc(n + 1, MPL_MEM_COLL);
-        MPIR_ERR_CHKANDJUMP(!*text, mpi_errno, MPI_ERR_OTHER, "**nomem");
-        (*text)[n] = '\0';
-        *len = n;
-    }
-    mpi_errno = MPIR_Bcast_intra_binomial(*text, n, MPI_BYTE, 0, comm_ptr, TOPO_COLL_ATTR);
-    MPIR_ERR_CHECK(mpi_errno);
-
-  fn_exit:
-    return mpi_errno;
-  fn_fail:
-    MPL_free(*text);
-    *text = NULL;
-    goto fn_exit;
-}
-
 /* Choose anew for a communicator that was made before the rules were known. */
 static int prune_again(MPIR_Comm * comm_ptr)
 {
@@ -105,53 +63,124 @@ static int prune_again(MPIR_Comm * comm_ptr)
     goto fn_exit;
 }
 
-int MPII_Coll_load_tuning(void)
+/* Make the topology and the selection of what is in the file. The error is the same on all processes,
+ * since they have the same text. */
+static int use_tuning(const char *path, const char *text, size_t len)
 {
-    int mpi_errno = MPI_SUCCESS;
-    const char *path = MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE;
-    char *text = NULL, err[MPII_TOPO_ERR_LEN];
-    size_t len = 0;
+    int mpi_errno = MPI_SUCCESS, ret;
+    char err[MPIR_CSEL_ERR_LEN], what[MPIR_CSEL_ERR_LEN], warning[MPIR_CSEL_ERR_LEN] = "";
     struct json_object *root = NULL;
     void *csel = NULL;
 
-    if (has_tuning(path)) {
-        mpi_errno = read_and_bcast(path, &text, &len);
+    ret = MPII_Topo_parse_json(path, text, len, &root, err);
+    bool has_topology = ret == 0 && json_object_object_get_ex(root, "topology", NULL);
+    if (ret == 0)
+        ret = MPII_Topo_load(path, has_topology ? root : NULL, err);
+    if (ret == 0) {
+        /* the topology stands beside the rules, whose grammar does not know it */
+        if (has_topology)
+            json_object_object_del(root, "topology");
+        if (!has_topology || json_object_object_length(root)) {
+            ret = MPIR_Csel_create_from_json(root, MPII_Create_container, &csel, what, warning);
+            if (ret)
+                snprintf(err, sizeof(err), "%.500s: %.1500s", path, what);
+        }
+    }
+    if (ret) {
+        mpi_errno = MPIR_Csel_error(err);
         MPIR_ERR_CHECK(mpi_errno);
     }
-    if (text && MPII_Topo_parse_json(path, text, len, &root, err))
+    if (warning[0]) {
+        snprintf(err, sizeof(err), "%.500s: %.1500s", path, warning);
         MPII_Topo_warn(err);
-
-    /* the topology stands beside the rules, whose grammar does not know it */
-    MPII_Topo_load(path, root);
-    if (root && json_object_object_get_ex(root, "topology", NULL)) {
-        json_object_object_del(root, "topology");
-        if (json_object_object_length(root) == 0)
-            goto fn_exit;
     }
-
-    if (root) {
-        char what[MPIR_CSEL_ERR_LEN];
-        if (MPIR_Csel_create_from_json(root, MPII_Create_container, &csel, what)) {
-            snprintf(err, sizeof(err), "%s: ", path);
-            strncat(err, what, sizeof(err) - strlen(err) - 1);
-            MPII_Topo_warn(err);
-        } else {
-            MPIR_Csel_set_fallback(csel, MPIR_Csel_root);
-            MPIR_Csel_root = csel;
-            MPIR_Comm *comms[] = { MPIR_Process.comm_world, MPIR_Process.comm_self,
-                MPIR_Process.comm_parent
-            };
-            for (int i = 0; i < sizeof(comms) / sizeof(comms[0]); i++) {
-                mpi_errno = prune_again(comms[i]);
-                MPIR_ERR_CHECK(mpi_errno);
-            }
-        }
+    if (csel) {
+        MPIR_Csel_set_fallback(csel, MPIR_Csel_root);
+        MPIR_Csel_root = csel;
     }
 
   fn_exit:
     if (root)
         json_object_put(root);
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+/* Rank 0 of MPI_COMM_WORLD reads the file and, if it is good, broadcasts it. If it is not, MPI_Init
+ * fails there with the reason and aborts the job, while the others wait for the broadcast: one
+ * process prints the error. */
+static int read_tuning(const char *path)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPIR_Comm *comm_ptr = MPIR_Process.comm_world;
+    TOPO_COLL_ATTR_NEW;
+    char *text = NULL, err[MPII_TOPO_ERR_LEN];
+    size_t len = 0;
+    int64_t n = 0;
+
+    /* a session without a world: nobody to agree with */
+    if (comm_ptr == NULL || comm_ptr->rank == 0) {
+        if (MPII_Topo_read_file(path, &text, &len, err)) {
+            mpi_errno = MPIR_Csel_error(err);
+            MPIR_ERR_CHECK(mpi_errno);
+        }
+        mpi_errno = use_tuning(path, text, len);
+        MPIR_ERR_CHECK(mpi_errno);
+        n = len;
+    }
+    if (comm_ptr == NULL || comm_ptr->local_size == 1)
+        goto fn_exit;
+
+    mpi_errno = MPIR_Bcast_intra_binomial(&n, sizeof(n), MPI_BYTE, 0, comm_ptr, TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
+    if (comm_ptr->rank != 0) {
+        text = MPL_malloc(n + 1, MPL_MEM_COLL);
+        MPIR_ERR_CHKANDJUMP(!text, mpi_errno, MPI_ERR_OTHER, "**nomem");
+        text[n] = '\0';
+    }
+    mpi_errno = MPIR_Bcast_intra_binomial(text, n, MPI_BYTE, 0, comm_ptr, TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
+    if (comm_ptr->rank != 0) {
+        mpi_errno = use_tuning(path, text, n);
+        MPIR_ERR_CHECK(mpi_errno);
+    }
+
+  fn_exit:
     MPL_free(text);
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+int MPII_Coll_load_tuning(void)
+{
+    int mpi_errno = MPI_SUCCESS;
+    const char *path = MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE;
+    void *builtin = MPIR_Csel_root;
+
+    if (!has_tuning(path)) {
+        MPII_Topo_load(NULL, NULL, NULL);
+        goto fn_exit;
+    }
+    mpi_errno = read_tuning(path);
+    MPIR_ERR_CHECK(mpi_errno);
+    if (MPIR_Csel_root == builtin)
+        goto fn_exit;
+
+    if (MPIR_Csel_has_place(MPIR_Csel_root)) {
+        mpi_errno = MPII_Topo_place_world();
+        MPIR_ERR_CHECK(mpi_errno);
+    }
+    MPIR_Comm *comms[] = { MPIR_Process.comm_world, MPIR_Process.comm_self,
+        MPIR_Process.comm_parent
+    };
+    for (int i = 0; i < sizeof(comms) / sizeof(comms[0]); i++) {
+        mpi_errno = prune_again(comms[i]);
+        MPIR_ERR_CHECK(mpi_errno);
+    }
+
+  fn_exit:
     return mpi_errno;
   fn_fail:
     goto fn_exit;

@@ -30,18 +30,8 @@ struct MPII_Topo_comm {
 
 static MPII_Topo_site_t *site;
 static char *site_name;         /* file that site came from */
-static whereabouts_t self;
+static whereabouts_t self;      /* host: 0 as long as it was not looked up */
 static bool has_warned_differs, has_warned_unknown;
-
-/* FNV-1a. Hosts are told apart by name, not by node id: a launcher may count a host that comes twice
- * in its list as two nodes, and node ids of processes that were spawned do not compare. */
-static uint64_t hash(const char *name)
-{
-    uint64_t h = UINT64_C(0xcbf29ce484222325);
-    for (const char *c = name; *c; c++)
-        h = (h ^ (unsigned char) *c) * UINT64_C(0x100000001b3);
-    return h;
-}
 
 /* Location of this process inside its host, from the cores that it is bound to. */
 static uint64_t path_in_host(void)
@@ -93,14 +83,19 @@ int MPII_Topo_finalize(void)
     site = NULL;
     MPL_free(site_name);
     site_name = NULL;
+    self.host = 0;
     return MPI_SUCCESS;
 }
 
-void MPII_Topo_load(const char *name, struct json_object *root)
+/* Hosts are told apart by name, not by node id: a launcher may count a host that comes twice in its
+ * list as two nodes, and node ids of processes that were spawned do not compare. */
+static void find_self(void)
 {
     const char *host = MPIR_CVAR_COLL_TOPOLOGY_HOST;
-    char hostname[256] = "", err[MPII_TOPO_ERR_LEN];
+    char hostname[256] = "";
 
+    if (self.host)
+        return;
     if (host == NULL || *host == '\0') {
         if (MPIR_pmi_has_local_cliques())
             snprintf(hostname, sizeof(hostname), "clique%d",
@@ -109,41 +104,48 @@ void MPII_Topo_load(const char *name, struct json_object *root)
             gethostname(hostname, sizeof(hostname) - 1);
         host = hostname;
     }
-    self.host = hash(host);
+    self.digest = site ? site->digest : 0;
+    self.site_host = site ? MPII_Topo_site_find_host(site, host) : -1;
     self.path = path_in_host();
-    self.digest = 0;
-    self.site_host = -1;
+    self.host = MPII_Topo_hash(MPII_TOPO_HASH_INIT, host, strlen(host));
+}
+
+static int load_site_file(const char *name, char *err)
+{
+    char *text = NULL;
+    size_t len;
+    struct json_object *root = NULL;
+
+    int ret = MPII_Topo_read_file(name, &text, &len, err);
+    if (ret == 0)
+        ret = MPII_Topo_parse_json(name, text, len, &root, err);
+    if (ret == 0)
+        ret = MPII_Topo_site_create(name, root, &site, err);
+    if (ret == 0 && site == NULL) {
+        snprintf(err, MPII_TOPO_ERR_LEN, "%s: found no topology, expected key \"hosts\"", name);
+        ret = -1;
+    }
+    MPL_free(text);
+    if (root)
+        json_object_put(root);
+    return ret;
+}
+
+int MPII_Topo_load(const char *name, struct json_object *root, char *err)
+{
+    char file_err[MPII_TOPO_ERR_LEN];
 
     MPII_Topo_finalize();
-    if (root && MPII_Topo_site_create(name, root, &site, err)) {
-        MPII_Topo_warn(err);
-    } else if (site == NULL && MPIR_CVAR_COLL_TOPOLOGY_FILE && *MPIR_CVAR_COLL_TOPOLOGY_FILE) {
-        char *text = NULL;
-        size_t len;
-        struct json_object *file_root = NULL;
-
+    if (root && MPII_Topo_site_create(name, root, &site, err))
+        return -1;
+    if (site == NULL && MPIR_CVAR_COLL_TOPOLOGY_FILE && *MPIR_CVAR_COLL_TOPOLOGY_FILE) {
         name = MPIR_CVAR_COLL_TOPOLOGY_FILE;
-        int ret = MPII_Topo_read_file(name, &text, &len, err);
-        if (ret == 0)
-            ret = MPII_Topo_parse_json(name, text, len, &file_root, err);
-        if (ret == 0)
-            ret = MPII_Topo_site_create(name, file_root, &site, err);
-        if (ret == 0 && site == NULL) {
-            snprintf(err, sizeof(err), "%s: found no topology, expected key \"hosts\"", name);
-            ret = -1;
-        }
-        if (ret)
-            MPII_Topo_warn(err);
-        MPL_free(text);
-        if (file_root)
-            json_object_put(file_root);
+        if (load_site_file(name, file_err))
+            MPII_Topo_warn(file_err);
     }
-
-    if (site) {
+    if (site)
         site_name = MPL_strdup(name);
-        self.digest = site->digest;
-        self.site_host = MPII_Topo_site_find_host(site, host);
-    }
+    return 0;
 }
 
 void MPII_Topo_comm_init(MPIR_Comm * comm_ptr)
@@ -319,6 +321,7 @@ static int comm_create(MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
     MPIR_ERR_CHKANDJUMP(!all || !topo, mpi_errno, MPI_ERR_OTHER, "**nomem");
 
     /* -- agree on the topology, and learn where everybody is -- */
+    find_self();
     mpi_errno = MPIR_Allgather_intra_brucks(&self, sizeof(self), MPI_BYTE, all, sizeof(self),
                                             MPI_BYTE, comm_ptr, TOPO_COLL_ATTR);
     MPIR_ERR_CHECK(mpi_errno);
@@ -376,6 +379,85 @@ static int comm_create(MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
     goto fn_exit;
 }
 
+/* The view of a communicator; it is built at the first call, collectively. */
+static int get_view(MPIR_Comm * comm_ptr, struct MPII_Topo_comm **topo, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+
+    if (comm_ptr->coll.topo == NULL)
+        mpi_errno = comm_create(comm_ptr, TOPO_COLL_ATTR);
+    *topo = comm_ptr->coll.topo;
+    return mpi_errno;
+}
+
+int MPII_Topo_place_world(void)
+{
+    struct MPII_Topo_comm *topo;
+    TOPO_COLL_ATTR_NEW;
+
+    return MPIR_Process.comm_world ?
+        get_view(MPIR_Process.comm_world, &topo, TOPO_COLL_ATTR) : MPI_SUCCESS;
+}
+
+static bool has_outsider(MPIR_Comm * comm_ptr, int size, bool is_remote)
+{
+    for (int i = 0; i < size; i++) {
+        TOPO_LPID_T lpid = 0;
+        MPID_Comm_get_lpid(comm_ptr, i, &lpid, is_remote);
+        if (lpid >= (uint64_t) MPIR_Process.size)
+            return true;
+    }
+    return false;
+}
+
+bool MPII_Topo_is_in_world(MPIR_Comm * comm_ptr)
+{
+    if (has_outsider(comm_ptr, comm_ptr->local_size, false))
+        return false;
+    return comm_ptr->comm_kind == MPIR_COMM_KIND__INTRACOMM ||
+        !has_outsider(comm_ptr, comm_ptr->remote_size, true);
+}
+
+int MPII_Topo_comm_count(MPIR_Comm * comm_ptr, MPII_Topo_count_t * count)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPIR_Comm *world = MPIR_Process.comm_world;
+    const MPII_Topo_place_t *place;
+    int *ranks_on = NULL;       /* [hosts of the world] ranks of the communicator on a host */
+    bool *is_in = NULL;         /* [racks of the world] whether the communicator is in a rack */
+
+    count->num_hosts = count->num_racks = count->max_ppn = MPIR_AINT_MAX;
+    if (comm_ptr->comm_kind != MPIR_COMM_KIND__INTRACOMM || world == NULL ||
+        world->coll.topo == NULL || !MPII_Topo_is_in_world(comm_ptr))
+        goto fn_exit;
+    place = &world->coll.topo->place;
+    ranks_on = MPL_calloc(place->num_hosts, sizeof(int), MPL_MEM_COLL);
+    is_in = MPL_calloc(place->num_racks, sizeof(bool), MPL_MEM_COLL);
+    MPIR_ERR_CHKANDJUMP(!ranks_on || !is_in, mpi_errno, MPI_ERR_OTHER, "**nomem");
+
+    for (int i = 0; i < comm_ptr->local_size; i++) {
+        TOPO_LPID_T lpid = 0;
+        MPID_Comm_get_lpid(comm_ptr, i, &lpid, false);
+        ranks_on[place->host_of_rank[lpid]]++;
+    }
+    count->num_hosts = count->num_racks = count->max_ppn = 0;
+    for (int h = 0; h < place->num_hosts; h++) {
+        if (ranks_on[h] == 0)
+            continue;
+        count->num_hosts++;
+        count->num_racks += !is_in[place->rack_of_host[h]];
+        is_in[place->rack_of_host[h]] = true;
+        count->max_ppn = MPL_MAX(count->max_ppn, ranks_on[h]);
+    }
+
+  fn_exit:
+    MPL_free(ranks_on);
+    MPL_free(is_in);
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
 static void print_order(MPIR_Comm * comm_ptr, const char *what, const int order[])
 {
     if (MPIR_CVAR_COLL_TOPOLOGY_VERBOSE < 2 || comm_ptr->rank != 0)
@@ -430,12 +512,10 @@ int MPII_Topo_comm_ring(MPIR_Comm * comm_ptr, const MPII_Topo_ring_t ** ring, TO
 {
     int mpi_errno = MPI_SUCCESS;
     int *order = NULL;
+    struct MPII_Topo_comm *topo;
 
-    if (comm_ptr->coll.topo == NULL) {
-        mpi_errno = comm_create(comm_ptr, TOPO_COLL_ATTR);
-        MPIR_ERR_CHECK(mpi_errno);
-    }
-    struct MPII_Topo_comm *topo = comm_ptr->coll.topo;
+    mpi_errno = get_view(comm_ptr, &topo, TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
     if (topo->ring.order == NULL) {
         order = MPL_malloc(comm_ptr->local_size * sizeof(int), MPL_MEM_COLL);
         MPIR_ERR_CHKANDJUMP(!order || MPII_Topo_map_ring(&topo->place, order), mpi_errno,
@@ -460,12 +540,10 @@ int MPII_Topo_comm_recursive_doubling(MPIR_Comm * comm_ptr, const int **slots_, 
 {
     int mpi_errno = MPI_SUCCESS;
     int *slots = NULL;
+    struct MPII_Topo_comm *topo;
 
-    if (comm_ptr->coll.topo == NULL) {
-        mpi_errno = comm_create(comm_ptr, TOPO_COLL_ATTR);
-        MPIR_ERR_CHECK(mpi_errno);
-    }
-    struct MPII_Topo_comm *topo = comm_ptr->coll.topo;
+    mpi_errno = get_view(comm_ptr, &topo, TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
     if (topo->slots == NULL) {
         slots = MPL_malloc(comm_ptr->local_size * sizeof(int), MPL_MEM_COLL);
         MPIR_ERR_CHKANDJUMP(!slots || MPII_Topo_map_recursive_doubling(&topo->place, slots),

@@ -24,10 +24,11 @@ int MPII_Topo_init(void);
 int MPII_Topo_finalize(void);
 
 /* Load the topology: from root, a parsed tuning file that was read from name, or else, where root is
- * NULL or has none, from the file that MPIR_CVAR_COLL_TOPOLOGY_FILE names. A bad file leaves the
+ * NULL or has none, from the file that MPIR_CVAR_COLL_TOPOLOGY_FILE names. Returns 0; or -1, and in
+ * err[MPII_TOPO_ERR_LEN] what is wrong with root. A bad MPIR_CVAR_COLL_TOPOLOGY_FILE leaves the
  * process without a topology; rank 0 prints why. Called at the end of MPI_Init. */
 struct json_object;
-void MPII_Topo_load(const char *name, struct json_object *root);
+int MPII_Topo_load(const char *name, struct json_object *root, char *err);
 
 /* Print one line, from rank 0 of MPI_COMM_WORLD. */
 void MPII_Topo_warn(const char *text);
@@ -35,6 +36,23 @@ void MPII_Topo_warn(const char *text);
 /* Called from MPIR_Coll_comm_init and MPII_Coll_comm_cleanup. */
 void MPII_Topo_comm_init(MPIR_Comm * comm_ptr);
 void MPII_Topo_comm_cleanup(MPIR_Comm * comm_ptr);
+
+/* How a communicator is placed. All are MPIR_AINT_MAX where that is not known to all its processes:
+ * on an intercommunicator, with processes of another MPI_COMM_WORLD, in a session without one. */
+typedef struct {
+    MPI_Aint num_hosts;
+    MPI_Aint num_racks;
+    MPI_Aint max_ppn;           /* most ranks on a host */
+} MPII_Topo_count_t;
+
+/* Whether all processes of a communicator are of the MPI_COMM_WORLD of the calling one */
+bool MPII_Topo_is_in_world(MPIR_Comm * comm_ptr);
+
+/* Learn where the processes of MPI_COMM_WORLD are. Collective over MPI_COMM_WORLD. */
+int MPII_Topo_place_world(void);
+
+/* Count from what MPII_Topo_place_world learnt, without communication. */
+int MPII_Topo_comm_count(MPIR_Comm * comm_ptr, MPII_Topo_count_t * count);
 
 /* Nearest neighbour ring of a communicator, as one process sees it. The ring is cut into groups of
  * consecutive positions: the ranks of a rack or, where there is one rack, of a host. There is one

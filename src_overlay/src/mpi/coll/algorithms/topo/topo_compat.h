@@ -42,4 +42,7 @@
         size_ = (comm_ptr_)->local_size;                \
     } while (0)
 
+/* What MPID_Comm_get_lpid gives. */
+#define TOPO_LPID_T uint64_t
+
 #endif /* TOPO_COMPAT_H_INCLUDED */

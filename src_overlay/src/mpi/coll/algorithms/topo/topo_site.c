@@ -118,6 +118,13 @@ int MPII_Topo_parse_json(const char *name, const char *text, size_t len, struct 
              line_of(text, nul - text));
         goto fn_exit;
     }
+    const char *first = text + strspn(text, " \t\r\n");
+    if (*first && *first != '{') {
+        int word = strcspn(first, " \t\r\n");
+        fail(err, "%s: line %d: found \"%.*s\", expected a JSON object", name,
+             line_of(text, first - text), word < 20 ? word : 20, first);
+        goto fn_exit;
+    }
     tok = json_tokener_new_ex(MAX_JSON_DEPTH);
     if (tok == NULL) {
         fail(err, "%s: out of memory", name);
@@ -144,11 +151,6 @@ int MPII_Topo_parse_json(const char *name, const char *text, size_t len, struct 
             goto fn_exit;
         }
     }
-    if (!json_object_is_type(obj, json_type_object)) {
-        fail(err, "%s: found %s, expected a JSON object", name,
-             json_type_to_name(json_object_get_type(obj)));
-        goto fn_exit;
-    }
     *root = obj;
     obj = NULL;
     ret = 0;
@@ -161,12 +163,17 @@ int MPII_Topo_parse_json(const char *name, const char *text, size_t len, struct 
     return ret;
 }
 
-/* FNV-1a */
-static void digest_add(uint64_t * digest, const void *data, size_t len)
+uint64_t MPII_Topo_hash(uint64_t h, const void *data, size_t len)
 {
     const unsigned char *c = data;
     for (size_t i = 0; i < len; i++)
-        *digest = (*digest ^ c[i]) * UINT64_C(0x100000001b3);
+        h = (h ^ c[i]) * UINT64_C(0x100000001b3);
+    return h;
+}
+
+static void digest_add(uint64_t * digest, const void *data, size_t len)
+{
+    *digest = MPII_Topo_hash(*digest, data, len);
 }
 
 /* A member that has to be there and of that type; NULL and a sentence in err otherwise. */
@@ -192,11 +199,18 @@ static struct json_object *get(const char *name, const char *prefix, struct json
  * nanosecond up, such noise mostly disappears, and a distance fits in a byte. */
 static uint8_t distance_of_latency(double latency_us)
 {
+    /* 2 to the power of -3/4, -1/2, -1/4: frexp is in the C library, log2 is not */
+    static const double quarters[] = { 0.5946035575013605, 0.7071067811865476, 0.8408964152537145 };
     double ns = latency_us * 1e3;
+    int exponent, step;
+
     if (ns <= 1)
         return 0;
-    double step = floor(4 * log2(ns)) + 1;
-    return step > MPII_TOPO_DISTANCE_MAX ? MPII_TOPO_DISTANCE_MAX : (uint8_t) step;
+    double mantissa = frexp(ns, &exponent);
+    step = 4 * (exponent - 1) + 1;
+    for (int i = 0; i < 3 && quarters[i] <= mantissa; i++)
+        step++;
+    return step > MPII_TOPO_DISTANCE_MAX ? MPII_TOPO_DISTANCE_MAX : step;
 }
 
 /* A square matrix of latencies. Returns -1 and a sentence in err where it is not one; 0 and
@@ -377,7 +391,7 @@ int MPII_Topo_site_create(const char *name, struct json_object *root, MPII_Topo_
     site = MPL_calloc(1, sizeof(*site), MPL_MEM_COLL);
     if (site == NULL)
         return fail(err, "%s: out of memory", name);
-    site->digest = UINT64_C(0xcbf29ce484222325);
+    site->digest = MPII_TOPO_HASH_INIT;
     if (get_hosts(name, prefix, obj, site, err) || get_racks(name, prefix, obj, site, err) ||
         get_matrix(name, prefix, obj, "latency_us", site->num_hosts, &site->host_distance, err) ||
         (site->host_distance == NULL &&

@@ -36,6 +36,10 @@ typedef struct MPII_Topo_site {
 /* Longest message that the functions below write to err, with its final NUL. */
 #define MPII_TOPO_ERR_LEN 512
 
+/* FNV-1a of some bytes, after those that gave h */
+#define MPII_TOPO_HASH_INIT UINT64_C(0xcbf29ce484222325)
+uint64_t MPII_Topo_hash(uint64_t h, const void *data, size_t len);
+
 /* Read a whole regular file, at most 64 MiB. Returns 0, with *text NUL-terminated and to be freed by
  * MPL_free; or -1 and a sentence in err that starts with the name of the file. */
 int MPII_Topo_read_file(const char *path, char **text, size_t * len, char *err);

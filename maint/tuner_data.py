@@ -1,0 +1,121 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""What topo-tune knows of MPICH: its algorithms, and what it selects by itself.
+
+From MPICH's source and cvars/ to maint/topo_tune/mpich-<version>.json, so that no such list is kept
+by hand.
+"""
+
+import json
+import re
+
+from common import REPO, Failure, apply_patches, is_generated, scratch, series, touched
+from lists import add_algorithms, cvar_blocks
+
+ALGORITHMS = "src/mpi/coll/coll_algorithms.txt"
+CVARS = [  # where the CVARs stand that give parameters
+    "src/mpi/coll/cvars.txt",
+    "src/mpi/coll/ialltoall/ialltoall_tsp_brucks.c",
+    "src/mpi/coll/ialltoall/ialltoall_tsp_scattered.c",
+]
+BUILTIN = "maint/tuning/coll/mpir/generic.json"
+SOURCES = [ALGORITHMS, BUILTIN, *CVARS]
+
+
+def path_for(version):
+    """The data file for an MPICH version: 4.0 serves 4.0.2."""
+    return REPO / f"maint/topo_tune/mpich-{'.'.join(version.split('.')[:2])}.json"
+
+
+def read_algorithms(text, cvars):
+    """{collective: {name of the function: what is to know of it}} of coll_algorithms.txt, by the rules
+    of maint/gen_coll.py."""
+    result, rows = {}, []
+    for line in text.split("\n"):
+        if match := re.match(r"(\w+)-(intra|inter):", line):
+            collective, kind = match.groups()
+            found = result.setdefault(collective, {})
+            # what gen_coll.py assumes and the file does not list
+            if not collective.startswith("i"):
+                found[function(collective, "allcomm", "nb")] = {}
+        elif match := re.match(r"\s+(\w+)\s*$", line):
+            rows.append((collective, kind, match[1], {}))
+        elif match := re.match(r"\s+(\w+):\s*(.+)", line):
+            rows[-1][3][match[1]] = match[2]
+    for collective, kind, name, keys in rows:
+        row = {}
+        if "restrictions" in keys:
+            row["restrictions"] = words(keys["restrictions"])
+        if "extra_params" in keys:
+            pairs = zip(words(keys["extra_params"]), words(keys["cvar_params"]), strict=True)
+            row["params"] = {param: default(collective, cvar, cvars) for param, cvar in pairs}
+        result[collective][function(collective, "allcomm" if "allcomm" in keys else kind, name)] = (
+            row
+        )
+    return result
+
+
+def function(collective, kind, name):
+    return f"MPIR_{collective.capitalize()}_{kind}_{name}"
+
+
+def words(text):
+    return re.findall(r"[\w-]+", text)
+
+
+def default(collective, cvar, cvars):
+    """The CVAR that gives a parameter where a file does not, and its default."""
+    # one CVAR for all that throttle
+    name = f"MPIR_CVAR_{'ALLTOALL' if cvar == 'THROTTLE' else collective.upper()}_{cvar}"
+    if name not in cvars:
+        raise Failure(f"{CVARS[0]}: no entry for {name}, which {ALGORITHMS} names for {collective}")
+    value = cvars[name]
+    return {"cvar": name, "default": int(value) if value.lstrip("-").isdigit() else value}
+
+
+def read_cvars(text):
+    """{name: default} of CVAR blocks"""
+    entry = r"^\s+- name\s*: (\w+)\n(?:\s+\w+\s*:.*\n)*?\s+default\s*: (.*)$"
+    return dict(re.findall(entry, text, re.MULTILINE))
+
+
+def generate(source, rows):
+    """{path in the repository: content} of the data file for the version of a Source; `rows` of the
+    manifest."""
+    hand = [patch for patch in series(source.row) if not is_generated(patch)]
+    patched = {name for patch in hand for name in touched(patch.read_text(errors="replace"))}
+    with scratch("tuner-") as work:
+        source.copy(work, only=sorted(patched.union(SOURCES)))
+        stock_text = (work / ALGORITHMS).read_text()
+        apply_patches(work, hand)
+        text = (work / ALGORITHMS).read_text()
+        builtin = json.loads((work / BUILTIN).read_text())
+        cvars = read_cvars(
+            "\n".join([*((work / name).read_text() for name in CVARS), cvar_blocks()])
+        )
+    stock = read_algorithms(stock_text, cvars)
+    collectives = read_algorithms(add_algorithms(text, rows), cvars)
+    for collective, algorithms in collectives.items():
+        for name, row in algorithms.items():
+            if name not in stock[collective]:
+                row["patched"] = True
+    lines = [
+        "{",
+        ' "generated": "by make refresh, from cvars/ and the source of MPICH; do not edit",',
+        f' "version": "{source.row["version"]}",',
+        ' "collectives": {',
+        ",\n".join(
+            f'  "{collective}": {{\n'
+            + ",\n".join(
+                f'   "{name}": {json.dumps(row)}'
+                for name, row in sorted(collectives[collective].items())
+            )
+            + "\n  }"
+            for collective in sorted(collectives)
+        ),
+        " },",
+        ' "builtin": {',
+        ",\n".join(f'  "{key}": {json.dumps(value)}' for key, value in sorted(builtin.items())),
+        " }",
+        "}",
+    ]
+    return {path_for(source.row["version"]): ("\n".join(lines) + "\n").encode()}

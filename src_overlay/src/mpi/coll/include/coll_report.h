@@ -1,0 +1,46 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#ifndef COLL_REPORT_H_INCLUDED
+#define COLL_REPORT_H_INCLUDED
+
+/* Which algorithms were selected, and why: MPIR_CVAR_COLL_SELECTION_REPORT and _TRACE. The generated
+ * selection in mpir_coll.c calls this; while it is off that costs one test. */
+
+extern int MPII_Coll_report_on;
+
+void MPII_Coll_report_init(void);
+void MPII_Coll_report_finalize(void);
+
+/* Count a call. why: MPII_COLL_BY_CVAR, or the rule of a file, or NULL for the built-in selection;
+ * count elements of a datatype are a block, or the buffer, of the call; -1: it has none. */
+void MPII_Coll_report(MPIR_Comm * comm_ptr, MPII_Csel_container_type_e id, const char *why,
+                      MPI_Aint count, MPI_Datatype datatype);
+
+extern const char MPII_Coll_by_cvar[];
+#define MPII_COLL_BY_CVAR MPII_Coll_by_cvar
+
+#define MPII_COLL_REPORT(comm_ptr_, id_, why_, count_, datatype_)               \
+    do {                                                                        \
+        if (unlikely(MPII_Coll_report_on))                                      \
+            MPII_Coll_report(comm_ptr_, id_, why_, count_, datatype_);          \
+    } while (0)
+
+/* Remember that an algorithm cannot be applied, for the report of the one that is taken instead. */
+#define MPII_COLL_DECLINE(comm_ptr_, check_, text_)             \
+    do {                                                        \
+        if (unlikely(MPII_Coll_report_on) && !(check_))         \
+            (comm_ptr_)->coll.declined = text_;                 \
+    } while (0)
+
+/* Mean of the counts of a call, one for each process that a process receives from */
+MPI_Aint MPII_Coll_report_mean(MPIR_Comm * comm_ptr, const MPI_Aint counts[]);
+#define MPII_COLL_MEAN(counts_) MPII_Coll_report_mean(comm_ptr, counts_)
+
+#define MPII_COLL_IS_ROOT(root_)        \
+    ((root_) == MPI_ROOT ||             \
+     ((root_) == comm_ptr->rank && comm_ptr->comm_kind == MPIR_COMM_KIND__INTRACOMM))
+
+#endif /* COLL_REPORT_H_INCLUDED */

@@ -1,0 +1,109 @@
+/* Copyright (C) by the mpich-topo authors. See LICENSE.
+ *
+ * Stands in for MPICH's mpiimpl.h, so that csel.c and csel_container.c compile without the rest of
+ * MPICH: what selection looks at, and no more. Define MPIIMPL_DEFINE in one file.
+ *
+ * A datatype is its size in bytes. An operation holds two bits, see OP_*. */
+
+#ifndef MPIIMPL_H_INCLUDED
+#define MPIIMPL_H_INCLUDED
+
+#include "mpl.h"
+#include <assert.h>
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* -- what a program sees -- */
+
+typedef intptr_t MPI_Aint;
+typedef int MPI_Datatype;
+typedef int MPI_Op;
+
+#define MPIR_AINT_MAX INTPTR_MAX
+#define MPI_SUCCESS 0
+#define MPI_ERR_OTHER 15
+#define MPI_IN_PLACE ((void *) -1)
+#define MPI_PROC_NULL (-1)
+#define MPI_ROOT (-3)
+
+/* -- errors -- */
+
+#define MPIR_Assert(cond) \
+    do { \
+        if (!(cond)) { \
+            fprintf(stderr, "%s:%d: Assertion failed: %s\n", __FILE__, __LINE__, #cond); \
+            abort(); \
+        } \
+    } while (0)
+#define MPIR_ERR_FATAL 1
+int MPIR_Err_create_code(int last, int fatal, const char *func, int line, int class,
+                         const char *generic, const char *specific, ...);
+#define MPIR_ERR_SET(err, class, ...) ((err) = (class))
+#define MPIR_ERR_SETANDJUMP(err, class, ...) do { (err) = (class); goto fn_fail; } while (0)
+#define MPIR_ERR_CHKANDJUMP(cond, err, class, ...) \
+    do { if (cond) MPIR_ERR_SETANDJUMP(err, class); } while (0)
+#define MPIR_ERR_CHECK(err) do { if (err) goto fn_fail; } while (0)
+
+/* -- datatypes, operations, trees, threads -- */
+
+#define MPIR_Datatype_get_size_macro(type, size) ((size) = (type))
+
+#define OP_BUILTIN 1
+#define OP_COMMUTATIVE 2
+#define HANDLE_KIND_BUILTIN OP_BUILTIN
+#define HANDLE_GET_KIND(op) ((op) & OP_BUILTIN)
+#define MPIR_Op_is_commutative(op) (((op) & OP_COMMUTATIVE) != 0)
+
+typedef enum {
+    MPIR_TREE_TYPE_KARY,
+    MPIR_TREE_TYPE_KNOMIAL_1,
+    MPIR_TREE_TYPE_KNOMIAL_2,
+} MPIR_Tree_type_t;
+
+extern int MPIR_IS_THREADED;
+
+/* -- communicators -- */
+
+typedef struct MPIR_Request MPIR_Request;
+typedef int MPIR_Errflag_t;
+
+typedef enum {
+    MPIR_COMM_KIND__INTRACOMM,
+    MPIR_COMM_KIND__INTERCOMM,
+} MPIR_Comm_kind_t;
+
+typedef enum {
+    MPIR_COMM_HIERARCHY_KIND__FLAT,
+    MPIR_COMM_HIERARCHY_KIND__PARENT,
+    MPIR_COMM_HIERARCHY_KIND__NODE_ROOTS,
+    MPIR_COMM_HIERARCHY_KIND__NODE,
+    MPIR_COMM_HIERARCHY_KIND__SIZE
+} MPIR_Comm_hierarchy_kind_t;
+
+typedef struct MPIR_Comm {
+    int rank, local_size, remote_size;
+    MPIR_Comm_kind_t comm_kind;
+    MPIR_Comm_hierarchy_kind_t hierarchy_kind;
+    struct MPIR_Comm *node_comm;
+    int node_count;
+    bool is_node_consecutive;
+    int num_hosts, num_racks, max_ppn;  /* 0: unknown */
+    struct {
+        int pof2;
+    } coll;
+    void *csel_comm;
+} MPIR_Comm;
+
+#define MPIR_Comm_size(comm) ((comm)->local_size)
+#define MPII_Comm_is_node_consecutive(comm) ((comm)->is_node_consecutive)
+
+#endif /* MPIIMPL_H_INCLUDED */
