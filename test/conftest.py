@@ -4,8 +4,10 @@
 Environment:
   TOPO_BIN      folder of mpicc, mpiexec and the topo-* programs (default build/bin)
   MPICH_TESTS   test/mpi of the patched MPICH source (default build/mpich-src/test/mpi)
+  MPICH_SOURCE  the patched MPICH source, as far as unit tests compile it (default build/mpich-src)
 """
 
+import ast
 import hashlib
 import json
 import os
@@ -19,10 +21,29 @@ from pathlib import Path
 import pytest
 
 REPO = Path(__file__).resolve().parents[1]
+CORPUS = REPO / "test/corpus"
 SCRATCH = REPO / "build/test"  # programs built by tests, kept from one run to the next
 
 MANIFEST = tomllib.loads((REPO / "cvars/algorithms.toml").read_text())["algorithm"]
 ALGORITHMS = [row["name"] for row in MANIFEST if row["collective"] == "allgather"]
+
+
+def read_bad_files():
+    """The selection files in bad.txt, by its sections: [[(name of the case, content, what the
+    library says)]]."""
+    sections = []
+    for number, line in enumerate((CORPUS / "bad.txt").read_text("utf-8").split("\n"), 1):
+        if line.startswith("# -- "):
+            sections.append([])
+        elif line.startswith("    "):
+            sections[-1][-1] += (line.strip(),)
+        elif line and not line.startswith("#"):
+            content = ast.literal_eval(line) if line.startswith("b'") else line.encode()
+            sections[-1].append((f"line{number}", content))
+    return sections
+
+
+BAD_FILES = read_bad_files()
 
 
 def pytest_addoption(parser):
@@ -41,9 +62,18 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_generate_tests(metafunc):
-    """A test with an argument `algorithm` runs once for each allgather row of the manifest."""
+    """A test with an argument `algorithm` runs once for each allgather row of the manifest, one
+    with `bad_file` once for each bad selection file: (content, what the library says)."""
     if "algorithm" in metafunc.fixturenames:
         metafunc.parametrize("algorithm", ALGORITHMS)
+    for name, cases in {
+        "bad_file": [case for section in BAD_FILES for case in section],
+        "bad_file_of_each_kind": [section[i] for section in BAD_FILES for i in (0, -1)],
+    }.items():
+        if name in metafunc.fixturenames:
+            metafunc.parametrize(
+                name, [case[1:] for case in cases], ids=[case[0] for case in cases]
+            )
 
 
 @pytest.fixture(scope="session")
@@ -85,6 +115,20 @@ def mpich_tests():
     return folder
 
 
+@pytest.fixture(scope="session")
+def bad_files():
+    """[(content, what the library says)]"""
+    return [case[1:] for section in BAD_FILES for case in section]
+
+
+@pytest.fixture(scope="session")
+def mpich_source():
+    folder = Path(os.environ.get("MPICH_SOURCE", REPO / "build/mpich-src")).absolute()
+    if not (folder / "src/mpi/coll/src/csel.c").exists():
+        pytest.fail(f"no MPICH source in {folder}: run `make build`, or set MPICH_SOURCE")
+    return folder
+
+
 def _build(command, source, flags):
     """The program that command makes of source, named after the content of all that goes in."""
     command = [*map(str, command), str(source), *map(str, flags)]
@@ -116,14 +160,27 @@ def build_mpi(mpicc):
 
 
 @pytest.fixture(scope="session")
-def cc_unit():
+def build_unit():
+    """build_unit(source, *flags): compiles a C file with the system's compiler."""
+
+    def build(source, *flags):
+        cc = os.environ.get("CC", "cc")
+        return _build([cc, "-g", "-O2", "-Wall", "-Wextra"], Path(source), flags)
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def cc_unit(build_unit):
     """cc_unit(source, *flags, args=()): compiles a C file with the system's compiler, runs it."""
 
     def build_and_run(source, *flags, args=(), timeout=60):
-        cc = os.environ.get("CC", "cc")
-        program = _build([cc, "-g", "-O2", "-Wall", "-Wextra"], Path(source), flags)
         return subprocess.run(
-            [program, *map(str, args)], capture_output=True, text=True, timeout=timeout, check=False
+            [build_unit(source, *flags), *map(str, args)],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
         )
 
     return build_and_run

@@ -1,7 +1,9 @@
 /* Copyright (C) by the mpich-topo authors. See LICENSE.
  *
- * Stands in for MPICH's mpl.h, so that topo_map.c and topo_site.c, which need nothing else of MPICH,
- * compile without it. */
+ * Stands in for MPICH's mpl.h, so that topo_map.c, topo_site.c and csel.c compile without it. */
+
+#ifndef MPL_H_INCLUDED
+#define MPL_H_INCLUDED
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -9,6 +11,11 @@
 
 #define MPL_malloc(size, class) malloc(size)
 #define MPL_calloc(num, size, class) calloc(num, size)
+#define MPL_realloc(ptr, size, class) realloc(ptr, size)
 #define MPL_strdup strdup
 #define MPL_free free
 #define ATTRIBUTE(x) __attribute__(x)
+#define MPL_MAX(a, b) ((a) > (b) ? (a) : (b))
+#define MPL_MIN(a, b) ((a) < (b) ? (a) : (b))
+
+#endif /* MPL_H_INCLUDED */

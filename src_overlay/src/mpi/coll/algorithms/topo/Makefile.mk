@@ -8,11 +8,15 @@ AM_CPPFLAGS += -I$(top_srcdir)/src/mpi/coll/algorithms/topo
 mpi_core_sources += \
     src/mpi/coll/algorithms/topo/topo.c      \
     src/mpi/coll/algorithms/topo/topo_map.c  \
-    src/mpi/coll/algorithms/topo/topo_site.c
+    src/mpi/coll/algorithms/topo/topo_site.c \
+    src/mpi/coll/algorithms/topo/topo_tree.c \
+    src/mpi/coll/algorithms/topo/topo_tree_coll.c
 
 noinst_HEADERS += \
     src/mpi/coll/algorithms/topo/topo.h        \
     src/mpi/coll/algorithms/topo/topo_algos.h  \
     src/mpi/coll/algorithms/topo/topo_compat.h \
     src/mpi/coll/algorithms/topo/topo_map.h    \
-    src/mpi/coll/algorithms/topo/topo_site.h
+    src/mpi/coll/algorithms/topo/topo_site.h   \
+    src/mpi/coll/algorithms/topo/topo_tree.h   \
+    src/mpi/coll/algorithms/topo/topo_tree_coll.h

@@ -6,6 +6,7 @@
 #include "mpiimpl.h"
 #include "topo.h"
 #include "topo_site.h"
+#include "topo_tree.h"
 #include <json.h>
 
 unsigned long MPII_Topo_calls[MPII_TOPO_ALGO__END];
@@ -26,6 +27,7 @@ struct MPII_Topo_comm {
     int *slots;                 /* [num_ranks], likewise */
     int slot;
     bool slots_are_ranks;
+    MPII_Topo_forest_t *forest; /* likewise */
 };
 
 static MPII_Topo_site_t *site;
@@ -74,6 +76,14 @@ int MPII_Topo_init(void)
                                               "calls of " #coll " " #algo ": " desc);
     MPIR_TOPO_ALGOS(REGISTER)
 #undef REGISTER
+    MPII_Topo_rack_messages = 0;
+    MPIR_T_PVAR_COUNTER_REGISTER_DYNAMIC_impl(MPI_UNSIGNED_LONG, coll_topo_rack_messages,
+                                              &MPII_Topo_rack_messages, 1,
+                                              MPI_T_VERBOSITY_USER_BASIC, MPI_T_BIND_NO_OBJECT,
+                                              (MPIR_T_PVAR_FLAG_READONLY |
+                                               MPIR_T_PVAR_FLAG_CONTINUOUS), NULL, NULL,
+                                              "COLLECTIVE", "messages that this process sent to "
+                                              "other racks in gather and scatter along trees");
     return MPI_SUCCESS;
 }
 
@@ -166,6 +176,7 @@ void MPII_Topo_comm_cleanup(MPIR_Comm * comm_ptr)
     MPL_free(topo->site_rack);
     MPL_free(topo->ring.order);
     MPL_free(topo->slots);
+    MPII_Topo_forest_free(topo->forest);
     MPL_free(topo);
     comm_ptr->coll.topo = NULL;
 }
@@ -566,6 +577,23 @@ int MPII_Topo_comm_recursive_doubling(MPIR_Comm * comm_ptr, const int **slots_, 
     return mpi_errno;
   fn_fail:
     MPL_free(slots);
+    goto fn_exit;
+}
+
+int MPII_Topo_comm_place(MPIR_Comm * comm_ptr, const MPII_Topo_place_t ** place,
+                         MPII_Topo_forest_t *** forest, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    struct MPII_Topo_comm *topo;
+
+    mpi_errno = get_view(comm_ptr, &topo, TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
+    *place = &topo->place;
+    *forest = &topo->forest;
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
     goto fn_exit;
 }
 

@@ -10,6 +10,7 @@
  *
  * topo_site.c   the topology of the site, from a file
  * topo_map.c    renumberings of ranks by distance
+ * topo_tree.c   trees over ranks by distance; topo_tree_coll.c, gather and scatter along them
  * topo.c        the view that a communicator has: hosts, racks, renumberings, kept with it
  *
  * An algorithm asks for its renumbering (MPII_Topo_comm_ring, ...), counts its call
@@ -75,6 +76,12 @@ int MPII_Topo_comm_ring(MPIR_Comm * comm_ptr, const MPII_Topo_ring_t ** ring, TO
 int MPII_Topo_comm_recursive_doubling(MPIR_Comm * comm_ptr, const int **slots, int *slot,
                                       bool * is_identity, TOPO_COLL_ATTR_DECL);
 
+/* Where the ranks of a communicator are, and the trees kept with it (see topo_tree.h; NULL until the
+ * caller makes them). Collective at the first call, as above. */
+struct MPII_Topo_forest;
+int MPII_Topo_comm_place(MPIR_Comm * comm_ptr, const MPII_Topo_place_t ** place,
+                         struct MPII_Topo_forest ***forest, TOPO_COLL_ATTR_DECL);
+
 /* Wait for a request and free it; nothing where it is NULL. */
 int MPII_Topo_wait(MPIR_Request ** request, TOPO_COLL_ATTR_DECL);
 
@@ -86,6 +93,8 @@ enum {
     MPII_TOPO_ALGO__END
 };
 extern unsigned long MPII_Topo_calls[MPII_TOPO_ALGO__END];
+/* Messages that this process sent to other racks along trees: coll_topo_rack_messages */
+extern unsigned long MPII_Topo_rack_messages;
 #define MPII_TOPO_COUNT(coll, algo) (MPII_Topo_calls[MPII_TOPO_ALGO__##coll##_##algo]++)
 
 #endif /* TOPO_H_INCLUDED */

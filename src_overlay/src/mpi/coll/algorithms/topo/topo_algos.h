@@ -15,6 +15,18 @@
     X(ALLGATHER, Allgather, allgather, topo_recursive_doubling, \
       "recursive doubling with the heaviest partners placed nearest") \
     X(ALLGATHER, Allgather, allgather, gather_bcast, \
-      "nonblocking gather to a root, then nonblocking broadcast")
+      "nonblocking gather to a root, then nonblocking broadcast") \
+    X(GATHER, Gather, gather, rack_leader, \
+      "gather to a leader in each host, then in each rack, then to the root") \
+    X(GATHER, Gather, gather, topo_binomial, \
+      "binomial tree with the heaviest subtrees placed nearest") \
+    X(SCATTER, Scatter, scatter, rack_leader, \
+      "scatter to a leader in each rack, then in each host, then to its ranks") \
+    X(SCATTER, Scatter, scatter, topo_binomial, \
+      "binomial tree with the heaviest subtrees placed nearest") \
+    X(GATHERV, Gatherv, gatherv, rack_leader, \
+      "gather to a leader in each host, then in each rack, then to the root") \
+    X(SCATTERV, Scatterv, scatterv, rack_leader, \
+      "scatter to a leader in each rack, then in each host, then to its ranks")
 
 #endif /* TOPO_ALGOS_H_INCLUDED */

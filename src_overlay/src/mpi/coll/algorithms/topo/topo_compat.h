@@ -36,6 +36,12 @@
             MPIR_ERR_SET(mpi_errno_, *errflag, "**coll_fail");          \
     } while (0)
 
+/* Pack (unpack) max_bytes (insize) bytes of a buffer, from byte `offset` of its data on. */
+#define TOPO_TYPEREP_PACK(inbuf, incount, type, offset, outbuf, max_bytes, done) \
+    MPIR_Typerep_pack(inbuf, incount, type, offset, outbuf, max_bytes, done)
+#define TOPO_TYPEREP_UNPACK(inbuf, insize, outbuf, outcount, type, offset, done) \
+    MPIR_Typerep_unpack(inbuf, insize, outbuf, outcount, type, offset, done)
+
 #define TOPO_COMM_RANK_SIZE(comm_ptr_, rank_, size_)    \
     do {                                                \
         rank_ = (comm_ptr_)->rank;                      \

@@ -1,0 +1,889 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "topo.h"
+#include "topo_tree_coll.h"
+
+/* Gather and scatter along a tree.
+ *
+ * Every block is cut into pieces of `width` bytes, the same on all ranks. Column c is piece c of
+ * all blocks. The pieces of a column that pass between a rank and its parent, in the order of its
+ * stream (topo_tree.h), are cut into messages of about MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES, of one
+ * piece or more each. A rank passes a message on as soon as it has what is in it: in gather the
+ * stream is sent from its beginning, which is here first, to its end; in scatter from its end,
+ * which has the longest way to go, to its beginning. So a slow link is never idle for a fast one.
+ * Short blocks are one column and one message.
+ *
+ * Who gets which message when follows from what both sides know: the sizes of blocks, and the
+ * stream. In gatherv and scatterv, where only the root knows all sizes, these go ahead in one
+ * message more on each edge where the receiver does not know them. Between two ranks all messages
+ * come in the order in which they are received.
+ *
+ * Memory: a rank that has a parent and children holds WINDOW columns of its subtree, at most
+ *     WINDOW * max(COLUMN_SEGS * MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES, MIN_WIDTH * ranks of a rack)
+ * bytes (half of all ranks in place of those of a rack in a binomial tree), whatever the size of a
+ * block. Where there are more columns, messages are sent in synchronous mode, so that they do not
+ * pile up at a receiver that is late. A rank without children, and the root, use the buffers of the
+ * user: the root receives into, or sends from, the places of the blocks, with an indexed datatype
+ * where that is not one range. Only where this would be more work than a copy, for messages up to
+ * STAGED_BYTES, and where a datatype with gaps meets pieces of blocks, a message is packed. */
+
+unsigned long MPII_Topo_rack_messages;
+
+#define WINDOW 4
+#define COLUMN_SEGS 16
+#define MIN_WIDTH 4096
+#define STAGED_BYTES 8192
+
+/* A block in memory of the user */
+typedef struct {
+    char *buf;
+    MPI_Aint count, size;
+    MPI_Datatype type;
+} block_t;
+
+/* Pieces of blocks begin ... end - 1 of the stream of this rank, to or from another one */
+typedef struct {
+    int rank, begin, end;
+    MPI_Aint offset, bytes;     /* where it is in the column */
+    MPIR_Request *req;
+    char *staged;               /* at the root: the packed message, if it is not sent in place */
+} message_t;
+
+typedef struct {
+    MPI_Aint index;
+    char *mem;                  /* NULL at the root */
+    int num_down, num_up;
+    message_t *down;            /* to or from children, in the order of the stream */
+    message_t *up;              /* to or from the parent */
+} column_t;
+
+typedef struct {
+    MPIR_Comm *comm_ptr;
+    int tag;
+    const MPII_Topo_place_t *place;
+    const MPII_Topo_tree_t *tree;
+    MPI_Aint size;              /* bytes of each block of the stream, */
+    MPI_Aint *sizes;            /* or [num_blocks] of each of them where it is not NULL */
+    MPI_Aint width, num_columns;
+    block_t own;
+    bool in_place;              /* there is no own */
+
+    /* at the root */
+    char *buf;
+    MPI_Aint count;             /* of each block, */
+    const MPI_Aint *counts, *displs;    /* or of each rank */
+    MPI_Datatype type;
+    MPI_Aint extent, type_size;
+    int is_contig;
+
+    int window;
+    column_t columns[WINDOW];   /* column c is in entry c % window */
+    char *mem;
+    message_t *messages;
+    MPI_Aint *scratch;          /* at the root, for datatypes */
+} flow_t;
+
+/* -- sizes -- */
+
+static MPI_Aint piece_bytes(const flow_t * f, int i, MPI_Aint column)
+{
+    MPI_Aint rest = (f->sizes ? f->sizes[i] : f->size) - column * f->width;
+    return rest <= 0 ? 0 : MPL_MIN(rest, f->width);
+}
+
+/* Bytes of blocks begin ... end - 1 in a column */
+static MPI_Aint column_bytes(const flow_t * f, int begin, int end, MPI_Aint column)
+{
+    MPI_Aint sum = 0;
+
+    if (f->sizes == NULL)
+        return (end - begin) * piece_bytes(f, 0, column);
+    for (int i = begin; i < end; i++)
+        sum += piece_bytes(f, i, column);
+    return sum;
+}
+
+static MPI_Aint largest_block(const flow_t * f, int begin, int end)
+{
+    MPI_Aint max = 0;
+
+    if (f->sizes == NULL)
+        return f->size;
+    for (int i = begin; i < end; i++)
+        max = MPL_MAX(max, f->sizes[i]);
+    return max;
+}
+
+static MPI_Aint segment_bytes(void)
+{
+    return MPL_MAX(MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES, 1);
+}
+
+/* How long a column is must not depend on sizes that only some ranks know. */
+static void cut_columns(flow_t * f)
+{
+    MPI_Aint limit = MPL_MAX(segment_bytes(), MIN_WIDTH);
+    MPI_Aint width = MPL_MIN(COLUMN_SEGS * limit / f->tree->max_blocks, limit);
+
+    width = MPL_MAX(width, MIN_WIDTH);
+    if (f->sizes == NULL) {
+        /* of equal length, but for the last one */
+        MPI_Aint num = (f->size + width - 1) / width;
+        width = (f->size + num - 1) / num;
+    }
+    f->width = (width + 63) & ~(MPI_Aint) 63;
+    f->num_columns = (largest_block(f, 0, f->tree->num_blocks) + f->width - 1) / f->width;
+    f->window = MPL_MIN(f->num_columns, WINDOW);
+}
+
+/* Cut blocks begin ... end - 1 of a column, which are all that passes between this rank and another
+ * one, into messages, from offset on. Returns how many. */
+static int cut_messages(const flow_t * f, int rank, int begin, int end, MPI_Aint column,
+                        MPI_Aint offset, message_t messages[])
+{
+    MPI_Aint limit = segment_bytes(), piece = f->sizes ? 0 : piece_bytes(f, 0, column);
+    int n = 0;
+
+    while (begin < end) {
+        message_t *m = &messages[n];
+        m->rank = rank;
+        m->begin = begin;
+        m->offset = offset;
+        if (f->sizes == NULL) {
+            begin += MPL_MIN(end - begin, MPL_MAX(limit / piece, 1));
+            m->bytes = (begin - m->begin) * piece;
+        } else {
+            for (m->bytes = 0; begin < end && m->bytes < limit; begin++)
+                m->bytes += piece_bytes(f, begin, column);
+        }
+        m->end = begin;
+        m->req = NULL;
+        m->staged = NULL;
+        offset += m->bytes;
+        if (m->bytes > 0)
+            n++;
+    }
+    return n;
+}
+
+/* -- copies -- */
+
+static bool is_contiguous(MPI_Datatype type)
+{
+    int flag;
+    MPIR_Datatype_is_contig(type, &flag);
+    return flag;
+}
+
+static MPI_Aint true_lb(MPI_Datatype type)
+{
+    MPI_Aint lb, extent;
+    MPIR_Type_get_true_extent_impl(type, &lb, &extent);
+    return lb;
+}
+
+/* Copy a piece of a block to mem, or from there. */
+static int copy_piece(const flow_t * f, const block_t * block, MPI_Aint column, char *mem,
+                      bool to_mem)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPI_Aint offset = column * f->width;
+    MPI_Aint bytes = MPL_MIN(block->size - offset, f->width), done;
+
+    if (bytes <= 0)
+        goto fn_exit;
+    if (is_contiguous(block->type)) {
+        char *at = block->buf + true_lb(block->type) + offset;
+        mpi_errno = to_mem ? MPIR_Localcopy(at, bytes, MPI_BYTE, mem, bytes, MPI_BYTE) :
+            MPIR_Localcopy(mem, bytes, MPI_BYTE, at, bytes, MPI_BYTE);
+    } else if (bytes == block->size) {
+        mpi_errno = to_mem ?
+            MPIR_Localcopy(block->buf, block->count, block->type, mem, bytes, MPI_BYTE) :
+            MPIR_Localcopy(mem, bytes, MPI_BYTE, block->buf, block->count, block->type);
+    } else if (to_mem) {
+        mpi_errno = TOPO_TYPEREP_PACK(block->buf, block->count, block->type, offset, mem, bytes,
+                                      &done);
+    } else {
+        mpi_errno = TOPO_TYPEREP_UNPACK(mem, bytes, block->buf, block->count, block->type, offset,
+                                        &done);
+    }
+    MPIR_ERR_CHECK(mpi_errno);
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+/* Block of a rank, at the root */
+static block_t block_of_rank(const flow_t * f, int rank)
+{
+    block_t block;
+
+    block.count = f->counts ? f->counts[rank] : f->count;
+    block.size = block.count * f->type_size;
+    block.type = f->type;
+    block.buf = f->buf + (f->displs ? f->displs[rank] : rank * f->count) * f->extent;
+    return block;
+}
+
+/* Copy between a packed message and the blocks at the root. */
+static int copy_staged(const flow_t * f, const message_t * m, MPI_Aint column, bool to_mem)
+{
+    int mpi_errno = MPI_SUCCESS;
+    char *mem = m->staged;
+
+    for (int i = m->begin; i < m->end; i++) {
+        block_t block = block_of_rank(f, f->tree->order[i]);
+        mpi_errno = copy_piece(f, &block, column, mem, to_mem);
+        MPIR_ERR_CHECK(mpi_errno);
+        mem += piece_bytes(f, i, column);
+    }
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+/* -- messages -- */
+
+/* To be called for every message that is sent. */
+static void count_message(const flow_t * f, int rank)
+{
+    if (MPII_Topo_level(f->place, f->comm_ptr->rank, rank) == MPII_TOPO_LEVEL__SITE)
+        MPII_Topo_rack_messages++;
+}
+
+static int post(const flow_t * f, message_t * m, void *buf, MPI_Aint count, MPI_Datatype type,
+                bool is_send, TOPO_COLL_ATTR_DECL)
+{
+    if (!is_send)
+        return MPIC_Irecv(buf, count, type, m->rank, f->tag, f->comm_ptr, &m->req);
+    count_message(f, m->rank);
+    if (f->num_columns > WINDOW)
+        return MPIC_Issend(buf, count, type, m->rank, f->tag, f->comm_ptr, &m->req,
+                           TOPO_COLL_ATTR);
+    return MPIC_Isend(buf, count, type, m->rank, f->tag, f->comm_ptr, &m->req, TOPO_COLL_ATTR);
+}
+
+/* Where the blocks of a message are at the root: displs, in bytes from buf, and lens, in elements
+ * of *type. Returns how many ranges, or 0 if no datatype can tell. */
+static int find_ranges(const flow_t * f, const message_t * m, MPI_Aint column, MPI_Aint displs[],
+                       MPI_Aint lens[], MPI_Datatype * type)
+{
+    MPI_Aint lb = f->is_contig ? true_lb(f->type) + column * f->width : 0;
+    MPI_Aint unit = f->is_contig ? 1 : f->extent;
+    int n = 0;
+
+    *type = f->is_contig ? MPI_BYTE : f->type;
+    if (!f->is_contig && largest_block(f, m->begin, m->end) > f->width)
+        return 0;
+    for (int i = m->begin; i < m->end; i++) {
+        block_t block = block_of_rank(f, f->tree->order[i]);
+        MPI_Aint displ = block.buf - f->buf + lb;
+        MPI_Aint len = f->is_contig ? piece_bytes(f, i, column) : block.count;
+
+        if (len == 0)
+            continue;
+        if (n > 0 && displs[n - 1] + lens[n - 1] * unit == displ) {
+            lens[n - 1] += len;
+        } else {
+            displs[n] = displ;
+            lens[n++] = len;
+        }
+    }
+    return n;
+}
+
+/* Begin to send a message from the root, or to receive it there. */
+static int post_at_root(const flow_t * f, message_t * m, MPI_Aint column, bool is_send,
+                        TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPI_Aint *displs = f->scratch, *lens = f->scratch + f->tree->num_blocks;
+    MPI_Datatype type, indexed = MPI_DATATYPE_NULL;
+    int n = find_ranges(f, m, column, displs, lens, &type);
+
+    if (n == 1) {
+        mpi_errno = post(f, m, f->buf + displs[0], lens[0], type, is_send, TOPO_COLL_ATTR);
+    } else if (n == 0 || m->bytes <= STAGED_BYTES) {
+        m->staged = MPL_malloc(m->bytes, MPL_MEM_BUFFER);
+        MPIR_ERR_CHKANDJUMP(!m->staged, mpi_errno, MPI_ERR_OTHER, "**nomem");
+        if (is_send) {
+            mpi_errno = copy_staged(f, m, column, true);
+            MPIR_ERR_CHECK(mpi_errno);
+        }
+        mpi_errno = post(f, m, m->staged, m->bytes, MPI_BYTE, is_send, TOPO_COLL_ATTR);
+    } else {
+        mpi_errno = MPIR_Type_create_hindexed_large_impl(n, lens, displs, type, &indexed);
+        MPIR_ERR_CHECK(mpi_errno);
+        mpi_errno = MPIR_Type_commit_impl(&indexed);
+        MPIR_ERR_CHECK(mpi_errno);
+        mpi_errno = post(f, m, f->buf, 1, indexed, is_send, TOPO_COLL_ATTR);
+    }
+    MPIR_ERR_CHECK(mpi_errno);
+
+  fn_exit:
+    if (indexed != MPI_DATATYPE_NULL)
+        MPIR_Type_free_impl(&indexed);
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+static int post_in_column(const flow_t * f, const column_t * col, message_t * m, bool is_send,
+                          TOPO_COLL_ATTR_DECL)
+{
+    return post(f, m, col->mem + m->offset, m->bytes, MPI_BYTE, is_send, TOPO_COLL_ATTR);
+}
+
+static int wait_all(message_t messages[], int n, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+
+    for (int i = 0; i < n; i++) {
+        mpi_errno = MPII_Topo_wait(&messages[i].req, TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+    return mpi_errno_ret;
+}
+
+/* -- columns -- */
+
+/* Make an entry of the window a column. */
+static column_t *open_column(flow_t * f, MPI_Aint index)
+{
+    const MPII_Topo_tree_t *tree = f->tree;
+    column_t *col = &f->columns[index % f->window];
+    MPI_Aint offset = piece_bytes(f, 0, index);
+
+    col->index = index;
+    col->num_down = 0;
+    for (int i = 0; i < tree->num_children; i++) {
+        const MPII_Topo_child_t *child = &tree->children[i];
+        int end = child->first + child->num_blocks;
+
+        col->num_down += cut_messages(f, child->rank, child->first, end, index, offset,
+                                      col->down + col->num_down);
+        offset += column_bytes(f, child->first, end, index);
+    }
+    col->num_up = tree->parent == -1 ? 0 :
+        cut_messages(f, tree->parent, 0, tree->num_blocks, index, 0, col->up);
+    /* a leaf uses the block of the user itself */
+    if (tree->parent != -1 && f->mem == NULL)
+        col->mem = f->own.buf + true_lb(f->own.type) + index * f->width;
+    return col;
+}
+
+static int flow_alloc(flow_t * f)
+{
+    int mpi_errno = MPI_SUCCESS;
+    const MPII_Topo_tree_t *tree = f->tree;
+    MPI_Aint bytes = column_bytes(f, 0, tree->num_blocks, 0);
+    /* No column has more messages to the parent than column 0; all but the last one to each rank
+     * have half of the limit or more, and no two of them have less than a block. */
+    MPI_Aint max = MPL_MIN(tree->num_blocks, 2 * (bytes / segment_bytes() + 1));
+    MPI_Aint max_down = MPL_MIN(tree->num_blocks, max + tree->num_children);
+
+    f->messages = MPL_malloc(f->window * (max + max_down) * sizeof(message_t), MPL_MEM_BUFFER);
+    MPIR_ERR_CHKANDJUMP(!f->messages, mpi_errno, MPI_ERR_OTHER, "**nomem");
+    if (tree->parent == -1) {
+        f->scratch = MPL_malloc(2 * tree->num_blocks * sizeof(MPI_Aint), MPL_MEM_BUFFER);
+        MPIR_ERR_CHKANDJUMP(!f->scratch, mpi_errno, MPI_ERR_OTHER, "**nomem");
+    } else if (tree->num_children > 0 || !is_contiguous(f->own.type)) {
+        f->mem = MPL_malloc(f->window * bytes, MPL_MEM_BUFFER);
+        MPIR_ERR_CHKANDJUMP(!f->mem, mpi_errno, MPI_ERR_OTHER, "**nomem");
+    }
+    for (int i = 0; i < f->window; i++) {
+        column_t *col = &f->columns[i];
+        col->down = f->messages + i * (max + max_down);
+        col->up = col->down + max_down;
+        if (f->mem)
+            col->mem = f->mem + i * bytes;
+    }
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+static void unstage(column_t * col)
+{
+    for (int i = 0; i < col->num_down; i++) {
+        MPL_free(col->down[i].staged);
+        col->down[i].staged = NULL;
+    }
+}
+
+static void flow_free(flow_t * f)
+{
+    for (int i = 0; i < f->window; i++)
+        unstage(&f->columns[i]);
+    MPL_free(f->messages);
+    MPL_free(f->mem);
+    MPL_free(f->scratch);
+    MPL_free(f->sizes);
+}
+
+/* How many columns a rank between root and leaves receives ahead of what it sends: half of the
+ * window is for what comes in, half for what goes out. */
+static MPI_Aint columns_ahead(const flow_t * f)
+{
+    return f->num_columns > WINDOW ? WINDOW / 2 : f->num_columns;
+}
+
+/* -- gather -- */
+
+static int gather_at_root(flow_t * f, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+
+    for (MPI_Aint index = 0; index < f->num_columns + f->window; index++) {
+        column_t *col = &f->columns[index % f->window];
+
+        if (index >= f->window) {
+            for (int i = 0; i < col->num_down; i++) {
+                mpi_errno = MPII_Topo_wait(&col->down[i].req, TOPO_COLL_ATTR);
+                TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+                if (col->down[i].staged) {
+                    mpi_errno = copy_staged(f, &col->down[i], col->index, false);
+                    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+                }
+            }
+            unstage(col);
+        }
+        if (index < f->num_columns) {
+            open_column(f, index);
+            for (int i = 0; i < col->num_down; i++) {
+                mpi_errno = post_at_root(f, &col->down[i], index, false, TOPO_COLL_ATTR);
+                TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+            }
+        }
+        if (index == f->window - 1 && !f->in_place) {
+            block_t block = block_of_rank(f, f->comm_ptr->rank);
+            mpi_errno = MPIR_Localcopy(f->own.buf, f->own.count, f->own.type, block.buf,
+                                       block.count, block.type);
+            TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        }
+    }
+    return mpi_errno_ret;
+}
+
+static int gather_elsewhere(flow_t * f, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    MPI_Aint ahead = columns_ahead(f);
+
+    for (MPI_Aint index = -ahead; index < f->num_columns; index++) {
+        if (index >= 0) {
+            column_t *col = &f->columns[index % f->window];
+            int here = 0;
+
+            if (f->mem) {
+                mpi_errno = copy_piece(f, &f->own, index, col->mem, true);
+                TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+            }
+            for (int i = 0; i < col->num_up; i++) {
+                for (; here < col->num_down && col->down[here].begin < col->up[i].end; here++) {
+                    mpi_errno = MPII_Topo_wait(&col->down[here].req, TOPO_COLL_ATTR);
+                    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+                }
+                mpi_errno = post_in_column(f, col, &col->up[i], true, TOPO_COLL_ATTR);
+                TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+            }
+        }
+        if (index + ahead < f->num_columns) {
+            column_t *col = &f->columns[(index + ahead) % f->window];
+
+            mpi_errno = wait_all(col->up, col->num_up, TOPO_COLL_ATTR);
+            TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+            open_column(f, index + ahead);
+            for (int i = 0; i < col->num_down; i++) {
+                mpi_errno = post_in_column(f, col, &col->down[i], false, TOPO_COLL_ATTR);
+                TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+            }
+        }
+    }
+    for (int i = 0; i < f->window; i++) {
+        mpi_errno = wait_all(f->columns[i].up, f->columns[i].num_up, TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+    return mpi_errno_ret;
+}
+
+static int gather(flow_t * f, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+
+    cut_columns(f);
+    if (f->num_columns == 0)
+        goto fn_exit;
+    if (f->tree->num_children == 0 && f->tree->parent != -1 && f->num_columns == 1) {
+        count_message(f, f->tree->parent);
+        mpi_errno = MPIC_Send(f->own.buf, f->own.count, f->own.type, f->tree->parent, f->tag,
+                              f->comm_ptr, TOPO_COLL_ATTR);
+        MPIR_ERR_CHECK(mpi_errno);
+        goto fn_exit;
+    }
+    mpi_errno = flow_alloc(f);
+    MPIR_ERR_CHECK(mpi_errno);
+    mpi_errno = f->tree->parent == -1 ? gather_at_root(f, TOPO_COLL_ATTR) :
+        gather_elsewhere(f, TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+/* -- scatter -- */
+
+static int scatter_at_root(flow_t * f, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+
+    for (MPI_Aint index = 0; index < f->num_columns + f->window; index++) {
+        column_t *col = &f->columns[index % f->window];
+
+        if (index >= f->window) {
+            mpi_errno = wait_all(col->down, col->num_down, TOPO_COLL_ATTR);
+            TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+            unstage(col);
+        }
+        if (index < f->num_columns) {
+            open_column(f, index);
+            for (int i = col->num_down - 1; i >= 0; i--) {
+                mpi_errno = post_at_root(f, &col->down[i], index, true, TOPO_COLL_ATTR);
+                TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+            }
+        }
+        if (index == f->window - 1 && !f->in_place) {
+            block_t block = block_of_rank(f, f->comm_ptr->rank);
+            mpi_errno = MPIR_Localcopy(block.buf, block.count, block.type, f->own.buf,
+                                       f->own.count, f->own.type);
+            TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        }
+    }
+    return mpi_errno_ret;
+}
+
+static int scatter_elsewhere(flow_t * f, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    MPI_Aint ahead = columns_ahead(f);
+
+    for (MPI_Aint index = -ahead; index < f->num_columns; index++) {
+        if (index >= 0) {
+            column_t *col = &f->columns[index % f->window];
+            int left = col->num_down;
+
+            for (int i = col->num_up - 1; i >= 0; i--) {
+                mpi_errno = MPII_Topo_wait(&col->up[i].req, TOPO_COLL_ATTR);
+                TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+                for (; left > 0 && col->down[left - 1].begin >= col->up[i].begin; left--) {
+                    mpi_errno = post_in_column(f, col, &col->down[left - 1], true, TOPO_COLL_ATTR);
+                    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+                }
+            }
+            if (f->mem) {
+                mpi_errno = copy_piece(f, &f->own, index, col->mem, false);
+                TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+            }
+        }
+        if (index + ahead < f->num_columns) {
+            column_t *col = &f->columns[(index + ahead) % f->window];
+
+            mpi_errno = wait_all(col->down, col->num_down, TOPO_COLL_ATTR);
+            TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+            open_column(f, index + ahead);
+            for (int i = col->num_up - 1; i >= 0; i--) {
+                mpi_errno = post_in_column(f, col, &col->up[i], false, TOPO_COLL_ATTR);
+                TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+            }
+        }
+    }
+    for (int i = 0; i < f->window; i++) {
+        mpi_errno = wait_all(f->columns[i].down, f->columns[i].num_down, TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+    return mpi_errno_ret;
+}
+
+static int scatter(flow_t * f, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+
+    cut_columns(f);
+    if (f->num_columns == 0)
+        goto fn_exit;
+    if (f->tree->num_children == 0 && f->tree->parent != -1 && f->num_columns == 1) {
+        mpi_errno = MPIC_Recv(f->own.buf, f->own.count, f->own.type, f->tree->parent, f->tag,
+                              f->comm_ptr, MPI_STATUS_IGNORE, TOPO_COLL_ATTR);
+        MPIR_ERR_CHECK(mpi_errno);
+        goto fn_exit;
+    }
+    mpi_errno = flow_alloc(f);
+    MPIR_ERR_CHECK(mpi_errno);
+    mpi_errno = f->tree->parent == -1 ? scatter_at_root(f, TOPO_COLL_ATTR) :
+        scatter_elsewhere(f, TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+/* -- entry -- */
+
+static void set_own(flow_t * f, const void *buf, MPI_Aint count, MPI_Datatype type)
+{
+    MPI_Aint type_size = 0;
+
+    f->in_place = buf == MPI_IN_PLACE;
+    if (f->in_place)
+        return;
+    MPIR_Datatype_get_size_macro(type, type_size);
+    f->own.buf = (char *) buf;
+    f->own.count = count;
+    f->own.type = type;
+    f->own.size = count * type_size;
+}
+
+static void set_blocks(flow_t * f, const void *buf, MPI_Datatype type)
+{
+    f->buf = (char *) buf;
+    f->type = type;
+    f->is_contig = is_contiguous(type);
+    MPIR_Datatype_get_extent_macro(type, f->extent);
+    MPIR_Datatype_get_size_macro(type, f->type_size);
+}
+
+static int find_tree(flow_t * f, MPII_Topo_tree_kind_t kind, int root, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPII_Topo_forest_t **forest;
+
+    mpi_errno = MPII_Topo_comm_place(f->comm_ptr, &f->place, &forest, TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
+    if (*forest == NULL)
+        *forest = MPII_Topo_forest_create(f->place, f->comm_ptr->rank);
+    MPIR_ERR_CHKANDJUMP(!*forest || MPII_Topo_forest_tree(*forest, kind, root, &f->tree),
+                        mpi_errno, MPI_ERR_OTHER, "**nomem");
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+int MPII_Topo_tree_gather(MPII_Topo_tree_kind_t kind, const void *sendbuf, MPI_Aint sendcount,
+                          MPI_Datatype sendtype, void *recvbuf, MPI_Aint recvcount,
+                          MPI_Datatype recvtype, int root, MPIR_Comm * comm_ptr,
+                          TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    flow_t f = {.comm_ptr = comm_ptr,.tag = MPIR_GATHER_TAG };
+
+    set_own(&f, sendbuf, sendcount, sendtype);
+    f.size = f.own.size;
+    if (comm_ptr->rank == root) {
+        set_blocks(&f, recvbuf, recvtype);
+        f.count = recvcount;
+        f.size = recvcount * f.type_size;
+    }
+    if (f.size == 0)
+        goto fn_exit;
+    mpi_errno = find_tree(&f, kind, root, TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
+    mpi_errno_ret = gather(&f, TOPO_COLL_ATTR);
+
+  fn_exit:
+    flow_free(&f);
+    TOPO_RETURN_ERROR(mpi_errno, mpi_errno_ret);
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+int MPII_Topo_tree_scatter(MPII_Topo_tree_kind_t kind, const void *sendbuf, MPI_Aint sendcount,
+                           MPI_Datatype sendtype, void *recvbuf, MPI_Aint recvcount,
+                           MPI_Datatype recvtype, int root, MPIR_Comm * comm_ptr,
+                           TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    flow_t f = {.comm_ptr = comm_ptr,.tag = MPIR_SCATTER_TAG };
+
+    set_own(&f, recvbuf, recvcount, recvtype);
+    f.size = f.own.size;
+    if (comm_ptr->rank == root) {
+        set_blocks(&f, sendbuf, sendtype);
+        f.count = sendcount;
+        f.size = sendcount * f.type_size;
+    }
+    if (f.size == 0)
+        goto fn_exit;
+    mpi_errno = find_tree(&f, kind, root, TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
+    mpi_errno_ret = scatter(&f, TOPO_COLL_ATTR);
+
+  fn_exit:
+    flow_free(&f);
+    TOPO_RETURN_ERROR(mpi_errno, mpi_errno_ret);
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+/* -- gatherv and scatterv: sizes first -- */
+
+/* Send the sizes of their streams to the children, or receive them. */
+static int exchange_sizes(const flow_t * f, bool is_send, bool with_leaves, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    const MPII_Topo_tree_t *tree = f->tree;
+    MPIR_Request **reqs = MPL_calloc(tree->num_children + 1, sizeof(MPIR_Request *),
+                                     MPL_MEM_BUFFER);
+
+    MPIR_ERR_CHKANDJUMP(!reqs, mpi_errno, MPI_ERR_OTHER, "**nomem");
+    for (int i = 0; i < tree->num_children; i++) {
+        const MPII_Topo_child_t *child = &tree->children[i];
+        MPI_Aint *sizes = f->sizes + child->first;
+        MPI_Aint bytes = child->num_blocks * sizeof(MPI_Aint);
+
+        if (child->num_blocks == 1 && !with_leaves)
+            continue;
+        if (is_send)
+            count_message(f, child->rank);
+        mpi_errno = is_send ?
+            MPIC_Isend(sizes, bytes, MPI_BYTE, child->rank, f->tag, f->comm_ptr, &reqs[i],
+                       TOPO_COLL_ATTR) :
+            MPIC_Irecv(sizes, bytes, MPI_BYTE, child->rank, f->tag, f->comm_ptr, &reqs[i]);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+    for (int i = 0; i < tree->num_children; i++) {
+        mpi_errno = MPII_Topo_wait(&reqs[i], TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+
+  fn_exit:
+    MPL_free(reqs);
+    return mpi_errno_ret ? mpi_errno_ret : mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+static int alloc_sizes(flow_t * f)
+{
+    int mpi_errno = MPI_SUCCESS;
+
+    f->sizes = MPL_malloc(f->tree->num_blocks * sizeof(MPI_Aint), MPL_MEM_BUFFER);
+    MPIR_ERR_CHKANDJUMP(!f->sizes, mpi_errno, MPI_ERR_OTHER, "**nomem");
+    f->sizes[0] = f->own.size;
+    for (int i = 0; i < f->tree->num_blocks && f->tree->parent == -1; i++)
+        f->sizes[i] = f->counts[f->tree->order[i]] * f->type_size;
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+int MPII_Topo_tree_gatherv(MPII_Topo_tree_kind_t kind, const void *sendbuf, MPI_Aint sendcount,
+                           MPI_Datatype sendtype, void *recvbuf, const MPI_Aint * recvcounts,
+                           const MPI_Aint * displs, MPI_Datatype recvtype, int root,
+                           MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    flow_t f = {.comm_ptr = comm_ptr,.tag = MPIR_GATHERV_TAG };
+
+    set_own(&f, sendbuf, sendcount, sendtype);
+    if (comm_ptr->rank == root) {
+        set_blocks(&f, recvbuf, recvtype);
+        f.counts = recvcounts;
+        f.displs = displs;
+    }
+    mpi_errno = find_tree(&f, kind, root, TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
+    mpi_errno = alloc_sizes(&f);
+    MPIR_ERR_CHECK(mpi_errno);
+
+    /* -- sizes, from the leaves up to the children of the root -- */
+    if (comm_ptr->rank != root) {
+        mpi_errno = exchange_sizes(&f, false, true, TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        if (f.tree->parent != root) {
+            count_message(&f, f.tree->parent);
+            mpi_errno = MPIC_Send(f.sizes, f.tree->num_blocks * sizeof(MPI_Aint), MPI_BYTE,
+                                  f.tree->parent, f.tag, comm_ptr, TOPO_COLL_ATTR);
+            TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        }
+    }
+    /* -- data -- */
+    mpi_errno = gather(&f, TOPO_COLL_ATTR);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+
+  fn_exit:
+    flow_free(&f);
+    TOPO_RETURN_ERROR(mpi_errno, mpi_errno_ret);
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+int MPII_Topo_tree_scatterv(MPII_Topo_tree_kind_t kind, const void *sendbuf,
+                            const MPI_Aint * sendcounts, const MPI_Aint * displs,
+                            MPI_Datatype sendtype, void *recvbuf, MPI_Aint recvcount,
+                            MPI_Datatype recvtype, int root, MPIR_Comm * comm_ptr,
+                            TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    flow_t f = {.comm_ptr = comm_ptr,.tag = MPIR_SCATTERV_TAG };
+
+    set_own(&f, recvbuf, recvcount, recvtype);
+    if (comm_ptr->rank == root) {
+        set_blocks(&f, sendbuf, sendtype);
+        f.counts = sendcounts;
+        f.displs = displs;
+    }
+    mpi_errno = find_tree(&f, kind, root, TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
+    mpi_errno = alloc_sizes(&f);
+    MPIR_ERR_CHECK(mpi_errno);
+
+    /* -- sizes, from the root down to the parents of leaves -- */
+    if (comm_ptr->rank != root && f.tree->num_children > 0) {
+        mpi_errno = MPIC_Recv(f.sizes, f.tree->num_blocks * sizeof(MPI_Aint), MPI_BYTE,
+                              f.tree->parent, f.tag, comm_ptr, MPI_STATUS_IGNORE, TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+    mpi_errno = exchange_sizes(&f, true, false, TOPO_COLL_ATTR);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    /* -- data -- */
+    mpi_errno = scatter(&f, TOPO_COLL_ATTR);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+
+  fn_exit:
+    flow_free(&f);
+    TOPO_RETURN_ERROR(mpi_errno, mpi_errno_ret);
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}

@@ -1,0 +1,232 @@
+/*
+ * Copyright (C) by the mpich-topo authors. See LICENSE.
+ */
+
+/* Datatypes and buffers of the tests of collectives.
+ *
+ * Block r is a byte stream that the case and r determine. The expected buffer is computed in memory,
+ * gaps of the datatype and 64 bytes at both ends included, and buffers are compared byte by byte.
+ *
+ * The program that includes this has check() and usage_error(). */
+
+#ifndef LAYOUTS_H_INCLUDED
+#define LAYOUTS_H_INCLUDED
+
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GUARD 64        /* bytes before and after each buffer */
+#define MAX_SEGS 16
+
+static int check(int ok, const char *what, const char *format, ...)
+    __attribute__ ((format(printf, 3, 4)));
+static void usage_error(const char *what, const char *value);
+
+/* ---------------------------------------------------------------- layouts of datatypes */
+
+/* A datatype as the bytes that it touches, in the order of its type map. */
+typedef struct {
+    const char *name;
+    MPI_Datatype type;
+    MPI_Aint extent;
+    int nsegs;
+    struct {
+        MPI_Aint off;
+        int len;
+    } seg[MAX_SEGS];
+} layout_t;
+
+static int layout_size(const layout_t * l)
+{
+    int size = 0;
+    for (int i = 0; i < l->nsegs; i++)
+        size += l->seg[i].len;
+    return size;
+}
+
+static void layout_add(layout_t * l, MPI_Aint off, int len)
+{
+    l->seg[l->nsegs].off = off;
+    l->seg[l->nsegs].len = len;
+    l->nsegs++;
+}
+
+static void layout_commit(layout_t * l)
+{
+    MPI_Aint lb;
+    int size;
+
+    MPI_Type_commit(&l->type);
+    MPI_Type_get_extent(l->type, &lb, &l->extent);
+    MPI_Type_size(l->type, &size);
+    if (size != layout_size(l))
+        usage_error("wrong layout of", l->name);
+}
+
+static layout_t layout_basic(MPI_Datatype type)
+{
+    layout_t l = {.name = "basic",.type = type };
+    int size;
+
+    MPI_Type_size(type, &size);
+    l.extent = size;
+    layout_add(&l, 0, size);
+    return l;
+}
+
+/* n ints in a row */
+static layout_t layout_ints(int n)
+{
+    layout_t l = {.name = "ints" };
+
+    MPI_Type_contiguous(n, MPI_INT, &l.type);
+    layout_add(&l, 0, n * (int) sizeof(int));
+    layout_commit(&l);
+    return l;
+}
+
+/* 3 blocks of 2 ints, 2 ints of hole between them: 6 ints */
+static layout_t layout_vector(void)
+{
+    layout_t l = {.name = "vector" };
+
+    MPI_Type_vector(3, 2, 4, MPI_INT, &l.type);
+    for (int i = 0; i < 3; i++)
+        layout_add(&l, i * 4 * sizeof(int), 2 * sizeof(int));
+    layout_commit(&l);
+    return l;
+}
+
+/* 6 ints around the origin, backwards in memory, lower bound -32, holes at both ends */
+static layout_t layout_negative(void)
+{
+    layout_t l = {.name = "negative_lb" };
+    int len[3] = { 2, 1, 3 };
+    MPI_Aint off[3] = { 16, -4, -24 };
+    MPI_Datatype t;
+
+    MPI_Type_create_hindexed(3, len, off, MPI_INT, &t);
+    MPI_Type_create_resized(t, -32, 72, &l.type);
+    MPI_Type_free(&t);
+    for (int i = 0; i < 3; i++)
+        layout_add(&l, off[i], len[i] * sizeof(int));
+    layout_commit(&l);
+    return l;
+}
+
+/* 6 ints as a column of a matrix with `columns` columns: blocks of different ranks interleave */
+static layout_t layout_column(int columns)
+{
+    layout_t l = {.name = "column" };
+    MPI_Datatype t;
+
+    MPI_Type_vector(6, 1, columns, MPI_INT, &t);
+    MPI_Type_create_resized(t, 0, sizeof(int), &l.type);
+    MPI_Type_free(&t);
+    for (int i = 0; i < 6; i++)
+        layout_add(&l, (MPI_Aint) i * columns * sizeof(int), sizeof(int));
+    layout_commit(&l);
+    return l;
+}
+
+/* double, char, 2 shorts: with C's alignment, or each member at the offset given */
+static layout_t layout_struct(const char *name, const MPI_Aint off[3], MPI_Aint extent)
+{
+    layout_t l = {.name = name };
+    int len[3] = { 1, 1, 2 };
+    MPI_Datatype members[3] = { MPI_DOUBLE, MPI_CHAR, MPI_SHORT }, t;
+
+    MPI_Type_create_struct(3, len, off, members, &t);
+    MPI_Type_create_resized(t, 0, extent, &l.type);
+    MPI_Type_free(&t);
+    layout_add(&l, off[0], sizeof(double));
+    layout_add(&l, off[1], 1);
+    layout_add(&l, off[2], 2 * sizeof(short));
+    layout_commit(&l);
+    return l;
+}
+
+/* no data at all, but an extent */
+static layout_t layout_empty(void)
+{
+    layout_t l = {.name = "empty" };
+    MPI_Datatype t;
+
+    MPI_Type_contiguous(0, MPI_INT, &t);
+    MPI_Type_create_resized(t, 0, 8, &l.type);
+    MPI_Type_free(&t);
+    layout_commit(&l);
+    return l;
+}
+
+/* ---------------------------------------------------------------- buffers */
+
+typedef struct {
+    char *mem, *base;           /* base: what MPI gets */
+    size_t len;
+} buffer_t;
+
+static buffer_t buffer_new(const layout_t * l, MPI_Aint count)
+{
+    buffer_t b;
+    MPI_Aint lo = 0, hi = 0;
+
+    for (int i = 0; i < l->nsegs && count; i++) {
+        MPI_Aint end = l->seg[i].off + l->seg[i].len + (count - 1) * l->extent;
+        lo = l->seg[i].off < lo ? l->seg[i].off : lo;
+        hi = end > hi ? end : hi;
+    }
+    b.len = hi - lo + 2 * GUARD;
+    b.mem = malloc(b.len);
+    b.base = b.mem + GUARD - lo;
+    for (size_t i = 0; i < b.len; i++)
+        b.mem[i] = (char) (0x5a + i * 7);
+    return b;
+}
+
+static void buffer_free(buffer_t * b)
+{
+    free(b->mem);
+}
+
+static unsigned salt_of(const char *what)
+{
+    unsigned h = 2166136261u;
+    while (*what)
+        h = (h ^ (unsigned char) *what++) * 16777619u;
+    return h;
+}
+
+/* Writes the block of `rank`: count elements at `base`. */
+static void put_block(char *base, const layout_t * l, MPI_Aint count, unsigned salt, int rank)
+{
+    unsigned k = salt ^ ((unsigned) rank + 1) * 0x85ebca77u;
+
+    for (MPI_Aint e = 0; e < count; e++) {
+        for (int i = 0; i < l->nsegs; i++) {
+            char *p = base + e * l->extent + l->seg[i].off;
+            for (int j = 0; j < l->seg[i].len; j++) {
+                k += 0x9e3779b1u;
+                p[j] = (char) ((k ^ (k >> 15)) >> 8);
+            }
+        }
+    }
+}
+
+static int buffer_compare(const char *what, const char *which, const buffer_t * found,
+                          const char *expected, MPI_Aint block)
+{
+    size_t i = 0;
+
+    if (memcmp(found->mem, expected, found->len) == 0)
+        return check(1, what, "-");
+    while (found->mem[i] == expected[i])
+        i++;
+    MPI_Aint at = found->mem + i - found->base;
+    return check(0, what, "%s: byte %ld (block %ld): expected 0x%02x, found 0x%02x", which,
+                 (long) at, (long) (block ? at / block : 0), (unsigned char) expected[i],
+                 (unsigned char) found->mem[i]);
+}
+
+#endif /* LAYOUTS_H_INCLUDED */

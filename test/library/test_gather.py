@@ -1,0 +1,241 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""MPI_Gather, MPI_Scatter and their variants give the standard's result with every root, whatever
+algorithm, ranks and topology, and send no more messages between racks than they say.
+
+The checks are in gather.c; here it is run over numbers of ranks and clusters. NUM_CLIQUES makes one
+machine look like hosts clique0, clique1, ...
+"""
+
+import itertools
+import random
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+MANIFEST = tomllib.loads((HERE.parents[1] / "cvars/algorithms.toml").read_text())["algorithm"]
+COLLECTIVES = ("gather", "scatter", "gatherv", "scatterv")
+CASES = [(row["collective"], row["name"]) for row in MANIFEST if row["collective"] in COLLECTIVES]
+SIZES = [1, 2, 3, 5, 8, 11, 16, 17]
+SEGMENT = 32768  # default of MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES
+
+every_algorithm = pytest.mark.parametrize("collective, name", CASES)
+
+
+@pytest.fixture(scope="session")
+def gather_program(build_mpi):
+    return build_mpi(HERE / "gather.c")
+
+
+@pytest.fixture(scope="session")
+def run_gather(run_mpi, gather_program):
+    """run_gather(collective, *arguments, n=, env=, ...): runs gather.c; all its checks must hold."""
+
+    def run(collective, *arguments, check=True, **how):
+        job = run_mpi(gather_program, "--collective", collective, *arguments, **how)
+        if check:
+            assert job.returncode == 0, job.stdout + job.stderr
+            assert job.stdout.splitlines()[-1].startswith("OK "), job.stdout + job.stderr
+        return job
+
+    return run
+
+
+def forced(collective, name, **more):
+    return {
+        f"MPIR_CVAR_{collective.upper()}_INTRA_ALGORITHM": name,
+        "MPIR_CVAR_COLLECTIVE_FALLBACK": "error",
+        **more,
+    }
+
+
+@pytest.fixture
+def cluster(site, write_json):
+    """cluster(kind, n, seed): the environment of n ranks on a cluster of that kind."""
+
+    def make(kind, n, seed=1):
+        if kind == "no_topology":
+            return {"MPIR_CVAR_NUM_CLIQUES": max(n // 3, 1)}
+        pick = random.Random(f"{kind} {n} {seed}")
+        # cyclic and unequal: ranks of a host or rack do not follow each other
+        hosts = {"one_rank_a_host": n, "unequal": (2 * n + 2) // 3}.get(kind, n // 2)
+        hosts = max(hosts, 2)
+        names = [f"clique{i}" for i in range(hosts)]
+        of_host = [pick.randrange(min(4, hosts)) for _ in names]
+        if kind == "unknown_hosts":
+            names, of_host = names[::2], of_host[::2]
+        return {
+            "MPIR_CVAR_NUM_CLIQUES": hosts,
+            "MPIR_CVAR_CLIQUES_BY_BLOCK": int(kind == "block"),
+            "MPIR_CVAR_COLL_TOPOLOGY_FILE": write_json("site.json", site(names, of_host, seed)),
+        }
+
+    return make
+
+
+@every_algorithm
+@pytest.mark.parametrize(
+    "kind, n",
+    [
+        *itertools.product(["no_topology", "unequal"], SIZES),
+        *itertools.product(["one_rank_a_host", "cyclic", "block", "unknown_hosts"], [5, 12]),
+    ],
+)
+def test_any_cluster(run_gather, cluster, collective, name, kind, n):
+    env = forced(collective, name, **cluster(kind, n))
+    job = run_gather(collective, "--expect", name, n=n, timeout=120, env=env)
+    if kind != "unknown_hosts":
+        assert job.stderr == ""
+
+
+@every_algorithm
+def test_70_ranks(run_gather, cluster, collective, name):
+    env = forced(collective, name, **cluster("unequal", 70))
+    run_gather(collective, "--expect", name, "quick", n=70, timeout=120, env=env)
+
+
+@every_algorithm
+@pytest.mark.parametrize("segment", [1, 1000, 1 << 30])
+@pytest.mark.parametrize("eager", [0, 131072])
+def test_any_segment(run_gather, cluster, collective, name, segment, eager):
+    """Many columns and messages, or one; and no step may rely on the transport to buffer one."""
+    env = forced(
+        collective,
+        name,
+        MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES=segment,
+        MPIR_CVAR_CH3_EAGER_MAX_MSG_SIZE=eager,
+        **cluster("unequal", 7),
+    )
+    run_gather(collective, "--expect", name, n=7, timeout=120, env=env)
+
+
+@every_algorithm
+@pytest.mark.parametrize("seed", range(2, 5))
+def test_shuffled_communicators(run_gather, cluster, collective, name, seed):
+    env = forced(collective, name, **cluster("unequal", 6 + seed, seed))
+    run_gather(
+        collective, "--expect", name, "--seed", seed, "comms", "varying", n=6 + seed, env=env
+    )
+
+
+@every_algorithm
+@pytest.mark.parametrize("case, n", [("threads", 4), ("churn", 5)])
+def test_special(run_gather, cluster, collective, name, case, n):
+    env = forced(collective, name, **cluster("cyclic", n))
+    job = run_gather(collective, "--expect", name, case, n=n, timeout=120, env=env)
+    if "SKIP" in job.stdout:
+        pytest.skip(job.stdout.splitlines()[0])
+
+
+# hosts clique0 ... clique5 with ranks r, r + 6, r + 12, and rack of each host
+RACKS = [2, 0, 1, 0, 2, 2]
+
+
+@pytest.fixture
+def crossed(run_gather, site, write_json):
+    """crossed(collective, name, count, root): how many messages of a call on 18 ranks in 3 racks
+    went from one rack to another one."""
+
+    def run(collective, name, count, root):
+        file = write_json("site.json", site([f"clique{i}" for i in range(6)], RACKS))
+        job = run_gather(
+            collective,
+            *("--expect", name, "--count", count, "--root", root, "one"),
+            n=18,
+            env=forced(
+                collective, name, MPIR_CVAR_NUM_CLIQUES=6, MPIR_CVAR_COLL_TOPOLOGY_FILE=file
+            ),
+        )
+        return int(re.search(r"^CROSSED (\d+)$", job.stdout, re.MULTILINE)[1])
+
+    return run
+
+
+@pytest.mark.parametrize("collective", ["gather", "scatter"])
+@pytest.mark.parametrize("root", [0, 1, 8, 17])
+def test_rack_leader_crosses_once_from_each_rack(crossed, collective, root):
+    assert crossed(collective, "rack_leader", 64, root) == 2
+
+
+@pytest.mark.parametrize("collective", ["gather", "scatter"])
+@pytest.mark.parametrize("count", [8192, 100000, 700001])
+def test_rack_leader_crosses_once_a_segment(crossed, collective, count):
+    """R racks: at most R - 1 messages for each segment of the largest rack, of 9 ranks."""
+    segments = -(-9 * count // SEGMENT)
+    found = crossed(collective, "rack_leader", count, 1)
+    # blocks are not cut for it: a message has half of a segment or more, but for the last one
+    assert 2 < found <= 2 * 2 * segments
+
+
+@pytest.mark.parametrize("collective", ["gather", "scatter"])
+def test_topo_binomial_crosses_seldom(crossed, collective):
+    """Stock binomial sends 12 of 17 messages to another rack with this placement."""
+    assert crossed(collective, "topo_binomial", 64, 0) <= 8
+
+
+@pytest.mark.parametrize("collective", ["gatherv", "scatterv"])
+def test_variants_cross_once_from_each_rack(crossed, collective):
+    # scatterv sends the sizes ahead
+    assert crossed(collective, "rack_leader", 64, 0) <= (4 if collective == "scatterv" else 2)
+
+
+@pytest.mark.slow
+@every_algorithm
+def test_more_than_2_gib(run_gather, cluster, collective, name):
+    with open("/proc/meminfo") as meminfo:
+        available = int(re.search(r"MemAvailable: *(\d+)", meminfo.read())[1]) >> 20
+    if available < 8:
+        pytest.skip(f"{available} GiB of memory available, 8 needed")
+    env = forced(collective, name, **cluster("unequal", 4))
+    run_gather(collective, "--expect", name, "large", n=4, timeout=400, env=env)
+
+
+def test_nothing_configured(run_gather, cluster):
+    """Without a CVAR or a tuning file the library takes the stock choices, topology or not."""
+    for collective in COLLECTIVES:
+        job = run_gather(collective, n=5, env=cluster("cyclic", 5))
+        assert "COUNTER coll_topo_gather_rack_leader_calls min=0 max=0" in job.stdout
+        assert not re.search(r"COUNTER coll_topo_\w+ min=\d+ max=[1-9]", job.stdout)
+
+
+@every_algorithm
+def test_killed_rank(run_gather, cluster, collective, name):
+    """A rank dies in the middle: the job ends, the others do not wait for ever."""
+    env = forced(collective, name, **cluster("cyclic", 5))
+    job = run_gather(collective, "die", check=False, n=5, timeout=30, env=env)
+    assert job.returncode != 0
+
+
+OURS = re.compile(r"MPIR_Topo|MPII_Topo|topo_tree", re.IGNORECASE)
+
+
+@every_algorithm
+def test_valgrind(run_mpi, require, gather_program, cluster, collective, name, tmp_path):
+    """No error and nothing left in memory with a function of ours in its stack."""
+    log = tmp_path / "valgrind.%p"
+    job = run_mpi(
+        require("valgrind"),
+        "--leak-check=full",
+        "--show-leak-kinds=all",
+        "--num-callers=30",
+        f"--log-file={log}",
+        gather_program,
+        *("--collective", collective, "--expect", name, "quick", "comms", "bottom"),
+        n=5,
+        timeout=300,
+        env=forced(collective, name, MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES=100, **cluster("cyclic", 5)),
+    )
+    assert job.returncode == 0, job.stdout + job.stderr
+    logs = list(tmp_path.glob("valgrind.*"))
+    assert len(logs) == 5
+    for file in logs:
+        text = re.sub(r"^==\d+== ?", "", file.read_text(), flags=re.MULTILINE)
+        # ch3 sends the padding of its packet headers, whoever asked it to send
+        reports = [
+            block
+            for block in text.split("\n\n")
+            if OURS.search(block) and not block.startswith("Syscall param write")
+        ]
+        assert not reports, reports[0]

@@ -1,0 +1,41 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""The trees (topo_tree.c) alone, without MPI."""
+
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+TOPO = HERE.parents[1] / "src_overlay/src/mpi/coll/algorithms/topo"
+
+
+@pytest.fixture
+def topo_tree(cc_unit):
+    def run(*args, flags=()):
+        done = cc_unit(
+            HERE / "topo_tree.c",
+            f"-I{HERE}/shim",
+            f"-I{TOPO}",
+            str(TOPO / "topo_tree.c"),
+            *flags,
+            args=args,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run
+
+
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_views_of_all_ranks_fit_together(topo_tree, seed):
+    assert topo_tree("random", seed, flags=["-fsanitize=address,undefined"]) == "ok\n"
+
+
+def test_known_trees(topo_tree):
+    assert topo_tree("known", flags=["-fsanitize=address,undefined"]) == "ok\n"
+
+
+def test_16384_ranks(topo_tree):
+    """A call with another root than the last one may not cost much: 100 of them, at the root."""
+    seconds = [float(line.split()[2]) for line in topo_tree("large").splitlines()]
+    assert len(seconds) == 2 and max(seconds) < 2
