@@ -17,30 +17,37 @@ class Measured:
     algorithm: str  # "builtin" for topo-bench's auto
     num_bytes: int  # a rank
     median_us: float
+    collective: str = "allgather"
+    host_of_rank: list[str] | None = None
 
 
-def read(path, collective="allgather"):
-    """The records of topo-bench's JSON for `collective`, of its default setting: MPICH without a
-    tuning file. Raises InputError for a file that is not topo-bench's, an algorithm that is not
+def read(path, collectives=("allgather",)):
+    """The records of topo-bench's JSON for `collectives`, of MPICH without a tuning file: the setting
+    "default", and those that give a topology at most. What was measured under background traffic is
+    left out. Raises InputError for a file that is not topo-bench's, an algorithm that is not
     known, a number that cannot be, and where no record is left."""
     raw = files.read_json(path)
     records = raw.get("records") if isinstance(raw, dict) else raw
     if not isinstance(records, list):
         raise InputError(path, f"found {short(raw)}, expected records of topo-bench", "$")
+    settings = {"default", *_plain_settings(raw)}
     result = []
     for i, record in enumerate(records):
         where = f"$.records[{i}]"
         if not isinstance(record, dict):
             raise InputError(path, f"found {short(record)}, expected a record", where)
-        if record.get("collective") != collective or record.get("setting", "default") != "default":
+        collective = record.get("collective")
+        if collective not in collectives or record.get("setting", "default") not in settings:
+            continue
+        if record.get("background"):
             continue
         ranks = _number(path, where, record, "ranks", 1)
         ppn = _number(path, where, record, "ppn", 1, default=1)
         num_bytes = _number(path, where, record, "bytes", 0)
         time = _number(path, where, record, "median_us", 0)
         name = record.get("algorithm")
-        if name not in (*model.ALGORITHMS, "auto", "nb"):
-            known = ", ".join(["auto", *model.ALGORITHMS])
+        if name not in (*model.ALGORITHMS[collective], "auto", "nb"):
+            known = ", ".join(["auto", *model.ALGORITHMS[collective]])
             text = f"found {short(name)}, expected one of {known}"
             raise InputError(path, text, f"{where}.algorithm")
         # nb, MPICH's nonblocking one, is not for tuning; an unequal number of ranks a host is
@@ -50,10 +57,30 @@ def read(path, collective="allgather"):
         name = "builtin" if name == "auto" else name
         placement = str(record.get("placement", "")).split(":")[0]
         hosts = int(ranks // ppn)
-        result.append(Measured(hosts, int(ppn), placement, name, int(num_bytes), float(time)))
+        key = hosts, int(ppn), placement, name, int(num_bytes), float(time)
+        result.append(Measured(*key, collective, _names(path, where, record)))
     if not result:
-        raise InputError(path, f"found no measurement of {collective} with the default setting")
+        what = " or ".join(collectives)
+        raise InputError(path, f"found no measurement of {what} without a tuning file")
     return result
+
+
+def _plain_settings(raw):
+    about = raw.get("provenance") if isinstance(raw, dict) else None
+    settings = about.get("settings") if isinstance(about, dict) else None
+    for name, variables in settings.items() if isinstance(settings, dict) else ():
+        if all(variable.startswith("MPIR_CVAR_COLL_TOPOLOGY_") for variable in variables or ()):
+            yield name
+
+
+def _names(path, where, record):
+    names = record.get("host_of_rank")
+    if names is None:
+        return None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        text = f"found {short(names)}, expected the host of each rank"
+        raise InputError(path, text, f"{where}.host_of_rank")
+    return names
 
 
 def _number(path, where, record, key, least, default=None):

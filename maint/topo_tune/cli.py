@@ -11,7 +11,8 @@ import sys
 import click
 from rich.console import Console
 
-from topo_tune import bench, draw, files, racks, rules, site
+from topo_tune import bench, draw, files, grammar, model, predict, racks, rules, site
+from topo_tune import explain as explaining
 from topo_tune.files import InputError
 
 DEFAULT = "tune"
@@ -41,8 +42,8 @@ class Commands(click.Group):
 def cli():
     """Write a tuning file for MPICH from what topo-pingpong measured.
 
-    Without a command, topo-tune reads SITE.json, predicts the time of every allgather algorithm on
-    it, and writes rules for MPICH:
+    Without a command, topo-tune reads SITE.json, predicts the time of every algorithm of allgather,
+    gather and scatter on it, and writes rules for MPICH:
 
     \b
       mpiexec -n 16 -ppn 1 topo-pingpong -o site.json    measure, once a site
@@ -57,8 +58,13 @@ def cli():
       topo-tune site.json --measured bench.json -o tuning.json
                                                      measured times instead of predicted ones
       topo-tune show site.json -o picture.png        look at the site
+      topo-tune model site.json --collective gather --ppn 4
+                                                     what the rules are made from
       topo-tune racks site.json --slurm /etc/slurm/topology.conf -o site2.json
                                                      racks from Slurm
+      topo-tune validate tuning.json                 what is wrong with a tuning file
+      topo-tune explain tuning.json --collective allgather --ranks 64 --ppn 4 --bytes 1K:1M
+                                                     what it selects, and why
 
     Exit status: 0 done, 1 a file is bad or cannot be written, 2 wrong use.
     """
@@ -71,13 +77,14 @@ def cli():
 @click.option("--dry-run", is_flag=True, help="Write nothing; show the rules, and why.")
 @click.option(
     "--collective",
-    type=click.Choice(["allgather"]),
-    default="allgather",
-    help="Collective to tune.",
+    "collectives",
+    type=click.Choice(list(model.ALGORITHMS)),
+    multiple=True,
+    help="Collective to tune; repeatable.  [default: all of them]",
 )
 @click.option("--measured", metavar="BENCH.json", help="Measured times, from topo-bench -o.")
 @click.option("--no-color", is_flag=True, help="No colours, also on a terminal.")
-def tune(site_file, output, mpich, dry_run, collective, measured, no_color):
+def tune(site_file, output, mpich, dry_run, collectives, measured, no_color):
     """Write a tuning file (the default command).
 
     \b
@@ -86,13 +93,11 @@ def tune(site_file, output, mpich, dry_run, collective, measured, no_color):
     """
     if not output and not dry_run:
         raise click.UsageError("one of -o FILE and --dry-run is needed")
-    version = next((v for v in rules.BUILTIN if mpich == v or mpich.startswith(v + ".")), None)
-    if version is None:
-        known = ", ".join(rules.BUILTIN)
-        raise click.UsageError(f"--mpich {mpich}: the versions that can be tuned are {known}")
+    version = _version(mpich)
     loaded = site.load(site_file)
-    records = bench.read(measured, collective) if measured else []
-    tuning, decisions, notes = rules.make_tuning(loaded, version, records)
+    collectives = collectives or tuple(model.ALGORITHMS)
+    records = bench.read(measured, collectives) if measured else []
+    tuning, decisions, notes = rules.make_tuning(loaded, version, records, collectives)
     for note in notes:
         click.echo(f"{PROGRAM}: note: {note}", err=True)
     if dry_run:
@@ -110,9 +115,19 @@ def tune(site_file, output, mpich, dry_run, collective, measured, no_color):
     else:
         files.write(output, files.dump_json(tuning))
         if output != "-":
-            chosen = {d.algorithm for d in decisions} - {"builtin"}
-            what = ", ".join(sorted(chosen)) or "MPICH's built-in selection only"
-            click.echo(f"{output}: {draw.summary(loaded)}; allgather: {what}", err=True)
+            click.echo(f"{output}: {draw.summary(loaded)}", err=True)
+            for collective in collectives:
+                chosen = {d.algorithm for d in decisions if d.collective == collective}
+                what = ", ".join(sorted(chosen - {"builtin"})) or "MPICH's built-in selection only"
+                click.echo(f"{output}: {collective}: {what}", err=True)
+
+
+def _version(mpich):
+    version = grammar.find_version(mpich)
+    if version is None:
+        known = ", ".join(grammar.versions())
+        raise click.UsageError(f"--mpich {mpich}: the versions that are known are {known}")
+    return version
 
 
 def _without_matrix(tuning):
@@ -195,6 +210,220 @@ def racks_command(site_file, slurm, ibnetdiscover, list_file, cluster, output):
     if not cluster and racks.contradicts(changed):
         text = "the measured distances do not show these racks; look with: topo-tune show"
         click.echo(f"{PROGRAM}: warning: {text}", err=True)
+
+
+@cli.command()
+@click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=click.Path())
+@click.option("--mpich", metavar="VERSION", default="4.0", help="MPICH that will read it.")
+@click.option("--stock", is_flag=True, help="It has not the patches of mpich-topo.")
+def validate(paths, mpich, stock):
+    """Check tuning files: as MPICH will when it reads them, and further.
+
+    \b
+      topo-tune validate tuning.json
+      topo-tune validate --stock tuning.json       for an MPICH without the patches
+
+    Errors are what MPICH refuses; MPICH itself prints the first one. Warnings: rules that no call
+    can reach, conditions that never hold, algorithms that can never be applied, a key that comes
+    twice. Notes: calls for which no rule holds, or whose algorithm needs more than the rules ask:
+    the built-in selection decides for them.
+
+    Exit status: 0 no errors, 1 errors, 2 wrong use.
+    """
+    version = _version(mpich)
+    target = f"MPICH {version} without the patches" if stock else f"MPICH {version} of mpich-topo"
+    bad = False
+    for path in paths:
+        try:
+            content = files.read_bytes(path, grammar.MAX_BYTES)
+        except InputError as error:
+            click.echo(error)
+            bad = True
+            continue
+        errors, warnings = grammar.check(content, path, version, stock)
+        for _, line in [*errors, *warnings]:
+            click.echo(line)
+        click.echo(f"{path}: {'not valid' if errors else 'valid'} for {target}")
+        bad = bad or bool(errors)
+    sys.exit(bad)
+
+
+class Sizes(click.ParamType):
+    """64, 1K,4K or 1K:64K, which is by powers of two: a list of integers."""
+
+    name = "LIST"
+
+    def convert(self, value, param, ctx):
+        sizes = []
+        try:
+            for word in value.split(","):
+                low, *high = (grammar.number(n, 0, grammar.MAX_SIZE) for n in word.split(":"))
+                if len(high) > 1 or high and not 0 < low <= high[0]:
+                    raise grammar.Wrong("")
+                sizes.append(low)
+                while high and sizes[-1] * 2 <= high[0]:
+                    sizes.append(sizes[-1] * 2)
+        except grammar.Wrong:
+            self.fail(f"{value!r}: expected sizes such as 64, 1K,4K or 1K:64K", param, ctx)
+        return sorted(set(sizes))
+
+
+AT_LEAST_1 = click.IntRange(1, 2**31 - 1)
+
+
+@cli.command("model")
+@click.argument("site_file", metavar="SITE.json", type=click.Path())
+@click.option("--collective", type=click.Choice(list(model.ALGORITHMS)), default="gather")
+@click.option("--hosts", metavar="N", type=AT_LEAST_1, help="Hosts.  [default: all]")
+@click.option("--ppn", metavar="N", type=AT_LEAST_1, default=1, help="Ranks a host.")
+@click.option("--bytes", "sizes", type=Sizes(), default="64,1K,4K,16K,64K", help="Of a rank.")
+@click.option("--measured", metavar="BENCH.json", help="Compare with these, from topo-bench -o.")
+@click.option("--mpich", metavar="VERSION", default="4.0", help="MPICH that was measured.")
+@click.option("--no-color", is_flag=True, help="No colours, also on a terminal.")
+def model_command(site_file, collective, hosts, ppn, sizes, measured, mpich, no_color):
+    """Show what the model predicts on a site, algorithms side by side, and how true that is.
+
+    \b
+      topo-tune model site.json --collective gather --ppn 4
+      topo-tune model site.json --measured bench.json
+
+    First what was made of the site file: for the levels host, rack and site the start-up time t_s of
+    a message, the time t_w of a KiB on the slowest link, and what is lost to contention. Then, for
+    each algorithm: exchanges C1, C2, C3 one after the other, by the farthest message of each; blocks
+    (what one rank contributes or gets) over the busiest links; and the time. The root is rank 0.
+
+    With --measured, each measurement of MPICH without a tuning file beside its prediction.
+    """
+    version = _version(mpich)
+    loaded = site.load(site_file)
+    net = model.network(loaded)
+    console = _console(no_color)
+    console.width = max(console.width, 120)
+    for note in net.notes:
+        click.echo(f"{PROGRAM}: note: {note}", err=True)
+    if measured:
+        records = bench.read(measured, tuple(model.ALGORITHMS))
+        rows = predict.comparisons(loaded, net, records, version)
+        if not rows:
+            raise InputError(measured, "found no measurement that fits the hosts of the site")
+        console.print(predict.comparisons_table(rows))
+        console.print(predict.summary(rows))
+        return
+    hosts = hosts or loaded.num_hosts
+    if hosts > loaded.num_hosts:
+        raise click.UsageError(f"--hosts {hosts}: the site has {loaded.num_hosts}")
+    title = f"{collective}, {hosts * ppn} ranks on {hosts} hosts"
+    rows = predict.predictions(net, collective, hosts, ppn)
+    console.print(predict.levels_table(net))
+    console.print(predict.predictions_table(title, rows, sizes))
+
+
+SIZES = """\b
+--bytes is of one block for allgather, gather, scatter, alltoall, reduce_scatter_block (what each
+rank contributes or gets, or sends to each other one) and, all blocks being the same, for allgatherv,
+gatherv, scatterv, alltoallv, alltoallw, reduce_scatter; of the buffer for bcast, reduce, allreduce,
+scan, exscan. So with R ranks the conditions see
+  avg_msg_size     BYTES, for allreduce, bcast, reduce, alltoall
+  total_msg_size   BYTES * R, where it is defined; unknown for alltoallv and alltoallw
+  count            BYTES / --type-size for allreduce, reduce, reduce_scatter_block, R times that for
+                   reduce_scatter; else unknown
+The nonblocking collectives, ireduce and so on, as these. What is unknown (to all processes alike) is
+above every N: only "=any" holds.
+"""
+
+
+def _collective(_ctx, _param, value):
+    known = list(grammar.mpich()["collectives"])
+    if value not in known:
+        text = f"{value!r} is not a collective of MPICH{grammar.hint(value, known)}"
+        raise click.BadParameter(text)
+    return value
+
+
+@cli.command(epilog=SIZES)
+@click.argument("path", metavar="FILE", type=click.Path())
+@click.option(
+    "--collective",
+    metavar="NAME",
+    required=True,
+    callback=_collective,
+    help="allgather, ibcast, ...",
+)
+@click.option(
+    "--ranks", metavar="N", required=True, type=AT_LEAST_1, help="Size of the communicator."
+)
+@click.option(
+    "--ppn", metavar="N", type=AT_LEAST_1, help="Ranks of the fullest host.  [default: even]"
+)
+@click.option("--hosts", metavar="N", type=AT_LEAST_1, help="Hosts.  [default: ranks / ppn]")
+@click.option("--racks", metavar="N", type=AT_LEAST_1, default=1, help="Racks.")
+@click.option("--bytes", "sizes", type=Sizes(), default="0", help="See below: 4K or 1K:1M.")
+@click.option("--type-size", metavar="N", type=AT_LEAST_1, default=1, help="Bytes of an element.")
+@click.option("--inter", is_flag=True, help="An intercommunicator; ranks: of the rootless group.")
+@click.option("--idle", is_flag=True, help="There, a process beside the root, which has no data.")
+@click.option(
+    "--hierarchy",
+    type=click.Choice(["parent", "node_roots", "node", "flat"]),
+    help="Kind of communicator.  [default: parent where a host has two ranks, else flat]",
+)
+@click.option("--not-consecutive", is_flag=True, help="The ranks of a host do not stand together.")
+@click.option("--not-commutative", is_flag=True, help="The operation is not commutative.")
+@click.option("--user-op", is_flag=True, help="The operation is not one of MPI's own.")
+@click.option("--in-place", is_flag=True, help="With MPI_IN_PLACE.")
+@click.option("--irregular", is_flag=True, help="The counts differ.")
+@click.option("--mpich", metavar="VERSION", default="4.0", help="MPICH that reads the file.")
+@click.option("--json", "as_json", is_flag=True, help="For programs: every step for every size.")
+def explain(path, collective, ranks, ppn, hosts, racks, sizes, mpich, as_json, **more):
+    """Tell which rule a call of a collective hits, and why.
+
+    \b
+      topo-tune explain tuning.json --collective allgather --ranks 64 --ppn 4 --bytes 4K
+      topo-tune explain tuning.json --collective bcast --ranks 12 --bytes 1:1M
+
+    For one size it prints each key that is tried, whether it holds, and the value that it sees;
+    then the algorithm. The settings MPIR_CVAR_..._ALGORITHM, which come before any rule, are taken
+    to be auto.
+    """
+    version = _version(mpich)
+    hosts = hosts or (-(-ranks // ppn) if ppn else ranks)
+    if hosts > ranks:
+        raise click.UsageError(f"--hosts {hosts}: there are only {ranks} ranks")
+    if ppn and not hosts + ppn - 1 <= ranks <= hosts * ppn:
+        text = f"{ranks} ranks cannot be on {hosts} hosts with {ppn} on the fullest"
+        raise click.UsageError(f"--ppn {ppn}: {text}")
+    if racks > hosts:
+        raise click.UsageError(f"--racks {racks}: there are only {hosts} hosts")
+    type_size = more["type_size"]
+    for size in sizes:
+        if size % type_size:
+            raise click.UsageError(f"--bytes {size}: not a multiple of --type-size {type_size}")
+    if more["idle"] and not more["inter"]:
+        raise click.UsageError("--idle is for --inter")
+    calls = {
+        size: grammar.Call(
+            collective=collective,
+            ranks=ranks,
+            count=size // type_size,
+            type_size=type_size,
+            hosts=hosts,
+            ppn=ppn,
+            racks=racks,
+            comm_type="inter" if more["inter"] else "intra",
+            hierarchy=more["hierarchy"],
+            consecutive=not more["not_consecutive"],
+            commutative=not more["not_commutative"],
+            builtin_op=not more["user_op"],
+            inplace=more["in_place"],
+            regular=not more["irregular"],
+            idle=more["idle"],
+        )
+        for size in sizes
+    }
+    tuning = grammar.load(path, version)
+    if as_json:
+        click.echo(json.dumps(explaining.to_json(tuning, calls, version), indent=1))
+    else:
+        click.echo("\n".join(explaining.to_text(tuning, path, calls, version)))
 
 
 @cli.command()

@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from topo_tune.explain import show_size
 from topo_tune.site import within_and_between
 
 SHADES = " ░▒▓█"
@@ -141,9 +142,9 @@ def _map(site, console):
 
 def decisions_table(decisions):
     """A rich Table of rules.Decisions: what is chosen, and the predicted times."""
-    title = "allgather: chosen algorithms, and their time against MPICH's own choice"
+    title = "chosen algorithms, and their time against MPICH's own choice"
     table = Table(title=title, box=None, padding=(0, 2, 0, 0))
-    for column in ("ranks", "a host", "bytes in total", "algorithm"):
+    for column in ("collective", "racks", "ranks", "a host", "bytes in total", "algorithm"):
         table.add_column(column, no_wrap=True)
     for column in ("ms", "built-in ms", "ratio"):
         table.add_column(column, justify="right", no_wrap=True)
@@ -152,14 +153,16 @@ def decisions_table(decisions):
         ranks = f"{d.ranks[0]}" if len(d.ranks) == 1 else f"{d.ranks[0]}..{d.ranks[-1]}"
         ranks += " (2^k)" if d.pow2 and len(d.ranks) > 1 else ""
         chosen, builtin = (
-            f"{_ms(t[0])}-{_ms(t[1])}" if t[0] != t[1] else _ms(t[0])
+            f"{ms(t[0])}-{ms(t[1])}" if t[0] != t[1] else ms(t[0])
             for t in (d.time_us, d.builtin_us)
         )
         ratios = sorted({f"{a / b:.2f}" for a, b in zip(d.time_us, d.builtin_us, strict=True)})
         table.add_row(
+            d.collective,
+            d.racks,
             ranks,
             str(d.ppn),
-            f"{_size(d.low)}-{_size(d.high)}",
+            f"{show_size(d.low)}-{show_size(d.high)}",
             d.algorithm,
             chosen,
             builtin,
@@ -185,15 +188,9 @@ def _cell(value):
     return f"{value:.4g}" if np.isfinite(value) else "-"
 
 
-def _ms(microseconds):
+def ms(microseconds):
+    """Milliseconds, two digits."""
     return f"{float(f'{microseconds / 1e3:.2g}'):g}"
-
-
-def _size(num_bytes):
-    for unit, name in ((2**20, "M"), (2**10, "K")):
-        if num_bytes >= unit and num_bytes % unit == 0:
-            return f"{num_bytes // unit}{name}"
-    return str(num_bytes)
 
 
 def _list(hosts, most=12):

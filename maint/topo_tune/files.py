@@ -30,11 +30,16 @@ def short(value, width=48):
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
-def read_text(path, limit=None):
-    """The text of a regular file in UTF-8, of at most `limit` bytes (default SIZE_LIMIT).
+def json_type(value):
+    """The name of a JSON value's type, as the library prints it."""
+    names = {bool: "boolean", int: "int", float: "double", str: "string", list: "array"}
+    return "null" if value is None else names.get(type(value), "object")
+
+
+def read_bytes(path, limit):
+    """The content of a regular file of at most `limit` bytes.
 
     Raises InputError where there is none, it may not be read, is empty or too long."""
-    limit = SIZE_LIMIT if limit is None else limit
     try:
         # O_NONBLOCK: opening a FIFO would wait for a writer
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
@@ -49,6 +54,12 @@ def read_text(path, limit=None):
         raise InputError(path, "the file is empty")
     if len(data) > limit:
         raise InputError(path, f"the file is longer than {limit} bytes")
+    return data
+
+
+def read_text(path, limit=None):
+    """The text of a file in UTF-8, of at most `limit` bytes (default SIZE_LIMIT). Raises InputError."""
+    data = read_bytes(path, SIZE_LIMIT if limit is None else limit)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -1,13 +1,14 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""Predicted time of allgather algorithms on a site of hosts and racks.
+"""Predicted time of algorithms of allgather, gather and scatter on a site of hosts and racks.
 
 Every algorithm is a list of rounds, and a round is a list of messages (source, destination, blocks;
-one block is the n bytes that a rank contributes). With alpha the one-way latency of a message and
+one block is the n bytes that a rank contributes, or gets). With alpha the one-way latency of a message and
 B the rate of a link, a round takes
 
-    max over messages (alpha)  +  n * max over links (blocks on the link * C / B)
+    max over messages (alpha)  +  (m - 1) * g  +  n * max over links (blocks on the link * C / B)
 
-The links are the link of each host and the uplink of each rack, each way for itself; messages within
+m is the number of messages of the process that has most of them, and g what each one costs it: the
+latency within a host, where no link adds to it. The links are the link of each host and the uplink of each rack, each way for itself; messages within
 a host take neither. C = CONTENTION where the messages that share the link in this round could fill
 more than it, else 1.
 Rounds follow each other, so the time is linear in n: alpha_us + beta_us_per_byte * n.
@@ -15,16 +16,30 @@ Rounds follow each other, so the time is linear in n: alpha_us + beta_us_per_byt
 The ring of topo_ring posts its receives ahead, so its messages stream: no rank waits for the slowest
 pair of a round. Its time is the latency of all hops but one, plus what the busiest link needs.
 
-Sources: the alpha-beta costs of MPICH's algorithms are in its own *_intra_*.c files and in Thakur,
+The trees of topo_binomial and rack_leader post receives ahead, too, so C = 1. They cut blocks into
+segments, which follow each other through the tree: a second segment waits for the busiest link only,
+not for each round.
+
+This is the cost model of Kandalla, Subramoni, Vishnu and Panda, "Designing Topology-Aware Collective
+Communication Algorithms for Large Scale InfiniBand Clusters", 2010, with their letters
+
+    T = sum over levels l of (C_l * t_s,l  +  contention_l * N_l * t_w,l * n)
+
+for the levels host, rack and site: t_s is alpha, t_w is 8 / B, C_l counts the exchanges whose farthest
+message is of this level, N_l the blocks that they put on the busiest link (of the level host: none).
+
+Other sources: the alpha-beta costs of MPICH's algorithms are in its own *_intra_*.c files and in Thakur,
 Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005. That
 rounds which share a link lose some of its rate: Steffenel, "Modeling Network Contention Effects on
-All-to-All Operations", 2006. The placement of partners: topo_map.h of the library.
+All-to-All Operations", 2006. The placement of partners, and the trees: topo_map.h and topo_tree.h of
+the library.
 
 Left out: copies in memory, the processor's time for a message, and the placement inside a host.
 """
 
+import functools
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
@@ -39,6 +54,12 @@ INSIDE_SHARE = 0.25  # latency within a host, of that within a rack
 INSIDE_MBPS = 40_000.0
 LATENCY_US = 10.0
 HOST_MBPS = 10_000.0
+
+# Default of MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES, and the least piece of a block (topo_tree_coll.c)
+SEGMENT_BYTES = 32768
+MIN_PIECE = 4096
+
+LEVELS = ("host", "rack", "site")
 
 # Placements that a rule must be good for: hosts in rack order; next rank in the next rack; shuffled.
 PLACEMENTS = ("random", "block", "cyclic")
@@ -66,25 +87,27 @@ class Network:
 
 @dataclass
 class Cost:
-    """Time of one allgather: alpha_us + beta_us * bytes a rank; and blocks over the busiest uplink
-    and host link, to say why."""
+    """Time of one call: alpha_us + beta_us * bytes a rank, of which segments after the first one, of
+    `piece` bytes a rank, save `saved_us` a byte. And to say why: blocks over the busiest uplink and
+    host link, and exchanges by level."""
 
     alpha_us: float = 0.0
     beta_us: float = 0.0
     uplink_blocks: float = 0.0
     host_blocks: float = 0.0
+    exchanges: np.ndarray = field(default_factory=lambda: np.zeros(len(LEVELS)))
+    saved_us: float = 0.0
+    piece: float = 0.0
 
     def time_us(self, num_bytes):
-        return self.alpha_us + self.beta_us * num_bytes
+        saved = self.saved_us * max(num_bytes - self.piece, 0)
+        return self.alpha_us + self.beta_us * num_bytes - saved
 
     def __add__(self, other):
-        return Cost(*(a + b for a, b in zip(self._all(), other._all(), strict=True)))
+        return Cost(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Cost)))
 
     def __mul__(self, times):
-        return Cost(*(a * times for a in self._all()))
-
-    def _all(self):
-        return self.alpha_us, self.beta_us, self.uplink_blocks, self.host_blocks
+        return Cost(*(getattr(self, f.name) * times for f in fields(Cost)))
 
 
 def network(site):
@@ -161,11 +184,30 @@ def place(net, num_hosts, ppn, kind, seed=0):
     return np.tile(by_rack[np.argsort(turn, kind="stable")][:num_hosts], ppn)
 
 
-def cost(net, hosts, algorithm):
-    """The Cost of an allgather algorithm (the end of its name, such as "topo_ring") for ranks on
-    `hosts`, an array as place() gives it. recursive_doubling here takes any number of ranks, like
-    topo_recursive_doubling without its renumbering. Raises KeyError for an unknown name."""
-    return _COSTS[algorithm](net, hosts)
+def cost(net, hosts, algorithm, collective="allgather"):
+    """The Cost of an algorithm (the end of its name, such as "topo_ring") for ranks on `hosts`, an
+    array as place() gives it; a root is rank 0. recursive_doubling here takes any number of ranks,
+    like topo_recursive_doubling without its renumbering. Raises KeyError for an unknown name."""
+    return _COSTS[collective][algorithm](net, hosts)
+
+
+def one_rack(net):
+    """The Network of the rack that has most hosts."""
+    hosts = np.bincount(net.rack_of_host)
+    rack = int(hosts.argmax())
+    return replace(
+        net,
+        rack_of_host=np.zeros(hosts[rack], dtype=int),
+        latency_us=net.latency_us[rack : rack + 1, rack : rack + 1],
+        uplink_mbps=net.uplink_mbps[rack : rack + 1],
+    )
+
+
+def placed_cost(net, num_hosts, ppn, kind, algorithm, collective="allgather"):
+    """The Cost for a placement of PLACEMENTS; for random the mean of several draws."""
+    draws = RANDOM_DRAWS if kind == "random" else 1
+    places = [place(net, num_hosts, ppn, kind, seed) for seed in range(draws)]
+    return _sum(cost(net, hosts, algorithm, collective) for hosts in places) * (1 / draws)
 
 
 def _latencies(net, source, dest):
@@ -182,7 +224,11 @@ def _round(net, hosts, source, dest, blocks, contention=CONTENTION):
     racks_s, racks_d = net.rack_of_host[hosts_s], net.rack_of_host[hosts_d]
     outside = hosts_s != hosts_d
     across = racks_s != racks_d
-    alpha = _latencies(net, hosts_s, hosts_d).max()
+    level = 2 if across.any() else 1 if outside.any() else 0
+    most = max(np.bincount(source).max(), np.bincount(dest).max())
+    alpha = _latencies(net, hosts_s, hosts_d).max() + (most - 1) * net.inside_us
+    exchanges = np.zeros(len(LEVELS))
+    exchanges[level] = most
     slowest = np.where(outside, 0, blocks).max() / net.inside_mbps
 
     def links(ends, used, rates):
@@ -199,7 +245,7 @@ def _round(net, hosts, source, dest, blocks, contention=CONTENTION):
     uplink = [links(ends, across, net.uplink_mbps) for ends in (racks_s, racks_d)]
     slowest = max(slowest, *(time for time, _ in host + uplink))
     # bits by Mbit/s are microseconds
-    return Cost(alpha, 8 * slowest, max(b for _, b in uplink), max(b for _, b in host))
+    return Cost(alpha, 8 * slowest, max(b for _, b in uplink), max(b for _, b in host), exchanges)
 
 
 def _sum(costs):
@@ -234,13 +280,9 @@ def _brucks(net, hosts):
 
 def _gather_bcast(net, hosts):
     p = len(hosts)
-    costs, mask = [], 1
-    while mask < p:
-        ranks = np.arange(mask, p, 2 * mask)
-        costs.append(_round(net, hosts, ranks, ranks - mask, np.minimum(mask, p - ranks)))
-        costs.append(_round(net, hosts, ranks - mask, ranks, np.full(len(ranks), p)))
-        mask *= 2
-    return _sum(costs)
+    rounds = _binomial_rounds(p)
+    bcast = [(child, parent, np.full(len(child), p)) for child, parent, _ in rounds]
+    return _tree(net, hosts, rounds, "gather") + _tree(net, hosts, bcast, "scatter")
 
 
 def _recursive_doubling(net, hosts, slots=None):
@@ -334,12 +376,104 @@ def _rd_slots(net, hosts):
     return slots
 
 
+# A tree is a list of rounds of a gather: (children, their parents, blocks of each child's subtree).
+
+
+def _tree(net, hosts, rounds, collective, max_blocks=None):
+    """Cost of a gather or scatter along a tree; in segments, if the longest stream of a rank but the
+    root has `max_blocks`."""
+
+    contention = 1 if max_blocks else CONTENTION
+
+    def messages(child, parent, blocks):
+        ends = (child, parent) if collective == "gather" else (parent, child)
+        return _round(net, hosts, *ends, blocks, contention)
+
+    total = _sum(messages(*r) for r in rounds)
+    if max_blocks and rounds:
+        # every link carries all that it has to, without a pause
+        stream = messages(*(np.concatenate(part) for part in zip(*rounds, strict=True)))
+        total.saved_us = max(total.beta_us - stream.beta_us, 0.0)
+        total.piece = max(SEGMENT_BYTES // max_blocks, MIN_PIECE)
+    return total
+
+
+def _binomial_rounds(p):
+    """MPICH's own binomial tree."""
+    rounds, mask = [], 1
+    while mask < p:
+        child = np.arange(mask, p, 2 * mask)
+        rounds.append((child, child - mask, np.minimum(mask, p - child)))
+        mask *= 2
+    return rounds
+
+
+@functools.cache
+def _halving_rounds(p):
+    """The binomial tree of topo_tree.h: the first child of a rank has half of its subtree."""
+    rounds = [[] for _ in range(p.bit_length() - 1)]
+    subtrees = [(0, p)]
+    for parent, size in subtrees:
+        child = parent + 1
+        while size > 1:
+            half = size // 2
+            rounds[half.bit_length() - 1].append((child, parent, half))
+            subtrees.append((child, half))
+            child += half
+            size -= half
+    return [np.array(r).T for r in rounds if r]
+
+
+def _binomial(net, hosts, collective):
+    return _tree(net, hosts, _binomial_rounds(len(hosts)), collective)
+
+
+def _topo_binomial(net, hosts, collective):
+    p = len(hosts)
+    racks = net.rack_of_host[hosts]
+    # the host of the root, its rack, then rack by rack
+    order = np.lexsort((hosts, hosts != hosts[0], racks, racks != racks[0]))
+    rounds = [(order[child], order[parent], blocks) for child, parent, blocks in _halving_rounds(p)]
+    return _tree(net, hosts, rounds, collective, max(p // 2, 1))
+
+
+def _rack_leader(net, hosts, collective):
+    racks = net.rack_of_host[hosts]
+    _, of_host, host, per_host = np.unique(hosts, return_index=True, return_inverse=True,
+                                           return_counts=True)  # fmt: skip
+    _, of_rack, rack, per_rack = np.unique(racks, return_index=True, return_inverse=True,
+                                           return_counts=True)  # fmt: skip
+    ranks = np.arange(len(hosts))
+    ones = np.ones(len(hosts), dtype=int)
+    is_rack_leader = np.isin(ranks, of_rack)
+    levels = [
+        (ranks != of_host[host], of_host[host], ones),
+        (np.isin(ranks, of_host) & ~is_rack_leader, of_rack[rack], per_host[host]),
+        (is_rack_leader & (ranks > 0), np.zeros_like(ranks), per_rack[rack]),
+    ]
+    rounds = [(ranks[who], leader[who], blocks[who]) for who, leader, blocks in levels if who.any()]
+    return _tree(net, hosts, rounds, collective, max(r[2].max() for r in rounds) if rounds else 1)
+
+
 _COSTS = {
-    "brucks": _brucks,
-    "recursive_doubling": _recursive_doubling,
-    "ring": _ring,
-    "topo_ring": _topo_ring,
-    "topo_recursive_doubling": _topo_recursive_doubling,
-    "gather_bcast": _gather_bcast,
+    "allgather": {
+        "brucks": _brucks,
+        "recursive_doubling": _recursive_doubling,
+        "ring": _ring,
+        "topo_ring": _topo_ring,
+        "topo_recursive_doubling": _topo_recursive_doubling,
+        "gather_bcast": _gather_bcast,
+    },
+    **{
+        collective: {
+            name: functools.partial(tree, collective=collective)
+            for name, tree in (
+                ("binomial", _binomial),
+                ("topo_binomial", _topo_binomial),
+                ("rack_leader", _rack_leader),
+            )
+        }
+        for collective in ("gather", "scatter")
+    },
 }
-ALGORITHMS = tuple(_COSTS)
+ALGORITHMS = {collective: tuple(costs) for collective, costs in _COSTS.items()}

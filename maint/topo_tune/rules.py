@@ -1,48 +1,40 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""From predicted or measured times to the rules of a tuning.json, and the grammar of such files.
+"""From predicted or measured times to the rules of a tuning.json (see grammar.py).
 
-A tuning.json is a tree of conditions, in the grammar of MPICH's src/mpi/coll/src/csel.c: the keys of
-an object are tried in their order, the first that holds is entered and never left again, and a leaf
-names an algorithm. Where no key holds, MPICH uses its built-in selection. The key "topology", beside
-the conditions at the top, brings the hosts, racks and latencies that the topo_* algorithms need.
-
-Rules only ask what all ranks know: the size of the communicator, its hosts, and for allgather
+Rules only ask what all ranks know: the size of the communicator, its hosts and racks, and
 total_msg_size, which is bytes a rank times ranks.
 """
 
 import itertools
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from topo_tune import model
-from topo_tune.files import InputError, short
+from topo_tune import grammar, model
 
 
-def _leaf(name):
-    return {f"algorithm=MPIR_Allgather_intra_{name}": {}}
+def _full_name(collective, name):
+    return f"MPIR_{collective.capitalize()}_intra_{name}"
 
 
-# What MPICH selects by itself, by version and collective: its maint/tuning/coll/mpir/generic.json.
-BUILTIN = {
-    "4.0": {
-        "allgather": {
-            "comm_size=pow2": {
-                "total_msg_size<524288": _leaf("recursive_doubling"),
-                "total_msg_size=any": _leaf("ring"),
-            },
-            "comm_size=any": {
-                "total_msg_size<81920": _leaf("brucks"),
-                "total_msg_size=any": _leaf("ring"),
-            },
-        }
-    }
+def _leaf(collective, name):
+    return {f"algorithm={_full_name(collective, name)}": {}}
+
+
+def _builtin(collective, version):
+    """What MPICH selects by itself for a collective on an intracommunicator."""
+    return grammar.mpich(version)["builtin"][f"collective={collective}"]["comm_type=intra"]
+
+
+UNRENUMBERED = {
+    "topo_ring": "ring",
+    "topo_recursive_doubling": "recursive_doubling",
+    "topo_binomial": "binomial",
 }
-STOCK = ("brucks", "recursive_doubling", "ring")  # in MPICH without the patches
-NEEDS_POW2 = ("recursive_doubling",)  # MPICH's restriction on the number of ranks
-UNRENUMBERED = {"topo_ring": "ring", "topo_recursive_doubling": "recursive_doubling"}
+# Those of which a communicator in one rack has other rules than one in several racks
+BY_RACKS = ("gather", "scatter")
 
 # Ranks a host and total sizes (bytes) that are evaluated; boundaries of rules lie between them.
 PPN = (1, 4, 16)
@@ -64,8 +56,10 @@ class Decision:
     `high` bytes in total (those evaluated). Times in microseconds are those of the largest of these
     communicators, the first placement (random, unless measured), at low and at high."""
 
+    collective: str
+    racks: str  # of the communicators: "one", "several", "any"
     ppn: int
-    pow2: bool  # whether the numbers of ranks are powers of two
+    pow2: bool | None  # whether the numbers of ranks are powers of two; None: both
     ranks: list[int]
     low: int
     high: int
@@ -76,35 +70,36 @@ class Decision:
 
 
 class Times:
-    """Predicted times on a site, and measured ones where there are any.
+    """Predicted times of a collective on a model.Network, and measured ones where there are any.
 
-    `measured`: records of bench.read(). Those with more hosts than the site has are not used."""
+    `measured`: records of bench.read(). Those with more hosts than the network has are not used.
+    `racks` of the communicators: "one" (the network has one), "several" or "any"."""
 
-    def __init__(self, site, version="4.0", measured=()):
-        self.net = model.network(site)
-        self.num_hosts = site.num_hosts
+    def __init__(self, net, collective, version="4.0", measured=(), racks="any"):
+        self.net = net
+        self.collective = collective
+        self.num_hosts = len(net.rack_of_host)
         self.version = version
+        self.racks = racks
         self._costs = {}
         self._scores = {}
         self.measured = {}  # (hosts, ppn): {placement: {algorithm: {bytes a rank: us}}}
         for m in measured:
-            if 1 < m.hosts <= site.num_hosts:
+            if m.collective == collective and 1 < m.hosts <= self.num_hosts:
                 kinds = self.measured.setdefault((m.hosts, m.ppn), {})
                 series = kinds.setdefault(m.placement, {}).setdefault(m.algorithm, {})
                 series[m.num_bytes] = m.median_us
 
     def builtin(self, ranks, total):
         """Name of the algorithm that MPICH selects by itself for `total` bytes on `ranks` ranks."""
-        return select(BUILTIN[self.version]["allgather"], Call(ranks, total)).algorithm
+        call = grammar.Call(self.collective, ranks, total_count=total)
+        return grammar.walk(_builtin(self.collective, self.version), call, self.version).short
 
     def cost(self, algorithm, hosts, ppn, kind):
-        """model.Cost for a placement of model.PLACEMENTS; for random the mean of several draws."""
-        key = algorithm, hosts, ppn, kind
+        """model.Cost for a placement of model.PLACEMENTS."""
+        key = hosts, ppn, kind, algorithm
         if key not in self._costs:
-            draws = model.RANDOM_DRAWS if kind == "random" else 1
-            places = [model.place(self.net, hosts, ppn, kind, seed) for seed in range(draws)]
-            costs = [model.cost(self.net, place, algorithm) for place in places]
-            self._costs[key] = sum(costs, model.Cost()) * (1 / draws)
+            self._costs[key] = model.placed_cost(self.net, *key, self.collective)
         return self._costs[key]
 
     def at(self, hosts, ppn, total):
@@ -124,7 +119,14 @@ class Times:
         if result:
             return result, True
         for kind in model.PLACEMENTS:
-            times = {a: self.cost(a, hosts, ppn, kind).time_us(num_bytes) for a in model.ALGORITHMS}
+            if self.racks == "several":
+                place = model.place(self.net, hosts, 1, kind)
+                if len(set(self.net.rack_of_host[place])) == 1:
+                    continue
+            times = {
+                a: self.cost(a, hosts, ppn, kind).time_us(num_bytes)
+                for a in model.ALGORITHMS[self.collective]
+            }
             result[kind] = {**times, "builtin": times[name]}
         return result, False
 
@@ -133,7 +135,7 @@ class Times:
         those that may be chosen; "builtin" is 1.
 
         Left out: what loses more than MAX_LOSS in a placement. Without measurements also MPICH's own
-        algorithms, because a site file tells nothing about them that MPICH's authors did not know,
+        algorithms, and any where all ranks are equally far apart, because a site file tells nothing about them that MPICH's authors did not know,
         and a topo_* one that gains nothing over the same algorithm without the renumbering."""
         key = hosts, ppn, total
         if key not in self._scores:
@@ -148,11 +150,17 @@ class Times:
 
         scores = {"builtin": 1.0}
         for name in sorted(set.intersection(*map(set, by_kind.values())) - {"builtin"}):
-            if name in NEEDS_POW2 and not _is_pow2(hosts * ppn):
+            row = grammar.algorithm(_full_name(self.collective, name), self.version)
+            if row is None:
+                continue
+            if "power-of-two" in row.get("restrictions", ()) and not _is_pow2(hosts * ppn):
                 continue
             if not is_measured:
+                # all are equally far apart
+                if self.racks == "one" and ppn == 1:
+                    continue
                 twin = UNRENUMBERED.get(name)
-                if name in STOCK or twin and _mean(ratios(name, twin)) > 1 - MIN_GAIN:
+                if not row.get("patched") or twin and _mean(ratios(name, twin)) > 1 - MIN_GAIN:
                     continue
             if max(ratios(name, "builtin")) <= 1 + MAX_LOSS:
                 scores[name] = _mean(ratios(name, "builtin"))
@@ -160,17 +168,21 @@ class Times:
 
 
 def decide(times, min_gain=MIN_GAIN):
-    """List of Decisions for allgather from a Times, by ranks a host, powers of two and others, ranks,
-    and size. An algorithm must gain more than `min_gain` (share of the built-in selection's time).
+    """List of Decisions from a Times, by ranks a host, powers of two and others, ranks, and size. An
+    algorithm must gain more than `min_gain` (share of the built-in selection's time).
 
-    Powers of two stand apart because recursive doubling is another algorithm for other numbers."""
+    Powers of two stand apart where they do for MPICH: allgather, because recursive doubling is another
+    algorithm for other numbers."""
     decisions = []
+    has_pow2 = "comm_size=pow2" in _builtin(times.collective, times.version)
     for ppn in sorted({*PPN, *(ppn for _, ppn in times.measured)}):
         most = min(times.num_hosts, max(MAX_RANKS // ppn, 2))
         sizes = {h for k in range(1, 14) for h in (2**k, 3 * 2 ** (k - 1)) if h <= most}
         sizes |= {most, *(h for h, p in times.measured if p == ppn)}
-        for pow2 in (True, False):
-            of_kind = sorted(h for h in sizes if h > 1 and _is_pow2(h * ppn) == pow2)
+        for pow2 in (True, False) if has_pow2 else (None,):
+            of_kind = sorted(
+                h for h in sizes if h > 1 and (pow2 is None or _is_pow2(h * ppn) == pow2)
+            )
             for group, chosen in _group(times, ppn, of_kind, min_gain):
                 for algorithm, run in itertools.groupby(chosen.items(), lambda item: item[1]):
                     totals = [total for total, _ in run]
@@ -247,7 +259,8 @@ def _decision(times, ppn, pow2, group, totals, algorithm):
         why = _why(times, hosts, ppn, totals[-1], algorithm)
     pairs = zip(*ends, strict=True)
     ranks = [size * ppn for size in group]
-    return Decision(ppn, pow2, ranks, totals[0], totals[-1], algorithm, *map(tuple, pairs), why)
+    about = times.collective, times.racks, ppn, pow2, ranks, totals[0], totals[-1]
+    return Decision(*about, algorithm, *map(tuple, pairs), why)
 
 
 def _why(times, hosts, ppn, total, algorithm):
@@ -264,24 +277,39 @@ def _why(times, hosts, ppn, total, algorithm):
     return "fewer messages share a link"
 
 
-def make_tree(decisions, version="4.0"):
+def make_tree(decisions, collectives, version="4.0"):
     """The conditions of a tuning.json for Decisions of decide(): {"comm_type=intra": ...}.
 
     Every intracommunicator finds a leaf: single-host ones MPICH's own choice, first of all, because no
     condition says `not`. Intercommunicators and other collectives find none."""
-    builtin = BUILTIN[version]["allgather"]
-    tree = {"comm_size=node_comm_size": builtin}
-    branches = []
+    tree = {}
+    for collective in collectives:
+        of = [d for d in decisions if d.collective == collective]
+        builtin = _builtin(collective, version)
+        rules = {"comm_hosts<=1": builtin}
+        own = _ppn_tree([d for d in of if d.racks == "one"], builtin)
+        rest = _ppn_tree([d for d in of if d.racks != "one"], builtin)
+        if collective in BY_RACKS and own != rest:
+            rules["comm_racks<=1"] = own
+        tree[f"collective={collective}"] = rules | rest
+    return {"comm_type=intra": tree}
+
+
+def _ppn_tree(decisions, builtin):
+    """Conditions, the last of which has the key =any."""
+    tree, branches = {}, []
     for ppn, group in itertools.groupby(decisions, key=lambda d: d.ppn):
         group = list(group)
-        pow2 = _comm_size_tree([d for d in group if d.pow2], builtin["comm_size=pow2"])
-        other = _comm_size_tree([d for d in group if not d.pow2], builtin["comm_size=any"])
-        branches.append((ppn, other if pow2 == other else {"comm_size=pow2": pow2, **other}))
+        if "comm_size=pow2" in builtin:
+            pow2 = _comm_size_tree([d for d in group if d.pow2], builtin["comm_size=pow2"])
+            other = _comm_size_tree([d for d in group if not d.pow2], builtin["comm_size=any"])
+            branches.append((ppn, other if pow2 == other else {"comm_size=pow2": pow2, **other}))
+        else:
+            branches.append((ppn, _comm_size_tree(group, builtin)))
     for (ppn, branch), (next_ppn, next_branch) in itertools.pairwise(branches):
         if branch != next_branch:
-            tree[f"comm_avg_ppn<={_between(ppn, next_ppn)}"] = branch
-    tree.update(branches[-1][1] if branches else builtin)
-    return {"comm_type=intra": {"collective=allgather": tree}}
+            tree[f"comm_ppn<={_between(ppn, next_ppn)}"] = branch
+    return tree | (branches[-1][1] if branches else {"comm_size=any": builtin})
 
 
 def _comm_size_tree(decisions, builtin):
@@ -290,7 +318,9 @@ def _comm_size_tree(decisions, builtin):
         return {"comm_size=any": builtin}
     runs = [list(group) for _, group in itertools.groupby(decisions, key=lambda d: d.ranks)]
     limits = [_between(a[0].ranks[-1], b[0].ranks[0]) for a, b in itertools.pairwise(runs)]
-    trees = (_total_tree(run, builtin) for run in runs)
+    trees = [_total_tree(run, builtin) for run in runs]
+    if all(tree == trees[0] for tree in trees):
+        return {"comm_size=any": trees[0]}
     return {_key("comm_size", n): tree for n, tree in zip([*limits, None], trees, strict=True)}
 
 
@@ -302,7 +332,7 @@ def _total_tree(decisions, builtin):
         if decision.algorithm == "builtin":
             leaf = _prune(builtin, low, math.inf if high is None else high)
         else:
-            leaf = _leaf(decision.algorithm)
+            leaf = _leaf(decision.collective, decision.algorithm)
         tree[_key("total_msg_size", high)] = leaf
         low = high
     return leaf if len(tree) == 1 else tree
@@ -362,14 +392,14 @@ def _three_digits(matrix):
     return [[float(f"{value:.3g}") for value in row] for row in matrix]
 
 
-def make_tuning(site, version="4.0", measured=()):
+def make_tuning(site, version="4.0", measured=(), collectives=tuple(model.ALGORITHMS)):
     """(tuning.json as an object, Decisions, notes) for a Site. `notes` are sentences about what a
     reader should know: assumptions, doubts.
 
     Rules need a gain of CAUTIOUS_GAIN instead of MIN_GAIN where the confidence in the racks is under
     LOW_CONFIDENCE or latencies or bandwidths are missing."""
-    times = Times(site, version, measured)
-    notes = list(times.net.notes)
+    net = model.network(site)
+    notes = list(net.notes)
     if site.confidence < LOW_CONFIDENCE:
         notes.append(f"the racks are in doubt (confidence {site.confidence:.2f} of 1)")
     min_gain = CAUTIOUS_GAIN if notes else MIN_GAIN
@@ -379,89 +409,27 @@ def make_tuning(site, version="4.0", measured=()):
         notes.append("there is one rack: only the placement on hosts can be improved")
     if site.num_hosts == 1:
         notes.append("there is one host: MPICH's built-in selection stays")
-    unused = {(m.hosts, m.ppn) for m in measured} - set(times.measured)
+    unused = {m.hosts for m in measured if not 1 < m.hosts <= site.num_hosts}
     if unused:
-        hosts = ", ".join(str(h) for h, _ in sorted(unused))
+        hosts = ", ".join(map(str, sorted(unused)))
         notes.append(f"measurements on {hosts} hosts do not belong to this site")
-    decisions = decide(times, min_gain) if site.num_hosts > 1 else []
-    tuning = {"topology": make_topology(site, times.net), **make_tree(decisions, version)}
-    return tuning, decisions, notes
-
-
-# -- the grammar --
-
-
-@dataclass
-class Call:
-    """One call of a collective, as far as rules can ask. `total_bytes` is total_msg_size: for
-    allgather bytes a rank times ranks. `hosts` defaults to one rank each."""
-
-    ranks: int
-    total_bytes: int
-    hosts: int = 0
-    collective: str = "allgather"
-    comm_type: str = "intra"
-
-    def __post_init__(self):
-        self.hosts = self.hosts or self.ranks
-
-
-@dataclass
-class Selection:
-    """The rule that was hit: keys from the top to the leaf."""
-
-    path: list[str] = field(default_factory=list)
-
-    @property
-    def algorithm(self):
-        """Name as in MPIR_CVAR_<COLLECTIVE>_INTRA_ALGORITHM."""
-        return re.sub(r"^algorithm=MPIR_[A-Za-z]+?_(intra|inter|allcomm)_", "", self.path[-1])
-
-
-CONDITIONS = {
-    r"comm_type=(intra|inter)": lambda call, v: call.comm_type == v,
-    r"collective=(\w+)": lambda call, v: call.collective == v,
-    r"comm_size=(any)": lambda call, v: True,
-    r"comm_size=(pow2)": lambda call, v: _is_pow2(call.ranks),
-    # MPICH makes no node communicator for a single rank
-    r"comm_size=(node_comm_size)": lambda call, v: call.hosts == 1 < call.ranks,
-    r"comm_size<=(\d+)": lambda call, v: call.ranks <= int(v),
-    r"comm_size<(\d+)": lambda call, v: call.ranks < int(v),
-    r"comm_avg_ppn<=(\d+)": lambda call, v: call.ranks <= int(v) * call.hosts,
-    r"total_msg_size=(any)": lambda call, v: True,
-    r"total_msg_size<=(\d+)": lambda call, v: call.total_bytes <= int(v),
-    r"total_msg_size<(\d+)": lambda call, v: call.total_bytes < int(v),
-}
-
-
-def select(tree, call, path="tuning.json"):
-    """The Selection that a tuning file (parsed) makes for a Call; None where it falls through to the
-    built-in selection. Raises InputError for what is not in the grammar; `path` is for its text."""
-    chosen = Selection()
-    while True:
-        for key, child in tree.items():
-            if key == "topology" and not chosen.path:
-                continue
-            if key.replace(" ", "").startswith("algorithm="):
-                chosen.path.append(key.replace(" ", ""))
-                return chosen
-            if _holds(key.replace(" ", ""), call, path, chosen.path):
-                chosen.path.append(key)
-                tree = child
-                break
+    in_rack = {site.hosts[i]: int(rack) for i, rack in enumerate(site.rack_of_host)}
+    by_racks = {"one": [], "several": [], "any": measured}
+    for m in measured:
+        racks = {in_rack.get(host) for host in m.host_of_rank or ()}
+        by_racks["one" if len(racks) == 1 else "several"].append(m)
+    nets = {"one": model.one_rack(net), "several": net, "any": net}
+    decisions = []
+    for collective in collectives if site.num_hosts > 1 else ():
+        if collective not in BY_RACKS:
+            classes = ["any"]
         else:
-            return None
-        if not isinstance(tree, dict):
-            where = "$" + "".join(f"[{short(k)}]" for k in chosen.path)
-            raise InputError(path, f"found {short(tree)}, expected an object", where)
-
-
-def _holds(key, call, path, parents):
-    for pattern, condition in CONDITIONS.items():
-        if match := re.fullmatch(pattern, key, re.ASCII):
-            return condition(call, match[1])
-    where = "$" + "".join(f"[{short(k)}]" for k in parents)
-    raise InputError(path, f"found the unknown condition {short(key)}", where)
+            classes = ["one", "several"] if site.num_racks > 1 else ["one"]
+        for racks in classes:
+            times = Times(nets[racks], collective, version, by_racks[racks], racks)
+            decisions += decide(times, min_gain)
+    tree = make_tree(decisions, collectives, version)
+    return {"topology": make_topology(site, net), **tree}, decisions, notes
 
 
 def _is_pow2(number):

@@ -7,13 +7,14 @@ import difflib
 import json
 import math
 import os
+import re
 from dataclasses import dataclass, field
 
 import jsonschema
 import numpy as np
 
 from topo_tune import files
-from topo_tune.files import InputError, short
+from topo_tune.files import InputError, json_type, short
 
 SCHEMA_PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site.schema.json")
 MATRICES = ("latency_us", "bandwidth_mbps", "rack_latency_us", "rack_bandwidth_mbps")
@@ -146,6 +147,88 @@ def _matrix(path, key, rows):
     array = np.array(rows, dtype=float)
     array[array == 0] = np.nan
     return array
+
+
+def topology_fault(topology):
+    """The first thing wrong in the "topology" of a tuning file, as (key, what), or None. It has less
+    than a site file, and the library takes what it does not know: as its topo_site.c."""
+    try:
+        _check_topology(topology)
+    except _Fault as fault:
+        return fault.args
+    return None
+
+
+class _Fault(Exception):
+    pass
+
+
+MAX_TOPOLOGY_HOSTS = 65536
+MAX_HOST_NAME = 255  # bytes
+
+
+def _check_topology(topology):
+    def get(parent, where, key, kind):
+        names = {dict: "object", list: "array", int: "int"}
+        if key not in parent:
+            raise _Fault(where + key, f"found nothing, expected {names[kind]}")
+        return typed(parent[key], where + key, kind, names[kind])
+
+    def typed(value, where, kind, name):
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise _Fault(where, f"found {json_type(value)}, expected {name}")
+        return value
+
+    def names(parent, where, key):
+        values = list(get(parent, where, key, list))
+        if not 1 <= len(values) <= MAX_TOPOLOGY_HOSTS:
+            text = f"found {len(values)} names, expected 1 to {MAX_TOPOLOGY_HOSTS}"
+            raise _Fault(where + key, text)
+        for i, value in enumerate(values):
+            typed(value, f"{where}{key}[{i}]", str, "string")
+            # half of a surrogate pair, as json-c takes it
+            value = values[i] = re.sub("[\ud800-\udfff]", "\ufffd", value)
+            size = len(value.encode())
+            if key == "hosts" and (not 1 <= size <= MAX_HOST_NAME or "\0" in value):
+                text = f"found a name of {size} bytes, expected 1 to {MAX_HOST_NAME}"
+                raise _Fault(f"{where}{key}[{i}]", text)
+        return values
+
+    top = "topology."
+    typed(topology, "topology", dict, "object")
+    version = get(topology, top, "format", int)
+    if version != 1:
+        raise _Fault(f"{top}format", f"found {version}, expected 1")
+    hosts = names(topology, top, "hosts")
+    if len(set(hosts)) < len(hosts):
+        seen = set()
+        twice = next(host for host in hosts if host in seen or seen.add(host))
+        raise _Fault(f"{top}hosts", f"found {short(twice)} twice, expected each name once")
+    racks = get(topology, top, "racks", dict)
+    num_racks = len(names(racks, f"{top}racks.", "names"))
+    of_host = get(racks, f"{top}racks.", "of_host", list)
+    if len(of_host) != len(hosts):
+        text = f"found {len(of_host)} values, expected {len(hosts)}, one a host"
+        raise _Fault(f"{top}racks.of_host", text)
+    for i, rack in enumerate(of_host):
+        where = f"{top}racks.of_host[{i}]"
+        if not 0 <= typed(rack, where, int, "int") < num_racks:
+            raise _Fault(where, f"found {rack}, expected 0 to {num_racks - 1}")
+    key = "latency_us" if "latency_us" in topology else "rack_latency_us"
+    size = len(hosts) if key == "latency_us" else num_racks
+    if key not in topology:
+        return
+    rows = get(topology, top, key, list)
+    if len(rows) != size:
+        raise _Fault(top + key, f"found {len(rows)} rows, expected {size}")
+    for i, row in enumerate(rows):
+        where = f"{top}{key}[{i}]"
+        if len(typed(row, where, list, "array")) != size:
+            raise _Fault(where, f"found {len(row)} values, expected {size}")
+        for j, value in enumerate(row):
+            if not 0 <= typed(value, f"{where}[{j}]", int | float, "a number") < math.inf:
+                text = f"found {short(value)}, expected microseconds >= 0"
+                raise _Fault(f"{where}[{j}]", text)
 
 
 def read_schema():

@@ -22,6 +22,7 @@ sys.path.insert(0, str(REPO / "maint"))
 import lists
 import patching
 import sources
+import tuner_data
 from common import (
     Failure,
     apply_patches,
@@ -35,6 +36,7 @@ UPSTREAM = [
     "maint/version.m4",
     "src/mpi/coll/helper_fns.c",
     "test/mpi/maint/gen_coll_cvar.py",
+    *tuner_data.SOURCES,
 ]
 # rows of a manifest
 ROWS = [
@@ -130,14 +132,20 @@ def test_patches_check():
 
 
 def test_refresh_repeats_itself(repo):
-    before = content(repo / "patches") | content(repo / "src_overlay")
+    folders = ("patches", "src_overlay", "maint/topo_tune")
+    before = [content(repo / folder) for folder in folders]
     assert maint("refresh", repo=repo).returncode == 0
-    assert content(repo / "patches") | content(repo / "src_overlay") == before
+    assert [content(repo / folder) for folder in folders] == before
 
 
 def edit_generated_patch(repo):
     (patch,) = (repo / "patches/4.0").glob("*-coll-list-topo-algorithms.patch")
     patch.write_text(patch.read_text().replace("nearest neighbour", "nearest"))
+
+
+def edit_tuner_data(repo):
+    path = repo / "maint/topo_tune/mpich-4.0.json"
+    path.write_text(path.read_text().replace('"power-of-two"', '"power-of-3"'))
 
 
 def edit_row(repo):
@@ -167,6 +175,7 @@ def spoil_context(repo):
     "spoil, says",
     [
         (edit_generated_patch, "is not what cvars/ gives"),
+        (edit_tuner_data, "mpich-4.0.json is not what cvars/ gives"),
         (edit_row, "is not what cvars/ gives"),
         (
             overwrite_upstream,
@@ -201,7 +210,7 @@ def test_series_goes_through_git_and_back(repo, tmp_path):
 
 def test_each_list_gets_every_row_and_keeps_its_own(source, tmp_path):
     plan = list(lists.per_file(ROWS))
-    assert len(plan) == 7  # two makefiles
+    assert len(plan) == 6  # two makefiles
     source.copy(tmp_path, only=[path for path, *_ in plan])
     for path, rows, add, read in plan:
         old = (tmp_path / path).read_text()

@@ -1,0 +1,699 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""Selection files of MPICH (tuning.json): their grammar, what is wrong with one, what it selects.
+
+A selection file is a tree of conditions: the keys of an object are tried in their order, the first
+that holds is entered and never left again, and a leaf names an algorithm. Where nothing holds, or
+the algorithm cannot be applied, MPICH uses its built-in selection. The key "topology", beside the
+conditions at the top, brings the hosts, racks and latencies that the topo_* algorithms need.
+
+The reader of these files is MPICH's src/mpi/coll/src/csel.c. What it takes and what it selects is
+said here once more: both agree on the verdict, on the first key in question and on the selection.
+"""
+
+import functools
+import glob
+import json
+import os
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+
+from topo_tune import files, site
+from topo_tune.files import InputError, json_type
+
+MAX_BYTES = 64 * 1024 * 1024
+MAX_NESTING = 64
+MAX_LEVELS = 32
+MAX_COMM = 2**31 - 2  # the largest N of comm_*
+MAX_SIZE = 2**63 - 2  # and of all others
+SUFFIXES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+
+REDUCTIONS = ("allreduce", "reduce", "reduce_scatter", "reduce_scatter_block")
+GATHERS = ("allgather", "allgatherv")
+ALLTOALLS = ("alltoall", "alltoallv", "alltoallw")
+
+
+def _with_i(*names):
+    return (*names, *(f"i{name}" for name in names))
+
+
+# condition: (its forms, where N is a number; the collectives that it is defined for, None: it asks
+# nothing about a call and may stand outside of a collective)
+CONDITIONS = {
+    "collective": ("=NAME", None),
+    "comm_type": ("=intra =inter", None),
+    "comm_size": ("<=N <N =pow2 =node_comm_size =any", None),
+    "comm_avg_ppn": ("<=N", None),
+    "comm_hosts": ("<=N =any", None),
+    "comm_racks": ("<=N =any", None),
+    "comm_ppn": ("<=N =any", None),
+    "comm_hierarchy": ("=parent =node_roots =node =flat =any", None),
+    "is_node_consecutive": ("=yes =no", None),
+    "is_multi_threaded": ("=yes =no", ()),  # of all
+    "avg_msg_size": ("<=N <N =any", _with_i("allreduce", "bcast", "reduce", "alltoall")),
+    "total_msg_size": (
+        "<=N <N =any",
+        _with_i(*REDUCTIONS, "bcast", *ALLTOALLS, *GATHERS, "gather", "scatter"),
+    ),
+    "count": ("<=N <pow2 =any", (*_with_i(*REDUCTIONS, *GATHERS), "bcast")),
+    "is_commutative": ("=yes =no", _with_i(*REDUCTIONS)),
+    "is_op_built_in": ("=yes =no", _with_i("allreduce", "reduce")),
+    "is_sendbuf_inplace": ("=yes =no", _with_i(*ALLTOALLS)),
+    "is_block_regular": ("=yes =no", _with_i("reduce_scatter")),
+}
+PLACEMENT = ("comm_hosts", "comm_racks", "comm_ppn")  # not in MPICH without the patches
+
+# nothing may stand behind it
+LAST = tuple(f"{name}=any" for name, (forms, _) in CONDITIONS.items()
+             if forms.endswith("=any") and name != "comm_hierarchy")  # fmt: skip
+
+# Restrictions of algorithms (maint/gen_coll.py), as the condition that has to hold, or not.
+RESTRICTIONS = {
+    "power-of-two": ("comm_size=pow2", True),
+    "size-ge-pof2": ("count<pow2", False),
+    "parent-comm": ("comm_hierarchy=parent", True),
+    "node-consecutive": ("is_node_consecutive=yes", True),
+    "commutative": ("is_commutative=yes", True),
+    "builtin-op": ("is_op_built_in=yes", True),
+    "inplace": ("is_sendbuf_inplace=yes", True),
+    "noinplace": ("is_sendbuf_inplace=no", True),
+    "block-regular": ("is_block_regular=yes", True),
+    # no condition asks for these
+    "displs-ordered": None,
+    "root-zero": None,
+}
+
+TREE_TYPES = ("kary", "knomial_1", "knomial_2")
+# least and largest value of a parameter; any other: 0 to 2^31-1
+PARAMETERS = {
+    "k": (2, 32767),
+    "scatterv_k": (2, 32767),
+    "allgatherv_k": (2, 32767),
+    "tree_type": (0, len(TREE_TYPES) - 1),
+    "buffer_per_child": (0, 1),
+    "buffer_per_phase": (0, 1),
+    "batch_size": (1, 32767),
+    "bblock": (1, 32767),
+}
+
+
+# -- what MPICH has --
+
+
+def versions():
+    """The versions of MPICH whose files are known: 4.0, ..."""
+    names = glob.glob(os.path.join(os.path.dirname(os.path.abspath(__file__)), "mpich-*.json"))
+    return sorted(os.path.basename(name)[len("mpich-") : -len(".json")] for name in names)
+
+
+def find_version(text):
+    """The version of versions() that `text` means, as 4.0 or 4.0.2; None if there is none."""
+    return next((v for v in versions() if text == v or text.startswith(v + ".")), None)
+
+
+@functools.cache
+def mpich(version="4.0"):
+    """The data file of an MPICH version, as `make refresh` wrote it: "collectives", {collective: {name
+    of an algorithm: its restrictions, params, patched}}, and "builtin", MPICH's own selection."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"mpich-{version}.json")
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def algorithm(name, version="4.0"):
+    """What the data file says of the algorithm `name`; None where there is no such."""
+    return next((a[name] for a in mpich(version)["collectives"].values() if name in a), None)
+
+
+# -- keys --
+
+
+class Wrong(Exception):
+    """What is wrong with a key."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    name: str
+    op: str  # <= < =
+    value: int | str
+
+    def __str__(self):
+        return f"{self.name}{self.op}{self.value}"
+
+
+def strip(key):
+    """A key without its white space."""
+    return re.sub(r"[ \t\n\v\f\r]", "", key)
+
+
+@functools.cache
+def condition(key, stock=False):
+    """The Condition of a key that strip() made. Raises Wrong; collectives are not checked."""
+    name, op, value = re.fullmatch(r"([^<=>]*)(<=|<|=|)(.*)", key, re.DOTALL).groups()
+    known = [c for c in CONDITIONS if not (stock and c in PLACEMENT)]
+    if name not in known:
+        raise Wrong(f"unknown condition{hint(name, ['collective', 'algorithm', *known])}")
+    forms = CONDITIONS[name][0].split()
+    if op + value in forms or name == "collective" and op == "=":
+        return Condition(name, op, value)
+    if f"{op}N" in forms:
+        suffix = "" if stock else ", also with K, M or G"
+        return Condition(name, op, number(value, 0, _most(name, stock), stock, suffix=suffix))
+    raise Wrong(f'found "{op}{value[:80]}", expected {", ".join(forms)}')
+
+
+def _most(name, stock):
+    # without the patches, atoi reads numbers
+    return 2**31 - 1 if stock else MAX_COMM if name.startswith("comm_") else MAX_SIZE
+
+
+def number(text, least, most, stock=False, words="", suffix=""):
+    """An integer from `least` to `most`, 32K and the like included. Raises Wrong."""
+    match = re.fullmatch(r"([0-9]+)([KMG]?)", text, re.ASCII)
+    # the digits of a number that fits: int() refuses thousands of them
+    if match and len(match[1].lstrip("0")) < 20 and not (stock and match[2]):
+        value = int(match[1]) * SUFFIXES[match[2]]
+        if least <= value <= most:
+            return value
+    raise Wrong(f'found "{text[:80]}", expected {words}a number from {least} to {most}{suffix}')
+
+
+def parameter(text, name, stock=False):
+    """The value of the parameter `name`. Raises Wrong."""
+    words = ""
+    if name == "tree_type" and not stock:
+        words = ", ".join(TREE_TYPES) + " or "
+        if text in TREE_TYPES:
+            return TREE_TYPES.index(text)
+    return number(text, *PARAMETERS.get(name, (0, 2**31 - 1)), stock, words)
+
+
+FAR = 8  # no names of which one could be meant for the other
+
+
+def hint(name, known):
+    """'; did you mean "X"?' where `known` has something near, else nothing."""
+    limits = {word: min(FAR, max(len(name), len(word)) / 3) for word in known}
+    near = [w for w in known if abs(len(w) - len(name)) <= limits[w]]
+    near = min(near, key=lambda word: _distance(name, word), default=None)
+    return f'; did you mean "{near}"?' if near and _distance(name, near) <= limits[near] else ""
+
+
+def _distance(a, b):
+    """Levenshtein's, up to FAR"""
+    row = range(len(b) + 1)
+    for i, x in enumerate(a, 1):
+        last, row = row, [i]
+        for j, y in enumerate(b, 1):
+            row.append(min(last[j] + 1, row[-1] + 1, last[j - 1] + (x != y)))
+        if min(row) > FAR:
+            return FAR + 1
+    return row[-1]
+
+
+# -- JSON --
+
+
+class Object(dict):
+    """A JSON object, as json-c makes it: of a key that comes twice the first position and the last
+    value. `twice`: these keys."""
+
+    def __init__(self, pairs):
+        # C strings end at NUL, and there are no halves of surrogate pairs
+        pairs = [
+            (re.sub("[\ud800-\udbff\udc00-\udc7f]", "\ufffd", k.split("\0")[0]), v)
+            for k, v in pairs
+        ]
+        super().__init__(pairs)
+        self.twice = []
+        if len(self) < len(pairs):
+            times = Counter(key for key, _ in pairs)
+            self.twice = [key for key in self if times[key] > 1]
+
+
+def read(content):
+    """(the JSON object in a file's bytes or text, None, what a stricter reader would say or None), or
+    (None, what is wrong, None)."""
+    data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
+    if not data:
+        return None, "the file is empty, expected a JSON object", None
+    if len(data) > MAX_BYTES:
+        return None, f"found {len(data)} bytes, expected at most {MAX_BYTES}", None
+
+    def line(offset):
+        return f"line {data[:offset].count(10) + 1}: "
+
+    if b"\0" in data:
+        return None, line(data.index(b"\0")) + "found a NUL byte, expected JSON text", None
+    good = UTF8.match(data).end()
+    if good < len(data):
+        return None, line(good) + "found bytes that are not UTF-8", None
+    text = data.decode("utf-8", "surrogateescape")
+    top = re.search(r"\S.{,19}", text)
+    if top and not top[0].startswith("{"):
+        what = f'found "{top[0].split()[0]}", expected a JSON object'
+        return None, f"line {text[: top.start()].count(chr(10)) + 1}: {what}", None
+    try:
+        try:
+            tree, strict = json.loads(text, parse_constant=_refuse, **HOOKS), None
+        except ValueError as error:
+            tree, strict = json.loads(UNUSUAL.sub(_usual, text), strict=False, **HOOKS), str(error)
+    except json.JSONDecodeError as error:
+        if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated"):
+            what = "the file ends inside a JSON value; is it cut off?"
+            return None, line(len(data)) + what, None
+        return None, f"line {error.lineno}: {error.msg}", None
+    except RecursionError:
+        tree = None
+    if tree is None or _too_deep(tree):
+        return None, f"found more than {MAX_NESTING} levels of JSON", None
+    return tree, None, strict
+
+
+# UTF-8 as json-c checks it
+UTF8 = re.compile(
+    rb"(?:[\x00-\x7f]+|[\xc0-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf7][\x80-\xbf]{3})*"
+)
+HOOKS = {
+    "object_pairs_hook": Object,
+    "parse_int": lambda word: max(-(2**63), min(int(word[:21]), 2**63 - 1)),
+}
+# What json-c takes though it is not JSON (RFC 8259): keys in single quotes, more white space, numbers
+# like 1. and -01, NaN and Infinity; and control characters in strings.
+UNUSUAL = re.compile(
+    r'"(?:[^"\\]|\\.)*"' r"|'(?:[^'\\]|\\.)*'(?=\s*:)" r"|[\v\f]" r"|[-0-9][-+.0-9eE]*", re.DOTALL
+)
+
+
+def _refuse(word):
+    raise ValueError(f"found {word}")
+
+
+def _usual(match):
+    """The JSON for a token that only json-c takes; what it does not take is left as it is."""
+    token = match[0]
+    if token[0] == '"':
+        return token
+    if token[0] == "'":
+        escaped = re.sub(r'(?s)\\.|"', lambda m: m[0].rjust(2, "\\"), token[1:-1])
+        return f'"{escaped}"'
+    if token.isspace():
+        return " "
+    # as json_tokener_state_number, then strtod() or strtoll(), which read as far as they can
+    if not re.fullmatch(r"-?[0-9+]*\.?[0-9+]*([eE]-?[0-9+]*)?", token):
+        return token
+    if found := re.match(r"-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", token):
+        is_int = not re.search("[.eE]", token)
+        if not is_int:
+            return repr(float(found[0])).replace("inf", "1e999")
+        if found[0][0] != "0" or not found[0].strip("0"):
+            return "-" * (found[0][0] == "-") + (found[0].lstrip("-0") or "0")
+    return token
+
+
+def _too_deep(tree):
+    inner = [tree]
+    for _ in range(MAX_NESTING):
+        values = (
+            v.values() if isinstance(v, dict) else v for v in inner if isinstance(v, dict | list)
+        )
+        inner = [value for group in values for value in group]
+        if not inner:
+            return False
+    return True
+
+
+# -- the check --
+
+
+def check(content, name="tuning.json", version="4.0", stock=False):
+    """(errors, warnings) of a selection file, lists of (path, line): the keys from the top to the one
+    in question, and the sentence. The first error is the one that the library prints.
+
+    `stock`: for MPICH without the patches. It prints nothing of the kind: it crashes."""
+    found = Findings(name, version, stock)
+    tree, wrong, strict = read(content)
+    if wrong:
+        found.error((), wrong)
+        return found.errors, []
+    if strict:
+        found.warn((), f"the library reads it, but it is not JSON: {strict}")
+    found.twice(tree, ())
+    if "topology" in tree:
+        if stock:
+            found.error(("topology",), "unknown condition of MPICH without the patches")
+        elif fault := site.topology_fault(tree["topology"]):
+            found.error((fault[0],), fault[1])
+    rules = _rules(tree)
+    if rules or "topology" not in tree:
+        found.rules(rules, (), None, None)
+    if {"hosts", "racks"} <= rules.keys():
+        found.warn((), "this is a site file; topo-tune makes a tuning file from it")
+    if not found.errors:
+        from topo_tune import reach
+
+        reach.Analysis(found).visit(rules)
+    return found.errors, found.warnings
+
+
+def _rules(tree):
+    return {key: child for key, child in tree.items() if key != "topology"}
+
+
+def load(path, version="4.0"):
+    """The tuning file at `path`, parsed. Raises InputError with the first thing that is wrong."""
+    content = files.read_bytes(path, MAX_BYTES)
+    errors, _ = check(content, str(path), version)
+    if errors:
+        raise InputError(path, errors[0][1][len(str(path)) + 2 :])
+    return read(content)[0]
+
+
+class Findings:
+    """What is wrong with a file, in the order in which its reader would find it."""
+
+    def __init__(self, name, version, stock):
+        self.name, self.version, self.stock = name, version, stock
+        self.errors, self.warnings = [], []
+        self.by_size = False  # whether total_msg_size<... was asked for in the collective so far
+        self.collectives = mpich(version)["collectives"]
+        self.known = [n for a in self.collectives.values() for n in a if self.has(a[n])]
+
+    def has(self, row):
+        """Whether the target has the algorithm of a row of the data file."""
+        return not (self.stock and row.get("patched"))
+
+    def error(self, path, what):
+        self.errors.append((path, self.line(path, what)))
+
+    def warn(self, path, what, kind="warning"):
+        self.warnings.append((path, self.line(path, what, f"{kind}: ")))
+
+    def line(self, path, what, kind=""):
+        where = "key " + quoted(path) + ": " if path else ""
+        return re.sub(r"[\x00-\x1f\x7f]", "?", f"{self.name}: {kind}{where}{what}")
+
+    def twice(self, tree, path):
+        for key in getattr(tree, "twice", ()):
+            self.warn((*path, key), "found it twice, of which the last counts")
+
+    def rules(self, tree, path, collective, kind):
+        """The conditions in `tree`, below `path`: within a collective ("?": an unknown one), on
+        communicators of a `kind` (intra, inter, None: not said)."""
+        if not tree:
+            self.error(path, "found an empty object, expected conditions or an algorithm")
+        last = None
+        for key, child in tree.items():
+            if len(path) == MAX_LEVELS:
+                self.error(path, f"found more than {MAX_LEVELS} levels")
+                return
+            here, stripped, inner = (*path, key), strip(key), (collective, kind)
+            self.twice(child, here)
+            try:
+                if not isinstance(child, dict):
+                    raise Wrong(f"found {json_type(child)}, expected an object")
+                if stripped.startswith("algorithm="):
+                    self.leaf(stripped[len("algorithm=") :], len(tree), *inner)
+                else:
+                    inner = self.condition(stripped, last, *inner)
+            except Wrong as wrong:
+                self.error(here, str(wrong))
+                if stripped.startswith("collective="):
+                    inner = ("?", kind)
+                leaf = False
+            else:
+                leaf = stripped.startswith("algorithm=")
+            last = stripped
+            if leaf:
+                self.parameters(stripped[len("algorithm=") :], child, here)
+            elif isinstance(child, dict) and not stripped.startswith("algorithm="):
+                self.rules(child, here, *inner)
+        if self.stock and last and last.split("<")[0].split("=")[0] in (
+            *("comm_size", "comm_avg_ppn", "avg_msg_size", "total_msg_size", "count"),
+        ) and last not in LAST:  # fmt: skip
+            self.error((*path, list(tree)[-1]), 'expected a "...=any" behind it')
+
+    def condition(self, key, last, collective, kind):
+        """What holds below a condition, `last` being the key before it. Raises Wrong."""
+        found = condition(key, self.stock)
+        is_collective = found.name == "collective"
+        if is_collective and found.value not in self.collectives:
+            raise Wrong(f"unknown collective{hint(found.value, list(self.collectives))}")
+        of = CONDITIONS[found.name][1]
+        if of is not None and collective is None:
+            raise Wrong('expected it inside of "collective=NAME"')
+        if of and collective not in (*of, "?"):
+            raise Wrong(f"is not defined for {collective}")
+        if last in LAST:
+            raise Wrong('can never be reached, expected nothing behind "...=any"')
+        if is_collective and collective:
+            raise Wrong("found one collective inside of another")
+        if last and is_collective != last.startswith("collective="):
+            raise Wrong("expected collectives not to stand beside conditions")
+        if is_collective:
+            self.by_size = False
+            return found.value, kind
+        if found.name == "total_msg_size" and found.op != "=":
+            self.by_size = True
+        return collective, found.value if found.name == "comm_type" else kind
+
+    def leaf(self, name, siblings, collective, kind):
+        """An algorithm, one of so many siblings. Raises Wrong."""
+        if siblings != 1:
+            raise Wrong("found other keys beside it, expected an algorithm alone")
+        if collective is None:
+            raise Wrong('expected it inside of "collective=NAME"')
+        if collective == "?":
+            return
+        row = algorithm(name, self.version)
+        if row is None:
+            raise Wrong(f"unknown algorithm{hint(name, self.known)}")
+        if not self.has(row):
+            raise Wrong("is not in MPICH without the patches")
+        kinds = ["allcomm", "intra" if re.search("scan|neighbor", collective) else kind]
+        if not name.startswith(tuple(f"MPIR_{collective.capitalize()}_{k}_" for k in kinds)):
+            inside = "" if kind else ' inside of "comm_type=intra" (or inter)'
+            raise Wrong(f"expected an algorithm of {collective}{inside}")
+        rooted_nb = re.fullmatch("MPIR_(Gather|Scatter)_allcomm_nb", name)
+        if rooted_nb and self.by_size and kind != "intra":
+            # a process beside the root, which does not know the size, would not take part
+            raise Wrong(
+                "not all processes of an intercommunicator know total_msg_size, expected it before"
+                ' that or inside of "comm_type=intra"'
+            )
+
+    def parameters(self, name, given, path):
+        known = (algorithm(name, self.version) or {}).get("params", {})
+        seen = set()
+        for key, value in given.items():
+            try:
+                param, is_set, text = strip(key).partition("=")
+                if param not in known or not is_set:
+                    expected = ", ".join(f"{param}=N" for param in known) or "none"
+                    raise Wrong(f"unknown parameter, expected {expected}")
+                if param in seen:
+                    raise Wrong("found it twice, expected it once")
+                seen.add(param)
+                parameter(text, param, self.stock)
+                if not isinstance(value, dict) or value:
+                    raise Wrong("found a value that is not {}, expected {}")
+            except Wrong as wrong:
+                self.error((*path, key), str(wrong))
+        if self.stock and len(seen) < len(known):
+            missing = ", ".join(p for p in known if p not in seen)
+            self.error(path, f"found no {missing}, which has no default without the patches")
+
+
+def quoted(path):
+    """A path in a sentence."""
+    return " > ".join(f'"{key[:80]}{"..." * (len(key) > 80)}"' for key in path)
+
+
+# -- the evaluation --
+
+
+@dataclass
+class Call:
+    """A call of a collective, as far as conditions can ask.
+
+    Unknown (0, None) is what not every process of the communicator knows."""
+
+    collective: str = "allgather"
+    ranks: int = 1  # of an intercommunicator: in the group that does not have the root
+    count: int = 0  # elements of one block or of the buffer, as the receiver passes it
+    type_size: int = 1  # bytes of an element
+    total_count: int | None = None  # elements of all blocks; default: all are equal
+    hosts: int | None = None  # by the topology; 0: unknown, with racks and ppn; default: one a rank
+    ppn: int | None = None  # ranks of the host that has most; default: as even as can be
+    racks: int = 1
+    nodes: int | None = None  # as MPICH counts them; default: hosts
+    comm_type: str = "intra"
+    hierarchy: str | None = None  # default: as MPICH makes it for a communicator of an application
+    consecutive: bool = True  # the ranks of each node stand together
+    commutative: bool = True
+    builtin_op: bool = True
+    inplace: bool = False
+    regular: bool = True  # all counts are the same
+    displs_ordered: bool = True
+    root_zero: bool = True
+    idle: bool = False  # intercommunicator: a process beside the root
+
+    def __post_init__(self):
+        self.hosts = self.ranks if self.hosts is None else self.hosts
+        self.nodes = self.nodes or self.hosts or self.ranks
+        if self.hosts:
+            self.ppn = self.ppn or -(-self.ranks // self.hosts)
+        else:
+            self.racks = self.ppn = 0
+        if self.total_count is None:
+            self.total_count = self.count * self.ranks
+        if self.hierarchy is None:
+            is_parent = self.comm_type == "intra" and self.nodes < self.ranks
+            self.hierarchy = "parent" if is_parent else "flat"
+
+    def sees(self, name):
+        """The value that the condition `name` asks for, None where it is unknown."""
+        base = self.collective.removeprefix("i")
+        if name == "total_msg_size":
+            return self._total_bytes(base)
+        if name in ("comm_type", "collective"):
+            return getattr(self, name)
+        if name == "comm_hierarchy":
+            return self.hierarchy
+        if name == "is_node_consecutive":
+            return _yes(self.hierarchy == "parent" and self.consecutive)
+        if name == "is_commutative":
+            return _yes(self.commutative)
+        if name == "is_op_built_in":
+            return _yes(self.builtin_op)
+        if name == "is_sendbuf_inplace":
+            return _yes(self.inplace)
+        if self.comm_type == "inter" or name == "is_multi_threaded":
+            return None
+        if name == "is_block_regular":
+            return _yes(self.regular)
+        if name == "comm_size":
+            return self.ranks
+        if name == "comm_avg_ppn":
+            return -(-self.ranks // self.nodes)
+        if name in PLACEMENT:
+            return getattr(self, name.removeprefix("comm_")) or None
+        if name == "avg_msg_size":
+            known = base in ("allreduce", "bcast", "reduce", "alltoall")
+            return self.count * self.type_size if known else None
+        if name == "count":
+            if base == "reduce_scatter":
+                return self.total_count
+            return self.count if base in REDUCTIONS else None
+        raise KeyError(name)
+
+    def _total_bytes(self, base):
+        if self.comm_type == "inter" and (self.idle or base not in ("gather", "scatter")):
+            return None
+        if base in ("alltoallv", "alltoallw"):
+            return None
+        # MPICH forgets the type there
+        return self.total_count * (
+            1 if self.collective == "ireduce_scatter_block" else self.type_size
+        )
+
+    def holds(self, asked):
+        """Whether a Condition holds."""
+        value = self.sees(asked.name)
+        if asked.op == "=":
+            if asked.value == "any":
+                return True
+            if asked.value == "node_comm_size":
+                return self.nodes == 1 and self.hierarchy == "parent" and value is not None
+            if asked.value == "pow2":
+                return value is not None and value & (value - 1) == 0
+            return value == asked.value
+        if value is None:
+            return False
+        limit = pof2(self.ranks) if asked.value == "pow2" else asked.value
+        return value <= limit if asked.op == "<=" else value < limit
+
+    def allows(self, restriction):
+        """Whether a restriction of an algorithm holds."""
+        if restriction == "displs-ordered":
+            return self.displs_ordered
+        if restriction == "root-zero":
+            return self.root_zero
+        key, expected = RESTRICTIONS[restriction]
+        return self.holds(condition(key)) == expected
+
+
+def _yes(flag):
+    return "yes" if flag else "no"
+
+
+def pof2(number):
+    """The largest power of two that is not above `number`."""
+    return 1 << (number.bit_length() - 1)
+
+
+@dataclass
+class Selection:
+    """What runs for a Call, and why.
+
+    `path`: the keys of the file that were entered, to the leaf where there is one. `steps`: (path,
+    value, whether it held) of each key that was tried. `declined`: (algorithm, restriction) of a rule
+    that cannot be applied. `builtin`: the Selection in MPICH's own rules, where these decide."""
+
+    path: tuple = ()
+    algorithm: str | None = None
+    params: dict = field(default_factory=dict)
+    from_rule: bool = True
+    declined: tuple | None = None
+    steps: list = field(default_factory=list)
+    builtin: "Selection | None" = None
+
+    @property
+    def short(self):
+        """The algorithm as MPIR_CVAR_<COLLECTIVE>_INTRA_ALGORITHM has it."""
+        return re.sub(r"^MPIR_[A-Za-z_]+?_(intra|inter|allcomm)_", "", self.algorithm)
+
+
+def walk(tree, call, version="4.0"):
+    """The Selection of one tree, which check() has passed; `algorithm` is None where no leaf is
+    reached."""
+    result = Selection()
+    while True:
+        for key, child in tree.items():
+            here, stripped = (*result.path, key), strip(key)
+            if stripped.startswith("algorithm="):
+                result.path, result.algorithm = here, stripped[len("algorithm=") :]
+                row = algorithm(result.algorithm, version) or {}
+                given = dict(strip(param).split("=", 1) for param in child)
+                for param, cvar in row.get("params", {}).items():
+                    value = cvar["default"]
+                    if param in given:
+                        value = parameter(given[param], param)
+                    elif value in TREE_TYPES:
+                        value = TREE_TYPES.index(value)
+                    result.params[param] = value
+                return result
+            asked = condition(stripped)
+            held = call.holds(asked)
+            result.steps.append((here, call.sees(asked.name), held))
+            if held:
+                result.path, tree = here, child
+                break
+        else:
+            return result
+
+
+def select(tuning, call, version="4.0"):
+    """The Selection that a tuning file, parsed and without errors, makes for a Call."""
+    result = walk(_rules(tuning), call, version)
+    if result.algorithm:
+        row = algorithm(result.algorithm, version)
+        failed = [r for r in row.get("restrictions", ()) if not call.allows(r)]
+        if not failed:
+            return result
+        result.declined = (result.algorithm, failed[0])
+    result.builtin = walk(mpich(version)["builtin"], call, version)
+    result.builtin.from_rule = result.from_rule = False
+    result.algorithm, result.params = result.builtin.algorithm, result.builtin.params
+    return result

@@ -1,0 +1,131 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""What the model predicts: algorithms side by side, and beside what topo-bench measured."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from rich.table import Table
+
+from topo_tune import grammar, model
+from topo_tune.draw import ms
+from topo_tune.explain import show_size
+from topo_tune.site import within_and_between
+
+
+@dataclass
+class Prediction:
+    """The model's Cost of an algorithm on a placement."""
+
+    placement: str
+    algorithm: str
+    cost: model.Cost
+
+
+@dataclass
+class Comparison:
+    measured: object  # a bench.Measured
+    algorithm: str  # that was measured: what MPICH selects where it is "builtin"
+    predicted_us: float
+
+    @property
+    def ratio(self):
+        return self.predicted_us / self.measured.median_us
+
+
+def predictions(net, collective, num_hosts, ppn, placements=model.PLACEMENTS):
+    """A Prediction for each placement and algorithm of `collective`."""
+    return [
+        Prediction(
+            placement,
+            algorithm,
+            model.placed_cost(net, num_hosts, ppn, placement, algorithm, collective),
+        )
+        for placement in placements
+        for algorithm in model.ALGORITHMS[collective]
+    ]
+
+
+def comparisons(site, net, records, version):
+    """A Comparison for each of bench.read()'s `records` whose ranks were on hosts of the site."""
+    index = {host: i for i, host in enumerate(site.hosts)}
+    result = []
+    for m in records:
+        call = grammar.Call(m.collective, m.hosts * m.ppn, m.num_bytes, hosts=m.hosts)
+        name = m.algorithm
+        if name == "builtin":
+            name = grammar.walk(grammar.mpich(version)["builtin"], call, version).short
+        if m.host_of_rank and index.keys() >= set(m.host_of_rank):
+            hosts = np.array([index[host] for host in m.host_of_rank])
+            cost = model.cost(net, hosts, name, m.collective)
+            result.append(Comparison(m, name, cost.time_us(m.num_bytes)))
+    return result
+
+
+def levels_table(net):
+    near, far = within_and_between(net.latency_us)
+    rates = net.inside_mbps, net.host_mbps, float(np.median(net.uplink_mbps))
+    table = Table(title="levels", title_justify="left")
+    for column in ("level", "t_s us", "t_w us/KiB", "link Mbit/s", "contention"):
+        table.add_column(column, justify="left" if column == "level" else "right")
+    for level, latency, rate in zip(model.LEVELS, (net.inside_us, near, far), rates, strict=True):
+        contention = 1 if level == "host" else model.CONTENTION
+        cells = (latency, 8 * 1024 / rate, rate, contention)
+        table.add_row(level, *("-" if math.isnan(c) else f"{c:.4g}" for c in cells))
+    return table
+
+
+def predictions_table(title, rows, sizes):
+    """`sizes`: bytes a rank."""
+    table = Table(title=title, title_justify="left")
+    table.add_column("placement")
+    table.add_column("algorithm")
+    for number, level in enumerate(model.LEVELS, 1):
+        table.add_column(f"C{number}\n{level}", justify="right")
+    for link in ("host link", "uplink"):
+        table.add_column(f"blocks on\n{link}", justify="right")
+    for size in sizes:
+        table.add_column(f"ms at\n{show_size(size)}", justify="right")
+    for i, row in enumerate(rows):
+        cost = row.cost
+        table.add_row(
+            row.placement,
+            row.algorithm,
+            *(f"{c:.3g}" for c in cost.exchanges),
+            f"{cost.host_blocks:.3g}",
+            f"{cost.uplink_blocks:.3g}",
+            *(ms(cost.time_us(size)) for size in sizes),
+            end_section=i + 1 < len(rows) and rows[i + 1].placement != row.placement,
+        )
+    return table
+
+
+def comparisons_table(rows):
+    table = Table(title="predicted and measured", title_justify="left")
+    for column in ("collective", "placement", "algorithm"):
+        table.add_column(column)
+    for column in ("ranks", "ppn", "bytes", "predicted ms", "measured ms", "ratio"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        m = row.measured
+        name = row.algorithm + (" (MPICH's choice)" if m.algorithm == "builtin" else "")
+        table.add_row(
+            m.collective,
+            m.placement,
+            name,
+            str(m.hosts * m.ppn),
+            str(m.ppn),
+            show_size(m.num_bytes),
+            ms(row.predicted_us),
+            ms(m.median_us),
+            f"{row.ratio:.2f}",
+        )
+    return table
+
+
+def summary(rows):
+    """How good the predictions are, in a line."""
+    ratios = [row.ratio for row in rows]
+    within = {limit: sum(1 / limit <= r <= limit for r in ratios) for limit in (1.25, 2)}
+    shares = ", ".join(f"{n} within a factor of {limit:g}" for limit, n in within.items())
+    return f"predicted / measured: median {np.median(ratios):.2f}; of {len(ratios)}: {shares}"

@@ -1,0 +1,228 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""Which rules of a selection file can be reached, and which calls are left over.
+
+A key is reached where the keys above it hold, and those tried before it do not. This is a list of
+facts (Condition, whether it holds). Whether a communicator and a call with such facts can exist is
+decided by ranges of values: what is called unreachable is, and some of it may be missed."""
+
+from topo_tune import grammar
+from topo_tune.grammar import CONDITIONS, LAST, RESTRICTIONS, Call, condition, pof2, quoted, strip
+
+INF = 2**64  # above every N; what is unknown
+COMM = ("comm_size", "comm_avg_ppn", *grammar.PLACEMENT)
+SIZES = ("avg_msg_size", "total_msg_size", "count")
+KINDS = ("intra", "inter")
+
+
+class Analysis:
+    """Warns of rules that nothing reaches and of calls that no rule takes. `found`: the Findings of a
+    file without errors."""
+
+    def __init__(self, found):
+        self.found = found
+
+    def visit(self, tree, path=(), facts=None, collective=None):
+        """`facts`: {(Condition, whether it holds): the key that says so}"""
+        facts = dict(facts or {})
+        for key, child in tree.items():
+            here, stripped = (*path, key), strip(key)
+            if stripped.startswith("algorithm="):
+                self.restrictions(stripped[len("algorithm=") :], here, facts, collective)
+                return
+            asked = condition(stripped, self.found.stock)
+            inner = asked.value if asked.name == "collective" else collective
+            if self.possible([*facts, (asked, True)], inner):
+                self.visit(child, here, {**facts, (asked, True): key}, inner)
+            else:
+                self.found.warn(here, self.why(asked, facts, inner))
+            if self.found.stock and _unknown(asked, inner, ["intra"]):
+                text = "is not known to all processes: where they differ, the job may hang"
+                self.found.warn(here, text)
+            _add_failed(facts, asked, key)
+        if not self.possible(list(facts), collective):
+            return
+        rest = f"the calls for which none of its {len(tree)} keys holds"
+        if self.found.stock:
+            self.found.error(path, f"found no algorithm for {rest}")
+        elif any(f"{condition(strip(k)).name}=any" in LAST for k in tree):
+            text = f'found no "...=any": the built-in selection decides for {rest}'
+            self.found.warn(path, text, "note")
+
+    def restrictions(self, name, path, facts, collective):
+        row = grammar.algorithm(name, self.found.version)
+        may_fail = []
+        for restriction in row.get("restrictions", ()):
+            text, failed = restriction, [*facts]
+            if RESTRICTIONS[restriction]:
+                key, holds = RESTRICTIONS[restriction]
+                text += f' ({"" if holds else "not "}"{key}")'
+                if not self.possible([*facts, (condition(key), holds)], collective):
+                    self.found.warn(path, f"needs {text}, which never holds here")
+                    return
+                failed.append((condition(key), not holds))
+            if self.possible(failed, collective):
+                may_fail.append(text)
+        needs = "needs " + " and ".join(may_fail)
+        if may_fail and self.found.stock:
+            self.found.warn(path, f"{needs}, which MPICH without the patches does not check")
+        elif may_fail:
+            text = f"{needs}; where that is not so, the built-in selection decides"
+            self.found.warn(path, text, "note")
+
+    def why(self, asked, facts, collective):
+        """Why `asked` can never hold with these facts: those that matter."""
+        needed = list(facts)
+        for fact in facts:
+            rest = [f for f in needed if f != fact]
+            if not self.possible([*rest, (asked, True)], collective):
+                needed = rest
+        text = ""
+        for word, holds in (("below", True), ("behind", False)):
+            keys = [facts[fact] for fact in needed if fact[1] == holds]
+            if keys:
+                text += f" {word} " + " and ".join(quoted([key]) for key in keys)
+        if all(fact[0].name == "comm_type" for fact in needed):
+            kinds = [kind for kind in KINDS if self._possible(needed, collective, kind)]
+            if _unknown(asked, collective, kinds):
+                return f"is not known to all processes{text}, so it never holds"
+        return "can never be reached" + text if needed else "never holds"
+
+    def possible(self, facts, collective):
+        """Whether a call of `collective` (None: of any) with these facts may exist."""
+        return any(self._possible(facts, collective, kind) for kind in KINDS)
+
+    def _possible(self, facts, collective, kind):
+        # MPI has no such intercommunicators
+        if kind == "inter" and collective and ("scan" in collective or "neighbor" in collective):
+            return False
+        known = {
+            name
+            for name in CONDITIONS
+            if self.found.stock or not _asks_unknown(name, collective, kind)
+        }
+        ranges = {name: _Range(name in COMM if name in known else INF) for name in (*COMM, *SIZES)}
+        words = {
+            name: {form[1:] for form in forms.split()} - {"any"} if name in known else set()
+            for name, (forms, _) in CONDITIONS.items()
+            if name not in ranges
+        }
+        words["collective"] = set(self.found.collectives)
+        words["comm_type"] = {kind}
+        if kind == "inter":
+            words["comm_hierarchy"], words["is_node_consecutive"] = {"flat"}, {"no"}
+        special = {key: {kind == "intra" or self.found.stock, False} for key in SPECIAL}
+
+        for asked, holds in facts:
+            name, value = asked.name, asked.value
+            if value == "any":
+                possible = holds
+            elif (name, value) in SPECIAL:
+                special[name, value] &= {holds}
+                possible = special[name, value]
+            elif asked.op == "=":
+                # an unknown value, of an empty set, is neither yes nor no
+                unknown = not words[name]
+                words[name] &= {value} if holds else words[name] - {value}
+                possible = words[name] or unknown and not holds
+            else:
+                possible = ranges[name].limit(value - (asked.op == "<"), holds)
+            if not possible:
+                return False
+        if kind == "inter":
+            return True
+        avg_times_ranks = {"avg_msg_size", "total_msg_size"} <= known
+        return _infer(ranges, words, special, avg_times_ranks)
+
+
+def _asks_unknown(name, collective, kind):
+    return Call(collective or "barrier", comm_type=kind).sees(name) is None
+
+
+def _unknown(asked, collective, kinds):
+    return asked.value != "any" and all(_asks_unknown(asked.name, collective, k) for k in kinds)
+
+
+def _add_failed(facts, asked, key):
+    """Add that `asked` does not hold; of two limits the wider says all."""
+    for old, holds in list(facts):
+        if not holds and asked.op != "=" and (old.name, old.op) == (asked.name, asked.op):
+            if old.value >= asked.value:
+                return
+            del facts[old, False]
+    facts[asked, False] = key
+
+
+class _Range:
+    def __init__(self, low):
+        self.low, self.high = int(low), INF
+
+    def least(self, value):
+        self.low = max(self.low, value)
+
+    def most(self, value):
+        self.high = min(self.high, value)
+
+    def limit(self, most, holds):
+        """Whether there may be something up to `most`, or above."""
+        if holds:
+            self.most(most)
+        else:
+            self.least(most + 1)
+        return self.low <= self.high
+
+
+SPECIAL = (("comm_size", "pow2"), ("comm_size", "node_comm_size"), ("count", "pow2"))
+
+
+def _infer(ranges, words, special, avg_times_ranks):
+    """Narrow the ranges by what always holds on an intracommunicator; False where nothing is left.
+    `avg_times_ranks`: avg_msg_size times ranks is total_msg_size."""
+    ranks, per_node, hosts, racks, ppn = (ranges[name] for name in COMM)
+    avg, total, count = (ranges[name] for name in SIZES)
+    pow2, node_comm, below = (special[key] for key in SPECIAL)
+    # only such a communicator has a part for its node
+    if node_comm == {True} or words["is_node_consecutive"] == {"yes"}:
+        words["comm_hierarchy"] &= {"parent"}
+    if words["comm_hierarchy"] == {"parent"}:
+        ranks.least(2)
+    ranks.least(per_node.low)
+    placed = min(hosts.high, racks.high, ppn.high) < INF  # else it may be unknown
+    for _ in range(4):
+        if placed:
+            hosts.least(racks.low)
+            racks.most(hosts.high)
+            ranks.least(hosts.low + ppn.low - 1)
+            hosts.most(ranks.high - ppn.low + 1)
+            ppn.most(ranks.high - hosts.low + 1)
+            ranks.most(max(hosts.high, 0) * max(ppn.high, 0))
+            hosts.least(-(-ranks.low // max(ppn.high, 1)))
+            ppn.least(-(-ranks.low // max(hosts.high, 1)))
+        if pow2 == {True}:
+            ranks.least(1 << (ranks.low - 1).bit_length())
+            ranks.most(pof2(max(ranks.high, 1)))
+        if pow2 == {False}:
+            while ranks.low & (ranks.low - 1) == 0:
+                ranks.low += 1
+            while 0 < ranks.high < INF and ranks.high & (ranks.high - 1) == 0:
+                ranks.high -= 1
+        if avg_times_ranks:
+            total.least(avg.low * ranks.low)
+            if ranks.high < INF:
+                avg.least(-(-total.low // max(ranks.high, 1)))
+                if avg.high < INF:
+                    total.most(avg.high * ranks.high)
+            if total.high < INF:
+                avg.most(total.high // ranks.low)
+                if avg.low:
+                    ranks.most(total.high // avg.low)
+            if 0 < avg.high < INF:
+                ranks.least(-(-total.low // avg.high))
+        if below == {True}:
+            count.most(pof2(max(ranks.high, 1)) - 1)
+            ranks.least(1 << count.low.bit_length())
+        if below == {False} and count.high < INF:
+            count.least(pof2(ranks.low))
+            ranks.most(2 * pof2(max(count.high, 1)) - 1)
+        if any(r.low > r.high for r in ranges.values()):
+            return False
+    return bool(words["comm_hierarchy"])

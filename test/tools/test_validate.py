@@ -1,0 +1,726 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""topo-tune validate and explain: the grammar of tuning files, what can be reached, what is selected.
+
+That the library says the same of a file is tested in test/unit/test_csel.py."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+MAINT = Path(__file__).resolve().parents[2] / "maint"
+sys.path.insert(0, str(MAINT))
+
+from topo_tune import files, grammar
+from topo_tune.grammar import CONDITIONS, RESTRICTIONS, Call, check
+
+COLLECTIVES = grammar.mpich()["collectives"]
+BUILTIN = grammar.mpich()["builtin"]
+RING = {"algorithm=MPIR_Allgather_intra_ring": {}}
+DOUBLING = {"algorithm=MPIR_Allgather_intra_recursive_doubling": {}}
+NB = {"algorithm=MPIR_Allreduce_allcomm_nb": {}}
+
+
+def allgather(tree):
+    return {"collective=allgather": {"comm_type=intra": tree}}
+
+
+def allreduce(tree):
+    return {"collective=allreduce": {"comm_type=intra": tree}}
+
+
+def said(value, **more):
+    """The errors of a file and its warnings, as the last key and what is said of it."""
+    content = value if isinstance(value, str | bytes) else json.dumps(value)
+    return [
+        [
+            (path[-1] if path else "", re.sub(r'^F: (\w+: )?(key .*?": (?!\d))?', r"\1", line))
+            for path, line in found
+        ]
+        for found in check(content, "F", **more)
+    ]
+
+
+def topo_tune(*args, cwd=None):
+    env = {**os.environ, "PYTHONPATH": str(MAINT), "COLUMNS": "80"}
+    command = [sys.executable, "-m", "topo_tune", *map(str, args)]
+    return subprocess.run(command, check=False, capture_output=True, text=True, env=env, cwd=cwd)
+
+
+def write(folder, value, name="tuning.json"):
+    path = folder / name
+    path.write_text(value if isinstance(value, str) else json.dumps(value))
+    return path
+
+
+# -- what MPICH has --
+
+
+def test_the_data_file():
+    assert len(COLLECTIVES) == 44 and set(BUILTIN) == {f"collective={c}" for c in COLLECTIVES}
+    names = [name for rows in COLLECTIVES.values() for name in rows]
+    assert len(set(names)) == len(names)
+    for collective, rows in COLLECTIVES.items():
+        for name, row in rows.items():
+            assert re.match(rf"MPIR_{collective.capitalize()}_(intra|inter|allcomm)_", name)
+            assert set(row.get("restrictions", ())) <= set(RESTRICTIONS)
+            for param, cvar in row.get("params", {}).items():
+                assert re.match("MPIR_CVAR_[A-Z]+_", cvar["cvar"])
+                is_type = param == "tree_type"
+                assert cvar["default"] in grammar.TREE_TYPES if is_type else cvar["default"] >= -1
+    patched = [n for rows in COLLECTIVES.values() for n, row in rows.items() if row.get("patched")]
+    manifest = tomllib.loads((MAINT.parent / "cvars/algorithms.toml").read_text())["algorithm"]
+    own = [f"MPIR_{row['collective'].capitalize()}_intra_{row['name']}" for row in manifest]
+    assert sorted(patched) == sorted(own)
+
+
+def test_what_mpich_selects_by_itself_is_valid():
+    errors, warnings = said(BUILTIN)
+    assert errors == [] == said(BUILTIN, stock=True)[0]
+    # MPI has no scan on intercommunicators
+    assert [w for w in warnings if w[1].startswith("warning")] == [
+        ("comm_type=inter", "warning: never holds")
+    ]
+
+
+# -- errors --
+
+BAD = [
+    ("", "the file is empty, expected a JSON object"),
+    ("{}", "found an empty object, expected conditions or an algorithm"),
+    ("[1]", 'line 1: found "[1]", expected a JSON object'),
+    ('{"a": {}\n', "line 2: the file ends inside a JSON value; is it cut off?"),
+    ('{"a": {}\n"b": {}}', "line 2: Expecting ',' delimiter"),
+    (b'{"a":\n "\xff"}', "line 2: found bytes that are not UTF-8"),
+    (b'{"a":\n\n "\0"}', "line 3: found a NUL byte, expected JSON text"),
+    ('{"a": ' + "[" * 64 + "]" * 64 + "}", "found more than 64 levels of JSON"),
+    ("[" * 100_000, 'line 1: found "[[[[[[[[[[[[[[[[[[[[", expected a JSON object'),
+    ('{"a":' + "[" * 100_000, "found more than 64 levels of JSON"),
+    ({"comm_size<=4": 1}, "found int, expected an object"),
+    ({"comm_sise<=4": RING}, 'unknown condition; did you mean "comm_size"?'),
+    ({"comm_size>=4": RING}, 'found ">=4", expected <=N, <N, =pow2, =node_comm_size, =any'),
+    ({"comm_size<=4k": RING}, 'found "4k", expected a number from 0 to 2147483646, also with K, M or G'),
+    ({"comm_size<=2G": RING}, 'found "2G", expected a number from 0 to 2147483646, also with K, M or G'),
+    ({"collective=algather": RING}, 'unknown collective; did you mean "allgather"?'),
+    ({"collective=bcast": {"collective=gather": RING}}, "found one collective inside of another"),
+    ({"total_msg_size<=1": RING}, 'expected it inside of "collective=NAME"'),
+    (RING, 'expected it inside of "collective=NAME"'),
+    (allgather({"avg_msg_size<=1": RING}), "is not defined for allgather"),
+    (allgather({"comm_hosts=any": RING, "comm_size<=1": RING}), 'can never be reached, expected nothing behind "...=any"'),
+    (allgather({"comm_size<=4": RING, **RING}), "found other keys beside it, expected an algorithm alone"),
+    ({"collective=allgather": RING}, 'expected an algorithm of allgather inside of "comm_type=intra" (or inter)'),
+    (allreduce(RING), "expected an algorithm of allreduce"),
+    (allgather({"algorithm=MPIR_Allgather_intra_rign": {}}), 'unknown algorithm; did you mean "MPIR_Allgather_intra_ring"?'),
+    (allgather({"algorithm=MPIR_Allgather_intra_ring": {"k=2": {}}}), "unknown parameter, expected none"),
+    ({"topology": {"format": 2}, **allgather(RING)}, "found 2, expected 1"),
+    ({"topology": []}, "found array, expected object"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "message"), BAD)
+def test_error(value, message):
+    errors, warnings = said(value)
+    assert errors[0][1] == message and warnings == []
+    assert not any("\n" in line for _, line in errors)
+
+
+def test_parameters():
+    def tree(**params):
+        leaf = {"algorithm=MPIR_Ibcast_intra_tsp_tree": {f"{k}={v}": {} for k, v in params.items()}}
+        return {"collective=ibcast": {"comm_type=intra": leaf}}
+
+    good = tree(tree_type="knomial_2", k=4, chunk_size="64K")
+    assert said(good) == [[], []]
+    call = Call("ibcast", 4)
+    assert grammar.select(good, call).params == {"tree_type": 2, "k": 4, "chunk_size": 65536}
+    assert grammar.select(tree(), call).params == {"tree_type": 0, "k": 2, "chunk_size": 0}
+    for name, value in (("k", 1), ("k", 32768), ("tree_type", "kray"), ("tree_type", 3), ("K", 2)):
+        assert said(tree(**{name: value}))[0][0][0] == f"{name}={value}"
+    assert said(tree(**{"k": 2, " k": 2}))[0] == [(" k=2", "found it twice, expected it once")]
+
+
+def test_topology():
+    topology = {"format": 1, "hosts": ["a", "b"], "racks": {"names": ["r"], "of_host": [0, 0]}}
+    matrix = [[0, 1.5], [1.5, 0]]
+    for more in ({}, {"latency_us": matrix}, {"rack_latency_us": [[2]]}, {"created": "today"}):
+        assert said({"topology": {**topology, **more}}) == [[], []]
+    for key, value, where, message in (
+        ("hosts", ["a", "a"], "hosts", 'found "a" twice'),
+        ("hosts", ["a", ""], "hosts[1]", "found a name of 0 bytes"),
+        ("hosts", ["a"], "racks.of_host", "found 2 values, expected 1"),
+        (
+            "racks",
+            {"names": ["r"], "of_host": [0, 1]},
+            "racks.of_host[1]",
+            "found 1, expected 0 to 0",
+        ),
+        ("racks", {"names": ["r"]}, "racks.of_host", "found nothing, expected array"),
+        ("latency_us", matrix[:1], "latency_us", "found 1 rows, expected 2"),
+        ("latency_us", [[0, -1], [1, 0]], "latency_us[0][1]", "found -1, expected microseconds"),
+        ("rack_latency_us", [[True]], "rack_latency_us[0][0]", "found boolean, expected a number"),
+    ):
+        ((path, line),), _ = check(json.dumps({"topology": {**topology, key: value}}))
+        assert path == (f"topology.{where}",) and message in line
+
+
+def test_all_errors_are_told_and_in_order():
+    value = {
+        "collective=bcst": {"comm_type=intra": {"algorithm=MPIR_Bcast_intra_binomial": {}}},
+        "collective=allgather": {
+            "comm_type=intra": {"comm_size<=x": {"algorithm=MPIR_Nothing": {}}, "count<=4": {}},
+            "comm_hierarchy=prent": 3,
+        },
+    }
+    assert [key for key, _ in said(value)[0]] == [
+        "collective=bcst",
+        "comm_size<=x",
+        "algorithm=MPIR_Nothing",
+        "count<=4",
+        "comm_hierarchy=prent",
+    ]
+
+
+def test_levels():
+    def tree(levels):
+        inner = {"algorithm=MPIR_Bcast_allcomm_nb": {}}
+        for i in range(levels - 2):
+            inner = {
+                f"comm_size<={i + 4}": inner,
+                "comm_size=any": {"algorithm=MPIR_Bcast_allcomm_nb": {}},
+            }
+        return {"collective=bcast": inner}
+
+    assert said(tree(32))[0] == []
+    errors, _ = check(json.dumps(tree(33)))
+    assert [len(path) for path, _ in errors] == [32] * 2 and "more than 32 levels" in errors[0][1]
+
+
+def test_what_json_c_takes():
+    """It is read as the library reads it, with a warning."""
+    rules = json.dumps(allgather(RING))
+    for text in (
+        rules.replace('"', "'", 2),
+        rules.replace(" ", "\f"),
+        rules.replace("intra_ring", "intra_ring\\n").replace("\\n", "\n"),
+        (
+            '{"topology": {"format": 1, "hosts": ["a"], "x": [1., -01, 1.e2, NaN, -Infinity],'
+            ' "racks": {"names": ["r\n"], "of_host": [00]}}}'
+        ),
+    ):
+        errors, warnings = said(text)
+        assert errors == [] and warnings[0][1].startswith("warning: the library reads it, but")
+    for text in ("{\"a\": 'b'}", '{"a": 01}', '{"a": -}', '{"a": 1-}', '{"a": nan}', '{"a": {},}'):
+        assert said(text)[0][0][0] == ""
+    assert said(rules.replace('ring"', 'ring\\u0000x"')) == [[], []]
+
+
+# -- warnings --
+
+NEVER = "can never be reached "
+
+
+@pytest.mark.parametrize(
+    ("tree", "key", "message"),
+    [
+        ({"comm_size<=64": NB, "comm_size<=8": NB, "comm_size=any": NB},
+         "comm_size<=8", NEVER + 'behind "comm_size<=64"'),
+        ({"comm_size<=4": {"comm_size<=8": NB, "comm_size=any": NB}, "comm_size=any": NB},
+         "comm_size=any", NEVER + 'below "comm_size<=4" behind "comm_size<=8"'),
+        ({"comm_size<=4": NB, "comm_size=any": {"comm_size<4": NB, "comm_size=any": NB}},
+         "comm_size<4", NEVER + 'behind "comm_size<=4"'),
+        ({"comm_size<=4": NB, "comm_size=any": {"comm_size=pow2": {"comm_size<8": NB, "comm_size=any": NB}, "comm_size=any": NB}},
+         "comm_size<8", NEVER + 'below "comm_size=pow2" behind "comm_size<=4"'),
+        ({"is_commutative=yes": NB, "is_commutative=no": NB, "comm_size=any": NB},
+         "comm_size=any", NEVER + 'behind "is_commutative=yes" and "is_commutative=no"'),
+        ({"comm_hierarchy=any": NB, "comm_hierarchy=parent": NB},
+         "comm_hierarchy=parent", NEVER + 'behind "comm_hierarchy=any"'),
+        ({"comm_type=inter": NB, "comm_type=intra": NB},
+         "comm_type=inter", NEVER + 'below "comm_type=intra"'),
+        ({"comm_size=node_comm_size": {"comm_size<=1": NB, "comm_size=any": NB}, "comm_size=any": NB},
+         "comm_size<=1", NEVER + 'below "comm_size=node_comm_size"'),
+        ({"comm_hosts<=2": {"comm_ppn<=4": {"comm_size<=8": NB, "comm_size=any": NB}, "comm_ppn=any": NB}, "comm_hosts=any": NB},
+         "comm_size=any", NEVER + 'below "comm_hosts<=2" and "comm_ppn<=4" behind "comm_size<=8"'),
+        ({"comm_hosts<=2": {"comm_racks<=2": NB, "comm_racks=any": NB}, "comm_hosts=any": NB},
+         "comm_racks=any", NEVER + 'below "comm_hosts<=2" behind "comm_racks<=2"'),
+        ({"comm_size<=4": {"avg_msg_size<=10": {"total_msg_size<=40": NB, "total_msg_size=any": NB}, "avg_msg_size=any": NB}, "comm_size=any": NB},
+         "total_msg_size=any", NEVER + 'below "comm_size<=4" and "avg_msg_size<=10" behind "total_msg_size<=40"'),
+        ({"comm_size<=3": NB, "comm_size=any": {"count<=3": {"count<pow2": NB, "count=any": NB}, "count=any": NB}},
+         "count=any", NEVER + 'below "count<=3" behind "comm_size<=3" and "count<pow2"'),
+        ({"comm_size<1": NB, "comm_size=any": NB}, "comm_size<1", "never holds"),
+        ({"comm_size<=4": NB, "comm_size <= 4": NB, "comm_size=any": NB},
+         "comm_size <= 4", NEVER + 'behind "comm_size<=4"'),
+        ({"is_multi_threaded=no": NB, "comm_size=any": NB},
+         "is_multi_threaded=no", "is not known to all processes, so it never holds"),
+    ],
+)  # fmt: skip
+def test_never_reached(tree, key, message):
+    assert said(allreduce(tree)) == [[], [(key, "warning: " + message)]]
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        # a communicator with processes of another MPI_COMM_WORLD has unknown hosts
+        {"comm_size<=4": {"comm_hosts<=4": NB, "comm_hosts=any": NB}, "comm_size=any": NB},
+        {"comm_hosts<=1": NB, "comm_size=node_comm_size": NB, "comm_size=any": NB},
+        {"comm_racks<=4": {"comm_hosts<=2": NB, "comm_hosts=any": NB}, "comm_racks=any": NB},
+        {"comm_avg_ppn<=1": NB, "comm_size<=2": NB, "comm_size=any": NB},
+        {"avg_msg_size<=0": {"count<=0": NB, "count=any": NB}, "avg_msg_size=any": NB},
+        {
+            "comm_hierarchy=parent": {"comm_size<=2": NB, "comm_size=any": NB},
+            "comm_hierarchy=any": NB,
+        },
+    ],
+)
+def test_reached(tree):
+    assert said(allreduce(tree)) == [[], []]
+
+
+def test_unknown_values():
+    for collective, key in (
+        ("bcast", "count<=4"),
+        ("alltoallv", "total_msg_size<=4"),
+        ("iallgather", "count<pow2"),
+    ):
+        leaf = {f"algorithm=MPIR_{collective.capitalize()}_allcomm_nb": {}}
+        if collective.startswith("i"):
+            leaf = {"algorithm=MPIR_Iallgather_intra_tsp_ring": {}}
+        name = re.match("[a-z_]+", key)[0]
+        tree = {f"collective={collective}": {"comm_type=intra": {key: leaf, f"{name}=any": leaf}}}
+        message = "warning: is not known to all processes, so it never holds"
+        assert said(tree) == [[], [(key, message)]]
+    inter = {"collective=allreduce": {"comm_type=inter": {"comm_size<=4": NB, "comm_size=any": NB}}}
+    message = 'warning: is not known to all processes below "comm_type=inter", so it never holds'
+    assert said(inter)[1] == [("comm_size<=4", message)]
+
+
+def test_notes():
+    note = 'note: needs power-of-two ("comm_size=pow2"); where that is not so, the built-in selection decides'
+    assert said(allgather(DOUBLING))[1] == [
+        ("algorithm=MPIR_Allgather_intra_recursive_doubling", note)
+    ]
+    assert said(allgather({"comm_size=pow2": DOUBLING, "comm_size=any": RING})) == [[], []]
+    never = 'warning: needs power-of-two ("comm_size=pow2"), which never holds here'
+    tree = {"comm_size=pow2": RING, "comm_size=any": DOUBLING}
+    assert said(allgather(tree))[1][0][1] == never
+    rest = said(allgather({"comm_size<=4": RING, "comm_size<=8": RING}))[1]
+    text = (
+        'note: found no "...=any": the built-in selection decides for the calls for which none of'
+    )
+    assert rest == [("comm_type=intra", text + " its 2 keys holds")]
+    # all communicators have a rank or more
+    assert said(allgather({"comm_size<1": RING, "comm_avg_ppn<=1": RING, "comm_size=any": RING}))[1]
+
+
+def test_a_key_twice():
+    text = json.dumps(
+        allgather({"comm_size<=4": RING, "comm_size<=5": DOUBLING, "comm_size=any": RING})
+    )
+    warning = "warning: found it twice, of which the last counts"
+    assert ("comm_size<=4", warning) in said(text.replace("<=5", "<=4"))[1]
+
+
+def test_without_the_patches():
+    assert said(allgather({"algorithm=MPIR_Allgather_intra_topo_ring": {}}), stock=True)[0] == [
+        ("algorithm=MPIR_Allgather_intra_topo_ring", "is not in MPICH without the patches")
+    ]
+    for key in ("comm_hosts<=4", "total_msg_size<=4K", "total_msg_size<=4294967296"):
+        errors, _ = said(allgather({key: RING, "total_msg_size=any": RING}), stock=True)
+        assert errors[0][0] == key
+    assert "found no algorithm for the calls" in said(allgather(RING), stock=True)[0][0][1]
+    assert said({"topology": {}, **BUILTIN}, stock=True)[0][0][0] == "topology"
+    leaf = {"algorithm=MPIR_Ibcast_intra_tsp_tree": {"k=2": {}}}
+    text = "found no tree_type, chunk_size, which has no default without the patches"
+    assert said({"collective=ibcast": {"comm_type=intra": leaf}}, stock=True)[0][0][1] == text
+    errors, warnings = said({**BUILTIN, **allgather({"comm_size<=4": RING})}, stock=True)
+    assert errors == [("comm_size<=4", 'expected a "...=any" behind it')] and warnings == []
+    # where the library with the patches never lets it hold, the one without hangs
+    split = {"total_msg_size<=4": {"algorithm=MPIR_Alltoallv_intra_scattered": {}}}
+    split["total_msg_size=any"] = {"algorithm=MPIR_Alltoallv_allcomm_nb": {}}
+    inter = BUILTIN["collective=alltoallv"]["comm_type=inter"]
+    tree = {**BUILTIN, "collective=alltoallv": {"comm_type=intra": split, "comm_type=inter": inter}}
+    errors, warnings = said(tree, stock=True)
+    assert errors == []
+    assert (
+        "total_msg_size<=4",
+        "warning: is not known to all processes: where they differ, the job may hang",
+    ) in warnings
+
+
+# -- generated files --
+
+NUMBERS = st.sampled_from([0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 64, 100]) | st.integers(0, 2000)
+
+
+@st.composite
+def trees(draw, collective=None, kind=None, by_size=False, depth=0):
+    """Rules without errors."""
+    if collective and (depth > 4 or draw(st.integers(0, 3)) == 0):
+        kinds = ["allcomm", "intra" if re.search("scan|neighbor", collective) else kind]
+        names = [
+            name
+            for name in COLLECTIVES[collective]
+            if re.search(f"_({'|'.join(map(str, kinds))})_", name)
+            and not (by_size and kind != "intra" and re.search("(Gather|Scatter)_allcomm_nb", name))
+        ]
+        if names:
+            name = draw(st.sampled_from(names))
+            params = COLLECTIVES[collective][name].get("params", {})
+            values = draw(st.lists(st.sampled_from(sorted(params)), unique=True)) if params else []
+            return {
+                f"algorithm={name}": {f"{param}=2": {} for param in values if "buffer" not in param}
+            }
+        kind = draw(st.sampled_from(["intra", "inter"]))
+        inner = trees(collective, kind, by_size, depth + 1)
+        return {f"comm_type={kind}": draw(inner)}
+    if not collective and (depth > 1 or draw(st.booleans())):
+        names = draw(
+            st.lists(st.sampled_from(sorted(COLLECTIVES)), min_size=1, max_size=2, unique=True)
+        )
+        return {f"collective={name}": draw(trees(name, kind, False, depth + 1)) for name in names}
+    names = [
+        name
+        for name, (_, of) in CONDITIONS.items()
+        if name != "collective" and (of is None or collective and (of == () or collective in of))
+    ]
+    result = {}
+    for name in draw(st.lists(st.sampled_from(names), min_size=1, max_size=4)):
+        form = draw(st.sampled_from(CONDITIONS[name][0].split()))
+        key = f"{name}{form.replace('N', str(draw(NUMBERS)))}"
+        by_size = by_size or name == "total_msg_size" and form[0] == "<"
+        inner_kind = form[1:] if name == "comm_type" else kind
+        # behind a branch that asks for the size, the whole collective counts as asking
+        inner = draw(trees(collective, inner_kind, by_size or depth > 0, depth + 1))
+        if key not in result:
+            result[key] = inner
+        if key in grammar.LAST:
+            break
+    return result
+
+
+CALLS = st.builds(
+    Call,
+    collective=st.sampled_from(sorted(COLLECTIVES)),
+    ranks=NUMBERS.map(lambda n: n + 1),
+    count=NUMBERS,
+    type_size=st.sampled_from([0, 1, 4, 8]),
+    comm_type=st.sampled_from(["intra", "inter"]),
+    commutative=st.booleans(),
+    builtin_op=st.booleans(),
+    inplace=st.booleans(),
+    regular=st.booleans(),
+    consecutive=st.booleans(),
+    displs_ordered=st.booleans(),
+    idle=st.booleans(),
+)
+
+
+@st.composite
+def calls(draw):
+    """Calls that there may be."""
+    call = draw(CALLS)
+    if call.collective in ("scan", "exscan", "iscan", "iexscan") or "neighbor" in call.collective:
+        call.comm_type = "intra"
+    if call.comm_type == "inter":
+        return Call(**{**vars(call), "hierarchy": None})
+    hosts = draw(st.integers(0, call.ranks))
+    ppn = draw(st.integers(-(-call.ranks // hosts), call.ranks - hosts + 1)) if hosts else None
+    racks = draw(st.integers(1, hosts)) if hosts else 0
+    nodes = hosts or draw(st.integers(1, call.ranks))
+    changed = {"hosts": hosts, "ppn": ppn, "racks": racks, "nodes": nodes, "hierarchy": None}
+    return Call(**{**vars(call), **changed})
+
+
+def reading(tree, call, path=()):
+    """A second reading of the grammar: the path to the leaf, or None."""
+    for key, child in tree.items():
+        name, op, value = re.fullmatch(r"([a-z_]+)(<=|<|=)(\w+)", re.sub(r"\s", "", key)).groups()
+        if name == "algorithm":
+            return (*path, key)
+        seen = fact(name, call)
+        if op == "=":
+            holds = {
+                "any": True,
+                "pow2": seen in [2**k for k in range(31)],
+                "node_comm_size": call.comm_type == "intra" and call.nodes == 1 and call.ranks > 1,
+            }.get(value, seen == value)
+        else:
+            limit = (
+                int(value)
+                if value != "pow2"
+                else max(2**k for k in range(31) if 2**k <= call.ranks)
+            )
+            holds = seen is not None and (seen <= limit if op == "<=" else seen < limit)
+        if holds:
+            return reading(child, call, (*path, key))
+    return None
+
+
+def fact(name, call):
+    plain = call.collective.removeprefix("i")
+    intra = call.comm_type == "intra"
+    size, ranks = call.count * call.type_size, call.ranks
+    is_parent = intra and call.nodes < ranks
+    totals = {"ireduce_scatter_block": call.count * ranks, "alltoallv": None, "ialltoallv": None}
+    totals |= {"alltoallw": None, "ialltoallw": None}
+    total = totals.get(call.collective, size * ranks)
+    if not intra and (plain not in ("gather", "scatter") or call.idle):
+        total = None
+    counts = {"allreduce": call.count, "reduce": call.count, "reduce_scatter_block": call.count}
+    counts["reduce_scatter"] = call.count * ranks
+    return {
+        "collective": call.collective,
+        "comm_type": call.comm_type,
+        "comm_size": ranks if intra else None,
+        "comm_avg_ppn": -(-ranks // call.nodes) if intra else None,
+        "comm_hosts": call.hosts if intra and call.hosts else None,
+        "comm_racks": call.racks if intra and call.hosts else None,
+        "comm_ppn": call.ppn if intra and call.hosts else None,
+        "comm_hierarchy": "parent" if is_parent else "flat",
+        "is_node_consecutive": "yes" if is_parent and call.consecutive else "no",
+        "is_multi_threaded": None,
+        "avg_msg_size": size
+        if intra and plain in ("allreduce", "bcast", "reduce", "alltoall")
+        else None,
+        "total_msg_size": total,
+        "count": counts.get(plain) if intra else None,
+        "is_commutative": "yes" if call.commutative else "no",
+        "is_op_built_in": "yes" if call.builtin_op else "no",
+        "is_sendbuf_inplace": "yes" if call.inplace else "no",
+        "is_block_regular": ("yes" if call.regular else "no") if intra else None,
+    }[name]
+
+
+@given(trees(), st.lists(calls(), min_size=20, max_size=60))
+@settings(deadline=None, max_examples=200)
+def test_generated_files(tree, some_calls):
+    """They are valid; both readings of the grammar agree; and what is said to be never reached is not."""
+    errors, warnings = check(json.dumps(tree), "F")
+    assert errors == []
+    dead = [
+        path for path, line in warnings if line.startswith("F: warning") and "needs" not in line
+    ]
+    refused = {path for path, line in warnings if line.startswith("F: warning") and "needs" in line}
+    met = {path for path, line in warnings if line.startswith("F: note") and "needs" in line}
+    for call in some_calls:
+        # a call of what the rules are about, in most cases
+        if found := re.findall(r"collective=(\w+)", json.dumps(tree)):
+            call.collective = found[call.ranks % len(found)]
+            if re.search("scan|neighbor", call.collective) and call.comm_type == "inter":
+                continue
+        selection = grammar.select(tree, call)
+        assert selection.algorithm in COLLECTIVES[call.collective]
+        expected = reading(tree, call)
+        assert (expected is not None) == (selection.from_rule or selection.declined is not None)
+        assert expected is None or expected == selection.path
+        assert not any(selection.path[: len(path)] == path for path in dead)
+        if selection.declined:
+            assert selection.path in met | refused
+        elif selection.from_rule:
+            assert selection.path not in refused
+            for restriction in COLLECTIVES[call.collective][selection.algorithm].get(
+                "restrictions", ()
+            ):
+                assert call.allows(restriction)
+
+
+@given(calls())
+@settings(deadline=None, max_examples=200)
+def test_the_built_in_selection(call):
+    """Also as a tuning file."""
+    path = reading(BUILTIN, call)
+    assert grammar.walk(BUILTIN, call).path == path
+    selection = grammar.select(BUILTIN, call)
+    assert selection.algorithm == path[-1].removeprefix("algorithm=") and selection.path == path
+    assert selection.steps[-1][2] and selection.steps[-1][0] == path[:-1]
+
+
+@given(trees(), st.data())
+@settings(deadline=None, max_examples=200)
+def test_mutated_files(tree, data):
+    """Any bytes: sentences of one line, never a traceback."""
+    content = bytearray(json.dumps(tree, indent=1).encode())
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(content)))
+        length = data.draw(st.integers(0, 5))
+        content[at : at + length] = data.draw(
+            st.binary(max_size=4)
+            | st.sampled_from([b'"', b"{", b"}", b"=", b"<=", b",", b"K", b"'"])
+        )
+    for stock in (False, True):
+        errors, warnings = check(bytes(content), "F", stock=stock)
+        for path, line in errors + warnings:
+            assert isinstance(path, tuple) and "\n" not in line and line.startswith("F: ")
+    if not check(bytes(content))[0]:
+        tuning = grammar.read(bytes(content))[0]
+        assert grammar.select(tuning, Call("allgather", 4)).algorithm
+
+
+@given(st.binary(max_size=40))
+@settings(deadline=None, max_examples=200)
+def test_any_bytes(content):
+    assert check(content)[0]
+
+
+def test_many_rules_do_not_take_long():
+    tree = {
+        f"comm_size<={n}": {"total_msg_size<=4K": RING, "total_msg_size=any": RING}
+        for n in range(5000)
+    }
+    start = time.monotonic()
+    assert said(allgather(tree))[0] == []
+    assert time.monotonic() - start < 10
+
+
+# -- the commands --
+
+TUNING = {
+    "comm_type=intra": {
+        "collective=allgather": {
+            "comm_size=node_comm_size": RING,
+            "comm_hosts<=16": {"total_msg_size<=256K": DOUBLING, "total_msg_size<=1M": RING},
+        }
+    }
+}
+
+
+def test_validate(tmp_path):
+    good = write(tmp_path, allgather(RING), "good.json")
+    done = topo_tune("validate", good)
+    assert done.returncode == 0 and done.stderr == ""
+    assert done.stdout == f"{good}: valid for MPICH 4.0 of mpich-topo\n"
+    bad = write(tmp_path, allgather({"comm_size<=4": {}}), "bad.json")
+    done = topo_tune("validate", good, bad, tmp_path / "missing", "--mpich", "4.0.2")
+    assert done.returncode == 1
+    assert done.stdout.splitlines() == [
+        f"{good}: valid for MPICH 4.0 of mpich-topo",
+        (
+            f'{bad}: key "collective=allgather" > "comm_type=intra" > "comm_size<=4": found an empty object,'
+            " expected conditions or an algorithm"
+        ),
+        f"{bad}: not valid for MPICH 4.0 of mpich-topo",
+        f"{tmp_path}/missing: No such file or directory",
+    ]
+    done = topo_tune("validate", good, "--stock")
+    assert done.returncode == 1 and "for MPICH 4.0 without the patches" in done.stdout
+    done = topo_tune("validate", good, "--mpich", "5.0")
+    assert (
+        done.returncode == 2 and "--mpich 5.0: the versions that are known are 4.0" in done.stderr
+    )
+    # notes and warnings are no errors
+    assert topo_tune("validate", write(tmp_path, TUNING)).returncode == 0
+
+
+def test_explain(tmp_path):
+    write(tmp_path, TUNING)
+    command = ("explain", "tuning.json", "--collective", "allgather", "--ppn", 4)
+    done = topo_tune(*command, "--ranks", 63, "--bytes", "4K", cwd=tmp_path)
+    assert done.returncode == 0 and done.stderr == ""
+    assert (
+        done.stdout
+        == """\
+allgather, 63 ranks, 16 hosts, 1 rack, up to 4 a host, 4K bytes
+
+tuning.json:
+  yes  comm_type=intra                                            intra
+  yes    collective=allgather                                     allgather
+  no       comm_size=node_comm_size                               63
+  yes      comm_hosts<=16                                         16
+  yes        total_msg_size<=256K                                 258048
+               algorithm=MPIR_Allgather_intra_recursive_doubling
+
+built-in selection:
+  yes  collective=allgather                         allgather
+  yes    comm_type=intra                            intra
+  no       comm_size=pow2                           63
+  yes      comm_size=any                            63
+  no         total_msg_size<81920                   258048
+  yes        total_msg_size=any                     258048
+               algorithm=MPIR_Allgather_intra_ring
+
+MPIR_Allgather_intra_ring: built-in, since MPIR_Allgather_intra_recursive_doubling (needs power-of-two) \
+from rule "comm_type=intra" > "collective=allgather" > "comm_hosts<=16" > "total_msg_size<=256K" > \
+"algorithm=MPIR_Allgather_intra_recursive_doubling" cannot be applied
+"""
+    )
+    done = topo_tune(*command, "--ranks", 64, "--bytes", "1K:32K", cwd=tmp_path)
+    below = '"comm_type=intra" > "collective=allgather" > "comm_hosts<=16"'
+    assert done.stdout.splitlines()[2:] == [
+        (
+            "1K to 4K   MPIR_Allgather_intra_recursive_doubling  "
+            f'rule {below} > "total_msg_size<=256K" > "algorithm=MPIR_Allgather_intra_recursive_doubling"'
+        ),
+        (
+            "8K to 16K  MPIR_Allgather_intra_ring                "
+            f'rule {below} > "total_msg_size<=1M" > "algorithm=MPIR_Allgather_intra_ring"'
+        ),
+        (
+            "32K        MPIR_Allgather_intra_ring                "
+            f"built-in, since nothing holds below {below}"
+        ),
+    ]
+    done = topo_tune(*command, "--ranks", 64, "--bytes", "32K,64", "--json", cwd=tmp_path)
+    first, second = json.loads(done.stdout)["results"]
+    assert first["bytes"] == 64 and first["by"] == "rule"
+    assert second["builtin"]["path"][-1] == "algorithm=MPIR_Allgather_intra_ring"
+    assert second["steps"][-1] == {
+        "path": [*second["path"], "total_msg_size<=1M"],
+        "sees": 2097152,
+        "holds": False,
+    }
+
+
+def test_explain_when_no_rule_is_for_it(tmp_path):
+    path = write(tmp_path, TUNING)
+    done = topo_tune("explain", path, "--collective", "iscan", "--ranks", 8, "--inter")
+    assert "built-in, since no rule is for it" in done.stdout
+    done = topo_tune("explain", path, "--collective", "iscan", "--ranks", 8)
+    assert "    (nothing holds)" not in done.stdout.splitlines()[3]
+    assert 'built-in, since nothing holds below "comm_type=intra"' in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--ranks", 4], "Missing option '--collective'"),
+        (["--collective", "allgather"], "Missing option '--ranks'"),
+        (["--collective", "algather", "--ranks", 4], 'did you mean "allgather"?'),
+        (["--collective", "bcast", "--ranks", 0], "0 is not in the range"),
+        (["--collective", "bcast", "--ranks", 4, "--hosts", 5], "--hosts 5: there are only 4 ranks"),
+        (["--collective", "bcast", "--ranks", 4, "--racks", 5], "--racks 5: there are only 4 hosts"),
+        (["--collective", "bcast", "--ranks", 9, "--hosts", 2, "--ppn", 4], "9 ranks cannot be on 2 hosts"),
+        (["--collective", "bcast", "--ranks", 4, "--bytes", "4k"], "expected sizes such as 64, 1K,4K or 1K:64K"),
+        (["--collective", "bcast", "--ranks", 4, "--bytes", "4:2"], "expected sizes such as"),
+        (["--collective", "bcast", "--ranks", 4, "--bytes", 6, "--type-size", 4], "not a multiple of --type-size 4"),
+        (["--collective", "bcast", "--ranks", 4, "--idle"], "--idle is for --inter"),
+        (["--collective", "bcast", "--ranks", 4, "--hierarchy", "flatt"], "'flatt' is not one of"),
+    ],
+)  # fmt: skip
+def test_explain_wrong_use(tmp_path, args, message):
+    done = topo_tune("explain", write(tmp_path, TUNING), *args)
+    assert done.returncode == 2 and done.stdout == "" and message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_explain_a_bad_file(tmp_path):
+    path = write(tmp_path, {"comm_size<=4": {}})
+    done = topo_tune("explain", path, "--collective", "bcast", "--ranks", 4)
+    assert done.returncode == 1 and done.stdout == ""
+    text = 'key "comm_size<=4": found an empty object, expected conditions or an algorithm'
+    assert done.stderr == f"topo-tune: {path}: {text}\n"
+    with pytest.raises(files.InputError, match="No such file"):
+        grammar.load(tmp_path / "missing")
+
+
+@pytest.mark.parametrize("command", ["validate", "explain"])
+def test_help(command):
+    done = topo_tune(command, "--help")
+    assert done.returncode == 0 and done.stderr == "" and f"topo-tune {command}" in done.stdout
