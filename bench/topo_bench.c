@@ -28,6 +28,10 @@
  * forced, MPIR_CVAR_COLLECTIVE_FALLBACK is `error`, so that one which cannot be applied is not
  * silently replaced by another.
  *
+ * With --background, all ranks of some hosts of each rack leave the measurement: they call
+ * MPI_Alltoall among themselves, again and again, until the others are done. Each size begins with
+ * a second in which only they run. See "background traffic" below.
+ *
  * Output (rank 0, stdout): JSON lines; the first has "type":"start", the last "type":"end", and
  * a file without the last one was cut. Exit status: 0, 1 wrong data or a failed call, 2 usage.
  */
@@ -55,6 +59,7 @@
 #define DESC_SIZE 8192  /* of a CVAR's description */
 #define GUARD 64        /* bytes behind the receive buffer that nobody may write */
 #define TAG_BARRIER 1
+#define TAG_MARK 2
 
 /* ---- the collectives ---- */
 
@@ -78,42 +83,44 @@ struct collective {
     int (*call) (const struct buffers * b);
 };
 
+/* What is measured: MPI_COMM_WORLD or, with background traffic, the ranks that do not make it */
+static MPI_Comm comm;
+static int rank, nprocs;        /* in comm */
+
 static int call_allgather(const struct buffers *b)
 {
-    return MPI_Allgather(b->send, b->count, MPI_BYTE, b->recv, b->count, MPI_BYTE, MPI_COMM_WORLD);
+    return MPI_Allgather(b->send, b->count, MPI_BYTE, b->recv, b->count, MPI_BYTE, comm);
 }
 
 static int call_gather(const struct buffers *b)
 {
-    return MPI_Gather(b->send, b->count, MPI_BYTE, b->recv, b->count, MPI_BYTE, b->root,
-                      MPI_COMM_WORLD);
+    return MPI_Gather(b->send, b->count, MPI_BYTE, b->recv, b->count, MPI_BYTE, b->root, comm);
 }
 
 static int call_scatter(const struct buffers *b)
 {
-    return MPI_Scatter(b->send, b->count, MPI_BYTE, b->recv, b->count, MPI_BYTE, b->root,
-                       MPI_COMM_WORLD);
+    return MPI_Scatter(b->send, b->count, MPI_BYTE, b->recv, b->count, MPI_BYTE, b->root, comm);
 }
 
 static int call_bcast(const struct buffers *b)
 {
-    return MPI_Bcast(b->recv, b->count, MPI_BYTE, b->root, MPI_COMM_WORLD);
+    return MPI_Bcast(b->recv, b->count, MPI_BYTE, b->root, comm);
 }
 
 static int call_alltoall(const struct buffers *b)
 {
-    return MPI_Alltoall(b->send, b->count, MPI_BYTE, b->recv, b->count, MPI_BYTE, MPI_COMM_WORLD);
+    return MPI_Alltoall(b->send, b->count, MPI_BYTE, b->recv, b->count, MPI_BYTE, comm);
 }
 
 static int call_alltoallv(const struct buffers *b)
 {
     return MPI_Alltoallv(b->send, b->counts, b->displs, MPI_BYTE, b->recv, b->counts, b->displs,
-                         MPI_BYTE, MPI_COMM_WORLD);
+                         MPI_BYTE, comm);
 }
 
 static int call_barrier(const struct buffers *b)
 {
-    return MPI_Barrier(MPI_COMM_WORLD);
+    return MPI_Barrier(comm);
 }
 
 #define CVAR(COLL) "MPIR_CVAR_" COLL "_INTRA_ALGORITHM"
@@ -151,13 +158,14 @@ static struct {
     long max_reps, min_reps, warmup;
     double seconds;             /* budget of one size, all algorithms together */
     long seed, root;
+    double share;               /* of the hosts of each rack that make background traffic */
+    long traffic_bytes;         /* its MPI_Alltoall sends to each rank */
+    const char *racks;          /* "host,host:host,..." */
     bool in_place, dry_run, help;
     char error[1024];           /* what is wrong with the command line; "" if nothing */
 } opt = {
-    .max_reps = 50, .min_reps = 5, .warmup = 2, .seconds = 5.0, .seed = 1
+    .max_reps = 50, .min_reps = 5, .warmup = 2, .seconds = 5.0, .seed = 1, .traffic_bytes = 16 << 10
 };
-
-static int rank, nprocs;
 
 static void usage_error(const char *fmt, ...)
 {
@@ -188,12 +196,20 @@ static void print_help(void)
            "  -m, --min-repetitions N  and at least, whatever the time (%d)\n"
            "  -t, --seconds S          time for one size, all algorithms together (%g)\n"
            "  -w, --warmup N           calls before, checked but not timed (%d)\n\n"
+           "Background traffic\n"
+           "  -b, --background SHARE[:BYTES]\n"
+           "                           all ranks of this share of the hosts of each rack (0.5:\n"
+           "                           half, rounded down, those with the highest ranks) call\n"
+           "                           MPI_Alltoall of BYTES (%ld) all the time; the collective\n"
+           "                           is measured on the others, renumbered\n"
+           "  -R, --racks LIST         HOST,HOST:HOST,...: a colon between racks; all other hosts\n"
+           "                           are one rack\n\n"
            "Other\n"
            "  -S, --seed N             of the order of the algorithms (%ld)\n"
            "  -d, --dry-run            check the options, print what would run, run nothing\n"
            "  -h, --help\n\n"
            "Collectives, and what the size in bytes means\n",
-           d_reps, d_min, opt.seconds, d_warm, opt.seed);
+           d_reps, d_min, opt.seconds, d_warm, opt.traffic_bytes, opt.seed);
     for (int i = 0; i < NUM_COLLECTIVES; i++)
         printf("  %-12s %s\n", collectives[i].name, collectives[i].bytes_mean);
 }
@@ -270,6 +286,20 @@ static long parse_long(const char *option, const char *s, long min)
         n = min;
     }
     return n;
+}
+
+static void parse_background(const char *s)
+{
+    char *sep;
+    const char *end;
+
+    opt.share = strtod(s, &sep);
+    end = sep;
+    if (*sep == ':')
+        opt.traffic_bytes = parse_size(sep + 1, &end);
+    if (end == s || opt.traffic_bytes < 1 || *end != '\0' || !(opt.share > 0 && opt.share < 1))
+        usage_error("--background: '%s': expected a share between 0 and 1, and bytes, such as "
+                    "0.5:16K", s);
 }
 
 /* ---- MPI_T ---- */
@@ -401,6 +431,8 @@ static void parse_options(int argc, char **argv)
         {"min-repetitions", required_argument, NULL, 'm'},
         {"seconds", required_argument, NULL, 't'},
         {"warmup", required_argument, NULL, 'w'},
+        {"background", required_argument, NULL, 'b'},
+        {"racks", required_argument, NULL, 'R'},
         {"seed", required_argument, NULL, 'S'},
         {"dry-run", no_argument, NULL, 'd'},
         {"help", no_argument, NULL, 'h'},
@@ -412,7 +444,7 @@ static void parse_options(int argc, char **argv)
     int c;
 
     opterr = 0;
-    while ((c = getopt_long(argc, argv, ":c:a:s:ir:n:m:t:w:S:dh", longopts, NULL)) != -1) {
+    while ((c = getopt_long(argc, argv, ":c:a:s:ir:n:m:t:w:b:R:S:dh", longopts, NULL)) != -1) {
         switch (c) {
             case 'c':
                 collective = optarg;
@@ -442,6 +474,12 @@ static void parse_options(int argc, char **argv)
                 break;
             case 'w':
                 opt.warmup = parse_long("--warmup", optarg, 0);
+                break;
+            case 'b':
+                parse_background(optarg);
+                break;
+            case 'R':
+                opt.racks = optarg;
                 break;
             case 'S':
                 opt.seed = parse_long("--seed", optarg, 0);
@@ -680,7 +718,7 @@ static bool prepare(long bytes)
     data.send = malloc((size_t) data.send_blocks * bytes + 1);
     data.recv = malloc((size_t) data.recv_blocks * bytes + GUARD);
     ok = data.send && data.recv;
-    MPI_Allreduce(&ok, &all_ok, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    MPI_Allreduce(&ok, &all_ok, 1, MPI_INT, MPI_MIN, comm);
     if (!all_ok) {
         if (rank == 0)
             fprintf(stderr, "topo-bench-mpi: no memory for %s of %ld bytes on %d ranks\n",
@@ -707,6 +745,182 @@ static bool prepare(long bytes)
     return true;
 }
 
+/* ---- background traffic ---- */
+
+/* Rank 0 of MPI_COMM_WORLD, which is never among those that make traffic, sends marks to the first
+ * of those. It takes a mark after the MPI_Alltoall in which it came, and answers with the number of
+ * calls that it has made, and its clock: so what lies between two marks is whole calls. The last
+ * mark says stop, and the next call carries that to all others, in the first byte of its blocks. So
+ * nothing but MPI_Alltoall goes between ranks that make traffic. */
+static struct {
+    int num_ranks;              /* that make it; what follows is known to rank 0 */
+    int first;                  /* of them, in MPI_COMM_WORLD */
+    char *hosts;                /* their names, MPI_MAX_PROCESSOR_NAME bytes each */
+    int num_hosts;
+    double bits;                /* that cross from host to host in one call, of all ranks */
+} traffic;
+
+struct mark {
+    double calls, clock;
+};
+
+/* gethostname() of all ranks of a communicator, on its rank 0. MPI_Get_processor_name may be made
+ * up. */
+static char *gather_host_names(MPI_Comm all)
+{
+    char name[MPI_MAX_PROCESSOR_NAME] = "";
+    char *names = NULL;
+    int me, size;
+
+    MPI_Comm_rank(all, &me);
+    MPI_Comm_size(all, &size);
+    gethostname(name, sizeof(name) - 1);
+    if (me == 0 && !(names = malloc((size_t) size * sizeof(name))))
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    MPI_Gather(name, sizeof(name), MPI_BYTE, names, sizeof(name), MPI_BYTE, 0, all);
+    return names;
+}
+
+/* Number of the rack of a host in --racks; 0 when it is not there */
+static int find_rack(const char *host)
+{
+    const size_t len = strlen(host);
+    int rack = 1;
+
+    for (const char *s = opt.racks; s && *s; s++) {
+        const size_t word = strcspn(s, ",:");
+        if (word == len && !strncmp(s, host, len))
+            return rack;
+        s += word;
+        if (*s == ':')
+            rack++;
+        else if (*s == '\0')
+            break;
+    }
+    return 0;
+}
+
+/* Fills makes[] for the ranks of these host names: 1 where a rank is to make traffic. */
+static void choose_hosts(const char *names, int size, int *makes)
+{
+    int *first = malloc(sizeof(int) * size);    /* rank of the host of a rank */
+    int *rack = malloc(sizeof(int) * size);     /* of the host of which this is the first rank */
+    double same_host = 0;
+
+    traffic.hosts = malloc((size_t) size * MPI_MAX_PROCESSOR_NAME);
+    if (!first || !rack || !traffic.hosts)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+#define NAME(i) (names + (size_t) (i) * MPI_MAX_PROCESSOR_NAME)
+    for (int i = 0; i < size; i++) {
+        for (first[i] = 0; strcmp(NAME(i), NAME(first[i])); first[i]++);
+        if (first[i] == i)
+            rack[i] = find_rack(NAME(i));
+    }
+    for (int i = 0; i < size; i++) {
+        int in_rack = 0, before = 0, ranks = 0;
+
+        makes[i] = makes[first[i]];
+        if (first[i] != i)
+            continue;
+        for (int k = 0; k < size; k++) {
+            ranks += first[k] == i;
+            in_rack += first[k] == k && rack[k] == rack[i];
+            before += first[k] == k && rack[k] == rack[i] && k < i;
+        }
+        /* so that 0.3 of ten hosts are three */
+        makes[i] = before >= in_rack - (int) (opt.share * in_rack + 1e-9);
+        if (makes[i]) {
+            if (traffic.num_ranks == 0)
+                traffic.first = i;
+            traffic.num_ranks += ranks;
+            same_host += (double) ranks *ranks;
+            memcpy(traffic.hosts + (size_t) traffic.num_hosts++ * MPI_MAX_PROCESSOR_NAME, NAME(i),
+                   MPI_MAX_PROCESSOR_NAME);
+        }
+    }
+#undef NAME
+    traffic.bits = 8.0 * opt.traffic_bytes *
+        ((double) traffic.num_ranks * traffic.num_ranks - same_host);
+    free(first);
+    free(rack);
+}
+
+/* Splits MPI_COMM_WORLD in two. True on a rank that is to make traffic. */
+static bool split_hosts(void)
+{
+    char *names = gather_host_names(MPI_COMM_WORLD);
+    int *makes = malloc(sizeof(int) * nprocs), mine;
+
+    if (!makes)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    if (rank == 0)
+        choose_hosts(names, nprocs, makes);
+    free(names);
+    MPI_Scatter(makes, 1, MPI_INT, &mine, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    free(makes);
+    MPI_Bcast(&traffic.num_ranks, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    if (traffic.num_ranks == 0)
+        usage_error("--background: %g of the hosts of a rack are less than one in each rack of "
+                    "this job", opt.share);
+    MPI_Comm_split(MPI_COMM_WORLD, mine, rank, &comm);
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &nprocs);
+    return mine;
+}
+
+static void make_traffic(void)
+{
+    const int bytes = (int) opt.traffic_bytes;
+    unsigned char *send = calloc(nprocs, bytes), *recv = calloc(nprocs, bytes);
+    struct mark mark = { 0 };
+    int stop = 0, came = 0;
+    MPI_Request request = MPI_REQUEST_NULL;
+
+    if (!send || !recv) {
+        fprintf(stderr, "topo-bench-mpi: no memory for background traffic of %d bytes among %d "
+                "ranks\n", bytes, nprocs);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    if (rank == 0)
+        MPI_Irecv(&stop, 1, MPI_INT, 0, TAG_MARK, MPI_COMM_WORLD, &request);
+    do {
+        MPI_Alltoall(send, bytes, MPI_BYTE, recv, bytes, MPI_BYTE, comm);
+        mark.calls++;
+        if (request != MPI_REQUEST_NULL)
+            MPI_Test(&request, &came, MPI_STATUS_IGNORE);
+        if (came) {
+            came = 0;
+            mark.clock = MPI_Wtime();
+            MPI_Send(&mark, 2, MPI_DOUBLE, 0, TAG_MARK, MPI_COMM_WORLD);
+            for (int i = 0; i < nprocs; i++)
+                send[(size_t) i * bytes] = stop;
+            if (!stop)
+                MPI_Irecv(&stop, 1, MPI_INT, 0, TAG_MARK, MPI_COMM_WORLD, &request);
+        }
+    } while (!recv[0]);
+    free(send);
+    free(recv);
+}
+
+static struct mark mark_traffic(int stop)
+{
+    struct mark mark;
+
+    MPI_Send(&stop, 1, MPI_INT, traffic.first, TAG_MARK, MPI_COMM_WORLD);
+    MPI_Recv(&mark, 2, MPI_DOUBLE, traffic.first, TAG_MARK, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    return mark;
+}
+
+/* From mark to mark: alone, and while the collective is measured */
+static void print_traffic(const struct mark *m)
+{
+    printf("{\"type\": \"background\", \"bytes\": %ld, \"calls_alone\": %.0f, \"seconds_alone\": "
+           "%.6f, \"calls_during\": %.0f, \"seconds_during\": %.6f}\n", data.bytes,
+           m[1].calls - m[0].calls, m[1].clock - m[0].clock, m[2].calls - m[1].calls,
+           m[2].clock - m[1].clock);
+    fflush(stdout);
+}
+
 /* ---- timing ---- */
 
 /* Of our own, so that it does not change when MPI_Barrier is what is measured. */
@@ -714,7 +928,7 @@ static void dissemination_barrier(void)
 {
     for (int k = 1; k < nprocs; k *= 2)
         MPI_Sendrecv(NULL, 0, MPI_BYTE, (rank + k) % nprocs, TAG_BARRIER, NULL, 0, MPI_BYTE,
-                     (rank - k + nprocs) % nprocs, TAG_BARRIER, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+                     (rank - k + nprocs) % nprocs, TAG_BARRIER, comm, MPI_STATUS_IGNORE);
 }
 
 /* Does a barrier hold everyone until the last has come? Rank `late` comes late: the others' stay
@@ -734,7 +948,7 @@ static bool check_barrier(char *why, size_t size)
         if (opt.coll->call(&data.mpi) != MPI_SUCCESS)
             break;
         early = (MPI_Wtime() - t) * 1e6 < late_us / 2;
-        MPI_Allreduce(&early, &any_early, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+        MPI_Allreduce(&early, &any_early, 1, MPI_INT, MPI_MAX, comm);
         if (!any_early)
             return true;
     }
@@ -800,7 +1014,7 @@ static bool measure(const struct algorithm *a, struct cell *cell, long call, dou
     mine[0] = t * 1e6;
     mine[1] = why[0] ? nprocs - rank : 0;       /* the lowest failing rank will speak */
     mine[2] = rank == 0 ? MPI_Wtime() : 0;
-    MPI_Allreduce(mine, all, 3, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    MPI_Allreduce(mine, all, 3, MPI_DOUBLE, MPI_MAX, comm);
     *time_us = all[0];
     *clock = all[2];
     if (all[1] > 0 && nprocs - rank == (int) all[1])
@@ -849,9 +1063,16 @@ static bool bench_size(long bytes)
     uint64_t state = (uint64_t) opt.seed * 2654435761u + (uint64_t) bytes;
     double time_us, start = 0, now = 0;
     long rep = 0, call = 0;
+    struct mark marks[3] = { {0} };
+    const bool tell_traffic = (rank == 0 && traffic.num_ranks > 0);
     bool ok;
 
     ok = prepare(bytes);
+    if (tell_traffic) {
+        marks[0] = mark_traffic(0);
+        sleep(1);
+        marks[1] = mark_traffic(0);
+    }
     for (int i = 0; i < opt.num_algos; i++) {
         order[i] = i;
         cells[i].times_us = malloc(sizeof(double) * opt.max_reps);
@@ -863,7 +1084,7 @@ static bool bench_size(long bytes)
             ok = measure(&opt.algos[i], &cells[i], call++, &time_us, &start);
     if (opt.warmup == 0) {
         start = MPI_Wtime();
-        MPI_Bcast(&start, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+        MPI_Bcast(&start, 1, MPI_DOUBLE, 0, comm);
     }
     now = start;
     while (ok && rep < opt.max_reps && (rep < opt.min_reps || now - start < opt.seconds)) {
@@ -872,6 +1093,11 @@ static bool bench_size(long bytes)
             ok = measure(&opt.algos[order[i]], &cells[order[i]], call++,
                          &cells[order[i]].times_us[rep], &now);
         rep++;
+    }
+    if (tell_traffic) {
+        marks[2] = mark_traffic(0);
+        if (ok)
+            print_traffic(marks);
     }
     for (int i = 0; i < opt.num_algos; i++) {
         if (ok && rank == 0)
@@ -897,6 +1123,15 @@ static void print_json_string(const char *s)
     putchar('"');
 }
 
+static void print_json_names(const char *names, int num)
+{
+    for (int i = 0; i < num; i++) {
+        printf(i ? ", " : "[");
+        print_json_string(names + (size_t) i * MPI_MAX_PROCESSOR_NAME);
+    }
+    printf("]");
+}
+
 /* `names`: host names of the ranks, MPI_MAX_PROCESSOR_NAME bytes each; NULL in a dry run */
 static void print_start(const char *names)
 {
@@ -919,28 +1154,18 @@ static void print_start(const char *names)
     printf(", \"library_path\": ");
     print_json_string(dladdr((void *) MPI_Get_library_version, &lib) ? lib.dli_fname : "");
     if (names) {
-        printf(", \"ranks\": %d, \"host_of_rank\": [", nprocs);
-        for (int i = 0; i < nprocs; i++) {
-            printf(i ? ", " : "");
-            print_json_string(names + (size_t) i * MPI_MAX_PROCESSOR_NAME);
-        }
-        printf("]");
+        printf(", \"ranks\": %d, \"host_of_rank\": ", nprocs);
+        print_json_names(names, nprocs);
+    }
+    if (names && traffic.num_ranks > 0) {
+        printf(", \"background\": {\"share\": %g, \"bytes\": %ld, \"ranks\": %d, "
+               "\"bits_per_call\": %.0f, \"hosts\": ", opt.share, opt.traffic_bytes,
+               traffic.num_ranks, traffic.bits);
+        print_json_names(traffic.hosts, traffic.num_hosts);
+        printf("}");
     }
     printf("}\n");
     fflush(stdout);
-}
-
-/* gethostname() of all ranks, on rank 0. MPI_Get_processor_name may be made up. */
-static char *gather_host_names(void)
-{
-    char name[MPI_MAX_PROCESSOR_NAME] = "";
-    char *names = NULL;
-
-    gethostname(name, sizeof(name) - 1);
-    if (rank == 0 && !(names = malloc((size_t) nprocs * sizeof(name))))
-        MPI_Abort(MPI_COMM_WORLD, 1);
-    MPI_Gather(name, sizeof(name), MPI_BYTE, names, sizeof(name), MPI_BYTE, 0, MPI_COMM_WORLD);
-    return names;
 }
 
 static bool run(void)
@@ -949,7 +1174,7 @@ static bool run(void)
     bool ok = true;
     int good, all_good;
 
-    names = gather_host_names();
+    names = gather_host_names(comm);
     if (rank == 0)
         print_start(names);
     free(names);
@@ -957,21 +1182,24 @@ static bool run(void)
     data.mpi.displs = malloc(sizeof(int) * nprocs);
     if (!data.mpi.counts || !data.mpi.displs)
         MPI_Abort(MPI_COMM_WORLD, 1);
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     counters_open(opt.coll->name);
 
     for (int i = 0; ok && opt.coll->call == call_barrier && i < opt.num_algos; i++) {
         select_algorithm(&opt.algos[i]);
         good = check_barrier(why, sizeof(why));
         select_algorithm(NULL);
-        MPI_Allreduce(&good, &all_good, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+        MPI_Allreduce(&good, &all_good, 1, MPI_INT, MPI_MIN, comm);
         ok = all_good;
         if (!ok && rank == 0)
             fprintf(stderr, "topo-bench-mpi: barrier, algorithm %s: %s\n", opt.algos[i].name, why);
     }
     for (int i = 0; ok && i < opt.num_sizes; i++)
         ok = bench_size(opt.sizes[i]);
+    if (rank == 0 && traffic.num_ranks > 0)
+        mark_traffic(1);
 
+    free(traffic.hosts);
     free(data.send);
     free(data.recv);
     free(data.mpi.counts);
@@ -989,7 +1217,8 @@ static bool run(void)
 
 int main(int argc, char **argv)
 {
-    int provided, rc = 0;
+    int provided, measured, rc = 0;
+    bool makes_traffic = false;
     static const char fallback[] = "MPIR_CVAR_COLLECTIVE_FALLBACK";
 
     parse_options(argc, argv);
@@ -1004,21 +1233,29 @@ int main(int argc, char **argv)
     }
 
     MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &nprocs);
-    if (!opt.help && opt.root >= nprocs)
-        usage_error("--root: there is no rank %ld among %d", opt.root, nprocs);
+    comm = MPI_COMM_WORLD;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &nprocs);
+    measured = nprocs;
+    if (!opt.help && !opt.error[0] && opt.share > 0) {
+        makes_traffic = split_hosts();
+        measured -= traffic.num_ranks;
+    }
+    if (!opt.help && opt.root >= measured)
+        usage_error("--root: there is no rank %ld among %d", opt.root, measured);
     for (int i = 0; i < opt.num_sizes; i++)
-        if (opt.coll->call == call_alltoallv && opt.sizes[i] > INT_MAX / nprocs)
+        if (opt.coll->call == call_alltoallv && opt.sizes[i] > INT_MAX / measured)
             usage_error("--sizes: %ld bytes to each of %d ranks are over 2^31, the limit of "
-                        "MPI_Alltoallv's displacements", opt.sizes[i], nprocs);
+                        "MPI_Alltoallv's displacements", opt.sizes[i], measured);
     if (opt.help) {
         if (rank == 0)
             print_help();
     } else if (opt.error[0]) {
-        if (rank == 0)
+        if (rank == 0 && !makes_traffic)
             fprintf(stderr, "topo-bench-mpi: %s\n", opt.error);
         rc = 2;
+    } else if (makes_traffic) {
+        make_traffic();
     } else {
         MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
         algo_cvar = cvar_open(opt.coll->cvar);

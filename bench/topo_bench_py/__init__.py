@@ -14,5 +14,8 @@ What it reports.  For each series (setting, algorithm) and size, over the sample
   ratio                  median / median of the baseline, with a 95 % bootstrap interval that draws
                          rounds, and repetitions within them, so that it covers what differs
                          from launch to launch; samples of one launch are drawn in pairs
-  bound_us               see bound_us() below; needs a known cluster
+  bound_us               see bounds.py; needs a known cluster; background traffic is not in it
+  background_*_mbps      with --background: what the hosts beside those that are measured sent each
+                         other, in the second before a size (alone) and while it was measured
+                         (during); one figure a setting and size, since algorithms take turns
 """

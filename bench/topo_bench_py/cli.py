@@ -4,7 +4,6 @@
 import os
 import re
 import sys
-import tempfile
 import time
 from contextlib import nullcontext
 from pathlib import Path
@@ -16,16 +15,9 @@ from .files import FORMAT, Failure, check_folder, check_writable, read_records, 
 from .measure import Plan, Setting, dry_run, library_setting, measure, no_facts, provenance
 from .show import draw, print_table, progress_bar
 from .sites import catch_signals, find_program, launcher_site, vcluster_site
-from .suite import (
-    DEFAULT_SUITE,
-    default_definitions,
-    plan_cases,
-    prepare,
-    print_verdicts,
-    read_suite,
-    run_cases,
-)
+from .suite import DEFAULT_SUITES, read_suite, run_suite
 
+SUITE_RESULTS = ("verdicts", "failed", "skipped", "records")
 OUTPUT_HELP = "Write results here; .json (with all samples) or .csv. Repeatable."
 
 
@@ -75,6 +67,13 @@ def cli():
 @click.option("-s", "--sizes", default="1K:64K", help="64, 1K,4K or 1K:64K by powers of two.")
 @click.option("--in-place", is_flag=True, help="With MPI_IN_PLACE.")
 @click.option("--root", default=0, type=click.IntRange(0), help="Of gather, scatter, bcast.")
+@click.option(
+    "--background",
+    metavar="SHARE[:BYTES]",
+    help="Measure under traffic: this share of the hosts of each rack (0.5: half), with all their "
+    "ranks, calls alltoall of BYTES (16K) all the time; the collective runs on the others. Racks: "
+    "of the virtual cluster, or --site; else all hosts are one rack.",
+)
 @click.option(
     "--setting",
     "settings",
@@ -239,14 +238,14 @@ def plot(files, output):
 
 
 @cli.command()
-@click.argument("file", type=click.Path(), default=DEFAULT_SUITE)
+@click.argument("files", nargs=-1, type=click.Path())
 @click.option("--cluster", metavar="NAME", help="Use this virtual cluster, do not raise one.")
 @click.option(
     "--define",
     "definitions",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A value for {NAME} in FILE. Cases that need one that is missing are skipped.",
+    help="A value for {NAME} in a FILE. Cases that need one that is missing are skipped.",
 )
 @click.option("--only", metavar="TEXT", default="", help="Cases with TEXT in their name.")
 @click.option("--seed", default=1, type=click.IntRange(0, 2**31 - 1000))
@@ -255,38 +254,37 @@ def plot(files, output):
     "--program", type=click.Path(), help="Path of topo-bench-mpi, if not the installed one."
 )
 @click.option("-o", "--output", "outputs", multiple=True, type=click.Path(), help=OUTPUT_HELP)
-def suite(file, cluster, definitions, only, seed, check, program, outputs):
-    """Run the comparisons of FILE on a virtual cluster, and judge them by its limits.
+def suite(files, cluster, definitions, only, seed, check, program, outputs):
+    """Run the comparisons of each FILE on a virtual cluster, and judge them by its limits.
 
-    Without FILE: allgather.toml beside this program; it explains its form, too.
+    Without a FILE: all beside this program; allgather.toml explains their form, too.
     """
-    what = read_suite(file)
+    suites = []
+    for file in files or DEFAULT_SUITES:
+        what = read_suite(file)
+        suites.append((file, what, [case for case in what["case"] if only in case["name"]]))
     for output in outputs:
         check_writable(output)
     program = os.path.abspath(program) if program else find_program("topo-bench-mpi")
-    cases = [case for case in what["case"] if only in case["name"]]
-    if not cases:
-        raise click.UsageError(f"--only: no case in {file} has '{only}' in its name")
+    suites = [(file, what, cases) for file, what, cases in suites if cases]
+    if not suites:
+        raise click.UsageError(f"--only: no case has '{only}' in its name")
     values = dict(pairs(definitions, "--define", "="))
-    started, facts = time.time(), no_facts()
-    with tempfile.TemporaryDirectory(prefix="topo-bench-") as folder, progress_bar() as progress:
-        values = {"dir": folder, **default_definitions(), **values}
-        plans, skipped = plan_cases(what, cases, values, seed, program)
-        slots = what.get("ppn", 1), what.get("ranks")
-        with vcluster_site(what.get("vcluster", ""), cluster, *slots) as where:
-            prepare(what, where, values)
-            records, rows, failed = run_cases(plans, where, program, progress, facts)
-    print_verdicts(what.get("title", str(file)), rows, skipped, failed)
-    result = {
-        "format": FORMAT,
-        "provenance": {"suite": str(file)} | provenance(where, seed, started, facts),
-        "verdicts": rows,
-        "records": records,
-    }
-    for output in outputs:
-        write_result(output, result)
-    if failed or (check and not all(row["passed"] in (True, None) for row in rows)):
-        raise Failure("a case failed" if failed else "a limit was missed")
+    results = []
+    for each in suites:
+        with progress_bar() as progress:
+            results.append(run_suite(*each, values, cluster, seed, program, progress))
+        about = [r["provenance"] for r in results]
+        result = {
+            "format": FORMAT,
+            "provenance": about[0] if len(suites) == 1 else {"suites": about},
+            **{key: [row for r in results for row in r[key]] for key in SUITE_RESULTS},
+        }
+        for output in outputs:  # after each one: a failure of the next must not cost it
+            write_result(output, result)
+    missed = [row for row in result["verdicts"] if row["passed"] is False]
+    if result["failed"] or (check and missed):
+        raise Failure("a case failed" if result["failed"] else "a limit was missed")
 
 
 def main():

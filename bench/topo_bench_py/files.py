@@ -19,6 +19,13 @@ RECORD_KEYS = {
 }
 
 
+def size_text(n):
+    for unit, name in ((2**30, "G"), (2**20, "M"), (2**10, "K")):
+        if n and n % unit == 0:
+            return f"{n // unit}{name}"
+    return str(n)
+
+
 class Failure(click.ClickException):
     """Something went wrong that is not the command line's fault: exit status 1."""
 

@@ -17,7 +17,7 @@ import click
 import numpy as np
 
 from .bounds import bound_us
-from .files import Failure
+from .files import Failure, size_text
 from .sites import complaint, run_program
 from .stats import bootstrap_ratios, interval, summary
 
@@ -60,13 +60,21 @@ class Plan:
     placements: tuple = ("as launched",)
     baseline: str | None = None
     timeout: float = 600
+    background: str | None = None  # SHARE[:BYTES]
 
-    def arguments(self, seed):
+    def arguments(self, seed, links=None):
+        traffic = ["-b", self.background] if self.background else []
+        if traffic and links:
+            racks = {}
+            for host, rack in links.rack_of_host.items():
+                racks.setdefault(rack, []).append(host)
+            traffic += ["-R", ":".join(",".join(hosts) for hosts in racks.values())]
         return [
             *("-c", self.collective, "-a", self.algorithms, "-s", self.sizes),
             *("-r", str(self.root), "-n", str(self.repetitions), "-m", str(self.min_repetitions)),
             *("-t", str(self.seconds), "-w", str(self.warmup), "-S", str(seed)),
             *(["-i"] if self.in_place else []),
+            *traffic,
         ]
 
 
@@ -100,7 +108,7 @@ def dry_run(plan, program):
 
 
 def launch(command, setting, timeout, on_cell):
-    """One run of topo-bench-mpi: its start line, and its cells."""
+    """One run of topo-bench-mpi: its start line, its cells, and a line a size of background traffic."""
     messages, noise = [], []
 
     def on_line(line):
@@ -123,7 +131,8 @@ def launch(command, setting, timeout, on_cell):
         loaded = messages[0]["library_path"]
         raise Failure(f"--library {setting.name}: the launch loaded {loaded} all the same")
     sys.stderr.write(said)
-    return messages[0], messages[1:-1]
+    cells, traffic = ([m for m in messages if m["type"] == what] for what in ("cell", "background"))
+    return messages[0], cells, traffic
 
 
 def same_folder(library_path, folder):
@@ -147,11 +156,15 @@ def measure(plan, site, program, progress, facts):
     for placement in plan.placements:
         samples = {}  # (setting, algorithm, bytes) -> rounds of samples
         counted = {}
+        traffic = {}  # (setting, bytes) -> sums over rounds
         for r in range(plan.rounds):
             for setting in plan.settings if r % 2 == 0 else reversed(plan.settings):
                 progress.update(task, description=f"{plan.collective}, {placement}, {setting.name}")
-                command = [*site.prefix(placement), program, *plan.arguments(plan.seed + r)]
-                start, got = launch(command, setting, plan.timeout, lambda: progress.advance(task))
+                arguments = plan.arguments(plan.seed + r, site.links)
+                command = [*site.prefix(placement), program, *arguments]
+                start, got, background = launch(
+                    command, setting, plan.timeout, lambda: progress.advance(task)
+                )
                 if r == 0:
                     facts["launches"].append(shlex.join(command))
                     facts["mpi"][setting.name] = " ".join(mpi_version(start))
@@ -159,7 +172,11 @@ def measure(plan, site, program, progress, facts):
                     key = setting.name, cell["algorithm"], cell["bytes"]
                     samples.setdefault(key, []).append(cell["times_us"])
                     counted.setdefault(key, Counter()).update(cell["calls_counted"])
-        records += make_records(plan, placement, start, samples, counted, site.links)
+                for line in background:
+                    sums = traffic.setdefault((setting.name, line["bytes"]), Counter())
+                    sums.update({k: v for k, v in line.items() if k.startswith(("calls", "sec"))})
+        found = make_records(plan, placement, start, samples, counted, site.links)
+        records += [add_background(plan, start, r, traffic) for r in found]
     progress.remove_task(task)
     return records
 
@@ -200,6 +217,7 @@ def make_records(plan, placement, start, samples, counted, links):
                 "ranks": len(hosts),
                 "ppn": max(Counter(hosts).values()),
                 "hosts": len(set(hosts)),
+                "host_of_rank": hosts,
                 "in_place": plan.in_place,
                 "root": plan.root,
                 "bytes": size,
@@ -222,6 +240,30 @@ def make_records(plan, placement, start, samples, counted, links):
             }
         )
     return records
+
+
+def add_background(plan, start, record, traffic):
+    """A record with what is known of background traffic: rates are what crossed from host to host,
+    sums over rounds. All algorithms of a setting and size took turns, so they share one rate."""
+    if not plan.background:
+        return record
+    about = start["background"]
+    sums = traffic[record["setting"], record["bytes"]]
+
+    def mbps(when):
+        bits = sums[f"calls_{when}"] * about["bits_per_call"]
+        return round(bits / sums[f"seconds_{when}"] / 1e6, 2)
+
+    return record | {
+        "background": f"{about['share']:g}:{size_text(about['bytes'])}",
+        "background_ranks": about["ranks"],
+        "background_hosts": about["hosts"],
+        "background_alone_mbps": mbps("alone"),
+        "background_during_mbps": mbps("during"),
+        # whole calls of MPI_Alltoall: few of them tell little
+        "background_calls_alone": sums["calls_alone"],
+        "background_calls_during": sums["calls_during"],
+    }
 
 
 def no_facts():

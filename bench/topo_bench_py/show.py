@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from .files import Failure, write_atomic
+from .files import Failure, size_text, write_atomic
 
 BOUND_LABEL = "what the links allow"
 
@@ -33,13 +33,6 @@ def progress_bar():
     )
 
 
-def size_text(n):
-    for unit, name in ((2**30, "G"), (2**20, "M"), (2**10, "K")):
-        if n and n % unit == 0:
-            return f"{n // unit}{name}"
-    return str(n)
-
-
 def ms(us):
     return "" if us is None else f"{us / 1000:.3g}" if us < 1e6 else f"{us / 1000:.0f}"
 
@@ -54,22 +47,30 @@ def ran_text(record):
     return f" ({', '.join(ran)})" if ran else ""
 
 
+def traffic_text(record):
+    alone, during = (record[f"background_{when}_mbps"] for when in ("alone", "during"))
+    return f"{alone:.4g} - {during:.4g}"
+
+
 def print_table(records):
     console = stdout_console()
     groups = {}
     for r in records:
-        where = r["collective"], r["placement"], r["ranks"], r["ppn"]
+        where = r["collective"], r["placement"], r["ranks"], r["ppn"], r.get("background")
         groups.setdefault(where, []).append(r)
-    for (collective, placement, ranks, ppn), rows in groups.items():
-        table = Table(
-            title=f"{collective}, {ranks} ranks, {ppn} per host, placement {placement}",
-            title_justify="left",
-        )
+    for (collective, placement, ranks, ppn, background), rows in groups.items():
+        title = f"{collective}, {ranks} ranks, {ppn} per host, placement {placement}"
+        if background:
+            hosts = len(rows[0]["background_hosts"])
+            title += f"; background {background} on {hosts} other hosts"
+        table = Table(title=title, title_justify="left")
         table.add_column("bytes", justify="right")
         table.add_column("algorithm", overflow="fold")
         for column in ("median ms", "95 % CI", "P99 ms", "n", "ratio", "95 % CI", "links allow ms"):
             table.add_column(column, justify="right")
         table.add_column("x bound", justify="right")
+        if background:
+            table.add_column("background Mbit/s:\nalone - during", justify="right")
         rows.sort(key=lambda r: r["bytes"])
         for i, r in enumerate(rows):
             ratio = r.get("ratio")
@@ -86,6 +87,7 @@ def print_table(records):
                 "" if ratio is None or is_baseline else f"{low:.2f} - {high:.2f}",
                 ms(r["bound_us"]),
                 "" if r["ratio_to_bound"] is None else f"{r['ratio_to_bound']:.2f}",
+                *([traffic_text(r)] if background else []),
                 end_section=i + 1 < len(rows) and rows[i + 1]["bytes"] != r["bytes"],
             )
         console.print(table)

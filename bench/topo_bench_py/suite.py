@@ -5,25 +5,39 @@ import itertools
 import math
 import os
 import re
+import tempfile
+import time
 import tomllib
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import numpy as np
 from rich.table import Table
 
-from .files import Failure
-from .measure import Plan, Setting, dry_run, library_setting, measure, series_name
-from .show import ms, size_text, stdout_console
-from .sites import complaint, find_program, run_program, split_words
+from .files import Failure, size_text
+from .measure import (
+    Plan,
+    Setting,
+    dry_run,
+    library_setting,
+    measure,
+    no_facts,
+    provenance,
+    series_name,
+)
+from .show import ms, stdout_console
+from .sites import complaint, find_program, run_program, split_words, vcluster_site
 from .stats import bootstrap_ratios, interval
 
-DEFAULT_SUITE = Path(__file__).resolve().parents[1] / "allgather.toml"
+DEFAULT_SUITES = sorted(Path(__file__).resolve().parents[1].glob("*.toml"))
 SUITE_KEYS = {"title", "vcluster", "ppn", "ranks", "prepare", "settings", "libraries", "case"}
 CASE_KEYS = {
     *("name", "collective", "sizes", "candidate", "baseline", "placements", "max_ratio"),
-    *("max_mean_ratio", "same", "rounds", "repetitions", "seconds", "in_place", "root"),
+    *("max_mean_ratio", "max_to_bound", "same", "rounds", "repetitions", "seconds", "in_place"),
+    *("root", "background"),
 }
+LIMITS = ("max_ratio", "max_mean_ratio", "max_to_bound")  # by placement
 
 
 class Undefined(Exception):
@@ -53,7 +67,7 @@ def read_suite(path):
         for key in ("name", "candidate", "baseline", "sizes", "placements"):
             if key not in case:
                 raise Failure(f"{path}: case {case.get('name', '?')}: key '{key}' is missing")
-        for key in ("max_ratio", "max_mean_ratio"):
+        for key in LIMITS:
             for placement, limit in case.get(key, {}).items():
                 if placement not in case["placements"] or not isinstance(limit, int | float):
                     raise Failure(
@@ -105,65 +119,92 @@ def case_plan(suite, case, definitions, seed):
         baseline=series_name(base_setting or "default", base, settings),
         rounds=case.get("rounds", 3 if len(settings) > 1 else 1),
     )
-    options = ("collective", "repetitions", "seconds", "in_place", "root")
+    options = ("collective", "repetitions", "seconds", "in_place", "root", "background")
     plan = replace(plan, **{k: case[k] for k in options if k in case})
     return plan, series_name(setting or "default", algorithm, settings)
 
 
 def plan_cases(suite, cases, definitions, seed, program):
-    """Plans of the cases, and [(name, reason)] of those that lack a definition."""
-    plans, skipped = [], []
+    """Plans of the cases; [(name, reason)] of those that lack a definition, and of those that this
+    MPI library cannot run."""
+    plans, skipped, failed = [], [], []
     for case in cases:
         try:
             plan, candidate = case_plan(suite, case, definitions, seed)
+            dry_run(plan, program)
         except Undefined as e:
             skipped.append((case["name"], str(e)))
-            continue
-        dry_run(plan, program)
-        plans.append((case, plan, candidate))
-    if not plans:
-        raise Failure("no case can run: " + "; ".join(f"{n}: {why}" for n, why in skipped))
-    return plans, skipped
-
-
-def run_cases(plans, where, program, progress, facts):
-    """Records, verdicts, and [(name, reason)] of the cases that failed."""
-    records, rows, failed = [], [], []
-    for case, plan, candidate in plans:
-        try:
-            got = measure(plan, where, program, progress, facts)
-        except Failure as e:  # the other cases are still worth having
+        except click.UsageError as e:  # the other cases are still worth having
             failed.append((case["name"], e.message))
-            continue
-        records += got
-        rows += judge(case, plan, candidate, got)
-    return records, rows, failed
+        else:
+            plans.append((case, plan, candidate))
+    if not plans:
+        reasons = "; ".join(f"{name}: {why}" for name, why in [*failed, *skipped])
+        raise Failure(f"no case can run: {reasons}")
+    return plans, skipped, failed
+
+
+def run_suite(path, suite, cases, definitions, cluster, seed, program, progress):
+    """The result of some cases of a suite, as in a file. Prints the verdicts."""
+    started, facts = time.time(), no_facts()
+    with tempfile.TemporaryDirectory(prefix="topo-bench-") as folder:
+        values = {"dir": folder, **default_definitions(), **definitions}
+        plans, skipped, failed = plan_cases(suite, cases, values, seed, program)
+        slots = suite.get("ppn", 1), suite.get("ranks")
+        records, rows = [], []
+        with vcluster_site(suite.get("vcluster", ""), cluster, *slots) as where:
+            prepare(suite, where, values)
+            for case, plan, candidate in plans:
+                try:
+                    got = measure(plan, where, program, progress, facts)
+                except Failure as e:
+                    failed.append((case["name"], e.message))
+                    continue
+                records += got
+                rows += judge(case, plan, candidate, got)
+    print_verdicts(suite.get("title", str(path)), rows, skipped, failed)
+    return {
+        "provenance": {"suite": str(path)} | provenance(where, seed, started, facts),
+        "failed": [{"case": name, "reason": reason} for name, reason in failed],
+        "skipped": [{"case": name, "reason": reason} for name, reason in skipped],
+        "verdicts": rows,
+        "records": records,
+    }
 
 
 def judge(case, plan, candidate, records):
-    """Rows of the verdict: one a placement and size, and one for the mean over sizes."""
+    """Rows of the verdict: for each placement and size against the baseline, and against what the
+    links allow where that has a limit; and one for the mean over sizes."""
     rng = np.random.default_rng(plan.seed)
     rows = []
     for placement in plan.placements:
+        limits = {k: case.get(k, {}).get(placement) for k in LIMITS}
         here = [r for r in records if r["placement"] == placement]
         bases = {r["bytes"]: r for r in here if r["series"] == plan.baseline}
         logs = []  # per size: log of the ratio, then of its bootstrap draws
         for r in (r for r in here if r["series"] == candidate):
-            base = bases[r["bytes"]]
+            base, size = bases[r["bytes"]], size_text(r["bytes"])
             paired = r["setting"] == base["setting"]
             draws = bootstrap_ratios(r["samples_us"], base["samples_us"], paired, rng)
             logs.append(np.log([r["ratio"], *draws]))
-            times = {"baseline_us": base["median_us"], "candidate_us": r["median_us"]}
-            limit = case.get("max_ratio", {}).get(placement)
-            rows.append(verdict(case, placement, size_text(r["bytes"]), logs[-1], limit, times))
-        mean = np.mean(logs, axis=0)
-        limit = "CI has 1" if case.get("same") else case.get("max_mean_ratio", {}).get(placement)
+            times = {"against_us": base["median_us"], "candidate_us": r["median_us"]}
+            against = case, placement, size, plan.baseline
+            rows.append(verdict(*against, logs[-1], limits["max_ratio"], times))
+            if limits["max_to_bound"] is not None and r["bound_us"]:
+                bound = [[r["bound_us"]]] * len(r["samples_us"])
+                draws = bootstrap_ratios(r["samples_us"], bound, False, rng)
+                times["against_us"] = r["bound_us"]
+                against = case, placement, size, "the links"
+                to_bound = np.log([r["ratio_to_bound"], *draws])
+                rows.append(verdict(*against, to_bound, limits["max_to_bound"], times))
+        limit = "CI has 1" if case.get("same") else limits["max_mean_ratio"]
         if limit is not None or len(logs) > 1:
-            rows.append(verdict(case, placement, "geom. mean", mean, limit, {}))
+            against = case, placement, "geom. mean", plan.baseline
+            rows.append(verdict(*against, np.mean(logs, axis=0), limit, {}))
     return rows
 
 
-def verdict(case, placement, size, logs, limit, times):
+def verdict(case, placement, size, against, logs, limit, times):
     ratio = math.exp(logs[0])
     low, high = interval(np.exp(logs[1:]))
     passed = None
@@ -173,7 +214,8 @@ def verdict(case, placement, size, logs, limit, times):
         "case": case["name"],
         "placement": placement,
         "size": size,
-        "baseline_us": times.get("baseline_us"),
+        "against": against,
+        "against_us": times.get("against_us"),
         "candidate_us": times.get("candidate_us"),
         "ratio": round(ratio, 4),
         "ratio_ci95_low": round(low, 4),
@@ -185,9 +227,11 @@ def verdict(case, placement, size, logs, limit, times):
 
 def print_verdicts(title, rows, skipped, failed):
     table = Table(title=title, title_justify="left")
-    table.add_column("case")
-    table.add_column("placement")
-    for column in ("bytes", "baseline ms", "candidate ms", "ratio", "95 % CI", "limit"):
+    for column in ("case", "placement"):
+        table.add_column(column)
+    table.add_column("bytes", justify="right")
+    table.add_column("against")
+    for column in ("ms", "candidate ms", "ratio", "95 % CI", "limit"):
         table.add_column(column, justify="right")
     table.add_column("verdict")
     for case, of_case in itertools.groupby(rows, key=lambda row: row["case"]):
@@ -198,7 +242,8 @@ def print_verdicts(title, rows, skipped, failed):
                 case if i == 0 else "",
                 row["placement"],
                 row["size"],
-                ms(row["baseline_us"]),
+                row["against"],
+                ms(row["against_us"]),
                 ms(row["candidate_us"]),
                 f"{row['ratio']:.3f}",
                 f"{row['ratio_ci95_low']:.3f} - {row['ratio_ci95_high']:.3f}",

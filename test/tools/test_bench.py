@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -77,7 +78,7 @@ def shim(mpicc, tmp_path_factory):
         folder = tmp_path_factory.mktemp("shim")
         (folder / "shim.c").write_text(f"#include <mpi.h>\n{code}\n")
         library = folder / "shim.so"
-        command = [mpicc, "-shared", "-fPIC", "-o", library, folder / "shim.c"]
+        command = [mpicc, "-D_GNU_SOURCE", "-shared", "-fPIC", "-o", library, folder / "shim.c"]
         subprocess.run(command, check=True)
         return str(library)
 
@@ -300,6 +301,76 @@ def test_algorithm_that_did_not_run_is_found(mpi, shim, algorithms):
     assert "did not run" in done.stderr
 
 
+# Two ranks a host: h0, h1, ... for the program; MPI itself must find the real one.
+HOST_NAMES = """
+    #include <dlfcn.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <string.h>
+    #include <sys/utsname.h>
+    int gethostname(char *name, size_t len)
+    {
+        struct utsname real;
+        Dl_info caller;
+        uname(&real);
+        if (dladdr(__builtin_return_address(0), &caller) && strstr(caller.dli_fname, "topo-bench"))
+            snprintf(name, len, "h%d", atoi(getenv("PMI_RANK")) / 2);
+        else
+            snprintf(name, len, "%s", real.nodename);
+        return 0;
+    }"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "makers"),
+    [
+        (("0.5:1K", "-R", "h0,h1:h2,h3"), ["h1", "h3"]),
+        (("0.5:1K", "-R", "h1,h0,x:h3,h2"), ["h1", "h3"]),
+        (("0.5", "-R", "h0:h1,h2,h3"), ["h3"]),  # none of a rack of one host
+        (("0.5",), ["h2", "h3"]),  # one rack
+        (("0.99:1", "-R", "h0"), ["h2", "h3"]),  # those that are not in the list are one rack
+    ],
+)
+def test_background_traffic(mpi, shim, arguments, makers):
+    options = ("-c", "gather", "-s", "64,1K", "-r", 1, "-b", *arguments, *QUICK_C)
+    done, lines = mpi(8, *options, LD_PRELOAD=shim(HOST_NAMES))
+    assert done.returncode == 0, done.stderr
+    measured = [f"h{i}" for i in range(4) for _ in range(2) if f"h{i}" not in makers]
+    assert lines[0]["host_of_rank"] == measured
+    about = lines[0]["background"]
+    assert about["hosts"] == makers
+    assert about["ranks"] == 8 - len(measured) == 2 * len(makers)
+    per_pair = 8 * about["bytes"]
+    assert about["bits_per_call"] == about["ranks"] * (about["ranks"] - 2) * per_pair
+    types = [line["type"] for line in lines]
+    assert types == ["start", *["background", "cell"] * 2, "end"]
+    for line in lines[1:-1:2]:
+        assert line["calls_alone"] >= 1
+        assert line["calls_during"] >= 1
+        assert line["seconds_alone"] >= 0.9
+
+
+def test_background_traffic_ends_when_the_measurement_fails(mpi, shim):
+    wrong = """
+        int MPI_Scatter(const void *s, int sn, MPI_Datatype st, void *r, int rn, MPI_Datatype rt,
+                        int root, MPI_Comm comm)
+        {
+            return comm == MPI_COMM_WORLD ? PMPI_Scatter(s, sn, st, r, rn, rt, root, comm) : 0;
+        }"""
+    preload = shim(HOST_NAMES + wrong)
+    done, lines = mpi(8, "-c", "scatter", "-s", "64", "-b", "0.5:64", LD_PRELOAD=preload)
+    assert done.returncode == 1
+    assert "block 0, offset 0: expected" in done.stderr
+    assert [line["type"] for line in lines] == ["start"]
+
+
+def test_root_is_one_of_those_that_are_measured(mpi, shim):
+    options = ("-c", "gather", "-s", "64", "-b", "0.5:64", "-r", 4)
+    done, lines = mpi(8, *options, LD_PRELOAD=shim(HOST_NAMES))
+    one_line_error(done, 2, "no rank 4 among 4")
+    assert lines == []
+
+
 def test_help_of_the_mpi_program(mpi):
     done, _ = mpi(3, "--help")
     assert (done.returncode, done.stderr) == (0, "")
@@ -325,6 +396,11 @@ def test_help_of_the_mpi_program(mpi):
         (("-t", "nan"), ("--seconds",)),
         (("-c", "gather", "-r", "3"), ("no rank 3 among 3",)),
         (("-c", "bcast", "-i"), ("--in-place",)),
+        (("-b", "half"), ("--background", "'half'", "0.5:16K")),
+        (("-b", "1:16K"), ("--background", "'1:16K'")),
+        (("-b", "0.5:0"), ("--background", "'0.5:0'")),
+        (("-b", "0.5:16KB"), ("--background", "'0.5:16KB'")),
+        (("-b", "0.5"), ("--background", "less than one")),  # all ranks are on one host
         (("--frobnicate",), ("--frobnicate",)),
         (("-a",), ("-a", "value")),
         (("stray",), ("stray",)),
@@ -589,6 +665,42 @@ def test_run_on_a_virtual_cluster(tool, clusters, tmp_path):
         assert r["ratio_to_bound"] == pytest.approx(r["median_us"] / r["bound_us"], rel=1e-3)
 
 
+def test_run_under_background_traffic(tool, clusters, tmp_path):
+    result, csv = tmp_path / "r.json", tmp_path / "r.csv"
+    where = ("--vcluster", "--racks 2 --hosts 2", "--ppn", "2", "--placement", "cyclic")
+    what = (
+        "-c",
+        "gather",
+        "-a",
+        "auto,nb",
+        "-s",
+        "1K,4K",
+        "--background",
+        "0.5:1K",
+        "--seconds",
+        "0",
+    )
+    done = tool("run", *where, *what, "-o", result, "-o", csv, *QUICK)
+    assert done.returncode == 0, done.stderr
+    assert "background 0.5:1K on 2 other hosts" in done.stdout
+    assert "alone - during" in done.stdout
+    records = files.read_records(result)
+    assert [(r["bytes"], r["algorithm"]) for r in records] == [
+        (size, name) for size in (1024, 4096) for name in ("auto", "nb")
+    ]
+    for r in records:
+        assert (r["ranks"], r["ppn"], r["hosts"]) == (4, 2, 2)
+        assert set(r["host_of_rank"]) == {"r0h0", "r1h0"}  # in each rack the first one
+        assert r["background_hosts"] == ["r0h1", "r1h1"]
+        assert (r["background"], r["background_ranks"]) == ("0.5:1K", 4)
+        assert min(r["background_calls_alone"], r["background_calls_during"]) >= 1
+        assert min(r["background_alone_mbps"], r["background_during_mbps"]) > 0
+        # of the collective alone
+        assert r["bound_us"] == pytest.approx(2 * r["bytes"] * 8 / 100, rel=1e-3)
+    assert "background_during_mbps" in csv.read_text()
+    assert tool("table", result).stdout == done.stdout
+
+
 def test_interrupt_takes_the_cluster_down(bindir, environment, clusters, tmp_path):
     before = clusters()
     arguments = ("run", "--vcluster", "--racks 2 --hosts 1", "-o", tmp_path / "r.json")
@@ -602,8 +714,8 @@ def test_interrupt_takes_the_cluster_down(bindir, environment, clusters, tmp_pat
 
 
 SUITE = """
-title = "two cases"
-vcluster = "--racks 2 --hosts 1"
+title = "five cases"
+vcluster = "--racks 2 --hosts 2"
 [settings.a]
 [settings.b]
 MPIR_CVAR_ALLGATHER_SHORT_MSG_SIZE = "{size}"
@@ -628,6 +740,22 @@ rounds = 1
 placements = ["block"]
 max_ratio = { block = 1e-9 }
 [[case]]
+name = "under traffic"
+collective = "gather"
+candidate = "nb"
+baseline = "auto"
+sizes = "64"
+repetitions = 3
+placements = ["block"]
+background = "0.5:64"
+max_to_bound = { block = 1e9 }
+[[case]]
+name = "of another library"
+candidate = "rnig"
+baseline = "ring"
+sizes = "64"
+placements = ["block"]
+[[case]]
 name = "without a library"
 candidate = "other/auto"
 baseline = "a/auto"
@@ -642,21 +770,49 @@ def test_suite(tool, clusters, tmp_path):
     result = tmp_path / "r.json"
     arguments = ("suite", tmp_path / "s.toml", "--define", "size=1", "-o", result)
     done = tool(*arguments)
-    assert done.returncode == 0, done.stderr
+    one_line_error(done, 1, "a case failed")  # the others are there all the same
     assert "skipped: without a library: needs --define nowhere=PATH" in done.stdout
-    assert "3 of 4 limits reached, 0 cases failed, 1 skipped" in done.stdout
-    verdicts = json.loads(result.read_text())["verdicts"]
-    assert [(v["case"], v["size"], v["passed"]) for v in verdicts] == [
-        ("always", "64", True),
-        ("always", "128", True),
-        ("always", "geom. mean", True),
-        ("never", "64", False),
+    assert "failed: of another library: --algorithms: 'rnig' is no algorithm of allg" in done.stdout
+    assert "4 of 5 limits reached, 1 cases failed, 1 skipped" in done.stdout
+    content = json.loads(result.read_text())
+    assert [(v["case"], v["size"], v["against"], v["passed"]) for v in content["verdicts"]] == [
+        ("always", "64", "brucks", True),
+        ("always", "128", "brucks", True),
+        ("always", "geom. mean", "brucks", True),
+        ("never", "64", "b/auto", False),
+        ("under traffic", "64", "auto", None),
+        ("under traffic", "64", "the links", True),
     ]
-    assert {r["series"] for r in files.read_records(result)} == {
-        *("brucks", "ring", "b/auto", "a/auto")
-    }
+    to_bound = content["verdicts"][-1]
+    assert to_bound["ratio"] == pytest.approx(
+        to_bound["candidate_us"] / to_bound["against_us"], rel=1e-3
+    )
+    assert [case["case"] for case in content["failed"]] == ["of another library"]
+    assert [case["case"] for case in content["skipped"]] == ["without a library"]
+    records = files.read_records(result)
+    assert {r["series"] for r in records} == {"brucks", "ring", "b/auto", "a/auto", "auto", "nb"}
+    assert {r["ranks"] for r in records if r.get("background")} == {2}
     done = tool(*arguments, "--check", "--only", "never")
     one_line_error(done, 1, "a limit was missed")
+
+
+def test_several_suites(tool, clusters, tmp_path):
+    first, second, result = (tmp_path / name for name in ("a.toml", "b.toml", "r.json"))
+    first.write_text(SUITE)
+    second.write_text(SUITE.replace("five cases", "the same").replace("always", "always2"))
+    done = tool("suite", first, second, "--only", "always", "-o", result)
+    assert done.returncode == 0, done.stderr
+    assert "five cases" in done.stdout
+    assert "the same" in done.stdout
+    content = json.loads(result.read_text())
+    assert {v["case"] for v in content["verdicts"]} == {"always", "always2"}
+    assert [about["suite"] for about in content["provenance"]["suites"]] == [
+        str(first),
+        str(second),
+    ]
+    assert len(files.read_records(result)) == 8
+    done = tool("suite", first, second, "--only", "no such case")
+    one_line_error(done, 2, "no case has 'no such case'")
 
 
 @pytest.mark.parametrize(
@@ -677,11 +833,20 @@ def test_bad_suite(tmp_path, change, message):
         suite.read_suite(path)
 
 
-def test_committed_suite_names_what_exists(algorithms):
-    known = {"auto", "brucks", "nb", "recursive_doubling", "ring", *algorithms}
-    what = suite.read_suite(suite.DEFAULT_SUITE)
+@pytest.mark.parametrize("path", suite.DEFAULT_SUITES, ids=lambda path: path.stem)
+def test_committed_suite_names_what_exists(path):
+    rows = tomllib.loads((REPO / "cvars/algorithms.toml").read_text())["algorithm"]
+    what = suite.read_suite(path)
     for case in what["case"]:
+        collective = case.get("collective", "allgather")
+        known = {"auto", *(row["name"] for row in rows if row["collective"] == collective)}
+        if collective == "allgather":
+            known |= {"brucks", "nb", "recursive_doubling", "ring"}
         for side in ("candidate", "baseline"):
             setting, _, algorithm = case[side].rpartition("/")
             assert algorithm in known
-            assert setting in {"", *what["settings"], *what["libraries"]}
+            assert setting in {"", *what["settings"], *what.get("libraries", ())}
+
+
+def test_the_suites_are_found():
+    assert [path.name for path in suite.DEFAULT_SUITES] == ["allgather.toml", "gather_scatter.toml"]
