@@ -6,11 +6,12 @@ PREFIX ?= /usr/local
 MPICH_SRC ?=
 MPICH_CONFIGURE ?=
 TESTS ?= test
+MINUTES ?= 30
 export MPICH_SRC MPICH_CONFIGURE
 
 PYTHON_ENV = build/venv/bin/python
 
-.PHONY: help setup fetch apply build demo check bench refresh patches-check install clean
+.PHONY: help setup fetch apply build demo check fuzz bench refresh patches-check install clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r verb what; do \
@@ -41,6 +42,9 @@ demo: build ## see the gain on a virtual cluster: measure, tune, compare
 check: build ## run all tests, or TESTS=test/tools/test_tune.py
 	@$(PYTHON_ENV) maint/build --stock
 	@$(PYTHON_ENV) maint/check $(TESTS)
+
+fuzz: build ## fuzz the reader of tuning files, MINUTES=30; keeps what it finds in test/corpus/fuzz
+	@$(PYTHON_ENV) maint/fuzz --minutes $(MINUTES)
 
 bench: build ## measure all cases against their targets, and against the stock MPICH
 	@$(PYTHON_ENV) maint/build --stock

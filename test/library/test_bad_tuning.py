@@ -1,0 +1,88 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""Tuning files in the library: with a bad one MPI_Init fails on one process, with one sentence.
+
+test/unit/test_csel.py tries all of test/corpus without MPICH.
+"""
+
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+GOOD_FILES = sorted((Path(__file__).resolve().parents[1] / "corpus/good").iterdir())
+TUNING = "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE"
+
+
+@pytest.fixture
+def start(run_mpi, build_mpi):
+    """start(file): starts and ends a job with a tuning file."""
+    program = build_mpi(Path(__file__).parent / "start.c")
+    host = {"MPIR_CVAR_COLL_TOPOLOGY_HOST": "n0"}  # which the good files know
+    return lambda file: run_mpi(program, n=2, timeout=20, env={TUNING: file, **host})
+
+
+@pytest.fixture
+def refuse(start):
+    """refuse(file): starts a job with a tuning file, and returns what its one error says."""
+
+    def run(file):
+        before = time.monotonic()
+        job = start(file)
+        seconds = time.monotonic() - before
+        text = job.stdout + job.stderr
+        assert job.returncode != 0 and "OK" not in job.stdout, text
+        for word in ("Assertion", "Sanitizer", "signal", "Segmentation", "core dumped"):
+            assert word not in text, text
+        assert text.count("Fatal error in") == 1, text
+        assert seconds < 5, text
+        # a long sentence takes several lines of the error stack
+        return "".join(re.findall(r"^MPIR_Csel_error\(\d+\)\.*: (.*)$", text, re.MULTILINE))
+
+    return run
+
+
+def test_bad_tuning(refuse, tmp_path, bad_file_of_each_kind):
+    content, sentence = bad_file_of_each_kind
+    file = tmp_path / "tuning.json"
+    file.write_bytes(content)
+    assert refuse(file) == f"{file}: {sentence}"
+
+
+def test_long_sentence(refuse, tmp_path):
+    """It comes whole, though a line of the error stack has 256 characters at most."""
+    file = tmp_path / "tuning.json"
+    keys = [f"comm_size<={'0' * 50}{i}" for i in range(10)]
+    file.write_text("".join(f'{{"{key}": ' for key in keys) + '{"x": {}}' + "}" * len(keys))
+    path = " > ".join(f'"{key}"' for key in [*keys, "x"])
+    assert refuse(file) == f"{file}: key {path}: unknown condition"
+
+
+@pytest.mark.parametrize("kind", ["missing", "directory", "fifo", "device", "huge"])
+def test_not_a_file(refuse, tmp_path, kind):
+    file = tmp_path / "tuning.json"
+    sentence = "expected a regular file"
+    if kind == "missing":
+        sentence = "cannot open: No such file or directory"
+    elif kind == "directory":
+        file.mkdir()
+    elif kind == "fifo":
+        os.mkfifo(file)
+    elif kind == "device":
+        file.symlink_to("/dev/zero")
+    else:
+        file.touch()
+        os.truncate(file, 2**36)  # no blocks on disk
+        sentence = "found 68719476736 bytes, expected at most 67108864"
+    assert refuse(file) == f"{file}: {sentence}"
+
+
+@pytest.mark.parametrize("file", GOOD_FILES, ids=lambda file: file.stem)
+def test_good_tuning(start, file):
+    job = start(file)
+    assert (job.returncode, job.stdout) == (0, "OK\n"), job.stderr
+    lines = job.stderr.splitlines()
+    if file.stem in ("never", "every_message_condition"):
+        assert re.fullmatch(rf".*warning: {file}: key .* never holds", lines.pop())
+    assert lines == []
