@@ -46,6 +46,9 @@ MIN_GAIN = 0.05  # leave the built-in selection only for more than this share of
 CAUTIOUS_GAIN = 0.25  # ... or this, where the racks are in doubt
 LOW_CONFIDENCE = 0.5
 MAX_LOSS = 0.05  # and lose no more than this in any placement
+# Shortest block (bytes) for which a prediction alone may choose another algorithm: for shorter ones the
+# processors, which the model does not know, take as long as the links.
+MIN_BLOCK = {"allgather": 0, "gather": 8192, "scatter": 8192}
 KEEP = 0.05  # a rule reaches on to the next size while another algorithm would save no more
 MERGE = 0.10  # communicators share rules while none of them loses more by that
 
@@ -156,6 +159,8 @@ class Times:
             if "power-of-two" in row.get("restrictions", ()) and not _is_pow2(hosts * ppn):
                 continue
             if not is_measured:
+                if total < MIN_BLOCK[self.collective] * hosts * ppn:
+                    continue
                 # all are equally far apart
                 if self.racks == "one" and ppn == 1:
                     continue
