@@ -11,31 +11,19 @@
  *   --algorithm ALGO          force ALGO by writing the control variable through MPI_T
  *   --seed N, --threads N, --churn N, --mib N
  *
- * Data and guards: block r is a byte stream that the case and r determine. The expected receive
- * buffer is computed in memory, gaps of the datatype and 64 bytes at both ends included, and the
- * buffers are compared byte by byte.
- *
  * Output: a line FAIL per failed check, a line COUNTER per performance variable, then
  * `OK <n> checks` and exit status 0, or `FAILED <n> of <m> checks` and 1.
  */
 
 #define _GNU_SOURCE
-#include "counters.h"
+#define PROGRAM "allgather"
+#include "checks.h"
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-#define GUARD 64        /* bytes before and after each buffer */
-#define MAX_SEGS 16
-#define MAX_REPORTS 5   /* per rank: the first ones tell what is wrong */
-
-static int world_rank, world_size;
-static atomic_long n_checks, n_failed, n_calls;
 
 static struct {
     const char *expect, *algorithm, *program;
@@ -45,255 +33,7 @@ static struct {
     .seed = 1,.threads = 4,.churn = 2000,.mib = 800
 };
 
-/* ---------------------------------------------------------------- checks */
-
-static int check(int ok, const char *what, const char *format, ...)
-    __attribute__ ((format(printf, 3, 4)));
-
-static int check(int ok, const char *what, const char *format, ...)
-{
-    atomic_fetch_add(&n_checks, 1);
-    if (!ok && atomic_fetch_add(&n_failed, 1) < MAX_REPORTS) {
-        char text[512];
-        va_list args;
-        va_start(args, format);
-        vsnprintf(text, sizeof(text), format, args);
-        va_end(args);
-        printf("FAIL %s: world rank %d of %d: %s\n", what, world_rank, world_size, text);
-        fflush(stdout);
-    }
-    return ok;
-}
-
-static void usage_error(const char *what, const char *value)
-{
-    fprintf(stderr, "allgather: %s '%s'\n", what, value);
-    PMPI_Abort(MPI_COMM_WORLD, 2);
-}
-
-/* The same numbers on every rank that starts from the same seed. */
-static unsigned next_random(unsigned *state)
-{
-    *state = *state * 1664525u + 1013904223u;
-    return *state >> 8;
-}
-
-static void shuffle(int *a, int n, unsigned seed)
-{
-    for (int i = 0; i < n; i++)
-        a[i] = i;
-    for (int i = n - 1; i > 0; i--) {
-        int j = next_random(&seed) % (i + 1), t = a[i];
-        a[i] = a[j];
-        a[j] = t;
-    }
-}
-
-/* ---------------------------------------------------------------- layouts of datatypes */
-
-/* A datatype as the bytes that it touches, in the order of its type map. */
-typedef struct {
-    const char *name;
-    MPI_Datatype type;
-    MPI_Aint extent;
-    int nsegs;
-    struct {
-        MPI_Aint off;
-        int len;
-    } seg[MAX_SEGS];
-} layout_t;
-
-static int layout_size(const layout_t * l)
-{
-    int size = 0;
-    for (int i = 0; i < l->nsegs; i++)
-        size += l->seg[i].len;
-    return size;
-}
-
-static void layout_add(layout_t * l, MPI_Aint off, int len)
-{
-    l->seg[l->nsegs].off = off;
-    l->seg[l->nsegs].len = len;
-    l->nsegs++;
-}
-
-static void layout_commit(layout_t * l)
-{
-    MPI_Aint lb;
-    int size;
-
-    MPI_Type_commit(&l->type);
-    MPI_Type_get_extent(l->type, &lb, &l->extent);
-    MPI_Type_size(l->type, &size);
-    if (size != layout_size(l))
-        usage_error("wrong layout of", l->name);
-}
-
-static layout_t layout_basic(MPI_Datatype type)
-{
-    layout_t l = {.name = "basic",.type = type };
-    int size;
-
-    MPI_Type_size(type, &size);
-    l.extent = size;
-    layout_add(&l, 0, size);
-    return l;
-}
-
-/* n ints in a row */
-static layout_t layout_ints(int n)
-{
-    layout_t l = {.name = "ints" };
-
-    MPI_Type_contiguous(n, MPI_INT, &l.type);
-    layout_add(&l, 0, n * (int) sizeof(int));
-    layout_commit(&l);
-    return l;
-}
-
-/* 3 blocks of 2 ints, 2 ints of hole between them: 6 ints */
-static layout_t layout_vector(void)
-{
-    layout_t l = {.name = "vector" };
-
-    MPI_Type_vector(3, 2, 4, MPI_INT, &l.type);
-    for (int i = 0; i < 3; i++)
-        layout_add(&l, i * 4 * sizeof(int), 2 * sizeof(int));
-    layout_commit(&l);
-    return l;
-}
-
-/* 6 ints around the origin, backwards in memory, lower bound -32, holes at both ends */
-static layout_t layout_negative(void)
-{
-    layout_t l = {.name = "negative_lb" };
-    int len[3] = { 2, 1, 3 };
-    MPI_Aint off[3] = { 16, -4, -24 };
-    MPI_Datatype t;
-
-    MPI_Type_create_hindexed(3, len, off, MPI_INT, &t);
-    MPI_Type_create_resized(t, -32, 72, &l.type);
-    MPI_Type_free(&t);
-    for (int i = 0; i < 3; i++)
-        layout_add(&l, off[i], len[i] * sizeof(int));
-    layout_commit(&l);
-    return l;
-}
-
-/* 6 ints as a column of a matrix with `columns` columns: blocks of different ranks interleave */
-static layout_t layout_column(int columns)
-{
-    layout_t l = {.name = "column" };
-    MPI_Datatype t;
-
-    MPI_Type_vector(6, 1, columns, MPI_INT, &t);
-    MPI_Type_create_resized(t, 0, sizeof(int), &l.type);
-    MPI_Type_free(&t);
-    for (int i = 0; i < 6; i++)
-        layout_add(&l, (MPI_Aint) i * columns * sizeof(int), sizeof(int));
-    layout_commit(&l);
-    return l;
-}
-
-/* double, char, 2 shorts: with C's alignment, or each member at the offset given */
-static layout_t layout_struct(const char *name, const MPI_Aint off[3], MPI_Aint extent)
-{
-    layout_t l = {.name = name };
-    int len[3] = { 1, 1, 2 };
-    MPI_Datatype members[3] = { MPI_DOUBLE, MPI_CHAR, MPI_SHORT }, t;
-
-    MPI_Type_create_struct(3, len, off, members, &t);
-    MPI_Type_create_resized(t, 0, extent, &l.type);
-    MPI_Type_free(&t);
-    layout_add(&l, off[0], sizeof(double));
-    layout_add(&l, off[1], 1);
-    layout_add(&l, off[2], 2 * sizeof(short));
-    layout_commit(&l);
-    return l;
-}
-
-/* no data at all, but an extent */
-static layout_t layout_empty(void)
-{
-    layout_t l = {.name = "empty" };
-    MPI_Datatype t;
-
-    MPI_Type_contiguous(0, MPI_INT, &t);
-    MPI_Type_create_resized(t, 0, 8, &l.type);
-    MPI_Type_free(&t);
-    layout_commit(&l);
-    return l;
-}
-
 /* ---------------------------------------------------------------- one call */
-
-typedef struct {
-    char *mem, *base;           /* base: what MPI gets */
-    size_t len;
-} buffer_t;
-
-static buffer_t buffer_new(const layout_t * l, MPI_Aint count)
-{
-    buffer_t b;
-    MPI_Aint lo = 0, hi = 0;
-
-    for (int i = 0; i < l->nsegs && count; i++) {
-        MPI_Aint end = l->seg[i].off + l->seg[i].len + (count - 1) * l->extent;
-        lo = l->seg[i].off < lo ? l->seg[i].off : lo;
-        hi = end > hi ? end : hi;
-    }
-    b.len = hi - lo + 2 * GUARD;
-    b.mem = malloc(b.len);
-    b.base = b.mem + GUARD - lo;
-    for (size_t i = 0; i < b.len; i++)
-        b.mem[i] = (char) (0x5a + i * 7);
-    return b;
-}
-
-static void buffer_free(buffer_t * b)
-{
-    free(b->mem);
-}
-
-static unsigned salt_of(const char *what)
-{
-    unsigned h = 2166136261u;
-    while (*what)
-        h = (h ^ (unsigned char) *what++) * 16777619u;
-    return h;
-}
-
-/* Writes the block of `rank`: count elements at `base`. */
-static void put_block(char *base, const layout_t * l, MPI_Aint count, unsigned salt, int rank)
-{
-    unsigned k = salt ^ ((unsigned) rank + 1) * 0x85ebca77u;
-
-    for (MPI_Aint e = 0; e < count; e++) {
-        for (int i = 0; i < l->nsegs; i++) {
-            char *p = base + e * l->extent + l->seg[i].off;
-            for (int j = 0; j < l->seg[i].len; j++) {
-                k += 0x9e3779b1u;
-                p[j] = (char) ((k ^ (k >> 15)) >> 8);
-            }
-        }
-    }
-}
-
-static int buffer_compare(const char *what, const char *which, const buffer_t * found,
-                          const char *expected, MPI_Aint block)
-{
-    size_t i = 0;
-
-    if (memcmp(found->mem, expected, found->len) == 0)
-        return check(1, what, "-");
-    while (found->mem[i] == expected[i])
-        i++;
-    MPI_Aint at = found->mem + i - found->base;
-    return check(0, what, "%s: byte %ld (block %ld): expected 0x%02x, found 0x%02x", which,
-                 (long) at, (long) (block ? at / block : 0), (unsigned char) expected[i],
-                 (unsigned char) found->mem[i]);
-}
 
 static int allgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf,
                      int recvcount, MPI_Datatype recvtype, MPI_Comm comm)
@@ -963,32 +703,6 @@ static void force_algorithm(const char *algorithm)
     MPI_T_cvar_handle_free(&handle);
 }
 
-static void check_expected(const counters_t * counters, const char *expect)
-{
-    unsigned long sum = 0;
-    char *list = strdup(expect), *save;
-
-    for (char *algo = strtok_r(list, ",", &save); algo; algo = strtok_r(NULL, ",", &save)) {
-        char name[128];
-        unsigned long value = 0;
-        int known = 0;
-
-        snprintf(name, sizeof(name), "coll_topo_allgather_%s_calls", algo);
-        for (int i = 0; i < counters->n; i++) {
-            if (!strcmp(counters->var[i].name, name)) {
-                value = counters_read(counters, i);
-                known = 1;
-            }
-        }
-        check(known, name, "no such performance variable");
-        check(value > 0 || n_calls == 0, name, "expected some calls, found none");
-        sum += value;
-    }
-    check(sum >= (unsigned long) n_calls, "calls of the algorithm", "%s: expected at least %ld, "
-          "found %lu", expect, (long) n_calls, sum);
-    free(list);
-}
-
 int main(int argc, char **argv)
 {
     int selected[N_CASES] = { 0 }, any = 0, provided, required = MPI_THREAD_SINGLE;
@@ -1043,7 +757,7 @@ int main(int argc, char **argv)
         if (any ? selected[i] : cases[i].by_default)
             cases[i].run();
     if (opt.expect)
-        check_expected(&counters, opt.expect);
+        check_expected(&counters, "allgather", opt.expect);
 
     mine[0] = n_checks;
     mine[1] = n_failed;

@@ -15,20 +15,13 @@
  * `OK <n> checks` and exit status 0, or `FAILED <n> of <m> checks` and 1. */
 
 #define _GNU_SOURCE
-#include "counters.h"
-#include "layouts.h"
+#define PROGRAM "gather"
+#include "checks.h"
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdatomic.h>
 #include <stdint.h>
 #include <unistd.h>
-
-#define MAX_REPORTS 5   /* per rank: the first ones tell what is wrong */
-
-static int world_rank, world_size;
-static atomic_long n_checks, n_failed, n_calls;
 
 static struct {
     const char *expect, *collective;
@@ -38,46 +31,6 @@ static struct {
 } opt = {
     .collective = "gather",.seed = 1,.threads = 4,.churn = 2000,.mib = 800,.count = 1
 };
-
-static int check(int ok, const char *what, const char *format, ...)
-{
-    atomic_fetch_add(&n_checks, 1);
-    if (!ok && atomic_fetch_add(&n_failed, 1) < MAX_REPORTS) {
-        char text[512];
-        va_list args;
-        va_start(args, format);
-        vsnprintf(text, sizeof(text), format, args);
-        va_end(args);
-        printf("FAIL %s %s: world rank %d of %d: %s\n", opt.collective, what, world_rank,
-               world_size, text);
-        fflush(stdout);
-    }
-    return ok;
-}
-
-static void usage_error(const char *what, const char *value)
-{
-    fprintf(stderr, "gather: %s '%s'\n", what, value);
-    PMPI_Abort(MPI_COMM_WORLD, 2);
-}
-
-/* The same numbers on every rank that starts from the same seed. */
-static unsigned next_random(unsigned *state)
-{
-    *state = *state * 1664525u + 1013904223u;
-    return *state >> 8;
-}
-
-static void shuffle(int *a, int n, unsigned seed)
-{
-    for (int i = 0; i < n; i++)
-        a[i] = i;
-    for (int i = n - 1; i > 0; i--) {
-        int j = next_random(&seed) % (i + 1), t = a[i];
-        a[i] = a[j];
-        a[j] = t;
-    }
-}
 
 /* ---------------------------------------------------------------- one call */
 
@@ -648,34 +601,6 @@ static const struct {
 
 enum { N_CASES = sizeof(cases) / sizeof(cases[0]) };
 
-/* ---------------------------------------------------------------- proof */
-
-static void check_expected(const counters_t * counters, const char *expect)
-{
-    unsigned long sum = 0;
-    char *list = strdup(expect), *save;
-
-    for (char *algo = strtok_r(list, ",", &save); algo; algo = strtok_r(NULL, ",", &save)) {
-        char name[128];
-        unsigned long value = 0;
-        int known = 0;
-
-        snprintf(name, sizeof(name), "coll_topo_%s_%s_calls", opt.collective, algo);
-        for (int i = 0; i < counters->n; i++) {
-            if (!strcmp(counters->var[i].name, name)) {
-                value = counters_read(counters, i);
-                known = 1;
-            }
-        }
-        check(known, name, "no such performance variable");
-        check(value > 0 || n_calls == 0, name, "expected some calls, found none");
-        sum += value;
-    }
-    check(sum >= (unsigned long) n_calls, "calls of the algorithm", "%s: expected at least %ld, "
-          "found %lu", expect, (long) n_calls, sum);
-    free(list);
-}
-
 int main(int argc, char **argv)
 {
     int selected[N_CASES] = { 0 }, any = 0, provided, required = MPI_THREAD_SINGLE;
@@ -726,12 +651,13 @@ int main(int argc, char **argv)
     opt.is_v = !strcmp(opt.collective, opt.is_scatter ? "scatterv" : "gatherv");
     if (!opt.is_v && strcmp(opt.collective, opt.is_scatter ? "scatter" : "gather"))
         usage_error("unknown collective", opt.collective);
+    subject = opt.collective;
 
     for (int i = 0; i < N_CASES; i++)
         if (any ? selected[i] : cases[i].by_default)
             cases[i].run();
     if (opt.expect)
-        check_expected(&counters, opt.expect);
+        check_expected(&counters, opt.collective, opt.expect);
 
     mine[0] = n_checks;
     mine[1] = n_failed;

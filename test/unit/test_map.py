@@ -1,29 +1,15 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """The renumberings (topo_map.c) alone, without MPI."""
 
-from pathlib import Path
-
 import pytest
-
-HERE = Path(__file__).resolve().parent
-TOPO = HERE.parents[1] / "src_overlay/src/mpi/coll/algorithms/topo"
 
 
 @pytest.fixture
-def topo_map(cc_unit):
+def topo_map(run_topo):
     def run(*args, flags=()):
-        done = cc_unit(
-            HERE / "topo_map.c",
-            f"-I{HERE}/shim",
-            f"-I{TOPO}",
-            str(TOPO / "topo_map.c"),
-            "-Wno-unused-parameter",
-            "-Wno-sign-compare",
-            *flags,
-            args=args,
+        return run_topo(
+            "topo_map.c", *args, flags=["-Wno-unused-parameter", "-Wno-sign-compare", *flags]
         )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
 
     return run
 

@@ -1,27 +1,13 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """The trees (topo_tree.c) alone, without MPI."""
 
-from pathlib import Path
-
 import pytest
-
-HERE = Path(__file__).resolve().parent
-TOPO = HERE.parents[1] / "src_overlay/src/mpi/coll/algorithms/topo"
 
 
 @pytest.fixture
-def topo_tree(cc_unit):
+def topo_tree(run_topo):
     def run(*args, flags=()):
-        done = cc_unit(
-            HERE / "topo_tree.c",
-            f"-I{HERE}/shim",
-            f"-I{TOPO}",
-            str(TOPO / "topo_tree.c"),
-            *flags,
-            args=args,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        return run_topo("topo_tree.c", *args, flags=[*flags])
 
     return run
 

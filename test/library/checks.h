@@ -2,26 +2,74 @@
  * Copyright (C) by the mpich-topo authors. See LICENSE.
  */
 
-/* Datatypes and buffers of the tests of collectives.
+/* What the tests of collectives share: checks and their messages, random numbers, datatypes and
+ * buffers, and the proof that an algorithm ran.
  *
  * Block r is a byte stream that the case and r determine. The expected buffer is computed in memory,
  * gaps of the datatype and 64 bytes at both ends included, and buffers are compared byte by byte.
  *
- * The program that includes this has check() and usage_error(). */
+ * The program that includes this has defined PROGRAM, its name. */
 
-#ifndef LAYOUTS_H_INCLUDED
-#define LAYOUTS_H_INCLUDED
+#ifndef CHECKS_H_INCLUDED
+#define CHECKS_H_INCLUDED
 
-#include <mpi.h>
+#include "counters.h"
+#include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define GUARD 64        /* bytes before and after each buffer */
 #define MAX_SEGS 16
+#define MAX_REPORTS 5   /* per rank: the first ones tell what is wrong */
+
+static int world_rank, world_size;
+static atomic_long n_checks, n_failed, n_calls;
+static const char *subject;     /* named in messages before what is checked; NULL: nothing */
+
+/* ---------------------------------------------------------------- checks */
 
 static int check(int ok, const char *what, const char *format, ...)
     __attribute__ ((format(printf, 3, 4)));
-static void usage_error(const char *what, const char *value);
+static int check(int ok, const char *what, const char *format, ...)
+{
+    atomic_fetch_add(&n_checks, 1);
+    if (!ok && atomic_fetch_add(&n_failed, 1) < MAX_REPORTS) {
+        char text[512];
+        va_list args;
+        va_start(args, format);
+        vsnprintf(text, sizeof(text), format, args);
+        va_end(args);
+        printf("FAIL %s%s%s: world rank %d of %d: %s\n", subject ? subject : "",
+               subject ? " " : "", what, world_rank, world_size, text);
+        fflush(stdout);
+    }
+    return ok;
+}
+
+static void usage_error(const char *what, const char *value)
+{
+    fprintf(stderr, PROGRAM ": %s '%s'\n", what, value);
+    PMPI_Abort(MPI_COMM_WORLD, 2);
+}
+
+/* The same numbers on every rank that starts from the same seed. */
+static unsigned next_random(unsigned *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+static void shuffle(int *a, int n, unsigned seed)
+{
+    for (int i = 0; i < n; i++)
+        a[i] = i;
+    for (int i = n - 1; i > 0; i--) {
+        int j = next_random(&seed) % (i + 1), t = a[i];
+        a[i] = a[j];
+        a[j] = t;
+    }
+}
 
 /* ---------------------------------------------------------------- layouts of datatypes */
 
@@ -229,4 +277,33 @@ static int buffer_compare(const char *what, const char *which, const buffer_t * 
                  (unsigned char) found->mem[i]);
 }
 
-#endif /* LAYOUTS_H_INCLUDED */
+/* ---------------------------------------------------------------- proof */
+
+static void check_expected(const counters_t * counters, const char *collective,
+                           const char *expect)
+{
+    unsigned long sum = 0;
+    char *list = strdup(expect), *save;
+
+    for (char *algo = strtok_r(list, ",", &save); algo; algo = strtok_r(NULL, ",", &save)) {
+        char name[128];
+        unsigned long value = 0;
+        int known = 0;
+
+        snprintf(name, sizeof(name), "coll_topo_%s_%s_calls", collective, algo);
+        for (int i = 0; i < counters->n; i++) {
+            if (!strcmp(counters->var[i].name, name)) {
+                value = counters_read(counters, i);
+                known = 1;
+            }
+        }
+        check(known, name, "no such performance variable");
+        check(value > 0 || n_calls == 0, name, "expected some calls, found none");
+        sum += value;
+    }
+    check(sum >= (unsigned long) n_calls, "calls of the algorithm", "%s: expected at least %ld, "
+          "found %lu", expect, (long) n_calls, sum);
+    free(list);
+}
+
+#endif /* CHECKS_H_INCLUDED */

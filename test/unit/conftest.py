@@ -1,0 +1,23 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""Fixture of the tests of files of topo/ alone, without MPI."""
+
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+TOPO = HERE.parents[1] / "src_overlay/src/mpi/coll/algorithms/topo"
+
+
+@pytest.fixture
+def run_topo(cc_unit):
+    """run_topo(name, *arguments, flags=): compiles the test name with the file of that name, runs it,
+    returns what it prints."""
+
+    def run(name, *args, flags=()):
+        include = [f"-I{HERE}/shim", f"-I{TOPO}"]
+        done = cc_unit(HERE / name, *include, TOPO / name, *flags, args=args)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run
