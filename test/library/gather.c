@@ -545,28 +545,71 @@ static void case_large(void)
     free(own);
 }
 
-/* One call, of --count chars a rank, from or to --root: prints how many messages crossed racks. */
+/* One call, of --count chars a rank, from or to --root: prints how many messages crossed racks, and
+ * how many blocks went through shared memory. */
 static void case_one(void)
 {
+    static const char *const names[] = { "coll_topo_rack_messages", "coll_topo_shm_blocks" };
+    enum { N = sizeof(names) / sizeof(names[0]) };
     layout_t l = layout_basic(MPI_CHAR);
     counters_t counters;
-    unsigned long before = 0, crossed = 0, sum;
-    int at = -1;
+    unsigned long moved[N] = { 0 }, sum[N];
+    int at[N];
 
     counters_open(&counters);
-    for (int i = 0; i < counters.n; i++)
-        if (!strcmp(counters.var[i].name, "coll_topo_rack_messages"))
-            at = i;
-    if (at >= 0)
-        before = counters_read(&counters, at);
+    for (int k = 0; k < N; k++) {
+        at[k] = -1;
+        for (int i = 0; i < counters.n; i++)
+            if (!strcmp(counters.var[i].name, names[k]))
+                at[k] = i;
+        if (check(at[k] >= 0, names[k], "no such performance variable"))
+            moved[k] = -counters_read(&counters, at[k]);
+    }
     check_types("one", MPI_COMM_WORLD, opt.root, &l, opt.count, &l, opt.count, 0);
-    if (at >= 0)
-        crossed = counters_read(&counters, at) - before;
-    check(at >= 0, "coll_topo_rack_messages", "no such performance variable");
+    for (int k = 0; k < N; k++)
+        if (at[k] >= 0)
+            moved[k] += counters_read(&counters, at[k]);
     counters_close(&counters);
-    MPI_Reduce(&crossed, &sum, 1, MPI_UNSIGNED_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
+    MPI_Reduce(moved, sum, N, MPI_UNSIGNED_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
     if (world_rank == 0)
-        printf("CROSSED %lu\n", sum);
+        printf("CROSSED %lu\nSHM %lu\n", sum[0], sum[1]);
+}
+
+/* All four collectives in turn, each time with another root, on several communicators, while ranks
+ * may be some calls apart: what one call leaves in memory that ranks share must not disturb the
+ * next ones. */
+static void case_mixed(void)
+{
+    MPI_Comm comms[4];
+    enum { N = sizeof(comms) / sizeof(comms[0]) };
+    int is_scatter = opt.is_scatter, is_v = opt.is_v;
+    unsigned state = opt.seed, mine = opt.seed * 1000 + world_rank;
+
+    comms[0] = MPI_COMM_WORLD;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comms[1]);
+    MPI_Comm_split(MPI_COMM_WORLD, 0, -world_rank, &comms[2]);
+    MPI_Comm_split(MPI_COMM_WORLD, world_rank % 2, world_rank, &comms[3]);
+    for (int i = 0; i < 400; i++) {
+        int which = next_random(&state) % (2 * N), size, root;
+        int count = 1 + next_random(&state) % (1u << (next_random(&state) % 13));
+        long calls = atomic_load(&n_calls);
+
+        if (which >= N)         /* mostly the same one, several times in a row */
+            which = 0;
+        MPI_Comm_size(comms[which], &size);
+        root = next_random(&state) % 1000;      /* the same on communicators of two sizes */
+        opt.is_scatter = next_random(&state) % 2;
+        opt.is_v = next_random(&state) % 8 == 0;
+        if (next_random(&mine) % 16 == 0)
+            usleep(next_random(&mine) % 3000);
+        check_ints("mixed", comms[which], root % size, count, i % 2);
+        if (opt.is_scatter != is_scatter || opt.is_v != is_v)
+            atomic_store(&n_calls, calls);      /* --expect is about --collective alone */
+    }
+    opt.is_scatter = is_scatter;
+    opt.is_v = is_v;
+    for (int i = 1; i < N; i++)
+        MPI_Comm_free(&comms[i]);
 }
 
 /* One rank dies in the middle: mpiexec must end the job. */
@@ -592,6 +635,7 @@ static const struct {
     { "traffic", case_traffic, 1 },
     { "inter", case_inter, 1 },
     { "quick", case_quick, 0 },
+    { "mixed", case_mixed, 0 },
     { "threads", case_threads, 0 },
     { "churn", case_churn, 0 },
     { "large", case_large, 0 },

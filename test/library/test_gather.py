@@ -20,6 +20,7 @@ COLLECTIVES = ("gather", "scatter", "gatherv", "scatterv")
 CASES = [(row["collective"], row["name"]) for row in MANIFEST if row["collective"] in COLLECTIVES]
 SIZES = [1, 2, 3, 5, 8, 11, 16, 17]
 SEGMENT = 32768  # default of MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES
+SHM = 16384  # default of MPIR_CVAR_COLL_TOPO_TREE_SHM_BYTES
 
 every_algorithm = pytest.mark.parametrize("collective, name", CASES)
 
@@ -98,14 +99,16 @@ def test_70_ranks(run_gather, cluster, collective, name):
 
 @every_algorithm
 @pytest.mark.parametrize("segment", [1, 1000, 1 << 30])
-@pytest.mark.parametrize("eager", [0, 131072])
-def test_any_segment(run_gather, cluster, collective, name, segment, eager):
-    """Many columns and messages, or one; and no step may rely on the transport to buffer one."""
+@pytest.mark.parametrize("eager, shm", [(0, 0), (131072, 0), (0, SHM), (131072, 1 << 20)])
+def test_any_segment(run_gather, cluster, collective, name, segment, eager, shm):
+    """Many columns and messages, or one, with blocks through shared memory or none; and no step may
+    rely on the transport to buffer a message."""
     env = forced(
         collective,
         name,
         MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES=segment,
         MPIR_CVAR_CH3_EAGER_MAX_MSG_SIZE=eager,
+        MPIR_CVAR_COLL_TOPO_TREE_SHM_BYTES=shm,
         **cluster("unequal", 7),
     )
     run_gather(collective, "--expect", name, n=7, timeout=120, env=env)
@@ -129,28 +132,99 @@ def test_special(run_gather, cluster, collective, name, case, n):
         pytest.skip(job.stdout.splitlines()[0])
 
 
+@pytest.mark.parametrize("shm", [0, 300, SHM])
+@pytest.mark.parametrize("kind, n, seed", [("unequal", 7, 1), ("cyclic", 6, 2), ("block", 12, 3)])
+def test_mixed(run_gather, cluster, kind, n, seed, shm):
+    """Gather and scatter take turns, with any root, on several communicators."""
+    env = cluster(kind, n, seed)
+    for collective in COLLECTIVES:
+        env |= forced(collective, "rack_leader", MPIR_CVAR_COLL_TOPO_TREE_SHM_BYTES=shm)
+    for collective in ("gather", "scatter"):
+        job = run_gather(
+            collective,
+            "--expect",
+            "rack_leader",
+            "--seed",
+            seed,
+            "mixed",
+            n=n,
+            timeout=120,
+            env=env,
+        )
+        most = int(
+            re.search(r"^COUNTER coll_topo_shm_blocks .*max=(\d+)$", job.stdout, re.MULTILINE)[1]
+        )
+        assert (most > 0) == (shm > 0)
+
+
 # hosts clique0 ... clique5 with ranks r, r + 6, r + 12, and rack of each host
 RACKS = [2, 0, 1, 0, 2, 2]
 
 
 @pytest.fixture
-def crossed(run_gather, site, write_json):
-    """crossed(collective, name, count, root): how many messages of a call on 18 ranks in 3 racks
-    went from one rack to another one."""
+def counted(run_gather, site, write_json):
+    """counted(what, collective, name, count, root, **env): in a call on 18 ranks in 6 hosts in 3
+    racks, how many messages went from one rack to another one (CROSSED), or how many blocks through
+    shared memory (SHM)."""
 
-    def run(collective, name, count, root):
+    def run(what, collective, name, count, root, **env):
         file = write_json("site.json", site([f"clique{i}" for i in range(6)], RACKS))
         job = run_gather(
             collective,
             *("--expect", name, "--count", count, "--root", root, "one"),
             n=18,
             env=forced(
-                collective, name, MPIR_CVAR_NUM_CLIQUES=6, MPIR_CVAR_COLL_TOPOLOGY_FILE=file
+                collective, name, MPIR_CVAR_NUM_CLIQUES=6, MPIR_CVAR_COLL_TOPOLOGY_FILE=file, **env
             ),
         )
-        return int(re.search(r"^CROSSED (\d+)$", job.stdout, re.MULTILINE)[1])
+        return int(re.search(rf"^{what} (\d+)$", job.stdout, re.MULTILINE)[1])
 
     return run
+
+
+@pytest.fixture
+def crossed(counted):
+    """crossed(collective, name, count, root): see counted."""
+    return lambda *call: counted("CROSSED", *call)
+
+
+@pytest.mark.parametrize("collective", ["gather", "scatter"])
+@pytest.mark.parametrize("root", [0, 8])
+def test_short_blocks_go_through_shared_memory(counted, collective, root):
+    """Those of two ranks of each host, up to the length that the CVAR says, to its leader."""
+    call = (collective, "rack_leader")
+    assert counted("SHM", *call, 1, root) == 12
+    assert counted("SHM", *call, SHM, root) == 12
+    assert counted("SHM", *call, SHM + 1, root) == 0
+    assert counted("SHM", *call, 100, root, MPIR_CVAR_COLL_TOPO_TREE_SHM_BYTES=100) == 12
+    assert counted("SHM", *call, 101, root, MPIR_CVAR_COLL_TOPO_TREE_SHM_BYTES=100) == 0
+    assert counted("SHM", *call, 1, root, MPIR_CVAR_COLL_TOPO_TREE_SHM_BYTES=0) == 0
+
+
+@pytest.mark.parametrize(
+    "collective, name",
+    [case for case in CASES if case not in [("gather", "rack_leader"), ("scatter", "rack_leader")]],
+)
+def test_others_use_messages(counted, collective, name):
+    assert counted("SHM", collective, name, 1, 0) == 0
+
+
+@pytest.mark.parametrize("collective", ["gather", "scatter"])
+@pytest.mark.parametrize("first, others, found", [(0, SHM, 0), (SHM, 0, 2), (50, SHM, 0)])
+def test_first_rank_of_host_decides(
+    run_mpi, gather_program, site, write_json, collective, first, others, found
+):
+    """The setting of rank 0 counts on its host (here the only one), if others have another one."""
+    cvar = "MPIR_CVAR_COLL_TOPO_TREE_SHM_BYTES"
+    words = [gather_program, "--collective", collective, "--expect", "rack_leader"]
+    words += ["--count", 64, "one"]
+    job = run_mpi(
+        *("-n", 1, "-env", cvar, first, *words),
+        *(":", "-n", 2, "-env", cvar, others, *words),
+        env=forced(collective, "rack_leader"),
+    )
+    assert job.returncode == 0, job.stdout + job.stderr
+    assert f"SHM {found}\n" in job.stdout
 
 
 @pytest.mark.parametrize("collective", ["gather", "scatter"])

@@ -1,19 +1,28 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """MPICH's own tests with each new algorithm forced, and with a tuning file loaded.
 
-Only the programs that reach MPI_Allgather, by themselves or through MPI_Comm_split, are built. The
-counters, printed by a preloaded library, prove that the algorithm ran in them.
+Only the programs that reach a collective for which there is an algorithm, by themselves or through
+MPI_Comm_split, are built. The counters, printed by a preloaded library, prove that the algorithm ran
+in them.
 """
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
+import tomllib
+from pathlib import Path
 
 import pytest
 
-# program and ranks, as in test/mpi/{coll,comm,...}/testlist
-PROGRAMS = """
+HERE = Path(__file__).parent
+MANIFEST = tomllib.loads((HERE.parents[1] / "cvars/algorithms.toml").read_text())["algorithm"]
+ROWS = [(row["collective"], row["name"]) for row in MANIFEST]
+
+# program and ranks, as in test/mpi/{coll,comm,...}/testlist; every collective of the manifest
+PROGRAMS = {
+    "allgather": """
 coll/allgather2 10          coll/allgather3 10          coll/allgather_struct 10
 coll/allgatherv2 10         coll/p_allgather 10         coll/icallgather 5
 coll/icallgather 7          coll/coll6 5                coll/coll7 5
@@ -22,20 +31,58 @@ comm/comm_idup 9            comm/comm_idup_comm 6       comm/comm_idup_comm2 6
 comm/comm_idup_iallreduce 6 comm/comm_idup_overlap 2    comm/icsplit 8
 comm/icm 8                  comm/iccreate 8             group/grouptest2 4
 attr/attrt 4                errors/coll/noalias2 4
-"""
-WORDS = PROGRAMS.split()
-RUNS = list(zip(WORDS[::2], map(int, WORDS[1::2]), strict=True))
+""",
+    "gather": "coll/gather 4 coll/gather2 4 coll/coll2 5 coll/icgather 5",
+    "scatter": "coll/scattern 4 coll/scatter2 4 coll/scatter3 4 coll/coll4 4 coll/icscatter 5",
+    "gatherv": "coll/gatherv 5 coll/icgatherv 5",
+    "scatterv": "coll/scatterv 4 coll/coll5 4 coll/icscatterv 5",
+    "alltoall": "coll/alltoall1 8 coll/coll13 4 coll/p_alltoall 8 coll/icalltoall 7",
+    "alltoallv": "coll/alltoallv 10 coll/alltoallv0 10 coll/p_alltoallv 10 coll/alltoallw_zeros 5 "
+    "coll/icalltoallv 7",
+}
+# at sizes not powers of two, and at more hosts
+MORE_SIZES = {
+    "allgather": "coll/allgather2 7 coll/allgather3 7 coll/allgather2 4 coll/allgather_struct 3",
+    "gather": "coll/gather 7 coll/gather2 10",
+    "scatter": "coll/scattern 7 coll/scatter2 10",
+    "gatherv": "coll/gatherv 10",
+    "scatterv": "coll/scatterv 7",
+    "alltoall": "coll/alltoall1 11 coll/coll13 7 coll/p_alltoall 5",
+    "alltoallv": "coll/alltoallv 7 coll/alltoallv0 4 coll/p_alltoallv 5",
+}
 
-# what MPICH's list (test/mpi/maint/coll_cvars.txt) gives for allgather, at sizes not powers of two
-MORE_SIZES = [
-    ("coll/allgather2", 7),
-    ("coll/allgather3", 7),
-    ("coll/allgather2", 4),
-    ("coll/allgather_struct", 3),
+
+def runs(programs):
+    words = programs.split()
+    return list(zip(words[::2], map(int, words[1::2]), strict=True))
+
+
+FORCED = [
+    (collective, name, *run)
+    for collective, name in ROWS
+    for run in runs(PROGRAMS[collective]) + runs(MORE_SIZES[collective])
 ]
+RUNS = [(collective, *run) for collective in dict(ROWS) for run in runs(PROGRAMS[collective])]
 
-# run for allgather in general: nothing in them reaches the blocking one on an intracommunicator
-NO_ALLGATHER = {"coll/icallgather", "coll/p_allgather", "errors/coll/noalias2"}
+# nothing in them reaches the blocking collective on an intracommunicator of several hosts; that a
+# request uses a plan is counted
+NOT_REACHED = {
+    "coll/icallgather",
+    "coll/p_allgather",
+    "errors/coll/noalias2",
+    "coll/icgather",
+    "coll/icscatter",
+    "coll/icgatherv",
+    "coll/icscatterv",
+    "coll/icalltoall",
+    "coll/icalltoallv",
+}
+
+# plans whatever the size and however often counts change
+PLANS = {
+    "MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES": 1 << 30,
+    "MPIR_CVAR_COLL_TOPO_PLAN_MISSES": 0,
+}
 
 
 @pytest.fixture(scope="session")
@@ -43,6 +90,7 @@ def suite(mpich_tests, mpicc, scratch):
     """The folder with the programs, configured and built once for an MPI and a source tree."""
     from_source = hashlib.sha256(f"{mpicc.resolve()} {mpich_tests.resolve()}".encode())
     from_source.update((mpich_tests / "configure").read_bytes())
+    from_source.update(repr(FORCED).encode())
     folder = scratch / f"mpich-{from_source.hexdigest()[:12]}"
 
     def run(*command):
@@ -67,7 +115,7 @@ def suite(mpich_tests, mpicc, scratch):
             "--disable-dependency-tracking",
         )
         programs = {"dtpools": set(), "util": set()}
-        for program, _ in RUNS + MORE_SIZES:
+        for _, _, program, _ in FORCED:
             directory, name = program.rsplit("/", 1)
             programs.setdefault(directory, set()).add(name)
         for directory, names in programs.items():
@@ -93,34 +141,50 @@ def run_suite(run_mpi, suite, counters_library):
     return run
 
 
-@pytest.mark.parametrize("program, n", RUNS + MORE_SIZES)
-def test_forced(run_suite, site, write_json, counters, algorithm, program, n):
+def calls(job, collective, name):
+    """Most calls of an algorithm on a rank."""
+    line = rf"^COUNTER coll_topo_{collective}_{name}_calls min=\d+ max=(\d+)$"
+    return int(re.search(line, job.stderr, re.MULTILINE)[1])
+
+
+@pytest.mark.parametrize("collective, name, program, n", FORCED)
+def test_forced(run_suite, site, write_json, collective, name, program, n):
     file = write_json("site.json", site([f"clique{i}" for i in range(3)], [1, 0, 1]))
-    job = run_suite(
-        program,
-        n,
-        MPIR_CVAR_ALLGATHER_INTRA_ALGORITHM=algorithm,
-        MPIR_CVAR_COLLECTIVE_FALLBACK="error",
-        MPIR_CVAR_NUM_CLIQUES=3,
-        MPIR_CVAR_COLL_TOPOLOGY_FILE=file,
-    )
-    if program not in NO_ALLGATHER:
-        assert counters(job)[algorithm][1] > 0
+    for more in [{}] if name != "planned" else [{"STAGING": "shm"}, {"STAGING": "p2p"}]:
+        job = run_suite(
+            program,
+            n,
+            **{f"MPIR_CVAR_{collective.upper()}_INTRA_ALGORITHM": name},
+            MPIR_CVAR_COLLECTIVE_FALLBACK="error",
+            MPIR_CVAR_NUM_CLIQUES=3,
+            MPIR_CVAR_COLL_TOPOLOGY_FILE=file,
+            **PLANS,
+            **{f"MPIR_CVAR_COLL_TOPO_PLAN_{key}": value for key, value in more.items()},
+        )
+        if program not in NOT_REACHED:
+            assert calls(job, collective, name) > 0
 
 
-@pytest.mark.parametrize("program, n", RUNS)
-def test_tuning_file(run_suite, site, write_json, counters, tuning, algorithms, program, n):
+@pytest.mark.parametrize("collective, program, n", RUNS)
+def test_tuning_file(run_suite, site, write_json, collective, program, n):
+    """One file for all collectives, where there are two algorithms by size."""
     content = site([f"clique{i}" for i in range(3)], [1, 0, 1])
     topology = {key: content[key] for key in ("format", "hosts", "racks", "latency_us")}
-    file = write_json(
-        "tuning.json",
-        tuning(
-            {"total_msg_size<=1024": "topo_recursive_doubling", "total_msg_size=any": "topo_ring"},
-            topology=topology,
-        ),
-    )
+    rules = {}
+    for other in dict(ROWS):
+        leaves = [
+            {f"algorithm=MPIR_{other.capitalize()}_intra_{name}": {}}
+            for of, name in ROWS
+            if of == other
+        ]
+        rules[f"collective={other}"] = (
+            {"avg_msg_size<=64": leaves[0], "avg_msg_size=any": leaves[1]}
+            if len(leaves) > 1 and other != "allgather"
+            else {"comm_size<=5": leaves[0], "comm_size=any": leaves[-1]}
+        )
+    file = write_json("tuning.json", {"comm_type=intra": rules, "topology": topology})
     job = run_suite(
         program, n, MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE=file, MPIR_CVAR_NUM_CLIQUES=3
     )
-    if program not in NO_ALLGATHER:
-        assert any(most > 0 for _, most in counters(job).values())
+    if program not in NOT_REACHED:
+        assert sum(calls(job, of, name) for of, name in ROWS if of == collective) > 0

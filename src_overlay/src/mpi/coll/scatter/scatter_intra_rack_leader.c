@@ -11,9 +11,9 @@
  *
  * MPIR_Gather_intra_rack_leader backwards: the root sends to the leaders of the other racks, then
  * to those of the other hosts of its rack and to the ranks of its host; a leader passes on to the
- * leaders of the hosts of its rack what is theirs, then to the ranks of its host. Who leads, and
- * how long messages are cut, is told there. What has the longest way to go comes first, and the
- * root sends from where the blocks are in sendbuf.
+ * leaders of the hosts of its rack what is theirs, then to the ranks of its host, through shared
+ * memory where blocks are short. Who leads, and how long messages are cut, is told there. What has
+ * the longest way to go comes first, and the root sends from where the blocks are in sendbuf.
  *
  *   7 ranks, root 2; hosts {0,3} {2,6} in one rack, {1,5} {4} in another one. Blocks held:
  *     rank    start            rack        host      rank

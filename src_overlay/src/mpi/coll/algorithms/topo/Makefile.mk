@@ -7,16 +7,26 @@ AM_CPPFLAGS += -I$(top_srcdir)/src/mpi/coll/algorithms/topo
 
 mpi_core_sources += \
     src/mpi/coll/algorithms/topo/topo.c      \
+    src/mpi/coll/algorithms/topo/topo_exchange.c \
+    src/mpi/coll/algorithms/topo/topo_exchange_data.c \
+    src/mpi/coll/algorithms/topo/topo_exchange_sched.c \
     src/mpi/coll/algorithms/topo/topo_map.c  \
+    src/mpi/coll/algorithms/topo/topo_plan.c \
+    src/mpi/coll/algorithms/topo/topo_shm.c  \
     src/mpi/coll/algorithms/topo/topo_site.c \
     src/mpi/coll/algorithms/topo/topo_tree.c \
-    src/mpi/coll/algorithms/topo/topo_tree_coll.c
+    src/mpi/coll/algorithms/topo/topo_tree_coll.c \
+    src/mpi/coll/algorithms/topo/topo_tree_shm.c
 
 noinst_HEADERS += \
     src/mpi/coll/algorithms/topo/topo.h        \
     src/mpi/coll/algorithms/topo/topo_algos.h  \
     src/mpi/coll/algorithms/topo/topo_compat.h \
+    src/mpi/coll/algorithms/topo/topo_exchange.h \
     src/mpi/coll/algorithms/topo/topo_map.h    \
+    src/mpi/coll/algorithms/topo/topo_plan.h   \
+    src/mpi/coll/algorithms/topo/topo_shm.h    \
     src/mpi/coll/algorithms/topo/topo_site.h   \
     src/mpi/coll/algorithms/topo/topo_tree.h   \
-    src/mpi/coll/algorithms/topo/topo_tree_coll.h
+    src/mpi/coll/algorithms/topo/topo_tree_coll.h \
+    src/mpi/coll/algorithms/topo/topo_tree_shm.h

@@ -6,7 +6,9 @@
 #include "mpiimpl.h"
 #include "topo.h"
 #include "topo_site.h"
+#include "topo_exchange.h"
 #include "topo_tree.h"
+#include "topo_tree_shm.h"
 #include <json.h>
 
 unsigned long MPII_Topo_calls[MPII_TOPO_ALGO__END];
@@ -28,6 +30,8 @@ struct MPII_Topo_comm {
     int slot;
     bool slots_are_ranks;
     MPII_Topo_forest_t *forest; /* likewise */
+    struct MPII_Topo_tree_shm *tree_shm;        /* likewise */
+    struct MPII_Topo_exchange *exchange;        /* likewise */
 };
 
 static MPII_Topo_site_t *site;
@@ -76,14 +80,37 @@ int MPII_Topo_init(void)
                                               "calls of " #coll " " #algo ": " desc);
     MPIR_TOPO_ALGOS(REGISTER)
 #undef REGISTER
-    MPII_Topo_rack_messages = 0;
-    MPIR_T_PVAR_COUNTER_REGISTER_DYNAMIC_impl(MPI_UNSIGNED_LONG, coll_topo_rack_messages,
-                                              &MPII_Topo_rack_messages, 1,
-                                              MPI_T_VERBOSITY_USER_BASIC, MPI_T_BIND_NO_OBJECT,
-                                              (MPIR_T_PVAR_FLAG_READONLY |
-                                               MPIR_T_PVAR_FLAG_CONTINUOUS), NULL, NULL,
-                                              "COLLECTIVE", "messages that this process sent to "
-                                              "other racks in gather and scatter along trees");
+#define COUNTER(name, variable, desc)                                                   \
+    variable = 0;                                                                       \
+    MPIR_T_PVAR_COUNTER_REGISTER_DYNAMIC_impl(MPI_UNSIGNED_LONG, name, &variable, 1,    \
+                                              MPI_T_VERBOSITY_USER_BASIC,               \
+                                              MPI_T_BIND_NO_OBJECT,                     \
+                                              (MPIR_T_PVAR_FLAG_READONLY |              \
+                                               MPIR_T_PVAR_FLAG_CONTINUOUS), NULL, NULL, \
+                                              "COLLECTIVE", desc " (of this process)")
+    COUNTER(coll_topo_rack_messages, MPII_Topo_rack_messages,
+            "messages to other racks in gather and scatter along trees, and by plans");
+    COUNTER(coll_topo_shm_blocks, MPII_Topo_shm_blocks,
+            "blocks through shared memory in gather and scatter along trees");
+    COUNTER(coll_topo_host_messages, MPII_Topo_host_messages,
+            "messages to other hosts in alltoall and alltoallv by plans");
+    COUNTER(coll_topo_plan_hits, MPII_Topo_plan_hits, "calls of alltoallv that found their plan");
+    COUNTER(coll_topo_plan_misses, MPII_Topo_plan_misses,
+            "calls of alltoallv that found no plan");
+    COUNTER(coll_topo_plan_builds, MPII_Topo_plan_builds,
+            "plans built, for alltoallv and persistent alltoall(v)");
+    COUNTER(coll_topo_plan_build_usec, MPII_Topo_plan_build_usec,
+            "time spent building plans, microseconds");
+    COUNTER(coll_topo_plan_bytes, MPII_Topo_plan_bytes, "bytes of the plans kept now");
+    COUNTER(coll_topo_plan_declined_place, MPII_Topo_plan_declined[MPII_TOPO_DECLINED_PLACE],
+            "calls of planned alltoall(v) that went the stock way: one host, or one rank a host");
+    COUNTER(coll_topo_plan_declined_size, MPII_Topo_plan_declined[MPII_TOPO_DECLINED_SIZE],
+            "calls of planned alltoall(v) that went the stock way: long blocks");
+    COUNTER(coll_topo_plan_declined_memory, MPII_Topo_plan_declined[MPII_TOPO_DECLINED_MEMORY],
+            "calls of planned alltoall(v) that went the stock way: no memory");
+    COUNTER(coll_topo_plan_declined_misses, MPII_Topo_plan_declined[MPII_TOPO_DECLINED_MISSES],
+            "calls of planned alltoallv that went the stock way: counts changed too often");
+#undef COUNTER
     return MPI_SUCCESS;
 }
 
@@ -176,7 +203,9 @@ void MPII_Topo_comm_cleanup(MPIR_Comm * comm_ptr)
     MPL_free(topo->site_rack);
     MPL_free(topo->ring.order);
     MPL_free(topo->slots);
+    MPII_Topo_exchange_free(topo->exchange);
     MPII_Topo_forest_free(topo->forest);
+    MPII_Topo_tree_shm_free(topo->tree_shm);
     MPL_free(topo);
     comm_ptr->coll.topo = NULL;
 }
@@ -581,7 +610,8 @@ int MPII_Topo_comm_recursive_doubling(MPIR_Comm * comm_ptr, const int **slots_, 
 }
 
 int MPII_Topo_comm_place(MPIR_Comm * comm_ptr, const MPII_Topo_place_t ** place,
-                         MPII_Topo_forest_t *** forest, TOPO_COLL_ATTR_DECL)
+                         MPII_Topo_forest_t *** forest, MPII_Topo_tree_shm_t *** tree_shm,
+                         TOPO_COLL_ATTR_DECL)
 {
     int mpi_errno = MPI_SUCCESS;
     struct MPII_Topo_comm *topo;
@@ -590,6 +620,24 @@ int MPII_Topo_comm_place(MPIR_Comm * comm_ptr, const MPII_Topo_place_t ** place,
     MPIR_ERR_CHECK(mpi_errno);
     *place = &topo->place;
     *forest = &topo->forest;
+    *tree_shm = &topo->tree_shm;
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+int MPII_Topo_comm_exchange(MPIR_Comm * comm_ptr, const MPII_Topo_place_t ** place,
+                            struct MPII_Topo_exchange ***exchange, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    struct MPII_Topo_comm *topo;
+
+    mpi_errno = get_view(comm_ptr, &topo, TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
+    *place = &topo->place;
+    *exchange = &topo->exchange;
 
   fn_exit:
     return mpi_errno;

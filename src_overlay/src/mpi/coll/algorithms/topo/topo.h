@@ -10,7 +10,9 @@
  *
  * topo_site.c   the topology of the site, from a file
  * topo_map.c    renumberings of ranks by distance
- * topo_tree.c   trees over ranks by distance; topo_tree_coll.c, gather and scatter along them
+ * topo_tree.c   trees over ranks by distance; topo_tree_coll.c, gather and scatter along them;
+ *               topo_tree_shm.c, their short blocks inside hosts
+ * topo_plan.c   plans of alltoall(v); topo_exchange.c, alltoall(v) by them; topo_shm.c, shared memory
  * topo.c        the view that a communicator has: hosts, racks, renumberings, kept with it
  *
  * An algorithm asks for its renumbering (MPII_Topo_comm_ring, ...), counts its call
@@ -76,11 +78,29 @@ int MPII_Topo_comm_ring(MPIR_Comm * comm_ptr, const MPII_Topo_ring_t ** ring, TO
 int MPII_Topo_comm_recursive_doubling(MPIR_Comm * comm_ptr, const int **slots, int *slot,
                                       bool * is_identity, TOPO_COLL_ATTR_DECL);
 
-/* Where the ranks of a communicator are, and the trees kept with it (see topo_tree.h; NULL until the
- * caller makes them). Collective at the first call, as above. */
+/* Where the ranks of a communicator are, and what is kept with it for trees (topo_tree.h and
+ * topo_tree_shm.h; NULL until the caller makes it). Collective at the first call, as above. */
 struct MPII_Topo_forest;
+struct MPII_Topo_tree_shm;
 int MPII_Topo_comm_place(MPIR_Comm * comm_ptr, const MPII_Topo_place_t ** place,
-                         struct MPII_Topo_forest ***forest, TOPO_COLL_ATTR_DECL);
+                         struct MPII_Topo_forest ***forest, struct MPII_Topo_tree_shm ***tree_shm,
+                         TOPO_COLL_ATTR_DECL);
+
+/* Likewise, with what alltoall(v) by plans keeps with the communicator (topo_exchange.h). */
+struct MPII_Topo_exchange;
+int MPII_Topo_comm_exchange(MPIR_Comm * comm_ptr, const MPII_Topo_place_t ** place,
+                            struct MPII_Topo_exchange ***exchange, TOPO_COLL_ATTR_DECL);
+
+/* Persistent alltoall(v): a schedule, where the blocking collective would be planned; else
+ * *sched_type stays as it is, and the caller has to make one. Collective over the communicator. */
+int MPII_Topo_alltoall_init(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
+                            void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
+                            MPIR_Comm * comm_ptr, void **sched, enum MPIR_sched_type *sched_type);
+int MPII_Topo_alltoallv_init(const void *sendbuf, const MPI_Aint sendcounts[],
+                             const MPI_Aint sdispls[], MPI_Datatype sendtype, void *recvbuf,
+                             const MPI_Aint recvcounts[], const MPI_Aint rdispls[],
+                             MPI_Datatype recvtype, MPIR_Comm * comm_ptr, void **sched,
+                             enum MPIR_sched_type *sched_type);
 
 /* Wait for a request and free it; nothing where it is NULL. */
 int MPII_Topo_wait(MPIR_Request ** request, TOPO_COLL_ATTR_DECL);
@@ -93,8 +113,11 @@ enum {
     MPII_TOPO_ALGO__END
 };
 extern unsigned long MPII_Topo_calls[MPII_TOPO_ALGO__END];
-/* Messages that this process sent to other racks along trees: coll_topo_rack_messages */
+/* Messages that this process sent to other racks: coll_topo_rack_messages */
 extern unsigned long MPII_Topo_rack_messages;
+/* Blocks that this process gave to, or got from, the leader of its host through shared memory:
+ * coll_topo_shm_blocks */
+extern unsigned long MPII_Topo_shm_blocks;
 #define MPII_TOPO_COUNT(coll, algo) (MPII_Topo_calls[MPII_TOPO_ALGO__##coll##_##algo]++)
 
 #endif /* TOPO_H_INCLUDED */

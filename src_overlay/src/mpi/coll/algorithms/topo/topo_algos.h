@@ -27,6 +27,10 @@
     X(GATHERV, Gatherv, gatherv, rack_leader, \
       "gather to a leader in each host, then in each rack, then to the root") \
     X(SCATTERV, Scatterv, scatterv, rack_leader, \
-      "scatter to a leader in each rack, then in each host, then to its ranks")
+      "scatter to a leader in each rack, then in each host, then to its ranks") \
+    X(ALLTOALL, Alltoall, alltoall, planned, \
+      "collect on the host, few messages between hosts, distribute") \
+    X(ALLTOALLV, Alltoallv, alltoallv, planned, \
+      "collect on the host, few messages between hosts, distribute, by a plan that is kept")
 
 #endif /* TOPO_ALGOS_H_INCLUDED */

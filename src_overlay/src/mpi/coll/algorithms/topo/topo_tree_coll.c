@@ -6,6 +6,7 @@
 #include "mpiimpl.h"
 #include "topo.h"
 #include "topo_tree_coll.h"
+#include "topo_tree_shm.h"
 
 /* Gather and scatter along a tree.
  *
@@ -15,7 +16,9 @@
  * piece or more each. A rank passes a message on as soon as it has what is in it: in gather the
  * stream is sent from its beginning, which is here first, to its end; in scatter from its end,
  * which has the longest way to go, to its beginning. So a slow link is never idle for a fast one.
- * Short blocks are one column and one message.
+ * Short blocks are one column and one message. In gather and scatter by rack_leader they pass
+ * between a leader and the ranks of its host, its near children, through shared memory
+ * (topo_tree_shm.h).
  *
  * Who gets which message when follows from what both sides know: the sizes of blocks, and the
  * stream. In gatherv and scatterv, where only the root knows all sizes, these go ahead in one
@@ -71,6 +74,8 @@ typedef struct {
     MPI_Aint width, num_columns;
     block_t own;
     bool in_place;              /* there is no own */
+    MPII_Topo_tree_shm_t *shm;  /* NULL: the ranks of this host send messages, */
+    int num_near;               /* else the first children get their blocks, or give them, here */
 
     /* at the root */
     char *buf;
@@ -369,8 +374,9 @@ static column_t *open_column(flow_t * f, MPI_Aint index)
         const MPII_Topo_child_t *child = &tree->children[i];
         int end = child->first + child->num_blocks;
 
-        col->num_down += cut_messages(f, child->rank, child->first, end, index, offset,
-                                      col->down + col->num_down);
+        if (i >= f->num_near)
+            col->num_down += cut_messages(f, child->rank, child->first, end, index, offset,
+                                          col->down + col->num_down);
         offset += column_bytes(f, child->first, end, index);
     }
     col->num_up = tree->parent == -1 ? 0 :
@@ -439,6 +445,48 @@ static MPI_Aint columns_ahead(const flow_t * f)
     return f->num_columns > WINDOW ? WINDOW / 2 : f->num_columns;
 }
 
+/* -- shared memory -- */
+
+/* Whether this rank is at the same host as its parent, which leads there */
+static bool is_led(const flow_t * f)
+{
+    const int *host_of_rank = f->place->host_of_rank;
+    return f->tree->parent != -1 &&
+        host_of_rank[f->tree->parent] == host_of_rank[f->comm_ptr->rank];
+}
+
+/* Copy between the slots and the blocks of the near children at the root. */
+static int copy_slots_at_root(const flow_t * f, bool to_slot)
+{
+    int mpi_errno = MPI_SUCCESS;
+
+    for (int i = 0; i < f->num_near; i++) {
+        block_t block = block_of_rank(f, f->tree->children[i].rank);
+        char *slot = MPII_Topo_tree_shm_slot(f->shm, i);
+        mpi_errno = to_slot ?
+            MPIR_Localcopy(block.buf, block.count, block.type, slot, f->size, MPI_BYTE) :
+            MPIR_Localcopy(slot, f->size, MPI_BYTE, block.buf, block.count, block.type);
+        MPIR_ERR_CHECK(mpi_errno);
+    }
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+/* Likewise, a column elsewhere. */
+static void copy_slots(const flow_t * f, const column_t * col, bool to_slot)
+{
+    MPI_Aint piece = piece_bytes(f, 0, col->index);
+
+    for (int i = 0; i < f->num_near; i++) {
+        char *slot = MPII_Topo_tree_shm_slot(f->shm, i) + col->index * f->width;
+        char *mem = col->mem + f->tree->children[i].first * piece;
+        memcpy(to_slot ? slot : mem, to_slot ? mem : slot, piece);
+    }
+}
+
 /* -- gather -- */
 
 static int gather_at_root(flow_t * f, TOPO_COLL_ATTR_DECL)
@@ -473,6 +521,13 @@ static int gather_at_root(flow_t * f, TOPO_COLL_ATTR_DECL)
                                        block.count, block.type);
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         }
+        if (index == f->window - 1 && f->num_near > 0) {
+            mpi_errno = MPII_Topo_tree_shm_begin_take(f->shm);
+            TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+            mpi_errno = copy_slots_at_root(f, false);
+            TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+            MPII_Topo_tree_shm_end(f->shm);
+        }
     }
     return mpi_errno_ret;
 }
@@ -491,6 +546,15 @@ static int gather_elsewhere(flow_t * f, TOPO_COLL_ATTR_DECL)
             if (f->mem) {
                 mpi_errno = copy_piece(f, &f->own, index, col->mem, true);
                 TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+            }
+            if (f->num_near > 0) {
+                if (index == 0) {
+                    mpi_errno = MPII_Topo_tree_shm_begin_take(f->shm);
+                    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+                }
+                copy_slots(f, col, false);
+                if (index == f->num_columns - 1)
+                    MPII_Topo_tree_shm_end(f->shm);
             }
             for (int i = 0; i < col->num_up; i++) {
                 for (; here < col->num_down && col->down[here].begin < col->up[i].end; here++) {
@@ -524,6 +588,10 @@ static int gather(flow_t * f, TOPO_COLL_ATTR_DECL)
 {
     int mpi_errno = MPI_SUCCESS;
 
+    if (f->shm && is_led(f)) {
+        mpi_errno = MPII_Topo_tree_shm_give(f->shm, f->own.buf, f->own.count, f->own.type, f->size);
+        goto fn_exit;
+    }
     cut_columns(f);
     if (f->num_columns == 0)
         goto fn_exit;
@@ -574,6 +642,13 @@ static int scatter_at_root(flow_t * f, TOPO_COLL_ATTR_DECL)
                                        f->own.count, f->own.type);
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         }
+        if (index == f->window - 1 && f->num_near > 0) {
+            mpi_errno = MPII_Topo_tree_shm_begin_hand_out(f->shm);
+            TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+            mpi_errno = copy_slots_at_root(f, true);
+            TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+            MPII_Topo_tree_shm_end(f->shm);
+        }
     }
     return mpi_errno_ret;
 }
@@ -596,6 +671,15 @@ static int scatter_elsewhere(flow_t * f, TOPO_COLL_ATTR_DECL)
                     mpi_errno = post_in_column(f, col, &col->down[left - 1], true, TOPO_COLL_ATTR);
                     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
                 }
+            }
+            if (f->num_near > 0) {
+                if (index == 0) {
+                    mpi_errno = MPII_Topo_tree_shm_begin_hand_out(f->shm);
+                    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+                }
+                copy_slots(f, col, true);
+                if (index == f->num_columns - 1)
+                    MPII_Topo_tree_shm_end(f->shm);
             }
             if (f->mem) {
                 mpi_errno = copy_piece(f, &f->own, index, col->mem, false);
@@ -625,6 +709,10 @@ static int scatter(flow_t * f, TOPO_COLL_ATTR_DECL)
 {
     int mpi_errno = MPI_SUCCESS;
 
+    if (f->shm && is_led(f)) {
+        mpi_errno = MPII_Topo_tree_shm_get(f->shm, f->own.buf, f->own.count, f->own.type, f->size);
+        goto fn_exit;
+    }
     cut_columns(f);
     if (f->num_columns == 0)
         goto fn_exit;
@@ -675,13 +763,28 @@ static int find_tree(flow_t * f, MPII_Topo_tree_kind_t kind, int root, TOPO_COLL
 {
     int mpi_errno = MPI_SUCCESS;
     MPII_Topo_forest_t **forest;
+    MPII_Topo_tree_shm_t **shm;
+    bool use_shm = false;
 
-    mpi_errno = MPII_Topo_comm_place(f->comm_ptr, &f->place, &forest, TOPO_COLL_ATTR);
+    mpi_errno = MPII_Topo_comm_place(f->comm_ptr, &f->place, &forest, &shm, TOPO_COLL_ATTR);
     MPIR_ERR_CHECK(mpi_errno);
     if (*forest == NULL)
         *forest = MPII_Topo_forest_create(f->place, f->comm_ptr->rank);
     MPIR_ERR_CHKANDJUMP(!*forest || MPII_Topo_forest_tree(*forest, kind, root, &f->tree),
                         mpi_errno, MPI_ERR_OTHER, "**nomem");
+
+    /* All ranks have to know how long blocks are. In a binomial tree, a rank of the same host may
+     * have children elsewhere. */
+    if (kind == MPII_TOPO_TREE__RACK_LEADER && f->size > 0) {
+        mpi_errno = MPII_Topo_tree_shm_begin(f->comm_ptr, f->place, f->tag, f->size, shm, &use_shm,
+                                             TOPO_COLL_ATTR);
+        MPIR_ERR_CHECK(mpi_errno);
+    }
+    if (use_shm) {
+        f->shm = *shm;
+        if (!is_led(f))
+            f->num_near = MPII_Topo_tree_shm_num_near(f->shm);
+    }
 
   fn_exit:
     return mpi_errno;

@@ -1,0 +1,1145 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "topo.h"
+#include "topo_exchange.h"
+#include "topo_tree.h"
+
+/* The segment of a plan (topo_plan.h) is in memory that the ranks of a host share, or each rank has
+ * one of its own and the ranks of a host send each other what belongs there
+ * (MPIR_CVAR_COLL_TOPO_PLAN_STAGING). There are two halves, used in turn: a rank that is late still
+ * reads from one when another one begins the next call. It can be late by one call only, since at
+ * the end of each the ranks of a host wait for each other.
+ *
+ * All processes decide alike: by what all of them know, or by a vote, in which the ranks of a host
+ * meet in shared memory and their first ranks, the leaders, along a binomial tree. What the CVARs
+ * say is what rank 0 has when the communicator is first used. */
+
+unsigned long MPII_Topo_plan_declined[MPII_TOPO_DECLINED__END];
+unsigned long MPII_Topo_plan_hits, MPII_Topo_plan_misses, MPII_Topo_plan_builds;
+unsigned long MPII_Topo_plan_bytes, MPII_Topo_plan_build_usec, MPII_Topo_host_messages;
+
+#define TAG MPIR_ALLTOALLV_TAG
+#define MAX_ENTRIES 64          /* bits of vote_t.all */
+#define ALIGN(bytes_) (((bytes_) + 63) & ~(int64_t) 63)
+
+/* What rank 0 has */
+typedef struct {
+    int64_t staging, max_bytes, rack_bytes, shm_bytes, entries, plan_bytes, misses;
+} settings_t;
+
+/* The and of all, the sums and the maxima, over all ranks */
+typedef struct {
+    uint64_t all;
+    uint64_t sum[2];
+    uint64_t max[2];
+} vote_t;
+
+/* Beginning of the shared memory; the votes of all ranks of the host, then the halves follow. Each
+ * rank adds 1 to a counter, but for `decided`, which the leader counts. */
+typedef struct {
+    MPII_Topo_shm_counter_t voted, decided, done[3];
+    vote_t result;
+} shared_t;
+
+/* A plan that is kept, with its key: the bytes to and from each rank */
+typedef struct {
+    int64_t *key;               /* [2 * num_ranks] */
+    MPII_Topo_decline_t decline;
+    MPII_Topo_plan_t *plan;     /* NULL if declined */
+    MPII_Topo_wires_t *wires;
+    uint64_t last_use;          /* 0: this entry is free */
+    int64_t memory;             /* the most that it takes on any rank */
+} entry_t;
+
+/* The plan of alltoall, for blocks of 1 byte; wires for blocks of `scale` bytes, and the longest
+ * block for which there is room */
+typedef struct {
+    MPII_Topo_plan_t *plan;
+    MPII_Topo_wires_t *wires;
+    MPI_Aint scale, room;
+} uniform_t;
+
+struct MPII_Topo_exchange {
+    MPIR_Comm *comm_ptr;
+    const MPII_Topo_place_t *place;
+    settings_t settings;
+    MPII_Topo_decline_t decline;        /* of all calls */
+    bool can_join_racks;
+    MPII_Topo_route_t *route[2];        /* one group, groups are racks; NULL until used */
+    const MPII_Topo_route_t *any_route; /* for the ranks of the host */
+
+    /* memory */
+    MPII_Topo_shm_t *shm;       /* NULL: each rank has a segment of its own */
+    shared_t *shared;
+    vote_t *votes;              /* [ranks of the host] */
+    char *own;                  /* own segment */
+    char *half[2];
+    int64_t room;               /* bytes of each half */
+    uint32_t num_votes, num_done[3];    /* how often a counter has been used */
+    int current;                /* half of the call */
+
+    /* tree of the vote */
+    MPII_Topo_place_t leaders;  /* one rank for each host */
+    int *leader_of_host;
+    MPII_Topo_forest_t *forest;
+    const MPII_Topo_tree_t *tree;       /* NULL: this rank does not take part */
+
+    /* plans */
+    int64_t *key;               /* [2 * num_ranks] of the call */
+    entry_t entries[MAX_ENTRIES];
+    uint64_t clock;
+    int64_t num_misses;         /* since the last hit */
+    uniform_t uniform[2];
+    MPI_Aint uniform_limit;     /* shortest block for which there was no memory */
+};
+
+/* -- messages -- */
+
+static int post(struct MPII_Topo_exchange *ex, const MPII_Topo_wire_t wires[], int n, bool is_send,
+                MPIR_Request * reqs[], TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+
+    for (int i = 0; i < n; i++) {
+        const MPII_Topo_wire_t *w = &wires[i];
+        char *buf = ex->half[ex->current] + w->offset;
+        reqs[i] = NULL;
+        mpi_errno = is_send ?
+            MPIC_Isend(buf, w->count, w->type, w->rank, TAG, ex->comm_ptr, &reqs[i],
+                       TOPO_COLL_ATTR) :
+            MPIC_Irecv(buf, w->count, w->type, w->rank, TAG, ex->comm_ptr, &reqs[i]);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+    return mpi_errno_ret;
+}
+
+static int wait_all(MPIR_Request * reqs[], int n, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+
+    for (int i = 0; i < n; i++) {
+        mpi_errno = MPII_Topo_wait(&reqs[i], TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+    return mpi_errno_ret;
+}
+
+/* -- votes -- */
+
+static void join_vote(vote_t * a, const vote_t * b)
+{
+    a->all &= b->all;
+    for (int i = 0; i < 2; i++) {
+        a->sum[i] += b->sum[i];
+        a->max[i] = MPL_MAX(a->max[i], b->max[i]);
+    }
+}
+
+/* Vote along the tree: to its root and back. */
+static int vote_in_tree(struct MPII_Topo_exchange *ex, vote_t * vote, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    const MPII_Topo_tree_t *tree = ex->tree;
+    const int *rank_of = ex->leader_of_host;
+
+#define RANK_OF(node_) (rank_of ? rank_of[node_] : (node_))
+    for (int i = 0; i < tree->num_children; i++) {
+        vote_t other = { 0 };
+        mpi_errno = MPIC_Recv(&other, sizeof(other), MPI_BYTE, RANK_OF(tree->children[i].rank), TAG,
+                              ex->comm_ptr, MPI_STATUS_IGNORE, TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        join_vote(vote, &other);
+    }
+    if (tree->parent != -1) {
+        mpi_errno = MPIC_Send(vote, sizeof(*vote), MPI_BYTE, RANK_OF(tree->parent), TAG,
+                              ex->comm_ptr, TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        mpi_errno = MPIC_Recv(vote, sizeof(*vote), MPI_BYTE, RANK_OF(tree->parent), TAG,
+                              ex->comm_ptr, MPI_STATUS_IGNORE, TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+    for (int i = 0; i < tree->num_children; i++) {
+        mpi_errno = MPIC_Send(vote, sizeof(*vote), MPI_BYTE, RANK_OF(tree->children[i].rank), TAG,
+                              ex->comm_ptr, TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+#undef RANK_OF
+    return mpi_errno_ret;
+}
+
+/* Join the votes of all ranks. In shared memory, what a rank wrote there before it votes is seen by
+ * the ranks of its host afterwards. */
+static int take_vote(struct MPII_Topo_exchange *ex, vote_t * vote, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+
+    if (ex->shm == NULL)
+        return vote_in_tree(ex, vote, TOPO_COLL_ATTR);
+
+    int n = ex->shm->num_ranks;
+    uint32_t target = ++ex->num_votes * n;
+    ex->votes[ex->shm->index] = *vote;
+    MPII_Topo_shm_count(&ex->shared->voted, target);
+    if (ex->shm->index == 0) {
+        mpi_errno = MPII_Topo_shm_wait(&ex->shared->voted, target);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        for (int i = 1; i < n; i++)
+            join_vote(vote, &ex->votes[i]);
+        mpi_errno = vote_in_tree(ex, vote, TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        ex->shared->result = *vote;
+        MPII_Topo_shm_count(&ex->shared->decided, ex->num_votes);
+    } else {
+        mpi_errno = MPII_Topo_shm_wait(&ex->shared->decided, ex->num_votes);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        *vote = ex->shared->result;
+    }
+    return mpi_errno_ret;
+}
+
+/* Whether all ranks say yes. */
+static int vote_yes(struct MPII_Topo_exchange *ex, bool * yes, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    vote_t vote = {.all = *yes };
+
+    mpi_errno = take_vote(ex, &vote, TOPO_COLL_ATTR);
+    *yes = vote.all != 0;
+    return mpi_errno;
+}
+
+static int plant_tree(struct MPII_Topo_exchange *ex, const MPII_Topo_place_t * place, int node)
+{
+    int mpi_errno = MPI_SUCCESS;
+
+    MPII_Topo_forest_free(ex->forest);
+    ex->forest = MPII_Topo_forest_create(place, node);
+    MPIR_ERR_CHKANDJUMP(!ex->forest || MPII_Topo_forest_tree(ex->forest, MPII_TOPO_TREE__BINOMIAL,
+                                                             0, &ex->tree),
+                        mpi_errno, MPI_ERR_OTHER, "**nomem");
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    ex->tree = NULL;
+    goto fn_exit;
+}
+
+/* From now on the leaders of the hosts vote. */
+static int plant_leaders(struct MPII_Topo_exchange *ex)
+{
+    int mpi_errno = MPI_SUCCESS;
+    const MPII_Topo_place_t *place = ex->place;
+    MPII_Topo_place_t *leaders = &ex->leaders;
+    int n = place->num_hosts;
+
+    *leaders = *place;
+    leaders->num_ranks = n;
+    leaders->host_of_rank = MPL_malloc(n * sizeof(int), MPL_MEM_COLL);
+    leaders->path_of_rank = MPL_calloc(n, sizeof(uint64_t), MPL_MEM_COLL);
+    ex->leader_of_host = MPL_malloc(n * sizeof(int), MPL_MEM_COLL);
+    MPIR_ERR_CHKANDJUMP(!leaders->host_of_rank || !leaders->path_of_rank || !ex->leader_of_host,
+                        mpi_errno, MPI_ERR_OTHER, "**nomem");
+    for (int i = place->num_ranks - 1; i >= 0; i--)
+        ex->leader_of_host[place->host_of_rank[i]] = i;
+    for (int h = 0; h < n; h++)
+        leaders->host_of_rank[h] = h;
+    mpi_errno = plant_tree(ex, leaders, place->host_of_rank[ex->comm_ptr->rank]);
+    MPIR_ERR_CHECK(mpi_errno);
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+/* -- memory -- */
+
+static int64_t header_bytes(int num_local)
+{
+    return ALIGN(sizeof(shared_t)) + ALIGN(num_local * sizeof(vote_t));
+}
+
+static void use_shm(struct MPII_Topo_exchange *ex, MPII_Topo_shm_t * shm, int64_t room)
+{
+    MPII_Topo_shm_free(ex->shm);
+    ex->shm = shm;
+    ex->shared = (shared_t *) shm->mem;
+    ex->votes = (vote_t *) (shm->mem + ALIGN(sizeof(shared_t)));
+    ex->half[0] = shm->mem + header_bytes(shm->num_ranks);
+    ex->half[1] = ex->half[0] + room;
+    ex->room = room;
+    ex->num_votes = 0;
+    memset(ex->num_done, 0, sizeof(ex->num_done));
+}
+
+/* Make room for that many bytes in each half, the same for all ranks of a host; collective over
+ * them. *is_ok tells, on all of them in shared memory, whether there is. */
+static int reserve(struct MPII_Topo_exchange *ex, int64_t bytes, bool * is_ok, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    const MPII_Topo_route_t *route = ex->any_route;
+    MPII_Topo_shm_t *shm;
+
+    bytes = ALIGN(bytes);
+    *is_ok = true;
+    if (bytes <= ex->room)
+        goto fn_exit;
+    *is_ok = 2 * bytes <= ex->settings.shm_bytes;
+    if (!*is_ok)
+        goto fn_exit;
+    if (ex->shm) {
+        mpi_errno = MPII_Topo_shm_create(ex->comm_ptr, route->local, route->num_local, TAG,
+                                         header_bytes(route->num_local) + 2 * bytes, &shm,
+                                         TOPO_COLL_ATTR);
+        *is_ok = mpi_errno == MPI_SUCCESS && shm;
+        MPIR_ERR_CHECK(mpi_errno);
+        if (shm)
+            use_shm(ex, shm, bytes);
+    } else {
+        char *own = MPL_malloc(bytes, MPL_MEM_COLL);
+        *is_ok = own != NULL;
+        if (own) {
+            MPL_free(ex->own);
+            ex->own = ex->half[0] = ex->half[1] = own;
+            ex->room = bytes;
+        }
+    }
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+/* -- one exchange -- */
+
+/* The k-th time in a call that the ranks of a host hand on what they have. Who does not need it
+ * does not wait. */
+static int hand_on(struct MPII_Topo_exchange *ex, const MPII_Topo_wires_t * w, int k, bool do_wait,
+                   TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+
+    if (ex->shm) {
+        uint32_t target = ++ex->num_done[k] * ex->shm->num_ranks;
+        MPII_Topo_shm_count(&ex->shared->done[k], target);
+        if (do_wait)
+            mpi_errno_ret = MPII_Topo_shm_wait(&ex->shared->done[k], target);
+    } else {
+        int n = w->num_get[k];
+        mpi_errno = post(ex, w->get[k], n, false, w->reqs, TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        mpi_errno = post(ex, w->give[k], w->num_give[k], true, w->reqs + n, TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        mpi_errno = wait_all(w->reqs, n + w->num_give[k], TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+    return mpi_errno_ret;
+}
+
+static int collect(struct MPII_Topo_exchange *ex, const MPII_Topo_plan_t * plan, MPI_Aint scale,
+                   const MPII_Topo_blocks_t * out)
+{
+    return MPII_Topo_exchange_copy(ex->place, ex->comm_ptr->rank, MPII_TOPO_COPY_ALL, out,
+                                   plan->send_offset, scale, ex->half[ex->current], true);
+}
+
+/* Everything but collect; is_handed_on: the ranks of the host have waited for each other since. */
+static int run(struct MPII_Topo_exchange *ex, const MPII_Topo_plan_t * plan,
+               const MPII_Topo_wires_t * w, MPI_Aint scale, const MPII_Topo_blocks_t * in,
+               bool is_handed_on, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    MPIR_Request **reqs = w->reqs;
+    int first, n = 0;
+
+    MPII_Topo_count_messages(ex->place, ex->comm_ptr->rank, w);
+    if (!is_handed_on) {
+        mpi_errno = hand_on(ex, w, 0, w->num_sends[0] + w->num_sends[1] > 0, TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+    if (plan->has_stage_1) {
+        mpi_errno = post(ex, w->recvs[0], w->num_recvs[0], false, reqs, TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        n = w->num_recvs[0];
+        mpi_errno = post(ex, w->sends[0], w->num_sends[0], true, reqs + n, TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        mpi_errno = wait_all(reqs, n + w->num_sends[0], TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        mpi_errno = hand_on(ex, w, 1, w->num_sends[1] > 0, TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+    first = w->num_recvs[1];
+    mpi_errno = post(ex, w->recvs[1], first, false, reqs, TOPO_COLL_ATTR);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    mpi_errno = post(ex, w->sends[1], w->num_sends[1], true, reqs + first, TOPO_COLL_ATTR);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    mpi_errno = wait_all(reqs, first + w->num_sends[1], TOPO_COLL_ATTR);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    mpi_errno = hand_on(ex, w, 2, true, TOPO_COLL_ATTR);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+
+    mpi_errno = MPII_Topo_exchange_copy(ex->place, ex->comm_ptr->rank, MPII_TOPO_COPY_ALL, in,
+                                        plan->recv_offset, scale, ex->half[ex->current], false);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    ex->current ^= 1;
+    return mpi_errno_ret;
+}
+
+/* -- plans -- */
+
+/* Whether the ranks of this process's rack, or all, are a group. */
+static int get_route(struct MPII_Topo_exchange *ex, bool by_rack, const MPII_Topo_route_t ** route)
+{
+    int mpi_errno = MPI_SUCCESS;
+
+    if (ex->route[by_rack] == NULL)
+        ex->route[by_rack] = MPII_Topo_route_create(ex->place, ex->comm_ptr->rank, by_rack);
+    MPIR_ERR_CHKANDJUMP(!ex->route[by_rack], mpi_errno, MPI_ERR_OTHER, "**nomem");
+    *route = ex->route[by_rack];
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+/* Where each rank has a segment of its own: one rank of the host gives its part to the others. */
+static int share(struct MPII_Topo_exchange *ex, int owner, void *mem, int64_t bytes,
+                 TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    const MPII_Topo_route_t *route = ex->any_route;
+
+    if (ex->shm)
+        return MPI_SUCCESS;
+    if (owner != ex->comm_ptr->rank)
+        return MPIC_Recv(mem, bytes, MPI_BYTE, owner, TAG, ex->comm_ptr, MPI_STATUS_IGNORE,
+                         TOPO_COLL_ATTR);
+    for (int i = 0; i < route->num_local; i++) {
+        if (route->local[i] == owner)
+            continue;
+        mpi_errno = MPIC_Send(mem, bytes, MPI_BYTE, route->local[i], TAG, ex->comm_ptr,
+                              TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+    return mpi_errno_ret;
+}
+
+/* Send and receive the sizes of blocks that go through this host (topo_plan.h). */
+static int exchange_transit(struct MPII_Topo_exchange *ex, const MPII_Topo_route_t * route,
+                            const int64_t * const send[], int64_t * transit[],
+                            TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    int rank = ex->comm_ptr->rank, n = route->num_recvs[0] + route->num_sends[0];
+    MPIR_Request **reqs = MPL_calloc(n, sizeof(MPIR_Request *), MPL_MEM_COLL);
+    int64_t **out = MPL_calloc(route->num_sends[0], sizeof(int64_t *), MPL_MEM_COLL);
+
+    MPIR_ERR_CHKANDJUMP(!reqs || !out, mpi_errno, MPI_ERR_OTHER, "**nomem");
+    for (int i = 0; i < route->num_recvs[0]; i++) {
+        if (route->recvs[0][i].to != rank)
+            continue;
+        mpi_errno = MPIC_Irecv(transit[i], MPII_Topo_route_num_transit_in(route, i) *
+                               sizeof(int64_t), MPI_BYTE, route->recvs[0][i].from, TAG,
+                               ex->comm_ptr, &reqs[i]);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+    for (int i = 0; i < route->num_sends[0]; i++) {
+        int64_t num = MPII_Topo_route_num_transit_out(route, i);
+        if (route->sends[0][i].from != rank)
+            continue;
+        out[i] = MPL_malloc(num * sizeof(int64_t), MPL_MEM_COLL);
+        MPIR_ERR_CHKANDJUMP(!out[i], mpi_errno, MPI_ERR_OTHER, "**nomem");
+        MPII_Topo_route_transit(route, i, send, out[i]);
+        mpi_errno = MPIC_Isend(out[i], num * sizeof(int64_t), MPI_BYTE, route->sends[0][i].to, TAG,
+                               ex->comm_ptr, &reqs[route->num_recvs[0] + i], TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+    mpi_errno = wait_all(reqs, n, TOPO_COLL_ATTR);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    for (int i = 0; i < route->num_recvs[0]; i++) {
+        mpi_errno = share(ex, route->recvs[0][i].to, transit[i],
+                          MPII_Topo_route_num_transit_in(route, i) * sizeof(int64_t),
+                          TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+
+  fn_exit:
+    for (int i = 0; out && i < route->num_sends[0]; i++)
+        MPL_free(out[i]);
+    MPL_free(out);
+    MPL_free(reqs);
+    return mpi_errno_ret ? mpi_errno_ret : mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+/* Make the plan for ex->key. *plan is NULL where a process has not the memory. Collective over the
+ * communicator. */
+static int build(struct MPII_Topo_exchange *ex, bool by_rack, MPII_Topo_plan_t ** plan,
+                 TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    const MPII_Topo_route_t *route;
+    int p = ex->place->num_ranks, num_local, num_transit;
+    int64_t row, words;         /* of a rank, of all */
+    const int64_t **send = NULL, **recv;
+    int64_t **transit, *table;
+    bool is_ok;
+
+    *plan = NULL;
+    mpi_errno = get_route(ex, by_rack, &route);
+    is_ok = mpi_errno == MPI_SUCCESS;
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    num_local = ex->any_route->num_local;
+    num_transit = is_ok ? route->num_recvs[0] : 0;
+    row = 2 * p;
+    words = num_local * row;
+    for (int i = 0; i < num_transit; i++)
+        words += MPII_Topo_route_num_transit_in(route, i);
+    send = MPL_malloc((2 * num_local + num_transit) * sizeof(int64_t *), MPL_MEM_COLL);
+    is_ok = is_ok && send;
+
+    /* -- the sizes of all ranks of the host -- */
+    bool has_room;
+    mpi_errno = reserve(ex, words * sizeof(int64_t), &has_room, TOPO_COLL_ATTR);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    is_ok = is_ok && has_room;
+    table = (int64_t *) ex->half[ex->current];
+    if (has_room)
+        memcpy(table + ex->any_route->index * row, ex->key, row * sizeof(int64_t));
+    mpi_errno = vote_yes(ex, &is_ok, TOPO_COLL_ATTR);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    if (!is_ok)
+        goto fn_exit;
+    for (int i = 0; i < num_local; i++) {
+        mpi_errno = share(ex, route->local[i], table + i * row, row * sizeof(int64_t),
+                          TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+
+    /* -- those that go through it -- */
+    recv = send + num_local;
+    transit = (int64_t **) recv + num_local;
+    for (int i = 0; i < num_local; i++) {
+        send[i] = table + i * row;
+        recv[i] = send[i] + p;
+    }
+    words = num_local * row;
+    for (int i = 0; i < num_transit; i++) {
+        transit[i] = table + words;
+        words += MPII_Topo_route_num_transit_in(route, i);
+    }
+    if (by_rack) {
+        mpi_errno = exchange_transit(ex, route, send, transit, TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        if (ex->shm) {
+            mpi_errno = hand_on(ex, NULL, 1, true, TOPO_COLL_ATTR);
+            TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        }
+    }
+    *plan = MPII_Topo_plan_create(route, send, recv, (const int64_t * const *) transit,
+                                  ex->shm == NULL);
+
+  fn_exit:
+    MPL_free(send);
+    return mpi_errno_ret;
+}
+
+static void entry_clear(entry_t * entry)
+{
+    if (entry->last_use && entry->plan)
+        MPII_Topo_plan_bytes -= entry->memory;
+    MPL_free(entry->key);
+    MPII_Topo_plan_free(entry->plan);
+    MPII_Topo_wires_free(entry->wires);
+    memset(entry, 0, sizeof(*entry));
+}
+
+static uint64_t usec_since(const MPL_time_t * start)
+{
+    MPL_time_t now;
+    double seconds;
+
+    MPL_wtime(&now);
+    MPL_wtime_diff((MPL_time_t *) start, &now, &seconds);
+    return seconds * 1e6;
+}
+
+/* Find how blocks of that size on average are joined, or why they are not. */
+static MPII_Topo_decline_t decide(const struct MPII_Topo_exchange *ex, uint64_t bytes,
+                                  uint64_t pairs, bool * by_rack)
+{
+    uint64_t average = pairs ? (bytes + pairs - 1) / pairs : 0;
+
+    *by_rack = ex->can_join_racks && average > 0 && average <= ex->settings.rack_bytes;
+    return average > ex->settings.max_bytes ? MPII_TOPO_DECLINED_SIZE : MPII_TOPO_PLANNED;
+}
+
+/* The entry that has not been used for the longest time, or a free one, and enough memory. */
+static entry_t *make_way(struct MPII_Topo_exchange *ex, int64_t memory)
+{
+    while (true) {
+        entry_t *oldest = &ex->entries[0];
+        int64_t sum = memory;
+        for (int i = 0; i < ex->settings.entries; i++) {
+            entry_t *entry = &ex->entries[i];
+            sum += entry->memory;
+            if (entry->last_use < oldest->last_use)
+                oldest = entry;
+        }
+        if (oldest->last_use == 0 && sum <= ex->settings.plan_bytes)
+            return oldest;
+        if (oldest->last_use == 0) {
+            /* free entries there are, but not enough memory: the oldest of the others goes */
+            oldest = NULL;
+            for (int i = 0; i < ex->settings.entries; i++) {
+                entry_t *entry = &ex->entries[i];
+                if (entry->last_use && (!oldest || entry->last_use < oldest->last_use))
+                    oldest = entry;
+            }
+            if (oldest == NULL)
+                return &ex->entries[0];
+        }
+        entry_clear(oldest);
+    }
+}
+
+/* Build the plan for ex->key and keep it. `vote` is that of all ranks on the call. */
+static int add_entry(struct MPII_Topo_exchange *ex, const vote_t * call, entry_t ** entry_,
+                     TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    int64_t key_bytes = 2 * (int64_t) ex->place->num_ranks * sizeof(int64_t);
+    entry_t entry = { 0 };
+    bool by_rack, is_ok, has_room;
+    vote_t vote = { 0 };
+    MPL_time_t start;
+
+    MPL_wtime(&start);
+    entry.decline = decide(ex, call->sum[0], call->sum[1], &by_rack);
+    entry.key = MPL_malloc(key_bytes, MPL_MEM_COLL);
+    is_ok = entry.key != NULL;
+    if (entry.key)
+        memcpy(entry.key, ex->key, key_bytes);
+    entry.memory = key_bytes;
+    if (entry.decline == MPII_TOPO_PLANNED) {
+        mpi_errno = build(ex, by_rack, &entry.plan, TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        if (entry.plan) {
+            mpi_errno = MPII_Topo_wires_create(entry.plan, 1, &entry.wires);
+            TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        }
+        is_ok = is_ok && entry.wires;
+        vote.max[0] = entry.plan ? entry.plan->bytes : 0;
+        vote.max[1] = entry.plan ? MPII_Topo_plan_memory(entry.plan) : 0;
+    }
+    vote.all = is_ok;
+    mpi_errno = take_vote(ex, &vote, TOPO_COLL_ATTR);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    is_ok = vote.all;
+    if (is_ok && entry.plan) {
+        /* no host has to ask whether the others want more than is allowed */
+        is_ok = 2 * ALIGN((int64_t) vote.max[0]) <= ex->settings.shm_bytes;
+        if (is_ok) {
+            mpi_errno = reserve(ex, entry.plan->bytes, &has_room, TOPO_COLL_ATTR);
+            TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+            is_ok = has_room;
+            mpi_errno = vote_yes(ex, &is_ok, TOPO_COLL_ATTR);
+            TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        }
+    }
+    if (!is_ok && entry.decline == MPII_TOPO_PLANNED)
+        entry.decline = MPII_TOPO_DECLINED_MEMORY;
+    if (entry.decline != MPII_TOPO_PLANNED) {
+        MPII_Topo_plan_free(entry.plan);
+        MPII_Topo_wires_free(entry.wires);
+        entry.plan = NULL;
+        entry.wires = NULL;
+    } else {
+        entry.memory += vote.max[1];
+        MPII_Topo_plan_builds++;
+        MPII_Topo_plan_build_usec += usec_since(&start);
+    }
+    *entry_ = make_way(ex, entry.memory);
+    **entry_ = entry;
+    (*entry_)->last_use = ++ex->clock;
+    if (entry.plan)
+        MPII_Topo_plan_bytes += entry.memory;
+    return mpi_errno_ret;
+}
+
+/* -- what is kept with a communicator -- */
+
+void MPII_Topo_exchange_free(struct MPII_Topo_exchange *ex)
+{
+    if (ex == NULL)
+        return;
+    for (int i = 0; i < MAX_ENTRIES; i++)
+        entry_clear(&ex->entries[i]);
+    for (int i = 0; i < 2; i++) {
+        MPII_Topo_plan_free(ex->uniform[i].plan);
+        MPII_Topo_wires_free(ex->uniform[i].wires);
+        MPII_Topo_route_free(ex->route[i]);
+    }
+    MPII_Topo_forest_free(ex->forest);
+    MPL_free(ex->leaders.host_of_rank);
+    MPL_free(ex->leaders.path_of_rank);
+    MPL_free(ex->leader_of_host);
+    MPL_free(ex->key);
+    MPL_free(ex->own);
+    MPII_Topo_shm_free(ex->shm);
+    MPL_free(ex);
+}
+
+/* Whether blocks can be joined by rack. Not where one rack has nearly all hosts and there are very
+ * many others: then one of its hosts would have to cut up what comes from all of them. */
+static int judge_racks(const MPII_Topo_place_t * place, bool * can_join_racks)
+{
+    int mpi_errno = MPI_SUCCESS, largest = 0;
+    int *size = MPL_calloc(place->num_racks, sizeof(int), MPL_MEM_COLL);
+
+    MPIR_ERR_CHKANDJUMP(!size, mpi_errno, MPI_ERR_OTHER, "**nomem");
+    for (int h = 0; h < place->num_hosts; h++) {
+        int rack = place->rack_of_host[h];
+        largest = MPL_MAX(largest, ++size[rack]);
+    }
+    *can_join_racks = place->num_racks > 1 &&
+        (int64_t) place->num_racks * largest <= 64 * (int64_t) place->num_hosts;
+
+  fn_exit:
+    MPL_free(size);
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+static MPII_Topo_decline_t judge_place(const MPII_Topo_place_t * place)
+{
+    /* more ranks than hosts: some host has two */
+    return place->num_hosts > 1 && place->num_ranks > place->num_hosts ? MPII_TOPO_PLANNED :
+        MPII_TOPO_DECLINED_PLACE;
+}
+
+/* Have shared memory on all hosts, or on none. */
+static int choose_staging(struct MPII_Topo_exchange *ex, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    const MPII_Topo_route_t *route = ex->any_route;
+    int64_t room = 4096;
+    MPII_Topo_shm_t *shm = NULL;
+    bool is_ok;
+
+    mpi_errno = plant_tree(ex, ex->place, ex->comm_ptr->rank);
+    MPIR_ERR_CHECK(mpi_errno);
+    if (ex->settings.staging == MPIR_CVAR_COLL_TOPO_PLAN_STAGING_p2p)
+        goto fn_exit;
+    mpi_errno = MPII_Topo_shm_create(ex->comm_ptr, route->local, route->num_local, TAG,
+                                     header_bytes(route->num_local) + 2 * room, &shm,
+                                     TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
+    is_ok = shm != NULL;
+    mpi_errno = vote_yes(ex, &is_ok, TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
+    if (is_ok) {
+        mpi_errno = plant_leaders(ex);
+        MPIR_ERR_CHECK(mpi_errno);
+        use_shm(ex, shm, room);
+        shm = NULL;
+    } else {
+        static bool has_warned = false;
+        if (!has_warned)
+            MPII_Topo_warn("the ranks of a host cannot share memory (memfd_create, /proc/PID/fd); "
+                           "alltoall and alltoallv by plans use messages in its place");
+        has_warned = true;
+    }
+
+  fn_exit:
+    MPII_Topo_shm_free(shm);
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+/* Make what is kept, at the first call. */
+static int create(MPIR_Comm * comm_ptr, const MPII_Topo_place_t * place,
+                  struct MPII_Topo_exchange **ex_, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    struct MPII_Topo_exchange *ex = MPL_calloc(1, sizeof(*ex), MPL_MEM_COLL);
+    settings_t *settings;
+
+    MPIR_ERR_CHKANDJUMP(!ex, mpi_errno, MPI_ERR_OTHER, "**nomem");
+    ex->comm_ptr = comm_ptr;
+    ex->place = place;
+    ex->uniform_limit = MPIR_AINT_MAX;
+    ex->decline = judge_place(place);
+    if (ex->decline != MPII_TOPO_PLANNED)
+        goto fn_done;
+
+    settings = &ex->settings;
+    settings->staging = MPIR_CVAR_COLL_TOPO_PLAN_STAGING;
+    settings->max_bytes = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES, 0);
+    settings->rack_bytes = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_RACK_BYTES, 0);
+    settings->shm_bytes = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_SHM_BYTES, 0);
+    settings->entries = MPL_MIN(MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_ENTRIES, 1), MAX_ENTRIES);
+    settings->plan_bytes = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_BYTES, 0);
+    settings->misses = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_MISSES, 0);
+    mpi_errno = MPIR_Bcast_intra_binomial(settings, sizeof(*settings), MPI_BYTE, 0, comm_ptr,
+                                          TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
+    ex->key = MPL_malloc(2 * (size_t) place->num_ranks * sizeof(int64_t), MPL_MEM_COLL);
+    MPIR_ERR_CHKANDJUMP(!ex->key, mpi_errno, MPI_ERR_OTHER, "**nomem");
+    mpi_errno = judge_racks(place, &ex->can_join_racks);
+    MPIR_ERR_CHECK(mpi_errno);
+    mpi_errno = get_route(ex, false, &ex->any_route);
+    MPIR_ERR_CHECK(mpi_errno);
+    mpi_errno = choose_staging(ex, TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
+
+  fn_done:
+    *ex_ = ex;
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    MPII_Topo_exchange_free(ex);
+    goto fn_exit;
+}
+
+static int get_exchange(MPIR_Comm * comm_ptr, struct MPII_Topo_exchange **ex, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    const MPII_Topo_place_t *place;
+    struct MPII_Topo_exchange **kept;
+
+    mpi_errno = MPII_Topo_comm_exchange(comm_ptr, &place, &kept, TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
+    if (*kept == NULL) {
+        mpi_errno = create(comm_ptr, place, kept, TOPO_COLL_ATTR);
+        MPIR_ERR_CHECK(mpi_errno);
+    }
+    *ex = *kept;
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+/* -- alltoall -- */
+
+/* Make room for blocks of a size on all hosts. *decline tells whether there is any. */
+static int reserve_uniform(struct MPII_Topo_exchange *ex, uniform_t * u, MPI_Aint block,
+                           MPII_Topo_decline_t * decline, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    MPI_Aint room = 64;
+    bool is_ok;
+
+    while (room < block)
+        room *= 2;
+    mpi_errno = reserve(ex, u->plan->bytes * room, &is_ok, TOPO_COLL_ATTR);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    mpi_errno = vote_yes(ex, &is_ok, TOPO_COLL_ATTR);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    if (is_ok) {
+        u->room = room;
+    } else {
+        ex->uniform_limit = block;
+        *decline = MPII_TOPO_DECLINED_MEMORY;
+    }
+    return mpi_errno_ret;
+}
+
+/* The plan and the wires for blocks of a size; there is no need to agree, all know it. */
+static int get_uniform(struct MPII_Topo_exchange *ex, bool by_rack, MPI_Aint block, uniform_t ** u_)
+{
+    int mpi_errno = MPI_SUCCESS;
+    uniform_t *u = &ex->uniform[by_rack];
+    const MPII_Topo_route_t *route;
+
+    if (u->plan == NULL) {
+        mpi_errno = get_route(ex, by_rack, &route);
+        MPIR_ERR_CHECK(mpi_errno);
+        u->plan = MPII_Topo_plan_create(route, NULL, NULL, NULL, ex->shm == NULL);
+        MPIR_ERR_CHKANDJUMP(!u->plan, mpi_errno, MPI_ERR_OTHER, "**nomem");
+    }
+    if (u->scale != block) {
+        MPII_Topo_wires_free(u->wires);
+        u->scale = 0;
+        mpi_errno = MPII_Topo_wires_create(u->plan, block, &u->wires);
+        MPIR_ERR_CHECK(mpi_errno);
+        u->scale = block;
+    }
+    *u_ = u;
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
+                                void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
+                                MPIR_Comm * comm_ptr, MPII_Topo_decline_t * decline,
+                                TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    struct MPII_Topo_exchange *ex;
+    MPII_Topo_blocks_t out, in;
+    uniform_t *u;
+    bool by_rack;
+
+    *decline = MPII_TOPO_PLANNED;
+    MPII_Topo_blocks_set(&in, recvbuf, recvcount, NULL, NULL, recvtype);
+    out = in;
+    if (sendbuf != MPI_IN_PLACE)
+        MPII_Topo_blocks_set(&out, sendbuf, sendcount, NULL, NULL, sendtype);
+    MPI_Aint block = recvcount * in.type_size;
+    if (block == 0)
+        goto fn_exit;
+
+    mpi_errno = get_exchange(comm_ptr, &ex, TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
+    *decline = ex->decline == MPII_TOPO_DECLINED_PLACE ? ex->decline :
+        decide(ex, block, 1, &by_rack);
+    if (*decline == MPII_TOPO_PLANNED && block >= ex->uniform_limit)
+        *decline = MPII_TOPO_DECLINED_MEMORY;
+    if (*decline != MPII_TOPO_PLANNED)
+        goto fn_exit;
+    mpi_errno = get_uniform(ex, by_rack, block, &u);
+    MPIR_ERR_CHECK(mpi_errno);
+    if (block > u->room) {
+        mpi_errno = reserve_uniform(ex, u, block, decline, TOPO_COLL_ATTR);
+        MPIR_ERR_CHECK(mpi_errno);
+        if (*decline != MPII_TOPO_PLANNED)
+            goto fn_exit;
+    }
+    mpi_errno = collect(ex, u->plan, block, &out);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    mpi_errno = run(ex, u->plan, u->wires, block, &in, false, TOPO_COLL_ATTR);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+
+  fn_exit:
+    MPII_Topo_plan_declined[*decline]++;
+    TOPO_RETURN_ERROR(mpi_errno, mpi_errno_ret);
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+/* -- alltoallv -- */
+
+/* Write the key of a call, and what it adds to the vote. */
+static void make_key(struct MPII_Topo_exchange *ex, const MPII_Topo_blocks_t * out,
+                     const MPII_Topo_blocks_t * in, vote_t * vote)
+{
+    int p = ex->place->num_ranks;
+
+    for (int i = 0; i < p; i++) {
+        int64_t bytes = MPII_Topo_blocks_count(out, i) * out->type_size;
+        ex->key[i] = bytes;
+        ex->key[p + i] = MPII_Topo_blocks_count(in, i) * in->type_size;
+        vote->sum[0] += bytes;
+        vote->sum[1] += bytes > 0;
+    }
+}
+
+/* The entries that have the key of the call. */
+static uint64_t find_entries(const struct MPII_Topo_exchange *ex)
+{
+    uint64_t found = 0;
+    size_t bytes = 2 * (size_t) ex->place->num_ranks * sizeof(int64_t);
+
+    for (int i = 0; i < ex->settings.entries; i++) {
+        const entry_t *entry = &ex->entries[i];
+        if (entry->last_use && entry->key && memcmp(entry->key, ex->key, bytes) == 0)
+            found |= (uint64_t) 1 << i;
+    }
+    return found;
+}
+
+/* The one that was used last, or -1. */
+static int latest_entry(const struct MPII_Topo_exchange *ex, uint64_t found)
+{
+    int latest = -1;
+
+    for (int i = 0; i < ex->settings.entries; i++) {
+        if ((found >> i & 1) &&
+            (latest == -1 || ex->entries[i].last_use > ex->entries[latest].last_use))
+            latest = i;
+    }
+    return latest;
+}
+
+static void count_miss(struct MPII_Topo_exchange *ex)
+{
+    MPII_Topo_plan_misses++;
+    ex->num_misses++;
+    if (ex->settings.misses == 0 || ex->num_misses < ex->settings.misses)
+        return;
+    ex->decline = MPII_TOPO_DECLINED_MISSES;
+    for (int i = 0; i < MAX_ENTRIES; i++)
+        entry_clear(&ex->entries[i]);
+    if (MPIR_CVAR_COLL_TOPOLOGY_VERBOSE > 0 && ex->comm_ptr->rank == 0) {
+        printf("[mpich] topology of communicator 0x%08x: %ld calls of alltoallv in a row had "
+               "counts that no plan had, plans are not used any more\n", (unsigned) ex->comm_ptr->handle,
+               (long) ex->num_misses);
+        fflush(stdout);
+    }
+}
+
+int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcounts,
+                                 const MPI_Aint * sdispls, MPI_Datatype sendtype, void *recvbuf,
+                                 const MPI_Aint * recvcounts, const MPI_Aint * rdispls,
+                                 MPI_Datatype recvtype, MPIR_Comm * comm_ptr,
+                                 MPII_Topo_decline_t * decline, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    struct MPII_Topo_exchange *ex;
+    MPII_Topo_blocks_t out, in;
+    vote_t vote = { 0 };
+    entry_t *entry;
+    bool is_handed_on = false;
+
+    *decline = MPII_TOPO_PLANNED;
+    mpi_errno = get_exchange(comm_ptr, &ex, TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
+    *decline = ex->decline;
+    if (*decline != MPII_TOPO_PLANNED)
+        goto fn_exit;
+
+    MPII_Topo_blocks_set(&in, recvbuf, 0, recvcounts, rdispls, recvtype);
+    out = in;
+    if (sendbuf != MPI_IN_PLACE)
+        MPII_Topo_blocks_set(&out, sendbuf, 0, sendcounts, sdispls, sendtype);
+
+    /* -- guess the plan, collect for it, and vote -- */
+    make_key(ex, &out, &in, &vote);
+    vote.all = find_entries(ex);
+    int guess = latest_entry(ex, vote.all);
+    vote.max[0] = guess + 1;
+    vote.max[1] = MAX_ENTRIES - guess;
+    if (guess != -1 && ex->entries[guess].plan) {
+        mpi_errno = collect(ex, ex->entries[guess].plan, 1, &out);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+    mpi_errno = take_vote(ex, &vote, TOPO_COLL_ATTR);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+
+    int slot = latest_entry(ex, vote.all);
+    if (slot == -1) {
+        mpi_errno = add_entry(ex, &vote, &entry, TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    } else {
+        entry = &ex->entries[slot];
+        entry->last_use = ++ex->clock;
+        ex->num_misses = 0;
+        MPII_Topo_plan_hits++;
+        /* where all guessed right, and not else: those who did not wrote to other places */
+        is_handed_on = ex->shm && vote.max[0] == slot + 1 && vote.max[1] == MAX_ENTRIES - slot;
+    }
+    *decline = entry->decline;
+    if (*decline == MPII_TOPO_PLANNED) {
+        if (!is_handed_on && (slot == -1 || ex->shm || guess != slot)) {
+            mpi_errno = collect(ex, entry->plan, 1, &out);
+            TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        }
+        mpi_errno = run(ex, entry->plan, entry->wires, 1, &in, is_handed_on, TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+    if (slot == -1)
+        count_miss(ex);
+
+  fn_exit:
+    MPII_Topo_plan_declined[*decline]++;
+    TOPO_RETURN_ERROR(mpi_errno, mpi_errno_ret);
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+/* -- persistent -- */
+
+int MPII_Topo_exchange_plan(MPIR_Comm * comm_ptr, const MPII_Topo_blocks_t * out,
+                            const MPII_Topo_blocks_t * in, MPII_Topo_decline_t * decline,
+                            MPII_Topo_plan_t ** plan, MPII_Topo_shm_t ** shm,
+                            const MPII_Topo_place_t ** place, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    struct MPII_Topo_exchange *ex;
+    vote_t vote = { 0 };
+    bool by_rack, is_ok;
+    MPL_time_t start;
+
+    *plan = NULL;
+    *shm = NULL;
+    *decline = MPII_TOPO_DECLINED_MEMORY;
+    MPL_wtime(&start);
+    mpi_errno = get_exchange(comm_ptr, &ex, TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
+    *place = ex->place;
+    if (ex->decline == MPII_TOPO_DECLINED_PLACE) {
+        *decline = ex->decline;
+        goto fn_exit;
+    }
+    make_key(ex, out, in, &vote);
+    mpi_errno = take_vote(ex, &vote, TOPO_COLL_ATTR);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    *decline = decide(ex, vote.sum[0], vote.sum[1], &by_rack);
+    if (*decline != MPII_TOPO_PLANNED)
+        goto fn_exit;
+
+    mpi_errno = build(ex, by_rack, plan, TOPO_COLL_ATTR);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    vote.all = *plan != NULL;
+    vote.max[0] = *plan ? (*plan)->bytes : 0;
+    mpi_errno = take_vote(ex, &vote, TOPO_COLL_ATTR);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    is_ok = vote.all && vote.max[0] <= ex->settings.shm_bytes;
+    if (is_ok && ex->shm) {
+        const MPII_Topo_route_t *route = ex->any_route;
+        mpi_errno = MPII_Topo_shm_create(comm_ptr, route->local, route->num_local, TAG,
+                                         MPII_TOPO_MEETING_BYTES + (*plan)->bytes, shm,
+                                         TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        is_ok = *shm != NULL;
+        mpi_errno = vote_yes(ex, &is_ok, TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+    *decline = is_ok ? MPII_TOPO_PLANNED : MPII_TOPO_DECLINED_MEMORY;
+    if (is_ok) {
+        MPII_Topo_plan_builds++;
+        MPII_Topo_plan_build_usec += usec_since(&start);
+    }
+
+  fn_exit:
+    if (*decline != MPII_TOPO_PLANNED) {
+        MPII_Topo_plan_free(*plan);
+        MPII_Topo_shm_free(*shm);
+        *plan = NULL;
+        *shm = NULL;
+    }
+    return mpi_errno_ret ? mpi_errno_ret : mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}

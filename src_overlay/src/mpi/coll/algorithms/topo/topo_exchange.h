@@ -1,0 +1,109 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#ifndef TOPO_EXCHANGE_H_INCLUDED
+#define TOPO_EXCHANGE_H_INCLUDED
+
+#include "topo_compat.h"
+#include "topo_plan.h"
+#include "topo_shm.h"
+
+/* Alltoall and alltoallv by plans (topo_plan.h): the blocks of the ranks of a host are collected,
+ * go to other hosts in few messages, and are distributed there.
+ *
+ * topo_exchange.c        what is kept with a communicator: shared memory, plans; how the processes
+ *                        agree on a plan; the blocking collectives
+ * topo_exchange_data.c   blocks of the user, and messages, as both of them use them
+ * topo_exchange_sched.c  persistent collectives */
+
+/* What a collective sends, or receives. With MPI_IN_PLACE, both are what it receives. */
+typedef struct {
+    char *buf;
+    MPI_Aint count;             /* of each block, */
+    const MPI_Aint *counts, *displs;    /* or of each rank */
+    MPI_Datatype type;
+    MPI_Aint extent, type_size, true_lb;
+    bool is_plain;              /* contiguous, in the memory of the host */
+} MPII_Topo_blocks_t;
+
+void MPII_Topo_blocks_set(MPII_Topo_blocks_t * blocks, const void *buf, MPI_Aint count,
+                          const MPI_Aint * counts, const MPI_Aint * displs, MPI_Datatype type);
+
+static inline MPI_Aint MPII_Topo_blocks_count(const MPII_Topo_blocks_t * blocks, int rank)
+{
+    return blocks->counts ? blocks->counts[rank] : blocks->count;
+}
+
+/* Why a call goes the stock way */
+typedef enum {
+    MPII_TOPO_PLANNED = 0,
+    MPII_TOPO_DECLINED_PLACE,   /* one host, or one rank a host */
+    MPII_TOPO_DECLINED_SIZE,    /* blocks longer than MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES */
+    MPII_TOPO_DECLINED_MEMORY,  /* more than MPIR_CVAR_COLL_TOPO_PLAN_SHM_BYTES, or than there is */
+    MPII_TOPO_DECLINED_MISSES,  /* counts that change from call to call */
+    MPII_TOPO_DECLINED__END
+} MPII_Topo_decline_t;
+
+/* Messages of a plan, ready to be sent: at `offset` of the segment, count elements of type */
+typedef struct {
+    int rank;
+    MPI_Aint offset, count;
+    MPI_Datatype type;
+} MPII_Topo_wire_t;
+
+/* The messages of this process: of the stages, and between the ranks of a host where each has a
+ * segment of its own */
+typedef struct {
+    int num_sends[2], num_recvs[2], num_give[3], num_get[3];
+    MPII_Topo_wire_t *sends[2], *recvs[2], *give[3], *get[3];
+    int num;                    /* of all */
+    MPII_Topo_wire_t *all;
+    MPIR_Request **reqs;        /* [num] */
+} MPII_Topo_wires_t;
+
+int MPII_Topo_wires_create(const MPII_Topo_plan_t * plan, MPI_Aint scale, MPII_Topo_wires_t ** w);
+void MPII_Topo_wires_free(MPII_Topo_wires_t * w);
+
+/* Copy blocks to the segment (from it): those of the ranks of the own host, or of all others, or of
+ * all. Offsets are those of the plan, scale times. */
+enum { MPII_TOPO_COPY_OWN_HOST = 1, MPII_TOPO_COPY_OTHERS = 2, MPII_TOPO_COPY_ALL = 3 };
+int MPII_Topo_exchange_copy(const MPII_Topo_place_t * place, int rank, int which,
+                            const MPII_Topo_blocks_t * blocks, const int64_t offsets[],
+                            MPI_Aint scale, char *segment, bool to_segment);
+
+/* Count them, for MPI_T. */
+void MPII_Topo_count_messages(const MPII_Topo_place_t * place, int rank,
+                              const MPII_Topo_wires_t * w);
+
+/* What is kept with a communicator; NULL until the first call. Collective over it. */
+struct MPII_Topo_exchange;
+void MPII_Topo_exchange_free(struct MPII_Topo_exchange *exchange);
+
+/* A plan for a persistent collective. *decline tells whether there is one. *shm is the memory of
+ * the host, with room for counters and then for a segment, or NULL where each rank has a segment of
+ * its own. Collective over the communicator. */
+#define MPII_TOPO_MEETING_BYTES (3 * sizeof(MPII_Topo_shm_counter_t))
+int MPII_Topo_exchange_plan(MPIR_Comm * comm_ptr, const MPII_Topo_blocks_t * out,
+                            const MPII_Topo_blocks_t * in, MPII_Topo_decline_t * decline,
+                            MPII_Topo_plan_t ** plan, MPII_Topo_shm_t ** shm,
+                            const MPII_Topo_place_t ** place, TOPO_COLL_ATTR_DECL);
+
+/* The collectives. Where *decline is not MPII_TOPO_PLANNED nothing has been done, on no rank. */
+int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
+                                void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
+                                MPIR_Comm * comm_ptr, MPII_Topo_decline_t * decline,
+                                TOPO_COLL_ATTR_DECL);
+int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcounts,
+                                 const MPI_Aint * sdispls, MPI_Datatype sendtype, void *recvbuf,
+                                 const MPI_Aint * recvcounts, const MPI_Aint * rdispls,
+                                 MPI_Datatype recvtype, MPIR_Comm * comm_ptr,
+                                 MPII_Topo_decline_t * decline, TOPO_COLL_ATTR_DECL);
+
+/* MPI_T variables, of this process */
+extern unsigned long MPII_Topo_plan_declined[MPII_TOPO_DECLINED__END];
+extern unsigned long MPII_Topo_plan_hits, MPII_Topo_plan_misses, MPII_Topo_plan_builds;
+extern unsigned long MPII_Topo_plan_bytes, MPII_Topo_plan_build_usec, MPII_Topo_host_messages;
+
+#endif /* TOPO_EXCHANGE_H_INCLUDED */

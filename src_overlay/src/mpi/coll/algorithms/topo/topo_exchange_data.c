@@ -1,0 +1,184 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "topo.h"
+#include "topo_exchange.h"
+
+/* -- blocks -- */
+
+void MPII_Topo_blocks_set(MPII_Topo_blocks_t * blocks, const void *buf, MPI_Aint count,
+                          const MPI_Aint * counts, const MPI_Aint * displs, MPI_Datatype type)
+{
+    MPI_Aint true_extent;
+    int is_contig;
+
+    blocks->buf = (char *) buf;
+    blocks->count = count;
+    blocks->counts = counts;
+    blocks->displs = displs;
+    blocks->type = type;
+    MPIR_Datatype_get_extent_macro(type, blocks->extent);
+    MPIR_Datatype_get_size_macro(type, blocks->type_size);
+    MPIR_Datatype_is_contig(type, &is_contig);
+    MPIR_Type_get_true_extent_impl(type, &blocks->true_lb, &true_extent);
+    blocks->is_plain = is_contig && !MPIR_GPU_query_pointer_is_dev(buf);
+}
+
+int MPII_Topo_exchange_copy(const MPII_Topo_place_t * place, int rank, int which,
+                            const MPII_Topo_blocks_t * blocks, const int64_t offsets[],
+                            MPI_Aint scale, char *segment, bool to_segment)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int host = place->host_of_rank[rank];
+
+    for (int i = 0; i < place->num_ranks; i++) {
+        MPI_Aint count = MPII_Topo_blocks_count(blocks, i), bytes = count * blocks->type_size;
+        MPI_Aint displ = blocks->displs ? blocks->displs[i] : i * blocks->count;
+        char *block = blocks->buf + displ * blocks->extent;
+        char *mem = segment + offsets[i] * scale;
+
+        if (bytes == 0 || !(which & (place->host_of_rank[i] == host ? MPII_TOPO_COPY_OWN_HOST :
+                                     MPII_TOPO_COPY_OTHERS)))
+            continue;
+        if (blocks->is_plain && to_segment) {
+            memcpy(mem, block + blocks->true_lb, bytes);
+        } else if (blocks->is_plain) {
+            memcpy(block + blocks->true_lb, mem, bytes);
+        } else {
+            mpi_errno = to_segment ?
+                MPIR_Localcopy(block, count, blocks->type, mem, bytes, MPI_BYTE) :
+                MPIR_Localcopy(mem, bytes, MPI_BYTE, block, count, blocks->type);
+            MPIR_ERR_CHECK(mpi_errno);
+        }
+    }
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+/* -- messages -- */
+
+static int make_wire(const MPII_Topo_plan_msg_t * m, MPI_Aint scale, MPII_Topo_wire_t * wire)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPI_Aint *lens = NULL, *displs = NULL;
+
+    wire->rank = m->rank;
+    wire->type = MPI_BYTE;
+    if (m->num_pieces == 1) {
+        wire->offset = m->pieces[0].offset * scale;
+        wire->count = m->bytes * scale;
+        goto fn_exit;
+    }
+    lens = MPL_malloc(m->num_pieces * sizeof(MPI_Aint), MPL_MEM_COLL);
+    displs = MPL_malloc(m->num_pieces * sizeof(MPI_Aint), MPL_MEM_COLL);
+    MPIR_ERR_CHKANDJUMP(!lens || !displs, mpi_errno, MPI_ERR_OTHER, "**nomem");
+    for (int i = 0; i < m->num_pieces; i++) {
+        lens[i] = m->pieces[i].bytes * scale;
+        displs[i] = m->pieces[i].offset * scale;
+    }
+    mpi_errno = MPIR_Type_create_hindexed_large_impl(m->num_pieces, lens, displs, MPI_BYTE,
+                                                     &wire->type);
+    MPIR_ERR_CHECK(mpi_errno);
+    mpi_errno = MPIR_Type_commit_impl(&wire->type);
+    MPIR_ERR_CHECK(mpi_errno);
+    wire->offset = 0;
+    wire->count = 1;
+
+  fn_exit:
+    MPL_free(lens);
+    MPL_free(displs);
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+/* Make wires of those messages that have something in them. */
+static int make_wires(const MPII_Topo_plan_msg_t * msgs, int n, MPI_Aint scale,
+                      MPII_Topo_wires_t * w, MPII_Topo_wire_t ** wires, int *num_wires)
+{
+    int mpi_errno = MPI_SUCCESS;
+
+    *wires = w->all + w->num;
+    *num_wires = 0;
+    for (int i = 0; i < n && msgs; i++) {
+        if (msgs[i].num_pieces == 0)
+            continue;
+        w->all[w->num].type = MPI_BYTE;
+        mpi_errno = make_wire(&msgs[i], scale, &w->all[w->num++]);
+        MPIR_ERR_CHECK(mpi_errno);
+        (*num_wires)++;
+    }
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+int MPII_Topo_wires_create(const MPII_Topo_plan_t * plan, MPI_Aint scale, MPII_Topo_wires_t ** w_)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPII_Topo_wires_t *w = MPL_calloc(1, sizeof(*w), MPL_MEM_COLL);
+    int max = 6 * plan->num_local;
+
+    *w_ = NULL;
+    MPIR_ERR_CHKANDJUMP(!w, mpi_errno, MPI_ERR_OTHER, "**nomem");
+    for (int s = 0; s < 2; s++)
+        max += plan->num_sends[s] + plan->num_recvs[s];
+    w->all = MPL_malloc(max * sizeof(MPII_Topo_wire_t), MPL_MEM_COLL);
+    w->reqs = MPL_calloc(max, sizeof(MPIR_Request *), MPL_MEM_COLL);
+    MPIR_ERR_CHKANDJUMP(!w->all || !w->reqs, mpi_errno, MPI_ERR_OTHER, "**nomem");
+    for (int s = 0; s < 2; s++) {
+        mpi_errno = make_wires(plan->sends[s], plan->num_sends[s], scale, w, &w->sends[s],
+                               &w->num_sends[s]);
+        MPIR_ERR_CHECK(mpi_errno);
+        mpi_errno = make_wires(plan->recvs[s], plan->num_recvs[s], scale, w, &w->recvs[s],
+                               &w->num_recvs[s]);
+        MPIR_ERR_CHECK(mpi_errno);
+    }
+    for (int k = 0; k < 3; k++) {
+        mpi_errno = make_wires(plan->give[k], plan->num_local, scale, w, &w->give[k],
+                               &w->num_give[k]);
+        MPIR_ERR_CHECK(mpi_errno);
+        mpi_errno = make_wires(plan->get[k], plan->num_local, scale, w, &w->get[k], &w->num_get[k]);
+        MPIR_ERR_CHECK(mpi_errno);
+    }
+    *w_ = w;
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    MPII_Topo_wires_free(w);
+    goto fn_exit;
+}
+
+void MPII_Topo_wires_free(MPII_Topo_wires_t * w)
+{
+    if (w == NULL)
+        return;
+    for (int i = 0; i < w->num; i++) {
+        if (w->all[i].type != MPI_BYTE)
+            MPIR_Type_free_impl(&w->all[i].type);
+    }
+    MPL_free(w->all);
+    MPL_free(w->reqs);
+    MPL_free(w);
+}
+
+void MPII_Topo_count_messages(const MPII_Topo_place_t * place, int rank,
+                              const MPII_Topo_wires_t * w)
+{
+    for (int s = 0; s < 2; s++) {
+        MPII_Topo_host_messages += w->num_sends[s];
+        for (int i = 0; i < w->num_sends[s]; i++) {
+            if (MPII_Topo_level(place, rank, w->sends[s][i].rank) == MPII_TOPO_LEVEL__SITE)
+                MPII_Topo_rack_messages++;
+        }
+    }
+}

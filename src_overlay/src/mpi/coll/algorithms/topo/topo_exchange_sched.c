@@ -1,0 +1,439 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "tsp_impl.h"
+#include "topo.h"
+#include "topo_exchange.h"
+
+/* A plan as a schedule, which MPI_Start runs as often as one likes, and without any agreement.
+ *
+ * Each request has a segment of its own, of one half: nobody receives into it, or writes what ranks
+ * of its host read from it, before they have all begun. A process may sleep in MPI_Wait until a
+ * message comes, so a counter in shared memory is not enough to wake it: of the ranks of a host that
+ * wait for each other, the last one sends the others a message without content. It is of a tag of
+ * its own: they do not know from whom it comes. */
+
+/* The k-th time that the ranks of a host wait for each other */
+typedef struct {
+    struct persist *p;
+    int k;
+    uint32_t num_rounds;        /* starts of the request */
+    MPIR_Request **reqs;        /* [ranks of the host] */
+    int num_reqs;
+} meeting_t;
+
+typedef struct persist {
+    MPIR_Comm *comm_ptr;
+    int tag, meeting_tag;
+    const MPII_Topo_place_t *place;
+    MPII_Topo_plan_t *plan;
+    MPII_Topo_wires_t *wires;
+    MPII_Topo_shm_t *shm;
+    MPII_Topo_shm_counter_t *counters;  /* [3] in shared memory, before the segment */
+    meeting_t meetings[3];
+    char *own, *segment;
+    int *local;                 /* [plan->num_local] ranks of the host */
+    MPII_Topo_blocks_t out, in;
+    bool in_place;
+    unsigned long *calls;       /* counts the starts */
+} persist_t;
+
+static void persist_free(persist_t * p)
+{
+    if (p == NULL)
+        return;
+    MPII_Topo_wires_free(p->wires);
+    MPII_Topo_plan_free(p->plan);
+    MPII_Topo_shm_free(p->shm);
+    for (int k = 0; k < 3; k++)
+        MPL_free(p->meetings[k].reqs);
+    MPL_free(p->own);
+    MPL_free(p->local);
+    MPL_free((void *) p->in.counts);
+    MPL_free((void *) p->in.displs);
+    MPIR_Datatype_release_if_not_builtin(p->in.type);
+    if (!p->in_place) {
+        MPL_free((void *) p->out.counts);
+        MPL_free((void *) p->out.displs);
+        MPIR_Datatype_release_if_not_builtin(p->out.type);
+    }
+    MPL_free(p);
+}
+
+/* -- vertices -- */
+
+static int copy(const persist_t * p, int which, bool to_segment)
+{
+    return MPII_Topo_exchange_copy(p->place, p->comm_ptr->rank, which,
+                                   to_segment ? &p->out : &p->in,
+                                   to_segment ? p->plan->send_offset : p->plan->recv_offset, 1,
+                                   p->segment, to_segment);
+}
+
+static int begin(void *data, int *done)
+{
+    persist_t *p = data;
+
+    *done = 1;
+    (*p->calls)++;
+    MPII_Topo_count_messages(p->place, p->comm_ptr->rank, p->wires);
+    return copy(p, p->shm ? MPII_TOPO_COPY_OTHERS : MPII_TOPO_COPY_ALL, true);
+}
+
+/* For vertices that are complete when they have been issued */
+static int is_done(void *data, int *done)
+{
+    *done = 1;
+    return MPI_SUCCESS;
+}
+
+static int begin_free(void *data)
+{
+    persist_free(data);
+    return MPI_SUCCESS;
+}
+
+static int copy_own_host(void *data, int *done)
+{
+    *done = 1;
+    return copy(data, MPII_TOPO_COPY_OWN_HOST, true);
+}
+
+static int distribute(void *data, int *done)
+{
+    *done = 1;
+    return copy(data, MPII_TOPO_COPY_ALL, false);
+}
+
+static int have_met(void *data, int *done)
+{
+    int mpi_errno = MPI_SUCCESS;
+    meeting_t *m = data;
+
+    while (m->num_reqs > 0 && MPIR_Request_is_complete(m->reqs[m->num_reqs - 1])) {
+        MPIR_Request *req = m->reqs[--m->num_reqs];
+        mpi_errno = req->status.MPI_ERROR;
+        MPIR_Request_free(req);
+        MPIR_ERR_CHECK(mpi_errno);
+    }
+
+  fn_exit:
+    *done = m->num_reqs == 0;
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+static int meet(void *data, int *done)
+{
+    int mpi_errno = MPI_SUCCESS;
+    meeting_t *m = data;
+    persist_t *p = m->p;
+    int n = p->plan->num_local;
+    uint32_t target = ++m->num_rounds * n;
+    TOPO_COLL_ATTR_NEW;
+
+    m->num_reqs = 0;
+    if (MPII_Topo_shm_count(&p->counters[m->k], target)) {
+        for (int i = 0; i < n; i++) {
+            if (i == p->shm->index)
+                continue;
+            mpi_errno = MPIC_Isend(NULL, 0, MPI_BYTE, p->local[i], p->meeting_tag, p->comm_ptr,
+                                   &m->reqs[m->num_reqs], TOPO_COLL_ATTR);
+            MPIR_ERR_CHECK(mpi_errno);
+            m->num_reqs++;
+        }
+    } else {
+        mpi_errno = MPIC_Irecv(NULL, 0, MPI_BYTE, MPI_ANY_SOURCE, p->meeting_tag,
+                               p->comm_ptr, &m->reqs[0]);
+        MPIR_ERR_CHECK(mpi_errno);
+        m->num_reqs = 1;
+    }
+    mpi_errno = have_met(m, done);
+    MPIR_ERR_CHECK(mpi_errno);
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+/* -- schedule -- */
+
+static int add_messages(const persist_t * p, const MPII_Topo_wire_t wires[], int n, bool is_send,
+                        MPIR_TSP_sched_t s, int after)
+{
+    int mpi_errno = MPI_SUCCESS, vtx;
+
+    for (int i = 0; i < n; i++) {
+        const MPII_Topo_wire_t *w = &wires[i];
+        char *buf = p->segment + w->offset;
+        mpi_errno = is_send ?
+            MPIR_TSP_sched_isend(buf, w->count, w->type, w->rank, p->tag, p->comm_ptr, s, 1, &after,
+                                 &vtx) :
+            MPIR_TSP_sched_irecv(buf, w->count, w->type, w->rank, p->tag, p->comm_ptr, s, 1, &after,
+                                 &vtx);
+        MPIR_ERR_CHECK(mpi_errno);
+    }
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+/* The ranks of the host hand on what they have. *after is the vertex after which this is so. */
+static int add_hand_on(persist_t * p, int k, MPIR_TSP_sched_t s, int *after)
+{
+    int mpi_errno = MPI_SUCCESS, vtx;
+
+    if (p->shm) {
+        int type = MPIR_TSP_sched_new_type(s, meet, have_met, NULL);
+        p->meetings[k].p = p;
+        p->meetings[k].k = k;
+        p->meetings[k].reqs = MPL_calloc(p->plan->num_local, sizeof(MPIR_Request *), MPL_MEM_COLL);
+        MPIR_ERR_CHKANDJUMP(!p->meetings[k].reqs, mpi_errno, MPI_ERR_OTHER, "**nomem");
+        mpi_errno = MPIR_TSP_sched_generic(type, &p->meetings[k], s, 1, after, &vtx);
+        MPIR_ERR_CHECK(mpi_errno);
+    } else {
+        mpi_errno = add_messages(p, p->wires->get[k], p->wires->num_get[k], false, s, *after);
+        MPIR_ERR_CHECK(mpi_errno);
+        mpi_errno = add_messages(p, p->wires->give[k], p->wires->num_give[k], true, s, *after);
+        MPIR_ERR_CHECK(mpi_errno);
+    }
+    mpi_errno = MPIR_TSP_sched_sink(s, after);
+    MPIR_ERR_CHECK(mpi_errno);
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+static int add_all(persist_t * p, int after, MPIR_TSP_sched_t s)
+{
+    int mpi_errno = MPI_SUCCESS, type, vtx;
+    const MPII_Topo_wires_t *w = p->wires;
+
+    mpi_errno = add_hand_on(p, 0, s, &after);
+    MPIR_ERR_CHECK(mpi_errno);
+    if (p->shm) {
+        type = MPIR_TSP_sched_new_type(s, copy_own_host, is_done, NULL);
+        mpi_errno = MPIR_TSP_sched_generic(type, p, s, 1, &after, &vtx);
+        MPIR_ERR_CHECK(mpi_errno);
+    }
+    for (int stage = 0; stage < 2; stage++) {
+        if (stage == 0 && !p->plan->has_stage_1)
+            continue;
+        mpi_errno = add_messages(p, w->recvs[stage], w->num_recvs[stage], false, s, after);
+        MPIR_ERR_CHECK(mpi_errno);
+        mpi_errno = add_messages(p, w->sends[stage], w->num_sends[stage], true, s, after);
+        MPIR_ERR_CHECK(mpi_errno);
+        mpi_errno = MPIR_TSP_sched_sink(s, &after);
+        MPIR_ERR_CHECK(mpi_errno);
+        mpi_errno = add_hand_on(p, stage + 1, s, &after);
+        MPIR_ERR_CHECK(mpi_errno);
+    }
+    type = MPIR_TSP_sched_new_type(s, distribute, is_done, NULL);
+    mpi_errno = MPIR_TSP_sched_generic(type, p, s, 1, &after, &vtx);
+    MPIR_ERR_CHECK(mpi_errno);
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+/* -- entry -- */
+
+static int keep_array(const MPI_Aint ** array, int n)
+{
+    MPI_Aint *kept = NULL;
+
+    if (*array) {
+        kept = MPL_malloc(n * sizeof(MPI_Aint), MPL_MEM_COLL);
+        if (kept)
+            memcpy(kept, *array, n * sizeof(MPI_Aint));
+    }
+    int ret = *array && !kept ? -1 : 0;
+    *array = kept;
+    return ret;
+}
+
+/* The arguments have to live as long as the request. */
+static int keep_blocks(MPII_Topo_blocks_t * blocks, int n)
+{
+    int ret = keep_array(&blocks->counts, n);
+
+    ret |= keep_array(&blocks->displs, n);
+    MPIR_Datatype_add_ref_if_not_builtin(blocks->type);
+    return ret;
+}
+
+static int find_local(persist_t * p)
+{
+    int host = p->place->host_of_rank[p->comm_ptr->rank], n = 0;
+
+    p->local = MPL_malloc(p->plan->num_local * sizeof(int), MPL_MEM_COLL);
+    for (int i = 0; i < p->place->num_ranks && p->local; i++) {
+        if (p->place->host_of_rank[i] == host)
+            p->local[n++] = i;
+    }
+    return p->local ? 0 : -1;
+}
+
+/* Whether the blocking collective would be planned. */
+static bool is_selected(MPIR_Comm * comm_ptr, const MPIR_Csel_coll_sig_s * sig, bool is_auto,
+                        bool is_forced, int id)
+{
+    if (comm_ptr->comm_kind != MPIR_COMM_KIND__INTRACOMM)
+        return false;
+    if (!is_auto)
+        return is_forced;
+    MPII_Csel_container_s *cnt = MPIR_Csel_search(comm_ptr->csel_comm, sig);
+    return cnt && cnt->id == id;
+}
+
+/* *sched_type is MPIR_SCHED_INVALID where the request goes the stock way. */
+static int init(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in, bool in_place,
+                MPIR_Comm * comm_ptr, unsigned long *calls, void **sched,
+                enum MPIR_sched_type *sched_type)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPII_Topo_decline_t decline;
+    int n = comm_ptr->local_size, type, vtx;
+    MPIR_TSP_sched_t s = NULL;
+    persist_t *p = NULL;
+    TOPO_COLL_ATTR_NEW;
+
+    p = MPL_calloc(1, sizeof(*p), MPL_MEM_COLL);
+    MPIR_ERR_CHKANDJUMP(!p, mpi_errno, MPI_ERR_OTHER, "**nomem");
+    p->comm_ptr = comm_ptr;
+    p->in_place = in_place;
+    p->calls = calls;
+    p->in = *in;
+    p->out = in_place ? *in : *out;
+    int ret = keep_blocks(&p->in, n);
+    if (in_place)
+        p->out = p->in;
+    else
+        ret |= keep_blocks(&p->out, n);
+    MPIR_ERR_CHKANDJUMP(ret, mpi_errno, MPI_ERR_OTHER, "**nomem");
+
+    mpi_errno = MPII_Topo_exchange_plan(comm_ptr, &p->out, &p->in, &decline, &p->plan, &p->shm,
+                                        &p->place, TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
+    MPII_Topo_plan_declined[decline]++;
+    if (decline != MPII_TOPO_PLANNED)
+        goto fn_exit;
+    mpi_errno = MPII_Topo_wires_create(p->plan, 1, &p->wires);
+    MPIR_ERR_CHECK(mpi_errno);
+    if (p->shm == NULL) {
+        p->own = MPL_malloc(MPL_MAX(p->plan->bytes, 1), MPL_MEM_COLL);
+        MPIR_ERR_CHKANDJUMP(!p->own, mpi_errno, MPI_ERR_OTHER, "**nomem");
+    }
+    p->segment = p->shm ? p->shm->mem + MPII_TOPO_MEETING_BYTES : p->own;
+    p->counters = p->shm ? (MPII_Topo_shm_counter_t *) p->shm->mem : NULL;
+    MPIR_ERR_CHKANDJUMP(find_local(p), mpi_errno, MPI_ERR_OTHER, "**nomem");
+
+    mpi_errno = MPIR_Sched_next_tag(comm_ptr, &p->tag);
+    MPIR_ERR_CHECK(mpi_errno);
+    mpi_errno = MPIR_Sched_next_tag(comm_ptr, &p->meeting_tag);
+    MPIR_ERR_CHECK(mpi_errno);
+    mpi_errno = MPIR_TSP_sched_create(&s, true);
+    MPIR_ERR_CHECK(mpi_errno);
+    type = MPIR_TSP_sched_new_type(s, begin, is_done, begin_free);
+    mpi_errno = MPIR_TSP_sched_generic(type, p, s, 0, NULL, &vtx);
+    MPIR_ERR_CHECK(mpi_errno);
+    persist_t *owned = p;       /* by the schedule */
+    p = NULL;
+    mpi_errno = add_all(owned, vtx, s);
+    MPIR_ERR_CHECK(mpi_errno);
+    *sched = s;
+    *sched_type = MPIR_SCHED_GENTRAN;
+
+  fn_exit:
+    persist_free(p);
+    return mpi_errno;
+  fn_fail:
+    if (s)
+        MPIR_TSP_sched_free(s);
+    goto fn_exit;
+}
+
+int MPII_Topo_alltoallv_init(const void *sendbuf, const MPI_Aint sendcounts[],
+                             const MPI_Aint sdispls[], MPI_Datatype sendtype, void *recvbuf,
+                             const MPI_Aint recvcounts[], const MPI_Aint rdispls[],
+                             MPI_Datatype recvtype, MPIR_Comm * comm_ptr, void **sched,
+                             enum MPIR_sched_type *sched_type)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPII_Topo_blocks_t out, in;
+    MPIR_Csel_coll_sig_s coll_sig = {
+        .coll_type = MPIR_CSEL_COLL_TYPE__ALLTOALLV,
+        .comm_ptr = comm_ptr,
+        .u.alltoallv.sendbuf = sendbuf,
+        .u.alltoallv.sendcounts = sendcounts,
+        .u.alltoallv.sdispls = sdispls,
+        .u.alltoallv.sendtype = sendtype,
+        .u.alltoallv.recvbuf = recvbuf,
+        .u.alltoallv.recvcounts = recvcounts,
+        .u.alltoallv.rdispls = rdispls,
+        .u.alltoallv.recvtype = recvtype,
+    };
+
+    int choice = MPIR_CVAR_ALLTOALLV_INTRA_ALGORITHM;
+    if (!is_selected(comm_ptr, &coll_sig, choice == MPIR_CVAR_ALLTOALLV_INTRA_ALGORITHM_auto,
+                     choice == MPIR_CVAR_ALLTOALLV_INTRA_ALGORITHM_planned,
+                     MPII_CSEL_CONTAINER_TYPE__ALGORITHM__MPIR_Alltoallv_intra_planned))
+        goto fn_exit;
+    MPII_Topo_blocks_set(&in, recvbuf, 0, recvcounts, rdispls, recvtype);
+    if (sendbuf != MPI_IN_PLACE)
+        MPII_Topo_blocks_set(&out, sendbuf, 0, sendcounts, sdispls, sendtype);
+    mpi_errno = init(&out, &in, sendbuf == MPI_IN_PLACE, comm_ptr,
+                     &MPII_Topo_calls[MPII_TOPO_ALGO__alltoallv_planned], sched, sched_type);
+    MPIR_ERR_CHECK(mpi_errno);
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+int MPII_Topo_alltoall_init(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
+                            void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
+                            MPIR_Comm * comm_ptr, void **sched, enum MPIR_sched_type *sched_type)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPII_Topo_blocks_t out, in;
+    MPIR_Csel_coll_sig_s coll_sig = {
+        .coll_type = MPIR_CSEL_COLL_TYPE__ALLTOALL,
+        .comm_ptr = comm_ptr,
+        .u.alltoall.sendbuf = sendbuf,
+        .u.alltoall.sendcount = sendcount,
+        .u.alltoall.sendtype = sendtype,
+        .u.alltoall.recvbuf = recvbuf,
+        .u.alltoall.recvcount = recvcount,
+        .u.alltoall.recvtype = recvtype,
+    };
+
+    int choice = MPIR_CVAR_ALLTOALL_INTRA_ALGORITHM;
+    if (!is_selected(comm_ptr, &coll_sig, choice == MPIR_CVAR_ALLTOALL_INTRA_ALGORITHM_auto,
+                     choice == MPIR_CVAR_ALLTOALL_INTRA_ALGORITHM_planned,
+                     MPII_CSEL_CONTAINER_TYPE__ALGORITHM__MPIR_Alltoall_intra_planned))
+        goto fn_exit;
+    MPII_Topo_blocks_set(&in, recvbuf, recvcount, NULL, NULL, recvtype);
+    if (sendbuf != MPI_IN_PLACE)
+        MPII_Topo_blocks_set(&out, sendbuf, sendcount, NULL, NULL, sendtype);
+    mpi_errno = init(&out, &in, sendbuf == MPI_IN_PLACE, comm_ptr,
+                     &MPII_Topo_calls[MPII_TOPO_ALGO__alltoall_planned], sched, sched_type);
+    MPIR_ERR_CHECK(mpi_errno);
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}

@@ -1,0 +1,67 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "topo.h"
+#include "topo_exchange.h"
+
+/* Algorithm: Planned alltoall
+ *
+ * As MPIR_Alltoallv_intra_planned, which see. All blocks have the same size, so all processes know
+ * the plan, there is nothing to agree on, and one plan serves all sizes.
+ *
+ * Cost: as there, without the vote. MPIR_Alltoall_intra_brucks: lg(p).(o + a + (p/2).n.b), each
+ * block passes lg(p)/2 times between ranks; p: number of ranks, n: bytes of a block.
+ *
+ * Preferred for short blocks, up to MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES.
+ *
+ * Source: Booth and Jackson, "Planned AlltoAllv, a clustered approach" (EPCC).
+ */
+
+/* What MPICH selects by default */
+static int alltoall_stock(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
+                          void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
+                          MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
+{
+    MPI_Aint type_size, bytes;
+
+    MPIR_Datatype_get_size_macro(recvtype, type_size);
+    bytes = recvcount * type_size;
+    if (sendbuf == MPI_IN_PLACE)
+        return MPIR_Alltoall_intra_pairwise_sendrecv_replace(sendbuf, sendcount, sendtype, recvbuf,
+                                                             recvcount, recvtype, comm_ptr,
+                                                             TOPO_COLL_ATTR);
+    if (bytes <= MPIR_CVAR_ALLTOALL_SHORT_MSG_SIZE && comm_ptr->local_size >= 8)
+        return MPIR_Alltoall_intra_brucks(sendbuf, sendcount, sendtype, recvbuf, recvcount,
+                                          recvtype, comm_ptr, TOPO_COLL_ATTR);
+    if (bytes <= MPIR_CVAR_ALLTOALL_MEDIUM_MSG_SIZE)
+        return MPIR_Alltoall_intra_scattered(sendbuf, sendcount, sendtype, recvbuf, recvcount,
+                                             recvtype, comm_ptr, TOPO_COLL_ATTR);
+    return MPIR_Alltoall_intra_pairwise(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
+                                        comm_ptr, TOPO_COLL_ATTR);
+}
+
+int MPIR_Alltoall_intra_planned(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
+                                void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
+                                MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPII_Topo_decline_t decline;
+
+    mpi_errno = MPII_Topo_exchange_alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount,
+                                            recvtype, comm_ptr, &decline, TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
+    if (decline == MPII_TOPO_PLANNED)
+        MPII_TOPO_COUNT(alltoall, planned);
+    else
+        mpi_errno = alltoall_stock(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
+                                   comm_ptr, TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}

@@ -1,0 +1,76 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "topo.h"
+#include "topo_exchange.h"
+
+/* Algorithm: Planned alltoallv
+ *
+ * The ranks of a host collect their blocks in shared memory, the hosts exchange them in one message
+ * for each pair of hosts or fewer, and the ranks of the host of destination take them from there.
+ * What goes where is computed once, as a plan (topo_plan.h), and kept with the communicator.
+ *
+ *   5 ranks on hosts {0,1} {2,3} {4}; ij is the block from rank i to rank j; segments:
+ *     host     collected                                 after the exchange
+ *     {0,1}    02 03 12 13 | 04 14 | 00 01 10 11         20 21 30 31 | 40 41 | 00 01 10 11
+ *     {2,3}    20 21 30 31 | 24 34 | 22 23 32 33         02 03 12 13 | 42 43 | 22 23 32 33
+ *     {4}      40 41 | 42 43 | 44                        04 14 | 24 34 | 44
+ *   6 messages, where MPIR_Alltoallv_intra_scattered sends 16 between the hosts, and 4 in them.
+ *
+ * Where hosts are in racks and blocks are short (MPIR_CVAR_COLL_TOPO_PLAN_RACK_BYTES), a host sends
+ * one message to one host of each other rack, which passes the blocks on in its rack.
+ *
+ * A plan depends on the bytes between each pair of ranks alone, of which each process knows its
+ * own row and column. It finds the plans that have them, compared in full, and a vote finds the
+ * one that all have: a word, up and down a tree of hosts. If there is none, the ranks of a host show
+ * each other what they have, which is all that the plan of their host needs (with racks, some hosts
+ * tell others). Displacements, datatypes and MPI_IN_PLACE are not part of a plan, each process packs
+ * and unpacks as its call says.
+ *
+ * Cost = 2.lg(h).a (the vote) + k.a + (k.o + M.b) + 2.m.c; h: number of hosts, k: messages that
+ * a rank sends, (h-1)/ranks of a host, or (r-1 + h/r-1)/ranks of a host with r racks; M: bytes
+ * that leave a host, m: bytes of a rank; a: latency between hosts, o: time to send a message, b:
+ * time per byte of the link of a host, c: time per byte of a copy. MPIR_Alltoallv_intra_scattered:
+ * (p-1).o in place of k.o, no vote and no copies; p: number of ranks. Memory: on each host twice
+ * what its ranks send and receive; see MPIR_CVAR_COLL_TOPO_PLAN_SHM_BYTES.
+ *
+ * Preferred for many short messages. Calls for which it does not pay go the way that they would go
+ * without: on one host, with one rank a host, with blocks longer than
+ * MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES on average, and where counts change from call to call. All
+ * processes know which. MPI_T counters coll_topo_plan_... tell how many, and why.
+ *
+ * Source: Booth and Jackson, "Planned AlltoAllv, a clustered approach" (EPCC).
+ */
+int MPIR_Alltoallv_intra_planned(const void *sendbuf, const MPI_Aint * sendcounts,
+                                 const MPI_Aint * sdispls, MPI_Datatype sendtype, void *recvbuf,
+                                 const MPI_Aint * recvcounts, const MPI_Aint * rdispls,
+                                 MPI_Datatype recvtype, MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPII_Topo_decline_t decline;
+
+    mpi_errno = MPII_Topo_exchange_alltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf,
+                                             recvcounts, rdispls, recvtype, comm_ptr, &decline,
+                                             TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
+    if (decline == MPII_TOPO_PLANNED)
+        MPII_TOPO_COUNT(alltoallv, planned);
+    else if (sendbuf == MPI_IN_PLACE)
+        mpi_errno = MPIR_Alltoallv_intra_pairwise_sendrecv_replace(sendbuf, sendcounts, sdispls,
+                                                                   sendtype, recvbuf, recvcounts,
+                                                                   rdispls, recvtype, comm_ptr,
+                                                                   TOPO_COLL_ATTR);
+    else
+        mpi_errno = MPIR_Alltoallv_intra_scattered(sendbuf, sendcounts, sdispls, sendtype, recvbuf,
+                                                   recvcounts, rdispls, recvtype, comm_ptr,
+                                                   TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}

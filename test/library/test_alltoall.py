@@ -1,0 +1,475 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""MPI_Alltoall, MPI_Alltoallv and their persistent variants give the standard's result by plans,
+whatever counts, datatypes, ranks and topology, and send no more messages between hosts than they say.
+
+The checks are in alltoall.c; here it is run over numbers of ranks, clusters and settings. NUM_CLIQUES
+makes one machine look like hosts clique0, clique1, ...
+"""
+
+import itertools
+import os
+import random
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+COLLECTIVES = ("alltoall", "alltoallv")
+KINDS = ("no_topology", "unequal", "cyclic", "block", "one_rank_a_host", "unknown_hosts")
+STAGINGS = ("shm", "p2p")
+
+each_collective = pytest.mark.parametrize("collective", COLLECTIVES)
+each_staging = pytest.mark.parametrize("staging", STAGINGS)
+
+
+@pytest.fixture(scope="session")
+def programs(build_mpi):
+    """{name: program}"""
+    names = ("alltoall", "alltoall_init", "alltoall_plans")
+    return {name: build_mpi(HERE / f"{name}.c") for name in names}
+
+
+@pytest.fixture(scope="session")
+def run_program(run_mpi, programs):
+    """run_program(name, collective, *arguments, n=, env=, ...): all its checks must hold."""
+
+    def run(name, collective, *arguments, check=True, **how):
+        job = run_mpi(programs[name], "--collective", collective, *arguments, **how)
+        if check:
+            assert job.returncode == 0, job.stdout + job.stderr
+            assert job.stdout.splitlines()[-1].startswith("OK "), job.stdout + job.stderr
+        return job
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def run_planned(run_program):
+    """The same, and what can run planned has to."""
+
+    def run(name, collective, *arguments, **how):
+        return run_program(name, collective, "--expect", "planned", *arguments, **how)
+
+    return run
+
+
+def plan(**settings):
+    return {f"MPIR_CVAR_COLL_TOPO_PLAN_{key}": value for key, value in settings.items()}
+
+
+def forced(collective, staging="auto", misses=0, **more):
+    """Plans however often counts change, if misses is 0."""
+    return {
+        f"MPIR_CVAR_{collective.upper()}_INTRA_ALGORITHM": "planned",
+        "MPIR_CVAR_COLLECTIVE_FALLBACK": "error",
+        **plan(STAGING=staging, MISSES=misses),
+        **more,
+    }
+
+
+@pytest.fixture
+def cluster(site, write_json):
+    """cluster(kind, n, seed): the environment of n ranks on a cluster of that kind."""
+
+    def make(kind, n, seed=1):
+        if kind == "no_topology":
+            return {"MPIR_CVAR_NUM_CLIQUES": max(n // 3, 1)}
+        pick = random.Random(f"{kind} {n} {seed}")
+        # cyclic and unequal: ranks of a host or rack do not follow each other
+        hosts = {"one_rank_a_host": n, "unequal": (2 * n + 2) // 3}.get(kind, n // 2)
+        hosts = max(hosts, 2)
+        names = [f"clique{i}" for i in range(hosts)]
+        of_host = [pick.randrange(min(4, hosts)) for _ in names]
+        if kind == "unknown_hosts":
+            names, of_host = names[::2], of_host[::2]
+        return {
+            "MPIR_CVAR_NUM_CLIQUES": hosts,
+            "MPIR_CVAR_CLIQUES_BY_BLOCK": int(kind == "block"),
+            "MPIR_CVAR_COLL_TOPOLOGY_FILE": write_json("site.json", site(names, of_host, seed)),
+        }
+
+    return make
+
+
+def counter(job, name):
+    """(least, most) of a rank"""
+    line = rf"^COUNTER coll_topo_{name} min=(\d+) max=(\d+)$"
+    return tuple(map(int, re.search(line, job.stdout, re.MULTILINE).groups()))
+
+
+# ---------------------------------------------------------------- results
+
+
+@each_collective
+@pytest.mark.parametrize("n", range(1, 18))
+def test_any_size(run_planned, cluster, collective, n):
+    """Each size on a cluster of some kind, one after the other."""
+    kind, staging = KINDS[n % len(KINDS)], STAGINGS[n // len(KINDS) % 2]
+    env = forced(collective, staging, **cluster(kind, n))
+    cases = [] if n <= 6 else ["quick", "comms"]
+    runs = {"alltoall": cases, "alltoall_init": ["active"]} if n <= 8 else {"alltoall": cases}
+    for program, arguments in runs.items():
+        job = run_planned(program, collective, *arguments, n=n, timeout=120, env=env)
+        assert job.stderr == "" or kind == "unknown_hosts"
+
+
+@each_collective
+@each_staging
+@pytest.mark.parametrize("kind, n", [*itertools.product(KINDS, [7]), ("unequal", 11)])
+def test_any_cluster(run_planned, cluster, collective, staging, kind, n):
+    env = forced(collective, staging, **cluster(kind, n))
+    cases = ["basic", "types", "bottom", "comms", "many"]
+    run_planned("alltoall", collective, *cases, n=n, timeout=120, env=env)
+
+
+@each_collective
+@each_staging
+@pytest.mark.parametrize("kind, n", [("block", 5), ("unknown_hosts", 5), ("unequal", 8)])
+def test_requests(run_planned, cluster, collective, staging, kind, n):
+    env = forced(collective, staging, **cluster(kind, n))
+    run_planned("alltoall_init", collective, n=n, timeout=120, env=env)
+
+
+@each_collective
+@pytest.mark.parametrize("n", [31, 64])
+def test_many_ranks(run_planned, cluster, collective, n):
+    env = forced(collective, **cluster("unequal", n))
+    run_planned("alltoall", collective, "quick", n=n, timeout=120, env=env)
+
+
+@each_collective
+@pytest.mark.parametrize("seed", range(2, 5))
+def test_shuffled_communicators(run_planned, cluster, collective, seed):
+    env = forced(collective, misses=4, **cluster("unequal", 5 + seed, seed))
+    cases = ["--seed", seed, "comms", "many", "varying"]
+    run_planned("alltoall", collective, *cases, n=5 + seed, timeout=120, env=env)
+
+
+@each_collective
+@each_staging
+@pytest.mark.parametrize("rack_bytes", [0, 1 << 20])
+def test_rendezvous_only(run_planned, cluster, collective, staging, rack_bytes):
+    """No step may rely on the transport to buffer a message: with a limit of 0 none is."""
+    env = forced(
+        collective,
+        staging,
+        MPIR_CVAR_CH3_EAGER_MAX_MSG_SIZE=0,
+        **plan(RACK_BYTES=rack_bytes),
+        **cluster("unequal", 6),
+    )
+    run_planned("alltoall", collective, "basic", "comms", "traffic", n=6, timeout=120, env=env)
+    run_planned("alltoall_init", collective, "active", n=6, timeout=120, env=env)
+
+
+@each_collective
+@each_staging
+@pytest.mark.parametrize(
+    "program, case, n",
+    [
+        ("alltoall", "threads", 4),
+        ("alltoall", "threads", 5),
+        ("alltoall", "churn", 5),
+        ("alltoall_init", "progress", 5),
+        ("alltoall_init", "starts", 4),
+    ],
+)
+def test_special(run_planned, cluster, collective, staging, program, case, n):
+    env = forced(collective, staging, **cluster("cyclic", n))
+    job = run_planned(program, collective, case, n=n, timeout=120, env=env)
+    if "SKIP" in job.stdout:
+        pytest.skip(job.stdout.splitlines()[0])
+
+
+@each_collective
+@each_staging
+def test_many_calls(run_planned, collective, staging):
+    """Nothing grows. --slow runs 200,000 calls."""
+    env = forced(collective, staging, MPIR_CVAR_NUM_CLIQUES=2)
+    run_planned("alltoall", collective, "long", n=4, timeout=120, env=env)
+
+
+@pytest.mark.slow
+@each_collective
+@each_staging
+def test_200000_calls(run_planned, collective, staging):
+    env = forced(collective, staging, MPIR_CVAR_NUM_CLIQUES=2)
+    run_planned("alltoall", collective, "--calls", 200000, "long", n=4, timeout=600, env=env)
+
+
+def test_wrong_result_is_seen(run_program, build_mpi, tmp_path):
+    """The checks themselves: an MPI_Alltoallv that writes one byte between blocks does not pass."""
+    source = tmp_path / "broken.c"
+    source.write_text("""
+        #include <mpi.h>
+        int MPI_Alltoallv(const void *sendbuf, const int sendcounts[], const int sdispls[],
+                          MPI_Datatype sendtype, void *recvbuf, const int recvcounts[],
+                          const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm)
+        {
+            int rc = PMPI_Alltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts,
+                                    rdispls, recvtype, comm);
+            MPI_Aint lb, extent;
+            PMPI_Type_get_extent(recvtype, &lb, &extent);
+            ((char *) recvbuf)[(rdispls[0] + recvcounts[0]) * extent]++;
+            return rc;
+        }""")
+    library = build_mpi(source, "-shared", "-fPIC")
+    job = run_program(
+        "alltoall", "alltoallv", "displs", check=False, n=2, env={"LD_PRELOAD": library}
+    )
+    assert job.returncode == 1
+    assert re.search("FAIL alltoallv displs, .*receive buffer: byte", job.stdout)
+
+
+# ---------------------------------------------------------------- selection
+
+
+def test_nothing_configured(run_program, cluster):
+    """Without a CVAR or a tuning file the library takes the stock choices, topology or not."""
+    for collective in COLLECTIVES:
+        job = run_program("alltoall", collective, n=5, env=cluster("cyclic", 5))
+        assert job.stderr == ""
+        assert counter(job, f"{collective}_planned_calls") == (0, 0)
+        assert not re.search(r"COUNTER coll_topo_\w+ min=\d+ max=[1-9]", job.stdout)
+
+
+@each_collective
+@pytest.mark.parametrize("n", [1, 2, 5, 8])
+def test_by_tuning_file(run_planned, site, write_json, collective, n):
+    """Requests, too, use a plan where the file says so."""
+    content = site([f"clique{i}" for i in range(3)], [1, 0, 1])
+    topology = {key: content[key] for key in ("format", "hosts", "racks", "latency_us")}
+    leaf = {f"algorithm=MPIR_{collective.capitalize()}_intra_planned": {}}
+    rules = {f"collective={collective}": {"comm_type=intra": leaf}}
+    env = {
+        "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE": write_json(
+            "tuning.json", {**rules, "topology": topology}
+        ),
+        "MPIR_CVAR_NUM_CLIQUES": 3,
+        **plan(MISSES=0),
+    }
+    for program, cases in {
+        "alltoall": ["basic", "comms"],
+        "alltoall_init": ["persistent", "mixed"],
+    }.items():
+        job = run_planned(program, collective, *cases, n=n, timeout=120, env=env)
+        assert job.stderr == ""
+
+
+# ---------------------------------------------------------------- the cache of plans
+
+
+@each_staging
+@pytest.mark.parametrize("n, kind", [(5, "cyclic"), (8, "unequal")])
+def test_cache(run_planned, cluster, staging, n, kind):
+    env = forced("alltoallv", staging, **cluster(kind, n))
+    run_planned("alltoall_plans", "alltoallv", "keys", "held", n=n, timeout=120, env=env)
+
+
+@each_staging
+@pytest.mark.parametrize("entries", [1, 2, 5, 64])
+def test_cache_keeps_the_latest(run_planned, cluster, staging, entries):
+    env = forced("alltoallv", staging, **plan(ENTRIES=entries), **cluster("unequal", 6))
+    run_planned("alltoall_plans", "alltoallv", "lru", n=6, timeout=120, env=env)
+
+
+def test_cache_keeps_to_its_bytes(run_planned, cluster):
+    """With room for no plan, the latest one is kept nevertheless."""
+    env = forced("alltoallv", **plan(BYTES=1), **cluster("unequal", 6))
+    job = run_planned("alltoall", "alltoallv", "many", n=6, env=env)
+    assert counter(job, "plan_hits")[1] > 0
+    assert counter(job, "plan_misses")[0] > counter(job, "plan_hits")[1]
+
+
+@each_staging
+@pytest.mark.parametrize("misses", [2, 4])
+def test_counts_that_change(run_planned, cluster, staging, misses):
+    env = forced("alltoallv", staging, misses=misses, **cluster("unequal", 6))
+    job = run_planned("alltoall_plans", "alltoallv", "changing", n=6, env=env)
+    assert counter(job, "plan_declined_misses") == (2 * misses, 2 * misses)
+
+
+# ---------------------------------------------------------------- calls that are not planned
+
+
+@each_collective
+@pytest.mark.parametrize("hosts, block", [(1, 0), (5, 0), (5, 1)])
+def test_declined_for_its_place(run_planned, collective, hosts, block):
+    env = forced(collective, MPIR_CVAR_NUM_CLIQUES=hosts, MPIR_CVAR_CLIQUES_BY_BLOCK=block)
+    for program, cases in {"alltoall": ["basic", "comms"], "alltoall_init": ["active"]}.items():
+        job = run_planned(program, collective, *cases, n=5, env=env)
+        assert counter(job, f"{collective}_planned_calls") == (0, 0)
+        assert counter(job, "plan_declined_place")[0] > 0
+        assert counter(job, "host_messages") == (0, 0)
+
+
+@each_collective
+@pytest.mark.parametrize("limit", [0, 30])
+def test_declined_for_its_size(run_planned, cluster, collective, limit):
+    """The average block decides: alltoall.c knows it."""
+    env = forced(collective, **plan(MAX_BYTES=limit), **cluster("unequal", 6))
+    for program, cases in {
+        "alltoall": ["basic", "types", "varying"],
+        "alltoall_init": ["persistent"],
+    }.items():
+        job = run_planned(program, collective, *cases, n=6, timeout=120, env=env)
+        least, most = counter(job, "plan_declined_size")
+        assert least == most > 0
+        if limit:
+            assert counter(job, f"{collective}_planned_calls")[0] > 0
+
+
+@each_collective
+@each_staging
+@pytest.mark.parametrize("limit", [0, 1000])
+def test_declined_for_want_of_memory(run_planned, cluster, collective, staging, limit):
+    env = forced(collective, staging, **plan(SHM_BYTES=limit), **cluster("unequal", 6))
+    for program, cases in {"alltoall": ["basic"], "alltoall_init": ["persistent"]}.items():
+        options = ["--declined", "memory", *cases]
+        job = run_planned(program, collective, *options, n=6, timeout=120, env=env)
+        least, most = counter(job, "plan_declined_memory")
+        assert least == most > 0
+        # on all ranks or on none
+        least, most = counter(job, f"{collective}_planned_calls")
+        assert least == most
+
+
+@each_collective
+@pytest.mark.parametrize("staging", ["auto", "shm"])
+@pytest.mark.parametrize("case", ["no_files", "no_size", "no_dump"])
+def test_one_rank_without_memory(run_planned, require, collective, staging, case):
+    prefix = []
+    if case == "no_dump" and os.geteuid() == 0:
+        # root without the right to look into any process
+        prefix = [require("setpriv"), "--inh-caps=-sys_ptrace", "--bounding-set=-sys_ptrace"]
+    env = forced(collective, staging, MPIR_CVAR_NUM_CLIQUES=2)
+    run_planned("alltoall_plans", collective, case, n=5, prefix=prefix, env=env)
+
+
+@pytest.fixture
+def with_dev_shm(require):
+    """with_dev_shm(script): the words that run a command with a /dev/shm of its own, made by script,
+    and print what is in it at the end."""
+
+    def prefix(script):
+        words = [require("unshare"), "-rm", "sh", "-c"]
+        tried = subprocess.run([*words, script], check=False, capture_output=True, text=True)
+        if tried.returncode:
+            pytest.skip(f"cannot have a /dev/shm: {tried.stderr.strip()}")
+        return [*words, f'{script}; "$@"; rc=$?; echo SHM $(ls -A /dev/shm); exit $rc', "sh"]
+
+    return prefix
+
+
+@each_collective
+@pytest.mark.parametrize("options", ["size=4k", "ro"])
+def test_without_dev_shm(run_mpi, programs, with_dev_shm, collective, options):
+    """It is full after a page, or nothing can be made there."""
+    job = run_mpi(
+        *(programs["alltoall"], "--collective", collective, "--expect", "planned", "basic"),
+        n=5,
+        prefix=with_dev_shm(f"mount -t tmpfs -o {options} none /dev/shm"),
+        env=forced(collective, MPIR_CVAR_NUM_CLIQUES=2),
+    )
+    assert job.returncode == 0 and job.stderr == "", job.stdout + job.stderr
+    assert "OK " in job.stdout
+
+
+@each_collective
+def test_ranks_in_containers(run_mpi, programs, require, collective):
+    """Ranks of a host that cannot see each other's processes: process ids mean something else."""
+    unshare = [require("unshare"), "-rpf", "--mount-proc"]
+    if subprocess.run([*unshare, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("cannot have a namespace of process ids")
+    job = run_mpi(
+        *unshare,
+        *(programs["alltoall"], "--collective", collective, "--expect", "planned", "basic"),
+        n=5,
+        env=forced(collective, MPIR_CVAR_NUM_CLIQUES=2),
+    )
+    assert job.returncode == 0 and "OK " in job.stdout, job.stdout + job.stderr
+    assert counter(job, f"{collective}_planned_calls")[0] > 0
+
+
+# ---------------------------------------------------------------- numbers of messages
+
+
+@each_collective
+@each_staging
+@pytest.mark.parametrize("racks, rack_bytes", [("", 1024), ("012010", 0), ("012010", 1024)])
+@pytest.mark.parametrize("n, block", [(12, 0), (14, 1)])
+def test_messages_between_hosts(
+    run_planned, site, write_json, collective, staging, racks, rack_bytes, n, block
+):
+    """At most one for each ordered pair of hosts; with racks, one from a host to each other rack and
+    one to each other host of its own. alltoall.c counts."""
+    env = forced(
+        collective,
+        staging,
+        MPIR_CVAR_NUM_CLIQUES=6,
+        MPIR_CVAR_CLIQUES_BY_BLOCK=block,
+        **plan(RACK_BYTES=rack_bytes),
+    )
+    options = ["messages"]
+    if racks:
+        of_host = [int(rack) for rack in racks]
+        file = write_json("site.json", site([f"clique{i}" for i in range(6)], of_host))
+        env["MPIR_CVAR_COLL_TOPOLOGY_FILE"] = file
+        options += ["--racks", ",".join(racks)]
+    run_planned("alltoall_plans", collective, *options, n=n, env=env)
+
+
+# ---------------------------------------------------------------- nothing is left
+
+
+@each_collective
+@each_staging
+@pytest.mark.parametrize("case", ["comms", "die"])
+def test_nothing_is_left(run_mpi, programs, with_dev_shm, collective, staging, case):
+    """When all ends well, and when a rank dies in the middle: the job ends, and leaves no file."""
+    for victim in (0, 3):
+        job = run_mpi(
+            *(programs["alltoall"], "--collective", collective, "--seed", victim, case),
+            n=5,
+            timeout=30,
+            prefix=with_dev_shm("mount -t tmpfs none /dev/shm"),
+            env=forced(collective, staging, MPIR_CVAR_NUM_CLIQUES=2),
+        )
+        assert (job.returncode == 0) == (case == "comms"), job.stdout + job.stderr
+        assert job.stdout.splitlines()[-1] == "SHM"
+
+
+@each_collective
+@each_staging
+@pytest.mark.parametrize("victim", [0, 3])
+def test_killed_rank(run_program, collective, staging, victim):
+    """The others do not wait for ever."""
+    job = run_program(
+        *("alltoall", collective, "--seed", victim, "die"),
+        check=False,
+        n=5,
+        timeout=30,
+        env=forced(collective, staging, MPIR_CVAR_NUM_CLIQUES=2),
+    )
+    assert job.returncode != 0
+
+
+@pytest.mark.parametrize(
+    "program, collective, staging, cases",
+    [
+        ("alltoall", "alltoall", "shm", ["quick", "bottom"]),
+        ("alltoall", "alltoallv", "shm", ["quick", "bottom", "many"]),
+        ("alltoall", "alltoallv", "p2p", ["quick", "many"]),
+        ("alltoall_init", "alltoallv", "shm", ["active", "mixed"]),
+        ("alltoall_init", "alltoallv", "p2p", ["active"]),
+    ],
+)
+def test_valgrind(run_valgrind, programs, cluster, program, collective, staging, cases):
+    run_valgrind(
+        programs[program],
+        *("--collective", collective, "--expect", "planned", *cases),
+        n=3,
+        env=forced(collective, staging, **cluster("cyclic", 3)),
+        ours=r"MPIR_Topo|MPII_Topo|alltoallv?_intra_planned|topo_(plan|shm|exchange)",
+    )
