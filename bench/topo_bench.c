@@ -16,9 +16,13 @@
  * k of a size every algorithm is called once, in an order shuffled anew (seeded, so that two runs
  * agree). One call is
  *
- *     fill buffers | dissemination barrier | t0, the collective, t1 | max over ranks | check
+ *     fill buffers | common start | t0, the collective, t1 | max over ranks | check
  *
- * and its time is the maximum of t1 - t0 over the ranks. Every call is checked, warm-up and timed
+ * and its time is the maximum of t1 - t0 over the ranks. A barrier alone lets the ranks go one after
+ * the other, over a time that can be longer than a short collective where processes share cores. So
+ * they agree on a time by a clock that they have in common, and sleep until then; see "common
+ * start" below. And a rank that is done sleeps a moment before it goes on, so that it does not take
+ * the core from one that is not. Every call is checked, warm-up and timed
  * ones alike: each byte received is a function of (sender, receiver, offset, call), so a stale,
  * misplaced or missing block shows.
  *
@@ -27,6 +31,14 @@
  * error; for `auto` the counters that moved tell what the library chose. While an algorithm is
  * forced, MPIR_CVAR_COLLECTIVE_FALLBACK is `error`, so that one which cannot be applied is not
  * silently replaced by another.
+ *
+ * An algorithm with `+init` behind its name is the persistent form: one MPI_<Coll>_init for all
+ * calls of a size, and a call is MPI_Start and MPI_Wait.
+ *
+ * MPI_Alltoallv can be given a pattern of counts other than equal ones; see "counts" below. With
+ * --first, each algorithm is also called once on each of some fresh communicators: what it computes
+ * once for a communicator is in the time of that call. The other calls of a size and algorithm all
+ * are on one communicator.
  *
  * With --background, all ranks of some hosts of each rack leave the measurement: they call
  * MPI_Alltoall among themselves, again and again, until the others are done. Each size begins with
@@ -38,10 +50,13 @@
 
 #define _GNU_SOURCE     /* dladdr: which libmpi was loaded */
 
-#include <ctype.h>
+#include "algorithms.h"
+
 #include <dlfcn.h>
+#include <errno.h>
 #include <getopt.h>
 #include <limits.h>
+#include <math.h>
 #include <mpi.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -49,14 +64,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-#define MAX_ALGORITHMS 32
 #define MAX_SIZES 64
 #define MAX_COUNTERS 32
-#define DESC_SIZE 8192  /* of a CVAR's description */
 #define GUARD 64        /* bytes behind the receive buffer that nobody may write */
 #define TAG_BARRIER 1
 #define TAG_MARK 2
@@ -67,10 +79,11 @@
 enum blocks { NONE, ONE, ALL, ONE_AT_ROOT, ALL_AT_ROOT };
 
 struct buffers {
+    MPI_Comm comm;
     void *send, *recv;          /* either may be MPI_IN_PLACE */
     int count;                  /* bytes per block */
     int root;
-    int *counts, *displs;       /* of the v-collectives: p entries */
+    int *scounts, *sdispls, *rcounts, *rdispls; /* of the v-collectives: p entries */
 };
 
 struct collective {
@@ -81,6 +94,7 @@ struct collective {
     bool personalised;          /* the data differ by receiver */
     enum blocks in_place;       /* the ranks' own blocks that start in the receive buffer */
     int (*call) (const struct buffers * b);
+    int (*init) (const struct buffers * b, MPI_Request * request);      /* may be NULL */
 };
 
 /* What is measured: MPI_COMM_WORLD or, with background traffic, the ranks that do not make it */
@@ -89,38 +103,50 @@ static int rank, nprocs;        /* in comm */
 
 static int call_allgather(const struct buffers *b)
 {
-    return MPI_Allgather(b->send, b->count, MPI_BYTE, b->recv, b->count, MPI_BYTE, comm);
+    return MPI_Allgather(b->send, b->count, MPI_BYTE, b->recv, b->count, MPI_BYTE, b->comm);
 }
 
 static int call_gather(const struct buffers *b)
 {
-    return MPI_Gather(b->send, b->count, MPI_BYTE, b->recv, b->count, MPI_BYTE, b->root, comm);
+    return MPI_Gather(b->send, b->count, MPI_BYTE, b->recv, b->count, MPI_BYTE, b->root, b->comm);
 }
 
 static int call_scatter(const struct buffers *b)
 {
-    return MPI_Scatter(b->send, b->count, MPI_BYTE, b->recv, b->count, MPI_BYTE, b->root, comm);
+    return MPI_Scatter(b->send, b->count, MPI_BYTE, b->recv, b->count, MPI_BYTE, b->root, b->comm);
 }
 
 static int call_bcast(const struct buffers *b)
 {
-    return MPI_Bcast(b->recv, b->count, MPI_BYTE, b->root, comm);
+    return MPI_Bcast(b->recv, b->count, MPI_BYTE, b->root, b->comm);
 }
 
 static int call_alltoall(const struct buffers *b)
 {
-    return MPI_Alltoall(b->send, b->count, MPI_BYTE, b->recv, b->count, MPI_BYTE, comm);
+    return MPI_Alltoall(b->send, b->count, MPI_BYTE, b->recv, b->count, MPI_BYTE, b->comm);
 }
 
 static int call_alltoallv(const struct buffers *b)
 {
-    return MPI_Alltoallv(b->send, b->counts, b->displs, MPI_BYTE, b->recv, b->counts, b->displs,
-                         MPI_BYTE, comm);
+    return MPI_Alltoallv(b->send, b->scounts, b->sdispls, MPI_BYTE, b->recv, b->rcounts,
+                         b->rdispls, MPI_BYTE, b->comm);
+}
+
+static int init_alltoall(const struct buffers *b, MPI_Request * request)
+{
+    return MPI_Alltoall_init(b->send, b->count, MPI_BYTE, b->recv, b->count, MPI_BYTE, b->comm,
+                             MPI_INFO_NULL, request);
+}
+
+static int init_alltoallv(const struct buffers *b, MPI_Request * request)
+{
+    return MPI_Alltoallv_init(b->send, b->scounts, b->sdispls, MPI_BYTE, b->recv, b->rcounts,
+                              b->rdispls, MPI_BYTE, b->comm, MPI_INFO_NULL, request);
 }
 
 static int call_barrier(const struct buffers *b)
 {
-    return MPI_Barrier(comm);
+    return MPI_Barrier(b->comm);
 }
 
 #define CVAR(COLL) "MPIR_CVAR_" COLL "_INTRA_ALGORITHM"
@@ -129,25 +155,37 @@ static int call_barrier(const struct buffers *b)
  * shapes needs a shape in fill() and check() too. */
 /* *INDENT-OFF* */
 static const struct collective collectives[] = {
-    /* name       cvar               bytes: what one block is            send         recv         pers.  in place     call */
-    {"allgather", CVAR("ALLGATHER"), "sent by each rank",                ONE,         ALL,         false, ONE,         call_allgather},
-    {"gather",    CVAR("GATHER"),    "sent by each rank",                ONE,         ALL_AT_ROOT, false, ONE_AT_ROOT, call_gather},
-    {"scatter",   CVAR("SCATTER"),   "received by each rank",            ALL_AT_ROOT, ONE,         true,  NONE,        call_scatter},
-    {"bcast",     CVAR("BCAST"),     "received by each rank",            NONE,        ONE,         false, ONE_AT_ROOT, call_bcast},
-    {"alltoall",  CVAR("ALLTOALL"),  "sent by each rank to each rank",   ALL,         ALL,         true,  ALL,         call_alltoall},
-    {"alltoallv", CVAR("ALLTOALLV"), "sent by each rank to each rank",   ALL,         ALL,         true,  ALL,         call_alltoallv},
-    {"barrier",   CVAR("BARRIER"),   "none; the size is always 0",       NONE,        NONE,        false, NONE,        call_barrier},
+    /* name       cvar               bytes: what one block is            send         recv         pers.  in place     call            persistent */
+    {"allgather", CVAR("ALLGATHER"), "sent by each rank",                ONE,         ALL,         false, ONE,         call_allgather, NULL},
+    {"gather",    CVAR("GATHER"),    "sent by each rank",                ONE,         ALL_AT_ROOT, false, ONE_AT_ROOT, call_gather,    NULL},
+    {"scatter",   CVAR("SCATTER"),   "received by each rank",            ALL_AT_ROOT, ONE,         true,  NONE,        call_scatter,   NULL},
+    {"bcast",     CVAR("BCAST"),     "received by each rank",            NONE,        ONE,         false, ONE_AT_ROOT, call_bcast,     NULL},
+    {"alltoall",  CVAR("ALLTOALL"),  "sent by each rank to each rank",   ALL,         ALL,         true,  ALL,         call_alltoall,  init_alltoall},
+    {"alltoallv", CVAR("ALLTOALLV"), "sent by each rank to each rank",   ALL,         ALL,         true,  ALL,         call_alltoallv, init_alltoallv},
+    {"barrier",   CVAR("BARRIER"),   "none; the size is always 0",       NONE,        NONE,        false, NONE,        call_barrier,   NULL},
 };
 /* *INDENT-ON* */
 #define NUM_COLLECTIVES ((int) (sizeof(collectives) / sizeof(collectives[0])))
 
-/* ---- options ---- */
+/* What each rank sends to each in MPI_Alltoallv; see "counts" below. */
+enum pattern { UNIFORM, RANDOM, SPARSE, HEAVY, FFT2D, FFT3D_ROWS, FFT3D_COLS, CHANGING };
 
-struct algorithm {
-    char *name;
-    int value;                  /* of the CVAR */
-    bool forced;                /* anything but `auto` */
+static const struct {
+    const char *name, *what;
+} patterns[] = {
+    [UNIFORM] = {"uniform", "the size to each rank"},
+    [RANDOM] = {"random", "0 to twice the size, drawn for each pair of ranks"},
+    [SPARSE] = {"sparse", "the size to about four ranks, drawn; to the others nothing"},
+    [HEAVY] = {"heavy", "16 times the size to and from the rank --root, else the size"},
+    [FFT2D] = {"fft2d", "transpose of a 2-D FFT in slabs, all ranks with all"},
+    [FFT3D_ROWS] = {"fft3d_rows", "of a 3-D FFT in pencils, in rows of consecutive ranks"},
+    [FFT3D_COLS] = {"fft3d_cols", "the other transpose of it, between these rows"},
+    [CHANGING] = {"changing", "as random, but drawn anew for each call"},
 };
+
+#define NUM_PATTERNS ((int) (sizeof(patterns) / sizeof(patterns[0])))
+
+/* ---- options ---- */
 
 static struct {
     const struct collective *coll;
@@ -161,6 +199,8 @@ static struct {
     double share;               /* of the hosts of each rack that make background traffic */
     long traffic_bytes;         /* its MPI_Alltoall sends to each rank */
     const char *racks;          /* "host,host:host,..." */
+    enum pattern pattern;
+    long first;                 /* fresh communicators */
     bool in_place, dry_run, help;
     char error[1024];           /* what is wrong with the command line; "" if nothing */
 } opt = {
@@ -187,15 +227,20 @@ static void print_help(void)
            "What to measure\n"
            "  -c, --collective NAME    one of the list below (allgather)\n"
            "  -a, --algorithms LIST    values of the collective's CVAR, and `auto` for the\n"
-           "                           library's own choice (auto)\n"
+           "                           library's own choice (auto); with +init behind it, as\n"
+           "                           planned+init: MPI_Alltoall(v)_init, timed from MPI_Start\n"
+           "                           to MPI_Wait\n"
            "  -s, --sizes LIST         bytes: 64, 1K, 4K,16K or 1K:64K by powers of two (1K:64K)\n"
            "  -i, --in-place           with MPI_IN_PLACE\n"
-           "  -r, --root RANK          of gather, scatter, bcast (0)\n\n"
+           "  -p, --pattern NAME       of alltoallv: who sends how much; see below (uniform)\n"
+           "  -r, --root RANK          of gather, scatter, bcast, pattern heavy (0)\n\n"
            "How long\n"
            "  -n, --repetitions N      timed calls of each algorithm and size, at most (%d)\n"
            "  -m, --min-repetitions N  and at least, whatever the time (%d)\n"
            "  -t, --seconds S          time for one size, all algorithms together (%g)\n"
-           "  -w, --warmup N           calls before, checked but not timed (%d)\n\n"
+           "  -w, --warmup N           calls before, checked but not timed (%d)\n"
+           "  -f, --first N            also time the first call of each algorithm on N fresh\n"
+           "                           communicators; of +init with MPI_Alltoall(v)_init (0)\n\n"
            "Background traffic\n"
            "  -b, --background SHARE[:BYTES]\n"
            "                           all ranks of this share of the hosts of each rack (0.5:\n"
@@ -205,13 +250,19 @@ static void print_help(void)
            "  -R, --racks LIST         HOST,HOST:HOST,...: a colon between racks; all other hosts\n"
            "                           are one rack\n\n"
            "Other\n"
-           "  -S, --seed N             of the order of the algorithms (%ld)\n"
+           "  -S, --seed N             of the order of the algorithms, and of patterns (%ld)\n"
            "  -d, --dry-run            check the options, print what would run, run nothing\n"
            "  -h, --help\n\n"
            "Collectives, and what the size in bytes means\n",
            d_reps, d_min, opt.seconds, d_warm, opt.traffic_bytes, opt.seed);
     for (int i = 0; i < NUM_COLLECTIVES; i++)
         printf("  %-12s %s\n", collectives[i].name, collectives[i].bytes_mean);
+    printf("\nPatterns, and what a rank sends\n");
+    for (int i = 0; i < NUM_PATTERNS; i++)
+        printf("  %-12s %s\n", patterns[i].name, patterns[i].what);
+    printf("Grids of an FFT are such that the mean block is at most the size, and that ranks do\n"
+           "not divide them. With changing, a forced algorithm may leave calls to others:\n"
+           "calls_counted tells how many it made.\n");
 }
 
 /* "64", "16K", "1M", "1G": the number; *end is what follows. -1 when it is none or too large. */
@@ -302,121 +353,25 @@ static void parse_background(const char *s)
                     "0.5:16K", s);
 }
 
-/* ---- MPI_T ---- */
-
-static MPI_T_cvar_handle cvar_open(const char *name)
+static void parse_pattern(const char *name)
 {
-    int index, count;
-    MPI_T_cvar_handle handle;
+    int found = 0;
 
-    if (MPI_T_cvar_get_index(name, &index) != MPI_SUCCESS ||
-        MPI_T_cvar_handle_alloc(index, NULL, &handle, &count) != MPI_SUCCESS || count != 1)
-        return MPI_T_CVAR_HANDLE_NULL;
-    return handle;
-}
-
-/* The number that stands for `item` of an enum CVAR, -1 if it has no such item; the CVAR's
- * description goes into `desc`, unless NULL.
- *
- * MPICH registers these as plain integers, without an MPI_T_enum, and orders the items as it likes;
- * but it reads an item's name from the environment, once a process. So a child process asks.
- * This works before this process itself starts MPI_T or MPI. */
-static int cvar_item_value(const char *cvar, const char *item, char *desc)
-{
-    int status, value = -1;
-    pid_t child;
-
-    fflush(NULL);
-    child = fork();
-    if (child == 0) {
-        int provided, index, verbosity, bind, scope, len = 0, desc_len = DESC_SIZE;
-        MPI_Datatype type;
-        MPI_T_enum enumtype;
-        MPI_T_cvar_handle handle;
-
-        if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr))
-            _exit(255);
-        unsetenv("MPIR_CVAR_DEBUG_CVARS");
-        setenv(cvar, item, 1);
-        if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) == MPI_SUCCESS &&
-            (handle = cvar_open(cvar)) != MPI_T_CVAR_HANDLE_NULL) {
-            MPI_T_cvar_read(handle, &value);
-            if (desc) {
-                MPI_T_cvar_get_index(cvar, &index);
-                MPI_T_cvar_get_info(index, NULL, &len, &verbosity, &type, &enumtype, desc,
-                                    &desc_len, &bind, &scope);
-            }
-        }
-        _exit(value >= 0 && value < 255 ? value : 255);
+    while (found < NUM_PATTERNS && strcmp(patterns[found].name, name))
+        found++;
+    if (found == NUM_PATTERNS) {
+        char known[256] = "";
+        for (int i = 0; i < NUM_PATTERNS; i++)
+            sprintf(known + strlen(known), "%s%s", i ? ", " : "", patterns[i].name);
+        usage_error("--pattern: '%s' is none of: %s", name, known);
+    } else if (found != UNIFORM && opt.coll->call != call_alltoallv) {
+        usage_error("--pattern %s: %s has one count for all, expected -c alltoallv", name,
+                    opt.coll->name);
+    } else if (found == CHANGING && opt.first > 0) {
+        usage_error("--first: with pattern changing no call is like the first");
+    } else {
+        opt.pattern = found;
     }
-    if (child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
-        WEXITSTATUS(status) != 255)
-        value = WEXITSTATUS(status);
-    return value;
-}
-
-/* The items of an enum CVAR, for an error message. They stand in its description, as `item - text`,
- * but the line ends are lost ("...ring algorithmnb - Force..."): of the word before a dash, the
- * longest ending that the library takes is the item. */
-static void cvar_items(const char *cvar, char *list, size_t size)
-{
-    char *desc = mmap(NULL, DESC_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-    list[0] = '\0';
-    if (desc == MAP_FAILED)
-        return;
-    cvar_item_value(cvar, "auto", desc);
-    for (char *dash = desc; (dash = strstr(dash, " - ")) != NULL; dash += 3) {
-        char *end = dash, *word;
-        while (end > desc && end[-1] == ' ')
-            end--;
-        word = end;
-        while (word > desc && (islower((unsigned char) word[-1]) ||
-                               isdigit((unsigned char) word[-1]) || word[-1] == '_'))
-            word--;
-        *end = '\0';
-        while (*word && cvar_item_value(cvar, word, NULL) < 0)
-            word++;
-        if (*word && strlen(list) + strlen(word) + 3 < size) {
-            strcat(list, list[0] ? ", " : "");
-            strcat(list, word);
-        }
-        *end = ' ';
-    }
-    munmap(desc, DESC_SIZE);
-}
-
-static void parse_algorithms(char *list)
-{
-    const struct collective *coll = opt.coll;
-
-    for (char *name = strtok(list, ","); name; name = strtok(NULL, ",")) {
-        struct algorithm *a = &opt.algos[opt.num_algos];
-        for (int i = 0; i < opt.num_algos; i++)
-            if (!strcmp(opt.algos[i].name, name))
-                usage_error("--algorithms: '%s' is there twice", name);
-        if (opt.num_algos == MAX_ALGORITHMS) {
-            usage_error("--algorithms: more than %d", MAX_ALGORITHMS);
-            return;
-        }
-        a->name = name;
-        a->forced = strcmp(name, "auto") != 0;
-        a->value = cvar_item_value(coll->cvar, name, NULL);
-        if (a->value < 0) {
-            char known[512];
-            cvar_items(coll->cvar, known, sizeof(known));
-            if (known[0])
-                usage_error("--algorithms: '%s' is no algorithm of %s in this MPI library; "
-                            "it has: %s", name, coll->name, known);
-            else
-                usage_error("this MPI library has no %s, or refuses the MPIR_CVAR_ variables in "
-                            "the environment", coll->cvar);
-            return;
-        }
-        opt.num_algos++;
-    }
-    if (opt.num_algos == 0)
-        usage_error("--algorithms: the list is empty");
 }
 
 static void parse_options(int argc, char **argv)
@@ -426,11 +381,13 @@ static void parse_options(int argc, char **argv)
         {"algorithms", required_argument, NULL, 'a'},
         {"sizes", required_argument, NULL, 's'},
         {"in-place", no_argument, NULL, 'i'},
+        {"pattern", required_argument, NULL, 'p'},
         {"root", required_argument, NULL, 'r'},
         {"repetitions", required_argument, NULL, 'n'},
         {"min-repetitions", required_argument, NULL, 'm'},
         {"seconds", required_argument, NULL, 't'},
         {"warmup", required_argument, NULL, 'w'},
+        {"first", required_argument, NULL, 'f'},
         {"background", required_argument, NULL, 'b'},
         {"racks", required_argument, NULL, 'R'},
         {"seed", required_argument, NULL, 'S'},
@@ -439,12 +396,12 @@ static void parse_options(int argc, char **argv)
         {NULL, 0, NULL, 0}
     };
     static char automatic[] = "auto";
-    const char *collective = "allgather", *sizes = "1K:64K";
+    const char *collective = "allgather", *sizes = "1K:64K", *pattern = "uniform";
     char *algorithms = automatic, *end;
     int c;
 
     opterr = 0;
-    while ((c = getopt_long(argc, argv, ":c:a:s:ir:n:m:t:w:b:R:S:dh", longopts, NULL)) != -1) {
+    while ((c = getopt_long(argc, argv, ":c:a:s:ip:r:n:m:t:w:f:b:R:S:dh", longopts, NULL)) != -1) {
         switch (c) {
             case 'c':
                 collective = optarg;
@@ -457,6 +414,9 @@ static void parse_options(int argc, char **argv)
                 break;
             case 'i':
                 opt.in_place = true;
+                break;
+            case 'p':
+                pattern = optarg;
                 break;
             case 'r':
                 opt.root = parse_long("--root", optarg, 0);
@@ -474,6 +434,9 @@ static void parse_options(int argc, char **argv)
                 break;
             case 'w':
                 opt.warmup = parse_long("--warmup", optarg, 0);
+                break;
+            case 'f':
+                opt.first = parse_long("--first", optarg, 0);
                 break;
             case 'b':
                 parse_background(optarg);
@@ -515,10 +478,17 @@ static void parse_options(int argc, char **argv)
     parse_sizes(sizes);
     if (opt.in_place && (opt.coll->call == call_bcast || opt.coll->call == call_barrier))
         usage_error("--in-place: MPI has none for %s", collective);
+    parse_pattern(pattern);
     if (opt.min_reps > opt.max_reps)
         opt.min_reps = opt.max_reps;
     if (!opt.error[0])
-        parse_algorithms(algorithms);
+        opt.num_algos = parse_algorithms(algorithms, collective, opt.coll->cvar,
+                                         opt.coll->init != NULL, opt.algos, opt.error,
+                                         sizeof(opt.error));
+    for (int i = 0; i < opt.num_algos; i++)
+        if (opt.pattern == CHANGING && opt.algos[i].persistent)
+            usage_error("--algorithms: '%s': the counts of a persistent call cannot change",
+                        opt.algos[i].name);
 }
 
 /* ---- the counters of the library's own algorithms ---- */
@@ -531,6 +501,8 @@ static struct {
 
 static int num_counters;
 static MPI_T_pvar_session session;
+/* Time that the library has spent building plans, where it counts that */
+static MPI_T_pvar_handle build_usec = MPI_T_PVAR_HANDLE_NULL;
 
 static void counters_open(const char *coll)
 {
@@ -540,47 +512,175 @@ static void counters_open(const char *coll)
     snprintf(prefix, sizeof(prefix), "coll_topo_%s_", coll);
     MPI_T_pvar_session_create(&session);
     MPI_T_pvar_get_num(&num);
-    for (int i = 0; i < num && num_counters < MAX_COUNTERS; i++) {
+    for (int i = 0; i < num; i++) {
         char name[128];
         int name_len = sizeof(name), desc_len = 0, verbosity, class, bind, readonly, continuous,
             atomic, count;
         size_t len;
+        bool counts_calls;
         MPI_Datatype type;
         MPI_T_enum enumtype;
+        MPI_T_pvar_handle handle;
 
         if (MPI_T_pvar_get_info(i, name, &name_len, &verbosity, &class, &type, &enumtype, NULL,
                                 &desc_len, &bind, &readonly, &continuous, &atomic))
             continue;
         len = strlen(name);
-        if (strncmp(name, prefix, strlen(prefix)) || len < strlen(prefix) + strlen("_calls") ||
-            strcmp(name + len - strlen("_calls"), "_calls") || type != MPI_UNSIGNED_LONG)
-            continue;
-        if (MPI_T_pvar_handle_alloc(session, i, NULL, &counters[num_counters].handle, &count) ||
-            count != 1)
+        counts_calls = num_counters < MAX_COUNTERS && len > strlen(prefix) + strlen("_calls") &&
+            !strncmp(name, prefix, strlen(prefix)) && !strcmp(name + len - strlen("_calls"),
+                                                              "_calls");
+        if ((!counts_calls && strcmp(name, "coll_topo_plan_build_usec")) ||
+            type != MPI_UNSIGNED_LONG ||
+            MPI_T_pvar_handle_alloc(session, i, NULL, &handle, &count) || count != 1)
             continue;
         if (!continuous)
-            MPI_T_pvar_start(session, counters[num_counters].handle);
+            MPI_T_pvar_start(session, handle);
+        if (!counts_calls) {
+            build_usec = handle;
+            continue;
+        }
+        counters[num_counters].handle = handle;
         snprintf(counters[num_counters].algo, sizeof(counters[0].algo), "%.*s",
                  (int) (len - strlen(prefix) - strlen("_calls")), name + strlen(prefix));
         num_counters++;
     }
 }
 
-static unsigned long counter_read(int i)
+static unsigned long pvar_read(MPI_T_pvar_handle handle)
 {
     unsigned long n = 0;
 
-    MPI_T_pvar_read(session, counters[i].handle, &n);
+    if (handle != MPI_T_PVAR_HANDLE_NULL)
+        MPI_T_pvar_read(session, handle, &n);
     return n;
+}
+
+/* ---- counts ---- */
+
+/* Bytes of each block are a function of (sender, receiver, seed, version), so that receivers know
+ * them as senders do. The version differs from call to call with the pattern `changing`, and is 0
+ * otherwise. */
+
+#define ELEMENT 16      /* of an FFT: a complex double */
+#define SPARSE_PARTNERS 4
+#define HEAVY_TIMES 16
+
+/* The transposes of a 3-D FFT are within rows, or within columns, of a grid of ranks, as square as
+ * it can be. All edges of the data are alike. */
+static struct {
+    long rows, cols;            /* of ranks */
+    long edge;
+} fft;
+
+/* Part i when m is split in equal parts, the first ones by one longer */
+static long part(long m, long parts, long i)
+{
+    return m / parts + (i < m % parts);
+}
+
+/* With the largest edge for which the mean block, of those that are exchanged, has at most `bytes`,
+ * or one less, so that ranks do not divide it. */
+static void prepare_fft(long bytes)
+{
+    const bool is_2d = opt.pattern == FFT2D;
+    const double mean = (double) bytes / ELEMENT;
+    const double p = nprocs;
+    double power;
+
+    for (fft.rows = 1; (fft.rows + 1) * (fft.rows + 1) <= nprocs; fft.rows++);
+    while (nprocs % fft.rows)
+        fft.rows--;
+    fft.cols = nprocs / fft.rows;
+    power = mean * p * (is_2d ? p : opt.pattern == FFT3D_ROWS ? fft.cols : fft.rows);
+    for (fft.edge = 0;; fft.edge++) {
+        const double next = fft.edge + 1;
+        if (next * next * (is_2d ? 1 : next) > power)
+            break;
+    }
+    if (fft.edge > 1 && nprocs > 1 &&
+        fft.edge % (is_2d ? nprocs : fft.cols) == 0 && (is_2d || fft.edge % fft.rows == 0))
+        fft.edge--;
+}
+
+/* A number that looks like chance: splitmix64 */
+static uint64_t draw(int from, int to, long version)
+{
+    uint64_t x = (uint64_t) from << 32 | (uint32_t) to;
+
+    x += 0x9e3779b97f4a7c15u * (uint64_t) (opt.seed + 1) + 0xd1342543de82ef95u * (uint64_t) version;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+static long block_bytes(long bytes, int from, int to, long version)
+{
+    long blocks, elements = 0;
+
+    if (opt.in_place && from > to) {    /* as much comes as goes */
+        int swap = from;
+        from = to;
+        to = swap;
+    }
+    switch (opt.pattern) {
+        case RANDOM:
+        case CHANGING:
+            return (long) (draw(from, to, version) % (uint64_t) (2 * bytes + 1));
+        case SPARSE:
+            blocks = draw(from, to, version) % (uint64_t) nprocs < SPARSE_PARTNERS;
+            break;
+        case HEAVY:
+            blocks = from == opt.root || to == opt.root ? HEAVY_TIMES : 1;
+            break;
+        case FFT2D:
+            elements = part(fft.edge, nprocs, from) * part(fft.edge, nprocs, to);
+            return elements * ELEMENT;
+        case FFT3D_ROWS:       /* rank = row * cols + column */
+            if (from / fft.cols == to / fft.cols)
+                elements = part(fft.edge, fft.rows, from / fft.cols) *
+                    part(fft.edge, fft.cols, from % fft.cols) *
+                    part(fft.edge, fft.cols, to % fft.cols);
+            return elements * ELEMENT;
+        case FFT3D_COLS:
+            if (from % fft.cols == to % fft.cols)
+                elements = part(fft.edge, fft.cols, from % fft.cols) *
+                    part(fft.edge, fft.rows, from / fft.cols) *
+                    part(fft.edge, fft.rows, to / fft.cols);
+            return elements * ELEMENT;
+        default:
+            blocks = 1;
+    }
+    return blocks * bytes;
+}
+
+/* The most bytes that this rank can have to send, or to receive, in one call */
+static long most_bytes(long bytes)
+{
+    long sent = 0, received = 0;
+
+    if (opt.pattern == CHANGING)
+        return 2 * bytes * nprocs;
+    prepare_fft(bytes);
+    for (int i = 0; i < nprocs; i++) {
+        sent += block_bytes(bytes, rank, i, 0);
+        received += block_bytes(bytes, i, rank, 0);
+    }
+    return sent > received ? sent : received;
 }
 
 /* ---- data ---- */
 
+/* All blocks of a rank that are sent, or received */
+struct half {
+    unsigned char *buffer;      /* what MPI is given, unless MPI_IN_PLACE */
+    int blocks;
+    long *bytes, *displs;       /* of each block */
+};
+
 static struct {
     struct buffers mpi;
-    unsigned char *send, *recv; /* what mpi.send and mpi.recv point to, unless MPI_IN_PLACE */
-    int send_blocks, recv_blocks;
-    long bytes;
+    struct half send, recv;
+    long bytes;                 /* the size that is measured */
 } data;
 
 static int num_blocks(enum blocks blocks)
@@ -602,12 +702,12 @@ static int num_blocks(enum blocks blocks)
 }
 
 /* The byte that `from` sends to `to` at `offset` in the call number `call`. */
-static inline unsigned char pattern(uint32_t key, long offset)
+static inline unsigned char content(uint32_t key, long offset)
 {
     return (unsigned char) (key + offset * 167 + (offset >> 8) * 59);
 }
 
-static uint32_t pattern_key(int from, int to, long call)
+static uint32_t content_key(int from, int to, long call)
 {
     uint32_t key = (uint32_t) from * 0x9e3779b1u ^ (uint32_t) to * 0x85ebca6bu ^
         (uint32_t) call * 0xc2b2ae35u;
@@ -617,59 +717,61 @@ static uint32_t pattern_key(int from, int to, long call)
     return (key ^ key >> 15) * 0x2c1b3c6du >> 16;
 }
 
-static void fill_block(unsigned char *block, int from, int to, long call)
+static void fill_block(const struct half *half, int block, int from, int to, long call)
 {
-    const uint32_t key = pattern_key(from, to, call);
+    const uint32_t key = content_key(from, to, call);
+    unsigned char *bytes = half->buffer + half->displs[block];
 
-    for (long i = 0; i < data.bytes; i++)
-        block[i] = pattern(key, i);
+    for (long i = 0; i < half->bytes[block]; i++)
+        bytes[i] = content(key, i);
 }
 
-/* Everything that MPI reads gets this call's pattern, everything that it must write the opposite
- * of what is expected there. */
+/* Everything that MPI reads gets what belongs to this call, everything that it must write the
+ * opposite of what is expected there. */
 static void fill(long call)
 {
     const struct collective *coll = opt.coll;
-    const long bytes = data.bytes;
+    const struct half *send = &data.send, *recv = &data.recv;
 
-    for (int i = 0; i < data.send_blocks; i++)
-        fill_block(data.send + i * bytes, rank, i, call);
-    for (int i = 0; i < data.recv_blocks; i++) {
-        const int from = data.recv_blocks > 1 ? i : (int) opt.root;
-        unsigned char *block = data.recv + i * bytes;
-        fill_block(block, from, rank, call);
-        for (long k = 0; k < bytes; k++)
+    for (int i = 0; i < send->blocks; i++)
+        fill_block(send, i, rank, i, call);
+    for (int i = 0; i < recv->blocks; i++) {
+        unsigned char *block = recv->buffer + recv->displs[i];
+        fill_block(recv, i, recv->blocks > 1 ? i : (int) opt.root, rank, call);
+        for (long k = 0; k < recv->bytes[i]; k++)
             block[k] = ~block[k];
     }
-    memset(data.recv + data.recv_blocks * bytes, 0xa5, GUARD);
+    memset(recv->buffer + recv->displs[recv->blocks], 0xa5, GUARD);
 
     if (coll->call == call_bcast && rank == opt.root)
-        fill_block(data.recv, rank, rank, call);
+        fill_block(recv, 0, rank, rank, call);
     if (opt.in_place) {
         if (coll->in_place == ALL) {
             for (int i = 0; i < nprocs; i++)
-                fill_block(data.recv + i * bytes, rank, i, call);
+                fill_block(recv, i, rank, i, call);
         } else if (num_blocks(coll->in_place)) {
-            fill_block(data.recv + rank * bytes, rank, rank, call);
+            fill_block(recv, rank, rank, rank, call);
         }
     }
 }
 
 /* Looks at one block; where it is wrong says so in `why`. */
-static bool check_block(const char *what, const unsigned char *block, int index, int from, int to,
+static bool check_block(const char *what, const struct half *half, int index, int from, int to,
                         long call, char *why, size_t size)
 {
-    const uint32_t key = pattern_key(from, to, call);
+    const uint32_t key = content_key(from, to, call);
+    const unsigned char *block = half->buffer + half->displs[index];
+    const long bytes = half->bytes[index];
     unsigned char differ = 0;
 
-    for (long i = 0; i < data.bytes; i++)       /* without a branch, so that it is vectorised */
-        differ |= block[i] ^ pattern(key, i);
+    for (long i = 0; i < bytes; i++)    /* without a branch, so that it is vectorised */
+        differ |= block[i] ^ content(key, i);
     if (!differ)
         return true;
-    for (long i = 0; i < data.bytes; i++) {
-        if (block[i] != pattern(key, i)) {
+    for (long i = 0; i < bytes; i++) {
+        if (block[i] != content(key, i)) {
             snprintf(why, size, "rank %d, call %ld, %s block %d, offset %ld: expected 0x%02x, "
-                     "found 0x%02x", rank, call, what, index, i, pattern(key, i), block[i]);
+                     "found 0x%02x", rank, call, what, index, i, content(key, i), block[i]);
             break;
         }
     }
@@ -678,18 +780,18 @@ static bool check_block(const char *what, const unsigned char *block, int index,
 
 static bool check(long call, char *why, size_t size)
 {
-    const long bytes = data.bytes;
-    const unsigned char *guard = data.recv + data.recv_blocks * bytes;
+    const struct half *send = &data.send, *recv = &data.recv;
+    const unsigned char *guard = recv->buffer + recv->displs[recv->blocks];
 
     if (data.mpi.recv != MPI_IN_PLACE) {
-        for (int i = 0; i < data.recv_blocks; i++)
-            if (!check_block("received", data.recv + i * bytes, i,
-                             data.recv_blocks > 1 ? i : (int) opt.root, rank, call, why, size))
+        for (int i = 0; i < recv->blocks; i++)
+            if (!check_block("received", recv, i, recv->blocks > 1 ? i : (int) opt.root, rank,
+                             call, why, size))
                 return false;
     }
     if (data.mpi.send != MPI_IN_PLACE) {
-        for (int i = 0; i < data.send_blocks; i++)
-            if (!check_block("sent", data.send + i * bytes, i, rank, i, call, why, size))
+        for (int i = 0; i < send->blocks; i++)
+            if (!check_block("sent", send, i, rank, i, call, why, size))
                 return false;
     }
     for (int i = 0; i < GUARD; i++) {
@@ -702,22 +804,59 @@ static bool check(long call, char *why, size_t size)
     return true;
 }
 
+static void allocate_counts(void)
+{
+    struct half *halves[] = { &data.send, &data.recv };
+    int *counts = malloc(sizeof(int) * 4 * nprocs);
+
+    for (int i = 0; i < 2; i++) {
+        halves[i]->bytes = malloc(sizeof(long) * (2 * nprocs + 1));
+        if (!halves[i]->bytes || !counts)
+            MPI_Abort(MPI_COMM_WORLD, 1);
+        halves[i]->displs = halves[i]->bytes + nprocs;
+    }
+    data.mpi.scounts = counts;
+    data.mpi.sdispls = counts + nprocs;
+    data.mpi.rcounts = counts + 2 * nprocs;
+    data.mpi.rdispls = counts + 3 * nprocs;
+}
+
+/* The bytes of each block in calls of this version; the blocks lie one behind the other. */
+static void set_counts(long version)
+{
+    for (int out = 0; out < 2; out++) {
+        struct half *half = out ? &data.send : &data.recv;
+        int *counts = out ? data.mpi.scounts : data.mpi.rcounts;
+        int *displs = out ? data.mpi.sdispls : data.mpi.rdispls;
+
+        half->displs[0] = 0;
+        for (int i = 0; i < half->blocks; i++) {
+            half->bytes[i] =
+                block_bytes(data.bytes, out ? rank : i, out ? i : rank, version);
+            half->displs[i + 1] = half->displs[i] + half->bytes[i];
+            counts[i] = (int) half->bytes[i];
+            displs[i] = (int) half->displs[i];
+        }
+    }
+}
+
 /* Points the buffers at `bytes` bytes a block. Reports on rank 0 and returns false when some rank
  * has no memory for them. */
 static bool prepare(long bytes)
 {
     const struct collective *coll = opt.coll;
+    const bool varies = opt.pattern != UNIFORM;
     int ok, all_ok;
 
     data.bytes = bytes;
-    data.send_blocks = num_blocks(coll->send);
+    data.send.blocks = num_blocks(coll->send);
     /* a sole rank that gathers receives one block, from itself, who is the root */
-    data.recv_blocks = num_blocks(coll->recv);
-    free(data.send);
-    free(data.recv);
-    data.send = malloc((size_t) data.send_blocks * bytes + 1);
-    data.recv = malloc((size_t) data.recv_blocks * bytes + GUARD);
-    ok = data.send && data.recv;
+    data.recv.blocks = num_blocks(coll->recv);
+    free(data.send.buffer);
+    free(data.recv.buffer);
+    data.send.buffer = malloc((varies ? most_bytes(bytes) : data.send.blocks * bytes) + 1);
+    data.recv.buffer = malloc((varies ? most_bytes(bytes) : data.recv.blocks * bytes) + GUARD);
+    ok = data.send.buffer && data.recv.buffer;
     MPI_Allreduce(&ok, &all_ok, 1, MPI_INT, MPI_MIN, comm);
     if (!all_ok) {
         if (rank == 0)
@@ -726,14 +865,11 @@ static bool prepare(long bytes)
         return false;
     }
 
-    data.mpi.send = data.send;
-    data.mpi.recv = data.recv;
+    data.mpi.send = data.send.buffer;
+    data.mpi.recv = data.recv.buffer;
     data.mpi.count = (int) bytes;
     data.mpi.root = (int) opt.root;
-    for (int i = 0; i < nprocs; i++) {
-        data.mpi.counts[i] = (int) bytes;
-        data.mpi.displs[i] = (int) (i * bytes);
-    }
+    set_counts(0);
     if (opt.in_place) {
         if (coll->call == call_scatter) {
             if (rank == opt.root)
@@ -931,6 +1067,83 @@ static void dissemination_barrier(void)
                      (rank - k + nprocs) % nprocs, TAG_BARRIER, comm, MPI_STATUS_IGNORE);
 }
 
+/* Common start, as in ReproMPI (Hunold and Carpen-Amarie, "Reproducible MPI benchmarking is still not
+ * as easy as you think"): each rank knows how far its clock is from that of rank 0. After a barrier
+ * rank 0 says when the call begins: late enough that all hear of it, by what it took before. A rank
+ * that hears of it too late begins at once; then more time is given from then on. */
+
+static double clock_ahead;      /* of this rank's clock to that of rank 0, seconds */
+static double start_slack = 1e-3;       /* at rank 0, seconds */
+#define MIN_SLACK 1e-4
+#define MAX_SLACK 0.1
+#define MAX_REST 0.02
+
+static double clock_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + t.tv_nsec * 1e-9;
+}
+
+/* Measure clock_ahead: of some exchanges with rank 0, the shortest tells best. */
+static void compare_clocks(void)
+{
+    const int num = 10;
+
+    for (int other = 1; other < nprocs; other++) {
+        double shortest = 1e9;
+        for (int i = 0; i < num && (rank == 0 || rank == other); i++) {
+            double here = clock_now(), there = here;
+            if (rank == 0) {
+                MPI_Recv(&there, 1, MPI_DOUBLE, other, TAG_BARRIER, comm, MPI_STATUS_IGNORE);
+                there = clock_now();
+                MPI_Send(&there, 1, MPI_DOUBLE, other, TAG_BARRIER, comm);
+                continue;
+            }
+            MPI_Sendrecv(&here, 1, MPI_DOUBLE, 0, TAG_BARRIER, &there, 1, MPI_DOUBLE, 0,
+                         TAG_BARRIER, comm, MPI_STATUS_IGNORE);
+            double took = clock_now() - here;
+            if (took < shortest) {
+                shortest = took;
+                clock_ahead = here + took / 2 - there;
+            }
+        }
+    }
+}
+
+static void sleep_until(double seconds)
+{
+    struct timespec until;
+
+    until.tv_sec = (time_t) seconds;
+    until.tv_nsec = (long) ((seconds - (double) until.tv_sec) * 1e9);
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR);
+}
+
+/* Returns by how many seconds this rank is late. */
+static double start_together(void)
+{
+    double start = 0, late;
+
+    dissemination_barrier();
+    if (rank == 0)
+        start = clock_now() + start_slack;
+    /* a binomial tree */
+    for (int bit = 1, has = rank == 0; bit < nprocs; bit *= 2) {
+        if (has && rank + bit < nprocs) {
+            MPI_Send(&start, 1, MPI_DOUBLE, rank + bit, TAG_BARRIER, comm);
+        } else if (!has && rank < 2 * bit) {
+            MPI_Recv(&start, 1, MPI_DOUBLE, rank - bit, TAG_BARRIER, comm, MPI_STATUS_IGNORE);
+            has = 1;
+        }
+    }
+    start += clock_ahead;
+    late = clock_now() - start;
+    if (late < 0)
+        sleep_until(start);
+    return late;
+}
+
 /* Does a barrier hold everyone until the last has come? Rank `late` comes late: the others' stay
  * must show it. A rank that was itself held up by the system can look wrong, so a second chance. */
 static bool check_barrier(char *why, size_t size)
@@ -957,42 +1170,79 @@ static bool check_barrier(char *why, size_t size)
 }
 
 struct cell {                   /* what is known of one algorithm at one size */
+    MPI_Request request;        /* of a persistent one */
+    double over_us;             /* after that time a call is over on all ranks, most likely */
     double *times_us;
-    long made;                  /* calls, warm-up too */
+    double *first_us, *build_us;        /* on fresh communicators */
+    long made;                  /* calls, warm-up and first ones too */
     unsigned long calls[MAX_COUNTERS];  /* of them by what the library counts, on this rank */
 };
 
-static MPI_T_cvar_handle algo_cvar, fallback_cvar;
-static int algo_initial, fallback_initial, fallback_error;
-
-static void select_algorithm(const struct algorithm *a)
+/* With changing counts a library may well leave calls to other algorithms. */
+static bool is_strict(void)
 {
-    MPI_T_cvar_write(algo_cvar, a ? &a->value : &algo_initial);
-    if (fallback_cvar != MPI_T_CVAR_HANDLE_NULL)
-        MPI_T_cvar_write(fallback_cvar, a && a->forced ? &fallback_error : &fallback_initial);
+    return opt.pattern != CHANGING;
 }
 
-/* One call: its time (max over ranks) and rank 0's clock, the same on all ranks. Returns false on
- * all ranks alike when it failed on one, after that one has said why. */
-static bool measure(const struct algorithm *a, struct cell *cell, long call, double *time_us,
-                    double *clock)
+/* One call, as the buffers are. Of a persistent algorithm it begins with the request, unless that
+ * is there. */
+static int call_once(const struct algorithm *a, MPI_Request * request)
+{
+    int err = MPI_SUCCESS;
+
+    if (!a->persistent)
+        return opt.coll->call(&data.mpi);
+    if (*request == MPI_REQUEST_NULL)
+        err = opt.coll->init(&data.mpi, request);
+    if (err == MPI_SUCCESS)
+        err = MPI_Start(request);
+    if (err == MPI_SUCCESS)
+        err = MPI_Wait(request, MPI_STATUS_IGNORE);
+    return err;
+}
+
+struct times {                  /* of a call, the same on all ranks */
+    double us;                  /* maximum over the ranks */
+    double build_us;            /* of that in building plans */
+    double clock;               /* of rank 0 */
+};
+
+/* One call; the first one on a fresh communicator, or a later one. Returns false on all ranks alike
+ * when it failed on one, after that one has said why. */
+static bool measure(const struct algorithm *a, struct cell *cell, long call, bool first,
+                    struct times *times)
 {
     char why[MPI_MAX_ERROR_STRING + 64] = "";
-    int err;
-    double t, mine[3], all[3];
+    int err = MPI_SUCCESS;
+    double t, late, mine[5], all[5];
+    unsigned long built;
+    MPI_Request fresh = MPI_REQUEST_NULL, *request = first ? &fresh : &cell->request;
 
+    if (opt.pattern == CHANGING)
+        set_counts(cell->made);
     fill(call);
     for (int i = 0; i < num_counters; i++)
-        counters[i].before = counter_read(i);
-    dissemination_barrier();
-    select_algorithm(a);
+        counters[i].before = pvar_read(counters[i].handle);
+    built = pvar_read(build_usec);
+    if (first) {
+        MPI_Comm_dup(comm, &data.mpi.comm);
+    } else if (a->persistent && *request == MPI_REQUEST_NULL) {
+        select_algorithm(a, is_strict());
+        err = opt.coll->init(&data.mpi, request);
+        select_algorithm(NULL, false);
+    }
+    select_algorithm(a, is_strict());
+    late = start_together();
     t = MPI_Wtime();
-    err = opt.coll->call(&data.mpi);
+    if (err == MPI_SUCCESS)
+        err = call_once(a, request);
     t = MPI_Wtime() - t;
-    select_algorithm(NULL);
+    sleep_until(clock_now() + fmin(fmax(cell->over_us * 1e-6 - t, 0), MAX_REST));
+    select_algorithm(NULL, false);
     cell->made++;
     for (int i = 0; i < num_counters; i++)
-        cell->calls[i] += counter_read(i) - counters[i].before;
+        cell->calls[i] += pvar_read(counters[i].handle) - counters[i].before;
+    built = pvar_read(build_usec) - built;
 
     if (err != MPI_SUCCESS) {
         char text[MPI_MAX_ERROR_STRING];
@@ -1006,20 +1256,33 @@ static bool measure(const struct algorithm *a, struct cell *cell, long call, dou
         check(call, why, sizeof(why));
     }
     for (int i = 0; i < num_counters; i++)
-        if (!why[0] && !strcmp(counters[i].algo, a->name) && cell->calls[i] < (size_t) cell->made)
+        if (!why[0] && is_strict() && !strcmp(counters[i].algo, a->item) &&
+            cell->calls[i] < (size_t) cell->made)
             snprintf(why, sizeof(why), "rank %d: the algorithm did not run: coll_topo_%s_%s_calls "
-                     "counts %lu of %ld calls", rank, opt.coll->name, a->name, cell->calls[i],
+                     "counts %lu of %ld calls", rank, opt.coll->name, a->item, cell->calls[i],
                      cell->made);
 
     mine[0] = t * 1e6;
     mine[1] = why[0] ? nprocs - rank : 0;       /* the lowest failing rank will speak */
     mine[2] = rank == 0 ? MPI_Wtime() : 0;
-    MPI_Allreduce(mine, all, 3, MPI_DOUBLE, MPI_MAX, comm);
-    *time_us = all[0];
-    *clock = all[2];
+    mine[3] = built;
+    mine[4] = late;
+    MPI_Allreduce(mine, all, 5, MPI_DOUBLE, MPI_MAX, comm);
+    start_slack = all[4] > 0 ? fmin(2 * (start_slack + all[4]), MAX_SLACK) :
+        fmax(start_slack * 0.98, MIN_SLACK);
+    times->us = all[0];
+    cell->over_us = 1.5 * all[0];
+    times->clock = all[2];
+    times->build_us = all[3];
     if (all[1] > 0 && nprocs - rank == (int) all[1])
         fprintf(stderr, "topo-bench-mpi: %s, algorithm %s, %ld bytes%s: %s\n", opt.coll->name,
                 a->name, data.bytes, opt.in_place ? ", in place" : "", why);
+    if (first) {
+        if (fresh != MPI_REQUEST_NULL && all[1] == 0)
+            MPI_Request_free(&fresh);
+        MPI_Comm_free(&data.mpi.comm);
+        data.mpi.comm = comm;
+    }
     return all[1] == 0;
 }
 
@@ -1034,80 +1297,6 @@ static void shuffle(int *order, int n, uint64_t * state)
         order[k] = swap;
     }
 }
-
-static void print_cell(const struct algorithm *a, const struct cell *cell, long reps)
-{
-    const char *sep = "";
-
-    printf("{\"type\": \"cell\", \"collective\": \"%s\", \"algorithm\": \"%s\", \"bytes\": %ld, "
-           "\"calls_made\": %ld, \"calls_counted\": {", opt.coll->name, a->name, data.bytes,
-           cell->made);
-    for (int i = 0; i < num_counters; i++) {
-        if (cell->calls[i] || !strcmp(counters[i].algo, a->name)) {
-            printf("%s\"%s\": %lu", sep, counters[i].algo, cell->calls[i]);
-            sep = ", ";
-        }
-    }
-    printf("}, \"times_us\": [");
-    for (long i = 0; i < reps; i++)
-        printf("%s%.2f", i ? ", " : "", cell->times_us[i]);
-    printf("]}\n");
-    fflush(stdout);
-}
-
-/* All algorithms at one size, taking turns. False when a call failed. */
-static bool bench_size(long bytes)
-{
-    struct cell cells[MAX_ALGORITHMS] = { {NULL} };
-    int order[MAX_ALGORITHMS];
-    uint64_t state = (uint64_t) opt.seed * 2654435761u + (uint64_t) bytes;
-    double time_us, start = 0, now = 0;
-    long rep = 0, call = 0;
-    struct mark marks[3] = { {0} };
-    const bool tell_traffic = (rank == 0 && traffic.num_ranks > 0);
-    bool ok;
-
-    ok = prepare(bytes);
-    if (tell_traffic) {
-        marks[0] = mark_traffic(0);
-        sleep(1);
-        marks[1] = mark_traffic(0);
-    }
-    for (int i = 0; i < opt.num_algos; i++) {
-        order[i] = i;
-        cells[i].times_us = malloc(sizeof(double) * opt.max_reps);
-        if (!cells[i].times_us)
-            MPI_Abort(MPI_COMM_WORLD, 1);
-    }
-    for (long w = 0; ok && w < opt.warmup; w++)
-        for (int i = 0; ok && i < opt.num_algos; i++)
-            ok = measure(&opt.algos[i], &cells[i], call++, &time_us, &start);
-    if (opt.warmup == 0) {
-        start = MPI_Wtime();
-        MPI_Bcast(&start, 1, MPI_DOUBLE, 0, comm);
-    }
-    now = start;
-    while (ok && rep < opt.max_reps && (rep < opt.min_reps || now - start < opt.seconds)) {
-        shuffle(order, opt.num_algos, &state);
-        for (int i = 0; ok && i < opt.num_algos; i++)
-            ok = measure(&opt.algos[order[i]], &cells[order[i]], call++,
-                         &cells[order[i]].times_us[rep], &now);
-        rep++;
-    }
-    if (tell_traffic) {
-        marks[2] = mark_traffic(0);
-        if (ok)
-            print_traffic(marks);
-    }
-    for (int i = 0; i < opt.num_algos; i++) {
-        if (ok && rank == 0)
-            print_cell(&opt.algos[i], &cells[i], rep);
-        free(cells[i].times_us);
-    }
-    return ok;
-}
-
-/* ---- what is printed around the samples ---- */
 
 static void print_json_string(const char *s)
 {
@@ -1132,6 +1321,169 @@ static void print_json_names(const char *names, int num)
     printf("]");
 }
 
+static void print_list(const char *name, const double *list, long num)
+{
+    printf(", \"%s\": [", name);
+    for (long i = 0; i < num; i++)
+        printf("%s%.2f", i ? ", " : "", list[i]);
+    printf("]");
+}
+
+static void print_cell(const struct algorithm *a, const struct cell *cell, long reps)
+{
+    const char *sep = "";
+
+    printf("{\"type\": \"cell\", \"collective\": \"%s\", \"algorithm\": \"%s\", \"bytes\": %ld, "
+           "\"calls_made\": %ld, \"calls_counted\": {", opt.coll->name, a->name, data.bytes,
+           cell->made);
+    for (int i = 0; i < num_counters; i++) {
+        if (cell->calls[i] || !strcmp(counters[i].algo, a->item)) {
+            printf("%s\"%s\": %lu", sep, counters[i].algo, cell->calls[i]);
+            sep = ", ";
+        }
+    }
+    printf("}");
+    print_list("times_us", cell->times_us, reps);
+    if (opt.first > 0)
+        print_list("first_us", cell->first_us, opt.first);
+    if (opt.first > 0 && build_usec != MPI_T_PVAR_HANDLE_NULL)
+        print_list("build_us", cell->build_us, opt.first);
+    printf("}\n");
+    fflush(stdout);
+}
+
+/* The hosts that are measured, in the order of their first ranks; on rank 0 */
+static struct {
+    int num;
+    char *names;                /* MPI_MAX_PROCESSOR_NAME bytes each */
+    int *of_rank;
+} hosts;
+
+static void number_hosts(const char *names)
+{
+    const size_t len = MPI_MAX_PROCESSOR_NAME;
+
+    hosts.names = malloc(nprocs * len);
+    hosts.of_rank = malloc(sizeof(int) * nprocs);
+    if (!hosts.names || !hosts.of_rank)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    for (int i = 0; i < nprocs; i++) {
+        int h = 0;
+        while (h < hosts.num && strcmp(hosts.names + h * len, names + i * len))
+            h++;
+        if (h == hosts.num)
+            memcpy(hosts.names + hosts.num++ * len, names + i * len, len);
+        hosts.of_rank[i] = h;
+    }
+}
+
+/* What goes from host to host in a call of the size, where counts differ: mean over versions */
+static void print_counts(long first_version, long versions)
+{
+    double *matrix = calloc((size_t) hosts.num * hosts.num, sizeof(double));
+
+    if (!matrix)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    for (int i = 0; i < nprocs; i++)
+        for (int k = 0; k < nprocs; k++)
+            for (long v = 0; v < versions; v++)
+                matrix[hosts.of_rank[i] * hosts.num + hosts.of_rank[k]] +=
+                    block_bytes(data.bytes, i, k, first_version + v);
+    printf("{\"type\": \"counts\", \"bytes\": %ld, \"hosts\": ", data.bytes);
+    print_json_names(hosts.names, hosts.num);
+    printf(", \"bytes_from_to\": [");
+    for (int i = 0; i < hosts.num; i++) {
+        printf(i ? ", [" : "[");
+        for (int k = 0; k < hosts.num; k++)
+            printf("%s%.10g", k ? ", " : "", matrix[i * hosts.num + k] / versions);
+        printf("]");
+    }
+    printf("]}\n");
+    fflush(stdout);
+    free(matrix);
+}
+
+/* All algorithms at one size, taking turns. False when a call failed. */
+static bool bench_size(long bytes)
+{
+    struct cell cells[MAX_ALGORITHMS];
+    int order[MAX_ALGORITHMS];
+    uint64_t state = (uint64_t) opt.seed * 2654435761u + (uint64_t) bytes;
+    struct times times = { 0 };
+    double start = 0;
+    long rep = 0, call = 0;
+    struct mark marks[3] = { {0} };
+    const bool tell_traffic = (rank == 0 && traffic.num_ranks > 0);
+    bool ok;
+
+    ok = prepare(bytes);
+    compare_clocks();
+    if (tell_traffic) {
+        marks[0] = mark_traffic(0);
+        sleep(1);
+        marks[1] = mark_traffic(0);
+    }
+    for (int i = 0; i < opt.num_algos; i++) {
+        order[i] = i;
+        cells[i] = (struct cell) {.request = MPI_REQUEST_NULL };
+        cells[i].times_us = malloc(sizeof(double) * opt.max_reps);
+        cells[i].first_us = malloc(sizeof(double) * (opt.first + 1));
+        cells[i].build_us = malloc(sizeof(double) * (opt.first + 1));
+        if (!cells[i].times_us || !cells[i].first_us || !cells[i].build_us)
+            MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    /* a library may keep in mind that the counts of this communicator change */
+    if (opt.pattern == CHANGING)
+        MPI_Comm_dup(comm, &data.mpi.comm);
+    for (long w = 0; ok && w < opt.warmup; w++)
+        for (int i = 0; ok && i < opt.num_algos; i++)
+            ok = measure(&opt.algos[i], &cells[i], call++, false, &times);
+    for (long f = 0; ok && f < opt.first; f++) {
+        shuffle(order, opt.num_algos, &state);
+        for (int i = 0; ok && i < opt.num_algos; i++) {
+            struct cell *cell = &cells[order[i]];
+            ok = measure(&opt.algos[order[i]], cell, call++, true, &times);
+            cell->first_us[f] = times.us;
+            cell->build_us[f] = times.build_us;
+        }
+    }
+    if (call == 0) {
+        times.clock = MPI_Wtime();
+        MPI_Bcast(&times.clock, 1, MPI_DOUBLE, 0, comm);
+    }
+    start = times.clock;
+    while (ok && rep < opt.max_reps && (rep < opt.min_reps || times.clock - start < opt.seconds)) {
+        shuffle(order, opt.num_algos, &state);
+        for (int i = 0; ok && i < opt.num_algos; i++) {
+            ok = measure(&opt.algos[order[i]], &cells[order[i]], call++, false, &times);
+            cells[order[i]].times_us[rep] = times.us;
+        }
+        rep++;
+    }
+    if (tell_traffic) {
+        marks[2] = mark_traffic(0);
+        if (ok)
+            print_traffic(marks);
+    }
+    if (ok && rank == 0 && opt.pattern != UNIFORM)
+        print_counts(opt.pattern == CHANGING ? opt.warmup : 0, opt.pattern == CHANGING ? rep : 1);
+    for (int i = 0; i < opt.num_algos; i++) {
+        if (ok && rank == 0)
+            print_cell(&opt.algos[i], &cells[i], rep);
+        if (cells[i].request != MPI_REQUEST_NULL && ok)
+            MPI_Request_free(&cells[i].request);
+        free(cells[i].times_us);
+        free(cells[i].first_us);
+        free(cells[i].build_us);
+    }
+    if (data.mpi.comm != comm)
+        MPI_Comm_free(&data.mpi.comm);
+    data.mpi.comm = comm;
+    return ok;
+}
+
+/* ---- what is printed around the samples ---- */
+
 /* `names`: host names of the ranks, MPI_MAX_PROCESSOR_NAME bytes each; NULL in a dry run */
 static void print_start(const char *names)
 {
@@ -1153,6 +1505,8 @@ static void print_start(const char *names)
     print_json_string(version);
     printf(", \"library_path\": ");
     print_json_string(dladdr((void *) MPI_Get_library_version, &lib) ? lib.dli_fname : "");
+    if (opt.coll->call == call_alltoallv)
+        printf(", \"pattern\": \"%s\"", patterns[opt.pattern].name);
     if (names) {
         printf(", \"ranks\": %d, \"host_of_rank\": ", nprocs);
         print_json_names(names, nprocs);
@@ -1168,6 +1522,16 @@ static void print_start(const char *names)
     fflush(stdout);
 }
 
+/* MPICH reads the CVAR of a blocking collective in its persistent form for some algorithms only. A
+ * counter shows that one ran; without it another would be measured under its name. */
+static bool can_prove(const struct algorithm *a)
+{
+    for (int i = 0; i < num_counters; i++)
+        if (!strcmp(counters[i].algo, a->item))
+            return true;
+    return !a->forced || !a->persistent;
+}
+
 static bool run(void)
 {
     char why[256] = "", *names;
@@ -1175,20 +1539,27 @@ static bool run(void)
     int good, all_good;
 
     names = gather_host_names(comm);
-    if (rank == 0)
+    if (rank == 0) {
         print_start(names);
+        number_hosts(names);
+    }
     free(names);
-    data.mpi.counts = malloc(sizeof(int) * nprocs);
-    data.mpi.displs = malloc(sizeof(int) * nprocs);
-    if (!data.mpi.counts || !data.mpi.displs)
-        MPI_Abort(MPI_COMM_WORLD, 1);
+    allocate_counts();
+    data.mpi.comm = comm;
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     counters_open(opt.coll->name);
 
+    for (int i = 0; ok && i < opt.num_algos; i++) {
+        ok = can_prove(&opt.algos[i]);
+        if (!ok && rank == 0)
+            fprintf(stderr, "topo-bench-mpi: --algorithms: '%s': this MPI library does not tell "
+                    "whether %s runs in the persistent %s\n", opt.algos[i].name,
+                    opt.algos[i].item, opt.coll->name);
+    }
     for (int i = 0; ok && opt.coll->call == call_barrier && i < opt.num_algos; i++) {
-        select_algorithm(&opt.algos[i]);
+        select_algorithm(&opt.algos[i], true);
         good = check_barrier(why, sizeof(why));
-        select_algorithm(NULL);
+        select_algorithm(NULL, false);
         MPI_Allreduce(&good, &all_good, 1, MPI_INT, MPI_MIN, comm);
         ok = all_good;
         if (!ok && rank == 0)
@@ -1200,10 +1571,13 @@ static bool run(void)
         mark_traffic(1);
 
     free(traffic.hosts);
-    free(data.send);
-    free(data.recv);
-    free(data.mpi.counts);
-    free(data.mpi.displs);
+    free(hosts.of_rank);
+    free(hosts.names);
+    free(data.send.buffer);
+    free(data.recv.buffer);
+    free(data.send.bytes);
+    free(data.recv.bytes);
+    free(data.mpi.scounts);
     if (ok && rank == 0) {
         printf("{\"type\": \"end\", \"program\": \"topo-bench-mpi\", \"cells\": %d}\n",
                opt.num_sizes * opt.num_algos);
@@ -1215,15 +1589,28 @@ static bool run(void)
     return ok;
 }
 
+/* On all ranks, because those that make traffic have to end with the others. */
+static void check_displacements(bool makes_traffic, int measured)
+{
+    for (int i = 0; i < opt.num_sizes; i++) {
+        long mine = makes_traffic ? 0 : most_bytes(opt.sizes[i]), most;
+
+        MPI_Allreduce(&mine, &most, 1, MPI_LONG, MPI_MAX, MPI_COMM_WORLD);
+        if (most > INT_MAX)
+            usage_error("--sizes: %ld bytes, pattern %s: %ld bytes of a rank to all %d ranks are "
+                        "over 2^31, the limit of MPI_Alltoallv's displacements", opt.sizes[i],
+                        patterns[opt.pattern].name, most, measured);
+    }
+}
+
 int main(int argc, char **argv)
 {
     int provided, measured, rc = 0;
     bool makes_traffic = false;
-    static const char fallback[] = "MPIR_CVAR_COLLECTIVE_FALLBACK";
 
     parse_options(argc, argv);
     if (!opt.help && !opt.error[0])
-        fallback_error = cvar_item_value(fallback, "error", NULL);
+        selection_ask();
     if (opt.dry_run) {
         if (opt.error[0])
             fprintf(stderr, "topo-bench-mpi: %s\n", opt.error);
@@ -1243,10 +1630,8 @@ int main(int argc, char **argv)
     }
     if (!opt.help && opt.root >= measured)
         usage_error("--root: there is no rank %ld among %d", opt.root, measured);
-    for (int i = 0; i < opt.num_sizes; i++)
-        if (opt.coll->call == call_alltoallv && opt.sizes[i] > INT_MAX / measured)
-            usage_error("--sizes: %ld bytes to each of %d ranks are over 2^31, the limit of "
-                        "MPI_Alltoallv's displacements", opt.sizes[i], measured);
+    if (!opt.help && !opt.error[0] && opt.coll->call == call_alltoallv)
+        check_displacements(makes_traffic, measured);
     if (opt.help) {
         if (rank == 0)
             print_help();
@@ -1258,11 +1643,7 @@ int main(int argc, char **argv)
         make_traffic();
     } else {
         MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
-        algo_cvar = cvar_open(opt.coll->cvar);
-        MPI_T_cvar_read(algo_cvar, &algo_initial);
-        fallback_cvar = fallback_error < 0 ? MPI_T_CVAR_HANDLE_NULL : cvar_open(fallback);
-        if (fallback_cvar != MPI_T_CVAR_HANDLE_NULL)
-            MPI_T_cvar_read(fallback_cvar, &fallback_initial);
+        selection_open(opt.coll->cvar);
         rc = run() ? 0 : 1;
         MPI_T_finalize();
     }

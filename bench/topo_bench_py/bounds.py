@@ -42,8 +42,21 @@ def crossing_bytes(collective, b, p, n, has_root):
     return 0, 0  # barrier: no data
 
 
-def bound_us(collective, b, host_of_rank, links, root=0):
+def bytes_of_groups(group_of_host, hosts, bytes_from_to):
+    """For each group of hosts the bytes that must cross its link: (in, out)."""
+    sums = {group: [0, 0] for group in group_of_host.values()}
+    for sender, row in zip(hosts, bytes_from_to, strict=True):
+        for receiver, count in zip(hosts, row, strict=True):
+            if group_of_host[sender] != group_of_host[receiver]:
+                sums[group_of_host[receiver]][0] += count
+                sums[group_of_host[sender]][1] += count
+    return sums.values()
+
+
+def bound_us(collective, b, host_of_rank, links, root=0, counts=None):
     """No algorithm can be faster than this, in microseconds; None if nothing is known.
+
+    counts: where blocks are not all of b bytes, the hosts and what goes from each to each.
 
     The largest, over all hosts and racks, of bits that must go into it or out of it, divided by
     the rate of its link (Mbit/s, so that bits / rate are microseconds). It counts payload only, no
@@ -54,12 +67,18 @@ def bound_us(collective, b, host_of_rank, links, root=0):
     levels = [(list(host_of_rank), links.host_mbps)]
     if all(host in links.rack_of_host for host in host_of_rank):
         levels.append(([links.rack_of_host[host] for host in host_of_rank], links.uplink_mbps))
-    bounds = [
-        8 * max(crossing_bytes(collective, b, p, n, group == groups[root])) / mbps
-        for groups, mbps in levels
-        if mbps
-        for group, n in Counter(groups).items()
-    ]
+    bounds = []
+    for groups, mbps in levels:
+        if counts:
+            of_host = dict(zip(host_of_rank, groups, strict=True))
+            crossing = bytes_of_groups(of_host, counts["hosts"], counts["bytes_from_to"])
+        else:
+            crossing = [
+                crossing_bytes(collective, b, p, n, group == groups[root])
+                for group, n in Counter(groups).items()
+            ]
+        if mbps:
+            bounds += [8 * max(both) / mbps for both in crossing]
     return max(bounds, default=0) or None
 
 

@@ -63,10 +63,32 @@ def cli():
 
 @cli.command()
 @click.option("-c", "--collective", default="allgather", help="See topo-bench-mpi --help.")
-@click.option("-a", "--algorithms", default="auto", help="LIST; auto is the library's own choice.")
+@click.option(
+    "-a",
+    "--algorithms",
+    default="auto",
+    help="LIST; auto is the library's own choice; "
+    "NAME+init is the persistent form, MPI_Alltoallv_init.",
+)
 @click.option("-s", "--sizes", default="1K:64K", help="64, 1K,4K or 1K:64K by powers of two.")
 @click.option("--in-place", is_flag=True, help="With MPI_IN_PLACE.")
-@click.option("--root", default=0, type=click.IntRange(0), help="Of gather, scatter, bcast.")
+@click.option(
+    "--pattern",
+    metavar="NAME",
+    help="Of alltoallv: who sends how much; see topo-bench-mpi --help.  [default: uniform]",
+    show_default=False,
+)
+@click.option(
+    "--root", default=0, type=click.IntRange(0), help="Of gather, scatter, bcast, pattern heavy."
+)
+@click.option(
+    "--first",
+    default=0,
+    type=click.IntRange(0),
+    metavar="N",
+    help="Also time the first call on N fresh communicators, and tell after how many calls an "
+    "algorithm with such a first call has taken no more time than the baseline.",
+)
 @click.option(
     "--background",
     metavar="SHARE[:BYTES]",

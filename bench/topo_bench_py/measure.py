@@ -3,6 +3,7 @@
 
 import itertools
 import json
+import math
 import os
 import re
 import shlex
@@ -19,7 +20,7 @@ import numpy as np
 from .bounds import bound_us
 from .files import Failure, size_text
 from .sites import complaint, run_program
-from .stats import bootstrap_ratios, interval, summary
+from .stats import bootstrap_ratios, break_even, interval, summary
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ class Plan:
     baseline: str | None = None
     timeout: float = 600
     background: str | None = None  # SHARE[:BYTES]
+    pattern: str | None = None  # of alltoallv
+    first: int = 0  # fresh communicators on which first calls are timed
 
     def arguments(self, seed, links=None):
         traffic = ["-b", self.background] if self.background else []
@@ -74,6 +77,8 @@ class Plan:
             *("-r", str(self.root), "-n", str(self.repetitions), "-m", str(self.min_repetitions)),
             *("-t", str(self.seconds), "-w", str(self.warmup), "-S", str(seed)),
             *(["-i"] if self.in_place else []),
+            *(["-p", self.pattern] if self.pattern else []),
+            *(["-f", str(self.first)] if self.first else []),
             *traffic,
         ]
 
@@ -108,7 +113,7 @@ def dry_run(plan, program):
 
 
 def launch(command, setting, timeout, on_cell):
-    """One run of topo-bench-mpi: its start line, its cells, and a line a size of background traffic."""
+    """One run of topo-bench-mpi: its JSON lines by type."""
     messages, noise = [], []
 
     def on_line(line):
@@ -131,8 +136,10 @@ def launch(command, setting, timeout, on_cell):
         loaded = messages[0]["library_path"]
         raise Failure(f"--library {setting.name}: the launch loaded {loaded} all the same")
     sys.stderr.write(said)
-    cells, traffic = ([m for m in messages if m["type"] == what] for what in ("cell", "background"))
-    return messages[0], cells, traffic
+    by_type = {}
+    for message in messages:
+        by_type.setdefault(message["type"], []).append(message)
+    return by_type
 
 
 def same_folder(library_path, folder):
@@ -156,32 +163,39 @@ def measure(plan, site, program, progress, facts):
     for placement in plan.placements:
         samples = {}  # (setting, algorithm, bytes) -> rounds of samples
         counted = {}
+        firsts = {}  # the same -> {"first_us": [...], "build_us": [...]}, of all rounds
+        counts = {}  # bytes -> lines of that type; rounds differ by the seed
         traffic = {}  # (setting, bytes) -> sums over rounds
         for r in range(plan.rounds):
             for setting in plan.settings if r % 2 == 0 else reversed(plan.settings):
                 progress.update(task, description=f"{plan.collective}, {placement}, {setting.name}")
                 arguments = plan.arguments(plan.seed + r, site.links)
                 command = [*site.prefix(placement), program, *arguments]
-                start, got, background = launch(
-                    command, setting, plan.timeout, lambda: progress.advance(task)
-                )
+                got = launch(command, setting, plan.timeout, lambda: progress.advance(task))
+                (start,) = got["start"]
                 if r == 0:
                     facts["launches"].append(shlex.join(command))
                     facts["mpi"][setting.name] = " ".join(mpi_version(start))
-                for cell in got:
+                for cell in got["cell"]:
                     key = setting.name, cell["algorithm"], cell["bytes"]
                     samples.setdefault(key, []).append(cell["times_us"])
                     counted.setdefault(key, Counter()).update(cell["calls_counted"])
-                for line in background:
+                    of_first = firsts.setdefault(key, {})
+                    for what in ("first_us", "build_us"):
+                        of_first.setdefault(what, []).extend(cell.get(what, []))
+                for line in got.get("counts", []):
+                    counts.setdefault(line["bytes"], []).append(line)
+                for line in got.get("background", []):
                     sums = traffic.setdefault((setting.name, line["bytes"]), Counter())
                     sums.update({k: v for k, v in line.items() if k.startswith(("calls", "sec"))})
-        found = make_records(plan, placement, start, samples, counted, site.links)
-        records += [add_background(plan, start, r, traffic) for r in found]
+        found = make_records(plan, placement, start, samples, counted, site.links, counts)
+        found = [add_background(plan, start, r, traffic) for r in found]
+        records += add_first(found, firsts)
     progress.remove_task(task)
     return records
 
 
-def make_records(plan, placement, start, samples, counted, links):
+def make_records(plan, placement, start, samples, counted, links, counts):
     hosts = start["host_of_rank"]
     rng = np.random.default_rng(plan.seed)
     names = {key: series_name(*key[:2], plan.settings) for key in samples}
@@ -200,7 +214,11 @@ def make_records(plan, placement, start, samples, counted, links):
         base = against[size]
         pooled = list(itertools.chain(*rounds))
         median, low, high, p99 = summary(pooled)
-        bound = bound_us(plan.collective, size, hosts, links, plan.root) if links else None
+        bounds = links and [
+            bound_us(plan.collective, size, hosts, links, plan.root, of_launch)
+            for of_launch in counts.get(size, [None])
+        ]
+        bound = min(bounds) if bounds and all(bounds) else None
         ratio = median / float(np.median(list(itertools.chain(*samples[base]))))
         ratio_low = ratio_high = 1.0
         if key != base:
@@ -220,6 +238,7 @@ def make_records(plan, placement, start, samples, counted, links):
                 "host_of_rank": hosts,
                 "in_place": plan.in_place,
                 "root": plan.root,
+                "pattern": start.get("pattern"),
                 "bytes": size,
                 "bytes_mean": start["bytes_mean"],
                 "median_us": round(median, 3),
@@ -264,6 +283,26 @@ def add_background(plan, start, record, traffic):
         "background_calls_alone": sums["calls_alone"],
         "background_calls_during": sums["calls_during"],
     }
+
+
+def add_first(records, firsts):
+    """Records of one placement with what is known of calls on fresh communicators."""
+    bases = {r["bytes"]: r for r in records if r["series"] == r["baseline"]}
+    for r in records:
+        of_first = firsts[r["setting"], r["algorithm"], r["bytes"]]
+        if not of_first["first_us"]:
+            continue
+        first, built = (np.median(of_first[k] or [np.nan]) for k in ("first_us", "build_us"))
+        calls = break_even(first, r["median_us"], bases[r["bytes"]]["median_us"])
+        r |= {
+            "first_us": round(float(first), 3),
+            # of that, as far as the library counts it
+            "build_us": None if np.isnan(built) else round(float(built), 3),
+            # calls until it has taken no more time than the baseline; None: never
+            "break_even_calls": None if calls == math.inf else calls,
+            "first_samples_us": of_first["first_us"],
+        }
+    return records
 
 
 def no_facts():

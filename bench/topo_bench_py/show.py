@@ -16,9 +16,9 @@ from .files import Failure, size_text, write_atomic
 BOUND_LABEL = "what the links allow"
 
 
-def stdout_console():
+def stdout_console(width=140):
     console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=140)
+    return console if console.is_terminal else Console(highlight=False, width=width)
 
 
 def progress_bar():
@@ -47,19 +47,39 @@ def ran_text(record):
     return f" ({', '.join(ran)})" if ran else ""
 
 
+def what_of(record):
+    pattern = record.get("pattern") or "uniform"
+    return record["collective"] + ("" if pattern == "uniform" else f" {pattern}")
+
+
 def traffic_text(record):
     alone, during = (record[f"background_{when}_mbps"] for when in ("alone", "during"))
     return f"{alone:.4g} - {during:.4g}"
 
 
+def first_text(record):
+    """The first call and, in brackets, what of it the library spent on plans."""
+    built = record.get("build_us")
+    return ms(record.get("first_us")) + (f" ({ms(built)})" if built else "")
+
+
+def break_even_text(record):
+    """Nothing for the baseline, nor where first calls were not timed."""
+    if "first_us" not in record or record["baseline"] == series_of(record):
+        return ""
+    calls = record["break_even_calls"]
+    return "never" if calls is None else f"{calls} calls" if calls > 1 else "1 call"
+
+
 def print_table(records):
-    console = stdout_console()
+    console = stdout_console(170 if any("first_us" in r for r in records) else 140)
     groups = {}
     for r in records:
-        where = r["collective"], r["placement"], r["ranks"], r["ppn"], r.get("background")
-        groups.setdefault(where, []).append(r)
-    for (collective, placement, ranks, ppn, background), rows in groups.items():
-        title = f"{collective}, {ranks} ranks, {ppn} per host, placement {placement}"
+        what = r["collective"], r.get("pattern")
+        where = r["placement"], r["ranks"], r["ppn"], r.get("background")
+        groups.setdefault(what + where, []).append(r)
+    for (_, _, placement, ranks, ppn, background), rows in groups.items():
+        title = f"{what_of(rows[0])}, {ranks} ranks, {ppn} per host, placement {placement}"
         if background:
             hosts = len(rows[0]["background_hosts"])
             title += f"; background {background} on {hosts} other hosts"
@@ -71,6 +91,9 @@ def print_table(records):
         table.add_column("x bound", justify="right")
         if background:
             table.add_column("background Mbit/s:\nalone - during", justify="right")
+        first = any("first_us" in r for r in rows)
+        for column in ("first ms (plan)", "break-even") if first else ():
+            table.add_column(column, justify="right")
         rows.sort(key=lambda r: r["bytes"])
         for i, r in enumerate(rows):
             ratio = r.get("ratio")
@@ -88,6 +111,7 @@ def print_table(records):
                 ms(r["bound_us"]),
                 "" if r["ratio_to_bound"] is None else f"{r['ratio_to_bound']:.2f}",
                 *([traffic_text(r)] if background else []),
+                *([first_text(r), break_even_text(r)] if first else []),
                 end_section=i + 1 < len(rows) and rows[i + 1]["bytes"] != r["bytes"],
             )
         console.print(table)
@@ -106,13 +130,13 @@ def draw(records, output):
         raise Failure("nothing to plot: no record has a size above 0")
     panels = {}
     for r in records:
-        panels.setdefault((r["collective"], r["placement"]), []).append(r)
+        panels.setdefault((what_of(r), r["placement"]), []).append(r)
     labels = list(dict.fromkeys(series_of(r) for r in records))
     same = len({r["algorithm"] for r in records}) == 1  # then the setting says it all
     fig, axes = plt.subplots(
         1, len(panels), figsize=(1.5 + 5 * len(panels), 5), sharey=True, squeeze=False
     )
-    for ax, ((collective, placement), rows) in zip(axes[0], panels.items(), strict=True):
+    for ax, ((what, placement), rows) in zip(axes[0], panels.items(), strict=True):
         for i, label in enumerate(labels):
             line = sorted((r for r in rows if series_of(r) == label), key=lambda r: r["bytes"])
             if not line:
@@ -137,7 +161,7 @@ def draw(records, output):
         ax.yaxis.set_major_formatter(FuncFormatter(lambda t, _: f"{t:g}"))
         meaning = rows[0].get("bytes_mean", "per rank")
         ax.set_xlabel(f"bytes {meaning}")
-        ax.set_title(f"{collective}, {rows[0]['ranks']} ranks, placement {placement}")
+        ax.set_title(f"{what}, {rows[0]['ranks']} ranks, placement {placement}")
         ax.grid(True, which="major", alpha=0.3)
     shown = [r["ci95_low_us"] for r in records] + [r["bound_us"] or math.inf for r in records]
     axes[0][0].set_ylim(bottom=max(0.6 * min(shown) / 1e3, 1e-6))

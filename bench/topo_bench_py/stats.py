@@ -47,3 +47,22 @@ def bootstrap_ratios(ours, theirs, paired, rng):
 
 def interval(draws):
     return float(np.quantile(draws, 0.025)), float(np.quantile(draws, 0.975))
+
+
+def break_even(first, later, other):
+    """From how many calls on one whose first call takes `first`, and each later one `later`, has
+    taken no more time than `other` in each call; infinity where that never comes."""
+    if later >= other:
+        return math.inf
+    return max(1, math.ceil((first - later) / (other - later)))
+
+
+def bootstrap_break_even(first, ours, theirs, paired, rng):
+    """Draws of break_even() of medians, in order; first is a list of samples, for the others see
+    bootstrap_ratios()."""
+    other = float(np.median(np.concatenate(theirs)))
+    draws = []
+    for ratio in bootstrap_ratios(ours, theirs, paired, rng):
+        pick = rng.choice(first, size=len(first))
+        draws.append(break_even(float(np.median(pick)), ratio * other, other))
+    return sorted(draws)

@@ -28,16 +28,20 @@ from .measure import (
 )
 from .show import ms, stdout_console
 from .sites import complaint, find_program, run_program, split_words, vcluster_site
-from .stats import bootstrap_ratios, interval
+from .stats import bootstrap_break_even, bootstrap_ratios, break_even, interval
 
 DEFAULT_SUITES = sorted(Path(__file__).resolve().parents[1].glob("*.toml"))
 SUITE_KEYS = {"title", "vcluster", "ppn", "ranks", "prepare", "settings", "libraries", "case"}
+LIMITS = ("max_ratio", "max_mean_ratio", "max_to_bound", "max_break_even")  # by placement
+PLAN_KEYS = (  # as options of `topo-bench run`
+    *("collective", "pattern", "repetitions", "min_repetitions", "seconds", "warmup", "first"),
+    *("in_place", "root", "background"),
+)
 CASE_KEYS = {
-    *("name", "collective", "sizes", "candidate", "baseline", "placements", "max_ratio"),
-    *("max_mean_ratio", "max_to_bound", "same", "rounds", "repetitions", "seconds", "in_place"),
-    *("root", "background"),
+    *("name", "sizes", "candidate", "baseline", "placements", "same", "rounds"),
+    *LIMITS,
+    *PLAN_KEYS,
 }
-LIMITS = ("max_ratio", "max_mean_ratio", "max_to_bound")  # by placement
 
 
 class Undefined(Exception):
@@ -67,6 +71,8 @@ def read_suite(path):
         for key in ("name", "candidate", "baseline", "sizes", "placements"):
             if key not in case:
                 raise Failure(f"{path}: case {case.get('name', '?')}: key '{key}' is missing")
+        if "max_break_even" in case and not case.get("first"):
+            raise Failure(f"{path}: case {case['name']}: max_break_even needs the key 'first'")
         for key in LIMITS:
             for placement, limit in case.get(key, {}).items():
                 if placement not in case["placements"] or not isinstance(limit, int | float):
@@ -119,8 +125,7 @@ def case_plan(suite, case, definitions, seed):
         baseline=series_name(base_setting or "default", base, settings),
         rounds=case.get("rounds", 3 if len(settings) > 1 else 1),
     )
-    options = ("collective", "repetitions", "seconds", "in_place", "root", "background")
-    plan = replace(plan, **{k: case[k] for k in options if k in case})
+    plan = replace(plan, **{k: case[k] for k in PLAN_KEYS if k in case})
     return plan, series_name(setting or "default", algorithm, settings)
 
 
@@ -189,24 +194,40 @@ def judge(case, plan, candidate, records):
             logs.append(np.log([r["ratio"], *draws]))
             times = {"against_us": base["median_us"], "candidate_us": r["median_us"]}
             against = case, placement, size, plan.baseline
-            rows.append(verdict(*against, logs[-1], limits["max_ratio"], times))
+            rows.append(ratio_verdict(*against, logs[-1], limits["max_ratio"], times))
             if limits["max_to_bound"] is not None and r["bound_us"]:
                 bound = [[r["bound_us"]]] * len(r["samples_us"])
                 draws = bootstrap_ratios(r["samples_us"], bound, False, rng)
                 times["against_us"] = r["bound_us"]
                 against = case, placement, size, "the links"
                 to_bound = np.log([r["ratio_to_bound"], *draws])
-                rows.append(verdict(*against, to_bound, limits["max_to_bound"], times))
+                rows.append(ratio_verdict(*against, to_bound, limits["max_to_bound"], times))
+            if "first_us" in r:
+                times = {"against_us": base["median_us"], "candidate_us": r["first_us"]}
+                calls = break_even(r["first_us"], r["median_us"], base["median_us"])
+                draws = bootstrap_break_even(
+                    r["first_samples_us"], r["samples_us"], base["samples_us"], paired, rng
+                )
+                cut = len(draws) // 40  # 2.5 %; no interpolation: whole numbers, or infinite ones
+                low, high = draws[cut], draws[-1 - cut]
+                against = case, placement, size, f"{plan.baseline}: break-even calls"
+                rows.append(verdict(*against, (calls, low, high), limits["max_break_even"], times))
         limit = "CI has 1" if case.get("same") else limits["max_mean_ratio"]
         if limit is not None or len(logs) > 1:
             against = case, placement, "geom. mean", plan.baseline
-            rows.append(verdict(*against, np.mean(logs, axis=0), limit, {}))
+            rows.append(ratio_verdict(*against, np.mean(logs, axis=0), limit, {}))
     return rows
 
 
-def verdict(case, placement, size, against, logs, limit, times):
-    ratio = math.exp(logs[0])
-    low, high = interval(np.exp(logs[1:]))
+def ratio_verdict(case, placement, size, against, logs, limit, times):
+    """logs: of the ratio, then of its bootstrap draws."""
+    values = math.exp(logs[0]), *interval(np.exp(logs[1:]))
+    return verdict(case, placement, size, against, values, limit, times)
+
+
+def verdict(case, placement, size, against, values, limit, times):
+    """A row. values: the ratio or number of calls, and its interval; infinite ones become None."""
+    ratio, low, high = values
     passed = None
     if limit is not None:
         passed = low <= 1 <= high if isinstance(limit, str) else ratio <= limit
@@ -217,12 +238,26 @@ def verdict(case, placement, size, against, logs, limit, times):
         "against": against,
         "against_us": times.get("against_us"),
         "candidate_us": times.get("candidate_us"),
-        "ratio": round(ratio, 4),
-        "ratio_ci95_low": round(low, 4),
-        "ratio_ci95_high": round(high, 4),
+        "ratio": rounded(ratio),
+        "ratio_ci95_low": rounded(low),
+        "ratio_ci95_high": rounded(high),
         "limit": limit,
         "passed": passed,
     }
+
+
+def rounded(value):
+    return None if math.isinf(value) else round(value, 4)
+
+
+def value_text(value):
+    return "never" if value is None else str(value) if isinstance(value, int) else f"{value:.3f}"
+
+
+def limit_text(limit):
+    if isinstance(limit, float):
+        return f"<= {limit:.2f}"
+    return "" if limit is None else limit if isinstance(limit, str) else f"<= {limit}"
 
 
 def print_verdicts(title, rows, skipped, failed):
@@ -237,7 +272,6 @@ def print_verdicts(title, rows, skipped, failed):
     for case, of_case in itertools.groupby(rows, key=lambda row: row["case"]):
         group = list(of_case)
         for i, row in enumerate(group):
-            limit = row["limit"]
             table.add_row(
                 case if i == 0 else "",
                 row["placement"],
@@ -245,9 +279,9 @@ def print_verdicts(title, rows, skipped, failed):
                 row["against"],
                 ms(row["against_us"]),
                 ms(row["candidate_us"]),
-                f"{row['ratio']:.3f}",
-                f"{row['ratio_ci95_low']:.3f} - {row['ratio_ci95_high']:.3f}",
-                "" if limit is None else limit if isinstance(limit, str) else f"<= {limit:.2f}",
+                value_text(row["ratio"]),
+                " - ".join(value_text(row[f"ratio_ci95_{end}"]) for end in ("low", "high")),
+                limit_text(row["limit"]),
                 {True: "reached", False: "[bold]MISSED[/bold]", None: ""}[row["passed"]],
                 end_section=i + 1 == len(group),
             )

@@ -2,7 +2,9 @@
 """topo-bench-mpi and topo-bench: what they measure is right, what is wrong is said. No timings."""
 
 import json
+import math
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -16,7 +18,7 @@ import pytest
 REPO = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPO / "bench"))
 
-from topo_bench_py import bounds, cli, files, stats, suite
+from topo_bench_py import bounds, cli, files, measure, stats, suite
 
 QUICK = ("--repetitions", "3", "--min-repetitions", "3", "--warmup", "1")
 QUICK_C = ("-n", "3", "-m", "3", "-w", "1")
@@ -145,6 +147,27 @@ def test_bound_is_that_of_the_slowest_link():
     assert bounds.bound_us("scatter", 1000, list("abcd"), lonely, 1) == pytest.approx(80)
 
 
+def test_bound_of_counts_that_differ():
+    """One rank a host; a sends 10 kB to b of its rack, 30 kB to c, and c 2 kB to d of its rack."""
+    links = bounds.Links({"a": 0, "b": 0, "c": 1, "d": 1}, 400, 100)
+    sent = [[0, 10e3, 30e3, 0], [0] * 4, [0, 0, 0, 2e3], [0] * 4]
+
+    def bound(hosts, links):
+        counts = {"hosts": list("abcd"), "bytes_from_to": sent}
+        return bounds.bound_us("alltoallv", 64, hosts, links, counts=counts)
+
+    for hosts in (list("abcd"), list("dcba")):
+        assert bound(hosts, links) == pytest.approx(30e3 * 8 / 100)  # from rack to rack
+        fast = bounds.Links(links.rack_of_host, 400, 1e4)
+        assert bound(hosts, fast) == pytest.approx(40e3 * 8 / 400)  # out of a
+        unknown = bounds.Links({}, 400, 100)
+        assert bound(hosts, unknown) == pytest.approx(40e3 * 8 / 400)
+    sent[0][2] = 0
+    assert bound(list("abcd"), links) == pytest.approx(10e3 * 8 / 400)  # within a rack
+    sent[0][1] = sent[2][3] = 0
+    assert bound(list("abcd"), links) is None
+
+
 def test_no_bound_where_nothing_is_known():
     hosts, links = racks_of_four(1)
     assert bounds.bound_us("barrier", 0, hosts, links) is None
@@ -177,6 +200,38 @@ def test_ratio_of_pairs_knows_what_drifts_for_both():
     low, high = stats.interval(stats.bootstrap_ratios(half, drift, False, rng))
     assert low < 0.45
     assert high > 0.55
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "other", "calls"),
+    [
+        (100, 10, 40, 3),  # 100 + 2 * 10 = 3 * 40
+        (101, 10, 40, 4),
+        (40, 10, 40, 1),
+        (5, 10, 40, 1),
+        (1e6, 39, 40, 999961),
+        (100, 40, 40, math.inf),
+        (10, 50, 40, math.inf),
+    ],
+)
+def test_break_even(first, later, other, calls):
+    assert stats.break_even(first, later, other) == calls
+    if calls < math.inf:
+        assert first + (calls - 1) * later <= max(calls * other, first)
+        assert calls == 1 or first + (calls - 2) * later > (calls - 1) * other
+
+
+def test_break_even_of_samples_has_an_interval():
+    import numpy as np
+
+    rng = np.random.default_rng(1)
+    draws = stats.bootstrap_break_even([100] * 5, [[10] * 9], [[40] * 9], True, rng)
+    assert set(draws) == {3}
+    first, later = [90, 100, 110, 190, 210], [[10, 11, 9, 30, 50]]
+    draws = stats.bootstrap_break_even(first, later, [[40] * 5], True, rng)
+    assert draws == sorted(draws)
+    assert draws[0] <= 3 <= draws[-1]
+    assert draws[-1] == math.inf  # where the draw of later calls is no faster
 
 
 # ---- topo-bench-mpi ----
@@ -301,6 +356,311 @@ def test_algorithm_that_did_not_run_is_found(mpi, shim, algorithms):
     assert "did not run" in done.stderr
 
 
+# Each rank writes what it gives to MPI_Alltoallv, a line a call.
+COUNTS_SHIM = """
+    #include <stdio.h>
+    #include <stdlib.h>
+    static void log_counts(const int *sn, const int *sd, const int *rn, const int *rd,
+                           MPI_Comm comm)
+    {
+        static FILE *log;
+        int rank, size;
+        MPI_Comm_rank(comm, &rank);
+        MPI_Comm_size(comm, &size);
+        if (!log) {
+            char path[4096];
+            snprintf(path, sizeof(path), "%s/%d", getenv("COUNTS_LOG"), rank);
+            log = fopen(path, "w");
+        }
+        const int *lists[] = {sn, sd, rn, rd};
+        for (int l = 0; l < 4; l++)
+            for (int i = 0; i < size; i++)
+                fprintf(log, "%d%c", lists[l][i], l == 3 && i == size - 1 ? '\\n' : ' ');
+        fflush(log);
+    }
+    int MPI_Alltoallv(const void *s, const int *sn, const int *sd, MPI_Datatype st, void *r,
+                      const int *rn, const int *rd, MPI_Datatype rt, MPI_Comm comm)
+    {
+        log_counts(sn, sd, rn, rd, comm);
+        return PMPI_Alltoallv(s, sn, sd, st, r, rn, rd, rt, comm);
+    }
+    int MPI_Alltoallv_init(const void *s, const int *sn, const int *sd, MPI_Datatype st, void *r,
+                           const int *rn, const int *rd, MPI_Datatype rt, MPI_Comm comm,
+                           MPI_Info info, MPI_Request *request)
+    {
+        log_counts(sn, sd, rn, rd, comm);
+        return PMPI_Alltoallv_init(s, sn, sd, st, r, rn, rd, rt, comm, info, request);
+    }"""
+
+
+@pytest.fixture
+def exchanged(mpi, shim, tmp_path):
+    """exchanged(ranks, *arguments): runs alltoallv; the matrix [sender][receiver] of bytes of each
+    call, and the JSON lines."""
+
+    def run(ranks, *arguments, **variables):
+        import numpy as np
+
+        variables = {"LD_PRELOAD": shim(COUNTS_SHIM), "COUNTS_LOG": str(tmp_path)} | variables
+        done, lines = mpi(ranks, "-c", "alltoallv", *arguments, **variables)
+        assert (done.returncode, done.stderr) == (0, "")
+        logs = [np.loadtxt(tmp_path / str(r), dtype=int, ndmin=2) for r in range(ranks)]
+        # [call][rank][list][other rank]
+        calls = np.stack(logs, axis=1).reshape(-1, ranks, 4, ranks)
+        sent, received = calls[:, :, 0], calls[:, :, 2]
+        assert (sent == received.transpose(0, 2, 1)).all()
+        for counts, displs in ((sent, calls[:, :, 1]), (received, calls[:, :, 3])):
+            assert (displs[..., 0] == 0).all()
+            assert (np.diff(displs) == counts[..., :-1]).all()
+        return sent, lines
+
+    return run
+
+
+def same_calls(sent):
+    assert (sent == sent[0]).all()
+    return sent[0]
+
+
+@pytest.mark.parametrize("size", [0, 1, 48, 1000])
+def test_uniform_counts(exchanged, size):
+    sent, lines = exchanged(4, "-s", size, *QUICK_C)
+    assert (same_calls(sent) == size).all()
+    assert lines[0]["pattern"] == "uniform"
+    assert [line["type"] for line in lines] == ["start", "cell", "end"]
+
+
+def test_random_counts(exchanged):
+    sent, _ = exchanged(8, "-s", 100, "-p", "random", *QUICK_C)
+    matrix = same_calls(sent)
+    assert 0 <= matrix.min() < 50
+    assert 150 < matrix.max() <= 200
+    assert 70 < matrix.mean() < 130
+    assert (matrix != matrix.T).any()
+    other, _ = exchanged(8, "-s", 100, "-p", "random", "-S", 2, *QUICK_C)
+    assert (other[0] != matrix).any()
+    again, _ = exchanged(8, "-s", 100, "-p", "random", *QUICK_C)
+    assert (again[0] == matrix).all()
+
+
+def test_sparse_counts(exchanged):
+    sent, _ = exchanged(16, "-s", 10, "-p", "sparse", "-n", 1, "-w", 0)
+    matrix = same_calls(sent)
+    assert set(matrix.flat) == {0, 10}
+    assert 2 < (matrix > 0).sum() / 16 < 6
+
+
+def test_one_heavy_rank(exchanged):
+    sent, _ = exchanged(5, "-s", 10, "-p", "heavy", "-r", 3, *QUICK_C)
+    matrix = same_calls(sent)
+    for i in range(5):
+        for k in range(5):
+            assert matrix[i][k] == (160 if 3 in (i, k) else 10)
+
+
+def parts_of(ranks, edge):
+    return [edge // ranks + (i < edge % ranks) for i in range(ranks)]
+
+
+@pytest.mark.parametrize(("ranks", "size", "edge"), [(6, 400, 29), (6, 64, 11), (5, 10, 3)])
+def test_counts_of_a_2d_fft(exchanged, ranks, size, edge):
+    """The edge is the largest with blocks of at most the size, or one less."""
+    sent, _ = exchanged(ranks, "-s", size, "-p", "fft2d", *QUICK_C)
+    matrix = same_calls(sent)
+    lines = parts_of(ranks, edge)
+    assert matrix.tolist() == [[16 * a * b for b in lines] for a in lines]
+    assert matrix.mean() <= size
+    assert len(set(matrix.flat)) > 1  # uneven
+
+
+@pytest.mark.parametrize("pattern", ["fft3d_rows", "fft3d_cols"])
+@pytest.mark.parametrize(("ranks", "rows"), [(6, 2), (7, 1), (9, 3)])
+def test_counts_of_a_3d_fft(exchanged, pattern, ranks, rows):
+    sent, _ = exchanged(ranks, "-s", 2000, "-p", pattern, *QUICK_C)
+    matrix = same_calls(sent)
+    cols = ranks // rows
+    place = [divmod(rank, cols) for rank in range(ranks)]
+    stays, moves = (0, 1) if pattern == "fft3d_rows" else (1, 0)
+    exchange = [[a[stays] == b[stays] for b in place] for a in place]
+    assert (matrix.astype(bool) == exchange).all()
+    assert 1000 < matrix[matrix > 0].mean() <= 2000
+    # what one rank sends in all is its part of the grid, whichever way it is cut
+    elements = matrix.sum(axis=1) / 16
+    edge = round(elements.sum() ** (1 / 3))
+    assert elements.sum() == edge**3
+    of_row, of_col = parts_of(rows, edge), parts_of(cols, edge)
+    of = [of_row, of_col]
+    for sender, a in enumerate(place):
+        for receiver, b in enumerate(place):
+            if exchange[sender][receiver]:
+                block = of[stays][a[stays]] * of[moves][a[moves]] * of[moves][b[moves]]
+                assert matrix[sender][receiver] == 16 * block
+
+
+def test_counts_that_change(exchanged):
+    """At every call, and for all algorithms alike."""
+    options = ("-a", "auto,scattered", "-p", "changing", "-n", 4, "-m", 4, "-w", 1)
+    sent, lines = exchanged(4, "-s", 100, *options)
+    matrices = [tuple(matrix.flat) for matrix in sent]
+    assert len(matrices) == 2 * 5
+    assert all(matrices.count(matrix) == 2 for matrix in matrices)
+    assert sent.max() <= 200
+    (counts,) = (line for line in lines if line["type"] == "counts")
+    timed = [matrix.sum() for matrix in sent[2:]]
+    assert counts["bytes_from_to"] == [[pytest.approx(sum(timed) / len(timed))]]
+
+
+@pytest.mark.parametrize("pattern", ["random", "sparse", "heavy", "fft2d", "fft3d_cols"])
+def test_counts_are_told_by_host(exchanged, shim, pattern):
+    """So that what the links allow can be computed from them."""
+    options = ("-s", "64,100", "-p", pattern, "-n", 1, "-w", 0)
+    sent, lines = exchanged(7, *options, LD_PRELOAD=shim(HOST_NAMES + COUNTS_SHIM))
+    told = [line for line in lines if line["type"] == "counts"]
+    assert [line["bytes"] for line in told] == [64, 100]
+    for line, matrix in zip(told, sent, strict=True):
+        assert line["hosts"] == ["h0", "h1", "h2", "h3"]
+        of_hosts = [
+            [matrix[2 * a : 2 * a + 2, 2 * b : 2 * b + 2].sum() for b in range(4)] for a in range(4)
+        ]
+        assert line["bytes_from_to"] == of_hosts
+
+
+PATTERNS = ("random", "sparse", "heavy", "fft2d", "fft3d_rows", "fft3d_cols", "changing")
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_patterns_in_place(mpi, pattern):
+    algorithms = "auto" if pattern == "changing" else "auto,auto+init"
+    options = ("-c", "alltoallv", "-p", pattern, "-i", "-a", algorithms, "-s", "0,70")
+    done, lines = mpi(6, *options, *QUICK_C)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert lines[-1]["type"] == "end"
+
+
+def test_wrong_data_of_unequal_blocks_are_found(mpi, shim):
+    """The last byte of a block, where the next one begins"""
+    preload = shim("""
+        int MPI_Alltoallv(const void *s, const int *sn, const int *sd, MPI_Datatype st, void *r,
+                          const int *rn, const int *rd, MPI_Datatype rt, MPI_Comm comm)
+        {
+            int rank, rc = PMPI_Alltoallv(s, sn, sd, st, r, rn, rd, rt, comm);
+            MPI_Comm_rank(comm, &rank);
+            if (rank == 1)
+                ((char *) r)[rd[3] - 1] ^= 1;
+            return rc;
+        }""")
+    options = ("-c", "alltoallv", "-p", "random", "-s", "100")
+    done, _ = mpi(4, *options, *QUICK_C, LD_PRELOAD=preload)
+    assert done.returncode == 1
+    assert re.search(r"rank 1, call 0, received block 2, offset \d+:", done.stderr)
+
+
+# One request for all calls of a size, and one for each first call
+COUNT_CALLS = """
+    #include <stdio.h>
+    static int inits, starts, calls, dups;
+    int MPI_Alltoall(const void *s, int sn, MPI_Datatype st, void *r, int rn, MPI_Datatype rt,
+                     MPI_Comm comm)
+    {
+        calls++;
+        return PMPI_Alltoall(s, sn, st, r, rn, rt, comm);
+    }
+    int MPI_Alltoall_init(const void *s, int sn, MPI_Datatype st, void *r, int rn, MPI_Datatype rt,
+                          MPI_Comm comm, MPI_Info info, MPI_Request *request)
+    {
+        inits++;
+        return PMPI_Alltoall_init(s, sn, st, r, rn, rt, comm, info, request);
+    }
+    int MPI_Start(MPI_Request *request) { starts++; return PMPI_Start(request); }
+    int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *dup) { dups++; return PMPI_Comm_dup(comm, dup); }
+    int MPI_Finalize(void)
+    {
+        int rank;
+        MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+        if (rank == 0)
+            printf("{\\"type\\": \\"calls\\", \\"counts\\": [%d, %d, %d, %d]}\\n", calls, inits,
+                   starts, dups);
+        return PMPI_Finalize();
+    }"""
+
+
+@pytest.mark.parametrize(
+    ("algorithms", "first", "calls"),
+    [
+        ("auto", 0, [8, 0, 0, 0]),  # 2 sizes, 1 + 3 calls
+        ("auto+init", 0, [0, 2, 8, 0]),
+        ("auto,auto+init", 0, [8, 2, 8, 0]),
+        ("auto,auto+init", 5, [18, 12, 18, 20]),
+    ],
+)
+def test_persistent_and_first_calls(mpi, shim, algorithms, first, calls):
+    options = ("-c", "alltoall", "-a", algorithms, "-s", "8,64", "-f", first, *QUICK_C)
+    done, lines = mpi(3, *options, LD_PRELOAD=shim(COUNT_CALLS))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert lines[-1]["counts"] == calls
+    cells = [line for line in lines if line["type"] == "cell"]
+    assert len(cells) == 2 * len(algorithms.split(","))
+    for cell in cells:
+        assert cell["algorithm"] in algorithms.split(",")
+        assert len(cell.get("first_us", [])) == first
+        assert len(cell["times_us"]) == 3
+        assert cell["calls_made"] == 4 + first
+
+
+def test_persistent_data_of_an_earlier_call_are_found(mpi, shim):
+    preload = shim("""
+        int MPI_Start(MPI_Request *request)
+        {
+            static int starts;
+            return ++starts == 3 ? 0 : PMPI_Start(request);
+        }""")
+    options = ("-c", "alltoallv", "-a", "auto+init", "-s", "8", *QUICK_C)
+    done, _ = mpi(2, *options, LD_PRELOAD=preload)
+    assert done.returncode == 1
+    assert "algorithm auto+init, 8 bytes: rank 0, call 2, received block 0" in done.stderr
+
+
+@pytest.mark.parametrize("collective", ["alltoall", "alltoallv"])
+def test_planned_proves_that_it_ran(mpi, collective):
+    options = ("-c", collective, "-a", "auto,planned,planned+init", "-s", "1,64", "-f", 2)
+    done, lines = mpi(6, *options, *QUICK_C, MPIR_CVAR_NUM_CLIQUES="3")
+    assert (done.returncode, done.stderr) == (0, "")
+    for cell in lines[1:-1]:
+        counted = {} if cell["algorithm"] == "auto" else {"planned": cell["calls_made"]}
+        assert cell["calls_counted"] == counted
+        assert len(cell["build_us"]) == len(cell["first_us"]) == 2
+        if cell["algorithm"] == "auto":
+            assert cell["build_us"] == [0, 0]
+        elif collective == "alltoallv":
+            assert min(cell["build_us"]) > 0
+
+
+@pytest.mark.parametrize("pattern", ["random", "sparse", "heavy", "fft2d", "fft3d_rows"])
+def test_planned_of_patterns(mpi, pattern):
+    options = ("-c", "alltoallv", "-p", pattern, "-a", "planned,planned+init", "-s", "100")
+    done, lines = mpi(7, *options, *QUICK_C, MPIR_CVAR_NUM_CLIQUES="3")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert lines[-1]["type"] == "end"
+
+
+def test_planned_may_leave_counts_that_change_to_others(mpi):
+    variables = {"MPIR_CVAR_NUM_CLIQUES": "3", "MPIR_CVAR_COLL_TOPO_PLAN_MISSES": "2"}
+    options = ("-c", "alltoallv", "-a", "planned", "-s", "16,64", "-n", 5, "-m", 5)
+    done, lines = mpi(6, *options, "-p", "changing", **variables)
+    assert (done.returncode, done.stderr) == (0, "")
+    cells = [line for line in lines if line["type"] == "cell"]
+    assert len(cells) == 2
+    for cell in cells:  # each on a communicator of its own
+        assert 0 < cell["calls_counted"]["planned"] < cell["calls_made"]
+
+
+def test_persistent_algorithm_that_the_library_does_not_tell(mpi):
+    """MPICH would run its own choice under the name."""
+    done, lines = mpi(2, "-c", "alltoallv", "-a", "auto,scattered+init", "-s", "8")
+    one_line_error(done, 1, "scattered+init", "does not tell")
+    assert [line["type"] for line in lines] == ["start"]
+
+
 # Two ranks a host: h0, h1, ... for the program; MPI itself must find the real one.
 HOST_NAMES = """
     #include <dlfcn.h>
@@ -375,7 +735,8 @@ def test_help_of_the_mpi_program(mpi):
     done, _ = mpi(3, "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("Usage:") == 1
-    assert all(collective in done.stdout for collective in COLLECTIVES)
+    for word in (*COLLECTIVES, *PATTERNS, "--pattern", "--first", "+init"):
+        assert word in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -396,6 +757,14 @@ def test_help_of_the_mpi_program(mpi):
         (("-t", "nan"), ("--seconds",)),
         (("-c", "gather", "-r", "3"), ("no rank 3 among 3",)),
         (("-c", "bcast", "-i"), ("--in-place",)),
+        (("-a", "auto+init"), ("auto+init", "persistent", "allgather")),
+        (("-c", "alltoall", "-a", "rng+init"), ("'rng'", "pairwise")),
+        (("-c", "alltoallv", "-p", "odd"), ("'odd'", "sparse", "fft3d_rows")),
+        (("-c", "alltoall", "-p", "sparse"), ("--pattern sparse", "alltoallv")),
+        (("-c", "alltoallv", "-p", "changing", "-a", "auto+init"), ("auto+init", "change")),
+        (("-c", "alltoallv", "-p", "changing", "-f", "2"), ("--first", "changing")),
+        (("-c", "alltoallv", "-s", "1G", "-p", "heavy"), ("--sizes", "2^31", "heavy")),
+        (("-f", "-1"), ("--first", "-1")),
         (("-b", "half"), ("--background", "'half'", "0.5:16K")),
         (("-b", "1:16K"), ("--background", "'1:16K'")),
         (("-b", "0.5:0"), ("--background", "'0.5:0'")),
@@ -449,6 +818,32 @@ def test_run_table_and_plot(tool, mpiexec, tmp_path):
     done = tool("plot", result, "-o", tmp_path / "result.png")
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "result.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_first_calls_and_break_even(tool, mpiexec, tmp_path):
+    result, csv = tmp_path / "r.json", tmp_path / "r.csv"
+    what = ("-c", "alltoallv", "--pattern", "fft2d", "-a", "scattered,auto+init", "-s", "64,256")
+    launch = ("--launch", f"{mpiexec} -n 4", "--first", 2, "--setting", "a:", "--setting", "b:")
+    done = tool("run", *what, *launch, *QUICK, "--rounds", 2, "-o", result, "-o", csv)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("alltoallv fft2d, 4 ranks") == 1
+    assert "break-even" in done.stdout
+    records = files.read_records(result)
+    assert len(records) == 2 * 2 * 2
+    for r in records:
+        assert (r["pattern"], len(r["first_samples_us"])) == ("fft2d", 4)
+        assert min(r["first_samples_us"]) <= r["first_us"] <= max(r["first_samples_us"])
+        base = next(b for b in records if b["bytes"] == r["bytes"] and b["series"] == r["baseline"])
+        gain = base["median_us"] - r["median_us"]
+        if gain <= 0:
+            assert r["break_even_calls"] is None
+        else:
+            later = (r["first_us"] - r["median_us"]) / gain
+            assert r["break_even_calls"] == pytest.approx(max(1, math.ceil(later)), abs=1)
+    assert "break_even_calls" in csv.read_text()
+    assert tool("table", result).stdout == done.stdout
+    done = tool("plot", result, "-o", tmp_path / "r.svg")
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_site_file_gives_the_bound(tool, mpiexec, tmp_path, site, write_json):
@@ -518,6 +913,8 @@ def test_another_library_is_really_loaded(tool, mpiexec, bindir, tmp_path):
         (2, ("run", "--launch", "mpiexec", "--host-rate", "fast"), ("fast", "400mbit")),
         (2, ("run", "--launch", "mpiexec", "-o", "a.txt"), (".json",)),
         (2, ("run", "--launch", "mpiexec", "--frobnicate"), ("--frobnicate",)),
+        (2, ("run", "--launch", "mpiexec", "--pattern", "sparse"), ("allgather", "alltoallv")),
+        (2, ("run", "--launch", "mpiexec", "--first", "-1"), ("--first",)),
         (1, ("run", "--launch", "mpiexec", "-o", "/nowhere/a.json"), ("/nowhere",)),
         (1, ("run", "--launch", "mpiexec", "--site", "/nowhere/s.json"), ("/nowhere/s.json",)),
         (1, ("run", "--launch", "no-such-launcher"), ("no-such-launcher",)),
@@ -665,6 +1062,20 @@ def test_run_on_a_virtual_cluster(tool, clusters, tmp_path):
         assert r["ratio_to_bound"] == pytest.approx(r["median_us"] / r["bound_us"], rel=1e-3)
 
 
+def test_bound_of_a_pattern_on_a_virtual_cluster(tool, clusters, tmp_path):
+    """Of a heavy rank all comes in over the link of its host."""
+    result = tmp_path / "r.json"
+    where = ("--vcluster", "--racks 2 --hosts 2 --host-rate 50mbit", "--ppn", "2")
+    what = ("-c", "alltoallv", "--pattern", "heavy", "-a", "auto,auto+init", "-s", "100")
+    done = tool("run", *where, *what, "-o", result, *QUICK)
+    assert done.returncode == 0, done.stderr
+    records = files.read_records(result)
+    assert [r["series"] for r in records] == ["auto", "auto+init"]
+    # to six ranks of other hosts: 16 times the size from rank 0, once from its neighbour
+    for r in records:
+        assert r["bound_us"] == pytest.approx(6 * 1700 * 8 / 50)
+
+
 def test_run_under_background_traffic(tool, clusters, tmp_path):
     result, csv = tmp_path / "r.json", tmp_path / "r.csv"
     where = ("--vcluster", "--racks 2 --hosts 2", "--ppn", "2", "--placement", "cyclic")
@@ -796,6 +1207,69 @@ def test_suite(tool, clusters, tmp_path):
     one_line_error(done, 1, "a limit was missed")
 
 
+def synthetic_record(series, size, times_us, first_us):
+    return {
+        "series": series,
+        "setting": "default",
+        "placement": "block",
+        "bytes": size,
+        "median_us": times_us,
+        "ratio": times_us / 40,
+        "bound_us": None,
+        "samples_us": [[times_us] * 6],
+        "first_us": first_us,
+        "first_samples_us": [first_us] * 5,
+    }
+
+
+def test_verdict_on_break_even():
+    case = {"name": "c", "max_break_even": {"block": 3}}
+    plan = measure.Plan(baseline="stock", placements=("block",))
+    candidates = [(64, 10, 100), (256, 10, 101), (1024, 41, 50)]
+    records = [synthetic_record("stock", size, 40, 40) for size, *_ in candidates]
+    records += [synthetic_record("ours", *candidate) for candidate in candidates]
+    rows = suite.judge(case, plan, "ours", records)
+    found = [
+        (row["size"], row["ratio"], row["ratio_ci95_low"], row["ratio_ci95_high"], row["passed"])
+        for row in rows
+        if row["against"] == "stock: break-even calls"
+    ]
+    assert found == [
+        ("64", 3, 3, 3, True),
+        ("256", 4, 4, 4, False),
+        ("1K", None, None, None, False),
+    ]
+    json.dumps(rows, allow_nan=False)
+    ratios = [row for row in rows if row["against"] == "stock" and row["size"] != "geom. mean"]
+    assert [row["ratio"] for row in ratios] == [0.25, 0.25, 1.025]
+
+
+def test_verdicts_are_printed(capsys):
+    rows = [
+        suite.verdict({"name": "c"}, "block", "64", "stock", values, limit, {})
+        for values, limit in [
+            ((0.5, 0.4, 0.6), 0.55),
+            ((3, 2, 4), 3),
+            ((math.inf, 7, math.inf), 3),
+            ((1.0, 0.9, 1.1), "CI has 1"),
+        ]
+    ]
+    suite.print_verdicts("title", rows, [], [])
+    lines = [line for line in capsys.readouterr().out.splitlines() if "block" in line]
+    for line, words in zip(
+        lines,
+        [
+            ("0.500", "0.400 - 0.600", "<= 0.55", "reached"),
+            (" 3 ", "2 - 4", "<= 3 ", "reached"),
+            ("never", "7 - never", "<= 3 ", "MISSED"),
+            ("1.000", "0.900 - 1.100", "CI has 1", "reached"),
+        ],
+        strict=True,
+    ):
+        for word in words:
+            assert word in line
+
+
 def test_several_suites(tool, clusters, tmp_path):
     first, second, result = (tmp_path / name for name in ("a.toml", "b.toml", "r.json"))
     first.write_text(SUITE)
@@ -821,6 +1295,7 @@ def test_several_suites(tool, clusters, tmp_path):
         (("title", "titel"), "unknown key 'titel'"),
         (("baseline", "base"), "unknown key 'base'"),
         (('sizes = "64,128"', ""), "'sizes' is missing"),
+        (("max_mean_ratio", "max_break_even"), "needs the key 'first'"),
         (("{ block = 1e9 }", "{ cyclic = 1 }"), "max_ratio.cyclic"),
         (("{ block = 1e9 }", '{ block = "1" }'), "max_ratio.block"),
         (("[[case]]", "[[case]"), "line"),
@@ -844,9 +1319,10 @@ def test_committed_suite_names_what_exists(path):
             known |= {"brucks", "nb", "recursive_doubling", "ring"}
         for side in ("candidate", "baseline"):
             setting, _, algorithm = case[side].rpartition("/")
-            assert algorithm in known
+            assert algorithm.removesuffix("+init") in known
             assert setting in {"", *what["settings"], *what.get("libraries", ())}
 
 
 def test_the_suites_are_found():
-    assert [path.name for path in suite.DEFAULT_SUITES] == ["allgather.toml", "gather_scatter.toml"]
+    names = [path.stem for path in suite.DEFAULT_SUITES]
+    assert names == ["allgather", "alltoall", "gather_scatter"]

@@ -1,0 +1,200 @@
+/*
+ * Copyright (C) by the mpich-topo authors. See LICENSE.
+ *
+ * Algorithms of a collective by name, switched between calls: what programs that compare them
+ * share.
+ *
+ * The name is an item of the CVAR MPIR_CVAR_<COLL>_INTRA_ALGORITHM, `auto` for the library's own
+ * choice; `+init` behind it stands for the persistent form, MPI_<Coll>_init. While an algorithm is
+ * forced, MPIR_CVAR_COLLECTIVE_FALLBACK is `error`, so that one which cannot be applied is not
+ * silently replaced by another.
+ */
+
+#ifndef ALGORITHMS_H_INCLUDED
+#define ALGORITHMS_H_INCLUDED
+
+#include <ctype.h>
+#include <mpi.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MAX_ALGORITHMS 32
+#define PERSISTENT "+init"
+#define FALLBACK_CVAR "MPIR_CVAR_COLLECTIVE_FALLBACK"
+#define DESC_SIZE 8192          /* of a CVAR's description */
+
+static MPI_T_cvar_handle cvar_open(const char *name)
+{
+    int index, count;
+    MPI_T_cvar_handle handle;
+
+    if (MPI_T_cvar_get_index(name, &index) != MPI_SUCCESS ||
+        MPI_T_cvar_handle_alloc(index, NULL, &handle, &count) != MPI_SUCCESS || count != 1)
+        return MPI_T_CVAR_HANDLE_NULL;
+    return handle;
+}
+
+/* The number that stands for `item` of an enum CVAR, -1 if it has no such item; the CVAR's
+ * description goes into `desc`, unless NULL.
+ *
+ * MPICH registers these as plain integers, without an MPI_T_enum, and orders the items as it likes;
+ * but it reads an item's name from the environment, once a process. So a child process asks.
+ * This works before this process itself starts MPI_T or MPI. */
+static int cvar_item_value(const char *cvar, const char *item, char *desc)
+{
+    int status, value = -1;
+    pid_t child;
+
+    fflush(NULL);
+    child = fork();
+    if (child == 0) {
+        int provided, index, verbosity, bind, scope, len = 0, desc_len = DESC_SIZE;
+        MPI_Datatype type;
+        MPI_T_enum enumtype;
+        MPI_T_cvar_handle handle;
+
+        if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr))
+            _exit(255);
+        unsetenv("MPIR_CVAR_DEBUG_CVARS");
+        setenv(cvar, item, 1);
+        if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) == MPI_SUCCESS &&
+            (handle = cvar_open(cvar)) != MPI_T_CVAR_HANDLE_NULL) {
+            MPI_T_cvar_read(handle, &value);
+            if (desc) {
+                MPI_T_cvar_get_index(cvar, &index);
+                MPI_T_cvar_get_info(index, NULL, &len, &verbosity, &type, &enumtype, desc,
+                                    &desc_len, &bind, &scope);
+            }
+        }
+        _exit(value >= 0 && value < 255 ? value : 255);
+    }
+    if (child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+        WEXITSTATUS(status) != 255)
+        value = WEXITSTATUS(status);
+    return value;
+}
+
+/* The items of an enum CVAR, for an error message. They stand in its description, as `item - text`,
+ * but the line ends are lost ("...ring algorithmnb - Force..."): of the word before a dash, the
+ * longest ending that the library takes is the item. */
+static void cvar_items(const char *cvar, char *list, size_t size)
+{
+    char *desc = mmap(NULL, DESC_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    list[0] = '\0';
+    if (desc == MAP_FAILED)
+        return;
+    cvar_item_value(cvar, "auto", desc);
+    for (char *dash = desc; (dash = strstr(dash, " - ")) != NULL; dash += 3) {
+        char *end = dash, *word;
+        while (end > desc && end[-1] == ' ')
+            end--;
+        word = end;
+        while (word > desc && (islower((unsigned char) word[-1]) ||
+                               isdigit((unsigned char) word[-1]) || word[-1] == '_'))
+            word--;
+        *end = '\0';
+        while (*word && cvar_item_value(cvar, word, NULL) < 0)
+            word++;
+        if (*word && strlen(list) + strlen(word) + 3 < size) {
+            strcat(list, list[0] ? ", " : "");
+            strcat(list, word);
+        }
+        *end = ' ';
+    }
+    munmap(desc, DESC_SIZE);
+}
+
+struct algorithm {
+    char name[64];              /* as given */
+    char item[64];              /* of the CVAR: the name without `+init` */
+    int value;                  /* of the CVAR */
+    bool forced;                /* anything but `auto` */
+    bool persistent;
+};
+
+/* The algorithms in a list such as "auto,planned,planned+init". Returns their number, or -1 with
+ * what is wrong in `error`. */
+static int parse_algorithms(char *list, const char *coll, const char *cvar, bool has_persistent,
+                            struct algorithm *algos, char *error, size_t size)
+{
+    int num = 0;
+
+    for (char *name = strtok(list, ","); name; name = strtok(NULL, ",")) {
+        struct algorithm *a = &algos[num];
+        const size_t len = strlen(name), end = strlen(PERSISTENT);
+
+        for (int i = 0; i < num; i++) {
+            if (!strcmp(algos[i].name, name)) {
+                snprintf(error, size, "--algorithms: '%s' is there twice", name);
+                return -1;
+            }
+        }
+        if (num == MAX_ALGORITHMS) {
+            snprintf(error, size, "--algorithms: more than %d", MAX_ALGORITHMS);
+            return -1;
+        }
+        a->persistent = len > end && !strcmp(name + len - end, PERSISTENT);
+        snprintf(a->name, sizeof(a->name), "%s", name);
+        snprintf(a->item, sizeof(a->item), "%.*s", (int) (len - (a->persistent ? end : 0)), name);
+        if (a->persistent && !has_persistent) {
+            snprintf(error, size, "--algorithms: '%s': no persistent form of %s is measured here",
+                     name, coll);
+            return -1;
+        }
+        a->forced = strcmp(a->item, "auto") != 0;
+        a->value = len < sizeof(a->name) ? cvar_item_value(cvar, a->item, NULL) : -1;
+        if (a->value < 0) {
+            char known[512];
+            cvar_items(cvar, known, sizeof(known));
+            if (known[0])
+                snprintf(error, size, "--algorithms: '%s' is no algorithm of %s in this MPI "
+                         "library; it has: %s", a->item, coll, known);
+            else
+                snprintf(error, size, "this MPI library has no %s, or refuses the MPIR_CVAR_ "
+                         "variables in the environment", cvar);
+            return -1;
+        }
+        num++;
+    }
+    if (num == 0)
+        snprintf(error, size, "--algorithms: the list is empty");
+    return num ? num : -1;
+}
+
+static struct {
+    MPI_T_cvar_handle algorithm, fallback;
+    int initial, fallback_initial, fallback_error;
+} selection;
+
+/* First before MPI_T starts, then after */
+static void selection_ask(void)
+{
+    selection.fallback_error = cvar_item_value(FALLBACK_CVAR, "error", NULL);
+}
+
+static void selection_open(const char *cvar)
+{
+    selection.algorithm = cvar_open(cvar);
+    MPI_T_cvar_read(selection.algorithm, &selection.initial);
+    selection.fallback =
+        selection.fallback_error < 0 ? MPI_T_CVAR_HANDLE_NULL : cvar_open(FALLBACK_CVAR);
+    if (selection.fallback != MPI_T_CVAR_HANDLE_NULL)
+        MPI_T_cvar_read(selection.fallback, &selection.fallback_initial);
+}
+
+/* NULL: as it was. With `strict` a forced algorithm may not be replaced. */
+static void select_algorithm(const struct algorithm *a, bool strict)
+{
+    MPI_T_cvar_write(selection.algorithm, a ? &a->value : &selection.initial);
+    if (selection.fallback != MPI_T_CVAR_HANDLE_NULL)
+        MPI_T_cvar_write(selection.fallback, a && a->forced && strict ? &selection.fallback_error :
+                         &selection.fallback_initial);
+}
+
+#endif
