@@ -23,9 +23,10 @@ class Measured:
 
 def read(path, collectives=("allgather",)):
     """The records of topo-bench's JSON for `collectives`, of MPICH without a tuning file: the setting
-    "default", and those that give a topology at most. What was measured under background traffic is
-    left out. Raises InputError for a file that is not topo-bench's, an algorithm that is not
-    known, a number that cannot be, and where no record is left."""
+    "default", and those that give a topology at most. Left out is what was measured under background
+    traffic, with unequal blocks, in place where MPICH has other algorithms for that, and persistent
+    calls. Raises InputError for a file that is not topo-bench's, an algorithm that is not known, a
+    number that cannot be, and where no record is left."""
     raw = files.read_json(path)
     records = raw.get("records") if isinstance(raw, dict) else raw
     if not isinstance(records, list):
@@ -39,13 +40,17 @@ def read(path, collectives=("allgather",)):
         collective = record.get("collective")
         if collective not in collectives or record.get("setting", "default") not in settings:
             continue
-        if record.get("background"):
+        if record.get("background") or record.get("pattern") not in (None, "uniform"):
+            continue
+        if record.get("in_place") and collective in model.ALLTOALLS:
             continue
         ranks = _number(path, where, record, "ranks", 1)
         ppn = _number(path, where, record, "ppn", 1, default=1)
         num_bytes = _number(path, where, record, "bytes", 0)
         time = _number(path, where, record, "median_us", 0)
         name = record.get("algorithm")
+        if str(name).endswith("+init"):
+            continue
         if name not in (*model.ALGORITHMS[collective], "auto", "nb"):
             known = ", ".join(["auto", *model.ALGORITHMS[collective]])
             text = f"found {short(name)}, expected one of {known}"

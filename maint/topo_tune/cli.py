@@ -43,7 +43,7 @@ def cli():
     """Write a tuning file for MPICH from what topo-pingpong measured.
 
     Without a command, topo-tune reads SITE.json, predicts the time of every algorithm of allgather,
-    gather and scatter on it, and writes rules for MPICH:
+    gather, scatter, alltoall and alltoallv on it, and writes rules for MPICH:
 
     \b
       mpiexec -n 16 -ppn 1 topo-pingpong -o site.json    measure, once a site
@@ -109,7 +109,8 @@ def tune(site_file, output, mpich, dry_run, collectives, measured, no_color):
             console.print(
                 "Times in the smallest and in the largest case of a rule, for random placement unless"
                 " measured. builtin: MPICH's own choice stays, nothing gains in every placement."
-                " Blocks: what one rank contributes, on the busiest link."
+                " Bytes: in total, but of a block for alltoall and alltoallv, which has one rule for all"
+                " sizes. Blocks: what one rank contributes, or sends to each, on the busiest link."
             )
         click.echo(files.dump_json(_without_matrix(tuning)), nl=False)
     else:
@@ -276,7 +277,7 @@ AT_LEAST_1 = click.IntRange(1, 2**31 - 1)
 @click.option("--collective", type=click.Choice(list(model.ALGORITHMS)), default="gather")
 @click.option("--hosts", metavar="N", type=AT_LEAST_1, help="Hosts.  [default: all]")
 @click.option("--ppn", metavar="N", type=AT_LEAST_1, default=1, help="Ranks a host.")
-@click.option("--bytes", "sizes", type=Sizes(), default="64,1K,4K,16K,64K", help="Of a rank.")
+@click.option("--bytes", "sizes", type=Sizes(), default="64,1K,4K,16K,64K", help="Of a block.")
 @click.option("--measured", metavar="BENCH.json", help="Compare with these, from topo-bench -o.")
 @click.option("--mpich", metavar="VERSION", default="4.0", help="MPICH that was measured.")
 @click.option("--no-color", is_flag=True, help="No colours, also on a terminal.")
@@ -290,7 +291,13 @@ def model_command(site_file, collective, hosts, ppn, sizes, measured, mpich, no_
     First what was made of the site file: for the levels host, rack and site the start-up time t_s of
     a message, the time t_w of a KiB on the slowest link, and what is lost to contention. Then, for
     each algorithm: exchanges C1, C2, C3 one after the other, by the farthest message of each; blocks
-    (what one rank contributes or gets) over the busiest links; and the time. The root is rank 0.
+    (what one rank contributes, gets, or sends to each other one) over the busiest links; and the time.
+    The root is rank 0.
+
+    Of planned: planned_by_rack, which joins blocks by rack (MPIR_CVAR_COLL_TOPO_PLAN_RACK_BYTES), and
+    planned_by_host. In alltoallv both are with the agreement on a plan that is kept; where planned
+    leaves the call to MPICH (MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES) the agreement comes on top of that. It
+    is for several ranks a host (--ppn).
 
     With --measured, each measurement of MPICH without a tuning file beside its prediction.
     """

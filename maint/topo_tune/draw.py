@@ -144,7 +144,7 @@ def decisions_table(decisions):
     """A rich Table of rules.Decisions: what is chosen, and the predicted times."""
     title = "chosen algorithms, and their time against MPICH's own choice"
     table = Table(title=title, box=None, padding=(0, 2, 0, 0))
-    for column in ("collective", "racks", "ranks", "a host", "bytes in total", "algorithm"):
+    for column in ("collective", "racks", "ranks", "a host", "bytes", "algorithm"):
         table.add_column(column, no_wrap=True)
     for column in ("ms", "built-in ms", "ratio"):
         table.add_column(column, justify="right", no_wrap=True)

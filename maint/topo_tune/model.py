@@ -1,17 +1,17 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""Predicted time of algorithms of allgather, gather and scatter on a site of hosts and racks.
+"""Predicted time of algorithms of collectives on a site of hosts and racks.
 
 Every algorithm is a list of rounds, and a round is a list of messages (source, destination, blocks;
-one block is the n bytes that a rank contributes, or gets). With alpha the one-way latency of a message and
-B the rate of a link, a round takes
+one block is the n bytes that a rank contributes, or gets, or sends to each other one). With alpha the
+one-way latency of a message and B the rate of a link, a round takes
 
     max over messages (alpha)  +  (m - 1) * g  +  n * max over links (blocks on the link * C / B)
 
 m is the number of messages of the process that has most of them, and g what each one costs it: the
-latency within a host, where no link adds to it. The links are the link of each host and the uplink of each rack, each way for itself; messages within
-a host take neither. C = CONTENTION where the messages that share the link in this round could fill
-more than it, else 1.
-Rounds follow each other, so the time is linear in n: alpha_us + beta_us_per_byte * n.
+latency within a host, where no link adds to it. The links are the link of each host and the uplink of
+each rack, each way for itself; messages within a host take neither. C = CONTENTION where the messages
+that share the link in this round could fill more than it, else 1. Rounds follow each other, so the time
+is linear in n: alpha_us + beta_us_per_byte * n.
 
 The ring of topo_ring posts its receives ahead, so its messages stream: no rank waits for the slowest
 pair of a round. Its time is the latency of all hops but one, plus what the busiest link needs.
@@ -19,6 +19,11 @@ pair of a round. Its time is the latency of all hops but one, plus what the busi
 The trees of topo_binomial and rack_leader post receives ahead, too, so C = 1. They cut blocks into
 segments, which follow each other through the tree: a second segment waits for the busiest link only,
 not for each round.
+
+In scattered and planned, all ranks exchange all they have in one or two rounds, of so many messages
+that their headers count, HEADER_BYTES on each link; and g is at least OVERHEAD_SHARE of the latency
+within a rack, since most of them leave the host. The messages of planned are few for each link and
+posted ahead: C = 1.
 
 This is the cost model of Kandalla, Subramoni, Vishnu and Panda, "Designing Topology-Aware Collective
 Communication Algorithms for Large Scale InfiniBand Clusters", 2010, with their letters
@@ -31,13 +36,15 @@ message is of this level, N_l the blocks that they put on the busiest link (of t
 Other sources: the alpha-beta costs of MPICH's algorithms are in its own *_intra_*.c files and in Thakur,
 Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005. That
 rounds which share a link lose some of its rate: Steffenel, "Modeling Network Contention Effects on
-All-to-All Operations", 2006. The placement of partners, and the trees: topo_map.h and topo_tree.h of
-the library.
+All-to-All Operations", 2006. The placement of partners, the trees, and the messages of planned:
+topo_map.h, topo_tree.h and topo_plan.h of the library.
 
-Left out: copies in memory, the processor's time for a message, and the placement inside a host.
+Left out: copies in memory, but for those of planned; processors that several processes share, which
+with short messages can cost more than all that is here; and the placement inside a host.
 """
 
 import functools
+import math
 from collections import deque
 from dataclasses import dataclass, field, fields, replace
 
@@ -58,6 +65,16 @@ HOST_MBPS = 10_000.0
 # Default of MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES, and the least piece of a block (topo_tree_coll.c)
 SEGMENT_BYTES = 32768
 MIN_PIECE = 4096
+
+# Defaults of MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES, MPIR_CVAR_COLL_TOPO_PLAN_RACK_BYTES (of a block) and
+# MPIR_CVAR_ALLTOALL_THROTTLE (messages that a rank has posted at a time)
+PLAN_MAX_BYTES = 2048
+PLAN_RACK_BYTES = 128
+ALLTOALL_THROTTLE = 32
+
+HEADER_BYTES = 100  # of a message on a link: those of TCP over Ethernet, 66, and MPICH's
+OVERHEAD_SHARE = 0.25  # of the latency within a rack: the processor's time for a message, at least
+SAMPLED_ROUNDS = 64  # of pairwise
 
 LEVELS = ("host", "rack", "site")
 
@@ -185,10 +202,32 @@ def place(net, num_hosts, ppn, kind, seed=0):
 
 
 def cost(net, hosts, algorithm, collective="allgather"):
-    """The Cost of an algorithm (the end of its name, such as "topo_ring") for ranks on `hosts`, an
-    array as place() gives it; a root is rank 0. recursive_doubling here takes any number of ranks,
-    like topo_recursive_doubling without its renumbering. Raises KeyError for an unknown name."""
+    """The Cost of an algorithm (the end of its name, such as "topo_ring", but see PARTS) for ranks on
+    `hosts`, an array as place() gives it; a root is rank 0. recursive_doubling here takes any number
+    of ranks, like topo_recursive_doubling without its renumbering. Raises KeyError for an unknown
+    name."""
     return _COSTS[collective][algorithm](net, hosts)
+
+
+def can_plan(hosts):
+    """Whether planned is of any use to ranks on `hosts`: there are two hosts, one with two ranks."""
+    return 1 < len(set(hosts)) < len(hosts)
+
+
+def time_us(cost_of, collective, algorithm, num_bytes, builtin):
+    """Time of a call with blocks of `num_bytes`. `cost_of` gives the Cost of a name in PARTS; `builtin`
+    is what MPICH selects by itself, to which planned leaves long blocks."""
+    if algorithm != "planned":
+        return cost_of(algorithm).time_us(num_bytes)
+    if num_bytes > PLAN_MAX_BYTES:
+        agreement = cost_of("agreement").time_us(0) if collective == "alltoallv" else 0
+        return cost_of(builtin).time_us(num_bytes) + agreement
+    return cost_of(plan_for(num_bytes)).time_us(num_bytes)
+
+
+def plan_for(num_bytes):
+    """The name in PARTS of how planned sends blocks of `num_bytes`."""
+    return "planned_by_rack" if num_bytes <= PLAN_RACK_BYTES else "planned_by_host"
 
 
 def one_rack(net):
@@ -250,6 +289,9 @@ def _round(net, hosts, source, dest, blocks, contention=CONTENTION):
 
 def _sum(costs):
     return sum(costs, Cost())
+
+
+# -- allgather --
 
 
 def _ring(net, hosts):
@@ -376,6 +418,8 @@ def _rd_slots(net, hosts):
     return slots
 
 
+# -- gather, scatter --
+
 # A tree is a list of rounds of a gather: (children, their parents, blocks of each child's subtree).
 
 
@@ -455,6 +499,167 @@ def _rack_leader(net, hosts, collective):
     return _tree(net, hosts, rounds, collective, max(r[2].max() for r in rounds) if rounds else 1)
 
 
+# -- alltoall, alltoallv --
+
+
+class _Layout:
+    """What an exchange between all ranks asks of a communicator: how many ranks its hosts and racks
+    have. Racks are numbered from 0."""
+
+    def __init__(self, net, hosts):
+        ids, first, ranks = np.unique(hosts, return_index=True, return_counts=True)
+        order = np.argsort(first)  # of the hosts in the library: by their first rank
+        self.ranks = ranks[order]  # on each host
+        racks, self.rack = np.unique(net.rack_of_host[ids[order]], return_inverse=True)
+        self.num_ranks, self.num_hosts, self.num_racks = len(hosts), len(ids), len(racks)
+        self.hosts_of_rack = np.bincount(self.rack)
+        self.ranks_of_rack = np.bincount(self.rack, self.ranks)
+        self.host_mbps = np.full(self.num_hosts, net.host_mbps)
+        self.uplink_mbps = net.uplink_mbps[racks]
+        latency_us = net.latency_us[np.ix_(racks, racks)]
+        within = np.diag(latency_us)[self.hosts_of_rack > 1]
+        self.near_us = within.max(initial=net.inside_us)
+        between = latency_us[~np.eye(self.num_racks, dtype=bool)]
+        self.far_us = between.max(initial=self.near_us)
+        typical_us = float(np.median(np.diag(net.latency_us)))
+        self.message_us = max(net.inside_us, OVERHEAD_SHARE * typical_us)
+
+
+def _exchange(net, layout, most, host_loads, rack_loads=(), waits=1, contention=1):
+    """Cost of an exchange of up to `most` messages a rank, in `waits` parts, one after the other. Loads:
+    [(blocks, messages)] one way over the link of each host, and over the uplink of each rack."""
+    if not most:
+        return Cost()
+    is_far = layout.num_racks > 1 and len(rack_loads) > 0
+    level = 2 if is_far else 1 if layout.num_hosts > 1 else 0
+    exchanges = np.zeros(len(LEVELS))
+    exchanges[level] = most
+
+    def links(rates, loads):
+        """(time a byte, time of headers, blocks) of the busiest link"""
+        result = np.zeros(3)
+        for blocks, messages in loads:
+            is_shared = (messages > 1) & (messages * net.host_mbps > 1.001 * rates)
+            byte_us = 8 * np.where(is_shared, contention, 1) / rates
+            one_way = byte_us * blocks, byte_us * messages * HEADER_BYTES, blocks
+            result = np.maximum(result, [values.max() for values in one_way])
+        return result
+
+    hosts = links(layout.host_mbps, host_loads)
+    racks = links(layout.uplink_mbps, rack_loads)
+    beta_us, headers_us, _ = np.maximum(hosts, racks)
+    latency_us = layout.far_us if is_far else layout.near_us
+    alpha_us = waits * latency_us + (most - waits) * layout.message_us + headers_us
+    return Cost(alpha_us, beta_us, racks[2], hosts[2], exchanges)
+
+
+def _alltoall_brucks(net, hosts):
+    p = len(hosts)
+    ranks = np.arange(p)
+    costs, distance = [], 1
+    while distance < p:
+        blocks = np.full(p, np.count_nonzero(ranks & distance))
+        costs.append(_round(net, hosts, ranks, (ranks + distance) % p, blocks))
+        distance *= 2
+    return _sum(costs)
+
+
+def _scattered(net, hosts):
+    layout = _Layout(net, hosts)
+    p = layout.num_ranks
+    outside = layout.ranks * (p - layout.ranks)
+    across = layout.ranks_of_rack * (p - layout.ranks_of_rack)
+    waits = math.ceil((p - 1) / ALLTOALL_THROTTLE)
+    loads = [(outside, outside)], [(across, across)]
+    result = _exchange(net, layout, p - 1, *loads, waits, CONTENTION)
+    result.beta_us = max(result.beta_us, 8 * (layout.ranks.max() - 1) / net.inside_mbps)
+    return result
+
+
+def _pairwise(net, hosts):
+    p = len(hosts)
+    ranks = np.arange(p)
+    rounds = np.arange(1, p)
+    if p > SAMPLED_ROUNDS:
+        rounds = np.random.default_rng(p).choice(rounds, SAMPLED_ROUNDS, replace=False)
+    is_pow2 = p & (p - 1) == 0
+    dests = (ranks ^ i if is_pow2 else (ranks + i) % p for i in rounds)
+    costs = (_round(net, hosts, ranks, dest, np.ones(p)) for dest in dests)
+    return _sum(costs) * ((p - 1) / max(len(rounds), 1))
+
+
+def _planned_by_host(net, hosts):
+    layout = _Layout(net, hosts)
+    p, h = layout.num_ranks, layout.num_hosts
+    outside = layout.ranks * (p - layout.ranks), np.full(h, h - 1)
+    across = (
+        layout.ranks_of_rack * (p - layout.ranks_of_rack),
+        layout.hosts_of_rack * (h - layout.hosts_of_rack),
+    )
+    most = _dealt(layout, h - 1)
+    return _exchange(net, layout, most, [outside], [across]) + _shared_memory(net, layout, 2)
+
+
+def _planned_by_rack(net, hosts):
+    """The stages of topo_plan.h."""
+    layout = _Layout(net, hosts)
+    if layout.num_racks == 1:
+        return _planned_by_host(net, hosts)
+    p, rack = layout.num_ranks, layout.rack
+    in_rack, hosts_in_rack = layout.ranks_of_rack[rack], layout.hosts_of_rack[rack]
+    # hosts, and ranks on them, from which a host gets what they have for its rack
+    member = np.empty_like(rack)
+    for x in range(layout.num_racks):
+        member[rack == x] = np.arange(layout.hosts_of_rack[x])
+    senders, origins = np.zeros((2, layout.num_hosts))
+    for x in range(layout.num_racks):
+        other, size = rack != x, layout.hosts_of_rack[x]
+        senders[~other] = np.bincount(member[other] % size, minlength=size)
+        origins[~other] = np.bincount(member[other] % size, layout.ranks[other], size)
+
+    others = np.full(layout.num_hosts, layout.num_racks - 1)
+    across = layout.ranks_of_rack * (p - layout.ranks_of_rack)
+    host_loads = [(layout.ranks * (p - in_rack), others), (origins * in_rack, senders)]
+    rack_loads = [
+        (across, layout.hosts_of_rack * (layout.num_racks - 1)),
+        (across, layout.num_hosts - layout.hosts_of_rack),
+    ]
+    most = _dealt(layout, np.maximum(others, senders))
+    first = _exchange(net, layout, most, host_loads, rack_loads)
+
+    held = layout.ranks + origins
+    messages = hosts_in_rack - 1
+    host_loads = [
+        (held * (in_rack - layout.ranks), messages),
+        (layout.ranks * (p - held), messages),
+    ]
+    second = _exchange(net, layout, _dealt(layout, messages), host_loads)
+    return first + second + _shared_memory(net, layout, 3)
+
+
+def _dealt(layout, messages):
+    """The most messages of a rank, when those of a host are dealt out to its ranks."""
+    return float(np.ceil(messages / layout.ranks).max())
+
+
+def _shared_memory(net, layout, barriers):
+    """All blocks of a rank put there and got from there; all ranks of a host wait so many times."""
+    return Cost(barriers * net.inside_us, 8 * layout.num_ranks / net.inside_mbps)
+
+
+def _agreement(net, hosts):
+    """Of all hosts on whether the plan is known, and which one: a word up and down a tree."""
+    layout = _Layout(net, hosts)
+    steps = 2 * math.ceil(math.log2(layout.num_hosts))
+    exchanges = np.zeros(len(LEVELS))
+    exchanges[2 if layout.num_racks > 1 else 1] = steps
+    return Cost(steps * layout.far_us + net.inside_us, exchanges=exchanges)
+
+
+def _with_agreement(planned):
+    return lambda net, hosts: _agreement(net, hosts) + planned(net, hosts)
+
+
 _COSTS = {
     "allgather": {
         "brucks": _brucks,
@@ -475,5 +680,27 @@ _COSTS = {
         }
         for collective in ("gather", "scatter")
     },
+    "alltoall": {
+        "brucks": _alltoall_brucks,
+        "scattered": _scattered,
+        "pairwise": _pairwise,
+        "planned_by_rack": _planned_by_rack,
+        "planned_by_host": _planned_by_host,
+    },
+    "alltoallv": {
+        "scattered": _scattered,
+        "agreement": _agreement,
+        "planned_by_rack": _with_agreement(_planned_by_rack),
+        "planned_by_host": _with_agreement(_planned_by_host),
+    },
 }
-ALGORITHMS = {collective: tuple(costs) for collective, costs in _COSTS.items()}
+ALLTOALLS = ("alltoall", "alltoallv")
+
+# What cost() takes; and what MPIR_CVAR_<COLLECTIVE>_INTRA_ALGORITHM does. The one differs from the other
+# by planned, of which time_us() knows the parts.
+PARTS = {collective: tuple(costs) for collective, costs in _COSTS.items()}
+ALGORITHMS = {
+    **PARTS,
+    "alltoall": ("brucks", "scattered", "pairwise", "planned"),
+    "alltoallv": ("scattered", "planned"),
+}

@@ -1,6 +1,7 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """What the model predicts: algorithms side by side, and beside what topo-bench measured."""
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -34,7 +35,11 @@ class Comparison:
 
 
 def predictions(net, collective, num_hosts, ppn, placements=model.PLACEMENTS):
-    """A Prediction for each placement and algorithm of `collective`."""
+    """A Prediction for each placement and algorithm of `collective`, or part of one, but those that
+    leave such calls to MPICH."""
+    names = model.PARTS[collective]
+    if collective in model.ALLTOALLS and (num_hosts == 1 or ppn == 1):
+        names = tuple(name for name in names if name in model.ALGORITHMS[collective])
     return [
         Prediction(
             placement,
@@ -42,7 +47,7 @@ def predictions(net, collective, num_hosts, ppn, placements=model.PLACEMENTS):
             model.placed_cost(net, num_hosts, ppn, placement, algorithm, collective),
         )
         for placement in placements
-        for algorithm in model.ALGORITHMS[collective]
+        for algorithm in names
     ]
 
 
@@ -52,13 +57,14 @@ def comparisons(site, net, records, version):
     result = []
     for m in records:
         call = grammar.Call(m.collective, m.hosts * m.ppn, m.num_bytes, hosts=m.hosts)
-        name = m.algorithm
-        if name == "builtin":
-            name = grammar.walk(grammar.mpich(version)["builtin"], call, version).short
+        builtin = grammar.walk(grammar.mpich(version)["builtin"], call, version).short
         if m.host_of_rank and index.keys() >= set(m.host_of_rank):
             hosts = np.array([index[host] for host in m.host_of_rank])
-            cost = model.cost(net, hosts, name, m.collective)
-            result.append(Comparison(m, name, cost.time_us(m.num_bytes)))
+            name = builtin if m.algorithm == "builtin" else m.algorithm
+            runs = builtin if name == "planned" and not model.can_plan(hosts) else name
+            cost = functools.partial(model.cost, net, hosts, collective=m.collective)
+            time_us = model.time_us(cost, m.collective, runs, m.num_bytes, builtin)
+            result.append(Comparison(m, name, time_us))
     return result
 
 

@@ -1,10 +1,11 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """From predicted or measured times to the rules of a tuning.json (see grammar.py).
 
-Rules only ask what all ranks know: the size of the communicator, its hosts and racks, and
-total_msg_size, which is bytes a rank times ranks.
+Rules only ask what all ranks know: the size of the communicator, its hosts and racks, and how long
+messages are, where that is the same for all.
 """
 
+import functools
 import itertools
 import math
 import re
@@ -36,9 +37,16 @@ UNRENUMBERED = {
 # Those of which a communicator in one rack has other rules than one in several racks
 BY_RACKS = ("gather", "scatter")
 
-# Ranks a host and total sizes (bytes) that are evaluated; boundaries of rules lie between them.
+# Condition on the size (bytes) of those that do not have total_msg_size, which is bytes a rank times
+# ranks; None where no condition is known to all ranks: one rule is for all sizes then.
+SIZE = {"alltoall": "avg_msg_size", "alltoallv": None}
+
+# Ranks a host and sizes that are evaluated; boundaries of rules lie between them.
 PPN = (1, 4, 16)
+ALLTOALL_PPN = (1, 2, 4, 16)
 TOTALS = tuple(2**k for k in range(6, 28))
+# of a block of alltoall and alltoallv; planned leaves longer ones than PLAN_MAX_BYTES to MPICH
+BLOCKS = tuple(sorted({*(2**k for k in range(3, 16)), model.PLAN_MAX_BYTES + 1}))
 MAX_RANKS = 2048  # the largest communicator that is evaluated; its rules hold for larger ones
 MAX_MATRIX_HOSTS = 512  # beyond, tuning.json gets rack tables
 
@@ -48,7 +56,7 @@ LOW_CONFIDENCE = 0.5
 MAX_LOSS = 0.05  # and lose no more than this in any placement
 # Shortest block (bytes) for which a prediction alone may choose another algorithm: for shorter ones the
 # processors, which the model does not know, take as long as the links.
-MIN_BLOCK = {"allgather": 0, "gather": 8192, "scatter": 8192}
+MIN_BLOCK = {"gather": 8192, "scatter": 8192}
 KEEP = 0.05  # a rule reaches on to the next size while another algorithm would save no more
 MERGE = 0.10  # communicators share rules while none of them loses more by that
 
@@ -56,8 +64,9 @@ MERGE = 0.10  # communicators share rules while none of them loses more by that
 @dataclass
 class Decision:
     """One rule: for communicators of `ranks` (those evaluated) with `ppn` ranks a host, and `low` to
-    `high` bytes in total (those evaluated). Times in microseconds are those of the largest of these
-    communicators, the first placement (random, unless measured), at low and at high."""
+    `high` bytes (those evaluated): in total, or of a block of alltoall and alltoallv. Times in
+    microseconds are those of the largest of these communicators, the first placement (random, unless
+    measured), at low and at high."""
 
     collective: str
     racks: str  # of the communicators: "one", "several", "any"
@@ -84,6 +93,12 @@ class Times:
         self.num_hosts = len(net.rack_of_host)
         self.version = version
         self.racks = racks
+        self.condition = SIZE.get(collective, "total_msg_size")
+        self.is_total = self.condition == "total_msg_size"
+        self.ppn = ALLTOALL_PPN if collective in model.ALLTOALLS else PPN
+        patched = [a for a in model.ALGORITHMS[collective] if (self._row(a) or {}).get("patched")]
+        # whose times are predicted, beside that of MPICH's own choice
+        self.candidates = {*patched, *(UNRENUMBERED[a] for a in patched if a in UNRENUMBERED)}
         self._costs = {}
         self._scores = {}
         self.measured = {}  # (hosts, ppn): {placement: {algorithm: {bytes a rank: us}}}
@@ -93,9 +108,38 @@ class Times:
                 series = kinds.setdefault(m.placement, {}).setdefault(m.algorithm, {})
                 series[m.num_bytes] = m.median_us
 
-    def builtin(self, ranks, total):
-        """Name of the algorithm that MPICH selects by itself for `total` bytes on `ranks` ranks."""
-        call = grammar.Call(self.collective, ranks, total_count=total)
+    def _row(self, name):
+        """What the data file says of an algorithm; None where this MPICH does not have it."""
+        return grammar.algorithm(_full_name(self.collective, name), self.version)
+
+    def block(self, ranks, size):
+        """Bytes of a block, where `size` is what the condition on the size asks for."""
+        return size / ranks if self.is_total else size
+
+    def is_too_long(self, size):
+        """Whether planned leaves all calls of a size to MPICH, for nothing."""
+        return self.collective == "alltoall" and size > model.PLAN_MAX_BYTES
+
+    def sizes(self, ppn):
+        """The sizes to evaluate for so many ranks a host, in groups: a condition can tell sizes of
+        different groups."""
+        measured = {
+            round(num_bytes * hosts * ppn) if self.is_total else num_bytes
+            for (hosts, p), kinds in self.measured.items()
+            if p == ppn
+            for series in kinds.values()
+            for points in series.values()
+            for num_bytes in points
+            if num_bytes > 0
+        }
+        sizes = sorted({*(TOTALS if self.is_total else BLOCKS), *measured})
+        sizes = tuple(size for size in sizes if size < 2**31)
+        return [(size,) for size in sizes] if self.condition else [sizes]
+
+    def builtin(self, ranks, size):
+        """Name of the algorithm that MPICH selects by itself for a size on `ranks` ranks."""
+        about = {"total_count": size} if self.is_total else {"count": size}
+        call = grammar.Call(self.collective, ranks, **about)
         return grammar.walk(_builtin(self.collective, self.version), call, self.version).short
 
     def cost(self, algorithm, hosts, ppn, kind):
@@ -105,14 +149,14 @@ class Times:
             self._costs[key] = model.placed_cost(self.net, *key, self.collective)
         return self._costs[key]
 
-    def at(self, hosts, ppn, total):
-        """({placement: {algorithm: us}}, whether measured) for `total` bytes on hosts x ppn ranks;
-        "builtin" is always among the algorithms.
+    def at(self, hosts, ppn, size):
+        """({placement: {algorithm: us}}, whether measured) for a size on hosts x ppn ranks; "builtin"
+        is always among the algorithms.
 
         Within the sizes that were measured only what was measured is compared: else a prediction's
         error would decide."""
-        num_bytes = total / (hosts * ppn)
-        name = self.builtin(hosts * ppn, total)
+        num_bytes = self.block(hosts * ppn, size)
+        name = self.builtin(hosts * ppn, size)
         result = {}
         for kind, series in self.measured.get((hosts, ppn), {}).items():
             times = {a: t for a, s in series.items() if (t := _interpolate(s, num_bytes))}
@@ -126,40 +170,49 @@ class Times:
                 place = model.place(self.net, hosts, 1, kind)
                 if len(set(self.net.rack_of_host[place])) == 1:
                     continue
+            cost = functools.partial(self.cost, hosts=hosts, ppn=ppn, kind=kind)
             times = {
-                a: self.cost(a, hosts, ppn, kind).time_us(num_bytes)
-                for a in model.ALGORITHMS[self.collective]
+                a: model.time_us(cost, self.collective, a, num_bytes, name)
+                for a in {name, *self.candidates}
             }
             result[kind] = {**times, "builtin": times[name]}
         return result, False
 
-    def scores(self, hosts, ppn, total):
-        """{algorithm: time over that of the built-in selection, geometric mean over placements} of
-        those that may be chosen; "builtin" is 1.
+    def scores(self, hosts, ppn, sizes):
+        """{algorithm: time over that of the built-in selection, geometric mean over placements and
+        `sizes`} of those that may be chosen; "builtin" is 1.
 
-        Left out: what loses more than MAX_LOSS in a placement. Without measurements also MPICH's own
-        algorithms, and any where all ranks are equally far apart, because a site file tells nothing about them that MPICH's authors did not know,
-        and a topo_* one that gains nothing over the same algorithm without the renumbering."""
-        key = hosts, ppn, total
+        Left out: what loses more than MAX_LOSS in a placement at a size. Without measurements also
+        MPICH's own algorithms, and any where all ranks are equally far apart, because a site file tells
+        nothing about them that MPICH's authors did not know, and a topo_* one that gains nothing over
+        the same algorithm without the renumbering."""
+        scores = [self._scores_at(hosts, ppn, size) for size in sizes]
+        names = set.intersection(*map(set, scores))
+        return {name: _mean([s[name] for s in scores]) for name in names}
+
+    def _scores_at(self, hosts, ppn, size):
+        key = hosts, ppn, size
         if key not in self._scores:
             self._scores[key] = self._make_scores(*key)
         return self._scores[key]
 
-    def _make_scores(self, hosts, ppn, total):
-        by_kind, is_measured = self.at(hosts, ppn, total)
+    def _make_scores(self, hosts, ppn, size):
+        by_kind, is_measured = self.at(hosts, ppn, size)
 
         def ratios(name, base):
             return [times[name] / times[base] for times in by_kind.values()]
 
         scores = {"builtin": 1.0}
         for name in sorted(set.intersection(*map(set, by_kind.values())) - {"builtin"}):
-            row = grammar.algorithm(_full_name(self.collective, name), self.version)
+            row = self._row(name)
             if row is None:
                 continue
             if "power-of-two" in row.get("restrictions", ()) and not _is_pow2(hosts * ppn):
                 continue
+            if name == "planned" and (ppn == 1 or self.is_too_long(size)):
+                continue
             if not is_measured:
-                if total < MIN_BLOCK[self.collective] * hosts * ppn:
+                if self.block(hosts * ppn, size) < MIN_BLOCK.get(self.collective, 0):
                     continue
                 # all are equally far apart
                 if self.racks == "one" and ppn == 1:
@@ -180,80 +233,70 @@ def decide(times, min_gain=MIN_GAIN):
     algorithm for other numbers."""
     decisions = []
     has_pow2 = "comm_size=pow2" in _builtin(times.collective, times.version)
-    for ppn in sorted({*PPN, *(ppn for _, ppn in times.measured)}):
+    for ppn in sorted({*times.ppn, *(ppn for _, ppn in times.measured)}):
         most = min(times.num_hosts, max(MAX_RANKS // ppn, 2))
-        sizes = {h for k in range(1, 14) for h in (2**k, 3 * 2 ** (k - 1)) if h <= most}
-        sizes |= {most, *(h for h, p in times.measured if p == ppn)}
+        hosts = {h for k in range(1, 14) for h in (2**k, 3 * 2 ** (k - 1)) if h <= most}
+        hosts |= {most, *(h for h, p in times.measured if p == ppn)}
         for pow2 in (True, False) if has_pow2 else (None,):
             of_kind = sorted(
-                h for h in sizes if h > 1 and (pow2 is None or _is_pow2(h * ppn) == pow2)
+                h for h in hosts if h > 1 and (pow2 is None or _is_pow2(h * ppn) == pow2)
             )
             for group, chosen in _group(times, ppn, of_kind, min_gain):
                 for algorithm, run in itertools.groupby(chosen.items(), lambda item: item[1]):
-                    totals = [total for total, _ in run]
-                    decisions.append(_decision(times, ppn, pow2, group, totals, algorithm))
+                    sizes = [size for of_rule, _ in run for size in of_rule]
+                    decisions.append(_decision(times, ppn, pow2, group, sizes, algorithm))
     return decisions
 
 
-def _group(times, ppn, sizes, min_gain):
-    """[(numbers of hosts that share rules, {total: algorithm})]"""
+def _group(times, ppn, hosts, min_gain):
+    """[(numbers of hosts that share rules, {sizes: algorithm})], with groups of sizes as
+    Times.sizes() gives them."""
     groups = []
-    totals = sorted(
-        {
-            *TOTALS,
-            *(
-                round(num_bytes * hosts * ppn)
-                for (hosts, p), kinds in times.measured.items()
-                if p == ppn
-                for series in kinds.values()
-                for points in series.values()
-                for num_bytes in points
-                if num_bytes > 0
-            ),
-        }
-    )
-    totals = [total for total in totals if total < 2**31]
-    for size in sizes:
+    sizes = times.sizes(ppn)
+    for number in hosts:
         if groups:
-            together = [*groups[-1][0], size]
-            chosen = _choose(times, ppn, together, totals, min_gain)
-            if all(_fits(times, ppn, size, chosen, min_gain) for size in together):
+            together = [*groups[-1][0], number]
+            chosen = _choose(times, ppn, together, sizes, min_gain)
+            if all(_fits(times, ppn, h, chosen, min_gain) for h in together):
                 groups[-1] = (together, chosen)
                 continue
-        groups.append(([size], _choose(times, ppn, [size], totals, min_gain)))
+        groups.append(([number], _choose(times, ppn, [number], sizes, min_gain)))
     return groups
 
 
-def _choose(times, ppn, sizes, totals, min_gain):
-    """{total: algorithm}, the best on average over `sizes` (numbers of hosts)"""
+def _choose(times, ppn, hosts, sizes, min_gain):
+    """{sizes: algorithm}, the best on average over `hosts`, numbers of them"""
     chosen, last = {}, "builtin"
-    for total in totals:
-        scores = [times.scores(size, ppn, total) for size in sizes]
+    for group in sizes:
+        scores = [times.scores(h, ppn, group) for h in hosts]
         names = set.intersection(*map(set, scores))
         mean = {name: _mean([s[name] for s in scores]) for name in names}
         allowed = {a: t for a, t in mean.items() if a == "builtin" or t <= 1 - min_gain}
+        # one range of sizes: a limit tells where it ends
+        if last != "planned" and "planned" in chosen.values():
+            allowed.pop("planned", None)
         best = min(sorted(allowed), key=allowed.get)
         if last not in allowed or allowed[best] < allowed[last] * (1 - KEEP):
             last = best
-        chosen[total] = last
+        chosen[group] = last
     return chosen
 
 
-def _fits(times, ppn, size, chosen, min_gain):
-    """Whether the choice of a group costs none of its members more than MERGE."""
-    alone = _choose(times, ppn, [size], list(chosen), min_gain)
-    for total, name in chosen.items():
-        scores = times.scores(size, ppn, total)
-        if scores[name] > scores[alone[total]] * (1 + MERGE):
+def _fits(times, ppn, hosts, chosen, min_gain):
+    """Whether the choice of a group costs so many hosts of it no more than MERGE."""
+    alone = _choose(times, ppn, [hosts], list(chosen), min_gain)
+    for group, name in chosen.items():
+        scores = times.scores(hosts, ppn, group)
+        if scores[name] > scores[alone[group]] * (1 + MERGE):
             return False
     return True
 
 
-def _decision(times, ppn, pow2, group, totals, algorithm):
+def _decision(times, ppn, pow2, group, sizes, algorithm):
     hosts = group[-1]
     ends = []
-    for total in (totals[0], totals[-1]):
-        by_kind, is_measured = times.at(hosts, ppn, total)
+    for size in (sizes[0], sizes[-1]):
+        by_kind, is_measured = times.at(hosts, ppn, size)
         of = next(iter(by_kind.values()))
         ends.append((float(of[algorithm]), float(of["builtin"])))
     if is_measured:
@@ -261,17 +304,21 @@ def _decision(times, ppn, pow2, group, totals, algorithm):
     elif algorithm == "builtin":
         why = ""
     else:
-        why = _why(times, hosts, ppn, totals[-1], algorithm)
+        why = _why(times, hosts, ppn, sizes[-1 if times.condition else 0], algorithm)
     pairs = zip(*ends, strict=True)
-    ranks = [size * ppn for size in group]
-    about = times.collective, times.racks, ppn, pow2, ranks, totals[0], totals[-1]
+    ranks = [h * ppn for h in group]
+    about = times.collective, times.racks, ppn, pow2, ranks, sizes[0], sizes[-1]
     return Decision(*about, algorithm, *map(tuple, pairs), why)
 
 
-def _why(times, hosts, ppn, total, algorithm):
-    stock = times.builtin(hosts * ppn, total)
-    new, old = (times.cost(a, hosts, ppn, "random") for a in (algorithm, stock))
-    if (old.beta_us - new.beta_us) * total / (hosts * ppn) < old.alpha_us - new.alpha_us:
+def _why(times, hosts, ppn, size, algorithm):
+    num_bytes = times.block(hosts * ppn, size)
+    stock = times.builtin(hosts * ppn, size)
+    name = model.plan_for(num_bytes) if algorithm == "planned" else algorithm
+    new, old = (times.cost(a, hosts, ppn, "random") for a in (name, stock))
+    if (old.beta_us - new.beta_us) * num_bytes < old.alpha_us - new.alpha_us:
+        if times.collective in model.ALLTOALLS:
+            return f"{new.exchanges.sum():.3g} messages, not {old.exchanges.sum():.3g}"
         return f"latency: {new.alpha_us:.3g} us, not {old.alpha_us:.3g}"
     for link, a, b in (
         ("uplinks", new.uplink_blocks, old.uplink_blocks),
@@ -296,7 +343,7 @@ def make_tree(decisions, collectives, version="4.0"):
         rest = _ppn_tree([d for d in of if d.racks != "one"], builtin)
         if collective in BY_RACKS and own != rest:
             rules["comm_racks<=1"] = own
-        tree[f"collective={collective}"] = rules | rest
+        tree[f"collective={collective}"] = _prune(rules | rest)
     return {"comm_type=intra": tree}
 
 
@@ -323,24 +370,23 @@ def _comm_size_tree(decisions, builtin):
         return {"comm_size=any": builtin}
     runs = [list(group) for _, group in itertools.groupby(decisions, key=lambda d: d.ranks)]
     limits = [_between(a[0].ranks[-1], b[0].ranks[0]) for a, b in itertools.pairwise(runs)]
-    trees = [_total_tree(run, builtin) for run in runs]
+    trees = [_size_tree(run, builtin) for run in runs]
     if all(tree == trees[0] for tree in trees):
         return {"comm_size=any": trees[0]}
     return {_key("comm_size", n): tree for n, tree in zip([*limits, None], trees, strict=True)}
 
 
-def _total_tree(decisions, builtin):
-    """total_msg_size<=N and =any of Decisions, or a leaf where there is nothing to ask."""
+def _size_tree(decisions, builtin):
+    """Conditions on the size, the last of which is =any, of Decisions, or a leaf where there is nothing
+    to ask."""
+    condition = SIZE.get(decisions[0].collective, "total_msg_size")
     limits = [_between(a.high, b.low) for a, b in itertools.pairwise(decisions)]
-    tree, low = {}, -1
-    for decision, high in zip(decisions, [*limits, None], strict=True):
-        if decision.algorithm == "builtin":
-            leaf = _prune(builtin, low, math.inf if high is None else high)
-        else:
-            leaf = _leaf(decision.collective, decision.algorithm)
-        tree[_key("total_msg_size", high)] = leaf
-        low = high
-    return leaf if len(tree) == 1 else tree
+    leaves = [
+        builtin if d.algorithm == "builtin" else _leaf(d.collective, d.algorithm) for d in decisions
+    ]
+    if len(leaves) == 1:
+        return leaves[0]
+    return {_key(condition, n): leaf for n, leaf in zip([*limits, None], leaves, strict=True)}
 
 
 def _key(what, limit):
@@ -355,22 +401,29 @@ def _between(a, b):
     return min(max(int(round(middle, -digits)), a), b - 1)
 
 
-def _prune(tree, low, high):
-    """The part of a tree that totals in low < total <= high can reach."""
-    result = {}
+def _prune(tree, ranges=None):
+    """A tree without conditions that never hold, or always, behind or below others on the same value.
+    `ranges`: {what a condition asks for: (least, most)}."""
+    result, ranges = {}, ranges or {}
     for key, child in tree.items():
+        found = re.fullmatch(r"(\w+)(<=|<|=)(\d+|any)", key)
         if key.startswith("algorithm="):
             return tree
-        below = re.fullmatch(r"total_msg_size<(\d+)", key)
-        if below and low >= int(below[1]) - 1:
+        if not found:
+            result[key] = _prune(child, ranges)
             continue
-        if key == "total_msg_size=any" or below and high < int(below[1]):
-            child = _prune(child, low, high)
-            if not result:
-                return child
-            result["total_msg_size=any"] = child
+        name, op, value = found.groups()
+        least, most = ranges.get(name, (0, math.inf))
+        limit = math.inf if value == "any" else int(value) - (op == "<")
+        if limit < least:
+            continue
+        child = _prune(child, {**ranges, name: (least, min(most, limit))})
+        if limit >= most and not result:
+            return child
+        result[f"{name}=any" if limit >= most else key] = child
+        if limit >= most:
             break
-        result[key] = _prune(child, low, high)
+        ranges = {**ranges, name: (limit + 1, most)}
     return result
 
 

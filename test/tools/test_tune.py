@@ -531,6 +531,151 @@ def test_segments_are_those_of_the_library():
     assert int(re.search(r"#define MIN_WIDTH (\d+)", text)[1]) == model.MIN_PIECE
 
 
+def plan_loads(net, hosts, by_rack):
+    """topo_plan.h, block by block: [{link: (blocks, messages)} of a stage]; links are ("out", host),
+    ("in", host), ("up", rack) and ("down", rack)."""
+    members = {}
+    for host in dict.fromkeys(hosts.tolist()):
+        members.setdefault(net.rack_of_host[host] if by_rack else 0, []).append(host)
+    group = {host: x for x, of in members.items() for host in of}
+    stages = [{}, {}]
+    for source, dest in itertools.product(hosts.tolist(), repeat=2):
+        via = source
+        if group[source] != group[dest]:
+            of = members[group[dest]]
+            via = of[members[group[source]].index(source) % len(of)]
+        for stage, a, b in ((0, source, via), (1, via, dest)):
+            links = [("out", a), ("in", b)] if a != b else []
+            if net.rack_of_host[a] != net.rack_of_host[b]:
+                links += [("up", net.rack_of_host[a]), ("down", net.rack_of_host[b])]
+            for link in links:
+                blocks, pairs = stages[stage].setdefault(link, (0, set()))
+                stages[stage][link] = blocks + 1, pairs | {(a, b)}
+    return [{link: (n, len(pairs)) for link, (n, pairs) in stage.items()} for stage in stages]
+
+
+@given(
+    st.lists(st.integers(1, 4), min_size=1, max_size=4),
+    st.lists(st.integers(0, 15), min_size=2, max_size=20),
+)
+@settings(deadline=None, max_examples=60)
+def test_planned_moves_every_block(sizes, hosts):
+    net = model.network(site.check(make_site(sizes)))
+    hosts = np.array(hosts) % sum(sizes)
+    ranks = dict(zip(*np.unique(hosts, return_counts=True), strict=True))
+    for by_rack in (False, True):
+        cost = model.cost(
+            net, hosts, "planned_by_rack" if by_rack else "planned_by_host", "alltoall"
+        )
+        stages = plan_loads(net, hosts, by_rack)
+
+        def busiest(links, stages=stages):
+            loads = ([v[0] for k, v in stage.items() if k[0] in links] for stage in stages)
+            return sum(max(load, default=0) for load in loads)
+
+        assert cost.host_blocks == busiest(("out", "in"))
+        assert cost.uplink_blocks == busiest(("up", "down"))
+        # the messages of a host are dealt out to its ranks
+        most = (
+            [-(-v[1] // ranks[k[1]]) for k, v in stage.items() if k[0] in ("out", "in")]
+            for stage in stages
+        )
+        assert cost.exchanges.sum() == sum(max(each, default=0) for each in most)
+    # no message twice, none with less than it could have
+    messages = {(a, b) for a, b in itertools.product(hosts.tolist(), repeat=2) if a != b}
+    direct = plan_loads(net, hosts, False)[1]
+    assert sum(v[1] for k, v in direct.items() if k[0] == "out") == len(messages)
+    stock = model.cost(net, hosts, "scattered", "alltoallv")
+    assert stock.exchanges.sum() == len(hosts) - 1
+    assert stock.host_blocks == max((v[0] for k, v in direct.items() if k[0] == "out"), default=0)
+
+
+@given(
+    st.lists(st.integers(1, 4), min_size=1, max_size=4),
+    st.integers(1, 4),
+    st.sampled_from(model.PLACEMENTS),
+)
+@settings(deadline=None, max_examples=40)
+def test_stock_alltoall_moves_every_block(sizes, ppn, kind):
+    net = model.network(site.check(make_site(sizes)))
+    hosts = model.place(net, sum(sizes), ppn, kind)
+    p = len(hosts)
+    costs = {a: model.cost(net, hosts, a, "alltoall") for a in ("brucks", "scattered", "pairwise")}
+    for cost in costs.values():
+        # all blocks for other hosts have to go out
+        assert cost.host_blocks >= (ppn * (p - ppn) if sum(sizes) > 1 else 0)
+        assert cost.time_us(1000) >= cost.time_us(0) >= 0
+    assert costs["brucks"].exchanges.sum() == (p - 1).bit_length()
+    assert costs["pairwise"].exchanges.sum() == p - 1
+
+
+def test_alltoall_on_the_demo_cluster():
+    """Within a factor of 1.6 of what MPICH 4.0.2 needed there (64 ranks at random, ms)."""
+    net = model.network(site.check(DEMO))
+    for collective, algorithm, num_bytes, expected in (
+        ("alltoall", "brucks", 64, 15.7),
+        ("alltoall", "scattered", 1024, 88),
+        ("alltoall", "scattered", 16384, 1271),
+        ("alltoallv", "scattered", 1024, 83),
+        ("alltoallv", "scattered", 4096, 296),
+        ("alltoallv", "scattered", 16384, 1397),
+    ):
+        cost = model.placed_cost(net, 16, 4, "random", algorithm, collective)
+        assert expected / 1.6 < cost.time_us(num_bytes) / 1e3 < expected * 1.6
+
+
+def test_sampled_rounds_of_pairwise(monkeypatch):
+    net = model.network(site.check(DEMO))
+    hosts = model.place(net, 16, 8, "random")
+    sampled = model.cost(net, hosts, "pairwise", "alltoall")
+    monkeypatch.setattr(model, "SAMPLED_ROUNDS", 1000)
+    exact = model.cost(net, hosts, "pairwise", "alltoall")
+    assert sampled.exchanges.sum() == pytest.approx(127)
+    assert sampled.time_us(65536) == pytest.approx(exact.time_us(65536), rel=0.1)
+
+
+@pytest.mark.parametrize("collective", model.ALLTOALLS)
+def test_what_planned_does_with_blocks_of_a_size(collective):
+    net = model.network(site.check(DEMO))
+    cost = functools.partial(model.placed_cost, net, 16, 4, "random", collective=collective)
+
+    def planned(num_bytes):
+        return model.time_us(cost, collective, "planned", num_bytes, "scattered")
+
+    limit = model.PLAN_RACK_BYTES
+    assert planned(limit) == cost("planned_by_rack").time_us(limit)
+    for num_bytes in (limit + 1, 2048):
+        assert planned(num_bytes) == cost("planned_by_host").time_us(num_bytes)
+    price = planned(2049) - cost("scattered").time_us(2049)
+    if collective == "alltoall":
+        assert price == 0
+    else:
+        # a word up and down a tree of 16 hosts
+        steps = 8 * net.latency_us.max()
+        assert price == pytest.approx(cost("agreement").alpha_us) and steps <= price < 1.2 * steps
+
+
+def test_where_planned_is_of_use():
+    for hosts, expected in (
+        ([0], False),
+        ([0, 0, 0], False),
+        ([0, 1], False),
+        ([2, 0, 1], False),
+        ([0, 1, 0], True),
+        ([1, 1, 0, 0], True),
+    ):
+        assert model.can_plan(np.array(hosts)) == expected
+
+
+def test_limits_of_plans_are_those_of_the_library():
+    text = (MAINT.parent / "cvars/cvars.txt").read_text()
+    for name in ("PLAN_MAX_BYTES", "PLAN_RACK_BYTES"):
+        cvar = re.search(
+            rf"name +: MPIR_CVAR_COLL_TOPO_{name}\n.*?default +: (\d+)", text, re.DOTALL
+        )
+        assert int(cvar[1]) == getattr(model, name)
+
+
 def test_segments_save_time_only_where_there_are_several():
     net = model.network(site.check(DEMO))
     cost = model.placed_cost(net, 16, 4, "block", "rack_leader", "gather")
@@ -572,13 +717,14 @@ def allgather(name):
     return [d for d in tuning_of(name)[1] if d.collective == "allgather"]
 
 
-def call_of(ranks, total, hosts=None, **more):
-    """A call of `total` bytes in all; allgather unless told"""
-    return grammar.Call(ranks=ranks, total_count=total, hosts=hosts, **more)
+def call_of(ranks, size, hosts=None, collective="allgather", **more):
+    """A call of `size` bytes in all, but in a block of alltoall and alltoallv"""
+    what = "count" if collective in model.ALLTOALLS else "total_count"
+    return grammar.Call(collective, ranks, hosts=hosts, **{what: size}, **more)
 
 
-def chosen(tuning, ranks, total, hosts=None, collective="allgather", racks=1):
-    call = call_of(ranks, total, hosts, collective=collective, racks=racks)
+def chosen(tuning, ranks, size, hosts=None, collective="allgather", racks=1, **more):
+    call = call_of(ranks, size, hosts, collective, racks=racks, **more)
     selection = grammar.select(tuning, call)
     assert selection.from_rule
     return selection.short
@@ -592,7 +738,11 @@ KNOWN_LEAVES = {
     f"algorithm=MPIR_{collective.capitalize()}_intra_{name}"
     for collective, names in model.ALGORITHMS.items()
     for name in names
+} | {
+    f"algorithm=MPIR_{collective.capitalize()}_intra_pairwise_sendrecv_replace"
+    for collective in model.ALLTOALLS
 }
+IN_PLACE = ["is_sendbuf_inplace=yes", "is_sendbuf_inplace=no"]
 
 
 @given(
@@ -602,19 +752,26 @@ KNOWN_LEAVES = {
     st.integers(1, 700),
     st.integers(1, 30),
     st.integers(0, 2**40),
+    st.booleans(),
 )
-@settings(deadline=None)
-def test_every_call_hits_one_legal_rule(name, collective, ranks, hosts, racks, num_bytes):
+@settings(deadline=None, max_examples=200)
+def test_every_call_hits_one_legal_rule(name, collective, ranks, hosts, racks, num_bytes, inplace):
     tuning = tuning_of(name)[0]
     hosts = min(hosts, ranks)
-    about = {"collective": collective, "racks": min(racks, hosts)}
-    call = call_of(ranks, ranks * num_bytes, hosts, **about)
+    about = {"collective": collective, "racks": min(racks, hosts), "inplace": inplace}
+    size = num_bytes if collective in model.ALLTOALLS else ranks * num_bytes
+    call = call_of(ranks, size, hosts, **about)
     selection = grammar.select(tuning, call)
     assert selection.from_rule and selection.path[-1] in KNOWN_LEAVES
     if selection.short == "recursive_doubling":
         assert ranks & (ranks - 1) == 0
     if call.hosts == 1 and ranks > 1:
         assert selection.short == builtin(call)
+    if collective in model.ALLTOALLS and selection.short != "planned":
+        assert selection.short == builtin(call)
+    if selection.short == "planned":
+        assert call.hosts > 1 and call.ppn > 1
+        assert collective == "alltoallv" or num_bytes <= model.PLAN_MAX_BYTES
     # nothing is said about the rest
     assert not grammar.select(tuning, call_of(ranks, 1, collective="bcast")).from_rule
     assert not grammar.select(tuning, call_of(ranks, 1, comm_type="inter")).from_rule
@@ -642,8 +799,9 @@ def test_shape_of_the_rules(name):
             number = key.partition("<")[2].lstrip("=")
             assert not number or 0 < int(number) < 2**31
         if len(path) >= 2 and node:
-            assert keys[-1].endswith("=any") or keys[-1] in KNOWN_LEAVES
-            for what in ("comm_size<=", "comm_ppn<=", "total_msg_size<="):
+            is_last = keys[-1].endswith("=any") or keys[-1] in KNOWN_LEAVES
+            assert is_last or keys == IN_PLACE
+            for what in ("comm_size<=", "comm_ppn<=", "total_msg_size<=", "avg_msg_size<="):
                 limits = [int(k[len(what) :]) for k in keys if k.startswith(what)]
                 assert limits == sorted(set(limits))
 
@@ -664,6 +822,120 @@ def test_boundaries_lie_between_evaluated_sizes(name):
             assert selection.from_rule
             expected = builtin(call) if d.algorithm == "builtin" else d.algorithm
             assert selection.short == expected
+
+
+def tree_of(name, collective):
+    return tuning_of(name)[0]["comm_type=intra"][f"collective={collective}"]
+
+
+def test_pruning_changes_no_choice():
+    collective = "alltoall"
+    builtin_tree = rules._builtin(collective, "4.0")
+    leaf = rules._leaf(collective, "planned")
+    by_size = {
+        "avg_msg_size<=100": builtin_tree,
+        "avg_msg_size<=2048": leaf,
+        "avg_msg_size=any": builtin_tree,
+    }
+    tree = {
+        "comm_hosts<=1": builtin_tree,
+        "comm_size<=12": by_size,
+        "comm_size<=6": leaf,
+        "comm_size=any": {"comm_size<=12": leaf, "comm_size=any": by_size},
+    }  # fmt: skip
+    pruned = rules._prune(tree)
+    assert [line for _, line in grammar.check(json.dumps(whole(tree)))[1] if "never" in line]
+    assert grammar.check(json.dumps(whole(pruned))) == ([], [])
+    for ranks, size, hosts, inplace in itertools.product(
+        (2, 6, 7, 8, 9, 12, 13, 100),
+        (0, 100, 101, 256, 257, 2048, 2049, 32768, 32769),
+        (0, 1, 2),
+        (False, True),
+    ):
+        call = call_of(ranks, size, hosts, collective, inplace=inplace)
+        before, after = (grammar.select(whole(t), call) for t in (tree, pruned))
+        assert after.from_rule and after.algorithm == before.algorithm
+
+
+def whole(tree):
+    return {"comm_type=intra": {"collective=alltoall": tree}}
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_what_rules_of_alltoalls_ask(name):
+    """What a rank of alltoallv sends only it knows; one host, and one rank a host, are MPICH's."""
+    for collective in model.ALLTOALLS:
+        tree = tree_of(name, collective)
+        keys = {key for path in walk(tree) for key in path}
+        of_size = {key for key in keys if "_size" in key and not key.startswith("comm_size")}
+        if collective == "alltoallv":
+            assert not of_size
+        else:
+            assert all(key.startswith("avg_msg_size") for key in of_size)
+        if any(key.endswith("_planned") for key in keys):
+            first, second = list(tree)[:2]
+            assert first == "comm_hosts<=1" and second.startswith("comm_ppn<=")
+
+
+def test_demo_rules_of_alltoalls():
+    tuning = tuning_of("demo")[0]
+
+    def at(collective, ranks, hosts, size, **more):
+        return chosen(tuning, ranks, size, hosts, collective, racks=min(4, hosts), **more)
+
+    for size in (1, 8, 64, 256, 1024, 2048):
+        assert at("alltoall", 64, 16, size) == "planned"
+        assert at("alltoall", 64, 16, size, inplace=True) == "planned"
+        # a communicator larger than the site was
+        assert at("alltoall", 2**20, 2**14, size) == "planned"
+    assert at("alltoall", 64, 16, 2049) == at("alltoall", 64, 16, 32768) == "scattered"
+    assert at("alltoall", 64, 16, 32769) == "pairwise"
+    assert at("alltoall", 64, 16, 2049, inplace=True) == "pairwise_sendrecv_replace"
+    for size in (0, 8, 2048, 2049, 1 << 20):
+        assert at("alltoallv", 64, 16, size) == "planned"
+        assert at("alltoallv", 64, 16, size, inplace=True) == "planned"
+        assert at("alltoallv", 2**20, 2**14, size) == "planned"
+        # the agreement costs more than few messages
+        assert at("alltoallv", 4, 2, size) == "scattered"
+
+    # one host, one rank a host, two ranks
+    for collective, (ranks, hosts) in itertools.product(
+        model.ALLTOALLS, ((64, 1), (16, 16), (2, 1), (2, 2), (1, 1))
+    ):
+        for size in (8, 2048, 4096):
+            call = call_of(ranks, size, hosts, collective)
+            assert at(collective, ranks, hosts, size) == builtin(call)
+    # one host with two ranks is enough, and racks do not matter
+    call = {"size": 64, "hosts": 16, "collective": "alltoall"}
+    assert chosen(tuning, 17, **call) == chosen(tuning, 17, **call, racks=4) == "planned"
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_planned_has_one_range_of_sizes(name):
+    found = {}
+    for d in tuning_of(name)[1]:
+        found.setdefault((d.collective, d.ppn, *d.ranks), []).append(d.algorithm)
+    assert all(of_ranks.count("planned") <= 1 for of_ranks in found.values())
+    assert all(len(of_ranks) == 1 for key, of_ranks in found.items() if key[0] == "alltoallv")
+
+
+@pytest.mark.parametrize("name", ["demo", "uneven", "full bisection", "600 hosts"])
+def test_planned_loses_in_no_placement(name):
+    """Gains where a block is short, and costs little where planned leaves a call to MPICH."""
+    loaded = site.check(SITES[name])
+    net = model.network(loaded)
+    found = [d for d in tuning_of(name)[1] if d.algorithm == "planned"]
+    assert {d.collective for d in found} == set(model.ALLTOALLS)
+    for d in found:
+        for ranks, kind in itertools.product({d.ranks[0], d.ranks[-1]}, model.PLACEMENTS):
+            place = ranks // d.ppn, d.ppn, kind
+            cost = functools.partial(model.placed_cost, net, *place, collective=d.collective)
+            for size in (n for n in rules.BLOCKS if d.low <= n <= d.high):
+                stock = builtin(call_of(ranks, size, ranks // d.ppn, d.collective))
+                new, old = (
+                    model.time_us(cost, d.collective, a, size, stock) for a in ("planned", stock)
+                )
+                assert new <= old * (1 + rules.MAX_LOSS)
 
 
 def test_demo_rules():
@@ -707,13 +979,14 @@ def test_trees_lose_in_no_placement(collective):
                 assert new.time_us(num_bytes) <= old.time_us(num_bytes) * (1 + rules.MAX_LOSS)
 
 
-def test_a_collective_without_new_algorithms_keeps_its_own(monkeypatch):
+@pytest.mark.parametrize("collective", ["gather", *model.ALLTOALLS])
+def test_a_collective_without_new_algorithms_keeps_its_own(monkeypatch, collective):
     """An MPICH that lacks them: no rule may name what it does not have."""
     data = copy.deepcopy(grammar.mpich())
-    for name in [n for n, row in data["collectives"]["gather"].items() if row.get("patched")]:
-        del data["collectives"]["gather"][name]
+    for name in [n for n, row in data["collectives"][collective].items() if row.get("patched")]:
+        del data["collectives"][collective][name]
     monkeypatch.setattr(grammar, "mpich", lambda version="4.0": data)
-    _, decisions, _ = rules.make_tuning(site.check(DEMO), collectives=("gather",))
+    _, decisions, _ = rules.make_tuning(site.check(DEMO), collectives=(collective,))
     assert {d.algorithm for d in decisions} == {"builtin"}
 
 
@@ -831,6 +1104,39 @@ def test_measurements_decide(tmp_path):
     ]
 
 
+def test_measurements_of_alltoalls(tmp_path):
+    """What is measured decides, within the sizes that were; of alltoallv all sizes together. What is no
+    plain call with equal blocks says nothing."""
+    odd = ({"in_place": True}, {"pattern": "sparse"}, {"algorithm": "auto+init"})
+    odd += ({"background": "0.5:16K"}, {"setting": "tuned"})
+
+    def tuned(planned, collective):
+        """`planned`: its time at 64 B, 1 KiB and 4 KiB, where auto needs 10"""
+        about = {"collective": collective, "ranks": 64, "ppn": 4, "pattern": "uniform"}
+        records = []
+        for num_bytes, time_us in zip((64, 1024, 4096), planned, strict=True):
+            records += [
+                record("auto", num_bytes, 10, **about),
+                record("planned", num_bytes, time_us, **about),
+                *({**record("auto", num_bytes, 1, **about), **more} for more in odd),
+            ]
+        measured = bench.read(write(tmp_path, {"records": records}, "b.json"), (collective,))
+        assert {m.median_us for m in measured} == {10, *planned}
+        return rules.make_tuning(site.check(DEMO), "4.0", measured, (collective,))[0]
+
+    def at(planned, collective="alltoall", sizes=(64, 1024, 4096)):
+        tuning = tuned(planned, collective)
+        return [chosen(tuning, 64, n, 16, collective, racks=4) for n in sizes]
+
+    assert at((5, 5, 10)) == ["planned", "planned", "scattered"]
+    assert at((5, 12, 10)) == ["planned", "scattered", "scattered"]
+    assert at((11, 11, 10)) == ["brucks", "scattered", "scattered"]
+    # longer blocks are left to MPICH: that is noise
+    assert at((5, 5, 5)) == ["planned", "planned", "scattered"]
+    assert at((5, 8, 10.2), "alltoallv") == ["planned"] * 3
+    assert at((5, 8, 12), "alltoallv") == ["scattered"] * 3
+
+
 def test_a_loss_in_one_placement_excludes(tmp_path):
     records = [
         record(algorithm, 4096, time_us, placement)
@@ -904,6 +1210,59 @@ def test_model_command(tmp_path):
     assert done.returncode == 1 and "fits the hosts of the site" in done.stderr
 
 
+@pytest.mark.parametrize("collective", model.ALLTOALLS)
+def test_model_command_of_alltoalls(tmp_path, collective):
+    path = write(tmp_path, DEMO)
+    command = ["model", path, "--collective", collective]
+    done = topo_tune(*command, "--ppn", "4", "--bytes", "64,16K")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"{collective}, 64 ranks on 16 hosts" in done.stdout
+    assert all(done.stdout.count(f" {name} ") == 3 for name in model.PARTS[collective])
+    # with one rank a host there is nothing to join
+    done = topo_tune(*command)
+    assert done.returncode == 0 and "scattered" in done.stdout and "planned" not in done.stdout
+
+    net = model.network(site.check(DEMO))
+    place = np.repeat(np.arange(16), 4)
+
+    def predicted(name, num_bytes):
+        return model.cost(net, place, name, collective).time_us(num_bytes)
+
+    hosts = [DEMO["hosts"][i] for i in place]
+    about = {"collective": collective, "ranks": 64, "ppn": 4, "host_of_rank": hosts}
+    long = predicted("scattered", 4096)
+    if collective == "alltoallv":
+        long += predicted("agreement", 0)
+    alone = {**about, "ranks": 16, "ppn": 1, "host_of_rank": DEMO["hosts"]}
+    cost = model.cost(net, np.arange(16), "scattered", collective)
+    records = [
+        record("planned", 64, 2 * predicted("planned_by_rack", 64), **about),
+        record("planned", 2048, 2 * predicted("planned_by_host", 2048), **about),
+        record("planned", 4096, 2 * long, **about),
+        record("auto", 4096, 2 * predicted("scattered", 4096), **about),
+        record("planned", 1024, 2 * cost.time_us(1024), **alone),
+    ]
+    bench_file = write(tmp_path, {"records": records}, "bench.json")
+    done = topo_tune("model", path, "--measured", bench_file)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "scattered (MPICH's choice)" in done.stdout
+    rows = [line for line in done.stdout.splitlines() if f" {collective} " in line]
+    assert len(rows) == 5 and all(" 0.50 " in row for row in rows)
+
+
+def test_dry_run_of_alltoalls(tmp_path):
+    path = write(tmp_path, DEMO)
+    done = topo_tune(path, "--dry-run", "--collective", "alltoall", "--collective", "alltoallv")
+    assert done.returncode == 0 and done.stderr == ""
+    rows = [line.split() for line in done.stdout.splitlines() if line.startswith("alltoall")]
+    assert ["alltoall", "any", "8..64", "4", "8-2K", "planned"] in [row[:6] for row in rows]
+    assert ["alltoall", "any", "8..64", "4", "2049-32K", "builtin"] in [row[:6] for row in rows]
+    planned = [row for row in rows if row[0] == "alltoallv" and row[5] == "planned"]
+    assert planned and {row[4] for row in planned} == {"8-32K"}
+    # and why
+    assert all("messages, not" in " ".join(row) for row in planned)
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
@@ -917,7 +1276,7 @@ def test_model_command(tmp_path):
         ),
         (
             ["site.json", "-o", "x", "--collective", "bcast"],
-            "'bcast' is not one of 'allgather', 'gather', 'scatter'",
+            "'bcast' is not one of 'allgather', 'gather', 'scatter', 'alltoall', 'alltoallv'",
         ),
         (["site.json", "--outptu", "x"], "No such option"),
         (["show", "site.json", "-o", "x.bmp"], "must end in .png"),

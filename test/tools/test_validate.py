@@ -3,6 +3,7 @@
 
 That the library says the same of a file is tested in test/unit/test_csel.py."""
 
+import itertools
 import json
 import os
 import re
@@ -676,6 +677,65 @@ from rule "comm_type=intra" > "collective=allgather" > "comm_hosts<=16" > "total
         "sees": 2097152,
         "holds": False,
     }
+
+
+PLANNED = {
+    "comm_type=intra": {
+        f"collective={collective}": {
+            "comm_hosts<=1": {f"algorithm=MPIR_{collective.capitalize()}_allcomm_nb": {}},
+            "comm_ppn<=1": {f"algorithm=MPIR_{collective.capitalize()}_allcomm_nb": {}},
+            f"{size}<=2K": {f"algorithm=MPIR_{collective.capitalize()}_intra_planned": {}},
+        }
+        for collective, size in (("alltoall", "avg_msg_size"), ("alltoallv", "comm_size"))
+    }
+}
+
+
+def test_planned():
+    note = 'found no "...=any": the built-in selection decides for the calls'
+    errors, warnings = said(PLANNED)
+    assert errors == [] and [path for path, _ in warnings] == [
+        "collective=alltoall",
+        "collective=alltoallv",
+    ]
+    assert all(line.startswith(f"note: {note}") for _, line in warnings)
+    assert any("is not in MPICH without the patches" in e[1] for e in said(PLANNED, stock=True)[0])
+    for collective in ("alltoall", "alltoallv"):
+        for inplace, (ranks, hosts, short) in itertools.product(
+            (False, True), ((8, 2, "planned"), (9, 8, "planned"), (8, 8, "nb"), (8, 1, "nb"))
+        ):
+            about = {"ranks": ranks, "hosts": hosts, "inplace": inplace}
+            call = Call(collective, count=512, type_size=4, **about)
+            selection = grammar.select(PLANNED, call)
+            # it takes calls in place too
+            assert selection.from_rule and selection.short == short
+    # where the placement is not known nothing holds but what asks for something else
+    unknown = Call("alltoall", ranks=8, hosts=0, count=1)
+    assert grammar.select(PLANNED, unknown).short == "planned"
+    too_long = Call("alltoall", ranks=8, hosts=2, count=2049)
+    assert not grammar.select(PLANNED, too_long).from_rule
+
+
+def test_explain_planned(tmp_path):
+    write(tmp_path, PLANNED)
+    command = ("explain", "tuning.json", "--ranks", 64, "--ppn", 4, "--collective")
+    done = topo_tune(*command, "alltoall", "--bytes", "64:4K", cwd=tmp_path)
+    assert done.returncode == 0 and done.stderr == ""
+    below = '"comm_type=intra" > "collective=alltoall"'
+    leaf = '"algorithm=MPIR_Alltoall_intra_planned"'
+    assert done.stdout.splitlines()[2:] == [
+        f'64 to 2K  MPIR_Alltoall_intra_planned    rule {below} > "avg_msg_size<=2K" > {leaf}',
+        f"4K        MPIR_Alltoall_intra_scattered  built-in, since nothing holds below {below}",
+    ]
+    done = topo_tune(*command, "alltoallv", "--bytes", "1M", "--irregular", cwd=tmp_path)
+    assert [line.split() for line in done.stdout.splitlines()[3:8]] == [
+        ["yes", "comm_type=intra", "intra"],
+        ["yes", "collective=alltoallv", "alltoallv"],
+        ["no", "comm_hosts<=1", "16"],
+        ["no", "comm_ppn<=1", "4"],
+        ["yes", "comm_size<=2K", "64"],
+    ]
+    assert done.stdout.splitlines()[-1].startswith("MPIR_Alltoallv_intra_planned: rule ")
 
 
 def test_explain_when_no_rule_is_for_it(tmp_path):
