@@ -57,6 +57,10 @@ MAX_LOSS = 0.05  # and lose no more than this in any placement
 # Shortest block (bytes) for which a prediction alone may choose another algorithm: for shorter ones the
 # processors, which the model does not know, take as long as the links.
 MIN_BLOCK = {"gather": 8192, "scatter": 8192}
+# But up to this block (bytes), from so many ranks on, it is enough to count messages: rack_leader sends
+# none inside a host
+FEW_MESSAGES_BLOCK = 256
+FEW_MESSAGES_RANKS = 32
 KEEP = 0.05  # a rule reaches on to the next size while another algorithm would save no more
 MERGE = 0.10  # communicators share rules while none of them loses more by that
 
@@ -115,6 +119,9 @@ class Times:
     def block(self, ranks, size):
         """Bytes of a block, where `size` is what the condition on the size asks for."""
         return size / ranks if self.is_total else size
+
+    def _is_few_messages(self, hosts, ppn, block):
+        return ppn > 1 and hosts * ppn >= FEW_MESSAGES_RANKS and block <= FEW_MESSAGES_BLOCK
 
     def is_too_long(self, size):
         """Whether planned leaves all calls of a size to MPICH, for nothing."""
@@ -212,7 +219,11 @@ class Times:
             if name == "planned" and (ppn == 1 or self.is_too_long(size)):
                 continue
             if not is_measured:
-                if self.block(hosts * ppn, size) < MIN_BLOCK.get(self.collective, 0):
+                block = self.block(hosts * ppn, size)
+                if block < MIN_BLOCK.get(self.collective, 0):
+                    if name == "rack_leader" and self._is_few_messages(hosts, ppn, block):
+                        # half of the time of so short a call, as measured, is that of its messages
+                        scores[name] = 0.5 + 0.5 * (hosts - 1) / (hosts * ppn - 1)
                     continue
                 # all are equally far apart
                 if self.racks == "one" and ppn == 1:
