@@ -7,6 +7,7 @@
 #include "topo_shm.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -57,6 +58,8 @@ static int make(size_t bytes, char **mem)
     *mem = NULL;
 #ifdef SYS_memfd_create
     struct rlimit limit;
+    sigset_t all, old;
+    int err;
 
     /* a file beyond the limit would end the process (SIGXFSZ) */
     if (getrlimit(RLIMIT_FSIZE, &limit) || (limit.rlim_cur != RLIM_INFINITY &&
@@ -65,7 +68,12 @@ static int make(size_t bytes, char **mem)
     fd = syscall(SYS_memfd_create, "mpich", 1 /* MFD_CLOEXEC */);
     if (fd == -1)
         goto fn_fail;
-    if (ftruncate(fd, bytes) || posix_fallocate(fd, 0, bytes))
+    /* a signal would interrupt it, on many kernels, and all that it has done would be undone */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    err = ftruncate(fd, bytes) || posix_fallocate(fd, 0, bytes);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (err)
         goto fn_fail;
     *mem = map(fd, bytes);
     if (*mem == NULL)
