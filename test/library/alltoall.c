@@ -98,6 +98,31 @@ static void case_large_count(void)
     }
 }
 
+/* Counts beyond an int, of a type without data */
+static void case_huge_count(void)
+{
+    MPI_Count huge = 5000000000, *counts = malloc(world_size * sizeof(*counts));
+    MPI_Aint *displs = calloc(world_size, sizeof(*displs));
+    layout_t empty = layout_empty();
+    char in[64], out[64], was[64];
+    int err;
+
+    for (int i = 0; i < world_size; i++)
+        counts[i] = huge;
+    memset(in, 1, sizeof(in));
+    memset(out, 2, sizeof(out));
+    memset(was, 2, sizeof(was));
+    if (opt.is_v)
+        err = MPI_Alltoallv_c(in, counts, displs, empty.type, out, counts, displs, empty.type,
+                              MPI_COMM_WORLD);
+    else
+        err = MPI_Alltoall_c(in, huge, empty.type, out, huge, empty.type, MPI_COMM_WORLD);
+    check(!err && !memcmp(out, was, sizeof(out)), "huge count", "error %d, or data received", err);
+    MPI_Type_free(&empty.type);
+    free(counts);
+    free(displs);
+}
+
 /* Addresses in the datatypes, and MPI_BOTTOM */
 static void case_bottom(void)
 {
@@ -333,6 +358,41 @@ static void case_inter(void)
     use_and_free("merged", merged);
     MPI_Comm_free(&inter);
     MPI_Comm_free(&local);
+}
+
+/* With ranks that started later */
+static void case_spawn(void)
+{
+    char *argv[] = {
+        (char *) "--collective", (char *) opt.collective, (char *) "--child", (char *) "1",
+        (char *) "spawn", NULL
+    };
+    MPI_Comm inter, merged;
+
+    if (opt.child)
+        MPI_Comm_get_parent(&inter);
+    else
+        MPI_Comm_spawn(program_path, argv, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter,
+                       MPI_ERRCODES_IGNORE);
+    MPI_Intercomm_merge(inter, opt.child, &merged);
+    use_and_free("merged with spawned ranks", merged);
+    MPI_Intercomm_merge(inter, !opt.child, &merged);
+    use_and_free("merged, spawned ranks first", merged);
+    MPI_Comm_disconnect(&inter);
+}
+
+static void case_session(void)
+{
+    MPI_Session session;
+    MPI_Group group;
+    MPI_Comm comm;
+
+    MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &session);
+    MPI_Group_from_session_pset(session, "mpi://WORLD", &group);
+    MPI_Comm_create_from_group(group, "alltoall", MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &comm);
+    MPI_Group_free(&group);
+    use_and_free("session", comm);
+    MPI_Session_finalize(&session);
 }
 
 static void case_errors(void)
@@ -628,6 +688,7 @@ static const case_t cases[] = {
     { "types", case_types, 1 },
     { "displs", case_displs, 1 },
     { "large_count", case_large_count, 1 },
+    { "huge_count", case_huge_count, 1 },
     { "bottom", case_bottom, 1 },
     { "comms", case_comms, 1 },
     { "many", case_many, 1 },
@@ -636,6 +697,8 @@ static const case_t cases[] = {
     { "inter", case_inter, 1 },
     { "errors", case_errors, 1 },
     { "quick", case_quick, 0 },
+    { "spawn", case_spawn, 0 },
+    { "session", case_session, 0 },
     { "threads", case_threads, 0 },
     { "churn", case_churn, 0 },
     { "long", case_long, 0 },

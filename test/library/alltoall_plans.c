@@ -8,8 +8,10 @@
 #define _GNU_SOURCE
 #define PROGRAM "alltoall_plans"
 #include "exchange.h"
+#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 static int is_for_plans(void)
@@ -315,6 +317,31 @@ static void without_memory(const char *what, void (*take) (int))
     free(on_host);
 }
 
+static void wake(int sig)
+{
+    (void) sig;
+}
+
+/* Signals that come all the time interrupt system calls; nothing may fail for that. */
+static void case_signals(void)
+{
+    struct sigaction action = {.sa_handler = wake,.sa_flags = SA_RESTART };
+    struct itimerval timer = {.it_interval.tv_usec = 200,.it_value.tv_usec = 200 }, off = { 0 };
+
+    sigaction(SIGALRM, &action, NULL);
+    setitimer(ITIMER_REAL, &timer, NULL);
+    for (int i = 0; i < 3; i++) {
+        MPI_Comm comm;
+        MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+        quick("signals", comm);
+        /* more and more memory */
+        for (int unit = 50; unit <= max_bytes / 4; unit *= 3)
+            check_kind("signals", comm, DENSE, unit, (how_t) {.send = INT });
+        MPI_Comm_free(&comm);
+    }
+    setitimer(ITIMER_REAL, &off, NULL);
+}
+
 /* No file can be opened. */
 static void take_files(int on)
 {
@@ -376,6 +403,7 @@ static const case_t cases[] = {
     { "changing", case_changing, 0 },
     { "held", case_held, 0 },
     { "messages", case_messages, 0 },
+    { "signals", case_signals, 0 },
     { "no_files", case_no_files, 0 },
     { "no_size", case_no_size, 0 },
     { "no_dump", case_no_dump, 0 },

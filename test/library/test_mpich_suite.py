@@ -90,7 +90,7 @@ def suite(mpich_tests, mpicc, scratch):
     """The folder with the programs, configured and built once for an MPI and a source tree."""
     from_source = hashlib.sha256(f"{mpicc.resolve()} {mpich_tests.resolve()}".encode())
     from_source.update((mpich_tests / "configure").read_bytes())
-    from_source.update(repr(FORCED).encode())
+    from_source.update(repr(PROGRAMS).encode() + repr(MORE_SIZES).encode())
     folder = scratch / f"mpich-{from_source.hexdigest()[:12]}"
 
     def run(*command):
@@ -167,21 +167,17 @@ def test_forced(run_suite, site, write_json, collective, name, program, n):
 
 @pytest.mark.parametrize("collective, program, n", RUNS)
 def test_tuning_file(run_suite, site, write_json, collective, program, n):
-    """One file for all collectives, where there are two algorithms by size."""
+    """One file for all collectives: the first algorithm up to 5 ranks, the last one above."""
     content = site([f"clique{i}" for i in range(3)], [1, 0, 1])
     topology = {key: content[key] for key in ("format", "hosts", "racks", "latency_us")}
     rules = {}
     for other in dict(ROWS):
-        leaves = [
-            {f"algorithm=MPIR_{other.capitalize()}_intra_{name}": {}}
-            for of, name in ROWS
-            if of == other
-        ]
-        rules[f"collective={other}"] = (
-            {"avg_msg_size<=64": leaves[0], "avg_msg_size=any": leaves[1]}
-            if len(leaves) > 1 and other != "allgather"
-            else {"comm_size<=5": leaves[0], "comm_size=any": leaves[-1]}
-        )
+        function = f"algorithm=MPIR_{other.capitalize()}_intra_"
+        names = [name for of, name in ROWS if of == other]
+        rules[f"collective={other}"] = {
+            "comm_size<=5": {function + names[0]: {}},
+            "comm_size=any": {function + names[-1]: {}},
+        }
     file = write_json("tuning.json", {"comm_type=intra": rules, "topology": topology})
     job = run_suite(
         program, n, MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE=file, MPIR_CVAR_NUM_CLIQUES=3
