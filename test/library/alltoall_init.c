@@ -107,7 +107,7 @@ static void case_active(void)
                 MPI_Testsome(N, pending, &num, indices, MPI_STATUSES_IGNORE);
                 sched_yield();
             }
-            /* not left to MPI_Waitany: see case_complete */
+            /* with inactive requests among them: case_complete */
             for (int i = 0; i < num; i++)
                 pending[indices[i]] = MPI_REQUEST_NULL;
             done += num;
@@ -153,7 +153,7 @@ static void case_complete(void)
         }
         switch (way % 3) {
             case 0:
-                for (flag = 0; !flag;)
+                for (flag = 0; !flag; sched_yield())
                     if (!check(MPI_Testall(N, reqs, &flag, MPI_STATUSES_IGNORE) == MPI_SUCCESS,
                                "MPI_Testall", "failed"))
                         break;

@@ -171,8 +171,12 @@ def test_rendezvous_only(run_planned, cluster, collective, staging, rack_bytes):
         ("alltoall", "threads", 4),
         ("alltoall", "threads", 5),
         ("alltoall", "churn", 5),
+        ("alltoall", "spawn", 3),
+        ("alltoall", "session", 6),
+        ("alltoall_init", "complete", 4),
         ("alltoall_init", "progress", 5),
         ("alltoall_init", "starts", 4),
+        ("alltoall_plans", "signals", 5),
     ],
 )
 def test_special(run_planned, cluster, collective, staging, program, case, n):

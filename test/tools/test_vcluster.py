@@ -44,10 +44,11 @@ def wait_until(condition, seconds=10):
 
 def in_use(namespaces):
     """Whether a process lives in one of the namespaces ("net:[4026531992]" each)."""
-    for link in Path("/proc").glob("[0-9]*/ns/*"):
-        with contextlib.suppress(OSError):
-            if os.readlink(link) in namespaces:
-                return True
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):  # that process has ended
+            for link in Path("/proc", pid, "ns").iterdir():
+                if os.readlink(link) in namespaces:
+                    return True
     return False
 
 
@@ -440,10 +441,10 @@ def test_killed_up_leaves_nothing(allowed):
 
     def holders():
         found = []
-        for file in Path("/proc").glob("[0-9]*/cmdline"):
-            with contextlib.suppress(OSError):
-                words = file.read_bytes()
-                found += [file] if b"_hold" in words and name.encode() in words else []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError):  # that process has ended
+                words = Path("/proc", pid, "cmdline").read_bytes()
+                found += [pid] if b"_hold" in words and name.encode() in words else []
         return found
 
     job = subprocess.Popen([*TOOL, "up", name, "--racks", "8", "--hosts", "8"])
