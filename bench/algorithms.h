@@ -1,8 +1,8 @@
 /*
  * Copyright (C) by the mpich-topo authors. See LICENSE.
  *
- * Algorithms of a collective by name, switched between calls: what programs that compare them
- * share.
+ * Algorithms of a collective by name, switched between calls, and errors of the command line: what
+ * programs that compare algorithms share.
  *
  * The name is an item of the CVAR MPIR_CVAR_<COLL>_INTRA_ALGORITHM, `auto` for the library's own
  * choice; `+init` behind it stands for the persistent form, MPI_<Coll>_init. While an algorithm is
@@ -14,7 +14,9 @@
 #define ALGORITHMS_H_INCLUDED
 
 #include <ctype.h>
+#include <limits.h>
 #include <mpi.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +29,31 @@
 #define PERSISTENT "+init"
 #define FALLBACK_CVAR "MPIR_CVAR_COLLECTIVE_FALLBACK"
 #define DESC_SIZE 8192          /* of a CVAR's description */
+
+static char bad_usage[1024];    /* what is wrong with the command line; "" if nothing */
+
+static void usage_error(const char *fmt, ...)
+{
+    va_list ap;
+
+    if (bad_usage[0])
+        return;                 /* the first one says it */
+    va_start(ap, fmt);
+    vsnprintf(bad_usage, sizeof(bad_usage), fmt, ap);
+    va_end(ap);
+}
+
+static long parse_long(const char *option, const char *s, long min)
+{
+    char *end;
+    long n = strtol(s, &end, 10);
+
+    if (*s == '\0' || *end != '\0' || n < min || n > INT_MAX) {
+        usage_error("%s: '%s': expected a number from %ld", option, s, min);
+        n = min;
+    }
+    return n;
+}
 
 static MPI_T_cvar_handle cvar_open(const char *name)
 {
@@ -118,10 +145,10 @@ struct algorithm {
     bool persistent;
 };
 
-/* The algorithms in a list such as "auto,planned,planned+init". Returns their number, or -1 with
- * what is wrong in `error`. */
+/* The algorithms in a list such as "auto,planned,planned+init". Returns their number, or -1 after a
+ * usage_error. */
 static int parse_algorithms(char *list, const char *coll, const char *cvar, bool has_persistent,
-                            struct algorithm *algos, char *error, size_t size)
+                            struct algorithm *algos)
 {
     int num = 0;
 
@@ -131,19 +158,19 @@ static int parse_algorithms(char *list, const char *coll, const char *cvar, bool
 
         for (int i = 0; i < num; i++) {
             if (!strcmp(algos[i].name, name)) {
-                snprintf(error, size, "--algorithms: '%s' is there twice", name);
+                usage_error("--algorithms: '%s' is there twice", name);
                 return -1;
             }
         }
         if (num == MAX_ALGORITHMS) {
-            snprintf(error, size, "--algorithms: more than %d", MAX_ALGORITHMS);
+            usage_error("--algorithms: more than %d", MAX_ALGORITHMS);
             return -1;
         }
         a->persistent = len > end && !strcmp(name + len - end, PERSISTENT);
         snprintf(a->name, sizeof(a->name), "%s", name);
         snprintf(a->item, sizeof(a->item), "%.*s", (int) (len - (a->persistent ? end : 0)), name);
         if (a->persistent && !has_persistent) {
-            snprintf(error, size, "--algorithms: '%s': no persistent form of %s is measured here",
+            usage_error("--algorithms: '%s': no persistent form of %s is measured here",
                      name, coll);
             return -1;
         }
@@ -153,17 +180,17 @@ static int parse_algorithms(char *list, const char *coll, const char *cvar, bool
             char known[512];
             cvar_items(cvar, known, sizeof(known));
             if (known[0])
-                snprintf(error, size, "--algorithms: '%s' is no algorithm of %s in this MPI "
+                usage_error("--algorithms: '%s' is no algorithm of %s in this MPI "
                          "library; it has: %s", a->item, coll, known);
             else
-                snprintf(error, size, "this MPI library has no %s, or refuses the MPIR_CVAR_ "
+                usage_error("this MPI library has no %s, or refuses the MPIR_CVAR_ "
                          "variables in the environment", cvar);
             return -1;
         }
         num++;
     }
     if (num == 0)
-        snprintf(error, size, "--algorithms: the list is empty");
+        usage_error("--algorithms: the list is empty");
     return num ? num : -1;
 }
 

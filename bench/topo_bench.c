@@ -58,7 +58,6 @@
 #include <limits.h>
 #include <math.h>
 #include <mpi.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -202,21 +201,9 @@ static struct {
     enum pattern pattern;
     long first;                 /* fresh communicators */
     bool in_place, dry_run, help;
-    char error[1024];           /* what is wrong with the command line; "" if nothing */
 } opt = {
     .max_reps = 50, .min_reps = 5, .warmup = 2, .seconds = 5.0, .seed = 1, .traffic_bytes = 16 << 10
 };
-
-static void usage_error(const char *fmt, ...)
-{
-    va_list ap;
-
-    if (opt.error[0])
-        return;                 /* the first one says it */
-    va_start(ap, fmt);
-    vsnprintf(opt.error, sizeof(opt.error), fmt, ap);
-    va_end(ap);
-}
 
 static void print_help(void)
 {
@@ -325,18 +312,6 @@ static void parse_sizes(const char *list)
             add_size(lo *= 2);
         s = end + 1;
     } while (*end == ',');
-}
-
-static long parse_long(const char *option, const char *s, long min)
-{
-    char *end;
-    long n = strtol(s, &end, 10);
-
-    if (*s == '\0' || *end != '\0' || n < min || n > INT_MAX) {
-        usage_error("%s: '%s': expected a number from %ld", option, s, min);
-        n = min;
-    }
-    return n;
 }
 
 static void parse_background(const char *s)
@@ -481,10 +456,9 @@ static void parse_options(int argc, char **argv)
     parse_pattern(pattern);
     if (opt.min_reps > opt.max_reps)
         opt.min_reps = opt.max_reps;
-    if (!opt.error[0])
+    if (!bad_usage[0])
         opt.num_algos = parse_algorithms(algorithms, collective, opt.coll->cvar,
-                                         opt.coll->init != NULL, opt.algos, opt.error,
-                                         sizeof(opt.error));
+                                         opt.coll->init != NULL, opt.algos);
     for (int i = 0; i < opt.num_algos; i++)
         if (opt.pattern == CHANGING && opt.algos[i].persistent)
             usage_error("--algorithms: '%s': the counts of a persistent call cannot change",
@@ -1609,14 +1583,14 @@ int main(int argc, char **argv)
     bool makes_traffic = false;
 
     parse_options(argc, argv);
-    if (!opt.help && !opt.error[0])
+    if (!opt.help && !bad_usage[0])
         selection_ask();
     if (opt.dry_run) {
-        if (opt.error[0])
-            fprintf(stderr, "topo-bench-mpi: %s\n", opt.error);
+        if (bad_usage[0])
+            fprintf(stderr, "topo-bench-mpi: %s\n", bad_usage);
         else
             print_start(NULL);
-        return opt.error[0] ? 2 : 0;
+        return bad_usage[0] ? 2 : 0;
     }
 
     MPI_Init(&argc, &argv);
@@ -1624,20 +1598,20 @@ int main(int argc, char **argv)
     MPI_Comm_rank(comm, &rank);
     MPI_Comm_size(comm, &nprocs);
     measured = nprocs;
-    if (!opt.help && !opt.error[0] && opt.share > 0) {
+    if (!opt.help && !bad_usage[0] && opt.share > 0) {
         makes_traffic = split_hosts();
         measured -= traffic.num_ranks;
     }
     if (!opt.help && opt.root >= measured)
         usage_error("--root: there is no rank %ld among %d", opt.root, measured);
-    if (!opt.help && !opt.error[0] && opt.coll->call == call_alltoallv)
+    if (!opt.help && !bad_usage[0] && opt.coll->call == call_alltoallv)
         check_displacements(makes_traffic, measured);
     if (opt.help) {
         if (rank == 0)
             print_help();
-    } else if (opt.error[0]) {
+    } else if (bad_usage[0]) {
         if (rank == 0 && !makes_traffic)
-            fprintf(stderr, "topo-bench-mpi: %s\n", opt.error);
+            fprintf(stderr, "topo-bench-mpi: %s\n", bad_usage);
         rc = 2;
     } else if (makes_traffic) {
         make_traffic();

@@ -43,7 +43,6 @@
 #include <limits.h>
 #include <math.h>
 #include <mpi.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -70,23 +69,11 @@ static struct {
     int num_algos;
     long reps, warmup;
     bool json, help;
-    char error[1024];           /* what is wrong with the command line; "" if nothing */
 } opt = {
     .reps = 20, .warmup = 2
 };
 
 /* ---- options ---- */
-
-static void usage_error(const char *fmt, ...)
-{
-    va_list ap;
-
-    if (opt.error[0])
-        return;                 /* the first one says it */
-    va_start(ap, fmt);
-    vsnprintf(opt.error, sizeof(opt.error), fmt, ap);
-    va_end(ap);
-}
 
 static void print_help(void)
 {
@@ -103,18 +90,6 @@ static void print_help(void)
            "  -w, --warmup N           transforms before, checked but not timed (%ld)\n"
            "  -j, --json               print JSON lines with all samples\n"
            "  -h, --help\n", opt.reps, opt.warmup);
-}
-
-static long parse_long(const char *option, const char *s, long min)
-{
-    char *end;
-    long n = strtol(s, &end, 10);
-
-    if (*s == '\0' || *end != '\0' || n < min || n > INT_MAX) {
-        usage_error("%s: '%s': expected a number from %ld", option, s, min);
-        n = min;
-    }
-    return n;
 }
 
 /* "60x50": the numbers, from 1; returns how many, 0 when it is nothing of that kind. */
@@ -197,9 +172,8 @@ static void parse_options(int argc, char **argv)
         usage_error("--size: '%s': expected XxY or XxYxZ, such as 60x54x50", size);
     if (opt.dims == 2 && opt.rows)
         usage_error("--grid: only a 3-D grid has one; in 2-D each rank has a slab");
-    if (!opt.error[0])
-        opt.num_algos = parse_algorithms(algorithms, "alltoallv", CVAR, true, opt.algos, opt.error,
-                                         sizeof(opt.error));
+    if (!bad_usage[0])
+        opt.num_algos = parse_algorithms(algorithms, "alltoallv", CVAR, true, opt.algos);
 }
 
 /* ---- who has what ---- */
@@ -789,19 +763,19 @@ int main(int argc, char **argv)
     int provided, rc = 0;
 
     parse_options(argc, argv);
-    if (!opt.help && !opt.error[0])
+    if (!opt.help && !bad_usage[0])
         selection_ask();
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &nprocs);
-    if (!opt.help && !opt.error[0])
+    if (!opt.help && !bad_usage[0])
         place();
     if (opt.help) {
         if (rank == 0)
             print_help();
-    } else if (opt.error[0]) {
+    } else if (bad_usage[0]) {
         if (rank == 0)
-            fprintf(stderr, "topo-fft: %s\n", opt.error);
+            fprintf(stderr, "topo-fft: %s\n", bad_usage);
         rc = 2;
     } else {
         MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);

@@ -10,7 +10,6 @@
 #include "exchange.h"
 #include <dirent.h>
 #include <malloc.h>
-#include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -168,74 +167,16 @@ static void case_bottom(void)
     free(displs);
 }
 
-static void use_and_free(const char *where, MPI_Comm comm)
+/* The second call finds the plan of the first one. */
+static void twice(const char *where, MPI_Comm comm)
 {
-    if (comm == MPI_COMM_NULL)
-        return;
     quick(where, comm);
     quick(where, comm);
-    MPI_Comm_free(&comm);
 }
 
 static void case_comms(void)
 {
-    MPI_Comm comm, other;
-    MPI_Group world, group;
-    int *perm = malloc(world_size * sizeof(int)), n = 0;
-    unsigned state = opt.seed;
-
-    quick("MPI_COMM_SELF", MPI_COMM_SELF);
-
-    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
-    use_and_free("dup", comm);
-    MPI_Comm_split(MPI_COMM_WORLD, 0, -world_rank, &comm);
-    use_and_free("reversed", comm);
-    MPI_Comm_split(MPI_COMM_WORLD, world_rank % 2, -world_rank, &comm);
-    use_and_free("odd/even reversed", comm);
-    MPI_Comm_split(MPI_COMM_WORLD, world_rank < world_size / 2, world_rank, &comm);
-    use_and_free("halves", comm);
-    MPI_Comm_split(MPI_COMM_WORLD, world_rank == 0 ? MPI_UNDEFINED : 1, -world_rank, &comm);
-    use_and_free("without rank 0", comm);
-    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, -world_rank, MPI_INFO_NULL, &comm);
-    use_and_free("shared memory", comm);
-
-    /* two splits in a row with different orders, then both in use at a time */
-    for (int i = 0; i < 3; i++) {
-        shuffle(perm, world_size, opt.seed * 100 + i);
-        MPI_Comm_split(MPI_COMM_WORLD, 0, perm[world_rank], &comm);
-        MPI_Comm_split(comm, perm[world_rank] % 3 == 0, world_rank, &other);
-        quick("shuffled", comm);
-        quick("nested", other);
-        quick("shuffled again", comm);
-        MPI_Comm_free(&comm);
-        use_and_free("nested, parent freed", other);
-    }
-
-    /* a random subset in a random order; the others do not take part */
-    MPI_Comm_group(MPI_COMM_WORLD, &world);
-    for (int i = 0; i < 3; i++) {
-        shuffle(perm, world_size, opt.seed * 1000 + i);
-        n = 1 + (int) (next_random(&state) % (unsigned) world_size);
-        MPI_Group_incl(world, n, perm, &group);
-        MPI_Comm_create(MPI_COMM_WORLD, group, &comm);
-        use_and_free("subset", comm);
-        for (int j = 0; j < n; j++) {
-            if (perm[j] == world_rank) {
-                MPI_Comm_create_group(MPI_COMM_WORLD, group, i, &comm);
-                use_and_free("group", comm);
-            }
-        }
-        MPI_Group_free(&group);
-    }
-    MPI_Group_free(&world);
-
-    /* communicators that share one rank, used in turn */
-    int middle = world_size / 2;
-    MPI_Comm_split(MPI_COMM_WORLD, world_rank <= middle ? 0 : MPI_UNDEFINED, 0, &comm);
-    MPI_Comm_split(MPI_COMM_WORLD, world_rank >= middle ? 0 : MPI_UNDEFINED, 0, &other);
-    use_and_free("lower", comm);
-    use_and_free("upper", other);
-    free(perm);
+    use_communicators(twice, opt.seed);
 }
 
 /* Plans of several communicators that overlap, all alive, in any order of calls. */
@@ -355,7 +296,7 @@ static void case_inter(void)
     free(counts);
     free(displs);
     MPI_Intercomm_merge(inter, side, &merged);
-    use_and_free("merged", merged);
+    use_and_free(twice, "merged", merged);
     MPI_Comm_free(&inter);
     MPI_Comm_free(&local);
 }
@@ -375,9 +316,9 @@ static void case_spawn(void)
         MPI_Comm_spawn(program_path, argv, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter,
                        MPI_ERRCODES_IGNORE);
     MPI_Intercomm_merge(inter, opt.child, &merged);
-    use_and_free("merged with spawned ranks", merged);
+    use_and_free(twice, "merged with spawned ranks", merged);
     MPI_Intercomm_merge(inter, !opt.child, &merged);
-    use_and_free("merged, spawned ranks first", merged);
+    use_and_free(twice, "merged, spawned ranks first", merged);
     MPI_Comm_disconnect(&inter);
 }
 
@@ -391,7 +332,7 @@ static void case_session(void)
     MPI_Group_from_session_pset(session, "mpi://WORLD", &group);
     MPI_Comm_create_from_group(group, "alltoall", MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &comm);
     MPI_Group_free(&group);
-    use_and_free("session", comm);
+    use_and_free(twice, "session", comm);
     MPI_Session_finalize(&session);
 }
 
@@ -446,11 +387,6 @@ static void case_errors(void)
     free(out);
 }
 
-typedef struct {
-    int id;
-    MPI_Comm comm;
-} thread_arg_t;
-
 static void *thread_main(void *arg)
 {
     thread_arg_t *t = arg;
@@ -502,35 +438,16 @@ static void *ping_pong(void *arg)
     return NULL;
 }
 
-/* Every thread has a communicator of its own. */
+static void *ping_pong_or_calls(void *arg)
+{
+    return ((thread_arg_t *) arg)->id == 0 ? ping_pong(arg) : thread_main(arg);
+}
+
 static void case_threads(void)
 {
-    int num = opt.threads + 1, provided;
-    pthread_t *thread = malloc(num * sizeof(*thread));
-    thread_arg_t *arg = malloc(num * sizeof(*arg));
-
-    MPI_Query_thread(&provided);
-    if (provided < MPI_THREAD_MULTIPLE) {
-        if (world_rank == 0)
-            printf("SKIP threads: the library does not provide MPI_THREAD_MULTIPLE\n");
-        return;
-    }
     count_alone = 1;
-    for (int i = 0; i < num; i++) {
-        arg[i].id = i;
-        MPI_Comm_split(MPI_COMM_WORLD, 0, i % 2 ? -world_rank : world_rank, &arg[i].comm);
-    }
-    MPI_Comm_free(&arg[0].comm);
-    MPI_Comm_dup(MPI_COMM_WORLD, &arg[0].comm);
-    for (int i = 0; i < num; i++)
-        pthread_create(&thread[i], NULL, i ? thread_main : ping_pong, &arg[i]);
-    for (int i = 0; i < num; i++)
-        pthread_join(thread[i], NULL);
-    for (int i = 0; i < num; i++)
-        MPI_Comm_free(&arg[i].comm);
+    run_threads(opt.threads + 1, ping_pong_or_calls);
     count_alone = 0;
-    free(thread);
-    free(arg);
 }
 
 /* ---------------------------------------------------------------- cases: nothing is left */

@@ -3,7 +3,7 @@
  */
 
 /* What the tests of collectives share: checks and their messages, random numbers, datatypes and
- * buffers, and the proof that an algorithm ran.
+ * buffers, communicators, threads, and the proof that an algorithm ran.
  *
  * Block r is a byte stream that the case and r determine. The expected buffer is computed in memory,
  * gaps of the datatype and 64 bytes at both ends included, and buffers are compared byte by byte.
@@ -14,6 +14,7 @@
 #define CHECKS_H_INCLUDED
 
 #include "counters.h"
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -277,6 +278,119 @@ static int buffer_compare(const char *what, const char *which, const buffer_t * 
                  (unsigned char) found->mem[i]);
 }
 
+/* ---------------------------------------------------------------- communicators and threads */
+
+/* A call on a communicator, with what a message is to name */
+typedef void use_t(const char *where, MPI_Comm comm);
+
+static inline void use_and_free(use_t * use, const char *where, MPI_Comm comm)
+{
+    if (comm == MPI_COMM_NULL)
+        return;
+    use(where, comm);
+    MPI_Comm_free(&comm);
+}
+
+/* All sorts of communicators: ranks in other orders, subsets, several at a time. */
+static inline void use_communicators(use_t * use, unsigned seed)
+{
+    MPI_Comm comm, other;
+    MPI_Group world, group;
+    int *perm = malloc(world_size * sizeof(int)), n = 0;
+    unsigned state = seed;
+
+    use("MPI_COMM_SELF", MPI_COMM_SELF);
+
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    use_and_free(use, "dup", comm);
+    MPI_Comm_split(MPI_COMM_WORLD, 0, -world_rank, &comm);
+    use_and_free(use, "reversed", comm);
+    MPI_Comm_split(MPI_COMM_WORLD, world_rank % 2, world_rank, &comm);
+    use_and_free(use, "odd/even", comm);
+    MPI_Comm_split(MPI_COMM_WORLD, world_rank % 2, -world_rank, &comm);
+    use_and_free(use, "odd/even reversed", comm);
+    MPI_Comm_split(MPI_COMM_WORLD, world_rank < world_size / 2, world_rank, &comm);
+    use_and_free(use, "halves", comm);
+    MPI_Comm_split(MPI_COMM_WORLD, world_rank == 0 ? MPI_UNDEFINED : 1, -world_rank, &comm);
+    use_and_free(use, "without rank 0", comm);
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, -world_rank, MPI_INFO_NULL, &comm);
+    use_and_free(use, "shared memory", comm);
+
+    /* two splits in a row with different orders, then both in use at a time */
+    for (int i = 0; i < 3; i++) {
+        shuffle(perm, world_size, seed * 100 + i);
+        MPI_Comm_split(MPI_COMM_WORLD, 0, perm[world_rank], &comm);
+        MPI_Comm_split(comm, perm[world_rank] % 3 == 0, world_rank, &other);
+        use("shuffled", comm);
+        use("nested", other);
+        use("shuffled again", comm);
+        MPI_Comm_free(&comm);
+        use_and_free(use, "nested, parent freed", other);
+    }
+
+    /* a random subset in a random order; the others do not take part */
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    for (int i = 0; i < 3; i++) {
+        shuffle(perm, world_size, seed * 1000 + i);
+        n = 1 + (int) (next_random(&state) % (unsigned) world_size);
+        MPI_Group_incl(world, n, perm, &group);
+        MPI_Comm_create(MPI_COMM_WORLD, group, &comm);
+        use_and_free(use, "subset", comm);
+        for (int j = 0; j < n; j++) {
+            if (perm[j] == world_rank) {
+                MPI_Comm_create_group(MPI_COMM_WORLD, group, i, &comm);
+                use_and_free(use, "group", comm);
+            }
+        }
+        MPI_Group_free(&group);
+    }
+    MPI_Group_free(&world);
+
+    /* communicators that share one rank, used in turn */
+    int middle = world_size / 2;
+    MPI_Comm_split(MPI_COMM_WORLD, world_rank <= middle ? 0 : MPI_UNDEFINED, 0, &comm);
+    MPI_Comm_split(MPI_COMM_WORLD, world_rank >= middle ? 0 : MPI_UNDEFINED, 0, &other);
+    use_and_free(use, "lower", comm);
+    use_and_free(use, "upper", other);
+
+    int dims[1] = { world_size }, periods[1] = { 1 };
+    MPI_Cart_create(MPI_COMM_WORLD, 1, dims, periods, 1, &comm);
+    use_and_free(use, "cartesian", comm);
+    free(perm);
+}
+
+/* What a thread gets: a communicator of its own */
+typedef struct {
+    int id;
+    MPI_Comm comm;
+} thread_arg_t;
+
+static inline void run_threads(int num, void *(*run) (void *))
+{
+    pthread_t *thread = malloc(num * sizeof(*thread));
+    thread_arg_t *arg = malloc(num * sizeof(*arg));
+    int provided;
+
+    MPI_Query_thread(&provided);
+    if (provided < MPI_THREAD_MULTIPLE) {
+        if (world_rank == 0)
+            printf("SKIP threads: the library does not provide MPI_THREAD_MULTIPLE\n");
+        return;
+    }
+    for (int i = 0; i < num; i++) {
+        arg[i].id = i;
+        MPI_Comm_split(MPI_COMM_WORLD, 0, i % 2 ? -world_rank : world_rank, &arg[i].comm);
+    }
+    for (int i = 0; i < num; i++)
+        pthread_create(&thread[i], NULL, run, &arg[i]);
+    for (int i = 0; i < num; i++)
+        pthread_join(thread[i], NULL);
+    for (int i = 0; i < num; i++)
+        MPI_Comm_free(&arg[i].comm);
+    free(thread);
+    free(arg);
+}
+
 /* ---------------------------------------------------------------- proof */
 
 static void check_expected(const counters_t * counters, const char *collective,
@@ -304,6 +418,24 @@ static void check_expected(const counters_t * counters, const char *collective,
     check(sum >= (unsigned long) n_calls, "calls of the algorithm", "%s: expected at least %ld, "
           "found %lu", expect, (long) n_calls, sum);
     free(list);
+}
+
+/* ---------------------------------------------------------------- result */
+
+/* Print what the checks of all ranks found, and without is_child the counters. Returns the exit
+ * status. */
+static inline int print_result(const counters_t * counters, int is_child)
+{
+    long mine[2] = { n_checks, n_failed }, sum[2];
+
+    MPI_Allreduce(mine, sum, 2, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
+    if (!is_child)
+        counters_print(counters, stdout);
+    if (world_rank == 0 && sum[1])
+        printf("FAILED %ld of %ld checks\n", sum[1], sum[0]);
+    else if (world_rank == 0 && !is_child)
+        printf("OK %ld checks\n", sum[0]);
+    return sum[1] != 0;
 }
 
 #endif /* CHECKS_H_INCLUDED */

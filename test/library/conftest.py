@@ -1,6 +1,7 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """Fixtures of the library tests: the allgather program, and what selects an algorithm."""
 
+import random
 import re
 from pathlib import Path
 
@@ -43,6 +44,30 @@ def run_allgather(run_mpi, allgather_program):
         return job
 
     return run
+
+
+@pytest.fixture
+def cluster(site, write_json):
+    """cluster(kind, n, seed): the environment of n ranks on a cluster of that kind."""
+
+    def make(kind, n, seed=1):
+        if kind == "no_topology":
+            return {"MPIR_CVAR_NUM_CLIQUES": max(n // 3, 1)}
+        pick = random.Random(f"{kind} {n} {seed}")
+        # cyclic and unequal: ranks of a host or rack do not follow each other
+        hosts = {"one_rank_a_host": n, "unequal": (2 * n + 2) // 3}.get(kind, n // 2)
+        hosts = max(hosts, 2)
+        names = [f"clique{i}" for i in range(hosts)]
+        of_host = [pick.randrange(min(4, hosts)) for _ in names]
+        if kind == "unknown_hosts":
+            names, of_host = names[::2], of_host[::2]
+        return {
+            "MPIR_CVAR_NUM_CLIQUES": hosts,
+            "MPIR_CVAR_CLIQUES_BY_BLOCK": int(kind == "block"),
+            "MPIR_CVAR_COLL_TOPOLOGY_FILE": write_json("site.json", site(names, of_host, seed)),
+        }
+
+    return make
 
 
 @pytest.fixture

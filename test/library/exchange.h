@@ -691,8 +691,7 @@ typedef struct {
 static int run_cases(int argc, char **argv, const case_t cases[])
 {
     enum { MOST = 32 };
-    int selected[MOST] = { 0 }, any = 0, provided, required = MPI_THREAD_SINGLE;
-    long mine[2], sum[2];
+    int selected[MOST] = { 0 }, any = 0, provided, required = MPI_THREAD_SINGLE, status;
 
     for (int i = 1; i < argc; i++)
         if (!strcmp(argv[i], "threads"))
@@ -754,21 +753,13 @@ static int run_cases(int argc, char **argv, const case_t cases[])
     if (opt.expect)
         check_expected(&counters, opt.collective, opt.expect);
 
-    mine[0] = n_checks;
-    mine[1] = n_failed;
-    MPI_Allreduce(mine, sum, 2, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
-    if (!opt.child)
-        counters_print(&counters, stdout);
-    if (world_rank == 0 && sum[1])
-        printf("FAILED %ld of %ld checks\n", sum[1], sum[0]);
-    else if (world_rank == 0 && !opt.child)
-        printf("OK %ld checks\n", sum[0]);
+    status = print_result(&counters, opt.child);
     counters_close(&counters);
     free(host_of_rank);
     free(rack_of_host);
     MPI_T_finalize();
     MPI_Finalize();
-    return sum[1] != 0;
+    return status;
 }
 
 #endif /* EXCHANGE_H_INCLUDED */

@@ -18,7 +18,6 @@
 #define PROGRAM "gather"
 #include "checks.h"
 #include <malloc.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <unistd.h>
@@ -284,58 +283,9 @@ static void case_bottom(void)
     free(displs);
 }
 
-static void use_and_free(const char *where, MPI_Comm comm)
-{
-    if (comm == MPI_COMM_NULL)
-        return;
-    quick(where, comm);
-    MPI_Comm_free(&comm);
-}
-
 static void case_comms(void)
 {
-    MPI_Comm comm, other;
-    MPI_Group world, group;
-    int *perm = malloc(world_size * sizeof(int)), n = 0;
-    unsigned state = opt.seed;
-
-    quick("MPI_COMM_SELF", MPI_COMM_SELF);
-
-    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
-    use_and_free("dup", comm);
-    MPI_Comm_split(MPI_COMM_WORLD, 0, -world_rank, &comm);
-    use_and_free("reversed", comm);
-    MPI_Comm_split(MPI_COMM_WORLD, world_rank % 2, world_rank, &comm);
-    use_and_free("odd/even", comm);
-    MPI_Comm_split(MPI_COMM_WORLD, world_rank == 0 ? MPI_UNDEFINED : 1, -world_rank, &comm);
-    use_and_free("without rank 0", comm);
-    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, -world_rank, MPI_INFO_NULL, &comm);
-    use_and_free("shared memory", comm);
-
-    /* two splits in a row with different orders, then both in use at a time */
-    for (int i = 0; i < 3; i++) {
-        shuffle(perm, world_size, opt.seed * 100 + i);
-        MPI_Comm_split(MPI_COMM_WORLD, 0, perm[world_rank], &comm);
-        MPI_Comm_split(comm, perm[world_rank] % 3 == 0, world_rank, &other);
-        quick("shuffled", comm);
-        quick("nested", other);
-        quick("shuffled again", comm);
-        MPI_Comm_free(&comm);
-        use_and_free("nested, parent freed", other);
-    }
-
-    /* a random subset in a random order; the others do not take part */
-    MPI_Comm_group(MPI_COMM_WORLD, &world);
-    for (int i = 0; i < 3; i++) {
-        shuffle(perm, world_size, opt.seed * 1000 + i);
-        n = 1 + (int) (next_random(&state) % (unsigned) world_size);
-        MPI_Group_incl(world, n, perm, &group);
-        MPI_Comm_create(MPI_COMM_WORLD, group, &comm);
-        use_and_free("subset", comm);
-        MPI_Group_free(&group);
-    }
-    MPI_Group_free(&world);
-    free(perm);
+    use_communicators(quick, opt.seed);
 }
 
 static void case_varying(void)
@@ -379,11 +329,6 @@ static void case_traffic(void)
     }
 }
 
-typedef struct {
-    int id;
-    MPI_Comm comm;
-} thread_arg_t;
-
 static void *thread_main(void *arg)
 {
     thread_arg_t *t = arg;
@@ -404,31 +349,9 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* Every thread has a communicator of its own. */
 static void case_threads(void)
 {
-    pthread_t *thread = malloc(opt.threads * sizeof(*thread));
-    thread_arg_t *arg = malloc(opt.threads * sizeof(*arg));
-    int provided;
-
-    MPI_Query_thread(&provided);
-    if (provided < MPI_THREAD_MULTIPLE) {
-        if (world_rank == 0)
-            printf("SKIP threads: the library does not provide MPI_THREAD_MULTIPLE\n");
-        return;
-    }
-    for (int i = 0; i < opt.threads; i++) {
-        arg[i].id = i;
-        MPI_Comm_split(MPI_COMM_WORLD, 0, i % 2 ? -world_rank : world_rank, &arg[i].comm);
-    }
-    for (int i = 0; i < opt.threads; i++)
-        pthread_create(&thread[i], NULL, thread_main, &arg[i]);
-    for (int i = 0; i < opt.threads; i++)
-        pthread_join(thread[i], NULL);
-    for (int i = 0; i < opt.threads; i++)
-        MPI_Comm_free(&arg[i].comm);
-    free(thread);
-    free(arg);
+    run_threads(opt.threads, thread_main);
 }
 
 /* Thousands of communicators, each used with several roots and freed: what is kept with them must go
@@ -482,7 +405,7 @@ static void case_inter(void)
     free(all);
     MPI_Comm merged;
     MPI_Intercomm_merge(inter, side, &merged);
-    use_and_free("merged", merged);
+    use_and_free(quick, "merged", merged);
     MPI_Comm_free(&inter);
     MPI_Comm_free(&local);
 }
@@ -647,8 +570,7 @@ enum { N_CASES = sizeof(cases) / sizeof(cases[0]) };
 
 int main(int argc, char **argv)
 {
-    int selected[N_CASES] = { 0 }, any = 0, provided, required = MPI_THREAD_SINGLE;
-    long mine[2], sum[2];
+    int selected[N_CASES] = { 0 }, any = 0, provided, required = MPI_THREAD_SINGLE, status;
     counters_t counters;
 
     for (int i = 1; i < argc; i++)
@@ -703,16 +625,9 @@ int main(int argc, char **argv)
     if (opt.expect)
         check_expected(&counters, opt.collective, opt.expect);
 
-    mine[0] = n_checks;
-    mine[1] = n_failed;
-    MPI_Allreduce(mine, sum, 2, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
-    counters_print(&counters, stdout);
-    if (world_rank == 0 && sum[1])
-        printf("FAILED %ld of %ld checks\n", sum[1], sum[0]);
-    else if (world_rank == 0)
-        printf("OK %ld checks\n", sum[0]);
+    status = print_result(&counters, 0);
     counters_close(&counters);
     MPI_T_finalize();
     MPI_Finalize();
-    return sum[1] != 0;
+    return status;
 }

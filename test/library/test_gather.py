@@ -7,7 +7,6 @@ machine look like hosts clique0, clique1, ...
 """
 
 import itertools
-import random
 import re
 import tomllib
 from pathlib import Path
@@ -50,30 +49,6 @@ def forced(collective, name, **more):
         "MPIR_CVAR_COLLECTIVE_FALLBACK": "error",
         **more,
     }
-
-
-@pytest.fixture
-def cluster(site, write_json):
-    """cluster(kind, n, seed): the environment of n ranks on a cluster of that kind."""
-
-    def make(kind, n, seed=1):
-        if kind == "no_topology":
-            return {"MPIR_CVAR_NUM_CLIQUES": max(n // 3, 1)}
-        pick = random.Random(f"{kind} {n} {seed}")
-        # cyclic and unequal: ranks of a host or rack do not follow each other
-        hosts = {"one_rank_a_host": n, "unequal": (2 * n + 2) // 3}.get(kind, n // 2)
-        hosts = max(hosts, 2)
-        names = [f"clique{i}" for i in range(hosts)]
-        of_host = [pick.randrange(min(4, hosts)) for _ in names]
-        if kind == "unknown_hosts":
-            names, of_host = names[::2], of_host[::2]
-        return {
-            "MPIR_CVAR_NUM_CLIQUES": hosts,
-            "MPIR_CVAR_CLIQUES_BY_BLOCK": int(kind == "block"),
-            "MPIR_CVAR_COLL_TOPOLOGY_FILE": write_json("site.json", site(names, of_host, seed)),
-        }
-
-    return make
 
 
 @every_algorithm

@@ -13,8 +13,9 @@
 #include <time.h>
 
 #define MAX_RANKS 16384
+#include "place.h"
 
-static int host_of_rank[MAX_RANKS], rack_of_host[MAX_RANKS], out[MAX_RANKS];
+static int out[MAX_RANKS];
 static uint64_t path_of_rank[MAX_RANKS];
 static int matrix_n;
 static int *matrix;             /* hosts x hosts or racks x racks */
@@ -52,25 +53,10 @@ static void check_permutation(const MPII_Topo_place_t * p)
     free(seen);
 }
 
-/* Numbers hosts by lowest rank and racks by lowest host, as the interface wants it. */
-static MPII_Topo_place_t place(int n, const int *host, const int *rack)
+static MPII_Topo_place_t bound_place(int n, const int *host, const int *rack)
 {
-    static int new_host[MAX_RANKS], new_rack[MAX_RANKS];
-    MPII_Topo_place_t p = {.num_ranks = n,.host_of_rank = host_of_rank,.rack_of_host = rack_of_host,
-        .path_of_rank = path_of_rank
-    };
-    memset(new_host, -1, sizeof(new_host));
-    memset(new_rack, -1, sizeof(new_rack));
-    for (int i = 0; i < n; i++) {
-        if (new_host[host[i]] == -1) {
-            int r = rack[host[i]];
-            if (new_rack[r] == -1)
-                new_rack[r] = p.num_racks++;
-            rack_of_host[p.num_hosts] = new_rack[r];
-            new_host[host[i]] = p.num_hosts++;
-        }
-        host_of_rank[i] = new_host[host[i]];
-    }
+    MPII_Topo_place_t p = place(n, host, rack);
+    p.path_of_rank = path_of_rank;
     return p;
 }
 
@@ -184,7 +170,7 @@ static void random_placements(int seed)
                 (uint64_t) (1 + rand() % 2) << 48 | (uint64_t) (1 + rand() % 2) << 32 |
                 (uint64_t) (1 + rand() % 2) << 16 | (1 + rand() % 4);
         }
-        MPII_Topo_place_t p = place(n, host, rack);
+        MPII_Topo_place_t p = bound_place(n, host, rack);
         switch (rand() % 3) {
             case 0:
                 matrix_n = p.num_hosts;
@@ -246,7 +232,7 @@ static void known(void)
                         host[i * stride % n] = i / ppn;
                     for (int i = 0; i < racks * hosts; i++)
                         rack[i] = i / hosts;
-                    MPII_Topo_place_t p = place(n, host, rack);
+                    MPII_Topo_place_t p = bound_place(n, host, rack);
                     check_ring(&p);
                     check(ring_crossings(&p, MPII_TOPO_LEVEL__SITE) == (racks > 1 ? racks : 0),
                           "a ring leaves each rack once", &p);
@@ -267,7 +253,7 @@ static void known(void)
         host[i] = i;
         rack[i] = i % 4;
     }
-    MPII_Topo_place_t p = place(16, host, rack);
+    MPII_Topo_place_t p = bound_place(16, host, rack);
     MPII_Topo_map_recursive_doubling(&p, out);
     check(is_identity(16), "recursive doubling: cyclic placement is the identity", &p);
     printf("ok\n");
@@ -286,7 +272,7 @@ static void large(void)
             host[i] = rand() % hosts;
             path_of_rank[i] = 1 + rand() % 64;
         }
-        MPII_Topo_place_t p = place(MAX_RANKS, host, rack);
+        MPII_Topo_place_t p = bound_place(MAX_RANKS, host, rack);
         matrix_n = p.num_racks;
         matrix = calloc((size_t) matrix_n * matrix_n, sizeof(int));
         p.rack_distance = distance;

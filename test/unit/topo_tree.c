@@ -14,8 +14,8 @@
 #include <time.h>
 
 #define MAX_RANKS 16384
+#include "place.h"
 
-static int host_of_rank[MAX_RANKS], rack_of_host[MAX_RANKS];
 static int matrix_n, *matrix;
 static const MPII_Topo_place_t *current;
 
@@ -42,26 +42,6 @@ static void check(int ok, const char *what, int kind, int root)
         printf(" %d", rack_of_host[i]);
     printf("\n");
     exit(1);
-}
-
-/* Numbers hosts by lowest rank and racks by lowest host, as the interface wants it. */
-static MPII_Topo_place_t place(int n, const int *host, const int *rack)
-{
-    static int new_host[MAX_RANKS], new_rack[MAX_RANKS];
-    MPII_Topo_place_t p = {.num_ranks = n,.host_of_rank = host_of_rank,.rack_of_host = rack_of_host };
-
-    memset(new_host, -1, sizeof(new_host));
-    memset(new_rack, -1, sizeof(new_rack));
-    for (int i = 0; i < n; i++) {
-        if (new_host[host[i]] == -1) {
-            if (new_rack[rack[host[i]]] == -1)
-                new_rack[rack[host[i]]] = p.num_racks++;
-            rack_of_host[p.num_hosts] = new_rack[rack[host[i]]];
-            new_host[host[i]] = p.num_hosts++;
-        }
-        host_of_rank[i] = new_host[host[i]];
-    }
-    return p;
 }
 
 static int log2_floor(int n)
