@@ -144,6 +144,18 @@ static void case_complete(void)
         exchange_new(&x[i], "complete", MPI_COMM_WORLD, &p, (how_t) {.order = i % 3 });
         exchange_init(&x[i], &reqs[i]);
     }
+    /* none of them was started yet */
+    for (int i = 0; i < N; i++) {
+        MPI_Status status;
+        MPI_Wait(&reqs[i], &status);
+        check(reqs[i] != MPI_REQUEST_NULL && status.MPI_SOURCE == MPI_ANY_SOURCE &&
+              status.MPI_TAG == MPI_ANY_TAG, "MPI_Wait", "no empty status");
+        MPI_Test(&reqs[i], &flag, &status);
+        check(flag && status.MPI_SOURCE == MPI_ANY_SOURCE, "MPI_Test", "no empty status");
+    }
+    MPI_Waitall(N, reqs, MPI_STATUSES_IGNORE);
+    MPI_Waitany(N, reqs, &num, MPI_STATUS_IGNORE);
+    check(num == MPI_UNDEFINED, "MPI_Waitany", "index %d, where none is active", num);
     for (int way = 0; way < 6; way++) {
         int active = way < 3 ? N : N - 2, done = 0, seen[N] = { 0 };
 
