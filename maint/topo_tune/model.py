@@ -66,11 +66,15 @@ HOST_MBPS = 10_000.0
 SEGMENT_BYTES = 32768
 MIN_PIECE = 4096
 
-# Defaults of MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES, MPIR_CVAR_COLL_TOPO_PLAN_RACK_BYTES (of a block) and
-# MPIR_CVAR_ALLTOALL_THROTTLE (messages that a rank has posted at a time)
+# Defaults of MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES and MPIR_CVAR_ALLTOALL_THROTTLE (messages that a rank
+# has posted at a time)
 PLAN_MAX_BYTES = 2048
-PLAN_RACK_BYTES = 128
 ALLTOALL_THROTTLE = 32
+# Messages between hosts are joined by rack as long as that takes no more time than this, of sending
+# them one by one: it saves processor time too, which the model does not know.
+JOIN_LOSS = 0.03
+JOIN_PPN = 4  # with so many ranks a host; it hardly matters
+MAX_JOIN_BYTES = 2**20
 
 HEADER_BYTES = 100  # of a message on a link: those of TCP over Ethernet, 66, and MPICH's
 OVERHEAD_SHARE = 0.25  # of the latency within a rack: the processor's time for a message, at least
@@ -94,12 +98,30 @@ class Network:
     inside_us: float
     inside_mbps: float
     notes: list[str] = field(default_factory=list)  # what had to be assumed
+    given_join_bytes: int | None = None  # Site.rack_join_bytes
 
     @property
     def blocking(self):
         """How many times the links of a rack's hosts exceed its uplink; the largest of all racks."""
         hosts = np.bincount(self.rack_of_host)
         return float((hosts * self.host_mbps / self.uplink_mbps).max())
+
+    @functools.cached_property
+    def rack_join_bytes(self):
+        """The power of two up to which it pays to join messages between hosts by rack, or 0."""
+        if self.given_join_bytes is not None:
+            return self.given_join_bytes
+        hosts = np.repeat(np.arange(len(self.rack_of_host)), JOIN_PPN)
+        if len(set(self.rack_of_host)) == 1:
+            return 0
+        join, direct = _planned_by_rack(self, hosts), _planned_by_host(self, hosts)
+        num_bytes = 1
+        while num_bytes <= MAX_JOIN_BYTES:
+            block = num_bytes / JOIN_PPN**2
+            if join.time_us(block) > (1 + JOIN_LOSS) * direct.time_us(block):
+                break
+            num_bytes *= 2
+        return num_bytes // 2
 
 
 @dataclass
@@ -174,6 +196,7 @@ def network(site):
         _diagonal(site.latency_us, near * INSIDE_SHARE),
         _diagonal(site.bandwidth_mbps, INSIDE_MBPS),
         notes,
+        site.rack_join_bytes,
     )
 
 
@@ -214,20 +237,26 @@ def can_plan(hosts):
     return 1 < len(set(hosts)) < len(hosts)
 
 
-def time_us(cost_of, collective, algorithm, num_bytes, builtin):
+def time_us(cost_of, collective, algorithm, num_bytes, builtin, rack_block):
     """Time of a call with blocks of `num_bytes`. `cost_of` gives the Cost of a name in PARTS; `builtin`
-    is what MPICH selects by itself, to which planned leaves long blocks."""
+    is what MPICH selects by itself, to which planned leaves long blocks. `rack_block` is that of
+    rack_block()."""
     if algorithm != "planned":
         return cost_of(algorithm).time_us(num_bytes)
     if num_bytes > PLAN_MAX_BYTES:
         agreement = cost_of("agreement").time_us(0) if collective == "alltoallv" else 0
         return cost_of(builtin).time_us(num_bytes) + agreement
-    return cost_of(plan_for(num_bytes)).time_us(num_bytes)
+    return cost_of(plan_for(num_bytes, rack_block)).time_us(num_bytes)
 
 
-def plan_for(num_bytes):
+def rack_block(net, per_host):
+    """The longest block (bytes) that planned joins by rack, for so many ranks a host on average."""
+    return net.rack_join_bytes / per_host**2
+
+
+def plan_for(num_bytes, rack_block):
     """The name in PARTS of how planned sends blocks of `num_bytes`."""
-    return "planned_by_rack" if num_bytes <= PLAN_RACK_BYTES else "planned_by_host"
+    return "planned_by_rack" if num_bytes <= rack_block else "planned_by_host"
 
 
 def one_rack(net):
@@ -608,14 +637,14 @@ def _planned_by_rack(net, hosts):
     p, rack = layout.num_ranks, layout.rack
     in_rack, hosts_in_rack = layout.ranks_of_rack[rack], layout.hosts_of_rack[rack]
     # hosts, and ranks on them, from which a host gets what they have for its rack
-    member = np.empty_like(rack)
-    for x in range(layout.num_racks):
-        member[rack == x] = np.arange(layout.hosts_of_rack[x])
+    _, first, of_host = np.unique(rack, return_index=True, return_inverse=True)
+    index = np.empty_like(rack)  # of a host, rack by rack, in the order of their first hosts
+    index[np.argsort(first[of_host], kind="stable")] = np.arange(layout.num_hosts)
     senders, origins = np.zeros((2, layout.num_hosts))
     for x in range(layout.num_racks):
         other, size = rack != x, layout.hosts_of_rack[x]
-        senders[~other] = np.bincount(member[other] % size, minlength=size)
-        origins[~other] = np.bincount(member[other] % size, layout.ranks[other], size)
+        senders[~other] = np.bincount(index[other] % size, minlength=size)
+        origins[~other] = np.bincount(index[other] % size, layout.ranks[other], size)
 
     others = np.full(layout.num_hosts, layout.num_racks - 1)
     across = layout.ranks_of_rack * (p - layout.ranks_of_rack)

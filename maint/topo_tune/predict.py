@@ -63,7 +63,8 @@ def comparisons(site, net, records, version):
             name = builtin if m.algorithm == "builtin" else m.algorithm
             runs = builtin if name == "planned" and not model.can_plan(hosts) else name
             cost = functools.partial(model.cost, net, hosts, collective=m.collective)
-            time_us = model.time_us(cost, m.collective, runs, m.num_bytes, builtin)
+            rack_block = model.rack_block(net, len(hosts) / len(set(hosts)))
+            time_us = model.time_us(cost, m.collective, runs, m.num_bytes, builtin, rack_block)
             result.append(Comparison(m, name, time_us))
     return result
 
@@ -78,6 +79,8 @@ def levels_table(net):
         contention = 1 if level == "host" else model.CONTENTION
         cells = (latency, 8 * 1024 / rate, rate, contention)
         table.add_row(level, *("-" if math.isnan(c) else f"{c:.4g}" for c in cells))
+    table.caption = f"rack_join_bytes: {net.rack_join_bytes}"
+    table.caption_justify = "left"
     return table
 
 

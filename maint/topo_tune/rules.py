@@ -179,7 +179,9 @@ class Times:
                     continue
             cost = functools.partial(self.cost, hosts=hosts, ppn=ppn, kind=kind)
             times = {
-                a: model.time_us(cost, self.collective, a, num_bytes, name)
+                a: model.time_us(
+                    cost, self.collective, a, num_bytes, name, model.rack_block(self.net, ppn)
+                )
                 for a in {name, *self.candidates}
             }
             result[kind] = {**times, "builtin": times[name]}
@@ -325,7 +327,8 @@ def _decision(times, ppn, pow2, group, sizes, algorithm):
 def _why(times, hosts, ppn, size, algorithm):
     num_bytes = times.block(hosts * ppn, size)
     stock = times.builtin(hosts * ppn, size)
-    name = model.plan_for(num_bytes) if algorithm == "planned" else algorithm
+    joined = model.rack_block(times.net, ppn)
+    name = model.plan_for(num_bytes, joined) if algorithm == "planned" else algorithm
     new, old = (times.cost(a, hosts, ppn, "random") for a in (name, stock))
     if (old.beta_us - new.beta_us) * num_bytes < old.alpha_us - new.alpha_us:
         if times.collective in model.ALLTOALLS:
@@ -454,6 +457,8 @@ def make_topology(site, net):
         np.fill_diagonal(filled, 0)
         known = np.isfinite(site.latency_us)
         topology["latency_us"] = _three_digits(np.where(known, site.latency_us, filled))
+    if site.num_racks > 1:
+        topology["rack_join_bytes"] = net.rack_join_bytes
     return topology
 
 

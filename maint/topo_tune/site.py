@@ -31,6 +31,7 @@ class Site:
     bandwidth_mbps: np.ndarray | None = None  # hosts x hosts, 10^6 bit/s
     rack_latency_us: np.ndarray | None = None  # racks x racks, medians; computed if not in the file
     rack_bandwidth_mbps: np.ndarray | None = None
+    rack_join_bytes: int | None = None  # as in the schema
     source: str = "given"  # of the racks
     confidence: float = 1.0  # 0..1, of the racks
     raw: dict = field(default_factory=dict)  # the file
@@ -88,6 +89,7 @@ def check(raw, path="site.json"):
         np.array(of_host),
         source=racks.get("source", "given"),
         confidence=float(racks.get("confidence", 1.0)),
+        rack_join_bytes=raw.get("rack_join_bytes"),
         raw=raw,
         **arrays,
     )
@@ -165,6 +167,7 @@ class _Fault(Exception):
 
 MAX_TOPOLOGY_HOSTS = 65536
 MAX_HOST_NAME = 255  # bytes
+MAX_INT = 2**31 - 1
 
 
 def _check_topology(topology):
@@ -214,6 +217,9 @@ def _check_topology(topology):
         where = f"{top}racks.of_host[{i}]"
         if not 0 <= typed(rack, where, int, "int") < num_racks:
             raise _Fault(where, f"found {rack}, expected 0 to {num_racks - 1}")
+    joined = "rack_join_bytes" in topology and get(topology, top, "rack_join_bytes", int)
+    if not 0 <= joined <= MAX_INT:
+        raise _Fault(f"{top}rack_join_bytes", f"found {joined}, expected 0 to {MAX_INT}")
     key = "latency_us" if "latency_us" in topology else "rack_latency_us"
     size = len(hosts) if key == "latency_us" else num_racks
     if key not in topology:

@@ -195,6 +195,25 @@ static void case_held(void)
 
 /* ---------------------------------------------------------------- cases: numbers of messages */
 
+/* The first rank of a host has all its messages; or, of none that is empty, all have as many as
+ * another one, but for one in each of n calls. */
+static void check_dealt(const char *what, long num, int one_rank, int is_dense, int n)
+{
+    long least = num, most = num;
+    int rank;
+    MPI_Comm on_host;
+
+    MPI_Comm_split(MPI_COMM_WORLD, host_of_rank[world_rank], 0, &on_host);
+    MPI_Comm_rank(on_host, &rank);
+    if (one_rank)
+        check(rank == 0 || num == 0, what, "%ld messages of rank %d of a host", num, rank);
+    MPI_Allreduce(MPI_IN_PLACE, &least, 1, MPI_LONG, MPI_MIN, on_host);
+    MPI_Allreduce(MPI_IN_PLACE, &most, 1, MPI_LONG, MPI_MAX, on_host);
+    if (!one_rank && is_dense)
+        check(most - least <= n, what, "%ld to %ld messages of a rank", least, most);
+    MPI_Comm_free(&on_host);
+}
+
 static void case_messages(void)
 {
     enum { N = 3 };
@@ -214,12 +233,14 @@ static void case_messages(void)
 
         count_pairs(&p, &host_pairs, &far_pairs, &rack_pairs);
         exchange_new(&x, "messages", MPI_COMM_WORLD, &p, (how_t) {.order = 2 });
-        int by_rack = num_racks > 1 && average_block(&x) <= rack_bytes;
+        int by_rack = is_by_rack(&x), one_rank = is_by_one_rank(&x);
         for (int built = 0; built < 2; built++) {
             counts_t c, before = counts_now();
             for (int i = 0; i < N; i++)
                 exchange_run(&x, i);
-            c = counts_sum(counts_since(before));
+            c = counts_since(before);
+            check_dealt(x.what, c.n[HOST_MESSAGES], one_rank, kind == DENSE, N);
+            c = counts_sum(c);
             long host = c.n[HOST_MESSAGES], far = c.n[RACK_MESSAGES];
             if (!by_rack) {
                 check(host == N * host_pairs, x.what, "expected %ld messages between hosts, found "

@@ -11,6 +11,7 @@
  *                             communicator and sizes give; without it results alone are checked
  *   --declined memory         with --expect: what could have run planned may be declined for that
  *   --racks R,R,...           rack of each host, hosts in the order of their first ranks
+ *   --rack-join-bytes N       that the topology has (2048: as where it has none)
  *   --seed N, --threads N, --churn N, --calls N
  *   --child 1                 for those that the program itself starts
  *
@@ -30,9 +31,10 @@ static struct {
     const char *expect, *declined, *collective, *racks;
     int is_v, child;
     unsigned seed;
-    int threads, churn, calls;
+    int threads, churn, calls, rack_join_bytes;
 } opt = {
-    .collective = "alltoallv",.seed = 1,.threads = 3,.churn = 120,.calls = 20000
+    .collective = "alltoallv",.seed = 1,.threads = 3,.churn = 120,.calls = 20000,
+    .rack_join_bytes = 2048
 };
 
 static const char *program_path;
@@ -79,7 +81,7 @@ static int setting(const char *name)
     return value;
 }
 
-static int max_bytes, rack_bytes, max_entries, max_misses;
+static int max_bytes, rack_bytes, one_rank_bytes, max_entries, max_misses;
 
 enum {
     CALLS, HITS, MISSES, BUILDS, PLACE, SIZE, MEMORY, SWITCHED_OFF, HOST_MESSAGES, RACK_MESSAGES,
@@ -536,8 +538,8 @@ static int can_plan(MPI_Comm comm)
     return hosts < 0 ? -1 : hosts > 1 && hosts < n;
 }
 
-/* Bytes of the average block that is not empty. */
-static double average_block(const exchange_t * x)
+/* Bytes of all blocks, and *block of the average one that is not empty. */
+static double sum_of_blocks(const exchange_t * x, double *block)
 {
     long sum = 0, num = 0, item = layout_size(&x->recv) * x->recv_unit;
 
@@ -545,7 +547,21 @@ static double average_block(const exchange_t * x)
         sum += x->pattern->items[i];
         num += x->pattern->items[i] > 0;
     }
-    return num ? (double) sum / num * item : 0;
+    *block = num ? (double) sum / num * item : 0;
+    return (double) sum * item;
+}
+
+/* Whether blocks on MPI_COMM_WORLD are joined by rack, or one rank has all messages of a host. */
+static inline int is_by_rack(const exchange_t * x)
+{
+    double block, message = sum_of_blocks(x, &block) / num_hosts / num_hosts;
+    return num_racks > 1 && block > 0 && block <= rack_bytes && message <= rack_bytes;
+}
+
+static inline int is_by_one_rank(const exchange_t * x)
+{
+    double block;
+    return sum_of_blocks(x, &block) / num_hosts <= one_rank_bytes && num_hosts <= 16;
 }
 
 static int predict(const exchange_t * x)
@@ -557,7 +573,9 @@ static int predict(const exchange_t * x)
         return UNKNOWN;
     if (!can)
         return PLACE;
-    return average_block(x) > max_bytes ? SIZE : CALLS;
+    double block;
+    sum_of_blocks(x, &block);
+    return block > max_bytes ? SIZE : CALLS;
 }
 
 static int count_alone;         /* other threads call, too */
@@ -715,6 +733,8 @@ static int run_cases(int argc, char **argv, const case_t cases[])
                 opt.declined = value;
             else if (!strcmp(argv[i], "--racks"))
                 opt.racks = value;
+            else if (!strcmp(argv[i], "--rack-join-bytes"))
+                opt.rack_join_bytes = atoi(value);
             else if (!strcmp(argv[i], "--child"))
                 opt.child = atoi(value);
             else if (!strcmp(argv[i], "--seed"))
@@ -744,6 +764,9 @@ static int run_cases(int argc, char **argv, const case_t cases[])
     find_counters();
     max_bytes = setting("MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES");
     rack_bytes = setting("MPIR_CVAR_COLL_TOPO_PLAN_RACK_BYTES");
+    if (rack_bytes == -1)
+        rack_bytes = opt.rack_join_bytes;
+    one_rank_bytes = setting("MPIR_CVAR_COLL_TOPO_PLAN_ONE_RANK_BYTES");
     max_entries = setting("MPIR_CVAR_COLL_TOPO_PLAN_ENTRIES");
     max_misses = setting("MPIR_CVAR_COLL_TOPO_PLAN_MISSES");
 

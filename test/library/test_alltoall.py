@@ -336,19 +336,31 @@ def with_dev_shm(require):
         tried = subprocess.run([*words, script], check=False, capture_output=True, text=True)
         if tried.returncode:
             pytest.skip(f"cannot have a /dev/shm: {tried.stderr.strip()}")
-        return [*words, f'{script}; "$@"; rc=$?; echo SHM $(ls -A /dev/shm); exit $rc', "sh"]
+        return [
+            *words,
+            f'{script}; "$@"; rc=$?; echo SHM $(ls -A /dev/shm 2>/dev/null); exit $rc',
+            "sh",
+        ]
 
     return prefix
 
 
+NO_DEV_SHM = """set -e; dev=$(mktemp -d); mount -t tmpfs none $dev
+for i in null zero random urandom; do touch $dev/$i; mount --bind /dev/$i $dev/$i; done
+mount --rbind $dev /dev; test ! -e /dev/shm; set +e"""
+
+
 @each_collective
-@pytest.mark.parametrize("options", ["size=4k", "ro"])
-def test_without_dev_shm(run_mpi, programs, with_dev_shm, collective, options):
-    """It is full after a page, or nothing can be made there."""
+@pytest.mark.parametrize(
+    "script",
+    ["mount -t tmpfs -o size=4k none /dev/shm", "mount -t tmpfs -o ro none /dev/shm", NO_DEV_SHM],
+    ids=["full", "read-only", "missing"],
+)
+def test_without_dev_shm(run_mpi, programs, with_dev_shm, collective, script):
     job = run_mpi(
         *(programs["alltoall"], "--collective", collective, "--expect", "planned", "basic"),
         n=5,
-        prefix=with_dev_shm(f"mount -t tmpfs -o {options} none /dev/shm"),
+        prefix=with_dev_shm(script),
         env=forced(collective, MPIR_CVAR_NUM_CLIQUES=2),
     )
     assert job.returncode == 0 and job.stderr == "", job.stdout + job.stderr
@@ -371,30 +383,52 @@ def test_ranks_in_containers(run_mpi, programs, require, collective):
     assert counter(job, f"{collective}_planned_calls")[0] > 0
 
 
+@each_collective
+def test_settings_that_differ(run_mpi, programs, collective):
+    """Those of rank 0 count: nobody waits for somebody who does something else."""
+    shm = {"STAGING": "p2p", "SHM_BYTES": 0}
+    settings = plan(**shm, MAX_BYTES=1, RACK_BYTES=0, ONE_RANK_BYTES=0, ENTRIES=1, MISSES=1)
+    other = [word for key, value in settings.items() for word in ("-env", key, value)]
+    program = (programs["alltoall"], "--collective", collective, "basic", "comms", "varying")
+    parts = (["-n", 2, *program], ["-n", 2, *other, *program], ["-n", 3, *program])
+    for order in (parts, parts[::-1], parts[1:] + parts[:1]):
+        words = [word for part in order for word in (*part, ":")][:-1]
+        job = run_mpi(*words, timeout=120, env=forced(collective, MPIR_CVAR_NUM_CLIQUES=3))
+        assert job.returncode == 0 and "OK " in job.stdout, job.stdout + job.stderr
+
+
 # ---------------------------------------------------------------- numbers of messages
+
+
+# RACK_BYTES, rack_join_bytes of the topology
+JOINED = [(-1, None), (-1, 0), (-1, 150), (150, 0), (1 << 20, None)]
 
 
 @each_collective
 @each_staging
-@pytest.mark.parametrize("racks, rack_bytes", [("", 1024), ("012010", 0), ("012010", 1024)])
-@pytest.mark.parametrize("n, block", [(12, 0), (14, 1)])
+@pytest.mark.parametrize("racks, joined", [("", (1024, None)), *(("012010", j) for j in JOINED)])
+@pytest.mark.parametrize("n, block, one_rank", [(12, 0, 1 << 20), (14, 1, 500), (18, 1, 0)])
 def test_messages_between_hosts(
-    run_planned, site, write_json, collective, staging, racks, rack_bytes, n, block
+    run_planned, site, write_json, collective, staging, racks, joined, n, block, one_rank
 ):
     """At most one for each ordered pair of hosts; with racks, one from a host to each other rack and
-    one to each other host of its own. alltoall.c counts."""
+    one to each other host of its own. alltoall_plans.c counts."""
+    rack_bytes, rack_join_bytes = joined
     env = forced(
         collective,
         staging,
         MPIR_CVAR_NUM_CLIQUES=6,
         MPIR_CVAR_CLIQUES_BY_BLOCK=block,
-        **plan(RACK_BYTES=rack_bytes),
+        **plan(RACK_BYTES=rack_bytes, ONE_RANK_BYTES=one_rank),
     )
     options = ["messages"]
     if racks:
         of_host = [int(rack) for rack in racks]
-        file = write_json("site.json", site([f"clique{i}" for i in range(6)], of_host))
-        env["MPIR_CVAR_COLL_TOPOLOGY_FILE"] = file
+        topology = site([f"clique{i}" for i in range(6)], of_host)
+        if rack_join_bytes is not None:
+            topology["rack_join_bytes"] = rack_join_bytes
+            options += ["--rack-join-bytes", rack_join_bytes]
+        env["MPIR_CVAR_COLL_TOPOLOGY_FILE"] = write_json("site.json", topology)
         options += ["--racks", ",".join(racks)]
     run_planned("alltoall_plans", collective, *options, n=n, env=env)
 

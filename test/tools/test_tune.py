@@ -538,12 +538,13 @@ def plan_loads(net, hosts, by_rack):
     for host in dict.fromkeys(hosts.tolist()):
         members.setdefault(net.rack_of_host[host] if by_rack else 0, []).append(host)
     group = {host: x for x, of in members.items() for host in of}
+    index = {host: i for i, host in enumerate(itertools.chain(*members.values()))}
     stages = [{}, {}]
     for source, dest in itertools.product(hosts.tolist(), repeat=2):
         via = source
         if group[source] != group[dest]:
             of = members[group[dest]]
-            via = of[members[group[source]].index(source) % len(of)]
+            via = of[index[source] % len(of)]
         for stage, a, b in ((0, source, via), (1, via, dest)):
             links = [("out", a), ("in", b)] if a != b else []
             if net.rack_of_host[a] != net.rack_of_host[b]:
@@ -640,9 +641,10 @@ def test_what_planned_does_with_blocks_of_a_size(collective):
     cost = functools.partial(model.placed_cost, net, 16, 4, "random", collective=collective)
 
     def planned(num_bytes):
-        return model.time_us(cost, collective, "planned", num_bytes, "scattered")
+        return model.time_us(cost, collective, "planned", num_bytes, "scattered", limit)
 
-    limit = model.PLAN_RACK_BYTES
+    limit = model.rack_block(net, 4)
+    assert limit == net.rack_join_bytes / 16
     assert planned(limit) == cost("planned_by_rack").time_us(limit)
     for num_bytes in (limit + 1, 2048):
         assert planned(num_bytes) == cost("planned_by_host").time_us(num_bytes)
@@ -669,11 +671,48 @@ def test_where_planned_is_of_use():
 
 def test_limits_of_plans_are_those_of_the_library():
     text = (MAINT.parent / "cvars/cvars.txt").read_text()
-    for name in ("PLAN_MAX_BYTES", "PLAN_RACK_BYTES"):
-        cvar = re.search(
-            rf"name +: MPIR_CVAR_COLL_TOPO_{name}\n.*?default +: (\d+)", text, re.DOTALL
+    cvar = re.search(
+        r"name +: MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES\n.*?default +: (\d+)", text, re.DOTALL
+    )
+    assert int(cvar[1]) == model.PLAN_MAX_BYTES
+
+
+@pytest.mark.parametrize(
+    "rates, expected",
+    [
+        ({}, (1024, 4096)),  # as measured there: by rack up to 128 bytes a block, 4 ranks a host
+        ({"between": 100}, (0, 512)),  # uplinks as wide as the hosts' links together
+        ({"near": 1.5, "far": 2.5, "host": 1e5, "between": 6e3}, (2048, 16384)),
+        ({"near": 1000, "far": 1500}, (0, 0)),  # two hops take longer than one
+    ],
+)
+def test_messages_up_to_which_joining_by_rack_pays(rates, expected):
+    loaded = site.check(make_site([4, 4, 4, 4], **rates))
+    net = model.network(loaded)
+    assert expected[0] <= net.rack_join_bytes <= expected[1]
+    tree, _, _ = rules.make_tuning(loaded)
+    assert tree["topology"]["rack_join_bytes"] == net.rack_join_bytes
+    hosts = np.repeat(np.arange(16), 4)
+    for num_bytes, pays in ((net.rack_join_bytes, True), (4 * net.rack_join_bytes, False)):
+        if pays and num_bytes == 0:
+            continue
+        by_rack, by_host = (
+            model.cost(net, hosts, name, "alltoall").time_us(num_bytes / 16)
+            for name in ("planned_by_rack", "planned_by_host")
         )
-        assert int(cvar[1]) == getattr(model, name)
+        assert (by_rack <= by_host * (1 + model.JOIN_LOSS)) == pays
+
+
+def test_what_the_site_file_says_of_joining_counts():
+    for sizes, said, expected in (([4] * 4, 300, 300), ([4] * 4, 0, 0), ([8], None, 0)):
+        more = {} if said is None else {"rack_join_bytes": said}
+        loaded = site.check({**make_site(sizes), **more})
+        assert model.network(loaded).rack_join_bytes == expected
+        topology = rules.make_tuning(loaded)[0]["topology"]
+        assert topology.get("rack_join_bytes") == (expected if len(sizes) > 1 else None)
+    for bad in (-1, 1.5, "many", 2**31):
+        with pytest.raises(site.InputError, match="rack_join_bytes"):
+            site.check({**DEMO, "rack_join_bytes": bad})
 
 
 def test_segments_save_time_only_where_there_are_several():
@@ -933,7 +972,8 @@ def test_planned_loses_in_no_placement(name):
             for size in (n for n in rules.BLOCKS if d.low <= n <= d.high):
                 stock = builtin(call_of(ranks, size, ranks // d.ppn, d.collective))
                 new, old = (
-                    model.time_us(cost, d.collective, a, size, stock) for a in ("planned", stock)
+                    model.time_us(cost, d.collective, a, size, stock, model.rack_block(net, d.ppn))
+                    for a in ("planned", stock)
                 )
                 assert new <= old * (1 + rules.MAX_LOSS)
 

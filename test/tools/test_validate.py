@@ -151,7 +151,13 @@ def test_parameters():
 def test_topology():
     topology = {"format": 1, "hosts": ["a", "b"], "racks": {"names": ["r"], "of_host": [0, 0]}}
     matrix = [[0, 1.5], [1.5, 0]]
-    for more in ({}, {"latency_us": matrix}, {"rack_latency_us": [[2]]}, {"created": "today"}):
+    for more in (
+        {},
+        {"latency_us": matrix},
+        {"rack_latency_us": [[2]]},
+        {"rack_join_bytes": 0},
+        {"created": "today"},
+    ):
         assert said({"topology": {**topology, **more}}) == [[], []]
     for key, value, where, message in (
         ("hosts", ["a", "a"], "hosts", 'found "a" twice'),
@@ -167,6 +173,8 @@ def test_topology():
         ("latency_us", matrix[:1], "latency_us", "found 1 rows, expected 2"),
         ("latency_us", [[0, -1], [1, 0]], "latency_us[0][1]", "found -1, expected microseconds"),
         ("rack_latency_us", [[True]], "rack_latency_us[0][0]", "found boolean, expected a number"),
+        ("rack_join_bytes", -1, "rack_join_bytes", "found -1, expected 0 to 2147483647"),
+        ("rack_join_bytes", 1.5, "rack_join_bytes", "found double, expected int"),
     ):
         ((path, line),), _ = check(json.dumps({"topology": {**topology, key: value}}))
         assert path == (f"topology.{where}",) and message in line

@@ -17,14 +17,14 @@
 #include "place.h"
 
 static const MPII_Topo_place_t *current;
-static bool by_rack;
+static bool by_rack, one_rank;
 
 static void check(int ok, const char *what, int64_t a, int64_t b)
 {
     if (ok)
         return;
-    printf("failed: %s; %ld, %ld; %s%d ranks, hosts:", what, (long) a, (long) b,
-           by_rack ? "by rack, " : "", current->num_ranks);
+    printf("failed: %s; %ld, %ld; %s%s%d ranks, hosts:", what, (long) a, (long) b,
+           one_rank ? "one rank, " : "", by_rack ? "by rack, " : "", current->num_ranks);
     for (int i = 0; i < current->num_ranks && i < 64; i++)
         printf(" %d", host_of_rank[i]);
     printf("; racks:");
@@ -107,13 +107,14 @@ static int64_t size_of(int from, int to)
     return size_from[from * current->num_ranks + to];
 }
 
-static void create_routes(const MPII_Topo_place_t * p, bool racks)
+static void create_routes(const MPII_Topo_place_t * p, int flags)
 {
     current = p;
-    by_rack = racks;
+    by_rack = flags & MPII_TOPO_ROUTE__BY_RACK;
+    one_rank = flags & MPII_TOPO_ROUTE__ONE_RANK;
     ranks = calloc(p->num_ranks, sizeof(rank_t));
     for (int r = 0; r < p->num_ranks; r++) {
-        ranks[r].route = MPII_Topo_route_create(p, r, racks);
+        ranks[r].route = MPII_Topo_route_create(p, r, flags);
         check(ranks[r].route != NULL, "route", r, 0);
     }
 }
@@ -204,9 +205,14 @@ static const MPII_Topo_route_msg_t *find_msg(const MPII_Topo_route_msg_t * msgs,
     return found;
 }
 
-static void check_even(const int num[], const MPII_Topo_route_t * route, const char *what)
+static void check_dealt(const int num[], const MPII_Topo_route_t * route, const char *what)
 {
     int min = num[route->local[0]], max = min;
+
+    for (int l = 1; l < route->num_local && one_rank; l++)
+        check(num[route->local[l]] == 0, what, route->local[l], num[route->local[l]]);
+    if (one_rank)
+        return;
 
     for (int l = 0; l < route->num_local; l++) {
         min = MPL_MIN(min, num[route->local[l]]);
@@ -215,10 +221,20 @@ static void check_even(const int num[], const MPII_Topo_route_t * route, const c
     check(max - min <= 1, what, min, max);
 }
 
+/* How many hosts come before one, group by group */
+static int index_of(int host)
+{
+    int index = 0;
+
+    for (int i = 0; i < current->num_hosts; i++)
+        index += group_of(i) < group_of(host) || (group_of(i) == group_of(host) && i < host);
+    return index;
+}
+
 static void check_route(const MPII_Topo_route_t * route)
 {
     int p = current->num_ranks, h = current->num_hosts, host = route->host;
-    int n = 0, num_members = 0, member = -1;
+    int n = 0, num_members = 0;
     int num_groups = by_rack ? current->num_racks : 1;
     int *num_sends = calloc(p, sizeof(int)), *num_recvs = calloc(p, sizeof(int));
     int *size_of_group = calloc(num_groups, sizeof(int));
@@ -235,7 +251,6 @@ static void check_route(const MPII_Topo_route_t * route)
         size_of_group[group_of(i)]++;
         if (group_of(i) != group_of(host))
             continue;
-        member = i == host ? num_members : member;
         check(route->members[num_members++] == i, "members", route->rank, i);
         for (int r = 0; r < p; r++) {
             if (host_of_rank[r] == i)
@@ -248,6 +263,14 @@ static void check_route(const MPII_Topo_route_t * route)
     check(route->num_sends[0] == num_groups - 1, "stage 1", route->rank, route->num_sends[0]);
     for (int stage = 0; stage < 2; stage++) {
         int last_group = -1, last_host = -1;
+        for (int l = 0; l < route->num_local; l++) {
+            bool takes_part = false;
+            for (int i = 0; i < route->num_sends[stage]; i++)
+                takes_part = takes_part || route->sends[stage][i].from == route->local[l];
+            for (int i = 0; i < route->num_recvs[stage]; i++)
+                takes_part = takes_part || route->recvs[stage][i].to == route->local[l];
+            check(takes_part == MPII_Topo_route_takes_part(route, stage, l), "takes part", host, l);
+        }
         for (int i = 0; i < route->num_sends[stage]; i++) {
             const MPII_Topo_route_msg_t *msg = &route->sends[stage][i];
             int other = group_of(msg->host), index = 0;
@@ -260,7 +283,7 @@ static void check_route(const MPII_Topo_route_t * route)
                 last_group = other;
                 for (int k = 0; k < msg->host; k++)
                     index += group_of(k) == other;
-                check(index == member % size_of_group[other], "member of the group", host, i);
+                check(index == index_of(host) % size_of_group[other], "member of the group", host, i);
             } else {
                 check(other == group_of(host) && msg->host != host && msg->host > last_host,
                       "own group", host, i);
@@ -284,8 +307,12 @@ static void check_route(const MPII_Topo_route_t * route)
         }
     }
     check(route->num_sends[1] == num_members - 1, "stage 2", route->rank, route->num_sends[1]);
-    check_even(num_sends, route, "sends of a rank");
-    check_even(num_recvs, route, "receives of a rank");
+    /* the hosts of other groups are shared out evenly */
+    check(route->num_recvs[0] == (h - num_members) / num_members ||
+          route->num_recvs[0] == (h - 1) / num_members, "receives in stage 1", host,
+          route->num_recvs[0]);
+    check_dealt(num_sends, route, "sends of a rank");
+    check_dealt(num_recvs, route, "receives of a rank");
     free(num_sends);
     free(num_recvs);
     free(size_of_group);
@@ -366,6 +393,9 @@ static void check_written_once(int host)
               "has_stage_1", host, r);
         for (int d = 0; d < p; d++) {
             int64_t n = size_of(r, d);
+            bool is_own = plan->send_offset[d] >= plan->own_offset &&
+                plan->send_offset[d] + n <= plan->own_offset + plan->own_bytes;
+            check(n == 0 || is_own == (host_of_rank[d] == host), "blocks of the own host", r, d);
             check(plan->send_offset[d] >= 0 && plan->send_offset[d] + n <= bytes, "block", r, d);
             for (int64_t i = 0; i < n; i++)
                 check(!written[plan->send_offset[d] + i]++, "blocks share bytes", r, d);
@@ -622,7 +652,7 @@ static void random_exchanges(unsigned seed)
     for (int i = 0; i < 150; i++) {
         MPII_Topo_place_t p = random_place(i % 50 ? 40 : 120);
         int64_t uniform, *sizes = random_sizes(p.num_ranks, &uniform);
-        create_routes(&p, i % 4 != 0);
+        create_routes(&p, i % MPII_TOPO_ROUTE__NUM);
         for (int r = 0; r < p.num_ranks; r++)
             check_route(ranks[r].route);
         set_sizes(sizes);
@@ -657,11 +687,11 @@ static void random_memory(unsigned seed)
         MPII_Topo_route_t *route;
 
         current = &p;
-        by_rack = i % 3;
+        int flags = i % MPII_TOPO_ROUTE__NUM;
         for (num = 0, route = NULL; route == NULL; num++) {
             check(live == before, "a route leaves memory", live, num);
             fail_in = num;
-            route = MPII_Topo_route_create(&p, r, by_rack);
+            route = MPII_Topo_route_create(&p, r, flags);
             check(route == NULL || fail_in >= 0, "no memory, but a route", num, 0);
             fail_in = -1;
         }
@@ -669,7 +699,7 @@ static void random_memory(unsigned seed)
         MPII_Topo_route_free(route);
         check(live == before, "a freed route leaves memory", live, num);
 
-        create_routes(&p, by_rack);
+        create_routes(&p, flags);
         set_sizes(sizes);
         before = live;
         MPII_Topo_plan_t *plan = NULL;
@@ -753,7 +783,7 @@ static void known(void)
         {16, {2, 3, 5, 8, 9}, {11, 13, 15, 7, 9},
          {{-1}, {-1}}, {{2, 14, 2, -1}, {-1}}}
     };
-    create_routes(&p, true);
+    create_routes(&p, MPII_TOPO_ROUTE__BY_RACK);
     for (int i = 0; i < 25; i++)
         sizes[i] = 1;
     set_sizes(sizes);
@@ -776,7 +806,7 @@ static void known(void)
         {5, {0}, {0}, {{0, 0, 5, -1}, {-1}}, {{-1}, {-1}}},
         {5, {0}, {0}, {{-1}, {-1}}, {{-1}, {-1}}}
     };
-    create_routes(&p, true);
+    create_routes(&p, MPII_TOPO_ROUTE__BY_RACK);
     memset(sizes, 0, sizeof(sizes));
     sizes[3 * 5 + 2] = 5;
     sizes[0 * 5 + 1] = 2;
@@ -794,7 +824,7 @@ static void known(void)
         {5, {0}, {0}, {{-1}, {-1}}, {{-1}, {-1}}},
         {5, {0}, {0}, {{-1}, {2, 0, 5, -1}}, {{-1}, {-1}}}
     };
-    create_routes(&p, false);
+    create_routes(&p, 0);
     set_sizes(sizes);
     create_plans(false);
     check_known(straight);
@@ -824,7 +854,7 @@ static void large(void)
         int64_t before = live;
         peak = live;
         clock_t start = clock();
-        MPII_Topo_route_t *route = MPII_Topo_route_create(&p, 1000, true);
+        MPII_Topo_route_t *route = MPII_Topo_route_create(&p, 1000, MPII_TOPO_ROUTE__BY_RACK);
         MPII_Topo_plan_t *plan = MPII_Topo_plan_create(route, NULL, NULL, NULL, own);
         printf("%.6f s, %ld KiB, at most %ld KiB: 16384 ranks, 128 a host, uniform%s\n",
                seconds_since(start), (long) MPII_Topo_plan_memory(plan) / 1024,
@@ -840,7 +870,7 @@ static void large(void)
     for (int i = 0; i < n; i++)
         host[i] = i / local;
     p = place(n, host, rack);
-    MPII_Topo_route_t *route = MPII_Topo_route_create(&p, 1000, true);
+    MPII_Topo_route_t *route = MPII_Topo_route_create(&p, 1000, MPII_TOPO_ROUTE__BY_RACK);
     int64_t *sizes = malloc((size_t) local * n * sizeof(int64_t));
     const int64_t **rows = malloc(local * sizeof(*rows)), **transit =
         malloc(route->num_recvs[0] * sizeof(*transit));

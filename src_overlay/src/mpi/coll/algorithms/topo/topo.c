@@ -29,9 +29,7 @@ struct MPII_Topo_comm {
     int *slots;                 /* [num_ranks], likewise */
     int slot;
     bool slots_are_ranks;
-    MPII_Topo_forest_t *forest; /* likewise */
-    struct MPII_Topo_tree_shm *tree_shm;        /* likewise */
-    struct MPII_Topo_exchange *exchange;        /* likewise */
+    MPII_Topo_kept_t kept;
 };
 
 static MPII_Topo_site_t *site;
@@ -203,9 +201,9 @@ void MPII_Topo_comm_cleanup(MPIR_Comm * comm_ptr)
     MPL_free(topo->site_rack);
     MPL_free(topo->ring.order);
     MPL_free(topo->slots);
-    MPII_Topo_exchange_free(topo->exchange);
-    MPII_Topo_forest_free(topo->forest);
-    MPII_Topo_tree_shm_free(topo->tree_shm);
+    MPII_Topo_exchange_free(topo->kept.exchange);
+    MPII_Topo_forest_free(topo->kept.forest);
+    MPII_Topo_tree_shm_free(topo->kept.tree_shm);
     MPL_free(topo);
     comm_ptr->coll.topo = NULL;
 }
@@ -394,6 +392,7 @@ static int comm_create(MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
     MPIR_ERR_CHECK(mpi_errno);
 
     place->state = topo;
+    place->rack_join_bytes = use_site ? site->rack_join_bytes : -1;
     if (use_site && site->host_distance)
         place->host_distance = host_distance;
     if (use_site && site->rack_distance)
@@ -610,8 +609,7 @@ int MPII_Topo_comm_recursive_doubling(MPIR_Comm * comm_ptr, const int **slots_, 
 }
 
 int MPII_Topo_comm_place(MPIR_Comm * comm_ptr, const MPII_Topo_place_t ** place,
-                         MPII_Topo_forest_t *** forest, MPII_Topo_tree_shm_t *** tree_shm,
-                         TOPO_COLL_ATTR_DECL)
+                         MPII_Topo_kept_t ** kept, TOPO_COLL_ATTR_DECL)
 {
     int mpi_errno = MPI_SUCCESS;
     struct MPII_Topo_comm *topo;
@@ -619,25 +617,7 @@ int MPII_Topo_comm_place(MPIR_Comm * comm_ptr, const MPII_Topo_place_t ** place,
     mpi_errno = get_view(comm_ptr, &topo, TOPO_COLL_ATTR);
     MPIR_ERR_CHECK(mpi_errno);
     *place = &topo->place;
-    *forest = &topo->forest;
-    *tree_shm = &topo->tree_shm;
-
-  fn_exit:
-    return mpi_errno;
-  fn_fail:
-    goto fn_exit;
-}
-
-int MPII_Topo_comm_exchange(MPIR_Comm * comm_ptr, const MPII_Topo_place_t ** place,
-                            struct MPII_Topo_exchange ***exchange, TOPO_COLL_ATTR_DECL)
-{
-    int mpi_errno = MPI_SUCCESS;
-    struct MPII_Topo_comm *topo;
-
-    mpi_errno = get_view(comm_ptr, &topo, TOPO_COLL_ATTR);
-    MPIR_ERR_CHECK(mpi_errno);
-    *place = &topo->place;
-    *exchange = &topo->exchange;
+    *kept = &topo->kept;
 
   fn_exit:
     return mpi_errno;

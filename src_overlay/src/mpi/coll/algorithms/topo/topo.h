@@ -78,18 +78,17 @@ int MPII_Topo_comm_ring(MPIR_Comm * comm_ptr, const MPII_Topo_ring_t ** ring, TO
 int MPII_Topo_comm_recursive_doubling(MPIR_Comm * comm_ptr, const int **slots, int *slot,
                                       bool * is_identity, TOPO_COLL_ATTR_DECL);
 
-/* Where the ranks of a communicator are, and what is kept with it for trees (topo_tree.h and
- * topo_tree_shm.h; NULL until the caller makes it). Collective at the first call, as above. */
-struct MPII_Topo_forest;
-struct MPII_Topo_tree_shm;
-int MPII_Topo_comm_place(MPIR_Comm * comm_ptr, const MPII_Topo_place_t ** place,
-                         struct MPII_Topo_forest ***forest, struct MPII_Topo_tree_shm ***tree_shm,
-                         TOPO_COLL_ATTR_DECL);
+/* What algorithms keep with a communicator; each is NULL until one makes it (topo_tree.h,
+ * topo_tree_shm.h, topo_exchange.h). */
+typedef struct {
+    struct MPII_Topo_forest *forest;
+    struct MPII_Topo_tree_shm *tree_shm;
+    struct MPII_Topo_exchange *exchange;
+} MPII_Topo_kept_t;
 
-/* Likewise, with what alltoall(v) by plans keeps with the communicator (topo_exchange.h). */
-struct MPII_Topo_exchange;
-int MPII_Topo_comm_exchange(MPIR_Comm * comm_ptr, const MPII_Topo_place_t ** place,
-                            struct MPII_Topo_exchange ***exchange, TOPO_COLL_ATTR_DECL);
+/* That, and where the ranks of a communicator are. Collective at the first call, as above. */
+int MPII_Topo_comm_place(MPIR_Comm * comm_ptr, const MPII_Topo_place_t ** place,
+                         MPII_Topo_kept_t ** kept, TOPO_COLL_ATTR_DECL);
 
 /* Persistent alltoall(v): a schedule, where the blocking collective would be planned; else
  * *sched_type stays as it is, and the caller has to make one. Collective over the communicator. */

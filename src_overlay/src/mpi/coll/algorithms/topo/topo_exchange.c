@@ -24,11 +24,13 @@ unsigned long MPII_Topo_plan_bytes, MPII_Topo_plan_build_usec, MPII_Topo_host_me
 
 #define TAG MPIR_ALLTOALLV_TAG
 #define MAX_ENTRIES 64          /* bits of vote_t.all */
+#define RACK_BYTES 2048         /* where neither the user nor the topology tells */
+#define MAX_MESSAGES_OF_ONE 16  /* the most that one rank of a host sends, or receives, for all */
 #define ALIGN(bytes_) (((bytes_) + 63) & ~(int64_t) 63)
 
 /* What rank 0 has */
 typedef struct {
-    int64_t staging, max_bytes, rack_bytes, shm_bytes, entries, plan_bytes, misses;
+    int64_t staging, max_bytes, rack_bytes, one_rank_bytes, shm_bytes, entries, plan_bytes, misses;
 } settings_t;
 
 /* The and of all, the sums and the maxima, over all ranks */
@@ -69,7 +71,8 @@ struct MPII_Topo_exchange {
     settings_t settings;
     MPII_Topo_decline_t decline;        /* of all calls */
     bool can_join_racks;
-    MPII_Topo_route_t *route[2];        /* one group, groups are racks; NULL until used */
+    int max_messages[2];        /* of a host, to it or from it; if joined by rack */
+    MPII_Topo_route_t *route[MPII_TOPO_ROUTE__NUM];     /* by flags; NULL until used */
     const MPII_Topo_route_t *any_route; /* for the ranks of the host */
 
     /* memory */
@@ -93,7 +96,7 @@ struct MPII_Topo_exchange {
     entry_t entries[MAX_ENTRIES];
     uint64_t clock;
     int64_t num_misses;         /* since the last hit */
-    uniform_t uniform[2];
+    uniform_t uniform[MPII_TOPO_ROUTE__NUM];
     MPI_Aint uniform_limit;     /* shortest block for which there was no memory */
 };
 
@@ -322,7 +325,7 @@ static int reserve(struct MPII_Topo_exchange *ex, int64_t bytes, bool * is_ok, T
 /* -- one exchange -- */
 
 /* The k-th time in a call that the ranks of a host hand on what they have. Who does not need it
- * does not wait. */
+ * does not wait: who sends nothing next waits the next time, and by then all have been here. */
 static int hand_on(struct MPII_Topo_exchange *ex, const MPII_Topo_wires_t * w, int k, bool do_wait,
                    TOPO_COLL_ATTR_DECL)
 {
@@ -365,7 +368,7 @@ static int run(struct MPII_Topo_exchange *ex, const MPII_Topo_plan_t * plan,
 
     MPII_Topo_count_messages(ex->place, ex->comm_ptr->rank, w);
     if (!is_handed_on) {
-        mpi_errno = hand_on(ex, w, 0, w->num_sends[0] + w->num_sends[1] > 0, TOPO_COLL_ATTR);
+        mpi_errno = hand_on(ex, w, 0, w->num_sends[plan->has_stage_1 ? 0 : 1] > 0, TOPO_COLL_ATTR);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     if (plan->has_stage_1) {
@@ -398,15 +401,14 @@ static int run(struct MPII_Topo_exchange *ex, const MPII_Topo_plan_t * plan,
 
 /* -- plans -- */
 
-/* Whether the ranks of this process's rack, or all, are a group. */
-static int get_route(struct MPII_Topo_exchange *ex, bool by_rack, const MPII_Topo_route_t ** route)
+static int get_route(struct MPII_Topo_exchange *ex, int flags, const MPII_Topo_route_t ** route)
 {
     int mpi_errno = MPI_SUCCESS;
 
-    if (ex->route[by_rack] == NULL)
-        ex->route[by_rack] = MPII_Topo_route_create(ex->place, ex->comm_ptr->rank, by_rack);
-    MPIR_ERR_CHKANDJUMP(!ex->route[by_rack], mpi_errno, MPI_ERR_OTHER, "**nomem");
-    *route = ex->route[by_rack];
+    if (ex->route[flags] == NULL)
+        ex->route[flags] = MPII_Topo_route_create(ex->place, ex->comm_ptr->rank, flags);
+    MPIR_ERR_CHKANDJUMP(!ex->route[flags], mpi_errno, MPI_ERR_OTHER, "**nomem");
+    *route = ex->route[flags];
 
   fn_exit:
     return mpi_errno;
@@ -489,7 +491,7 @@ static int exchange_transit(struct MPII_Topo_exchange *ex, const MPII_Topo_route
 
 /* Make the plan for ex->key. *plan is NULL where a process has not the memory. Collective over the
  * communicator. */
-static int build(struct MPII_Topo_exchange *ex, bool by_rack, MPII_Topo_plan_t ** plan,
+static int build(struct MPII_Topo_exchange *ex, int flags, MPII_Topo_plan_t ** plan,
                  TOPO_COLL_ATTR_DECL)
 {
     int mpi_errno = MPI_SUCCESS;
@@ -502,7 +504,7 @@ static int build(struct MPII_Topo_exchange *ex, bool by_rack, MPII_Topo_plan_t *
     bool is_ok;
 
     *plan = NULL;
-    mpi_errno = get_route(ex, by_rack, &route);
+    mpi_errno = get_route(ex, flags, &route);
     is_ok = mpi_errno == MPI_SUCCESS;
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     num_local = ex->any_route->num_local;
@@ -544,7 +546,7 @@ static int build(struct MPII_Topo_exchange *ex, bool by_rack, MPII_Topo_plan_t *
         transit[i] = table + words;
         words += MPII_Topo_route_num_transit_in(route, i);
     }
-    if (by_rack) {
+    if (flags & MPII_TOPO_ROUTE__BY_RACK) {
         mpi_errno = exchange_transit(ex, route, send, transit, TOPO_COLL_ATTR);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         if (ex->shm) {
@@ -580,14 +582,22 @@ static uint64_t usec_since(const MPL_time_t * start)
     return seconds * 1e6;
 }
 
-/* Find how blocks of that size on average are joined, or why they are not. */
-static MPII_Topo_decline_t decide(const struct MPII_Topo_exchange *ex, uint64_t bytes,
-                                  uint64_t pairs, bool * by_rack)
+/* Find how blocks are joined, or why they are not: bytes of all of them, and pairs of ranks that
+ * exchange any. *flags are those of a route. */
+static MPII_Topo_decline_t decide(const struct MPII_Topo_exchange *ex, double bytes, double pairs,
+                                  int *flags)
 {
-    uint64_t average = pairs ? (bytes + pairs - 1) / pairs : 0;
+    const settings_t *settings = &ex->settings;
+    double num_hosts = ex->place->num_hosts;
+    double block = pairs > 0 ? bytes / pairs : 0;
+    double message = MPL_MAX(block, bytes / (num_hosts * num_hosts));   /* of a pair of hosts */
+    bool by_rack = ex->can_join_racks && block > 0 && message <= settings->rack_bytes;
 
-    *by_rack = ex->can_join_racks && average > 0 && average <= ex->settings.rack_bytes;
-    return average > ex->settings.max_bytes ? MPII_TOPO_DECLINED_SIZE : MPII_TOPO_PLANNED;
+    *flags = by_rack ? MPII_TOPO_ROUTE__BY_RACK : 0;
+    if (bytes / num_hosts <= settings->one_rank_bytes &&
+        ex->max_messages[by_rack] <= MAX_MESSAGES_OF_ONE)
+        *flags |= MPII_TOPO_ROUTE__ONE_RANK;
+    return block > settings->max_bytes ? MPII_TOPO_DECLINED_SIZE : MPII_TOPO_PLANNED;
 }
 
 /* The entry that has not been used for the longest time, or a free one, and enough memory. */
@@ -627,19 +637,20 @@ static int add_entry(struct MPII_Topo_exchange *ex, const vote_t * call, entry_t
     int mpi_errno_ret = MPI_SUCCESS;
     int64_t key_bytes = 2 * (int64_t) ex->place->num_ranks * sizeof(int64_t);
     entry_t entry = { 0 };
-    bool by_rack, is_ok, has_room;
+    int flags;
+    bool is_ok, has_room;
     vote_t vote = { 0 };
     MPL_time_t start;
 
     MPL_wtime(&start);
-    entry.decline = decide(ex, call->sum[0], call->sum[1], &by_rack);
+    entry.decline = decide(ex, call->sum[0], call->sum[1], &flags);
     entry.key = MPL_malloc(key_bytes, MPL_MEM_COLL);
     is_ok = entry.key != NULL;
     if (entry.key)
         memcpy(entry.key, ex->key, key_bytes);
     entry.memory = key_bytes;
     if (entry.decline == MPII_TOPO_PLANNED) {
-        mpi_errno = build(ex, by_rack, &entry.plan, TOPO_COLL_ATTR);
+        mpi_errno = build(ex, flags, &entry.plan, TOPO_COLL_ATTR);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         if (entry.plan) {
             mpi_errno = MPII_Topo_wires_create(entry.plan, 1, &entry.wires);
@@ -692,7 +703,7 @@ void MPII_Topo_exchange_free(struct MPII_Topo_exchange *ex)
         return;
     for (int i = 0; i < MAX_ENTRIES; i++)
         entry_clear(&ex->entries[i]);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < MPII_TOPO_ROUTE__NUM; i++) {
         MPII_Topo_plan_free(ex->uniform[i].plan);
         MPII_Topo_wires_free(ex->uniform[i].wires);
         MPII_Topo_route_free(ex->route[i]);
@@ -707,20 +718,28 @@ void MPII_Topo_exchange_free(struct MPII_Topo_exchange *ex)
     MPL_free(ex);
 }
 
-/* Whether blocks can be joined by rack. Not where one rack has nearly all hosts and there are very
- * many others: then one of its hosts would have to cut up what comes from all of them. */
-static int judge_racks(const MPII_Topo_place_t * place, bool * can_join_racks)
+/* Whether blocks can be joined by rack, and how many messages a host has. They cannot be where one
+ * rack has nearly all hosts and there are very many others: then one of its hosts would have to cut
+ * up what comes from all of them. */
+static int judge_racks(struct MPII_Topo_exchange *ex)
 {
-    int mpi_errno = MPI_SUCCESS, largest = 0;
-    int *size = MPL_calloc(place->num_racks, sizeof(int), MPL_MEM_COLL);
+    int mpi_errno = MPI_SUCCESS;
+    const MPII_Topo_place_t *place = ex->place;
+    int num_hosts = place->num_hosts, num_racks = place->num_racks;
+    int smallest = num_hosts, largest = 0;
+    int *size = MPL_calloc(num_racks, sizeof(int), MPL_MEM_COLL);
 
     MPIR_ERR_CHKANDJUMP(!size, mpi_errno, MPI_ERR_OTHER, "**nomem");
-    for (int h = 0; h < place->num_hosts; h++) {
-        int rack = place->rack_of_host[h];
-        largest = MPL_MAX(largest, ++size[rack]);
+    for (int h = 0; h < num_hosts; h++)
+        size[place->rack_of_host[h]]++;
+    for (int r = 0; r < num_racks; r++) {
+        smallest = MPL_MIN(smallest, size[r]);
+        largest = MPL_MAX(largest, size[r]);
     }
-    *can_join_racks = place->num_racks > 1 &&
-        (int64_t) place->num_racks * largest <= 64 * (int64_t) place->num_hosts;
+    ex->can_join_racks = num_racks > 1 && (int64_t) num_racks * largest <= 64 * (int64_t) num_hosts;
+    /* a host of the smallest rack receives most */
+    ex->max_messages[0] = num_hosts - 1;
+    ex->max_messages[1] = MPL_MAX(num_racks - 1, (num_hosts - 1) / smallest) + largest - 1;
 
   fn_exit:
     MPL_free(size);
@@ -795,7 +814,10 @@ static int create(MPIR_Comm * comm_ptr, const MPII_Topo_place_t * place,
     settings = &ex->settings;
     settings->staging = MPIR_CVAR_COLL_TOPO_PLAN_STAGING;
     settings->max_bytes = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES, 0);
-    settings->rack_bytes = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_RACK_BYTES, 0);
+    settings->rack_bytes = MPIR_CVAR_COLL_TOPO_PLAN_RACK_BYTES;
+    if (settings->rack_bytes < 0)
+        settings->rack_bytes = place->rack_join_bytes < 0 ? RACK_BYTES : place->rack_join_bytes;
+    settings->one_rank_bytes = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_ONE_RANK_BYTES, 0);
     settings->shm_bytes = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_SHM_BYTES, 0);
     settings->entries = MPL_MIN(MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_ENTRIES, 1), MAX_ENTRIES);
     settings->plan_bytes = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_BYTES, 0);
@@ -805,9 +827,9 @@ static int create(MPIR_Comm * comm_ptr, const MPII_Topo_place_t * place,
     MPIR_ERR_CHECK(mpi_errno);
     ex->key = MPL_malloc(2 * (size_t) place->num_ranks * sizeof(int64_t), MPL_MEM_COLL);
     MPIR_ERR_CHKANDJUMP(!ex->key, mpi_errno, MPI_ERR_OTHER, "**nomem");
-    mpi_errno = judge_racks(place, &ex->can_join_racks);
+    mpi_errno = judge_racks(ex);
     MPIR_ERR_CHECK(mpi_errno);
-    mpi_errno = get_route(ex, false, &ex->any_route);
+    mpi_errno = get_route(ex, 0, &ex->any_route);
     MPIR_ERR_CHECK(mpi_errno);
     mpi_errno = choose_staging(ex, TOPO_COLL_ATTR);
     MPIR_ERR_CHECK(mpi_errno);
@@ -825,15 +847,15 @@ static int get_exchange(MPIR_Comm * comm_ptr, struct MPII_Topo_exchange **ex, TO
 {
     int mpi_errno = MPI_SUCCESS;
     const MPII_Topo_place_t *place;
-    struct MPII_Topo_exchange **kept;
+    MPII_Topo_kept_t *kept;
 
-    mpi_errno = MPII_Topo_comm_exchange(comm_ptr, &place, &kept, TOPO_COLL_ATTR);
+    mpi_errno = MPII_Topo_comm_place(comm_ptr, &place, &kept, TOPO_COLL_ATTR);
     MPIR_ERR_CHECK(mpi_errno);
-    if (*kept == NULL) {
-        mpi_errno = create(comm_ptr, place, kept, TOPO_COLL_ATTR);
+    if (kept->exchange == NULL) {
+        mpi_errno = create(comm_ptr, place, &kept->exchange, TOPO_COLL_ATTR);
         MPIR_ERR_CHECK(mpi_errno);
     }
-    *ex = *kept;
+    *ex = kept->exchange;
 
   fn_exit:
     return mpi_errno;
@@ -868,17 +890,20 @@ static int reserve_uniform(struct MPII_Topo_exchange *ex, uniform_t * u, MPI_Ain
 }
 
 /* The plan and the wires for blocks of a size; there is no need to agree, all know it. */
-static int get_uniform(struct MPII_Topo_exchange *ex, bool by_rack, MPI_Aint block, uniform_t ** u_)
+static int get_uniform(struct MPII_Topo_exchange *ex, int flags, MPI_Aint block, uniform_t ** u_)
 {
     int mpi_errno = MPI_SUCCESS;
-    uniform_t *u = &ex->uniform[by_rack];
+    uniform_t *u = &ex->uniform[flags];
     const MPII_Topo_route_t *route;
+    MPL_time_t start;
 
     if (u->plan == NULL) {
-        mpi_errno = get_route(ex, by_rack, &route);
+        MPL_wtime(&start);
+        mpi_errno = get_route(ex, flags, &route);
         MPIR_ERR_CHECK(mpi_errno);
         u->plan = MPII_Topo_plan_create(route, NULL, NULL, NULL, ex->shm == NULL);
         MPIR_ERR_CHKANDJUMP(!u->plan, mpi_errno, MPI_ERR_OTHER, "**nomem");
+        MPII_Topo_plan_build_usec += usec_since(&start);
     }
     if (u->scale != block) {
         MPII_Topo_wires_free(u->wires);
@@ -905,7 +930,7 @@ int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Dat
     struct MPII_Topo_exchange *ex;
     MPII_Topo_blocks_t out, in;
     uniform_t *u;
-    bool by_rack;
+    int flags;
 
     *decline = MPII_TOPO_PLANNED;
     MPII_Topo_blocks_set(&in, recvbuf, recvcount, NULL, NULL, recvtype);
@@ -918,13 +943,14 @@ int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Dat
 
     mpi_errno = get_exchange(comm_ptr, &ex, TOPO_COLL_ATTR);
     MPIR_ERR_CHECK(mpi_errno);
+    double pairs = (double) comm_ptr->local_size * comm_ptr->local_size;
     *decline = ex->decline == MPII_TOPO_DECLINED_PLACE ? ex->decline :
-        decide(ex, block, 1, &by_rack);
+        decide(ex, block * pairs, pairs, &flags);
     if (*decline == MPII_TOPO_PLANNED && block >= ex->uniform_limit)
         *decline = MPII_TOPO_DECLINED_MEMORY;
     if (*decline != MPII_TOPO_PLANNED)
         goto fn_exit;
-    mpi_errno = get_uniform(ex, by_rack, block, &u);
+    mpi_errno = get_uniform(ex, flags, block, &u);
     MPIR_ERR_CHECK(mpi_errno);
     if (block > u->room) {
         mpi_errno = reserve_uniform(ex, u, block, decline, TOPO_COLL_ATTR);
@@ -1081,14 +1107,15 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
 
 int MPII_Topo_exchange_plan(MPIR_Comm * comm_ptr, const MPII_Topo_blocks_t * out,
                             const MPII_Topo_blocks_t * in, MPII_Topo_decline_t * decline,
-                            MPII_Topo_plan_t ** plan, MPII_Topo_shm_t ** shm,
-                            const MPII_Topo_place_t ** place, TOPO_COLL_ATTR_DECL)
+                            const MPII_Topo_route_t ** route, MPII_Topo_plan_t ** plan,
+                            MPII_Topo_shm_t ** shm, TOPO_COLL_ATTR_DECL)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
     struct MPII_Topo_exchange *ex;
     vote_t vote = { 0 };
-    bool by_rack, is_ok;
+    int flags;
+    bool is_ok;
     MPL_time_t start;
 
     *plan = NULL;
@@ -1097,7 +1124,6 @@ int MPII_Topo_exchange_plan(MPIR_Comm * comm_ptr, const MPII_Topo_blocks_t * out
     MPL_wtime(&start);
     mpi_errno = get_exchange(comm_ptr, &ex, TOPO_COLL_ATTR);
     MPIR_ERR_CHECK(mpi_errno);
-    *place = ex->place;
     if (ex->decline == MPII_TOPO_DECLINED_PLACE) {
         *decline = ex->decline;
         goto fn_exit;
@@ -1105,22 +1131,22 @@ int MPII_Topo_exchange_plan(MPIR_Comm * comm_ptr, const MPII_Topo_blocks_t * out
     make_key(ex, out, in, &vote);
     mpi_errno = take_vote(ex, &vote, TOPO_COLL_ATTR);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    *decline = decide(ex, vote.sum[0], vote.sum[1], &by_rack);
+    *decline = decide(ex, vote.sum[0], vote.sum[1], &flags);
     if (*decline != MPII_TOPO_PLANNED)
         goto fn_exit;
 
-    mpi_errno = build(ex, by_rack, plan, TOPO_COLL_ATTR);
+    mpi_errno = build(ex, flags, plan, TOPO_COLL_ATTR);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    *route = ex->route[flags];
     vote.all = *plan != NULL;
-    vote.max[0] = *plan ? (*plan)->bytes : 0;
+    vote.max[0] = *plan ? (*plan)->bytes + (*plan)->own_bytes : 0;
     mpi_errno = take_vote(ex, &vote, TOPO_COLL_ATTR);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     is_ok = vote.all && vote.max[0] <= ex->settings.shm_bytes;
     if (is_ok && ex->shm) {
-        const MPII_Topo_route_t *route = ex->any_route;
-        mpi_errno = MPII_Topo_shm_create(comm_ptr, route->local, route->num_local, TAG,
-                                         MPII_TOPO_MEETING_BYTES + (*plan)->bytes, shm,
-                                         TOPO_COLL_ATTR);
+        mpi_errno = MPII_Topo_shm_create(comm_ptr, (*route)->local, (*route)->num_local, TAG,
+                                         MPII_TOPO_MEETING_BYTES + (*plan)->bytes +
+                                         (*plan)->own_bytes, shm, TOPO_COLL_ATTR);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         is_ok = *shm != NULL;
         mpi_errno = vote_yes(ex, &is_ok, TOPO_COLL_ATTR);

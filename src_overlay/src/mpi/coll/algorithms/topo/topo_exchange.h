@@ -81,14 +81,15 @@ void MPII_Topo_count_messages(const MPII_Topo_place_t * place, int rank,
 struct MPII_Topo_exchange;
 void MPII_Topo_exchange_free(struct MPII_Topo_exchange *exchange);
 
-/* A plan for a persistent collective. *decline tells whether there is one. *shm is the memory of
- * the host, with room for counters and then for a segment, or NULL where each rank has a segment of
- * its own. Collective over the communicator. */
+/* A plan for a persistent collective. *decline tells whether there is one. *route lives as long as
+ * the communicator. *shm is the memory of the host, with room for counters, then for a segment, and
+ * then for own_bytes of the plan; or NULL where each rank has a segment of its own. Collective over
+ * the communicator. */
 #define MPII_TOPO_MEETING_BYTES (3 * sizeof(MPII_Topo_shm_counter_t))
 int MPII_Topo_exchange_plan(MPIR_Comm * comm_ptr, const MPII_Topo_blocks_t * out,
                             const MPII_Topo_blocks_t * in, MPII_Topo_decline_t * decline,
-                            MPII_Topo_plan_t ** plan, MPII_Topo_shm_t ** shm,
-                            const MPII_Topo_place_t ** place, TOPO_COLL_ATTR_DECL);
+                            const MPII_Topo_route_t ** route, MPII_Topo_plan_t ** plan,
+                            MPII_Topo_shm_t ** shm, TOPO_COLL_ATTR_DECL);
 
 /* The collectives. Where *decline is not MPII_TOPO_PLANNED nothing has been done, on no rank. */
 int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,

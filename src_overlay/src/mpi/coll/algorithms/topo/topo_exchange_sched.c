@@ -10,32 +10,36 @@
 
 /* A plan as a schedule, which MPI_Start runs as often as one likes, and without any agreement.
  *
- * Each request has a segment of its own, of one half: nobody receives into it, or writes what ranks
- * of its host read from it, before they have all begun. A process may sleep in MPI_Wait until a
- * message comes, so a counter in shared memory is not enough to wake it: of the ranks of a host that
- * wait for each other, the last one sends the others a message without content. It is of a tag of
- * its own: they do not know from whom it comes. */
+ * Each request has a segment of its own, of one half: nobody receives into it before the ranks of the
+ * host have all begun. Only for what these have for each other there is a second place, used in
+ * turn, so that who has no messages need not wait for the others to begin.
+ *
+ * A process may sleep in MPI_Wait until a message comes, so a counter in shared memory is not enough
+ * to wake it: of the ranks of a host that meet, the last one sends those that wait a message without
+ * content. It is of a tag of its own: they do not know from whom it comes. */
 
-/* The k-th time that the ranks of a host wait for each other */
+/* The k-th time that the ranks of a host meet */
 typedef struct {
     struct persist *p;
     int k;
-    uint32_t num_rounds;        /* starts of the request */
-    MPIR_Request **reqs;        /* [ranks of the host] */
+    int num_waiting;
+    int *waiting;               /* [num_waiting] ranks that wait for all others */
+    bool waits;                 /* whether the own rank does */
+    MPIR_Request **reqs;        /* [num_waiting + 1] */
     int num_reqs;
 } meeting_t;
 
 typedef struct persist {
     MPIR_Comm *comm_ptr;
     int tag, meeting_tag;
-    const MPII_Topo_place_t *place;
+    const MPII_Topo_route_t *route;
     MPII_Topo_plan_t *plan;
     MPII_Topo_wires_t *wires;
     MPII_Topo_shm_t *shm;
     MPII_Topo_shm_counter_t *counters;  /* [3] in shared memory, before the segment */
     meeting_t meetings[3];
+    uint32_t num_rounds;        /* starts of the request */
     char *own, *segment;
-    int *local;                 /* [plan->num_local] ranks of the host */
     MPII_Topo_blocks_t out, in;
     bool in_place;
     unsigned long *calls;       /* counts the starts */
@@ -48,10 +52,11 @@ static void persist_free(persist_t * p)
     MPII_Topo_wires_free(p->wires);
     MPII_Topo_plan_free(p->plan);
     MPII_Topo_shm_free(p->shm);
-    for (int k = 0; k < 3; k++)
+    for (int k = 0; k < 3; k++) {
+        MPL_free(p->meetings[k].waiting);
         MPL_free(p->meetings[k].reqs);
+    }
     MPL_free(p->own);
-    MPL_free(p->local);
     MPL_free((void *) p->in.counts);
     MPL_free((void *) p->in.displs);
     MPIR_Datatype_release_if_not_builtin(p->in.type);
@@ -65,12 +70,27 @@ static void persist_free(persist_t * p)
 
 /* -- vertices -- */
 
-static int copy(const persist_t * p, int which, bool to_segment)
+static int copy(const persist_t * p, bool to_segment)
 {
-    return MPII_Topo_exchange_copy(p->place, p->comm_ptr->rank, which,
-                                   to_segment ? &p->out : &p->in,
-                                   to_segment ? p->plan->send_offset : p->plan->recv_offset, 1,
-                                   p->segment, to_segment);
+    int mpi_errno = MPI_SUCCESS;
+    const MPII_Topo_plan_t *plan = p->plan;
+    const MPII_Topo_place_t *place = p->route->place;
+    const MPII_Topo_blocks_t *blocks = to_segment ? &p->out : &p->in;
+    const int64_t *offsets = to_segment ? plan->send_offset : plan->recv_offset;
+    int rank = p->comm_ptr->rank;
+    int64_t shift = p->shm && p->num_rounds % 2 ? plan->bytes - plan->own_offset : 0;
+
+    mpi_errno = MPII_Topo_exchange_copy(place, rank, MPII_TOPO_COPY_OTHERS, blocks, offsets, 1,
+                                        p->segment, to_segment);
+    MPIR_ERR_CHECK(mpi_errno);
+    mpi_errno = MPII_Topo_exchange_copy(place, rank, MPII_TOPO_COPY_OWN_HOST, blocks, offsets, 1,
+                                        p->segment + shift, to_segment);
+    MPIR_ERR_CHECK(mpi_errno);
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
 }
 
 static int begin(void *data, int *done)
@@ -79,8 +99,9 @@ static int begin(void *data, int *done)
 
     *done = 1;
     (*p->calls)++;
-    MPII_Topo_count_messages(p->place, p->comm_ptr->rank, p->wires);
-    return copy(p, p->shm ? MPII_TOPO_COPY_OTHERS : MPII_TOPO_COPY_ALL, true);
+    p->num_rounds++;
+    MPII_Topo_count_messages(p->route->place, p->comm_ptr->rank, p->wires);
+    return copy(p, true);
 }
 
 /* For vertices that are complete when they have been issued */
@@ -96,16 +117,10 @@ static int begin_free(void *data)
     return MPI_SUCCESS;
 }
 
-static int copy_own_host(void *data, int *done)
-{
-    *done = 1;
-    return copy(data, MPII_TOPO_COPY_OWN_HOST, true);
-}
-
 static int distribute(void *data, int *done)
 {
     *done = 1;
-    return copy(data, MPII_TOPO_COPY_ALL, false);
+    return copy(data, false);
 }
 
 static int have_met(void *data, int *done)
@@ -132,21 +147,20 @@ static int meet(void *data, int *done)
     int mpi_errno = MPI_SUCCESS;
     meeting_t *m = data;
     persist_t *p = m->p;
-    int n = p->plan->num_local;
-    uint32_t target = ++m->num_rounds * n;
+    uint32_t target = p->num_rounds * p->plan->num_local;
     TOPO_COLL_ATTR_NEW;
 
     m->num_reqs = 0;
     if (MPII_Topo_shm_count(&p->counters[m->k], target)) {
-        for (int i = 0; i < n; i++) {
-            if (i == p->shm->index)
+        for (int i = 0; i < m->num_waiting; i++) {
+            if (m->waiting[i] == p->comm_ptr->rank)
                 continue;
-            mpi_errno = MPIC_Isend(NULL, 0, MPI_BYTE, p->local[i], p->meeting_tag, p->comm_ptr,
+            mpi_errno = MPIC_Isend(NULL, 0, MPI_BYTE, m->waiting[i], p->meeting_tag, p->comm_ptr,
                                    &m->reqs[m->num_reqs], TOPO_COLL_ATTR);
             MPIR_ERR_CHECK(mpi_errno);
             m->num_reqs++;
         }
-    } else {
+    } else if (m->waits) {
         mpi_errno = MPIC_Irecv(NULL, 0, MPI_BYTE, MPI_ANY_SOURCE, p->meeting_tag,
                                p->comm_ptr, &m->reqs[0]);
         MPIR_ERR_CHECK(mpi_errno);
@@ -185,6 +199,29 @@ static int add_messages(const persist_t * p, const MPII_Topo_wire_t wires[], int
     goto fn_exit;
 }
 
+/* At the last meeting all wait; before, those that have messages in the stage that follows. A rank
+ * without any waits at the next one, and by then all have been here. */
+static int find_waiting(persist_t * p, int k)
+{
+    meeting_t *m = &p->meetings[k];
+    const MPII_Topo_route_t *route = p->route;
+    int stage = k == 0 && p->plan->has_stage_1 ? 0 : 1;
+
+    m->p = p;
+    m->k = k;
+    m->waiting = MPL_malloc(route->num_local * sizeof(int), MPL_MEM_COLL);
+    m->reqs = MPL_calloc(route->num_local + 1, sizeof(MPIR_Request *), MPL_MEM_COLL);
+    if (m->waiting == NULL || m->reqs == NULL)
+        return -1;
+    for (int l = 0; l < route->num_local; l++) {
+        if (k == 2 || MPII_Topo_route_takes_part(route, stage, l)) {
+            m->waiting[m->num_waiting++] = route->local[l];
+            m->waits = m->waits || l == route->index;
+        }
+    }
+    return 0;
+}
+
 /* The ranks of the host hand on what they have. *after is the vertex after which this is so. */
 static int add_hand_on(persist_t * p, int k, MPIR_TSP_sched_t s, int *after)
 {
@@ -192,10 +229,7 @@ static int add_hand_on(persist_t * p, int k, MPIR_TSP_sched_t s, int *after)
 
     if (p->shm) {
         int type = MPIR_TSP_sched_new_type(s, meet, have_met, NULL);
-        p->meetings[k].p = p;
-        p->meetings[k].k = k;
-        p->meetings[k].reqs = MPL_calloc(p->plan->num_local, sizeof(MPIR_Request *), MPL_MEM_COLL);
-        MPIR_ERR_CHKANDJUMP(!p->meetings[k].reqs, mpi_errno, MPI_ERR_OTHER, "**nomem");
+        MPIR_ERR_CHKANDJUMP(find_waiting(p, k), mpi_errno, MPI_ERR_OTHER, "**nomem");
         mpi_errno = MPIR_TSP_sched_generic(type, &p->meetings[k], s, 1, after, &vtx);
         MPIR_ERR_CHECK(mpi_errno);
     } else {
@@ -220,11 +254,6 @@ static int add_all(persist_t * p, int after, MPIR_TSP_sched_t s)
 
     mpi_errno = add_hand_on(p, 0, s, &after);
     MPIR_ERR_CHECK(mpi_errno);
-    if (p->shm) {
-        type = MPIR_TSP_sched_new_type(s, copy_own_host, is_done, NULL);
-        mpi_errno = MPIR_TSP_sched_generic(type, p, s, 1, &after, &vtx);
-        MPIR_ERR_CHECK(mpi_errno);
-    }
     for (int stage = 0; stage < 2; stage++) {
         if (stage == 0 && !p->plan->has_stage_1)
             continue;
@@ -273,18 +302,6 @@ static int keep_blocks(MPII_Topo_blocks_t * blocks, int n)
     return ret;
 }
 
-static int find_local(persist_t * p)
-{
-    int host = p->place->host_of_rank[p->comm_ptr->rank], n = 0;
-
-    p->local = MPL_malloc(p->plan->num_local * sizeof(int), MPL_MEM_COLL);
-    for (int i = 0; i < p->place->num_ranks && p->local; i++) {
-        if (p->place->host_of_rank[i] == host)
-            p->local[n++] = i;
-    }
-    return p->local ? 0 : -1;
-}
-
 /* Whether the blocking collective would be planned. */
 static bool is_selected(MPIR_Comm * comm_ptr, const MPIR_Csel_coll_sig_s * sig, bool is_auto,
                         bool is_forced, int id)
@@ -323,8 +340,8 @@ static int init(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in, b
         ret |= keep_blocks(&p->out, n);
     MPIR_ERR_CHKANDJUMP(ret, mpi_errno, MPI_ERR_OTHER, "**nomem");
 
-    mpi_errno = MPII_Topo_exchange_plan(comm_ptr, &p->out, &p->in, &decline, &p->plan, &p->shm,
-                                        &p->place, TOPO_COLL_ATTR);
+    mpi_errno = MPII_Topo_exchange_plan(comm_ptr, &p->out, &p->in, &decline, &p->route, &p->plan,
+                                        &p->shm, TOPO_COLL_ATTR);
     MPIR_ERR_CHECK(mpi_errno);
     MPII_Topo_plan_declined[decline]++;
     if (decline != MPII_TOPO_PLANNED)
@@ -337,7 +354,6 @@ static int init(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in, b
     }
     p->segment = p->shm ? p->shm->mem + MPII_TOPO_MEETING_BYTES : p->own;
     p->counters = p->shm ? (MPII_Topo_shm_counter_t *) p->shm->mem : NULL;
-    MPIR_ERR_CHKANDJUMP(find_local(p), mpi_errno, MPI_ERR_OTHER, "**nomem");
 
     mpi_errno = MPIR_Sched_next_tag(comm_ptr, &p->tag);
     MPIR_ERR_CHECK(mpi_errno);

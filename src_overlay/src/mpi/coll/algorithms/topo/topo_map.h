@@ -30,6 +30,7 @@ typedef struct MPII_Topo_place {
     /* Distance between two racks. NULL: the distance of their hosts counts. */
     int (*rack_distance) (const void *state, int rack_a, int rack_b);
     const void *state;
+    int64_t rack_join_bytes;    /* as in topo_site.h, -1: not known */
 } MPII_Topo_place_t;
 
 /* Number of levels of path_of_rank. */

@@ -21,6 +21,7 @@
 
 /* Hosts are listed by group, and ranks by host. A host is known by its index in the list. */
 typedef struct {
+    bool one_rank;              /* of a host has all messages */
     int num_groups;
     int group, member;          /* of the own host */
     int own;                    /* index of the own host */
@@ -40,16 +41,22 @@ static int num_ranks_at(const route_state_t * state, int x)
     return state->first_rank[x + 1] - state->first_rank[x];
 }
 
-/* The rank at host x to which the k-th of its messages is dealt. */
-static int deal(const route_state_t * state, int x, int k)
+/* The rank at host x, as an index, to which the k-th of its messages is dealt. */
+static int deal_index(const route_state_t * state, int x, int k)
 {
-    return state->order[state->first_rank[x] + k % num_ranks_at(state, x)];
+    return state->one_rank ? 0 : k % num_ranks_at(state, x);
 }
 
-/* Of the numbers 0 <= n < end, those with n mod m = r. */
-static int num_congruent(int end, int r, int m)
+static int deal(const route_state_t * state, int x, int k)
 {
-    return end > r ? (end - r - 1) / m + 1 : 0;
+    return state->order[state->first_rank[x] + deal_index(state, x, k)];
+}
+
+/* Of the numbers begin <= n < end, those with n mod m = r. */
+static int num_congruent(int begin, int end, int r, int m)
+{
+    int first = begin + ((r - begin) % m + m) % m;
+    return end > first ? (end - first - 1) / m + 1 : 0;
 }
 
 void MPII_Topo_route_free(MPII_Topo_route_t * route)
@@ -86,25 +93,32 @@ static void list_hosts(route_state_t * state, const MPII_Topo_place_t * place, c
         state->order[--state->first_rank[index[place->host_of_rank[i]]]] = i;
 }
 
+/* The member of a group of that size to which host x of another one sends in stage 1. */
+static int member_for(int x, int size)
+{
+    return x % size;
+}
+
 static void list_origins(route_state_t * state, int num_hosts, const int group_of[],
                          const int index[])
 {
     int begin = state->first_host[state->group];
     int num_members = state->first_host[state->group + 1] - begin;
 
+    for (int j = 0; j < num_members; j++)
+        state->first_origin[j] = 1;
     for (int i = 0; i < num_hosts; i++) {
-        int member = index[i] - state->first_host[group_of[i]];
-        state->first_origin[member % num_members]++;
-    }
-    for (int i = 1; i <= num_members; i++)
-        state->first_origin[i] += state->first_origin[i - 1];
-    for (int i = num_hosts - 1; i >= 0; i--) {
-        int member = index[i] - state->first_host[group_of[i]];
         if (group_of[i] != state->group)
-            state->origins[--state->first_origin[member % num_members]] = index[i];
+            state->first_origin[member_for(index[i], num_members)]++;
     }
-    for (int i = 0; i < num_members; i++)
-        state->origins[--state->first_origin[i]] = begin + i;
+    for (int j = 1; j <= num_members; j++)
+        state->first_origin[j] += state->first_origin[j - 1];
+    for (int i = num_hosts - 1; i >= 0; i--) {
+        if (group_of[i] != state->group)
+            state->origins[--state->first_origin[member_for(index[i], num_members)]] = index[i];
+    }
+    for (int j = 0; j < num_members; j++)
+        state->origins[--state->first_origin[j]] = begin + j;
 }
 
 /* num_before[]: hosts of each group that come before the own one in the order of hosts. known[m]:
@@ -120,16 +134,18 @@ static void list_messages(MPII_Topo_route_t * route, const int group_of[], const
 
     for (int k = 0; k < route->num_sends[0]; k++) {
         int other = k < group ? k : k + 1;
-        int m = state->first_host[other + 1] - state->first_host[other];
-        int r = member % m, x = state->first_host[other] + r;
+        int first = state->first_host[other], m = state->first_host[other + 1] - first;
+        int r = member_for(own, m), x = first + r;
         if (known[m] < 0) {
             known[m] = 0;
             for (int i = 0; i < state->num_groups; i++)
-                known[m] += num_congruent(num_before[i], r, m);
+                known[m] += num_congruent(state->first_host[i],
+                                          state->first_host[i] + num_before[i], r, m);
         }
         route->sends[0][k].host = state->hosts[x];
         route->sends[0][k].from = deal(state, own, k);
-        route->sends[0][k].to = deal(state, x, known[m] - num_congruent(num_before[other], r, m));
+        route->sends[0][k].to = deal(state, x, known[m] -
+                                     num_congruent(first, first + num_before[other], r, m));
     }
     for (int k = 0; k < route->num_recvs[0]; k++) {
         int x = origins[k + 1], host = state->hosts[x];
@@ -149,8 +165,9 @@ static void list_messages(MPII_Topo_route_t * route, const int group_of[], const
     }
 }
 
-MPII_Topo_route_t *MPII_Topo_route_create(const MPII_Topo_place_t * place, int rank, bool by_rack)
+MPII_Topo_route_t *MPII_Topo_route_create(const MPII_Topo_place_t * place, int rank, int flags)
 {
+    bool by_rack = flags & MPII_TOPO_ROUTE__BY_RACK;
     int p = place->num_ranks, h = place->num_hosts, g = by_rack ? place->num_racks : 1;
     int host = place->host_of_rank[rank];
     MPII_Topo_route_t *route = MPL_calloc(1, sizeof(*route), MPL_MEM_COLL);
@@ -175,6 +192,7 @@ MPII_Topo_route_t *MPII_Topo_route_create(const MPII_Topo_place_t * place, int r
     if (by_rack)
         memcpy(group_of, place->rack_of_host, h * sizeof(int));
 
+    state->one_rank = flags & MPII_TOPO_ROUTE__ONE_RANK;
     state->num_groups = g;
     list_hosts(state, place, group_of, index);
     state->own = index[host];
@@ -224,6 +242,35 @@ MPII_Topo_route_t *MPII_Topo_route_create(const MPII_Topo_place_t * place, int r
   fn_fail:
     MPL_free(temp);
     return NULL;
+}
+
+/* Index of the rank that has the k-th message of a stage: of those that the host sends, or those
+ * that it receives. */
+static int index_of_send(const MPII_Topo_route_t * route, int stage, int k)
+{
+    const route_state_t *state = route->state;
+
+    return deal_index(state, state->own, k + (stage ? route->num_sends[0] : 0));
+}
+
+static int index_of_recv(const MPII_Topo_route_t * route, int stage, int k)
+{
+    const route_state_t *state = route->state;
+
+    return deal_index(state, state->own, k + (stage ? route->num_recvs[0] : 0));
+}
+
+bool MPII_Topo_route_takes_part(const MPII_Topo_route_t * route, int stage, int index)
+{
+    for (int k = 0; k < route->num_sends[stage] && k < route->num_local; k++) {
+        if (index_of_send(route, stage, k) == index)
+            return true;
+    }
+    for (int k = 0; k < route->num_recvs[stage] && k < route->num_local; k++) {
+        if (index_of_recv(route, stage, k) == index)
+            return true;
+    }
+    return false;
 }
 
 int64_t MPII_Topo_route_num_transit_in(const MPII_Topo_route_t * route, int i)
@@ -425,6 +472,8 @@ static void lay_out(builder_t * b)
     }
     b->in_at[route->num_members] = at;
     plan->bytes = at;
+    plan->own_offset = b->own_at[state->own];
+    plan->own_bytes = b->host_bytes[state->own];
 
     for (int x = 0; x < num_hosts; x++) {
         at = b->own_at[x] + b->host_before[x];
@@ -468,18 +517,6 @@ static void add_piece(builder_t * b, int msg, int64_t offset, int64_t bytes)
     b->found[b->num_found].msg = msg;
     b->found[b->num_found].piece.offset = offset;
     b->found[b->num_found++].piece.bytes = bytes;
-}
-
-/* Index of the rank that has the k-th message of a stage: of those that the host sends, or those
- * that it receives. */
-static int index_of_send(const MPII_Topo_route_t * route, int stage, int k)
-{
-    return (k + (stage ? route->num_sends[0] : 0)) % route->num_local;
-}
-
-static int index_of_recv(const MPII_Topo_route_t * route, int stage, int k)
-{
-    return (k + (stage ? route->num_recvs[0] : 0)) % route->num_local;
 }
 
 static void find_messages(builder_t * b)
@@ -681,9 +718,10 @@ MPII_Topo_plan_t *MPII_Topo_plan_create(const MPII_Topo_route_t * route,
         .transit = transit,.own_segments = own_segments
     };
 
+    int num_owners = b.state->one_rank ? 1 : route->num_local;
     for (int i = 0; i < 2; i++) {
-        max_msgs += (size_t) route->num_sends[i] / route->num_local + 1;
-        max_msgs += (size_t) route->num_recvs[i] / route->num_local + 1;
+        max_msgs += (size_t) route->num_sends[i] / num_owners + 1;
+        max_msgs += (size_t) route->num_recvs[i] / num_owners + 1;
     }
     MPII_Topo_plan_t *plan = MPL_calloc(1, sizeof(*plan), MPL_MEM_COLL);
     int64_t *offsets = MPL_malloc(2 * p * sizeof(int64_t), MPL_MEM_COLL);

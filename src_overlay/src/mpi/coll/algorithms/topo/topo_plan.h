@@ -15,7 +15,8 @@
  * As topo_map.h: they depend on nothing but their arguments, and need no communication.
  *
  * Hosts are in groups: those of a rack, or all in one group. Hosts of a group are numbered in their
- * order: the members. Let host A be member i of group X. Blocks go in two stages:
+ * order: the members. Let host A, of group X, be the i-th of all hosts, group by group. Blocks go in
+ * two stages:
  *
  *   1 between groups: A sends one message to member (i mod size of Y) of each other group Y, with
  *     all blocks for the hosts of Y.
@@ -25,7 +26,8 @@
  * So there is at most one message for each ordered pair of hosts, and none that is empty; where
  * there is one group, every block goes straight to its host, in stage 2. The messages of a host,
  * first those of stage 1, are dealt out to its ranks in turn, those that it sends as those that it
- * receives.
+ * receives; or its first rank has them all, where they are so few and short that it takes less time
+ * than other ranks take to wake up.
  *
  * The ranks of a host have a segment of memory, that they share, or each one of its own. It holds,
  * one after the other:
@@ -67,10 +69,17 @@ typedef struct MPII_Topo_route {
     void *state;
 } MPII_Topo_route_t;
 
-/* The route of a rank. Groups are racks if by_rack, else there is one. Cost: O(p). Returns NULL if
- * memory is exhausted. */
-MPII_Topo_route_t *MPII_Topo_route_create(const MPII_Topo_place_t * place, int rank, bool by_rack);
+/* The route of a rank. Cost: O(p). Returns NULL if memory is exhausted. */
+enum {
+    MPII_TOPO_ROUTE__BY_RACK = 1,       /* groups are racks; else there is one */
+    MPII_TOPO_ROUTE__ONE_RANK = 2,      /* the first rank of a host has all its messages */
+    MPII_TOPO_ROUTE__NUM = 4
+};
+MPII_Topo_route_t *MPII_Topo_route_create(const MPII_Topo_place_t * place, int rank, int flags);
 void MPII_Topo_route_free(MPII_Topo_route_t * route);
+
+/* Whether local[index] has messages of a stage (0 or 1), where there are no empty ones. */
+bool MPII_Topo_route_takes_part(const MPII_Topo_route_t * route, int stage, int index);
 
 /* What a host must learn to lay out stage 2: the sizes of the blocks in each message that it
  * receives in stage 1, [ranks of the sender][ranks of the group, as group_ranks of the receiver].
@@ -99,6 +108,7 @@ typedef struct MPII_Topo_plan {
     int num_ranks;
     bool has_stage_1;           /* there is more than one group */
     int64_t bytes;              /* of the segment of this host */
+    int64_t own_offset, own_bytes;      /* of it: blocks from the ranks of this host to each other */
     int64_t *send_offset;       /* [num_ranks] where the block for each rank is put */
     int64_t *recv_offset;       /* [num_ranks] where the block from each rank is found */
     int num_sends[2], num_recvs[2];     /* messages of this process, by stage */

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <json.h>
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -362,6 +363,26 @@ static int get_racks(const char *name, const char *prefix, struct json_object *o
     return 0;
 }
 
+static int get_rack_join_bytes(const char *name, const char *prefix, struct json_object *obj,
+                               MPII_Topo_site_t * site, char *err)
+{
+    const char *key = "rack_join_bytes";
+
+    site->rack_join_bytes = -1;
+    if (!json_object_object_get_ex(obj, key, NULL))
+        return 0;
+    struct json_object *val = get(name, prefix, obj, key, json_type_int, err);
+    if (val == NULL)
+        return -1;
+    int64_t bytes = json_object_get_int64(val);
+    if (bytes < 0 || bytes > INT_MAX)
+        return fail(err, "%s: key \"%s%s\": found %lld, expected 0 to %d", name, prefix, key,
+                    (long long) bytes, INT_MAX);
+    site->rack_join_bytes = bytes;
+    digest_add(&site->digest, &bytes, sizeof(bytes));
+    return 0;
+}
+
 int MPII_Topo_site_create(const char *name, struct json_object *root, MPII_Topo_site_t ** site_,
                           char *err)
 {
@@ -393,6 +414,7 @@ int MPII_Topo_site_create(const char *name, struct json_object *root, MPII_Topo_
         return fail(err, "%s: out of memory", name);
     site->digest = MPII_TOPO_HASH_INIT;
     if (get_hosts(name, prefix, obj, site, err) || get_racks(name, prefix, obj, site, err) ||
+        get_rack_join_bytes(name, prefix, obj, site, err) ||
         get_matrix(name, prefix, obj, "latency_us", site->num_hosts, &site->host_distance, err) ||
         (site->host_distance == NULL &&
          get_matrix(name, prefix, obj, "rack_latency_us", site->num_racks, &site->rack_distance,

@@ -762,26 +762,25 @@ static void set_blocks(flow_t * f, const void *buf, MPI_Datatype type)
 static int find_tree(flow_t * f, MPII_Topo_tree_kind_t kind, int root, TOPO_COLL_ATTR_DECL)
 {
     int mpi_errno = MPI_SUCCESS;
-    MPII_Topo_forest_t **forest;
-    MPII_Topo_tree_shm_t **shm;
+    MPII_Topo_kept_t *kept;
     bool use_shm = false;
 
-    mpi_errno = MPII_Topo_comm_place(f->comm_ptr, &f->place, &forest, &shm, TOPO_COLL_ATTR);
+    mpi_errno = MPII_Topo_comm_place(f->comm_ptr, &f->place, &kept, TOPO_COLL_ATTR);
     MPIR_ERR_CHECK(mpi_errno);
-    if (*forest == NULL)
-        *forest = MPII_Topo_forest_create(f->place, f->comm_ptr->rank);
-    MPIR_ERR_CHKANDJUMP(!*forest || MPII_Topo_forest_tree(*forest, kind, root, &f->tree),
+    if (kept->forest == NULL)
+        kept->forest = MPII_Topo_forest_create(f->place, f->comm_ptr->rank);
+    MPIR_ERR_CHKANDJUMP(!kept->forest || MPII_Topo_forest_tree(kept->forest, kind, root, &f->tree),
                         mpi_errno, MPI_ERR_OTHER, "**nomem");
 
     /* All ranks have to know how long blocks are. In a binomial tree, a rank of the same host may
      * have children elsewhere. */
     if (kind == MPII_TOPO_TREE__RACK_LEADER && f->size > 0) {
-        mpi_errno = MPII_Topo_tree_shm_begin(f->comm_ptr, f->place, f->tag, f->size, shm, &use_shm,
-                                             TOPO_COLL_ATTR);
+        mpi_errno = MPII_Topo_tree_shm_begin(f->comm_ptr, f->place, f->tag, f->size, &kept->tree_shm,
+                                             &use_shm, TOPO_COLL_ATTR);
         MPIR_ERR_CHECK(mpi_errno);
     }
     if (use_shm) {
-        f->shm = *shm;
+        f->shm = kept->tree_shm;
         if (!is_led(f))
             f->num_near = MPII_Topo_tree_shm_num_near(f->shm);
     }
