@@ -405,9 +405,11 @@ JOINED = [(-1, None), (-1, 0), (-1, 150), (150, 0), (1 << 20, None)]
 
 
 @each_collective
-@each_staging
 @pytest.mark.parametrize("racks, joined", [("", (1024, None)), *(("012010", j) for j in JOINED)])
-@pytest.mark.parametrize("n, block, one_rank", [(12, 0, 1 << 20), (14, 1, 500), (18, 1, 0)])
+@pytest.mark.parametrize(
+    "n, block, one_rank, staging",
+    [(12, 0, 1 << 20, "shm"), (14, 1, 500, "p2p"), (18, 1, 0, "shm"), (12, 1, 0, "p2p")],
+)
 def test_messages_between_hosts(
     run_planned, site, write_json, collective, staging, racks, joined, n, block, one_rank
 ):

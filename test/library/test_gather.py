@@ -73,8 +73,13 @@ def test_70_ranks(run_gather, cluster, collective, name):
 
 
 @every_algorithm
-@pytest.mark.parametrize("segment", [1, 1000, 1 << 30])
-@pytest.mark.parametrize("eager, shm", [(0, 0), (131072, 0), (0, SHM), (131072, 1 << 20)])
+@pytest.mark.parametrize(
+    "segment, eager, shm",
+    [
+        *((1, 0, 0), (1, 131072, SHM), (1000, 0, SHM), (1000, 131072, 0)),
+        *((1 << 30, 0, 0), (1 << 30, 131072, 0), (1 << 30, 0, 1 << 20)),
+    ],
+)
 def test_any_segment(run_gather, cluster, collective, name, segment, eager, shm):
     """Many columns and messages, or one, with blocks through shared memory or none; and no step may
     rely on the transport to buffer a message."""
