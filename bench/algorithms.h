@@ -170,8 +170,8 @@ static int parse_algorithms(char *list, const char *coll, const char *cvar, bool
         snprintf(a->name, sizeof(a->name), "%s", name);
         snprintf(a->item, sizeof(a->item), "%.*s", (int) (len - (a->persistent ? end : 0)), name);
         if (a->persistent && !has_persistent) {
-            usage_error("--algorithms: '%s': no persistent form of %s is measured here",
-                     name, coll);
+            usage_error("--algorithms: '%s': no persistent form of %s is measured here", name,
+                        coll);
             return -1;
         }
         a->forced = strcmp(a->item, "auto") != 0;
@@ -181,10 +181,10 @@ static int parse_algorithms(char *list, const char *coll, const char *cvar, bool
             cvar_items(cvar, known, sizeof(known));
             if (known[0])
                 usage_error("--algorithms: '%s' is no algorithm of %s in this MPI "
-                         "library; it has: %s", a->item, coll, known);
+                            "library; it has: %s", a->item, coll, known);
             else
                 usage_error("this MPI library has no %s, or refuses the MPIR_CVAR_ "
-                         "variables in the environment", cvar);
+                            "variables in the environment", cvar);
             return -1;
         }
         num++;

@@ -295,9 +295,10 @@ def model_command(site_file, collective, hosts, ppn, sizes, measured, mpich, no_
     The root is rank 0.
 
     Of planned: planned_by_rack, which joins messages between hosts by rack (rack_join_bytes of the
-    site, shown with the levels; MPIR_CVAR_COLL_TOPO_PLAN_RACK_BYTES), and planned_by_host. In alltoallv both are with the agreement on a plan that is kept; where planned
-    leaves the call to MPICH (MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES) the agreement comes on top of that. It
-    is for several ranks a host (--ppn).
+    site, shown with the levels; MPIR_CVAR_COLL_TOPO_PLAN_RACK_BYTES), and planned_by_host. In alltoallv
+    both are with the agreement on a plan that is kept; where planned leaves the call to MPICH
+    (MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES) the agreement comes on top of that. It is for several ranks a
+    host (--ppn).
 
     With --measured, each measurement of MPICH without a tuning file beside its prediction.
     """

@@ -111,9 +111,9 @@ class Network:
         """The power of two up to which it pays to join messages between hosts by rack, or 0."""
         if self.given_join_bytes is not None:
             return self.given_join_bytes
-        hosts = np.repeat(np.arange(len(self.rack_of_host)), JOIN_PPN)
         if len(set(self.rack_of_host)) == 1:
             return 0
+        hosts = np.repeat(np.arange(len(self.rack_of_host)), JOIN_PPN)
         join, direct = _planned_by_rack(self, hosts), _planned_by_host(self, hosts)
         num_bytes = 1
         while num_bytes <= MAX_JOIN_BYTES:

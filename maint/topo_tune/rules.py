@@ -172,6 +172,7 @@ class Times:
                 result[kind] = {**times, "builtin": base}
         if result:
             return result, True
+        rack_block = model.rack_block(self.net, ppn)
         for kind in model.PLACEMENTS:
             if self.racks == "several":
                 place = model.place(self.net, hosts, 1, kind)
@@ -179,9 +180,7 @@ class Times:
                     continue
             cost = functools.partial(self.cost, hosts=hosts, ppn=ppn, kind=kind)
             times = {
-                a: model.time_us(
-                    cost, self.collective, a, num_bytes, name, model.rack_block(self.net, ppn)
-                )
+                a: model.time_us(cost, self.collective, a, num_bytes, name, rack_block)
                 for a in {name, *self.candidates}
             }
             result[kind] = {**times, "builtin": times[name]}

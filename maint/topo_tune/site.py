@@ -217,9 +217,11 @@ def _check_topology(topology):
         where = f"{top}racks.of_host[{i}]"
         if not 0 <= typed(rack, where, int, "int") < num_racks:
             raise _Fault(where, f"found {rack}, expected 0 to {num_racks - 1}")
-    joined = "rack_join_bytes" in topology and get(topology, top, "rack_join_bytes", int)
-    if not 0 <= joined <= MAX_INT:
-        raise _Fault(f"{top}rack_join_bytes", f"found {joined}, expected 0 to {MAX_INT}")
+    key = "rack_join_bytes"
+    if key in topology:
+        joined = get(topology, top, key, int)
+        if not 0 <= joined <= MAX_INT:
+            raise _Fault(top + key, f"found {joined}, expected 0 to {MAX_INT}")
     key = "latency_us" if "latency_us" in topology else "rack_latency_us"
     size = len(hosts) if key == "latency_us" else num_racks
     if key not in topology:

@@ -385,36 +385,16 @@ static void case_churn(void)
     }
 }
 
-/* Processes that MPI_COMM_WORLD of this job does not know. */
 static void case_spawn(void)
 {
-    MPI_Comm inter, merged;
     char *argv[] = { (char *) "--child", NULL };
 
-    if (opt.child)
-        MPI_Comm_get_parent(&inter);
-    else
-        MPI_Comm_spawn(opt.program, argv, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter,
-                       MPI_ERRCODES_IGNORE);
-    MPI_Intercomm_merge(inter, opt.child, &merged);
-    use_and_free(quick, "merged with spawned ranks", merged);
-    MPI_Intercomm_merge(inter, !opt.child, &merged);
-    use_and_free(quick, "merged, spawned ranks first", merged);
-    MPI_Comm_disconnect(&inter);
+    use_spawned(quick, opt.program, argv, opt.child);
 }
 
 static void case_session(void)
 {
-    MPI_Session session;
-    MPI_Group group;
-    MPI_Comm comm;
-
-    MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &session);
-    MPI_Group_from_session_pset(session, "mpi://WORLD", &group);
-    MPI_Comm_create_from_group(group, "allgather", MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &comm);
-    MPI_Group_free(&group);
-    use_and_free(quick, "session", comm);
-    MPI_Session_finalize(&session);
+    use_session(quick, "allgather");
 }
 
 static void check_large(const char *what, int count, MPI_Datatype type)

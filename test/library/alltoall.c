@@ -308,32 +308,13 @@ static void case_spawn(void)
         (char *) "--collective", (char *) opt.collective, (char *) "--child", (char *) "1",
         (char *) "spawn", NULL
     };
-    MPI_Comm inter, merged;
 
-    if (opt.child)
-        MPI_Comm_get_parent(&inter);
-    else
-        MPI_Comm_spawn(program_path, argv, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter,
-                       MPI_ERRCODES_IGNORE);
-    MPI_Intercomm_merge(inter, opt.child, &merged);
-    use_and_free(twice, "merged with spawned ranks", merged);
-    MPI_Intercomm_merge(inter, !opt.child, &merged);
-    use_and_free(twice, "merged, spawned ranks first", merged);
-    MPI_Comm_disconnect(&inter);
+    use_spawned(twice, program_path, argv, opt.child);
 }
 
 static void case_session(void)
 {
-    MPI_Session session;
-    MPI_Group group;
-    MPI_Comm comm;
-
-    MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &session);
-    MPI_Group_from_session_pset(session, "mpi://WORLD", &group);
-    MPI_Comm_create_from_group(group, "alltoall", MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &comm);
-    MPI_Group_free(&group);
-    use_and_free(twice, "session", comm);
-    MPI_Session_finalize(&session);
+    use_session(twice, "alltoall");
 }
 
 static void case_errors(void)

@@ -195,6 +195,19 @@ static void case_held(void)
 
 /* ---------------------------------------------------------------- cases: numbers of messages */
 
+/* Whether blocks on MPI_COMM_WORLD are joined by rack, or one rank has all messages of a host. */
+static int is_by_rack(const exchange_t * x)
+{
+    double block, message = sum_of_blocks(x, &block) / num_hosts / num_hosts;
+    return num_racks > 1 && block > 0 && block <= rack_bytes && message <= rack_bytes;
+}
+
+static int is_by_one_rank(const exchange_t * x)
+{
+    double block;
+    return sum_of_blocks(x, &block) / num_hosts <= one_rank_bytes && num_hosts <= 16;
+}
+
 /* The first rank of a host has all its messages; or, of none that is empty, all have as many as
  * another one, but for one in each of n calls. */
 static void check_dealt(const char *what, long num, int one_rank, int is_dense, int n)

@@ -291,6 +291,39 @@ static inline void use_and_free(use_t * use, const char *where, MPI_Comm comm)
     MPI_Comm_free(&comm);
 }
 
+/* Communicators with processes that MPI_COMM_WORLD of this job does not know: two more of the program,
+ * of which each calls this too, with is_child. */
+static inline void use_spawned(use_t * use, const char *program, char *argv[], int is_child)
+{
+    MPI_Comm inter, merged;
+
+    if (is_child)
+        MPI_Comm_get_parent(&inter);
+    else
+        MPI_Comm_spawn(program, argv, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter,
+                       MPI_ERRCODES_IGNORE);
+    MPI_Intercomm_merge(inter, is_child, &merged);
+    use_and_free(use, "merged with spawned ranks", merged);
+    MPI_Intercomm_merge(inter, !is_child, &merged);
+    use_and_free(use, "merged, spawned ranks first", merged);
+    MPI_Comm_disconnect(&inter);
+}
+
+/* A communicator of an MPI session */
+static inline void use_session(use_t * use, const char *tag)
+{
+    MPI_Session session;
+    MPI_Group group;
+    MPI_Comm comm;
+
+    MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &session);
+    MPI_Group_from_session_pset(session, "mpi://WORLD", &group);
+    MPI_Comm_create_from_group(group, tag, MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &comm);
+    MPI_Group_free(&group);
+    use_and_free(use, "session", comm);
+    MPI_Session_finalize(&session);
+}
+
 /* All sorts of communicators: ranks in other orders, subsets, several at a time. */
 static inline void use_communicators(use_t * use, unsigned seed)
 {

@@ -551,19 +551,6 @@ static double sum_of_blocks(const exchange_t * x, double *block)
     return (double) sum * item;
 }
 
-/* Whether blocks on MPI_COMM_WORLD are joined by rack, or one rank has all messages of a host. */
-static inline int is_by_rack(const exchange_t * x)
-{
-    double block, message = sum_of_blocks(x, &block) / num_hosts / num_hosts;
-    return num_racks > 1 && block > 0 && block <= rack_bytes && message <= rack_bytes;
-}
-
-static inline int is_by_one_rank(const exchange_t * x)
-{
-    double block;
-    return sum_of_blocks(x, &block) / num_hosts <= one_rank_bytes && num_hosts <= 16;
-}
-
 static int predict(const exchange_t * x)
 {
     if (!opt.is_v && x->pattern->items[0] == 0)
