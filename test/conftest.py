@@ -51,6 +51,11 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    # In the background (`make check &`, nohup) signals are ignored, and what we start would inherit
+    # that. A handler is not inherited: the programs under test start as they do in the foreground.
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
     config.addinivalue_line("markers", "slow: needs minutes or gigabytes, runs with --slow only")
 
 

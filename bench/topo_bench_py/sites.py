@@ -86,12 +86,18 @@ def run_program(command, environment, timeout, on_line=None):
         return process.returncode, err.read()
 
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 def catch_signals():
+    """Each ends us as ^C does. One that is ignored, as in the background or under nohup, stays so."""
+
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(sig, interrupt)
+    for sig in SIGNALS:
+        if signal.getsignal(sig) is not signal.SIG_IGN:
+            signal.signal(sig, interrupt)
 
 
 def complaint(status, said):
@@ -168,8 +174,8 @@ def vcluster_site(options, name, ppn, ranks):
     finally:
         if own:
             # A second ^C must not leave the cluster behind.
-            for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                signal.signal(sig, signal.SIG_IGN)
+            handlers = {sig: signal.signal(sig, signal.SIG_IGN) for sig in SIGNALS}
             down = {"capture_output": True, "timeout": 60, "start_new_session": True}
             subprocess.run([program, "down", name], check=False, **down)
-            catch_signals()
+            for sig, handler in handlers.items():
+                signal.signal(sig, handler)

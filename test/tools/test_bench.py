@@ -1027,6 +1027,33 @@ def test_interrupt(bindir, environment, tmp_path):
     assert list(tmp_path.iterdir()) == [pid_file]
 
 
+def ignored(pid, signum):
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"SigIgn:\s*(\w+)", status)[1], 16) >> (signum - 1) & 1 == 1
+
+
+def test_ignored_signals_stay_ignored(bindir, environment, tmp_path):
+    """As nohup and a shell start what is to go on in the background."""
+    pid_file = tmp_path / "pid"
+    words = ["run", "--launch", f"sh -c 'echo $PPID >{pid_file}; exec sleep 60'"]
+    process = subprocess.Popen(
+        ["sh", "-c", 'trap "" HUP INT; exec "$@"', "sh", bindir / "topo-bench", *words],
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        while not running(pid_file):
+            assert process.poll() is None
+            time.sleep(0.02)
+        pid = int(pid_file.read_text())
+        assert ignored(pid, signal.SIGINT) and ignored(pid, signal.SIGHUP)
+    finally:
+        process.terminate()
+        process.communicate(timeout=40)
+    assert process.returncode == 130
+
+
 # ---- on a virtual cluster ----
 
 

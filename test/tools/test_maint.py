@@ -753,6 +753,28 @@ def test_check_ends_in_the_line(repo, tmp_path):
     assert maint("check", tmp_path / "nowhere.py", repo=repo).returncode == 1
 
 
+def test_programs_start_with_signals_as_in_the_foreground():
+    ignored = "grep SigIgn /proc/$$/status"
+    found = subprocess.run(["sh", "-c", ignored], capture_output=True, text=True, check=True)
+    mask = int(found.stdout.split()[1], 16)
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        assert not mask >> (number - 1) & 1, number
+
+
+def test_check_in_the_background():
+    """`make check &` and `nohup make check` run with signals ignored."""
+    test = f"{__file__}::{test_programs_start_with_signals_as_in_the_foreground.__name__}"
+    pytest_run = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", test]
+    result = subprocess.run(
+        ["sh", "-c", 'trap "" HUP INT QUIT; exec "$@"', "sh", *pytest_run],
+        cwd=REPO,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout
+
+
 def test_ci_runs_the_readme_command():
     assert "make check" in (REPO / ".ci/run").read_text()
     packages = (REPO / "maint/packages.txt").read_text()

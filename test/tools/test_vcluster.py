@@ -418,6 +418,16 @@ def test_killed_run_leaves_nothing(user, mpiexec, sign):
     assert f"run-{job.pid}" not in output_of("list", prefix=user).split()
 
 
+def test_ignored_interrupt_stays_ignored(cluster, mpiexec):
+    """As a shell starts what is to go on in the background."""
+    background = ["sh", "-c", 'trap "" INT; exec "$@"', "sh"]
+    job, _ = start_run([cluster, "--mpiexec", mpiexec], background, 1)
+    status = Path(f"/proc/{job.pid}/status").read_text()
+    job.terminate()
+    assert job.wait(timeout=10) == -signal.SIGTERM
+    assert int(re.search(r"SigIgn:\s*(\w+)", status)[1], 16) >> (signal.SIGINT - 1) & 1
+
+
 def test_killed_run_spares_the_cluster(cluster, mpiexec):
     job, namespaces = start_run([cluster, "--mpiexec", mpiexec], [], 3)
     # mount and PID namespace are the run's own
