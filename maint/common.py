@@ -90,8 +90,17 @@ def scratch(prefix, parent=None):
 
 def versions():
     """The rows of versions.toml."""
+    return _versions_file()["mpich"]
+
+
+def topo_version():
+    """The version of this repository."""
+    return _versions_file()["topo"]
+
+
+def _versions_file():
     with open(REPO / "maint/versions.toml", "rb") as file:
-        return tomllib.load(file)["mpich"]
+        return tomllib.load(file)
 
 
 def tree_version(tree):

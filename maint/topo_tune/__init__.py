@@ -1,7 +1,6 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """topo-tune: from the measurements of a site to a tuning file for MPICH.
 
-files.py  reading JSON that may be bad, writing files that are whole or not there
 site.py   site.json: load, check, medians, write
 racks.py  which hosts share a leaf switch: Slurm, ibnetdiscover, a list, or clustering
 model.py  predicted time of every algorithm

@@ -1,4 +1,17 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-from topo_tune.cli import main
+import os
+import sys
 
-main()
+# this folder has a bench.py and a site.py, and the current one may have anything
+sys.path[0] = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+
+from topo_common.start import main
+
+
+def load():
+    from topo_tune.cli import cli
+
+    return cli
+
+
+main("topo-tune", load)

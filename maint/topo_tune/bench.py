@@ -3,8 +3,10 @@
 
 from dataclasses import dataclass
 
-from topo_tune import files, model
-from topo_tune.files import InputError, short
+from topo_common import files
+from topo_common.files import InputError
+from topo_common.text import short
+from topo_tune import model
 
 
 @dataclass

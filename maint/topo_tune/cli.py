@@ -1,29 +1,33 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """The commands of topo-tune."""
 
-import contextlib
 import copy
 import json
 import os
-import signal
 import sys
 
 import click
 from rich.console import Console
 
-from topo_tune import bench, draw, files, grammar, model, predict, racks, rules, site
+from topo_common import files
+from topo_common.cli import Group
+from topo_common.files import InputError
+from topo_common.text import hint
+from topo_tune import bench, draw, grammar, model, predict, racks, rules, site
 from topo_tune import explain as explaining
-from topo_tune.files import InputError
 
 DEFAULT = "tune"
 PROGRAM = "topo-tune"
 
 
-class Commands(click.Group):
+class Commands(Group):
     """A group whose first argument may be a site file: then it is the command DEFAULT."""
 
     def parse_args(self, ctx, args):
-        if not args or args[0] not in (*self.commands, *self.get_help_option_names(ctx)):
+        own = (*self.commands, *self.get_help_option_names(ctx), "--version")
+        if not args or args[0] not in own:
+            if args and not os.path.exists(args[0]) and hint(args[0], self.commands):
+                self.fail_command(ctx, args[0])
             args = [DEFAULT, *args]
         return super().parse_args(ctx, args)
 
@@ -36,7 +40,6 @@ class Commands(click.Group):
 
 @click.group(
     cls=Commands,
-    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
     subcommand_metavar="SITE.json -o tuning.json | COMMAND ...",
 )
 def cli():
@@ -65,8 +68,6 @@ def cli():
       topo-tune validate tuning.json                 what is wrong with a tuning file
       topo-tune explain tuning.json --collective allgather --ranks 64 --ppn 4 --bytes 1K:1M
                                                      what it selects, and why
-
-    Exit status: 0 done, 1 a file is bad or cannot be written, 2 wrong use.
     """
 
 
@@ -343,7 +344,7 @@ above every N: only "=any" holds.
 def _collective(_ctx, _param, value):
     known = list(grammar.mpich()["collectives"])
     if value not in known:
-        text = f"{value!r} is not a collective of MPICH{grammar.hint(value, known)}"
+        text = f"{value!r} is not a collective of MPICH{hint(value, known)}"
         raise click.BadParameter(text)
     return value
 
@@ -451,37 +452,3 @@ def schema(path):
 
 def _console(no_color):
     return Console(no_color=no_color or None, highlight=False, emoji=False)
-
-
-def main(args=None):
-    """Entry point: runs the command of `args`, by default sys.argv, and exits."""
-    # a terminated run removes its unfinished output too
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(AttributeError, ValueError):
-            stream.reconfigure(errors="replace")
-    try:
-        try:
-            cli.main(args, prog_name=PROGRAM, standalone_mode=False)
-        finally:
-            # here, because at exit a full disk would be a traceback
-            sys.stdout.flush()
-    except click.exceptions.Exit as error:
-        sys.exit(error.exit_code)
-    except click.UsageError as error:
-        command = error.ctx.command_path if error.ctx else PROGRAM
-        click.echo(f"{PROGRAM}: {error.format_message()} (help: {command} --help)", err=True)
-        sys.exit(2)
-    except InputError as error:
-        click.echo(f"{PROGRAM}: {error}", err=True)
-        sys.exit(1)
-    except (KeyboardInterrupt, click.Abort):
-        click.echo(f"{PROGRAM}: interrupted", err=True)
-        sys.exit(128 + signal.SIGINT)
-    except OSError as error:
-        # what is left in the buffer cannot be written either
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):
-            click.echo(f"{PROGRAM}: standard output: {error.strerror}", err=True)
-        sys.exit(1)

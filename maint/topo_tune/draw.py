@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from topo_tune.explain import show_size
+from topo_common.text import size_text
 from topo_tune.site import within_and_between
 
 SHADES = " ░▒▓█"
@@ -162,7 +162,7 @@ def decisions_table(decisions):
             d.racks,
             ranks,
             str(d.ppn),
-            f"{show_size(d.low)}-{show_size(d.high)}",
+            f"{size_text(d.low)}-{size_text(d.high)}",
             d.algorithm,
             chosen,
             builtin,

@@ -3,6 +3,7 @@
 
 import itertools
 
+from topo_common.text import size_text
 from topo_tune import grammar
 from topo_tune.grammar import TREE_TYPES, quoted, strip
 
@@ -24,7 +25,7 @@ def to_text(tuning, name, calls, version="4.0"):
         results.items(), lambda item: (_algorithm(item[1]), reason(item[1]))
     ):
         found = [size for size, _ in group]
-        ends = dict.fromkeys((show_size(found[0]), show_size(found[-1])))
+        ends = dict.fromkeys((size_text(found[0]), size_text(found[-1])))
         rows.append((" to ".join(ends), *what))
     widths = [max(len(row[i]) for row in rows) for i in (0, 1)]
     return [*lines, "", *(f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in rows)]
@@ -65,21 +66,13 @@ def about(call, sizes):
             f"up to {call.ppn} a host" if call.ranks % call.hosts else f"{call.ppn} a host"
         )
     if sizes:
-        ends = dict.fromkeys((show_size(sizes[0]), show_size(sizes[-1])))
+        ends = dict.fromkeys((size_text(sizes[0]), size_text(sizes[-1])))
         parts.append(" to ".join(ends) + " bytes")
     return ", ".join(parts)
 
 
 def _count(number, what):
     return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def show_size(size):
-    """1K for 1024, where nothing is lost by that."""
-    for suffix, factor in reversed(grammar.SUFFIXES.items()):
-        if size and size % factor == 0:
-            return f"{size // factor}{suffix}"
-    return str(size)
 
 
 def _steps(result):

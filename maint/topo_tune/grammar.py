@@ -18,15 +18,16 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-from topo_tune import files, site
-from topo_tune.files import InputError, json_type
+from topo_common import files
+from topo_common.files import InputError, json_type
+from topo_common.text import SUFFIXES
+from topo_tune import site
 
 MAX_BYTES = 64 * 1024 * 1024
 MAX_NESTING = 64
 MAX_LEVELS = 32
 MAX_COMM = 2**31 - 2  # the largest N of comm_*
 MAX_SIZE = 2**63 - 2  # and of all others
-SUFFIXES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 
 REDUCTIONS = ("allreduce", "reduce", "reduce_scatter", "reduce_scatter_block")
 GATHERS = ("allgather", "allgatherv")
@@ -193,7 +194,7 @@ FAR = 8  # no names of which one could be meant for the other
 
 
 def hint(name, known):
-    """'; did you mean "X"?' where `known` has something near, else nothing."""
+    """'; did you mean "X"?' where `known` has something near, else nothing. As the library."""
     limits = {word: min(FAR, max(len(name), len(word)) / 3) for word in known}
     near = [w for w in known if abs(len(w) - len(name)) <= limits[w]]
     near = min(near, key=lambda word: _distance(name, word), default=None)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from rich.table import Table
 
+from topo_common.text import size_text
 from topo_tune import grammar, model
 from topo_tune.draw import ms
-from topo_tune.explain import show_size
 from topo_tune.site import within_and_between
 
 
@@ -94,7 +94,7 @@ def predictions_table(title, rows, sizes):
     for link in ("host link", "uplink"):
         table.add_column(f"blocks on\n{link}", justify="right")
     for size in sizes:
-        table.add_column(f"ms at\n{show_size(size)}", justify="right")
+        table.add_column(f"ms at\n{size_text(size)}", justify="right")
     for i, row in enumerate(rows):
         cost = row.cost
         table.add_row(
@@ -124,7 +124,7 @@ def comparisons_table(rows):
             name,
             str(m.hosts * m.ppn),
             str(m.ppn),
-            show_size(m.num_bytes),
+            size_text(m.num_bytes),
             ms(row.predicted_us),
             ms(m.median_us),
             f"{row.ratio:.2f}",

@@ -8,8 +8,9 @@ import re
 
 import numpy as np
 
-from topo_tune import files
-from topo_tune.files import InputError, short
+from topo_common import files
+from topo_common.files import InputError
+from topo_common.text import short
 
 MAX_HOSTS = 1_000_000  # a list such as n[0-999999999] is a typing error
 

@@ -3,18 +3,17 @@
 
 The format is defined by site.schema.json; here is what a schema cannot say."""
 
-import difflib
 import json
 import math
 import os
 import re
 from dataclasses import dataclass, field
 
-import jsonschema
 import numpy as np
 
-from topo_tune import files
-from topo_tune.files import InputError, json_type, short
+from topo_common import files, schema
+from topo_common.files import InputError, json_type
+from topo_common.text import short
 
 SCHEMA_PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site.schema.json")
 MATRICES = ("latency_us", "bandwidth_mbps", "rack_latency_us", "rack_bandwidth_mbps")
@@ -57,7 +56,8 @@ def check(raw, path="site.json"):
     if isinstance(raw, dict):
         arrays = {key: _matrix(path, key, raw[key]) for key in MATRICES if key in raw}
     # jsonschema takes 10 us a number, so seconds for a large matrix. _matrix() has checked the same.
-    _check_schema(path, {**raw, **{key: [[0]] for key in arrays}} if arrays else raw)
+    value = {**raw, **{key: [[0]] for key in arrays}} if arrays else raw
+    schema.check(value, read_schema(), path)
 
     hosts, racks = raw["hosts"], raw["racks"]
     for key, names in (("$.hosts", hosts), ("$.racks.names", racks["names"])):
@@ -243,54 +243,3 @@ def read_schema():
     """The JSON Schema of site.json, parsed."""
     with open(SCHEMA_PATH, encoding="utf-8") as file:
         return json.load(file)
-
-
-def _check_schema(path, raw):
-    validator = jsonschema.Draft202012Validator(read_schema())
-    try:
-        errors = list(validator.iter_errors(raw))
-    except RecursionError:
-        raise InputError(path, "nested too deeply") from None
-    if not errors:
-        return
-    # a wrong format explains all the rest; else the first by place
-    error = min(errors, key=lambda e: (e.validator != "const", [str(p) for p in e.absolute_path]))
-    where = "$" + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.absolute_path)
-    raise InputError(path, _explain(error), where)
-
-
-def _explain(error):
-    """What was found and what is expected, in a line, for an error of jsonschema."""
-    kind, value, found = error.validator, error.validator_value, error.instance
-    if kind == "required":
-        missing = [key for key in value if key not in found]
-        return f"found no key {short(missing[0])}, which is required"
-    if kind == "additionalProperties":
-        if isinstance(value, dict):
-            return f"found {short(found)}, expected a {value['type']}"
-        known = error.schema["properties"]
-        unknown = next(key for key in found if key not in known)
-        near = difflib.get_close_matches(unknown, known, 1)
-        hint = f"; did you mean {short(near[0])}?" if near else f", expected {', '.join(known)}"
-        return f"found the unknown key {short(unknown)}{hint}"
-    if kind == "oneOf":
-        return (
-            "expected either latency_us (and bandwidth_mbps), or rack_latency_us (and"
-            " rack_bandwidth_mbps), and not both"
-        )
-    if kind == "uniqueItems":
-        twice = next(item for i, item in enumerate(found) if item in found[:i])
-        return f"found {short(twice)} twice, expected each only once"
-    expected = {
-        "type": lambda: " or ".join(value) if isinstance(value, list) else f"{value}",
-        "const": lambda: short(value),
-        "enum": lambda: f"one of {', '.join(map(str, value))}",
-        "minimum": lambda: f"at least {value}",
-        "maximum": lambda: f"at most {value}",
-        "minItems": lambda: f"at least {value} entries",
-        "minLength": lambda: "a name that is not empty",
-        "pattern": lambda: f"text like {value}",
-    }.get(kind)
-    if expected is None:
-        return short(error.message, 160)
-    return f"found {short(found)}, expected {expected()}"

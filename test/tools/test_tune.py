@@ -24,8 +24,9 @@ from hypothesis import strategies as st
 MAINT = Path(__file__).resolve().parents[2] / "maint"
 sys.path.insert(0, str(MAINT))
 
-from topo_tune import bench, files, grammar, model, racks, rules, site
-from topo_tune.files import InputError
+from topo_common import files
+from topo_common.files import InputError
+from topo_tune import bench, grammar, model, racks, rules, site
 
 
 def make_site(sizes, near=100, far=150, host=400, between=27, tables=False, **more):
@@ -111,8 +112,8 @@ BAD = {
     ),
     "overflow": (json.dumps(DEMO).replace("100.", "1e999, 100.", 1), "found 1e999"),
     "long integer": ('{"format": ' + "9" * 5000 + "}", "expected a finite number"),
-    "key twice": ('{"format": 1, "format": 1}', 'the key "format" is there twice'),
-    "deep": ("[" * 100_000 + "]" * 100_000, "nested too deeply"),
+    "key twice": ('{"format": 1, "format": 1}', 'found the key "format" twice'),
+    "deep": ("[" * 100_000 + "]" * 100_000, "more than 64 levels"),
     "deep value": (edit("warnings", value=[[[[1]]]]), "$.warnings[0]: found [[[1]]]"),
     "version": (edit("format", value=2), "$.format: found 2, expected 1"),
     "unknown key": ({**DEMO, "latencies_us": 1}, 'did you mean "latency_us"?'),
@@ -1311,7 +1312,7 @@ def test_dry_run_of_alltoalls(tmp_path):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ([], "Missing argument 'SITE.json'"),
+        ([], "SITE.json: is missing"),
         (["model", "site.json", "--hosts", "17"], "the site has 16"),
         (["model", "site.json", "--bytes", "x"], "expected sizes such as"),
         (["site.json"], "one of -o FILE and --dry-run is needed"),
@@ -1323,7 +1324,7 @@ def test_dry_run_of_alltoalls(tmp_path):
             ["site.json", "-o", "x", "--collective", "bcast"],
             "'bcast' is not one of 'allgather', 'gather', 'scatter', 'alltoall', 'alltoallv'",
         ),
-        (["site.json", "--outptu", "x"], "No such option"),
+        (["site.json", "--outptu", "x"], 'no such option; did you mean "--output"?'),
         (["show", "site.json", "-o", "x.bmp"], "must end in .png"),
         (["racks", "site.json", "-o", "x"], "one of --slurm"),
         (
@@ -1388,8 +1389,8 @@ def test_output_that_cannot_be_written(tmp_path):
     path = write(tmp_path, DEMO)
     for output, message in (
         (tmp_path, "Is a directory"),
-        (tmp_path / "no" / "t.json", "No such file or directory"),
-        ("/dev/full", "No space left on device"),
+        (tmp_path / "no" / "t.json", "No such file or directory; nothing was written"),
+        ("/dev/full", "No space left on device; nothing was written"),
     ):
         done = topo_tune(path, "-o", output)
         assert done.returncode == 1 and done.stderr == f"topo-tune: {output}: {message}\n"
@@ -1425,9 +1426,14 @@ def test_full_disk_keeps_the_old_file(tmp_path):
 def test_interrupt_leaves_nothing(tmp_path, number):
     """Interrupted between writing the new file and putting it in its place."""
     program = (
-        "import os, time; import topo_tune.files as f; from topo_tune.cli import main\n"
-        "f.os.fsync = lambda fd: (print('here', flush=True), time.sleep(60))\n"
-        f"main([{str(write(tmp_path, DEMO))!r}, '-o', {str(tmp_path / 'tuning.json')!r}])\n"
+        "import os, sys, time\n"
+        "from topo_common.start import main\n"
+        "def load():\n"
+        "    from topo_tune.cli import cli\n"
+        "    os.fsync = lambda fd: (print('here', flush=True), time.sleep(60))\n"
+        "    return cli\n"
+        f"sys.argv[1:] = [{str(write(tmp_path, DEMO))!r}, '-o', {str(tmp_path / 'tuning.json')!r}]\n"
+        "main('topo-tune', load)\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", program],

@@ -1,0 +1,185 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""The frame of every tool's command line, made with click.
+
+A command says what it could not do by a Failure. Exit status of all tools:
+
+0    done
+1    it could not be done: a bad input file, a failed launch, a disk that is full, a standard output
+     that was closed
+2    the command line is wrong
+130  interrupted
+"""
+
+import contextlib
+import errno
+import os
+import sys
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from topo_common.files import Failure
+from topo_common.start import INTERRUPTED
+from topo_common.text import hint, one_line
+
+EXIT_STATUS = (
+    "Exit status: 0 done; 1 it could not be done (a bad file, a failed launch, a full disk, standard"
+    " output closed); 2 the command line is wrong; 130 interrupted."
+)
+# beside the packages, in the repository and where it is installed
+VERSIONS = Path(__file__).resolve().parent.parent / "versions.toml"
+
+
+def version() -> str:
+    """Of mpich-topo."""
+    return str(_versions()["topo"])
+
+
+def mpich_versions() -> list[str]:
+    """The versions of MPICH that are supported."""
+    return [row["version"] for row in _versions()["mpich"]]
+
+
+def _versions() -> dict[str, Any]:
+    with open(VERSIONS, "rb") as file:
+        return tomllib.load(file)
+
+
+class Group(click.Group):
+    """The commands of a tool, with -h, --version, a hint for a misspelt command, and what the exit
+    status means."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        settings = {"help_option_names": ["-h", "--help"], "show_default": True}
+        more["context_settings"] = settings | more.get("context_settings", {})
+        super().__init__(*args, **more)
+        self.params.append(
+            click.Option(
+                ["--version"],
+                is_flag=True,
+                is_eager=True,
+                expose_value=False,
+                callback=_print_version,
+                help="Print the version of mpich-topo, and of the MPICH it is for.",
+            )
+        )
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
+            self.fail_command(ctx, args[0])
+        return super().resolve_command(ctx, args)
+
+    def fail_command(self, ctx: click.Context, name: str) -> None:
+        option = name.startswith("-")
+        known = [n for n, command in self.commands.items() if not command.hidden]
+        what = "option" if option else "command"
+        ctx.fail(f"{name}: no such {what}{hint(name, known)}")
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_epilog(ctx, formatter)
+        formatter.write_paragraph()
+        formatter.write_text(EXIT_STATUS)
+
+
+def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        name = ctx.find_root().info_name
+        click.echo(f"{name} {version()} of mpich-topo, for MPICH {', '.join(mpich_versions())}")
+        ctx.exit()
+
+
+def run(name: str, command: click.Command, args: Sequence[str] | None = None) -> int:
+    """Run the `command` of the tool `name` with `args`, by default those of the process. Returns the
+    exit status; what could not be done is said on standard error, in a line."""
+    status, text = _outcome(name, command, args)
+    try:
+        if sys.stdout:
+            sys.stdout.flush()
+    except (OSError, ValueError) as error:
+        drop_standard_output()
+        if status == 0:
+            status, text = 1, _about_output(error)
+    if text:
+        complain(name, text)
+    return status
+
+
+def complain(name: str, text: str) -> None:
+    """A line on standard error."""
+    with contextlib.suppress(OSError, ValueError):
+        print(f"{name}: {one_line(text)}", file=sys.stderr, flush=True)
+
+
+def drop_standard_output() -> None:
+    """Forget what is left in the buffer of standard output: it cannot be written."""
+    with contextlib.suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+
+
+def _outcome(name: str, command: click.Command, args: Sequence[str] | None) -> tuple[int, str]:
+    """(exit status, what to say)"""
+    try:
+        result = command.main(args, prog_name=name, standalone_mode=False)
+        return (result if isinstance(result, int) else 0), ""
+    except SystemExit as error:
+        if error.code is None or isinstance(error.code, int):
+            return error.code or 0, ""
+        return 1, str(error.code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        with contextlib.suppress(OSError, ValueError):
+            error.show()
+        return 2, ""
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx else name
+        return 2, f"{usage_text(error)} (help: {where} --help)"
+    except Failure as error:
+        return error.status, str(error)
+    except click.ClickException as error:
+        return error.exit_code, error.format_message()
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED, "interrupted"
+    except MemoryError:
+        return 1, "found too little memory"
+    except OSError as error:
+        if error.filename is not None:
+            return 1, f"{os.fsdecode(error.filename)}: {error.strerror}"
+        return 1, _about_output(error)
+
+
+def _about_output(error: Exception) -> str:
+    if isinstance(error, BrokenPipeError):
+        return ""  # whoever read has seen enough, as head(1)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EBADF, errno.EIO):
+        return f"standard output: {error.strerror}"
+    return f"{getattr(error, 'strerror', None) or error}"
+
+
+def usage_text(error: click.UsageError) -> str:
+    """An error of click in our form: the option, and what is wrong."""
+    if isinstance(error, click.NoSuchOption):
+        known = error.possibilities or []
+        if error.ctx:
+            known = [name for p in error.ctx.command.get_params(error.ctx) for name in p.opts]
+        return f"{error.option_name}: no such option{hint(error.option_name, known)}"
+    if isinstance(error, click.MissingParameter):
+        return f"{_about(error)}: is missing"
+    if isinstance(error, click.BadParameter):
+        where = _about(error)
+        text = error.message.rstrip(".")
+        return f"{where}: {text}" if where else text
+    return error.format_message().rstrip(".")
+
+
+def _about(error: click.BadParameter) -> str:
+    if error.param is None:
+        return str(error.param_hint or "")
+    if isinstance(error.param, click.Option):
+        return max(error.param.opts, key=len)
+    return error.param.metavar or str(error.param.name)

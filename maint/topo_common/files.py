@@ -1,0 +1,228 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""Reading files that may be bad, and writing files that are whole or not there."""
+
+import json
+import math
+import os
+import re
+import stat
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, NoReturn
+
+from topo_common.text import short
+
+# A matrix of 512 hosts takes 2 MB; more than this is none of our files, and would only fill memory.
+SIZE_LIMIT = 256 * 1024 * 1024
+MAX_NESTING = 64
+
+
+class Failure(Exception):
+    """Something could not be done. The text is all that the user needs, in one line; `status` is the
+    exit status of the tool."""
+
+    def __init__(self, text: str, status: int = 1) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class InputError(Failure):
+    """A file says something that it may not say. The text is one line: file, place, what was found
+    and what is expected."""
+
+    def __init__(self, path: object, text: str, where: str | None = None) -> None:
+        parts = [str(path), where, text] if where else [str(path), text]
+        super().__init__(": ".join(parts))
+
+
+def json_type(value: Any) -> str:
+    """The name of a JSON value's type, as the library prints it."""
+    names = {bool: "boolean", int: "int", float: "double", str: "string", list: "array"}
+    return "null" if value is None else names.get(type(value), "object")
+
+
+def read_bytes(path: str | os.PathLike[str], limit: int) -> bytes:
+    """The content of a regular file of at most `limit` bytes.
+
+    Raises InputError where there is none, it may not be read, is empty or too long."""
+    try:
+        # O_NONBLOCK: opening a FIFO would wait for a writer
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise InputError(path, "found something that is not a regular file")
+            data = file.read(limit + 1)
+    except OSError as error:
+        raise InputError(path, error.strerror or str(error)) from None
+    except ValueError:
+        raise InputError(short(path), "found a NUL byte in the file's name") from None
+    if not data.strip():
+        raise InputError(path, "the file is empty")
+    if len(data) > limit:
+        raise InputError(path, f"the file is longer than {limit} bytes")
+    return data
+
+
+def read_text(path: str | os.PathLike[str], limit: int | None = None) -> str:
+    """The text of a file in UTF-8, of at most `limit` bytes (default SIZE_LIMIT). Raises InputError."""
+    data = read_bytes(path, SIZE_LIMIT if limit is None else limit)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InputError(path, "found bytes that are not UTF-8", f"line {line}") from None
+
+
+class _Refused(Exception):
+    """A word of JSON that we do not take."""
+
+    def __init__(self, text: str, pattern: str, count: int = 1) -> None:
+        super().__init__(text)
+        self.pattern, self.count = pattern, count  # it is this match outside of strings
+
+
+def read_json(path: str | os.PathLike[str], limit: int | None = None) -> Any:
+    """What json.loads gives for a file, and nothing that JSON does not have: NaN, Infinity, numbers
+    that overflow, a key twice in one object, and more than MAX_NESTING levels are refused.
+
+    Raises InputError with the line for a file that ends early or is not JSON."""
+    text = read_text(path, limit)
+
+    def refuse(word: str) -> NoReturn:
+        raise _Refused(f"found {word[:24]}, expected a finite number", re.escape(word))
+
+    def to_float(word: str) -> float:
+        value = float(word)
+        return value if math.isfinite(value) else refuse(word)
+
+    def to_int(word: str) -> int:
+        # a number beyond double precision's range would overflow later, far from the file
+        return int(word) if len(word) < 300 else refuse(word)
+
+    def to_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        result = dict(pairs)
+        if len(result) < len(pairs):
+            keys = [key for key, _ in pairs]
+            twice = next(key for key in keys if keys.count(key) > 1)
+            text = f"found the key {short(twice)} twice in one object, expected it once"
+            raise _Refused(text, re.escape(json.dumps(twice)) + r"\s*:", 2)
+        return result
+
+    try:
+        value = json.loads(
+            text,
+            parse_constant=refuse,
+            parse_float=to_float,
+            parse_int=to_int,
+            object_pairs_hook=to_object,
+        )
+        if _is_too_deep(value):
+            raise RecursionError
+        return value
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno} column {error.colno}"
+        cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
+        what = "the file ends early" if cut else "not JSON"
+        raise InputError(path, f"{what}: {error.msg}", where) from None
+    except RecursionError:
+        raise InputError(path, f"found more than {MAX_NESTING} levels of nesting") from None
+    except _Refused as error:
+        raise InputError(path, str(error), _line_of(text, error)) from None
+
+
+def _line_of(text: str, refused: _Refused) -> str | None:
+    """Where the word is; None where another place may be meant."""
+    words = re.compile(rf'({refused.pattern})|"(?:[^"\\]|\\.)*"', re.DOTALL)
+    found = [match for match in words.finditer(text) if match[1]]
+    if refused.count > 1 and len(found) != refused.count:
+        return None
+    line = text.count("\n", 0, found[refused.count - 1].start()) + 1 if found else None
+    return f"line {line}" if line else None
+
+
+def _is_too_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_NESTING + 1):
+        groups = [v.values() if isinstance(v, dict) else v for v in level if v and is_container(v)]
+        level = [v for group in groups for v in group if is_container(v)]
+        if not level:
+            return False
+    return True
+
+
+def is_container(value: Any) -> bool:
+    return isinstance(value, dict | list)
+
+
+def dump_json(value: Any) -> str:
+    """JSON text of `value`: indented, but a row of a matrix is one line."""
+
+    def dump(value: Any, indent: str) -> str:
+        inner = indent + "  "
+        if isinstance(value, dict) and value:
+            rows = [f"{inner}{json.dumps(k)}: {dump(v, inner)}" for k, v in value.items()]
+            return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
+        if isinstance(value, list) and any(is_container(v) for v in value):
+            return "[\n" + ",\n".join(inner + dump(v, inner) for v in value) + f"\n{indent}]"
+        return json.dumps(value)
+
+    return dump(value, "") + "\n"
+
+
+def check_folder(path: str | os.PathLike[str]) -> None:
+    """Whether write() has a chance, for those who measure for hours before. Raises InputError."""
+    folder = Path(path).absolute().parent
+    if not folder.is_dir():
+        raise InputError(path, f"there is no folder {folder}")
+    if Path(path).is_dir():
+        raise InputError(path, "found a folder, expected the name of a file")
+    if not os.access(folder, os.W_OK):
+        raise InputError(path, f"no permission to write in {folder}")
+
+
+def write(path: str | os.PathLike[str], data: str | bytes) -> None:
+    """Write `data` so that `path` holds all of it or what it held before: a new file beside it takes
+    its place when it is complete. "-" is standard output; what is not a regular file (/dev/null, a
+    pipe) is written to directly.
+
+    Raises InputError where that fails: no permission, disk full."""
+    data = data.encode() if isinstance(data, str) else data
+    if path == "-":
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        target = os.path.realpath(path)
+        if os.path.isdir(target):
+            raise InputError(path, "Is a directory")
+        if os.path.exists(target) and not os.path.isfile(target):
+            with open(target, "wb", buffering=0) as file:
+                file.write(data)
+            return
+        _replace(target, data)
+    except OSError as error:
+        text = f"{error.strerror or error}; nothing was written"
+        raise InputError(path, text) from None
+    except ValueError:
+        raise InputError(short(path), "found a NUL byte in the file's name") from None
+
+
+def _replace(target: str, data: bytes) -> None:
+    # mkstemp makes a file that only the owner reads; ours are for everyone that umask allows
+    umask = os.umask(0)
+    os.umask(umask)
+    folder, name = os.path.split(target)
+    temp = None
+    try:
+        fd, temp = tempfile.mkstemp(prefix=f".{name[:100]}.", dir=folder)
+        with open(fd, "wb") as file:
+            os.fchmod(file.fileno(), 0o666 & ~umask)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temp, target)
+        temp = None
+    finally:
+        if temp:
+            os.unlink(temp)

@@ -1,0 +1,62 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""The check of a value, parsed JSON or TOML, against a JSON Schema."""
+
+from typing import Any
+
+from topo_common.files import MAX_NESTING, InputError
+from topo_common.text import hint, short
+
+
+def check(value: Any, schema: dict[str, Any], path: object) -> None:
+    """Raises InputError with the first thing in `value`, of the file `path`, that `schema` does not
+    allow: the place as a JSON path, what was found and what is expected."""
+    import jsonschema
+
+    validator = jsonschema.Draft202012Validator(schema)
+    try:
+        errors = list(validator.iter_errors(value))
+    except RecursionError:
+        raise InputError(path, f"found more than {MAX_NESTING} levels of nesting") from None
+    if not errors:
+        return
+    # a wrong format explains all the rest; else the first by place
+    error = min(errors, key=lambda e: (e.validator != "const", [str(p) for p in e.absolute_path]))
+    where = "$" + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.absolute_path)
+    raise InputError(path, _explain(error), where)
+
+
+def _explain(error: Any) -> str:
+    """What was found and what is expected, in a line, for an error of jsonschema."""
+    kind, value, found = error.validator, error.validator_value, error.instance
+    if kind == "required":
+        missing = [key for key in value if key not in found]
+        return f"found no key {short(missing[0])}, which is required"
+    if kind == "additionalProperties":
+        if isinstance(value, dict):
+            return f"found {short(found)}, expected a {value['type']}"
+        known = error.schema["properties"]
+        unknown = next(key for key in found if key not in known)
+        near = hint(unknown, known) or f", expected {', '.join(known)}"
+        return f"found the unknown key {short(unknown)}{near}"
+    if kind == "oneOf":
+        # what the alternatives mean is said by the schema itself
+        return str(error.schema.get("$comment", short(error.message, 160)))
+    if kind == "uniqueItems":
+        twice = next(item for i, item in enumerate(found) if item in found[:i])
+        return f"found {short(twice)} twice, expected each only once"
+    expected = {
+        "type": lambda: " or ".join(value) if isinstance(value, list) else f"{value}",
+        "const": lambda: short(value),
+        "enum": lambda: f"one of {', '.join(map(str, value))}",
+        "minimum": lambda: f"at least {value}",
+        "exclusiveMinimum": lambda: f"more than {value}",
+        "maximum": lambda: f"at most {value}",
+        "minItems": lambda: f"at least {value} entries",
+        "maxItems": lambda: f"at most {value} entries",
+        "minLength": lambda: "a name that is not empty",
+        "maxLength": lambda: f"at most {value} characters",
+        "pattern": lambda: f"text like {value}",
+    }.get(kind)
+    if expected is None:
+        return short(error.message, 160)
+    return f"found {short(found)}, expected {expected()}"

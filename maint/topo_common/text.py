@@ -1,0 +1,39 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""Words for messages."""
+
+import difflib
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+SUFFIXES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+
+
+def short(value: Any, width: int = 48) -> str:
+    """`value` as one line of JSON, cut to `width` characters."""
+    try:
+        text = json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        text = repr(value)
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def one_line(text: str) -> str:
+    """`text` as a terminal may have it: no line breaks, no control characters."""
+    text = re.sub(r"\s*\n\s*", " ", text.strip())
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def size_text(size: int) -> str:
+    """1K for 1024, where nothing is lost by that."""
+    for suffix, factor in reversed(SUFFIXES.items()):
+        if size and size % factor == 0:
+            return f"{size // factor}{suffix}"
+    return str(size)
+
+
+def hint(name: str, known: Iterable[str]) -> str:
+    """'; did you mean "X"?' where `known` has something near, else nothing."""
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f'; did you mean "{near[0]}"?' if near else ""
