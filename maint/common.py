@@ -14,8 +14,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, NoReturn
 
 try:
     import tomllib
@@ -29,12 +31,15 @@ MANIFEST = REPO / "cvars/algorithms.toml"
 CVAR_BLOCKS = REPO / "cvars/cvars.txt"
 GENERATED_PATCH = "coll-list-topo-algorithms.patch"
 
+Row = dict[str, Any]  # of versions.toml or of the manifest
+Env = Mapping[str, str]
+
 
 class Failure(Exception):
     """An error whose text is all that the user needs: no traceback."""
 
 
-def main(function):
+def main(function: Callable[[], int]) -> NoReturn:
     """Run FUNCTION as a program: a Failure or ^C ends it with one message and a status."""
     name = Path(sys.argv[0]).name
     # a plain `kill` must clean up too
@@ -50,18 +55,16 @@ def main(function):
         sys.exit(130)
 
 
-def cache_dir():
+def cache_dir() -> Path:
     """Where downloads and builds are kept, outside the clone."""
-    path = os.environ.get("MPICH_TOPO_CACHE")
-    if not path:
-        path = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mpich-topo"
-    path = Path(path).absolute()
+    default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mpich-topo"
+    path = Path(os.environ.get("MPICH_TOPO_CACHE") or default).absolute()
     path.mkdir(parents=True, exist_ok=True)
     return path
 
 
 @contextmanager
-def lock(name, message):
+def lock(name: str, message: str) -> Iterator[None]:
     """Hold the lock file NAME of the cache; say MESSAGE when somebody else has it."""
     with open(cache_dir() / f"{name}.lock", "w") as file:
         try:
@@ -73,10 +76,10 @@ def lock(name, message):
 
 
 @contextmanager
-def scratch(prefix, parent=None):
+def scratch(prefix: str, parent: Path | None = None) -> Iterator[Path]:
     """A temporary folder, gone afterwards. Several hundred MB may go there: not /tmp, where
     that may be memory, but the cache."""
-    parent = Path(parent) if parent else cache_dir() / "tmp"
+    parent = parent or cache_dir() / "tmp"
     parent.mkdir(parents=True, exist_ok=True)
     path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     try:
@@ -88,24 +91,24 @@ def scratch(prefix, parent=None):
 # -- versions -------------------------------------------------------------------------------
 
 
-def versions():
+def versions() -> list[Row]:
     """The rows of versions.toml."""
-    return _versions_file()["mpich"]
+    rows: list[Row] = _versions_file()["mpich"]
+    return rows
 
 
-def topo_version():
+def topo_version() -> str:
     """The version of this repository."""
-    return _versions_file()["topo"]
+    return str(_versions_file()["topo"])
 
 
-def _versions_file():
+def _versions_file() -> dict[str, Any]:
     with open(REPO / "maint/versions.toml", "rb") as file:
         return tomllib.load(file)
 
 
-def tree_version(tree):
+def tree_version(tree: Path) -> str:
     """The version that a source tree says it has."""
-    tree = Path(tree)
     path = tree / "maint/version.m4"
     if not tree.is_dir():
         raise Failure(f"{tree}: no such folder")
@@ -114,14 +117,14 @@ def tree_version(tree):
     return parse_version(path.read_text(errors="replace"), path)
 
 
-def parse_version(text, where):
+def parse_version(text: str, where: Path | str) -> str:
     match = re.search(r"m4_define\(\[MPICH_VERSION_m4\],\s*\[(.*?)\]\)", text)
     if not match:
         raise Failure(f"{where}: does not say which version of MPICH this is")
     return match[1]
 
 
-def supported(version, where):
+def supported(version: str, where: Path) -> Row:
     """The row of versions.toml for VERSION."""
     for row in versions():
         if row["version"] == version:
@@ -130,16 +133,16 @@ def supported(version, where):
     raise Failure(f"{where}: this is MPICH {version}; supported: {known}")
 
 
-def series(row):
+def series(row: Row) -> list[Path]:
     """The patches for a row of versions.toml, in their order."""
     return sorted((REPO / row["patches"]).glob("[0-9][0-9][0-9][0-9]-*.patch"))
 
 
-def is_generated(patch):
+def is_generated(patch: Path) -> bool:
     return patch.name.endswith(GENERATED_PATCH)
 
 
-def overlay_files():
+def overlay_files() -> list[str]:
     """The files of src_overlay, relative to it."""
     return sorted(
         path.relative_to(OVERLAY).as_posix()
@@ -148,12 +151,12 @@ def overlay_files():
     )
 
 
-def touched(patch_text):
+def touched(patch_text: str) -> list[str]:
     """The files that a patch edits. Patches here edit only: new files are in the overlay."""
     return sorted(set(re.findall(r"^\+\+\+ b/(\S+)", patch_text, re.MULTILINE)))
 
 
-def sha256(path):
+def sha256(path: Path | str) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -161,28 +164,28 @@ def sha256(path):
 # -- running --------------------------------------------------------------------------------
 
 
-def run(command, cwd=None, **kwargs):
+def run(command: Sequence[str | Path], cwd: Path | None = None, env: Env | None = None) -> str:
     """Run a short command; its output is shown only when it fails."""
     result = subprocess.run(
         [str(word) for word in command],
         cwd=cwd,
+        env=env,
         check=False,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        **kwargs,
     )
     if result.returncode:
         raise Failure(f"{' '.join(map(str, command))} failed:\n{result.stdout.rstrip()}")
     return result.stdout
 
 
-def clock(seconds):
+def clock(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
-def last_line(path):
+def last_line(path: Path) -> str:
     """The last line that a log has so far."""
     with open(path, "rb") as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - 2000))
@@ -190,10 +193,15 @@ def last_line(path):
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-def step(title, command, log, cwd=None, env=None):
+def step(
+    title: str,
+    command: Sequence[str | Path],
+    log: Path,
+    cwd: Path | None = None,
+    env: Env | None = None,
+) -> None:
     """Run a long command with its output in LOG. On a terminal one line shows the time and
     where it is; elsewhere a line appears every half minute. ^C ends all that it started."""
-    log = Path(log)
     log.parent.mkdir(parents=True, exist_ok=True)
     terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     start, shown = time.monotonic(), 0.0
@@ -228,19 +236,19 @@ def step(title, command, log, cwd=None, env=None):
             os.killpg(process.pid, signal.SIGTERM)
             process.wait()
             raise
-    spent = clock(time.monotonic() - start)
+    took = clock(time.monotonic() - start)
     clear = "\r\033[K" if terminal else ""
     if process.returncode:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-25:])
-        print(f"{clear}  {title:<24} {spent}  FAILED", flush=True)
+        print(f"{clear}  {title:<24} {took}  FAILED", flush=True)
         raise Failure(f"{title} failed; the end of {log}:\n{tail}")
-    print(f"{clear}  {title:<24} {spent}", flush=True)
+    print(f"{clear}  {title:<24} {took}", flush=True)
 
 
 # -- git and patches --------------------------------------------------------------------------
 
 
-def git(*args, cwd):
+def git(*args: str | Path, cwd: Path) -> str:
     """Git without the user's settings, with fixed names and dates: the same result anywhere."""
     who = {"NAME": "mpich-topo", "EMAIL": "mpich-topo@localhost", "DATE": "2022-04-07T12:00:00Z"}
     env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
@@ -250,12 +258,12 @@ def git(*args, cwd):
     return run(["git", *(w for s in settings for w in ("-c", s)), *args], cwd=cwd, env=env)
 
 
-def git_tree(tree, patches):
+def git_tree(tree: Path, patches: Iterable[Path]) -> None:
     """Make a git repository of the files in TREE, tag them `upstream`, and make every patch a
     commit upon them."""
     git("init", "-q", "-b", "topo", cwd=tree)
     # bundled packages, whose size makes everything slow, and which no patch edits
-    (Path(tree) / ".git/info/exclude").write_text("/modules/\n")
+    (tree / ".git/info/exclude").write_text("/modules/\n")
     git("add", "-A", cwd=tree)
     git("commit", "-q", "-m", "upstream", cwd=tree)
     git("tag", "upstream", cwd=tree)
@@ -266,7 +274,9 @@ def git_tree(tree, patches):
 FORMAT_PATCH = ["format-patch", "-q", "--zero-commit", "--no-signature", "-N", "--stat=72"]
 
 
-def apply_patches(tree, patches, strict=False, reverse=False):
+def apply_patches(
+    tree: Path, patches: Iterable[Path], strict: bool = False, reverse: bool = False
+) -> None:
     """Apply patch files to the files in TREE: no fuzz, no rejects, no backups. A hunk may have
     moved in a tree of the user's; STRICT allows not even that."""
     options = ["-p1", "--fuzz=0", "--no-backup-if-mismatch", "-r", "-"]

@@ -9,6 +9,7 @@ the first, `make patches-check` the second.
 
 import re
 import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from common import (
@@ -19,6 +20,7 @@ from common import (
     OVERLAY,
     REPO,
     Failure,
+    Row,
     git,
     git_tree,
     is_generated,
@@ -26,6 +28,11 @@ from common import (
     series,
     touched,
 )
+from sources import Source
+
+Found = set[tuple[str, str]]  # collective, name
+Add = Callable[[str, list[Row]], str]
+Read = Callable[[str], Found]
 
 TOPO_ALGOS_H = OVERLAY / "src/mpi/coll/algorithms/topo/topo_algos.h"
 
@@ -33,7 +40,7 @@ REQUIRED = {"collective": str, "name": str, "file": str, "help": str}
 OPTIONAL = {"restrictions": list, "params": list, "tests": list}
 
 
-def load_manifest(path=MANIFEST):
+def load_manifest(path: Path = MANIFEST) -> list[Row]:
     """The rows of the manifest, checked."""
     try:
         with open(path, "rb") as file:
@@ -69,7 +76,7 @@ def load_manifest(path=MANIFEST):
     return rows
 
 
-def cvar_blocks():
+def cvar_blocks() -> str:
     """The CVARs of cvars.txt: its text from the first entry on."""
     if not CVAR_BLOCKS.is_file():
         return ""
@@ -80,21 +87,20 @@ def cvar_blocks():
     return text[match.start() :].rstrip() + "\n"
 
 
-def function(row):
+def function(row: Row) -> str:
     return f"MPIR_{row['collective'].capitalize()}_intra_{row['name']}"
 
 
-def insert_after_last(lines, pattern, new, where, start=0, end=None):
-    """Insert NEW behind the last of lines[start:end] that PATTERN matches."""
-    end = len(lines) if end is None else end
-    for i in range(end - 1, start - 1, -1):
+def insert_after_last(lines: list[str], pattern: str, new: list[str], where: str) -> None:
+    """Insert NEW behind the last line that PATTERN matches."""
+    for i in range(len(lines) - 1, -1, -1):
         if re.search(pattern, lines[i]):
             lines[i + 1 : i + 1] = new
             return
     raise Failure(f"{where}: no line like {pattern!r}, behind which to add")
 
 
-def section(lines, heading, indent, where):
+def section(lines: list[str], heading: str, indent: int, where: str) -> tuple[int, int]:
     """The range of lines below HEADING that are indented deeper than INDENT."""
     try:
         start = lines.index(" " * indent + heading) + 1
@@ -109,7 +115,7 @@ def section(lines, heading, indent, where):
 # -- <collective>/Makefile.mk -----------------------------------------------------------------
 
 
-def add_makefile(text, rows):
+def add_makefile(text: str, rows: list[Row]) -> str:
     lines = text.split("\n")
     for row in rows:
         pattern = rf"^    src/mpi/coll/{row['collective']}/\w+_(intra|allcomm)_\w+\.c"
@@ -124,7 +130,7 @@ def add_makefile(text, rows):
     return "\n".join(lines)
 
 
-def read_makefile(text):
+def read_makefile(text: str) -> Found:
     joined = text.replace("\\\n", " ")
     found = set()
     for files in re.findall(r"^mpi_core_sources\s*\+=(.*)", joined, re.MULTILINE):
@@ -138,7 +144,7 @@ def read_makefile(text):
 # -- coll_algorithms.txt ------------------------------------------------------------------------
 
 
-def add_algorithms(text, rows):
+def add_algorithms(text: str, rows: list[Row]) -> str:
     lines = text.split("\n")
     for row in rows:
         start, end = section(lines, f"{row['collective']}-intra:", 0, "coll_algorithms.txt")
@@ -154,7 +160,7 @@ def add_algorithms(text, rows):
     return "\n".join(lines)
 
 
-def read_algorithms(text):
+def read_algorithms(text: str) -> Found:
     # as load_coll_algos() of maint/gen_coll.py
     found, collective = set(), None
     for line in text.split("\n"):
@@ -168,7 +174,7 @@ def read_algorithms(text):
 # -- cvars.txt ------------------------------------------------------------------------------------
 
 
-def add_cvars(text, rows):
+def add_cvars(text: str, rows: list[Row]) -> str:
     lines = text.split("\n")
     for row in rows:
         name = f"MPIR_CVAR_{row['collective'].upper()}_INTRA_ALGORITHM"
@@ -176,7 +182,7 @@ def add_cvars(text, rows):
         last = max(i for i in range(start, end) if re.match(r"\s+\w+\s+-\s", lines[i]))
         # the dashes of the new rows stand below each other, and below upstream's where they can
         names = [r["name"] for r in rows if r["collective"] == row["collective"]]
-        width = max(len(re.match(r"\s+(\w+\s+)-", lines[last])[1]) - 1, *map(len, names))
+        width = max(len(lines[last].split("-")[0].lstrip()) - 1, *map(len, names))
         lines.insert(last + 1, f"        {row['name']:<{width}} - {row['help']}")
     blocks = cvar_blocks()
     if blocks:
@@ -185,7 +191,7 @@ def add_cvars(text, rows):
     return "\n".join(lines)
 
 
-def cvar_block(lines, name):
+def cvar_block(lines: list[str], name: str) -> tuple[int, int]:
     for start, line in enumerate(lines):
         if re.match(rf"\s*- name\s*: {name}$", line):
             break
@@ -197,7 +203,7 @@ def cvar_block(lines, name):
     return start, end
 
 
-def read_cvars(text):
+def read_cvars(text: str) -> Found:
     # as maint/extractcvars: a leading word followed by " - " is a value
     found = set()
     for block in re.split(r"^    - name\s*: ", text, flags=re.MULTILINE)[1:]:
@@ -207,7 +213,7 @@ def read_cvars(text):
     return found
 
 
-def read_cvar_names(text):
+def read_cvar_names(text: str) -> set[str]:
     return set(re.findall(r"^    - name\s*: (\w+)$", text, re.MULTILINE))
 
 
@@ -216,7 +222,7 @@ def read_cvar_names(text):
 TYPE = "MPII_CSEL_CONTAINER_TYPE__ALGORITHM__"
 
 
-def add_container_h(text, rows):
+def add_container_h(text: str, rows: list[Row]) -> str:
     lines = text.split("\n")
     for row in rows:
         stem = function(row).split("_intra_")[0] + "_(?:intra|allcomm)_"
@@ -237,8 +243,8 @@ def add_container_h(text, rows):
     return "\n".join(lines)
 
 
-def read_container_h(text):
-    enum = re.search(r"typedef enum \{(.*?)\}", text, re.DOTALL)[1]
+def read_container_h(text: str) -> Found:
+    enum = text.partition("typedef enum {")[2].partition("}")[0]
     found = re.findall(rf"^\s*{TYPE}MPIR_(\w+?)_intra_(\w+),$", enum, re.MULTILINE)
     return {(collective.lower(), name) for collective, name in found}
 
@@ -246,7 +252,7 @@ def read_container_h(text):
 # -- test/mpi/maint/coll_cvars.txt --------------------------------------------------------------------
 
 
-def add_tests(text, rows):
+def add_tests(text: str, rows: list[Row]) -> str:
     where = "coll_cvars.txt"
     lines = text.split("\n")
     for row in rows:
@@ -267,9 +273,10 @@ def add_tests(text, rows):
     return "\n".join(lines)
 
 
-def read_tests(text):
+def read_tests(text: str) -> Found:
     # as load_config() of test/mpi/maint/gen_coll_cvar.py
-    found, algorithms, collective, kind = set(), False, None, None
+    found: Found = set()
+    algorithms, collective, kind = False, "", ""
     for line in text.split("\n"):
         if re.match(r"(tests|algorithms):", line):
             algorithms = line.startswith("algorithms")
@@ -294,7 +301,7 @@ LISTS = [
 ]
 
 
-def per_file(rows):
+def per_file(rows: list[Row]) -> Iterator[tuple[str, list[Row], Add, Read]]:
     """(path, rows that belong into it, add, read) for each file to be edited."""
     for path, add, read in LISTS:
         if "{}" not in path:
@@ -305,7 +312,7 @@ def per_file(rows):
             yield path.format(collective), own, add, read
 
 
-def topo_algos_h(rows):
+def topo_algos_h(rows: list[Row]) -> str:
     """The table from which the library makes one counter per algorithm."""
     entries = []
     for row in rows:
@@ -344,7 +351,7 @@ Generated by `make refresh` from cvars/; edit there, not here.
 """
 
 
-def generated_patch(source, rows, work):
+def generated_patch(source: Source, rows: list[Row], work: Path) -> tuple[str, bytes]:
     """Name and content of the generated patch, made in the empty folder WORK."""
     hand = [patch for patch in series(source.row) if not is_generated(patch)]
     wanted = {path for path, *_ in per_file(rows)}
@@ -366,7 +373,7 @@ def generated_patch(source, rows, work):
     return name, patch.read_bytes()
 
 
-def generate(source):
+def generate(source: Source) -> dict[Path, bytes]:
     """{path in the repository: content} of all that is generated."""
     rows = load_manifest()
     with scratch("refresh-") as work:

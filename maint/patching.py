@@ -12,7 +12,10 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from common import (
     OVERLAY,
@@ -28,18 +31,20 @@ from common import (
 RECORD = ".mpich-topo"
 UNDO = ".mpich-topo.undo"
 
+Record = dict[str, Any]
 
-def digest(path):
+
+def digest(path: Path) -> str | None:
     """sha256 of a file, None where there is none."""
     try:
-        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        return hashlib.sha256(path.read_bytes()).hexdigest()
     except FileNotFoundError:
         return None
 
 
-def apply(tree, strict=False):
+def apply(tree: Path, strict: bool = False) -> str:
     """Patch TREE. STRICT: refuse hunks at an offset. Returns a line that says what was done."""
-    tree = Path(tree).absolute()
+    tree = tree.absolute()
     row = supported(tree_version(tree), tree)
     check_writable(tree)
     undone = recover(tree)
@@ -89,7 +94,7 @@ def apply(tree, strict=False):
     return undone + f"{tree}: {len(patches)} patches applied, {len(added)} files added"
 
 
-def already(tree, record, texts, added):
+def already(tree: Path, record: Record, texts: dict[str, str], added: list[str]) -> str:
     wanted = {name: digest(OVERLAY / name) for name in added}
     if record["patches"] != texts or record["added"] != wanted:
         raise Failure(
@@ -101,14 +106,14 @@ def already(tree, record, texts, added):
     return f"{tree}: already applied, nothing to do{note}"
 
 
-def changed_since(tree, record):
+def changed_since(tree: Path, record: Record) -> list[str]:
     after = {name: sums["after"] for name, sums in record["edited"].items()} | record["added"]
     return [name for name, value in after.items() if digest(tree / name) != value]
 
 
-def reverse(tree):
+def reverse(tree: Path) -> str:
     """Take back what apply() did."""
-    tree = Path(tree).absolute()
+    tree = tree.absolute()
     tree_version(tree)
     check_writable(tree)
     undone = recover(tree)
@@ -138,27 +143,23 @@ def reverse(tree):
 # -- files ------------------------------------------------------------------------------------
 
 
-class stage:
+@contextmanager
+def stage(tree: Path) -> Iterator[Path]:
     """A folder within TREE, so that a full disk shows before anything is changed and files are
     moved by renaming."""
-
-    def __init__(self, tree):
-        self.tree = tree
-
-    def __enter__(self):
-        self.path = Path(tempfile.mkdtemp(prefix=".mpich-topo.new.", dir=self.tree))
-        return self.path
-
-    def __exit__(self, *_):
-        shutil.rmtree(self.path, ignore_errors=True)
+    path = Path(tempfile.mkdtemp(prefix=".mpich-topo.new.", dir=tree))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
 
 
-def check_writable(tree):
+def check_writable(tree: Path) -> None:
     if not os.access(tree, os.W_OK | os.X_OK):
         raise Failure(f"{tree}: no permission to write there")
 
 
-def read_record(tree):
+def read_record(tree: Path) -> Record | None:
     path = tree / RECORD
     try:
         return json.loads(path.read_text(errors="surrogateescape"))
@@ -168,13 +169,13 @@ def read_record(tree):
         raise Failure(f"{path}: damaged; nothing was changed") from None
 
 
-def copy(source, dest):
+def copy(source: Path, dest: Path) -> None:
     dest.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, dest)
     shutil.copymode(source, dest)
 
 
-def replace(tree, work, new, gone):
+def replace(tree: Path, work: Path, new: list[str], gone: list[str]) -> None:
     """Move the files NEW from WORK into TREE and remove those named in GONE; on any error,
     ^C included, everything is as before."""
     undo = work / "undo"
@@ -204,7 +205,7 @@ def replace(tree, work, new, gone):
     shutil.rmtree(tree / UNDO)
 
 
-def missing_folders(tree, names):
+def missing_folders(tree: Path, names: list[str]) -> list[str]:
     return sorted(
         {
             str(folder)
@@ -215,14 +216,14 @@ def missing_folders(tree, names):
     )
 
 
-def remove_empty(tree, folder):
+def remove_empty(tree: Path, folder: Path) -> None:
     """Remove the folders that only our files needed."""
     while folder != Path(".") and not any((tree / folder).iterdir()):
         (tree / folder).rmdir()
         folder = folder.parent
 
 
-def recover(tree):
+def recover(tree: Path) -> str:
     """Put back the originals that a run cut short has left."""
     undo = tree / UNDO
     for old in tree.glob(".mpich-topo.new.*"):

@@ -5,16 +5,18 @@ import hashlib
 import os
 import re
 import shutil
-import subprocess
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from common import (
     BUILD,
     Failure,
+    Row,
     cache_dir,
     lock,
     parse_version,
+    run,
     scratch,
     sha256,
     step,
@@ -23,30 +25,42 @@ from common import (
     versions,
 )
 
+# of apt: URI, suites, components, Signed-By line
+Entry = tuple[str, list[str], list[str], str]
 
-def source_path(given=None):
+
+def source_path(given: str | None = None) -> Path:
     """Where MPICH's source is: GIVEN, or $MPICH_SRC, or the tarball in the cache, which is
     downloaded when it is not there."""
     given = given or os.environ.get("MPICH_SRC")
     return Path(given) if given else fetch(versions()[0])
 
 
-def tarball_root(tar):
+def content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    file = tar.extractfile(member)
+    assert file, f"{member.name} is not a file"
+    return file.read()
+
+
+def tarball_root(tar: tarfile.TarFile) -> tuple[str, str]:
     """The folder of an MPICH tarball that holds everything, and its version."""
+    name = os.fsdecode(tar.name or "")
     for member in tar:
-        if member.name.endswith("maint/version.m4") and member.name.count("/") <= 2:
-            text = tar.extractfile(member).read().decode(errors="replace")
-            return member.name[: -len("maint/version.m4")], parse_version(text, tar.name)
-    raise Failure(f"{tar.name}: not an MPICH source tarball, it has no maint/version.m4")
+        is_version = member.isfile() and member.name.endswith("maint/version.m4")
+        if is_version and member.name.count("/") <= 2:
+            text = content(tar, member).decode(errors="replace")
+            return member.name[: -len("maint/version.m4")], parse_version(text, name)
+    raise Failure(f"{name}: not an MPICH source tarball, it has no maint/version.m4")
 
 
 class Source:
     """MPICH's source: a tree or a tarball. Neither is ever written to."""
 
-    def __init__(self, path):
-        self.path = Path(path).absolute()
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self.root: str | None = None  # of a tarball
         if self.path.is_dir():
-            self.root, version = None, tree_version(self.path)
+            version = tree_version(self.path)
         elif self.path.is_file():
             try:
                 with tarfile.open(self.path) as tar:
@@ -57,7 +71,7 @@ class Source:
             raise Failure(f"{path}: no such file or folder")
         self.row = supported(version, path)
 
-    def digest(self):
+    def digest(self) -> str:
         """What identifies the content."""
         if self.root is not None:
             return sha256(self.path)
@@ -72,9 +86,8 @@ class Source:
                 )
         return total.hexdigest()
 
-    def copy(self, dest, only=None):
+    def copy(self, dest: Path, only: list[str] | None = None) -> None:
         """Copy everything, or the files named in ONLY, into the folder DEST."""
-        dest = Path(dest)
         if self.root is None and only is None:
             shutil.copytree(
                 self.path,
@@ -84,15 +97,15 @@ class Source:
                 ignore=lambda folder, _: [".git"] if Path(folder) == self.path else [],
             )
         elif self.root is None:
-            for name in only:
+            for name in only or ():
                 if (self.path / name).is_file():
                     (dest / name).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy2(self.path / name, dest / name)
         elif only is None:
             dest.mkdir(parents=True, exist_ok=True)
             depth = self.root.strip("/").count("/") + 1 if self.root.strip("/") else 0
-            command = ["tar", "-xf", self.path, "-C", dest, "--no-same-owner"]
-            subprocess.run([*command, f"--strip-components={depth}"], check=True)
+            strip = f"--strip-components={depth}"
+            run(["tar", "-xf", self.path, "-C", dest, "--no-same-owner", strip])
         else:
             wanted = {self.root + name: name for name in only}
             with tarfile.open(self.path) as tar:
@@ -100,7 +113,7 @@ class Source:
                     if member.name in wanted and member.isfile():
                         path = dest / wanted[member.name]
                         path.parent.mkdir(parents=True, exist_ok=True)
-                        path.write_bytes(tar.extractfile(member).read())
+                        path.write_bytes(content(tar, member))
                         path.chmod(member.mode & 0o777)
 
 
@@ -114,7 +127,7 @@ DEBIAN_SUITES = {
 SUITE = "bookworm"  # the only suite that serves the source of the version wanted
 
 
-def fetch(row):
+def fetch(row: Row) -> Path:
     """Download and check the tarball of a row of versions.toml, unless the cache has it."""
     path = cache_dir() / row["tarball"]
     with lock("fetch", "waiting for another download of MPICH's source"):
@@ -140,7 +153,7 @@ def fetch(row):
     return path
 
 
-def download(row, work):
+def download(row: Row, work: Path) -> Path:
     """Download with apt, which checks Debian's signature, but with lists and settings of our
     own: the machine's sources are only read, to know its mirror."""
     entries = mirrors()
@@ -185,15 +198,15 @@ def download(row, work):
     )
 
 
-def mirrors(etc=Path("/etc/apt")):
+def mirrors(etc: Path = Path("/etc/apt")) -> list[tuple[str, str]]:
     """(URI, Signed-By line) of each Debian archive in the machine's sources, best first."""
-    found = []
+    found: list[Entry] = []
     for path in [etc / "sources.list", *sorted((etc / "sources.list.d").glob("*"))]:
         if path.suffix == ".sources":
             found += deb822_entries(path.read_text(errors="replace"))
         elif path.suffix == ".list" and path.is_file():
             found += one_line_entries(path.read_text(errors="replace"))
-    ranked = {}
+    ranked: dict[tuple[str, str], int] = {}
     for uri, suites, components, signed_by in found:
         known = {re.sub(r"(-updates|-backports|-proposed-updates)$", "", s) for s in suites}
         if not known & DEBIAN_SUITES or "main" not in components or uri.startswith("cdrom:"):
@@ -203,10 +216,10 @@ def mirrors(etc=Path("/etc/apt")):
         rank = 0 if SUITE in suites else 1 if SUITE in known else 2
         key = (uri.rstrip("/"), signed_by)
         ranked[key] = min(rank, ranked.get(key, rank))
-    return sorted(ranked, key=ranked.get)
+    return sorted(ranked, key=ranked.__getitem__)
 
 
-def deb822_entries(text):
+def deb822_entries(text: str) -> Iterator[Entry]:
     for stanza in re.split(r"\n\s*\n", text):
         lines = [line for line in stanza.split("\n") if not line.startswith("#")]
         fields = {
@@ -225,7 +238,7 @@ def deb822_entries(text):
             yield uri, suites, fields.get("components", "").split(), signed_by
 
 
-def one_line_entries(text):
+def one_line_entries(text: str) -> Iterator[Entry]:
     for line in text.split("\n"):
         match = re.match(r"\s*deb(?:-src)?\s+(?:\[(.*?)\]\s*)?(\S+)\s+(\S+)\s+([^#]+)", line)
         if match:

@@ -7,9 +7,11 @@ by hand.
 
 import json
 import re
+from pathlib import Path
 
-from common import REPO, Failure, apply_patches, is_generated, scratch, series, touched
+from common import REPO, Failure, Row, apply_patches, is_generated, scratch, series, touched
 from lists import add_algorithms, cvar_blocks
+from sources import Source
 
 ALGORITHMS = "src/mpi/coll/coll_algorithms.txt"
 CVARS = [  # where the CVARs stand that give parameters
@@ -21,15 +23,16 @@ BUILTIN = "maint/tuning/coll/mpir/generic.json"
 SOURCES = [ALGORITHMS, BUILTIN, *CVARS]
 
 
-def path_for(version):
+def path_for(version: str) -> Path:
     """The data file for an MPICH version: 4.0 serves 4.0.2."""
     return REPO / f"maint/topo_tune/mpich-{'.'.join(version.split('.')[:2])}.json"
 
 
-def read_algorithms(text, cvars):
+def read_algorithms(text: str, cvars: dict[str, str]) -> dict[str, dict[str, Row]]:
     """{collective: {name of the function: what is to know of it}} of coll_algorithms.txt, by the rules
     of maint/gen_coll.py."""
-    result, rows = {}, []
+    result: dict[str, dict[str, Row]] = {}
+    rows: list[tuple[str, str, str, dict[str, str]]] = []
     for line in text.split("\n"):
         if match := re.match(r"(\w+)-(intra|inter):", line):
             collective, kind = match.groups()
@@ -42,7 +45,7 @@ def read_algorithms(text, cvars):
         elif match := re.match(r"\s+(\w+):\s*(.+)", line):
             rows[-1][3][match[1]] = match[2]
     for collective, kind, name, keys in rows:
-        row = {}
+        row: Row = {}
         if "restrictions" in keys:
             row["restrictions"] = words(keys["restrictions"])
         if "extra_params" in keys:
@@ -54,15 +57,15 @@ def read_algorithms(text, cvars):
     return result
 
 
-def function(collective, kind, name):
+def function(collective: str, kind: str, name: str) -> str:
     return f"MPIR_{collective.capitalize()}_{kind}_{name}"
 
 
-def words(text):
+def words(text: str) -> list[str]:
     return re.findall(r"[\w-]+", text)
 
 
-def default(collective, cvar, cvars):
+def default(collective: str, cvar: str, cvars: dict[str, str]) -> Row:
     """The CVAR that gives a parameter where a file does not, and its default."""
     # one CVAR for all that throttle
     name = f"MPIR_CVAR_{'ALLTOALL' if cvar == 'THROTTLE' else collective.upper()}_{cvar}"
@@ -72,13 +75,13 @@ def default(collective, cvar, cvars):
     return {"cvar": name, "default": int(value) if value.lstrip("-").isdigit() else value}
 
 
-def read_cvars(text):
+def read_cvars(text: str) -> dict[str, str]:
     """{name: default} of CVAR blocks"""
     entry = r"^\s+- name\s*: (\w+)\n(?:\s+\w+\s*:.*\n)*?\s+default\s*: (.*)$"
     return dict(re.findall(entry, text, re.MULTILINE))
 
 
-def generate(source, rows):
+def generate(source: Source, rows: list[Row]) -> dict[Path, bytes]:
     """{path in the repository: content} of the data file for the version of a Source; `rows` of the
     manifest."""
     hand = [patch for patch in series(source.row) if not is_generated(patch)]

@@ -404,10 +404,10 @@ def fail_at(monkeypatch, call, error):
 def test_apply_killed_is_undone_by_the_next(tree):
     before = content(tree)
     script = (
-        "import os, patching; n = iter(range(99)); replace = os.replace\n"
+        "import os, pathlib, patching; n = iter(range(99)); replace = os.replace\n"
         "def dying(*args):\n"
         "    os._exit(9) if next(n) == 5 else replace(*args)\n"
-        f"os.replace = dying; patching.apply({str(tree)!r})"
+        f"os.replace = dying; patching.apply(pathlib.Path({str(tree)!r}))"
     )
     killed = subprocess.run([sys.executable, "-c", script], cwd=REPO / "maint", check=False)
     assert killed.returncode == 9
