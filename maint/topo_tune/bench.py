@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from topo_common import files
 from topo_common.files import InputError
 from topo_common.text import short
+
 from topo_tune import model
 
 

@@ -8,11 +8,11 @@ import sys
 
 import click
 from rich.console import Console
-
 from topo_common import files
 from topo_common.cli import Group
 from topo_common.files import InputError
-from topo_common.text import hint
+from topo_common.text import hint, one_line
+
 from topo_tune import bench, draw, grammar, model, predict, racks, rules, site
 from topo_tune import explain as explaining
 
@@ -163,7 +163,11 @@ def show(site_file, output, no_color):
 
 @cli.command("racks")
 @click.argument("site_file", metavar="SITE.json", type=click.Path())
-@click.option("--slurm", metavar="FILE", help="Slurm's topology.conf: leaf switches are racks.")
+@click.option(
+    "--slurm",
+    metavar="FILE",
+    help="Slurm's topology.conf or .yaml: leaf switches, or blocks, are racks.",
+)
 @click.option("--ibnetdiscover", metavar="FILE", help="Output of ibnetdiscover.")
 @click.option("--racks", "list_file", metavar="FILE", help="Lines RACK: HOST HOST ...")
 @click.option("--cluster", is_flag=True, help="Find the racks in the measured distances.")
@@ -194,17 +198,21 @@ def racks_command(site_file, slurm, ibnetdiscover, list_file, cluster, output):
     confidence = 1.0
     if cluster:
         source = "measured"
-        names, of_host, confidence = racks.cluster(loaded)
-    elif slurm:
-        source = "slurm"
-        names, of_host = racks.assign(loaded, racks.read_slurm(slurm), slurm, whole_site=False)
-    elif ibnetdiscover:
-        source = "ibnetdiscover"
-        found = racks.read_ibnetdiscover(ibnetdiscover)
-        names, of_host = racks.assign(loaded, found, ibnetdiscover, whole_site=False)
+        try:
+            names, of_host, confidence = racks.cluster(loaded)
+        except ValueError as error:
+            raise InputError(site_file, f"{error}, expected one", "$.latency_us") from None
     else:
-        source = "given"
-        names, of_host = racks.assign(loaded, racks.read_list(list_file), list_file)
+        path = slurm or ibnetdiscover or list_file
+        if slurm:
+            source, found = "slurm", racks.read_slurm(path)
+        elif ibnetdiscover:
+            source, found = "ibnetdiscover", racks.read_ibnetdiscover(path)
+        else:
+            source, found = "given", racks.read_list(path)
+        names, of_host = racks.assign(loaded, found.racks, path, whole_site=source == "given")
+        for note in found.notes:
+            click.echo(f"{PROGRAM}: note: {path}: {one_line(note)}", err=True)
     table = {"names": names, "of_host": of_host, "source": source, "confidence": confidence}
     changed = site.check({**loaded.raw, "racks": table}, output)
     files.write(output, files.dump_json(changed.raw))

@@ -7,8 +7,8 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
-
 from topo_common.text import size_text
+
 from topo_tune.site import within_and_between
 
 SHADES = " ░▒▓█"

@@ -4,6 +4,7 @@
 import itertools
 
 from topo_common.text import size_text
+
 from topo_tune import grammar
 from topo_tune.grammar import TREE_TYPES, quoted, strip
 

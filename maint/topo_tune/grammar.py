@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from topo_common import files
 from topo_common.files import InputError, json_type
 from topo_common.text import SUFFIXES
+
 from topo_tune import site
 
 MAX_BYTES = 64 * 1024 * 1024

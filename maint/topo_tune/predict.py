@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from rich.table import Table
-
 from topo_common.text import size_text
+
 from topo_tune import grammar, model
 from topo_tune.draw import ms
 from topo_tune.site import within_and_between

@@ -1,192 +1,371 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """Which hosts share a leaf switch: read from a file, or clustered from the distances.
 
-Readers return {rack name: [host names]} in the order of the file."""
+Readers return a Found: racks in the order of the file."""
 
-import itertools
+import os
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
-
 from topo_common import files
 from topo_common.files import InputError
 from topo_common.text import short
 
+from topo_tune.site import Site
+
 MAX_HOSTS = 1_000_000  # a list such as n[0-999999999] is a typing error
+MAX_INCLUDES = 8  # files within files
 
 
-def read_slurm(path):
-    """Racks of a Slurm topology.conf: the switches that have Nodes=. Raises InputError with the line
-    that is wrong."""
-    racks = {}
+@dataclass
+class Found:
+    """{rack name: [host names]}, and sentences about what was left out."""
+
+    racks: dict[str, list[str]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, path: object, number: int, name: str, hosts: list[str]) -> None:
+        if name in self.racks:
+            raise InputError(path, f"rack {name} is there twice", f"line {number}")
+        self.racks[name] = hosts
+
+    def checked(self, path: object, expected: str) -> "Found":
+        if not self.racks:
+            raise InputError(path, f"found no rack, expected {expected}")
+        return self
+
+
+# -- Slurm --
+
+
+def read_slurm(path: str) -> Found:
+    """Racks of Slurm's topology.conf (plugins topology/tree and topology/block) or topology.yaml:
+    switches that have nodes, or blocks. Raises InputError with the line that is wrong."""
+    text = files.read_text(path)
+    if str(path).endswith((".yaml", ".yml")) or re.match(r"(\s*#.*\n|\s*\n)*(---|- )", text):
+        return _read_slurm_yaml(path, text)
+    found = Found()
+    above: dict[str, tuple[str, ...]] = {}  # switches, and what is below them
+    sizes = ""
+    for file, number, line in _slurm_lines(path):
+        fields = _slurm_fields(file, number, line)
+        name = fields.get("switchname") or fields.get("blockname")
+        if name:
+            if "nodes" in fields:
+                found.add(file, number, name, expand(fields["nodes"], file, number))
+            elif "switches" in fields:
+                above[name] = tuple(expand(fields["switches"], file, number))
+        elif "blocksizes" in fields:
+            sizes = fields["blocksizes"]
+        else:
+            text = f"found {short(line)}, expected SwitchName=, BlockName= or BlockSizes="
+            raise InputError(file, text, f"line {number}")
+    found.notes = [*_dropped_levels(found.racks, above), *_dropped_blocks(sizes.split(","))]
+    return found.checked(path, "a switch or a block with Nodes=")
+
+
+def _slurm_lines(path: str, depth: int = 0) -> Iterator[tuple[str, int, str]]:
+    """(file, number, text) of the lines, those of included files in their place"""
     for number, line in _lines(path):
-        fields = {}
-        for word in line.split():
-            key, equals, value = word.partition("=")
-            if not equals:
-                text = f"found {short(word)}, expected KEY=VALUE"
-                raise InputError(path, text, f"line {number}")
-            fields[key.lower()] = value
-        name = fields.get("switchname")
-        if not name:
-            raise InputError(path, f"found {short(line)}, expected SwitchName=", f"line {number}")
-        if "nodes" in fields:
-            _add(racks, path, number, name, expand(fields["nodes"], path, number))
-    return _not_empty(racks, path, "a switch with Nodes=")
+        include = re.fullmatch(r"include\s+(\S.*)", line, re.IGNORECASE)
+        if not include:
+            yield path, number, line
+        elif depth == MAX_INCLUDES:
+            text = f"found more than {MAX_INCLUDES} files that include each other"
+            raise InputError(path, text, f"line {number}")
+        else:
+            yield from _slurm_lines(os.path.join(os.path.dirname(path), include[1]), depth + 1)
 
 
-def read_list(path):
+def _slurm_fields(path: str, number: int, line: str) -> dict[str, str]:
+    fields = {}
+    for word in re.findall(r'(?:"[^"]*"|\S)+', re.sub(r"\s*=\s*", "=", line)):
+        key, equals, value = word.partition("=")
+        if not equals:
+            raise InputError(path, f"found {short(word)}, expected KEY=VALUE", f"line {number}")
+        fields[key.lower()] = value.strip('"')
+    return fields
+
+
+def _dropped_levels(racks: dict[str, list[str]], above: dict[str, tuple[str, ...]]) -> list[str]:
+    """A note for each level of switches above the racks."""
+    level = dict.fromkeys(racks, 0)
+    for _ in above:  # as many rounds as the deepest tree needs
+        for name, below in above.items():
+            level[name] = max((level.get(each, 0) + 1 for each in below), default=1)
+            level[name] = min(level[name], len(above))  # where they go round in a circle
+    notes = []
+    for number in sorted({level[name] for name in above}):
+        names = [name for name in above if level[name] == number]
+        more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+        text = f"level {number} above the racks is left out: {', '.join(names[:4])}{more}"
+        notes.append(text)
+    return notes
+
+
+def _dropped_blocks(sizes: list[str]) -> list[str]:
+    """A note on block sizes but the first: blocks of several blocks."""
+    if len(sizes) < 2:
+        return []
+    return [f"blocks that are joined to blocks of {', '.join(sizes[1:])} hosts are left out"]
+
+
+def _read_slurm_yaml(path: str, text: str) -> Found:
+    """Of the topologies in a topology.yaml the one with cluster_default, else the first that has a
+    tree or blocks."""
+    import yaml
+
+    try:
+        for event in yaml.parse(text, Loader=yaml.BaseLoader):
+            if isinstance(event, yaml.AliasEvent):
+                line = event.start_mark.line + 1
+                raise InputError(path, "found an alias, expected plain YAML", f"line {line}")
+        # all scalars are strings: a host may be called 1e3
+        root = yaml.load(text, Loader=yaml.BaseLoader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}" if mark else None
+        what = getattr(error, "problem", None) or "found what cannot be read"
+        raise InputError(path, f"not YAML: {what}", where) from None
+    except RecursionError:
+        raise InputError(path, f"found more than {files.MAX_NESTING} levels of nesting") from None
+    topologies = [t for t in _typed(path, "$", root, list) if isinstance(t, dict)]
+    kinds = [t for t in topologies if {"tree", "block"} & t.keys()]
+    kinds.sort(key=lambda t: t.get("cluster_default") != "true")
+    if not kinds:
+        raise InputError(path, "found no topology with tree: or block:")
+    chosen, found = kinds[0], Found()
+    if "tree" in chosen:
+        above = {}
+        tree = _typed(path, "$.tree", chosen["tree"], dict)
+        for i, row in enumerate(_typed(path, "$.tree.switches", tree.get("switches"), list)):
+            where = f"$.tree.switches[{i}]"
+            name, hosts, children = _yaml_row(path, where, row, "switch", "nodes", "children")
+            if hosts:
+                found.add(path, 1, name, expand(hosts, path))
+            elif children:
+                above[name] = tuple(expand(children, path))
+        found.notes += _dropped_levels(found.racks, above)
+    else:
+        block = _typed(path, "$.block", chosen["block"], dict)
+        for i, row in enumerate(_typed(path, "$.block.blocks", block.get("blocks"), list)):
+            name, hosts, _ = _yaml_row(path, f"$.block.blocks[{i}]", row, "block", "nodes", "")
+            if hosts:
+                found.add(path, 1, name, expand(hosts, path))
+        sizes = _typed(path, "$.block.block_sizes", block.get("block_sizes", []), list)
+        found.notes += _dropped_blocks([short(size).strip('"') for size in sizes])
+    if len(kinds) > 1:
+        found.notes.append(f"of {len(kinds)} topologies, {short(chosen.get('topology'))} is used")
+    return found.checked(path, "switches or blocks with nodes")
+
+
+def _yaml_row(path: str, where: str, row: Any, *keys: str) -> list[str]:
+    """Texts at the keys of a row, "" where there is none; the first must be there."""
+    row = _typed(path, where, row, dict)
+    texts = [_typed(path, f"{where}.{key}", row.get(key, ""), str) for key in keys]
+    if not texts[0]:
+        raise InputError(path, f"found no {keys[0]}, expected its name", where)
+    return texts
+
+
+def _typed(path: str, where: str, value: Any, kind: type) -> Any:
+    if not isinstance(value, kind):
+        names = {list: "a list", dict: "keys and values", str: "a text"}
+        raise InputError(path, f"found {short(value)}, expected {names[kind]}", where)
+    return value
+
+
+# -- a list --
+
+
+def read_list(path: str) -> Found:
     """Racks of a text file with a line `RACK: HOST HOST ...` each; hosts as in Slurm, n[0-3,7] too."""
-    racks = {}
+    found = Found()
     for number, line in _lines(path):
         name, colon, hosts = line.partition(":")
         if not colon or not name.strip():
             text = f"found {short(line)}, expected RACK: HOST HOST ..."
             raise InputError(path, text, f"line {number}")
         expanded = [h for word in hosts.split() for h in expand(word, path, number)]
-        _add(racks, path, number, name.strip(), expanded)
-    return _not_empty(racks, path, "a line RACK: HOST HOST ...")
+        found.add(path, number, name.strip(), expanded)
+    return found.checked(path, "a line RACK: HOST HOST ...")
 
 
-def read_ibnetdiscover(path):
+# -- ibnetdiscover --
+
+# Mellanox' switches that reduce (SHARP) have an adapter of their own.
+NO_HOST = re.compile(r"aggregation node", re.IGNORECASE)
+
+
+def read_ibnetdiscover(path: str) -> Found:
     """Racks of the output of ibnetdiscover: the switches with a channel adapter on a port. A host is
-    the first word of its adapter's description; a rack is named by the switch's description, or by
-    its GUID where switches are described alike."""
+    the first word of its adapter's description; the rest of it tells adapters of a host apart. A host
+    with adapters on several switches is in the rack of the first of them, by name: HCA-1, mlx5_0.
+
+    A rack is named by the switch's description, or by its GUID where switches are described alike."""
     switch = re.compile(r'Switch\s+\d+\s+"([^"]+)"\s*#\s*"([^"]*)"')
     port = re.compile(r'\[\d+\](?:\[[^]]*\])?\s*(?:\([^)]*\)\s*)?"H-[^"]*"\[[^#]*#\s*"([^"]*)"')
-    found = []  # GUID, description, line, hosts
+    switches: dict[str, tuple[str, int]] = {}  # GUID: description, line
+    rails: dict[str, list[tuple[list[Any], str]]] = {}  # host: [(its adapter, for sorting; GUID)]
     current = None
     for number, line in enumerate(files.read_text(path).splitlines(), 1):
         if match := switch.match(line):
-            guid, text = match.groups()
-            text = re.sub(r"^MF0;|:.*$", "", text).strip()
-            current = (guid, text, number, [])
-            found.append(current)
+            current, text = match.groups()
+            if current in switches:
+                raise InputError(path, f"switch {current} is there twice", f"line {number}")
+            switches[current] = (re.sub(r"^MF0;|:.*$", "", text).strip(), number)
         elif not line.startswith("["):
             current = None if line[:1].isalpha() else current
         elif current and (match := port.match(line)):
-            words = match.group(1).split()
-            if not words:
-                text = "found an adapter with no description, so no host name"
-                raise InputError(path, text, f"line {number}")
-            # one host may have several ports on a switch
-            if words[0] not in current[3]:
-                current[3].append(words[0])
-    leaves = [entry for entry in found if entry[3]]
-    texts = [entry[1] for entry in leaves]
-    racks = {}
-    for guid, text, number, hosts in leaves:
+            host, _, adapter = match[1].strip().partition(" ")
+            if host and not NO_HOST.search(match[1]):
+                rails.setdefault(host, []).append((_natural(adapter), current))
+    hosts_of: dict[str, list[str]] = {guid: [] for guid in switches}
+    several = 0
+    for host, ends in rails.items():
+        hosts_of[min(ends)[1]].append(host)
+        several += len({guid for _, guid in ends}) > 1
+    leaves = [guid for guid in switches if hosts_of[guid]]
+    texts = [switches[guid][0] for guid in leaves]
+    found = Found()
+    for guid, text in zip(leaves, texts, strict=True):
         name = text if text and texts.count(text) == 1 else guid
-        _add(racks, path, number, name, hosts)
-    return _not_empty(racks, path, "a switch with adapters, as ibnetdiscover prints it")
+        found.add(path, switches[guid][1], name, hosts_of[guid])
+    if several:
+        text = f"{several} hosts have adapters on several switches; the first adapter's counts"
+        found.notes.append(text)
+    return found.checked(path, "a switch with adapters, as ibnetdiscover prints it")
 
 
-def expand(text, path="host list", number=1):
+def _natural(text: str) -> list[Any]:
+    """A key that sorts mlx5_2 before mlx5_10."""
+    return [(int(n[:18]), "") if n.isascii() and n.isdigit() else (-1, n)
+            for n in re.split(r"([0-9]+)", text.strip())]  # fmt: skip
+
+
+# -- host lists --
+
+
+def expand(text: str, path: object = "host list", number: int = 1) -> list[str]:
     """Names in a host list of Slurm: `a,n[0-2,08-10],r[1-2]n[1-4]`. `path` and `number` of the line
     are for the InputError about a list that cannot be read."""
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
-    def bad(what):
+    def bad(what: str) -> InputError:
         return InputError(path, f"found {short(text)}, {what}", f"line {number}")
 
-    names = []
-    for item in re.findall(r"(?:[^,\[\]]|\[[^\[\]]*\])+|[\[\],]", text):
-        if item == ",":
-            continue
-        if item in "[]":
-            raise bad("expected a closing bracket for each opening one")
-        choices = []
-        for part in re.split(r"(\[[^\]]*\])", item):
-            if not part.startswith("["):
-                choices.append([part])
-                continue
-            numbers = []
-            for span in part[1:-1].split(","):
-                match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", span, re.ASCII)
-                if not match:
-                    raise bad("expected numbers in brackets, such as [0-3,7]")
-                first, last = match[1], match[2] or match[1]
-                if not int(first) <= int(last) < int(first) + MAX_HOSTS:
-                    raise bad("expected a range that goes up, of at most a million hosts")
-                numbers += [str(n).zfill(len(first)) for n in range(int(first), int(last) + 1)]
-            choices.append(numbers)
-        for parts in itertools.product(*choices):
-            names.append("".join(parts))
-            if len(names) > MAX_HOSTS:
-                raise bad("expected at most a million hosts")
-    return names
+    words = re.sub(r"[\s,]*,[\s,]*", ",", text).strip(", ")
+    # ClusterShell has operators besides, and makes all the names before it can be asked how many
+    if not re.fullmatch(r"[\w.,\[\]-]*", words, re.ASCII):
+        raise bad("expected names of hosts, such as n[0-3,7]")
+    total = 0
+    for item in re.findall(r"(?:[^,\[\]]|\[[^\[\]]*\])+", words):
+        count = 1
+        for spans in re.findall(r"\[([^\]]*)\]", item):
+            ends = [(f or "0", t or f) for f, t in re.findall(r"(\d*)-?(\d*)", spans) if f]
+            if any(len(end) > 9 for pair in ends for end in pair):
+                raise bad("expected at most nine digits")
+            count *= max(sum(int(last) - int(first) + 1 for first, last in ends), 1)
+        total += count
+    if total > MAX_HOSTS:
+        raise bad("expected at most a million hosts")
+    try:
+        return list(NodeSet(words, resolver=RESOLVER_NOGROUP))
+    except (NodeSetException, ValueError) as error:
+        what = str(error).split(": ")[0]
+        raise bad(f"{what}, expected a list such as n[0-3,7]") from None
 
 
-def assign(site, racks, path, whole_site=True):
+def assign(
+    site: Site, racks: dict[str, list[str]], path: object, whole_site: bool = True
+) -> tuple[list[str], list[int]]:
     """Rack names and the rack index of each host of `site`, from `racks` = {rack: [hosts]}.
 
     A host is found by its name, or by its name up to the first dot. With `whole_site` a host that the
     site does not have is an error; without, it is left out: the file describes a larger machine.
     Racks with no host of the site are left out. Raises InputError for a host in two racks and for a
     host of the site in none."""
-    index = {name: i for i, name in enumerate(site.hosts)}
-    by_short = {}
+    index: dict[str, int | None] = {name: i for i, name in enumerate(site.hosts)}
+    by_short: dict[str, int | None] = {}
     for name, i in index.items():
         # None: two hosts of the site have this short name
         by_short[_short_name(name)] = None if _short_name(name) in by_short else i
-    names, of_host, rack_of = [], [-1] * site.num_hosts, {}
+    number: dict[str, int] = {}  # of a rack
+    of_host = [-1] * site.num_hosts
     for rack, hosts in racks.items():
         for host in hosts:
-            if rack_of.setdefault(host, rack) != rack:
-                raise InputError(path, f"host {host} is in two racks: {rack_of[host]} and {rack}")
             i = index.get(host, by_short.get(_short_name(host)))
             if i is None:
                 if whole_site:
                     raise InputError(path, f"host {host} of rack {rack} is not in the site file")
                 continue
-            if of_host[i] != -1 and names[of_host[i]] != rack:
-                text = f"host {host} is in two racks: {names[of_host[i]]} and {rack}"
-                raise InputError(path, text)
-            if rack not in names:
-                names.append(rack)
-            of_host[i] = names.index(rack)
+            own = number.setdefault(rack, len(number))
+            if of_host[i] not in (-1, own):
+                other = list(number)[of_host[i]]
+                raise InputError(path, f"host {host} is in two racks: {other} and {rack}")
+            of_host[i] = own
     missing = [site.hosts[i] for i, rack in enumerate(of_host) if rack == -1]
     if missing:
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
         raise InputError(path, f"no rack for {', '.join(missing[:5])}{more}")
-    return names, of_host
+    return list(number), of_host
 
 
-def cluster(site):
+def cluster(site: Site) -> tuple[list[str], list[int], float]:
     """Rack names, the rack index of each host, and a confidence 0..1, from the distances.
 
     Average-linkage clustering (scipy) of the latencies and of the reciprocal bandwidths; of all
     numbers of racks the one with the largest mean silhouette, which is the confidence. Under 0.25
-    nothing is seen that deserves the name of racks: one rack, with 1 - silhouette as confidence.
-    The site must have the matrix of latencies."""
+    nothing is seen that deserves the name of racks: one rack, with 1 - silhouette as confidence. What
+    share of the pairs was not measured, the confidence loses.
+
+    The site must have the matrix of latencies. Raises ValueError where no distance was measured."""
+    matrices = _measured(site)
+    if site.num_hosts > 1 and not matrices:
+        raise ValueError("found no distance between hosts that was measured")
     best, labels = 0.0, np.zeros(site.num_hosts, dtype=int)
-    inverse = None if site.bandwidth_mbps is None else 1 / site.bandwidth_mbps
-    for matrix in (site.latency_us, inverse):
-        if matrix is not None and site.num_hosts > 2:
-            score, found = _best_cut(_distances(matrix))
-            if score > best:
-                best, labels = score, found
+    known = max([_known_share(matrix) for matrix in matrices], default=1.0)
+    for matrix in matrices if site.num_hosts > 2 else ():
+        score, found = _best_cut(_distances(matrix))
+        if score > best:
+            best, labels, known = score, found, _known_share(matrix)
     if best < 0.25:
         # of two hosts nothing can be said
         confidence = 1 - best if site.num_hosts != 2 else 0.0
-        return ["rack0"], [0] * site.num_hosts, round(confidence, 3)
+        return ["rack0"], [0] * site.num_hosts, round(confidence * known, 3)
     # racks are numbered by their first host
     _, first = np.unique(labels, return_index=True)
     number = {labels[i]: k for k, i in enumerate(sorted(first))}
     names = [f"rack{k}" for k in range(len(number))]
-    return names, [number[label] for label in labels], round(best, 3)
+    return names, [number[label] for label in labels], round(best * known, 3)
 
 
-def contradicts(site):
+def _measured(site: Site) -> list[np.ndarray]:
+    """The matrices in which there is a distance between hosts: latencies, reciprocal bandwidths."""
+    inverse = None if site.bandwidth_mbps is None else 1 / site.bandwidth_mbps
+    return [m for m in (site.latency_us, inverse) if m is not None and _known_share(m) > 0]
+
+
+def _known_share(matrix: np.ndarray) -> float:
+    """Of the pairs of hosts those that were measured, one way or the other."""
+    known = np.isfinite(matrix) | np.isfinite(matrix.T)
+    pairs = ~np.eye(len(matrix), dtype=bool)
+    return float(known[pairs].mean()) if pairs.any() else 0.0
+
+
+def contradicts(site: Site) -> bool:
     """Whether hosts of a Site are on average nearer to hosts of another rack than to their own, in
     latency and in bandwidth."""
     if site.num_racks < 2 or site.latency_us is None:
         return False
-    inverse = None if site.bandwidth_mbps is None else 1 / site.bandwidth_mbps
-    matrices = [m for m in (site.latency_us, inverse) if m is not None]
-    return all(silhouette(_distances(m), site.rack_of_host) <= 0 for m in matrices)
+    scores = [silhouette(_distances(m), site.rack_of_host) for m in _measured(site)]
+    return bool(scores) and max(scores) <= 0
 
 
-def silhouette(distances, labels):
+def silhouette(distances: np.ndarray, labels: np.ndarray) -> float:
     """Mean silhouette of a clustering, -1..1 (Rousseeuw 1987): how much nearer a host is to its own
     rack than to the next one. A host alone in its rack counts 0."""
     names, labels = np.unique(labels, return_inverse=True)
@@ -208,7 +387,7 @@ def silhouette(distances, labels):
     return float(score.mean())
 
 
-def _best_cut(distances):
+def _best_cut(distances: np.ndarray) -> tuple[float, np.ndarray]:
     """(silhouette, labels) of the best number of racks, 2 to hosts - 1."""
     from scipy.cluster import hierarchy
     from scipy.spatial.distance import squareform
@@ -225,7 +404,7 @@ def _best_cut(distances):
     return best, labels
 
 
-def _distances(matrix):
+def _distances(matrix: np.ndarray) -> np.ndarray:
     """Symmetric, zero on the diagonal; what was not measured is as far as the farthest."""
     both = np.stack([matrix, matrix.T])
     known = np.isfinite(both)
@@ -236,11 +415,11 @@ def _distances(matrix):
     return result
 
 
-def _short_name(host):
+def _short_name(host: str) -> str:
     return host.split(".")[0]
 
 
-def _lines(path):
+def _lines(path: str) -> Iterator[tuple[int, str]]:
     """(number, text) of the lines that say something: no comments, continued lines joined."""
     pending, start = "", None
     for number, line in enumerate(files.read_text(path).splitlines(), 1):
@@ -255,15 +434,3 @@ def _lines(path):
         pending, start = "", None
     if pending.strip():
         yield start, pending.strip()
-
-
-def _add(racks, path, number, name, hosts):
-    if name in racks:
-        raise InputError(path, f"rack {name} is there twice", f"line {number}")
-    racks[name] = hosts
-
-
-def _not_empty(racks, path, expected):
-    if not racks:
-        raise InputError(path, f"found no rack, expected {expected}")
-    return racks

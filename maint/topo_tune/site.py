@@ -10,7 +10,6 @@ import re
 from dataclasses import dataclass, field
 
 import numpy as np
-
 from topo_common import files, schema
 from topo_common.files import InputError, json_type
 from topo_common.text import short

@@ -20,13 +20,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from inprocess import run_tool
 
 MAINT = Path(__file__).resolve().parents[2] / "maint"
 sys.path.insert(0, str(MAINT))
 
 from topo_common import files
 from topo_common.files import InputError
-from topo_tune import bench, grammar, model, racks, rules, site
+from topo_tune import bench, cli, grammar, model, racks, rules, site
 
 
 def make_site(sizes, near=100, far=150, host=400, between=27, tables=False, **more):
@@ -64,12 +65,14 @@ def make_site(sizes, near=100, far=150, host=400, between=27, tables=False, **mo
 DEMO = make_site([4, 4, 4, 4])  # 400 Mbit/s host links, 100 Mbit/s uplinks
 
 
-def topo_tune(*args, cwd=None, **more):
-    env = {**os.environ, "PYTHONPATH": str(MAINT), "COLUMNS": "80"}
-    command = [sys.executable, "-m", "topo_tune", *map(str, args)]
-    return subprocess.run(
-        command, check=False, capture_output=True, text=True, env=env, cwd=cwd, **more
-    )
+topo_tune = functools.partial(run_tool, "topo-tune", cli.cli)
+
+
+def launch(*args, **more):
+    """topo-tune in a process of its own."""
+    command = [sys.executable, str(MAINT / "topo_tune"), *map(str, args)]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.run(command, check=False, **(streams | more))
 
 
 def write(folder, value, name="site.json"):
@@ -307,7 +310,7 @@ def test_any_bytes(tmp_path_factory, data):
 
 
 def test_host_lists():
-    assert racks.expand("a,n[0-2,08-10],r[1-2]n[1-2]") == [
+    assert racks.expand("a,n[0-2,08-10], r[1-2]n[1-2],") == [
         *("a", "n0", "n1", "n2", "n08", "n09", "n10"),
         *("r1n1", "r1n2", "r2n1", "r2n2"),
     ]
@@ -318,7 +321,12 @@ def test_host_lists():
         "n[a]",
         "n[]",
         "n[0-999999999]",
-        "n[0-9999][0-9999]",
+        "n[0-9999]r[0-9999]",
+        "n[0-" + "9" * 5000 + "]",
+        "n" + "9" * 5000,
+        "@all",
+        "n1!n2",
+        "n*",
     ):
         with pytest.raises(InputError):
             racks.expand(bad)
@@ -358,14 +366,153 @@ Ca	1 "H-0002c903000a0000"		# "n0 HCA-1"
 
 def test_racks_from_slurm(tmp_path):
     path = write(tmp_path, SLURM, "topology.conf")
-    names, of_host = racks.assign(site.check(DEMO), racks.read_slurm(path), path, False)
+    names, of_host = racks.assign(site.check(DEMO), racks.read_slurm(path).racks, path, False)
     assert names == ["leaf0", "leaf1", "leaf2", "leaf3"]
     assert of_host == DEMO["racks"]["of_host"]
 
 
+@pytest.mark.parametrize(
+    ("text", "racks_of", "notes"),
+    [
+        (
+            (
+                "SwitchName = leaf0 Nodes = n[0-3]\nSwitchName=leaf1 Nodes= n4,n5 LinkSpeed =1\n"
+                'SwitchName="pod" Switches=leaf[0-1]\nSwitchName=core Switches=pod\n'
+            ),
+            {"leaf0": 4, "leaf1": 2},
+            [
+                "level 1 above the racks is left out: pod",
+                "level 2 above the racks is left out: core",
+            ],
+        ),
+        (
+            "BlockName=b1 Nodes=n[0-3]\nBlockName=b2 Nodes=n[4-7]\nBlockSizes=4,8\n",
+            {"b1": 4, "b2": 4},
+            ["blocks that are joined to blocks of 8 hosts are left out"],
+        ),
+        (
+            "Include racks/a.conf\nSwitchName=top Switches=leaf0\n",
+            {"leaf0": 2},
+            ["level 1 above the racks is left out: top"],
+        ),
+        (
+            (
+                "---\n- topology: flat\n  flat: true\n"
+                "- topology: blocks\n  cluster_default: false\n"
+                "  block: {block_sizes: [4, 8], blocks: [{block: b1, nodes: 'n[0-3]'}]}\n"
+                "- topology: tree\n  cluster_default: true\n  tree:\n    switches:\n"
+                "      - switch: top\n        children: s[0-1]\n"
+                "      - {switch: s0, nodes: 'n[0-3]'}\n      - {switch: s1, nodes: 'n4,n5'}\n"
+            ),
+            {"s0": 4, "s1": 2},
+            [
+                "level 1 above the racks is left out: top",
+                'of 2 topologies, "tree" is used',
+            ],
+        ),
+        (
+            (
+                "# blocks\n- topology: blocks\n"
+                "  block: {block_sizes: [4, 8], blocks: [{block: 01, nodes: 'n[0-3]'}]}\n"
+            ),
+            {"01": 4},
+            ["blocks that are joined to blocks of 8 hosts are left out"],
+        ),
+    ],
+)
+def test_slurm_of_other_forms(tmp_path, text, racks_of, notes):
+    (tmp_path / "racks").mkdir()
+    write(tmp_path, "SwitchName=leaf0 Nodes=n[0-1]\n", "racks/a.conf")
+    found = racks.read_slurm(str(write(tmp_path, text, "topology.conf")))
+    assert {name: len(hosts) for name, hosts in found.racks.items()} == racks_of
+    assert found.notes == notes
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("Nodes=n1\n", "line 1: found"),
+        ("SwitchName=a Nodes\n", 'line 1: found "Nodes", expected KEY=VALUE'),
+        ("include topology.conf\n", "files that include each other"),
+        ("include missing\n", "missing: No such file"),
+        ("SwitchName=a Switches=b\nSwitchName=b Switches=a\n", "found no rack"),
+        ("---\n- topology: [\n", "not YAML"),
+        ("---\n- &a [*a]\n", "line 2: found an alias"),
+        ("---\n" + "- " * 5000 + "\n", "levels of nesting"),
+        ("---\na: 1\n", "$: found"),
+        ("---\n- topology: flat\n  flat: true\n", "no topology with tree: or block:"),
+        ("---\n- tree: {switches: 7}\n", '$.tree.switches: found "7", expected a list'),
+        ("---\n- tree: {switches: [{nodes: n1}]}\n", "$.tree.switches[0]: found no switch"),
+        ("---\n- block: {blocks: [{block: b, nodes: [n1]}]}\n", "$.block.blocks[0].nodes: found"),
+        ("---\n- tree: {switches: [{switch: a, nodes: 'n[1'}]}\n", "missing bracket"),
+    ],
+)
+def test_bad_slurm(tmp_path, text, message):
+    path = str(write(tmp_path, text, "topology.conf"))
+    with pytest.raises(InputError, match=re.escape(message)) as error:
+        racks.read_slurm(path)
+    assert "\n" not in str(error.value)
+
+
+def fabric(*leaves):
+    """What ibnetdiscover prints for leaves, each a list of descriptions of adapters."""
+    lines = ["#", "# Topology file: generated on Mon Jan  5 10:00:00 2026", "#", ""]
+    for i, adapters in enumerate(leaves):
+        guid = f"S-b8599f0300fc6d{i:02x}"
+        lines += ["vendid=0x2c9", f"switchguid=0xb8599f0300fc6d{i:02x}(b8599f0300fc6d{i:02x})"]
+        lines.append(
+            f'Switch\t41 "{guid}"\t\t# "MF0;leaf{i}:MQM8700/U1" enhanced port 0 lid {i} lmc 0'
+        )
+        for port, text in enumerate(adapters, 1):
+            lines.append(
+                f'[{port}]\t"H-{abs(hash(text)):016x}"[1](b8599f0300b3f8a4) \t\t# "{text}" lid 5 4xHDR'
+            )
+        lines += [f'[40]\t"S-ec0d9a0300aa0000"[{i}]\t\t# "MF0;spine:MQM8700/U1" lid 1 4xHDR', ""]
+    return "\n".join(lines) + "\n"
+
+
+SHARP = "Mellanox Technologies Aggregation Node"
+
+
+@pytest.mark.parametrize(
+    ("leaves", "expected", "notes"),
+    [
+        # SHARP: an adapter of each switch
+        (
+            [["n0 HCA-1", "n1 HCA-1", SHARP], ["n2 HCA-1", SHARP]],
+            {"leaf0": ["n0", "n1"], "leaf1": ["n2"]},
+            0,
+        ),
+        # two rails on two leaves; the second adapter is found first
+        (
+            [["n0 mlx5_10", "n1 mlx5_10"], ["n0 mlx5_2", "n1 mlx5_2"], ["n2 mlx5_2", "n3 mlx5_2"]],
+            {"leaf1": ["n0", "n1"], "leaf2": ["n2", "n3"]},
+            1,
+        ),
+        # storage, gateways and adapters without a name, on all leaves
+        (
+            [
+                ["n0 HCA-1", "oss HCA-1", "MT4123 ConnectX6 Mellanox Technologies", ""],
+                ["n1 HCA-1", "oss HCA-1", "MT4123 ConnectX6 Mellanox Technologies", " "],
+            ],
+            {"leaf0": ["n0", "oss", "MT4123"], "leaf1": ["n1"]},
+            1,
+        ),
+    ],
+)
+def test_real_fabrics(tmp_path, leaves, expected, notes):
+    found = racks.read_ibnetdiscover(write(tmp_path, fabric(*leaves), "ib"))
+    assert found.racks == expected and len(found.notes) == notes
+    hosts = sorted(host for rack in expected.values() for host in rack if host[0] == "n")
+    raw = make_site([len(hosts)]) | {"hosts": hosts}
+    names, of_host = racks.assign(site.check(raw), found.racks, "ib", whole_site=False)
+    assert names == list(expected)
+    assert all(host in expected[names[rack]] for host, rack in zip(hosts, of_host, strict=True))
+
+
 def test_racks_from_ibnetdiscover(tmp_path):
     found = racks.read_ibnetdiscover(write(tmp_path, IB, "ib"))
-    assert found == {"leaf0": ["n0", "n1"], "leaf1": ["n2"]}
+    assert found.notes == [] and found.racks == {"leaf0": ["n0", "n1"], "leaf1": ["n2"]}
 
 
 @pytest.mark.parametrize(
@@ -383,14 +530,14 @@ def test_racks_from_ibnetdiscover(tmp_path):
 def test_bad_racks(tmp_path, text, message):
     path = write(tmp_path, text, "racks")
     with pytest.raises(InputError) as error:
-        racks.assign(site.check(DEMO), racks.read_list(path), path)
+        racks.assign(site.check(DEMO), racks.read_list(path).racks, path)
     assert message in str(error.value)
 
 
 def test_racks_by_short_names(tmp_path):
     raw = {**DEMO, "hosts": [f"n{i}.cluster.org" for i in range(16)]}
     found = racks.read_list(write(tmp_path, LIST, "racks"))
-    assert racks.assign(site.check(raw), found, "racks")[1] == DEMO["racks"]["of_host"]
+    assert racks.assign(site.check(raw), found.racks, "racks")[1] == DEMO["racks"]["of_host"]
 
 
 @pytest.mark.parametrize("sizes", [[4, 4, 4, 4], [3, 5, 2], [8, 8], [2] * 10, [1, 7]])
@@ -405,6 +552,22 @@ def test_clustering_of_one_rack_and_of_few_hosts():
     assert set(of_host) == {0} and confidence > 0.5
     for hosts, expected in ((1, 1.0), (2, 0.0)):
         assert racks.cluster(site.check(make_site([hosts])))[2] == expected
+
+
+def test_clustering_of_what_was_not_measured(tmp_path):
+    zeros = [[0] * 16] * 16
+    path = write(tmp_path, {**DEMO, "latency_us": zeros, "bandwidth_mbps": zeros})
+    done = topo_tune("racks", path, "--cluster", "-o", "-")
+    assert done.returncode == 1 and done.stdout == ""
+    assert "$.latency_us: found no distance between hosts that was measured" in done.stderr
+    half = np.array(DEMO["latency_us"])
+    half[:8, 8:] = half[8:, :8] = 0
+    raw = without("bandwidth_mbps")
+    whole, part = (
+        racks.cluster(site.check({**raw, "latency_us": matrix}))[2]
+        for matrix in (DEMO["latency_us"], half.tolist())
+    )
+    assert part < 0.6 * whole
 
 
 # -- the model --
@@ -1416,7 +1579,7 @@ def test_full_disk_keeps_the_old_file(tmp_path):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 
-    done = topo_tune(path, "-o", output, preexec_fn=limit)
+    done = launch(path, "-o", output, preexec_fn=limit)
     assert done.returncode == 1 and "File too large" in done.stderr
     assert output.read_text() == "old"
     assert sorted(os.listdir(tmp_path)) == ["site.json", "tuning.json"]

@@ -3,11 +3,10 @@
 
 That the library says the same of a file is tested in test/unit/test_csel.py."""
 
+import functools
 import itertools
 import json
-import os
 import re
-import subprocess
 import sys
 import time
 import tomllib
@@ -16,12 +15,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from inprocess import run_tool
 
 MAINT = Path(__file__).resolve().parents[2] / "maint"
 sys.path.insert(0, str(MAINT))
 
 from topo_common import files
-from topo_tune import grammar
+from topo_tune import cli, grammar
 from topo_tune.grammar import CONDITIONS, RESTRICTIONS, Call, check
 
 COLLECTIVES = grammar.mpich()["collectives"]
@@ -51,10 +51,7 @@ def said(value, **more):
     ]
 
 
-def topo_tune(*args, cwd=None):
-    env = {**os.environ, "PYTHONPATH": str(MAINT), "COLUMNS": "80"}
-    command = [sys.executable, "-m", "topo_tune", *map(str, args)]
-    return subprocess.run(command, check=False, capture_output=True, text=True, env=env, cwd=cwd)
+topo_tune = functools.partial(run_tool, "topo-tune", cli.cli)
 
 
 def write(folder, value, name="tuning.json"):
