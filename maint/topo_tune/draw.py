@@ -1,89 +1,122 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""A site's matrix and racks, as a picture and on the terminal; a table of decisions."""
+"""A site's matrix and racks, as a picture and on the terminal; a list of decisions."""
 
 import io
+import itertools
+from dataclasses import dataclass
 
 import numpy as np
-from rich.markup import escape
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 from topo_common.text import size_text
 
-from topo_tune.site import within_and_between
+from topo_tune.rules import Decision
+from topo_tune.site import Site, within_and_between
 
 SHADES = " ░▒▓█"
 SHADES_ASCII = " .:*#"
 MAP_CELLS = 36  # two columns each, so that a map fits in 80 columns
 
 
-def picture(site, file_format="png"):
+@dataclass
+class Panels:
+    """The matrices of a Site as they are drawn: hosts rack by rack, or racks."""
+
+    labels: list[str]
+    racks: list[tuple[str, int, int]]  # name, first and last row; none where a row is a rack
+    matrices: list[tuple[str, str, np.ndarray]]  # title, unit, NaN where there is nothing to draw
+
+
+def panels(site: Site) -> Panels:
+    names = (("bandwidth", "Mbit/s"), ("latency, one way", "us"))
+    if site.latency_us is None:
+        pairs = [site.rack_bandwidth_mbps, site.rack_latency_us]
+        labels, racks = site.rack_names, []
+    else:
+        order = np.argsort(site.rack_of_host, kind="stable")
+        labels = [site.hosts[i] for i in order]
+        racks, first = [], 0
+        for rack, rows in itertools.groupby(site.rack_of_host[order]):
+            count = len(list(rows))
+            racks.append((site.rack_names[rack], first, first + count - 1))
+            first += count
+        pairs = []
+        for matrix in (site.bandwidth_mbps, site.latency_us):
+            if matrix is not None:
+                # what goes on inside a host is another scale
+                matrix = np.where(np.eye(len(matrix), dtype=bool), np.nan, matrix)
+                matrix = matrix[np.ix_(order, order)]
+            pairs.append(matrix)
+    matrices = [(*name, m) for name, m in zip(names, pairs, strict=True) if m is not None]
+    return Panels(labels, racks, matrices)
+
+
+def picture(site: Site, file_format: str = "png") -> bytes:
     """The matrix of a Site as bytes of a picture (`file_format` png, pdf or svg): bandwidth and
     latency, hosts in rack order. A site with rack tables is drawn by rack."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
+    from matplotlib.colors import LogNorm
 
-    labels, order, edges, panels = _panels(site)
+    what = panels(site)
+    count = len(what.matrices)
     figure, axes = pyplot.subplots(
-        1, len(panels), figsize=(6.4 * len(panels), 5.8), squeeze=False, layout="constrained"
+        1, count, figsize=(7.2 * count, 6.4), squeeze=False, layout="constrained"
     )
-    for ax, (title, unit, matrix) in zip(axes[0], panels, strict=True):
+    for ax, (title, unit, matrix) in zip(axes[0], what.matrices, strict=True):
         # fast and near are bright in both panels
         colors = "viridis" if unit == "Mbit/s" else "viridis_r"
-        image = ax.imshow(np.ma.masked_invalid(matrix), cmap=colors, interpolation="nearest")
+        known = matrix[np.isfinite(matrix)]
+        norm = LogNorm(known.min(), known.max()) if len(known) else None
+        shown = np.ma.masked_invalid(matrix)
+        image = ax.imshow(shown, cmap=colors, norm=norm, interpolation="nearest")
         ax.set_title(f"{title} ({unit})")
         ax.set_facecolor("lightgrey")
-        for edge in edges[1:-1]:
-            ax.axhline(edge - 0.5, color="white", linewidth=1.5)
-            ax.axvline(edge - 0.5, color="white", linewidth=1.5)
-        step = max(1, len(labels) // 32)
-        ticks = np.arange(0, len(labels), step)
-        shown = [_cut(labels[i], 16).replace("$", r"\$") for i in ticks]
-        ax.set_xticks(ticks, shown, rotation=90, fontsize=7)
-        ax.set_yticks(ticks, shown, fontsize=7)
+        for _, first, _ in what.racks[1:]:
+            ax.axhline(first - 0.5, color="white", linewidth=1.5)
+            ax.axvline(first - 0.5, color="white", linewidth=1.5)
+        rows, names = _ticks(list(enumerate(what.labels)))
+        ax.set_xticks(rows, names, rotation=90, fontsize=7)
+        ax.set_yticks(rows, names, fontsize=7)
         ax.set_xlabel("to")
         ax.set_ylabel("from")
-        figure.colorbar(image, ax=ax, shrink=0.8)
-    what = "racks" if len(order) == 0 else "hosts by rack"
-    figure.suptitle(f"{summary(site)}\n{what}; grey: not measured", fontsize=11)
+        rows, names = _ticks([((a + b) / 2, name) for name, a, b in what.racks])
+        if rows:
+            top, right = ax.secondary_xaxis("top"), ax.secondary_yaxis("right")
+            top.set_xticks(rows, names, rotation=90 if len(rows) > 8 else 0, fontsize=8)
+            right.set_yticks(rows, names, fontsize=8)
+            for side in (top, right):
+                side.tick_params(length=0)
+        if len(known):
+            figure.colorbar(image, ax=ax, shrink=0.8)
+    rows_are = "hosts by rack; grey: a host itself, or" if what.racks else "racks; grey:"
+    figure.suptitle(f"{summary(site)}\n{rows_are} not measured", fontsize=11)
     data = io.BytesIO()
     figure.savefig(data, format=file_format, dpi=120)
     pyplot.close(figure)
     return data.getvalue()
 
 
-def _panels(site):
-    """(labels, host order or none, edges of racks, [(title, unit, matrix)])"""
-    if site.latency_us is None:
-        pairs = (site.rack_bandwidth_mbps, site.rack_latency_us)
-        labels, order, edges = site.rack_names, [], []
-    else:
-        order = np.argsort(site.rack_of_host, kind="stable")
-        counts = np.bincount(site.rack_of_host, minlength=site.num_racks)
-        edges = np.concatenate([[0], np.cumsum(counts[counts > 0])])
-        labels = [site.hosts[i] for i in order]
-        pairs = [
-            None if m is None else m[np.ix_(order, order)]
-            for m in (site.bandwidth_mbps, site.latency_us)
-        ]
-    names = (("bandwidth", "Mbit/s"), ("latency, one way", "us"))
-    panels = [
-        (*name, matrix) for name, matrix in zip(names, pairs, strict=True) if matrix is not None
-    ]
-    return labels, order, edges, panels
+def _ticks(places: list[tuple[float, str]], most: int = 32) -> tuple[list[float], list[str]]:
+    """At most so many of the (place, name), as axes have them."""
+    places = places[:: max(1, -(-len(places) // most))]
+    names = [_cut(name, 16).replace("$", r"\$") for _, name in places]
+    return [place for place, _ in places], names
 
 
-def summary(site):
+def summary(site: Site) -> str:
     """One line: hosts, racks, where they come from, and how sure that is."""
     hosts = f"{site.num_hosts} host{'s' * (site.num_hosts != 1)}"
     racks = f"{site.num_racks} rack{'s' * (site.num_racks != 1)}"
     return f"{hosts} in {racks} ({site.source}, confidence {site.confidence:.2f})"
 
 
-def show(site, console):
+def show(site: Site, console: Console) -> None:
     """Racks with their medians, and a map of the matrix, on a rich Console of any width from 60."""
-    console.print(escape(summary(site)))
+    console.print(summary(site))
     for warning in site.raw.get("warnings", []):
         console.print(Text(f"warning: {_printable(warning)}"))
     table = Table(title="median between hosts: in the rack, and to other racks")
@@ -97,7 +130,6 @@ def show(site, console):
         cells = []
         for matrix in (site.rack_latency_us, site.rack_bandwidth_mbps):
             cells += ["-", "-"] if matrix is None else [_cell(v) for v in _of_rack(matrix, rack)]
-        # names may have brackets, which rich would read as markup
         table.add_row(Text(_cut(name, 24)), Text(_list(hosts)), *cells)
     console.print(table)
     near, far = within_and_between(site.rack_latency_us)
@@ -108,100 +140,109 @@ def show(site, console):
     _map(site, console)
 
 
-def _map(site, console):
-    labels, order, _, panels = _panels(site)
-    name, unit, matrix = panels[0]
-    if len(labels) < 2:
+def _map(site: Site, console: Console) -> None:
+    what = panels(site)
+    name, unit, matrix = what.matrices[0]
+    rows = len(what.labels)
+    if rows < 2:
         return
-    cells = min(len(labels), MAP_CELLS, (console.width - 4) // 2)
-    if cells < len(labels):
-        bins = np.array_split(np.arange(len(labels)), cells)
-        matrix = np.array([[_mean(matrix[np.ix_(a, b)]) for b in bins] for a in bins])
-        what = f"a cell is about {len(labels) / cells:.1f} {'hosts' if len(order) else 'racks'}"
+    rack_at = {first: rack for rack, first, _ in what.racks}
+    cells = min(rows, MAP_CELLS, (console.width - 4) // 2)
+    is_whole = cells == rows
+    if is_whole:
+        each = "a row and a column for each " + ("host, by rack" if what.racks else "rack")
     else:
-        what = "a row and a column for each " + ("host, by rack" if len(order) else "rack")
+        bins = np.array_split(np.arange(rows), cells)
+        matrix = np.array([[_mean(matrix[np.ix_(a, b)]) for b in bins] for a in bins])
+        each = f"a cell is about {rows / cells:.1f} {'hosts' if what.racks else 'racks'}"
     shades = SHADES if "utf" in (console.encoding or "").lower() else SHADES_ASCII
     known = matrix[np.isfinite(matrix)]
-    low, high = (known.min(), known.max()) if len(known) else (0, 1)
-    span = high - low or 1
+    low, high = (known.min(), known.max()) if len(known) else (1, 1)
+    span = np.log(high / low) or 1
     console.print(
-        f"\n{name}: dark {_cell(low)}, bright {_cell(high)} {unit}; blank: not measured; {what}"
+        f"\n{name}: dark {_cell(low)}, bright {_cell(high)} {unit}, logarithmic; blank: not measured,"
+        f" or a host itself; {each}"
     )
-    for row in matrix:
+    for i, row in enumerate(matrix):
         line = Text("  ")
         for value in row:
             if not np.isfinite(value):
                 line.append("  ")
                 continue
-            share = (value - low) / span
+            share = np.log(value / low) / span
             grey = round(40 + 200 * share)
             shade = shades[1 + round(share * (len(shades) - 2))]
             line.append(shade * 2, style=f"rgb({grey},{grey},{grey // 2})")
+        if is_whole and i in rack_at:
+            line.append(f" {_cut(rack_at[i], 24)}")
         console.print(line, no_wrap=True, crop=True)
 
 
-def decisions_table(decisions):
-    """A rich Table of rules.Decisions: what is chosen, and the predicted times."""
-    title = "chosen algorithms, and their time against MPICH's own choice"
-    table = Table(title=title, box=None, padding=(0, 2, 0, 0))
-    for column in ("collective", "racks", "ranks", "a host", "bytes", "algorithm"):
-        table.add_column(column, no_wrap=True)
-    for column in ("ms", "built-in ms", "ratio"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("why")
-    for d in decisions:
-        ranks = f"{d.ranks[0]}" if len(d.ranks) == 1 else f"{d.ranks[0]}..{d.ranks[-1]}"
-        ranks += " (2^k)" if d.pow2 and len(d.ranks) > 1 else ""
-        chosen, builtin = (
-            f"{ms(t[0])}-{ms(t[1])}" if t[0] != t[1] else ms(t[0])
-            for t in (d.time_us, d.builtin_us)
-        )
-        ratios = sorted({f"{a / b:.2f}" for a, b in zip(d.time_us, d.builtin_us, strict=True)})
-        table.add_row(
-            d.collective,
-            d.racks,
-            ranks,
-            str(d.ppn),
-            f"{size_text(d.low)}-{size_text(d.high)}",
-            d.algorithm,
-            chosen,
-            builtin,
-            "-".join(ratios),
-            d.why,
-        )
-    return table
+def decisions_text(decisions: list[Decision]) -> str:
+    """What is chosen by rules.Decisions, and the times, in at most 80 columns."""
+    head = ("ranks", "a host", "bytes", "algorithm", "ms", "ratio")
+    groups = []
+    for (collective, racks), group in itertools.groupby(
+        decisions, lambda d: (d.collective, d.racks)
+    ):
+        where = {"any": "", "one": ", in one rack", "several": ", in several racks"}[racks]
+        groups.append((f"{collective}{where}", [(_decision(d), d.why) for d in group]))
+    rows = [head, *(cells for _, group in groups for cells, _ in group)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+
+    def line(cells: tuple[str, ...]) -> str:
+        pairs = zip(cells, widths, strict=True)
+        return " ".join(f"{cell:<{width}}" for cell, width in pairs).rstrip()
+
+    lines = ["chosen algorithms, and their time against MPICH's own choice", "", f"  {line(head)}"]
+    for title, group in groups:
+        lines += ["", title]
+        for cells, why in group:
+            lines.append(f"  {line(cells)}")
+            if why:
+                lines.append(f"      {why}")
+    return "\n".join(lines)
 
 
-def _of_rack(matrix, rack):
+def _decision(d: Decision) -> tuple[str, ...]:
+    ranks = f"{d.ranks[0]}" if len(d.ranks) == 1 else f"{d.ranks[0]}..{d.ranks[-1]}"
+    ranks += " (2^k)" if d.pow2 and len(d.ranks) > 1 else ""
+    times = "-".join(dict.fromkeys(map(ms, d.time_us)))
+    ratios = sorted({f"{a / b:.2f}" for a, b in zip(d.time_us, d.builtin_us, strict=True)})
+    sizes = f"{size_text(d.low)}-{size_text(d.high)}"
+    return ranks, str(d.ppn), sizes, d.algorithm, times, "-".join(ratios)
+
+
+def _of_rack(matrix: np.ndarray, rack: int) -> tuple[float, float]:
     """(in the rack, median to and from other racks)"""
     other = np.concatenate([np.delete(matrix[rack], rack), np.delete(matrix[:, rack], rack)])
     other = other[np.isfinite(other)]
     return matrix[rack, rack], np.median(other) if len(other) else np.nan
 
 
-def _mean(block):
+def _mean(block: np.ndarray) -> float:
     known = block[np.isfinite(block)]
     return known.mean() if len(known) else np.nan
 
 
-def _cell(value):
+def _cell(value: float) -> str:
     return f"{value:.4g}" if np.isfinite(value) else "-"
 
 
-def ms(microseconds):
+def ms(microseconds: float) -> str:
     """Milliseconds, two digits."""
     return f"{float(f'{microseconds / 1e3:.2g}'):g}"
 
 
-def _list(hosts, most=12):
+def _list(hosts: list[str], most: int = 12) -> str:
     text = " ".join(_cut(host, 32) for host in hosts[:most])
     return text + (f" ... ({len(hosts)})" if len(hosts) > most else "")
 
 
-def _cut(text, width):
+def _cut(text: str, width: int) -> str:
     text = _printable(text)
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
-def _printable(text):
+def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)

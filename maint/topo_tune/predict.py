@@ -3,6 +3,7 @@
 
 import functools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,8 +11,9 @@ from rich.table import Table
 from topo_common.text import size_text
 
 from topo_tune import grammar, model
+from topo_tune.bench import Measured
 from topo_tune.draw import ms
-from topo_tune.site import within_and_between
+from topo_tune.site import Site, within_and_between
 
 
 @dataclass
@@ -25,16 +27,16 @@ class Prediction:
 
 @dataclass
 class Comparison:
-    measured: object  # a bench.Measured
+    measured: Measured
     algorithm: str  # that was measured: what MPICH selects where it is "builtin"
     predicted_us: float
 
     @property
-    def ratio(self):
+    def ratio(self) -> float:
         return self.predicted_us / self.measured.median_us
 
 
-def predictions(net, collective, num_hosts, ppn, placements=model.PLACEMENTS):
+def predictions(net: model.Network, collective: str, num_hosts: int, ppn: int) -> list[Prediction]:
     """A Prediction for each placement and algorithm of `collective`, or part of one, but those that
     leave such calls to MPICH."""
     names = model.PARTS[collective]
@@ -46,12 +48,14 @@ def predictions(net, collective, num_hosts, ppn, placements=model.PLACEMENTS):
             algorithm,
             model.placed_cost(net, num_hosts, ppn, placement, algorithm, collective),
         )
-        for placement in placements
+        for placement in model.PLACEMENTS
         for algorithm in names
     ]
 
 
-def comparisons(site, net, records, version):
+def comparisons(
+    site: Site, net: model.Network, records: list[Measured], version: str
+) -> list[Comparison]:
     """A Comparison for each of bench.read()'s `records` whose ranks were on hosts of the site."""
     index = {host: i for i, host in enumerate(site.hosts)}
     result = []
@@ -69,7 +73,7 @@ def comparisons(site, net, records, version):
     return result
 
 
-def levels_table(net):
+def levels_table(net: model.Network) -> Table:
     near, far = within_and_between(net.latency_us)
     rates = net.inside_mbps, net.host_mbps, float(np.median(net.uplink_mbps))
     table = Table(title="levels", title_justify="left")
@@ -84,44 +88,56 @@ def levels_table(net):
     return table
 
 
-def predictions_table(title, rows, sizes):
+SIZES_A_TABLE = 4  # fit in 80 columns
+
+
+def predictions_tables(title: str, rows: list[Prediction], sizes: list[int]) -> Iterator[Table]:
     """`sizes`: bytes a rank."""
-    table = Table(title=title, title_justify="left")
-    table.add_column("placement")
-    table.add_column("algorithm")
-    for number, level in enumerate(model.LEVELS, 1):
-        table.add_column(f"C{number}\n{level}", justify="right")
-    for link in ("host link", "uplink"):
-        table.add_column(f"blocks on\n{link}", justify="right")
-    for size in sizes:
-        table.add_column(f"ms at\n{size_text(size)}", justify="right")
-    for i, row in enumerate(rows):
-        cost = row.cost
-        table.add_row(
-            row.placement,
-            row.algorithm,
-            *(f"{c:.3g}" for c in cost.exchanges),
-            f"{cost.host_blocks:.3g}",
-            f"{cost.uplink_blocks:.3g}",
-            *(ms(cost.time_us(size)) for size in sizes),
-            end_section=i + 1 < len(rows) and rows[i + 1].placement != row.placement,
-        )
-    return table
+    for first in range(0, len(sizes), SIZES_A_TABLE):
+        some = sizes[first : first + SIZES_A_TABLE]
+        table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
+        table.add_column("algorithm", no_wrap=True)
+        table.add_column("exchanges\nC1/C2/C3", justify="right", no_wrap=True)
+        table.add_column("blocks\nlink/up", justify="right", no_wrap=True)
+        for size in some:
+            table.add_column(f"ms at\n{size_text(size)}", justify="right", no_wrap=True)
+        for i, row in enumerate(rows):
+            cost = row.cost
+            if i == 0 or rows[i - 1].placement != row.placement:
+                table.add_row(row.placement)
+            table.add_row(
+                f"  {row.algorithm}",
+                "/".join(f"{c:.2g}" for c in cost.exchanges),
+                f"{_short(cost.host_blocks)}/{_short(cost.uplink_blocks)}",
+                *(ms(cost.time_us(size)) for size in some),
+            )
+        yield table
 
 
-def comparisons_table(rows):
-    table = Table(title="predicted and measured", title_justify="left")
-    for column in ("collective", "placement", "algorithm"):
-        table.add_column(column)
+def _short(number: float) -> str:
+    for factor, suffix in ((1e6, "M"), (1e3, "k")):
+        if number >= factor:
+            return f"{number / factor:.3g}{suffix}"
+    return f"{number:.3g}"
+
+
+def comparisons_table(rows: list[Comparison]) -> Table:
+    """Sections by collective and placement."""
+    table = Table(
+        title="predicted and measured", title_justify="left", box=None, padding=(0, 1, 0, 0)
+    )
+    table.add_column("algorithm", no_wrap=True)
     for column in ("ranks", "ppn", "bytes", "predicted ms", "measured ms", "ratio"):
         table.add_column(column, justify="right")
+    last = None
     for row in rows:
         m = row.measured
-        name = row.algorithm + (" (MPICH's choice)" if m.algorithm == "builtin" else "")
+        if last != (m.collective, m.placement):
+            last = m.collective, m.placement
+            table.add_row(f"{m.collective}, {m.placement}" if m.placement else m.collective)
+        choice = " (MPICH's choice)" if m.algorithm == "builtin" else ""
         table.add_row(
-            m.collective,
-            m.placement,
-            name,
+            f"  {row.algorithm}{choice}",
             str(m.hosts * m.ppn),
             str(m.ppn),
             size_text(m.num_bytes),
@@ -132,9 +148,12 @@ def comparisons_table(rows):
     return table
 
 
-def summary(rows):
+def summary(rows: list[Comparison]) -> str:
     """How good the predictions are, in a line."""
     ratios = [row.ratio for row in rows]
     within = {limit: sum(1 / limit <= r <= limit for r in ratios) for limit in (1.25, 2)}
-    shares = ", ".join(f"{n} within a factor of {limit:g}" for limit, n in within.items())
-    return f"predicted / measured: median {np.median(ratios):.2f}; of {len(ratios)}: {shares}"
+    shares = ", ".join(f"{limit:g}: {n}" for limit, n in within.items())
+    return (
+        f"predicted / measured: median {np.median(ratios):.2f}; of {len(ratios)}, within a factor of"
+        f" {shares}"
+    )

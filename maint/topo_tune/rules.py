@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
+from topo_common.text import size_text
 
 from topo_tune import grammar, model
 
@@ -34,6 +35,8 @@ UNRENUMBERED = {
     "topo_recursive_doubling": "recursive_doubling",
     "topo_binomial": "binomial",
 }
+# Those that do not look where ranks are: a site file tells nothing about them
+BLIND = ("gather_bcast",)
 # Those of which a communicator in one rack has other rules than one in several racks
 BY_RACKS = ("gather", "scatter")
 
@@ -191,9 +194,9 @@ class Times:
         `sizes`} of those that may be chosen; "builtin" is 1.
 
         Left out: what loses more than MAX_LOSS in a placement at a size. Without measurements also
-        MPICH's own algorithms, and any where all ranks are equally far apart, because a site file tells
-        nothing about them that MPICH's authors did not know, and a topo_* one that gains nothing over
-        the same algorithm without the renumbering."""
+        MPICH's own algorithms and BLIND, and any where all ranks are equally far apart, because a site
+        file tells nothing about them that MPICH's authors did not know, and a topo_* one that gains
+        nothing over the same algorithm without the renumbering, where that takes so many ranks."""
         scores = [self._scores_at(hosts, ppn, size) for size in sizes]
         names = set.intersection(*map(set, scores))
         return {name: _mean([s[name] for s in scores]) for name in names}
@@ -213,28 +216,36 @@ class Times:
         scores = {"builtin": 1.0}
         for name in sorted(set.intersection(*map(set, by_kind.values())) - {"builtin"}):
             row = self._row(name)
-            if row is None:
-                continue
-            if "power-of-two" in row.get("restrictions", ()) and not _is_pow2(hosts * ppn):
+            if row is None or not self._takes(name, hosts * ppn):
                 continue
             if name == "planned" and (ppn == 1 or self.is_too_long(size)):
                 continue
+            block = self.block(hosts * ppn, size)
             if not is_measured:
-                block = self.block(hosts * ppn, size)
-                if block < MIN_BLOCK.get(self.collective, 0):
-                    if name == "rack_leader" and self._is_few_messages(hosts, ppn, block):
-                        # half of the time of so short a call, as measured, is that of its messages
-                        scores[name] = 0.5 + 0.5 * (hosts - 1) / (hosts * ppn - 1)
-                    continue
                 # all are equally far apart
                 if self.racks == "one" and ppn == 1:
                     continue
-                twin = UNRENUMBERED.get(name)
-                if not row.get("patched") or twin and _mean(ratios(name, twin)) > 1 - MIN_GAIN:
+                if not row.get("patched") or name in BLIND:
                     continue
-            if max(ratios(name, "builtin")) <= 1 + MAX_LOSS:
-                scores[name] = _mean(ratios(name, "builtin"))
+                twin = UNRENUMBERED.get(name)
+                has_twin = twin and self._takes(twin, hosts * ppn)
+                if has_twin and _mean(ratios(name, twin)) > 1 - MIN_GAIN:
+                    continue
+            if max(ratios(name, "builtin")) > 1 + MAX_LOSS:
+                continue
+            if not is_measured and block < MIN_BLOCK.get(self.collective, 0):
+                if name == "rack_leader" and self._is_few_messages(hosts, ppn, block):
+                    # half of the time of so short a call, as measured, is that of its messages
+                    scores[name] = 0.5 + 0.5 * (hosts - 1) / (hosts * ppn - 1)
+                continue
+            scores[name] = _mean(ratios(name, "builtin"))
         return scores
+
+    def _takes(self, name: str, ranks: int) -> bool:
+        """Whether the algorithm can run with so many ranks."""
+        row = self._row(name)
+        needs_pow2 = row is not None and "power-of-two" in row.get("restrictions", ())
+        return row is not None and (_is_pow2(ranks) or not needs_pow2)
 
 
 def decide(times, min_gain=MIN_GAIN):
@@ -314,13 +325,43 @@ def _decision(times, ppn, pow2, group, sizes, algorithm):
     if is_measured:
         why = "measured"
     elif algorithm == "builtin":
-        why = ""
+        why = _why_not(times, hosts, ppn, sizes)
     else:
         why = _why(times, hosts, ppn, sizes[-1 if times.condition else 0], algorithm)
     pairs = zip(*ends, strict=True)
     ranks = [h * ppn for h in group]
     about = times.collective, times.racks, ppn, pow2, ranks, sizes[0], sizes[-1]
     return Decision(*about, algorithm, *map(tuple, pairs), why)
+
+
+# Of the time at random placement, what is worth telling where it is left
+NOTABLE = 0.75
+
+
+def _why_not(times: Times, hosts: int, ppn: int, sizes: list[int]) -> str:
+    """What would gain most at random placement of so many hosts, and why it is not chosen all the
+    same; nothing where that is little."""
+    if not times.condition:
+        return ""
+    best = (NOTABLE, "", 0, 0.0, "")
+    for size in sizes:
+        by_kind, is_measured = times.at(hosts, ppn, size)
+        for name in times.candidates & by_kind.get("random", {}).keys():
+            row = times._row(name) or {}
+            if is_measured or not row.get("patched") or name in BLIND:
+                continue
+            ratios = {kind: of[name] / of["builtin"] for kind, of in by_kind.items()}
+            worst = max(ratios, key=lambda kind: ratios[kind])
+            best = min(best, (ratios["random"], name, size, ratios[worst], worst))
+    gain, name, size, loss, kind = best
+    if not name:
+        return ""
+    text = f"random alone: {name} {gain:.2f} ({size_text(size)})"
+    if loss > 1 + MAX_LOSS:
+        return f"{text}, but {kind}: {loss:.2f}"
+    if times.block(hosts * ppn, size) < MIN_BLOCK.get(times.collective, 0):
+        return f"{text}; cyclic may lose, blocks are short"
+    return ""
 
 
 def _why(times, hosts, ppn, size, algorithm):
