@@ -11,7 +11,7 @@ export MPICH_SRC MPICH_CONFIGURE
 
 PYTHON_ENV = build/venv/bin/python
 
-.PHONY: help setup fetch apply build demo check fuzz bench refresh patches-check install clean
+.PHONY: help setup fetch apply build demo check check-all fuzz bench refresh patches-check install clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r verb what; do \
@@ -39,9 +39,13 @@ build: setup ## build the patched MPICH and the tools: build/bin
 demo: build ## see the gain on a virtual cluster: measure, tune, compare
 	@$(PYTHON_ENV) maint/demo
 
-check: build ## run all tests, or TESTS=test/tools/test_tune.py
+check: build ## run the tests, or TESTS=test/tools/test_tune.py
 	@$(PYTHON_ENV) maint/build --stock
 	@$(PYTHON_ENV) maint/check $(TESTS)
+
+check-all: build ## run the long tests too, and those that need rare parts: see README.md
+	@$(PYTHON_ENV) maint/build --stock
+	@$(PYTHON_ENV) maint/check --slow test
 
 fuzz: build ## fuzz the reader of tuning files, MINUTES=30; keeps what it finds in test/corpus/fuzz
 	@$(PYTHON_ENV) maint/fuzz --minutes $(MINUTES)

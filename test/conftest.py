@@ -8,13 +8,16 @@ Environment:
 """
 
 import ast
+import contextlib
 import hashlib
 import json
 import os
 import random
+import shlex
 import shutil
 import signal
 import subprocess
+import time
 import tomllib
 from pathlib import Path
 
@@ -22,6 +25,7 @@ import pytest
 
 REPO = Path(__file__).resolve().parents[1]
 CORPUS = REPO / "test/corpus"
+RUN = "TOPO_TEST_RUN"  # environment of all that tests start: whose tests
 SCRATCH = REPO / "build/test"  # programs built by tests, kept from one run to the next
 
 MANIFEST = tomllib.loads((REPO / "cvars/algorithms.toml").read_text())["algorithm"]
@@ -56,14 +60,49 @@ def pytest_configure(config):
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
+    os.environ[RUN] = str(os.getpid())
     config.addinivalue_line("markers", "slow: needs minutes or gigabytes, runs with --slow only")
+    config.addinivalue_line("markers", "alone: measures, so nothing else may run: see maint/check")
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m looks at markers
 def pytest_collection_modifyitems(config, items):
-    if not config.getoption("--slow"):
-        for item in items:
-            if item.get_closest_marker("slow"):
+    for item in items:
+        if item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.alone)
+            if not config.getoption("--slow"):
                 item.add_marker(pytest.mark.skip(reason="slow: give --slow"))
+
+
+def left_processes():
+    """{pid: what it is, and which test started it} of the processes that tests here have started."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "environ").read_bytes().split(b"\0")
+            command = (
+                (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            )
+        except OSError:  # it has ended, or is another user's
+            continue
+        if f"{RUN}={os.getpid()}".encode() in words and int(folder.name) != os.getpid():
+            tests = [word for word in words if word.startswith(b"PYTEST_CURRENT_TEST=")]
+            found[int(folder.name)] = f"{command}, of {b''.join(tests).decode(errors='replace')}"
+    return found
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_is_left():
+    """When all is over, no process is there that a test has started: with a process a virtual cluster
+    ends, too."""
+    yield
+    end = time.monotonic() + 10
+    while (left := left_processes()) and time.monotonic() < end:
+        time.sleep(0.1)
+    for pid in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    assert not left, "\n".join(f"left behind: {pid}: {what}" for pid, what in left.items())
 
 
 def pytest_generate_tests(metafunc):
@@ -159,7 +198,7 @@ def build_mpi(mpicc):
     def build(source, *flags):
         # MPI_STATUSES_IGNORE is a null pointer by design
         warnings = ["-Wall", "-Wextra", "-Werror", "-Wno-stringop-overflow"]
-        return _build([mpicc, "-g", "-O2", "-pthread", *warnings], Path(source), flags)
+        return _build([mpicc, "-g", "-O3", "-pthread", *warnings], Path(source), flags)
 
     return build
 
@@ -204,7 +243,8 @@ def run_mpi(mpiexec):
     """run_mpi(*command, n=, env=, timeout=, prefix=): runs mpiexec, returns a CompletedProcess.
 
     Without n the command is mpiexec's own (`-n 2 a : -n 2 b`). prefix goes before mpiexec. A job
-    that does not end in time fails the test, and leaves no process behind.
+    that does not end in time fails the test, and leaves no process behind. pytest shows what was run,
+    and what it said, where a test fails.
     """
 
     def run(*command, n=None, env=None, timeout=60, prefix=()):
@@ -221,15 +261,21 @@ def run_mpi(mpiexec):
             env=clean_environment(**(env or {}), MPIEXEC_TIMEOUT=timeout),
             start_new_session=True,
         )
+        settings = " ".join(f"{key}={value}" for key, value in (env or {}).items())
+        print(f"$ {settings} {shlex.join(line)}")
+        hangs = False
         try:
             out, err = job.communicate(timeout=timeout + 15)
         except subprocess.TimeoutExpired:
-            pytest.fail(f"mpiexec hangs: {' '.join(line)}")
+            hangs = True
+            os.killpg(job.pid, signal.SIGKILL)
+            out, err = job.communicate()
         finally:
             if job.poll() is None:
                 os.killpg(job.pid, signal.SIGKILL)
-        if "APPLICATION TIMED OUT" in out + err:
-            pytest.fail(f"no end after {timeout} s: {' '.join(line)}\n{out}{err}")
+        print(f"{out[-5000:]}{err[-5000:]}status {job.returncode}")
+        if hangs or "APPLICATION TIMED OUT" in out + err:
+            pytest.fail(f"no end after {timeout} s")
         return subprocess.CompletedProcess(line, job.returncode, out, err)
 
     return run

@@ -4,16 +4,17 @@
 
 /* MPI_Allgather against what the standard says, at any number of ranks.
  *
- *   allgather [options] [CASE...]       (default: those marked in `cases` below)
+ *   allgather [options] [CASE...] [+ [options] [CASE...]]...
+ *
+ * Without a CASE those marked in `cases` below.
  *
  *   --expect ALGO[,ALGO...]   every call on an intracommunicator of two ranks or more that moves
  *                             data ran one of these algorithms, and each of them ran at least once
  *   --algorithm ALGO          force ALGO by writing the control variable through MPI_T
  *   --seed N, --threads N, --churn N, --mib N
  *
- * Output: a line FAIL per failed check, a line COUNTER per performance variable, then
- * `OK <n> checks` and exit status 0, or `FAILED <n> of <m> checks` and 1.
- */
+ * Output: for each part between `+` a line FAIL per failed check, a line COUNTER per performance
+ * variable, then `OK <n> checks`, or `FAILED <n> of <m> checks`. Exit status 0 if all are OK, else 1. */
 
 #define _GNU_SOURCE
 #define PROGRAM "allgather"
@@ -24,13 +25,18 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static struct {
-    const char *expect, *algorithm, *program;
+typedef struct {
+    const char *expect, *algorithm;
     unsigned seed;
     int threads, churn, mib, child;
-} opt = {
+} options_t;
+
+static const options_t defaults = {
     .seed = 1,.threads = 4,.churn = 2000,.mib = 800
 };
+
+static options_t opt;
+static const char *program_path;
 
 /* ---------------------------------------------------------------- one call */
 
@@ -389,7 +395,7 @@ static void case_spawn(void)
 {
     char *argv[] = { (char *) "--child", NULL };
 
-    use_spawned(quick, opt.program, argv, opt.child);
+    use_spawned(quick, program_path, argv, opt.child);
 }
 
 static void case_session(void)
@@ -542,65 +548,14 @@ static const struct {
 
 enum { N_CASES = sizeof(cases) / sizeof(cases[0]) };
 
-/* ---------------------------------------------------------------- selection and proof */
-
-/* MPICH's enumerations are plain integers to MPI_T, numbered in the order in which the description
- * lists them as `name - text`. */
-static int algorithm_value(const char *desc, const char *algorithm)
+static int run(int argc, char **argv)
 {
-    int value = 0;
-
-    for (const char *p = strstr(desc, " - "); p; p = strstr(p + 3, " - "), value++) {
-        const char *end = p;
-        while (end > desc && end[-1] == ' ')
-            end--;
-        size_t len = strlen(algorithm);
-        const char *start = end - len;
-        /* lines are joined without a blank, so only '_' before it can belong to the name */
-        if (start > desc && !strncmp(start, algorithm, len) && start[-1] != '_')
-            return value;
-    }
-    return -1;
-}
-
-static void force_algorithm(const char *algorithm)
-{
-    static const char cvar[] = "MPIR_CVAR_ALLGATHER_INTRA_ALGORITHM";
-    char name[128], desc[8192];
-    int index, name_len = sizeof(name), desc_len = sizeof(desc), verbosity, bind, scope, count;
-    MPI_Datatype type;
-    MPI_T_enum enumtype;
-    MPI_T_cvar_handle handle;
-
-    if (MPI_T_cvar_get_index(cvar, &index) ||
-        MPI_T_cvar_get_info(index, name, &name_len, &verbosity, &type, &enumtype, desc, &desc_len,
-                            &bind, &scope))
-        usage_error("no control variable", cvar);
-    int value = algorithm_value(desc, algorithm);
-    if (value < 0)
-        usage_error("no algorithm", algorithm);
-    MPI_T_cvar_handle_alloc(index, NULL, &handle, &count);
-    if (MPI_T_cvar_write(handle, &value))
-        usage_error("cannot write", cvar);
-    MPI_T_cvar_handle_free(&handle);
-}
-
-int main(int argc, char **argv)
-{
-    int selected[N_CASES] = { 0 }, any = 0, provided, required = MPI_THREAD_SINGLE, status;
+    int selected[N_CASES] = { 0 }, any = 0, status;
     counters_t counters;
 
-    for (int i = 1; i < argc; i++)
-        if (!strcmp(argv[i], "threads"))
-            required = MPI_THREAD_MULTIPLE;
-    MPI_Init_thread(&argc, &argv, required, &provided);
-    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
-    MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &world_size);
+    opt = defaults;
     counters_open(&counters);
-
-    opt.program = argv[0];
-    for (int i = 1; i < argc; i++) {
+    for (int i = 0; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         int j = 0;
         if (!strcmp(argv[i], "--child"))
@@ -631,7 +586,7 @@ int main(int argc, char **argv)
     }
 
     if (opt.algorithm)
-        force_algorithm(opt.algorithm);
+        force_algorithm("allgather", opt.algorithm);
     if (opt.child)
         case_spawn();
     for (int i = 0; i < N_CASES && !opt.child; i++)
@@ -642,7 +597,13 @@ int main(int argc, char **argv)
 
     status = print_result(&counters, opt.child);
     counters_close(&counters);
-    MPI_T_finalize();
-    MPI_Finalize();
+    if (opt.algorithm)
+        force_algorithm("allgather", "auto");
     return status;
+}
+
+int main(int argc, char **argv)
+{
+    program_path = argv[0];
+    return run_parts(argc, argv, run);
 }

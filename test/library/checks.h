@@ -14,6 +14,7 @@
 #define CHECKS_H_INCLUDED
 
 #include "counters.h"
+#include <ctype.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -247,20 +248,31 @@ static unsigned salt_of(const char *what)
     return h;
 }
 
+/* The next `len` bytes of the stream with state k. Most of a test's time would go here without vector
+ * instructions. */
+static unsigned put_bytes(char *p, MPI_Aint len, unsigned k)
+{
+    enum { STEP = 0x1e3779b1 };
+
+    for (unsigned j = 0; j < (unsigned) len; j++) {
+        unsigned at = k + (j + 1) * STEP;
+        p[j] = (char) ((at ^ (at >> 15)) >> 8);
+    }
+    return k + (unsigned) len * STEP;
+}
+
 /* Writes the block of `rank`: count elements at `base`. */
 static void put_block(char *base, const layout_t * l, MPI_Aint count, unsigned salt, int rank)
 {
     unsigned k = salt ^ ((unsigned) rank + 1) * 0x85ebca77u;
 
-    for (MPI_Aint e = 0; e < count; e++) {
-        for (int i = 0; i < l->nsegs; i++) {
-            char *p = base + e * l->extent + l->seg[i].off;
-            for (int j = 0; j < l->seg[i].len; j++) {
-                k += 0x9e3779b1u;
-                p[j] = (char) ((k ^ (k >> 15)) >> 8);
-            }
-        }
+    if (l->nsegs == 1 && l->seg[0].len == l->extent) {
+        put_bytes(base + l->seg[0].off, count * l->extent, k);
+        return;
     }
+    for (MPI_Aint e = 0; e < count; e++)
+        for (int i = 0; i < l->nsegs; i++)
+            k = put_bytes(base + e * l->extent + l->seg[i].off, l->seg[i].len, k);
 }
 
 static int buffer_compare(const char *what, const char *which, const buffer_t * found,
@@ -469,6 +481,77 @@ static inline int print_result(const counters_t * counters, int is_child)
     else if (world_rank == 0 && !is_child)
         printf("OK %ld checks\n", sum[0]);
     return sum[1] != 0;
+}
+
+/* ---------------------------------------------------------------- selection */
+
+/* MPICH's enumerations are plain integers to MPI_T, numbered in the order in which the description
+ * lists them as `name - text`. */
+static inline int algorithm_value(const char *desc, const char *algorithm)
+{
+    int value = 0;
+
+    for (const char *p = strstr(desc, " - "); p; p = strstr(p + 3, " - "), value++) {
+        const char *end = p;
+        while (end > desc && end[-1] == ' ')
+            end--;
+        size_t len = strlen(algorithm);
+        const char *start = end - len;
+        /* lines are joined without a blank, so only '_' before it can belong to the name */
+        if (start > desc && !strncmp(start, algorithm, len) && start[-1] != '_')
+            return value;
+    }
+    return -1;
+}
+
+/* Writes the control variable through MPI_T. */
+static inline void force_algorithm(const char *collective, const char *algorithm)
+{
+    char cvar[128], name[128], desc[8192];
+    int index, name_len = sizeof(name), desc_len = sizeof(desc), verbosity, bind, scope, count;
+    MPI_Datatype type;
+    MPI_T_enum enumtype;
+    MPI_T_cvar_handle handle;
+
+    snprintf(cvar, sizeof(cvar), "MPIR_CVAR_%s_INTRA_ALGORITHM", collective);
+    for (char *c = cvar; *c; c++)
+        *c = toupper(*c);
+    if (MPI_T_cvar_get_index(cvar, &index) ||
+        MPI_T_cvar_get_info(index, name, &name_len, &verbosity, &type, &enumtype, desc, &desc_len,
+                            &bind, &scope))
+        usage_error("no control variable", cvar);
+    int value = algorithm_value(desc, algorithm);
+    if (value < 0)
+        usage_error("no algorithm", algorithm);
+    MPI_T_cvar_handle_alloc(index, NULL, &handle, &count);
+    if (MPI_T_cvar_write(handle, &value))
+        usage_error("cannot write", cvar);
+    MPI_T_cvar_handle_free(&handle);
+}
+
+/* ---------------------------------------------------------------- parts of a run */
+
+/* All of main(). Starting MPI takes longer than most cases, so that several runs may share it: `+` on
+ * the command line separates their words. Each has its own options, checks, counters and result. */
+static inline int run_parts(int argc, char **argv, int (*run) (int argc, char **argv))
+{
+    int provided, required = MPI_THREAD_SINGLE, failed = 0;
+
+    for (int i = 1; i < argc; i++)
+        if (!strcmp(argv[i], "threads"))
+            required = MPI_THREAD_MULTIPLE;
+    MPI_Init_thread(&argc, &argv, required, &provided);
+    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &world_size);
+    for (int first = 1, end; first <= argc; first = end + 1) {
+        for (end = first; end < argc && strcmp(argv[end], "+"); end++);
+        n_checks = n_failed = n_calls = 0;
+        failed |= run(end - first, argv + first);
+    }
+    MPI_T_finalize();
+    MPI_Finalize();
+    return failed;
 }
 
 #endif /* CHECKS_H_INCLUDED */

@@ -3,6 +3,7 @@
 
 import random
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,41 @@ def run_allgather(run_mpi, allgather_program):
     return run
 
 
+@pytest.fixture(scope="session")
+def run_parts(run_mpi):
+    """run_parts(program, parts={name: words}, n=, env=, ...): runs all parts in one launch, which
+    takes longer than most of them; each part's checks must hold. Returns {name: job}."""
+
+    def run(*program, parts, **how):
+        words = [word for part in parts.values() for word in ("+", *part)]
+        job = run_mpi(*program, *words[1:], **how)
+        # rank 0 ends each part with its result
+        outputs = re.findall(r"(?:.*\n)*?(?:OK|FAILED) \d.*\n", job.stdout)
+        wrong = [
+            name for name, out in zip(parts, outputs, strict=False) if "\nOK " not in "\n" + out
+        ]
+        wrong += [f"{name} (not run to its end)" for name in list(parts)[len(outputs) :]]
+        assert not wrong and job.returncode == 0, f"{wrong}\n{job.stdout}{job.stderr}"
+        return {
+            name: subprocess.CompletedProcess(job.args, 0, out, job.stderr)
+            for name, out in zip(parts, outputs, strict=True)
+        }
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def run_every_allgather(run_parts, allgather_program, algorithms):
+    """run_every_allgather(*cases, n=, env=): these cases of allgather.c, by one algorithm after the
+    other, which has to run."""
+
+    def run(*cases, **how):
+        parts = {name: ["--algorithm", name, "--expect", name, *cases] for name in algorithms}
+        return run_parts(allgather_program, parts=parts, **how)
+
+    return run
+
+
 @pytest.fixture
 def cluster(site, write_json):
     """cluster(kind, n, seed): the environment of n ranks on a cluster of that kind."""
@@ -71,23 +107,24 @@ def cluster(site, write_json):
 
 
 @pytest.fixture
-def run_valgrind(run_mpi, require, tmp_path):
-    """run_valgrind(*command, n=, env=, ours=): runs the command under valgrind; no error and nothing
-    left in memory may have in its stack a function that `ours`, a regular expression, matches."""
+def run_valgrind(run_parts, require, tmp_path):
+    """run_valgrind(program, parts, n=, env=, ours=): runs the parts under valgrind; no error and
+    nothing left in memory may have in its stack a function that `ours`, a regular expression,
+    matches."""
 
-    def run(*command, n, env, ours):
-        job = run_mpi(
+    def run(program, parts, n, env, ours):
+        run_parts(
             require("valgrind"),
             "--leak-check=full",
             "--show-leak-kinds=all",
             "--num-callers=30",
             f"--log-file={tmp_path / 'valgrind.%p'}",
-            *command,
+            program,
+            parts=parts,
             n=n,
             timeout=300,
             env=env,
         )
-        assert job.returncode == 0, job.stdout + job.stderr
         logs = list(tmp_path.glob("valgrind.*"))
         assert len(logs) == n
         for file in logs:

@@ -5,7 +5,8 @@
 /* What the tests of MPI_Alltoall, MPI_Alltoallv and their persistent variants share: who sends how
  * much to whom, a call or a request with its buffers, and what has to happen in the library.
  *
- *   PROGRAM --collective NAME [options] [CASE...]      (default: the first ones, see each program)
+ *   PROGRAM --collective NAME [options] [CASE...] [+ ...]      (default: the first ones, see each
+ *                             program)
  *
  *   --expect planned          every call ran planned, or was declined for the reason that its
  *                             communicator and sizes give; without it results alone are checked
@@ -15,8 +16,8 @@
  *   --seed N, --threads N, --churn N, --calls N
  *   --child 1                 for those that the program itself starts
  *
- * Output: a line FAIL per failed check, a line COUNTER per performance variable, then
- * `OK <n> checks` and exit status 0, or `FAILED <n> of <m> checks` and 1. */
+ * Output: for each part between `+` a line FAIL per failed check, a line COUNTER per performance
+ * variable, then `OK <n> checks`, or `FAILED <n> of <m> checks`. Exit status 0 if all are OK, else 1. */
 
 #ifndef EXCHANGE_H_INCLUDED
 #define EXCHANGE_H_INCLUDED
@@ -27,16 +28,19 @@
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 
-static struct {
+typedef struct {
     const char *expect, *declined, *collective, *racks;
     int is_v, child;
     unsigned seed;
     int threads, churn, calls, rack_join_bytes;
-} opt = {
+} options_t;
+
+static const options_t defaults = {
     .collective = "alltoallv",.seed = 1,.threads = 3,.churn = 120,.calls = 20000,
     .rack_join_bytes = 2048
 };
 
+static options_t opt;
 static const char *program_path;
 
 /* ---------------------------------------------------------------- hosts, settings, counters */
@@ -692,23 +696,16 @@ typedef struct {
     int by_default;
 } case_t;
 
-/* All of main(). The last case has no name. */
-static int run_cases(int argc, char **argv, const case_t cases[])
+static const case_t *known;     /* the last one has no name */
+
+static int run(int argc, char **argv)
 {
     enum { MOST = 32 };
-    int selected[MOST] = { 0 }, any = 0, provided, required = MPI_THREAD_SINGLE, status;
+    int selected[MOST] = { 0 }, any = 0, status;
 
-    for (int i = 1; i < argc; i++)
-        if (!strcmp(argv[i], "threads"))
-            required = MPI_THREAD_MULTIPLE;
-    MPI_Init_thread(&argc, &argv, required, &provided);
-    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
-    MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &world_size);
+    opt = defaults;
     counters_open(&counters);
-    program_path = argv[0];
-
-    for (int i = 1; i < argc; i++) {
+    for (int i = 0; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         int j = 0;
         if (!strncmp(argv[i], "--", 2)) {
@@ -736,9 +733,9 @@ static int run_cases(int argc, char **argv, const case_t cases[])
                 usage_error("unknown option", argv[i]);
             i++;
         } else {
-            while (cases[j].name && strcmp(argv[i], cases[j].name))
+            while (known[j].name && strcmp(argv[i], known[j].name))
                 j++;
-            if (cases[j].name == NULL)
+            if (known[j].name == NULL)
                 usage_error("unknown case", argv[i]);
             selected[j] = any = 1;
         }
@@ -757,9 +754,9 @@ static int run_cases(int argc, char **argv, const case_t cases[])
     max_entries = setting("MPIR_CVAR_COLL_TOPO_PLAN_ENTRIES");
     max_misses = setting("MPIR_CVAR_COLL_TOPO_PLAN_MISSES");
 
-    for (int i = 0; cases[i].name; i++)
-        if (any ? selected[i] : cases[i].by_default)
-            cases[i].run();
+    for (int i = 0; known[i].name; i++)
+        if (any ? selected[i] : known[i].by_default)
+            known[i].run();
     if (opt.expect)
         check_expected(&counters, opt.collective, opt.expect);
 
@@ -767,9 +764,15 @@ static int run_cases(int argc, char **argv, const case_t cases[])
     counters_close(&counters);
     free(host_of_rank);
     free(rack_of_host);
-    MPI_T_finalize();
-    MPI_Finalize();
     return status;
+}
+
+/* All of main() */
+static int run_cases(int argc, char **argv, const case_t cases[])
+{
+    program_path = argv[0];
+    known = cases;
+    return run_parts(argc, argv, run);
 }
 
 #endif /* EXCHANGE_H_INCLUDED */

@@ -5,14 +5,15 @@
 /* MPI_Gather, MPI_Scatter, MPI_Gatherv, MPI_Scatterv against what the standard says, at any number
  * of ranks, with every root.
  *
- *   gather --collective NAME [options] [CASE...]       (default: those marked in `cases` below)
+ *   gather --collective NAME [options] [CASE...] [+ ...]     (default: those marked in `cases` below)
  *
  *   --expect ALGO[,ALGO...]   every call on an intracommunicator of two ranks or more that moves
  *                             data ran one of these algorithms, and each of them ran at least once
+ *   --algorithm ALGO          force ALGO by writing the control variable through MPI_T
  *   --seed N, --threads N, --churn N, --mib N, --count N, --root N
  *
- * Output: a line FAIL per failed check, a line COUNTER per performance variable, then
- * `OK <n> checks` and exit status 0, or `FAILED <n> of <m> checks` and 1. */
+ * Output: for each part between `+` a line FAIL per failed check, a line COUNTER per performance
+ * variable, then `OK <n> checks`, or `FAILED <n> of <m> checks`. Exit status 0 if all are OK, else 1. */
 
 #define _GNU_SOURCE
 #define PROGRAM "gather"
@@ -22,14 +23,18 @@
 #include <stdint.h>
 #include <unistd.h>
 
-static struct {
-    const char *expect, *collective;
+typedef struct {
+    const char *expect, *algorithm, *collective;
     int is_scatter, is_v;
     unsigned seed;
     int threads, churn, mib, count, root;
-} opt = {
+} options_t;
+
+static const options_t defaults = {
     .collective = "gather",.seed = 1,.threads = 4,.churn = 2000,.mib = 800,.count = 1
 };
+
+static options_t opt;
 
 /* ---------------------------------------------------------------- one call */
 
@@ -179,6 +184,9 @@ static void case_basic(void)
 
     for (int root = 0; root < world_size; root++) {
         for (int i = 0; i < (int) (sizeof(counts) / sizeof(counts[0])); i++) {
+            /* with many roots each has a third of the counts, and each count a third of the roots */
+            if (world_size > 8 && (root + i) % 3)
+                continue;
             check_ints("basic", MPI_COMM_WORLD, root, counts[i], 0);
             check_ints("basic", MPI_COMM_WORLD, root, counts[i], 1);
         }
@@ -307,7 +315,7 @@ static void case_traffic(void)
     enum { N = sizeof(tags) / sizeof(tags[0]) };
     int left = (world_rank + world_size - 1) % world_size, right = (world_rank + 1) % world_size;
 
-    for (int round = 0; round < 5; round++) {
+    for (int round = 0; round < (world_size > 8 ? 2 : 5); round++) {
         MPI_Request req[2 * N];
         int early[N], late[N];
 
@@ -568,21 +576,14 @@ static const struct {
 
 enum { N_CASES = sizeof(cases) / sizeof(cases[0]) };
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
-    int selected[N_CASES] = { 0 }, any = 0, provided, required = MPI_THREAD_SINGLE, status;
+    int selected[N_CASES] = { 0 }, any = 0, status;
     counters_t counters;
 
-    for (int i = 1; i < argc; i++)
-        if (!strcmp(argv[i], "threads"))
-            required = MPI_THREAD_MULTIPLE;
-    MPI_Init_thread(&argc, &argv, required, &provided);
-    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
-    MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &world_size);
+    opt = defaults;
     counters_open(&counters);
-
-    for (int i = 1; i < argc; i++) {
+    for (int i = 0; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         int j = 0;
         if (!strncmp(argv[i], "--", 2)) {
@@ -590,6 +591,8 @@ int main(int argc, char **argv)
                 opt.collective = value;
             else if (!strcmp(argv[i], "--expect"))
                 opt.expect = value;
+            else if (!strcmp(argv[i], "--algorithm"))
+                opt.algorithm = value;
             else if (!strcmp(argv[i], "--seed"))
                 opt.seed = atoi(value);
             else if (!strcmp(argv[i], "--threads"))
@@ -618,6 +621,8 @@ int main(int argc, char **argv)
     if (!opt.is_v && strcmp(opt.collective, opt.is_scatter ? "scatter" : "gather"))
         usage_error("unknown collective", opt.collective);
     subject = opt.collective;
+    if (opt.algorithm)
+        force_algorithm(opt.collective, opt.algorithm);
 
     for (int i = 0; i < N_CASES; i++)
         if (any ? selected[i] : cases[i].by_default)
@@ -627,7 +632,12 @@ int main(int argc, char **argv)
 
     status = print_result(&counters, 0);
     counters_close(&counters);
-    MPI_T_finalize();
-    MPI_Finalize();
+    if (opt.algorithm)
+        force_algorithm(opt.collective, "auto");
     return status;
+}
+
+int main(int argc, char **argv)
+{
+    return run_parts(argc, argv, run);
 }

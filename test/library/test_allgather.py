@@ -14,12 +14,11 @@ import pytest
 SIZES = [1, 2, 3, 5, 7, 8, 12, 16, 32]
 
 
+FALLBACK = {"MPIR_CVAR_COLLECTIVE_FALLBACK": "error"}
+
+
 def forced(algorithm, **more):
-    return {
-        "MPIR_CVAR_ALLGATHER_INTRA_ALGORITHM": algorithm,
-        "MPIR_CVAR_COLLECTIVE_FALLBACK": "error",
-        **more,
-    }
+    return {"MPIR_CVAR_ALLGATHER_INTRA_ALGORITHM": algorithm, **FALLBACK, **more}
 
 
 @pytest.fixture
@@ -72,28 +71,23 @@ def cluster(site, write_json):
         *itertools.product(["block", "no_structure", "all_equal", "rack_table"], [2, 7, 12]),
     ],
 )
-def test_any_cluster(run_allgather, cluster, algorithm, kind, n):
+def test_any_cluster(run_every_allgather, cluster, kind, n):
     # at 32 ranks the cheap cases: two cores take a while for more
     cases = ["quick", "comms"] if n == 32 else []
-    job = run_allgather(
-        "--expect", algorithm, *cases, n=n, timeout=120, env=forced(algorithm, **cluster(kind, n))
-    )
+    jobs = run_every_allgather(*cases, n=n, timeout=120, env={**FALLBACK, **cluster(kind, n)})
     if kind != "unknown_hosts":
-        assert job.stderr == ""
+        assert {job.stderr for job in jobs.values()} == {""}
 
 
 @pytest.mark.parametrize("seed", range(2, 6))
-def test_shuffled_communicators(run_allgather, cluster, algorithm, seed):
-    run_allgather(
-        "--expect",
-        algorithm,
-        "--seed",
-        seed,
-        "comms",
-        "varying",
-        n=6 + seed,
-        env=forced(algorithm, **cluster("unequal", 6 + seed, seed)),
-    )
+def test_shuffled_communicators(run_every_allgather, cluster, seed):
+    env = {**FALLBACK, **cluster("unequal", 6 + seed, seed)}
+    run_every_allgather("--seed", seed, "comms", "varying", n=6 + seed, env=env)
+
+
+def test_forced_by_environment(run_allgather, cluster, algorithm):
+    """The other tests force algorithms one after the other, through MPI_T."""
+    run_allgather("--expect", algorithm, n=7, env=forced(algorithm, **cluster("unequal", 7)))
 
 
 @pytest.mark.parametrize(
@@ -108,14 +102,10 @@ def test_special(run_allgather, cluster, algorithm, case, n):
         pytest.skip(job.stdout.splitlines()[0])
 
 
-def test_rendezvous_only(run_allgather, cluster, algorithm):
+def test_rendezvous_only(run_every_allgather, cluster):
     """No step may rely on the transport to buffer a message: with a limit of 0 none is."""
-    run_allgather(
-        "--expect",
-        algorithm,
-        n=7,
-        env=forced(algorithm, MPIR_CVAR_CH3_EAGER_MAX_MSG_SIZE=0, **cluster("cyclic", 7)),
-    )
+    eager = {"MPIR_CVAR_CH3_EAGER_MAX_MSG_SIZE": 0}
+    run_every_allgather(n=7, timeout=120, env={**FALLBACK, **eager, **cluster("cyclic", 7)})
 
 
 @pytest.mark.parametrize("n", [4, 5, 7, 12])
@@ -136,16 +126,9 @@ def test_joined_and_pipelined(run_allgather, cluster, n, limit, eager):
     )
 
 
-def test_70_ranks(run_allgather, cluster, algorithm):
+def test_70_ranks(run_every_allgather, cluster):
     """All receives are posted ahead: more of them than in the other tests."""
-    run_allgather(
-        "--expect",
-        algorithm,
-        "quick",
-        n=70,
-        timeout=120,
-        env=forced(algorithm, **cluster("unequal", 70)),
-    )
+    run_every_allgather("quick", n=70, timeout=120, env={**FALLBACK, **cluster("unequal", 70)})
 
 
 @pytest.mark.slow
@@ -220,13 +203,6 @@ def test_by_tuning_file_and_size(run_allgather, cluster, write_json, tuning, alg
     assert re.search("FAIL calls of the algorithm", job.stdout), job.stdout
 
 
-def test_by_mpi_t(run_allgather, cluster, algorithm):
-    job = run_allgather(
-        "--algorithm", algorithm, "--expect", algorithm, n=6, env=cluster("cyclic", 6)
-    )
-    assert job.stderr == ""
-
-
 def test_host_names_from_cvar(run_mpi, allgather_program, site, write_json, algorithm):
     """MPIR_CVAR_COLL_TOPOLOGY_HOST says under which name a process looks itself up."""
     file = write_json("site.json", site(["a", "b", "c"], [0, 1, 0]))
@@ -275,7 +251,7 @@ def test_killed_rank(run_allgather, cluster, algorithm):
     assert job.returncode != 0
 
 
-def test_wrong_result_is_seen(run_allgather, build_mpi, tmp_path):
+def test_wrong_result_is_seen(run_allgather, run_parts, allgather_program, build_mpi, tmp_path):
     """The checks themselves: an MPI_Allgather that writes one byte too many does not pass."""
     source = tmp_path / "broken.c"
     source.write_text("""
@@ -296,12 +272,22 @@ def test_wrong_result_is_seen(run_allgather, build_mpi, tmp_path):
     assert job.returncode == 1
     assert re.search("FAIL basic .*receive buffer: byte", job.stdout)
 
+    parts = {"wrong": ["basic"], "right": ["others"], "wrong too": ["quick"]}
+    with pytest.raises(AssertionError, match=r"^\['wrong', 'wrong too'\]"):
+        run_parts(allgather_program, parts=parts, n=2, env={"LD_PRELOAD": library})
 
-def test_valgrind(run_valgrind, allgather_program, cluster, algorithm):
+
+def test_part_without_end_is_seen(run_parts, allgather_program):
+    parts = {"right": ["quick"], "dies": ["die"], "late": ["quick"]}
+    with pytest.raises(AssertionError, match=r"^\['dies \(not.*\)', 'late \(not.*\)'\]"):
+        run_parts(allgather_program, parts=parts, n=2)
+
+
+def test_valgrind(run_valgrind, allgather_program, cluster, algorithms):
     run_valgrind(
         allgather_program,
-        *("--expect", algorithm, "quick", "comms"),
+        {name: ["--algorithm", name, "--expect", name, "quick", "comms"] for name in algorithms},
         n=4,
-        env=forced(algorithm, **cluster("cyclic", 4)),
+        env={**FALLBACK, **cluster("cyclic", 4)},
         ours=r"MPIR_Topo|MPII_Topo|allgather_intra_(topo|gather_bcast)",
     )

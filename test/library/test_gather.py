@@ -22,6 +22,7 @@ SEGMENT = 32768  # default of MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES
 SHM = 16384  # default of MPIR_CVAR_COLL_TOPO_TREE_SHM_BYTES
 
 every_algorithm = pytest.mark.parametrize("collective, name", CASES)
+FALLBACK = {"MPIR_CVAR_COLLECTIVE_FALLBACK": "error"}
 
 
 @pytest.fixture(scope="session")
@@ -43,15 +44,30 @@ def run_gather(run_mpi, gather_program):
     return run
 
 
+def parts_of(*words, cases=CASES):
+    """For run_parts: these words, by one algorithm after the other."""
+    return {
+        case: ["--collective", case[0], "--algorithm", case[1], "--expect", case[1], *words]
+        for case in cases
+    }
+
+
+@pytest.fixture(scope="session")
+def run_every(run_parts, gather_program):
+    """run_every(*words, n=, env=): these cases of gather.c, by one algorithm after the other, which
+    has to run."""
+
+    return lambda *words, **how: run_parts(gather_program, parts=parts_of(*words), **how)
+
+
 def forced(collective, name, **more):
     return {
         f"MPIR_CVAR_{collective.upper()}_INTRA_ALGORITHM": name,
-        "MPIR_CVAR_COLLECTIVE_FALLBACK": "error",
+        **FALLBACK,
         **more,
     }
 
 
-@every_algorithm
 @pytest.mark.parametrize(
     "kind, n",
     [
@@ -59,20 +75,16 @@ def forced(collective, name, **more):
         *itertools.product(["one_rank_a_host", "cyclic", "block", "unknown_hosts"], [5, 12]),
     ],
 )
-def test_any_cluster(run_gather, cluster, collective, name, kind, n):
-    env = forced(collective, name, **cluster(kind, n))
-    job = run_gather(collective, "--expect", name, n=n, timeout=120, env=env)
+def test_any_cluster(run_every, cluster, kind, n):
+    jobs = run_every(n=n, timeout=120, env={**FALLBACK, **cluster(kind, n)})
     if kind != "unknown_hosts":
-        assert job.stderr == ""
+        assert {job.stderr for job in jobs.values()} == {""}
 
 
-@every_algorithm
-def test_70_ranks(run_gather, cluster, collective, name):
-    env = forced(collective, name, **cluster("unequal", 70))
-    run_gather(collective, "--expect", name, "quick", n=70, timeout=120, env=env)
+def test_70_ranks(run_every, cluster):
+    run_every("quick", n=70, timeout=120, env={**FALLBACK, **cluster("unequal", 70)})
 
 
-@every_algorithm
 @pytest.mark.parametrize(
     "segment, eager, shm",
     [
@@ -80,36 +92,38 @@ def test_70_ranks(run_gather, cluster, collective, name):
         *((1 << 30, 0, 0), (1 << 30, 131072, 0), (1 << 30, 0, 1 << 20)),
     ],
 )
-def test_any_segment(run_gather, cluster, collective, name, segment, eager, shm):
+def test_any_segment(run_every, cluster, segment, eager, shm):
     """Many columns and messages, or one, with blocks through shared memory or none; and no step may
     rely on the transport to buffer a message."""
-    env = forced(
-        collective,
-        name,
-        MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES=segment,
-        MPIR_CVAR_CH3_EAGER_MAX_MSG_SIZE=eager,
-        MPIR_CVAR_COLL_TOPO_TREE_SHM_BYTES=shm,
+    env = {
+        **FALLBACK,
+        "MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES": segment,
+        "MPIR_CVAR_CH3_EAGER_MAX_MSG_SIZE": eager,
+        "MPIR_CVAR_COLL_TOPO_TREE_SHM_BYTES": shm,
         **cluster("unequal", 7),
-    )
-    run_gather(collective, "--expect", name, n=7, timeout=120, env=env)
+    }
+    run_every(n=7, timeout=120, env=env)
 
 
-@every_algorithm
+def test_forced_by_environment(run_gather, cluster):
+    """The other tests force algorithms one after the other, through MPI_T."""
+    for collective, name in CASES:
+        env = forced(collective, name, **cluster("unequal", 7))
+        run_gather(collective, "--expect", name, "basic", "comms", n=7, env=env)
+
+
 @pytest.mark.parametrize("seed", range(2, 5))
-def test_shuffled_communicators(run_gather, cluster, collective, name, seed):
-    env = forced(collective, name, **cluster("unequal", 6 + seed, seed))
-    run_gather(
-        collective, "--expect", name, "--seed", seed, "comms", "varying", n=6 + seed, env=env
-    )
+def test_shuffled_communicators(run_every, cluster, seed):
+    env = {**FALLBACK, **cluster("unequal", 6 + seed, seed)}
+    run_every("--seed", seed, "comms", "varying", n=6 + seed, env=env)
 
 
-@every_algorithm
 @pytest.mark.parametrize("case, n", [("threads", 4), ("churn", 5)])
-def test_special(run_gather, cluster, collective, name, case, n):
-    env = forced(collective, name, **cluster("cyclic", n))
-    job = run_gather(collective, "--expect", name, case, n=n, timeout=120, env=env)
-    if "SKIP" in job.stdout:
-        pytest.skip(job.stdout.splitlines()[0])
+def test_special(run_every, cluster, case, n):
+    jobs = run_every(case, n=n, timeout=120, env={**FALLBACK, **cluster("cyclic", n)})
+    skipped = [job.stdout for job in jobs.values() if "SKIP" in job.stdout]
+    if skipped:
+        pytest.skip(skipped[0].splitlines()[0])
 
 
 @pytest.mark.parametrize("shm", [0, 300, SHM])
@@ -142,51 +156,43 @@ RACKS = [2, 0, 1, 0, 2, 2]
 
 
 @pytest.fixture
-def counted(run_gather, site, write_json):
-    """counted(what, collective, name, count, root, **env): in a call on 18 ranks in 6 hosts in 3
-    racks, how many messages went from one rack to another one (CROSSED), or how many blocks through
-    shared memory (SHM)."""
+def counted(run_parts, gather_program, site, write_json):
+    """counted(what, [(collective, name, count, root)], **env): of each call on 18 ranks in 6 hosts in
+    3 racks, how many messages went from one rack to another one (CROSSED), or how many blocks through
+    shared memory (SHM): {call: number}."""
 
-    def run(what, collective, name, count, root, **env):
+    def run(what, calls, **env):
         file = write_json("site.json", site([f"clique{i}" for i in range(6)], RACKS))
-        job = run_gather(
-            collective,
-            *("--expect", name, "--count", count, "--root", root, "one"),
-            n=18,
-            env=forced(
-                collective, name, MPIR_CVAR_NUM_CLIQUES=6, MPIR_CVAR_COLL_TOPOLOGY_FILE=file, **env
-            ),
-        )
-        return int(re.search(rf"^{what} (\d+)$", job.stdout, re.MULTILINE)[1])
+        parts = {
+            call: [*words, "--count", call[2], "--root", call[3], "one"]
+            for call, words in parts_of(cases=calls).items()
+        }
+        topology = {"MPIR_CVAR_NUM_CLIQUES": 6, "MPIR_CVAR_COLL_TOPOLOGY_FILE": file}
+        jobs = run_parts(gather_program, parts=parts, n=18, env={**FALLBACK, **topology, **env})
+        line = re.compile(rf"^{what} (\d+)$", re.MULTILINE)
+        return {call: int(line.findall(job.stdout)[0]) for call, job in jobs.items()}
 
     return run
 
 
-@pytest.fixture
-def crossed(counted):
-    """crossed(collective, name, count, root): see counted."""
-    return lambda *call: counted("CROSSED", *call)
+def leader_calls(counts, roots):
+    """Calls of gather and scatter by rack_leader"""
+    return list(itertools.product(("gather", "scatter"), ["rack_leader"], counts, roots))
 
 
-@pytest.mark.parametrize("collective", ["gather", "scatter"])
-@pytest.mark.parametrize("root", [0, 8])
-def test_short_blocks_go_through_shared_memory(counted, collective, root):
+@pytest.mark.parametrize("limit", [None, 100, 0])
+def test_short_blocks_go_through_shared_memory(counted, limit):
     """Those of two ranks of each host, up to the length that the CVAR says, to its leader."""
-    call = (collective, "rack_leader")
-    assert counted("SHM", *call, 1, root) == 12
-    assert counted("SHM", *call, SHM, root) == 12
-    assert counted("SHM", *call, SHM + 1, root) == 0
-    assert counted("SHM", *call, 100, root, MPIR_CVAR_COLL_TOPO_TREE_SHM_BYTES=100) == 12
-    assert counted("SHM", *call, 101, root, MPIR_CVAR_COLL_TOPO_TREE_SHM_BYTES=100) == 0
-    assert counted("SHM", *call, 1, root, MPIR_CVAR_COLL_TOPO_TREE_SHM_BYTES=0) == 0
+    env = {} if limit is None else {"MPIR_CVAR_COLL_TOPO_TREE_SHM_BYTES": limit}
+    limit = SHM if limit is None else limit
+    calls = leader_calls(sorted({1, limit or 1, limit + 1}), [0, 8])
+    assert counted("SHM", calls, **env) == {call: 12 * (call[2] <= limit) for call in calls}
 
 
-@pytest.mark.parametrize(
-    "collective, name",
-    [case for case in CASES if case not in [("gather", "rack_leader"), ("scatter", "rack_leader")]],
-)
-def test_others_use_messages(counted, collective, name):
-    assert counted("SHM", collective, name, 1, 0) == 0
+def test_others_use_messages(counted):
+    leaders = [("gather", "rack_leader"), ("scatter", "rack_leader")]
+    calls = [(*case, 1, 0) for case in CASES if case not in leaders]
+    assert counted("SHM", calls) == dict.fromkeys(calls, 0)
 
 
 @pytest.mark.parametrize("collective", ["gather", "scatter"])
@@ -207,32 +213,29 @@ def test_first_rank_of_host_decides(
     assert f"SHM {found}\n" in job.stdout
 
 
-@pytest.mark.parametrize("collective", ["gather", "scatter"])
-@pytest.mark.parametrize("root", [0, 1, 8, 17])
-def test_rack_leader_crosses_once_from_each_rack(crossed, collective, root):
-    assert crossed(collective, "rack_leader", 64, root) == 2
+def test_rack_leader_crosses_once_from_each_rack(counted):
+    calls = leader_calls([64], [0, 1, 8, 17])
+    assert counted("CROSSED", calls) == dict.fromkeys(calls, 2)
 
 
-@pytest.mark.parametrize("collective", ["gather", "scatter"])
-@pytest.mark.parametrize("count", [8192, 100000, 700001])
-def test_rack_leader_crosses_once_a_segment(crossed, collective, count):
+def test_rack_leader_crosses_once_a_segment(counted):
     """R racks: at most R - 1 messages for each segment of the largest rack, of 9 ranks."""
-    segments = -(-9 * count // SEGMENT)
-    found = crossed(collective, "rack_leader", count, 1)
-    # blocks are not cut for it: a message has half of a segment or more, but for the last one
-    assert 2 < found <= 2 * 2 * segments
+    for call, found in counted("CROSSED", leader_calls([8192, 100000, 700001], [1])).items():
+        segments = -(-9 * call[2] // SEGMENT)
+        # blocks are not cut for it: a message has half of a segment or more, but for the last one
+        assert 2 < found <= 2 * 2 * segments, call
 
 
-@pytest.mark.parametrize("collective", ["gather", "scatter"])
-def test_topo_binomial_crosses_seldom(crossed, collective):
+def test_others_cross_seldom(counted):
     """Stock binomial sends 12 of 17 messages to another rack with this placement."""
-    assert crossed(collective, "topo_binomial", 64, 0) <= 8
-
-
-@pytest.mark.parametrize("collective", ["gatherv", "scatterv"])
-def test_variants_cross_once_from_each_rack(crossed, collective):
-    # scatterv sends the sizes ahead
-    assert crossed(collective, "rack_leader", 64, 0) <= (4 if collective == "scatterv" else 2)
+    most = {
+        ("gather", "topo_binomial", 64, 0): 8,
+        ("scatter", "topo_binomial", 64, 0): 8,
+        ("gatherv", "rack_leader", 64, 0): 2,
+        ("scatterv", "rack_leader", 64, 0): 4,  # it sends the sizes ahead
+    }
+    for call, found in counted("CROSSED", most).items():
+        assert found <= most[call], call
 
 
 @pytest.mark.slow
@@ -262,12 +265,11 @@ def test_killed_rank(run_gather, cluster, collective, name):
     assert job.returncode != 0
 
 
-@every_algorithm
-def test_valgrind(run_valgrind, gather_program, cluster, collective, name):
+def test_valgrind(run_valgrind, gather_program, cluster):
     run_valgrind(
         gather_program,
-        *("--collective", collective, "--expect", name, "quick", "comms", "bottom"),
+        parts_of("quick", "comms", "bottom"),
         n=5,
-        env=forced(collective, name, MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES=100, **cluster("cyclic", 5)),
+        env={**FALLBACK, "MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES": 100, **cluster("cyclic", 5)},
         ours=r"MPIR_Topo|MPII_Topo|topo_tree",
     )

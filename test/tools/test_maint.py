@@ -65,6 +65,7 @@ VERBS = [
     "build",
     "demo",
     "check",
+    "check-all",
     "bench",
     "refresh",
     "patches-check",
@@ -751,6 +752,29 @@ def test_check_ends_in_the_line(repo, tmp_path):
     assert result.returncode == 0
     assert result.stdout.splitlines()[-1] == "2 passed, 0 failed"
     assert maint("check", tmp_path / "nowhere.py", repo=repo).returncode == 1
+
+
+def test_check_of_a_folder(repo, tmp_path):
+    """Both parts count, and what is to run alone does."""
+    (repo / "build").mkdir()
+    folder, log = tmp_path / "tests", tmp_path / "log"
+    folder.mkdir()
+    for name in "ab":
+        (folder / f"test_{name}.py").write_text(
+            "import os, pytest, time\n"
+            "from pathlib import Path\n"
+            f"def note(what): print(what, file=Path({str(log)!r}).open('a'))\n"
+            "def test_any():\n"
+            "    time.sleep(0.5)\n"
+            "    note(os.environ['PYTEST_XDIST_WORKER'])\n"
+            "@pytest.mark.alone\n"
+            "def test_alone(): note('alone' if 'PYTEST_XDIST_WORKER' not in os.environ else '-')\n"
+        )
+    result = maint("check", folder, repo=repo)
+    assert result.stdout.splitlines()[-1] == "4 passed, 0 failed", result.stdout
+    workers = log.read_text().split()
+    assert all(word.startswith("gw") for word in workers[:2])
+    assert workers[2:] == ["alone", "alone"]
 
 
 def test_programs_start_with_signals_as_in_the_foreground():

@@ -14,6 +14,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+pytestmark = pytest.mark.alone
+
 REPO = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((REPO / "maint/topo_tune/site.schema.json").read_text())
 

@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+pytestmark = pytest.mark.alone  # rates
+
 SOURCE = str(Path(__file__).resolve().parents[2] / "bench/topo-vcluster")
 TOOL = [sys.executable, SOURCE]
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env", "HOME=/tmp"]
