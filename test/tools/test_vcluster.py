@@ -9,13 +9,15 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from inprocess import run_tool
 
 pytestmark = pytest.mark.alone  # rates
 
@@ -124,13 +126,25 @@ int main(void)
 
 
 @pytest.fixture(scope="module")
-def in_process():
-    """in_process(*words): the tool in this process, for what ends before a cluster is raised."""
+def module():
     loader = importlib.machinery.SourceFileLoader("topo_vcluster", SOURCE)
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
     sys.modules[loader.name] = module
     loader.exec_module(module)
-    return lambda *words: CliRunner().invoke(module.main, [str(word) for word in words])
+    return module
+
+
+@pytest.fixture(scope="module")
+def in_process(module):
+    """in_process(*words): the tool in this process, for what ends before a cluster is raised."""
+    return lambda *words: run_tool("topo-vcluster", module.main, *words)
+
+
+def refused(result, status, message):
+    assert result.returncode == status, result.stderr
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("topo-vcluster: ")
+    assert message in line
 
 
 @pytest.fixture(scope="module")
@@ -139,8 +153,8 @@ def slots(in_process):
 
     def dry_run(*options):
         result = in_process("run", *options, "--dry-run")
-        assert result.exit_code == 0, result.output
-        pairs = (line.split(":") for line in result.output.split())
+        assert (result.returncode, result.stderr) == (0, "")
+        pairs = (line.split(":") for line in result.stdout.split())
         return [host for host, count in pairs for _ in range(int(count))]
 
     return dry_run
@@ -204,38 +218,75 @@ def test_host_file(slots, tmp_path):
         ("run --ppn 0 -- true", "0 is not in the range"),
         ("run --placement random -- true", "found 'random', expected block, cyclic, random:SEED"),
         ("run --placement random:x -- true", "found 'random:x', expected"),
-        ("run --placement file:/no/such -- true", "cannot read the host file"),
-        ("run --placement file:/dev/null -- true", "found no host, expected one a line"),
         ("run --placement file:x --ppn 2 -- true", "expected HOST:COUNT in the file"),
         ("run --mpiexec /no/such -- true", "/no/such"),
+        ("rum -- true", 'rum: no such command; did you mean "run"?'),
+        ("up x --host 3", '--host: no such option; did you mean "--hosts"?'),
     ],
 )
 def test_bad_options(in_process, words, message):
-    result = in_process(*words.split())
-    assert result.exit_code == 2
-    assert message in result.output.splitlines()[-1]
+    refused(in_process(*words.split()), 2, message)
 
 
-@pytest.mark.parametrize("line", ["r9h0", "r0h0:0", "r0h0:x", "r0h0 r0h1", "r0h0 slots=2"])
-def test_bad_host_file(in_process, tmp_path, line):
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"r0h0\nr9h0\n", "line 2: found 'r9h0', expected HOST or HOST:COUNT"),
+        (b"r0h0\nr0h0:0", "line 2: found 'r0h0:0', expected"),
+        (b"r0h0:x", "line 1: found 'r0h0:x', expected"),
+        (b"r0h0 r0h1", "line 1: found 'r0h0 r0h1', expected"),
+        (b"r0h0 slots=2", "line 1: found 'r0h0 slots=2', expected"),
+        (b"# none", "found no host, expected one a line"),
+        (b"", "the file is empty"),
+        (b"\xff", "line 1: found bytes that are not UTF-8"),
+        (None, "No such file"),
+    ],
+)
+def test_bad_host_file(in_process, tmp_path, content, message):
     file = tmp_path / "hosts"
-    file.write_text(f"r0h0\n{line}\n")
+    if content is not None:
+        file.write_bytes(content)
     result = in_process("run", "--placement", f"file:{file}", "--", "true")
-    assert result.exit_code == 2
-    assert f"{file}:2: found '{line}', expected HOST or HOST:COUNT" in result.output
+    refused(result, 1, f"{file}: {message}")
+    refused(in_process("run", "--placement", "file:/dev/zero", "--", "true"), 1, "regular file")
 
 
 def test_no_mpiexec(in_process, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("TOPO_BIN", raising=False)
-    result = in_process("run", "--", "true")
-    assert result.exit_code == 2
-    assert "found no mpiexec in $TOPO_BIN or PATH" in result.output
+    refused(in_process("run", "--", "true"), 2, "found no mpiexec in $TOPO_BIN or PATH")
 
 
 def test_help(in_process):
     for words in [], ["up"], ["run"], ["exec"], ["down"]:
-        assert in_process(*words, "--help").exit_code == 0
+        result = in_process(*words, "--help")
+        assert (result.returncode, result.stderr) == (0, "")
+    assert "77" in in_process("--help").stdout
+
+
+def test_version(in_process):
+    result = in_process("--version")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert re.fullmatch(r"topo-vcluster [\d.]+ of mpich-topo, for MPICH [\d., ]+\n", result.stdout)
+
+
+@pytest.mark.parametrize("words", [["--help"], ["run", "--dry-run"]])
+def test_lost_output(words):
+    with open("/dev/full", "w") as full:
+        line = [*TOOL, *words]
+        result = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    refused(result, 1, "standard output: No space left on device")
+
+
+def test_cluster_of_another_version(in_process):
+    name = next(NAMES)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"\0topo-vcluster/{os.geteuid()}/{name}")
+        listener.listen()
+        answer = threading.Thread(target=lambda: listener.accept()[0].sendall(b'{"name": "x"}'))
+        answer.start()
+        refused(in_process("describe", name), 1, "another version")
+        answer.join()
 
 
 @pytest.mark.parametrize(
@@ -248,8 +299,7 @@ def test_help(in_process):
 )
 def test_bad_use_of_cluster(in_process, cluster, words, message):
     result = in_process(*words.replace("CLUSTER", cluster).split())
-    assert result.exit_code == 2
-    assert message.replace("CLUSTER", cluster) in result.output
+    refused(result, 2, message.replace("CLUSTER", cluster))
 
 
 def test_delay(allowed):
@@ -297,6 +347,7 @@ def test_describe(cluster):
         "host_mbps": 40,
         "uplink_mbps": 10,
         "delay_us": 0,
+        "burst_bytes": 16384,
     }
 
 
