@@ -14,6 +14,7 @@
 #define ALGORITHMS_H_INCLUDED
 
 #include <ctype.h>
+#include <errno.h>
 #include <limits.h>
 #include <mpi.h>
 #include <stdarg.h>
@@ -53,6 +54,15 @@ static long parse_long(const char *option, const char *s, long min)
         n = min;
     }
     return n;
+}
+
+/* False, after saying so, when what was printed cannot all be written. */
+static bool flush_output(const char *program)
+{
+    if (!fflush(stdout) && !ferror(stdout))
+        return true;
+    fprintf(stderr, "%s: standard output: %s\n", program, strerror(errno));
+    return false;
 }
 
 static MPI_T_cvar_handle cvar_open(const char *name)

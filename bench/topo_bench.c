@@ -28,9 +28,11 @@
  *
  * Proof that an algorithm ran: the library's performance variables coll_topo_<coll>_<algo>_calls
  * are read around each call. A forced algorithm that has such a counter and did not move it is an
- * error; for `auto` the counters that moved tell what the library chose. While an algorithm is
- * forced, MPIR_CVAR_COLLECTIVE_FALLBACK is `error`, so that one which cannot be applied is not
- * silently replaced by another.
+ * error. A library that can count its selections (MPIR_CVAR_COLL_SELECTION_REPORT, which is switched
+ * on here) tells what ran in each case, for `auto` too. While an algorithm is forced,
+ * MPIR_CVAR_COLLECTIVE_FALLBACK is `error`, so that one which cannot be applied is not silently
+ * replaced by another: it is left out at that size, a line with "type":"failed" says why, and the
+ * others go on.
  *
  * An algorithm with `+init` behind its name is the persistent form: one MPI_<Coll>_init for all
  * calls of a size, and a call is MPI_Start and MPI_Wait.
@@ -45,7 +47,8 @@
  * a second in which only they run. See "background traffic" below.
  *
  * Output (rank 0, stdout): JSON lines; the first has "type":"start", the last "type":"end", and
- * a file without the last one was cut. Exit status: 0, 1 wrong data or a failed call, 2 usage.
+ * a file without the last one was cut. Exit status: 0, 1 wrong data or a failed call (with the last
+ * line: of an algorithm that cannot be applied), 2 usage.
  */
 
 #define _GNU_SOURCE     /* dladdr: which libmpi was loaded */
@@ -68,6 +71,9 @@
 
 #define MAX_SIZES 64
 #define MAX_COUNTERS 32
+#define MAX_SELECTIONS 64       /* algorithms of a collective */
+#define MAX_CLASSES 64          /* of calls, in the counter of one */
+#define REPORT_CVAR "MPIR_CVAR_COLL_SELECTION_REPORT"
 #define GUARD 64        /* bytes behind the receive buffer that nobody may write */
 #define TAG_BARRIER 1
 #define TAG_MARK 2
@@ -200,7 +206,7 @@ static struct {
     const char *racks;          /* "host,host:host,..." */
     enum pattern pattern;
     long first;                 /* fresh communicators */
-    bool in_place, dry_run, help;
+    bool in_place, dry_run, list_cvars, help;
 } opt = {
     .max_reps = 50, .min_reps = 5, .warmup = 2, .seconds = 5.0, .seed = 1, .traffic_bytes = 16 << 10
 };
@@ -239,6 +245,7 @@ static void print_help(void)
            "Other\n"
            "  -S, --seed N             of the order of the algorithms, and of patterns (%ld)\n"
            "  -d, --dry-run            check the options, print what would run, run nothing\n"
+           "  -l, --list-cvars         print the control variables of the MPI library, run nothing\n"
            "  -h, --help\n\n"
            "Collectives, and what the size in bytes means\n",
            d_reps, d_min, opt.seconds, d_warm, opt.traffic_bytes, opt.seed);
@@ -349,6 +356,12 @@ static void parse_pattern(const char *name)
     }
 }
 
+static bool has_a_root(void)
+{
+    return opt.coll->call == call_gather || opt.coll->call == call_scatter ||
+        opt.coll->call == call_bcast || opt.pattern == HEAVY;
+}
+
 static void parse_options(int argc, char **argv)
 {
     static const struct option longopts[] = {
@@ -367,16 +380,18 @@ static void parse_options(int argc, char **argv)
         {"racks", required_argument, NULL, 'R'},
         {"seed", required_argument, NULL, 'S'},
         {"dry-run", no_argument, NULL, 'd'},
+        {"list-cvars", no_argument, NULL, 'l'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0}
     };
     static char automatic[] = "auto";
     const char *collective = "allgather", *sizes = "1K:64K", *pattern = "uniform";
     char *algorithms = automatic, *end;
+    bool has_root = false, has_min = false, has_sizes = false;
     int c;
 
     opterr = 0;
-    while ((c = getopt_long(argc, argv, ":c:a:s:ip:r:n:m:t:w:f:b:R:S:dh", longopts, NULL)) != -1) {
+    while ((c = getopt_long(argc, argv, ":c:a:s:ip:r:n:m:t:w:f:b:R:S:dlh", longopts, NULL)) != -1) {
         switch (c) {
             case 'c':
                 collective = optarg;
@@ -386,6 +401,7 @@ static void parse_options(int argc, char **argv)
                 break;
             case 's':
                 sizes = optarg;
+                has_sizes = true;
                 break;
             case 'i':
                 opt.in_place = true;
@@ -395,12 +411,14 @@ static void parse_options(int argc, char **argv)
                 break;
             case 'r':
                 opt.root = parse_long("--root", optarg, 0);
+                has_root = true;
                 break;
             case 'n':
                 opt.max_reps = parse_long("--repetitions", optarg, 1);
                 break;
             case 'm':
                 opt.min_reps = parse_long("--min-repetitions", optarg, 1);
+                has_min = true;
                 break;
             case 't':
                 opt.seconds = strtod(optarg, &end);
@@ -425,6 +443,9 @@ static void parse_options(int argc, char **argv)
             case 'd':
                 opt.dry_run = true;
                 break;
+            case 'l':
+                opt.list_cvars = true;
+                break;
             case 'h':
                 opt.help = true;
                 return;
@@ -448,14 +469,24 @@ static void parse_options(int argc, char **argv)
         usage_error("--collective: '%s' is none of: %s", collective, known);
         return;
     }
-    if (opt.coll->call == call_barrier)
-        sizes = "0";
-    parse_sizes(sizes);
+    parse_sizes(opt.coll->call == call_barrier && !has_sizes ? "0" : sizes);
+    if (opt.coll->call == call_barrier && (opt.num_sizes != 1 || opt.sizes[0] != 0))
+        usage_error("--sizes: '%s': a barrier has no data, expected 0 or no --sizes", sizes);
     if (opt.in_place && (opt.coll->call == call_bcast || opt.coll->call == call_barrier))
         usage_error("--in-place: MPI has none for %s", collective);
     parse_pattern(pattern);
+    if (has_root && !has_a_root())
+        usage_error("--root: %s has none", collective);
+    if (opt.racks && opt.share == 0)
+        usage_error("--racks: only --background asks for them");
+    if (has_min && opt.min_reps > opt.max_reps)
+        usage_error("--min-repetitions: %ld are more than the %ld of --repetitions", opt.min_reps,
+                    opt.max_reps);
     if (opt.min_reps > opt.max_reps)
         opt.min_reps = opt.max_reps;
+    if (getenv(opt.coll->cvar) && strcmp(getenv(opt.coll->cvar), "auto"))
+        usage_error("%s is %s in the environment: expected none, --algorithms chooses",
+                    opt.coll->cvar, getenv(opt.coll->cvar));
     if (!bad_usage[0])
         opt.num_algos = parse_algorithms(algorithms, collective, opt.coll->cvar,
                                          opt.coll->init != NULL, opt.algos);
@@ -474,9 +505,42 @@ static struct {
 } counters[MAX_COUNTERS];
 
 static int num_counters;
+
+/* Calls by what the library selected for them; only rank 0 looks. */
+static struct {
+    char algo[64];
+    MPI_T_pvar_handle handle;
+    unsigned long before;
+} selections[MAX_SELECTIONS];
+
+static int num_selections;
+static bool report_is_ours;     /* the selections are counted since we want it, not the user */
 static MPI_T_pvar_session session;
 /* Time that the library has spent building plans, where it counts that */
 static MPI_T_pvar_handle build_usec = MPI_T_PVAR_HANDLE_NULL;
+
+/* coll_select_MPIR_Allgather_intra_ring counts selections of ring for an allgather, by reason and
+ * size; a persistent call is scheduled as a nonblocking one, Iallgather. What stands behind the
+ * collective's name, or NULL */
+static const char *selected_algorithm(const char *pvar, const char *coll)
+{
+    static const char prefix[] = "coll_select_MPIR_", *const kinds[] = { "_intra_", "_allcomm_" };
+
+    if (strncmp(pvar, prefix, strlen(prefix)))
+        return NULL;
+    pvar += strlen(prefix);
+    if (*pvar == 'I' && pvar[1] == coll[0])
+        pvar++;
+    else if (tolower((unsigned char) *pvar) != coll[0])
+        return NULL;
+    if (strncmp(pvar + 1, coll + 1, strlen(coll) - 1))
+        return NULL;
+    pvar += strlen(coll);
+    for (int i = 0; i < 2; i++)
+        if (!strncmp(pvar, kinds[i], strlen(kinds[i])))
+            return pvar + strlen(kinds[i]);
+    return NULL;
+}
 
 static void counters_open(const char *coll)
 {
@@ -492,41 +556,51 @@ static void counters_open(const char *coll)
             atomic, count;
         size_t len;
         bool counts_calls;
+        const char *selected;
         MPI_Datatype type;
         MPI_T_enum enumtype;
         MPI_T_pvar_handle handle;
 
         if (MPI_T_pvar_get_info(i, name, &name_len, &verbosity, &class, &type, &enumtype, NULL,
-                                &desc_len, &bind, &readonly, &continuous, &atomic))
+                                &desc_len, &bind, &readonly, &continuous, &atomic) ||
+            type != MPI_UNSIGNED_LONG)
             continue;
         len = strlen(name);
+        selected = num_selections < MAX_SELECTIONS ? selected_algorithm(name, coll) : NULL;
         counts_calls = num_counters < MAX_COUNTERS && len > strlen(prefix) + strlen("_calls") &&
             !strncmp(name, prefix, strlen(prefix)) && !strcmp(name + len - strlen("_calls"),
                                                               "_calls");
-        if ((!counts_calls && strcmp(name, "coll_topo_plan_build_usec")) ||
-            type != MPI_UNSIGNED_LONG ||
-            MPI_T_pvar_handle_alloc(session, i, NULL, &handle, &count) || count != 1)
+        if ((!counts_calls && !selected && strcmp(name, "coll_topo_plan_build_usec")) ||
+            MPI_T_pvar_handle_alloc(session, i, NULL, &handle, &count) ||
+            count > (selected ? MAX_CLASSES : 1))
             continue;
         if (!continuous)
             MPI_T_pvar_start(session, handle);
-        if (!counts_calls) {
+        if (selected) {
+            selections[num_selections].handle = handle;
+            snprintf(selections[num_selections].algo, sizeof(selections[0].algo), "%s", selected);
+            num_selections++;
+        } else if (counts_calls) {
+            counters[num_counters].handle = handle;
+            snprintf(counters[num_counters].algo, sizeof(counters[0].algo), "%.*s",
+                     (int) (len - strlen(prefix) - strlen("_calls")), name + strlen(prefix));
+            num_counters++;
+        } else {
             build_usec = handle;
-            continue;
         }
-        counters[num_counters].handle = handle;
-        snprintf(counters[num_counters].algo, sizeof(counters[0].algo), "%.*s",
-                 (int) (len - strlen(prefix) - strlen("_calls")), name + strlen(prefix));
-        num_counters++;
     }
 }
 
+/* The sum of all that a variable counts */
 static unsigned long pvar_read(MPI_T_pvar_handle handle)
 {
-    unsigned long n = 0;
+    unsigned long n[MAX_CLASSES] = { 0 }, sum = 0;
 
     if (handle != MPI_T_PVAR_HANDLE_NULL)
-        MPI_T_pvar_read(session, handle, &n);
-    return n;
+        MPI_T_pvar_read(session, handle, n);
+    for (int i = 0; i < MAX_CLASSES; i++)
+        sum += n[i];
+    return sum;
 }
 
 /* ---- counts ---- */
@@ -1150,6 +1224,8 @@ struct cell {                   /* what is known of one algorithm at one size */
     double *first_us, *build_us;        /* on fresh communicators */
     long made;                  /* calls, warm-up and first ones too */
     unsigned long calls[MAX_COUNTERS];  /* of them by what the library counts, on this rank */
+    unsigned long selected[MAX_SELECTIONS];
+    bool failed;                /* cannot be applied */
 };
 
 /* With changing counts a library may well leave calls to other algorithms. */
@@ -1181,26 +1257,57 @@ struct times {                  /* of a call, the same on all ranks */
     double clock;               /* of rank 0 */
 };
 
+static void print_json_string(const char *s)
+{
+    putchar('"');
+    for (; *s; s++) {
+        if (*s == '"' || *s == '\\')
+            printf("\\%c", *s);
+        else if ((unsigned char) *s < 0x20)
+            printf("\\u%04x", *s);
+        else
+            putchar(*s);
+    }
+    putchar('"');
+}
+
+static bool any_failed;
+
+static void print_failed(const struct algorithm *a, const char *why)
+{
+    printf("{\"type\": \"failed\", \"algorithm\": \"%s\", \"bytes\": %ld, \"why\": ", a->name,
+           data.bytes);
+    print_json_string(why);
+    printf("}\n");
+    fflush(stdout);
+    fprintf(stderr, "topo-bench-mpi: %s, algorithm %s, %ld bytes%s: %s\n", opt.coll->name, a->name,
+            data.bytes, opt.in_place ? ", in place" : "", why);
+}
+
 /* One call; the first one on a fresh communicator, or a later one. Returns false on all ranks alike
- * when it failed on one, after that one has said why. */
+ * when it failed on one, after that one has said why. Where MPI refuses the call on all ranks,
+ * or calls another algorithm instead, it only says so, and marks the cell. */
 static bool measure(const struct algorithm *a, struct cell *cell, long call, bool first,
                     struct times *times)
 {
     char why[MPI_MAX_ERROR_STRING + 64] = "";
     int err = MPI_SUCCESS;
-    double t, late, mine[5], all[5];
+    double t, late, mine[6], all[6];
     unsigned long built;
+    bool ran = true;
     MPI_Request fresh = MPI_REQUEST_NULL, *request = first ? &fresh : &cell->request;
 
     if (opt.pattern == CHANGING)
         set_counts(cell->made);
     fill(call);
+    if (first)
+        MPI_Comm_dup(comm, &data.mpi.comm);
     for (int i = 0; i < num_counters; i++)
         counters[i].before = pvar_read(counters[i].handle);
+    for (int i = 0; i < num_selections && rank == 0; i++)
+        selections[i].before = pvar_read(selections[i].handle);
     built = pvar_read(build_usec);
-    if (first) {
-        MPI_Comm_dup(comm, &data.mpi.comm);
-    } else if (a->persistent && *request == MPI_REQUEST_NULL) {
+    if (!first && a->persistent && *request == MPI_REQUEST_NULL) {
         select_algorithm(a, is_strict());
         err = opt.coll->init(&data.mpi, request);
         select_algorithm(NULL, false);
@@ -1216,6 +1323,8 @@ static bool measure(const struct algorithm *a, struct cell *cell, long call, boo
     cell->made++;
     for (int i = 0; i < num_counters; i++)
         cell->calls[i] += pvar_read(counters[i].handle) - counters[i].before;
+    for (int i = 0; i < num_selections && rank == 0; i++)
+        cell->selected[i] += pvar_read(selections[i].handle) - selections[i].before;
     built = pvar_read(build_usec) - built;
 
     if (err != MPI_SUCCESS) {
@@ -1231,24 +1340,30 @@ static bool measure(const struct algorithm *a, struct cell *cell, long call, boo
     }
     for (int i = 0; i < num_counters; i++)
         if (!why[0] && is_strict() && !strcmp(counters[i].algo, a->item) &&
-            cell->calls[i] < (size_t) cell->made)
+            cell->calls[i] < (size_t) cell->made) {
+            ran = false;
             snprintf(why, sizeof(why), "rank %d: the algorithm did not run: coll_topo_%s_%s_calls "
                      "counts %lu of %ld calls", rank, opt.coll->name, a->item, cell->calls[i],
                      cell->made);
+        }
 
     mine[0] = t * 1e6;
     mine[1] = why[0] ? nprocs - rank : 0;       /* the lowest failing rank will speak */
     mine[2] = rank == 0 ? MPI_Wtime() : 0;
     mine[3] = built;
     mine[4] = late;
-    MPI_Allreduce(mine, all, 5, MPI_DOUBLE, MPI_MAX, comm);
+    mine[5] = err != MPI_SUCCESS || !ran ? -1 : 0;
+    MPI_Allreduce(mine, all, 6, MPI_DOUBLE, MPI_MAX, comm);
+    cell->failed = all[5] < 0;
     start_slack = all[4] > 0 ? fmin(2 * (start_slack + all[4]), MAX_SLACK) :
         fmax(start_slack * 0.98, MIN_SLACK);
-    times->us = all[0];
+    times->us = fmax(all[0], 0.01);     /* so that ratios exist */
     cell->over_us = 1.5 * all[0];
     times->clock = all[2];
     times->build_us = all[3];
-    if (all[1] > 0 && nprocs - rank == (int) all[1])
+    if (cell->failed && rank == 0)
+        print_failed(a, why);
+    else if (all[1] > 0 && nprocs - rank == (int) all[1])
         fprintf(stderr, "topo-bench-mpi: %s, algorithm %s, %ld bytes%s: %s\n", opt.coll->name,
                 a->name, data.bytes, opt.in_place ? ", in place" : "", why);
     if (first) {
@@ -1257,7 +1372,8 @@ static bool measure(const struct algorithm *a, struct cell *cell, long call, boo
         MPI_Comm_free(&data.mpi.comm);
         data.mpi.comm = comm;
     }
-    return all[1] == 0;
+    any_failed |= cell->failed;
+    return all[1] == 0 || cell->failed;
 }
 
 /* The same on all ranks, and the same in two runs with one seed. */
@@ -1270,20 +1386,6 @@ static void shuffle(int *order, int n, uint64_t * state)
         order[i] = order[k];
         order[k] = swap;
     }
-}
-
-static void print_json_string(const char *s)
-{
-    putchar('"');
-    for (; *s; s++) {
-        if (*s == '"' || *s == '\\')
-            printf("\\%c", *s);
-        else if ((unsigned char) *s < 0x20)
-            printf("\\u%04x", *s);
-        else
-            putchar(*s);
-    }
-    putchar('"');
 }
 
 static void print_json_names(const char *names, int num)
@@ -1303,6 +1405,25 @@ static void print_list(const char *name, const double *list, long num)
     printf("]");
 }
 
+/* What the library selected, and how often; not what declined, and left the call to another */
+static void print_selected(const struct cell *cell)
+{
+    const char *sep = "";
+
+    printf(", \"selected\": {");
+    for (int i = 0; i < num_selections; i++) {
+        unsigned long n = cell->selected[i];
+        for (int k = 0; k < num_counters && n > 0; k++)
+            if (!strcmp(counters[k].algo, selections[i].algo) && cell->calls[k] < n)
+                n = cell->calls[k];
+        if (n > 0) {
+            printf("%s\"%s\": %lu", sep, selections[i].algo, n);
+            sep = ", ";
+        }
+    }
+    printf("}");
+}
+
 static void print_cell(const struct algorithm *a, const struct cell *cell, long reps)
 {
     const char *sep = "";
@@ -1317,6 +1438,8 @@ static void print_cell(const struct algorithm *a, const struct cell *cell, long 
         }
     }
     printf("}");
+    if (num_selections > 0)
+        print_selected(cell);
     print_list("times_us", cell->times_us, reps);
     if (opt.first > 0)
         print_list("first_us", cell->first_us, opt.first);
@@ -1411,11 +1534,14 @@ static bool bench_size(long bytes)
         MPI_Comm_dup(comm, &data.mpi.comm);
     for (long w = 0; ok && w < opt.warmup; w++)
         for (int i = 0; ok && i < opt.num_algos; i++)
-            ok = measure(&opt.algos[i], &cells[i], call++, false, &times);
+            if (!cells[i].failed)
+                ok = measure(&opt.algos[i], &cells[i], call++, false, &times);
     for (long f = 0; ok && f < opt.first; f++) {
         shuffle(order, opt.num_algos, &state);
         for (int i = 0; ok && i < opt.num_algos; i++) {
             struct cell *cell = &cells[order[i]];
+            if (cell->failed)
+                continue;
             ok = measure(&opt.algos[order[i]], cell, call++, true, &times);
             cell->first_us[f] = times.us;
             cell->build_us[f] = times.build_us;
@@ -1427,11 +1553,17 @@ static bool bench_size(long bytes)
     }
     start = times.clock;
     while (ok && rep < opt.max_reps && (rep < opt.min_reps || times.clock - start < opt.seconds)) {
+        bool any = false;
         shuffle(order, opt.num_algos, &state);
         for (int i = 0; ok && i < opt.num_algos; i++) {
+            if (cells[order[i]].failed)
+                continue;
+            any = true;
             ok = measure(&opt.algos[order[i]], &cells[order[i]], call++, false, &times);
             cells[order[i]].times_us[rep] = times.us;
         }
+        if (!any)
+            break;
         rep++;
     }
     if (tell_traffic) {
@@ -1442,7 +1574,7 @@ static bool bench_size(long bytes)
     if (ok && rank == 0 && opt.pattern != UNIFORM)
         print_counts(opt.pattern == CHANGING ? opt.warmup : 0, opt.pattern == CHANGING ? rep : 1);
     for (int i = 0; i < opt.num_algos; i++) {
-        if (ok && rank == 0)
+        if (ok && rank == 0 && !cells[i].failed)
             print_cell(&opt.algos[i], &cells[i], rep);
         if (cells[i].request != MPI_REQUEST_NULL && ok)
             MPI_Request_free(&cells[i].request);
@@ -1454,6 +1586,75 @@ static bool bench_size(long bytes)
         MPI_Comm_free(&data.mpi.comm);
     data.mpi.comm = comm;
     return ok;
+}
+
+/* ---- control variables ---- */
+
+static const char *separator;
+
+/* Calls action for each control variable of the library. steers: it has to do with collectives. */
+static void for_cvars(void (*action) (const char *name, bool steers))
+{
+    int num_cvars = 0, num_categories = 0, *of_category = NULL;
+    bool *steers = NULL;
+
+    separator = "";
+    MPI_T_cvar_get_num(&num_cvars);
+    MPI_T_category_get_num(&num_categories);
+    steers = calloc(num_cvars + 1, sizeof(bool));
+    of_category = malloc(sizeof(int) * (num_cvars + 1));
+    if (!steers || !of_category)
+        num_cvars = num_categories = 0;
+    for (int i = 0; i < num_categories; i++) {
+        char name[64];
+        int len = sizeof(name), desc_len = 0, cvars, pvars, categories;
+        if (MPI_T_category_get_info(i, name, &len, NULL, &desc_len, &cvars, &pvars, &categories) ||
+            strcmp(name, "COLLECTIVE") || cvars > num_cvars ||
+            MPI_T_category_get_cvars(i, cvars, of_category))
+            continue;
+        for (int k = 0; k < cvars; k++)
+            steers[of_category[k]] = true;
+    }
+    for (int i = 0; i < num_cvars; i++) {
+        char name[128];
+        int len = sizeof(name), desc_len = 0, verbosity, bind, scope;
+        MPI_Datatype type;
+        MPI_T_enum enumtype;
+        if (MPI_T_cvar_get_info(i, name, &len, &verbosity, &type, &enumtype, NULL, &desc_len, &bind,
+                                &scope) == MPI_SUCCESS)
+            action(name, steers[i]);
+    }
+    free(steers);
+    free(of_category);
+}
+
+static void print_cvar(const char *name, bool steers)
+{
+    printf("%s\"%s\": %s", separator, name, steers ? "true" : "false");
+    separator = ", ";
+}
+
+/* As rank 0 finds it in its environment; what is set here is not. */
+static void print_cvar_set(const char *name, bool steers)
+{
+    const char *value = getenv(name);
+
+    if (!value || !steers || (report_is_ours && !strcmp(name, REPORT_CVAR)))
+        return;
+    printf("%s\"%s\": ", separator, name);
+    print_json_string(value);
+    separator = ", ";
+}
+
+static void list_cvars(void)
+{
+    int provided;
+
+    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
+    printf("{\"type\": \"cvars\", \"steers_collectives\": {");
+    for_cvars(print_cvar);
+    printf("}}\n");
+    MPI_T_finalize();
 }
 
 /* ---- what is printed around the samples ---- */
@@ -1479,6 +1680,11 @@ static void print_start(const char *names)
     print_json_string(version);
     printf(", \"library_path\": ");
     print_json_string(dladdr((void *) MPI_Get_library_version, &lib) ? lib.dli_fname : "");
+    if (names) {
+        printf(", \"environment\": {");
+        for_cvars(print_cvar_set);
+        printf("}");
+    }
     if (opt.coll->call == call_alltoallv)
         printf(", \"pattern\": \"%s\"", patterns[opt.pattern].name);
     if (names) {
@@ -1555,12 +1761,9 @@ static bool run(void)
     if (ok && rank == 0) {
         printf("{\"type\": \"end\", \"program\": \"topo-bench-mpi\", \"cells\": %d}\n",
                opt.num_sizes * opt.num_algos);
-        if (fflush(stdout) || ferror(stdout)) {
-            perror("topo-bench-mpi: standard output");
-            ok = false;
-        }
+        ok = flush_output("topo-bench-mpi");
     }
-    return ok;
+    return ok && !any_failed;
 }
 
 /* On all ranks, because those that make traffic have to end with the others. */
@@ -1585,14 +1788,19 @@ int main(int argc, char **argv)
     parse_options(argc, argv);
     if (!opt.help && !bad_usage[0])
         selection_ask();
-    if (opt.dry_run) {
+    if (opt.dry_run || opt.list_cvars) {
         if (bad_usage[0])
             fprintf(stderr, "topo-bench-mpi: %s\n", bad_usage);
+        else if (opt.list_cvars)
+            list_cvars();
         else
             print_start(NULL);
-        return bad_usage[0] ? 2 : 0;
+        return bad_usage[0] ? 2 : flush_output("topo-bench-mpi") ? 0 : 1;
     }
 
+    report_is_ours = !getenv(REPORT_CVAR);
+    if (report_is_ours)
+        setenv(REPORT_CVAR, "count", 1);
     MPI_Init(&argc, &argv);
     comm = MPI_COMM_WORLD;
     MPI_Comm_rank(comm, &rank);
@@ -1607,8 +1815,10 @@ int main(int argc, char **argv)
     if (!opt.help && !bad_usage[0] && opt.coll->call == call_alltoallv)
         check_displacements(makes_traffic, measured);
     if (opt.help) {
-        if (rank == 0)
+        if (rank == 0) {
             print_help();
+            rc = flush_output("topo-bench-mpi") ? 0 : 1;
+        }
     } else if (bad_usage[0]) {
         if (rank == 0 && !makes_traffic)
             fprintf(stderr, "topo-bench-mpi: %s\n", bad_usage);

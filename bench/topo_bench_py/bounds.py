@@ -1,26 +1,32 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """The time that the links allow."""
 
-import itertools
+import math
 import re
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import click
-
-from .files import Failure, read_json
+import numpy as np
+from topo_tune import site
 
 
 @dataclass(frozen=True)
 class Links:
-    """Two levels of full-duplex links: one a host, one a rack. A rate of None is not known."""
+    """Two levels of full-duplex links: one a host, one a rack. A rate of None is not known. After a
+    pause a link may let burst_bytes pass at once, as a token bucket does, before its rate counts."""
 
-    rack_of_host: dict
+    rack_of_host: dict[str, Any]
     host_mbps: float | None
     uplink_mbps: float | None
+    burst_bytes: int = 0
 
 
-def crossing_bytes(collective, b, p, n, has_root):
+def crossing_bytes(
+    collective: str, b: float, p: int, n: int, has_root: bool
+) -> tuple[float, float]:
     """Bytes that must cross the link of a group (host, rack) of n of the p ranks: (in, out).
 
     b is the size as topo-bench-mpi defines it for the collective. A block that is needed by several
@@ -42,9 +48,11 @@ def crossing_bytes(collective, b, p, n, has_root):
     return 0, 0  # barrier: no data
 
 
-def bytes_of_groups(group_of_host, hosts, bytes_from_to):
+def bytes_of_groups(
+    group_of_host: dict[str, Any], hosts: list[str], bytes_from_to: list[list[float]]
+) -> Iterable[Sequence[float]]:
     """For each group of hosts the bytes that must cross its link: (in, out)."""
-    sums = {group: [0, 0] for group in group_of_host.values()}
+    sums = {group: [0.0, 0.0] for group in group_of_host.values()}
     for sender, row in zip(hosts, bytes_from_to, strict=True):
         for receiver, count in zip(hosts, row, strict=True):
             if group_of_host[sender] != group_of_host[receiver]:
@@ -53,15 +61,22 @@ def bytes_of_groups(group_of_host, hosts, bytes_from_to):
     return sums.values()
 
 
-def bound_us(collective, b, host_of_rank, links, root=0, counts=None):
-    """No algorithm can be faster than this, in microseconds; None if nothing is known.
+def bound_us(
+    collective: str,
+    b: float,
+    host_of_rank: Sequence[str],
+    links: Links,
+    root: int = 0,
+    counts: dict[str, Any] | None = None,
+) -> float | None:
+    """No algorithm can be faster than this, in microseconds; None if nothing is known, or where the
+    links let all pass at once.
 
     counts: where blocks are not all of b bytes, the hosts and what goes from each to each.
 
-    The largest, over all hosts and racks, of bits that must go into it or out of it, divided by
-    the rate of its link (Mbit/s, so that bits / rate are microseconds). It counts payload only, no
-    headers, no latency, no CPU time. Links that let a burst through at once, as token buckets do,
-    can beat it at small sizes.
+    The largest, over all hosts and racks, of the bits that must go into it or out of it beyond a
+    burst, divided by the rate of its link (Mbit/s, so that bits / rate are microseconds). It counts
+    payload only, no headers, no latency, no CPU time: all these can only add to it.
     """
     p = len(host_of_rank)
     levels = [(list(host_of_rank), links.host_mbps)]
@@ -69,6 +84,7 @@ def bound_us(collective, b, host_of_rank, links, root=0, counts=None):
         levels.append(([links.rack_of_host[host] for host in host_of_rank], links.uplink_mbps))
     bounds = []
     for groups, mbps in levels:
+        crossing: Iterable[Sequence[float]]
         if counts:
             of_host = dict(zip(host_of_rank, groups, strict=True))
             crossing = bytes_of_groups(of_host, counts["hosts"], counts["bytes_from_to"])
@@ -78,29 +94,30 @@ def bound_us(collective, b, host_of_rank, links, root=0, counts=None):
                 for group, n in Counter(groups).items()
             ]
         if mbps:
-            bounds += [8 * max(both) / mbps for both in crossing]
-    return max(bounds, default=0) or None
+            bounds += [8 * (max(both) - links.burst_bytes) / mbps for both in crossing]
+    most = max(bounds, default=0)
+    return most if most >= 1e-3 else None
 
 
-def parse_rate(text):
+def parse_rate(text: str) -> float:
     """Megabits per second from "400mbit", "10gbit" or a plain number of megabits."""
-    match = re.fullmatch(r"(\d+(?:\.\d*)?)\s*([kmg]?)(?:bit(?:/s)?|bps)?", text.lower())
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d*)?)\s*([kmg]?)(?:bit(?:/s)?|bps)?", text.lower())
     if not match or float(match[1]) == 0:
         raise click.BadParameter(f"'{text}': expected a rate such as 400mbit or 10gbit")
     return float(match[1]) * {"k": 1e-3, "m": 1, "": 1, "g": 1e3}[match[2]]
 
 
-def links_of_site(path, host_mbps, uplink_mbps):
-    """Racks from a site.json; where no rate is given, the fastest measured pair is the host link.
+def links_of_site(path: str, host_mbps: float | None, uplink_mbps: float | None) -> Links:
+    """Racks from a site.json; where no rate is given, the fastest pair of hosts tells that of the
+    host links.
 
-    The rate of an uplink does not follow from rates of pairs: without one, only hosts bound.
+    The rate of an uplink does not follow from rates of pairs: without one, only hosts bound. What
+    was measured inside a host, on the diagonal, went over no link.
     """
-    site = read_json(path)
-    try:
-        racks = dict(zip(site["hosts"], site["racks"]["of_host"], strict=True))
-        fastest = max(itertools.chain(*site.get("bandwidth_mbps", [])), default=0)
-        return Links(racks, host_mbps or fastest or None, uplink_mbps)
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise Failure(
-            f"{path}: no site file: expected hosts and racks.of_host, one a host"
-        ) from None
+    what = site.load(path)
+    racks = dict(zip(what.hosts, what.rack_of_host.tolist(), strict=True))
+    if host_mbps is None and what.bandwidth_mbps is not None:
+        between = what.bandwidth_mbps[~np.eye(what.num_hosts, dtype=bool)]
+        fastest = float(np.nanmax(between, initial=0))
+        host_mbps = fastest if fastest > 0 and math.isfinite(fastest) else None
+    return Links(racks, host_mbps, uplink_mbps)

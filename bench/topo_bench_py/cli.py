@@ -1,29 +1,50 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """The commands."""
 
-import os
+import contextlib
+import math
 import re
-import sys
 import time
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any, NoReturn
 
 import click
+from topo_common import cli as common
+from topo_common import files
+from topo_common.files import Failure
+from topo_common.start import INTERRUPTED
+from topo_common.text import size_text
 
 from .bounds import links_of_site, parse_rate
-from .files import FORMAT, Failure, check_folder, check_writable, read_records, write_result
-from .measure import Plan, Setting, dry_run, library_setting, measure, no_facts, provenance
-from .show import draw, print_table, progress_bar
-from .sites import catch_signals, find_program, launcher_site, vcluster_site
-from .suite import DEFAULT_SUITES, read_suite, run_suite
+from .files import FORMAT, Outputs, Result, read_result
+from .measure import DEFAULT_MIN_REPETITIONS, Measurement, Plan, dry_run, provenance
+from .settings import Setting, find_bench, library_setting
+from .show import draw, print_tables, progress_bar
+from .sites import Site, launcher_site, vcluster_site
+from .suite import DEFAULT_SUITES, SuiteRun, joined, read_suite
 
-SUITE_RESULTS = ("verdicts", "failed", "skipped", "records")
-OUTPUT_HELP = "Write results here; .json (with all samples) or .csv. Repeatable."
+OUTPUT_HELP = (
+    "Write results here, again after each launch; .json (with all samples) or .csv. Repeatable."
+)
 
 
-def pairs(values, option, form):
+class Seconds(click.FloatRange):
+    """A range that neither nan nor inf is in."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value} is no time in seconds", param, ctx)
+        return number
+
+
+def pairs(values: tuple[str, ...], option: str, form: str) -> list[tuple[str, str]]:
     """[("NAME", "rest")] from NAME:rest or NAME=rest."""
-    result = []
+    result: list[tuple[str, str]] = []
     for value in values:
         name, sep, rest = value.partition(form)
         if not sep or not re.fullmatch(r"[\w.+-]+", name):
@@ -34,7 +55,7 @@ def pairs(values, option, form):
     return result
 
 
-def parse_settings(settings, libraries):
+def parse_settings(settings: tuple[str, ...], libraries: tuple[str, ...]) -> tuple[Setting, ...]:
     result = []
     for name, text in pairs(settings, "--setting", ":"):
         # A comma can be part of a value: a new variable starts where NAME= follows it.
@@ -53,12 +74,34 @@ def parse_settings(settings, libraries):
     return tuple(result) or (Setting("default"),)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
-def cli():
-    """Compare MPI collectives by algorithm, size, placement and setting.
+def ended(error: BaseException, summary: str) -> NoReturn:
+    """Raise what ended a measurement, with what there is of it."""
+    if isinstance(error, KeyboardInterrupt):
+        raise Failure(f"interrupted; {summary}", INTERRUPTED) from None
+    if isinstance(error, SystemExit) and isinstance(error.code, int):  # SIGTERM
+        raise Failure(f"interrupted; {summary}", error.code) from None
+    if isinstance(error, Failure):
+        raise Failure(f"{error}; {summary}", error.status) from None
+    raise error
 
-    Exit status: 0; 1 when a launch fails or its data are wrong; 2 for a bad option; 130 for ^C.
-    """
+
+def shown(show: Callable[[], None], outputs: Outputs) -> None:
+    """Show results on standard output, after they have been written. Where it is lost, the files
+    are not."""
+    try:
+        show()
+        click.echo(nl=False)  # flush
+    except OSError as error:
+        if not outputs.num_records or outputs.errors:
+            raise
+        common.drop_standard_output()
+        text = f"standard output: {error.strerror}; {outputs.summary()}"
+        raise Failure(text) from None
+
+
+@click.group(cls=common.Group)
+def cli() -> None:
+    """Compare MPI collectives by algorithm, size, placement and setting."""
 
 
 @cli.command()
@@ -70,7 +113,12 @@ def cli():
     help="LIST; auto is the library's own choice; "
     "NAME+init is the persistent form, MPI_Alltoallv_init.",
 )
-@click.option("-s", "--sizes", default="1K:64K", help="64, 1K,4K or 1K:64K by powers of two.")
+@click.option(
+    "-s",
+    "--sizes",
+    help="64, 1K,4K or 1K:64K by powers of two.  [default: 1K:64K; of a barrier 0]",
+    show_default=False,
+)
 @click.option("--in-place", is_flag=True, help="With MPI_IN_PLACE.")
 @click.option(
     "--pattern",
@@ -79,12 +127,15 @@ def cli():
     show_default=False,
 )
 @click.option(
-    "--root", default=0, type=click.IntRange(0), help="Of gather, scatter, bcast, pattern heavy."
+    "--root",
+    type=click.IntRange(0, 2**31 - 1),
+    help="Of gather, scatter, bcast, pattern heavy.  [default: 0]",
+    show_default=False,
 )
 @click.option(
     "--first",
     default=0,
-    type=click.IntRange(0),
+    type=click.IntRange(0, 10**6),
     metavar="N",
     help="Also time the first call on N fresh communicators, and tell after how many calls an "
     "algorithm with such a first call has taken no more time than the baseline.",
@@ -101,7 +152,10 @@ def cli():
     "settings",
     multiple=True,
     metavar="NAME:VAR=VALUE,...",
-    help="Launches with these environment variables. Repeatable; NAME: is none.",
+    help="Launches with these environment variables; CVARs must be known to the MPI library. "
+    "Repeatable; NAME: is none. What of our own environment steers collectives (CVARs of MPICH's "
+    "category COLLECTIVE, as each ..._ALGORITHM and ..._TUNING_JSON_FILE) no launch inherits; "
+    "MPIR_CVAR_COLL_TOPOLOGY_HOST stays, since it names the machine and chooses nothing.",
 )
 @click.option(
     "--library",
@@ -136,7 +190,7 @@ def cli():
     help="On a virtual cluster: see "
     "topo-vcluster run --help; repeatable. With --launch: a name for the records.",
 )
-@click.option("--ppn", default=1, type=click.IntRange(1), help="Ranks a host (virtual cluster).")
+@click.option("--ppn", type=click.IntRange(1), help="Ranks a host (virtual cluster).  [default: 1]")
 @click.option(
     "--ranks", type=click.IntRange(1), help="Ranks (virtual cluster); all slots if not given."
 )
@@ -145,55 +199,62 @@ def cli():
     "--host-rate",
     callback=lambda c, p, v: v and parse_rate(v),
     metavar="RATE",
-    help="Of the host links, for the bound with --site.",
+    help="Of the host links, for the bound with --site.  [default: of its fastest pair of hosts]",
+    show_default=False,
 )
 @click.option(
     "--uplink-rate",
     callback=lambda c, p, v: v and parse_rate(v),
     metavar="RATE",
-    help="Of the rack uplinks, for the bound with --site.",
+    help="Of the rack uplinks, for the bound with --site.  [default: not known, no bound]",
+    show_default=False,
 )
-@click.option("--repetitions", default=50, type=click.IntRange(1), help="A launch, at most.")
-@click.option("--min-repetitions", default=10, type=click.IntRange(1), help="And at least.")
+@click.option("--repetitions", default=50, type=click.IntRange(1, 10**6), help="A launch, at most.")
+@click.option(
+    "--min-repetitions",
+    type=click.IntRange(1, 10**6),
+    help=f"And at least.  [default: {DEFAULT_MIN_REPETITIONS}, or --repetitions if that is less]",
+    show_default=False,
+)
 @click.option(
     "--seconds",
     default=5.0,
-    type=click.FloatRange(0, 1e5),
+    type=Seconds(0, 1e5),
     help="Time for one size in one launch, all algorithms together.",
 )
-@click.option("--warmup", default=2, type=click.IntRange(0), help="Calls before, not timed.")
+@click.option("--warmup", default=2, type=click.IntRange(0, 10**6), help="Calls before, not timed.")
 @click.option(
     "--rounds",
-    type=click.IntRange(1),
+    type=click.IntRange(1, 10**4),
     help="Launches of each setting.  [default: 1; 3 if there are several settings]",
     show_default=False,
 )
 @click.option(
     "--seed", default=1, type=click.IntRange(0, 2**31 - 1000), help="Of all that is drawn."
 )
-@click.option("--timeout", default=600.0, type=click.FloatRange(1), help="Seconds for one launch.")
+@click.option("--timeout", default=600.0, type=Seconds(1, 1e6), help="Seconds for one launch.")
 @click.option(
     "--program", type=click.Path(), help="Path of topo-bench-mpi, if not the installed one."
 )
 @click.option("-o", "--output", "outputs", multiple=True, type=click.Path(), help=OUTPUT_HELP)
 def run(
-    launch_command,
-    vcluster,
-    cluster,
-    placements,
-    ppn,
-    ranks,
-    site,
-    host_rate,
-    uplink_rate,
-    settings,
-    libraries,
-    rounds,
-    program,
-    outputs,
-    **options,
-):
-    """Measure, print a table, and write the results.
+    launch_command: str | None,
+    vcluster: str | None,
+    cluster: str | None,
+    placements: tuple[str, ...],
+    ppn: int | None,
+    ranks: int | None,
+    site: str | None,
+    host_rate: float | None,
+    uplink_rate: float | None,
+    settings: tuple[str, ...],
+    libraries: tuple[str, ...],
+    rounds: int | None,
+    program: str | None,
+    outputs: tuple[str, ...],
+    **options: Any,
+) -> None:
+    """Measure, write the results, and print a table.
 
     \b
     Algorithms, on a virtual cluster of 4 racks:
@@ -208,59 +269,95 @@ def run(
         raise click.UsageError("expected one of --launch, --vcluster and --cluster")
     if virtual and (site or host_rate or uplink_rate):
         raise click.UsageError("--site and rates: a virtual cluster tells its own")
+    if not virtual and (ppn or ranks):
+        name = "--ppn" if ppn else "--ranks"
+        raise click.UsageError(f"{name}: only of a virtual cluster; --launch tells where ranks are")
     if not virtual and len(placements) > 1:
         raise click.UsageError("--placement: with --launch only one, the name of this placement")
+    if len(set(placements)) < len(placements):
+        raise click.UsageError("--placement: the same is there twice")
     if (host_rate or uplink_rate) and not site:
         raise click.UsageError("--host-rate and --uplink-rate need the racks of a --site")
     all_settings = parse_settings(settings, libraries)
     plan = Plan(
         settings=all_settings,
         rounds=rounds or (3 if len(all_settings) > 1 else 1),
-        placements=tuple(placements) or (("block",) if virtual else ("as launched",)),
+        placements=placements or (("block",) if virtual else ("as launched",)),
         **options,
     )
-    for output in outputs:
-        check_writable(output)
+    written = Outputs(outputs)
     links = links_of_site(site, host_rate, uplink_rate) if site else None
-    program = os.path.abspath(program) if program else find_program("topo-bench-mpi")
-    dry_run(plan, program)
-    started, facts = time.time(), no_facts()
+    bench = find_bench(program)
+    dry_run(plan, bench)
+    started = time.time()
+    where: Site | None = None
+    measurement = Measurement(plan, bench)
+
+    def result(complete: bool, intervals: bool = True) -> Result:
+        return {
+            "format": FORMAT,
+            "complete": complete,
+            "provenance": provenance(where, bench, plan.seed, started, measurement.facts),
+            "failed": measurement.failed,
+            "records": measurement.records(intervals),
+        }
+
+    on_site: AbstractContextManager[Site]
     if virtual:
-        on_site = vcluster_site(vcluster or "", cluster, ppn, ranks)
+        on_site = vcluster_site(vcluster or "", cluster, ppn or 1, ranks)
     else:
-        on_site = nullcontext(launcher_site(launch_command, links))
-    with progress_bar() as progress, on_site as where:
-        records = measure(plan, where, program, progress, facts)
-    result = {
-        "format": FORMAT,
-        "provenance": provenance(where, plan.seed, started, facts),
-        "records": records,
-    }
-    print_table(records)  # first: a full disk must not cost the measurement
-    for output in outputs:
-        write_result(output, result)
+        on_site = nullcontext(launcher_site(launch_command or "", links))
+    try:
+        with progress_bar() as progress, on_site as where:
+            measurement.run(where, progress, lambda: written.write(result(False, False)))
+    except (Failure, KeyboardInterrupt, SystemExit) as error:
+        there = result(False)
+        written.write(there)
+        if there["records"]:
+            with contextlib.suppress(OSError):
+                print_tables({"": there})
+        ended(error, written.summary(measurement.missing))
+    done = result(True)
+    written.write(done)
+    shown(lambda: print_tables({"": done}) if done["records"] else None, written)
+    if measurement.failed:
+        first = measurement.failed[0]
+        more = len(measurement.failed) - 1
+        text = f"{first['series']} could not be measured at {size_text(first['bytes'])} bytes"
+        text += f" (and {more} more)" if more else ""
+        ended(Failure(f"{text}: {first['reason']}"), written.summary())
+    written.check()
+
+
+def read_results(paths: tuple[str, ...]) -> dict[str, Result]:
+    """By path; says which are not complete."""
+    results = {path: read_result(path) for path in paths}
+    for path, result in results.items():
+        if not result.get("complete", True):
+            common.complain("topo-bench", f"note: {path}: the measurement did not come to its end")
+    return results
 
 
 @cli.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path())
-def table(files):
+@click.argument("paths", metavar="FILES...", nargs=-1, required=True, type=click.Path())
+def table(paths: tuple[str, ...]) -> None:
     """Print the results of one or more FILES of run or suite."""
-    print_table([record for path in files for record in read_records(path)])
+    print_tables(read_results(paths))
 
 
 @cli.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path())
+@click.argument("paths", metavar="FILES...", nargs=-1, required=True, type=click.Path())
 @click.option("-o", "--output", required=True, type=click.Path(), help=".png, .svg or .pdf")
-def plot(files, output):
+def plot(paths: tuple[str, ...], output: str) -> None:
     """Draw time against size: a panel a placement, a line a series, and what the links allow."""
     if Path(output).suffix.lower() not in (".png", ".svg", ".pdf"):
         raise click.UsageError(f"--output {output}: the name must end in .png, .svg or .pdf")
-    check_folder(output)
-    draw([record for path in files for record in read_records(path)], output)
+    files.check_folder(output)
+    draw(read_results(paths), output)
 
 
 @cli.command()
-@click.argument("files", nargs=-1, type=click.Path())
+@click.argument("paths", metavar="[FILES]...", nargs=-1, type=click.Path())
 @click.option("--cluster", metavar="NAME", help="Use this virtual cluster, do not raise one.")
 @click.option(
     "--define",
@@ -276,60 +373,55 @@ def plot(files, output):
     "--program", type=click.Path(), help="Path of topo-bench-mpi, if not the installed one."
 )
 @click.option("-o", "--output", "outputs", multiple=True, type=click.Path(), help=OUTPUT_HELP)
-def suite(files, cluster, definitions, only, seed, check, program, outputs):
+def suite(
+    paths: tuple[str, ...],
+    cluster: str | None,
+    definitions: tuple[str, ...],
+    only: str,
+    seed: int,
+    check: bool,
+    program: str | None,
+    outputs: tuple[str, ...],
+) -> None:
     """Run the comparisons of each FILE on a virtual cluster, and judge them by its limits.
 
     Without a FILE: all beside this program; allgather.toml explains their form, too.
     """
-    suites = []
-    for file in files or DEFAULT_SUITES:
-        what = read_suite(file)
-        suites.append((file, what, [case for case in what["case"] if only in case["name"]]))
-    for output in outputs:
-        check_writable(output)
-    program = os.path.abspath(program) if program else find_program("topo-bench-mpi")
-    suites = [(file, what, cases) for file, what, cases in suites if cases]
-    if not suites:
-        raise click.UsageError(f"--only: no case has '{only}' in its name")
+    suites = [(path, read_suite(path)) for path in paths or DEFAULT_SUITES]
     values = dict(pairs(definitions, "--define", "="))
-    results = []
-    for each in suites:
-        with progress_bar() as progress:
-            results.append(run_suite(*each, values, cluster, seed, program, progress))
-        about = [r["provenance"] for r in results]
-        result = {
-            "format": FORMAT,
-            "provenance": about[0] if len(suites) == 1 else {"suites": about},
-            **{key: [row for r in results for row in r[key]] for key in SUITE_RESULTS},
-        }
-        for output in outputs:  # after each one: a failure of the next must not cost it
-            write_result(output, result)
-    missed = [row for row in result["verdicts"] if row["passed"] is False]
-    if result["failed"] or (check and missed):
-        raise Failure("a case failed" if result["failed"] else "a limit was missed")
-
-
-def main():
-    catch_signals()
-    try:
-        status = cli.main(prog_name="topo-bench", standalone_mode=False)
-        sys.stdout.flush()
-        return status or 0
-    except click.exceptions.NoArgsIsHelpError as e:
-        e.show()
-        return 2
-    except click.UsageError as e:
-        click.echo(f"topo-bench: {e.format_message()}", err=True)
-        return 2
-    except click.ClickException as e:
-        click.echo(f"topo-bench: {e.format_message()}", err=True)
-        return 1
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("topo-bench: interrupted; nothing was written", err=True)
-        return 130
-    except OSError as e:
-        if e.filename is None and isinstance(e, BrokenPipeError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        else:
-            click.echo(f"topo-bench: {e.filename or 'output'}: {e.strerror}", err=True)
-        return 1
+    for name in values:
+        if not any(f"{{{name}}}" in str(what) for _, what in suites):
+            raise click.UsageError(f"--define {name}: no file has {{{name}}}")
+    written = Outputs(outputs)
+    chosen = [
+        (path, what, [case for case in what["case"] if only in case["name"]])
+        for path, what in suites
+    ]
+    if not any(cases for *_, cases in chosen):
+        raise click.UsageError(f"--only: no case has '{only}' in its name")
+    bench = find_bench(program)
+    todo = [SuiteRun(*each, values, seed, bench) for each in chosen if each[-1]]
+    runs: list[SuiteRun] = []
+    lost: Failure | OSError | None = None  # standard output; the cases are still worth having
+    for each in todo:
+        runs.append(each)
+        try:
+            with progress_bar() as progress:
+                each.run(cluster, progress, lambda: written.write(joined(runs, False, False)))
+        except (Failure, KeyboardInterrupt, SystemExit) as error:
+            written.write(joined(runs, False))
+            with contextlib.suppress(OSError):
+                each.print()
+            ended(error, written.summary())
+        written.write(joined(runs, len(runs) == len(todo)))
+        try:
+            shown(each.print, written)
+        except (Failure, OSError) as error:
+            lost = error
+    if lost:
+        raise lost
+    failed = any(each.failed for each in runs)
+    missed = [row for each in runs for row in each.rows if row["passed"] is False]
+    if failed or (check and missed):
+        raise Failure("a case failed" if failed else "a limit was missed")
+    written.check()

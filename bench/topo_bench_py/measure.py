@@ -11,99 +11,106 @@ import socket
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
+from rich.progress import Progress
+from topo_common import cli
+from topo_common.files import Failure
+from topo_common.text import size_text
 
-from .bounds import bound_us
-from .files import Failure, size_text
-from .sites import complaint, run_program
+from .bounds import Links, bound_us
+from .files import Record
+from .settings import Bench, Setting
+from .sites import Site, complaint, run_program
 from .stats import bootstrap_ratios, break_even, interval, summary
 
-
-@dataclass(frozen=True)
-class Setting:
-    """What one launch has that another has not: environment variables, an MPI library."""
-
-    name: str
-    environment: dict = field(default_factory=dict)
-    library: str | None = None  # folder of its libmpi.so
-
-
-def library_folder(name, path):
-    for folder in (Path(path) / "lib", Path(path)):
-        if any(folder.glob("libmpi.so*")):
-            return str(folder.resolve())
-    raise click.UsageError(f"--library {name}: no libmpi.so in {path} nor in {path}/lib")
-
-
-def library_setting(name, path):
-    folder = library_folder(name, path)
-    return Setting(name, {"LD_LIBRARY_PATH": folder}, folder)
+Line = dict[str, Any]  # JSON that topo-bench-mpi prints
+Key = tuple[str, str, int]  # setting, algorithm, bytes
 
 
 @dataclass(frozen=True)
 class Plan:
+    """What is measured, where, and how long. None: the default of topo-bench-mpi."""
+
     collective: str = "allgather"
     algorithms: str = "auto"
-    sizes: str = "1K:64K"
+    sizes: str | None = None
     in_place: bool = False
-    root: int = 0
+    root: int | None = None
     repetitions: int = 50
-    min_repetitions: int = 10
+    min_repetitions: int | None = None
     seconds: float = 5.0
     warmup: int = 2
     seed: int = 1
     rounds: int = 1
-    settings: tuple = (Setting("default"),)
-    placements: tuple = ("as launched",)
+    settings: tuple[Setting, ...] = (Setting("default"),)
+    placements: tuple[str, ...] = ("as launched",)
     baseline: str | None = None
     timeout: float = 600
     background: str | None = None  # SHARE[:BYTES]
     pattern: str | None = None  # of alltoallv
     first: int = 0  # fresh communicators on which first calls are timed
 
-    def arguments(self, seed, links=None):
-        traffic = ["-b", self.background] if self.background else []
-        if traffic and links:
-            racks = {}
+    def arguments(self, seed: int, links: Links | None = None) -> list[str]:
+        """The command line of topo-bench-mpi."""
+        racks: dict[Any, list[str]] = {}
+        if self.background and links:
             for host, rack in links.rack_of_host.items():
                 racks.setdefault(rack, []).append(host)
-            traffic += ["-R", ":".join(",".join(hosts) for hosts in racks.values())]
+        least = self.min_repetitions
+        if least is None:
+            least = min(DEFAULT_MIN_REPETITIONS, self.repetitions)
+        options = {
+            "-s": self.sizes,
+            "-r": self.root,
+            "-p": self.pattern,
+            "-f": self.first or None,
+            "-b": self.background,
+            "-R": ":".join(",".join(hosts) for hosts in racks.values()) or None,
+        }
         return [
-            *("-c", self.collective, "-a", self.algorithms, "-s", self.sizes),
-            *("-r", str(self.root), "-n", str(self.repetitions), "-m", str(self.min_repetitions)),
-            *("-t", str(self.seconds), "-w", str(self.warmup), "-S", str(seed)),
+            *("-c", self.collective, "-a", self.algorithms, "-n", str(self.repetitions)),
+            *("-m", str(least), "-t", str(self.seconds), "-w", str(self.warmup), "-S", str(seed)),
             *(["-i"] if self.in_place else []),
-            *(["-p", self.pattern] if self.pattern else []),
-            *(["-f", str(self.first)] if self.first else []),
-            *traffic,
+            *(
+                word
+                for name, value in options.items()
+                if value is not None
+                for word in (name, str(value))
+            ),
         ]
 
 
-def series_name(setting, algorithm, settings):
+DEFAULT_MIN_REPETITIONS = 10
+
+
+def series_name(setting: str, algorithm: str, settings: tuple[Setting, ...]) -> str:
     """How a user names a line of the table: the setting only matters where there are several."""
     return algorithm if len(settings) == 1 else f"{setting}/{algorithm}"
 
 
-def dry_run(plan, program):
+def dry_run(plan: Plan, bench: Bench) -> Line:
     """Lets topo-bench-mpi itself check the options and names, before a cluster is raised."""
     for setting in plan.settings:
-        out = []
-        command = [program, "--dry-run", *plan.arguments(plan.seed)]
-        status, err = run_program(command, setting.environment, 60, out.append)
+        bench.check(setting)
+        out: list[str] = []
+        command = [bench.program, "--dry-run", *plan.arguments(plan.seed)]
+        status, err = run_program(command, 60, out.append, bench.with_setting(setting))
         if status:
             said = complaint(status, err)
             if status == 2:
                 said = said.removeprefix("topo-bench-mpi: ").removesuffix(" (exit status 2)")
             where = f"setting {setting.name}: " if len(plan.settings) > 1 else ""
             raise (click.UsageError if status == 2 else Failure)(where + said)
-        start = json.loads(out[-1])
+        start: Line = json.loads(out[-1])
         if setting.library and not same_folder(start["library_path"], setting.library):
             loaded = start["library_path"]
-            raise Failure(f"--library {setting.name}: {program} loads {loaded} all the same")
+            raise Failure(f"--library {setting.name}: {bench.program} loads {loaded} all the same")
     names = [
         series_name(s.name, a, plan.settings) for s in plan.settings for a in start["algorithms"]
     ]
@@ -112,166 +119,305 @@ def dry_run(plan, program):
     return start
 
 
-def launch(command, setting, timeout, on_cell):
-    """One run of topo-bench-mpi: its JSON lines by type."""
-    messages, noise = [], []
+class BrokenLaunch(Failure):
+    """A launch that did not come to its end; what it had measured before is worth having."""
 
-    def on_line(line):
-        if not line.startswith('{"type": '):
-            noise.append(line)  # what the library or mpiexec has to say
+
+def launch(
+    command: list[str],
+    setting: Setting,
+    bench: Bench,
+    timeout: float,
+    on_line: Callable[[Line], None],
+) -> None:
+    """One run of topo-bench-mpi: each JSON line of it goes to on_line."""
+    noise: list[str] = []
+    last: Line = {"type": "nothing"}
+    failed = False
+
+    def take(text: str) -> None:
+        nonlocal last, failed
+        if not text.startswith('{"type": '):
+            noise.append(text)  # what the library or mpiexec has to say
             return
         try:
-            messages.append(json.loads(line))
+            last = json.loads(text)
         except json.JSONDecodeError:
-            return  # cut: the missing end line will tell
-        if messages[-1]["type"] == "cell":
-            on_cell()
+            last = {"type": "cut"}
+            return
+        failed |= last["type"] == "failed"
+        if last["type"] == "start":
+            check_start(last, setting, bench)
+        on_line(last)
 
-    status, err = run_program(command, setting.environment, timeout, on_line)
+    try:
+        status, err = run_program(command, timeout, take, bench.with_setting(setting))
+    except Failure as error:
+        raise BrokenLaunch(str(error)) from None
     said = err + "".join(noise)
-    if status or not messages or messages[-1]["type"] != "end":
+    if last["type"] != "end" or (status and not failed):
         why = complaint(status, said) if status else "its output was cut"
-        raise Failure(f"launch failed: {why}; command: {shlex.join(command)}")
-    if setting.library and not same_folder(messages[0]["library_path"], setting.library):
-        loaded = messages[0]["library_path"]
+        raise BrokenLaunch(f"launch failed: {why}; command: {shlex.join(command)}")
+    # of an algorithm that cannot be applied the lines have told
+    lines = (line for line in said.splitlines(True) if not line.startswith("topo-bench-mpi:"))
+    sys.stderr.write("".join(lines))
+
+
+def check_start(start: Line, setting: Setting, bench: Bench) -> None:
+    """What was launched must have the setting, and nothing else that steers collectives."""
+    if setting.library and not same_folder(start["library_path"], setting.library):
+        loaded = start["library_path"]
         raise Failure(f"--library {setting.name}: the launch loaded {loaded} all the same")
-    sys.stderr.write(said)
-    by_type = {}
-    for message in messages:
-        by_type.setdefault(message["type"], []).append(message)
-    return by_type
+    found = bench.steering(start["environment"])
+    for name, value in bench.steering(setting.environment).items():
+        if bench.steers.get(name) and found.pop(name, None) != value:
+            text = f"{name}={value} did not reach the processes that --launch started"
+            raise Failure(f"setting {setting.name}: {text}")
+    if found:
+        text = " ".join(f"{name}={value}" for name, value in found.items())
+        raise Failure(
+            f"setting {setting.name}: found {text} in the environment of the processes, which "
+            "neither the setting nor topo-bench gave them; expected none"
+        )
 
 
-def same_folder(library_path, folder):
+def same_folder(library_path: str, folder: str) -> bool:
     return Path(library_path).resolve().parent == Path(folder).resolve()
 
 
-def mpi_version(start):
+def mpi_version(start: Line) -> tuple[str, str]:
     """("4.0.2", "ch3:sock"), or the first line where it is not MPICH."""
     found = dict(re.findall(r"MPICH (Version|Device):\s*(\S+)", start["library"]))
     return found.get("Version", start["library"].split("\n")[0]), found.get("Device", "")
 
 
-def measure(plan, site, program, progress, facts):
-    """The records of a plan, from all its launches; what was launched is added to facts."""
-    cells = dry_run(plan, program)
-    num_cells = len(cells["algorithms"]) * len(cells["sizes"])
-    total = num_cells * len(plan.settings) * plan.rounds * len(plan.placements)
-    task = progress.add_task(plan.collective, total=total)
-    records = []
-    facts["settings"] |= {setting.name: setting.environment for setting in plan.settings}
-    for placement in plan.placements:
-        samples = {}  # (setting, algorithm, bytes) -> rounds of samples
-        counted = {}
-        firsts = {}  # the same -> {"first_us": [...], "build_us": [...]}, of all rounds
-        counts = {}  # bytes -> lines of that type; rounds differ by the seed
-        traffic = {}  # (setting, bytes) -> sums over rounds
-        for r in range(plan.rounds):
-            for setting in plan.settings if r % 2 == 0 else reversed(plan.settings):
-                progress.update(task, description=f"{plan.collective}, {placement}, {setting.name}")
-                arguments = plan.arguments(plan.seed + r, site.links)
-                command = [*site.prefix(placement), program, *arguments]
-                got = launch(command, setting, plan.timeout, lambda: progress.advance(task))
-                (start,) = got["start"]
+@dataclass
+class Samples:
+    """What all launches of a plan on one placement have measured so far."""
+
+    start: Line
+    times: dict[Key, list[list[float]]] = field(default_factory=dict)  # by round
+    counted: dict[Key, Counter[str]] = field(default_factory=dict)
+    selected: dict[Key, Counter[str]] = field(default_factory=dict)
+    first_us: dict[Key, list[float]] = field(default_factory=dict)  # of all rounds
+    build_us: dict[Key, list[float]] = field(default_factory=dict)
+    counts: dict[int, list[Line]] = field(default_factory=dict)  # rounds differ by the seed
+    traffic: dict[tuple[str, int], Counter[str]] = field(default_factory=dict)  # over rounds
+
+    def add(self, setting: str, line: Line) -> None:
+        size = line.get("bytes", 0)
+        if line["type"] == "cell":
+            key = setting, line["algorithm"], size
+            self.times.setdefault(key, []).append(line["times_us"])
+            self.counted.setdefault(key, Counter()).update(line["calls_counted"])
+            if "selected" in line:
+                self.selected.setdefault(key, Counter()).update(line["selected"])
+            self.first_us.setdefault(key, []).extend(line.get("first_us", []))
+            self.build_us.setdefault(key, []).extend(line.get("build_us", []))
+        elif line["type"] == "counts":
+            self.counts.setdefault(size, []).append(line)
+        elif line["type"] == "background":
+            sums = self.traffic.setdefault((setting, size), Counter())
+            sums.update({k: v for k, v in line.items() if k.startswith(("calls", "sec"))})
+
+
+class Measurement:
+    """A plan under way. Its records can be asked for at any time."""
+
+    def __init__(self, plan: Plan, bench: Bench) -> None:
+        self.plan, self.bench = plan, bench
+        self.facts: dict[str, Any] = no_facts()
+        self.failed: list[dict[str, Any]] = []  # algorithms that could not be applied
+        self.num_launches = 0  # that came to their end
+        self.of_launches = len(plan.settings) * plan.rounds * len(plan.placements)
+        self._finished: list[Record] = []  # of placements
+        self._placement = ""
+        self._samples: Samples | None = None
+        self._links: Links | None = None
+
+    @property
+    def missing(self) -> str:
+        """What there is not, in words."""
+        if self.num_launches == self.of_launches:
+            return ""
+        return f" of {self.num_launches} of {self.of_launches} launches"
+
+    def run(self, site: Site, progress: Progress, after_launch: Callable[[], None]) -> None:
+        """All launches; after_launch is called after each."""
+        plan = self.plan
+        cells = dry_run(plan, self.bench)
+        total = len(cells["algorithms"]) * len(cells["sizes"]) * self.of_launches
+        task = progress.add_task(plan.collective, total=total)
+        environments = {setting.name: setting.environment for setting in plan.settings}
+        self.facts["settings"] |= environments
+        self._links = site.links
+        for self._placement in plan.placements:
+            for r in range(plan.rounds):
+                for setting in plan.settings if r % 2 == 0 else reversed(plan.settings):
+                    what = f"{plan.collective}, {self._placement}, {setting.name}"
+                    progress.update(task, description=what)
+                    self._launch(site, setting, r, lambda: progress.advance(task))
+                    self.num_launches += 1
+                    after_launch()
+            self._finished += self._records()
+            self._samples = None
+        progress.remove_task(task)
+
+    def _launch(self, site: Site, setting: Setting, r: int, on_cell: Callable[[], None]) -> None:
+        arguments = self.plan.arguments(self.plan.seed + r, site.links)
+        command = [*site.prefix(self._placement), self.bench.program, *arguments]
+
+        def on_line(line: Line) -> None:
+            if line["type"] == "start":
                 if r == 0:
-                    facts["launches"].append(shlex.join(command))
-                    facts["mpi"][setting.name] = " ".join(mpi_version(start))
-                for cell in got["cell"]:
-                    key = setting.name, cell["algorithm"], cell["bytes"]
-                    samples.setdefault(key, []).append(cell["times_us"])
-                    counted.setdefault(key, Counter()).update(cell["calls_counted"])
-                    of_first = firsts.setdefault(key, {})
-                    for what in ("first_us", "build_us"):
-                        of_first.setdefault(what, []).extend(cell.get(what, []))
-                for line in got.get("counts", []):
-                    counts.setdefault(line["bytes"], []).append(line)
-                for line in got.get("background", []):
-                    sums = traffic.setdefault((setting.name, line["bytes"]), Counter())
-                    sums.update({k: v for k, v in line.items() if k.startswith(("calls", "sec"))})
-        found = make_records(plan, placement, start, samples, counted, site.links, counts)
-        found = [add_background(plan, start, r, traffic) for r in found]
-        records += add_first(found, firsts)
-    progress.remove_task(task)
-    return records
+                    self.facts["launches"].append(shlex.join(command))
+                    self.facts["mpi"][setting.name] = " ".join(mpi_version(line))
+                if self._samples is None:
+                    warn_of_unknown_racks(line, site.links)
+                self._samples = self._samples or Samples(line)
+            elif line["type"] == "failed":
+                self._add_failed(setting, line)
+            elif self._samples:
+                self._samples.add(setting.name, line)
+            if line["type"] in ("cell", "failed"):
+                on_cell()
+
+        launch(command, setting, self.bench, self.plan.timeout, on_line)
+
+    def _add_failed(self, setting: Setting, line: Line) -> None:
+        about = {
+            "collective": self.plan.collective,
+            "placement": self._placement,
+            "series": series_name(setting.name, line["algorithm"], self.plan.settings),
+            "bytes": line["bytes"],
+            "reason": line["why"].rsplit("): ", 1)[-1],  # of MPI's stack the last line
+        }
+        seen = [{k: v for k, v in old.items() if k != "reason"} for old in self.failed]
+        if {k: v for k, v in about.items() if k != "reason"} not in seen:  # once for all rounds
+            self.failed.append(about)
+
+    def records(self, intervals: bool = True) -> list[Record]:
+        """Of all that has been measured. Intervals of ratios take some time to compute."""
+        return self._finished + self._records(intervals)
+
+    def _records(self, intervals: bool = True) -> list[Record]:
+        if self._samples is None:
+            return []
+        found = make_records(self.plan, self._placement, self._samples, self._links, intervals)
+        return add_first(found, self._samples)
 
 
-def make_records(plan, placement, start, samples, counted, links, counts):
-    hosts = start["host_of_rank"]
-    rng = np.random.default_rng(plan.seed)
-    names = {key: series_name(*key[:2], plan.settings) for key in samples}
-    baseline = plan.baseline or next(iter(names.values()))
-    against = {key[2]: key for key, name in names.items() if name == baseline}
-    unknown = sorted(set(hosts) - set(links.rack_of_host)) if links else []
+def warn_of_unknown_racks(start: Line, links: Links | None) -> None:
+    unknown = sorted(set(start["host_of_rank"]) - set(links.rack_of_host)) if links else []
     if unknown:
         click.echo(
             f"topo-bench: warning: the racks of {', '.join(unknown)} are not known: "
             "no bound from uplinks",
             err=True,
         )
+
+
+def make_records(
+    plan: Plan, placement: str, samples: Samples, links: Links | None, intervals: bool
+) -> list[Record]:
+    start = samples.start
+    hosts = start["host_of_rank"]
+    rng = np.random.default_rng(plan.seed)
+    names = {key: series_name(*key[:2], plan.settings) for key in samples.times}
+    baseline = plan.baseline or series_name(
+        plan.settings[0].name, start["algorithms"][0], plan.settings
+    )
+    against = {key[2]: key for key, name in names.items() if name == baseline}
     records = []
-    for key, rounds in samples.items():
+    for key, rounds in samples.times.items():
         setting, algorithm, size = key
-        base = against[size]
-        pooled = list(itertools.chain(*rounds))
-        median, low, high, p99 = summary(pooled)
-        bounds = links and [
-            bound_us(plan.collective, size, hosts, links, plan.root, of_launch)
-            for of_launch in counts.get(size, [None])
-        ]
-        bound = min(bounds) if bounds and all(bounds) else None
-        ratio = median / float(np.median(list(itertools.chain(*samples[base]))))
-        ratio_low = ratio_high = 1.0
-        if key != base:
-            ratio_low, ratio_high = interval(
-                bootstrap_ratios(rounds, samples[base], setting == base[0], rng)
-            )
-        records.append(
-            {
-                "collective": plan.collective,
-                "algorithm": algorithm,
-                "setting": setting,
-                "series": names[key],
-                "placement": placement,
-                "ranks": len(hosts),
-                "ppn": max(Counter(hosts).values()),
-                "hosts": len(set(hosts)),
-                "host_of_rank": hosts,
-                "in_place": plan.in_place,
-                "root": plan.root,
-                "pattern": start.get("pattern"),
-                "bytes": size,
-                "bytes_mean": start["bytes_mean"],
-                "median_us": round(median, 3),
-                "ci95_low_us": low,
-                "ci95_high_us": high,
-                "p99_us": p99,
-                "repetitions": len(pooled),
-                "launches": len(rounds),
-                "bound_us": bound and round(bound, 3),
-                "ratio_to_bound": bound and round(median / bound, 4),
-                "baseline": baseline,
-                "ratio": round(ratio, 4),
-                "ratio_ci95_low": round(ratio_low, 4),
-                "ratio_ci95_high": round(ratio_high, 4),
-                # Calls that the library counted on rank 0, warm-up too: for "auto", what it chose.
-                "calls_counted": dict(counted[key]),
-                "samples_us": rounds,
-            }
-        )
+        median, low, high, p99 = summary(itertools.chain(*rounds))
+        bound = bound_of(plan, size, hosts, links, samples.counts.get(size))
+        record = {
+            "collective": plan.collective,
+            "algorithm": algorithm,
+            "setting": setting,
+            "series": names[key],
+            "placement": placement,
+            "ranks": len(hosts),
+            "ppn": max(Counter(hosts).values()),
+            "hosts": len(set(hosts)),
+            "host_of_rank": hosts,
+            "in_place": plan.in_place,
+            "root": start["root"],
+            "pattern": start.get("pattern"),
+            "bytes": size,
+            "bytes_mean": start["bytes_mean"],
+            "median_us": median,
+            "ci95_low_us": low,
+            "ci95_high_us": high,
+            "p99_us": p99,
+            "repetitions": sum(map(len, rounds)),
+            "launches": len(rounds),
+            "bound_us": bound and round(bound, 3),
+            "ratio_to_bound": bound and round(median / bound, 4),
+            "baseline": baseline,
+            **ratio_to(samples.times, key, against.get(size), intervals, rng),
+            # Calls that the library counted on rank 0, warm-up too: by what it selected (null: it
+            # does not tell), and by those algorithms of it that have a counter of their own.
+            "selected": dict(samples.selected[key]) if key in samples.selected else None,
+            "calls_counted": dict(samples.counted[key]),
+            "samples_us": rounds,
+        }
+        records.append(add_background(plan, start, record, samples.traffic))
     return records
 
 
-def add_background(plan, start, record, traffic):
+def bound_of(
+    plan: Plan, size: int, hosts: list[str], links: Links | None, counts: list[Line] | None
+) -> float | None:
+    """The least of all rounds. Where counts change from call to call, each has a bound of its own."""
+    if links is None or plan.pattern == "changing":
+        return None
+    root = plan.root or 0
+    each_counts: list[Line | None] = [*counts] if counts else [None]
+    of_rounds = [
+        bound_us(plan.collective, size, hosts, links, root, of_launch) for of_launch in each_counts
+    ]
+    known = [bound for bound in of_rounds if bound is not None]
+    return min(known) if len(known) == len(of_rounds) else None
+
+
+def ratio_to(
+    times: dict[Key, list[list[float]]],
+    key: Key,
+    base: Key | None,
+    intervals: bool,
+    rng: np.random.Generator,
+) -> dict[str, float | None]:
+    """To the median of the baseline; None where that could not be measured."""
+    if base is None:
+        return {"ratio": None, "ratio_ci95_low": None, "ratio_ci95_high": None}
+    ours, theirs = (np.concatenate(times[k]) for k in (key, base))
+    ratio = round(float(np.median(ours) / np.median(theirs)), 4)
+    low: float | None = 1.0
+    high: float | None = 1.0
+    if key != base and intervals:
+        draws = bootstrap_ratios(times[key], times[base], key[0] == base[0], rng)
+        low, high = (round(value, 4) for value in interval(draws))
+    elif key != base:
+        low = high = None
+    return {"ratio": ratio, "ratio_ci95_low": low, "ratio_ci95_high": high}
+
+
+def add_background(
+    plan: Plan, start: Line, record: Record, traffic: dict[tuple[str, int], Counter[str]]
+) -> Record:
     """A record with what is known of background traffic: rates are what crossed from host to host,
     sums over rounds. All algorithms of a setting and size took turns, so they share one rate."""
     if not plan.background:
         return record
     about = start["background"]
-    sums = traffic[record["setting"], record["bytes"]]
+    sums = traffic.get((record["setting"], record["bytes"]), Counter())
 
-    def mbps(when):
+    def mbps(when: str) -> float:
         bits = sums[f"calls_{when}"] * about["bits_per_call"]
-        return round(bits / sums[f"seconds_{when}"] / 1e6, 2)
+        return round(bits / max(sums[f"seconds_{when}"], 1e-9) / 1e6, 2)
 
     return record | {
         "background": f"{about['share']:g}:{size_text(about['bytes'])}",
@@ -285,43 +431,51 @@ def add_background(plan, start, record, traffic):
     }
 
 
-def add_first(records, firsts):
+def add_first(records: list[Record], samples: Samples) -> list[Record]:
     """Records of one placement with what is known of calls on fresh communicators."""
-    bases = {r["bytes"]: r for r in records if r["series"] == r["baseline"]}
+    bases = {r["bytes"]: r["median_us"] for r in records if r["series"] == r["baseline"]}
     for r in records:
-        of_first = firsts[r["setting"], r["algorithm"], r["bytes"]]
-        if not of_first["first_us"]:
+        key = r["setting"], r["algorithm"], r["bytes"]
+        if not samples.first_us[key]:
             continue
-        first, built = (np.median(of_first[k] or [np.nan]) for k in ("first_us", "build_us"))
-        calls = break_even(first, r["median_us"], bases[r["bytes"]]["median_us"])
+        first, built = (np.median(x[key] or [np.nan]) for x in (samples.first_us, samples.build_us))
+        calls = break_even(first, r["median_us"], bases.get(r["bytes"], 0))
         r |= {
             "first_us": round(float(first), 3),
             # of that, as far as the library counts it
             "build_us": None if np.isnan(built) else round(float(built), 3),
             # calls until it has taken no more time than the baseline; None: never
             "break_even_calls": None if calls == math.inf else calls,
-            "first_samples_us": of_first["first_us"],
+            "first_samples_us": samples.first_us[key],
         }
     return records
 
 
-def no_facts():
+def no_facts() -> dict[str, Any]:
     load = round(os.getloadavg()[0], 2)
     return {"load_average_at_start": load, "mpi": {}, "settings": {}, "launches": []}
 
 
-def provenance(site, seed, started, facts):
+def provenance(
+    site: Site | None, bench: Bench, seed: int, started: float, facts: dict[str, Any]
+) -> dict[str, Any]:
+    """site: None where none could be had."""
     return {
         "program": "topo-bench",
+        "version": cli.version(),
         "command": shlex.join(sys.argv),
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
         "measured_seconds": round(time.time() - started, 1),
         "host": socket.gethostname(),
-        "cluster": site.describe,
-        "host_link_mbps": site.links and site.links.host_mbps,
-        "uplink_mbps": site.links and site.links.uplink_mbps,
+        "cluster": site and site.describe,
+        "host_link_mbps": site and site.links and site.links.host_mbps,
+        "uplink_mbps": site and site.links and site.links.uplink_mbps,
+        "burst_bytes": site and site.links and site.links.burst_bytes,
         "seed": seed,
-        "inherited_cvars": {k: v for k, v in sorted(os.environ.items()) if "MPIR_CVAR" in k},
+        "inherited_cvars": {
+            k: v for k, v in sorted(bench.environment.items()) if k.startswith("MPIR_CVAR_")
+        },
+        "left_out_of_the_environment": bench.left_out,
         "sample": "one call, maximum over the ranks, in microseconds",
         **facts,
     }

@@ -1,31 +1,59 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """Results for people: tables and a picture."""
 
+import errno
 import io
 import math
+import os
 import sys
+import warnings
+from collections import Counter
 from pathlib import Path
+from typing import Any, NoReturn
 
 import numpy as np
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from topo_common import files
+from topo_common.files import Failure
+from topo_common.text import size_text
 
-from .files import Failure, size_text, write_atomic
+from .files import Record, Result
 
 BOUND_LABEL = "what the links allow"
+WIDTH = 80
 
 
-def stdout_console(width=140):
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=width)
+class _Console(Console):
+    def on_broken_pipe(self) -> NoReturn:
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))  # not the end of the program
 
 
-def progress_bar():
+def stdout_console() -> Console:
+    # names from files are text, not markup, and no smileys
+    return _Console(highlight=False, markup=False, emoji=False, width=WIDTH)
+
+
+def new_table(title: str, *columns: str, left: int = 2) -> Table:
+    """Its first columns are words, the others numbers, which are never broken."""
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0)
+    for i, column in enumerate(columns):
+        table.add_column(
+            column,
+            justify="left" if i < left else "right",
+            overflow="fold",
+            no_wrap=i >= left,
+        )
+    return table
+
+
+def progress_bar() -> Progress:
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
-        TextColumn("{task.completed}/{task.total}"),
+        TextColumn("{task.completed}/{task.total}", markup=False),
         TimeElapsedColumn(),
         console=Console(stderr=True),
         transient=True,
@@ -33,145 +61,260 @@ def progress_bar():
     )
 
 
-def ms(us):
+def ms(us: float | None) -> str:
     return "" if us is None else f"{us / 1000:.3g}" if us < 1e6 else f"{us / 1000:.0f}"
 
 
-def series_of(record):
-    return record.get("series") or f"{record['setting']}/{record['algorithm']}"
+def range_text(low: str, high: str) -> str:
+    return f"{low}-{high}" if low or high else ""
 
 
-def ran_text(record):
-    """What ran according to the library, where the name alone does not tell."""
-    ran = [k for k, v in record.get("calls_counted", {}).items() if v and k != record["algorithm"]]
-    return f" ({', '.join(ran)})" if ran else ""
+def series_of(record: Record) -> str:
+    name: str = record.get("series") or f"{record['setting']}/{record['algorithm']}"
+    return name
 
 
-def what_of(record):
+def is_baseline(record: Record) -> bool:
+    return bool(record.get("baseline") == series_of(record))
+
+
+def what_ran(record: Record) -> list[str]:
+    """The algorithms that ran, where the name alone does not tell; as the library counted them."""
+    algorithm = record["algorithm"].removesuffix("+init")
+    counts = record.get("selected") or record.get("calls_counted") or {}
+    names = [name for name, calls in counts.items() if calls and name != algorithm]
+    return names or (["MPICH's own"] if algorithm == "auto" else [])
+
+
+def what_of(record: Record) -> str:
     pattern = record.get("pattern") or "uniform"
-    return record["collective"] + ("" if pattern == "uniform" else f" {pattern}")
+    words = record["collective"] + ("" if pattern == "uniform" else f" {pattern}")
+    return words + (", in place" if record.get("in_place") else "")
 
 
-def traffic_text(record):
-    alone, during = (record[f"background_{when}_mbps"] for when in ("alone", "during"))
-    return f"{alone:.4g} - {during:.4g}"
+def where_of(record: Record) -> str:
+    words = [f"{record['ranks']} ranks", f"{record['ppn']} a host", record["placement"]]
+    if record.get("root"):
+        words.append(f"root {record['root']}")
+    if record.get("background"):
+        hosts = len(record.get("background_hosts", ()))
+        words.append(f"background {record['background']} on {hosts} other hosts")
+    return ", ".join(words)
 
 
-def first_text(record):
-    """The first call and, in brackets, what of it the library spent on plans."""
-    built = record.get("build_us")
-    return ms(record.get("first_us")) + (f" ({ms(built)})" if built else "")
+def grouped(results: dict[str, Result]) -> tuple[dict[tuple[str, str], list[Record]], list[str]]:
+    """The records of files by what was measured and where, with a "label" for each; and lines about
+    the files. Records that differ by their file only are told apart by its name."""
+    clusters = {str(result["provenance"].get("cluster", "")) for result in results.values()}
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for path, result in results.items():
+        cluster = str(result["provenance"].get("cluster", ""))
+        for r in result["records"]:
+            where = where_of(r) + (f"; {cluster}" if len(clusters) > 1 else "")
+            group = groups.setdefault((what_of(r), where), [])
+            group.append(r | {"file": path, "label": series_of(r)})
+    for group in groups.values():
+        times = Counter((r["label"], r["bytes"]) for r in group)
+        twice = {label for (label, _), n in times.items() if n > 1}
+        for r in group:
+            if r["label"] in twice and len(results) > 1:
+                r["label"] = f"{Path(r['file']).stem}: {r['label']}"
+    lines = [about(result) for result in results.values()]
+    return groups, list(dict.fromkeys(line for line in lines if line))
 
 
-def break_even_text(record):
-    """Nothing for the baseline, nor where first calls were not timed."""
-    if "first_us" not in record or record["baseline"] == series_of(record):
+def about(result: Result) -> str:
+    """Which MPI, where and when."""
+    facts = result["provenance"]
+    versions = dict.fromkeys((facts.get("mpi") or {}).values())
+    words = [f"MPICH {' and '.join(map(str, versions))}"] if versions else []
+    words += [str(facts[key]) for key in ("cluster", "date") if facts.get(key)]
+    return ", ".join(words)
+
+
+def calls_text(rows: list[Record]) -> str:
+    numbers = sorted({r["repetitions"] for r in rows})
+    many = f"{numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else f"{numbers[0]}"
+    return f"milliseconds, medians of {many} calls"
+
+
+def print_tables(results: dict[str, Result]) -> None:
+    """results: by their files' names."""
+    console = stdout_console()
+    groups, lines = grouped(results)
+    for (what, where), rows in groups.items():
+        rows.sort(key=lambda r: r["bytes"])
+        console.print(f"{what}: {where}", style="bold", soft_wrap=True)
+        bases = {r["baseline"] for r in rows if r.get("baseline") and r.get("ratio") is not None}
+        against = f"; ratio to {' or '.join(sorted(bases))}" if bases else ""
+        console.print(times_table(rows, calls_text(rows) + against))
+        if any("background_alone_mbps" in r for r in rows):
+            console.print(traffic_table(rows))
+        if any("first_us" in r for r in rows):
+            console.print(first_table(rows))
+    for line in lines:
+        console.print(line, soft_wrap=True)
+
+
+def times_table(rows: list[Record], title: str) -> Table:
+    has_ratio = any(r.get("ratio") is not None and not is_baseline(r) for r in rows)
+    has_bound = any(r["bound_us"] is not None for r in rows)
+    title += "; links: what they allow, and times that" if has_bound else ""
+    columns = ["bytes", "algorithm (what ran)", "ms", "95 % CI", "P99"]
+    columns += ["ratio", "95 % CI"] if has_ratio else []
+    columns += ["links", "x"] if has_bound else []
+    table = new_table(title, *columns)
+    for i, r in enumerate(rows):
+        ran = what_ran(r)
+        ratio, low, high = (r.get(f"ratio{end}") for end in ("", "_ci95_low", "_ci95_high"))
+        ratios = ["" if ratio is None else "1" if is_baseline(r) else f"{ratio:.2f}"]
+        known = not (low is None or high is None or is_baseline(r))
+        ratios += [f"{low:.2f}-{high:.2f}" if known else ""]
+        bounds = [ms(r["bound_us"])]
+        bounds += ["" if r["ratio_to_bound"] is None else f"{r['ratio_to_bound']:.2f}"]
+        table.add_row(
+            size_text(r["bytes"]),
+            r["label"] + (f" ({', '.join(ran)})" if ran else ""),
+            ms(r["median_us"]),
+            range_text(ms(r["ci95_low_us"]), ms(r["ci95_high_us"])),
+            ms(r["p99_us"]),
+            *(ratios if has_ratio else []),
+            *(bounds if has_bound else []),
+            end_section=i + 1 < len(rows) and rows[i + 1]["bytes"] != r["bytes"],
+        )
+    return table
+
+
+def traffic_table(rows: list[Record]) -> Table:
+    """Algorithms of a setting and size took turns, so they share one rate."""
+    table = new_table("background traffic, Mbit/s", "bytes", "setting", "alone", "during")
+    shown = {
+        (r["bytes"], r["setting"]): [
+            f"{r[f'background_{w}_mbps']:.4g}" for w in ("alone", "during")
+        ]
+        for r in rows
+    }
+    for (size, setting), rates in shown.items():
+        table.add_row(size_text(size), setting, *rates)
+    return table
+
+
+def first_table(rows: list[Record]) -> Table:
+    columns = ("bytes", "algorithm", "first ms", "of that plans", "has paid after")
+    table = new_table("first calls on a communicator", *columns)
+    for r in rows:
+        if "first_us" in r:
+            first = ms(r["first_us"]), ms(r.get("build_us") or None)
+            table.add_row(size_text(r["bytes"]), r["label"], *first, break_even_text(r))
+    return table
+
+
+def break_even_text(record: Record) -> str:
+    """Nothing for the baseline."""
+    if is_baseline(record):
         return ""
     calls = record["break_even_calls"]
     return "never" if calls is None else f"{calls} calls" if calls > 1 else "1 call"
 
 
-def print_table(records):
-    console = stdout_console(170 if any("first_us" in r for r in records) else 140)
-    groups = {}
-    for r in records:
-        what = r["collective"], r.get("pattern")
-        where = r["placement"], r["ranks"], r["ppn"], r.get("background")
-        groups.setdefault(what + where, []).append(r)
-    for (_, _, placement, ranks, ppn, background), rows in groups.items():
-        title = f"{what_of(rows[0])}, {ranks} ranks, {ppn} per host, placement {placement}"
-        if background:
-            hosts = len(rows[0]["background_hosts"])
-            title += f"; background {background} on {hosts} other hosts"
-        table = Table(title=title, title_justify="left")
-        table.add_column("bytes", justify="right")
-        table.add_column("algorithm", overflow="fold")
-        for column in ("median ms", "95 % CI", "P99 ms", "n", "ratio", "95 % CI", "links allow ms"):
-            table.add_column(column, justify="right")
-        table.add_column("x bound", justify="right")
-        if background:
-            table.add_column("background Mbit/s:\nalone - during", justify="right")
-        first = any("first_us" in r for r in rows)
-        for column in ("first ms (plan)", "break-even") if first else ():
-            table.add_column(column, justify="right")
-        rows.sort(key=lambda r: r["bytes"])
-        for i, r in enumerate(rows):
-            ratio = r.get("ratio")
-            is_baseline = r.get("baseline") == series_of(r)
-            low, high = r.get("ratio_ci95_low"), r.get("ratio_ci95_high")
-            table.add_row(
-                size_text(r["bytes"]),
-                series_of(r) + ran_text(r),
-                ms(r["median_us"]),
-                f"{ms(r['ci95_low_us'])} - {ms(r['ci95_high_us'])}",
-                ms(r["p99_us"]),
-                str(r["repetitions"]),
-                "" if ratio is None else "1 (baseline)" if is_baseline else f"{ratio:.2f}",
-                "" if ratio is None or is_baseline else f"{low:.2f} - {high:.2f}",
-                ms(r["bound_us"]),
-                "" if r["ratio_to_bound"] is None else f"{r['ratio_to_bound']:.2f}",
-                *([traffic_text(r)] if background else []),
-                *([first_text(r), break_even_text(r)] if first else []),
-                end_section=i + 1 < len(rows) and rows[i + 1]["bytes"] != r["bytes"],
-            )
-        console.print(table)
-
-
-def draw(records, output):
-    """Time against size, one panel a collective and placement."""
+def draw(results: dict[str, Result], output: str) -> None:
+    """Time against size, a panel for each collective, placement and whatever else differs, one
+    legend for all. results: by their files' names."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+
+    plt.rcParams["text.parse_math"] = False  # a $ in a name is one
+    plt.rcParams["svg.fonttype"] = "none"
+    groups, lines = grouped(results)
+    panels = {
+        key: rows
+        for key, group in groups.items()
+        if (rows := sorted((r for r in group if r["bytes"] > 0), key=lambda r: r["bytes"]))
+    }
+    if not panels:
+        raise Failure("nothing to plot: no record has a size above 0")
+    labels = list(dict.fromkeys(r["label"] for rows in panels.values() for r in rows))
+    columns = min(len(panels), 3)
+    lines_of_panels = math.ceil(len(panels) / columns)
+    fig, axes = plt.subplots(
+        lines_of_panels,
+        columns,
+        figsize=(1.5 + 5 * columns, 1 + 4.2 * lines_of_panels + 0.25 * (len(labels) + len(lines))),
+        sharey=True,
+        squeeze=False,
+        layout="constrained",
+    )
+    drawn: dict[str, Any] = {}  # by label
+    for ax, ((what, where), rows) in zip(axes.flat, panels.items(), strict=False):
+        drawn |= draw_panel(ax, rows, labels)
+        ax.set_title(f"{what}\n{wrapped(where)}", fontsize=10)
+    for ax in axes.flat[len(panels) :]:
+        ax.set_visible(False)
+    everything = [r for rows in panels.values() for r in rows]
+    shown = [r["ci95_low_us"] for r in everything] + [r["bound_us"] or math.inf for r in everything]
+    axes[0][0].set_ylim(bottom=max(0.6 * min(shown) / 1e3, 1e-6))
+    for row in axes:
+        row[0].set_ylabel("milliseconds per call (median, 95 % interval)\nlower is better")
+    order = [label for label in (*labels, BOUND_LABEL) if label in drawn]
+    fig.legend(
+        [drawn[label] for label in order],
+        [label + algorithms_text(label, everything) for label in order],
+        loc="outside lower left",
+        fontsize=9,
+        title="\n".join(wrapped(line, 75 * columns) for line in lines) or None,
+        alignment="left",
+        frameon=False,
+    )
+    picture = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of characters that the font lacks
+        fig.savefig(picture, format=Path(output).suffix[1:].lower(), dpi=130)
+    plt.close(fig)
+    files.write(output, picture.getvalue())
+
+
+def wrapped(text: str, width: int = 60) -> str:
+    import textwrap
+
+    return "\n".join(textwrap.wrap(text, width))
+
+
+def algorithms_text(label: str, records: list[Record]) -> str:
+    """What ran under the name of a line, from small sizes to large ones."""
+    ran = [name for r in records if r["label"] == label for name in what_ran(r)]
+    return f": {', '.join(dict.fromkeys(ran))}" if ran else ""
+
+
+def draw_panel(ax: Any, rows: list[Record], labels: list[str]) -> dict[str, Any]:
+    """The lines of a panel, by label; a label has the same colour in all panels."""
     from matplotlib.ticker import FuncFormatter, NullLocator
 
-    records = [r for r in records if r["bytes"] > 0]
-    if not records:
-        raise Failure("nothing to plot: no record has a size above 0")
-    panels = {}
-    for r in records:
-        panels.setdefault((what_of(r), r["placement"]), []).append(r)
-    labels = list(dict.fromkeys(series_of(r) for r in records))
-    same = len({r["algorithm"] for r in records}) == 1  # then the setting says it all
-    fig, axes = plt.subplots(
-        1, len(panels), figsize=(1.5 + 5 * len(panels), 5), sharey=True, squeeze=False
-    )
-    for ax, ((what, placement), rows) in zip(axes[0], panels.items(), strict=True):
-        for i, label in enumerate(labels):
-            line = sorted((r for r in rows if series_of(r) == label), key=lambda r: r["bytes"])
-            if not line:
-                continue
-            y = np.array([r["median_us"] for r in line]) / 1e3
-            low = y - np.array([r["ci95_low_us"] for r in line]) / 1e3
-            high = np.array([r["ci95_high_us"] for r in line]) / 1e3 - y
-            x = [r["bytes"] for r in line]
-            style = {"marker": "osD^vPX*"[i % 8], "color": f"C{i % 10}", "capsize": 3}
-            name = line[0]["setting"] if same and len(labels) > 1 else label
-            ax.errorbar(x, y, yerr=[low, high], label=name, **style)
-        limits = {r["bytes"]: r["bound_us"] / 1e3 for r in rows if r["bound_us"]}
-        if limits:
-            x = sorted(limits)
-            ax.plot(x, [limits[b] for b in x], "--", color="grey", label=BOUND_LABEL, zorder=1)
-            ax.fill_between(x, [limits[b] for b in x], 1e-9, color="grey", alpha=0.12, lw=0)
-        ax.set_xscale("log", base=2)
-        ax.set_yscale("log")
-        ax.set_xticks(sorted({r["bytes"] for r in rows}))
-        ax.xaxis.set_minor_locator(NullLocator())
-        ax.xaxis.set_major_formatter(FuncFormatter(lambda b, _: size_text(round(b))))
-        ax.yaxis.set_major_formatter(FuncFormatter(lambda t, _: f"{t:g}"))
-        meaning = rows[0].get("bytes_mean", "per rank")
-        ax.set_xlabel(f"bytes {meaning}")
-        ax.set_title(f"{what}, {rows[0]['ranks']} ranks, placement {placement}")
-        ax.grid(True, which="major", alpha=0.3)
-    shown = [r["ci95_low_us"] for r in records] + [r["bound_us"] or math.inf for r in records]
-    axes[0][0].set_ylim(bottom=max(0.6 * min(shown) / 1e3, 1e-6))
-    axes[0][0].set_ylabel("milliseconds per call (median, 95 % interval)\nlower is better")
-    handles, names = axes[0][0].get_legend_handles_labels()
-    order = sorted(range(len(names)), key=lambda i: names[i] == BOUND_LABEL)  # it comes last
-    axes[0][0].legend([handles[i] for i in order], [names[i] for i in order])
-    fig.tight_layout()
-    picture = io.BytesIO()
-    suffix = Path(output).suffix[1:].lower()
-    fig.savefig(picture, format=suffix, dpi=130)
-    plt.close(fig)
-    write_atomic(output, picture.getvalue())
+    drawn = {}
+    for i, label in enumerate(labels):
+        line = [r for r in rows if r["label"] == label]
+        if not line:
+            continue
+        y, low, high = (
+            np.array([r[key] for r in line]) / 1e3
+            for key in ("median_us", "ci95_low_us", "ci95_high_us")
+        )
+        x = [r["bytes"] for r in line]
+        style = {"marker": "osD^vPX*"[i % 8], "color": f"C{i % 10}", "capsize": 3}
+        drawn[label] = ax.errorbar(x, y, yerr=[y - low, high - y], **style)
+    limits = {r["bytes"]: r["bound_us"] / 1e3 for r in rows if r["bound_us"]}
+    if limits:
+        sizes, times = list(limits), list(limits.values())
+        (drawn[BOUND_LABEL],) = ax.plot(sizes, times, "--", color="grey", zorder=1)
+        ax.fill_between(sizes, times, 1e-9, color="grey", alpha=0.12, lw=0)
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    ax.set_xticks(sorted({r["bytes"] for r in rows}))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda b, _: size_text(round(b))))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda t, _: f"{t:g}"))
+    ax.yaxis.set_tick_params(labelleft=True)
+    ax.set_xlabel(f"bytes {rows[0].get('bytes_mean', 'per rank')}")
+    ax.grid(True, which="major", alpha=0.3)
+    return drawn

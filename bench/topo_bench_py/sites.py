@@ -3,23 +3,25 @@
 
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
 import subprocess
 import tempfile
 import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
+from topo_common.files import Failure
 
 from .bounds import Links
-from .files import Failure
 
 
-def find_program(name):
+def find_program(name: str) -> str:
     """Among the installed programs ($TOPO_BIN, which the installed commands set), or in PATH."""
     if bindir := os.environ.get("TOPO_BIN"):
         for folder in (Path(bindir), Path(bindir).parent / "libexec" / "mpich-topo"):
@@ -30,7 +32,7 @@ def find_program(name):
     raise Failure(f"{name}: not found in $TOPO_BIN nor in $PATH")
 
 
-def stop(process):
+def stop(process: subprocess.Popen[str]) -> None:
     """Ends a launch and what it started; first politely, so that mpiexec can clean up."""
     for sig, patience in ((signal.SIGINT, 5), (signal.SIGTERM, 5), (signal.SIGKILL, 5)):
         try:
@@ -44,16 +46,20 @@ def stop(process):
             pass
 
 
-def run_program(command, environment, timeout, on_line=None):
+def run_program(
+    command: list[str],
+    timeout: float,
+    on_line: Callable[[str], object] = lambda line: None,
+    environment: Mapping[str, str] | None = None,
+) -> tuple[int, str]:
     """Runs a command in a session of its own, so that ^C comes to us only. Returns its exit status
-    and standard error; each line of standard output goes to on_line."""
-    lines = on_line or (lambda line: None)
-    env = os.environ | environment
+    and standard error; each line of standard output goes to on_line. The environment is ours, unless
+    one is given. A timeout in seconds that passes is a Failure."""
     with tempfile.TemporaryFile("w+", errors="replace") as err:
         try:
             process = subprocess.Popen(
                 command,
-                env=env,
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=err,
@@ -63,9 +69,10 @@ def run_program(command, environment, timeout, on_line=None):
             )
         except OSError as e:
             raise Failure(f"{command[0]}: {e.strerror}") from None
+        assert process.stdout
         late = threading.Event()
 
-        def give_up():
+        def give_up() -> None:
             late.set()
             stop(process)
 
@@ -73,7 +80,7 @@ def run_program(command, environment, timeout, on_line=None):
         timer.start()
         try:
             for line in process.stdout:
-                lines(line)
+                on_line(line)
             process.wait()
         finally:
             timer.cancel()
@@ -86,31 +93,15 @@ def run_program(command, environment, timeout, on_line=None):
         return process.returncode, err.read()
 
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-def catch_signals():
-    """Each ends us as ^C does. One that is ignored, as in the background or under nohup, stays so."""
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    for sig in SIGNALS:
-        if signal.getsignal(sig) is not signal.SIG_IGN:
-            signal.signal(sig, interrupt)
-
-
-def complaint(status, said):
+def complaint(status: int, said: str) -> str:
     """One line that says best why a program failed, out of all that it said."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    signs = (
-        lambda line: line.startswith(("topo-", "Error: ")),  # our own programs
-        lambda line: "Fatal error" in line or "error stack" in line,  # MPI
-        lambda line: "EXIT STRING" in line,  # mpiexec, of a signal
-        lambda line: "rror" in line,
-        lambda line: True,
-    )
-    best = next((line for sign in signs for line in lines if sign(line)), "it said nothing")
+    ours = [line for line in lines if line.startswith(("topo-", "Error: "))]
+    # the innermost call of MPI's error stack knows best: "MPIR_Csel_error(943)..: what is wrong"
+    stack = [match[1] for line in lines if (match := re.match(r"\w+\(\d+\)\.*: +(\S.*)", line))]
+    fatal = [line for line in lines if "Fatal error" in line or "EXIT STRING" in line]
+    errors = [line for line in lines if "rror" in line]
+    best = [*ours, *stack[-1:], *fatal, *errors, *lines, "it said nothing"][0]
     how = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
     return f"{best} ({how})"
 
@@ -120,11 +111,11 @@ class Site:
     """prefix(placement) is what stands before the MPI program on the command line."""
 
     describe: str
-    prefix: object
+    prefix: Callable[[str], list[str]]
     links: Links | None = None
 
 
-def split_words(option, text):
+def split_words(option: str, text: str) -> list[str]:
     try:
         words = shlex.split(text)
     except ValueError as e:
@@ -132,7 +123,7 @@ def split_words(option, text):
     return words
 
 
-def launcher_site(launch, links):
+def launcher_site(launch: str, links: Links | None) -> Site:
     words = split_words("--launch", launch)
     if not words:
         raise click.UsageError("--launch: the command is empty")
@@ -142,15 +133,17 @@ def launcher_site(launch, links):
 
 
 @contextmanager
-def vcluster_site(options, name, ppn, ranks):
+def vcluster_site(options: str, name: str | None, ppn: int, ranks: int | None) -> Iterator[Site]:
     """A virtual cluster: that of the given name, or one of our own while the block runs."""
     program = find_program("topo-vcluster")
     own = name is None
     name = name or f"bench{os.getpid()}"
 
-    def call(*arguments):
-        out = []
-        status, err = run_program([program, *arguments], {}, 120, out.append)
+    def call(*arguments: str) -> str:
+        out: list[str] = []
+        status, err = run_program([program, *arguments], 120, out.append)
+        if status == click.UsageError.exit_code:
+            raise click.UsageError(complaint(status, err))
         if status:
             raise Failure(complaint(status, err))
         return "".join(out)
@@ -164,7 +157,7 @@ def vcluster_site(options, name, ppn, ranks):
             call("up", *split_words("--vcluster", options), name)
         what = json.loads(call("describe", "--json", name))
         racks = {host: r for r, hosts in enumerate(what["racks"]) for host in hosts}
-        links = Links(racks, what["host_mbps"], what["uplink_mbps"])
+        links = Links(racks, what["host_mbps"], what["uplink_mbps"], what["burst_bytes"])
         slots = ["--ppn", str(ppn)] + (["-n", str(ranks)] if ranks else [])
         yield Site(
             f"topo-vcluster {options}".strip() if own else f"topo-vcluster {name}",
@@ -174,8 +167,14 @@ def vcluster_site(options, name, ppn, ranks):
     finally:
         if own:
             # A second ^C must not leave the cluster behind.
-            handlers = {sig: signal.signal(sig, signal.SIG_IGN) for sig in SIGNALS}
-            down = {"capture_output": True, "timeout": 60, "start_new_session": True}
-            subprocess.run([program, "down", name], check=False, **down)
-            for sig, handler in handlers.items():
-                signal.signal(sig, handler)
+            signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+            handlers = [signal.signal(number, signal.SIG_IGN) for number in signals]
+            down = [program, "down", name]
+            try:
+                subprocess.run(
+                    down, check=False, capture_output=True, timeout=60, start_new_session=True
+                )
+            except subprocess.TimeoutExpired:
+                click.echo(f"topo-bench: warning: no end of: {shlex.join(down)}", err=True)
+            for number, handler in zip(signals, handlers, strict=True):
+                signal.signal(number, handler)

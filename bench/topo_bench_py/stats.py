@@ -3,14 +3,18 @@
 
 import functools
 import math
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+
+Rounds = Sequence[Sequence[float]]
+Draws = np.ndarray
 
 BOOTSTRAP = 1000
 
 
 @functools.cache
-def median_ci_rank(n):
+def median_ci_rank(n: int) -> int:
     """The k for which the k-th smallest and k-th largest of n samples enclose the median in at
     least 95 % of the cases; 1, the range, when even that is not enough."""
     k, below = 0, 1  # 2^n * P(fewer than k + 1 of n samples lie under the median)
@@ -20,7 +24,7 @@ def median_ci_rank(n):
     return max(k, 1)
 
 
-def summary(samples):
+def summary(samples: Iterable[float]) -> tuple[float, float, float, float]:
     """Median, its 95 % confidence interval, and P99 of a list of samples."""
     x = sorted(samples)
     n = len(x)
@@ -28,28 +32,31 @@ def summary(samples):
     return float(np.median(x)), x[k - 1], x[n - k], x[math.ceil(0.99 * n) - 1]
 
 
-def bootstrap_ratios(ours, theirs, paired, rng):
+def bootstrap_ratios(ours: Rounds, theirs: Rounds, paired: bool, rng: np.random.Generator) -> Draws:
     """Draws of median(ours) / median(theirs). Both are lists of rounds of samples; `paired` when
     round r of both was one launch, so that repetition k of both was at the same time."""
-    ours, theirs = ([np.asarray(r) for r in rounds] for rounds in (ours, theirs))
+    rounds = min(len(ours), len(theirs))  # a launch may have been cut
+    a, b = ([np.asarray(r) for r in both[:rounds]] for both in (ours, theirs))
+    paired = paired and all(len(x) == len(y) for x, y in zip(a, b, strict=True))
     draws = np.empty(BOOTSTRAP)
     for i in range(BOOTSTRAP):
-        a, b = [], []
-        for r in rng.integers(len(ours), size=len(ours)):
-            pick = rng.integers(len(ours[r]), size=len(ours[r]))
-            a.append(ours[r][pick])
+        drawn_a, drawn_b = [], []
+        for r in rng.integers(rounds, size=rounds):
+            pick = rng.integers(len(a[r]), size=len(a[r]))
+            drawn_a.append(a[r][pick])
             if not paired:
-                pick = rng.integers(len(theirs[r]), size=len(theirs[r]))
-            b.append(theirs[r][pick])
-        draws[i] = np.median(np.concatenate(a)) / np.median(np.concatenate(b))
+                pick = rng.integers(len(b[r]), size=len(b[r]))
+            drawn_b.append(b[r][pick])
+        draws[i] = np.median(np.concatenate(drawn_a)) / np.median(np.concatenate(drawn_b))
     return draws
 
 
-def interval(draws):
+def interval(draws: Draws) -> tuple[float, float]:
+    """That holds 95 % of them."""
     return float(np.quantile(draws, 0.025)), float(np.quantile(draws, 0.975))
 
 
-def break_even(first, later, other):
+def break_even(first: float, later: float, other: float) -> float:
     """From how many calls on one whose first call takes `first`, and each later one `later`, has
     taken no more time than `other` in each call; infinity where that never comes."""
     if later >= other:
@@ -57,7 +64,13 @@ def break_even(first, later, other):
     return max(1, math.ceil((first - later) / (other - later)))
 
 
-def bootstrap_break_even(first, ours, theirs, paired, rng):
+def bootstrap_break_even(
+    first: Sequence[float],
+    ours: Rounds,
+    theirs: Rounds,
+    paired: bool,
+    rng: np.random.Generator,
+) -> list[float]:
     """Draws of break_even() of medians, in order; first is a list of samples, for the others see
     bootstrap_ratios()."""
     other = float(np.median(np.concatenate(theirs)))

@@ -8,87 +8,81 @@ import re
 import tempfile
 import time
 import tomllib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
-from rich.table import Table
+from rich.progress import Progress
+from topo_common import files, schema
+from topo_common.files import Failure, InputError
+from topo_common.text import short, size_text
 
-from .files import Failure, size_text
-from .measure import (
-    Plan,
-    Setting,
-    dry_run,
-    library_setting,
-    measure,
-    no_facts,
-    provenance,
-    series_name,
-)
-from .show import ms, stdout_console
-from .sites import complaint, find_program, run_program, split_words, vcluster_site
+from .files import FORMAT, Record, Result, read_schema
+from .measure import Measurement, Plan, dry_run, no_facts, provenance, series_name
+from .settings import Bench, Setting, library_setting
+from .show import ms, new_table, range_text, stdout_console
+from .sites import Site, complaint, find_program, run_program, split_words, vcluster_site
 from .stats import bootstrap_break_even, bootstrap_ratios, break_even, interval
 
+Table = dict[str, Any]  # of TOML
+Row = dict[str, Any]
+
 DEFAULT_SUITES = sorted(Path(__file__).resolve().parents[1].glob("*.toml"))
-SUITE_KEYS = {"title", "vcluster", "ppn", "ranks", "prepare", "settings", "libraries", "case"}
 LIMITS = ("max_ratio", "max_mean_ratio", "max_to_bound", "max_break_even")  # by placement
 PLAN_KEYS = (  # as options of `topo-bench run`
     *("collective", "pattern", "repetitions", "min_repetitions", "seconds", "warmup", "first"),
     *("in_place", "root", "background"),
 )
-CASE_KEYS = {
-    *("name", "sizes", "candidate", "baseline", "placements", "same", "rounds"),
-    *LIMITS,
-    *PLAN_KEYS,
-}
+
+
+LINKS = "the links"  # what a candidate is compared with, beside a baseline
+BREAK_EVEN = "break-even calls"
 
 
 class Undefined(Exception):
     """A case needs a {name} that the user did not define."""
 
 
-def read_suite(path):
+def read_suite(path: str | os.PathLike[str]) -> Table:
+    """Raises InputError with the first thing that is wrong in the file."""
     try:
-        suite = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as e:
-        raise Failure(f"{path}: {e.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
-        raise Failure(f"{path}: {e}") from None
-
-    def check_keys(table, known, where):
-        if not isinstance(table, dict):
-            raise Failure(f"{path}: {where}: expected a table")
-        for key in table:
-            if key not in known:
-                raise Failure(f"{path}: {where}: unknown key '{key}': expected {sorted(known)}")
-
-    check_keys(suite, SUITE_KEYS, "the file")
-    if not suite.get("case") or not isinstance(suite["case"], list):
-        raise Failure(f"{path}: no [[case]]")
-    for case in suite["case"]:
-        check_keys(case, CASE_KEYS, "case")
-        for key in ("name", "candidate", "baseline", "sizes", "placements"):
-            if key not in case:
-                raise Failure(f"{path}: case {case.get('name', '?')}: key '{key}' is missing")
+        suite = tomllib.loads(files.read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(path, f"not TOML: {error}") from None
+    except RecursionError:
+        raise InputError(path, "found too many levels of nesting") from None
+    schema.check(suite, read_schema("suite"), path)
+    tables = {"$": suite} | {f"$.case[{i}]": case for i, case in enumerate(suite["case"])}
+    for where, table in tables.items():
+        for key, number in table.items():
+            if isinstance(number, float) and not (key == "seconds" and math.isfinite(number)):
+                expected = "a finite number" if key == "seconds" else "integer"
+                raise InputError(path, f"found {number}, expected {expected}", f"{where}.{key}")
+    names = [case["name"] for case in suite["case"]]
+    for i, case in enumerate(suite["case"]):
+        where = f"$.case[{i}]"
+        if case["name"] in names[:i]:
+            text = f"found {short(case['name'])} twice, expected a name for each case"
+            raise InputError(path, text, f"{where}.name")
         if "max_break_even" in case and not case.get("first"):
-            raise Failure(f"{path}: case {case['name']}: max_break_even needs the key 'first'")
+            text = "found max_break_even without first calls to time, expected the key 'first'"
+            raise InputError(path, text, where)
         for key in LIMITS:
             for placement, limit in case.get(key, {}).items():
-                if placement not in case["placements"] or not isinstance(limit, int | float):
-                    raise Failure(
-                        f"{path}: case {case['name']}: {key}.{placement} = {limit!r}: expected "
-                        f"a number for one of {', '.join(case['placements'])}"
-                    )
-    for step in suite.get("prepare", []):
-        check_keys(step, {"run", "on"}, "prepare")
+                if placement not in case["placements"] or not math.isfinite(limit):
+                    known = ", ".join(case["placements"])
+                    text = f"found {limit!r}, expected a number for one of {known}"
+                    raise InputError(path, text, f"{where}.{key}.{placement}")
     return suite
 
 
-def fill_in(text, definitions):
+def fill_in(text: str, definitions: dict[str, str]) -> str:
     """Replaces {name}; unlike str.format it leaves other braces alone."""
 
-    def value(match):
+    def value(match: re.Match[str]) -> str:
         if match[1] not in definitions:
             raise Undefined(f"needs --define {match[1]}=PATH")
         return definitions[match[1]]
@@ -96,7 +90,7 @@ def fill_in(text, definitions):
     return re.sub(r"\{(\w+)\}", value, text)
 
 
-def suite_setting(suite, name, definitions):
+def suite_setting(suite: Table, name: str, definitions: dict[str, str]) -> Setting:
     """A setting of the suite by name: variables, or another library."""
     if name in suite.get("libraries", {}):
         return library_setting(name, fill_in(suite["libraries"][name], definitions))
@@ -106,7 +100,9 @@ def suite_setting(suite, name, definitions):
     raise Failure(f"there is no [settings.{name}] nor a library of that name in the suite")
 
 
-def case_plan(suite, case, definitions, seed):
+def case_plan(
+    suite: Table, case: Table, definitions: dict[str, str], seed: int
+) -> tuple[Plan, str]:
     """The plan that compares baseline and candidate, each [SETTING/]ALGORITHM: in one launch if
     they differ by the algorithm only. Also the candidate's name among the series."""
     (base_setting, _, base), (setting, _, algorithm) = (
@@ -129,103 +125,192 @@ def case_plan(suite, case, definitions, seed):
     return plan, series_name(setting or "default", algorithm, settings)
 
 
-def plan_cases(suite, cases, definitions, seed, program):
-    """Plans of the cases; [(name, reason)] of those that lack a definition, and of those that this
-    MPI library cannot run."""
-    plans, skipped, failed = [], [], []
-    for case in cases:
+class SuiteRun:
+    """Some cases of a suite under way. Its result can be asked for at any time."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        suite: Table,
+        cases: list[Table],
+        definitions: dict[str, str],
+        seed: int,
+        bench: Bench,
+    ) -> None:
+        self.path, self.suite, self.cases, self.bench = path, suite, cases, bench
+        self.definitions, self.seed = definitions, seed
+        self.rows: list[Row] = []
+        self.failed: list[tuple[str, str]] = []  # case, reason
+        self.skipped: list[tuple[str, str]] = []
+        self.started = time.time()
+        self._facts = no_facts()
+        self._site: Site | None = None
+        self._finished: list[Record] = []  # of cases
+        self._current: Measurement | None = None
+
+    def run(
+        self, cluster: str | None, progress: Progress, after_launch: Callable[[], None]
+    ) -> None:
+        slots = self.suite.get("ppn", 1), self.suite.get("ranks")
+        with tempfile.TemporaryDirectory(prefix="topo-bench-") as folder:
+            values = {"dir": folder, **default_definitions(), **self.definitions}
+            plans = self._plans(values)
+            with vcluster_site(self.suite.get("vcluster", ""), cluster, *slots) as self._site:
+                prepare(self.suite, self._site, values, self.bench)
+                for case, plan, candidate in plans:
+                    self._run_case(case, plan, candidate, progress, after_launch)
+
+    def _plans(self, values: dict[str, str]) -> list[tuple[Table, Plan, str]]:
+        """Of the cases that can run here: (case, plan, the candidate's name)."""
+        plans = []
+        for case in self.cases:
+            try:
+                plan, candidate = case_plan(self.suite, case, values, self.seed)
+                dry_run(plan, self.bench)
+            except Undefined as e:
+                self.skipped.append((case["name"], str(e)))
+            except click.UsageError as e:  # the other cases are still worth having
+                self.failed.append((case["name"], e.message))
+            else:
+                plans.append((case, plan, candidate))
+        if not plans:
+            reasons = "; ".join(f"{name}: {why}" for name, why in [*self.failed, *self.skipped])
+            raise Failure(f"{self.path}: no case can run: {reasons}")
+        return plans
+
+    def _run_case(
+        self,
+        case: Table,
+        plan: Plan,
+        candidate: str,
+        progress: Progress,
+        after_launch: Callable[[], None],
+    ) -> None:
+        assert self._site
+        self._current = Measurement(plan, self.bench)
+        self._current.facts = self._facts
         try:
-            plan, candidate = case_plan(suite, case, definitions, seed)
-            dry_run(plan, program)
-        except Undefined as e:
-            skipped.append((case["name"], str(e)))
-        except click.UsageError as e:  # the other cases are still worth having
-            failed.append((case["name"], e.message))
+            self._current.run(self._site, progress, after_launch)
+        except Failure as e:
+            self.failed.append((case["name"], str(e)))
         else:
-            plans.append((case, plan, candidate))
-    if not plans:
-        reasons = "; ".join(f"{name}: {why}" for name, why in [*failed, *skipped])
-        raise Failure(f"no case can run: {reasons}")
-    return plans, skipped, failed
+            self.rows += judge(case, plan, candidate, self._current.records())
+        self.failed += [
+            (case["name"], f"{each['series']}, {size_text(each['bytes'])}: {each['reason']}")
+            for each in self._current.failed
+        ]
+        self._finished += self._current.records()
+        self._current = None
+
+    def result(self, intervals: bool = True) -> Result:
+        """As in a file; of a case that is under way there are records only."""
+        about = provenance(self._site, self.bench, self.seed, self.started, self._facts)
+        current = self._current.records(intervals) if self._current else []
+        return {
+            "provenance": {"suite": str(self.path)} | about,
+            "failed": [{"case": name, "reason": reason} for name, reason in self.failed],
+            "skipped": [{"case": name, "reason": reason} for name, reason in self.skipped],
+            "verdicts": self.rows,
+            "records": self._finished + current,
+        }
+
+    def print(self) -> None:
+        title = self.suite.get("title", str(self.path))
+        print_verdicts(title, self.rows, self.skipped, self.failed)
 
 
-def run_suite(path, suite, cases, definitions, cluster, seed, program, progress):
-    """The result of some cases of a suite, as in a file. Prints the verdicts."""
-    started, facts = time.time(), no_facts()
-    with tempfile.TemporaryDirectory(prefix="topo-bench-") as folder:
-        values = {"dir": folder, **default_definitions(), **definitions}
-        plans, skipped, failed = plan_cases(suite, cases, values, seed, program)
-        slots = suite.get("ppn", 1), suite.get("ranks")
-        records, rows = [], []
-        with vcluster_site(suite.get("vcluster", ""), cluster, *slots) as where:
-            prepare(suite, where, values)
-            for case, plan, candidate in plans:
-                try:
-                    got = measure(plan, where, program, progress, facts)
-                except Failure as e:
-                    failed.append((case["name"], e.message))
-                    continue
-                records += got
-                rows += judge(case, plan, candidate, got)
-    print_verdicts(suite.get("title", str(path)), rows, skipped, failed)
+def joined(runs: list[SuiteRun], complete: bool, intervals: bool = True) -> Result:
+    """The result of several suites, as in a file."""
+    results = [run.result(intervals) for run in runs]
+    about = [result["provenance"] for result in results]
+    lists = ("verdicts", "failed", "skipped", "records")
     return {
-        "provenance": {"suite": str(path)} | provenance(where, seed, started, facts),
-        "failed": [{"case": name, "reason": reason} for name, reason in failed],
-        "skipped": [{"case": name, "reason": reason} for name, reason in skipped],
-        "verdicts": rows,
-        "records": records,
+        "format": FORMAT,
+        "complete": complete,
+        "provenance": about[0] if len(about) == 1 else about[0] | {"suites": about},
+        **{key: [row for result in results for row in result[key]] for key in lists},
     }
 
 
-def judge(case, plan, candidate, records):
+def judge(case: Table, plan: Plan, candidate: str, records: list[Record]) -> list[Row]:
     """Rows of the verdict: for each placement and size against the baseline, and against what the
     links allow where that has a limit; and one for the mean over sizes."""
     rng = np.random.default_rng(plan.seed)
+    baseline = str(plan.baseline)
     rows = []
     for placement in plan.placements:
         limits = {k: case.get(k, {}).get(placement) for k in LIMITS}
         here = [r for r in records if r["placement"] == placement]
-        bases = {r["bytes"]: r for r in here if r["series"] == plan.baseline}
-        logs = []  # per size: log of the ratio, then of its bootstrap draws
+        bases = {r["bytes"]: r for r in here if r["series"] == baseline}
+        logs: list[np.ndarray] = []  # per size: log of the ratio, then of its bootstrap draws
         for r in (r for r in here if r["series"] == candidate):
-            base, size = bases[r["bytes"]], size_text(r["bytes"])
+            base, size = bases.get(r["bytes"]), size_text(r["bytes"])
+            if base is None:  # it could not be measured
+                continue
             paired = r["setting"] == base["setting"]
             draws = bootstrap_ratios(r["samples_us"], base["samples_us"], paired, rng)
             logs.append(np.log([r["ratio"], *draws]))
             times = {"against_us": base["median_us"], "candidate_us": r["median_us"]}
-            against = case, placement, size, plan.baseline
-            rows.append(ratio_verdict(*against, logs[-1], limits["max_ratio"], times))
-            if limits["max_to_bound"] is not None and r["bound_us"]:
-                bound = [[r["bound_us"]]] * len(r["samples_us"])
-                draws = bootstrap_ratios(r["samples_us"], bound, False, rng)
-                times["against_us"] = r["bound_us"]
-                against = case, placement, size, "the links"
-                to_bound = np.log([r["ratio_to_bound"], *draws])
-                rows.append(ratio_verdict(*against, to_bound, limits["max_to_bound"], times))
+            where = case, placement, size
+            rows.append(ratio_verdict(*where, baseline, logs[-1], limits["max_ratio"], times))
+            if limits["max_to_bound"] is not None:
+                rows.append(bound_verdict(*where, r, limits["max_to_bound"], rng))
             if "first_us" in r:
                 times = {"against_us": base["median_us"], "candidate_us": r["first_us"]}
                 calls = break_even(r["first_us"], r["median_us"], base["median_us"])
-                draws = bootstrap_break_even(
+                calls_drawn = bootstrap_break_even(
                     r["first_samples_us"], r["samples_us"], base["samples_us"], paired, rng
                 )
-                cut = len(draws) // 40  # 2.5 %; no interpolation: whole numbers, or infinite ones
-                low, high = draws[cut], draws[-1 - cut]
-                against = case, placement, size, f"{plan.baseline}: break-even calls"
-                rows.append(verdict(*against, (calls, low, high), limits["max_break_even"], times))
+                cut = (
+                    len(calls_drawn) // 40
+                )  # 2.5 %; no interpolation: whole numbers, or infinite ones
+                low, high = calls_drawn[cut], calls_drawn[-1 - cut]
+                values = calls, low, high
+                limit = limits["max_break_even"]
+                rows.append(verdict(*where, BREAK_EVEN, values, limit, times))
         limit = "CI has 1" if case.get("same") else limits["max_mean_ratio"]
-        if limit is not None or len(logs) > 1:
-            against = case, placement, "geom. mean", plan.baseline
-            rows.append(ratio_verdict(*against, np.mean(logs, axis=0), limit, {}))
+        if logs and (limit is not None or len(logs) > 1):
+            where = case, placement, "geom. mean"
+            rows.append(ratio_verdict(*where, baseline, np.mean(logs, axis=0), limit, {}))
     return rows
 
 
-def ratio_verdict(case, placement, size, against, logs, limit, times):
+def bound_verdict(
+    case: Table, placement: str, size: str, r: Record, limit: float, rng: np.random.Generator
+) -> Row:
+    """Against what the links allow. Where that is not known, the limit is missed."""
+    times = {"against_us": r["bound_us"], "candidate_us": r["median_us"]}
+    if r["bound_us"] is None:
+        return verdict(case, placement, size, LINKS, (math.inf,) * 3, limit, times)
+    bound = [[r["bound_us"]]] * len(r["samples_us"])
+    draws = bootstrap_ratios(r["samples_us"], bound, False, rng)
+    logs = np.log([r["ratio_to_bound"], *draws])
+    return ratio_verdict(case, placement, size, LINKS, logs, limit, times)
+
+
+def ratio_verdict(
+    case: Table,
+    placement: str,
+    size: str,
+    against: str,
+    logs: np.ndarray,
+    limit: float | str | None,
+    times: dict[str, float],
+) -> Row:
     """logs: of the ratio, then of its bootstrap draws."""
     values = math.exp(logs[0]), *interval(np.exp(logs[1:]))
     return verdict(case, placement, size, against, values, limit, times)
 
 
-def verdict(case, placement, size, against, values, limit, times):
+def verdict(
+    case: Table,
+    placement: str,
+    size: str,
+    against: str,
+    values: tuple[float, float, float],
+    limit: float | str | None,
+    times: dict[str, float],
+) -> Row:
     """A row. values: the ratio or number of calls, and its interval; infinite ones become None."""
     ratio, low, high = values
     passed = None
@@ -233,6 +318,8 @@ def verdict(case, placement, size, against, values, limit, times):
         passed = low <= 1 <= high if isinstance(limit, str) else ratio <= limit
     return {
         "case": case["name"],
+        "candidate": case.get("candidate"),
+        "baseline": case.get("baseline"),
         "placement": placement,
         "size": size,
         "against": against,
@@ -246,70 +333,71 @@ def verdict(case, placement, size, against, values, limit, times):
     }
 
 
-def rounded(value):
+def rounded(value: float) -> float | None:
     return None if math.isinf(value) else round(value, 4)
 
 
-def value_text(value):
+def value_text(value: float | None) -> str:
     return "never" if value is None else str(value) if isinstance(value, int) else f"{value:.3f}"
 
 
-def limit_text(limit):
-    if isinstance(limit, float):
-        return f"<= {limit:.2f}"
-    return "" if limit is None else limit if isinstance(limit, str) else f"<= {limit}"
+def limit_text(limit: float | str | None) -> str:
+    return "" if limit is None else limit if isinstance(limit, str) else f"<= {limit:.4g}"
 
 
-def print_verdicts(title, rows, skipped, failed):
-    table = Table(title=title, title_justify="left")
-    for column in ("case", "placement"):
-        table.add_column(column)
-    table.add_column("bytes", justify="right")
-    table.add_column("against")
-    for column in ("ms", "candidate ms", "ratio", "95 % CI", "limit"):
-        table.add_column(column, justify="right")
-    table.add_column("verdict")
-    for case, of_case in itertools.groupby(rows, key=lambda row: row["case"]):
-        group = list(of_case)
-        for i, row in enumerate(group):
-            table.add_row(
-                case if i == 0 else "",
-                row["placement"],
-                row["size"],
-                row["against"],
-                ms(row["against_us"]),
-                ms(row["candidate_us"]),
-                value_text(row["ratio"]),
-                " - ".join(value_text(row[f"ratio_ci95_{end}"]) for end in ("low", "high")),
-                limit_text(row["limit"]),
-                {True: "reached", False: "[bold]MISSED[/bold]", None: ""}[row["passed"]],
-                end_section=i + 1 == len(group),
-            )
+def print_verdicts(
+    title: str,
+    rows: list[Row],
+    skipped: list[tuple[str, str]],
+    failed: list[tuple[str, str]],
+) -> None:
     console = stdout_console()
-    console.print(table)
+    console.print(title, style="bold", soft_wrap=True)
+    for case, group in itertools.groupby(rows, key=lambda row: row["case"]):
+        of_case = list(group)
+        sides = " against ".join(str(of_case[0][side]) for side in ("candidate", "baseline"))
+        columns = ("placement", "bytes", "ms", "against", "ratio", "95 % CI", "limit", "")
+        table = new_table(f"{case}: {sides}", *columns)
+        for row in of_case:
+            what = {LINKS: " to links", BREAK_EVEN: " break-even"}.get(row["against"], "")
+            ratio = value_text(row["ratio"])
+            ci = range_text(*(value_text(row[f"ratio_ci95_{end}"]) for end in ("low", "high")))
+            if row["against"] == LINKS and row["ratio"] is None:
+                ratio, ci = "unknown", ""
+            table.add_row(
+                row["placement"],
+                row["size"] + what,
+                ms(row["candidate_us"]),
+                ms(row["against_us"]),
+                ratio,
+                ci,
+                limit_text(row["limit"]),
+                {True: "reached", False: "MISSED", None: ""}[row["passed"]],
+            )
+        console.print(table)
     for what, cases in (("skipped", skipped), ("failed", failed)):
         for name, reason in cases:
-            console.print(f"{what}: {name}: {reason}", soft_wrap=True, markup=False)
+            console.print(f"{what}: {name}: {reason}", soft_wrap=True)
     judged = [row["passed"] for row in rows if row["passed"] is not None]
     console.print(
-        f"{sum(judged)} of {len(judged)} limits reached, {len(failed)} cases failed, "
-        f"{len(skipped)} skipped"
+        f"{sum(judged)} of {len(judged)} limits reached, "
+        f"{len({name for name, _ in failed})} cases failed, {len(skipped)} skipped"
     )
 
 
-def default_definitions():
+def default_definitions() -> dict[str, str]:
     """{stock}: the MPICH without patches, where `make` has built one beside the patched one."""
     stock = Path(os.environ.get("TOPO_BIN", ".")).parent / "stock"
     return {"stock": str(stock)} if (stock / "lib").is_dir() else {}
 
 
-def prepare(what, where, values):
+def prepare(what: Table, where: Site, values: dict[str, str], bench: Bench) -> None:
     """Steps before the cases: on = "cluster" starts an MPI program with one rank a host."""
     for step in what.get("prepare", []):
         command = split_words("prepare", fill_in(step["run"], values))
         command[0] = find_program(command[0])
         if step.get("on") == "cluster":
             command = [*where.prefix("block"), *command]
-        status, err = run_program(command, {}, 600)
+        status, err = run_program(command, 600, environment=bench.environment)
         if status:
             raise Failure(f"prepare: {complaint(status, err)}")

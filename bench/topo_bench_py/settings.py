@@ -1,0 +1,98 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""What one launch has that another has not, and the environment that all of them begin with."""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+from topo_common.files import Failure
+from topo_common.text import hint
+
+from .sites import complaint, find_program, run_program
+
+# MPICH reads the CVAR of a name under each of these.
+PREFIXES = ("MPIR_CVAR_", "MPIR_PARAM_", "MPICH_")
+# It tells how this host is called in a topology, and chooses nothing.
+KEPT = {"COLL_TOPOLOGY_HOST"}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What one launch has that another has not: environment variables, an MPI library."""
+
+    name: str
+    environment: dict[str, str] = field(default_factory=dict)
+    library: str | None = None  # folder of its libmpi.so
+
+
+def library_folder(name: str, path: str) -> str:
+    for folder in (Path(path) / "lib", Path(path)):
+        if any(folder.glob("libmpi.so*")):
+            return str(folder.resolve())
+    raise click.UsageError(f"--library {name}: no libmpi.so in {path} nor in {path}/lib")
+
+
+def library_setting(name: str, path: str) -> Setting:
+    folder = library_folder(name, path)
+    return Setting(name, {"LD_LIBRARY_PATH": folder}, folder)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """topo-bench-mpi, what its MPI library can be told, and the environment of all launches."""
+
+    program: str
+    steers: Mapping[str, bool]  # CVAR -> whether it has to do with collectives
+    environment: dict[str, str]  # ours, without what would choose algorithms
+    left_out: dict[str, str]  # of ours
+
+    def with_setting(self, setting: Setting) -> dict[str, str]:
+        return self.environment | setting.environment
+
+    def check(self, setting: Setting) -> None:
+        """A CVAR that the library does not have would change nothing, and nobody would see it."""
+        for name in setting.environment:
+            if name.startswith("MPIR_CVAR_") and self.steers and name not in self.steers:
+                text = f"this MPI library has no {name}{hint(name, self.steers)}"
+                raise click.UsageError(f"setting {setting.name}: {text}")
+
+    def steering(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """Of some environment variables, those that steer collectives in this library."""
+        return {
+            name: value
+            for name, value in sorted(environment.items())
+            if (match := re.fullmatch(rf"({'|'.join(PREFIXES)})(\w+)", name))
+            and match[2] not in KEPT
+            and (
+                self.steers.get(f"MPIR_CVAR_{match[2]}")
+                or match[2].endswith(("_ALGORITHM", "_TUNING_JSON_FILE"))
+            )
+        }
+
+
+def find_bench(program: str | None) -> Bench:
+    """The installed topo-bench-mpi, or that of the given path, which tells what its library has."""
+    program = os.path.abspath(program) if program else find_program("topo-bench-mpi")
+    plain = {k: v for k, v in os.environ.items() if not k.startswith(PREFIXES)}
+    out: list[str] = []
+    status, err = run_program([program, "--list-cvars"], 60, out.append, plain)
+    if status:
+        raise Failure(f"{program}: {complaint(status, err)}")
+    try:
+        line = json.loads(out[-1])
+        steers = line["steers_collectives"]
+    except (IndexError, KeyError, TypeError, ValueError):
+        raise Failure(f"{program}: expected topo-bench-mpi, found another program") from None
+    bench = Bench(program, steers, dict(os.environ), {})
+    bench.left_out.update(bench.steering(os.environ))
+    for name in bench.left_out:
+        del bench.environment[name]
+    if bench.left_out:
+        names = ", ".join(bench.left_out)
+        note = f"topo-bench: note: not taken from the environment, a --setting can: {names}"
+        click.echo(note, err=True)
+    return bench
