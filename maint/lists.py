@@ -192,10 +192,9 @@ def add_cvars(text: str, rows: list[Row]) -> str:
 
 
 def cvar_block(lines: list[str], name: str) -> tuple[int, int]:
-    for start, line in enumerate(lines):
-        if re.match(rf"\s*- name\s*: {name}$", line):
-            break
-    else:
+    entry = re.compile(rf"\s*- name\s*: {name}$")
+    start = next((i for i, line in enumerate(lines) if entry.match(line)), None)
+    if start is None:
         raise Failure(f"cvars.txt: no entry for {name}")
     end = start + 1
     while end < len(lines) and lines[end].strip():

@@ -19,9 +19,12 @@ import signal
 import subprocess
 import time
 import tomllib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kinds import Build, Env, Job, Json, Launch, MakeSite, Require, WriteJson
 
 REPO = Path(__file__).resolve().parents[1]
 CORPUS = REPO / "test/corpus"
@@ -32,7 +35,7 @@ MANIFEST = tomllib.loads((REPO / "cvars/algorithms.toml").read_text())["algorith
 ALGORITHMS = [row["name"] for row in MANIFEST if row["collective"] == "allgather"]
 
 
-def read_bad_files():
+def read_bad_files() -> Any:
     """The selection files in bad.txt, by its sections: [[(name of the case, content, what the
     library says)]]."""
     sections = []
@@ -50,11 +53,11 @@ def read_bad_files():
 BAD_FILES = read_bad_files()
 
 
-def pytest_addoption(parser):
+def pytest_addoption(parser: Any) -> None:
     parser.addoption("--slow", action="store_true", help="run the tests marked slow, too")
 
 
-def pytest_configure(config):
+def pytest_configure(config: Any) -> None:
     # In the background (`make check &`, nohup) signals are ignored, and what we start would inherit
     # that. A handler is not inherited: the programs under test start as they do in the foreground.
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
@@ -66,7 +69,7 @@ def pytest_configure(config):
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m looks at markers
-def pytest_collection_modifyitems(config, items):
+def pytest_collection_modifyitems(config: Any, items: Any) -> None:
     for item in items:
         if item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.alone)
@@ -74,7 +77,7 @@ def pytest_collection_modifyitems(config, items):
                 item.add_marker(pytest.mark.skip(reason="slow: give --slow"))
 
 
-def left_processes():
+def left_processes() -> Any:
     """{pid: what it is, and which test started it} of the processes that tests here have started."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
@@ -92,7 +95,7 @@ def left_processes():
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nothing_is_left():
+def nothing_is_left() -> Iterator[None]:
     """When all is over, no process is there that a test has started: with a process a virtual cluster
     ends, too."""
     yield
@@ -105,7 +108,7 @@ def nothing_is_left():
     assert not left, "\n".join(f"left behind: {pid}: {what}" for pid, what in left.items())
 
 
-def pytest_generate_tests(metafunc):
+def pytest_generate_tests(metafunc: Any) -> None:
     """A test with an argument `algorithm` runs once for each allgather row of the manifest, one
     with `bad_file` once for each bad selection file: (content, what the library says)."""
     if "algorithm" in metafunc.fixturenames:
@@ -121,13 +124,13 @@ def pytest_generate_tests(metafunc):
 
 
 @pytest.fixture(scope="session")
-def algorithms():
+def algorithms() -> list[str]:
     """Names of the allgather algorithms that cvars/algorithms.toml adds."""
     return ALGORITHMS
 
 
 @pytest.fixture(scope="session")
-def bindir():
+def bindir() -> Path:
     folder = Path(os.environ.get("TOPO_BIN", REPO / "build/bin")).absolute()
     if not (folder / "mpiexec").exists():
         pytest.fail(f"no mpiexec in {folder}: run `make build`, or set TOPO_BIN")
@@ -135,24 +138,24 @@ def bindir():
 
 
 @pytest.fixture(scope="session")
-def mpiexec(bindir):
+def mpiexec(bindir: Path) -> Path:
     return bindir / "mpiexec"
 
 
 @pytest.fixture(scope="session")
-def mpicc(bindir):
+def mpicc(bindir: Path) -> Path:
     return bindir / "mpicc"
 
 
 @pytest.fixture(scope="session")
-def scratch():
+def scratch() -> Path:
     """Where tests keep what they build."""
     SCRATCH.mkdir(parents=True, exist_ok=True)
     return SCRATCH
 
 
 @pytest.fixture(scope="session")
-def mpich_tests():
+def mpich_tests() -> Path:
     folder = Path(os.environ.get("MPICH_TESTS", REPO / "build/mpich-src/test/mpi")).absolute()
     if not (folder / "configure").exists():
         pytest.fail(f"no MPICH test suite in {folder}: run `make build`, or set MPICH_TESTS")
@@ -160,20 +163,20 @@ def mpich_tests():
 
 
 @pytest.fixture(scope="session")
-def bad_files():
+def bad_files() -> list[tuple[bytes, str]]:
     """[(content, what the library says)]"""
     return [case[1:] for section in BAD_FILES for case in section]
 
 
 @pytest.fixture(scope="session")
-def mpich_source():
+def mpich_source() -> Path:
     folder = Path(os.environ.get("MPICH_SOURCE", REPO / "build/mpich-src")).absolute()
     if not (folder / "src/mpi/coll/src/csel.c").exists():
         pytest.fail(f"no MPICH source in {folder}: run `make build`, or set MPICH_SOURCE")
     return folder
 
 
-def _build(command, source, flags):
+def _build(command: Any, source: Path, flags: Any) -> Any:
     """The program that command makes of source, named after the content of all that goes in."""
     command = [*map(str, command), str(source), *map(str, flags)]
     key = hashlib.sha256(repr(command).encode())
@@ -192,10 +195,10 @@ def _build(command, source, flags):
 
 
 @pytest.fixture(scope="session")
-def build_mpi(mpicc):
+def build_mpi(mpicc: Path) -> Build:
     """build_mpi(source, *flags): compiles an MPI program, or takes it from the cache."""
 
-    def build(source, *flags):
+    def build(source: Path, *flags: Any) -> Any:
         # MPI_STATUSES_IGNORE is a null pointer by design
         warnings = ["-Wall", "-Wextra", "-Werror", "-Wno-stringop-overflow"]
         return _build([mpicc, "-g", "-O3", "-pthread", *warnings], Path(source), flags)
@@ -204,10 +207,10 @@ def build_mpi(mpicc):
 
 
 @pytest.fixture(scope="session")
-def build_unit():
+def build_unit() -> Build:
     """build_unit(source, *flags): compiles a C file with the system's compiler."""
 
-    def build(source, *flags):
+    def build(source: Path, *flags: Any) -> Any:
         cc = os.environ.get("CC", "cc")
         return _build([cc, "-g", "-O2", "-Wall", "-Wextra"], Path(source), flags)
 
@@ -215,10 +218,12 @@ def build_unit():
 
 
 @pytest.fixture(scope="session")
-def cc_unit(build_unit):
+def cc_unit(build_unit: Build) -> Launch:
     """cc_unit(source, *flags, args=()): compiles a C file with the system's compiler, runs it."""
 
-    def build_and_run(source, *flags, args=(), timeout=60):
+    def build_and_run(
+        source: Path, *flags: Any, args: Sequence[Any] = (), timeout: float = 60
+    ) -> Job:
         return subprocess.run(
             [build_unit(source, *flags), *map(str, args)],
             capture_output=True,
@@ -230,7 +235,7 @@ def cc_unit(build_unit):
     return build_and_run
 
 
-def clean_environment(**changes):
+def clean_environment(**changes: Any) -> dict[str, str]:
     """The caller's environment without settings that would steer the MPI under test."""
     ours = ("MPIR_", "MPICH_", "MPIEXEC_", "HYDRA_", "PMI_")
     env = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
@@ -239,7 +244,7 @@ def clean_environment(**changes):
 
 
 @pytest.fixture(scope="session")
-def run_mpi(mpiexec):
+def run_mpi(mpiexec: Path) -> Launch:
     """run_mpi(*command, n=, env=, timeout=, prefix=): runs mpiexec, returns a CompletedProcess.
 
     Without n the command is mpiexec's own (`-n 2 a : -n 2 b`). prefix goes before mpiexec. A job
@@ -247,7 +252,13 @@ def run_mpi(mpiexec):
     and what it said, where a test fails.
     """
 
-    def run(*command, n=None, env=None, timeout=60, prefix=()):
+    def run(
+        *command: Any,
+        n: int | None = None,
+        env: Env | None = None,
+        timeout: float = 60,
+        prefix: Sequence[Any] = (),
+    ) -> Any:
         ranks = [] if n is None else ["-n", n]
         line = [str(word) for word in (*prefix, mpiexec, *ranks, *command)]
         # mpiexec ends its ranks at the first limit; the second one is for mpiexec itself
@@ -281,12 +292,14 @@ def run_mpi(mpiexec):
     return run
 
 
-def make_site(hosts, of_host, seed=1, near=20.0, far=150.0):
+def make_site(
+    hosts: Any, of_host: Any, seed: int = 1, near: float = 20.0, far: float = 150.0
+) -> Json:
     """A site.json object: hosts[i] is in rack of_host[i]; latencies with a little noise."""
     noise = random.Random(seed)
     count = max(of_host) + 1
 
-    def latency(a, b):
+    def latency(a: Any, b: Any) -> Any:
         if a == b:
             return 0.0
         return (near if of_host[a] == of_host[b] else far) * noise.uniform(0.95, 1.05)
@@ -309,16 +322,16 @@ def make_site(hosts, of_host, seed=1, near=20.0, far=150.0):
 
 
 @pytest.fixture
-def site():
+def site() -> MakeSite:
     """site(hosts, of_host, ...): a site.json object."""
     return make_site
 
 
 @pytest.fixture
-def write_json(tmp_path):
+def write_json(tmp_path: Path) -> WriteJson:
     """write_json(name, content): writes an object, or text as it is; returns the path."""
 
-    def write(name, content):
+    def write(name: str, content: Any) -> Any:
         path = tmp_path / name
         path.write_text(content if isinstance(content, str) else json.dumps(content))
         return path
@@ -327,10 +340,10 @@ def write_json(tmp_path):
 
 
 @pytest.fixture(scope="session")
-def require():
+def require() -> Require:
     """require("valgrind"): skips the test where the program is missing."""
 
-    def find(program):
+    def find(program: Any) -> Any:
         if shutil.which(program) is None:
             pytest.skip(f"no {program} on this machine")
         return program

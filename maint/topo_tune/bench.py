@@ -93,7 +93,7 @@ def _names(path, where, record):
 
 def _number(path, where, record, key, least, default=None):
     value = record.get(key, default)
-    if type(value) not in (int, float) or value < least or key == "ranks" and value % 1:
+    if type(value) not in (int, float) or value < least or (key == "ranks" and value % 1):
         text = f"found {short(value)}, expected a number of at least {least}"
         raise InputError(path, text, f"{where}.{key}")
     return value

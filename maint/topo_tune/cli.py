@@ -271,7 +271,7 @@ class Sizes(click.ParamType):
         try:
             for word in value.split(","):
                 low, *high = (grammar.number(n, 0, grammar.MAX_SIZE) for n in word.split(":"))
-                if len(high) > 1 or high and not 0 < low <= high[0]:
+                if len(high) > 1 or (high and not 0 < low <= high[0]):
                     raise grammar.Wrong("")
                 sizes.append(low)
                 while high and sizes[-1] * 2 <= high[0]:

@@ -157,7 +157,7 @@ def condition(key, stock=False):
     if name not in known:
         raise Wrong(f"unknown condition{hint(name, ['collective', 'algorithm', *known])}")
     forms = CONDITIONS[name][0].split()
-    if op + value in forms or name == "collective" and op == "=":
+    if op + value in forms or (name == "collective" and op == "="):
         return Condition(name, op, value)
     if f"{op}N" in forms:
         suffix = "" if stock else ", also with K, M or G"

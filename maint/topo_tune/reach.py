@@ -123,7 +123,7 @@ class Analysis:
                 # an unknown value, of an empty set, is neither yes nor no
                 unknown = not words[name]
                 words[name] &= {value} if holds else words[name] - {value}
-                possible = words[name] or unknown and not holds
+                possible = words[name] or (unknown and not holds)
             else:
                 possible = ranges[name].limit(value - (asked.op == "<"), holds)
             if not possible:

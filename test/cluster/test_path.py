@@ -4,16 +4,20 @@
 import json
 import os
 import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
+from kinds import Env, Launch
 
 RACKS = {"rack0": ["r0h0", "r0h1", "r0h2"], "rack1": ["r1h0", "r1h1"]}
 SHAPE = ["--racks", "2", "--hosts", "3,2", "--host-rate", "100mbit", "--uplink-rate", "20mbit"]
 
 
 @pytest.fixture(scope="module")
-def tool(bindir):
-    def run(name, *args, env=None, ok=(0,)):
+def tool(bindir: Path) -> Launch:
+    def run(name: str, *args: Any, env: Env | None = None, ok: Sequence[Any] = (0,)) -> Any:
         done = subprocess.run(
             [bindir / name, *map(str, args)],
             capture_output=True,
@@ -29,7 +33,7 @@ def tool(bindir):
 
 
 @pytest.fixture(scope="module")
-def cluster(tool):
+def cluster(tool: Callable[..., Any]) -> Iterator[str]:
     if tool("topo-vcluster", "check", ok=(0, 77)).returncode:
         pytest.skip("this machine forbids network namespaces")
     name = f"path{os.getpid()}"
@@ -38,11 +42,11 @@ def cluster(tool):
     tool("topo-vcluster", "down", name)
 
 
-def test_path(tool, cluster, bindir, tmp_path):
+def test_path(tool: Callable[..., Any], cluster: str, bindir: Path, tmp_path: Path) -> None:
     site, racks, tuning = (tmp_path / f for f in ("site.json", "racks.txt", "tuning.json"))
     racks.write_text("".join(f"{rack}: {' '.join(hosts)}\n" for rack, hosts in RACKS.items()))
 
-    def mpi(program, *args, placement, env=None):
+    def mpi(program: Any, *args: Any, placement: Any, env: Env | None = None) -> Any:
         where = ["run", cluster, "--placement", placement, "--"]
         return tool("topo-vcluster", *where, program, *args, env=env)
 

@@ -4,29 +4,32 @@
 import random
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kinds import Build, Cluster, Env, Job, Json, Launch, MakeSite, Require, RunParts, WriteJson
 
 HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="session")
-def allgather_program(build_mpi):
+def allgather_program(build_mpi: Build) -> Path:
     return build_mpi(HERE / "allgather.c")
 
 
 @pytest.fixture(scope="session")
-def counters_library(build_mpi):
+def counters_library(build_mpi: Build) -> Path:
     """To be preloaded: prints the algorithms' counters at the end of any MPI program."""
     return build_mpi(HERE / "print_counters.c", "-shared", "-fPIC")
 
 
 @pytest.fixture
-def tuning():
+def tuning() -> Callable[..., Json]:
     """tuning({"total_msg_size<=N": algorithm, ...}): tuning.json with these allgather rules."""
 
-    def make(rules, **more):
+    def make(rules: Any, **more: Any) -> dict[str, Any]:
         rules = {key: {f"algorithm=MPIR_Allgather_intra_{name}": {}} for key, name in rules.items()}
         return {**more, "comm_type=intra": {"collective=allgather": {"comm_size=any": rules}}}
 
@@ -34,10 +37,10 @@ def tuning():
 
 
 @pytest.fixture(scope="session")
-def run_allgather(run_mpi, allgather_program):
+def run_allgather(run_mpi: Launch, allgather_program: Path) -> Launch:
     """run_allgather(*arguments, n=, env=, ...): runs allgather.c; all its checks must hold."""
 
-    def run(*arguments, check=True, **how):
+    def run(*arguments: Any, check: bool = True, **how: Any) -> Any:
         job = run_mpi(allgather_program, *arguments, **how)
         if check:
             assert job.returncode == 0, job.stdout + job.stderr
@@ -48,11 +51,11 @@ def run_allgather(run_mpi, allgather_program):
 
 
 @pytest.fixture(scope="session")
-def run_parts(run_mpi):
+def run_parts(run_mpi: Launch) -> RunParts:
     """run_parts(program, parts={name: words}, n=, env=, ...): runs all parts in one launch, which
     takes longer than most of them; each part's checks must hold. Returns {name: job}."""
 
-    def run(*program, parts, **how):
+    def run(*program: Any, parts: Any, **how: Any) -> dict[str, Any]:
         words = [word for part in parts.values() for word in ("+", *part)]
         job = run_mpi(*program, *words[1:], **how)
         # rank 0 ends each part with its result
@@ -71,11 +74,13 @@ def run_parts(run_mpi):
 
 
 @pytest.fixture(scope="session")
-def run_every_allgather(run_parts, allgather_program, algorithms):
+def run_every_allgather(
+    run_parts: RunParts, allgather_program: Path, algorithms: list[str]
+) -> RunParts:
     """run_every_allgather(*cases, n=, env=): these cases of allgather.c, by one algorithm after the
     other, which has to run."""
 
-    def run(*cases, **how):
+    def run(*cases: Any, **how: Any) -> Any:
         parts = {name: ["--algorithm", name, "--expect", name, *cases] for name in algorithms}
         return run_parts(allgather_program, parts=parts, **how)
 
@@ -83,10 +88,10 @@ def run_every_allgather(run_parts, allgather_program, algorithms):
 
 
 @pytest.fixture
-def cluster(site, write_json):
+def cluster(site: MakeSite, write_json: WriteJson) -> Cluster:
     """cluster(kind, n, seed): the environment of n ranks on a cluster of that kind."""
 
-    def make(kind, n, seed=1):
+    def make(kind: str, n: int, seed: int = 1) -> dict[str, Any]:
         if kind == "no_topology":
             return {"MPIR_CVAR_NUM_CLIQUES": max(n // 3, 1)}
         pick = random.Random(f"{kind} {n} {seed}")
@@ -107,12 +112,12 @@ def cluster(site, write_json):
 
 
 @pytest.fixture
-def run_valgrind(run_parts, require, tmp_path):
+def run_valgrind(run_parts: RunParts, require: Require, tmp_path: Path) -> Callable[..., None]:
     """run_valgrind(program, parts, n=, env=, ours=): runs the parts under valgrind; no error and
     nothing left in memory may have in its stack a function that `ours`, a regular expression,
     matches."""
 
-    def run(program, parts, n, env, ours):
+    def run(program: Any, parts: Any, n: int, env: Env, ours: Any) -> None:
         run_parts(
             require("valgrind"),
             "--leak-check=full",
@@ -141,7 +146,7 @@ def run_valgrind(run_parts, require, tmp_path):
     return run
 
 
-def counters(job):
+def counters(job: Job) -> Any:
     """{algorithm: (least, most calls of a rank)} out of the COUNTER lines of a job."""
     found = {}
     for line in (job.stdout + job.stderr).splitlines():
@@ -153,5 +158,5 @@ def counters(job):
 
 
 @pytest.fixture(name="counters")
-def counters_fixture():
+def counters_fixture() -> Callable[..., Any]:
     return counters

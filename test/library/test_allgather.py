@@ -8,8 +8,12 @@ algorithm. NUM_CLIQUES makes one machine look like hosts clique0, clique1, ...
 import itertools
 import random
 import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
+from kinds import Build, Cluster, Env, Launch, MakeSite, RunParts, WriteJson
 
 SIZES = [1, 2, 3, 5, 7, 8, 12, 16, 32]
 
@@ -17,21 +21,21 @@ SIZES = [1, 2, 3, 5, 7, 8, 12, 16, 32]
 FALLBACK = {"MPIR_CVAR_COLLECTIVE_FALLBACK": "error"}
 
 
-def forced(algorithm, **more):
+def forced(algorithm: str, **more: Any) -> Env:
     return {"MPIR_CVAR_ALLGATHER_INTRA_ALGORITHM": algorithm, **FALLBACK, **more}
 
 
 @pytest.fixture
-def cluster(site, write_json):
+def cluster(site: MakeSite, write_json: WriteJson) -> Cluster:
     """cluster(kind, n, seed): the environment of n ranks on a cluster of that kind."""
 
-    def make(kind, n, seed=1):
+    def make(kind: str, n: int, seed: int = 1) -> dict[str, Any]:
         if kind == "no_topology":
             return {}
         pick = random.Random(f"{kind} {n} {seed}")
         # two ranks a host; 2/3 of n leaves some hosts with one rank and some with two
-        hosts = {"one_rank_a_host": n, "no_structure": n, "unequal": (2 * n + 2) // 3}
-        hosts = max(hosts.get(kind, n // 2), 2)
+        by_kind = {"one_rank_a_host": n, "no_structure": n, "unequal": (2 * n + 2) // 3}
+        hosts = max(by_kind.get(kind, n // 2), 2)
         names = [f"clique{i}" for i in range(hosts)]
         # racks in no order, and hosts in the file on which no rank runs
         names += ["spare0", "spare1"]
@@ -71,7 +75,7 @@ def cluster(site, write_json):
         *itertools.product(["block", "no_structure", "all_equal", "rack_table"], [2, 7, 12]),
     ],
 )
-def test_any_cluster(run_every_allgather, cluster, kind, n):
+def test_any_cluster(run_every_allgather: RunParts, cluster: Cluster, kind: str, n: int) -> None:
     # at 32 ranks the cheap cases: two cores take a while for more
     cases = ["quick", "comms"] if n == 32 else []
     jobs = run_every_allgather(*cases, n=n, timeout=120, env={**FALLBACK, **cluster(kind, n)})
@@ -80,12 +84,12 @@ def test_any_cluster(run_every_allgather, cluster, kind, n):
 
 
 @pytest.mark.parametrize("seed", range(2, 6))
-def test_shuffled_communicators(run_every_allgather, cluster, seed):
+def test_shuffled_communicators(run_every_allgather: RunParts, cluster: Cluster, seed: int) -> None:
     env = {**FALLBACK, **cluster("unequal", 6 + seed, seed)}
     run_every_allgather("--seed", seed, "comms", "varying", n=6 + seed, env=env)
 
 
-def test_forced_by_environment(run_allgather, cluster, algorithm):
+def test_forced_by_environment(run_allgather: Launch, cluster: Cluster, algorithm: str) -> None:
     """The other tests force algorithms one after the other, through MPI_T."""
     run_allgather("--expect", algorithm, n=7, env=forced(algorithm, **cluster("unequal", 7)))
 
@@ -94,7 +98,9 @@ def test_forced_by_environment(run_allgather, cluster, algorithm):
     "case, n",
     [("threads", 4), ("threads", 7), ("churn", 5), ("spawn", 3), ("session", 6), ("others", 6)],
 )
-def test_special(run_allgather, cluster, algorithm, case, n):
+def test_special(
+    run_allgather: Launch, cluster: Cluster, algorithm: str, case: str, n: int
+) -> None:
     job = run_allgather(
         "--expect", algorithm, case, n=n, timeout=120, env=forced(algorithm, **cluster("cyclic", n))
     )
@@ -102,7 +108,7 @@ def test_special(run_allgather, cluster, algorithm, case, n):
         pytest.skip(job.stdout.splitlines()[0])
 
 
-def test_rendezvous_only(run_every_allgather, cluster):
+def test_rendezvous_only(run_every_allgather: RunParts, cluster: Cluster) -> None:
     """No step may rely on the transport to buffer a message: with a limit of 0 none is."""
     eager = {"MPIR_CVAR_CH3_EAGER_MAX_MSG_SIZE": 0}
     run_every_allgather(n=7, timeout=120, env={**FALLBACK, **eager, **cluster("cyclic", 7)})
@@ -111,7 +117,9 @@ def test_rendezvous_only(run_every_allgather, cluster):
 @pytest.mark.parametrize("n", [4, 5, 7, 12])
 @pytest.mark.parametrize("limit", [0, 1 << 30])
 @pytest.mark.parametrize("eager", [0, 131072])
-def test_joined_and_pipelined(run_allgather, cluster, n, limit, eager):
+def test_joined_and_pipelined(
+    run_allgather: Launch, cluster: Cluster, n: int, limit: int, eager: int
+) -> None:
     """Both ways of topo_recursive_doubling, whatever the size of a block."""
     run_allgather(
         "--expect",
@@ -126,13 +134,13 @@ def test_joined_and_pipelined(run_allgather, cluster, n, limit, eager):
     )
 
 
-def test_70_ranks(run_every_allgather, cluster):
+def test_70_ranks(run_every_allgather: RunParts, cluster: Cluster) -> None:
     """All receives are posted ahead: more of them than in the other tests."""
     run_every_allgather("quick", n=70, timeout=120, env={**FALLBACK, **cluster("unequal", 70)})
 
 
 @pytest.mark.slow
-def test_more_than_2_gib(run_allgather, cluster, algorithm):
+def test_more_than_2_gib(run_allgather: Launch, cluster: Cluster, algorithm: str) -> None:
     with open("/proc/meminfo") as meminfo:
         available = int(re.search(r"MemAvailable: *(\d+)", meminfo.read())[1]) >> 20
     if available < 10:
@@ -147,21 +155,28 @@ def test_more_than_2_gib(run_allgather, cluster, algorithm):
     )
 
 
-def test_nothing_configured(run_allgather, counters):
+def test_nothing_configured(run_allgather: Launch, counters: Any) -> None:
     """Without a CVAR, a tuning file or a topology the library takes the stock choices."""
     job = run_allgather(n=5)
     assert job.stderr == ""
     assert counters(job) and all(most == 0 for _, most in counters(job).values())
 
 
-def test_topology_alone(run_allgather, cluster, counters):
+def test_topology_alone(run_allgather: Launch, cluster: Cluster, counters: Any) -> None:
     """A topology by itself selects nothing."""
     job = run_allgather("basic", n=5, env=cluster("cyclic", 5))
     assert counters(job) and all(most == 0 for _, most in counters(job).values())
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 8])
-def test_by_tuning_file(run_allgather, cluster, write_json, tuning, algorithm, n):
+def test_by_tuning_file(
+    run_allgather: Launch,
+    cluster: Cluster,
+    write_json: WriteJson,
+    tuning: Callable[..., Any],
+    algorithm: str,
+    n: int,
+) -> None:
     file = write_json("tuning.json", tuning({"total_msg_size=any": algorithm}))
     job = run_allgather(
         "--expect",
@@ -172,7 +187,13 @@ def test_by_tuning_file(run_allgather, cluster, write_json, tuning, algorithm, n
     assert job.stderr == ""
 
 
-def test_by_tuning_file_with_topology(run_allgather, site, write_json, tuning, algorithm):
+def test_by_tuning_file_with_topology(
+    run_allgather: Launch,
+    site: MakeSite,
+    write_json: WriteJson,
+    tuning: Callable[..., Any],
+    algorithm: str,
+) -> None:
     content = site([f"clique{i}" for i in range(4)], [1, 0, 1, 0])
     topology = {key: content[key] for key in ("format", "hosts", "racks", "latency_us")}
     file = write_json("tuning.json", tuning({"total_msg_size=any": algorithm}, topology=topology))
@@ -185,7 +206,13 @@ def test_by_tuning_file_with_topology(run_allgather, site, write_json, tuning, a
     assert job.stderr == ""
 
 
-def test_by_tuning_file_and_size(run_allgather, cluster, write_json, tuning, algorithms):
+def test_by_tuning_file_and_size(
+    run_allgather: Launch,
+    cluster: Cluster,
+    write_json: WriteJson,
+    tuning: Callable[..., Any],
+    algorithms: list[str],
+) -> None:
     """Each call takes the branch of its size, and sizes that no branch names are stock."""
     first, second = algorithms[:2]
     rules = {"total_msg_size<=10000": first, "total_msg_size=any": second}
@@ -203,7 +230,9 @@ def test_by_tuning_file_and_size(run_allgather, cluster, write_json, tuning, alg
     assert re.search("FAIL calls of the algorithm", job.stdout), job.stdout
 
 
-def test_host_names_from_cvar(run_mpi, allgather_program, site, write_json, algorithm):
+def test_host_names_from_cvar(
+    run_mpi: Launch, allgather_program: Path, site: MakeSite, write_json: WriteJson, algorithm: str
+) -> None:
     """MPIR_CVAR_COLL_TOPOLOGY_HOST says under which name a process looks itself up."""
     file = write_json("site.json", site(["a", "b", "c"], [0, 1, 0]))
     command = []
@@ -222,7 +251,7 @@ def test_host_names_from_cvar(run_mpi, allgather_program, site, write_json, algo
     assert job.returncode == 0 and job.stderr == "", job.stdout + job.stderr
 
 
-def test_verbose(run_allgather, cluster, algorithms):
+def test_verbose(run_allgather: Launch, cluster: Cluster, algorithms: list[str]) -> None:
     """Level 1: one line from rank 0 of each communicator. Level 2: the renumbering, too."""
     output = {}
     for level in (0, 1, 2):
@@ -243,7 +272,7 @@ def test_verbose(run_allgather, cluster, algorithms):
     assert len(output[2]) > 1
 
 
-def test_killed_rank(run_allgather, cluster, algorithm):
+def test_killed_rank(run_allgather: Launch, cluster: Cluster, algorithm: str) -> None:
     """A rank dies in the middle: the job ends, the others do not wait for ever."""
     job = run_allgather(
         "die", check=False, n=5, timeout=30, env=forced(algorithm, **cluster("cyclic", 5))
@@ -251,7 +280,13 @@ def test_killed_rank(run_allgather, cluster, algorithm):
     assert job.returncode != 0
 
 
-def test_wrong_result_is_seen(run_allgather, run_parts, allgather_program, build_mpi, tmp_path):
+def test_wrong_result_is_seen(
+    run_allgather: Launch,
+    run_parts: RunParts,
+    allgather_program: Path,
+    build_mpi: Build,
+    tmp_path: Path,
+) -> None:
     """The checks themselves: an MPI_Allgather that writes one byte too many does not pass."""
     source = tmp_path / "broken.c"
     source.write_text("""
@@ -277,13 +312,15 @@ def test_wrong_result_is_seen(run_allgather, run_parts, allgather_program, build
         run_parts(allgather_program, parts=parts, n=2, env={"LD_PRELOAD": library})
 
 
-def test_part_without_end_is_seen(run_parts, allgather_program):
+def test_part_without_end_is_seen(run_parts: RunParts, allgather_program: Path) -> None:
     parts = {"right": ["quick"], "dies": ["die"], "late": ["quick"]}
     with pytest.raises(AssertionError, match=r"^\['dies \(not.*\)', 'late \(not.*\)'\]"):
         run_parts(allgather_program, parts=parts, n=2)
 
 
-def test_valgrind(run_valgrind, allgather_program, cluster, algorithms):
+def test_valgrind(
+    run_valgrind: Launch, allgather_program: Path, cluster: Cluster, algorithms: list[str]
+) -> None:
     run_valgrind(
         allgather_program,
         {name: ["--algorithm", name, "--expect", name, "quick", "comms"] for name in algorithms},

@@ -10,9 +10,12 @@ import itertools
 import os
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kinds import Build, Cluster, Env, Job, Launch, MakeSite, Require, WriteJson
 
 HERE = Path(__file__).parent
 COLLECTIVES = ("alltoall", "alltoallv")
@@ -24,17 +27,17 @@ each_staging = pytest.mark.parametrize("staging", STAGINGS)
 
 
 @pytest.fixture(scope="session")
-def programs(build_mpi):
+def programs(build_mpi: Build) -> dict[str, Path]:
     """{name: program}"""
     names = ("alltoall", "alltoall_init", "alltoall_plans")
     return {name: build_mpi(HERE / f"{name}.c") for name in names}
 
 
 @pytest.fixture(scope="session")
-def run_program(run_mpi, programs):
+def run_program(run_mpi: Launch, programs: dict[str, Path]) -> Launch:
     """run_program(name, collective, *arguments, n=, env=, ...): all its checks must hold."""
 
-    def run(name, collective, *arguments, check=True, **how):
+    def run(name: str, collective: str, *arguments: Any, check: bool = True, **how: Any) -> Any:
         job = run_mpi(programs[name], "--collective", collective, *arguments, **how)
         if check:
             assert job.returncode == 0, job.stdout + job.stderr
@@ -45,20 +48,20 @@ def run_program(run_mpi, programs):
 
 
 @pytest.fixture(scope="session")
-def run_planned(run_program):
+def run_planned(run_program: Launch) -> Launch:
     """The same, and what can run planned has to."""
 
-    def run(name, collective, *arguments, **how):
+    def run(name: str, collective: str, *arguments: Any, **how: Any) -> Any:
         return run_program(name, collective, "--expect", "planned", *arguments, **how)
 
     return run
 
 
-def plan(**settings):
+def plan(**settings: Any) -> Env:
     return {f"MPIR_CVAR_COLL_TOPO_PLAN_{key}": value for key, value in settings.items()}
 
 
-def forced(collective, staging="auto", misses=0, **more):
+def forced(collective: str, staging: str = "auto", misses: int = 0, **more: Any) -> Env:
     """Plans however often counts change, if misses is 0."""
     return {
         f"MPIR_CVAR_{collective.upper()}_INTRA_ALGORITHM": "planned",
@@ -68,7 +71,7 @@ def forced(collective, staging="auto", misses=0, **more):
     }
 
 
-def counter(job, name):
+def counter(job: Job, name: str) -> Any:
     """(least, most) of a rank"""
     line = rf"^COUNTER coll_topo_{name} min=(\d+) max=(\d+)$"
     return tuple(map(int, re.search(line, job.stdout, re.MULTILINE).groups()))
@@ -79,7 +82,7 @@ def counter(job, name):
 
 @each_collective
 @pytest.mark.parametrize("n", range(1, 18))
-def test_any_size(run_planned, cluster, collective, n):
+def test_any_size(run_planned: Launch, cluster: Cluster, collective: str, n: int) -> None:
     """Each size on a cluster of some kind, one after the other."""
     kind, staging = KINDS[n % len(KINDS)], STAGINGS[n // len(KINDS) % 2]
     env = forced(collective, staging, **cluster(kind, n))
@@ -93,7 +96,9 @@ def test_any_size(run_planned, cluster, collective, n):
 @each_collective
 @each_staging
 @pytest.mark.parametrize("kind, n", [*itertools.product(KINDS, [7]), ("unequal", 11)])
-def test_any_cluster(run_planned, cluster, collective, staging, kind, n):
+def test_any_cluster(
+    run_planned: Launch, cluster: Cluster, collective: str, staging: str, kind: str, n: int
+) -> None:
     env = forced(collective, staging, **cluster(kind, n))
     cases = ["basic", "types", "bottom", "comms", "many"]
     run_planned("alltoall", collective, *cases, n=n, timeout=120, env=env)
@@ -102,21 +107,25 @@ def test_any_cluster(run_planned, cluster, collective, staging, kind, n):
 @each_collective
 @each_staging
 @pytest.mark.parametrize("kind, n", [("block", 5), ("unknown_hosts", 5), ("unequal", 8)])
-def test_requests(run_planned, cluster, collective, staging, kind, n):
+def test_requests(
+    run_planned: Launch, cluster: Cluster, collective: str, staging: str, kind: str, n: int
+) -> None:
     env = forced(collective, staging, **cluster(kind, n))
     run_planned("alltoall_init", collective, n=n, timeout=120, env=env)
 
 
 @each_collective
 @pytest.mark.parametrize("n", [31, 64])
-def test_many_ranks(run_planned, cluster, collective, n):
+def test_many_ranks(run_planned: Launch, cluster: Cluster, collective: str, n: int) -> None:
     env = forced(collective, **cluster("unequal", n))
     run_planned("alltoall", collective, "quick", n=n, timeout=120, env=env)
 
 
 @each_collective
 @pytest.mark.parametrize("seed", range(2, 5))
-def test_shuffled_communicators(run_planned, cluster, collective, seed):
+def test_shuffled_communicators(
+    run_planned: Launch, cluster: Cluster, collective: str, seed: int
+) -> None:
     env = forced(collective, misses=4, **cluster("unequal", 5 + seed, seed))
     cases = ["--seed", seed, "comms", "many", "varying"]
     run_planned("alltoall", collective, *cases, n=5 + seed, timeout=120, env=env)
@@ -125,7 +134,9 @@ def test_shuffled_communicators(run_planned, cluster, collective, seed):
 @each_collective
 @each_staging
 @pytest.mark.parametrize("rack_bytes", [0, 1 << 20])
-def test_rendezvous_only(run_planned, cluster, collective, staging, rack_bytes):
+def test_rendezvous_only(
+    run_planned: Launch, cluster: Cluster, collective: str, staging: str, rack_bytes: int
+) -> None:
     """No step may rely on the transport to buffer a message: with a limit of 0 none is."""
     env = forced(
         collective,
@@ -154,7 +165,15 @@ def test_rendezvous_only(run_planned, cluster, collective, staging, rack_bytes):
         ("alltoall_plans", "signals", 5),
     ],
 )
-def test_special(run_planned, cluster, collective, staging, program, case, n):
+def test_special(
+    run_planned: Launch,
+    cluster: Cluster,
+    collective: str,
+    staging: str,
+    program: Any,
+    case: str,
+    n: int,
+) -> None:
     env = forced(collective, staging, **cluster("cyclic", n))
     job = run_planned(program, collective, case, n=n, timeout=120, env=env)
     if "SKIP" in job.stdout:
@@ -163,7 +182,7 @@ def test_special(run_planned, cluster, collective, staging, program, case, n):
 
 @each_collective
 @each_staging
-def test_many_calls(run_planned, collective, staging):
+def test_many_calls(run_planned: Launch, collective: str, staging: str) -> None:
     """Nothing grows. --slow runs 200,000 calls."""
     env = forced(collective, staging, MPIR_CVAR_NUM_CLIQUES=2)
     run_planned("alltoall", collective, "long", n=4, timeout=120, env=env)
@@ -172,12 +191,12 @@ def test_many_calls(run_planned, collective, staging):
 @pytest.mark.slow
 @each_collective
 @each_staging
-def test_200000_calls(run_planned, collective, staging):
+def test_200000_calls(run_planned: Launch, collective: str, staging: str) -> None:
     env = forced(collective, staging, MPIR_CVAR_NUM_CLIQUES=2)
     run_planned("alltoall", collective, "--calls", 200000, "long", n=4, timeout=600, env=env)
 
 
-def test_wrong_result_is_seen(run_program, build_mpi, tmp_path):
+def test_wrong_result_is_seen(run_program: Launch, build_mpi: Build, tmp_path: Path) -> None:
     """The checks themselves: an MPI_Alltoallv that writes one byte between blocks does not pass."""
     source = tmp_path / "broken.c"
     source.write_text("""
@@ -204,7 +223,7 @@ def test_wrong_result_is_seen(run_program, build_mpi, tmp_path):
 # ---------------------------------------------------------------- selection
 
 
-def test_nothing_configured(run_program, cluster):
+def test_nothing_configured(run_program: Launch, cluster: Cluster) -> None:
     """Without a CVAR or a tuning file the library takes the stock choices, topology or not."""
     for collective in COLLECTIVES:
         job = run_program("alltoall", collective, n=5, env=cluster("cyclic", 5))
@@ -215,7 +234,9 @@ def test_nothing_configured(run_program, cluster):
 
 @each_collective
 @pytest.mark.parametrize("n", [1, 2, 5, 8])
-def test_by_tuning_file(run_planned, site, write_json, collective, n):
+def test_by_tuning_file(
+    run_planned: Launch, site: MakeSite, write_json: WriteJson, collective: str, n: int
+) -> None:
     """Requests, too, use a plan where the file says so."""
     content = site([f"clique{i}" for i in range(3)], [1, 0, 1])
     topology = {key: content[key] for key in ("format", "hosts", "racks", "latency_us")}
@@ -241,19 +262,21 @@ def test_by_tuning_file(run_planned, site, write_json, collective, n):
 
 @each_staging
 @pytest.mark.parametrize("n, kind", [(5, "cyclic"), (8, "unequal")])
-def test_cache(run_planned, cluster, staging, n, kind):
+def test_cache(run_planned: Launch, cluster: Cluster, staging: str, n: int, kind: str) -> None:
     env = forced("alltoallv", staging, **cluster(kind, n))
     run_planned("alltoall_plans", "alltoallv", "keys", "held", n=n, timeout=120, env=env)
 
 
 @each_staging
 @pytest.mark.parametrize("entries", [1, 2, 5, 64])
-def test_cache_keeps_the_latest(run_planned, cluster, staging, entries):
+def test_cache_keeps_the_latest(
+    run_planned: Launch, cluster: Cluster, staging: str, entries: int
+) -> None:
     env = forced("alltoallv", staging, **plan(ENTRIES=entries), **cluster("unequal", 6))
     run_planned("alltoall_plans", "alltoallv", "lru", n=6, timeout=120, env=env)
 
 
-def test_cache_keeps_to_its_bytes(run_planned, cluster):
+def test_cache_keeps_to_its_bytes(run_planned: Launch, cluster: Cluster) -> None:
     """With room for no plan, the latest one is kept nevertheless."""
     env = forced("alltoallv", **plan(BYTES=1), **cluster("unequal", 6))
     job = run_planned("alltoall", "alltoallv", "many", n=6, env=env)
@@ -263,7 +286,9 @@ def test_cache_keeps_to_its_bytes(run_planned, cluster):
 
 @each_staging
 @pytest.mark.parametrize("misses", [2, 4])
-def test_counts_that_change(run_planned, cluster, staging, misses):
+def test_counts_that_change(
+    run_planned: Launch, cluster: Cluster, staging: str, misses: int
+) -> None:
     env = forced("alltoallv", staging, misses=misses, **cluster("unequal", 6))
     job = run_planned("alltoall_plans", "alltoallv", "changing", n=6, env=env)
     assert counter(job, "plan_declined_misses") == (2 * misses, 2 * misses)
@@ -274,7 +299,9 @@ def test_counts_that_change(run_planned, cluster, staging, misses):
 
 @each_collective
 @pytest.mark.parametrize("hosts, block", [(1, 0), (5, 0), (5, 1)])
-def test_declined_for_its_place(run_planned, collective, hosts, block):
+def test_declined_for_its_place(
+    run_planned: Launch, collective: str, hosts: Any, block: int
+) -> None:
     env = forced(collective, MPIR_CVAR_NUM_CLIQUES=hosts, MPIR_CVAR_CLIQUES_BY_BLOCK=block)
     for program, cases in {"alltoall": ["basic", "comms"], "alltoall_init": ["active"]}.items():
         job = run_planned(program, collective, *cases, n=5, env=env)
@@ -285,7 +312,9 @@ def test_declined_for_its_place(run_planned, collective, hosts, block):
 
 @each_collective
 @pytest.mark.parametrize("limit", [0, 30])
-def test_declined_for_its_size(run_planned, cluster, collective, limit):
+def test_declined_for_its_size(
+    run_planned: Launch, cluster: Cluster, collective: str, limit: int
+) -> None:
     """The average block decides: alltoall.c knows it."""
     env = forced(collective, **plan(MAX_BYTES=limit), **cluster("unequal", 6))
     for program, cases in {
@@ -302,7 +331,9 @@ def test_declined_for_its_size(run_planned, cluster, collective, limit):
 @each_collective
 @each_staging
 @pytest.mark.parametrize("limit", [0, 1000])
-def test_declined_for_want_of_memory(run_planned, cluster, collective, staging, limit):
+def test_declined_for_want_of_memory(
+    run_planned: Launch, cluster: Cluster, collective: str, staging: str, limit: int
+) -> None:
     env = forced(collective, staging, **plan(SHM_BYTES=limit), **cluster("unequal", 6))
     for program, cases in {"alltoall": ["basic"], "alltoall_init": ["persistent"]}.items():
         options = ["--declined", "memory", *cases]
@@ -317,7 +348,9 @@ def test_declined_for_want_of_memory(run_planned, cluster, collective, staging, 
 @each_collective
 @pytest.mark.parametrize("staging", ["auto", "shm"])
 @pytest.mark.parametrize("case", ["no_files", "no_size", "no_dump"])
-def test_one_rank_without_memory(run_planned, require, collective, staging, case):
+def test_one_rank_without_memory(
+    run_planned: Launch, require: Require, collective: str, staging: str, case: str
+) -> None:
     prefix = []
     if case == "no_dump" and os.geteuid() == 0:
         # root without the right to look into any process
@@ -327,11 +360,11 @@ def test_one_rank_without_memory(run_planned, require, collective, staging, case
 
 
 @pytest.fixture
-def with_dev_shm(require):
+def with_dev_shm(require: Require) -> Callable[..., Any]:
     """with_dev_shm(script): the words that run a command with a /dev/shm of its own, made by script,
     and print what is in it at the end."""
 
-    def prefix(script):
+    def prefix(script: str) -> list[Any]:
         words = [require("unshare"), "-rm", "sh", "-c"]
         tried = subprocess.run([*words, script], check=False, capture_output=True, text=True)
         if tried.returncode:
@@ -356,7 +389,13 @@ mount --rbind $dev /dev; test ! -e /dev/shm; set +e"""
     ["mount -t tmpfs -o size=4k none /dev/shm", "mount -t tmpfs -o ro none /dev/shm", NO_DEV_SHM],
     ids=["full", "read-only", "missing"],
 )
-def test_without_dev_shm(run_mpi, programs, with_dev_shm, collective, script):
+def test_without_dev_shm(
+    run_mpi: Launch,
+    programs: dict[str, Path],
+    with_dev_shm: Callable[..., Any],
+    collective: str,
+    script: str,
+) -> None:
     job = run_mpi(
         *(programs["alltoall"], "--collective", collective, "--expect", "planned", "basic"),
         n=5,
@@ -368,7 +407,9 @@ def test_without_dev_shm(run_mpi, programs, with_dev_shm, collective, script):
 
 
 @each_collective
-def test_ranks_in_containers(run_mpi, programs, require, collective):
+def test_ranks_in_containers(
+    run_mpi: Launch, programs: dict[str, Path], require: Require, collective: str
+) -> None:
     """Ranks of a host that cannot see each other's processes: process ids mean something else."""
     unshare = [require("unshare"), "-rpf", "--mount-proc"]
     if subprocess.run([*unshare, "true"], check=False, capture_output=True).returncode:
@@ -384,7 +425,7 @@ def test_ranks_in_containers(run_mpi, programs, require, collective):
 
 
 @each_collective
-def test_settings_that_differ(run_mpi, programs, collective):
+def test_settings_that_differ(run_mpi: Launch, programs: dict[str, Path], collective: str) -> None:
     """Those of rank 0 count: nobody waits for somebody who does something else."""
     shm = {"STAGING": "p2p", "SHM_BYTES": 0}
     settings = plan(**shm, MAX_BYTES=1, RACK_BYTES=0, ONE_RANK_BYTES=0, ENTRIES=1, MISSES=1)
@@ -411,8 +452,17 @@ JOINED = [(-1, None), (-1, 0), (-1, 150), (150, 0), (1 << 20, None)]
     [(12, 0, 1 << 20, "shm"), (14, 1, 500, "p2p"), (18, 1, 0, "shm"), (12, 1, 0, "p2p")],
 )
 def test_messages_between_hosts(
-    run_planned, site, write_json, collective, staging, racks, joined, n, block, one_rank
-):
+    run_planned: Launch,
+    site: MakeSite,
+    write_json: WriteJson,
+    collective: str,
+    staging: str,
+    racks: Any,
+    joined: Any,
+    n: int,
+    block: int,
+    one_rank: int,
+) -> None:
     """At most one for each ordered pair of hosts; with racks, one from a host to each other rack and
     one to each other host of its own. alltoall_plans.c counts."""
     rack_bytes, rack_join_bytes = joined
@@ -441,7 +491,14 @@ def test_messages_between_hosts(
 @each_collective
 @each_staging
 @pytest.mark.parametrize("case", ["comms", "die"])
-def test_nothing_is_left(run_mpi, programs, with_dev_shm, collective, staging, case):
+def test_nothing_is_left(
+    run_mpi: Launch,
+    programs: dict[str, Path],
+    with_dev_shm: Callable[..., Any],
+    collective: str,
+    staging: str,
+    case: str,
+) -> None:
     """When all ends well, and when a rank dies in the middle: the job ends, and leaves no file."""
     for victim in (0, 3):
         job = run_mpi(
@@ -458,7 +515,7 @@ def test_nothing_is_left(run_mpi, programs, with_dev_shm, collective, staging, c
 @each_collective
 @each_staging
 @pytest.mark.parametrize("victim", [0, 3])
-def test_killed_rank(run_program, collective, staging, victim):
+def test_killed_rank(run_program: Launch, collective: str, staging: str, victim: int) -> None:
     """The others do not wait for ever."""
     job = run_program(
         *("alltoall", collective, "--seed", victim, "die"),
@@ -480,7 +537,15 @@ def test_killed_rank(run_program, collective, staging, victim):
         ("alltoall_init", "alltoallv", "p2p", ["active"]),
     ],
 )
-def test_valgrind(run_valgrind, programs, cluster, program, collective, staging, cases):
+def test_valgrind(
+    run_valgrind: Launch,
+    programs: dict[str, Path],
+    cluster: Cluster,
+    program: Any,
+    collective: str,
+    staging: str,
+    cases: Any,
+) -> None:
     run_valgrind(
         programs[program],
         *("--collective", collective, "--expect", "planned", *cases),

@@ -9,9 +9,12 @@ import copy
 import json
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kinds import Job, Json, Launch, MakeSite, Require, WriteJson
 
 TOPOLOGY = "MPIR_CVAR_COLL_TOPOLOGY_FILE"
 TUNING = "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE"
@@ -20,10 +23,10 @@ CLUSTER = {"MPIR_CVAR_NUM_CLIQUES": 3, "MPIR_CVAR_ALLGATHER_INTRA_ALGORITHM": "t
 RANKS = 4
 
 
-def changed(*path, to=None, drop=False):
+def changed(*path: Any, to: Any = None, drop: bool = False) -> Any:
     """A function that replaces or drops one value of a site."""
 
-    def change(content):
+    def change(content: Json) -> Any:
         content = copy.deepcopy(content)
         place = content
         for key in path[:-1]:
@@ -37,10 +40,10 @@ def changed(*path, to=None, drop=False):
     return change
 
 
-def nan(text):
+def nan(text: str) -> Any:
     """The first off-diagonal latency becomes `text`, which need not be JSON."""
 
-    def change(content):
+    def change(content: Json) -> Any:
         content = changed("latency_us", 0, 1, to="HERE")(content)
         return json.dumps(content).replace('"HERE"', text)
 
@@ -107,16 +110,16 @@ BAD_TEXT = {
 
 
 @pytest.fixture
-def good(site):
+def good(site: MakeSite) -> Json:
     return site(HOSTS, [0, 1, 0])
 
 
-def text_of(make, content):
+def text_of(make: Any, content: Json) -> Any:
     made = make(content) if callable(make) else make
     return made if isinstance(made, str) else json.dumps(made)
 
 
-def assert_one_warning(job, file, *also):
+def assert_one_warning(job: Job, file: Path | str, *also: Any) -> None:
     """The job is right, and all that it says on stderr is one line that names the file."""
     assert job.returncode == 0, job.stdout + job.stderr
     assert job.stdout.splitlines()[-1].startswith("OK "), job.stdout + job.stderr
@@ -127,7 +130,7 @@ def assert_one_warning(job, file, *also):
         assert re.search(pattern, lines[0].replace(str(file), "")), lines[0]
 
 
-def assert_refused(job, file, *also):
+def assert_refused(job: Job, file: Path | str, *also: Any) -> None:
     """MPI_Init failed on one process, with one sentence that names the file."""
     text = job.stdout + job.stderr
     assert job.returncode != 0, text
@@ -141,7 +144,7 @@ def assert_refused(job, file, *also):
 
 
 @pytest.mark.parametrize("case", BAD_CONTENT)
-def test_content(run_allgather, write_json, good, case):
+def test_content(run_allgather: Launch, write_json: WriteJson, good: Json, case: str) -> None:
     make, key = BAD_CONTENT[case]
     file = write_json("site.json", text_of(make, good))
     job = run_allgather("quick", n=RANKS, env={**CLUSTER, TOPOLOGY: file})
@@ -149,26 +152,28 @@ def test_content(run_allgather, write_json, good, case):
 
 
 @pytest.mark.parametrize("case", BAD_TEXT)
-def test_text(run_allgather, write_json, good, case):
+def test_text(run_allgather: Launch, write_json: WriteJson, good: Json, case: str) -> None:
     file = write_json("site.json", text_of(BAD_TEXT[case], good))
     job = run_allgather("quick", n=RANKS, env={**CLUSTER, TOPOLOGY: file})
     assert_one_warning(job, file)
 
 
-def test_good_file_has_no_warning(run_allgather, write_json, good):
+def test_good_file_has_no_warning(run_allgather: Launch, write_json: WriteJson, good: Json) -> None:
     file = write_json("site.json", good)
     job = run_allgather("quick", n=RANKS, env={**CLUSTER, TOPOLOGY: file})
     assert job.stderr == ""
 
 
-def test_unknown_keys_are_no_error(run_allgather, write_json, good):
+def test_unknown_keys_are_no_error(
+    run_allgather: Launch, write_json: WriteJson, good: Json
+) -> None:
     """Later versions of the tools may add keys."""
     file = write_json("site.json", {**good, "comment": ["anything"], "warnings": ["noisy"]})
     job = run_allgather("quick", n=RANKS, env={**CLUSTER, TOPOLOGY: file})
     assert job.stderr == ""
 
 
-def test_racks_suffice(run_allgather, write_json, good):
+def test_racks_suffice(run_allgather: Launch, write_json: WriteJson, good: Json) -> None:
     """Without latencies the racks tell what is near."""
     del good["latency_us"]
     job = run_allgather("quick", n=RANKS, env={**CLUSTER, TOPOLOGY: write_json("site.json", good)})
@@ -179,7 +184,7 @@ def test_racks_suffice(run_allgather, write_json, good):
     "kind",
     ["missing", "folder_missing", "directory", "fifo", "device", "endless", "huge", "long_name"],
 )
-def test_not_a_file(run_allgather, tmp_path, kind):
+def test_not_a_file(run_allgather: Launch, tmp_path: Path, kind: str) -> None:
     file = {"device": Path("/dev/null"), "endless": Path("/dev/zero")}.get(kind, tmp_path / "f")
     if kind == "directory":
         file.mkdir()
@@ -197,7 +202,9 @@ def test_not_a_file(run_allgather, tmp_path, kind):
 
 
 @pytest.mark.parametrize("variable", [TOPOLOGY, TUNING])
-def test_no_permission(run_allgather, require, tmp_path, good, variable):
+def test_no_permission(
+    run_allgather: Launch, require: Require, tmp_path: Path, good: Json, variable: str
+) -> None:
     prefix = []
     if os.geteuid() == 0:
         # root without the right to read what permissions forbid
@@ -214,7 +221,9 @@ def test_no_permission(run_allgather, require, tmp_path, good, variable):
 
 
 @pytest.mark.parametrize("known", [0, 1, 2])
-def test_unknown_hosts(run_allgather, write_json, site, known):
+def test_unknown_hosts(
+    run_allgather: Launch, write_json: WriteJson, site: MakeSite, known: Any
+) -> None:
     """They are far from all others: one warning, and the algorithm still runs."""
     hosts = [*HOSTS[:known], "other0", "other1"]
     file = write_json("site.json", site(hosts, [i % 2 for i in range(len(hosts))]))
@@ -232,9 +241,9 @@ def test_unknown_hosts(run_allgather, write_json, site, known):
 # ---------------------------------------------------------------- ranks that disagree
 
 
-def mpmd(program, *groups, cases=("quick", "comms")):
+def mpmd(program: Path, *groups: Any, cases: Sequence[Any] = ("quick", "comms")) -> list[object]:
     """mpiexec's words for two ranks of each group, a group being {variable: value}."""
-    words = []
+    words: list[object] = []
     for group in groups:
         words += [":"] if words else []
         words += ["-n", "2"]
@@ -259,7 +268,7 @@ DISAGREE = {
 
 
 @pytest.fixture
-def files(good, site, write_json, tmp_path):
+def files(good: Json, site: MakeSite, write_json: WriteJson, tmp_path: Path) -> dict[str, Path]:
     slower = copy.deepcopy(good)
     slower["latency_us"][0][1] *= 2
     return {
@@ -273,7 +282,9 @@ def files(good, site, write_json, tmp_path):
 
 
 @pytest.mark.parametrize("case", DISAGREE)
-def test_ranks_disagree(run_mpi, allgather_program, files, algorithm, case):
+def test_ranks_disagree(
+    run_mpi: Launch, allgather_program: Path, files: dict[str, Path], algorithm: str, case: str
+) -> None:
     groups = [{TOPOLOGY: files[name]} if name else {} for name in DISAGREE[case]]
     job = run_mpi(
         *mpmd(allgather_program, *groups),
@@ -291,7 +302,9 @@ def test_ranks_disagree(run_mpi, allgather_program, files, algorithm, case):
     assert all("warning" in line for line in lines), job.stderr
 
 
-def test_same_topology_in_two_files(run_mpi, allgather_program, write_json, good):
+def test_same_topology_in_two_files(
+    run_mpi: Launch, allgather_program: Path, write_json: WriteJson, good: Json
+) -> None:
     """What counts is the content: neither the name of the file nor its layout."""
     a, b = write_json("a.json", good), write_json("b.json", json.dumps(good, indent=3))
     job = run_mpi(
@@ -318,7 +331,9 @@ RULES = {"comm_type=intra": {"collective=allgather": {"comm_size=any": RING}}}
         "racks missing",
     ],
 )
-def test_bad_topology_in_tuning(run_allgather, write_json, good, case):
+def test_bad_topology_in_tuning(
+    run_allgather: Launch, write_json: WriteJson, good: Json, case: str
+) -> None:
     make, key = BAD_CONTENT[case]
     topology = {k: v for k, v in good.items() if k in ("format", "hosts", "racks", "latency_us")}
     file = write_json("tuning.json", {**RULES, "topology": make(topology)})
@@ -327,7 +342,9 @@ def test_bad_topology_in_tuning(run_allgather, write_json, good, case):
 
 
 @pytest.mark.parametrize("topology", [None, [], 5, "site.json"])
-def test_topology_in_tuning_of_wrong_type(run_allgather, write_json, topology):
+def test_topology_in_tuning_of_wrong_type(
+    run_allgather: Launch, write_json: WriteJson, topology: str
+) -> None:
     file = write_json("tuning.json", {**RULES, "topology": topology})
     job = run_allgather("quick", n=RANKS, check=False, env={TUNING: file})
     assert_refused(job, file, "topology", "expected")

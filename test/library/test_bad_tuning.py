@@ -7,16 +7,19 @@ test/unit/test_csel.py tries all of test/corpus without MPICH.
 import os
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kinds import Build, Launch
 
 GOOD_FILES = sorted((Path(__file__).resolve().parents[1] / "corpus/good").iterdir())
 TUNING = "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE"
 
 
 @pytest.fixture
-def start(run_mpi, build_mpi):
+def start(run_mpi: Launch, build_mpi: Build) -> Callable[..., Any]:
     """start(file): starts and ends a job with a tuning file."""
     program = build_mpi(Path(__file__).parent / "start.c")
     host = {"MPIR_CVAR_COLL_TOPOLOGY_HOST": "n0"}  # which the good files know
@@ -24,10 +27,10 @@ def start(run_mpi, build_mpi):
 
 
 @pytest.fixture
-def refuse(start):
+def refuse(start: Callable[..., Any]) -> Callable[..., Any]:
     """refuse(file): starts a job with a tuning file, and returns what its one error says."""
 
-    def run(file):
+    def run(file: Path) -> str:
         before = time.monotonic()
         job = start(file)
         seconds = time.monotonic() - before
@@ -43,14 +46,16 @@ def refuse(start):
     return run
 
 
-def test_bad_tuning(refuse, tmp_path, bad_file_of_each_kind):
+def test_bad_tuning(
+    refuse: Callable[..., Any], tmp_path: Path, bad_file_of_each_kind: tuple[bytes, str]
+) -> None:
     content, sentence = bad_file_of_each_kind
     file = tmp_path / "tuning.json"
     file.write_bytes(content)
     assert refuse(file) == f"{file}: {sentence}"
 
 
-def test_long_sentence(refuse, tmp_path):
+def test_long_sentence(refuse: Callable[..., Any], tmp_path: Path) -> None:
     """It comes whole, though a line of the error stack has 256 characters at most."""
     file = tmp_path / "tuning.json"
     keys = [f"comm_size<={'0' * 50}{i}" for i in range(10)]
@@ -60,7 +65,7 @@ def test_long_sentence(refuse, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["missing", "directory", "fifo", "device", "huge"])
-def test_not_a_file(refuse, tmp_path, kind):
+def test_not_a_file(refuse: Callable[..., Any], tmp_path: Path, kind: str) -> None:
     file = tmp_path / "tuning.json"
     sentence = "expected a regular file"
     if kind == "missing":
@@ -79,7 +84,7 @@ def test_not_a_file(refuse, tmp_path, kind):
 
 
 @pytest.mark.parametrize("file", GOOD_FILES, ids=lambda file: file.stem)
-def test_good_tuning(start, file):
+def test_good_tuning(start: Callable[..., Any], file: Path) -> None:
     job = start(file)
     assert (job.returncode, job.stdout) == (0, "OK\n"), job.stderr
     lines = job.stderr.splitlines()

@@ -9,9 +9,12 @@ machine look like hosts clique0, clique1, ...
 import itertools
 import re
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kinds import Build, Cluster, Env, Launch, MakeSite, RunParts, WriteJson
 
 HERE = Path(__file__).parent
 MANIFEST = tomllib.loads((HERE.parents[1] / "cvars/algorithms.toml").read_text())["algorithm"]
@@ -26,15 +29,15 @@ FALLBACK = {"MPIR_CVAR_COLLECTIVE_FALLBACK": "error"}
 
 
 @pytest.fixture(scope="session")
-def gather_program(build_mpi):
+def gather_program(build_mpi: Build) -> Path:
     return build_mpi(HERE / "gather.c")
 
 
 @pytest.fixture(scope="session")
-def run_gather(run_mpi, gather_program):
+def run_gather(run_mpi: Launch, gather_program: Path) -> Launch:
     """run_gather(collective, *arguments, n=, env=, ...): runs gather.c; all its checks must hold."""
 
-    def run(collective, *arguments, check=True, **how):
+    def run(collective: str, *arguments: Any, check: bool = True, **how: Any) -> Any:
         job = run_mpi(gather_program, "--collective", collective, *arguments, **how)
         if check:
             assert job.returncode == 0, job.stdout + job.stderr
@@ -44,7 +47,7 @@ def run_gather(run_mpi, gather_program):
     return run
 
 
-def parts_of(*words, cases=CASES):
+def parts_of(*words: Any, cases: Any = CASES) -> dict[str, Any]:
     """For run_parts: these words, by one algorithm after the other."""
     return {
         case: ["--collective", case[0], "--algorithm", case[1], "--expect", case[1], *words]
@@ -53,14 +56,14 @@ def parts_of(*words, cases=CASES):
 
 
 @pytest.fixture(scope="session")
-def run_every(run_parts, gather_program):
+def run_every(run_parts: RunParts, gather_program: Path) -> RunParts:
     """run_every(*words, n=, env=): these cases of gather.c, by one algorithm after the other, which
     has to run."""
 
     return lambda *words, **how: run_parts(gather_program, parts=parts_of(*words), **how)
 
 
-def forced(collective, name, **more):
+def forced(collective: str, name: str, **more: Any) -> Env:
     return {
         f"MPIR_CVAR_{collective.upper()}_INTRA_ALGORITHM": name,
         **FALLBACK,
@@ -75,13 +78,13 @@ def forced(collective, name, **more):
         *itertools.product(["one_rank_a_host", "cyclic", "block", "unknown_hosts"], [5, 12]),
     ],
 )
-def test_any_cluster(run_every, cluster, kind, n):
+def test_any_cluster(run_every: RunParts, cluster: Cluster, kind: str, n: int) -> None:
     jobs = run_every(n=n, timeout=120, env={**FALLBACK, **cluster(kind, n)})
     if kind != "unknown_hosts":
         assert {job.stderr for job in jobs.values()} == {""}
 
 
-def test_70_ranks(run_every, cluster):
+def test_70_ranks(run_every: RunParts, cluster: Cluster) -> None:
     run_every("quick", n=70, timeout=120, env={**FALLBACK, **cluster("unequal", 70)})
 
 
@@ -92,7 +95,9 @@ def test_70_ranks(run_every, cluster):
         *((1 << 30, 0, 0), (1 << 30, 131072, 0), (1 << 30, 0, 1 << 20)),
     ],
 )
-def test_any_segment(run_every, cluster, segment, eager, shm):
+def test_any_segment(
+    run_every: RunParts, cluster: Cluster, segment: int, eager: int, shm: int
+) -> None:
     """Many columns and messages, or one, with blocks through shared memory or none; and no step may
     rely on the transport to buffer a message."""
     env = {
@@ -105,7 +110,7 @@ def test_any_segment(run_every, cluster, segment, eager, shm):
     run_every(n=7, timeout=120, env=env)
 
 
-def test_forced_by_environment(run_gather, cluster):
+def test_forced_by_environment(run_gather: Launch, cluster: Cluster) -> None:
     """The other tests force algorithms one after the other, through MPI_T."""
     for collective, name in CASES:
         env = forced(collective, name, **cluster("unequal", 7))
@@ -113,13 +118,13 @@ def test_forced_by_environment(run_gather, cluster):
 
 
 @pytest.mark.parametrize("seed", range(2, 5))
-def test_shuffled_communicators(run_every, cluster, seed):
+def test_shuffled_communicators(run_every: RunParts, cluster: Cluster, seed: int) -> None:
     env = {**FALLBACK, **cluster("unequal", 6 + seed, seed)}
     run_every("--seed", seed, "comms", "varying", n=6 + seed, env=env)
 
 
 @pytest.mark.parametrize("case, n", [("threads", 4), ("churn", 5)])
-def test_special(run_every, cluster, case, n):
+def test_special(run_every: RunParts, cluster: Cluster, case: str, n: int) -> None:
     jobs = run_every(case, n=n, timeout=120, env={**FALLBACK, **cluster("cyclic", n)})
     skipped = [job.stdout for job in jobs.values() if "SKIP" in job.stdout]
     if skipped:
@@ -128,7 +133,9 @@ def test_special(run_every, cluster, case, n):
 
 @pytest.mark.parametrize("shm", [0, 300, SHM])
 @pytest.mark.parametrize("kind, n, seed", [("unequal", 7, 1), ("cyclic", 6, 2), ("block", 12, 3)])
-def test_mixed(run_gather, cluster, kind, n, seed, shm):
+def test_mixed(
+    run_gather: Launch, cluster: Cluster, kind: str, n: int, seed: int, shm: int
+) -> None:
     """Gather and scatter take turns, with any root, on several communicators."""
     env = cluster(kind, n, seed)
     for collective in COLLECTIVES:
@@ -156,12 +163,14 @@ RACKS = [2, 0, 1, 0, 2, 2]
 
 
 @pytest.fixture
-def counted(run_parts, gather_program, site, write_json):
+def counted(
+    run_parts: RunParts, gather_program: Path, site: MakeSite, write_json: WriteJson
+) -> Callable[..., dict[Any, int]]:
     """counted(what, [(collective, name, count, root)], **env): of each call on 18 ranks in 6 hosts in
     3 racks, how many messages went from one rack to another one (CROSSED), or how many blocks through
     shared memory (SHM): {call: number}."""
 
-    def run(what, calls, **env):
+    def run(what: str, calls: Any, **env: Any) -> dict[str, Any]:
         file = write_json("site.json", site([f"clique{i}" for i in range(6)], RACKS))
         parts = {
             call: [*words, "--count", call[2], "--root", call[3], "one"]
@@ -175,13 +184,13 @@ def counted(run_parts, gather_program, site, write_json):
     return run
 
 
-def leader_calls(counts, roots):
+def leader_calls(counts: Any, roots: Any) -> list[Any]:
     """Calls of gather and scatter by rack_leader"""
     return list(itertools.product(("gather", "scatter"), ["rack_leader"], counts, roots))
 
 
 @pytest.mark.parametrize("limit", [None, 100, 0])
-def test_short_blocks_go_through_shared_memory(counted, limit):
+def test_short_blocks_go_through_shared_memory(counted: Callable[..., Any], limit: int) -> None:
     """Those of two ranks of each host, up to the length that the CVAR says, to its leader."""
     env = {} if limit is None else {"MPIR_CVAR_COLL_TOPO_TREE_SHM_BYTES": limit}
     limit = SHM if limit is None else limit
@@ -189,7 +198,7 @@ def test_short_blocks_go_through_shared_memory(counted, limit):
     assert counted("SHM", calls, **env) == {call: 12 * (call[2] <= limit) for call in calls}
 
 
-def test_others_use_messages(counted):
+def test_others_use_messages(counted: Callable[..., Any]) -> None:
     leaders = [("gather", "rack_leader"), ("scatter", "rack_leader")]
     calls = [(*case, 1, 0) for case in CASES if case not in leaders]
     assert counted("SHM", calls) == dict.fromkeys(calls, 0)
@@ -198,8 +207,15 @@ def test_others_use_messages(counted):
 @pytest.mark.parametrize("collective", ["gather", "scatter"])
 @pytest.mark.parametrize("first, others, found", [(0, SHM, 0), (SHM, 0, 2), (50, SHM, 0)])
 def test_first_rank_of_host_decides(
-    run_mpi, gather_program, site, write_json, collective, first, others, found
-):
+    run_mpi: Launch,
+    gather_program: Path,
+    site: MakeSite,
+    write_json: WriteJson,
+    collective: str,
+    first: Any,
+    others: Any,
+    found: Any,
+) -> None:
     """The setting of rank 0 counts on its host (here the only one), if others have another one."""
     cvar = "MPIR_CVAR_COLL_TOPO_TREE_SHM_BYTES"
     words = [gather_program, "--collective", collective, "--expect", "rack_leader"]
@@ -213,12 +229,12 @@ def test_first_rank_of_host_decides(
     assert f"SHM {found}\n" in job.stdout
 
 
-def test_rack_leader_crosses_once_from_each_rack(counted):
+def test_rack_leader_crosses_once_from_each_rack(counted: Callable[..., Any]) -> None:
     calls = leader_calls([64], [0, 1, 8, 17])
     assert counted("CROSSED", calls) == dict.fromkeys(calls, 2)
 
 
-def test_rack_leader_crosses_once_a_segment(counted):
+def test_rack_leader_crosses_once_a_segment(counted: Callable[..., Any]) -> None:
     """R racks: at most R - 1 messages for each segment of the largest rack, of 9 ranks."""
     for call, found in counted("CROSSED", leader_calls([8192, 100000, 700001], [1])).items():
         segments = -(-9 * call[2] // SEGMENT)
@@ -226,7 +242,7 @@ def test_rack_leader_crosses_once_a_segment(counted):
         assert 2 < found <= 2 * 2 * segments, call
 
 
-def test_others_cross_seldom(counted):
+def test_others_cross_seldom(counted: Callable[..., Any]) -> None:
     """Stock binomial sends 12 of 17 messages to another rack with this placement."""
     most = {
         ("gather", "topo_binomial", 64, 0): 8,
@@ -240,7 +256,7 @@ def test_others_cross_seldom(counted):
 
 @pytest.mark.slow
 @every_algorithm
-def test_more_than_2_gib(run_gather, cluster, collective, name):
+def test_more_than_2_gib(run_gather: Launch, cluster: Cluster, collective: str, name: str) -> None:
     with open("/proc/meminfo") as meminfo:
         available = int(re.search(r"MemAvailable: *(\d+)", meminfo.read())[1]) >> 20
     if available < 8:
@@ -249,7 +265,7 @@ def test_more_than_2_gib(run_gather, cluster, collective, name):
     run_gather(collective, "--expect", name, "large", n=4, timeout=400, env=env)
 
 
-def test_nothing_configured(run_gather, cluster):
+def test_nothing_configured(run_gather: Launch, cluster: Cluster) -> None:
     """Without a CVAR or a tuning file the library takes the stock choices, topology or not."""
     for collective in COLLECTIVES:
         job = run_gather(collective, n=5, env=cluster("cyclic", 5))
@@ -258,14 +274,14 @@ def test_nothing_configured(run_gather, cluster):
 
 
 @every_algorithm
-def test_killed_rank(run_gather, cluster, collective, name):
+def test_killed_rank(run_gather: Launch, cluster: Cluster, collective: str, name: str) -> None:
     """A rank dies in the middle: the job ends, the others do not wait for ever."""
     env = forced(collective, name, **cluster("cyclic", 5))
     job = run_gather(collective, "die", check=False, n=5, timeout=30, env=env)
     assert job.returncode != 0
 
 
-def test_valgrind(run_valgrind, gather_program, cluster):
+def test_valgrind(run_valgrind: Launch, gather_program: Path, cluster: Cluster) -> None:
     run_valgrind(
         gather_program,
         parts_of("quick", "comms", "bottom"),

@@ -13,8 +13,10 @@ import shutil
 import subprocess
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kinds import Job, Launch, MakeSite, WriteJson
 
 HERE = Path(__file__).parent
 MANIFEST = tomllib.loads((HERE.parents[1] / "cvars/algorithms.toml").read_text())["algorithm"]
@@ -52,7 +54,7 @@ MORE_SIZES = {
 }
 
 
-def runs(programs):
+def runs(programs: str) -> list[tuple[str, int]]:
     words = programs.split()
     return list(zip(words[::2], map(int, words[1::2]), strict=True))
 
@@ -86,14 +88,14 @@ PLANS = {
 
 
 @pytest.fixture(scope="session")
-def suite(mpich_tests, mpicc, scratch):
+def suite(mpich_tests: Path, mpicc: Path, scratch: Path) -> Path:
     """The folder with the programs, configured and built once for an MPI and a source tree."""
     from_source = hashlib.sha256(f"{mpicc.resolve()} {mpich_tests.resolve()}".encode())
     from_source.update((mpich_tests / "configure").read_bytes())
     from_source.update(repr(PROGRAMS).encode() + repr(MORE_SIZES).encode())
     folder = scratch / f"mpich-{from_source.hexdigest()[:12]}"
 
-    def run(*command):
+    def run(*command: Any) -> None:
         # the tree brings what the autotools make, and its time stamps need not be in order
         env = {**os.environ, "AUTOMAKE": ":", "ACLOCAL": ":", "AUTOCONF": ":", "AUTOHEADER": ":"}
         with open(folder / "log", "a") as log:
@@ -124,14 +126,14 @@ def suite(mpich_tests, mpicc, scratch):
     return folder
 
 
-def assert_no_errors(job):
+def assert_no_errors(job: Job) -> None:
     assert job.returncode == 0, job.stdout + job.stderr
     assert "No Errors" in job.stdout, job.stdout + job.stderr
 
 
 @pytest.fixture
-def run_suite(run_mpi, suite, counters_library):
-    def run(program, n, **env):
+def run_suite(run_mpi: Launch, suite: Path, counters_library: Path) -> Launch:
+    def run(program: Any, n: int, **env: Any) -> Any:
         job = run_mpi(
             "-genv", "LD_PRELOAD", counters_library, suite / program, n=n, timeout=180, env=env
         )
@@ -141,14 +143,22 @@ def run_suite(run_mpi, suite, counters_library):
     return run
 
 
-def calls(job, collective, name):
+def calls(job: Job, collective: str, name: str) -> int:
     """Most calls of an algorithm on a rank."""
     line = rf"^COUNTER coll_topo_{collective}_{name}_calls min=\d+ max=(\d+)$"
     return int(re.search(line, job.stderr, re.MULTILINE)[1])
 
 
 @pytest.mark.parametrize("collective, name, program, n", FORCED)
-def test_forced(run_suite, site, write_json, collective, name, program, n):
+def test_forced(
+    run_suite: Launch,
+    site: MakeSite,
+    write_json: WriteJson,
+    collective: str,
+    name: str,
+    program: Any,
+    n: int,
+) -> None:
     file = write_json("site.json", site([f"clique{i}" for i in range(3)], [1, 0, 1]))
     for more in [{}] if name != "planned" else [{"STAGING": "shm"}, {"STAGING": "p2p"}]:
         job = run_suite(
@@ -166,7 +176,9 @@ def test_forced(run_suite, site, write_json, collective, name, program, n):
 
 
 @pytest.mark.parametrize("collective, program, n", RUNS)
-def test_tuning_file(run_suite, site, write_json, collective, program, n):
+def test_tuning_file(
+    run_suite: Launch, site: MakeSite, write_json: WriteJson, collective: str, program: Any, n: int
+) -> None:
     """One file for all collectives: the first algorithm up to 5 ranks, the last one above."""
     content = site([f"clique{i}" for i in range(3)], [1, 0, 1])
     topology = {key: content[key] for key in ("format", "hosts", "racks", "latency_us")}

@@ -11,10 +11,13 @@ import random
 import re
 import subprocess
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from kinds import Build, Env, Launch, MakeSite, Require, WriteJson
 
 HERE = Path(__file__).resolve().parent
 STOCK = HERE.parents[1] / "build/stock/bin"
@@ -38,12 +41,12 @@ REASONS = ["CVAR", "rule", "built-in", "fallback"]
 SIZES = ["-", "0", "1..64", "65..512", "513..4K", "4K..32K", "32K..256K", "256K..2M", ">2M"]
 
 
-def base(collective):
+def base(collective: str) -> str:
     """The collective without the i of its nonblocking form."""
     return collective.removeprefix("i")
 
 
-def collective_of(algorithm):
+def collective_of(algorithm: str) -> str:
     """MPIR_Iallgather_intra_tsp_ring: iallgather."""
     return re.match(r"MPIR_(\w+?)_(intra|inter|allcomm)_", algorithm)[1].lower()
 
@@ -51,7 +54,7 @@ def collective_of(algorithm):
 # ---------------------------------------------------------------- the program
 
 
-def read_line(text):
+def read_line(text: str) -> Any:
     """A call, as one rank tells it."""
     number, *words = text.split()
     line = SimpleNamespace(selected=Counter(), ran=Counter(), error=None, wrong=False)
@@ -71,12 +74,12 @@ def read_line(text):
 
 
 @pytest.fixture(scope="session")
-def program(build_mpi):
+def program(build_mpi: Build) -> Path:
     return build_mpi(HERE / "selection.c")
 
 
 @pytest.fixture
-def select(run_mpi, program, tmp_path):
+def select(run_mpi: Launch, program: Path, tmp_path: Path) -> Callable[..., SimpleNamespace]:
     """select(calls, n, ...): makes the calls, which are lines for selection.c, on n ranks.
 
     rules: the content of a tuning file; env: settings; options: of the program. groups: for mpiexec,
@@ -85,7 +88,16 @@ def select(run_mpi, program, tmp_path):
     """
     runs = iter(range(1000))
 
-    def run(calls, n=None, rules=None, env=None, options=(), groups=None, check=True, **how):
+    def run(
+        calls: Any,
+        n: int | None = None,
+        rules: Any = None,
+        env: Env | None = None,
+        options: Sequence[Any] = (),
+        groups: Any = None,
+        check: bool = True,
+        **how: Any,
+    ) -> SimpleNamespace:
         number = next(runs)
         path, out = tmp_path / f"calls{number}", tmp_path / f"out{number}"
         path.write_text("".join(f"{call}\n" for call in calls))
@@ -95,16 +107,16 @@ def select(run_mpi, program, tmp_path):
             env[TUNING].write_text(json.dumps(rules))
         command = how.pop("program", program)
         command = command if isinstance(command, list) else [command]
-        words = []
-        for ranks, settings, more in groups or [(n, {}, options)]:
+        words: list[object] = []
+        for count, settings, more in groups or [(n, {}, options)]:
             words += [":"] if words else []
-            words += ["-n", ranks]
+            words += ["-n", count]
             for name, value in settings.items():
                 words += ["-env", name, value]
             words += [*command, *more, path, out]
         job = run_mpi(*words, env=env, **how)
 
-        def read(pattern):
+        def read(pattern: Any) -> list[Any]:
             files = sorted(tmp_path.glob(pattern), key=lambda p: int(re.search(r"\d+$", p.name)[0]))
             return [dict(map(read_line, file.read_text().splitlines())) for file in files]
 
@@ -126,7 +138,7 @@ def select(run_mpi, program, tmp_path):
     return run
 
 
-def last_calls(ranks, calls):
+def last_calls(ranks: list[Any], calls: Sequence[str]) -> str:
     """Where each rank was, for a job that has died."""
     return "".join(
         f"rank {rank}: {calls[list(found)[-1] - 1]}\n"
@@ -135,7 +147,7 @@ def last_calls(ranks, calls):
     )
 
 
-def chosen(call, collective):
+def chosen(call: Any, collective: str) -> list[Any]:
     """[(algorithm, reason)] that were selected for the collective in a call: what algorithms call
     besides belongs to other collectives, or comes later."""
     return sorted({key[:2] for key in call.selected if collective_of(key[0]) == collective})
@@ -146,7 +158,7 @@ def chosen(call, collective):
 RANKS = 9  # one more than the stock rules tell apart
 
 
-def wrap_algorithms(library, folder):
+def wrap_algorithms(library: Path, folder: Path) -> list[Any]:
     """Words for mpicc that link a program with wrappers of all algorithms in a static library, which
     count their calls. MPICH's functions take integers and pointers, at most 16."""
     symbols = subprocess.run(["nm", library], check=True, capture_output=True, text=True).stdout
@@ -168,7 +180,9 @@ def wrap_algorithms(library, folder):
 
 
 @pytest.fixture(scope="session")
-def traced(bindir, require, tmp_path_factory):
+def traced(
+    bindir: Path, require: Require, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Path]:
     """{"patched" and "stock": selection.c with what tells which algorithms run}."""
     require("nm")
     programs = {}
@@ -180,13 +194,19 @@ def traced(bindir, require, tmp_path_factory):
             pytest.skip(f"no static library {library}")
         folder = tmp_path_factory.mktemp(name)
         programs[name] = folder / "selection"
-        words = [where / "mpicc", "-static-mpi", "-O2", "-pthread", HERE / "selection.c"]
+        words: list[str | Path] = [
+            where / "mpicc",
+            "-static-mpi",
+            "-O2",
+            "-pthread",
+            HERE / "selection.c",
+        ]
         words += [*wrap_algorithms(library, folder), "-o", programs[name]]
         subprocess.run(words, check=True)
     return programs
 
 
-def limits_of(rules):
+def limits_of(rules: Any) -> Any:
     """[(condition, N)] of all sizes that rules tell apart."""
     limits = []
     for key, inner in rules.items():
@@ -196,7 +216,7 @@ def limits_of(rules):
     return limits
 
 
-def grid(rules):
+def grid(rules: Any) -> Any:
     """Calls on both sides of each limit in size, and of MPICH's limits in ranks."""
     calls = []
     for collective in COLLECTIVES:
@@ -227,7 +247,7 @@ def grid(rules):
     return calls
 
 
-def is_idle(rank, call, ranks):
+def is_idle(rank: int, call: Any, ranks: int) -> Any:
     """Whether it does nothing in a gather or scatter between two groups: it is in the root's, and
     not the root."""
     collective, comm, _, *variants = call.split()
@@ -240,7 +260,9 @@ def is_idle(rank, call, ranks):
 
 
 @pytest.mark.parametrize("nodes", [1, 3])
-def test_selects_what_stock_selects(select, traced, mpich_source, nodes):
+def test_selects_what_stock_selects(
+    select: Callable[..., Any], traced: dict[str, Path], mpich_source: Path, nodes: int
+) -> None:
     """Without a tuning file, and with MPICH's own rules given as one. What is reported has run."""
     rules = json.loads((mpich_source / "maint/tuning/coll/mpir/generic.json").read_text())
     calls = grid(rules)
@@ -298,7 +320,7 @@ MPICH_BUGS = {
 
 
 @pytest.fixture(scope="session")
-def algorithms_of(mpich_source):
+def algorithms_of(mpich_source: Path) -> dict[str, dict[str, list[str]]]:
     """{collective: {algorithm: [parameter, ...]}}, all that the library knows."""
     text = (mpich_source / "src/mpi/coll/include/csel_algos.h").read_text()
     found = {name: {} for name in COLLECTIVES}
@@ -310,7 +332,7 @@ def algorithms_of(mpich_source):
     return found
 
 
-def settings_of(parameters):
+def settings_of(parameters: Any) -> Iterator[Any]:
     """Settings of an algorithm's parameters: none, each at its extremes, all at theirs."""
     extremes = {name: EXTREMES.get(name, ["0", str(2**31 - 1)]) for name in parameters}
     yield {}
@@ -322,7 +344,7 @@ def settings_of(parameters):
             yield {f"{name}={values[end]}": {} for name, values in extremes.items()}
 
 
-def calls_of(collective, algorithm):
+def calls_of(collective: str, algorithm: str) -> list[Any]:
     """Calls that an algorithm has to be good for."""
     calls = []
     name = base(collective)
@@ -352,7 +374,7 @@ def calls_of(collective, algorithm):
     return [call for call in calls if not (bug and re.search(bug, call))]
 
 
-def forcing(algorithm, settings):
+def forcing(algorithm: str, settings: Env) -> Any:
     """Rules that select an algorithm wherever it is one."""
     kind = re.search(r"_(intra|inter|allcomm)_", algorithm)[1]
     rules = {f"algorithm={algorithm}": settings}
@@ -360,7 +382,9 @@ def forcing(algorithm, settings):
 
 
 @pytest.mark.parametrize("is_blocking", [True, False])
-def test_every_algorithm(select, algorithms_of, is_blocking):
+def test_every_algorithm(
+    select: Callable[..., Any], algorithms_of: dict[str, dict[str, list[str]]], is_blocking: bool
+) -> None:
     """A file may select any algorithm, with any parameter that is allowed: all calls give right
     results, by the algorithm or, where its restrictions do not hold, by another."""
     choices = {
@@ -398,7 +422,7 @@ def test_every_algorithm(select, algorithms_of, is_blocking):
 
 
 @pytest.fixture(scope="session")
-def restrictions(mpich_source):
+def restrictions(mpich_source: Path) -> dict[str, list[str]]:
     """{algorithm: [restriction, ...]}, as MPICH lists them."""
     found = {}
     for line in (mpich_source / "src/mpi/coll/coll_algorithms.txt").read_text().splitlines():
@@ -413,10 +437,12 @@ def restrictions(mpich_source):
 
 
 @pytest.fixture(scope="session")
-def two_of(algorithms_of, restrictions):
+def two_of(
+    algorithms_of: dict[str, dict[str, list[str]]], restrictions: dict[str, list[str]]
+) -> Callable[..., Any]:
     """two_of(collective, kind): two algorithms that are good for all calls but those in place."""
 
-    def find(collective, kind="intra"):
+    def find(collective: str, kind: str = "intra") -> Any:
         names = [
             name
             for name in algorithms_of[collective]
@@ -442,13 +468,13 @@ UNKNOWN = {
 }
 
 
-def defined(condition):
+def defined(condition: str) -> list[Any]:
     names = DEFINED[condition]
     more = ["bcast"] if condition == "count" else []  # and not ibcast
     return [*names, *more, *(f"i{name}" for name in names)]
 
 
-def value_of(condition, collective, ranks, size, variants):
+def value_of(condition: str, collective: str, ranks: int, size: int, variants: Any) -> Any:
     """What a condition sees in a call of selection.c; None: not all ranks know it."""
     name = base(collective)
     if name in UNKNOWN[condition]:
@@ -467,7 +493,9 @@ CONDITIONS += ["total_msg_size<600", "count<=600", "count<pow2"]
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
-def test_all_ranks_see_the_same(select, two_of, condition):
+def test_all_ranks_see_the_same(
+    select: Callable[..., Any], two_of: Callable[..., Any], condition: str
+) -> None:
     """In place at the root, types and counts that differ where signatures agree, totals that differ:
     all ranks select the same, and what is documented."""
     kind, operator = re.match(r"(\w+)(<=|<)", condition).groups()
@@ -509,7 +537,7 @@ def test_all_ranks_see_the_same(select, two_of, condition):
     assert all("not known to all processes" in line for line in warned)
 
 
-def test_thread_levels_may_differ(select, two_of):
+def test_thread_levels_may_differ(select: Callable[..., Any], two_of: Callable[..., Any]) -> None:
     """Each process asks for a thread level of its own, so a rule cannot look at it."""
     rules, calls = {}, []
     for collective in COLLECTIVES:
@@ -541,7 +569,7 @@ BY_SIZE = {
 }
 
 
-def test_intercommunicators(select, two_of):
+def test_intercommunicators(select: Callable[..., Any], two_of: Callable[..., Any]) -> None:
     """The groups differ in size and see other buffers: they select the same, and collectives that
     follow do not meet those before."""
     rules, calls, expected = {}, [], {}
@@ -603,7 +631,7 @@ PROBES = {
 }
 
 
-def probing_rules():
+def probing_rules() -> Any:
     """Rules that select by the number of hosts, of racks, of ranks on a host."""
     rules = {}
     for what, (collective, names) in PROBES.items():
@@ -614,12 +642,12 @@ def probing_rules():
     return rules
 
 
-def topology_of(content):
+def topology_of(content: Any) -> dict[str, Any]:
     """What a tuning file holds of a site.json."""
     return {key: content[key] for key in ("format", "hosts", "racks", "latency_us")}
 
 
-def members(comm, rank, size):
+def members(comm: str, rank: int, size: int) -> list[Any]:
     """World ranks in the communicator of selection.c that this rank is in."""
     every = range(size)
     if comm in ("world", "dup", "reverse"):
@@ -639,9 +667,12 @@ COMMS += ["split:02020202", "split:01001001", "split:00112233", "split:01201201"
 
 
 @pytest.mark.parametrize("case", ["in the file", "in a file of its own", "none", "partly known"])
-def test_placement(select, site, write_json, case):
+def test_placement(
+    select: Callable[..., Any], site: MakeSite, write_json: WriteJson, case: str
+) -> None:
     """Hosts are cliques that ranks are dealt to in turn: 0 1 2 0 1 2 0 1."""
-    size, env, rules = 8, {CLIQUES: 3}, probing_rules()
+    size, rules = 8, probing_rules()
+    env: Env = {CLIQUES: 3}
     rack_of = dict(RACK_OF)
     content = site(HOSTS, list(rack_of.values()))
     if case == "in the file":
@@ -673,7 +704,7 @@ def test_placement(select, site, write_json, case):
     assert all("does not know the hosts" in line for line in warned), run.stderr
 
 
-def test_placement_of_other_worlds(select):
+def test_placement_of_other_worlds(select: Callable[..., Any]) -> None:
     """Processes that were spawned have rules of their own, so none is looked at."""
     calls = [f"{name} merge 8" for name in COLLECTIVES]
     calls += [f"{name} spawn 8" for name in COLLECTIVES if base(name) not in INTRA_ONLY]
@@ -715,7 +746,7 @@ RESTRICTED = {
 
 
 @pytest.mark.parametrize("mode", ["silent", "print", "error"])
-def test_restrictions(select, mode):
+def test_restrictions(select: Callable[..., Any], mode: str) -> None:
     """A file that selects what cannot be applied is treated as a CVAR that does."""
     calls, rules, cvars = [], {}, {}
     # these are called where communicators are made, too
@@ -755,14 +786,14 @@ def test_restrictions(select, mode):
 class RandomRules:
     """Rules that are legal, and no more: seldom complete, seldom reasonable."""
 
-    def __init__(self, seed, algorithms_of):
+    def __init__(self, seed: int, algorithms_of: dict[str, dict[str, list[str]]]) -> None:
         self.random = random.Random(seed)
         self.algorithms_of = algorithms_of
 
-    def number(self):
+    def number(self) -> Any:
         return self.random.choice(["0", "1", "3", "8", "100", "600", "5K", "1M", "2147483646"])
 
-    def condition(self, collective):
+    def condition(self, collective: str) -> Any:
         """A key that may stand above an algorithm of the collective."""
         name = base(collective)
         kinds = ["comm_size<=", "comm_size<", "comm_avg_ppn<=", "comm_hosts<=", "comm_racks<="]
@@ -783,7 +814,7 @@ class RandomRules:
         kind = self.random.choice(kinds)
         return kind + self.number() if kind.endswith(("<=", "<")) else kind
 
-    def branch(self, collective, kind, depth):
+    def branch(self, collective: str, kind: str, depth: int) -> dict[str, Any]:
         if depth == 0 or self.random.random() < 0.2:
             names = [
                 name
@@ -798,7 +829,7 @@ class RandomRules:
         keys = [self.condition(collective) for _ in range(self.random.randint(1, 3))]
         return {key: self.branch(collective, kind, depth - 1) for key in keys}
 
-    def rules(self):
+    def rules(self) -> Any:
         rules = {}
         for collective in COLLECTIVES:
             kinds = ["intra"] if base(collective) in INTRA_ONLY else ["intra", "inter"]
@@ -810,7 +841,9 @@ class RandomRules:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_any_rules(select, algorithms_of, seed):
+def test_any_rules(
+    select: Callable[..., Any], algorithms_of: dict[str, dict[str, list[str]]], seed: int
+) -> None:
     """Whatever rules say, all calls have an algorithm, the same on all ranks, and right results."""
     rules = RandomRules(seed, algorithms_of).rules()
     calls = []
@@ -839,7 +872,9 @@ def test_any_rules(select, algorithms_of, seed):
 
 
 @pytest.mark.parametrize("collective", ["allgather", "bcast", "barrier", "ialltoallw"])
-def test_partial_file(select, two_of, collective):
+def test_partial_file(
+    select: Callable[..., Any], two_of: Callable[..., Any], collective: str
+) -> None:
     """The other collectives keep MPICH's built-in choices, as do communicators, and sizes, that no
     rule is for."""
     name, _ = two_of(collective)
@@ -868,7 +903,7 @@ def test_partial_file(select, two_of, collective):
 # ---------------------------------------------------------------- report and trace
 
 
-def table_of(stderr):
+def table_of(stderr: Any) -> Any:
     """{(collective, ranks, size, algorithm, reason): calls} of the report on stderr."""
     lines = [line for line in stderr.splitlines() if line.startswith("[mpich] selection:")]
     header, *rows = [line.removeprefix("[mpich] selection:").split(maxsplit=5) for line in lines]
@@ -878,7 +913,7 @@ def table_of(stderr):
     return table
 
 
-def trace_of(stderr):
+def trace_of(stderr: Any) -> list[Any]:
     """[(collective, ranks, size, algorithm, reason)] of the decisions on stderr."""
     pattern = r"\[mpich\] select: (\w+), (\d+) ranks, (\S+) bytes: (\w+): (.*)"
     return [
@@ -888,7 +923,7 @@ def trace_of(stderr):
     ]
 
 
-def assert_same(table, total):
+def assert_same(table: Any, total: Any) -> None:
     """The table of rank 0 and the performance variables tell the same."""
     sums = Counter()
     for (collective, _, size, algorithm, reason), calls in table.items():
@@ -917,7 +952,7 @@ REPORTED_RULES = {
 }
 
 
-def test_report(select):
+def test_report(select: Callable[..., Any]) -> None:
     """Calls, ranks, sizes and reasons, from rank 0, and as MPI_T tells them."""
     calls = [f"bcast world {size} last" for sizes in EDGES.values() for size in sizes]
     calls += ["allgather world 8", "allgather world 300", "allgather 4 300", "allgather odd 1"]
@@ -954,7 +989,7 @@ def test_report(select):
     assert by_name_ranks_size == sorted(by_name_ranks_size)
 
 
-def test_trace(select):
+def test_trace(select: Callable[..., Any]) -> None:
     """Each decision of rank 0 is printed when it is first taken, and once."""
     calls = ["allgather world 8", "allgather world 8", "bcast world 100", "allgather 4 3"]
     calls += ["bcast odd 7", "ibarrier world 0", "allreduce world 8"] * 2
@@ -972,7 +1007,7 @@ def test_trace(select):
 
 
 @pytest.mark.parametrize("value", ["none", "count"])
-def test_nothing_is_printed(select, value):
+def test_nothing_is_printed(select: Callable[..., Any], value: Any) -> None:
     """There are performance variables if they are asked for, and nothing on stderr."""
     calls = ["allgather world 8", "barrier 2 0"]
     run = select(calls, 3, rules=REPORTED_RULES, env={REPORT: value})
@@ -980,7 +1015,7 @@ def test_nothing_is_printed(select, value):
     assert bool(run.ranks[0]["total"].selected) == (value == "count")
 
 
-def test_threads(select):
+def test_threads(select: Callable[..., Any]) -> None:
     """Four threads call collectives on communicators of their own: each call is counted once."""
     calls = [
         f"{name} {comm} {size}"
@@ -1010,7 +1045,9 @@ def test_threads(select):
 # ---------------------------------------------------------------- one reader
 
 
-def test_only_rank_0_reads(select, tmp_path, write_json):
+def test_only_rank_0_reads(
+    select: Callable[..., Any], tmp_path: Path, write_json: WriteJson
+) -> None:
     """The others have the rules of rank 0, whatever their environment says: it names files that
     cannot be read, that would never end, that say something else."""
     fifo = tmp_path / "fifo"
@@ -1019,7 +1056,7 @@ def test_only_rank_0_reads(select, tmp_path, write_json):
     brucks = {"algorithm=MPIR_Allgather_intra_brucks": {}}
     other = write_json("other.json", {"collective=allgather": {"comm_type=intra": brucks}})
     broken = write_json("broken.json", "{")
-    groups = [(1, {TUNING: good}, [])]
+    groups: list[Any] = [(1, {TUNING: good}, [])]
     groups += [(1, {TUNING: path}, []) for path in (tmp_path / "none", fifo, other, broken, "")]
     groups += [(1, {}, [])]
     run = select(["allgather world 8", "allgather 4 8", "allgather odd 8"], groups=groups)
@@ -1030,7 +1067,7 @@ def test_only_rank_0_reads(select, tmp_path, write_json):
             assert chosen(found[line], "allgather") == [("MPIR_Allgather_intra_ring", "rule")]
 
 
-def test_rank_0_has_a_bad_file(select, write_json):
+def test_rank_0_has_a_bad_file(select: Callable[..., Any], write_json: WriteJson) -> None:
     """The job ends, with one error, though the others have a good file."""
     bad, good = write_json("bad.json", "{"), write_json("good.json", REPORTED_RULES)
     groups = [(1, {TUNING: bad}, []), (3, {TUNING: good}, [])]
@@ -1040,7 +1077,7 @@ def test_rank_0_has_a_bad_file(select, write_json):
 
 
 @pytest.mark.parametrize("others", ["good", "broken"])
-def test_rank_0_has_no_file(select, write_json, others):
+def test_rank_0_has_no_file(select: Callable[..., Any], write_json: WriteJson, others: Any) -> None:
     """Then there are no rules, and one warning from each host that begins with such a rank."""
     content = REPORTED_RULES if others == "good" else "{"
     file = write_json("tuning.json", content)
@@ -1072,7 +1109,9 @@ SUPPRESSIONS = """
 """
 
 
-def test_memory(select, require, program, site, tmp_path):
+def test_memory(
+    select: Callable[..., Any], require: Require, program: Path, site: MakeSite, tmp_path: Path
+) -> None:
     """With all that there is: a topology, rules, a fallback, the report, the trace."""
     suppressions = tmp_path / "suppressions"
     suppressions.write_text(SUPPRESSIONS)

@@ -4,16 +4,21 @@ not depend on what else the machine does. Needs the stock build: `make check` ma
 
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kinds import Launch, Require
 
 HERE = Path(__file__).resolve().parent
 STOCK = HERE.parents[1] / "build/stock/bin"
 
 
 @pytest.fixture(scope="module")
-def instructions(bindir, run_mpi, require, tmp_path_factory):
+def instructions(
+    bindir: Path, run_mpi: Launch, require: Require, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Any]:
     """instructions(call, *functions, ranks=): how many a call of small_calls.c executes on rank 0
     inside of the first function, without those that the others execute; in the patched library and
     in the stock one."""
@@ -27,7 +32,7 @@ def instructions(bindir, run_mpi, require, tmp_path_factory):
         source = HERE / "small_calls.c"
         subprocess.run([where / "mpicc", "-O2", "-o", programs[where], source], check=True)
 
-    def executed(where, functions, ranks, call, count):
+    def executed(where: Any, functions: Any, ranks: int, call: Any, count: int) -> int:
         # entering and leaving one of the functions turns counting on or off
         tool = [valgrind, "--tool=callgrind", "--callgrind-out-file=/dev/null"]
         tool += ["--collect-atstart=no", *(f"--toggle-collect={name}" for name in functions)]
@@ -39,8 +44,8 @@ def instructions(bindir, run_mpi, require, tmp_path_factory):
         assert done.returncode == 0, done.stdout + done.stderr
         return int(re.search(r"Collected : (\d+)", done.stderr)[1])
 
-    def count(call, *functions, ranks):
-        def each(where):
+    def count(call: Any, *functions: Any, ranks: int) -> Any:
+        def each(where: Any) -> Any:
             # the first call does more than the others
             few, many = (executed(where, functions, ranks, call, n) for n in (100, 200))
             return (many - few) / 100
@@ -59,14 +64,14 @@ def instructions(bindir, run_mpi, require, tmp_path_factory):
         ("Bcast", "binomial"),
     ],
 )
-def test_selection(instructions, call, chosen):
+def test_selection(instructions: Callable[..., Any], call: Any, chosen: Any) -> None:
     """From the call of MPI to the algorithm that stock MPICH chooses for it, and back."""
     functions = f"*MPI_{call}", f"MPIR_{call}_intra_{chosen}"
     patched, stock = instructions(call.lower(), *functions, ranks=2)
     assert 50 < patched <= stock
 
 
-def test_communicator_creation(instructions):
+def test_communicator_creation(instructions: Callable[..., Any]) -> None:
     patched, stock = (
         made + freed
         for made, freed in zip(

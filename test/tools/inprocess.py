@@ -9,22 +9,30 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from unittest import mock
 
+import click
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "maint"))
 
 from topo_common import cli
 
 
-def run_tool(name, command, *args, cwd=None):
+def run_tool(
+    name: str, command: click.Command, *args: object, cwd: Path | str | None = None
+) -> CompletedProcess[str]:
     """What subprocess.run() gives for the tool `name`, whose click command is `command`. The terminal
     has 80 columns. An exception that is none of the user's business is raised."""
-    args = [str(arg) for arg in args]
-    streams = [io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)]
+    words = [str(arg) for arg in args]
+    streams = [
+        io.TextIOWrapper(io.BytesIO(), "utf-8", newline="", write_through=True) for _ in range(2)
+    ]
     with (
         contextlib.chdir(cwd or os.getcwd()),
         mock.patch.dict(os.environ, COLUMNS="80"),
         contextlib.redirect_stdout(streams[0]),
         contextlib.redirect_stderr(streams[1]),
     ):
-        status = cli.run(name, command, args)
-    texts = [stream.buffer.getvalue().decode() for stream in streams]
-    return CompletedProcess([name, *args], status, *texts)
+        status = cli.run(name, command, words)
+    for stream in streams:
+        stream.seek(0)
+    out, err = (stream.read() for stream in streams)
+    return CompletedProcess([name, *words], status, out, err)

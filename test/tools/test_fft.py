@@ -6,9 +6,12 @@ import importlib.util
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kinds import Env, Launch
 
 REPO = Path(__file__).resolve().parents[2]
 
@@ -49,7 +52,7 @@ FAULTS = """
 
 
 @pytest.fixture(scope="module")
-def program(bindir):
+def program(bindir: Path) -> Path:
     path = bindir / "topo-fft"
     if not path.exists():
         pytest.skip("topo-fft is not built: no FFTW on this machine")
@@ -57,10 +60,10 @@ def program(bindir):
 
 
 @pytest.fixture
-def fft(run_mpi, program):
+def fft(run_mpi: Launch, program: Path) -> Callable[..., Any]:
     """fft(ranks, *arguments, env=): the run, and the JSON lines it printed."""
 
-    def run(ranks, *arguments, env=None):
+    def run(ranks: int, *arguments: Any, env: Env | None = None) -> Any:
         done = run_mpi(program, *arguments, n=ranks, env=env)
         lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         return done, lines
@@ -69,7 +72,7 @@ def fft(run_mpi, program):
 
 
 @pytest.fixture(scope="module")
-def faults(bindir, tmp_path_factory):
+def faults(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """What to preload for FAULTS."""
     folder = tmp_path_factory.mktemp("faults")
     (folder / "faults.c").write_text(FAULTS)
@@ -81,7 +84,7 @@ def faults(bindir, tmp_path_factory):
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 6, 7])
 @pytest.mark.parametrize("size", ["13x11", "13x11x9", "40x30x20", "2x3x1"])
-def test_transforms_are_right(fft, ranks, size):
+def test_transforms_are_right(fft: Callable[..., Any], ranks: int, size: str) -> None:
     """More ranks than lines, too; 40 x 30 x 20 is checked at some points only."""
     what = ("-s", size, "-a", "auto,scattered,auto+init", "-n", 3, "-w", 1, "--json")
     done, lines = fft(ranks, *what)
@@ -101,7 +104,7 @@ def test_transforms_are_right(fft, ranks, size):
 
 
 @pytest.mark.parametrize("grid", ["1x6", "2x3", "3x2", "6x1"])
-def test_any_grid(fft, grid):
+def test_any_grid(fft: Callable[..., Any], grid: Any) -> None:
     done, lines = fft(6, "-s", "7x9x5", "-g", grid, "-n", 1, "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert "x".join(map(str, lines[0]["grid"])) == grid
@@ -123,7 +126,9 @@ def test_any_grid(fft, grid):
         ("6x5x4", 8, "transform 1: the backward transform does not give the input"),
     ],
 )
-def test_wrong_data_are_found(fft, faults, algorithms, size, fault, says):
+def test_wrong_data_are_found(
+    fft: Callable[..., Any], faults: Any, algorithms: list[str], size: int, fault: Any, says: str
+) -> None:
     env = {"LD_PRELOAD": faults, "FAULT": fault}
     done, lines = fft(4, "-s", size, "-a", algorithms, "-n", 4, "--json", env=env)
     assert done.returncode == 1
@@ -133,7 +138,7 @@ def test_wrong_data_are_found(fft, faults, algorithms, size, fault, says):
 
 
 @pytest.mark.parametrize("size", ["12x10", "12x10x8"])
-def test_planned_runs(fft, size):
+def test_planned_runs(fft: Callable[..., Any], size: int) -> None:
     """On six ranks, two a host: the rows of three are on two hosts."""
     env = {"MPIR_CVAR_NUM_CLIQUES": 3, "MPIR_CVAR_CLIQUES_BY_BLOCK": 1}
     what = ("-s", size, "-a", "auto,planned,planned+init", "-n", 2, "--json")
@@ -145,7 +150,7 @@ def test_planned_runs(fft, size):
         assert 0 < results[name]["calls_counted"] <= results[name]["calls"]
 
 
-def test_table(fft):
+def test_table(fft: Callable[..., Any]) -> None:
     done, _ = fft(4, "-s", "12x10x9", "-a", "scattered,auto", "-n", 2)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
@@ -157,7 +162,7 @@ def test_table(fft):
     assert done.stdout.startswith("2-D FFT of 12 x 10 on 3 ranks")
 
 
-def test_help(fft):
+def test_help(fft: Callable[..., Any]) -> None:
     done, _ = fft(3, "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("Usage:") == 1
@@ -195,7 +200,7 @@ def test_help(fft):
         (("stray",), ("stray",)),
     ],
 )
-def test_misuse(fft, arguments, words):
+def test_misuse(fft: Callable[..., Any], arguments: Any, words: Any) -> None:
     done, lines = fft(3, *arguments)
     assert done.returncode == 2
     said = [line for line in done.stderr.splitlines() if line.startswith("topo-fft:")]
@@ -205,7 +210,12 @@ def test_misuse(fft, arguments, words):
     assert lines == []
 
 
-def test_without_fftw_the_other_tools_are_built(bindir, tmp_path, monkeypatch, capsys):
+def test_without_fftw_the_other_tools_are_built(
+    bindir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     monkeypatch.syspath_prepend(str(REPO / "maint"))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     loader = importlib.machinery.SourceFileLoader("topo_build", str(REPO / "maint/build"))

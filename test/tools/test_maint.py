@@ -12,9 +12,13 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kinds import Job
 
 REPO = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPO / "maint"))
@@ -25,6 +29,7 @@ import sources
 import tuner_data
 from common import (
     Failure,
+    Row,
     apply_patches,
     overlay_files,
     series,
@@ -39,7 +44,7 @@ UPSTREAM = [
     *tuner_data.SOURCES,
 ]
 # rows of a manifest
-ROWS = [
+ROWS: list[Row] = [
     {
         "collective": "bcast",
         "name": "new_tree_of_a_length_that_breaks_lines",
@@ -75,7 +80,7 @@ VERBS = [
 
 
 @pytest.fixture(scope="session")
-def source(tmp_path_factory):
+def source(tmp_path_factory: pytest.TempPathFactory) -> sources.Source:
     """A source tree of MPICH, of which only the files that matter here are there: fast."""
     full = sources.Source(sources.source_path())
     only = [*UPSTREAM, *overlay_files(), *(path for path, *_ in lists.per_file(ROWS))]
@@ -87,7 +92,7 @@ def source(tmp_path_factory):
 
 
 @pytest.fixture
-def repo(tmp_path, source, monkeypatch):
+def repo(tmp_path: Path, source: sources.Source, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of what the programs in maint/ read; they use the small source."""
     monkeypatch.setenv("MPICH_SRC", str(source.path))
     copy = tmp_path / "repo"
@@ -99,13 +104,15 @@ def repo(tmp_path, source, monkeypatch):
 
 
 @pytest.fixture
-def tree(tmp_path, source):
+def tree(tmp_path: Path, source: sources.Source) -> Path:
     """A copy of the small source, to patch."""
     source.copy(tmp_path / "tree")
     return tmp_path / "tree"
 
 
-def maint(program, *args, repo=REPO, env=None, **kwargs):
+def maint(
+    program: Any, *args: Any, repo: Path = REPO, env: dict[str, str] | None = None, **kwargs: Any
+) -> Job:
     return subprocess.run(
         [sys.executable, repo / "maint" / program, *args],
         capture_output=True,
@@ -116,7 +123,7 @@ def maint(program, *args, repo=REPO, env=None, **kwargs):
     )
 
 
-def content(tree):
+def content(tree: Path) -> Any:
     return {
         str(path.relative_to(tree)): (path.stat().st_mode, path.read_bytes())
         for path in tree.rglob("*")
@@ -127,47 +134,47 @@ def content(tree):
 # -- patches ----------------------------------------------------------------------------------
 
 
-def test_patches_check():
+def test_patches_check() -> None:
     result = maint("patches-check")
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_refresh_repeats_itself(repo):
+def test_refresh_repeats_itself(repo: Path) -> None:
     folders = ("patches", "src_overlay", "maint/topo_tune")
     before = [content(repo / folder) for folder in folders]
     assert maint("refresh", repo=repo).returncode == 0
     assert [content(repo / folder) for folder in folders] == before
 
 
-def edit_generated_patch(repo):
+def edit_generated_patch(repo: Path) -> None:
     (patch,) = (repo / "patches/4.0").glob("*-coll-list-topo-algorithms.patch")
     patch.write_text(patch.read_text().replace("nearest neighbour", "nearest"))
 
 
-def edit_tuner_data(repo):
+def edit_tuner_data(repo: Path) -> None:
     path = repo / "maint/topo_tune/mpich-4.0.json"
     path.write_text(path.read_text().replace('"power-of-two"', '"power-of-3"'))
 
 
-def edit_row(repo):
+def edit_row(repo: Path) -> None:
     path = repo / "cvars/algorithms.toml"
     path.write_text(path.read_text().replace('"ring over ranks', '"a ring over ranks'))
 
 
-def overwrite_upstream(repo):
+def overwrite_upstream(repo: Path) -> None:
     (repo / "src_overlay/src/mpi/coll/helper_fns.c").write_text("")
 
 
-def remove_algorithm(repo):
+def remove_algorithm(repo: Path) -> None:
     (repo / "src_overlay/src/mpi/coll/allgather/allgather_intra_topo_ring.c").unlink()
 
 
-def leave_gap(repo):
+def leave_gap(repo: Path) -> None:
     first = min((repo / "patches/4.0").glob("*.patch"))
     first.rename(first.with_name("0009" + first.name[4:]))
 
 
-def spoil_context(repo):
+def spoil_context(repo: Path) -> None:
     first = min((repo / "patches/4.0").glob("*.patch"))
     first.write_text(re.sub(r"(?m)^(@@.*\n .*\w)", r"\1 spoilt", first.read_text(), count=1))
 
@@ -187,7 +194,7 @@ def spoil_context(repo):
         (spoil_context, ""),
     ],
 )
-def test_patches_check_finds(repo, spoil, says):
+def test_patches_check_finds(repo: Path, spoil: Any, says: str) -> None:
     spoil(repo)
     result = maint("patches-check", repo=repo)
     assert result.returncode == 1
@@ -195,7 +202,7 @@ def test_patches_check_finds(repo, spoil, says):
     assert "Traceback" not in result.stderr
 
 
-def test_series_goes_through_git_and_back(repo, tmp_path):
+def test_series_goes_through_git_and_back(repo: Path, tmp_path: Path) -> None:
     before = content(repo / "patches")
     work = tmp_path / "git"
     result = maint("series", "tree", work, repo=repo)
@@ -209,7 +216,7 @@ def test_series_goes_through_git_and_back(repo, tmp_path):
 # -- lists ------------------------------------------------------------------------------------
 
 
-def test_each_list_gets_every_row_and_keeps_its_own(source, tmp_path):
+def test_each_list_gets_every_row_and_keeps_its_own(source: sources.Source, tmp_path: Path) -> None:
     plan = list(lists.per_file(ROWS))
     assert len(plan) == 6  # two makefiles
     source.copy(tmp_path, only=[path for path, *_ in plan])
@@ -238,7 +245,7 @@ def test_each_list_gets_every_row_and_keeps_its_own(source, tmp_path):
     assert ".MPIR_CVAR_BCAST_NEW_KVAL=2,4\n" in tests
 
 
-def test_every_row_reaches_mpich_own_tests(tree):
+def test_every_row_reaches_mpich_own_tests(tree: Path) -> None:
     """What MPICH's own generator makes of the patched list."""
     patching.apply(tree)
     (tree / "test/mpi/coll").mkdir(exist_ok=True)
@@ -272,7 +279,7 @@ def test_every_row_reaches_mpich_own_tests(tree):
         ),
     ],
 )
-def test_bad_manifest(tmp_path, text, says):
+def test_bad_manifest(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "algorithms.toml"
     path.write_text(text)
     with pytest.raises(Failure, match=re.escape(says)) as error:
@@ -283,7 +290,7 @@ def test_bad_manifest(tmp_path, text, says):
 # -- apply ------------------------------------------------------------------------------------
 
 
-def test_apply_twice_and_back(tree):
+def test_apply_twice_and_back(tree: Path) -> None:
     before = content(tree)
     patching.apply(tree)
     after = content(tree)
@@ -296,7 +303,7 @@ def test_apply_twice_and_back(tree):
     assert content(tree) == before
 
 
-def test_by_hand_is_the_same(tree, source, tmp_path):
+def test_by_hand_is_the_same(tree: Path, source: sources.Source, tmp_path: Path) -> None:
     """The README's way: patch -p1, then copy the overlay."""
     by_hand = tmp_path / "by-hand"
     shutil.copytree(tree, by_hand)
@@ -310,31 +317,31 @@ def test_by_hand_is_the_same(tree, source, tmp_path):
     assert content(by_hand) == content(tree)
 
 
-def refuses(tree, says, function=patching.apply):
+def refuses(tree: Path, says: str, function: Any = patching.apply) -> None:
     before = content(tree)
     with pytest.raises((Failure, OSError, KeyboardInterrupt), match=says):
         function(tree)
     assert content(tree) == before
 
 
-def edit(path, old, new):
+def edit(path: Path, old: str, new: str) -> None:
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new, 1))
 
 
-def test_apply_refuses_another_version(tree):
+def test_apply_refuses_another_version(tree: Path) -> None:
     edit(tree / "maint/version.m4", "[4.0.2]", "[3.4.3]")
     refuses(tree, "this is MPICH 3.4.3; supported: 4.0.2")
 
 
-def test_apply_refuses_an_overlapping_change(tree):
+def test_apply_refuses_an_overlapping_change(tree: Path) -> None:
     name = "src/mpi/coll/coll_algorithms.txt"
     edit(tree / name, "allgather-inter:", "allgather-inter-changed:")
     refuses(tree, re.escape(name))
 
 
-def test_apply_keeps_a_change_elsewhere(tree):
+def test_apply_keeps_a_change_elsewhere(tree: Path) -> None:
     name = tree / "src/mpi/coll/coll_algorithms.txt"
     edit(name, "barrier-intra:", "# mine\n\nbarrier-intra:")
     before = content(tree)
@@ -344,25 +351,25 @@ def test_apply_keeps_a_change_elsewhere(tree):
     assert content(tree) == before
 
 
-def test_apply_refuses_a_file_in_the_way(tree):
+def test_apply_refuses_a_file_in_the_way(tree: Path) -> None:
     name = overlay_files()[0]
     (tree / name).parent.mkdir(parents=True, exist_ok=True)
     (tree / name).write_text("mine")
     refuses(tree, re.escape(name))
 
 
-def test_apply_refuses_a_missing_file(tree):
+def test_apply_refuses_a_missing_file(tree: Path) -> None:
     (tree / "src/mpi/coll/cvars.txt").unlink()
     refuses(tree, "cvars.txt is missing")
 
 
-def test_reverse_refuses_changed_files(tree):
+def test_reverse_refuses_changed_files(tree: Path) -> None:
     patching.apply(tree)
     edit(tree / "src/mpi/coll/cvars.txt", "allgather", "allgather ")
     refuses(tree, "cvars.txt", patching.reverse)
 
 
-def test_apply_refuses_another_state_of_ours(tree, repo):
+def test_apply_refuses_another_state_of_ours(tree: Path, repo: Path) -> None:
     patching.apply(tree)
     before = content(tree)
     added = repo / "src_overlay" / overlay_files()[0]
@@ -376,7 +383,7 @@ def test_apply_refuses_another_state_of_ours(tree, repo):
     assert not (tree / patching.RECORD).exists()
 
 
-def test_damaged_record(tree):
+def test_damaged_record(tree: Path) -> None:
     patching.apply(tree)
     (tree / patching.RECORD).write_text('{"what": ')
     refuses(tree, "damaged")
@@ -385,16 +392,18 @@ def test_damaged_record(tree):
 
 @pytest.mark.parametrize("call", range(0, 12, 3))
 @pytest.mark.parametrize("error", [KeyboardInterrupt("^C"), OSError(28, "No space left")])
-def test_apply_cut_short(tree, monkeypatch, call, error):
+def test_apply_cut_short(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, call: Any, error: Any
+) -> None:
     fail_at(monkeypatch, call, error)
     refuses(tree, "C|space")
 
 
-def fail_at(monkeypatch, call, error):
+def fail_at(monkeypatch: pytest.MonkeyPatch, call: Any, error: Any) -> None:
     calls = iter(range(1000))
     replace = os.replace
 
-    def failing(*args):
+    def failing(*args: Any) -> None:
         if next(calls) == call:
             raise error
         replace(*args)
@@ -402,7 +411,7 @@ def fail_at(monkeypatch, call, error):
     monkeypatch.setattr(patching.os, "replace", failing)
 
 
-def test_apply_killed_is_undone_by_the_next(tree):
+def test_apply_killed_is_undone_by_the_next(tree: Path) -> None:
     before = content(tree)
     script = (
         "import os, pathlib, patching; n = iter(range(99)); replace = os.replace\n"
@@ -425,14 +434,14 @@ def test_apply_killed_is_undone_by_the_next(tree):
         ("file", "unpack it"),
     ],
 )
-def test_apply_to_no_tree(tmp_path, path, says):
+def test_apply_to_no_tree(tmp_path: Path, path: str, says: str) -> None:
     (tmp_path / "file").write_text("")
     result = maint("apply", tmp_path / path)
     assert result.returncode == 1
     assert says in result.stderr
 
 
-def small_disk(tree, tmp_path, script):
+def small_disk(tree: Path, tmp_path: Path, script: str) -> Job:
     """Run a script with TREE on a disk that is full, in a namespace of its own."""
     size = sum(path.stat().st_size for path in tree.rglob("*") if path.is_file())
     (tmp_path / "disk").mkdir()
@@ -453,14 +462,14 @@ def small_disk(tree, tmp_path, script):
     )
 
 
-def test_apply_on_a_full_disk(tree, tmp_path):
+def test_apply_on_a_full_disk(tree: Path, tmp_path: Path) -> None:
     script = f"{sys.executable} {REPO}/maint/apply disk/tree; echo $?; diff -r {tree} disk/tree"
     result = small_disk(tree, tmp_path, script)
     assert result.stdout == "1\n"
     assert "No space left" in result.stderr
 
 
-def test_apply_without_permission(tree, tmp_path):
+def test_apply_without_permission(tree: Path, tmp_path: Path) -> None:
     script = (
         "mkdir ro && mount --bind tree ro && mount -o remount,ro,bind ro &&"
         f" {sys.executable} {REPO}/maint/apply ro"
@@ -481,7 +490,7 @@ def test_apply_without_permission(tree, tmp_path):
 # -- sources ----------------------------------------------------------------------------------
 
 
-def test_versions_file():
+def test_versions_file() -> None:
     for row in versions():
         assert (REPO / row["patches"]).is_dir()
         assert re.fullmatch(r"[0-9a-f]{64}", row["sha256"])
@@ -496,7 +505,7 @@ def test_versions_file():
         ("text.tar.xz", b"not a tarball at all\n" * 99, "not a readable tarball"),
     ],
 )
-def test_bad_tarball(tmp_path, name, text, says):
+def test_bad_tarball(tmp_path: Path, name: str, text: bytes | None, says: str) -> None:
     if text is not None:
         (tmp_path / name).write_bytes(text)
     result = maint("fetch", env={"MPICH_SRC": str(tmp_path / name)})
@@ -506,7 +515,7 @@ def test_bad_tarball(tmp_path, name, text, says):
 
 
 @pytest.mark.parametrize("kind", ["gz", "bz2", "xz"])
-def test_tarballs_and_trees_are_the_same(tree, tmp_path, kind):
+def test_tarballs_and_trees_are_the_same(tree: Path, tmp_path: Path, kind: str) -> None:
     (tree / "maint/link").symlink_to("version.m4")
     tarball = tmp_path / f"mpich-4.0.2.tar.{kind}"
     subprocess.run(["tar", "-caf", tarball, "-C", tree.parent, tree.name], check=True)
@@ -520,7 +529,7 @@ def test_tarballs_and_trees_are_the_same(tree, tmp_path, kind):
         assert [p.name for p in some.rglob("*") if p.is_file()] == ["version.m4"]
 
 
-def test_truncated_tarball(tree, tmp_path):
+def test_truncated_tarball(tree: Path, tmp_path: Path) -> None:
     tarball, short = tmp_path / "whole.tar.gz", tmp_path / "short.tar.gz"
     subprocess.run(["tar", "-caf", tarball, "-C", tree.parent, tree.name], check=True)
     short.write_bytes(tarball.read_bytes()[:2000])
@@ -528,7 +537,7 @@ def test_truncated_tarball(tree, tmp_path):
         sources.Source(short)
 
 
-def test_mirrors(tmp_path):
+def test_mirrors(tmp_path: Path) -> None:
     (tmp_path / "sources.list.d").mkdir()
     (tmp_path / "sources.list").write_text(
         "# deb http://comment/debian bookworm main\n"
@@ -555,7 +564,7 @@ def test_mirrors(tmp_path):
 
 
 @pytest.fixture
-def fake_apt(tmp_path, monkeypatch):
+def fake_apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An apt-get that downloads rubbish."""
     path = tmp_path / "fake/apt-get"
     path.parent.mkdir()
@@ -569,7 +578,7 @@ def fake_apt(tmp_path, monkeypatch):
     return path
 
 
-def test_wrong_checksum(fake_apt, tmp_path):
+def test_wrong_checksum(fake_apt: Path, tmp_path: Path) -> None:
     row = versions()[0]
     with pytest.raises(Failure, match="expected sha256 " + row["sha256"]):
         sources.fetch(row)
@@ -577,7 +586,7 @@ def test_wrong_checksum(fake_apt, tmp_path):
     assert [path.name for path in left] == ["fetch.lock"]
 
 
-def test_damaged_cache_is_fetched_again(fake_apt, tmp_path):
+def test_damaged_cache_is_fetched_again(fake_apt: Path, tmp_path: Path) -> None:
     row = versions()[0]
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / row["tarball"]).write_text("bad")
@@ -586,9 +595,9 @@ def test_damaged_cache_is_fetched_again(fake_apt, tmp_path):
     assert not (tmp_path / "cache" / row["tarball"]).exists()
 
 
-def test_no_network(fake_apt):
+def test_no_network(fake_apt: Path) -> None:
     fake_apt.write_text("#!/bin/sh\necho 'E: no network' >&2; exit 100\n")
-    with pytest.raises(Failure, match="MPICH_SRC=PATH(?s:.*)E: no network"):
+    with pytest.raises(Failure, match=r"MPICH_SRC=PATH(?s:.*)E: no network"):
         sources.fetch(versions()[0])
 
 
@@ -604,8 +613,19 @@ EOF
 """
 
 
+@dataclass
+class Pretended:
+    build: Callable[..., subprocess.Popen[str]]
+    tree: Path
+    repo: Path
+    cache: Path
+
+    def __call__(self, make: str = "true") -> subprocess.Popen[str]:
+        return self.build(make)
+
+
 @pytest.fixture
-def pretend(repo, tmp_path, monkeypatch):
+def pretend(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pretended:
     """build(make="command"): `maint/build --stock` of a pretended MPICH in the copied repo."""
     tree = tmp_path / "pretended"
     (tree / "maint").mkdir(parents=True)
@@ -615,7 +635,7 @@ def pretend(repo, tmp_path, monkeypatch):
     monkeypatch.setenv("MPICH_TOPO_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("MPICH_SRC", str(tree))
 
-    def start(make="true"):
+    def start(make: str = "true") -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, repo / "maint/build", "--stock"],
             env=os.environ | {"MAKE_DOES": make},
@@ -624,16 +644,15 @@ def pretend(repo, tmp_path, monkeypatch):
             text=True,
         )
 
-    start.tree, start.repo, start.cache = tree, repo, tmp_path / "cache"
-    return start
+    return Pretended(start, tree, repo, tmp_path / "cache")
 
 
-def entries(cache):
+def entries(cache: Path) -> tuple[list[Path], list[Path]]:
     builds = list((cache / "builds").glob("*")) if (cache / "builds").exists() else []
     return builds, list((cache / "tmp/build").glob("*"))
 
 
-def test_build_is_cached(pretend):
+def test_build_is_cached(pretend: Pretended) -> None:
     job = pretend()
     out, err = job.communicate()
     assert job.returncode == 0, err
@@ -648,7 +667,7 @@ def test_build_is_cached(pretend):
     assert len(entries(pretend.cache)[0]) == 2
 
 
-def test_failed_build_leaves_nothing(pretend):
+def test_failed_build_leaves_nothing(pretend: Pretended) -> None:
     job = pretend("echo the reason; false")
     _, err = job.communicate()
     assert job.returncode == 1
@@ -658,7 +677,7 @@ def test_failed_build_leaves_nothing(pretend):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_build_leaves_nothing(pretend, tmp_path, number):
+def test_interrupted_build_leaves_nothing(pretend: Pretended, tmp_path: Path, number: int) -> None:
     pid = tmp_path / "pid"
     job = pretend(f"echo $$$$ >{pid}; exec sleep 60")
     while not (pid.exists() and pid.read_text().strip()):
@@ -672,7 +691,7 @@ def test_interrupted_build_leaves_nothing(pretend, tmp_path, number):
         os.kill(int(pid.read_text()), 0)
 
 
-def test_two_builds_at_once(pretend):
+def test_two_builds_at_once(pretend: Pretended) -> None:
     jobs = [pretend("sleep 1"), pretend("sleep 1")]
     outs = [job.communicate() for job in jobs]
     assert [job.returncode for job in jobs] == [0, 0], outs
@@ -683,13 +702,13 @@ def test_two_builds_at_once(pretend):
 # -- set-up, Makefile, check --------------------------------------------------------------------
 
 
-def test_help_has_every_verb():
+def test_help_has_every_verb() -> None:
     result = subprocess.run(["make"], cwd=REPO, capture_output=True, text=True, check=True)
     for verb in VERBS:
         assert re.search(rf"^make {verb} +\S", result.stdout, re.MULTILINE), verb
 
 
-def programs(folder, **scripts):
+def programs(folder: Path, **scripts: str) -> dict[str, str]:
     folder.mkdir()
     for name, script in scripts.items():
         path = folder / name.replace("_", "-")
@@ -698,7 +717,7 @@ def programs(folder, **scripts):
     return {"PATH": f"{folder}:{os.environ['PATH']}"}
 
 
-def setup(repo, env):
+def setup(repo: Path, env: dict[str, str]) -> Job:
     return subprocess.run(
         [repo / "maint/setup", "--packages"],
         env=os.environ | env,
@@ -708,7 +727,7 @@ def setup(repo, env):
     )
 
 
-def test_setup_without_rights_prints_the_command(repo, tmp_path):
+def test_setup_without_rights_prints_the_command(repo: Path, tmp_path: Path) -> None:
     env = programs(tmp_path / "fake", id="echo 1000", sudo="exit 1", dpkg_query="exit 1")
     result = setup(repo, env)
     assert result.returncode == 1
@@ -716,7 +735,7 @@ def test_setup_without_rights_prints_the_command(repo, tmp_path):
     assert "apt-get update && apt-get install -y --no-install-recommends build-essential" in line
 
 
-def test_setup_installs_only_what_is_missing(repo, tmp_path):
+def test_setup_installs_only_what_is_missing(repo: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
     env = programs(
         tmp_path / "fake",
@@ -729,13 +748,13 @@ def test_setup_installs_only_what_is_missing(repo, tmp_path):
     assert log.read_text().splitlines()[-1].endswith("--no-install-recommends patch")
 
 
-def test_setup_with_all_there_is_silent(repo, tmp_path):
+def test_setup_with_all_there_is_silent(repo: Path, tmp_path: Path) -> None:
     env = programs(tmp_path / "fake", dpkg_query="echo install ok installed", apt_get="exit 1")
     result = setup(repo, env)
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
-def test_check_ends_in_the_line(repo, tmp_path):
+def test_check_ends_in_the_line(repo: Path, tmp_path: Path) -> None:
     (repo / "build").mkdir()
     test = tmp_path / "test_pretended.py"
     test.write_text(
@@ -754,7 +773,7 @@ def test_check_ends_in_the_line(repo, tmp_path):
     assert maint("check", tmp_path / "nowhere.py", repo=repo).returncode == 1
 
 
-def test_check_of_a_folder(repo, tmp_path):
+def test_check_of_a_folder(repo: Path, tmp_path: Path) -> None:
     """Both parts count, and what is to run alone does."""
     (repo / "build").mkdir()
     folder, log = tmp_path / "tests", tmp_path / "log"
@@ -777,7 +796,7 @@ def test_check_of_a_folder(repo, tmp_path):
     assert workers[2:] == ["alone", "alone"]
 
 
-def test_programs_start_with_signals_as_in_the_foreground():
+def test_programs_start_with_signals_as_in_the_foreground() -> None:
     ignored = "grep SigIgn /proc/$$/status"
     found = subprocess.run(["sh", "-c", ignored], capture_output=True, text=True, check=True)
     mask = int(found.stdout.split()[1], 16)
@@ -785,7 +804,7 @@ def test_programs_start_with_signals_as_in_the_foreground():
         assert not mask >> (number - 1) & 1, number
 
 
-def test_check_in_the_background():
+def test_check_in_the_background() -> None:
     """`make check &` and `nohup make check` run with signals ignored."""
     test = f"{__file__}::{test_programs_start_with_signals_as_in_the_foreground.__name__}"
     pytest_run = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", test]
@@ -799,7 +818,7 @@ def test_check_in_the_background():
     assert result.returncode == 0, result.stdout
 
 
-def test_ci_runs_the_readme_command():
+def test_ci_runs_the_readme_command() -> None:
     assert "make check" in (REPO / ".ci/run").read_text()
     packages = (REPO / "maint/packages.txt").read_text()
     assert "python3-venv" in packages

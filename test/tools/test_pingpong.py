@@ -70,7 +70,7 @@ def test_measures_all_pairs(pingpong, tmp_path, n):
     assert site["hosts"] == ([f"clique{k}" for k in range(n)] if n > 1 else site["hosts"])
     latency = site["latency_us"]
     assert all(v > 0 for v in off_diagonal(latency) + off_diagonal(site["bandwidth_mbps"]))
-    assert latency == [list(column) for column in zip(*latency)]
+    assert latency == [list(column) for column in zip(*latency, strict=True)]
     assert site["provenance"]["complete"] is True
     assert site["provenance"]["pairs_measured"] == n * (n - 1) // 2
     assert site["provenance"]["ranks"] == n

@@ -396,13 +396,13 @@ def trees(draw, collective=None, kind=None, by_size=False, depth=0):
     names = [
         name
         for name, (_, of) in CONDITIONS.items()
-        if name != "collective" and (of is None or collective and (of == () or collective in of))
+        if name != "collective" and (of is None or (collective and (of == () or collective in of)))
     ]
     result = {}
     for name in draw(st.lists(st.sampled_from(names), min_size=1, max_size=4)):
         form = draw(st.sampled_from(CONDITIONS[name][0].split()))
         key = f"{name}{form.replace('N', str(draw(NUMBERS)))}"
-        by_size = by_size or name == "total_msg_size" and form[0] == "<"
+        by_size = by_size or (name == "total_msg_size" and form[0] == "<")
         inner_kind = form[1:] if name == "comm_type" else kind
         # behind a branch that asks for the size, the whole collective counts as asking
         inner = draw(trees(collective, inner_kind, by_size or depth > 0, depth + 1))

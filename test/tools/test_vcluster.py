@@ -14,10 +14,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from inprocess import run_tool
+from kinds import Build, Job
 
 pytestmark = pytest.mark.alone  # rates
 
@@ -28,25 +31,25 @@ NAMES = (f"test-{os.getpid()}-{i}" for i in itertools.count())
 NAMESPACES = "for kind in mnt net pid uts; do readlink /proc/self/ns/$kind; done"
 
 
-def call(*words, prefix=(), **options):
+def call(*words: Any, prefix: Sequence[Any] = (), **options: Any) -> Job:
     line = [*prefix, *TOOL, *map(str, words)]
     return subprocess.run(line, check=False, capture_output=True, text=True, timeout=60, **options)
 
 
-def output_of(*words, **options):
+def output_of(*words: Any, **options: Any) -> Any:
     result = call(*words, **options)
     assert result.returncode == 0, result.stderr
     return result.stdout
 
 
-def wait_until(condition, seconds=10):
+def wait_until(condition: Callable[[], Any], seconds: float = 10) -> Any:
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:
         time.sleep(0.02)
     return condition()
 
 
-def in_use(namespaces):
+def in_use(namespaces: Any) -> bool:
     """Whether a process lives in one of the namespaces ("net:[4026531992]" each)."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):  # that process has ended
@@ -57,7 +60,7 @@ def in_use(namespaces):
 
 
 @contextlib.contextmanager
-def cluster_up(*options, prefix=()):
+def cluster_up(*options: Any, prefix: Sequence[Any] = ()) -> Iterator[Any]:
     name = next(NAMES)
     output_of("up", name, *options, prefix=prefix)
     try:
@@ -67,7 +70,7 @@ def cluster_up(*options, prefix=()):
 
 
 @pytest.fixture(scope="module")
-def allowed():
+def allowed() -> None:
     """Skips where this machine forbids namespaces."""
     result = call("check")
     if result.returncode == 77:
@@ -76,7 +79,7 @@ def allowed():
 
 
 @pytest.fixture(scope="module", params=["self", "ordinary user"])
-def user(request, allowed, bindir):
+def user(request: pytest.FixtureRequest, allowed: None, bindir: Path) -> list[str]:
     """What to put before a command to run it as oneself, or as a user without rights."""
     if request.param == "self":
         return []
@@ -92,14 +95,14 @@ def user(request, allowed, bindir):
 
 
 @pytest.fixture(scope="module")
-def cluster(allowed):
+def cluster(allowed: None) -> Iterator[str]:
     """Two racks, of two hosts and of one."""
     with cluster_up("--hosts", "2,1", "--host-rate", "40mbit", "--uplink-rate", "10mbit") as name:
         yield name
 
 
 @pytest.fixture(scope="module")
-def who(build_mpi, tmp_path_factory):
+def who(build_mpi: Build, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """An MPI program that prints the host of each rank, in rank order."""
     source = tmp_path_factory.mktemp("who") / "who.c"
     source.write_text("""
@@ -126,7 +129,7 @@ int main(void)
 
 
 @pytest.fixture(scope="module")
-def module():
+def module() -> Any:
     loader = importlib.machinery.SourceFileLoader("topo_vcluster", SOURCE)
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
     sys.modules[loader.name] = module
@@ -135,12 +138,12 @@ def module():
 
 
 @pytest.fixture(scope="module")
-def in_process(module):
+def in_process(module: Any) -> Callable[..., Any]:
     """in_process(*words): the tool in this process, for what ends before a cluster is raised."""
     return lambda *words: run_tool("topo-vcluster", module.main, *words)
 
 
-def refused(result, status, message):
+def refused(result: Any, status: Any, message: str) -> None:
     assert result.returncode == status, result.stderr
     (line,) = result.stderr.splitlines()
     assert line.startswith("topo-vcluster: ")
@@ -148,10 +151,10 @@ def refused(result, status, message):
 
 
 @pytest.fixture(scope="module")
-def slots(in_process):
+def slots(in_process: Any) -> Callable[..., Any]:
     """slots(*options): the host of each slot, as --dry-run prints them."""
 
-    def dry_run(*options):
+    def dry_run(*options: Any) -> list[Any]:
         result = in_process("run", *options, "--dry-run")
         assert (result.returncode, result.stderr) == (0, "")
         pairs = (line.split(":") for line in result.stdout.split())
@@ -163,7 +166,7 @@ def slots(in_process):
 # ---- placement ----
 
 
-def test_block_and_cyclic(slots):
+def test_block_and_cyclic(slots: Any) -> None:
     assert slots("--racks", 2, "--hosts", 2) == ["r0h0", "r0h1", "r1h0", "r1h1"]
     assert slots("--racks", 2, "--hosts", 2, "-n", 3) == ["r0h0", "r0h1", "r1h0"]
     assert slots("--hosts", "1,1", "--ppn", 2) == ["r0h0", "r0h0", "r1h0", "r1h0"]
@@ -173,7 +176,7 @@ def test_block_and_cyclic(slots):
 
 
 @pytest.mark.parametrize("kind", ["random", "ranks"])
-def test_shuffles(slots, kind):
+def test_shuffles(slots: Any, kind: str) -> None:
     block = slots("--ppn", 4)
     shuffled = slots("--ppn", 4, "--placement", f"{kind}:1")
     assert sorted(shuffled) == sorted(block)
@@ -184,7 +187,7 @@ def test_shuffles(slots, kind):
     assert (len(runs) == 16) == (kind == "random")
 
 
-def test_host_file(slots, tmp_path):
+def test_host_file(slots: Any, tmp_path: Path) -> None:
     file = tmp_path / "hosts"
     file.write_text("# mine\nr1h0:2\n\nr0h1  # once\nr1h0\n")
     expected = ["r1h0", "r1h0", "r0h1", "r1h0"]
@@ -224,7 +227,7 @@ def test_host_file(slots, tmp_path):
         ("up x --host 3", '--host: no such option; did you mean "--hosts"?'),
     ],
 )
-def test_bad_options(in_process, words, message):
+def test_bad_options(in_process: Any, words: Any, message: str) -> None:
     refused(in_process(*words.split()), 2, message)
 
 
@@ -242,7 +245,7 @@ def test_bad_options(in_process, words, message):
         (None, "No such file"),
     ],
 )
-def test_bad_host_file(in_process, tmp_path, content, message):
+def test_bad_host_file(in_process: Any, tmp_path: Path, content: Any, message: str) -> None:
     file = tmp_path / "hosts"
     if content is not None:
         file.write_bytes(content)
@@ -251,34 +254,34 @@ def test_bad_host_file(in_process, tmp_path, content, message):
     refused(in_process("run", "--placement", "file:/dev/zero", "--", "true"), 1, "regular file")
 
 
-def test_no_mpiexec(in_process, monkeypatch):
+def test_no_mpiexec(in_process: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("TOPO_BIN", raising=False)
     refused(in_process("run", "--", "true"), 2, "found no mpiexec in $TOPO_BIN or PATH")
 
 
-def test_help(in_process):
+def test_help(in_process: Any) -> None:
     for words in [], ["up"], ["run"], ["exec"], ["down"]:
         result = in_process(*words, "--help")
         assert (result.returncode, result.stderr) == (0, "")
     assert "77" in in_process("--help").stdout
 
 
-def test_version(in_process):
+def test_version(in_process: Any) -> None:
     result = in_process("--version")
     assert (result.returncode, result.stderr) == (0, "")
     assert re.fullmatch(r"topo-vcluster [\d.]+ of mpich-topo, for MPICH [\d., ]+\n", result.stdout)
 
 
 @pytest.mark.parametrize("words", [["--help"], ["run", "--dry-run"]])
-def test_lost_output(words):
+def test_lost_output(words: Any) -> None:
     with open("/dev/full", "w") as full:
         line = [*TOOL, *words]
         result = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     refused(result, 1, "standard output: No space left on device")
 
 
-def test_cluster_of_another_version(in_process):
+def test_cluster_of_another_version(in_process: Any) -> None:
     name = next(NAMES)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(f"\0topo-vcluster/{os.geteuid()}/{name}")
@@ -297,12 +300,12 @@ def test_cluster_of_another_version(in_process):
         ("run CLUSTER --racks 2 -- true", "found NAME and --racks, expected one of them"),
     ],
 )
-def test_bad_use_of_cluster(in_process, cluster, words, message):
+def test_bad_use_of_cluster(in_process: Any, cluster: str, words: Any, message: str) -> None:
     result = in_process(*words.replace("CLUSTER", cluster).split())
     refused(result, 2, message.replace("CLUSTER", cluster))
 
 
-def test_delay(allowed):
+def test_delay(allowed: None) -> None:
     if "netem (--delay): no" in output_of("check"):
         result = call("up", next(NAMES), "--delay", "1ms")
         assert result.returncode == 2
@@ -314,7 +317,7 @@ def test_delay(allowed):
     assert 80 <= shortest <= 90  # two uplinks, there and back
 
 
-def test_forbidden(allowed):
+def test_forbidden(allowed: None) -> None:
     """Where namespaces are forbidden: exit status 77 and one line."""
     forbid = 'echo 0 > /proc/sys/user/max_net_namespaces && exec "$@"'
     result = call("check", prefix=["unshare", "-Ur", "sh", "-c", forbid, "sh"])
@@ -323,7 +326,7 @@ def test_forbidden(allowed):
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_missing_tool(allowed, tmp_path):
+def test_missing_tool(allowed: None, tmp_path: Path) -> None:
     """Without iproute2: exit status 77, and the package to install."""
     hide = f'mount --bind {tmp_path}/empty "$(command -v ip)" && exec "$@"'
     (tmp_path / "empty").touch(mode=0o644)
@@ -337,7 +340,7 @@ def test_missing_tool(allowed, tmp_path):
 # ---- clusters ----
 
 
-def test_describe(cluster):
+def test_describe(cluster: str) -> None:
     assert cluster in output_of("list").split()
     assert "rack 1: r1h0" in output_of("describe", cluster)
     assert json.loads(output_of("describe", cluster, "--json")) == {
@@ -351,7 +354,7 @@ def test_describe(cluster):
     }
 
 
-def test_side_by_side(user):
+def test_side_by_side(user: list[str]) -> None:
     """Two clusters with the same addresses do not see each other, and both go without a trace."""
     shape = ["--racks", 2, "--hosts", 2]
     mounts = Path("/proc/self/mountinfo").read_text()
@@ -391,11 +394,11 @@ with socket.create_server(("", 5000)) as server:
 """
 
 
-def measure(cluster, *pairs):
+def measure(cluster: str, *pairs: Any) -> Any:
     """Megabit per second of data from senders to receivers, all pairs together."""
     size = 400_000
 
-    def python(host, *code):
+    def python(host: str, *code: Any) -> Any:
         line = [*TOOL, "exec", cluster, host, "--", sys.executable, "-c", *map(str, code)]
         return subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
 
@@ -420,7 +423,7 @@ def measure(cluster, *pairs):
     ],
     ids=["in a rack", "up", "down", "uplink shared"],
 )
-def test_rates(cluster, pairs, limit):
+def test_rates(cluster: str, pairs: Any, limit: int) -> None:
     # headers take 5 percent; a busy machine may be slower, once or twice
     best = max(measure(cluster, *pairs) for _ in range(3))
     assert 0.7 * limit < best < 1.05 * limit
@@ -429,7 +432,7 @@ def test_rates(cluster, pairs, limit):
 # ---- MPI programs ----
 
 
-def test_run(user, who, mpiexec, slots):
+def test_run(user: list[str], who: str, mpiexec: Path, slots: Any) -> None:
     run = ["run", "--mpiexec", mpiexec]
     with cluster_up("--hosts", "2,1,3", prefix=user) as name:
         for placement, ranks in ("block", 12), ("cyclic", 11), ("random:3", 7), ("ranks:3", 12):
@@ -443,7 +446,7 @@ def test_run(user, who, mpiexec, slots):
         assert call(*run, name, *options, prefix=user).returncode == 3
 
 
-def test_run_without_cluster(allowed, who, mpiexec, tmp_path):
+def test_run_without_cluster(allowed: None, who: str, mpiexec: Path, tmp_path: Path) -> None:
     run = ["run", "--mpiexec", os.path.relpath(mpiexec, tmp_path), "--racks", 2, "--hosts", 1]
     assert output_of(*run, "--", who, cwd=tmp_path).split() == ["r0h0", "r1h0"]
     result = call(*run, "-n", 1, "--", "sh", "-c", "pwd; exit 5", cwd=tmp_path)
@@ -451,7 +454,7 @@ def test_run_without_cluster(allowed, who, mpiexec, tmp_path):
     assert "run-" not in output_of("list")
 
 
-def start_run(words, user, ranks):
+def start_run(words: Any, user: list[str], ranks: int) -> Any:
     """Start a run that sleeps on each rank; returns it and the namespaces of each rank."""
     line = [*user, *TOOL, "run", *map(str, words), "-n", str(ranks), "--"]
     line += ["sh", "-c", f"echo $({NAMESPACES}); sleep 1000"]
@@ -460,7 +463,7 @@ def start_run(words, user, ranks):
 
 
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_killed_run_leaves_nothing(user, mpiexec, sign):
+def test_killed_run_leaves_nothing(user: list[str], mpiexec: Path, sign: Any) -> None:
     job, namespaces = start_run(["--racks", 2, "--hosts", 1, "--mpiexec", mpiexec], user, 2)
     seen = set(itertools.chain(*namespaces))
     assert len(seen) == 6  # both ranks have the same mount and PID namespace
@@ -471,7 +474,7 @@ def test_killed_run_leaves_nothing(user, mpiexec, sign):
     assert f"run-{job.pid}" not in output_of("list", prefix=user).split()
 
 
-def test_ignored_interrupt_stays_ignored(cluster, mpiexec):
+def test_ignored_interrupt_stays_ignored(cluster: str, mpiexec: Path) -> None:
     """As a shell starts what is to go on in the background."""
     background = ["sh", "-c", 'trap "" INT; exec "$@"', "sh"]
     job, _ = start_run([cluster, "--mpiexec", mpiexec], background, 1)
@@ -481,7 +484,7 @@ def test_ignored_interrupt_stays_ignored(cluster, mpiexec):
     assert int(re.search(r"SigIgn:\s*(\w+)", status)[1], 16) >> (signal.SIGINT - 1) & 1
 
 
-def test_killed_run_spares_the_cluster(cluster, mpiexec):
+def test_killed_run_spares_the_cluster(cluster: str, mpiexec: Path) -> None:
     job, namespaces = start_run([cluster, "--mpiexec", mpiexec], [], 3)
     # mount and PID namespace are the run's own
     own = {name for name in itertools.chain(*namespaces) if name.startswith(("mnt", "pid"))}
@@ -492,17 +495,17 @@ def test_killed_run_spares_the_cluster(cluster, mpiexec):
     assert output_of("exec", cluster, "r0h0", "--", "hostname") == "r0h0\n"
 
 
-def test_down_ends_a_run(allowed, mpiexec):
+def test_down_ends_a_run(allowed: None, mpiexec: Path) -> None:
     with cluster_up("--racks", 1, "--hosts", 2) as name:
         job, namespaces = start_run([name, "--mpiexec", mpiexec], [], 2)
     assert job.wait(timeout=10) != 0
     assert wait_until(lambda: not in_use(set(itertools.chain(*namespaces))))
 
 
-def test_killed_up_leaves_nothing(allowed):
+def test_killed_up_leaves_nothing(allowed: None) -> None:
     name = next(NAMES)
 
-    def holders():
+    def holders() -> Any:
         found = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             with contextlib.suppress(OSError):  # that process has ended

@@ -1,7 +1,9 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """Fixture of the tests of files of topo/ alone, without MPI."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,11 +12,11 @@ TOPO = HERE.parents[1] / "src_overlay/src/mpi/coll/algorithms/topo"
 
 
 @pytest.fixture
-def run_topo(cc_unit):
+def run_topo(cc_unit: Callable[..., Any]) -> Callable[..., str]:
     """run_topo(name, *arguments, flags=): compiles the test name with the file of that name, runs it,
     returns what it prints."""
 
-    def run(name, *args, flags=()):
+    def run(name: str, *args: Any, flags: Sequence[Any] = ()) -> Any:
         include = [f"-I{HERE}/shim", f"-I{TOPO}"]
         done = cc_unit(HERE / name, *include, TOPO / name, *flags, args=args)
         assert done.returncode == 0, done.stdout + done.stderr

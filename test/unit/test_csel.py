@@ -10,11 +10,14 @@ import re
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kinds import Build
 
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parents[1]
@@ -32,24 +35,28 @@ COLLECTIVES = grammar.mpich()["collectives"]
 class Csel:
     """A process of csel.c; a new one where the last one died."""
 
-    def __init__(self, program, generic, folder):
+    def __init__(self, program: Any, generic: Any, folder: Path) -> None:
         self.command = [program, generic]
         self.file = folder / "tuning.json"
         self.start()
 
-    def start(self):
-        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    def start(self) -> None:
         self.process = subprocess.Popen(
-            self.command, encoding="utf-8", errors="surrogateescape", **pipes
+            self.command,
+            encoding="utf-8",
+            errors="surrogateescape",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         for row in (row for algorithms in COLLECTIVES.values() for row in algorithms.values()):
             for param in row.get("params", {}).values():
                 self.send("set", variable(param["cvar"]), number(param["default"]))
 
-    def send(self, *words):
+    def send(self, *words: Any) -> None:
         self.process.stdin.write(" ".join(map(str, words)) + "\n")
 
-    def ask(self, *words):
+    def ask(self, *words: Any) -> Any:
         self.send(*words)
         self.process.stdin.flush()
         answer = self.process.stdout.readline()
@@ -59,7 +66,7 @@ class Csel:
             raise AssertionError(f"csel died of {words}:\n{err}")
         return answer.rstrip("\n")
 
-    def load(self, content):
+    def load(self, content: Any) -> Any:
         """("ok", "warning" or "error", the sentence without the name of the file)"""
         self.file.write_bytes(content)
         limit = threading.Timer(60, self.process.kill)
@@ -70,7 +77,7 @@ class Csel:
             assert sentence.startswith(f"{self.file}: ")
         return verdict, sentence.removeprefix(f"{self.file}: ")
 
-    def select(self, call):
+    def select(self, call: Any) -> Any:
         """(what the rules select, what the built-in selection does), each (name, parameters)"""
         words = [
             f"{key}={int(value) if isinstance(value, bool) else value}"
@@ -84,24 +91,26 @@ class Csel:
             found.append((name, {param: int(value) for param, value in pairs}))
         return found
 
-    def end(self):
+    def end(self) -> Any:
         """What the sanitizers say in the end."""
         _, err = self.process.communicate(timeout=60)
         return err + (f"status {self.process.returncode}" if self.process.returncode else "")
 
 
-def variable(cvar):
+def variable(cvar: str) -> Any:
     """The C variable that holds a CVAR."""
     match = re.fullmatch(r"MPIR_CVAR_(\w+)_TREE_TYPE", cvar)
     return f"MPIR_{match[1].capitalize()}_tree_type" if match else cvar
 
 
-def number(default):
+def number(default: Any) -> Any:
     return grammar.TREE_TYPES.index(default) if default in grammar.TREE_TYPES else default
 
 
 @pytest.fixture(scope="module")
-def start(build_unit, mpich_source, tmp_path_factory):
+def start(
+    build_unit: Build, mpich_source: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Any]:
     """start(): a new Csel."""
     coll, json_c = mpich_source / "src/mpi/coll", mpich_source / "modules/json-c"
     topo = coll / "algorithms/topo"
@@ -123,13 +132,13 @@ def start(build_unit, mpich_source, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def csel(start):
+def csel(start: Callable[..., Any]) -> Iterator[Any]:
     process = start()
     yield process
     assert process.end() == ""
 
 
-def shown(path):
+def shown(path: Iterable[str]) -> str:
     """A path as the library prints it, which cuts long keys."""
     keys = (key.encode(errors="surrogateescape") for key in path)
     cut = (key if len(key) <= 80 else key[:80] + b"..." for key in keys)
@@ -137,7 +146,7 @@ def shown(path):
     return re.sub(r"[\x00-\x1f\x7f]", "?", text)
 
 
-def assert_agree(csel, content):
+def assert_agree(csel: Any, content: Any) -> Any:
     """C and Python give the same verdict and see the same fault first. Returns C's answer."""
     verdict, sentence = csel.load(content)
     errors, warnings = grammar.check(content)
@@ -155,7 +164,7 @@ def assert_agree(csel, content):
     return verdict, sentence
 
 
-def ends(text):
+def ends(text: str) -> list[Any]:
     """Where a path may end in a sentence"""
     return [match.start() + 1 for match in re.finditer('": ', text)]
 
@@ -163,14 +172,14 @@ def ends(text):
 # ---------------------------------------------------------------- bad files
 
 
-def test_bad_file(csel, bad_file):
+def test_bad_file(csel: Any, bad_file: tuple[bytes, str]) -> None:
     content, expected = bad_file
     verdict, sentence = assert_agree(csel, content)
     printed = sentence.encode(errors="surrogateescape").decode(errors="replace")
     assert (verdict, printed) == ("error", expected)
 
 
-def test_enough_bad_files(bad_files):
+def test_enough_bad_files(bad_files: list[tuple[bytes, str]]) -> None:
     assert len({content for content, _ in bad_files}) == len(bad_files) >= 200
 
 
@@ -231,20 +240,20 @@ LARGE = {
 
 
 @pytest.mark.parametrize("case", LARGE)
-def test_large(csel, case):
+def test_large(csel: Any, case: str) -> None:
     content, start = LARGE[case]
     verdict, sentence = assert_agree(csel, content)
     assert verdict == "error" and sentence.startswith(start)
     assert len(sentence) < 2000
 
 
-def test_many_keys(csel):
+def test_many_keys(csel: Any) -> None:
     """Where each is good, all are there at the same time."""
     rules = (b'"comm_size<=%d":%s' % (i, ALGORITHM) for i in range(100_000))
     assert csel.load(b'{"collective=bcast": {' + b",".join(rules) + b"}}") == ("ok", "")
 
 
-def test_more_than_64_mib(csel):
+def test_more_than_64_mib(csel: Any) -> None:
     with open(csel.file, "wb") as file:
         file.truncate(2**26 + 1)
     answer = csel.ask("load", csel.file)
@@ -262,7 +271,7 @@ def test_more_than_64_mib(csel):
         "name too long": "cannot open: File name too long",
     }.items(),
 )
-def test_not_a_file(csel, tmp_path, kind, sentence):
+def test_not_a_file(csel: Any, tmp_path: Path, kind: str, sentence: str) -> None:
     path = {"device": Path("/dev/zero"), "name too long": tmp_path / ("x" * 300)}.get(
         kind, tmp_path / "f"
     )
@@ -276,14 +285,14 @@ def test_not_a_file(csel, tmp_path, kind, sentence):
 
 
 @pytest.fixture(scope="module")
-def text():
+def text() -> Any:
     """A file that is changed: conditions, algorithms, parameters."""
     whole = json.loads((CORPUS / "good/parameters.json").read_text())
     some = {"collective=ibcast": whole["collective=ibcast"]}
     return json.dumps(some, indent=1).encode()
 
 
-def test_cut_off(csel, text):
+def test_cut_off(csel: Any, text: bytes) -> None:
     for end in range(1, len(text), 7):
         verdict, sentence = assert_agree(csel, text[:end])
         line = text[:end].count(b"\n") + 1
@@ -291,7 +300,7 @@ def test_cut_off(csel, text):
         assert (verdict, sentence) == ("error", what), end
 
 
-def test_nul_anywhere(csel, text):
+def test_nul_anywhere(csel: Any, text: bytes) -> None:
     for at in range(0, len(text), 11):
         verdict, sentence = assert_agree(csel, text[:at] + b"\0" + text[at + 1 :])
         line = text[:at].count(b"\n") + 1
@@ -299,7 +308,7 @@ def test_nul_anywhere(csel, text):
         assert verdict == "error"
 
 
-def places(tree, path=()):
+def places(tree: Any, path: Sequence[Any] = ()) -> Iterator[Any]:
     for key, value in tree.items():
         yield (*path, key)
         yield from places(value, (*path, key))
@@ -308,7 +317,7 @@ def places(tree, path=()):
 JSON_TYPES = {"null": None, "boolean": False, "int": 7, "double": 0.5, "string": "x", "array": [{}]}
 
 
-def test_wrong_type_anywhere(csel, text):
+def test_wrong_type_anywhere(csel: Any, text: bytes) -> None:
     for path, kind in itertools.product(places(json.loads(text)), JSON_TYPES):
         tree = json.loads(text)
         parent = functools.reduce(dict.get, path[:-1], tree)
@@ -317,7 +326,7 @@ def test_wrong_type_anywhere(csel, text):
         assert sentence.startswith(f"key {shown(path)}: found ")
 
 
-def test_changed_bytes(csel, text):
+def test_changed_bytes(csel: Any, text: bytes) -> None:
     """What comes out is right or wrong, the same for both."""
     change = random.Random(1)
     verdicts = []
@@ -335,7 +344,7 @@ def test_changed_bytes(csel, text):
 # ---------------------------------------------------------------- good files
 
 
-def calls(collectives, comm_types=("intra", "inter")):
+def calls(collectives: Any, comm_types: Sequence[Any] = ("intra", "inter")) -> Iterator[Any]:
     """Calls of collectives over a grid, as keyword arguments of grammar.Call."""
     placements = [  # ranks, nodes, hosts, racks, ppn
         (1, 1, 1, 1, 1),
@@ -353,20 +362,30 @@ def calls(collectives, comm_types=("intra", "inter")):
             if comm_type == "inter" and re.search("scan|neighbor", collective):
                 continue
             for i, (place, (count, type_size)) in enumerate(itertools.product(placements, sizes)):
-                place = dict(zip(("ranks", "nodes", "hosts", "racks", "ppn"), place, strict=True))
+                where = dict(zip(("ranks", "nodes", "hosts", "racks", "ppn"), place, strict=True))
                 flags = yes
                 if i % 3 == 1:
                     flags = dict.fromkeys(yes, False) | {"inplace": i % 2 == 0}
                 elif i % 3 == 2:
                     flags = yes | {"commutative": i % 2 == 0, "inplace": i % 4 == 1}
                 message = {"count": count, "type_size": type_size}
-                yield make_call(collective, comm_type, **place, **message, **flags)
+                known: dict[str, Any] = {**where, **message, **flags}
+                yield make_call(collective, comm_type, **known)
 
 
 HIERARCHIES = ("flat", "parent", "node_roots", "node")
 
 
-def make_call(collective, comm_type, ranks, nodes, count, regular, hierarchy=None, **more):
+def make_call(
+    collective: str,
+    comm_type: str,
+    ranks: int,
+    nodes: int,
+    count: int,
+    regular: Any,
+    hierarchy: str | None = None,
+    **more: Any,
+) -> Any:
     """A call as it may happen."""
     if comm_type == "inter":
         nodes, hierarchy = ranks, "flat"
@@ -392,13 +411,13 @@ def make_call(collective, comm_type, ranks, nodes, count, regular, hierarchy=Non
 
 
 @functools.cache
-def builtin(call):
+def builtin(call: Any) -> Any:
     """What grammar.select says of a call without rules."""
     found = grammar.select({}, grammar.Call(**dict(call)))
     return found.algorithm, found.params
 
 
-def assert_same_selection(csel, tuning, call):
+def assert_same_selection(csel: Any, tuning: Callable[..., Any], call: Any) -> None:
     rule, own = csel.select(call)
     found = grammar.select(tuning, grammar.Call(**call))
     if found.declined:
@@ -411,7 +430,7 @@ def assert_same_selection(csel, tuning, call):
     assert own == builtin(tuple(call.items())), call
 
 
-def collectives_of(tree):
+def collectives_of(tree: Any) -> list[Any]:
     named = {
         re.sub(r"\s", "", key).removeprefix("collective=")
         for *_, key in places({k: v for k, v in tree.items() if k != "topology"})
@@ -420,7 +439,7 @@ def collectives_of(tree):
 
 
 @pytest.mark.parametrize("file", GOOD_FILES, ids=lambda file: file.stem)
-def test_good_file(csel, file):
+def test_good_file(csel: Any, file: Path) -> None:
     content = file.read_bytes()
     verdict, sentence = assert_agree(csel, content)
     assert verdict == ("warning" if file.stem in WARNED else "ok"), sentence
@@ -430,7 +449,7 @@ def test_good_file(csel, file):
 
 
 @pytest.mark.parametrize("name", ["mpir/generic", "ch4/generic", "ch4/posix_generic"])
-def test_stock_file(csel, mpich_source, name):
+def test_stock_file(csel: Any, mpich_source: Path, name: str) -> None:
     """MPICH's own files, but for those that name compositions of the ch4 device."""
     content = (mpich_source / f"maint/tuning/coll/{name}.json").read_bytes()
     verdict, sentence = assert_agree(csel, content)
@@ -442,7 +461,7 @@ def test_stock_file(csel, mpich_source, name):
         assert_same_selection(csel, tuning, call)
 
 
-def test_fuzz_corpus(csel):
+def test_fuzz_corpus(csel: Any) -> None:
     assert FUZZ_FILES
     for file in FUZZ_FILES:
         try:
@@ -451,7 +470,7 @@ def test_fuzz_corpus(csel):
             raise AssertionError(file.name) from error
 
 
-def test_nothing_leaks(start, bad_files):
+def test_nothing_leaks(start: Callable[..., Any], bad_files: list[tuple[bytes, str]]) -> None:
     """Every way out of the parser, in one process."""
     process = start()
     for content, _ in bad_files:
@@ -471,25 +490,25 @@ JUNK = [
 ]
 
 
-def number_text(draw):
+def number_text(draw: Any) -> Any:
     value = draw.choice(NUMBERS)
     if value % 1024 == 0 and draw.random() < 0.5:
         return f"{value // 1024}K"
     return "0" * draw.randrange(2) + str(value)
 
 
-def make_condition(draw, collective):
+def make_condition(draw: Any, collective: str) -> Any:
     names = [
         name
         for name, (_, of) in grammar.CONDITIONS.items()
-        if name != "collective" and (of is None or collective and (not of or collective in of))
+        if name != "collective" and (of is None or (collective and (not of or collective in of)))
     ]
     name = draw.choice(names)
     form = draw.choice(grammar.CONDITIONS[name][0].split())
     return name + (form[:-1] + number_text(draw) if form.endswith("N") else form)
 
 
-def make_leaf(draw, collective, kind):
+def make_leaf(draw: Any, collective: str, kind: str) -> dict[str, Any]:
     kinds = "intra|inter" if draw.random() < 0.02 else f"allcomm|{kind or 'allcomm'}"
     known = [name for name in COLLECTIVES[collective] if re.search(f"_({kinds})_", name)]
     if not known:
@@ -506,7 +525,7 @@ def make_leaf(draw, collective, kind):
     return {f"algorithm={name}": params}
 
 
-def make_rules(draw, collective, kind, depth):
+def make_rules(draw: Any, collective: str, kind: str, depth: int) -> Any:
     if collective and (depth > 3 or draw.random() < 0.2 * depth):
         return make_leaf(draw, collective, kind)
     result = {}
@@ -528,7 +547,7 @@ def make_rules(draw, collective, kind, depth):
     return result
 
 
-def break_somewhere(draw, tree):
+def break_somewhere(draw: Any, tree: Any) -> None:
     path = draw.choice(list(places(tree)))
     parent = functools.reduce(dict.get, path[:-1], tree)
     what = draw.randrange(4)
@@ -549,7 +568,7 @@ def break_somewhere(draw, tree):
 
 @given(st.randoms(use_true_random=False))
 @settings(deadline=None, max_examples=1000)
-def test_generated(csel, draw):
+def test_generated(csel: Any, draw: Any) -> None:
     tree = make_rules(draw, None, None, 0)
     if draw.random() < 0.3:
         break_somewhere(draw, tree)

@@ -6,11 +6,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+from kinds import Require
 
 FUZZ = Path(__file__).resolve().parents[2] / "maint/fuzz"
 
 
-def fuzz(mpich_source, *args):
+def fuzz(mpich_source: Path, *args: Any) -> Any:
     done = subprocess.run(
         [sys.executable, FUZZ, *args],
         env=os.environ | {"MPICH_SOURCE": str(mpich_source)},
@@ -22,11 +25,11 @@ def fuzz(mpich_source, *args):
     return done.stdout
 
 
-def test_corpus(mpich_source):
+def test_corpus(mpich_source: Path) -> None:
     assert int(re.search(r"replay: (\d+) files", fuzz(mpich_source, "--replay"))[1]) > 100
 
 
-def test_20_seconds(mpich_source, require):
+def test_20_seconds(mpich_source: Path, require: Require) -> None:
     require("clang")
     out = fuzz(mpich_source, "--minutes", "0.35", "--jobs", "1", "--no-keep")
     assert int(re.search(r"([\d,]+) inputs", out)[1].replace(",", "")) > 10_000

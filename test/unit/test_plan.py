@@ -1,6 +1,9 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """The plans of alltoall and alltoallv (topo_plan.c) alone, without MPI."""
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import pytest
 
 # the test counts memory, and makes allocations fail
@@ -9,29 +12,29 @@ SANITIZE = "-fsanitize=address,undefined"
 
 
 @pytest.fixture
-def topo_plan(run_topo):
-    def run(*args, flags=()):
+def topo_plan(run_topo: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*args: Any, flags: Sequence[Any] = ()) -> Any:
         return run_topo("topo_plan.c", *args, flags=[WRAP, *flags])
 
     return run
 
 
 @pytest.mark.parametrize("seed", range(1, 9))
-def test_every_block_arrives(topo_plan, seed):
+def test_every_block_arrives(topo_plan: Any, seed: int) -> None:
     assert topo_plan("random", seed, flags=[SANITIZE]) == "ok\n"
 
 
-def test_known_plans(topo_plan):
+def test_known_plans(topo_plan: Any) -> None:
     assert topo_plan("known", flags=[SANITIZE]) == "ok\n"
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
-def test_allocations_that_fail(topo_plan, seed):
+def test_allocations_that_fail(topo_plan: Any, seed: int) -> None:
     """Each one in turn: nothing is left behind. And a plan tells how much memory it takes."""
     assert topo_plan("memory", seed, flags=[SANITIZE]) == "ok\n"
 
 
-def test_large_communicators(topo_plan):
+def test_large_communicators(topo_plan: Any) -> None:
     """16384 ranks uniform, which needs no table of ranks times ranks of a host, 4096 with sizes."""
     seconds = [float(line.split()[0]) for line in topo_plan("large").splitlines()]
     assert len(seconds) == 4 and max(seconds) < 2

@@ -1,0 +1,50 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""All Python here has one form, and types that agree: maint/ruff.toml, maint/mypy.ini."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).resolve().parents[2]
+RUFF, MYPY = "maint/ruff.toml", "maint/mypy.ini"
+SCRIPTS = tomllib.loads((REPO / RUFF).read_text())["extend-include"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ruff", "check", "--no-cache", "--config", RUFF, "maint", "bench", "test"],
+        ["ruff", "format", "--no-cache", "--diff", "--config", RUFF, "maint", "bench", "test"],
+        [
+            "mypy",
+            "--cache-dir=build/mypy",
+            "--config-file",
+            MYPY,
+            "maint",
+            "bench",
+            "test",
+            *SCRIPTS,
+        ],
+    ],
+    ids=["ruff check", "ruff format", "mypy"],
+)
+def test_style(words: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", *words], cwd=REPO, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_program_is_checked() -> None:
+    """Those without .py are listed by hand."""
+    found = set()
+    for folder in ("maint", "bench", "test"):
+        for path in (REPO / folder).rglob("*"):
+            if path.is_file() and not path.suffix and "__pycache__" not in path.parts:
+                with open(path, "rb") as file:
+                    if b"python" in file.readline():
+                        found.add(str(path.relative_to(REPO)))
+    assert found == set(SCRIPTS)
