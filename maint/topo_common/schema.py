@@ -7,9 +7,9 @@ from topo_common.files import MAX_NESTING, InputError
 from topo_common.text import hint, short
 
 
-def check(value: Any, schema: dict[str, Any], path: object) -> None:
+def check(value: Any, schema: dict[str, Any], path: object, top: str = "$") -> None:
     """Raises InputError with the first thing in `value`, of the file `path`, that `schema` does not
-    allow: the place as a JSON path, what was found and what is expected."""
+    allow: the place as a JSON path from `top` on, what was found and what is expected."""
     import jsonschema
 
     validator = jsonschema.Draft202012Validator(schema)
@@ -21,7 +21,7 @@ def check(value: Any, schema: dict[str, Any], path: object) -> None:
         return
     # a wrong format explains all the rest; else the first by place
     error = min(errors, key=lambda e: (e.validator != "const", [str(p) for p in e.absolute_path]))
-    where = "$" + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.absolute_path)
+    where = top + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.absolute_path)
     raise InputError(path, _explain(error), where)
 
 

@@ -108,7 +108,7 @@ def tune(site_file, output, mpich, dry_run, collectives, measured):
     version = _version(mpich)
     loaded = site.load(site_file)
     collectives = collectives or tuple(model.ALGORITHMS)
-    records = bench.read(measured, collectives) if measured else []
+    records = bench.read(measured, collectives, loaded.hosts) if measured else []
     tuning, decisions, notes = rules.make_tuning(loaded, version, records, collectives)
     for note in notes:
         click.echo(f"{PROGRAM}: note: {note}", err=True)
@@ -321,10 +321,8 @@ def model_command(site_file, collective, hosts, ppn, sizes, measured, mpich, no_
     for note in net.notes:
         click.echo(f"{PROGRAM}: note: {note}", err=True)
     if measured:
-        records = bench.read(measured, tuple(model.ALGORITHMS))
+        records = bench.read(measured, tuple(model.ALGORITHMS), loaded.hosts)
         rows = predict.comparisons(loaded, net, records, version)
-        if not rows:
-            raise InputError(measured, "found no measurement that fits the hosts of the site")
         console.print(predict.comparisons_table(rows))
         console.print(predict.summary(rows))
         return

@@ -56,13 +56,13 @@ def predictions(net: model.Network, collective: str, num_hosts: int, ppn: int) -
 def comparisons(
     site: Site, net: model.Network, records: list[Measured], version: str
 ) -> list[Comparison]:
-    """A Comparison for each of bench.read()'s `records` whose ranks were on hosts of the site."""
+    """A Comparison for each of bench.read()'s `records`, which must be of hosts of the site."""
     index = {host: i for i, host in enumerate(site.hosts)}
     result = []
     for m in records:
         call = grammar.Call(m.collective, m.hosts * m.ppn, m.num_bytes, hosts=m.hosts)
         builtin = grammar.walk(grammar.mpich(version)["builtin"], call, version).short
-        if m.host_of_rank and index.keys() >= set(m.host_of_rank):
+        if m.host_of_rank:
             hosts = np.array([index[host] for host in m.host_of_rank])
             name = builtin if m.algorithm == "builtin" else m.algorithm
             runs = builtin if name == "planned" and not model.can_plan(hosts) else name

@@ -1283,6 +1283,10 @@ def record(algorithm, num_bytes, time_us, placement="random:1", **more):
     }
 
 
+def result(records, **more):
+    return {"format": 1, "records": records, "end": True, **more}
+
+
 def test_measurements_of_racks(tmp_path):
     """Of gather: what was measured in one rack says nothing about several."""
     times = {1: (DEMO["hosts"][:4], 5), 4: (DEMO["hosts"][::4], 20)}
@@ -1291,7 +1295,7 @@ def test_measurements_of_racks(tmp_path):
         for hosts, median in times.values()
         for algorithm, time in (("auto", 10), ("rack_leader", median))
     ]
-    measured = bench.read(write(tmp_path, {"records": records}, "bench.json"), ("gather",))
+    measured = bench.read(write(tmp_path, result(records), "bench.json"), ("gather",))
     tuning, _, _ = rules.make_tuning(site.check(DEMO), "4.0", measured, ("gather",))
     found = {racks: chosen(tuning, 4, 4 * 4096, 4, "gather", racks) for racks in times}
     assert found == {1: "rack_leader", 4: "binomial"}
@@ -1302,7 +1306,7 @@ def test_which_settings_are_without_a_tuning_file(tmp_path):
     about = {"stock": {}, "site": {"MPIR_CVAR_COLL_TOPOLOGY_FILE": "site.json"}, "tuned": tuning}
     records = [record("ring", 1024, 1 + i, setting=name) for i, name in enumerate([*about, "x"])]
     records.append(record("ring", 1024, 9, setting="stock", background="0.5:16K"))
-    content = {"records": records, "provenance": {"settings": about}}
+    content = result(records, provenance={"settings": about})
     found = bench.read(write(tmp_path, content, "bench.json"))
     assert [m.median_us for m in found] == [1, 2]
 
@@ -1322,7 +1326,7 @@ def test_measurements_decide(tmp_path):
         record("auto", 1024, 1, setting="tuned"),
         record("auto", 1, 1, collective="bcast"),
     ]
-    path = write(tmp_path, {"records": records, "end": True}, "bench.json")
+    path = write(tmp_path, result(records), "bench.json")
     tuning, decisions, _ = rules.make_tuning(site.check(DEMO), measured=bench.read(path))
 
     def at(num_bytes):
@@ -1355,7 +1359,7 @@ def test_measurements_of_alltoalls(tmp_path):
                 record("planned", num_bytes, time_us, **about),
                 *({**record("auto", num_bytes, 1, **about), **more} for more in odd),
             ]
-        measured = bench.read(write(tmp_path, {"records": records}, "b.json"), (collective,))
+        measured = bench.read(write(tmp_path, result(records), "b.json"), (collective,))
         assert {m.median_us for m in measured} == {10, *planned}
         return rules.make_tuning(site.check(DEMO), "4.0", measured, (collective,))[0]
 
@@ -1378,7 +1382,7 @@ def test_a_loss_in_one_placement_excludes(tmp_path):
         for placement, times in (("random:1", (100, 10)), ("block", (100, 110)))
         for algorithm, time_us in zip(("auto", "topo_ring"), times, strict=True)
     ]
-    path = write(tmp_path, {"records": records}, "bench.json")
+    path = write(tmp_path, result(records), "bench.json")
     tuning, _, _ = rules.make_tuning(site.check(DEMO), measured=bench.read(path))
     assert chosen(tuning, 16, 16 * 4096) == "recursive_doubling"
 
@@ -1386,19 +1390,40 @@ def test_a_loss_in_one_placement_excludes(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({}, "expected records"),
-        ({"records": []}, "found no measurement of allgather"),
-        ({"records": [3]}, "$.records[0]: found 3"),
-        ({"records": [record("rnig", 1, 1)]}, '$.records[0].algorithm: found "rnig"'),
-        ({"records": [record("ring", -1, 1)]}, "$.records[0].bytes: found -1"),
-        ({"records": [record("ring", 1, "x")]}, '$.records[0].median_us: found "x"'),
-        ({"records": [record("ring", 1, 1, host_of_rank=[1])]}, "$.records[0].host_of_rank: found"),
+        ({}, '$: found no key "format"'),
+        ({"format": 2, "records": []}, "$.format: found 2, expected 1"),
+        ([record("ring", 1, 1)], "expected object"),
+        (result({}), "$.records: found {}, expected array"),
+        (result([]), "found no measurement of allgather"),
+        (result([3]), "$.records[0]: found 3"),
+        (result([record("rnig", 1, 1)]), '$.records[0].algorithm: found "rnig"'),
+        (result([record("ring", -1, 1)]), "$.records[0].bytes: found -1"),
+        (result([record("ring", 1, "x")]), '$.records[0].median_us: found "x"'),
+        (result([record("ring", 1, 1e308)]), "$.records[0].median_us: found 1e+308"),
+        (result([record("ring", 1, 1, ppn=1.5)]), "$.records[0].ppn: found 1.5"),
+        (result([record("ring", 1, 1, host_of_rank=[1])]), "$.records[0].host_of_rank[0]: found"),
+        (result([record("ring", 1, 1, in_place=True)]), "and not in place"),
+        (result([], provenance=3), "$.provenance: found 3"),
+        (result([], provenance={"settings": {"a": 3}}), "$.provenance.settings.a: found 3"),
     ],
 )
 def test_bad_measurements(tmp_path, content, message):
     with pytest.raises(InputError) as error:
         bench.read(write(tmp_path, content, "bench.json"))
     assert message in str(error.value)
+
+
+def test_measurements_of_another_cluster(tmp_path):
+    """Neither command takes them, nor those that do not say on which hosts they were made."""
+    path = write(tmp_path, DEMO)
+    for hosts in (["elsewhere"] * 16, None, [*DEMO["hosts"][:15], "n16"]):
+        about = {"host_of_rank": hosts} if hosts else {}
+        records = [record(name, 1024, 5, **about) for name in ("auto", "ring")]
+        other = write(tmp_path, result(records), "bench.json")
+        for command in (["tune", path, "-o", "-"], ["model", path]):
+            done = topo_tune(*command, "--measured", other)
+            assert done.returncode == 1 and done.stdout == ""
+            assert "found 2 measurements on other hosts" in done.stderr
 
 
 # -- the commands --
@@ -1435,14 +1460,14 @@ def test_model_command(tmp_path):
         record("auto", 4096, 1, collective="gather", host_of_rank=["elsewhere"] * 16),
         record("auto", 4096, 1, collective="gather"),
     ]
-    bench_file = write(tmp_path, {"records": records}, "bench.json")
+    bench_file = write(tmp_path, result(records), "bench.json")
     done = topo_tune("model", path, "--measured", bench_file)
     assert (done.returncode, done.stderr) == (0, "")
     assert "binomial (MPICH's choice)" in done.stdout
     assert "median 0.50; of 1, within a factor of 1.25: 0, 2: 1" in done.stdout
-    elsewhere = write(tmp_path, {"records": records[1:]}, "bench.json")
+    elsewhere = write(tmp_path, result(records[1:]), "bench.json")
     done = topo_tune("model", path, "--measured", elsewhere)
-    assert done.returncode == 1 and "fits the hosts of the site" in done.stderr
+    assert done.returncode == 1 and "found 2 measurements on other hosts" in done.stderr
 
 
 def test_tables_fit_a_terminal(tmp_path):
@@ -1455,7 +1480,7 @@ def test_tables_fit_a_terminal(tmp_path):
     hosts = [f"n{i // 16}" for i in range(576)]
     about = {"host_of_rank": hosts, "ranks": 576, "ppn": 16, "placement": "[/x] [bold]" * 9}
     records = [record("topo_recursive_doubling", 1024, 1e9, **about)]
-    bench_file = write(tmp_path, {"records": records}, "bench.json")
+    bench_file = write(tmp_path, result(records), "bench.json")
     done = topo_tune("model", path, "--measured", bench_file)
     assert done.returncode == 0 and max(map(len, done.stdout.splitlines())) <= 80
     assert "[/x] [bold]" in done.stdout
@@ -1493,7 +1518,7 @@ def test_model_command_of_alltoalls(tmp_path, collective):
         record("auto", 4096, 2 * predicted("scattered", 4096), **about),
         record("planned", 1024, 2 * cost.time_us(1024), **alone),
     ]
-    bench_file = write(tmp_path, {"records": records}, "bench.json")
+    bench_file = write(tmp_path, result(records), "bench.json")
     done = topo_tune("model", path, "--measured", bench_file)
     assert (done.returncode, done.stderr) == (0, "")
     assert "scattered (MPICH's choice)" in done.stdout
