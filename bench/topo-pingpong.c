@@ -37,7 +37,9 @@
 #include "racks.h"
 
 #define PROGRAM "topo-pingpong"
-#define VERSION "0.1"
+#ifndef TOPO_VERSION            /* maint/versions.toml, by maint/build */
+#define TOPO_VERSION "unknown"
+#endif
 
 #define NAME_BYTES 256          /* of a host's name, with its end */
 #define MIN_REPS 3              /* fewer have no median worth the name */
@@ -222,6 +224,38 @@ static int parse_double(const char *text, double *value)
     return end != text && !*end && isfinite(*value);
 }
 
+#define HELP " (help: " PROGRAM " --help)"
+#define MAX_WORD 32
+
+/* Letters that are to be changed, put in or left out to make b of a */
+static int word_distance(const char *a, const char *b)
+{
+    int row[MAX_WORD + 1], columns = strlen(b);
+
+    if (columns > MAX_WORD)
+        return INT_MAX;
+    for (int j = 0; j <= columns; j++)
+        row[j] = j;
+    for (int i = 1; a[i - 1]; i++) {
+        int diagonal = row[0];
+        row[0] = i;
+        for (int j = 1; j <= columns; j++) {
+            int changed = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            int moved = 1 + (row[j] < row[j - 1] ? row[j] : row[j - 1]);
+            row[j] = changed < moved ? changed : moved;
+        }
+    }
+    return row[columns];
+}
+
+static int flush_output(void)
+{
+    int failed = ferror(stdout);        /* of what was longer than the buffer */
+
+    return fflush(stdout) || failed ? fail(1, "standard output: %s", strerror(errno)) : 0;
+}
+
 /* Returns an exit code, or -1 to go on. */
 static int parse_options(int argc, char **argv)
 {
@@ -239,6 +273,8 @@ static int parse_options(int argc, char **argv)
         {"--bandwidth-warmup", &opt.bandwidth_warmup, 1},
     };
     const int count = sizeof(numbers) / sizeof(numbers[0]);
+    const char *others[] = { "-o", "--output", "--time-limit", "--progress", "--help", "--version" };
+    const int num_others = sizeof(others) / sizeof(others[0]);
 
     for (int i = 1; i < argc; i++) {
         char option[32] = "";
@@ -247,39 +283,53 @@ static int parse_options(int argc, char **argv)
 
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
             fputs(usage, stdout);
-            return 0;
+            return flush_output();
         }
         if (!strcmp(argv[i], "--version")) {
             char library[MPI_MAX_LIBRARY_VERSION_STRING];
             int unused;
             MPI_Get_library_version(library, &unused);
-            printf(PROGRAM " " VERSION ", %.*s\n", (int) strcspn(library, "\n"), library);
-            return 0;
+            printf(PROGRAM " " TOPO_VERSION " of mpich-topo, %.*s\n",
+                   (int) strcspn(library, "\n"), library);
+            return flush_output();
         }
         if (argv[i][0] != '-')
-            return fail(2, "unexpected argument '%s'; see --help", argv[i]);
+            return fail(2, "%s: unexpected argument" HELP, argv[i]);
         if (length < sizeof(option))
             memcpy(option, argv[i], length);
 
-        int n = 0;
+        int n = 0, known = 0;
         while (n < count && strcmp(option, numbers[n].name))
             n++;
-        if (n == count && strcmp(option, "-o") && strcmp(option, "--output") &&
-            strcmp(option, "--time-limit") && strcmp(option, "--progress"))
-            return fail(2, "unknown option '%s'; see --help", argv[i]);
+        while (known < num_others && strcmp(option, others[known]))
+            known++;
+        if (n == count && known == num_others) {
+            const char *near = NULL;
+            int least = 3;      /* more letters differ in another word */
+            for (int k = 0; k < count + num_others; k++) {
+                const char *word = k < count ? numbers[k].name : others[k - count];
+                int distance = word_distance(option, word);
+                if (distance < least && distance < (int) strlen(word) / 2) {
+                    near = word;
+                    least = distance;
+                }
+            }
+            return fail(2, "%.80s: no such option%s%s%s" HELP, argv[i],
+                        near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+        }
         const char *value = equals ? equals + 1 : ++i < argc ? argv[i] : "";
         if (!*value)
-            return fail(2, "%s needs a value; see --help", option);
+            return fail(2, "%s: found no value, expected one" HELP, option);
 
         if (n < count) {
             long number = parse_size(value);
             if (number < numbers[n].least)
-                return fail(2, "%s: expected a number from %ld to %d, got '%s'", option,
-                            numbers[n].least, INT_MAX, value);
+                return fail(2, "%s: found '%s', expected a number from %ld to %d" HELP, option,
+                            value, numbers[n].least, INT_MAX);
             *numbers[n].value = (int) number;
         } else if (!strcmp(option, "--time-limit")) {
             if (!parse_double(value, &opt.time_limit) || opt.time_limit < 0)
-                return fail(2, "%s: expected seconds, got '%s'", option, value);
+                return fail(2, "%s: found '%s', expected seconds" HELP, option, value);
         } else if (!strcmp(option, "--progress")) {
             if (!strcmp(value, "auto"))
                 opt.progress = PROGRESS_AUTO;
@@ -288,7 +338,8 @@ static int parse_options(int argc, char **argv)
             else if (!strcmp(value, "never"))
                 opt.progress = PROGRESS_NEVER;
             else
-                return fail(2, "%s: expected auto, always or never, got '%s'", option, value);
+                return fail(2, "%s: found '%s', expected auto, always or never" HELP, option,
+                            value);
         } else {
             opt.output = value;
         }
@@ -417,7 +468,8 @@ static int group_by_name(char (*of_rank)[NAME_BYTES], int *host_of)
         while (*s && *s >= 0x20 && *s != 0x7F && (n = utf8_length(s)))
             s += n;
         if (!of_rank[r][0] || *s)
-            return fail(1, "rank %d: its host name is empty, too long, or not printable UTF-8", r);
+            return fail(1, "rank %d: its host name is empty, too long or not printable, expected 1 to"
+                        " %d bytes of UTF-8", r, NAME_BYTES - 1);
         int h = 0;
         while (h < nhosts && strcmp(name[h], of_rank[r]))
             h++;
@@ -952,7 +1004,7 @@ static void write_site(FILE * f, int argc, char **argv, const result_t * latency
     fprintf(f, "{\n  \"format\": 1,\n  \"created\": \"%s\",\n  \"mpich\": ", created);
     write_string(f, *version ? version : "unknown");
     fprintf(f, ",\n  \"provenance\": {\n    \"program\": \"" PROGRAM "\",\n"
-            "    \"version\": \"" VERSION "\",\n    \"command\": ");
+            "    \"version\": \"" TOPO_VERSION "\",\n    \"command\": ");
     size_t length = 1;
     for (int i = 0; i < argc; i++)
         length += strlen(argv[i]) + 1;

@@ -7,6 +7,7 @@ import os
 import sys
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from topo_common import files
 from topo_common.cli import Group
@@ -103,7 +104,7 @@ def tune(site_file, output, mpich, dry_run, collectives, measured):
       topo-tune site.json -o tuning.json
       topo-tune site.json --dry-run
     """
-    if not output and not dry_run:
+    if bool(output) == dry_run:
         raise click.UsageError("one of -o FILE and --dry-run is needed")
     version = _version(mpich)
     loaded = site.load(site_file)
@@ -133,6 +134,15 @@ def _version(mpich):
         known = ", ".join(grammar.versions())
         raise click.UsageError(f"--mpich {mpich}: the versions that are known are {known}")
     return version
+
+
+def _refuse(why, *names):
+    """Refuse the parameters of the command that were given, and would be ignored."""
+    ctx = click.get_current_context()
+    for param in ctx.command.params:
+        given = ctx.get_parameter_source(param.name) is ParameterSource.COMMANDLINE
+        if param.name in names and given:
+            raise click.UsageError(f"{param.opts[0]}: {why}")
 
 
 def _without_matrix(tuning):
@@ -315,6 +325,8 @@ def model_command(site_file, collective, hosts, ppn, sizes, measured, mpich, no_
     With --measured, each measurement of MPICH without a tuning file beside its prediction.
     """
     version = _version(mpich)
+    if measured:
+        _refuse("what was measured has its own", "collective", "hosts", "ppn", "sizes")
     loaded = site.load(site_file)
     net = model.network(loaded)
     console = _console(no_color)
@@ -374,7 +386,9 @@ def _collective(_ctx, _param, value):
     "--ppn", metavar="N", type=AT_LEAST_1, help="Ranks of the fullest host.  [default: even]"
 )
 @click.option("--hosts", metavar="N", type=AT_LEAST_1, help="Hosts.  [default: ranks / ppn]")
-@click.option("--racks", metavar="N", type=AT_LEAST_1, default=1, help="Racks.")
+@click.option(
+    "--racks", metavar="N", type=AT_LEAST_1, help="Racks; needed where a rule asks for them."
+)
 @click.option("--bytes", "sizes", type=Sizes(), default="0", help="See below: 4K or 1K:1M.")
 @click.option("--type-size", metavar="N", type=AT_LEAST_1, default=1, help="Bytes of an element.")
 @click.option("--inter", is_flag=True, help="An intercommunicator; ranks: of the rootless group.")
@@ -409,7 +423,9 @@ def explain(path, collective, ranks, ppn, hosts, racks, sizes, mpich, as_json, *
     if ppn and not hosts + ppn - 1 <= ranks <= hosts * ppn:
         text = f"{ranks} ranks cannot be on {hosts} hosts with {ppn} on the fullest"
         raise click.UsageError(f"--ppn {ppn}: {text}")
-    if racks > hosts:
+    if more["inter"]:
+        _refuse("an intercommunicator has no such thing", "hosts", "ppn", "racks")
+    if racks and racks > hosts:
         raise click.UsageError(f"--racks {racks}: there are only {hosts} hosts")
     type_size = more["type_size"]
     for size in sizes:
@@ -425,7 +441,7 @@ def explain(path, collective, ranks, ppn, hosts, racks, sizes, mpich, as_json, *
             type_size=type_size,
             hosts=hosts,
             ppn=ppn,
-            racks=racks,
+            racks=racks or 1,
             comm_type="inter" if more["inter"] else "intra",
             hierarchy=more["hierarchy"],
             consecutive=not more["not_consecutive"],
@@ -438,10 +454,15 @@ def explain(path, collective, ranks, ppn, hosts, racks, sizes, mpich, as_json, *
         for size in sizes
     }
     tuning = grammar.load(path, version)
+    results = {size: grammar.select(tuning, call, version) for size, call in calls.items()}
+    if racks is None and hosts > 1 and any(map(explaining.asks_for_racks, results.values())):
+        text = f"is missing: what is selected for {hosts} hosts depends on their racks"
+        raise click.UsageError(f"--racks: {text}")
     if as_json:
-        click.echo(json.dumps(explaining.to_json(tuning, calls, version), indent=1))
+        click.echo(json.dumps(explaining.to_json(calls, results), indent=1))
     else:
-        click.echo("\n".join(explaining.to_text(tuning, path, calls, version)))
+        shown = explaining.to_text(path, calls, results, racks is not None or hosts == 1)
+        click.echo("\n".join(shown))
 
 
 @cli.command()

@@ -2,19 +2,21 @@
 """What a tuning file selects for some calls, and why: as text, and for programs."""
 
 import itertools
+from typing import Any
 
 from topo_common.text import size_text
 
-from topo_tune import grammar
-from topo_tune.grammar import TREE_TYPES, quoted, strip
+from topo_tune.grammar import TREE_TYPES, Call, Selection, quoted, strip
 
 
-def to_text(tuning, name, calls, version="4.0"):
+def to_text(
+    name: str, calls: dict[int, Call], results: dict[int, Selection], knows_racks: bool = True
+) -> list[str]:
     """Lines for a call, {bytes: Call} of one, which tell all that is tried; or for several, which tell
     what is selected in which range of sizes. `name`: of the file."""
-    results = {size: grammar.select(tuning, call, version) for size, call in calls.items()}
     call = next(iter(calls.values()))
-    lines = [about(call, list(calls) if call.total_count or len(calls) > 1 else [])]
+    sizes = list(calls) if call.total_count or len(calls) > 1 else []
+    lines = [about(call, sizes, knows_racks)]
     if len(results) == 1:
         (result,) = results.values()
         lines += ["", f"{name}:", *_steps(result)]
@@ -32,15 +34,19 @@ def to_text(tuning, name, calls, version="4.0"):
     return [*lines, "", *(f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in rows)]
 
 
-def to_json(tuning, calls, version="4.0"):
+def asks_for_racks(result: Selection) -> bool:
+    """Whether a condition on the racks of the communicator was tried."""
+    return any(strip(path[-1]).startswith("comm_racks<") for path, _, _ in result.steps)
+
+
+def to_json(calls: dict[int, Call], results: dict[int, Selection]) -> dict[str, Any]:
     """The same as an object for json.dumps: everything for every size."""
 
-    def steps(selection):
+    def steps(selection: Selection) -> list[dict[str, Any]]:
         return [{"path": p, "sees": seen, "holds": held} for p, seen, held in selection.steps]
 
-    results = []
-    for size, call in calls.items():
-        result = grammar.select(tuning, call, version)
+    rows = []
+    for size, result in results.items():
         row = {
             "bytes": size,
             "algorithm": result.algorithm,
@@ -53,16 +59,18 @@ def to_json(tuning, calls, version="4.0"):
             row["declined"] = dict(zip(("algorithm", "restriction"), result.declined, strict=True))
         if result.builtin:
             row["builtin"] = {"path": result.builtin.path, "steps": steps(result.builtin)}
-        results.append(row)
-    return {"call": vars(next(iter(calls.values()))), "results": results}
+        rows.append(row)
+    return {"call": vars(next(iter(calls.values()))), "results": rows}
 
 
-def about(call, sizes):
+def about(call: Call, sizes: list[int], knows_racks: bool = True) -> str:
     """A line that describes a call, and the sizes that are asked for."""
     parts = [call.collective + (" between groups" if call.comm_type == "inter" else "")]
     parts.append(_count(call.ranks, "rank"))
     if call.hosts and call.comm_type == "intra":
-        parts += [_count(call.hosts, "host"), _count(call.racks, "rack")]
+        parts.append(_count(call.hosts, "host"))
+        if knows_racks:
+            parts.append(_count(call.racks, "rack"))
         parts.append(
             f"up to {call.ppn} a host" if call.ranks % call.hosts else f"{call.ppn} a host"
         )
@@ -72,11 +80,11 @@ def about(call, sizes):
     return ", ".join(parts)
 
 
-def _count(number, what):
+def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def _steps(result):
+def _steps(result: Selection) -> list[str]:
     rows = []
     for path, seen, held in result.steps:
         # the other collectives tell nothing
@@ -91,7 +99,7 @@ def _steps(result):
     return [f"  {held:<3}  {key:<{width}}  {seen}".rstrip() for held, key, seen in rows]
 
 
-def _algorithm(result):
+def _algorithm(result: Selection) -> str:
     params = dict(result.params)
     if "tree_type" in params:
         params["tree_type"] = TREE_TYPES[params["tree_type"]]
@@ -99,7 +107,7 @@ def _algorithm(result):
     return result.algorithm + (f" ({shown})" if shown else "")
 
 
-def reason(result):
+def reason(result: Selection) -> str:
     """Why the algorithm of a Selection runs."""
     if result.from_rule:
         return f"rule {quoted(result.path)}"

@@ -14,7 +14,7 @@ from topo_common import files
 from topo_common.files import InputError
 from topo_common.text import short
 
-from topo_tune.site import Site
+from topo_tune.site import MAX_NAME, Site
 
 MAX_HOSTS = 1_000_000  # a list such as n[0-999999999] is a typing error
 MAX_INCLUDES = 8  # files within files
@@ -28,6 +28,9 @@ class Found:
     notes: list[str] = field(default_factory=list)
 
     def add(self, path: object, number: int, name: str, hosts: list[str]) -> None:
+        if not name.isprintable() or len(name.encode()) > MAX_NAME:
+            text = f"found {short(name)}, expected the name of a rack, at most {MAX_NAME} bytes"
+            raise InputError(path, text, f"line {number}")
         if name in self.racks:
             raise InputError(path, f"rack {name} is there twice", f"line {number}")
         self.racks[name] = hosts

@@ -15,6 +15,8 @@ from topo_common.files import InputError, json_type
 from topo_common.text import short
 
 SCHEMA_PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site.schema.json")
+MAX_NAME = 255  # bytes, of a host or a rack
+LEAST, MOST = 1e-6, 1e12  # of a number in a matrix, as in the schema
 MATRICES = ("latency_us", "bandwidth_mbps", "rack_latency_us", "rack_bandwidth_mbps")
 
 
@@ -63,6 +65,9 @@ def check(raw, path="site.json"):
         for i, name in enumerate(names):
             if not name.isprintable():
                 text = f"found {short(name)}, expected printable characters"
+                raise InputError(path, text, f"{key}[{i}]")
+            if len(name.encode()) > MAX_NAME:
+                text = f"found a name of {len(name.encode())} bytes, expected at most {MAX_NAME}"
                 raise InputError(path, text, f"{key}[{i}]")
     of_host = [int(rack) for rack in racks["of_host"]]
     if len(of_host) != len(hosts):
@@ -142,8 +147,9 @@ def _matrix(path, key, rows):
             )
             raise InputError(path, text, f"{where}[{i}]")
         for j, value in enumerate(row):
-            if type(value) not in (int, float) or not 0 <= value < math.inf:
-                text = f"found {short(value)}, expected a finite number that is not negative"
+            # within these limits sums, products and reciprocals are numbers, too
+            if type(value) not in (int, float) or value and not LEAST <= value <= MOST:
+                text = f"found {short(value)}, expected 0 or a number from {LEAST:g} to {MOST:g}"
                 raise InputError(path, text, f"{where}[{i}][{j}]")
     array = np.array(rows, dtype=float)
     array[array == 0] = np.nan
@@ -165,7 +171,6 @@ class _Fault(Exception):
 
 
 MAX_TOPOLOGY_HOSTS = 65536
-MAX_HOST_NAME = 255  # bytes
 MAX_INT = 2**31 - 1
 
 
@@ -191,8 +196,8 @@ def _check_topology(topology):
             # half of a surrogate pair, as json-c takes it
             value = values[i] = re.sub("[\ud800-\udfff]", "\ufffd", value)
             size = len(value.encode())
-            if key == "hosts" and (not 1 <= size <= MAX_HOST_NAME or "\0" in value):
-                text = f"found a name of {size} bytes, expected 1 to {MAX_HOST_NAME}"
+            if key == "hosts" and (not 1 <= size <= MAX_NAME or "\0" in value):
+                text = f"found a name of {size} bytes, expected 1 to {MAX_NAME}"
                 raise _Fault(f"{where}{key}[{i}]", text)
         return values
 

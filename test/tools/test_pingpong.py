@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from functools import partial
 from pathlib import Path
 
@@ -121,7 +122,7 @@ def test_host_names(bindir, run_mpi, tmp_path, monkeypatch):
     assert load(tmp_path / "site.json")["hosts"] == names
 
 
-@pytest.mark.parametrize("name", [b"bell\a", b"latin\xe9", b"x" * 300])
+@pytest.mark.parametrize("name", [b"bell\a", b"latin\xe9", b"x" * 256, b"x" * 5000])
 def test_impossible_host_names(pingpong, tmp_path, name):
     run = pingpong(1, env={"MPIR_CVAR_COLL_TOPOLOGY_HOST": os.fsdecode(name)})
     assert run.returncode == 1
@@ -158,7 +159,9 @@ def test_time_limit_leaves_pairs_out(pingpong, tmp_path):
 
 
 def test_help_and_version(pingpong):
-    for option, text in (("--help", "Usage: mpiexec"), ("--version", "topo-pingpong ")):
+    version = tomllib.loads((REPO / "maint/versions.toml").read_text())["topo"]
+    about = f"topo-pingpong {version} of mpich-topo, MPICH Version:"
+    for option, text in (("--help", "Usage: mpiexec"), ("--version", about)):
         run = pingpong(3, option)
         assert run.returncode == 0 and run.stderr == ""
         assert run.stdout.count(text) == 1
@@ -168,6 +171,7 @@ def test_help_and_version(pingpong):
     "options",
     [
         ["--no-such"],
+        ["--" + "x" * 5000],
         ["stray"],
         ["-o"],
         ["--output="],
@@ -186,7 +190,30 @@ def test_misuse(pingpong, tmp_path, options):
     assert run.returncode == 2
     assert run.stdout.count("topo-pingpong:") == 0
     assert run.stderr.count("topo-pingpong: ") == 1
+    assert "(help: topo-pingpong --help)" in run.stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("option", "meant"),
+    [
+        ("--ouput=x", "--output"),
+        ("--latency-rep", "--latency-reps"),
+        ("--versoin", "--version"),
+        ("--quiet", None),
+    ],
+)
+def test_misspelt_options(pingpong, option, meant):
+    run = pingpong(1, option)
+    hint = f'; did you mean "{meant}"?' if meant else ""
+    assert f"topo-pingpong: {option}: no such option{hint} (help: " in run.stderr
+
+
+def test_full_standard_output(bindir, run_mpi):
+    full = ["sh", "-c", f"{bindir}/topo-pingpong --help >/dev/full"]
+    run = run_mpi(*full, n=1)
+    assert run.returncode == 1
+    assert "topo-pingpong: standard output: No space left on device" in run.stderr
 
 
 def test_output_that_cannot_be_written(pingpong, tmp_path):

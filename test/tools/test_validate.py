@@ -634,7 +634,7 @@ def test_explain(tmp_path):
     assert (
         done.stdout
         == """\
-allgather, 63 ranks, 16 hosts, 1 rack, up to 4 a host, 4K bytes
+allgather, 63 ranks, 16 hosts, up to 4 a host, 4K bytes
 
 tuning.json:
   yes  comm_type=intra                                            intra

@@ -1,0 +1,162 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""topo-tune and files that are damaged: a line on standard error, never a traceback."""
+
+import copy
+import json
+import random
+import re
+import warnings
+
+import pytest
+from inprocess import run_tool
+from test_tune import SLURM, fabric, make_site, record, result
+from topo_tune import cli, rules, site
+
+SITE = make_site([2, 2]) | {"rack_join_bytes": 64, "warnings": ["noise"]}
+TABLES = make_site([2, 3], tables=True)
+TUNING = rules.make_tuning(site.check(SITE))[0]
+RESULT = result(
+    [
+        record(name, size, 5.5, host_of_rank=SITE["hosts"], ranks=4, in_place=False)
+        for name in ("auto", "ring", "topo_ring")
+        for size in (1024, 4096)
+    ],
+    provenance={"settings": {"default": {}, "stock": {"MPIR_CVAR_COLL_TOPOLOGY_FILE": "x"}}},
+)
+YAML = """---
+- topology: tree
+  cluster_default: true
+  tree:
+    switches:
+      - {switch: top, children: "s[0-1]"}
+      - {switch: s0, nodes: "n[0-1]"}
+      - {switch: s1, nodes: "n[2-3]"}
+- topology: blocks
+  block: {block_sizes: [2, 4], blocks: [{block: b1, nodes: "n[0-3]"}]}
+"""
+LIST = "r0: n[0-1]\nr1: n2 n3\n"
+LONG = "x" * 5000
+JUNK = [None, True, 0, -1, 1.5, 1e308, 1e-320, 10**299, 2**63, "", "[/x]", "n0", LONG, "\ud800"]
+JUNK += ["a\nb", "\x1b[2J", "1e999", [], [[]], [None], {}, {"": {}}, {"=": []}]
+
+EXPLAIN = ["--collective", "allgather", "--ranks", "8", "--bytes", "1K:1M"]
+# file: (what a good one holds, command lines that read it, where FILE stands for it)
+CASES = {
+    "site": (
+        SITE,
+        [
+            ["FILE", "-o", "-", "--collective", "gather"],
+            ["FILE", "--dry-run", "--collective", "alltoallv"],
+            ["show", "FILE"],
+            ["model", "FILE"],
+            ["racks", "FILE", "--cluster", "-o", "-"],
+            ["racks", "FILE", "--racks", "LIST", "-o", "-"],
+            ["tune", "FILE", "--measured", "RESULT", "-o", "-", "--collective", "allgather"],
+        ],
+    ),
+    "tables": (TABLES, [["FILE", "-o", "-", "--collective", "scatter"], ["show", "FILE"]]),
+    "tuning": (
+        TUNING,
+        [
+            ["validate", "FILE"],
+            ["validate", "--stock", "FILE"],
+            ["explain", "FILE", *EXPLAIN],
+            ["explain", "FILE", *EXPLAIN[:-1], "4K", "--json"],
+        ],
+    ),
+    "result": (
+        RESULT,
+        [
+            ["tune", "SITE", "--measured", "FILE", "-o", "-", "--collective", "allgather"],
+            ["model", "SITE", "--measured", "FILE"],
+        ],
+    ),
+    "slurm": (SLURM, [["racks", "SITE", "--slurm", "FILE", "-o", "-"]]),
+    "yaml": (YAML, [["racks", "SITE", "--slurm", "FILE", "-o", "-"]]),
+    "ib": (
+        fabric(["n0 HCA-1", "n1 HCA-1"], ["n2 HCA-1", "n3 HCA-1"]),
+        [["racks", "SITE", "--ibnetdiscover", "FILE", "-o", "-"]],
+    ),
+    "list": (LIST, [["racks", "SITE", "--racks", "FILE", "-o", "-"]]),
+}
+
+
+def damaged_value(value, rng):
+    """A copy of parsed JSON in which a place is missing, of another type, there twice, or is junk."""
+    value = copy.deepcopy(value)
+    places = []
+
+    def visit(parent):
+        for key in parent if isinstance(parent, dict) else range(len(parent)):
+            places.append((parent, key))
+            if isinstance(parent[key], dict | list):
+                visit(parent[key])
+
+    visit(value)
+    parent, key = rng.choice(places)
+    what = rng.randrange(4)
+    if what == 0:
+        del parent[key]
+    elif what == 1 and isinstance(parent, dict):
+        parent[rng.choice(["", "x", "[/x]", LONG, "\ud800", f"{key} "])] = parent.pop(key)
+    elif what == 1:
+        parent.append(parent[key])
+    else:
+        parent[key] = copy.deepcopy(rng.choice(JUNK))
+    return value
+
+
+def damaged_text(data, rng):
+    """Bytes of which some are missing, others, or nonsense."""
+    at = rng.randrange(len(data))
+    return rng.choice(
+        [
+            data[:at],
+            data[at:],
+            data[:at] + rng.randbytes(1) + data[at + 1 :],
+            data[:at] + b"\xff\xfe" + data[at:],
+            data[:at] + b"\0" + data[at:],
+            data[:at] + rng.choice([b"\n", b'"', b"[", b"]", b"}", b"=", b":", b","]) + data[at:],
+            data[:at] + data[at // 2 : at] + data[at:],
+            data[:at] + b"[" * 3000 + data[at:],
+            re.sub(rb"[0-9]+", lambda m: rng.choice([m[0], b"NaN", b"1e999", b"9" * 5000]), data),
+            b"\xef\xbb\xbf" + data,
+            data.replace(b"\n", b"\r\n"),
+            data.replace(b"n", b"[/x]"),
+        ]
+    )
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_a_damaged_file_is_a_line(tmp_path, kind, rounds=25):
+    good, commands = CASES[kind]
+    others = {"SITE": SITE, "RESULT": RESULT, "LIST": LIST}
+    for name, value in others.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        (tmp_path / name).write_text(text)
+    rng = random.Random(kind)
+    statuses = set()
+    for _ in range(rounds):
+        if isinstance(good, str) or rng.random() < 0.4:
+            text = good if isinstance(good, str) else json.dumps(good, indent=1)
+            data = damaged_text(text.encode(), rng)
+        else:
+            data = json.dumps(damaged_value(good, rng)).encode()
+        (tmp_path / "FILE").write_bytes(data)
+        command = rng.choice(commands)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            done = run_tool("topo-tune", cli.cli, *command, cwd=tmp_path)
+        statuses.add(done.returncode)
+        errors = [
+            line for line in done.stderr.splitlines() if not line.startswith("topo-tune: note:")
+        ]
+        where = (command, data[:2000])
+        assert done.returncode in (0, 1), where
+        if done.returncode and command[0] != "validate":
+            assert done.stdout == "" and len(errors) == 1, where
+            assert re.match(r"topo-tune: (FILE|RESULT): .", errors[0]) and len(errors[0]) < 1000, (
+                where
+            )
+        assert "\x1b" not in done.stderr
+    assert statuses == {0, 1}
