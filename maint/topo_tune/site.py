@@ -148,7 +148,7 @@ def _matrix(path, key, rows):
             raise InputError(path, text, f"{where}[{i}]")
         for j, value in enumerate(row):
             # within these limits sums, products and reciprocals are numbers, too
-            if type(value) not in (int, float) or value and not LEAST <= value <= MOST:
+            if type(value) not in (int, float) or (value and not LEAST <= value <= MOST):
                 text = f"found {short(value)}, expected 0 or a number from {LEAST:g} to {MOST:g}"
                 raise InputError(path, text, f"{where}[{i}][{j}]")
     array = np.array(rows, dtype=float)
