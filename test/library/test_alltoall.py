@@ -10,17 +10,19 @@ import itertools
 import os
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kinds import Build, Cluster, Env, Job, Launch, MakeSite, Require, WriteJson
+from kinds import Build, Cluster, Env, Job, Launch, MakeSite, Require, RunParts, WriteJson
 
 HERE = Path(__file__).parent
 COLLECTIVES = ("alltoall", "alltoallv")
 KINDS = ("no_topology", "unequal", "cyclic", "block", "one_rank_a_host", "unknown_hosts")
 STAGINGS = ("shm", "p2p")
+
+V = ("alltoallv",)  # for which counts differ
 
 each_collective = pytest.mark.parametrize("collective", COLLECTIVES)
 each_staging = pytest.mark.parametrize("staging", STAGINGS)
@@ -48,11 +50,16 @@ def run_program(run_mpi: Launch, programs: dict[str, Path]) -> Launch:
 
 
 @pytest.fixture(scope="session")
-def run_planned(run_program: Launch) -> Launch:
-    """The same, and what can run planned has to."""
+def run_planned(run_parts: RunParts, programs: dict[str, Path]) -> RunParts:
+    """run_planned(name, *arguments, n=, env=, collectives=): the same for each of the collectives, in
+    one launch; and what can run planned has to. Returns {collective: job}."""
 
-    def run(name: str, collective: str, *arguments: Any, **how: Any) -> Any:
-        return run_program(name, collective, "--expect", "planned", *arguments, **how)
+    def run(
+        name: str, *arguments: Any, collectives: Sequence[str] = COLLECTIVES, **how: Any
+    ) -> dict[Any, Job]:
+        words = {each: ["--collective", each, "--expect", "planned"] for each in collectives}
+        parts = {each: [*words[each], *arguments] for each in collectives}
+        return run_parts(programs[name], parts=parts, **{"timeout": 120, **how})
 
     return run
 
@@ -61,10 +68,10 @@ def plan(**settings: Any) -> Env:
     return {f"MPIR_CVAR_COLL_TOPO_PLAN_{key}": value for key, value in settings.items()}
 
 
-def forced(collective: str, staging: str = "auto", misses: int = 0, **more: Any) -> Env:
+def forced(staging: str = "auto", misses: int = 0, **more: Any) -> Env:
     """Plans however often counts change, if misses is 0."""
     return {
-        f"MPIR_CVAR_{collective.upper()}_INTRA_ALGORITHM": "planned",
+        **{f"MPIR_CVAR_{each.upper()}_INTRA_ALGORITHM": "planned" for each in COLLECTIVES},
         "MPIR_CVAR_COLLECTIVE_FALLBACK": "error",
         **plan(STAGING=staging, MISSES=misses),
         **more,
@@ -80,76 +87,64 @@ def counter(job: Job, name: str) -> Any:
 # ---------------------------------------------------------------- results
 
 
-@each_collective
 @pytest.mark.parametrize("n", range(1, 18))
-def test_any_size(run_planned: Launch, cluster: Cluster, collective: str, n: int) -> None:
+def test_any_size(run_planned: RunParts, cluster: Cluster, n: int) -> None:
     """Each size on a cluster of some kind, one after the other."""
     kind, staging = KINDS[n % len(KINDS)], STAGINGS[n // len(KINDS) % 2]
-    env = forced(collective, staging, **cluster(kind, n))
+    env = forced(staging, **cluster(kind, n))
     cases = [] if n <= 6 else ["quick", "comms"]
     runs = {"alltoall": cases, "alltoall_init": ["active"]} if n <= 8 else {"alltoall": cases}
     for program, arguments in runs.items():
-        job = run_planned(program, collective, *arguments, n=n, timeout=120, env=env)
-        assert job.stderr == "" or kind == "unknown_hosts"
+        jobs = run_planned(program, *arguments, n=n, env=env)
+        assert kind == "unknown_hosts" or {job.stderr for job in jobs.values()} == {""}
 
 
-@each_collective
 @each_staging
 @pytest.mark.parametrize("kind, n", [*itertools.product(KINDS, [7]), ("unequal", 11)])
 def test_any_cluster(
-    run_planned: Launch, cluster: Cluster, collective: str, staging: str, kind: str, n: int
+    run_planned: RunParts, cluster: Cluster, staging: str, kind: str, n: int
 ) -> None:
-    env = forced(collective, staging, **cluster(kind, n))
+    env = forced(staging, **cluster(kind, n))
     cases = ["basic", "types", "bottom", "comms", "many"]
-    run_planned("alltoall", collective, *cases, n=n, timeout=120, env=env)
+    run_planned("alltoall", *cases, n=n, env=env)
 
 
-@each_collective
 @each_staging
 @pytest.mark.parametrize("kind, n", [("block", 5), ("unknown_hosts", 5), ("unequal", 8)])
-def test_requests(
-    run_planned: Launch, cluster: Cluster, collective: str, staging: str, kind: str, n: int
-) -> None:
-    env = forced(collective, staging, **cluster(kind, n))
-    run_planned("alltoall_init", collective, n=n, timeout=120, env=env)
+def test_requests(run_planned: RunParts, cluster: Cluster, staging: str, kind: str, n: int) -> None:
+    env = forced(staging, **cluster(kind, n))
+    run_planned("alltoall_init", n=n, env=env)
 
 
-@each_collective
 @pytest.mark.parametrize("n", [31, 64])
-def test_many_ranks(run_planned: Launch, cluster: Cluster, collective: str, n: int) -> None:
-    env = forced(collective, **cluster("unequal", n))
-    run_planned("alltoall", collective, "quick", n=n, timeout=120, env=env)
+def test_many_ranks(run_planned: RunParts, cluster: Cluster, n: int) -> None:
+    env = forced(**cluster("unequal", n))
+    run_planned("alltoall", "quick", n=n, env=env)
 
 
-@each_collective
 @pytest.mark.parametrize("seed", range(2, 5))
-def test_shuffled_communicators(
-    run_planned: Launch, cluster: Cluster, collective: str, seed: int
-) -> None:
-    env = forced(collective, misses=4, **cluster("unequal", 5 + seed, seed))
+def test_shuffled_communicators(run_planned: RunParts, cluster: Cluster, seed: int) -> None:
+    env = forced(misses=4, **cluster("unequal", 5 + seed, seed))
     cases = ["--seed", seed, "comms", "many", "varying"]
-    run_planned("alltoall", collective, *cases, n=5 + seed, timeout=120, env=env)
+    run_planned("alltoall", *cases, n=5 + seed, env=env)
 
 
-@each_collective
 @each_staging
 @pytest.mark.parametrize("rack_bytes", [0, 1 << 20])
 def test_rendezvous_only(
-    run_planned: Launch, cluster: Cluster, collective: str, staging: str, rack_bytes: int
+    run_planned: RunParts, cluster: Cluster, staging: str, rack_bytes: int
 ) -> None:
     """No step may rely on the transport to buffer a message: with a limit of 0 none is."""
     env = forced(
-        collective,
         staging,
         MPIR_CVAR_CH3_EAGER_MAX_MSG_SIZE=0,
         **plan(RACK_BYTES=rack_bytes),
         **cluster("unequal", 6),
     )
-    run_planned("alltoall", collective, "basic", "comms", "traffic", n=6, timeout=120, env=env)
-    run_planned("alltoall_init", collective, "active", n=6, timeout=120, env=env)
+    run_planned("alltoall", "basic", "comms", "traffic", n=6, env=env)
+    run_planned("alltoall_init", "active", n=6, env=env)
 
 
-@each_collective
 @each_staging
 @pytest.mark.parametrize(
     "program, case, n",
@@ -166,34 +161,32 @@ def test_rendezvous_only(
     ],
 )
 def test_special(
-    run_planned: Launch,
+    run_planned: RunParts,
     cluster: Cluster,
-    collective: str,
     staging: str,
     program: Any,
     case: str,
     n: int,
 ) -> None:
-    env = forced(collective, staging, **cluster("cyclic", n))
-    job = run_planned(program, collective, case, n=n, timeout=120, env=env)
-    if "SKIP" in job.stdout:
-        pytest.skip(job.stdout.splitlines()[0])
+    env = forced(staging, **cluster("cyclic", n))
+    jobs = run_planned(program, case, n=n, env=env)
+    skipped = [job.stdout for job in jobs.values() if "SKIP" in job.stdout]
+    if skipped:
+        pytest.skip(skipped[0].splitlines()[0])
 
 
-@each_collective
 @each_staging
-def test_many_calls(run_planned: Launch, collective: str, staging: str) -> None:
+def test_many_calls(run_planned: RunParts, staging: str) -> None:
     """Nothing grows. --slow runs 200,000 calls."""
-    env = forced(collective, staging, MPIR_CVAR_NUM_CLIQUES=2)
-    run_planned("alltoall", collective, "long", n=4, timeout=120, env=env)
+    env = forced(staging, MPIR_CVAR_NUM_CLIQUES=2)
+    run_planned("alltoall", "long", n=4, env=env)
 
 
 @pytest.mark.slow
-@each_collective
 @each_staging
-def test_200000_calls(run_planned: Launch, collective: str, staging: str) -> None:
-    env = forced(collective, staging, MPIR_CVAR_NUM_CLIQUES=2)
-    run_planned("alltoall", collective, "--calls", 200000, "long", n=4, timeout=600, env=env)
+def test_200000_calls(run_planned: RunParts, staging: str) -> None:
+    env = forced(staging, MPIR_CVAR_NUM_CLIQUES=2)
+    run_planned("alltoall", "--calls", 200000, "long", n=4, timeout=600, env=env)
 
 
 def test_wrong_result_is_seen(run_program: Launch, build_mpi: Build, tmp_path: Path) -> None:
@@ -232,16 +225,19 @@ def test_nothing_configured(run_program: Launch, cluster: Cluster) -> None:
         assert not re.search(r"COUNTER coll_topo_\w+ min=\d+ max=[1-9]", job.stdout)
 
 
-@each_collective
 @pytest.mark.parametrize("n", [1, 2, 5, 8])
 def test_by_tuning_file(
-    run_planned: Launch, site: MakeSite, write_json: WriteJson, collective: str, n: int
+    run_planned: RunParts, site: MakeSite, write_json: WriteJson, n: int
 ) -> None:
     """Requests, too, use a plan where the file says so."""
     content = site([f"clique{i}" for i in range(3)], [1, 0, 1])
     topology = {key: content[key] for key in ("format", "hosts", "racks", "latency_us")}
-    leaf = {f"algorithm=MPIR_{collective.capitalize()}_intra_planned": {}}
-    rules = {f"collective={collective}": {"comm_type=intra": leaf}}
+    rules = {
+        f"collective={each}": {
+            "comm_type=intra": {f"algorithm=MPIR_{each.capitalize()}_intra_planned": {}}
+        }
+        for each in COLLECTIVES
+    }
     env = {
         "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE": write_json(
             "tuning.json", {**rules, "topology": topology}
@@ -253,8 +249,8 @@ def test_by_tuning_file(
         "alltoall": ["basic", "comms"],
         "alltoall_init": ["persistent", "mixed"],
     }.items():
-        job = run_planned(program, collective, *cases, n=n, timeout=120, env=env)
-        assert job.stderr == ""
+        jobs = run_planned(program, *cases, n=n, env=env)
+        assert {job.stderr for job in jobs.values()} == {""}
 
 
 # ---------------------------------------------------------------- the cache of plans
@@ -262,24 +258,24 @@ def test_by_tuning_file(
 
 @each_staging
 @pytest.mark.parametrize("n, kind", [(5, "cyclic"), (8, "unequal")])
-def test_cache(run_planned: Launch, cluster: Cluster, staging: str, n: int, kind: str) -> None:
-    env = forced("alltoallv", staging, **cluster(kind, n))
-    run_planned("alltoall_plans", "alltoallv", "keys", "held", n=n, timeout=120, env=env)
+def test_cache(run_planned: RunParts, cluster: Cluster, staging: str, n: int, kind: str) -> None:
+    env = forced(staging, **cluster(kind, n))
+    run_planned("alltoall_plans", "keys", "held", n=n, env=env, collectives=V)
 
 
 @each_staging
 @pytest.mark.parametrize("entries", [1, 2, 5, 64])
 def test_cache_keeps_the_latest(
-    run_planned: Launch, cluster: Cluster, staging: str, entries: int
+    run_planned: RunParts, cluster: Cluster, staging: str, entries: int
 ) -> None:
-    env = forced("alltoallv", staging, **plan(ENTRIES=entries), **cluster("unequal", 6))
-    run_planned("alltoall_plans", "alltoallv", "lru", n=6, timeout=120, env=env)
+    env = forced(staging, **plan(ENTRIES=entries), **cluster("unequal", 6))
+    run_planned("alltoall_plans", "lru", n=6, env=env, collectives=V)
 
 
-def test_cache_keeps_to_its_bytes(run_planned: Launch, cluster: Cluster) -> None:
+def test_cache_keeps_to_its_bytes(run_planned: RunParts, cluster: Cluster) -> None:
     """With room for no plan, the latest one is kept nevertheless."""
-    env = forced("alltoallv", **plan(BYTES=1), **cluster("unequal", 6))
-    job = run_planned("alltoall", "alltoallv", "many", n=6, env=env)
+    env = forced(**plan(BYTES=1), **cluster("unequal", 6))
+    (job,) = run_planned("alltoall", "many", n=6, env=env, collectives=V).values()
     assert counter(job, "plan_hits")[1] > 0
     assert counter(job, "plan_misses")[0] > counter(job, "plan_hits")[1]
 
@@ -287,76 +283,70 @@ def test_cache_keeps_to_its_bytes(run_planned: Launch, cluster: Cluster) -> None
 @each_staging
 @pytest.mark.parametrize("misses", [2, 4])
 def test_counts_that_change(
-    run_planned: Launch, cluster: Cluster, staging: str, misses: int
+    run_planned: RunParts, cluster: Cluster, staging: str, misses: int
 ) -> None:
-    env = forced("alltoallv", staging, misses=misses, **cluster("unequal", 6))
-    job = run_planned("alltoall_plans", "alltoallv", "changing", n=6, env=env)
+    env = forced(staging, misses=misses, **cluster("unequal", 6))
+    (job,) = run_planned("alltoall_plans", "changing", n=6, env=env, collectives=V).values()
     assert counter(job, "plan_declined_misses") == (2 * misses, 2 * misses)
 
 
 # ---------------------------------------------------------------- calls that are not planned
 
 
-@each_collective
 @pytest.mark.parametrize("hosts, block", [(1, 0), (5, 0), (5, 1)])
-def test_declined_for_its_place(
-    run_planned: Launch, collective: str, hosts: Any, block: int
-) -> None:
-    env = forced(collective, MPIR_CVAR_NUM_CLIQUES=hosts, MPIR_CVAR_CLIQUES_BY_BLOCK=block)
+def test_declined_for_its_place(run_planned: RunParts, hosts: Any, block: int) -> None:
+    env = forced(MPIR_CVAR_NUM_CLIQUES=hosts, MPIR_CVAR_CLIQUES_BY_BLOCK=block)
     for program, cases in {"alltoall": ["basic", "comms"], "alltoall_init": ["active"]}.items():
-        job = run_planned(program, collective, *cases, n=5, env=env)
-        assert counter(job, f"{collective}_planned_calls") == (0, 0)
-        assert counter(job, "plan_declined_place")[0] > 0
-        assert counter(job, "host_messages") == (0, 0)
+        for collective, job in run_planned(program, *cases, n=5, env=env).items():
+            assert counter(job, f"{collective}_planned_calls") == (0, 0)
+            assert counter(job, "plan_declined_place")[0] > 0
+            assert counter(job, "host_messages") == (0, 0)
 
 
-@each_collective
 @pytest.mark.parametrize("limit", [0, 30])
-def test_declined_for_its_size(
-    run_planned: Launch, cluster: Cluster, collective: str, limit: int
-) -> None:
+def test_declined_for_its_size(run_planned: RunParts, cluster: Cluster, limit: int) -> None:
     """The average block decides: alltoall.c knows it."""
-    env = forced(collective, **plan(MAX_BYTES=limit), **cluster("unequal", 6))
+    env = forced(**plan(MAX_BYTES=limit), **cluster("unequal", 6))
     for program, cases in {
         "alltoall": ["basic", "types", "varying"],
         "alltoall_init": ["persistent"],
     }.items():
-        job = run_planned(program, collective, *cases, n=6, timeout=120, env=env)
-        least, most = counter(job, "plan_declined_size")
-        assert least == most > 0
-        if limit:
-            assert counter(job, f"{collective}_planned_calls")[0] > 0
+        for collective, job in run_planned(program, *cases, n=6, env=env).items():
+            least, most = counter(job, "plan_declined_size")
+            assert least == most > 0
+            if limit:
+                assert counter(job, f"{collective}_planned_calls")[0] > 0
 
 
-@each_collective
 @each_staging
 @pytest.mark.parametrize("limit", [0, 1000])
 def test_declined_for_want_of_memory(
-    run_planned: Launch, cluster: Cluster, collective: str, staging: str, limit: int
+    run_planned: RunParts, cluster: Cluster, staging: str, limit: int
 ) -> None:
-    env = forced(collective, staging, **plan(SHM_BYTES=limit), **cluster("unequal", 6))
+    env = forced(staging, **plan(SHM_BYTES=limit), **cluster("unequal", 6))
     for program, cases in {"alltoall": ["basic"], "alltoall_init": ["persistent"]}.items():
         options = ["--declined", "memory", *cases]
-        job = run_planned(program, collective, *options, n=6, timeout=120, env=env)
-        least, most = counter(job, "plan_declined_memory")
-        assert least == most > 0
-        # on all ranks or on none
-        least, most = counter(job, f"{collective}_planned_calls")
-        assert least == most
+        for collective, job in run_planned(program, *options, n=6, env=env).items():
+            least, most = counter(job, "plan_declined_memory")
+            assert least == most > 0
+            # on all ranks or on none
+            least, most = counter(job, f"{collective}_planned_calls")
+            assert least == most
 
 
 @each_collective
 @pytest.mark.parametrize("staging", ["auto", "shm"])
 @pytest.mark.parametrize("case", ["no_files", "no_size", "no_dump"])
 def test_one_rank_without_memory(
-    run_planned: Launch, require: Require, collective: str, staging: str, case: str
+    run_planned: RunParts, require: Require, collective: str, staging: str, case: str
 ) -> None:
     prefix = []
     if case == "no_dump" and os.geteuid() == 0:
         # root without the right to look into any process
         prefix = [require("setpriv"), "--inh-caps=-sys_ptrace", "--bounding-set=-sys_ptrace"]
-    env = forced(collective, staging, MPIR_CVAR_NUM_CLIQUES=2)
-    run_planned("alltoall_plans", collective, case, n=5, prefix=prefix, env=env)
+    env = forced(staging, MPIR_CVAR_NUM_CLIQUES=2)
+    # the rank has no memory to the end
+    run_planned("alltoall_plans", case, n=5, prefix=prefix, env=env, collectives=[collective])
 
 
 @pytest.fixture
@@ -400,7 +390,7 @@ def test_without_dev_shm(
         *(programs["alltoall"], "--collective", collective, "--expect", "planned", "basic"),
         n=5,
         prefix=with_dev_shm(script),
-        env=forced(collective, MPIR_CVAR_NUM_CLIQUES=2),
+        env=forced(MPIR_CVAR_NUM_CLIQUES=2),
     )
     assert job.returncode == 0 and job.stderr == "", job.stdout + job.stderr
     assert "OK " in job.stdout
@@ -418,7 +408,7 @@ def test_ranks_in_containers(
         *unshare,
         *(programs["alltoall"], "--collective", collective, "--expect", "planned", "basic"),
         n=5,
-        env=forced(collective, MPIR_CVAR_NUM_CLIQUES=2),
+        env=forced(MPIR_CVAR_NUM_CLIQUES=2),
     )
     assert job.returncode == 0 and "OK " in job.stdout, job.stdout + job.stderr
     assert counter(job, f"{collective}_planned_calls")[0] > 0
@@ -434,7 +424,7 @@ def test_settings_that_differ(run_mpi: Launch, programs: dict[str, Path], collec
     parts = (["-n", 2, *program], ["-n", 2, *other, *program], ["-n", 3, *program])
     for order in (parts, parts[::-1], parts[1:] + parts[:1]):
         words = [word for part in order for word in (*part, ":")][:-1]
-        job = run_mpi(*words, timeout=120, env=forced(collective, MPIR_CVAR_NUM_CLIQUES=3))
+        job = run_mpi(*words, timeout=120, env=forced(MPIR_CVAR_NUM_CLIQUES=3))
         assert job.returncode == 0 and "OK " in job.stdout, job.stdout + job.stderr
 
 
@@ -445,17 +435,15 @@ def test_settings_that_differ(run_mpi: Launch, programs: dict[str, Path], collec
 JOINED = [(-1, None), (-1, 0), (-1, 150), (150, 0), (1 << 20, None)]
 
 
-@each_collective
 @pytest.mark.parametrize("racks, joined", [("", (1024, None)), *(("012010", j) for j in JOINED)])
 @pytest.mark.parametrize(
     "n, block, one_rank, staging",
     [(12, 0, 1 << 20, "shm"), (14, 1, 500, "p2p"), (18, 1, 0, "shm"), (12, 1, 0, "p2p")],
 )
 def test_messages_between_hosts(
-    run_planned: Launch,
+    run_planned: RunParts,
     site: MakeSite,
     write_json: WriteJson,
-    collective: str,
     staging: str,
     racks: Any,
     joined: Any,
@@ -467,7 +455,6 @@ def test_messages_between_hosts(
     one to each other host of its own. alltoall_plans.c counts."""
     rack_bytes, rack_join_bytes = joined
     env = forced(
-        collective,
         staging,
         MPIR_CVAR_NUM_CLIQUES=6,
         MPIR_CVAR_CLIQUES_BY_BLOCK=block,
@@ -482,7 +469,7 @@ def test_messages_between_hosts(
             options += ["--rack-join-bytes", rack_join_bytes]
         env["MPIR_CVAR_COLL_TOPOLOGY_FILE"] = write_json("site.json", topology)
         options += ["--racks", ",".join(racks)]
-    run_planned("alltoall_plans", collective, *options, n=n, env=env)
+    run_planned("alltoall_plans", *options, n=n, env=env)
 
 
 # ---------------------------------------------------------------- nothing is left
@@ -506,7 +493,7 @@ def test_nothing_is_left(
             n=5,
             timeout=30,
             prefix=with_dev_shm("mount -t tmpfs none /dev/shm"),
-            env=forced(collective, staging, MPIR_CVAR_NUM_CLIQUES=2),
+            env=forced(staging, MPIR_CVAR_NUM_CLIQUES=2),
         )
         assert (job.returncode == 0) == (case == "comms"), job.stdout + job.stderr
         assert job.stdout.splitlines()[-1] == "SHM"
@@ -522,34 +509,39 @@ def test_killed_rank(run_program: Launch, collective: str, staging: str, victim:
         check=False,
         n=5,
         timeout=30,
-        env=forced(collective, staging, MPIR_CVAR_NUM_CLIQUES=2),
+        env=forced(staging, MPIR_CVAR_NUM_CLIQUES=2),
     )
     assert job.returncode != 0
 
 
 @pytest.mark.parametrize(
-    "program, collective, staging, cases",
+    "program, staging, parts",
     [
-        ("alltoall", "alltoall", "shm", ["quick", "bottom"]),
-        ("alltoall", "alltoallv", "shm", ["quick", "bottom", "many"]),
-        ("alltoall", "alltoallv", "p2p", ["quick", "many"]),
-        ("alltoall_init", "alltoallv", "shm", ["active", "mixed"]),
-        ("alltoall_init", "alltoallv", "p2p", ["active"]),
+        (
+            "alltoall",
+            "shm",
+            {"alltoall": ["quick", "bottom"], "alltoallv": ["quick", "bottom", "many"]},
+        ),
+        ("alltoall", "p2p", {"alltoallv": ["quick", "many"]}),
+        ("alltoall_init", "shm", {"alltoallv": ["active", "mixed"]}),
+        ("alltoall_init", "p2p", {"alltoallv": ["active"]}),
     ],
 )
 def test_valgrind(
     run_valgrind: Launch,
     programs: dict[str, Path],
     cluster: Cluster,
-    program: Any,
-    collective: str,
+    program: str,
     staging: str,
-    cases: Any,
+    parts: dict[str, list[str]],
 ) -> None:
     run_valgrind(
         programs[program],
-        *("--collective", collective, "--expect", "planned", *cases),
+        {
+            each: ["--collective", each, "--expect", "planned", *cases]
+            for each, cases in parts.items()
+        },
         n=3,
-        env=forced(collective, staging, **cluster("cyclic", 3)),
+        env=forced(staging, **cluster("cyclic", 3)),
         ours=r"MPIR_Topo|MPII_Topo|alltoallv?_intra_planned|topo_(plan|shm|exchange)",
     )

@@ -818,6 +818,32 @@ def test_check_in_the_background() -> None:
     assert result.returncode == 0, result.stdout
 
 
+def test_left_process_fails(tmp_path: Path) -> None:
+    """A process that a test leaves behind ends the run with an error, and ends."""
+    pid = tmp_path / "pid"
+    (tmp_path / "test_pretended.py").write_text(
+        "import subprocess\n"
+        "from pathlib import Path\n"
+        "def test_leaves():\n"
+        "    process = subprocess.Popen(['sleep', '1000'], start_new_session=True)\n"
+        "    while b'sleep' not in Path(f'/proc/{process.pid}/cmdline').read_bytes(): pass\n"
+        f"    Path({str(pid)!r}).write_text(str(process.pid))\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "conftest", tmp_path],
+        env=os.environ | {"PYTHONPATH": str(REPO / "test")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 1
+    left = rf"left behind: {pid.read_text().strip()}: sleep 1000 , of .*test_leaves"
+    assert re.search(left, result.stdout), result.stdout
+    # an ended process that nobody has waited for has no command line
+    command = Path(f"/proc/{pid.read_text()}/cmdline")
+    assert not command.exists() or not command.read_bytes()
+
+
 def test_ci_runs_the_readme_command() -> None:
     assert "make check" in (REPO / ".ci/run").read_text()
     packages = (REPO / "maint/packages.txt").read_text()
