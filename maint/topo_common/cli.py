@@ -13,6 +13,7 @@ A command says what it could not do by a Failure. Exit status of all tools:
 import contextlib
 import errno
 import os
+import re
 import sys
 import tomllib
 from collections.abc import Sequence
@@ -126,8 +127,13 @@ def drop_standard_output() -> None:
 def _outcome(name: str, command: click.Command, args: Sequence[str] | None) -> tuple[int, str]:
     """(exit status, what to say)"""
     try:
-        result = command.main(args, prog_name=name, standalone_mode=False)
+        words = list(sys.argv[1:] if args is None else args)
+        # as command.main(), but that has its own ways with ^C and a closed standard output
+        with command.make_context(name, words) as ctx:
+            result = command.invoke(ctx)
         return (result if isinstance(result, int) else 0), ""
+    except click.exceptions.Exit as error:
+        return error.exit_code, ""
     except SystemExit as error:
         if error.code is None or isinstance(error.code, int):
             return error.code or 0, ""
@@ -168,6 +174,9 @@ def usage_text(error: click.UsageError) -> str:
         if error.ctx:
             known = [name for p in error.ctx.command.get_params(error.ctx) for name in p.opts]
         return f"{error.option_name}: no such option{hint(error.option_name, known)}"
+    if isinstance(error, click.BadOptionUsage):
+        text = re.sub(r"^Option '[^']*' ", "", error.message.rstrip("."))
+        return f"{error.option_name}: {text}"
     if isinstance(error, click.MissingParameter):
         return f"{_about(error)}: is missing"
     if isinstance(error, click.BadParameter):

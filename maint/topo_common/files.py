@@ -142,7 +142,7 @@ def _line_of(text: str, refused: _Refused) -> str | None:
 
 def _is_too_deep(value: Any) -> bool:
     level = [value]
-    for _ in range(MAX_NESTING + 1):
+    for _ in range(MAX_NESTING):
         groups = [v.values() if isinstance(v, dict) else v for v in level if v and is_container(v)]
         level = [v for group in groups for v in group if is_container(v)]
         if not level:

@@ -26,6 +26,8 @@ def main(name: str, load: Callable[[], "click.Command"]) -> NoReturn:
     is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # as for "tool &" in a script
     if not is_ignored:
         signal.signal(signal.SIGINT, at_once)
+    # the programs that maint/build makes block it: so far, Python would have shown a traceback
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     _open_standard_output()
     from topo_common import cli
 

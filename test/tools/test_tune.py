@@ -195,7 +195,7 @@ def test_bad_site_exits_1_with_one_line(tmp_path):
         assert done.returncode == 1 and done.stdout == ""
         assert done.stderr == (
             f"topo-tune: {path}: $.latency_us[3][2]: found -1,"
-            " expected a finite number that is not negative\n"
+            " expected 0 or a number from 1e-06 to 1e+12\n"
         )
     assert os.listdir(tmp_path) == ["site.json"]
 

@@ -1,0 +1,253 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""The frame of the tools in Python: errors, exit status, ^C, standard output, files, schemas."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+from inprocess import run_tool
+
+REPO = Path(__file__).resolve().parents[2]
+TOOLS = {
+    "topo-bench": REPO / "bench/topo-bench",
+    "topo-tune": REPO / "maint/topo_tune",
+    "topo-vcluster": REPO / "bench/topo-vcluster",
+}
+
+from topo_common import cli, files, schema
+from topo_common.files import Failure, InputError
+
+
+def tool(name, *args, **more):
+    command = [sys.executable, str(TOOLS[name]), *args]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.run(command, check=False, timeout=60, **(streams | more))
+
+
+# -- all tools --
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_version_and_help(name):
+    versions = tomllib.loads((REPO / "maint/versions.toml").read_text())
+    done = tool(name, "--version")
+    supported = ", ".join(row["version"] for row in versions["mpich"])
+    assert done.stdout == f"{name} {versions['topo']} of mpich-topo, for MPICH {supported}\n"
+    assert (done.returncode, done.stderr) == (0, "")
+    done = tool(name, "--help")
+    assert done.returncode == 0
+    assert "Exit status: 0 done; 1 it could not be done" in done.stdout
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_standard_output_that_cannot_be_written(name):
+    with open("/dev/full", "w") as full:
+        done = tool(name, "--help", stdout=full)
+    assert done.returncode == 1
+    assert done.stderr == f"{name}: standard output: No space left on device\n"
+    closed = ["sh", "-c", '"$@" >&-', "sh", sys.executable, TOOLS[name], "--help"]
+    done = subprocess.run(closed, check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr == f"{name}: standard output: Bad file descriptor\n"
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "w") as nobody:
+        done = tool(name, "--help", stdout=nobody)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_interrupted_while_modules_load(bindir, name):
+    """At any time from the first instruction of Python on."""
+    for delay in (0.02, 0.05, 0.1, 0.2, 0.3, 0.5):
+        process = subprocess.Popen(
+            [bindir / name, "--help"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        time.sleep(delay)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
+        # the shell that starts it may die of the signal; or it has ended before
+        expected = {130: f"{name}: interrupted\n", 0: "", -signal.SIGINT: ""}
+        assert stderr == expected[process.returncode]
+
+
+@pytest.mark.parametrize(("name", "near"), [("topo-tune", "validate"), ("topo-bench", "suite")])
+def test_misspelt(name, near):
+    done = tool(name, near[:-1] + "x")
+    assert done.returncode == 2 and f'no such command; did you mean "{near}"?' in done.stderr
+    done = tool(name, near, "--hepl")
+    assert done.returncode == 2 and 'no such option; did you mean "--help"?' in done.stderr
+    for each in (done.stderr, tool(name, near, "--no-such").stderr):
+        assert re.fullmatch(
+            rf"{name}: --.*: no such option.* \(help: {name} {near} --help\)\n", each
+        )
+
+
+# -- exit status --
+
+
+@pytest.mark.parametrize(
+    ("problem", "status", "text"),
+    [
+        (None, 0, ""),
+        (Failure("x: y"), 1, "tool: x: y\n"),
+        (Failure("a\n  b\x1b[2J\n"), 1, "tool: a b?[2J\n"),
+        (Failure("no namespaces", 77), 77, "tool: no namespaces\n"),
+        (
+            InputError("f", "found 1, expected 2", "line 3"),
+            1,
+            "tool: f: line 3: found 1, expected 2\n",
+        ),
+        (click.UsageError("--x: is odd"), 2, "tool: --x: is odd (help: tool --help)\n"),
+        (click.ClickException("bad"), 1, "tool: bad\n"),
+        (KeyboardInterrupt(), 130, "tool: interrupted\n"),
+        (click.Abort(), 130, "tool: interrupted\n"),
+        (SystemExit(5), 5, ""),
+        (SystemExit("why"), 1, "tool: why\n"),
+        (MemoryError(), 1, "tool: found too little memory\n"),
+        (PermissionError(13, "Permission denied", "/x"), 1, "tool: /x: Permission denied\n"),
+        (OSError(28, "No space left"), 1, "tool: standard output: No space left\n"),
+        (BlockingIOError(11, "Try again"), 1, "tool: Try again\n"),
+        (BrokenPipeError(32, "Broken pipe"), 1, ""),
+    ],
+)
+def test_exit_status(problem, status, text):
+    @click.command()
+    def command():
+        print("said before")
+        if problem:
+            raise problem
+
+    done = run_tool("tool", command)
+    assert (done.returncode, done.stderr, done.stdout) == (status, text, "said before\n")
+
+
+def test_a_mistake_of_ours_is_a_traceback():
+    @click.command()
+    def command():
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run_tool("tool", command)
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        ([], "FILE: is missing"),
+        (["f", "--number", "x"], "--number: 'x' is not a valid integer"),
+        (["f", "--number"], "--number: "),
+        (["f", "g"], "Got unexpected extra argument"),
+        (["f", "--nubmer", "1"], '--nubmer: no such option; did you mean "--number"?'),
+    ],
+)
+def test_wrong_command_lines(args, text):
+    @click.command()
+    @click.argument("file", metavar="FILE")
+    @click.option("-n", "--number", type=int)
+    def command(file, number):
+        pass
+
+    done = run_tool("tool", command, *args)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith("tool: ") and text in done.stderr
+    assert done.stderr.endswith(" (help: tool --help)\n") and done.stderr.count("\n") == 1
+
+
+def test_group_without_a_command():
+    group = cli.Group("group", commands={"run": click.Command("run")})
+    done = run_tool("tool", group)
+    assert done.returncode == 2 and "Usage: tool" in done.stderr and done.stdout == ""
+
+
+# -- files --
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "what"),
+    [
+        ('{\n"a": NaN}', "line 2", "found NaN, expected a finite number"),
+        ('["NaN", \n\n-Infinity]', "line 3", "found -Infinity"),
+        ('["1e999",\n1e999]', "line 2", "found 1e999"),
+        ("[\n" + "9" * 400 + "]", "line 2", "found 99999"),
+        ('{"a": 1,\n"b": "a",\n"a": 2}', "line 3", 'found the key "a" twice in one object'),
+        ('[{"a": 1},\n{"b": 1, "a": 2, "b": 3}]', "line 2", 'found the key "b" twice'),
+        ("[" * 65 + "]" * 65, "", "found more than 64 levels of nesting"),
+        ("[" * 100_000, "", "found more than 64 levels of nesting"),
+        ('{"a": [1,\n 2', "line 2 column 3", "the file ends early"),
+        ('{"a"\n 2}', "line 2 column 2", "not JSON"),
+        ("\ufeff{}", "line 1", "not JSON"),
+        ("", "", "the file is empty"),
+    ],
+)
+def test_json_that_is_refused(tmp_path, text, where, what):
+    path = tmp_path / "file.json"
+    path.write_text(text)
+    with pytest.raises(InputError) as error:
+        files.read_json(path)
+    said = str(error.value)
+    assert said.startswith(f"{path}: {where}") and what in said and "\n" not in said
+
+
+def test_json_that_is_taken(tmp_path):
+    value = {
+        "a": [1, 2.5, -3e300, "NaN", None, True],
+        "": {},
+        "deep": json.loads("[" * 62 + "]" * 62),
+    }
+    path = tmp_path / "file.json"
+    path.write_text(files.dump_json(value))
+    assert files.read_json(path) == value
+
+
+def test_where_a_file_cannot_be_written_is_known_before(tmp_path):
+    files.check_folder(tmp_path / "new.json")
+    for path, text in ((tmp_path / "no/x.json", "no folder"), (tmp_path, "found a folder")):
+        with pytest.raises(InputError, match=text):
+            files.check_folder(path)
+
+
+# -- schemas --
+
+SCHEMA = {
+    "type": "object",
+    "required": ["n"],
+    "additionalProperties": False,
+    "properties": {
+        "n": {"type": "integer", "minimum": 1, "maximum": 9},
+        "list": {"type": "array", "minItems": 1, "uniqueItems": True, "items": {"type": "string"}},
+        "kind": {"enum": ["one", "two"]},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({}, '$: found no key "n", which is required'),
+        ([], "$: found [], expected object"),
+        ({"n": 0}, "$.n: found 0, expected at least 1"),
+        ({"n": 10}, "$.n: found 10, expected at most 9"),
+        ({"n": 1, "lits": 1}, '$: found the unknown key "lits"; did you mean "list"?'),
+        ({"n": 1, "list": []}, "$.list: found [], expected at least 1 entries"),
+        ({"n": 1, "list": ["a", 2]}, "$.list[1]: found 2, expected string"),
+        ({"n": 1, "list": ["a", "a"]}, '$.list: found "a" twice, expected each only once'),
+        ({"n": 1, "kind": "three"}, '$.kind: found "three", expected one of one, two'),
+    ],
+)
+def test_schema(value, text):
+    with pytest.raises(InputError) as error:
+        schema.check(value, SCHEMA, "file")
+    assert str(error.value) == f"file: {text}"
+    schema.check({"n": 1, "list": ["a"], "kind": "two"}, SCHEMA, "file")
