@@ -44,6 +44,7 @@ check: build ## run the tests, or TESTS=test/tools/test_tune.py
 	@$(PYTHON_ENV) maint/check $(TESTS)
 
 check-all: build ## run the long tests too, and those that need rare parts: see README.md
+	@maint/setup --all
 	@$(PYTHON_ENV) maint/build --stock
 	@$(PYTHON_ENV) maint/check --slow test
 

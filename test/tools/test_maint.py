@@ -717,9 +717,9 @@ def programs(folder: Path, **scripts: str) -> dict[str, str]:
     return {"PATH": f"{folder}:{os.environ['PATH']}"}
 
 
-def setup(repo: Path, env: dict[str, str]) -> Job:
+def setup(repo: Path, env: dict[str, str], *options: str) -> Job:
     return subprocess.run(
-        [repo / "maint/setup", "--packages"],
+        [repo / "maint/setup", "--packages", *options],
         env=os.environ | env,
         capture_output=True,
         text=True,
@@ -746,6 +746,19 @@ def test_setup_installs_only_what_is_missing(repo: Path, tmp_path: Path) -> None
     result = setup(repo, env)
     assert result.returncode == 0, result.stderr
     assert log.read_text().splitlines()[-1].endswith("--no-install-recommends patch")
+
+
+def test_setup_installs_what_check_all_alone_needs_for_it_only(repo: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    env = programs(
+        tmp_path / "fake",
+        id="echo 1000",
+        sudo=f'shift; [ $1 = true ] || echo "$@" >>{log}',
+        dpkg_query="case $4 in qemu-user) exit 1 ;; *) echo install ok installed ;; esac",
+    )
+    assert (setup(repo, env).returncode, log.exists()) == (0, False)
+    assert setup(repo, env, "--all").returncode == 0
+    assert log.read_text().splitlines()[-1].endswith("--no-install-recommends qemu-user")
 
 
 def test_setup_with_all_there_is_silent(repo: Path, tmp_path: Path) -> None:
