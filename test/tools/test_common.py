@@ -10,10 +10,12 @@ import sys
 import time
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 from inprocess import run_tool
+from kinds import Job
 
 REPO = Path(__file__).resolve().parents[2]
 TOOLS = {
@@ -26,7 +28,7 @@ from topo_common import cli, files, schema
 from topo_common.files import Failure, InputError
 
 
-def tool(name, *args, **more):
+def tool(name: str, *args: Any, **more: Any) -> Job:
     command = [sys.executable, str(TOOLS[name]), *args]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.run(command, check=False, timeout=60, **(streams | more))
@@ -36,7 +38,7 @@ def tool(name, *args, **more):
 
 
 @pytest.mark.parametrize("name", TOOLS)
-def test_version_and_help(name):
+def test_version_and_help(name: str) -> None:
     versions = tomllib.loads((REPO / "maint/versions.toml").read_text())
     done = tool(name, "--version")
     supported = ", ".join(row["version"] for row in versions["mpich"])
@@ -48,12 +50,12 @@ def test_version_and_help(name):
 
 
 @pytest.mark.parametrize("name", TOOLS)
-def test_standard_output_that_cannot_be_written(name):
+def test_standard_output_that_cannot_be_written(name: str) -> None:
     with open("/dev/full", "w") as full:
         done = tool(name, "--help", stdout=full)
     assert done.returncode == 1
     assert done.stderr == f"{name}: standard output: No space left on device\n"
-    closed = ["sh", "-c", '"$@" >&-', "sh", sys.executable, TOOLS[name], "--help"]
+    closed = ["sh", "-c", '"$@" >&-', "sh", sys.executable, str(TOOLS[name]), "--help"]
     done = subprocess.run(closed, check=False, capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr == f"{name}: standard output: Bad file descriptor\n"
@@ -65,7 +67,7 @@ def test_standard_output_that_cannot_be_written(name):
 
 
 @pytest.mark.parametrize("name", TOOLS)
-def test_interrupted_while_modules_load(bindir, name):
+def test_interrupted_while_modules_load(bindir: Path, name: str) -> None:
     """At any time from the first instruction of Python on."""
     for delay in (0.02, 0.05, 0.1, 0.2, 0.3, 0.5):
         process = subprocess.Popen(
@@ -83,7 +85,7 @@ def test_interrupted_while_modules_load(bindir, name):
 
 
 @pytest.mark.parametrize(("name", "near"), [("topo-tune", "validate"), ("topo-bench", "suite")])
-def test_misspelt(name, near):
+def test_misspelt(name: str, near: str) -> None:
     done = tool(name, near[:-1] + "x")
     assert done.returncode == 2 and f'no such command; did you mean "{near}"?' in done.stderr
     done = tool(name, near, "--hepl")
@@ -122,9 +124,9 @@ def test_misspelt(name, near):
         (BrokenPipeError(32, "Broken pipe"), 1, ""),
     ],
 )
-def test_exit_status(problem, status, text):
+def test_exit_status(problem: Any, status: Any, text: str) -> None:
     @click.command()
-    def command():
+    def command() -> None:
         print("said before")
         if problem:
             raise problem
@@ -133,9 +135,9 @@ def test_exit_status(problem, status, text):
     assert (done.returncode, done.stderr, done.stdout) == (status, text, "said before\n")
 
 
-def test_a_mistake_of_ours_is_a_traceback():
+def test_a_mistake_of_ours_is_a_traceback() -> None:
     @click.command()
-    def command():
+    def command() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -152,11 +154,11 @@ def test_a_mistake_of_ours_is_a_traceback():
         (["f", "--nubmer", "1"], '--nubmer: no such option; did you mean "--number"?'),
     ],
 )
-def test_wrong_command_lines(args, text):
+def test_wrong_command_lines(args: Any, text: str) -> None:
     @click.command()
     @click.argument("file", metavar="FILE")
     @click.option("-n", "--number", type=int)
-    def command(file, number):
+    def command(file: Path, number: int) -> None:
         pass
 
     done = run_tool("tool", command, *args)
@@ -165,7 +167,7 @@ def test_wrong_command_lines(args, text):
     assert done.stderr.endswith(" (help: tool --help)\n") and done.stderr.count("\n") == 1
 
 
-def test_group_without_a_command():
+def test_group_without_a_command() -> None:
     group = cli.Group("group", commands={"run": click.Command("run")})
     done = run_tool("tool", group)
     assert done.returncode == 2 and "Usage: tool" in done.stderr and done.stdout == ""
@@ -191,7 +193,7 @@ def test_group_without_a_command():
         ("", "", "the file is empty"),
     ],
 )
-def test_json_that_is_refused(tmp_path, text, where, what):
+def test_json_that_is_refused(tmp_path: Path, text: str, where: Any, what: str) -> None:
     path = tmp_path / "file.json"
     path.write_text(text)
     with pytest.raises(InputError) as error:
@@ -200,7 +202,7 @@ def test_json_that_is_refused(tmp_path, text, where, what):
     assert said.startswith(f"{path}: {where}") and what in said and "\n" not in said
 
 
-def test_json_that_is_taken(tmp_path):
+def test_json_that_is_taken(tmp_path: Path) -> None:
     value = {
         "a": [1, 2.5, -3e300, "NaN", None, True],
         "": {},
@@ -211,7 +213,7 @@ def test_json_that_is_taken(tmp_path):
     assert files.read_json(path) == value
 
 
-def test_where_a_file_cannot_be_written_is_known_before(tmp_path):
+def test_where_a_file_cannot_be_written_is_known_before(tmp_path: Path) -> None:
     files.check_folder(tmp_path / "new.json")
     for path, text in ((tmp_path / "no/x.json", "no folder"), (tmp_path, "found a folder")):
         with pytest.raises(InputError, match=text):
@@ -246,7 +248,7 @@ SCHEMA = {
         ({"n": 1, "kind": "three"}, '$.kind: found "three", expected one of one, two'),
     ],
 )
-def test_schema(value, text):
+def test_schema(value: Any, text: str) -> None:
     with pytest.raises(InputError) as error:
         schema.check(value, SCHEMA, "file")
     assert str(error.value) == f"file: {text}"

@@ -6,6 +6,8 @@ import json
 import random
 import re
 import warnings
+from pathlib import Path
+from typing import Any
 
 import pytest
 from inprocess import run_tool
@@ -81,12 +83,12 @@ CASES = {
 }
 
 
-def damaged_value(value, rng):
+def damaged_value(value: Any, rng: Any) -> Any:
     """A copy of parsed JSON in which a place is missing, of another type, there twice, or is junk."""
     value = copy.deepcopy(value)
     places = []
 
-    def visit(parent):
+    def visit(parent: Any) -> None:
         for key in parent if isinstance(parent, dict) else range(len(parent)):
             places.append((parent, key))
             if isinstance(parent[key], dict | list):
@@ -106,7 +108,7 @@ def damaged_value(value, rng):
     return value
 
 
-def damaged_text(data, rng):
+def damaged_text(data: Any, rng: Any) -> Any:
     """Bytes of which some are missing, others, or nonsense."""
     at = rng.randrange(len(data))
     return rng.choice(
@@ -128,7 +130,7 @@ def damaged_text(data, rng):
 
 
 @pytest.mark.parametrize("kind", CASES)
-def test_a_damaged_file_is_a_line(tmp_path, kind, rounds=25):
+def test_a_damaged_file_is_a_line(tmp_path: Path, kind: str, rounds: int = 25) -> None:
     good, commands = CASES[kind]
     others = {"SITE": SITE, "RESULT": RESULT, "LIST": LIST}
     for name, value in others.items():
