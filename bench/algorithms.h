@@ -14,7 +14,6 @@
 #define ALGORITHMS_H_INCLUDED
 
 #include <ctype.h>
-#include <errno.h>
 #include <limits.h>
 #include <mpi.h>
 #include <stdarg.h>
@@ -54,15 +53,6 @@ static long parse_long(const char *option, const char *s, long min)
         n = min;
     }
     return n;
-}
-
-/* False, after saying so, when what was printed cannot all be written. */
-static bool flush_output(const char *program)
-{
-    if (!fflush(stdout) && !ferror(stdout))
-        return true;
-    fprintf(stderr, "%s: standard output: %s\n", program, strerror(errno));
-    return false;
 }
 
 static MPI_T_cvar_handle cvar_open(const char *name)
@@ -155,13 +145,34 @@ struct algorithm {
     bool persistent;
 };
 
+/* The variable of the environment that gives a CVAR a value, NULL if there is none. MPICH reads each
+ * under three names. */
+static const char *cvar_variable(const char *cvar)
+{
+    static const char *const prefixes[] = { "MPIR_CVAR_", "MPIR_PARAM_", "MPICH_" };
+    static char name[128];
+
+    for (int i = 0; i < 3; i++) {
+        snprintf(name, sizeof(name), "%s%s", prefixes[i], cvar + strlen(prefixes[0]));
+        if (getenv(name))
+            return name;
+    }
+    return NULL;
+}
+
 /* The algorithms in a list such as "auto,planned,planned+init". Returns their number, or -1 after a
  * usage_error. */
 static int parse_algorithms(char *list, const char *coll, const char *cvar, bool has_persistent,
                             struct algorithm *algos)
 {
+    const char *variable = cvar_variable(cvar);
     int num = 0;
 
+    if (variable && strcmp(getenv(variable), "auto")) {
+        usage_error("%s is %s in the environment: expected none, --algorithms chooses", variable,
+                    getenv(variable));
+        return -1;
+    }
     for (char *name = strtok(list, ","); name; name = strtok(NULL, ",")) {
         struct algorithm *a = &algos[num];
         const size_t len = strlen(name), end = strlen(PERSISTENT);

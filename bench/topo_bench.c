@@ -54,6 +54,7 @@
 #define _GNU_SOURCE     /* dladdr: which libmpi was loaded */
 
 #include "algorithms.h"
+#include "output.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -206,7 +207,7 @@ static struct {
     const char *racks;          /* "host,host:host,..." */
     enum pattern pattern;
     long first;                 /* fresh communicators */
-    bool in_place, dry_run, list_cvars, help;
+    bool in_place, dry_run, list_cvars, help, version;
 } opt = {
     .max_reps = 50, .min_reps = 5, .warmup = 2, .seconds = 5.0, .seed = 1, .traffic_bytes = 16 << 10
 };
@@ -246,7 +247,8 @@ static void print_help(void)
            "  -S, --seed N             of the order of the algorithms, and of patterns (%ld)\n"
            "  -d, --dry-run            check the options, print what would run, run nothing\n"
            "  -l, --list-cvars         print the control variables of the MPI library, run nothing\n"
-           "  -h, --help\n\n"
+           "  -h, --help\n"
+           "  -V, --version\n\n"
            "Collectives, and what the size in bytes means\n",
            d_reps, d_min, opt.seconds, d_warm, opt.traffic_bytes, opt.seed);
     for (int i = 0; i < NUM_COLLECTIVES; i++)
@@ -382,6 +384,7 @@ static void parse_options(int argc, char **argv)
         {"dry-run", no_argument, NULL, 'd'},
         {"list-cvars", no_argument, NULL, 'l'},
         {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'V'},
         {NULL, 0, NULL, 0}
     };
     static char automatic[] = "auto";
@@ -391,7 +394,7 @@ static void parse_options(int argc, char **argv)
     int c;
 
     opterr = 0;
-    while ((c = getopt_long(argc, argv, ":c:a:s:ip:r:n:m:t:w:f:b:R:S:dlh", longopts, NULL)) != -1) {
+    while ((c = getopt_long(argc, argv, ":c:a:s:ip:r:n:m:t:w:f:b:R:S:dlhV", longopts, NULL)) != -1) {
         switch (c) {
             case 'c':
                 collective = optarg;
@@ -449,6 +452,9 @@ static void parse_options(int argc, char **argv)
             case 'h':
                 opt.help = true;
                 return;
+            case 'V':
+                opt.version = true;
+                return;
             case ':':
                 usage_error("%s: needs a value", argv[optind - 1]);
                 break;
@@ -484,9 +490,6 @@ static void parse_options(int argc, char **argv)
                     opt.max_reps);
     if (opt.min_reps > opt.max_reps)
         opt.min_reps = opt.max_reps;
-    if (getenv(opt.coll->cvar) && strcmp(getenv(opt.coll->cvar), "auto"))
-        usage_error("%s is %s in the environment: expected none, --algorithms chooses",
-                    opt.coll->cvar, getenv(opt.coll->cvar));
     if (!bad_usage[0])
         opt.num_algos = parse_algorithms(algorithms, collective, opt.coll->cvar,
                                          opt.coll->init != NULL, opt.algos);
@@ -1786,6 +1789,7 @@ int main(int argc, char **argv)
     bool makes_traffic = false;
 
     parse_options(argc, argv);
+    opt.help |= opt.version;
     if (!opt.help && !bad_usage[0])
         selection_ask();
     if (opt.dry_run || opt.list_cvars) {
@@ -1815,7 +1819,9 @@ int main(int argc, char **argv)
     if (!opt.help && !bad_usage[0] && opt.coll->call == call_alltoallv)
         check_displacements(makes_traffic, measured);
     if (opt.help) {
-        if (rank == 0) {
+        if (rank == 0 && opt.version) {
+            rc = print_version("topo-bench-mpi") ? 0 : 1;
+        } else if (rank == 0) {
             print_help();
             rc = flush_output("topo-bench-mpi") ? 0 : 1;
         }

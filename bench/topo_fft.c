@@ -30,12 +30,13 @@
  * backward transform must give the input. The input is scaled by another power of two each time,
  * which rounds nothing: data of an earlier call show.
  *
- * Exit status: 0, 1 wrong data, 2 usage.
+ * Exit status: 0, 1 wrong data, an algorithm that cannot be applied, or lost output, 2 usage.
  */
 
 #define _GNU_SOURCE
 
 #include "algorithms.h"
+#include "output.h"
 
 #include <complex.h>
 #include <fftw3.h>
@@ -68,7 +69,7 @@ static struct {
     struct algorithm algos[MAX_ALGORITHMS];
     int num_algos;
     long reps, warmup;
-    bool json, help;
+    bool json, help, version;
 } opt = {
     .reps = 20, .warmup = 2
 };
@@ -89,7 +90,8 @@ static void print_help(void)
            "  -n, --repetitions N      timed transforms, forward and backward, of each (%ld)\n"
            "  -w, --warmup N           transforms before, checked but not timed (%ld)\n"
            "  -j, --json               print JSON lines with all samples\n"
-           "  -h, --help\n", opt.reps, opt.warmup);
+           "  -h, --help\n"
+           "  -V, --version\n", opt.reps, opt.warmup);
 }
 
 /* "60x50": the numbers, from 1; returns how many, 0 when it is nothing of that kind. */
@@ -120,6 +122,7 @@ static void parse_options(int argc, char **argv)
         {"warmup", required_argument, NULL, 'w'},
         {"json", no_argument, NULL, 'j'},
         {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'V'},
         {NULL, 0, NULL, 0}
     };
     static char automatic[] = "auto";
@@ -129,7 +132,7 @@ static void parse_options(int argc, char **argv)
     int c;
 
     opterr = 0;
-    while ((c = getopt_long(argc, argv, ":s:g:a:n:w:jh", longopts, NULL)) != -1) {
+    while ((c = getopt_long(argc, argv, ":s:g:a:n:w:jhV", longopts, NULL)) != -1) {
         switch (c) {
             case 's':
                 size = optarg;
@@ -156,6 +159,9 @@ static void parse_options(int argc, char **argv)
                 break;
             case 'h':
                 opt.help = true;
+                return;
+            case 'V':
+                opt.version = true;
                 return;
             case ':':
                 usage_error("%s: needs a value", argv[optind - 1]);
@@ -244,6 +250,11 @@ static bool make_transpose(struct transpose *t)
     return true;
 }
 
+/* By algorithm: whether the library counts its calls, and so tells when it left one to another. One
+ * that it does not count must not be replaced. */
+static bool has_counter[MAX_ALGORITHMS];
+static char refusal[MPI_MAX_ERROR_STRING];      /* what MPI said when it could not be applied */
+
 static struct {
     long elements[3];           /* of this rank, in each layout */
     element *layout[3];
@@ -291,23 +302,26 @@ static double transpose(struct transpose *t, int algo, bool forward, element * f
     int **counts = t->counts, **displs = t->displs;
     const int first = forward ? 0 : 1, last = 1 - first;
     double time;
+    int err = MPI_SUCCESS, len;
 
     copy_blocks(t, first, from, data.out, true);
-    select_algorithm(a, false);
+    select_algorithm(a, !has_counter[algo]);
     if (a->persistent && *request == MPI_REQUEST_NULL)
-        MPI_Alltoallv_init(data.out, counts[first], displs[first], MPI_C_DOUBLE_COMPLEX, data.in,
-                           counts[last], displs[last], MPI_C_DOUBLE_COMPLEX, t->comm,
-                           MPI_INFO_NULL, request);
+        err = MPI_Alltoallv_init(data.out, counts[first], displs[first], MPI_C_DOUBLE_COMPLEX,
+                                 data.in, counts[last], displs[last], MPI_C_DOUBLE_COMPLEX,
+                                 t->comm, MPI_INFO_NULL, request);
     time = MPI_Wtime();
-    if (a->persistent) {
+    if (a->persistent && err == MPI_SUCCESS) {
         MPI_Start(request);
-        MPI_Wait(request, MPI_STATUS_IGNORE);
-    } else {
-        MPI_Alltoallv(data.out, counts[first], displs[first], MPI_C_DOUBLE_COMPLEX, data.in,
-                      counts[last], displs[last], MPI_C_DOUBLE_COMPLEX, t->comm);
+        err = MPI_Wait(request, MPI_STATUS_IGNORE);
+    } else if (!a->persistent) {
+        err = MPI_Alltoallv(data.out, counts[first], displs[first], MPI_C_DOUBLE_COMPLEX, data.in,
+                            counts[last], displs[last], MPI_C_DOUBLE_COMPLEX, t->comm);
     }
     time = MPI_Wtime() - time;
     select_algorithm(NULL, false);
+    if (err != MPI_SUCCESS && !refusal[0])
+        MPI_Error_string(err, refusal, &len);
     copy_blocks(t, last, to, data.in, false);
     return time;
 }
@@ -360,6 +374,7 @@ static bool prepare(void)
         .before_o = y * n[X], .before_i = n[X], .after_o = n[Y], .after_j = z * n[Y]
     };
     MPI_Comm_split(MPI_COMM_WORLD, data.col, data.row, &xy->comm);
+    MPI_Comm_set_errhandler(xy->comm, MPI_ERRORS_RETURN);
     if (!make_transpose(xy))
         return false;
     if (opt.dims == 3) {
@@ -368,6 +383,7 @@ static bool prepare(void)
             .before_o = z * n[Y], .before_i = n[Y], .after_o = last_y * n[Z], .after_j = n[Z]
         };
         MPI_Comm_split(MPI_COMM_WORLD, data.row, data.col, &yz->comm);
+        MPI_Comm_set_errhandler(yz->comm, MPI_ERRORS_RETURN);
         if (!make_transpose(yz))
             return false;
     }
@@ -530,7 +546,6 @@ struct result {
     double *transposes_us, *total_us;
     long calls;                 /* of MPI_Alltoallv, or MPI_Start, on rank 0 */
     unsigned long counted;      /* of them, as the library says, by this algorithm */
-    bool has_counter;
 };
 
 static double spectrum_off, input_off;  /* the worst that was found */
@@ -553,6 +568,14 @@ static unsigned long read_counter(MPI_T_pvar_session session, const char *item, 
     return value;
 }
 
+static bool refused_anywhere(void)
+{
+    int mine = refusal[0] != '\0', any;
+
+    MPI_Allreduce(&mine, &any, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    return any;
+}
+
 /* One forward and one backward transform. `call` counts them over all algorithms; number 0 is what
  * all others are compared with. Returns false on all ranks alike, after rank 0 has said why. */
 static bool measure(int algo, long call, double *transposes_us, double *total_us)
@@ -567,7 +590,9 @@ static bool measure(int algo, long call, double *transposes_us, double *total_us
         t = MPI_Wtime();
         mine[0] += transform(algo, forward);
         mine[1] += MPI_Wtime() - t;
-        if (forward && call == 0) {
+        if (refused_anywhere()) {
+            what = "this MPI library cannot apply it here";
+        } else if (forward && call == 0) {
             for (long i = 0; i < data.elements[last_layout()]; i++) {
                 data.layout[last_layout()][i] /= scale;
                 data.spectrum[i] = data.layout[last_layout()][i];
@@ -590,9 +615,12 @@ static bool measure(int algo, long call, double *transposes_us, double *total_us
     MPI_Allreduce(mine, all, 2, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     *transposes_us = all[0] * 1e6;
     *total_us = all[1] * 1e6;
+    for (char *c = refusal; *c; c++)
+        if (*c == '\n')
+            *c = ' ';
     if (what && rank == 0)
-        fprintf(stderr, "topo-fft: algorithm %s, transform %ld: %s\n", opt.algos[algo].name, call,
-                what);
+        fprintf(stderr, "topo-fft: algorithm %s, transform %ld: %s%s%s\n", opt.algos[algo].name,
+                call, what, refusal[0] ? ": " : "", refusal);
     return !what;
 }
 
@@ -665,7 +693,7 @@ static void print_results(const struct result *results)
             printf("{\"type\": \"result\", \"algorithm\": \"%s\", \"transposes_median_us\": %.2f, "
                    "\"total_median_us\": %.2f, \"calls\": %ld", opt.algos[i].name, transposes,
                    total, r->calls);
-            if (r->has_counter)
+            if (has_counter[i])
                 printf(", \"calls_counted\": %lu", r->counted);
             print_list("transposes_us", r->transposes_us);
             print_list("total_us", r->total_us);
@@ -674,7 +702,7 @@ static void print_results(const struct result *results)
             printf("%-24s %14.3f %7.2f %10.3f %7.2f", opt.algos[i].name, transposes / 1e3,
                    transposes / median(first->transposes_us, opt.reps), total / 1e3,
                    total / median(first->total_us, opt.reps));
-            if (r->has_counter)
+            if (has_counter[i])
                 printf("   %lu of %ld", r->counted, r->calls);
             printf("\n");
         }
@@ -687,6 +715,7 @@ static bool run(void)
 {
     struct result results[MAX_ALGORITHMS] = { {NULL} };
     MPI_T_pvar_session session;
+    bool found;
     int ok, all_ok;
     long call = 0;
 
@@ -704,24 +733,34 @@ static bool run(void)
         if (!results[i].transposes_us || !results[i].total_us)
             MPI_Abort(MPI_COMM_WORLD, 1);
     }
+    for (int i = 0; ok && i < opt.num_algos; i++) {
+        read_counter(session, opt.algos[i].item, &has_counter[i]);
+        /* MPICH reads the CVAR in the persistent form for some algorithms only; without a counter
+         * another would be measured under its name */
+        ok = has_counter[i] || !opt.algos[i].forced || !opt.algos[i].persistent;
+        if (!ok && rank == 0)
+            fprintf(stderr, "topo-fft: --algorithms: '%s': this MPI library does not tell whether "
+                    "%s runs in the persistent alltoallv\n", opt.algos[i].name, opt.algos[i].item);
+    }
     for (long rep = -opt.warmup; ok && rep < opt.reps; rep++) {
         for (int i = 0; ok && i < opt.num_algos; i++) {
             const int algo = (int) ((i + rep + opt.warmup) % opt.num_algos);
             struct result *r = &results[algo];
-            const unsigned long before =
-                read_counter(session, opt.algos[algo].item, &r->has_counter);
+            const unsigned long before = read_counter(session, opt.algos[algo].item, &found);
             double transposes, total;
             ok = measure(algo, call++, &transposes, &total);
             r->calls += 2 * (opt.dims - 1);
-            r->counted += read_counter(session, opt.algos[algo].item, &r->has_counter) - before;
+            r->counted += read_counter(session, opt.algos[algo].item, &found) - before;
             if (rep >= 0) {
                 r->transposes_us[rep] = transposes;
                 r->total_us[rep] = total;
             }
         }
     }
-    if (ok && rank == 0)
+    if (ok && rank == 0) {
         print_results(results);
+        ok = flush_output("topo-fft");
+    }
     for (int i = 0; i < opt.num_algos; i++) {
         free(results[i].transposes_us);
         free(results[i].total_us);
@@ -763,6 +802,7 @@ int main(int argc, char **argv)
     int provided, rc = 0;
 
     parse_options(argc, argv);
+    opt.help |= opt.version;
     if (!opt.help && !bad_usage[0])
         selection_ask();
     MPI_Init(&argc, &argv);
@@ -771,8 +811,12 @@ int main(int argc, char **argv)
     if (!opt.help && !bad_usage[0])
         place();
     if (opt.help) {
-        if (rank == 0)
+        if (rank == 0 && opt.version) {
+            rc = print_version("topo-fft") ? 0 : 1;
+        } else if (rank == 0) {
             print_help();
+            rc = flush_output("topo-fft") ? 0 : 1;
+        }
     } else if (bad_usage[0]) {
         if (rank == 0)
             fprintf(stderr, "topo-fft: %s\n", bad_usage);

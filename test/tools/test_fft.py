@@ -4,6 +4,7 @@
 import importlib.machinery
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -176,6 +177,49 @@ def test_help(fft: Callable[..., Any]) -> None:
         "+init",
     ):
         assert word in done.stdout
+
+
+def test_version(fft: Callable[..., Any]) -> None:
+    done, _ = fft(2, "--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"topo-fft [\d.]+ of mpich-topo, for MPICH [\d.]+\n", done.stdout)
+
+
+@pytest.mark.parametrize("arguments", ["--help", "--version", "-s 8x8", "-s 8x8 --json"])
+def test_lost_output(program: Path, arguments: str) -> None:
+    with open("/dev/full", "w") as full:
+        command = [str(program), *arguments.split()]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "topo-fft: standard output: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("scattered+init", "does not tell whether scattered runs in the persistent alltoallv"),
+        ("pairwise_sendrecv_replace", "cannot apply it here: Other MPI error"),
+    ],
+)
+def test_no_algorithm_runs_under_the_name_of_another(
+    fft: Callable[..., Any], name: str, says: str
+) -> None:
+    done, lines = fft(3, "-s", "8x8", "-a", f"auto,{name}", "--json")
+    assert done.returncode == 1
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("topo-fft:")]
+    assert name in line
+    assert says in line
+    assert lines == []
+
+
+@pytest.mark.parametrize("prefix", ["MPIR_CVAR_", "MPIR_PARAM_", "MPICH_"])
+def test_an_algorithm_in_the_environment(fft: Callable[..., Any], prefix: str) -> None:
+    """It would be overruled in silence, under the name auto."""
+    name = f"{prefix}ALLTOALLV_INTRA_ALGORITHM"
+    done, _ = fft(2, "-s", "8x8", env={name: "scattered"})
+    assert done.returncode == 2
+    assert f"{name} is scattered in the environment" in done.stderr
+    assert fft(2, "-s", "8x8", env={name: "auto"})[0].returncode == 0
 
 
 @pytest.mark.parametrize(
