@@ -2,6 +2,7 @@
 """The time that the links allow."""
 
 import math
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -107,7 +108,9 @@ def parse_rate(text: str) -> float:
     return float(match[1]) * {"k": 1e-3, "m": 1, "": 1, "g": 1e3}[match[2]]
 
 
-def links_of_site(path: str, host_mbps: float | None, uplink_mbps: float | None) -> Links:
+def links_of_site(
+    path: str | os.PathLike[str], host_mbps: float | None, uplink_mbps: float | None
+) -> Links:
     """Racks from a site.json; where no rate is given, the fastest pair of hosts tells that of the
     host links.
 

@@ -6,6 +6,7 @@ import functools
 import io
 import itertools
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ def read_schema(name: str) -> dict[str, Any]:
     return schema
 
 
-def read_result(path: str) -> Result:
+def read_result(path: str | os.PathLike[str]) -> Result:
     """A file that run or suite wrote, and that has records. Raises InputError."""
     result: Result = files.read_json(path)
     schema.check(result, read_schema("result"), path)

@@ -160,7 +160,7 @@ def times_table(rows: list[Record], title: str) -> Table:
     has_ratio = any(r.get("ratio") is not None and not is_baseline(r) for r in rows)
     has_bound = any(r["bound_us"] is not None for r in rows)
     title += "; links: what they allow, and times that" if has_bound else ""
-    columns = ["bytes", "algorithm (what ran)", "ms", "95 % CI", "P99"]
+    columns = ["bytes", "algorithm: what ran", "ms", "95 % CI", "P99"]
     columns += ["ratio", "95 % CI"] if has_ratio else []
     columns += ["links", "x"] if has_bound else []
     table = new_table(title, *columns)
@@ -174,7 +174,7 @@ def times_table(rows: list[Record], title: str) -> Table:
         bounds += ["" if r["ratio_to_bound"] is None else f"{r['ratio_to_bound']:.2f}"]
         table.add_row(
             size_text(r["bytes"]),
-            r["label"] + (f" ({', '.join(ran)})" if ran else ""),
+            r["label"] + (f": {', '.join(ran)}" if ran else ""),
             ms(r["median_us"]),
             range_text(ms(r["ci95_low_us"]), ms(r["ci95_high_us"])),
             ms(r["p99_us"]),

@@ -16,6 +16,7 @@ import sys
 import time
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from inprocess import run_tool
@@ -30,21 +31,21 @@ QUICK_C = ("-n", "3", "-m", "3", "-w", "1")
 
 
 @pytest.fixture(scope="module")
-def environment(bindir):
+def environment(bindir: Path) -> Any:
     ours = {k: v for k, v in os.environ.items() if not k.startswith(("MPIR_", "MPICH_"))}
     return ours | {"TOPO_BIN": str(bindir)}
 
 
 @pytest.fixture(scope="module")
-def program(bindir):
+def program(bindir: Path) -> Any:
     return bindir.parent / "libexec/mpich-topo/topo-bench-mpi"
 
 
 @pytest.fixture(scope="module")
-def tool(bindir, environment):
+def tool(bindir: Path, environment: Any) -> Any:
     """tool(*arguments): runs topo-bench."""
 
-    def run(*arguments, timeout=60, variables=None, **options):
+    def run(*arguments: Any, timeout: Any = 60, variables: Any = None, **options: Any) -> Any:
         return subprocess.run(
             [bindir / "topo-bench", *map(str, arguments)],
             env=environment | (variables or {}),
@@ -59,7 +60,7 @@ def tool(bindir, environment):
 
 
 @pytest.fixture
-def in_process(environment, monkeypatch):
+def in_process(environment: Any, monkeypatch: Any) -> Any:
     """in_process(*arguments): topo-bench in this process."""
     for name in set(os.environ) - set(environment):
         monkeypatch.delenv(name)
@@ -68,10 +69,10 @@ def in_process(environment, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def mpi(program, mpiexec, environment):
+def mpi(program: Any, mpiexec: Any, environment: Any) -> Any:
     """mpi(ranks, *arguments, **environment): topo-bench-mpi; also the JSON lines it printed."""
 
-    def run(ranks, *arguments, **variables):
+    def run(ranks: Any, *arguments: Any, **variables: Any) -> Any:
         done = subprocess.run(
             [mpiexec, "-n", str(ranks), program, *map(str, arguments)],
             env=environment | variables,
@@ -87,10 +88,10 @@ def mpi(program, mpiexec, environment):
 
 
 @pytest.fixture(scope="module")
-def shim(mpicc, tmp_path_factory):
+def shim(mpicc: Any, tmp_path_factory: Any) -> Any:
     """shim(code): a library to preload that stands between the program and MPI."""
 
-    def build(code):
+    def build(code: Any) -> Any:
         folder = tmp_path_factory.mktemp("shim")
         (folder / "shim.c").write_text(f"#include <mpi.h>\n{code}\n")
         library = folder / "shim.so"
@@ -101,11 +102,11 @@ def shim(mpicc, tmp_path_factory):
     return build
 
 
-def records_of(path):
+def records_of(path: Any) -> Any:
     return files.read_result(path)["records"]
 
 
-def one_line_error(done, status, *words):
+def one_line_error(done: Any, status: Any, *words: Any) -> Any:
     lines = [line for line in done.stderr.splitlines() if line.startswith("topo-bench")]
     lines = [line for line in lines if not re.match("topo-bench: (warning: load|note:) ", line)]
     assert done.returncode == status, done.stderr
@@ -118,7 +119,7 @@ def one_line_error(done, status, *words):
 # ---- the bound ----
 
 
-def racks_of_four(ppn):
+def racks_of_four(ppn: Any) -> Any:
     """4 racks x 4 hosts, ppn ranks a host: host of each rank, and the links."""
     hosts = [f"r{r}h{h}" for r in range(4) for h in range(4)]
     links = bounds.Links({host: int(host[1]) for host in hosts}, 400, 100)
@@ -137,14 +138,14 @@ def racks_of_four(ppn):
         ("alltoallv", 16 << 10, 4, 1007),
     ],
 )
-def test_bound(collective, size, ppn, milliseconds):
+def test_bound(collective: str, size: Any, ppn: Any, milliseconds: Any) -> None:
     hosts, links = racks_of_four(ppn)
     assert bounds.bound_us(collective, size, hosts, links) == pytest.approx(
         milliseconds * 1000, rel=1e-3
     )
 
 
-def test_bound_does_not_depend_on_the_order_of_ranks():
+def test_bound_does_not_depend_on_the_order_of_ranks() -> None:
     hosts, links = racks_of_four(2)
     shuffled = hosts[::3] + hosts[1::3] + hosts[2::3]
     for collective in ("allgather", "alltoall"):
@@ -153,7 +154,7 @@ def test_bound_does_not_depend_on_the_order_of_ranks():
         )
 
 
-def test_bound_is_that_of_the_slowest_link():
+def test_bound_is_that_of_the_slowest_link() -> None:
     hosts, links = racks_of_four(1)
     fast_uplinks = bounds.Links(links.rack_of_host, 10, 1e5)
     # 15 blocks into each host
@@ -165,12 +166,12 @@ def test_bound_is_that_of_the_slowest_link():
     assert bounds.bound_us("scatter", 1000, list("abcd"), lonely, 1) == pytest.approx(80)
 
 
-def test_bound_of_counts_that_differ():
+def test_bound_of_counts_that_differ() -> None:
     """One rank a host; a sends 10 kB to b of its rack, 30 kB to c, and c 2 kB to d of its rack."""
     links = bounds.Links({"a": 0, "b": 0, "c": 1, "d": 1}, 400, 100)
-    sent = [[0, 10e3, 30e3, 0], [0] * 4, [0, 0, 0, 2e3], [0] * 4]
+    sent: list[list[float]] = [[0, 10e3, 30e3, 0], [0] * 4, [0, 0, 0, 2e3], [0] * 4]
 
-    def bound(hosts, links):
+    def bound(hosts: Any, links: Any) -> Any:
         counts = {"hosts": list("abcd"), "bytes_from_to": sent}
         return bounds.bound_us("alltoallv", 64, hosts, links, counts=counts)
 
@@ -186,7 +187,7 @@ def test_bound_of_counts_that_differ():
     assert bound(list("abcd"), links) is None
 
 
-def test_no_bound_where_nothing_is_known():
+def test_no_bound_where_nothing_is_known() -> None:
     hosts, links = racks_of_four(1)
     assert bounds.bound_us("barrier", 0, hosts, links) is None
     assert bounds.bound_us("allgather", 64, ["r0h0"] * 4, links) is None  # one host
@@ -196,7 +197,7 @@ def test_no_bound_where_nothing_is_known():
     assert bounds.bound_us("allgather", 1000, ["x", "y"], links) == pytest.approx(20)
 
 
-def test_bound_leaves_out_what_a_burst_lets_pass():
+def test_bound_leaves_out_what_a_burst_lets_pass() -> None:
     hosts, plain = racks_of_four(1)
     links = bounds.Links(plain.rack_of_host, 400, 100, burst_bytes=16384)
     # 12 blocks into each rack; of 1 KiB they pass at once, and so do 15 into each host
@@ -212,11 +213,11 @@ def test_bound_leaves_out_what_a_burst_lets_pass():
 class TokenBucket:
     """A link as tbf makes it: a packet passes when the bucket has tokens for it, in order."""
 
-    def __init__(self, mbps, burst):
+    def __init__(self, mbps: Any, burst: Any) -> None:
         self.rate, self.burst = mbps / 8, burst  # bytes a microsecond
         self.tokens, self.time = burst, 0.0
 
-    def passes(self, size, arrival):
+    def passes(self, size: Any, arrival: Any) -> Any:
         """When a packet is through; arrivals come in order."""
         start = max(arrival, self.time)
         self.tokens = min(self.burst, self.tokens + (start - self.time) * self.rate)
@@ -226,7 +227,7 @@ class TokenBucket:
         return self.time
 
 
-def simulated_us(messages, host_of_rank, links):
+def simulated_us(messages: Any, host_of_rank: Any, links: Any) -> Any:
     """When the last of some messages has arrived on token buckets, with nothing else in the way.
     messages: (from, to, bytes, numbers of the messages that must have arrived before)."""
     buckets = {}
@@ -234,7 +235,7 @@ def simulated_us(messages, host_of_rank, links):
     arrived, missing = {}, {}
     ties = itertools.count()
 
-    def path(sender, receiver):
+    def path(sender: Any, receiver: Any) -> Any:
         a, b = host_of_rank[sender], host_of_rank[receiver]
         racks = [links.rack_of_host[host] for host in (a, b)]
         if a == b:
@@ -242,7 +243,7 @@ def simulated_us(messages, host_of_rank, links):
         between = [("up", racks[0]), ("down", racks[1])] if racks[0] != racks[1] else []
         return [("out", a), *between, ("in", b)]
 
-    def send(m, now):
+    def send(m: Any, now: Any) -> Any:
         sender, receiver, size, _ = messages[m]
         sizes = [1500] * (size // 1500) + [size % 1500]
         missing[m] = len(sizes)
@@ -271,7 +272,7 @@ def simulated_us(messages, host_of_rank, links):
     return max(arrived.values(), default=0)
 
 
-def some_algorithm(collective, ranks, b, root, rng):
+def some_algorithm(collective: Any, ranks: Any, b: Any, root: Any, rng: Any) -> Any:
     """Messages that do the collective in some way: along a random tree, a ring, or directly."""
     order = [root, *rng.sample([r for r in range(ranks) if r != root], ranks - 1)]
     if collective == "allgather" and rng.random() < 0.5:  # a ring
@@ -287,7 +288,7 @@ def some_algorithm(collective, ranks, b, root, rng):
         return [(i, k, b, []) for i, k in pairs]
     parent = {order[i]: order[rng.randrange(i)] for i in range(1, ranks)}
 
-    def below(rank):
+    def below(rank: Any) -> Any:
         return 1 + sum(below(child) for child, up in parent.items() if up == rank)
 
     number = {rank: i for i, rank in enumerate(parent)}
@@ -302,7 +303,7 @@ def some_algorithm(collective, ranks, b, root, rng):
 
 
 @pytest.mark.parametrize("collective", ["allgather", "gather", "scatter", "bcast", "alltoall"])
-def test_nothing_is_faster_than_the_bound(collective):
+def test_nothing_is_faster_than_the_bound(collective: str) -> None:
     """Whatever the algorithm, the placement, the root, the rates and the burst; and the bound is
     not far away where an algorithm is good."""
     nearest = math.inf
@@ -330,7 +331,7 @@ def test_nothing_is_faster_than_the_bound(collective):
     assert nearest < 1.25
 
 
-def between_hosts(messages, host_of_rank, hosts):
+def between_hosts(messages: Any, host_of_rank: Any, hosts: Any) -> Any:
     matrix = [[0] * len(hosts) for _ in hosts]
     for sender, receiver, size, _ in messages:
         i, k = (hosts.index(host_of_rank[rank]) for rank in (sender, receiver))
@@ -338,7 +339,7 @@ def between_hosts(messages, host_of_rank, hosts):
     return matrix
 
 
-def test_rate_of_a_site_is_that_between_hosts(write_json, site):
+def test_rate_of_a_site_is_that_between_hosts(write_json: Any, site: Any) -> None:
     """Two ranks a host: the diagonal is what the memory does, and no link."""
     content = site(["a", "b", "c"], [0, 0, 1])
     content["bandwidth_mbps"] = [[35000, 390, 95], [395, 36000, 96], [94, 97, 34000]]
@@ -357,14 +358,14 @@ def test_rate_of_a_site_is_that_between_hosts(write_json, site):
 
 
 @pytest.mark.parametrize(("n", "rank"), [(1, 1), (5, 1), (6, 1), (9, 2), (50, 18), (100, 40)])
-def test_median_interval_is_the_textbook_one(n, rank):
+def test_median_interval_is_the_textbook_one(n: Any, rank: Any) -> None:
     assert stats.median_ci_rank(n) == rank
     median, low, high, p99 = stats.summary(range(1, n + 1))
     assert (low, high) == (rank, n + 1 - rank)
     assert low <= median <= high <= p99 or n < 6
 
 
-def test_ratio_of_pairs_knows_what_drifts_for_both():
+def test_ratio_of_pairs_knows_what_drifts_for_both() -> None:
     import numpy as np
 
     rng = np.random.default_rng(1)
@@ -389,14 +390,14 @@ def test_ratio_of_pairs_knows_what_drifts_for_both():
         (10, 50, 40, math.inf),
     ],
 )
-def test_break_even(first, later, other, calls):
+def test_break_even(first: Any, later: Any, other: Any, calls: Any) -> None:
     assert stats.break_even(first, later, other) == calls
     if calls < math.inf:
         assert first + (calls - 1) * later <= max(calls * other, first)
         assert calls == 1 or first + (calls - 2) * later > (calls - 1) * other
 
 
-def test_break_even_of_samples_has_an_interval():
+def test_break_even_of_samples_has_an_interval() -> None:
     import numpy as np
 
     rng = np.random.default_rng(1)
@@ -416,7 +417,7 @@ COLLECTIVES = ["allgather", "gather", "scatter", "bcast", "alltoall", "alltoallv
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
-def test_every_collective_is_checked_and_timed(mpi, collective):
+def test_every_collective_is_checked_and_timed(mpi: Any, collective: str) -> None:
     sizes = [0] if collective == "barrier" else [0, 1, 333]
     root = ("-r", 2) if collective in ROOTED else ()
     what = ("-c", collective, "-a", "auto,nb", "-s", ",".join(map(str, sizes)), *root)
@@ -433,7 +434,7 @@ def test_every_collective_is_checked_and_timed(mpi, collective):
 
 
 @pytest.mark.parametrize("collective", ["allgather", "gather", "scatter", "alltoall", "alltoallv"])
-def test_in_place(mpi, collective):
+def test_in_place(mpi: Any, collective: str) -> None:
     root = ("-r", 1) if collective in ROOTED else ()
     done, lines = mpi(3, "-c", collective, "-s", "5", "-i", *root, *QUICK_C)
     assert (done.returncode, done.stderr) == (0, "")
@@ -441,7 +442,7 @@ def test_in_place(mpi, collective):
     assert lines[0]["in_place"] is True
 
 
-def test_wrong_data_are_found(mpi, shim):
+def test_wrong_data_are_found(mpi: Any, shim: Any) -> None:
     """One bit of one byte, on one rank, in the last of six calls."""
     preload = shim("""
         int MPI_Allgather(const void *s, int sn, MPI_Datatype st, void *r, int rn, MPI_Datatype rt,
@@ -471,7 +472,7 @@ def test_wrong_data_are_found(mpi, shim):
 
 
 @pytest.mark.parametrize("where", [0, 25, 49])
-def test_data_that_did_not_arrive_are_found(mpi, shim, where):
+def test_data_that_did_not_arrive_are_found(mpi: Any, shim: Any, where: Any) -> None:
     preload = shim(f"""
         int MPI_Alltoall(const void *s, int sn, MPI_Datatype st, void *r, int rn, MPI_Datatype rt,
                          MPI_Comm comm)
@@ -486,7 +487,7 @@ def test_data_that_did_not_arrive_are_found(mpi, shim, where):
     assert f"rank 0, call 0, received block {where // 10}, offset {where % 10}:" in done.stderr
 
 
-def test_writing_behind_the_buffer_is_found(mpi, shim):
+def test_writing_behind_the_buffer_is_found(mpi: Any, shim: Any) -> None:
     preload = shim("""
         int MPI_Bcast(void *b, int n, MPI_Datatype t, int root, MPI_Comm comm)
         {
@@ -499,14 +500,14 @@ def test_writing_behind_the_buffer_is_found(mpi, shim):
     assert "0 bytes behind the receive buffer" in done.stderr
 
 
-def test_barrier_that_does_not_wait_is_found(mpi, shim):
+def test_barrier_that_does_not_wait_is_found(mpi: Any, shim: Any) -> None:
     preload = shim("int MPI_Barrier(MPI_Comm comm) { return 0; }")
     done, _ = mpi(3, "-c", "barrier", *QUICK_C, LD_PRELOAD=preload)
     assert done.returncode == 1
     assert "leave the barrier before rank 2 has come" in done.stderr
 
 
-def test_algorithm_that_cannot_run_is_not_replaced(mpi):
+def test_algorithm_that_cannot_run_is_not_replaced(mpi: Any) -> None:
     """Nor does it keep the others from being measured."""
     done, lines = mpi(3, "-a", "recursive_doubling,ring", "-s", "8,64", "-f", 2, *QUICK_C)
     assert done.returncode == 1
@@ -521,7 +522,7 @@ def test_algorithm_that_cannot_run_is_not_replaced(mpi):
     assert lines[-1]["type"] == "end"
 
 
-def test_algorithm_that_leaves_calls_to_others_is_told(mpi):
+def test_algorithm_that_leaves_calls_to_others_is_told(mpi: Any) -> None:
     """On one host planned declines."""
     options = ("-c", "alltoall", "-a", "planned,planned+init,scattered", "-s", "8", *QUICK_C)
     done, lines = mpi(3, *options)
@@ -539,7 +540,7 @@ def test_algorithm_that_leaves_calls_to_others_is_told(mpi):
         (("-c", "alltoall", "-a", "auto,auto+init"), ["scattered", "sched_permuted_sendrecv"]),
     ],
 )
-def test_what_the_library_selected(mpi, arguments, selected):
+def test_what_the_library_selected(mpi: Any, arguments: Any, selected: Any) -> None:
     done, lines = mpi(4, *arguments, "-s", "8", *QUICK_C)
     assert (done.returncode, done.stderr) == (0, "")
     for cell, name in zip(lines[1:-1], selected, strict=True):
@@ -547,7 +548,7 @@ def test_what_the_library_selected(mpi, arguments, selected):
         assert cell["selected"][name] == calls
 
 
-def test_a_library_that_does_not_tell_what_it_selected(mpi):
+def test_a_library_that_does_not_tell_what_it_selected(mpi: Any) -> None:
     """As a stock one"""
     done, lines = mpi(2, "-s", "8", *QUICK_C, MPIR_CVAR_COLL_SELECTION_REPORT="none")
     assert (done.returncode, done.stderr) == (0, "")
@@ -555,7 +556,7 @@ def test_a_library_that_does_not_tell_what_it_selected(mpi):
     assert lines[0]["environment"] == {"MPIR_CVAR_COLL_SELECTION_REPORT": "none"}
 
 
-def test_control_variables_of_the_library(program, environment):
+def test_control_variables_of_the_library(program: Path, environment: dict[str, str]) -> None:
     rows = tomllib.loads((REPO / "cvars/algorithms.toml").read_text())["algorithm"]
     texts = (REPO / "cvars/cvars.txt").read_text()
     ours = re.findall(r"- name +: (\w+)", texts)
@@ -570,7 +571,7 @@ def test_control_variables_of_the_library(program, environment):
     assert steers["MPIR_CVAR_NUM_CLIQUES"] is False
 
 
-def test_new_algorithms_prove_that_they_ran(mpi, algorithms):
+def test_new_algorithms_prove_that_they_ran(mpi: Any, algorithms: Any) -> None:
     done, lines = mpi(5, "-a", ",".join(["auto", *algorithms]), "-s", "1,1K", *QUICK_C)
     assert done.returncode == 0, done.stderr
     for cell in lines[1:-1]:
@@ -580,7 +581,7 @@ def test_new_algorithms_prove_that_they_ran(mpi, algorithms):
             assert cell["calls_counted"] == {}
 
 
-def test_algorithm_that_did_not_run_is_found(mpi, shim, algorithms):
+def test_algorithm_that_did_not_run_is_found(mpi: Any, shim: Any, algorithms: Any) -> None:
     preload = shim("""
         int MPI_T_pvar_read(MPI_T_pvar_session s, MPI_T_pvar_handle h, void *value)
         {
@@ -631,11 +632,11 @@ COUNTS_SHIM = """
 
 
 @pytest.fixture
-def exchanged(mpi, shim, tmp_path):
+def exchanged(mpi: Any, shim: Any, tmp_path: Path) -> Any:
     """exchanged(ranks, *arguments): runs alltoallv; the matrix [sender][receiver] of bytes of each
     call, and the JSON lines."""
 
-    def run(ranks, *arguments, **variables):
+    def run(ranks: Any, *arguments: Any, **variables: Any) -> Any:
         import numpy as np
 
         variables = {"LD_PRELOAD": shim(COUNTS_SHIM), "COUNTS_LOG": str(tmp_path)} | variables
@@ -654,20 +655,20 @@ def exchanged(mpi, shim, tmp_path):
     return run
 
 
-def same_calls(sent):
+def same_calls(sent: Any) -> Any:
     assert (sent == sent[0]).all()
     return sent[0]
 
 
 @pytest.mark.parametrize("size", [0, 1, 48, 1000])
-def test_uniform_counts(exchanged, size):
+def test_uniform_counts(exchanged: Any, size: Any) -> None:
     sent, lines = exchanged(4, "-s", size, *QUICK_C)
     assert (same_calls(sent) == size).all()
     assert lines[0]["pattern"] == "uniform"
     assert [line["type"] for line in lines] == ["start", "cell", "end"]
 
 
-def test_random_counts(exchanged):
+def test_random_counts(exchanged: Any) -> None:
     sent, _ = exchanged(8, "-s", 100, "-p", "random", *QUICK_C)
     matrix = same_calls(sent)
     assert 0 <= matrix.min() < 50
@@ -680,14 +681,14 @@ def test_random_counts(exchanged):
     assert (again[0] == matrix).all()
 
 
-def test_sparse_counts(exchanged):
+def test_sparse_counts(exchanged: Any) -> None:
     sent, _ = exchanged(16, "-s", 10, "-p", "sparse", "-n", 1, "-w", 0)
     matrix = same_calls(sent)
     assert set(matrix.flat) == {0, 10}
     assert 2 < (matrix > 0).sum() / 16 < 6
 
 
-def test_one_heavy_rank(exchanged):
+def test_one_heavy_rank(exchanged: Any) -> None:
     sent, _ = exchanged(5, "-s", 10, "-p", "heavy", "-r", 3, *QUICK_C)
     matrix = same_calls(sent)
     for i in range(5):
@@ -695,12 +696,12 @@ def test_one_heavy_rank(exchanged):
             assert matrix[i][k] == (160 if 3 in (i, k) else 10)
 
 
-def parts_of(ranks, edge):
+def parts_of(ranks: Any, edge: Any) -> Any:
     return [edge // ranks + (i < edge % ranks) for i in range(ranks)]
 
 
 @pytest.mark.parametrize(("ranks", "size", "edge"), [(6, 400, 29), (6, 64, 11), (5, 10, 3)])
-def test_counts_of_a_2d_fft(exchanged, ranks, size, edge):
+def test_counts_of_a_2d_fft(exchanged: Any, ranks: Any, size: Any, edge: Any) -> None:
     """The edge is the largest with blocks of at most the size, or one less."""
     sent, _ = exchanged(ranks, "-s", size, "-p", "fft2d", *QUICK_C)
     matrix = same_calls(sent)
@@ -712,7 +713,7 @@ def test_counts_of_a_2d_fft(exchanged, ranks, size, edge):
 
 @pytest.mark.parametrize("pattern", ["fft3d_rows", "fft3d_cols"])
 @pytest.mark.parametrize(("ranks", "rows"), [(6, 2), (7, 1), (9, 3)])
-def test_counts_of_a_3d_fft(exchanged, pattern, ranks, rows):
+def test_counts_of_a_3d_fft(exchanged: Any, pattern: Any, ranks: Any, rows: Any) -> None:
     sent, _ = exchanged(ranks, "-s", 2000, "-p", pattern, *QUICK_C)
     matrix = same_calls(sent)
     cols = ranks // rows
@@ -734,7 +735,7 @@ def test_counts_of_a_3d_fft(exchanged, pattern, ranks, rows):
                 assert matrix[sender][receiver] == 16 * block
 
 
-def test_counts_that_change(exchanged):
+def test_counts_that_change(exchanged: Any) -> None:
     """At every call, and for all algorithms alike."""
     options = ("-a", "auto,scattered", "-p", "changing", "-n", 4, "-m", 4, "-w", 1)
     sent, lines = exchanged(4, "-s", 100, *options)
@@ -748,7 +749,7 @@ def test_counts_that_change(exchanged):
 
 
 @pytest.mark.parametrize("pattern", ["random", "sparse", "heavy", "fft2d", "fft3d_cols"])
-def test_counts_are_told_by_host(exchanged, shim, pattern):
+def test_counts_are_told_by_host(exchanged: Any, shim: Any, pattern: Any) -> None:
     """So that what the links allow can be computed from them."""
     options = ("-s", "64,100", "-p", pattern, "-n", 1, "-w", 0)
     sent, lines = exchanged(7, *options, LD_PRELOAD=shim(HOST_NAMES + COUNTS_SHIM))
@@ -766,7 +767,7 @@ PATTERNS = ("random", "sparse", "heavy", "fft2d", "fft3d_rows", "fft3d_cols", "c
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_patterns_in_place(mpi, pattern):
+def test_patterns_in_place(mpi: Any, pattern: Any) -> None:
     algorithms = "auto" if pattern == "changing" else "auto,auto+init"
     options = ("-c", "alltoallv", "-p", pattern, "-i", "-a", algorithms, "-s", "0,70")
     done, lines = mpi(6, *options, *QUICK_C)
@@ -774,7 +775,7 @@ def test_patterns_in_place(mpi, pattern):
     assert lines[-1]["type"] == "end"
 
 
-def test_wrong_data_of_unequal_blocks_are_found(mpi, shim):
+def test_wrong_data_of_unequal_blocks_are_found(mpi: Any, shim: Any) -> None:
     """The last byte of a block, where the next one begins"""
     preload = shim("""
         int MPI_Alltoallv(const void *s, const int *sn, const int *sd, MPI_Datatype st, void *r,
@@ -830,7 +831,9 @@ COUNT_CALLS = """
         ("auto,auto+init", 5, [18, 12, 18, 20]),
     ],
 )
-def test_persistent_and_first_calls(mpi, shim, algorithms, first, calls):
+def test_persistent_and_first_calls(
+    mpi: Any, shim: Any, algorithms: Any, first: Any, calls: Any
+) -> None:
     options = ("-c", "alltoall", "-a", algorithms, "-s", "8,64", "-f", first, *QUICK_C)
     done, lines = mpi(3, *options, LD_PRELOAD=shim(COUNT_CALLS))
     assert (done.returncode, done.stderr) == (0, "")
@@ -844,7 +847,7 @@ def test_persistent_and_first_calls(mpi, shim, algorithms, first, calls):
         assert cell["calls_made"] == 4 + first
 
 
-def test_persistent_data_of_an_earlier_call_are_found(mpi, shim):
+def test_persistent_data_of_an_earlier_call_are_found(mpi: Any, shim: Any) -> None:
     preload = shim("""
         int MPI_Start(MPI_Request *request)
         {
@@ -858,7 +861,7 @@ def test_persistent_data_of_an_earlier_call_are_found(mpi, shim):
 
 
 @pytest.mark.parametrize("collective", ["alltoall", "alltoallv"])
-def test_planned_proves_that_it_ran(mpi, collective):
+def test_planned_proves_that_it_ran(mpi: Any, collective: str) -> None:
     options = ("-c", collective, "-a", "auto,planned,planned+init", "-s", "1,64", "-f", 2)
     done, lines = mpi(6, *options, *QUICK_C, MPIR_CVAR_NUM_CLIQUES="3")
     assert (done.returncode, done.stderr) == (0, "")
@@ -873,14 +876,14 @@ def test_planned_proves_that_it_ran(mpi, collective):
 
 
 @pytest.mark.parametrize("pattern", ["random", "sparse", "heavy", "fft2d", "fft3d_rows"])
-def test_planned_of_patterns(mpi, pattern):
+def test_planned_of_patterns(mpi: Any, pattern: Any) -> None:
     options = ("-c", "alltoallv", "-p", pattern, "-a", "planned,planned+init", "-s", "100")
     done, lines = mpi(7, *options, *QUICK_C, MPIR_CVAR_NUM_CLIQUES="3")
     assert (done.returncode, done.stderr) == (0, "")
     assert lines[-1]["type"] == "end"
 
 
-def test_planned_may_leave_counts_that_change_to_others(mpi):
+def test_planned_may_leave_counts_that_change_to_others(mpi: Any) -> None:
     variables = {"MPIR_CVAR_NUM_CLIQUES": "3", "MPIR_CVAR_COLL_TOPO_PLAN_MISSES": "2"}
     options = ("-c", "alltoallv", "-a", "planned", "-s", "16,64", "-n", 5, "-m", 5)
     done, lines = mpi(6, *options, "-p", "changing", **variables)
@@ -891,7 +894,7 @@ def test_planned_may_leave_counts_that_change_to_others(mpi):
         assert 0 < cell["calls_counted"]["planned"] < cell["calls_made"]
 
 
-def test_persistent_algorithm_that_the_library_does_not_tell(mpi):
+def test_persistent_algorithm_that_the_library_does_not_tell(mpi: Any) -> None:
     """MPICH would run its own choice under the name."""
     done, lines = mpi(2, "-c", "alltoallv", "-a", "auto,scattered+init", "-s", "8")
     one_line_error(done, 1, "scattered+init", "does not tell")
@@ -928,7 +931,7 @@ HOST_NAMES = """
         (("0.99:1", "-R", "h0"), ["h2", "h3"]),  # those that are not in the list are one rack
     ],
 )
-def test_background_traffic(mpi, shim, arguments, makers):
+def test_background_traffic(mpi: Any, shim: Any, arguments: Any, makers: Any) -> None:
     options = ("-c", "gather", "-s", "64,1K", "-r", 1, "-b", *arguments, *QUICK_C)
     done, lines = mpi(8, *options, LD_PRELOAD=shim(HOST_NAMES))
     assert done.returncode == 0, done.stderr
@@ -947,7 +950,7 @@ def test_background_traffic(mpi, shim, arguments, makers):
         assert line["seconds_alone"] >= 0.9
 
 
-def test_background_traffic_ends_when_the_measurement_fails(mpi, shim):
+def test_background_traffic_ends_when_the_measurement_fails(mpi: Any, shim: Any) -> None:
     wrong = """
         int MPI_Scatter(const void *s, int sn, MPI_Datatype st, void *r, int rn, MPI_Datatype rt,
                         int root, MPI_Comm comm)
@@ -961,14 +964,14 @@ def test_background_traffic_ends_when_the_measurement_fails(mpi, shim):
     assert [line["type"] for line in lines] == ["start"]
 
 
-def test_root_is_one_of_those_that_are_measured(mpi, shim):
+def test_root_is_one_of_those_that_are_measured(mpi: Any, shim: Any) -> None:
     options = ("-c", "gather", "-s", "64", "-b", "0.5:64", "-r", 4)
     done, lines = mpi(8, *options, LD_PRELOAD=shim(HOST_NAMES))
     one_line_error(done, 2, "no rank 4 among 4")
     assert lines == []
 
 
-def test_help_of_the_mpi_program(mpi):
+def test_help_of_the_mpi_program(mpi: Any) -> None:
     done, _ = mpi(3, "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("Usage:") == 1
@@ -1017,7 +1020,7 @@ def test_help_of_the_mpi_program(mpi):
         (("stray",), ("stray",)),
     ],
 )
-def test_misuse_of_the_mpi_program(mpi, arguments, words):
+def test_misuse_of_the_mpi_program(mpi: Any, arguments: Any, words: Any) -> None:
     done, lines = mpi(3, *arguments)
     one_line_error(done, 2, *words)
     assert lines == []
@@ -1026,7 +1029,7 @@ def test_misuse_of_the_mpi_program(mpi, arguments, words):
 # ---- topo-bench ----
 
 
-def test_run_table_and_plot(tool, mpiexec, tmp_path):
+def test_run_table_and_plot(tool: Any, mpiexec: Path, tmp_path: Path) -> None:
     result = tmp_path / "result.json"
     launch = f"{mpiexec} -n 4"
     arguments = ("-a", "auto,ring", "-s", "1K:4K", "-o", result, "-o", tmp_path / "result.csv")
@@ -1057,13 +1060,13 @@ def test_run_table_and_plot(tool, mpiexec, tmp_path):
     done = tool("table", result)
     assert (done.returncode, done.stderr) == (0, "")
     assert "ratio to ring" in done.stdout
-    assert "auto (recursive_doubling)" in re.sub(r"\s+", " ", done.stdout)
+    assert "auto: recursive_doubling" in re.sub(r"\s+", " ", done.stdout)
     done = tool("plot", result, "-o", tmp_path / "result.png")
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "result.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_first_calls_and_break_even(tool, mpiexec, tmp_path):
+def test_first_calls_and_break_even(tool: Any, mpiexec: Path, tmp_path: Path) -> None:
     result, csv = tmp_path / "r.json", tmp_path / "r.csv"
     what = ("-c", "alltoallv", "--pattern", "fft2d", "-a", "scattered,auto+init", "-s", "64,256")
     launch = ("--launch", f"{mpiexec} -n 4", "--first", 2, "--setting", "a:", "--setting", "b:")
@@ -1089,7 +1092,9 @@ def test_first_calls_and_break_even(tool, mpiexec, tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_site_file_gives_the_bound(tool, mpiexec, tmp_path, site, write_json):
+def test_site_file_gives_the_bound(
+    tool: Any, mpiexec: Path, tmp_path: Path, site: Any, write_json: Any
+) -> None:
     """MPI programs on one host: nothing crosses a link, and no rack is missing."""
     host = os.uname().nodename
     path = write_json("site.json", site([host, "other"], [0, 1]))
@@ -1105,7 +1110,7 @@ def test_site_file_gives_the_bound(tool, mpiexec, tmp_path, site, write_json):
     assert host in done.stderr
 
 
-def test_settings_take_turns(tool, mpiexec, tmp_path):
+def test_settings_take_turns(tool: Any, mpiexec: Path, tmp_path: Path) -> None:
     """A B B A: whatever drifts from launch to launch does not favour one of them."""
     launcher = tmp_path / "launcher"
     launcher.write_text(
@@ -1127,7 +1132,9 @@ def test_settings_take_turns(tool, mpiexec, tmp_path):
     assert settings["b"] == {"MPIR_CVAR_ALLGATHER_SHORT_MSG_SIZE": "1", "B": "2,3"}
 
 
-def test_another_library_is_really_loaded(tool, mpiexec, bindir, tmp_path):
+def test_another_library_is_really_loaded(
+    tool: Any, mpiexec: Path, bindir: Path, tmp_path: Path
+) -> None:
     real = next((bindir / "mpiexec").resolve().parents[1].glob("lib*/libmpi.so")).resolve()
     for folder in ("copy", "other"):
         (tmp_path / folder / "lib").mkdir(parents=True)
@@ -1171,11 +1178,13 @@ def test_another_library_is_really_loaded(tool, mpiexec, bindir, tmp_path):
         (2, ("frobnicate",), ("frobnicate",)),
     ],
 )
-def test_bad_input(in_process, status, arguments, words):
+def test_bad_input(in_process: Any, status: int, arguments: Any, words: Any) -> None:
     one_line_error(in_process(*arguments), status, *words)
 
 
-def test_a_launch_that_is_cut_leaves_what_it_measured(tool, mpiexec, tmp_path):
+def test_a_launch_that_is_cut_leaves_what_it_measured(
+    tool: Any, mpiexec: Path, tmp_path: Path
+) -> None:
     result = tmp_path / "r.json"
     launch = f"""sh -c '"$@" | head -n 3' sh {mpiexec} -n 2"""
     done = tool("run", "--launch", launch, "-s", "1K:4K", *QUICK, "-o", result)
@@ -1190,7 +1199,7 @@ def test_a_launch_that_is_cut_leaves_what_it_measured(tool, mpiexec, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def good_record(**more):
+def good_record(**more: Any) -> Any:
     return {
         "collective": "allgather",
         "algorithm": "ring",
@@ -1209,7 +1218,7 @@ def good_record(**more):
     } | more
 
 
-def good_result(*records):
+def good_result(*records: Any) -> Any:
     return {
         "format": 1,
         "complete": True,
@@ -1238,7 +1247,7 @@ BAD_RESULTS = [
 ]
 
 
-def changed(path, bad):
+def changed(path: Any, bad: Any) -> Any:
     """A good result with something else at a place."""
     if not path:
         return bad
@@ -1250,7 +1259,7 @@ def changed(path, bad):
     return result
 
 
-def test_damaged_results_are_refused(in_process, tmp_path):
+def test_damaged_results_are_refused(in_process: Any, tmp_path: Path) -> None:
     """By every command that reads them, in one line that names the file"""
     path, picture = tmp_path / "r.json", tmp_path / "p.png"
     commands = (("table", path), ("plot", path, "-o", picture))
@@ -1258,6 +1267,7 @@ def test_damaged_results_are_refused(in_process, tmp_path):
     path.write_text(whole)
     assert len(records_of(path)) == 1
     assert in_process("table", path).returncode == 0
+    contents: list[str | bytes]
     contents = [whole[:length] for length in range(0, len(whole.rstrip()), 29)]
     contents += [json.dumps(changed(*bad)) for bad in BAD_RESULTS]
     contents += [whole.replace("10.0", word) for word in ("NaN", "Infinity", "1e999", "9" * 400)]
@@ -1271,7 +1281,7 @@ def test_damaged_results_are_refused(in_process, tmp_path):
         one_line_error(in_process("table", bad), 1, f"topo-bench: {bad}: ")
 
 
-def test_full_disk_keeps_the_old_file(tool, mpiexec, tmp_path):
+def test_full_disk_keeps_the_old_file(tool: Any, mpiexec: Path, tmp_path: Path) -> None:
     """The limit on the size of files stands in for a full disk."""
     result = tmp_path / "r.json"
     result.write_text("old")
@@ -1285,7 +1295,9 @@ def test_full_disk_keeps_the_old_file(tool, mpiexec, tmp_path):
     assert list(tmp_path.iterdir()) == [result]
 
 
-def interrupted(bindir, environment, arguments, started, signum=signal.SIGINT):
+def interrupted(
+    bindir: Path, environment: Any, arguments: Any, started: Any, signum: Any = signal.SIGINT
+) -> Any:
     """Starts topo-bench, waits until started() is true, and interrupts it."""
     process = subprocess.Popen(
         [bindir / "topo-bench", *map(str, arguments)],
@@ -1308,7 +1320,7 @@ def interrupted(bindir, environment, arguments, started, signum=signal.SIGINT):
     return err
 
 
-def running(pid_file):
+def running(pid_file: Any) -> Any:
     try:
         os.kill(int(pid_file.read_text()), 0)
     except (OSError, ValueError):
@@ -1316,7 +1328,7 @@ def running(pid_file):
     return True
 
 
-def test_interrupt(bindir, environment, tmp_path):
+def test_interrupt(bindir: Path, environment: dict[str, str], tmp_path: Path) -> None:
     pid_file, result = tmp_path / "pid", tmp_path / "r.json"
     launch = f"sh -c 'echo $$ >{pid_file}; exec sleep 60'"
     arguments = ("run", "--launch", launch, "-o", result)
@@ -1325,12 +1337,14 @@ def test_interrupt(bindir, environment, tmp_path):
     assert list(tmp_path.iterdir()) == [pid_file]
 
 
-def ignored(pid, signum):
+def ignored(pid: Any, signum: Any) -> Any:
     status = Path(f"/proc/{pid}/status").read_text()
     return int(re.search(r"SigIgn:\s*(\w+)", status)[1], 16) >> (signum - 1) & 1 == 1
 
 
-def test_ignored_signals_stay_ignored(bindir, environment, tmp_path):
+def test_ignored_signals_stay_ignored(
+    bindir: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
     """As nohup and a shell start what is to go on in the background."""
     pid_file = tmp_path / "pid"
     words = ["run", "--launch", f"sh -c 'echo $PPID >{pid_file}; exec sleep 60'"]
@@ -1361,7 +1375,9 @@ TUNING = "COLL_SELECTION_TUNING_JSON_FILE"
 
 
 @pytest.mark.parametrize("prefix", settings.PREFIXES)
-def test_a_setting_inherits_nothing_that_steers(tool, mpiexec, tmp_path, write_json, prefix):
+def test_a_setting_inherits_nothing_that_steers(
+    tool: Any, mpiexec: Path, tmp_path: Path, write_json: Any, prefix: str
+) -> None:
     """The README exports a tuning file before it measures what that brings."""
     tuning, result = write_json("tuning.json", RING), tmp_path / "r.json"
     inherited = {prefix + TUNING: str(tuning), "MPIR_CVAR_ALLGATHER_INTRA_ALGORITHM": "ring"}
@@ -1377,21 +1393,21 @@ def test_a_setting_inherits_nothing_that_steers(tool, mpiexec, tmp_path, write_j
     assert list(stock["selected"]) == ["recursive_doubling"]
     assert list(tuned["selected"]) == ["topo_ring"]
     words = re.sub(r"\s+", " ", done.stdout)
-    assert "stock/auto (recursive_doubling)" in words
-    assert "tuned/auto (topo_ring)" in words
+    assert "stock/auto: recursive_doubling" in words
+    assert "tuned/auto: topo_ring" in words
     about = json.loads(result.read_text())["provenance"]
     assert about["left_out_of_the_environment"] == inherited
     assert about["inherited_cvars"] == kept
 
 
-def test_a_row_of_a_library_that_does_not_count(tool, mpiexec, tmp_path):
+def test_a_row_of_a_library_that_does_not_count(tool: Any, mpiexec: Path, tmp_path: Path) -> None:
     result, count = tmp_path / "r.json", "MPIR_CVAR_COLL_SELECTION_REPORT=none"
     arguments = ("--setting", f"a:{count}", "-a", "auto,ring,topo_ring", "-s", "64", "-o", result)
     done = tool("run", "--launch", f"{mpiexec} -n 3", *arguments, *QUICK)
     assert done.returncode == 0, done.stderr
     assert [r["selected"] for r in records_of(result)] == [None] * 3
     assert [r["calls_counted"] for r in records_of(result)] == [{}, {}, {"topo_ring": 4}]
-    assert "auto (MPICH's own)" in re.sub(r"\s+", " ", done.stdout)
+    assert "auto: MPICH's own" in re.sub(r"\s+", " ", done.stdout)
 
 
 @pytest.mark.parametrize(
@@ -1403,7 +1419,7 @@ def test_a_row_of_a_library_that_does_not_count(tool, mpiexec, tmp_path):
         ("MPIR_CVAR_COLL_SELECTION_REPORT=cuont", ("MPIR_CVAR_",)),
     ],
 )
-def test_misspelt_settings(in_process, mpiexec, setting, words):
+def test_misspelt_settings(in_process: Any, mpiexec: Path, setting: Any, words: Any) -> None:
     one_line_error(in_process("run", "--launch", mpiexec, "--setting", f"x:{setting}"), 2, *words)
 
 
@@ -1415,7 +1431,9 @@ def test_misspelt_settings(in_process, mpiexec, setting, words):
         ("env MPIR_CVAR_ALLGATHER_SHORT_MSG_SIZE=8", ("SHORT_MSG_SIZE=7", "did not reach")),
     ],
 )
-def test_a_launcher_that_changes_the_setting(in_process, mpiexec, launch, words):
+def test_a_launcher_that_changes_the_setting(
+    in_process: Any, mpiexec: Path, launch: Any, words: Any
+) -> None:
     """As "srun --export=NONE", or a start-up file of the shell on the hosts"""
     setting = "x:MPIR_CVAR_ALLGATHER_SHORT_MSG_SIZE=7"
     command = f"{launch} {mpiexec} -n 2"
@@ -1423,7 +1441,7 @@ def test_a_launcher_that_changes_the_setting(in_process, mpiexec, launch, words)
     one_line_error(done, 1, "setting x", *words)
 
 
-def test_a_setting_that_ends_mpi_init(in_process, mpiexec, write_json):
+def test_a_setting_that_ends_mpi_init(in_process: Any, mpiexec: Path, write_json: Any) -> None:
     """What MPI says of it, not only that it was fatal"""
     tuning = write_json("tuning.json", {"collective=allgather": {"comm_type=": {}}})
     setting = f"x:MPIR_CVAR_{TUNING}={tuning}"
@@ -1431,7 +1449,7 @@ def test_a_setting_that_ends_mpi_init(in_process, mpiexec, write_json):
     one_line_error(done, 1, f"launch failed: {tuning}: key", "comm_type=", "nothing was written")
 
 
-def test_another_program(in_process):
+def test_another_program(in_process: Any) -> None:
     for program in ("/bin/true", "/bin/echo", "/nowhere/program"):
         done = in_process("run", "--launch", "mpiexec", "--program", program)
         one_line_error(done, 1, program)
@@ -1441,7 +1459,9 @@ def test_another_program(in_process):
 
 
 @pytest.mark.parametrize("into", ["/dev/full", "| true", ">&-"])
-def test_lost_output_does_not_lose_the_measurement(bindir, mpiexec, environment, tmp_path, into):
+def test_lost_output_does_not_lose_the_measurement(
+    bindir: Path, mpiexec: Path, environment: dict[str, str], tmp_path: Path, into: Any
+) -> None:
     result = tmp_path / "r.json"
     run = f"{bindir}/topo-bench run --launch '{mpiexec} -n 2' -s 64 {' '.join(QUICK)} -o {result}"
     script = f"{run} {into}" if into != "/dev/full" else f"{run} > {into}"
@@ -1457,7 +1477,7 @@ def test_lost_output_does_not_lose_the_measurement(bindir, mpiexec, environment,
     assert files.read_result(result)["complete"] is True
 
 
-def test_an_algorithm_that_cannot_be_applied(tool, mpiexec, tmp_path):
+def test_an_algorithm_that_cannot_be_applied(tool: Any, mpiexec: Path, tmp_path: Path) -> None:
     result = tmp_path / "r.json"
     launch = ("--launch", f"{mpiexec} -n 3", "--setting", "a:", "--setting", "b:", "--rounds", 1)
     done = tool("run", *launch, "-a", "recursive_doubling,ring", "-s", "8,64", *QUICK, "-o", result)
@@ -1483,7 +1503,9 @@ def test_an_algorithm_that_cannot_be_applied(tool, mpiexec, tmp_path):
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_what_was_measured_before_an_interrupt(bindir, environment, mpiexec, tmp_path, signum):
+def test_what_was_measured_before_an_interrupt(
+    bindir: Path, environment: dict[str, str], mpiexec: Path, tmp_path: Path, signum: Any
+) -> None:
     """The second launch hangs."""
     log, result = tmp_path / "log", tmp_path / "r.json"
     launcher = tmp_path / "launcher"
@@ -1500,7 +1522,9 @@ def test_what_was_measured_before_an_interrupt(bindir, environment, mpiexec, tmp
     assert [r["launches"] for r in content["records"]] == [1]
 
 
-def test_a_file_that_cannot_be_written_does_not_keep_others(tool, mpiexec, tmp_path):
+def test_a_file_that_cannot_be_written_does_not_keep_others(
+    tool: Any, mpiexec: Path, tmp_path: Path
+) -> None:
     good, bad = tmp_path / "a.json", tmp_path / "b.csv"
     launch = f"sh -c 'mkdir -p {bad}; exec \"$@\"' sh {mpiexec} -n 2"
     done = tool("run", "--launch", launch, "-s", "64", "-o", bad, "-o", good, *QUICK)
@@ -1534,18 +1558,20 @@ def test_a_file_that_cannot_be_written_does_not_keep_others(tool, mpiexec, tmp_p
         (("--luanch", "mpiexec"), ("--luanch", "--launch")),
     ],
 )
-def test_options_that_would_do_nothing(in_process, arguments, words):
+def test_options_that_would_do_nothing(in_process: Any, arguments: Any, words: Any) -> None:
     one_line_error(in_process("run", *arguments), 2, *words)
 
 
-def test_misspelt_command_and_version(in_process):
+def test_misspelt_command_and_version(in_process: Any) -> None:
     one_line_error(in_process("tabel"), 2, 'tabel: no such command; did you mean "table"?')
     done = in_process("--version")
     assert (done.returncode, done.stderr) == (0, "")
     assert re.fullmatch(r"topo-bench [\d.]+ of mpich-topo, for MPICH [\d., ]+\n", done.stdout)
 
 
-def test_damaged_sites_are_refused(in_process, mpiexec, tmp_path, site):
+def test_damaged_sites_are_refused(
+    in_process: Any, mpiexec: Path, tmp_path: Path, site: Any
+) -> None:
     path = tmp_path / "site.json"
     whole = site(["a", "b"], [0, 1]) | {"bandwidth_mbps": [[1, 400], [400, 1]]}
     bad = [
@@ -1570,7 +1596,7 @@ def test_damaged_sites_are_refused(in_process, mpiexec, tmp_path, site):
 # ---- tables and pictures ----
 
 
-def odd_results():
+def odd_results() -> Any:
     """Records that differ by one thing each, and names that are no markup."""
     background = {
         "background": "0.5:1K",
@@ -1591,7 +1617,7 @@ def odd_results():
         background,
     ]
     records = [good_record(bytes=size) | each for each in differ for size in (64, 4096)]
-    extra = [
+    extra: list[dict[str, Any]] = [
         {"algorithm": "topo_recursive_doubling", "series": "a_very_long_setting/" + "x" * 90},
         {"algorithm": "auto", "selected": {"brucks": 3, "ring": 0}, "series": "_[bold]"},
         {"algorithm": "auto", "series": "auto"} | first | ratio,
@@ -1605,7 +1631,7 @@ def odd_results():
     return result
 
 
-def test_tables_fit_80_columns_and_tell_what_differs(in_process, write_json):
+def test_tables_fit_80_columns_and_tell_what_differs(in_process: Any, write_json: Any) -> None:
     path = write_json("r.json", odd_results())
     done = in_process("table", path)
     assert (done.returncode, done.stderr) == (0, "")
@@ -1624,11 +1650,13 @@ def test_tables_fit_80_columns_and_tell_what_differs(in_process, write_json):
     ]
     assert "MPICH 4.0.2 ch3:sock, topo-vcluster --racks 4 [/y], today" in lines
     words = re.sub(r"\s+", " ", done.stdout)
-    assert "_[bold] (brucks)" in words
-    assert "auto (MPICH's own)" in words
+    assert "_[bold]: brucks" in words
+    assert "auto: MPICH's own" in words
 
 
-def test_pictures_have_a_panel_for_all_that_differs(in_process, write_json, tmp_path):
+def test_pictures_have_a_panel_for_all_that_differs(
+    in_process: Any, write_json: Any, tmp_path: Path
+) -> None:
     path, picture = write_json("r.json", odd_results()), tmp_path / "p.svg"
     done = in_process("plot", path, "-o", picture)
     assert (done.returncode, done.stderr) == (0, "")
@@ -1651,10 +1679,10 @@ def test_pictures_have_a_panel_for_all_that_differs(in_process, write_json, tmp_
     assert len(re.findall(r'id="axes_\d+"', text)) >= 8
 
 
-def test_files_of_one_kind_are_told_apart(in_process, write_json):
+def test_files_of_one_kind_are_told_apart(in_process: Any, write_json: Any) -> None:
     """The same was measured twice, and once on another cluster."""
 
-    def result(cluster, median):
+    def result(cluster: Any, median: Any) -> Any:
         content = good_result()
         content["provenance"]["cluster"] = cluster
         content["records"] = [good_record(median_us=median)]
@@ -1671,7 +1699,7 @@ def test_files_of_one_kind_are_told_apart(in_process, write_json):
     assert "allgather: 4 ranks, 1 a host, block; d" in done.stdout
 
 
-def test_a_result_that_is_not_complete_is_told(in_process, write_json):
+def test_a_result_that_is_not_complete_is_told(in_process: Any, write_json: Any) -> None:
     path = write_json("r.json", good_result() | {"complete": False})
     done = in_process("table", path)
     assert done.returncode == 0
@@ -1682,14 +1710,14 @@ def test_a_result_that_is_not_complete_is_told(in_process, write_json):
 
 
 @pytest.fixture(scope="module")
-def clusters(bindir, environment):
+def clusters(bindir: Path, environment: Any) -> Any:
     """clusters(): names of the clusters of topo-bench that are up."""
     vcluster = bindir / "topo-vcluster"
     check = subprocess.run([vcluster, "check"], env=environment, capture_output=True, check=False)
     if check.returncode == 77:
         pytest.skip("no virtual clusters on this machine")
 
-    def names():
+    def names() -> Any:
         done = subprocess.run(
             [vcluster, "list"], env=environment, capture_output=True, text=True, check=True
         )
@@ -1698,7 +1726,7 @@ def clusters(bindir, environment):
     return names
 
 
-def test_run_on_a_virtual_cluster(tool, clusters, tmp_path):
+def test_run_on_a_virtual_cluster(tool: Any, clusters: Any, tmp_path: Path) -> None:
     before = clusters()
     result = tmp_path / "r.json"
     arguments = ("--vcluster", "--racks 2 --hosts 2", "--placement", "cyclic", "--placement")
@@ -1714,7 +1742,7 @@ def test_run_on_a_virtual_cluster(tool, clusters, tmp_path):
         assert r["ratio_to_bound"] == pytest.approx(r["median_us"] / r["bound_us"], rel=1e-3)
 
 
-def test_nothing_measures_below_the_bound(tool, clusters, tmp_path):
+def test_nothing_measures_below_the_bound(tool: Any, clusters: Any, tmp_path: Path) -> None:
     """Not one call: bytes that pass in a burst are no miracle. Slow links, so that they and not the
     cores set the time."""
     result = tmp_path / "r.json"
@@ -1729,7 +1757,7 @@ def test_nothing_measures_below_the_bound(tool, clusters, tmp_path):
         assert min(r["samples_us"][0]) >= (r["bound_us"] or 0)
 
 
-def test_bound_of_a_pattern_on_a_virtual_cluster(tool, clusters, tmp_path):
+def test_bound_of_a_pattern_on_a_virtual_cluster(tool: Any, clusters: Any, tmp_path: Path) -> None:
     """Of a heavy rank all comes in over the link of its host."""
     result = tmp_path / "r.json"
     where = ("--vcluster", "--racks 2 --hosts 2 --host-rate 50mbit", "--ppn", "2")
@@ -1743,7 +1771,7 @@ def test_bound_of_a_pattern_on_a_virtual_cluster(tool, clusters, tmp_path):
         assert r["bound_us"] == pytest.approx((6 * 17 * 1024 - 16384) * 8 / 50)
 
 
-def test_run_under_background_traffic(tool, clusters, tmp_path):
+def test_run_under_background_traffic(tool: Any, clusters: Any, tmp_path: Path) -> None:
     result, csv = tmp_path / "r.json", tmp_path / "r.csv"
     where = ("--vcluster", "--racks 2 --hosts 2", "--ppn", "2", "--placement", "cyclic")
     what = (
@@ -1780,11 +1808,13 @@ def test_run_under_background_traffic(tool, clusters, tmp_path):
     assert tool("table", result).stdout == done.stdout
 
 
-def test_interrupt_takes_the_cluster_down(bindir, environment, clusters, tmp_path):
+def test_interrupt_takes_the_cluster_down(
+    bindir: Path, environment: dict[str, str], clusters: Any, tmp_path: Path
+) -> None:
     before = clusters()
     arguments = ("run", "--vcluster", "--racks 2 --hosts 1", "-o", tmp_path / "r.json")
 
-    def started():
+    def started() -> Any:
         return clusters() - before
 
     interrupted(bindir, environment, arguments, started, signal.SIGTERM)
@@ -1852,7 +1882,7 @@ same = true
 """
 
 
-def test_suite(tool, clusters, tmp_path):
+def test_suite(tool: Any, clusters: Any, tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text(SUITE)
     result = tmp_path / "r.json"
     arguments = ("suite", tmp_path / "s.toml", "--define", "size=1", "-o", result)
@@ -1886,7 +1916,7 @@ def test_suite(tool, clusters, tmp_path):
     one_line_error(done, 1, "a limit was missed")
 
 
-def synthetic_record(series, size, times_us, first_us):
+def synthetic_record(series: Any, size: Any, times_us: Any, first_us: Any) -> Any:
     return {
         "series": series,
         "setting": "default",
@@ -1901,7 +1931,7 @@ def synthetic_record(series, size, times_us, first_us):
     }
 
 
-def test_verdict_on_break_even():
+def test_verdict_on_break_even() -> None:
     case = {"name": "c", "max_break_even": {"block": 3}}
     plan = measure.Plan(baseline="stock", placements=("block",))
     candidates = [(64, 10, 100), (256, 10, 101), (1024, 41, 50)]
@@ -1923,15 +1953,16 @@ def test_verdict_on_break_even():
     assert [row["ratio"] for row in ratios] == [0.25, 0.25, 1.025]
 
 
-def test_verdicts_are_printed(capsys):
+def test_verdicts_are_printed(capsys: Any) -> None:
+    cases: list[Any] = [
+        ((0.5, 0.4, 0.6), 0.55),
+        ((3, 2, 4), 3),
+        ((math.inf, 7, math.inf), 3),
+        ((1.0, 0.9, 1.1), "CI has 1"),
+    ]
     rows = [
         suite.verdict({"name": "c"}, "block", "64", "stock", values, limit, {})
-        for values, limit in [
-            ((0.5, 0.4, 0.6), 0.55),
-            ((3, 2, 4), 3),
-            ((math.inf, 7, math.inf), 3),
-            ((1.0, 0.9, 1.1), "CI has 1"),
-        ]
+        for values, limit in cases
     ]
     suite.print_verdicts("title", rows, [], [])
     lines = [line for line in capsys.readouterr().out.splitlines() if "block" in line]
@@ -1949,7 +1980,7 @@ def test_verdicts_are_printed(capsys):
             assert word in line
 
 
-def test_several_suites(tool, clusters, tmp_path):
+def test_several_suites(tool: Any, clusters: Any, tmp_path: Path) -> None:
     first, second, result = (tmp_path / name for name in ("a.toml", "b.toml", "r.json"))
     first.write_text(SUITE)
     second.write_text(SUITE.replace("six cases", "the same").replace("always", "always2"))
@@ -2017,14 +2048,14 @@ BAD_SUITES = [  # (text of SUITE, what stands there instead, what is said)
 
 
 @pytest.mark.parametrize(("old", "new", "message"), BAD_SUITES)
-def test_bad_suite(in_process, tmp_path, old, new, message):
+def test_bad_suite(in_process: Any, tmp_path: Path, old: Any, new: Any, message: str) -> None:
     path = tmp_path / "s.toml"
     assert old in SUITE
     path.write_text(SUITE.replace(old, new, 1))
     one_line_error(in_process("suite", path), 1, f"topo-bench: {path}: ", message)
 
 
-def test_suite_that_is_no_text(in_process, tmp_path):
+def test_suite_that_is_no_text(in_process: Any, tmp_path: Path) -> None:
     path = tmp_path / "s.toml"
     path.write_bytes(b"\xff")
     one_line_error(in_process("suite", path), 1, "not UTF-8")
@@ -2035,7 +2066,7 @@ def test_suite_that_is_no_text(in_process, tmp_path):
 
 
 @pytest.mark.parametrize("path", suite.DEFAULT_SUITES, ids=lambda path: path.stem)
-def test_committed_suite_names_what_exists(path):
+def test_committed_suite_names_what_exists(path: Path) -> None:
     rows = tomllib.loads((REPO / "cvars/algorithms.toml").read_text())["algorithm"]
     what = suite.read_suite(path)
     for case in what["case"]:
@@ -2049,6 +2080,6 @@ def test_committed_suite_names_what_exists(path):
             assert setting in {"", *what["settings"], *what.get("libraries", ())}
 
 
-def test_the_suites_are_found():
+def test_the_suites_are_found() -> None:
     names = [path.stem for path in suite.DEFAULT_SUITES]
     assert names == ["allgather", "alltoall", "gather_scatter"]
