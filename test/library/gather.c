@@ -223,8 +223,10 @@ static void case_derived(void)
 
         for (int j = 0; j < (int) (sizeof(pair) / sizeof(pair[0])) - 2 * opt.is_v; j++)
             for (int in_place = 0; in_place < 2; in_place++)
-                check_types("derived", MPI_COMM_WORLD, root, pair[j].own, pair[j].own_count,
-                            pair[j].all, n, in_place);
+                /* with many ranks each pair is in place with every second count */
+                if (world_size <= 8 || (i + j) % 2 == in_place)
+                    check_types("derived", MPI_COMM_WORLD, root, pair[j].own, pair[j].own_count,
+                                pair[j].all, n, in_place);
         /* as much data, in counts that differ between the root and the others */
         check_types("derived", MPI_COMM_WORLD, root, &vector, 2 * n, &six, 12 * n, 0);
         /* what each rank passes may differ while the signatures agree */
