@@ -399,6 +399,9 @@ def suite(
     ]
     if not any(cases for *_, cases in chosen):
         raise click.UsageError(f"--only: no case has '{only}' in its name")
+    if cluster:
+        shapes = ", ".join(dict.fromkeys(str(what.get("vcluster", "")) for _, what, _ in chosen))
+        common.complain("topo-bench", f"note: on {cluster}; the limits are meant for: {shapes}")
     bench = find_bench(program)
     todo = [SuiteRun(*each, values, seed, bench) for each in chosen if each[-1]]
     runs: list[SuiteRun] = []

@@ -1562,11 +1562,8 @@ def test_options_that_would_do_nothing(in_process: Any, arguments: Any, words: A
     one_line_error(in_process("run", *arguments), 2, *words)
 
 
-def test_misspelt_command_and_version(in_process: Any) -> None:
+def test_misspelt_command(in_process: Any) -> None:
     one_line_error(in_process("tabel"), 2, 'tabel: no such command; did you mean "table"?')
-    done = in_process("--version")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert re.fullmatch(r"topo-bench [\d.]+ of mpich-topo, for MPICH [\d., ]+\n", done.stdout)
 
 
 def test_damaged_sites_are_refused(
@@ -1636,9 +1633,9 @@ def test_tables_fit_80_columns_and_tell_what_differs(in_process: Any, write_json
     done = in_process("table", path)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    assert max(map(len, lines)) <= 80 or max(lines, key=len).startswith("gather")
-    titles = [line for line in lines if line.startswith(("allgather", "alltoallv"))]
-    assert titles == [
+    titles = ("allgather", "alltoallv", "MPICH")
+    assert max(len(line) for line in lines if not line.startswith(titles)) <= 80
+    assert [line for line in lines if line.startswith(titles[:2])] == [
         "allgather: 4 ranks, 1 a host, block",
         "allgather: 8 ranks, 1 a host, block",
         "allgather: 4 ranks, 2 a host, block",

@@ -267,20 +267,6 @@ def test_help(in_process: Any) -> None:
     assert "77" in in_process("--help").stdout
 
 
-def test_version(in_process: Any) -> None:
-    result = in_process("--version")
-    assert (result.returncode, result.stderr) == (0, "")
-    assert re.fullmatch(r"topo-vcluster [\d.]+ of mpich-topo, for MPICH [\d., ]+\n", result.stdout)
-
-
-@pytest.mark.parametrize("words", [["--help"], ["run", "--dry-run"]])
-def test_lost_output(words: Any) -> None:
-    with open("/dev/full", "w") as full:
-        line = [*TOOL, *words]
-        result = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    refused(result, 1, "standard output: No space left on device")
-
-
 def test_cluster_of_another_version(in_process: Any) -> None:
     name = next(NAMES)
     with socket.socket(socket.AF_UNIX) as listener:
