@@ -9,11 +9,14 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
+from kinds import Env, Launch
 
 pytestmark = pytest.mark.alone
 
@@ -25,21 +28,29 @@ SHAPES = {"even": [4, 4, 4, 4], "unequal": [3, 5, 2], "pairs": [2, 2, 2], "lone"
 
 
 @pytest.fixture
-def pingpong(bindir, run_mpi, tmp_path, monkeypatch):
+def pingpong(
+    bindir: Path, run_mpi: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Launch:
     """pingpong(n, *options): in tmp_path, on n ranks in cliques that stand for hosts."""
     monkeypatch.chdir(tmp_path)
 
-    def run(n, *options, cliques=None, env=None, prefix=()):
+    def run(
+        n: int,
+        *options: Any,
+        cliques: Any = None,
+        env: Env | None = None,
+        prefix: Sequence[Any] = (),
+    ) -> Any:
         env = {"MPIR_CVAR_NUM_CLIQUES": cliques or n, **(env or {})}
         return run_mpi(bindir / "topo-pingpong", *options, n=n, env=env, prefix=prefix)
 
     return run
 
 
-def load(path):
+def load(path: Path) -> Any:
     """Read a site file and check what its schema says, and what a schema cannot say."""
 
-    def no_constant(text):
+    def no_constant(text: str) -> None:
         raise AssertionError(f"{text} is not JSON")
 
     site = json.loads(Path(path).read_text(), parse_constant=no_constant)
@@ -56,7 +67,7 @@ def load(path):
     return site
 
 
-def off_diagonal(matrix):
+def off_diagonal(matrix: Any) -> list[Any]:
     return [v for i, row in enumerate(matrix) for j, v in enumerate(row) if i != j]
 
 
@@ -64,7 +75,7 @@ def off_diagonal(matrix):
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 8])
-def test_measures_all_pairs(pingpong, tmp_path, n):
+def test_measures_all_pairs(pingpong: Launch, tmp_path: Path, n: int) -> None:
     run = pingpong(n, "-o", "site.json")
     assert run.returncode == 0, run.stderr
     site = load(tmp_path / "site.json")
@@ -78,7 +89,7 @@ def test_measures_all_pairs(pingpong, tmp_path, n):
     assert [p.name for p in tmp_path.iterdir()] == ["site.json"]
 
 
-def test_one_host_has_its_inner_pair(pingpong, tmp_path):
+def test_one_host_has_its_inner_pair(pingpong: Launch, tmp_path: Path) -> None:
     assert pingpong(3, env={"MPIR_CVAR_NUM_CLIQUES": "1"}).returncode == 0
     site = load(tmp_path / "site.json")
     assert site["hosts"] == [os.uname().nodename]
@@ -87,7 +98,7 @@ def test_one_host_has_its_inner_pair(pingpong, tmp_path):
 
 
 @pytest.mark.parametrize("by_block", ["0", "1"])
-def test_cliques_are_those_of_mpich(pingpong, tmp_path, by_block):
+def test_cliques_are_those_of_mpich(pingpong: Launch, tmp_path: Path, by_block: Any) -> None:
     # 4 ranks, 3 cliques: 0 1 2 0, by block 0 0 1 2; only clique 0 has an inner pair
     env = {"MPIR_CVAR_CLIQUES_BY_BLOCK": by_block}
     assert pingpong(4, cliques=3, env=env).returncode == 0
@@ -95,7 +106,7 @@ def test_cliques_are_those_of_mpich(pingpong, tmp_path, by_block):
     assert [site["latency_us"][h][h] > 0 for h in range(3)] == [True, False, False]
 
 
-def test_rack_tables_on_large_sites(pingpong, tmp_path):
+def test_rack_tables_on_large_sites(pingpong: Launch, tmp_path: Path) -> None:
     assert pingpong(4, "--full-matrix-hosts", "3").returncode == 0
     site = load(tmp_path / "site.json")
     assert "latency_us" not in site and "bandwidth_mbps" not in site
@@ -103,7 +114,7 @@ def test_rack_tables_on_large_sites(pingpong, tmp_path):
     assert site["rack_latency_us"][0][0] > 0 and site["rack_bandwidth_mbps"][0][0] > 0
 
 
-def test_output_replaces_a_file_and_follows_a_link(pingpong, tmp_path):
+def test_output_replaces_a_file_and_follows_a_link(pingpong: Launch, tmp_path: Path) -> None:
     (tmp_path / "real.json").write_text("old")
     (tmp_path / "link.json").symlink_to("real.json")
     assert pingpong(2, "-o", "link.json").returncode == 0
@@ -111,10 +122,12 @@ def test_output_replaces_a_file_and_follows_a_link(pingpong, tmp_path):
     load(tmp_path / "real.json")
 
 
-def test_host_names(bindir, run_mpi, tmp_path, monkeypatch):
+def test_host_names(
+    bindir: Path, run_mpi: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names = ['quo"te', "back\\slash", "grüße-主机"]
     monkeypatch.chdir(tmp_path)
-    command = []
+    command: list[str | Path] = []
     for name in names:
         command += [":", "-n", "1", "-env", "MPIR_CVAR_COLL_TOPOLOGY_HOST", name]
         command += [bindir / "topo-pingpong"]
@@ -123,7 +136,7 @@ def test_host_names(bindir, run_mpi, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", [b"bell\a", b"latin\xe9", b"x" * 256, b"x" * 5000])
-def test_impossible_host_names(pingpong, tmp_path, name):
+def test_impossible_host_names(pingpong: Launch, tmp_path: Path, name: str) -> None:
     run = pingpong(1, env={"MPIR_CVAR_COLL_TOPOLOGY_HOST": os.fsdecode(name)})
     assert run.returncode == 1
     assert "rank 0: its host name" in run.stderr
@@ -133,7 +146,7 @@ def test_impossible_host_names(pingpong, tmp_path, name):
 # -- the time limit --
 
 
-def test_time_limit_cuts_repetitions(pingpong, tmp_path):
+def test_time_limit_cuts_repetitions(pingpong: Launch, tmp_path: Path) -> None:
     begin = time.monotonic()
     many = ["--latency-reps", "1M", "--bandwidth-reps", "1M", "--time-limit", "3"]
     assert pingpong(4, *many).returncode == 0
@@ -143,7 +156,7 @@ def test_time_limit_cuts_repetitions(pingpong, tmp_path):
     assert 3 <= provenance["bandwidth_repetitions"] < 2**20
 
 
-def test_time_limit_leaves_pairs_out(pingpong, tmp_path):
+def test_time_limit_leaves_pairs_out(pingpong: Launch, tmp_path: Path) -> None:
     options = ["--bandwidth-bytes", "16M", "--latency-warmup", "10K", "--time-limit", "0.6"]
     assert pingpong(7, *options).returncode == 0
     site = load(tmp_path / "site.json")
@@ -158,7 +171,7 @@ def test_time_limit_leaves_pairs_out(pingpong, tmp_path):
 # -- bad input --
 
 
-def test_help_and_version(pingpong):
+def test_help_and_version(pingpong: Launch) -> None:
     version = tomllib.loads((REPO / "maint/versions.toml").read_text())["topo"]
     about = f"topo-pingpong {version} of mpich-topo, MPICH Version:"
     for option, text in (("--help", "Usage: mpiexec"), ("--version", about)):
@@ -185,7 +198,7 @@ def test_help_and_version(pingpong):
         ["--progress", "maybe"],
     ],
 )
-def test_misuse(pingpong, tmp_path, options):
+def test_misuse(pingpong: Launch, tmp_path: Path, options: Any) -> None:
     run = pingpong(3, *options)
     assert run.returncode == 2
     assert run.stdout.count("topo-pingpong:") == 0
@@ -203,20 +216,20 @@ def test_misuse(pingpong, tmp_path, options):
         ("--quiet", None),
     ],
 )
-def test_misspelt_options(pingpong, option, meant):
+def test_misspelt_options(pingpong: Launch, option: Any, meant: Any) -> None:
     run = pingpong(1, option)
     hint = f'; did you mean "{meant}"?' if meant else ""
     assert f"topo-pingpong: {option}: no such option{hint} (help: " in run.stderr
 
 
-def test_full_standard_output(bindir, run_mpi):
+def test_full_standard_output(bindir: Path, run_mpi: Launch) -> None:
     full = ["sh", "-c", f"{bindir}/topo-pingpong --help >/dev/full"]
     run = run_mpi(*full, n=1)
     assert run.returncode == 1
     assert "topo-pingpong: standard output: No space left on device" in run.stderr
 
 
-def test_output_that_cannot_be_written(pingpong, tmp_path):
+def test_output_that_cannot_be_written(pingpong: Launch, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     for output in ("missing/site.json", "folder", "/sys/site.json", "/dev/full"):
         run = pingpong(2, "-o", output)
@@ -225,7 +238,7 @@ def test_output_that_cannot_be_written(pingpong, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["folder"]
 
 
-def test_full_disk_keeps_the_old_file(pingpong, tmp_path):
+def test_full_disk_keeps_the_old_file(pingpong: Launch, tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     fill = "mount -t tmpfs -o size=16k none disk && echo old >disk/site.json && " \
         "{ cat /dev/zero >disk/fill || true; } 2>/dev/null"  # fmt: skip
@@ -242,7 +255,7 @@ def test_full_disk_keeps_the_old_file(pingpong, tmp_path):
     assert run.stdout.split()[-3:] == ["fill", "site.json", "old"]
 
 
-def test_interrupt_leaves_nothing(bindir, mpiexec, tmp_path):
+def test_interrupt_leaves_nothing(bindir: Path, mpiexec: Path, tmp_path: Path) -> None:
     command = [mpiexec, "-n", "2", bindir / "topo-pingpong"]
     command += ["--latency-reps", "100M", "--time-limit", "0"]
     process = subprocess.Popen(
@@ -256,7 +269,7 @@ def test_interrupt_leaves_nothing(bindir, mpiexec, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_progress(pingpong):
+def test_progress(pingpong: Launch) -> None:
     assert "round" not in pingpong(2).stderr
     run = pingpong(3, "--progress", "always")
     assert "round 6 of 6" in run.stderr
@@ -266,7 +279,7 @@ def test_progress(pingpong):
 
 
 @pytest.fixture(scope="session")
-def grouper(mpicc, tmp_path_factory):
+def grouper(mpicc: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
     """racks.h as a filter: distances in, racks and confidence out."""
     folder = tmp_path_factory.mktemp("racks")
     (folder / "racks.c").write_text(
@@ -297,7 +310,7 @@ int main(void)
     command = [mpicc, *flags, "-I", REPO / "bench", "-o", "racks", "racks.c", "-lm"]
     subprocess.run([str(c) for c in command], cwd=folder, check=True)
 
-    def run(distance, noise=0.05):
+    def run(distance: Any, noise: float = 0.05) -> Any:
         n = len(distance)
         text = f"{n} {noise}\n" + "\n".join(" ".join(map(str, row)) for row in distance)
         out = subprocess.run(
@@ -309,19 +322,19 @@ int main(void)
     return run
 
 
-def canonical(racks):
+def canonical(racks: Any) -> list[Any]:
     """Racks numbered by their first host."""
     seen = {}
     return [seen.setdefault(r, len(seen)) for r in racks]
 
 
-def shuffled_racks(shape, seed):
+def shuffled_racks(shape: Any, seed: int) -> Any:
     racks = [r for r, size in enumerate(shape) for _ in range(size)]
     random.Random(seed).shuffle(racks)
     return canonical(racks)
 
 
-def distances(n, distance_of):
+def distances(n: int, distance_of: Any) -> Any:
     """A symmetric matrix of distance_of(i, j), i < j."""
     matrix = [[0.0] * n for _ in range(n)]
     for i in range(n):
@@ -332,7 +345,7 @@ def distances(n, distance_of):
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("seed", range(5))
-def test_racks_by_shared_uplinks(grouper, shape, seed):
+def test_racks_by_shared_uplinks(grouper: Callable[..., Any], shape: Any, seed: int) -> None:
     # log of: 400 Mbit/s within 20 %, and 25 to 100 Mbit/s between racks
     rng = random.Random(seed)
     racks = shuffled_racks(shape, seed)
@@ -345,7 +358,7 @@ def test_racks_by_shared_uplinks(grouper, shape, seed):
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 8, 16, 40])
-def test_no_racks_in_noise(grouper, n):
+def test_no_racks_in_noise(grouper: Callable[..., Any], n: int) -> None:
     for seed in range(10):
         noise = partial(random.Random(seed).gauss, 0, 0.1)
         found, confidence = grouper(distances(n, lambda i, j, noise=noise: noise()), noise=0.1)
@@ -353,16 +366,16 @@ def test_no_racks_in_noise(grouper, n):
         assert confidence <= 0.5
 
 
-def test_one_host(grouper):
+def test_one_host(grouper: Callable[..., Any]) -> None:
     assert grouper([[0]]) == ([0], 1)
 
 
-def test_racks_are_the_leaf_switches(grouper):
+def test_racks_are_the_leaf_switches(grouper: Callable[..., Any]) -> None:
     # 1.2 us in the rack, 1.8 in the pod, 2.3 beyond: logs, with 3 % noise
     rng = random.Random(1)
     racks = shuffled_racks([4] * 16, 1)
 
-    def distance(i, j):
+    def distance(i: Any, j: Any) -> Any:
         far = 0.18 if racks[i] == racks[j] else 0.59 if racks[i] // 4 == racks[j] // 4 else 0.83
         return rng.gauss(far, 0.03)
 
@@ -374,14 +387,14 @@ def test_racks_are_the_leaf_switches(grouper):
 # -- on a virtual cluster --
 
 
-def test_racks_of_a_virtual_cluster(bindir, tmp_path):
-    vcluster = [sys.executable, REPO / "bench/topo-vcluster"]
+def test_racks_of_a_virtual_cluster(bindir: Path, tmp_path: Path) -> None:
+    vcluster: list[str | Path] = [sys.executable, REPO / "bench/topo-vcluster"]
     if subprocess.run([*vcluster, "check"], check=False, capture_output=True).returncode:
         pytest.skip("no virtual clusters on this machine")
     # slow links, so that it is the links and not busy cores that set the pace
     shape = ["--racks", "3", "--hosts", "3,5,2", "--placement", "random:1"]
     shape += ["--host-rate", "100mbit", "--uplink-rate", "20mbit"]
-    program = [bindir / "topo-pingpong", "-o", tmp_path / "site.json"]
+    program: list[str | Path] = [bindir / "topo-pingpong", "-o", tmp_path / "site.json"]
     program += ["--bandwidth-bytes", "128K", "--time-limit", "20"]
     env = {**os.environ, "TOPO_BIN": str(bindir)}
     subprocess.run([*vcluster, "run", *shape, "--", *program], env=env, check=True, timeout=120)

@@ -13,7 +13,9 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import numpy as np
@@ -21,6 +23,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inprocess import run_tool
+from kinds import Job, Json
 
 MAINT = Path(__file__).resolve().parents[2] / "maint"
 sys.path.insert(0, str(MAINT))
@@ -30,12 +33,20 @@ from topo_common.files import InputError
 from topo_tune import bench, cli, grammar, model, racks, rules, site
 
 
-def make_site(sizes, near=100, far=150, host=400, between=27, tables=False, **more):
+def make_site(
+    sizes: Any,
+    near: float = 100,
+    far: float = 150,
+    host: int = 400,
+    between: int = 27,
+    tables: bool = False,
+    **more: Any,
+) -> Json:
     """A site.json of racks of `sizes` hosts, with a little noise."""
     of_host = np.repeat(np.arange(len(sizes)), sizes)
     rng = np.random.default_rng(1)
 
-    def matrix(same, inside, outside):
+    def matrix(same: Any, inside: Any, outside: Any) -> Any:
         values = np.where(same, inside, outside) * rng.uniform(0.97, 1.03, same.shape)
         if not tables:
             np.fill_diagonal(values, 0)
@@ -68,24 +79,24 @@ DEMO = make_site([4, 4, 4, 4])  # 400 Mbit/s host links, 100 Mbit/s uplinks
 topo_tune = functools.partial(run_tool, "topo-tune", cli.cli)
 
 
-def launch(*args, **more):
+def launch(*args: Any, **more: Any) -> Job:
     """topo-tune in a process of its own."""
     command = [sys.executable, str(MAINT / "topo_tune"), *map(str, args)]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.run(command, check=False, **(streams | more))
 
 
-def write(folder, value, name="site.json"):
+def write(folder: Path, value: Any, name: str = "site.json") -> Any:
     path = folder / name
     path.write_text(value if isinstance(value, str) else json.dumps(value))
     return path
 
 
-def without(key):
+def without(key: str) -> dict[str, Any]:
     return {k: v for k, v in DEMO.items() if k != key}
 
 
-def edit(*keys, value):
+def edit(*keys: Any, value: Any) -> Any:
     """DEMO with the value at a path replaced."""
     raw = copy.deepcopy(DEMO)
     place = raw
@@ -170,7 +181,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_site(tmp_path, name):
+def test_bad_site(tmp_path: Path, name: str) -> None:
     content, message = BAD[name]
     path = tmp_path / "site.json"
     if isinstance(content, bytes):
@@ -184,7 +195,7 @@ def test_bad_site(tmp_path, name):
     assert "\n" not in text and len(text) < len(str(path)) + 250
 
 
-def test_bad_site_exits_1_with_one_line(tmp_path):
+def test_bad_site_exits_1_with_one_line(tmp_path: Path) -> None:
     path = write(tmp_path, edit("latency_us", 3, 2, value=-1))
     for command in (
         [path, "-o", "t.json"],
@@ -200,7 +211,7 @@ def test_bad_site_exits_1_with_one_line(tmp_path):
     assert os.listdir(tmp_path) == ["site.json"]
 
 
-def test_what_is_no_file(tmp_path):
+def test_what_is_no_file(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     for path, message in (
@@ -214,7 +225,7 @@ def test_what_is_no_file(tmp_path):
             site.load(path)
 
 
-def test_no_permission(tmp_path):
+def test_no_permission(tmp_path: Path) -> None:
     path = write(tmp_path, DEMO)
     path.chmod(0)
     tmp_path.chmod(0o555)
@@ -233,13 +244,13 @@ def test_no_permission(tmp_path):
     assert os.listdir(tmp_path) == ["site.json"]
 
 
-def test_size_limit(tmp_path):
+def test_size_limit(tmp_path: Path) -> None:
     path = write(tmp_path, DEMO)
     with pytest.raises(InputError, match="longer than 100 bytes"):
         files.read_json(path, limit=100)
 
 
-def check_or_input_error(raw):
+def check_or_input_error(raw: Any) -> Any:
     try:
         return site.check(raw)
     except InputError as error:
@@ -272,7 +283,7 @@ PLACES = [
 
 @given(st.sampled_from(PLACES), json_values)
 @settings(deadline=None, max_examples=200)
-def test_loader_agrees_with_the_schema(keys, value):
+def test_loader_agrees_with_the_schema(keys: Any, value: Any) -> None:
     """What is loaded is valid; what is not valid is refused with a sentence, never a traceback."""
     raw = copy.deepcopy(SMALL)
     place = raw
@@ -285,13 +296,13 @@ def test_loader_agrees_with_the_schema(keys, value):
 
 @given(json_values)
 @settings(deadline=None, max_examples=50)
-def test_loader_takes_any_json(value):
+def test_loader_takes_any_json(value: Any) -> None:
     check_or_input_error(value)
 
 
 @given(st.binary(max_size=60))
 @settings(deadline=None, max_examples=100)
-def test_any_bytes(tmp_path_factory, data):
+def test_any_bytes(tmp_path_factory: pytest.TempPathFactory, data: Any) -> None:
     path = tmp_path_factory.getbasetemp() / "any"
     path.write_bytes(data)
     for read in (
@@ -302,14 +313,14 @@ def test_any_bytes(tmp_path_factory, data):
         bench.read,
     ):
         with pytest.raises(InputError):
-            read(path)
-            raise InputError(path, "a list of racks may be anything")
+            read(str(path))
+            raise InputError(str(path), "a list of racks may be anything")
 
 
 # -- racks --
 
 
-def test_host_lists():
+def test_host_lists() -> None:
     assert racks.expand("a,n[0-2,08-10], r[1-2]n[1-2],") == [
         *("a", "n0", "n1", "n2", "n08", "n09", "n10"),
         *("r1n1", "r1n2", "r2n1", "r2n2"),
@@ -364,7 +375,7 @@ Ca	1 "H-0002c903000a0000"		# "n0 HCA-1"
 """
 
 
-def test_racks_from_slurm(tmp_path):
+def test_racks_from_slurm(tmp_path: Path) -> None:
     path = write(tmp_path, SLURM, "topology.conf")
     names, of_host = racks.assign(site.check(DEMO), racks.read_slurm(path).racks, path, False)
     assert names == ["leaf0", "leaf1", "leaf2", "leaf3"]
@@ -420,7 +431,7 @@ def test_racks_from_slurm(tmp_path):
         ),
     ],
 )
-def test_slurm_of_other_forms(tmp_path, text, racks_of, notes):
+def test_slurm_of_other_forms(tmp_path: Path, text: str, racks_of: Any, notes: Any) -> None:
     (tmp_path / "racks").mkdir()
     write(tmp_path, "SwitchName=leaf0 Nodes=n[0-1]\n", "racks/a.conf")
     found = racks.read_slurm(str(write(tmp_path, text, "topology.conf")))
@@ -447,14 +458,14 @@ def test_slurm_of_other_forms(tmp_path, text, racks_of, notes):
         ("---\n- tree: {switches: [{switch: a, nodes: 'n[1'}]}\n", "missing bracket"),
     ],
 )
-def test_bad_slurm(tmp_path, text, message):
+def test_bad_slurm(tmp_path: Path, text: str, message: str) -> None:
     path = str(write(tmp_path, text, "topology.conf"))
     with pytest.raises(InputError, match=re.escape(message)) as error:
         racks.read_slurm(path)
     assert "\n" not in str(error.value)
 
 
-def fabric(*leaves):
+def fabric(*leaves: Any) -> Any:
     """What ibnetdiscover prints for leaves, each a list of descriptions of adapters."""
     lines = ["#", "# Topology file: generated on Mon Jan  5 10:00:00 2026", "#", ""]
     for i, adapters in enumerate(leaves):
@@ -500,7 +511,7 @@ SHARP = "Mellanox Technologies Aggregation Node"
         ),
     ],
 )
-def test_real_fabrics(tmp_path, leaves, expected, notes):
+def test_real_fabrics(tmp_path: Path, leaves: Any, expected: Any, notes: Any) -> None:
     found = racks.read_ibnetdiscover(write(tmp_path, fabric(*leaves), "ib"))
     assert found.racks == expected and len(found.notes) == notes
     hosts = sorted(host for rack in expected.values() for host in rack if host[0] == "n")
@@ -510,7 +521,7 @@ def test_real_fabrics(tmp_path, leaves, expected, notes):
     assert all(host in expected[names[rack]] for host, rack in zip(hosts, of_host, strict=True))
 
 
-def test_racks_from_ibnetdiscover(tmp_path):
+def test_racks_from_ibnetdiscover(tmp_path: Path) -> None:
     found = racks.read_ibnetdiscover(write(tmp_path, IB, "ib"))
     assert found.notes == [] and found.racks == {"leaf0": ["n0", "n1"], "leaf1": ["n2"]}
 
@@ -527,34 +538,34 @@ def test_racks_from_ibnetdiscover(tmp_path):
         ("# nothing\n", "found no rack"),
     ],
 )
-def test_bad_racks(tmp_path, text, message):
+def test_bad_racks(tmp_path: Path, text: str, message: str) -> None:
     path = write(tmp_path, text, "racks")
     with pytest.raises(InputError) as error:
         racks.assign(site.check(DEMO), racks.read_list(path).racks, path)
     assert message in str(error.value)
 
 
-def test_racks_by_short_names(tmp_path):
+def test_racks_by_short_names(tmp_path: Path) -> None:
     raw = {**DEMO, "hosts": [f"n{i}.cluster.org" for i in range(16)]}
     found = racks.read_list(write(tmp_path, LIST, "racks"))
     assert racks.assign(site.check(raw), found.racks, "racks")[1] == DEMO["racks"]["of_host"]
 
 
 @pytest.mark.parametrize("sizes", [[4, 4, 4, 4], [3, 5, 2], [8, 8], [2] * 10, [1, 7]])
-def test_clustering_finds_racks(sizes):
+def test_clustering_finds_racks(sizes: Any) -> None:
     loaded = site.check(make_site(sizes))
     _, of_host, confidence = racks.cluster(loaded)
     assert of_host == loaded.rack_of_host.tolist() and confidence > 0.6
 
 
-def test_clustering_of_one_rack_and_of_few_hosts():
+def test_clustering_of_one_rack_and_of_few_hosts() -> None:
     _, of_host, confidence = racks.cluster(site.check(make_site([12])))
     assert set(of_host) == {0} and confidence > 0.5
     for hosts, expected in ((1, 1.0), (2, 0.0)):
         assert racks.cluster(site.check(make_site([hosts])))[2] == expected
 
 
-def test_clustering_of_what_was_not_measured(tmp_path):
+def test_clustering_of_what_was_not_measured(tmp_path: Path) -> None:
     zeros = [[0] * 16] * 16
     path = write(tmp_path, {**DEMO, "latency_us": zeros, "bandwidth_mbps": zeros})
     done = topo_tune("racks", path, "--cluster", "-o", "-")
@@ -573,7 +584,7 @@ def test_clustering_of_what_was_not_measured(tmp_path):
 # -- the model --
 
 
-def test_model_of_the_demo_cluster():
+def test_model_of_the_demo_cluster() -> None:
     """Within a factor of 2 of what MPICH 4.0.2 needed on such a cluster (16 KiB a rank, ms), in the
     same order, and blocks counted by hand."""
     net = model.network(site.check(DEMO))
@@ -593,7 +604,7 @@ def test_model_of_the_demo_cluster():
         assert model.cost(net, hosts, "topo_ring").uplink_blocks == 15
 
 
-def test_full_bisection_has_no_bottleneck():
+def test_full_bisection_has_no_bottleneck() -> None:
     net = model.network(site.check(make_site([4, 4], between=390)))
     assert (net.uplink_mbps >= 4 * 390).all()
 
@@ -605,7 +616,7 @@ def test_full_bisection_has_no_bottleneck():
     st.sampled_from(model.PLACEMENTS),
 )
 @settings(deadline=None, max_examples=60)
-def test_model_moves_every_block(sizes, ppn, seed, kind):
+def test_model_moves_every_block(sizes: Any, ppn: int, seed: int, kind: str) -> None:
     net = model.network(site.check(make_site(sizes)))
     hosts = model.place(net, sum(sizes), ppn, kind, seed)
     assert sorted(hosts) == sorted(np.repeat(np.arange(sum(sizes)), ppn))
@@ -628,7 +639,7 @@ TREES = ("gather", "scatter")
     st.sampled_from(model.PLACEMENTS),
 )
 @settings(deadline=None, max_examples=60)
-def test_trees_move_every_block(sizes, ppn, seed, kind):
+def test_trees_move_every_block(sizes: Any, ppn: int, seed: int, kind: str) -> None:
     net = model.network(site.check(make_site(sizes)))
     hosts = model.place(net, sum(sizes), ppn, kind, seed)
     racks = net.rack_of_host[hosts]
@@ -654,7 +665,7 @@ def test_trees_move_every_block(sizes, ppn, seed, kind):
 
 
 @pytest.mark.parametrize("p", [1, 2, 3, 6, 13, 64, 100])
-def test_tree_of_topo_binomial(p):
+def test_tree_of_topo_binomial(p: int) -> None:
     """As topo_tree.h says it: every rank but the root has one parent, before it, and no rank is
     further from the root than lg(p)."""
     parent, size = {0: None}, {0: p}
@@ -669,7 +680,7 @@ def test_tree_of_topo_binomial(p):
         assert size[rank] == 1 + sum(size[c] for c in parent if parent[c] == rank)
 
 
-def test_trees_on_the_demo_cluster():
+def test_trees_on_the_demo_cluster() -> None:
     """Within a factor of 1.6 of what MPICH 4.0.2 needed there (64 ranks, 16 KiB, ms)."""
     net = model.network(site.check(DEMO))
     for collective, kind, algorithm, expected in (
@@ -684,7 +695,7 @@ def test_trees_on_the_demo_cluster():
         assert expected / 1.6 < cost.time_us(16384) / 1e3 < expected * 1.6
 
 
-def test_segments_are_those_of_the_library():
+def test_segments_are_those_of_the_library() -> None:
     text = (MAINT.parent / "cvars/cvars.txt").read_text()
     cvar = re.search(
         r"name +: MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES\n.*?default +: (\d+)", text, re.DOTALL
@@ -695,7 +706,7 @@ def test_segments_are_those_of_the_library():
     assert int(re.search(r"#define MIN_WIDTH (\d+)", text)[1]) == model.MIN_PIECE
 
 
-def plan_loads(net, hosts, by_rack):
+def plan_loads(net: Any, hosts: Any, by_rack: Any) -> list[Any]:
     """topo_plan.h, block by block: [{link: (blocks, messages)} of a stage]; links are ("out", host),
     ("in", host), ("up", rack) and ("down", rack)."""
     members = {}
@@ -724,7 +735,7 @@ def plan_loads(net, hosts, by_rack):
     st.lists(st.integers(0, 15), min_size=2, max_size=20),
 )
 @settings(deadline=None, max_examples=60)
-def test_planned_moves_every_block(sizes, hosts):
+def test_planned_moves_every_block(sizes: Any, hosts: Any) -> None:
     net = model.network(site.check(make_site(sizes)))
     hosts = np.array(hosts) % sum(sizes)
     ranks = dict(zip(*np.unique(hosts, return_counts=True), strict=True))
@@ -734,7 +745,7 @@ def test_planned_moves_every_block(sizes, hosts):
         )
         stages = plan_loads(net, hosts, by_rack)
 
-        def busiest(links, stages=stages):
+        def busiest(links: Any, stages: Any = stages) -> int:
             loads = ([v[0] for k, v in stage.items() if k[0] in links] for stage in stages)
             return sum(max(load, default=0) for load in loads)
 
@@ -761,7 +772,7 @@ def test_planned_moves_every_block(sizes, hosts):
     st.sampled_from(model.PLACEMENTS),
 )
 @settings(deadline=None, max_examples=40)
-def test_stock_alltoall_moves_every_block(sizes, ppn, kind):
+def test_stock_alltoall_moves_every_block(sizes: Any, ppn: int, kind: str) -> None:
     net = model.network(site.check(make_site(sizes)))
     hosts = model.place(net, sum(sizes), ppn, kind)
     p = len(hosts)
@@ -774,7 +785,7 @@ def test_stock_alltoall_moves_every_block(sizes, ppn, kind):
     assert costs["pairwise"].exchanges.sum() == p - 1
 
 
-def test_alltoall_on_the_demo_cluster():
+def test_alltoall_on_the_demo_cluster() -> None:
     """Within a factor of 1.6 of what MPICH 4.0.2 needed there (64 ranks at random, ms)."""
     net = model.network(site.check(DEMO))
     for collective, algorithm, num_bytes, expected in (
@@ -789,7 +800,7 @@ def test_alltoall_on_the_demo_cluster():
         assert expected / 1.6 < cost.time_us(num_bytes) / 1e3 < expected * 1.6
 
 
-def test_sampled_rounds_of_pairwise(monkeypatch):
+def test_sampled_rounds_of_pairwise(monkeypatch: pytest.MonkeyPatch) -> None:
     net = model.network(site.check(DEMO))
     hosts = model.place(net, 16, 8, "random")
     sampled = model.cost(net, hosts, "pairwise", "alltoall")
@@ -800,11 +811,11 @@ def test_sampled_rounds_of_pairwise(monkeypatch):
 
 
 @pytest.mark.parametrize("collective", model.ALLTOALLS)
-def test_what_planned_does_with_blocks_of_a_size(collective):
+def test_what_planned_does_with_blocks_of_a_size(collective: str) -> None:
     net = model.network(site.check(DEMO))
     cost = functools.partial(model.placed_cost, net, 16, 4, "random", collective=collective)
 
-    def planned(num_bytes):
+    def planned(num_bytes: int) -> Any:
         return model.time_us(cost, collective, "planned", num_bytes, "scattered", limit)
 
     limit = model.rack_block(net, 4)
@@ -821,7 +832,7 @@ def test_what_planned_does_with_blocks_of_a_size(collective):
         assert price == pytest.approx(cost("agreement").alpha_us) and steps <= price < 1.2 * steps
 
 
-def test_where_planned_is_of_use():
+def test_where_planned_is_of_use() -> None:
     for hosts, expected in (
         ([0], False),
         ([0, 0, 0], False),
@@ -833,7 +844,7 @@ def test_where_planned_is_of_use():
         assert model.can_plan(np.array(hosts)) == expected
 
 
-def test_limits_of_plans_are_those_of_the_library():
+def test_limits_of_plans_are_those_of_the_library() -> None:
     text = (MAINT.parent / "cvars/cvars.txt").read_text()
     cvar = re.search(
         r"name +: MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES\n.*?default +: (\d+)", text, re.DOTALL
@@ -850,7 +861,7 @@ def test_limits_of_plans_are_those_of_the_library():
         ({"near": 1000, "far": 1500}, (0, 0)),  # two hops take longer than one
     ],
 )
-def test_messages_up_to_which_joining_by_rack_pays(rates, expected):
+def test_messages_up_to_which_joining_by_rack_pays(rates: Any, expected: Any) -> None:
     loaded = site.check(make_site([4, 4, 4, 4], **rates))
     net = model.network(loaded)
     assert expected[0] <= net.rack_join_bytes <= expected[1]
@@ -867,7 +878,7 @@ def test_messages_up_to_which_joining_by_rack_pays(rates, expected):
         assert (by_rack <= by_host * (1 + model.JOIN_LOSS)) == pays
 
 
-def test_what_the_site_file_says_of_joining_counts():
+def test_what_the_site_file_says_of_joining_counts() -> None:
     for sizes, said, expected in (([4] * 4, 300, 300), ([4] * 4, 0, 0), ([8], None, 0)):
         more = {} if said is None else {"rack_join_bytes": said}
         loaded = site.check({**make_site(sizes), **more})
@@ -879,7 +890,7 @@ def test_what_the_site_file_says_of_joining_counts():
             site.check({**DEMO, "rack_join_bytes": bad})
 
 
-def test_segments_save_time_only_where_there_are_several():
+def test_segments_save_time_only_where_there_are_several() -> None:
     net = model.network(site.check(DEMO))
     cost = model.placed_cost(net, 16, 4, "block", "rack_leader", "gather")
     assert cost.piece == 65536 / 16  # ranks of a rack
@@ -911,29 +922,40 @@ SITES = {
 
 
 @functools.cache
-def tuning_of(name):
+def tuning_of(name: str) -> Any:
     """(tuning, decisions, notes) of a site; not made on import, which is for all tests"""
     return rules.make_tuning(site.check(SITES[name]))
 
 
-def allgather(name):
+def allgather(name: str) -> list[Any]:
     return [d for d in tuning_of(name)[1] if d.collective == "allgather"]
 
 
-def call_of(ranks, size, hosts=None, collective="allgather", **more):
+def call_of(
+    ranks: int, size: int, hosts: Any = None, collective: str = "allgather", **more: Any
+) -> Any:
     """A call of `size` bytes in all, but in a block of alltoall and alltoallv"""
     what = "count" if collective in model.ALLTOALLS else "total_count"
-    return grammar.Call(collective, ranks, hosts=hosts, **{what: size}, **more)
+    known: dict[str, Any] = {what: size, **more}
+    return grammar.Call(collective, ranks, hosts=hosts, **known)
 
 
-def chosen(tuning, ranks, size, hosts=None, collective="allgather", racks=1, **more):
+def chosen(
+    tuning: Callable[..., Any],
+    ranks: int,
+    size: int,
+    hosts: Any = None,
+    collective: str = "allgather",
+    racks: int = 1,
+    **more: Any,
+) -> Any:
     call = call_of(ranks, size, hosts, collective, racks=racks, **more)
     selection = grammar.select(tuning, call)
     assert selection.from_rule
     return selection.short
 
 
-def builtin(call):
+def builtin(call: Any) -> Any:
     return grammar.walk(grammar.mpich()["builtin"], call).short
 
 
@@ -958,10 +980,16 @@ IN_PLACE = ["is_sendbuf_inplace=yes", "is_sendbuf_inplace=no"]
     st.booleans(),
 )
 @settings(deadline=None, max_examples=200)
-def test_every_call_hits_one_legal_rule(name, collective, ranks, hosts, racks, num_bytes, inplace):
+def test_every_call_hits_one_legal_rule(
+    name: str, collective: str, ranks: int, hosts: Any, racks: Any, num_bytes: int, inplace: Any
+) -> None:
     tuning = tuning_of(name)[0]
     hosts = min(hosts, ranks)
-    about = {"collective": collective, "racks": min(racks, hosts), "inplace": inplace}
+    about: dict[str, Any] = {
+        "collective": collective,
+        "racks": min(racks, hosts),
+        "inplace": inplace,
+    }
     size = num_bytes if collective in model.ALLTOALLS else ranks * num_bytes
     call = call_of(ranks, size, hosts, **about)
     selection = grammar.select(tuning, call)
@@ -980,14 +1008,14 @@ def test_every_call_hits_one_legal_rule(name, collective, ranks, hosts, racks, n
     assert not grammar.select(tuning, call_of(ranks, 1, comm_type="inter")).from_rule
 
 
-def walk(tree, path=()):
+def walk(tree: Any, path: Sequence[Any] = ()) -> Iterator[Any]:
     for key, child in tree.items():
         yield (*path, key)
         yield from walk(child, (*path, key))
 
 
 @pytest.mark.parametrize("name", SITES)
-def test_shape_of_the_rules(name):
+def test_shape_of_the_rules(name: str) -> None:
     """Stock MPICH asserts on a list of conditions that does not end in =any, reads numbers with atoi,
     and enters the first key that holds: thresholds must rise."""
     tuning = tuning_of(name)[0]
@@ -1010,16 +1038,19 @@ def test_shape_of_the_rules(name):
 
 
 @pytest.mark.parametrize("name", SITES)
-def test_the_rules_are_valid(name):
+def test_the_rules_are_valid(name: str) -> None:
     assert grammar.check(json.dumps(tuning_of(name)[0])) == ([], [])
 
 
 @pytest.mark.parametrize("name", SITES)
-def test_boundaries_lie_between_evaluated_sizes(name):
+def test_boundaries_lie_between_evaluated_sizes(name: str) -> None:
     tuning, decisions, _ = tuning_of(name)
     for d in decisions:
         for ranks, total in itertools.product((d.ranks[0], d.ranks[-1]), (d.low, d.high)):
-            about = {"collective": d.collective, "racks": 1 if d.racks == "one" else 2}
+            about: dict[str, Any] = {
+                "collective": d.collective,
+                "racks": 1 if d.racks == "one" else 2,
+            }
             call = call_of(ranks, total, ranks // d.ppn, **about)
             selection = grammar.select(tuning, call)
             assert selection.from_rule
@@ -1027,11 +1058,11 @@ def test_boundaries_lie_between_evaluated_sizes(name):
             assert selection.short == expected
 
 
-def tree_of(name, collective):
+def tree_of(name: str, collective: str) -> Any:
     return tuning_of(name)[0]["comm_type=intra"][f"collective={collective}"]
 
 
-def test_pruning_changes_no_choice():
+def test_pruning_changes_no_choice() -> None:
     collective = "alltoall"
     builtin_tree = rules._builtin(collective, "4.0")
     leaf = rules._leaf(collective, "planned")
@@ -1060,12 +1091,12 @@ def test_pruning_changes_no_choice():
         assert after.from_rule and after.algorithm == before.algorithm
 
 
-def whole(tree):
+def whole(tree: Any) -> dict[str, Any]:
     return {"comm_type=intra": {"collective=alltoall": tree}}
 
 
 @pytest.mark.parametrize("name", SITES)
-def test_what_rules_of_alltoalls_ask(name):
+def test_what_rules_of_alltoalls_ask(name: str) -> None:
     """What a rank of alltoallv sends only it knows; one host, and one rank a host, are MPICH's."""
     for collective in model.ALLTOALLS:
         tree = tree_of(name, collective)
@@ -1080,10 +1111,10 @@ def test_what_rules_of_alltoalls_ask(name):
             assert first == "comm_hosts<=1" and second.startswith("comm_ppn<=")
 
 
-def test_demo_rules_of_alltoalls():
+def test_demo_rules_of_alltoalls() -> None:
     tuning = tuning_of("demo")[0]
 
-    def at(collective, ranks, hosts, size, **more):
+    def at(collective: str, ranks: int, hosts: Any, size: int, **more: Any) -> Any:
         return chosen(tuning, ranks, size, hosts, collective, racks=min(4, hosts), **more)
 
     for size in (1, 8, 64, 256, 1024, 2048):
@@ -1114,7 +1145,7 @@ def test_demo_rules_of_alltoalls():
 
 
 @pytest.mark.parametrize("name", SITES)
-def test_planned_has_one_range_of_sizes(name):
+def test_planned_has_one_range_of_sizes(name: str) -> None:
     found = {}
     for d in tuning_of(name)[1]:
         found.setdefault((d.collective, d.ppn, *d.ranks), []).append(d.algorithm)
@@ -1123,7 +1154,7 @@ def test_planned_has_one_range_of_sizes(name):
 
 
 @pytest.mark.parametrize("name", ["demo", "uneven", "full bisection", "600 hosts"])
-def test_planned_loses_in_no_placement(name):
+def test_planned_loses_in_no_placement(name: str) -> None:
     """Gains where a block is short, and costs little where planned leaves a call to MPICH."""
     loaded = site.check(SITES[name])
     net = model.network(loaded)
@@ -1142,7 +1173,7 @@ def test_planned_loses_in_no_placement(name):
                 assert new <= old * (1 + rules.MAX_LOSS)
 
 
-def test_demo_rules():
+def test_demo_rules() -> None:
     """16 ranks on 16 hosts: recursive doubling for small sizes, the ring for large ones."""
     tuning = tuning_of("demo")[0]
     algorithms = [chosen(tuning, 16, 16 * n * 1024) for n in (1, 4, 16, 64)]
@@ -1150,7 +1181,7 @@ def test_demo_rules():
 
 
 @pytest.mark.parametrize("collective", TREES)
-def test_demo_rules_of_trees(collective):
+def test_demo_rules_of_trees(collective: str) -> None:
     """Where ranks are scattered over racks, one of the new ones for long blocks, and for the shortest
     rack_leader, which needs the fewest messages; where all are equally far, and between, MPICH's own."""
     tuning = tuning_of("demo")[0]
@@ -1167,7 +1198,7 @@ def test_demo_rules_of_trees(collective):
 
 
 @pytest.mark.parametrize("collective", TREES)
-def test_trees_lose_in_no_placement(collective):
+def test_trees_lose_in_no_placement(collective: str) -> None:
     loaded = site.check(DEMO)
     net = model.network(loaded)
     for d in tuning_of("demo")[1]:
@@ -1189,7 +1220,9 @@ def test_trees_lose_in_no_placement(collective):
 
 
 @pytest.mark.parametrize("collective", ["gather", *model.ALLTOALLS])
-def test_a_collective_without_new_algorithms_keeps_its_own(monkeypatch, collective):
+def test_a_collective_without_new_algorithms_keeps_its_own(
+    monkeypatch: pytest.MonkeyPatch, collective: str
+) -> None:
     """An MPICH that lacks them: no rule may name what it does not have."""
     data = copy.deepcopy(grammar.mpich())
     for name in [n for n, row in data["collectives"][collective].items() if row.get("patched")]:
@@ -1199,7 +1232,7 @@ def test_a_collective_without_new_algorithms_keeps_its_own(monkeypatch, collecti
     assert {d.algorithm for d in decisions} == {"builtin"}
 
 
-def test_what_is_chosen_is_the_best_that_is_allowed():
+def test_what_is_chosen_is_the_best_that_is_allowed() -> None:
     """On 23 ranks MPICH has no recursive doubling: the one of topo_recursive_doubling is for them,
     whether the renumbering gains or not; and gather_bcast does not look at the site."""
     raw = make_site([1, 4, 6, 5, 2, 5], near=61.4, far=82.0, host=70657, between=9269)
@@ -1218,39 +1251,39 @@ def test_what_is_chosen_is_the_best_that_is_allowed():
         make_site([2, 3, 6, 1], near=84, far=711, host=1075, between=679),
     ],
 )
-def test_nothing_is_chosen_that_loses(raw):
+def test_nothing_is_chosen_that_loses(raw: Any) -> None:
     _, decisions, _ = rules.make_tuning(site.check(raw))
     for d in decisions:
         ratios = [a / b for a, b in zip(d.time_us, d.builtin_us, strict=True)]
         assert max(ratios) <= 1 + rules.MAX_LOSS, d
 
 
-def test_two_ranks_have_nothing_to_renumber():
+def test_two_ranks_have_nothing_to_renumber() -> None:
     for name in SITES:
         assert {d.algorithm for d in allgather(name) if 2 in d.ranks} <= {"builtin"}
 
 
 @pytest.mark.parametrize("name", ["one rack", "full bisection", "not measured"])
-def test_no_topology_where_it_cannot_help(name):
+def test_no_topology_where_it_cannot_help(name: str) -> None:
     assert {d.algorithm for d in allgather(name) if d.ppn == 1} == {"builtin"}
     one_rack = {d.algorithm for d in tuning_of(name)[1] if d.racks == "one" and d.ppn == 1}
     assert one_rack == {"builtin"}
 
 
-def test_one_host():
+def test_one_host() -> None:
     tuning, decisions, notes = tuning_of("one host")
     assert decisions == [] and "there is one host" in notes[-1]
     assert chosen(tuning, 8, 1 << 20, 1) == "ring"
 
 
-def test_doubt_is_said_and_gains_must_be_larger():
+def test_doubt_is_said_and_gains_must_be_larger() -> None:
     notes = tuning_of("in doubt")[2]
     assert "the racks are in doubt (confidence 0.20 of 1)" in notes[0]
     count = [sum(d.algorithm != "builtin" for d in allgather(n)) for n in ("in doubt", "demo")]
     assert 0 < count[0] <= count[1]
 
 
-def test_topology():
+def test_topology() -> None:
     topology = tuning_of("demo")[0]["topology"]
     assert topology["hosts"] == DEMO["hosts"] and len(topology["latency_us"]) == 16
     assert topology["racks"] == {k: DEMO["racks"][k] for k in ("names", "of_host")}
@@ -1260,7 +1293,7 @@ def test_topology():
     assert len(tuning_of("600 hosts")[0]["topology"]["rack_latency_us"]) == 30
 
 
-def test_large_matrix_becomes_tables():
+def test_large_matrix_becomes_tables() -> None:
     loaded = site.check(make_site([260, 253], between=400))
     topology = rules.make_topology(loaded, model.network(loaded))
     assert "latency_us" not in topology and len(topology["rack_latency_us"]) == 2
@@ -1269,7 +1302,9 @@ def test_large_matrix_becomes_tables():
 # -- measurements --
 
 
-def record(algorithm, num_bytes, time_us, placement="random:1", **more):
+def record(
+    algorithm: str, num_bytes: int, time_us: Any, placement: str = "random:1", **more: Any
+) -> dict[str, Any]:
     return {
         "collective": "allgather",
         "algorithm": algorithm,
@@ -1283,11 +1318,11 @@ def record(algorithm, num_bytes, time_us, placement="random:1", **more):
     }
 
 
-def result(records, **more):
+def result(records: Any, **more: Any) -> dict[str, Any]:
     return {"format": 1, "records": records, "end": True, **more}
 
 
-def test_measurements_of_racks(tmp_path):
+def test_measurements_of_racks(tmp_path: Path) -> None:
     """Of gather: what was measured in one rack says nothing about several."""
     times = {1: (DEMO["hosts"][:4], 5), 4: (DEMO["hosts"][::4], 20)}
     records = [
@@ -1301,9 +1336,13 @@ def test_measurements_of_racks(tmp_path):
     assert found == {1: "rack_leader", 4: "binomial"}
 
 
-def test_which_settings_are_without_a_tuning_file(tmp_path):
+def test_which_settings_are_without_a_tuning_file(tmp_path: Path) -> None:
     tuning = {"MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE": "tuning.json"}
-    about = {"stock": {}, "site": {"MPIR_CVAR_COLL_TOPOLOGY_FILE": "site.json"}, "tuned": tuning}
+    about: dict[str, Any] = {
+        "stock": {},
+        "site": {"MPIR_CVAR_COLL_TOPOLOGY_FILE": "site.json"},
+        "tuned": tuning,
+    }
     records = [record("ring", 1024, 1 + i, setting=name) for i, name in enumerate([*about, "x"])]
     records.append(record("ring", 1024, 9, setting="stock", background="0.5:16K"))
     content = result(records, provenance={"settings": about})
@@ -1311,7 +1350,7 @@ def test_which_settings_are_without_a_tuning_file(tmp_path):
     assert [m.median_us for m in found] == [1, 2]
 
 
-def test_measurements_decide(tmp_path):
+def test_measurements_decide(tmp_path: Path) -> None:
     records = [
         record(algorithm, num_bytes, time_us)
         for num_bytes in (1024, 4096, 16384)
@@ -1329,7 +1368,7 @@ def test_measurements_decide(tmp_path):
     path = write(tmp_path, result(records), "bench.json")
     tuning, decisions, _ = rules.make_tuning(site.check(DEMO), measured=bench.read(path))
 
-    def at(num_bytes):
+    def at(num_bytes: int) -> Any:
         return chosen(tuning, 16, 16 * num_bytes)
 
     assert [at(n) for n in (1024, 4096, 16384)] == [
@@ -1343,15 +1382,24 @@ def test_measurements_decide(tmp_path):
     ]
 
 
-def test_measurements_of_alltoalls(tmp_path):
+def test_measurements_of_alltoalls(tmp_path: Path) -> None:
     """What is measured decides, within the sizes that were; of alltoallv all sizes together. What is no
     plain call with equal blocks says nothing."""
-    odd = ({"in_place": True}, {"pattern": "sparse"}, {"algorithm": "auto+init"})
+    odd: tuple[dict[str, Any], ...] = (
+        {"in_place": True},
+        {"pattern": "sparse"},
+        {"algorithm": "auto+init"},
+    )
     odd += ({"background": "0.5:16K"}, {"setting": "tuned"})
 
-    def tuned(planned, collective):
+    def tuned(planned: Any, collective: str) -> Any:
         """`planned`: its time at 64 B, 1 KiB and 4 KiB, where auto needs 10"""
-        about = {"collective": collective, "ranks": 64, "ppn": 4, "pattern": "uniform"}
+        about: dict[str, Any] = {
+            "collective": collective,
+            "ranks": 64,
+            "ppn": 4,
+            "pattern": "uniform",
+        }
         records = []
         for num_bytes, time_us in zip((64, 1024, 4096), planned, strict=True):
             records += [
@@ -1363,7 +1411,9 @@ def test_measurements_of_alltoalls(tmp_path):
         assert {m.median_us for m in measured} == {10, *planned}
         return rules.make_tuning(site.check(DEMO), "4.0", measured, (collective,))[0]
 
-    def at(planned, collective="alltoall", sizes=(64, 1024, 4096)):
+    def at(
+        planned: Any, collective: str = "alltoall", sizes: Sequence[Any] = (64, 1024, 4096)
+    ) -> list[Any]:
         tuning = tuned(planned, collective)
         return [chosen(tuning, 64, n, 16, collective, racks=4) for n in sizes]
 
@@ -1376,7 +1426,7 @@ def test_measurements_of_alltoalls(tmp_path):
     assert at((5, 8, 12), "alltoallv") == ["scattered"] * 3
 
 
-def test_a_loss_in_one_placement_excludes(tmp_path):
+def test_a_loss_in_one_placement_excludes(tmp_path: Path) -> None:
     records = [
         record(algorithm, 4096, time_us, placement)
         for placement, times in (("random:1", (100, 10)), ("block", (100, 110)))
@@ -1407,17 +1457,17 @@ def test_a_loss_in_one_placement_excludes(tmp_path):
         (result([], provenance={"settings": {"a": 3}}), "$.provenance.settings.a: found 3"),
     ],
 )
-def test_bad_measurements(tmp_path, content, message):
+def test_bad_measurements(tmp_path: Path, content: Any, message: str) -> None:
     with pytest.raises(InputError) as error:
         bench.read(write(tmp_path, content, "bench.json"))
     assert message in str(error.value)
 
 
-def test_measurements_of_another_cluster(tmp_path):
+def test_measurements_of_another_cluster(tmp_path: Path) -> None:
     """Neither command takes them, nor those that do not say on which hosts they were made."""
     path = write(tmp_path, DEMO)
     for hosts in (["elsewhere"] * 16, None, [*DEMO["hosts"][:15], "n16"]):
-        about = {"host_of_rank": hosts} if hosts else {}
+        about: dict[str, Any] = {"host_of_rank": hosts} if hosts else {}
         records = [record(name, 1024, 5, **about) for name in ("auto", "ring")]
         other = write(tmp_path, result(records), "bench.json")
         for command in (["tune", path, "-o", "-"], ["model", path]):
@@ -1429,7 +1479,7 @@ def test_measurements_of_another_cluster(tmp_path):
 # -- the commands --
 
 
-def test_default_command_and_dry_run(tmp_path):
+def test_default_command_and_dry_run(tmp_path: Path) -> None:
     path = write(tmp_path, DEMO)
     done = topo_tune(path, "-o", "tuning.json", cwd=tmp_path)
     assert done.returncode == 0 and done.stdout == ""
@@ -1444,7 +1494,7 @@ def test_default_command_and_dry_run(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["site.json", "tuning.json"]
 
 
-def test_model_command(tmp_path):
+def test_model_command(tmp_path: Path) -> None:
     path = write(tmp_path, DEMO)
     done = topo_tune("model", path, "--collective", "scatter", "--ppn", "4", "--bytes", "64,16K")
     assert (done.returncode, done.stderr) == (0, "")
@@ -1470,7 +1520,7 @@ def test_model_command(tmp_path):
     assert done.returncode == 1 and "found 2 measurements on other hosts" in done.stderr
 
 
-def test_tables_fit_a_terminal(tmp_path):
+def test_tables_fit_a_terminal(tmp_path: Path) -> None:
     path = write(tmp_path, make_site([6] * 6))
     for collective in ("allgather", "alltoall"):
         command = ["model", path, "--collective", collective, "--ppn", 16]
@@ -1478,7 +1528,12 @@ def test_tables_fit_a_terminal(tmp_path):
         assert max(map(len, done.stdout.splitlines())) <= 80 and "…" not in done.stdout
         assert done.stdout.count("36 hosts") == 2
     hosts = [f"n{i // 16}" for i in range(576)]
-    about = {"host_of_rank": hosts, "ranks": 576, "ppn": 16, "placement": "[/x] [bold]" * 9}
+    about: dict[str, Any] = {
+        "host_of_rank": hosts,
+        "ranks": 576,
+        "ppn": 16,
+        "placement": "[/x] [bold]" * 9,
+    }
     records = [record("topo_recursive_doubling", 1024, 1e9, **about)]
     bench_file = write(tmp_path, result(records), "bench.json")
     done = topo_tune("model", path, "--measured", bench_file)
@@ -1487,7 +1542,7 @@ def test_tables_fit_a_terminal(tmp_path):
 
 
 @pytest.mark.parametrize("collective", model.ALLTOALLS)
-def test_model_command_of_alltoalls(tmp_path, collective):
+def test_model_command_of_alltoalls(tmp_path: Path, collective: str) -> None:
     path = write(tmp_path, DEMO)
     command = ["model", path, "--collective", collective]
     done = topo_tune(*command, "--ppn", "4", "--bytes", "64,16K")
@@ -1501,11 +1556,11 @@ def test_model_command_of_alltoalls(tmp_path, collective):
     net = model.network(site.check(DEMO))
     place = np.repeat(np.arange(16), 4)
 
-    def predicted(name, num_bytes):
+    def predicted(name: str, num_bytes: int) -> Any:
         return model.cost(net, place, name, collective).time_us(num_bytes)
 
     hosts = [DEMO["hosts"][i] for i in place]
-    about = {"collective": collective, "ranks": 64, "ppn": 4, "host_of_rank": hosts}
+    about: dict[str, Any] = {"collective": collective, "ranks": 64, "ppn": 4, "host_of_rank": hosts}
     long = predicted("scattered", 4096)
     if collective == "alltoallv":
         long += predicted("agreement", 0)
@@ -1526,7 +1581,7 @@ def test_model_command_of_alltoalls(tmp_path, collective):
     assert len(rows) == 5 and all(row.split()[-1] == "0.50" for row in rows)
 
 
-def test_dry_run_of_alltoalls(tmp_path):
+def test_dry_run_of_alltoalls(tmp_path: Path) -> None:
     path = write(tmp_path, DEMO)
     done = topo_tune(path, "--dry-run", "--collective", "alltoall", "--collective", "alltoallv")
     assert done.returncode == 0 and done.stderr == ""
@@ -1541,7 +1596,7 @@ def test_dry_run_of_alltoalls(tmp_path):
     assert text.count("messages, not") >= len(planned)
 
 
-def test_dry_run_says_what_random_placements_alone_would_gain(tmp_path):
+def test_dry_run_says_what_random_placements_alone_would_gain(tmp_path: Path) -> None:
     raw = make_site([4, 4, 4, 4], near=60, far=90)
     done = topo_tune(write(tmp_path, raw), "--dry-run", "--collective", "gather")
     text = done.stdout.split("{")[0]
@@ -1581,7 +1636,7 @@ def test_dry_run_says_what_random_placements_alone_would_gain(tmp_path):
         ),
     ],
 )
-def test_wrong_use(tmp_path, args, message):
+def test_wrong_use(tmp_path: Path, args: Any, message: str) -> None:
     write(tmp_path, DEMO)
     done = topo_tune(*args, cwd=tmp_path)
     assert done.returncode == 2 and done.stdout == "" and message in done.stderr
@@ -1589,17 +1644,17 @@ def test_wrong_use(tmp_path, args, message):
 
 
 @pytest.mark.parametrize("command", [[], ["tune"], ["model"], ["show"], ["racks"], ["schema"]])
-def test_help(command):
+def test_help(command: Any) -> None:
     done = topo_tune(*command, "--help")
     assert done.returncode == 0 and done.stderr == "" and "topo-tune" in done.stdout
 
 
-def test_schema_command():
+def test_schema_command() -> None:
     assert json.loads(topo_tune("schema").stdout) == site.read_schema()
     assert Path(topo_tune("schema", "--path").stdout.strip()).is_file()
 
 
-def test_racks_command(tmp_path):
+def test_racks_command(tmp_path: Path) -> None:
     raw = edit("racks", value={"names": ["all"], "of_host": [0] * 16})
     path = write(tmp_path, raw)
     for option, content, source in (
@@ -1623,7 +1678,7 @@ def test_racks_command(tmp_path):
 
 
 @pytest.mark.parametrize("name", SITES)
-def test_show(tmp_path, name):
+def test_show(tmp_path: Path, name: str) -> None:
     path = write(tmp_path, {**SITES[name], "warnings": ["[bold]noisy[/bold] \x1b[31m"]})
     done = topo_tune("show", path, "--no-color", "-o", tmp_path / "picture.png")
     assert done.returncode == 0, done.stderr
@@ -1633,7 +1688,7 @@ def test_show(tmp_path, name):
     assert any("[bold]noisy" in line for line in lines)
 
 
-def test_output_that_cannot_be_written(tmp_path):
+def test_output_that_cannot_be_written(tmp_path: Path) -> None:
     path = write(tmp_path, DEMO)
     for output, message in (
         (tmp_path, "Is a directory"),
@@ -1656,11 +1711,11 @@ def test_output_that_cannot_be_written(tmp_path):
         assert done.stderr == "topo-tune: standard output: No space left on device\n"
 
 
-def test_full_disk_keeps_the_old_file(tmp_path):
+def test_full_disk_keeps_the_old_file(tmp_path: Path) -> None:
     path = write(tmp_path, DEMO)
     output = write(tmp_path, "old", "tuning.json")
 
-    def limit():
+    def limit() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 
@@ -1671,7 +1726,7 @@ def test_full_disk_keeps_the_old_file(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupt_leaves_nothing(tmp_path, number):
+def test_interrupt_leaves_nothing(tmp_path: Path, number: int) -> None:
     """Interrupted between writing the new file and putting it in its place."""
     program = (
         "import os, sys, time\n"
@@ -1699,7 +1754,7 @@ def test_interrupt_leaves_nothing(tmp_path, number):
     assert os.listdir(tmp_path) == ["site.json"]
 
 
-def test_mode_and_link_of_the_output(tmp_path):
+def test_mode_and_link_of_the_output(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     link = tmp_path / "link.json"
     link.symlink_to("folder/real.json")

@@ -10,7 +10,9 @@ import re
 import sys
 import time
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -31,15 +33,15 @@ DOUBLING = {"algorithm=MPIR_Allgather_intra_recursive_doubling": {}}
 NB = {"algorithm=MPIR_Allreduce_allcomm_nb": {}}
 
 
-def allgather(tree):
+def allgather(tree: Any) -> dict[str, Any]:
     return {"collective=allgather": {"comm_type=intra": tree}}
 
 
-def allreduce(tree):
+def allreduce(tree: Any) -> dict[str, Any]:
     return {"collective=allreduce": {"comm_type=intra": tree}}
 
 
-def said(value, **more):
+def said(value: Any, **more: Any) -> list[Any]:
     """The errors of a file and its warnings, as the last key and what is said of it."""
     content = value if isinstance(value, str | bytes) else json.dumps(value)
     return [
@@ -54,7 +56,7 @@ def said(value, **more):
 topo_tune = functools.partial(run_tool, "topo-tune", cli.cli)
 
 
-def write(folder, value, name="tuning.json"):
+def write(folder: Path, value: Any, name: str = "tuning.json") -> Any:
     path = folder / name
     path.write_text(value if isinstance(value, str) else json.dumps(value))
     return path
@@ -63,7 +65,7 @@ def write(folder, value, name="tuning.json"):
 # -- what MPICH has --
 
 
-def test_the_data_file():
+def test_the_data_file() -> None:
     assert len(COLLECTIVES) == 44 and set(BUILTIN) == {f"collective={c}" for c in COLLECTIVES}
     names = [name for rows in COLLECTIVES.values() for name in rows]
     assert len(set(names)) == len(names)
@@ -81,7 +83,7 @@ def test_the_data_file():
     assert sorted(patched) == sorted(own)
 
 
-def test_what_mpich_selects_by_itself_is_valid():
+def test_what_mpich_selects_by_itself_is_valid() -> None:
     errors, warnings = said(BUILTIN)
     assert errors == [] == said(BUILTIN, stock=True)[0]
     # MPI has no scan on intercommunicators
@@ -125,14 +127,14 @@ BAD = [
 
 
 @pytest.mark.parametrize(("value", "message"), BAD)
-def test_error(value, message):
+def test_error(value: Any, message: str) -> None:
     errors, warnings = said(value)
     assert errors[0][1] == message and warnings == []
     assert not any("\n" in line for _, line in errors)
 
 
-def test_parameters():
-    def tree(**params):
+def test_parameters() -> None:
+    def tree(**params: Any) -> dict[str, Any]:
         leaf = {"algorithm=MPIR_Ibcast_intra_tsp_tree": {f"{k}={v}": {} for k, v in params.items()}}
         return {"collective=ibcast": {"comm_type=intra": leaf}}
 
@@ -146,7 +148,7 @@ def test_parameters():
     assert said(tree(**{"k": 2, " k": 2}))[0] == [(" k=2", "found it twice, expected it once")]
 
 
-def test_topology():
+def test_topology() -> None:
     topology = {"format": 1, "hosts": ["a", "b"], "racks": {"names": ["r"], "of_host": [0, 0]}}
     matrix = [[0, 1.5], [1.5, 0]]
     for more in (
@@ -178,7 +180,7 @@ def test_topology():
         assert path == (f"topology.{where}",) and message in line
 
 
-def test_all_errors_are_told_and_in_order():
+def test_all_errors_are_told_and_in_order() -> None:
     value = {
         "collective=bcst": {"comm_type=intra": {"algorithm=MPIR_Bcast_intra_binomial": {}}},
         "collective=allgather": {
@@ -195,8 +197,8 @@ def test_all_errors_are_told_and_in_order():
     ]
 
 
-def test_levels():
-    def tree(levels):
+def test_levels() -> None:
+    def tree(levels: Any) -> dict[str, Any]:
         inner = {"algorithm=MPIR_Bcast_allcomm_nb": {}}
         for i in range(levels - 2):
             inner = {
@@ -210,7 +212,7 @@ def test_levels():
     assert [len(path) for path, _ in errors] == [32] * 2 and "more than 32 levels" in errors[0][1]
 
 
-def test_what_json_c_takes():
+def test_what_json_c_takes() -> None:
     """It is read as the library reads it, with a warning."""
     rules = json.dumps(allgather(RING))
     for text in (
@@ -268,7 +270,7 @@ NEVER = "can never be reached "
          "is_multi_threaded=no", "is not known to all processes, so it never holds"),
     ],
 )  # fmt: skip
-def test_never_reached(tree, key, message):
+def test_never_reached(tree: Any, key: str, message: str) -> None:
     assert said(allreduce(tree)) == [[], [(key, "warning: " + message)]]
 
 
@@ -287,11 +289,11 @@ def test_never_reached(tree, key, message):
         },
     ],
 )
-def test_reached(tree):
+def test_reached(tree: Any) -> None:
     assert said(allreduce(tree)) == [[], []]
 
 
-def test_unknown_values():
+def test_unknown_values() -> None:
     for collective, key in (
         ("bcast", "count<=4"),
         ("alltoallv", "total_msg_size<=4"),
@@ -309,7 +311,7 @@ def test_unknown_values():
     assert said(inter)[1] == [("comm_size<=4", message)]
 
 
-def test_notes():
+def test_notes() -> None:
     note = 'note: needs power-of-two ("comm_size=pow2"); where that is not so, the built-in selection decides'
     assert said(allgather(DOUBLING))[1] == [
         ("algorithm=MPIR_Allgather_intra_recursive_doubling", note)
@@ -327,7 +329,7 @@ def test_notes():
     assert said(allgather({"comm_size<1": RING, "comm_avg_ppn<=1": RING, "comm_size=any": RING}))[1]
 
 
-def test_a_key_twice():
+def test_a_key_twice() -> None:
     text = json.dumps(
         allgather({"comm_size<=4": RING, "comm_size<=5": DOUBLING, "comm_size=any": RING})
     )
@@ -335,7 +337,7 @@ def test_a_key_twice():
     assert ("comm_size<=4", warning) in said(text.replace("<=5", "<=4"))[1]
 
 
-def test_without_the_patches():
+def test_without_the_patches() -> None:
     assert said(allgather({"algorithm=MPIR_Allgather_intra_topo_ring": {}}), stock=True)[0] == [
         ("algorithm=MPIR_Allgather_intra_topo_ring", "is not in MPICH without the patches")
     ]
@@ -368,7 +370,13 @@ NUMBERS = st.sampled_from([0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 64, 100]) | st
 
 
 @st.composite
-def trees(draw, collective=None, kind=None, by_size=False, depth=0):
+def trees(
+    draw: Any,
+    collective: str | None = None,
+    kind: str | None = None,
+    by_size: bool = False,
+    depth: int = 0,
+) -> Any:
     """Rules without errors."""
     if collective and (depth > 4 or draw(st.integers(0, 3)) == 0):
         kinds = ["allcomm", "intra" if re.search("scan|neighbor", collective) else kind]
@@ -431,7 +439,7 @@ CALLS = st.builds(
 
 
 @st.composite
-def calls(draw):
+def calls(draw: Any) -> Any:
     """Calls that there may be."""
     call = draw(CALLS)
     if call.collective in ("scan", "exscan", "iscan", "iexscan") or "neighbor" in call.collective:
@@ -446,7 +454,7 @@ def calls(draw):
     return Call(**{**vars(call), **changed})
 
 
-def reading(tree, call, path=()):
+def reading(tree: Any, call: Any, path: Sequence[Any] = ()) -> Any:
     """A second reading of the grammar: the path to the leaf, or None."""
     for key, child in tree.items():
         name, op, value = re.fullmatch(r"([a-z_]+)(<=|<|=)(\w+)", re.sub(r"\s", "", key)).groups()
@@ -471,7 +479,7 @@ def reading(tree, call, path=()):
     return None
 
 
-def fact(name, call):
+def fact(name: str, call: Any) -> Any:
     plain = call.collective.removeprefix("i")
     intra = call.comm_type == "intra"
     size, ranks = call.count * call.type_size, call.ranks
@@ -508,7 +516,7 @@ def fact(name, call):
 
 @given(trees(), st.lists(calls(), min_size=20, max_size=60))
 @settings(deadline=None, max_examples=200)
-def test_generated_files(tree, some_calls):
+def test_generated_files(tree: Any, some_calls: Any) -> None:
     """They are valid; both readings of the grammar agree; and what is said to be never reached is not."""
     errors, warnings = check(json.dumps(tree), "F")
     assert errors == []
@@ -541,7 +549,7 @@ def test_generated_files(tree, some_calls):
 
 @given(calls())
 @settings(deadline=None, max_examples=200)
-def test_the_built_in_selection(call):
+def test_the_built_in_selection(call: Any) -> None:
     """Also as a tuning file."""
     path = reading(BUILTIN, call)
     assert grammar.walk(BUILTIN, call).path == path
@@ -552,7 +560,7 @@ def test_the_built_in_selection(call):
 
 @given(trees(), st.data())
 @settings(deadline=None, max_examples=200)
-def test_mutated_files(tree, data):
+def test_mutated_files(tree: Any, data: Any) -> None:
     """Any bytes: sentences of one line, never a traceback."""
     content = bytearray(json.dumps(tree, indent=1).encode())
     for _ in range(data.draw(st.integers(1, 4))):
@@ -573,11 +581,11 @@ def test_mutated_files(tree, data):
 
 @given(st.binary(max_size=40))
 @settings(deadline=None, max_examples=200)
-def test_any_bytes(content):
+def test_any_bytes(content: Any) -> None:
     assert check(content)[0]
 
 
-def test_many_rules_do_not_take_long():
+def test_many_rules_do_not_take_long() -> None:
     tree = {
         f"comm_size<={n}": {"total_msg_size<=4K": RING, "total_msg_size=any": RING}
         for n in range(5000)
@@ -599,7 +607,7 @@ TUNING = {
 }
 
 
-def test_validate(tmp_path):
+def test_validate(tmp_path: Path) -> None:
     good = write(tmp_path, allgather(RING), "good.json")
     done = topo_tune("validate", good)
     assert done.returncode == 0 and done.stderr == ""
@@ -626,7 +634,7 @@ def test_validate(tmp_path):
     assert topo_tune("validate", write(tmp_path, TUNING)).returncode == 0
 
 
-def test_explain(tmp_path):
+def test_explain(tmp_path: Path) -> None:
     write(tmp_path, TUNING)
     command = ("explain", "tuning.json", "--collective", "allgather", "--ppn", 4)
     done = topo_tune(*command, "--ranks", 63, "--bytes", "4K", cwd=tmp_path)
@@ -697,7 +705,7 @@ PLANNED = {
 }
 
 
-def test_planned():
+def test_planned() -> None:
     note = 'found no "...=any": the built-in selection decides for the calls'
     errors, warnings = said(PLANNED)
     assert errors == [] and [path for path, _ in warnings] == [
@@ -710,7 +718,7 @@ def test_planned():
         for inplace, (ranks, hosts, short) in itertools.product(
             (False, True), ((8, 2, "planned"), (9, 8, "planned"), (8, 8, "nb"), (8, 1, "nb"))
         ):
-            about = {"ranks": ranks, "hosts": hosts, "inplace": inplace}
+            about: dict[str, Any] = {"ranks": ranks, "hosts": hosts, "inplace": inplace}
             call = Call(collective, count=512, type_size=4, **about)
             selection = grammar.select(PLANNED, call)
             # it takes calls in place too
@@ -722,7 +730,7 @@ def test_planned():
     assert not grammar.select(PLANNED, too_long).from_rule
 
 
-def test_explain_planned(tmp_path):
+def test_explain_planned(tmp_path: Path) -> None:
     write(tmp_path, PLANNED)
     command = ("explain", "tuning.json", "--ranks", 64, "--ppn", 4, "--collective")
     done = topo_tune(*command, "alltoall", "--bytes", "64:4K", cwd=tmp_path)
@@ -744,7 +752,7 @@ def test_explain_planned(tmp_path):
     assert done.stdout.splitlines()[-1].startswith("MPIR_Alltoallv_intra_planned: rule ")
 
 
-def test_explain_when_no_rule_is_for_it(tmp_path):
+def test_explain_when_no_rule_is_for_it(tmp_path: Path) -> None:
     path = write(tmp_path, TUNING)
     done = topo_tune("explain", path, "--collective", "iscan", "--ranks", 8, "--inter")
     assert "built-in, since no rule is for it" in done.stdout
@@ -770,13 +778,13 @@ def test_explain_when_no_rule_is_for_it(tmp_path):
         (["--collective", "bcast", "--ranks", 4, "--hierarchy", "flatt"], "'flatt' is not one of"),
     ],
 )  # fmt: skip
-def test_explain_wrong_use(tmp_path, args, message):
+def test_explain_wrong_use(tmp_path: Path, args: Any, message: str) -> None:
     done = topo_tune("explain", write(tmp_path, TUNING), *args)
     assert done.returncode == 2 and done.stdout == "" and message in done.stderr
     assert done.stderr.count("\n") == 1
 
 
-def test_explain_a_bad_file(tmp_path):
+def test_explain_a_bad_file(tmp_path: Path) -> None:
     path = write(tmp_path, {"comm_size<=4": {}})
     done = topo_tune("explain", path, "--collective", "bcast", "--ranks", 4)
     assert done.returncode == 1 and done.stdout == ""
@@ -787,6 +795,6 @@ def test_explain_a_bad_file(tmp_path):
 
 
 @pytest.mark.parametrize("command", ["validate", "explain"])
-def test_help(command):
+def test_help(command: Any) -> None:
     done = topo_tune(command, "--help")
     assert done.returncode == 0 and done.stderr == "" and f"topo-tune {command}" in done.stdout
