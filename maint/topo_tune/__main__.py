@@ -1,6 +1,7 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 import os
 import sys
+from typing import Any
 
 # this folder has a bench.py and a site.py, and the current one may have anything
 sys.path[0] = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
@@ -8,7 +9,7 @@ sys.path[0] = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 from topo_common.start import main
 
 
-def load():
+def load() -> Any:
     from topo_tune.cli import cli
 
     return cli

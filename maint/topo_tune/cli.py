@@ -5,6 +5,7 @@ import copy
 import json
 import os
 import sys
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -16,6 +17,7 @@ from topo_common.text import hint, one_line
 
 from topo_tune import bench, draw, grammar, model, predict, racks, rules, site
 from topo_tune import explain as explaining
+from topo_tune.grammar import Tree
 
 DEFAULT = "tune"
 PROGRAM = "topo-tune"
@@ -24,7 +26,7 @@ PROGRAM = "topo-tune"
 class Commands(Group):
     """A group whose first argument may be a site file: then it is the command DEFAULT."""
 
-    def parse_args(self, ctx, args):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own = (*self.commands, *self.get_help_option_names(ctx), "--version")
         if not args or args[0] not in own:
             if args and not os.path.exists(args[0]) and hint(args[0], self.commands):
@@ -32,7 +34,7 @@ class Commands(Group):
             args = [DEFAULT, *args]
         return super().parse_args(ctx, args)
 
-    def format_options(self, ctx, formatter):
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         default = self.commands[DEFAULT]
         with click.Context(default, info_name=PROGRAM, parent=ctx) as sub:
             click.Command.format_options(default, sub, formatter)
@@ -43,7 +45,7 @@ class Commands(Group):
     cls=Commands,
     subcommand_metavar="SITE.json -o tuning.json | COMMAND ...",
 )
-def cli():
+def cli() -> None:
     """Write a tuning file for MPICH from what topo-pingpong measured.
 
     Without a command, topo-tune reads SITE.json, predicts the time of every algorithm of allgather,
@@ -97,7 +99,14 @@ blocks, 1 or 4 KiB, stay with MPICH, though rack_leader gains at random.
     help="Collective to tune; repeatable.  [default: all of them]",
 )
 @click.option("--measured", metavar="BENCH.json", help="Measured times, from topo-bench -o.")
-def tune(site_file, output, mpich, dry_run, collectives, measured):
+def tune(
+    site_file: str,
+    output: str | None,
+    mpich: str,
+    dry_run: bool,
+    collectives: tuple[str, ...],
+    measured: str | None,
+) -> None:
     """Write a tuning file (the default command).
 
     \b
@@ -119,7 +128,7 @@ def tune(site_file, output, mpich, dry_run, collectives, measured):
             click.echo(LEGEND)
         click.echo(files.dump_json(_without_matrix(tuning)), nl=False)
     else:
-        files.write(output, files.dump_json(tuning))
+        files.write(str(output), files.dump_json(tuning))
         if output != "-":
             click.echo(f"{output}: {draw.summary(loaded)}", err=True)
             for collective in collectives:
@@ -128,7 +137,7 @@ def tune(site_file, output, mpich, dry_run, collectives, measured):
                 click.echo(f"{output}: {collective}: {what}", err=True)
 
 
-def _version(mpich):
+def _version(mpich: str) -> str:
     version = grammar.find_version(mpich)
     if version is None:
         known = ", ".join(grammar.versions())
@@ -136,7 +145,7 @@ def _version(mpich):
     return version
 
 
-def _refuse(why, *names):
+def _refuse(why: str, *names: str) -> None:
     """Refuse the parameters of the command that were given, and would be ignored."""
     ctx = click.get_current_context()
     for param in ctx.command.params:
@@ -145,7 +154,7 @@ def _refuse(why, *names):
             raise click.UsageError(f"{param.opts[0]}: {why}")
 
 
-def _without_matrix(tuning):
+def _without_matrix(tuning: Tree) -> Tree:
     """A copy that a person can read: a matrix is one line."""
     result = copy.deepcopy(tuning)
     for key, value in result["topology"].items():
@@ -158,14 +167,14 @@ def _without_matrix(tuning):
 @click.argument("site_file", metavar="SITE.json", type=click.Path())
 @click.option("-o", "--output", metavar="FILE", help="Draw a picture: .png, .pdf or .svg.")
 @click.option("--no-color", is_flag=True, help="No colours, also on a terminal.")
-def show(site_file, output, no_color):
+def show(site_file: str, output: str | None, no_color: bool) -> None:
     """Show racks, latencies and bandwidths of a site.
 
     \b
       topo-tune show site.json                     on the terminal
       topo-tune show site.json -o picture.png      and as a picture
     """
-    file_format = os.path.splitext(output)[1][1:].lower() if output else None
+    file_format = os.path.splitext(output or "")[1][1:].lower()
     if output and file_format not in ("png", "pdf", "svg"):
         raise click.UsageError(f"-o {output}: the name must end in .png, .pdf or .svg")
     loaded = site.load(site_file)
@@ -187,7 +196,14 @@ def show(site_file, output, no_color):
 @click.option(
     "-o", "--output", metavar="FILE", required=True, help="Site file to write; - is stdout."
 )
-def racks_command(site_file, slurm, ibnetdiscover, list_file, cluster, output):
+def racks_command(
+    site_file: str,
+    slurm: str | None,
+    ibnetdiscover: str | None,
+    list_file: str | None,
+    cluster: bool,
+    output: str,
+) -> None:
     """Give the hosts of a site other racks.
 
     Hosts may be written as in Slurm: n[0-3,7]. A Slurm or ibnetdiscover file may have hosts that the
@@ -216,7 +232,7 @@ def racks_command(site_file, slurm, ibnetdiscover, list_file, cluster, output):
         except ValueError as error:
             raise InputError(site_file, f"{error}, expected one", "$.latency_us") from None
     else:
-        path = slurm or ibnetdiscover or list_file
+        path = slurm or ibnetdiscover or list_file or ""
         if slurm:
             source, found = "slurm", racks.read_slurm(path)
         elif ibnetdiscover:
@@ -239,7 +255,7 @@ def racks_command(site_file, slurm, ibnetdiscover, list_file, cluster, output):
 @click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=click.Path())
 @click.option("--mpich", metavar="VERSION", default="4.0", help="MPICH that will read it.")
 @click.option("--stock", is_flag=True, help="It has not the patches of mpich-topo.")
-def validate(paths, mpich, stock):
+def validate(paths: tuple[str, ...], mpich: str, stock: bool) -> None:
     """Check tuning files: as MPICH will when it reads them, and further.
 
     \b
@@ -276,7 +292,9 @@ class Sizes(click.ParamType):
 
     name = "LIST"
 
-    def convert(self, value, param, ctx):
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[int]:
         sizes = []
         try:
             for word in value.split(","):
@@ -303,7 +321,16 @@ AT_LEAST_1 = click.IntRange(1, 2**31 - 1)
 @click.option("--measured", metavar="BENCH.json", help="Compare with these, from topo-bench -o.")
 @click.option("--mpich", metavar="VERSION", default="4.0", help="MPICH that was measured.")
 @click.option("--no-color", is_flag=True, help="No colours, also on a terminal.")
-def model_command(site_file, collective, hosts, ppn, sizes, measured, mpich, no_color):
+def model_command(
+    site_file: str,
+    collective: str,
+    hosts: int | None,
+    ppn: int,
+    sizes: list[int],
+    measured: str | None,
+    mpich: str,
+    no_color: bool,
+) -> None:
     """Show what the model predicts on a site, algorithms side by side, and how true that is.
 
     \b
@@ -334,9 +361,9 @@ def model_command(site_file, collective, hosts, ppn, sizes, measured, mpich, no_
         click.echo(f"{PROGRAM}: note: {note}", err=True)
     if measured:
         records = bench.read(measured, tuple(model.ALGORITHMS), loaded.hosts)
-        rows = predict.comparisons(loaded, net, records, version)
-        console.print(predict.comparisons_table(rows))
-        console.print(predict.summary(rows))
+        compared = predict.comparisons(loaded, net, records, version)
+        console.print(predict.comparisons_table(compared))
+        console.print(predict.summary(compared))
         return
     hosts = hosts or loaded.num_hosts
     if hosts > loaded.num_hosts:
@@ -362,7 +389,7 @@ above every N: only "=any" holds.
 """
 
 
-def _collective(_ctx, _param, value):
+def _collective(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
     known = list(grammar.mpich()["collectives"])
     if value not in known:
         text = f"{value!r} is not a collective of MPICH{hint(value, known)}"
@@ -405,7 +432,18 @@ def _collective(_ctx, _param, value):
 @click.option("--irregular", is_flag=True, help="The counts differ.")
 @click.option("--mpich", metavar="VERSION", default="4.0", help="MPICH that reads the file.")
 @click.option("--json", "as_json", is_flag=True, help="For programs: every step for every size.")
-def explain(path, collective, ranks, ppn, hosts, racks, sizes, mpich, as_json, **more):
+def explain(
+    path: str,
+    collective: str,
+    ranks: int,
+    ppn: int | None,
+    hosts: int | None,
+    racks: int | None,
+    sizes: list[int],
+    mpich: str,
+    as_json: bool,
+    **more: Any,
+) -> None:
     """Tell which rule a call of a collective hits, and why.
 
     \b
@@ -467,7 +505,7 @@ def explain(path, collective, ranks, ppn, hosts, racks, sizes, mpich, as_json, *
 
 @cli.command()
 @click.option("--path", is_flag=True, help="Print where the file is.")
-def schema(path):
+def schema(path: str) -> None:
     """Print the JSON Schema of site.json.
 
     \b
@@ -480,6 +518,6 @@ def schema(path):
         click.echo(json.dumps(site.read_schema(), indent=2))
 
 
-def _console(no_color):
+def _console(no_color: bool) -> Console:
     # no markup: names may have brackets
     return Console(no_color=no_color or None, highlight=False, emoji=False, markup=False)

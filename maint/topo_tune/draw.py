@@ -32,7 +32,7 @@ def panels(site: Site) -> Panels:
     names = (("bandwidth", "Mbit/s"), ("latency, one way", "us"))
     if site.latency_us is None:
         pairs = [site.rack_bandwidth_mbps, site.rack_latency_us]
-        labels, racks = site.rack_names, []
+        labels, racks = site.rack_names, list[tuple[str, int, int]]()
     else:
         order = np.argsort(site.rack_of_host, kind="stable")
         labels = [site.hosts[i] for i in order]
@@ -182,11 +182,11 @@ def decisions_text(decisions: list[Decision]) -> str:
     """What is chosen by rules.Decisions, and the times, in at most 80 columns."""
     head = ("ranks", "a host", "bytes", "algorithm", "ms", "ratio")
     groups = []
-    for (collective, racks), group in itertools.groupby(
+    for (collective, racks), found in itertools.groupby(
         decisions, lambda d: (d.collective, d.racks)
     ):
         where = {"any": "", "one": ", in one rack", "several": ", in several racks"}[racks]
-        groups.append((f"{collective}{where}", [(_decision(d), d.why) for d in group]))
+        groups.append((f"{collective}{where}", [(_decision(d), d.why) for d in found]))
     rows = [head, *(cells for _, group in groups for cells, _ in group)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
 

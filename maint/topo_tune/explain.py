@@ -104,7 +104,7 @@ def _algorithm(result: Selection) -> str:
     if "tree_type" in params:
         params["tree_type"] = TREE_TYPES[params["tree_type"]]
     shown = ", ".join(f"{name}={value}" for name, value in params.items())
-    return result.algorithm + (f" ({shown})" if shown else "")
+    return (result.algorithm or "") + (f" ({shown})" if shown else "")
 
 
 def reason(result: Selection) -> str:

@@ -16,13 +16,19 @@ import json
 import os
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, NoReturn
 
 from topo_common import files
 from topo_common.files import InputError, json_type
 from topo_common.text import SUFFIXES
 
 from topo_tune import site
+
+Tree = dict[str, Any]  # a selection file, or part of it
+Path = tuple[str, ...]  # keys from the top
+Lines = list[tuple[Path, str]]  # what is wrong, and where
 
 MAX_BYTES = 64 * 1024 * 1024
 MAX_NESTING = 64
@@ -35,7 +41,7 @@ GATHERS = ("allgather", "allgatherv")
 ALLTOALLS = ("alltoall", "alltoallv", "alltoallw")
 
 
-def _with_i(*names):
+def _with_i(*names: str) -> tuple[str, ...]:
     return (*names, *(f"i{name}" for name in names))
 
 
@@ -70,7 +76,7 @@ LAST = tuple(f"{name}=any" for name, (forms, _) in CONDITIONS.items()
              if forms.endswith("=any") and name != "comm_hierarchy")  # fmt: skip
 
 # Restrictions of algorithms (maint/gen_coll.py), as the condition that has to hold, or not.
-RESTRICTIONS = {
+RESTRICTIONS: dict[str, Any] = {
     "power-of-two": ("comm_size=pow2", True),
     "size-ge-pof2": ("count<pow2", False),
     "parent-comm": ("comm_hierarchy=parent", True),
@@ -102,19 +108,19 @@ PARAMETERS = {
 # -- what MPICH has --
 
 
-def versions():
+def versions() -> list[str]:
     """The versions of MPICH whose files are known: 4.0, ..."""
     names = glob.glob(os.path.join(os.path.dirname(os.path.abspath(__file__)), "mpich-*.json"))
     return sorted(os.path.basename(name)[len("mpich-") : -len(".json")] for name in names)
 
 
-def find_version(text):
+def find_version(text: str) -> str | None:
     """The version of versions() that `text` means, as 4.0 or 4.0.2; None if there is none."""
     return next((v for v in versions() if text == v or text.startswith(v + ".")), None)
 
 
 @functools.cache
-def mpich(version="4.0"):
+def mpich(version: str = "4.0") -> Tree:
     """The data file of an MPICH version, as `make refresh` wrote it: "collectives", {collective: {name
     of an algorithm: its restrictions, params, patched}}, and "builtin", MPICH's own selection."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"mpich-{version}.json")
@@ -122,7 +128,7 @@ def mpich(version="4.0"):
         return json.load(file)
 
 
-def algorithm(name, version="4.0"):
+def algorithm(name: str, version: str = "4.0") -> Tree | None:
     """What the data file says of the algorithm `name`; None where there is no such."""
     return next((a[name] for a in mpich(version)["collectives"].values() if name in a), None)
 
@@ -138,21 +144,22 @@ class Wrong(Exception):
 class Condition:
     name: str
     op: str  # <= < =
-    value: int | str
+    value: Any  # an integer where it is a limit, else a word
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.name}{self.op}{self.value}"
 
 
-def strip(key):
+def strip(key: str) -> str:
     """A key without its white space."""
     return re.sub(r"[ \t\n\v\f\r]", "", key)
 
 
 @functools.cache
-def condition(key, stock=False):
+def condition(key: str, stock: bool = False) -> Condition:
     """The Condition of a key that strip() made. Raises Wrong; collectives are not checked."""
-    name, op, value = re.fullmatch(r"([^<=>]*)(<=|<|=|)(.*)", key, re.DOTALL).groups()
+    # which always matches
+    name, op, value = re.findall(r"(?s)^([^<=>]*)(<=|<|=|)(.*)\Z", key)[0]
     known = [c for c in CONDITIONS if not (stock and c in PLACEMENT)]
     if name not in known:
         raise Wrong(f"unknown condition{hint(name, ['collective', 'algorithm', *known])}")
@@ -165,12 +172,14 @@ def condition(key, stock=False):
     raise Wrong(f'found "{op}{value[:80]}", expected {", ".join(forms)}')
 
 
-def _most(name, stock):
+def _most(name: str, stock: bool) -> int:
     # without the patches, atoi reads numbers
     return 2**31 - 1 if stock else MAX_COMM if name.startswith("comm_") else MAX_SIZE
 
 
-def number(text, least, most, stock=False, words="", suffix=""):
+def number(
+    text: str, least: int, most: int, stock: bool = False, words: str = "", suffix: str = ""
+) -> int:
     """An integer from `least` to `most`, 32K and the like included. Raises Wrong."""
     match = re.fullmatch(r"([0-9]+)([KMG]?)", text, re.ASCII)
     # the digits of a number that fits: int() refuses thousands of them
@@ -181,7 +190,7 @@ def number(text, least, most, stock=False, words="", suffix=""):
     raise Wrong(f'found "{text[:80]}", expected {words}a number from {least} to {most}{suffix}')
 
 
-def parameter(text, name, stock=False):
+def parameter(text: str, name: str, stock: bool = False) -> int:
     """The value of the parameter `name`. Raises Wrong."""
     words = ""
     if name == "tree_type" and not stock:
@@ -194,17 +203,17 @@ def parameter(text, name, stock=False):
 FAR = 8  # no names of which one could be meant for the other
 
 
-def hint(name, known):
+def hint(name: str, known: Sequence[str]) -> str:
     """'; did you mean "X"?' where `known` has something near, else nothing. As the library."""
     limits = {word: min(FAR, max(len(name), len(word)) / 3) for word in known}
     near = [w for w in known if abs(len(w) - len(name)) <= limits[w]]
-    near = min(near, key=lambda word: _distance(name, word), default=None)
-    return f'; did you mean "{near}"?' if near and _distance(name, near) <= limits[near] else ""
+    best = min(near, key=lambda word: _distance(name, word), default="")
+    return f'; did you mean "{best}"?' if best and _distance(name, best) <= limits[best] else ""
 
 
-def _distance(a, b):
+def _distance(a: str, b: str) -> int:
     """Levenshtein's, up to FAR"""
-    row = range(len(b) + 1)
+    row = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):
         last, row = row, [i]
         for j, y in enumerate(b, 1):
@@ -221,7 +230,7 @@ class Object(dict):
     """A JSON object, as json-c makes it: of a key that comes twice the first position and the last
     value. `twice`: these keys."""
 
-    def __init__(self, pairs):
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         # C strings end at NUL, and there are no halves of surrogate pairs
         pairs = [
             (re.sub("[\ud800-\udbff\udc00-\udc7f]", "\ufffd", k.split("\0")[0]), v)
@@ -234,7 +243,7 @@ class Object(dict):
             self.twice = [key for key in self if times[key] > 1]
 
 
-def read(content):
+def read(content: bytes | str) -> tuple[Any, str | None, str | None]:
     """(the JSON object in a file's bytes or text, None, what a stricter reader would say or None), or
     (None, what is wrong, None)."""
     data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
@@ -243,12 +252,13 @@ def read(content):
     if len(data) > MAX_BYTES:
         return None, f"found {len(data)} bytes, expected at most {MAX_BYTES}", None
 
-    def line(offset):
+    def line(offset: int) -> str:
         return f"line {data[:offset].count(10) + 1}: "
 
     if b"\0" in data:
         return None, line(data.index(b"\0")) + "found a NUL byte, expected JSON text", None
-    good = UTF8.match(data).end()
+    match = UTF8.match(data)
+    good = match.end() if match else 0
     if good < len(data):
         return None, line(good) + "found bytes that are not UTF-8", None
     text = data.decode("utf-8", "surrogateescape")
@@ -277,7 +287,7 @@ def read(content):
 UTF8 = re.compile(
     rb"(?:[\x00-\x7f]+|[\xc0-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf7][\x80-\xbf]{3})*"
 )
-HOOKS = {
+HOOKS: dict[str, Any] = {
     "object_pairs_hook": Object,
     "parse_int": lambda word: max(-(2**63), min(int(word[:21]), 2**63 - 1)),
 }
@@ -288,11 +298,11 @@ UNUSUAL = re.compile(
 )
 
 
-def _refuse(word):
+def _refuse(word: str) -> NoReturn:
     raise ValueError(f"found {word}")
 
 
-def _usual(match):
+def _usual(match: re.Match[str]) -> str:
     """The JSON for a token that only json-c takes; what it does not take is left as it is."""
     token = match[0]
     if token[0] == '"':
@@ -314,7 +324,7 @@ def _usual(match):
     return token
 
 
-def _too_deep(tree):
+def _too_deep(tree: Any) -> bool:
     inner = [tree]
     for _ in range(MAX_NESTING):
         values = (
@@ -329,7 +339,9 @@ def _too_deep(tree):
 # -- the check --
 
 
-def check(content, name="tuning.json", version="4.0", stock=False):
+def check(
+    content: bytes | str, name: str = "tuning.json", version: str = "4.0", stock: bool = False
+) -> tuple[Lines, Lines]:
     """(errors, warnings) of a selection file, lists of (path, line): the keys from the top to the one
     in question, and the sentence. The first error is the one that the library prints.
 
@@ -359,11 +371,11 @@ def check(content, name="tuning.json", version="4.0", stock=False):
     return found.errors, found.warnings
 
 
-def _rules(tree):
+def _rules(tree: Tree) -> Tree:
     return {key: child for key, child in tree.items() if key != "topology"}
 
 
-def load(path, version="4.0"):
+def load(path: str | os.PathLike[str], version: str = "4.0") -> Tree:
     """The tuning file at `path`, parsed. Raises InputError with the first thing that is wrong."""
     content = files.read_bytes(path, MAX_BYTES)
     errors, _ = check(content, str(path), version)
@@ -375,32 +387,33 @@ def load(path, version="4.0"):
 class Findings:
     """What is wrong with a file, in the order in which its reader would find it."""
 
-    def __init__(self, name, version, stock):
+    def __init__(self, name: str, version: str, stock: bool) -> None:
         self.name, self.version, self.stock = name, version, stock
-        self.errors, self.warnings = [], []
+        self.errors: Lines = []
+        self.warnings: Lines = []
         self.by_size = False  # whether total_msg_size<... was asked for in the collective so far
         self.collectives = mpich(version)["collectives"]
         self.known = [n for a in self.collectives.values() for n in a if self.has(a[n])]
 
-    def has(self, row):
+    def has(self, row: Tree) -> bool:
         """Whether the target has the algorithm of a row of the data file."""
         return not (self.stock and row.get("patched"))
 
-    def error(self, path, what):
+    def error(self, path: Path, what: str) -> None:
         self.errors.append((path, self.line(path, what)))
 
-    def warn(self, path, what, kind="warning"):
+    def warn(self, path: Path, what: str, kind: str = "warning") -> None:
         self.warnings.append((path, self.line(path, what, f"{kind}: ")))
 
-    def line(self, path, what, kind=""):
+    def line(self, path: Path, what: str, kind: str = "") -> str:
         where = "key " + quoted(path) + ": " if path else ""
         return re.sub(r"[\x00-\x1f\x7f]", "?", f"{self.name}: {kind}{where}{what}")
 
-    def twice(self, tree, path):
+    def twice(self, tree: Any, path: Path) -> None:
         for key in getattr(tree, "twice", ()):
             self.warn((*path, key), "found it twice, of which the last counts")
 
-    def rules(self, tree, path, collective, kind):
+    def rules(self, tree: Tree, path: Path, collective: str | None, kind: str | None) -> None:
         """The conditions in `tree`, below `path`: within a collective ("?": an unknown one), on
         communicators of a `kind` (intra, inter, None: not said)."""
         if not tree:
@@ -410,7 +423,8 @@ class Findings:
             if len(path) == MAX_LEVELS:
                 self.error(path, f"found more than {MAX_LEVELS} levels")
                 return
-            here, stripped, inner = (*path, key), strip(key), (collective, kind)
+            here, stripped = (*path, key), strip(key)
+            inner: tuple[str | None, str | None] = collective, kind
             self.twice(child, here)
             try:
                 if not isinstance(child, dict):
@@ -436,7 +450,9 @@ class Findings:
         ) and last not in LAST:  # fmt: skip
             self.error((*path, list(tree)[-1]), 'expected a "...=any" behind it')
 
-    def condition(self, key, last, collective, kind):
+    def condition(
+        self, key: str, last: str | None, collective: str | None, kind: str | None
+    ) -> tuple[str | None, str | None]:
         """What holds below a condition, `last` being the key before it. Raises Wrong."""
         found = condition(key, self.stock)
         is_collective = found.name == "collective"
@@ -460,7 +476,7 @@ class Findings:
             self.by_size = True
         return collective, found.value if found.name == "comm_type" else kind
 
-    def leaf(self, name, siblings, collective, kind):
+    def leaf(self, name: str, siblings: int, collective: str | None, kind: str | None) -> None:
         """An algorithm, one of so many siblings. Raises Wrong."""
         if siblings != 1:
             raise Wrong("found other keys beside it, expected an algorithm alone")
@@ -485,7 +501,7 @@ class Findings:
                 ' that or inside of "comm_type=intra"'
             )
 
-    def parameters(self, name, given, path):
+    def parameters(self, name: str, given: Tree, path: Path) -> None:
         known = (algorithm(name, self.version) or {}).get("params", {})
         seen = set()
         for key, value in given.items():
@@ -507,7 +523,7 @@ class Findings:
             self.error(path, f"found no {missing}, which has no default without the patches")
 
 
-def quoted(path):
+def quoted(path: Sequence[str]) -> str:
     """A path in a sentence."""
     return " > ".join(f'"{key[:80]}{"..." * (len(key) > 80)}"' for key in path)
 
@@ -541,7 +557,7 @@ class Call:
     root_zero: bool = True
     idle: bool = False  # intercommunicator: a process beside the root
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.hosts = self.ranks if self.hosts is None else self.hosts
         self.nodes = self.nodes or self.hosts or self.ranks
         if self.hosts:
@@ -554,7 +570,7 @@ class Call:
             is_parent = self.comm_type == "intra" and self.nodes < self.ranks
             self.hierarchy = "parent" if is_parent else "flat"
 
-    def sees(self, name):
+    def sees(self, name: str) -> Any:
         """The value that the condition `name` asks for, None where it is unknown."""
         base = self.collective.removeprefix("i")
         if name == "total_msg_size":
@@ -578,7 +594,7 @@ class Call:
         if name == "comm_size":
             return self.ranks
         if name == "comm_avg_ppn":
-            return -(-self.ranks // self.nodes)
+            return -(-self.ranks // (self.nodes or self.ranks))
         if name in PLACEMENT:
             return getattr(self, name.removeprefix("comm_")) or None
         if name == "avg_msg_size":
@@ -590,17 +606,16 @@ class Call:
             return self.count if base in REDUCTIONS else None
         raise KeyError(name)
 
-    def _total_bytes(self, base):
+    def _total_bytes(self, base: str) -> int | None:
         if self.comm_type == "inter" and (self.idle or base not in ("gather", "scatter")):
             return None
         if base in ("alltoallv", "alltoallw"):
             return None
         # MPICH forgets the type there
-        return self.total_count * (
-            1 if self.collective == "ireduce_scatter_block" else self.type_size
-        )
+        type_size = 1 if self.collective == "ireduce_scatter_block" else self.type_size
+        return (self.total_count or 0) * type_size
 
-    def holds(self, asked):
+    def holds(self, asked: Condition) -> bool:
         """Whether a Condition holds."""
         value = self.sees(asked.name)
         if asked.op == "=":
@@ -616,7 +631,7 @@ class Call:
         limit = pof2(self.ranks) if asked.value == "pow2" else asked.value
         return value <= limit if asked.op == "<=" else value < limit
 
-    def allows(self, restriction):
+    def allows(self, restriction: str) -> bool:
         """Whether a restriction of an algorithm holds."""
         if restriction == "displs-ordered":
             return self.displs_ordered
@@ -626,11 +641,11 @@ class Call:
         return self.holds(condition(key)) == expected
 
 
-def _yes(flag):
+def _yes(flag: bool) -> str:
     return "yes" if flag else "no"
 
 
-def pof2(number):
+def pof2(number: int) -> int:
     """The largest power of two that is not above `number`."""
     return 1 << (number.bit_length() - 1)
 
@@ -652,12 +667,12 @@ class Selection:
     builtin: "Selection | None" = None
 
     @property
-    def short(self):
+    def short(self) -> str:
         """The algorithm as MPIR_CVAR_<COLLECTIVE>_INTRA_ALGORITHM has it."""
-        return re.sub(r"^MPIR_[A-Za-z_]+?_(intra|inter|allcomm)_", "", self.algorithm)
+        return re.sub(r"^MPIR_[A-Za-z_]+?_(intra|inter|allcomm)_", "", self.algorithm or "")
 
 
-def walk(tree, call, version="4.0"):
+def walk(tree: Tree, call: "Call", version: str = "4.0") -> "Selection":
     """The Selection of one tree, which check() has passed; `algorithm` is None where no leaf is
     reached."""
     result = Selection()
@@ -686,11 +701,11 @@ def walk(tree, call, version="4.0"):
             return result
 
 
-def select(tuning, call, version="4.0"):
+def select(tuning: Tree, call: "Call", version: str = "4.0") -> "Selection":
     """The Selection that a tuning file, parsed and without errors, makes for a Call."""
     result = walk(_rules(tuning), call, version)
     if result.algorithm:
-        row = algorithm(result.algorithm, version)
+        row = algorithm(result.algorithm, version) or {}
         failed = [r for r in row.get("restrictions", ()) if not call.allows(r)]
         if not failed:
             return result

@@ -46,11 +46,16 @@ with short messages can cost more than all that is here; and the placement insid
 import functools
 import math
 from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 
-from topo_tune.site import within_and_between
+from topo_tune.site import Site, within_and_between
+
+Round = tuple[np.ndarray, np.ndarray, np.ndarray]  # senders of a gather, receivers, blocks
+Loads = Sequence[tuple[np.ndarray, np.ndarray]]  # (blocks, messages) of each link, one way
 
 # Share of a link's time lost when several messages of one round collide on it. Fit: 4 racks of 4
 # hosts, 100 Mbit/s uplinks, TCP.
@@ -101,13 +106,13 @@ class Network:
     given_join_bytes: int | None = None  # Site.rack_join_bytes
 
     @property
-    def blocking(self):
+    def blocking(self) -> float:
         """How many times the links of a rack's hosts exceed its uplink; the largest of all racks."""
         hosts = np.bincount(self.rack_of_host)
         return float((hosts * self.host_mbps / self.uplink_mbps).max())
 
     @functools.cached_property
-    def rack_join_bytes(self):
+    def rack_join_bytes(self) -> int:
         """The power of two up to which it pays to join messages between hosts by rack, or 0."""
         if self.given_join_bytes is not None:
             return self.given_join_bytes
@@ -138,18 +143,21 @@ class Cost:
     saved_us: float = 0.0
     piece: float = 0.0
 
-    def time_us(self, num_bytes):
+    def time_us(self, num_bytes: float) -> float:
         saved = self.saved_us * max(num_bytes - self.piece, 0)
         return self.alpha_us + self.beta_us * num_bytes - saved
 
-    def __add__(self, other):
+    def __add__(self, other: "Cost") -> "Cost":
         return Cost(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Cost)))
 
-    def __mul__(self, times):
+    def __mul__(self, times: float) -> "Cost":
         return Cost(*(getattr(self, f.name) * times for f in fields(Cost)))
 
 
-def network(site):
+Costing = Callable[[Network, np.ndarray], Cost]  # of ranks on these hosts
+
+
+def network(site: Site) -> Network:
     """The Network of a Site.
 
     The rate of a host link is the median within racks. Pairs of different racks were measured while
@@ -200,13 +208,13 @@ def network(site):
     )
 
 
-def _diagonal(matrix, default):
+def _diagonal(matrix: np.ndarray | None, default: float) -> float:
     values = np.diag(matrix) if matrix is not None else np.array([])
     values = values[np.isfinite(values)]
     return float(np.median(values)) if len(values) else default
 
 
-def place(net, num_hosts, ppn, kind, seed=0):
+def place(net: Network, num_hosts: int, ppn: int, kind: str, seed: int = 0) -> np.ndarray:
     """The host of each rank, for `num_hosts` hosts of the site with `ppn` ranks each.
 
     block: hosts and ranks in rack order. cyclic: rank i on host i modulo hosts, with hosts dealt over
@@ -224,7 +232,7 @@ def place(net, num_hosts, ppn, kind, seed=0):
     return np.tile(by_rack[np.argsort(turn, kind="stable")][:num_hosts], ppn)
 
 
-def cost(net, hosts, algorithm, collective="allgather"):
+def cost(net: Network, hosts: np.ndarray, algorithm: str, collective: str = "allgather") -> Cost:
     """The Cost of an algorithm (the end of its name, such as "topo_ring", but see PARTS) for ranks on
     `hosts`, an array as place() gives it; a root is rank 0. recursive_doubling here takes any number
     of ranks, like topo_recursive_doubling without its renumbering. Raises KeyError for an unknown
@@ -232,12 +240,19 @@ def cost(net, hosts, algorithm, collective="allgather"):
     return _COSTS[collective][algorithm](net, hosts)
 
 
-def can_plan(hosts):
+def can_plan(hosts: np.ndarray) -> bool:
     """Whether planned is of any use to ranks on `hosts`: there are two hosts, one with two ranks."""
     return 1 < len(set(hosts)) < len(hosts)
 
 
-def time_us(cost_of, collective, algorithm, num_bytes, builtin, rack_block):
+def time_us(
+    cost_of: Callable[[str], Cost],
+    collective: str,
+    algorithm: str,
+    num_bytes: float,
+    builtin: str,
+    rack_block: float,
+) -> float:
     """Time of a call with blocks of `num_bytes`. `cost_of` gives the Cost of a name in PARTS; `builtin`
     is what MPICH selects by itself, to which planned leaves long blocks. `rack_block` is that of
     rack_block()."""
@@ -249,17 +264,17 @@ def time_us(cost_of, collective, algorithm, num_bytes, builtin, rack_block):
     return cost_of(plan_for(num_bytes, rack_block)).time_us(num_bytes)
 
 
-def rack_block(net, per_host):
+def rack_block(net: Network, per_host: float) -> float:
     """The longest block (bytes) that planned joins by rack, for so many ranks a host on average."""
     return net.rack_join_bytes / per_host**2
 
 
-def plan_for(num_bytes, rack_block):
+def plan_for(num_bytes: float, rack_block: float) -> str:
     """The name in PARTS of how planned sends blocks of `num_bytes`."""
     return "planned_by_rack" if num_bytes <= rack_block else "planned_by_host"
 
 
-def one_rack(net):
+def one_rack(net: Network) -> Network:
     """The Network of the rack that has most hosts."""
     hosts = np.bincount(net.rack_of_host)
     rack = int(hosts.argmax())
@@ -271,20 +286,29 @@ def one_rack(net):
     )
 
 
-def placed_cost(net, num_hosts, ppn, kind, algorithm, collective="allgather"):
+def placed_cost(
+    net: Network, num_hosts: int, ppn: int, kind: str, algorithm: str, collective: str = "allgather"
+) -> Cost:
     """The Cost for a placement of PLACEMENTS; for random the mean of several draws."""
     draws = RANDOM_DRAWS if kind == "random" else 1
     places = [place(net, num_hosts, ppn, kind, seed) for seed in range(draws)]
     return _sum(cost(net, hosts, algorithm, collective) for hosts in places) * (1 / draws)
 
 
-def _latencies(net, source, dest):
+def _latencies(net: Network, source: np.ndarray, dest: np.ndarray) -> np.ndarray:
     """Latency between hosts source[i] and dest[i], us."""
     between = net.latency_us[net.rack_of_host[source], net.rack_of_host[dest]]
     return np.where(source == dest, net.inside_us, between)
 
 
-def _round(net, hosts, source, dest, blocks, contention=CONTENTION):
+def _round(
+    net: Network,
+    hosts: np.ndarray,
+    source: np.ndarray,
+    dest: np.ndarray,
+    blocks: np.ndarray,
+    contention: float = CONTENTION,
+) -> Cost:
     """Cost of the messages source[i] -> dest[i] of blocks[i], at the same time."""
     if not len(source):
         return Cost()
@@ -299,7 +323,7 @@ def _round(net, hosts, source, dest, blocks, contention=CONTENTION):
     exchanges[level] = most
     slowest = np.where(outside, 0, blocks).max() / net.inside_mbps
 
-    def links(ends, used, rates):
+    def links(ends: np.ndarray, used: np.ndarray, rates: np.ndarray) -> Any:
         """(time a byte, blocks) of the busiest link"""
         if not used.any():
             return 0.0, 0.0
@@ -316,20 +340,20 @@ def _round(net, hosts, source, dest, blocks, contention=CONTENTION):
     return Cost(alpha, 8 * slowest, max(b for _, b in uplink), max(b for _, b in host), exchanges)
 
 
-def _sum(costs):
+def _sum(costs: "Iterable[Cost]") -> Cost:
     return sum(costs, Cost())
 
 
 # -- allgather --
 
 
-def _ring(net, hosts):
+def _ring(net: Network, hosts: np.ndarray) -> Cost:
     p = len(hosts)
     ranks = np.arange(p)
     return _round(net, hosts, ranks, np.roll(ranks, -1), np.ones(p)) * (p - 1)
 
 
-def _topo_ring(net, hosts):
+def _topo_ring(net: Network, hosts: np.ndarray) -> Cost:
     p = len(hosts)
     order = np.lexsort((hosts, net.rack_of_host[hosts]))
     ends = order, np.roll(order, -1)
@@ -338,7 +362,7 @@ def _topo_ring(net, hosts):
     return stream
 
 
-def _brucks(net, hosts):
+def _brucks(net: Network, hosts: np.ndarray) -> Cost:
     p = len(hosts)
     ranks = np.arange(p)
     costs, distance = [], 1
@@ -349,21 +373,21 @@ def _brucks(net, hosts):
     return _sum(costs)
 
 
-def _gather_bcast(net, hosts):
+def _gather_bcast(net: Network, hosts: np.ndarray) -> Cost:
     p = len(hosts)
     rounds = _binomial_rounds(p)
     bcast = [(child, parent, np.full(len(child), p)) for child, parent, _ in rounds]
     return _tree(net, hosts, rounds, "gather") + _tree(net, hosts, bcast, "scatter")
 
 
-def _recursive_doubling(net, hosts, slots=None):
+def _recursive_doubling(net: Network, hosts: np.ndarray, slots: np.ndarray | None = None) -> Cost:
     """Slots, positions and folded ranks as in topo_map.h."""
     p = len(hosts)
     slots = np.arange(p) if slots is None else slots
     q = 1 << (p.bit_length() - 1)
     folded = p - q
 
-    def slot(j):
+    def slot(j: Any) -> Any:
         return np.where(j < folded, 2 * j, j + folded)
 
     extra = 2 * np.arange(folded)
@@ -379,7 +403,7 @@ def _recursive_doubling(net, hosts, slots=None):
     return _sum(costs)
 
 
-def _topo_recursive_doubling(net, hosts):
+def _topo_recursive_doubling(net: Network, hosts: np.ndarray) -> Cost:
     # like the library, keep the order where another one gains nothing
     costs = [
         _recursive_doubling(net, hosts),
@@ -388,26 +412,27 @@ def _topo_recursive_doubling(net, hosts):
     return min(costs, key=lambda c: (c.uplink_blocks, c.host_blocks))
 
 
-def _rd_slots(net, hosts):
+def _rd_slots(net: Network, hosts: np.ndarray) -> np.ndarray:
     """Rank of each slot: MPII_Topo_map_recursive_doubling() of the library, with all hosts of a rack
     and all racks equally far apart."""
     p = len(hosts)
     q = 1 << (p.bit_length() - 1)
     folded = p - q
     racks = net.rack_of_host[hosts]
-    free_in_host, hosts_of_rack = {}, {}
+    free_in_host: dict[int, deque[int]] = {}
+    hosts_of_rack: dict[int, deque[int]] = {}
     for rank in range(p):
         free_in_host.setdefault(hosts[rank], deque()).append(rank)
         if len(free_in_host[hosts[rank]]) == 1:
             hosts_of_rack.setdefault(racks[rank], deque()).append(hosts[rank])
     all_racks = deque(hosts_of_rack)
 
-    def first_free(rack):
+    def first_free(rack: int) -> bool:
         while hosts_of_rack[rack] and not free_in_host[hosts_of_rack[rack][0]]:
             hosts_of_rack[rack].popleft()
         return bool(hosts_of_rack[rack])
 
-    def take_nearest(rank):
+    def take_nearest(rank: int) -> int:
         host, rack = hosts[rank], racks[rank]
         if not free_in_host[host]:
             if not first_free(rack):
@@ -417,7 +442,7 @@ def _rd_slots(net, hosts):
             host = hosts_of_rack[rack][0]
         return free_in_host[host].popleft()
 
-    def slot(j):
+    def slot(j: Any) -> Any:
         return 2 * j if j < folded else j + folded
 
     slots = np.full(p, -1)
@@ -452,13 +477,19 @@ def _rd_slots(net, hosts):
 # A tree is a list of rounds of a gather: (children, their parents, blocks of each child's subtree).
 
 
-def _tree(net, hosts, rounds, collective, max_blocks=None):
+def _tree(
+    net: Network,
+    hosts: np.ndarray,
+    rounds: list[Round],
+    collective: str,
+    max_blocks: float | None = None,
+) -> Cost:
     """Cost of a gather or scatter along a tree; in segments, if the longest stream of a rank but the
     root has `max_blocks`."""
 
     contention = 1 if max_blocks else CONTENTION
 
-    def messages(child, parent, blocks):
+    def messages(child: np.ndarray, parent: np.ndarray, blocks: np.ndarray) -> Cost:
         ends = (child, parent) if collective == "gather" else (parent, child)
         return _round(net, hosts, *ends, blocks, contention)
 
@@ -471,7 +502,7 @@ def _tree(net, hosts, rounds, collective, max_blocks=None):
     return total
 
 
-def _binomial_rounds(p):
+def _binomial_rounds(p: int) -> list[Round]:
     """MPICH's own binomial tree."""
     rounds, mask = [], 1
     while mask < p:
@@ -482,9 +513,9 @@ def _binomial_rounds(p):
 
 
 @functools.cache
-def _halving_rounds(p):
+def _halving_rounds(p: int) -> list[Round]:
     """The binomial tree of topo_tree.h: the first child of a rank has half of its subtree."""
-    rounds = [[] for _ in range(p.bit_length() - 1)]
+    rounds: list[list[tuple[int, int, int]]] = [[] for _ in range(p.bit_length() - 1)]
     subtrees = [(0, p)]
     for parent, size in subtrees:
         child = parent + 1
@@ -494,14 +525,15 @@ def _halving_rounds(p):
             subtrees.append((child, half))
             child += half
             size -= half
-    return [np.array(r).T for r in rounds if r]
+    columns = [np.array(r).T for r in rounds if r]
+    return [(child, parent, blocks) for child, parent, blocks in columns]
 
 
-def _binomial(net, hosts, collective):
+def _binomial(net: Network, hosts: np.ndarray, collective: str) -> Cost:
     return _tree(net, hosts, _binomial_rounds(len(hosts)), collective)
 
 
-def _topo_binomial(net, hosts, collective):
+def _topo_binomial(net: Network, hosts: np.ndarray, collective: str) -> Cost:
     p = len(hosts)
     racks = net.rack_of_host[hosts]
     # the host of the root, its rack, then rack by rack
@@ -510,7 +542,7 @@ def _topo_binomial(net, hosts, collective):
     return _tree(net, hosts, rounds, collective, max(p // 2, 1))
 
 
-def _rack_leader(net, hosts, collective):
+def _rack_leader(net: Network, hosts: np.ndarray, collective: str) -> Cost:
     racks = net.rack_of_host[hosts]
     _, of_host, host, per_host = np.unique(hosts, return_index=True, return_inverse=True,
                                            return_counts=True)  # fmt: skip
@@ -535,7 +567,7 @@ class _Layout:
     """What an exchange between all ranks asks of a communicator: how many ranks its hosts and racks
     have. Racks are numbered from 0."""
 
-    def __init__(self, net, hosts):
+    def __init__(self, net: Network, hosts: np.ndarray) -> None:
         ids, first, ranks = np.unique(hosts, return_index=True, return_counts=True)
         order = np.argsort(first)  # of the hosts in the library: by their first rank
         self.ranks = ranks[order]  # on each host
@@ -554,7 +586,15 @@ class _Layout:
         self.message_us = max(net.inside_us, OVERHEAD_SHARE * typical_us)
 
 
-def _exchange(net, layout, most, host_loads, rack_loads=(), waits=1, contention=1):
+def _exchange(
+    net: Network,
+    layout: "_Layout",
+    most: float,
+    host_loads: Loads,
+    rack_loads: Loads = (),
+    waits: int = 1,
+    contention: float = 1,
+) -> Cost:
     """Cost of an exchange of up to `most` messages a rank, in `waits` parts, one after the other. Loads:
     [(blocks, messages)] one way over the link of each host, and over the uplink of each rack."""
     if not most:
@@ -564,7 +604,7 @@ def _exchange(net, layout, most, host_loads, rack_loads=(), waits=1, contention=
     exchanges = np.zeros(len(LEVELS))
     exchanges[level] = most
 
-    def links(rates, loads):
+    def links(rates: np.ndarray, loads: Loads) -> Any:
         """(time a byte, time of headers, blocks) of the busiest link"""
         result = np.zeros(3)
         for blocks, messages in loads:
@@ -582,7 +622,7 @@ def _exchange(net, layout, most, host_loads, rack_loads=(), waits=1, contention=
     return Cost(alpha_us, beta_us, racks[2], hosts[2], exchanges)
 
 
-def _alltoall_brucks(net, hosts):
+def _alltoall_brucks(net: Network, hosts: np.ndarray) -> Cost:
     p = len(hosts)
     ranks = np.arange(p)
     costs, distance = [], 1
@@ -593,7 +633,7 @@ def _alltoall_brucks(net, hosts):
     return _sum(costs)
 
 
-def _scattered(net, hosts):
+def _scattered(net: Network, hosts: np.ndarray) -> Cost:
     layout = _Layout(net, hosts)
     p = layout.num_ranks
     outside = layout.ranks * (p - layout.ranks)
@@ -605,7 +645,7 @@ def _scattered(net, hosts):
     return result
 
 
-def _pairwise(net, hosts):
+def _pairwise(net: Network, hosts: np.ndarray) -> Cost:
     p = len(hosts)
     ranks = np.arange(p)
     rounds = np.arange(1, p)
@@ -617,7 +657,7 @@ def _pairwise(net, hosts):
     return _sum(costs) * ((p - 1) / max(len(rounds), 1))
 
 
-def _planned_by_host(net, hosts):
+def _planned_by_host(net: Network, hosts: np.ndarray) -> Cost:
     layout = _Layout(net, hosts)
     p, h = layout.num_ranks, layout.num_hosts
     outside = layout.ranks * (p - layout.ranks), np.full(h, h - 1)
@@ -629,7 +669,7 @@ def _planned_by_host(net, hosts):
     return _exchange(net, layout, most, [outside], [across]) + _shared_memory(net, layout, 2)
 
 
-def _planned_by_rack(net, hosts):
+def _planned_by_rack(net: Network, hosts: np.ndarray) -> Cost:
     """The stages of topo_plan.h."""
     layout = _Layout(net, hosts)
     if layout.num_racks == 1:
@@ -654,7 +694,7 @@ def _planned_by_rack(net, hosts):
         (across, layout.num_hosts - layout.hosts_of_rack),
     ]
     most = _dealt(layout, np.maximum(others, senders))
-    first = _exchange(net, layout, most, host_loads, rack_loads)
+    first_stage = _exchange(net, layout, most, host_loads, rack_loads)
 
     held = layout.ranks + origins
     messages = hosts_in_rack - 1
@@ -662,21 +702,21 @@ def _planned_by_rack(net, hosts):
         (held * (in_rack - layout.ranks), messages),
         (layout.ranks * (p - held), messages),
     ]
-    second = _exchange(net, layout, _dealt(layout, messages), host_loads)
-    return first + second + _shared_memory(net, layout, 3)
+    second_stage = _exchange(net, layout, _dealt(layout, messages), host_loads)
+    return first_stage + second_stage + _shared_memory(net, layout, 3)
 
 
-def _dealt(layout, messages):
+def _dealt(layout: "_Layout", messages: np.ndarray | int) -> float:
     """The most messages of a rank, when those of a host are dealt out to its ranks."""
     return float(np.ceil(messages / layout.ranks).max())
 
 
-def _shared_memory(net, layout, barriers):
+def _shared_memory(net: Network, layout: "_Layout", barriers: int) -> Cost:
     """All blocks of a rank put there and got from there; all ranks of a host wait so many times."""
     return Cost(barriers * net.inside_us, 8 * layout.num_ranks / net.inside_mbps)
 
 
-def _agreement(net, hosts):
+def _agreement(net: Network, hosts: np.ndarray) -> Cost:
     """Of all hosts on whether the plan is known, and which one: a word up and down a tree."""
     layout = _Layout(net, hosts)
     steps = 2 * math.ceil(math.log2(layout.num_hosts))
@@ -685,11 +725,11 @@ def _agreement(net, hosts):
     return Cost(steps * layout.far_us + net.inside_us, exchanges=exchanges)
 
 
-def _with_agreement(planned):
+def _with_agreement(planned: Costing) -> Costing:
     return lambda net, hosts: _agreement(net, hosts) + planned(net, hosts)
 
 
-_COSTS = {
+_COSTS: dict[str, dict[str, Costing]] = {
     "allgather": {
         "brucks": _brucks,
         "recursive_doubling": _recursive_doubling,

@@ -119,7 +119,7 @@ def _dropped_blocks(sizes: list[str]) -> list[str]:
 def _read_slurm_yaml(path: str, text: str) -> Found:
     """Of the topologies in a topology.yaml the one with cluster_default, else the first that has a
     tree or blocks."""
-    import yaml
+    import yaml  # type: ignore[import-untyped]
 
     try:
         for event in yaml.parse(text, Loader=yaml.BaseLoader):
@@ -176,7 +176,7 @@ def _yaml_row(path: str, where: str, row: Any, *keys: str) -> list[str]:
 
 def _typed(path: str, where: str, value: Any, kind: type) -> Any:
     if not isinstance(value, kind):
-        names = {list: "a list", dict: "keys and values", str: "a text"}
+        names: dict[type, str] = {list: "a list", dict: "keys and values", str: "a text"}
         raise InputError(path, f"found {short(value)}, expected {names[kind]}", where)
     return value
 
@@ -255,7 +255,11 @@ def _natural(text: str) -> list[Any]:
 def expand(text: str, path: object = "host list", number: int = 1) -> list[str]:
     """Names in a host list of Slurm: `a,n[0-2,08-10],r[1-2]n[1-4]`. `path` and `number` of the line
     are for the InputError about a list that cannot be read."""
-    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
+    from ClusterShell.NodeSet import (  # type: ignore[import-untyped]
+        RESOLVER_NOGROUP,
+        NodeSet,
+        NodeSetException,
+    )
 
     def bad(what: str) -> InputError:
         return InputError(path, f"found {short(text)}, {what}", f"line {number}")
@@ -392,8 +396,8 @@ def silhouette(distances: np.ndarray, labels: np.ndarray) -> float:
 
 def _best_cut(distances: np.ndarray) -> tuple[float, np.ndarray]:
     """(silhouette, labels) of the best number of racks, 2 to hosts - 1."""
-    from scipy.cluster import hierarchy
-    from scipy.spatial.distance import squareform
+    from scipy.cluster import hierarchy  # type: ignore[import-untyped]
+    from scipy.spatial.distance import squareform  # type: ignore[import-untyped]
 
     tree = hierarchy.linkage(squareform(distances, checks=False), "average")
     # cuts at the 64 widest gaps between merges: to look at all would be cubic in the hosts
@@ -424,7 +428,7 @@ def _short_name(host: str) -> str:
 
 def _lines(path: str) -> Iterator[tuple[int, str]]:
     """(number, text) of the lines that say something: no comments, continued lines joined."""
-    pending, start = "", None
+    pending, start = "", 0
     for number, line in enumerate(files.read_text(path).splitlines(), 1):
         line = line.split("#")[0].rstrip()
         start = start or number
@@ -434,6 +438,6 @@ def _lines(path: str) -> Iterator[tuple[int, str]]:
         line = (pending + line).strip()
         if line:
             yield start, line
-        pending, start = "", None
+        pending, start = "", 0
     if pending.strip():
         yield start, pending.strip()

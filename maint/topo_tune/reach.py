@@ -5,8 +5,26 @@ A key is reached where the keys above it hold, and those tried before it do not.
 facts (Condition, whether it holds). Whether a communicator and a call with such facts can exist is
 decided by ranges of values: what is called unreachable is, and some of it may be missed."""
 
+from collections.abc import Iterable, Sequence
+
 from topo_tune import grammar
-from topo_tune.grammar import CONDITIONS, LAST, RESTRICTIONS, Call, condition, pof2, quoted, strip
+from topo_tune.grammar import (
+    CONDITIONS,
+    LAST,
+    RESTRICTIONS,
+    Call,
+    Condition,
+    Findings,
+    Path,
+    Tree,
+    condition,
+    pof2,
+    quoted,
+    strip,
+)
+
+Fact = tuple[Condition, bool]  # and whether it holds
+Facts = Iterable[Fact]
 
 INF = 2**64  # above every N; what is unknown
 COMM = ("comm_size", "comm_avg_ppn", *grammar.PLACEMENT)
@@ -18,10 +36,16 @@ class Analysis:
     """Warns of rules that nothing reaches and of calls that no rule takes. `found`: the Findings of a
     file without errors."""
 
-    def __init__(self, found):
+    def __init__(self, found: Findings) -> None:
         self.found = found
 
-    def visit(self, tree, path=(), facts=None, collective=None):
+    def visit(
+        self,
+        tree: Tree,
+        path: Path = (),
+        facts: dict[Fact, str] | None = None,
+        collective: str | None = None,
+    ) -> None:
         """`facts`: {(Condition, whether it holds): the key that says so}"""
         facts = dict(facts or {})
         for key, child in tree.items():
@@ -48,8 +72,10 @@ class Analysis:
             text = f'found no "...=any": the built-in selection decides for {rest}'
             self.found.warn(path, text, "note")
 
-    def restrictions(self, name, path, facts, collective):
-        row = grammar.algorithm(name, self.found.version)
+    def restrictions(
+        self, name: str, path: Path, facts: dict[Fact, str], collective: str | None
+    ) -> None:
+        row = grammar.algorithm(name, self.found.version) or {}
         may_fail = []
         for restriction in row.get("restrictions", ()):
             text, failed = restriction, [*facts]
@@ -69,7 +95,7 @@ class Analysis:
             text = f"{needs}; where that is not so, the built-in selection decides"
             self.found.warn(path, text, "note")
 
-    def why(self, asked, facts, collective):
+    def why(self, asked: Condition, facts: dict[Fact, str], collective: str | None) -> str:
         """Why `asked` can never hold with these facts: those that matter."""
         needed = list(facts)
         for fact in facts:
@@ -87,11 +113,11 @@ class Analysis:
                 return f"is not known to all processes{text}, so it never holds"
         return "can never be reached" + text if needed else "never holds"
 
-    def possible(self, facts, collective):
+    def possible(self, facts: Facts, collective: str | None) -> bool:
         """Whether a call of `collective` (None: of any) with these facts may exist."""
         return any(self._possible(facts, collective, kind) for kind in KINDS)
 
-    def _possible(self, facts, collective, kind):
+    def _possible(self, facts: Facts, collective: str | None, kind: str) -> bool:
         # MPI has no such intercommunicators
         if kind == "inter" and collective and ("scan" in collective or "neighbor" in collective):
             return False
@@ -118,12 +144,12 @@ class Analysis:
                 possible = holds
             elif (name, value) in SPECIAL:
                 special[name, value] &= {holds}
-                possible = special[name, value]
+                possible = bool(special[name, value])
             elif asked.op == "=":
                 # an unknown value, of an empty set, is neither yes nor no
                 unknown = not words[name]
                 words[name] &= {value} if holds else words[name] - {value}
-                possible = words[name] or (unknown and not holds)
+                possible = bool(words[name]) or (unknown and not holds)
             else:
                 possible = ranges[name].limit(value - (asked.op == "<"), holds)
             if not possible:
@@ -134,15 +160,15 @@ class Analysis:
         return _infer(ranges, words, special, avg_times_ranks)
 
 
-def _asks_unknown(name, collective, kind):
+def _asks_unknown(name: str, collective: str | None, kind: str) -> bool:
     return Call(collective or "barrier", comm_type=kind).sees(name) is None
 
 
-def _unknown(asked, collective, kinds):
+def _unknown(asked: Condition, collective: str | None, kinds: Sequence[str]) -> bool:
     return asked.value != "any" and all(_asks_unknown(asked.name, collective, k) for k in kinds)
 
 
-def _add_failed(facts, asked, key):
+def _add_failed(facts: dict[Fact, str], asked: Condition, key: str) -> None:
     """Add that `asked` does not hold; of two limits the wider says all."""
     for old, holds in list(facts):
         if not holds and asked.op != "=" and (old.name, old.op) == (asked.name, asked.op):
@@ -153,16 +179,16 @@ def _add_failed(facts, asked, key):
 
 
 class _Range:
-    def __init__(self, low):
+    def __init__(self, low: int) -> None:
         self.low, self.high = int(low), INF
 
-    def least(self, value):
+    def least(self, value: int) -> None:
         self.low = max(self.low, value)
 
-    def most(self, value):
+    def most(self, value: int) -> None:
         self.high = min(self.high, value)
 
-    def limit(self, most, holds):
+    def limit(self, most: int, holds: bool) -> bool:
         """Whether there may be something up to `most`, or above."""
         if holds:
             self.most(most)
@@ -174,7 +200,12 @@ class _Range:
 SPECIAL = (("comm_size", "pow2"), ("comm_size", "node_comm_size"), ("count", "pow2"))
 
 
-def _infer(ranges, words, special, avg_times_ranks):
+def _infer(
+    ranges: dict[str, "_Range"],
+    words: dict[str, set[str]],
+    special: dict[tuple[str, str], set[bool]],
+    avg_times_ranks: bool,
+) -> bool:
     """Narrow the ranges by what always holds on an intracommunicator; False where nothing is left.
     `avg_times_ranks`: avg_msg_size times ranks is total_msg_size."""
     ranks, per_node, hosts, racks, ppn = (ranges[name] for name in COMM)

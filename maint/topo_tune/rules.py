@@ -9,23 +9,31 @@ import functools
 import itertools
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from topo_common.text import size_text
 
 from topo_tune import grammar, model
+from topo_tune.bench import Measured
+from topo_tune.grammar import Tree
+from topo_tune.site import Site
+
+Sizes = tuple[int, ...]  # for which one rule has to do
+Choice = dict[Sizes, str]  # algorithms
+Ranges = dict[str, tuple[float, float]]  # least and most of what conditions ask for
 
 
-def _full_name(collective, name):
+def _full_name(collective: str, name: str) -> str:
     return f"MPIR_{collective.capitalize()}_intra_{name}"
 
 
-def _leaf(collective, name):
+def _leaf(collective: str, name: str) -> Tree:
     return {f"algorithm={_full_name(collective, name)}": {}}
 
 
-def _builtin(collective, version):
+def _builtin(collective: str, version: str) -> Tree:
     """What MPICH selects by itself for a collective on an intracommunicator."""
     return grammar.mpich(version)["builtin"][f"collective={collective}"]["comm_type=intra"]
 
@@ -94,7 +102,14 @@ class Times:
     `measured`: records of bench.read(). Those with more hosts than the network has are not used.
     `racks` of the communicators: "one" (the network has one), "several" or "any"."""
 
-    def __init__(self, net, collective, version="4.0", measured=(), racks="any"):
+    def __init__(
+        self,
+        net: model.Network,
+        collective: str,
+        version: str = "4.0",
+        measured: Sequence[Measured] = (),
+        racks: str = "any",
+    ) -> None:
         self.net = net
         self.collective = collective
         self.num_hosts = len(net.rack_of_host)
@@ -106,31 +121,32 @@ class Times:
         patched = [a for a in model.ALGORITHMS[collective] if (self._row(a) or {}).get("patched")]
         # whose times are predicted, beside that of MPICH's own choice
         self.candidates = {*patched, *(UNRENUMBERED[a] for a in patched if a in UNRENUMBERED)}
-        self._costs = {}
-        self._scores = {}
-        self.measured = {}  # (hosts, ppn): {placement: {algorithm: {bytes a rank: us}}}
+        self._costs: dict[tuple[int, int, str, str], model.Cost] = {}
+        self._scores: dict[tuple[int, int, int], dict[str, float]] = {}
+        # (hosts, ppn): {placement: {algorithm: {bytes a rank: us}}}
+        self.measured: dict[tuple[int, int], dict[str, dict[str, dict[int, float]]]] = {}
         for m in measured:
             if m.collective == collective and 1 < m.hosts <= self.num_hosts:
                 kinds = self.measured.setdefault((m.hosts, m.ppn), {})
                 series = kinds.setdefault(m.placement, {}).setdefault(m.algorithm, {})
                 series[m.num_bytes] = m.median_us
 
-    def _row(self, name):
+    def _row(self, name: str) -> Tree | None:
         """What the data file says of an algorithm; None where this MPICH does not have it."""
         return grammar.algorithm(_full_name(self.collective, name), self.version)
 
-    def block(self, ranks, size):
+    def block(self, ranks: int, size: float) -> float:
         """Bytes of a block, where `size` is what the condition on the size asks for."""
         return size / ranks if self.is_total else size
 
-    def _is_few_messages(self, hosts, ppn, block):
+    def _is_few_messages(self, hosts: int, ppn: int, block: float) -> bool:
         return ppn > 1 and hosts * ppn >= FEW_MESSAGES_RANKS and block <= FEW_MESSAGES_BLOCK
 
-    def is_too_long(self, size):
+    def is_too_long(self, size: int) -> bool:
         """Whether planned leaves all calls of a size to MPICH, for nothing."""
         return self.collective == "alltoall" and size > model.PLAN_MAX_BYTES
 
-    def sizes(self, ppn):
+    def sizes(self, ppn: int) -> list[Sizes]:
         """The sizes to evaluate for so many ranks a host, in groups: a condition can tell sizes of
         different groups."""
         measured = {
@@ -142,24 +158,26 @@ class Times:
             for num_bytes in points
             if num_bytes > 0
         }
-        sizes = sorted({*(TOTALS if self.is_total else BLOCKS), *measured})
-        sizes = tuple(size for size in sizes if size < 2**31)
+        every = sorted({*(TOTALS if self.is_total else BLOCKS), *measured})
+        sizes = tuple(size for size in every if size < 2**31)
         return [(size,) for size in sizes] if self.condition else [sizes]
 
-    def builtin(self, ranks, size):
+    def builtin(self, ranks: int, size: int) -> str:
         """Name of the algorithm that MPICH selects by itself for a size on `ranks` ranks."""
-        about = {"total_count": size} if self.is_total else {"count": size}
-        call = grammar.Call(self.collective, ranks, **about)
+        if self.is_total:
+            call = grammar.Call(self.collective, ranks, total_count=size)
+        else:
+            call = grammar.Call(self.collective, ranks, count=size)
         return grammar.walk(_builtin(self.collective, self.version), call, self.version).short
 
-    def cost(self, algorithm, hosts, ppn, kind):
+    def cost(self, algorithm: str, hosts: int, ppn: int, kind: str) -> model.Cost:
         """model.Cost for a placement of model.PLACEMENTS."""
         key = hosts, ppn, kind, algorithm
         if key not in self._costs:
             self._costs[key] = model.placed_cost(self.net, *key, self.collective)
         return self._costs[key]
 
-    def at(self, hosts, ppn, size):
+    def at(self, hosts: int, ppn: int, size: int) -> tuple[dict[str, dict[str, float]], bool]:
         """({placement: {algorithm: us}}, whether measured) for a size on hosts x ppn ranks; "builtin"
         is always among the algorithms.
 
@@ -189,7 +207,7 @@ class Times:
             result[kind] = {**times, "builtin": times[name]}
         return result, False
 
-    def scores(self, hosts, ppn, sizes):
+    def scores(self, hosts: int, ppn: int, sizes: Sizes) -> dict[str, float]:
         """{algorithm: time over that of the built-in selection, geometric mean over placements and
         `sizes`} of those that may be chosen; "builtin" is 1.
 
@@ -201,16 +219,16 @@ class Times:
         names = set.intersection(*map(set, scores))
         return {name: _mean([s[name] for s in scores]) for name in names}
 
-    def _scores_at(self, hosts, ppn, size):
+    def _scores_at(self, hosts: int, ppn: int, size: int) -> dict[str, float]:
         key = hosts, ppn, size
         if key not in self._scores:
             self._scores[key] = self._make_scores(*key)
         return self._scores[key]
 
-    def _make_scores(self, hosts, ppn, size):
+    def _make_scores(self, hosts: int, ppn: int, size: int) -> dict[str, float]:
         by_kind, is_measured = self.at(hosts, ppn, size)
 
-        def ratios(name, base):
+        def ratios(name: str, base: str) -> list[float]:
             return [times[name] / times[base] for times in by_kind.values()]
 
         scores = {"builtin": 1.0}
@@ -228,8 +246,11 @@ class Times:
                 if not row.get("patched") or name in BLIND:
                     continue
                 twin = UNRENUMBERED.get(name)
-                has_twin = twin and self._takes(twin, hosts * ppn)
-                if has_twin and _mean(ratios(name, twin)) > 1 - MIN_GAIN:
+                if (
+                    twin
+                    and self._takes(twin, hosts * ppn)
+                    and _mean(ratios(name, twin)) > 1 - MIN_GAIN
+                ):
                     continue
             if max(ratios(name, "builtin")) > 1 + MAX_LOSS:
                 continue
@@ -248,7 +269,7 @@ class Times:
         return row is not None and (_is_pow2(ranks) or not needs_pow2)
 
 
-def decide(times, min_gain=MIN_GAIN):
+def decide(times: "Times", min_gain: float = MIN_GAIN) -> list[Decision]:
     """List of Decisions from a Times, by ranks a host, powers of two and others, ranks, and size. An
     algorithm must gain more than `min_gain` (share of the built-in selection's time).
 
@@ -271,10 +292,12 @@ def decide(times, min_gain=MIN_GAIN):
     return decisions
 
 
-def _group(times, ppn, hosts, min_gain):
+def _group(
+    times: "Times", ppn: int, hosts: list[int], min_gain: float
+) -> list[tuple[list[int], "Choice"]]:
     """[(numbers of hosts that share rules, {sizes: algorithm})], with groups of sizes as
     Times.sizes() gives them."""
-    groups = []
+    groups: list[tuple[list[int], Choice]] = []
     sizes = times.sizes(ppn)
     for number in hosts:
         if groups:
@@ -287,9 +310,12 @@ def _group(times, ppn, hosts, min_gain):
     return groups
 
 
-def _choose(times, ppn, hosts, sizes, min_gain):
+def _choose(
+    times: "Times", ppn: int, hosts: list[int], sizes: list[Sizes], min_gain: float
+) -> Choice:
     """{sizes: algorithm}, the best on average over `hosts`, numbers of them"""
-    chosen, last = {}, "builtin"
+    chosen: Choice = {}
+    last = "builtin"
     for group in sizes:
         scores = [times.scores(h, ppn, group) for h in hosts]
         names = set.intersection(*map(set, scores))
@@ -298,14 +324,14 @@ def _choose(times, ppn, hosts, sizes, min_gain):
         # one range of sizes: a limit tells where it ends
         if last != "planned" and "planned" in chosen.values():
             allowed.pop("planned", None)
-        best = min(sorted(allowed), key=allowed.get)
+        best = min(sorted(allowed), key=lambda name: allowed[name])
         if last not in allowed or allowed[best] < allowed[last] * (1 - KEEP):
             last = best
         chosen[group] = last
     return chosen
 
 
-def _fits(times, ppn, hosts, chosen, min_gain):
+def _fits(times: "Times", ppn: int, hosts: int, chosen: Choice, min_gain: float) -> bool:
     """Whether the choice of a group costs so many hosts of it no more than MERGE."""
     alone = _choose(times, ppn, [hosts], list(chosen), min_gain)
     for group, name in chosen.items():
@@ -315,7 +341,9 @@ def _fits(times, ppn, hosts, chosen, min_gain):
     return True
 
 
-def _decision(times, ppn, pow2, group, sizes, algorithm):
+def _decision(
+    times: "Times", ppn: int, pow2: bool | None, group: list[int], sizes: list[int], algorithm: str
+) -> Decision:
     hosts = group[-1]
     ends = []
     for size in (sizes[0], sizes[-1]):
@@ -328,10 +356,10 @@ def _decision(times, ppn, pow2, group, sizes, algorithm):
         why = _why_not(times, hosts, ppn, sizes)
     else:
         why = _why(times, hosts, ppn, sizes[-1 if times.condition else 0], algorithm)
-    pairs = zip(*ends, strict=True)
+    (low, builtin_low), (high, builtin_high) = ends
     ranks = [h * ppn for h in group]
-    about = times.collective, times.racks, ppn, pow2, ranks, sizes[0], sizes[-1]
-    return Decision(*about, algorithm, *map(tuple, pairs), why)
+    about = times.collective, times.racks, ppn, pow2, ranks, sizes[0], sizes[-1], algorithm
+    return Decision(*about, (low, high), (builtin_low, builtin_high), why)
 
 
 # Of the time at random placement, what is worth telling where it is left
@@ -364,7 +392,7 @@ def _why_not(times: Times, hosts: int, ppn: int, sizes: list[int]) -> str:
     return ""
 
 
-def _why(times, hosts, ppn, size, algorithm):
+def _why(times: "Times", hosts: int, ppn: int, size: int, algorithm: str) -> str:
     num_bytes = times.block(hosts * ppn, size)
     stock = times.builtin(hosts * ppn, size)
     joined = model.rack_block(times.net, ppn)
@@ -383,7 +411,7 @@ def _why(times, hosts, ppn, size, algorithm):
     return "fewer messages share a link"
 
 
-def make_tree(decisions, collectives, version="4.0"):
+def make_tree(decisions: list[Decision], collectives: Sequence[str], version: str = "4.0") -> Tree:
     """The conditions of a tuning.json for Decisions of decide(): {"comm_type=intra": ...}.
 
     Every intracommunicator finds a leaf: single-host ones MPICH's own choice, first of all, because no
@@ -401,11 +429,11 @@ def make_tree(decisions, collectives, version="4.0"):
     return {"comm_type=intra": tree}
 
 
-def _ppn_tree(decisions, builtin):
+def _ppn_tree(decisions: list[Decision], builtin: Tree) -> Tree:
     """Conditions, the last of which has the key =any."""
     tree, branches = {}, []
-    for ppn, group in itertools.groupby(decisions, key=lambda d: d.ppn):
-        group = list(group)
+    for ppn, found in itertools.groupby(decisions, key=lambda d: d.ppn):
+        group = list(found)
         if "comm_size=pow2" in builtin:
             pow2 = _comm_size_tree([d for d in group if d.pow2], builtin["comm_size=pow2"])
             other = _comm_size_tree([d for d in group if not d.pow2], builtin["comm_size=any"])
@@ -418,7 +446,7 @@ def _ppn_tree(decisions, builtin):
     return tree | (branches[-1][1] if branches else {"comm_size=any": builtin})
 
 
-def _comm_size_tree(decisions, builtin):
+def _comm_size_tree(decisions: list[Decision], builtin: Tree) -> Tree:
     """comm_size<=N and =any of Decisions; `builtin` is MPICH's choice for these numbers of ranks."""
     if not decisions:
         return {"comm_size=any": builtin}
@@ -430,10 +458,10 @@ def _comm_size_tree(decisions, builtin):
     return {_key("comm_size", n): tree for n, tree in zip([*limits, None], trees, strict=True)}
 
 
-def _size_tree(decisions, builtin):
+def _size_tree(decisions: list[Decision], builtin: Tree) -> Tree:
     """Conditions on the size, the last of which is =any, of Decisions, or a leaf where there is nothing
     to ask."""
-    condition = SIZE.get(decisions[0].collective, "total_msg_size")
+    condition = SIZE.get(decisions[0].collective, "total_msg_size") or ""
     limits = [_between(a.high, b.low) for a, b in itertools.pairwise(decisions)]
     leaves = [
         builtin if d.algorithm == "builtin" else _leaf(d.collective, d.algorithm) for d in decisions
@@ -443,11 +471,11 @@ def _size_tree(decisions, builtin):
     return {_key(condition, n): leaf for n, leaf in zip([*limits, None], leaves, strict=True)}
 
 
-def _key(what, limit):
+def _key(what: str, limit: int | None) -> str:
     return f"{what}=any" if limit is None else f"{what}<={limit}"
 
 
-def _between(a, b):
+def _between(a: int, b: int) -> int:
     """Boundary between two evaluated values, a <= boundary < b: their geometric mean, to three
     digits."""
     middle = math.sqrt(a * b)
@@ -455,7 +483,7 @@ def _between(a, b):
     return min(max(int(round(middle, -digits)), a), b - 1)
 
 
-def _prune(tree, ranges=None):
+def _prune(tree: Tree, ranges: Ranges | None = None) -> Tree:
     """A tree without conditions that never hold, or always, behind or below others on the same value.
     `ranges`: {what a condition asks for: (least, most)}."""
     result, ranges = {}, ranges or {}
@@ -481,7 +509,7 @@ def _prune(tree, ranges=None):
     return result
 
 
-def make_topology(site, net):
+def make_topology(site: Site, net: model.Network) -> Tree:
     """What the library needs of a Site: the "topology" of a tuning.json. Latencies have three digits,
     and what was not measured has the median of its pair of racks (`net` is model.network(site))."""
     topology = {
@@ -502,11 +530,16 @@ def make_topology(site, net):
     return topology
 
 
-def _three_digits(matrix):
+def _three_digits(matrix: np.ndarray) -> list[list[float]]:
     return [[float(f"{value:.3g}") for value in row] for row in matrix]
 
 
-def make_tuning(site, version="4.0", measured=(), collectives=tuple(model.ALGORITHMS)):
+def make_tuning(
+    site: Site,
+    version: str = "4.0",
+    measured: Sequence[Measured] = (),
+    collectives: Sequence[str] = tuple(model.ALGORITHMS),
+) -> tuple[Tree, list[Decision], list[str]]:
     """(tuning.json as an object, Decisions, notes) for a Site. `notes` are sentences about what a
     reader should know: assumptions, doubts.
 
@@ -528,10 +561,10 @@ def make_tuning(site, version="4.0", measured=(), collectives=tuple(model.ALGORI
         hosts = ", ".join(map(str, sorted(unused)))
         notes.append(f"measurements on {hosts} hosts do not belong to this site")
     in_rack = {site.hosts[i]: int(rack) for i, rack in enumerate(site.rack_of_host)}
-    by_racks = {"one": [], "several": [], "any": measured}
+    by_racks: dict[str, list[Measured]] = {"one": [], "several": [], "any": [*measured]}
     for m in measured:
-        racks = {in_rack.get(host) for host in m.host_of_rank or ()}
-        by_racks["one" if len(racks) == 1 else "several"].append(m)
+        of_m = {in_rack.get(host) for host in m.host_of_rank or ()}
+        by_racks["one" if len(of_m) == 1 else "several"].append(m)
     nets = {"one": model.one_rack(net), "several": net, "any": net}
     decisions = []
     for collective in collectives if site.num_hosts > 1 else ():
@@ -546,15 +579,15 @@ def make_tuning(site, version="4.0", measured=(), collectives=tuple(model.ALGORI
     return {"topology": make_topology(site, net), **tree}, decisions, notes
 
 
-def _is_pow2(number):
+def _is_pow2(number: int) -> bool:
     return number & (number - 1) == 0
 
 
-def _mean(ratios):
+def _mean(ratios: Sequence[float]) -> float:
     return math.exp(sum(map(math.log, ratios)) / len(ratios))
 
 
-def _interpolate(points, num_bytes):
+def _interpolate(points: dict[int, float], num_bytes: float) -> float | None:
     """Time at `num_bytes` from {bytes: us}, linear between logarithms; None outside of the measured
     sizes by more than half a step of two."""
     points = {x: y for x, y in points.items() if x > 0}

@@ -7,7 +7,9 @@ import json
 import math
 import os
 import re
+from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from topo_common import files, schema
@@ -29,7 +31,8 @@ class Site:
     rack_of_host: np.ndarray  # rack index of each host
     latency_us: np.ndarray | None = None  # hosts x hosts, one way
     bandwidth_mbps: np.ndarray | None = None  # hosts x hosts, 10^6 bit/s
-    rack_latency_us: np.ndarray | None = None  # racks x racks, medians; computed if not in the file
+    # racks x racks, medians; check() computes them if they are not in the file
+    rack_latency_us: np.ndarray = None  # type: ignore[assignment]
     rack_bandwidth_mbps: np.ndarray | None = None
     rack_join_bytes: int | None = None  # as in the schema
     source: str = "given"  # of the racks
@@ -37,20 +40,20 @@ class Site:
     raw: dict = field(default_factory=dict)  # the file
 
     @property
-    def num_hosts(self):
+    def num_hosts(self) -> int:
         return len(self.hosts)
 
     @property
-    def num_racks(self):
+    def num_racks(self) -> int:
         return len(self.rack_names)
 
 
-def load(path):
+def load(path: str | os.PathLike[str]) -> Site:
     """Read and check a site.json. Raises InputError with the first thing that is wrong in it."""
     return check(files.read_json(path), path)
 
 
-def check(raw, path="site.json"):
+def check(raw: Any, path: object = "site.json") -> Site:
     """The Site that `raw`, parsed JSON, describes. `path` is only for messages: InputError says
     where in the file, what was found, and what is expected."""
     arrays = {}
@@ -97,7 +100,7 @@ def check(raw, path="site.json"):
         raw=raw,
         **arrays,
     )
-    if site.rack_latency_us is None:
+    if site.rack_latency_us is None and site.latency_us is not None:
         site.rack_latency_us = rack_medians(site.latency_us, site.rack_of_host, site.num_racks)
     if site.rack_bandwidth_mbps is None and site.bandwidth_mbps is not None:
         site.rack_bandwidth_mbps = rack_medians(
@@ -106,7 +109,7 @@ def check(raw, path="site.json"):
     return site
 
 
-def rack_medians(matrix, rack_of_host, num_racks):
+def rack_medians(matrix: np.ndarray, rack_of_host: np.ndarray, num_racks: int) -> np.ndarray:
     """Racks x racks: the median of what was measured between hosts of the one and of the other, in
     the unit of `matrix`; the diagonal without a host's way to itself; NaN where there is nothing."""
     values = matrix.copy()
@@ -121,7 +124,7 @@ def rack_medians(matrix, rack_of_host, num_racks):
     return result
 
 
-def within_and_between(rack_table):
+def within_and_between(rack_table: np.ndarray) -> tuple[float, float]:
     """Medians over all racks: (between hosts of one rack, between hosts of different racks), NaN
     where nothing was measured. `rack_table` is racks x racks, any unit."""
     between = rack_table[~np.eye(len(rack_table), dtype=bool)]
@@ -129,10 +132,10 @@ def within_and_between(rack_table):
     for values in (np.diag(rack_table), between):
         values = values[np.isfinite(values)]
         pair.append(float(np.median(values)) if len(values) else math.nan)
-    return tuple(pair)
+    return pair[0], pair[1]
 
 
-def _matrix(path, key, rows):
+def _matrix(path: object, key: str, rows: Any) -> np.ndarray:
     """A square array, NaN for 0, which says `not measured`."""
     where = f"$.{key}"
     if not isinstance(rows, list) or not rows:
@@ -156,7 +159,7 @@ def _matrix(path, key, rows):
     return array
 
 
-def topology_fault(topology):
+def topology_fault(topology: Any) -> tuple[str, str] | None:
     """The first thing wrong in the "topology" of a tuning file, as (key, what), or None. It has less
     than a site file, and the library takes what it does not know: as its topo_site.c."""
     try:
@@ -174,19 +177,19 @@ MAX_TOPOLOGY_HOSTS = 65536
 MAX_INT = 2**31 - 1
 
 
-def _check_topology(topology):
-    def get(parent, where, key, kind):
+def _check_topology(topology: Any) -> None:
+    def get(parent: dict[str, Any], where: str, key: str, kind: Any) -> Any:
         names = {dict: "object", list: "array", int: "int"}
         if key not in parent:
             raise _Fault(where + key, f"found nothing, expected {names[kind]}")
         return typed(parent[key], where + key, kind, names[kind])
 
-    def typed(value, where, kind, name):
+    def typed(value: Any, where: str, kind: Any, name: str) -> Any:
         if not isinstance(value, kind) or isinstance(value, bool):
             raise _Fault(where, f"found {json_type(value)}, expected {name}")
         return value
 
-    def names(parent, where, key):
+    def names(parent: dict[str, Any], where: str, key: str) -> list[str]:
         values = list(get(parent, where, key, list))
         if not 1 <= len(values) <= MAX_TOPOLOGY_HOSTS:
             text = f"found {len(values)} names, expected 1 to {MAX_TOPOLOGY_HOSTS}"
@@ -208,8 +211,7 @@ def _check_topology(topology):
         raise _Fault(f"{top}format", f"found {version}, expected 1")
     hosts = names(topology, top, "hosts")
     if len(set(hosts)) < len(hosts):
-        seen = set()
-        twice = next(host for host in hosts if host in seen or seen.add(host))
+        twice = next(host for host, count in Counter(hosts).items() if count > 1)
         raise _Fault(f"{top}hosts", f"found {short(twice)} twice, expected each name once")
     racks = get(topology, top, "racks", dict)
     num_racks = len(names(racks, f"{top}racks.", "names"))
@@ -243,7 +245,7 @@ def _check_topology(topology):
                 raise _Fault(f"{where}[{j}]", text)
 
 
-def read_schema():
+def read_schema() -> dict[str, Any]:
     """The JSON Schema of site.json, parsed."""
     with open(SCHEMA_PATH, encoding="utf-8") as file:
         return json.load(file)

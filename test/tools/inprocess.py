@@ -13,6 +13,7 @@ import click
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "maint"))
 
+
 from topo_common import cli
 
 

@@ -590,9 +590,9 @@ def test_many_rules_do_not_take_long() -> None:
         f"comm_size<={n}": {"total_msg_size<=4K": RING, "total_msg_size=any": RING}
         for n in range(5000)
     }
-    start = time.monotonic()
+    start = time.process_time()
     assert said(allgather(tree))[0] == []
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 10
 
 
 # -- the commands --

@@ -417,7 +417,7 @@ def builtin(call: Any) -> Any:
     return found.algorithm, found.params
 
 
-def assert_same_selection(csel: Any, tuning: Callable[..., Any], call: Any) -> None:
+def assert_same_selection(csel: Any, tuning: dict[str, Any], call: Any) -> None:
     rule, own = csel.select(call)
     found = grammar.select(tuning, grammar.Call(**call))
     if found.declined:
