@@ -13,7 +13,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -815,7 +815,7 @@ def test_what_planned_does_with_blocks_of_a_size(collective: str) -> None:
     net = model.network(site.check(DEMO))
     cost = functools.partial(model.placed_cost, net, 16, 4, "random", collective=collective)
 
-    def planned(num_bytes: int) -> Any:
+    def planned(num_bytes: float) -> Any:
         return model.time_us(cost, collective, "planned", num_bytes, "scattered", limit)
 
     limit = model.rack_block(net, 4)
@@ -941,7 +941,7 @@ def call_of(
 
 
 def chosen(
-    tuning: Callable[..., Any],
+    tuning: dict[str, Any],
     ranks: int,
     size: int,
     hosts: Any = None,
