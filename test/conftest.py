@@ -64,6 +64,7 @@ def pytest_configure(config: Any) -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
     os.environ[RUN] = str(os.getpid())
+    os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(REPO / "build/hypothesis")
     config.addinivalue_line("markers", "slow: needs minutes or gigabytes, runs with --slow only")
     config.addinivalue_line("markers", "alone: measures, so nothing else may run: see maint/check")
 

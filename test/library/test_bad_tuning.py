@@ -6,7 +6,6 @@ test/unit/test_csel.py tries all of test/corpus without MPICH.
 
 import os
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,15 +30,12 @@ def refuse(start: Callable[..., Any]) -> Callable[..., Any]:
     """refuse(file): starts a job with a tuning file, and returns what its one error says."""
 
     def run(file: Path) -> str:
-        before = time.monotonic()
         job = start(file)
-        seconds = time.monotonic() - before
         text = job.stdout + job.stderr
         assert job.returncode != 0 and "OK" not in job.stdout, text
         for word in ("Assertion", "Sanitizer", "signal", "Segmentation", "core dumped"):
             assert word not in text, text
         assert text.count("Fatal error in") == 1, text
-        assert seconds < 5, text
         # a long sentence takes several lines of the error stack
         return "".join(re.findall(r"^MPIR_Csel_error\(\d+\)\.*: (.*)$", text, re.MULTILINE))
 

@@ -118,9 +118,14 @@ def maint(
         capture_output=True,
         text=True,
         check=False,
-        env=os.environ | (env or {}),
+        env=environment() | (env or {}),
         **kwargs,
     )
+
+
+def environment() -> dict[str, str]:
+    """Without what pytest-xdist says of the process that runs this test."""
+    return {name: value for name, value in os.environ.items() if "XDIST" not in name}
 
 
 def content(tree: Path) -> Any:
