@@ -1578,16 +1578,11 @@ def test_damaged_sites_are_refused(
     ]
     contents = [json.dumps(content) for content in bad]
     contents += [json.dumps(whole)[:length] for length in range(0, 200, 17)]
-    contents += [json.dumps(whole).replace("400", word) for word in ("NaN", "1e999", "true")]
+    contents += [json.dumps(whole).replace("400", word) for word in ("NaN", "1e999", "1e308", "true")]
     for content in contents:
         path.write_text(content)
         done = in_process("run", "--launch", mpiexec, "--site", path)
         one_line_error(done, 1, f"topo-bench: {path}: ")
-    path.write_text(json.dumps(whole).replace("400", "1e308"))
-    assert (
-        bounds.bound_us("allgather", 1 << 20, ["a", "b"], bounds.links_of_site(path, None, None))
-        is None
-    )
 
 
 # ---- tables and pictures ----
