@@ -1578,7 +1578,9 @@ def test_damaged_sites_are_refused(
     ]
     contents = [json.dumps(content) for content in bad]
     contents += [json.dumps(whole)[:length] for length in range(0, 200, 17)]
-    contents += [json.dumps(whole).replace("400", word) for word in ("NaN", "1e999", "1e308", "true")]
+    contents += [
+        json.dumps(whole).replace("400", word) for word in ("NaN", "1e999", "1e308", "true")
+    ]
     for content in contents:
         path.write_text(content)
         done = in_process("run", "--launch", mpiexec, "--site", path)
