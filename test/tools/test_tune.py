@@ -30,7 +30,7 @@ sys.path.insert(0, str(MAINT))
 
 from topo_common import files
 from topo_common.files import InputError
-from topo_tune import bench, cli, grammar, model, racks, rules, site
+from topo_tune import bench, cli, draw, grammar, model, racks, rules, site
 
 
 def make_site(
@@ -1686,6 +1686,52 @@ def test_show(tmp_path: Path, name: str) -> None:
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= 80 and "\x1b" not in done.stdout
     assert any("[bold]noisy" in line for line in lines)
+
+
+def test_two_ranks_a_host_do_not_hide_the_racks(tmp_path: Path) -> None:
+    """The diagonal is then bandwidth inside of hosts, a hundred times that of links."""
+    raw = make_site([4, 4, 4])
+    order = np.random.default_rng(1).permutation(12)
+    for key, inside in (("bandwidth_mbps", 40000), ("latency_us", 0.5)):
+        matrix = np.array(raw[key])
+        np.fill_diagonal(matrix, inside)
+        raw[key] = matrix[np.ix_(order, order)].tolist()
+    raw["hosts"] = [raw["hosts"][i] for i in order]
+    raw["racks"]["of_host"] = [raw["racks"]["of_host"][i] for i in order]
+    what = draw.panels(site.check(raw))
+    assert what.racks == [("rack0", 0, 3), ("rack1", 4, 7), ("rack2", 8, 11)]
+    assert [int(label[1:]) // 4 for label in what.labels] == [0] * 4 + [1] * 4 + [2] * 4
+    for _, _, matrix in what.matrices:
+        assert np.isnan(np.diag(matrix)).all() and np.isnan(matrix).sum() == 12
+    rows = topo_tune("show", write(tmp_path, raw)).stdout.splitlines()[-12:]
+    for i, row in enumerate(rows):
+        cells = [row[2 + 2 * j] for j in range(12)]
+        own = range(i // 4 * 4, i // 4 * 4 + 4)
+        assert cells[i] == " " and {cells[j] for j in own if j != i} == {"█"}
+        assert {cells[j] for j in range(12) if j not in own} == {"░"}
+        assert row.endswith(f" rack{i // 4}") == (i % 4 == 0)
+
+
+def test_picture_has_logarithmic_colours_and_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    from matplotlib import pyplot
+    from matplotlib.colors import LogNorm
+
+    monkeypatch.setattr(pyplot, "close", lambda figure: None)
+    assert draw.picture(site.check(DEMO), "svg").startswith(b"<?xml")
+    figure = pyplot.gcf()
+    try:
+        panels = [ax for ax in figure.axes if ax.images]
+        assert len(panels) == 2
+        for ax in panels:
+            assert isinstance(ax.images[0].norm, LogNorm)
+            assert np.ma.getmaskarray(ax.images[0].get_array()).diagonal().all()
+            for side in ax.child_axes:
+                axis = side.xaxis if side.xaxis.get_ticklabels() else side.yaxis
+                names = [label.get_text() for label in axis.get_ticklabels()]
+                assert names == ["rack0", "rack1", "rack2", "rack3"]
+    finally:
+        monkeypatch.undo()
+        pyplot.close(figure)
 
 
 def test_output_that_cannot_be_written(tmp_path: Path) -> None:
