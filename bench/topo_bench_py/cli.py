@@ -199,7 +199,7 @@ def cli() -> None:
     "--host-rate",
     callback=lambda c, p, v: v and parse_rate(v),
     metavar="RATE",
-    help="Of the host links, for the bound with --site.  [default: of its fastest pair of hosts]",
+    help="Of the host links, for the bound with --site.  [default: of its fastest pair of hosts, as measured]",
     show_default=False,
 )
 @click.option(

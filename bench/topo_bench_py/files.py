@@ -102,7 +102,8 @@ class Outputs:
         written = [path for path in self.paths if path not in self.errors]
         if not self.num_records or not written:
             return "nothing was written"
-        return f"{', '.join(written)}: {self.num_records} records" + missing
+        plural = "" if self.num_records == 1 else "s"
+        return f"{', '.join(written)}: {self.num_records} record{plural}{missing}"
 
     def check(self) -> None:
         """Raises the first error."""

@@ -240,7 +240,7 @@ class Measurement:
         """What there is not, in words."""
         if self.num_launches == self.of_launches:
             return ""
-        return f" of {self.num_launches} of {self.of_launches} launches"
+        return f", {self.num_launches} of {self.of_launches} launches done"
 
     def run(self, site: Site, progress: Progress, after_launch: Callable[[], None]) -> None:
         """All launches; after_launch is called after each."""

@@ -977,6 +977,19 @@ def test_help_of_the_mpi_program(mpi: Any) -> None:
     assert done.stdout.count("Usage:") == 1
     for word in (*COLLECTIVES, *PATTERNS, "--pattern", "--first", "+init"):
         assert word in done.stdout
+    done, _ = mpi(3, "--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"topo-bench-mpi [\d.]+ of mpich-topo, for MPICH [\d.]+\n", done.stdout)
+
+
+@pytest.mark.parametrize("option", ["--help", "--version", "--dry-run", "--list-cvars", "-s8"])
+def test_lost_output_of_the_mpi_program(program: Path, environment: Any, option: str) -> None:
+    with open("/dev/full", "w") as full:
+        command = [str(program), option]
+        done = subprocess.run(
+            command, env=environment, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    one_line_error(done, 1, "topo-bench-mpi: standard output: No space left")
 
 
 @pytest.mark.parametrize(
@@ -1188,7 +1201,7 @@ def test_a_launch_that_is_cut_leaves_what_it_measured(
     result = tmp_path / "r.json"
     launch = f"""sh -c '"$@" | head -n 3' sh {mpiexec} -n 2"""
     done = tool("run", "--launch", launch, "-s", "1K:4K", *QUICK, "-o", result)
-    one_line_error(done, 1, "cut", f"{result}: 2 records of 0 of 1 launches")
+    one_line_error(done, 1, "cut", f"{result}: 2 records, 0 of 1 launches done")
     assert [r["bytes"] for r in records_of(result)] == [1024, 2048]
     assert files.read_result(result)["complete"] is False
     assert "2K" in done.stdout
@@ -1473,7 +1486,7 @@ def test_lost_output_does_not_lose_the_measurement(
         check=False,
         timeout=60,
     )
-    one_line_error(done, 1, "standard output: ", f"{result}: 1 records")
+    one_line_error(done, 1, "standard output: ", f"{result}: 1 record")
     assert files.read_result(result)["complete"] is True
 
 
@@ -1516,7 +1529,7 @@ def test_what_was_measured_before_an_interrupt(
     arguments = ("run", "--launch", launcher, "--rounds", 3, "-s", "64", *QUICK, "-o", result)
     err = interrupted(bindir, environment, arguments, result.exists, signum)
     if signum != signal.SIGKILL:
-        assert f"{result}: 1 records of 1 of 3 launches" in err
+        assert f"{result}: 1 record, 1 of 3 launches done" in err
     content = files.read_result(result)
     assert content["complete"] is False
     assert [r["launches"] for r in content["records"]] == [1]
