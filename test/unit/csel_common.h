@@ -41,12 +41,11 @@ bool MPII_Topo_is_in_world(MPIR_Comm * comm_ptr)
     return comm_ptr != NULL;
 }
 
-int MPII_Topo_comm_count(MPIR_Comm * comm_ptr, MPII_Topo_count_t * count)
+void MPII_Topo_comm_count(MPIR_Comm * comm_ptr, MPII_Topo_count_t * count)
 {
     count->num_hosts = comm_ptr->num_hosts ? comm_ptr->num_hosts : MPIR_AINT_MAX;
     count->num_racks = comm_ptr->num_racks ? comm_ptr->num_racks : MPIR_AINT_MAX;
     count->max_ppn = comm_ptr->max_ppn ? comm_ptr->max_ppn : MPIR_AINT_MAX;
-    return MPI_SUCCESS;
 }
 
 #define MAX_RANKS 8192

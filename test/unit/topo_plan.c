@@ -3,7 +3,7 @@
  * Checks the plans of topo_plan.c: those of all ranks are made in one process, and carried out with
  * memcpy, where the ranks of a host share a segment, and where each has its own one.
  *
- * usage: topo_plan random SEED | known | memory SEED | large
+ * usage: topo_plan random SEED | known | memory SEED | large | scale
  * To be linked with --wrap= for malloc, calloc, realloc and free. */
 
 #include "mpl.h"
@@ -13,7 +13,8 @@
 #include <stdio.h>
 #include <time.h>
 
-#define MAX_RANKS 16384
+#define MAX_RANKS 65536
+#define LARGE 16384
 #include "place.h"
 
 static const MPII_Topo_place_t *current;
@@ -23,8 +24,11 @@ static void check(int ok, const char *what, int64_t a, int64_t b)
 {
     if (ok)
         return;
-    printf("failed: %s; %ld, %ld; %s%s%d ranks, hosts:", what, (long) a, (long) b,
-           one_rank ? "one rank, " : "", by_rack ? "by rack, " : "", current->num_ranks);
+    printf("failed: %s; %ld, %ld\n", what, (long) a, (long) b);
+    if (current == NULL)
+        exit(1);
+    printf("%s%s%d ranks, hosts:", one_rank ? "one rank, " : "", by_rack ? "by rack, " : "",
+           current->num_ranks);
     for (int i = 0; i < current->num_ranks && i < 64; i++)
         printf(" %d", host_of_rank[i]);
     printf("; racks:");
@@ -94,17 +98,19 @@ static int group_of(int host)
 /* What a rank holds */
 typedef struct {
     MPII_Topo_route_t *route;
-    const int64_t **send, **recv;
-    int64_t **transit;
+    const void **send, **recv;
+    void **transit;
     MPII_Topo_plan_t *plan;
 } rank_t;
 
 static rank_t *ranks;
-static int64_t *size_from, *size_to;    /* [from][to] and [to][from] */
+static int64_t *all_sizes;      /* [from][to] */
+static int width;               /* of the sizes in send, recv and transit */
+static char *size_from, *size_to;       /* [from][to] and [to][from] */
 
 static int64_t size_of(int from, int to)
 {
-    return size_from[from * current->num_ranks + to];
+    return all_sizes[from * current->num_ranks + to];
 }
 
 static void create_routes(const MPII_Topo_place_t * p, int flags)
@@ -119,29 +125,39 @@ static void create_routes(const MPII_Topo_place_t * p, int flags)
     }
 }
 
-/* Sizes of the blocks, and what each rank has to know of them */
+/* Sizes of the blocks, and what each rank has to know of them; as wide as they must be, or wider */
 static void set_sizes(const int64_t sizes[])
 {
     int p = current->num_ranks;
+    int64_t max = 0;
 
-    size_from = malloc((size_t) p * p * sizeof(int64_t));
-    size_to = malloc((size_t) p * p * sizeof(int64_t));
+    all_sizes = malloc((size_t) p * p * sizeof(int64_t));
+    memcpy(all_sizes, sizes, (size_t) p * p * sizeof(int64_t));
+    for (int i = 0; i < p * p; i++)
+        max = MPL_MAX(max, sizes[i]);
+    width = MPII_Topo_size_width(max) << rand() % 4;
+    width = MPL_MIN(width, 8);
+    size_from = malloc((size_t) p * p * width);
+    size_to = malloc((size_t) p * p * width);
     for (int s = 0; s < p; s++) {
-        for (int d = 0; d < p; d++)
-            size_to[d * p + s] = size_from[s * p + d] = sizes[s * p + d];
-    }
-    for (int r = 0; r < p; r++) {
-        const MPII_Topo_route_t *route = ranks[r].route;
-        ranks[r].send = malloc(route->num_local * sizeof(int64_t *));
-        ranks[r].recv = malloc(route->num_local * sizeof(int64_t *));
-        for (int l = 0; l < route->num_local; l++) {
-            ranks[r].send[l] = size_from + route->local[l] * p;
-            ranks[r].recv[l] = size_to + route->local[l] * p;
+        for (int d = 0; d < p; d++) {
+            MPII_Topo_size_set(size_from, width, s * p + d, sizes[s * p + d]);
+            MPII_Topo_size_set(size_to, width, d * p + s, sizes[s * p + d]);
         }
     }
     for (int r = 0; r < p; r++) {
         const MPII_Topo_route_t *route = ranks[r].route;
-        ranks[r].transit = malloc((route->num_recvs[0] + 1) * sizeof(int64_t *));
+        ranks[r].send = malloc(route->num_local * sizeof(void *));
+        ranks[r].recv = malloc(route->num_local * sizeof(void *));
+        for (int l = 0; l < route->num_local; l++) {
+            ranks[r].send[l] = size_from + route->local[l] * p * width;
+            ranks[r].recv[l] = size_to + route->local[l] * p * width;
+        }
+    }
+    for (int r = 0; r < p; r++) {
+        const MPII_Topo_route_t *route = ranks[r].route;
+        int64_t table = 2 * (int64_t) route->num_local * p;
+        ranks[r].transit = malloc((route->num_recvs[0] + 1) * sizeof(void *));
         for (int i = 0; i < route->num_recvs[0]; i++) {
             const rank_t *from = &ranks[route->recvs[0][i].from];
             int64_t num = MPII_Topo_route_num_transit_in(route, i);
@@ -149,16 +165,18 @@ static void set_sizes(const int64_t sizes[])
             while (from->route->sends[0][k].host != route->host)
                 k++;
             check(num == MPII_Topo_route_num_transit_out(from->route, k), "transit", r, i);
-            ranks[r].transit[i] = malloc(num * sizeof(int64_t));
-            MPII_Topo_route_transit(from->route, k, from->send, ranks[r].transit[i]);
+            ranks[r].transit[i] = malloc(num * width);
+            MPII_Topo_route_transit(from->route, k, from->send, width, ranks[r].transit[i]);
+            table += num;
         }
+        check(MPII_Topo_route_table_bytes(route, width) == table * width, "table", r, table);
     }
 }
 
 static MPII_Topo_plan_t *create_plan(int r, bool own_segments)
 {
     return MPII_Topo_plan_create(ranks[r].route, ranks[r].send, ranks[r].recv,
-                                 (const int64_t * const *) ranks[r].transit, own_segments);
+                                 (const void *const *) ranks[r].transit, width, own_segments);
 }
 
 static void create_plans(bool own_segments)
@@ -185,6 +203,7 @@ static void free_ranks(void)
         free(ranks[r].recv);
         MPII_Topo_route_free(ranks[r].route);
     }
+    free(all_sizes);
     free(size_from);
     free(size_to);
     free(ranks);
@@ -587,9 +606,12 @@ static void check_scaled_msgs(const MPII_Topo_plan_msg_t a[], const MPII_Topo_pl
 static void check_uniform(int rank, int64_t n, bool own_segments)
 {
     const MPII_Topo_plan_t *b = ranks[rank].plan;
-    MPII_Topo_plan_t *a = MPII_Topo_plan_create(ranks[rank].route, NULL, NULL, NULL, own_segments);
+    MPII_Topo_plan_t *a =
+        MPII_Topo_plan_create(ranks[rank].route, NULL, NULL, NULL, 0, own_segments);
 
     check(a && a->bytes * n == b->bytes, "scaled plan", rank, n);
+    check(MPII_Topo_route_uniform_bytes(ranks[rank].route) == a->bytes, "uniform bytes", rank,
+          a->bytes);
     for (int i = 0; i < current->num_ranks; i++)
         check(a->send_offset[i] * n == b->send_offset[i] &&
               a->recv_offset[i] * n == b->recv_offset[i], "scaled offset", rank, i);
@@ -844,24 +866,24 @@ static void large(void)
     static int host[MAX_RANKS], rack[MAX_RANKS];
     MPII_Topo_place_t p;
 
-    for (int i = 0; i < MAX_RANKS; i++) {
+    for (int i = 0; i < LARGE; i++) {
         host[i] = i / 128;
         rack[i] = i / 8;
     }
-    p = place(MAX_RANKS, host, rack);
+    p = place(LARGE, host, rack);
     current = &p;
     for (int own = 0; own < 2; own++) {
         int64_t before = live;
         peak = live;
         clock_t start = clock();
         MPII_Topo_route_t *route = MPII_Topo_route_create(&p, 1000, MPII_TOPO_ROUTE__BY_RACK);
-        MPII_Topo_plan_t *plan = MPII_Topo_plan_create(route, NULL, NULL, NULL, own);
+        MPII_Topo_plan_t *plan = MPII_Topo_plan_create(route, NULL, NULL, NULL, 0, own);
         printf("%.6f s, %ld KiB, at most %ld KiB: 16384 ranks, 128 a host, uniform%s\n",
                seconds_since(start), (long) MPII_Topo_plan_memory(plan) / 1024,
                (long) (peak - before) / 1024, own ? ", own segments" : "");
         /* nothing as long as ranks times ranks of a host */
-        check(peak - before < 128 * MAX_RANKS, "memory of a uniform plan", peak - before, own);
-        check(plan->bytes > 2 * 128L * MAX_RANKS, "bytes", plan->bytes, own);
+        check(peak - before < 128 * LARGE, "memory of a uniform plan", peak - before, own);
+        check(plan->bytes > 2 * 128L * LARGE, "bytes", plan->bytes, own);
         MPII_Topo_plan_free(plan);
         MPII_Topo_route_free(route);
     }
@@ -872,7 +894,7 @@ static void large(void)
     p = place(n, host, rack);
     MPII_Topo_route_t *route = MPII_Topo_route_create(&p, 1000, MPII_TOPO_ROUTE__BY_RACK);
     int64_t *sizes = malloc((size_t) local * n * sizeof(int64_t));
-    const int64_t **rows = malloc(local * sizeof(*rows)), **transit =
+    const void **rows = malloc(local * sizeof(*rows)), **transit =
         malloc(route->num_recvs[0] * sizeof(*transit));
     /* so that what the ranks of the host send to each other is the same either way */
     for (int l = 0; l < local; l++) {
@@ -891,7 +913,7 @@ static void large(void)
         int64_t before = live;
         peak = live;
         clock_t start = clock();
-        MPII_Topo_plan_t *plan = MPII_Topo_plan_create(route, rows, rows, transit, own);
+        MPII_Topo_plan_t *plan = MPII_Topo_plan_create(route, rows, rows, transit, 8, own);
         printf("%.6f s, %ld KiB, at most %ld KiB: 4096 ranks, 64 a host%s\n", seconds_since(start),
                (long) MPII_Topo_plan_memory(plan) / 1024, (long) (peak - before) / 1024,
                own ? ", own segments" : "");
@@ -905,6 +927,48 @@ static void large(void)
     MPII_Topo_route_free(route);
 }
 
+/* -- what a machine needs: 65536 ranks, 128 a host, 16 hosts a rack -- */
+
+static void scale(void)
+{
+    static int host[MAX_RANKS], rack[MAX_RANKS];
+    MPII_Topo_place_t p;
+
+    for (int i = 0; i < MAX_RANKS; i++) {
+        host[i] = i / 128;
+        rack[i] = i / 16;
+    }
+    p = place(MAX_RANKS, host, rack);
+    current = &p;
+    for (int flags = 0; flags <= MPII_TOPO_ROUTE__BY_RACK; flags++) {
+        int64_t before = live;
+        MPII_Topo_route_t *route = MPII_Topo_route_create(&p, 1000, flags);
+        int64_t memory = MPII_Topo_route_memory(route);
+        check(memory <= live - before && memory > live - before - 4 * 4096, "memory of a route",
+              memory, live - before);
+        MPII_Topo_plan_t *plan = MPII_Topo_plan_create(route, NULL, NULL, NULL, 0, false);
+        int64_t segment = MPII_Topo_route_uniform_bytes(route);
+        check(plan->bytes == segment, "uniform bytes", plan->bytes, segment);
+        printf("%s: a host: segment %ld for blocks of 1 byte, sizes %ld, %ld, %ld; a rank: route "
+               "%ld, plan %ld\n", flags ? "by rack" : "by host", (long) segment,
+               (long) MPII_Topo_route_table_bytes(route, MPII_Topo_size_width(255)),
+               (long) MPII_Topo_route_table_bytes(route, MPII_Topo_size_width(65535)),
+               (long) MPII_Topo_route_table_bytes(route, MPII_Topo_size_width(65536)),
+               (long) memory, (long) MPII_Topo_plan_memory(plan));
+        MPII_Topo_plan_free(plan);
+        MPII_Topo_route_free(route);
+    }
+}
+
+static void check_widths(void)
+{
+    const int64_t max[] = { 0, 255, 256, 65535, 65536, UINT32_MAX, (int64_t) UINT32_MAX + 1 };
+    const int expected[] = { 1, 1, 2, 2, 4, 4, 8 };
+
+    for (int i = 0; i < 7; i++)
+        check(MPII_Topo_size_width(max[i]) == expected[i], "width", max[i], expected[i]);
+}
+
 int main(int argc, char **argv)
 {
     assert(argc > 1);
@@ -913,6 +977,11 @@ int main(int argc, char **argv)
         large();
         return 0;
     }
+    if (!strcmp(argv[1], "scale")) {
+        scale();
+        return 0;
+    }
+    check_widths();
     if (!strcmp(argv[1], "random"))
         random_exchanges(seed);
     else if (!strcmp(argv[1], "memory"))

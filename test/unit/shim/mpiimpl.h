@@ -1,7 +1,7 @@
 /* Copyright (C) by the mpich-topo authors. See LICENSE.
  *
- * Stands in for MPICH's mpiimpl.h, so that csel.c and csel_container.c compile without the rest of
- * MPICH: what selection looks at, and no more. Define MPIIMPL_DEFINE in one file.
+ * Stands in for MPICH's mpiimpl.h, so that csel.c, csel_container.c and files of topo/ compile without
+ * the rest of MPICH: what they look at, and no more. Define MPIIMPL_DEFINE in one file.
  *
  * A datatype is its size in bytes. An operation holds two bits, see OP_*. */
 
@@ -30,7 +30,11 @@ typedef int MPI_Op;
 
 #define MPIR_AINT_MAX INTPTR_MAX
 #define MPI_SUCCESS 0
+#define MPI_ERR_TRUNCATE 14
 #define MPI_ERR_OTHER 15
+#define MPIX_ERR_PROC_FAILED 101
+#define MPI_BYTE 1
+#define MPI_STATUS_IGNORE NULL
 #define MPI_IN_PLACE ((void *) -1)
 #define MPI_PROC_NULL (-1)
 #define MPI_ROOT (-3)
@@ -51,6 +55,8 @@ int MPIR_Err_create_code(int last, int fatal, const char *func, int line, int cl
 #define MPIR_ERR_SETANDJUMP(err, class, ...) do { (err) = (class); goto fn_fail; } while (0)
 #define MPIR_ERR_CHKANDJUMP(cond, err, class, ...) \
     do { if (cond) MPIR_ERR_SETANDJUMP(err, class); } while (0)
+#define MPIR_ERR_ADD(err, more) ((err) = (more))
+#define MPIR_ERR_GET_CLASS(err) (err)
 #define MPIR_ERR_CHECK(err) do { if (err) goto fn_fail; } while (0)
 
 /* -- datatypes, operations, trees, threads -- */
@@ -74,7 +80,11 @@ extern int MPIR_IS_THREADED;
 /* -- communicators -- */
 
 typedef struct MPIR_Request MPIR_Request;
+enum MPIR_sched_type { MPIR_SCHED_INVALID };
 typedef int MPIR_Errflag_t;
+enum { MPIR_ERR_NONE = MPI_SUCCESS, MPIR_ERR_PROC_FAILED = MPIX_ERR_PROC_FAILED,
+    MPIR_ERR_OTHER = MPI_ERR_OTHER
+};
 
 typedef enum {
     MPIR_COMM_KIND__INTRACOMM,
@@ -105,5 +115,25 @@ typedef struct MPIR_Comm {
 
 #define MPIR_Comm_size(comm) ((comm)->local_size)
 #define MPII_Comm_is_node_consecutive(comm) ((comm)->is_node_consecutive)
+
+/* -- messages and progress: the test defines them -- */
+
+int MPIC_Send(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int tag, MPIR_Comm * comm,
+              MPIR_Errflag_t * errflag);
+int MPIC_Recv(void *buf, MPI_Aint count, MPI_Datatype type, int from, int tag, MPIR_Comm * comm,
+              void *status, MPIR_Errflag_t * errflag);
+int MPIR_Localcopy(const void *from, MPI_Aint from_count, MPI_Datatype from_type, void *to,
+                   MPI_Aint to_count, MPI_Datatype to_type);
+
+#define MPID_HAS_PROGRESS_WAKER
+typedef struct {
+    long seen;
+} MPID_Progress_state;
+int MPID_Progress_add_waker(int fd);
+void MPID_Progress_start(MPID_Progress_state * state);
+int MPID_Progress_wait(MPID_Progress_state * state);
+#define MPID_Progress_end(state)
+
+extern int MPIR_CVAR_COLL_TOPO_SPIN_USEC;
 
 #endif /* MPIIMPL_H_INCLUDED */

@@ -1,11 +1,14 @@
 /* Copyright (C) by the mpich-topo authors. See LICENSE.
  *
- * Stands in for MPICH's mpl.h, so that topo_map.c, topo_site.c and csel.c compile without it. */
+ * Stands in for MPICH's mpl.h, so that files of topo/ and csel.c compile without it. */
 
 #ifndef MPL_H_INCLUDED
 #define MPL_H_INCLUDED
 
+#include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +17,15 @@
 #define MPL_realloc(ptr, size, class) realloc(ptr, size)
 #define MPL_strdup strdup
 #define MPL_free free
+#define MPL_sched_yield sched_yield
+#define MPL_CACHELINE_SIZE 64
+
+typedef uint64_t MPL_atomic_uint64_t;
+typedef int MPL_atomic_int_t;
+#define MPL_atomic_relaxed_store_uint64(ptr, value) __atomic_store_n(ptr, value, __ATOMIC_RELAXED)
+#define MPL_atomic_fetch_add_uint64(ptr, value) __atomic_fetch_add(ptr, value, __ATOMIC_SEQ_CST)
+#define MPL_atomic_fetch_sub_uint64(ptr, value) __atomic_fetch_sub(ptr, value, __ATOMIC_SEQ_CST)
+
 #define ATTRIBUTE(x) __attribute__(x)
 #define MPL_MAX(a, b) ((a) > (b) ? (a) : (b))
 #define MPL_MIN(a, b) ((a) < (b) ? (a) : (b))

@@ -44,7 +44,7 @@ int MPIR_Allgather_intra_gather_bcast(const void *sendbuf, MPI_Aint sendcount,
 
     num_reqs = rank == 0 ? comm_size : 1;
     reqs = MPL_calloc(num_reqs, sizeof(MPIR_Request *), MPL_MEM_BUFFER);
-    MPIR_ERR_CHKANDJUMP(!reqs, mpi_errno, MPI_ERR_OTHER, "**nomem");
+    MPII_TOPO_NEED(reqs);
 
     /* -- gather -- */
     if (rank == 0) {
@@ -92,6 +92,4 @@ int MPIR_Allgather_intra_gather_bcast(const void *sendbuf, MPI_Aint sendcount,
     MPL_free(reqs);
     TOPO_RETURN_ERROR(mpi_errno, mpi_errno_ret);
     return mpi_errno;
-  fn_fail:
-    goto fn_exit;
 }

@@ -77,11 +77,11 @@ static int joined(exchange_t * ex, bool is_identity, TOPO_COLL_ATTR_DECL)
         block = count = ex->recvcount * size;
         type = MPI_BYTE;
         tmp = buf = MPL_malloc(ex->comm_size * block, MPL_MEM_BUFFER);
-        MPIR_ERR_CHKANDJUMP(!tmp, mpi_errno, MPI_ERR_OTHER, "**nomem");
+        MPII_TOPO_NEED(tmp);
         int rank = ex->slots[ex->slot];
         mpi_errno = MPIR_Localcopy(ex->recvbuf + rank * ex->recvcount * ex->extent, ex->recvcount,
                                    ex->recvtype, buf + ex->slot * block, count, type);
-        MPIR_ERR_CHECK(mpi_errno);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
 
     /* -- fold -- */
@@ -136,11 +136,8 @@ static int joined(exchange_t * ex, bool is_identity, TOPO_COLL_ATTR_DECL)
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
 
-  fn_exit:
     MPL_free(tmp);
-    return mpi_errno_ret ? mpi_errno_ret : mpi_errno;
-  fn_fail:
-    goto fn_exit;
+    return mpi_errno_ret;
 }
 
 /* The blocks that a position holds in the end, in the order in which it gets them: those of
@@ -192,7 +189,7 @@ static int pipelined(exchange_t * ex, TOPO_COLL_ATTR_DECL)
     /* All receives are posted now: partners send as soon as they can, in an order that is not the
      * order in which this process gets to them. */
     recvs = MPL_calloc(4 * (size_t) ex->comm_size, sizeof(MPIR_Request *), MPL_MEM_BUFFER);
-    MPIR_ERR_CHKANDJUMP(!recvs, mpi_errno, MPI_ERR_OTHER, "**nomem");
+    MPII_TOPO_NEED(recvs);
     /* at most p-1 to the folded rank, and in each stage two for each position of the half */
     sends = recvs + ex->comm_size;
     do {
@@ -242,11 +239,8 @@ static int pipelined(exchange_t * ex, TOPO_COLL_ATTR_DECL)
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
 
-  fn_exit:
     MPL_free(recvs);
-    return mpi_errno_ret ? mpi_errno_ret : mpi_errno;
-  fn_fail:
-    goto fn_exit;
+    return mpi_errno_ret;
 }
 
 int MPIR_Allgather_intra_topo_recursive_doubling(const void *sendbuf, MPI_Aint sendcount,
@@ -273,7 +267,7 @@ int MPIR_Allgather_intra_topo_recursive_doubling(const void *sendbuf, MPI_Aint s
         mpi_errno = MPIR_Localcopy(sendbuf, sendcount, sendtype,
                                    (char *) recvbuf + rank * recvcount * ex.extent, recvcount,
                                    recvtype);
-        MPIR_ERR_CHECK(mpi_errno);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     if (comm_size == 1)
         goto fn_exit;
@@ -292,10 +286,11 @@ int MPIR_Allgather_intra_topo_recursive_doubling(const void *sendbuf, MPI_Aint s
     ex.recvtype = recvtype;
     ex.comm_ptr = comm_ptr;
 
-    if (recvcount * size >= MPIR_CVAR_ALLGATHER_TOPO_PIPELINE_MIN_BYTES)
-        mpi_errno_ret = pipelined(&ex, TOPO_COLL_ATTR);
+    if (recvcount * size >= MPII_Topo_comm_settings(comm_ptr)->allgather_pipeline_min_bytes)
+        mpi_errno = pipelined(&ex, TOPO_COLL_ATTR);
     else
-        mpi_errno_ret = joined(&ex, is_identity, TOPO_COLL_ATTR);
+        mpi_errno = joined(&ex, is_identity, TOPO_COLL_ATTR);
+    MPIR_ERR_ADD(mpi_errno_ret, mpi_errno);
 
   fn_exit:
     TOPO_RETURN_ERROR(mpi_errno, mpi_errno_ret);

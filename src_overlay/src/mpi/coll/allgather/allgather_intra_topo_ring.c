@@ -71,7 +71,7 @@ int MPIR_Allgather_intra_topo_ring(const void *sendbuf, MPI_Aint sendcount, MPI_
         mpi_errno = MPIR_Localcopy(sendbuf, sendcount, sendtype,
                                    (char *) recvbuf + rank * recvcount * extent, recvcount,
                                    recvtype);
-        MPIR_ERR_CHECK(mpi_errno);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     if (comm_size == 1)
         goto fn_exit;
@@ -90,7 +90,7 @@ int MPIR_Allgather_intra_topo_ring(const void *sendbuf, MPI_Aint sendcount, MPI_
     num_recvs = comm_size - 1;
     recvs = MPL_calloc(num_recvs + comm_size + (size_t) len, sizeof(MPIR_Request *),
                        MPL_MEM_BUFFER);
-    MPIR_ERR_CHKANDJUMP(!recvs, mpi_errno, MPI_ERR_OTHER, "**nomem");
+    MPII_TOPO_NEED(recvs);
     sends = recvs + num_recvs;
 
     for (int i = 0; i < num_recvs; i++) {

@@ -20,29 +20,6 @@
  * Source: Booth and Jackson, "Planned AlltoAllv, a clustered approach" (EPCC).
  */
 
-/* What MPICH selects by default */
-static int alltoall_stock(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
-                          void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
-                          MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
-{
-    MPI_Aint type_size, bytes;
-
-    MPIR_Datatype_get_size_macro(recvtype, type_size);
-    bytes = recvcount * type_size;
-    if (sendbuf == MPI_IN_PLACE)
-        return MPIR_Alltoall_intra_pairwise_sendrecv_replace(sendbuf, sendcount, sendtype, recvbuf,
-                                                             recvcount, recvtype, comm_ptr,
-                                                             TOPO_COLL_ATTR);
-    if (bytes <= MPIR_CVAR_ALLTOALL_SHORT_MSG_SIZE && comm_ptr->local_size >= 8)
-        return MPIR_Alltoall_intra_brucks(sendbuf, sendcount, sendtype, recvbuf, recvcount,
-                                          recvtype, comm_ptr, TOPO_COLL_ATTR);
-    if (bytes <= MPIR_CVAR_ALLTOALL_MEDIUM_MSG_SIZE)
-        return MPIR_Alltoall_intra_scattered(sendbuf, sendcount, sendtype, recvbuf, recvcount,
-                                             recvtype, comm_ptr, TOPO_COLL_ATTR);
-    return MPIR_Alltoall_intra_pairwise(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
-                                        comm_ptr, TOPO_COLL_ATTR);
-}
-
 int MPIR_Alltoall_intra_planned(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
                                 void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
                                 MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
@@ -56,8 +33,10 @@ int MPIR_Alltoall_intra_planned(const void *sendbuf, MPI_Aint sendcount, MPI_Dat
     if (decline == MPII_TOPO_PLANNED)
         MPII_TOPO_COUNT(alltoall, planned);
     else
-        mpi_errno = alltoall_stock(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype,
-                                   comm_ptr, TOPO_COLL_ATTR);
+        MPII_TOPO_RUN_BUILTIN(comm_ptr, mpi_errno =
+                              MPIR_Alltoall_allcomm_auto(sendbuf, sendcount, sendtype, recvbuf,
+                                                         recvcount, recvtype, comm_ptr,
+                                                         TOPO_COLL_ATTR));
     MPIR_ERR_CHECK(mpi_errno);
 
   fn_exit:

@@ -58,15 +58,11 @@ int MPIR_Alltoallv_intra_planned(const void *sendbuf, const MPI_Aint * sendcount
     MPIR_ERR_CHECK(mpi_errno);
     if (decline == MPII_TOPO_PLANNED)
         MPII_TOPO_COUNT(alltoallv, planned);
-    else if (sendbuf == MPI_IN_PLACE)
-        mpi_errno = MPIR_Alltoallv_intra_pairwise_sendrecv_replace(sendbuf, sendcounts, sdispls,
-                                                                   sendtype, recvbuf, recvcounts,
-                                                                   rdispls, recvtype, comm_ptr,
-                                                                   TOPO_COLL_ATTR);
     else
-        mpi_errno = MPIR_Alltoallv_intra_scattered(sendbuf, sendcounts, sdispls, sendtype, recvbuf,
-                                                   recvcounts, rdispls, recvtype, comm_ptr,
-                                                   TOPO_COLL_ATTR);
+        MPII_TOPO_RUN_BUILTIN(comm_ptr, mpi_errno =
+                              MPIR_Alltoallv_allcomm_auto(sendbuf, sendcounts, sdispls, sendtype,
+                                                          recvbuf, recvcounts, rdispls, recvtype,
+                                                          comm_ptr, TOPO_COLL_ATTR));
     MPIR_ERR_CHECK(mpi_errno);
 
   fn_exit:

@@ -11,34 +11,51 @@
 /* Selection from a tuning file: the rules that it holds come before the built-in selection, and its
  * "topology" object tells where the hosts are. One process reads it, so all have the same. */
 
-/* Whether rank 0 of MPI_COMM_WORLD has a tuning file: the environment may differ between processes,
- * and a process that does not wait for the file would leave the others waiting. */
+/* What rank 0 of MPI_COMM_WORLD does in MPI_Init, and so all do: the environment may differ between
+ * processes, and one that does not take part would leave the others waiting. */
 #define KVS_KEY "coll-tuning"
+enum {
+    READ_TUNING = 1,            /* there is a tuning file */
+    PLACE_WORLD = 2             /* topology-aware algorithms are to be expected */
+};
 
-int MPII_Coll_announce_tuning(void)
+/* What this process would do. */
+static int own_todo(void)
 {
     const char *path = MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE;
 
+    if (path && *path)
+        return READ_TUNING | PLACE_WORLD;
+    return MPII_Topo_is_forced() ? PLACE_WORLD : 0;
+}
+
+int MPII_Coll_announce_tuning(void)
+{
+    char val[16];
+
     /* It fails where the process manager has the key from an earlier MPI_Init; so much the better. */
-    if (MPIR_Process.rank == 0 && MPIR_Process.size > 1)
-        MPIR_pmi_kvs_put(KVS_KEY, path && *path ? "1" : "0");
+    if (MPIR_Process.rank == 0 && MPIR_Process.size > 1) {
+        snprintf(val, sizeof(val), "%d", own_todo());
+        MPIR_pmi_kvs_put(KVS_KEY, val);
+    }
     return MPI_SUCCESS;
 }
 
-static bool has_tuning(const char *path)
+static int what_to_do(void)
 {
-    bool is_set = path && *path;
+    int own = own_todo(), todo;
     char val[16] = "";
 
     if (MPIR_Process.size == 1 || MPIR_pmi_kvs_get(0, KVS_KEY, val, sizeof(val)) != MPI_SUCCESS)
-        return is_set;
-    if (is_set && val[0] != '1' && MPIR_Process.local_rank == 0) {
+        return own;
+    todo = atoi(val);
+    if ((own & READ_TUNING) && !(todo & READ_TUNING) && MPIR_Process.local_rank == 0) {
         fprintf(stderr, "[mpich] warning: MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE: found it set "
                 "for rank %d and not for rank 0, expected it set for all; it is ignored\n",
                 MPIR_Process.rank);
         fflush(stderr);
     }
-    return val[0] == '1';
+    return todo;
 }
 
 /* Choose anew for a communicator that was made before the rules were known. */
@@ -156,22 +173,22 @@ static int read_tuning(const char *path)
 int MPII_Coll_load_tuning(void)
 {
     int mpi_errno = MPI_SUCCESS;
-    const char *path = MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE;
     void *builtin = MPIR_Csel_root;
+    int todo = what_to_do();
 
-    if (!has_tuning(path)) {
+    if (todo & READ_TUNING) {
+        mpi_errno = read_tuning(MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE);
+        MPIR_ERR_CHECK(mpi_errno);
+    } else {
         MPII_Topo_load(NULL, NULL, NULL);
-        goto fn_exit;
     }
-    mpi_errno = read_tuning(path);
-    MPIR_ERR_CHECK(mpi_errno);
-    if (MPIR_Csel_root == builtin)
-        goto fn_exit;
-
-    if (MPIR_Csel_has_place(MPIR_Csel_root)) {
+    if (todo & PLACE_WORLD) {
         mpi_errno = MPII_Topo_place_world();
         MPIR_ERR_CHECK(mpi_errno);
     }
+    if (MPIR_Csel_root == builtin)
+        goto fn_exit;
+
     MPIR_Comm *comms[] = { MPIR_Process.comm_world, MPIR_Process.comm_self,
         MPIR_Process.comm_parent
     };

@@ -13,6 +13,7 @@ mpi_core_sources += \
     src/mpi/coll/algorithms/topo/topo_map.c  \
     src/mpi/coll/algorithms/topo/topo_plan.c \
     src/mpi/coll/algorithms/topo/topo_shm.c  \
+    src/mpi/coll/algorithms/topo/topo_shm_wait.c \
     src/mpi/coll/algorithms/topo/topo_site.c \
     src/mpi/coll/algorithms/topo/topo_tree.c \
     src/mpi/coll/algorithms/topo/topo_tree_coll.c \
@@ -22,6 +23,7 @@ noinst_HEADERS += \
     src/mpi/coll/algorithms/topo/topo.h        \
     src/mpi/coll/algorithms/topo/topo_algos.h  \
     src/mpi/coll/algorithms/topo/topo_compat.h \
+    src/mpi/coll/algorithms/topo/topo_counter.h \
     src/mpi/coll/algorithms/topo/topo_exchange.h \
     src/mpi/coll/algorithms/topo/topo_map.h    \
     src/mpi/coll/algorithms/topo/topo_plan.h   \

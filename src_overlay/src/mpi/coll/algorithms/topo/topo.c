@@ -5,37 +5,89 @@
 
 #include "mpiimpl.h"
 #include "topo.h"
+#include "topo_shm.h"
 #include "topo_site.h"
 #include "topo_exchange.h"
 #include "topo_tree.h"
 #include "topo_tree_shm.h"
 #include <json.h>
 
-unsigned long MPII_Topo_calls[MPII_TOPO_ALGO__END];
+/* How the processes of a communicator learn where they all are.
+ *
+ * - At the end of MPI_Init, all processes of MPI_COMM_WORLD together, if rank 0 has a tuning file, a
+ *   topology file, or a CVAR that forces one of these algorithms. All know that from what rank 0
+ *   told before the barrier of MPI_Init (csel_tuning.c), so all take part, and nobody else pays.
+ *   From then on each process finds the place of a communicator in the world's, without
+ *   communication, if all its processes are of that world: they all have it.
+ * - Else (CVARs set later or not by rank 0, sessions, processes of several worlds) by an agreement at
+ *   the first call on a communicator. Its duplicates made after that inherit. That is the same
+ *   decision on all processes: duplication is collective over the parent, as the call in which the
+ *   parent's place was found, and all processes make collective calls on a communicator in one
+ *   order. The same cannot be said of what other communicators learnt, were they all of its
+ *   processes: threads, and processes that are not in both, may be in another order there.
+ *
+ * Where no process has MPI_THREAD_MULTIPLE, duplicates also share what algorithms keep: memory on
+ * each host, routes, trees; but for the plans of alltoallv, which tell of the counts that one has.
+ * Then all their processes make blocking calls on all of them in one order: two that called them in
+ * another one would wait for each other for ever if the collectives were synchronizing, which a
+ * correct program must allow for. So it is as if they were made on one communicator, but for the
+ * messages, which have the context of each. The first call on a duplicate costs what any other does,
+ * and a program with very many of them needs no more memory. */
+
+MPII_Topo_counter_t MPII_Topo_calls[MPII_TOPO_ALGO__END];
 
 /* What a process tells the others of a communicator about itself. */
 typedef struct {
     uint64_t digest;            /* of its topology; 0 for none */
     uint64_t host;              /* hash of the host's name */
     uint64_t path;              /* location inside the host */
-    int64_t site_host;          /* index of the host in the topology, or -1 */
+    int32_t site_host;          /* index of the host in the topology, or -1 */
+    int32_t has_threads;        /* whether it has MPI_THREAD_MULTIPLE */
+    MPII_Topo_settings_t settings;
 } whereabouts_t;
 
-struct MPII_Topo_comm {
+/* A renumbering for recursive doubling */
+typedef struct {
+    int slot;                   /* of the calling process */
+    bool are_ranks;
+    int slots[];                /* [num_ranks] */
+} slots_t;
+
+/* Where the processes of a communicator are, and what follows from that alone. A communicator and
+ * its duplicates share it, and may use it at the same time. */
+typedef struct {
+    MPL_atomic_int_t num_users;
     MPII_Topo_place_t place;
+    MPII_Topo_settings_t settings;
+    int max_ppn;                /* most ranks on a host */
+    bool use_site;              /* whether all processes hold the same topology */
+    bool has_threads;           /* whether one of them has MPI_THREAD_MULTIPLE */
     int *site_host;             /* [num_hosts] index of a host in the topology, or -1 */
     int *site_rack;             /* [num_racks] likewise */
-    MPII_Topo_ring_t ring;      /* built when first asked for */
-    int *slots;                 /* [num_ranks], likewise */
-    int slot;
-    bool slots_are_ranks;
+    MPL_atomic_ptr_t ring;      /* MPII_Topo_ring_t, built when first asked for */
+    MPL_atomic_ptr_t slots;     /* slots_t, likewise */
+} view_t;
+
+/* What algorithms keep, with a communicator or with all duplicates */
+typedef struct {
+    MPL_atomic_int_t num_users;
     MPII_Topo_kept_t kept;
+} store_t;
+
+struct MPII_Topo_comm {
+    view_t *view;
+    store_t *store;
+    struct MPII_Topo_plans *plans;
+    unsigned told;              /* what has been printed: bits of TOLD_ */
 };
+enum { TOLD_PLACE = 1, TOLD_RING = 2, TOLD_SLOTS = 4 };
 
 static MPII_Topo_site_t *site;
 static char *site_name;         /* file that site came from */
-static whereabouts_t self;      /* host: 0 as long as it was not looked up */
-static bool has_warned_differs, has_warned_unknown;
+static view_t *world;           /* of MPI_COMM_WORLD, if all its processes found it in MPI_Init */
+static store_t *world_store;    /* likewise */
+static int num_on_host;         /* processes of MPI_COMM_WORLD on this host, likewise */
+static MPL_atomic_int_t has_warned_differs, has_warned_unknown;
 
 /* Location of this process inside its host, from the cores that it is bound to. */
 static uint64_t path_in_host(void)
@@ -63,10 +115,43 @@ void MPII_Topo_warn(const char *text)
     }
 }
 
+void MPII_Topo_warn_once(MPL_atomic_int_t * has_warned, const char *text)
+{
+    if (MPL_atomic_swap_int(has_warned, 1) == 0)
+        MPII_Topo_warn(text);
+}
+
+static void view_release(view_t * view)
+{
+    if (view == NULL || MPL_atomic_fetch_sub_int(&view->num_users, 1) > 1)
+        return;
+    MPII_Topo_ring_t *ring = MPL_atomic_load_ptr(&view->ring);
+    if (ring)
+        MPL_free(ring->order);
+    MPL_free(ring);
+    MPL_free(MPL_atomic_load_ptr(&view->slots));
+    MPL_free(view->place.host_of_rank);
+    MPL_free(view->place.rack_of_host);
+    MPL_free(view->place.path_of_rank);
+    MPL_free(view->site_host);
+    MPL_free(view->site_rack);
+    MPL_free(view);
+}
+
+static void store_release(store_t * store)
+{
+    if (store == NULL || MPL_atomic_fetch_sub_int(&store->num_users, 1) > 1)
+        return;
+    MPII_Topo_exchange_free(store->kept.exchange);
+    MPII_Topo_forest_free(store->kept.forest);
+    MPII_Topo_tree_shm_free(store->kept.tree_shm);
+    MPL_free(store);
+}
+
 int MPII_Topo_init(void)
 {
 #define REGISTER(COLL, Coll, coll, algo, desc)                                          \
-    MPII_Topo_calls[MPII_TOPO_ALGO__##coll##_##algo] = 0;                               \
+    MPII_Topo_counter_set(&MPII_Topo_calls[MPII_TOPO_ALGO__##coll##_##algo], 0);        \
     MPIR_T_PVAR_COUNTER_REGISTER_DYNAMIC_impl(MPI_UNSIGNED_LONG,                        \
                                               coll_topo_##coll##_##algo##_calls,        \
                                               &MPII_Topo_calls[MPII_TOPO_ALGO__##coll##_##algo], \
@@ -79,7 +164,7 @@ int MPII_Topo_init(void)
     MPIR_TOPO_ALGOS(REGISTER)
 #undef REGISTER
 #define COUNTER(name, variable, desc)                                                   \
-    variable = 0;                                                                       \
+    MPII_Topo_counter_set(&variable, 0);                                                \
     MPIR_T_PVAR_COUNTER_REGISTER_DYNAMIC_impl(MPI_UNSIGNED_LONG, name, &variable, 1,    \
                                               MPI_T_VERBOSITY_USER_BASIC,               \
                                               MPI_T_BIND_NO_OBJECT,                     \
@@ -108,6 +193,8 @@ int MPII_Topo_init(void)
             "calls of planned alltoall(v) that went the stock way: no memory");
     COUNTER(coll_topo_plan_declined_misses, MPII_Topo_plan_declined[MPII_TOPO_DECLINED_MISSES],
             "calls of planned alltoallv that went the stock way: counts changed too often");
+    COUNTER(coll_topo_plan_declined_mismatch, MPII_Topo_plan_declined[MPII_TOPO_DECLINED_MISMATCH],
+            "calls of planned alltoall(v) without a plan: other sizes sent than received");
 #undef COUNTER
     return MPI_SUCCESS;
 }
@@ -118,19 +205,34 @@ int MPII_Topo_finalize(void)
     site = NULL;
     MPL_free(site_name);
     site_name = NULL;
-    self.host = 0;
+    store_release(world_store);
+    world_store = NULL;
+    view_release(world);
+    world = NULL;
+    MPII_Topo_shm_finalize();
     return MPI_SUCCESS;
 }
 
 /* Hosts are told apart by name, not by node id: a launcher may count a host that comes twice in its
  * list as two nodes, and node ids of processes that were spawned do not compare. */
-static void find_self(void)
+static whereabouts_t find_self(void)
 {
+    whereabouts_t self = {
+        .settings.allgather_pipeline_min_bytes = MPIR_CVAR_ALLGATHER_TOPO_PIPELINE_MIN_BYTES,
+        .settings.segment_bytes = MPL_MAX(MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES, 1),
+        .settings.tree_shm_bytes = MPL_MAX(MPIR_CVAR_COLL_TOPO_TREE_SHM_BYTES, 0),
+        .settings.plan_staging = MPIR_CVAR_COLL_TOPO_PLAN_STAGING,
+        .settings.plan_max_bytes = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES, 0),
+        .settings.plan_one_rank_bytes = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_ONE_RANK_BYTES, 0),
+        .settings.plan_shm_bytes = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_SHM_BYTES, 0),
+        .settings.plan_entries = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_ENTRIES, 1),
+        .settings.plan_bytes = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_BYTES, 0),
+        .settings.plan_misses = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_MISSES, 0),
+        .settings.plan_rack_bytes = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_RACK_BYTES, -1),
+    };
     const char *host = MPIR_CVAR_COLL_TOPOLOGY_HOST;
     char hostname[256] = "";
 
-    if (self.host)
-        return;
     if (host == NULL || *host == '\0') {
         if (MPIR_pmi_has_local_cliques())
             snprintf(hostname, sizeof(hostname), "clique%d",
@@ -142,7 +244,9 @@ static void find_self(void)
     self.digest = site ? site->digest : 0;
     self.site_host = site ? MPII_Topo_site_find_host(site, host) : -1;
     self.path = path_in_host();
+    self.has_threads = MPIR_ThreadInfo.thread_provided == MPI_THREAD_MULTIPLE;
     self.host = MPII_Topo_hash(MPII_TOPO_HASH_INIT, host, strlen(host));
+    return self;
 }
 
 static int load_site_file(const char *name, char *err)
@@ -183,9 +287,40 @@ int MPII_Topo_load(const char *name, struct json_object *root, char *err)
     return 0;
 }
 
-void MPII_Topo_comm_init(MPIR_Comm * comm_ptr)
+/* Give a communicator its view, and a store: that of others, if there are any that may share it. */
+static void set_view(MPIR_Comm * comm_ptr, view_t * view, store_t * others)
 {
-    comm_ptr->coll.topo = NULL;
+    struct MPII_Topo_comm *topo = MPL_calloc(1, sizeof(*topo), MPL_MEM_COLL);
+
+    MPII_TOPO_NEED(topo);
+    topo->view = view;
+    MPL_atomic_fetch_add_int(&view->num_users, 1);
+    topo->store = others;
+    if (others == NULL || view->has_threads) {
+        topo->store = MPL_calloc(1, sizeof(store_t), MPL_MEM_COLL);
+        MPII_TOPO_NEED(topo->store);
+    }
+    MPL_atomic_fetch_add_int(&topo->store->num_users, 1);
+    comm_ptr->coll.topo = topo;
+}
+
+/* Whether something is to be printed for a communicator, that has not been yet. */
+static bool is_to_tell(MPIR_Comm * comm_ptr, int verbose, unsigned what)
+{
+    struct MPII_Topo_comm *topo = comm_ptr->coll.topo;
+
+    if (MPIR_CVAR_COLL_TOPOLOGY_VERBOSE < verbose || comm_ptr->rank != 0 || (topo->told & what))
+        return false;
+    topo->told |= what;
+    return true;
+}
+
+void MPII_Topo_comm_inherit(MPIR_Comm * comm_ptr, const MPIR_Comm * parent)
+{
+    const struct MPII_Topo_comm *topo = parent->coll.topo;
+
+    if (topo)
+        set_view(comm_ptr, topo->view, topo->store);
 }
 
 void MPII_Topo_comm_cleanup(MPIR_Comm * comm_ptr)
@@ -194,24 +329,17 @@ void MPII_Topo_comm_cleanup(MPIR_Comm * comm_ptr)
 
     if (topo == NULL)
         return;
-    MPL_free(topo->place.host_of_rank);
-    MPL_free(topo->place.rack_of_host);
-    MPL_free(topo->place.path_of_rank);
-    MPL_free(topo->site_host);
-    MPL_free(topo->site_rack);
-    MPL_free(topo->ring.order);
-    MPL_free(topo->slots);
-    MPII_Topo_exchange_free(topo->kept.exchange);
-    MPII_Topo_forest_free(topo->kept.forest);
-    MPII_Topo_tree_shm_free(topo->kept.tree_shm);
+    MPII_Topo_plans_free(topo->plans);
+    store_release(topo->store);
+    view_release(topo->view);
     MPL_free(topo);
     comm_ptr->coll.topo = NULL;
 }
 
 static int host_distance(const void *state, int a, int b)
 {
-    const struct MPII_Topo_comm *topo = state;
-    int site_a = topo->site_host[a], site_b = topo->site_host[b];
+    const view_t *view = state;
+    int site_a = view->site_host[a], site_b = view->site_host[b];
 
     if (site_a == -1 || site_b == -1)
         return MPII_TOPO_DISTANCE_MAX + 1;
@@ -220,223 +348,107 @@ static int host_distance(const void *state, int a, int b)
 
 static int rack_distance(const void *state, int a, int b)
 {
-    const struct MPII_Topo_comm *topo = state;
-    int site_a = topo->site_rack[a], site_b = topo->site_rack[b];
+    const view_t *view = state;
+    int site_a = view->site_rack[a], site_b = view->site_rack[b];
 
     if (site_a == -1 || site_b == -1)
         return MPII_TOPO_DISTANCE_MAX + 1;
     return site->rack_distance[(size_t) site_a * site->num_racks + site_b];
 }
 
-typedef struct {
-    uint64_t host;
-    int rank;
-} host_entry_t;
-
-static int cmp_host(const void *a_, const void *b_)
+/* Number the hosts in the order of their lowest rank. id[num_ranks]: what a host is known by, below
+ * num_ids; site_host_of_id[num_ids]: its index in the topology, or -1. */
+static void number_hosts(view_t * view, const int id[], int num_ids, const int site_host_of_id[])
 {
-    const host_entry_t *a = a_, *b = b_;
-    if (a->host != b->host)
-        return a->host < b->host ? -1 : 1;
-    return a->rank - b->rank;
+    MPII_Topo_place_t *place = &view->place;
+    int *host_of_id = MPL_malloc(num_ids * sizeof(int), MPL_MEM_COLL);
+    int *num_on = MPL_calloc(num_ids, sizeof(int), MPL_MEM_COLL);
+
+    place->host_of_rank = MPL_malloc(place->num_ranks * sizeof(int), MPL_MEM_COLL);
+    MPII_TOPO_NEED(host_of_id && num_on && place->host_of_rank);
+    for (int i = 0; i < num_ids; i++)
+        host_of_id[i] = -1;
+    for (int i = 0; i < place->num_ranks; i++) {
+        if (host_of_id[id[i]] == -1)
+            host_of_id[id[i]] = place->num_hosts++;
+        place->host_of_rank[i] = host_of_id[id[i]];
+        num_on[id[i]]++;
+        view->max_ppn = MPL_MAX(view->max_ppn, num_on[id[i]]);
+    }
+    view->site_host = MPL_malloc(place->num_hosts * sizeof(int), MPL_MEM_COLL);
+    MPII_TOPO_NEED(view->site_host);
+    for (int i = 0; i < num_ids; i++) {
+        if (host_of_id[i] != -1)
+            view->site_host[host_of_id[i]] = site_host_of_id[i];
+    }
+    MPL_free(host_of_id);
+    MPL_free(num_on);
 }
 
-/* Number the hosts of a communicator in the order of their lowest rank. */
-static int number_hosts(MPII_Topo_place_t * place, const whereabouts_t all[])
+/* Number the racks in the order of their lowest host. A host that the topology does not know has a
+ * rack of its own. Without a topology all hosts are in one rack. */
+static void number_racks(view_t * view)
 {
-    int mpi_errno = MPI_SUCCESS, n = place->num_ranks;
-    host_entry_t *entries = NULL;
-    int *lowest = NULL;         /* of each rank, the lowest rank of its host */
-
-    entries = MPL_malloc(n * sizeof(*entries), MPL_MEM_COLL);
-    MPIR_ERR_CHKANDJUMP(!entries, mpi_errno, MPI_ERR_OTHER, "**nomem");
-    lowest = MPL_malloc(n * sizeof(int), MPL_MEM_COLL);
-    MPIR_ERR_CHKANDJUMP(!lowest, mpi_errno, MPI_ERR_OTHER, "**nomem");
-
-    for (int i = 0; i < n; i++) {
-        entries[i].host = all[i].host;
-        entries[i].rank = i;
-    }
-    qsort(entries, n, sizeof(*entries), cmp_host);
-    for (int i = 0; i < n; i++) {
-        if (i > 0 && entries[i].host == entries[i - 1].host)
-            lowest[entries[i].rank] = lowest[entries[i - 1].rank];
-        else
-            lowest[entries[i].rank] = entries[i].rank;
-    }
-    place->num_hosts = 0;
-    for (int i = 0; i < n; i++)
-        place->host_of_rank[i] = lowest[i] == i ? place->num_hosts++ :
-            place->host_of_rank[lowest[i]];
-
-  fn_exit:
-    MPL_free(entries);
-    MPL_free(lowest);
-    return mpi_errno;
-  fn_fail:
-    goto fn_exit;
-}
-
-/* Number the racks of a communicator in the order of their lowest host. A host that the topology
- * does not know has a rack of its own. Without a topology all hosts are in one rack. */
-static int number_racks(struct MPII_Topo_comm *topo, bool use_site)
-{
-    int mpi_errno = MPI_SUCCESS;
-    MPII_Topo_place_t *place = &topo->place;
+    MPII_Topo_place_t *place = &view->place;
     int *rack_of_site = NULL;
 
-    place->num_racks = 0;
-    if (!use_site) {
+    place->rack_of_host = MPL_calloc(place->num_hosts, sizeof(int), MPL_MEM_COLL);
+    view->site_rack = MPL_malloc(place->num_hosts * sizeof(int), MPL_MEM_COLL);
+    MPII_TOPO_NEED(place->rack_of_host && view->site_rack);
+    if (!view->use_site) {
         place->num_racks = 1;
-        topo->site_rack[0] = -1;
-        for (int h = 0; h < place->num_hosts; h++)
-            place->rack_of_host[h] = 0;
-        goto fn_exit;
+        view->site_rack[0] = -1;
+        return;
     }
     rack_of_site = MPL_malloc(site->num_racks * sizeof(int), MPL_MEM_COLL);
-    MPIR_ERR_CHKANDJUMP(!rack_of_site, mpi_errno, MPI_ERR_OTHER, "**nomem");
+    MPII_TOPO_NEED(rack_of_site);
     for (int i = 0; i < site->num_racks; i++)
         rack_of_site[i] = -1;
     for (int h = 0; h < place->num_hosts; h++) {
-        int site_rack = topo->site_host[h] == -1 ? -1 : site->rack_of_host[topo->site_host[h]];
+        int site_rack = view->site_host[h] == -1 ? -1 : site->rack_of_host[view->site_host[h]];
         if (site_rack != -1 && rack_of_site[site_rack] != -1) {
             place->rack_of_host[h] = rack_of_site[site_rack];
             continue;
         }
         if (site_rack != -1)
             rack_of_site[site_rack] = place->num_racks;
-        topo->site_rack[place->num_racks] = site_rack;
+        view->site_rack[place->num_racks] = site_rack;
         place->rack_of_host[h] = place->num_racks++;
     }
-
-  fn_exit:
     MPL_free(rack_of_site);
-    return mpi_errno;
-  fn_fail:
-    goto fn_exit;
 }
 
-/* One warning, from rank 0 of MPI_COMM_WORLD, if it is in the communicator. */
-static void warn_if_unusable(const whereabouts_t all[], int n, bool is_same)
+/* A view of num_ranks processes, id and site_host_of_id as above. Takes path. */
+static view_t *view_create(int num_ranks, const int id[], int num_ids, const int site_host_of_id[],
+                           uint64_t * path, bool use_site, bool has_threads,
+                           const MPII_Topo_settings_t * settings)
 {
-    int num_unknown = 0, unknown = -1, other = -1;
-    char text[MPII_TOPO_ERR_LEN];
-
-    for (int i = n - 1; i >= 0; i--) {
-        if (all[i].digest != all[0].digest)
-            other = i;
-        if (all[i].site_host == -1) {
-            unknown = i;
-            num_unknown++;
-        }
-    }
-    if (!is_same && !has_warned_differs) {
-        has_warned_differs = true;
-        snprintf(text, sizeof(text), "%s: rank %d does not hold the topology that rank 0 holds, "
-                 "expected the same on all ranks; all hosts count as equally far apart",
-                 site_name ? site_name : "MPIR_CVAR_COLL_TOPOLOGY_FILE", other);
-        MPII_Topo_warn(text);
-    } else if (is_same && site && num_unknown > 0 && !has_warned_unknown) {
-        has_warned_unknown = true;
-        snprintf(text, sizeof(text), "%s: does not know the hosts of %d of %d ranks (the first is "
-                 "rank %d); they count as the furthest, each host in a rack of its own",
-                 site_name, num_unknown, n, unknown);
-        MPII_Topo_warn(text);
-    }
-}
-
-/* Build the view of a communicator, collectively. */
-static int comm_create(MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
-{
-    int mpi_errno = MPI_SUCCESS, n = comm_ptr->local_size;
-    whereabouts_t *all = NULL;
-    struct MPII_Topo_comm *topo = NULL;
+    view_t *view = MPL_calloc(1, sizeof(*view), MPL_MEM_COLL);
     MPII_Topo_place_t *place;
-    bool is_same = true;
 
-    all = MPL_malloc(n * sizeof(whereabouts_t), MPL_MEM_COLL);
-    topo = MPL_calloc(1, sizeof(*topo), MPL_MEM_COLL);
-    MPIR_ERR_CHKANDJUMP(!all || !topo, mpi_errno, MPI_ERR_OTHER, "**nomem");
+    MPII_TOPO_NEED(view);
+    MPL_atomic_store_int(&view->num_users, 1);
+    MPL_atomic_store_ptr(&view->ring, NULL);
+    MPL_atomic_store_ptr(&view->slots, NULL);
+    view->use_site = use_site;
+    view->has_threads = has_threads;
+    view->settings = *settings;
+    place = &view->place;
+    place->num_ranks = num_ranks;
+    place->path_of_rank = path;
+    number_hosts(view, id, num_ids, site_host_of_id);
+    number_racks(view);
 
-    /* -- agree on the topology, and learn where everybody is -- */
-    find_self();
-    mpi_errno = MPIR_Allgather_intra_brucks(&self, sizeof(self), MPI_BYTE, all, sizeof(self),
-                                            MPI_BYTE, comm_ptr, TOPO_COLL_ATTR);
-    MPIR_ERR_CHECK(mpi_errno);
-    for (int i = 1; i < n; i++) {
-        if (all[i].digest != all[0].digest)
-            is_same = false;
-    }
-    bool use_site = site && is_same;
-    warn_if_unusable(all, n, is_same);
-
-    place = &topo->place;
-    place->num_ranks = n;
-    place->host_of_rank = MPL_malloc(n * sizeof(int), MPL_MEM_COLL);
-    place->path_of_rank = MPL_malloc(n * sizeof(uint64_t), MPL_MEM_COLL);
-    MPIR_ERR_CHKANDJUMP(!place->host_of_rank || !place->path_of_rank, mpi_errno, MPI_ERR_OTHER,
-                        "**nomem");
-    mpi_errno = number_hosts(place, all);
-    MPIR_ERR_CHECK(mpi_errno);
-
-    place->rack_of_host = MPL_malloc(place->num_hosts * sizeof(int), MPL_MEM_COLL);
-    topo->site_host = MPL_malloc(place->num_hosts * sizeof(int), MPL_MEM_COLL);
-    topo->site_rack = MPL_malloc(place->num_hosts * sizeof(int), MPL_MEM_COLL);
-    MPIR_ERR_CHKANDJUMP(!place->rack_of_host || !topo->site_host || !topo->site_rack, mpi_errno,
-                        MPI_ERR_OTHER, "**nomem");
-    for (int i = n - 1; i >= 0; i--) {
-        place->path_of_rank[i] = all[i].path;
-        topo->site_host[place->host_of_rank[i]] = all[i].site_host;
-    }
-    mpi_errno = number_racks(topo, use_site);
-    MPIR_ERR_CHECK(mpi_errno);
-
-    place->state = topo;
+    place->state = view;
     place->rack_join_bytes = use_site ? site->rack_join_bytes : -1;
     if (use_site && site->host_distance)
         place->host_distance = host_distance;
     if (use_site && site->rack_distance)
         place->rack_distance = rack_distance;
-
-    if (MPIR_CVAR_COLL_TOPOLOGY_VERBOSE > 0 && comm_ptr->rank == 0) {
-        printf("[mpich] topology of communicator 0x%08x: %d ranks, %d hosts, %d racks, from %s\n",
-               (unsigned) comm_ptr->handle, n, place->num_hosts, place->num_racks,
-               use_site ? site_name : "host names");
-        fflush(stdout);
-    }
-    comm_ptr->coll.topo = topo;
-    topo = NULL;
-
-  fn_exit:
-    MPL_free(all);
-    return mpi_errno;
-  fn_fail:
-    if (topo) {
-        comm_ptr->coll.topo = topo;
-        MPII_Topo_comm_cleanup(comm_ptr);
-    }
-    goto fn_exit;
+    return view;
 }
 
-/* The view of a communicator; it is built at the first call, collectively. */
-static int get_view(MPIR_Comm * comm_ptr, struct MPII_Topo_comm **topo, TOPO_COLL_ATTR_DECL)
-{
-    int mpi_errno = MPI_SUCCESS;
-
-    if (comm_ptr->coll.topo == NULL)
-        mpi_errno = comm_create(comm_ptr, TOPO_COLL_ATTR);
-    *topo = comm_ptr->coll.topo;
-    return mpi_errno;
-}
-
-int MPII_Topo_place_world(void)
-{
-    struct MPII_Topo_comm *topo;
-    TOPO_COLL_ATTR_NEW;
-
-    return MPIR_Process.comm_world ?
-        get_view(MPIR_Process.comm_world, &topo, TOPO_COLL_ATTR) : MPI_SUCCESS;
-}
+/* -- from the world -- */
 
 static bool has_outsider(MPIR_Comm * comm_ptr, int size, bool is_remote)
 {
@@ -457,51 +469,220 @@ bool MPII_Topo_is_in_world(MPIR_Comm * comm_ptr)
         !has_outsider(comm_ptr, comm_ptr->remote_size, true);
 }
 
-int MPII_Topo_comm_count(MPIR_Comm * comm_ptr, MPII_Topo_count_t * count)
+/* Give an intracommunicator its view, if that can be found without communication. */
+static void find_in_world(MPIR_Comm * comm_ptr)
 {
-    int mpi_errno = MPI_SUCCESS;
-    MPIR_Comm *world = MPIR_Process.comm_world;
-    const MPII_Topo_place_t *place;
-    int *ranks_on = NULL;       /* [hosts of the world] ranks of the communicator on a host */
-    bool *is_in = NULL;         /* [racks of the world] whether the communicator is in a rack */
+    int n = comm_ptr->local_size;
+    bool is_world = n == MPIR_Process.size;
 
-    count->num_hosts = count->num_racks = count->max_ppn = MPIR_AINT_MAX;
-    if (comm_ptr->comm_kind != MPIR_COMM_KIND__INTRACOMM || world == NULL ||
-        world->coll.topo == NULL || !MPII_Topo_is_in_world(comm_ptr))
-        goto fn_exit;
-    place = &world->coll.topo->place;
-    ranks_on = MPL_calloc(place->num_hosts, sizeof(int), MPL_MEM_COLL);
-    is_in = MPL_calloc(place->num_racks, sizeof(bool), MPL_MEM_COLL);
-    MPIR_ERR_CHKANDJUMP(!ranks_on || !is_in, mpi_errno, MPI_ERR_OTHER, "**nomem");
-
-    for (int i = 0; i < comm_ptr->local_size; i++) {
+    if (comm_ptr->coll.topo || world == NULL || !MPII_Topo_is_in_world(comm_ptr))
+        return;
+    int *id = MPL_malloc(n * sizeof(int), MPL_MEM_COLL);
+    uint64_t *path = MPL_malloc(n * sizeof(uint64_t), MPL_MEM_COLL);
+    MPII_TOPO_NEED(id && path);
+    for (int i = 0; i < n; i++) {
         TOPO_LPID_T lpid = 0;
         MPID_Comm_get_lpid(comm_ptr, i, &lpid, false);
-        ranks_on[place->host_of_rank[lpid]]++;
+        id[i] = world->place.host_of_rank[lpid];
+        path[i] = world->place.path_of_rank[lpid];
+        is_world = is_world && lpid == (TOPO_LPID_T) i;
     }
-    count->num_hosts = count->num_racks = count->max_ppn = 0;
-    for (int h = 0; h < place->num_hosts; h++) {
-        if (ranks_on[h] == 0)
-            continue;
-        count->num_hosts++;
-        count->num_racks += !is_in[place->rack_of_host[h]];
-        is_in[place->rack_of_host[h]] = true;
-        count->max_ppn = MPL_MAX(count->max_ppn, ranks_on[h]);
+    if (is_world) {
+        /* as good as a duplicate of it */
+        set_view(comm_ptr, world, world_store);
+        MPL_free(path);
+    } else {
+        view_t *view = view_create(n, id, world->place.num_hosts, world->site_host, path,
+                                   world->use_site, world->has_threads, &world->settings);
+        set_view(comm_ptr, view, NULL);
+        view_release(view);
     }
+    MPL_free(id);
+}
+
+void MPII_Topo_comm_count(MPIR_Comm * comm_ptr, MPII_Topo_count_t * count)
+{
+    count->num_hosts = count->num_racks = count->max_ppn = MPIR_AINT_MAX;
+    if (comm_ptr->comm_kind != MPIR_COMM_KIND__INTRACOMM || world == NULL ||
+        !MPII_Topo_is_in_world(comm_ptr))
+        return;
+    find_in_world(comm_ptr);
+    const view_t *view = comm_ptr->coll.topo->view;
+    count->num_hosts = view->place.num_hosts;
+    count->num_racks = view->place.num_racks;
+    count->max_ppn = view->max_ppn;
+}
+
+/* -- by agreement -- */
+
+typedef struct {
+    uint64_t host;
+    int rank;
+} host_entry_t;
+
+static int cmp_host(const void *a_, const void *b_)
+{
+    const host_entry_t *a = a_, *b = b_;
+    if (a->host != b->host)
+        return a->host < b->host ? -1 : 1;
+    return a->rank - b->rank;
+}
+
+/* One warning, from rank 0 of MPI_COMM_WORLD, if it is in the communicator. */
+static void warn_if_unusable(const whereabouts_t all[], int n, bool is_same)
+{
+    int num_unknown = 0, unknown = -1, other = -1;
+    char text[MPII_TOPO_ERR_LEN];
+
+    for (int i = n - 1; i >= 0; i--) {
+        if (all[i].digest != all[0].digest)
+            other = i;
+        if (all[i].site_host == -1) {
+            unknown = i;
+            num_unknown++;
+        }
+    }
+    if (!is_same) {
+        snprintf(text, sizeof(text), "%s: rank %d does not hold the topology that rank 0 holds, "
+                 "expected the same on all ranks; all hosts count as equally far apart",
+                 site_name ? site_name : "MPIR_CVAR_COLL_TOPOLOGY_FILE", other);
+        MPII_Topo_warn_once(&has_warned_differs, text);
+    } else if (site && num_unknown > 0) {
+        snprintf(text, sizeof(text), "%s: does not know the hosts of %d of %d ranks (the first is "
+                 "rank %d); they count as the furthest, each host in a rack of its own",
+                 site_name, num_unknown, n, unknown);
+        MPII_Topo_warn_once(&has_warned_unknown, text);
+    }
+}
+
+static view_t *view_of(const whereabouts_t all[], int n)
+{
+    int num_ids = 0;
+    bool is_same = true, has_threads = false;
+    host_entry_t *entries = MPL_malloc(n * sizeof(*entries), MPL_MEM_COLL);
+    int *id = MPL_malloc(n * sizeof(int), MPL_MEM_COLL);
+    int *site_host_of_id = MPL_malloc(n * sizeof(int), MPL_MEM_COLL);
+    uint64_t *path = MPL_malloc(n * sizeof(uint64_t), MPL_MEM_COLL);
+
+    MPII_TOPO_NEED(entries && id && site_host_of_id && path);
+    for (int i = 0; i < n; i++) {
+        entries[i].host = all[i].host;
+        entries[i].rank = i;
+        path[i] = all[i].path;
+        is_same = is_same && all[i].digest == all[0].digest;
+        has_threads = has_threads || all[i].has_threads;
+    }
+    warn_if_unusable(all, n, is_same);
+    qsort(entries, n, sizeof(*entries), cmp_host);
+    for (int i = 0; i < n; i++) {
+        if (i == 0 || entries[i].host != entries[i - 1].host)
+            site_host_of_id[num_ids++] = all[entries[i].rank].site_host;
+        id[entries[i].rank] = num_ids - 1;
+    }
+    view_t *view = view_create(n, id, num_ids, site_host_of_id, path, site && is_same, has_threads,
+                               &all[0].settings);
+    MPL_free(entries);
+    MPL_free(id);
+    MPL_free(site_host_of_id);
+    return view;
+}
+
+/* Give a communicator its view: agree on the topology, and learn where everybody is. Collective. */
+static int agree(MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS, n = comm_ptr->local_size;
+    whereabouts_t self = find_self();
+    whereabouts_t *all = MPL_malloc(n * sizeof(whereabouts_t), MPL_MEM_COLL);
+
+    MPII_TOPO_NEED(all);
+    mpi_errno = MPIR_Allgather_intra_brucks(&self, sizeof(self), MPI_BYTE, all, sizeof(self),
+                                            MPI_BYTE, comm_ptr, TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
+    view_t *view = view_of(all, n);
+    set_view(comm_ptr, view, NULL);
+    view_release(view);
 
   fn_exit:
-    MPL_free(ranks_on);
-    MPL_free(is_in);
+    MPL_free(all);
     return mpi_errno;
   fn_fail:
     goto fn_exit;
 }
 
-static void print_order(MPIR_Comm * comm_ptr, const char *what, const int order[])
+/* The view of a communicator, for an algorithm that runs on it. */
+static int get_view(MPIR_Comm * comm_ptr, view_t ** view, TOPO_COLL_ATTR_DECL)
 {
-    if (MPIR_CVAR_COLL_TOPOLOGY_VERBOSE < 2 || comm_ptr->rank != 0)
+    int mpi_errno = MPI_SUCCESS;
+
+    if (comm_ptr->coll.topo == NULL)
+        find_in_world(comm_ptr);
+    if (comm_ptr->coll.topo == NULL) {
+        mpi_errno = agree(comm_ptr, TOPO_COLL_ATTR);
+        MPIR_ERR_CHECK(mpi_errno);
+    }
+    *view = comm_ptr->coll.topo->view;
+    if (is_to_tell(comm_ptr, 1, TOLD_PLACE)) {
+        const MPII_Topo_place_t *place = &(*view)->place;
+        printf("[mpich] topology of communicator 0x%08x: %d ranks, %d hosts, %d racks, from %s\n",
+               (unsigned) comm_ptr->handle, place->num_ranks, place->num_hosts, place->num_racks,
+               (*view)->use_site ? site_name : "host names");
+        fflush(stdout);
+    }
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+int MPII_Topo_place_world(void)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPIR_Comm *comm_ptr = MPIR_Process.comm_world;
+    TOPO_COLL_ATTR_NEW;
+
+    if (comm_ptr == NULL || world)
+        goto fn_exit;
+    if (comm_ptr->coll.topo == NULL) {
+        mpi_errno = agree(comm_ptr, TOPO_COLL_ATTR);
+        MPIR_ERR_CHECK(mpi_errno);
+    }
+    world = comm_ptr->coll.topo->view;
+    world_store = comm_ptr->coll.topo->store;
+    MPL_atomic_fetch_add_int(&world->num_users, 1);
+    MPL_atomic_fetch_add_int(&world_store->num_users, 1);
+    num_on_host = 0;
+    for (int i = 0; i < comm_ptr->local_size; i++)
+        num_on_host += world->place.host_of_rank[i] == world->place.host_of_rank[comm_ptr->rank];
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+int MPII_Topo_num_on_host(void)
+{
+    return world ? num_on_host : MPL_MAX(MPIR_Process.local_size, 1);
+}
+
+bool MPII_Topo_is_forced(void)
+{
+#define IS_FORCED(COLL, Coll, coll, algo, desc)                         \
+    if (MPIR_CVAR_##COLL##_INTRA_ALGORITHM == MPIR_CVAR_##COLL##_INTRA_ALGORITHM_##algo)        \
+        return true;
+    MPIR_TOPO_ALGOS(IS_FORCED)
+#undef IS_FORCED
+    return MPIR_CVAR_COLL_TOPOLOGY_FILE && *MPIR_CVAR_COLL_TOPOLOGY_FILE;
+}
+
+/* -- renumberings -- */
+
+static void print_order(MPIR_Comm * comm_ptr, unsigned what, const char *name, const int order[])
+{
+    if (!is_to_tell(comm_ptr, 2, what))
         return;
-    printf("[mpich] topology of communicator 0x%08x: %s", (unsigned) comm_ptr->handle, what);
+    printf("[mpich] topology of communicator 0x%08x: %s", (unsigned) comm_ptr->handle, name);
     for (int i = 0; i < comm_ptr->local_size; i++)
         printf(" %d", order[i]);
     printf("\n");
@@ -547,77 +728,93 @@ static void group_ring(const MPII_Topo_place_t * place, MPII_Topo_ring_t * ring)
     ring->next_group_len = (next_last - last + n) % n;
 }
 
-int MPII_Topo_comm_ring(MPIR_Comm * comm_ptr, const MPII_Topo_ring_t ** ring, TOPO_COLL_ATTR_DECL)
+/* Keep what was built in a view, or what another thread has put there meanwhile. */
+static void *keep(MPL_atomic_ptr_t * where, void *built)
+{
+    void *before = MPL_atomic_cas_ptr(where, NULL, built);
+    return before ? before : built;
+}
+
+int MPII_Topo_comm_ring(MPIR_Comm * comm_ptr, const MPII_Topo_ring_t ** ring_, TOPO_COLL_ATTR_DECL)
 {
     int mpi_errno = MPI_SUCCESS;
-    int *order = NULL;
-    struct MPII_Topo_comm *topo;
+    MPII_Topo_ring_t *ring, *built;
+    view_t *view;
 
-    mpi_errno = get_view(comm_ptr, &topo, TOPO_COLL_ATTR);
+    mpi_errno = get_view(comm_ptr, &view, TOPO_COLL_ATTR);
     MPIR_ERR_CHECK(mpi_errno);
-    if (topo->ring.order == NULL) {
-        order = MPL_malloc(comm_ptr->local_size * sizeof(int), MPL_MEM_COLL);
-        MPIR_ERR_CHKANDJUMP(!order || MPII_Topo_map_ring(&topo->place, order), mpi_errno,
-                            MPI_ERR_OTHER, "**nomem");
-        topo->ring.order = order;
-        topo->ring.pos = position(order, comm_ptr->rank);
-        group_ring(&topo->place, &topo->ring);
-        order = NULL;
-        print_order(comm_ptr, "ring", topo->ring.order);
+    ring = MPL_atomic_load_ptr(&view->ring);
+    if (ring == NULL) {
+        built = MPL_calloc(1, sizeof(*built), MPL_MEM_COLL);
+        MPII_TOPO_NEED(built);
+        built->order = MPL_malloc(comm_ptr->local_size * sizeof(int), MPL_MEM_COLL);
+        MPII_TOPO_NEED(built->order && MPII_Topo_map_ring(&view->place, built->order) == 0);
+        built->pos = position(built->order, comm_ptr->rank);
+        group_ring(&view->place, built);
+        ring = keep(&view->ring, built);
+        if (ring != built) {
+            MPL_free(built->order);
+            MPL_free(built);
+        }
     }
-    *ring = &topo->ring;
+    print_order(comm_ptr, TOLD_RING, "ring", ring->order);
+    *ring_ = ring;
 
   fn_exit:
     return mpi_errno;
   fn_fail:
-    MPL_free(order);
     goto fn_exit;
 }
 
 int MPII_Topo_comm_recursive_doubling(MPIR_Comm * comm_ptr, const int **slots_, int *slot,
                                       bool * is_identity, TOPO_COLL_ATTR_DECL)
 {
-    int mpi_errno = MPI_SUCCESS;
-    int *slots = NULL;
-    struct MPII_Topo_comm *topo;
+    int mpi_errno = MPI_SUCCESS, n = comm_ptr->local_size;
+    slots_t *slots, *built;
+    view_t *view;
 
-    mpi_errno = get_view(comm_ptr, &topo, TOPO_COLL_ATTR);
+    mpi_errno = get_view(comm_ptr, &view, TOPO_COLL_ATTR);
     MPIR_ERR_CHECK(mpi_errno);
-    if (topo->slots == NULL) {
-        slots = MPL_malloc(comm_ptr->local_size * sizeof(int), MPL_MEM_COLL);
-        MPIR_ERR_CHKANDJUMP(!slots || MPII_Topo_map_recursive_doubling(&topo->place, slots),
-                            mpi_errno, MPI_ERR_OTHER, "**nomem");
-        topo->slot = position(slots, comm_ptr->rank);
-        topo->slots_are_ranks = true;
-        for (int i = 0; i < comm_ptr->local_size; i++) {
-            if (slots[i] != i)
-                topo->slots_are_ranks = false;
+    slots = MPL_atomic_load_ptr(&view->slots);
+    if (slots == NULL) {
+        built = MPL_malloc(sizeof(*built) + n * sizeof(int), MPL_MEM_COLL);
+        MPII_TOPO_NEED(built && MPII_Topo_map_recursive_doubling(&view->place, built->slots) == 0);
+        built->slot = position(built->slots, comm_ptr->rank);
+        built->are_ranks = true;
+        for (int i = 0; i < n; i++) {
+            if (built->slots[i] != i)
+                built->are_ranks = false;
         }
-        topo->slots = slots;
-        slots = NULL;
-        print_order(comm_ptr, "recursive doubling", topo->slots);
+        slots = keep(&view->slots, built);
+        if (slots != built)
+            MPL_free(built);
     }
-    *slots_ = topo->slots;
-    *slot = topo->slot;
-    *is_identity = topo->slots_are_ranks;
+    print_order(comm_ptr, TOLD_SLOTS, "recursive doubling", slots->slots);
+    *slots_ = slots->slots;
+    *slot = slots->slot;
+    *is_identity = slots->are_ranks;
 
   fn_exit:
     return mpi_errno;
   fn_fail:
-    MPL_free(slots);
     goto fn_exit;
+}
+
+const MPII_Topo_settings_t *MPII_Topo_comm_settings(const MPIR_Comm * comm_ptr)
+{
+    return &comm_ptr->coll.topo->view->settings;
 }
 
 int MPII_Topo_comm_place(MPIR_Comm * comm_ptr, const MPII_Topo_place_t ** place,
                          MPII_Topo_kept_t ** kept, TOPO_COLL_ATTR_DECL)
 {
     int mpi_errno = MPI_SUCCESS;
-    struct MPII_Topo_comm *topo;
+    view_t *view;
 
-    mpi_errno = get_view(comm_ptr, &topo, TOPO_COLL_ATTR);
+    mpi_errno = get_view(comm_ptr, &view, TOPO_COLL_ATTR);
     MPIR_ERR_CHECK(mpi_errno);
-    *place = &topo->place;
-    *kept = &topo->kept;
+    *place = &view->place;
+    *kept = &comm_ptr->coll.topo->store->kept;
 
   fn_exit:
     return mpi_errno;
@@ -625,16 +822,40 @@ int MPII_Topo_comm_place(MPIR_Comm * comm_ptr, const MPII_Topo_place_t ** place,
     goto fn_exit;
 }
 
-int MPII_Topo_wait(MPIR_Request ** request, TOPO_COLL_ATTR_DECL)
+struct MPII_Topo_plans **MPII_Topo_comm_plans(MPIR_Comm * comm_ptr)
+{
+    return &comm_ptr->coll.topo->plans;
+}
+
+int MPII_Topo_wait_bytes(MPIR_Request ** request, MPI_Aint * bytes, TOPO_COLL_ATTR_DECL)
 {
     int mpi_errno = MPI_SUCCESS;
 
+    *bytes = 0;
     if (*request == NULL)
         return MPI_SUCCESS;
     mpi_errno = MPIC_Wait(*request, TOPO_COLL_ATTR);
-    if (mpi_errno == MPI_SUCCESS && (*request)->kind == MPIR_REQUEST_KIND__RECV)
+    if (mpi_errno == MPI_SUCCESS && (*request)->kind == MPIR_REQUEST_KIND__RECV) {
         mpi_errno = (*request)->status.MPI_ERROR;
+        *bytes = MPIR_STATUS_GET_COUNT((*request)->status);
+    }
     MPIR_Request_free(*request);
     *request = NULL;
     return mpi_errno;
+}
+
+int MPII_Topo_wait(MPIR_Request ** request, TOPO_COLL_ATTR_DECL)
+{
+    MPI_Aint bytes;
+
+    return MPII_Topo_wait_bytes(request, &bytes, TOPO_COLL_ATTR);
+}
+
+void MPII_Topo_out_of_memory(const char *where)
+{
+    char text[MPII_TOPO_ERR_LEN];
+
+    snprintf(text, sizeof(text), "%s: out of memory in a collective, which the others of its "
+             "communicator wait for", where);
+    MPID_Abort(NULL, MPI_ERR_OTHER, 1, text);
 }

@@ -20,6 +20,7 @@
 
 #include "topo_algos.h"
 #include "topo_compat.h"
+#include "topo_counter.h"
 #include "topo_map.h"
 
 /* Called from MPII_Coll_init and MPII_Coll_finalize. */
@@ -36,8 +37,13 @@ int MPII_Topo_load(const char *name, struct json_object *root, char *err);
 /* Print one line, from rank 0 of MPI_COMM_WORLD. */
 void MPII_Topo_warn(const char *text);
 
-/* Called from MPIR_Coll_comm_init and MPII_Coll_comm_cleanup. */
-void MPII_Topo_comm_init(MPIR_Comm * comm_ptr);
+/* The same where has_warned is 0, which it is not any more then. */
+void MPII_Topo_warn_once(MPL_atomic_int_t * has_warned, const char *text);
+
+/* Called where a communicator is duplicated, before it is used: it has the processes of its parent in
+ * their order. topo.c tells why this is right. */
+void MPII_Topo_comm_inherit(MPIR_Comm * comm_ptr, const MPIR_Comm * parent);
+/* Called from MPII_Coll_comm_cleanup. */
 void MPII_Topo_comm_cleanup(MPIR_Comm * comm_ptr);
 
 /* How a communicator is placed. All are MPIR_AINT_MAX where that is not known to all its processes:
@@ -51,11 +57,18 @@ typedef struct {
 /* Whether all processes of a communicator are of the MPI_COMM_WORLD of the calling one */
 bool MPII_Topo_is_in_world(MPIR_Comm * comm_ptr);
 
-/* Learn where the processes of MPI_COMM_WORLD are. Collective over MPI_COMM_WORLD. */
+/* Whether a CVAR of this process forces one of the algorithms, or names a topology. */
+bool MPII_Topo_is_forced(void);
+
+/* Learn where the processes of MPI_COMM_WORLD are: from then on, communicators of its processes need
+ * no communication for that. Collective over MPI_COMM_WORLD, in MPI_Init: all do it, or none. */
 int MPII_Topo_place_world(void);
 
+/* Processes of MPI_COMM_WORLD on the host of the calling one */
+int MPII_Topo_num_on_host(void);
+
 /* Count from what MPII_Topo_place_world learnt, without communication. */
-int MPII_Topo_comm_count(MPIR_Comm * comm_ptr, MPII_Topo_count_t * count);
+void MPII_Topo_comm_count(MPIR_Comm * comm_ptr, MPII_Topo_count_t * count);
 
 /* Nearest neighbour ring of a communicator, as one process sees it. The ring is cut into groups of
  * consecutive positions: the ranks of a rack or, where there is one rack, of a host. There is one
@@ -68,8 +81,9 @@ typedef struct MPII_Topo_ring {
     int next_group_len;         /* positions in the group after it */
 } MPII_Topo_ring_t;
 
-/* The ring of a communicator. Collective over the communicator at the first call, by a blocking
- * allgather of 32 bytes a rank in which the processes agree on the topology. */
+/* The ring of a communicator. Collective over the communicator at the first call: where the place of
+ * MPI_COMM_WORLD does not tell, by a blocking allgather of 32 bytes a rank in which the processes
+ * agree on the topology. */
 int MPII_Topo_comm_ring(MPIR_Comm * comm_ptr, const MPII_Topo_ring_t ** ring, TOPO_COLL_ATTR_DECL);
 
 /* Placement for recursive doubling: slots[i] is the rank whose block comes at slot i (see
@@ -78,15 +92,31 @@ int MPII_Topo_comm_ring(MPIR_Comm * comm_ptr, const MPII_Topo_ring_t ** ring, TO
 int MPII_Topo_comm_recursive_doubling(MPIR_Comm * comm_ptr, const int **slots, int *slot,
                                       bool * is_identity, TOPO_COLL_ATTR_DECL);
 
-/* What algorithms keep with a communicator; each is NULL until one makes it (topo_tree.h,
- * topo_tree_shm.h, topo_exchange.h). */
+/* What CVARs say, on rank 0: of MPI_COMM_WORLD, or of a communicator that is not placed by that. Those of
+ * the same name, but all of them are numbers that can be used: in bytes, or how many. */
+typedef struct {
+    int allgather_pipeline_min_bytes;
+    int segment_bytes, tree_shm_bytes;
+    int plan_staging, plan_max_bytes, plan_one_rank_bytes, plan_shm_bytes, plan_entries, plan_bytes;
+    int plan_misses;
+    int plan_rack_bytes;        /* -1: rack_join_bytes of the place */
+} MPII_Topo_settings_t;
+
+/* The settings of a communicator, the same on all its processes, once its place is known */
+const MPII_Topo_settings_t *MPII_Topo_comm_settings(const MPIR_Comm * comm_ptr);
+
+/* What algorithms keep with a communicator, and the duplicates that share it: nothing in it belongs
+ * to one of them. Each is NULL until one makes it (topo_tree.h, topo_tree_shm.h, topo_exchange.h). */
 typedef struct {
     struct MPII_Topo_forest *forest;
     struct MPII_Topo_tree_shm *tree_shm;
     struct MPII_Topo_exchange *exchange;
 } MPII_Topo_kept_t;
 
-/* That, and where the ranks of a communicator are. Collective at the first call, as above. */
+/* What is kept with this communicator alone, after MPII_Topo_comm_place: plans of alltoallv */
+struct MPII_Topo_plans **MPII_Topo_comm_plans(MPIR_Comm * comm_ptr);
+
+/* What is kept, and where the ranks of a communicator are. Collective at the first call, as above. */
 int MPII_Topo_comm_place(MPIR_Comm * comm_ptr, const MPII_Topo_place_t ** place,
                          MPII_Topo_kept_t ** kept, TOPO_COLL_ATTR_DECL);
 
@@ -101,8 +131,30 @@ int MPII_Topo_alltoallv_init(const void *sendbuf, const MPI_Aint sendcounts[],
                              MPI_Datatype recvtype, MPIR_Comm * comm_ptr, void **sched,
                              enum MPIR_sched_type *sched_type);
 
-/* Wait for a request and free it; nothing where it is NULL. */
+/* Wait for a request and free it; nothing where it is NULL. *bytes is the length of the message that a
+ * receive got. */
+int MPII_Topo_wait_bytes(MPIR_Request ** request, MPI_Aint * bytes, TOPO_COLL_ATTR_DECL);
 int MPII_Topo_wait(MPIR_Request ** request, TOPO_COLL_ATTR_DECL);
+
+/* End the job, with a message, where mem is NULL: a process has no memory for what the others of a
+ * collective wait for, and none of them could be told. */
+#define MPII_TOPO_NEED(mem)                     \
+    do {                                        \
+        if (!(mem))                             \
+            MPII_Topo_out_of_memory(__func__);  \
+    } while (0)
+void MPII_Topo_out_of_memory(const char *where);
+
+/* For a call that an algorithm declines: run MPIR_<Coll>_allcomm_auto by MPICH's built-in selection, as
+ * without a tuning file. mpi_errno = call; */
+#define MPII_TOPO_RUN_BUILTIN(comm_ptr, call)                           \
+    do {                                                                \
+        void *csel_ = (comm_ptr)->csel_comm;                            \
+        while ((comm_ptr)->csel_comm && MPIR_Csel_get_fallback((comm_ptr)->csel_comm)) \
+            (comm_ptr)->csel_comm = MPIR_Csel_get_fallback((comm_ptr)->csel_comm); \
+        call;                                                           \
+        (comm_ptr)->csel_comm = csel_;                                  \
+    } while (0)
 
 /* Calls of each algorithm by this process: MPI_T counters coll_topo_<collective>_<algorithm>_calls */
 enum {
@@ -111,12 +163,13 @@ enum {
 #undef MPII_TOPO_ENUM
     MPII_TOPO_ALGO__END
 };
-extern unsigned long MPII_Topo_calls[MPII_TOPO_ALGO__END];
+extern MPII_Topo_counter_t MPII_Topo_calls[MPII_TOPO_ALGO__END];
 /* Messages that this process sent to other racks: coll_topo_rack_messages */
-extern unsigned long MPII_Topo_rack_messages;
+extern MPII_Topo_counter_t MPII_Topo_rack_messages;
 /* Blocks that this process gave to, or got from, the leader of its host through shared memory:
  * coll_topo_shm_blocks */
-extern unsigned long MPII_Topo_shm_blocks;
-#define MPII_TOPO_COUNT(coll, algo) (MPII_Topo_calls[MPII_TOPO_ALGO__##coll##_##algo]++)
+extern MPII_Topo_counter_t MPII_Topo_shm_blocks;
+#define MPII_TOPO_COUNT(coll, algo) \
+    MPII_Topo_counter_add(&MPII_Topo_calls[MPII_TOPO_ALGO__##coll##_##algo], 1)
 
 #endif /* TOPO_H_INCLUDED */

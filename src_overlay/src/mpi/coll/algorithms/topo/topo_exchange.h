@@ -7,6 +7,7 @@
 #define TOPO_EXCHANGE_H_INCLUDED
 
 #include "topo_compat.h"
+#include "topo_counter.h"
 #include "topo_plan.h"
 #include "topo_shm.h"
 
@@ -43,13 +44,14 @@ typedef enum {
     MPII_TOPO_DECLINED_SIZE,    /* blocks longer than MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES */
     MPII_TOPO_DECLINED_MEMORY,  /* more than MPIR_CVAR_COLL_TOPO_PLAN_SHM_BYTES, or than there is */
     MPII_TOPO_DECLINED_MISSES,  /* counts that change from call to call */
+    MPII_TOPO_DECLINED_MISMATCH,        /* blocks that are received with another size than sent */
     MPII_TOPO_DECLINED__END
 } MPII_Topo_decline_t;
 
 /* Messages of a plan, ready to be sent: at `offset` of the segment, count elements of type */
 typedef struct {
     int rank;
-    MPI_Aint offset, count;
+    MPI_Aint offset, count, bytes;
     MPI_Datatype type;
 } MPII_Topo_wire_t;
 
@@ -73,19 +75,27 @@ int MPII_Topo_exchange_copy(const MPII_Topo_place_t * place, int rank, int which
                             const MPII_Topo_blocks_t * blocks, const int64_t offsets[],
                             MPI_Aint scale, char *segment, bool to_segment);
 
+/* Alltoall(v) for ranks that do not agree on the sizes of blocks: all messages are received, as long as
+ * they are. Blocks for which there is room are delivered, one that is longer is MPI_ERR_TRUNCATE. */
+int MPII_Topo_exchange_unequal(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in,
+                               MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL);
+
 /* Count them, for MPI_T. */
 void MPII_Topo_count_messages(const MPII_Topo_place_t * place, int rank,
                               const MPII_Topo_wires_t * w);
 
-/* What is kept with a communicator; NULL until the first call. Collective over it. */
+/* What is kept with a communicator, and those that share it with them; and with one alone. */
 struct MPII_Topo_exchange;
 void MPII_Topo_exchange_free(struct MPII_Topo_exchange *exchange);
+struct MPII_Topo_plans;
+void MPII_Topo_plans_free(struct MPII_Topo_plans *plans);
 
 /* A plan for a persistent collective. *decline tells whether there is one. *route lives as long as
  * the communicator. *shm is the memory of the host, with room for counters, then for a segment, and
  * then for own_bytes of the plan; or NULL where each rank has a segment of its own. Collective over
  * the communicator. */
-#define MPII_TOPO_MEETING_BYTES (3 * sizeof(MPII_Topo_shm_counter_t))
+#define MPII_TOPO_MEETING_BYTES(num_local) \
+    (3 * sizeof(MPII_Topo_shm_counter_t) + ((2 * (num_local) * sizeof(int) + 63) & ~(size_t) 63))
 int MPII_Topo_exchange_plan(MPIR_Comm * comm_ptr, const MPII_Topo_blocks_t * out,
                             const MPII_Topo_blocks_t * in, MPII_Topo_decline_t * decline,
                             const MPII_Topo_route_t ** route, MPII_Topo_plan_t ** plan,
@@ -103,8 +113,8 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
                                  MPII_Topo_decline_t * decline, TOPO_COLL_ATTR_DECL);
 
 /* MPI_T variables, of this process */
-extern unsigned long MPII_Topo_plan_declined[MPII_TOPO_DECLINED__END];
-extern unsigned long MPII_Topo_plan_hits, MPII_Topo_plan_misses, MPII_Topo_plan_builds;
-extern unsigned long MPII_Topo_plan_bytes, MPII_Topo_plan_build_usec, MPII_Topo_host_messages;
+extern MPII_Topo_counter_t MPII_Topo_plan_declined[MPII_TOPO_DECLINED__END];
+extern MPII_Topo_counter_t MPII_Topo_plan_hits, MPII_Topo_plan_misses, MPII_Topo_plan_builds;
+extern MPII_Topo_counter_t MPII_Topo_plan_bytes, MPII_Topo_plan_build_usec, MPII_Topo_host_messages;
 
 #endif /* TOPO_EXCHANGE_H_INCLUDED */

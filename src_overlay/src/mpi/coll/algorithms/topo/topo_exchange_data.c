@@ -27,6 +27,12 @@ void MPII_Topo_blocks_set(MPII_Topo_blocks_t * blocks, const void *buf, MPI_Aint
     blocks->is_plain = is_contig && !MPIR_GPU_query_pointer_is_dev(buf);
 }
 
+static char *block_of(const MPII_Topo_blocks_t * blocks, int rank)
+{
+    MPI_Aint displ = blocks->displs ? blocks->displs[rank] : rank * blocks->count;
+    return blocks->buf + displ * blocks->extent;
+}
+
 int MPII_Topo_exchange_copy(const MPII_Topo_place_t * place, int rank, int which,
                             const MPII_Topo_blocks_t * blocks, const int64_t offsets[],
                             MPI_Aint scale, char *segment, bool to_segment)
@@ -36,8 +42,7 @@ int MPII_Topo_exchange_copy(const MPII_Topo_place_t * place, int rank, int which
 
     for (int i = 0; i < place->num_ranks; i++) {
         MPI_Aint count = MPII_Topo_blocks_count(blocks, i), bytes = count * blocks->type_size;
-        MPI_Aint displ = blocks->displs ? blocks->displs[i] : i * blocks->count;
-        char *block = blocks->buf + displ * blocks->extent;
+        char *block = block_of(blocks, i);
         char *mem = segment + offsets[i] * scale;
 
         if (bytes == 0 || !(which & (place->host_of_rank[i] == host ? MPII_TOPO_COPY_OWN_HOST :
@@ -61,6 +66,61 @@ int MPII_Topo_exchange_copy(const MPII_Topo_place_t * place, int rank, int which
     goto fn_exit;
 }
 
+int MPII_Topo_exchange_unequal(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in,
+                               MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    int p = comm_ptr->local_size;
+    MPI_Aint *sent = MPL_malloc(2 * p * sizeof(MPI_Aint), MPL_MEM_COLL), *theirs = sent + p;
+    MPIR_Request **reqs = MPL_calloc(2 * p, sizeof(MPIR_Request *), MPL_MEM_COLL);
+    MPI_Aint total = 1;
+    char *mem, *end;
+
+    MPII_TOPO_NEED(sent && reqs);
+    for (int i = 0; i < p; i++)
+        total += sent[i] = MPII_Topo_blocks_count(out, i) * out->type_size;
+    mpi_errno = MPIR_Alltoall_intra_scattered(sent, sizeof(MPI_Aint), MPI_BYTE, theirs,
+                                              sizeof(MPI_Aint), MPI_BYTE, comm_ptr, TOPO_COLL_ATTR);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    for (int i = 0; i < p; i++)
+        total += theirs[i];
+    end = mem = MPL_malloc(total, MPL_MEM_COLL);
+    MPII_TOPO_NEED(mem);
+    for (int i = 0; i < p; i++) {
+        mpi_errno = MPIC_Irecv(end, theirs[i], MPI_BYTE, i, MPIR_ALLTOALLV_TAG, comm_ptr, &reqs[i]);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        end += theirs[i];
+    }
+    for (int i = 0; i < p; i++) {
+        mpi_errno = MPIR_Localcopy(block_of(out, i), MPII_Topo_blocks_count(out, i), out->type, end,
+                                   sent[i], MPI_BYTE);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        mpi_errno = MPIC_Isend(end, sent[i], MPI_BYTE, i, MPIR_ALLTOALLV_TAG, comm_ptr,
+                               &reqs[p + i], TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        end += sent[i];
+    }
+    for (int i = 0; i < 2 * p; i++) {
+        mpi_errno = MPII_Topo_wait(&reqs[i], TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+    end = mem;
+    for (int i = 0; i < p && mpi_errno_ret == MPI_SUCCESS; i++) {
+        if (theirs[i] <= MPII_Topo_blocks_count(in, i) * in->type_size)
+            mpi_errno = MPIR_Localcopy(end, theirs[i], MPI_BYTE, block_of(in, i),
+                                       MPII_Topo_blocks_count(in, i), in->type);
+        else
+            MPIR_ERR_SET(mpi_errno, MPI_ERR_TRUNCATE, "**truncate");
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        end += theirs[i];
+    }
+    MPL_free(mem);
+    MPL_free(reqs);
+    MPL_free(sent);
+    return mpi_errno_ret;
+}
+
 /* -- messages -- */
 
 static int make_wire(const MPII_Topo_plan_msg_t * m, MPI_Aint scale, MPII_Topo_wire_t * wire)
@@ -70,9 +130,10 @@ static int make_wire(const MPII_Topo_plan_msg_t * m, MPI_Aint scale, MPII_Topo_w
 
     wire->rank = m->rank;
     wire->type = MPI_BYTE;
+    wire->bytes = m->bytes * scale;
     if (m->num_pieces == 1) {
         wire->offset = m->pieces[0].offset * scale;
-        wire->count = m->bytes * scale;
+        wire->count = wire->bytes;
         goto fn_exit;
     }
     lens = MPL_malloc(m->num_pieces * sizeof(MPI_Aint), MPL_MEM_COLL);
@@ -175,10 +236,10 @@ void MPII_Topo_count_messages(const MPII_Topo_place_t * place, int rank,
                               const MPII_Topo_wires_t * w)
 {
     for (int s = 0; s < 2; s++) {
-        MPII_Topo_host_messages += w->num_sends[s];
+        MPII_Topo_counter_add(&MPII_Topo_host_messages, w->num_sends[s]);
         for (int i = 0; i < w->num_sends[s]; i++) {
             if (MPII_Topo_level(place, rank, w->sends[s][i].rank) == MPII_TOPO_LEVEL__SITE)
-                MPII_Topo_rack_messages++;
+                MPII_Topo_counter_add(&MPII_Topo_rack_messages, 1);
         }
     }
 }

@@ -5,6 +5,7 @@
 
 #include "mpiimpl.h"
 #include "tsp_impl.h"
+#include "gentran_types.h"
 #include "topo.h"
 #include "topo_exchange.h"
 
@@ -39,10 +40,14 @@ typedef struct persist {
     MPII_Topo_shm_counter_t *counters;  /* [3] in shared memory, before the segment */
     meeting_t meetings[3];
     uint32_t num_rounds;        /* starts of the request */
+    MPIR_TSP_sched_t sched;
+    int mpi_errno;              /* first error in this round */
+    int error;                  /* that this process, or one of its host, knows of, as TOPO_ERROR */
+    int *errors;                /* [2][ranks of the host] likewise, in shared memory; by round */
     char *own, *segment;
     MPII_Topo_blocks_t out, in;
     bool in_place;
-    unsigned long *calls;       /* counts the starts */
+    MPII_Topo_counter_t *calls; /* counts the starts */
 } persist_t;
 
 static void persist_free(persist_t * p)
@@ -66,6 +71,39 @@ static void persist_free(persist_t * p)
         MPIR_Datatype_release_if_not_builtin(p->out.type);
     }
     MPL_free(p);
+}
+
+/* -- errors -- */
+
+/* A vertex that fails has to complete all the same, as others wait for what comes after it. The error
+ * goes to the ranks of the host when they meet, with messages to others, and into the request. */
+static void note_error(persist_t * p, int mpi_errno)
+{
+    if (mpi_errno == MPI_SUCCESS)
+        return;
+    if (p->mpi_errno == MPI_SUCCESS)
+        p->mpi_errno = mpi_errno;
+    p->error = MPIR_ERR_OTHER;
+    TOPO_SCHED_SET_ERROR(p->sched, p->error);
+}
+
+static int *errors_of_round(const persist_t * p)
+{
+    return p->errors + p->num_rounds % 2 * p->plan->num_local;
+}
+
+static void tell_error(persist_t * p)
+{
+    if (p->shm)
+        errors_of_round(p)[p->shm->index] = p->error;
+}
+
+static void hear_error(persist_t * p)
+{
+    for (int i = 0; p->shm && i < p->plan->num_local; i++) {
+        if (errors_of_round(p)[i] != MPIR_ERR_NONE)
+            p->error = MPIR_ERR_OTHER;
+    }
 }
 
 /* -- vertices -- */
@@ -98,10 +136,13 @@ static int begin(void *data, int *done)
     persist_t *p = data;
 
     *done = 1;
-    (*p->calls)++;
+    MPII_Topo_counter_add(p->calls, 1);
     p->num_rounds++;
+    p->mpi_errno = MPI_SUCCESS;
+    p->error = MPIR_ERR_NONE;
     MPII_Topo_count_messages(p->route->place, p->comm_ptr->rank, p->wires);
-    return copy(p, true);
+    note_error(p, copy(p, true));
+    return MPI_SUCCESS;
 }
 
 /* For vertices that are complete when they have been issued */
@@ -119,27 +160,29 @@ static int begin_free(void *data)
 
 static int distribute(void *data, int *done)
 {
+    int mpi_errno = MPI_SUCCESS;
+    persist_t *p = data;
+
     *done = 1;
-    return copy(data, false);
+    hear_error(p);
+    note_error(p, copy(p, false));
+    if (p->error != MPIR_ERR_NONE && p->mpi_errno == MPI_SUCCESS)
+        MPIR_ERR_SET(p->mpi_errno, MPI_ERR_OTHER, "**coll_fail");
+    TOPO_SCHED_STATUS_ERROR(p->sched) = p->mpi_errno;
+    return mpi_errno;
 }
 
 static int have_met(void *data, int *done)
 {
-    int mpi_errno = MPI_SUCCESS;
     meeting_t *m = data;
 
     while (m->num_reqs > 0 && MPIR_Request_is_complete(m->reqs[m->num_reqs - 1])) {
         MPIR_Request *req = m->reqs[--m->num_reqs];
-        mpi_errno = req->status.MPI_ERROR;
+        note_error(m->p, req->status.MPI_ERROR);
         MPIR_Request_free(req);
-        MPIR_ERR_CHECK(mpi_errno);
     }
-
-  fn_exit:
     *done = m->num_reqs == 0;
-    return mpi_errno;
-  fn_fail:
-    goto fn_exit;
+    return MPI_SUCCESS;
 }
 
 static int meet(void *data, int *done)
@@ -151,28 +194,23 @@ static int meet(void *data, int *done)
     TOPO_COLL_ATTR_NEW;
 
     m->num_reqs = 0;
-    if (MPII_Topo_shm_count(&p->counters[m->k], target)) {
+    tell_error(p);
+    if (MPII_Topo_shm_count(p->shm, &p->counters[m->k], target)) {
         for (int i = 0; i < m->num_waiting; i++) {
             if (m->waiting[i] == p->comm_ptr->rank)
                 continue;
             mpi_errno = MPIC_Isend(NULL, 0, MPI_BYTE, m->waiting[i], p->meeting_tag, p->comm_ptr,
                                    &m->reqs[m->num_reqs], TOPO_COLL_ATTR);
-            MPIR_ERR_CHECK(mpi_errno);
-            m->num_reqs++;
+            note_error(p, mpi_errno);
+            m->num_reqs += mpi_errno == MPI_SUCCESS;
         }
     } else if (m->waits) {
         mpi_errno = MPIC_Irecv(NULL, 0, MPI_BYTE, MPI_ANY_SOURCE, p->meeting_tag,
                                p->comm_ptr, &m->reqs[0]);
-        MPIR_ERR_CHECK(mpi_errno);
-        m->num_reqs = 1;
+        note_error(p, mpi_errno);
+        m->num_reqs = mpi_errno == MPI_SUCCESS;
     }
-    mpi_errno = have_met(m, done);
-    MPIR_ERR_CHECK(mpi_errno);
-
-  fn_exit:
-    return mpi_errno;
-  fn_fail:
-    goto fn_exit;
+    return have_met(m, done);
 }
 
 /* -- schedule -- */
@@ -201,7 +239,7 @@ static int add_messages(const persist_t * p, const MPII_Topo_wire_t wires[], int
 
 /* At the last meeting all wait; before, those that have messages in the stage that follows. A rank
  * without any waits at the next one, and by then all have been here. */
-static int find_waiting(persist_t * p, int k)
+static void find_waiting(persist_t * p, int k)
 {
     meeting_t *m = &p->meetings[k];
     const MPII_Topo_route_t *route = p->route;
@@ -211,15 +249,13 @@ static int find_waiting(persist_t * p, int k)
     m->k = k;
     m->waiting = MPL_malloc(route->num_local * sizeof(int), MPL_MEM_COLL);
     m->reqs = MPL_calloc(route->num_local + 1, sizeof(MPIR_Request *), MPL_MEM_COLL);
-    if (m->waiting == NULL || m->reqs == NULL)
-        return -1;
+    MPII_TOPO_NEED(m->waiting && m->reqs);
     for (int l = 0; l < route->num_local; l++) {
         if (k == 2 || MPII_Topo_route_takes_part(route, stage, l)) {
             m->waiting[m->num_waiting++] = route->local[l];
             m->waits = m->waits || l == route->index;
         }
     }
-    return 0;
 }
 
 /* The ranks of the host hand on what they have. *after is the vertex after which this is so. */
@@ -229,7 +265,7 @@ static int add_hand_on(persist_t * p, int k, MPIR_TSP_sched_t s, int *after)
 
     if (p->shm) {
         int type = MPIR_TSP_sched_new_type(s, meet, have_met, NULL);
-        MPIR_ERR_CHKANDJUMP(find_waiting(p, k), mpi_errno, MPI_ERR_OTHER, "**nomem");
+        find_waiting(p, k);
         mpi_errno = MPIR_TSP_sched_generic(type, &p->meetings[k], s, 1, after, &vtx);
         MPIR_ERR_CHECK(mpi_errno);
     } else {
@@ -316,7 +352,7 @@ static bool is_selected(MPIR_Comm * comm_ptr, const MPIR_Csel_coll_sig_s * sig, 
 
 /* *sched_type is MPIR_SCHED_INVALID where the request goes the stock way. */
 static int init(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in, bool in_place,
-                MPIR_Comm * comm_ptr, unsigned long *calls, void **sched,
+                MPIR_Comm * comm_ptr, MPII_Topo_counter_t * calls, void **sched,
                 enum MPIR_sched_type *sched_type)
 {
     int mpi_errno = MPI_SUCCESS;
@@ -327,7 +363,7 @@ static int init(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in, b
     TOPO_COLL_ATTR_NEW;
 
     p = MPL_calloc(1, sizeof(*p), MPL_MEM_COLL);
-    MPIR_ERR_CHKANDJUMP(!p, mpi_errno, MPI_ERR_OTHER, "**nomem");
+    MPII_TOPO_NEED(p);
     p->comm_ptr = comm_ptr;
     p->in_place = in_place;
     p->calls = calls;
@@ -338,22 +374,22 @@ static int init(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in, b
         p->out = p->in;
     else
         ret |= keep_blocks(&p->out, n);
-    MPIR_ERR_CHKANDJUMP(ret, mpi_errno, MPI_ERR_OTHER, "**nomem");
+    MPII_TOPO_NEED(ret == 0);
 
     mpi_errno = MPII_Topo_exchange_plan(comm_ptr, &p->out, &p->in, &decline, &p->route, &p->plan,
                                         &p->shm, TOPO_COLL_ATTR);
     MPIR_ERR_CHECK(mpi_errno);
-    MPII_Topo_plan_declined[decline]++;
+    MPII_Topo_counter_add(&MPII_Topo_plan_declined[decline], 1);
     if (decline != MPII_TOPO_PLANNED)
         goto fn_exit;
-    mpi_errno = MPII_Topo_wires_create(p->plan, 1, &p->wires);
-    MPIR_ERR_CHECK(mpi_errno);
+    MPII_TOPO_NEED(MPII_Topo_wires_create(p->plan, 1, &p->wires) == MPI_SUCCESS);
     if (p->shm == NULL) {
         p->own = MPL_malloc(MPL_MAX(p->plan->bytes, 1), MPL_MEM_COLL);
-        MPIR_ERR_CHKANDJUMP(!p->own, mpi_errno, MPI_ERR_OTHER, "**nomem");
+        MPII_TOPO_NEED(p->own);
     }
-    p->segment = p->shm ? p->shm->mem + MPII_TOPO_MEETING_BYTES : p->own;
+    p->segment = p->shm ? p->shm->mem + MPII_TOPO_MEETING_BYTES(p->plan->num_local) : p->own;
     p->counters = p->shm ? (MPII_Topo_shm_counter_t *) p->shm->mem : NULL;
+    p->errors = (int *) (p->counters + 3);
 
     mpi_errno = MPIR_Sched_next_tag(comm_ptr, &p->tag);
     MPIR_ERR_CHECK(mpi_errno);
@@ -361,6 +397,7 @@ static int init(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in, b
     MPIR_ERR_CHECK(mpi_errno);
     mpi_errno = MPIR_TSP_sched_create(&s, true);
     MPIR_ERR_CHECK(mpi_errno);
+    p->sched = s;
     type = MPIR_TSP_sched_new_type(s, begin, is_done, begin_free);
     mpi_errno = MPIR_TSP_sched_generic(type, p, s, 0, NULL, &vtx);
     MPIR_ERR_CHECK(mpi_errno);

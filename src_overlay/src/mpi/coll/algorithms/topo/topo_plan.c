@@ -165,6 +165,20 @@ static void list_messages(MPII_Topo_route_t * route, const int group_of[], const
     }
 }
 
+static int64_t route_ints(int num_ranks, int num_hosts, int num_groups)
+{
+    return num_ranks + 4 * (int64_t) num_hosts + num_groups + 3;
+}
+
+static int64_t route_msgs(const MPII_Topo_route_t * route)
+{
+    int64_t n = 1;
+
+    for (int i = 0; i < 2; i++)
+        n += (int64_t) route->num_sends[i] + route->num_recvs[i];
+    return n;
+}
+
 MPII_Topo_route_t *MPII_Topo_route_create(const MPII_Topo_place_t * place, int rank, int flags)
 {
     bool by_rack = flags & MPII_TOPO_ROUTE__BY_RACK;
@@ -172,7 +186,7 @@ MPII_Topo_route_t *MPII_Topo_route_create(const MPII_Topo_place_t * place, int r
     int host = place->host_of_rank[rank];
     MPII_Topo_route_t *route = MPL_calloc(1, sizeof(*route), MPL_MEM_COLL);
     route_state_t *state = MPL_calloc(1, sizeof(*state), MPL_MEM_COLL);
-    int *mem = MPL_calloc(p + 4 * (size_t) h + g + 3, sizeof(int), MPL_MEM_COLL);
+    int *mem = MPL_calloc(route_ints(p, h, g), sizeof(int), MPL_MEM_COLL);
     int *temp = MPL_calloc(3 * (size_t) h + g + 1, sizeof(int), MPL_MEM_COLL);
 
     if (route == NULL || state == NULL || mem == NULL || temp == NULL) {
@@ -217,10 +231,7 @@ MPII_Topo_route_t *MPII_Topo_route_create(const MPII_Topo_place_t * place, int r
         state->first_origin[state->member] - 1;
     route->num_sends[1] = route->num_recvs[1] = route->num_members - 1;
 
-    size_t num_msgs = 0;
-    for (int i = 0; i < 2; i++)
-        num_msgs += (size_t) route->num_sends[i] + route->num_recvs[i];
-    state->msgs = MPL_malloc((num_msgs + 1) * sizeof(MPII_Topo_route_msg_t), MPL_MEM_COLL);
+    state->msgs = MPL_malloc(route_msgs(route) * sizeof(MPII_Topo_route_msg_t), MPL_MEM_COLL);
     if (state->msgs == NULL) {
         MPII_Topo_route_free(route);
         goto fn_fail;
@@ -273,6 +284,44 @@ bool MPII_Topo_route_takes_part(const MPII_Topo_route_t * route, int stage, int 
     return false;
 }
 
+/* -- sizes -- */
+
+int MPII_Topo_size_width(int64_t max)
+{
+    return max <= UINT8_MAX ? 1 : max <= UINT16_MAX ? 2 : max <= UINT32_MAX ? 4 : 8;
+}
+
+void MPII_Topo_size_set(void *sizes, int width, int64_t i, int64_t bytes)
+{
+    switch (width) {
+        case 1:
+            ((uint8_t *) sizes)[i] = bytes;
+            break;
+        case 2:
+            ((uint16_t *) sizes)[i] = bytes;
+            break;
+        case 4:
+            ((uint32_t *) sizes)[i] = bytes;
+            break;
+        default:
+            ((int64_t *) sizes)[i] = bytes;
+    }
+}
+
+static int64_t size_at(const void *sizes, int width, int64_t i)
+{
+    switch (width) {
+        case 1:
+            return ((const uint8_t *) sizes)[i];
+        case 2:
+            return ((const uint16_t *) sizes)[i];
+        case 4:
+            return ((const uint32_t *) sizes)[i];
+        default:
+            return ((const int64_t *) sizes)[i];
+    }
+}
+
 int64_t MPII_Topo_route_num_transit_in(const MPII_Topo_route_t * route, int i)
 {
     const route_state_t *state = route->state;
@@ -299,17 +348,52 @@ int64_t MPII_Topo_route_num_transit_out(const MPII_Topo_route_t * route, int i)
     return (int64_t) route->num_local * (end - begin);
 }
 
-void MPII_Topo_route_transit(const MPII_Topo_route_t * route, int i, const int64_t * const send[],
-                             int64_t sizes[])
+void MPII_Topo_route_transit(const MPII_Topo_route_t * route, int i, const void *const send[],
+                             int width, void *sizes)
 {
     const route_state_t *state = route->state;
     int begin, end;
+    int64_t n = 0;
 
     ranks_of_send(route, i, &begin, &end);
     for (int l = 0; l < route->num_local; l++) {
         for (int k = begin; k < end; k++)
-            *sizes++ = send[l][state->order[k]];
+            MPII_Topo_size_set(sizes, width, n++, size_at(send[l], width, state->order[k]));
     }
+}
+
+/* -- memory -- */
+
+int64_t MPII_Topo_route_memory(const MPII_Topo_route_t * route)
+{
+    const route_state_t *state = route->state;
+    const MPII_Topo_place_t *place = route->place;
+
+    return sizeof(*route) + sizeof(*state) + route_msgs(route) * sizeof(MPII_Topo_route_msg_t) +
+        route_ints(place->num_ranks, place->num_hosts, state->num_groups) * sizeof(int);
+}
+
+int64_t MPII_Topo_route_table_bytes(const MPII_Topo_route_t * route, int width)
+{
+    int64_t n = 2 * (int64_t) route->num_local * route->place->num_ranks;
+
+    for (int i = 0; i < route->num_recvs[0]; i++)
+        n += MPII_Topo_route_num_transit_in(route, i);
+    return n * width;
+}
+
+/* out and mid have a block from each rank of the host to each rank, mid also what comes in stage 1
+ * for each rank of the group; in has what all ranks send to the host, but for what stays or came */
+int64_t MPII_Topo_route_uniform_bytes(const MPII_Topo_route_t * route)
+{
+    const route_state_t *state = route->state;
+    const int *origins = state->origins + state->first_origin[state->member] + 1;
+    int64_t num_ranks = route->place->num_ranks, num_local = route->num_local, num_came = 0;
+
+    for (int i = 0; i < route->num_recvs[0]; i++)
+        num_came += num_ranks_at(state, origins[i]);
+    return num_local * num_ranks + num_came * route->num_group_ranks +
+        num_local * (num_ranks - num_local - num_came);
 }
 
 /* -- plans -- */
@@ -331,7 +415,8 @@ typedef struct {
 typedef struct {
     const MPII_Topo_route_t *route;
     const route_state_t *state;
-    const int64_t *const *send, *const *recv, *const *transit;
+    const void *const *send, *const *recv, *const *transit;
+    int width;
     bool own_segments;
     MPII_Topo_plan_t *plan;
 
@@ -355,12 +440,12 @@ typedef struct {
 
 static int64_t send_bytes(const builder_t * b, int l, int rank)
 {
-    return b->send ? b->send[l][rank] : 1;
+    return b->send ? size_at(b->send[l], b->width, rank) : 1;
 }
 
 static int64_t recv_bytes(const builder_t * b, int l, int rank)
 {
-    return b->recv ? b->recv[l][rank] : 1;
+    return b->recv ? size_at(b->recv[l], b->width, rank) : 1;
 }
 
 /* From local[l] to host x */
@@ -372,7 +457,7 @@ static int64_t row_bytes(const builder_t * b, int l, int x)
     if (b->send == NULL)
         return num_ranks_at(state, x);
     for (int i = state->first_rank[x]; i < state->first_rank[x + 1]; i++)
-        bytes += b->send[l][state->order[i]];
+        bytes += send_bytes(b, l, state->order[i]);
     return bytes;
 }
 
@@ -417,18 +502,18 @@ static void sum_up(builder_t * b)
         if (l == route->index)
             memcpy(recv_before, b->rank_bytes, num_ranks * sizeof(int64_t));
         for (int i = 0; i < num_ranks; i++)
-            b->rank_bytes[i] += b->recv[l][i];
+            b->rank_bytes[i] += recv_bytes(b, l, i);
     }
     const int *first_rank = state->first_rank + state->first_host[state->group];
     for (int k = 0; k < route->num_recvs[0]; k++) {
-        const int64_t *sizes = b->transit[k];
+        int64_t at = 0;
         int64_t *before = b->came + (size_t) k * route->num_members;
         int64_t *after = before + route->num_members;
         memcpy(after, before, route->num_members * sizeof(int64_t));
         for (int i = 0; i < num_ranks_at(state, origins[k]); i++) {
             for (int j = 0; j < route->num_members; j++) {
                 for (int n = first_rank[j + 1] - first_rank[j]; n > 0; n--)
-                    after[j] += *sizes++;
+                    after[j] += size_at(b->transit[k], b->width, at++);
             }
         }
     }
@@ -708,14 +793,14 @@ static int keep_messages(builder_t * b)
 }
 
 MPII_Topo_plan_t *MPII_Topo_plan_create(const MPII_Topo_route_t * route,
-                                        const int64_t * const send[], const int64_t * const recv[],
-                                        const int64_t * const transit[], bool own_segments)
+                                        const void *const send[], const void *const recv[],
+                                        const void *const transit[], int width, bool own_segments)
 {
     size_t p = route->place->num_ranks, h = route->place->num_hosts;
     size_t num_came = ((size_t) route->num_recvs[0] + 1) * (send ? route->num_members : 1);
     size_t max_msgs = own_segments ? (NUM_LISTS - GIVE) * (size_t) route->num_local : 0;
     builder_t b = {.route = route,.state = route->state,.send = send,.recv = recv,
-        .transit = transit,.own_segments = own_segments
+        .transit = transit,.width = width,.own_segments = own_segments
     };
 
     int num_owners = b.state->one_rank ? 1 : route->num_local;

@@ -81,14 +81,25 @@ void MPII_Topo_route_free(MPII_Topo_route_t * route);
 /* Whether local[index] has messages of a stage (0 or 1), where there are no empty ones. */
 bool MPII_Topo_route_takes_part(const MPII_Topo_route_t * route, int stage, int index);
 
+/* Sizes of blocks, in bytes, are kept as unsigned integers of 1, 2, 4 or 8 bytes: the width. It is
+ * the same for all ranks. This is the least for sizes up to max. */
+int MPII_Topo_size_width(int64_t max);
+void MPII_Topo_size_set(void *sizes, int width, int64_t i, int64_t bytes);
+
 /* What a host must learn to lay out stage 2: the sizes of the blocks in each message that it
  * receives in stage 1, [ranks of the sender][ranks of the group, as group_ranks of the receiver].
  * Number of sizes in the message recvs[0][i], and in sends[0][i]. */
 int64_t MPII_Topo_route_num_transit_in(const MPII_Topo_route_t * route, int i);
 int64_t MPII_Topo_route_num_transit_out(const MPII_Topo_route_t * route, int i);
 /* The sizes to send before message sends[0][i], from `send` (see below). */
-void MPII_Topo_route_transit(const MPII_Topo_route_t * route, int i, const int64_t * const send[],
-                             int64_t sizes[]);
+void MPII_Topo_route_transit(const MPII_Topo_route_t * route, int i, const void *const send[],
+                             int width, void *sizes);
+
+/* Memory, in bytes: of a route on a process; of all sizes that a host needs for a plan, those in
+ * transit included; and of its segment where every block has one byte. */
+int64_t MPII_Topo_route_memory(const MPII_Topo_route_t * route);
+int64_t MPII_Topo_route_table_bytes(const MPII_Topo_route_t * route, int width);
+int64_t MPII_Topo_route_uniform_bytes(const MPII_Topo_route_t * route);
 
 /* A range of the segment */
 typedef struct {
@@ -122,17 +133,17 @@ typedef struct MPII_Topo_plan {
     void *mem;                  /* private */
 } MPII_Topo_plan_t;
 
-/* The plan of the calling process. Sizes are in bytes:
+/* The plan of the calling process, from sizes of blocks, each of `width` bytes:
  *   send[l][d]   of the block from local[l] to rank d, 0 <= l < num_local, 0 <= d < p
  *   recv[l][s]   of the block from rank s to local[l]
  *   transit[i]   as MPII_Topo_route_transit of the sender of recvs[0][i] gave it
- * All three NULL: every block has one byte (a plan for blocks of n bytes has all its offsets and
+ * All three NULL, width 0: every block has one byte (a plan for blocks of n bytes has all its offsets and
  * sizes n times as large). `own_segments` asks for give and get. Cost: O(p . num_local), uniform
  * O(p), and O(ranks of the group . ranks of all hosts that send to this one in stage 1); memory
  * O(p) and the pieces. Returns NULL if memory is exhausted. */
 MPII_Topo_plan_t *MPII_Topo_plan_create(const MPII_Topo_route_t * route,
-                                        const int64_t * const send[], const int64_t * const recv[],
-                                        const int64_t * const transit[], bool own_segments);
+                                        const void *const send[], const void *const recv[],
+                                        const void *const transit[], int width, bool own_segments);
 void MPII_Topo_plan_free(MPII_Topo_plan_t * plan);
 /* Memory that a plan takes, in bytes, its own. */
 int64_t MPII_Topo_plan_memory(const MPII_Topo_plan_t * plan);

@@ -4,45 +4,60 @@
  */
 
 #include "mpiimpl.h"
+#include "topo.h"
 #include "topo_shm.h"
 
+#ifdef __linux__
+#include <sched.h>
+#endif
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
-#ifdef SYS_futex
-#include <linux/futex.h>
+
+/* Linux has these, its older headers do not. */
+#ifndef F_ADD_SEALS
+#define F_ADD_SEALS 1033
+#define F_GET_SEALS 1034
+#define F_SEAL_SEAL 1
+#define F_SEAL_SHRINK 2
+#define F_SEAL_GROW 4
 #endif
-
-/* A process that waits looks again at the latest after so many milliseconds, to make progress. */
-#define MIN_SLEEP_MS 10
-#define MAX_SLEEP_MS 20
-/* How many events it takes care of then */
-#define NUM_POLLS 2
-/* How often it looks before it sleeps, some microseconds long: never, where the ranks of a
- * communicator on this host are more than its cores */
-#define MAX_SPINS 500
-static int num_spins = MAX_SPINS;
-
-static void pause_core(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
+#ifndef O_PATH
+#define O_PATH 010000000
 #endif
-}
+#define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)
+#define FD_FLAGS 3              /* MFD_CLOEXEC | MFD_ALLOW_SEALING */
 
-/* -- memory -- */
+#define ALIGN(bytes_) (((bytes_) + 63) & ~(size_t) 63)
 
-/* What the first rank of a host tells the others: where its memory is. */
+/* What the first rank of a host tells the others: where its memory is, and by what they know it.
+ * Where several machines, or containers, have one host name, a process of that number may be another
+ * one, and its descriptor anything. */
 typedef struct {
     int64_t pid;                /* -1: there is none */
     int64_t fd;
-    uint64_t cookie;            /* at the beginning of the memory: where several machines have one
-                                 * name, a process of that number may be another one */
+    uint64_t pid_namespace;     /* inode */
+    uint64_t device, inode;     /* of the memory */
+    uint64_t token[2];          /* that stands at its beginning */
 } offer_t;
+
+/* What they tell it */
+typedef struct {
+    int64_t is_ok;
+    uint64_t processors[16];    /* bits of those that the process may use */
+} answer_t;
+
+/* At the beginning of the memory; is_waiting and wakers follow. */
+typedef struct {
+    uint64_t token[2];
+    uint32_t may_spin;
+} head_t;
+
+/* -- memory -- */
 
 static char *map(int fd, size_t bytes)
 {
@@ -65,13 +80,13 @@ static int make(size_t bytes, char **mem)
     if (getrlimit(RLIMIT_FSIZE, &limit) || (limit.rlim_cur != RLIM_INFINITY &&
                                             limit.rlim_cur < bytes))
         return -1;
-    fd = syscall(SYS_memfd_create, "mpich", 1 /* MFD_CLOEXEC */);
+    fd = syscall(SYS_memfd_create, "mpich", FD_FLAGS);
     if (fd == -1)
         goto fn_fail;
     /* a signal would interrupt it, on many kernels, and all that it has done would be undone */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    err = ftruncate(fd, bytes) || posix_fallocate(fd, 0, bytes);
+    err = ftruncate(fd, bytes) || posix_fallocate(fd, 0, bytes) || fcntl(fd, F_ADD_SEALS, SEALS);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (err)
         goto fn_fail;
@@ -86,182 +101,238 @@ static int make(size_t bytes, char **mem)
     return -1;
 }
 
-/* Open the memory that another process offers. */
+static uint64_t pid_namespace(void)
+{
+    struct stat info;
+
+    return stat("/proc/self/ns/pid", &info) ? 0 : info.st_ino;
+}
+
+/* Open what another process offers, if that is it. Nothing else is opened: O_PATH does not touch
+ * what it finds, be it a terminal or a device. */
 static char *open_offer(const offer_t * offer, size_t bytes)
 {
-    char path[64];
-    char *mem = NULL;
-    int fd;
+    char path[64], *mem = NULL;
+    int ref = -1, fd = -1;
+    struct stat info;
 
-    if (offer->pid == -1)
-        return NULL;
+    if (offer->pid == -1 || offer->pid_namespace != pid_namespace())
+        goto fn_exit;
     snprintf(path, sizeof(path), "/proc/%lld/fd/%lld", (long long) offer->pid,
              (long long) offer->fd);
-    fd = open(path, O_RDWR | O_CLOEXEC);
-    if (fd == -1)
-        return NULL;
-    if (lseek(fd, 0, SEEK_END) == (off_t) bytes)
-        mem = map(fd, bytes);
-    close(fd);
-    if (mem && *(uint64_t *) mem != offer->cookie) {
+    ref = open(path, O_PATH | O_CLOEXEC);
+    if (ref == -1 || fstat(ref, &info) || !S_ISREG(info.st_mode) ||
+        info.st_dev != offer->device || info.st_ino != offer->inode ||
+        info.st_size != (off_t) bytes)
+        goto fn_exit;
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", ref);
+    fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd == -1 || fcntl(fd, F_GET_SEALS) != SEALS)
+        goto fn_exit;
+    mem = map(fd, bytes);
+    if (mem && memcmp(((head_t *) mem)->token, offer->token, sizeof(offer->token))) {
         munmap(mem, bytes);
         mem = NULL;
     }
+
+  fn_exit:
+    if (ref != -1)
+        close(ref);
+    if (fd != -1)
+        close(fd);
     return mem;
 }
 
-static uint64_t make_cookie(void)
+static size_t head_bytes(int num_ranks)
 {
-    struct timespec now;
+    return ALIGN(sizeof(head_t) + num_ranks * (sizeof(uint32_t) + MPII_TOPO_SHM_NAME_LEN));
+}
 
-    clock_gettime(CLOCK_REALTIME, &now);
-    return ((uint64_t) now.tv_sec << 32 ^ (uint64_t) now.tv_nsec << 12 ^ (uint64_t) getpid()) | 1;
+/* Look at memory of `bytes` bytes for num_ranks ranks. */
+static void set_memory(MPII_Topo_shm_t * shm, char *mem, size_t bytes)
+{
+    shm->base = mem;
+    shm->is_waiting = (uint32_t *) (mem + sizeof(head_t));
+    shm->waker = (void *) (shm->is_waiting + shm->num_ranks);
+    shm->mem = mem + head_bytes(shm->num_ranks);
+    shm->bytes = bytes;
+}
+
+/* Processors that this process may use, as far as they have numbers below 1024 */
+static void find_processors(uint64_t bits[16])
+{
+    memset(bits, 0, 16 * sizeof(uint64_t));
+#ifdef __linux__
+    cpu_set_t set;
+
+    if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+        for (int i = 0; i < 1024; i++)
+            bits[i / 64] |= (uint64_t) (CPU_ISSET(i, &set) != 0) << i % 64;
+    }
+#endif
+}
+
+bool MPII_Topo_shm_may_spin(int num_ranks, int num_on_node, const uint64_t processors[16])
+{
+    int num = 0;
+
+    for (int i = 0; i < 1024; i++)
+        num += processors[i / 64] >> i % 64 & 1;
+    return num_ranks <= num && num_on_node <= sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+/* -- the limit of a host -- */
+
+static MPL_atomic_int64_t counted;
+
+static int64_t part_of(size_t bytes, int num_ranks)
+{
+    return (bytes + num_ranks - 1) / num_ranks;
+}
+
+/* Count memory, if it is allowed. */
+static bool count_memory(size_t bytes, int num_ranks)
+{
+    int64_t part = part_of(bytes, num_ranks);
+    int64_t limit = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_SHM_BYTES, 0) / MPII_Topo_num_on_host();
+
+    if (MPL_atomic_fetch_add_int64(&counted, part) + part <= limit)
+        return true;
+    MPL_atomic_fetch_sub_int64(&counted, part);
+    return false;
+}
+
+void MPII_Topo_shm_uncount(const MPII_Topo_shm_t * shm)
+{
+    if (shm)
+        MPL_atomic_fetch_sub_int64(&counted, part_of(shm->bytes, shm->num_ranks));
+}
+
+void MPII_Topo_shm_recount(const MPII_Topo_shm_t * shm)
+{
+    if (shm)
+        MPL_atomic_fetch_add_int64(&counted, part_of(shm->bytes, shm->num_ranks));
+}
+
+/* -- making it: the first rank offers, the others try, it says whether all of them have it -- */
+
+static int offer_memory(MPIR_Comm * comm_ptr, const int ranks[], MPII_Topo_shm_t * shm, int tag,
+                        size_t bytes, bool * is_ok, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    offer_t offer = {.pid = -1 };
+    answer_t all, answer;
+    struct stat info;
+    char *mem = NULL;
+    int fd = -1;
+
+    if (*is_ok)
+        fd = make(bytes, &mem);
+    *is_ok = fd != -1 && fstat(fd, &info) == 0;
+    if (mem)
+        set_memory(shm, mem, bytes);
+    if (*is_ok) {
+        offer.pid = getpid();
+        offer.fd = fd;
+        offer.pid_namespace = pid_namespace();
+        offer.device = info.st_dev;
+        offer.inode = info.st_ino;
+        MPII_Topo_shm_get_token(offer.token);
+        memcpy(((head_t *) mem)->token, offer.token, sizeof(offer.token));
+        *is_ok = MPII_Topo_shm_name_waker(shm->waker[shm->index]) == 0;
+    }
+    for (int i = 1; i < shm->num_ranks; i++) {
+        mpi_errno = MPIC_Send(&offer, sizeof(offer), MPI_BYTE, ranks[i], tag, comm_ptr,
+                              TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+    find_processors(all.processors);
+    for (int i = 1; i < shm->num_ranks; i++) {
+        mpi_errno = MPIC_Recv(&answer, sizeof(answer), MPI_BYTE, ranks[i], tag, comm_ptr,
+                              MPI_STATUS_IGNORE, TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        *is_ok = *is_ok && mpi_errno == MPI_SUCCESS && answer.is_ok;
+        for (int k = 0; k < 16 && mpi_errno == MPI_SUCCESS; k++)
+            all.processors[k] |= answer.processors[k];
+    }
+    if (mem)
+        ((head_t *) mem)->may_spin = MPII_Topo_shm_may_spin(shm->num_ranks, MPIR_Process.local_size,
+                                                            all.processors);
+    all.is_ok = *is_ok;
+    for (int i = 1; i < shm->num_ranks; i++) {
+        mpi_errno = MPIC_Send(&all.is_ok, sizeof(all.is_ok), MPI_BYTE, ranks[i], tag, comm_ptr,
+                              TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+    if (fd != -1)
+        close(fd);
+    return mpi_errno_ret;
+}
+
+static int accept_memory(MPIR_Comm * comm_ptr, int first, MPII_Topo_shm_t * shm, int tag,
+                         size_t bytes, bool * is_ok, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    offer_t offer = {.pid = -1 };
+    answer_t answer;
+    char *mem = NULL;
+
+    mpi_errno = MPIC_Recv(&offer, sizeof(offer), MPI_BYTE, first, tag, comm_ptr, MPI_STATUS_IGNORE,
+                          TOPO_COLL_ATTR);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    if (*is_ok && mpi_errno == MPI_SUCCESS)
+        mem = open_offer(&offer, bytes);
+    if (mem)
+        set_memory(shm, mem, bytes);
+    answer.is_ok = mem && MPII_Topo_shm_name_waker(shm->waker[shm->index]) == 0 &&
+        MPII_Topo_shm_is_alive(shm->waker[0]);
+    find_processors(answer.processors);
+    mpi_errno = MPIC_Send(&answer, sizeof(answer), MPI_BYTE, first, tag, comm_ptr, TOPO_COLL_ATTR);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    mpi_errno = MPIC_Recv(&answer.is_ok, sizeof(answer.is_ok), MPI_BYTE, first, tag, comm_ptr,
+                          MPI_STATUS_IGNORE, TOPO_COLL_ATTR);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    *is_ok = mpi_errno_ret == MPI_SUCCESS && answer.is_ok;
+    return mpi_errno_ret;
 }
 
 int MPII_Topo_shm_create(MPIR_Comm * comm_ptr, const int ranks[], int num_ranks, int tag,
                          size_t bytes, MPII_Topo_shm_t ** shm_, TOPO_COLL_ATTR_DECL)
 {
     int mpi_errno = MPI_SUCCESS;
-    int mpi_errno_ret = MPI_SUCCESS;
-    bool is_first = ranks[0] == comm_ptr->rank;
-    int fd = -1, is_ok, is_ok_there;
-    offer_t offer = {.pid = -1 };
-    MPII_Topo_shm_t *shm = MPL_calloc(1, sizeof(*shm), MPL_MEM_SHM);
-    char *mem = NULL;
+    MPII_Topo_shm_t local = {.num_ranks = num_ranks }, *shm = MPL_malloc(sizeof(*shm), MPL_MEM_SHM);
+    bool is_ok, is_counted;
 
     *shm_ = NULL;
-    if (num_ranks > sysconf(_SC_NPROCESSORS_ONLN))
-        num_spins = 0;
-    bytes = MPL_MAX(bytes, sizeof(uint64_t));
-    if (shm && is_first) {
-        fd = make(bytes, &mem);
-        if (fd != -1) {
-            offer.pid = getpid();
-            offer.fd = fd;
-            offer.cookie = make_cookie();
-            *(uint64_t *) mem = offer.cookie;
-        }
-    }
-
-    /* -- the first rank offers, the others try, it says whether all of them have it -- */
-    is_ok = mem != NULL;
-    if (is_first) {
-        for (int i = 1; i < num_ranks; i++) {
-            mpi_errno = MPIC_Send(&offer, sizeof(offer), MPI_BYTE, ranks[i], tag, comm_ptr,
-                                  TOPO_COLL_ATTR);
-            TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        }
-        for (int i = 1; i < num_ranks; i++) {
-            mpi_errno = MPIC_Recv(&is_ok_there, 1, MPI_INT, ranks[i], tag, comm_ptr,
-                                  MPI_STATUS_IGNORE, TOPO_COLL_ATTR);
-            TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-            is_ok = is_ok && mpi_errno == MPI_SUCCESS && is_ok_there;
-        }
-        if (mem)
-            *(uint64_t *) mem = 0;
-        for (int i = 1; i < num_ranks; i++) {
-            mpi_errno = MPIC_Send(&is_ok, 1, MPI_INT, ranks[i], tag, comm_ptr, TOPO_COLL_ATTR);
-            TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        }
-    } else {
-        mpi_errno = MPIC_Recv(&offer, sizeof(offer), MPI_BYTE, ranks[0], tag, comm_ptr,
-                              MPI_STATUS_IGNORE, TOPO_COLL_ATTR);
-        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        if (shm && mpi_errno == MPI_SUCCESS)
-            mem = open_offer(&offer, bytes);
-        is_ok = mem != NULL;
-        mpi_errno = MPIC_Send(&is_ok, 1, MPI_INT, ranks[0], tag, comm_ptr, TOPO_COLL_ATTR);
-        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        mpi_errno = MPIC_Recv(&is_ok, 1, MPI_INT, ranks[0], tag, comm_ptr, MPI_STATUS_IGNORE,
-                              TOPO_COLL_ATTR);
-        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    }
-
-    if (fd != -1)
-        close(fd);
-    if (is_ok && mpi_errno_ret == MPI_SUCCESS) {
-        shm->num_ranks = num_ranks;
-        while (ranks[shm->index] != comm_ptr->rank)
-            shm->index++;
-        shm->mem = mem;
-        shm->bytes = bytes;
+    bytes += head_bytes(num_ranks);
+    is_counted = count_memory(bytes, num_ranks);
+    is_ok = shm && is_counted;
+    while (ranks[local.index] != comm_ptr->rank)
+        local.index++;
+    mpi_errno = local.index == 0 ?
+        offer_memory(comm_ptr, ranks, &local, tag, bytes, &is_ok, TOPO_COLL_ATTR) :
+        accept_memory(comm_ptr, ranks[0], &local, tag, bytes, &is_ok, TOPO_COLL_ATTR);
+    if (is_ok && mpi_errno == MPI_SUCCESS) {
+        local.may_spin = ((head_t *) local.base)->may_spin;
+        *shm = local;
         *shm_ = shm;
     } else {
-        if (mem)
-            munmap(mem, bytes);
+        if (local.base)
+            munmap(local.base, local.bytes);
         MPL_free(shm);
+        if (is_counted)
+            MPL_atomic_fetch_sub_int64(&counted, part_of(bytes, num_ranks));
     }
-    return mpi_errno_ret;
+    return mpi_errno;
 }
 
 void MPII_Topo_shm_free(MPII_Topo_shm_t * shm)
 {
     if (shm == NULL)
         return;
-    munmap(shm->mem, shm->bytes);
+    MPII_Topo_shm_uncount(shm);
+    munmap(shm->base, shm->bytes);
     MPL_free(shm);
-}
-
-/* -- waiting -- */
-
-static bool is_reached(const MPII_Topo_shm_counter_t * counter, uint32_t target)
-{
-    return (int32_t) (MPL_atomic_load_uint32(&counter->count) - target) >= 0;
-}
-
-bool MPII_Topo_shm_count(MPII_Topo_shm_counter_t * counter, uint32_t target)
-{
-    uint32_t before;
-
-    MPL_atomic_write_barrier();
-    before = MPL_atomic_fetch_add_uint32(&counter->count, 1);
-    MPL_atomic_read_write_barrier();
-#ifdef SYS_futex
-    if (before + 1 == target && MPL_atomic_load_uint32(&counter->num_waiting) > 0)
-        syscall(SYS_futex, &counter->count, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-#endif
-    return before + 1 == target;
-}
-
-/* Sleep until the counter changes, not long. */
-static void doze(MPII_Topo_shm_counter_t * counter, uint32_t target, int ms)
-{
-#ifdef SYS_futex
-    uint32_t seen;
-    struct timespec time = {.tv_nsec = ms * 1000000L };
-
-    MPL_atomic_fetch_add_uint32(&counter->num_waiting, 1);
-    MPL_atomic_read_write_barrier();
-    seen = MPL_atomic_load_uint32(&counter->count);
-    if ((int32_t) (seen - target) < 0)
-        syscall(SYS_futex, &counter->count, FUTEX_WAIT, seen, &time, NULL, 0);
-    MPL_atomic_fetch_sub_uint32(&counter->num_waiting, 1);
-#else
-    MPL_sched_yield();
-#endif
-}
-
-int MPII_Topo_shm_wait(MPII_Topo_shm_counter_t * counter, uint32_t target)
-{
-    int mpi_errno = MPI_SUCCESS;
-    int ms = MIN_SLEEP_MS;
-
-    for (int i = 0; i < num_spins && !is_reached(counter, target); i++)
-        pause_core();
-    while (!is_reached(counter, target)) {
-        MPID_THREAD_CS_EXIT(GLOBAL, MPIR_THREAD_GLOBAL_ALLFUNC_MUTEX);
-        doze(counter, target, ms);
-        MPID_THREAD_CS_ENTER(GLOBAL, MPIR_THREAD_GLOBAL_ALLFUNC_MUTEX);
-        for (int i = 0; i < NUM_POLLS && !is_reached(counter, target); i++) {
-            ms = MAX_SLEEP_MS;
-            mpi_errno = MPID_Progress_test(NULL);
-            MPIR_ERR_CHECK(mpi_errno);
-        }
-    }
-    MPL_atomic_read_barrier();
-
-  fn_exit:
-    return mpi_errno;
-  fn_fail:
-    goto fn_exit;
 }

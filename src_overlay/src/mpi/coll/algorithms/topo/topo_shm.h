@@ -13,12 +13,24 @@
  * It has no name in any file system: the first rank of the host makes it with memfd_create, and the
  * others open /proc/PID/fd/FD of that process. So nothing is left behind by a process that is
  * killed, and neither the size of /dev/shm nor its absence matters. All of it is reserved when it
- * is made: where memory is short, that fails, and no access does. It begins as zeroes. */
+ * is made: where memory is short, that fails, and no access does. It begins as zeroes.
+ *
+ * topo_shm.c       making it
+ * topo_shm_wait.c  counters in it, and waiting for them */
+
+#define MPII_TOPO_SHM_NAME_LEN 32
+
 typedef struct MPII_Topo_shm {
     int num_ranks;              /* of the communicator on this host */
     int index;                  /* of the calling process among them, in the order of ranks */
     char *mem;
-    size_t bytes;
+    char *base;                 /* of what is mapped, */
+    size_t bytes;               /* and its length */
+    bool may_spin;              /* the host has a core for each of its ranks */
+    bool is_broken;             /* one of the ranks has died */
+    /* in the shared memory, before mem, for topo_shm_wait.c: */
+    uint32_t *is_waiting;       /* [num_ranks] whether a rank wants to be woken, */
+    char (*waker)[MPII_TOPO_SHM_NAME_LEN];      /* [num_ranks] and where to */
 } MPII_Topo_shm_t;
 
 /* Collective over the ranks of a host: ranks[num_ranks], in ascending order. *shm is NULL on all of
@@ -27,21 +39,45 @@ int MPII_Topo_shm_create(MPIR_Comm * comm_ptr, const int ranks[], int num_ranks,
                          size_t bytes, MPII_Topo_shm_t ** shm, TOPO_COLL_ATTR_DECL);
 void MPII_Topo_shm_free(MPII_Topo_shm_t * shm);
 
+/* All of it on a host is limited (MPIR_CVAR_COLL_TOPO_PLAN_SHM_BYTES). Each process has an equal part
+ * of that, and counts its part of all memory that it shares: no more than the limit is there when all
+ * keep to theirs, and none has to ask the others. Let memory not count while what replaces it is made;
+ * shm may be NULL. */
+void MPII_Topo_shm_uncount(const MPII_Topo_shm_t * shm);
+void MPII_Topo_shm_recount(const MPII_Topo_shm_t * shm);
+
 /* A counter in the shared memory. It counts up, over and over (wraps around). */
 typedef struct {
-    MPL_atomic_uint32_t count;
-    MPL_atomic_uint32_t num_waiting;
-    char pad[MPL_CACHELINE_SIZE - 2 * sizeof(MPL_atomic_uint32_t)];
+    uint32_t count;
+    char pad[MPL_CACHELINE_SIZE - sizeof(uint32_t)];
 } MPII_Topo_shm_counter_t;
 
 /* Add 1, after all that the calling process wrote to the shared memory. Who waits is woken when the
  * counter comes to `target`, the only value that anybody may wait for at that time. Returns whether
  * it has come there. */
-bool MPII_Topo_shm_count(MPII_Topo_shm_counter_t * counter, uint32_t target);
+bool MPII_Topo_shm_count(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * counter, uint32_t target);
 
-/* Wait until the counter is at target or less than 2^31 beyond it. Other communication of this
- * process makes progress meanwhile, and other threads can call MPI. The process spins only for a
- * moment, so that there may be more processes than cores. */
-int MPII_Topo_shm_wait(MPII_Topo_shm_counter_t * counter, uint32_t target);
+/* Wait until the counter is at target or less than 2^31 beyond it. What arrives for this process
+ * meanwhile is served as in any call of MPI that waits. The error is MPIX_ERR_PROC_FAILED where a
+ * rank of the host has died. */
+int MPII_Topo_shm_wait(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * counter, uint32_t target);
+
+/* Called from MPII_Topo_finalize. */
+void MPII_Topo_shm_finalize(void);
+
+/* -- between topo_shm.c and topo_shm_wait.c -- */
+
+/* Name this process's socket, which wakes it, and make it at the first call. Returns 0 or -1. */
+int MPII_Topo_shm_name_waker(char name[MPII_TOPO_SHM_NAME_LEN]);
+
+/* Whether a process can wake the owner of a name, and it is alive */
+bool MPII_Topo_shm_is_alive(const char name[MPII_TOPO_SHM_NAME_LEN]);
+
+/* Whether the ranks of a communicator on a host may spin when they wait: each has a processor of
+ * those that they may use together, and the ranks of MPI_COMM_WORLD on it are not more than it has. */
+bool MPII_Topo_shm_may_spin(int num_ranks, int num_on_node, const uint64_t processors[16]);
+
+/* Random bytes */
+void MPII_Topo_shm_get_token(uint64_t token[2]);
 
 #endif /* TOPO_SHM_H_INCLUDED */

@@ -22,8 +22,15 @@
  *
  * Who gets which message when follows from what both sides know: the sizes of blocks, and the
  * stream. In gatherv and scatterv, where only the root knows all sizes, these go ahead in one
- * message more on each edge where the receiver does not know them. Between two ranks all messages
- * come in the order in which they are received.
+ * message more on each edge. Between two ranks all messages come in the order in which they are
+ * received.
+ *
+ * In an erroneous program the two sides may not agree on a size. In gatherv and scatterv the receiver
+ * sees it in the sizes. In gather and scatter, where an edge has more than one message, a note goes
+ * ahead of them that says how many and how long they are; it has a length of its own, so it is known
+ * where one message is expected, and that is known where the note is. So all that is sent is received,
+ * nothing is written outside a buffer, and who gets more than it has room for returns
+ * MPI_ERR_TRUNCATE, as with one message from rank to rank.
  *
  * Memory: a rank that has a parent and children holds WINDOW columns of its subtree, at most
  *     WINDOW * max(COLUMN_SEGS * MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES, MIN_WIDTH * ranks of a rack)
@@ -34,12 +41,20 @@
  * where that is not one range. Only where this would be more work than a copy, for messages up to
  * STAGED_BYTES, and where a datatype with gaps meets pieces of blocks, a message is packed. */
 
-unsigned long MPII_Topo_rack_messages;
+MPII_Topo_counter_t MPII_Topo_rack_messages;
 
 #define WINDOW 4
 #define COLUMN_SEGS 16
 #define MIN_WIDTH 4096
 #define STAGED_BYTES 8192
+#define NOTE_BYTES 61           /* length of a note; blocks of such a length are rare */
+#define NOTE_MAGIC 0x65746f6e2d6f706fu
+
+/* Goes ahead of several messages */
+typedef struct {
+    uint64_t magic;
+    int64_t size, num_messages, max_bytes;
+} note_t;
 
 /* A block in memory of the user */
 typedef struct {
@@ -52,8 +67,9 @@ typedef struct {
 typedef struct {
     int rank, begin, end;
     MPI_Aint offset, bytes;     /* where it is in the column */
+    bool is_alone;              /* on its edge: a note may come in its place */
     MPIR_Request *req;
-    char *staged;               /* at the root: the packed message, if it is not sent in place */
+    char *staged;               /* the packed message, if it is not sent or received in place */
 } message_t;
 
 typedef struct {
@@ -71,7 +87,10 @@ typedef struct {
     const MPII_Topo_tree_t *tree;
     MPI_Aint size;              /* bytes of each block of the stream, */
     MPI_Aint *sizes;            /* or [num_blocks] of each of them where it is not NULL */
+    MPI_Aint segment;           /* MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES of rank 0 */
     MPI_Aint width, num_columns;
+    bool *is_off;               /* [num_children + 1] an edge, last that to the parent, on which the
+                                 * other side has another size, and nothing more comes */
     block_t own;
     bool in_place;              /* there is no own */
     MPII_Topo_tree_shm_t *shm;  /* NULL: the ranks of this host send messages, */
@@ -123,15 +142,10 @@ static MPI_Aint largest_block(const flow_t * f, int begin, int end)
     return max;
 }
 
-static MPI_Aint segment_bytes(void)
-{
-    return MPL_MAX(MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES, 1);
-}
-
 /* How long a column is must not depend on sizes that only some ranks know. */
 static void cut_columns(flow_t * f)
 {
-    MPI_Aint limit = MPL_MAX(segment_bytes(), MIN_WIDTH);
+    MPI_Aint limit = MPL_MAX(f->segment, MIN_WIDTH);
     MPI_Aint width = MPL_MIN(COLUMN_SEGS * limit / f->tree->max_blocks, limit);
 
     width = MPL_MAX(width, MIN_WIDTH);
@@ -150,7 +164,7 @@ static void cut_columns(flow_t * f)
 static int cut_messages(const flow_t * f, int rank, int begin, int end, MPI_Aint column,
                         MPI_Aint offset, message_t messages[])
 {
-    MPI_Aint limit = segment_bytes(), piece = f->sizes ? 0 : piece_bytes(f, 0, column);
+    MPI_Aint limit = f->segment, piece = f->sizes ? 0 : piece_bytes(f, 0, column);
     int n = 0;
 
     while (begin < end) {
@@ -166,6 +180,7 @@ static int cut_messages(const flow_t * f, int rank, int begin, int end, MPI_Aint
                 m->bytes += piece_bytes(f, begin, column);
         }
         m->end = begin;
+        m->is_alone = false;
         m->req = NULL;
         m->staged = NULL;
         offset += m->bytes;
@@ -198,6 +213,10 @@ static int copy_piece(const flow_t * f, const block_t * block, MPI_Aint column, 
     int mpi_errno = MPI_SUCCESS;
     MPI_Aint offset = column * f->width;
     MPI_Aint bytes = MPL_MIN(block->size - offset, f->width), done;
+
+    /* in scatterv, a rank may get less than it has room for */
+    if (!to_mem && f->sizes && block == &f->own)
+        bytes = MPL_MIN(bytes, f->sizes[0] - offset);
 
     if (bytes <= 0)
         goto fn_exit;
@@ -261,12 +280,26 @@ static int copy_staged(const flow_t * f, const message_t * m, MPI_Aint column, b
 static void count_message(const flow_t * f, int rank)
 {
     if (MPII_Topo_level(f->place, f->comm_ptr->rank, rank) == MPII_TOPO_LEVEL__SITE)
-        MPII_Topo_rack_messages++;
+        MPII_Topo_counter_add(&MPII_Topo_rack_messages, 1);
+}
+
+/* A message that is shorter than a note is received where a note has room. */
+static void stage(message_t * m)
+{
+    m->staged = MPL_malloc(MPL_MAX(m->bytes, NOTE_BYTES), MPL_MEM_BUFFER);
+    MPII_TOPO_NEED(m->staged);
+}
+
+static bool must_stage(const message_t * m, bool is_send)
+{
+    return !is_send && m->is_alone && m->bytes < NOTE_BYTES;
 }
 
 static int post(const flow_t * f, message_t * m, void *buf, MPI_Aint count, MPI_Datatype type,
                 bool is_send, TOPO_COLL_ATTR_DECL)
 {
+    if (must_stage(m, is_send))
+        return MPIC_Irecv(m->staged, NOTE_BYTES, MPI_BYTE, m->rank, f->tag, f->comm_ptr, &m->req);
     if (!is_send)
         return MPIC_Irecv(buf, count, type, m->rank, f->tag, f->comm_ptr, &m->req);
     count_message(f, m->rank);
@@ -305,6 +338,19 @@ static int find_ranges(const flow_t * f, const message_t * m, MPI_Aint column, M
     return n;
 }
 
+/* Take the first bytes of a message that the root received in place. */
+static void take_first(const flow_t * f, const message_t * m, char mem[NOTE_BYTES])
+{
+    MPI_Aint have = 0;
+
+    for (int i = m->begin; i < m->end && have < NOTE_BYTES; i++) {
+        block_t block = block_of_rank(f, f->tree->order[i]);
+        MPI_Aint bytes = MPL_MIN(block.size, NOTE_BYTES - have), done;
+        TOPO_TYPEREP_PACK(block.buf, block.count, block.type, 0, mem + have, bytes, &done);
+        have += bytes;
+    }
+}
+
 /* Begin to send a message from the root, or to receive it there. */
 static int post_at_root(const flow_t * f, message_t * m, MPI_Aint column, bool is_send,
                         TOPO_COLL_ATTR_DECL)
@@ -314,11 +360,10 @@ static int post_at_root(const flow_t * f, message_t * m, MPI_Aint column, bool i
     MPI_Datatype type, indexed = MPI_DATATYPE_NULL;
     int n = find_ranges(f, m, column, displs, lens, &type);
 
-    if (n == 1) {
+    if (n == 1 && !must_stage(m, is_send)) {
         mpi_errno = post(f, m, f->buf + displs[0], lens[0], type, is_send, TOPO_COLL_ATTR);
     } else if (n == 0 || m->bytes <= STAGED_BYTES) {
-        m->staged = MPL_malloc(m->bytes, MPL_MEM_BUFFER);
-        MPIR_ERR_CHKANDJUMP(!m->staged, mpi_errno, MPI_ERR_OTHER, "**nomem");
+        stage(m);
         if (is_send) {
             mpi_errno = copy_staged(f, m, column, true);
             MPIR_ERR_CHECK(mpi_errno);
@@ -344,7 +389,162 @@ static int post_at_root(const flow_t * f, message_t * m, MPI_Aint column, bool i
 static int post_in_column(const flow_t * f, const column_t * col, message_t * m, bool is_send,
                           TOPO_COLL_ATTR_DECL)
 {
+    if (must_stage(m, is_send))
+        stage(m);
     return post(f, m, col->mem + m->offset, m->bytes, MPI_BYTE, is_send, TOPO_COLL_ATTR);
+}
+
+/* Receive, and throw away, what is sent after a note. */
+static int drain(const flow_t * f, int rank, const note_t * note, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    char *mem = MPL_malloc(MPL_MAX(note->max_bytes, 1), MPL_MEM_BUFFER);
+
+    MPII_TOPO_NEED(mem);
+    for (int64_t i = 0; i < note->num_messages; i++) {
+        mpi_errno = MPIC_Recv(mem, note->max_bytes, MPI_BYTE, rank, f->tag, f->comm_ptr,
+                              MPI_STATUS_IGNORE, TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+    MPL_free(mem);
+    return mpi_errno_ret;
+}
+
+/* Whether a message is a note. It then stands at mem. */
+static bool is_note(const void *mem, MPI_Aint bytes, note_t * note)
+{
+    if (bytes != NOTE_BYTES)
+        return false;
+    memcpy(note, mem, sizeof(*note));
+    return note->magic == NOTE_MAGIC;
+}
+
+/* Wait for a message that was posted by post_at_root or post_in_column. Where a note came in its place,
+ * the sender has longer blocks. */
+static int receive(const flow_t * f, const column_t * col, message_t * m, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    bool is_root = f->tree->parent == -1;
+    MPI_Aint bytes;
+    note_t note;
+
+    mpi_errno = MPII_Topo_wait_bytes(&m->req, &bytes, TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
+    if (m->is_alone && bytes == NOTE_BYTES) {
+        char mem[NOTE_BYTES];
+        if (m->staged)
+            memcpy(mem, m->staged, NOTE_BYTES);
+        else if (!is_root)
+            memcpy(mem, col->mem + m->offset, NOTE_BYTES);
+        else
+            take_first(f, m, mem);
+        if (is_note(mem, bytes, &note)) {
+            mpi_errno = drain(f, m->rank, &note, TOPO_COLL_ATTR);
+            MPIR_ERR_CHECK(mpi_errno);
+            MPIR_ERR_SETANDJUMP(mpi_errno, MPI_ERR_TRUNCATE, "**truncate");
+        }
+    }
+    MPIR_ERR_CHKANDJUMP(bytes > m->bytes, mpi_errno, MPI_ERR_TRUNCATE, "**truncate");
+    if (m->staged && is_root) {
+        mpi_errno = copy_staged(f, m, col->index, false);
+        MPIR_ERR_CHECK(mpi_errno);
+    } else if (m->staged) {
+        memcpy(col->mem + m->offset, m->staged, MPL_MIN(bytes, m->bytes));
+    }
+
+  fn_exit:
+    MPL_free(m->staged);
+    m->staged = NULL;
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+/* How many messages are on an edge, over all columns, and how long they are */
+static void measure_edge(const flow_t * f, int begin, int end, int64_t * num, int64_t * max_bytes)
+{
+    message_t *messages = MPL_malloc((end - begin) * sizeof(message_t), MPL_MEM_BUFFER);
+
+    MPII_TOPO_NEED(messages);
+    *num = *max_bytes = 0;
+    for (MPI_Aint column = 0; column * f->width < largest_block(f, begin, end); column++) {
+        int n = cut_messages(f, 0, begin, end, column, 0, messages);
+        for (int i = 0; i < n; i++)
+            *max_bytes = MPL_MAX(*max_bytes, messages[i].bytes);
+        *num += n;
+    }
+    MPL_free(messages);
+}
+
+/* Whether an edge has more than one message, in gather and scatter */
+static bool is_long_edge(const flow_t * f, int begin, int end)
+{
+    return f->num_columns > 1 || end - begin > MPL_MAX(f->segment / piece_bytes(f, 0, 0), 1);
+}
+
+static int send_note(const flow_t * f, int rank, int begin, int end, TOPO_COLL_ATTR_DECL)
+{
+    note_t note = {.magic = NOTE_MAGIC,.size = f->size };
+    char mem[NOTE_BYTES] = { 0 };
+
+    measure_edge(f, begin, end, &note.num_messages, &note.max_bytes);
+    memcpy(mem, &note, sizeof(note));
+    return MPIC_Send(mem, NOTE_BYTES, MPI_BYTE, rank, f->tag, f->comm_ptr, TOPO_COLL_ATTR);
+}
+
+/* Receive the note of an edge. *is_off: the sender has another size, all that it sends has come. */
+static int receive_note(const flow_t * f, int rank, int begin, int end, bool * is_off,
+                        TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPI_Aint room = MPL_MAX(column_bytes(f, begin, end, 0), NOTE_BYTES), bytes = 0;
+    char *mem = MPL_malloc(room, MPL_MEM_BUFFER);
+    MPIR_Request *req = NULL;
+    note_t note;
+
+    MPII_TOPO_NEED(mem);
+    *is_off = true;
+    mpi_errno = MPIC_Irecv(mem, room, MPI_BYTE, rank, f->tag, f->comm_ptr, &req);
+    MPIR_ERR_CHECK(mpi_errno);
+    mpi_errno = MPII_Topo_wait_bytes(&req, &bytes, TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
+    if (!is_note(mem, bytes, &note))
+        goto fn_exit;   /* one message: of shorter blocks */
+    *is_off = note.size != f->size;
+    if (*is_off) {
+        mpi_errno = drain(f, rank, &note, TOPO_COLL_ATTR);
+        MPIR_ERR_CHECK(mpi_errno);
+        MPIR_ERR_CHKANDJUMP(note.size > f->size, mpi_errno, MPI_ERR_TRUNCATE, "**truncate");
+    }
+
+  fn_exit:
+    MPL_free(mem);
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+/* Send or receive the notes of the edges to children, or of that to the parent. */
+static int exchange_notes(const flow_t * f, bool to_parent, bool is_send, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    const MPII_Topo_tree_t *tree = f->tree;
+
+    for (int i = to_parent ? tree->num_children : f->num_near;
+         i < tree->num_children + (to_parent && tree->parent != -1); i++) {
+        int rank = to_parent ? tree->parent : tree->children[i].rank;
+        int begin = to_parent ? 0 : tree->children[i].first;
+        int end = to_parent ? tree->num_blocks : begin + tree->children[i].num_blocks;
+
+        if (f->sizes || f->is_off[i] || !is_long_edge(f, begin, end))
+            continue;
+        mpi_errno = is_send ? send_note(f, rank, begin, end, TOPO_COLL_ATTR) :
+            receive_note(f, rank, begin, end, &f->is_off[i], TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+    return mpi_errno_ret;
 }
 
 static int wait_all(message_t messages[], int n, TOPO_COLL_ATTR_DECL)
@@ -374,37 +574,41 @@ static column_t *open_column(flow_t * f, MPI_Aint index)
         const MPII_Topo_child_t *child = &tree->children[i];
         int end = child->first + child->num_blocks;
 
-        if (i >= f->num_near)
-            col->num_down += cut_messages(f, child->rank, child->first, end, index, offset,
-                                          col->down + col->num_down);
+        if (i >= f->num_near && !f->is_off[i]) {
+            message_t *first = col->down + col->num_down;
+            col->num_down += cut_messages(f, child->rank, child->first, end, index, offset, first);
+            first->is_alone = f->sizes == NULL && !is_long_edge(f, child->first, end);
+        }
         offset += column_bytes(f, child->first, end, index);
     }
-    col->num_up = tree->parent == -1 ? 0 :
+    col->num_up = tree->parent == -1 || f->is_off[tree->num_children] ? 0 :
         cut_messages(f, tree->parent, 0, tree->num_blocks, index, 0, col->up);
+    if (col->num_up > 0)
+        col->up[0].is_alone = f->sizes == NULL && !is_long_edge(f, 0, tree->num_blocks);
     /* a leaf uses the block of the user itself */
     if (tree->parent != -1 && f->mem == NULL)
         col->mem = f->own.buf + true_lb(f->own.type) + index * f->width;
     return col;
 }
 
-static int flow_alloc(flow_t * f)
+static void flow_alloc(flow_t * f)
 {
-    int mpi_errno = MPI_SUCCESS;
     const MPII_Topo_tree_t *tree = f->tree;
     MPI_Aint bytes = column_bytes(f, 0, tree->num_blocks, 0);
     /* No column has more messages to the parent than column 0; all but the last one to each rank
      * have half of the limit or more, and no two of them have less than a block. */
-    MPI_Aint max = MPL_MIN(tree->num_blocks, 2 * (bytes / segment_bytes() + 1));
+    MPI_Aint max = MPL_MIN(tree->num_blocks, 2 * (bytes / f->segment + 1));
     MPI_Aint max_down = MPL_MIN(tree->num_blocks, max + tree->num_children);
 
     f->messages = MPL_malloc(f->window * (max + max_down) * sizeof(message_t), MPL_MEM_BUFFER);
-    MPIR_ERR_CHKANDJUMP(!f->messages, mpi_errno, MPI_ERR_OTHER, "**nomem");
+    MPII_TOPO_NEED(f->messages);
     if (tree->parent == -1) {
         f->scratch = MPL_malloc(2 * tree->num_blocks * sizeof(MPI_Aint), MPL_MEM_BUFFER);
-        MPIR_ERR_CHKANDJUMP(!f->scratch, mpi_errno, MPI_ERR_OTHER, "**nomem");
-    } else if (tree->num_children > 0 || !is_contiguous(f->own.type)) {
+        MPII_TOPO_NEED(f->scratch);
+    } else if (tree->num_children > 0 || !is_contiguous(f->own.type) ||
+               (f->sizes && f->sizes[0] != f->own.size)) {
         f->mem = MPL_malloc(f->window * bytes, MPL_MEM_BUFFER);
-        MPIR_ERR_CHKANDJUMP(!f->mem, mpi_errno, MPI_ERR_OTHER, "**nomem");
+        MPII_TOPO_NEED(f->mem);
     }
     for (int i = 0; i < f->window; i++) {
         column_t *col = &f->columns[i];
@@ -413,11 +617,6 @@ static int flow_alloc(flow_t * f)
         if (f->mem)
             col->mem = f->mem + i * bytes;
     }
-
-  fn_exit:
-    return mpi_errno;
-  fn_fail:
-    goto fn_exit;
 }
 
 static void unstage(column_t * col)
@@ -433,6 +632,7 @@ static void flow_free(flow_t * f)
     for (int i = 0; i < f->window; i++)
         unstage(&f->columns[i]);
     MPL_free(f->messages);
+    MPL_free(f->is_off);
     MPL_free(f->mem);
     MPL_free(f->scratch);
     MPL_free(f->sizes);
@@ -455,6 +655,91 @@ static bool is_led(const flow_t * f)
         host_of_rank[f->tree->parent] == host_of_rank[f->comm_ptr->rank];
 }
 
+/* A near child has sent messages where this rank, with shorter blocks, expects none: receive them. */
+static int drain_edge(const flow_t * f, int rank, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPI_Aint room = MPL_MAX(MPL_MAX(f->segment, MIN_WIDTH), NOTE_BYTES), bytes = 0;
+    char *mem = MPL_malloc(room, MPL_MEM_BUFFER);
+    MPIR_Request *req = NULL;
+    note_t note;
+
+    MPII_TOPO_NEED(mem);
+    mpi_errno = MPIC_Irecv(mem, room, MPI_BYTE, rank, f->tag, f->comm_ptr, &req);
+    MPIR_ERR_CHECK(mpi_errno);
+    mpi_errno = MPII_Topo_wait_bytes(&req, &bytes, TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
+    if (is_note(mem, bytes, &note)) {
+        mpi_errno = drain(f, rank, &note, TOPO_COLL_ATTR);
+        MPIR_ERR_CHECK(mpi_errno);
+    }
+
+  fn_exit:
+    MPL_free(mem);
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+/* Begin to take from the near children: see what they have, and whether it comes this way. */
+static int begin_take(flow_t * f, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    MPI_Aint limit = MPII_Topo_tree_shm_limit(f->shm);
+
+    mpi_errno = MPII_Topo_tree_shm_begin_take(f->shm);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    if (mpi_errno)
+        goto fn_exit;
+    for (int i = 0; i < MPII_Topo_tree_shm_num_near(f->shm); i++) {
+        const MPII_Topo_tree_slot_t *slot = MPII_Topo_tree_shm_slot(f->shm, i);
+        TOPO_ADD_ERROR(slot->error);
+        if (slot->bytes == f->size || (slot->bytes > limit && f->size > limit))
+            continue;
+        f->is_off[i] = true;
+        if (slot->bytes > limit) {
+            mpi_errno = drain_edge(f, f->tree->children[i].rank, TOPO_COLL_ATTR);
+            TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        }
+        mpi_errno = MPI_SUCCESS;
+        if (slot->bytes > f->size)
+            MPIR_ERR_SET(mpi_errno, MPI_ERR_TRUNCATE, "**truncate");
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+
+  fn_exit:
+    return mpi_errno_ret;
+}
+
+/* Begin to hand out to the near children: say what there is. */
+static int begin_hand_out(flow_t * f, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+
+    mpi_errno = MPII_Topo_tree_shm_begin_hand_out(f->shm);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    for (int i = 0; i < MPII_Topo_tree_shm_num_near(f->shm); i++) {
+        MPII_Topo_tree_slot_t *slot = MPII_Topo_tree_shm_slot(f->shm, i);
+        slot->bytes = f->size;
+        slot->error = TOPO_ERROR;
+    }
+    return mpi_errno_ret;
+}
+
+/* The leader's part where blocks are too long for slots: both sides learn what the other one has. */
+static int meet_near(flow_t * f, bool is_gather, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+
+    if (f->shm == NULL || is_led(f) || f->num_near > 0)
+        return MPI_SUCCESS;
+    mpi_errno = is_gather ? begin_take(f, TOPO_COLL_ATTR) : begin_hand_out(f, TOPO_COLL_ATTR);
+    MPII_Topo_tree_shm_end(f->shm);
+    return mpi_errno;
+}
+
 /* Copy between the slots and the blocks of the near children at the root. */
 static int copy_slots_at_root(const flow_t * f, bool to_slot)
 {
@@ -462,10 +747,12 @@ static int copy_slots_at_root(const flow_t * f, bool to_slot)
 
     for (int i = 0; i < f->num_near; i++) {
         block_t block = block_of_rank(f, f->tree->children[i].rank);
-        char *slot = MPII_Topo_tree_shm_slot(f->shm, i);
+        char *mem = MPII_Topo_tree_shm_slot(f->shm, i)->mem;
+        if (f->is_off[i])
+            continue;
         mpi_errno = to_slot ?
-            MPIR_Localcopy(block.buf, block.count, block.type, slot, f->size, MPI_BYTE) :
-            MPIR_Localcopy(slot, f->size, MPI_BYTE, block.buf, block.count, block.type);
+            MPIR_Localcopy(block.buf, block.count, block.type, mem, f->size, MPI_BYTE) :
+            MPIR_Localcopy(mem, f->size, MPI_BYTE, block.buf, block.count, block.type);
         MPIR_ERR_CHECK(mpi_errno);
     }
 
@@ -481,9 +768,10 @@ static void copy_slots(const flow_t * f, const column_t * col, bool to_slot)
     MPI_Aint piece = piece_bytes(f, 0, col->index);
 
     for (int i = 0; i < f->num_near; i++) {
-        char *slot = MPII_Topo_tree_shm_slot(f->shm, i) + col->index * f->width;
+        char *slot = MPII_Topo_tree_shm_slot(f->shm, i)->mem + col->index * f->width;
         char *mem = col->mem + f->tree->children[i].first * piece;
-        memcpy(to_slot ? slot : mem, to_slot ? mem : slot, piece);
+        if (!f->is_off[i])
+            memcpy(to_slot ? slot : mem, to_slot ? mem : slot, piece);
     }
 }
 
@@ -499,14 +787,9 @@ static int gather_at_root(flow_t * f, TOPO_COLL_ATTR_DECL)
 
         if (index >= f->window) {
             for (int i = 0; i < col->num_down; i++) {
-                mpi_errno = MPII_Topo_wait(&col->down[i].req, TOPO_COLL_ATTR);
+                mpi_errno = receive(f, col, &col->down[i], TOPO_COLL_ATTR);
                 TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-                if (col->down[i].staged) {
-                    mpi_errno = copy_staged(f, &col->down[i], col->index, false);
-                    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-                }
             }
-            unstage(col);
         }
         if (index < f->num_columns) {
             open_column(f, index);
@@ -522,7 +805,7 @@ static int gather_at_root(flow_t * f, TOPO_COLL_ATTR_DECL)
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         }
         if (index == f->window - 1 && f->num_near > 0) {
-            mpi_errno = MPII_Topo_tree_shm_begin_take(f->shm);
+            mpi_errno = begin_take(f, TOPO_COLL_ATTR);
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
             mpi_errno = copy_slots_at_root(f, false);
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
@@ -549,7 +832,7 @@ static int gather_elsewhere(flow_t * f, TOPO_COLL_ATTR_DECL)
             }
             if (f->num_near > 0) {
                 if (index == 0) {
-                    mpi_errno = MPII_Topo_tree_shm_begin_take(f->shm);
+                    mpi_errno = begin_take(f, TOPO_COLL_ATTR);
                     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
                 }
                 copy_slots(f, col, false);
@@ -558,7 +841,7 @@ static int gather_elsewhere(flow_t * f, TOPO_COLL_ATTR_DECL)
             }
             for (int i = 0; i < col->num_up; i++) {
                 for (; here < col->num_down && col->down[here].begin < col->up[i].end; here++) {
-                    mpi_errno = MPII_Topo_wait(&col->down[here].req, TOPO_COLL_ATTR);
+                    mpi_errno = receive(f, col, &col->down[here], TOPO_COLL_ATTR);
                     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
                 }
                 mpi_errno = post_in_column(f, col, &col->up[i], true, TOPO_COLL_ATTR);
@@ -587,31 +870,36 @@ static int gather_elsewhere(flow_t * f, TOPO_COLL_ATTR_DECL)
 static int gather(flow_t * f, TOPO_COLL_ATTR_DECL)
 {
     int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
 
     if (f->shm && is_led(f)) {
-        mpi_errno = MPII_Topo_tree_shm_give(f->shm, f->own.buf, f->own.count, f->own.type, f->size);
-        goto fn_exit;
+        mpi_errno = MPII_Topo_tree_shm_give(f->shm, f->own.buf, f->own.count, f->own.type, f->size,
+                                            TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        if (f->size <= MPII_Topo_tree_shm_limit(f->shm))
+            return mpi_errno_ret;
     }
     cut_columns(f);
     if (f->num_columns == 0)
-        goto fn_exit;
+        return mpi_errno_ret;
     if (f->tree->num_children == 0 && f->tree->parent != -1 && f->num_columns == 1) {
         count_message(f, f->tree->parent);
         mpi_errno = MPIC_Send(f->own.buf, f->own.count, f->own.type, f->tree->parent, f->tag,
                               f->comm_ptr, TOPO_COLL_ATTR);
-        MPIR_ERR_CHECK(mpi_errno);
-        goto fn_exit;
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        return mpi_errno_ret;
     }
-    mpi_errno = flow_alloc(f);
-    MPIR_ERR_CHECK(mpi_errno);
+    flow_alloc(f);
+    mpi_errno = exchange_notes(f, true, true, TOPO_COLL_ATTR);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    mpi_errno = meet_near(f, true, TOPO_COLL_ATTR);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    mpi_errno = exchange_notes(f, false, false, TOPO_COLL_ATTR);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     mpi_errno = f->tree->parent == -1 ? gather_at_root(f, TOPO_COLL_ATTR) :
         gather_elsewhere(f, TOPO_COLL_ATTR);
-    MPIR_ERR_CHECK(mpi_errno);
-
-  fn_exit:
-    return mpi_errno;
-  fn_fail:
-    goto fn_exit;
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    return mpi_errno_ret;
 }
 
 /* -- scatter -- */
@@ -643,7 +931,7 @@ static int scatter_at_root(flow_t * f, TOPO_COLL_ATTR_DECL)
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         }
         if (index == f->window - 1 && f->num_near > 0) {
-            mpi_errno = MPII_Topo_tree_shm_begin_hand_out(f->shm);
+            mpi_errno = begin_hand_out(f, TOPO_COLL_ATTR);
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
             mpi_errno = copy_slots_at_root(f, true);
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
@@ -665,16 +953,21 @@ static int scatter_elsewhere(flow_t * f, TOPO_COLL_ATTR_DECL)
             int left = col->num_down;
 
             for (int i = col->num_up - 1; i >= 0; i--) {
-                mpi_errno = MPII_Topo_wait(&col->up[i].req, TOPO_COLL_ATTR);
+                mpi_errno = receive(f, col, &col->up[i], TOPO_COLL_ATTR);
                 TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
                 for (; left > 0 && col->down[left - 1].begin >= col->up[i].begin; left--) {
                     mpi_errno = post_in_column(f, col, &col->down[left - 1], true, TOPO_COLL_ATTR);
                     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
                 }
             }
+            /* the parent has sent nothing that fits, but the children wait all the same */
+            for (; left > 0; left--) {
+                mpi_errno = post_in_column(f, col, &col->down[left - 1], true, TOPO_COLL_ATTR);
+                TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+            }
             if (f->num_near > 0) {
                 if (index == 0) {
-                    mpi_errno = MPII_Topo_tree_shm_begin_hand_out(f->shm);
+                    mpi_errno = begin_hand_out(f, TOPO_COLL_ATTR);
                     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
                 }
                 copy_slots(f, col, true);
@@ -705,33 +998,77 @@ static int scatter_elsewhere(flow_t * f, TOPO_COLL_ATTR_DECL)
     return mpi_errno_ret;
 }
 
-static int scatter(flow_t * f, TOPO_COLL_ATTR_DECL)
+/* A rank with one block, in one message */
+static int scatter_at_leaf(flow_t * f, TOPO_COLL_ATTR_DECL)
 {
     int mpi_errno = MPI_SUCCESS;
+    char mem[NOTE_BYTES];
+    bool is_short = f->sizes == NULL && f->own.size < NOTE_BYTES;
+    MPIR_Request *req = NULL;
+    MPI_Aint bytes, done;
+    note_t note;
 
-    if (f->shm && is_led(f)) {
-        mpi_errno = MPII_Topo_tree_shm_get(f->shm, f->own.buf, f->own.count, f->own.type, f->size);
-        goto fn_exit;
+    mpi_errno = is_short ?
+        MPIC_Irecv(mem, NOTE_BYTES, MPI_BYTE, f->tree->parent, f->tag, f->comm_ptr, &req) :
+        MPIC_Irecv(f->own.buf, f->own.count, f->own.type, f->tree->parent, f->tag, f->comm_ptr,
+                   &req);
+    MPIR_ERR_CHECK(mpi_errno);
+    mpi_errno = MPII_Topo_wait_bytes(&req, &bytes, TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
+    if (bytes == NOTE_BYTES && f->sizes == NULL) {
+        if (!is_short)
+            TOPO_TYPEREP_PACK(f->own.buf, f->own.count, f->own.type, 0, mem, NOTE_BYTES, &done);
+        if (is_note(mem, bytes, &note)) {
+            mpi_errno = drain(f, f->tree->parent, &note, TOPO_COLL_ATTR);
+            MPIR_ERR_CHECK(mpi_errno);
+            MPIR_ERR_SETANDJUMP(mpi_errno, MPI_ERR_TRUNCATE, "**truncate");
+        }
     }
-    cut_columns(f);
-    if (f->num_columns == 0)
-        goto fn_exit;
-    if (f->tree->num_children == 0 && f->tree->parent != -1 && f->num_columns == 1) {
-        mpi_errno = MPIC_Recv(f->own.buf, f->own.count, f->own.type, f->tree->parent, f->tag,
-                              f->comm_ptr, MPI_STATUS_IGNORE, TOPO_COLL_ATTR);
+    if (is_short) {
+        MPIR_ERR_CHKANDJUMP(bytes > f->own.size, mpi_errno, MPI_ERR_TRUNCATE, "**truncate");
+        mpi_errno = MPIR_Localcopy(mem, bytes, MPI_BYTE, f->own.buf, f->own.count, f->own.type);
         MPIR_ERR_CHECK(mpi_errno);
-        goto fn_exit;
     }
-    mpi_errno = flow_alloc(f);
-    MPIR_ERR_CHECK(mpi_errno);
-    mpi_errno = f->tree->parent == -1 ? scatter_at_root(f, TOPO_COLL_ATTR) :
-        scatter_elsewhere(f, TOPO_COLL_ATTR);
-    MPIR_ERR_CHECK(mpi_errno);
 
   fn_exit:
     return mpi_errno;
   fn_fail:
     goto fn_exit;
+}
+
+static int scatter(flow_t * f, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    bool is_done;
+
+    if (f->shm && is_led(f)) {
+        mpi_errno = MPII_Topo_tree_shm_get(f->shm, f->own.buf, f->own.count, f->own.type, f->size,
+                                           &is_done, TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        if (is_done)
+            return mpi_errno_ret;
+    }
+    cut_columns(f);
+    if (f->num_columns == 0)
+        return mpi_errno_ret;
+    if (f->tree->num_children == 0 && f->tree->parent != -1 && f->num_columns == 1 &&
+        (f->sizes == NULL || f->sizes[0] == f->own.size)) {
+        mpi_errno = scatter_at_leaf(f, TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        return mpi_errno_ret;
+    }
+    flow_alloc(f);
+    mpi_errno = exchange_notes(f, true, false, TOPO_COLL_ATTR);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    mpi_errno = meet_near(f, false, TOPO_COLL_ATTR);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    mpi_errno = exchange_notes(f, false, true, TOPO_COLL_ATTR);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    mpi_errno = f->tree->parent == -1 ? scatter_at_root(f, TOPO_COLL_ATTR) :
+        scatter_elsewhere(f, TOPO_COLL_ATTR);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    return mpi_errno_ret;
 }
 
 /* -- entry -- */
@@ -769,19 +1106,22 @@ static int find_tree(flow_t * f, MPII_Topo_tree_kind_t kind, int root, TOPO_COLL
     MPIR_ERR_CHECK(mpi_errno);
     if (kept->forest == NULL)
         kept->forest = MPII_Topo_forest_create(f->place, f->comm_ptr->rank);
-    MPIR_ERR_CHKANDJUMP(!kept->forest || MPII_Topo_forest_tree(kept->forest, kind, root, &f->tree),
-                        mpi_errno, MPI_ERR_OTHER, "**nomem");
+    MPII_TOPO_NEED(kept->forest);
+    MPII_TOPO_NEED(MPII_Topo_forest_tree(kept->forest, kind, root, &f->tree) == 0);
+    f->is_off = MPL_calloc(f->tree->num_children + 1, sizeof(bool), MPL_MEM_BUFFER);
+    MPII_TOPO_NEED(f->is_off);
+    f->segment = MPII_Topo_comm_settings(f->comm_ptr)->segment_bytes;
 
     /* All ranks have to know how long blocks are. In a binomial tree, a rank of the same host may
      * have children elsewhere. */
     if (kind == MPII_TOPO_TREE__RACK_LEADER && f->size > 0) {
-        mpi_errno = MPII_Topo_tree_shm_begin(f->comm_ptr, f->place, f->tag, f->size, &kept->tree_shm,
-                                             &use_shm, TOPO_COLL_ATTR);
+        mpi_errno = MPII_Topo_tree_shm_begin(f->comm_ptr, f->place, f->tag, &kept->tree_shm, &use_shm,
+                                             TOPO_COLL_ATTR);
         MPIR_ERR_CHECK(mpi_errno);
     }
     if (use_shm) {
         f->shm = kept->tree_shm;
-        if (!is_led(f))
+        if (!is_led(f) && f->size <= MPII_Topo_tree_shm_limit(f->shm))
             f->num_near = MPII_Topo_tree_shm_num_near(f->shm);
     }
 
@@ -853,8 +1193,8 @@ int MPII_Topo_tree_scatter(MPII_Topo_tree_kind_t kind, const void *sendbuf, MPI_
 
 /* -- gatherv and scatterv: sizes first -- */
 
-/* Send the sizes of their streams to the children, or receive them. */
-static int exchange_sizes(const flow_t * f, bool is_send, bool with_leaves, TOPO_COLL_ATTR_DECL)
+/* Send the sizes of their streams to the children, or receive them in sizes. */
+static int exchange_sizes(const flow_t * f, bool is_send, MPI_Aint sizes[], TOPO_COLL_ATTR_DECL)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -862,48 +1202,101 @@ static int exchange_sizes(const flow_t * f, bool is_send, bool with_leaves, TOPO
     MPIR_Request **reqs = MPL_calloc(tree->num_children + 1, sizeof(MPIR_Request *),
                                      MPL_MEM_BUFFER);
 
-    MPIR_ERR_CHKANDJUMP(!reqs, mpi_errno, MPI_ERR_OTHER, "**nomem");
+    MPII_TOPO_NEED(reqs);
     for (int i = 0; i < tree->num_children; i++) {
         const MPII_Topo_child_t *child = &tree->children[i];
-        MPI_Aint *sizes = f->sizes + child->first;
+        MPI_Aint *theirs = sizes + child->first;
         MPI_Aint bytes = child->num_blocks * sizeof(MPI_Aint);
 
-        if (child->num_blocks == 1 && !with_leaves)
-            continue;
         if (is_send)
             count_message(f, child->rank);
         mpi_errno = is_send ?
-            MPIC_Isend(sizes, bytes, MPI_BYTE, child->rank, f->tag, f->comm_ptr, &reqs[i],
+            MPIC_Isend(theirs, bytes, MPI_BYTE, child->rank, f->tag, f->comm_ptr, &reqs[i],
                        TOPO_COLL_ATTR) :
-            MPIC_Irecv(sizes, bytes, MPI_BYTE, child->rank, f->tag, f->comm_ptr, &reqs[i]);
+            MPIC_Irecv(theirs, bytes, MPI_BYTE, child->rank, f->tag, f->comm_ptr, &reqs[i]);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     for (int i = 0; i < tree->num_children; i++) {
         mpi_errno = MPII_Topo_wait(&reqs[i], TOPO_COLL_ATTR);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
-
-  fn_exit:
     MPL_free(reqs);
-    return mpi_errno_ret ? mpi_errno_ret : mpi_errno;
-  fn_fail:
-    goto fn_exit;
+    return mpi_errno_ret;
 }
 
-static int alloc_sizes(flow_t * f)
+/* The root of gatherv: receive from a child that sends other sizes than are expected, those of `theirs`.
+ * Blocks that are too long are MPI_ERR_TRUNCATE. */
+static int receive_unequal(const flow_t * f, const flow_t * theirs, const MPII_Topo_child_t * child,
+                           TOPO_COLL_ATTR_DECL)
 {
     int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    int begin = child->first, end = begin + child->num_blocks;
+    MPI_Aint done;
+    message_t *messages = MPL_malloc(child->num_blocks * sizeof(message_t), MPL_MEM_BUFFER);
 
+    MPII_TOPO_NEED(messages);
+    for (MPI_Aint column = 0; column * theirs->width < largest_block(theirs, begin, end); column++) {
+        int n = cut_messages(theirs, child->rank, begin, end, column, 0, messages);
+        for (int i = 0; i < n; i++) {
+            char *mem = MPL_malloc(messages[i].bytes, MPL_MEM_BUFFER), *at = mem;
+            MPII_TOPO_NEED(mem);
+            mpi_errno = MPIC_Recv(mem, messages[i].bytes, MPI_BYTE, child->rank, f->tag, f->comm_ptr,
+                                  MPI_STATUS_IGNORE, TOPO_COLL_ATTR);
+            TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+            for (int k = messages[i].begin; k < messages[i].end && mpi_errno == MPI_SUCCESS; k++) {
+                block_t block = block_of_rank(f, f->tree->order[k]);
+                MPI_Aint bytes = piece_bytes(theirs, k, column);
+                if (theirs->sizes[k] > block.size)
+                    MPIR_ERR_SET(mpi_errno, MPI_ERR_TRUNCATE, "**truncate");
+                else if (bytes > 0)
+                    mpi_errno = TOPO_TYPEREP_UNPACK(at, bytes, block.buf, block.count, block.type,
+                                                    column * theirs->width, &done);
+                at += bytes;
+            }
+            TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+            MPL_free(mem);
+        }
+    }
+    MPL_free(messages);
+    return mpi_errno_ret;
+}
+
+/* The root of gatherv: see whether all send what it expects. */
+static int compare_sizes(flow_t * f, TOPO_COLL_ATTR_DECL)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    const MPII_Topo_tree_t *tree = f->tree;
+    flow_t theirs = *f;
+
+    theirs.sizes = MPL_calloc(tree->num_blocks, sizeof(MPI_Aint), MPL_MEM_BUFFER);
+    MPII_TOPO_NEED(theirs.sizes);
+    mpi_errno = exchange_sizes(f, false, theirs.sizes, TOPO_COLL_ATTR);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    cut_columns(&theirs);
+    for (int i = 0; i < tree->num_children && mpi_errno_ret == MPI_SUCCESS; i++) {
+        const MPII_Topo_child_t *child = &tree->children[i];
+        f->is_off[i] = memcmp(theirs.sizes + child->first, f->sizes + child->first,
+                              child->num_blocks * sizeof(MPI_Aint)) != 0;
+    }
+    for (int i = 0; i < tree->num_children; i++) {
+        if (f->is_off[i]) {
+            mpi_errno = receive_unequal(f, &theirs, &tree->children[i], TOPO_COLL_ATTR);
+            TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        }
+    }
+    MPL_free(theirs.sizes);
+    return mpi_errno_ret;
+}
+
+static void alloc_sizes(flow_t * f)
+{
     f->sizes = MPL_malloc(f->tree->num_blocks * sizeof(MPI_Aint), MPL_MEM_BUFFER);
-    MPIR_ERR_CHKANDJUMP(!f->sizes, mpi_errno, MPI_ERR_OTHER, "**nomem");
+    MPII_TOPO_NEED(f->sizes);
     f->sizes[0] = f->own.size;
     for (int i = 0; i < f->tree->num_blocks && f->tree->parent == -1; i++)
         f->sizes[i] = f->counts[f->tree->order[i]] * f->type_size;
-
-  fn_exit:
-    return mpi_errno;
-  fn_fail:
-    goto fn_exit;
 }
 
 int MPII_Topo_tree_gatherv(MPII_Topo_tree_kind_t kind, const void *sendbuf, MPI_Aint sendcount,
@@ -923,19 +1316,19 @@ int MPII_Topo_tree_gatherv(MPII_Topo_tree_kind_t kind, const void *sendbuf, MPI_
     }
     mpi_errno = find_tree(&f, kind, root, TOPO_COLL_ATTR);
     MPIR_ERR_CHECK(mpi_errno);
-    mpi_errno = alloc_sizes(&f);
-    MPIR_ERR_CHECK(mpi_errno);
+    alloc_sizes(&f);
 
-    /* -- sizes, from the leaves up to the children of the root -- */
+    /* -- sizes, from the leaves up to the root -- */
     if (comm_ptr->rank != root) {
-        mpi_errno = exchange_sizes(&f, false, true, TOPO_COLL_ATTR);
+        mpi_errno = exchange_sizes(&f, false, f.sizes, TOPO_COLL_ATTR);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        if (f.tree->parent != root) {
-            count_message(&f, f.tree->parent);
-            mpi_errno = MPIC_Send(f.sizes, f.tree->num_blocks * sizeof(MPI_Aint), MPI_BYTE,
-                                  f.tree->parent, f.tag, comm_ptr, TOPO_COLL_ATTR);
-            TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        }
+        count_message(&f, f.tree->parent);
+        mpi_errno = MPIC_Send(f.sizes, f.tree->num_blocks * sizeof(MPI_Aint), MPI_BYTE,
+                              f.tree->parent, f.tag, comm_ptr, TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    } else {
+        mpi_errno = compare_sizes(&f, TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     /* -- data -- */
     mpi_errno = gather(&f, TOPO_COLL_ATTR);
@@ -967,17 +1360,20 @@ int MPII_Topo_tree_scatterv(MPII_Topo_tree_kind_t kind, const void *sendbuf,
     }
     mpi_errno = find_tree(&f, kind, root, TOPO_COLL_ATTR);
     MPIR_ERR_CHECK(mpi_errno);
-    mpi_errno = alloc_sizes(&f);
-    MPIR_ERR_CHECK(mpi_errno);
+    alloc_sizes(&f);
 
-    /* -- sizes, from the root down to the parents of leaves -- */
-    if (comm_ptr->rank != root && f.tree->num_children > 0) {
+    /* -- sizes, from the root down to the leaves -- */
+    if (comm_ptr->rank != root) {
         mpi_errno = MPIC_Recv(f.sizes, f.tree->num_blocks * sizeof(MPI_Aint), MPI_BYTE,
                               f.tree->parent, f.tag, comm_ptr, MPI_STATUS_IGNORE, TOPO_COLL_ATTR);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
-    mpi_errno = exchange_sizes(&f, true, false, TOPO_COLL_ATTR);
+    mpi_errno = exchange_sizes(&f, true, f.sizes, TOPO_COLL_ATTR);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    if (comm_ptr->rank != root && f.sizes[0] > f.own.size) {
+        MPIR_ERR_SET(mpi_errno, MPI_ERR_TRUNCATE, "**truncate");
+        MPIR_ERR_ADD(mpi_errno_ret, mpi_errno);
+    }
     /* -- data -- */
     mpi_errno = scatter(&f, TOPO_COLL_ATTR);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);

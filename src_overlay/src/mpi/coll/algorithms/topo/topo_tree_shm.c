@@ -23,7 +23,7 @@
  * give while another one has yet to get: take waits for both. Slots do not overlap, and each is
  * that of one rank, so those two do not meet. */
 
-unsigned long MPII_Topo_shm_blocks;
+MPII_Topo_counter_t MPII_Topo_shm_blocks;
 
 #define NUM_TURNS 2
 #define ALIGN(bytes_) (((bytes_) + 63) & ~(MPI_Aint) 63)
@@ -36,15 +36,19 @@ struct MPII_Topo_tree_shm {
     int num_ranks;              /* of the host */
     int index;                  /* of the calling process among them */
     int *ranks;                 /* [num_ranks] */
-    int64_t limit;              /* longest block; what the first rank of the host has */
-    bool is_tried;              /* shm is there, or cannot be had */
-    MPII_Topo_shm_t *shm;
+    int64_t limit;              /* longest block */
+    MPII_Topo_shm_t *shm;       /* NULL: there is none */
     uint64_t num_calls;         /* that began */
 };
 
 /* -- memory -- */
 
-/* Find the ranks of the host, and learn what the first one has. */
+static MPI_Aint slot_bytes(const MPII_Topo_tree_shm_t * shm)
+{
+    return sizeof(MPII_Topo_tree_slot_t) + ALIGN(shm->limit);
+}
+
+/* Find the ranks of the host, and make memory. */
 static int create(MPIR_Comm * comm_ptr, const MPII_Topo_place_t * place, int tag,
                   MPII_Topo_tree_shm_t ** shm_, TOPO_COLL_ATTR_DECL)
 {
@@ -53,37 +57,29 @@ static int create(MPIR_Comm * comm_ptr, const MPII_Topo_place_t * place, int tag
     int host = place->host_of_rank[comm_ptr->rank];
     MPII_Topo_tree_shm_t *shm = MPL_calloc(1, sizeof(*shm), MPL_MEM_COLL);
 
-    MPIR_ERR_CHKANDJUMP(!shm, mpi_errno, MPI_ERR_OTHER, "**nomem");
+    MPII_TOPO_NEED(shm);
     for (int i = 0; i < place->num_ranks; i++)
         shm->num_ranks += place->host_of_rank[i] == host;
     shm->ranks = MPL_malloc(shm->num_ranks * sizeof(int), MPL_MEM_COLL);
-    MPIR_ERR_CHKANDJUMP(!shm->ranks, mpi_errno, MPI_ERR_OTHER, "**nomem");
+    MPII_TOPO_NEED(shm->ranks);
     for (int i = 0, n = 0; i < place->num_ranks; i++) {
         if (i == comm_ptr->rank)
             shm->index = n;
         if (place->host_of_rank[i] == host)
             shm->ranks[n++] = i;
     }
-
-    shm->limit = MPIR_CVAR_COLL_TOPO_TREE_SHM_BYTES;
-    if (shm->index > 0) {
-        mpi_errno = MPIC_Recv(&shm->limit, sizeof(shm->limit), MPI_BYTE, shm->ranks[0], tag,
-                              comm_ptr, MPI_STATUS_IGNORE, TOPO_COLL_ATTR);
-        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    }
-    for (int i = 1; i < shm->num_ranks && shm->index == 0; i++) {
-        mpi_errno = MPIC_Send(&shm->limit, sizeof(shm->limit), MPI_BYTE, shm->ranks[i], tag,
-                              comm_ptr, TOPO_COLL_ATTR);
-        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    }
-    MPIR_ERR_CHECK(mpi_errno_ret);
     *shm_ = shm;
 
+    shm->limit = MPII_Topo_comm_settings(comm_ptr)->tree_shm_bytes;
+    if (shm->num_ranks == 1 || shm->limit <= 0)
+        goto fn_exit;
+    mpi_errno = MPII_Topo_shm_create(comm_ptr, shm->ranks, shm->num_ranks, tag, NUM_TURNS *
+                                     (sizeof(turn_t) + shm->num_ranks * slot_bytes(shm)),
+                                     &shm->shm, TOPO_COLL_ATTR);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+
   fn_exit:
-    return mpi_errno ? mpi_errno : mpi_errno_ret;
-  fn_fail:
-    MPII_Topo_tree_shm_free(shm);
-    goto fn_exit;
+    return mpi_errno_ret;
 }
 
 void MPII_Topo_tree_shm_free(MPII_Topo_tree_shm_t * shm)
@@ -96,36 +92,21 @@ void MPII_Topo_tree_shm_free(MPII_Topo_tree_shm_t * shm)
 }
 
 int MPII_Topo_tree_shm_begin(MPIR_Comm * comm_ptr, const MPII_Topo_place_t * place, int tag,
-                             MPI_Aint bytes, MPII_Topo_tree_shm_t ** shm_, bool * is_usable,
-                             TOPO_COLL_ATTR_DECL)
+                             MPII_Topo_tree_shm_t ** shm, bool * is_usable, TOPO_COLL_ATTR_DECL)
 {
     int mpi_errno = MPI_SUCCESS;
-    MPII_Topo_tree_shm_t *shm;
 
-    *is_usable = false;
-    if (*shm_ == NULL) {
-        mpi_errno = create(comm_ptr, place, tag, shm_, TOPO_COLL_ATTR);
-        MPIR_ERR_CHECK(mpi_errno);
-    }
-    shm = *shm_;
-    if (shm->num_ranks == 1 || bytes > shm->limit)
-        goto fn_exit;
-    if (!shm->is_tried) {
-        shm->is_tried = true;
-        mpi_errno = MPII_Topo_shm_create(comm_ptr, shm->ranks, shm->num_ranks, tag, NUM_TURNS *
-                                         (sizeof(turn_t) + shm->num_ranks * ALIGN(shm->limit)),
-                                         &shm->shm, TOPO_COLL_ATTR);
-        MPIR_ERR_CHECK(mpi_errno);
-    }
-    if (shm->shm) {
-        *is_usable = true;
-        shm->num_calls++;
-    }
-
-  fn_exit:
+    if (*shm == NULL)
+        mpi_errno = create(comm_ptr, place, tag, shm, TOPO_COLL_ATTR);
+    *is_usable = (*shm)->shm != NULL;
+    if (*is_usable)
+        (*shm)->num_calls++;
     return mpi_errno;
-  fn_fail:
-    goto fn_exit;
+}
+
+MPI_Aint MPII_Topo_tree_shm_limit(const MPII_Topo_tree_shm_t * shm)
+{
+    return shm->limit;
 }
 
 /* -- one call -- */
@@ -141,11 +122,11 @@ static uint32_t uses(const MPII_Topo_tree_shm_t * shm, bool with_this)
     return (shm->num_calls - 1) / NUM_TURNS + with_this;
 }
 
-static char *slot(const MPII_Topo_tree_shm_t * shm, int index)
+static MPII_Topo_tree_slot_t *slot(const MPII_Topo_tree_shm_t * shm, int index)
 {
     int turn = (shm->num_calls - 1) % NUM_TURNS;
-    return shm->shm->mem + NUM_TURNS * sizeof(turn_t) +
-        ((MPI_Aint) turn * shm->num_ranks + index) * ALIGN(shm->limit);
+    return (MPII_Topo_tree_slot_t *) (shm->shm->mem + NUM_TURNS * sizeof(turn_t) +
+                                      ((MPI_Aint) turn * shm->num_ranks + index) * slot_bytes(shm));
 }
 
 int MPII_Topo_tree_shm_num_near(const MPII_Topo_tree_shm_t * shm)
@@ -153,49 +134,69 @@ int MPII_Topo_tree_shm_num_near(const MPII_Topo_tree_shm_t * shm)
     return shm->num_ranks - 1;
 }
 
-char *MPII_Topo_tree_shm_slot(const MPII_Topo_tree_shm_t * shm, int i)
+MPII_Topo_tree_slot_t *MPII_Topo_tree_shm_slot(const MPII_Topo_tree_shm_t * shm, int i)
 {
     return slot(shm, i < shm->index ? i : i + 1);
 }
 
 static int wait_in(const MPII_Topo_tree_shm_t * shm, bool with_this)
 {
-    return MPII_Topo_shm_wait(&turn_of_call(shm)->in, uses(shm, with_this) * (shm->num_ranks - 1));
+    return MPII_Topo_shm_wait(shm->shm, &turn_of_call(shm)->in,
+                              uses(shm, with_this) * (shm->num_ranks - 1));
 }
 
 static int wait_out(const MPII_Topo_tree_shm_t * shm, bool with_this)
 {
-    return MPII_Topo_shm_wait(&turn_of_call(shm)->out, uses(shm, with_this));
+    return MPII_Topo_shm_wait(shm->shm, &turn_of_call(shm)->out, uses(shm, with_this));
 }
 
 static void count_in(const MPII_Topo_tree_shm_t * shm)
 {
-    MPII_Topo_shm_blocks++;
-    MPII_Topo_shm_count(&turn_of_call(shm)->in, uses(shm, true) * (shm->num_ranks - 1));
+    MPII_Topo_shm_count(shm->shm, &turn_of_call(shm)->in, uses(shm, true) * (shm->num_ranks - 1));
 }
 
 int MPII_Topo_tree_shm_give(MPII_Topo_tree_shm_t * shm, const void *buf, MPI_Aint count,
-                            MPI_Datatype type, MPI_Aint bytes)
+                            MPI_Datatype type, MPI_Aint bytes, TOPO_COLL_ATTR_DECL)
 {
     int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    MPII_Topo_tree_slot_t *own = slot(shm, shm->index);
 
     mpi_errno = wait_out(shm, false);
-    if (mpi_errno == MPI_SUCCESS)
-        mpi_errno = MPIR_Localcopy(buf, count, type, slot(shm, shm->index), bytes, MPI_BYTE);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    if (bytes <= shm->limit && mpi_errno == MPI_SUCCESS) {
+        MPII_Topo_counter_add(&MPII_Topo_shm_blocks, 1);
+        mpi_errno = MPIR_Localcopy(buf, count, type, own->mem, bytes, MPI_BYTE);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+    own->bytes = bytes;
+    own->error = TOPO_ERROR;
     count_in(shm);      /* after an error, too: the leader waits for it */
-    return mpi_errno;
+    return mpi_errno_ret;
 }
 
 int MPII_Topo_tree_shm_get(MPII_Topo_tree_shm_t * shm, void *buf, MPI_Aint count,
-                           MPI_Datatype type, MPI_Aint bytes)
+                           MPI_Datatype type, MPI_Aint bytes, bool * is_done, TOPO_COLL_ATTR_DECL)
 {
     int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    const MPII_Topo_tree_slot_t *own = slot(shm, shm->index);
 
+    *is_done = true;
     mpi_errno = wait_out(shm, true);
-    if (mpi_errno == MPI_SUCCESS)
-        mpi_errno = MPIR_Localcopy(slot(shm, shm->index), bytes, MPI_BYTE, buf, count, type);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    if (mpi_errno == MPI_SUCCESS) {
+        TOPO_ADD_ERROR(own->error);
+        *is_done = own->bytes <= shm->limit;
+        MPII_Topo_counter_add(&MPII_Topo_shm_blocks, *is_done);
+        if (*is_done && own->bytes > bytes)
+            MPIR_ERR_SET(mpi_errno, MPI_ERR_TRUNCATE, "**truncate");
+        else if (*is_done)
+            mpi_errno = MPIR_Localcopy(own->mem, own->bytes, MPI_BYTE, buf, count, type);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
     count_in(shm);
-    return mpi_errno;
+    return mpi_errno_ret;
 }
 
 int MPII_Topo_tree_shm_begin_take(MPII_Topo_tree_shm_t * shm)
@@ -220,5 +221,5 @@ int MPII_Topo_tree_shm_begin_hand_out(MPII_Topo_tree_shm_t * shm)
 
 void MPII_Topo_tree_shm_end(MPII_Topo_tree_shm_t * shm)
 {
-    MPII_Topo_shm_count(&turn_of_call(shm)->out, uses(shm, true));
+    MPII_Topo_shm_count(shm->shm, &turn_of_call(shm)->out, uses(shm, true));
 }

@@ -15,23 +15,35 @@
  * Every rank has a slot, for one block. In a gather, give by each other rank comes before take by
  * the leader: give waits for nothing but earlier calls. In a scatter, hand_out by the leader comes
  * before get by each other rank. The leader may be another rank in each call. All ranks of the host
- * take part in each call, in the same order. */
+ * take part in each call, in the same order.
+ *
+ * Blocks that are too long for a slot go in messages. A slot tells the length all the same, so that both
+ * sides know which way is taken, even in an erroneous program where they do not agree on it. */
 
 typedef struct MPII_Topo_tree_shm MPII_Topo_tree_shm_t;
 
-/* Whether blocks of so many bytes go this way in a call that begins now: *is_usable, the same on
- * all ranks of the host. Collective over them at the first call on a communicator, which makes shm,
- * and at the first one for which memory is needed. */
+typedef struct {
+    int64_t bytes;              /* of the block; over the limit: it goes in messages */
+    int error;                  /* that the writer knows of, as TOPO_ERROR */
+    char pad[MPL_CACHELINE_SIZE - sizeof(int64_t) - sizeof(int)];
+    char mem[];
+} MPII_Topo_tree_slot_t;
+
+/* Whether a call that begins now uses slots: *is_usable, the same on all ranks of the host. Collective
+ * over them at the first call on a communicator, which makes shm. */
 int MPII_Topo_tree_shm_begin(MPIR_Comm * comm_ptr, const MPII_Topo_place_t * place, int tag,
-                             MPI_Aint bytes, MPII_Topo_tree_shm_t ** shm, bool * is_usable,
-                             TOPO_COLL_ATTR_DECL);
+                             MPII_Topo_tree_shm_t ** shm, bool * is_usable, TOPO_COLL_ATTR_DECL);
 void MPII_Topo_tree_shm_free(MPII_Topo_tree_shm_t * shm);
 
-/* A rank that does not lead: its block, to the leader or from there. */
+/* Longest block that a slot takes, in bytes */
+MPI_Aint MPII_Topo_tree_shm_limit(const MPII_Topo_tree_shm_t * shm);
+
+/* A rank that does not lead: its block of `bytes` bytes, to the leader or from there. What get finds to
+ * be longer is MPI_ERR_TRUNCATE. *is_done: it was in the slot, and does not come in messages. */
 int MPII_Topo_tree_shm_give(MPII_Topo_tree_shm_t * shm, const void *buf, MPI_Aint count,
-                            MPI_Datatype type, MPI_Aint bytes);
+                            MPI_Datatype type, MPI_Aint bytes, TOPO_COLL_ATTR_DECL);
 int MPII_Topo_tree_shm_get(MPII_Topo_tree_shm_t * shm, void *buf, MPI_Aint count,
-                           MPI_Datatype type, MPI_Aint bytes);
+                           MPI_Datatype type, MPI_Aint bytes, bool * is_done, TOPO_COLL_ATTR_DECL);
 
 /* The leader: wait until the blocks are there (until the slots are free), read (write) them, and
  * say that this is done. */
@@ -43,6 +55,6 @@ void MPII_Topo_tree_shm_end(MPII_Topo_tree_shm_t * shm);
 int MPII_Topo_tree_shm_num_near(const MPII_Topo_tree_shm_t * shm);
 
 /* Slot of the i-th other rank of the host, in ascending order, in this call */
-char *MPII_Topo_tree_shm_slot(const MPII_Topo_tree_shm_t * shm, int i);
+MPII_Topo_tree_slot_t *MPII_Topo_tree_shm_slot(const MPII_Topo_tree_shm_t * shm, int i);
 
 #endif /* TOPO_TREE_SHM_H_INCLUDED */

@@ -1,0 +1,38 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#ifndef TOPO_COUNTER_H_INCLUDED
+#define TOPO_COUNTER_H_INCLUDED
+
+/* Counters of a process that are MPI_T variables of type MPI_UNSIGNED_LONG. Several threads may
+ * count at the same time: each VCI may have a lock of its own. */
+
+#include "mpl.h"
+#include <limits.h>
+
+#if ULONG_MAX > 0xffffffff
+#define MPII_TOPO_COUNTER_(name_) MPL_atomic_##name_##uint64
+typedef MPL_atomic_uint64_t MPII_Topo_counter_t;
+#else
+#define MPII_TOPO_COUNTER_(name_) MPL_atomic_##name_##uint32
+typedef MPL_atomic_uint32_t MPII_Topo_counter_t;
+#endif
+
+static inline void MPII_Topo_counter_set(MPII_Topo_counter_t * counter, unsigned long value)
+{
+    MPII_TOPO_COUNTER_(relaxed_store_) (counter, value);
+}
+
+static inline void MPII_Topo_counter_add(MPII_Topo_counter_t * counter, unsigned long value)
+{
+    MPII_TOPO_COUNTER_(fetch_add_) (counter, value);
+}
+
+static inline void MPII_Topo_counter_sub(MPII_Topo_counter_t * counter, unsigned long value)
+{
+    MPII_TOPO_COUNTER_(fetch_sub_) (counter, value);
+}
+
+#endif /* TOPO_COUNTER_H_INCLUDED */

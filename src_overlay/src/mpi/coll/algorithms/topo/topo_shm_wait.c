@@ -1,0 +1,326 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "topo_shm.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/timerfd.h>
+#include <sys/random.h>
+#endif
+
+/* Waiting for a counter in shared memory, while messages, one-sided communication and other threads
+ * go on.
+ *
+ * A process that waits spins for a moment, where its host has a core for each of its ranks. Then,
+ * with a device that can be woken by a descriptor (MPID_HAS_PROGRESS_WAKER), it says so in shared
+ * memory and sleeps in MPID_Progress_wait, which serves what arrives at once. Who brings the counter
+ * to its target sees who waits and sends to their sockets. With other devices it polls, as these do
+ * in all that waits.
+ *
+ * Nobody sleeps for ever: who waits writes is_waiting and then reads the counter, who counts writes
+ * the counter and then reads is_waiting, both in sequentially consistent order, so one of the two
+ * sees the other. A datagram that was sent stays in the socket until the device has read it, and
+ * then MPID_Progress_wait returns. One that finds the queue full need not be sent: others are there.
+ *
+ * A process that dies takes its socket with it. Who waits looks once a second whether the sockets of
+ * its host are there; a timer wakes it for that. */
+
+#define LOOK_SECONDS 1
+
+#if defined(__linux__) && defined(__ATOMIC_SEQ_CST)
+#define HAVE_WAKER
+#endif
+
+/* -- this process -- */
+
+static struct {
+    int fd, timer;              /* -1: none */
+    bool is_made;
+    char name[MPII_TOPO_SHM_NAME_LEN];
+    double timer_at;            /* when the timer fires, or has fired */
+} waker = {.fd = -1,.timer = -1 };
+
+static pthread_mutex_t waker_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + t.tv_nsec * 1e-9;
+}
+
+void MPII_Topo_shm_get_token(uint64_t token[2])
+{
+#ifdef HAVE_WAKER
+    if (getrandom(token, 2 * sizeof(uint64_t), GRND_NONBLOCK) == 2 * sizeof(uint64_t))
+        return;
+#endif
+    struct timespec t;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    token[0] = (uint64_t) t.tv_sec << 32 ^ (uint64_t) t.tv_nsec;
+    token[1] = (uint64_t) getpid() << 32 ^ (uint64_t) (uintptr_t) token;
+}
+
+#ifdef HAVE_WAKER
+
+/* A name in the abstract namespace belongs to no file system, and goes when its owner does. */
+static socklen_t set_address(struct sockaddr_un *address, const char *name)
+{
+    memset(address, 0, sizeof(*address));
+    address->sun_family = AF_UNIX;
+    memcpy(address->sun_path + 1, name, MPII_TOPO_SHM_NAME_LEN);
+    return offsetof(struct sockaddr_un, sun_path) + 1 + MPII_TOPO_SHM_NAME_LEN;
+}
+
+static int make_waker(void)
+{
+    struct sockaddr_un address;
+    socklen_t len;
+    uint64_t token[2];
+
+    MPII_Topo_shm_get_token(token);
+    memset(waker.name, 0, sizeof(waker.name));
+    snprintf(waker.name, sizeof(waker.name), "mpich-%08x%016llx", (unsigned) token[0],
+             (unsigned long long) token[1]);
+    waker.fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    waker.timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    len = set_address(&address, waker.name);
+    if (waker.fd == -1 || waker.timer == -1 || bind(waker.fd, (struct sockaddr *) &address, len))
+        return -1;
+#ifdef MPID_HAS_PROGRESS_WAKER
+    if (MPID_Progress_add_waker(waker.fd) || MPID_Progress_add_waker(waker.timer))
+        return -1;
+#endif
+    waker.timer_at = 0;
+    waker.is_made = true;
+    return 0;
+}
+
+#else
+
+static int make_waker(void)
+{
+    return -1;
+}
+
+#endif /* HAVE_WAKER */
+
+int MPII_Topo_shm_name_waker(char name[MPII_TOPO_SHM_NAME_LEN])
+{
+    int ret = 0;
+
+    pthread_mutex_lock(&waker_mutex);
+    /* once only: the device may know one of the descriptors already */
+    if (waker.fd == -1 && waker.timer == -1)
+        ret = make_waker();
+    memcpy(name, waker.name, sizeof(waker.name));
+    if (!waker.is_made)
+        ret = -1;
+    pthread_mutex_unlock(&waker_mutex);
+    return ret;
+}
+
+void MPII_Topo_shm_finalize(void)
+{
+    if (waker.fd != -1)
+        close(waker.fd);
+    if (waker.timer != -1)
+        close(waker.timer);
+    waker.fd = waker.timer = -1;
+    waker.is_made = false;
+}
+
+/* -- others -- */
+
+bool MPII_Topo_shm_is_alive(const char name[MPII_TOPO_SHM_NAME_LEN])
+{
+    bool is_alive = true;
+#ifdef HAVE_WAKER
+    struct sockaddr_un address;
+    socklen_t len = set_address(&address, name);
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+    if (fd == -1)
+        return true;
+    is_alive = connect(fd, (struct sockaddr *) &address, len) == 0 || errno != ECONNREFUSED;
+    close(fd);
+#endif
+    return is_alive;
+}
+
+static void wake(const char name[MPII_TOPO_SHM_NAME_LEN])
+{
+#ifdef HAVE_WAKER
+    struct sockaddr_un address;
+    socklen_t len = set_address(&address, name);
+    char c = 0;
+
+    while (sendto(waker.fd, &c, 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *) &address, len) ==
+           -1 && errno == EINTR);
+#endif
+}
+
+static int find_dead(MPII_Topo_shm_t * shm)
+{
+    int mpi_errno = MPI_SUCCESS;
+
+    for (int i = 0; i < shm->num_ranks && !shm->is_broken; i++)
+        shm->is_broken = i != shm->index && !MPII_Topo_shm_is_alive(shm->waker[i]);
+    if (shm->is_broken)
+        MPIR_ERR_SET(mpi_errno, MPIX_ERR_PROC_FAILED, "**fail");
+    return mpi_errno;
+}
+
+/* -- counters -- */
+
+/* In one order for all processes, with what they do to other words of the memory by these */
+#ifdef __ATOMIC_SEQ_CST
+#define LOAD(word) __atomic_load_n(word, __ATOMIC_SEQ_CST)
+#define STORE(word, value) __atomic_store_n(word, value, __ATOMIC_SEQ_CST)
+#define FETCH_ADD(word, value) __atomic_fetch_add(word, value, __ATOMIC_SEQ_CST)
+#define EXCHANGE(word, value) __atomic_exchange_n(word, value, __ATOMIC_SEQ_CST)
+#else
+/* never used: without these there is no shared memory */
+#define LOAD(word) (*(word))
+#define STORE(word, value) ((void) (*(word) = (value)))
+#define FETCH_ADD(word, value) ((*(word))++)
+#define EXCHANGE(word, value) (*(word))
+#endif
+
+static void pause_core(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__) || (defined(__arm__) && __ARM_ARCH >= 7)
+    __asm__ __volatile__("yield":::"memory");
+#elif defined(__powerpc__) || defined(__powerpc64__)
+    /* low priority, and back */
+    __asm__ __volatile__("or 1,1,1\n\tor 2,2,2":::"memory");
+#endif
+}
+
+static bool is_reached(MPII_Topo_shm_counter_t * counter, uint32_t target)
+{
+    return (int32_t) (LOAD(&counter->count) - target) >= 0;
+}
+
+bool MPII_Topo_shm_count(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * counter, uint32_t target)
+{
+    if (FETCH_ADD(&counter->count, 1) + 1 != target)
+        return false;
+    for (int i = 0; i < shm->num_ranks; i++) {
+        uint32_t *is_waiting = &shm->is_waiting[i];
+        if (i != shm->index && LOAD(is_waiting) && EXCHANGE(is_waiting, 0))
+            wake(shm->waker[i]);
+    }
+    return true;
+}
+
+static bool spin(const MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * counter, uint32_t target)
+{
+    double end;
+
+    if (is_reached(counter, target))
+        return true;
+    if (!shm->may_spin || MPIR_CVAR_COLL_TOPO_SPIN_USEC <= 0)
+        return false;
+    end = now() + MPIR_CVAR_COLL_TOPO_SPIN_USEC * 1e-6;
+    do {
+        for (int i = 0; i < 64; i++) {
+            if (is_reached(counter, target))
+                return true;
+            pause_core();
+        }
+    } while (now() < end);
+    return false;
+}
+
+#ifdef MPID_HAS_PROGRESS_WAKER
+
+/* Have MPID_Progress_wait return in LOOK_SECONDS. */
+static void set_timer(double time)
+{
+#ifdef HAVE_WAKER
+    struct itimerspec spec = {.it_value.tv_sec = LOOK_SECONDS };
+
+    pthread_mutex_lock(&waker_mutex);
+    if (time >= waker.timer_at && timerfd_settime(waker.timer, 0, &spec, NULL) == 0)
+        waker.timer_at = time + LOOK_SECONDS;
+    pthread_mutex_unlock(&waker_mutex);
+#endif
+}
+
+static int sleep_until(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * counter, uint32_t target)
+{
+    int mpi_errno = MPI_SUCCESS;
+    uint32_t *is_waiting = &shm->is_waiting[shm->index];
+    double time = now(), next_look = time + LOOK_SECONDS;
+    MPID_Progress_state state;
+
+    MPID_Progress_start(&state);
+    while (true) {
+        STORE(is_waiting, 1);
+        if (is_reached(counter, target))
+            break;
+        set_timer(time);
+        mpi_errno = MPID_Progress_wait(&state);
+        if (mpi_errno)
+            break;
+        time = now();
+        if (time >= next_look && !is_reached(counter, target)) {
+            next_look = time + LOOK_SECONDS;
+            mpi_errno = find_dead(shm);
+            if (mpi_errno)
+                break;
+        }
+    }
+    STORE(is_waiting, 0);
+    MPID_Progress_end(&state);
+    return mpi_errno;
+}
+
+#else
+
+static int sleep_until(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * counter, uint32_t target)
+{
+    int mpi_errno = MPI_SUCCESS;
+    double next_look = now() + LOOK_SECONDS;
+
+    while (mpi_errno == MPI_SUCCESS && !is_reached(counter, target)) {
+        mpi_errno = MPID_Progress_test(NULL);
+        MPID_THREAD_CS_YIELD(GLOBAL, MPIR_THREAD_GLOBAL_ALLFUNC_MUTEX);
+        if (!shm->may_spin)
+            MPL_sched_yield();
+        if (mpi_errno == MPI_SUCCESS && now() >= next_look) {
+            next_look = now() + LOOK_SECONDS;
+            mpi_errno = find_dead(shm);
+        }
+    }
+    return mpi_errno;
+}
+
+#endif /* MPID_HAS_PROGRESS_WAKER */
+
+int MPII_Topo_shm_wait(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * counter, uint32_t target)
+{
+    int mpi_errno = MPI_SUCCESS;
+
+    if (spin(shm, counter, target))
+        return MPI_SUCCESS;
+    if (shm->is_broken)
+        mpi_errno = find_dead(shm);
+    else
+        mpi_errno = sleep_until(shm, counter, target);
+    return mpi_errno;
+}
