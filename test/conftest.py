@@ -19,7 +19,7 @@ import signal
 import subprocess
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -180,7 +180,8 @@ def mpich_source() -> Path:
 def _build(command: Any, source: Path, flags: Any) -> Any:
     """The program that command makes of source, named after the content of all that goes in."""
     command = [*map(str, command), str(source), *map(str, flags)]
-    key = hashlib.sha256(repr(command).encode())
+    # the MPI behind build/bin may be another one than last time
+    key = hashlib.sha256(repr([os.path.realpath(command[0]), *command]).encode())
     key.update(subprocess.run([command[0], "-v"], check=True, capture_output=True).stderr)
     folders = [source.parent, *(Path(flag[2:]) for flag in command if flag.startswith("-I"))]
     headers = [file for folder in folders for file in sorted(folder.glob("*.h"))]
@@ -209,10 +210,10 @@ def build_mpi(mpicc: Path) -> Build:
 
 @pytest.fixture(scope="session")
 def build_unit() -> Build:
-    """build_unit(source, *flags): compiles a C file with the system's compiler."""
+    """build_unit(source, *flags, cc=): compiles a C file with the system's compiler."""
 
-    def build(source: Path, *flags: Any) -> Any:
-        cc = os.environ.get("CC", "cc")
+    def build(source: Path, *flags: Any, cc: str | None = None) -> Any:
+        cc = cc or os.environ.get("CC", "cc")
         return _build([cc, "-g", "-O2", "-Wall", "-Wextra"], Path(source), flags)
 
     return build
@@ -242,6 +243,12 @@ def clean_environment(**changes: Any) -> dict[str, str]:
     env = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
     env.update({key: str(value) for key, value in changes.items()})
     return env
+
+
+@pytest.fixture(scope="session", name="clean_environment")
+def clean_environment_fixture() -> Callable[..., dict[str, str]]:
+    """clean_environment(NAME=value, ...): for a program that a test starts itself."""
+    return clean_environment
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@
  *                             data ran one of these algorithms, and each of them ran at least once
  *   --algorithm ALGO          force ALGO by writing the control variable through MPI_T
  *   --seed N, --threads N, --churn N, --mib N, --count N, --root N
+ *   --child 1                 for those that the program itself starts
  *
  * Output: for each part between `+` a line FAIL per failed check, a line COUNTER per performance
  * variable, then `OK <n> checks`, or `FAILED <n> of <m> checks`. Exit status 0 if all are OK, else 1. */
@@ -25,10 +26,12 @@
 
 typedef struct {
     const char *expect, *algorithm, *collective;
-    int is_scatter, is_v;
+    int is_scatter, is_v, child;
     unsigned seed;
     int threads, churn, mib, count, root;
 } options_t;
+
+static const char *program;    /* this one */
 
 static const options_t defaults = {
     .collective = "gather",.seed = 1,.threads = 4,.churn = 2000,.mib = 800,.count = 1
@@ -545,6 +548,22 @@ static void case_mixed(void)
         MPI_Comm_free(&comms[i]);
 }
 
+/* With ranks that started later */
+static void case_spawn(void)
+{
+    char *argv[] = {
+        (char *) "--collective", (char *) opt.collective, (char *) "--child", (char *) "1",
+        (char *) "spawn", NULL
+    };
+
+    use_spawned(quick, program, argv, opt.child);
+}
+
+static void case_session(void)
+{
+    use_session(quick, "gather");
+}
+
 /* One rank dies in the middle: mpiexec must end the job. */
 static void case_die(void)
 {
@@ -573,6 +592,8 @@ static const struct {
     { "churn", case_churn, 0 },
     { "large", case_large, 0 },
     { "one", case_one, 0 },
+    { "spawn", case_spawn, 0 },
+    { "session", case_session, 0 },
     { "die", case_die, 0 },
 };
 
@@ -607,6 +628,8 @@ static int run(int argc, char **argv)
                 opt.count = atoi(value);
             else if (!strcmp(argv[i], "--root"))
                 opt.root = atoi(value);
+            else if (!strcmp(argv[i], "--child"))
+                opt.child = atoi(value);
             else
                 usage_error("unknown option", argv[i]);
             i++;
@@ -632,7 +655,7 @@ static int run(int argc, char **argv)
     if (opt.expect)
         check_expected(&counters, opt.collective, opt.expect);
 
-    status = print_result(&counters, 0);
+    status = print_result(&counters, opt.child);
     counters_close(&counters);
     if (opt.algorithm)
         force_algorithm(opt.collective, "auto");
@@ -641,5 +664,6 @@ static int run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    program = argv[0];
     return run_parts(argc, argv, run);
 }

@@ -10,6 +10,7 @@ import os
 import random
 import re
 import subprocess
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from kinds import Build, Env, Launch, MakeSite, Require, WriteJson
 
 HERE = Path(__file__).resolve().parent
 STOCK = HERE.parents[1] / "build/stock/bin"
+MANIFEST = tomllib.loads((HERE.parents[1] / "cvars/algorithms.toml").read_text())["algorithm"]
 
 TUNING = "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE"
 TOPOLOGY = "MPIR_CVAR_COLL_TOPOLOGY_FILE"
@@ -292,6 +294,86 @@ def test_selects_what_stock_selects(
         # MPICH's own rules do not hold all restrictions
         assert set(reasons) - {"fallback"} == ({"built-in"} if given is None else {"rule"})
         assert sum(reasons.values()) > max(len(calls), reasons["fallback"] * 10)
+    assert different == []
+
+
+OURS = [row for row in MANIFEST if row["collective"] in BLOCKING]
+PLANNED = ("alltoall", "alltoallv")
+PLAN = "MPIR_CVAR_COLL_TOPO_PLAN_"
+
+
+def force(collective: str, name: str) -> Env:
+    return {f"MPIR_CVAR_{collective.upper()}_INTRA_ALGORITHM": name}
+
+
+def declined_calls(rules: Any) -> list[str]:
+    """Calls of alltoall and alltoallv around the limits of MPICH's rules, persistent ones too."""
+    calls = [call for call in grid(rules) if call.split()[0] in PLANNED]
+    calls += [
+        f"{name} {comm} {size} init"
+        for name in PLANNED
+        for comm in ("8", "world")
+        for size in (64, 256, 40000)
+    ]
+    return calls
+
+
+@pytest.mark.parametrize(
+    "nodes, settings",
+    [
+        (1, {}),
+        (RANKS, {}),
+        (3, {f"{PLAN}MAX_BYTES": 0}),
+        (3, {f"{PLAN}SHM_BYTES": 0}),
+        (3, {f"{PLAN}SHM_BYTES": 0, f"{PLAN}STAGING": "p2p"}),
+    ],
+    ids=["one-host", "one-rank-a-host", "size", "memory", "memory-p2p"],
+)
+def test_declined_calls_run_what_stock_runs(
+    select: Callable[..., SimpleNamespace],
+    traced: dict[str, Path],
+    mpich_source: Path,
+    nodes: int,
+    settings: Env,
+) -> None:
+    """Where a plan does not pay, and for groups that no algorithm of ours is made for."""
+    rules = json.loads((mpich_source / "maint/tuning/coll/mpir/generic.json").read_text())
+    calls = declined_calls(rules)
+    for name in sorted({row["collective"] for row in OURS}):
+        calls += [f"{name} inter:4 {size} {flip}" for size in (64, 4000) for flip in ("", "flip")]
+    how: dict[str, Any] = {"env": {CLIQUES: nodes}, "timeout": 120}
+    stock = select(calls, RANKS, program=traced["stock"], **how).ranks
+    for row in OURS:
+        how["env"] |= force(row["collective"], row["name"])
+    patched = select(
+        calls, RANKS, program=traced["patched"], **(how | {"env": how["env"] | settings})
+    ).ranks
+    names = {f"MPIR_{row['collective'].capitalize()}_intra_{row['name']}" for row in OURS}
+
+    def ran(found: SimpleNamespace, call: str) -> dict[str, int]:
+        """Without what agreements of a communicator's first call take; between two groups, without
+        what each does on its own."""
+        collective, comm, *_ = call.split()
+        return {
+            name: n
+            for name, n in found.ran.items()
+            if name not in names
+            and base(collective_of(name)) == collective
+            and (not comm.startswith("inter:") or "_inter_" in name)
+        }
+
+    different, num_declined = [], 0
+    for rank, (ours, theirs) in enumerate(zip(patched, stock, strict=True)):
+        assert ours.keys() == theirs.keys()
+        for line in ours.keys() - {"total"}:
+            call = calls[line - 1]
+            found, expected = ran(ours[line], call), ran(theirs[line], call)
+            # a limit of 0 bytes declines no call without data, nor one that needs no memory
+            is_planned = settings and not found
+            num_declined += not is_planned
+            if found != expected and not is_planned and not is_idle(rank, call, RANKS):
+                different.append(f"rank {rank}: {call}: {found}, stock {expected}")
+    assert num_declined > 100
     assert different == []
 
 

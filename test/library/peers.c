@@ -1,0 +1,102 @@
+/*
+ * Copyright (C) by the mpich-topo authors. See LICENSE.
+ */
+
+/* What becomes of the ranks that wait for one that was killed.
+ *
+ *   peers --collective alltoall|alltoallv|gather|scatter --victim RANK [--form blocking|init]
+ *         [--out FILE]         each rank writes to FILE.RANK: mpiexec loses what comes after a death
+ *
+ * After some calls that all take part in, the victim kills itself, and the others go on to call, on a
+ * communicator that returns errors. Each rank prints, before, and when it gets an error and ends:
+ *
+ *   START rank=R pid=P
+ *   ERROR rank=R class=C */
+
+#define _GNU_SOURCE
+#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BLOCK 4
+#define BEFORE 10       /* calls until the victim dies */
+
+static int *in, *out, *counts, *displs;
+
+static int call(const char *collective, MPI_Comm comm)
+{
+    if (!strcmp(collective, "alltoall"))
+        return MPI_Alltoall(in, BLOCK, MPI_INT, out, BLOCK, MPI_INT, comm);
+    if (!strcmp(collective, "alltoallv"))
+        return MPI_Alltoallv(in, counts, displs, MPI_INT, out, counts, displs, MPI_INT, comm);
+    if (!strcmp(collective, "gather"))
+        return MPI_Gather(in, BLOCK, MPI_INT, out, BLOCK, MPI_INT, 0, comm);
+    return MPI_Scatter(in, BLOCK, MPI_INT, out, BLOCK, MPI_INT, 0, comm);
+}
+
+int main(int argc, char **argv)
+{
+    const char *collective = "alltoall", *out_file = NULL;
+    char path[4096];
+    int rank, size, victim = 1, is_init = 0, err = MPI_SUCCESS, class;
+    MPI_Comm comm;
+    MPI_Request req = MPI_REQUEST_NULL;
+
+    MPI_Init(&argc, &argv);
+    for (int i = 1; i + 1 < argc; i += 2) {
+        if (!strcmp(argv[i], "--collective"))
+            collective = argv[i + 1];
+        else if (!strcmp(argv[i], "--victim"))
+            victim = atoi(argv[i + 1]);
+        else if (!strcmp(argv[i], "--out"))
+            out_file = argv[i + 1];
+        else if (!strcmp(argv[i], "--form"))
+            is_init = !strcmp(argv[i + 1], "init");
+    }
+    signal(SIGUSR1, SIG_IGN);   /* by which mpiexec tells the others */
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    snprintf(path, sizeof(path), "%s.%d", out_file ? out_file : "", rank);
+    if (out_file && freopen(path, "w", stdout) == NULL)
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    in = calloc(size * BLOCK, sizeof(int));
+    out = calloc(size * BLOCK, sizeof(int));
+    counts = malloc(size * sizeof(int));
+    displs = malloc(size * sizeof(int));
+    for (int i = 0; i < size; i++) {
+        counts[i] = BLOCK;
+        displs[i] = i * BLOCK;
+    }
+    if (is_init && !strcmp(collective, "alltoall"))
+        MPI_Alltoall_init(in, BLOCK, MPI_INT, out, BLOCK, MPI_INT, comm, MPI_INFO_NULL, &req);
+    else if (is_init)
+        MPI_Alltoallv_init(in, counts, displs, MPI_INT, out, counts, displs, MPI_INT, comm,
+                           MPI_INFO_NULL, &req);
+    printf("START rank=%d pid=%d\n", rank, (int) getpid());
+    fflush(stdout);
+    for (int i = 0; !err; i++) {
+        if (i == BEFORE) {
+            MPI_Barrier(comm);
+            if (rank == victim) {
+                usleep(20000);  /* the others wait by now */
+                raise(SIGKILL);
+            }
+        }
+        if (is_init) {
+            MPI_Start(&req);
+            err = MPI_Wait(&req, MPI_STATUS_IGNORE);
+        } else {
+            err = call(collective, comm);
+        }
+    }
+    MPI_Error_class(err, &class);
+    printf("ERROR rank=%d class=%d\n", rank, class);
+    fflush(stdout);
+    _exit(3);
+}

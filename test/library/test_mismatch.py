@@ -1,0 +1,212 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""Who receives more than there is room for gets the error that MPICH's own algorithms give, others
+none; nobody waits for ever, and nothing is written outside of a buffer.
+
+mismatch.c makes the calls, `SIDE.WHO.COUNT.TYPES` is what it calls a case.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kinds import Build, Env, Launch
+
+HERE = Path(__file__).parent
+N = 5  # on two hosts: {0, 2, 4}, {1, 3}
+ROOT = 1
+TRUNCATE, OTHER = "14", "15"  # classes of errors: MPI_ERR_TRUNCATE, MPI_ERR_OTHER
+LONG = 40000  # ints
+STAGINGS = ("shm", "p2p")
+
+RunMismatch = Callable[..., list[tuple[str, str]]]
+
+
+class Case:
+    """A call in which the count of somebody is not that of the others."""
+
+    def __init__(self, collective: str, base: int, name: str) -> None:
+        self.collective, self.base, self.name = collective, base, name
+        self.side, who, count, self.types = name.split(".")
+        who, _, other = who.partition(":")
+        self.who = None if who == "all" else int(who)
+        self.other = int(other) if other else None
+        self.count = int(count)
+
+    def ints(self, side: str, rank: int, other: int) -> int:
+        """What rank sends (s) to the other one, or has room for (r) from it."""
+        wrong = side == self.side and self.who in (None, rank) and self.other in (None, other)
+        count = self.count if wrong else self.base
+        vectors = self.types["sr".index(side)] == "v"
+        return -(-count // 4) * 4 if vectors else count
+
+    def must_fail(self, rank: int) -> bool:
+        sources: Sequence[int]
+        in_place = self.types[0] == "p"
+        if self.collective.startswith("alltoall"):
+            sources, side = range(N), "r" if in_place else "s"
+        else:
+            rooted = range(N) if self.collective.startswith("gather") else [ROOT]
+            sources = rooted if rank == ROOT or self.collective.startswith("scatter") else []
+            sources = [i for i in sources if not (in_place and i == rank == ROOT)]
+            side = "s"
+        return any(self.ints(side, i, rank) > self.ints("r", rank, i) for i in sources)
+
+    def is_right(self, results: Sequence[str]) -> bool:
+        # in place, pairs of ranks exchange blocks in turn, and errors travel with them
+        travels = self.types[0] == "p"
+        direct = self.collective.startswith("alltoall") and not travels
+        failing = [rank for rank in range(N) if self.must_fail(rank)]
+        truncated = False
+        for rank, result in enumerate(results):
+            error = re.match(r"\d+", result)[0]
+            flags = result[len(error) :]
+            truncated = truncated or error == TRUNCATE
+            if rank in failing:
+                right = error == TRUNCATE or (error == OTHER and not direct)
+            else:
+                # who passes blocks on takes them to be as long as its own, and may have no room for one
+                right = error == "0" or not direct
+            if self.collective in ("gather", "scatter") or travels:
+                # a short block shifts what follows it, as in MPICH's binomial trees
+                flags = flags.replace("d", "")
+            if not right or flags:
+                return False
+        return truncated or not failing
+
+
+def cases(collective: str, base: int, kind: str) -> list[str]:
+    """Names of cases of a kind: `long`, where ranks differ in whether blocks are short or LONG; `own`,
+    where the root has no room for its own block; `short`, all others."""
+    is_v, is_all = collective.endswith("v"), collective.startswith("alltoall")
+    found = []
+    for side in "rs":
+        if is_all:
+            whos = ["all", "0", "3", *(["0:3", "0:2", "3:3"] if is_v else [])]
+        elif (side == "r") == collective.startswith("gather"):  # the root's
+            whos = ["1", *(["1:0", "1:1", "1:3"] if is_v else [])]
+        else:
+            whos = ["all", "0", "1", "4"]
+        for who in whos:
+            for types in ("ii", "iv", "vi", "pi"):
+                if types == "pi" and side == "s" and is_all:
+                    continue
+                for count in (2, 6, 8, LONG):
+                    case = Case(collective, base, f"{side}.{who}.{count}.{types}")
+                    if count == LONG and not (is_all and who == "all"):
+                        of_case = "long"
+                    elif not is_all and case.ints("s", ROOT, ROOT) > case.ints("r", ROOT, ROOT):
+                        of_case = "own"
+                    else:
+                        of_case = "short"
+                    # MPICH's own binomial scatter hangs where each rank but the root says LONG
+                    if of_case == kind and (collective, who, count) != ("scatter", "all", LONG):
+                        found.append(case.name)
+    return found
+
+
+@pytest.fixture(scope="session")
+def run_mismatch(run_mpi: Launch, build_mpi: Build) -> RunMismatch:
+    """run_mismatch(collective, base, names, ...): all cases must end as they have to."""
+    program = build_mpi(HERE / "mismatch.c")
+
+    def run(
+        collective: str,
+        base: int,
+        names: Sequence[str],
+        form: str = "blocking",
+        ours: str | None = None,
+        like: list[tuple[str, str]] | None = None,
+        **env: Any,
+    ) -> list[tuple[str, str]]:
+        job = run_mpi(
+            *(program, "--collective", collective, "--form", form, "--base", base, *names),
+            n=N,
+            timeout=15,
+            env={"MPIR_CVAR_NUM_CLIQUES": 2, **env},
+        )
+        found = re.findall(r"^CASE (\S+) (.*)$", job.stdout, re.MULTILINE)
+        wrong = [
+            f"{name} {results}"
+            for name, results in found
+            if form == "blocking" and not Case(collective, base, name).is_right(results.split())
+        ]
+        assert not wrong, "\n".join(wrong)
+        assert like is None or found == like
+        assert job.returncode == 0 and len(found) == len(names), job.stdout + job.stderr
+        if ours:
+            line = rf"^COUNTER coll_topo_{collective}_{ours}_calls min=(\d+)"
+            assert int(re.search(line, job.stdout, re.MULTILINE)[1]) >= len(names)
+        return found
+
+    return run
+
+
+@pytest.mark.parametrize("collective", ["alltoall", "alltoallv"])
+def test_stock(run_mismatch: RunMismatch, collective: str) -> None:
+    """The rule is what MPICH's own algorithms do. So they do in gather and scatter, in jobs of one case
+    each; but an error of the root's own block ends the call there, and leaves other ranks waiting."""
+    for kind in ("short", "long"):
+        names = cases(collective, 4, kind)
+        run_mismatch(collective, 4, names, MPIR_CVAR_CH3_EAGER_MAX_MSG_SIZE=0)
+
+
+@pytest.mark.parametrize("collective", ["alltoall", "alltoallv"])
+@pytest.mark.parametrize("staging", STAGINGS)
+@pytest.mark.parametrize("kind", ["short", "long"])
+def test_planned(run_mismatch: RunMismatch, collective: str, staging: str, kind: str) -> None:
+    names = cases(collective, 4, kind)
+    if (collective, kind) == ("alltoall", "long"):
+        # in place, a rank cannot see that it goes another way than others, which are not asked
+        names = [name for name in names if not name.endswith("pi")]
+    ours = "planned" if kind == "short" else None
+    run_mismatch(collective, 4, names, ours=ours, **planned(collective, staging))
+
+
+@pytest.mark.parametrize("collective", ["alltoall", "alltoallv"])
+@pytest.mark.parametrize("staging", STAGINGS)
+def test_planned_init(run_mismatch: RunMismatch, collective: str, staging: str) -> None:
+    """A persistent collective is not planned then: it does what MPICH's own one does."""
+    names = cases(collective, 4, "short")
+    stock = run_mismatch(collective, 4, names, "init", MPIR_CVAR_CH3_EAGER_MAX_MSG_SIZE=0)
+    run_mismatch(collective, 4, names, "init", like=stock, **planned(collective, staging))
+
+
+def planned(collective: str, staging: str) -> Env:
+    return {
+        f"MPIR_CVAR_{collective.upper()}_INTRA_ALGORITHM": "planned",
+        "MPIR_CVAR_COLL_TOPO_PLAN_STAGING": staging,
+        "MPIR_CVAR_COLL_TOPO_PLAN_MISSES": 0,
+        "MPIR_CVAR_CH3_EAGER_MAX_MSG_SIZE": 0,
+    }
+
+
+TREES = [
+    ("gather", "rack_leader"),
+    ("gather", "topo_binomial"),
+    ("gatherv", "rack_leader"),
+    ("scatter", "rack_leader"),
+    ("scatter", "topo_binomial"),
+    ("scatterv", "rack_leader"),
+]
+
+
+# blocks through shared memory, in messages, and in segments
+@pytest.mark.parametrize(
+    "collective, name, base, shm",
+    [
+        *((*tree, 4, 16384) for tree in TREES),
+        *((collective, "rack_leader", 4, 0) for collective in ("gather", "scatter")),
+        *(pytest.param(*tree, 20000, 16384, marks=pytest.mark.slow) for tree in TREES),
+    ],
+)
+@pytest.mark.parametrize("kind", ["short", "own", "long"])
+def test_trees(
+    run_mismatch: RunMismatch, collective: str, name: str, base: int, shm: int, kind: str
+) -> None:
+    env = {
+        f"MPIR_CVAR_{collective.upper()}_INTRA_ALGORITHM": name,
+        "MPIR_CVAR_COLL_TOPO_TREE_SHM_BYTES": shm,
+    }
+    run_mismatch(collective, base, cases(collective, base, kind), ours=name, **env)
