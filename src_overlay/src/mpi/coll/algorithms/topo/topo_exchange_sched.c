@@ -160,7 +160,6 @@ static int begin_free(void *data)
 
 static int distribute(void *data, int *done)
 {
-    int mpi_errno = MPI_SUCCESS;
     persist_t *p = data;
 
     *done = 1;
@@ -168,8 +167,10 @@ static int distribute(void *data, int *done)
     note_error(p, copy(p, false));
     if (p->error != MPIR_ERR_NONE && p->mpi_errno == MPI_SUCCESS)
         MPIR_ERR_SET(p->mpi_errno, MPI_ERR_OTHER, "**coll_fail");
-    TOPO_SCHED_STATUS_ERROR(p->sched) = p->mpi_errno;
-    return mpi_errno;
+    /* which may have the error of a message already */
+    if (TOPO_SCHED_STATUS_ERROR(p->sched) == MPI_SUCCESS)
+        TOPO_SCHED_STATUS_ERROR(p->sched) = p->mpi_errno;
+    return MPI_SUCCESS;
 }
 
 static int have_met(void *data, int *done)
