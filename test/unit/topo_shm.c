@@ -41,7 +41,7 @@ static struct shared {
         uint32_t is_full;
         char data[64];
     } mail[MAX_RANKS][MAX_RANKS];
-    uint32_t is_waiting[MAX_RANKS], num_ready;
+    uint32_t waits_for[MAX_RANKS], num_ready;
     char waker[MAX_RANKS][MPII_TOPO_SHM_NAME_LEN];
     MPII_Topo_shm_counter_t counter[3];
     int value[2][MAX_RANKS], result[2];
@@ -196,7 +196,7 @@ int MPII_Topo_shm_create(MPIR_Comm * comm_ptr, const int ranks[], int n, int tag
     shm->index = comm_ptr->rank;
     shm->mem = shared->mem;
     shm->bytes = bytes;
-    shm->is_waiting = shared->is_waiting;
+    shm->waits_for = shared->waits_for;
     shm->waker = shared->waker;
     shm->may_spin = MPIR_CVAR_COLL_TOPO_SPIN_USEC > 0;
     check(MPII_Topo_shm_name_waker(shm->waker[shm->index]) == 0, "no socket", shm->index, 0, 0);

@@ -51,7 +51,7 @@ typedef struct {
     uint64_t processors[16];    /* bits of those that the process may use */
 } answer_t;
 
-/* At the beginning of the memory; is_waiting and wakers follow. */
+/* At the beginning of the memory; waits_for and wakers follow. */
 typedef struct {
     uint64_t token[2];
     uint32_t may_spin;
@@ -152,8 +152,8 @@ static size_t head_bytes(int num_ranks)
 static void set_memory(MPII_Topo_shm_t * shm, char *mem, size_t bytes)
 {
     shm->base = mem;
-    shm->is_waiting = (uint32_t *) (mem + sizeof(head_t));
-    shm->waker = (void *) (shm->is_waiting + shm->num_ranks);
+    shm->waits_for = (uint32_t *) (mem + sizeof(head_t));
+    shm->waker = (void *) (shm->waits_for + shm->num_ranks);
     shm->mem = mem + head_bytes(shm->num_ranks);
     shm->bytes = bytes;
 }

@@ -29,7 +29,7 @@ typedef struct MPII_Topo_shm {
     bool may_spin;              /* the host has a core for each of its ranks */
     bool is_broken;             /* one of the ranks has died */
     /* in the shared memory, before mem, for topo_shm_wait.c: */
-    uint32_t *is_waiting;       /* [num_ranks] whether a rank wants to be woken, */
+    uint32_t *waits_for;        /* [num_ranks] counter for which a rank is to be woken, */
     char (*waker)[MPII_TOPO_SHM_NAME_LEN];      /* [num_ranks] and where to */
 } MPII_Topo_shm_t;
 

@@ -26,8 +26,8 @@
  * to its target sees who waits and sends to their sockets. With other devices it polls, as these do
  * in all that waits.
  *
- * Nobody sleeps for ever: who waits writes is_waiting and then reads the counter, who counts writes
- * the counter and then reads is_waiting, both in sequentially consistent order, so one of the two
+ * Nobody sleeps for ever: who waits writes waits_for and then reads the counter, who counts writes
+ * the counter and then reads waits_for, both in sequentially consistent order, so one of the two
  * sees the other. A datagram that was sent stays in the socket until the device has read it, and
  * then MPID_Progress_wait returns. One that finds the queue full need not be sent: others are there.
  *
@@ -189,13 +189,11 @@ static int find_dead(MPII_Topo_shm_t * shm)
 #define LOAD(word) __atomic_load_n(word, __ATOMIC_SEQ_CST)
 #define STORE(word, value) __atomic_store_n(word, value, __ATOMIC_SEQ_CST)
 #define FETCH_ADD(word, value) __atomic_fetch_add(word, value, __ATOMIC_SEQ_CST)
-#define EXCHANGE(word, value) __atomic_exchange_n(word, value, __ATOMIC_SEQ_CST)
 #else
 /* never used: without these there is no shared memory */
 #define LOAD(word) (*(word))
 #define STORE(word, value) ((void) (*(word) = (value)))
 #define FETCH_ADD(word, value) ((*(word))++)
-#define EXCHANGE(word, value) (*(word))
 #endif
 
 static void pause_core(void)
@@ -215,13 +213,18 @@ static bool is_reached(MPII_Topo_shm_counter_t * counter, uint32_t target)
     return (int32_t) (LOAD(&counter->count) - target) >= 0;
 }
 
+/* What waits_for says of a rank that sleeps until the counter is at its target; never 0 */
+static uint32_t place_of(const MPII_Topo_shm_t * shm, const MPII_Topo_shm_counter_t * counter)
+{
+    return (char *) counter - (char *) shm->waits_for;
+}
+
 bool MPII_Topo_shm_count(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * counter, uint32_t target)
 {
     if (FETCH_ADD(&counter->count, 1) + 1 != target)
         return false;
     for (int i = 0; i < shm->num_ranks; i++) {
-        uint32_t *is_waiting = &shm->is_waiting[i];
-        if (i != shm->index && LOAD(is_waiting) && EXCHANGE(is_waiting, 0))
+        if (i != shm->index && LOAD(&shm->waits_for[i]) == place_of(shm, counter))
             wake(shm->waker[i]);
     }
     return true;
@@ -264,13 +267,13 @@ static void set_timer(double time)
 static int sleep_until(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * counter, uint32_t target)
 {
     int mpi_errno = MPI_SUCCESS;
-    uint32_t *is_waiting = &shm->is_waiting[shm->index];
+    uint32_t *waits_for = &shm->waits_for[shm->index];
     double time = now(), next_look = time + LOOK_SECONDS;
     MPID_Progress_state state;
 
     MPID_Progress_start(&state);
     while (true) {
-        STORE(is_waiting, 1);
+        STORE(waits_for, place_of(shm, counter));
         if (is_reached(counter, target))
             break;
         set_timer(time);
@@ -285,7 +288,7 @@ static int sleep_until(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * counter,
                 break;
         }
     }
-    STORE(is_waiting, 0);
+    STORE(waits_for, 0);
     MPID_Progress_end(&state);
     return mpi_errno;
 }
