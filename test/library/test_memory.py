@@ -1,0 +1,61 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""The shared memory of all communicators together keeps to the limit of a host, and what was needed for
+long blocks is given back when blocks are short."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kinds import Build, Launch
+
+HERE = Path(__file__).parent
+N = 6  # on two hosts
+COMMS = 12
+HEAD = 4096  # of each communicator: counters and names, beside what is exchanged
+
+Mapped = Callable[..., tuple[int, int, int]]
+
+
+@pytest.fixture(scope="session")
+def mapped(run_mpi: Launch, build_mpi: Build) -> Mapped:
+    """mapped(block, **env): most bytes that a rank has mapped after long, and after short blocks, and
+    the least number of calls that were planned."""
+    program = build_mpi(HERE / "memory.c")
+
+    def run(block: Any, **env: Any) -> tuple[int, int, int]:
+        job = run_mpi(
+            *(program, "--comms", COMMS, "--bytes", block),
+            n=N,
+            env={
+                "MPIR_CVAR_NUM_CLIQUES": 2,
+                "MPIR_CVAR_ALLTOALL_INTRA_ALGORITHM": "planned",
+                "MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES": 1 << 20,
+                **env,
+            },
+        )
+        assert job.returncode == 0, job.stdout + job.stderr
+        found = re.findall(r"^MAPPED rank=\d+ long=(\d+) short=(\d+)$", job.stdout, re.MULTILINE)
+        assert len(found) == N
+        calls = re.search(r"^COUNTER coll_topo_alltoall_planned_calls min=(\d+)", job.stdout, re.M)
+        return max(int(a) for a, _ in found), max(int(b) for _, b in found), int(calls[1])
+
+    return run
+
+
+def test_of_all_communicators(mapped: Mapped) -> None:
+    block = 65536  # of these, two halves have at least one for each pair of ranks of a host
+    free, *_ = mapped(block)
+    assert free > COMMS * 2 * (N // 2) ** 2 * block
+    limit = free // 3
+    long, short, calls = mapped(block, MPIR_CVAR_COLL_TOPO_PLAN_SHM_BYTES=limit)
+    assert long <= limit + COMMS * HEAD and short <= limit + COMMS * HEAD
+    assert calls > 0
+
+
+@pytest.mark.parametrize("block", ["65536", "16,65536,30000"])
+def test_given_back(mapped: Mapped, block: str) -> None:
+    long, short, calls = mapped(block)
+    assert short < long / 4
+    assert calls == COMMS * 601
