@@ -181,9 +181,7 @@ def test_planned_init(run_mismatch: RunMismatch, collective: str, staging: str) 
     stock = run_mismatch(
         collective, 4, names, "init", check=False, MPIR_CVAR_CH3_EAGER_MAX_MSG_SIZE=0
     )
-    ours = run_mismatch(
-        collective, 4, names, "init", check=False, **planned(collective, staging)
-    )
+    ours = run_mismatch(collective, 4, names, "init", check=False, **planned(collective, staging))
     assert ours == stock
 
 
