@@ -250,7 +250,7 @@ def step(
 
 def git(*args: str | Path, cwd: Path) -> str:
     """Git without the user's settings, with fixed names and dates: the same result anywhere."""
-    who = {"NAME": "mpich-topo", "EMAIL": "mpich-topo@localhost", "DATE": "2022-04-07T12:00:00Z"}
+    who = {"NAME": "mpich-topo authors", "EMAIL": "topo@localhost", "DATE": "2022-04-07T12:00:00Z"}
     env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     env |= {f"GIT_{role}_{key}": who[key] for role in ("AUTHOR", "COMMITTER") for key in who}
     env |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}

@@ -6,7 +6,7 @@ that holds is entered and never left again, and a leaf names an algorithm. Where
 the algorithm cannot be applied, MPICH uses its built-in selection. The key "topology", beside the
 conditions at the top, brings the hosts, racks and latencies that the topo_* algorithms need.
 
-The reader of these files is MPICH's src/mpi/coll/src/csel.c. What it takes and what it selects is
+The reader of these files is the library's src/mpi/coll/src/csel_*.c. What it takes and what it selects is
 said here once more: both agree on the verdict, on the first key in question and on the selection.
 """
 
@@ -204,7 +204,7 @@ FAR = 8  # no names of which one could be meant for the other
 
 
 def hint(name: str, known: Sequence[str]) -> str:
-    """'; did you mean "X"?' where `known` has something near, else nothing. As the library."""
+    """'; did you mean "X"?' where `known` has something near, else nothing."""
     limits = {word: min(FAR, max(len(name), len(word)) / 3) for word in known}
     near = [w for w in known if abs(len(w) - len(name)) <= limits[w]]
     best = min(near, key=lambda word: _distance(name, word), default="")

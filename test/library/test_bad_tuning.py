@@ -55,9 +55,11 @@ def test_long_sentence(refuse: Callable[..., Any], tmp_path: Path) -> None:
     """It comes whole, though a line of the error stack has 256 characters at most."""
     file = tmp_path / "tuning.json"
     keys = [f"comm_size<={'0' * 50}{i}" for i in range(10)]
-    file.write_text("".join(f'{{"{key}": ' for key in keys) + '{"x": {}}' + "}" * len(keys))
-    path = " > ".join(f'"{key}"' for key in [*keys, "x"])
-    assert refuse(file) == f"{file}: key {path}: unknown condition"
+    file.write_text(
+        "".join(f'{{"{key}": ' for key in keys) + '{"comm_type=x": {}}' + "}" * len(keys)
+    )
+    path = " > ".join(f'"{key}"' for key in [*keys, "comm_type=x"])
+    assert refuse(file) == f'{file}: key {path}: found "=x", expected =intra, =inter'
 
 
 @pytest.mark.parametrize("kind", ["missing", "directory", "fifo", "device", "huge"])

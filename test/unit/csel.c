@@ -1,7 +1,7 @@
 /* Copyright (C) by the mpich-topo authors. See LICENSE.
  *
- * Reads selection files and selects algorithms as the library does, with MPICH's own csel.c. Obeys
- * commands from standard input, one a line:
+ * Reads selection files and selects algorithms as the library does, with its csel_*.c. Obeys commands from
+ * standard input, one a line:
  *
  *   set VARIABLE VALUE             the default of parameters
  *   load FILE                      answers: ok | warning SENTENCE | error SENTENCE

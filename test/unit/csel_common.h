@@ -8,8 +8,8 @@
 
 #define MPIIMPL_DEFINE
 #include "mpiimpl.h"
-#include "mpir_csel.h"
-#include "topo.h"
+#include "csel_tree.h"
+#include "csel_algos.h"
 #include "topo_site.h"
 
 int MPIR_IS_THREADED;
@@ -81,7 +81,7 @@ static int load_text(const char *name, const char *text, size_t len, void **csel
         if (has_topology)
             json_object_object_del(root, "topology");
         if (!has_topology || json_object_object_length(root)) {
-            ret = MPIR_Csel_create_from_json(root, MPII_Create_container, csel, what, warning);
+            ret = MPIR_Csel_create_from_json(root, csel, what, warning);
             if (ret)
                 snprintf(err, MPIR_CSEL_ERR_LEN, "%.500s: %.1500s", name, what);
         }
@@ -308,8 +308,8 @@ static const MPII_Csel_container_s *select_by_view(void *csel, const call_s * ca
     fill_sig(call, view, &comm, counts, types, &sig);
     MPIR_Assert(MPIR_Csel_prune(csel, &comm, &comm.csel_comm) == MPI_SUCCESS);
     void *fallback = MPIR_Csel_get_fallback(comm.csel_comm);
-    const MPII_Csel_container_s *cnt = MPIR_Csel_search(comm.csel_comm, &sig);
-    *builtin = fallback ? MPIR_Csel_search(fallback, &sig) : cnt;
+    const MPII_Csel_container_s *cnt = MPIR_Csel_search(comm.csel_comm, sig);
+    *builtin = fallback ? MPIR_Csel_search(fallback, sig) : cnt;
     MPIR_Csel_free(comm.csel_comm);
     MPIR_Assert(cnt && *builtin);
     return cnt;

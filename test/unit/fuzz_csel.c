@@ -1,7 +1,7 @@
 /* Copyright (C) by the mpich-topo authors. See LICENSE.
  *
- * A target of libFuzzer: its input is a selection file, which csel.c must take or refuse, and with
- * which every collective must then find an algorithm, the same on all processes. Without libFuzzer
+ * A target of libFuzzer: its input is a selection file, which csel_*.c must take or refuse, and
+ * with which every collective must then find an algorithm, the same on all processes. Without libFuzzer
  * (-DREPLAY) it tries the files that are its arguments.
  *
  * The built-in selection is read from the file that CSEL_GENERIC_JSON names. */

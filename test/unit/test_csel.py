@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""Selection files: MPICH's csel.c, compiled without MPICH, against test/corpus and topo-tune."""
+"""Selection files: the library's csel_*.c, compiled without MPICH, against test/corpus and topo-tune."""
 
 import functools
 import itertools
@@ -114,14 +114,13 @@ def start(
     """start(): a new Csel."""
     coll, json_c = mpich_source / "src/mpi/coll", mpich_source / "modules/json-c"
     topo = coll / "algorithms/topo"
-    includes = [HERE / "shim", mpich_source / "src/include", coll / "include", topo, json_c]
+    includes = [HERE / "shim", mpich_source / "src/include", coll / "include", coll / "src"]
     program = build_unit(
         HERE / "csel.c",
-        coll / "src/csel.c",
-        coll / "src/csel_container.c",
+        *(coll / f"src/csel_{part}.c" for part in ("algo", "grammar", "parse", "search", "tree")),
         topo / "topo_site.c",
         *sorted(set(json_c.glob("*.c")) - {json_c / "libjson.c"}),
-        *(f"-I{folder}" for folder in includes),
+        *(f"-I{folder}" for folder in [*includes, topo, json_c]),
         "-fsanitize=address,undefined",
         "-fno-sanitize-recover=undefined",
         *("-Wno-sign-compare", "-Wno-unused-parameter", "-Wno-missing-field-initializers"),

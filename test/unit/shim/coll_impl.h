@@ -17,4 +17,13 @@
 MPII_CSEL_PARAMS(PARAM)
 #undef PARAM
 
+static inline bool MPII_Is_block_regular(const MPI_Aint recvcounts[], int size)
+{
+    for (int i = 1; i < size; i++) {
+        if (recvcounts[i] != recvcounts[0])
+            return false;
+    }
+    return true;
+}
+
 #endif /* COLL_IMPL_H_INCLUDED */

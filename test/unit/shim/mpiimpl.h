@@ -1,6 +1,6 @@
 /* Copyright (C) by the mpich-topo authors. See LICENSE.
  *
- * Stands in for MPICH's mpiimpl.h, so that csel.c, csel_container.c and files of topo/ compile without
+ * Stands in for MPICH's mpiimpl.h, so that csel_*.c and files of topo/ compile without
  * the rest of MPICH: what they look at, and no more. Define MPIIMPL_DEFINE in one file.
  *
  * A datatype is its size in bytes. An operation holds two bits, see OP_*. */
@@ -38,6 +38,7 @@ typedef int MPI_Op;
 #define MPI_IN_PLACE ((void *) -1)
 #define MPI_PROC_NULL (-1)
 #define MPI_ROOT (-3)
+#define MPI_OP_NULL 0
 
 /* -- errors -- */
 

@@ -1,6 +1,6 @@
 /* Copyright (C) by the mpich-topo authors. See LICENSE.
  *
- * Stands in for MPICH's mpl.h, so that files of topo/ and csel.c compile without it. */
+ * Stands in for MPICH's mpl.h, so that files of topo/ and csel_*.c compile without it. */
 
 #ifndef MPL_H_INCLUDED
 #define MPL_H_INCLUDED

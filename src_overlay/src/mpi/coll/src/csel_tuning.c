@@ -4,8 +4,7 @@
  */
 
 #include "mpiimpl.h"
-#include "mpir_csel.h"
-#include "topo.h"
+#include "csel_tree.h"
 #include "topo_site.h"
 
 /* Selection from a tuning file: the rules that it holds come before the built-in selection, and its
@@ -98,7 +97,7 @@ static int use_tuning(const char *path, const char *text, size_t len)
         if (has_topology)
             json_object_object_del(root, "topology");
         if (!has_topology || json_object_object_length(root)) {
-            ret = MPIR_Csel_create_from_json(root, MPII_Create_container, &csel, what, warning);
+            ret = MPIR_Csel_create_from_json(root, &csel, what, warning);
             if (ret)
                 snprintf(err, sizeof(err), "%.500s: %.1500s", path, what);
         }

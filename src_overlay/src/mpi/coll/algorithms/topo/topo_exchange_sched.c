@@ -347,7 +347,7 @@ static bool is_selected(MPIR_Comm * comm_ptr, const MPIR_Csel_coll_sig_s * sig, 
         return false;
     if (!is_auto)
         return is_forced;
-    MPII_Csel_container_s *cnt = MPIR_Csel_search(comm_ptr->csel_comm, sig);
+    MPII_Csel_container_s *cnt = MPIR_Csel_search(comm_ptr->csel_comm, *sig);
     return cnt && cnt->id == id;
 }
 

@@ -1,0 +1,143 @@
+##
+## Copyright (C) by Argonne National Laboratory
+##     See COPYRIGHT in top-level directory
+##
+
+# What gen_coll.py generates for the selection of algorithms by tuning files, and for the report of
+# what was selected: see src/mpi/coll/include/coll_select.h. gen_coll.py calls these functions where
+# they have something to add; the rest of what it generates does not know of them.
+
+from local_python import MPI_API_Global as G
+import re
+
+# -- tables --
+
+def dump_tables(f, coll_names, get_algo_extra_args):
+    """ The algorithms that a selection file can name, and their parameters, for csel_algo.c """
+    algos, params = [], []
+    for name in coll_names:
+        for func_name in (name, 'i' + name):
+            for commkind in ("intra", "inter"):
+                for algo in get_algos(func_name, commkind):
+                    full_name = "MPIR_%s_%s" % (func_name.capitalize(), get_algo_kind(algo, commkind))
+                    if full_name in algos:
+                        continue
+                    algos.append(full_name)
+                    if 'extra_params' not in algo:
+                        continue
+                    names = algo['extra_params'].replace(' ', '').split(',')
+                    # constants that do not stand in extra_params come first
+                    defaults = get_algo_extra_args(algo, "cvar").replace(' ', '').split(',')[-len(names):]
+                    member = "%s.%s_%s" % (func_name, commkind, algo['name'])
+                    for p, default in zip(names, defaults):
+                        if '=' not in p:
+                            params.append("%s, %s, %s, %s" % (full_name, member, p, default))
+            if func_name == name:
+                algos.append("MPIR_%s_allcomm_nb" % name.capitalize())
+    print("  --> [%s]" % f)
+    with open(f, "w") as Out:
+        for l in G.copyright_c:
+            print(l, file=Out)
+        print("#ifndef CSEL_ALGOS_H_INCLUDED", file=Out)
+        print("#define CSEL_ALGOS_H_INCLUDED", file=Out)
+        print("\n/* X(name) */", file=Out)
+        print("#define MPII_CSEL_ALGORITHMS(X) \\", file=Out)
+        print(" \\\n".join("    X(%s)" % a for a in algos), file=Out)
+        print("\n/* X(name of the algorithm, member of MPII_Csel_container_s.u, parameter, default) */", file=Out)
+        print("#define MPII_CSEL_PARAMS(X) \\", file=Out)
+        print(" \\\n".join("    X(%s)" % p for p in params), file=Out)
+        print("\n#endif /* CSEL_ALGOS_H_INCLUDED */", file=Out)
+
+def get_algos(func_name, commkind):
+    return G.algos.get("%s-%s" % (func_name, commkind), [])
+
+def get_algo_kind(algo, commkind):
+    """ e.g. intra_binomial """
+    return "%s_%s" % ("allcomm" if "allcomm" in algo else commkind, algo['name'])
+
+# -- restrictions: those of the built-in selection hold, by its rules; those of a rule in a file are
+#    checked, and where they do not hold the built-in selection selects again --
+
+def has_restrictions(func_name):
+    return any('restrictions' in algo for commkind in ("intra", "inter")
+               for algo in get_algos(func_name, commkind))
+
+def dump_select_label(func_name):
+    if has_restrictions(func_name):
+        G.out.append("")
+        G.out.append("select:")
+
+def dump_selected(algo, commkind, dump_fallback):
+    """ After the case of an algorithm that csel selects """
+    if 'restrictions' in algo:
+        G.out.append("if (cnt->rule) {")
+        G.out.append("INDENT")
+        dump_fallback(algo)
+        G.out.append("DEDENT")
+        G.out.append("}")
+    dump_report(algo, commkind, "cnt->rule")
+
+def dump_fallback_search(func_name):
+    """ At the end of a function that selects by csel """
+    if has_restrictions(func_name):
+        G.out.append("goto fn_exit;")
+        G.out.append("")
+        G.out.append("fallback:")
+        G.out.append("cnt = MPIR_Csel_search(MPIR_Csel_get_fallback(comm_ptr->csel_comm), coll_sig);")
+        G.out.append("MPIR_Assert(cnt);")
+        G.out.append("goto select;")
+
+# -- the report --
+
+def dump_report(algo, commkind, why):
+    dump_report_name(algo['func-commkind'].split('-')[0], get_algo_kind(algo, commkind), why)
+
+def dump_report_nb(name, why):
+    dump_report_name(name, "allcomm_nb", why)
+
+def dump_report_name(func_name, algo_kind, why):
+    G.out.append("MPII_COLL_REPORT(comm_ptr, MPII_CSEL_CONTAINER_TYPE__ALGORITHM__MPIR_%s_%s," %
+                 (func_name.capitalize(), algo_kind))
+    G.out.append("                 %s, %s);" % (why, get_report_size(func_name)))
+
+def get_report_size(func_name):
+    """ Count and type of a block, or of the buffer, as the calling process passes it; -1 where there
+        is none. What is not significant must not be looked at. """
+    name = re.sub(r'^i', '', func_name)
+    if name in ("allgather", "alltoall"):
+        return "recvcount, recvtype"
+    elif name in ("allgatherv", "alltoallv"):
+        return "MPII_COLL_MEAN(recvcounts), recvtype"
+    elif name in ("bcast", "reduce"):
+        return "root == MPI_PROC_NULL ? -1 : count, datatype"
+    elif name in ("gather", "scatter"):
+        (root, other) = ("recv", "send") if name == "gather" else ("send", "recv")
+        is_root = "MPII_COLL_IS_ROOT(root)"
+        return ("root == MPI_PROC_NULL ? -1 : %s ? %scount : %scount, %s ? %stype : %stype" %
+                (is_root, root, other, is_root, root, other))
+    elif name in ("allreduce", "scan", "exscan"):
+        return "count, datatype"
+    elif name == "reduce_scatter":
+        return "MPII_COLL_MEAN(recvcounts), datatype"
+    elif name == "reduce_scatter_block":
+        return "recvcount, datatype"
+    elif name in ("neighbor_allgather", "neighbor_allgatherv", "neighbor_alltoall"):
+        return "sendcount, sendtype"
+    else:
+        return "-1, MPI_BYTE"
+
+def dump_decline(algo, cond_list):
+    """ Before the check of restrictions """
+    G.out.append("MPII_COLL_DECLINE(comm_ptr, %s," % ' && '.join(cond_list))
+    G.out.append("                  \"%s needs %s\");" % (algo['name'], algo['restrictions']))
+
+# -- persistent collectives --
+
+def dump_persistent(name, args):
+    """ Before the statement that makes the schedule: that is made by a plan, if the blocking
+        collective would be """
+    if name in ("alltoall", "alltoallv"):
+        G.out.append("mpi_errno = MPII_Topo_%s_init(%s," % (name, args))
+        G.out.append("    &req->u.persist_coll.sched, &req->u.persist_coll.sched_type);")
+        G.out.append("MPIR_ERR_CHECK(mpi_errno);")
+        G.out.append("if (req->u.persist_coll.sched_type == MPIR_SCHED_INVALID)")

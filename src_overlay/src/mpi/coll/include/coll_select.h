@@ -1,0 +1,29 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#ifndef COLL_SELECT_H_INCLUDED
+#define COLL_SELECT_H_INCLUDED
+
+/* What the rest of MPICH sees of the selection of collective algorithms, beside the functions of
+ * mpir_csel.h, which includes this file. */
+
+#include "coll_report.h"
+
+/* The container that is selected for a call; NULL: there is none. The signature of the call, over 100
+ * bytes, goes by reference. */
+#define MPIR_Csel_search(csel_, coll_sig_) MPII_Csel_search(csel_, &(coll_sig_))
+void *MPII_Csel_search(void *csel, const MPIR_Csel_coll_sig_s * coll_sig);
+
+/* Where csel has no answer, fallback is searched. csel owns it from now on. */
+void MPIR_Csel_set_fallback(void *csel, void *fallback);
+void *MPIR_Csel_get_fallback(void *csel);
+
+/* Before the barrier in MPI_Init: rank 0 tells whether there is a tuning file */
+int MPII_Coll_announce_tuning(void);
+
+/* At the end of MPI_Init, collectively: read the files that tell how to select algorithms */
+int MPII_Coll_load_tuning(void);
+
+#endif /* COLL_SELECT_H_INCLUDED */

@@ -1,0 +1,20 @@
+##
+## Copyright (C) by Argonne National Laboratory
+##     See COPYRIGHT in top-level directory
+##
+
+mpi_core_sources += \
+    src/mpi/coll/src/coll_report.c  \
+    src/mpi/coll/src/csel_algo.c    \
+    src/mpi/coll/src/csel_grammar.c \
+    src/mpi/coll/src/csel_parse.c   \
+    src/mpi/coll/src/csel_search.c  \
+    src/mpi/coll/src/csel_tree.c    \
+    src/mpi/coll/src/csel_tuning.c
+
+noinst_HEADERS += \
+    src/mpi/coll/include/coll_report.h \
+    src/mpi/coll/include/coll_select.h \
+    src/mpi/coll/src/csel_call.h       \
+    src/mpi/coll/src/csel_compat.h     \
+    src/mpi/coll/src/csel_tree.h

@@ -1,0 +1,107 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#ifndef CSEL_COMPAT_H_INCLUDED
+#define CSEL_COMPAT_H_INCLUDED
+
+/* What differs between the supported versions of MPICH. No other file of the selection knows about
+ * versions. */
+
+typedef enum {
+    CSEL_HIERARCHY__PARENT,
+    CSEL_HIERARCHY__NODE_ROOTS,
+    CSEL_HIERARCHY__NODE,
+    CSEL_HIERARCHY__FLAT,
+    CSEL_HIERARCHY__ANY,
+} csel_hierarchy_e;
+
+#if MPICH_NUMVERSION >= 50000000
+
+/* A bare "any" is a condition, and any name may stand before "=any" */
+#define CSEL_ANY_NAME_IS_ANY true
+
+/* Rows of the table of conditions in csel_grammar.c */
+#define CSEL_CONDITIONS_OF_VERSION \
+    {"comm_avg_ppn", "<", CSEL_MAX_RANKS, CSEL_NODE_TYPE__COMM_AVG_PPN_LT, 0},
+
+/* Nodes of a communicator; 0 where it does not know them */
+static inline int csel_node_count(const MPIR_Comm * comm_ptr)
+{
+    return (comm_ptr->attr & MPIR_COMM_ATTR__HIERARCHY) ? comm_ptr->num_external : 0;
+}
+
+static inline bool csel_is_one_node(MPIR_Comm * comm_ptr)
+{
+    return csel_node_count(comm_ptr) == 1;
+}
+
+static inline bool csel_is_hierarchy(MPIR_Comm * comm_ptr, csel_hierarchy_e val)
+{
+    return val == CSEL_HIERARCHY__ANY ||
+        MPIR_Comm_is_parent_comm(comm_ptr) == (val == CSEL_HIERARCHY__PARENT);
+}
+
+#define CSEL_POF2(comm_ptr) MPL_pof2((comm_ptr)->local_size)
+
+#else
+
+#define CSEL_ANY_NAME_IS_ANY false
+#define CSEL_CONDITIONS_OF_VERSION
+
+static inline int csel_node_count(const MPIR_Comm * comm_ptr)
+{
+    return comm_ptr->node_count;
+}
+
+static inline bool csel_is_one_node(MPIR_Comm * comm_ptr)
+{
+    return comm_ptr->node_comm != NULL &&
+        MPIR_Comm_size(comm_ptr) == MPIR_Comm_size(comm_ptr->node_comm);
+}
+
+static inline bool csel_is_hierarchy(MPIR_Comm * comm_ptr, csel_hierarchy_e val)
+{
+    static const MPIR_Comm_hierarchy_kind_t kinds[] = {
+        [CSEL_HIERARCHY__PARENT] = MPIR_COMM_HIERARCHY_KIND__PARENT,
+        [CSEL_HIERARCHY__NODE_ROOTS] = MPIR_COMM_HIERARCHY_KIND__NODE_ROOTS,
+        [CSEL_HIERARCHY__NODE] = MPIR_COMM_HIERARCHY_KIND__NODE,
+        [CSEL_HIERARCHY__FLAT] = MPIR_COMM_HIERARCHY_KIND__FLAT,
+    };
+    return val == CSEL_HIERARCHY__ANY || comm_ptr->hierarchy_kind == kinds[val];
+}
+
+#define CSEL_POF2(comm_ptr) ((comm_ptr)->coll.pof2)
+
+#endif
+
+/* Names of the values of parameters: X(parameter, name, value); and the last tree type */
+#if MPICH_NUMVERSION >= 40200000
+#define CSEL_MAX_TREE_TYPE MPIR_TREE_TYPE_TOPOLOGY_WAVE
+#define CSEL_TOPOLOGY_TREES(X)                                          \
+    X("tree_type", "topology_aware", MPIR_TREE_TYPE_TOPOLOGY_AWARE)     \
+    X("tree_type", "topology_aware_k", MPIR_TREE_TYPE_TOPOLOGY_AWARE_K) \
+    X("tree_type", "topology_wave", MPIR_TREE_TYPE_TOPOLOGY_WAVE)
+#else
+#define CSEL_MAX_TREE_TYPE MPIR_TREE_TYPE_KNOMIAL_2
+#define CSEL_TOPOLOGY_TREES(X)
+#endif
+
+#if MPICH_NUMVERSION >= 50000000
+#define CSEL_CCLS(X)                                    \
+    X("ccl", "auto", MPIR_CVAR_ALLREDUCE_CCL_auto)      \
+    X("ccl", "nccl", MPIR_CVAR_ALLREDUCE_CCL_nccl)      \
+    X("ccl", "rccl", MPIR_CVAR_ALLREDUCE_CCL_rccl)
+#else
+#define CSEL_CCLS(X)
+#endif
+
+#define CSEL_PARAM_NAMES(X)                             \
+    X("tree_type", "kary", MPIR_TREE_TYPE_KARY)         \
+    X("tree_type", "knomial_1", MPIR_TREE_TYPE_KNOMIAL_1)       \
+    X("tree_type", "knomial_2", MPIR_TREE_TYPE_KNOMIAL_2)       \
+    CSEL_TOPOLOGY_TREES(X)                              \
+    CSEL_CCLS(X)
+
+#endif /* CSEL_COMPAT_H_INCLUDED */

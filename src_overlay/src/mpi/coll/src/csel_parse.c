@@ -1,0 +1,365 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "csel_tree.h"
+#include <ctype.h>
+#include <stdarg.h>
+
+/* Levels of conditions in a selection file */
+#define MAX_DEPTH 32
+
+/* Longest path that is printed */
+#define MAX_PATH_TEXT 900
+
+/* Where the parser is, and what it found */
+typedef struct {
+    void *(*create_container) (struct json_object *);   /* NULL: of a tuning file */
+    const char *path[MAX_DEPTH + 1];    /* keys from the root to the current one */
+    int depth;
+    const char *collective;     /* that we are inside of, or NULL */
+    const char *comm_kind;      /* "_intra_", "_inter_", or NULL */
+    bool is_by_size;            /* whether total_msg_size was asked for in it so far */
+    bool has_place;             /* whether a condition looks at the placement */
+    char *err;                  /* [MPIR_CSEL_ERR_LEN], "" as long as all is well */
+    char *warning;              /* [MPIR_CSEL_ERR_LEN], or NULL: the first one, or "" */
+} parser_s;
+
+/* The keys from the root to the current one: "a" > "b". Returns the length. */
+static size_t path_text(const parser_s * parser, char *text, size_t size)
+{
+    size_t len = 0, n = 0;
+    int first = parser->depth;
+
+    /* the last keys tell most */
+    while (first > 0 && len < size - 16) {
+        n = strnlen(parser->path[--first], CSEL_MAX_KEY_TEXT);
+        len += n + strlen("\"...\" > ");
+    }
+    if (len >= size - 16)
+        first++;
+    len = 0;
+    text[0] = '\0';
+    for (int i = first; i < parser->depth; i++) {
+        const char *key = parser->path[i];
+        len += snprintf(text + len, size - len, "%s\"%.*s%s\"",
+                        i > first ? " > " : i > 0 ? "... > " : "", CSEL_MAX_KEY_TEXT, key,
+                        strlen(key) > CSEL_MAX_KEY_TEXT ? "..." : "");
+    }
+    return len;
+}
+
+/* Write a sentence to text[MPIR_CSEL_ERR_LEN]: where we are, and what there is to say. */
+static void say(const parser_s * parser, char *text, const char *format, va_list args)
+{
+    size_t len = 0;
+
+    if (parser->depth > 0) {
+        len = snprintf(text, MPIR_CSEL_ERR_LEN, "key ");
+        len += path_text(parser, text + len, MAX_PATH_TEXT);
+        len += snprintf(text + len, MPIR_CSEL_ERR_LEN - len, ": ");
+    }
+    vsnprintf(text + len, MPIR_CSEL_ERR_LEN - len, format, args);
+    /* one line, whatever the keys hold */
+    for (char *c = text; *c; c++) {
+        if ((unsigned char) *c < ' ' || *c == 0x7f)
+            *c = '?';
+    }
+}
+
+static void parse_error(parser_s * parser, const char *format, ...)
+    ATTRIBUTE((format(printf, 2, 3)));
+static void parse_error(parser_s * parser, const char *format, ...)
+{
+    va_list args;
+
+    if (parser->err[0])
+        return;
+    va_start(args, format);
+    say(parser, parser->err, format, args);
+    va_end(args);
+}
+
+static void parse_warning(parser_s * parser, const char *format, ...)
+    ATTRIBUTE((format(printf, 2, 3)));
+static void parse_warning(parser_s * parser, const char *format, ...)
+{
+    va_list args;
+
+    if (parser->warning == NULL || parser->warning[0])
+        return;
+    va_start(args, format);
+    say(parser, parser->warning, format, args);
+    va_end(args);
+}
+
+char *MPII_Csel_strip(const char *key)
+{
+    char *stripped = MPL_malloc(strlen(key) + 1, MPL_MEM_COLL), *to = stripped;
+
+    for (; to && *key; key++) {
+        if (!strchr(" \t\n\v\f\r", *key))
+            *to++ = *key;
+    }
+    if (to)
+        *to = '\0';
+    return stripped;
+}
+
+int MPII_Csel_parse_number(const char *str, MPI_Aint max, MPI_Aint * number)
+{
+    MPI_Aint val = 0;
+    const char *c = str;
+    int shift = 0;
+
+    for (; *c >= '0' && *c <= '9'; c++) {
+        if (val > (max - (*c - '0')) / 10)
+            return -1;
+        val = val * 10 + (*c - '0');
+    }
+    if (c == str)
+        return -1;
+    if (*c == 'K')
+        shift = 10;
+    else if (*c == 'M')
+        shift = 20;
+    else if (*c == 'G')
+        shift = 30;
+    if (shift)
+        c++;
+    if (*c || val > max >> shift)
+        return -1;
+    *number = val << shift;
+    return 0;
+}
+
+static bool is_tuning(const parser_s * parser)
+{
+    return parser->create_container == NULL;
+}
+
+static bool is_place(const csel_node_s * node)
+{
+    return node->type == CSEL_NODE_TYPE__COMM_HOSTS_LE ||
+        node->type == CSEL_NODE_TYPE__COMM_RACKS_LE || node->type == CSEL_NODE_TYPE__COMM_PPN_LE;
+}
+
+static bool holds_word(const char *words, const char *word)
+{
+    size_t len = strlen(word);
+
+    for (const char *c = words; (c = strstr(c, word)) != NULL; c += len) {
+        if (c[-1] == ' ' && c[len] == ' ')
+            return true;
+    }
+    return false;
+}
+
+/* An algorithm has to belong to the collective and the kind of communicator that it stands under:
+ * MPIR_Allgather_intra_ring to allgather and comm_type=intra. */
+static bool is_algorithm_of(const parser_s * parser, const char *name)
+{
+    const char *prefix = "MPIR_", *collective = parser->collective;
+    size_t len = strlen(collective);
+
+    if (!strncmp(name, "MPIDI_", strlen("MPIDI_")))
+        return true;
+    if (strncmp(name, prefix, strlen(prefix)))
+        return false;
+    name += strlen(prefix);
+    if (name[0] != toupper(collective[0]) || strncmp(name + 1, collective + 1, len - 1))
+        return false;
+    name += len;
+    /* there are no intercommunicators in scans and neighborhood collectives */
+    if (strstr(collective, "scan") || strstr(collective, "neighbor"))
+        return !strncmp(name, "_intra_", strlen("_intra_")) ||
+            !strncmp(name, "_allcomm_", strlen("_allcomm_"));
+    return !strncmp(name, "_allcomm_", strlen("_allcomm_")) ||
+        (parser->comm_kind && !strncmp(name, parser->comm_kind, strlen(parser->comm_kind)));
+}
+
+static bool is_rooted_nb(const char *name)
+{
+    return !strcmp(name, "MPIR_Gather_allcomm_nb") || !strcmp(name, "MPIR_Scatter_allcomm_nb");
+}
+
+/* The container of an algorithm. */
+static void *create_container(parser_s * parser, struct json_object *obj, const char **param,
+                              char *err)
+{
+    char rule[MAX_PATH_TEXT];
+
+    if (is_tuning(parser)) {
+        path_text(parser, rule, sizeof(rule));
+        return MPII_Csel_create_container(obj, rule, param, err);
+    }
+    strcpy(err, "unknown algorithm");
+    return parser->create_container(obj);
+}
+
+static void parse_algorithm(parser_s * parser, const char *name, struct json_object *obj,
+                            csel_node_s * node)
+{
+    char what[MPIR_CSEL_ERR_LEN];
+    const char *param = NULL;
+
+    node->type = CSEL_NODE_TYPE__CONTAINER;
+    if (json_object_object_length(obj) != 1) {
+        parse_error(parser, "found other keys beside it, expected an algorithm alone");
+        return;
+    }
+    if (parser->collective == NULL) {
+        parse_error(parser, "expected it inside of \"collective=NAME\"");
+        return;
+    }
+    node->container = create_container(parser, obj, &param, what);
+    if (node->container == NULL && param == NULL) {
+        parse_error(parser, "%s", what);
+    } else if (!is_algorithm_of(parser, name)) {
+        parse_error(parser, "expected an algorithm of %s%s", parser->collective,
+                    parser->comm_kind ? "" : " inside of \"comm_type=intra\" (or inter)");
+    } else if (parser->is_by_size && is_rooted_nb(name) &&
+               (parser->comm_kind == NULL || strcmp(parser->comm_kind, "_intra_"))) {
+        /* it takes a tag of the communicator, which processes that do not know the size, and do
+         * nothing in other algorithms, would not take */
+        parse_error(parser, "not all processes of an intercommunicator know total_msg_size, "
+                    "expected it before that or inside of \"comm_type=intra\"");
+    } else if (node->container == NULL) {
+        parser->path[parser->depth++] = param;
+        parse_error(parser, "%s", what);
+        parser->depth--;
+    }
+}
+
+static void parse_collective(parser_s * parser, const char *name, csel_node_s * node)
+{
+    node->type = CSEL_NODE_TYPE__COLLECTIVE;
+    if (parser->collective)
+        parse_error(parser, "found one collective inside of another");
+    for (int i = 0; i < MPIR_CSEL_COLL_TYPE__END; i++) {
+        if (!strcmp(name, MPII_Csel_collectives[i])) {
+            node->val = i;
+            parser->collective = MPII_Csel_collectives[i];
+            return;
+        }
+    }
+    parse_error(parser, "unknown collective");
+}
+
+/* A key that is neither an algorithm nor a collective: whether it may stand where we are, and whether
+ * it can hold there. */
+static void parse_condition(parser_s * parser, const char *ckey, csel_node_s * node)
+{
+    const char *never = "is not known to all processes, so it never holds";
+    const csel_message_condition_s *message = MPII_Csel_message_condition(ckey);
+    char what[MPIR_CSEL_ERR_LEN];
+
+    if (MPII_Csel_parse_condition(ckey, node, what)) {
+        parse_error(parser, "%s", what);
+        return;
+    }
+    if (message && parser->collective == NULL)
+        parse_error(parser, "expected it inside of \"collective=NAME\"");
+    else if (message && message->collectives &&
+             !holds_word(message->collectives, parser->collective))
+        parse_error(parser, "is not defined for %s", parser->collective);
+    else if (message && message->unknown && node->type != CSEL_NODE_TYPE__ANY &&
+             holds_word(message->unknown, parser->collective))
+        parse_warning(parser, "%s", never);
+    /* a process may have another thread level than the next */
+    if (node->type == CSEL_NODE_TYPE__IS_MULTI_THREADED && is_tuning(parser)) {
+        node->type = CSEL_NODE_TYPE__NEVER;
+        parse_warning(parser, "%s", never);
+    }
+    if (is_place(node))
+        parser->has_place = true;
+}
+
+static csel_node_s *parse_json_tree(struct json_object *obj, parser_s * parser);
+
+static csel_node_s *parse_key(const char *key, struct json_object *val, struct json_object *obj,
+                              const csel_node_s * prev, parser_s * parser)
+{
+    const char *outer_collective = parser->collective, *outer_kind = parser->comm_kind;
+    csel_node_s *node = MPL_calloc(1, sizeof(csel_node_s), MPL_MEM_COLL);
+    char *ckey = MPII_Csel_strip(key);
+
+    if (node == NULL || ckey == NULL) {
+        parse_error(parser, "out of memory");
+        goto fn_exit;
+    }
+    node->type = CSEL_NODE_TYPE__ANY;
+    if (!json_object_is_type(val, json_type_object)) {
+        parse_error(parser, "found %s, expected an object",
+                    json_type_to_name(json_object_get_type(val)));
+        goto fn_exit;
+    }
+    if (!strncmp(ckey, "composition=", strlen("composition=")) ||
+        !strncmp(ckey, "algorithm=", strlen("algorithm="))) {
+        parse_algorithm(parser, strchr(ckey, '=') + 1, obj, node);
+        goto fn_exit;
+    }
+    if (!strncmp(ckey, "collective=", strlen("collective=")))
+        parse_collective(parser, ckey + strlen("collective="), node);
+    else
+        parse_condition(parser, ckey, node);
+    if (prev && (prev->type == CSEL_NODE_TYPE__COLLECTIVE) !=
+        (node->type == CSEL_NODE_TYPE__COLLECTIVE))
+        parse_error(parser, "expected collectives not to stand beside conditions");
+    if (prev && prev->type == CSEL_NODE_TYPE__ANY)
+        parse_error(parser, "can never be reached, expected nothing behind \"...=any\"");
+    if (node->type == CSEL_NODE_TYPE__COMM_TYPE_INTRA)
+        parser->comm_kind = "_intra_";
+    else if (node->type == CSEL_NODE_TYPE__COMM_TYPE_INTER)
+        parser->comm_kind = "_inter_";
+    else if (node->type == CSEL_NODE_TYPE__TOTAL_MSG_SIZE_LE ||
+             node->type == CSEL_NODE_TYPE__TOTAL_MSG_SIZE_LT)
+        parser->is_by_size = true;
+    if (parser->err[0] == '\0')
+        node->success = parse_json_tree(val, parser);
+
+  fn_exit:
+    parser->collective = outer_collective;
+    parser->comm_kind = outer_kind;
+    if (parser->collective == NULL)
+        parser->is_by_size = false;
+    MPL_free(ckey);
+    return node;
+}
+
+static csel_node_s *parse_json_tree(struct json_object *obj, parser_s * parser)
+{
+    csel_node_s *first = NULL, *prev = NULL, **next = &first;
+
+    if (json_object_object_length(obj) == 0)
+        parse_error(parser, "found an empty object, expected conditions or an algorithm");
+    else if (parser->depth == MAX_DEPTH)
+        parse_error(parser, "found more than %d levels", MAX_DEPTH);
+    if (parser->err[0])
+        return NULL;
+    json_object_object_foreach(obj, key, val) {
+        parser->path[parser->depth++] = key;
+        *next = parse_key(key, val, obj, prev, parser);
+        parser->depth--;
+        if (parser->err[0])
+            break;
+        prev = *next;
+        next = &prev->failure;
+    }
+    return first;
+}
+
+csel_node_s *MPII_Csel_parse(struct json_object *root,
+                             void *(*create_container) (struct json_object *),
+                             bool * has_place, char *err, char *warning)
+{
+    parser_s parser = {.create_container = create_container,.err = err,.warning = warning };
+    csel_node_s *tree = NULL;
+
+    err[0] = '\0';
+    tree = parse_json_tree(root, &parser);
+    *has_place = parser.has_place;
+    return tree;
+}

@@ -1,0 +1,147 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "csel_tree.h"
+#include "csel_compat.h"
+#include "csel_call.h"
+
+static inline bool is_pow2(MPI_Aint n)
+{
+    return (n & (n - 1)) == 0;
+}
+
+/* Whether a condition holds on a communicator and, from CSEL_NODE_TYPE__COLLECTIVE on, for a call.
+ * Inline: a call of each collective pays for it. */
+ATTRIBUTE((always_inline))
+static inline bool holds(const csel_node_s * node, MPIR_Comm * comm_ptr,
+                         const MPII_Topo_count_t * place, const MPIR_Csel_coll_sig_s * coll_sig)
+{
+    switch (node->type) {
+        case CSEL_NODE_TYPE__ANY:
+            return true;
+        case CSEL_NODE_TYPE__COMM_TYPE_INTRA:
+            return comm_ptr->comm_kind == MPIR_COMM_KIND__INTRACOMM;
+        case CSEL_NODE_TYPE__COMM_TYPE_INTER:
+            return comm_ptr->comm_kind == MPIR_COMM_KIND__INTERCOMM;
+        case CSEL_NODE_TYPE__COMM_SIZE_LE:
+            return get_comm_size(comm_ptr) <= node->val;
+        case CSEL_NODE_TYPE__COMM_SIZE_LT:
+            return get_comm_size(comm_ptr) < node->val;
+        case CSEL_NODE_TYPE__COMM_SIZE_NODE_COMM_SIZE:
+            return csel_is_one_node(comm_ptr);
+        case CSEL_NODE_TYPE__COMM_SIZE_POW2:
+            return is_pow2(get_comm_size(comm_ptr));
+        case CSEL_NODE_TYPE__COMM_HIERARCHY:
+            return csel_is_hierarchy(comm_ptr, node->val);
+        case CSEL_NODE_TYPE__COMM_AVG_PPN_LE:
+            return get_comm_size(comm_ptr) <= node->val * csel_node_count(comm_ptr);
+        case CSEL_NODE_TYPE__COMM_AVG_PPN_LT:
+            return get_comm_size(comm_ptr) < node->val * csel_node_count(comm_ptr);
+        case CSEL_NODE_TYPE__COMM_HOSTS_LE:
+            return place->num_hosts <= node->val;
+        case CSEL_NODE_TYPE__COMM_RACKS_LE:
+            return place->num_racks <= node->val;
+        case CSEL_NODE_TYPE__COMM_PPN_LE:
+            return place->max_ppn <= node->val;
+        case CSEL_NODE_TYPE__IS_NODE_CONSECUTIVE:
+            return MPII_Comm_is_node_consecutive(comm_ptr) == node->val;
+
+        case CSEL_NODE_TYPE__IS_MULTI_THREADED:
+            return MPIR_IS_THREADED == node->val;
+        case CSEL_NODE_TYPE__AVG_MSG_SIZE_LE:
+            return get_avg_msgsize(coll_sig) <= node->val;
+        case CSEL_NODE_TYPE__AVG_MSG_SIZE_LT:
+            return get_avg_msgsize(coll_sig) < node->val;
+        case CSEL_NODE_TYPE__TOTAL_MSG_SIZE_LE:
+            return get_total_msgsize(coll_sig) <= node->val;
+        case CSEL_NODE_TYPE__TOTAL_MSG_SIZE_LT:
+            return get_total_msgsize(coll_sig) < node->val;
+        case CSEL_NODE_TYPE__COUNT_LE:
+            return get_count(coll_sig) <= node->val;
+        case CSEL_NODE_TYPE__COUNT_LT_POW2:
+            return get_count(coll_sig) < CSEL_POF2(comm_ptr);
+        case CSEL_NODE_TYPE__IS_SBUF_INPLACE:
+            return is_sendbuf_inplace(coll_sig) == node->val;
+        case CSEL_NODE_TYPE__IS_BLOCK_REGULAR:
+            return comm_ptr->comm_kind == MPIR_COMM_KIND__INTRACOMM &&
+                is_block_regular(coll_sig) == node->val;
+        case CSEL_NODE_TYPE__IS_COMMUTATIVE:
+            return MPIR_Op_is_commutative(get_op(coll_sig)) == node->val;
+        case CSEL_NODE_TYPE__IS_OP_BUILT_IN:
+            return (HANDLE_GET_KIND(get_op(coll_sig)) == HANDLE_KIND_BUILTIN) == node->val;
+        case CSEL_NODE_TYPE__NEVER:
+            return false;
+
+        default:
+            MPIR_Assert(0);
+            return false;
+    }
+}
+
+/* Follow the conditions that a communicator decides. */
+static inline csel_node_s *prune_tree(csel_node_s * node, MPIR_Comm * comm_ptr,
+                                      const MPII_Topo_count_t * place)
+{
+    while (node && node->type < CSEL_NODE_TYPE__COLLECTIVE)
+        node = holds(node, comm_ptr, place, NULL) ? node->success : node->failure;
+    return node;
+}
+
+/* The prune function allows us to simplify the tree for specific communicators using comm-specific
+ * information (such as size and intra/inter comm type). */
+int MPIR_Csel_prune(void *root_csel, MPIR_Comm * comm_ptr, void **comm_csel_)
+{
+    int mpi_errno = MPI_SUCCESS;
+    csel_s *csel = (csel_s *) root_csel;
+    csel_s *comm_csel = NULL;
+
+    MPIR_Assert(root_csel);
+    MPIR_Assert(comm_ptr);
+
+    /* processes of another MPI_COMM_WORLD may have other rules, or none */
+    if (csel->fallback && !MPII_Topo_is_in_world(comm_ptr))
+        return MPIR_Csel_prune(csel->fallback, comm_ptr, comm_csel_);
+
+    comm_csel = MPL_malloc(sizeof(csel_s), MPL_MEM_COLL);
+    MPIR_ERR_CHKANDJUMP(!comm_csel, mpi_errno, MPI_ERR_OTHER, "**nomem");
+    *comm_csel = (csel_s) {.has_place = csel->has_place };
+    if (csel->has_place)
+        MPII_Topo_comm_count(comm_ptr, &comm_csel->place);
+    if (csel->fallback) {
+        void *fallback = NULL;
+        mpi_errno = MPIR_Csel_prune(csel->fallback, comm_ptr, &fallback);
+        MPIR_ERR_CHECK(mpi_errno);
+        comm_csel->fallback = fallback;
+    }
+
+    /* prune the tree down to the collectives, and the tree of each of them as far as possible */
+    for (csel_node_s * node = prune_tree(csel->tree, comm_ptr, &comm_csel->place); node;
+         node = node->failure) {
+        MPIR_Assert(node->type == CSEL_NODE_TYPE__COLLECTIVE);
+        comm_csel->coll_trees[node->val] = prune_tree(node->success, comm_ptr, &comm_csel->place);
+    }
+
+    *comm_csel_ = comm_csel;
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    MPIR_Csel_free(comm_csel);
+    goto fn_exit;
+}
+
+void *MPII_Csel_search(void *csel_, const MPIR_Csel_coll_sig_s * coll_sig)
+{
+    csel_s *csel = (csel_s *) csel_;
+    csel_node_s *node = csel->coll_trees[coll_sig->coll_type];
+
+    while (node && node->type != CSEL_NODE_TYPE__CONTAINER)
+        node = holds(node, coll_sig->comm_ptr, &csel->place, coll_sig) ?
+            node->success : node->failure;
+    if (node)
+        return node->container;
+    return csel->fallback ? MPII_Csel_search(csel->fallback, coll_sig) : NULL;
+}
