@@ -5,6 +5,7 @@
 PREFIX ?= /usr/local
 MPICH_SRC ?=
 MPICH_CONFIGURE ?=
+VERSIONS ?=
 TESTS ?= test
 MINUTES ?= 30
 export MPICH_SRC MPICH_CONFIGURE
@@ -17,7 +18,9 @@ help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r verb what; do \
 	    printf 'make %-14s %s\n' "$$verb" "$$what"; done
 	@echo
-	@echo 'MPICH_SRC=PATH        source of MPICH, a tree or tarball (default: Debian'"'"'s package)'
+	@echo 'MPICH_SRC=PATH        source of MPICH, a tree or tarball (default: Debian'"'"'s package of 4.0.2);'
+	@echo '                      several, with colons between them, for check and patches-check'
+	@echo 'VERSIONS=4.0,5.0      versions of MPICH for fetch, check and check-all; all'
 	@echo 'MPICH_CONFIGURE=...   options for its configure'
 	@echo 'MPICH_TOPO_CACHE=DIR  downloads and builds (default: ~/.cache/mpich-topo)'
 
@@ -25,8 +28,8 @@ help: ## show this list
 setup:
 	@maint/setup
 
-fetch: setup ## download the source of MPICH
-	@$(PYTHON_ENV) maint/fetch
+fetch: setup ## download the source of MPICH, or VERSIONS=4.3,5.0 of it
+	@$(PYTHON_ENV) maint/fetch $(if $(VERSIONS),--versions $(VERSIONS))
 
 # Runs on a user's machine: needs python3 and patch, nothing else.
 apply: ## patch the tree MPICH_SRC=PATH in place; REVERSE=1 takes it back
@@ -39,14 +42,12 @@ build: setup ## build the patched MPICH and the tools: build/bin
 demo: build ## see the gain on a virtual cluster: measure, tune, compare
 	@$(PYTHON_ENV) maint/demo
 
-check: build ## run the tests, or TESTS=test/tools/test_tune.py
-	@$(PYTHON_ENV) maint/build --stock
-	@$(PYTHON_ENV) maint/check $(TESTS)
+check: setup ## run the tests, or TESTS=test/tools/test_tune.py, or on VERSIONS=4.0,5.0
+	@$(PYTHON_ENV) maint/check --versions=$(or $(VERSIONS),default) $(TESTS)
 
-check-all: build ## run the long tests too, and those that need rare parts: see README.md
+check-all: setup ## run the long tests too, and those that need rare parts, on all versions: see README.md
 	@maint/setup --all
-	@$(PYTHON_ENV) maint/build --stock
-	@$(PYTHON_ENV) maint/check --slow test
+	@$(PYTHON_ENV) maint/check --versions=$(or $(VERSIONS),all) --slow test
 
 fuzz: build ## fuzz the reader of tuning files, MINUTES=30; keeps what it finds in test/corpus/fuzz
 	@$(PYTHON_ENV) maint/fuzz --minutes $(MINUTES)

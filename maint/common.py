@@ -5,6 +5,7 @@ Python's standard library only, because it runs before build/venv exists.
 """
 
 import fcntl
+import functools
 import hashlib
 import os
 import re
@@ -125,17 +126,39 @@ def parse_version(text: str, where: Path | str) -> str:
 
 
 def supported(version: str, where: Path) -> Row:
-    """The row of versions.toml for VERSION."""
+    """The row of versions.toml for VERSION, which WHERE has."""
+    match = re.match(r"\d+\.\d+(?!\d)", version)
     for row in versions():
-        if row["version"] == version:
+        if match and row["series"] == match[0]:
+            if version not in row["tested"]:
+                warn(f"{where}: MPICH {version} is not tested; tested: {', '.join(row['tested'])}")
             return row
-    known = ", ".join(row["version"] for row in versions())
+    known = ", ".join(f"{row['series']}.x" for row in versions() if series(row))
     raise Failure(f"{where}: this is MPICH {version}; supported: {known}")
+
+
+@functools.cache
+def warn(text: str) -> None:
+    """Say TEXT on standard error, once."""
+    print(f"{Path(sys.argv[0]).name}: warning: {text}", file=sys.stderr, flush=True)
+
+
+def find_row(wanted: str) -> Row:
+    """The row of versions.toml that a user means with 5.0 or 5.0.1."""
+    for row in versions():
+        if wanted == row["series"] or wanted in row["tested"]:
+            return row
+    known = ", ".join(row["series"] for row in versions())
+    raise Failure(f"{wanted!r} is not a version of MPICH that is supported: {known}")
+
+
+def series_folder(row: Row) -> Path:
+    return REPO / "patches" / row["series"]
 
 
 def series(row: Row) -> list[Path]:
     """The patches for a row of versions.toml, in their order."""
-    return sorted((REPO / row["patches"]).glob("[0-9][0-9][0-9][0-9]-*.patch"))
+    return sorted(series_folder(row).glob("[0-9][0-9][0-9][0-9]-*.patch"))
 
 
 def is_generated(patch: Path) -> bool:

@@ -18,7 +18,6 @@ from common import (
     GENERATED_PATCH,
     MANIFEST,
     OVERLAY,
-    REPO,
     Failure,
     Row,
     git,
@@ -26,6 +25,7 @@ from common import (
     is_generated,
     scratch,
     series,
+    series_folder,
     touched,
 )
 from sources import Source
@@ -378,6 +378,6 @@ def generate(source: Source) -> dict[Path, bytes]:
     with scratch("refresh-") as work:
         name, patch = generated_patch(source, rows, work)
     return {
-        REPO / source.row["patches"] / name: patch,
+        series_folder(source.row) / name: patch,
         TOPO_ALGOS_H: topo_algos_h(rows).encode(),
     }

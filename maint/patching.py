@@ -10,7 +10,9 @@ by the next one.
 import hashlib
 import json
 import os
+import re
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,12 +47,15 @@ def digest(path: Path) -> str | None:
 def apply(tree: Path, strict: bool = False) -> str:
     """Patch TREE. STRICT: refuse hunks at an offset. Returns a line that says what was done."""
     tree = tree.absolute()
-    row = supported(tree_version(tree), tree)
+    version = tree_version(tree)
+    row = supported(version, tree)
     check_writable(tree)
     undone = recover(tree)
     patches, added = series(row), overlay_files()
     if not patches:
-        raise Failure(f"{row['patches']}: no patches there")
+        raise Failure(
+            f"{tree}: this is MPICH {version}, and patches/{row['series']} has no patches"
+        )
     record = read_record(tree)
     texts = {patch.name: patch.read_text(errors="surrogateescape") for patch in patches}
     if record:
@@ -66,22 +71,27 @@ def apply(tree: Path, strict: bool = False) -> str:
             f"{tree}: patched by hand, or not what the series was made for: it has"
             f" {there[0]} already; nothing was changed"
         )
+    uncommitted = local_changes(tree, edited)
+    if uncommitted:
+        raise Failure(
+            f"{tree}: has changes that are not committed: {' '.join(uncommitted)}; commit or stash"
+            " them, then apply; nothing was changed"
+        )
 
     with stage(tree) as work:
         for name in edited:
             copy(tree / name, work / name)
-        try:
-            apply_patches(work, patches, strict)
-        except Failure as err:
-            raise Failure(
-                f"{tree}: {err}\nThe tree differs from MPICH {row['version']} there;"
-                " nothing was changed"
-            ) from None
+        for patch in patches:
+            try:
+                apply_patches(work, [patch], strict)
+            except Failure as err:
+                why = why_not(tree, patches, patch, str(err))
+                raise Failure(f"{tree}: {why}; nothing was changed") from None
         for name in added:
             copy(OVERLAY / name, work / name)
         record = {
             "what": "mpich-topo applied; `make apply REVERSE=1` takes it back",
-            "version": row["version"],
+            "version": version,
             "edited": {
                 name: {"before": digest(tree / name), "after": digest(work / name)}
                 for name in edited
@@ -92,6 +102,35 @@ def apply(tree: Path, strict: bool = False) -> str:
         (work / RECORD).write_text(json.dumps(record, indent=1) + "\n", errors="surrogateescape")
         replace(tree, work, [*edited, *added, RECORD], [])
     return undone + f"{tree}: {len(patches)} patches applied, {len(added)} files added"
+
+
+def local_changes(tree: Path, names: list[str]) -> list[str]:
+    """Which of the files NAMES differ from what is committed, where TREE is a git checkout: ours
+    among these changes could not be told from the user's."""
+    if not (tree / ".git").exists() or not shutil.which("git"):
+        return []
+    command = ["git", "--no-optional-locks", "diff", "--name-only", "-z", "HEAD", "--", *names]
+    result = subprocess.run(command, cwd=tree, check=False, capture_output=True, text=True)
+    if result.returncode:
+        first = next(iter(result.stderr.splitlines()), "")
+        raise Failure(f"{tree}: git cannot tell what is changed there: {first}")
+    return result.stdout.split("\0")[:-1]
+
+
+def why_not(tree: Path, patches: list[Path], failed: Path, output: str) -> str:
+    """Why the patch FAILED does not apply to TREE, in a line; OUTPUT is what `patch` says."""
+    for patch in reversed(patches):  # the last that is applied can be taken back
+        with tempfile.TemporaryDirectory() as work:
+            for name in touched(patch.read_text(errors="surrogateescape")):
+                copy(tree / name, Path(work) / name)
+            try:
+                apply_patches(Path(work), [patch], reverse=True)
+            except Failure:
+                continue
+        return f"patched in part, by hand: it has {patch.name} already"
+    names = re.findall(r"patching file (\S+)\n(?:(?!patching file).*\n)*?Hunk .* FAILED", output)
+    where = ", ".join(dict.fromkeys(names)) or "the tree"
+    return f"{failed.name} does not apply: {where} differs from MPICH {tree_version(tree)}"
 
 
 def already(tree: Path, record: Record, texts: dict[str, str], added: list[str]) -> str:

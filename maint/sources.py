@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""MPICH's source: the user's tree or tarball, or Debian's source package."""
+"""MPICH's source: the user's tree or tarball, Debian's source package, or MPICH's repository."""
 
 import hashlib
 import os
@@ -29,11 +29,49 @@ from common import (
 Entry = tuple[str, list[str], list[str], str]
 
 
-def source_path(given: str | None = None) -> Path:
-    """Where MPICH's source is: GIVEN, or $MPICH_SRC, or the tarball in the cache, which is
-    downloaded when it is not there."""
-    given = given or os.environ.get("MPICH_SRC")
-    return Path(given) if given else fetch(versions()[0])
+def given() -> list[Path]:
+    """The trees and tarballs that $MPICH_SRC names, with colons between them."""
+    text = os.environ.get("MPICH_SRC", "")
+    if Path(text).exists():
+        return [Path(text)] if text else []
+    return [Path(word) for word in text.split(":") if word]
+
+
+def source_path(path: str | None = None) -> Path:
+    """Where MPICH's source is: PATH, or the first of $MPICH_SRC, or the tarball in the cache, which
+    is downloaded when it is not there."""
+    return Path(path) if path else next(iter(given()), None) or fetch(versions()[0])
+
+
+def find(row: Row) -> "Source | None":
+    """The source for a row of versions.toml, if it is there: in $MPICH_SRC, or in the cache, where
+    a user may put a tarball or a tree, too."""
+    for path in given():
+        source = Source(path)
+        if source.row == row:
+            return source
+    if "tarball" in row and (cache_dir() / row["tarball"]).is_file():
+        return Source(cache_dir() / row["tarball"])
+    for version in (*row["tested"], f"{row['series']}*"):
+        for name in (f"mpich-{version}", f"mpich-{version}.tar.*"):
+            for path in sorted(cache_dir().glob(name), reverse=True):
+                return Source(path)
+    return None
+
+
+def find_all() -> tuple[list["Source"], list[Row]]:
+    """The sources that are there, one for each row of versions.toml, and the rows without one. That
+    of the first row is downloaded when there is none."""
+    found = {row["series"]: find(row) for row in versions()}
+    if not any(found.values()):
+        first = versions()[0]
+        found[first["series"]] = Source(fetch(first))
+    missing = [row for row in versions() if not found[row["series"]]]
+    return [source for source in found.values() if source], missing
+
+
+def no_source(row: Row) -> str:
+    return f"no source: MPICH_SRC=PATH names one, make fetch VERSIONS={row['series']} downloads it"
 
 
 def content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
@@ -60,16 +98,16 @@ class Source:
         self.path = path.absolute()
         self.root: str | None = None  # of a tarball
         if self.path.is_dir():
-            version = tree_version(self.path)
+            self.version = tree_version(self.path)
         elif self.path.is_file():
             try:
                 with tarfile.open(self.path) as tar:
-                    self.root, version = tarball_root(tar)
+                    self.root, self.version = tarball_root(tar)
             except (tarfile.TarError, EOFError, OSError, ValueError) as err:
                 raise Failure(f"{path}: not a readable tarball: {err}") from None
         else:
             raise Failure(f"{path}: no such file or folder")
-        self.row = supported(version, path)
+        self.row = supported(self.version, path)
 
     def digest(self) -> str:
         """What identifies the content."""
@@ -78,7 +116,7 @@ class Source:
         total = hashlib.sha256()
         for folder, folders, names in os.walk(self.path):
             folders[:] = sorted(f for f in folders if f != ".git")
-            for name in sorted(names):
+            for name in sorted(n for n in names if n != ".git"):
                 path = os.path.join(folder, name)
                 total.update(os.path.relpath(path, self.path).encode() + b"\0")
                 total.update(
@@ -94,7 +132,7 @@ class Source:
                 dest,
                 symlinks=True,
                 dirs_exist_ok=True,
-                ignore=lambda folder, _: [".git"] if Path(folder) == self.path else [],
+                ignore=shutil.ignore_patterns(".git"),  # of a submodule too, where it is a file
             )
         elif self.root is None:
             for name in only or ():
@@ -117,6 +155,61 @@ class Source:
                         path.chmod(member.mode & 0o777)
 
 
+# -- downloads ------------------------------------------------------------------------------
+
+GIT = "https://github.com/pmodels/mpich"
+
+
+def fetch(row: Row) -> Path:
+    """Where the cache has the source for a row of versions.toml, which is downloaded and checked
+    unless it is there."""
+    with lock("fetch", "waiting for another download of MPICH's source"):
+        return fetch_debian(row) if "debian" in row else fetch_git(row)
+
+
+def fetch_git(row: Row) -> Path:
+    """The tree of a release in MPICH's repository, with the submodules that are needed."""
+    version = row["tested"][0]
+    path = cache_dir() / f"mpich-{version}"
+    if path.is_dir():
+        return path
+    if not shutil.which("git"):
+        raise Failure(f"no git to download MPICH {version} with; give it as MPICH_SRC=PATH")
+    log = BUILD / "log/fetch.log"
+    log.unlink(missing_ok=True)
+    env = os.environ | {"GIT_TERMINAL_PROMPT": "0"}
+    shallow = ["--depth", "1"]
+    with scratch("fetch-") as work:
+        tree = work / "mpich"
+        clone = ["git", "clone", "-q", *shallow, "--branch", f"v{version}", GIT, str(tree)]
+        update: list[str] = [
+            "git",
+            "submodule",
+            "update",
+            "-q",
+            "--init",
+            *shallow,
+            *row["submodules"],
+        ]
+        try:
+            step(f"fetch MPICH {version}", clone, log, env=env)
+            commit = run(["git", "rev-parse", "HEAD"], cwd=tree).strip()
+            if commit != row["commit"]:
+                raise Failure(
+                    f"{GIT}: v{version} is not what maint/versions.toml wants\n"
+                    f"  expected commit {row['commit']}\n  found           {commit}"
+                )
+            step(f"fetch MPICH {version}, modules", update, log, cwd=tree, env=env)
+        except Failure as err:
+            raise Failure(
+                f"could not download MPICH {version}; another way is a release tarball or tree as"
+                f" MPICH_SRC=PATH, or put into {cache_dir()} as mpich-{version}.tar.gz or"
+                f" mpich-{version}\n{err}"
+            ) from None
+        os.replace(tree, path)
+    return path
+
+
 # -- Debian's source package ----------------------------------------------------------------
 
 DEBIAN_KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
@@ -127,29 +220,28 @@ DEBIAN_SUITES = {
 SUITE = "bookworm"  # the only suite that serves the source of the version wanted
 
 
-def fetch(row: Row) -> Path:
-    """Download and check the tarball of a row of versions.toml, unless the cache has it."""
+def fetch_debian(row: Row) -> Path:
+    """The tarball in Debian's source package."""
     path = cache_dir() / row["tarball"]
-    with lock("fetch", "waiting for another download of MPICH's source"):
-        if path.is_file():
-            if sha256(path) == row["sha256"]:
-                return path
-            path.unlink()
-            print(f"{path}: damaged, downloading it again")
-        if not shutil.which("apt-get"):
+    if path.is_file():
+        if sha256(path) == row["sha256"]:
+            return path
+        path.unlink()
+        print(f"{path}: damaged, downloading it again")
+    if not shutil.which("apt-get"):
+        raise Failure(
+            f"no apt-get to download {row['debian']} with; get MPICH {row['tested'][0]}, a"
+            " release tarball or a tree, and give it as MPICH_SRC=PATH"
+        )
+    with scratch("fetch-") as work:
+        file = download(row, work)
+        found = sha256(file)
+        if found != row["sha256"]:
             raise Failure(
-                f"no apt-get to download {row['debian']} with; get MPICH {row['version']}, a"
-                " release tarball or a tree, and give it as MPICH_SRC=PATH"
+                f"{row['tarball']} is not what maint/versions.toml wants; removed it\n"
+                f"  expected sha256 {row['sha256']}\n  found           {found}"
             )
-        with scratch("fetch-") as work:
-            file = download(row, work)
-            found = sha256(file)
-            if found != row["sha256"]:
-                raise Failure(
-                    f"{row['tarball']} is not what maint/versions.toml wants; removed it\n"
-                    f"  expected sha256 {row['sha256']}\n  found           {found}"
-                )
-            os.replace(file, path)
+        os.replace(file, path)
     return path
 
 
@@ -160,7 +252,7 @@ def download(row: Row, work: Path) -> Path:
     if not entries:
         raise Failure(
             "no Debian mirror in /etc/apt: give MPICH's source as MPICH_SRC=PATH"
-            f" (a release tarball or tree of {row['version']})"
+            f" (a release tarball or tree of {row['tested'][0]})"
         )
     log = BUILD / "log/fetch.log"
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -184,7 +276,7 @@ def download(row: Row, work: Path) -> Path:
         if os.geteuid() == 0:
             options.append("APT::Sandbox::User=root")  # the cache may be closed to _apt
         apt = ["apt-get", *(word for option in options for word in ("-o", option))]
-        title = f"fetch MPICH {row['version']}" + (f" ({number + 1})" if number else "")
+        title = f"fetch MPICH {row['tested'][0]}" + (f" ({number + 1})" if number else "")
         try:
             # --error-on: without it a mirror that does not answer is only a warning
             step(f"{title}, list", [*apt, "--error-on=any", "update"], log)
@@ -194,7 +286,7 @@ def download(row: Row, work: Path) -> Path:
             error = err
     raise Failure(
         f"could not download {row['debian']} from the mirrors of this machine; another way is"
-        f" MPICH_SRC=PATH, a release tarball or tree of {row['version']}\n{error}"
+        f" MPICH_SRC=PATH, a release tarball or tree of {row['tested'][0]}\n{error}"
     )
 
 

@@ -16,16 +16,21 @@ from sources import Source
 ALGORITHMS = "src/mpi/coll/coll_algorithms.txt"
 CVARS = [  # where the CVARs stand that give parameters
     "src/mpi/coll/cvars.txt",
+    "src/mpi/coll/alltoall/alltoall_intra_k_brucks.c",
     "src/mpi/coll/ialltoall/ialltoall_tsp_brucks.c",
     "src/mpi/coll/ialltoall/ialltoall_tsp_scattered.c",
 ]
 BUILTIN = "maint/tuning/coll/mpir/generic.json"
-SOURCES = [ALGORITHMS, BUILTIN, *CVARS]
+READER = "src/mpi/coll/src/csel.c"  # of selection files
+PARAMETERS = "src/mpi/coll/src/csel_container.c"
+TYPES = "src/mpi/coll/include/coll_types.h"
+SOURCES = [ALGORITHMS, BUILTIN, READER, PARAMETERS, TYPES, *CVARS]
+# what 4.0 takes "=any" of; later versions take it of everything
+ANY = ("comm_size", "comm_hierarchy", "avg_msg_size", "total_msg_size", "count")
 
 
-def path_for(version: str) -> Path:
-    """The data file for an MPICH version: 4.0 serves 4.0.2."""
-    return REPO / f"maint/topo_tune/mpich-{'.'.join(version.split('.')[:2])}.json"
+def path_for(series: str) -> Path:
+    return REPO / f"maint/topo_tune/mpich-{series}.json"
 
 
 def read_algorithms(text: str, cvars: dict[str, str]) -> dict[str, dict[str, Row]]:
@@ -50,7 +55,10 @@ def read_algorithms(text: str, cvars: dict[str, str]) -> dict[str, dict[str, Row
             row["restrictions"] = words(keys["restrictions"])
         if "extra_params" in keys:
             pairs = zip(words(keys["extra_params"]), words(keys["cvar_params"]), strict=True)
-            row["params"] = {param: default(collective, cvar, cvars) for param, cvar in pairs}
+            # a constant, param=value, is none that can be given
+            row["params"] = {
+                param: default(collective, cvar, cvars) for param, cvar in pairs if cvar != "-"
+            }
         result[collective][function(collective, "allcomm" if "allcomm" in keys else kind, name)] = (
             row
         )
@@ -62,7 +70,7 @@ def function(collective: str, kind: str, name: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    return re.findall(r"[\w-]+", text)
+    return [word.strip() for word in text.split(",")]
 
 
 def default(collective: str, cvar: str, cvars: dict[str, str]) -> Row:
@@ -71,7 +79,7 @@ def default(collective: str, cvar: str, cvars: dict[str, str]) -> Row:
     name = f"MPIR_CVAR_{'ALLTOALL' if cvar == 'THROTTLE' else collective.upper()}_{cvar}"
     if name not in cvars:
         raise Failure(f"{CVARS[0]}: no entry for {name}, which {ALGORITHMS} names for {collective}")
-    value = cvars[name]
+    value = {"true": "1", "false": "0"}.get(cvars[name], cvars[name])
     return {"cvar": name, "default": int(value) if value.lstrip("-").isdigit() else value}
 
 
@@ -79,6 +87,32 @@ def read_cvars(text: str) -> dict[str, str]:
     """{name: default} of CVAR blocks"""
     entry = r"^\s+- name\s*: (\w+)\n(?:\s+\w+\s*:.*\n)*?\s+default\s*: (.*)$"
     return dict(re.findall(entry, text, re.MULTILINE))
+
+
+def read_grammar(reader: str, parameters: str, types: str) -> Row:
+    """What a selection file may say to the reader of a version, as topo_tune.grammar explains it."""
+    found = re.findall(r'!(strn?cmp)\(ckey, "(\w+)(<=|<|=)(\w*)"', reader)
+    forms: dict[str, list[str]] = {}
+    for compare, name, op, value in sorted(found, key=lambda row: ["<=", "<", "="].index(row[2])):
+        number = "NAME" if name == "collective" else "N"
+        forms.setdefault(name, []).append(op + (value if compare == "strcmp" else number))
+    is_any = "key_is_any" in reader
+    if is_any:
+        for name in ANY:
+            forms[name].append("=any")
+    return {
+        "conditions": {
+            name: " ".join(forms[name])
+            for name in forms
+            if name not in ("algorithm", "composition")
+        },
+        "any": is_any,
+        "hierarchy": "flags" if "MPIR_COMM_ATTR__HIERARCHY" in reader else "kinds",
+        "tree_types": [
+            name.lower() for name in re.findall(r"^    MPIR_TREE_TYPE_(\w+)", types, re.M)
+        ],
+        "stock_tree_types": "names" if "get_tree_type_from_string" in parameters else "numbers",
+    }
 
 
 def generate(source: Source, rows: list[Row]) -> dict[Path, bytes]:
@@ -89,11 +123,17 @@ def generate(source: Source, rows: list[Row]) -> dict[Path, bytes]:
     with scratch("tuner-") as work:
         source.copy(work, only=sorted(patched.union(SOURCES)))
         stock_text = (work / ALGORITHMS).read_text()
+        grammar = read_grammar(*((work / name).read_text() for name in (READER, PARAMETERS, TYPES)))
         apply_patches(work, hand)
         text = (work / ALGORITHMS).read_text()
         builtin = json.loads((work / BUILTIN).read_text())
         cvars = read_cvars(
-            "\n".join([*((work / name).read_text() for name in CVARS), cvar_blocks()])
+            "\n".join(
+                [
+                    *((work / name).read_text() for name in CVARS if (work / name).exists()),
+                    cvar_blocks(),
+                ]
+            )
         )
     stock = read_algorithms(stock_text, cvars)
     collectives = read_algorithms(add_algorithms(text, rows), cvars)
@@ -104,7 +144,10 @@ def generate(source: Source, rows: list[Row]) -> dict[Path, bytes]:
     lines = [
         "{",
         ' "generated": "by make refresh, from cvars/ and the source of MPICH; do not edit",',
-        f' "version": "{source.row["version"]}",',
+        f' "version": "{source.version}",',
+        ' "grammar": {',
+        ",\n".join(f'  "{key}": {json.dumps(value)}' for key, value in grammar.items()),
+        " },",
         ' "collectives": {',
         ",\n".join(
             f'  "{collective}": {{\n'
@@ -121,4 +164,4 @@ def generate(source: Source, rows: list[Row]) -> dict[Path, bytes]:
         " }",
         "}",
     ]
-    return {path_for(source.row["version"]): ("\n".join(lines) + "\n").encode()}
+    return {path_for(source.row["series"]): ("\n".join(lines) + "\n").encode()}

@@ -337,13 +337,70 @@ def edit(path: Path, old: str, new: str) -> None:
 
 def test_apply_refuses_another_version(tree: Path) -> None:
     edit(tree / "maint/version.m4", "[4.0.2]", "[3.4.3]")
-    refuses(tree, "this is MPICH 3.4.3; supported: 4.0.2")
+    refuses(tree, "this is MPICH 3.4.3; supported: 4.0.x")
 
 
 def test_apply_refuses_an_overlapping_change(tree: Path) -> None:
     name = "src/mpi/coll/coll_algorithms.txt"
     edit(tree / name, "allgather-inter:", "allgather-inter-changed:")
-    refuses(tree, re.escape(name))
+    refuses(tree, f"[^\n]* does not apply: {name} differs from MPICH 4.0.2; nothing was changed$")
+
+
+@pytest.mark.parametrize("version", ["4.0.3", "4.0", "4.0.3rc1"])
+def test_apply_warns_of_a_release_that_is_not_tested(
+    tree: Path, capsys: pytest.CaptureFixture[str], version: str
+) -> None:
+    edit(tree / "maint/version.m4", "[4.0.2]", f"[{version}]")
+    assert "patches applied" in patching.apply(tree)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and f"MPICH {version} is not tested; tested: 4.0.2" in said
+
+
+@pytest.mark.parametrize("version", ["4.00.2", "4.01", "40.2", "main", "", "5.1.0a1"])
+def test_apply_refuses_what_looks_like_a_version(tree: Path, version: str) -> None:
+    edit(tree / "maint/version.m4", "[4.0.2]", f"[{version}]")
+    refuses(tree, f"this is MPICH {version}; supported: 4.0.x")
+
+
+@pytest.mark.parametrize("count", [1, 5, -1])
+def test_apply_refuses_a_tree_that_is_patched_in_part(
+    tree: Path, source: sources.Source, count: int
+) -> None:
+    patches = series(source.row)[:count]
+    apply_patches(tree, patches)
+    refuses(
+        tree, f"patched in part, by hand: it has {patches[-1].name} already; nothing was changed$"
+    )
+
+
+def git(tree: Path, *words: str) -> str:
+    who = ["-c", "user.name=x", "-c", "user.email=x@localhost"]
+    done = subprocess.run(
+        ["git", *who, *words], cwd=tree, check=True, capture_output=True, text=True
+    )
+    return done.stdout
+
+
+def test_apply_to_a_git_checkout(tree: Path) -> None:
+    """Changes that are not committed are refused where they are in a file that we would edit."""
+    git(tree, "init", "-q")
+    git(tree, "add", "-A")
+    git(tree, "commit", "-q", "-m", "all")
+    name = "src/mpi/coll/coll_algorithms.txt"
+    edit(tree / name, "barrier-intra:", "# mine\n\nbarrier-intra:")
+    edit(tree / "src/mpi/coll/helper_fns.c", "int", "int ")
+    for staged in (False, True):
+        if staged:
+            git(tree, "add", "-A")
+        refuses(tree, f"has changes that are not committed: {name}; commit or stash them")
+    git(tree, "commit", "-q", name, "-m", "mine")
+    before = git(tree, "status", "--porcelain")
+    patching.apply(tree)
+    patching.reverse(tree)
+    assert git(tree, "status", "--porcelain") == before == "M  src/mpi/coll/helper_fns.c\n"
+    # a record that nobody has written stops us, too
+    (tree / ".git/HEAD").write_text("nonsense")
+    refuses(tree, "git cannot tell what is changed there")
 
 
 def test_apply_keeps_a_change_elsewhere(tree: Path) -> None:
@@ -496,10 +553,16 @@ def test_apply_without_permission(tree: Path, tmp_path: Path) -> None:
 
 
 def test_versions_file() -> None:
-    for row in versions():
-        assert (REPO / row["patches"]).is_dir()
-        assert re.fullmatch(r"[0-9a-f]{64}", row["sha256"])
-        assert row["version"] in row["tarball"]
+    rows = versions()
+    assert (REPO / "patches" / rows[0]["series"]).is_dir()
+    assert len({row["series"] for row in rows}) == len(rows)
+    for row in rows:
+        assert all(release.startswith(row["series"] + ".") for release in row["tested"])
+        if "debian" in row:
+            assert re.fullmatch(r"[0-9a-f]{64}", row["sha256"])
+            assert row["tested"][0] in row["tarball"]
+        else:
+            assert re.fullmatch(r"[0-9a-f]{40}", row["commit"])
 
 
 @pytest.mark.parametrize(
@@ -540,6 +603,114 @@ def test_truncated_tarball(tree: Path, tmp_path: Path) -> None:
     short.write_bytes(tarball.read_bytes()[:2000])
     with pytest.raises(Failure, match="not a readable tarball"):
         sources.Source(short)
+
+
+MODULES = ["modules/hwloc", "modules/json-c"]
+
+
+def version_tree(path: Path, version: str, configured: bool = False) -> Path:
+    """A tree that says that it is of a version, and has little else."""
+    (path / "maint").mkdir(parents=True)
+    (path / "maint/version.m4").write_text(f"m4_define([MPICH_VERSION_m4],[{version}])dnl\n")
+    if configured:
+        (path / "configure").write_text("")
+    return path
+
+
+def test_sources_of_several_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each in MPICH_SRC, or put into the cache by the user."""
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("MPICH_TOPO_CACHE", str(cache))
+    first, second = (version_tree(tmp_path / v, v) for v in ("5.0.1", "4.3.7"))
+    monkeypatch.setenv("MPICH_SRC", f"{first}:{second}")
+    rows = {row["series"]: row for row in versions()}
+    found = {name: sources.find(row) for name, row in rows.items()}
+    assert {name: source and source.path for name, source in found.items()} == {
+        **dict.fromkeys(rows),
+        "5.0": first,
+        "4.3": second,
+    }
+    assert sources.source_path() == first
+    monkeypatch.delenv("MPICH_SRC")
+    assert sources.find(rows["5.0"]) is None
+    for version in ("5.0.0", "5.0.2"):
+        subprocess.run(
+            [
+                "tar",
+                "-caf",
+                cache / f"mpich-{version}.tar.gz",
+                "-C",
+                version_tree(tmp_path / "new", version).parent,
+                "new",
+            ],
+            check=True,
+        )
+        shutil.rmtree(tmp_path / "new")
+    untested = sources.find(rows["5.0"])
+    assert untested and untested.version == "5.0.2"
+    version_tree(cache / "mpich-5.0.1", "5.0.1")
+    tested = sources.find(rows["5.0"])
+    assert tested and tested.version == "5.0.1"
+
+
+def test_fetch_of_an_unknown_version() -> None:
+    result = maint("fetch", "--versions", "4.2")
+    assert result.returncode == 1
+    assert "'4.2' is not a version of MPICH that is supported: 4.0, 4.3, 5.0" in result.stderr
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Row:
+    """A repository with a release and two submodules, of which one is needed; its row."""
+    monkeypatch.setenv("MPICH_TOPO_CACHE", str(tmp_path / "cache"))
+    # what git does not do by itself, but with https
+    for number, (key, value) in enumerate([("protocol.file.allow", "always")]):
+        monkeypatch.setenv(f"GIT_CONFIG_KEY_{number}", key)
+        monkeypatch.setenv(f"GIT_CONFIG_VALUE_{number}", value)
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+    upstream = version_tree(tmp_path / "upstream", "5.0.1")
+    git(upstream, "init", "-q")
+    for name in ("modules/hwloc", "modules/ucx"):
+        module = tmp_path / name
+        module.mkdir(parents=True)
+        git(module, "init", "-q")
+        (module / "configure.ac").write_text("")
+        git(module, "add", "-A")
+        git(module, "commit", "-q", "-m", "all")
+        git(upstream, "submodule", "add", "-q", str(module), name)
+    git(upstream, "add", "-A")
+    git(upstream, "commit", "-q", "-m", "all")
+    git(upstream, "tag", "v5.0.1")
+    monkeypatch.setattr(sources, "GIT", f"file://{upstream}")
+    commit = git(upstream, "rev-parse", "HEAD").strip()
+    return {"series": "5.0", "tested": ["5.0.1"], "commit": commit, "submodules": ["modules/hwloc"]}
+
+
+def test_fetch_from_git(repository: Row, tmp_path: Path) -> None:
+    path = sources.fetch(repository)
+    assert path == tmp_path / "cache/mpich-5.0.1"
+    assert (path / "modules/hwloc/configure.ac").exists()
+    assert not (path / "modules/ucx/configure.ac").exists()
+    assert sources.Source(path).version == "5.0.1"
+    dest = tmp_path / "copy"
+    sources.Source(path).copy(dest)
+    assert not list(dest.rglob(".git"))
+    shutil.rmtree(tmp_path / "upstream")
+    assert sources.fetch(repository) == path
+
+
+@pytest.mark.parametrize(
+    "change, says",
+    [
+        ({"commit": "0" * 40}, "expected commit 0000"),
+        ({"tested": ["5.0.9"]}, r"MPICH_SRC=PATH(?s:.*)mpich-5\.0\.9\.tar\.gz"),
+    ],
+)
+def test_fetch_from_git_fails(repository: Row, tmp_path: Path, change: Row, says: str) -> None:
+    with pytest.raises(Failure, match=says):
+        sources.fetch(repository | change)
+    left = [path.name for path in (tmp_path / "cache").iterdir() if path.name != "tmp"]
+    assert left == ["fetch.lock"] and not list((tmp_path / "cache/tmp").iterdir())
 
 
 def test_mirrors(tmp_path: Path) -> None:
@@ -650,6 +821,49 @@ def pretend(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pret
         )
 
     return Pretended(start, tree, repo, tmp_path / "cache")
+
+
+def test_checkout_without_modules(pretend: Pretended) -> None:
+    """Those that every build needs are asked for; the others are left out."""
+    (pretend.tree / "configure").unlink()
+    for name in ("hwloc", "json-c", "libfabric", "ucx"):
+        (pretend.tree / "modules" / name).mkdir(parents=True)
+    result = pretend()
+    assert (
+        "empty: modules/hwloc modules/json-c; git submodule update --init modules/hwloc"
+        " modules/json-c\n"
+    ) in result.communicate()[1]
+    assert entries(pretend.cache) == ([], [])
+    for name in ("hwloc", "json-c", "ucx"):
+        (pretend.tree / "modules" / name / "configure.ac").write_text("")
+    (pretend.tree / "autogen.sh").write_text(
+        "#!/bin/sh\n# knows -yaksa-depth=N\n"
+        f'echo "$@" >{pretend.cache}/options\ncat >configure <<"END"\n{CONFIGURE}END\n'
+        "chmod +x configure\n"
+    )
+    (pretend.tree / "autogen.sh").chmod(0o755)
+    result = pretend()
+    assert result.wait() == 0, result.communicate()
+    assert (pretend.cache / "options").read_text() == "-without-ofi -yaksa-depth=0\n"
+
+
+def test_no_stock_build_of_a_patched_tree(pretend: Pretended) -> None:
+    (pretend.tree / patching.RECORD).write_text("{}")
+    assert "patched; no stock MPICH can be built from it" in pretend().communicate()[1]
+
+
+def test_library_of_a_checkout_has_the_name_of_a_release(pretend: Pretended) -> None:
+    assert pretend(make="touch libmpi.so.0").wait() == 0
+    (build,) = entries(pretend.cache)[0]
+    assert not (build / "lib/libmpi.so.12").exists()
+    text = CONFIGURE.replace(
+        "\techo made",
+        "\tcd \\$(DESTDIR)$prefix/lib; touch libmpi.so.0; ln -s libmpi.so.0 libmpi.so\n\techo made",
+    )
+    (pretend.tree / "configure").write_text(text)
+    assert pretend().wait() == 0
+    (build,) = set(entries(pretend.cache)[0]) - {build}
+    assert (build / "lib/libmpi.so.12").resolve() == build / "lib/libmpi.so.0"
 
 
 def entries(cache: Path) -> tuple[list[Path], list[Path]]:
@@ -789,6 +1003,56 @@ def test_check_ends_in_the_line(repo: Path, tmp_path: Path) -> None:
     assert result.returncode == 0
     assert result.stdout.splitlines()[-1] == "2 passed, 0 failed"
     assert maint("check", tmp_path / "nowhere.py", repo=repo).returncode == 1
+
+
+def test_check_of_versions(repo: Path, tmp_path: Path) -> None:
+    """Each whose source and series are there is built and tested; the others are named."""
+    (repo / "build").mkdir()
+    (repo / "maint/build").write_text(
+        "import os, sys\nprint('build', os.environ['MPICH_SRC'], *sys.argv[1:], flush=True)\n"
+    )
+    test = tmp_path / "test_pretended.py"
+    test.write_text("import os\ndef test_a(): assert '4.0' in os.environ['MPICH_SRC']\n")
+    trees = [version_tree(tmp_path / version, version) for version in ("4.0.2", "5.0.1")]
+    env = {"MPICH_SRC": ":".join(map(str, trees)), "MPICH_TOPO_CACHE": str(tmp_path / "cache")}
+    shutil.rmtree(repo / "patches/5.0", ignore_errors=True)
+    (repo / "patches/4.3").mkdir(exist_ok=True)
+    (repo / "patches/4.3/0001-x.patch").write_text("")
+
+    def check(wanted: str) -> list[str]:
+        result = maint("check", f"--versions={wanted}", test, repo=repo, env=env)
+        assert result.returncode == (0 if "2 failed" not in result.stdout else 1)
+        return [
+            line for line in result.stdout.splitlines() if re.match("build |MPICH|[0-9]+ p", line)
+        ]
+
+    built = [f"build {trees[0]}", f"build {trees[0]} --stock"]
+    assert check("default") == [*built, "1 passed, 0 failed"]
+    skipped = [
+        "MPICH 4.3: skipped, no source: MPICH_SRC=PATH names one, make fetch VERSIONS=4.3 downloads it",
+        "MPICH 5.0: skipped, patches/5.0 has no patches",
+    ]
+    assert check("all") == [
+        *built,
+        *skipped,
+        "MPICH 4.0.2: 1 passed, 0 failed",
+        "1 passed, 0 failed",
+    ]
+    # nothing to test is no success
+    result = maint("check", "--versions=4.3", test, repo=repo, env=env)
+    assert result.returncode == 1 and result.stdout.splitlines()[-2:] == [
+        skipped[0],
+        "0 passed, 0 failed",
+    ]
+    (repo / "patches/5.0").mkdir()
+    (repo / "patches/5.0/0001-x.patch").write_text("")
+    result = maint("check", "--versions=5.0,4.0", test, repo=repo, env=env)
+    assert result.returncode == 1
+    assert result.stdout.splitlines()[-3:] == [
+        "MPICH 5.0.1: 0 passed, 1 failed",
+        "MPICH 4.0.2: 1 passed, 0 failed",
+        "1 passed, 1 failed",
+    ]
 
 
 def test_check_of_a_folder(repo: Path, tmp_path: Path) -> None:
