@@ -4,7 +4,11 @@
 import copy
 import json
 import os
+import re
+import shutil
+import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -74,6 +78,45 @@ def cli() -> None:
     """
 
 
+def _version(ctx: click.Context, _param: click.Parameter, value: str | None) -> str:
+    """The version of grammar.versions() that is asked for, or that MPICH's own program tells."""
+    text, source = value, f"--mpich {value}"
+    if text is None and not ctx.resilient_parsing:
+        program = shutil.which("mpichversion") or shutil.which(
+            "mpichversion", path=os.environ.get("TOPO_BIN", "")
+        )
+        text = _ask(program) if program else None
+        source = f"{program} says {text}"
+    version = grammar.find_version(text) if text else grammar.versions()[0]
+    if version is None:
+        known = ", ".join(grammar.versions())
+        hint = "" if value else "; --mpich VERSION says which one is meant"
+        raise click.UsageError(f"{source}: the versions that are known are {known}{hint}")
+    return version
+
+
+def _ask(mpichversion: str) -> str | None:
+    """The version that a mpichversion prints; None where it prints none."""
+    try:
+        done = subprocess.run(
+            [mpichversion],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=10,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r"^MPICH Version:\s*(\S+)", done.stdout, re.MULTILINE)
+    return found[1] if found else None
+
+
+def _for_mpich(what: str) -> Callable[[Any], Any]:
+    text = f"{what}  [default: the one whose mpichversion is in PATH, else {grammar.versions()[0]}]"
+    return click.option("--mpich", "version", metavar="VERSION", callback=_version, help=text)
+
+
 LEGEND = """
 Times in the smallest and in the largest case of a rule, for random placement
 unless measured. Bytes: in total, but of a block for alltoall and alltoallv
@@ -89,7 +132,7 @@ blocks, 1 or 4 KiB, stay with MPICH, though rack_leader gains at random.
 @cli.command(DEFAULT)
 @click.argument("site_file", metavar="SITE.json", type=click.Path())
 @click.option("-o", "--output", metavar="FILE", help="Write the tuning file here; - is stdout.")
-@click.option("--mpich", metavar="VERSION", default="4.0", help="MPICH that will read it.")
+@_for_mpich("MPICH that will read it.")
 @click.option("--dry-run", is_flag=True, help="Write nothing; show the rules, and why.")
 @click.option(
     "--collective",
@@ -102,7 +145,7 @@ blocks, 1 or 4 KiB, stay with MPICH, though rack_leader gains at random.
 def tune(
     site_file: str,
     output: str | None,
-    mpich: str,
+    version: str,
     dry_run: bool,
     collectives: tuple[str, ...],
     measured: str | None,
@@ -115,7 +158,6 @@ def tune(
     """
     if bool(output) == dry_run:
         raise click.UsageError("one of -o FILE and --dry-run is needed")
-    version = _version(mpich)
     loaded = site.load(site_file)
     collectives = collectives or tuple(model.ALGORITHMS)
     records = bench.read(measured, collectives, loaded.hosts) if measured else []
@@ -130,19 +172,11 @@ def tune(
     else:
         files.write(str(output), files.dump_json(tuning))
         if output != "-":
-            click.echo(f"{output}: {draw.summary(loaded)}", err=True)
+            click.echo(f"{output}: {draw.summary(loaded)}; for MPICH {version}", err=True)
             for collective in collectives:
                 chosen = {d.algorithm for d in decisions if d.collective == collective}
                 what = ", ".join(sorted(chosen - {"builtin"})) or "MPICH's built-in selection only"
                 click.echo(f"{output}: {collective}: {what}", err=True)
-
-
-def _version(mpich: str) -> str:
-    version = grammar.find_version(mpich)
-    if version is None:
-        known = ", ".join(grammar.versions())
-        raise click.UsageError(f"--mpich {mpich}: the versions that are known are {known}")
-    return version
 
 
 def _refuse(why: str, *names: str) -> None:
@@ -253,9 +287,9 @@ def racks_command(
 
 @cli.command()
 @click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=click.Path())
-@click.option("--mpich", metavar="VERSION", default="4.0", help="MPICH that will read it.")
+@_for_mpich("MPICH that will read it.")
 @click.option("--stock", is_flag=True, help="It has not the patches of mpich-topo.")
-def validate(paths: tuple[str, ...], mpich: str, stock: bool) -> None:
+def validate(paths: tuple[str, ...], version: str, stock: bool) -> None:
     """Check tuning files: as MPICH will when it reads them, and further.
 
     \b
@@ -269,7 +303,6 @@ def validate(paths: tuple[str, ...], mpich: str, stock: bool) -> None:
 
     Exit status: 0 no errors, 1 errors, 2 wrong use.
     """
-    version = _version(mpich)
     target = f"MPICH {version} without the patches" if stock else f"MPICH {version} of mpich-topo"
     bad = False
     for path in paths:
@@ -319,7 +352,7 @@ AT_LEAST_1 = click.IntRange(1, 2**31 - 1)
 @click.option("--ppn", metavar="N", type=AT_LEAST_1, default=1, help="Ranks a host.")
 @click.option("--bytes", "sizes", type=Sizes(), default="64,1K,4K,16K,64K", help="Of a block.")
 @click.option("--measured", metavar="BENCH.json", help="Compare with these, from topo-bench -o.")
-@click.option("--mpich", metavar="VERSION", default="4.0", help="MPICH that was measured.")
+@_for_mpich("MPICH that was measured.")
 @click.option("--no-color", is_flag=True, help="No colours, also on a terminal.")
 def model_command(
     site_file: str,
@@ -328,7 +361,7 @@ def model_command(
     ppn: int,
     sizes: list[int],
     measured: str | None,
-    mpich: str,
+    version: str,
     no_color: bool,
 ) -> None:
     """Show what the model predicts on a site, algorithms side by side, and how true that is.
@@ -351,7 +384,6 @@ def model_command(
 
     With --measured, each measurement of MPICH without a tuning file beside its prediction.
     """
-    version = _version(mpich)
     if measured:
         _refuse("what was measured has its own", "collective", "hosts", "ppn", "sizes")
     loaded = site.load(site_file)
@@ -390,7 +422,7 @@ above every N: only "=any" holds.
 
 
 def _collective(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
-    known = list(grammar.mpich()["collectives"])
+    known = list(grammar.mpich()["collectives"])  # the same in all versions
     if value not in known:
         text = f"{value!r} is not a collective of MPICH{hint(value, known)}"
         raise click.BadParameter(text)
@@ -430,7 +462,7 @@ def _collective(_ctx: click.Context, _param: click.Parameter, value: str) -> str
 @click.option("--user-op", is_flag=True, help="The operation is not one of MPI's own.")
 @click.option("--in-place", is_flag=True, help="With MPI_IN_PLACE.")
 @click.option("--irregular", is_flag=True, help="The counts differ.")
-@click.option("--mpich", metavar="VERSION", default="4.0", help="MPICH that reads the file.")
+@_for_mpich("MPICH that reads the file.")
 @click.option("--json", "as_json", is_flag=True, help="For programs: every step for every size.")
 def explain(
     path: str,
@@ -440,7 +472,7 @@ def explain(
     hosts: int | None,
     racks: int | None,
     sizes: list[int],
-    mpich: str,
+    version: str,
     as_json: bool,
     **more: Any,
 ) -> None:
@@ -454,7 +486,6 @@ def explain(
     then the algorithm. The settings MPIR_CVAR_..._ALGORITHM, which come before any rule, are taken
     to be auto.
     """
-    version = _version(mpich)
     hosts = hosts or (-(-ranks // ppn) if ppn else ranks)
     if hosts > ranks:
         raise click.UsageError(f"--hosts {hosts}: there are only {ranks} ranks")
@@ -488,11 +519,12 @@ def explain(
             inplace=more["in_place"],
             regular=not more["irregular"],
             idle=more["idle"],
+            version=version,
         )
         for size in sizes
     }
     tuning = grammar.load(path, version)
-    results = {size: grammar.select(tuning, call, version) for size, call in calls.items()}
+    results = {size: grammar.select(tuning, call) for size, call in calls.items()}
     if racks is None and hosts > 1 and any(map(explaining.asks_for_racks, results.values())):
         text = f"is missing: what is selected for {hosts} hosts depends on their racks"
         raise click.UsageError(f"--racks: {text}")

@@ -6,7 +6,7 @@ from typing import Any
 
 from topo_common.text import size_text
 
-from topo_tune.grammar import TREE_TYPES, Call, Selection, quoted, strip
+from topo_tune.grammar import Call, Selection, quoted, strip, tree_types
 
 
 def to_text(
@@ -102,7 +102,7 @@ def _steps(result: Selection) -> list[str]:
 def _algorithm(result: Selection) -> str:
     params = dict(result.params)
     if "tree_type" in params:
-        params["tree_type"] = TREE_TYPES[params["tree_type"]]
+        params["tree_type"] = tree_types(result.version)[params["tree_type"]]
     shown = ", ".join(f"{name}={value}" for name, value in params.items())
     return (result.algorithm or "") + (f" ({shown})" if shown else "")
 

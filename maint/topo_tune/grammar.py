@@ -45,35 +45,30 @@ def _with_i(*names: str) -> tuple[str, ...]:
     return (*names, *(f"i{name}" for name in names))
 
 
-# condition: (its forms, where N is a number; the collectives that it is defined for, None: it asks
-# nothing about a call and may stand outside of a collective)
-CONDITIONS = {
-    "collective": ("=NAME", None),
-    "comm_type": ("=intra =inter", None),
-    "comm_size": ("<=N <N =pow2 =node_comm_size =any", None),
-    "comm_avg_ppn": ("<=N", None),
-    "comm_hosts": ("<=N =any", None),
-    "comm_racks": ("<=N =any", None),
-    "comm_ppn": ("<=N =any", None),
-    "comm_hierarchy": ("=parent =node_roots =node =flat =any", None),
-    "is_node_consecutive": ("=yes =no", None),
-    "is_multi_threaded": ("=yes =no", ()),  # of all
-    "avg_msg_size": ("<=N <N =any", _with_i("allreduce", "bcast", "reduce", "alltoall")),
-    "total_msg_size": (
-        "<=N <N =any",
-        _with_i(*REDUCTIONS, "bcast", *ALLTOALLS, *GATHERS, "gather", "scatter"),
-    ),
-    "count": ("<=N <pow2 =any", (*_with_i(*REDUCTIONS, *GATHERS), "bcast")),
-    "is_commutative": ("=yes =no", _with_i(*REDUCTIONS)),
-    "is_op_built_in": ("=yes =no", _with_i("allreduce", "reduce")),
-    "is_sendbuf_inplace": ("=yes =no", _with_i(*ALLTOALLS)),
-    "is_block_regular": ("=yes =no", _with_i("reduce_scatter")),
+# condition: the collectives that it is defined for; None: it asks nothing about a call and may stand
+# outside of a collective. Which forms each has is in the data file of a version.
+CONDITIONS: dict[str, tuple[str, ...] | None] = {
+    "collective": None,
+    "comm_type": None,
+    "comm_size": None,
+    "comm_avg_ppn": None,
+    "comm_hosts": None,
+    "comm_racks": None,
+    "comm_ppn": None,
+    "comm_hierarchy": None,
+    "is_node_consecutive": None,
+    "is_multi_threaded": (),  # of all
+    "avg_msg_size": _with_i("allreduce", "bcast", "reduce", "alltoall"),
+    "total_msg_size": _with_i(*REDUCTIONS, "bcast", *ALLTOALLS, *GATHERS, "gather", "scatter"),
+    "count": (*_with_i(*REDUCTIONS, *GATHERS), "bcast"),
+    "is_commutative": _with_i(*REDUCTIONS),
+    "is_op_built_in": _with_i("allreduce", "reduce"),
+    "is_sendbuf_inplace": _with_i(*ALLTOALLS),
+    "is_block_regular": _with_i("reduce_scatter"),
 }
-PLACEMENT = ("comm_hosts", "comm_racks", "comm_ppn")  # not in MPICH without the patches
-
-# nothing may stand behind it
-LAST = tuple(f"{name}=any" for name, (forms, _) in CONDITIONS.items()
-             if forms.endswith("=any") and name != "comm_hierarchy")  # fmt: skip
+# not in MPICH without the patches, alike in all versions
+PLACEMENT = ("comm_hosts", "comm_racks", "comm_ppn")
+PLACEMENT_FORMS = ("<=N", "=any")
 
 # Restrictions of algorithms (maint/gen_coll.py), as the condition that has to hold, or not.
 RESTRICTIONS: dict[str, Any] = {
@@ -91,15 +86,16 @@ RESTRICTIONS: dict[str, Any] = {
     "root-zero": None,
 }
 
-TREE_TYPES = ("kary", "knomial_1", "knomial_2")
-# least and largest value of a parameter; any other: 0 to 2^31-1
+# least and largest value of a parameter; any other but tree_type: 0 to 2^31-1
 PARAMETERS = {
     "k": (2, 32767),
     "scatterv_k": (2, 32767),
     "allgatherv_k": (2, 32767),
-    "tree_type": (0, len(TREE_TYPES) - 1),
     "buffer_per_child": (0, 1),
     "buffer_per_phase": (0, 1),
+    "is_non_blocking": (0, 1),
+    "recv_pre_posted": (0, 1),
+    "single_phase_recv": (0, 1),
     "batch_size": (1, 32767),
     "bblock": (1, 32767),
 }
@@ -121,8 +117,9 @@ def find_version(text: str) -> str | None:
 
 @functools.cache
 def mpich(version: str = "4.0") -> Tree:
-    """The data file of an MPICH version, as `make refresh` wrote it: "collectives", {collective: {name
-    of an algorithm: its restrictions, params, patched}}, and "builtin", MPICH's own selection."""
+    """The data file of an MPICH version, as `make refresh` wrote it: "grammar", what a selection file
+    may say; "collectives", {collective: {name of an algorithm: its restrictions, params, patched}};
+    and "builtin", MPICH's own selection."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"mpich-{version}.json")
     with open(path, encoding="utf-8") as file:
         return json.load(file)
@@ -131,6 +128,37 @@ def mpich(version: str = "4.0") -> Tree:
 def algorithm(name: str, version: str = "4.0") -> Tree | None:
     """What the data file says of the algorithm `name`; None where there is no such."""
     return next((a[name] for a in mpich(version)["collectives"].values() if name in a), None)
+
+
+@functools.cache
+def forms(version: str = "4.0", stock: bool = False) -> dict[str, tuple[str, ...]]:
+    """{condition: its forms, where N is a number}"""
+    known = mpich(version)["grammar"]["conditions"]
+    placement = {} if stock else dict.fromkeys(PLACEMENT, PLACEMENT_FORMS)
+    found = {name: tuple(words.split()) for name, words in known.items()} | placement
+    return {name: found[name] for name in CONDITIONS if name in found}
+
+
+def any_is_all(version: str) -> bool:
+    """Whether "any" alone, and any word before "=any", is a condition that always holds."""
+    return bool(mpich(version)["grammar"]["any"])
+
+
+def is_last(key: str, version: str = "4.0") -> bool:
+    """Whether nothing may stand behind a key that strip() made."""
+    if any_is_all(version) and not key.startswith("collective="):
+        return key == "any" or key.endswith("=any")
+    return key.endswith("=any") and key != "comm_hierarchy=any"
+
+
+def hierarchy_by_flags(version: str) -> bool:
+    """Whether only "comm_hierarchy=parent" differs from its other values."""
+    return mpich(version)["grammar"]["hierarchy"] == "flags"
+
+
+def tree_types(version: str = "4.0") -> list[str]:
+    """The values of tree_type."""
+    return mpich(version)["grammar"]["tree_types"]
 
 
 # -- keys --
@@ -156,20 +184,21 @@ def strip(key: str) -> str:
 
 
 @functools.cache
-def condition(key: str, stock: bool = False) -> Condition:
+def condition(key: str, stock: bool = False, version: str = "4.0") -> Condition:
     """The Condition of a key that strip() made. Raises Wrong; collectives are not checked."""
     # which always matches
     name, op, value = re.findall(r"(?s)^([^<=>]*)(<=|<|=|)(.*)\Z", key)[0]
-    known = [c for c in CONDITIONS if not (stock and c in PLACEMENT)]
+    known = forms(version, stock)
+    if any_is_all(version) and is_last(key, version) and key != "=any":
+        return Condition(name if name in known and op + value == "=any" else "any", "=", "any")
     if name not in known:
         raise Wrong(f"unknown condition{hint(name, ['collective', 'algorithm', *known])}")
-    forms = CONDITIONS[name][0].split()
-    if op + value in forms or (name == "collective" and op == "="):
+    if op + value in known[name] or (name == "collective" and op == "="):
         return Condition(name, op, value)
-    if f"{op}N" in forms:
+    if f"{op}N" in known[name]:
         suffix = "" if stock else ", also with K, M or G"
         return Condition(name, op, number(value, 0, _most(name, stock), stock, suffix=suffix))
-    raise Wrong(f'found "{op}{value[:80]}", expected {", ".join(forms)}')
+    raise Wrong(f'found "{op}{value[:80]}", expected {", ".join(known[name])}')
 
 
 def _most(name: str, stock: bool) -> int:
@@ -190,14 +219,22 @@ def number(
     raise Wrong(f'found "{text[:80]}", expected {words}a number from {least} to {most}{suffix}')
 
 
-def parameter(text: str, name: str, stock: bool = False) -> int:
+def parameter(text: str, name: str, stock: bool = False, version: str = "4.0") -> int:
     """The value of the parameter `name`. Raises Wrong."""
-    words = ""
-    if name == "tree_type" and not stock:
-        words = ", ".join(TREE_TYPES) + " or "
-        if text in TREE_TYPES:
-            return TREE_TYPES.index(text)
-    return number(text, *PARAMETERS.get(name, (0, 2**31 - 1)), stock, words)
+    if name != "tree_type":
+        return number(text, *PARAMETERS.get(name, (0, 2**31 - 1)), stock)
+    types = tree_types(version)
+    if stock and mpich(version)["grammar"]["stock_tree_types"] == "numbers":
+        return number(text, 0, len(types) - 1, stock)
+    if stock:
+        types = [
+            word for word in types if not word.startswith("topology")
+        ]  # it takes these for kary
+    if text in types:
+        return types.index(text)
+    if stock:
+        raise Wrong(f'found "{text[:80]}", expected {", ".join(types)}')
+    return number(text, 0, len(types) - 1, words=", ".join(types) + " or ")
 
 
 FAR = 8  # no names of which one could be meant for the other
@@ -447,23 +484,23 @@ class Findings:
                 self.rules(child, here, *inner)
         if self.stock and last and last.split("<")[0].split("=")[0] in (
             *("comm_size", "comm_avg_ppn", "avg_msg_size", "total_msg_size", "count"),
-        ) and last not in LAST:  # fmt: skip
+        ) and not is_last(last, self.version):  # fmt: skip
             self.error((*path, list(tree)[-1]), 'expected a "...=any" behind it')
 
     def condition(
         self, key: str, last: str | None, collective: str | None, kind: str | None
     ) -> tuple[str | None, str | None]:
         """What holds below a condition, `last` being the key before it. Raises Wrong."""
-        found = condition(key, self.stock)
+        found = condition(key, self.stock, self.version)
         is_collective = found.name == "collective"
         if is_collective and found.value not in self.collectives:
             raise Wrong(f"unknown collective{hint(found.value, list(self.collectives))}")
-        of = CONDITIONS[found.name][1]
+        of = CONDITIONS.get(found.name)
         if of is not None and collective is None:
             raise Wrong('expected it inside of "collective=NAME"')
         if of and collective not in (*of, "?"):
             raise Wrong(f"is not defined for {collective}")
-        if last in LAST:
+        if last and is_last(last, self.version):
             raise Wrong('can never be reached, expected nothing behind "...=any"')
         if is_collective and collective:
             raise Wrong("found one collective inside of another")
@@ -474,7 +511,8 @@ class Findings:
             return found.value, kind
         if found.name == "total_msg_size" and found.op != "=":
             self.by_size = True
-        return collective, found.value if found.name == "comm_type" else kind
+        is_kind = found.name == "comm_type" and found.value != "any"
+        return collective, found.value if is_kind else kind
 
     def leaf(self, name: str, siblings: int, collective: str | None, kind: str | None) -> None:
         """An algorithm, one of so many siblings. Raises Wrong."""
@@ -513,7 +551,7 @@ class Findings:
                 if param in seen:
                     raise Wrong("found it twice, expected it once")
                 seen.add(param)
-                parameter(text, param, self.stock)
+                parameter(text, param, self.stock, self.version)
                 if not isinstance(value, dict) or value:
                     raise Wrong("found a value that is not {}, expected {}")
             except Wrong as wrong:
@@ -556,6 +594,7 @@ class Call:
     displs_ordered: bool = True
     root_zero: bool = True
     idle: bool = False  # intercommunicator: a process beside the root
+    version: str = "4.0"  # of MPICH
 
     def __post_init__(self) -> None:
         self.hosts = self.ranks if self.hosts is None else self.hosts
@@ -572,6 +611,8 @@ class Call:
 
     def sees(self, name: str) -> Any:
         """The value that the condition `name` asks for, None where it is unknown."""
+        if name == "any":
+            return None
         base = self.collective.removeprefix("i")
         if name == "total_msg_size":
             return self._total_bytes(base)
@@ -617,12 +658,16 @@ class Call:
 
     def holds(self, asked: Condition) -> bool:
         """Whether a Condition holds."""
+        if asked.value == "any":
+            return True
         value = self.sees(asked.name)
         if asked.op == "=":
-            if asked.value == "any":
-                return True
+            by_flags = hierarchy_by_flags(self.version)
             if asked.value == "node_comm_size":
-                return self.nodes == 1 and self.hierarchy == "parent" and value is not None
+                is_parent = by_flags or self.hierarchy == "parent"
+                return self.nodes == 1 and is_parent and value is not None
+            if asked.name == "comm_hierarchy" and by_flags:
+                return (value == "parent") == (asked.value == "parent")
             if asked.value == "pow2":
                 return value is not None and value & (value - 1) == 0
             return value == asked.value
@@ -665,6 +710,7 @@ class Selection:
     declined: tuple | None = None
     steps: list = field(default_factory=list)
     builtin: "Selection | None" = None
+    version: str = "4.0"  # of MPICH
 
     @property
     def short(self) -> str:
@@ -672,10 +718,11 @@ class Selection:
         return re.sub(r"^MPIR_[A-Za-z_]+?_(intra|inter|allcomm)_", "", self.algorithm or "")
 
 
-def walk(tree: Tree, call: "Call", version: str = "4.0") -> "Selection":
+def walk(tree: Tree, call: "Call") -> "Selection":
     """The Selection of one tree, which check() has passed; `algorithm` is None where no leaf is
     reached."""
-    result = Selection()
+    version = call.version
+    result = Selection(version=version)
     while True:
         for key, child in tree.items():
             here, stripped = (*result.path, key), strip(key)
@@ -686,12 +733,12 @@ def walk(tree: Tree, call: "Call", version: str = "4.0") -> "Selection":
                 for param, cvar in row.get("params", {}).items():
                     value = cvar["default"]
                     if param in given:
-                        value = parameter(given[param], param)
-                    elif value in TREE_TYPES:
-                        value = TREE_TYPES.index(value)
+                        value = parameter(given[param], param, version=version)
+                    elif param == "tree_type":
+                        value = tree_types(version).index(value)
                     result.params[param] = value
                 return result
-            asked = condition(stripped)
+            asked = condition(stripped, version=version)
             held = call.holds(asked)
             result.steps.append((here, call.sees(asked.name), held))
             if held:
@@ -701,16 +748,16 @@ def walk(tree: Tree, call: "Call", version: str = "4.0") -> "Selection":
             return result
 
 
-def select(tuning: Tree, call: "Call", version: str = "4.0") -> "Selection":
+def select(tuning: Tree, call: "Call") -> "Selection":
     """The Selection that a tuning file, parsed and without errors, makes for a Call."""
-    result = walk(_rules(tuning), call, version)
+    result = walk(_rules(tuning), call)
     if result.algorithm:
-        row = algorithm(result.algorithm, version) or {}
+        row = algorithm(result.algorithm, call.version) or {}
         failed = [r for r in row.get("restrictions", ()) if not call.allows(r)]
         if not failed:
             return result
         result.declined = (result.algorithm, failed[0])
-    result.builtin = walk(mpich(version)["builtin"], call, version)
+    result.builtin = walk(mpich(call.version)["builtin"], call)
     result.builtin.from_rule = result.from_rule = False
     result.algorithm, result.params = result.builtin.algorithm, result.builtin.params
     return result

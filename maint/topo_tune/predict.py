@@ -60,8 +60,9 @@ def comparisons(
     index = {host: i for i, host in enumerate(site.hosts)}
     result = []
     for m in records:
-        call = grammar.Call(m.collective, m.hosts * m.ppn, m.num_bytes, hosts=m.hosts)
-        builtin = grammar.walk(grammar.mpich(version)["builtin"], call, version).short
+        ranks = m.hosts * m.ppn
+        call = grammar.Call(m.collective, ranks, m.num_bytes, hosts=m.hosts, version=version)
+        builtin = grammar.walk(grammar.mpich(version)["builtin"], call).short
         if m.host_of_rank:
             hosts = np.array([index[host] for host in m.host_of_rank])
             name = builtin if m.algorithm == "builtin" else m.algorithm

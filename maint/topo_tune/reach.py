@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from topo_tune import grammar
 from topo_tune.grammar import (
     CONDITIONS,
-    LAST,
     RESTRICTIONS,
     Call,
     Condition,
@@ -53,7 +52,7 @@ class Analysis:
             if stripped.startswith("algorithm="):
                 self.restrictions(stripped[len("algorithm=") :], here, facts, collective)
                 return
-            asked = condition(stripped, self.found.stock)
+            asked = condition(stripped, self.found.stock, self.found.version)
             inner = asked.value if asked.name == "collective" else collective
             if self.possible([*facts, (asked, True)], inner):
                 self.visit(child, here, {**facts, (asked, True): key}, inner)
@@ -68,9 +67,15 @@ class Analysis:
         rest = f"the calls for which none of its {len(tree)} keys holds"
         if self.found.stock:
             self.found.error(path, f"found no algorithm for {rest}")
-        elif any(f"{condition(strip(k)).name}=any" in LAST for k in tree):
+        elif any(self.has_any(strip(key)) for key in tree):
             text = f'found no "...=any": the built-in selection decides for {rest}'
             self.found.warn(path, text, "note")
+
+    def has_any(self, key: str) -> bool:
+        """Whether a "...=any" may stand behind a key, to take what it leaves."""
+        version = self.found.version
+        name = condition(key, self.found.stock, version).name
+        return "=any" in grammar.forms(version).get(name, ()) and grammar.is_last(f"{name}=any")
 
     def restrictions(
         self, name: str, path: Path, facts: dict[Fact, str], collective: str | None
@@ -128,19 +133,24 @@ class Analysis:
         }
         ranges = {name: _Range(name in COMM if name in known else INF) for name in (*COMM, *SIZES)}
         words = {
-            name: {form[1:] for form in forms.split()} - {"any"} if name in known else set()
-            for name, (forms, _) in CONDITIONS.items()
+            name: {form[1:] for form in forms} - {"any"} if name in known else set()
+            for name, forms in grammar.forms(self.found.version).items()
             if name not in ranges
         }
         words["collective"] = set(self.found.collectives)
         words["comm_type"] = {kind}
         if kind == "inter":
             words["comm_hierarchy"], words["is_node_consecutive"] = {"flat"}, {"no"}
+        by_flags = grammar.hierarchy_by_flags(self.found.version)
+        if by_flags:
+            words["comm_hierarchy"] &= {"parent", "flat"}
         special = {key: {kind == "intra" or self.found.stock, False} for key in SPECIAL}
 
         for asked, holds in facts:
             name, value = asked.name, asked.value
-            if value == "any":
+            if by_flags and name == "comm_hierarchy" and value != "parent":
+                value = "flat"
+            if asked.value == "any":
                 possible = holds
             elif (name, value) in SPECIAL:
                 special[name, value] &= {holds}
@@ -157,6 +167,10 @@ class Analysis:
         if kind == "inter":
             return True
         avg_times_ranks = {"avg_msg_size", "total_msg_size"} <= known
+        if special["comm_size", "node_comm_size"] == {True} and not by_flags:
+            words["comm_hierarchy"] &= {
+                "parent"
+            }  # only such a communicator has a part for its node
         return _infer(ranges, words, special, avg_times_ranks)
 
 
@@ -210,9 +224,8 @@ def _infer(
     `avg_times_ranks`: avg_msg_size times ranks is total_msg_size."""
     ranks, per_node, hosts, racks, ppn = (ranges[name] for name in COMM)
     avg, total, count = (ranges[name] for name in SIZES)
-    pow2, node_comm, below = (special[key] for key in SPECIAL)
-    # only such a communicator has a part for its node
-    if node_comm == {True} or words["is_node_consecutive"] == {"yes"}:
+    pow2, _, below = (special[key] for key in SPECIAL)
+    if words["is_node_consecutive"] == {"yes"}:
         words["comm_hierarchy"] &= {"parent"}
     if words["comm_hierarchy"] == {"parent"}:
         ranks.least(2)

@@ -165,10 +165,10 @@ class Times:
     def builtin(self, ranks: int, size: int) -> str:
         """Name of the algorithm that MPICH selects by itself for a size on `ranks` ranks."""
         if self.is_total:
-            call = grammar.Call(self.collective, ranks, total_count=size)
+            call = grammar.Call(self.collective, ranks, total_count=size, version=self.version)
         else:
-            call = grammar.Call(self.collective, ranks, count=size)
-        return grammar.walk(_builtin(self.collective, self.version), call, self.version).short
+            call = grammar.Call(self.collective, ranks, count=size, version=self.version)
+        return grammar.walk(_builtin(self.collective, self.version), call).short
 
     def cost(self, algorithm: str, hosts: int, ppn: int, kind: str) -> model.Cost:
         """model.Cost for a placement of model.PLACEMENTS."""

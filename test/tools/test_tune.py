@@ -79,6 +79,11 @@ DEMO = make_site([4, 4, 4, 4])  # 400 Mbit/s host links, 100 Mbit/s uplinks
 topo_tune = functools.partial(run_tool, "topo-tune", cli.cli)
 
 
+@pytest.fixture(autouse=True)
+def no_installed_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "_ask", lambda program: None)
+
+
 def launch(*args: Any, **more: Any) -> Job:
     """topo-tune in a process of its own."""
     command = [sys.executable, str(MAINT / "topo_tune"), *map(str, args)]

@@ -6,6 +6,7 @@ That the library says the same of a file is tested in test/unit/test_csel.py."""
 import functools
 import itertools
 import json
+import os
 import re
 import sys
 import time
@@ -54,6 +55,12 @@ def said(value: Any, **more: Any) -> list[Any]:
 
 
 topo_tune = functools.partial(run_tool, "topo-tune", cli.cli)
+ASK = cli._ask
+
+
+@pytest.fixture(autouse=True)
+def no_installed_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "_ask", lambda program: None)
 
 
 def write(folder: Path, value: Any, name: str = "tuning.json") -> Any:
@@ -65,31 +72,107 @@ def write(folder: Path, value: Any, name: str = "tuning.json") -> Any:
 # -- what MPICH has --
 
 
-def test_the_data_file() -> None:
-    assert len(COLLECTIVES) == 44 and set(BUILTIN) == {f"collective={c}" for c in COLLECTIVES}
-    names = [name for rows in COLLECTIVES.values() for name in rows]
+@pytest.mark.parametrize("version", grammar.versions())
+def test_the_data_file(version: str) -> None:
+    data = grammar.mpich(version)
+    assert data["version"].startswith(version + ".")
+    collectives = data["collectives"]
+    assert len(collectives) == 44 and set(data["builtin"]) == {
+        f"collective={c}" for c in collectives
+    }
+    names = [name for rows in collectives.values() for name in rows]
     assert len(set(names)) == len(names)
-    for collective, rows in COLLECTIVES.items():
+    for collective, rows in collectives.items():
         for name, row in rows.items():
             assert re.match(rf"MPIR_{collective.capitalize()}_(intra|inter|allcomm)_", name)
             assert set(row.get("restrictions", ())) <= set(RESTRICTIONS)
             for param, cvar in row.get("params", {}).items():
                 assert re.match("MPIR_CVAR_[A-Z]+_", cvar["cvar"])
-                is_type = param == "tree_type"
-                assert cvar["default"] in grammar.TREE_TYPES if is_type else cvar["default"] >= -1
-    patched = [n for rows in COLLECTIVES.values() for n, row in rows.items() if row.get("patched")]
+                if param == "tree_type":
+                    assert cvar["default"] in grammar.tree_types(version)
+                else:
+                    assert param == "ccl" or cvar["default"] >= -1
+    patched = [n for rows in collectives.values() for n, row in rows.items() if row.get("patched")]
     manifest = tomllib.loads((MAINT.parent / "cvars/algorithms.toml").read_text())["algorithm"]
     own = [f"MPIR_{row['collective'].capitalize()}_intra_{row['name']}" for row in manifest]
     assert sorted(patched) == sorted(own)
+    assert set(CONDITIONS) == set(grammar.forms(version))
 
 
-def test_what_mpich_selects_by_itself_is_valid() -> None:
-    errors, warnings = said(BUILTIN)
-    assert errors == [] == said(BUILTIN, stock=True)[0]
+@pytest.mark.parametrize("version", grammar.versions())
+def test_what_mpich_selects_by_itself_is_valid(version: str) -> None:
+    builtin = grammar.mpich(version)["builtin"]
+    errors, warnings = said(builtin, version=version)
+    assert errors == [] == said(builtin, version=version, stock=True)[0]
     # MPI has no scan on intercommunicators
     assert [w for w in warnings if w[1].startswith("warning")] == [
         ("comm_type=inter", "warning: never holds")
     ]
+
+
+def barrier(name: str, *params: str) -> dict[str, Any]:
+    leaf = {f"algorithm=MPIR_Barrier_intra_{name}": {param: {} for param in params}}
+    return {"collective=barrier": {"comm_type=intra": leaf}}
+
+
+def tree_type(value: str) -> dict[str, Any]:
+    name = "algorithm=MPIR_Ibcast_intra_tsp_tree"
+    return {"collective=ibcast": {"comm_type=intra": {name: {f"tree_type={value}": {}}}}}
+
+
+@pytest.mark.parametrize(
+    ("tree", "versions"),
+    [
+        (barrier("dissemination"), "4.0"),
+        (barrier("k_dissemination", "k=4"), "4.3 5.0"),
+        (allreduce({"algorithm=MPIR_Allreduce_intra_ccl": {}}), "5.0"),
+        (allgather({"comm_avg_ppn<4": RING}), "4.3 5.0"),
+        (allgather({"comm_avg_ppn<=4": RING, "comm_avg_ppn=any": DOUBLING}), "4.3 5.0"),
+        (allgather({"comm_size<=4": RING, "any": DOUBLING}), "4.3 5.0"),
+        (allgather({"comm_size<=4": RING, "what=any": DOUBLING}), "4.3 5.0"),
+        (allgather({"any": RING, "comm_size<=4": DOUBLING}), ""),
+        (allgather({"comm_hierarchy=any": RING, "comm_size<=4": DOUBLING}), "4.0"),
+        (tree_type("knomial_2"), "4.0 4.3 5.0"),
+        (tree_type("topology_wave"), "4.3 5.0"),
+        (tree_type("5"), "4.3 5.0"),
+        (tree_type("6"), ""),
+    ],
+)
+def test_what_differs_between_versions(tree: Any, versions: str) -> None:
+    valid = [v for v in grammar.versions() if not check(json.dumps(tree), version=v)[0]]
+    assert valid == versions.split()
+
+
+def test_stock_reads_tree_types_by_version() -> None:
+    tree = tree_type("1")
+    (leaf,) = tree["collective=ibcast"]["comm_type=intra"].values()
+    leaf |= {"k=2": {}, "chunk_size=0": {}}
+    for version, expected in (
+        ("4.0", []),
+        ("5.0", [("tree_type=1", 'found "1", expected kary, knomial_1, knomial_2')]),
+    ):
+        errors = said(tree, version=version, stock=True)[0]
+        assert [error for error in errors if error[0].startswith("tree_type")] == expected
+
+
+@pytest.mark.parametrize("version", grammar.versions())
+def test_hierarchy_by_version(version: str) -> None:
+    """In 5.0 a communicator is a parent, or not, and one rank is a node."""
+    tree = {
+        "comm_size=node_comm_size": {"algorithm=A": {}},
+        "comm_hierarchy=node": {"algorithm=B": {}},
+        "comm_hierarchy=any": {"algorithm=C": {}},
+    }
+    by_flags = grammar.hierarchy_by_flags(version)
+    assert by_flags == (version == "5.0")
+
+    def chosen(**call: Any) -> str | None:
+        return grammar.walk(tree, Call("barrier", version=version, **call)).algorithm
+
+    assert chosen(ranks=4, hosts=1) == "A"
+    assert chosen(ranks=1, hosts=1) == ("A" if by_flags else "C")
+    assert chosen(ranks=4, hosts=4) == ("B" if by_flags else "C")
+    assert chosen(ranks=4, hosts=2) == "C"
 
 
 # -- errors --
@@ -403,12 +486,12 @@ def trees(
         return {f"collective={name}": draw(trees(name, kind, False, depth + 1)) for name in names}
     names = [
         name
-        for name, (_, of) in CONDITIONS.items()
+        for name, of in CONDITIONS.items()
         if name != "collective" and (of is None or (collective and (of == () or collective in of)))
     ]
     result = {}
     for name in draw(st.lists(st.sampled_from(names), min_size=1, max_size=4)):
-        form = draw(st.sampled_from(CONDITIONS[name][0].split()))
+        form = draw(st.sampled_from(grammar.forms()[name]))
         key = f"{name}{form.replace('N', str(draw(NUMBERS)))}"
         by_size = by_size or (name == "total_msg_size" and form[0] == "<")
         inner_kind = form[1:] if name == "comm_type" else kind
@@ -416,7 +499,7 @@ def trees(
         inner = draw(trees(collective, inner_kind, by_size or depth > 0, depth + 1))
         if key not in result:
             result[key] = inner
-        if key in grammar.LAST:
+        if grammar.is_last(key):
             break
     return result
 
@@ -627,11 +710,33 @@ def test_validate(tmp_path: Path) -> None:
     done = topo_tune("validate", good, "--stock")
     assert done.returncode == 1 and "for MPICH 4.0 without the patches" in done.stdout
     done = topo_tune("validate", good, "--mpich", "5.0")
-    assert (
-        done.returncode == 2 and "--mpich 5.0: the versions that are known are 4.0" in done.stderr
-    )
+    assert done.stdout == f"{good}: valid for MPICH 5.0 of mpich-topo\n"
+    done = topo_tune("validate", good, "--mpich", "4.2")
+    known = "--mpich 4.2: the versions that are known are 4.0, 4.3, 5.0"
+    assert done.returncode == 2 and known in done.stderr
     # notes and warnings are no errors
     assert topo_tune("validate", write(tmp_path, TUNING)).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "says"),
+    [
+        ("MPICH Version:      \t5.0.1\nMPICH Device: ch3:sock", 0, "valid for MPICH 5.0 of"),
+        ("MPICH Version:      \t4.3.9", 0, "valid for MPICH 4.3 of"),
+        ("MPICH Version:      \t3.4.3", 2, "mpichversion says 3.4.3: the versions that are known"),
+        ("something else", 0, "valid for MPICH 4.0 of"),
+    ],
+)
+def test_the_version_in_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, status: int, says: str
+) -> None:
+    program = tmp_path / "mpichversion"
+    program.write_text(f"#!/bin/sh\ncat <<'EOF'\n{text}\nEOF\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(cli, "_ask", ASK)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    done = topo_tune("validate", write(tmp_path, allgather(RING)))
+    assert done.returncode == status and says in done.stdout + " ".join(done.stderr.split())
 
 
 def test_explain(tmp_path: Path) -> None:

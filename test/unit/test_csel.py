@@ -104,7 +104,8 @@ def variable(cvar: str) -> Any:
 
 
 def number(default: Any) -> Any:
-    return grammar.TREE_TYPES.index(default) if default in grammar.TREE_TYPES else default
+    types = grammar.tree_types()
+    return types.index(default) if default in types else default
 
 
 @pytest.fixture(scope="module")
@@ -499,11 +500,11 @@ def number_text(draw: Any) -> Any:
 def make_condition(draw: Any, collective: str) -> Any:
     names = [
         name
-        for name, (_, of) in grammar.CONDITIONS.items()
+        for name, of in grammar.CONDITIONS.items()
         if name != "collective" and (of is None or (collective and (not of or collective in of)))
     ]
     name = draw.choice(names)
-    form = draw.choice(grammar.CONDITIONS[name][0].split())
+    form = draw.choice(grammar.forms()[name])
     return name + (form[:-1] + number_text(draw) if form.endswith("N") else form)
 
 
@@ -515,10 +516,12 @@ def make_leaf(draw: Any, collective: str, kind: str) -> dict[str, Any]:
     name = draw.choice(known)
     params = {}
     for param in COLLECTIVES[collective][name].get("params", {}):
-        least, most = grammar.PARAMETERS.get(param, (0, 2**31 - 1))
+        types = grammar.tree_types()
+        default = (0, len(types) - 1) if param == "tree_type" else (0, 2**31 - 1)
+        least, most = grammar.PARAMETERS.get(param, default)
         values = [least, least + 1, most, min(most, 64), most + (draw.random() < 0.1)]
         if param == "tree_type":
-            values += grammar.TREE_TYPES
+            values += types
         if draw.random() < 0.5:
             params[f"{param}={draw.choice(values)}"] = {}
     return {f"algorithm={name}": params}
@@ -541,7 +544,7 @@ def make_rules(draw: Any, collective: str, kind: str, depth: int) -> Any:
         if draw.random() < 0.1:
             key = draw.choice([" ", "\t"]).join(re.split("(?<==)|(?=<)", key))
         result[key] = make_rules(draw, collective, inner, depth + 1)
-        if grammar.strip(key) in grammar.LAST and draw.random() < 0.95:
+        if grammar.is_last(grammar.strip(key)) and draw.random() < 0.95:
             break
     return result
 
