@@ -401,7 +401,7 @@ def model_command(
     if hosts > loaded.num_hosts:
         raise click.UsageError(f"--hosts {hosts}: the site has {loaded.num_hosts}")
     title = f"{collective}, {hosts * ppn} ranks on {hosts} hosts"
-    rows = predict.predictions(net, collective, hosts, ppn)
+    rows = predict.predictions(net, collective, hosts, ppn, version)
     console.print(predict.levels_table(net))
     for table in predict.predictions_tables(title, rows, sizes):
         console.print(table)

@@ -130,6 +130,11 @@ def algorithm(name: str, version: str = "4.0") -> Tree | None:
     return next((a[name] for a in mpich(version)["collectives"].values() if name in a), None)
 
 
+def full_name(collective: str, name: str) -> str:
+    """The name in a selection file of what MPIR_CVAR_<COLLECTIVE>_INTRA_ALGORITHM calls `name`."""
+    return f"MPIR_{collective.capitalize()}_intra_{name}"
+
+
 @functools.cache
 def forms(version: str = "4.0", stock: bool = False) -> dict[str, tuple[str, ...]]:
     """{condition: its forms, where N is a number}"""

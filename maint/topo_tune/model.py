@@ -380,8 +380,11 @@ def _gather_bcast(net: Network, hosts: np.ndarray) -> Cost:
     return _tree(net, hosts, rounds, "gather") + _tree(net, hosts, bcast, "scatter")
 
 
-def _recursive_doubling(net: Network, hosts: np.ndarray, slots: np.ndarray | None = None) -> Cost:
-    """Slots, positions and folded ranks as in topo_map.h."""
+def _recursive_doubling(
+    net: Network, hosts: np.ndarray, slots: np.ndarray | None = None, far_first: bool = False
+) -> Cost:
+    """Slots, positions and folded ranks as in topo_map.h. FAR_FIRST: the exchanges in reverse, as
+    MPICH's recexch_halving, so that the longest messages go to the nearest."""
     p = len(hosts)
     slots = np.arange(p) if slots is None else slots
     q = 1 << (p.bit_length() - 1)
@@ -393,12 +396,11 @@ def _recursive_doubling(net: Network, hosts: np.ndarray, slots: np.ndarray | Non
     extra = 2 * np.arange(folded)
     costs = [_round(net, hosts, slots[extra + 1], slots[extra], np.ones(folded))]
     j = np.arange(q)
-    mask = 1
-    while mask < q:
-        first = j & ~(mask - 1)
-        blocks = slot(first + mask) - slot(first)
+    blocks = np.where(j < folded, 2, 1)
+    masks = [1 << i for i in range(q.bit_length() - 1)]
+    for mask in reversed(masks) if far_first else masks:
         costs.append(_round(net, hosts, slots[slot(j)], slots[slot(j ^ mask)], blocks))
-        mask *= 2
+        blocks = blocks + blocks[j ^ mask]
     costs.append(_round(net, hosts, slots[extra], slots[extra + 1], np.full(folded, p)))
     return _sum(costs)
 
@@ -729,10 +731,14 @@ def _with_agreement(planned: Costing) -> Costing:
     return lambda net, hosts: _agreement(net, hosts) + planned(net, hosts)
 
 
+# Not all versions of MPICH have all of them. Those with a parameter k as it is by default, 2.
 _COSTS: dict[str, dict[str, Costing]] = {
     "allgather": {
         "brucks": _brucks,
+        "k_brucks": _brucks,
         "recursive_doubling": _recursive_doubling,
+        "recexch_doubling": _recursive_doubling,
+        "recexch_halving": functools.partial(_recursive_doubling, far_first=True),
         "ring": _ring,
         "topo_ring": _topo_ring,
         "topo_recursive_doubling": _topo_recursive_doubling,
@@ -751,6 +757,7 @@ _COSTS: dict[str, dict[str, Costing]] = {
     },
     "alltoall": {
         "brucks": _alltoall_brucks,
+        "k_brucks": _alltoall_brucks,
         "scattered": _scattered,
         "pairwise": _pairwise,
         "planned_by_rack": _planned_by_rack,
@@ -770,6 +777,6 @@ ALLTOALLS = ("alltoall", "alltoallv")
 PARTS = {collective: tuple(costs) for collective, costs in _COSTS.items()}
 ALGORITHMS = {
     **PARTS,
-    "alltoall": ("brucks", "scattered", "pairwise", "planned"),
+    "alltoall": ("brucks", "k_brucks", "scattered", "pairwise", "planned"),
     "alltoallv": ("scattered", "planned"),
 }

@@ -36,10 +36,12 @@ class Comparison:
         return self.predicted_us / self.measured.median_us
 
 
-def predictions(net: model.Network, collective: str, num_hosts: int, ppn: int) -> list[Prediction]:
-    """A Prediction for each placement and algorithm of `collective`, or part of one, but those that
-    leave such calls to MPICH."""
-    names = model.PARTS[collective]
+def predictions(
+    net: model.Network, collective: str, num_hosts: int, ppn: int, version: str
+) -> list[Prediction]:
+    """A Prediction for each placement and algorithm of `collective`, or part of one, that this MPICH
+    has, but those that leave such calls to MPICH."""
+    names = tuple(name for name in model.PARTS[collective] if _has(version, collective, name))
     if collective in model.ALLTOALLS and (num_hosts == 1 or ppn == 1):
         names = tuple(name for name in names if name in model.ALGORITHMS[collective])
     return [
@@ -51,6 +53,11 @@ def predictions(net: model.Network, collective: str, num_hosts: int, ppn: int) -
         for placement in model.PLACEMENTS
         for algorithm in names
     ]
+
+
+def _has(version: str, collective: str, name: str) -> bool:
+    is_part = name not in model.ALGORITHMS[collective]
+    return is_part or grammar.algorithm(grammar.full_name(collective, name), version) is not None
 
 
 def comparisons(

@@ -25,12 +25,8 @@ Choice = dict[Sizes, str]  # algorithms
 Ranges = dict[str, tuple[float, float]]  # least and most of what conditions ask for
 
 
-def _full_name(collective: str, name: str) -> str:
-    return f"MPIR_{collective.capitalize()}_intra_{name}"
-
-
 def _leaf(collective: str, name: str) -> Tree:
-    return {f"algorithm={_full_name(collective, name)}": {}}
+    return {f"algorithm={grammar.full_name(collective, name)}": {}}
 
 
 def _builtin(collective: str, version: str) -> Tree:
@@ -133,7 +129,7 @@ class Times:
 
     def _row(self, name: str) -> Tree | None:
         """What the data file says of an algorithm; None where this MPICH does not have it."""
-        return grammar.algorithm(_full_name(self.collective, name), self.version)
+        return grammar.algorithm(grammar.full_name(self.collective, name), self.version)
 
     def block(self, ranks: int, size: float) -> float:
         """Bytes of a block, where `size` is what the condition on the size asks for."""

@@ -1341,6 +1341,36 @@ def test_measurements_of_racks(tmp_path: Path) -> None:
     assert found == {1: "rack_leader", 4: "binomial"}
 
 
+def test_what_newer_versions_have(tmp_path: Path) -> None:
+    """It is predicted, and chosen where it was measured, for the versions that have it."""
+    path = write(tmp_path, DEMO)
+    for version in grammar.versions():
+        done = topo_tune("model", path, "--collective", "allgather", "--mpich", version)
+        for name in ("recexch_halving", "k_brucks"):
+            assert (f" {name} " in done.stdout) == (version != "4.0")
+    net = model.network(site.check(DEMO))
+    block = np.arange(16)
+    near = {
+        name: model.cost(net, block, name) for name in ("recexch_halving", "recursive_doubling")
+    }
+    assert near["recexch_halving"].uplink_blocks < near["recursive_doubling"].uplink_blocks
+    times = {"auto": 10, "recexch_halving": 5}
+    records = [record(name, 4096, time) for name, time in times.items()]
+    measured = bench.read(write(tmp_path, result(records), "bench.json"))
+    for version in grammar.versions():
+        tuning, _, _ = rules.make_tuning(site.check(DEMO), version, measured, ("allgather",))
+        assert grammar.check(json.dumps(tuning), version=version)[0] == []
+        assert ("recexch_halving" in json.dumps(tuning)) == (version != "4.0")
+
+
+@pytest.mark.parametrize("name", ["demo", "uneven"])
+@pytest.mark.parametrize("version", grammar.versions()[1:])
+def test_what_is_written_for_a_version_is_valid_there(name: str, version: str) -> None:
+    tuning, _, _ = rules.make_tuning(site.check(SITES[name]), version)
+    errors, warnings = grammar.check(json.dumps(tuning), version=version)
+    assert errors == [] == [w for _, w in warnings if ": warning" in w]
+
+
 def test_which_settings_are_without_a_tuning_file(tmp_path: Path) -> None:
     tuning = {"MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE": "tuning.json"}
     about: dict[str, Any] = {
@@ -1550,7 +1580,7 @@ def test_tables_fit_a_terminal(tmp_path: Path) -> None:
 def test_model_command_of_alltoalls(tmp_path: Path, collective: str) -> None:
     path = write(tmp_path, DEMO)
     command = ["model", path, "--collective", collective]
-    done = topo_tune(*command, "--ppn", "4", "--bytes", "64,16K")
+    done = topo_tune(*command, "--ppn", "4", "--bytes", "64,16K", "--mpich", "5.0")
     assert (done.returncode, done.stderr) == (0, "")
     assert f"{collective}, 64 ranks on 16 hosts" in done.stdout
     assert all(done.stdout.count(f" {name} ") == 3 for name in model.PARTS[collective])
