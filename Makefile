@@ -12,7 +12,7 @@ export MPICH_SRC MPICH_CONFIGURE
 
 PYTHON_ENV = build/venv/bin/python
 
-.PHONY: help setup fetch apply build demo check check-all fuzz bench refresh patches-check install clean
+.PHONY: help setup fetch apply build demo check check-all fuzz bench refresh patches-check install dist clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r verb what; do \
@@ -65,6 +65,9 @@ patches-check: setup ## prove that the patches are right
 
 install: setup ## install MPICH and the tools in PREFIX=/usr/local
 	@$(PYTHON_ENV) maint/build --install $(PREFIX)
+
+dist: setup ## make build/dist: tarballs of this, and of a patched MPICH that needs no autogen.sh
+	@$(PYTHON_ENV) maint/dist
 
 clean: ## remove build/; with CACHE=1 the downloads and builds in the cache too
 	rm -rf build

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 import tomllib
 from collections.abc import Callable
@@ -33,6 +34,7 @@ from common import (
     apply_patches,
     overlay_files,
     series,
+    topo_version,
     touched,
     versions,
 )
@@ -42,6 +44,14 @@ UPSTREAM = [
     "src/mpi/coll/helper_fns.c",
     "test/mpi/maint/gen_coll_cvar.py",
     *tuner_data.SOURCES,
+    # for maint/gen_coll.py
+    "maint/gen_coll.py",
+    *(f"maint/local_python/{name}.py" for name in ("__init__", "binding_common", "mpi_api")),
+    "maint/local_python/info_hints.py",
+    "src/binding/apis_mapping.txt",
+    "src/binding/custom_mapping.txt",
+    "src/binding/mpi_standard_api.txt",
+    "src/binding/c/coll_api.txt",
 ]
 # rows of a manifest
 ROWS: list[Row] = [
@@ -75,20 +85,25 @@ VERBS = [
     "refresh",
     "patches-check",
     "install",
+    "dist",
     "clean",
 ]
 
 
-@pytest.fixture(scope="session")
-def source(tmp_path_factory: pytest.TempPathFactory) -> sources.Source:
+def small_source(full: sources.Source, path: Path) -> sources.Source:
     """A source tree of MPICH, of which only the files that matter here are there: fast."""
-    full = sources.Source(sources.source_path())
     only = [*UPSTREAM, *overlay_files(), *(path for path, *_ in lists.per_file(ROWS))]
     only += [name for patch in series(full.row) for name in touched(patch.read_text())]
     only += [path for path, *_ in lists.per_file(lists.load_manifest())]
-    path = tmp_path_factory.mktemp("source") / "mpich"
     full.copy(path, only=only)
     return sources.Source(path)
+
+
+@pytest.fixture(scope="session")
+def source(tmp_path_factory: pytest.TempPathFactory) -> sources.Source:
+    """Of the first version."""
+    full = sources.find(versions()[0]) or sources.Source(sources.fetch(versions()[0]))
+    return small_source(full, tmp_path_factory.mktemp("source") / "mpich")
 
 
 @pytest.fixture
@@ -290,6 +305,39 @@ def test_bad_manifest(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(Failure, match=re.escape(says)) as error:
         lists.load_manifest(path)
     assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize("row", versions(), ids=lambda row: row["series"])
+def test_an_algorithm_is_one_file_and_one_row(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: Row
+) -> None:
+    """One that is made up: MPICH's own generator finds it in the patched tree."""
+    monkeypatch.delenv("MPICH_SRC")  # of the small source
+    full = sources.find(row)
+    if not series(row):
+        pytest.skip(f"patches/{row['series']} has no patches")
+    if not full:
+        pytest.skip(sources.no_source(row))
+    folder, manifest = repo / "src_overlay/src/mpi/coll/barrier", repo / "cvars/algorithms.toml"
+    folder.mkdir(exist_ok=True)
+    (folder / "barrier_intra_made_up.c").write_text('#include "mpiimpl.h"\n')
+    with manifest.open("a") as file:
+        file.write(
+            '\n[[algorithm]]\ncollective = "barrier"\nname = "made_up"\nhelp = "made up"\n'
+            'file = "src/mpi/coll/barrier/barrier_intra_made_up.c"\n'
+        )
+    tree = small_source(full, tmp_path / "tree").path
+    env = {"MPICH_SRC": str(tree), "MPICH_TOPO_CACHE": str(tmp_path / "cache")}
+    for program, *words in (["refresh"], ["patches-check"], ["apply", str(tree)]):
+        result = maint(program, *words, repo=repo, env=env)
+        assert result.returncode == 0, result.stdout + result.stderr
+    subprocess.run([sys.executable, "maint/gen_coll.py"], cwd=tree, check=True, capture_output=True)
+    name = "MPIR_Barrier_intra_made_up"
+    assert (
+        f"int {name}(MPIR_Comm * comm_ptr"
+        in (tree / "src/mpi/coll/include/coll_algos.h").read_text()
+    )
+    assert f"{name}(comm_ptr" in (tree / "src/mpi/coll/mpir_coll.c").read_text()
 
 
 # -- apply ------------------------------------------------------------------------------------
@@ -918,6 +966,63 @@ def test_two_builds_at_once(pretend: Pretended) -> None:
     assert len(entries(pretend.cache)[0]) == 1
 
 
+def test_recipes_of_other_builders_are_up_to_date() -> None:
+    """EasyBuild's takes a tested release and this version; Spack's refuses what has no series."""
+    (easyconfig,) = (REPO / "maint/easybuild").glob("*.eb")
+    text = easyconfig.read_text()
+    found = re.findall(r"^(?:local_topo|version) = '(.*)'$", text, re.MULTILINE)
+    release, topo = found
+    assert topo == topo_version()
+    assert easyconfig.name == f"MPICH-{release}-GCC-13.3.0-topo-{topo}.eb"
+    assert release in [tested for row in versions() for tested in row["tested"]]
+    package = (
+        REPO / "maint/spack/spack_repo/mpich_topo/packages/mpich_topo/package.py"
+    ).read_text()
+    compile(package, "package.py", "exec")
+    assert ", ".join(row["series"] for row in versions()).replace(", 5", " and 5") in package
+
+
+# -- dist --------------------------------------------------------------------------------------
+
+
+def test_dist(repo: Path, tree: Path, tmp_path: Path) -> None:
+    """The same tarballs each time; what is not committed is in none of them."""
+    # what autogen.sh makes
+    (tree / "autogen.sh").write_text("#!/bin/sh\necho made >configure\nmkdir autom4te.cache\n")
+    (tree / "autogen.sh").chmod(0o755)
+    for name in MODULES:
+        (tree / name).mkdir(parents=True, exist_ok=True)
+        (tree / name / "configure.ac").write_text("")
+    env = {"MPICH_SRC": str(tree), "MPICH_TOPO_CACHE": str(tmp_path / "cache")}
+    result = maint("dist", repo=repo, env=env)
+    assert result.returncode == 1 and "not a git repository" in result.stderr
+    (repo / ".gitignore").write_text("build/\n__pycache__/\n")
+    git(repo, "init", "-q")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-q", "-m", "all")
+    (repo / "maint/new").write_text("")
+    seen = []
+    for _ in range(2):
+        result = maint("dist", repo=repo, env=env)
+        assert result.returncode == 0, result.stdout + result.stderr
+        assert "not in it, because not committed: 1 changes" in result.stdout
+        ours, mpich = sorted((repo / "build/dist").iterdir(), reverse=True)
+        assert ours.name.startswith("mpich-topo-") and mpich.name.startswith("mpich-4.0.2-topo-")
+        seen.append((ours.read_bytes(), mpich.read_bytes()))
+    assert seen[0] == seen[1]
+    with tarfile.open(ours) as tar:
+        names = {name.split("/", 1)[-1] for name in tar.getnames()}
+        assert {
+            "maint/dist",
+            "cvars/algorithms.toml",
+            "Makefile",
+        } <= names and "maint/new" not in names
+    with tarfile.open(mpich) as tar:
+        names = {name.split("/", 1)[-1] for name in tar.getnames()}
+        assert {"configure", patching.RECORD, *overlay_files()} <= names
+        assert not any("autom4te.cache" in name for name in names)
+
+
 # -- set-up, Makefile, check --------------------------------------------------------------------
 
 
@@ -978,6 +1083,22 @@ def test_setup_installs_what_check_all_alone_needs_for_it_only(repo: Path, tmp_p
     assert (setup(repo, env).returncode, log.exists()) == (0, False)
     assert setup(repo, env, "--all").returncode == 0
     assert log.read_text().splitlines()[-1].endswith("--no-install-recommends qemu-user")
+
+
+def test_setup_with_dnf(repo: Path, tmp_path: Path) -> None:
+    """On a machine that has dnf instead of apt-get."""
+    log, folder = tmp_path / "log", tmp_path / "fake"
+    programs(
+        folder,
+        id="echo 0",
+        rpm='case "$*" in *hwloc-devel | *python3.11) exit 1 ;; esac',
+        dnf=f'echo "$@" >>{log}',
+    )
+    for name in ("sh", "sed", "env", "dirname", "mkdir", "sleep", "cat", "tail", "kill"):
+        (folder / name).symlink_to(str(shutil.which(name)))
+    result = setup(repo, {"PATH": str(folder)})
+    assert result.returncode == 0, result.stderr
+    assert log.read_text().splitlines() == ["makecache", "install -y hwloc-devel python3.11"]
 
 
 def test_setup_with_all_there_is_silent(repo: Path, tmp_path: Path) -> None:
