@@ -43,11 +43,11 @@ demo: build ## see the gain on a virtual cluster: measure, tune, compare
 	@$(PYTHON_ENV) maint/demo
 
 check: setup ## run the tests, or TESTS=test/tools/test_tune.py, or on VERSIONS=4.0,5.0
-	@$(PYTHON_ENV) maint/check --versions=$(or $(VERSIONS),default) $(TESTS)
+	@$(PYTHON_ENV) maint/check $(if $(RECORD),--record) --versions=$(or $(VERSIONS),default) $(TESTS)
 
 check-all: setup ## run the long tests too, and those that need rare parts, on all versions: see README.md
 	@maint/setup --all
-	@$(PYTHON_ENV) maint/check --versions=$(or $(VERSIONS),all) --slow test
+	@$(PYTHON_ENV) maint/check $(if $(RECORD),--record) --versions=$(or $(VERSIONS),all) --slow test
 
 fuzz: build ## fuzz the reader of tuning files, MINUTES=30; keeps what it finds in test/corpus/fuzz
 	@$(PYTHON_ENV) maint/fuzz --minutes $(MINUTES)
@@ -57,7 +57,7 @@ bench: build ## measure all cases against their targets, and against the stock M
 	@mkdir -p build/bench
 	@build/bin/topo-bench suite -o build/bench/result.json
 
-refresh: setup ## write what follows from cvars/: the generated patch, topo_algos.h
+refresh: setup ## write what follows from cvars/ and results: patches, topo_algos.h, README's table
 	@$(PYTHON_ENV) maint/refresh
 
 patches-check: setup ## prove that the patches are right

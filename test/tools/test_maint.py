@@ -13,6 +13,7 @@ import sys
 import tarfile
 import time
 import tomllib
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ sys.path.insert(0, str(REPO / "maint"))
 
 import lists
 import patching
+import results
 import sources
 import tuner_data
 from common import (
@@ -114,7 +116,8 @@ def repo(tmp_path: Path, source: sources.Source, monkeypatch: pytest.MonkeyPatch
     for name in ("maint", "cvars", "patches", "src_overlay", "bench"):
         skip = shutil.ignore_patterns("__pycache__")
         shutil.copytree(REPO / name, copy / name, ignore=skip)
-    shutil.copy(REPO / "Makefile", copy)
+    for name in ("Makefile", "README.md"):
+        shutil.copy(REPO / name, copy)
     return copy
 
 
@@ -202,9 +205,9 @@ def spoil_context(repo: Path) -> None:
 @pytest.mark.parametrize(
     "spoil, says",
     [
-        (edit_generated_patch, "is not what cvars/ gives"),
-        (edit_tuner_data, "mpich-4.0.json is not what cvars/ gives"),
-        (edit_row, "is not what cvars/ gives"),
+        (edit_generated_patch, "is not what would be generated"),
+        (edit_tuner_data, "mpich-4.0.json is not what would be generated"),
+        (edit_row, "is not what would be generated"),
         (
             overwrite_upstream,
             "src_overlay/src/mpi/coll/helper_fns.c is a file of upstream",
@@ -1174,6 +1177,33 @@ def test_check_of_versions(repo: Path, tmp_path: Path) -> None:
         "MPICH 4.0.2: 1 passed, 0 failed",
         "1 passed, 1 failed",
     ]
+
+
+def test_results_make_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "PATH", tmp_path / "results.json")
+    folder = tmp_path / "bin"
+    programs(
+        folder,
+        mpichversion="echo 'MPICH Version: 5.0.1'; echo 'MPICH Device: ch3:sock'",
+        mpicc="echo 'gcc (Debian 12.2.0-14) 12.2.0'; echo more",
+    )
+    counts = Counter(
+        {"unit passed": 7, "library passed": 5, "library failed": 1, "tools skipped": 2}
+    )
+    for _ in range(2):  # the second in place of the first
+        results.record(folder, counts, slow=False)
+    text = results.generate()[results.README].decode()
+    assert (
+        "| 5.0.1 | ch3:sock | gcc 12.2.0 | 7 | 5, 1 failed | 0, 2 skipped | 0 |\n\n<!-- end" in text
+    )
+    assert text.count("| 5.0.1 |") == 1
+
+
+def test_only_all_tests_are_recorded(repo: Path) -> None:
+    for words in (["--record"], ["--record", "--versions=4.0", "test/tools"]):
+        result = maint("check", *words, repo=repo)
+        assert result.returncode == 1
+        assert result.stderr == "check: --record is for all tests of --versions=LIST\n"
 
 
 def test_check_of_a_folder(repo: Path, tmp_path: Path) -> None:
