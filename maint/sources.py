@@ -51,7 +51,7 @@ def find(row: Row) -> "Source | None":
         if source.row == row:
             return source
     if "tarball" in row and (cache_dir() / row["tarball"]).is_file():
-        return Source(cache_dir() / row["tarball"])
+        return Source(fetch(row))  # which checks it
     for version in (*row["tested"], f"{row['series']}*"):
         for name in (f"mpich-{version}", f"mpich-{version}.tar.*"):
             for path in sorted(cache_dir().glob(name), reverse=True):
