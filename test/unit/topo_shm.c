@@ -159,10 +159,10 @@ int MPIC_Send(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int ta
     return MPI_SUCCESS;
 }
 
-int MPIC_Recv(void *buf, MPI_Aint count, MPI_Datatype type, int from, int tag, MPIR_Comm * comm,
-              void *status, MPIR_Errflag_t * errflag)
+int MPII_Topo_recv(void *buf, MPI_Aint count, MPI_Datatype type, int from, int tag, MPIR_Comm * comm,
+                   MPII_Topo_attr_t * attr)
 {
-    (void) tag, (void) status, (void) errflag;
+    (void) tag, (void) attr;
     await(&shared->mail[from][comm->rank].is_full, 1);
     memcpy(buf, shared->mail[from][comm->rank].data, count * type);
     __atomic_store_n(&shared->mail[from][comm->rank].is_full, 0, __ATOMIC_RELEASE);
@@ -186,11 +186,11 @@ void MPII_Topo_out_of_memory(const char *where)
 
 /* In place of topo_shm.c */
 int MPII_Topo_shm_create(MPIR_Comm * comm_ptr, const int ranks[], int n, int tag, size_t bytes,
-                         MPII_Topo_shm_t ** shm_, TOPO_COLL_ATTR_DECL)
+                         MPII_Topo_shm_t ** shm_, MPII_Topo_attr_t * attr)
 {
     MPII_Topo_shm_t *shm = calloc(1, sizeof(*shm));
 
-    (void) ranks, (void) tag, (void) errflag;
+    (void) ranks, (void) tag, (void) attr;
     MPIR_Assert(n == num_ranks && bytes <= sizeof(shared->mem));
     shm->num_ranks = num_ranks;
     shm->index = comm_ptr->rank;
@@ -224,11 +224,11 @@ static void wait_for(MPII_Topo_shm_t * shm, int k, uint32_t target, int round)
 static void run_counters(MPIR_Comm * comm)
 {
     const uint32_t starts[3] = { 0u, 0x80000000u - 20 * num_ranks, 0u - 20 * num_ranks };
-    int errflag = 0, ranks[MAX_RANKS] = { 0 };
+    int attr = 0, ranks[MAX_RANKS] = { 0 };
     int me = comm->rank, n = num_ranks;
     MPII_Topo_shm_t *shm;
 
-    MPII_Topo_shm_create(comm, ranks, n, 0, 0, &shm, &errflag);
+    MPII_Topo_shm_create(comm, ranks, n, 0, 0, &shm, &attr);
     for (int s = 0; s < 3; s++) {
         meet(2 * s + 2);        /* nobody looks at the counters any more */
         if (me == 0)
@@ -282,7 +282,7 @@ static void check_block(const char *block, int round, int rank, int me, const ch
  * are. */
 static void run_tree(MPIR_Comm * comm)
 {
-    int errflag = 0, host_of_rank[MAX_RANKS] = { 0 }, rack_of_host[1] = { 0 };
+    int attr = 0, host_of_rank[MAX_RANKS] = { 0 }, rack_of_host[1] = { 0 };
     MPII_Topo_place_t place = {.num_ranks = num_ranks,.num_hosts = 1,.num_racks = 1,
         .host_of_rank = host_of_rank,.rack_of_host = rack_of_host
     };
@@ -294,15 +294,15 @@ static void run_tree(MPIR_Comm * comm)
     for (int round = 1; round <= num_rounds; round++) {
         int leader = choose(round, 1u << 20) % num_ranks;
         bool is_gather = choose(round + 500000, 1u << 20) % 3 != 0;
-        int err = MPII_Topo_tree_shm_begin(comm, &place, 0, &shm, &is_usable, &errflag);
+        int err = MPII_Topo_tree_shm_begin(comm, &place, 0, &shm, &is_usable, &attr);
 
         check(err == MPI_SUCCESS && is_usable, "begin", me, round, err);
         dawdle(me, round);
         if (me != leader && is_gather) {
             fill(block, round, me);
-            err = MPII_Topo_tree_shm_give(shm, block, BLOCK, MPI_BYTE, BLOCK, &errflag);
+            err = MPII_Topo_tree_shm_give(shm, block, BLOCK, MPI_BYTE, BLOCK, &attr);
         } else if (me != leader) {
-            err = MPII_Topo_tree_shm_get(shm, block, BLOCK, MPI_BYTE, BLOCK, &is_done, &errflag);
+            err = MPII_Topo_tree_shm_get(shm, block, BLOCK, MPI_BYTE, BLOCK, &is_done, &attr);
             check(is_done, "is done", me, round, is_done);
             check_block(block, round, me, me, "got another block");
         } else {
@@ -331,10 +331,10 @@ static void run_tree(MPIR_Comm * comm)
 /* A rank ends without a word: those that wait for it are told. */
 static void run_dead(MPIR_Comm * comm)
 {
-    int errflag = 0, ranks[MAX_RANKS] = { 0 };
+    int attr = 0, ranks[MAX_RANKS] = { 0 };
     MPII_Topo_shm_t *shm;
 
-    MPII_Topo_shm_create(comm, ranks, num_ranks, 0, 0, &shm, &errflag);
+    MPII_Topo_shm_create(comm, ranks, num_ranks, 0, 0, &shm, &attr);
     if (comm->rank == num_ranks - 1)
         _exit(0);
     MPII_Topo_shm_count(shm, &shared->counter[0], num_ranks);

@@ -8,6 +8,8 @@
 #ifndef MPIIMPL_H_INCLUDED
 #define MPIIMPL_H_INCLUDED
 
+#define MPICH_NUMVERSION 40002300
+
 #include "mpl.h"
 #include <assert.h>
 #include <ctype.h>
@@ -121,8 +123,9 @@ typedef struct MPIR_Comm {
 
 int MPIC_Send(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int tag, MPIR_Comm * comm,
               MPIR_Errflag_t * errflag);
-int MPIC_Recv(void *buf, MPI_Aint count, MPI_Datatype type, int from, int tag, MPIR_Comm * comm,
-              void *status, MPIR_Errflag_t * errflag);
+int MPIC_Issend(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int tag,
+                MPIR_Comm * comm, MPIR_Request ** request, MPIR_Errflag_t * errflag);
+int MPID_Comm_get_lpid(MPIR_Comm * comm, int rank, uint64_t * lpid, bool is_remote);
 int MPIR_Localcopy(const void *from, MPI_Aint from_count, MPI_Datatype from_type, void *to,
                    MPI_Aint to_count, MPI_Datatype to_type);
 

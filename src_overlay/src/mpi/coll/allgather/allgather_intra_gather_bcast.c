@@ -30,11 +30,11 @@ int MPIR_Allgather_intra_gather_bcast(const void *sendbuf, MPI_Aint sendcount,
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
-    int rank, comm_size, num_reqs = 0;
+    int rank = comm_ptr->rank, comm_size = comm_ptr->local_size, num_reqs = 0;
     MPI_Aint extent, size;
     MPIR_Request **reqs = NULL;
+    TOPO_COLL_ATTR_BEGIN;
 
-    TOPO_COMM_RANK_SIZE(comm_ptr, rank, comm_size);
     MPII_TOPO_COUNT(allgather, gather_bcast);
     MPIR_Datatype_get_extent_macro(recvtype, extent);
     MPIR_Datatype_get_size_macro(recvtype, size);
@@ -67,7 +67,7 @@ int MPIR_Allgather_intra_gather_bcast(const void *sendbuf, MPI_Aint sendcount,
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     for (int i = 0; i < num_reqs; i++) {
-        mpi_errno = MPII_Topo_wait(&reqs[i], TOPO_COLL_ATTR);
+        mpi_errno = MPII_Topo_wait(&reqs[i], attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
 
@@ -84,7 +84,7 @@ int MPIR_Allgather_intra_gather_bcast(const void *sendbuf, MPI_Aint sendcount,
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     for (int i = 0; i < num_reqs; i++) {
-        mpi_errno = MPII_Topo_wait(&reqs[i], TOPO_COLL_ATTR);
+        mpi_errno = MPII_Topo_wait(&reqs[i], attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
 

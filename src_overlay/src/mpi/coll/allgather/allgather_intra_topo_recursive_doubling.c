@@ -63,7 +63,7 @@ static int rank_at(const exchange_t * ex, int pos)
     return ex->slots[MPII_Topo_rd_slot(ex->num_folded, pos)];
 }
 
-static int joined(exchange_t * ex, bool is_identity, TOPO_COLL_ATTR_DECL)
+static int joined(exchange_t * ex, bool is_identity, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -75,7 +75,7 @@ static int joined(exchange_t * ex, bool is_identity, TOPO_COLL_ATTR_DECL)
         MPI_Aint size;
         MPIR_Datatype_get_size_macro(ex->recvtype, size);
         block = count = ex->recvcount * size;
-        type = MPI_BYTE;
+        type = TOPO_BYTE;
         tmp = buf = MPL_malloc(ex->comm_size * block, MPL_MEM_BUFFER);
         MPII_TOPO_NEED(tmp);
         int rank = ex->slots[ex->slot];
@@ -89,15 +89,15 @@ static int joined(exchange_t * ex, bool is_identity, TOPO_COLL_ATTR_DECL)
         mpi_errno = MPIC_Send(buf + ex->slot * block, count, type, rank_at(ex, ex->pos),
                               MPIR_ALLGATHER_TAG, ex->comm_ptr, TOPO_COLL_ATTR);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        mpi_errno = MPIC_Recv(buf, ex->comm_size * count, type, rank_at(ex, ex->pos),
-                              MPIR_ALLGATHER_TAG, ex->comm_ptr, MPI_STATUS_IGNORE, TOPO_COLL_ATTR);
+        mpi_errno = MPII_Topo_recv(buf, ex->comm_size * count, type, rank_at(ex, ex->pos),
+                                   MPIR_ALLGATHER_TAG, ex->comm_ptr, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     } else {
         bool has_folded = ex->pos < ex->num_folded;
         if (has_folded) {
-            mpi_errno = MPIC_Recv(buf + (ex->slot + 1) * block, count, type,
-                                  ex->slots[ex->slot + 1], MPIR_ALLGATHER_TAG, ex->comm_ptr,
-                                  MPI_STATUS_IGNORE, TOPO_COLL_ATTR);
+            mpi_errno = MPII_Topo_recv(buf + (ex->slot + 1) * block, count, type,
+                                       ex->slots[ex->slot + 1], MPIR_ALLGATHER_TAG, ex->comm_ptr,
+                                       attr);
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         }
 
@@ -178,7 +178,7 @@ static int source_of(const exchange_t * ex, const cursor_t * cur)
     return rank_at(ex, ex->pos ^ MPII_Topo_pof2(cur->t));
 }
 
-static int pipelined(exchange_t * ex, TOPO_COLL_ATTR_DECL)
+static int pipelined(exchange_t * ex, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -214,7 +214,7 @@ static int pipelined(exchange_t * ex, TOPO_COLL_ATTR_DECL)
     num_recvs = 0;
     cur.t = cur.folded = 0;
     do {
-        mpi_errno = MPII_Topo_wait(&recvs[num_recvs++], TOPO_COLL_ATTR);
+        mpi_errno = MPII_Topo_wait(&recvs[num_recvs++], attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         if (ex->is_folded)
             continue;
@@ -235,7 +235,7 @@ static int pipelined(exchange_t * ex, TOPO_COLL_ATTR_DECL)
     } while (advance(ex, &cur));
 
     for (int i = 0; i < num_sends; i++) {
-        mpi_errno = MPII_Topo_wait(&sends[i], TOPO_COLL_ATTR);
+        mpi_errno = MPII_Topo_wait(&sends[i], attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
 
@@ -250,12 +250,12 @@ int MPIR_Allgather_intra_topo_recursive_doubling(const void *sendbuf, MPI_Aint s
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
-    int rank, comm_size;
+    int rank = comm_ptr->rank, comm_size = comm_ptr->local_size;
     bool is_identity;
     MPI_Aint size;
     exchange_t ex;
+    TOPO_COLL_ATTR_BEGIN;
 
-    TOPO_COMM_RANK_SIZE(comm_ptr, rank, comm_size);
     MPII_TOPO_COUNT(allgather, topo_recursive_doubling);
     MPIR_Datatype_get_extent_macro(recvtype, ex.extent);
     MPIR_Datatype_get_size_macro(recvtype, size);
@@ -273,11 +273,11 @@ int MPIR_Allgather_intra_topo_recursive_doubling(const void *sendbuf, MPI_Aint s
         goto fn_exit;
 
     mpi_errno = MPII_Topo_comm_recursive_doubling(comm_ptr, &ex.slots, &ex.slot, &is_identity,
-                                                  TOPO_COLL_ATTR);
+                                                  attr);
     MPIR_ERR_CHECK(mpi_errno);
 
     ex.comm_size = comm_size;
-    ex.pof2 = comm_ptr->coll.pof2;
+    ex.pof2 = MPII_Topo_pof2(comm_size);
     ex.num_folded = comm_size - ex.pof2;
     ex.is_folded = ex.slot < 2 * ex.num_folded && ex.slot % 2 == 1;
     ex.pos = ex.slot < 2 * ex.num_folded ? ex.slot / 2 : ex.slot - ex.num_folded;
@@ -287,9 +287,9 @@ int MPIR_Allgather_intra_topo_recursive_doubling(const void *sendbuf, MPI_Aint s
     ex.comm_ptr = comm_ptr;
 
     if (recvcount * size >= MPII_Topo_comm_settings(comm_ptr)->allgather_pipeline_min_bytes)
-        mpi_errno = pipelined(&ex, TOPO_COLL_ATTR);
+        mpi_errno = pipelined(&ex, attr);
     else
-        mpi_errno = joined(&ex, is_identity, TOPO_COLL_ATTR);
+        mpi_errno = joined(&ex, is_identity, attr);
     MPIR_ERR_ADD(mpi_errno_ret, mpi_errno);
 
   fn_exit:

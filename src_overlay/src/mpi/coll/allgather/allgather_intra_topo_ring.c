@@ -54,12 +54,12 @@ int MPIR_Allgather_intra_topo_ring(const void *sendbuf, MPI_Aint sendcount, MPI_
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
-    int rank, comm_size, num_recvs, num_sends = 0;
+    int rank = comm_ptr->rank, comm_size = comm_ptr->local_size, num_recvs, num_sends = 0;
     const MPII_Topo_ring_t *ring;
     MPI_Aint extent, size;
     MPIR_Request **recvs = NULL, **sends;
+    TOPO_COLL_ATTR_BEGIN;
 
-    TOPO_COMM_RANK_SIZE(comm_ptr, rank, comm_size);
     MPII_TOPO_COUNT(allgather, topo_ring);
     MPIR_Datatype_get_extent_macro(recvtype, extent);
     MPIR_Datatype_get_size_macro(recvtype, size);
@@ -76,7 +76,7 @@ int MPIR_Allgather_intra_topo_ring(const void *sendbuf, MPI_Aint sendcount, MPI_
     if (comm_size == 1)
         goto fn_exit;
 
-    mpi_errno = MPII_Topo_comm_ring(comm_ptr, &ring, TOPO_COLL_ATTR);
+    mpi_errno = MPII_Topo_comm_ring(comm_ptr, &ring, attr);
     MPIR_ERR_CHECK(mpi_errno);
 
 #define RANK(dist) (ring->order[(ring->pos + comm_size + (dist)) % comm_size])
@@ -105,7 +105,7 @@ int MPIR_Allgather_intra_topo_ring(const void *sendbuf, MPI_Aint sendcount, MPI_
         int dist = 0;
         if (i >= 0) {
             dist = distance(ring, i);
-            mpi_errno = MPII_Topo_wait(&recvs[i], TOPO_COLL_ATTR);
+            mpi_errno = MPII_Topo_wait(&recvs[i], attr);
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         }
         /* -- to the right: what does not come from there -- */
@@ -123,7 +123,7 @@ int MPIR_Allgather_intra_topo_ring(const void *sendbuf, MPI_Aint sendcount, MPI_
         }
     }
     for (int i = 0; i < num_sends; i++) {
-        mpi_errno = MPII_Topo_wait(&sends[i], TOPO_COLL_ATTR);
+        mpi_errno = MPII_Topo_wait(&sends[i], attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
 #undef BLOCK

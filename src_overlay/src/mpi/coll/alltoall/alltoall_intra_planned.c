@@ -26,9 +26,10 @@ int MPIR_Alltoall_intra_planned(const void *sendbuf, MPI_Aint sendcount, MPI_Dat
 {
     int mpi_errno = MPI_SUCCESS;
     MPII_Topo_decline_t decline;
+    TOPO_COLL_ATTR_BEGIN;
 
     mpi_errno = MPII_Topo_exchange_alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount,
-                                            recvtype, comm_ptr, &decline, TOPO_COLL_ATTR);
+                                            recvtype, comm_ptr, &decline, attr);
     MPIR_ERR_CHECK(mpi_errno);
     if (decline == MPII_TOPO_PLANNED)
         MPII_TOPO_COUNT(alltoall, planned);

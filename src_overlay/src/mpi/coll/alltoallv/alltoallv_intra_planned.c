@@ -51,10 +51,11 @@ int MPIR_Alltoallv_intra_planned(const void *sendbuf, const MPI_Aint * sendcount
 {
     int mpi_errno = MPI_SUCCESS;
     MPII_Topo_decline_t decline;
+    TOPO_COLL_ATTR_BEGIN;
 
     mpi_errno = MPII_Topo_exchange_alltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf,
                                              recvcounts, rdispls, recvtype, comm_ptr, &decline,
-                                             TOPO_COLL_ATTR);
+                                             attr);
     MPIR_ERR_CHECK(mpi_errno);
     if (decline == MPII_TOPO_PLANNED)
         MPII_TOPO_COUNT(alltoallv, planned);

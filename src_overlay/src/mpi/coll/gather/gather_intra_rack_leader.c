@@ -51,7 +51,9 @@ int MPIR_Gather_intra_rack_leader(const void *sendbuf, MPI_Aint sendcount, MPI_D
                                   void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
                                   int root, MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
 {
+    TOPO_COLL_ATTR_BEGIN;
+
     MPII_TOPO_COUNT(gather, rack_leader);
     return MPII_Topo_tree_gather(MPII_TOPO_TREE__RACK_LEADER, sendbuf, sendcount, sendtype, recvbuf,
-                                 recvcount, recvtype, root, comm_ptr, TOPO_COLL_ATTR);
+                                 recvcount, recvtype, root, comm_ptr, attr);
 }

@@ -46,7 +46,9 @@ int MPIR_Gather_intra_topo_binomial(const void *sendbuf, MPI_Aint sendcount, MPI
                                     void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
                                     int root, MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
 {
+    TOPO_COLL_ATTR_BEGIN;
+
     MPII_TOPO_COUNT(gather, topo_binomial);
     return MPII_Topo_tree_gather(MPII_TOPO_TREE__BINOMIAL, sendbuf, sendcount, sendtype, recvbuf,
-                                 recvcount, recvtype, root, comm_ptr, TOPO_COLL_ATTR);
+                                 recvcount, recvtype, root, comm_ptr, attr);
 }

@@ -28,8 +28,9 @@ int MPIR_Gatherv_intra_rack_leader(const void *sendbuf, MPI_Aint sendcount, MPI_
                                    const MPI_Aint * displs, MPI_Datatype recvtype, int root,
                                    MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
 {
+    TOPO_COLL_ATTR_BEGIN;
+
     MPII_TOPO_COUNT(gatherv, rack_leader);
     return MPII_Topo_tree_gatherv(MPII_TOPO_TREE__RACK_LEADER, sendbuf, sendcount, sendtype,
-                                  recvbuf, recvcounts, displs, recvtype, root, comm_ptr,
-                                  TOPO_COLL_ATTR);
+                                  recvbuf, recvcounts, displs, recvtype, root, comm_ptr, attr);
 }

@@ -28,8 +28,9 @@ int MPIR_Scatterv_intra_rack_leader(const void *sendbuf, const MPI_Aint * sendco
                                     MPI_Aint recvcount, MPI_Datatype recvtype, int root,
                                     MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
 {
+    TOPO_COLL_ATTR_BEGIN;
+
     MPII_TOPO_COUNT(scatterv, rack_leader);
     return MPII_Topo_tree_scatterv(MPII_TOPO_TREE__RACK_LEADER, sendbuf, sendcounts, displs,
-                                   sendtype, recvbuf, recvcount, recvtype, root, comm_ptr,
-                                   TOPO_COLL_ATTR);
+                                   sendtype, recvbuf, recvcount, recvtype, root, comm_ptr, attr);
 }

@@ -453,9 +453,7 @@ static view_t *view_create(int num_ranks, const int id[], int num_ids, const int
 static bool has_outsider(MPIR_Comm * comm_ptr, int size, bool is_remote)
 {
     for (int i = 0; i < size; i++) {
-        TOPO_LPID_T lpid = 0;
-        MPID_Comm_get_lpid(comm_ptr, i, &lpid, is_remote);
-        if (lpid >= (uint64_t) MPIR_Process.size)
+        if (MPII_Topo_world_rank(comm_ptr, i, is_remote) >= (uint64_t) MPIR_Process.size)
             return true;
     }
     return false;
@@ -481,11 +479,10 @@ static void find_in_world(MPIR_Comm * comm_ptr)
     uint64_t *path = MPL_malloc(n * sizeof(uint64_t), MPL_MEM_COLL);
     MPII_TOPO_NEED(id && path);
     for (int i = 0; i < n; i++) {
-        TOPO_LPID_T lpid = 0;
-        MPID_Comm_get_lpid(comm_ptr, i, &lpid, false);
-        id[i] = world->place.host_of_rank[lpid];
-        path[i] = world->place.path_of_rank[lpid];
-        is_world = is_world && lpid == (TOPO_LPID_T) i;
+        int rank = MPII_Topo_world_rank(comm_ptr, i, false);
+        id[i] = world->place.host_of_rank[rank];
+        path[i] = world->place.path_of_rank[rank];
+        is_world = is_world && rank == i;
     }
     if (is_world) {
         /* as good as a duplicate of it */
@@ -588,15 +585,15 @@ static view_t *view_of(const whereabouts_t all[], int n)
 }
 
 /* Give a communicator its view: agree on the topology, and learn where everybody is. Collective. */
-static int agree(MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
+static int agree(MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS, n = comm_ptr->local_size;
     whereabouts_t self = find_self();
     whereabouts_t *all = MPL_malloc(n * sizeof(whereabouts_t), MPL_MEM_COLL);
 
     MPII_TOPO_NEED(all);
-    mpi_errno = MPIR_Allgather_intra_brucks(&self, sizeof(self), MPI_BYTE, all, sizeof(self),
-                                            MPI_BYTE, comm_ptr, TOPO_COLL_ATTR);
+    mpi_errno = MPIR_Allgather_intra_brucks(&self, sizeof(self), TOPO_BYTE, all, sizeof(self),
+                                            TOPO_BYTE, comm_ptr, TOPO_COLL_ATTR);
     MPIR_ERR_CHECK(mpi_errno);
     view_t *view = view_of(all, n);
     set_view(comm_ptr, view, NULL);
@@ -610,14 +607,14 @@ static int agree(MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
 }
 
 /* The view of a communicator, for an algorithm that runs on it. */
-static int get_view(MPIR_Comm * comm_ptr, view_t ** view, TOPO_COLL_ATTR_DECL)
+static int get_view(MPIR_Comm * comm_ptr, view_t ** view, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
 
     if (comm_ptr->coll.topo == NULL)
         find_in_world(comm_ptr);
     if (comm_ptr->coll.topo == NULL) {
-        mpi_errno = agree(comm_ptr, TOPO_COLL_ATTR);
+        mpi_errno = agree(comm_ptr, attr);
         MPIR_ERR_CHECK(mpi_errno);
     }
     *view = comm_ptr->coll.topo->view;
@@ -644,7 +641,7 @@ int MPII_Topo_place_world(void)
     if (comm_ptr == NULL || world)
         goto fn_exit;
     if (comm_ptr->coll.topo == NULL) {
-        mpi_errno = agree(comm_ptr, TOPO_COLL_ATTR);
+        mpi_errno = agree(comm_ptr, attr);
         MPIR_ERR_CHECK(mpi_errno);
     }
     world = comm_ptr->coll.topo->view;
@@ -735,13 +732,14 @@ static void *keep(MPL_atomic_ptr_t * where, void *built)
     return before ? before : built;
 }
 
-int MPII_Topo_comm_ring(MPIR_Comm * comm_ptr, const MPII_Topo_ring_t ** ring_, TOPO_COLL_ATTR_DECL)
+int MPII_Topo_comm_ring(MPIR_Comm * comm_ptr, const MPII_Topo_ring_t ** ring_,
+                        MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     MPII_Topo_ring_t *ring, *built;
     view_t *view;
 
-    mpi_errno = get_view(comm_ptr, &view, TOPO_COLL_ATTR);
+    mpi_errno = get_view(comm_ptr, &view, attr);
     MPIR_ERR_CHECK(mpi_errno);
     ring = MPL_atomic_load_ptr(&view->ring);
     if (ring == NULL) {
@@ -767,13 +765,13 @@ int MPII_Topo_comm_ring(MPIR_Comm * comm_ptr, const MPII_Topo_ring_t ** ring_, T
 }
 
 int MPII_Topo_comm_recursive_doubling(MPIR_Comm * comm_ptr, const int **slots_, int *slot,
-                                      bool * is_identity, TOPO_COLL_ATTR_DECL)
+                                      bool * is_identity, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS, n = comm_ptr->local_size;
     slots_t *slots, *built;
     view_t *view;
 
-    mpi_errno = get_view(comm_ptr, &view, TOPO_COLL_ATTR);
+    mpi_errno = get_view(comm_ptr, &view, attr);
     MPIR_ERR_CHECK(mpi_errno);
     slots = MPL_atomic_load_ptr(&view->slots);
     if (slots == NULL) {
@@ -806,12 +804,12 @@ const MPII_Topo_settings_t *MPII_Topo_comm_settings(const MPIR_Comm * comm_ptr)
 }
 
 int MPII_Topo_comm_place(MPIR_Comm * comm_ptr, const MPII_Topo_place_t ** place,
-                         MPII_Topo_kept_t ** kept, TOPO_COLL_ATTR_DECL)
+                         MPII_Topo_kept_t ** kept, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     view_t *view;
 
-    mpi_errno = get_view(comm_ptr, &view, TOPO_COLL_ATTR);
+    mpi_errno = get_view(comm_ptr, &view, attr);
     MPIR_ERR_CHECK(mpi_errno);
     *place = &view->place;
     *kept = &comm_ptr->coll.topo->store->kept;
@@ -827,14 +825,14 @@ struct MPII_Topo_plans **MPII_Topo_comm_plans(MPIR_Comm * comm_ptr)
     return &comm_ptr->coll.topo->plans;
 }
 
-int MPII_Topo_wait_bytes(MPIR_Request ** request, MPI_Aint * bytes, TOPO_COLL_ATTR_DECL)
+int MPII_Topo_wait_bytes(MPIR_Request ** request, MPI_Aint * bytes, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
 
     *bytes = 0;
     if (*request == NULL)
         return MPI_SUCCESS;
-    mpi_errno = MPIC_Wait(*request, TOPO_COLL_ATTR);
+    mpi_errno = MPII_Topo_wait_request(*request, attr);
     if (mpi_errno == MPI_SUCCESS && (*request)->kind == MPIR_REQUEST_KIND__RECV) {
         mpi_errno = (*request)->status.MPI_ERROR;
         *bytes = MPIR_STATUS_GET_COUNT((*request)->status);
@@ -844,11 +842,28 @@ int MPII_Topo_wait_bytes(MPIR_Request ** request, MPI_Aint * bytes, TOPO_COLL_AT
     return mpi_errno;
 }
 
-int MPII_Topo_wait(MPIR_Request ** request, TOPO_COLL_ATTR_DECL)
+int MPII_Topo_wait(MPIR_Request ** request, MPII_Topo_attr_t * attr)
 {
     MPI_Aint bytes;
 
-    return MPII_Topo_wait_bytes(request, &bytes, TOPO_COLL_ATTR);
+    return MPII_Topo_wait_bytes(request, &bytes, attr);
+}
+
+int MPII_Topo_recv(void *buf, MPI_Aint count, MPI_Datatype datatype, int source, int tag,
+                   MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPIR_Request *request = NULL;
+
+    mpi_errno = MPIC_Irecv(buf, count, datatype, source, tag, comm_ptr, &request);
+    MPIR_ERR_CHECK(mpi_errno);
+    mpi_errno = MPII_Topo_wait(&request, attr);
+    MPIR_ERR_CHECK(mpi_errno);
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
 }
 
 void MPII_Topo_out_of_memory(const char *where)

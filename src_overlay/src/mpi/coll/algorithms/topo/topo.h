@@ -84,13 +84,14 @@ typedef struct MPII_Topo_ring {
 /* The ring of a communicator. Collective over the communicator at the first call: where the place of
  * MPI_COMM_WORLD does not tell, by a blocking allgather of 32 bytes a rank in which the processes
  * agree on the topology. */
-int MPII_Topo_comm_ring(MPIR_Comm * comm_ptr, const MPII_Topo_ring_t ** ring, TOPO_COLL_ATTR_DECL);
+int MPII_Topo_comm_ring(MPIR_Comm * comm_ptr, const MPII_Topo_ring_t ** ring,
+                        MPII_Topo_attr_t * attr);
 
 /* Placement for recursive doubling: slots[i] is the rank whose block comes at slot i (see
  * MPII_Topo_map_recursive_doubling), slots[slot] is the calling process, and is_identity tells that
  * slots are ranks. Collective at the first call, as above. */
 int MPII_Topo_comm_recursive_doubling(MPIR_Comm * comm_ptr, const int **slots, int *slot,
-                                      bool * is_identity, TOPO_COLL_ATTR_DECL);
+                                      bool * is_identity, MPII_Topo_attr_t * attr);
 
 /* What CVARs say, on rank 0: of MPI_COMM_WORLD, or of a communicator that is not placed by that. Those of
  * the same name, but all of them are numbers that can be used: in bytes, or how many. */
@@ -118,7 +119,7 @@ struct MPII_Topo_plans **MPII_Topo_comm_plans(MPIR_Comm * comm_ptr);
 
 /* What is kept, and where the ranks of a communicator are. Collective at the first call, as above. */
 int MPII_Topo_comm_place(MPIR_Comm * comm_ptr, const MPII_Topo_place_t ** place,
-                         MPII_Topo_kept_t ** kept, TOPO_COLL_ATTR_DECL);
+                         MPII_Topo_kept_t ** kept, MPII_Topo_attr_t * attr);
 
 /* Persistent alltoall(v): a schedule, where the blocking collective would be planned; else
  * *sched_type stays as it is, and the caller has to make one. Collective over the communicator. */
@@ -133,8 +134,11 @@ int MPII_Topo_alltoallv_init(const void *sendbuf, const MPI_Aint sendcounts[],
 
 /* Wait for a request and free it; nothing where it is NULL. *bytes is the length of the message that a
  * receive got. */
-int MPII_Topo_wait_bytes(MPIR_Request ** request, MPI_Aint * bytes, TOPO_COLL_ATTR_DECL);
-int MPII_Topo_wait(MPIR_Request ** request, TOPO_COLL_ATTR_DECL);
+int MPII_Topo_wait_bytes(MPIR_Request ** request, MPI_Aint * bytes, MPII_Topo_attr_t * attr);
+int MPII_Topo_wait(MPIR_Request ** request, MPII_Topo_attr_t * attr);
+/* Receive a message. */
+int MPII_Topo_recv(void *buf, MPI_Aint count, MPI_Datatype datatype, int source, int tag,
+                   MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
 
 /* End the job, with a message, where mem is NULL: a process has no memory for what the others of a
  * collective wait for, and none of them could be told. */

@@ -6,24 +6,50 @@
 #ifndef TOPO_COMPAT_H_INCLUDED
 #define TOPO_COMPAT_H_INCLUDED
 
-/* What differs between the supported versions of MPICH. No other file of the topology-aware
- * algorithms knows about versions. This is the 4.0 and 4.1 side. */
+/* What differs between the supported versions of MPICH: 4.0, 4.3 and 5.0. No other file of the
+ * topology-aware algorithms knows about versions. */
 
-/* Last parameter of a blocking collective, and the argument that hands it on. */
-#define TOPO_COLL_ATTR_DECL MPIR_Errflag_t * errflag
-#define TOPO_COLL_ATTR errflag
-/* The same for a caller that is no collective itself. */
-#define TOPO_COLL_ATTR_NEW MPIR_Errflag_t errflag_ = MPIR_ERR_NONE, *errflag = &errflag_
+/* -- errors -- */
 
-/* What a collective knows of errors, own ones and those of others that messages brought:
- * MPIR_ERR_NONE, or MPIR_ERR_PROC_FAILED, or MPIR_ERR_OTHER */
-#define TOPO_ERROR (*errflag)
-#define TOPO_ADD_ERROR(error)                                           \
-    do {                                                                \
-        if ((error) == MPIR_ERR_PROC_FAILED || *errflag == MPIR_ERR_NONE)       \
-            *errflag = (error);                                         \
+/* What a collective hands on to the messages that it sends: errors, own ones and those that messages
+ * brought. Functions of ours take a pointer to it. */
+#if MPICH_NUMVERSION >= 50000000
+typedef int MPII_Topo_attr_t;
+#else
+typedef MPIR_Errflag_t MPII_Topo_attr_t;
+#endif
+
+/* Last parameter of a blocking collective; the declaration with which its body begins, of attr; and the
+ * argument for another collective, or for MPIC_Isend and the like, made of attr. */
+#if MPICH_NUMVERSION >= 40200000
+#define TOPO_COLL_ATTR_DECL MPII_Topo_attr_t attr_
+#define TOPO_COLL_ATTR_BEGIN MPII_Topo_attr_t *attr = &attr_
+#define TOPO_COLL_ATTR (*attr)
+#else
+#define TOPO_COLL_ATTR_DECL MPII_Topo_attr_t * attr_
+#define TOPO_COLL_ATTR_BEGIN MPII_Topo_attr_t *attr = attr_
+#define TOPO_COLL_ATTR attr
+#endif
+/* For a caller that is no collective itself. */
+#define TOPO_COLL_ATTR_NEW MPII_Topo_attr_t attr_ = 0, *attr = &attr_
+
+/* The errors in attr: TOPO_ERROR_NONE, or MPIR_ERR_PROC_FAILED, or MPIR_ERR_OTHER */
+#define TOPO_ERROR_NONE 0
+#if MPICH_NUMVERSION >= 50000000
+#define TOPO_ERROR (*attr & MPIR_COLL_ATTR_ERR_MASK)
+#define TOPO_SET_ERROR(error) (*attr = (*attr & ~MPIR_COLL_ATTR_ERR_MASK) | (error))
+#else
+#define TOPO_ERROR (*attr)
+#define TOPO_SET_ERROR(error) (*attr = (error))
+#endif
+#define TOPO_ADD_ERROR(error)                                                   \
+    do {                                                                        \
+        if ((error) == MPIR_ERR_PROC_FAILED || TOPO_ERROR == TOPO_ERROR_NONE)   \
+            TOPO_SET_ERROR(error);                                              \
     } while (0)
-#define TOPO_CLEAR_ERROR (*errflag = MPIR_ERR_NONE)
+#define TOPO_CLEAR_ERROR TOPO_SET_ERROR(TOPO_ERROR_NONE)
+#define TOPO_ERROR_CLASS \
+    (TOPO_ERROR == MPIR_ERR_PROC_FAILED ? MPIX_ERR_PROC_FAILED : MPI_ERR_OTHER)
 
 /* After a communication call: record the error and go on, since other processes count on the
  * messages that follow. */
@@ -32,38 +58,110 @@
         if (mpi_errno_) {                                                       \
             TOPO_ADD_ERROR(MPIX_ERR_PROC_FAILED == MPIR_ERR_GET_CLASS(mpi_errno_) ? \
                            MPIR_ERR_PROC_FAILED : MPIR_ERR_OTHER);              \
-            MPIR_ERR_SET(mpi_errno_, *errflag, "**fail");                       \
+            int errclass_ = TOPO_ERROR_CLASS;                                   \
+            MPIR_ERR_SET(mpi_errno_, errclass_, "**fail");                      \
             MPIR_ERR_ADD(mpi_errno_ret_, mpi_errno_);                           \
         }                                                                       \
     } while (0)
 
 /* At the end: the error that was recorded, or that an incoming message carried. */
-#define TOPO_RETURN_ERROR(mpi_errno_, mpi_errno_ret_)                   \
-    do {                                                                \
-        if (mpi_errno_ret_)                                             \
-            mpi_errno_ = mpi_errno_ret_;                                \
-        else if (*errflag != MPIR_ERR_NONE)                             \
-            MPIR_ERR_SET(mpi_errno_, *errflag, "**coll_fail");          \
+#define TOPO_RETURN_ERROR(mpi_errno_, mpi_errno_ret_)                           \
+    do {                                                                        \
+        if (mpi_errno_ret_) {                                                   \
+            mpi_errno_ = mpi_errno_ret_;                                        \
+        } else if (TOPO_ERROR != TOPO_ERROR_NONE) {                             \
+            int errclass_ = TOPO_ERROR_CLASS;                                   \
+            MPIR_ERR_SET(mpi_errno_, errclass_, "**coll_fail");                 \
+        }                                                                       \
     } while (0)
 
+/* -- messages -- */
+
+/* Wait for a request. An error that a message brought is recorded, and not returned: what else there is
+ * in the message can be used. */
+#if MPICH_NUMVERSION >= 40200000
+static inline int MPII_Topo_wait_request(MPIR_Request * request, MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPIR_Wait(request, MPI_STATUS_IGNORE);
+    MPI_Status *status = &request->status;
+
+    if (request->kind == MPIR_REQUEST_KIND__RECV && status->MPI_SOURCE != MPI_PROC_NULL &&
+        MPIR_TAG_CHECK_ERROR_BIT(status->MPI_TAG)) {
+        TOPO_ADD_ERROR(MPIR_TAG_CHECK_PROC_FAILURE_BIT(status->MPI_TAG) ? MPIR_ERR_PROC_FAILED :
+                       MPIR_ERR_OTHER);
+        MPIR_TAG_CLEAR_ERROR_BITS(status->MPI_TAG);
+    }
+    return mpi_errno;
+}
+#else
+#define MPII_Topo_wait_request(request, attr) MPIC_Wait(request, attr)
+#endif
+
+/* As MPIC_Issend, which later versions do not have. */
+static inline int MPII_Topo_issend(const void *buf, MPI_Aint count, MPI_Datatype datatype, int dest,
+                                   int tag, MPIR_Comm * comm_ptr, MPIR_Request ** request,
+                                   MPII_Topo_attr_t * attr)
+{
+#if MPICH_NUMVERSION >= 50000000
+    int pt2pt_attr = 0;
+    MPIR_PT2PT_ATTR_SET_CONTEXT_OFFSET(pt2pt_attr);
+    MPIR_PT2PT_ATTR_SET_ERRFLAG(pt2pt_attr, TOPO_ERROR);
+    return MPID_Issend(buf, count, datatype, dest, tag, comm_ptr, pt2pt_attr, request);
+#elif MPICH_NUMVERSION >= 40200000
+    int pt2pt_attr = 0;
+    MPIR_PT2PT_ATTR_SET_CONTEXT_OFFSET(pt2pt_attr, MPIR_CONTEXT_COLL_OFFSET);
+    MPIR_PT2PT_ATTR_SET_ERRFLAG(pt2pt_attr, TOPO_ERROR);
+    return MPID_Issend(buf, count, datatype, dest, tag, comm_ptr, pt2pt_attr, request);
+#else
+    return MPIC_Issend(buf, count, datatype, dest, tag, comm_ptr, request, attr);
+#endif
+}
+
+/* A transport's schedule that runs: the error of its request, and what its messages tell of errors */
+#define TOPO_SCHED_STATUS_ERROR(sched) (((MPII_Genutil_sched_t *) (sched))->req->status.MPI_ERROR)
+#if MPICH_NUMVERSION >= 50000000
+#define TOPO_SCHED_SET_ERROR(sched, error)      \
+    (((MPII_Genutil_sched_t *) (sched))->req->u.nbc.coll_attr = (error))
+#else
+#define TOPO_SCHED_SET_ERROR(sched, error)      \
+    (((MPII_Genutil_sched_t *) (sched))->req->u.nbc.errflag = (error))
+#endif
+
+/* -- data -- */
+
+/* MPI_BYTE, as functions take it that are not MPI's own */
+#if MPICH_NUMVERSION >= 50000000
+#define TOPO_BYTE MPIR_BYTE_INTERNAL
+#else
+#define TOPO_BYTE MPI_BYTE
+#endif
+
 /* Pack (unpack) max_bytes (insize) bytes of a buffer, from byte `offset` of its data on. */
+#if MPICH_NUMVERSION >= 40100000
+#define TOPO_TYPEREP_PACK(inbuf, incount, type, offset, outbuf, max_bytes, done) \
+    MPIR_Typerep_pack(inbuf, incount, type, offset, outbuf, max_bytes, done, MPIR_TYPEREP_FLAG_NONE)
+#define TOPO_TYPEREP_UNPACK(inbuf, insize, outbuf, outcount, type, offset, done) \
+    MPIR_Typerep_unpack(inbuf, insize, outbuf, outcount, type, offset, done, MPIR_TYPEREP_FLAG_NONE)
+#else
 #define TOPO_TYPEREP_PACK(inbuf, incount, type, offset, outbuf, max_bytes, done) \
     MPIR_Typerep_pack(inbuf, incount, type, offset, outbuf, max_bytes, done)
 #define TOPO_TYPEREP_UNPACK(inbuf, insize, outbuf, outcount, type, offset, done) \
     MPIR_Typerep_unpack(inbuf, insize, outbuf, outcount, type, offset, done)
+#endif
 
-/* A transport's schedule that runs: the error of its request, and what its messages tell of errors */
-#define TOPO_SCHED_STATUS_ERROR(sched) (((MPII_Genutil_sched_t *) (sched))->req->status.MPI_ERROR)
-#define TOPO_SCHED_SET_ERROR(sched, error)      \
-    (((MPII_Genutil_sched_t *) (sched))->req->u.nbc.errflag = (error))
+/* -- processes -- */
 
-#define TOPO_COMM_RANK_SIZE(comm_ptr_, rank_, size_)    \
-    do {                                                \
-        rank_ = (comm_ptr_)->rank;                      \
-        size_ = (comm_ptr_)->local_size;                \
-    } while (0)
-
-/* What MPID_Comm_get_lpid gives. */
-#define TOPO_LPID_T uint64_t
+/* Rank in MPI_COMM_WORLD of a process of a communicator (of its remote group); of one that is not in the
+ * MPI_COMM_WORLD of the calling process: a number that is no rank there. */
+static inline uint64_t MPII_Topo_world_rank(MPIR_Comm * comm_ptr, int rank, bool is_remote)
+{
+#if MPICH_NUMVERSION >= 50000000
+    return MPIR_Group_rank_to_lpid(is_remote ? comm_ptr->remote_group : comm_ptr->local_group, rank);
+#else
+    uint64_t lpid = 0;
+    MPID_Comm_get_lpid(comm_ptr, rank, &lpid, is_remote);
+    return lpid;
+#endif
+}
 
 #endif /* TOPO_COMPAT_H_INCLUDED */

@@ -122,7 +122,7 @@ struct MPII_Topo_exchange {
 /* -- messages -- */
 
 static int post(struct MPII_Topo_exchange *ex, const MPII_Topo_wire_t wires[], int n, bool is_send,
-                MPIR_Request * reqs[], TOPO_COLL_ATTR_DECL)
+                MPIR_Request * reqs[], MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -145,14 +145,14 @@ static int post(struct MPII_Topo_exchange *ex, const MPII_Topo_wire_t wires[], i
 /* Wait for num_recvs receives, then num_sends sends. A message that is longer or shorter than the plan
  * says comes from a rank whose blocks have another size. */
 static int wait_all(MPIR_Request * reqs[], const MPII_Topo_wire_t recvs[], int num_recvs,
-                    int num_sends, TOPO_COLL_ATTR_DECL)
+                    int num_sends, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
     MPI_Aint bytes;
 
     for (int i = 0; i < num_recvs + num_sends; i++) {
-        mpi_errno = MPII_Topo_wait_bytes(&reqs[i], &bytes, TOPO_COLL_ATTR);
+        mpi_errno = MPII_Topo_wait_bytes(&reqs[i], &bytes, attr);
         if (mpi_errno && MPIR_ERR_GET_CLASS(mpi_errno) != MPI_ERR_TRUNCATE)
             TOPO_ADD_ERROR(MPIR_ERR_PROC_FAILED);       /* no use to try again */
         if (mpi_errno == MPI_SUCCESS && i < num_recvs && bytes != recvs[i].bytes)
@@ -181,7 +181,7 @@ static void join_vote(vote_t * a, const vote_t * b)
 }
 
 /* Vote along the tree: to its root and back. */
-static int vote_in_tree(struct MPII_Topo_exchange *ex, vote_t * vote, TOPO_COLL_ATTR_DECL)
+static int vote_in_tree(struct MPII_Topo_exchange *ex, vote_t * vote, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -191,21 +191,22 @@ static int vote_in_tree(struct MPII_Topo_exchange *ex, vote_t * vote, TOPO_COLL_
 #define RANK_OF(node_) (rank_of ? rank_of[node_] : (node_))
     for (int i = 0; i < tree->num_children; i++) {
         vote_t other = { 0 };
-        mpi_errno = MPIC_Recv(&other, sizeof(other), MPI_BYTE, RANK_OF(tree->children[i].rank), TAG,
-                              ex->comm_ptr, MPI_STATUS_IGNORE, TOPO_COLL_ATTR);
+        mpi_errno =
+            MPII_Topo_recv(&other, sizeof(other), TOPO_BYTE, RANK_OF(tree->children[i].rank), TAG,
+                           ex->comm_ptr, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         join_vote(vote, &other);
     }
     if (tree->parent != -1) {
-        mpi_errno = MPIC_Send(vote, sizeof(*vote), MPI_BYTE, RANK_OF(tree->parent), TAG,
+        mpi_errno = MPIC_Send(vote, sizeof(*vote), TOPO_BYTE, RANK_OF(tree->parent), TAG,
                               ex->comm_ptr, TOPO_COLL_ATTR);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        mpi_errno = MPIC_Recv(vote, sizeof(*vote), MPI_BYTE, RANK_OF(tree->parent), TAG,
-                              ex->comm_ptr, MPI_STATUS_IGNORE, TOPO_COLL_ATTR);
+        mpi_errno = MPII_Topo_recv(vote, sizeof(*vote), TOPO_BYTE, RANK_OF(tree->parent), TAG,
+                                   ex->comm_ptr, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     for (int i = 0; i < tree->num_children; i++) {
-        mpi_errno = MPIC_Send(vote, sizeof(*vote), MPI_BYTE, RANK_OF(tree->children[i].rank), TAG,
+        mpi_errno = MPIC_Send(vote, sizeof(*vote), TOPO_BYTE, RANK_OF(tree->children[i].rank), TAG,
                               ex->comm_ptr, TOPO_COLL_ATTR);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
@@ -215,13 +216,13 @@ static int vote_in_tree(struct MPII_Topo_exchange *ex, vote_t * vote, TOPO_COLL_
 
 /* Join the votes of all ranks. In shared memory, what a rank wrote there before it votes is seen by
  * the ranks of its host afterwards. */
-static int take_vote(struct MPII_Topo_exchange *ex, vote_t * vote, TOPO_COLL_ATTR_DECL)
+static int take_vote(struct MPII_Topo_exchange *ex, vote_t * vote, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
 
     if (ex->shm == NULL)
-        return vote_in_tree(ex, vote, TOPO_COLL_ATTR);
+        return vote_in_tree(ex, vote, attr);
 
     int n = ex->shm->num_ranks;
     uint32_t target = ++ex->num_votes * n;
@@ -232,7 +233,7 @@ static int take_vote(struct MPII_Topo_exchange *ex, vote_t * vote, TOPO_COLL_ATT
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         for (int i = 1; i < n; i++)
             join_vote(vote, &told_by(ex, i)->vote);
-        mpi_errno = vote_in_tree(ex, vote, TOPO_COLL_ATTR);
+        mpi_errno = vote_in_tree(ex, vote, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         ex->shared->result = *vote;
         MPII_Topo_shm_count(ex->shm, &ex->shared->decided, ex->num_votes);
@@ -245,12 +246,12 @@ static int take_vote(struct MPII_Topo_exchange *ex, vote_t * vote, TOPO_COLL_ATT
 }
 
 /* Whether all ranks say yes. */
-static int vote_yes(struct MPII_Topo_exchange *ex, bool * yes, TOPO_COLL_ATTR_DECL)
+static int vote_yes(struct MPII_Topo_exchange *ex, bool *yes, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     vote_t vote = {.all = *yes };
 
-    mpi_errno = take_vote(ex, &vote, TOPO_COLL_ATTR);
+    mpi_errno = take_vote(ex, &vote, attr);
     *yes = vote.all != 0;
     return mpi_errno;
 }
@@ -305,7 +306,7 @@ static void use_shm(struct MPII_Topo_exchange *ex, MPII_Topo_shm_t * shm, int64_
 
 /* Have shared memory with halves of so many bytes, in place of what there is, if possible. */
 static int replace_shm(struct MPII_Topo_exchange *ex, int64_t bytes, bool * is_ok,
-                       TOPO_COLL_ATTR_DECL)
+                       MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     const MPII_Topo_route_t *route = ex->any_route;
@@ -313,8 +314,7 @@ static int replace_shm(struct MPII_Topo_exchange *ex, int64_t bytes, bool * is_o
 
     MPII_Topo_shm_uncount(ex->shm);
     mpi_errno = MPII_Topo_shm_create(ex->comm_ptr, route->local, route->num_local, TAG,
-                                     header_bytes(route->num_local) + 2 * bytes, &shm,
-                                     TOPO_COLL_ATTR);
+                                     header_bytes(route->num_local) + 2 * bytes, &shm, attr);
     MPII_Topo_shm_recount(ex->shm);
     *is_ok = mpi_errno == MPI_SUCCESS && shm;
     if (*is_ok)
@@ -324,7 +324,8 @@ static int replace_shm(struct MPII_Topo_exchange *ex, int64_t bytes, bool * is_o
 
 /* Make room for that many bytes in each half, the same for all ranks of a host; collective over
  * them. *is_ok tells, on all of them in shared memory, whether there is. */
-static int reserve(struct MPII_Topo_exchange *ex, int64_t bytes, bool * is_ok, TOPO_COLL_ATTR_DECL)
+static int reserve(struct MPII_Topo_exchange *ex, int64_t bytes, bool *is_ok,
+                   MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
 
@@ -336,7 +337,7 @@ static int reserve(struct MPII_Topo_exchange *ex, int64_t bytes, bool * is_ok, T
     if (!*is_ok)
         goto fn_exit;
     if (ex->shm) {
-        mpi_errno = replace_shm(ex, bytes, is_ok, TOPO_COLL_ATTR);
+        mpi_errno = replace_shm(ex, bytes, is_ok, attr);
         MPIR_ERR_CHECK(mpi_errno);
     } else {
         char *own = MPL_malloc(bytes, MPL_MEM_COLL);
@@ -357,7 +358,7 @@ static int reserve(struct MPII_Topo_exchange *ex, int64_t bytes, bool * is_ok, T
 /* At the beginning of a call: where the last IDLE_CALLS needed much less than there is, give back the
  * rest. All ranks have the same numbers. Plans that need more are given room again when they are
  * used. */
-static int give_back(struct MPII_Topo_exchange *ex, TOPO_COLL_ATTR_DECL)
+static int give_back(struct MPII_Topo_exchange *ex, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int64_t room = MPL_MAX(ALIGN(ex->recent), MAX_FIRST_ROOM);
@@ -367,7 +368,7 @@ static int give_back(struct MPII_Topo_exchange *ex, TOPO_COLL_ATTR_DECL)
         goto fn_exit;
     if (room <= ex->largest / 4) {
         if (ex->shm && room < ex->room) {
-            mpi_errno = replace_shm(ex, room, &is_ok, TOPO_COLL_ATTR);
+            mpi_errno = replace_shm(ex, room, &is_ok, attr);
             MPIR_ERR_CHECK(mpi_errno);
         }
         for (int i = 0; i < MPII_TOPO_ROUTE__NUM; i++)
@@ -393,12 +394,12 @@ static void count_need(struct MPII_Topo_exchange *ex, int64_t bytes)
 /* -- one exchange -- */
 
 /* An error that a rank of a host knows of reaches the others with what it hands on. */
-static void tell_error(struct MPII_Topo_exchange *ex, TOPO_COLL_ATTR_DECL)
+static void tell_error(struct MPII_Topo_exchange *ex, MPII_Topo_attr_t * attr)
 {
     told_by(ex, ex->shm->index)->error[ex->current] = TOPO_ERROR;
 }
 
-static void hear_error(struct MPII_Topo_exchange *ex, TOPO_COLL_ATTR_DECL)
+static void hear_error(struct MPII_Topo_exchange *ex, MPII_Topo_attr_t * attr)
 {
     for (int i = 0; i < ex->shm->num_ranks; i++)
         TOPO_ADD_ERROR(told_by(ex, i)->error[ex->current]);
@@ -417,27 +418,27 @@ static bool is_same_block(const struct MPII_Topo_exchange *ex, int64_t block)
 /* The k-th time in a call that the ranks of a host hand on what they have. Who does not need it
  * does not wait: who sends nothing next waits the next time, and by then all have been here. */
 static int hand_on(struct MPII_Topo_exchange *ex, const MPII_Topo_wires_t * w, int k, bool do_wait,
-                   TOPO_COLL_ATTR_DECL)
+                   MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
 
     if (ex->shm) {
         uint32_t target = ++ex->num_done[k] * ex->shm->num_ranks;
-        tell_error(ex, TOPO_COLL_ATTR);
+        tell_error(ex, attr);
         MPII_Topo_shm_count(ex->shm, &ex->shared->done[k], target);
         if (do_wait) {
             mpi_errno = MPII_Topo_shm_wait(ex->shm, &ex->shared->done[k], target);
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-            hear_error(ex, TOPO_COLL_ATTR);
+            hear_error(ex, attr);
         }
     } else {
         int n = w->num_get[k];
-        mpi_errno = post(ex, w->get[k], n, false, w->reqs, TOPO_COLL_ATTR);
+        mpi_errno = post(ex, w->get[k], n, false, w->reqs, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        mpi_errno = post(ex, w->give[k], w->num_give[k], true, w->reqs + n, TOPO_COLL_ATTR);
+        mpi_errno = post(ex, w->give[k], w->num_give[k], true, w->reqs + n, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        mpi_errno = wait_all(w->reqs, w->get[k], n, w->num_give[k], TOPO_COLL_ATTR);
+        mpi_errno = wait_all(w->reqs, w->get[k], n, w->num_give[k], attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     return mpi_errno_ret;
@@ -454,7 +455,7 @@ static int collect(struct MPII_Topo_exchange *ex, const MPII_Topo_plan_t * plan,
  * since. In alltoall, block is the size of all blocks, in alltoallv it is 0. */
 static int exchange(struct MPII_Topo_exchange *ex, const MPII_Topo_plan_t * plan,
                     const MPII_Topo_wires_t * w, int64_t block, bool is_handed_on,
-                    TOPO_COLL_ATTR_DECL)
+                    MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -464,30 +465,30 @@ static int exchange(struct MPII_Topo_exchange *ex, const MPII_Topo_plan_t * plan
     MPII_Topo_count_messages(ex->place, ex->comm_ptr->rank, w);
     if (!is_handed_on) {
         bool do_wait = w->num_sends[plan->has_stage_1 ? 0 : 1] > 0;
-        mpi_errno = hand_on(ex, w, 0, do_wait, TOPO_COLL_ATTR);
+        mpi_errno = hand_on(ex, w, 0, do_wait, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         if (block && do_wait && !is_same_block(ex, block))
             TOPO_ADD_ERROR(MPIR_ERR_OTHER);
     }
     if (plan->has_stage_1) {
-        mpi_errno = post(ex, w->recvs[0], w->num_recvs[0], false, reqs, TOPO_COLL_ATTR);
+        mpi_errno = post(ex, w->recvs[0], w->num_recvs[0], false, reqs, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         n = w->num_recvs[0];
-        mpi_errno = post(ex, w->sends[0], w->num_sends[0], true, reqs + n, TOPO_COLL_ATTR);
+        mpi_errno = post(ex, w->sends[0], w->num_sends[0], true, reqs + n, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        mpi_errno = wait_all(reqs, w->recvs[0], n, w->num_sends[0], TOPO_COLL_ATTR);
+        mpi_errno = wait_all(reqs, w->recvs[0], n, w->num_sends[0], attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        mpi_errno = hand_on(ex, w, 1, w->num_sends[1] > 0, TOPO_COLL_ATTR);
+        mpi_errno = hand_on(ex, w, 1, w->num_sends[1] > 0, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     first = w->num_recvs[1];
-    mpi_errno = post(ex, w->recvs[1], first, false, reqs, TOPO_COLL_ATTR);
+    mpi_errno = post(ex, w->recvs[1], first, false, reqs, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    mpi_errno = post(ex, w->sends[1], w->num_sends[1], true, reqs + first, TOPO_COLL_ATTR);
+    mpi_errno = post(ex, w->sends[1], w->num_sends[1], true, reqs + first, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    mpi_errno = wait_all(reqs, w->recvs[1], first, w->num_sends[1], TOPO_COLL_ATTR);
+    mpi_errno = wait_all(reqs, w->recvs[1], first, w->num_sends[1], attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    mpi_errno = hand_on(ex, w, 2, true, TOPO_COLL_ATTR);
+    mpi_errno = hand_on(ex, w, 2, true, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     if (block && !is_same_block(ex, block))
         TOPO_ADD_ERROR(MPIR_ERR_OTHER);
@@ -517,7 +518,7 @@ static const MPII_Topo_route_t *get_route(struct MPII_Topo_exchange *ex, int fla
 
 /* Where each rank has a segment of its own: one rank of the host gives its part to the others. */
 static int share(struct MPII_Topo_exchange *ex, int owner, void *mem, int64_t bytes,
-                 TOPO_COLL_ATTR_DECL)
+                 MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -526,12 +527,11 @@ static int share(struct MPII_Topo_exchange *ex, int owner, void *mem, int64_t by
     if (ex->shm)
         return MPI_SUCCESS;
     if (owner != ex->comm_ptr->rank)
-        return MPIC_Recv(mem, bytes, MPI_BYTE, owner, TAG, ex->comm_ptr, MPI_STATUS_IGNORE,
-                         TOPO_COLL_ATTR);
+        return MPII_Topo_recv(mem, bytes, TOPO_BYTE, owner, TAG, ex->comm_ptr, attr);
     for (int i = 0; i < route->num_local; i++) {
         if (route->local[i] == owner)
             continue;
-        mpi_errno = MPIC_Send(mem, bytes, MPI_BYTE, route->local[i], TAG, ex->comm_ptr,
+        mpi_errno = MPIC_Send(mem, bytes, TOPO_BYTE, route->local[i], TAG, ex->comm_ptr,
                               TOPO_COLL_ATTR);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
@@ -541,7 +541,7 @@ static int share(struct MPII_Topo_exchange *ex, int owner, void *mem, int64_t by
 /* Send and receive the sizes of blocks that go through this host (topo_plan.h). */
 static int exchange_transit(struct MPII_Topo_exchange *ex, const MPII_Topo_route_t * route,
                             const void *const send[], void *const transit[], int width,
-                            TOPO_COLL_ATTR_DECL)
+                            MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -554,7 +554,7 @@ static int exchange_transit(struct MPII_Topo_exchange *ex, const MPII_Topo_route
         if (route->recvs[0][i].to != rank)
             continue;
         mpi_errno = MPIC_Irecv(transit[i], MPII_Topo_route_num_transit_in(route, i) * width,
-                               MPI_BYTE, route->recvs[0][i].from, TAG, ex->comm_ptr, &reqs[i]);
+                               TOPO_BYTE, route->recvs[0][i].from, TAG, ex->comm_ptr, &reqs[i]);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     for (int i = 0; i < route->num_sends[0]; i++) {
@@ -564,15 +564,16 @@ static int exchange_transit(struct MPII_Topo_exchange *ex, const MPII_Topo_route
         out[i] = MPL_malloc(num * width, MPL_MEM_COLL);
         MPII_TOPO_NEED(out[i]);
         MPII_Topo_route_transit(route, i, send, width, out[i]);
-        mpi_errno = MPIC_Isend(out[i], num * width, MPI_BYTE, route->sends[0][i].to, TAG, ex->comm_ptr,
-                               &reqs[route->num_recvs[0] + i], TOPO_COLL_ATTR);
+        mpi_errno =
+            MPIC_Isend(out[i], num * width, TOPO_BYTE, route->sends[0][i].to, TAG, ex->comm_ptr,
+                       &reqs[route->num_recvs[0] + i], TOPO_COLL_ATTR);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
-    mpi_errno = wait_all(reqs, NULL, 0, n, TOPO_COLL_ATTR);
+    mpi_errno = wait_all(reqs, NULL, 0, n, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     for (int i = 0; i < route->num_recvs[0]; i++) {
         mpi_errno = share(ex, route->recvs[0][i].to, transit[i],
-                          MPII_Topo_route_num_transit_in(route, i) * width, TOPO_COLL_ATTR);
+                          MPII_Topo_route_num_transit_in(route, i) * width, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     for (int i = 0; i < route->num_sends[0]; i++)
@@ -585,7 +586,7 @@ static int exchange_transit(struct MPII_Topo_exchange *ex, const MPII_Topo_route
 /* Make the plan for ex->key, where no block has more than max bytes. *plan is NULL where a process has not the memory. Collective over the
  * communicator. */
 static int build(struct MPII_Topo_exchange *ex, int flags, int64_t max, MPII_Topo_plan_t ** plan,
-                 TOPO_COLL_ATTR_DECL)
+                 MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -603,24 +604,24 @@ static int build(struct MPII_Topo_exchange *ex, int flags, int64_t max, MPII_Top
     num_transit = route ? route->num_recvs[0] : 0;
     send = MPL_malloc((2 * num_local + num_transit) * sizeof(void *), MPL_MEM_COLL);
     is_ok = route && send;
-    mpi_errno = vote_yes(ex, &is_ok, TOPO_COLL_ATTR);
+    mpi_errno = vote_yes(ex, &is_ok, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     if (!is_ok)
         goto fn_exit;
 
     /* -- the sizes of all ranks of the host -- */
     count_need(ex, ex->uniform_bytes * width);
-    mpi_errno = reserve(ex, MPII_Topo_route_table_bytes(route, width), &is_ok, TOPO_COLL_ATTR);
+    mpi_errno = reserve(ex, MPII_Topo_route_table_bytes(route, width), &is_ok, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     table = ex->half[ex->current];
     for (int i = 0; i < 2 * p && is_ok; i++)
         MPII_Topo_size_set(table + ex->any_route->index * row, width, i, ex->key[i]);
-    mpi_errno = vote_yes(ex, &is_ok, TOPO_COLL_ATTR);
+    mpi_errno = vote_yes(ex, &is_ok, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     if (!is_ok)
         goto fn_exit;
     for (int i = 0; i < num_local; i++) {
-        mpi_errno = share(ex, route->local[i], table + i * row, row, TOPO_COLL_ATTR);
+        mpi_errno = share(ex, route->local[i], table + i * row, row, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
 
@@ -637,10 +638,10 @@ static int build(struct MPII_Topo_exchange *ex, int flags, int64_t max, MPII_Top
         end += MPII_Topo_route_num_transit_in(route, i) * width;
     }
     if (flags & MPII_TOPO_ROUTE__BY_RACK) {
-        mpi_errno = exchange_transit(ex, route, send, transit, width, TOPO_COLL_ATTR);
+        mpi_errno = exchange_transit(ex, route, send, transit, width, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         if (ex->shm) {
-            mpi_errno = hand_on(ex, NULL, 1, true, TOPO_COLL_ATTR);
+            mpi_errno = hand_on(ex, NULL, 1, true, attr);
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         }
     }
@@ -721,7 +722,7 @@ static entry_t *make_way(struct MPII_Topo_exchange *ex, int64_t memory)
 
 /* Build the plan for ex->key and keep it. `vote` is that of all ranks on the call. */
 static int add_entry(struct MPII_Topo_exchange *ex, const vote_t * call, entry_t ** entry_,
-                     TOPO_COLL_ATTR_DECL)
+                     MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -740,7 +741,7 @@ static int add_entry(struct MPII_Topo_exchange *ex, const vote_t * call, entry_t
         memcpy(entry.key, ex->key, key_bytes);
     entry.memory = key_bytes;
     if (entry.decline == MPII_TOPO_PLANNED) {
-        mpi_errno = build(ex, flags, call->max[2], &entry.plan, TOPO_COLL_ATTR);
+        mpi_errno = build(ex, flags, call->max[2], &entry.plan, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         is_ok = is_ok && entry.plan &&
             MPII_Topo_wires_create(entry.plan, 1, &entry.wires) == MPI_SUCCESS;
@@ -748,17 +749,17 @@ static int add_entry(struct MPII_Topo_exchange *ex, const vote_t * call, entry_t
         vote.max[1] = entry.plan ? MPII_Topo_plan_memory(entry.plan) : 0;
     }
     vote.all = is_ok;
-    mpi_errno = take_vote(ex, &vote, TOPO_COLL_ATTR);
+    mpi_errno = take_vote(ex, &vote, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     is_ok = vote.all;
     if (is_ok && entry.plan) {
         /* no host has to ask whether the others want more than is allowed */
         is_ok = 2 * ALIGN((int64_t) vote.max[0]) <= ex->settings.plan_shm_bytes;
         if (is_ok) {
-            mpi_errno = reserve(ex, entry.plan->bytes, &has_room, TOPO_COLL_ATTR);
+            mpi_errno = reserve(ex, entry.plan->bytes, &has_room, attr);
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
             is_ok = has_room;
-            mpi_errno = vote_yes(ex, &is_ok, TOPO_COLL_ATTR);
+            mpi_errno = vote_yes(ex, &is_ok, attr);
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         }
     }
@@ -844,7 +845,7 @@ static MPII_Topo_decline_t judge_place(const MPII_Topo_place_t * place)
 }
 
 /* Have shared memory on all hosts, or on none. */
-static int choose_staging(struct MPII_Topo_exchange *ex, TOPO_COLL_ATTR_DECL)
+static int choose_staging(struct MPII_Topo_exchange *ex, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     const MPII_Topo_route_t *route = ex->any_route;
@@ -858,11 +859,10 @@ static int choose_staging(struct MPII_Topo_exchange *ex, TOPO_COLL_ATTR_DECL)
     if (ex->settings.plan_staging == MPIR_CVAR_COLL_TOPO_PLAN_STAGING_p2p)
         goto fn_exit;
     mpi_errno = MPII_Topo_shm_create(ex->comm_ptr, route->local, route->num_local, TAG,
-                                     header_bytes(route->num_local) + 2 * room, &shm,
-                                     TOPO_COLL_ATTR);
+                                     header_bytes(route->num_local) + 2 * room, &shm, attr);
     MPIR_ERR_CHECK(mpi_errno);
     is_ok = shm != NULL;
-    mpi_errno = vote_yes(ex, &is_ok, TOPO_COLL_ATTR);
+    mpi_errno = vote_yes(ex, &is_ok, attr);
     MPIR_ERR_CHECK(mpi_errno);
     if (is_ok) {
         plant_leaders(ex);
@@ -884,7 +884,7 @@ static int choose_staging(struct MPII_Topo_exchange *ex, TOPO_COLL_ATTR_DECL)
 
 /* Make what is kept, at the first call. */
 static int create(MPIR_Comm * comm_ptr, const MPII_Topo_place_t * place,
-                  struct MPII_Topo_exchange **ex_, TOPO_COLL_ATTR_DECL)
+                  struct MPII_Topo_exchange **ex_, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     struct MPII_Topo_exchange *ex = MPL_calloc(1, sizeof(*ex), MPL_MEM_COLL);
@@ -908,7 +908,7 @@ static int create(MPIR_Comm * comm_ptr, const MPII_Topo_place_t * place,
     ex->uniform_bytes = 2 * (int64_t) place->num_ranks * place->num_ranks / place->num_hosts;
     ex->any_route = get_route(ex, 0);
     MPII_TOPO_NEED(ex->any_route);
-    mpi_errno = choose_staging(ex, TOPO_COLL_ATTR);
+    mpi_errno = choose_staging(ex, attr);
     MPIR_ERR_CHECK(mpi_errno);
 
   fn_done:
@@ -920,16 +920,17 @@ static int create(MPIR_Comm * comm_ptr, const MPII_Topo_place_t * place,
     goto fn_exit;
 }
 
-static int get_exchange(MPIR_Comm * comm_ptr, struct MPII_Topo_exchange **ex, TOPO_COLL_ATTR_DECL)
+static int get_exchange(MPIR_Comm * comm_ptr, struct MPII_Topo_exchange **ex,
+                        MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     const MPII_Topo_place_t *place;
     MPII_Topo_kept_t *kept;
 
-    mpi_errno = MPII_Topo_comm_place(comm_ptr, &place, &kept, TOPO_COLL_ATTR);
+    mpi_errno = MPII_Topo_comm_place(comm_ptr, &place, &kept, attr);
     MPIR_ERR_CHECK(mpi_errno);
     if (kept->exchange == NULL) {
-        mpi_errno = create(comm_ptr, place, &kept->exchange, TOPO_COLL_ATTR);
+        mpi_errno = create(comm_ptr, place, &kept->exchange, attr);
         MPIR_ERR_CHECK(mpi_errno);
     }
     *ex = kept->exchange;
@@ -946,7 +947,7 @@ static int get_exchange(MPIR_Comm * comm_ptr, struct MPII_Topo_exchange **ex, TO
 /* Make room for blocks of a size on all hosts: for longer ones too, so that this is rare where sizes
  * grow, or else for just these. *decline tells whether there is any. */
 static int reserve_uniform(struct MPII_Topo_exchange *ex, uniform_t * u, MPI_Aint block,
-                           MPII_Topo_decline_t * decline, TOPO_COLL_ATTR_DECL)
+                           MPII_Topo_decline_t * decline, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -956,9 +957,9 @@ static int reserve_uniform(struct MPII_Topo_exchange *ex, uniform_t * u, MPI_Ain
     while (room < block)
         room *= 2;
     while (true) {
-        mpi_errno = reserve(ex, u->plan->bytes * room, &is_ok, TOPO_COLL_ATTR);
+        mpi_errno = reserve(ex, u->plan->bytes * room, &is_ok, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        mpi_errno = vote_yes(ex, &is_ok, TOPO_COLL_ATTR);
+        mpi_errno = vote_yes(ex, &is_ok, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         if (is_ok || room == block)
             break;
@@ -1000,7 +1001,7 @@ static uniform_t *get_uniform(struct MPII_Topo_exchange *ex, int flags, MPI_Aint
 int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
                                 void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
                                 MPIR_Comm * comm_ptr, MPII_Topo_decline_t * decline,
-                                TOPO_COLL_ATTR_DECL)
+                                MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -1022,7 +1023,7 @@ int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Dat
     if (block == 0)
         goto fn_exit;
 
-    mpi_errno = get_exchange(comm_ptr, &ex, TOPO_COLL_ATTR);
+    mpi_errno = get_exchange(comm_ptr, &ex, attr);
     MPIR_ERR_CHECK(mpi_errno);
     double pairs = (double) comm_ptr->local_size * comm_ptr->local_size;
     *decline = ex->decline == MPII_TOPO_PLANNED ? decide(ex, block * pairs, pairs, &flags) :
@@ -1031,12 +1032,12 @@ int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Dat
         *decline = MPII_TOPO_DECLINED_MEMORY;
     if (*decline != MPII_TOPO_PLANNED)
         goto fn_exit;
-    mpi_errno = give_back(ex, TOPO_COLL_ATTR);
+    mpi_errno = give_back(ex, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     count_need(ex, block * ex->uniform_bytes);
     u = get_uniform(ex, flags, block);
     if (block > u->room) {
-        mpi_errno = reserve_uniform(ex, u, block, decline, TOPO_COLL_ATTR);
+        mpi_errno = reserve_uniform(ex, u, block, decline, attr);
         MPIR_ERR_CHECK(mpi_errno);
         if (*decline != MPII_TOPO_PLANNED)
             goto fn_exit;
@@ -1050,9 +1051,9 @@ int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Dat
     } else {
         TOPO_ADD_ERROR(MPIR_ERR_OTHER);
     }
-    mpi_errno = exchange(ex, u->plan, u->wires, block, false, TOPO_COLL_ATTR);
+    mpi_errno = exchange(ex, u->plan, u->wires, block, false, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    if (TOPO_ERROR == MPIR_ERR_NONE) {
+    if (TOPO_ERROR == TOPO_ERROR_NONE) {
         mpi_errno = distribute(ex, u->plan, block, &in);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     } else {
@@ -1062,7 +1063,7 @@ int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Dat
              * written. */
             TOPO_CLEAR_ERROR;
             mpi_errno = MPI_SUCCESS;
-            mpi_errno_ret = MPII_Topo_exchange_unequal(&out, &in, comm_ptr, TOPO_COLL_ATTR);
+            mpi_errno_ret = MPII_Topo_exchange_unequal(&out, &in, comm_ptr, attr);
             MPII_Topo_counter_add(&MPII_Topo_plan_declined[MPII_TOPO_DECLINED_MISMATCH], 1);
         }
     }
@@ -1164,7 +1165,7 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
                                  const MPI_Aint * sdispls, MPI_Datatype sendtype, void *recvbuf,
                                  const MPI_Aint * recvcounts, const MPI_Aint * rdispls,
                                  MPI_Datatype recvtype, MPIR_Comm * comm_ptr,
-                                 MPII_Topo_decline_t * decline, TOPO_COLL_ATTR_DECL)
+                                 MPII_Topo_decline_t * decline, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -1175,7 +1176,7 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
     bool is_handed_on = false;
 
     *decline = MPII_TOPO_PLANNED;
-    mpi_errno = get_exchange(comm_ptr, &ex, TOPO_COLL_ATTR);
+    mpi_errno = get_exchange(comm_ptr, &ex, attr);
     MPIR_ERR_CHECK(mpi_errno);
     *decline = ex->decline;
     if (*decline != MPII_TOPO_PLANNED)
@@ -1191,7 +1192,7 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
     if (sendbuf != MPI_IN_PLACE)
         MPII_Topo_blocks_set(&out, sendbuf, 0, sendcounts, sdispls, sendtype);
 
-    mpi_errno = give_back(ex, TOPO_COLL_ATTR);
+    mpi_errno = give_back(ex, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
 
     /* -- guess the plan, collect for it, and vote -- */
@@ -1205,11 +1206,11 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
         mpi_errno = collect(ex, ex->plans->entries[guess].plan, 1, &out);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
-    mpi_errno = take_vote(ex, &vote, TOPO_COLL_ATTR);
+    mpi_errno = take_vote(ex, &vote, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     if (vote.match) {
         /* all processes know */
-        mpi_errno = MPII_Topo_exchange_unequal(&out, &in, comm_ptr, TOPO_COLL_ATTR);
+        mpi_errno = MPII_Topo_exchange_unequal(&out, &in, comm_ptr, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         MPII_Topo_counter_add(&MPII_Topo_plan_declined[MPII_TOPO_DECLINED_MISMATCH], 1);
         goto fn_exit;
@@ -1217,7 +1218,7 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
 
     int slot = latest_entry(ex, vote.all);
     if (slot == -1) {
-        mpi_errno = add_entry(ex, &vote, &entry, TOPO_COLL_ATTR);
+        mpi_errno = add_entry(ex, &vote, &entry, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     } else {
         entry = &ex->plans->entries[slot];
@@ -1231,9 +1232,9 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
     count_need(ex, entry->need);
     if (entry->plan && entry->epoch != ex->epoch) {
         bool is_ok;
-        mpi_errno = reserve(ex, entry->plan->bytes, &is_ok, TOPO_COLL_ATTR);
+        mpi_errno = reserve(ex, entry->plan->bytes, &is_ok, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        mpi_errno = vote_yes(ex, &is_ok, TOPO_COLL_ATTR);
+        mpi_errno = vote_yes(ex, &is_ok, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         if (is_ok)
             entry->epoch = ex->epoch;
@@ -1246,7 +1247,7 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
             mpi_errno = collect(ex, entry->plan, 1, &out);
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         }
-        mpi_errno = exchange(ex, entry->plan, entry->wires, 0, is_handed_on, TOPO_COLL_ATTR);
+        mpi_errno = exchange(ex, entry->plan, entry->wires, 0, is_handed_on, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         mpi_errno = distribute(ex, entry->plan, 1, &in);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
@@ -1267,7 +1268,7 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
 int MPII_Topo_exchange_plan(MPIR_Comm * comm_ptr, const MPII_Topo_blocks_t * out,
                             const MPII_Topo_blocks_t * in, MPII_Topo_decline_t * decline,
                             const MPII_Topo_route_t ** route, MPII_Topo_plan_t ** plan,
-                            MPII_Topo_shm_t ** shm, TOPO_COLL_ATTR_DECL)
+                            MPII_Topo_shm_t ** shm, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -1281,35 +1282,35 @@ int MPII_Topo_exchange_plan(MPIR_Comm * comm_ptr, const MPII_Topo_blocks_t * out
     *shm = NULL;
     *decline = MPII_TOPO_DECLINED_MEMORY;
     MPL_wtime(&start);
-    mpi_errno = get_exchange(comm_ptr, &ex, TOPO_COLL_ATTR);
+    mpi_errno = get_exchange(comm_ptr, &ex, attr);
     MPIR_ERR_CHECK(mpi_errno);
     if (ex->decline != MPII_TOPO_PLANNED) {
         *decline = ex->decline;
         goto fn_exit;
     }
     make_key(ex, out, in, &vote);
-    mpi_errno = take_vote(ex, &vote, TOPO_COLL_ATTR);
+    mpi_errno = take_vote(ex, &vote, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     *decline = vote.match ? MPII_TOPO_DECLINED_MISMATCH :
         decide(ex, vote.sum[0], vote.sum[1], &flags);
     if (*decline != MPII_TOPO_PLANNED)
         goto fn_exit;
 
-    mpi_errno = build(ex, flags, vote.max[2], plan, TOPO_COLL_ATTR);
+    mpi_errno = build(ex, flags, vote.max[2], plan, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     *route = ex->route[flags];
     vote.all = *plan != NULL;
     vote.max[0] = *plan ? (*plan)->bytes + (*plan)->own_bytes : 0;
-    mpi_errno = take_vote(ex, &vote, TOPO_COLL_ATTR);
+    mpi_errno = take_vote(ex, &vote, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     is_ok = vote.all && vote.max[0] <= ex->settings.plan_shm_bytes;
     if (is_ok && ex->shm) {
         mpi_errno = MPII_Topo_shm_create(comm_ptr, (*route)->local, (*route)->num_local, TAG,
-                                         MPII_TOPO_MEETING_BYTES((*route)->num_local) + (*plan)->bytes +
-                                         (*plan)->own_bytes, shm, TOPO_COLL_ATTR);
+                                         MPII_TOPO_MEETING_BYTES((*route)->num_local) +
+                                         (*plan)->bytes + (*plan)->own_bytes, shm, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         is_ok = *shm != NULL;
-        mpi_errno = vote_yes(ex, &is_ok, TOPO_COLL_ATTR);
+        mpi_errno = vote_yes(ex, &is_ok, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     *decline = is_ok ? MPII_TOPO_PLANNED : MPII_TOPO_DECLINED_MEMORY;

@@ -78,7 +78,7 @@ int MPII_Topo_exchange_copy(const MPII_Topo_place_t * place, int rank, int which
 /* Alltoall(v) for ranks that do not agree on the sizes of blocks: all messages are received, as long as
  * they are. Blocks for which there is room are delivered, one that is longer is MPI_ERR_TRUNCATE. */
 int MPII_Topo_exchange_unequal(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in,
-                               MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL);
+                               MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
 
 /* Count them, for MPI_T. */
 void MPII_Topo_count_messages(const MPII_Topo_place_t * place, int rank,
@@ -99,18 +99,18 @@ void MPII_Topo_plans_free(struct MPII_Topo_plans *plans);
 int MPII_Topo_exchange_plan(MPIR_Comm * comm_ptr, const MPII_Topo_blocks_t * out,
                             const MPII_Topo_blocks_t * in, MPII_Topo_decline_t * decline,
                             const MPII_Topo_route_t ** route, MPII_Topo_plan_t ** plan,
-                            MPII_Topo_shm_t ** shm, TOPO_COLL_ATTR_DECL);
+                            MPII_Topo_shm_t ** shm, MPII_Topo_attr_t * attr);
 
 /* The collectives. Where *decline is not MPII_TOPO_PLANNED nothing has been done, on no rank. */
 int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
                                 void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
                                 MPIR_Comm * comm_ptr, MPII_Topo_decline_t * decline,
-                                TOPO_COLL_ATTR_DECL);
+                                MPII_Topo_attr_t * attr);
 int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcounts,
                                  const MPI_Aint * sdispls, MPI_Datatype sendtype, void *recvbuf,
                                  const MPI_Aint * recvcounts, const MPI_Aint * rdispls,
                                  MPI_Datatype recvtype, MPIR_Comm * comm_ptr,
-                                 MPII_Topo_decline_t * decline, TOPO_COLL_ATTR_DECL);
+                                 MPII_Topo_decline_t * decline, MPII_Topo_attr_t * attr);
 
 /* MPI_T variables, of this process */
 extern MPII_Topo_counter_t MPII_Topo_plan_declined[MPII_TOPO_DECLINED__END];

@@ -54,8 +54,8 @@ int MPII_Topo_exchange_copy(const MPII_Topo_place_t * place, int rank, int which
             memcpy(block + blocks->true_lb, mem, bytes);
         } else {
             mpi_errno = to_segment ?
-                MPIR_Localcopy(block, count, blocks->type, mem, bytes, MPI_BYTE) :
-                MPIR_Localcopy(mem, bytes, MPI_BYTE, block, count, blocks->type);
+                MPIR_Localcopy(block, count, blocks->type, mem, bytes, TOPO_BYTE) :
+                MPIR_Localcopy(mem, bytes, TOPO_BYTE, block, count, blocks->type);
             MPIR_ERR_CHECK(mpi_errno);
         }
     }
@@ -67,7 +67,7 @@ int MPII_Topo_exchange_copy(const MPII_Topo_place_t * place, int rank, int which
 }
 
 int MPII_Topo_exchange_unequal(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in,
-                               MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
+                               MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -80,35 +80,37 @@ int MPII_Topo_exchange_unequal(const MPII_Topo_blocks_t * out, const MPII_Topo_b
     MPII_TOPO_NEED(sent && reqs);
     for (int i = 0; i < p; i++)
         total += sent[i] = MPII_Topo_blocks_count(out, i) * out->type_size;
-    mpi_errno = MPIR_Alltoall_intra_scattered(sent, sizeof(MPI_Aint), MPI_BYTE, theirs,
-                                              sizeof(MPI_Aint), MPI_BYTE, comm_ptr, TOPO_COLL_ATTR);
+    mpi_errno = MPIR_Alltoall_intra_scattered(sent, sizeof(MPI_Aint), TOPO_BYTE, theirs,
+                                              sizeof(MPI_Aint), TOPO_BYTE, comm_ptr,
+                                              TOPO_COLL_ATTR);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     for (int i = 0; i < p; i++)
         total += theirs[i];
     end = mem = MPL_malloc(total, MPL_MEM_COLL);
     MPII_TOPO_NEED(mem);
     for (int i = 0; i < p; i++) {
-        mpi_errno = MPIC_Irecv(end, theirs[i], MPI_BYTE, i, MPIR_ALLTOALLV_TAG, comm_ptr, &reqs[i]);
+        mpi_errno =
+            MPIC_Irecv(end, theirs[i], TOPO_BYTE, i, MPIR_ALLTOALLV_TAG, comm_ptr, &reqs[i]);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         end += theirs[i];
     }
     for (int i = 0; i < p; i++) {
         mpi_errno = MPIR_Localcopy(block_of(out, i), MPII_Topo_blocks_count(out, i), out->type, end,
-                                   sent[i], MPI_BYTE);
+                                   sent[i], TOPO_BYTE);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        mpi_errno = MPIC_Isend(end, sent[i], MPI_BYTE, i, MPIR_ALLTOALLV_TAG, comm_ptr,
+        mpi_errno = MPIC_Isend(end, sent[i], TOPO_BYTE, i, MPIR_ALLTOALLV_TAG, comm_ptr,
                                &reqs[p + i], TOPO_COLL_ATTR);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         end += sent[i];
     }
     for (int i = 0; i < 2 * p; i++) {
-        mpi_errno = MPII_Topo_wait(&reqs[i], TOPO_COLL_ATTR);
+        mpi_errno = MPII_Topo_wait(&reqs[i], attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     end = mem;
     for (int i = 0; i < p && mpi_errno_ret == MPI_SUCCESS; i++) {
         if (theirs[i] <= MPII_Topo_blocks_count(in, i) * in->type_size)
-            mpi_errno = MPIR_Localcopy(end, theirs[i], MPI_BYTE, block_of(in, i),
+            mpi_errno = MPIR_Localcopy(end, theirs[i], TOPO_BYTE, block_of(in, i),
                                        MPII_Topo_blocks_count(in, i), in->type);
         else
             MPIR_ERR_SET(mpi_errno, MPI_ERR_TRUNCATE, "**truncate");
@@ -129,7 +131,7 @@ static int make_wire(const MPII_Topo_plan_msg_t * m, MPI_Aint scale, MPII_Topo_w
     MPI_Aint *lens = NULL, *displs = NULL;
 
     wire->rank = m->rank;
-    wire->type = MPI_BYTE;
+    wire->type = TOPO_BYTE;
     wire->bytes = m->bytes * scale;
     if (m->num_pieces == 1) {
         wire->offset = m->pieces[0].offset * scale;
@@ -143,7 +145,7 @@ static int make_wire(const MPII_Topo_plan_msg_t * m, MPI_Aint scale, MPII_Topo_w
         lens[i] = m->pieces[i].bytes * scale;
         displs[i] = m->pieces[i].offset * scale;
     }
-    mpi_errno = MPIR_Type_create_hindexed_large_impl(m->num_pieces, lens, displs, MPI_BYTE,
+    mpi_errno = MPIR_Type_create_hindexed_large_impl(m->num_pieces, lens, displs, TOPO_BYTE,
                                                      &wire->type);
     MPIR_ERR_CHECK(mpi_errno);
     mpi_errno = MPIR_Type_commit_impl(&wire->type);
@@ -170,7 +172,7 @@ static int make_wires(const MPII_Topo_plan_msg_t * msgs, int n, MPI_Aint scale,
     for (int i = 0; i < n && msgs; i++) {
         if (msgs[i].num_pieces == 0)
             continue;
-        w->all[w->num].type = MPI_BYTE;
+        w->all[w->num].type = TOPO_BYTE;
         mpi_errno = make_wire(&msgs[i], scale, &w->all[w->num++]);
         MPIR_ERR_CHECK(mpi_errno);
         (*num_wires)++;
@@ -224,7 +226,7 @@ void MPII_Topo_wires_free(MPII_Topo_wires_t * w)
     if (w == NULL)
         return;
     for (int i = 0; i < w->num; i++) {
-        if (w->all[i].type != MPI_BYTE)
+        if (w->all[i].type != TOPO_BYTE)
             MPIR_Type_free_impl(&w->all[i].type);
     }
     MPL_free(w->all);

@@ -101,7 +101,7 @@ static void tell_error(persist_t * p)
 static void hear_error(persist_t * p)
 {
     for (int i = 0; p->shm && i < p->plan->num_local; i++) {
-        if (errors_of_round(p)[i] != MPIR_ERR_NONE)
+        if (errors_of_round(p)[i] != TOPO_ERROR_NONE)
             p->error = MPIR_ERR_OTHER;
     }
 }
@@ -139,7 +139,7 @@ static int begin(void *data, int *done)
     MPII_Topo_counter_add(p->calls, 1);
     p->num_rounds++;
     p->mpi_errno = MPI_SUCCESS;
-    p->error = MPIR_ERR_NONE;
+    p->error = TOPO_ERROR_NONE;
     MPII_Topo_count_messages(p->route->place, p->comm_ptr->rank, p->wires);
     note_error(p, copy(p, true));
     return MPI_SUCCESS;
@@ -165,7 +165,7 @@ static int distribute(void *data, int *done)
     *done = 1;
     hear_error(p);
     note_error(p, copy(p, false));
-    if (p->error != MPIR_ERR_NONE && p->mpi_errno == MPI_SUCCESS)
+    if (p->error != TOPO_ERROR_NONE && p->mpi_errno == MPI_SUCCESS)
         MPIR_ERR_SET(p->mpi_errno, MPI_ERR_OTHER, "**coll_fail");
     /* which may have the error of a message already */
     if (TOPO_SCHED_STATUS_ERROR(p->sched) == MPI_SUCCESS)
@@ -200,13 +200,13 @@ static int meet(void *data, int *done)
         for (int i = 0; i < m->num_waiting; i++) {
             if (m->waiting[i] == p->comm_ptr->rank)
                 continue;
-            mpi_errno = MPIC_Isend(NULL, 0, MPI_BYTE, m->waiting[i], p->meeting_tag, p->comm_ptr,
+            mpi_errno = MPIC_Isend(NULL, 0, TOPO_BYTE, m->waiting[i], p->meeting_tag, p->comm_ptr,
                                    &m->reqs[m->num_reqs], TOPO_COLL_ATTR);
             note_error(p, mpi_errno);
             m->num_reqs += mpi_errno == MPI_SUCCESS;
         }
     } else if (m->waits) {
-        mpi_errno = MPIC_Irecv(NULL, 0, MPI_BYTE, MPI_ANY_SOURCE, p->meeting_tag,
+        mpi_errno = MPIC_Irecv(NULL, 0, TOPO_BYTE, MPI_ANY_SOURCE, p->meeting_tag,
                                p->comm_ptr, &m->reqs[0]);
         note_error(p, mpi_errno);
         m->num_reqs = mpi_errno == MPI_SUCCESS;
@@ -378,7 +378,7 @@ static int init(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in, b
     MPII_TOPO_NEED(ret == 0);
 
     mpi_errno = MPII_Topo_exchange_plan(comm_ptr, &p->out, &p->in, &decline, &p->route, &p->plan,
-                                        &p->shm, TOPO_COLL_ATTR);
+                                        &p->shm, attr);
     MPIR_ERR_CHECK(mpi_errno);
     MPII_Topo_counter_add(&MPII_Topo_plan_declined[decline], 1);
     if (decline != MPII_TOPO_PLANNED)

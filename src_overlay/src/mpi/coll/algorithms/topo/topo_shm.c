@@ -217,7 +217,7 @@ void MPII_Topo_shm_recount(const MPII_Topo_shm_t * shm)
 /* -- making it: the first rank offers, the others try, it says whether all of them have it -- */
 
 static int offer_memory(MPIR_Comm * comm_ptr, const int ranks[], MPII_Topo_shm_t * shm, int tag,
-                        size_t bytes, bool * is_ok, TOPO_COLL_ATTR_DECL)
+                        size_t bytes, bool *is_ok, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -243,14 +243,14 @@ static int offer_memory(MPIR_Comm * comm_ptr, const int ranks[], MPII_Topo_shm_t
         *is_ok = MPII_Topo_shm_name_waker(shm->waker[shm->index]) == 0;
     }
     for (int i = 1; i < shm->num_ranks; i++) {
-        mpi_errno = MPIC_Send(&offer, sizeof(offer), MPI_BYTE, ranks[i], tag, comm_ptr,
+        mpi_errno = MPIC_Send(&offer, sizeof(offer), TOPO_BYTE, ranks[i], tag, comm_ptr,
                               TOPO_COLL_ATTR);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     find_processors(all.processors);
     for (int i = 1; i < shm->num_ranks; i++) {
-        mpi_errno = MPIC_Recv(&answer, sizeof(answer), MPI_BYTE, ranks[i], tag, comm_ptr,
-                              MPI_STATUS_IGNORE, TOPO_COLL_ATTR);
+        mpi_errno = MPII_Topo_recv(&answer, sizeof(answer), TOPO_BYTE, ranks[i], tag, comm_ptr,
+                                   attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         *is_ok = *is_ok && mpi_errno == MPI_SUCCESS && answer.is_ok;
         for (int k = 0; k < 16 && mpi_errno == MPI_SUCCESS; k++)
@@ -261,7 +261,7 @@ static int offer_memory(MPIR_Comm * comm_ptr, const int ranks[], MPII_Topo_shm_t
                                                             all.processors);
     all.is_ok = *is_ok;
     for (int i = 1; i < shm->num_ranks; i++) {
-        mpi_errno = MPIC_Send(&all.is_ok, sizeof(all.is_ok), MPI_BYTE, ranks[i], tag, comm_ptr,
+        mpi_errno = MPIC_Send(&all.is_ok, sizeof(all.is_ok), TOPO_BYTE, ranks[i], tag, comm_ptr,
                               TOPO_COLL_ATTR);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
@@ -271,7 +271,7 @@ static int offer_memory(MPIR_Comm * comm_ptr, const int ranks[], MPII_Topo_shm_t
 }
 
 static int accept_memory(MPIR_Comm * comm_ptr, int first, MPII_Topo_shm_t * shm, int tag,
-                         size_t bytes, bool * is_ok, TOPO_COLL_ATTR_DECL)
+                         size_t bytes, bool *is_ok, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -279,8 +279,7 @@ static int accept_memory(MPIR_Comm * comm_ptr, int first, MPII_Topo_shm_t * shm,
     answer_t answer;
     char *mem = NULL;
 
-    mpi_errno = MPIC_Recv(&offer, sizeof(offer), MPI_BYTE, first, tag, comm_ptr, MPI_STATUS_IGNORE,
-                          TOPO_COLL_ATTR);
+    mpi_errno = MPII_Topo_recv(&offer, sizeof(offer), TOPO_BYTE, first, tag, comm_ptr, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     if (*is_ok && mpi_errno == MPI_SUCCESS)
         mem = open_offer(&offer, bytes);
@@ -289,17 +288,17 @@ static int accept_memory(MPIR_Comm * comm_ptr, int first, MPII_Topo_shm_t * shm,
     answer.is_ok = mem && MPII_Topo_shm_name_waker(shm->waker[shm->index]) == 0 &&
         MPII_Topo_shm_is_alive(shm->waker[0]);
     find_processors(answer.processors);
-    mpi_errno = MPIC_Send(&answer, sizeof(answer), MPI_BYTE, first, tag, comm_ptr, TOPO_COLL_ATTR);
+    mpi_errno = MPIC_Send(&answer, sizeof(answer), TOPO_BYTE, first, tag, comm_ptr, TOPO_COLL_ATTR);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    mpi_errno = MPIC_Recv(&answer.is_ok, sizeof(answer.is_ok), MPI_BYTE, first, tag, comm_ptr,
-                          MPI_STATUS_IGNORE, TOPO_COLL_ATTR);
+    mpi_errno = MPII_Topo_recv(&answer.is_ok, sizeof(answer.is_ok), TOPO_BYTE, first, tag, comm_ptr,
+                               attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     *is_ok = mpi_errno_ret == MPI_SUCCESS && answer.is_ok;
     return mpi_errno_ret;
 }
 
 int MPII_Topo_shm_create(MPIR_Comm * comm_ptr, const int ranks[], int num_ranks, int tag,
-                         size_t bytes, MPII_Topo_shm_t ** shm_, TOPO_COLL_ATTR_DECL)
+                         size_t bytes, MPII_Topo_shm_t ** shm_, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     MPII_Topo_shm_t local = {.num_ranks = num_ranks }, *shm = MPL_malloc(sizeof(*shm), MPL_MEM_SHM);
@@ -312,8 +311,8 @@ int MPII_Topo_shm_create(MPIR_Comm * comm_ptr, const int ranks[], int num_ranks,
     while (ranks[local.index] != comm_ptr->rank)
         local.index++;
     mpi_errno = local.index == 0 ?
-        offer_memory(comm_ptr, ranks, &local, tag, bytes, &is_ok, TOPO_COLL_ATTR) :
-        accept_memory(comm_ptr, ranks[0], &local, tag, bytes, &is_ok, TOPO_COLL_ATTR);
+        offer_memory(comm_ptr, ranks, &local, tag, bytes, &is_ok, attr) :
+        accept_memory(comm_ptr, ranks[0], &local, tag, bytes, &is_ok, attr);
     if (is_ok && mpi_errno == MPI_SUCCESS) {
         local.may_spin = ((head_t *) local.base)->may_spin;
         *shm = local;

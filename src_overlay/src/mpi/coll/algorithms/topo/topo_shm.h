@@ -36,7 +36,7 @@ typedef struct MPII_Topo_shm {
 /* Collective over the ranks of a host: ranks[num_ranks], in ascending order. *shm is NULL on all of
  * them where one of them cannot have the memory; that is no error. */
 int MPII_Topo_shm_create(MPIR_Comm * comm_ptr, const int ranks[], int num_ranks, int tag,
-                         size_t bytes, MPII_Topo_shm_t ** shm, TOPO_COLL_ATTR_DECL);
+                         size_t bytes, MPII_Topo_shm_t ** shm, MPII_Topo_attr_t * attr);
 void MPII_Topo_shm_free(MPII_Topo_shm_t * shm);
 
 /* All of it on a host is limited (MPIR_CVAR_COLL_TOPO_PLAN_SHM_BYTES). Each process has an equal part

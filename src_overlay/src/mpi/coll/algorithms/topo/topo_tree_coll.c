@@ -222,12 +222,12 @@ static int copy_piece(const flow_t * f, const block_t * block, MPI_Aint column, 
         goto fn_exit;
     if (is_contiguous(block->type)) {
         char *at = block->buf + true_lb(block->type) + offset;
-        mpi_errno = to_mem ? MPIR_Localcopy(at, bytes, MPI_BYTE, mem, bytes, MPI_BYTE) :
-            MPIR_Localcopy(mem, bytes, MPI_BYTE, at, bytes, MPI_BYTE);
+        mpi_errno = to_mem ? MPIR_Localcopy(at, bytes, TOPO_BYTE, mem, bytes, TOPO_BYTE) :
+            MPIR_Localcopy(mem, bytes, TOPO_BYTE, at, bytes, TOPO_BYTE);
     } else if (bytes == block->size) {
         mpi_errno = to_mem ?
-            MPIR_Localcopy(block->buf, block->count, block->type, mem, bytes, MPI_BYTE) :
-            MPIR_Localcopy(mem, bytes, MPI_BYTE, block->buf, block->count, block->type);
+            MPIR_Localcopy(block->buf, block->count, block->type, mem, bytes, TOPO_BYTE) :
+            MPIR_Localcopy(mem, bytes, TOPO_BYTE, block->buf, block->count, block->type);
     } else if (to_mem) {
         mpi_errno = TOPO_TYPEREP_PACK(block->buf, block->count, block->type, offset, mem, bytes,
                                       &done);
@@ -296,16 +296,15 @@ static bool must_stage(const message_t * m, bool is_send)
 }
 
 static int post(const flow_t * f, message_t * m, void *buf, MPI_Aint count, MPI_Datatype type,
-                bool is_send, TOPO_COLL_ATTR_DECL)
+                bool is_send, MPII_Topo_attr_t * attr)
 {
     if (must_stage(m, is_send))
-        return MPIC_Irecv(m->staged, NOTE_BYTES, MPI_BYTE, m->rank, f->tag, f->comm_ptr, &m->req);
+        return MPIC_Irecv(m->staged, NOTE_BYTES, TOPO_BYTE, m->rank, f->tag, f->comm_ptr, &m->req);
     if (!is_send)
         return MPIC_Irecv(buf, count, type, m->rank, f->tag, f->comm_ptr, &m->req);
     count_message(f, m->rank);
     if (f->num_columns > WINDOW)
-        return MPIC_Issend(buf, count, type, m->rank, f->tag, f->comm_ptr, &m->req,
-                           TOPO_COLL_ATTR);
+        return MPII_Topo_issend(buf, count, type, m->rank, f->tag, f->comm_ptr, &m->req, attr);
     return MPIC_Isend(buf, count, type, m->rank, f->tag, f->comm_ptr, &m->req, TOPO_COLL_ATTR);
 }
 
@@ -318,7 +317,7 @@ static int find_ranges(const flow_t * f, const message_t * m, MPI_Aint column, M
     MPI_Aint unit = f->is_contig ? 1 : f->extent;
     int n = 0;
 
-    *type = f->is_contig ? MPI_BYTE : f->type;
+    *type = f->is_contig ? TOPO_BYTE : f->type;
     if (!f->is_contig && largest_block(f, m->begin, m->end) > f->width)
         return 0;
     for (int i = m->begin; i < m->end; i++) {
@@ -353,7 +352,7 @@ static void take_first(const flow_t * f, const message_t * m, char mem[NOTE_BYTE
 
 /* Begin to send a message from the root, or to receive it there. */
 static int post_at_root(const flow_t * f, message_t * m, MPI_Aint column, bool is_send,
-                        TOPO_COLL_ATTR_DECL)
+                        MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     MPI_Aint *displs = f->scratch, *lens = f->scratch + f->tree->num_blocks;
@@ -361,20 +360,20 @@ static int post_at_root(const flow_t * f, message_t * m, MPI_Aint column, bool i
     int n = find_ranges(f, m, column, displs, lens, &type);
 
     if (n == 1 && !must_stage(m, is_send)) {
-        mpi_errno = post(f, m, f->buf + displs[0], lens[0], type, is_send, TOPO_COLL_ATTR);
+        mpi_errno = post(f, m, f->buf + displs[0], lens[0], type, is_send, attr);
     } else if (n == 0 || m->bytes <= STAGED_BYTES) {
         stage(m);
         if (is_send) {
             mpi_errno = copy_staged(f, m, column, true);
             MPIR_ERR_CHECK(mpi_errno);
         }
-        mpi_errno = post(f, m, m->staged, m->bytes, MPI_BYTE, is_send, TOPO_COLL_ATTR);
+        mpi_errno = post(f, m, m->staged, m->bytes, TOPO_BYTE, is_send, attr);
     } else {
         mpi_errno = MPIR_Type_create_hindexed_large_impl(n, lens, displs, type, &indexed);
         MPIR_ERR_CHECK(mpi_errno);
         mpi_errno = MPIR_Type_commit_impl(&indexed);
         MPIR_ERR_CHECK(mpi_errno);
-        mpi_errno = post(f, m, f->buf, 1, indexed, is_send, TOPO_COLL_ATTR);
+        mpi_errno = post(f, m, f->buf, 1, indexed, is_send, attr);
     }
     MPIR_ERR_CHECK(mpi_errno);
 
@@ -387,15 +386,15 @@ static int post_at_root(const flow_t * f, message_t * m, MPI_Aint column, bool i
 }
 
 static int post_in_column(const flow_t * f, const column_t * col, message_t * m, bool is_send,
-                          TOPO_COLL_ATTR_DECL)
+                          MPII_Topo_attr_t * attr)
 {
     if (must_stage(m, is_send))
         stage(m);
-    return post(f, m, col->mem + m->offset, m->bytes, MPI_BYTE, is_send, TOPO_COLL_ATTR);
+    return post(f, m, col->mem + m->offset, m->bytes, TOPO_BYTE, is_send, attr);
 }
 
 /* Receive, and throw away, what is sent after a note. */
-static int drain(const flow_t * f, int rank, const note_t * note, TOPO_COLL_ATTR_DECL)
+static int drain(const flow_t * f, int rank, const note_t * note, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -403,8 +402,8 @@ static int drain(const flow_t * f, int rank, const note_t * note, TOPO_COLL_ATTR
 
     MPII_TOPO_NEED(mem);
     for (int64_t i = 0; i < note->num_messages; i++) {
-        mpi_errno = MPIC_Recv(mem, note->max_bytes, MPI_BYTE, rank, f->tag, f->comm_ptr,
-                              MPI_STATUS_IGNORE, TOPO_COLL_ATTR);
+        mpi_errno = MPII_Topo_recv(mem, note->max_bytes, TOPO_BYTE, rank, f->tag, f->comm_ptr,
+                                   attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     MPL_free(mem);
@@ -422,14 +421,14 @@ static bool is_note(const void *mem, MPI_Aint bytes, note_t * note)
 
 /* Wait for a message that was posted by post_at_root or post_in_column. Where a note came in its place,
  * the sender has longer blocks. */
-static int receive(const flow_t * f, const column_t * col, message_t * m, TOPO_COLL_ATTR_DECL)
+static int receive(const flow_t * f, const column_t * col, message_t * m, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     bool is_root = f->tree->parent == -1;
     MPI_Aint bytes;
     note_t note;
 
-    mpi_errno = MPII_Topo_wait_bytes(&m->req, &bytes, TOPO_COLL_ATTR);
+    mpi_errno = MPII_Topo_wait_bytes(&m->req, &bytes, attr);
     MPIR_ERR_CHECK(mpi_errno);
     if (m->is_alone && bytes == NOTE_BYTES) {
         char mem[NOTE_BYTES];
@@ -440,7 +439,7 @@ static int receive(const flow_t * f, const column_t * col, message_t * m, TOPO_C
         else
             take_first(f, m, mem);
         if (is_note(mem, bytes, &note)) {
-            mpi_errno = drain(f, m->rank, &note, TOPO_COLL_ATTR);
+            mpi_errno = drain(f, m->rank, &note, attr);
             MPIR_ERR_CHECK(mpi_errno);
             MPIR_ERR_SETANDJUMP(mpi_errno, MPI_ERR_TRUNCATE, "**truncate");
         }
@@ -483,19 +482,19 @@ static bool is_long_edge(const flow_t * f, int begin, int end)
     return f->num_columns > 1 || end - begin > MPL_MAX(f->segment / piece_bytes(f, 0, 0), 1);
 }
 
-static int send_note(const flow_t * f, int rank, int begin, int end, TOPO_COLL_ATTR_DECL)
+static int send_note(const flow_t * f, int rank, int begin, int end, MPII_Topo_attr_t * attr)
 {
     note_t note = {.magic = NOTE_MAGIC,.size = f->size };
     char mem[NOTE_BYTES] = { 0 };
 
     measure_edge(f, begin, end, &note.num_messages, &note.max_bytes);
     memcpy(mem, &note, sizeof(note));
-    return MPIC_Send(mem, NOTE_BYTES, MPI_BYTE, rank, f->tag, f->comm_ptr, TOPO_COLL_ATTR);
+    return MPIC_Send(mem, NOTE_BYTES, TOPO_BYTE, rank, f->tag, f->comm_ptr, TOPO_COLL_ATTR);
 }
 
 /* Receive the note of an edge. *is_off: the sender has another size, all that it sends has come. */
 static int receive_note(const flow_t * f, int rank, int begin, int end, bool * is_off,
-                        TOPO_COLL_ATTR_DECL)
+                        MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     MPI_Aint room = MPL_MAX(column_bytes(f, begin, end, 0), NOTE_BYTES), bytes = 0;
@@ -505,15 +504,15 @@ static int receive_note(const flow_t * f, int rank, int begin, int end, bool * i
 
     MPII_TOPO_NEED(mem);
     *is_off = true;
-    mpi_errno = MPIC_Irecv(mem, room, MPI_BYTE, rank, f->tag, f->comm_ptr, &req);
+    mpi_errno = MPIC_Irecv(mem, room, TOPO_BYTE, rank, f->tag, f->comm_ptr, &req);
     MPIR_ERR_CHECK(mpi_errno);
-    mpi_errno = MPII_Topo_wait_bytes(&req, &bytes, TOPO_COLL_ATTR);
+    mpi_errno = MPII_Topo_wait_bytes(&req, &bytes, attr);
     MPIR_ERR_CHECK(mpi_errno);
     if (!is_note(mem, bytes, &note))
         goto fn_exit;   /* one message: of shorter blocks */
     *is_off = note.size != f->size;
     if (*is_off) {
-        mpi_errno = drain(f, rank, &note, TOPO_COLL_ATTR);
+        mpi_errno = drain(f, rank, &note, attr);
         MPIR_ERR_CHECK(mpi_errno);
         MPIR_ERR_CHKANDJUMP(note.size > f->size, mpi_errno, MPI_ERR_TRUNCATE, "**truncate");
     }
@@ -526,7 +525,7 @@ static int receive_note(const flow_t * f, int rank, int begin, int end, bool * i
 }
 
 /* Send or receive the notes of the edges to children, or of that to the parent. */
-static int exchange_notes(const flow_t * f, bool to_parent, bool is_send, TOPO_COLL_ATTR_DECL)
+static int exchange_notes(const flow_t * f, bool to_parent, bool is_send, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -540,20 +539,20 @@ static int exchange_notes(const flow_t * f, bool to_parent, bool is_send, TOPO_C
 
         if (f->sizes || f->is_off[i] || !is_long_edge(f, begin, end))
             continue;
-        mpi_errno = is_send ? send_note(f, rank, begin, end, TOPO_COLL_ATTR) :
-            receive_note(f, rank, begin, end, &f->is_off[i], TOPO_COLL_ATTR);
+        mpi_errno = is_send ? send_note(f, rank, begin, end, attr) :
+            receive_note(f, rank, begin, end, &f->is_off[i], attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     return mpi_errno_ret;
 }
 
-static int wait_all(message_t messages[], int n, TOPO_COLL_ATTR_DECL)
+static int wait_all(message_t messages[], int n, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
 
     for (int i = 0; i < n; i++) {
-        mpi_errno = MPII_Topo_wait(&messages[i].req, TOPO_COLL_ATTR);
+        mpi_errno = MPII_Topo_wait(&messages[i].req, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     return mpi_errno_ret;
@@ -656,7 +655,7 @@ static bool is_led(const flow_t * f)
 }
 
 /* A near child has sent messages where this rank, with shorter blocks, expects none: receive them. */
-static int drain_edge(const flow_t * f, int rank, TOPO_COLL_ATTR_DECL)
+static int drain_edge(const flow_t * f, int rank, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     MPI_Aint room = MPL_MAX(MPL_MAX(f->segment, MIN_WIDTH), NOTE_BYTES), bytes = 0;
@@ -665,12 +664,12 @@ static int drain_edge(const flow_t * f, int rank, TOPO_COLL_ATTR_DECL)
     note_t note;
 
     MPII_TOPO_NEED(mem);
-    mpi_errno = MPIC_Irecv(mem, room, MPI_BYTE, rank, f->tag, f->comm_ptr, &req);
+    mpi_errno = MPIC_Irecv(mem, room, TOPO_BYTE, rank, f->tag, f->comm_ptr, &req);
     MPIR_ERR_CHECK(mpi_errno);
-    mpi_errno = MPII_Topo_wait_bytes(&req, &bytes, TOPO_COLL_ATTR);
+    mpi_errno = MPII_Topo_wait_bytes(&req, &bytes, attr);
     MPIR_ERR_CHECK(mpi_errno);
     if (is_note(mem, bytes, &note)) {
-        mpi_errno = drain(f, rank, &note, TOPO_COLL_ATTR);
+        mpi_errno = drain(f, rank, &note, attr);
         MPIR_ERR_CHECK(mpi_errno);
     }
 
@@ -682,7 +681,7 @@ static int drain_edge(const flow_t * f, int rank, TOPO_COLL_ATTR_DECL)
 }
 
 /* Begin to take from the near children: see what they have, and whether it comes this way. */
-static int begin_take(flow_t * f, TOPO_COLL_ATTR_DECL)
+static int begin_take(flow_t * f, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -699,7 +698,7 @@ static int begin_take(flow_t * f, TOPO_COLL_ATTR_DECL)
             continue;
         f->is_off[i] = true;
         if (slot->bytes > limit) {
-            mpi_errno = drain_edge(f, f->tree->children[i].rank, TOPO_COLL_ATTR);
+            mpi_errno = drain_edge(f, f->tree->children[i].rank, attr);
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         }
         mpi_errno = MPI_SUCCESS;
@@ -713,7 +712,7 @@ static int begin_take(flow_t * f, TOPO_COLL_ATTR_DECL)
 }
 
 /* Begin to hand out to the near children: say what there is. */
-static int begin_hand_out(flow_t * f, TOPO_COLL_ATTR_DECL)
+static int begin_hand_out(flow_t * f, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -729,13 +728,13 @@ static int begin_hand_out(flow_t * f, TOPO_COLL_ATTR_DECL)
 }
 
 /* The leader's part where blocks are too long for slots: both sides learn what the other one has. */
-static int meet_near(flow_t * f, bool is_gather, TOPO_COLL_ATTR_DECL)
+static int meet_near(flow_t * f, bool is_gather, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
 
     if (f->shm == NULL || is_led(f) || f->num_near > 0)
         return MPI_SUCCESS;
-    mpi_errno = is_gather ? begin_take(f, TOPO_COLL_ATTR) : begin_hand_out(f, TOPO_COLL_ATTR);
+    mpi_errno = is_gather ? begin_take(f, attr) : begin_hand_out(f, attr);
     MPII_Topo_tree_shm_end(f->shm);
     return mpi_errno;
 }
@@ -751,8 +750,8 @@ static int copy_slots_at_root(const flow_t * f, bool to_slot)
         if (f->is_off[i])
             continue;
         mpi_errno = to_slot ?
-            MPIR_Localcopy(block.buf, block.count, block.type, mem, f->size, MPI_BYTE) :
-            MPIR_Localcopy(mem, f->size, MPI_BYTE, block.buf, block.count, block.type);
+            MPIR_Localcopy(block.buf, block.count, block.type, mem, f->size, TOPO_BYTE) :
+            MPIR_Localcopy(mem, f->size, TOPO_BYTE, block.buf, block.count, block.type);
         MPIR_ERR_CHECK(mpi_errno);
     }
 
@@ -777,7 +776,7 @@ static void copy_slots(const flow_t * f, const column_t * col, bool to_slot)
 
 /* -- gather -- */
 
-static int gather_at_root(flow_t * f, TOPO_COLL_ATTR_DECL)
+static int gather_at_root(flow_t * f, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -787,14 +786,14 @@ static int gather_at_root(flow_t * f, TOPO_COLL_ATTR_DECL)
 
         if (index >= f->window) {
             for (int i = 0; i < col->num_down; i++) {
-                mpi_errno = receive(f, col, &col->down[i], TOPO_COLL_ATTR);
+                mpi_errno = receive(f, col, &col->down[i], attr);
                 TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
             }
         }
         if (index < f->num_columns) {
             open_column(f, index);
             for (int i = 0; i < col->num_down; i++) {
-                mpi_errno = post_at_root(f, &col->down[i], index, false, TOPO_COLL_ATTR);
+                mpi_errno = post_at_root(f, &col->down[i], index, false, attr);
                 TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
             }
         }
@@ -805,7 +804,7 @@ static int gather_at_root(flow_t * f, TOPO_COLL_ATTR_DECL)
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         }
         if (index == f->window - 1 && f->num_near > 0) {
-            mpi_errno = begin_take(f, TOPO_COLL_ATTR);
+            mpi_errno = begin_take(f, attr);
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
             mpi_errno = copy_slots_at_root(f, false);
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
@@ -815,7 +814,7 @@ static int gather_at_root(flow_t * f, TOPO_COLL_ATTR_DECL)
     return mpi_errno_ret;
 }
 
-static int gather_elsewhere(flow_t * f, TOPO_COLL_ATTR_DECL)
+static int gather_elsewhere(flow_t * f, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -832,7 +831,7 @@ static int gather_elsewhere(flow_t * f, TOPO_COLL_ATTR_DECL)
             }
             if (f->num_near > 0) {
                 if (index == 0) {
-                    mpi_errno = begin_take(f, TOPO_COLL_ATTR);
+                    mpi_errno = begin_take(f, attr);
                     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
                 }
                 copy_slots(f, col, false);
@@ -841,40 +840,40 @@ static int gather_elsewhere(flow_t * f, TOPO_COLL_ATTR_DECL)
             }
             for (int i = 0; i < col->num_up; i++) {
                 for (; here < col->num_down && col->down[here].begin < col->up[i].end; here++) {
-                    mpi_errno = receive(f, col, &col->down[here], TOPO_COLL_ATTR);
+                    mpi_errno = receive(f, col, &col->down[here], attr);
                     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
                 }
-                mpi_errno = post_in_column(f, col, &col->up[i], true, TOPO_COLL_ATTR);
+                mpi_errno = post_in_column(f, col, &col->up[i], true, attr);
                 TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
             }
         }
         if (index + ahead < f->num_columns) {
             column_t *col = &f->columns[(index + ahead) % f->window];
 
-            mpi_errno = wait_all(col->up, col->num_up, TOPO_COLL_ATTR);
+            mpi_errno = wait_all(col->up, col->num_up, attr);
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
             open_column(f, index + ahead);
             for (int i = 0; i < col->num_down; i++) {
-                mpi_errno = post_in_column(f, col, &col->down[i], false, TOPO_COLL_ATTR);
+                mpi_errno = post_in_column(f, col, &col->down[i], false, attr);
                 TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
             }
         }
     }
     for (int i = 0; i < f->window; i++) {
-        mpi_errno = wait_all(f->columns[i].up, f->columns[i].num_up, TOPO_COLL_ATTR);
+        mpi_errno = wait_all(f->columns[i].up, f->columns[i].num_up, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     return mpi_errno_ret;
 }
 
-static int gather(flow_t * f, TOPO_COLL_ATTR_DECL)
+static int gather(flow_t * f, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
 
     if (f->shm && is_led(f)) {
         mpi_errno = MPII_Topo_tree_shm_give(f->shm, f->own.buf, f->own.count, f->own.type, f->size,
-                                            TOPO_COLL_ATTR);
+                                            attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         if (f->size <= MPII_Topo_tree_shm_limit(f->shm))
             return mpi_errno_ret;
@@ -890,21 +889,20 @@ static int gather(flow_t * f, TOPO_COLL_ATTR_DECL)
         return mpi_errno_ret;
     }
     flow_alloc(f);
-    mpi_errno = exchange_notes(f, true, true, TOPO_COLL_ATTR);
+    mpi_errno = exchange_notes(f, true, true, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    mpi_errno = meet_near(f, true, TOPO_COLL_ATTR);
+    mpi_errno = meet_near(f, true, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    mpi_errno = exchange_notes(f, false, false, TOPO_COLL_ATTR);
+    mpi_errno = exchange_notes(f, false, false, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    mpi_errno = f->tree->parent == -1 ? gather_at_root(f, TOPO_COLL_ATTR) :
-        gather_elsewhere(f, TOPO_COLL_ATTR);
+    mpi_errno = f->tree->parent == -1 ? gather_at_root(f, attr) : gather_elsewhere(f, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     return mpi_errno_ret;
 }
 
 /* -- scatter -- */
 
-static int scatter_at_root(flow_t * f, TOPO_COLL_ATTR_DECL)
+static int scatter_at_root(flow_t * f, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -913,14 +911,14 @@ static int scatter_at_root(flow_t * f, TOPO_COLL_ATTR_DECL)
         column_t *col = &f->columns[index % f->window];
 
         if (index >= f->window) {
-            mpi_errno = wait_all(col->down, col->num_down, TOPO_COLL_ATTR);
+            mpi_errno = wait_all(col->down, col->num_down, attr);
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
             unstage(col);
         }
         if (index < f->num_columns) {
             open_column(f, index);
             for (int i = col->num_down - 1; i >= 0; i--) {
-                mpi_errno = post_at_root(f, &col->down[i], index, true, TOPO_COLL_ATTR);
+                mpi_errno = post_at_root(f, &col->down[i], index, true, attr);
                 TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
             }
         }
@@ -931,7 +929,7 @@ static int scatter_at_root(flow_t * f, TOPO_COLL_ATTR_DECL)
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         }
         if (index == f->window - 1 && f->num_near > 0) {
-            mpi_errno = begin_hand_out(f, TOPO_COLL_ATTR);
+            mpi_errno = begin_hand_out(f, attr);
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
             mpi_errno = copy_slots_at_root(f, true);
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
@@ -941,7 +939,7 @@ static int scatter_at_root(flow_t * f, TOPO_COLL_ATTR_DECL)
     return mpi_errno_ret;
 }
 
-static int scatter_elsewhere(flow_t * f, TOPO_COLL_ATTR_DECL)
+static int scatter_elsewhere(flow_t * f, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -953,21 +951,21 @@ static int scatter_elsewhere(flow_t * f, TOPO_COLL_ATTR_DECL)
             int left = col->num_down;
 
             for (int i = col->num_up - 1; i >= 0; i--) {
-                mpi_errno = receive(f, col, &col->up[i], TOPO_COLL_ATTR);
+                mpi_errno = receive(f, col, &col->up[i], attr);
                 TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
                 for (; left > 0 && col->down[left - 1].begin >= col->up[i].begin; left--) {
-                    mpi_errno = post_in_column(f, col, &col->down[left - 1], true, TOPO_COLL_ATTR);
+                    mpi_errno = post_in_column(f, col, &col->down[left - 1], true, attr);
                     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
                 }
             }
             /* the parent has sent nothing that fits, but the children wait all the same */
             for (; left > 0; left--) {
-                mpi_errno = post_in_column(f, col, &col->down[left - 1], true, TOPO_COLL_ATTR);
+                mpi_errno = post_in_column(f, col, &col->down[left - 1], true, attr);
                 TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
             }
             if (f->num_near > 0) {
                 if (index == 0) {
-                    mpi_errno = begin_hand_out(f, TOPO_COLL_ATTR);
+                    mpi_errno = begin_hand_out(f, attr);
                     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
                 }
                 copy_slots(f, col, true);
@@ -982,24 +980,24 @@ static int scatter_elsewhere(flow_t * f, TOPO_COLL_ATTR_DECL)
         if (index + ahead < f->num_columns) {
             column_t *col = &f->columns[(index + ahead) % f->window];
 
-            mpi_errno = wait_all(col->down, col->num_down, TOPO_COLL_ATTR);
+            mpi_errno = wait_all(col->down, col->num_down, attr);
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
             open_column(f, index + ahead);
             for (int i = col->num_up - 1; i >= 0; i--) {
-                mpi_errno = post_in_column(f, col, &col->up[i], false, TOPO_COLL_ATTR);
+                mpi_errno = post_in_column(f, col, &col->up[i], false, attr);
                 TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
             }
         }
     }
     for (int i = 0; i < f->window; i++) {
-        mpi_errno = wait_all(f->columns[i].down, f->columns[i].num_down, TOPO_COLL_ATTR);
+        mpi_errno = wait_all(f->columns[i].down, f->columns[i].num_down, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     return mpi_errno_ret;
 }
 
 /* A rank with one block, in one message */
-static int scatter_at_leaf(flow_t * f, TOPO_COLL_ATTR_DECL)
+static int scatter_at_leaf(flow_t * f, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     char mem[NOTE_BYTES];
@@ -1009,24 +1007,24 @@ static int scatter_at_leaf(flow_t * f, TOPO_COLL_ATTR_DECL)
     note_t note;
 
     mpi_errno = is_short ?
-        MPIC_Irecv(mem, NOTE_BYTES, MPI_BYTE, f->tree->parent, f->tag, f->comm_ptr, &req) :
+        MPIC_Irecv(mem, NOTE_BYTES, TOPO_BYTE, f->tree->parent, f->tag, f->comm_ptr, &req) :
         MPIC_Irecv(f->own.buf, f->own.count, f->own.type, f->tree->parent, f->tag, f->comm_ptr,
                    &req);
     MPIR_ERR_CHECK(mpi_errno);
-    mpi_errno = MPII_Topo_wait_bytes(&req, &bytes, TOPO_COLL_ATTR);
+    mpi_errno = MPII_Topo_wait_bytes(&req, &bytes, attr);
     MPIR_ERR_CHECK(mpi_errno);
     if (bytes == NOTE_BYTES && f->sizes == NULL) {
         if (!is_short)
             TOPO_TYPEREP_PACK(f->own.buf, f->own.count, f->own.type, 0, mem, NOTE_BYTES, &done);
         if (is_note(mem, bytes, &note)) {
-            mpi_errno = drain(f, f->tree->parent, &note, TOPO_COLL_ATTR);
+            mpi_errno = drain(f, f->tree->parent, &note, attr);
             MPIR_ERR_CHECK(mpi_errno);
             MPIR_ERR_SETANDJUMP(mpi_errno, MPI_ERR_TRUNCATE, "**truncate");
         }
     }
     if (is_short) {
         MPIR_ERR_CHKANDJUMP(bytes > f->own.size, mpi_errno, MPI_ERR_TRUNCATE, "**truncate");
-        mpi_errno = MPIR_Localcopy(mem, bytes, MPI_BYTE, f->own.buf, f->own.count, f->own.type);
+        mpi_errno = MPIR_Localcopy(mem, bytes, TOPO_BYTE, f->own.buf, f->own.count, f->own.type);
         MPIR_ERR_CHECK(mpi_errno);
     }
 
@@ -1036,7 +1034,7 @@ static int scatter_at_leaf(flow_t * f, TOPO_COLL_ATTR_DECL)
     goto fn_exit;
 }
 
-static int scatter(flow_t * f, TOPO_COLL_ATTR_DECL)
+static int scatter(flow_t * f, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -1044,7 +1042,7 @@ static int scatter(flow_t * f, TOPO_COLL_ATTR_DECL)
 
     if (f->shm && is_led(f)) {
         mpi_errno = MPII_Topo_tree_shm_get(f->shm, f->own.buf, f->own.count, f->own.type, f->size,
-                                           &is_done, TOPO_COLL_ATTR);
+                                           &is_done, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         if (is_done)
             return mpi_errno_ret;
@@ -1054,19 +1052,18 @@ static int scatter(flow_t * f, TOPO_COLL_ATTR_DECL)
         return mpi_errno_ret;
     if (f->tree->num_children == 0 && f->tree->parent != -1 && f->num_columns == 1 &&
         (f->sizes == NULL || f->sizes[0] == f->own.size)) {
-        mpi_errno = scatter_at_leaf(f, TOPO_COLL_ATTR);
+        mpi_errno = scatter_at_leaf(f, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         return mpi_errno_ret;
     }
     flow_alloc(f);
-    mpi_errno = exchange_notes(f, true, false, TOPO_COLL_ATTR);
+    mpi_errno = exchange_notes(f, true, false, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    mpi_errno = meet_near(f, false, TOPO_COLL_ATTR);
+    mpi_errno = meet_near(f, false, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    mpi_errno = exchange_notes(f, false, true, TOPO_COLL_ATTR);
+    mpi_errno = exchange_notes(f, false, true, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    mpi_errno = f->tree->parent == -1 ? scatter_at_root(f, TOPO_COLL_ATTR) :
-        scatter_elsewhere(f, TOPO_COLL_ATTR);
+    mpi_errno = f->tree->parent == -1 ? scatter_at_root(f, attr) : scatter_elsewhere(f, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     return mpi_errno_ret;
 }
@@ -1096,13 +1093,13 @@ static void set_blocks(flow_t * f, const void *buf, MPI_Datatype type)
     MPIR_Datatype_get_size_macro(type, f->type_size);
 }
 
-static int find_tree(flow_t * f, MPII_Topo_tree_kind_t kind, int root, TOPO_COLL_ATTR_DECL)
+static int find_tree(flow_t * f, MPII_Topo_tree_kind_t kind, int root, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     MPII_Topo_kept_t *kept;
     bool use_shm = false;
 
-    mpi_errno = MPII_Topo_comm_place(f->comm_ptr, &f->place, &kept, TOPO_COLL_ATTR);
+    mpi_errno = MPII_Topo_comm_place(f->comm_ptr, &f->place, &kept, attr);
     MPIR_ERR_CHECK(mpi_errno);
     if (kept->forest == NULL)
         kept->forest = MPII_Topo_forest_create(f->place, f->comm_ptr->rank);
@@ -1115,8 +1112,9 @@ static int find_tree(flow_t * f, MPII_Topo_tree_kind_t kind, int root, TOPO_COLL
     /* All ranks have to know how long blocks are. In a binomial tree, a rank of the same host may
      * have children elsewhere. */
     if (kind == MPII_TOPO_TREE__RACK_LEADER && f->size > 0) {
-        mpi_errno = MPII_Topo_tree_shm_begin(f->comm_ptr, f->place, f->tag, &kept->tree_shm, &use_shm,
-                                             TOPO_COLL_ATTR);
+        mpi_errno =
+            MPII_Topo_tree_shm_begin(f->comm_ptr, f->place, f->tag, &kept->tree_shm, &use_shm,
+                                     attr);
         MPIR_ERR_CHECK(mpi_errno);
     }
     if (use_shm) {
@@ -1134,7 +1132,7 @@ static int find_tree(flow_t * f, MPII_Topo_tree_kind_t kind, int root, TOPO_COLL
 int MPII_Topo_tree_gather(MPII_Topo_tree_kind_t kind, const void *sendbuf, MPI_Aint sendcount,
                           MPI_Datatype sendtype, void *recvbuf, MPI_Aint recvcount,
                           MPI_Datatype recvtype, int root, MPIR_Comm * comm_ptr,
-                          TOPO_COLL_ATTR_DECL)
+                          MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -1149,9 +1147,9 @@ int MPII_Topo_tree_gather(MPII_Topo_tree_kind_t kind, const void *sendbuf, MPI_A
     }
     if (f.size == 0)
         goto fn_exit;
-    mpi_errno = find_tree(&f, kind, root, TOPO_COLL_ATTR);
+    mpi_errno = find_tree(&f, kind, root, attr);
     MPIR_ERR_CHECK(mpi_errno);
-    mpi_errno_ret = gather(&f, TOPO_COLL_ATTR);
+    mpi_errno_ret = gather(&f, attr);
 
   fn_exit:
     flow_free(&f);
@@ -1164,7 +1162,7 @@ int MPII_Topo_tree_gather(MPII_Topo_tree_kind_t kind, const void *sendbuf, MPI_A
 int MPII_Topo_tree_scatter(MPII_Topo_tree_kind_t kind, const void *sendbuf, MPI_Aint sendcount,
                            MPI_Datatype sendtype, void *recvbuf, MPI_Aint recvcount,
                            MPI_Datatype recvtype, int root, MPIR_Comm * comm_ptr,
-                           TOPO_COLL_ATTR_DECL)
+                           MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -1179,9 +1177,9 @@ int MPII_Topo_tree_scatter(MPII_Topo_tree_kind_t kind, const void *sendbuf, MPI_
     }
     if (f.size == 0)
         goto fn_exit;
-    mpi_errno = find_tree(&f, kind, root, TOPO_COLL_ATTR);
+    mpi_errno = find_tree(&f, kind, root, attr);
     MPIR_ERR_CHECK(mpi_errno);
-    mpi_errno_ret = scatter(&f, TOPO_COLL_ATTR);
+    mpi_errno_ret = scatter(&f, attr);
 
   fn_exit:
     flow_free(&f);
@@ -1194,7 +1192,7 @@ int MPII_Topo_tree_scatter(MPII_Topo_tree_kind_t kind, const void *sendbuf, MPI_
 /* -- gatherv and scatterv: sizes first -- */
 
 /* Send the sizes of their streams to the children, or receive them in sizes. */
-static int exchange_sizes(const flow_t * f, bool is_send, MPI_Aint sizes[], TOPO_COLL_ATTR_DECL)
+static int exchange_sizes(const flow_t * f, bool is_send, MPI_Aint sizes[], MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -1211,13 +1209,13 @@ static int exchange_sizes(const flow_t * f, bool is_send, MPI_Aint sizes[], TOPO
         if (is_send)
             count_message(f, child->rank);
         mpi_errno = is_send ?
-            MPIC_Isend(theirs, bytes, MPI_BYTE, child->rank, f->tag, f->comm_ptr, &reqs[i],
+            MPIC_Isend(theirs, bytes, TOPO_BYTE, child->rank, f->tag, f->comm_ptr, &reqs[i],
                        TOPO_COLL_ATTR) :
-            MPIC_Irecv(theirs, bytes, MPI_BYTE, child->rank, f->tag, f->comm_ptr, &reqs[i]);
+            MPIC_Irecv(theirs, bytes, TOPO_BYTE, child->rank, f->tag, f->comm_ptr, &reqs[i]);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     for (int i = 0; i < tree->num_children; i++) {
-        mpi_errno = MPII_Topo_wait(&reqs[i], TOPO_COLL_ATTR);
+        mpi_errno = MPII_Topo_wait(&reqs[i], attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     MPL_free(reqs);
@@ -1227,7 +1225,7 @@ static int exchange_sizes(const flow_t * f, bool is_send, MPI_Aint sizes[], TOPO
 /* The root of gatherv: receive from a child that sends other sizes than are expected, those of `theirs`.
  * Blocks that are too long are MPI_ERR_TRUNCATE. */
 static int receive_unequal(const flow_t * f, const flow_t * theirs, const MPII_Topo_child_t * child,
-                           TOPO_COLL_ATTR_DECL)
+                           MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -1241,8 +1239,9 @@ static int receive_unequal(const flow_t * f, const flow_t * theirs, const MPII_T
         for (int i = 0; i < n; i++) {
             char *mem = MPL_malloc(messages[i].bytes, MPL_MEM_BUFFER), *at = mem;
             MPII_TOPO_NEED(mem);
-            mpi_errno = MPIC_Recv(mem, messages[i].bytes, MPI_BYTE, child->rank, f->tag, f->comm_ptr,
-                                  MPI_STATUS_IGNORE, TOPO_COLL_ATTR);
+            mpi_errno =
+                MPII_Topo_recv(mem, messages[i].bytes, TOPO_BYTE, child->rank, f->tag, f->comm_ptr,
+                               attr);
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
             for (int k = messages[i].begin; k < messages[i].end && mpi_errno == MPI_SUCCESS; k++) {
                 block_t block = block_of_rank(f, f->tree->order[k]);
@@ -1263,7 +1262,7 @@ static int receive_unequal(const flow_t * f, const flow_t * theirs, const MPII_T
 }
 
 /* The root of gatherv: see whether all send what it expects. */
-static int compare_sizes(flow_t * f, TOPO_COLL_ATTR_DECL)
+static int compare_sizes(flow_t * f, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -1272,7 +1271,7 @@ static int compare_sizes(flow_t * f, TOPO_COLL_ATTR_DECL)
 
     theirs.sizes = MPL_calloc(tree->num_blocks, sizeof(MPI_Aint), MPL_MEM_BUFFER);
     MPII_TOPO_NEED(theirs.sizes);
-    mpi_errno = exchange_sizes(f, false, theirs.sizes, TOPO_COLL_ATTR);
+    mpi_errno = exchange_sizes(f, false, theirs.sizes, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     cut_columns(&theirs);
     for (int i = 0; i < tree->num_children && mpi_errno_ret == MPI_SUCCESS; i++) {
@@ -1282,7 +1281,7 @@ static int compare_sizes(flow_t * f, TOPO_COLL_ATTR_DECL)
     }
     for (int i = 0; i < tree->num_children; i++) {
         if (f->is_off[i]) {
-            mpi_errno = receive_unequal(f, &theirs, &tree->children[i], TOPO_COLL_ATTR);
+            mpi_errno = receive_unequal(f, &theirs, &tree->children[i], attr);
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         }
     }
@@ -1302,7 +1301,7 @@ static void alloc_sizes(flow_t * f)
 int MPII_Topo_tree_gatherv(MPII_Topo_tree_kind_t kind, const void *sendbuf, MPI_Aint sendcount,
                            MPI_Datatype sendtype, void *recvbuf, const MPI_Aint * recvcounts,
                            const MPI_Aint * displs, MPI_Datatype recvtype, int root,
-                           MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
+                           MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -1314,24 +1313,24 @@ int MPII_Topo_tree_gatherv(MPII_Topo_tree_kind_t kind, const void *sendbuf, MPI_
         f.counts = recvcounts;
         f.displs = displs;
     }
-    mpi_errno = find_tree(&f, kind, root, TOPO_COLL_ATTR);
+    mpi_errno = find_tree(&f, kind, root, attr);
     MPIR_ERR_CHECK(mpi_errno);
     alloc_sizes(&f);
 
     /* -- sizes, from the leaves up to the root -- */
     if (comm_ptr->rank != root) {
-        mpi_errno = exchange_sizes(&f, false, f.sizes, TOPO_COLL_ATTR);
+        mpi_errno = exchange_sizes(&f, false, f.sizes, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         count_message(&f, f.tree->parent);
-        mpi_errno = MPIC_Send(f.sizes, f.tree->num_blocks * sizeof(MPI_Aint), MPI_BYTE,
+        mpi_errno = MPIC_Send(f.sizes, f.tree->num_blocks * sizeof(MPI_Aint), TOPO_BYTE,
                               f.tree->parent, f.tag, comm_ptr, TOPO_COLL_ATTR);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     } else {
-        mpi_errno = compare_sizes(&f, TOPO_COLL_ATTR);
+        mpi_errno = compare_sizes(&f, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     /* -- data -- */
-    mpi_errno = gather(&f, TOPO_COLL_ATTR);
+    mpi_errno = gather(&f, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
 
   fn_exit:
@@ -1346,7 +1345,7 @@ int MPII_Topo_tree_scatterv(MPII_Topo_tree_kind_t kind, const void *sendbuf,
                             const MPI_Aint * sendcounts, const MPI_Aint * displs,
                             MPI_Datatype sendtype, void *recvbuf, MPI_Aint recvcount,
                             MPI_Datatype recvtype, int root, MPIR_Comm * comm_ptr,
-                            TOPO_COLL_ATTR_DECL)
+                            MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -1358,24 +1357,24 @@ int MPII_Topo_tree_scatterv(MPII_Topo_tree_kind_t kind, const void *sendbuf,
         f.counts = sendcounts;
         f.displs = displs;
     }
-    mpi_errno = find_tree(&f, kind, root, TOPO_COLL_ATTR);
+    mpi_errno = find_tree(&f, kind, root, attr);
     MPIR_ERR_CHECK(mpi_errno);
     alloc_sizes(&f);
 
     /* -- sizes, from the root down to the leaves -- */
     if (comm_ptr->rank != root) {
-        mpi_errno = MPIC_Recv(f.sizes, f.tree->num_blocks * sizeof(MPI_Aint), MPI_BYTE,
-                              f.tree->parent, f.tag, comm_ptr, MPI_STATUS_IGNORE, TOPO_COLL_ATTR);
+        mpi_errno = MPII_Topo_recv(f.sizes, f.tree->num_blocks * sizeof(MPI_Aint), TOPO_BYTE,
+                                   f.tree->parent, f.tag, comm_ptr, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
-    mpi_errno = exchange_sizes(&f, true, f.sizes, TOPO_COLL_ATTR);
+    mpi_errno = exchange_sizes(&f, true, f.sizes, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     if (comm_ptr->rank != root && f.sizes[0] > f.own.size) {
         MPIR_ERR_SET(mpi_errno, MPI_ERR_TRUNCATE, "**truncate");
         MPIR_ERR_ADD(mpi_errno_ret, mpi_errno);
     }
     /* -- data -- */
-    mpi_errno = scatter(&f, TOPO_COLL_ATTR);
+    mpi_errno = scatter(&f, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
 
   fn_exit:

@@ -15,22 +15,22 @@
 int MPII_Topo_tree_gather(MPII_Topo_tree_kind_t kind, const void *sendbuf, MPI_Aint sendcount,
                           MPI_Datatype sendtype, void *recvbuf, MPI_Aint recvcount,
                           MPI_Datatype recvtype, int root, MPIR_Comm * comm_ptr,
-                          TOPO_COLL_ATTR_DECL);
+                          MPII_Topo_attr_t * attr);
 
 int MPII_Topo_tree_gatherv(MPII_Topo_tree_kind_t kind, const void *sendbuf, MPI_Aint sendcount,
                            MPI_Datatype sendtype, void *recvbuf, const MPI_Aint * recvcounts,
                            const MPI_Aint * displs, MPI_Datatype recvtype, int root,
-                           MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL);
+                           MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
 
 int MPII_Topo_tree_scatter(MPII_Topo_tree_kind_t kind, const void *sendbuf, MPI_Aint sendcount,
                            MPI_Datatype sendtype, void *recvbuf, MPI_Aint recvcount,
                            MPI_Datatype recvtype, int root, MPIR_Comm * comm_ptr,
-                           TOPO_COLL_ATTR_DECL);
+                           MPII_Topo_attr_t * attr);
 
 int MPII_Topo_tree_scatterv(MPII_Topo_tree_kind_t kind, const void *sendbuf,
                             const MPI_Aint * sendcounts, const MPI_Aint * displs,
                             MPI_Datatype sendtype, void *recvbuf, MPI_Aint recvcount,
                             MPI_Datatype recvtype, int root, MPIR_Comm * comm_ptr,
-                            TOPO_COLL_ATTR_DECL);
+                            MPII_Topo_attr_t * attr);
 
 #endif /* TOPO_TREE_COLL_H_INCLUDED */

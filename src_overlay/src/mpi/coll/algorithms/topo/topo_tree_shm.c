@@ -50,7 +50,7 @@ static MPI_Aint slot_bytes(const MPII_Topo_tree_shm_t * shm)
 
 /* Find the ranks of the host, and make memory. */
 static int create(MPIR_Comm * comm_ptr, const MPII_Topo_place_t * place, int tag,
-                  MPII_Topo_tree_shm_t ** shm_, TOPO_COLL_ATTR_DECL)
+                  MPII_Topo_tree_shm_t ** shm_, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -75,7 +75,7 @@ static int create(MPIR_Comm * comm_ptr, const MPII_Topo_place_t * place, int tag
         goto fn_exit;
     mpi_errno = MPII_Topo_shm_create(comm_ptr, shm->ranks, shm->num_ranks, tag, NUM_TURNS *
                                      (sizeof(turn_t) + shm->num_ranks * slot_bytes(shm)),
-                                     &shm->shm, TOPO_COLL_ATTR);
+                                     &shm->shm, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
 
   fn_exit:
@@ -92,12 +92,12 @@ void MPII_Topo_tree_shm_free(MPII_Topo_tree_shm_t * shm)
 }
 
 int MPII_Topo_tree_shm_begin(MPIR_Comm * comm_ptr, const MPII_Topo_place_t * place, int tag,
-                             MPII_Topo_tree_shm_t ** shm, bool * is_usable, TOPO_COLL_ATTR_DECL)
+                             MPII_Topo_tree_shm_t ** shm, bool *is_usable, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
 
     if (*shm == NULL)
-        mpi_errno = create(comm_ptr, place, tag, shm, TOPO_COLL_ATTR);
+        mpi_errno = create(comm_ptr, place, tag, shm, attr);
     *is_usable = (*shm)->shm != NULL;
     if (*is_usable)
         (*shm)->num_calls++;
@@ -156,7 +156,7 @@ static void count_in(const MPII_Topo_tree_shm_t * shm)
 }
 
 int MPII_Topo_tree_shm_give(MPII_Topo_tree_shm_t * shm, const void *buf, MPI_Aint count,
-                            MPI_Datatype type, MPI_Aint bytes, TOPO_COLL_ATTR_DECL)
+                            MPI_Datatype type, MPI_Aint bytes, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -166,7 +166,7 @@ int MPII_Topo_tree_shm_give(MPII_Topo_tree_shm_t * shm, const void *buf, MPI_Ain
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     if (bytes <= shm->limit && mpi_errno == MPI_SUCCESS) {
         MPII_Topo_counter_add(&MPII_Topo_shm_blocks, 1);
-        mpi_errno = MPIR_Localcopy(buf, count, type, own->mem, bytes, MPI_BYTE);
+        mpi_errno = MPIR_Localcopy(buf, count, type, own->mem, bytes, TOPO_BYTE);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     own->bytes = bytes;
@@ -176,7 +176,8 @@ int MPII_Topo_tree_shm_give(MPII_Topo_tree_shm_t * shm, const void *buf, MPI_Ain
 }
 
 int MPII_Topo_tree_shm_get(MPII_Topo_tree_shm_t * shm, void *buf, MPI_Aint count,
-                           MPI_Datatype type, MPI_Aint bytes, bool * is_done, TOPO_COLL_ATTR_DECL)
+                           MPI_Datatype type, MPI_Aint bytes, bool *is_done,
+                           MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
@@ -192,7 +193,7 @@ int MPII_Topo_tree_shm_get(MPII_Topo_tree_shm_t * shm, void *buf, MPI_Aint count
         if (*is_done && own->bytes > bytes)
             MPIR_ERR_SET(mpi_errno, MPI_ERR_TRUNCATE, "**truncate");
         else if (*is_done)
-            mpi_errno = MPIR_Localcopy(own->mem, own->bytes, MPI_BYTE, buf, count, type);
+            mpi_errno = MPIR_Localcopy(own->mem, own->bytes, TOPO_BYTE, buf, count, type);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     count_in(shm);

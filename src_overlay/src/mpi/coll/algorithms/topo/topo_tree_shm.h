@@ -32,7 +32,7 @@ typedef struct {
 /* Whether a call that begins now uses slots: *is_usable, the same on all ranks of the host. Collective
  * over them at the first call on a communicator, which makes shm. */
 int MPII_Topo_tree_shm_begin(MPIR_Comm * comm_ptr, const MPII_Topo_place_t * place, int tag,
-                             MPII_Topo_tree_shm_t ** shm, bool * is_usable, TOPO_COLL_ATTR_DECL);
+                             MPII_Topo_tree_shm_t ** shm, bool *is_usable, MPII_Topo_attr_t * attr);
 void MPII_Topo_tree_shm_free(MPII_Topo_tree_shm_t * shm);
 
 /* Longest block that a slot takes, in bytes */
@@ -41,9 +41,10 @@ MPI_Aint MPII_Topo_tree_shm_limit(const MPII_Topo_tree_shm_t * shm);
 /* A rank that does not lead: its block of `bytes` bytes, to the leader or from there. What get finds to
  * be longer is MPI_ERR_TRUNCATE. *is_done: it was in the slot, and does not come in messages. */
 int MPII_Topo_tree_shm_give(MPII_Topo_tree_shm_t * shm, const void *buf, MPI_Aint count,
-                            MPI_Datatype type, MPI_Aint bytes, TOPO_COLL_ATTR_DECL);
+                            MPI_Datatype type, MPI_Aint bytes, MPII_Topo_attr_t * attr);
 int MPII_Topo_tree_shm_get(MPII_Topo_tree_shm_t * shm, void *buf, MPI_Aint count,
-                           MPI_Datatype type, MPI_Aint bytes, bool * is_done, TOPO_COLL_ATTR_DECL);
+                           MPI_Datatype type, MPI_Aint bytes, bool *is_done,
+                           MPII_Topo_attr_t * attr);
 
 /* The leader: wait until the blocks are there (until the slots are free), read (write) them, and
  * say that this is done. */
