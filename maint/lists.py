@@ -144,6 +144,10 @@ def read_makefile(text: str) -> Found:
 # -- coll_algorithms.txt ------------------------------------------------------------------------
 
 
+# A restriction of all algorithms of ours, where MPICH has communicators whose ranks are threads
+NO_THREADS = "no-threadcomm"
+
+
 def add_algorithms(text: str, rows: list[Row]) -> str:
     lines = text.split("\n")
     for row in rows:
@@ -151,8 +155,9 @@ def add_algorithms(text: str, rows: list[Row]) -> str:
         if any("allcomm:" in line for line in lines[start:end]):
             end = start  # gen_coll.py takes all rows after an allcomm one for allcomm ones
         new = [f"    {row['name']}"]
-        if row.get("restrictions"):
-            new.append(f"        restrictions: {', '.join(row['restrictions'])}")
+        restrictions = row.get("restrictions", []) + [NO_THREADS] * (NO_THREADS in text)
+        if restrictions:
+            new.append(f"        restrictions: {', '.join(restrictions)}")
         if row.get("params"):
             new.append(f"        extra_params: {', '.join(p['name'] for p in row['params'])}")
             new.append(f"        cvar_params: {', '.join(p['cvar'] for p in row['params'])}")

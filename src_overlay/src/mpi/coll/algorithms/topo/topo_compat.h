@@ -151,6 +151,14 @@ static inline int MPII_Topo_issend(const void *buf, MPI_Aint count, MPI_Datatype
 
 /* -- processes -- */
 
+/* Whether the ranks of a communicator are threads: our algorithms are not for those (no-threadcomm in
+ * coll_algorithms.txt). */
+#if MPICH_NUMVERSION >= 40200000
+#define TOPO_IS_THREADCOMM(comm_ptr) ((comm_ptr)->threadcomm != NULL)
+#else
+#define TOPO_IS_THREADCOMM(comm_ptr) false
+#endif
+
 /* Rank in MPI_COMM_WORLD of a process of a communicator (of its remote group); of one that is not in the
  * MPI_COMM_WORLD of the calling process: a number that is no rank there. */
 static inline uint64_t MPII_Topo_world_rank(MPIR_Comm * comm_ptr, int rank, bool is_remote)

@@ -121,6 +121,8 @@ struct MPII_Topo_exchange {
 
 /* -- messages -- */
 
+/* Who knows of an error sends messages without content: MPICH may have been built without the bits of
+ * tags that would tell of it (--enable-tag-error-bits). */
 static int post(struct MPII_Topo_exchange *ex, const MPII_Topo_wire_t wires[], int n, bool is_send,
                 MPIR_Request * reqs[], MPII_Topo_attr_t * attr)
 {
@@ -130,10 +132,10 @@ static int post(struct MPII_Topo_exchange *ex, const MPII_Topo_wire_t wires[], i
     for (int i = 0; i < n; i++) {
         const MPII_Topo_wire_t *w = &wires[i];
         char *buf = ex->half[ex->current] + w->offset;
+        MPI_Aint count = TOPO_ERROR == TOPO_ERROR_NONE ? w->count : 0;
         reqs[i] = NULL;
         mpi_errno = is_send ?
-            MPIC_Isend(buf, w->count, w->type, w->rank, TAG, ex->comm_ptr, &reqs[i],
-                       TOPO_COLL_ATTR) :
+            MPIC_Isend(buf, count, w->type, w->rank, TAG, ex->comm_ptr, &reqs[i], TOPO_COLL_ATTR) :
             MPIC_Irecv(buf, w->count, w->type, w->rank, TAG, ex->comm_ptr, &reqs[i]);
         if (mpi_errno)
             TOPO_ADD_ERROR(MPIR_ERR_PROC_FAILED);
@@ -143,7 +145,7 @@ static int post(struct MPII_Topo_exchange *ex, const MPII_Topo_wire_t wires[], i
 }
 
 /* Wait for num_recvs receives, then num_sends sends. A message that is longer or shorter than the plan
- * says comes from a rank whose blocks have another size. */
+ * says comes from a rank whose blocks have another size, or that knows of an error. */
 static int wait_all(MPIR_Request * reqs[], const MPII_Topo_wire_t recvs[], int num_recvs,
                     int num_sends, MPII_Topo_attr_t * attr)
 {

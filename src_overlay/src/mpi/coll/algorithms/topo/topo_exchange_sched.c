@@ -343,7 +343,7 @@ static int keep_blocks(MPII_Topo_blocks_t * blocks, int n)
 static bool is_selected(MPIR_Comm * comm_ptr, const MPIR_Csel_coll_sig_s * sig, bool is_auto,
                         bool is_forced, int id)
 {
-    if (comm_ptr->comm_kind != MPIR_COMM_KIND__INTRACOMM)
+    if (comm_ptr->comm_kind != MPIR_COMM_KIND__INTRACOMM || TOPO_IS_THREADCOMM(comm_ptr))
         return false;
     if (!is_auto)
         return is_forced;
