@@ -54,7 +54,8 @@ int MPIR_Allgather_intra_gather_bcast(const void *sendbuf, MPI_Aint sendcount,
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         }
         if (sendbuf != MPI_IN_PLACE) {
-            mpi_errno = MPIR_Localcopy(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype);
+            mpi_errno =
+                MPII_Topo_localcopy(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype);
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         }
     } else if (sendbuf != MPI_IN_PLACE) {

@@ -264,9 +264,9 @@ int MPIR_Allgather_intra_topo_recursive_doubling(const void *sendbuf, MPI_Aint s
         goto fn_exit;
 
     if (sendbuf != MPI_IN_PLACE) {
-        mpi_errno = MPIR_Localcopy(sendbuf, sendcount, sendtype,
-                                   (char *) recvbuf + rank * recvcount * ex.extent, recvcount,
-                                   recvtype);
+        mpi_errno = MPII_Topo_localcopy(sendbuf, sendcount, sendtype,
+                                        (char *) recvbuf + rank * recvcount * ex.extent, recvcount,
+                                        recvtype);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     if (comm_size == 1)

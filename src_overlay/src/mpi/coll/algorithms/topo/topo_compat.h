@@ -136,6 +136,23 @@ static inline int MPII_Topo_issend(const void *buf, MPI_Aint count, MPI_Datatype
 #define TOPO_BYTE MPI_BYTE
 #endif
 
+/* Copy a block of the user to a place of the user, which may be too short: MPIR_Localcopy tells of that
+ * in 4.0 only. */
+static inline int MPII_Topo_localcopy(const void *sendbuf, MPI_Aint sendcount,
+                                      MPI_Datatype sendtype, void *recvbuf, MPI_Aint recvcount,
+                                      MPI_Datatype recvtype)
+{
+    int mpi_errno = MPIR_Localcopy(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype);
+#if MPICH_NUMVERSION >= 40200000
+    MPI_Aint sendsize, recvsize;
+    MPIR_Datatype_get_size_macro(sendtype, sendsize);
+    MPIR_Datatype_get_size_macro(recvtype, recvsize);
+    if (recvsize * recvcount > 0 && sendsize * sendcount > recvsize * recvcount)
+        MPIR_ERR_SET(mpi_errno, MPI_ERR_TRUNCATE, "**truncate");
+#endif
+    return mpi_errno;
+}
+
 /* Pack (unpack) max_bytes (insize) bytes of a buffer, from byte `offset` of its data on. */
 #if MPICH_NUMVERSION >= 40100000
 #define TOPO_TYPEREP_PACK(inbuf, incount, type, offset, outbuf, max_bytes, done) \

@@ -799,8 +799,8 @@ static int gather_at_root(flow_t * f, MPII_Topo_attr_t * attr)
         }
         if (index == f->window - 1 && !f->in_place) {
             block_t block = block_of_rank(f, f->comm_ptr->rank);
-            mpi_errno = MPIR_Localcopy(f->own.buf, f->own.count, f->own.type, block.buf,
-                                       block.count, block.type);
+            mpi_errno = MPII_Topo_localcopy(f->own.buf, f->own.count, f->own.type, block.buf,
+                                            block.count, block.type);
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         }
         if (index == f->window - 1 && f->num_near > 0) {
@@ -924,8 +924,8 @@ static int scatter_at_root(flow_t * f, MPII_Topo_attr_t * attr)
         }
         if (index == f->window - 1 && !f->in_place) {
             block_t block = block_of_rank(f, f->comm_ptr->rank);
-            mpi_errno = MPIR_Localcopy(block.buf, block.count, block.type, f->own.buf,
-                                       f->own.count, f->own.type);
+            mpi_errno = MPII_Topo_localcopy(block.buf, block.count, block.type, f->own.buf,
+                                            f->own.count, f->own.type);
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         }
         if (index == f->window - 1 && f->num_near > 0) {
