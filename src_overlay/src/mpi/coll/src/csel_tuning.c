@@ -148,14 +148,14 @@ static int read_tuning(const char *path)
     if (comm_ptr == NULL || comm_ptr->local_size == 1)
         goto fn_exit;
 
-    mpi_errno = MPIR_Bcast_intra_binomial(&n, sizeof(n), MPI_BYTE, 0, comm_ptr, TOPO_COLL_ATTR);
+    mpi_errno = MPIR_Bcast_intra_binomial(&n, sizeof(n), TOPO_BYTE, 0, comm_ptr, TOPO_COLL_ATTR);
     MPIR_ERR_CHECK(mpi_errno);
     if (comm_ptr->rank != 0) {
         text = MPL_malloc(n + 1, MPL_MEM_COLL);
         MPIR_ERR_CHKANDJUMP(!text, mpi_errno, MPI_ERR_OTHER, "**nomem");
         text[n] = '\0';
     }
-    mpi_errno = MPIR_Bcast_intra_binomial(text, n, MPI_BYTE, 0, comm_ptr, TOPO_COLL_ATTR);
+    mpi_errno = MPIR_Bcast_intra_binomial(text, n, TOPO_BYTE, 0, comm_ptr, TOPO_COLL_ATTR);
     MPIR_ERR_CHECK(mpi_errno);
     if (comm_ptr->rank != 0) {
         mpi_errno = use_tuning(path, text, n);
