@@ -17,14 +17,18 @@ typedef enum {
     CSEL_HIERARCHY__ANY,
 } csel_hierarchy_e;
 
-#if MPICH_NUMVERSION >= 50000000
-
-/* A bare "any" is a condition, and any name may stand before "=any" */
+/* Whether a bare "any" is a condition, and any name may stand before "=any"; and rows of the table of
+ * conditions in csel_grammar.c */
+#if MPICH_NUMVERSION >= 40300000
 #define CSEL_ANY_NAME_IS_ANY true
-
-/* Rows of the table of conditions in csel_grammar.c */
 #define CSEL_CONDITIONS_OF_VERSION \
     {"comm_avg_ppn", "<", CSEL_MAX_RANKS, CSEL_NODE_TYPE__COMM_AVG_PPN_LT, 0},
+#else
+#define CSEL_ANY_NAME_IS_ANY false
+#define CSEL_CONDITIONS_OF_VERSION
+#endif
+
+#if MPICH_NUMVERSION >= 50000000
 
 /* Nodes of a communicator; 0 where it does not know them */
 static inline int csel_node_count(const MPIR_Comm * comm_ptr)
@@ -46,9 +50,6 @@ static inline bool csel_is_hierarchy(MPIR_Comm * comm_ptr, csel_hierarchy_e val)
 #define CSEL_POF2(comm_ptr) MPL_pof2((comm_ptr)->local_size)
 
 #else
-
-#define CSEL_ANY_NAME_IS_ANY false
-#define CSEL_CONDITIONS_OF_VERSION
 
 static inline int csel_node_count(const MPIR_Comm * comm_ptr)
 {
