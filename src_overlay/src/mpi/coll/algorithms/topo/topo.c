@@ -87,6 +87,7 @@ static char *site_name;         /* file that site came from */
 static view_t *world;           /* of MPI_COMM_WORLD, if all its processes found it in MPI_Init */
 static store_t *world_store;    /* likewise */
 static int num_on_host;         /* processes of MPI_COMM_WORLD on this host, likewise */
+static int *coords;             /* of its ranks, for trees of MPICH; NULL: none given */
 static MPL_atomic_int_t has_warned_differs, has_warned_unknown;
 
 /* Location of this process inside its host, from the cores that it is bound to. */
@@ -205,6 +206,10 @@ int MPII_Topo_finalize(void)
     site = NULL;
     MPL_free(site_name);
     site_name = NULL;
+    if (coords)
+        MPII_Topo_set_coords(NULL);
+    MPL_free(coords);
+    coords = NULL;
     store_release(world_store);
     world_store = NULL;
     view_release(world);
@@ -632,6 +637,24 @@ static int get_view(MPIR_Comm * comm_ptr, view_t ** view, MPII_Topo_attr_t * att
     goto fn_exit;
 }
 
+/* A rack is what MPICH's trees call a group of switches, and a host a switch. */
+static void set_coords(const view_t * view)
+{
+    const MPII_Topo_place_t *place = &view->place;
+
+    if (!view->use_site || !TOPO_WANTS_COORDS)
+        return;
+    coords = MPL_malloc(place->num_ranks * TOPO_COORDS * sizeof(int), MPL_MEM_COLL);
+    MPII_TOPO_NEED(coords);
+    for (int i = 0; i < place->num_ranks; i++) {
+        int host = place->host_of_rank[i];
+        coords[TOPO_COORDS * i] = i;
+        coords[TOPO_COORDS * i + 1] = host;
+        coords[TOPO_COORDS * i + 2] = place->rack_of_host[host];
+    }
+    MPII_Topo_set_coords(coords);
+}
+
 int MPII_Topo_place_world(void)
 {
     int mpi_errno = MPI_SUCCESS;
@@ -651,6 +674,7 @@ int MPII_Topo_place_world(void)
     num_on_host = 0;
     for (int i = 0; i < comm_ptr->local_size; i++)
         num_on_host += world->place.host_of_rank[i] == world->place.host_of_rank[comm_ptr->rank];
+    set_coords(world);
 
   fn_exit:
     return mpi_errno;

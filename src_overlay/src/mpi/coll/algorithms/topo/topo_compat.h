@@ -189,4 +189,22 @@ static inline uint64_t MPII_Topo_world_rank(MPIR_Comm * comm_ptr, int rank, bool
 #endif
 }
 
+/* Coordinates of the ranks of MPI_COMM_WORLD for MPICH's own topology-aware trees, three for each: number
+ * on a switch, switch, group of switches. They are taken where the user gave none
+ * (MPIR_CVAR_COORDINATES_FILE). */
+#define TOPO_COORDS 3
+#if MPICH_NUMVERSION >= 40200000
+#define TOPO_WANTS_COORDS (MPIR_Process.coords == NULL)
+static inline void MPII_Topo_set_coords(int coords[])
+{
+    MPIR_Process.coords = coords;
+    MPIR_Process.coords_dims = coords ? TOPO_COORDS : 0;
+}
+#else
+#define TOPO_WANTS_COORDS false
+static inline void MPII_Topo_set_coords(int coords[])
+{
+}
+#endif
+
 #endif /* TOPO_COMPAT_H_INCLUDED */
