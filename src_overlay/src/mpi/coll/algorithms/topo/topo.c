@@ -87,7 +87,7 @@ static char *site_name;         /* file that site came from */
 static view_t *world;           /* of MPI_COMM_WORLD, if all its processes found it in MPI_Init */
 static store_t *world_store;    /* likewise */
 static int num_on_host;         /* processes of MPI_COMM_WORLD on this host, likewise */
-static int *coords;             /* of its ranks, for trees of MPICH; NULL: none given */
+static bool has_coords;         /* whether MPICH has coordinates of ours */
 static MPL_atomic_int_t has_warned_differs, has_warned_unknown;
 
 /* Location of this process inside its host, from the cores that it is bound to. */
@@ -206,10 +206,9 @@ int MPII_Topo_finalize(void)
     site = NULL;
     MPL_free(site_name);
     site_name = NULL;
-    if (coords)
+    if (has_coords)
         MPII_Topo_set_coords(NULL);
-    MPL_free(coords);
-    coords = NULL;
+    has_coords = false;
     store_release(world_store);
     world_store = NULL;
     view_release(world);
@@ -644,7 +643,7 @@ static void set_coords(const view_t * view)
 
     if (!view->use_site || !TOPO_WANTS_COORDS)
         return;
-    coords = MPL_malloc(place->num_ranks * TOPO_COORDS * sizeof(int), MPL_MEM_COLL);
+    int *coords = MPL_malloc(place->num_ranks * TOPO_COORDS * sizeof(int), MPL_MEM_COLL);
     MPII_TOPO_NEED(coords);
     for (int i = 0; i < place->num_ranks; i++) {
         int host = place->host_of_rank[i];
@@ -653,6 +652,7 @@ static void set_coords(const view_t * view)
         coords[TOPO_COORDS * i + 2] = place->rack_of_host[host];
     }
     MPII_Topo_set_coords(coords);
+    has_coords = true;
 }
 
 int MPII_Topo_place_world(void)

@@ -190,8 +190,8 @@ static inline uint64_t MPII_Topo_world_rank(MPIR_Comm * comm_ptr, int rank, bool
 }
 
 /* Coordinates of the ranks of MPI_COMM_WORLD for MPICH's own topology-aware trees, three for each: number
- * on a switch, switch, group of switches. They are taken where the user gave none
- * (MPIR_CVAR_COORDINATES_FILE). */
+ * on a switch, switch, group of switches. They are wanted where the user gave none
+ * (MPIR_CVAR_COORDINATES_FILE). MPIR_pmi_finalize frees them, before MPII_Coll_finalize. */
 #define TOPO_COORDS 3
 #if MPICH_NUMVERSION >= 40200000
 #define TOPO_WANTS_COORDS (MPIR_Process.coords == NULL)
