@@ -32,6 +32,9 @@
  * nothing is written outside a buffer, and who gets more than it has room for returns
  * MPI_ERR_TRUNCATE, as with one message from rank to rank.
  *
+ * Who knows of an error sends blocks no more, but messages without content: MPICH may have been built
+ * without the bits of tags that would tell of it (--enable-tag-error-bits).
+ *
  * Memory: a rank that has a parent and children holds WINDOW columns of its subtree, at most
  *     WINDOW * max(COLUMN_SEGS * MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES, MIN_WIDTH * ranks of a rack)
  * bytes (half of all ranks in place of those of a rack in a binomial tree), whatever the size of a
@@ -295,6 +298,12 @@ static bool must_stage(const message_t * m, bool is_send)
     return !is_send && m->is_alone && m->bytes < NOTE_BYTES;
 }
 
+/* How much there is to be sent of `count` */
+static MPI_Aint content(MPI_Aint count, const MPII_Topo_attr_t * attr)
+{
+    return TOPO_ERROR == TOPO_ERROR_NONE ? count : 0;
+}
+
 static int post(const flow_t * f, message_t * m, void *buf, MPI_Aint count, MPI_Datatype type,
                 bool is_send, MPII_Topo_attr_t * attr)
 {
@@ -303,6 +312,7 @@ static int post(const flow_t * f, message_t * m, void *buf, MPI_Aint count, MPI_
     if (!is_send)
         return MPIC_Irecv(buf, count, type, m->rank, f->tag, f->comm_ptr, &m->req);
     count_message(f, m->rank);
+    count = content(count, attr);
     if (f->num_columns > WINDOW)
         return MPII_Topo_issend(buf, count, type, m->rank, f->tag, f->comm_ptr, &m->req, attr);
     return MPIC_Isend(buf, count, type, m->rank, f->tag, f->comm_ptr, &m->req, TOPO_COLL_ATTR);
@@ -393,6 +403,16 @@ static int post_in_column(const flow_t * f, const column_t * col, message_t * m,
     return post(f, m, col->mem + m->offset, m->bytes, TOPO_BYTE, is_send, attr);
 }
 
+/* Wait for a message with blocks, or a note. */
+static int wait_message(MPIR_Request ** req, MPI_Aint * bytes, MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPII_Topo_wait_bytes(req, bytes, attr);
+
+    if (mpi_errno == MPI_SUCCESS && *bytes == 0)
+        TOPO_ADD_ERROR(MPIR_ERR_OTHER);
+    return mpi_errno;
+}
+
 /* Receive, and throw away, what is sent after a note. */
 static int drain(const flow_t * f, int rank, const note_t * note, MPII_Topo_attr_t * attr)
 {
@@ -428,7 +448,7 @@ static int receive(const flow_t * f, const column_t * col, message_t * m, MPII_T
     MPI_Aint bytes;
     note_t note;
 
-    mpi_errno = MPII_Topo_wait_bytes(&m->req, &bytes, attr);
+    mpi_errno = wait_message(&m->req, &bytes, attr);
     MPIR_ERR_CHECK(mpi_errno);
     if (m->is_alone && bytes == NOTE_BYTES) {
         char mem[NOTE_BYTES];
@@ -445,7 +465,7 @@ static int receive(const flow_t * f, const column_t * col, message_t * m, MPII_T
         }
     }
     MPIR_ERR_CHKANDJUMP(bytes > m->bytes, mpi_errno, MPI_ERR_TRUNCATE, "**truncate");
-    if (m->staged && is_root) {
+    if (m->staged && is_root && bytes > 0) {
         mpi_errno = copy_staged(f, m, col->index, false);
         MPIR_ERR_CHECK(mpi_errno);
     } else if (m->staged) {
@@ -506,7 +526,7 @@ static int receive_note(const flow_t * f, int rank, int begin, int end, bool * i
     *is_off = true;
     mpi_errno = MPIC_Irecv(mem, room, TOPO_BYTE, rank, f->tag, f->comm_ptr, &req);
     MPIR_ERR_CHECK(mpi_errno);
-    mpi_errno = MPII_Topo_wait_bytes(&req, &bytes, attr);
+    mpi_errno = wait_message(&req, &bytes, attr);
     MPIR_ERR_CHECK(mpi_errno);
     if (!is_note(mem, bytes, &note))
         goto fn_exit;   /* one message: of shorter blocks */
@@ -666,7 +686,7 @@ static int drain_edge(const flow_t * f, int rank, MPII_Topo_attr_t * attr)
     MPII_TOPO_NEED(mem);
     mpi_errno = MPIC_Irecv(mem, room, TOPO_BYTE, rank, f->tag, f->comm_ptr, &req);
     MPIR_ERR_CHECK(mpi_errno);
-    mpi_errno = MPII_Topo_wait_bytes(&req, &bytes, attr);
+    mpi_errno = wait_message(&req, &bytes, attr);
     MPIR_ERR_CHECK(mpi_errno);
     if (is_note(mem, bytes, &note)) {
         mpi_errno = drain(f, rank, &note, attr);
@@ -883,8 +903,8 @@ static int gather(flow_t * f, MPII_Topo_attr_t * attr)
         return mpi_errno_ret;
     if (f->tree->num_children == 0 && f->tree->parent != -1 && f->num_columns == 1) {
         count_message(f, f->tree->parent);
-        mpi_errno = MPIC_Send(f->own.buf, f->own.count, f->own.type, f->tree->parent, f->tag,
-                              f->comm_ptr, TOPO_COLL_ATTR);
+        mpi_errno = MPIC_Send(f->own.buf, content(f->own.count, attr), f->own.type,
+                              f->tree->parent, f->tag, f->comm_ptr, TOPO_COLL_ATTR);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         return mpi_errno_ret;
     }
@@ -1011,7 +1031,7 @@ static int scatter_at_leaf(flow_t * f, MPII_Topo_attr_t * attr)
         MPIC_Irecv(f->own.buf, f->own.count, f->own.type, f->tree->parent, f->tag, f->comm_ptr,
                    &req);
     MPIR_ERR_CHECK(mpi_errno);
-    mpi_errno = MPII_Topo_wait_bytes(&req, &bytes, attr);
+    mpi_errno = wait_message(&req, &bytes, attr);
     MPIR_ERR_CHECK(mpi_errno);
     if (bytes == NOTE_BYTES && f->sizes == NULL) {
         if (!is_short)
