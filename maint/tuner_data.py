@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from common import REPO, Failure, Row, apply_patches, is_generated, scratch, series, touched
-from lists import add_algorithms, cvar_blocks
+from lists import NO_THREADS, add_algorithms, cvar_blocks
 from sources import Source
 
 ALGORITHMS = "src/mpi/coll/coll_algorithms.txt"
@@ -24,7 +24,8 @@ BUILTIN = "maint/tuning/coll/mpir/generic.json"
 READER = "src/mpi/coll/src/csel.c"  # of selection files
 PARAMETERS = "src/mpi/coll/src/csel_container.c"
 TYPES = "src/mpi/coll/include/coll_types.h"
-SOURCES = [ALGORITHMS, BUILTIN, READER, PARAMETERS, TYPES, *CVARS]
+NAMES = "src/mpi/coll/src/coll_impl.c"  # of values of parameters
+SOURCES = [ALGORITHMS, BUILTIN, READER, PARAMETERS, TYPES, NAMES, *CVARS]
 # what 4.0 takes "=any" of; later versions take it of everything
 ANY = ("comm_size", "comm_hierarchy", "avg_msg_size", "total_msg_size", "count")
 
@@ -51,8 +52,11 @@ def read_algorithms(text: str, cvars: dict[str, str]) -> dict[str, dict[str, Row
             rows[-1][3][match[1]] = match[2]
     for collective, kind, name, keys in rows:
         row: Row = {}
-        if "restrictions" in keys:
-            row["restrictions"] = words(keys["restrictions"])
+        # topo-tune knows no communicators whose ranks are threads
+        if restrictions := [
+            w for w in words(keys.get("restrictions", NO_THREADS)) if w != NO_THREADS
+        ]:
+            row["restrictions"] = restrictions
         if "extra_params" in keys:
             pairs = zip(words(keys["extra_params"]), words(keys["cvar_params"]), strict=True)
             # a constant, param=value, is none that can be given
@@ -89,7 +93,29 @@ def read_cvars(text: str) -> dict[str, str]:
     return dict(re.findall(entry, text, re.MULTILINE))
 
 
-def read_grammar(reader: str, parameters: str, types: str) -> Row:
+def add_values(rows: dict[str, dict[str, Row]], types: str, names: str) -> None:
+    """Add the names of values to the parameters that have such."""
+    trees = [name.lower() for name in re.findall(r"^    MPIR_TREE_TYPE_(\w+)", types, re.M)]
+    plain = [name for name in trees if not name.startswith("topology")]
+    topology = re.findall(r"_from_string_with_topo\((\w+)\)", names)
+    ccls = re.findall(r"ccl = MPIR_CVAR_ALLREDUCE_CCL_(\w+);", names)
+    for algorithms in rows.values():
+        for row in algorithms.values():
+            for name, param in row.get("params", {}).items():
+                if name == "tree_type":
+                    param["values"] = trees if param["cvar"] in topology else plain
+                elif name == "ccl":
+                    param["values"] = ccls
+
+
+def add_wave(rows: dict[str, dict[str, Row]], parameters: str, cvars: dict[str, str]) -> None:
+    """Add the parameters of topology_wave, which coll_algorithms.txt does not list."""
+    for collective, member, param in re.findall(r"cnt->u\.(\w+)\.(\w+)\.(topo_\w+) =", parameters):
+        row = rows[collective][f"MPIR_{collective.capitalize()}_{member}"]
+        row["params"][param] = default(collective, param.upper(), cvars)
+
+
+def read_grammar(reader: str, parameters: str) -> Row:
     """What a selection file may say to the reader of a version, as topo_tune.grammar explains it."""
     found = re.findall(r'!(strn?cmp)\(ckey, "(\w+)(<=|<|=)(\w*)"', reader)
     forms: dict[str, list[str]] = {}
@@ -108,10 +134,7 @@ def read_grammar(reader: str, parameters: str, types: str) -> Row:
         },
         "any": is_any,
         "hierarchy": "flags" if "MPIR_COMM_ATTR__HIERARCHY" in reader else "kinds",
-        "tree_types": [
-            name.lower() for name in re.findall(r"^    MPIR_TREE_TYPE_(\w+)", types, re.M)
-        ],
-        "stock_tree_types": "names" if "get_tree_type_from_string" in parameters else "numbers",
+        "stock_values": "names" if "get_tree_type_from_string" in parameters else "numbers",
     }
 
 
@@ -123,7 +146,10 @@ def generate(source: Source, rows: list[Row]) -> dict[Path, bytes]:
     with scratch("tuner-") as work:
         source.copy(work, only=sorted(patched.union(SOURCES)))
         stock_text = (work / ALGORITHMS).read_text()
-        grammar = read_grammar(*((work / name).read_text() for name in (READER, PARAMETERS, TYPES)))
+        parameters, types, names = (
+            (work / name).read_text() for name in (PARAMETERS, TYPES, NAMES)
+        )
+        grammar = read_grammar((work / READER).read_text(), parameters)
         apply_patches(work, hand)
         text = (work / ALGORITHMS).read_text()
         builtin = json.loads((work / BUILTIN).read_text())
@@ -137,6 +163,8 @@ def generate(source: Source, rows: list[Row]) -> dict[Path, bytes]:
         )
     stock = read_algorithms(stock_text, cvars)
     collectives = read_algorithms(add_algorithms(text, rows), cvars)
+    add_wave(collectives, parameters, cvars)
+    add_values(collectives, types, names)
     for collective, algorithms in collectives.items():
         for name, row in algorithms.items():
             if name not in stock[collective]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from topo_common.text import size_text
 
-from topo_tune.grammar import Call, Selection, quoted, strip, tree_types
+from topo_tune.grammar import Call, Selection, algorithm, quoted, strip
 
 
 def to_text(
@@ -100,9 +100,11 @@ def _steps(result: Selection) -> list[str]:
 
 
 def _algorithm(result: Selection) -> str:
-    params = dict(result.params)
-    if "tree_type" in params:
-        params["tree_type"] = tree_types(result.version)[params["tree_type"]]
+    rows = (algorithm(result.algorithm or "", result.version) or {}).get("params", {})
+    params = {
+        name: rows[name]["values"][value] if "values" in rows[name] else value
+        for name, value in result.params.items()
+    }
     shown = ", ".join(f"{name}={value}" for name, value in params.items())
     return (result.algorithm or "") + (f" ({shown})" if shown else "")
 

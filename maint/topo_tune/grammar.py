@@ -86,7 +86,7 @@ RESTRICTIONS: dict[str, Any] = {
     "root-zero": None,
 }
 
-# least and largest value of a parameter; any other but tree_type: 0 to 2^31-1
+# least and largest value of a parameter without names; any other: 0 to 2^31-1
 PARAMETERS = {
     "k": (2, 32767),
     "scatterv_k": (2, 32767),
@@ -161,11 +161,6 @@ def hierarchy_by_flags(version: str) -> bool:
     return mpich(version)["grammar"]["hierarchy"] == "flags"
 
 
-def tree_types(version: str = "4.0") -> list[str]:
-    """The values of tree_type."""
-    return mpich(version)["grammar"]["tree_types"]
-
-
 # -- keys --
 
 
@@ -224,22 +219,20 @@ def number(
     raise Wrong(f'found "{text[:80]}", expected {words}a number from {least} to {most}{suffix}')
 
 
-def parameter(text: str, name: str, stock: bool = False, version: str = "4.0") -> int:
-    """The value of the parameter `name`. Raises Wrong."""
-    if name != "tree_type":
+def parameter(text: str, name: str, row: Tree, stock: bool = False, version: str = "4.0") -> int:
+    """The value of the parameter `name`, of which the data file has `row`. Raises Wrong."""
+    if "values" not in row:
         return number(text, *PARAMETERS.get(name, (0, 2**31 - 1)), stock)
-    types = tree_types(version)
-    if stock and mpich(version)["grammar"]["stock_tree_types"] == "numbers":
-        return number(text, 0, len(types) - 1, stock)
+    values = row["values"]
+    if stock and mpich(version)["grammar"]["stock_values"] == "numbers":
+        return number(text, 0, len(values) - 1, stock)
+    if stock:  # it takes trees of topology for kary
+        values = [word for word in values if not word.startswith("topology")]
+    if text in values:
+        return values.index(text)
     if stock:
-        types = [
-            word for word in types if not word.startswith("topology")
-        ]  # it takes these for kary
-    if text in types:
-        return types.index(text)
-    if stock:
-        raise Wrong(f'found "{text[:80]}", expected {", ".join(types)}')
-    return number(text, 0, len(types) - 1, words=", ".join(types) + " or ")
+        raise Wrong(f'found "{text[:80]}", expected {", ".join(values)}')
+    return number(text, 0, len(values) - 1, words=", ".join(values) + " or ")
 
 
 FAR = 8  # no names of which one could be meant for the other
@@ -556,7 +549,7 @@ class Findings:
                 if param in seen:
                     raise Wrong("found it twice, expected it once")
                 seen.add(param)
-                parameter(text, param, self.stock, self.version)
+                parameter(text, param, known[param], self.stock, self.version)
                 if not isinstance(value, dict) or value:
                     raise Wrong("found a value that is not {}, expected {}")
             except Wrong as wrong:
@@ -738,9 +731,9 @@ def walk(tree: Tree, call: "Call") -> "Selection":
                 for param, cvar in row.get("params", {}).items():
                     value = cvar["default"]
                     if param in given:
-                        value = parameter(given[param], param, version=version)
-                    elif param == "tree_type":
-                        value = tree_types(version).index(value)
+                        value = parameter(given[param], param, cvar, version=version)
+                    elif "values" in cvar:
+                        value = cvar["values"].index(value)
                     result.params[param] = value
                 return result
             asked = condition(stripped, version=version)

@@ -88,10 +88,11 @@ def test_the_data_file(version: str) -> None:
             assert set(row.get("restrictions", ())) <= set(RESTRICTIONS)
             for param, cvar in row.get("params", {}).items():
                 assert re.match("MPIR_CVAR_[A-Z]+_", cvar["cvar"])
-                if param == "tree_type":
-                    assert cvar["default"] in grammar.tree_types(version)
+                assert ("values" in cvar) == (param in ("tree_type", "ccl"))
+                if "values" in cvar:
+                    assert cvar["default"] in cvar["values"]
                 else:
-                    assert param == "ccl" or cvar["default"] >= -1
+                    assert cvar["default"] >= -1
     patched = [n for rows in collectives.values() for n, row in rows.items() if row.get("patched")]
     manifest = tomllib.loads((MAINT.parent / "cvars/algorithms.toml").read_text())["algorithm"]
     own = [f"MPIR_{row['collective'].capitalize()}_intra_{row['name']}" for row in manifest]
@@ -115,9 +116,10 @@ def barrier(name: str, *params: str) -> dict[str, Any]:
     return {"collective=barrier": {"comm_type=intra": leaf}}
 
 
-def tree_type(value: str) -> dict[str, Any]:
-    name = "algorithm=MPIR_Ibcast_intra_tsp_tree"
-    return {"collective=ibcast": {"comm_type=intra": {name: {f"tree_type={value}": {}}}}}
+def tree_type(value: str, collective: str = "ibcast", **more: int) -> dict[str, Any]:
+    name = f"algorithm=MPIR_{collective.capitalize()}_intra_{'tsp_' * (collective[0] == 'i')}tree"
+    params = {f"tree_type={value}": {}, **{f"{key}={n}": {} for key, n in more.items()}}
+    return {f"collective={collective}": {"comm_type=intra": {name: params}}}
 
 
 @pytest.mark.parametrize(
@@ -133,9 +135,13 @@ def tree_type(value: str) -> dict[str, Any]:
         (allgather({"any": RING, "comm_size<=4": DOUBLING}), ""),
         (allgather({"comm_hierarchy=any": RING, "comm_size<=4": DOUBLING}), "4.0"),
         (tree_type("knomial_2"), "4.0 4.3 5.0"),
-        (tree_type("topology_wave"), "4.3 5.0"),
-        (tree_type("5"), "4.3 5.0"),
-        (tree_type("6"), ""),
+        (tree_type("topology_wave"), ""),
+        (tree_type("3"), ""),
+        (tree_type("topology_wave", "ireduce", topo_overhead=200), "4.3 5.0"),
+        (tree_type("topology_aware", "allreduce"), "4.3 5.0"),
+        (tree_type("5", "bcast"), "4.3 5.0"),
+        (tree_type("6", "bcast"), ""),
+        (allreduce({"algorithm=MPIR_Allreduce_intra_ccl": {"ccl=nccl": {}}}), "5.0"),
     ],
 )
 def test_what_differs_between_versions(tree: Any, versions: str) -> None:

@@ -31,6 +31,7 @@ static const struct {
     {MPII_CSEL_CONTAINER_TYPE__ALGORITHM__##algorithm_, #param_, \
      offsetof(MPII_Csel_container_s, u.member_.param_), &default_},
     MPII_CSEL_PARAMS(PARAM)
+    CSEL_PARAMS_OF_VERSION(PARAM)
 #undef PARAM
 };
 
@@ -45,9 +46,12 @@ static const struct {
     {"k", 2, 32767},
     {"scatterv_k", 2, 32767},
     {"allgatherv_k", 2, 32767},
-    {"tree_type", MPIR_TREE_TYPE_KARY, CSEL_MAX_TREE_TYPE},
     {"buffer_per_child", 0, 1},
     {"buffer_per_phase", 0, 1},
+    {"is_non_blocking", 0, 1},
+    {"recv_pre_posted", 0, 1},
+    {"single_phase_recv", 0, 1},
+    {"ccl", 0, CSEL_MAX_CCL},
     {"batch_size", 1, 32767},
     {"bblock", 1, 32767},
 };
@@ -67,7 +71,8 @@ static const struct {
 
 #define NUM_NAMES ((int) (sizeof(names) / sizeof(names[0])))
 
-static int parse_value(const char *param, const char *str, int *value, char *err)
+static int parse_value(const char *param, const void *default_value, const char *str, int *value,
+                       char *err)
 {
     int min = 0, max = INT_MAX;
     char expected[256] = "";
@@ -79,8 +84,10 @@ static int parse_value(const char *param, const char *str, int *value, char *err
             max = ranges[i].max;
         }
     }
+    if (!strcmp(param, "tree_type"))
+        max = csel_max_tree_type(default_value);
     for (int i = 0; i < NUM_NAMES; i++) {
-        if (strcmp(param, names[i].param))
+        if (strcmp(param, names[i].param) || names[i].value > max)
             continue;
         if (!strcmp(str, names[i].name)) {
             *value = names[i].value;
@@ -114,7 +121,7 @@ static int parse_param(const char *key, MPII_Csel_container_s * cnt, bool is_set
                 return -1;
             }
             is_set[i] = true;
-            return parse_value(params[i].name, key + len + 1, value, err);
+            return parse_value(params[i].name, params[i].default_value, key + len + 1, value, err);
         }
         size_t end = strcmp(expected, "none") ? strlen(expected) : 0;
         snprintf(expected + end, sizeof(expected) - end, "%s%s=N", end ? ", " : "", params[i].name);

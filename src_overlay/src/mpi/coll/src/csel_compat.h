@@ -77,24 +77,44 @@ static inline bool csel_is_hierarchy(MPIR_Comm * comm_ptr, csel_hierarchy_e val)
 
 #endif
 
-/* Names of the values of parameters: X(parameter, name, value); and the last tree type */
+/* Names of the values of parameters: X(parameter, name, value); and the last tree type of an algorithm,
+ * whose default is *default_value. What makes a tree of topology are the same ones as take it from their
+ * control variable; and they have parameters that coll_algorithms.txt does not know. */
 #if MPICH_NUMVERSION >= 40200000
-#define CSEL_MAX_TREE_TYPE MPIR_TREE_TYPE_TOPOLOGY_WAVE
+static inline int csel_max_tree_type(const void *default_value)
+{
+    return default_value == &MPIR_Bcast_tree_type || default_value == &MPIR_Ireduce_tree_type ||
+        default_value == &MPIR_Allreduce_tree_type ? MPIR_TREE_TYPE_TOPOLOGY_WAVE :
+        MPIR_TREE_TYPE_KNOMIAL_2;
+}
+
+#define CSEL_WAVE_PARAMS(X, algorithm, member, COLL)                                    \
+    X(algorithm, member, topo_overhead, MPIR_CVAR_##COLL##_TOPO_OVERHEAD)               \
+    X(algorithm, member, topo_diff_groups, MPIR_CVAR_##COLL##_TOPO_DIFF_GROUPS)         \
+    X(algorithm, member, topo_diff_switches, MPIR_CVAR_##COLL##_TOPO_DIFF_SWITCHES)     \
+    X(algorithm, member, topo_same_switches, MPIR_CVAR_##COLL##_TOPO_SAME_SWITCHES)
+#define CSEL_PARAMS_OF_VERSION(X)                                                       \
+    CSEL_WAVE_PARAMS(X, MPIR_Bcast_intra_tree, bcast.intra_tree, BCAST)                 \
+    CSEL_WAVE_PARAMS(X, MPIR_Ireduce_intra_tsp_tree, ireduce.intra_tsp_tree, IREDUCE)   \
+    CSEL_WAVE_PARAMS(X, MPIR_Allreduce_intra_tree, allreduce.intra_tree, ALLREDUCE)
 #define CSEL_TOPOLOGY_TREES(X)                                          \
     X("tree_type", "topology_aware", MPIR_TREE_TYPE_TOPOLOGY_AWARE)     \
     X("tree_type", "topology_aware_k", MPIR_TREE_TYPE_TOPOLOGY_AWARE_K) \
     X("tree_type", "topology_wave", MPIR_TREE_TYPE_TOPOLOGY_WAVE)
 #else
-#define CSEL_MAX_TREE_TYPE MPIR_TREE_TYPE_KNOMIAL_2
+#define csel_max_tree_type(default_value) MPIR_TREE_TYPE_KNOMIAL_2
+#define CSEL_PARAMS_OF_VERSION(X)
 #define CSEL_TOPOLOGY_TREES(X)
 #endif
 
 #if MPICH_NUMVERSION >= 50000000
+#define CSEL_MAX_CCL MPIR_CVAR_ALLREDUCE_CCL_rccl
 #define CSEL_CCLS(X)                                    \
     X("ccl", "auto", MPIR_CVAR_ALLREDUCE_CCL_auto)      \
     X("ccl", "nccl", MPIR_CVAR_ALLREDUCE_CCL_nccl)      \
     X("ccl", "rccl", MPIR_CVAR_ALLREDUCE_CCL_rccl)
 #else
+#define CSEL_MAX_CCL 0
 #define CSEL_CCLS(X)
 #endif
 
