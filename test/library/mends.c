@@ -1,0 +1,118 @@
+/*
+ * Copyright (C) by the mpich-topo authors. See LICENSE.
+ */
+
+/* One call that stock MPICH does wrong, and that a patch of ours mends.
+ *
+ *   mends CASE
+ *
+ * Prints RIGHT from rank 0 if the call did what MPI says, on all ranks. */
+
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int rank, size;
+
+/* Requests of persistent collectives that were never started are inactive, hence complete. */
+static int wait_inactive(void)
+{
+    MPI_Request req;
+
+    MPI_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, &req);
+    MPI_Wait(&req, MPI_STATUS_IGNORE);
+    MPI_Request_free(&req);
+    return 1;
+}
+
+static int testall(void)
+{
+    MPI_Request req;
+    int flag = 0, err;
+
+    MPI_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, &req);
+    MPI_Start(&req);
+    do
+        err = MPI_Testall(1, &req, &flag, MPI_STATUSES_IGNORE);
+    while (!err && !flag);
+    MPI_Request_free(&req);
+    return err == MPI_SUCCESS;
+}
+
+static int waitany(void)
+{
+    MPI_Request req;
+    int first, again;
+
+    MPI_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, &req);
+    MPI_Start(&req);
+    MPI_Waitany(1, &req, &first, MPI_STATUS_IGNORE);
+    MPI_Waitany(1, &req, &again, MPI_STATUS_IGNORE);
+    MPI_Request_free(&req);
+    return first == 0 && again == MPI_UNDEFINED;
+}
+
+static int igather_alone(void)
+{
+    int in = 42 + rank, out = 0;
+    MPI_Request req;
+
+    MPI_Igather(&in, 1, MPI_INT, &out, 1, MPI_INT, 0, MPI_COMM_SELF, &req);
+    MPI_Wait(&req, MPI_STATUS_IGNORE);
+    return out == in;
+}
+
+static int ibcast_root(void)
+{
+    int data[64], is_right = 1;
+    MPI_Request req;
+
+    for (int i = 0; i < 64; i++)
+        data[i] = rank == 1 ? 1000 + i : 0;
+    MPI_Ibcast(data, 64, MPI_INT, 1, MPI_COMM_WORLD, &req);
+    MPI_Wait(&req, MPI_STATUS_IGNORE);
+    for (int i = 0; i < 64; i++)
+        is_right = is_right && data[i] == 1000 + i;
+    return is_right;
+}
+
+static int reduce_scatter(void)
+{
+    int counts[64], in[64], out = 0;
+
+    for (int i = 0; i < size; i++) {
+        counts[i] = 1;
+        in[i] = i + 1;
+    }
+    MPI_Reduce_scatter(in, &out, counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    return out == size * (rank + 1);
+}
+
+static const struct {
+    const char *name;
+    int (*run) (void);
+} cases[] = {
+    { "wait_inactive", wait_inactive }, { "testall", testall }, { "waitany", waitany },
+    { "igather_alone", igather_alone }, { "ibcast_root", ibcast_root },
+    { "reduce_scatter", reduce_scatter }
+};
+
+int main(int argc, char **argv)
+{
+    int is_right = 0, all_right;
+
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    for (size_t i = 0; argc > 1 && i < sizeof(cases) / sizeof(cases[0]); i++) {
+        if (!strcmp(cases[i].name, argv[1]))
+            is_right = cases[i].run();
+    }
+    MPI_Allreduce(&is_right, &all_right, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    if (rank == 0 && all_right)
+        printf("RIGHT\n");
+    MPI_Finalize();
+    return 0;
+}

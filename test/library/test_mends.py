@@ -1,0 +1,50 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""What the first patches of a series mend in MPICH: right with them, and not without. Where the stock
+build gets a case right, its patch can go.
+
+Elsewhere: errors of a transport's receives, test_mismatch.py; messages of an abort that are lost now
+and then, test_bad_tuning.py."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kinds import Build, Env, Job, Launch
+
+HERE = Path(__file__).parent
+STOCK = HERE.parents[1] / "build/stock/bin"
+CASES: dict[str, Env] = {
+    "wait_inactive": {},
+    "testall": {},
+    "waitany": {},
+    "igather_alone": {"MPIR_CVAR_IGATHER_INTRA_ALGORITHM": "tsp_tree"},
+    "ibcast_root": {"MPIR_CVAR_IBCAST_INTRA_ALGORITHM": "tsp_scatterv_recexch_allgatherv"},
+    "reduce_scatter": {"MPIR_CVAR_REDUCE_SCATTER_INTRA_ALGORITHM": "noncommutative"},
+}
+
+each_case = pytest.mark.parametrize("case", CASES)
+
+
+def run(run_mpi: Launch, program: Any, case: str, timeout: int = 15) -> Job:
+    env = {"MPIR_CVAR_COLLECTIVE_FALLBACK": "silent", **CASES[case]}
+    return run_mpi(program, case, n=3, env=env, timeout=timeout)
+
+
+@each_case
+def test_patched(run_mpi: Launch, build_mpi: Build, case: str) -> None:
+    job = run(run_mpi, build_mpi(HERE / "mends.c"), case)
+    assert job.stdout == "RIGHT\n" and job.returncode == 0, job.stdout + job.stderr
+
+
+@each_case
+def test_stock(run_mpi: Launch, tmp_path: Path, case: str) -> None:
+    if not (STOCK / "mpicc").exists():
+        pytest.skip(f"no stock build in {STOCK}")
+    program = tmp_path / "mends"
+    subprocess.run([STOCK / "mpicc", "-o", program, HERE / "mends.c"], check=True)
+    try:
+        said = run(run_mpi, program, case, 4).stdout
+    except pytest.fail.Exception:  # it waits for ever
+        said = ""
+    assert "RIGHT" not in said
