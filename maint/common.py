@@ -118,6 +118,15 @@ def tree_version(tree: Path) -> str:
     return parse_version(path.read_text(errors="replace"), path)
 
 
+def numversion(tree: Path) -> int:
+    """MPICH_NUMVERSION of a configured tree"""
+    header = tree / "src/include/mpi.h"
+    match = re.search(r"#define MPICH_NUMVERSION (\d+)", header.read_text())
+    if not match:
+        raise Failure(f"{header}: found no MPICH_NUMVERSION")
+    return int(match[1])
+
+
 def parse_version(text: str, where: Path | str) -> str:
     match = re.search(r"m4_define\(\[MPICH_VERSION_m4\],\s*\[(.*?)\]\)", text)
     if not match:

@@ -493,7 +493,8 @@ class Findings:
         is_collective = found.name == "collective"
         if is_collective and found.value not in self.collectives:
             raise Wrong(f"unknown collective{hint(found.value, list(self.collectives))}")
-        of = CONDITIONS.get(found.name)
+        is_any = found.value == "any" and any_is_all(self.version)  # whatever stands before it
+        of = None if is_any else CONDITIONS.get(found.name)
         if of is not None and collective is None:
             raise Wrong('expected it inside of "collective=NAME"')
         if of and collective not in (*of, "?"):

@@ -66,6 +66,7 @@ static void set(char *args)
         return; \
     }
     MPII_CSEL_PARAMS(PARAM);
+    CSEL_PARAMS_OF_VERSION(PARAM);
 #undef PARAM
     fail("unknown variable", args);
 }
@@ -84,6 +85,7 @@ static void print_container(const MPII_Csel_container_s * cnt)
     if (cnt->id == MPII_CSEL_CONTAINER_TYPE__ALGORITHM__##algorithm) \
         printf(" %s=%d", #param, (int) cnt->u.member.param);
     MPII_CSEL_PARAMS(PARAM);
+    CSEL_PARAMS_OF_VERSION(PARAM);
 #undef PARAM
 }
 

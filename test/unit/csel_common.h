@@ -131,7 +131,9 @@ static void fill_comm(const call_s * call, int view, MPIR_Comm * comm, MPIR_Comm
     comm->rank = other ? 1 : 0;
     comm->local_size = call->is_inter && !other ? 3 : call->ranks;
     comm->remote_size = call->is_inter && other ? 3 : call->ranks;
-    comm->node_count = call->nodes;
+    comm->node_count = comm->num_external = call->nodes;
+    comm->attr = call->is_inter ? 0 : MPIR_COMM_ATTR__HIERARCHY;
+    comm->hierarchy_flags = call->hierarchy == MPIR_COMM_HIERARCHY_KIND__PARENT;
     comm->is_node_consecutive = call->is_consecutive &&
         call->hierarchy == MPIR_COMM_HIERARCHY_KIND__PARENT;
     if (!call->is_inter) {

@@ -15,6 +15,8 @@
 #define PARAM(algorithm, member, param, variable) extern int variable;
 #endif
 MPII_CSEL_PARAMS(PARAM)
+#include "csel_compat.h"        /* looks at some of them */
+CSEL_PARAMS_OF_VERSION(PARAM)
 #undef PARAM
 
 static inline bool MPII_Is_block_regular(const MPI_Aint recvcounts[], int size)

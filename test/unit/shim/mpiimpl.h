@@ -8,7 +8,9 @@
 #ifndef MPIIMPL_H_INCLUDED
 #define MPIIMPL_H_INCLUDED
 
+#ifndef MPICH_NUMVERSION        /* a test of what differs between versions gives it */
 #define MPICH_NUMVERSION 40002300
+#endif
 
 #include "mpl.h"
 #include <assert.h>
@@ -76,7 +78,12 @@ typedef enum {
     MPIR_TREE_TYPE_KARY,
     MPIR_TREE_TYPE_KNOMIAL_1,
     MPIR_TREE_TYPE_KNOMIAL_2,
+    MPIR_TREE_TYPE_TOPOLOGY_AWARE,
+    MPIR_TREE_TYPE_TOPOLOGY_AWARE_K,
+    MPIR_TREE_TYPE_TOPOLOGY_WAVE,
 } MPIR_Tree_type_t;
+
+enum { MPIR_CVAR_ALLREDUCE_CCL_auto, MPIR_CVAR_ALLREDUCE_CCL_nccl, MPIR_CVAR_ALLREDUCE_CCL_rccl };
 
 extern int MPIR_IS_THREADED;
 
@@ -108,6 +115,8 @@ typedef struct MPIR_Comm {
     MPIR_Comm_hierarchy_kind_t hierarchy_kind;
     struct MPIR_Comm *node_comm;
     int node_count;
+    int attr, hierarchy_flags, num_external;    /* 5.0 has these in the place of the three above */
+    struct MPIR_Group *local_group, *remote_group;
     bool is_node_consecutive;
     int num_hosts, num_racks, max_ppn;  /* 0: unknown */
     struct {
@@ -116,8 +125,39 @@ typedef struct MPIR_Comm {
     void *csel_comm;
 } MPIR_Comm;
 
+#define MPIR_COMM_ATTR__HIERARCHY 1
+#define MPIR_Comm_is_parent_comm(comm) ((comm)->hierarchy_flags != 0)
 #define MPIR_Comm_size(comm) ((comm)->local_size)
 #define MPII_Comm_is_node_consecutive(comm) ((comm)->is_node_consecutive)
+
+/* -- what topo_compat.h looks at in later versions -- */
+
+#if MPICH_NUMVERSION >= 40200000
+typedef struct {
+    int MPI_SOURCE, MPI_TAG, MPI_ERROR;
+} MPI_Status;
+enum { MPIR_REQUEST_KIND__RECV };
+struct MPIR_Request {
+    int kind;
+    MPI_Status status;
+};
+typedef struct MPIR_Group MPIR_Group;
+#define MPIR_COLL_ATTR_ERR_MASK (-1)
+#define MPIR_PT2PT_ATTR_SET_CONTEXT_OFFSET(...)
+#define MPIR_PT2PT_ATTR_SET_ERRFLAG(...)
+#define MPIR_TAG_CHECK_ERROR_BIT(tag) 0
+#define MPIR_TAG_CHECK_PROC_FAILURE_BIT(tag) 0
+#define MPIR_TAG_CLEAR_ERROR_BITS(tag)
+int MPIR_Wait(MPIR_Request * request, MPI_Status * status);
+int MPID_Issend(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int tag,
+                MPIR_Comm * comm, int attr, MPIR_Request ** request);
+uint64_t MPIR_Group_rank_to_lpid(MPIR_Group * group, int rank);
+extern struct {
+    int *coords;
+    int coords_dims;
+} MPIR_Process;
+#define MPL_pof2(number) (1 << (31 - __builtin_clz(number)))
+#endif
 
 /* -- messages and progress: the test defines them -- */
 

@@ -1,0 +1,34 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""Which MPICH is under test, and what is called otherwise in it."""
+
+import os
+import sys
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(REPO / "maint"))
+
+from common import numversion
+
+
+def source() -> Path:
+    """The patched MPICH source, as far as unit tests compile it"""
+    return Path(os.environ.get("MPICH_SOURCE", REPO / "build/mpich-src")).absolute()
+
+
+def mpich_numversion() -> int:
+    """MPICH_NUMVERSION; 4.0.0's where there is no source."""
+    return numversion(source()) if source().exists() else 40000300
+
+
+def mpich_version() -> str:
+    """The series, as 4.0"""
+    number = mpich_numversion()
+    return f"{number // 10**7}.{number // 10**5 % 100}"
+
+
+def of_version(content: bytes) -> bytes:
+    """A selection file of the corpus, with the names that algorithms have in the version under test."""
+    if mpich_version() == "4.0":
+        return content
+    return content.replace(b"Barrier_intra_dissemination", b"Barrier_intra_k_dissemination")
