@@ -89,13 +89,33 @@ static int reduce_scatter(void)
     return out == size * (rank + 1);
 }
 
+/* A type without data, but with an extent */
+static int empty_type(void)
+{
+    MPI_Datatype type;
+    MPI_Datatype wide;
+    int data = 0, length = 0;
+    MPI_Aint at = 4;
+
+    MPI_Type_create_hindexed(1, &length, &at, MPI_INT, &type);
+    MPI_Type_create_resized(type, 0, 8, &wide);
+    MPI_Type_commit(&wide);
+    if (rank == 0)
+        MPI_Send(&data, 1, wide, 1, 0, MPI_COMM_WORLD);
+    else if (rank == 1)
+        MPI_Recv(&data, 1, wide, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Type_free(&wide);
+    MPI_Type_free(&type);
+    return 1;
+}
+
 static const struct {
     const char *name;
     int (*run) (void);
 } cases[] = {
     { "wait_inactive", wait_inactive }, { "testall", testall }, { "waitany", waitany },
     { "igather_alone", igather_alone }, { "ibcast_root", ibcast_root },
-    { "reduce_scatter", reduce_scatter }
+    { "reduce_scatter", reduce_scatter }, { "empty_type", empty_type }
 };
 
 int main(int argc, char **argv)

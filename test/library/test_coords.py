@@ -3,14 +3,15 @@
 where a tuning file names such a tree. HIERARCHY_DUMP has MPICH write what it knows."""
 
 import json
-import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kinds import Build, Json, Launch, MakeSite, WriteJson
+from under_test import mpich_numversion
+
+pytestmark = pytest.mark.skipif(mpich_numversion() < 40200000, reason="no such trees before 4.2")
 
 N = 8  # rank i is on host i % 4; the hosts are in the racks 0, 1, 0, 1
 HOSTS = [{0, 4}, {1, 5}, {2, 6}, {3, 7}]
@@ -35,15 +36,6 @@ int main(int argc, char **argv)
 """
 
 Bcast = Callable[..., list[Path]]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def has_trees(bindir: Path) -> None:
-    command = [bindir / "mpichversion"]
-    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    version = re.search(r"Version:\s*(\d+)\.(\d+)", text)
-    if (int(version[1]), int(version[2])) < (4, 2):
-        pytest.skip("MPICH has no topology-aware trees before 4.2")
 
 
 @pytest.fixture

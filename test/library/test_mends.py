@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from kinds import Build, Env, Job, Launch
+from under_test import mpich_numversion
 
 HERE = Path(__file__).parent
 STOCK = HERE.parents[1] / "build/stock/bin"
@@ -23,7 +24,10 @@ CASES: dict[str, Env] = {
     "reduce_scatter": {"MPIR_CVAR_REDUCE_SCATTER_INTRA_ALGORITHM": "noncommutative"},
 }
 
-each_case = pytest.mark.parametrize("case", CASES)
+MENDED: list[str] = []  # by now: the patch is for other cases
+if mpich_numversion() >= 40300000:
+    CASES["empty_type"] = {}
+    MENDED = ["wait_inactive", "waitany"]
 
 
 def run(run_mpi: Launch, program: Any, case: str, timeout: int = 15) -> Job:
@@ -31,13 +35,13 @@ def run(run_mpi: Launch, program: Any, case: str, timeout: int = 15) -> Job:
     return run_mpi(program, case, n=3, env=env, timeout=timeout)
 
 
-@each_case
+@pytest.mark.parametrize("case", CASES)
 def test_patched(run_mpi: Launch, build_mpi: Build, case: str) -> None:
     job = run(run_mpi, build_mpi(HERE / "mends.c"), case)
     assert job.stdout == "RIGHT\n" and job.returncode == 0, job.stdout + job.stderr
 
 
-@each_case
+@pytest.mark.parametrize("case", [case for case in CASES if case not in MENDED])
 def test_stock(run_mpi: Launch, tmp_path: Path, case: str) -> None:
     if not (STOCK / "mpicc").exists():
         pytest.skip(f"no stock build in {STOCK}")
