@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from kinds import Build, Launch
+from under_test import ONLY_IN_4_0, mpich_version, of_version
 
 GOOD_FILES = sorted((Path(__file__).resolve().parents[1] / "corpus/good").iterdir())
 TUNING = "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE"
@@ -82,7 +83,12 @@ def test_not_a_file(refuse: Callable[..., Any], tmp_path: Path, kind: str) -> No
 
 
 @pytest.mark.parametrize("file", GOOD_FILES, ids=lambda file: file.stem)
-def test_good_tuning(start: Callable[..., Any], file: Path) -> None:
+def test_good_tuning(start: Callable[..., Any], tmp_path: Path, file: Path) -> None:
+    if file.stem in ONLY_IN_4_0 and mpich_version() != "4.0":
+        pytest.skip("later versions take it otherwise")
+    content = of_version(file.read_bytes())
+    file = tmp_path / file.name
+    file.write_bytes(content)
     job = start(file)
     assert (job.returncode, job.stdout) == (0, "OK\n"), job.stderr
     lines = job.stderr.splitlines()

@@ -387,6 +387,10 @@ EXTREMES = {
     "tree_type": ["kary", "knomial_1", "knomial_2"],
     "buffer_per_child": ["0", "1"],
     "buffer_per_phase": ["0", "1"],
+    "is_non_blocking": ["0", "1"],
+    "recv_pre_posted": ["0", "1"],
+    "single_phase_recv": ["0", "1"],
+    "ccl": ["auto", "rccl"],
     "batch_size": ["1", "32767"],
     "bblock": ["1", "32767"],
 }

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import Build
-from under_test import mpich_numversion, mpich_version, of_version
+from under_test import ONLY_IN_4_0, mpich_numversion, mpich_version, of_version
 
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parents[1]
@@ -28,7 +28,6 @@ sys.path.insert(0, str(REPO / "maint"))
 from topo_tune import grammar
 
 GOOD_FILES = sorted((CORPUS / "good").iterdir())
-ONLY_IN_4_0 = ("communicators", "communicators_below_messages")  # keys behind "comm_hierarchy=any"
 WARNED = ("never", "every_message_condition")
 FUZZ_FILES = sorted((CORPUS / "fuzz").iterdir())
 VERSION = mpich_version()
