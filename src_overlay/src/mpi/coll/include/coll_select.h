@@ -20,7 +20,7 @@ void *MPII_Csel_search(void *csel, const MPIR_Csel_coll_sig_s * coll_sig);
 void MPIR_Csel_set_fallback(void *csel, void *fallback);
 void *MPIR_Csel_get_fallback(void *csel);
 
-/* Before the barrier in MPI_Init: rank 0 tells whether there is a tuning file */
+/* Before a barrier in MPI_Init: rank 0 tells whether there is a tuning file */
 int MPII_Coll_announce_tuning(void);
 
 /* At the end of MPI_Init, collectively: read the files that tell how to select algorithms */
