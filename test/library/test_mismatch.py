@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from kinds import Build, Env, Launch
+from under_test import mpich_version
 
 HERE = Path(__file__).parent
 N = 5  # on two hosts: {0, 2, 4}, {1, 3}
@@ -142,6 +143,9 @@ def run_mismatch(run_mpi: Launch, build_mpi: Build) -> RunMismatch:
     return run
 
 
+@pytest.mark.skipif(
+    mpich_version() != "4.0", reason="later ones return MPI_ERR_IN_STATUS, or do not end"
+)
 @pytest.mark.parametrize("collective", ["alltoall", "alltoallv"])
 def test_stock(run_mismatch: RunMismatch, collective: str) -> None:
     """The rule is what MPICH's own algorithms do. So they do in gather and scatter, in jobs of one case
