@@ -30,6 +30,7 @@ FALLBACK = "MPIR_CVAR_COLLECTIVE_FALLBACK"
 REPORT = "MPIR_CVAR_COLL_SELECTION_REPORT"
 TRACE = "MPIR_CVAR_COLL_SELECTION_TRACE"
 CLIQUES = "MPIR_CVAR_NUM_CLIQUES"
+DEVICE = "MPIR_CVAR_DEVICE_COLLECTIVES"
 
 NAMES = """allgather allgatherv allreduce alltoall alltoallv alltoallw barrier bcast exscan gather
 gatherv neighbor_allgather neighbor_allgatherv neighbor_alltoall neighbor_alltoallv
@@ -86,7 +87,8 @@ def select(run_mpi: Launch, program: Path, tmp_path: Path) -> Callable[..., Simp
 
     rules: the content of a tuning file; env: settings; options: of the program. groups: for mpiexec,
     [(ranks, settings, options)] instead of n. Returns ranks, [{number of the line: call}] by rank,
-    with the children in `children`, and stderr. All results must be right.
+    with the children in `children`, and stderr. All results must be right. A device is not asked,
+    unless env says so.
     """
     runs = iter(range(1000))
 
@@ -103,7 +105,7 @@ def select(run_mpi: Launch, program: Path, tmp_path: Path) -> Callable[..., Simp
         number = next(runs)
         path, out = tmp_path / f"calls{number}", tmp_path / f"out{number}"
         path.write_text("".join(f"{call}\n" for call in calls))
-        env = {REPORT: "count", **(env or {})}
+        env = {REPORT: "count", DEVICE: "none", **(env or {})}
         if rules is not None:
             env[TUNING] = tmp_path / f"tuning{number}.json"
             env[TUNING].write_text(json.dumps(rules))
@@ -984,6 +986,41 @@ def test_partial_file(
                 assert ("rule" if holds else "built-in") in reasons, calls[line - 1]
             else:
                 assert reasons == {"built-in"}, calls[line - 1]
+
+
+# ---------------------------------------------------------------- a device that selects, too
+
+
+def test_rules_come_before_a_device(select: Callable[..., Any], two_of: Callable[..., Any]) -> None:
+    """Where a rule selects, it does so on the communicator of the call; where none does, all is as
+    without a tuning file. On ch4 what is in AVG, beside alltoall, is split between hosts else."""
+    names = {name: two_of(name)[1] for name in [*AVG, "iallreduce", "ibcast", "ireduce"]}
+    rules = {
+        f"collective={name}": {"comm_type=intra": {"avg_msg_size<=64": {f"algorithm={value}": {}}}}
+        for name, value in names.items()
+    }
+    calls = [
+        f"{name} {comm} {size}" for name in names for comm in (2, "world") for size in (8, 800)
+    ]
+    # in a host, ch4 shares memory from a number of calls on
+    env = {DEVICE: "percoll", CLIQUES: 2, "MPIR_CVAR_POSIX_NUM_COLLS_THRESHOLD": 0}
+    run, plain = select(calls, 5, rules=rules, env=env), select(calls, 5, env=env)
+    for found, other in zip(run.ranks, plain.ranks, strict=True):
+        for line in found.keys() - {"total"}:
+            name, _, size = calls[line - 1].split()
+            if size == "8":
+                assert chosen(found[line], name) == [(names[name], "rule")], calls[line - 1]
+            else:
+                # not what a device calls besides, of a few bytes
+                ours, theirs = (
+                    {key: n for key, n in call.selected.items() if key[2] == "513..4K"}
+                    for call in (found[line], other[line])
+                )
+                assert ours == theirs, calls[line - 1]
+    assert run.stderr == plain.stderr == ""
+    told = select(calls[:1], 5, rules=rules, env={DEVICE: "all"}).stderr
+    assert told.count("\n") == 1 and f"{DEVICE}=all: the device may select" in told
+    assert select(calls[:1], 5, env={DEVICE: "all"}).stderr == ""
 
 
 # ---------------------------------------------------------------- report and trace

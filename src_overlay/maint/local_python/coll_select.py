@@ -87,6 +87,17 @@ def dump_fallback_search(func_name):
         G.out.append("MPIR_Assert(cnt);")
         G.out.append("goto select;")
 
+# -- the device: it is asked before a selection here, and knows no rules --
+
+def dump_has_rule(parameters, func_name):
+    """ Before the statement that asks the device """
+    G.out.append("bool has_rule =")
+    G.out.append("    MPII_COLL_HAS_RULE(comm_ptr, .coll_type = MPIR_CSEL_COLL_TYPE__%s" % func_name.upper())
+    for p in parameters:
+        if p['name'] != "comm":
+            G.out.append("                       , .u.%s.%s = %s" % (func_name, p['name'], p['name']))
+    G.out.append("                       );")
+
 # -- the report --
 
 def dump_report(algo, commkind, why):

@@ -16,6 +16,15 @@
 #define MPIR_Csel_search(csel_, coll_sig_) MPII_Csel_search(csel_, &(coll_sig_))
 void *MPII_Csel_search(void *csel, const MPIR_Csel_coll_sig_s * coll_sig);
 
+/* Whether a rule of a tuning file selects for a call, the rest of whose signature comes last. Then the
+ * device is not asked: what it selects would come before the rule. */
+#define MPII_COLL_HAS_RULE(comm_ptr_, ...)                                      \
+    (unlikely(MPII_Coll_is_tuned) &&                                            \
+     MPII_Csel_has_rule((comm_ptr_)->csel_comm,                                 \
+                        &(MPIR_Csel_coll_sig_s) {.comm_ptr = comm_ptr_, __VA_ARGS__}))
+extern int MPII_Coll_is_tuned;
+bool MPII_Csel_has_rule(void *csel, const MPIR_Csel_coll_sig_s * coll_sig);
+
 /* Where csel has no answer, fallback is searched. csel owns it from now on. */
 void MPIR_Csel_set_fallback(void *csel, void *fallback);
 void *MPIR_Csel_get_fallback(void *csel);

@@ -145,3 +145,14 @@ void *MPII_Csel_search(void *csel_, const MPIR_Csel_coll_sig_s * coll_sig)
         return node->container;
     return csel->fallback ? MPII_Csel_search(csel->fallback, coll_sig) : NULL;
 }
+
+bool MPII_Csel_has_rule(void *csel_, const MPIR_Csel_coll_sig_s * coll_sig)
+{
+    csel_s *csel = (csel_s *) csel_;
+    const MPII_Csel_container_s *cnt;
+
+    if (csel == NULL || csel->fallback == NULL || csel->coll_trees[coll_sig->coll_type] == NULL)
+        return false;
+    cnt = MPII_Csel_search(csel, coll_sig);
+    return cnt && cnt->rule;
+}

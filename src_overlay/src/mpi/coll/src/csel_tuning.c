@@ -10,6 +10,8 @@
 /* Selection from a tuning file: the rules that it holds come before the built-in selection, and its
  * "topology" object tells where the hosts are. One process reads it, so all have the same. */
 
+int MPII_Coll_is_tuned;
+
 /* What rank 0 of MPI_COMM_WORLD does in MPI_Init, and so all do: the environment may differ between
  * processes, and one that does not take part would leave the others waiting. */
 #define KVS_KEY "coll-tuning"
@@ -185,8 +187,12 @@ int MPII_Coll_load_tuning(void)
         mpi_errno = MPII_Topo_place_world();
         MPIR_ERR_CHECK(mpi_errno);
     }
-    if (MPIR_Csel_root == builtin)
+    MPII_Coll_is_tuned = MPIR_Csel_root != builtin;
+    if (!MPII_Coll_is_tuned)
         goto fn_exit;
+    if (MPIR_CVAR_DEVICE_COLLECTIVES == MPIR_CVAR_DEVICE_COLLECTIVES_all)
+        MPII_Topo_warn("MPIR_CVAR_DEVICE_COLLECTIVES=all: the device may select before the rules "
+                       "of MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE");
 
     MPIR_Comm *comms[] = { MPIR_Process.comm_world, MPIR_Process.comm_self,
         MPIR_Process.comm_parent
