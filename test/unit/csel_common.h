@@ -311,9 +311,11 @@ static const MPII_Csel_container_s *select_by_view(void *csel, const call_s * ca
     MPIR_Assert(MPIR_Csel_prune(csel, &comm, &comm.csel_comm) == MPI_SUCCESS);
     void *fallback = MPIR_Csel_get_fallback(comm.csel_comm);
     const MPII_Csel_container_s *cnt = MPIR_Csel_search(comm.csel_comm, sig);
+    bool has_rule = MPII_Csel_has_rule(comm.csel_comm, &sig);
     *builtin = fallback ? MPIR_Csel_search(fallback, sig) : cnt;
     MPIR_Csel_free(comm.csel_comm);
     MPIR_Assert(cnt && *builtin);
+    MPIR_Assert(has_rule == (cnt->rule != NULL));
     return cnt;
 }
 
