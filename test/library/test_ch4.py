@@ -34,7 +34,14 @@ def ch4(scratch: Path) -> Path:
     if "TOPO_CH4_BIN" in os.environ:
         return Path(os.environ["TOPO_CH4_BIN"]).absolute()
     cc = os.environ.get("CC", "cc")
-    words = ["-x", "c", "-", "-o", scratch / "links", *(f"-l{name}" for name in LIBRARIES)]
+    words: list[str | Path] = [
+        "-x",
+        "c",
+        "-",
+        "-o",
+        scratch / "links",
+        *(f"-l{name}" for name in LIBRARIES),
+    ]
     text = "#include <rdma/fabric.h>\nint main(void) { return 0; }\n"
     job = subprocess.run([cc, *words], input=text, text=True, capture_output=True, check=False)
     if job.returncode:

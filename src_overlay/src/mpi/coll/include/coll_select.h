@@ -17,11 +17,15 @@
 void *MPII_Csel_search(void *csel, const MPIR_Csel_coll_sig_s * coll_sig);
 
 /* Whether a rule of a tuning file selects for a call, the rest of whose signature comes last. Then the
- * device is not asked: what it selects would come before the rule. */
+ * device is not asked: what it selects would come before the rule. ch3 selects nothing. */
+#ifdef MPIDI_CH4_MT_MODEL
 #define MPII_COLL_HAS_RULE(comm_ptr_, ...)                                      \
     (unlikely(MPII_Coll_is_tuned) &&                                            \
      MPII_Csel_has_rule((comm_ptr_)->csel_comm,                                 \
                         &(MPIR_Csel_coll_sig_s) {.comm_ptr = comm_ptr_, __VA_ARGS__}))
+#else
+#define MPII_COLL_HAS_RULE(comm_ptr_, ...) false
+#endif
 extern int MPII_Coll_is_tuned;
 bool MPII_Csel_has_rule(void *csel, const MPIR_Csel_coll_sig_s * coll_sig);
 
