@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 from topo_common import files
 from topo_common.files import InputError, json_type
-from topo_common.text import SUFFIXES
+from topo_common.text import SUFFIXES, hint
 
 from topo_tune import site
 
@@ -233,29 +233,6 @@ def parameter(text: str, name: str, row: Tree, stock: bool = False, version: str
     if stock:
         raise Wrong(f'found "{text[:80]}", expected {", ".join(values)}')
     return number(text, 0, len(values) - 1, words=", ".join(values) + " or ")
-
-
-FAR = 8  # no names of which one could be meant for the other
-
-
-def hint(name: str, known: Sequence[str]) -> str:
-    """'; did you mean "X"?' where `known` has something near, else nothing."""
-    limits = {word: min(FAR, max(len(name), len(word)) / 3) for word in known}
-    near = [w for w in known if abs(len(w) - len(name)) <= limits[w]]
-    best = min(near, key=lambda word: _distance(name, word), default="")
-    return f'; did you mean "{best}"?' if best and _distance(name, best) <= limits[best] else ""
-
-
-def _distance(a: str, b: str) -> int:
-    """Levenshtein's, up to FAR"""
-    row = list(range(len(b) + 1))
-    for i, x in enumerate(a, 1):
-        last, row = row, [i]
-        for j, y in enumerate(b, 1):
-            row.append(min(last[j] + 1, row[-1] + 1, last[j - 1] + (x != y)))
-        if min(row) > FAR:
-            return FAR + 1
-    return row[-1]
 
 
 # -- JSON --
