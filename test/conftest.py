@@ -144,6 +144,15 @@ def bindir() -> Path:
 
 
 @pytest.fixture(scope="session")
+def stock_bindir() -> Path:
+    """Where the programs of the MPICH without patches are."""
+    folder = REPO / "build/stock/bin"
+    if not (folder / "mpicc").exists():
+        pytest.skip(f"no stock build in {folder}")
+    return folder
+
+
+@pytest.fixture(scope="session")
 def mpiexec(bindir: Path) -> Path:
     return bindir / "mpiexec"
 

@@ -14,7 +14,6 @@ from kinds import Build, Env, Job, Launch
 from under_test import mpich_numversion
 
 HERE = Path(__file__).parent
-STOCK = HERE.parents[1] / "build/stock/bin"
 CASES: dict[str, Env] = {
     "wait_inactive": {},
     "testall": {},
@@ -42,11 +41,9 @@ def test_patched(run_mpi: Launch, build_mpi: Build, case: str) -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case not in MENDED])
-def test_stock(run_mpi: Launch, tmp_path: Path, case: str) -> None:
-    if not (STOCK / "mpicc").exists():
-        pytest.skip(f"no stock build in {STOCK}")
+def test_stock(run_mpi: Launch, stock_bindir: Path, tmp_path: Path, case: str) -> None:
     program = tmp_path / "mends"
-    subprocess.run([STOCK / "mpicc", "-o", program, HERE / "mends.c"], check=True)
+    subprocess.run([stock_bindir / "mpicc", "-o", program, HERE / "mends.c"], check=True)
     try:
         said = run(run_mpi, program, case, 4).stdout
     except pytest.fail.Exception:  # it waits for ever

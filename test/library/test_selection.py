@@ -21,7 +21,6 @@ import pytest
 from kinds import Build, Env, Launch, MakeSite, Require, WriteJson
 
 HERE = Path(__file__).resolve().parent
-STOCK = HERE.parents[1] / "build/stock/bin"
 MANIFEST = tomllib.loads((HERE.parents[1] / "cvars/algorithms.toml").read_text())["algorithm"]
 
 TUNING = "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE"
@@ -185,14 +184,15 @@ def wrap_algorithms(library: Path, folder: Path) -> list[Any]:
 
 @pytest.fixture(scope="session")
 def traced(
-    bindir: Path, require: Require, tmp_path_factory: pytest.TempPathFactory
+    bindir: Path,
+    stock_bindir: Path,
+    require: Require,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, Path]:
     """{"patched" and "stock": selection.c with what tells which algorithms run}."""
     require("nm")
     programs = {}
-    for name, where in (("patched", bindir), ("stock", STOCK)):
-        if not (where / "mpicc").exists():
-            pytest.skip(f"no stock build in {STOCK}")
+    for name, where in (("patched", bindir), ("stock", stock_bindir)):
         library = (where / "mpicc").resolve().parents[1] / "lib/libmpi.a"
         if not library.exists():
             pytest.skip(f"no static library {library}")

@@ -12,22 +12,23 @@ import pytest
 from kinds import Launch, Require
 
 HERE = Path(__file__).resolve().parent
-STOCK = HERE.parents[1] / "build/stock/bin"
 
 
 @pytest.fixture(scope="module")
 def instructions(
-    bindir: Path, run_mpi: Launch, require: Require, tmp_path_factory: pytest.TempPathFactory
+    bindir: Path,
+    stock_bindir: Path,
+    run_mpi: Launch,
+    require: Require,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Callable[..., Any]:
     """instructions(call, *functions, ranks=): how many a call of small_calls.c executes on rank 0
     inside of the first function, without those that the others execute; in the patched library and
     in the stock one."""
     valgrind = require("valgrind")
     folder = tmp_path_factory.mktemp("callgrind")
-    if not (STOCK / "mpicc").exists():
-        pytest.skip(f"no stock build in {STOCK}")
     programs = {}
-    for where in (bindir, STOCK):
+    for where in (bindir, stock_bindir):
         programs[where] = folder / f"program{len(programs)}"
         source = HERE / "small_calls.c"
         subprocess.run([where / "mpicc", "-O2", "-o", programs[where], source], check=True)
@@ -50,7 +51,7 @@ def instructions(
             few, many = (executed(where, functions, ranks, call, n) for n in (100, 200))
             return (many - few) / 100
 
-        return each(bindir), each(STOCK)
+        return each(bindir), each(stock_bindir)
 
     return count
 
