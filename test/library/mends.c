@@ -89,6 +89,15 @@ static int reduce_scatter(void)
     return out == size * (rank + 1);
 }
 
+/* With a radix far above the number of ranks */
+static int ibarrier_radix(void)
+{
+    MPI_Request req;
+
+    MPI_Ibarrier(MPI_COMM_WORLD, &req);
+    return MPI_Wait(&req, MPI_STATUS_IGNORE) == MPI_SUCCESS;
+}
+
 /* A type without data, but with an extent */
 static int empty_type(void)
 {
@@ -115,7 +124,8 @@ static const struct {
 } cases[] = {
     { "wait_inactive", wait_inactive }, { "testall", testall }, { "waitany", waitany },
     { "igather_alone", igather_alone }, { "ibcast_root", ibcast_root },
-    { "reduce_scatter", reduce_scatter }, { "empty_type", empty_type }
+    { "reduce_scatter", reduce_scatter }, { "empty_type", empty_type },
+    { "ibarrier_radix", ibarrier_radix }
 };
 
 int main(int argc, char **argv)

@@ -26,6 +26,10 @@ CASES: dict[str, Env] = {
 MENDED: list[str] = []  # by now: the patch is for other cases
 if mpich_numversion() >= 40300000:
     CASES["empty_type"] = {}
+    CASES["ibarrier_radix"] = {
+        "MPIR_CVAR_IBARRIER_INTRA_ALGORITHM": "tsp_k_dissemination",
+        "MPIR_CVAR_IBARRIER_DISSEM_KVAL": 32767,
+    }
     MENDED = ["wait_inactive", "waitany"]
 
 
