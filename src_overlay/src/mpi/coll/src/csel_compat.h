@@ -30,10 +30,12 @@ typedef enum {
 
 #if MPICH_NUMVERSION >= 50000000
 
-/* Nodes of a communicator; 0 where it does not know them */
+/* Nodes of a communicator; 0 where it does not know them: an intercommunicator has those of its own group,
+ * which the other one does not see */
 static inline int csel_node_count(const MPIR_Comm * comm_ptr)
 {
-    return (comm_ptr->attr & MPIR_COMM_ATTR__HIERARCHY) ? comm_ptr->num_external : 0;
+    return comm_ptr->comm_kind == MPIR_COMM_KIND__INTRACOMM &&
+        (comm_ptr->attr & MPIR_COMM_ATTR__HIERARCHY) ? comm_ptr->num_external : 0;
 }
 
 static inline bool csel_is_one_node(MPIR_Comm * comm_ptr)
@@ -43,8 +45,9 @@ static inline bool csel_is_one_node(MPIR_Comm * comm_ptr)
 
 static inline bool csel_is_hierarchy(MPIR_Comm * comm_ptr, csel_hierarchy_e val)
 {
-    return val == CSEL_HIERARCHY__ANY ||
-        MPIR_Comm_is_parent_comm(comm_ptr) == (val == CSEL_HIERARCHY__PARENT);
+    bool is_parent = csel_node_count(comm_ptr) && MPIR_Comm_is_parent_comm(comm_ptr);
+
+    return val == CSEL_HIERARCHY__ANY || is_parent == (val == CSEL_HIERARCHY__PARENT);
 }
 
 #define CSEL_POF2(comm_ptr) MPL_pof2((comm_ptr)->local_size)

@@ -47,7 +47,8 @@ static inline bool holds(const csel_node_s * node, MPIR_Comm * comm_ptr,
         case CSEL_NODE_TYPE__COMM_PPN_LE:
             return place->max_ppn <= node->val;
         case CSEL_NODE_TYPE__IS_NODE_CONSECUTIVE:
-            return MPII_Comm_is_node_consecutive(comm_ptr) == node->val;
+            return (comm_ptr->comm_kind == MPIR_COMM_KIND__INTRACOMM &&
+                    MPII_Comm_is_node_consecutive(comm_ptr)) == node->val;
 
         case CSEL_NODE_TYPE__IS_MULTI_THREADED:
             return MPIR_IS_THREADED == node->val;
