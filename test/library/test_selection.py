@@ -484,12 +484,14 @@ def test_every_algorithm(
         for collective, algorithms in algorithms_of.items()
         if (collective in BLOCKING) == is_blocking
     }
+    # MPICH 5.0 knows no order of ranks on one host, which its scan by hosts asks for
+    env = {FALLBACK: "silent", CLIQUES: 2, "MPIR_CVAR_CLIQUES_BY_BLOCK": 1}
     seen = Counter()
     for number in range(max(map(len, choices.values()))):
         this = {c: these[number] for c, these in choices.items() if number < len(these)}
         rules = {f"collective={c}": forcing(*choice) for c, choice in this.items()}
         calls = [call for c, choice in this.items() for call in calls_of(c, choice[0])]
-        run = select(calls, 8, rules=rules, env={FALLBACK: "silent"}, timeout=100)
+        run = select(calls, 8, rules=rules, env=env, timeout=100)
         assert run.stderr == ""
         for found in run.ranks:
             for line, call in found.items():
