@@ -468,7 +468,7 @@ static void check_usage(const char *what, usage_t before)
     /* the allocator maps, too, now and then */
     check(now.mappings <= before.mappings + 4, what, "mappings: %ld, then %ld", before.mappings,
           now.mappings);
-    check(now.heap < before.heap + (64 << 10), what, "heap: %ld, then %ld bytes", before.heap,
+    check(now.heap < before.heap + HEAP_NOISE, what, "heap: %ld, then %ld bytes", before.heap,
           now.heap);
     check(now.resident < before.resident + 1024, what, "resident: %ld, then %ld KiB",
           before.resident, now.resident);
