@@ -1151,8 +1151,9 @@ def test_another_library_is_really_loaded(
     real = next((bindir / "mpiexec").resolve().parents[1].glob("lib*/libmpi.so")).resolve()
     for folder in ("copy", "other"):
         (tmp_path / folder / "lib").mkdir(parents=True)
-    (tmp_path / "copy/lib/libmpi.so.12").write_bytes(real.read_bytes())
-    (tmp_path / "other/lib/libmpi.so").write_bytes(b"")  # no libmpi.so.12: cannot be loaded
+    for name in ("libmpi.so.12", "libmpi.so.0"):  # built from a release, and from a checkout
+        (tmp_path / "copy/lib" / name).write_bytes(real.read_bytes())
+    (tmp_path / "other/lib/libmpi.so").write_bytes(b"")  # neither: cannot be loaded
     arguments = ("--launch", f"{mpiexec} -n 2", "-s", "64", *QUICK)
     done = tool("run", *arguments, "--setting", "here:", "--library", f"there={tmp_path}/copy")
     assert done.returncode == 0, done.stderr
@@ -1295,12 +1296,14 @@ def test_damaged_results_are_refused(in_process: Any, tmp_path: Path) -> None:
 
 
 def test_full_disk_keeps_the_old_file(tool: Any, mpiexec: Path, tmp_path: Path) -> None:
-    """The limit on the size of files stands in for a full disk."""
+    """The limit on the size of files stands in for a full disk. mpiexec writes files of its own."""
     result = tmp_path / "r.json"
     result.write_text("old")
+    launch = f"prlimit --fsize=unlimited {mpiexec} -n 2"
+    limits = (1024, resource.RLIM_INFINITY)
     done = tool(
-        *("run", "--launch", f"{mpiexec} -n 2", "-s", "1K:64K", "-o", result, *QUICK),
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024)),
+        *("run", "--launch", launch, "-s", "1K:64K", "-o", result, *QUICK),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limits),
     )
     one_line_error(done, 1, str(result), "nothing was written")
     assert "64K" in done.stdout  # the measurement itself is shown
