@@ -30,8 +30,8 @@ typedef enum {
 
 #if MPICH_NUMVERSION >= 50000000
 
-/* Nodes of a communicator; 0 where it does not know them: an intercommunicator has those of its own group,
- * which the other one does not see */
+/* Nodes of a communicator; 0 where it does not know them: an intercommunicator has those of its own
+ * group, which the other one does not see */
 static inline int csel_node_count(const MPIR_Comm * comm_ptr)
 {
     return comm_ptr->comm_kind == MPIR_COMM_KIND__INTRACOMM &&
@@ -45,7 +45,8 @@ static inline bool csel_is_one_node(MPIR_Comm * comm_ptr)
 
 static inline bool csel_is_hierarchy(MPIR_Comm * comm_ptr, csel_hierarchy_e val)
 {
-    bool is_parent = csel_node_count(comm_ptr) && MPIR_Comm_is_parent_comm(comm_ptr);
+    bool is_parent = comm_ptr->comm_kind == MPIR_COMM_KIND__INTRACOMM &&
+        MPIR_Comm_is_parent_comm(comm_ptr);
 
     return val == CSEL_HIERARCHY__ANY || is_parent == (val == CSEL_HIERARCHY__PARENT);
 }

@@ -82,7 +82,9 @@ static inline bool holds(const csel_node_s * node, MPIR_Comm * comm_ptr,
     }
 }
 
-/* Follow the conditions that a communicator decides. */
+/* Follow the conditions that a communicator decides. Inline: a new communicator does so for each
+ * collective. */
+ATTRIBUTE((always_inline))
 static inline csel_node_s *prune_tree(csel_node_s * node, MPIR_Comm * comm_ptr,
                                       const MPII_Topo_count_t * place)
 {
