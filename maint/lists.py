@@ -37,7 +37,7 @@ Read = Callable[[str], Found]
 TOPO_ALGOS_H = OVERLAY / "src/mpi/coll/algorithms/topo/topo_algos.h"
 
 REQUIRED = {"collective": str, "name": str, "file": str, "help": str}
-OPTIONAL = {"restrictions": list, "params": list, "tests": list}
+OPTIONAL = {"restrictions": list, "params": list, "tests": list, "nonblocking": bool}
 
 
 def load_manifest(path: Path = MANIFEST) -> list[Row]:
@@ -73,7 +73,18 @@ def load_manifest(path: Path = MANIFEST) -> list[Row]:
         if (row["collective"], row["name"]) in seen:
             raise Failure(f"{where}: named twice")
         seen.add((row["collective"], row["name"]))
-    return rows
+    return rows + [nonblocking(row) for row in rows if row.get("nonblocking")]
+
+
+def nonblocking(row: Row) -> Row:
+    """The row of the nonblocking form, which "of" names as one."""
+    return {
+        **{key: row[key] for key in ("file", "help")},
+        "collective": f"i{row['collective']}",
+        "name": f"tsp_{row['name']}",
+        "restrictions": [*row.get("restrictions", []), "placed"],
+        "of": row["collective"],
+    }
 
 
 def cvar_blocks() -> str:
@@ -260,10 +271,11 @@ def add_tests(text: str, rows: list[Row]) -> str:
     where = "coll_cvars.txt"
     lines = text.split("\n")
     for row in rows:
+        kind = "intra-nonblocking:" if "of" in row else "intra-blocking:"
         for heading, new in (("tests:", row.get("tests", [])), ("algorithms:", [row["name"]])):
             top, _ = section(lines, heading, 0, where)
-            start, _ = section(lines[top:], f"{row['collective']}:", 4, where)
-            inner, end = section(lines[top + start :], "intra-blocking:", 8, where)
+            start, _ = section(lines[top:], f"{row.get('of', row['collective'])}:", 4, where)
+            inner, end = section(lines[top + start :], kind, 8, where)
             inner, end = top + start + inner, top + start + end
             present = {line.strip() for line in lines[inner:end]}
             extra = []
@@ -277,6 +289,10 @@ def add_tests(text: str, rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+# of the collective's name, in a part of the list
+PREFIXES = {"intra-blocking": "", "intra-nonblocking": "i"}
+
+
 def read_tests(text: str) -> Found:
     # as load_config() of test/mpi/maint/gen_coll_cvar.py
     found: Found = set()
@@ -288,8 +304,8 @@ def read_tests(text: str) -> Found:
             collective = match[1]
         elif match := re.match(r"\s+((?:intra|inter)-(?:non)?blocking|persistent):", line):
             kind = match[1]
-        elif (match := re.match(r"\s+(\w+)$", line)) and algorithms and kind == "intra-blocking":
-            found.add((collective, match[1]))
+        elif (match := re.match(r"\s+(\w+)$", line)) and algorithms and kind in PREFIXES:
+            found.add((PREFIXES[kind] + collective, match[1]))
     return found
 
 
@@ -311,8 +327,9 @@ def per_file(rows: list[Row]) -> Iterator[tuple[str, list[Row], Add, Read]]:
         if "{}" not in path:
             yield path, rows, add, read
             continue
-        for collective in dict.fromkeys(row["collective"] for row in rows):
-            own = [row for row in rows if row["collective"] == collective]
+        blocking = [row for row in rows if "of" not in row]
+        for collective in dict.fromkeys(row["collective"] for row in blocking):
+            own = [row for row in blocking if row["collective"] == collective]
             yield path.format(collective), own, add, read
 
 

@@ -84,6 +84,7 @@ RESTRICTIONS: dict[str, Any] = {
     # no condition asks for these
     "displs-ordered": None,
     "root-zero": None,
+    "placed": None,  # where the ranks are is known without communication
 }
 
 # least and largest value of a parameter without names; any other: 0 to 2^31-1
@@ -569,6 +570,7 @@ class Call:
     regular: bool = True  # all counts are the same
     displs_ordered: bool = True
     root_zero: bool = True
+    placed: bool = True
     idle: bool = False  # intercommunicator: a process beside the root
     version: str = "4.0"  # of MPICH
 
@@ -658,6 +660,8 @@ class Call:
             return self.displs_ordered
         if restriction == "root-zero":
             return self.root_zero
+        if restriction == "placed":
+            return self.placed
         key, expected = RESTRICTIONS[restriction]
         return self.holds(condition(key)) == expected
 

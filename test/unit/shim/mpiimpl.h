@@ -67,6 +67,9 @@ int MPIR_Err_create_code(int last, int fatal, const char *func, int line, int cl
 /* -- datatypes, operations, trees, threads -- */
 
 #define MPIR_Datatype_get_size_macro(type, size) ((size) = (type))
+#define MPIR_Datatype_get_extent_macro(type, extent) ((extent) = (type))
+#define MPIR_Type_get_true_extent_impl(type, true_lb, true_extent) \
+    (*(true_lb) = 0, *(true_extent) = (type))
 
 #define OP_BUILTIN 1
 #define OP_COMMUTATIVE 2
@@ -165,6 +168,13 @@ int MPIC_Send(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int ta
               MPIR_Errflag_t * errflag);
 int MPIC_Issend(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int tag,
                 MPIR_Comm * comm, MPIR_Request ** request, MPIR_Errflag_t * errflag);
+int MPIC_Isend(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int tag, MPIR_Comm * comm,
+               MPIR_Request ** request, MPIR_Errflag_t * errflag);
+int MPIC_Irecv(void *buf, MPI_Aint count, MPI_Datatype type, int from, int tag, MPIR_Comm * comm,
+               MPIR_Request ** request);
+int MPIC_Wait(MPIR_Request * request, MPIR_Errflag_t * errflag);
+bool MPIR_Request_is_complete(const MPIR_Request * request);
+int MPIR_Reduce_local(const void *in, void *inout, MPI_Aint count, MPI_Datatype type, MPI_Op op);
 int MPID_Comm_get_lpid(MPIR_Comm * comm, int rank, uint64_t * lpid, bool is_remote);
 int MPIR_Localcopy(const void *from, MPI_Aint from_count, MPI_Datatype from_type, void *to,
                    MPI_Aint to_count, MPI_Datatype to_type);

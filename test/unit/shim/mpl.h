@@ -12,7 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef TEST_MALLOC              /* a test that looks at what is allocated */
+void *test_malloc(size_t size);
+#define MPL_malloc(size, class) test_malloc(size)
+#else
 #define MPL_malloc(size, class) malloc(size)
+#endif
 #define MPL_calloc(num, size, class) calloc(num, size)
 #define MPL_realloc(ptr, size, class) realloc(ptr, size)
 #define MPL_strdup strdup

@@ -8,6 +8,7 @@
 #include "topo_shm.h"
 #include "topo_site.h"
 #include "topo_exchange.h"
+#include "topo_pipe.h"
 #include "topo_tree.h"
 #include "topo_tree_shm.h"
 #include <json.h>
@@ -64,7 +65,7 @@ typedef struct {
     bool has_threads;           /* whether one of them has MPI_THREAD_MULTIPLE */
     int *site_host;             /* [num_hosts] index of a host in the topology, or -1 */
     int *site_rack;             /* [num_racks] likewise */
-    MPL_atomic_ptr_t ring;      /* MPII_Topo_ring_t, built when first asked for */
+    MPL_atomic_ptr_t order;     /* MPII_Topo_order_t, built when first asked for */
     MPL_atomic_ptr_t slots;     /* slots_t, likewise */
 } view_t;
 
@@ -126,10 +127,7 @@ static void view_release(view_t * view)
 {
     if (view == NULL || MPL_atomic_fetch_sub_int(&view->num_users, 1) > 1)
         return;
-    MPII_Topo_ring_t *ring = MPL_atomic_load_ptr(&view->ring);
-    if (ring)
-        MPL_free(ring->order);
-    MPL_free(ring);
+    MPL_free(MPL_atomic_load_ptr(&view->order));
     MPL_free(MPL_atomic_load_ptr(&view->slots));
     MPL_free(view->place.host_of_rank);
     MPL_free(view->place.rack_of_host);
@@ -146,6 +144,7 @@ static void store_release(store_t * store)
     MPII_Topo_exchange_free(store->kept.exchange);
     MPII_Topo_forest_free(store->kept.forest);
     MPII_Topo_tree_shm_free(store->kept.tree_shm);
+    MPII_Topo_pipes_free(store->kept.pipes);
     MPL_free(store);
 }
 
@@ -432,7 +431,7 @@ static view_t *view_create(int num_ranks, const int id[], int num_ids, const int
 
     MPII_TOPO_NEED(view);
     MPL_atomic_store_int(&view->num_users, 1);
-    MPL_atomic_store_ptr(&view->ring, NULL);
+    MPL_atomic_store_ptr(&view->order, NULL);
     MPL_atomic_store_ptr(&view->slots, NULL);
     view->use_site = use_site;
     view->has_threads = has_threads;
@@ -610,6 +609,12 @@ static int agree(MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
     goto fn_exit;
 }
 
+bool MPII_Topo_is_placed(MPIR_Comm * comm_ptr)
+{
+    find_in_world(comm_ptr);
+    return comm_ptr->coll.topo != NULL;
+}
+
 /* The view of a communicator, for an algorithm that runs on it. */
 static int get_view(MPIR_Comm * comm_ptr, view_t ** view, MPII_Topo_attr_t * attr)
 {
@@ -718,37 +723,6 @@ static int position(const int order[], int rank)
     return pos;
 }
 
-/* Whether a group of the ring begins at a position. */
-static bool is_first_of_group(const MPII_Topo_place_t * place, const int order[], int pos)
-{
-    int left = order[(pos + place->num_ranks - 1) % place->num_ranks];
-    return MPII_Topo_level(place, left, order[pos]) >=
-        (place->num_racks > 1 ? MPII_TOPO_LEVEL__SITE : MPII_TOPO_LEVEL__RACK);
-}
-
-static void group_ring(const MPII_Topo_place_t * place, MPII_Topo_ring_t * ring)
-{
-    int n = place->num_ranks, num_first = 0;
-    int first = ring->pos, last, next_last;
-
-    for (int i = 0; i < n; i++)
-        num_first += is_first_of_group(place, ring->order, i);
-    if (num_first <= 1 || num_first != (place->num_racks > 1 ? place->num_racks : place->num_hosts)) {
-        ring->group_len = ring->next_group_len = n;
-        ring->index = 0;
-        return;
-    }
-    while (!is_first_of_group(place, ring->order, first))
-        first = (first + n - 1) % n;
-    for (last = ring->pos; !is_first_of_group(place, ring->order, (last + 1) % n);)
-        last = (last + 1) % n;
-    for (next_last = (last + 1) % n; !is_first_of_group(place, ring->order, (next_last + 1) % n);)
-        next_last = (next_last + 1) % n;
-    ring->index = (ring->pos - first + n) % n;
-    ring->group_len = (last - first + n) % n + 1;
-    ring->next_group_len = (next_last - last + n) % n;
-}
-
 /* Keep what was built in a view, or what another thread has put there meanwhile. */
 static void *keep(MPL_atomic_ptr_t * where, void *built)
 {
@@ -756,31 +730,28 @@ static void *keep(MPL_atomic_ptr_t * where, void *built)
     return before ? before : built;
 }
 
-int MPII_Topo_comm_ring(MPIR_Comm * comm_ptr, const MPII_Topo_ring_t ** ring_,
-                        MPII_Topo_attr_t * attr)
+int MPII_Topo_comm_order(MPIR_Comm * comm_ptr, const MPII_Topo_order_t ** order_,
+                         MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
-    MPII_Topo_ring_t *ring, *built;
+    MPII_Topo_order_t *order, *built;
     view_t *view;
 
     mpi_errno = get_view(comm_ptr, &view, attr);
     MPIR_ERR_CHECK(mpi_errno);
-    ring = MPL_atomic_load_ptr(&view->ring);
-    if (ring == NULL) {
-        built = MPL_calloc(1, sizeof(*built), MPL_MEM_COLL);
+    order = MPL_atomic_load_ptr(&view->order);
+    if (order == NULL) {
+        int *ring = MPL_malloc(comm_ptr->local_size * sizeof(int), MPL_MEM_COLL);
+        MPII_TOPO_NEED(ring && MPII_Topo_map_ring(&view->place, ring) == 0);
+        built = MPII_Topo_order_create(&view->place, ring);
         MPII_TOPO_NEED(built);
-        built->order = MPL_malloc(comm_ptr->local_size * sizeof(int), MPL_MEM_COLL);
-        MPII_TOPO_NEED(built->order && MPII_Topo_map_ring(&view->place, built->order) == 0);
-        built->pos = position(built->order, comm_ptr->rank);
-        group_ring(&view->place, built);
-        ring = keep(&view->ring, built);
-        if (ring != built) {
-            MPL_free(built->order);
+        MPL_free(ring);
+        order = keep(&view->order, built);
+        if (order != built)
             MPL_free(built);
-        }
     }
-    print_order(comm_ptr, TOLD_RING, "ring", ring->order);
-    *ring_ = ring;
+    print_order(comm_ptr, TOLD_RING, "ring", order->rank_at);
+    *order_ = order;
 
   fn_exit:
     return mpi_errno;
@@ -842,6 +813,18 @@ int MPII_Topo_comm_place(MPIR_Comm * comm_ptr, const MPII_Topo_place_t ** place,
     return mpi_errno;
   fn_fail:
     goto fn_exit;
+}
+
+int MPII_Topo_comm_pipes(MPIR_Comm * comm_ptr, const MPII_Topo_order_t * order, int tag,
+                         MPII_Topo_pipes_t ** pipes, MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPII_Topo_kept_t *kept = &comm_ptr->coll.topo->store->kept;
+
+    if (kept->pipes == NULL)
+        mpi_errno = MPII_Topo_pipes_create(comm_ptr, order, tag, &kept->pipes, attr);
+    *pipes = kept->pipes;
+    return mpi_errno;
 }
 
 struct MPII_Topo_plans **MPII_Topo_comm_plans(MPIR_Comm * comm_ptr)

@@ -8,20 +8,29 @@
 
 /* Topology-aware collectives: what the algorithms share.
  *
- * topo_site.c   the topology of the site, from a file
- * topo_map.c    renumberings of ranks by distance
- * topo_tree.c   trees over ranks by distance; topo_tree_coll.c, gather and scatter along them;
- *               topo_tree_shm.c, their short blocks inside hosts
- * topo_plan.c   plans of alltoall(v); topo_exchange.c, alltoall(v) by them; topo_shm.c, shared memory
- * topo.c        the view that a communicator has: hosts, racks, renumberings, kept with it
+ * topo_site.c    the topology of the site, from a file
+ * topo_map.c     renumberings of ranks by distance
+ * topo_order.c   ranks in a line of racks and hosts, and as a root sees it
+ * topo_tree.c    trees over ranks by distance
+ * topo_plan.c    plans of alltoall(v)
+ * topo_gen_*.c   generators: algorithms as schedules (topo_step.h)
  *
- * An algorithm asks for its renumbering (MPII_Topo_comm_ring, ...), counts its call
- * (MPII_TOPO_COUNT), and communicates with MPIC_Isend, MPIC_Irecv and MPII_Topo_wait. */
+ * topo.c         the view that a communicator has: hosts, racks, renumberings, kept with it
+ * topo_exec.c    runs schedules; topo_pipe.c, their short messages inside hosts
+ * topo_call*.c   calls of MPI as schedules; topo_call_sched.c, nonblocking and persistent ones
+ * topo_tree_coll.c   gather and scatter along trees; topo_tree_shm.c, their short blocks inside hosts
+ * topo_exchange*.c   alltoall(v) by plans
+ * topo_shm*.c    shared memory, and waiting there
+ *
+ * Those of the first group depend on nothing but their arguments. An algorithm counts its call
+ * (MPII_TOPO_COUNT), asks for the order of the ranks or another renumbering (MPII_Topo_comm_order, ...),
+ * and runs a schedule, or communicates with MPIC_Isend, MPIC_Irecv and MPII_Topo_wait. */
 
 #include "topo_algos.h"
 #include "topo_compat.h"
 #include "topo_counter.h"
 #include "topo_map.h"
+#include "topo_order.h"
 
 /* Called from MPII_Coll_init and MPII_Coll_finalize. */
 int MPII_Topo_init(void);
@@ -60,6 +69,10 @@ bool MPII_Topo_is_in_world(MPIR_Comm * comm_ptr);
 /* Whether a CVAR of this process forces one of the algorithms, or names a topology. */
 bool MPII_Topo_is_forced(void);
 
+/* Whether it is known where the processes of a communicator are, or can be found without communication:
+ * the same on all of them. */
+bool MPII_Topo_is_placed(MPIR_Comm * comm_ptr);
+
 /* Learn where the processes of MPI_COMM_WORLD are: from then on, communicators of its processes need
  * no communication for that. Collective over MPI_COMM_WORLD, in MPI_Init: all do it, or none. */
 int MPII_Topo_place_world(void);
@@ -70,22 +83,11 @@ int MPII_Topo_num_on_host(void);
 /* Count from what MPII_Topo_place_world learnt, without communication. */
 void MPII_Topo_comm_count(MPIR_Comm * comm_ptr, MPII_Topo_count_t * count);
 
-/* Nearest neighbour ring of a communicator, as one process sees it. The ring is cut into groups of
- * consecutive positions: the ranks of a rack or, where there is one rack, of a host. There is one
- * group where that is all the same, or where a group is not consecutive. */
-typedef struct MPII_Topo_ring {
-    int *order;                 /* [num_ranks] rank at each position */
-    int pos;                    /* of the calling process */
-    int group_len;              /* positions in its group */
-    int index;                  /* of the calling process in its group */
-    int next_group_len;         /* positions in the group after it */
-} MPII_Topo_ring_t;
-
-/* The ring of a communicator. Collective over the communicator at the first call: where the place of
- * MPI_COMM_WORLD does not tell, by a blocking allgather of 32 bytes a rank in which the processes
- * agree on the topology. */
-int MPII_Topo_comm_ring(MPIR_Comm * comm_ptr, const MPII_Topo_ring_t ** ring,
-                        MPII_Topo_attr_t * attr);
+/* The ranks of a communicator in a line (topo_order.h). Collective over the communicator at the first
+ * call: where the place of MPI_COMM_WORLD does not tell, by a blocking allgather of 32 bytes a rank in
+ * which the processes agree on the topology. */
+int MPII_Topo_comm_order(MPIR_Comm * comm_ptr, const MPII_Topo_order_t ** order,
+                         MPII_Topo_attr_t * attr);
 
 /* Placement for recursive doubling: slots[i] is the rank whose block comes at slot i (see
  * MPII_Topo_map_recursive_doubling), slots[slot] is the calling process, and is_identity tells that
@@ -107,10 +109,12 @@ typedef struct {
 const MPII_Topo_settings_t *MPII_Topo_comm_settings(const MPIR_Comm * comm_ptr);
 
 /* What algorithms keep with a communicator, and the duplicates that share it: nothing in it belongs
- * to one of them. Each is NULL until one makes it (topo_tree.h, topo_tree_shm.h, topo_exchange.h). */
+ * to one of them. Each is NULL until one makes it (topo_tree.h, topo_tree_shm.h, topo_pipe.h,
+ * topo_exchange.h). */
 typedef struct {
     struct MPII_Topo_forest *forest;
     struct MPII_Topo_tree_shm *tree_shm;
+    struct MPII_Topo_pipes *pipes;
     struct MPII_Topo_exchange *exchange;
 } MPII_Topo_kept_t;
 
@@ -120,6 +124,10 @@ struct MPII_Topo_plans **MPII_Topo_comm_plans(MPIR_Comm * comm_ptr);
 /* What is kept, and where the ranks of a communicator are. Collective at the first call, as above. */
 int MPII_Topo_comm_place(MPIR_Comm * comm_ptr, const MPII_Topo_place_t ** place,
                          MPII_Topo_kept_t ** kept, MPII_Topo_attr_t * attr);
+
+/* Pipes between the ranks of a host (topo_pipe.h). Collective over the communicator at the first call. */
+int MPII_Topo_comm_pipes(MPIR_Comm * comm_ptr, const MPII_Topo_order_t * order, int tag,
+                         struct MPII_Topo_pipes **pipes, MPII_Topo_attr_t * attr);
 
 /* Persistent alltoall(v): a schedule, where the blocking collective would be planned; else
  * *sched_type stays as it is, and the caller has to make one. Collective over the communicator. */

@@ -31,6 +31,88 @@
     X(ALLTOALL, Alltoall, alltoall, planned, \
       "collect on the host, few messages between hosts, distribute") \
     X(ALLTOALLV, Alltoallv, alltoallv, planned, \
-      "collect on the host, few messages between hosts, distribute, by a plan that is kept")
+      "collect on the host, few messages between hosts, distribute, by a plan that is kept") \
+    X(BCAST, Bcast, bcast, topo_linear, \
+      "from the root to each rank, in segments") \
+    X(BCAST, Bcast, bcast, topo_chain, \
+      "pipelined chain of hosts, rack by rack") \
+    X(BCAST, Bcast, bcast, topo_binary_tree, \
+      "binary tree over near ranks, in segments") \
+    X(BCAST, Bcast, bcast, topo_binomial, \
+      "binomial tree over near ranks") \
+    X(REDUCE, Reduce, reduce, topo_binomial, \
+      "binomial tree over near ranks") \
+    X(REDUCE, Reduce, reduce, topo_chain, \
+      "pipelined chain of hosts towards the root, rack by rack") \
+    X(BARRIER, Barrier, barrier, linear, \
+      "all tell rank 0, which tells all") \
+    X(BARRIER, Barrier, barrier, topo_tree, \
+      "up and down a tree of hosts and racks") \
+    X(ALLGATHERV, Allgatherv, allgatherv, topo_ring, \
+      "ring over ranks renumbered by nearest neighbour") \
+    X(ALLREDUCE, Allreduce, allreduce, topo_recursive_doubling, \
+      "hosts, then racks, then recursive doubling between racks") \
+    X(ALLREDUCE, Allreduce, allreduce, topo_reduce_scatter_allgather, \
+      "recursive halving and doubling, near ranks first") \
+    X(ALLREDUCE, Allreduce, allreduce, rack_lanes, \
+      "a lane for each host of a rack: work inside racks, then between racks") \
+    X(REDUCE_SCATTER, Reduce_scatter, reduce_scatter, topo_recursive_halving, \
+      "recursive halving, near ranks first") \
+    X(REDUCE_SCATTER, Reduce_scatter, reduce_scatter, rack_lanes, \
+      "a lane for each host of a rack: work inside racks, then between racks") \
+    X(REDUCE_SCATTER_BLOCK, Reduce_scatter_block, reduce_scatter_block, topo_recursive_halving, \
+      "recursive halving, near ranks first") \
+    X(REDUCE_SCATTER_BLOCK, Reduce_scatter_block, reduce_scatter_block, rack_lanes, \
+      "a lane for each host of a rack: work inside racks, then between racks") \
+    X(ALLGATHER, Allgather, allgather, rack_lanes, \
+      "each block to a rank in each rack, then in each host, then to its ranks") \
+    X(ALLGATHERV, Allgatherv, allgatherv, rack_lanes, \
+      "each block to a rank in each rack, then in each host, then to its ranks") \
+    X(BARRIER, Barrier, barrier, recursive_doubling, \
+      "recursive doubling, for any number of ranks") \
+    X(IALLGATHER, Iallgather, iallgather, tsp_topo_ring, \
+      "ring over ranks renumbered by nearest neighbour") \
+    X(IALLGATHER, Iallgather, iallgather, tsp_topo_recursive_doubling, \
+      "recursive doubling with the heaviest partners placed nearest") \
+    X(IALLGATHER, Iallgather, iallgather, tsp_gather_bcast, \
+      "nonblocking gather to a root, then nonblocking broadcast") \
+    X(IBCAST, Ibcast, ibcast, tsp_topo_linear, \
+      "from the root to each rank, in segments") \
+    X(IBCAST, Ibcast, ibcast, tsp_topo_chain, \
+      "pipelined chain of hosts, rack by rack") \
+    X(IBCAST, Ibcast, ibcast, tsp_topo_binary_tree, \
+      "binary tree over near ranks, in segments") \
+    X(IBCAST, Ibcast, ibcast, tsp_topo_binomial, \
+      "binomial tree over near ranks") \
+    X(IREDUCE, Ireduce, ireduce, tsp_topo_binomial, \
+      "binomial tree over near ranks") \
+    X(IREDUCE, Ireduce, ireduce, tsp_topo_chain, \
+      "pipelined chain of hosts towards the root, rack by rack") \
+    X(IBARRIER, Ibarrier, ibarrier, tsp_linear, \
+      "all tell rank 0, which tells all") \
+    X(IBARRIER, Ibarrier, ibarrier, tsp_topo_tree, \
+      "up and down a tree of hosts and racks") \
+    X(IALLGATHERV, Iallgatherv, iallgatherv, tsp_topo_ring, \
+      "ring over ranks renumbered by nearest neighbour") \
+    X(IALLREDUCE, Iallreduce, iallreduce, tsp_topo_recursive_doubling, \
+      "hosts, then racks, then recursive doubling between racks") \
+    X(IALLREDUCE, Iallreduce, iallreduce, tsp_topo_reduce_scatter_allgather, \
+      "recursive halving and doubling, near ranks first") \
+    X(IALLREDUCE, Iallreduce, iallreduce, tsp_rack_lanes, \
+      "a lane for each host of a rack: work inside racks, then between racks") \
+    X(IREDUCE_SCATTER, Ireduce_scatter, ireduce_scatter, tsp_topo_recursive_halving, \
+      "recursive halving, near ranks first") \
+    X(IREDUCE_SCATTER, Ireduce_scatter, ireduce_scatter, tsp_rack_lanes, \
+      "a lane for each host of a rack: work inside racks, then between racks") \
+    X(IREDUCE_SCATTER_BLOCK, Ireduce_scatter_block, ireduce_scatter_block, tsp_topo_recursive_halving, \
+      "recursive halving, near ranks first") \
+    X(IREDUCE_SCATTER_BLOCK, Ireduce_scatter_block, ireduce_scatter_block, tsp_rack_lanes, \
+      "a lane for each host of a rack: work inside racks, then between racks") \
+    X(IALLGATHER, Iallgather, iallgather, tsp_rack_lanes, \
+      "each block to a rank in each rack, then in each host, then to its ranks") \
+    X(IALLGATHERV, Iallgatherv, iallgatherv, tsp_rack_lanes, \
+      "each block to a rank in each rack, then in each host, then to its ranks") \
+    X(IBARRIER, Ibarrier, ibarrier, tsp_recursive_doubling, \
+      "recursive doubling, for any number of ranks")
 
 #endif /* TOPO_ALGOS_H_INCLUDED */

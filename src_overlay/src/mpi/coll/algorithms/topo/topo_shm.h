@@ -29,7 +29,7 @@ typedef struct MPII_Topo_shm {
     bool may_spin;              /* the host has a core for each of its ranks */
     bool is_broken;             /* one of the ranks has died */
     /* in the shared memory, before mem, for topo_shm_wait.c: */
-    uint32_t *waits_for;        /* [num_ranks] counter for which a rank is to be woken, */
+    uint32_t *waits_for;        /* [num_ranks] counter for which a rank is to be woken, or any, */
     char (*waker)[MPII_TOPO_SHM_NAME_LEN];      /* [num_ranks] and where to */
 } MPII_Topo_shm_t;
 
@@ -61,6 +61,14 @@ bool MPII_Topo_shm_count(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * counte
  * meanwhile is served as in any call of MPI that waits. The error is MPIX_ERR_PROC_FAILED where a
  * rank of the host has died. */
 int MPII_Topo_shm_wait(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * counter, uint32_t target);
+
+/* Whether the counter is there */
+bool MPII_Topo_shm_is_reached(const MPII_Topo_shm_counter_t * counter, uint32_t target);
+
+/* Wait until is_over(data), as above. It is looked at whenever any counter comes to the target of who
+ * counts, and when something has arrived. */
+int MPII_Topo_shm_wait_until(MPII_Topo_shm_t * shm, bool (*is_over) (const void *data),
+                             const void *data);
 
 /* Called from MPII_Topo_finalize. */
 void MPII_Topo_shm_finalize(void);

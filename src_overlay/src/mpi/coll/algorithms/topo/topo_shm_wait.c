@@ -208,12 +208,26 @@ static void pause_core(void)
 #endif
 }
 
-static bool is_reached(MPII_Topo_shm_counter_t * counter, uint32_t target)
+bool MPII_Topo_shm_is_reached(const MPII_Topo_shm_counter_t * counter, uint32_t target)
 {
     return (int32_t) (LOAD(&counter->count) - target) >= 0;
 }
 
-/* What waits_for says of a rank that sleeps until the counter is at its target; never 0 */
+/* A counter, and what it is to reach */
+typedef struct {
+    const MPII_Topo_shm_counter_t *counter;
+    uint32_t target;
+} goal_t;
+
+static bool is_reached(const void *data)
+{
+    const goal_t *goal = data;
+    return MPII_Topo_shm_is_reached(goal->counter, goal->target);
+}
+
+/* What waits_for says of a rank that sleeps until any counter is at its target, */
+#define ANY_PLACE 1
+/* and of one that sleeps until this one is; never 0 or 1 */
 static uint32_t place_of(const MPII_Topo_shm_t * shm, const MPII_Topo_shm_counter_t * counter)
 {
     return (char *) counter - (char *) shm->waits_for;
@@ -224,24 +238,25 @@ bool MPII_Topo_shm_count(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * counte
     if (FETCH_ADD(&counter->count, 1) + 1 != target)
         return false;
     for (int i = 0; i < shm->num_ranks; i++) {
-        if (i != shm->index && LOAD(&shm->waits_for[i]) == place_of(shm, counter))
+        uint32_t place = i == shm->index ? 0 : LOAD(&shm->waits_for[i]);
+        if (place == ANY_PLACE || place == place_of(shm, counter))
             wake(shm->waker[i]);
     }
     return true;
 }
 
-static bool spin(const MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * counter, uint32_t target)
+static bool spin(const MPII_Topo_shm_t * shm, bool (*is_over) (const void *), const void *data)
 {
     double end;
 
-    if (is_reached(counter, target))
+    if (is_over(data))
         return true;
     if (!shm->may_spin || MPIR_CVAR_COLL_TOPO_SPIN_USEC <= 0)
         return false;
     end = now() + MPIR_CVAR_COLL_TOPO_SPIN_USEC * 1e-6;
     do {
         for (int i = 0; i < 64; i++) {
-            if (is_reached(counter, target))
+            if (is_over(data))
                 return true;
             pause_core();
         }
@@ -264,7 +279,8 @@ static void set_timer(double time)
 #endif
 }
 
-static int sleep_until(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * counter, uint32_t target)
+static int sleep_until(MPII_Topo_shm_t * shm, uint32_t place, bool (*is_over) (const void *),
+                       const void *data)
 {
     int mpi_errno = MPI_SUCCESS;
     uint32_t *waits_for = &shm->waits_for[shm->index];
@@ -273,15 +289,15 @@ static int sleep_until(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * counter,
 
     MPID_Progress_start(&state);
     while (true) {
-        STORE(waits_for, place_of(shm, counter));
-        if (is_reached(counter, target))
+        STORE(waits_for, place);
+        if (is_over(data))
             break;
         set_timer(time);
         mpi_errno = MPID_Progress_wait(&state);
         if (mpi_errno)
             break;
         time = now();
-        if (time >= next_look && !is_reached(counter, target)) {
+        if (time >= next_look && !is_over(data)) {
             next_look = time + LOOK_SECONDS;
             mpi_errno = find_dead(shm);
             if (mpi_errno)
@@ -295,12 +311,13 @@ static int sleep_until(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * counter,
 
 #else
 
-static int sleep_until(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * counter, uint32_t target)
+static int sleep_until(MPII_Topo_shm_t * shm, uint32_t place, bool (*is_over) (const void *),
+                       const void *data)
 {
     int mpi_errno = MPI_SUCCESS;
     double next_look = now() + LOOK_SECONDS;
 
-    while (mpi_errno == MPI_SUCCESS && !is_reached(counter, target)) {
+    while (mpi_errno == MPI_SUCCESS && !is_over(data)) {
         mpi_errno = MPID_Progress_test(NULL);
         MPID_THREAD_CS_YIELD(GLOBAL, MPIR_THREAD_GLOBAL_ALLFUNC_MUTEX);
         if (!shm->may_spin)
@@ -315,15 +332,29 @@ static int sleep_until(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * counter,
 
 #endif /* MPID_HAS_PROGRESS_WAKER */
 
-int MPII_Topo_shm_wait(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * counter, uint32_t target)
+static int wait_for(MPII_Topo_shm_t * shm, uint32_t place, bool (*is_over) (const void *),
+                    const void *data)
 {
     int mpi_errno = MPI_SUCCESS;
 
-    if (spin(shm, counter, target))
+    if (spin(shm, is_over, data))
         return MPI_SUCCESS;
     if (shm->is_broken)
         mpi_errno = find_dead(shm);
     else
-        mpi_errno = sleep_until(shm, counter, target);
+        mpi_errno = sleep_until(shm, place, is_over, data);
     return mpi_errno;
+}
+
+int MPII_Topo_shm_wait(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * counter, uint32_t target)
+{
+    goal_t goal = { counter, target };
+
+    return wait_for(shm, place_of(shm, counter), is_reached, &goal);
+}
+
+int MPII_Topo_shm_wait_until(MPII_Topo_shm_t * shm, bool (*is_over) (const void *data),
+                             const void *data)
+{
+    return wait_for(shm, ANY_PLACE, is_over, data);
 }

@@ -1,0 +1,284 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "topo.h"
+#include "topo_call_impl.h"
+
+typedef MPII_Topo_call_t call_t;
+
+#define MIN_SEGMENT_BYTES 8192
+#define LEAST_SEGMENT_BYTES 1024        /* whatever the setting is */
+#define NUM_SEGMENTS 8          /* where a segment is neither too short nor too long */
+
+void MPII_Topo_call_init(call_t * c, int tag, MPIR_Comm * comm_ptr)
+{
+    memset(c, 0, sizeof(*c));
+    c->tag = tag;
+    c->comm_ptr = comm_ptr;
+    c->data.op = MPI_OP_NULL;
+}
+
+void MPII_Topo_call_note_error(call_t * c, int mpi_errno, MPII_Topo_attr_t * attr)
+{
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, c->mpi_errno);
+}
+
+bool MPII_Topo_call_find_order(call_t * c, const MPII_Topo_order_t ** order,
+                               MPII_Topo_attr_t * attr)
+{
+    MPII_Topo_call_note_error(c, MPII_Topo_comm_order(c->comm_ptr, order, attr), attr);
+    c->is_empty = c->mpi_errno != MPI_SUCCESS && *order == NULL;
+    return !c->is_empty;
+}
+
+/* -- what units are -- */
+
+/* Short segments make a chain fill soon, long ones cost less each: a part of the whole, but no less than
+ * MIN_SEGMENT_BYTES and no more than MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES. */
+int MPII_Topo_call_cut_segments(call_t * c, MPI_Aint count, MPI_Datatype type)
+{
+    MPI_Aint max = MPII_Topo_comm_settings(c->comm_ptr)->segment_bytes, size, bytes;
+
+    MPIR_Datatype_get_size_macro(type, size);
+    bytes = count * size / NUM_SEGMENTS;
+    bytes = MPL_MIN(MPL_MAX(bytes, MIN_SEGMENT_BYTES), MPL_MAX(max, LEAST_SEGMENT_BYTES));
+    c->data.type = type;
+    c->data.block_len = count;
+    c->data.unit_len = MPL_MAX(bytes / MPL_MAX(size, 1), 1);
+    c->data.units_per_block = (count + c->data.unit_len - 1) / c->data.unit_len;
+    return c->data.units_per_block;
+}
+
+static int unpack(call_t * c)
+{
+    MPI_Aint size;
+
+    MPIR_Datatype_get_size_macro(c->type, size);
+    return MPIR_Localcopy(c->mem, c->count * size, TOPO_BYTE, c->buf, c->count, c->type);
+}
+
+void MPII_Topo_call_set_bytes(call_t * c, void *buf, MPI_Aint count, MPI_Datatype type,
+                              bool is_input, MPII_Topo_attr_t * attr)
+{
+    int is_contig;
+    MPI_Aint true_lb, true_extent, size;
+
+    MPIR_Datatype_is_contig(type, &is_contig);
+    MPIR_Datatype_get_size_macro(type, size);
+    if (is_contig) {
+        MPIR_Type_get_true_extent_impl(type, &true_lb, &true_extent);
+        c->data.in = c->data.out = (char *) buf + true_lb;
+        return;
+    }
+    c->count = count * size;
+    c->mem = MPL_malloc(c->count, MPL_MEM_BUFFER);
+    MPII_TOPO_NEED(c->mem);
+    c->data.in = c->data.out = c->mem;
+    if (is_input) {
+        int mpi_errno = MPIR_Localcopy(buf, count, type, c->mem, c->count, TOPO_BYTE);
+        MPII_Topo_call_note_error(c, mpi_errno, attr);
+    } else {
+        c->buf = buf;
+        c->count = count;
+        c->type = type;
+        c->end = unpack;
+    }
+}
+
+/* -- bcast -- */
+
+void MPII_Topo_call_bcast(call_t * c, MPII_Topo_shape_t shape, void *buffer, MPI_Aint count,
+                          MPI_Datatype datatype, int root, MPIR_Comm * comm_ptr,
+                          MPII_Topo_attr_t * attr)
+{
+    const MPII_Topo_order_t *order = NULL;
+    MPI_Aint size;
+
+    MPII_Topo_call_init(c, MPIR_BCAST_TAG, comm_ptr);
+    MPIR_Datatype_get_size_macro(datatype, size);
+    c->is_empty = count * size == 0 || comm_ptr->local_size == 1;
+    if (c->is_empty)
+        return;
+    if (!MPII_Topo_call_find_order(c, &order, attr))
+        return;
+    MPII_Topo_call_set_bytes(c, buffer, count, datatype, comm_ptr->rank == root, attr);
+    MPII_Topo_gen_tree(&c->u.tree, order, shape, root, comm_ptr->rank,
+                       MPII_Topo_call_cut_segments(c, count * size, TOPO_BYTE),
+                       MPII_TOPO_TREE_DOWN);
+}
+
+/* -- reductions -- */
+
+int MPII_Topo_call_begin_result(const void *sendbuf, void *recvbuf, MPI_Aint count,
+                                MPI_Datatype type)
+{
+    return sendbuf == MPI_IN_PLACE ? MPI_SUCCESS :
+        MPIR_Localcopy(sendbuf, count, type, recvbuf, count, type);
+}
+
+void MPII_Topo_call_reduce(call_t * c, MPII_Topo_shape_t shape, const void *sendbuf, void *recvbuf,
+                           MPI_Aint count, MPI_Datatype datatype, MPI_Op op, int root,
+                           MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
+{
+    const MPII_Topo_order_t *order = NULL;
+
+    MPII_Topo_call_init(c, MPIR_REDUCE_TAG, comm_ptr);
+    if (comm_ptr->rank == root) {
+        int mpi_errno = MPII_Topo_call_begin_result(sendbuf, recvbuf, count, datatype);
+        MPII_Topo_call_note_error(c, mpi_errno, attr);
+    }
+    c->is_empty = count == 0 || comm_ptr->local_size == 1;
+    if (c->is_empty)
+        return;
+    if (!MPII_Topo_call_find_order(c, &order, attr))
+        return;
+    c->data.in = (char *) sendbuf;
+    c->data.out = recvbuf;
+    c->data.op = op;
+    MPII_Topo_gen_tree(&c->u.tree, order, shape, root, comm_ptr->rank,
+                       MPII_Topo_call_cut_segments(c, count, datatype), MPII_TOPO_TREE_UP);
+}
+
+/* -- barrier: a token of one byte, so that an error can be told by a message without content -- */
+
+bool MPII_Topo_call_begin_barrier(call_t * c, MPIR_Comm * comm_ptr,
+                                  const MPII_Topo_order_t ** order, MPII_Topo_attr_t * attr)
+{
+    static char token;          /* nothing is ever written to it but itself */
+
+    MPII_Topo_call_init(c, MPIR_BARRIER_TAG, comm_ptr);
+    c->is_empty = comm_ptr->local_size == 1;
+    if (c->is_empty || !MPII_Topo_call_find_order(c, order, attr))
+        return false;
+    c->data.in = c->data.out = &token;
+    c->data.type = TOPO_BYTE;
+    c->data.units_per_block = c->data.unit_len = c->data.block_len = 1;
+    return true;
+}
+
+static void barrier(call_t * c, MPII_Topo_shape_t shape, MPIR_Comm * comm_ptr,
+                    MPII_Topo_attr_t * attr)
+{
+    const MPII_Topo_order_t *order = NULL;
+
+    if (MPII_Topo_call_begin_barrier(c, comm_ptr, &order, attr))
+        MPII_Topo_gen_tree(&c->u.tree, order, shape, 0, comm_ptr->rank, 1,
+                           MPII_TOPO_TREE_UP | MPII_TOPO_TREE_DOWN);
+}
+
+void MPII_Topo_call_barrier_linear(call_t * c, MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
+{
+    barrier(c, MPII_TOPO_SHAPE__LINEAR, comm_ptr, attr);
+}
+
+void MPII_Topo_call_barrier_tree(call_t * c, MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
+{
+    barrier(c, MPII_TOPO_SHAPE__LEADERS, comm_ptr, attr);
+}
+
+/* -- allgather(v) -- */
+
+bool MPII_Topo_call_begin_allgather(call_t * c, const void *sendbuf, MPI_Aint sendcount,
+                                    MPI_Datatype sendtype, void *recvbuf, MPI_Aint recvcount,
+                                    MPI_Datatype recvtype, MPIR_Comm * comm_ptr,
+                                    const MPII_Topo_order_t ** order, MPII_Topo_attr_t * attr)
+{
+    int rank = comm_ptr->rank;
+    MPI_Aint extent, size;
+
+    MPII_Topo_call_init(c, MPIR_ALLGATHER_TAG, comm_ptr);
+    MPIR_Datatype_get_extent_macro(recvtype, extent);
+    MPIR_Datatype_get_size_macro(recvtype, size);
+    c->is_empty = recvcount * size == 0;
+    if (c->is_empty)
+        return false;
+    if (sendbuf != MPI_IN_PLACE) {
+        int mpi_errno = MPII_Topo_localcopy(sendbuf, sendcount, sendtype,
+                                            (char *) recvbuf + rank * recvcount * extent,
+                                            recvcount, recvtype);
+        MPII_Topo_call_note_error(c, mpi_errno, attr);
+    }
+    c->is_empty = comm_ptr->local_size == 1;
+    if (c->is_empty || !MPII_Topo_call_find_order(c, order, attr))
+        return false;
+    c->data.out = recvbuf;
+    c->data.type = recvtype;
+    c->data.units_per_block = 1;
+    c->data.unit_len = c->data.block_len = recvcount;
+    return true;
+}
+
+void MPII_Topo_call_allgather(call_t * c, const void *sendbuf, MPI_Aint sendcount,
+                              MPI_Datatype sendtype, void *recvbuf, MPI_Aint recvcount,
+                              MPI_Datatype recvtype, MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
+{
+    const MPII_Topo_order_t *order = NULL;
+
+    if (MPII_Topo_call_begin_allgather(c, sendbuf, sendcount, sendtype, recvbuf, recvcount,
+                                       recvtype, comm_ptr, &order, attr))
+        MPII_Topo_gen_ring(&c->u.ring, order, comm_ptr->rank, 1);
+}
+
+void MPII_Topo_call_allgatherv(call_t * c, const void *sendbuf, MPI_Aint sendcount,
+                               MPI_Datatype sendtype, void *recvbuf, const MPI_Aint recvcounts[],
+                               const MPI_Aint displs[], MPI_Datatype recvtype,
+                               MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
+{
+    int rank = comm_ptr->rank;
+    const MPII_Topo_order_t *order = NULL;
+    MPI_Aint extent, size, longest = 0;
+
+    MPII_Topo_call_init(c, MPIR_ALLGATHERV_TAG, comm_ptr);
+    MPIR_Datatype_get_extent_macro(recvtype, extent);
+    MPIR_Datatype_get_size_macro(recvtype, size);
+    for (int i = 0; i < comm_ptr->local_size; i++)
+        longest = MPL_MAX(longest, recvcounts[i]);
+    c->is_empty = longest * size == 0;
+    if (c->is_empty)
+        return;
+    if (sendbuf != MPI_IN_PLACE) {
+        int mpi_errno = MPII_Topo_localcopy(sendbuf, sendcount, sendtype,
+                                            (char *) recvbuf + displs[rank] * extent,
+                                            recvcounts[rank], recvtype);
+        MPII_Topo_call_note_error(c, mpi_errno, attr);
+    }
+    c->is_empty = comm_ptr->local_size == 1;
+    if (c->is_empty)
+        return;
+    if (!MPII_Topo_call_find_order(c, &order, attr))
+        return;
+    c->data.out = recvbuf;
+    c->data.counts = recvcounts;
+    c->data.displs = displs;
+    MPII_Topo_gen_ring(&c->u.ring, order, rank, MPII_Topo_call_cut_segments(c, longest, recvtype));
+}
+
+/* -- running -- */
+
+int MPII_Topo_call_end(call_t * c, int mpi_errno, MPII_Topo_attr_t * attr)
+{
+    int mpi_errno_ret = c->mpi_errno;
+
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    if (c->end && mpi_errno_ret == MPI_SUCCESS && TOPO_ERROR == TOPO_ERROR_NONE) {
+        mpi_errno = c->end(c);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+    MPL_free(c->mem);
+    MPL_free(c->table);
+    mpi_errno = MPI_SUCCESS;
+    TOPO_RETURN_ERROR(mpi_errno, mpi_errno_ret);
+    return mpi_errno;
+}
+
+int MPII_Topo_call_run(call_t * c, MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS;
+
+    if (!c->is_empty)
+        mpi_errno = MPII_Topo_exec_run(&c->u.gen, &c->data, c->tag, c->comm_ptr, attr);
+    return MPII_Topo_call_end(c, mpi_errno, attr);
+}

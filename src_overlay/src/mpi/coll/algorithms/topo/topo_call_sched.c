@@ -1,0 +1,157 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "tsp_impl.h"
+#include "gentran_types.h"
+#include "topo.h"
+#include "topo_call_sched.h"
+
+typedef struct {
+    MPII_Topo_args_t args;
+    MPIR_Comm *comm_ptr;
+    int tag;
+    MPIR_TSP_sched_t sched;
+    MPII_Topo_attr_t attr;
+    MPII_Topo_call_t call;
+    MPII_Topo_exec_t *exec;     /* NULL: not running */
+} started_t;
+
+static void prepare(started_t * s)
+{
+    const MPII_Topo_args_t *a = &s->args;
+    MPII_Topo_call_t *c = &s->call;
+
+    switch (a->coll) {
+        case MPII_TOPO_COLL__ALLGATHER:
+            a->prepare.allgather(c, a->sendbuf, a->sendcount, a->sendtype, a->recvbuf, a->count,
+                                 a->datatype, s->comm_ptr, &s->attr);
+            break;
+        case MPII_TOPO_COLL__ALLGATHERV:
+            a->prepare.allgatherv(c, a->sendbuf, a->sendcount, a->sendtype, a->recvbuf, a->counts,
+                                  a->displs, a->datatype, s->comm_ptr, &s->attr);
+            break;
+        case MPII_TOPO_COLL__ALLREDUCE:
+            a->prepare.allreduce(c, a->sendbuf, a->recvbuf, a->count, a->datatype, a->op,
+                                 s->comm_ptr, &s->attr);
+            break;
+        case MPII_TOPO_COLL__BARRIER:
+            a->prepare.barrier(c, s->comm_ptr, &s->attr);
+            break;
+        case MPII_TOPO_COLL__BCAST:
+            a->prepare.bcast(c, a->shape, a->recvbuf, a->count, a->datatype, a->root, s->comm_ptr,
+                             &s->attr);
+            break;
+        case MPII_TOPO_COLL__REDUCE:
+            a->prepare.reduce(c, a->shape, a->sendbuf, a->recvbuf, a->count, a->datatype, a->op,
+                              a->root, s->comm_ptr, &s->attr);
+            break;
+        case MPII_TOPO_COLL__REDUCE_SCATTER:
+            a->prepare.reduce_scatter(c, a->sendbuf, a->recvbuf, a->counts, a->datatype, a->op,
+                                      s->comm_ptr, &s->attr);
+            break;
+        case MPII_TOPO_COLL__REDUCE_SCATTER_BLOCK:
+            a->prepare.reduce_scatter_block(c, a->sendbuf, a->recvbuf, a->count, a->datatype, a->op,
+                                            s->comm_ptr, &s->attr);
+            break;
+    }
+}
+
+/* A vertex that fails has to complete all the same: the error goes into the request. */
+static int advance(void *data, int *done)
+{
+    started_t *s = data;
+    int mpi_errno = MPI_SUCCESS;
+
+    *done = s->exec == NULL || MPII_Topo_exec_advance(s->exec, &s->attr);
+    if (!*done)
+        return MPI_SUCCESS;
+    if (s->exec)
+        mpi_errno = MPII_Topo_exec_end(s->exec);
+    s->exec = NULL;
+    mpi_errno = MPII_Topo_call_end(&s->call, mpi_errno, &s->attr);
+    /* which may have the error of a message already */
+    if (TOPO_SCHED_STATUS_ERROR(s->sched) == MPI_SUCCESS)
+        TOPO_SCHED_STATUS_ERROR(s->sched) = mpi_errno;
+    return MPI_SUCCESS;
+}
+
+static int start(void *data, int *done)
+{
+    started_t *s = data;
+
+    MPII_Topo_counter_add(&MPII_Topo_calls[s->args.algo], 1);
+    s->attr = 0;
+    prepare(s);
+    s->call.tag = s->tag;
+    if (!s->call.is_empty)
+        s->exec = MPII_Topo_exec_begin(&s->call.u.gen, &s->call.data, s->tag, s->comm_ptr, &s->attr);
+    return advance(s, done);
+}
+
+static int release(void *data)
+{
+    started_t *s = data;
+
+    if (s->args.sendtype != MPI_DATATYPE_NULL)
+        MPIR_Datatype_release_if_not_builtin(s->args.sendtype);
+    if (s->args.datatype != MPI_DATATYPE_NULL)
+        MPIR_Datatype_release_if_not_builtin(s->args.datatype);
+    if (s->args.op != MPI_OP_NULL)
+        MPIR_Op_release_if_not_builtin(s->args.op);
+    MPL_free((void *) s->args.counts);
+    MPL_free((void *) s->args.displs);
+    MPL_free(s);
+    return MPI_SUCCESS;
+}
+
+/* The caller's arrays may be those of a binding, which does not keep them. */
+static const MPI_Aint *keep_array(const MPI_Aint * array, int n)
+{
+    MPI_Aint *kept = NULL;
+
+    if (array) {
+        kept = MPL_malloc(n * sizeof(MPI_Aint), MPL_MEM_COLL);
+        MPII_TOPO_NEED(kept);
+        memcpy(kept, array, n * sizeof(MPI_Aint));
+    }
+    return kept;
+}
+
+int MPII_Topo_call_sched(const MPII_Topo_args_t * args, MPIR_Comm * comm_ptr, MPIR_TSP_sched_t sched)
+{
+    int mpi_errno = MPI_SUCCESS, type, vtx;
+    started_t *s = MPL_calloc(1, sizeof(*s), MPL_MEM_COLL);
+
+    MPII_TOPO_NEED(s);
+    s->args = *args;
+    s->comm_ptr = comm_ptr;
+    s->sched = sched;
+    s->args.counts = keep_array(args->counts, comm_ptr->local_size);
+    s->args.displs = keep_array(args->displs, comm_ptr->local_size);
+    /* where they are not significant */
+    if (args->sendbuf == MPI_IN_PLACE || args->sendtype == 0)
+        s->args.sendtype = MPI_DATATYPE_NULL;
+    if (args->datatype == 0)
+        s->args.datatype = MPI_DATATYPE_NULL;
+    if (args->op == 0)
+        s->args.op = MPI_OP_NULL;
+    if (s->args.sendtype != MPI_DATATYPE_NULL)
+        MPIR_Datatype_add_ref_if_not_builtin(s->args.sendtype);
+    if (s->args.datatype != MPI_DATATYPE_NULL)
+        MPIR_Datatype_add_ref_if_not_builtin(s->args.datatype);
+    if (s->args.op != MPI_OP_NULL)
+        MPIR_Op_add_ref_if_not_builtin(s->args.op);
+    type = MPIR_TSP_sched_new_type(sched, start, advance, release);
+    mpi_errno = MPIR_TSP_sched_generic(type, s, sched, 0, NULL, &vtx);
+    MPIR_ERR_CHECK(mpi_errno);
+    mpi_errno = MPIR_Sched_next_tag(comm_ptr, &s->tag);
+    MPIR_ERR_CHECK(mpi_errno);
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}

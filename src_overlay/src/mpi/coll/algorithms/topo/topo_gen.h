@@ -1,0 +1,168 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#ifndef TOPO_GEN_H_INCLUDED
+#define TOPO_GEN_H_INCLUDED
+
+#include "topo_order.h"
+#include "topo_step.h"
+
+/* The generators: each algorithm as a schedule (topo_step.h). The head of its file tells what it
+ * does, what it costs, and whom it follows. They are pure: no MPI, no memory, and all that they
+ * know are the order of the ranks, the own rank, and numbers of units. A generator is set up by its
+ * function, which tells what the units are and where the caller has to have them; it is valid as
+ * long as what it was given. */
+
+/* -- topo_gen_ring.c -- */
+
+typedef struct {
+    MPII_Topo_gen_t gen;
+    int num_segs;
+    int pos, index, group_len, next_group_len;
+} MPII_Topo_gen_ring_t;
+
+/* Allgather(v) topo_ring. Unit r * num_segs + s is segment s of the block of rank r; OUT holds the
+ * own block at the start, and all at the end. */
+void MPII_Topo_gen_ring(MPII_Topo_gen_ring_t * ring, const MPII_Topo_order_t * order, int rank,
+                        int num_segs);
+
+/* -- topo_gen_tree.c -- */
+
+typedef enum {
+    MPII_TOPO_SHAPE__LINEAR,    /* all below the root */
+    MPII_TOPO_SHAPE__CHAIN,     /* hosts in a chain, and the ranks of a host below its first one */
+    MPII_TOPO_SHAPE__BINARY,
+    MPII_TOPO_SHAPE__BINOMIAL,
+    MPII_TOPO_SHAPE__LEADERS,   /* root, a leader in each rack, one in each host, ranks */
+} MPII_Topo_shape_t;
+
+/* A rank in a tree. children are ranks, the one that is to be served first at index 0. */
+typedef struct {
+    int root, rank;
+    MPII_Topo_shape_t shape;
+    int turn;                   /* in the turned order (topo_order.h) */
+    int parent;                 /* -1 at the root */
+    int num_children;
+    int first, len;             /* of the turned positions from which the children come, by shape */
+} MPII_Topo_branch_t;
+
+void MPII_Topo_branch(MPII_Topo_branch_t * branch, const MPII_Topo_order_t * order,
+                      MPII_Topo_shape_t shape, int root, int rank);
+int MPII_Topo_branch_child(const MPII_Topo_branch_t * branch, const MPII_Topo_order_t * order, int k);
+
+enum { MPII_TOPO_TREE_DOWN = 1, MPII_TOPO_TREE_UP = 2 };
+
+typedef struct {
+    MPII_Topo_gen_t gen;
+    MPII_Topo_branch_t branch;
+    int num_units, num_up, directions;
+} MPII_Topo_gen_tree_t;
+
+/* DOWN, bcast: OUT of the root goes to OUT of all, unit by unit. UP, reduce: at the root OUT holds
+ * its contribution at the start, and the result at the end; the others contribute IN. Both: a
+ * reduction to the root, and the result to all; IN is OUT where that holds a contribution. */
+void MPII_Topo_gen_tree(MPII_Topo_gen_tree_t * tree, const MPII_Topo_order_t * order,
+                        MPII_Topo_shape_t shape, int root, int rank, int num_units, int directions);
+
+/* -- topo_gen_lanes.c -- */
+
+typedef enum {
+    MPII_TOPO_LANES__REDUCE_SCATTER,
+    MPII_TOPO_LANES__ALLGATHER,
+    MPII_TOPO_LANES__ALLREDUCE
+} MPII_Topo_lanes_kind_t;
+
+typedef struct {
+    MPII_Topo_gen_t gen;
+    int num_chunks, num_a, num_b, num_c;
+    int host, host_len, rack_len;       /* host of the rank; ranks in it, hosts in its rack */
+    int a, b, c;                /* of the rank */
+    int run_host, run_rack;     /* units of a message in a host, in a rack */
+    int first_stage, num_stages;
+    int num_of[6], slots_of[6], per_step;       /* messages of a stage, units of each; of all stages */
+} MPII_Topo_gen_lanes_t;
+
+/* Units are num_chunks times MPII_Topo_lanes_units of them, in OUT. REDUCE_SCATTER: OUT holds the
+ * contribution of the rank at the start, and the result in its own units at the end. ALLGATHER: its
+ * own units, and all. ALLREDUCE: its contribution, and all of the result. Own are those that
+ * MPII_Topo_lanes_rank gives it; in ALLREDUCE, nobody's are. in_runs: units lie one behind the
+ * other, and go together in messages; always for reductions. */
+void MPII_Topo_gen_lanes(MPII_Topo_gen_lanes_t * lanes, const MPII_Topo_order_t * order,
+                         MPII_Topo_lanes_kind_t kind, int rank, int num_chunks, bool in_runs);
+
+/* Units in a chunk, and the rank whose block is at one of these; -1: nobody's */
+int MPII_Topo_lanes_units(const MPII_Topo_order_t * order);
+int MPII_Topo_lanes_rank(const MPII_Topo_order_t * order, int unit);
+
+/* -- topo_gen_doubling.c -- */
+
+/* A member of exchanges between positions whose numbers differ in one bit. Of n members, q take part, q being
+ * the largest power of two that is not above n. The other n-q are folded: slots 2j and 2j + 1, j <
+ * n-q, share position j, and the second one gives what it has to the first one before, and gets the
+ * result from it after. */
+typedef struct {
+    int num_folded, num_stages;
+    int pos;
+    bool is_folded, has_folded;
+} MPII_Topo_fold_t;
+
+void MPII_Topo_fold_set(MPII_Topo_fold_t * fold, int num_members, int slot);
+
+/* First slot of a position */
+static inline int MPII_Topo_fold_slot(const MPII_Topo_fold_t * fold, int pos)
+{
+    return MPII_Topo_rd_slot(fold->num_folded, pos);
+}
+
+typedef struct {
+    MPII_Topo_gen_t gen;
+    int item[3], top;           /* rank, host, rack in the line; what does recursive doubling */
+    int parent;                 /* rank, or -1 */
+    int num_children[3], num_below;     /* in a host, between hosts, folded; in all */
+    MPII_Topo_fold_t fold;
+} MPII_Topo_gen_doubling_t;
+
+/* Allreduce topo_recursive_doubling, barrier recursive_doubling. One unit; OUT holds the
+ * contribution of the rank at the start, and the result at the end. */
+void MPII_Topo_gen_doubling(MPII_Topo_gen_doubling_t * doubling, const MPII_Topo_order_t * order,
+                            int rank);
+
+/* -- topo_gen_halving.c -- */
+
+typedef struct {
+    MPII_Topo_gen_t gen;
+    bool is_allreduce;
+    int units_per_part, own_unit;
+    int num_halving;            /* messages */
+    MPII_Topo_fold_t fold;
+} MPII_Topo_gen_halving_t;
+
+/* Allreduce topo_reduce_scatter_allgather: OUT holds the contribution of the rank at the start, and
+ * the result at the end. Reduce_scatter(_block) topo_recursive_halving: likewise, and the result is
+ * in own_unit alone; each unit is the block of the rank that MPII_Topo_halving_rank tells, and
+ * empty where that is -1. A unit has in TMP the slot of its number. */
+void MPII_Topo_gen_halving(MPII_Topo_gen_halving_t * halving, const MPII_Topo_order_t * order,
+                           int rank, bool is_allreduce);
+int MPII_Topo_halving_units(const MPII_Topo_order_t * order, bool is_allreduce);
+int MPII_Topo_halving_rank(const MPII_Topo_order_t * order, int unit);
+
+/* -- topo_gen_allgather.c -- */
+
+typedef struct {
+    MPII_Topo_gen_t gen;
+    const int *slots;
+    MPII_Topo_fold_t fold;
+} MPII_Topo_gen_slots_t;
+
+/* Allgather topo_recursive_doubling. Unit i is the block of rank slots[i], as
+ * MPII_Topo_map_recursive_doubling has it; the rank's own is unit `slot`, in OUT. is_joined: a step
+ * has several units. */
+void MPII_Topo_gen_slots(MPII_Topo_gen_slots_t * gen, const MPII_Topo_order_t * order,
+                         const int slots[], int slot, bool is_joined);
+
+/* Allgather gather_bcast. Unit r is the block of rank r, in OUT. */
+void MPII_Topo_gen_gather_bcast(MPII_Topo_gen_t * gen, const MPII_Topo_order_t * order, int rank);
+
+#endif /* TOPO_GEN_H_INCLUDED */

@@ -1,0 +1,264 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "topo_gen.h"
+
+/* Algorithm: Recursive doubling with the heaviest partners placed nearest, for any number of ranks
+ *
+ * Of p ranks, q take part in the exchange, q being the largest power of two that is not above p.
+ * The other p-q ranks are folded, each into a position of the exchange: it gives its block to the
+ * rank there before, and gets all blocks from it. In stage k position j exchanges with position j
+ * XOR 2^k all that the two hold. Which rank stands at which position is chosen so that partners of
+ * late stages, which exchange the most, are near each other (MPII_Topo_map_recursive_doubling).
+ *
+ *   p = 5: q = 4, rank 3 is folded into rank 0. Hosts {0,1,3} and {2,4}; positions 0..3 hold ranks
+ *   0(+3), 4, 1, 2. Blocks held:
+ *     rank   start   fold    stage 0 (0-4, 1-2)   stage 1 (0-1, 4-2)   unfold
+ *     0      0       0 3     0 3 4                0 3 4 1 2
+ *     3      3       3       3                    3                    0 3 4 1 2
+ *     4      4       4       0 3 4                0 3 4 1 2
+ *     1      1       1       1 2                  0 3 4 1 2
+ *     2      2       2       1 2                  0 3 4 1 2
+ *   Only stage 0 leaves the hosts.
+ *
+ * There are two ways to move the blocks:
+ * - joined: blocks that travel together lie together in the order of slots, and a stage is one
+ *   message.
+ * - pipelined: each block is a message of its own, and sent on to all later partners when it is
+ *   here. A stage that is slow does not hold up the next one, and blocks may lie anywhere.
+ *
+ * Cost = lg(q).alpha + (p-1).n.beta, and 2.alpha + p.n.beta where p is no power of two, joined;
+ * (p-1).(alpha + n.beta) pipelined; p: number of ranks, n: bytes of a block, alpha and beta:
+ * latency and time per byte. With R racks of p/R ranks, both powers of two, an uplink carries (p -
+ * p/R).n bytes in each direction, the least that any allgather can do.
+ *
+ * Preferred for short messages and, where ranks are scattered, up to long ones.
+ *
+ * Source: Bodele and Bhowmik, "Topology Aware Collectives" (recursive doubling communication
+ * pattern); the exchange is the pairwise implementation of C. C. Sanders, "CS581 Homework 5". */
+
+typedef MPII_Topo_gen_slots_t slots_t;
+
+/* Rank at a position, or folded into it */
+static int rank_at(const slots_t * s, int pos, bool is_folded)
+{
+    return s->slots[MPII_Topo_fold_slot(&s->fold, pos) + is_folded];
+}
+
+/* -- joined -- */
+
+/* All that 2^stage positions around pos hold */
+static void set_group(const slots_t * s, int pos, int stage, MPII_Topo_step_t * step)
+{
+    int first = pos >> stage << stage;
+
+    step->unit = MPII_Topo_fold_slot(&s->fold, first);
+    step->num = MPII_Topo_fold_slot(&s->fold, first + (1 << stage)) - step->unit;
+}
+
+static bool joined_recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
+{
+    const slots_t *s = (const slots_t *) gen;
+    int pos = s->fold.pos, stage = i - s->fold.has_folded;
+
+    *step = (MPII_Topo_step_t) {.kind = MPII_TOPO_STEP__RECV,.buf = MPII_TOPO_BUF__OUT };
+    if (s->fold.is_folded) {
+        step->peer = rank_at(s, pos, false);
+        step->num = gen->order->num_ranks;
+        step->after = 1;        /* the own block was sent from there */
+    } else if (stage == -1) {
+        step->peer = rank_at(s, pos, true);
+        step->unit = MPII_Topo_fold_slot(&s->fold, pos) + 1;
+        step->num = 1;
+    } else {
+        step->peer = rank_at(s, pos ^ 1 << stage, false);
+        set_group(s, pos ^ 1 << stage, stage, step);
+    }
+    return true;
+}
+
+static bool joined_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * step)
+{
+    const slots_t *s = (const slots_t *) gen;
+    int pos = s->fold.pos, stage = i - s->fold.has_folded;
+
+    *step = (MPII_Topo_step_t) {.kind = MPII_TOPO_STEP__SEND,.buf = MPII_TOPO_BUF__OUT };
+    if (s->fold.is_folded) {
+        step->peer = rank_at(s, pos, false);
+        step->unit = MPII_Topo_fold_slot(&s->fold, pos) + 1;
+        step->num = 1;
+        return i == 0 && k == 0;
+    }
+    if (stage == -1 || k > 0)
+        return false;
+    if (stage < s->fold.num_stages) {
+        step->peer = rank_at(s, pos ^ 1 << stage, false);
+        set_group(s, pos, stage, step);
+        return true;
+    }
+    step->peer = s->fold.has_folded ? rank_at(s, pos, true) : -1;
+    step->num = gen->order->num_ranks;
+    return s->fold.has_folded;
+}
+
+/* -- pipelined -- */
+
+/* The blocks that a position holds in the end, in the order in which it gets them: those of
+ * positions pos XOR 0, pos XOR 1, ..., each followed by the block folded into it. Those of t with
+ * 2^k <= t < 2^(k+1) come from its partner of stage k, which has got them in this same order. */
+typedef struct {
+    int t;
+    bool is_folded;
+} piece_t;
+
+static piece_t find_piece(const slots_t * s, int i)
+{
+    piece_t piece = { 0 };
+
+    /* the halves of a group of positions come one after the other */
+    for (int stage = s->fold.num_stages - 1; stage >= 0; stage--) {
+        MPII_Topo_step_t half;
+        set_group(s, s->fold.pos ^ piece.t, stage, &half);
+        if (i >= half.num) {
+            i -= half.num;
+            piece.t += 1 << stage;
+        }
+    }
+    piece.is_folded = i == 1;
+    return piece;
+}
+
+/* The own block is the first one, or that of a folded rank the second one. */
+static piece_t find_message(const slots_t * s, int i)
+{
+    return find_piece(s, s->fold.is_folded && i == 0 ? 0 : i + 1);
+}
+
+static bool piped_recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
+{
+    const slots_t *s = (const slots_t *) gen;
+    piece_t piece = find_message(s, i);
+    int pos = s->fold.pos;
+
+    *step = (MPII_Topo_step_t) {
+        .kind = MPII_TOPO_STEP__RECV,
+        .unit = MPII_Topo_fold_slot(&s->fold, pos ^ piece.t) + piece.is_folded,
+        .num = 1,
+        .buf = MPII_TOPO_BUF__OUT,
+    };
+    if (s->fold.is_folded)
+        step->peer = rank_at(s, pos, false);
+    else if (piece.t == 0)
+        step->peer = rank_at(s, pos, true);
+    else
+        step->peer = rank_at(s, pos ^ MPII_Topo_pof2(piece.t), false);
+    return true;
+}
+
+/* To the partners of all later stages, and to the folded rank */
+static bool piped_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * step)
+{
+    const slots_t *s = (const slots_t *) gen;
+    int pos = s->fold.pos, num_later = s->fold.num_stages;
+    piece_t piece = { 0, s->fold.is_folded };
+
+    if (s->fold.is_folded ? i > 0 || k > 0 : k > num_later)
+        return false;
+    if (i > 0)
+        piece = find_message(s, i - 1);
+    for (int t = piece.t; t > 0; t /= 2)
+        num_later--;
+    *step = (MPII_Topo_step_t) {
+        .kind = MPII_TOPO_STEP__SEND,
+        .unit = MPII_Topo_fold_slot(&s->fold, pos ^ piece.t) + piece.is_folded,
+        .num = 1,
+        .buf = MPII_TOPO_BUF__OUT,
+    };
+    if (s->fold.is_folded) {
+        step->peer = rank_at(s, pos, false);
+        return true;
+    }
+    if (k < num_later) {
+        step->peer = rank_at(s, pos ^ 1 << (s->fold.num_stages - num_later + k), false);
+        return true;
+    }
+    bool is_its_own = piece.t == 0 && piece.is_folded;
+    step->peer = s->fold.has_folded ? rank_at(s, pos, true) : -1;
+    return k == num_later && s->fold.has_folded && !is_its_own;
+}
+
+void MPII_Topo_gen_slots(MPII_Topo_gen_slots_t * s, const MPII_Topo_order_t * order,
+                         const int slots[], int slot, bool is_joined)
+{
+    *s = (slots_t) {
+        .gen = {.order = order,.rank = slots[slot]},
+        .slots = slots,
+    };
+    MPII_Topo_fold_set(&s->fold, order->num_ranks, slot);
+    if (is_joined) {
+        s->gen.recv = joined_recv;
+        s->gen.react = joined_react;
+        s->gen.num_recvs = s->fold.is_folded ? 1 : s->fold.has_folded + s->fold.num_stages;
+    } else {
+        s->gen.recv = piped_recv;
+        s->gen.react = piped_react;
+        s->gen.num_recvs = order->num_ranks - 1;
+    }
+}
+
+/* Algorithm: Nonblocking gather to rank 0, then nonblocking broadcast from it
+ *
+ * Rank 0 posts a receive for the block of every other rank, at its place, and when all are here
+ * sends all of them to every other rank.
+ *
+ *   3 ranks; blocks held:      rank 0    rank 1    rank 2
+ *     start                    0         1         2
+ *     gather                   0 1 2     1         2
+ *     broadcast                0 1 2     0 1 2     0 1 2
+ *
+ * Cost = 2.(p-1).alpha + (p-1).(p+1).n.beta, p: number of ranks, n: bytes of a block, alpha and
+ * beta: latency and time per byte of the link of rank 0.
+ *
+ * It is the slow baseline that others are compared with; preferred never.
+ *
+ * Source: C. C. Sanders, "CS581 Homework 5" (gather and broadcast implementation). */
+
+static bool gather_recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
+{
+    *step = (MPII_Topo_step_t) {
+        .kind = MPII_TOPO_STEP__RECV,
+        .peer = gen->rank == 0 ? i + 1 : 0,
+        .unit = gen->rank == 0 ? i + 1 : 0,
+        .num = gen->rank == 0 ? 1 : gen->order->num_ranks,
+        .buf = MPII_TOPO_BUF__OUT,
+        .after = gen->rank == 0 ? 0 : 1,        /* the own block was sent from there */
+    };
+    return true;
+}
+
+static bool gather_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * step)
+{
+    int others = gen->order->num_ranks - 1;
+
+    *step = (MPII_Topo_step_t) {
+        .kind = MPII_TOPO_STEP__SEND,
+        .peer = gen->rank == 0 ? k + 1 : 0,
+        .unit = gen->rank,
+        .num = gen->rank == 0 ? others + 1 : 1,
+        .buf = MPII_TOPO_BUF__OUT,
+    };
+    return gen->rank == 0 ? i == others && k < others : i == 0 && k == 0;
+}
+
+void MPII_Topo_gen_gather_bcast(MPII_Topo_gen_t * gen, const MPII_Topo_order_t * order, int rank)
+{
+    *gen = (MPII_Topo_gen_t) {
+        .order = order,
+        .rank = rank,
+        .recv = gather_recv,
+        .react = gather_react,
+        .num_recvs = rank == 0 ? order->num_ranks - 1 : 1,
+    };
+}

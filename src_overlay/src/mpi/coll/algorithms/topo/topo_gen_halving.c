@@ -1,0 +1,214 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "topo_gen.h"
+
+/* Algorithm: Recursive halving, and doubling, near positions first
+ *
+ * Positions are those of the line (topo_order.h), so positions that differ in a low bit are near.
+ * In stage k position j exchanges with position j XOR 2^k: of what it is still to add up, it keeps
+ * the lower half where bit k of j is 0, the upper one else, gives the other half away, and adds
+ * what it gets. So half of all stays near, and what goes between racks, in the last stages, has
+ * become small. In the end a position has the whole sum of one part: part i is at the position that
+ * has the bits of i in reverse. That is reduce_scatter, if blocks are put into this order at the
+ * start; for allreduce, the stages in reverse hand the parts around.
+ *
+ *   Positions 0 1 | 2 3 | in two racks; parts 0-3 of the vector that a position has to add up:
+ *     start     0-3       0-3       0-3       0-3
+ *     stage 0   0-1       2-3       0-1       2-3         0 <-> 1, 2 <-> 3: half of all
+ *     stage 1   0         2         1         3           0 <-> 2, 1 <-> 3: a quarter
+ *     for allreduce, parts that are complete:
+ *     stage 1   0-1       2-3       0-1       2-3
+ *     stage 0   0-3       0-3       0-3       0-3
+ *
+ * Parts have one unit for allreduce. For reduce_scatter they have two, blocks of the two ranks of a
+ * position, of which the second one is empty where there is one rank. Allreduce hands each part to
+ * a folded rank as soon as it is here.
+ *
+ * Cost = 2.lg p.alpha + 2.(p-1)/p.n.beta for allreduce, half of that for reduce_scatter; two
+ * messages of n bytes more (one, of one block) where p is no power of two. p: number of ranks, n:
+ * bytes of the vector, alpha and beta: latency and time per byte. With R racks of p/R ranks, both
+ * powers of two, an uplink carries 2.(R-1)/R.n bytes each way, or half of that, the least that can
+ * be. Memory: two vectors.
+ *
+ * Preferred for messages that are neither short nor long.
+ *
+ * Source: R. Rabenseifner, "Optimization of Collective Reduction Operations" (recursive halving and
+ * doubling); the order of partners follows Bodele and Bhowmik, "Topology Aware Collectives". */
+
+typedef MPII_Topo_gen_halving_t halving_t;
+
+/* First part of those that a position keeps in the first num_stages stages of all */
+static int first_part(const MPII_Topo_fold_t * f, int pos, int num_stages)
+{
+    int first = 0;
+
+    for (int k = 0; k < num_stages; k++)
+        first += (pos >> k & 1) << (f->num_stages - 1 - k);
+    return first;
+}
+
+static void set_parts(const halving_t * h, int pos, int num_stages, MPII_Topo_step_t * step)
+{
+    step->unit = first_part(&h->fold, pos, num_stages) * h->units_per_part;
+    step->num = (1 << (h->fold.num_stages - num_stages)) * h->units_per_part;
+}
+
+/* -- messages: while halving, each one is followed by none; so what has come to TMP is added in a
+ * round of its own, and the next message there need not wait for the send that follows -- */
+
+/* Messages of halving: stage k, or -1: from the folded rank */
+static int stage_of(const halving_t * h, int i)
+{
+    return i / 2 - h->fold.has_folded;
+}
+
+static int halving_partner(const halving_t * h, int stage)
+{
+    return h->gen.order->rank_at[MPII_Topo_fold_slot(&h->fold, h->fold.pos ^ 1 << stage)];
+}
+
+/* The rank that shares the position */
+static int pair(const halving_t * h)
+{
+    return h->gen.order->rank_at[MPII_Topo_fold_slot(&h->fold, h->fold.pos) + !h->fold.is_folded];
+}
+
+/* What the i-th message of doubling hands to a position; -1: what it had */
+static void set_doubled(const halving_t * h, int i, MPII_Topo_step_t * step)
+{
+    int stage = h->fold.num_stages - 1 - i;
+
+    if (i == -1)
+        set_parts(h, h->fold.pos, h->fold.num_stages, step);
+    else
+        set_parts(h, h->fold.pos ^ 1 << stage, stage + 1, step);
+}
+
+static bool folded_recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
+{
+    const halving_t *h = (const halving_t *) gen;
+
+    *step = (MPII_Topo_step_t) {
+        .kind = MPII_TOPO_STEP__RECV,
+        .peer = pair(h),
+        .unit = h->own_unit,
+        .num = 1,
+        .buf = MPII_TOPO_BUF__OUT,
+        .after = 1,             /* all was sent from there */
+    };
+    if (h->is_allreduce)
+        set_doubled(h, i - 1, step);
+    return true;
+}
+
+static bool folded_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * step)
+{
+    const halving_t *h = (const halving_t *) gen;
+
+    *step = (MPII_Topo_step_t) {
+        .kind = MPII_TOPO_STEP__SEND,
+        .peer = pair(h),
+        .buf = MPII_TOPO_BUF__OUT,
+    };
+    set_parts(h, h->fold.pos, 0, step);
+    return i == 0 && k == 0;
+}
+
+static bool halving_recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
+{
+    const halving_t *h = (const halving_t *) gen;
+
+    *step = (MPII_Topo_step_t) {.kind = MPII_TOPO_STEP__RECV };
+    if (i < h->num_halving) {
+        int stage = stage_of(h, i);
+        step->peer = stage == -1 ? pair(h) : halving_partner(h, stage);
+        set_parts(h, h->fold.pos, stage + 1, step);
+        step->buf = MPII_TOPO_BUF__TMP;
+        step->slot = step->unit;
+        step->after = i;
+        return i % 2 == 0;
+    }
+    int stage = h->fold.num_stages - 1 - (i - h->num_halving);
+    step->peer = halving_partner(h, stage);
+    set_doubled(h, i - h->num_halving, step);
+    step->buf = MPII_TOPO_BUF__OUT;
+    step->after = 2 * (stage + h->fold.has_folded) + 1; /* it was given away in the round before */
+    return true;
+}
+
+static bool halving_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * step)
+{
+    const halving_t *h = (const halving_t *) gen;
+    int stage = i < h->num_halving ? stage_of(h, i) : h->fold.num_stages - 1 - (i - h->num_halving);
+
+    *step = (MPII_Topo_step_t) {.kind = MPII_TOPO_STEP__SEND,.buf = MPII_TOPO_BUF__OUT };
+    if (i < h->num_halving && i % 2 == 1) {
+        step->kind = MPII_TOPO_STEP__REDUCE;
+        step->from = MPII_TOPO_BUF__TMP;
+        set_parts(h, h->fold.pos, stage + 1, step);
+        step->from_slot = step->unit;
+        return k == 0;
+    }
+    if (i < h->num_halving) {
+        if (stage == -1)
+            return false;
+        step->peer = halving_partner(h, stage);
+        set_parts(h, h->fold.pos ^ 1 << stage, stage + 1, step);
+        return k == 0;
+    }
+    if (h->is_allreduce && stage >= 0 && k-- == 0) {
+        step->peer = halving_partner(h, stage);
+        set_parts(h, h->fold.pos, stage + 1, step);
+        return true;
+    }
+    step->peer = pair(h);
+    if (h->is_allreduce) {
+        set_doubled(h, i - h->num_halving - 1, step);
+    } else {
+        step->unit = h->own_unit + 1;
+        step->num = 1;
+    }
+    return k == 0 && h->fold.has_folded;
+}
+
+void MPII_Topo_gen_halving(MPII_Topo_gen_halving_t * h, const MPII_Topo_order_t * order, int rank,
+                           bool is_allreduce)
+{
+    *h = (halving_t) {
+        .gen = {.order = order,.rank = rank,.recv = halving_recv,.react = halving_react},
+        .is_allreduce = is_allreduce,
+        .units_per_part = is_allreduce ? 1 : 2,
+    };
+    MPII_Topo_fold_set(&h->fold, order->num_ranks, order->pos_of[rank]);
+    h->own_unit = first_part(&h->fold, h->fold.pos, h->fold.num_stages) * h->units_per_part +
+        (h->fold.is_folded && !is_allreduce);
+    if (h->fold.is_folded) {
+        h->gen.recv = folded_recv;
+        h->gen.react = folded_react;
+        h->gen.num_recvs = is_allreduce ? h->fold.num_stages + 1 : 1;
+    } else {
+        h->num_halving = 2 * (h->fold.has_folded + h->fold.num_stages);
+        h->gen.num_recvs = h->num_halving + (is_allreduce ? h->fold.num_stages : 0);
+        h->gen.num_slots = MPII_Topo_halving_units(order, is_allreduce);
+    }
+}
+
+int MPII_Topo_halving_units(const MPII_Topo_order_t * order, bool is_allreduce)
+{
+    return MPII_Topo_pof2(order->num_ranks) * (is_allreduce ? 1 : 2);
+}
+
+int MPII_Topo_halving_rank(const MPII_Topo_order_t * order, int unit)
+{
+    MPII_Topo_fold_t fold;
+
+    MPII_Topo_fold_set(&fold, order->num_ranks, 0);
+    /* bits in reverse */
+    int pos = first_part(&fold, unit / 2, fold.num_stages);
+    if (unit % 2 == 1 && pos >= fold.num_folded)
+        return -1;
+    return order->rank_at[MPII_Topo_fold_slot(&fold, pos) + unit % 2];
+}

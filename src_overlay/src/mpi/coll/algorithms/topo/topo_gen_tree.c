@@ -1,0 +1,325 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "topo_gen.h"
+
+/* Algorithm: Broadcast and reduction along a tree, in segments
+ *
+ * The ranks stand in the turned order of the root (topo_order.h): its host, its rack, the other racks. A
+ * tree is a rule for positions in it. As all ranks of a host and of a rack stand beside each other, a
+ * subtree of consecutive positions enters few racks twice.
+ *
+ *   LINEAR     the root has all others as children
+ *   CHAIN      the first rank of each host has that of the next host as its child, and the ranks of its
+ *              own host: one stream enters each host and each rack, and one leaves it
+ *   BINARY     of n positions the first is the root, and each half of the others is a subtree
+ *   BINOMIAL   position i has the children i + 2^k, for all 2^k below its lowest bit, the largest first
+ *   LEADERS    the root has the first rank of each other rack, that one the first rank of each host
+ *              of its rack, and that one the ranks of its host
+ *
+ *   Two racks of two hosts of two ranks, positions 0-3 and 4-7, root 0:
+ *     CHAIN:  0 -> 2 1,  2 -> 4 3,  4 -> 6 5,  6 -> 7        BINARY:    0 -> 1 5,  1 -> 2 4,  5 -> 6 7, 2 -> 3
+ *     LEADERS:  0 -> 4 2 1,  2 -> 3,  4 -> 6 5,  6 -> 7      BINOMIAL:  0 -> 4 2 1,  2 -> 3,  4 -> 6 5, 6 -> 7
+ *
+ * Down (bcast), a rank hands each unit, as soon as it is here, to its children one after the other. Up
+ * (reduce), it adds a unit of each child to its own, in the order of children, and hands the sum to its
+ * parent. TMP has WINDOW units of each child.
+ *
+ * Cost = (d + m - 1).(alpha + c.n/m.beta), d: depth of the tree, c: children of a rank over the slowest
+ * link, m: segments, n: bytes, alpha and beta: latency and time per byte of that link. CHAIN: each
+ * uplink carries n bytes in and n out, the least that any broadcast can do, and d = hosts - 1. For short
+ * messages: LEADERS, d = 3, or BINOMIAL, d = lg p; LINEAR serves as baseline.
+ *
+ * Source: M. Zampar, "High Performance Computing 2023, Exercise 1" (flat tree, chain and binary tree,
+ * with segments); the order of ranks is that of Bodele and Bhowmik, "Topology Aware Collectives".
+ */
+
+#define WINDOW 4
+#define MAX_SENDS 16
+
+typedef MPII_Topo_gen_tree_t tree_t;
+
+/* -- shapes -- */
+
+/* Turned positions of the host (rack) that a turned position is in */
+static void find_group(const MPII_Topo_order_t * order, int root, int turn, bool is_rack,
+                       int *first, int *len)
+{
+    int host = order->host_at[order->pos_of[MPII_Topo_order_turned(order, root, turn)]];
+    int root_host = order->host_at[order->pos_of[root]];
+    int begin = host, end = host + 1;
+
+    if (is_rack) {
+        begin = order->first_host[order->rack_of[host]];
+        end = order->first_host[order->rack_of[host] + 1];
+    }
+    *len = order->first_pos[end] - order->first_pos[begin];
+    *first = begin <= root_host && root_host < end ? 0 :
+        MPII_Topo_order_turn(order, root, order->rank_at[order->first_pos[begin]]);
+}
+
+static void branch_of_chain(MPII_Topo_branch_t * b, const MPII_Topo_order_t * order, int *parent)
+{
+    int len;
+
+    find_group(order, b->root, b->turn, false, &b->first, &b->len);
+    if (b->turn != b->first) {
+        *parent = b->first;
+        return;
+    }
+    if (b->turn > 0)
+        find_group(order, b->root, b->turn - 1, false, parent, &len);
+    b->num_children = b->len - 1 + (b->first + b->len < order->num_ranks);
+}
+
+static int child_of_chain(const MPII_Topo_branch_t * b, const MPII_Topo_order_t * order, int k)
+{
+    int next = b->first + b->len;
+
+    if (next < order->num_ranks)
+        return k == 0 ? next : b->first + k;
+    return b->first + 1 + k;
+}
+
+/* b->len is the length of the subtree. */
+static void branch_of_binary(MPII_Topo_branch_t * b, const MPII_Topo_order_t * order, int *parent)
+{
+    int first = 0, len = order->num_ranks;
+
+    while (first != b->turn) {
+        int left = len / 2;     /* (len - 1 rounded up) / 2 */
+        *parent = first;
+        if (b->turn <= first + left) {
+            first++;
+            len = left;
+        } else {
+            first += 1 + left;
+            len -= 1 + left;
+        }
+    }
+    b->len = len;
+    b->num_children = len > 2 ? 2 : len - 1;
+}
+
+static void branch_of_binomial(MPII_Topo_branch_t * b, const MPII_Topo_order_t * order, int *parent)
+{
+    int bit = 1;
+
+    if (b->turn > 0)
+        *parent = b->turn & (b->turn - 1);
+    for (; b->turn + bit < order->num_ranks && (b->turn & bit) == 0; bit *= 2)
+        b->num_children++;
+}
+
+/* Children of LEADERS are told by hosts and racks, not by turned positions: racks other than that of the
+ * root, hosts other than that of the leader, ranks. */
+static void branch_of_leaders(MPII_Topo_branch_t * b, const MPII_Topo_order_t * order, int *parent)
+{
+    int host = order->host_at[order->pos_of[b->rank]];
+    int rack = order->rack_of[host], first_of_rack, len;
+
+    find_group(order, b->root, b->turn, false, &b->first, &b->len);
+    find_group(order, b->root, b->turn, true, &first_of_rack, &len);
+    if (b->turn > 0)
+        *parent = b->turn != b->first ? b->first : b->turn != first_of_rack ? first_of_rack : 0;
+    if (b->turn == b->first)
+        b->num_children = b->len - 1;
+    if (b->turn == first_of_rack)
+        b->num_children += order->first_host[rack + 1] - order->first_host[rack] - 1;
+    if (b->turn == 0)
+        b->num_children += order->num_racks - 1;
+}
+
+static int child_of_leaders(const MPII_Topo_branch_t * b, const MPII_Topo_order_t * order, int k)
+{
+    int host = order->host_at[order->pos_of[b->rank]];
+    int rack = order->rack_of[host];
+    int num_ranks = b->len - 1, num_racks = b->turn == 0 ? order->num_racks - 1 : 0;
+
+    if (k >= b->num_children - num_ranks)
+        return MPII_Topo_order_turned(order, b->root, b->first + 1 + k -
+                                      (b->num_children - num_ranks));
+    if (k < num_racks) {
+        int other = (rack + 1 + k) % order->num_racks;
+        return order->rank_at[order->first_pos[order->first_host[other]]];
+    }
+    int first = order->first_host[rack], num_hosts = order->first_host[rack + 1] - first;
+    int other = first + (host - first + 1 + k - num_racks) % num_hosts;
+    return order->rank_at[order->first_pos[other]];
+}
+
+void MPII_Topo_branch(MPII_Topo_branch_t * b, const MPII_Topo_order_t * order,
+                      MPII_Topo_shape_t shape, int root, int rank)
+{
+    int parent = -1;            /* turned */
+
+    *b = (MPII_Topo_branch_t) {
+        .root = root,
+        .rank = rank,
+        .shape = shape,
+        .turn = MPII_Topo_order_turn(order, root, rank),
+    };
+    switch (shape) {
+        case MPII_TOPO_SHAPE__LINEAR:
+            if (b->turn > 0)
+                parent = 0;
+            else
+                b->num_children = order->num_ranks - 1;
+            break;
+        case MPII_TOPO_SHAPE__CHAIN:
+            branch_of_chain(b, order, &parent);
+            break;
+        case MPII_TOPO_SHAPE__BINARY:
+            branch_of_binary(b, order, &parent);
+            break;
+        case MPII_TOPO_SHAPE__BINOMIAL:
+            branch_of_binomial(b, order, &parent);
+            break;
+        case MPII_TOPO_SHAPE__LEADERS:
+            branch_of_leaders(b, order, &parent);
+            break;
+    }
+    b->parent = parent == -1 ? -1 : MPII_Topo_order_turned(order, root, parent);
+}
+
+int MPII_Topo_branch_child(const MPII_Topo_branch_t * b, const MPII_Topo_order_t * order, int k)
+{
+    int turn = 0;
+
+    switch (b->shape) {
+        case MPII_TOPO_SHAPE__LINEAR:
+            turn = 1 + k;
+            break;
+        case MPII_TOPO_SHAPE__CHAIN:
+            turn = child_of_chain(b, order, k);
+            break;
+        case MPII_TOPO_SHAPE__BINARY:
+            /* the far half first */
+            turn = k == 0 && b->len > 2 ? b->turn + 1 + b->len / 2 : b->turn + 1;
+            break;
+        case MPII_TOPO_SHAPE__BINOMIAL:
+            turn = b->turn + (1 << (b->num_children - 1 - k));
+            break;
+        case MPII_TOPO_SHAPE__LEADERS:
+            return child_of_leaders(b, order, k);
+    }
+    return MPII_Topo_order_turned(order, b->root, turn);
+}
+
+/* -- messages: those from below come first, unit by unit; then those from above -- */
+
+static bool recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
+{
+    const tree_t *t = (const tree_t *) gen;
+    int n = t->branch.num_children;
+
+    *step = (MPII_Topo_step_t) {.kind = MPII_TOPO_STEP__RECV,.num = 1 };
+    if (i < t->num_up) {
+        int unit = i / n;
+        step->peer = MPII_Topo_branch_child(&t->branch, gen->order, n - 1 - i % n);
+        step->unit = unit;
+        step->buf = MPII_TOPO_BUF__TMP;
+        step->slot = i % gen->num_slots;
+        /* the unit that was there went up in the round after its last message */
+        if (unit >= WINDOW)
+            step->after = (unit - WINDOW + 1) * n + 1;
+    } else {
+        step->peer = t->branch.parent;
+        step->unit = i - t->num_up;
+        step->buf = MPII_TOPO_BUF__OUT;
+        /* where OUT is IN, what went up was sent from here */
+        step->after = t->directions == MPII_TOPO_TREE_DOWN ? 0 : t->num_up + 1;
+    }
+    return true;
+}
+
+/* Hand a unit to the k-th child. */
+static void send_down(const tree_t * t, int unit, int k, MPII_Topo_step_t * step)
+{
+    step->kind = MPII_TOPO_STEP__SEND;
+    step->peer = MPII_Topo_branch_child(&t->branch, t->gen.order, k);
+    step->unit = unit;
+    step->buf = MPII_TOPO_BUF__OUT;
+}
+
+/* Message i - 1 was of the child with index (i - 1) % n among those of a unit. The sum is where the first
+ * one is, or at the root in OUT. */
+static bool add(const tree_t * t, int i, int k, MPII_Topo_step_t * step)
+{
+    int n = t->branch.num_children, unit = (i - 1) / n, index = (i - 1) % n;
+    bool is_root = t->branch.parent == -1;
+    int sum_slot = unit % WINDOW * n;
+
+    step->unit = unit;
+    if (k == 0) {
+        step->kind = MPII_TOPO_STEP__REDUCE;
+        step->buf = is_root ? MPII_TOPO_BUF__OUT : MPII_TOPO_BUF__TMP;
+        step->slot = sum_slot;
+        step->from = !is_root && index == 0 ? MPII_TOPO_BUF__IN : MPII_TOPO_BUF__TMP;
+        step->from_slot = sum_slot + index;
+        return true;
+    }
+    if (index < n - 1)
+        return false;
+    if (is_root) {
+        /* down when all is here, since who hands up takes nothing until that is over */
+        if (t->directions == MPII_TOPO_TREE_UP || i < t->num_up || k > n * t->num_units)
+            return false;
+        send_down(t, (k - 1) / n, (k - 1) % n, step);
+        return true;
+    }
+    step->kind = MPII_TOPO_STEP__SEND;
+    step->peer = t->branch.parent;
+    step->buf = MPII_TOPO_BUF__TMP;
+    step->slot = sum_slot;
+    return k == 1;
+}
+
+static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * step)
+{
+    const tree_t *t = (const tree_t *) gen;
+    int n = t->branch.num_children;
+
+    *step = (MPII_Topo_step_t) {.num = 1 };
+    if (i == 0) {
+        if (t->directions == MPII_TOPO_TREE_DOWN && t->branch.parent == -1) {
+            if (k >= n * t->num_units)
+                return false;
+            send_down(t, k / n, k % n, step);
+            return true;
+        }
+        if (t->directions != MPII_TOPO_TREE_DOWN && t->branch.parent != -1 && n == 0) {
+            step->kind = MPII_TOPO_STEP__SEND;
+            step->peer = t->branch.parent;
+            step->unit = k;
+            step->buf = MPII_TOPO_BUF__IN;
+            return k < t->num_units;
+        }
+        return false;
+    }
+    if (i <= t->num_up)
+        return add(t, i, k, step);
+    if (k >= n)
+        return false;
+    send_down(t, i - t->num_up - 1, k, step);
+    return true;
+}
+
+void MPII_Topo_gen_tree(MPII_Topo_gen_tree_t * t, const MPII_Topo_order_t * order,
+                        MPII_Topo_shape_t shape, int root, int rank, int num_units, int directions)
+{
+    int num_down;
+
+    *t = (tree_t) {
+        .gen = {.order = order,.rank = rank,.recv = recv,.react = react,.max_sends = MAX_SENDS},
+        .num_units = num_units,
+        .directions = directions,
+    };
+    MPII_Topo_branch(&t->branch, order, shape, root, rank);
+    num_down = (directions & MPII_TOPO_TREE_DOWN) && t->branch.parent != -1 ? num_units : 0;
+    t->num_up = directions & MPII_TOPO_TREE_UP ? num_units * t->branch.num_children : 0;
+    t->gen.num_recvs = t->num_up + num_down;
+    t->gen.num_slots = t->num_up > 0 ? WINDOW * t->branch.num_children : 0;
+}

@@ -1,0 +1,178 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "topo.h"
+#include "topo_pipe.h"
+#include "topo_shm.h"
+
+#define NUM_SLOTS 2
+#define MAX_BYTES (4 * 1024 * 1024)     /* of all pipes of a communicator on a host */
+#define ALIGN(bytes_) (((bytes_) + 63) & ~(MPI_Aint) 63)
+
+/* A message */
+typedef struct {
+    int64_t bytes;
+    int error;                  /* that the writer knows of, as TOPO_ERROR */
+    char pad[MPL_CACHELINE_SIZE - sizeof(int64_t) - sizeof(int)];
+    char mem[];
+} slot_t;
+
+/* Messages that were written, and read, by the two ranks of a pipe. The n-th is in slot n % NUM_SLOTS. */
+typedef struct {
+    MPII_Topo_shm_counter_t written, read;
+} pipe_t;
+
+struct MPII_Topo_pipes {
+    const MPII_Topo_order_t *order;
+    int first, num;             /* positions of the ranks of the host */
+    int index;                  /* of the calling process among them */
+    MPI_Aint limit;
+    MPII_Topo_shm_t *shm;
+    struct {
+        uint32_t written, read; /* by this process: to, and from the other one */
+    } *own;                     /* [num] */
+};
+
+typedef MPII_Topo_pipes_t pipes_t;
+
+static MPI_Aint pipe_bytes(const pipes_t * p)
+{
+    return sizeof(pipe_t) + NUM_SLOTS * (sizeof(slot_t) + ALIGN(p->limit));
+}
+
+static pipe_t *pipe_of(const pipes_t * p, int from, int to)
+{
+    return (pipe_t *) (p->shm->mem + ((MPI_Aint) from * p->num + to) * pipe_bytes(p));
+}
+
+static slot_t *slot_of(const pipes_t * p, pipe_t * pipe, uint32_t n)
+{
+    return (slot_t *) ((char *) (pipe + 1) + n % NUM_SLOTS * (sizeof(slot_t) + ALIGN(p->limit)));
+}
+
+static int cmp_int(const void *a, const void *b)
+{
+    return *(const int *) a - *(const int *) b;
+}
+
+int MPII_Topo_pipes_create(MPIR_Comm * comm_ptr, const MPII_Topo_order_t * order, int tag,
+                           MPII_Topo_pipes_t ** pipes, MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int pos = order->pos_of[comm_ptr->rank], host = order->host_at[pos];
+    const MPII_Topo_settings_t *settings = MPII_Topo_comm_settings(comm_ptr);
+    pipes_t *p = MPL_calloc(1, sizeof(*p), MPL_MEM_COLL);
+    MPI_Aint room;
+    int *ranks = NULL;
+
+    MPII_TOPO_NEED(p);
+    *pipes = p;
+    p->order = order;
+    p->first = order->first_pos[host];
+    p->num = order->first_pos[host + 1] - p->first;
+    p->index = pos - p->first;
+    room = MAX_BYTES / ((MPI_Aint) p->num * p->num) - sizeof(pipe_t) - NUM_SLOTS * sizeof(slot_t);
+    p->limit = MPL_MIN(room / NUM_SLOTS, settings->segment_bytes) & ~(MPI_Aint) 63;
+    if (p->num == 1 || settings->tree_shm_bytes == 0 || p->limit <= 0)
+        goto fn_exit;
+
+    p->own = MPL_calloc(p->num, sizeof(*p->own), MPL_MEM_COLL);
+    ranks = MPL_malloc(p->num * sizeof(int), MPL_MEM_COLL);
+    MPII_TOPO_NEED(p->own && ranks);
+    memcpy(ranks, order->rank_at + p->first, p->num * sizeof(int));
+    qsort(ranks, p->num, sizeof(int), cmp_int);
+    mpi_errno = MPII_Topo_shm_create(comm_ptr, ranks, p->num, tag, (MPI_Aint) p->num * p->num *
+                                     pipe_bytes(p), &p->shm, attr);
+    MPL_free(ranks);
+
+  fn_exit:
+    return mpi_errno;
+}
+
+void MPII_Topo_pipes_free(MPII_Topo_pipes_t * p)
+{
+    if (p == NULL)
+        return;
+    MPII_Topo_shm_free(p->shm);
+    MPL_free(p->own);
+    MPL_free(p);
+}
+
+MPI_Aint MPII_Topo_pipes_limit(const MPII_Topo_pipes_t * p)
+{
+    return p->shm ? p->limit : 0;
+}
+
+int MPII_Topo_pipes_index(const MPII_Topo_pipes_t * p, int rank)
+{
+    int index = p->order->pos_of[rank] - p->first;
+
+    return 0 <= index && index < p->num ? index : -1;
+}
+
+/* -- messages -- */
+
+static bool is_reached(const MPII_Topo_shm_counter_t * counter, uint32_t target)
+{
+    return MPII_Topo_shm_is_reached(counter, target);
+}
+
+bool MPII_Topo_pipes_can_write(const MPII_Topo_pipes_t * p, int to)
+{
+    /* modulo 2^32, from 0 on: the first slots are free */
+    return is_reached(&pipe_of(p, p->index, to)->read, p->own[to].written - (NUM_SLOTS - 1));
+}
+
+bool MPII_Topo_pipes_write(MPII_Topo_pipes_t * p, int to, const void *buf, MPI_Aint count,
+                           MPI_Datatype type, MPI_Aint bytes, int error, int *mpi_errno)
+{
+    pipe_t *pipe = pipe_of(p, p->index, to);
+    slot_t *slot = slot_of(p, pipe, p->own[to].written);
+
+    if (!MPII_Topo_pipes_can_write(p, to))
+        return false;
+    *mpi_errno = error ? MPI_SUCCESS : MPIR_Localcopy(buf, count, type, slot->mem, bytes, TOPO_BYTE);
+    slot->bytes = bytes;
+    slot->error = *mpi_errno ? MPIR_ERR_OTHER : error;
+    p->own[to].written++;
+    MPII_Topo_shm_count(p->shm, &pipe->written, p->own[to].written);
+    return true;
+}
+
+bool MPII_Topo_pipes_can_read(const MPII_Topo_pipes_t * p, int from)
+{
+    return is_reached(&pipe_of(p, from, p->index)->written, p->own[from].read + 1);
+}
+
+bool MPII_Topo_pipes_read(MPII_Topo_pipes_t * p, int from, void *buf, MPI_Aint count,
+                          MPI_Datatype type, MPI_Aint bytes, int *error, int *mpi_errno)
+{
+    pipe_t *pipe = pipe_of(p, from, p->index);
+    const slot_t *slot = slot_of(p, pipe, p->own[from].read);
+
+    if (!MPII_Topo_pipes_can_read(p, from))
+        return false;
+    *error = slot->error;
+    *mpi_errno = MPI_SUCCESS;
+    if (slot->bytes > bytes)
+        MPIR_ERR_SET(*mpi_errno, MPI_ERR_TRUNCATE, "**truncate");
+    else if (slot->error == TOPO_ERROR_NONE)
+        *mpi_errno = MPIR_Localcopy(slot->mem, slot->bytes, TOPO_BYTE, buf, count, type);
+    p->own[from].read++;
+    MPII_Topo_shm_count(p->shm, &pipe->read, p->own[from].read);
+    return true;
+}
+
+int MPII_Topo_pipes_wait(MPII_Topo_pipes_t * p, int from)
+{
+    return MPII_Topo_shm_wait(p->shm, &pipe_of(p, from, p->index)->written, p->own[from].read + 1);
+}
+
+int MPII_Topo_pipes_wait_until(MPII_Topo_pipes_t * p, bool (*is_over) (const void *data),
+                               const void *data)
+{
+    return MPII_Topo_shm_wait_until(p->shm, is_over, data);
+}

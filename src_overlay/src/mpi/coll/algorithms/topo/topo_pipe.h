@@ -1,0 +1,45 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#ifndef TOPO_PIPE_H_INCLUDED
+#define TOPO_PIPE_H_INCLUDED
+
+#include "topo_compat.h"
+#include "topo_order.h"
+
+/* Short messages between ranks of a communicator on one host, through shared memory (topo_shm.h): a pipe
+ * for each ordered pair, of NUM_SLOTS messages. What is longer than the limit goes as any message
+ * does: both sides know the length. */
+typedef struct MPII_Topo_pipes MPII_Topo_pipes_t;
+
+/* Collective over the ranks of the host of the calling one. It has a limit of 0 where there is no shared
+ * memory, or just one rank. */
+int MPII_Topo_pipes_create(MPIR_Comm * comm_ptr, const MPII_Topo_order_t * order, int tag,
+                           MPII_Topo_pipes_t ** pipes, MPII_Topo_attr_t * attr);
+void MPII_Topo_pipes_free(MPII_Topo_pipes_t * pipes);
+
+/* Longest message, in bytes */
+MPI_Aint MPII_Topo_pipes_limit(const MPII_Topo_pipes_t * pipes);
+/* Number of a rank on this host, for what follows; -1: it is on another one. */
+int MPII_Topo_pipes_index(const MPII_Topo_pipes_t * pipes, int rank);
+
+/* Write a message to the pipe, with an error that the calling process knows of; then its content does not
+ * count. false: the pipe is full. *mpi_errno: of the copy. */
+bool MPII_Topo_pipes_write(MPII_Topo_pipes_t * pipes, int to, const void *buf, MPI_Aint count,
+                           MPI_Datatype type, MPI_Aint bytes, int error, int *mpi_errno);
+bool MPII_Topo_pipes_can_write(const MPII_Topo_pipes_t * pipes, int to);
+
+/* Read a message of up to `bytes`. false: there is none. *error: what its sender knew. */
+bool MPII_Topo_pipes_read(MPII_Topo_pipes_t * pipes, int from, void *buf, MPI_Aint count,
+                          MPI_Datatype type, MPI_Aint bytes, int *error, int *mpi_errno);
+bool MPII_Topo_pipes_can_read(const MPII_Topo_pipes_t * pipes, int from);
+
+/* Wait for a message. */
+int MPII_Topo_pipes_wait(MPII_Topo_pipes_t * pipes, int from);
+/* Wait until is_over(data), which is looked at whenever a pipe has changed, or a message has come. */
+int MPII_Topo_pipes_wait_until(MPII_Topo_pipes_t * pipes, bool (*is_over) (const void *data),
+                               const void *data);
+
+#endif /* TOPO_PIPE_H_INCLUDED */

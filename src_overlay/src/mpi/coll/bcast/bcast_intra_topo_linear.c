@@ -1,0 +1,40 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "topo.h"
+#include "topo_call_sched.h"
+
+/* Algorithm: Flat tree, in segments: topo_gen_tree.c
+ *
+ * It is the baseline that others are compared with; preferred never. */
+int MPIR_Bcast_intra_topo_linear(void *buffer, MPI_Aint count, MPI_Datatype datatype, int root,
+                                 MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
+{
+    MPII_Topo_call_t call;
+    TOPO_COLL_ATTR_BEGIN;
+
+    MPII_TOPO_COUNT(bcast, topo_linear);
+    MPII_Topo_call_bcast(&call, MPII_TOPO_SHAPE__LINEAR, buffer, count, datatype, root, comm_ptr,
+                         attr);
+    return MPII_Topo_call_run(&call, attr);
+}
+
+int MPIR_TSP_Ibcast_sched_intra_topo_linear(void *buffer, MPI_Aint count, MPI_Datatype datatype,
+                                            int root, MPIR_Comm * comm_ptr, MPIR_TSP_sched_t sched)
+{
+    MPII_Topo_args_t args = {
+        .coll = MPII_TOPO_COLL__BCAST,
+        .prepare.bcast = MPII_Topo_call_bcast,
+        .shape = MPII_TOPO_SHAPE__LINEAR,
+        .algo = MPII_TOPO_ALGO__ibcast_tsp_topo_linear,
+        .recvbuf = buffer,
+        .count = count,
+        .datatype = datatype,
+        .root = root,
+    };
+
+    return MPII_Topo_call_sched(&args, comm_ptr, sched);
+}

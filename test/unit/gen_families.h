@@ -1,0 +1,607 @@
+/* Copyright (C) by the mpich-topo authors. See LICENSE.
+ *
+ * What is proven: each algorithm, where its units are, and what its head claims of messages.
+ *
+ * To add one: a row of families[], a function that sets up a rank (and the state of the generator
+ * in any_gen_t of gen_case.h), and, where its head tells what goes over uplinks or how long it
+ * takes, one that checks that. */
+
+#ifndef GEN_FAMILIES_H_INCLUDED
+#define GEN_FAMILIES_H_INCLUDED
+
+#include "gen_run.h"
+
+/* ---------------------------------------------------------------- where units are */
+
+static MPI_Aint counts[MAX_RANKS], displs[MAX_RANKS], *offsets;
+static int *block_of_cell, *block_of_place, *cells_before;
+
+static void *grow(void *mem, size_t num, size_t size)
+{
+    return realloc(mem, (num + 1) * size);
+}
+
+static void count_cells(case_t * c, int (*count) (const case_t * c, int unit))
+{
+    cells_before = grow(cells_before, c->num_units, sizeof(int));
+    cells_before[0] = 0;
+    for (int u = 0; u < c->num_units; u++)
+        cells_before[u + 1] = cells_before[u] + count(c, u);
+    c->cells_before = cells_before;
+}
+
+static int count_piece(const case_t * c, int block, int piece)
+{
+    return MPL_MAX(MPL_MIN(counts[block] - piece * c->data.unit_len, c->data.unit_len), 0);
+}
+
+static int count_in_blocks(const case_t * c, int unit)
+{
+    return count_piece(c, unit / c->units, unit % c->units);
+}
+
+static int count_in_places(const case_t * c, int unit)
+{
+    int block = block_of_place[unit % c->data.num_blocks];
+    return block == -1 ? 0 : count_piece(c, block, unit / c->data.num_blocks);
+}
+
+static int count_in_offsets(const case_t * c, int unit)
+{
+    return c->data.offsets[unit + 1] - c->data.offsets[unit];
+}
+
+/* Blocks of c->units units, as a user has them in his buffer */
+static void prepare_blocks(case_t * c, int num_blocks)
+{
+    int pos = 0, unit_len = c->layout == LAYOUT__PLAIN ? 1 : 2;
+
+    c->num_units = num_blocks * c->units;
+    c->data = (MPII_Topo_data_t) {
+        .units_per_block = c->units,
+        .unit_len = unit_len,
+        .block_len = unit_len * c->units - (c->layout == LAYOUT__SHORT),
+    };
+    block_of_cell = grow(block_of_cell, (c->data.block_len + 1) * num_blocks, sizeof(int));
+    for (int block = 0; block < num_blocks; block++) {
+        counts[block] = c->data.block_len;
+        if (c->layout == LAYOUT__UNEQUAL) {
+            counts[block] = mix(block + c->p) % (c->data.block_len + 1);
+            for (int gap = mix(block) % 2; gap > 0; gap--)
+                block_of_cell[pos++] = -1;
+        }
+        displs[block] = pos;
+        for (int i = 0; i < counts[block]; i++)
+            block_of_cell[pos++] = block;
+    }
+    if (c->layout == LAYOUT__UNEQUAL) {
+        c->data.counts = counts;
+        c->data.displs = displs;
+    }
+    c->num_cells = pos;
+    c->block_of = block_of_cell;
+    count_cells(c, count_in_blocks);
+}
+
+static void prepare_blocks_of_ranks(case_t * c)
+{
+    prepare_blocks(c, c->p);
+}
+
+/* Pieces of such blocks: each place has one of the block that block_of says, which may be -1 */
+static void prepare_places(case_t * c, int num_places,
+                           int (*block_of) (const case_t * c, int place))
+{
+    prepare_blocks(c, c->p);
+    block_of_place = grow(block_of_place, num_places, sizeof(int));
+    for (int i = 0; i < num_places; i++)
+        block_of_place[i] = block_of(c, i);
+    c->num_units = num_places * c->units;
+    c->data.block_of = block_of_place;
+    c->data.num_blocks = num_places;
+    count_cells(c, count_in_places);
+}
+
+/* Units of any length, one behind the other; empty where block_of_unit is -1 */
+static void prepare_offsets(case_t * c, int num_units,
+                            int (*block_of_unit) (const case_t * c, int unit))
+{
+    int pos = 0;
+
+    offsets = grow(offsets, num_units, sizeof(MPI_Aint));
+    block_of_cell = grow(block_of_cell, 2 * num_units, sizeof(int));
+    for (int u = 0; u < num_units; u++) {
+        int block = block_of_unit(c, u);
+        int len = c->layout == LAYOUT__PLAIN ? 1 :
+            c->layout == LAYOUT__SHORT ? 1 + (u < num_units / 2) : mix(block + 1 + c->p) % 3;
+        offsets[u] = pos;
+        for (int i = 0; i < len && block != -1; i++)
+            block_of_cell[pos++] = block;
+    }
+    offsets[num_units] = pos;
+    c->num_units = num_units;
+    c->num_cells = pos;
+    c->block_of = block_of_cell;
+    c->data = (MPII_Topo_data_t) {.unit_len = 2,.offsets = offsets };
+    count_cells(c, count_in_offsets);
+}
+
+static int unit_itself(const case_t * c, int unit)
+{
+    (void) c;
+    return unit;
+}
+
+/* One vector */
+static void prepare_cut(case_t * c, int num_units)
+{
+    if (c->layout == LAYOUT__UNEQUAL) {
+        prepare_offsets(c, num_units, unit_itself);
+    } else {
+        c->units = num_units;
+        prepare_blocks(c, 1);
+    }
+}
+
+static void prepare_vector(case_t * c)
+{
+    prepare_cut(c, c->units);
+}
+
+/* ---------------------------------------------------------------- collectives */
+
+static content_t absent(const case_t * c, int rank, int block)
+{
+    (void) c, (void) rank, (void) block;
+    return ABSENT;
+}
+
+static content_t own(const case_t * c, int rank, int block)
+{
+    (void) c, (void) rank, (void) block;
+    return OWN;
+}
+
+static content_t own_block(const case_t * c, int rank, int block)
+{
+    (void) c;
+    return rank == block ? OWN : NOTHING;
+}
+
+static content_t each_block(const case_t * c, int rank, int block)
+{
+    (void) c, (void) rank, (void) block;
+    return FROM_OWNER;
+}
+
+static content_t own_at_root(const case_t * c, int rank, int block)
+{
+    (void) block;
+    return rank == c->root ? OWN : NOTHING;
+}
+
+static content_t of_root(const case_t * c, int rank, int block)
+{
+    (void) c, (void) rank, (void) block;
+    return FROM_ROOT;
+}
+
+static content_t sum(const case_t * c, int rank, int block)
+{
+    (void) c, (void) rank, (void) block;
+    return SUM;
+}
+
+static content_t own_sum(const case_t * c, int rank, int block)
+{
+    (void) c;
+    return rank == block ? SUM : ANY;
+}
+
+static content_t own_but_at_root(const case_t * c, int rank, int block)
+{
+    (void) block;
+    return rank == c->root ? ABSENT : OWN;
+}
+
+static content_t only_at_root(const case_t * c, int rank, int block)
+{
+    (void) block;
+    return rank == c->root ? OWN : ABSENT;
+}
+
+static content_t out_of_reduce_bcast(const case_t * c, int rank, int block)
+{
+    (void) block;
+    return rank == c->root || c->in_place ? OWN : NOTHING;
+}
+
+static const collective_t allreduce = {
+    .name = "allreduce",.in = absent,.out = own,.result = sum,
+};
+static const collective_t reduce_scatter = {
+    .name = "reduce_scatter",.has_blocks = true,.in = absent,.out = own,.result = own_sum,
+};
+static const collective_t allgather = {
+    .name = "allgather",.has_blocks = true,.in = absent,.out = own_block,.result = each_block,
+};
+static const collective_t bcast = {
+    .name = "bcast",.has_root = true,.in = absent,.out = own_at_root,.result = of_root,
+};
+static const collective_t reduce = {
+    .name = "reduce",.has_root = true,.in = own_but_at_root,.out = only_at_root,.result = sum,
+};
+static const collective_t reduce_bcast = {
+    .name = "allreduce",.has_root = true,.has_in_place = true,.in = own_but_at_root,
+    .out = out_of_reduce_bcast,.result = sum,
+};
+
+/* ---------------------------------------------------------------- claims of messages */
+
+typedef struct {
+    int num;                    /* groups: racks, or hosts */
+    const int *of_rank;
+    const int *into, *out_of;   /* units in all */
+    const int *has, *gave;      /* how often each unit came in, and went out */
+} groups_t;
+
+static groups_t racks_of(const case_t * c, const traffic_t * t)
+{
+    static int of_rank[MAX_RANKS];
+
+    for (int i = 0; i < c->p; i++)
+        of_rank[i] = c->place.rack_of_host[c->place.host_of_rank[i]];
+    return (groups_t) {
+        c->place.num_racks, of_rank, t->into_rack, t->out_of_rack, t->rack_has, t->rack_gave
+    };
+}
+
+static groups_t hosts_of(const case_t * c, const traffic_t * t)
+{
+    return (groups_t) {
+        c->place.num_hosts, c->place.host_of_rank, t->into_host, t->out_of_host, t->host_has,
+            t->host_gave
+    };
+}
+
+static int num_in(const case_t * c, const groups_t * g, int group)
+{
+    int num = 0;
+
+    for (int i = 0; i < c->p; i++)
+        num += g->of_rank[i] == group;
+    return num;
+}
+
+/* Ranks in each group, if equally many; else 0 */
+static int regular(const case_t * c, const groups_t * g)
+{
+    for (int group = 0; group < g->num; group++)
+        if (num_in(c, g, group) * g->num != c->p)
+            return 0;
+    return c->p / g->num;
+}
+
+static bool is_pof2(int n)
+{
+    return (n & (n - 1)) == 0;
+}
+
+static void claim_units(const groups_t * g, int group, int into, int out_of)
+{
+    CHECK(g->into[group] == into && g->out_of[group] == out_of,
+          "%d units into group %d (%d are right), %d out of it (%d)", g->into[group], group, into,
+          g->out_of[group], out_of);
+}
+
+/* Each block comes once into each group but its own. */
+static void claim_foreign_blocks_once(const case_t * c, const groups_t * g,
+                                      int (*owner) (const case_t * c, int unit))
+{
+    for (int group = 0; group < g->num; group++) {
+        for (int u = 0; u < c->num_units; u++) {
+            int rank = owner(c, u), has = g->has[group * c->num_units + u];
+            CHECK(rank == -1 || has == (g->of_rank[rank] != group),
+                  "unit %d comes into group %d %d times", u, group, has);
+        }
+    }
+}
+
+/* Each unit into each group but that of the root, or (is_up) out of it: exactly once. Where
+ * is_stream, no more than once the other way. */
+static void claim_rooted(const case_t * c, groups_t g, bool is_up, bool is_stream)
+{
+    for (int group = 0; group < g.num; group++) {
+        for (int u = 0; u < c->num_units; u++) {
+            int has = g.has[group * c->num_units + u], gave = g.gave[group * c->num_units + u];
+            CHECK((is_up ? gave : has) == (group != g.of_rank[c->root]) &&
+                  (!is_stream || (is_up ? has : gave) <= 1),
+                  "unit %d comes into group %d %d times, and leaves it %d times", u, group, has,
+                  gave);
+        }
+    }
+}
+
+static void claim_length(const traffic_t * t, int least, int most)
+{
+    /* what waits for a full pipe comes later */
+    CHECK((least <= t->length && t->length <= most) || schedule->pipe_len > 0,
+          "%d messages one after the other, not %d to %d", t->length, least, most);
+}
+
+/* ---------------------------------------------------------------- families */
+
+/* -- topo_gen_ring.c -- */
+
+static int owner_of_ring(const case_t * c, int unit)
+{
+    return unit / c->units;
+}
+
+static void setup_ring(any_gen_t * g, const case_t * c, int rank)
+{
+    MPII_Topo_gen_ring(&g->u.ring, c->order, rank, c->units);
+}
+
+static void claim_ring(const case_t * c, const traffic_t * t)
+{
+    groups_t g = c->place.num_racks > 1 ? racks_of(c, t) : hosts_of(c, t);
+
+    if (g.num == 1) {
+        claim_length(t, (c->p - 1) * c->units, (c->p - 1) * c->units);
+        return;
+    }
+    claim_foreign_blocks_once(c, &g, owner_of_ring);
+    for (int i = 0; i < g.num * c->num_units; i++)
+        CHECK(g.gave[i] <= 1, "unit %d leaves a group %d times", i % c->num_units, g.gave[i]);
+}
+
+/* -- topo_gen_tree.c -- */
+
+static void setup_tree(any_gen_t * g, const case_t * c, int rank)
+{
+    MPII_Topo_gen_tree(&g->u.tree, c->order, c->family->arg[0], c->root, rank, c->units,
+                       c->family->arg[1]);
+}
+
+static void claim_tree(const case_t * c, const traffic_t * t)
+{
+    int shape = c->family->arg[0], directions = c->family->arg[1];
+    bool is_stream = shape == MPII_TOPO_SHAPE__CHAIN, is_up = directions == MPII_TOPO_TREE_UP;
+    int depth = 0, num_children = 0;
+
+    for (int rank = 0; rank < c->p; rank++) {
+        MPII_Topo_branch_t branch = {.parent = rank };
+        for (int d = 0; branch.parent != -1; d++) {
+            MPII_Topo_branch(&branch, c->order, shape, c->root, branch.parent);
+            depth = MPL_MAX(depth, d);
+        }
+        MPII_Topo_branch(&branch, c->order, shape, c->root, rank);
+        num_children = MPL_MAX(num_children, branch.num_children);
+    }
+    claim_length(t, 0, (depth + c->units - 1) * num_children *
+                 (directions == (MPII_TOPO_TREE_UP | MPII_TOPO_TREE_DOWN) ? 2 : 1));
+    if ((shape != MPII_TOPO_SHAPE__CHAIN && shape != MPII_TOPO_SHAPE__LEADERS) ||
+        directions == (MPII_TOPO_TREE_UP | MPII_TOPO_TREE_DOWN))
+        return;
+    claim_rooted(c, racks_of(c, t), is_up, is_stream);
+    claim_rooted(c, hosts_of(c, t), is_up, is_stream);
+}
+
+/* -- topo_gen_lanes.c -- */
+
+static int owner_of_lanes(const case_t * c, int unit)
+{
+    return MPII_Topo_lanes_rank(c->order, unit % MPII_Topo_lanes_units(c->order));
+}
+
+static void prepare_lanes(case_t * c)
+{
+    prepare_cut(c, c->units * MPII_Topo_lanes_units(c->order));
+}
+
+static void prepare_lanes_joined(case_t * c)
+{
+    prepare_offsets(c, c->units * MPII_Topo_lanes_units(c->order), owner_of_lanes);
+}
+
+static void prepare_lanes_placed(case_t * c)
+{
+    prepare_places(c, MPII_Topo_lanes_units(c->order), owner_of_lanes);
+}
+
+static void setup_lanes(any_gen_t * g, const case_t * c, int rank)
+{
+    MPII_Topo_gen_lanes(&g->u.lanes, c->order, c->family->arg[0], rank,
+                        c->num_units / MPII_Topo_lanes_units(c->order), c->family->arg[1]);
+}
+
+static void claim_lanes(const case_t * c, const traffic_t * t)
+{
+    groups_t racks = racks_of(c, t), hosts = hosts_of(c, t);
+    int kind = c->family->arg[0];
+
+    if (kind == MPII_TOPO_LANES__ALLGATHER)
+        claim_foreign_blocks_once(c, &racks, owner_of_lanes);
+    for (int rack = 0; rack < racks.num; rack++) {
+        int num = num_in(c, &racks, rack), foreign = c->p - num, all = c->num_units / racks.num;
+        int chunks = c->num_units / MPII_Topo_lanes_units(c->order);
+        if (kind == MPII_TOPO_LANES__ALLGATHER)
+            claim_units(&racks, rack, foreign * chunks, num * (racks.num - 1) * chunks);
+        else if (kind == MPII_TOPO_LANES__REDUCE_SCATTER)
+            claim_units(&racks, rack, num * (racks.num - 1) * chunks, foreign * chunks);
+        else
+            claim_units(&racks, rack, 2 * (racks.num - 1) * all, 2 * (racks.num - 1) * all);
+    }
+    /* "the link of a host n.(H-1)/H more" */
+    int per_rack = c->place.num_hosts / racks.num;
+    if (regular(c, &racks) && regular(c, &hosts) && c->order->max_hosts == per_rack) {
+        int units = c->num_units / per_rack * (per_rack - 1);
+        units += c->num_units / hosts.num * (racks.num - 1);
+        units *= kind == MPII_TOPO_LANES__ALLREDUCE ? 2 : 1;
+        for (int host = 0; host < hosts.num; host++)
+            claim_units(&hosts, host, units, units);
+    }
+}
+
+/* -- topo_gen_doubling.c, topo_gen_halving.c -- */
+
+static void prepare_one_unit(case_t * c)
+{
+    prepare_cut(c, 1);
+}
+
+static void setup_doubling(any_gen_t * g, const case_t * c, int rank)
+{
+    MPII_Topo_gen_doubling(&g->u.doubling, c->order, rank);
+}
+
+static int log2_floor(int n)
+{
+    return n == 1 ? 0 : 1 + log2_floor(n / 2);
+}
+
+static void claim_doubling(const case_t * c, const traffic_t * t)
+{
+    groups_t racks = racks_of(c, t);
+    int log = log2_floor(racks.num);
+    bool are_pairs = c->place.num_hosts == 2 * racks.num && c->order->max_hosts == 2;
+
+    for (int rack = 0; rack < racks.num && racks.num > 1 && !are_pairs; rack++) {
+        if (is_pof2(racks.num))
+            claim_units(&racks, rack, log, log);
+        CHECK(racks.into[rack] <= log + 1 && racks.out_of[rack] <= log + 1, "%d units into rack %d",
+              racks.into[rack], rack);
+    }
+}
+
+static int owner_of_halving(const case_t * c, int unit)
+{
+    return MPII_Topo_halving_rank(c->order, unit);
+}
+
+static void prepare_halving(case_t * c)
+{
+    bool is_allreduce = c->family->arg[0];
+    int num = MPII_Topo_halving_units(c->order, is_allreduce);
+
+    if (is_allreduce) {
+        prepare_cut(c, num);
+    } else {
+        prepare_offsets(c, num, owner_of_halving);
+        c->data.has_tmp_offsets = true;
+    }
+}
+
+static void setup_halving(any_gen_t * g, const case_t * c, int rank)
+{
+    MPII_Topo_gen_halving(&g->u.halving, c->order, rank, c->family->arg[0]);
+}
+
+static void claim_halving(const case_t * c, const traffic_t * t)
+{
+    groups_t racks = racks_of(c, t);
+    bool is_allreduce = c->family->arg[0];
+    int log = log2_floor(c->p), length = (is_allreduce ? 2 * log : log) + 2 * !is_pof2(c->p);
+
+    /* parts to a folded rank may come between those to partners */
+    claim_length(t, length, length + (is_allreduce && !is_pof2(c->p) ? log : 0));
+    if (!is_pof2(c->p) || !is_pof2(racks.num) || regular(c, &racks) == 0)
+        return;
+    for (int rack = 0; rack < racks.num; rack++) {
+        int units = c->p / racks.num * (racks.num - 1) * (is_allreduce ? 2 : 1);
+        claim_units(&racks, rack, units, units);
+    }
+}
+
+static int *slots;
+
+static int owner_of_slot(const case_t * c, int unit)
+{
+    (void) c;
+    return slots[unit];
+}
+
+static void prepare_slots(case_t * c)
+{
+    bool is_joined = c->family->arg[0];
+
+    slots = grow(slots, c->p, sizeof(int));
+    MPII_Topo_map_recursive_doubling(&c->place, slots);
+    c->units = 1;
+    if (is_joined)
+        prepare_offsets(c, c->p, owner_of_slot);
+    else
+        prepare_places(c, c->p, owner_of_slot);
+}
+
+static void setup_slots(any_gen_t * g, const case_t * c, int rank)
+{
+    int slot = 0;
+
+    while (slots[slot] != rank)
+        slot++;
+    MPII_Topo_gen_slots(&g->u.slots, c->order, slots, slot, c->family->arg[0]);
+}
+
+static void claim_slots(const case_t * c, const traffic_t * t)
+{
+    groups_t racks = racks_of(c, t);
+    int length = log2_floor(c->p) + 2 * !is_pof2(c->p);
+
+    if (c->family->arg[0])
+        claim_length(t, length, length);
+    if (is_pof2(c->p) && is_pof2(racks.num) && regular(c, &racks))
+        claim_foreign_blocks_once(c, &racks, owner_of_slot);
+}
+
+static void prepare_gather_bcast(case_t * c)
+{
+    c->units = 1;
+    if (c->layout == LAYOUT__UNEQUAL)
+        c->layout = LAYOUT__PLAIN;      /* its steps have all blocks */
+    prepare_blocks(c, c->p);
+}
+
+static void setup_gather_bcast(any_gen_t * g, const case_t * c, int rank)
+{
+    MPII_Topo_gen_gather_bcast(&g->u.gen, c->order, rank);
+}
+
+#define TREE(name_, shape_) \
+    {"bcast." name_, &bcast, prepare_vector, setup_tree, claim_tree, \
+     {shape_, MPII_TOPO_TREE_DOWN}, true}, \
+    {"reduce." name_, &reduce, prepare_vector, setup_tree, claim_tree, \
+     {shape_, MPII_TOPO_TREE_UP}, true}, \
+    {"reduce_bcast." name_, &reduce_bcast, prepare_vector, setup_tree, claim_tree, \
+     {shape_, MPII_TOPO_TREE_UP | MPII_TOPO_TREE_DOWN}, true}
+
+static const family_t families[] = {
+    {"allgather.ring", &allgather, prepare_blocks_of_ranks, setup_ring, claim_ring, {0}, true},
+    TREE("linear", MPII_TOPO_SHAPE__LINEAR),
+    TREE("chain", MPII_TOPO_SHAPE__CHAIN),
+    TREE("binary", MPII_TOPO_SHAPE__BINARY),
+    TREE("binomial", MPII_TOPO_SHAPE__BINOMIAL),
+    TREE("leaders", MPII_TOPO_SHAPE__LEADERS),
+    {"allreduce.lanes", &allreduce, prepare_lanes, setup_lanes, claim_lanes,
+     {MPII_TOPO_LANES__ALLREDUCE, true}, true},
+    {"reduce_scatter.lanes", &reduce_scatter, prepare_lanes_joined, setup_lanes, claim_lanes,
+     {MPII_TOPO_LANES__REDUCE_SCATTER, true}, true},
+    {"allgather.lanes, joined", &allgather, prepare_lanes_joined, setup_lanes, claim_lanes,
+     {MPII_TOPO_LANES__ALLGATHER, true}, true},
+    {"allgather.lanes", &allgather, prepare_lanes_placed, setup_lanes, claim_lanes,
+     {MPII_TOPO_LANES__ALLGATHER, false}, true},
+    {"allreduce.doubling", &allreduce, prepare_one_unit, setup_doubling, claim_doubling,
+     {0}, false},
+    {"allreduce.halving", &allreduce, prepare_halving, setup_halving, claim_halving, {true}, false},
+    {"reduce_scatter.halving", &reduce_scatter, prepare_halving, setup_halving, claim_halving,
+     {false}, false},
+    {"allgather.doubling, joined", &allgather, prepare_slots, setup_slots, claim_slots,
+     {true}, false},
+    {"allgather.doubling", &allgather, prepare_slots, setup_slots, claim_slots, {false}, false},
+    {"allgather.gather_bcast", &allgather, prepare_gather_bcast, setup_gather_bcast, NULL,
+     {0}, false},
+};
+#define NUM_FAMILIES ((int) (sizeof(families) / sizeof(families[0])))
+
+#endif /* GEN_FAMILIES_H_INCLUDED */

@@ -1,0 +1,473 @@
+/* Copyright (C) by the mpich-topo authors. See LICENSE.
+ *
+ * Messages between the ranks of a case, in any order of events.
+ *
+ * A schedule depends on nothing but messages in order, so what is no mistake in memory comes out
+ * the same in whatever order things happen. Of all orders, "late" is the worst for memory and for
+ * waiting: a message is over when its rank waits for it, and no sooner. There are others, since
+ * what the executor asks for ahead depends on what is here already. */
+
+#ifndef GEN_MESSAGES_H_INCLUDED
+#define GEN_MESSAGES_H_INCLUDED
+
+#include "gen_case.h"
+
+/* ---------------------------------------------------------------- the order of things */
+
+typedef enum {
+    WHEN__BEGUN,                /* sends: at once, if not synchronous */
+    WHEN__MATCHED,
+    WHEN__CHOSEN,               /* by chance, after that */
+    WHEN__WAITED_FOR,
+} when_t;
+
+typedef struct {
+    const char *name;
+    when_t send, recv;          /* when it is over */
+    bool polls;                 /* a rank goes on after each message (nonblocking), and not only
+                                 * after that for which it waits */
+    int pipe_len;               /* elements of the longest message that goes through a pipe */
+    bool is_random, is_lifo;
+    bool has_slow;              /* one rank runs only when no other one can */
+} schedule_t;
+
+static const schedule_t schedules[] = {
+    {.name = "late",.send = WHEN__WAITED_FOR,.recv = WHEN__WAITED_FOR},
+    {.name = "late, messages here early",.send = WHEN__WAITED_FOR,.recv = WHEN__MATCHED,
+     .is_lifo = true},
+    {.name = "early",.send = WHEN__BEGUN,.recv = WHEN__MATCHED},
+    {.name = "synchronous",.send = WHEN__MATCHED,.recv = WHEN__MATCHED,.is_lifo = true},
+    {.name = "random",.send = WHEN__CHOSEN,.recv = WHEN__CHOSEN,.is_random = true},
+    {.name = "random, polling",.send = WHEN__CHOSEN,.recv = WHEN__CHOSEN,.is_random = true,
+     .polls = true},
+    {.name = "one is slow",.send = WHEN__MATCHED,.recv = WHEN__MATCHED,.polls = true,
+     .has_slow = true},
+    {.name = "pipes",.send = WHEN__WAITED_FOR,.recv = WHEN__WAITED_FOR,.pipe_len = INT_MAX},
+    {.name = "pipes, early",.send = WHEN__BEGUN,.recv = WHEN__MATCHED,.is_lifo = true,
+     .pipe_len = INT_MAX},
+    {.name = "pipes for short messages, random",.send = WHEN__CHOSEN,.recv = WHEN__CHOSEN,
+     .is_random = true,.pipe_len = 1},
+};
+#define NUM_SCHEDULES ((int) (sizeof(schedules) / sizeof(schedules[0])))
+
+static const schedule_t *schedule;
+static int slow_rank;
+static uint64_t random_state;
+
+static int choose(int n)
+{
+    random_state += 0x9E3779B97F4A7C15ull;
+    return mix(random_state) % n;
+}
+
+/* Ranks that can go on */
+static int queue[MAX_RANKS], queue_len, queue_first;
+
+static void enqueue(int rank)
+{
+    rank_t *r = &ranks[rank];
+
+    if (r->is_queued || r->is_done)
+        return;
+    r->is_queued = true;
+    queue[(queue_first + queue_len++) % MAX_RANKS] = rank;
+}
+
+static int dequeue(void)
+{
+    int at = schedule->is_random ? choose(queue_len) : schedule->is_lifo ? queue_len - 1 : 0;
+
+    if (schedule->has_slow && queue[(queue_first + at) % MAX_RANKS] == slow_rank)
+        at = (at + 1) % queue_len;
+    int *entry = &queue[(queue_first + at) % MAX_RANKS], rank = *entry;
+    if (at == 0) {
+        queue_first = (queue_first + 1) % MAX_RANKS;
+    } else {
+        *entry = queue[(queue_first + queue_len - 1) % MAX_RANKS];
+    }
+    queue_len--;
+    ranks[rank].is_queued = false;
+    return rank;
+}
+
+/* ---------------------------------------------------------------- messages */
+
+struct MPIR_Request {
+    bool is_send, is_synchronous, is_matched, is_complete;
+    int owner, peer;
+    cell_t *cells;
+    int count, unit, num;
+    int symbols;                /* of a send, [count] in sent_symbols */
+    int arrival;
+    MPIR_Request *next;         /* in its channel, or free */
+};
+
+/* From one rank to another: sends, or receives, that are not matched yet */
+typedef struct {
+    MPIR_Request *first, *last;
+} channel_t;
+
+static channel_t *channels;     /* [p * p] */
+static MPIR_Request **requests, *free_requests;
+static int num_requests, room_requests;
+static MPIR_Request **pending;  /* matched, but not over yet, to be chosen */
+static int num_pending, room_pending;
+static int *sent_symbols, num_sent, room_sent;
+static traffic_t traffic;
+
+static MPIR_Request *new_request(void)
+{
+    MPIR_Request *req = free_requests;
+
+    if (req) {
+        free_requests = req->next;
+        return req;
+    }
+    if (num_requests == room_requests) {
+        requests = realloc(requests, (room_requests += 1024) * sizeof(*requests));
+        req = malloc(1024 * sizeof(*req));
+        for (int i = 0; i < 1024; i++)
+            requests[num_requests + i] = &req[i];
+    }
+    return requests[num_requests++];
+}
+
+static void free_request(MPIR_Request * req)
+{
+    req->next = free_requests;
+    free_requests = req;
+}
+
+static void complete(MPIR_Request * req)
+{
+    rank_t *owner = &ranks[req->owner];
+
+    req->is_complete = true;
+    if (owner->is_blocked && (owner->exec.wait_req == req || schedule->polls))
+        enqueue(req->owner);
+}
+
+static void match(MPIR_Request * send, MPIR_Request * recv)
+{
+    CHECK(send->count == recv->count && send->unit == recv->unit && send->num == recv->num,
+          "rank %d sends units %d + %d, rank %d waits for %d + %d", send->owner, send->unit,
+          send->num, recv->owner, recv->unit, recv->num);
+    for (int i = 0; i < send->count; i++)
+        recv->cells[i].symbol = sent_symbols[send->symbols + i];
+    recv->arrival = send->arrival;
+    MPIR_Request *both[] = { send, recv };
+    for (int i = 0; i < 2; i++) {
+        when_t when = both[i]->is_send ? schedule->send : schedule->recv;
+        both[i]->is_matched = true;
+        if (both[i]->is_complete) {
+            if (both[i]->cells == NULL)
+                free_request(both[i]);
+            continue;
+        }
+        if (when == WHEN__CHOSEN) {
+            if (num_pending == room_pending) {
+                room_pending = 2 * room_pending + 64;
+                pending = realloc(pending, room_pending * sizeof(*pending));
+            }
+            pending[num_pending++] = both[i];
+        } else if (when != WHEN__WAITED_FOR || (ranks[both[i]->owner].is_blocked &&
+                                                ranks[both[i]->owner].exec.wait_req == both[i])) {
+            complete(both[i]);
+        }
+    }
+}
+
+/* Into the channel from -> to, or out of it what is there of the other kind */
+static void begin_message(MPIR_Request * req, int from, int to)
+{
+    channel_t *channel = &channels[from * ranks[0].probe.c->p + to];
+    MPIR_Request *other = channel->first;
+
+    if (other && other->is_send != req->is_send) {
+        channel->first = other->next;
+        match(req->is_send ? req : other, req->is_send ? other : req);
+        return;
+    }
+    req->next = NULL;
+    if (other)
+        channel->last->next = req;
+    else
+        channel->first = req;
+    channel->last = req;
+}
+
+static int num_cells_of(const case_t * c, int unit, int num)
+{
+    return c->cells_before[unit + num] - c->cells_before[unit];
+}
+
+static void count_units(const case_t * c, int from, int to, int unit, int num)
+{
+    int host[2] = { c->place.host_of_rank[from], c->place.host_of_rank[to] };
+    int rack[2] = { c->place.rack_of_host[host[0]], c->place.rack_of_host[host[1]] };
+
+    for (int u = unit; u < unit + num; u++) {
+        if (num_cells_of(c, u, 1) == 0)
+            continue;
+        if (rack[0] != rack[1]) {
+            traffic.out_of_rack[rack[0]]++;
+            traffic.into_rack[rack[1]]++;
+            traffic.rack_gave[rack[0] * c->num_units + u]++;
+            traffic.rack_has[rack[1] * c->num_units + u]++;
+        }
+        if (host[0] != host[1]) {
+            traffic.out_of_host[host[0]]++;
+            traffic.into_host[host[1]]++;
+            traffic.host_gave[host[0] * c->num_units + u]++;
+            traffic.host_has[host[1] * c->num_units + u]++;
+        }
+    }
+}
+
+static int keep_symbols(const cell_t * cells, int count)
+{
+    int first = num_sent;
+
+    if (num_sent + count > room_sent)
+        sent_symbols = realloc(sent_symbols, (room_sent = 2 * (num_sent + count)) * sizeof(int));
+    for (int i = 0; i < count; i++) {
+        look_at(&cells[i]);
+        sent_symbols[num_sent++] = cells[i].symbol;
+    }
+    return first;
+}
+
+static int next_arrival(rank_t * r)
+{
+    r->port = MPL_MAX(r->port, r->clock) + 1;
+    traffic.length = MPL_MAX(traffic.length, r->port);
+    return r->port;
+}
+
+static void begin_send(const void *buf, int count, int to, MPIR_Comm * comm,
+                       MPIR_Request ** request, bool is_synchronous)
+{
+    MPIR_Request *req = *request = new_request();
+    rank_t *r = &ranks[comm->rank];
+    const MPII_Topo_step_t *step = &r->probe.step;
+    cell_t *cells = (cell_t *) buf;
+
+    assert(count == num_cells_of(r->probe.c, step->unit, step->num) && to == step->peer);
+    check_range(cells, count);
+    *req = (MPIR_Request) {
+        .is_send = true,.is_synchronous = is_synchronous,.owner = comm->rank,.peer = to,
+        .cells = cells,.count = count,.unit = step->unit,.num = step->num,
+    };
+    req->symbols = keep_symbols(cells, count);
+    for (int i = 0; i < count; i++)
+        cells[i].readers++;
+    req->arrival = next_arrival(r);
+    count_units(r->probe.c, comm->rank, to, step->unit, step->num);
+    if (schedule->send == WHEN__BEGUN && !is_synchronous)
+        req->is_complete = true;
+    begin_message(req, comm->rank, to);
+}
+
+int MPIC_Isend(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int tag,
+               MPIR_Comm * comm, MPIR_Request ** request, MPIR_Errflag_t * errflag)
+{
+    (void) type, (void) tag, (void) errflag;
+    begin_send(buf, count, to, comm, request, false);
+    return MPI_SUCCESS;
+}
+
+int MPIC_Issend(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int tag,
+                MPIR_Comm * comm, MPIR_Request ** request, MPIR_Errflag_t * errflag)
+{
+    (void) type, (void) tag, (void) errflag;
+    begin_send(buf, count, to, comm, request, true);
+    return MPI_SUCCESS;
+}
+
+int MPIC_Irecv(void *buf, MPI_Aint count, MPI_Datatype type, int from, int tag, MPIR_Comm * comm,
+               MPIR_Request ** request)
+{
+    MPIR_Request *req = *request = new_request();
+    const MPII_Topo_step_t *step = &ranks[comm->rank].probe.step;
+    cell_t *cells = buf;
+
+    (void) type, (void) tag;
+    assert(count == num_cells_of(ranks[0].probe.c, step->unit, step->num) && from == step->peer);
+    check_range(cells, count);
+    *req = (MPIR_Request) {
+        .owner = comm->rank,.peer = from,.cells = cells,.count = count,.unit = step->unit,
+        .num = step->num,
+    };
+    for (int i = 0; i < count; i++) {
+        change(&cells[i]);
+        cells[i].writers++;
+    }
+    begin_message(req, from, comm->rank);
+    return MPI_SUCCESS;
+}
+
+bool MPIR_Request_is_complete(const MPIR_Request * req)
+{
+    return req->is_complete;
+}
+
+int MPII_Topo_wait_bytes(MPIR_Request ** request, MPI_Aint * bytes, MPII_Topo_attr_t * attr)
+{
+    MPIR_Request *req = *request;
+    rank_t *r = &ranks[req->owner];
+
+    (void) attr;
+    assert(req->is_complete);
+    for (int i = 0; i < req->count; i++) {
+        if (req->is_send)
+            req->cells[i].readers--;
+        else
+            req->cells[i].writers--;
+    }
+    if (!req->is_send)
+        r->clock = MPL_MAX(r->clock, req->arrival);
+    *bytes = req->count * sizeof(cell_t);
+    *request = NULL;
+    /* what is over, but not matched, is still in its channel */
+    if (req->is_matched)
+        free_request(req);
+    else
+        req->cells = NULL;
+    return MPI_SUCCESS;
+}
+
+int MPIC_Wait(MPIR_Request * request, MPIR_Errflag_t * errflag)
+{
+    (void) request, (void) errflag;
+    assert(!"the test waits");
+    return MPI_SUCCESS;
+}
+
+/* ---------------------------------------------------------------- pipes */
+
+#define PIPE_SLOTS 2            /* of topo_pipe.c */
+
+typedef struct {
+    int num;                    /* messages */
+    struct {
+        int count, symbols, arrival;    /* as those of a request */
+    } slots[PIPE_SLOTS];
+} pipe_t;
+
+static pipe_t *pipes;           /* [p * p] */
+
+/* What a rank knows is its number. */
+struct MPII_Topo_pipes {
+    const case_t *c;
+    int rank;
+};
+
+static pipe_t *pipe_of(const MPII_Topo_pipes_t * p, int from, int to)
+{
+    return &pipes[from * p->c->p + to];
+}
+
+MPI_Aint MPII_Topo_pipes_limit(const MPII_Topo_pipes_t * p)
+{
+    (void) p;
+    return schedule->pipe_len * (MPI_Aint) sizeof(cell_t);
+}
+
+int MPII_Topo_pipes_index(const MPII_Topo_pipes_t * p, int rank)
+{
+    const int *host = p->c->place.host_of_rank;
+    return host[rank] == host[p->rank] ? rank : -1;
+}
+
+bool MPII_Topo_pipes_can_write(const MPII_Topo_pipes_t * p, int to)
+{
+    return pipe_of(p, p->rank, to)->num < PIPE_SLOTS;
+}
+
+bool MPII_Topo_pipes_can_read(const MPII_Topo_pipes_t * p, int from)
+{
+    return pipe_of(p, from, p->rank)->num > 0;
+}
+
+bool MPII_Topo_pipes_write(MPII_Topo_pipes_t * p, int to, const void *buf, MPI_Aint count,
+                           MPI_Datatype type, MPI_Aint bytes, int error, int *mpi_errno)
+{
+    pipe_t *pipe = pipe_of(p, p->rank, to);
+
+    assert(error == TOPO_ERROR_NONE && bytes == count * type && type == sizeof(cell_t));
+    *mpi_errno = MPI_SUCCESS;
+    if (pipe->num == PIPE_SLOTS)
+        return false;
+    check_range(buf, count);
+    pipe->slots[pipe->num].count = count;
+    pipe->slots[pipe->num].symbols = keep_symbols(buf, count);
+    pipe->slots[pipe->num++].arrival = next_arrival(&ranks[p->rank]);
+    if (ranks[to].is_blocked && ranks[to].exec.wait_from == p->rank)
+        enqueue(to);
+    return true;
+}
+
+bool MPII_Topo_pipes_read(MPII_Topo_pipes_t * p, int from, void *buf, MPI_Aint count,
+                          MPI_Datatype type, MPI_Aint bytes, int *error, int *mpi_errno)
+{
+    pipe_t *pipe = pipe_of(p, from, p->rank);
+    cell_t *cells = buf;
+    rank_t *r = &ranks[p->rank];
+
+    assert(bytes == count * type && type == sizeof(cell_t));
+    *error = TOPO_ERROR_NONE;
+    *mpi_errno = MPI_SUCCESS;
+    if (pipe->num == 0)
+        return false;
+    CHECK(pipe->slots[0].count == count, "rank %d reads another message of rank %d", p->rank, from);
+    check_range(buf, count);
+    for (int i = 0; i < count; i++) {
+        change(&cells[i]);
+        cells[i].symbol = sent_symbols[pipe->slots[0].symbols + i];
+    }
+    r->clock = MPL_MAX(r->clock, pipe->slots[0].arrival);
+    memmove(&pipe->slots[0], &pipe->slots[1], --pipe->num * sizeof(pipe->slots[0]));
+    if (ranks[from].is_blocked && has_changed(&ranks[from].exec))
+        enqueue(from);
+    return true;
+}
+
+int MPII_Topo_pipes_wait(MPII_Topo_pipes_t * p, int from)
+{
+    (void) p, (void) from;
+    assert(!"the test waits");
+    return MPI_SUCCESS;
+}
+
+int MPII_Topo_pipes_wait_until(MPII_Topo_pipes_t * p, bool (*is_over) (const void *data),
+                               const void *data)
+{
+    (void) p, (void) is_over, (void) data;
+    assert(!"the test waits");
+    return MPI_SUCCESS;
+}
+
+int MPII_Topo_comm_pipes(MPIR_Comm * comm, const MPII_Topo_order_t * order, int tag,
+                         MPII_Topo_pipes_t ** p, MPII_Topo_attr_t * attr)
+{
+    (void) comm, (void) order, (void) tag, (void) p, (void) attr;
+    assert(!"the test runs ranks by advance()");
+    return MPI_SUCCESS;
+}
+
+int MPIR_Err_create_code(int last, int fatal, const char *func, int line, int class,
+                         const char *generic, const char *specific, ...)
+{
+    (void) last, (void) fatal, (void) func, (void) line, (void) generic, (void) specific;
+    return class;
+}
+
+void MPII_Topo_out_of_memory(const char *where)
+{
+    (void) where;
+    abort();
+}
+
+MPII_Topo_counter_t MPII_Topo_rack_messages;
+
+#endif /* GEN_MESSAGES_H_INCLUDED */

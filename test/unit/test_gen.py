@@ -1,0 +1,45 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""The generators (topo_gen_*.c) with the executor (topo_exec.c), on symbols in the place of data, all
+ranks in one process. What is proven: topo_gen.c."""
+
+import hashlib
+import subprocess
+from pathlib import Path
+
+import pytest
+from kinds import Build, Launch
+
+HERE = Path(__file__).resolve().parent
+TOPO = HERE.parents[1] / "src_overlay/src/mpi/coll/algorithms/topo"
+# topo_gen.c includes it, which the name of the program that was built has to tell
+EXECUTOR = hashlib.sha256((TOPO / "topo_exec.c").read_bytes()).hexdigest()
+FLAGS = ["-DTEST_MALLOC", f"-DEXECUTOR_{EXECUTOR}", "-Wno-unused-parameter"]
+FAMILIES = ["allgather.", "bcast.", "reduce.", "reduce_bcast.", "allreduce.", "reduce_scatter."]
+
+
+@pytest.fixture
+def topo_gen(build_unit: Build) -> Launch:
+    """topo_gen(*arguments, flags=): a CompletedProcess"""
+
+    def run(*args: str, flags: list[str] | None = None) -> subprocess.CompletedProcess[str]:
+        sources = [TOPO / "topo_order.c", TOPO / "topo_map.c", *sorted(TOPO.glob("topo_gen_*.c"))]
+        include = [f"-I{HERE}/shim", f"-I{TOPO}"]
+        program = build_unit(HERE / "topo_gen.c", *include, *sources, *FLAGS, *(flags or []))
+        return subprocess.run(
+            [program, *args], capture_output=True, text=True, timeout=300, check=False
+        )
+
+    return run
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_schedules_of_all_ranks(topo_gen: Launch, family: str) -> None:
+    done = topo_gen("check", family)
+    assert done.returncode == 0 and family in done.stdout, done.stdout + done.stderr
+
+
+def test_changed_schedules_are_caught(topo_gen: Launch) -> None:
+    """Steps that are left out, repeated, exchanged, too early, or of other ranks, units, buffers, slots:
+    what is not caught is as right as it was, for a reason that topo_gen.c knows."""
+    done = topo_gen("mutate")
+    assert done.returncode == 0 and "drop" in done.stdout, done.stdout + done.stderr

@@ -1,0 +1,305 @@
+/* Copyright (C) by the mpich-topo authors. See LICENSE.
+ *
+ * Proves generators (topo_gen_*.c) with the executor (topo_exec.c), for all ranks of many calls.
+ * What it knows of each algorithm: gen_families.h.
+ *
+ * usage: topo_gen check [FAMILY]               all placements and roots; of the rest, a sample
+ *        topo_gen check-all [FAMILY]           all numbers of units, layouts, orders of events
+ *        topo_gen mutate [FAMILY]              how many changed schedules are caught
+ *        topo_gen show FAMILY P PLACE ROOT UNITS    one case: steps, messages, length
+ * FAMILY: the first letters of its name */
+
+#include "gen_families.h"
+
+/* ---------------------------------------------------------------- placements */
+
+static const char *const shapes[] = {
+    "one host", "a host each", "a rack each", "4 x 4", "4 x 2, round robin", "unequal hosts",
+    "unequal racks", "few racks, random", "random", "random distances"
+};
+#define NUM_SHAPES ((int) (sizeof(shapes) / sizeof(shapes[0])))
+
+static int random_distance(const void *state, int a, int b)
+{
+    (void) state;
+    return mix(a < b ? a * 1000 + b : b * 1000 + a) % 7;
+}
+
+static MPII_Topo_place_t place_of_shape(int shape, int p)
+{
+    static int host[MAX_RANKS], rack[MAX_RANKS];
+    uint64_t seed = mix(shape * 1000 + p);
+    int num_hosts = (p + 3) / 4, n = 1 + seed % p, racks = 1 + seed / 1000 % n;
+    MPII_Topo_place_t result;
+
+    for (int i = 0; i < p; i++) {
+        uint64_t x = mix(seed + i), y = mix(x);
+        switch (shape) {
+            case 0:
+                host[i] = rack[i] = 0;
+                break;
+            case 1:
+                host[i] = i;
+                rack[i] = 0;
+                break;
+            case 2:
+                host[i] = rack[i] = i;
+                break;
+            case 3:
+                host[i] = i / 4;
+                rack[i] = i / 4;
+                break;
+            case 4:
+                host[i] = i % num_hosts;
+                rack[i] = i / 2;
+                break;
+            case 5:            /* 1, 2, 3 ... ranks */
+                host[i] = 0;
+                while ((host[i] + 1) * (host[i] + 2) / 2 <= i)
+                    host[i]++;
+                rack[i] = i / 3;
+                break;
+            case 6:            /* one host, two hosts, all others */
+                host[i] = i / 2;
+                rack[i] = i == 0 ? 0 : i <= 2 ? 1 : 2;
+                break;
+            case 7:
+                host[i] = x % num_hosts;
+                rack[i] = y % 3;
+                break;
+            default:
+                host[i] = x % n;
+                rack[i] = y % racks;
+        }
+    }
+    if (shape == 3)
+        for (int i = 0; i < p; i++)
+            rack[i] = i / 4;
+    result = place(p, host, rack);
+    if (shape == 9) {
+        result.host_distance = random_distance;
+        result.rack_distance = random_distance;
+    }
+    return result;
+}
+
+static void set_place(case_t * c, int shape, int p)
+{
+    static int ring[MAX_RANKS];
+    static MPII_Topo_order_t *order;
+
+    c->p = p;
+    c->shape = shape;
+    c->place = place_of_shape(shape, p);
+    MPII_Topo_map_ring(&c->place, ring);
+    free(order);
+    c->order = order = MPII_Topo_order_create(&c->place, ring);
+}
+
+/* ---------------------------------------------------------------- all cases */
+
+static bool takes_all;
+static long num_cases, num_runs, num_skips;
+
+/* One of n is taken. */
+static bool is_taken(int n)
+{
+    return n <= 1 || takes_all || mix(++num_skips) % n == 0;
+}
+
+static struct {
+    bool same, in_order;
+} seen[NUM_FAMILIES];
+
+static void describe(const case_t * c, const schedule_t * with)
+{
+    static const char *const layouts[] = { "plain", "short", "unequal" };
+
+    printf("failed: %s, %d ranks, placement %d (%s), root %d, %d units, %s%s, %s: %s\n",
+           c->family->name, c->p, c->shape, shapes[c->shape], c->root, c->units, layouts[c->layout],
+           c->in_place ? ", in place" : "", with->name, fail_text);
+}
+
+static void check_case(const case_t * c, const schedule_t * with)
+{
+    outcome_t outcome;
+
+    num_runs++;
+    if (!run_case(c, with, NULL, &outcome)) {
+        describe(c, with);
+        exit(1);
+    }
+    seen[c->family - families].same &= outcome.same;
+    seen[c->family - families].in_order &= outcome.in_order;
+}
+
+/* All orders of events where there are few ranks; else the worst one, and another one */
+static void check_orders(const case_t * c)
+{
+    int other = 1 + mix(++num_cases) % (NUM_SCHEDULES - 1);
+
+    for (int i = 0; i < NUM_SCHEDULES; i++)
+        if (takes_all || c->p <= 4 || i == 0 || (i == other && c->p <= 33))
+            check_case(c, &schedules[i]);
+}
+
+/* All numbers of units and layouts where there are few ranks; else some */
+static void check_root(const case_t * c)
+{
+    static const int units[] = { 1, 2, 3, 5, 17 };
+    int num = c->family->has_units ? sizeof(units) / sizeof(units[0]) : 1;
+
+    for (int u = 0; u < num; u++) {
+        if (!is_taken(c->p > 7 ? num : 1))
+            continue;
+        for (int layout = 0; layout < LAYOUT__END; layout++) {
+            if (!is_taken(c->p > 4 ? LAYOUT__END : 1))
+                continue;
+            for (int in_place = 0; in_place <= c->family->collective->has_in_place; in_place++) {
+                if (!is_taken(c->p > 4 && c->family->collective->has_in_place ? 2 : 1))
+                    continue;
+                case_t one = *c;
+                one.units = units[u];
+                one.layout = layout;
+                one.in_place = in_place;
+                c->family->prepare(&one);
+                if (is_taken(one.num_units * one.p / 10000))
+                    check_orders(&one);
+            }
+        }
+    }
+}
+
+static void check_family(const family_t * family)
+{
+    static const int large[] = { 34, 47, 64, 65, 100, 127, 200 };
+    case_t c = {.family = family };
+
+    seen[family - families].same = seen[family - families].in_order = true;
+    for (int i = 1; i <= 33 + (int) (sizeof(large) / sizeof(large[0])); i++) {
+        int p = i <= 33 ? i : large[i - 34];
+        for (int shape = 0; shape < NUM_SHAPES; shape++) {
+            int num_roots = !family->collective->has_root ? 1 : p > 33 ? 3 : p;
+            set_place(&c, shape, p);
+            for (int root = 0; root < num_roots; root++) {
+                c.root = num_roots == p ? root : root * (p / 3 + 1) % p;
+                if (is_taken(num_roots > 12 ? 4 : 1))
+                    check_root(&c);
+            }
+        }
+    }
+}
+
+static bool is_meant(const family_t * family, const char *name)
+{
+    return name == NULL || !strncmp(family->name, name, strlen(name));
+}
+
+#include "gen_changes.h"
+
+/* ---------------------------------------------------------------- one case in words */
+
+static void show_step(const MPII_Topo_step_t * step)
+{
+    static const char *const kinds[] = { "send to", "receive from", "copy", "reduce" };
+    static const char *const bufs[] = { "IN", "OUT", "TMP" };
+
+    printf(" %s", kinds[step->kind]);
+    if (is_local(step))
+        printf(" %s", bufs[step->from]);
+    else
+        printf(" %d", step->peer);
+    if (is_local(step) && step->from == MPII_TOPO_BUF__TMP)
+        printf("[%d]", step->from_slot);
+    printf(" %d+%d %s", step->unit, step->num, bufs[step->buf]);
+    if (step->buf == MPII_TOPO_BUF__TMP)
+        printf("[%d]", step->slot);
+    if (step->after)
+        printf(" after %d", step->after);
+    printf(";");
+}
+
+static void show(const char *name, int p, int shape, int root, int units)
+{
+    case_t c = {.root = root,.units = units };
+    outcome_t outcome;
+    MPII_Topo_step_t step;
+
+    for (c.family = families; strcmp(c.family->name, name); c.family++)
+        assert(c.family < families + NUM_FAMILIES - 1);
+    set_place(&c, shape, p);
+    c.family->prepare(&c);
+    printf("line (host, rack):");
+    for (int i = 0; i < p; i++)
+        printf(" %d (%d, %d)", c.order->rank_at[i], c.order->host_at[i],
+               c.order->rack_of[c.order->host_at[i]]);
+    printf("\n");
+    for (int rank = 0; rank < p; rank++) {
+        probe_t probe = {.c = &c };
+        c.family->setup(&probe.inner, &c, rank);
+        for (int i = 0; i <= probe.inner.u.gen.num_recvs; i++) {
+            printf("%d, round %d:", rank, i);
+            if (i > 0 && inner_step(&probe, i - 1, -1, &step))
+                show_step(&step);
+            for (int k = 0; inner_step(&probe, i, k, &step); k++)
+                show_step(&step);
+            printf("\n");
+        }
+    }
+    printf("%s", run_case(&c, &schedules[0], NULL, &outcome) ? "right" : fail_text);
+    printf("; %d messages one after the other\nunits into and out of racks:", traffic.length);
+    for (int i = 0; i < c.place.num_racks; i++)
+        printf(" %d %d,", traffic.into_rack[i], traffic.out_of_rack[i]);
+    printf(" hosts:");
+    for (int i = 0; i < c.place.num_hosts; i++)
+        printf(" %d %d,", traffic.into_host[i], traffic.out_of_host[i]);
+    printf("\n");
+}
+
+/* ---------------------------------------------------------------- */
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 2 ? argv[2] : NULL;
+
+    assert(argc > 1);
+    if (!strcmp(argv[1], "check") || !strcmp(argv[1], "check-all")) {
+        takes_all = !strcmp(argv[1], "check-all");
+        for (int f = 0; f < NUM_FAMILIES; f++) {
+            if (!is_meant(&families[f], name))
+                continue;
+            num_cases = num_runs = 0;
+            check_family(&families[f]);
+            printf("%s: %ld cases, %ld runs%s%s\n", families[f].name, num_cases, num_runs,
+                   seen[f].same ? "" : ", commuted",
+                   seen[f].in_order && families[f].collective->result == sum ?
+                   ", in the order of the line" : "");
+        }
+    } else if (!strcmp(argv[1], "show")) {
+        assert(argc == 7);
+        show(name, atoi(argv[3]), atoi(argv[4]), atoi(argv[5]), atoi(argv[6]));
+    } else if (!strcmp(argv[1], "mutate")) {
+        for (int f = 0; f < NUM_FAMILIES; f++) {
+            if (!is_meant(&families[f], name))
+                continue;
+            memset(tally, 0, sizeof(tally));
+            mutate_family(&families[f]);
+            int num = 0, num_caught = 0, num_equal = 0;
+            for (int i = 0; i < CHANGE__END; i++) {
+                num += tally[i].num;
+                num_caught += tally[i].num_caught;
+                num_equal += tally[i].num_equal;
+            }
+            printf("%s: %d changes, %d caught, %d right, %d not caught\n ", families[f].name, num,
+                   num_caught, num_equal, num - num_caught - num_equal);
+            for (int i = 0; i < CHANGE__END; i++)
+                if (tally[i].num > 0)
+                    printf(" %s %d/%d", changes[i], tally[i].num_caught, tally[i].num);
+            printf("\n");
+        }
+        for (int i = 0; reasons[i].why; i++)
+            printf("right, %d: %s\n", reasons[i].num, reasons[i].why);
+        return num_open > 0;
+    }
+    return 0;
+}
