@@ -4,7 +4,7 @@
 
 /* What becomes of the ranks that wait for one that was killed.
  *
- *   peers --collective alltoall|alltoallv|gather|scatter --victim RANK [--form blocking|init]
+ *   peers --collective alltoall|alltoallv|gather|scatter|allreduce --victim RANK [--form blocking|init]
  *         [--out FILE]         each rank writes to FILE.RANK: mpiexec loses what comes after a death
  *
  * After some calls that all take part in, the victim kills itself, and the others go on to call, on a
@@ -34,6 +34,8 @@ static int call(const char *collective, MPI_Comm comm)
         return MPI_Alltoallv(in, counts, displs, MPI_INT, out, counts, displs, MPI_INT, comm);
     if (!strcmp(collective, "gather"))
         return MPI_Gather(in, BLOCK, MPI_INT, out, BLOCK, MPI_INT, 0, comm);
+    if (!strcmp(collective, "allreduce"))
+        return MPI_Allreduce(in, out, BLOCK, MPI_INT, MPI_SUM, comm);
     return MPI_Scatter(in, BLOCK, MPI_INT, out, BLOCK, MPI_INT, 0, comm);
 }
 

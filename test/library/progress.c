@@ -76,6 +76,8 @@ static void call_once(void)
         MPI_Alltoallv(in, counts, displs, MPI_INT, out, counts, displs, MPI_INT, MPI_COMM_WORLD);
     else if (!strcmp(collective, "gather"))
         MPI_Gather(in, BLOCK, MPI_INT, out, BLOCK, MPI_INT, 0, MPI_COMM_WORLD);
+    else if (!strcmp(collective, "allreduce"))
+        MPI_Allreduce(in, out, size * BLOCK, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     else
         MPI_Scatter(in, BLOCK, MPI_INT, out, BLOCK, MPI_INT, 0, MPI_COMM_WORLD);
 }
@@ -101,6 +103,8 @@ static void call(int algo)
         int from = collective[0] == 's' ? 0 : i / BLOCK;
         int at = collective[0] == 'g' ? 0 : rank * BLOCK;
         int expected = from * 1000 + at + i % BLOCK;
+        if (!strcmp(collective, "allreduce"))
+            expected = size * (size - 1) / 2 * 1000 + size * i;
         if (out[i] != expected)
             wrong(collective, expected, out[i]);
     }

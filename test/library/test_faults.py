@@ -27,6 +27,7 @@ CASES: dict[str, Env] = {
     "allgather-topo_ring": {},
     "allgather-topo_recursive_doubling": {},
     "allgather-gather_bcast": {},
+    "allgather-rack_lanes": {},
     "gather-rack_leader": {},
     "gather-topo_binomial": {},
     "scatter-rack_leader": {},

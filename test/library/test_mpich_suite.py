@@ -20,7 +20,10 @@ from kinds import Job, Launch, MakeSite, WriteJson
 
 HERE = Path(__file__).parent
 MANIFEST = tomllib.loads((HERE.parents[1] / "cvars/algorithms.toml").read_text())["algorithm"]
-ROWS = [(row["collective"], row["name"]) for row in MANIFEST]
+ROWS = [
+    *((row["collective"], row["name"]) for row in MANIFEST),
+    *((f"i{row['collective']}", f"tsp_{row['name']}") for row in MANIFEST if "nonblocking" in row),
+]
 
 # program and ranks, as in test/mpi/{coll,comm,...}/testlist; every collective of the manifest
 PROGRAMS = {
@@ -41,6 +44,23 @@ attr/attrt 4                errors/coll/noalias2 4
     "alltoall": "coll/alltoall1 8 coll/coll13 4 coll/p_alltoall 8 coll/icalltoall 7",
     "alltoallv": "coll/alltoallv 10 coll/alltoallv0 10 coll/p_alltoallv 10 coll/alltoallw_zeros 5 "
     "coll/icalltoallv 7",
+    "allgatherv": "coll/allgatherv2 10 coll/allgatherv3 10 coll/icallgatherv 5",
+    "allreduce": "coll/allred 4 coll/allred2 4 coll/allred3 10 coll/allred4 4 coll/allred5 5 "
+    "coll/allred6 4 coll/allredmany 4 coll/icallreduce 5 coll/opland 4 coll/opband 4 coll/opmaxloc 5 "
+    "coll/opminloc 4 coll/uoplong 11 coll/longuser 4",
+    "barrier": "coll/allgatherv4 4 coll/icbarrier 5",
+    "bcast": "coll/bcasttest 8 coll/bcasttest 10 coll/bcastzerotype 5 coll/icbcast 4",
+    "reduce": "coll/reduce 5 coll/reduce 10 coll/red3 10 coll/red4 10 coll/icreduce 5 coll/opsum 4",
+    "reduce_scatter": "coll/redscat 4 coll/redscat2 5 coll/redscat3 8 coll/redscatinter 8",
+    "reduce_scatter_block": "coll/red_scat_block 4 coll/red_scat_block2 5 coll/redscatblk3 8",
+    "iallgather": "coll/nonblocking 4 coll/nonblocking2 5 coll/nonblocking3 5 coll/p_allgather 10",
+    "iallgatherv": "coll/nonblocking 4 coll/nonblocking3 5 coll/p_allgatherv 10",
+    "iallreduce": "coll/nonblocking 5 coll/nonblocking2 4 coll/nonblocking3 5 coll/p_allred 4",
+    "ibarrier": "coll/nonblocking2 5 coll/nonblocking3 5 coll/p_barrier 2 coll/ibarrier 2",
+    "ibcast": "coll/nonblocking 10 coll/nonblocking2 5 coll/nonblocking3 5 coll/p_bcast 4",
+    "ireduce": "coll/nonblocking 4 coll/nonblocking2 5 coll/nonblocking3 5 coll/p_red 4",
+    "ireduce_scatter": "coll/nonblocking 4 coll/nonblocking3 5 coll/p_redscat 4",
+    "ireduce_scatter_block": "coll/nonblocking 4 coll/nonblocking3 5 coll/p_red_scat_block 4",
 }
 # at sizes not powers of two, and at more hosts
 MORE_SIZES = {
@@ -51,6 +71,14 @@ MORE_SIZES = {
     "scatterv": "coll/scatterv 7",
     "alltoall": "coll/alltoall1 11 coll/coll13 7 coll/p_alltoall 5",
     "alltoallv": "coll/alltoallv 7 coll/alltoallv0 4 coll/p_alltoallv 5",
+    "allgatherv": "coll/allgatherv2 7",
+    "allreduce": "coll/allred 7 coll/allred3 3 coll/opmaxloc 9",
+    "bcast": "coll/bcasttest 7",
+    "reduce": "coll/red3 7",
+    "reduce_scatter": "coll/redscat 6 coll/redscat2 10",
+    "reduce_scatter_block": "coll/red_scat_block2 10 coll/redscatblk3 10",
+    "iallreduce": "coll/nonblocking 7",
+    "ibcast": "coll/nonblocking2 10",
 }
 
 
@@ -62,7 +90,7 @@ def runs(programs: str) -> list[tuple[str, int]]:
 FORCED = [
     (collective, name, *run)
     for collective, name in ROWS
-    for run in runs(PROGRAMS[collective]) + runs(MORE_SIZES[collective])
+    for run in runs(PROGRAMS[collective]) + runs(MORE_SIZES.get(collective, ""))
 ]
 RUNS = [(collective, *run) for collective in dict(ROWS) for run in runs(PROGRAMS[collective])]
 
@@ -78,6 +106,12 @@ NOT_REACHED = {
     "coll/icscatterv",
     "coll/icalltoall",
     "coll/icalltoallv",
+    "coll/icallgatherv",
+    "coll/icallreduce",
+    "coll/icbarrier",
+    "coll/icbcast",
+    "coll/icreduce",
+    "coll/redscatinter",
 }
 
 # plans whatever the size and however often counts change
@@ -165,7 +199,8 @@ def test_forced(
             program,
             n,
             **{f"MPIR_CVAR_{collective.upper()}_INTRA_ALGORITHM": name},
-            MPIR_CVAR_COLLECTIVE_FALLBACK="error",
+            # an operation that is not commutative goes to MPICH's own
+            MPIR_CVAR_COLLECTIVE_FALLBACK="silent" if "red" in collective else "error",
             MPIR_CVAR_NUM_CLIQUES=3,
             MPIR_CVAR_COLL_TOPOLOGY_FILE=file,
             **PLANS,

@@ -32,15 +32,23 @@ each_call = pytest.mark.parametrize(
         ("alltoallv", "init"),
         ("gather", "blocking"),
         ("scatter", "blocking"),
+        ("allreduce", "blocking"),
     ],
 )
 
 
+ALGORITHMS = {
+    "alltoall": "planned",
+    "alltoallv": "planned",
+    "gather": "rack_leader",
+    "scatter": "rack_leader",
+    "allreduce": "topo_recursive_doubling",
+}
+
+
 def environment(collective: str) -> Env:
     return {
-        f"MPIR_CVAR_{collective.upper()}_INTRA_ALGORITHM": (
-            "planned" if collective.startswith("alltoall") else "rack_leader"
-        ),
+        f"MPIR_CVAR_{collective.upper()}_INTRA_ALGORITHM": ALGORITHMS[collective],
         "MPIR_CVAR_NUM_CLIQUES": 2,
     }
 

@@ -31,6 +31,7 @@ ALGORITHMS = {
     "alltoallv": "auto,planned,planned+init",
     "gather": "auto,rack_leader",
     "scatter": "auto,rack_leader",
+    "allreduce": "auto,topo_recursive_doubling",
 }
 
 each_collective = pytest.mark.parametrize("collective", ALGORITHMS)

@@ -1,0 +1,312 @@
+/*
+ * Copyright (C) by the mpich-topo authors. See LICENSE.
+ */
+
+/* Nonblocking and persistent collectives by the algorithms that CVARs force: several at once on two
+ * communicators, completed in any order, with datatypes and operations that are freed while they are in
+ * use.
+ *
+ *   nonblocking [SEED [STARTS]]
+ *
+ * STARTS: start a persistent allreduce so often, and tell how the memory of the process grew.
+ *
+ * Output: a line FAIL per failed check, a line COUNTER per performance variable, then `OK <n> checks`, or
+ * `FAILED <n> of <m> checks`. Exit status 0 if all are OK, else 1. */
+
+#define _GNU_SOURCE
+#define PROGRAM "nonblocking"
+#include "checks.h"
+#include <malloc.h>
+#include <stdint.h>
+
+enum { ALLGATHER, ALLGATHERV, ALLREDUCE, BARRIER, BCAST, REDUCE, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK,
+    N_COLLECTIVES
+};
+
+/* A call. Elements are pairs of ints with a hole between them where has_gaps. */
+typedef struct {
+    int coll, n, root, in_place, has_gaps, is_persistent;
+    MPI_Comm comm;
+    int rank, size;
+    int *in, *out, *counts, *displs;
+    int num_in, num_out;        /* elements */
+    MPI_Request request;
+} call_t;
+
+static void add_ints(void *in, void *inout, int *n, MPI_Datatype * type)
+{
+    int has_gaps, size;
+
+    MPI_Type_size(*type, &size);
+    has_gaps = size == 2 * sizeof(int);
+    for (int i = 0; i < *n; i++) {
+        for (int k = 0; k <= 2 * has_gaps; k += 2)
+            ((int *) inout)[i * (has_gaps ? 3 : 1) + k] += ((int *) in)[i * (has_gaps ? 3 : 1) + k];
+    }
+}
+
+/* What a rank contributes to element i, in the given round */
+static int value(int rank, int i, int round)
+{
+    return (rank + 1) * (i % 1000 + 1) + round;
+}
+
+static int is_reduction(const call_t * c)
+{
+    return c->coll == ALLREDUCE || c->coll == REDUCE || c->coll >= REDUCE_SCATTER;
+}
+
+static void set(const call_t * c, int *buf, int i, int x)
+{
+    if (c->has_gaps)
+        buf[3 * i] = buf[3 * i + 2] = x;
+    else
+        buf[i] = x;
+}
+
+static void check_at(const call_t * c, int i, int x)
+{
+    int at = c->has_gaps ? 3 * i : i;
+
+    check(c->out[at] == x && (!c->has_gaps || (c->out[at + 2] == x && c->out[at + 1] == -7)), "value",
+          "collective %d, n %d, root %d, in place %d, gaps %d: element %d is %d, not %d", c->coll, c->n,
+          c->root, c->in_place, c->has_gaps, i, c->out[at], x);
+}
+
+static int *new_buffer(int n)
+{
+    int *buf = malloc((3 * n + 1) * sizeof(int));
+    for (int i = 0; i <= 3 * n; i++)
+        buf[i] = -7;
+    return buf;
+}
+
+static void prepare(call_t * c)
+{
+    int blocks = c->coll == ALLGATHER || c->coll == ALLGATHERV;
+
+    MPI_Comm_rank(c->comm, &c->rank);
+    MPI_Comm_size(c->comm, &c->size);
+    c->root %= c->size;
+    c->counts = malloc(2 * c->size * sizeof(int));
+    c->displs = c->counts + c->size;
+    for (int i = 0, at = 0; i < c->size; i++) {
+        c->counts[i] = c->coll == ALLGATHERV || c->coll == REDUCE_SCATTER ? c->n * (i % 3) / 2 : c->n;
+        c->displs[i] = at;
+        at += c->counts[i];
+        c->num_out = at;
+    }
+    c->num_in = blocks ? c->counts[c->rank] : c->n;
+    if (!blocks)
+        c->num_out = c->n;
+    if (c->coll >= REDUCE_SCATTER) {
+        c->num_in = c->displs[c->size - 1] + c->counts[c->size - 1];
+        c->num_out = c->counts[c->rank];
+    }
+    c->in = new_buffer(c->num_in);
+    c->out = new_buffer(c->in_place && c->num_in > c->num_out ? c->num_in : c->num_out);
+}
+
+static void fill(call_t * c, int round)
+{
+    int blocks = c->coll == ALLGATHER || c->coll == ALLGATHERV;
+    int from = c->in_place && blocks ? c->displs[c->rank] : 0;
+    int *buf = c->in_place || c->coll == BCAST ? c->out : c->in;
+
+    for (int i = 0; i < c->num_in; i++)
+        set(c, buf, from + i, c->coll == BCAST && c->rank != c->root ? -1 : value(c->rank, i, round));
+}
+
+static void check_result(const call_t * c, int round)
+{
+    int first = c->coll >= REDUCE_SCATTER ? c->displs[c->rank] : 0;
+
+    if (c->coll == BARRIER || (c->coll == REDUCE && c->rank != c->root))
+        return;
+    if (c->coll == ALLGATHER || c->coll == ALLGATHERV) {
+        for (int r = 0; r < c->size; r++) {
+            for (int i = 0; i < c->counts[r]; i++)
+                check_at(c, c->displs[r] + i, value(r, i, round));
+        }
+        return;
+    }
+    for (int i = 0; i < c->num_out; i++) {
+        int sum = 0;
+        for (int r = 0; r < c->size; r++)
+            sum += value(r, first + i, round);
+        check_at(c, i, c->coll == BCAST ? value(c->root, i, round) : sum);
+    }
+}
+
+/* Start it, or make the persistent request. What it needs is freed at once. */
+static void begin(call_t * c)
+{
+    const void *in = c->in_place ? MPI_IN_PLACE : c->in;
+    MPI_Datatype type = MPI_INT;
+    MPI_Op op = MPI_SUM;
+    MPI_Request *req = &c->request;
+
+    if (c->has_gaps) {
+        MPI_Datatype vector;
+        MPI_Type_vector(2, 1, 2, MPI_INT, &vector);
+        MPI_Type_create_resized(vector, 0, 3 * sizeof(int), &type);
+        MPI_Type_free(&vector);
+        MPI_Type_commit(&type);
+        MPI_Op_create(add_ints, 1, &op);
+    }
+#define CALL(Name, ...) \
+    (c->is_persistent ? MPI_##Name##_init(__VA_ARGS__, c->comm, MPI_INFO_NULL, req) : \
+     MPI_I##Name(__VA_ARGS__, c->comm, req))
+#define MPI_IAllgather MPI_Iallgather
+#define MPI_IAllgatherv MPI_Iallgatherv
+#define MPI_IAllreduce MPI_Iallreduce
+#define MPI_IBcast MPI_Ibcast
+#define MPI_IReduce MPI_Ireduce
+#define MPI_IReduce_scatter MPI_Ireduce_scatter
+#define MPI_IReduce_scatter_block MPI_Ireduce_scatter_block
+    switch (c->coll) {
+        case ALLGATHER:
+            CALL(Allgather, in, c->n, type, c->out, c->n, type);
+            break;
+        case ALLGATHERV:
+            CALL(Allgatherv, in, c->counts[c->rank], type, c->out, c->counts, c->displs, type);
+            break;
+        case ALLREDUCE:
+            CALL(Allreduce, in, c->out, c->n, type, op);
+            break;
+        case BARRIER:
+            if (c->is_persistent)
+                MPI_Barrier_init(c->comm, MPI_INFO_NULL, req);
+            else
+                MPI_Ibarrier(c->comm, req);
+            break;
+        case BCAST:
+            CALL(Bcast, c->out, c->n, type, c->root);
+            break;
+        case REDUCE:
+            if (c->in_place && c->rank != c->root)
+                in = c->out;
+            CALL(Reduce, in, c->rank == c->root ? c->out : NULL, c->n, type, op, c->root);
+            break;
+        case REDUCE_SCATTER:
+            CALL(Reduce_scatter, in, c->out, c->counts, type, op);
+            break;
+        case REDUCE_SCATTER_BLOCK:
+            CALL(Reduce_scatter_block, in, c->out, c->n, type, op);
+            break;
+    }
+    if (c->has_gaps) {
+        MPI_Type_free(&type);
+        MPI_Op_free(&op);
+    }
+}
+
+static void finish(call_t * c)
+{
+    if (c->is_persistent)
+        MPI_Request_free(&c->request);
+    free(c->in);
+    free(c->out);
+    free(c->counts);
+}
+
+/* All collectives at once on two communicators. The order of completion differs between ranks. */
+static void run_all(MPI_Comm comms[2], int n, unsigned seed)
+{
+    enum { N = 2 * N_COLLECTIVES };
+    call_t calls[N];
+    int order[N], first = 0;
+
+    for (int i = 0; i < N; i++) {
+        call_t *c = &calls[i];
+        *c = (call_t) {.coll = i % N_COLLECTIVES,.n = n,.comm = comms[i / N_COLLECTIVES] };
+        c->root = next_random(&seed) % 64;
+        c->in_place = next_random(&seed) % 2 && c->coll != BCAST && c->coll != BARRIER;
+        c->has_gaps = next_random(&seed) % 2;
+        c->is_persistent = next_random(&seed) % 2;
+        prepare(c);
+        if (c->is_persistent)
+            begin(c);
+    }
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < N; i++) {
+            fill(&calls[i], round);
+            if (calls[i].is_persistent)
+                MPI_Start(&calls[i].request);
+            else
+                begin(&calls[i]);
+        }
+        shuffle(order, N, seed + world_rank * 7 + round);
+        for (first = 0; first < N; first++) {
+            call_t *c = &calls[order[first]];
+            int done = 0;
+            while (first % 2 && !done)
+                MPI_Test(&c->request, &done, MPI_STATUS_IGNORE);
+            MPI_Wait(&c->request, MPI_STATUS_IGNORE);
+            check_result(c, round);
+        }
+    }
+    for (int i = 0; i < N; i++)
+        finish(&calls[i]);
+}
+
+static void run_starts(int num)
+{
+    int x = 0, sum = 0;
+    MPI_Request request;
+    size_t before = 0;
+
+    MPI_Allreduce_init(&x, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+    for (int i = 0; i < num; i++) {
+        if (i == num / 10)
+            before = mallinfo2().uordblks;
+        x = i + world_rank;
+        MPI_Start(&request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        if (i % 100 == 0)
+            check(sum == world_size * i + world_size * (world_size - 1) / 2, "sum", "start %d: %d", i,
+                  sum);
+    }
+    /* a block of a pool of MPICH's may be begun */
+    check(mallinfo2().uordblks < before + 100000, "memory", "%zu bytes before, %zu after", before,
+          (size_t) mallinfo2().uordblks);
+    MPI_Request_free(&request);
+}
+
+int main(int argc, char **argv)
+{
+    static const int sizes[] = { 0, 1, 5, 64, 1000, 20011 };
+    unsigned seed = argc > 1 ? atoi(argv[1]) : 1;
+    int provided;
+    MPI_Comm comms[2];
+    counters_t counters;
+
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &world_size);
+    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
+    counters_open(&counters);
+    comms[0] = MPI_COMM_WORLD;
+    /* in another order */
+    MPI_Comm_split(MPI_COMM_WORLD, 0, -world_rank, &comms[1]);
+
+    if (argc > 2)
+        run_starts(atoi(argv[2]));
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes) && argc <= 2; i++)
+        run_all(comms, sizes[i], seed + i);
+
+    MPI_Comm_free(&comms[1]);
+    counters_print(&counters, stdout);
+    counters_close(&counters);
+    long mine[2] = { n_failed, n_checks }, all[2];
+    PMPI_Reduce(mine, all, 2, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
+    if (world_rank == 0) {
+        if (all[0])
+            printf("FAILED %ld of %ld checks\n", all[0], all[1]);
+        else
+            printf("OK %ld checks\n", all[1]);
+    }
+    MPI_T_finalize();
+    MPI_Finalize();
+    return n_failed > 0;
+}

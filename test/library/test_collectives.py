@@ -1,0 +1,282 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""MPI_Bcast, the reductions, MPI_Allgatherv and MPI_Barrier give the standard's result with every root,
+whatever algorithm, ranks and topology.
+
+The checks are in collectives.c; here it is run over numbers of ranks and clusters. NUM_CLIQUES makes
+one machine look like hosts clique0, clique1, ...
+"""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kinds import Build, Cluster, Env, Launch, RunParts, WriteJson
+
+HERE = Path(__file__).parent
+MANIFEST = tomllib.loads((HERE.parents[1] / "cvars/algorithms.toml").read_text())["algorithm"]
+REDUCTIONS = ("reduce", "allreduce", "reduce_scatter", "reduce_scatter_block")
+COLLECTIVES = ("bcast", *REDUCTIONS, "allgatherv", "barrier")
+CASES = [(row["collective"], row["name"]) for row in MANIFEST if row["collective"] in COLLECTIVES]
+KINDS = ["no_topology", "one_rank_a_host", "cyclic", "block", "unknown_hosts"]
+ALL_OF_IT = [*(("unequal", n) for n in (1, 2, 8)), ("cyclic", 3), ("block", 5), ("no_topology", 9)]
+FALLBACK = {"MPIR_CVAR_COLLECTIVE_FALLBACK": "error"}
+
+every_algorithm = pytest.mark.parametrize("collective, name", CASES)
+
+
+@pytest.fixture(scope="session")
+def program(build_mpi: Build) -> Path:
+    return build_mpi(HERE / "collectives.c", "-lm")
+
+
+def words_of(case: tuple[str, str], *words: Any) -> list[Any]:
+    return ["--collective", case[0], "--algorithm", case[1], "--expect", case[1], *words]
+
+
+@pytest.fixture(scope="session")
+def run_every(run_parts: RunParts, program: Path) -> RunParts:
+    """run_every(*words, cases=, n=, env=): these cases of collectives.c, by one algorithm after the
+    other, which has to run."""
+
+    def run(*words: Any, cases: Any = CASES, **how: Any) -> dict[Any, Any]:
+        parts = {case: words_of(case, *words) for case in cases}
+        return run_parts(program, parts=parts, timeout=200, **how)
+
+    return run
+
+
+def forced(collective: str, name: str, **more: Any) -> Env:
+    return {f"MPIR_CVAR_{collective.upper()}_INTRA_ALGORITHM": name, **FALLBACK, **more}
+
+
+@pytest.mark.parametrize(
+    "kind, n, words",
+    [
+        *((kind, n, []) for kind, n in ALL_OF_IT),
+        *(("unequal", n, ["basic", "derived", "rounding"]) for n in (4, 6, 7, 11, 13, 16, 17)),
+        *((kind, 12, ["basic", "ops", "comms"]) for kind in KINDS),
+    ],
+)
+def test_any_cluster(
+    run_every: RunParts, cluster: Cluster, kind: str, n: int, words: list[str]
+) -> None:
+    jobs = run_every(*words, n=n, env={**FALLBACK, **cluster(kind, n)})
+    if kind != "unknown_hosts":
+        assert {job.stderr for job in jobs.values()} == {""}
+
+
+@pytest.mark.parametrize(
+    "kind, n", [("cyclic", 24), ("unequal", 33), ("block", 64), ("one_rank_a_host", 64)]
+)
+def test_many_ranks(run_every: RunParts, cluster: Cluster, kind: str, n: int) -> None:
+    run_every("quick", n=n, env={**FALLBACK, **cluster(kind, n)})
+
+
+@pytest.mark.parametrize("kind, n", [("unequal", 9), ("cyclic", 8), ("block", 6)])
+def test_operations_in_order(run_every: RunParts, cluster: Cluster, kind: str, n: int) -> None:
+    """What is not commutative goes to MPICH's own algorithms, whichever is forced."""
+    cases = [case for case in CASES if case[0] in REDUCTIONS]
+    run_every("order", "quick", cases=cases, n=n, env=cluster(kind, n))
+
+
+@pytest.mark.parametrize(
+    "segment, eager", [(1, 131072), (1000, 0), (1 << 30, 0), (1 << 30, 131072)]
+)
+def test_any_segment(run_every: RunParts, cluster: Cluster, segment: int, eager: int) -> None:
+    """Many segments, or one; and no step may rely on the transport to buffer a message."""
+    env = {
+        **FALLBACK,
+        "MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES": segment,
+        "MPIR_CVAR_CH3_EAGER_MAX_MSG_SIZE": eager,
+        **cluster("unequal", 7),
+    }
+    run_every("basic", "ops", "derived", "varying", n=7, env=env)
+
+
+@every_algorithm
+def test_forced_by_environment(
+    run_parts: RunParts, program: Path, cluster: Cluster, collective: str, name: str
+) -> None:
+    """The other tests force algorithms one after the other, through MPI_T."""
+    words = ["--collective", collective, "--expect", name, "basic", "comms"]
+    env = forced(collective, name, **cluster("unequal", 5))
+    run_parts(program, parts={name: words}, n=5, env=env)
+
+
+@pytest.mark.parametrize("seed", range(2, 5))
+def test_shuffled_communicators(run_every: RunParts, cluster: Cluster, seed: int) -> None:
+    env = {**FALLBACK, **cluster("unequal", 6 + seed, seed)}
+    run_every("--seed", seed, "comms", "varying", n=6 + seed, env=env)
+
+
+@pytest.mark.parametrize("case, n", [("threads", 4), ("churn", 5), ("session", 6)])
+def test_special(run_every: RunParts, cluster: Cluster, case: str, n: int) -> None:
+    jobs = run_every("--churn", 300, case, n=n, env={**FALLBACK, **cluster("cyclic", n)})
+    skipped = [job.stdout for job in jobs.values() if "SKIP" in job.stdout]
+    if skipped:
+        pytest.skip(skipped[0].splitlines()[0])
+
+
+def test_spawn(run_parts: RunParts, program: Path, cluster: Cluster) -> None:
+    for collective, name in (("allreduce", "rack_lanes"), ("bcast", "topo_chain")):
+        words = ["--collective", collective, "--expect", name, "spawn"]
+        env = forced(collective, name, **cluster("cyclic", 3))
+        run_parts(program, parts={name: words}, n=3, env=env)
+
+
+@pytest.mark.parametrize("kind, n, seed", [("unequal", 7, 1), ("cyclic", 6, 2), ("block", 12, 3)])
+def test_mixed(
+    run_parts: RunParts, program: Path, cluster: Cluster, kind: str, n: int, seed: int
+) -> None:
+    """All collectives take turns, with any root, on several communicators, by the algorithms that the
+    manifest has first or last for each."""
+    for choice in (dict(reversed(CASES)), dict(CASES)):
+        env = cluster(kind, n, seed)
+        for case in choice.items():
+            env |= forced(*case)
+        words = ["--collective", "bcast", "--expect", choice["bcast"], "--seed", seed, "mixed"]
+        run_parts(program, parts={seed: words}, n=n, timeout=120, env=env)
+
+
+@pytest.mark.slow
+@every_algorithm
+def test_more_than_2_gib(
+    run_parts: RunParts, program: Path, cluster: Cluster, collective: str, name: str
+) -> None:
+    with open("/proc/meminfo") as meminfo:
+        available = int(re.search(r"MemAvailable: *(\d+)", meminfo.read())[1]) >> 20
+    if available < 10:
+        pytest.skip(f"{available} GiB of memory available, 10 needed")
+    parts = {name: words_of((collective, name), "large")}
+    env = {**FALLBACK, **cluster("unequal", 2)}
+    run_parts(program, parts=parts, n=2, timeout=400, env=env)
+
+
+@pytest.mark.parametrize("n", [5, 8])
+def test_nothing_configured(run_parts: RunParts, program: Path, cluster: Cluster, n: int) -> None:
+    """Without a CVAR or a tuning file the library takes the stock choices, topology or not."""
+    parts = {collective: ["--collective", collective] for collective in COLLECTIVES}
+    jobs = run_parts(program, parts=parts, n=n, timeout=120, env=cluster("cyclic", n))
+    for job in jobs.values():
+        assert "COUNTER coll_topo_bcast_topo_chain_calls min=0 max=0" in job.stdout
+        assert not re.search(r"COUNTER coll_topo_\w+_calls min=\d+ max=[1-9]", job.stdout)
+
+
+def test_by_tuning_file(
+    run_parts: RunParts, program: Path, cluster: Cluster, write_json: WriteJson
+) -> None:
+    """The whole communicator's call is ours, not its parts between and in hosts."""
+    for choice in (dict(reversed(CASES)), dict(CASES)):
+        rules = {
+            f"collective={collective}": {
+                "comm_type=intra": {f"algorithm=MPIR_{collective.capitalize()}_intra_{name}": {}}
+            }
+            for collective, name in choice.items()
+        }
+        env = {
+            "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE": write_json("tuning.json", rules),
+            **cluster("block", 8),
+        }
+        parts = {
+            case: ["--collective", case[0], "--expect", case[1], "quick", "varying"]
+            for case in choice.items()
+        }
+        run_parts(program, parts=parts, n=8, timeout=120, env=env)
+
+
+@pytest.mark.parametrize("n", [2, 5])
+def test_wrong_result_is_seen(
+    run_mpi: Launch, program: Path, build_mpi: Build, tmp_path: Path, n: int
+) -> None:
+    """The checks themselves: each collective does what is nearly right, once."""
+    source = tmp_path / "broken.c"
+    source.write_text("""
+        #include <mpi.h>
+        #include <stdlib.h>
+        static int once(void)
+        {
+            static int calls;
+            return ++calls == 20;
+        }
+        static char *end(void *buf, int count, MPI_Datatype type)
+        {
+            MPI_Aint lb, extent;
+            PMPI_Type_get_extent(type, &lb, &extent);
+            return (char *) buf + count * extent;
+        }
+        int MPI_Bcast(void *buf, int count, MPI_Datatype type, int root, MPI_Comm comm)
+        {
+            return once() ? MPI_SUCCESS : PMPI_Bcast(buf, count, type, root, comm);
+        }
+        int MPI_Reduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op, int root,
+                       MPI_Comm comm)
+        {
+            int rc = PMPI_Reduce(in, out, count, type, op, root, comm);
+            if (once() && out)
+                end(out, count, type)[0]++;
+            return rc;
+        }
+        int MPI_Allreduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op,
+                          MPI_Comm comm)
+        {
+            int rc = PMPI_Allreduce(in, out, count, type, op, comm);
+            if (once() && count > 0)
+                ((char *) out)[0]++;
+            return rc;
+        }
+        int MPI_Reduce_scatter(const void *in, void *out, const int counts[], MPI_Datatype type,
+                               MPI_Op op, MPI_Comm comm)
+        {
+            int rc = PMPI_Reduce_scatter(in, out, counts, type, op, comm);
+            if (once())
+                ((char *) out)[-1]++;
+            return rc;
+        }
+        int MPI_Reduce_scatter_block(const void *in, void *out, int count, MPI_Datatype type,
+                                     MPI_Op op, MPI_Comm comm)
+        {
+            int rc = PMPI_Reduce_scatter_block(in, out, count, type, op, comm);
+            if (once() && in != MPI_IN_PLACE)
+                ((char *) in)[0]++;
+            return rc;
+        }
+        int MPI_Allgatherv(const void *in, int incount, MPI_Datatype intype, void *out,
+                           const int counts[], const int displs[], MPI_Datatype type, MPI_Comm comm)
+        {
+            int rc = PMPI_Allgatherv(in, incount, intype, out, counts, displs, type, comm);
+            if (once())
+                end(out, displs[0] + counts[0], type)[0]++;
+            return rc;
+        }
+        int MPI_Barrier(MPI_Comm comm)
+        {
+            return once() ? MPI_SUCCESS : PMPI_Barrier(comm);
+        }""")
+    library = build_mpi(source, "-shared", "-fPIC")
+    for collective in COLLECTIVES:
+        words = ["--collective", collective, "varying"]
+        job = run_mpi(program, *words, n=n, env={"LD_PRELOAD": library})
+        assert job.returncode == 1, collective
+        assert re.search(rf"FAIL {collective} varying\b.*world rank", job.stdout)
+
+
+@every_algorithm
+def test_killed_rank(
+    run_mpi: Launch, program: Path, cluster: Cluster, collective: str, name: str
+) -> None:
+    """A rank dies in the middle: the job ends, the others do not wait for ever."""
+    env = forced(collective, name, **cluster("cyclic", 5))
+    job = run_mpi(program, "--collective", collective, "die", n=5, timeout=30, env=env)
+    assert job.returncode != 0
+
+
+def test_valgrind(run_valgrind: Launch, program: Path, cluster: Cluster) -> None:
+    run_valgrind(
+        program,
+        {case: words_of(case, "quick", "comms") for case in CASES},
+        n=5,
+        env={**FALLBACK, "MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES": 1000, **cluster("cyclic", 5)},
+        ours=r"MPIR_Topo|MPII_Topo|intra_(topo|rack)|\(topo_",
+    )

@@ -1,0 +1,87 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""Nonblocking and persistent collectives by each algorithm: several at once, completed in any order.
+
+The checks are in nonblocking.c.
+"""
+
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kinds import Build, Cluster, Env, Launch
+
+HERE = Path(__file__).parent
+MANIFEST = tomllib.loads((HERE.parents[1] / "cvars/algorithms.toml").read_text())["algorithm"]
+FORMS: dict[str, list[str]] = {}
+for row in MANIFEST:
+    if row.get("nonblocking"):
+        FORMS.setdefault(row["collective"], []).append(row["name"])
+# the i-th set forces the i-th algorithm of each collective
+SETS = range(max(map(len, FORMS.values())))
+
+
+@pytest.fixture(scope="session")
+def program(build_mpi: Build) -> Path:
+    return build_mpi(HERE / "nonblocking.c", "-Wno-unused-function")
+
+
+def forced(number: int) -> Env:
+    return {
+        "MPIR_CVAR_COLLECTIVE_FALLBACK": "error",
+        **{
+            f"MPIR_CVAR_I{name.upper()}_INTRA_ALGORITHM": f"tsp_{names[number % len(names)]}"
+            for name, names in FORMS.items()
+        },
+    }
+
+
+def calls(job: Any) -> dict[str, int]:
+    found = re.findall(r"coll_topo_i(\w+)_calls min=(\d+)", job.stdout)
+    return {name: int(number) for name, number in found}
+
+
+def check(job: Any, number: int, n: int) -> None:
+    assert job.returncode == 0 and "\nOK " in "\n" + job.stdout, job.stdout + job.stderr
+    ran = calls(job)
+    for name, names in FORMS.items():
+        wanted = f"{name}_tsp_{names[number % len(names)]}"
+        assert ran[wanted] > 0, (wanted, ran)
+        others = [f"{name}_tsp_{other}" for other in names if f"{name}_tsp_{other}" != wanted]
+        assert not any(ran[other] for other in others), ran
+
+
+@pytest.mark.parametrize("number", SETS)
+@pytest.mark.parametrize(
+    "kind, n",
+    [("unequal", 1), ("block", 2), ("cyclic", 5), ("one_rank_a_host", 8), ("unequal", 13)],
+)
+def test_any_cluster(
+    run_mpi: Launch, program: Path, cluster: Cluster, kind: str, n: int, number: int
+) -> None:
+    job = run_mpi(program, n + number, n=n, env={**forced(number), **cluster(kind, n)}, timeout=120)
+    check(job, number, n)
+
+
+def test_communicator_without_a_place(run_mpi: Launch, program: Path) -> None:
+    """Nothing tells in MPI_Init that places will be needed, so MPICH's own algorithms run."""
+    job = run_mpi(program, n=3, env={"MPIR_CVAR_NUM_CLIQUES": 2})
+    assert job.returncode == 0 and "OK " in job.stdout, job.stdout + job.stderr
+    assert not any(calls(job).values())
+
+
+@pytest.mark.slow
+def test_200000_starts(run_mpi: Launch, program: Path, cluster: Cluster) -> None:
+    env = {**forced(0), **cluster("cyclic", 4)}
+    job = run_mpi(program, 1, 200000, n=4, env=env, timeout=500)
+    assert job.returncode == 0 and "OK " in job.stdout, job.stdout + job.stderr
+
+
+@pytest.mark.parametrize("number", SETS)
+def test_valgrind(
+    run_valgrind: Callable[..., None], program: Path, cluster: Cluster, number: int
+) -> None:
+    env = {**forced(number), **cluster("cyclic", 3)}
+    run_valgrind(program, {"all": [5]}, n=3, env=env, ours=r"MPII_Topo|topo_|MPIR_TSP_I")
