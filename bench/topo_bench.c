@@ -23,8 +23,8 @@
  * they agree on a time by a clock that they have in common, and sleep until then; see "common
  * start" below. And a rank that is done sleeps a moment before it goes on, so that it does not take
  * the core from one that is not. Every call is checked, warm-up and timed
- * ones alike: each byte received is a function of (sender, receiver, offset, call), so a stale,
- * misplaced or missing block shows.
+ * ones alike: each byte received is a function of (sender, receiver, offset, call), or a sum of such
+ * numbers over all senders, so a stale, misplaced or missing block shows.
  *
  * Proof that an algorithm ran: the library's performance variables coll_topo_<coll>_<algo>_calls
  * are read around each call. A forced algorithm that has such a counter and did not move it is an
@@ -76,6 +76,7 @@
 #define MAX_CLASSES 64          /* of calls, in the counter of one */
 #define REPORT_CVAR "MPIR_CVAR_COLL_SELECTION_REPORT"
 #define GUARD 64        /* bytes behind the receive buffer that nobody may write */
+#define NUMBER MPI_UINT64_T     /* what is added: exact, in any order */
 #define TAG_BARRIER 1
 #define TAG_MARK 2
 
@@ -87,7 +88,7 @@ enum blocks { NONE, ONE, ALL, ONE_AT_ROOT, ALL_AT_ROOT };
 struct buffers {
     MPI_Comm comm;
     void *send, *recv;          /* either may be MPI_IN_PLACE */
-    int count;                  /* bytes per block */
+    int count;                  /* bytes, or numbers, per block */
     int root;
     int *scounts, *sdispls, *rcounts, *rdispls; /* of the v-collectives: p entries */
 };
@@ -98,6 +99,7 @@ struct collective {
     const char *bytes_mean;
     enum blocks send, recv;
     bool personalised;          /* the data differ by receiver */
+    bool adds;                  /* numbers of all ranks */
     enum blocks in_place;       /* the ranks' own blocks that start in the receive buffer */
     int (*call) (const struct buffers * b);
     int (*init) (const struct buffers * b, MPI_Request * request);      /* may be NULL */
@@ -125,6 +127,32 @@ static int call_scatter(const struct buffers *b)
 static int call_bcast(const struct buffers *b)
 {
     return MPI_Bcast(b->recv, b->count, MPI_BYTE, b->root, b->comm);
+}
+
+static int call_allgatherv(const struct buffers *b)
+{
+    return MPI_Allgatherv(b->send, b->count, MPI_BYTE, b->recv, b->rcounts, b->rdispls, MPI_BYTE,
+                          b->comm);
+}
+
+static int call_reduce(const struct buffers *b)
+{
+    return MPI_Reduce(b->send, b->recv, b->count, NUMBER, MPI_SUM, b->root, b->comm);
+}
+
+static int call_allreduce(const struct buffers *b)
+{
+    return MPI_Allreduce(b->send, b->recv, b->count, NUMBER, MPI_SUM, b->comm);
+}
+
+static int call_reduce_scatter(const struct buffers *b)
+{
+    return MPI_Reduce_scatter(b->send, b->recv, b->scounts, NUMBER, MPI_SUM, b->comm);
+}
+
+static int call_reduce_scatter_block(const struct buffers *b)
+{
+    return MPI_Reduce_scatter_block(b->send, b->recv, b->count, NUMBER, MPI_SUM, b->comm);
 }
 
 static int call_alltoall(const struct buffers *b)
@@ -161,14 +189,19 @@ static int call_barrier(const struct buffers *b)
  * shapes needs a shape in fill() and check() too. */
 /* *INDENT-OFF* */
 static const struct collective collectives[] = {
-    /* name       cvar               bytes: what one block is            send         recv         pers.  in place     call            persistent */
-    {"allgather", CVAR("ALLGATHER"), "sent by each rank",                ONE,         ALL,         false, ONE,         call_allgather, NULL},
-    {"gather",    CVAR("GATHER"),    "sent by each rank",                ONE,         ALL_AT_ROOT, false, ONE_AT_ROOT, call_gather,    NULL},
-    {"scatter",   CVAR("SCATTER"),   "received by each rank",            ALL_AT_ROOT, ONE,         true,  NONE,        call_scatter,   NULL},
-    {"bcast",     CVAR("BCAST"),     "received by each rank",            NONE,        ONE,         false, ONE_AT_ROOT, call_bcast,     NULL},
-    {"alltoall",  CVAR("ALLTOALL"),  "sent by each rank to each rank",   ALL,         ALL,         true,  ALL,         call_alltoall,  init_alltoall},
-    {"alltoallv", CVAR("ALLTOALLV"), "sent by each rank to each rank",   ALL,         ALL,         true,  ALL,         call_alltoallv, init_alltoallv},
-    {"barrier",   CVAR("BARRIER"),   "none; the size is always 0",       NONE,        NONE,        false, NONE,        call_barrier,   NULL},
+    /* name                  cvar                          bytes: what one block is          send         recv         pers.  adds   in place     call                       persistent */
+    {"allgather",            CVAR("ALLGATHER"),            "sent by each rank",              ONE,         ALL,         false, false, ONE,         call_allgather,            NULL},
+    {"allgatherv",           CVAR("ALLGATHERV"),           "sent by each rank",              ONE,         ALL,         false, false, ONE,         call_allgatherv,           NULL},
+    {"gather",               CVAR("GATHER"),               "sent by each rank",              ONE,         ALL_AT_ROOT, false, false, ONE_AT_ROOT, call_gather,               NULL},
+    {"scatter",              CVAR("SCATTER"),              "received by each rank",          ALL_AT_ROOT, ONE,         true,  false, NONE,        call_scatter,              NULL},
+    {"bcast",                CVAR("BCAST"),                "received by each rank",          NONE,        ONE,         false, false, ONE_AT_ROOT, call_bcast,                NULL},
+    {"reduce",               CVAR("REDUCE"),               "sent by each rank",              ONE,         ONE_AT_ROOT, false, true,  ONE_AT_ROOT, call_reduce,               NULL},
+    {"allreduce",            CVAR("ALLREDUCE"),            "sent by each rank",              ONE,         ONE,         false, true,  ONE,         call_allreduce,            NULL},
+    {"reduce_scatter",       CVAR("REDUCE_SCATTER"),       "received by each rank",          ALL,         ONE,         true,  true,  ALL,         call_reduce_scatter,       NULL},
+    {"reduce_scatter_block", CVAR("REDUCE_SCATTER_BLOCK"), "received by each rank",          ALL,         ONE,         true,  true,  ALL,         call_reduce_scatter_block, NULL},
+    {"alltoall",             CVAR("ALLTOALL"),             "sent by each rank to each rank", ALL,         ALL,         true,  false, ALL,         call_alltoall,             init_alltoall},
+    {"alltoallv",            CVAR("ALLTOALLV"),            "sent by each rank to each rank", ALL,         ALL,         true,  false, ALL,         call_alltoallv,            init_alltoallv},
+    {"barrier",              CVAR("BARRIER"),              "none; the size is always 0",     NONE,        NONE,        false, false, NONE,        call_barrier,              NULL},
 };
 /* *INDENT-ON* */
 #define NUM_COLLECTIVES ((int) (sizeof(collectives) / sizeof(collectives[0])))
@@ -227,7 +260,7 @@ static void print_help(void)
            "  -s, --sizes LIST         bytes: 64, 1K, 4K,16K or 1K:64K by powers of two (1K:64K)\n"
            "  -i, --in-place           with MPI_IN_PLACE\n"
            "  -p, --pattern NAME       of alltoallv: who sends how much; see below (uniform)\n"
-           "  -r, --root RANK          of gather, scatter, bcast, pattern heavy (0)\n\n"
+           "  -r, --root RANK          of gather, scatter, bcast, reduce, pattern heavy (0)\n\n"
            "How long\n"
            "  -n, --repetitions N      timed calls of each algorithm and size, at most (%d)\n"
            "  -m, --min-repetitions N  and at least, whatever the time (%d)\n"
@@ -252,8 +285,8 @@ static void print_help(void)
            "Collectives, and what the size in bytes means\n",
            d_reps, d_min, opt.seconds, d_warm, opt.traffic_bytes, opt.seed);
     for (int i = 0; i < NUM_COLLECTIVES; i++)
-        printf("  %-12s %s\n", collectives[i].name, collectives[i].bytes_mean);
-    printf("\nPatterns, and what a rank sends\n");
+        printf("  %-20s %s\n", collectives[i].name, collectives[i].bytes_mean);
+    printf("Those that reduce add numbers of 8 bytes.\n\nPatterns, and what a rank sends\n");
     for (int i = 0; i < NUM_PATTERNS; i++)
         printf("  %-12s %s\n", patterns[i].name, patterns[i].what);
     printf("Grids of an FFT are such that the mean block is at most the size, and that ranks do\n"
@@ -361,7 +394,7 @@ static void parse_pattern(const char *name)
 static bool has_a_root(void)
 {
     return opt.coll->call == call_gather || opt.coll->call == call_scatter ||
-        opt.coll->call == call_bcast || opt.pattern == HEAVY;
+        opt.coll->call == call_bcast || opt.coll->call == call_reduce || opt.pattern == HEAVY;
 }
 
 static void parse_options(int argc, char **argv)
@@ -469,7 +502,7 @@ static void parse_options(int argc, char **argv)
         if (!strcmp(collectives[i].name, collective))
             opt.coll = &collectives[i];
     if (!opt.coll) {
-        char known[256] = "";
+        char known[512] = "";
         for (int i = 0; i < NUM_COLLECTIVES; i++)
             sprintf(known + strlen(known), "%s%s", i ? ", " : "", collectives[i].name);
         usage_error("--collective: '%s' is none of: %s", collective, known);
@@ -478,6 +511,10 @@ static void parse_options(int argc, char **argv)
     parse_sizes(opt.coll->call == call_barrier && !has_sizes ? "0" : sizes);
     if (opt.coll->call == call_barrier && (opt.num_sizes != 1 || opt.sizes[0] != 0))
         usage_error("--sizes: '%s': a barrier has no data, expected 0 or no --sizes", sizes);
+    for (int i = 0; opt.coll->adds && i < opt.num_sizes; i++)
+        if (opt.sizes[i] % sizeof(uint64_t))
+            usage_error("--sizes: %ld: %s adds numbers of %zu bytes, expected a multiple of that",
+                        opt.sizes[i], collective, sizeof(uint64_t));
     if (opt.in_place && (opt.coll->call == call_bcast || opt.coll->call == call_barrier))
         usage_error("--in-place: MPI has none for %s", collective);
     parse_pattern(pattern);
@@ -752,15 +789,16 @@ static int num_blocks(enum blocks blocks)
     }
 }
 
-/* The byte that `from` sends to `to` at `offset` in the call number `call`. */
-static inline unsigned char content(uint32_t key, long offset)
-{
-    return (unsigned char) (key + offset * 167 + (offset >> 8) * 59);
-}
+/* What a block holds: bytes or, where they are added, numbers, from a key on. */
+struct content {
+    uint64_t key, step;
+};
+
+#define EVERY -1        /* a sender: what all ranks send, added */
 
 static uint32_t content_key(int from, int to, long call)
 {
-    uint32_t key = (uint32_t) from * 0x9e3779b1u ^ (uint32_t) to * 0x85ebca6bu ^
+    uint32_t key = (uint32_t) (from + 1) * 0x9e3779b1u ^ (uint32_t) to * 0x85ebca6bu ^
         (uint32_t) call * 0xc2b2ae35u;
 
     if (!opt.coll->personalised)
@@ -768,13 +806,45 @@ static uint32_t content_key(int from, int to, long call)
     return (key ^ key >> 15) * 0x2c1b3c6du >> 16;
 }
 
+/* What `from` sends to `to` in the call number `call` */
+static struct content content_of(int from, int to, long call)
+{
+    struct content c = {.step = 0x9e3779b97f4a7c15u };
+
+    if (from != EVERY) {
+        c.key = content_key(from, to, call);
+    } else {
+        c.step *= (uint64_t) nprocs;
+        for (int i = 0; i < nprocs; i++)
+            c.key += content_key(i, to, call);
+    }
+    return c;
+}
+
+static inline unsigned char byte_at(uint32_t key, long offset)
+{
+    return (unsigned char) (key + offset * 167 + (offset >> 8) * 59);
+}
+
 static void fill_block(const struct half *half, int block, int from, int to, long call)
 {
-    const uint32_t key = content_key(from, to, call);
+    const struct content c = content_of(from, to, call);
     unsigned char *bytes = half->buffer + half->displs[block];
 
-    for (long i = 0; i < half->bytes[block]; i++)
-        bytes[i] = content(key, i);
+    if (opt.coll->adds) {
+        uint64_t *numbers = (uint64_t *) bytes;
+        for (long i = 0; i < half->bytes[block] / (long) sizeof(uint64_t); i++)
+            numbers[i] = c.key + (uint64_t) i * c.step;
+    } else {
+        for (long i = 0; i < half->bytes[block]; i++)
+            bytes[i] = byte_at((uint32_t) c.key, i);
+    }
+}
+
+/* The rank whose data block i of the receive buffer will hold */
+static int sender(int i)
+{
+    return opt.coll->adds ? EVERY : data.recv.blocks > 1 ? i : (int) opt.root;
 }
 
 /* Everything that MPI reads gets what belongs to this call, everything that it must write the
@@ -788,7 +858,7 @@ static void fill(long call)
         fill_block(send, i, rank, i, call);
     for (int i = 0; i < recv->blocks; i++) {
         unsigned char *block = recv->buffer + recv->displs[i];
-        fill_block(recv, i, recv->blocks > 1 ? i : (int) opt.root, rank, call);
+        fill_block(recv, i, sender(i), rank, call);
         for (long k = 0; k < recv->bytes[i]; k++)
             block[k] = ~block[k];
     }
@@ -801,7 +871,7 @@ static void fill(long call)
             for (int i = 0; i < nprocs; i++)
                 fill_block(recv, i, rank, i, call);
         } else if (num_blocks(coll->in_place)) {
-            fill_block(recv, rank, rank, rank, call);
+            fill_block(recv, recv->blocks > 1 ? rank : 0, rank, rank, call);
         }
     }
 }
@@ -810,21 +880,35 @@ static void fill(long call)
 static bool check_block(const char *what, const struct half *half, int index, int from, int to,
                         long call, char *why, size_t size)
 {
-    const uint32_t key = content_key(from, to, call);
+    const struct content c = content_of(from, to, call);
     const unsigned char *block = half->buffer + half->displs[index];
-    const long bytes = half->bytes[index];
-    unsigned char differ = 0;
+    const uint64_t *numbers = (const uint64_t *) block;
+    const long bytes = half->bytes[index], count = bytes / (long) sizeof(uint64_t);
+    long at = 0;
 
-    for (long i = 0; i < bytes; i++)    /* without a branch, so that it is vectorised */
-        differ |= block[i] ^ content(key, i);
-    if (!differ)
-        return true;
-    for (long i = 0; i < bytes; i++) {
-        if (block[i] != content(key, i)) {
-            snprintf(why, size, "rank %d, call %ld, %s block %d, offset %ld: expected 0x%02x, "
-                     "found 0x%02x", rank, call, what, index, i, content(key, i), block[i]);
-            break;
-        }
+    if (opt.coll->adds) {
+        uint64_t differ = 0;
+        for (long i = 0; i < count; i++)        /* without a branch, so that it is vectorised */
+            differ |= numbers[i] ^ (c.key + (uint64_t) i * c.step);
+        if (!differ)
+            return true;
+        while (numbers[at] == c.key + (uint64_t) at * c.step)
+            at++;
+        snprintf(why, size, "rank %d, call %ld, %s block %d, number %ld: expected 0x%llx, found "
+                 "0x%llx", rank, call, what, index, at,
+                 (unsigned long long) (c.key + (uint64_t) at * c.step),
+                 (unsigned long long) numbers[at]);
+    } else {
+        unsigned char differ = 0;
+        for (long i = 0; i < bytes; i++)
+            differ |= block[i] ^ byte_at((uint32_t) c.key, i);
+        if (!differ)
+            return true;
+        while (block[at] == byte_at((uint32_t) c.key, at))
+            at++;
+        snprintf(why, size, "rank %d, call %ld, %s block %d, offset %ld: expected 0x%02x, "
+                 "found 0x%02x", rank, call, what, index, at, byte_at((uint32_t) c.key, at),
+                 block[at]);
     }
     return false;
 }
@@ -835,9 +919,8 @@ static bool check(long call, char *why, size_t size)
     const unsigned char *guard = recv->buffer + recv->displs[recv->blocks];
 
     if (data.mpi.recv != MPI_IN_PLACE) {
-        for (int i = 0; i < recv->blocks; i++)
-            if (!check_block("received", recv, i, recv->blocks > 1 ? i : (int) opt.root, rank,
-                             call, why, size))
+        for (int i = 0; i < num_blocks(opt.coll->recv); i++)
+            if (!check_block("received", recv, i, sender(i), rank, call, why, size))
                 return false;
     }
     if (data.mpi.send != MPI_IN_PLACE) {
@@ -875,6 +958,8 @@ static void allocate_counts(void)
 /* The bytes of each block in calls of this version; the blocks lie one behind the other. */
 static void set_counts(long version)
 {
+    const long unit = opt.coll->adds ? sizeof(uint64_t) : 1;
+
     for (int out = 0; out < 2; out++) {
         struct half *half = out ? &data.send : &data.recv;
         int *counts = out ? data.mpi.scounts : data.mpi.rcounts;
@@ -885,7 +970,7 @@ static void set_counts(long version)
             half->bytes[i] =
                 block_bytes(data.bytes, out ? rank : i, out ? i : rank, version);
             half->displs[i + 1] = half->displs[i] + half->bytes[i];
-            counts[i] = (int) half->bytes[i];
+            counts[i] = (int) (half->bytes[i] / unit);
             displs[i] = (int) half->displs[i];
         }
     }
@@ -901,8 +986,9 @@ static bool prepare(long bytes)
 
     data.bytes = bytes;
     data.send.blocks = num_blocks(coll->send);
-    /* a sole rank that gathers receives one block, from itself, who is the root */
-    data.recv.blocks = num_blocks(coll->recv);
+    /* a sole rank that gathers receives one block, from itself, who is the root; in place, blocks for
+     * all lie where a result will be */
+    data.recv.blocks = num_blocks(opt.in_place && coll->in_place == ALL ? ALL : coll->recv);
     free(data.send.buffer);
     free(data.recv.buffer);
     data.send.buffer = malloc((varies ? most_bytes(bytes) : data.send.blocks * bytes) + 1);
@@ -918,7 +1004,7 @@ static bool prepare(long bytes)
 
     data.mpi.send = data.send.buffer;
     data.mpi.recv = data.recv.buffer;
-    data.mpi.count = (int) bytes;
+    data.mpi.count = (int) (coll->adds ? bytes / (long) sizeof(uint64_t) : bytes);
     data.mpi.root = (int) opt.root;
     set_counts(0);
     if (opt.in_place) {
@@ -1778,7 +1864,7 @@ static void check_displacements(bool makes_traffic, int measured)
         MPI_Allreduce(&mine, &most, 1, MPI_LONG, MPI_MAX, MPI_COMM_WORLD);
         if (most > INT_MAX)
             usage_error("--sizes: %ld bytes, pattern %s: %ld bytes of a rank to all %d ranks are "
-                        "over 2^31, the limit of MPI_Alltoallv's displacements", opt.sizes[i],
+                        "over 2^31, the limit of displacements", opt.sizes[i],
                         patterns[opt.pattern].name, most, measured);
     }
 }
@@ -1816,7 +1902,8 @@ int main(int argc, char **argv)
     }
     if (!opt.help && opt.root >= measured)
         usage_error("--root: there is no rank %ld among %d", opt.root, measured);
-    if (!opt.help && !bad_usage[0] && opt.coll->call == call_alltoallv)
+    if (!opt.help && !bad_usage[0] &&
+        (opt.coll->call == call_alltoallv || opt.coll->call == call_allgatherv))
         check_displacements(makes_traffic, measured);
     if (opt.help) {
         if (rank == 0 && opt.version) {

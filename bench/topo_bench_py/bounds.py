@@ -26,17 +26,21 @@ class Links:
 
 
 def crossing_bytes(
-    collective: str, b: float, p: int, n: int, has_root: bool
+    collective: str, b: float, p: int, n: int, groups: int, has_root: bool
 ) -> tuple[float, float]:
     """Bytes that must cross the link of a group (host, rack) of n of the p ranks: (in, out).
 
     b is the size as topo-bench-mpi defines it for the collective. A block that is needed by several
-    ranks of the group must come in once only.
+    ranks of the group must come in once only, and contributions to a sum may be added on both
+    sides of the link: one sum crosses it.
     """
     other = p - n
     if other == 0:
         return 0, 0
-    if collective == "allgather":  # every outside block comes in, every own block leaves
+    if collective in (
+        "allgather",
+        "allgatherv",
+    ):  # each outside block comes in, each own one leaves
         return b * other, b * n
     if collective == "gather":
         return (b * other, 0) if has_root else (0, b * n)
@@ -44,6 +48,18 @@ def crossing_bytes(
         return (0, b * other) if has_root else (b * n, 0)
     if collective == "bcast":
         return (0, b) if has_root else (b, 0)
+    if collective == "reduce":  # the sum of the group, or of all others
+        return (b, 0) if has_root else (0, b)
+    if collective in ("reduce_scatter", "reduce_scatter_block"):
+        # for each block of another rank the group's sum leaves; for each own one that of the others
+        # comes in
+        return b * n, b * other
+    if collective == "allreduce":
+        # For each number, groups - 1 messages make one sum of all, and as many tell the others: with
+        # less, a group would lack a contribution (gossiping). That is a mean over groups, and the one
+        # with most has no less.
+        mean = 2 * b * (groups - 1) / groups
+        return mean, mean
     if collective in ("alltoall", "alltoallv"):  # b for each pair of ranks
         return b * n * other, b * n * other
     return 0, 0  # barrier: no data
@@ -90,9 +106,10 @@ def bound_us(
             of_host = dict(zip(host_of_rank, groups, strict=True))
             crossing = bytes_of_groups(of_host, counts["hosts"], counts["bytes_from_to"])
         else:
+            sizes = Counter(groups)
             crossing = [
-                crossing_bytes(collective, b, p, n, group == groups[root])
-                for group, n in Counter(groups).items()
+                crossing_bytes(collective, b, p, n, len(sizes), group == groups[root])
+                for group, n in sizes.items()
             ]
         if mbps:
             bounds += [8 * (max(both) - links.burst_bytes) / mbps for both in crossing]

@@ -129,7 +129,7 @@ def cli() -> None:
 @click.option(
     "--root",
     type=click.IntRange(0, 2**31 - 1),
-    help="Of gather, scatter, bcast, pattern heavy.  [default: 0]",
+    help="Of gather, scatter, bcast, reduce, pattern heavy.  [default: 0]",
     show_default=False,
 )
 @click.option(

@@ -55,6 +55,7 @@ class Plan:
     background: str | None = None  # SHARE[:BYTES]
     pattern: str | None = None  # of alltoallv
     first: int = 0  # fresh communicators on which first calls are timed
+    ppn: int | None = None  # where the site's own is not meant
 
     def arguments(self, seed: int, links: Links | None = None) -> list[str]:
         """The command line of topo-bench-mpi."""
@@ -265,7 +266,7 @@ class Measurement:
 
     def _launch(self, site: Site, setting: Setting, r: int, on_cell: Callable[[], None]) -> None:
         arguments = self.plan.arguments(self.plan.seed + r, site.links)
-        command = [*site.prefix(self._placement), self.bench.program, *arguments]
+        command = [*site.prefix(self._placement, self.plan.ppn), self.bench.program, *arguments]
 
         def on_line(line: Line) -> None:
             if line["type"] == "start":

@@ -108,10 +108,11 @@ def complaint(status: int, said: str) -> str:
 
 @dataclass
 class Site:
-    """prefix(placement) is what stands before the MPI program on the command line."""
+    """prefix(placement, ppn) is what stands before the MPI program on the command line; ppn: ranks a
+    host, where they are other than those of the site."""
 
     describe: str
-    prefix: Callable[[str], list[str]]
+    prefix: Callable[[str, int | None], list[str]]
     links: Links | None = None
 
 
@@ -129,7 +130,7 @@ def launcher_site(launch: str, links: Links | None) -> Site:
         raise click.UsageError("--launch: the command is empty")
     if words[0] == "mpiexec":
         words[0] = find_program("mpiexec")
-    return Site(launch, lambda placement: words, links)
+    return Site(launch, lambda placement, ppn: words, links)
 
 
 @contextmanager
@@ -158,10 +159,15 @@ def vcluster_site(options: str, name: str | None, ppn: int, ranks: int | None) -
         what = json.loads(call("describe", "--json", name))
         racks = {host: r for r, hosts in enumerate(what["racks"]) for host in hosts}
         links = Links(racks, what["host_mbps"], what["uplink_mbps"], what["burst_bytes"])
-        slots = ["--ppn", str(ppn)] + (["-n", str(ranks)] if ranks else [])
+        count = ["-n", str(ranks)] if ranks else []
+
+        def prefix(placement: str, other_ppn: int | None) -> list[str]:
+            slots = ["--placement", placement, "--ppn", str(other_ppn or ppn), *count]
+            return [program, "run", name, *slots, "--"]
+
         yield Site(
             f"topo-vcluster {options}".strip() if own else f"topo-vcluster {name}",
-            lambda placement: [program, "run", name, "--placement", placement, *slots, "--"],
+            prefix,
             links,
         )
     finally:

@@ -34,7 +34,7 @@ DEFAULT_SUITES = sorted(Path(__file__).resolve().parents[1].glob("*.toml"))
 LIMITS = ("max_ratio", "max_mean_ratio", "max_to_bound", "max_break_even")  # by placement
 PLAN_KEYS = (  # as options of `topo-bench run`
     *("collective", "pattern", "repetitions", "min_repetitions", "seconds", "warmup", "first"),
-    *("in_place", "root", "background"),
+    *("in_place", "root", "background", "ppn"),
 )
 
 
@@ -397,7 +397,7 @@ def prepare(what: Table, where: Site, values: dict[str, str], bench: Bench) -> N
         command = split_words("prepare", fill_in(step["run"], values))
         command[0] = find_program(command[0])
         if step.get("on") == "cluster":
-            command = [*where.prefix("block"), *command]
+            command = [*where.prefix("block", None), *command]
         status, err = run_program(command, 600, environment=bench.environment)
         if status:
             raise Failure(f"prepare: {complaint(status, err)}")

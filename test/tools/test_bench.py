@@ -133,7 +133,12 @@ def racks_of_four(ppn: Any) -> Any:
         ("allgather", 64 << 10, 1, 62.9),
         ("gather", 16 << 10, 4, 62.9),  # 48 blocks into the rack of the root
         ("scatter", 16 << 10, 4, 62.9),
+        ("allgatherv", 64 << 10, 1, 62.9),
         ("bcast", 1 << 20, 1, 83.9),  # one block, once
+        ("reduce", 1 << 20, 1, 83.9),
+        ("allreduce", 1 << 20, 1, 125.8),  # each number 6 times between 4 racks
+        ("reduce_scatter", 64 << 10, 1, 62.9),  # 12 sums out of each rack
+        ("reduce_scatter_block", 16 << 10, 4, 62.9),
         ("alltoall", 16 << 10, 4, 1007),  # 16 x 48 blocks out of each rack
         ("alltoallv", 16 << 10, 4, 1007),
     ],
@@ -282,7 +287,8 @@ def some_algorithm(collective: Any, ranks: Any, b: Any, root: Any, rng: Any) -> 
                 after = [(step - 1) * ranks + (i - 1) % ranks] if step else []
                 messages.append((order[i], order[(i + 1) % ranks], b, after))
         return messages
-    if collective in ("allgather", "alltoall"):
+    directly = ["allgather", "alltoall", "reduce_scatter"]
+    if collective in directly or (collective == "allreduce" and rng.random() < 0.5):
         pairs = [(i, k) for i in range(ranks) for k in range(ranks) if i != k]
         rng.shuffle(pairs)
         return [(i, k, b, []) for i, k in pairs]
@@ -292,17 +298,26 @@ def some_algorithm(collective: Any, ranks: Any, b: Any, root: Any, rng: Any) -> 
         return 1 + sum(below(child) for child, up in parent.items() if up == rank)
 
     number = {rank: i for i, rank in enumerate(parent)}
-    if collective == "gather":
-        children = {r: [number[c] for c, up in parent.items() if up == r] for r in range(ranks)}
-        return [(r, up, b * below(r), children[r]) for r, up in parent.items()]
-    times = 1 if collective == "bcast" else None
-    return [
+    children = {r: [number[c] for c, up in parent.items() if up == r] for r in range(ranks)}
+    times = None if collective in ("gather", "scatter") else 1
+    towards = [(r, up, b * (times or below(r)), children[r]) for r, up in parent.items()]
+    away = [
         (up, r, b * (times or below(r)), [number[up]] if up != root else [])
         for r, up in parent.items()
     ]
+    if collective == "allreduce":
+        after = [[len(parent) + k for k in before] or children[root] for *_, before in away]
+        return towards + [(*message[:3], k) for message, k in zip(away, after, strict=True)]
+    return towards if collective in ("gather", "reduce") else away
 
 
-@pytest.mark.parametrize("collective", ["allgather", "gather", "scatter", "bcast", "alltoall"])
+@pytest.mark.parametrize(
+    "collective",
+    [
+        *("allgather", "gather", "scatter", "bcast", "alltoall"),
+        *("reduce", "allreduce", "reduce_scatter"),
+    ],
+)
 def test_nothing_is_faster_than_the_bound(collective: str) -> None:
     """Whatever the algorithm, the placement, the root, the rates and the burst; and the bound is
     not far away where an algorithm is good."""
@@ -412,13 +427,15 @@ def test_break_even_of_samples_has_an_interval() -> None:
 
 # ---- topo-bench-mpi ----
 
-ROOTED = ["gather", "scatter", "bcast"]
-COLLECTIVES = ["allgather", "gather", "scatter", "bcast", "alltoall", "alltoallv", "barrier"]
+ROOTED = ["gather", "scatter", "bcast", "reduce"]
+ADDING = ["reduce", "allreduce", "reduce_scatter", "reduce_scatter_block"]
+IN_PLACE = ["allgather", "allgatherv", "gather", "scatter", *ADDING, "alltoall", "alltoallv"]
+COLLECTIVES = [*IN_PLACE, "bcast", "barrier"]
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_every_collective_is_checked_and_timed(mpi: Any, collective: str) -> None:
-    sizes = [0] if collective == "barrier" else [0, 1, 333]
+    sizes = [0] if collective == "barrier" else [0, 8, 336] if collective in ADDING else [0, 1, 333]
     root = ("-r", 2) if collective in ROOTED else ()
     what = ("-c", collective, "-a", "auto,nb", "-s", ",".join(map(str, sizes)), *root)
     done, lines = mpi(5, *what, *QUICK_C)
@@ -433,10 +450,11 @@ def test_every_collective_is_checked_and_timed(mpi: Any, collective: str) -> Non
     assert lines[0]["ranks"] == len(lines[0]["host_of_rank"]) == 5
 
 
-@pytest.mark.parametrize("collective", ["allgather", "gather", "scatter", "alltoall", "alltoallv"])
+@pytest.mark.parametrize("collective", IN_PLACE)
 def test_in_place(mpi: Any, collective: str) -> None:
     root = ("-r", 1) if collective in ROOTED else ()
-    done, lines = mpi(3, "-c", collective, "-s", "5", "-i", *root, *QUICK_C)
+    size = 24 if collective in ADDING else 5
+    done, lines = mpi(3, "-c", collective, "-s", size, "-i", *root, *QUICK_C)
     assert (done.returncode, done.stderr) == (0, "")
     assert lines[-1]["type"] == "end"
     assert lines[0]["in_place"] is True
@@ -469,6 +487,27 @@ def test_wrong_data_are_found(mpi: Any, shim: Any) -> None:
         "found",
     ):
         assert word in line
+
+
+@pytest.mark.parametrize("options", [(), ("-i",)])
+def test_wrong_sums_are_found(mpi: Any, shim: Any, options: Any) -> None:
+    """Rank 0 leaves out what it should add."""
+    preload = shim("""
+        #include <stdlib.h>
+        int MPI_Reduce_scatter_block(const void *s, void *r, int n, MPI_Datatype t, MPI_Op op,
+                                     MPI_Comm comm)
+        {
+            int rank, size;
+            MPI_Comm_rank(comm, &rank);
+            MPI_Comm_size(comm, &size);
+            if (rank > 0)
+                return PMPI_Reduce_scatter_block(s, r, n, t, op, comm);
+            return PMPI_Reduce_scatter_block(calloc(n * size, 8), r, n, t, op, comm);
+        }""")
+    what = ("-c", "reduce_scatter_block", "-s", "40", *options)
+    done, _ = mpi(3, *what, *QUICK_C, LD_PRELOAD=preload)
+    assert done.returncode == 1
+    assert "rank 0, call 0, received block 0, number 0: expected 0x" in done.stderr
 
 
 @pytest.mark.parametrize("where", [0, 25, 49])
@@ -1015,6 +1054,8 @@ def test_lost_output_of_the_mpi_program(program: Path, environment: Any, option:
         (("-n", "3", "-m", "5"), ("--min-repetitions", "5", "3")),
         (("-R", "a,b"), ("--racks", "--background")),
         (("-c", "bcast", "-i"), ("--in-place",)),
+        (("-c", "allreduce", "-s", "8,12"), ("--sizes", "12", "multiple", "8 bytes")),
+        (("-c", "allgatherv", "-s", "1G"), ("--sizes", "2^31")),
         (("-a", "auto+init"), ("auto+init", "persistent", "allgather")),
         (("-c", "alltoall", "-a", "rng+init"), ("'rng'", "pairwise")),
         (("-c", "alltoallv", "-p", "odd"), ("'odd'", "sparse", "fft3d_rows")),
@@ -2091,4 +2132,4 @@ def test_committed_suite_names_what_exists(path: Path) -> None:
 
 def test_the_suites_are_found() -> None:
     names = [path.stem for path in suite.DEFAULT_SUITES]
-    assert names == ["allgather", "alltoall", "gather_scatter"]
+    assert names == ["allgather", "alltoall", "gather_scatter", "reductions"]
