@@ -52,8 +52,9 @@ class Commands(Group):
 def cli() -> None:
     """Write a tuning file for MPICH from what topo-pingpong measured.
 
-    Without a command, topo-tune reads SITE.json, predicts the time of every algorithm of allgather,
-    gather, scatter, alltoall and alltoallv on it, and writes rules for MPICH:
+    Without a command, topo-tune reads SITE.json, predicts the time of every algorithm of allgather(v),
+    gather, scatter, alltoall(v), bcast, reduce, allreduce, reduce_scatter(_block) and barrier on it, and
+    writes rules for MPICH:
 
     \b
       mpiexec -n 16 -ppn 1 topo-pingpong -o site.json    measure, once a site
@@ -120,8 +121,13 @@ def _for_mpich(what: str) -> Callable[[Any], Any]:
 LEGEND = """
 Times in the smallest and in the largest case of a rule, for random placement
 unless measured. Bytes: in total, but of a block for alltoall and alltoallv
-(which has one rule for all sizes). Blocks: what one rank contributes, or sends
-to each, on the busiest link. builtin: MPICH's own choice stays.
+(which has one rule for all sizes), and of the buffer for bcast, reduce and
+allreduce. Blocks: what one rank contributes, or sends to each, or that buffer,
+on the busiest link. builtin: MPICH's own choice stays.
+
+Of short bcasts and reductions, and of barriers, only latencies are predicted: a
+rule needs a larger gain, and where many ranks share hosts, messages count as
+much. Operations that are not commutative stay with MPICH.
 
 random alone: what might be gained if ranks were placed at random always. A rule
 has to serve random and cyclic placements alike: so gather and scatter of short
@@ -350,7 +356,13 @@ AT_LEAST_1 = click.IntRange(1, 2**31 - 1)
 @click.option("--collective", type=click.Choice(list(model.ALGORITHMS)), default="gather")
 @click.option("--hosts", metavar="N", type=AT_LEAST_1, help="Hosts.  [default: all]")
 @click.option("--ppn", metavar="N", type=AT_LEAST_1, default=1, help="Ranks a host.")
-@click.option("--bytes", "sizes", type=Sizes(), default="64,1K,4K,16K,64K", help="Of a block.")
+@click.option(
+    "--bytes",
+    "sizes",
+    type=Sizes(),
+    default="64,1K,4K,16K,64K",
+    help="Of a block; of bcast, reduce and allreduce, of the buffer.",
+)
 @click.option("--measured", metavar="BENCH.json", help="Compare with these, from topo-bench -o.")
 @_for_mpich("MPICH that was measured.")
 @click.option("--no-color", is_flag=True, help="No colours, also on a terminal.")
@@ -373,7 +385,8 @@ def model_command(
     First what was made of the site file: for the levels host, rack and site the start-up time t_s of
     a message, the time t_w of a KiB on the slowest link, and what is lost to contention. Then, for
     each algorithm: exchanges C1, C2, C3 one after the other, by the farthest message of each; blocks
-    (what one rank contributes, gets, or sends to each other one) over the busiest links; and the time.
+    (what one rank contributes, gets, or sends to each other one; the buffer of bcast, reduce and
+    allreduce) over the busiest links; and the time.
     The root is rank 0.
 
     Of planned: planned_by_rack, which joins messages between hosts by rack (rack_join_bytes of the

@@ -187,18 +187,15 @@ def decisions_text(decisions: list[Decision]) -> str:
     ):
         where = {"any": "", "one": ", in one rack", "several": ", in several racks"}[racks]
         groups.append((f"{collective}{where}", [(_decision(d), d.why) for d in found]))
-    rows = [head, *(cells for _, group in groups for cells, _ in group)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
-
-    def line(cells: tuple[str, ...]) -> str:
-        pairs = zip(cells, widths, strict=True)
-        return " ".join(f"{cell:<{width}}" for cell, width in pairs).rstrip()
-
-    lines = ["chosen algorithms, and their time against MPICH's own choice", "", f"  {line(head)}"]
+    lines = ["chosen algorithms, and their time against MPICH's own choice"]
     for title, group in groups:
+        rows = [head, *(cells for cells, _ in group)]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
         lines += ["", title]
-        for cells, why in group:
-            lines.append(f"  {line(cells)}")
+        for cells, why in [(head, ""), *group]:
+            pairs = zip(cells, widths, strict=True)
+            text = " ".join(f"{cell:<{width}}" for cell, width in pairs)
+            lines.append(f"  {text.rstrip()}")
             if why:
                 lines.append(f"      {why}")
     return "\n".join(lines)

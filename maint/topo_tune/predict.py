@@ -91,7 +91,7 @@ def levels_table(net: model.Network) -> Table:
         contention = 1 if level == "host" else model.CONTENTION
         cells = (latency, 8 * 1024 / rate, rate, contention)
         table.add_row(level, *("-" if math.isnan(c) else f"{c:.4g}" for c in cells))
-    table.caption = f"rack_join_bytes: {net.rack_join_bytes}"
+    table.caption = f"rack_join_bytes: {model.rack_join_bytes(net)}"
     table.caption_justify = "left"
     return table
 

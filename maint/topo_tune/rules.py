@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from topo_common.text import size_text
@@ -39,19 +40,27 @@ UNRENUMBERED = {
     "topo_recursive_doubling": "recursive_doubling",
     "topo_binomial": "binomial",
 }
-# Those that do not look where ranks are: a site file tells nothing about them
-BLIND = ("gather_bcast",)
-# Those of which a communicator in one rack has other rules than one in several racks
-BY_RACKS = ("gather", "scatter")
+# Those that do not look where ranks are, or hardly: a site file tells nothing about them
+BLIND = ("gather_bcast", "linear", "topo_linear")
+# Those of which a communicator in one rack has the same rules as one in several racks
+ANY_RACKS = ("allgather", *model.ALLTOALLS)
 
 # Condition on the size (bytes) of those that do not have total_msg_size, which is bytes a rank times
 # ranks; None where no condition is known to all ranks: one rule is for all sizes then.
-SIZE = {"alltoall": "avg_msg_size", "alltoallv": None}
+VECTORS = ("bcast", "reduce", "allreduce")  # the buffer is as long on all ranks
+SIZE = {
+    "alltoall": "avg_msg_size",
+    "alltoallv": None,
+    "barrier": None,
+    **dict.fromkeys(VECTORS, "avg_msg_size"),
+}
 
 # Ranks a host and sizes that are evaluated; boundaries of rules lie between them.
 PPN = (1, 4, 16)
 ALLTOALL_PPN = (1, 2, 4, 16)
 TOTALS = tuple(2**k for k in range(6, 28))
+BUFFERS = tuple(2**k for k in range(3, 25))  # of VECTORS
+TYPE_SIZE = 8  # of their elements, where MPICH's choice counts these
 # of a block of alltoall and alltoallv; planned leaves longer ones than PLAN_MAX_BYTES to MPICH
 BLOCKS = tuple(sorted({*(2**k for k in range(3, 16)), model.PLAN_MAX_BYTES + 1}))
 MAX_RANKS = 2048  # the largest communicator that is evaluated; its rules hold for larger ones
@@ -64,10 +73,18 @@ MAX_LOSS = 0.05  # and lose no more than this in any placement
 # Shortest block (bytes) for which a prediction alone may choose another algorithm: for shorter ones the
 # processors, which the model does not know, take as long as the links.
 MIN_BLOCK = {"gather": 8192, "scatter": 8192}
+# Likewise, of all ranks of a host together
+MIN_HOST_BLOCK = {"allgather": 2048, "allgatherv": 2048}
 # But up to this block (bytes), from so many ranks on, it is enough to count messages: rack_leader sends
 # none inside a host
 FEW_MESSAGES_BLOCK = 256
 FEW_MESSAGES_RANKS = 32
+# Vectors of so many bytes in all are short: latencies are all that is predicted of them, and what runs
+# a schedule costs some of the gain. From FEW_MESSAGES_RANKS on, messages count as much as latencies.
+SHORT_BYTES = 1024
+SHORT_GAIN = 0.12
+CROWDED_LOSS = 1.35  # and latencies no more: several messages of a rank overlap more than predicted
+WITH_SHORT = (*VECTORS, "reduce_scatter", "reduce_scatter_block", "barrier")
 KEEP = 0.05  # a rule reaches on to the next size while another algorithm would save no more
 MERGE = 0.10  # communicators share rules while none of them loses more by that
 
@@ -154,16 +171,22 @@ class Times:
             for num_bytes in points
             if num_bytes > 0
         }
-        every = sorted({*(TOTALS if self.is_total else BLOCKS), *measured})
-        sizes = tuple(size for size in every if size < 2**31)
+        if self.collective == "barrier":
+            return [(1,)]  # which stands for none
+        every = TOTALS if self.is_total else BUFFERS if self.collective in VECTORS else BLOCKS
+        sizes = tuple(size for size in sorted({*every, *measured}) if size < 2**31)
         return [(size,) for size in sizes] if self.condition else [sizes]
 
-    def builtin(self, ranks: int, size: int) -> str:
-        """Name of the algorithm that MPICH selects by itself for a size on `ranks` ranks."""
+    def builtin(self, hosts: int, ppn: int, size: int) -> str:
+        """Name of the algorithm that MPICH selects by itself for a size on hosts x ppn ranks."""
+        about: dict[str, Any] = {"count": size}
         if self.is_total:
-            call = grammar.Call(self.collective, ranks, total_count=size, version=self.version)
-        else:
-            call = grammar.Call(self.collective, ranks, count=size, version=self.version)
+            about = {"total_count": size}
+        elif self.collective in VECTORS:
+            about = {"count": -(-size // TYPE_SIZE), "type_size": TYPE_SIZE}
+        call = grammar.Call(
+            self.collective, hosts * ppn, hosts=hosts, version=self.version, **about
+        )
         return grammar.walk(_builtin(self.collective, self.version), call).short
 
     def cost(self, algorithm: str, hosts: int, ppn: int, kind: str) -> model.Cost:
@@ -180,7 +203,7 @@ class Times:
         Within the sizes that were measured only what was measured is compared: else a prediction's
         error would decide."""
         num_bytes = self.block(hosts * ppn, size)
-        name = self.builtin(hosts * ppn, size)
+        name = self.builtin(hosts, ppn, size)
         result = {}
         for kind, series in self.measured.get((hosts, ppn), {}).items():
             times = {a: t for a, s in series.items() if (t := _interpolate(s, num_bytes))}
@@ -223,9 +246,20 @@ class Times:
 
     def _make_scores(self, hosts: int, ppn: int, size: int) -> dict[str, float]:
         by_kind, is_measured = self.at(hosts, ppn, size)
+        is_short = not is_measured and self.collective in WITH_SHORT and size <= SHORT_BYTES
+        is_crowded = is_short and ppn > 1 and hosts * ppn >= FEW_MESSAGES_RANKS
 
         def ratios(name: str, base: str) -> list[float]:
-            return [times[name] / times[base] for times in by_kind.values()]
+            result = [times[name] / times[base] for times in by_kind.values()]
+            if is_crowded:
+                stock = self.builtin(hosts, ppn, size)
+                for i, kind in enumerate(by_kind):
+                    new, old = (
+                        self.cost(stock if a == "builtin" else a, hosts, ppn, kind).messages
+                        for a in (name, base)
+                    )
+                    result[i] = 0.5 * (result[i] + new / old)
+            return result
 
         scores = {"builtin": 1.0}
         for name in sorted(set.intersection(*map(set, by_kind.values())) - {"builtin"}):
@@ -250,6 +284,16 @@ class Times:
                     continue
             if max(ratios(name, "builtin")) > 1 + MAX_LOSS:
                 continue
+            if is_crowded and max(t[name] / t["builtin"] for t in by_kind.values()) > CROWDED_LOSS:
+                continue
+            if name == "rack_lanes" and not is_measured:
+                # as many bytes on each link as topo_ring, and more messages
+                if self.collective == "allgather" and ppn == 1:
+                    continue
+                if block * ppn < MIN_HOST_BLOCK.get(self.collective, 0):
+                    continue
+            if is_short and _mean(ratios(name, "builtin")) > 1 - SHORT_GAIN:
+                continue
             if not is_measured and block < MIN_BLOCK.get(self.collective, 0):
                 if name == "rack_leader" and self._is_few_messages(hosts, ppn, block):
                     # half of the time of so short a call, as measured, is that of its messages
@@ -272,7 +316,7 @@ def decide(times: "Times", min_gain: float = MIN_GAIN) -> list[Decision]:
     Powers of two stand apart where they do for MPICH: allgather, because recursive doubling is another
     algorithm for other numbers."""
     decisions = []
-    has_pow2 = "comm_size=pow2" in _builtin(times.collective, times.version)
+    has_pow2 = _splits_pow2(_builtin(times.collective, times.version))
     for ppn in sorted({*times.ppn, *(ppn for _, ppn in times.measured)}):
         most = min(times.num_hosts, max(MAX_RANKS // ppn, 2))
         hosts = {h for k in range(1, 14) for h in (2**k, 3 * 2 ** (k - 1)) if h <= most}
@@ -286,6 +330,11 @@ def decide(times: "Times", min_gain: float = MIN_GAIN) -> list[Decision]:
                     sizes = [size for of_rule, _ in run for size in of_rule]
                     decisions.append(_decision(times, ppn, pow2, group, sizes, algorithm))
     return decisions
+
+
+def _splits_pow2(builtin: Tree) -> bool:
+    """Whether MPICH first asks for a power of two of ranks."""
+    return next(iter(builtin)) == "comm_size=pow2"
 
 
 def _group(
@@ -390,7 +439,7 @@ def _why_not(times: Times, hosts: int, ppn: int, sizes: list[int]) -> str:
 
 def _why(times: "Times", hosts: int, ppn: int, size: int, algorithm: str) -> str:
     num_bytes = times.block(hosts * ppn, size)
-    stock = times.builtin(hosts * ppn, size)
+    stock = times.builtin(hosts, ppn, size)
     joined = model.rack_block(times.net, ppn)
     name = model.plan_for(num_bytes, joined) if algorithm == "planned" else algorithm
     new, old = (times.cost(a, hosts, ppn, "random") for a in (name, stock))
@@ -417,11 +466,15 @@ def make_tree(decisions: list[Decision], collectives: Sequence[str], version: st
         of = [d for d in decisions if d.collective == collective]
         builtin = _builtin(collective, version)
         rules = {"comm_hosts<=1": builtin}
+        if collective in grammar.REDUCTIONS:
+            rules["is_commutative=no"] = builtin
         own = _ppn_tree([d for d in of if d.racks == "one"], builtin)
         rest = _ppn_tree([d for d in of if d.racks != "one"], builtin)
-        if collective in BY_RACKS and own != rest:
+        if collective not in ANY_RACKS and own != rest:
             rules["comm_racks<=1"] = own
-        tree[f"collective={collective}"] = _prune(rules | rest)
+        # MPI returns at once from a call of one of VECTORS without bytes
+        ranges: Ranges = {"avg_msg_size": (1, math.inf)} if collective in VECTORS else {}
+        tree[f"collective={collective}"] = _prune(rules | rest, ranges)
     return {"comm_type=intra": tree}
 
 
@@ -430,7 +483,7 @@ def _ppn_tree(decisions: list[Decision], builtin: Tree) -> Tree:
     tree, branches = {}, []
     for ppn, found in itertools.groupby(decisions, key=lambda d: d.ppn):
         group = list(found)
-        if "comm_size=pow2" in builtin:
+        if _splits_pow2(builtin):
             pow2 = _comm_size_tree([d for d in group if d.pow2], builtin["comm_size=pow2"])
             other = _comm_size_tree([d for d in group if not d.pow2], builtin["comm_size=any"])
             branches.append((ppn, other if pow2 == other else {"comm_size=pow2": pow2, **other}))
@@ -479,29 +532,48 @@ def _between(a: int, b: int) -> int:
     return min(max(int(round(middle, -digits)), a), b - 1)
 
 
-def _prune(tree: Tree, ranges: Ranges | None = None) -> Tree:
+def _prune(tree: Tree, ranges: Ranges | None = None, words: dict[str, str] | None = None) -> Tree:
     """A tree without conditions that never hold, or always, behind or below others on the same value.
-    `ranges`: {what a condition asks for: (least, most)}."""
-    result, ranges = {}, ranges or {}
+    `ranges`: {what a condition asks for: (least, most)}; `words`: {what is asked for: yes or no}."""
+    result, ranges, words = {}, ranges or {}, words or {}
     for key, child in tree.items():
-        found = re.fullmatch(r"(\w+)(<=|<|=)(\d+|any)", key)
+        if key == "comm_size=pow2":
+            least, most = ranges.get("comm_size", (0, math.inf))
+            if grammar.pof2(max(int(min(most, 2**31)), 1)) < least:
+                continue
+            if least == most:
+                key = "comm_size=any"
+        found = re.fullmatch(r"(\w+)(<=|<|=)(\d+|any|yes|no)", key)
         if key.startswith("algorithm="):
             return tree
         if not found:
-            result[key] = _prune(child, ranges)
+            result[key] = _prune(child, ranges, words)
             continue
         name, op, value = found.groups()
-        least, most = ranges.get(name, (0, math.inf))
-        limit = math.inf if value == "any" else int(value) - (op == "<")
-        if limit < least:
-            continue
-        child = _prune(child, {**ranges, name: (least, min(most, limit))})
-        if limit >= most and not result:
+        if value in ("yes", "no"):
+            if words.get(name, value) != value:
+                continue
+            always = name in words
+            child = _prune(child, ranges, {**words, name: value})
+            words = {**words, name: "no" if value == "yes" else "yes"}
+        else:
+            least, most = ranges.get(name, (0, math.inf))
+            if name == "comm_size":
+                # there is no host without ranks, and none with more than there are
+                of = (ranges.get(what, (0, math.inf)) for what in ("comm_hosts", "comm_ppn"))
+                least = max(least, *(low for low, _ in of))
+            limit = math.inf if value == "any" else int(value) - (op == "<")
+            if limit < least:
+                continue
+            always = limit >= most
+            child = _prune(child, {**ranges, name: (least, min(most, limit))}, words)
+            key = f"{name}=any" if always else key
+            ranges = {**ranges, name: (limit + 1, most)}
+        if always and not result:
             return child
-        result[f"{name}=any" if limit >= most else key] = child
-        if limit >= most:
+        result[key] = child
+        if always:
             break
-        ranges = {**ranges, name: (limit + 1, most)}
     return result
 
 
@@ -522,7 +594,7 @@ def make_topology(site: Site, net: model.Network) -> Tree:
         known = np.isfinite(site.latency_us)
         topology["latency_us"] = _three_digits(np.where(known, site.latency_us, filled))
     if site.num_racks > 1:
-        topology["rack_join_bytes"] = net.rack_join_bytes
+        topology["rack_join_bytes"] = model.rack_join_bytes(net)
     return topology
 
 
@@ -564,7 +636,7 @@ def make_tuning(
     nets = {"one": model.one_rack(net), "several": net, "any": net}
     decisions = []
     for collective in collectives if site.num_hosts > 1 else ():
-        if collective not in BY_RACKS:
+        if collective in ANY_RACKS:
             classes = ["any"]
         else:
             classes = ["one", "several"] if site.num_racks > 1 else ["one"]

@@ -2,9 +2,11 @@
 """topo-tune: bad files, racks, the model against known cases, the rules, pictures, the commands."""
 
 import copy
+import dataclasses
 import functools
 import itertools
 import json
+import math
 import os
 import re
 import resource
@@ -30,7 +32,20 @@ sys.path.insert(0, str(MAINT))
 
 from topo_common import files
 from topo_common.files import InputError
-from topo_tune import bench, cli, draw, grammar, model, racks, rules, site
+from topo_tune import (
+    bench,
+    blocks,
+    cli,
+    draw,
+    exchanges,
+    grammar,
+    model,
+    racks,
+    rounds,
+    rules,
+    site,
+    vectors,
+)
 
 
 def make_site(
@@ -601,10 +616,10 @@ def test_model_of_the_demo_cluster() -> None:
         ("cyclic", "recursive_doubling"): 36,
     }
     for (kind, algorithm), expected in measured.items():
-        cost = model.cost(net, model.place(net, 16, 1, kind), algorithm)
+        cost = model.cost(net, rounds.place(net, 16, 1, kind), algorithm)
         assert expected / 2.1 < cost.time_us(16384) / 1e3 < expected * 2
     for seed in range(3):
-        hosts = model.place(net, 16, 1, "random", seed)
+        hosts = rounds.place(net, 16, 1, "random", seed)
         assert model.cost(net, hosts, "topo_recursive_doubling").uplink_blocks == 12
         assert model.cost(net, hosts, "topo_ring").uplink_blocks == 15
 
@@ -623,14 +638,14 @@ def test_full_bisection_has_no_bottleneck() -> None:
 @settings(deadline=None, max_examples=60)
 def test_model_moves_every_block(sizes: Any, ppn: int, seed: int, kind: str) -> None:
     net = model.network(site.check(make_site(sizes)))
-    hosts = model.place(net, sum(sizes), ppn, kind, seed)
+    hosts = rounds.place(net, sum(sizes), ppn, kind, seed)
     assert sorted(hosts) == sorted(np.repeat(np.arange(sum(sizes)), ppn))
-    assert sorted(model._rd_slots(net, hosts)) == list(range(len(hosts)))
+    assert sorted(blocks.rd_slots(net, hosts)) == list(range(len(hosts)))
     for algorithm in model.ALGORITHMS["allgather"]:
         cost = model.cost(net, hosts, algorithm)
         # all blocks of other hosts have to come in
         if sum(sizes) > 1:
-            assert cost.host_blocks >= len(hosts) - ppn
+            assert cost.host_blocks > len(hosts) - ppn - 1e-6
         assert cost.time_us(1000) >= cost.time_us(0) >= 0
 
 
@@ -646,7 +661,7 @@ TREES = ("gather", "scatter")
 @settings(deadline=None, max_examples=60)
 def test_trees_move_every_block(sizes: Any, ppn: int, seed: int, kind: str) -> None:
     net = model.network(site.check(make_site(sizes)))
-    hosts = model.place(net, sum(sizes), ppn, kind, seed)
+    hosts = rounds.place(net, sum(sizes), ppn, kind, seed)
     racks = net.rack_of_host[hosts]
     for algorithm in model.ALGORITHMS["gather"]:
         cost = model.cost(net, hosts, algorithm, "gather")
@@ -674,9 +689,9 @@ def test_tree_of_topo_binomial(p: int) -> None:
     """As topo_tree.h says it: every rank but the root has one parent, before it, and no rank is
     further from the root than lg(p)."""
     parent, size = {0: None}, {0: p}
-    for children, parents, blocks in model._halving_rounds(p):
+    for children, parents, sizes in blocks.halving_rounds(p):
         parent.update(zip(children.tolist(), parents.tolist(), strict=True))
-        size.update(zip(children.tolist(), blocks.tolist(), strict=True))
+        size.update(zip(children.tolist(), sizes.tolist(), strict=True))
     assert sorted(parent) == list(range(p))
     for rank in range(1, p):
         assert parent[rank] < rank
@@ -705,10 +720,88 @@ def test_segments_are_those_of_the_library() -> None:
     cvar = re.search(
         r"name +: MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES\n.*?default +: (\d+)", text, re.DOTALL
     )
-    assert int(cvar[1]) == model.SEGMENT_BYTES
+    assert int(cvar[1]) == rounds.SEGMENT_BYTES
     folder = MAINT.parent / "src_overlay/src/mpi/coll/algorithms/topo"
     text = (folder / "topo_tree_coll.c").read_text()
-    assert int(re.search(r"#define MIN_WIDTH (\d+)", text)[1]) == model.MIN_PIECE
+    assert int(re.search(r"#define MIN_WIDTH (\d+)", text)[1]) == blocks.MIN_PIECE
+    text = (folder / "topo_call.c").read_text() + (folder / "topo_call_lanes.c").read_text()
+    for name, value in (
+        ("MIN_SEGMENT_BYTES", vectors.MIN_SEGMENT_BYTES),
+        ("NUM_SEGMENTS", rounds.NUM_SEGMENTS),
+        ("CHUNK_BYTES", vectors.CHUNK_BYTES),
+        ("MIN_UNIT_BYTES", vectors.MIN_UNIT_BYTES),
+    ):
+        found = re.search(rf"#define {name} \(?([\d* ]+)", text)
+        assert math.prod(map(int, found[1].split("*"))) == value
+
+
+@given(
+    st.lists(st.integers(1, 5), min_size=1, max_size=4),
+    st.integers(1, 5),
+    st.integers(0, 3),
+    st.sampled_from(model.PLACEMENTS),
+)
+@settings(deadline=None, max_examples=40)
+def test_vectors_go_everywhere(sizes: Any, ppn: int, seed: int, kind: str) -> None:
+    """No algorithm can do with less than has to come into a rack, and a host; lanes and the chain need
+    no more over an uplink."""
+    net = model.network(site.check(make_site(sizes)))
+    hosts = rounds.place(net, sum(sizes), ppn, kind, seed)
+    p, several = len(hosts), len(sizes) > 1
+    in_rack = np.bincount(net.rack_of_host[hosts])
+    least = {
+        "bcast": several,
+        "reduce": several,
+        "allreduce": several,
+        "reduce_scatter_block": p - in_rack.min() if several else 0,
+        "allgatherv": p - in_rack.min() if several else 0,
+        "barrier": 0,
+    }
+    for collective, blocks_in in least.items():
+        for algorithm in model.ALGORITHMS[collective]:
+            cost = model.cost(net, hosts, algorithm, collective)
+            assert cost.time_us(1e6) >= cost.time_us(1000) >= cost.time_us(0) >= 0
+            # in reduce_scatter a rack may send what it gets only once
+            if collective != "reduce_scatter_block":
+                assert cost.uplink_blocks >= 0.99 * blocks_in
+            assert cost.messages >= (p - 1 if p > 1 else 0)
+    if several:
+        assert model.cost(net, hosts, "topo_chain", "bcast").uplink_blocks == len(sizes) - 1
+        lanes = model.cost(net, hosts, "rack_lanes", "allgatherv")
+        assert lanes.uplink_blocks == pytest.approx(
+            max(p - in_rack.min(), in_rack.max() * (len(sizes) - 1))
+        )
+
+
+# MPICH 4.0.2 on such a cluster, default choice (bytes of a block, ms at random, in block order)
+MEASURED: dict[tuple[str, int], list[tuple[int, float, float]]] = {
+    ("bcast", 1): [(65536, 26.5, 26), (1 << 20, 478, 203)],
+    ("bcast", 4): [(65536, 88, 75), (1 << 20, 1269, 233)],
+    ("reduce", 1): [(65536, 25, 9.3), (1 << 20, 520, 201)],
+    ("reduce", 4): [(65536, 76, 12)],
+    ("allreduce", 1): [(65536, 40, 10.4), (1 << 20, 882, 227)],
+    ("allreduce", 4): [(65536, 143, 16.6), (1 << 20, 2481, 199)],
+    ("reduce_scatter_block", 1): [(4096, 20.6, 15.9), (65536, 332, 286)],
+    ("reduce_scatter_block", 4): [(16384, 1086, 1080)],
+    ("allgatherv", 1): [(65536, 334, 83)],
+    ("allgatherv", 4): [(4096, 320, 281)],
+}
+
+
+def test_vectors_on_the_demo_cluster() -> None:
+    """Within a factor of 1.5 of what was measured there; in the middle, of 1.2."""
+    net = model.network(site.check(DEMO))
+    ratios = []
+    for (collective, ppn), points in MEASURED.items():
+        times = rules.Times(net, collective)
+        for num_bytes, random, block in points:
+            size = num_bytes * 16 * ppn if is_total(collective) else num_bytes
+            stock = times.builtin(16, ppn, size)
+            for kind, ms in (("random", random), ("block", block)):
+                cost = model.placed_cost(net, 16, ppn, kind, stock, collective)
+                ratios.append(cost.time_us(num_bytes) / 1e3 / ms)
+    assert 1 / 1.5 < min(ratios) < max(ratios) < 1.5
+    assert 1 / 1.2 < np.median(ratios) < 1.2
 
 
 def plan_loads(net: Any, hosts: Any, by_rack: Any) -> list[Any]:
@@ -779,7 +872,7 @@ def test_planned_moves_every_block(sizes: Any, hosts: Any) -> None:
 @settings(deadline=None, max_examples=40)
 def test_stock_alltoall_moves_every_block(sizes: Any, ppn: int, kind: str) -> None:
     net = model.network(site.check(make_site(sizes)))
-    hosts = model.place(net, sum(sizes), ppn, kind)
+    hosts = rounds.place(net, sum(sizes), ppn, kind)
     p = len(hosts)
     costs = {a: model.cost(net, hosts, a, "alltoall") for a in ("brucks", "scattered", "pairwise")}
     for cost in costs.values():
@@ -807,9 +900,9 @@ def test_alltoall_on_the_demo_cluster() -> None:
 
 def test_sampled_rounds_of_pairwise(monkeypatch: pytest.MonkeyPatch) -> None:
     net = model.network(site.check(DEMO))
-    hosts = model.place(net, 16, 8, "random")
+    hosts = rounds.place(net, 16, 8, "random")
     sampled = model.cost(net, hosts, "pairwise", "alltoall")
-    monkeypatch.setattr(model, "SAMPLED_ROUNDS", 1000)
+    monkeypatch.setattr(exchanges, "SAMPLED_ROUNDS", 1000)
     exact = model.cost(net, hosts, "pairwise", "alltoall")
     assert sampled.exchanges.sum() == pytest.approx(127)
     assert sampled.time_us(65536) == pytest.approx(exact.time_us(65536), rel=0.1)
@@ -824,7 +917,7 @@ def test_what_planned_does_with_blocks_of_a_size(collective: str) -> None:
         return model.time_us(cost, collective, "planned", num_bytes, "scattered", limit)
 
     limit = model.rack_block(net, 4)
-    assert limit == net.rack_join_bytes / 16
+    assert limit == model.rack_join_bytes(net) / 16
     assert planned(limit) == cost("planned_by_rack").time_us(limit)
     for num_bytes in (limit + 1, 2048):
         assert planned(num_bytes) == cost("planned_by_host").time_us(num_bytes)
@@ -869,25 +962,28 @@ def test_limits_of_plans_are_those_of_the_library() -> None:
 def test_messages_up_to_which_joining_by_rack_pays(rates: Any, expected: Any) -> None:
     loaded = site.check(make_site([4, 4, 4, 4], **rates))
     net = model.network(loaded)
-    assert expected[0] <= net.rack_join_bytes <= expected[1]
+    assert expected[0] <= model.rack_join_bytes(net) <= expected[1]
     tree, _, _ = rules.make_tuning(loaded)
-    assert tree["topology"]["rack_join_bytes"] == net.rack_join_bytes
+    assert tree["topology"]["rack_join_bytes"] == model.rack_join_bytes(net)
     hosts = np.repeat(np.arange(16), 4)
-    for num_bytes, pays in ((net.rack_join_bytes, True), (4 * net.rack_join_bytes, False)):
+    for num_bytes, pays in (
+        (model.rack_join_bytes(net), True),
+        (4 * model.rack_join_bytes(net), False),
+    ):
         if pays and num_bytes == 0:
             continue
         by_rack, by_host = (
             model.cost(net, hosts, name, "alltoall").time_us(num_bytes / 16)
             for name in ("planned_by_rack", "planned_by_host")
         )
-        assert (by_rack <= by_host * (1 + model.JOIN_LOSS)) == pays
+        assert (by_rack <= by_host * (1 + exchanges.JOIN_LOSS)) == pays
 
 
 def test_what_the_site_file_says_of_joining_counts() -> None:
     for sizes, said, expected in (([4] * 4, 300, 300), ([4] * 4, 0, 0), ([8], None, 0)):
         more = {} if said is None else {"rack_join_bytes": said}
         loaded = site.check({**make_site(sizes), **more})
-        assert model.network(loaded).rack_join_bytes == expected
+        assert model.rack_join_bytes(model.network(loaded)) == expected
         topology = rules.make_tuning(loaded)[0]["topology"]
         assert topology.get("rack_join_bytes") == (expected if len(sizes) > 1 else None)
     for bad in (-1, 1.5, "many", 2**31):
@@ -898,7 +994,7 @@ def test_what_the_site_file_says_of_joining_counts() -> None:
 def test_segments_save_time_only_where_there_are_several() -> None:
     net = model.network(site.check(DEMO))
     cost = model.placed_cost(net, 16, 4, "block", "rack_leader", "gather")
-    assert cost.piece == 65536 / 16  # ranks of a rack
+    assert cost.piece == cost.max_piece == 65536 / 16  # ranks of a rack
     assert cost.time_us(4096) == pytest.approx(cost.alpha_us + cost.beta_us * 4096)
     # beyond, 48 blocks over the uplink of the root's rack
     slope = (cost.time_us(2e6) - cost.time_us(1e6)) / 1e6
@@ -936,11 +1032,16 @@ def allgather(name: str) -> list[Any]:
     return [d for d in tuning_of(name)[1] if d.collective == "allgather"]
 
 
+def is_total(collective: str) -> bool:
+    """Whether rules ask for the bytes in all"""
+    return rules.SIZE.get(collective, "total_msg_size") == "total_msg_size"
+
+
 def call_of(
     ranks: int, size: int, hosts: Any = None, collective: str = "allgather", **more: Any
 ) -> Any:
     """A call of `size` bytes in all, but in a block of alltoall and alltoallv"""
-    what = "count" if collective in model.ALLTOALLS else "total_count"
+    what = "total_count" if is_total(collective) else "count"
     known: dict[str, Any] = {what: size, **more}
     return grammar.Call(collective, ranks, hosts=hosts, **known)
 
@@ -972,7 +1073,14 @@ KNOWN_LEAVES = {
     f"algorithm=MPIR_{collective.capitalize()}_intra_pairwise_sendrecv_replace"
     for collective in model.ALLTOALLS
 }
-IN_PLACE = ["is_sendbuf_inplace=yes", "is_sendbuf_inplace=no"]
+# one of them holds
+WORDS = (
+    ["is_sendbuf_inplace=yes", "is_sendbuf_inplace=no"],
+    ["is_commutative=yes", "is_commutative=no"],
+    ["is_op_built_in=yes", "is_op_built_in=no"],
+    ["is_op_built_in=no", "is_op_built_in=yes"],
+    ["is_block_regular=yes", "is_block_regular=no"],
+)
 
 
 @given(
@@ -995,21 +1103,24 @@ def test_every_call_hits_one_legal_rule(
         "racks": min(racks, hosts),
         "inplace": inplace,
     }
-    size = num_bytes if collective in model.ALLTOALLS else ranks * num_bytes
+    size = ranks * num_bytes if is_total(collective) else num_bytes
     call = call_of(ranks, size, hosts, **about)
     selection = grammar.select(tuning, call)
     assert selection.from_rule and selection.path[-1] in KNOWN_LEAVES
-    if selection.short == "recursive_doubling":
+    if selection.short == "recursive_doubling" and collective in grammar.GATHERS:
         assert ranks & (ranks - 1) == 0
-    if call.hosts == 1 and ranks > 1:
+    if call.hosts == 1 and ranks > 1 and (num_bytes or collective not in rules.VECTORS):
         assert selection.short == builtin(call)
+    if collective in grammar.REDUCTIONS and num_bytes:
+        other = dataclasses.replace(call, commutative=False)
+        assert grammar.select(tuning, other).short == builtin(other)
     if collective in model.ALLTOALLS and selection.short != "planned":
         assert selection.short == builtin(call)
     if selection.short == "planned":
         assert call.hosts > 1 and call.ppn > 1
         assert collective == "alltoallv" or num_bytes <= model.PLAN_MAX_BYTES
     # nothing is said about the rest
-    assert not grammar.select(tuning, call_of(ranks, 1, collective="bcast")).from_rule
+    assert not grammar.select(tuning, call_of(ranks, 1, collective="scan")).from_rule
     assert not grammar.select(tuning, call_of(ranks, 1, comm_type="inter")).from_rule
 
 
@@ -1032,11 +1143,11 @@ def test_shape_of_the_rules(name: str) -> None:
             node = node[key]
         keys = list(node)
         for key in keys:
-            number = key.partition("<")[2].lstrip("=")
+            number = key.partition("<")[2].lstrip("=").replace("pow2", "")
             assert not number or 0 < int(number) < 2**31
         if len(path) >= 2 and node:
             is_last = keys[-1].endswith("=any") or keys[-1] in KNOWN_LEAVES
-            assert is_last or keys == IN_PLACE
+            assert is_last or keys in WORDS
             for what in ("comm_size<=", "comm_ppn<=", "total_msg_size<=", "avg_msg_size<="):
                 limits = [int(k[len(what) :]) for k in keys if k.startswith(what)]
                 assert limits == sorted(set(limits))
@@ -1202,6 +1313,32 @@ def test_demo_rules_of_trees(collective: str) -> None:
     assert chosen(tuning, 8, 1 << 20, 1, collective) == "binomial"
 
 
+def test_demo_rules_of_vectors() -> None:
+    """Long ones: a chain where all goes one way, lanes where it goes both ways; ours for the shortest
+    where the ranks of a host share its processors, and a barrier; operations that are not commutative
+    are left alone."""
+    tuning = tuning_of("demo")[0]
+
+    def at(collective: str, size: int, ppn: int, **more: Any) -> Any:
+        size = size * 16 * ppn if is_total(collective) else size
+        return chosen(tuning, 16 * ppn, size, 16, collective, racks=4, **more)
+
+    for ppn in (1, 4):
+        for size in (1 << 16, 1 << 20):
+            assert at("bcast", size, ppn) == at("reduce", size, ppn) == "topo_chain"
+            assert at("allreduce", size, ppn) == "rack_lanes"
+            call = call_of(16 * ppn, size, 16, "allreduce")
+            assert at("allreduce", size, ppn, commutative=False) == builtin(call)
+        for collective in ("reduce_scatter", "reduce_scatter_block"):
+            assert at(collective, 1 << 16, ppn) == "rack_lanes"
+        assert at("allgatherv", 1 << 16, ppn) in {"rack_lanes", "topo_ring"}
+    for size in (8, 1024):
+        assert at("allreduce", size, 4) == "topo_recursive_doubling"
+    assert at("bcast", 8, 1) == at("reduce", 8, 1) == "binomial"
+    assert at("barrier", 0, 1) == "dissemination"
+    assert at("barrier", 0, 4) != "smp"
+
+
 @pytest.mark.parametrize("collective", TREES)
 def test_trees_lose_in_no_placement(collective: str) -> None:
     loaded = site.check(DEMO)
@@ -1211,7 +1348,7 @@ def test_trees_lose_in_no_placement(collective: str) -> None:
             continue
         for ranks, total in itertools.product((d.ranks[0], d.ranks[-1]), (d.low, d.high)):
             for kind in model.PLACEMENTS:
-                place = model.place(net, ranks // d.ppn, d.ppn, kind)
+                place = rounds.place(net, ranks // d.ppn, d.ppn, kind)
                 if len(set(net.rack_of_host[place])) == 1:
                     continue
                 new, old = (
@@ -1260,7 +1397,8 @@ def test_nothing_is_chosen_that_loses(raw: Any) -> None:
     _, decisions, _ = rules.make_tuning(site.check(raw))
     for d in decisions:
         ratios = [a / b for a, b in zip(d.time_us, d.builtin_us, strict=True)]
-        assert max(ratios) <= 1 + rules.MAX_LOSS, d
+        is_short = d.collective in rules.WITH_SHORT and d.low <= rules.SHORT_BYTES
+        assert max(ratios) <= (rules.CROWDED_LOSS if is_short else 1 + rules.MAX_LOSS), d
 
 
 def test_two_ranks_have_nothing_to_renumber() -> None:
@@ -1284,8 +1422,13 @@ def test_one_host() -> None:
 def test_doubt_is_said_and_gains_must_be_larger() -> None:
     notes = tuning_of("in doubt")[2]
     assert "the racks are in doubt (confidence 0.20 of 1)" in notes[0]
-    count = [sum(d.algorithm != "builtin" for d in allgather(n)) for n in ("in doubt", "demo")]
-    assert 0 < count[0] <= count[1]
+
+    def calls(name: str) -> float:
+        """For how many of those that are evaluated there is a rule"""
+        ours = [d for d in allgather(name) if d.algorithm != "builtin"]
+        return sum(len(d.ranks) * math.log2(2 * d.high / d.low) for d in ours)
+
+    assert 0 < calls("in doubt") <= calls("demo")
 
 
 def test_topology() -> None:
@@ -1659,8 +1802,8 @@ def test_dry_run_says_what_random_placements_alone_would_gain(tmp_path: Path) ->
             "versions that are known are 4.0",
         ),
         (
-            ["site.json", "-o", "x", "--collective", "bcast"],
-            "'bcast' is not one of 'allgather', 'gather', 'scatter', 'alltoall', 'alltoallv'",
+            ["site.json", "-o", "x", "--collective", "scan"],
+            "'scan' is not one of 'allgather', 'allgatherv', 'gather', 'scatter', 'alltoall',",
         ),
         (["site.json", "--outptu", "x"], 'no such option; did you mean "--output"?'),
         (["show", "site.json", "-o", "x.bmp"], "must end in .png"),

@@ -96,6 +96,11 @@ def test_the_data_file(version: str) -> None:
     patched = [n for rows in collectives.values() for n, row in rows.items() if row.get("patched")]
     manifest = tomllib.loads((MAINT.parent / "cvars/algorithms.toml").read_text())["algorithm"]
     own = [f"MPIR_{row['collective'].capitalize()}_intra_{row['name']}" for row in manifest]
+    own += [
+        f"MPIR_I{row['collective']}_intra_tsp_{row['name']}"
+        for row in manifest
+        if row.get("nonblocking")
+    ]
     assert sorted(patched) == sorted(own)
     assert set(CONDITIONS) == set(grammar.forms(version))
 
