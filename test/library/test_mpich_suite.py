@@ -45,12 +45,13 @@ attr/attrt 4                errors/coll/noalias2 4
     "alltoallv": "coll/alltoallv 10 coll/alltoallv0 10 coll/p_alltoallv 10 coll/alltoallw_zeros 5 "
     "coll/icalltoallv 7",
     "allgatherv": "coll/allgatherv2 10 coll/allgatherv3 10 coll/icallgatherv 5",
-    "allreduce": "coll/allred 4 coll/allred2 4 coll/allred3 10 coll/allred4 4 coll/allred5 5 "
-    "coll/allred6 4 coll/allredmany 4 coll/icallreduce 5 coll/opland 4 coll/opband 4 coll/opmaxloc 5 "
-    "coll/opminloc 4 coll/uoplong 11 coll/longuser 4",
+    "allreduce": "coll/allred2 4 coll/allred3 10 coll/allred4 4 coll/allred5 5 coll/allred6 4 "
+    "coll/allredmany 4 coll/icallreduce 5 coll/longuser 4 comm/comm_idup_comm 6 "
+    "comm/comm_idup_comm2 6",
     "barrier": "coll/allgatherv4 4 coll/icbarrier 5",
     "bcast": "coll/bcasttest 8 coll/bcasttest 10 coll/bcastzerotype 5 coll/icbcast 4",
-    "reduce": "coll/reduce 5 coll/reduce 10 coll/red3 10 coll/red4 10 coll/icreduce 5 coll/opsum 4",
+    "reduce": "coll/reduce 5 coll/reduce 10 coll/red3 10 coll/red4 10 coll/icreduce 5 "
+    "coll/opsum 4 coll/opland 4 coll/opband 4 coll/opmaxloc 5 coll/opminloc 4 coll/uoplong 11",
     "reduce_scatter": "coll/redscat 4 coll/redscat2 5 coll/redscat3 8 coll/redscatinter 8",
     "reduce_scatter_block": "coll/red_scat_block 4 coll/red_scat_block2 5 coll/redscatblk3 8",
     "iallgather": "coll/nonblocking 4 coll/nonblocking2 5 coll/nonblocking3 5 coll/p_allgather 10",
@@ -72,9 +73,9 @@ MORE_SIZES = {
     "alltoall": "coll/alltoall1 11 coll/coll13 7 coll/p_alltoall 5",
     "alltoallv": "coll/alltoallv 7 coll/alltoallv0 4 coll/p_alltoallv 5",
     "allgatherv": "coll/allgatherv2 7",
-    "allreduce": "coll/allred 7 coll/allred3 3 coll/opmaxloc 9",
+    "allreduce": "coll/allred5 7 coll/allred6 3",
     "bcast": "coll/bcasttest 7",
-    "reduce": "coll/red3 7",
+    "reduce": "coll/reduce 7 coll/opmaxloc 9",
     "reduce_scatter": "coll/redscat 6 coll/redscat2 10",
     "reduce_scatter_block": "coll/red_scat_block2 10 coll/redscatblk3 10",
     "iallreduce": "coll/nonblocking 7",
@@ -112,6 +113,9 @@ NOT_REACHED = {
     "coll/icbcast",
     "coll/icreduce",
     "coll/redscatinter",
+    # operations that are not commutative
+    "coll/redscat2",
+    "coll/red_scat_block2",
 }
 
 # plans whatever the size and however often counts change

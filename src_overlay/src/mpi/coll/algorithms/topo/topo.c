@@ -79,6 +79,8 @@ struct MPII_Topo_comm {
     view_t *view;
     store_t *store;
     struct MPII_Topo_plans *plans;
+    MPII_Topo_pipes_t *pipes;   /* NULL until schedules have run PIPES_AFTER times */
+    int num_runs;
     unsigned told;              /* what has been printed: bits of TOLD_ */
 };
 enum { TOLD_PLACE = 1, TOLD_RING = 2, TOLD_SLOTS = 4 };
@@ -144,7 +146,6 @@ static void store_release(store_t * store)
     MPII_Topo_exchange_free(store->kept.exchange);
     MPII_Topo_forest_free(store->kept.forest);
     MPII_Topo_tree_shm_free(store->kept.tree_shm);
-    MPII_Topo_pipes_free(store->kept.pipes);
     MPL_free(store);
 }
 
@@ -333,6 +334,7 @@ void MPII_Topo_comm_cleanup(MPIR_Comm * comm_ptr)
     if (topo == NULL)
         return;
     MPII_Topo_plans_free(topo->plans);
+    MPII_Topo_pipes_free(topo->pipes);
     store_release(topo->store);
     view_release(topo->view);
     MPL_free(topo);
@@ -815,15 +817,22 @@ int MPII_Topo_comm_place(MPIR_Comm * comm_ptr, const MPII_Topo_place_t ** place,
     goto fn_exit;
 }
 
+/* Pipes belong to one communicator, not to its duplicates: while a process waits in one collective, its
+ * progress may run another one on a new duplicate (the broadcast in the commit of MPI_Comm_idup). They are
+ * made when it is used for more than being made itself. */
+#define PIPES_AFTER 2
+
 int MPII_Topo_comm_pipes(MPIR_Comm * comm_ptr, const MPII_Topo_order_t * order, int tag,
                          MPII_Topo_pipes_t ** pipes, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
-    MPII_Topo_kept_t *kept = &comm_ptr->coll.topo->store->kept;
+    struct MPII_Topo_comm *topo = comm_ptr->coll.topo;
 
-    if (kept->pipes == NULL)
-        mpi_errno = MPII_Topo_pipes_create(comm_ptr, order, tag, &kept->pipes, attr);
-    *pipes = kept->pipes;
+    if (topo->num_runs < PIPES_AFTER)
+        topo->num_runs++;
+    else if (topo->pipes == NULL)
+        mpi_errno = MPII_Topo_pipes_create(comm_ptr, order, tag, &topo->pipes, attr);
+    *pipes = topo->pipes;
     return mpi_errno;
 }
 

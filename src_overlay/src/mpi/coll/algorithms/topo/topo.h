@@ -109,12 +109,10 @@ typedef struct {
 const MPII_Topo_settings_t *MPII_Topo_comm_settings(const MPIR_Comm * comm_ptr);
 
 /* What algorithms keep with a communicator, and the duplicates that share it: nothing in it belongs
- * to one of them. Each is NULL until one makes it (topo_tree.h, topo_tree_shm.h, topo_pipe.h,
- * topo_exchange.h). */
+ * to one of them. Each is NULL until one makes it (topo_tree.h, topo_tree_shm.h, topo_exchange.h). */
 typedef struct {
     struct MPII_Topo_forest *forest;
     struct MPII_Topo_tree_shm *tree_shm;
-    struct MPII_Topo_pipes *pipes;
     struct MPII_Topo_exchange *exchange;
 } MPII_Topo_kept_t;
 
@@ -125,7 +123,9 @@ struct MPII_Topo_plans **MPII_Topo_comm_plans(MPIR_Comm * comm_ptr);
 int MPII_Topo_comm_place(MPIR_Comm * comm_ptr, const MPII_Topo_place_t ** place,
                          MPII_Topo_kept_t ** kept, MPII_Topo_attr_t * attr);
 
-/* Pipes between the ranks of a host (topo_pipe.h). Collective over the communicator at the first call. */
+/* Pipes between the ranks of a host (topo_pipe.h); NULL: not yet. Called once for each schedule that is
+ * run, by all processes. */
+struct MPII_Topo_pipes;
 int MPII_Topo_comm_pipes(MPIR_Comm * comm_ptr, const MPII_Topo_order_t * order, int tag,
                          struct MPII_Topo_pipes **pipes, MPII_Topo_attr_t * attr);
 
