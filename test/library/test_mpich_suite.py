@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kinds import Job, Launch, MakeSite, WriteJson
+from kinds import Env, Job, Launch, MakeSite, WriteJson
 
 HERE = Path(__file__).parent
 MANIFEST = tomllib.loads((HERE.parents[1] / "cvars/algorithms.toml").read_text())["algorithm"]
@@ -54,14 +54,14 @@ attr/attrt 4                errors/coll/noalias2 4
     "coll/opsum 4 coll/opland 4 coll/opband 4 coll/opmaxloc 5 coll/opminloc 4 coll/uoplong 11",
     "reduce_scatter": "coll/redscat 4 coll/redscat2 5 coll/redscat3 8 coll/redscatinter 8",
     "reduce_scatter_block": "coll/red_scat_block 4 coll/red_scat_block2 5 coll/redscatblk3 8",
-    "iallgather": "coll/nonblocking 4 coll/nonblocking2 5 coll/nonblocking3 5 coll/p_allgather 10",
-    "iallgatherv": "coll/nonblocking 4 coll/nonblocking3 5 coll/p_allgatherv 10",
-    "iallreduce": "coll/nonblocking 5 coll/nonblocking2 4 coll/nonblocking3 5 coll/p_allred 4",
-    "ibarrier": "coll/nonblocking2 5 coll/nonblocking3 5 coll/p_barrier 2 coll/ibarrier 2",
-    "ibcast": "coll/nonblocking 10 coll/nonblocking2 5 coll/nonblocking3 5 coll/p_bcast 4",
-    "ireduce": "coll/nonblocking 4 coll/nonblocking2 5 coll/nonblocking3 5 coll/p_red 4",
-    "ireduce_scatter": "coll/nonblocking 4 coll/nonblocking3 5 coll/p_redscat 4",
-    "ireduce_scatter_block": "coll/nonblocking 4 coll/nonblocking3 5 coll/p_red_scat_block 4",
+    "iallgather": "coll/p_allgather 10",
+    "iallgatherv": "coll/p_allgatherv 10",
+    "iallreduce": "coll/p_allred 4",
+    "ibarrier": "coll/p_barrier 2 coll/ibarrier 2",
+    "ibcast": "coll/p_bcast 4",
+    "ireduce": "coll/p_red 4",
+    "ireduce_scatter": "coll/p_redscat 4",
+    "ireduce_scatter_block": "coll/p_red_scat_block 4",
 }
 # at sizes not powers of two, and at more hosts
 MORE_SIZES = {
@@ -78,9 +78,12 @@ MORE_SIZES = {
     "reduce": "coll/reduce 7 coll/opmaxloc 9",
     "reduce_scatter": "coll/redscat 6 coll/redscat2 10",
     "reduce_scatter_block": "coll/red_scat_block2 10 coll/redscatblk3 10",
-    "iallreduce": "coll/nonblocking 7",
-    "ibcast": "coll/nonblocking2 10",
 }
+# each calls nearly all nonblocking collectives
+NONBLOCKING = """
+coll/nonblocking 4  coll/nonblocking 5  coll/nonblocking 7   coll/nonblocking 10
+coll/nonblocking2 4 coll/nonblocking2 5 coll/nonblocking2 10 coll/nonblocking3 5
+"""
 
 
 def runs(programs: str) -> list[tuple[str, int]]:
@@ -94,6 +97,8 @@ FORCED = [
     for run in runs(PROGRAMS[collective]) + runs(MORE_SIZES.get(collective, ""))
 ]
 RUNS = [(collective, *run) for collective in dict(ROWS) for run in runs(PROGRAMS[collective])]
+NAMES = {of: [name for other, name in ROWS if other == of] for of in dict(ROWS)}
+MOST_NAMES = max(len(names) for of, names in NAMES.items() if names[0].startswith("tsp_"))
 
 # nothing in them reaches the blocking collective on an intracommunicator of several hosts; that a
 # request uses a plan is counted
@@ -118,6 +123,7 @@ NOT_REACHED = {
     "coll/red_scat_block2",
 }
 
+CLIQUES, RACKS = [f"clique{i}" for i in range(3)], [1, 0, 1]
 # plans whatever the size and however often counts change
 PLANS = {
     "MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES": 1 << 30,
@@ -130,7 +136,7 @@ def suite(mpich_tests: Path, mpicc: Path, scratch: Path) -> Path:
     """The folder with the programs, configured and built once for an MPI and a source tree."""
     from_source = hashlib.sha256(f"{mpicc.resolve()} {mpich_tests.resolve()}".encode())
     from_source.update((mpich_tests / "configure").read_bytes())
-    from_source.update(repr(PROGRAMS).encode() + repr(MORE_SIZES).encode())
+    from_source.update(f"{PROGRAMS} {MORE_SIZES} {NONBLOCKING}".encode())
     folder = scratch / f"mpich-{from_source.hexdigest()[:12]}"
 
     def run(*command: Any) -> None:
@@ -155,7 +161,7 @@ def suite(mpich_tests: Path, mpicc: Path, scratch: Path) -> Path:
             "--disable-dependency-tracking",
         )
         programs = {"dtpools": set(), "util": set()}
-        for _, _, program, _ in FORCED:
+        for program in [*(run[2] for run in FORCED), *(run[0] for run in runs(NONBLOCKING))]:
             directory, name = program.rsplit("/", 1)
             programs.setdefault(directory, set()).add(name)
         for directory, names in programs.items():
@@ -197,12 +203,12 @@ def test_forced(
     program: Any,
     n: int,
 ) -> None:
-    file = write_json("site.json", site([f"clique{i}" for i in range(3)], [1, 0, 1]))
+    file = write_json("site.json", site(CLIQUES, RACKS))
     for more in [{}] if name != "planned" else [{"STAGING": "shm"}, {"STAGING": "p2p"}]:
         job = run_suite(
             program,
             n,
-            **{f"MPIR_CVAR_{collective.upper()}_INTRA_ALGORITHM": name},
+            **forced(collective, name),
             # an operation that is not commutative goes to MPICH's own
             MPIR_CVAR_COLLECTIVE_FALLBACK="silent" if "red" in collective else "error",
             MPIR_CVAR_NUM_CLIQUES=3,
@@ -214,17 +220,40 @@ def test_forced(
             assert calls(job, collective, name) > 0
 
 
-@pytest.mark.parametrize("collective, program, n", RUNS)
+def forced(collective: str, name: str) -> Env:
+    return {f"MPIR_CVAR_{collective.upper()}_INTRA_ALGORITHM": name}
+
+
+@pytest.mark.parametrize("number", range(MOST_NAMES))
+@pytest.mark.parametrize("program, n", runs(NONBLOCKING))
+def test_nonblocking(
+    run_suite: Launch, site: MakeSite, write_json: WriteJson, program: Any, n: int, number: int
+) -> None:
+    """All nonblocking collectives at once, each by its algorithm of that number."""
+    env = {"MPIR_CVAR_COLL_TOPOLOGY_FILE": write_json("site.json", site(CLIQUES, RACKS))}
+    chosen = {
+        of: names[number % len(names)] for of, names in NAMES.items() if names[0].startswith("tsp_")
+    }
+    for case in chosen.items():
+        env |= forced(*case)
+    # an operation that is not commutative goes to MPICH's own
+    job = run_suite(
+        program, n, MPIR_CVAR_COLLECTIVE_FALLBACK="silent", MPIR_CVAR_NUM_CLIQUES=3, **env
+    )
+    ran = {case for case in chosen.items() if calls(job, *case)}
+    assert ran >= {(of, name) for of, name in chosen.items() if "red" not in of}
+
+
+@pytest.mark.parametrize("collective, program, n", [*RUNS, ("", "coll/nonblocking3", 5)])
 def test_tuning_file(
     run_suite: Launch, site: MakeSite, write_json: WriteJson, collective: str, program: Any, n: int
 ) -> None:
     """One file for all collectives: the first algorithm up to 5 ranks, the last one above."""
-    content = site([f"clique{i}" for i in range(3)], [1, 0, 1])
+    content = site(CLIQUES, RACKS)
     topology = {key: content[key] for key in ("format", "hosts", "racks", "latency_us")}
     rules = {}
-    for other in dict(ROWS):
+    for other, names in NAMES.items():
         function = f"algorithm=MPIR_{other.capitalize()}_intra_"
-        names = [name for of, name in ROWS if of == other]
         rules[f"collective={other}"] = {
             "comm_size<=5": {function + names[0]: {}},
             "comm_size=any": {function + names[-1]: {}},
@@ -234,4 +263,6 @@ def test_tuning_file(
         program, n, MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE=file, MPIR_CVAR_NUM_CLIQUES=3
     )
     if program not in NOT_REACHED:
-        assert sum(calls(job, of, name) for of, name in ROWS if of == collective) > 0
+        reached = [collective] if collective else [of for of in NAMES if of.startswith("i")]
+        for of in reached:
+            assert sum(calls(job, of, name) for name in NAMES[of]) > 0
