@@ -1,9 +1,9 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""The device ch4, with a lock for each VCI: a short part of the other tests, for results and not for
-time, since it spins: few ranks.
+"""The device ch4, with a lock for each VCI: all algorithms, forced and by tuning file, with and without
+the collectives of the device; for results and not for time, since it spins: few ranks.
 
-TOPO_CH4_BIN names the programs of a patched MPICH for ch4. Without it one is built, which takes ten
-minutes once, where there is what it links with.
+TOPO_CH4_BIN names the programs of a patched MPICH for ch4, instead of those that are built here. A
+build takes ten minutes once, and is made where there is what it links with.
 """
 
 import os
@@ -16,39 +16,46 @@ import pytest
 HERE = Path(__file__).parent
 REPO = HERE.parents[1]
 
-CONFIGURE = """--with-device=ch4:ofi --with-libfabric=/usr --with-datatype-engine=dataloop
---enable-thread-cs=per-vci --disable-fortran --disable-cxx --disable-romio --with-hwloc=/usr"""
-LIBRARIES = ["fabric", "psm2", "psm_infinipath", "rdmacm", "ibverbs", "efa"]
+COMMON = """--with-datatype-engine=dataloop --enable-thread-cs=per-vci --disable-fortran --disable-cxx
+--disable-romio --with-hwloc=/usr"""
+# device: options, header, libraries
+DEVICES = {
+    "ofi": (
+        "--with-device=ch4:ofi --with-libfabric=/usr",
+        "rdma/fabric.h",
+        ["fabric", "psm2", "psm_infinipath", "rdmacm", "ibverbs", "efa"],
+    ),
+    "ucx": ("--with-device=ch4:ucx --with-ucx=/usr", "ucp/api/ucp.h", ["ucp", "ucs", "uct"]),
+}
 
 # file, and what of it (pytest's -k)
 PARTS = {
     "test_selection.py": "test_rules_come_before_a_device",
+    "test_allgather.py": "test_any_cluster and not 64 or test_by_tuning_file",
+    "test_gather.py": "test_any_cluster or test_by_tuning_file",
+    "test_alltoall.py": "test_any_size or test_requests or test_by_tuning_file",
+    "test_collectives.py": "test_any_cluster or test_by_tuning_file",
+    "test_nonblocking.py": "test_any_cluster",
 }
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="session")
-def ch4(scratch: Path) -> Path:
+@pytest.fixture(scope="session", params=DEVICES)
+def ch4(request: pytest.FixtureRequest, scratch: Path) -> Path:
     """The folder of the programs."""
     if "TOPO_CH4_BIN" in os.environ:
         return Path(os.environ["TOPO_CH4_BIN"]).absolute()
+    options, header, libraries = DEVICES[request.param]
     cc = os.environ.get("CC", "cc")
-    words: list[str | Path] = [
-        "-x",
-        "c",
-        "-",
-        "-o",
-        scratch / "links",
-        *(f"-l{name}" for name in LIBRARIES),
-    ]
-    text = "#include <rdma/fabric.h>\nint main(void) { return 0; }\n"
+    words = ["-x", "c", "-", "-o", scratch / "links", *(f"-l{name}" for name in libraries)]
+    text = f"#include <{header}>\nint main(void) {{ return 0; }}\n"
     job = subprocess.run([cc, *words], input=text, text=True, capture_output=True, check=False)
     if job.returncode:
-        pytest.skip(f"ch4:ofi needs libfabric and lib{', lib'.join(LIBRARIES[1:])} to link with")
+        pytest.skip(f"ch4:{request.param} needs lib{', lib'.join(libraries)} to link with")
     job = subprocess.run(
         [sys.executable, REPO / "maint/build", "--cache"],
-        env={**os.environ, "MPICH_CONFIGURE": " ".join(CONFIGURE.split())},
+        env={**os.environ, "MPICH_CONFIGURE": " ".join(f"{options} {COMMON}".split())},
         capture_output=True,
         text=True,
         check=False,
@@ -57,10 +64,11 @@ def ch4(scratch: Path) -> Path:
     return Path(job.stdout.splitlines()[-1]) / "bin"
 
 
+@pytest.mark.parametrize("collectives", ["percoll", "none"])
 @pytest.mark.parametrize("file", PARTS)
-def test_part(ch4: Path, file: str) -> None:
+def test_part(ch4: Path, file: str, collectives: str) -> None:
     source = ch4.resolve().parent / "share/mpich-topo/mpich-src"
-    env = {**os.environ, "TOPO_BIN": str(ch4)}
+    env = {**os.environ, "TOPO_BIN": str(ch4), "TOPO_DEVICE_COLLECTIVES": collectives}
     if source.is_dir():
         env["MPICH_SOURCE"] = str(source)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-ra"]
