@@ -8,6 +8,7 @@ the first, `make patches-check` the second.
 """
 
 import re
+import textwrap
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,8 +37,29 @@ Read = Callable[[str], Found]
 
 TOPO_ALGOS_H = OVERLAY / "src/mpi/coll/algorithms/topo/topo_algos.h"
 
-REQUIRED = {"collective": str, "name": str, "file": str, "help": str}
-OPTIONAL = {"restrictions": list, "params": list, "tests": list, "nonblocking": bool}
+REQUIRED = {"collective": str, "name": str, "help": str}
+OPTIONAL = {
+    "file": str,
+    "selects": bool,
+    "restrictions": list,
+    "params": list,
+    "segmented": bool,
+    "tests": list,
+    "nonblocking": bool,
+}
+
+# The CVAR of an algorithm that is segmented
+SEGMENT_CVAR = """\
+    - name        : MPIR_CVAR_{name}
+      category    : COLLECTIVE
+      type        : int
+      default     : 0
+      class       : none
+      verbosity   : MPI_T_VERBOSITY_USER_BASIC
+      scope       : MPI_T_SCOPE_ALL_EQ
+      description : >-
+{text}
+"""
 
 
 def load_manifest(path: Path = MANIFEST) -> list[Row]:
@@ -62,14 +84,21 @@ def load_manifest(path: Path = MANIFEST) -> list[Row]:
         for key in ("collective", "name"):
             if not re.fullmatch(r"[a-z][a-z0-9_]*", row[key]):
                 raise Failure(f'{where}: "{key}" must be a lower-case word: {row[key]!r}')
+        if ("file" in row) == row.get("selects", False):
+            raise Failure(f'{where}: needs either "file", or "selects" = true')
         folder = Path("src/mpi/coll") / row["collective"]
-        if Path(row["file"]).parent != folder or not row["file"].endswith(".c"):
+        if "file" in row and not re.fullmatch(rf"{folder}/[^/]+\.c", row["file"]):
             raise Failure(f'{where}: "file" must be a C file in {folder}/: {row["file"]}')
         if re.search(r'["\\\n]', row["help"]) or len(row["help"]) > 90:
             raise Failure(f'{where}: "help" must be one line up to 90 characters, no quotes')
         for param in row.get("params", []):
             if not isinstance(param, dict) or {"name", "cvar"} - param.keys():
                 raise Failure(f'{where}: a row of "params" needs "name" and "cvar"')
+        if row.get("segmented"):
+            row["params"] = [
+                {"name": "segment_bytes", "cvar": f"{row['name'].upper()}_SEGMENT_BYTES"},
+                *row.get("params", []),
+            ]
         if (row["collective"], row["name"]) in seen:
             raise Failure(f"{where}: named twice")
         seen.add((row["collective"], row["name"]))
@@ -79,23 +108,41 @@ def load_manifest(path: Path = MANIFEST) -> list[Row]:
 def nonblocking(row: Row) -> Row:
     """The row of the nonblocking form, which "of" names as one."""
     return {
-        **{key: row[key] for key in ("file", "help")},
+        **{key: row[key] for key in ("file", "help", "params", "selects") if key in row},
         "collective": f"i{row['collective']}",
         "name": f"tsp_{row['name']}",
-        "restrictions": [*row.get("restrictions", []), "placed"],
+        "restrictions": [] if row.get("selects") else [*row.get("restrictions", []), "placed"],
         "of": row["collective"],
     }
 
 
-def cvar_blocks() -> str:
-    """The CVARs of cvars.txt: its text from the first entry on."""
+def segment_cvar(row: Row) -> str:
+    """The CVAR of an algorithm that is segmented"""
+    is_lanes = row["name"] == "rack_lanes"
+    what = "chunks, of which each lane has a part," if is_lanes else "the segments"
+    most = "" if is_lanes else " and MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES"
+    text = (
+        f"Length of {what} of {row['name']} {row['collective']}, in bytes. 0: it follows from the "
+        f"length of the message{most}. What rank 0 has counts. A parameter segment_bytes in a "
+        "tuning file comes first."
+    )
+    indent = " " * 8
+    return SEGMENT_CVAR.format(
+        name=f"{row['collective'].upper()}_{row['params'][0]['cvar']}",
+        text=textwrap.fill(text, 100, initial_indent=indent, subsequent_indent=indent),
+    )
+
+
+def cvar_blocks(rows: list[Row]) -> str:
+    """The CVARs of cvars.txt, its text from the first entry on, and of algorithms."""
     if not CVAR_BLOCKS.is_file():
         return ""
     text = CVAR_BLOCKS.read_text()
     match = re.search(r"^    - name +: ", text, re.MULTILINE)
     if not match:
         raise Failure(f'{CVAR_BLOCKS}: no entry, which would start with "    - name        : "')
-    return text[match.start() :].rstrip() + "\n"
+    blocks = [segment_cvar(row) for row in rows if row.get("segmented")]
+    return "\n".join([text[match.start() :].rstrip() + "\n", *blocks])
 
 
 def function(row: Row) -> str:
@@ -167,7 +214,9 @@ def add_algorithms(text: str, rows: list[Row]) -> str:
             end = start  # gen_coll.py takes all rows after an allcomm one for allcomm ones
         new = [f"    {row['name']}"]
         restrictions = row.get("restrictions", []) + [NO_THREADS] * (NO_THREADS in text)
-        if restrictions:
+        if row.get("selects"):
+            new.append("        selects: yes")  # for coll_select.py
+        elif restrictions:
             new.append(f"        restrictions: {', '.join(restrictions)}")
         if row.get("params"):
             new.append(f"        extra_params: {', '.join(p['name'] for p in row['params'])}")
@@ -200,7 +249,7 @@ def add_cvars(text: str, rows: list[Row]) -> str:
         names = [r["name"] for r in rows if r["collective"] == row["collective"]]
         width = max(len(lines[last].split("-")[0].lstrip()) - 1, *map(len, names))
         lines.insert(last + 1, f"        {row['name']:<{width}} - {row['help']}")
-    blocks = cvar_blocks()
+    blocks = cvar_blocks(rows)
     if blocks:
         end = lines.index("=== END_MPI_T_CVAR_INFO_BLOCK ===")
         lines[end:end] = blocks.split("\n")
@@ -327,7 +376,7 @@ def per_file(rows: list[Row]) -> Iterator[tuple[str, list[Row], Add, Read]]:
         if "{}" not in path:
             yield path, rows, add, read
             continue
-        blocking = [row for row in rows if "of" not in row]
+        blocking = [row for row in rows if "of" not in row and "file" in row]
         for collective in dict.fromkeys(row["collective"] for row in blocking):
             own = [row for row in blocking if row["collective"] == collective]
             yield path.format(collective), own, add, read
@@ -335,12 +384,19 @@ def per_file(rows: list[Row]) -> Iterator[tuple[str, list[Row], Add, Read]]:
 
 def topo_algos_h(rows: list[Row]) -> str:
     """The table from which the library makes one counter per algorithm."""
-    entries = []
+    algos, autos = ["#define MPIR_TOPO_ALGOS(X)"], ["#define MPIR_TOPO_AUTOS(X)"]
+    segmented = ["#define MPIR_TOPO_SEGMENTED(X)"]
     for row in rows:
-        name = row["collective"]
-        entries.append(f"    X({name.upper()}, {name.capitalize()}, {name}, {row['name']},")
-        entries.append(f'      "{row["help"]}")')
-    body = " \\\n".join(["#define MPIR_TOPO_ALGOS(X)", *entries])
+        collective, name = row["collective"], row["name"]
+        names = f"{collective.upper()}, {collective.capitalize()}, {collective}, {name}"
+        if row.get("selects"):
+            autos.append(f"    X({names})")
+        else:
+            algos += [f"    X({names},", f'      "{row["help"]}")']
+        if row.get("segmented"):
+            cvar = f"MPIR_CVAR_{collective.upper()}_{row['params'][0]['cvar']}"
+            segmented.append(f"    X({collective}, {name}, {cvar})")
+    algos_text, autos_text, segments_text = map(" \\\n".join, (algos, autos, segmented))
     return f"""\
 /*
  * Copyright (C) by Argonne National Laboratory
@@ -353,7 +409,13 @@ def topo_algos_h(rows: list[Row]) -> str:
 #define TOPO_ALGOS_H_INCLUDED
 
 /* X(COLLECTIVE, Collective, collective, algorithm, "description") */
-{body}
+{algos_text}
+
+/* X(COLLECTIVE, Collective, collective, algorithm): those that select one of the others, or MPICH's own */
+{autos_text}
+
+/* X(collective, algorithm, control variable): those that work in segments */
+{segments_text}
 
 #endif /* TOPO_ALGOS_H_INCLUDED */
 """

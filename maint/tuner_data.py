@@ -79,8 +79,12 @@ def words(text: str) -> list[str]:
 
 def default(collective: str, cvar: str, cvars: dict[str, str]) -> Row:
     """The CVAR that gives a parameter where a file does not, and its default."""
-    # one CVAR for all that throttle
-    name = f"MPIR_CVAR_{'ALLTOALL' if cvar == 'THROTTLE' else collective.upper()}_{cvar}"
+    # one CVAR for all that throttle, and for both forms of what is segmented
+    if cvar == "THROTTLE":
+        collective = "alltoall"
+    elif cvar.endswith("_SEGMENT_BYTES"):
+        collective = collective.removeprefix("i")
+    name = f"MPIR_CVAR_{collective.upper()}_{cvar}"
     if name not in cvars:
         raise Failure(f"{CVARS[0]}: no entry for {name}, which {ALGORITHMS} names for {collective}")
     value = {"true": "1", "false": "0"}.get(cvars[name], cvars[name])
@@ -157,7 +161,7 @@ def generate(source: Source, rows: list[Row]) -> dict[Path, bytes]:
             "\n".join(
                 [
                     *((work / name).read_text() for name in CVARS if (work / name).exists()),
-                    cvar_blocks(),
+                    cvar_blocks(rows),
                 ]
             )
         )

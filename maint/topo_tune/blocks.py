@@ -18,7 +18,7 @@ from topo_tune.rounds import (
     tree_cost,
 )
 
-MIN_PIECE = 4096  # of a block: topo_tree_coll.c
+MIN_PIECE = 4096  # of a block: topo_call_gather.c
 UP_OR_DOWN = {"gather": "up", "scatter": "down"}
 
 # -- allgather --
@@ -173,7 +173,7 @@ def binomial_rounds(p: int) -> list[Round]:
 
 @functools.cache
 def halving_rounds(p: int) -> list[Round]:
-    """The binomial tree of topo_tree.h: the first child of a rank has half of its subtree."""
+    """The binomial tree of topo_gen_gather.c: the first child of a rank has half of its subtree."""
     rounds: list[list[tuple[int, int, int]]] = [[] for _ in range(p.bit_length() - 1)]
     subtrees = [(0, p)]
     for parent, size in subtrees:

@@ -85,6 +85,7 @@ RESTRICTIONS: dict[str, Any] = {
     "displs-ordered": None,
     "root-zero": None,
     "placed": None,  # where the ranks are is known without communication
+    "any-order": None,  # MPIR_CVAR_COLL_TOPO_FIXED_ORDER is not set
 }
 
 # least and largest value of a parameter without names; any other: 0 to 2^31-1
@@ -662,6 +663,8 @@ class Call:
             return self.root_zero
         if restriction == "placed":
             return self.placed
+        if restriction == "any-order":
+            return True
         key, expected = RESTRICTIONS[restriction]
         return self.holds(condition(key)) == expected
 

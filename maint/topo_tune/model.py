@@ -127,11 +127,13 @@ _COSTS: dict[str, dict[str, Costing]] = {
         "scatter_recursive_doubling_allgather": vectors.bcast_doubling,
         "scatter_ring_allgather": vectors.bcast_ring,
         **vectors.trees("down"),
+        "rack_lanes": vectors.lanes_bcast,
     },
     "reduce": {
         "binomial": vectors.reduce_binomial,
         "reduce_scatter_gather": vectors.reduce_halving,
         **{name: vectors.trees("up")[name] for name in ("topo_chain", "topo_binomial")},
+        "rack_lanes": vectors.lanes_reduce,
     },
     "allreduce": {
         "recursive_doubling": vectors.allreduce_doubling,

@@ -38,7 +38,7 @@ Other sources: the alpha-beta costs of MPICH's algorithms are in its own *_intra
 Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005. That
 rounds which share a link lose some of its rate: Steffenel, "Modeling Network Contention Effects on
 All-to-All Operations", 2006. The placement of partners, the trees, and the messages of planned:
-topo_map.h, topo_tree.h, topo_plan.h and topo_gen_*.c of the library.
+topo_map.h, topo_plan.h and topo_gen_*.c of the library.
 
 Left out: copies and reductions in memory, but for the copies of planned; processors that several processes share, which
 with short messages can cost more than all that is here; and the placement inside a host.

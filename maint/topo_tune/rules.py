@@ -292,6 +292,9 @@ class Times:
                     continue
                 if block * ppn < MIN_HOST_BLOCK.get(self.collective, 0):
                     continue
+                # as many over an uplink as topo_chain, in more messages of more ranks
+                if self.collective in ("bcast", "reduce"):
+                    continue
             if is_short and _mean(ratios(name, "builtin")) > 1 - SHORT_GAIN:
                 continue
             if not is_measured and block < MIN_BLOCK.get(self.collective, 0):
@@ -593,6 +596,8 @@ def make_topology(site: Site, net: model.Network) -> Tree:
         np.fill_diagonal(filled, 0)
         known = np.isfinite(site.latency_us)
         topology["latency_us"] = _three_digits(np.where(known, site.latency_us, filled))
+    if site.rack_bandwidth_mbps is not None:
+        topology["rack_bandwidth_mbps"] = _three_digits(np.nan_to_num(site.rack_bandwidth_mbps))
     if site.num_racks > 1:
         topology["rack_join_bytes"] = model.rack_join_bytes(net)
     return topology

@@ -228,21 +228,21 @@ def _check_topology(topology: Any) -> None:
         joined = get(topology, top, key, int)
         if not 0 <= joined <= MAX_INT:
             raise _Fault(top + key, f"found {joined}, expected 0 to {MAX_INT}")
-    key = "latency_us" if "latency_us" in topology else "rack_latency_us"
-    size = len(hosts) if key == "latency_us" else num_racks
-    if key not in topology:
-        return
-    rows = get(topology, top, key, list)
-    if len(rows) != size:
-        raise _Fault(top + key, f"found {len(rows)} rows, expected {size}")
-    for i, row in enumerate(rows):
-        where = f"{top}{key}[{i}]"
-        if len(typed(row, where, list, "array")) != size:
-            raise _Fault(where, f"found {len(row)} values, expected {size}")
-        for j, value in enumerate(row):
-            if not 0 <= typed(value, f"{where}[{j}]", int | float, "a number") < math.inf:
-                text = f"found {short(value)}, expected microseconds >= 0"
-                raise _Fault(f"{where}[{j}]", text)
+    for name, unit in (("latency_us", "microseconds"), ("bandwidth_mbps", "Mbit/s")):
+        key, size = (name, len(hosts)) if name in topology else (f"rack_{name}", num_racks)
+        if key not in topology:
+            continue
+        rows = get(topology, top, key, list)
+        if len(rows) != size:
+            raise _Fault(top + key, f"found {len(rows)} rows, expected {size}")
+        for i, row in enumerate(rows):
+            where = f"{top}{key}[{i}]"
+            if len(typed(row, where, list, "array")) != size:
+                raise _Fault(where, f"found {len(row)} values, expected {size}")
+            for j, value in enumerate(row):
+                if not 0 <= typed(value, f"{where}[{j}]", int | float, "a number") < math.inf:
+                    text = f"found {short(value)}, expected {unit} >= 0"
+                    raise _Fault(f"{where}[{j}]", text)
 
 
 def read_schema() -> dict[str, Any]:

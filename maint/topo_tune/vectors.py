@@ -30,6 +30,9 @@ MIN_SEGMENT_BYTES = 8192  # topo_call.c
 PIECES = MIN_SEGMENT_BYTES, SEGMENT_BYTES
 CHUNK_BYTES = 128 * 1024  # topo_call_lanes.c
 MIN_UNIT_BYTES = 4096
+MIN_PIECE_BYTES = 8192
+MIN_ROOTED_UNIT_BYTES = 1024
+MAX_ROOTED_BYTES = 64 * 1024
 
 # -- trees: the whole buffer goes over each edge --
 
@@ -274,9 +277,11 @@ def barrier_doubling(net: Network, hosts: np.ndarray) -> Cost:
 # -- lanes --
 
 
-def _lanes_rounds(net: Network, hosts: np.ndarray, of_ranks: bool) -> tuple[int, list[Round]]:
-    """How many units there are, and the messages of a reduce-scatter of them: in hosts, in racks,
-    between racks. Units are blocks of ranks, or equal shares of one block."""
+def _lanes_rounds(
+    net: Network, hosts: np.ndarray, of_ranks: bool
+) -> tuple[np.ndarray, list[Round]]:
+    """[rack, host, rank in it] which rank has a unit, and the messages of a reduce-scatter of them: in
+    hosts, in racks, between racks. Units are blocks of ranks, or equal shares of one block."""
     order = line(net, hosts)
     ranks_of = np.split(order, np.flatnonzero(np.diff(hosts[order])) + 1)
     rack = net.rack_of_host[hosts[[ranks[0] for ranks in ranks_of]]]
@@ -301,7 +306,7 @@ def _lanes_rounds(net: Network, hosts: np.ndarray, of_ranks: bool) -> tuple[int,
         return source[sent], dest[sent], share[sent]
 
     in_host, in_rack = unit.sum(axis=(0, 1)), unit.sum(axis=0)
-    return lane.size, [
+    return lane, [
         messages([(r[:, None], a[None], in_host) for r, a in zip(ranks_of, at, strict=True)]),
         messages([(r[:, None], ab[None], in_rack) for r, ab in zip(racks, lane, strict=True)]),
         messages([(lane[:, None], lane[None], unit[None])]),
@@ -309,12 +314,34 @@ def _lanes_rounds(net: Network, hosts: np.ndarray, of_ranks: bool) -> tuple[int,
 
 
 def _lanes(net: Network, hosts: np.ndarray, num_blocks: int, reduce: bool, gather: bool) -> Cost:
-    num_units, stages = _lanes_rounds(net, hosts, num_blocks > 1)
+    lane, stages = _lanes_rounds(net, hosts, num_blocks > 1)
     stages = [stage for stage in stages if len(stage[0])]
     rounds = stages * reduce
     rounds += [(dest, source, share) for source, dest, share in stages[::-1]] * gather
-    chunk = max(CHUNK_BYTES, num_units * MIN_UNIT_BYTES) / num_blocks
+    least = MIN_PIECE_BYTES if num_blocks > 1 else MIN_UNIT_BYTES
+    chunk = max(CHUNK_BYTES, lane.size * least) / num_blocks
     return in_pieces(net, hosts, rounds, (chunk, chunk))
+
+
+def _lanes_rooted(direction: str, net: Network, hosts: np.ndarray) -> Cost:
+    """To the lanes of each rack, along the chain of racks, and from those of rank 0's rack to it."""
+    lane, (in_hosts, in_racks, _) = _lanes_rounds(net, hosts, False)
+    own = int(np.flatnonzero((lane == 0).any(axis=(1, 2)))[0])
+    chain = np.roll(lane, -own, axis=0).reshape(len(lane), -1)
+    num_units = chain.shape[1]
+    share = np.full(num_units, 1 / num_units)
+    hops = [(chain[c], chain[c - 1], share) for c in range(len(chain) - 1, 0, -1)]
+    others = chain[0][chain[0] != 0]
+    to_root = others, np.zeros_like(others), share[: len(others)]
+    rounds = [stage for stage in (in_hosts, in_racks, *hops, to_root) if len(stage[0])]
+    least = num_units * MIN_ROOTED_UNIT_BYTES
+    if direction == "down":
+        rounds = directed(rounds[::-1], direction)
+    return in_pieces(net, hosts, rounds, (least, max(least, MAX_ROOTED_BYTES)))
+
+
+lanes_bcast = functools.partial(_lanes_rooted, "down")
+lanes_reduce = functools.partial(_lanes_rooted, "up")
 
 
 def lanes_allreduce(net: Network, hosts: np.ndarray) -> Cost:

@@ -19,8 +19,8 @@
 #include <malloc.h>
 #include <stdint.h>
 
-enum { ALLGATHER, ALLGATHERV, ALLREDUCE, BARRIER, BCAST, REDUCE, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK,
-    N_COLLECTIVES
+enum { ALLGATHER, ALLGATHERV, GATHER, GATHERV, SCATTER, SCATTERV, ALLTOALL, ALLREDUCE, BARRIER, BCAST,
+    REDUCE, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, N_COLLECTIVES
 };
 
 /* A call. Elements are pairs of ints with a hole between them where has_gaps. */
@@ -56,6 +56,22 @@ static int is_reduction(const call_t * c)
     return c->coll == ALLREDUCE || c->coll == REDUCE || c->coll >= REDUCE_SCATTER;
 }
 
+static int is_gather(const call_t * c)
+{
+    return c->coll == GATHER || c->coll == GATHERV;
+}
+
+static int is_scatter(const call_t * c)
+{
+    return c->coll == SCATTER || c->coll == SCATTERV;
+}
+
+/* Whether the rank contributes a block, to where all of them come */
+static int has_blocks(const call_t * c)
+{
+    return c->coll == ALLGATHER || c->coll == ALLGATHERV || is_gather(c);
+}
+
 static void set(const call_t * c, int *buf, int i, int x)
 {
     if (c->has_gaps)
@@ -83,15 +99,18 @@ static int *new_buffer(int n)
 
 static void prepare(call_t * c)
 {
-    int blocks = c->coll == ALLGATHER || c->coll == ALLGATHERV;
+    int blocks = has_blocks(c), is_v;
 
     MPI_Comm_rank(c->comm, &c->rank);
     MPI_Comm_size(c->comm, &c->size);
     c->root %= c->size;
+    if (is_gather(c) || is_scatter(c))
+        c->in_place &= c->rank == c->root;
+    is_v = c->coll == ALLGATHERV || c->coll == GATHERV || c->coll == SCATTERV;
     c->counts = malloc(2 * c->size * sizeof(int));
     c->displs = c->counts + c->size;
     for (int i = 0, at = 0; i < c->size; i++) {
-        c->counts[i] = c->coll == ALLGATHERV || c->coll == REDUCE_SCATTER ? c->n * (i % 3) / 2 : c->n;
+        c->counts[i] = is_v || c->coll == REDUCE_SCATTER ? c->n * (i % 3) / 2 : c->n;
         c->displs[i] = at;
         at += c->counts[i];
         c->num_out = at;
@@ -99,7 +118,9 @@ static void prepare(call_t * c)
     c->num_in = blocks ? c->counts[c->rank] : c->n;
     if (!blocks)
         c->num_out = c->n;
-    if (c->coll >= REDUCE_SCATTER) {
+    if (c->coll == ALLTOALL)
+        c->num_in = c->num_out = c->size * c->n;
+    if (c->coll >= REDUCE_SCATTER || is_scatter(c)) {
         c->num_in = c->displs[c->size - 1] + c->counts[c->size - 1];
         c->num_out = c->counts[c->rank];
     }
@@ -109,9 +130,8 @@ static void prepare(call_t * c)
 
 static void fill(call_t * c, int round)
 {
-    int blocks = c->coll == ALLGATHER || c->coll == ALLGATHERV;
-    int from = c->in_place && blocks ? c->displs[c->rank] : 0;
-    int *buf = c->in_place || c->coll == BCAST ? c->out : c->in;
+    int from = c->in_place && has_blocks(c) ? c->displs[c->rank] : 0;
+    int *buf = (c->in_place && !is_scatter(c)) || c->coll == BCAST ? c->out : c->in;
 
     for (int i = 0; i < c->num_in; i++)
         set(c, buf, from + i, c->coll == BCAST && c->rank != c->root ? -1 : value(c->rank, i, round));
@@ -121,9 +141,19 @@ static void check_result(const call_t * c, int round)
 {
     int first = c->coll >= REDUCE_SCATTER ? c->displs[c->rank] : 0;
 
-    if (c->coll == BARRIER || (c->coll == REDUCE && c->rank != c->root))
+    if (c->coll == BARRIER || ((c->coll == REDUCE || is_gather(c)) && c->rank != c->root))
         return;
-    if (c->coll == ALLGATHER || c->coll == ALLGATHERV) {
+    if (is_scatter(c)) {
+        for (int i = 0; i < c->num_out && !c->in_place; i++)
+            check_at(c, i, value(c->root, c->displs[c->rank] + i, round));
+        return;
+    }
+    if (c->coll == ALLTOALL) {
+        for (int i = 0; i < c->num_out; i++)
+            check_at(c, i, value(i / c->n, c->rank * c->n + i % c->n, round));
+        return;
+    }
+    if (has_blocks(c)) {
         for (int r = 0; r < c->size; r++) {
             for (int i = 0; i < c->counts[r]; i++)
                 check_at(c, c->displs[r] + i, value(r, i, round));
@@ -145,6 +175,7 @@ static void begin(call_t * c)
     MPI_Datatype type = MPI_INT;
     MPI_Op op = MPI_SUM;
     MPI_Request *req = &c->request;
+    int at_root = c->rank == c->root;
 
     if (c->has_gaps) {
         MPI_Datatype vector;
@@ -161,6 +192,11 @@ static void begin(call_t * c)
 #define MPI_IAllgatherv MPI_Iallgatherv
 #define MPI_IAllreduce MPI_Iallreduce
 #define MPI_IBcast MPI_Ibcast
+#define MPI_IAlltoall MPI_Ialltoall
+#define MPI_IGather MPI_Igather
+#define MPI_IGatherv MPI_Igatherv
+#define MPI_IScatter MPI_Iscatter
+#define MPI_IScatterv MPI_Iscatterv
 #define MPI_IReduce MPI_Ireduce
 #define MPI_IReduce_scatter MPI_Ireduce_scatter
 #define MPI_IReduce_scatter_block MPI_Ireduce_scatter_block
@@ -170,6 +206,29 @@ static void begin(call_t * c)
             break;
         case ALLGATHERV:
             CALL(Allgatherv, in, c->counts[c->rank], type, c->out, c->counts, c->displs, type);
+            break;
+        /* what does not count on a rank is wrong there */
+        case GATHER:
+            CALL(Gather, in, c->n, type, at_root ? c->out : NULL, at_root ? c->n : -1,
+                 at_root ? type : MPI_DATATYPE_NULL, c->root);
+            break;
+        case GATHERV:
+            CALL(Gatherv, in, c->counts[c->rank], type, at_root ? c->out : NULL,
+                 at_root ? c->counts : NULL, at_root ? c->displs : NULL,
+                 at_root ? type : MPI_DATATYPE_NULL, c->root);
+            break;
+        case SCATTER:
+            CALL(Scatter, at_root ? c->in : NULL, at_root ? c->n : -1,
+                 at_root ? type : MPI_DATATYPE_NULL, c->in_place ? MPI_IN_PLACE : c->out, c->n,
+                 type, c->root);
+            break;
+        case SCATTERV:
+            CALL(Scatterv, at_root ? c->in : NULL, at_root ? c->counts : NULL,
+                 at_root ? c->displs : NULL, at_root ? type : MPI_DATATYPE_NULL,
+                 c->in_place ? MPI_IN_PLACE : c->out, c->counts[c->rank], type, c->root);
+            break;
+        case ALLTOALL:
+            CALL(Alltoall, in, c->n, type, c->out, c->n, type);
             break;
         case ALLREDUCE:
             CALL(Allreduce, in, c->out, c->n, type, op);

@@ -48,7 +48,14 @@ def ch4(request: pytest.FixtureRequest, scratch: Path) -> Path:
         return Path(os.environ["TOPO_CH4_BIN"]).absolute()
     options, header, libraries = DEVICES[request.param]
     cc = os.environ.get("CC", "cc")
-    words = ["-x", "c", "-", "-o", scratch / "links", *(f"-l{name}" for name in libraries)]
+    words: list[str | Path] = [
+        "-x",
+        "c",
+        "-",
+        "-o",
+        scratch / "links",
+        *(f"-l{name}" for name in libraries),
+    ]
     text = f"#include <{header}>\nint main(void) {{ return 0; }}\n"
     job = subprocess.run([cc, *words], input=text, text=True, capture_output=True, check=False)
     if job.returncode:

@@ -12,13 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kinds import Build, Cluster, Env, Launch, RunParts, WriteJson
+from kinds import Build, Cluster, Env, Launch, MakeSite, RunParts, WriteJson
 
 HERE = Path(__file__).parent
 MANIFEST = tomllib.loads((HERE.parents[1] / "cvars/algorithms.toml").read_text())["algorithm"]
 REDUCTIONS = ("reduce", "allreduce", "reduce_scatter", "reduce_scatter_block")
 COLLECTIVES = ("bcast", *REDUCTIONS, "allgatherv", "barrier")
-CASES = [(row["collective"], row["name"]) for row in MANIFEST if row["collective"] in COLLECTIVES]
+CASES = [
+    (row["collective"], row["name"])
+    for row in MANIFEST
+    if row["collective"] in COLLECTIVES and "file" in row
+]
 KINDS = ["no_topology", "one_rank_a_host", "cyclic", "block", "unknown_hosts"]
 ALL_OF_IT = [*(("unequal", n) for n in (1, 2, 8)), ("cyclic", 3), ("block", 5), ("no_topology", 9)]
 FALLBACK = {"MPIR_CVAR_COLLECTIVE_FALLBACK": "error"}
@@ -93,6 +97,51 @@ def test_any_segment(run_every: RunParts, cluster: Cluster, segment: int, eager:
         **cluster("unequal", 7),
     }
     run_every("basic", "ops", "derived", "varying", n=7, env=env)
+
+
+@pytest.mark.parametrize(
+    "collective, name",
+    [
+        (row["collective"], row["name"])
+        for row in MANIFEST
+        if row["collective"] in COLLECTIVES and row.get("segmented")
+    ],
+)
+def test_length_of_segments(
+    run_parts: RunParts,
+    program: Path,
+    site: MakeSite,
+    write_json: WriteJson,
+    collective: str,
+    name: str,
+) -> None:
+    """By the CVAR, or by the parameter in a tuning file, which comes first: the shorter, the more
+    messages go between racks."""
+    hosts = {
+        "MPIR_CVAR_NUM_CLIQUES": 3,
+        "MPIR_CVAR_COLL_TOPOLOGY_FILE": write_json(
+            "site.json", site([f"clique{i}" for i in range(3)], [0, 1, 0])
+        ),
+    }
+    cvar = f"MPIR_CVAR_{collective.upper()}_{name.upper()}_SEGMENT_BYTES"
+
+    def rack_messages(env: Env) -> int:
+        words = ["--collective", collective, "--expect", name, "traffic"]
+        (job,) = run_parts(program, parts={name: words}, n=6, env={**hosts, **env}).values()
+        return int(re.search(r"COUNTER coll_topo_rack_messages min=\d+ max=(\d+)", job.stdout)[1])
+
+    by_cvar = [
+        rack_messages(forced(collective, name, **{cvar: length}))
+        for length in (2048, 20000, 1 << 24)
+    ]
+    assert by_cvar[0] > by_cvar[1] > by_cvar[2] > 0
+    algorithm = f"algorithm=MPIR_{collective.capitalize()}_intra_{name}"
+    rules = {
+        f"collective={collective}": {"comm_type=intra": {algorithm: {"segment_bytes=20000": {}}}}
+    }
+    tuning = write_json("tuning.json", rules)
+    by_file = {"MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE": tuning, cvar: 2048}
+    assert rack_messages(by_file) == by_cvar[1]
 
 
 @every_algorithm

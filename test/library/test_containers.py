@@ -136,7 +136,9 @@ int main(void)
 
     MPI_Init(NULL, NULL);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Gather(&rank, 1, MPI_INT, out, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    /* there is shared memory from the third call on */
+    for (int i = 0; i < 3; i++)
+        MPI_Gather(&rank, 1, MPI_INT, out, 1, MPI_INT, 0, MPI_COMM_WORLD);
     maps = fopen("/proc/self/maps", "r");
     while (fgets(line, sizeof(line), maps)) {
         int fd, seals;

@@ -6,7 +6,7 @@ The checks are in nonblocking.c.
 
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 MANIFEST = tomllib.loads((HERE.parents[1] / "cvars/algorithms.toml").read_text())["algorithm"]
 FORMS: dict[str, list[str]] = {}
 for row in MANIFEST:
-    if row.get("nonblocking"):
+    if row.get("nonblocking") and "file" in row:
         FORMS.setdefault(row["collective"], []).append(row["name"])
 # the i-th set forces the i-th algorithm of each collective
 SETS = range(max(map(len, FORMS.values())))
@@ -43,12 +43,12 @@ def calls(job: Any) -> dict[str, int]:
     return {name: int(number) for name, number in found}
 
 
-def check(job: Any, number: int, n: int) -> None:
+def check(job: Any, number: int, declined: Sequence[str] = ()) -> None:
     assert job.returncode == 0 and "\nOK " in "\n" + job.stdout, job.stdout + job.stderr
     ran = calls(job)
     for name, names in FORMS.items():
         wanted = f"{name}_tsp_{names[number % len(names)]}"
-        assert ran[wanted] > 0, (wanted, ran)
+        assert ran[wanted] > 0 or name in declined, (wanted, ran)
         others = [f"{name}_tsp_{other}" for other in names if f"{name}_tsp_{other}" != wanted]
         assert not any(ran[other] for other in others), ran
 
@@ -62,12 +62,22 @@ def test_any_cluster(
     run_mpi: Launch, program: Path, cluster: Cluster, kind: str, n: int, number: int
 ) -> None:
     job = run_mpi(program, n + number, n=n, env={**forced(number), **cluster(kind, n)}, timeout=120)
-    check(job, number, n)
+    # planned: not on one host, and not with one rank a host
+    check(job, number, [] if kind in ("cyclic", "unequal") and n > 1 else ["alltoall"])
 
 
 def test_communicator_without_a_place(run_mpi: Launch, program: Path) -> None:
     """Nothing tells in MPI_Init that places will be needed, so MPICH's own algorithms run."""
-    job = run_mpi(program, n=3, env={"MPIR_CVAR_NUM_CLIQUES": 2})
+    # MPICH's schedules of other kinds do not keep the datatypes of a persistent gather, and a persistent
+    # scatter fails when it is started again
+    env = {
+        f"MPIR_CVAR_I{name}_INTRA_ALGORITHM": algorithm
+        for name, algorithm in {
+            **dict.fromkeys(("GATHER", "SCATTER"), "tsp_tree"),
+            **dict.fromkeys(("GATHERV", "SCATTERV"), "tsp_linear"),
+        }.items()
+    }
+    job = run_mpi(program, n=3, env={"MPIR_CVAR_NUM_CLIQUES": 2, **env})
     assert job.returncode == 0 and "OK " in job.stdout, job.stdout + job.stderr
     assert not any(calls(job).values())
 

@@ -33,6 +33,15 @@ PLAN: Settings = {
     f"{TOPO}PLAN_BYTES": (1, 1 << 24),
     f"{TOPO}PLAN_MISSES": (1, 0),
 }
+SEGMENTS: list[Case] = [
+    (
+        collective,
+        name,
+        "collectives",
+        {**TREE, f"MPIR_CVAR_{collective.upper()}_{name.upper()}_SEGMENT_BYTES": (1024, 0)},
+    )
+    for collective, name in (("bcast", "topo_chain"), ("reduce", "rack_lanes"))
+]
 PRINTED: Settings = {
     "MPIR_CVAR_COLL_TOPOLOGY_VERBOSE": (0, 2),
     "MPIR_CVAR_COLL_SELECTION_TRACE": (1, 0),
@@ -52,6 +61,7 @@ CASES: list[Case] = [
     ("alltoallv", "planned", "alltoall", PLAN),
     ("alltoall", "planned", "alltoall_init", PLAN),
     ("alltoallv", "planned", "alltoall_init", PLAN),
+    *SEGMENTS,
 ]
 ALONE: list[Case] = [(*case[:3], {key: case[3][key]}) for case in CASES for key in case[3]]
 
@@ -65,7 +75,7 @@ def run_mixed(run_mpi: Launch, build_mpi: Build) -> RunMixed:
         case: Case, parts: Sequence[int | None], *arguments: str, env: Env | None = None
     ) -> None:
         collective, name, program, settings = case
-        words: list[Any] = [build_mpi(HERE / f"{program}.c")]
+        words: list[Any] = [build_mpi(HERE / f"{program}.c", "-lm")]
         if program != "allgather":
             words += ["--collective", collective]
         env = {

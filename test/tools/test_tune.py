@@ -686,7 +686,7 @@ def test_trees_move_every_block(sizes: Any, ppn: int, seed: int, kind: str) -> N
 
 @pytest.mark.parametrize("p", [1, 2, 3, 6, 13, 64, 100])
 def test_tree_of_topo_binomial(p: int) -> None:
-    """As topo_tree.h says it: every rank but the root has one parent, before it, and no rank is
+    """As topo_gen_gather.c says it: every rank but the root has one parent, before it, and no rank is
     further from the root than lg(p)."""
     parent, size = {0: None}, {0: p}
     for children, parents, sizes in blocks.halving_rounds(p):
@@ -722,14 +722,17 @@ def test_segments_are_those_of_the_library() -> None:
     )
     assert int(cvar[1]) == rounds.SEGMENT_BYTES
     folder = MAINT.parent / "src_overlay/src/mpi/coll/algorithms/topo"
-    text = (folder / "topo_tree_coll.c").read_text()
-    assert int(re.search(r"#define MIN_WIDTH (\d+)", text)[1]) == blocks.MIN_PIECE
-    text = (folder / "topo_call.c").read_text() + (folder / "topo_call_lanes.c").read_text()
+    text = (folder / "topo_catalog.c").read_text()
     for name, value in (
+        ("MIN_PIECE", blocks.MIN_PIECE),
         ("MIN_SEGMENT_BYTES", vectors.MIN_SEGMENT_BYTES),
         ("NUM_SEGMENTS", rounds.NUM_SEGMENTS),
         ("CHUNK_BYTES", vectors.CHUNK_BYTES),
         ("MIN_UNIT_BYTES", vectors.MIN_UNIT_BYTES),
+        ("MIN_PIECE_BYTES", vectors.MIN_PIECE_BYTES),
+        ("MAX_ROOTED_BYTES", vectors.MAX_ROOTED_BYTES),
+        ("MIN_ROOTED_UNIT_BYTES", vectors.MIN_ROOTED_UNIT_BYTES),
+        ("NUM_CHUNKS", rounds.NUM_SEGMENTS),
     ):
         found = re.search(rf"#define {name} \(?([\d* ]+)", text)
         assert math.prod(map(int, found[1].split("*"))) == value
@@ -766,7 +769,9 @@ def test_vectors_go_everywhere(sizes: Any, ppn: int, seed: int, kind: str) -> No
                 assert cost.uplink_blocks >= 0.99 * blocks_in
             assert cost.messages >= (p - 1 if p > 1 else 0)
     if several:
-        assert model.cost(net, hosts, "topo_chain", "bcast").uplink_blocks == len(sizes) - 1
+        for name in ("topo_chain", "rack_lanes"):
+            cost = model.cost(net, hosts, name, "bcast")
+            assert cost.uplink_blocks == pytest.approx(len(sizes) - 1)
         lanes = model.cost(net, hosts, "rack_lanes", "allgatherv")
         assert lanes.uplink_blocks == pytest.approx(
             max(p - in_rack.min(), in_rack.max() * (len(sizes) - 1))
@@ -1439,6 +1444,9 @@ def test_topology() -> None:
     values = np.array(tuning_of("not measured")[0]["topology"]["latency_us"])
     assert (values[~np.eye(16, dtype=bool)] > 0).all()
     assert len(tuning_of("600 hosts")[0]["topology"]["rack_latency_us"]) == 30
+    # for the library's predictions
+    rates = np.array(topology["rack_bandwidth_mbps"])
+    assert rates.shape == (4, 4) and (np.diag(rates) > rates.mean()).all()
 
 
 def test_large_matrix_becomes_tables() -> None:

@@ -249,6 +249,8 @@ def test_topology() -> None:
         {},
         {"latency_us": matrix},
         {"rack_latency_us": [[2]]},
+        {"bandwidth_mbps": matrix},
+        {"latency_us": matrix, "rack_bandwidth_mbps": [[0]]},
         {"rack_join_bytes": 0},
         {"created": "today"},
     ):
@@ -267,11 +269,24 @@ def test_topology() -> None:
         ("latency_us", matrix[:1], "latency_us", "found 1 rows, expected 2"),
         ("latency_us", [[0, -1], [1, 0]], "latency_us[0][1]", "found -1, expected microseconds"),
         ("rack_latency_us", [[True]], "rack_latency_us[0][0]", "found boolean, expected a number"),
+        ("bandwidth_mbps", [[0, 1], [-1, 0]], "bandwidth_mbps[1][0]", "found -1, expected Mbit/s"),
+        ("rack_bandwidth_mbps", [], "rack_bandwidth_mbps", "found 0 rows, expected 1"),
         ("rack_join_bytes", -1, "rack_join_bytes", "found -1, expected 0 to 2147483647"),
         ("rack_join_bytes", 1.5, "rack_join_bytes", "found double, expected int"),
     ):
         ((path, line),), _ = check(json.dumps({"topology": {**topology, key: value}}))
         assert path == (f"topology.{where}",) and message in line
+
+
+@pytest.mark.parametrize("version", grammar.versions())
+def test_topo_auto_is_an_algorithm(version: str) -> None:
+    """Of each collective that has one of ours; it has no parameters."""
+    for collective in ("bcast", "alltoallv", "ireduce_scatter_block"):
+        name = f"{'tsp_' * (collective[0] == 'i')}topo_auto"
+        leaf = f"algorithm=MPIR_{collective.capitalize()}_intra_{name}"
+        for params, errors in (({}, 0), ({"k=2": {}}, 1)):
+            tree = {f"collective={collective}": {"comm_type=intra": {leaf: params}}}
+            assert len(said(tree, version=version)[0]) == errors
 
 
 def test_all_errors_are_told_and_in_order() -> None:

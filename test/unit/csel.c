@@ -103,6 +103,7 @@ static void select_algorithm(char *args)
     if (type == MPIR_CSEL_COLL_TYPE__END)
         fail("unknown collective", word ? word : "");
     call.coll_type = type;
+    MPII_Coll_has_fixed_order = 0;
 
     while ((word = strtok(NULL, " "))) {
         const char *eq = strchr(word, '=');
@@ -144,6 +145,8 @@ static void select_algorithm(char *args)
             call.is_inplace = val;
         else if (IS("regular"))
             call.is_regular = val;
+        else if (IS("fixed_order"))
+            MPII_Coll_has_fixed_order = val;
         else if (IS("idle"))
             call.is_idle = val;
         else

@@ -13,6 +13,7 @@
 #include "topo_site.h"
 
 int MPIR_IS_THREADED;
+int MPII_Coll_has_fixed_order;
 
 /* The sentence of an error stack, which comes in pieces, its end first */
 static char error_stack[2 * MPIR_CSEL_ERR_LEN];
@@ -294,6 +295,22 @@ static void fill_sig(const call_s * call, int view, MPIR_Comm * comm, MPI_Aint *
              * collectives */
             break;
     }
+}
+
+/* csel_auto.c needs places of processes, which there are none of here. */
+csel_node_s *MPII_Csel_auto_tree(int coll_type)
+{
+    return NULL;
+}
+
+bool MPII_Csel_is_auto(const MPII_Csel_container_s * cnt, const MPIR_Csel_coll_sig_s * coll_sig)
+{
+    return false;
+}
+
+void *MPIR_Csel_auto(const MPIR_Csel_coll_sig_s * coll_sig)
+{
+    return NULL;
 }
 
 /* The container for one process, from the rules or else the built-in selection, and the one that

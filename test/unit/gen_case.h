@@ -78,6 +78,7 @@ typedef struct {
         MPII_Topo_gen_doubling_t doubling;
         MPII_Topo_gen_halving_t halving;
         MPII_Topo_gen_slots_t slots;
+        MPII_Topo_gen_gather_t gather;
     } u;
 } any_gen_t;
 
@@ -351,6 +352,7 @@ static void check_place_of_step(const probe_t * probe, MPII_Topo_buf_t buf, int 
 static void check_step(const probe_t * probe, int i, bool is_recv, const MPII_Topo_step_t * step)
 {
     int rank = probe->gen.rank;
+    const MPII_Topo_data_t *data = &ranks[rank].data;
 
     CHECK(is_recv == (step->kind == MPII_TOPO_STEP__RECV) || step->num == 0, "kind of a step");
     CHECK(step->num >= 0 && (step->num == 0 || (step->unit >= 0 &&
@@ -359,6 +361,11 @@ static void check_step(const probe_t * probe, int i, bool is_recv, const MPII_To
     CHECK(step->after >= 0 && step->after <= i + 1, "waits for what comes later");
     if (step->num == 0)
         return;
+    if (data->num_here > 0) {
+        int first = step->unit % data->num_blocks - data->first_block, end = first + step->num;
+        CHECK(first >= 0 && end <= data->num_here, "units %d + %d, which it knows nothing of",
+              step->unit, step->num);
+    }
     if (step->kind == MPII_TOPO_STEP__SEND || is_recv)
         CHECK(step->peer >= 0 && step->peer < probe->c->p && step->peer != rank, "no peer %d",
               step->peer);

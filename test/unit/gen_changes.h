@@ -148,24 +148,25 @@ static void count_reason(const char *why)
 }
 
 /* Where a step's units are in TMP, in elements */
-static int tmp_offset(const case_t * c, int slot)
+static int tmp_offset(const probe_t * probe, int slot)
 {
-    return c->data.has_tmp_offsets ? c->data.offsets[slot] : slot * c->data.unit_len;
+    return MPII_Topo_data_slot(&ranks[probe->gen.rank].data, slot);
 }
 
 /* Whether steps x and y have elements in common, where they have them in buffers a and b */
-static bool is_same_place(const case_t * c, MPII_Topo_buf_t a, int a_slot,
+static bool is_same_place(const probe_t * probe, MPII_Topo_buf_t a, int a_slot,
                           const MPII_Topo_step_t * x, MPII_Topo_buf_t b, int b_slot,
                           const MPII_Topo_step_t * y)
 {
+    const case_t *c = probe->c;
     int x_begin = c->cells_before[x->unit], x_len = c->cells_before[x->unit + x->num] - x_begin;
     int y_begin = c->cells_before[y->unit], y_len = c->cells_before[y->unit + y->num] - y_begin;
 
     if ((a == MPII_TOPO_BUF__TMP) != (b == MPII_TOPO_BUF__TMP) || (a != b && !c->in_place))
         return false;
     if (a == MPII_TOPO_BUF__TMP) {
-        x_begin = tmp_offset(c, a_slot);
-        y_begin = tmp_offset(c, b_slot);
+        x_begin = tmp_offset(probe, a_slot);
+        y_begin = tmp_offset(probe, b_slot);
     }
     return x_len > 0 && y_len > 0 && x_begin < y_begin + y_len && y_begin < x_begin + x_len;
 }
@@ -189,8 +190,8 @@ static bool is_from_tmp(const MPII_Topo_step_t * step)
 static bool uses(const probe_t * probe, const MPII_Topo_step_t * x, const MPII_Topo_step_t * y)
 {
     return y->kind != MPII_TOPO_STEP__SEND &&
-        (is_same_place(probe->c, x->buf, x->slot, x, y->buf, y->slot, y) ||
-         (is_local(x) && is_same_place(probe->c, x->from, x->from_slot, x, y->buf, y->slot, y)));
+        (is_same_place(probe, x->buf, x->slot, x, y->buf, y->slot, y) ||
+         (is_local(x) && is_same_place(probe, x->from, x->from_slot, x, y->buf, y->slot, y)));
 }
 
 static bool is_one_after_the_other(const probe_t * probe, const MPII_Topo_step_t * x,
@@ -281,10 +282,10 @@ static const char *why_equal(const probe_t * probe, const mutation_t * m,
         case CHANGE__FEWER:
             return are_same_elements(c, step, &changed) ? "the units that differ are empty" : NULL;
         case CHANGE__SLOT:
-            return tmp_offset(c, step->slot) == tmp_offset(c, changed.slot) ?
+            return tmp_offset(probe, step->slot) == tmp_offset(probe, changed.slot) ?
                 "the slot has no length" : NULL;
         case CHANGE__FROM_SLOT:
-            return tmp_offset(c, step->from_slot) == tmp_offset(c, changed.from_slot) ?
+            return tmp_offset(probe, step->from_slot) == tmp_offset(probe, changed.from_slot) ?
                 "the slot has no length" : NULL;
         case CHANGE__AFTER:
         case CHANGE__NEVER_AFTER:
@@ -362,6 +363,7 @@ static void mutate_family(const family_t * family)
             family->prepare(&one);
             for (int rank = 0; rank < c.p; rank++) {
                 probe_t probe = {.c = &one };
+                ranks[rank].data = one.data;
                 family->setup(&probe.inner, &one, rank);
                 probe.gen = probe.inner.u.gen;
                 for (int kind = 0; kind < CHANGE__END; kind++) {

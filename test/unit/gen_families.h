@@ -210,6 +210,12 @@ static content_t only_at_root(const case_t * c, int rank, int block)
     return rank == c->root ? OWN : ABSENT;
 }
 
+static content_t sum_at_root(const case_t * c, int rank, int block)
+{
+    (void) block;
+    return rank == c->root ? SUM : ANY;
+}
+
 static content_t out_of_reduce_bcast(const case_t * c, int rank, int block)
 {
     (void) block;
@@ -231,9 +237,57 @@ static const collective_t bcast = {
 static const collective_t reduce = {
     .name = "reduce",.has_root = true,.in = own_but_at_root,.out = only_at_root,.result = sum,
 };
+static const collective_t reduce_in_out = {
+    .name = "reduce",.has_root = true,.in = absent,.out = own,.result = sum_at_root,
+};
 static const collective_t reduce_bcast = {
     .name = "allreduce",.has_root = true,.has_in_place = true,.in = own_but_at_root,
     .out = out_of_reduce_bcast,.result = sum,
+};
+
+static content_t own_block_but_at_root(const case_t * c, int rank, int block)
+{
+    return rank == c->root ? ABSENT : own_block(c, rank, block);
+}
+
+static content_t own_block_at_root(const case_t * c, int rank, int block)
+{
+    return rank == c->root ? own_block(c, rank, block) : ABSENT;
+}
+
+static content_t nothing_but_at_root(const case_t * c, int rank, int block)
+{
+    (void) block;
+    return rank == c->root ? ABSENT : NOTHING;
+}
+
+static content_t each_block_at_root(const case_t * c, int rank, int block)
+{
+    (void) block;
+    return rank == c->root ? FROM_OWNER : ANY;
+}
+
+static content_t block_of_root(const case_t * c, int rank, int block)
+{
+    return rank == block && rank != c->root ? FROM_ROOT : ANY;
+}
+
+static const collective_t gather = {
+    .name = "gather",.has_root = true,.has_blocks = true,.in = own_block_but_at_root,
+    .out = own_block_at_root,.result = each_block_at_root,
+};
+static const collective_t scatter = {
+    .name = "scatter",.has_root = true,.has_blocks = true,.in = only_at_root,
+    .out = nothing_but_at_root,.result = block_of_root,
+};
+/* All ranks have what is below them in OUT. */
+static const collective_t gather_records = {
+    .name = "gather",.has_root = true,.has_blocks = true,.in = absent,.out = own_block,
+    .result = each_block_at_root,
+};
+static const collective_t scatter_records = {
+    .name = "scatter",.has_root = true,.has_blocks = true,.in = absent,.out = own_at_root,
+    .result = block_of_root,
 };
 
 /* ---------------------------------------------------------------- claims of messages */
@@ -390,30 +444,36 @@ static void claim_tree(const case_t * c, const traffic_t * t)
 
 /* -- topo_gen_lanes.c -- */
 
+static int lanes_units(const case_t * c)
+{
+    return MPII_Topo_lanes_units(c->order, c->family->arg[0]);
+}
+
 static int owner_of_lanes(const case_t * c, int unit)
 {
-    return MPII_Topo_lanes_rank(c->order, unit % MPII_Topo_lanes_units(c->order));
+    return MPII_Topo_lanes_rank(c->order, unit % lanes_units(c));
 }
 
 static void prepare_lanes(case_t * c)
 {
-    prepare_cut(c, c->units * MPII_Topo_lanes_units(c->order));
+    prepare_cut(c, c->units * lanes_units(c));
 }
 
 static void prepare_lanes_joined(case_t * c)
 {
-    prepare_offsets(c, c->units * MPII_Topo_lanes_units(c->order), owner_of_lanes);
+    prepare_offsets(c, c->units * lanes_units(c), owner_of_lanes);
 }
 
 static void prepare_lanes_placed(case_t * c)
 {
-    prepare_places(c, MPII_Topo_lanes_units(c->order), owner_of_lanes);
+    prepare_places(c, lanes_units(c), owner_of_lanes);
 }
 
 static void setup_lanes(any_gen_t * g, const case_t * c, int rank)
 {
-    MPII_Topo_gen_lanes(&g->u.lanes, c->order, c->family->arg[0], rank,
-                        c->num_units / MPII_Topo_lanes_units(c->order), c->family->arg[1]);
+    MPII_Topo_gen_lanes(&g->u.lanes, c->order, c->family->arg[0],
+                        c->family->collective->has_root ? c->root : -1, rank,
+                        c->num_units / lanes_units(c), c->family->arg[1]);
 }
 
 static void claim_lanes(const case_t * c, const traffic_t * t)
@@ -425,7 +485,7 @@ static void claim_lanes(const case_t * c, const traffic_t * t)
         claim_foreign_blocks_once(c, &racks, owner_of_lanes);
     for (int rack = 0; rack < racks.num; rack++) {
         int num = num_in(c, &racks, rack), foreign = c->p - num, all = c->num_units / racks.num;
-        int chunks = c->num_units / MPII_Topo_lanes_units(c->order);
+        int chunks = c->num_units / lanes_units(c);
         if (kind == MPII_TOPO_LANES__ALLGATHER)
             claim_units(&racks, rack, foreign * chunks, num * (racks.num - 1) * chunks);
         else if (kind == MPII_TOPO_LANES__REDUCE_SCATTER)
@@ -442,6 +502,12 @@ static void claim_lanes(const case_t * c, const traffic_t * t)
         for (int host = 0; host < hosts.num; host++)
             claim_units(&hosts, host, units, units);
     }
+}
+
+/* "an uplink carries n in and n out" */
+static void claim_rooted_lanes(const case_t * c, const traffic_t * t)
+{
+    claim_rooted(c, racks_of(c, t), c->family->arg[0] == MPII_TOPO_LANES__REDUCE, true);
 }
 
 /* -- topo_gen_doubling.c, topo_gen_halving.c -- */
@@ -568,6 +634,98 @@ static void setup_gather_bcast(any_gen_t * g, const case_t * c, int rank)
     MPII_Topo_gen_gather_bcast(&g->u.gen, c->order, rank);
 }
 
+/* -- topo_gen_gather.c -- */
+
+#define LIMIT 3                 /* elements of pieces 0 that go together */
+
+static int count_in_line(const case_t * c, int unit)
+{
+    int t = unit % c->p, piece = unit / c->p;
+    int head = c->layout == LAYOUT__PLAIN ? 1 : 2, offset = head + (piece - 1) * c->data.unit_len;
+
+    return piece == 0 ? MPL_MIN(counts[t], head) :
+        MPL_MAX(MPL_MIN(counts[t] - offset, c->data.unit_len), 0);
+}
+
+/* Blocks in the turned order, each of c->units pieces; the first one may have another length. */
+static void prepare_line(case_t * c)
+{
+    int unit_len = c->layout == LAYOUT__SHORT ? 2 : 1, pos = 0;
+    int longest = (c->layout == LAYOUT__PLAIN ? 1 : 2) + (c->units - 1) * unit_len;
+
+    c->num_units = c->p * c->units;
+    block_of_cell = grow(block_of_cell, (longest + 1) * c->p, sizeof(int));
+    for (int t = 0; t < c->p; t++) {
+        counts[t] = c->layout == LAYOUT__UNEQUAL ? (MPI_Aint) (mix(t + c->p) % (longest + 1)) :
+            longest - (c->layout == LAYOUT__SHORT);
+        displs[t] = pos;
+        for (int i = 0; i < counts[t]; i++)
+            block_of_cell[pos++] = MPII_Topo_order_turned(c->order, c->root, t);
+    }
+    c->num_cells = pos;
+    c->block_of = block_of_cell;
+    c->data = (MPII_Topo_data_t) {.unit_len = unit_len,.num_blocks = c->p };
+    count_cells(c, count_in_line);
+}
+
+static void setup_gather(any_gen_t * g, const case_t * c, int rank)
+{
+    static MPI_Aint starts[MAX_RANKS][MAX_RANKS + 1];
+    MPII_Topo_gen_gather_t *gather = &g->u.gather;
+    MPII_Topo_data_t *data = &ranks[rank].data;
+
+    MPII_Topo_gen_gather(gather, c->order, c->family->arg[0], c->root, rank, c->family->arg[1]);
+    for (int t = 0; t < gather->len; t++)
+        starts[rank][t + 1] = starts[rank][t] + count_in_line(c, gather->turn + t);
+    data->counts = counts + gather->turn;
+    data->displs = displs + gather->turn;
+    data->offsets = starts[rank];
+    data->first_block = gather->turn;
+    data->num_here = gather->len;
+    MPII_Topo_gen_gather_cut(gather, c->units, starts[rank], LIMIT, false);
+}
+
+static void prepare_records(case_t * c)
+{
+    c->units = 1;
+    if (c->layout == LAYOUT__UNEQUAL)
+        c->layout = LAYOUT__PLAIN;
+    prepare_line(c);
+    c->data = (MPII_Topo_data_t) {.units_per_block = 1 };
+    c->data.unit_len = c->data.block_len = counts[0];
+}
+
+static void setup_records(any_gen_t * g, const case_t * c, int rank)
+{
+    MPII_Topo_gen_gather(&g->u.gather, c->order, c->family->arg[0], c->root, rank,
+                         c->family->arg[1]);
+}
+
+/* "Each block leaves its rack once": to that of the root, or it comes from there. */
+static void claim_gather(const case_t * c, const traffic_t * t)
+{
+    groups_t racks = racks_of(c, t);
+    int of_root = racks.of_rank[c->root];
+
+    for (int rack = 0; rack < racks.num && c->family->arg[0] == MPII_TOPO_SHAPE__LEADERS; rack++) {
+        for (int u = 0; u < c->num_units; u++) {
+            int of_block = racks.of_rank[MPII_Topo_order_turned(c->order, c->root, u % c->p)];
+            bool gives = rack == (c->family->arg[1] ? of_block : of_root) && of_block != of_root;
+            bool gets = rack == (c->family->arg[1] ? of_root : of_block) && of_block != of_root;
+            CHECK(racks.gave[rack * c->num_units + u] == gives &&
+                  racks.has[rack * c->num_units + u] == gets, "unit %d and rack %d", u, rack);
+        }
+    }
+}
+
+#define GATHER(name_, shape_) \
+    {"gather." name_, &gather, prepare_line, setup_gather, claim_gather, {shape_, true}, true}, \
+    {"scatter." name_, &scatter, prepare_line, setup_gather, claim_gather, {shape_, false}, true}, \
+    {"gather." name_ ", records", &gather_records, prepare_records, setup_records, claim_gather, \
+     {shape_, true}, false}, \
+    {"scatter." name_ ", records", &scatter_records, prepare_records, setup_records, \
+     claim_gather, {shape_, false}, false}
+
 #define TREE(name_, shape_) \
     {"bcast." name_, &bcast, prepare_vector, setup_tree, claim_tree, \
      {shape_, MPII_TOPO_TREE_DOWN}, true}, \
@@ -591,6 +749,10 @@ static const family_t families[] = {
      {MPII_TOPO_LANES__ALLGATHER, true}, true},
     {"allgather.lanes", &allgather, prepare_lanes_placed, setup_lanes, claim_lanes,
      {MPII_TOPO_LANES__ALLGATHER, false}, true},
+    {"bcast.lanes", &bcast, prepare_lanes, setup_lanes, claim_rooted_lanes,
+     {MPII_TOPO_LANES__BCAST, true}, true},
+    {"reduce.lanes", &reduce_in_out, prepare_lanes, setup_lanes, claim_rooted_lanes,
+     {MPII_TOPO_LANES__REDUCE, true}, true},
     {"allreduce.doubling", &allreduce, prepare_one_unit, setup_doubling, claim_doubling,
      {0}, false},
     {"allreduce.halving", &allreduce, prepare_halving, setup_halving, claim_halving, {true}, false},
@@ -599,6 +761,8 @@ static const family_t families[] = {
     {"allgather.doubling, joined", &allgather, prepare_slots, setup_slots, claim_slots,
      {true}, false},
     {"allgather.doubling", &allgather, prepare_slots, setup_slots, claim_slots, {false}, false},
+    GATHER("leaders", MPII_TOPO_SHAPE__LEADERS),
+    GATHER("binomial", MPII_TOPO_SHAPE__BINOMIAL),
     {"allgather.gather_bcast", &allgather, prepare_gather_bcast, setup_gather_bcast, NULL,
      {0}, false},
 };

@@ -219,7 +219,7 @@ static bool run_case(const case_t * c, const schedule_t * with, const mutation_t
     random_state = c->p * 1000 + c->root;
     reset_symbols(c);
     reset_traffic(c);
-    num_requests = num_sent = 0;
+    num_requests = num_sent = num_joined = 0;
     free_requests = NULL;
     channels = realloc(channels, c->p * c->p * sizeof(channel_t));
     memset(channels, 0, c->p * c->p * sizeof(channel_t));

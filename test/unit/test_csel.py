@@ -101,6 +101,8 @@ class Csel:
 
 def variable(cvar: str) -> Any:
     """The C variable that holds a CVAR."""
+    if cvar.endswith("_SEGMENT_BYTES"):
+        return "MPII_Topo_as_agreed"
     match = re.fullmatch(r"MPIR_CVAR_(\w+)_TREE_TYPE", cvar)
     return f"MPIR_{match[1].capitalize()}_tree_type" if match else cvar
 
@@ -122,6 +124,7 @@ def start(
         HERE / "csel.c",
         *(coll / f"src/csel_{part}.c" for part in ("algo", "grammar", "parse", "search", "tree")),
         topo / "topo_site.c",
+        topo / "topo_rates.c",
         *sorted(set(json_c.glob("*.c")) - {json_c / "libjson.c"}),
         *(f"-I{folder}" for folder in [*includes, topo, json_c]),
         "-fsanitize=address,undefined",
@@ -494,6 +497,35 @@ JUNK = [
     *("is_commutative=", "collective=", "collective=Bcast", "algorithm=", "algorithm=x", "", "x"),
     *("avg_msg_size<=1T", "total_msg_size<=9999999999999999999", "comm_hosts<3", "topology", "k=2"),
 ]
+
+
+@pytest.mark.parametrize("collective", ["allreduce", "ireduce", "reduce_scatter", "scan", "bcast"])
+def test_fixed_order(csel: Any, collective: str) -> None:
+    """Reductions whose order is fixed see no placement, be it of MPICH or of a topology."""
+    name = f"MPIR_{collective.capitalize()}_intra_"
+    names = [key for key in COLLECTIVES[collective] if key.startswith(name)]
+    conditions = ["comm_hosts<=4", "comm_hierarchy=parent", "comm_avg_ppn<=2", "comm_size=any"]
+    rules = {
+        key: {f"collective={collective}": {f"algorithm={names[i % len(names)]}": {}}}
+        for i, key in enumerate(conditions)
+    }
+    assert csel.load(json.dumps({"comm_type=intra": rules}).encode())[0] == "ok"
+    places = [
+        {"nodes": nodes, "hosts": hosts, "racks": 1, "ppn": 2, "hierarchy": hierarchy}
+        for nodes, hierarchy in ((8, "flat"), (4, "parent"), (2, "parent"))
+        for hosts in (2, 4, 8)
+    ]
+
+    def chosen(fixed_order: int) -> set[str]:
+        common = {"ranks": 8, "count": 300, "type_size": 8, "commutative": 1, "builtin_op": 1}
+        calls = [{**common, **place, "fixed_order": fixed_order} for place in places]
+        return {
+            csel.ask("select", collective, *(f"{key}={value}" for key, value in call.items()))
+            for call in calls
+        }
+
+    assert len(chosen(0)) > 1
+    assert (len(chosen(1)) == 1) == (collective != "bcast")
 
 
 def number_text(draw: Any) -> Any:

@@ -22,7 +22,8 @@ def topo_gen(build_unit: Build) -> Launch:
     """topo_gen(*arguments, flags=): a CompletedProcess"""
 
     def run(*args: str, flags: list[str] | None = None) -> subprocess.CompletedProcess[str]:
-        sources = [TOPO / "topo_order.c", TOPO / "topo_map.c", *sorted(TOPO.glob("topo_gen_*.c"))]
+        sources = [TOPO / f"topo_{name}.c" for name in ("data", "map", "order")]
+        sources += sorted(TOPO.glob("topo_gen_*.c"))
         include = [f"-I{HERE}/shim", f"-I{TOPO}"]
         program = build_unit(HERE / "topo_gen.c", *include, *sources, *FLAGS, *(flags or []))
         return subprocess.run(

@@ -1,6 +1,6 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""Counters in shared memory (topo_shm_wait.c), and the slots of the ranks of a host
-(topo_tree_shm.c), alone: on other processors, in user mode emulation, and with threads as ranks
+"""Counters in shared memory (topo_shm_wait.c), and the pipes between ranks of a host
+(topo_pipe.c), alone: on other processors, in user mode emulation, and with threads as ranks
 under ThreadSanitizer. What wraps around, who sleeps and who spins: topo_shm.c."""
 
 import subprocess
@@ -13,11 +13,11 @@ from kinds import Build, Job, Launch, Require
 
 HERE = Path(__file__).resolve().parent
 TOPO = HERE.parents[1] / "src_overlay/src/mpi/coll/algorithms/topo"
-FILES = ("topo_shm_wait.c", "topo_tree_shm.c")
+FILES = ("topo_shm_wait.c", "topo_pipe.c")
 TSAN = ("-fsanitize=thread",)
 SLEEP, SPIN = 0, 50
 
-each_test = pytest.mark.parametrize("test", ["counters", "tree"])
+each_test = pytest.mark.parametrize("test", ["counters", "pipes"])
 each_wait = pytest.mark.parametrize("spin_usec", [SLEEP, SPIN], ids=["sleep", "spin"])
 
 

@@ -1,17 +1,17 @@
 /* Copyright (C) by the mpich-topo authors. See LICENSE.
  *
- * Checks the counters in shared memory (topo_shm_wait.c) and the slots of the ranks of a host
- * (topo_tree_shm.c). Ranks are processes, as they are in MPICH, or threads, for ThreadSanitizer. What
+ * Checks the counters in shared memory (topo_shm_wait.c) and the pipes between the ranks of a host
+ * (topo_pipe.c). Ranks are processes, as they are in MPICH, or threads, for ThreadSanitizer. What
  * they hand on are plain words, each with the round it belongs to: who reads too early, or too late,
  * finds another one.
  *
- * usage: topo_shm processes|threads counters|tree|dead RANKS ROUNDS SPIN_USEC SEED */
+ * usage: topo_shm processes|threads counters|pipes|dead RANKS ROUNDS SPIN_USEC SEED */
 
 #define _GNU_SOURCE
 #include "mpiimpl.h"
 #include "topo.h"
 #include "topo_shm.h"
-#include "topo_tree_shm.h"
+#include "topo_pipe.h"
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -25,7 +25,7 @@ int MPIR_CVAR_COLL_TOPO_SPIN_USEC;
 
 const MPII_Topo_settings_t *MPII_Topo_comm_settings(const MPIR_Comm * comm_ptr)
 {
-    static const MPII_Topo_settings_t settings = {.tree_shm_bytes = BLOCK };
+    static const MPII_Topo_settings_t settings = {.tree_shm_bytes = 128 };
 
     (void) comm_ptr;
     return &settings;
@@ -177,6 +177,13 @@ int MPIR_Localcopy(const void *from, MPI_Aint from_count, MPI_Datatype from_type
     return MPI_SUCCESS;
 }
 
+int MPIR_Reduce_local(const void *in, void *inout, MPI_Aint count, MPI_Datatype type, MPI_Op op)
+{
+    (void) in, (void) inout, (void) count, (void) type, (void) op;
+    check(false, "a sum that nobody wants", -1, 0, 0);
+    return MPI_SUCCESS;
+}
+
 void MPII_Topo_out_of_memory(const char *where)
 {
     check(false, where, -1, 0, 0);
@@ -278,54 +285,54 @@ static void check_block(const char *block, int round, int rank, int me, const ch
     check(memcmp(block, expected, BLOCK) == 0, what, me, round, rank);
 }
 
-/* Gathers and scatters in any order, with any leader, who may be in the next call before others
- * are. */
-static void run_tree(MPIR_Comm * comm)
+static bool has_read(const void *data)
 {
-    int attr = 0, host_of_rank[MAX_RANKS] = { 0 }, rack_of_host[1] = { 0 };
-    MPII_Topo_place_t place = {.num_ranks = num_ranks,.num_hosts = 1,.num_racks = 1,
-        .host_of_rank = host_of_rank,.rack_of_host = rack_of_host
+    return MPII_Topo_pipes_can_write(data, 0);
+}
+
+/* In each round all ranks but one write to that one, which may be in the next round before others are. A
+ * pipe is full now and then. */
+static void run_pipes(MPIR_Comm * comm)
+{
+    int attr = 0, line[MAX_RANKS], host_at[MAX_RANKS] = { 0 }, first_pos[2] = { 0, num_ranks };
+    MPII_Topo_order_t order = {.num_ranks = num_ranks,.num_hosts = 1,.rank_at = line,
+        .pos_of = line,.host_at = host_at,.first_pos = first_pos
     };
-    MPII_Topo_tree_shm_t *shm = NULL;
-    int me = comm->rank;
+    MPII_Topo_pipes_t *pipes;
+    int me = comm->rank, error, err;
     char block[BLOCK];
-    bool is_usable, is_done;
 
+    for (int i = 0; i < num_ranks; i++)
+        line[i] = i;
+    err = MPII_Topo_pipes_create(comm, &order, 0, &pipes, &attr);
+    check(err == MPI_SUCCESS && MPII_Topo_pipes_limit(pipes) == 128, "create", me, 0, err);
     for (int round = 1; round <= num_rounds; round++) {
-        int leader = choose(round, 1u << 20) % num_ranks;
-        bool is_gather = choose(round + 500000, 1u << 20) % 3 != 0;
-        int err = MPII_Topo_tree_shm_begin(comm, &place, 0, &shm, &is_usable, &attr);
+        int reader = choose(round, 1u << 20) % 4 ? 0 : choose(round, 1u << 20) % num_ranks;
 
-        check(err == MPI_SUCCESS && is_usable, "begin", me, round, err);
         dawdle(me, round);
-        if (me != leader && is_gather) {
+        if (me != reader) {
             fill(block, round, me);
-            err = MPII_Topo_tree_shm_give(shm, block, BLOCK, MPI_BYTE, BLOCK, &attr);
-        } else if (me != leader) {
-            err = MPII_Topo_tree_shm_get(shm, block, BLOCK, MPI_BYTE, BLOCK, &is_done, &attr);
-            check(is_done, "is done", me, round, is_done);
-            check_block(block, round, me, me, "got another block");
-        } else {
-            err = is_gather ? MPII_Topo_tree_shm_begin_take(shm) :
-                MPII_Topo_tree_shm_begin_hand_out(shm);
-            check(MPII_Topo_tree_shm_num_near(shm) == num_ranks - 1, "ranks near", me, round, 0);
-            for (int i = 0; i < num_ranks - 1; i++) {
-                MPII_Topo_tree_slot_t *slot = MPII_Topo_tree_shm_slot(shm, i);
-                int rank = i < me ? i : i + 1;
-                if (is_gather) {
-                    check(slot->bytes == BLOCK, "bytes", me, round, slot->bytes);
-                    check_block(slot->mem, round, rank, me, "took another block");
-                } else {
-                    fill(slot->mem, round, rank);
-                    slot->bytes = BLOCK;
-                    slot->error = 0;
-                }
+            while (!MPII_Topo_pipes_write(pipes, reader, block, BLOCK, MPI_BYTE, BLOCK, 0, &err)) {
+                if (reader == 0)
+                    MPII_Topo_pipes_wait_until(pipes, has_read, pipes);
+                else
+                    sched_yield();
             }
-            MPII_Topo_tree_shm_end(shm);
+            continue;
         }
-        check(err == MPI_SUCCESS, "error", me, round, err);
+        for (int rank = 0; rank < num_ranks; rank++) {
+            MPI_Aint bytes = BLOCK;
+            if (rank == me)
+                continue;
+            check(MPII_Topo_pipes_wait(pipes, rank) == MPI_SUCCESS, "wait", me, round, rank);
+            check(MPII_Topo_pipes_read(pipes, rank, block, BLOCK, MPI_BYTE, &bytes, MPI_OP_NULL,
+                                       &error, &err),
+                  "read", me, round, rank);
+            check(bytes == BLOCK && error == 0, "bytes", me, round, bytes);
+            check_block(block, round, rank, me, "read another message");
+        }
     }
-    MPII_Topo_tree_shm_free(shm);
+    MPII_Topo_pipes_free(pipes);
 }
 
 /* A rank ends without a word: those that wait for it are told. */
@@ -394,7 +401,7 @@ int main(int argc, char *argv[])
     if (argc != 7)
         return 2;
     with_threads = strcmp(argv[1], "threads") == 0;
-    test = !strcmp(argv[2], "counters") ? run_counters : !strcmp(argv[2], "tree") ? run_tree : run_dead;
+    test = !strcmp(argv[2], "counters") ? run_counters : !strcmp(argv[2], "pipes") ? run_pipes : run_dead;
     num_ranks = atoi(argv[3]);
     num_rounds = atoi(argv[4]);
     MPIR_CVAR_COLL_TOPO_SPIN_USEC = atoi(argv[5]);

@@ -10,6 +10,37 @@
 from local_python import MPI_API_Global as G
 import re
 
+# -- algorithms that have no function: they select one of the others (csel_auto.c) --
+
+autos = {}                      # collective: name
+
+def take_autos():
+    """ Out of the lists of algorithms, which are functions """
+    for func_commkind, algos in G.algos.items():
+        for algo in [a for a in algos if 'selects' in a]:
+            algos.remove(algo)
+            autos[func_commkind.split('-')[0]] = algo['name']
+
+def get_auto_full_name(func_name):
+    return "MPIR_%s_intra_%s" % (func_name.capitalize(), autos[func_name])
+
+def dump_auto_selected(func_name):
+    """ A case of the algorithm that csel selects: select again """
+    if func_name in autos:
+        G.out.append("case MPII_CSEL_CONTAINER_TYPE__ALGORITHM__%s:" % get_auto_full_name(func_name))
+        G.out.append("    cnt = MPIR_Csel_auto(&coll_sig);")
+        G.out.append("    goto select;")
+        G.out.append("")
+
+def dump_auto_cvar(func_name, commkind, call):
+    """ A case of the CVAR: select by it, not by rules """
+    if func_name in autos and commkind == "intra":
+        G.out.append("case MPIR_CVAR_%s_INTRA_ALGORITHM_%s:" % (func_name.upper(), autos[func_name]))
+        G.out.append("    MPIR_Csel_begin_auto(comm_ptr);")
+        G.out.append("    mpi_errno = %s;" % call)
+        G.out.append("    MPIR_Csel_end_auto(comm_ptr);")
+        G.out.append("    break;")
+
 # -- tables --
 
 def dump_tables(f, coll_names, get_algo_extra_args):
@@ -34,6 +65,8 @@ def dump_tables(f, coll_names, get_algo_extra_args):
                             params.append("%s, %s, %s, %s" % (full_name, member, p, default))
             if func_name == name:
                 algos.append("MPIR_%s_allcomm_nb" % name.capitalize())
+            if func_name in autos:
+                algos.append(get_auto_full_name(func_name))
     print("  --> [%s]" % f)
     with open(f, "w") as Out:
         for l in G.copyright_c:
@@ -47,6 +80,10 @@ def dump_tables(f, coll_names, get_algo_extra_args):
         print("#define MPII_CSEL_PARAMS(X) \\", file=Out)
         print(" \\\n".join("    X(%s)" % p for p in params), file=Out)
         print("\n#endif /* CSEL_ALGOS_H_INCLUDED */", file=Out)
+
+def use_agreed(extra_args):
+    """ The length of segments is what rank 0 has: an algorithm learns that with the place of ranks """
+    return re.sub(r'MPIR_CVAR_\w+_SEGMENT_BYTES', 'MPII_Topo_as_agreed', extra_args)
 
 def get_algos(func_name, commkind):
     return G.algos.get("%s-%s" % (func_name, commkind), [])
@@ -63,7 +100,7 @@ def has_restrictions(func_name):
                for algo in get_algos(func_name, commkind))
 
 def dump_select_label(func_name):
-    if has_restrictions(func_name):
+    if has_restrictions(func_name) or func_name in autos:
         G.out.append("")
         G.out.append("select:")
 
@@ -89,9 +126,19 @@ def dump_fallback_search(func_name):
 
 # -- the device: it is asked before a selection here, and knows no rules --
 
+REDUCTIONS = ("allreduce", "reduce", "reduce_scatter", "reduce_scatter_block", "scan", "exscan")
+
+def is_reduction(func_name):
+    return re.sub(r'^i', '', func_name) in REDUCTIONS
+
+def get_any_order(func_name):
+    """ Of the condition for which the device is asked: what it selects may follow the placement """
+    return " && !MPII_COLL_HAS_FIXED_ORDER(comm_ptr)" if is_reduction(func_name) else ""
+
 def dump_has_rule(parameters, func_name):
     """ Before the statement that asks the device """
-    G.out.append("bool has_rule =")
+    G.out.append("bool has_rule =%s" %
+                 (" MPII_COLL_HAS_FIXED_ORDER(comm_ptr) ||" if is_reduction(func_name) else ""))
     G.out.append("    MPII_COLL_HAS_RULE(comm_ptr, .coll_type = MPIR_CSEL_COLL_TYPE__%s" % func_name.upper())
     for p in parameters:
         if p['name'] != "comm":

@@ -43,6 +43,7 @@ typedef int MPI_Op;
 #define MPI_PROC_NULL (-1)
 #define MPI_ROOT (-3)
 #define MPI_OP_NULL 0
+#define MPI_DATATYPE_NULL 0
 
 /* -- errors -- */
 
@@ -68,8 +69,14 @@ int MPIR_Err_create_code(int last, int fatal, const char *func, int line, int cl
 
 #define MPIR_Datatype_get_size_macro(type, size) ((size) = (type))
 #define MPIR_Datatype_get_extent_macro(type, extent) ((extent) = (type))
+#define MPIR_Datatype_is_contig(type, is_contig) (*(is_contig) = 1)
 #define MPIR_Type_get_true_extent_impl(type, true_lb, true_extent) \
     (*(true_lb) = 0, *(true_extent) = (type))
+int MPIR_Type_create_hindexed_large_impl(MPI_Aint count, const MPI_Aint lens[],
+                                         const MPI_Aint displs[], MPI_Datatype old,
+                                         MPI_Datatype * type);
+int MPIR_Type_commit_impl(MPI_Datatype * type);
+void MPIR_Type_free_impl(MPI_Datatype * type);
 
 #define OP_BUILTIN 1
 #define OP_COMMUTATIVE 2

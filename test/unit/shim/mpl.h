@@ -27,10 +27,12 @@ void *test_malloc(size_t size);
 
 typedef uint64_t MPL_atomic_uint64_t;
 typedef int MPL_atomic_int_t;
+typedef void *MPL_atomic_ptr_t;
 #define MPL_atomic_relaxed_store_uint64(ptr, value) __atomic_store_n(ptr, value, __ATOMIC_RELAXED)
 #define MPL_atomic_fetch_add_uint64(ptr, value) __atomic_fetch_add(ptr, value, __ATOMIC_SEQ_CST)
 #define MPL_atomic_fetch_sub_uint64(ptr, value) __atomic_fetch_sub(ptr, value, __ATOMIC_SEQ_CST)
 
+#define unlikely(x) (x)
 #define ATTRIBUTE(x) __attribute__(x)
 #define MPL_MAX(a, b) ((a) > (b) ? (a) : (b))
 #define MPL_MIN(a, b) ((a) < (b) ? (a) : (b))

@@ -13,12 +13,13 @@
 int MPIR_Allgatherv_intra_rack_lanes(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
                                      void *recvbuf, const MPI_Aint * recvcounts,
                                      const MPI_Aint * displs, MPI_Datatype recvtype,
-                                     MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
+                                     MPIR_Comm * comm_ptr, int segment_bytes, TOPO_COLL_ATTR_DECL)
 {
     MPII_Topo_call_t call;
     TOPO_COLL_ATTR_BEGIN;
 
     MPII_TOPO_COUNT(allgatherv, rack_lanes);
+    call.segments = MPII_TOPO_SEGMENTS(allgatherv, rack_lanes, segment_bytes);
     MPII_Topo_call_allgatherv_lanes(&call, sendbuf, sendcount, sendtype, recvbuf, recvcounts,
                                     displs, recvtype, comm_ptr, attr);
     return MPII_Topo_call_run(&call, attr);
@@ -28,12 +29,14 @@ int MPIR_TSP_Iallgatherv_sched_intra_rack_lanes(const void *sendbuf, MPI_Aint se
                                                 MPI_Datatype sendtype, void *recvbuf,
                                                 const MPI_Aint recvcounts[],
                                                 const MPI_Aint displs[], MPI_Datatype recvtype,
-                                                MPIR_Comm * comm_ptr, MPIR_TSP_sched_t sched)
+                                                MPIR_Comm * comm_ptr, int segment_bytes,
+                                                MPIR_TSP_sched_t sched)
 {
     MPII_Topo_args_t args = {
         .coll = MPII_TOPO_COLL__ALLGATHERV,
         .prepare.allgatherv = MPII_Topo_call_allgatherv_lanes,
         .algo = MPII_TOPO_ALGO__iallgatherv_tsp_rack_lanes,
+        .segments = MPII_TOPO_SEGMENTS(allgatherv, rack_lanes, segment_bytes),
         .sendbuf = sendbuf,
         .sendcount = sendcount,
         .sendtype = sendtype,

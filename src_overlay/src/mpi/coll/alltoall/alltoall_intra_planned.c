@@ -45,3 +45,13 @@ int MPIR_Alltoall_intra_planned(const void *sendbuf, MPI_Aint sendcount, MPI_Dat
   fn_fail:
     goto fn_exit;
 }
+
+/* In messages inside the host too: ranks could not wait for each other in shared memory. */
+int MPIR_TSP_Ialltoall_sched_intra_planned(const void *sendbuf, MPI_Aint sendcount,
+                                           MPI_Datatype sendtype, void *recvbuf, MPI_Aint recvcount,
+                                           MPI_Datatype recvtype, MPIR_Comm * comm_ptr,
+                                           MPIR_TSP_sched_t sched)
+{
+    return MPII_Topo_ialltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm_ptr,
+                               &MPII_Topo_calls[MPII_TOPO_ALGO__ialltoall_tsp_planned], sched);
+}

@@ -11,19 +11,20 @@
  *
  * Preferred for short messages. */
 int MPIR_Bcast_intra_topo_binomial(void *buffer, MPI_Aint count, MPI_Datatype datatype, int root,
-                                   MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
+                                   MPIR_Comm * comm_ptr, int segment_bytes, TOPO_COLL_ATTR_DECL)
 {
     MPII_Topo_call_t call;
     TOPO_COLL_ATTR_BEGIN;
 
     MPII_TOPO_COUNT(bcast, topo_binomial);
-    MPII_Topo_call_bcast(&call, MPII_TOPO_SHAPE__BINOMIAL, buffer, count, datatype, root, comm_ptr,
-                         attr);
+    call.shape = MPII_TOPO_SHAPE__BINOMIAL;
+    call.segments = MPII_TOPO_SEGMENTS(bcast, topo_binomial, segment_bytes);
+    MPII_Topo_call_bcast(&call, buffer, count, datatype, root, comm_ptr, attr);
     return MPII_Topo_call_run(&call, attr);
 }
 
 int MPIR_TSP_Ibcast_sched_intra_topo_binomial(void *buffer, MPI_Aint count, MPI_Datatype datatype,
-                                              int root, MPIR_Comm * comm_ptr,
+                                              int root, MPIR_Comm * comm_ptr, int segment_bytes,
                                               MPIR_TSP_sched_t sched)
 {
     MPII_Topo_args_t args = {
@@ -31,6 +32,7 @@ int MPIR_TSP_Ibcast_sched_intra_topo_binomial(void *buffer, MPI_Aint count, MPI_
         .prepare.bcast = MPII_Topo_call_bcast,
         .shape = MPII_TOPO_SHAPE__BINOMIAL,
         .algo = MPII_TOPO_ALGO__ibcast_tsp_topo_binomial,
+        .segments = MPII_TOPO_SEGMENTS(bcast, topo_binomial, segment_bytes),
         .recvbuf = buffer,
         .count = count,
         .datatype = datatype,

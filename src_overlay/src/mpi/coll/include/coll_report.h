@@ -19,6 +19,10 @@ void MPII_Coll_report_finalize(void);
 void MPII_Coll_report(MPIR_Comm * comm_ptr, MPII_Csel_container_type_e id, const char *why,
                       MPI_Aint count, MPI_Datatype datatype);
 
+/* A text for `why`, or for MPIR_Comm's coll.declined, that stays until MPI_Finalize: the same for the same
+ * words. NULL: no memory */
+const char *MPII_Coll_report_text(const char *text);
+
 extern const char MPII_Coll_by_cvar[];
 #define MPII_COLL_BY_CVAR MPII_Coll_by_cvar
 

@@ -29,6 +29,22 @@ void *MPII_Csel_search(void *csel, const MPIR_Csel_coll_sig_s * coll_sig);
 extern int MPII_Coll_is_tuned;
 bool MPII_Csel_has_rule(void *csel, const MPIR_Csel_coll_sig_s * coll_sig);
 
+/* Whether reductions have to give the same bits at any placement of the ranks of a communicator:
+ * MPIR_CVAR_COLL_TOPO_FIXED_ORDER. Processes of several worlds may not agree on that. */
+#define MPII_COLL_HAS_FIXED_ORDER(comm_ptr_)    \
+    (unlikely(MPII_Coll_has_fixed_order) && MPII_Topo_is_in_world(comm_ptr_))
+extern int MPII_Coll_has_fixed_order;
+
+/* What runs a call that topo_auto is to run: the algorithm that is predicted fastest */
+void *MPIR_Csel_auto(const MPIR_Csel_coll_sig_s * coll_sig);
+
+/* Between these, topo_auto comes before all rules on a communicator: a CVAR says so. */
+void MPIR_Csel_begin_auto(MPIR_Comm * comm_ptr);
+void MPIR_Csel_end_auto(MPIR_Comm * comm_ptr);
+
+/* A selection that has topo_auto for all collectives that know it; NULL: no memory */
+void *MPIR_Csel_create_auto(void);
+
 /* Where csel has no answer, fallback is searched. csel owns it from now on. */
 void MPIR_Csel_set_fallback(void *csel, void *fallback);
 void *MPIR_Csel_get_fallback(void *csel);

@@ -12,26 +12,29 @@
  * Preferred for short messages. */
 int MPIR_Reduce_intra_topo_binomial(const void *sendbuf, void *recvbuf, MPI_Aint count,
                                     MPI_Datatype datatype, MPI_Op op, int root,
-                                    MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
+                                    MPIR_Comm * comm_ptr, int segment_bytes, TOPO_COLL_ATTR_DECL)
 {
     MPII_Topo_call_t call;
     TOPO_COLL_ATTR_BEGIN;
 
     MPII_TOPO_COUNT(reduce, topo_binomial);
-    MPII_Topo_call_reduce(&call, MPII_TOPO_SHAPE__BINOMIAL, sendbuf, recvbuf, count, datatype, op,
-                          root, comm_ptr, attr);
+    call.shape = MPII_TOPO_SHAPE__BINOMIAL;
+    call.segments = MPII_TOPO_SEGMENTS(reduce, topo_binomial, segment_bytes);
+    MPII_Topo_call_reduce(&call, sendbuf, recvbuf, count, datatype, op, root, comm_ptr, attr);
     return MPII_Topo_call_run(&call, attr);
 }
 
 int MPIR_TSP_Ireduce_sched_intra_topo_binomial(const void *sendbuf, void *recvbuf, MPI_Aint count,
                                                MPI_Datatype datatype, MPI_Op op, int root,
-                                               MPIR_Comm * comm_ptr, MPIR_TSP_sched_t sched)
+                                               MPIR_Comm * comm_ptr, int segment_bytes,
+                                               MPIR_TSP_sched_t sched)
 {
     MPII_Topo_args_t args = {
         .coll = MPII_TOPO_COLL__REDUCE,
         .prepare.reduce = MPII_Topo_call_reduce,
         .shape = MPII_TOPO_SHAPE__BINOMIAL,
         .algo = MPII_TOPO_ALGO__ireduce_tsp_topo_binomial,
+        .segments = MPII_TOPO_SEGMENTS(reduce, topo_binomial, segment_bytes),
         .sendbuf = sendbuf,
         .recvbuf = recvbuf,
         .count = count,

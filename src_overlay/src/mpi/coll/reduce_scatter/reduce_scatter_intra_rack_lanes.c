@@ -12,12 +12,14 @@
  * Preferred for long messages. */
 int MPIR_Reduce_scatter_intra_rack_lanes(const void *sendbuf, void *recvbuf,
                                          const MPI_Aint * recvcounts, MPI_Datatype datatype,
-                                         MPI_Op op, MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
+                                         MPI_Op op, MPIR_Comm * comm_ptr, int segment_bytes,
+                                         TOPO_COLL_ATTR_DECL)
 {
     MPII_Topo_call_t call;
     TOPO_COLL_ATTR_BEGIN;
 
     MPII_TOPO_COUNT(reduce_scatter, rack_lanes);
+    call.segments = MPII_TOPO_SEGMENTS(reduce_scatter, rack_lanes, segment_bytes);
     MPII_Topo_call_reduce_scatter_lanes(&call, sendbuf, recvbuf, recvcounts, datatype,
                                   op, comm_ptr, attr);
     return MPII_Topo_call_run(&call, attr);
@@ -26,12 +28,14 @@ int MPIR_Reduce_scatter_intra_rack_lanes(const void *sendbuf, void *recvbuf,
 int MPIR_TSP_Ireduce_scatter_sched_intra_rack_lanes(const void *sendbuf, void *recvbuf,
                                                     const MPI_Aint recvcounts[],
                                                     MPI_Datatype datatype, MPI_Op op,
-                                                    MPIR_Comm * comm_ptr, MPIR_TSP_sched_t sched)
+                                                    MPIR_Comm * comm_ptr, int segment_bytes,
+                                                    MPIR_TSP_sched_t sched)
 {
     MPII_Topo_args_t args = {
         .coll = MPII_TOPO_COLL__REDUCE_SCATTER,
         .prepare.reduce_scatter = MPII_Topo_call_reduce_scatter_lanes,
         .algo = MPII_TOPO_ALGO__ireduce_scatter_tsp_rack_lanes,
+        .segments = MPII_TOPO_SEGMENTS(reduce_scatter, rack_lanes, segment_bytes),
         .sendbuf = sendbuf,
         .recvbuf = recvbuf,
         .counts = recvcounts,

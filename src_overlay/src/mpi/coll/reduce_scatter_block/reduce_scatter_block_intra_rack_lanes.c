@@ -12,12 +12,14 @@
  * Preferred for long messages. */
 int MPIR_Reduce_scatter_block_intra_rack_lanes(const void *sendbuf, void *recvbuf,
                                                MPI_Aint recvcount, MPI_Datatype datatype, MPI_Op op,
-                                               MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
+                                               MPIR_Comm * comm_ptr, int segment_bytes,
+                                               TOPO_COLL_ATTR_DECL)
 {
     MPII_Topo_call_t call;
     TOPO_COLL_ATTR_BEGIN;
 
     MPII_TOPO_COUNT(reduce_scatter_block, rack_lanes);
+    call.segments = MPII_TOPO_SEGMENTS(reduce_scatter_block, rack_lanes, segment_bytes);
     MPII_Topo_call_reduce_scatter_block_lanes(&call, sendbuf, recvbuf, recvcount,
                                         datatype, op, comm_ptr, attr);
     return MPII_Topo_call_run(&call, attr);
@@ -26,12 +28,13 @@ int MPIR_Reduce_scatter_block_intra_rack_lanes(const void *sendbuf, void *recvbu
 int MPIR_TSP_Ireduce_scatter_block_sched_intra_rack_lanes(const void *sendbuf, void *recvbuf,
                                                           MPI_Aint recvcount, MPI_Datatype datatype,
                                                           MPI_Op op, MPIR_Comm * comm_ptr,
-                                                          MPIR_TSP_sched_t sched)
+                                                          int segment_bytes, MPIR_TSP_sched_t sched)
 {
     MPII_Topo_args_t args = {
         .coll = MPII_TOPO_COLL__REDUCE_SCATTER_BLOCK,
         .prepare.reduce_scatter_block = MPII_Topo_call_reduce_scatter_block_lanes,
         .algo = MPII_TOPO_ALGO__ireduce_scatter_block_tsp_rack_lanes,
+        .segments = MPII_TOPO_SEGMENTS(reduce_scatter_block, rack_lanes, segment_bytes),
         .sendbuf = sendbuf,
         .recvbuf = recvbuf,
         .count = recvcount,

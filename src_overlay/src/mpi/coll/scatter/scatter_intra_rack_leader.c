@@ -5,43 +5,41 @@
 
 #include "mpiimpl.h"
 #include "topo.h"
-#include "topo_tree_coll.h"
+#include "topo_call_sched.h"
 
-/* Algorithm: Scatter to a leader in each rack, then in each host, then to its ranks
+/* Algorithm: Scatter to a leader in each rack, then in each host, then to its ranks: topo_gen_gather.c
  *
- * MPIR_Gather_intra_rack_leader backwards: the root sends to the leaders of the other racks, then
- * to those of the other hosts of its rack and to the ranks of its host; a leader passes on to the
- * leaders of the hosts of its rack what is theirs, then to the ranks of its host, through shared
- * memory where blocks are short. Who leads, and how long messages are cut, is told there. What has
- * the longest way to go comes first, and the root sends from where the blocks are in sendbuf.
- *
- *   7 ranks, root 2; hosts {0,3} {2,6} in one rack, {1,5} {4} in another one. Blocks held:
- *     rank    start            rack        host      rank
- *     2       0 1 2 3 4 5 6    2 6 0 3     2 6       2
- *     6                                              6
- *     0                                    0 3       0
- *     3                                              3
- *     1                        1 5 4       1 5       1
- *     5                                              5
- *     4                                    4         4
- *   Between the racks goes one message.
- *
- * Cost and memory: as there.
- *
- * Preferred where ranks of a rack are not consecutive, and where others load the links between
- * racks.
- *
- * Source: Kandalla, Subramoni, Vishnu and Panda, "Designing topology-aware collective communication
- * algorithms for large scale InfiniBand clusters: Case studies with Scatter and Gather" (IPDPS
- * 2010).
- */
+ * Preferred as MPIR_Gather_intra_rack_leader. */
 int MPIR_Scatter_intra_rack_leader(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
                                    void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
                                    int root, MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
 {
+    MPII_Topo_call_t call;
     TOPO_COLL_ATTR_BEGIN;
 
     MPII_TOPO_COUNT(scatter, rack_leader);
-    return MPII_Topo_tree_scatter(MPII_TOPO_TREE__RACK_LEADER, sendbuf, sendcount, sendtype,
-                                  recvbuf, recvcount, recvtype, root, comm_ptr, attr);
+    MPII_Topo_call_scatter(&call, MPII_TOPO_SHAPE__LEADERS, sendbuf, sendcount, false, NULL, NULL,
+                           sendtype, recvbuf, recvcount, recvtype, root, comm_ptr, attr);
+    return MPII_Topo_call_run(&call, attr);
+}
+
+int MPIR_TSP_Iscatter_sched_intra_rack_leader(const void *sendbuf, MPI_Aint sendcount,
+                                              MPI_Datatype sendtype, void *recvbuf,
+                                              MPI_Aint recvcount, MPI_Datatype recvtype, int root,
+                                              MPIR_Comm * comm_ptr, MPIR_TSP_sched_t sched)
+{
+    MPII_Topo_args_t args = {
+        .coll = MPII_TOPO_COLL__SCATTER,
+        .shape = MPII_TOPO_SHAPE__LEADERS,
+        .algo = MPII_TOPO_ALGO__iscatter_tsp_rack_leader,
+        .sendbuf = sendbuf,
+        .sendcount = sendcount,
+        .sendtype = sendtype,
+        .recvbuf = recvbuf,
+        .count = recvcount,
+        .datatype = recvtype,
+        .root = root,
+    };
+
+    return MPII_Topo_call_sched(&args, comm_ptr, sched);
 }

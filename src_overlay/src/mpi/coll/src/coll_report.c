@@ -54,6 +54,13 @@ typedef struct row {
 } row_t;
 
 static row_t *rows, **last_row = &rows;
+
+typedef struct text {
+    struct text *next;
+    char text[];
+} text_t;
+
+static text_t *texts;
 static MPL_initlock_t lock = MPL_INITLOCK_INITIALIZER;
 
 void MPII_Coll_report_init(void)
@@ -188,6 +195,21 @@ void MPII_Coll_report(MPIR_Comm * comm_ptr, MPII_Csel_container_type_e id, const
     MPL_initlock_unlock(&lock);
 }
 
+const char *MPII_Coll_report_text(const char *str)
+{
+    text_t *text;
+
+    MPL_initlock_lock(&lock);
+    for (text = texts; text && strcmp(text->text, str); text = text->next);
+    if (text == NULL && (text = MPL_malloc(sizeof(*text) + strlen(str) + 1, MPL_MEM_COLL)) != NULL) {
+        strcpy(text->text, str);
+        text->next = texts;
+        texts = text;
+    }
+    MPL_initlock_unlock(&lock);
+    return text ? text->text : NULL;
+}
+
 static int cmp_rows(const void *a_, const void *b_)
 {
     const row_t *a = *(row_t * const *) a_, *b = *(row_t * const *) b_;
@@ -231,6 +253,11 @@ void MPII_Coll_report_finalize(void)
         next = row->next;
         MPL_free(row);
     }
+    for (text_t * text = texts, *next; text; text = next) {
+        next = text->next;
+        MPL_free(text);
+    }
+    texts = NULL;
     rows = NULL;
     last_row = &rows;
     MPII_Coll_report_on = 0;

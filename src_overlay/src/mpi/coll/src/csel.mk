@@ -6,6 +6,7 @@
 mpi_core_sources += \
     src/mpi/coll/src/coll_report.c  \
     src/mpi/coll/src/csel_algo.c    \
+    src/mpi/coll/src/csel_auto.c    \
     src/mpi/coll/src/csel_grammar.c \
     src/mpi/coll/src/csel_parse.c   \
     src/mpi/coll/src/csel_search.c  \

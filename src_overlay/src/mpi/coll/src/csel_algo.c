@@ -198,6 +198,15 @@ void *MPII_Csel_create_container(struct json_object *obj, const char *rule, cons
     return cnt;
 }
 
+const char *MPII_Csel_algorithm_name(MPII_Csel_container_type_e id)
+{
+    for (int i = 0; i < NUM_ALGORITHMS; i++) {
+        if (algorithms[i].id == id)
+            return algorithms[i].name;
+    }
+    return NULL;
+}
+
 void *MPII_Create_container(struct json_object *obj)
 {
     char err[MPIR_CSEL_ERR_LEN];

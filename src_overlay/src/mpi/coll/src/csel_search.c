@@ -14,7 +14,8 @@ static inline bool is_pow2(MPI_Aint n)
 }
 
 /* Whether a condition holds on a communicator and, from CSEL_NODE_TYPE__COLLECTIVE on, for a call.
- * Inline: a call of each collective pays for it. */
+ * place NULL: as if each process had a node of its own, and the topology were not known. Inline: a call
+ * of each collective pays for it. */
 ATTRIBUTE((always_inline))
 static inline bool holds(const csel_node_s * node, MPIR_Comm * comm_ptr,
                          const MPII_Topo_count_t * place, const MPIR_Csel_coll_sig_s * coll_sig)
@@ -31,23 +32,26 @@ static inline bool holds(const csel_node_s * node, MPIR_Comm * comm_ptr,
         case CSEL_NODE_TYPE__COMM_SIZE_LT:
             return get_comm_size(comm_ptr) < node->val;
         case CSEL_NODE_TYPE__COMM_SIZE_NODE_COMM_SIZE:
-            return csel_is_one_node(comm_ptr);
+            return place && csel_is_one_node(comm_ptr);
         case CSEL_NODE_TYPE__COMM_SIZE_POW2:
             return is_pow2(get_comm_size(comm_ptr));
         case CSEL_NODE_TYPE__COMM_HIERARCHY:
-            return csel_is_hierarchy(comm_ptr, node->val);
+            return place ? csel_is_hierarchy(comm_ptr, node->val) :
+                node->val == CSEL_HIERARCHY__FLAT || node->val == CSEL_HIERARCHY__ANY;
         case CSEL_NODE_TYPE__COMM_AVG_PPN_LE:
-            return get_comm_size(comm_ptr) <= node->val * csel_node_count(comm_ptr);
+            return place ? get_comm_size(comm_ptr) <= node->val * csel_node_count(comm_ptr) :
+                node->val >= 1;
         case CSEL_NODE_TYPE__COMM_AVG_PPN_LT:
-            return get_comm_size(comm_ptr) < node->val * csel_node_count(comm_ptr);
+            return place ? get_comm_size(comm_ptr) < node->val * csel_node_count(comm_ptr) :
+                node->val > 1;
         case CSEL_NODE_TYPE__COMM_HOSTS_LE:
-            return place->num_hosts <= node->val;
+            return place && place->num_hosts <= node->val;
         case CSEL_NODE_TYPE__COMM_RACKS_LE:
-            return place->num_racks <= node->val;
+            return place && place->num_racks <= node->val;
         case CSEL_NODE_TYPE__COMM_PPN_LE:
-            return place->max_ppn <= node->val;
+            return place && place->max_ppn <= node->val;
         case CSEL_NODE_TYPE__IS_NODE_CONSECUTIVE:
-            return (comm_ptr->comm_kind == MPIR_COMM_KIND__INTRACOMM &&
+            return (place && comm_ptr->comm_kind == MPIR_COMM_KIND__INTRACOMM &&
                     MPII_Comm_is_node_consecutive(comm_ptr)) == node->val;
 
         case CSEL_NODE_TYPE__IS_MULTI_THREADED:
@@ -93,6 +97,38 @@ static inline csel_node_s *prune_tree(csel_node_s * node, MPIR_Comm * comm_ptr,
     return node;
 }
 
+static bool is_reduction(MPIR_Csel_coll_type_e coll_type)
+{
+    switch (coll_type) {
+        case MPIR_CSEL_COLL_TYPE__ALLREDUCE:
+        case MPIR_CSEL_COLL_TYPE__IALLREDUCE:
+        case MPIR_CSEL_COLL_TYPE__EXSCAN:
+        case MPIR_CSEL_COLL_TYPE__IEXSCAN:
+        case MPIR_CSEL_COLL_TYPE__REDUCE:
+        case MPIR_CSEL_COLL_TYPE__IREDUCE:
+        case MPIR_CSEL_COLL_TYPE__REDUCE_SCATTER:
+        case MPIR_CSEL_COLL_TYPE__IREDUCE_SCATTER:
+        case MPIR_CSEL_COLL_TYPE__REDUCE_SCATTER_BLOCK:
+        case MPIR_CSEL_COLL_TYPE__IREDUCE_SCATTER_BLOCK:
+        case MPIR_CSEL_COLL_TYPE__SCAN:
+        case MPIR_CSEL_COLL_TYPE__ISCAN:
+            return true;
+        default:
+            return false;
+    }
+}
+
+/* Prune the tree down to the collectives, and the tree of each of them as far as possible. */
+static void prune_collectives(csel_s * comm_csel, csel_node_s * tree, MPIR_Comm * comm_ptr,
+                              const MPII_Topo_count_t * place, bool are_reductions)
+{
+    for (csel_node_s * node = prune_tree(tree, comm_ptr, place); node; node = node->failure) {
+        MPIR_Assert(node->type == CSEL_NODE_TYPE__COLLECTIVE);
+        if (!comm_csel->has_fixed_order || is_reduction(node->val) == are_reductions)
+            comm_csel->coll_trees[node->val] = prune_tree(node->success, comm_ptr, place);
+    }
+}
+
 /* The prune function allows us to simplify the tree for specific communicators using comm-specific
  * information (such as size and intra/inter comm type). */
 int MPIR_Csel_prune(void *root_csel, MPIR_Comm * comm_ptr, void **comm_csel_)
@@ -110,7 +146,10 @@ int MPIR_Csel_prune(void *root_csel, MPIR_Comm * comm_ptr, void **comm_csel_)
 
     comm_csel = MPL_malloc(sizeof(csel_s), MPL_MEM_COLL);
     MPIR_ERR_CHKANDJUMP(!comm_csel, mpi_errno, MPI_ERR_OTHER, "**nomem");
-    *comm_csel = (csel_s) {.has_place = csel->has_place };
+    *comm_csel = (csel_s) {
+        .has_place = csel->has_place,
+        .has_fixed_order = MPII_COLL_HAS_FIXED_ORDER(comm_ptr),
+    };
     if (csel->has_place)
         MPII_Topo_comm_count(comm_ptr, &comm_csel->place);
     if (csel->fallback) {
@@ -120,11 +159,13 @@ int MPIR_Csel_prune(void *root_csel, MPIR_Comm * comm_ptr, void **comm_csel_)
         comm_csel->fallback = fallback;
     }
 
-    /* prune the tree down to the collectives, and the tree of each of them as far as possible */
-    for (csel_node_s * node = prune_tree(csel->tree, comm_ptr, &comm_csel->place); node;
-         node = node->failure) {
-        MPIR_Assert(node->type == CSEL_NODE_TYPE__COLLECTIVE);
-        comm_csel->coll_trees[node->val] = prune_tree(node->success, comm_ptr, &comm_csel->place);
+    prune_collectives(comm_csel, csel->tree, comm_ptr, &comm_csel->place, false);
+    if (comm_csel->has_fixed_order)
+        prune_collectives(comm_csel, csel->tree, comm_ptr, NULL, true);
+
+    for (int i = 0; csel->is_auto && i < MPIR_CSEL_COLL_TYPE__END; i++) {
+        if (comm_ptr->comm_kind == MPIR_COMM_KIND__INTRACOMM)
+            comm_csel->coll_trees[i] = MPII_Csel_auto_tree(i);
     }
 
     *comm_csel_ = comm_csel;
@@ -140,9 +181,11 @@ void *MPII_Csel_search(void *csel_, const MPIR_Csel_coll_sig_s * coll_sig)
 {
     csel_s *csel = (csel_s *) csel_;
     csel_node_s *node = csel->coll_trees[coll_sig->coll_type];
+    bool is_blind = csel->has_fixed_order && is_reduction(coll_sig->coll_type);
+    const MPII_Topo_count_t *place = is_blind ? NULL : &csel->place;
 
     while (node && node->type != CSEL_NODE_TYPE__CONTAINER)
-        node = holds(node, coll_sig->comm_ptr, &csel->place, coll_sig) ?
+        node = holds(node, coll_sig->comm_ptr, place, coll_sig) ?
             node->success : node->failure;
     if (node)
         return node->container;
@@ -154,8 +197,12 @@ bool MPII_Csel_has_rule(void *csel_, const MPIR_Csel_coll_sig_s * coll_sig)
     csel_s *csel = (csel_s *) csel_;
     const MPII_Csel_container_s *cnt;
 
-    if (csel == NULL || csel->fallback == NULL || csel->coll_trees[coll_sig->coll_type] == NULL)
+    while (csel && csel->fallback && csel->coll_trees[coll_sig->coll_type] == NULL)
+        csel = csel->fallback;
+    if (csel == NULL || csel->fallback == NULL)
         return false;
     cnt = MPII_Csel_search(csel, coll_sig);
+    if (cnt && MPII_Csel_is_auto(cnt, coll_sig))
+        cnt = MPIR_Csel_auto(coll_sig);
     return cnt && cnt->rule;
 }

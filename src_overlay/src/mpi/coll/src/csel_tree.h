@@ -15,6 +15,7 @@
  * csel_tree.c     a tree: made of a file, freed
  * csel_search.c   a tree is pruned for a communicator, and searched for a call; csel_call.h, what
  *                 conditions see of a call
+ * csel_auto.c     topo_auto: selection by predicted times
  * csel_tuning.c   the tuning file of a job
  * csel_compat.h   differences between versions of MPICH */
 
@@ -73,7 +74,9 @@ typedef struct csel {
     csel_node_s *tree;          /* owned; NULL: this is pruned for a communicator */
     csel_node_s *coll_trees[MPIR_CSEL_COLL_TYPE__END];  /* of a pruned one: the tree of each collective */
     struct csel *fallback;      /* owned; searched where this one has no answer. NULL: none */
+    bool is_auto;               /* topo_auto for all that know it, in the place of a tree */
     bool has_place;             /* whether conditions look at place */
+    bool has_fixed_order;       /* a pruned one: of reductions */
     MPII_Topo_count_t place;    /* of the communicator that this is pruned for */
 } csel_s;
 
@@ -135,5 +138,14 @@ const csel_message_condition_s *MPII_Csel_message_condition(const char *key);
  * if it is one. */
 void *MPII_Csel_create_container(struct json_object *obj, const char *rule, const char **param,
                                  char *err);
+
+/* The name of an algorithm, as in a file */
+const char *MPII_Csel_algorithm_name(MPII_Csel_container_type_e id);
+
+/* -- csel_auto.c -- */
+
+/* The tree of a collective that has topo_auto alone; NULL: it does not know it */
+csel_node_s *MPII_Csel_auto_tree(int coll_type);
+bool MPII_Csel_is_auto(const MPII_Csel_container_s * cnt, const MPIR_Csel_coll_sig_s * coll_sig);
 
 #endif /* CSEL_TREE_H_INCLUDED */

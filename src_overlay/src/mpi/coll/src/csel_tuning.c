@@ -11,23 +11,26 @@
  * "topology" object tells where the hosts are. One process reads it, so all have the same. */
 
 int MPII_Coll_is_tuned;
+int MPII_Coll_has_fixed_order;
 
 /* What rank 0 of MPI_COMM_WORLD does in MPI_Init, and so all do: the environment may differ between
  * processes, and one that does not take part would leave the others waiting. */
 #define KVS_KEY "coll-tuning"
 enum {
     READ_TUNING = 1,            /* there is a tuning file */
-    PLACE_WORLD = 2             /* topology-aware algorithms are to be expected */
+    PLACE_WORLD = 2,            /* topology-aware algorithms are to be expected */
+    FIX_ORDER = 4               /* of reductions */
 };
 
 /* What this process would do. */
 static int own_todo(void)
 {
     const char *path = MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE;
+    int todo = MPIR_CVAR_COLL_TOPO_FIXED_ORDER ? FIX_ORDER : 0;
 
     if (path && *path)
-        return READ_TUNING | PLACE_WORLD;
-    return MPII_Topo_is_forced() ? PLACE_WORLD : 0;
+        return todo | READ_TUNING | PLACE_WORLD;
+    return todo | (MPII_Topo_is_forced() ? PLACE_WORLD : 0);
 }
 
 int MPII_Coll_announce_tuning(void)
@@ -125,6 +128,30 @@ static int use_tuning(const char *path, const char *text, size_t len)
     goto fn_exit;
 }
 
+/* Where no rule selects, topo_auto does, if rank 0 has said so: it comes between a tuning file's rules and
+ * the built-in selection. */
+static int add_auto(void *builtin)
+{
+    int mpi_errno = MPI_SUCCESS;
+    void *by_auto;
+
+    if (MPIR_Process.comm_world == NULL || MPIR_Process.comm_world->coll.topo == NULL ||
+        !MPII_Topo_comm_settings(MPIR_Process.comm_world)->is_auto)
+        goto fn_exit;
+    by_auto = MPIR_Csel_create_auto();
+    MPIR_ERR_CHKANDJUMP(!by_auto, mpi_errno, MPI_ERR_OTHER, "**nomem");
+    MPIR_Csel_set_fallback(by_auto, builtin);
+    if (MPIR_Csel_root == builtin)
+        MPIR_Csel_root = by_auto;
+    else
+        MPIR_Csel_set_fallback(MPIR_Csel_root, by_auto);
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
 /* Rank 0 of MPI_COMM_WORLD reads the file and, if it is good, broadcasts it. If it is not, MPI_Init
  * fails there with the reason and aborts the job, while the others wait for the broadcast: one
  * process prints the error. */
@@ -186,11 +213,15 @@ int MPII_Coll_load_tuning(void)
     if (todo & PLACE_WORLD) {
         mpi_errno = MPII_Topo_place_world();
         MPIR_ERR_CHECK(mpi_errno);
+        mpi_errno = add_auto(builtin);
+        MPIR_ERR_CHECK(mpi_errno);
     }
     MPII_Coll_is_tuned = MPIR_Csel_root != builtin;
-    if (!MPII_Coll_is_tuned)
+    MPII_Coll_has_fixed_order = (todo & FIX_ORDER) != 0;
+    if (!MPII_Coll_is_tuned && !MPII_Coll_has_fixed_order)
         goto fn_exit;
-    if (MPIR_CVAR_DEVICE_COLLECTIVES == MPIR_CVAR_DEVICE_COLLECTIVES_all)
+    if (MPII_Coll_is_tuned &&
+        MPIR_CVAR_DEVICE_COLLECTIVES == MPIR_CVAR_DEVICE_COLLECTIVES_all)
         MPII_Topo_warn("MPIR_CVAR_DEVICE_COLLECTIVES=all: the device may select before the rules "
                        "of MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE");
 

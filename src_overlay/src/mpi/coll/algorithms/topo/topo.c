@@ -9,8 +9,8 @@
 #include "topo_site.h"
 #include "topo_exchange.h"
 #include "topo_pipe.h"
-#include "topo_tree.h"
-#include "topo_tree_shm.h"
+#include "topo_auto.h"
+#include "topo_rates.h"
 #include <json.h>
 
 /* How the processes of a communicator learn where they all are.
@@ -36,6 +36,7 @@
  * and a program with very many of them needs no more memory. */
 
 MPII_Topo_counter_t MPII_Topo_calls[MPII_TOPO_ALGO__END];
+int MPII_Topo_as_agreed = -1;
 
 /* What a process tells the others of a communicator about itself. */
 typedef struct {
@@ -67,6 +68,8 @@ typedef struct {
     int *site_rack;             /* [num_racks] likewise */
     MPL_atomic_ptr_t order;     /* MPII_Topo_order_t, built when first asked for */
     MPL_atomic_ptr_t slots;     /* slots_t, likewise */
+    MPL_atomic_ptr_t links;     /* MPII_Topo_links_t, likewise */
+    MPL_atomic_ptr_t decisions; /* the first of MPII_Topo_decision_t */
 } view_t;
 
 /* What algorithms keep, with a communicator or with all duplicates */
@@ -131,6 +134,11 @@ static void view_release(view_t * view)
         return;
     MPL_free(MPL_atomic_load_ptr(&view->order));
     MPL_free(MPL_atomic_load_ptr(&view->slots));
+    MPL_free(MPL_atomic_load_ptr(&view->links));
+    for (MPII_Topo_decision_t * d = MPL_atomic_load_ptr(&view->decisions), *next; d; d = next) {
+        next = d->next;
+        MPL_free(d);
+    }
     MPL_free(view->place.host_of_rank);
     MPL_free(view->place.rack_of_host);
     MPL_free(view->place.path_of_rank);
@@ -144,8 +152,7 @@ static void store_release(store_t * store)
     if (store == NULL || MPL_atomic_fetch_sub_int(&store->num_users, 1) > 1)
         return;
     MPII_Topo_exchange_free(store->kept.exchange);
-    MPII_Topo_forest_free(store->kept.forest);
-    MPII_Topo_tree_shm_free(store->kept.tree_shm);
+    MPII_Topo_exchange_free(store->kept.nonblocking_exchange);
     MPL_free(store);
 }
 
@@ -173,9 +180,11 @@ int MPII_Topo_init(void)
                                                MPIR_T_PVAR_FLAG_CONTINUOUS), NULL, NULL, \
                                               "COLLECTIVE", desc " (of this process)")
     COUNTER(coll_topo_rack_messages, MPII_Topo_rack_messages,
-            "messages to other racks in gather and scatter along trees, and by plans");
-    COUNTER(coll_topo_shm_blocks, MPII_Topo_shm_blocks,
-            "blocks through shared memory in gather and scatter along trees");
+            "messages to other racks, but for those of MPICH's own algorithms");
+    COUNTER(coll_topo_shm_messages, MPII_Topo_shm_messages,
+            "messages through shared memory, but for alltoall and alltoallv by plans");
+    COUNTER(coll_topo_auto_decisions, MPII_Topo_auto_decisions,
+            "decisions of topo_auto that were worked out, and not found");
     COUNTER(coll_topo_host_messages, MPII_Topo_host_messages,
             "messages to other hosts in alltoall and alltoallv by plans");
     COUNTER(coll_topo_plan_hits, MPII_Topo_plan_hits, "calls of alltoallv that found their plan");
@@ -233,7 +242,12 @@ static whereabouts_t find_self(void)
         .settings.plan_bytes = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_BYTES, 0),
         .settings.plan_misses = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_MISSES, 0),
         .settings.plan_rack_bytes = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_RACK_BYTES, -1),
+        .settings.is_auto = MPIR_CVAR_COLL_TOPO_AUTO != 0,
     };
+#define SEGMENT_BYTES(coll, algo, cvar) \
+    self.settings.segment_bytes_of[MPII_TOPO_SEGMENTED__##coll##_##algo] = MPL_MAX(cvar, 0);
+    MPIR_TOPO_SEGMENTED(SEGMENT_BYTES)
+#undef SEGMENT_BYTES
     const char *host = MPIR_CVAR_COLL_TOPOLOGY_HOST;
     char hostname[256] = "";
 
@@ -435,6 +449,8 @@ static view_t *view_create(int num_ranks, const int id[], int num_ids, const int
     MPL_atomic_store_int(&view->num_users, 1);
     MPL_atomic_store_ptr(&view->order, NULL);
     MPL_atomic_store_ptr(&view->slots, NULL);
+    MPL_atomic_store_ptr(&view->links, NULL);
+    MPL_atomic_store_ptr(&view->decisions, NULL);
     view->use_site = use_site;
     view->has_threads = has_threads;
     view->settings = *settings;
@@ -699,8 +715,13 @@ bool MPII_Topo_is_forced(void)
 #define IS_FORCED(COLL, Coll, coll, algo, desc)                         \
     if (MPIR_CVAR_##COLL##_INTRA_ALGORITHM == MPIR_CVAR_##COLL##_INTRA_ALGORITHM_##algo)        \
         return true;
+#define SELECTS(COLL, Coll, coll, algo) IS_FORCED(COLL, Coll, coll, algo, "")
     MPIR_TOPO_ALGOS(IS_FORCED)
+    MPIR_TOPO_AUTOS(SELECTS)
+#undef SELECTS
 #undef IS_FORCED
+    if (MPIR_CVAR_COLL_TOPO_AUTO)
+        return true;
     return MPIR_CVAR_COLL_TOPOLOGY_FILE && *MPIR_CVAR_COLL_TOPOLOGY_FILE;
 }
 
@@ -793,6 +814,54 @@ int MPII_Topo_comm_recursive_doubling(MPIR_Comm * comm_ptr, const int **slots_, 
     return mpi_errno;
   fn_fail:
     goto fn_exit;
+}
+
+int MPII_Topo_comm_links(MPIR_Comm * comm_ptr, const MPII_Topo_links_t ** links_,
+                         MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS;
+    const MPII_Topo_order_t *order;
+    view_t *view;
+
+    *links_ = NULL;
+    mpi_errno = MPII_Topo_comm_order(comm_ptr, &order, attr);
+    MPIR_ERR_CHECK(mpi_errno);
+    view = comm_ptr->coll.topo->view;
+    if (!view->use_site || !site->rates)
+        goto fn_exit;
+    *links_ = MPL_atomic_load_ptr(&view->links);
+    if (*links_ == NULL) {
+        int *rack = MPL_malloc(order->num_racks * sizeof(int), MPL_MEM_COLL);
+        MPII_TOPO_NEED(rack);
+        for (int i = 0; i < order->num_racks; i++) {
+            int rank = order->rank_at[order->first_pos[order->first_host[i]]];
+            rack[i] = view->site_rack[view->place.rack_of_host[view->place.host_of_rank[rank]]];
+        }
+        void *built = MPII_Topo_links_create(site->rates, order, rack);
+        MPII_TOPO_NEED(built);
+        MPL_free(rack);
+        *links_ = keep(&view->links, built);
+        if (*links_ != built)
+            MPL_free(built);
+    }
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+MPL_atomic_ptr_t *MPII_Topo_comm_decisions(MPIR_Comm * comm_ptr)
+{
+    return &comm_ptr->coll.topo->view->decisions;
+}
+
+const char *MPII_Topo_why_no_links(MPIR_Comm * comm_ptr)
+{
+    if (site)
+        return comm_ptr->coll.topo->view->use_site ? site_name : NULL;
+    return MPIR_CVAR_COLL_TOPOLOGY_FILE && *MPIR_CVAR_COLL_TOPOLOGY_FILE ? NULL :
+        "MPIR_CVAR_COLL_TOPOLOGY_FILE";
 }
 
 const MPII_Topo_settings_t *MPII_Topo_comm_settings(const MPIR_Comm * comm_ptr)

@@ -11,14 +11,16 @@
  * topo_site.c    the topology of the site, from a file
  * topo_map.c     renumberings of ranks by distance
  * topo_order.c   ranks in a line of racks and hosts, and as a root sees it
- * topo_tree.c    trees over ranks by distance
  * topo_plan.c    plans of alltoall(v)
  * topo_gen_*.c   generators: algorithms as schedules (topo_step.h)
+ * topo_links.c   what a schedule sends over each link; topo_rates.c, what links can carry;
+ *                topo_predict.c, how long a schedule takes
  *
  * topo.c         the view that a communicator has: hosts, racks, renumberings, kept with it
- * topo_exec.c    runs schedules; topo_pipe.c, their short messages inside hosts
+ * topo_data.c    what the units of a schedule are; topo_exec.c runs it; topo_pipe.c, its short messages
+ *                inside hosts
+ * topo_auto.c    predicted times of algorithms on a communicator
  * topo_call*.c   calls of MPI as schedules; topo_call_sched.c, nonblocking and persistent ones
- * topo_tree_coll.c   gather and scatter along trees; topo_tree_shm.c, their short blocks inside hosts
  * topo_exchange*.c   alltoall(v) by plans
  * topo_shm*.c    shared memory, and waiting there
  *
@@ -84,10 +86,25 @@ int MPII_Topo_num_on_host(void);
 void MPII_Topo_comm_count(MPIR_Comm * comm_ptr, MPII_Topo_count_t * count);
 
 /* The ranks of a communicator in a line (topo_order.h). Collective over the communicator at the first
- * call: where the place of MPI_COMM_WORLD does not tell, by a blocking allgather of 32 bytes a rank in
+ * call: where the place of MPI_COMM_WORLD does not tell, by a blocking allgather of some 130 bytes a rank in
  * which the processes agree on the topology. */
 int MPII_Topo_comm_order(MPIR_Comm * comm_ptr, const MPII_Topo_order_t ** order,
                          MPII_Topo_attr_t * attr);
+
+/* The same ranks with latencies and rates between them (topo_links.h); NULL: the topology has none, or
+ * processes hold different ones. Collective at the first call, as above. */
+struct MPII_Topo_links;
+int MPII_Topo_comm_links(MPIR_Comm * comm_ptr, const struct MPII_Topo_links **links,
+                         MPII_Topo_attr_t * attr);
+/* What lacks then: the file, or the CVAR that should name one; NULL: that has been told before */
+const char *MPII_Topo_why_no_links(MPIR_Comm * comm_ptr);
+
+/* What was decided for a place, by all its processes alike, and is kept with it: the first of a list, to
+ * which any thread may add at its head. Each was made by MPL_malloc. */
+typedef struct MPII_Topo_decision {
+    struct MPII_Topo_decision *next;
+} MPII_Topo_decision_t;
+MPL_atomic_ptr_t *MPII_Topo_comm_decisions(MPIR_Comm * comm_ptr);
 
 /* Placement for recursive doubling: slots[i] is the rank whose block comes at slot i (see
  * MPII_Topo_map_recursive_doubling), slots[slot] is the calling process, and is_identity tells that
@@ -95,25 +112,36 @@ int MPII_Topo_comm_order(MPIR_Comm * comm_ptr, const MPII_Topo_order_t ** order,
 int MPII_Topo_comm_recursive_doubling(MPIR_Comm * comm_ptr, const int **slots, int *slot,
                                       bool * is_identity, MPII_Topo_attr_t * attr);
 
+/* Algorithms that work in segments */
+enum {
+#define MPII_TOPO_ENUM(coll, algo, cvar) MPII_TOPO_SEGMENTED__##coll##_##algo,
+    MPIR_TOPO_SEGMENTED(MPII_TOPO_ENUM)
+#undef MPII_TOPO_ENUM
+    MPII_TOPO_SEGMENTED__END
+};
+/* The parameter segment_bytes of such an algorithm, where no tuning file gives it: negative */
+extern int MPII_Topo_as_agreed;
+
 /* What CVARs say, on rank 0: of MPI_COMM_WORLD, or of a communicator that is not placed by that. Those of
  * the same name, but all of them are numbers that can be used: in bytes, or how many. */
 typedef struct {
     int allgather_pipeline_min_bytes;
     int segment_bytes, tree_shm_bytes;
+    int segment_bytes_of[MPII_TOPO_SEGMENTED__END];     /* 0: it follows from other things */
     int plan_staging, plan_max_bytes, plan_one_rank_bytes, plan_shm_bytes, plan_entries, plan_bytes;
     int plan_misses;
     int plan_rack_bytes;        /* -1: rack_join_bytes of the place */
+    int is_auto;                /* topo_auto selects where no rule does */
 } MPII_Topo_settings_t;
 
 /* The settings of a communicator, the same on all its processes, once its place is known */
 const MPII_Topo_settings_t *MPII_Topo_comm_settings(const MPIR_Comm * comm_ptr);
 
 /* What algorithms keep with a communicator, and the duplicates that share it: nothing in it belongs
- * to one of them. Each is NULL until one makes it (topo_tree.h, topo_tree_shm.h, topo_exchange.h). */
+ * to one of them. NULL until one makes it (topo_exchange.h). */
 typedef struct {
-    struct MPII_Topo_forest *forest;
-    struct MPII_Topo_tree_shm *tree_shm;
-    struct MPII_Topo_exchange *exchange;
+    struct MPII_Topo_exchange *exchange;        /* of blocking and persistent calls, */
+    struct MPII_Topo_exchange *nonblocking_exchange;    /* and of others */
 } MPII_Topo_kept_t;
 
 /* What is kept with this communicator alone, after MPII_Topo_comm_place: plans of alltoallv */
@@ -123,8 +151,8 @@ struct MPII_Topo_plans **MPII_Topo_comm_plans(MPIR_Comm * comm_ptr);
 int MPII_Topo_comm_place(MPIR_Comm * comm_ptr, const MPII_Topo_place_t ** place,
                          MPII_Topo_kept_t ** kept, MPII_Topo_attr_t * attr);
 
-/* Pipes between the ranks of a host (topo_pipe.h); NULL: not yet. Called once for each schedule that is
- * run, by all processes. */
+/* Pipes between the ranks of a host (topo_pipe.h); NULL: not yet. Called once in each call, by all
+ * processes. */
 struct MPII_Topo_pipes;
 int MPII_Topo_comm_pipes(MPIR_Comm * comm_ptr, const MPII_Topo_order_t * order, int tag,
                          struct MPII_Topo_pipes **pipes, MPII_Topo_attr_t * attr);
@@ -178,9 +206,8 @@ enum {
 extern MPII_Topo_counter_t MPII_Topo_calls[MPII_TOPO_ALGO__END];
 /* Messages that this process sent to other racks: coll_topo_rack_messages */
 extern MPII_Topo_counter_t MPII_Topo_rack_messages;
-/* Blocks that this process gave to, or got from, the leader of its host through shared memory:
- * coll_topo_shm_blocks */
-extern MPII_Topo_counter_t MPII_Topo_shm_blocks;
+/* Messages that it sent through pipes (topo_pipe.h): coll_topo_shm_messages */
+extern MPII_Topo_counter_t MPII_Topo_shm_messages;
 #define MPII_TOPO_COUNT(coll, algo) \
     MPII_Topo_counter_add(&MPII_Topo_calls[MPII_TOPO_ALGO__##coll##_##algo], 1)
 

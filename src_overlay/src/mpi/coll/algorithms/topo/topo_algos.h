@@ -70,12 +70,30 @@
       "each block to a rank in each rack, then in each host, then to its ranks") \
     X(BARRIER, Barrier, barrier, recursive_doubling, \
       "recursive doubling, for any number of ranks") \
+    X(BCAST, Bcast, bcast, rack_lanes, \
+      "a lane for each host of a rack: each part of the message goes from rack to rack by its own") \
+    X(REDUCE, Reduce, reduce, rack_lanes, \
+      "a lane for each host of a rack: each part of the sum goes from rack to rack by its own") \
     X(IALLGATHER, Iallgather, iallgather, tsp_topo_ring, \
       "ring over ranks renumbered by nearest neighbour") \
     X(IALLGATHER, Iallgather, iallgather, tsp_topo_recursive_doubling, \
       "recursive doubling with the heaviest partners placed nearest") \
     X(IALLGATHER, Iallgather, iallgather, tsp_gather_bcast, \
       "nonblocking gather to a root, then nonblocking broadcast") \
+    X(IGATHER, Igather, igather, tsp_rack_leader, \
+      "gather to a leader in each host, then in each rack, then to the root") \
+    X(IGATHER, Igather, igather, tsp_topo_binomial, \
+      "binomial tree with the heaviest subtrees placed nearest") \
+    X(ISCATTER, Iscatter, iscatter, tsp_rack_leader, \
+      "scatter to a leader in each rack, then in each host, then to its ranks") \
+    X(ISCATTER, Iscatter, iscatter, tsp_topo_binomial, \
+      "binomial tree with the heaviest subtrees placed nearest") \
+    X(IGATHERV, Igatherv, igatherv, tsp_rack_leader, \
+      "gather to a leader in each host, then in each rack, then to the root") \
+    X(ISCATTERV, Iscatterv, iscatterv, tsp_rack_leader, \
+      "scatter to a leader in each rack, then in each host, then to its ranks") \
+    X(IALLTOALL, Ialltoall, ialltoall, tsp_planned, \
+      "collect on the host, few messages between hosts, distribute") \
     X(IBCAST, Ibcast, ibcast, tsp_topo_linear, \
       "from the root to each rank, in segments") \
     X(IBCAST, Ibcast, ibcast, tsp_topo_chain, \
@@ -113,6 +131,52 @@
     X(IALLGATHERV, Iallgatherv, iallgatherv, tsp_rack_lanes, \
       "each block to a rank in each rack, then in each host, then to its ranks") \
     X(IBARRIER, Ibarrier, ibarrier, tsp_recursive_doubling, \
-      "recursive doubling, for any number of ranks")
+      "recursive doubling, for any number of ranks") \
+    X(IBCAST, Ibcast, ibcast, tsp_rack_lanes, \
+      "a lane for each host of a rack: each part of the message goes from rack to rack by its own") \
+    X(IREDUCE, Ireduce, ireduce, tsp_rack_lanes, \
+      "a lane for each host of a rack: each part of the sum goes from rack to rack by its own")
+
+/* X(COLLECTIVE, Collective, collective, algorithm): those that select one of the others, or MPICH's own */
+#define MPIR_TOPO_AUTOS(X) \
+    X(ALLGATHER, Allgather, allgather, topo_auto) \
+    X(ALLGATHERV, Allgatherv, allgatherv, topo_auto) \
+    X(ALLREDUCE, Allreduce, allreduce, topo_auto) \
+    X(BARRIER, Barrier, barrier, topo_auto) \
+    X(BCAST, Bcast, bcast, topo_auto) \
+    X(REDUCE, Reduce, reduce, topo_auto) \
+    X(REDUCE_SCATTER, Reduce_scatter, reduce_scatter, topo_auto) \
+    X(REDUCE_SCATTER_BLOCK, Reduce_scatter_block, reduce_scatter_block, topo_auto) \
+    X(GATHER, Gather, gather, topo_auto) \
+    X(SCATTER, Scatter, scatter, topo_auto) \
+    X(GATHERV, Gatherv, gatherv, topo_auto) \
+    X(SCATTERV, Scatterv, scatterv, topo_auto) \
+    X(ALLTOALL, Alltoall, alltoall, topo_auto) \
+    X(ALLTOALLV, Alltoallv, alltoallv, topo_auto) \
+    X(IALLGATHER, Iallgather, iallgather, tsp_topo_auto) \
+    X(IALLGATHERV, Iallgatherv, iallgatherv, tsp_topo_auto) \
+    X(IALLREDUCE, Iallreduce, iallreduce, tsp_topo_auto) \
+    X(IBARRIER, Ibarrier, ibarrier, tsp_topo_auto) \
+    X(IBCAST, Ibcast, ibcast, tsp_topo_auto) \
+    X(IREDUCE, Ireduce, ireduce, tsp_topo_auto) \
+    X(IREDUCE_SCATTER, Ireduce_scatter, ireduce_scatter, tsp_topo_auto) \
+    X(IREDUCE_SCATTER_BLOCK, Ireduce_scatter_block, ireduce_scatter_block, tsp_topo_auto)
+
+/* X(collective, algorithm, control variable): those that work in segments */
+#define MPIR_TOPO_SEGMENTED(X) \
+    X(bcast, topo_linear, MPIR_CVAR_BCAST_TOPO_LINEAR_SEGMENT_BYTES) \
+    X(bcast, topo_chain, MPIR_CVAR_BCAST_TOPO_CHAIN_SEGMENT_BYTES) \
+    X(bcast, topo_binary_tree, MPIR_CVAR_BCAST_TOPO_BINARY_TREE_SEGMENT_BYTES) \
+    X(bcast, topo_binomial, MPIR_CVAR_BCAST_TOPO_BINOMIAL_SEGMENT_BYTES) \
+    X(reduce, topo_binomial, MPIR_CVAR_REDUCE_TOPO_BINOMIAL_SEGMENT_BYTES) \
+    X(reduce, topo_chain, MPIR_CVAR_REDUCE_TOPO_CHAIN_SEGMENT_BYTES) \
+    X(allgatherv, topo_ring, MPIR_CVAR_ALLGATHERV_TOPO_RING_SEGMENT_BYTES) \
+    X(allreduce, rack_lanes, MPIR_CVAR_ALLREDUCE_RACK_LANES_SEGMENT_BYTES) \
+    X(reduce_scatter, rack_lanes, MPIR_CVAR_REDUCE_SCATTER_RACK_LANES_SEGMENT_BYTES) \
+    X(reduce_scatter_block, rack_lanes, MPIR_CVAR_REDUCE_SCATTER_BLOCK_RACK_LANES_SEGMENT_BYTES) \
+    X(allgather, rack_lanes, MPIR_CVAR_ALLGATHER_RACK_LANES_SEGMENT_BYTES) \
+    X(allgatherv, rack_lanes, MPIR_CVAR_ALLGATHERV_RACK_LANES_SEGMENT_BYTES) \
+    X(bcast, rack_lanes, MPIR_CVAR_BCAST_RACK_LANES_SEGMENT_BYTES) \
+    X(reduce, rack_lanes, MPIR_CVAR_REDUCE_RACK_LANES_SEGMENT_BYTES)
 
 #endif /* TOPO_ALGOS_H_INCLUDED */

@@ -9,13 +9,9 @@
 
 typedef MPII_Topo_call_t call_t;
 
-#define MIN_SEGMENT_BYTES 8192
-#define LEAST_SEGMENT_BYTES 1024        /* whatever the setting is */
-#define NUM_SEGMENTS 8          /* where a segment is neither too short nor too long */
-
 void MPII_Topo_call_init(call_t * c, int tag, MPIR_Comm * comm_ptr)
 {
-    memset(c, 0, sizeof(*c));
+    memset(c, 0, offsetof(call_t, shape));
     c->tag = tag;
     c->comm_ptr = comm_ptr;
     c->data.op = MPI_OP_NULL;
@@ -36,18 +32,27 @@ bool MPII_Topo_call_find_order(call_t * c, const MPII_Topo_order_t ** order,
 
 /* -- what units are -- */
 
-/* Short segments make a chain fill soon, long ones cost less each: a part of the whole, but no less than
- * MIN_SEGMENT_BYTES and no more than MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES. */
+/* What the user says of an algorithm; 0: nothing */
+MPI_Aint MPII_Topo_call_segment_bytes(const call_t * c)
+{
+    int bytes = c->segments.bytes;
+
+    if (bytes < 0)
+        bytes = MPII_Topo_comm_settings(c->comm_ptr)->segment_bytes_of[c->segments.which];
+    return MPL_MAX(bytes, 0);
+}
+
 int MPII_Topo_call_cut_segments(call_t * c, MPI_Aint count, MPI_Datatype type)
 {
-    MPI_Aint max = MPII_Topo_comm_settings(c->comm_ptr)->segment_bytes, size, bytes;
+    MPI_Aint size, bytes;
 
     MPIR_Datatype_get_size_macro(type, size);
-    bytes = count * size / NUM_SEGMENTS;
-    bytes = MPL_MIN(MPL_MAX(bytes, MIN_SEGMENT_BYTES), MPL_MAX(max, LEAST_SEGMENT_BYTES));
+    bytes = MPII_Topo_segment_len(count * size, MPII_Topo_comm_settings(c->comm_ptr)->segment_bytes,
+                                  MPII_Topo_call_segment_bytes(c));
     c->data.type = type;
     c->data.block_len = count;
-    c->data.unit_len = MPL_MAX(bytes / MPL_MAX(size, 1), 1);
+    /* no longer than the whole: there is memory for some of them */
+    c->data.unit_len = MPL_MAX(MPL_MIN(bytes / MPL_MAX(size, 1), count), 1);
     c->data.units_per_block = (count + c->data.unit_len - 1) / c->data.unit_len;
     return c->data.units_per_block;
 }
@@ -90,24 +95,33 @@ void MPII_Topo_call_set_bytes(call_t * c, void *buf, MPI_Aint count, MPI_Datatyp
 
 /* -- bcast -- */
 
-void MPII_Topo_call_bcast(call_t * c, MPII_Topo_shape_t shape, void *buffer, MPI_Aint count,
-                          MPI_Datatype datatype, int root, MPIR_Comm * comm_ptr,
-                          MPII_Topo_attr_t * attr)
+bool MPII_Topo_call_begin_bcast(call_t * c, void *buffer, MPI_Aint count, MPI_Datatype datatype,
+                                int root, MPIR_Comm * comm_ptr, const MPII_Topo_order_t ** order,
+                                MPII_Topo_attr_t * attr)
 {
-    const MPII_Topo_order_t *order = NULL;
     MPI_Aint size;
 
     MPII_Topo_call_init(c, MPIR_BCAST_TAG, comm_ptr);
     MPIR_Datatype_get_size_macro(datatype, size);
     c->is_empty = count * size == 0 || comm_ptr->local_size == 1;
-    if (c->is_empty)
-        return;
-    if (!MPII_Topo_call_find_order(c, &order, attr))
-        return;
+    if (c->is_empty || !MPII_Topo_call_find_order(c, order, attr))
+        return false;
     MPII_Topo_call_set_bytes(c, buffer, count, datatype, comm_ptr->rank == root, attr);
-    MPII_Topo_gen_tree(&c->u.tree, order, shape, root, comm_ptr->rank,
-                       MPII_Topo_call_cut_segments(c, count * size, TOPO_BYTE),
-                       MPII_TOPO_TREE_DOWN);
+    c->data.type = TOPO_BYTE;
+    c->data.are_bytes = true;
+    c->data.block_len = count * size;
+    return true;
+}
+
+void MPII_Topo_call_bcast(call_t * c, void *buffer, MPI_Aint count, MPI_Datatype datatype, int root,
+                          MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
+{
+    const MPII_Topo_order_t *order = NULL;
+
+    if (MPII_Topo_call_begin_bcast(c, buffer, count, datatype, root, comm_ptr, &order, attr))
+        MPII_Topo_gen_tree(&c->u.tree, order, c->shape, root, comm_ptr->rank,
+                           MPII_Topo_call_cut_segments(c, c->data.block_len, TOPO_BYTE),
+                           MPII_TOPO_TREE_DOWN);
 }
 
 /* -- reductions -- */
@@ -119,27 +133,59 @@ int MPII_Topo_call_begin_result(const void *sendbuf, void *recvbuf, MPI_Aint cou
         MPIR_Localcopy(sendbuf, count, type, recvbuf, count, type);
 }
 
-void MPII_Topo_call_reduce(call_t * c, MPII_Topo_shape_t shape, const void *sendbuf, void *recvbuf,
-                           MPI_Aint count, MPI_Datatype datatype, MPI_Op op, int root,
-                           MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
+bool MPII_Topo_call_begin_reduce(call_t * c, const void *sendbuf, void *recvbuf, MPI_Aint count,
+                                 MPI_Datatype datatype, MPI_Op op, int root, MPIR_Comm * comm_ptr,
+                                 const MPII_Topo_order_t ** order, MPII_Topo_attr_t * attr)
 {
-    const MPII_Topo_order_t *order = NULL;
+    MPI_Aint size;
 
     MPII_Topo_call_init(c, MPIR_REDUCE_TAG, comm_ptr);
     if (comm_ptr->rank == root) {
         int mpi_errno = MPII_Topo_call_begin_result(sendbuf, recvbuf, count, datatype);
         MPII_Topo_call_note_error(c, mpi_errno, attr);
     }
-    c->is_empty = count == 0 || comm_ptr->local_size == 1;
-    if (c->is_empty)
-        return;
-    if (!MPII_Topo_call_find_order(c, &order, attr))
-        return;
+    MPIR_Datatype_get_size_macro(datatype, size);
+    c->is_empty = count * size == 0 || comm_ptr->local_size == 1;
+    if (c->is_empty || !MPII_Topo_call_find_order(c, order, attr))
+        return false;
     c->data.in = (char *) sendbuf;
     c->data.out = recvbuf;
+    c->data.type = datatype;
     c->data.op = op;
-    MPII_Topo_gen_tree(&c->u.tree, order, shape, root, comm_ptr->rank,
-                       MPII_Topo_call_cut_segments(c, count, datatype), MPII_TOPO_TREE_UP);
+    c->data.block_len = count;
+    return true;
+}
+
+void MPII_Topo_call_reduce(call_t * c, const void *sendbuf, void *recvbuf, MPI_Aint count,
+                           MPI_Datatype datatype, MPI_Op op, int root, MPIR_Comm * comm_ptr,
+                           MPII_Topo_attr_t * attr)
+{
+    const MPII_Topo_order_t *order = NULL;
+
+    if (MPII_Topo_call_begin_reduce(c, sendbuf, recvbuf, count, datatype, op, root, comm_ptr, &order,
+                                    attr))
+        MPII_Topo_gen_tree(&c->u.tree, order, c->shape, root, comm_ptr->rank,
+                           MPII_Topo_call_cut_segments(c, count, datatype), MPII_TOPO_TREE_UP);
+}
+
+bool MPII_Topo_call_begin_allreduce(call_t * c, const void *sendbuf, void *recvbuf, MPI_Aint count,
+                                    MPI_Datatype datatype, MPI_Op op, MPIR_Comm * comm_ptr,
+                                    const MPII_Topo_order_t ** order, MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPII_Topo_call_begin_result(sendbuf, recvbuf, count, datatype);
+    MPI_Aint size;
+
+    MPII_Topo_call_init(c, MPIR_ALLREDUCE_TAG, comm_ptr);
+    MPII_Topo_call_note_error(c, mpi_errno, attr);
+    MPIR_Datatype_get_size_macro(datatype, size);
+    c->is_empty = count * size == 0 || comm_ptr->local_size == 1;
+    if (c->is_empty || !MPII_Topo_call_find_order(c, order, attr))
+        return false;
+    c->data.out = recvbuf;
+    c->data.type = datatype;
+    c->data.op = op;
+    c->data.block_len = count;
+    return true;
 }
 
 /* -- barrier: a token of one byte, so that an error can be told by a message without content -- */
@@ -258,17 +304,26 @@ void MPII_Topo_call_allgatherv(call_t * c, const void *sendbuf, MPI_Aint sendcou
 
 /* -- running -- */
 
-int MPII_Topo_call_end(call_t * c, int mpi_errno, MPII_Topo_attr_t * attr)
+bool MPII_Topo_call_next(call_t * c, int mpi_errno, MPII_Topo_attr_t * attr)
 {
-    int mpi_errno_ret = c->mpi_errno;
+    bool (*next) (call_t *, MPII_Topo_attr_t *) = c->next;
 
-    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    MPII_Topo_call_note_error(c, mpi_errno, attr);
+    c->next = NULL;
+    return next && next(c, attr);
+}
+
+int MPII_Topo_call_end(call_t * c, MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS, mpi_errno_ret = c->mpi_errno;
+
     if (c->end && mpi_errno_ret == MPI_SUCCESS && TOPO_ERROR == TOPO_ERROR_NONE) {
         mpi_errno = c->end(c);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     MPL_free(c->mem);
     MPL_free(c->table);
+    MPL_free(c->gather.packed);
     mpi_errno = MPI_SUCCESS;
     TOPO_RETURN_ERROR(mpi_errno, mpi_errno_ret);
     return mpi_errno;
@@ -276,9 +331,17 @@ int MPII_Topo_call_end(call_t * c, int mpi_errno, MPII_Topo_attr_t * attr)
 
 int MPII_Topo_call_run(call_t * c, MPII_Topo_attr_t * attr)
 {
-    int mpi_errno = MPI_SUCCESS;
+    bool is_over = c->is_empty;
+    struct MPII_Topo_pipes *pipes = NULL;
+    int mpi_errno;
 
-    if (!c->is_empty)
-        mpi_errno = MPII_Topo_exec_run(&c->u.gen, &c->data, c->tag, c->comm_ptr, attr);
-    return MPII_Topo_call_end(c, mpi_errno, attr);
+    if (!is_over) {
+        mpi_errno = MPII_Topo_comm_pipes(c->comm_ptr, c->u.gen.order, c->tag, &pipes, attr);
+        MPII_Topo_call_note_error(c, mpi_errno, attr);
+    }
+    while (!is_over) {
+        mpi_errno = MPII_Topo_exec_run(&c->u.gen, &c->data, c->tag, c->comm_ptr, pipes, attr);
+        is_over = !MPII_Topo_call_next(c, mpi_errno, attr);
+    }
+    return MPII_Topo_call_end(c, attr);
 }

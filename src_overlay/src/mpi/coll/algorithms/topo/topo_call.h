@@ -6,25 +6,38 @@
 #ifndef TOPO_CALL_H_INCLUDED
 #define TOPO_CALL_H_INCLUDED
 
+#include "topo_catalog.h"
 #include "topo_exec.h"
+
+/* How long the segments of an algorithm are, which works in such */
+typedef struct {
+    int which;                  /* MPII_TOPO_SEGMENTED__... */
+    int bytes;                  /* parameter segment_bytes of the algorithm */
+} MPII_Topo_segments_t;
+#define MPII_TOPO_SEGMENTS(coll, algo, bytes) \
+    ((MPII_Topo_segments_t) {MPII_TOPO_SEGMENTED__##coll##_##algo, bytes})
 
 /* A call of a collective as a schedule: which generator, and what its units are in the buffers of the
  * caller. Blocking: prepare, then MPII_Topo_call_run. Nonblocking forms do the same in steps.
  *
  * Prepare (MPII_Topo_call_<collective>) does what has to come before the schedule, such as a copy of the
  * own block to its place. All are collective at the first call on a communicator, see topo.h. */
+
+/* What topo_call_gather.c keeps of a call. Blocks are what the root has for each rank. */
+typedef struct {
+    char *own, *blocks;
+    MPI_Aint own_count, count;
+    const MPI_Aint *counts, *displs;    /* or NULL: there are `count` elements for each rank */
+    MPI_Datatype own_type, type;
+    MPI_Aint own_bytes, most_bytes;     /* own block; longest one that goes with its size */
+    char *packed;               /* in place of a buffer that the schedule cannot use */
+    bool is_mute;
+} MPII_Topo_call_gather_t;
+
 typedef struct MPII_Topo_call {
     bool is_empty;              /* nothing is left to be done */
     int mpi_errno;              /* the first error until now */
-    union {
-        MPII_Topo_gen_t gen;
-        MPII_Topo_gen_ring_t ring;
-        MPII_Topo_gen_tree_t tree;
-        MPII_Topo_gen_lanes_t lanes;
-        MPII_Topo_gen_doubling_t doubling;
-        MPII_Topo_gen_halving_t halving;
-        MPII_Topo_gen_slots_t slots;
-    } u;
+    MPII_Topo_any_gen_t u;
     MPII_Topo_data_t data;
     int tag;
     MPIR_Comm *comm_ptr;
@@ -37,15 +50,21 @@ typedef struct MPII_Topo_call {
     const MPI_Aint *counts, *displs;
     MPI_Datatype type;
     MPI_Aint piece_len;
+    /* NULL, or what prepares another schedule after the first one: false, if there is none */
+    bool (*next) (struct MPII_Topo_call * call, MPII_Topo_attr_t * attr);
+    MPII_Topo_call_gather_t gather;
+    /* what tells algorithms apart that prepare alike; set before that, where it means anything */
+    MPII_Topo_shape_t shape;
+    MPII_Topo_segments_t segments;
 } MPII_Topo_call_t;
 
 /* Arguments are those of the MPI functions. */
-void MPII_Topo_call_bcast(MPII_Topo_call_t * call, MPII_Topo_shape_t shape, void *buffer,
-                         MPI_Aint count, MPI_Datatype datatype, int root, MPIR_Comm * comm_ptr,
-                         MPII_Topo_attr_t * attr);
-void MPII_Topo_call_reduce(MPII_Topo_call_t * call, MPII_Topo_shape_t shape, const void *sendbuf,
-                          void *recvbuf, MPI_Aint count, MPI_Datatype datatype, MPI_Op op, int root,
-                          MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
+void MPII_Topo_call_bcast(MPII_Topo_call_t * call, void *buffer, MPI_Aint count,
+                          MPI_Datatype datatype, int root, MPIR_Comm * comm_ptr,
+                          MPII_Topo_attr_t * attr);
+void MPII_Topo_call_reduce(MPII_Topo_call_t * call, const void *sendbuf, void *recvbuf,
+                           MPI_Aint count, MPI_Datatype datatype, MPI_Op op, int root,
+                           MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
 void MPII_Topo_call_barrier_linear(MPII_Topo_call_t * call, MPIR_Comm * comm_ptr,
                                    MPII_Topo_attr_t * attr);
 void MPII_Topo_call_barrier_tree(MPII_Topo_call_t * call, MPIR_Comm * comm_ptr,
@@ -58,8 +77,13 @@ void MPII_Topo_call_allgatherv(MPII_Topo_call_t * call, const void *sendbuf, MPI
                               const MPI_Aint displs[], MPI_Datatype recvtype, MPIR_Comm * comm_ptr,
                               MPII_Topo_attr_t * attr);
 
-
 /* Along lanes (topo_gen_lanes.c) */
+void MPII_Topo_call_bcast_lanes(MPII_Topo_call_t * call, void *buffer, MPI_Aint count,
+                                MPI_Datatype datatype, int root, MPIR_Comm * comm_ptr,
+                                MPII_Topo_attr_t * attr);
+void MPII_Topo_call_reduce_lanes(MPII_Topo_call_t * call, const void *sendbuf, void *recvbuf,
+                                 MPI_Aint count, MPI_Datatype datatype, MPI_Op op, int root,
+                                 MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
 void MPII_Topo_call_allreduce_lanes(MPII_Topo_call_t * call, const void *sendbuf, void *recvbuf,
                                     MPI_Aint count, MPI_Datatype datatype, MPI_Op op,
                                     MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
@@ -110,10 +134,24 @@ void MPII_Topo_call_allgather_gather_bcast(MPII_Topo_call_t * call, const void *
 void MPII_Topo_call_barrier_recursive_doubling(MPII_Topo_call_t * call, MPIR_Comm * comm_ptr,
                                                MPII_Topo_attr_t * attr);
 
+/* Gather(v) and scatter(v) (topo_gen_gather.c). counts and displs count where has_counts, at the root. */
+void MPII_Topo_call_gather(MPII_Topo_call_t * call, MPII_Topo_shape_t shape, const void *sendbuf,
+                           MPI_Aint sendcount, MPI_Datatype sendtype, void *recvbuf,
+                           MPI_Aint recvcount, bool has_counts, const MPI_Aint recvcounts[],
+                           const MPI_Aint displs[], MPI_Datatype recvtype, int root,
+                           MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
+void MPII_Topo_call_scatter(MPII_Topo_call_t * call, MPII_Topo_shape_t shape, const void *sendbuf,
+                            MPI_Aint sendcount, bool has_counts, const MPI_Aint sendcounts[],
+                            const MPI_Aint displs[], MPI_Datatype sendtype, void *recvbuf,
+                            MPI_Aint recvcount, MPI_Datatype recvtype, int root,
+                            MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
+
 /* Run it, and free what it has. */
 int MPII_Topo_call_run(MPII_Topo_call_t * call, MPII_Topo_attr_t * attr);
 
-/* The same where an executor has run it, with this error: do what is left to be done. */
-int MPII_Topo_call_end(MPII_Topo_call_t * call, int mpi_errno, MPII_Topo_attr_t * attr);
+/* The same where an executor has run it, with this error: whether there is another schedule now; and if not,
+ * do what is left to be done. */
+bool MPII_Topo_call_next(MPII_Topo_call_t * call, int mpi_errno, MPII_Topo_attr_t * attr);
+int MPII_Topo_call_end(MPII_Topo_call_t * call, MPII_Topo_attr_t * attr);
 
 #endif /* TOPO_CALL_H_INCLUDED */

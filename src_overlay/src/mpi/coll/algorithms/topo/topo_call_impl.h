@@ -8,7 +8,9 @@
 
 #include "topo_call.h"
 
-/* What the functions that prepare a call share: topo_call.c has them. */
+/* What the functions that prepare a call share */
+
+/* -- topo_call.c -- */
 
 void MPII_Topo_call_init(MPII_Topo_call_t * call, int tag, MPIR_Comm * comm_ptr);
 
@@ -18,6 +20,9 @@ void MPII_Topo_call_note_error(MPII_Topo_call_t * call, int mpi_errno, MPII_Topo
 /* false: there is none, and the call is at its end. */
 bool MPII_Topo_call_find_order(MPII_Topo_call_t * call, const MPII_Topo_order_t ** order,
                                MPII_Topo_attr_t * attr);
+
+/* Length of segments that the user wants; 0: it is left to the algorithm. */
+MPI_Aint MPII_Topo_call_segment_bytes(const MPII_Topo_call_t * call);
 
 /* One vector, of count elements, cut into segments. Returns how many. */
 int MPII_Topo_call_cut_segments(MPII_Topo_call_t * call, MPI_Aint count, MPI_Datatype type);
@@ -30,8 +35,60 @@ void MPII_Topo_call_set_bytes(MPII_Topo_call_t * call, void *buf, MPI_Aint count
 int MPII_Topo_call_begin_result(const void *sendbuf, void *recvbuf, MPI_Aint count,
                                 MPI_Datatype type);
 
-/* What calls of a collective begin with. They set what the units are: one, a token; one for each
- * rank, in recvbuf, where the own block is then. false: there is nothing left to be done. */
+/* -- topo_call_blocks.c -- */
+
+/* Blocks of ranks as the user has them: elements of call->type, as many as call->count or counts say, and
+ * beginning where displs does, or one behind the other. */
+MPI_Aint MPII_Topo_call_count_of(const MPII_Topo_call_t * call, int rank);
+MPI_Aint MPII_Topo_call_displ_of(const MPII_Topo_call_t * call, int rank);
+MPI_Aint MPII_Topo_call_longest_block(const MPII_Topo_call_t * call);
+MPI_Aint MPII_Topo_call_bytes_of_blocks(const MPII_Topo_call_t * call);
+
+/* Set data.block_of: whose block a unit is of. */
+void MPII_Topo_call_find_blocks(MPII_Topo_call_t * call, const MPII_Topo_order_t * order,
+                                int num_units,
+                                int (*rank_of) (const MPII_Topo_order_t * order, int unit));
+
+/* Cut each block into so many pieces, and make room for them one behind the other: unit u is piece u /
+ * data.num_blocks of the block that data.block_of says. `joined` is their type there, `per_element` of
+ * them an element of the user. */
+void MPII_Topo_call_join(MPII_Topo_call_t * call, int num_pieces, MPI_Datatype joined,
+                         MPI_Aint per_element);
+
+/* Copy pieces between the buffer of the user and the joined one. */
+typedef enum {
+    MPII_TOPO_WHOSE__ALL,
+    MPII_TOPO_WHOSE__OWN,
+    MPII_TOPO_WHOSE__OTHERS
+} MPII_Topo_whose_t;
+int MPII_Topo_call_copy_blocks(const MPII_Topo_call_t * call, char *buf, bool to_joined,
+                               MPII_Topo_whose_t whose);
+
+/* The same for allgather(v), where the own block is in call->buf; all will be there at the end. */
+void MPII_Topo_call_join_allgather(MPII_Topo_call_t * call, int num_pieces,
+                                   MPII_Topo_attr_t * attr);
+
+/* And for reduce_scatter(_block). Begin: false: there is nothing to be done. */
+bool MPII_Topo_call_begin_reduce_scatter(MPII_Topo_call_t * call, MPI_Datatype datatype,
+                                         const MPII_Topo_order_t ** order, MPII_Topo_attr_t * attr);
+void MPII_Topo_call_join_reduce_scatter(MPII_Topo_call_t * call, const void *sendbuf,
+                                        void *recvbuf, int num_pieces, MPI_Op op,
+                                        MPII_Topo_attr_t * attr);
+
+/* -- topo_call.c: what calls of a collective begin with. They set what the units are: parts of a
+ * vector, for the caller to cut; one, a token; one for each rank, in recvbuf, where the own block is
+ * then. false: there is nothing left to be done. -- */
+bool MPII_Topo_call_begin_bcast(MPII_Topo_call_t * call, void *buffer, MPI_Aint count,
+                                MPI_Datatype datatype, int root, MPIR_Comm * comm_ptr,
+                                const MPII_Topo_order_t ** order, MPII_Topo_attr_t * attr);
+bool MPII_Topo_call_begin_reduce(MPII_Topo_call_t * call, const void *sendbuf, void *recvbuf,
+                                 MPI_Aint count, MPI_Datatype datatype, MPI_Op op, int root,
+                                 MPIR_Comm * comm_ptr, const MPII_Topo_order_t ** order,
+                                 MPII_Topo_attr_t * attr);
+bool MPII_Topo_call_begin_allreduce(MPII_Topo_call_t * call, const void *sendbuf, void *recvbuf,
+                                    MPI_Aint count, MPI_Datatype datatype, MPI_Op op,
+                                    MPIR_Comm * comm_ptr, const MPII_Topo_order_t ** order,
+                                    MPII_Topo_attr_t * attr);
 bool MPII_Topo_call_begin_barrier(MPII_Topo_call_t * call, MPIR_Comm * comm_ptr,
                                   const MPII_Topo_order_t ** order, MPII_Topo_attr_t * attr);
 bool MPII_Topo_call_begin_allgather(MPII_Topo_call_t * call, const void *sendbuf,

@@ -24,6 +24,8 @@ static void prepare(started_t * s)
     const MPII_Topo_args_t *a = &s->args;
     MPII_Topo_call_t *c = &s->call;
 
+    c->shape = a->shape;
+    c->segments = a->segments;
     switch (a->coll) {
         case MPII_TOPO_COLL__ALLGATHER:
             a->prepare.allgather(c, a->sendbuf, a->sendcount, a->sendtype, a->recvbuf, a->count,
@@ -41,12 +43,16 @@ static void prepare(started_t * s)
             a->prepare.barrier(c, s->comm_ptr, &s->attr);
             break;
         case MPII_TOPO_COLL__BCAST:
-            a->prepare.bcast(c, a->shape, a->recvbuf, a->count, a->datatype, a->root, s->comm_ptr,
-                             &s->attr);
+            a->prepare.bcast(c, a->recvbuf, a->count, a->datatype, a->root, s->comm_ptr, &s->attr);
+            break;
+        case MPII_TOPO_COLL__GATHER:
+            MPII_Topo_call_gather(c, a->shape, a->sendbuf, a->sendcount, a->sendtype, a->recvbuf,
+                                  a->count, a->has_counts, a->counts,
+                                  a->displs, a->datatype, a->root, s->comm_ptr, &s->attr);
             break;
         case MPII_TOPO_COLL__REDUCE:
-            a->prepare.reduce(c, a->shape, a->sendbuf, a->recvbuf, a->count, a->datatype, a->op,
-                              a->root, s->comm_ptr, &s->attr);
+            a->prepare.reduce(c, a->sendbuf, a->recvbuf, a->count, a->datatype, a->op, a->root,
+                              s->comm_ptr, &s->attr);
             break;
         case MPII_TOPO_COLL__REDUCE_SCATTER:
             a->prepare.reduce_scatter(c, a->sendbuf, a->recvbuf, a->counts, a->datatype, a->op,
@@ -56,22 +62,39 @@ static void prepare(started_t * s)
             a->prepare.reduce_scatter_block(c, a->sendbuf, a->recvbuf, a->count, a->datatype, a->op,
                                             s->comm_ptr, &s->attr);
             break;
+        case MPII_TOPO_COLL__SCATTER:
+            MPII_Topo_call_scatter(c, a->shape, a->sendbuf, a->sendcount,
+                                   a->has_counts, a->counts, a->displs,
+                                   a->sendtype, a->recvbuf, a->count, a->datatype, a->root,
+                                   s->comm_ptr, &s->attr);
+            break;
+        default:               /* others have no nonblocking form, or one of their own */
+            break;
     }
+}
+
+static void begin(started_t * s)
+{
+    s->exec = MPII_Topo_exec_begin(&s->call.u.gen, &s->call.data, s->tag, s->comm_ptr, &s->attr);
 }
 
 /* A vertex that fails has to complete all the same: the error goes into the request. */
 static int advance(void *data, int *done)
 {
     started_t *s = data;
-    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno;
 
-    *done = s->exec == NULL || MPII_Topo_exec_advance(s->exec, &s->attr);
-    if (!*done)
-        return MPI_SUCCESS;
-    if (s->exec)
+    *done = false;
+    while (s->exec) {
+        if (!MPII_Topo_exec_advance(s->exec, &s->attr))
+            return MPI_SUCCESS;
         mpi_errno = MPII_Topo_exec_end(s->exec);
-    s->exec = NULL;
-    mpi_errno = MPII_Topo_call_end(&s->call, mpi_errno, &s->attr);
+        s->exec = NULL;
+        if (MPII_Topo_call_next(&s->call, mpi_errno, &s->attr))
+            begin(s);
+    }
+    *done = true;
+    mpi_errno = MPII_Topo_call_end(&s->call, &s->attr);
     /* which may have the error of a message already */
     if (TOPO_SCHED_STATUS_ERROR(s->sched) == MPI_SUCCESS)
         TOPO_SCHED_STATUS_ERROR(s->sched) = mpi_errno;
@@ -87,7 +110,7 @@ static int start(void *data, int *done)
     prepare(s);
     s->call.tag = s->tag;
     if (!s->call.is_empty)
-        s->exec = MPII_Topo_exec_begin(&s->call.u.gen, &s->call.data, s->tag, s->comm_ptr, &s->attr);
+        begin(s);
     return advance(s, done);
 }
 
@@ -105,6 +128,21 @@ static int release(void *data)
     MPL_free((void *) s->args.displs);
     MPL_free(s);
     return MPI_SUCCESS;
+}
+
+/* Forget what does not count on this rank. */
+static void forget(MPII_Topo_args_t * a, bool is_root)
+{
+    bool is_gather = a->coll == MPII_TOPO_COLL__GATHER, is_scatter = a->coll == MPII_TOPO_COLL__SCATTER;
+
+    if ((is_gather || is_scatter) && !is_root)
+        a->counts = a->displs = NULL;
+    if (a->sendbuf == MPI_IN_PLACE || a->sendtype == 0 || (is_scatter && !is_root))
+        a->sendtype = MPI_DATATYPE_NULL;
+    if (a->recvbuf == MPI_IN_PLACE || a->datatype == 0 || (is_gather && !is_root))
+        a->datatype = MPI_DATATYPE_NULL;
+    if (a->op == 0)
+        a->op = MPI_OP_NULL;
 }
 
 /* The caller's arrays may be those of a binding, which does not keep them. */
@@ -129,15 +167,9 @@ int MPII_Topo_call_sched(const MPII_Topo_args_t * args, MPIR_Comm * comm_ptr, MP
     s->args = *args;
     s->comm_ptr = comm_ptr;
     s->sched = sched;
-    s->args.counts = keep_array(args->counts, comm_ptr->local_size);
-    s->args.displs = keep_array(args->displs, comm_ptr->local_size);
-    /* where they are not significant */
-    if (args->sendbuf == MPI_IN_PLACE || args->sendtype == 0)
-        s->args.sendtype = MPI_DATATYPE_NULL;
-    if (args->datatype == 0)
-        s->args.datatype = MPI_DATATYPE_NULL;
-    if (args->op == 0)
-        s->args.op = MPI_OP_NULL;
+    forget(&s->args, args->root == comm_ptr->rank);
+    s->args.counts = keep_array(s->args.counts, comm_ptr->local_size);
+    s->args.displs = keep_array(s->args.displs, comm_ptr->local_size);
     if (s->args.sendtype != MPI_DATATYPE_NULL)
         MPIR_Datatype_add_ref_if_not_builtin(s->args.sendtype);
     if (s->args.datatype != MPI_DATATYPE_NULL)

@@ -14,17 +14,8 @@
 
 /* What a call was made with; of a persistent one, for each start. Fields of other collectives are 0. */
 typedef struct {
-    enum {
-        MPII_TOPO_COLL__ALLGATHER,
-        MPII_TOPO_COLL__ALLGATHERV,
-        MPII_TOPO_COLL__ALLREDUCE,
-        MPII_TOPO_COLL__BARRIER,
-        MPII_TOPO_COLL__BCAST,
-        MPII_TOPO_COLL__REDUCE,
-        MPII_TOPO_COLL__REDUCE_SCATTER,
-        MPII_TOPO_COLL__REDUCE_SCATTER_BLOCK
-    } coll;
-    union {                     /* of topo_call.h */
+    MPII_Topo_coll_t coll;
+    union {                     /* of topo_call.h, where a collective has several */
         void (*allgather) (MPII_Topo_call_t *, const void *, MPI_Aint, MPI_Datatype, void *, MPI_Aint,
                            MPI_Datatype, MPIR_Comm *, MPII_Topo_attr_t *);
         void (*allgatherv) (MPII_Topo_call_t *, const void *, MPI_Aint, MPI_Datatype, void *,
@@ -33,23 +24,25 @@ typedef struct {
         void (*allreduce) (MPII_Topo_call_t *, const void *, void *, MPI_Aint, MPI_Datatype, MPI_Op,
                            MPIR_Comm *, MPII_Topo_attr_t *);
         void (*barrier) (MPII_Topo_call_t *, MPIR_Comm *, MPII_Topo_attr_t *);
-        void (*bcast) (MPII_Topo_call_t *, MPII_Topo_shape_t, void *, MPI_Aint, MPI_Datatype, int,
-                       MPIR_Comm *, MPII_Topo_attr_t *);
-        void (*reduce) (MPII_Topo_call_t *, MPII_Topo_shape_t, const void *, void *, MPI_Aint,
-                        MPI_Datatype, MPI_Op, int, MPIR_Comm *, MPII_Topo_attr_t *);
+        void (*bcast) (MPII_Topo_call_t *, void *, MPI_Aint, MPI_Datatype, int, MPIR_Comm *,
+                       MPII_Topo_attr_t *);
+        void (*reduce) (MPII_Topo_call_t *, const void *, void *, MPI_Aint, MPI_Datatype, MPI_Op,
+                        int, MPIR_Comm *, MPII_Topo_attr_t *);
         void (*reduce_scatter) (MPII_Topo_call_t *, const void *, void *, const MPI_Aint *,
                                 MPI_Datatype, MPI_Op, MPIR_Comm *, MPII_Topo_attr_t *);
         void (*reduce_scatter_block) (MPII_Topo_call_t *, const void *, void *, MPI_Aint,
                                       MPI_Datatype, MPI_Op, MPIR_Comm *, MPII_Topo_attr_t *);
     } prepare;
-    MPII_Topo_shape_t shape;
+    MPII_Topo_shape_t shape;    /* as in a call; likewise: */
+    MPII_Topo_segments_t segments;
+    bool has_counts;            /* gather, scatter: gatherv, scatterv */
     int algo;                   /* MPII_TOPO_ALGO__..., to be counted */
     const void *sendbuf;
     MPI_Aint sendcount;
     MPI_Datatype sendtype;
     void *recvbuf;              /* bcast: buffer; likewise below */
     MPI_Aint count;
-    const MPI_Aint *counts, *displs;
+    const MPI_Aint *counts, *displs;    /* scatterv: of sendbuf */
     MPI_Datatype datatype;
     MPI_Op op;
     int root;

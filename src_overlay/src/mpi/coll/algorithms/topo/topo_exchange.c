@@ -6,7 +6,7 @@
 #include "mpiimpl.h"
 #include "topo.h"
 #include "topo_exchange.h"
-#include "topo_tree.h"
+#include "topo_gen.h"
 
 /* The segment of a plan (topo_plan.h) is in memory that the ranks of a host share, or each rank has
  * one of its own and the ranks of a host send each other what belongs there
@@ -108,8 +108,8 @@ struct MPII_Topo_exchange {
     /* tree of the vote */
     MPII_Topo_place_t leaders;  /* one rank for each host */
     int *leader_of_host;
-    MPII_Topo_forest_t *forest;
-    const MPII_Topo_tree_t *tree;       /* NULL: this rank does not take part */
+    MPII_Topo_order_t *voters;
+    MPII_Topo_branch_t branch;
 
     /* plans */
     int64_t *key;               /* [2 * num_ranks] of the call */
@@ -187,31 +187,32 @@ static int vote_in_tree(struct MPII_Topo_exchange *ex, vote_t * vote, MPII_Topo_
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
-    const MPII_Topo_tree_t *tree = ex->tree;
+    const MPII_Topo_branch_t *branch = &ex->branch;
     const int *rank_of = ex->leader_of_host;
 
 #define RANK_OF(node_) (rank_of ? rank_of[node_] : (node_))
-    for (int i = 0; i < tree->num_children; i++) {
+#define CHILD(i_) RANK_OF(MPII_Topo_branch_child(branch, ex->voters, i_))
+    for (int i = 0; i < branch->num_children; i++) {
         vote_t other = { 0 };
-        mpi_errno =
-            MPII_Topo_recv(&other, sizeof(other), TOPO_BYTE, RANK_OF(tree->children[i].rank), TAG,
-                           ex->comm_ptr, attr);
+        mpi_errno = MPII_Topo_recv(&other, sizeof(other), TOPO_BYTE, CHILD(i), TAG, ex->comm_ptr,
+                                   attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         join_vote(vote, &other);
     }
-    if (tree->parent != -1) {
-        mpi_errno = MPIC_Send(vote, sizeof(*vote), TOPO_BYTE, RANK_OF(tree->parent), TAG,
+    if (branch->parent != -1) {
+        mpi_errno = MPIC_Send(vote, sizeof(*vote), TOPO_BYTE, RANK_OF(branch->parent), TAG,
                               ex->comm_ptr, TOPO_COLL_ATTR);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        mpi_errno = MPII_Topo_recv(vote, sizeof(*vote), TOPO_BYTE, RANK_OF(tree->parent), TAG,
+        mpi_errno = MPII_Topo_recv(vote, sizeof(*vote), TOPO_BYTE, RANK_OF(branch->parent), TAG,
                                    ex->comm_ptr, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
-    for (int i = 0; i < tree->num_children; i++) {
-        mpi_errno = MPIC_Send(vote, sizeof(*vote), TOPO_BYTE, RANK_OF(tree->children[i].rank), TAG,
-                              ex->comm_ptr, TOPO_COLL_ATTR);
+    for (int i = 0; i < branch->num_children; i++) {
+        mpi_errno = MPIC_Send(vote, sizeof(*vote), TOPO_BYTE, CHILD(i), TAG, ex->comm_ptr,
+                              TOPO_COLL_ATTR);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
+#undef CHILD
 #undef RANK_OF
     return mpi_errno_ret;
 }
@@ -260,10 +261,14 @@ static int vote_yes(struct MPII_Topo_exchange *ex, bool *yes, MPII_Topo_attr_t *
 
 static void plant_tree(struct MPII_Topo_exchange *ex, const MPII_Topo_place_t * place, int node)
 {
-    MPII_Topo_forest_free(ex->forest);
-    ex->forest = MPII_Topo_forest_create(place, node);
-    MPII_TOPO_NEED(ex->forest);
-    MPII_TOPO_NEED(MPII_Topo_forest_tree(ex->forest, MPII_TOPO_TREE__BINOMIAL, 0, &ex->tree) == 0);
+    int *ring = MPL_malloc(place->num_ranks * sizeof(int), MPL_MEM_COLL);
+
+    MPII_TOPO_NEED(ring && MPII_Topo_map_ring(place, ring) == 0);
+    MPL_free(ex->voters);
+    ex->voters = MPII_Topo_order_create(place, ring);
+    MPII_TOPO_NEED(ex->voters);
+    MPL_free(ring);
+    MPII_Topo_branch(&ex->branch, ex->voters, MPII_TOPO_SHAPE__BINOMIAL, 0, node);
 }
 
 /* From now on the leaders of the hosts vote. */
@@ -805,7 +810,7 @@ void MPII_Topo_exchange_free(struct MPII_Topo_exchange *ex)
         MPII_Topo_wires_free(ex->uniform[i].wires);
         MPII_Topo_route_free(ex->route[i]);
     }
-    MPII_Topo_forest_free(ex->forest);
+    MPL_free(ex->voters);
     MPL_free(ex->leaders.host_of_rank);
     MPL_free(ex->leaders.path_of_rank);
     MPL_free(ex->leader_of_host);
@@ -884,8 +889,9 @@ static int choose_staging(struct MPII_Topo_exchange *ex, MPII_Topo_attr_t * attr
     goto fn_exit;
 }
 
-/* Make what is kept, at the first call. */
-static int create(MPIR_Comm * comm_ptr, const MPII_Topo_place_t * place,
+/* Make what is kept, at the first call; if it is to be for nonblocking calls, without anything that
+ * the processes would have to agree on. */
+static int create(MPIR_Comm * comm_ptr, const MPII_Topo_place_t * place, bool is_nonblocking,
                   struct MPII_Topo_exchange **ex_, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
@@ -910,8 +916,10 @@ static int create(MPIR_Comm * comm_ptr, const MPII_Topo_place_t * place,
     ex->uniform_bytes = 2 * (int64_t) place->num_ranks * place->num_ranks / place->num_hosts;
     ex->any_route = get_route(ex, 0);
     MPII_TOPO_NEED(ex->any_route);
-    mpi_errno = choose_staging(ex, attr);
-    MPIR_ERR_CHECK(mpi_errno);
+    if (!is_nonblocking) {
+        mpi_errno = choose_staging(ex, attr);
+        MPIR_ERR_CHECK(mpi_errno);
+    }
 
   fn_done:
     *ex_ = ex;
@@ -922,20 +930,22 @@ static int create(MPIR_Comm * comm_ptr, const MPII_Topo_place_t * place,
     goto fn_exit;
 }
 
-static int get_exchange(MPIR_Comm * comm_ptr, struct MPII_Topo_exchange **ex,
+static int get_exchange(MPIR_Comm * comm_ptr, bool is_nonblocking, struct MPII_Topo_exchange **ex,
                         MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     const MPII_Topo_place_t *place;
     MPII_Topo_kept_t *kept;
+    struct MPII_Topo_exchange **in;
 
     mpi_errno = MPII_Topo_comm_place(comm_ptr, &place, &kept, attr);
     MPIR_ERR_CHECK(mpi_errno);
-    if (kept->exchange == NULL) {
-        mpi_errno = create(comm_ptr, place, &kept->exchange, attr);
+    in = is_nonblocking ? &kept->nonblocking_exchange : &kept->exchange;
+    if (*in == NULL) {
+        mpi_errno = create(comm_ptr, place, is_nonblocking, in, attr);
         MPIR_ERR_CHECK(mpi_errno);
     }
-    *ex = kept->exchange;
+    *ex = *in;
     (*ex)->comm_ptr = comm_ptr;
 
   fn_exit:
@@ -976,8 +986,8 @@ static int reserve_uniform(struct MPII_Topo_exchange *ex, uniform_t * u, MPI_Ain
     return mpi_errno_ret;
 }
 
-/* The plan and the wires for blocks of a size; there is no need to agree, all know it. */
-static uniform_t *get_uniform(struct MPII_Topo_exchange *ex, int flags, MPI_Aint block)
+/* The plan for blocks of a byte; there is no need to agree, all know it. */
+static uniform_t *get_uniform_plan(struct MPII_Topo_exchange *ex, int flags)
 {
     uniform_t *u = &ex->uniform[flags];
     const MPII_Topo_route_t *route;
@@ -991,6 +1001,14 @@ static uniform_t *get_uniform(struct MPII_Topo_exchange *ex, int flags, MPI_Aint
         MPII_TOPO_NEED(u->plan);
         MPII_Topo_counter_add(&MPII_Topo_plan_build_usec, usec_since(&start));
     }
+    return u;
+}
+
+/* Likewise, with the wires for blocks of a size */
+static uniform_t *get_uniform(struct MPII_Topo_exchange *ex, int flags, MPI_Aint block)
+{
+    uniform_t *u = get_uniform_plan(ex, flags);
+
     if (u->scale != block) {
         MPII_Topo_wires_free(u->wires);
         u->scale = 0;
@@ -998,6 +1016,39 @@ static uniform_t *get_uniform(struct MPII_Topo_exchange *ex, int flags, MPI_Aint
         u->scale = block;
     }
     return u;
+}
+
+/* How all blocks of a size are joined, or why they are not */
+static MPII_Topo_decline_t decide_uniform(const struct MPII_Topo_exchange *ex, MPI_Aint block,
+                                          int *flags)
+{
+    double pairs = (double) ex->place->num_ranks * ex->place->num_ranks;
+
+    return ex->decline == MPII_TOPO_PLANNED ? decide(ex, block * pairs, pairs, flags) : ex->decline;
+}
+
+int MPII_Topo_exchange_uniform(MPIR_Comm * comm_ptr, MPI_Aint block, MPII_Topo_decline_t * decline,
+                               const MPII_Topo_route_t ** route, const MPII_Topo_plan_t ** plan,
+                               MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS, flags;
+    struct MPII_Topo_exchange *ex;
+
+    mpi_errno = get_exchange(comm_ptr, true, &ex, attr);
+    MPIR_ERR_CHECK(mpi_errno);
+    *decline = decide_uniform(ex, block, &flags);
+    if (*decline == MPII_TOPO_PLANNED &&
+        (double) block * ex->uniform_bytes > ex->settings.plan_shm_bytes)
+        *decline = MPII_TOPO_DECLINED_MEMORY;
+    if (*decline == MPII_TOPO_PLANNED) {
+        *plan = get_uniform_plan(ex, flags)->plan;
+        *route = ex->route[flags];
+    }
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
 }
 
 int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
@@ -1025,11 +1076,9 @@ int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Dat
     if (block == 0)
         goto fn_exit;
 
-    mpi_errno = get_exchange(comm_ptr, &ex, attr);
+    mpi_errno = get_exchange(comm_ptr, false, &ex, attr);
     MPIR_ERR_CHECK(mpi_errno);
-    double pairs = (double) comm_ptr->local_size * comm_ptr->local_size;
-    *decline = ex->decline == MPII_TOPO_PLANNED ? decide(ex, block * pairs, pairs, &flags) :
-        ex->decline;
+    *decline = decide_uniform(ex, block, &flags);
     if (*decline == MPII_TOPO_PLANNED && block >= ex->uniform_limit)
         *decline = MPII_TOPO_DECLINED_MEMORY;
     if (*decline != MPII_TOPO_PLANNED)
@@ -1178,7 +1227,7 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
     bool is_handed_on = false;
 
     *decline = MPII_TOPO_PLANNED;
-    mpi_errno = get_exchange(comm_ptr, &ex, attr);
+    mpi_errno = get_exchange(comm_ptr, false, &ex, attr);
     MPIR_ERR_CHECK(mpi_errno);
     *decline = ex->decline;
     if (*decline != MPII_TOPO_PLANNED)
@@ -1284,7 +1333,7 @@ int MPII_Topo_exchange_plan(MPIR_Comm * comm_ptr, const MPII_Topo_blocks_t * out
     *shm = NULL;
     *decline = MPII_TOPO_DECLINED_MEMORY;
     MPL_wtime(&start);
-    mpi_errno = get_exchange(comm_ptr, &ex, attr);
+    mpi_errno = get_exchange(comm_ptr, false, &ex, attr);
     MPIR_ERR_CHECK(mpi_errno);
     if (ex->decline != MPII_TOPO_PLANNED) {
         *decline = ex->decline;

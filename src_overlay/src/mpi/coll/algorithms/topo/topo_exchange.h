@@ -17,7 +17,7 @@
  * topo_exchange.c        what is kept with a communicator: shared memory, plans; how the processes
  *                        agree on a plan; the blocking collectives
  * topo_exchange_data.c   blocks of the user, and messages, as both of them use them
- * topo_exchange_sched.c  persistent collectives */
+ * topo_exchange_sched.c  persistent and nonblocking collectives */
 
 /* What a collective sends, or receives. With MPI_IN_PLACE, both are what it receives. */
 typedef struct {
@@ -101,6 +101,13 @@ int MPII_Topo_exchange_plan(MPIR_Comm * comm_ptr, const MPII_Topo_blocks_t * out
                             const MPII_Topo_route_t ** route, MPII_Topo_plan_t ** plan,
                             MPII_Topo_shm_t ** shm, MPII_Topo_attr_t * attr);
 
+/* The plan of alltoall for blocks of one byte, each rank with a segment of its own, for calls with
+ * blocks of so many bytes. It and *route live as long as the communicator, which has to be placed:
+ * then nothing blocks. */
+int MPII_Topo_exchange_uniform(MPIR_Comm * comm_ptr, MPI_Aint block, MPII_Topo_decline_t * decline,
+                               const MPII_Topo_route_t ** route, const MPII_Topo_plan_t ** plan,
+                               MPII_Topo_attr_t * attr);
+
 /* The collectives. Where *decline is not MPII_TOPO_PLANNED nothing has been done, on no rank. */
 int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
                                 void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
@@ -111,6 +118,11 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
                                  const MPI_Aint * recvcounts, const MPI_Aint * rdispls,
                                  MPI_Datatype recvtype, MPIR_Comm * comm_ptr,
                                  MPII_Topo_decline_t * decline, MPII_Topo_attr_t * attr);
+
+/* A nonblocking alltoall, in a schedule that is empty; counted where it runs. */
+int MPII_Topo_ialltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
+                        void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
+                        MPIR_Comm * comm_ptr, MPII_Topo_counter_t * calls, MPIR_TSP_sched_t sched);
 
 /* MPI_T variables, of this process */
 extern MPII_Topo_counter_t MPII_Topo_plan_declined[MPII_TOPO_DECLINED__END];

@@ -9,9 +9,10 @@
 #include "topo.h"
 #include "topo_exchange.h"
 
-/* A plan as a schedule, which MPI_Start runs as often as one likes, and without any agreement.
+/* A plan as a schedule, which MPI_Start runs as often as one likes, and without any agreement; and one
+ * that nonblocking calls share, which need not agree on it: alltoall's, with messages in the host.
  *
- * Each request has a segment of its own, of one half: nobody receives into it before the ranks of the
+ * Each persistent request has a segment of its own, of one half: nobody receives into it before the ranks of the
  * host have all begun. Only for what these have for each other there is a second place, used in
  * turn, so that who has no messages need not wait for the others to begin.
  *
@@ -34,7 +35,10 @@ typedef struct persist {
     MPIR_Comm *comm_ptr;
     int tag, meeting_tag;
     const MPII_Topo_route_t *route;
-    MPII_Topo_plan_t *plan;
+    const MPII_Topo_plan_t *plan;
+    MPII_Topo_plan_t *own_plan; /* the same, or NULL */
+    MPI_Aint scale;             /* the plan is for blocks of a byte, which have so many */
+    bool is_match;              /* blocks that are sent have the size of those that are received */
     MPII_Topo_wires_t *wires;
     MPII_Topo_shm_t *shm;
     MPII_Topo_shm_counter_t *counters;  /* [3] in shared memory, before the segment */
@@ -55,7 +59,7 @@ static void persist_free(persist_t * p)
     if (p == NULL)
         return;
     MPII_Topo_wires_free(p->wires);
-    MPII_Topo_plan_free(p->plan);
+    MPII_Topo_plan_free(p->own_plan);
     MPII_Topo_shm_free(p->shm);
     for (int k = 0; k < 3; k++) {
         MPL_free(p->meetings[k].waiting);
@@ -111,6 +115,10 @@ static void hear_error(persist_t * p)
 static int copy(const persist_t * p, bool to_segment)
 {
     int mpi_errno = MPI_SUCCESS;
+
+    /* in an erroneous program there may be no room for them */
+    MPIR_ERR_CHKANDJUMP(!p->is_match, mpi_errno, MPI_ERR_TRUNCATE, "**truncate");
+
     const MPII_Topo_plan_t *plan = p->plan;
     const MPII_Topo_place_t *place = p->route->place;
     const MPII_Topo_blocks_t *blocks = to_segment ? &p->out : &p->in;
@@ -118,11 +126,11 @@ static int copy(const persist_t * p, bool to_segment)
     int rank = p->comm_ptr->rank;
     int64_t shift = p->shm && p->num_rounds % 2 ? plan->bytes - plan->own_offset : 0;
 
-    mpi_errno = MPII_Topo_exchange_copy(place, rank, MPII_TOPO_COPY_OTHERS, blocks, offsets, 1,
-                                        p->segment, to_segment);
+    mpi_errno = MPII_Topo_exchange_copy(place, rank, MPII_TOPO_COPY_OTHERS, blocks, offsets,
+                                        p->scale, p->segment, to_segment);
     MPIR_ERR_CHECK(mpi_errno);
-    mpi_errno = MPII_Topo_exchange_copy(place, rank, MPII_TOPO_COPY_OWN_HOST, blocks, offsets, 1,
-                                        p->segment + shift, to_segment);
+    mpi_errno = MPII_Topo_exchange_copy(place, rank, MPII_TOPO_COPY_OWN_HOST, blocks, offsets,
+                                        p->scale, p->segment + shift, to_segment);
     MPIR_ERR_CHECK(mpi_errno);
 
   fn_exit:
@@ -351,19 +359,12 @@ static bool is_selected(MPIR_Comm * comm_ptr, const MPIR_Csel_coll_sig_s * sig, 
     return cnt && cnt->id == id;
 }
 
-/* *sched_type is MPIR_SCHED_INVALID where the request goes the stock way. */
-static int init(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in, bool in_place,
-                MPIR_Comm * comm_ptr, MPII_Topo_counter_t * calls, void **sched,
-                enum MPIR_sched_type *sched_type)
+static persist_t *persist_create(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in,
+                                 bool in_place, MPIR_Comm * comm_ptr, MPII_Topo_counter_t * calls)
 {
-    int mpi_errno = MPI_SUCCESS;
-    MPII_Topo_decline_t decline;
-    int n = comm_ptr->local_size, type, vtx;
-    MPIR_TSP_sched_t s = NULL;
-    persist_t *p = NULL;
-    TOPO_COLL_ATTR_NEW;
+    int n = comm_ptr->local_size;
+    persist_t *p = MPL_calloc(1, sizeof(*p), MPL_MEM_COLL);
 
-    p = MPL_calloc(1, sizeof(*p), MPL_MEM_COLL);
     MPII_TOPO_NEED(p);
     p->comm_ptr = comm_ptr;
     p->in_place = in_place;
@@ -376,35 +377,63 @@ static int init(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in, b
     else
         ret |= keep_blocks(&p->out, n);
     MPII_TOPO_NEED(ret == 0);
+    p->scale = 1;
+    p->is_match = true;
+    return p;
+}
 
-    mpi_errno = MPII_Topo_exchange_plan(comm_ptr, &p->out, &p->in, &decline, &p->route, &p->plan,
-                                        &p->shm, attr);
+/* Add what a plan does to a schedule that is empty, which owns it from then on. */
+static int add_plan(persist_t * p, MPIR_TSP_sched_t s)
+{
+    int mpi_errno = MPI_SUCCESS, type, vtx;
+
+    p->sched = s;
+    type = MPIR_TSP_sched_new_type(s, begin, is_done, begin_free);
+    mpi_errno = MPIR_TSP_sched_generic(type, p, s, 0, NULL, &vtx);
     MPIR_ERR_CHECK(mpi_errno);
-    MPII_Topo_counter_add(&MPII_Topo_plan_declined[decline], 1);
-    if (decline != MPII_TOPO_PLANNED)
-        goto fn_exit;
-    MPII_TOPO_NEED(MPII_Topo_wires_create(p->plan, 1, &p->wires) == MPI_SUCCESS);
+    MPII_TOPO_NEED(MPII_Topo_wires_create(p->plan, p->scale, &p->wires) == MPI_SUCCESS);
     if (p->shm == NULL) {
-        p->own = MPL_malloc(MPL_MAX(p->plan->bytes, 1), MPL_MEM_COLL);
+        p->own = MPL_malloc(MPL_MAX(p->plan->bytes * p->scale, 1), MPL_MEM_COLL);
         MPII_TOPO_NEED(p->own);
     }
     p->segment = p->shm ? p->shm->mem + MPII_TOPO_MEETING_BYTES(p->plan->num_local) : p->own;
     p->counters = p->shm ? (MPII_Topo_shm_counter_t *) p->shm->mem : NULL;
     p->errors = (int *) (p->counters + 3);
+    mpi_errno = MPIR_Sched_next_tag(p->comm_ptr, &p->tag);
+    MPIR_ERR_CHECK(mpi_errno);
+    mpi_errno = MPIR_Sched_next_tag(p->comm_ptr, &p->meeting_tag);
+    MPIR_ERR_CHECK(mpi_errno);
+    mpi_errno = add_all(p, vtx, s);
+    MPIR_ERR_CHECK(mpi_errno);
 
-    mpi_errno = MPIR_Sched_next_tag(comm_ptr, &p->tag);
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+/* *sched_type is MPIR_SCHED_INVALID where the request goes the stock way. */
+static int init(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in, bool in_place,
+                MPIR_Comm * comm_ptr, MPII_Topo_counter_t * calls, void **sched,
+                enum MPIR_sched_type *sched_type)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPII_Topo_decline_t decline;
+    MPIR_TSP_sched_t s = NULL;
+    persist_t *p = persist_create(out, in, in_place, comm_ptr, calls);
+    TOPO_COLL_ATTR_NEW;
+
+    mpi_errno = MPII_Topo_exchange_plan(comm_ptr, &p->out, &p->in, &decline, &p->route,
+                                        &p->own_plan, &p->shm, attr);
     MPIR_ERR_CHECK(mpi_errno);
-    mpi_errno = MPIR_Sched_next_tag(comm_ptr, &p->meeting_tag);
-    MPIR_ERR_CHECK(mpi_errno);
+    MPII_Topo_counter_add(&MPII_Topo_plan_declined[decline], 1);
+    if (decline != MPII_TOPO_PLANNED)
+        goto fn_exit;
+    p->plan = p->own_plan;
     mpi_errno = MPIR_TSP_sched_create(&s, true);
     MPIR_ERR_CHECK(mpi_errno);
-    p->sched = s;
-    type = MPIR_TSP_sched_new_type(s, begin, is_done, begin_free);
-    mpi_errno = MPIR_TSP_sched_generic(type, p, s, 0, NULL, &vtx);
-    MPIR_ERR_CHECK(mpi_errno);
-    persist_t *owned = p;       /* by the schedule */
+    mpi_errno = add_plan(p, s);
     p = NULL;
-    mpi_errno = add_all(owned, vtx, s);
     MPIR_ERR_CHECK(mpi_errno);
     *sched = s;
     *sched_type = MPIR_SCHED_GENTRAN;
@@ -484,6 +513,55 @@ int MPII_Topo_alltoall_init(const void *sendbuf, MPI_Aint sendcount, MPI_Datatyp
         MPII_Topo_blocks_set(&out, sendbuf, sendcount, NULL, NULL, sendtype);
     mpi_errno = init(&out, &in, sendbuf == MPI_IN_PLACE, comm_ptr,
                      &MPII_Topo_calls[MPII_TOPO_ALGO__alltoall_planned], sched, sched_type);
+    MPIR_ERR_CHECK(mpi_errno);
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+int MPII_Topo_ialltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
+                        void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
+                        MPIR_Comm * comm_ptr, MPII_Topo_counter_t * calls, MPIR_TSP_sched_t sched)
+{
+    int mpi_errno = MPI_SUCCESS;
+    bool in_place = sendbuf == MPI_IN_PLACE;
+    MPII_Topo_decline_t decline;
+    MPII_Topo_blocks_t out, in;
+    const MPII_Topo_route_t *route;
+    const MPII_Topo_plan_t *plan;
+    TOPO_COLL_ATTR_NEW;
+
+    MPII_Topo_blocks_set(&in, recvbuf, recvcount, NULL, NULL, recvtype);
+    if (!in_place)
+        MPII_Topo_blocks_set(&out, sendbuf, sendcount, NULL, NULL, sendtype);
+    MPI_Aint received = recvcount * in.type_size;
+    MPI_Aint sent = in_place ? received : sendcount * out.type_size;
+    MPI_Aint block = sent > 0 && received > 0 ? MPL_MIN(sent, received) : MPL_MAX(sent, received);
+
+    if (block == 0) {
+        MPII_Topo_counter_add(calls, 1);
+        goto fn_exit;
+    }
+    mpi_errno = MPII_Topo_exchange_uniform(comm_ptr, block, &decline, &route, &plan, attr);
+    MPIR_ERR_CHECK(mpi_errno);
+    MPII_Topo_counter_add(&MPII_Topo_plan_declined[decline], 1);
+    if (decline == MPII_TOPO_PLANNED) {
+        persist_t *p = persist_create(&out, &in, in_place, comm_ptr, calls);
+        p->route = route;
+        p->plan = plan;
+        p->scale = block;
+        p->is_match = sent == received;
+        mpi_errno = add_plan(p, sched);
+    } else {
+        mpi_errno =
+            MPIR_TSP_Ialltoall_sched_intra_scattered(sendbuf, sendcount, sendtype, recvbuf,
+                                                     recvcount, recvtype, comm_ptr,
+                                                     MPIR_CVAR_IALLTOALL_SCATTERED_BATCH_SIZE,
+                                                     MPIR_CVAR_IALLTOALL_SCATTERED_OUTSTANDING_TASKS,
+                                                     sched);
+    }
     MPIR_ERR_CHECK(mpi_errno);
 
   fn_exit:

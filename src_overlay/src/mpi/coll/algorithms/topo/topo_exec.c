@@ -8,6 +8,8 @@
 #include "topo_exec.h"
 #include "topo_pipe.h"
 
+MPII_Topo_counter_t MPII_Topo_rack_messages;
+
 #define WINDOW 32               /* messages that are received ahead */
 
 /* A message that is sent: a request, or, while its pipe is full, what is to be written there */
@@ -19,12 +21,15 @@ typedef struct {
     MPI_Aint count;
 } send_t;
 
-/* One that has been asked for; nothing where neither req nor from tells of one */
+/* One that has been asked for */
 typedef struct {
+    int index;                  /* in the schedule */
     MPIR_Request *req;
     int from;                   /* in a pipe; -1: not */
     char *buf;
     MPI_Aint count;
+    MPI_Op op;                  /* from a pipe: what comes is added to buf, as the first step of the
+                                 * next round would do; MPI_OP_NULL: not */
 } recv_t;
 
 struct MPII_Topo_exec {
@@ -39,16 +44,19 @@ struct MPII_Topo_exec {
 
     int round, step;            /* what is to be run next */
     int posted;                 /* messages 0 ... posted - 1 have been asked for, */
-    int arrived;                /* and so many are here */
-    recv_t recvs[WINDOW];       /* message i is in entry i % WINDOW */
+    int arrived;                /* and so many are here; */
+    int first_recv, num_waits;  /* num_waits others, of those that there are, in entries from first_recv */
+    recv_t recvs[WINDOW];       /* ring buffer */
     send_t *sends;              /* [room] ring buffer: those that are not over, in the order in which they
                                  * were begun */
     int room, first_send, num_sends;
     MPI_Aint num_sent;
     /* between ranks of this host; NULL: by messages */
     MPII_Topo_pipes_t *pipes;
-    MPI_Aint pipe_count;        /* most elements of a message there */
+    MPI_Aint pipe_bytes;        /* longest message there */
+    MPI_Aint piece_count;       /* most elements of a piece of it */
     MPI_Aint type_size;
+    bool is_packed;             /* the type is in memory as in a pipe */
     int num_unwritten;          /* of sends, for full pipes */
     bool is_broken;             /* a process of this host has died */
     /* what has to be waited for: one of these, and that a full pipe has room */
@@ -59,56 +67,10 @@ struct MPII_Topo_exec {
 
 typedef MPII_Topo_exec_t exec_t;
 
-/* -- units -- */
-
-/* Elements first ... first + count - 1 of the buffer, for units unit ... unit + num - 1 */
-static void find_units(const MPII_Topo_data_t * d, int unit, int num, MPI_Aint * first,
-                       MPI_Aint * count)
-{
-    MPI_Aint block, piece, offset, end;
-
-    if (d->offsets || num == 0) {
-        *first = num ? d->offsets[unit] : 0;
-        *count = num ? d->offsets[unit + num] - *first : 0;
-        return;
-    }
-    block = unit / d->units_per_block;
-    piece = unit % d->units_per_block;
-    if (d->block_of) {
-        block = d->block_of[unit % d->num_blocks];
-        piece = unit / d->num_blocks;
-        if (block == -1) {
-            *first = *count = 0;
-            return;
-        }
-    }
-    offset = piece * d->unit_len;
-    if (d->counts) {
-        *first = d->displs[block] + offset;
-        *count = MPL_MAX(MPL_MIN(d->counts[block] - offset, d->unit_len), 0);
-        return;
-    }
-    *first = block * d->block_len + MPL_MIN(offset, d->block_len);
-    if (num == 1) {
-        *count = MPL_MAX(MPL_MIN(d->block_len - offset, d->unit_len), 0);
-        return;
-    }
-    unit += num - 1;
-    block = unit / d->units_per_block;
-    end = (unit % d->units_per_block + 1) * d->unit_len;
-    *count = block * d->block_len + MPL_MIN(end, d->block_len) - *first;
-}
-
-static MPI_Aint tmp_bytes(const exec_t * e, int num_slots)
-{
-    const MPII_Topo_data_t *d = e->data;
-    return (d->has_tmp_offsets ? d->offsets[num_slots] : num_slots * d->unit_len) * e->element_bytes;
-}
-
 static char *address(const exec_t * e, MPII_Topo_buf_t buf, int slot, MPI_Aint first)
 {
     if (buf == MPII_TOPO_BUF__TMP)
-        return e->tmp + tmp_bytes(e, slot);
+        return e->tmp + MPII_Topo_data_slot(e->data, slot) * e->element_bytes;
     return (buf == MPII_TOPO_BUF__IN ? e->data->in : e->data->out) + first * e->extent;
 }
 
@@ -116,7 +78,19 @@ static char *address(const exec_t * e, MPII_Topo_buf_t buf, int slot, MPI_Aint f
 
 static void note_error(exec_t * e, int mpi_errno, MPII_Topo_attr_t * attr)
 {
-    TOPO_CHECK_AND_CONTINUE(mpi_errno, e->mpi_errno);
+    int noted = MPI_SUCCESS;
+
+    /* not joined: MPICH's chains of errors may get to have loops */
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, noted);
+    if (e->mpi_errno == MPI_SUCCESS || (noted && MPIR_ERR_GET_CLASS(e->mpi_errno) == MPI_ERR_OTHER))
+        e->mpi_errno = noted;
+}
+
+/* Something is sent: without content, where there is an error. */
+static void note_mute(exec_t * e, MPII_Topo_attr_t * attr)
+{
+    if (e->data->is_mute && TOPO_ERROR != TOPO_ERROR_NONE)
+        *e->data->is_mute = true;
 }
 
 /* A request that is complete */
@@ -126,6 +100,28 @@ static MPI_Aint finish(exec_t * e, MPIR_Request ** req, MPII_Topo_attr_t * attr)
 
     note_error(e, MPII_Topo_wait_bytes(req, &bytes, attr), attr);
     return bytes;
+}
+
+/* -- units that a message joins -- */
+
+/* In the buffer of a caller they may be here and there. */
+static void join_units(exec_t * e, const MPII_Topo_step_t * step, MPI_Aint first, char **buf,
+                       MPI_Aint * count, MPI_Datatype * type, MPII_Topo_attr_t * attr)
+{
+    *type = MPI_DATATYPE_NULL;
+    if (step->buf == MPII_TOPO_BUF__TMP)
+        return;
+    note_error(e, MPII_Topo_data_type(e->data, step->unit, step->num, type), attr);
+    if (*type != MPI_DATATYPE_NULL) {
+        *buf -= first * e->extent;
+        *count = 1;
+    }
+}
+
+static void free_type(MPI_Datatype * type)
+{
+    if (*type != MPI_DATATYPE_NULL)
+        MPIR_Type_free_impl(type);
 }
 
 /* -- sends -- */
@@ -151,15 +147,43 @@ static void keep_send(exec_t * e, const send_t * send)
     *send_at(e, e->num_sends++) = *send;
 }
 
-static bool write_pipe(exec_t * e, const send_t * send, MPII_Topo_attr_t * attr)
+/* Write what there is room for. Returns whether that is all. */
+static bool write_pipe(exec_t * e, send_t * send, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
 
-    if (!e->is_broken && !MPII_Topo_pipes_write(e->pipes, send->to, send->buf, send->count,
-                                                e->data->type, send->count * e->type_size,
-                                                TOPO_ERROR, &mpi_errno))
-        return false;
-    note_error(e, mpi_errno, attr);
+    while (send->count > 0 && !e->is_broken) {
+        MPI_Aint count = MPL_MIN(send->count, e->piece_count);
+        if (!MPII_Topo_pipes_write(e->pipes, send->to, send->buf, count, e->data->type,
+                                   count * e->type_size, TOPO_ERROR, &mpi_errno))
+            return false;
+        note_mute(e, attr);
+        note_error(e, mpi_errno, attr);
+        send->buf += count * e->extent;
+        send->count -= count;
+    }
+    return true;
+}
+
+/* Read what is there, likewise. */
+static bool read_pipe(exec_t * e, recv_t * recv, MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS, error = TOPO_ERROR_NONE;
+
+    while (recv->count > 0 && !e->is_broken) {
+        MPI_Aint count = MPL_MIN(recv->count, e->piece_count), bytes = count * e->type_size;
+        if (!MPII_Topo_pipes_read(e->pipes, recv->from, recv->buf, count, e->data->type, &bytes,
+                                  recv->op, &error, &mpi_errno))
+            return false;
+        if (error != TOPO_ERROR_NONE)
+            TOPO_ADD_ERROR(error);
+        note_error(e, mpi_errno, attr);
+        /* the ranks do not agree */
+        if (bytes != count * e->type_size)
+            TOPO_ADD_ERROR(MPIR_ERR_OTHER);
+        recv->buf += count * e->extent;
+        recv->count -= count;
+    }
     return true;
 }
 
@@ -204,10 +228,14 @@ static bool has_pending(exec_t * e, int round, int most, MPII_Topo_attr_t * attr
     return false;
 }
 
-/* Number of a rank in the pipes, if messages of this length go there; else -1 */
-static int pipe_to(const exec_t * e, int peer, MPI_Aint count)
+/* Number of a rank in the pipes, if messages of this length go there; else -1. Both sides have to find the
+ * same. */
+static int pipe_to(const exec_t * e, const MPII_Topo_step_t * step, MPI_Aint count)
 {
-    return count <= e->pipe_count ? MPII_Topo_pipes_index(e->pipes, peer) : -1;
+    count = MPL_MAX(count, step->num * e->data->longest_unit);
+    if (count * e->type_size > e->pipe_bytes || (step->num > 1 && e->data->num_here > 0))
+        return -1;
+    return MPII_Topo_pipes_index(e->pipes, step->peer);
 }
 
 static void count_message(const exec_t * e, int peer)
@@ -220,11 +248,12 @@ static void count_message(const exec_t * e, int peer)
 
 /* -- steps -- */
 
-static void send_units(exec_t * e, int peer, char *buf, MPI_Aint count, MPII_Topo_attr_t * attr)
+static void send_units(exec_t * e, const MPII_Topo_step_t * step, char *buf, MPI_Aint first,
+                       MPI_Aint count, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
-    MPI_Datatype type = e->data->type;
-    send_t send = {.round = e->round,.to = pipe_to(e, peer, count),.buf = buf,.count = count };
+    MPI_Datatype type = e->data->type, joined = MPI_DATATYPE_NULL;
+    send_t send = {.round = e->round,.to = pipe_to(e, step, count),.buf = buf,.count = count };
 
     if (send.to != -1) {
         if ((e->num_unwritten > 0 && is_behind(e, send.to, e->num_sends)) ||
@@ -234,16 +263,21 @@ static void send_units(exec_t * e, int peer, char *buf, MPI_Aint count, MPII_Top
         }
         return;
     }
-    count_message(e, peer);
+    count_message(e, step->peer);
+    join_units(e, step, first, &buf, &count, &joined, attr);
+    if (joined != MPI_DATATYPE_NULL)
+        type = joined;
     /* who gets a message without content knows that there is an error: tags may not tell */
     if (TOPO_ERROR != TOPO_ERROR_NONE)
         count = 0;
+    note_mute(e, attr);
     /* what may pile up at the receiver is synchronous */
     mpi_errno = e->gen->max_sends == 0 || e->num_sent < e->gen->max_sends ?
-        MPIC_Isend(buf, count, type, peer, e->tag, e->comm_ptr, &send.req, TOPO_COLL_ATTR) :
-        MPII_Topo_issend(buf, count, type, peer, e->tag, e->comm_ptr, &send.req, attr);
+        MPIC_Isend(buf, count, type, step->peer, e->tag, e->comm_ptr, &send.req, TOPO_COLL_ATTR) :
+        MPII_Topo_issend(buf, count, type, step->peer, e->tag, e->comm_ptr, &send.req, attr);
     e->num_sent++;
     note_error(e, mpi_errno, attr);
+    free_type(&joined);
     if (send.req)
         keep_send(e, &send);
 }
@@ -255,13 +289,13 @@ static void run_step(exec_t * e, const MPII_Topo_step_t * step, MPII_Topo_attr_t
     MPI_Aint first, count;
     char *buf;
 
-    find_units(d, step->unit, step->num, &first, &count);
+    MPII_Topo_data_find(d, step->unit, step->num, &first, &count);
     if (count == 0)
         return;
     buf = address(e, step->buf, step->slot, first);
     switch (step->kind) {
         case MPII_TOPO_STEP__SEND:
-            send_units(e, step->peer, buf, count, attr);
+            send_units(e, step, buf, first, count, attr);
             break;
         case MPII_TOPO_STEP__COPY:
             mpi_errno = MPIR_Localcopy(address(e, step->from, step->from_slot, first), count,
@@ -281,59 +315,83 @@ static void run_step(exec_t * e, const MPII_Topo_step_t * step, MPII_Topo_attr_t
 
 /* -- receives -- */
 
+static void receive_units(exec_t * e, const MPII_Topo_step_t * step, recv_t * recv, MPI_Aint first,
+                          MPII_Topo_attr_t * attr)
+{
+    MPI_Datatype joined;
+    MPI_Aint count = recv->count;
+    char *buf = recv->buf;
+    int mpi_errno;
+
+    join_units(e, step, first, &buf, &count, &joined, attr);
+    mpi_errno = MPIC_Irecv(buf, count, joined == MPI_DATATYPE_NULL ? e->data->type : joined,
+                           step->peer, e->tag, e->comm_ptr, &recv->req);
+    note_error(e, mpi_errno, attr);
+    free_type(&joined);
+}
+
+/* Where a message that is to come to TMP through a pipe is only there to be added to something, that can
+ * be done at once. */
+static void find_sum(exec_t * e, const MPII_Topo_step_t * step, MPI_Aint first, recv_t * recv)
+{
+    MPII_Topo_step_t next;
+
+    if (!e->is_packed || e->data->op == MPI_OP_NULL || step->buf != MPII_TOPO_BUF__TMP ||
+        !e->gen->react(e->gen, e->posted + 1, 0, &next) ||
+        next.kind != MPII_TOPO_STEP__REDUCE || next.after > 0 || next.unit != step->unit ||
+        next.num != step->num || next.from != step->buf || next.from_slot != step->slot)
+        return;
+    recv->op = e->data->op;
+    recv->buf = address(e, next.buf, next.slot, first);
+}
+
 /* Ask for what may come next. */
 static void post(exec_t * e, MPII_Topo_attr_t * attr)
 {
     MPII_Topo_step_t step;
-    MPI_Aint first;
+    MPI_Aint first, count;
 
-    for (; e->posted < e->gen->num_recvs && e->posted < e->arrived + WINDOW; e->posted++) {
-        recv_t *recv = &e->recvs[e->posted % WINDOW];
-        MPI_Aint count = 0;
+    for (; e->posted < e->gen->num_recvs && e->num_waits < WINDOW; e->posted++) {
+        recv_t *recv = &e->recvs[(e->first_recv + e->num_waits) % WINDOW];
 
-        if (e->gen->recv(e->gen, e->posted, &step)) {
-            if (step.after > e->round ||
-                (step.after > 0 && has_pending(e, step.after, INT_MAX, attr)))
-                return;
-            find_units(e->data, step.unit, step.num, &first, &count);
-        }
-        recv->req = NULL;
-        recv->from = -1;
+        if (!e->gen->recv(e->gen, e->posted, &step))
+            continue;
+        if (step.after > e->round || (step.after > 0 && has_pending(e, step.after, INT_MAX, attr)))
+            return;
+        MPII_Topo_data_find(e->data, step.unit, step.num, &first, &count);
         if (count == 0)
             continue;
+        *recv = (recv_t) {
+            .index = e->posted,.from = pipe_to(e, &step, count),.count = count,.op = MPI_OP_NULL,
+        };
         recv->buf = address(e, step.buf, step.slot, first);
-        recv->count = count;
-        recv->from = pipe_to(e, step.peer, count);
-        if (recv->from == -1) {
-            int mpi_errno = MPIC_Irecv(recv->buf, count, e->data->type, step.peer, e->tag,
-                                       e->comm_ptr, &recv->req);
-            note_error(e, mpi_errno, attr);
-        }
+        e->num_waits++;
+        if (recv->from == -1)
+            receive_units(e, &step, recv, first, attr);
+        else
+            find_sum(e, &step, first, recv);
     }
 }
 
 /* Whether a message is here; then it is in its place. */
 static bool take(exec_t * e, recv_t * recv, MPII_Topo_attr_t * attr)
 {
-    int mpi_errno = MPI_SUCCESS, error = TOPO_ERROR_NONE;
-
     if (recv->req) {
         e->wait_req = recv->req;
         e->wait_from = -1;
         if (!MPIR_Request_is_complete(recv->req))
             return false;
-        if (finish(e, &recv->req, attr) == 0)
+        /* without content: the sender has an error; else the ranks do not agree */
+        if (finish(e, &recv->req, attr) != recv->count * e->type_size)
             TOPO_ADD_ERROR(MPIR_ERR_OTHER);
-    } else if (recv->from != -1 && !e->is_broken) {
+    } else if (recv->from != -1) {
         e->wait_req = NULL;
         e->wait_from = recv->from;
-        if (!MPII_Topo_pipes_read(e->pipes, recv->from, recv->buf, recv->count, e->data->type,
-                                  recv->count * e->type_size, &error, &mpi_errno))
+        if (!read_pipe(e, recv, attr))
             return false;
-        if (error != TOPO_ERROR_NONE)
-            TOPO_ADD_ERROR(error);
-        note_error(e, mpi_errno, attr);
     }
+    e->first_recv = (e->first_recv + 1) % WINDOW;
+    e->num_waits--;
     return true;
 }
 
@@ -355,8 +413,13 @@ static bool advance(exec_t * e, MPII_Topo_attr_t * attr)
                     return false;
                 continue;
             }
-            if (!take(e, &e->recvs[e->arrived % WINDOW], attr))
-                return false;
+            recv_t *recv = &e->recvs[e->first_recv];
+            if (e->num_waits > 0 && recv->index == e->arrived) {
+                if (!take(e, recv, attr))
+                    return false;
+                if (recv->op != MPI_OP_NULL)
+                    e->step = 1;        /* that has been done */
+            }
             e->arrived++;
         }
         /* -- round -- */
@@ -379,6 +442,7 @@ static void exec_init(exec_t * e, const MPII_Topo_gen_t * gen, const MPII_Topo_d
 {
     const MPII_Topo_order_t *order = gen->order;
     MPI_Aint true_extent;
+    int is_contig;
 
     /* not the large part of it */
     memset(e, 0, offsetof(exec_t, recvs));
@@ -391,15 +455,23 @@ static void exec_init(exec_t * e, const MPII_Topo_gen_t * gen, const MPII_Topo_d
     e->rack = order->rack_of[order->host_at[order->pos_of[gen->rank]]];
     MPIR_Datatype_get_extent_macro(data->type, e->extent);
     MPIR_Datatype_get_size_macro(data->type, e->type_size);
-    e->pipe_count = -1;
+    MPIR_Type_get_true_extent_impl(data->type, &e->true_lb, &true_extent);
+    e->pipe_bytes = -1;
     if (pipes && MPII_Topo_pipes_limit(pipes) > 0) {
         e->pipes = pipes;
-        e->pipe_count = MPII_Topo_pipes_limit(pipes) / MPL_MAX(e->type_size, 1);
+        e->piece_count = MPII_Topo_pipes_piece(pipes) / MPL_MAX(e->type_size, 1);
+        /* pieces are of whole elements, which both sides have to know */
+        if (e->piece_count > 0 && (data->are_bytes || data->op != MPI_OP_NULL))
+            e->pipe_bytes = MPII_Topo_pipes_limit(pipes);
+        else
+            e->pipe_bytes = MPII_Topo_pipes_piece(pipes);
+        MPIR_Datatype_is_contig(data->type, &is_contig);
+        e->is_packed = is_contig && e->true_lb == 0 && e->extent == e->type_size;
     }
     if (gen->num_slots > 0) {
-        MPIR_Type_get_true_extent_impl(data->type, &e->true_lb, &true_extent);
         e->element_bytes = MPL_MAX(e->extent, true_extent);
-        e->tmp = MPL_malloc(tmp_bytes(e, gen->num_slots), MPL_MEM_BUFFER);
+        e->tmp = MPL_malloc(MPII_Topo_data_slot(data, gen->num_slots) * e->element_bytes,
+                            MPL_MEM_BUFFER);
         MPII_TOPO_NEED(e->tmp);
         e->tmp -= e->true_lb;
     }
@@ -430,14 +502,11 @@ static bool has_changed(const void *data)
 }
 
 int MPII_Topo_exec_run(const MPII_Topo_gen_t * gen, const MPII_Topo_data_t * data, int tag,
-                       MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
+                       MPIR_Comm * comm_ptr, MPII_Topo_pipes_t * pipes, MPII_Topo_attr_t * attr)
 {
-    int mpi_errno = MPI_SUCCESS, mpi_errno_ret = MPI_SUCCESS;
-    MPII_Topo_pipes_t *pipes;
+    int mpi_errno = MPI_SUCCESS;
     exec_t e;
 
-    mpi_errno = MPII_Topo_comm_pipes(comm_ptr, gen->order, tag, &pipes, attr);
-    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     exec_init(&e, gen, data, tag, comm_ptr, pipes, attr);
     while (!advance(&e, attr)) {
         if (e.num_unwritten > 0 && !e.is_broken)
@@ -452,9 +521,7 @@ int MPII_Topo_exec_run(const MPII_Topo_gen_t * gen, const MPII_Topo_data_t * dat
             e.is_broken = true;
     }
     exec_free(&e);
-    mpi_errno = e.mpi_errno;
-    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    return mpi_errno_ret;
+    return e.mpi_errno;
 }
 
 MPII_Topo_exec_t *MPII_Topo_exec_begin(const MPII_Topo_gen_t * gen, const MPII_Topo_data_t * data,

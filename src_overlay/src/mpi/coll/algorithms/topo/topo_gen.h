@@ -71,14 +71,19 @@ void MPII_Topo_gen_tree(MPII_Topo_gen_tree_t * tree, const MPII_Topo_order_t * o
 typedef enum {
     MPII_TOPO_LANES__REDUCE_SCATTER,
     MPII_TOPO_LANES__ALLGATHER,
-    MPII_TOPO_LANES__ALLREDUCE
+    MPII_TOPO_LANES__ALLREDUCE,
+    MPII_TOPO_LANES__BCAST,
+    MPII_TOPO_LANES__REDUCE
 } MPII_Topo_lanes_kind_t;
 
 typedef struct {
     MPII_Topo_gen_t gen;
+    MPII_Topo_lanes_kind_t kind;
+    int root;                   /* -1: none */
     int num_chunks, num_a, num_b, num_c;
     int host, host_len, rack_len;       /* host of the rank; ranks in it, hosts in its rack */
     int a, b, c;                /* of the rank */
+    int turn;                   /* of its rack in the chain of racks */
     int run_host, run_rack;     /* units of a message in a host, in a rack */
     int first_stage, num_stages;
     int num_of[6], slots_of[6], per_step;       /* messages of a stage, units of each; of all stages */
@@ -87,13 +92,15 @@ typedef struct {
 /* Units are num_chunks times MPII_Topo_lanes_units of them, in OUT. REDUCE_SCATTER: OUT holds the
  * contribution of the rank at the start, and the result in its own units at the end. ALLGATHER: its
  * own units, and all. ALLREDUCE: its contribution, and all of the result. Own are those that
- * MPII_Topo_lanes_rank gives it; in ALLREDUCE, nobody's are. in_runs: units lie one behind the
- * other, and go together in messages; always for reductions. */
+ * MPII_Topo_lanes_rank gives it; in the other kinds, nobody's are. BCAST: all at the root, and all.
+ * REDUCE: its contribution, and at the root the result, elsewhere anything. in_runs: units lie one
+ * behind the other, and go together in messages; always for reductions and BCAST. */
 void MPII_Topo_gen_lanes(MPII_Topo_gen_lanes_t * lanes, const MPII_Topo_order_t * order,
-                         MPII_Topo_lanes_kind_t kind, int rank, int num_chunks, bool in_runs);
+                         MPII_Topo_lanes_kind_t kind, int root, int rank, int num_chunks,
+                         bool in_runs);
 
 /* Units in a chunk, and the rank whose block is at one of these; -1: nobody's */
-int MPII_Topo_lanes_units(const MPII_Topo_order_t * order);
+int MPII_Topo_lanes_units(const MPII_Topo_order_t * order, MPII_Topo_lanes_kind_t kind);
 int MPII_Topo_lanes_rank(const MPII_Topo_order_t * order, int unit);
 
 /* -- topo_gen_doubling.c -- */
@@ -164,5 +171,35 @@ void MPII_Topo_gen_slots(MPII_Topo_gen_slots_t * gen, const MPII_Topo_order_t * 
 
 /* Allgather gather_bcast. Unit r is the block of rank r, in OUT. */
 void MPII_Topo_gen_gather_bcast(MPII_Topo_gen_t * gen, const MPII_Topo_order_t * order, int rank);
+
+/* -- topo_gen_gather.c -- */
+
+typedef struct {
+    MPII_Topo_gen_t gen;
+    MPII_Topo_shape_t shape;
+    bool is_up, is_sink;
+    int root, parent;           /* -1 at the root */
+    int turn, len;              /* turned positions of the subtree */
+    const ptrdiff_t *starts;
+    ptrdiff_t limit;
+} MPII_Topo_gen_gather_t;
+
+/* Gather (is_up) and scatter by LEADERS, or by BINOMIAL, which is another one here. Unit c * p + t, with p
+ * ranks, is piece c of the block of the rank at turned position t. Each rank has the units of its
+ * subtree one behind the other in OUT: its own one, or at the root of scatter all, at the start, and
+ * all, or in scatter its own one, at the end. There are pieces 0 only, and one message to each child. */
+void MPII_Topo_gen_gather(MPII_Topo_gen_gather_t * g, const MPII_Topo_order_t * order,
+                          MPII_Topo_shape_t shape, int root, int rank, bool is_up);
+
+/* Likewise, but only the root has what belongs to others, in gather in OUT, and in scatter in IN. Other
+ * ranks have their own block, in gather in IN, and in scatter in OUT; of the root's nothing is done. In
+ * TMP slot t is for piece 0 of the subtree's position t. There are num_pieces pieces of the longest block
+ * of the subtree. starts[t], t = 0 ... len: how long pieces 0 are before that position. is_sink: nothing
+ * is sent, and what comes is put in TMP, and lost. */
+void MPII_Topo_gen_gather_cut(MPII_Topo_gen_gather_t * g, int num_pieces, const ptrdiff_t starts[],
+                              ptrdiff_t limit, bool is_sink);
+
+/* The child that has position t of the subtree, t > 0: its rank, and its positions f ... f + len - 1 */
+int MPII_Topo_gen_gather_child(const MPII_Topo_gen_gather_t * g, int t, int *f, int *len);
 
 #endif /* TOPO_GEN_H_INCLUDED */

@@ -23,6 +23,17 @@
  * Allreduce does all six; reduce_scatter the first three, where (a, b, c) is the block of the rank at that
  * place; allgather the others, likewise. Where a place has no rank, its unit is empty.
  *
+ * With a root, there are no parts for racks: units are (a, b). Racks stand in a chain, from that of the
+ * root on in the order of the line and round again.
+ *
+ *   bcast            1. the root hands each lane of its rack (a, b)
+ *                    2. the lane hands it to that of the next rack in the chain, and so on
+ *                    3. 4. as 5. and 6. above
+ *   reduce           1. 2. as above
+ *                    3. from the last rack of the chain on, each lane adds what it gets to its own, and
+ *                       hands it to that of the rack before
+ *                    4. the lanes of its rack hand the root (a, b)
+ *
  * Stages of different chunks of a long vector overlap: in step t, stage s is at chunk t - s. So host
  * links, uplinks and processors are busy at the same time.
  *
@@ -36,25 +47,40 @@
  * (k + H + R - 3).alpha + the longest of n.(k-1)/k inside a host, n.(H-1)/H / link of a host, and
  * n.(R-1)/R / uplink, for long n, as the stages overlap. An uplink carries n.(R-1)/R bytes each way, and
  * the link of a host n.(H-1)/H more: the least that can be. Messages go directly, so there are
- * (R-1) + (H-1) + (k-1) a rank and chunk.
+ * (R-1) + (H-1) + (k-1) a rank and chunk. Bcast and reduce: an uplink carries n in and n out, through all
+ * hosts of its rack, where topo_chain has one; the link of the root's host up to 2n. For m chunks, (R + 1 +
+ * m).(H.k.alpha + n/m / uplink).
  *
  * Source: the stages by level are those of Traeff and Hunold, "Decomposing MPI collectives for exploiting
  * multi-lane communication"; the levels follow Bodele and Bhowmik, "Topology Aware Collectives".
  */
 
 #define WINDOW 3                /* chunks whose messages have a place in TMP */
+#define MAX_SENDS 16            /* of a rank that gets nothing, which would hold it up */
 
 typedef MPII_Topo_gen_lanes_t lanes_t;
 
-enum { HOST, RACK, SITE };
+enum { HOST, RACK, SITE, CHAIN, ROOT };
 
-/* The six stages, in the order of time. The ranks of a group hand each other what they have at a level. */
+/* The stages, in the order of time. The ranks of a group hand each other what they have at a level;
+ * CHAIN: to the next rack; ROOT: the root to the lanes of its rack, or they to it. */
 typedef struct {
     int level;
-    bool is_reduce;
+    bool is_reduce;             /* what comes is added */
 } stage_t;
-static const stage_t stages[6] = {
-    {HOST, true}, {RACK, true}, {SITE, true}, {SITE, false}, {RACK, false}, {HOST, false}
+static const stage_t stages[] = {
+    {HOST, true}, {RACK, true}, {SITE, true}, {SITE, false}, {RACK, false}, {HOST, false},
+    {ROOT, false}, {CHAIN, false}, {RACK, false}, {HOST, false},
+    {HOST, true}, {RACK, true}, {CHAIN, true}, {ROOT, false}
+};
+static const struct {
+    int first, num;
+} stages_of[] = {
+    [MPII_TOPO_LANES__REDUCE_SCATTER] = {0, 3},
+    [MPII_TOPO_LANES__ALLGATHER] = {3, 3},
+    [MPII_TOPO_LANES__ALLREDUCE] = {0, 6},
+    [MPII_TOPO_LANES__BCAST] = {6, 4},
+    [MPII_TOPO_LANES__REDUCE] = {10, 4},
 };
 
 /* A message of a stage: index i of those that a rank sends (receives), as (qa, qb, distance, run): qa
@@ -85,8 +111,19 @@ static int lane(const MPII_Topo_order_t * order, int rack, int b, int a)
     return order->rank_at[order->first_pos[host] + a % num_ranks];
 }
 
-/* How many messages one group member has for each other one, at most; 1 and more units each */
-static int num_messages(const lanes_t * l, const stage_t * s)
+/* The rack before or behind that of the rank in the chain of racks, -1: none: where a message of CHAIN
+ * goes to, or comes from */
+static int next_rack(const lanes_t * l, bool is_send)
+{
+    int next = l->turn + (is_send == (l->kind == MPII_TOPO_LANES__BCAST) ? 1 : -1);
+
+    if (next < 0 || next >= l->gen.order->num_racks)
+        return -1;
+    return (l->c - l->turn + next + l->gen.order->num_racks) % l->gen.order->num_racks;
+}
+
+/* How many messages a rank sends, or gets, in a stage, at most; 1 and more units each */
+static int num_messages(const lanes_t * l, const stage_t * s, bool is_send)
 {
     int qa = round_up(l->num_a, l->host_len), qb = round_up(l->num_b, l->rack_len);
 
@@ -95,13 +132,43 @@ static int num_messages(const lanes_t * l, const stage_t * s)
             return qa * (l->host_len - 1) * (l->num_b * l->num_c / l->run_host);
         case RACK:
             return qa * qb * (l->rack_len - 1) * (l->num_c / l->run_rack);
-        default:
+        case SITE:
             return qa * qb * (l->num_c - 1);
+        case CHAIN:
+            return next_rack(l, is_send) == -1 ? 0 : qa * qb;
+        default:
+            if (l->turn > 0)
+                return 0;
+            if (is_send != (l->kind == MPII_TOPO_LANES__BCAST))
+                return l->gen.rank == l->root ? 0 : qa * qb;
+            return l->gen.rank == l->root ? l->num_a * l->num_b : 0;
     }
 }
 
-/* Message i of a stage, to the rank at a distance to the right, or from that to the left. */
-static message_t find_message(const lanes_t * l, const stage_t * s, int i, bool is_send)
+/* Message i of CHAIN or ROOT: all that the lane has, or at the root all */
+static message_t find_rooted(const lanes_t * l, const stage_t * s, int i, bool is_send)
+{
+    const MPII_Topo_order_t *order = l->gen.order;
+    bool has_all = s->level == ROOT && l->gen.rank == l->root;
+    int num_qb = round_up(l->num_b, l->rack_len);
+    message_t m = {
+        .a = has_all ? i / l->num_b : i / num_qb * l->host_len + l->a,
+        .b = has_all ? i % l->num_b : i % num_qb * l->rack_len + l->b,
+        .peer = -1,
+        .num = 1,
+    };
+
+    if (m.a >= l->num_a || m.b >= l->num_b)
+        return m;
+    m.peer = s->level == CHAIN ? lane(order, next_rack(l, is_send), m.b, m.a) :
+        has_all ? lane(order, l->c, m.b, m.a) : l->root;
+    if (m.peer == l->gen.rank)
+        m.peer = -1;
+    return m;
+}
+
+/* Message i of another stage, to the rank at a distance to the right, or from that to the left. */
+static message_t find_in_group(const lanes_t * l, const stage_t * s, int i, bool is_send)
 {
     const MPII_Topo_order_t *order = l->gen.order;
     int per_run = s->level == HOST ? l->num_b * l->num_c / l->run_host :
@@ -134,7 +201,15 @@ static message_t find_message(const lanes_t * l, const stage_t * s, int i, bool 
         m.peer = lane(order, l->c, other, m.a);
     else
         m.peer = lane(order, other, m.b, m.a);
+    /* the root has it */
+    if (l->kind == MPII_TOPO_LANES__BCAST && (is_send ? m.peer : l->gen.rank) == l->root)
+        m.peer = -1;
     return m;
+}
+
+static message_t find_message(const lanes_t * l, const stage_t * s, int i, bool is_send)
+{
+    return s->level >= CHAIN ? find_rooted(l, s, i, is_send) : find_in_group(l, s, i, is_send);
 }
 
 /* -- time: step t has the messages of all stages, the oldest chunk first -- */
@@ -156,7 +231,8 @@ static bool has_chunk(const lanes_t * l, int chunk)
     return 0 <= chunk && chunk < l->num_chunks;
 }
 
-/* The round in which a rank sends what is of stage s of a chunk: when the stage before is over */
+/* The round in which a rank sends what is of stage s of a chunk: when the stage before is over. What it
+ * gets in CHAIN it sends on at once. */
 static int send_round(const lanes_t * l, int s, int chunk)
 {
     int round;
@@ -185,7 +261,7 @@ static bool recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
     int chunk, index, s = find_stage(l, i, &chunk, &index);
     const stage_t *stage = &stages[l->first_stage + s];
 
-    if (!has_chunk(l, chunk) || index >= num_messages(l, stage))
+    if (!has_chunk(l, chunk) || index >= num_messages(l, stage, false))
         return false;
     message_t m = find_message(l, stage, index, false);
     if (m.peer == -1)
@@ -204,9 +280,12 @@ static bool recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
             step->after = i - WINDOW * l->per_step + 2;
     } else {
         step->buf = MPII_TOPO_BUF__OUT;
-        /* these units were sent, to be added: at the same level, in stage 2 - (s - 3) */
-        if (l->first_stage == 0)
+        /* these units were sent, to be added: at the same level, in stage 2 - (s - 3); or in one of
+         * the first two */
+        if (l->kind == MPII_TOPO_LANES__ALLREDUCE)
             step->after = send_round(l, l->num_stages - 1 - s, chunk) + 1;
+        else if (l->kind == MPII_TOPO_LANES__REDUCE)
+            step->after = send_round(l, 1, chunk) + 1;
     }
     return true;
 }
@@ -215,7 +294,7 @@ static bool send_step(const lanes_t * l, int s, int chunk, int i, MPII_Topo_step
 {
     const stage_t *stage = &stages[l->first_stage + s];
 
-    if (i >= num_messages(l, stage))
+    if (i >= num_messages(l, stage, true))
         return false;
     message_t m = find_message(l, stage, i, true);
     step->kind = MPII_TOPO_STEP__SEND;
@@ -224,6 +303,12 @@ static bool send_step(const lanes_t * l, int s, int chunk, int i, MPII_Topo_step
     step->num = m.peer == -1 ? 0 : m.num;
     step->buf = MPII_TOPO_BUF__OUT;
     return true;
+}
+
+/* How many messages a rank sends when a stage begins */
+static int num_ahead(const lanes_t * l, const stage_t * s)
+{
+    return s->level == CHAIN && next_rack(l, false) != -1 ? 0 : num_messages(l, s, true);
 }
 
 static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * step)
@@ -249,9 +334,14 @@ static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * 
                 }
                 return true;
             }
+            /* -- next rack -- */
+            if (stage->level == CHAIN && next_rack(l, false) != -1 && k-- == 0) {
+                send_step(l, s, chunk, index, step);
+                return true;
+            }
             /* -- next stage -- */
             if (index == l->num_of[s] - 1 && s + 1 < l->num_stages) {
-                int num = num_messages(l, stage + 1);
+                int num = num_ahead(l, stage + 1);
                 if (k < num)
                     return send_step(l, s + 1, chunk, k, step);
                 k -= num;
@@ -264,30 +354,37 @@ static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * 
 }
 
 void MPII_Topo_gen_lanes(MPII_Topo_gen_lanes_t * l, const MPII_Topo_order_t * order,
-                         MPII_Topo_lanes_kind_t kind, int rank, int num_chunks, bool in_runs)
+                         MPII_Topo_lanes_kind_t kind, int root, int rank, int num_chunks,
+                         bool in_runs)
 {
     int pos = order->pos_of[rank], host = order->host_at[pos], rack = order->rack_of[host];
+    int root_rack = root == -1 ? rack : order->rack_of[order->host_at[order->pos_of[root]]];
+    bool is_paced = false;
 
     *l = (lanes_t) {
         .gen = {.order = order,.rank = rank,.recv = recv,.react = react},
+        .kind = kind,
+        .root = root,
         .num_chunks = num_chunks,
         .num_a = order->max_ppn,
         .num_b = order->max_hosts,
-        .num_c = order->num_racks,
+        .num_c = root == -1 ? order->num_racks : 1,
         .host = host,
         .host_len = order->first_pos[host + 1] - order->first_pos[host],
         .rack_len = order->first_host[rack + 1] - order->first_host[rack],
         .a = pos - order->first_pos[host],
         .b = host - order->first_host[rack],
         .c = rack,
-        .first_stage = kind == MPII_TOPO_LANES__ALLGATHER ? 3 : 0,
-        .num_stages = kind == MPII_TOPO_LANES__ALLREDUCE ? 6 : 3,
+        .turn = (rack - root_rack + order->num_racks) % order->num_racks,
+        .first_stage = stages_of[kind].first,
+        .num_stages = stages_of[kind].num,
     };
     l->run_host = in_runs ? l->num_b * l->num_c : 1;
     l->run_rack = in_runs ? l->num_c : 1;
     for (int s = 0; s < l->num_stages; s++) {
         const stage_t *stage = &stages[l->first_stage + s];
-        int num = num_messages(l, stage);
+        int num = num_messages(l, stage, false);
+        is_paced = is_paced || num > 0;
         /* each stage takes its time, even where a rank gets nothing in it */
         l->num_of[s] = num > 0 ? num : 1;
         l->per_step += l->num_of[s];
@@ -297,6 +394,8 @@ void MPII_Topo_gen_lanes(MPII_Topo_gen_lanes_t * l, const MPII_Topo_order_t * or
         }
     }
     l->gen.num_recvs = (num_chunks + l->num_stages - 1) * l->per_step;
+    if (!is_paced || (kind == MPII_TOPO_LANES__BCAST && rank == root))
+        l->gen.max_sends = MAX_SENDS;
 }
 
 /* Block of the rank at (a, b, c); -1 where there is none. */
@@ -311,7 +410,8 @@ int MPII_Topo_lanes_rank(const MPII_Topo_order_t * order, int unit)
     return order->rank_at[order->first_pos[host] + a];
 }
 
-int MPII_Topo_lanes_units(const MPII_Topo_order_t * order)
+int MPII_Topo_lanes_units(const MPII_Topo_order_t * order, MPII_Topo_lanes_kind_t kind)
 {
-    return order->max_ppn * order->max_hosts * order->num_racks;
+    bool has_root = kind == MPII_TOPO_LANES__BCAST || kind == MPII_TOPO_LANES__REDUCE;
+    return order->max_ppn * order->max_hosts * (has_root ? 1 : order->num_racks);
 }

@@ -43,34 +43,17 @@ typedef MPII_Topo_gen_tree_t tree_t;
 
 /* -- shapes -- */
 
-/* Turned positions of the host (rack) that a turned position is in */
-static void find_group(const MPII_Topo_order_t * order, int root, int turn, bool is_rack,
-                       int *first, int *len)
-{
-    int host = order->host_at[order->pos_of[MPII_Topo_order_turned(order, root, turn)]];
-    int root_host = order->host_at[order->pos_of[root]];
-    int begin = host, end = host + 1;
-
-    if (is_rack) {
-        begin = order->first_host[order->rack_of[host]];
-        end = order->first_host[order->rack_of[host] + 1];
-    }
-    *len = order->first_pos[end] - order->first_pos[begin];
-    *first = begin <= root_host && root_host < end ? 0 :
-        MPII_Topo_order_turn(order, root, order->rank_at[order->first_pos[begin]]);
-}
-
 static void branch_of_chain(MPII_Topo_branch_t * b, const MPII_Topo_order_t * order, int *parent)
 {
     int len;
 
-    find_group(order, b->root, b->turn, false, &b->first, &b->len);
+    MPII_Topo_order_group(order, b->root, b->turn, false, &b->first, &b->len);
     if (b->turn != b->first) {
         *parent = b->first;
         return;
     }
     if (b->turn > 0)
-        find_group(order, b->root, b->turn - 1, false, parent, &len);
+        MPII_Topo_order_group(order, b->root, b->turn - 1, false, parent, &len);
     b->num_children = b->len - 1 + (b->first + b->len < order->num_ranks);
 }
 
@@ -120,8 +103,8 @@ static void branch_of_leaders(MPII_Topo_branch_t * b, const MPII_Topo_order_t * 
     int host = order->host_at[order->pos_of[b->rank]];
     int rack = order->rack_of[host], first_of_rack, len;
 
-    find_group(order, b->root, b->turn, false, &b->first, &b->len);
-    find_group(order, b->root, b->turn, true, &first_of_rack, &len);
+    MPII_Topo_order_group(order, b->root, b->turn, false, &b->first, &b->len);
+    MPII_Topo_order_group(order, b->root, b->turn, true, &first_of_rack, &len);
     if (b->turn > 0)
         *parent = b->turn != b->first ? b->first : b->turn != first_of_rack ? first_of_rack : 0;
     if (b->turn == b->first)

@@ -108,3 +108,19 @@ int MPII_Topo_order_turned(const MPII_Topo_order_t * order, int root, int turn)
         turn -= ranges[i].end - ranges[i].begin;
     return order->rank_at[ranges[i].begin + turn];
 }
+
+void MPII_Topo_order_group(const MPII_Topo_order_t * order, int root, int turn, bool is_rack,
+                           int *first, int *len)
+{
+    int host = order->host_at[order->pos_of[MPII_Topo_order_turned(order, root, turn)]];
+    int root_host = order->host_at[order->pos_of[root]];
+    int begin = host, end = host + 1;
+
+    if (is_rack) {
+        begin = order->first_host[order->rack_of[host]];
+        end = order->first_host[order->rack_of[host] + 1];
+    }
+    *len = order->first_pos[end] - order->first_pos[begin];
+    *first = begin <= root_host && root_host < end ? 0 :
+        MPII_Topo_order_turn(order, root, order->rank_at[order->first_pos[begin]]);
+}

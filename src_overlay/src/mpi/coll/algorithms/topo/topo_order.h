@@ -7,6 +7,7 @@
 #define TOPO_ORDER_H_INCLUDED
 
 #include "topo_map.h"
+#include <stdbool.h>
 
 /* The ranks of a communicator in a line in which the ranks of a host, and the hosts of a rack, stand
  * beside each other: the nearest neighbour ring (MPII_Topo_map_ring), cut where a rack begins, or a
@@ -32,5 +33,9 @@ MPII_Topo_order_t *MPII_Topo_order_create(const MPII_Topo_place_t * place, const
  * root has hosts and racks beside each other, at no cost. `turn` is the turned position. */
 int MPII_Topo_order_turn(const MPII_Topo_order_t * order, int root, int rank);
 int MPII_Topo_order_turned(const MPII_Topo_order_t * order, int root, int turn);
+
+/* Turned positions of the host (rack) that a turned position is in */
+void MPII_Topo_order_group(const MPII_Topo_order_t * order, int root, int turn, bool is_rack,
+                           int *first, int *len);
 
 #endif /* TOPO_ORDER_H_INCLUDED */

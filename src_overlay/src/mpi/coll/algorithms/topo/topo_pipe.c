@@ -8,11 +8,17 @@
 #include "topo_pipe.h"
 #include "topo_shm.h"
 
-#define NUM_SLOTS 2
-#define MAX_BYTES (4 * 1024 * 1024)     /* of all pipes of a communicator on a host */
-#define ALIGN(bytes_) (((bytes_) + 63) & ~(MPI_Aint) 63)
+/* Who writes a whole message need not wait for who reads it, and each wait is a change of process where
+ * there are fewer processors than ranks: so there are many slots, unless pieces would become short. */
+#define MAX_SLOTS 8
+#define MIN_SLOTS 2
+#define MIN_ROOM 4096           /* with less, a long message does better as any other one */
+#define MAX_ROOM 32768
+#define MAX_BYTES (4 * 1024 * 1024)     /* content of all pipes of a communicator on a host */
 
-/* A message */
+MPII_Topo_counter_t MPII_Topo_shm_messages;
+
+/* A piece of a message */
 typedef struct {
     int64_t bytes;
     int error;                  /* that the writer knows of, as TOPO_ERROR */
@@ -20,7 +26,7 @@ typedef struct {
     char mem[];
 } slot_t;
 
-/* Messages that were written, and read, by the two ranks of a pipe. The n-th is in slot n % NUM_SLOTS. */
+/* Pieces that were written, and read, by the two ranks of a pipe. The n-th is in slot n % num_slots. */
 typedef struct {
     MPII_Topo_shm_counter_t written, read;
 } pipe_t;
@@ -29,7 +35,8 @@ struct MPII_Topo_pipes {
     const MPII_Topo_order_t *order;
     int first, num;             /* positions of the ranks of the host */
     int index;                  /* of the calling process among them */
-    MPI_Aint limit;
+    int num_slots;
+    MPI_Aint room;              /* of a slot */
     MPII_Topo_shm_t *shm;
     struct {
         uint32_t written, read; /* by this process: to, and from the other one */
@@ -40,7 +47,7 @@ typedef MPII_Topo_pipes_t pipes_t;
 
 static MPI_Aint pipe_bytes(const pipes_t * p)
 {
-    return sizeof(pipe_t) + NUM_SLOTS * (sizeof(slot_t) + ALIGN(p->limit));
+    return sizeof(pipe_t) + p->num_slots * (sizeof(slot_t) + p->room);
 }
 
 static pipe_t *pipe_of(const pipes_t * p, int from, int to)
@@ -50,7 +57,7 @@ static pipe_t *pipe_of(const pipes_t * p, int from, int to)
 
 static slot_t *slot_of(const pipes_t * p, pipe_t * pipe, uint32_t n)
 {
-    return (slot_t *) ((char *) (pipe + 1) + n % NUM_SLOTS * (sizeof(slot_t) + ALIGN(p->limit)));
+    return (slot_t *) ((char *) (pipe + 1) + n % p->num_slots * (sizeof(slot_t) + p->room));
 }
 
 static int cmp_int(const void *a, const void *b)
@@ -58,14 +65,31 @@ static int cmp_int(const void *a, const void *b)
     return *(const int *) a - *(const int *) b;
 }
 
+/* Room of a slot, in bytes; 0: there are no pipes */
+static MPI_Aint find_room(MPIR_Comm * comm_ptr, int num_ranks, int *num_slots)
+{
+    MPI_Aint bytes = MAX_BYTES / ((MPI_Aint) num_ranks * num_ranks);
+    MPI_Aint most = MPL_MIN(MAX_ROOM, MPII_Topo_comm_settings(comm_ptr)->tree_shm_bytes);
+
+    *num_slots = MAX_SLOTS;
+    while (bytes / *num_slots < MIN_ROOM && *num_slots > MIN_SLOTS)
+        *num_slots /= 2;
+    return num_ranks == 1 ? 0 : MPL_MIN(bytes / *num_slots, most) & ~(MPI_Aint) (MPL_CACHELINE_SIZE - 1);
+}
+
+MPI_Aint MPII_Topo_pipes_room(MPIR_Comm * comm_ptr, int num_ranks)
+{
+    int num_slots;
+
+    return find_room(comm_ptr, num_ranks, &num_slots);
+}
+
 int MPII_Topo_pipes_create(MPIR_Comm * comm_ptr, const MPII_Topo_order_t * order, int tag,
                            MPII_Topo_pipes_t ** pipes, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int pos = order->pos_of[comm_ptr->rank], host = order->host_at[pos];
-    const MPII_Topo_settings_t *settings = MPII_Topo_comm_settings(comm_ptr);
     pipes_t *p = MPL_calloc(1, sizeof(*p), MPL_MEM_COLL);
-    MPI_Aint room;
     int *ranks = NULL;
 
     MPII_TOPO_NEED(p);
@@ -74,9 +98,8 @@ int MPII_Topo_pipes_create(MPIR_Comm * comm_ptr, const MPII_Topo_order_t * order
     p->first = order->first_pos[host];
     p->num = order->first_pos[host + 1] - p->first;
     p->index = pos - p->first;
-    room = MAX_BYTES / ((MPI_Aint) p->num * p->num) - sizeof(pipe_t) - NUM_SLOTS * sizeof(slot_t);
-    p->limit = MPL_MIN(room / NUM_SLOTS, settings->segment_bytes) & ~(MPI_Aint) 63;
-    if (p->num == 1 || settings->tree_shm_bytes == 0 || p->limit <= 0)
+    p->room = find_room(comm_ptr, p->num, &p->num_slots);
+    if (p->room == 0)
         goto fn_exit;
 
     p->own = MPL_calloc(p->num, sizeof(*p->own), MPL_MEM_COLL);
@@ -103,7 +126,14 @@ void MPII_Topo_pipes_free(MPII_Topo_pipes_t * p)
 
 MPI_Aint MPII_Topo_pipes_limit(const MPII_Topo_pipes_t * p)
 {
-    return p->shm ? p->limit : 0;
+    if (p->shm == NULL)
+        return 0;
+    return p->room < MIN_ROOM ? p->room : MPIR_AINT_MAX;
+}
+
+MPI_Aint MPII_Topo_pipes_piece(const MPII_Topo_pipes_t * p)
+{
+    return p->room;
 }
 
 int MPII_Topo_pipes_index(const MPII_Topo_pipes_t * p, int rank)
@@ -113,17 +143,13 @@ int MPII_Topo_pipes_index(const MPII_Topo_pipes_t * p, int rank)
     return 0 <= index && index < p->num ? index : -1;
 }
 
-/* -- messages -- */
-
-static bool is_reached(const MPII_Topo_shm_counter_t * counter, uint32_t target)
-{
-    return MPII_Topo_shm_is_reached(counter, target);
-}
+/* -- pieces -- */
 
 bool MPII_Topo_pipes_can_write(const MPII_Topo_pipes_t * p, int to)
 {
     /* modulo 2^32, from 0 on: the first slots are free */
-    return is_reached(&pipe_of(p, p->index, to)->read, p->own[to].written - (NUM_SLOTS - 1));
+    return MPII_Topo_shm_is_reached(&pipe_of(p, p->index, to)->read,
+                                    p->own[to].written - (p->num_slots - 1));
 }
 
 bool MPII_Topo_pipes_write(MPII_Topo_pipes_t * p, int to, const void *buf, MPI_Aint count,
@@ -138,17 +164,19 @@ bool MPII_Topo_pipes_write(MPII_Topo_pipes_t * p, int to, const void *buf, MPI_A
     slot->bytes = bytes;
     slot->error = *mpi_errno ? MPIR_ERR_OTHER : error;
     p->own[to].written++;
+    MPII_Topo_counter_add(&MPII_Topo_shm_messages, 1);
     MPII_Topo_shm_count(p->shm, &pipe->written, p->own[to].written);
     return true;
 }
 
 bool MPII_Topo_pipes_can_read(const MPII_Topo_pipes_t * p, int from)
 {
-    return is_reached(&pipe_of(p, from, p->index)->written, p->own[from].read + 1);
+    return MPII_Topo_shm_is_reached(&pipe_of(p, from, p->index)->written, p->own[from].read + 1);
 }
 
 bool MPII_Topo_pipes_read(MPII_Topo_pipes_t * p, int from, void *buf, MPI_Aint count,
-                          MPI_Datatype type, MPI_Aint bytes, int *error, int *mpi_errno)
+                          MPI_Datatype type, MPI_Aint * bytes, MPI_Op op, int *error,
+                          int *mpi_errno)
 {
     pipe_t *pipe = pipe_of(p, from, p->index);
     const slot_t *slot = slot_of(p, pipe, p->own[from].read);
@@ -157,10 +185,13 @@ bool MPII_Topo_pipes_read(MPII_Topo_pipes_t * p, int from, void *buf, MPI_Aint c
         return false;
     *error = slot->error;
     *mpi_errno = MPI_SUCCESS;
-    if (slot->bytes > bytes)
+    if (slot->bytes > *bytes)
         MPIR_ERR_SET(*mpi_errno, MPI_ERR_TRUNCATE, "**truncate");
+    else if (slot->error == TOPO_ERROR_NONE && op != MPI_OP_NULL)
+        *mpi_errno = MPIR_Reduce_local(slot->mem, buf, count, type, op);
     else if (slot->error == TOPO_ERROR_NONE)
         *mpi_errno = MPIR_Localcopy(slot->mem, slot->bytes, TOPO_BYTE, buf, count, type);
+    *bytes = slot->bytes;
     p->own[from].read++;
     MPII_Topo_shm_count(p->shm, &pipe->read, p->own[from].read);
     return true;

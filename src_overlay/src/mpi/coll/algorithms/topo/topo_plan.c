@@ -72,7 +72,7 @@ void MPII_Topo_route_free(MPII_Topo_route_t * route)
     MPL_free(route);
 }
 
-/* Sorting by counting, as in topo_tree.c. index[]: of each host in the list. */
+/* Sorting by counting. index[]: of each host in the list. */
 static void list_hosts(route_state_t * state, const MPII_Topo_place_t * place, const int group_of[],
                        int index[])
 {

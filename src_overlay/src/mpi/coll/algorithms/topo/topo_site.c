@@ -5,6 +5,7 @@
 
 #include "mpl.h"
 #include "topo_site.h"
+#include "topo_rates.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <json.h>
@@ -214,14 +215,14 @@ static uint8_t distance_of_latency(double latency_us)
     return step > MPII_TOPO_DISTANCE_MAX ? MPII_TOPO_DISTANCE_MAX : step;
 }
 
-/* A square matrix of latencies. Returns -1 and a sentence in err where it is not one; 0 and
- * *distance = NULL where there is none. */
+/* A square matrix of numbers >= 0, in this unit. Returns -1 and a sentence in err where it is not one; 0 and
+ * *matrix = NULL where there is none. */
 static int get_matrix(const char *name, const char *prefix, struct json_object *obj,
-                      const char *key, int n, uint8_t ** distance, char *err)
+                      const char *key, const char *unit, int n, double **matrix, char *err)
 {
     struct json_object *rows;
 
-    *distance = NULL;
+    *matrix = NULL;
     if (!json_object_object_get_ex(obj, key, NULL))
         return 0;
     rows = get(name, prefix, obj, key, json_type_array, err);
@@ -230,8 +231,8 @@ static int get_matrix(const char *name, const char *prefix, struct json_object *
     if (json_object_array_length(rows) != (size_t) n)
         return fail(err, "%s: key \"%s%s\": found %zu rows, expected %d", name, prefix, key,
                     (size_t) json_object_array_length(rows), n);
-    *distance = MPL_malloc((size_t) n * n, MPL_MEM_COLL);
-    if (*distance == NULL)
+    *matrix = MPL_malloc((size_t) n * n * sizeof(double), MPL_MEM_COLL);
+    if (*matrix == NULL)
         return fail(err, "%s: out of memory", name);
     for (int i = 0; i < n; i++) {
         struct json_object *row = json_object_array_get_idx(rows, i);
@@ -247,14 +248,74 @@ static int get_matrix(const char *name, const char *prefix, struct json_object *
                 !json_object_is_type(val, json_type_int))
                 return fail(err, "%s: key \"%s%s[%d][%d]\": found %s, expected a number", name,
                             prefix, key, i, j, json_type_to_name(json_object_get_type(val)));
-            double latency_us = json_object_get_double(val);
-            if (!isfinite(latency_us) || latency_us < 0)
-                return fail(err, "%s: key \"%s%s[%d][%d]\": found %g, expected microseconds >= 0",
-                            name, prefix, key, i, j, latency_us);
-            (*distance)[(size_t) i * n + j] = distance_of_latency(latency_us);
+            double number = json_object_get_double(val);
+            if (!isfinite(number) || number < 0)
+                return fail(err, "%s: key \"%s%s[%d][%d]\": found %g, expected %s >= 0",
+                            name, prefix, key, i, j, number, unit);
+            (*matrix)[(size_t) i * n + j] = number;
         }
     }
     return 0;
+}
+
+static uint8_t *distances(const double latency_us[], size_t num)
+{
+    uint8_t *distance = MPL_malloc(num, MPL_MEM_COLL);
+
+    for (size_t i = 0; distance && i < num; i++)
+        distance[i] = distance_of_latency(latency_us[i]);
+    return distance;
+}
+
+/* A matrix between hosts or, where there is none, between racks. Other keys as above */
+static int get_level(const char *name, const char *prefix, struct json_object *obj,
+                     const char *host_key, const char *rack_key, const char *unit,
+                     const MPII_Topo_site_t * site, double **hosts, double **racks, char *err)
+{
+    if (get_matrix(name, prefix, obj, host_key, unit, site->num_hosts, hosts, err))
+        return -1;
+    return *hosts ? 0 : get_matrix(name, prefix, obj, rack_key, unit, site->num_racks, racks, err);
+}
+
+/* Distances and rates, from what was measured */
+static int get_measured(const char *name, const char *prefix, struct json_object *obj,
+                        MPII_Topo_site_t * site, char *err)
+{
+    int h = site->num_hosts, r = site->num_racks;
+    double *host_us = NULL, *rack_us = NULL, *host_mbps = NULL, *rack_mbps = NULL;
+    int ret = get_level(name, prefix, obj, "latency_us", "rack_latency_us", "microseconds", site,
+                        &host_us, &rack_us, err) ||
+        get_level(name, prefix, obj, "bandwidth_mbps", "rack_bandwidth_mbps", "Mbit/s", site,
+                  &host_mbps, &rack_mbps, err) ? -1 : 0;
+
+    if (ret)
+        goto fn_exit;
+    MPII_Topo_measured_t measured = {
+        .num_hosts = h,.num_racks = r,.rack_of_host = site->rack_of_host,
+        .host_us = host_us,.host_mbps = host_mbps,.rack_us = rack_us,.rack_mbps = rack_mbps,
+    };
+    if (host_us)
+        site->host_distance = distances(host_us, (size_t) h * h);
+    if (rack_us)
+        site->rack_distance = distances(rack_us, (size_t) r * r);
+    if (MPII_Topo_rates_create(&measured, &site->rates) || (host_us && !site->host_distance) ||
+        (rack_us && !site->rack_distance)) {
+        ret = fail(err, "%s: out of memory", name);
+        goto fn_exit;
+    }
+    if (site->host_distance)
+        digest_add(&site->digest, site->host_distance, (size_t) h * h);
+    if (site->rack_distance)
+        digest_add(&site->digest, site->rack_distance, (size_t) r * r);
+    if (site->rates)
+        digest_add(&site->digest, site->rates, sizeof(*site->rates) + r * sizeof(int64_t));
+
+  fn_exit:
+    MPL_free(host_us);
+    MPL_free(rack_us);
+    MPL_free(host_mbps);
+    MPL_free(rack_mbps);
+    return ret;
 }
 
 static int cmp_names(const void *a, const void *b)
@@ -415,17 +476,10 @@ int MPII_Topo_site_create(const char *name, struct json_object *root, MPII_Topo_
     site->digest = MPII_TOPO_HASH_INIT;
     if (get_hosts(name, prefix, obj, site, err) || get_racks(name, prefix, obj, site, err) ||
         get_rack_join_bytes(name, prefix, obj, site, err) ||
-        get_matrix(name, prefix, obj, "latency_us", site->num_hosts, &site->host_distance, err) ||
-        (site->host_distance == NULL &&
-         get_matrix(name, prefix, obj, "rack_latency_us", site->num_racks, &site->rack_distance,
-                    err))) {
+        get_measured(name, prefix, obj, site, err)) {
         MPII_Topo_site_free(site);
         return -1;
     }
-    if (site->host_distance)
-        digest_add(&site->digest, site->host_distance, (size_t) site->num_hosts * site->num_hosts);
-    if (site->rack_distance)
-        digest_add(&site->digest, site->rack_distance, (size_t) site->num_racks * site->num_racks);
     *site_ = site;
     return 0;
 }
@@ -440,6 +494,7 @@ void MPII_Topo_site_free(MPII_Topo_site_t * site)
     MPL_free(site->rack_of_host);
     MPL_free(site->host_distance);
     MPL_free(site->rack_distance);
+    MPL_free(site->rates);
     MPL_free(site);
 }
 

@@ -17,6 +17,8 @@
  *   "racks":           {"names": [...], "of_host": for each host the index of its rack}
  *   "latency_us":      hosts x hosts, microseconds, >= 0
  *   "rack_latency_us": racks x racks, instead of the former on large sites
+ *   "bandwidth_mbps", "rack_bandwidth_mbps":
+ *                      likewise, 10^6 bit/s, >= 0; 0: not measured. For predictions alone; optional
  *   "rack_join_bytes": where messages between hosts have up to this many bytes, it pays to join those
  *                      for one rack and to pass them on there; optional
  *
@@ -28,6 +30,7 @@ typedef struct MPII_Topo_site {
     int *rack_of_host;          /* [num_hosts] */
     uint8_t *host_distance;     /* [num_hosts * num_hosts] or NULL */
     uint8_t *rack_distance;     /* [num_racks * num_racks] or NULL */
+    struct MPII_Topo_rates *rates;      /* or NULL: latencies or bandwidths were not measured */
     char **host_names;          /* [num_hosts] */
     int64_t rack_join_bytes;    /* -1: not told */
     uint64_t digest;            /* of all of the above */

@@ -32,7 +32,8 @@ typedef enum {
     MPII_TOPO_STEP__SEND,
     MPII_TOPO_STEP__RECV,
     MPII_TOPO_STEP__COPY,       /* from -> buf */
-    MPII_TOPO_STEP__REDUCE,     /* from op buf -> buf */
+    MPII_TOPO_STEP__REDUCE,     /* from op buf -> buf. As the first step of a round, with what its message
+                                 * brought to TMP: that is not there any more afterwards */
 } MPII_Topo_step_kind_t;
 
 typedef struct MPII_Topo_step {

@@ -1,0 +1,115 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "topo_auto.h"
+#include "topo_predict.h"
+
+/* From so many bytes on (of a vector; of a block) times grow as they did up to there: segments and chunks
+ * are as long, and there are more of them. */
+#define LINEAR_VECTOR_BYTES (512 * 1024)
+#define LINEAR_BLOCK_BYTES (16 * 1024)
+
+/* They serve to compare with, and are never the best in truth. */
+static const char *const baselines[] = { "gather_bcast", "linear", "topo_linear" };
+
+MPII_Topo_counter_t MPII_Topo_auto_decisions;
+static MPL_atomic_int_t has_warned;
+
+bool MPII_Topo_auto_is_usable(MPIR_Comm * comm_ptr)
+{
+    const MPII_Topo_links_t *links = NULL;
+    TOPO_COLL_ATTR_NEW;
+
+    if (TOPO_IS_THREADCOMM(comm_ptr) || !MPII_Topo_is_placed(comm_ptr) ||
+        MPII_Topo_comm_links(comm_ptr, &links, attr) != MPI_SUCCESS)
+        return false;
+    if (links == NULL) {
+        const char *what = MPII_Topo_why_no_links(comm_ptr);
+        char text[1024];
+
+        if (what) {
+            snprintf(text, sizeof(text), "%.900s: topo_auto found no latencies and bandwidths "
+                     "between hosts, and leaves all to MPICH's own selection", what);
+            MPII_Topo_warn_once(&has_warned, text);
+        }
+        return false;
+    }
+    return links->order->num_hosts > 1;
+}
+
+static int64_t predict(MPIR_Comm * comm_ptr, const MPII_Topo_algo_t * algo, int64_t bytes)
+{
+    const MPII_Topo_settings_t *settings = MPII_Topo_comm_settings(comm_ptr);
+    const MPII_Topo_links_t *links = NULL;
+    const int *slots = NULL;
+    int slot;
+    int64_t time = -1;
+    bool is_identity;
+    MPII_Topo_case_t *c = NULL;
+    TOPO_COLL_ATTR_NEW;
+
+    if (MPII_Topo_comm_links(comm_ptr, &links, attr) != MPI_SUCCESS)
+        return -1;
+    if (algo->coll == MPII_TOPO_COLL__ALLGATHER)
+        MPII_Topo_comm_recursive_doubling(comm_ptr, &slots, &slot, &is_identity, attr);
+    MPII_Topo_call_args_t args = {
+        .bytes = bytes,
+        .root = 0,
+        .segment_bytes = settings->segment_bytes,
+        .pipeline_min_bytes = settings->allgather_pipeline_min_bytes,
+        .slots = slots,
+    };
+    MPII_TOPO_NEED(MPII_Topo_case_create(algo, &args, links->order, &c) == 0);
+    if (c) {
+        time = MPII_Topo_predict(c, links);
+        MPII_TOPO_NEED(time >= 0);
+    }
+    MPII_Topo_case_free(c);
+    return time;
+}
+
+static int64_t time_of(MPIR_Comm * comm_ptr, const MPII_Topo_algo_t * algo, int64_t bytes)
+{
+    bool is_vector = algo->coll == MPII_TOPO_COLL__BCAST || algo->coll == MPII_TOPO_COLL__REDUCE ||
+        algo->coll == MPII_TOPO_COLL__ALLREDUCE;
+    int64_t linear = is_vector ? LINEAR_VECTOR_BYTES : LINEAR_BLOCK_BYTES;
+
+    if (bytes <= linear)
+        return predict(comm_ptr, algo, bytes);
+    int64_t full = predict(comm_ptr, algo, linear), half = predict(comm_ptr, algo, linear / 2);
+    if (full < 0 || half < 0)
+        return -1;
+    return full + MPL_MAX(full - half, 0) * (bytes / (linear / 2) - 2);
+}
+
+int64_t MPII_Topo_auto_time(MPIR_Comm * comm_ptr, MPII_Topo_coll_t coll, const char *name,
+                            int64_t bytes)
+{
+    const MPII_Topo_algo_t *algo = MPII_Topo_catalog_find(coll, name);
+
+    for (int i = 0; i < (int) (sizeof(baselines) / sizeof(baselines[0])); i++) {
+        if (!strcmp(name, baselines[i]))
+            return -1;
+    }
+    return algo && !algo->is_mpich ? time_of(comm_ptr, algo, bytes) : -1;
+}
+
+int64_t MPII_Topo_auto_stock_time(MPIR_Comm * comm_ptr, MPII_Topo_coll_t coll, const char *name,
+                                  int64_t bytes)
+{
+    const MPII_Topo_algo_t *algo = NULL;
+    const MPII_Topo_order_t *order = NULL;
+    TOPO_COLL_ATTR_NEW;
+
+    for (int i = 0; (algo = MPII_Topo_catalog(i)); i++) {
+        if (algo->coll == coll && algo->is_mpich && name && !strcmp(algo->name, name))
+            break;
+    }
+    if (algo == NULL && name && !strcmp(name, "smp") &&
+        MPII_Topo_comm_order(comm_ptr, &order, attr) == MPI_SUCCESS)
+        algo = MPII_Topo_mpich_choice(coll, bytes, order);
+    return algo ? time_of(comm_ptr, algo, bytes) : -1;
+}

@@ -1,0 +1,30 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#ifndef TOPO_AUTO_H_INCLUDED
+#define TOPO_AUTO_H_INCLUDED
+
+#include "topo.h"
+#include "topo_catalog.h"
+
+/* Predicted times of algorithms where the ranks of a communicator are: the same on all its processes. */
+
+/* Whether there is something to predict: several hosts, whose rates the topology tells, and whose place
+ * all processes know. Where rates lack, rank 0 warns, once. No communication. */
+bool MPII_Topo_auto_is_usable(MPIR_Comm * comm_ptr);
+
+/* Picoseconds that an algorithm of ours takes; -1: it is not to be considered. bytes: as in topo_catalog.h */
+int64_t MPII_Topo_auto_time(MPIR_Comm * comm_ptr, MPII_Topo_coll_t coll, const char *name,
+                            int64_t bytes);
+
+/* The same of one of MPICH's own. Where it is one by hosts, that has no schedule, the time is that of what
+ * MPICH would take without it. */
+int64_t MPII_Topo_auto_stock_time(MPIR_Comm * comm_ptr, MPII_Topo_coll_t coll, const char *name,
+                                  int64_t bytes);
+
+/* Decisions of topo_auto that this process has worked out: coll_topo_auto_decisions */
+extern MPII_Topo_counter_t MPII_Topo_auto_decisions;
+
+#endif /* TOPO_AUTO_H_INCLUDED */

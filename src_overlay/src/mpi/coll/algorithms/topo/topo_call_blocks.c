@@ -1,0 +1,191 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "topo.h"
+#include "topo_call_impl.h"
+
+/* Blocks of ranks, put into the order in which a schedule has its units, one behind the other: so that
+ * several go in a message. */
+
+typedef MPII_Topo_call_t call_t;
+
+/* -- as the user has them -- */
+
+MPI_Aint MPII_Topo_call_count_of(const call_t * c, int rank)
+{
+    return c->counts ? c->counts[rank] : c->count;
+}
+
+MPI_Aint MPII_Topo_call_displ_of(const call_t * c, int rank)
+{
+    return c->displs ? c->displs[rank] : rank * c->count;
+}
+
+MPI_Aint MPII_Topo_call_longest_block(const call_t * c)
+{
+    MPI_Aint longest = c->count;
+
+    for (int i = 0; c->counts && i < c->comm_ptr->local_size; i++)
+        longest = MPL_MAX(longest, c->counts[i]);
+    return longest;
+}
+
+MPI_Aint MPII_Topo_call_bytes_of_blocks(const call_t * c)
+{
+    MPI_Aint sum = c->counts ? 0 : c->count * c->comm_ptr->local_size, size;
+
+    for (int i = 0; c->counts && i < c->comm_ptr->local_size; i++)
+        sum += c->counts[i];
+    MPIR_Datatype_get_size_macro(c->type, size);
+    return sum * size;
+}
+
+/* -- in the order of units -- */
+
+void MPII_Topo_call_find_blocks(call_t * c, const MPII_Topo_order_t * order, int num_units,
+                                int (*rank_of) (const MPII_Topo_order_t * order, int unit))
+{
+    int num_ranks = c->comm_ptr->local_size, *blocks;
+    MPI_Aint *displs;
+
+    c->table = displs = MPL_malloc(num_ranks * sizeof(MPI_Aint) + num_units * sizeof(int),
+                                   MPL_MEM_BUFFER);
+    MPII_TOPO_NEED(displs);
+    if (c->counts && c->displs == NULL) {
+        displs[0] = 0;
+        for (int i = 1; i < num_ranks; i++)
+            displs[i] = displs[i - 1] + c->counts[i - 1];
+        c->displs = displs;
+    }
+    blocks = (int *) (displs + num_ranks);
+    for (int unit = 0; unit < num_units; unit++)
+        blocks[unit] = rank_of(order, unit);
+    c->data.block_of = blocks;
+    c->data.num_blocks = num_units;
+}
+
+/* A unit: piece of the block of a rank, which is -1 where it is empty */
+typedef struct {
+    int rank;
+    MPI_Aint first, count;
+} piece_t;
+
+static piece_t find_piece(const call_t * c, int unit)
+{
+    piece_t piece = {.rank = c->data.block_of[unit % c->data.num_blocks] };
+
+    if (piece.rank != -1) {
+        MPI_Aint len = MPII_Topo_call_count_of(c, piece.rank);
+        piece.first = MPL_MIN(unit / c->data.num_blocks * c->piece_len, len);
+        piece.count = MPL_MIN(len - piece.first, c->piece_len);
+    }
+    return piece;
+}
+
+void MPII_Topo_call_join(call_t * c, int num_pieces, MPI_Datatype joined, MPI_Aint per_element)
+{
+    int num = c->data.num_blocks * num_pieces;
+    MPI_Aint true_lb, true_extent, extent, *offsets, len = 0;
+    size_t head = (num + 1) * sizeof(MPI_Aint);
+
+    c->piece_len = (MPII_Topo_call_longest_block(c) + num_pieces - 1) / num_pieces;
+    for (int unit = 0; unit < num; unit++)
+        len += find_piece(c, unit).count * per_element;
+    MPIR_Datatype_get_extent_macro(joined, extent);
+    MPIR_Type_get_true_extent_impl(joined, &true_lb, &true_extent);
+    head = (head + MPL_CACHELINE_SIZE - 1) / MPL_CACHELINE_SIZE * MPL_CACHELINE_SIZE;
+    c->mem = MPL_malloc(head + len * MPL_MAX(extent, true_extent), MPL_MEM_BUFFER);
+    MPII_TOPO_NEED(c->mem);
+    offsets = (MPI_Aint *) c->mem;
+    offsets[0] = 0;
+    for (int unit = 0; unit < num; unit++)
+        offsets[unit + 1] = offsets[unit] + find_piece(c, unit).count * per_element;
+    c->data.offsets = offsets;
+    c->data.type = joined;
+    c->data.unit_len = c->piece_len * per_element;
+    c->data.in = c->data.out = c->mem + head - true_lb;
+}
+
+int MPII_Topo_call_copy_blocks(const call_t * c, char *buf, bool to_joined,
+                               MPII_Topo_whose_t whose)
+{
+    int mpi_errno = MPI_SUCCESS, rank = c->comm_ptr->rank;
+    int num_pieces = (MPII_Topo_call_longest_block(c) + c->piece_len - 1) / c->piece_len;
+    MPI_Aint extent, joined_extent;
+
+    MPIR_Datatype_get_extent_macro(c->type, extent);
+    MPIR_Datatype_get_extent_macro(c->data.type, joined_extent);
+    for (int unit = 0; unit < c->data.num_blocks * num_pieces; unit++) {
+        piece_t piece = find_piece(c, unit);
+        if (piece.count == 0 || (whose != MPII_TOPO_WHOSE__ALL &&
+                                 (piece.rank == rank) != (whose == MPII_TOPO_WHOSE__OWN)))
+            continue;
+        char *user = buf + (MPII_Topo_call_displ_of(c, piece.rank) + piece.first) * extent;
+        char *joined = c->data.out + c->data.offsets[unit] * joined_extent;
+        MPI_Aint joined_count = c->data.offsets[unit + 1] - c->data.offsets[unit];
+        mpi_errno = to_joined ?
+            MPIR_Localcopy(user, piece.count, c->type, joined, joined_count, c->data.type) :
+            MPIR_Localcopy(joined, joined_count, c->data.type, user, piece.count, c->type);
+        MPIR_ERR_CHECK(mpi_errno);
+    }
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+/* -- allgather(v) -- */
+
+static int hand_out_others(call_t * c)
+{
+    return MPII_Topo_call_copy_blocks(c, c->buf, false, MPII_TOPO_WHOSE__OTHERS);
+}
+
+void MPII_Topo_call_join_allgather(call_t * c, int num_pieces, MPII_Topo_attr_t * attr)
+{
+    MPI_Aint size;
+    int mpi_errno;
+
+    MPIR_Datatype_get_size_macro(c->type, size);
+    MPII_Topo_call_join(c, num_pieces, TOPO_BYTE, size);
+    c->data.are_bytes = true;
+    mpi_errno = MPII_Topo_call_copy_blocks(c, c->buf, true, MPII_TOPO_WHOSE__OWN);
+    MPII_Topo_call_note_error(c, mpi_errno, attr);
+    c->end = hand_out_others;
+}
+
+/* -- reduce_scatter(_block) -- */
+
+bool MPII_Topo_call_begin_reduce_scatter(call_t * c, MPI_Datatype datatype,
+                                         const MPII_Topo_order_t ** order, MPII_Topo_attr_t * attr)
+{
+    c->type = datatype;
+    c->is_empty = MPII_Topo_call_bytes_of_blocks(c) == 0;
+    return !c->is_empty && MPII_Topo_call_find_order(c, order, attr);
+}
+
+static int take_own(call_t * c)
+{
+    return MPII_Topo_call_copy_blocks(c, c->buf, false, MPII_TOPO_WHOSE__OWN);
+}
+
+void MPII_Topo_call_join_reduce_scatter(call_t * c, const void *sendbuf, void *recvbuf,
+                                        int num_pieces, MPI_Op op, MPII_Topo_attr_t * attr)
+{
+    MPI_Aint extent;
+    char *from = sendbuf == MPI_IN_PLACE ? recvbuf : (char *) sendbuf;
+    int mpi_errno;
+
+    MPII_Topo_call_join(c, num_pieces, c->type, 1);
+    c->data.op = op;
+    mpi_errno = MPII_Topo_call_copy_blocks(c, from, true, MPII_TOPO_WHOSE__ALL);
+    MPII_Topo_call_note_error(c, mpi_errno, attr);
+    /* recvbuf has room for the own block alone */
+    MPIR_Datatype_get_extent_macro(c->type, extent);
+    c->buf = (char *) recvbuf - MPII_Topo_call_displ_of(c, c->comm_ptr->rank) * extent;
+    c->end = take_own;
+}

@@ -1,0 +1,372 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "topo.h"
+#include "topo_call_impl.h"
+#include "topo_pipe.h"
+
+/* Gather(v) and scatter(v) as schedules along a tree (topo_gen_gather.c).
+ *
+ * A first schedule carries a record for each block: its size and, in gather and scatter, where it is not
+ * longer than `most_bytes`, the block itself, so that nothing is left to be done. One message passes on
+ * each edge, whatever the sizes are. A second one, over the sizes that came with the first one, carries
+ * the other blocks, in messages of about MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES, straight from or to the buffer
+ * of the caller, where its datatype has no gaps. Nobody waits for the sizes before it sends.
+ *
+ * So in an erroneous program, where ranks do not agree on sizes, all that is sent is received, nothing is
+ * written outside of a buffer, and who gets more than it has room for, or passes blocks on that are not
+ * as long as its own, returns MPI_ERR_TRUNCATE, and tells others of an error. Who believes blocks to be
+ * short expects longer records than are sent by who believes them to be long, and finds their sizes there;
+ * the other way round the record is too long, and nothing more comes. Who had to send a record without
+ * content, for an error, sends no blocks either.
+ *
+ * Memory, of a rank that passes blocks on: the first pieces (topo_catalog.c) of the blocks of its subtree,
+ * and a ring of segments. */
+
+#define SIZE_BYTES ((MPI_Aint) MPII_TOPO_GATHER_SIZE_BYTES)
+
+typedef MPII_Topo_call_t call_t;
+
+/* -- blocks -- */
+
+static MPI_Aint bytes_of(MPI_Aint count, MPI_Datatype type)
+{
+    MPI_Aint size;
+    MPIR_Datatype_get_size_macro(type, size);
+    return count * size;
+}
+
+static bool is_contiguous(MPI_Datatype type)
+{
+    int flag;
+    MPIR_Datatype_is_contig(type, &flag);
+    return flag;
+}
+
+static char *first_byte(char *buf, MPI_Datatype type)
+{
+    MPI_Aint lb, extent;
+    MPIR_Type_get_true_extent_impl(type, &lb, &extent);
+    return buf + lb;
+}
+
+/* The root's block for a turned position: how many elements, and where, in bytes */
+static MPI_Aint find_block(const call_t * c, int t, MPI_Aint * count)
+{
+    const MPII_Topo_call_gather_t *b = &c->gather;
+    int rank = MPII_Topo_order_turned(c->u.gen.order, c->u.gather.root, t);
+    MPI_Aint extent;
+
+    MPIR_Datatype_get_extent_macro(b->type, extent);
+    *count = b->counts ? b->counts[rank] : b->count;
+    return (b->displs ? b->displs[rank] : rank * b->count) * extent;
+}
+
+/* Copy the root's block to bytes, or from there. */
+static int pack_block(const call_t * c, int t, char *to)
+{
+    MPI_Aint count, displ = find_block(c, t, &count);
+    return MPIR_Localcopy(c->gather.blocks + displ, count, c->gather.type, to,
+                          bytes_of(count, c->gather.type), TOPO_BYTE);
+}
+
+static int unpack_block(const call_t * c, int t, const char *from, MPI_Aint bytes)
+{
+    MPI_Aint count, displ = find_block(c, t, &count);
+    return MPII_Topo_localcopy(from, bytes, TOPO_BYTE, c->gather.blocks + displ, count,
+                               c->gather.type);
+}
+
+/* -- records -- */
+
+static char *record_at(const call_t * c, int t)
+{
+    return c->mem + t * c->data.unit_len;
+}
+
+static MPI_Aint get_size(const char *record)
+{
+    int64_t size;
+    memcpy(&size, record, sizeof(size));
+    return size;
+}
+
+static void set_size(char *record, int64_t size)
+{
+    memcpy(record, &size, sizeof(size));
+}
+
+/* Whether this rank believes that blocks go with their sizes */
+static bool is_short(const call_t * c)
+{
+    return c->data.unit_len > SIZE_BYTES;
+}
+
+/* Put blocks where they belong that came with their sizes, or were packed. */
+static int unpack(call_t * c)
+{
+    int mpi_errno = MPI_SUCCESS;
+    const MPII_Topo_call_gather_t *b = &c->gather;
+    const MPI_Aint *sizes = c->data.counts;
+
+    if (!c->u.gather.is_up)
+        return MPII_Topo_localcopy(sizes ? b->packed : c->mem + SIZE_BYTES,
+                                   sizes ? sizes[0] : get_size(c->mem), TOPO_BYTE, b->own,
+                                   b->own_count, b->own_type);
+    for (int t = 1; t < c->u.gather.len && mpi_errno == MPI_SUCCESS; t++)
+        mpi_errno = sizes ? unpack_block(c, t, b->packed + c->data.displs[t], sizes[t]) :
+            unpack_block(c, t, record_at(c, t) + SIZE_BYTES, get_size(record_at(c, t)));
+    return mpi_errno;
+}
+
+/* -- the second schedule -- */
+
+/* Sizes of blocks that have not come yet, or have still to be sent. None follow a record in which the
+ * first block is short, or that did not come. */
+static void learn_sizes(call_t * c, MPI_Aint sizes[], MPII_Topo_attr_t * attr)
+{
+    const MPII_Topo_gen_gather_t *g = &c->u.gather;
+    const MPII_Topo_call_gather_t *b = &c->gather;
+    bool is_mistaken = false;
+    int first, len;
+
+    for (int t = g->is_up || g->parent == -1 ? 1 : 0; t < g->len; t += len) {
+        if (g->is_up)
+            MPII_Topo_gen_gather_child(g, t, &first, &len);
+        else
+            len = g->len - t;
+        MPI_Aint size = get_size(record_at(c, t));
+        is_mistaken |= is_short(c) && size > 0 && size != c->data.unit_len - SIZE_BYTES;
+        if (size <= b->most_bytes)
+            continue;
+        for (int i = 0; i < len; i++)
+            sizes[t + i] = get_size(record_at(c, t) + i * SIZE_BYTES);
+    }
+    if (g->is_up && g->parent != -1 && !is_short(c))
+        sizes[0] = b->own_bytes;
+    if (is_mistaken) {
+        int mpi_errno = MPI_SUCCESS;
+        MPIR_ERR_SET(mpi_errno, MPI_ERR_TRUNCATE, "**truncate");
+        MPII_Topo_call_note_error(c, mpi_errno, attr);
+    }
+}
+
+/* Memory in place of the buffer of the caller */
+static char *alloc_packed(call_t * c, MPI_Aint bytes)
+{
+    c->gather.packed = MPL_malloc(MPL_MAX(bytes, 1), MPL_MEM_BUFFER);
+    MPII_TOPO_NEED(c->gather.packed);
+    return c->gather.packed;
+}
+
+/* The blocks of the root, and displs[] */
+static char *root_bytes(call_t * c, const MPI_Aint sizes[], MPI_Aint displs[],
+                        MPII_Topo_attr_t * attr)
+{
+    const MPII_Topo_gen_gather_t *g = &c->u.gather;
+    const MPII_Topo_call_gather_t *b = &c->gather;
+    bool is_packed = !is_contiguous(b->type);
+    MPI_Aint count, bytes = 0;
+
+    for (int t = 1; t < g->len; t++) {
+        displs[t] = find_block(c, t, &count);
+        is_packed |= sizes[t] > bytes_of(count, b->type);
+    }
+    if (!is_packed)
+        return first_byte(b->blocks, b->type);
+    for (int t = 1; t < g->len; t++) {
+        displs[t] = bytes;
+        bytes += sizes[t];
+    }
+    alloc_packed(c, bytes);
+    if (g->is_up)
+        c->end = unpack;
+    for (int t = 1; t < g->len && !g->is_up; t++)
+        MPII_Topo_call_note_error(c, pack_block(c, t, b->packed + displs[t]), attr);
+    return b->packed;
+}
+
+/* The own block of another rank, of which `bytes` are sent */
+static char *own_bytes(call_t * c, MPI_Aint bytes, MPII_Topo_attr_t * attr)
+{
+    const MPII_Topo_call_gather_t *b = &c->gather;
+
+    if (is_contiguous(b->own_type) && bytes <= b->own_bytes)
+        return first_byte(b->own, b->own_type);
+    alloc_packed(c, bytes);
+    if (c->u.gather.is_up) {
+        int mpi_errno = MPIR_Localcopy(b->own, b->own_count, b->own_type, b->packed, bytes,
+                                       TOPO_BYTE);
+        MPII_Topo_call_note_error(c, mpi_errno, attr);
+    } else {
+        c->end = unpack;
+    }
+    return b->packed;
+}
+
+static bool prepare_blocks(call_t * c, MPII_Topo_attr_t * attr)
+{
+    MPII_Topo_gen_gather_t *g = &c->u.gather;
+    const MPII_Topo_call_gather_t *b = &c->gather;
+    MPI_Aint segment = MPII_Topo_comm_settings(c->comm_ptr)->segment_bytes, longest = 0;
+    int64_t head, piece;
+    MPI_Aint *sizes = MPL_calloc(3 * g->len + 1, sizeof(MPI_Aint), MPL_MEM_BUFFER);
+    MPI_Aint *displs = sizes + g->len, *offsets = displs + g->len;
+    char *buf;
+
+    MPII_TOPO_NEED(sizes);
+    c->table = sizes;
+    learn_sizes(c, sizes, attr);
+    MPII_Topo_gather_pieces(g->gen.order, g->shape, g->root, segment, &head, &piece);
+    for (int t = 0; t < g->len; t++) {
+        offsets[t + 1] = offsets[t] + MPL_MIN(sizes[t], head);
+        longest = MPL_MAX(longest, sizes[t]);
+    }
+    if (longest == 0 || (b->is_mute && g->parent == -1 && !g->is_up))
+        return false;
+    buf = g->parent == -1 ? root_bytes(c, sizes, displs, attr) : own_bytes(c, sizes[0], attr);
+    c->data = (MPII_Topo_data_t) {
+        .in = buf,
+        .out = buf,
+        .type = TOPO_BYTE,
+        .unit_len = piece,
+        .offsets = offsets,
+        .counts = sizes,
+        .displs = displs,
+        .num_blocks = c->comm_ptr->local_size,
+        .first_block = g->turn,
+        .num_here = g->len,
+        .op = MPI_OP_NULL,
+    };
+    MPL_COMPILE_TIME_ASSERT(sizeof(MPI_Aint) == sizeof(ptrdiff_t));
+    MPII_Topo_gen_gather_cut(g, 1 + (MPL_MAX(longest - head, 0) + piece - 1) / piece,
+                             (const ptrdiff_t *) offsets, segment, b->is_mute);
+    return true;
+}
+
+/* -- the first schedule -- */
+
+/* bytes: of a block, as this rank knows it. false: nothing is left to be done. */
+static bool prepare_records(call_t * c, MPII_Topo_shape_t shape, int root, bool is_up,
+                            bool has_counts, MPI_Aint bytes, MPII_Topo_attr_t * attr)
+{
+    MPII_Topo_gen_gather_t *g = &c->u.gather;
+    MPII_Topo_call_gather_t *b = &c->gather;
+    const MPII_Topo_order_t *order = NULL;
+    MPI_Aint room, most;
+
+    c->is_empty = c->comm_ptr->local_size == 1 || (!has_counts && bytes == 0);
+    if (c->is_empty || !MPII_Topo_call_find_order(c, &order, attr))
+        return false;
+    MPII_Topo_gen_gather(g, order, shape, root, c->comm_ptr->rank, is_up);
+    /* what goes through shared memory must do so on both sides, whatever they believe */
+    most = MPII_Topo_gather_short_len(order, shape, root,
+                                      MPII_Topo_comm_settings(c->comm_ptr)->segment_bytes);
+    room = MPII_Topo_pipes_room(c->comm_ptr, order->max_ppn);
+    if (room > 0)
+        most = MPL_MIN(most, room - SIZE_BYTES);
+    b->most_bytes = has_counts ? -1 : most;
+    c->data.type = TOPO_BYTE;
+    c->data.units_per_block = 1;
+    c->data.unit_len = SIZE_BYTES + (bytes <= b->most_bytes ? bytes : 0);
+    c->data.block_len = c->data.unit_len;
+    c->data.first_block = g->turn;
+    c->data.longest_unit = SIZE_BYTES + MPL_MAX(b->most_bytes, 0);
+    c->data.is_mute = &b->is_mute;
+    c->mem = MPL_calloc(g->len, c->data.unit_len, MPL_MEM_BUFFER);
+    MPII_TOPO_NEED(c->mem);
+    c->data.in = c->data.out = c->mem;
+    c->next = prepare_blocks;
+    if (is_short(c) && is_up == (g->parent == -1))
+        c->end = unpack;
+    return true;
+}
+
+static void set_blocks(call_t * c, const void *buf, MPI_Aint count, const MPI_Aint counts[],
+                       const MPI_Aint displs[], MPI_Datatype type)
+{
+    c->gather.blocks = (char *) buf;
+    c->gather.count = count;
+    c->gather.counts = counts;
+    c->gather.displs = displs;
+    c->gather.type = type;
+}
+
+static void set_own(call_t * c, const void *buf, MPI_Aint count, MPI_Datatype type)
+{
+    c->gather.own = (char *) buf;
+    c->gather.own_count = count;
+    c->gather.own_type = type;
+    c->gather.own_bytes = bytes_of(count, type);
+}
+
+void MPII_Topo_call_gather(call_t * c, MPII_Topo_shape_t shape, const void *sendbuf,
+                           MPI_Aint sendcount, MPI_Datatype sendtype, void *recvbuf,
+                           MPI_Aint recvcount, bool has_counts, const MPI_Aint recvcounts[],
+                           const MPI_Aint displs[], MPI_Datatype recvtype, int root,
+                           MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
+{
+    const MPII_Topo_call_gather_t *b = &c->gather;
+    int mpi_errno, rank = comm_ptr->rank;
+    MPI_Aint extent;
+
+    MPII_Topo_call_init(c, has_counts ? MPIR_GATHERV_TAG : MPIR_GATHER_TAG, comm_ptr);
+    if (rank != root) {
+        set_own(c, sendbuf, sendcount, sendtype);
+        if (!prepare_records(c, shape, root, true, has_counts, b->own_bytes, attr))
+            return;
+        set_size(c->mem, b->own_bytes);
+        if (is_short(c)) {
+            mpi_errno = MPIR_Localcopy(sendbuf, sendcount, sendtype, c->mem + SIZE_BYTES,
+                                       b->own_bytes, TOPO_BYTE);
+            MPII_Topo_call_note_error(c, mpi_errno, attr);
+        }
+        return;
+    }
+    set_blocks(c, recvbuf, recvcount, recvcounts, displs, recvtype);
+    if (sendbuf != MPI_IN_PLACE) {
+        MPIR_Datatype_get_extent_macro(recvtype, extent);
+        mpi_errno = MPII_Topo_localcopy(sendbuf, sendcount, sendtype, (char *) recvbuf + extent *
+                                        (has_counts ? displs[rank] : rank * recvcount),
+                                        has_counts ? recvcounts[rank] : recvcount, recvtype);
+        MPII_Topo_call_note_error(c, mpi_errno, attr);
+    }
+    prepare_records(c, shape, root, true, has_counts, bytes_of(recvcount, recvtype), attr);
+}
+
+void MPII_Topo_call_scatter(call_t * c, MPII_Topo_shape_t shape, const void *sendbuf,
+                            MPI_Aint sendcount, bool has_counts, const MPI_Aint sendcounts[],
+                            const MPI_Aint displs[], MPI_Datatype sendtype, void *recvbuf,
+                            MPI_Aint recvcount, MPI_Datatype recvtype, int root,
+                            MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
+{
+    int mpi_errno, rank = comm_ptr->rank;
+    MPI_Aint extent, count;
+
+    MPII_Topo_call_init(c, has_counts ? MPIR_SCATTERV_TAG : MPIR_SCATTER_TAG, comm_ptr);
+    if (rank != root) {
+        set_own(c, recvbuf, recvcount, recvtype);
+        prepare_records(c, shape, root, false, has_counts, c->gather.own_bytes, attr);
+        return;
+    }
+    set_blocks(c, sendbuf, sendcount, sendcounts, displs, sendtype);
+    if (recvbuf != MPI_IN_PLACE) {
+        MPIR_Datatype_get_extent_macro(sendtype, extent);
+        mpi_errno = MPII_Topo_localcopy((const char *) sendbuf + extent *
+                                        (has_counts ? displs[rank] : rank * sendcount),
+                                        has_counts ? sendcounts[rank] : sendcount, sendtype,
+                                        recvbuf, recvcount, recvtype);
+        MPII_Topo_call_note_error(c, mpi_errno, attr);
+    }
+    if (!prepare_records(c, shape, root, false, has_counts, bytes_of(sendcount, sendtype), attr))
+        return;
+    for (int t = 1; t < c->u.gather.len; t++) {
+        find_block(c, t, &count);
+        set_size(record_at(c, t), bytes_of(count, sendtype));
+        if (is_short(c))
+            MPII_Topo_call_note_error(c, pack_block(c, t, record_at(c, t) + SIZE_BYTES), attr);
+    }
+}

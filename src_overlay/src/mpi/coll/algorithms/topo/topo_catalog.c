@@ -1,0 +1,584 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include <limits.h>
+#include <string.h>
+#include "mpl.h"
+#include "topo_catalog.h"
+
+/* What makes a schedule, with what arg is. Of MPICH's algorithms, those of the families of ours have the
+ * identity as their order. */
+enum {
+    RING,                       /* arg: whether blocks are cut into segments */
+    SLOTS,
+    GATHER_BCAST,
+    TREE,                       /* MPII_Topo_shape_t */
+    LANES,                      /* MPII_Topo_lanes_kind_t */
+    DOUBLING,
+    HALVING,                    /* whether it is an allreduce */
+    GATHER,                     /* MPII_Topo_shape_t */
+    MPICH,                      /* MPII_Topo_mpich_kind_t */
+};
+
+#define OURS(coll, name, family, arg) {MPII_TOPO_COLL__##coll, name, false, family, arg}
+#define STOCK(coll, name, family, arg) {MPII_TOPO_COLL__##coll, name, true, family, arg}
+
+static const MPII_Topo_algo_t algos[] = {
+    OURS(ALLGATHER, "topo_ring", RING, false),
+    OURS(ALLGATHER, "topo_recursive_doubling", SLOTS, 0),
+    OURS(ALLGATHER, "gather_bcast", GATHER_BCAST, 0),
+    OURS(ALLGATHER, "rack_lanes", LANES, MPII_TOPO_LANES__ALLGATHER),
+    STOCK(ALLGATHER, "ring", RING, false),
+    STOCK(ALLGATHER, "recursive_doubling", SLOTS, 0),
+    STOCK(ALLGATHER, "brucks", MPICH, MPII_TOPO_MPICH__ALLGATHER_BRUCKS),
+    OURS(ALLGATHERV, "topo_ring", RING, true),
+    OURS(ALLGATHERV, "rack_lanes", LANES, MPII_TOPO_LANES__ALLGATHER),
+    STOCK(ALLGATHERV, "ring", MPICH, MPII_TOPO_MPICH__ALLGATHERV_RING),
+    STOCK(ALLGATHERV, "recursive_doubling", SLOTS, 0),
+    STOCK(ALLGATHERV, "brucks", MPICH, MPII_TOPO_MPICH__ALLGATHER_BRUCKS),
+    OURS(ALLREDUCE, "topo_recursive_doubling", DOUBLING, 0),
+    OURS(ALLREDUCE, "topo_reduce_scatter_allgather", HALVING, true),
+    OURS(ALLREDUCE, "rack_lanes", LANES, MPII_TOPO_LANES__ALLREDUCE),
+    STOCK(ALLREDUCE, "recursive_doubling", DOUBLING, 0),
+    STOCK(ALLREDUCE, "reduce_scatter_allgather", MPICH,
+          MPII_TOPO_MPICH__ALLREDUCE_REDUCE_SCATTER_ALLGATHER),
+    STOCK(ALLTOALL, "brucks", MPICH, MPII_TOPO_MPICH__ALLTOALL_BRUCKS),
+    STOCK(ALLTOALL, "pairwise", MPICH, MPII_TOPO_MPICH__ALLTOALL_PAIRWISE),
+    STOCK(ALLTOALL, "scattered", MPICH, MPII_TOPO_MPICH__ALLTOALL_SCATTERED),
+    OURS(BARRIER, "linear", TREE, MPII_TOPO_SHAPE__LINEAR),
+    OURS(BARRIER, "topo_tree", TREE, MPII_TOPO_SHAPE__LEADERS),
+    OURS(BARRIER, "recursive_doubling", DOUBLING, 0),
+    STOCK(BARRIER, "dissemination", MPICH, MPII_TOPO_MPICH__BARRIER_DISSEMINATION),
+    STOCK(BARRIER, "smp", MPICH, MPII_TOPO_MPICH__BARRIER_SMP),
+    OURS(BCAST, "topo_linear", TREE, MPII_TOPO_SHAPE__LINEAR),
+    OURS(BCAST, "topo_chain", TREE, MPII_TOPO_SHAPE__CHAIN),
+    OURS(BCAST, "topo_binary_tree", TREE, MPII_TOPO_SHAPE__BINARY),
+    OURS(BCAST, "topo_binomial", TREE, MPII_TOPO_SHAPE__BINOMIAL),
+    OURS(BCAST, "rack_lanes", LANES, MPII_TOPO_LANES__BCAST),
+    STOCK(BCAST, "binomial", TREE, MPII_TOPO_SHAPE__BINOMIAL),
+    STOCK(BCAST, "scatter_recursive_doubling_allgather", MPICH,
+          MPII_TOPO_MPICH__BCAST_SCATTER_DOUBLING),
+    STOCK(BCAST, "scatter_ring_allgather", MPICH, MPII_TOPO_MPICH__BCAST_SCATTER_RING),
+    OURS(GATHER, "rack_leader", GATHER, MPII_TOPO_SHAPE__LEADERS),
+    OURS(GATHER, "topo_binomial", GATHER, MPII_TOPO_SHAPE__BINOMIAL),
+    STOCK(GATHER, "binomial", MPICH, MPII_TOPO_MPICH__GATHER_BINOMIAL),
+    OURS(REDUCE, "topo_binomial", TREE, MPII_TOPO_SHAPE__BINOMIAL),
+    OURS(REDUCE, "topo_chain", TREE, MPII_TOPO_SHAPE__CHAIN),
+    OURS(REDUCE, "rack_lanes", LANES, MPII_TOPO_LANES__REDUCE),
+    STOCK(REDUCE, "binomial", TREE, MPII_TOPO_SHAPE__BINOMIAL),
+    STOCK(REDUCE, "reduce_scatter_gather", MPICH, MPII_TOPO_MPICH__REDUCE_REDUCE_SCATTER_GATHER),
+    OURS(REDUCE_SCATTER, "topo_recursive_halving", HALVING, false),
+    OURS(REDUCE_SCATTER, "rack_lanes", LANES, MPII_TOPO_LANES__REDUCE_SCATTER),
+    STOCK(REDUCE_SCATTER, "recursive_halving", MPICH, MPII_TOPO_MPICH__REDUCE_SCATTER_HALVING),
+    STOCK(REDUCE_SCATTER, "pairwise", MPICH, MPII_TOPO_MPICH__REDUCE_SCATTER_PAIRWISE),
+    OURS(REDUCE_SCATTER_BLOCK, "topo_recursive_halving", HALVING, false),
+    OURS(REDUCE_SCATTER_BLOCK, "rack_lanes", LANES, MPII_TOPO_LANES__REDUCE_SCATTER),
+    STOCK(REDUCE_SCATTER_BLOCK, "recursive_halving", MPICH, MPII_TOPO_MPICH__REDUCE_SCATTER_HALVING),
+    STOCK(REDUCE_SCATTER_BLOCK, "pairwise", MPICH, MPII_TOPO_MPICH__REDUCE_SCATTER_PAIRWISE),
+    OURS(SCATTER, "rack_leader", GATHER, MPII_TOPO_SHAPE__LEADERS),
+    OURS(SCATTER, "topo_binomial", GATHER, MPII_TOPO_SHAPE__BINOMIAL),
+    STOCK(SCATTER, "binomial", MPICH, MPII_TOPO_MPICH__SCATTER_BINOMIAL),
+};
+
+static const char *const colls[MPII_TOPO_COLL__END] = {
+    "allgather", "allgatherv", "allreduce", "alltoall", "barrier", "bcast", "gather", "reduce",
+    "reduce_scatter", "reduce_scatter_block", "scatter"
+};
+
+const MPII_Topo_algo_t *MPII_Topo_catalog(int i)
+{
+    return i < (int) (sizeof(algos) / sizeof(algos[0])) ? &algos[i] : NULL;
+}
+
+const MPII_Topo_algo_t *MPII_Topo_catalog_find(MPII_Topo_coll_t coll, const char *name)
+{
+    const MPII_Topo_algo_t *algo;
+
+    for (int i = 0; (algo = MPII_Topo_catalog(i)); i++)
+        if (algo->coll == coll && strcmp(algo->name, name) == 0)
+            return algo;
+    return NULL;
+}
+
+const char *MPII_Topo_coll_name(MPII_Topo_coll_t coll)
+{
+    return colls[coll];
+}
+
+MPII_Topo_coll_t MPII_Topo_coll_find(const char *name)
+{
+    int coll = 0;
+
+    while (coll < MPII_TOPO_COLL__END && strcmp(colls[coll], name) != 0)
+        coll++;
+    return coll;
+}
+
+/* -- facts of calls -- */
+
+/* Short segments make a chain fill soon, long ones cost less each: a part of the whole, but no less than
+ * MIN_SEGMENT_BYTES, and no more than the setting. */
+#define NUM_SEGMENTS 8          /* where a segment is neither too short nor too long */
+#define MIN_SEGMENT_BYTES 8192
+#define LEAST_SEGMENT_BYTES 1024        /* whatever settings are */
+
+int64_t MPII_Topo_segment_len(int64_t bytes, int64_t segment_bytes, int64_t own)
+{
+    if (own > 0)
+        return MPL_MAX(own, LEAST_SEGMENT_BYTES);
+    return MPL_MIN(MPL_MAX(bytes / NUM_SEGMENTS, MIN_SEGMENT_BYTES),
+                   MPL_MAX(segment_bytes, LEAST_SEGMENT_BYTES));
+}
+
+/* Chunks overlap, so several make a long call faster; but each costs its messages, so a chunk is no
+ * shorter than CHUNK_BYTES, and its units are no shorter than MIN_UNIT_BYTES, or, where there are but
+ * three stages to overlap, MIN_PIECE_BYTES. With a root, chunks go from rack to rack, and shorter ones
+ * fill that chain sooner: NUM_CHUNKS, of at most MAX_ROOTED_BYTES, but of units of at least
+ * MIN_ROOTED_UNIT_BYTES. */
+#define CHUNK_BYTES (128 * 1024)
+#define MIN_UNIT_BYTES 4096
+#define MIN_PIECE_BYTES 8192
+#define NUM_CHUNKS 8
+#define MAX_ROOTED_BYTES (64 * 1024)
+#define MIN_ROOTED_UNIT_BYTES 1024
+#define MAX_CHUNKS 65536                /* numbers of messages are int */
+#define JOINED_BYTES (1024 * 1024)      /* allgather: what is longer in all is not copied */
+
+int MPII_Topo_lanes_chunks(MPII_Topo_lanes_kind_t kind, int64_t bytes, int num_units, int64_t own)
+{
+    int64_t units = num_units, chunk;
+
+    if (own > 0)
+        chunk = MPL_MAX(own, LEAST_SEGMENT_BYTES);
+    else if (kind == MPII_TOPO_LANES__BCAST || kind == MPII_TOPO_LANES__REDUCE)
+        chunk = MPL_MAX(MPL_MIN(bytes / NUM_CHUNKS, MAX_ROOTED_BYTES), units * MIN_ROOTED_UNIT_BYTES);
+    else if (kind == MPII_TOPO_LANES__ALLREDUCE)
+        chunk = MPL_MAX(CHUNK_BYTES, units * MIN_UNIT_BYTES);
+    else
+        chunk = MPL_MAX(CHUNK_BYTES, units * MIN_PIECE_BYTES);
+    return MPL_MIN(MPL_MAX(bytes / chunk, 1), MAX_CHUNKS);
+}
+
+bool MPII_Topo_lanes_are_joined(int64_t bytes)
+{
+    return bytes <= JOINED_BYTES;
+}
+
+#define MIN_SHORT 64            /* what may go with its size, whatever the setting is */
+#define MAX_SHORT 65536
+#define PIECES_HELD 16          /* of a rank that passes blocks on */
+#define MIN_PIECE 4096
+
+/* Most ranks in a subtree but that of the root */
+static int longest_subtree(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int root)
+{
+    int of_root = order->rack_of[order->host_at[order->pos_of[root]]], longest = order->max_ppn;
+
+    if (shape == MPII_TOPO_SHAPE__BINOMIAL)
+        return order->num_ranks / 2;
+    for (int i = 0; i < order->num_racks; i++) {
+        int len = order->first_pos[order->first_host[i + 1]] - order->first_pos[order->first_host[i]];
+        if (i != of_root)
+            longest = MPL_MAX(longest, len);
+    }
+    return longest;
+}
+
+int64_t MPII_Topo_gather_short_len(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int root,
+                                   int64_t segment_bytes)
+{
+    return MPL_MIN(MPL_MAX(segment_bytes / longest_subtree(order, shape, root), MIN_SHORT),
+                   MAX_SHORT);
+}
+
+void MPII_Topo_gather_pieces(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int root,
+                             int64_t segment_bytes, int64_t * head, int64_t * piece)
+{
+    *piece = MPL_MAX(segment_bytes, MIN_PIECE);
+    *head = PIECES_HELD * *piece / longest_subtree(order, shape, root);
+    *head = MPL_MAX(MPL_MIN(*head, *piece), MIN_PIECE);
+}
+
+/* Default of MPIR_CVAR_ALLGATHERV_PIPELINE_MSG_SIZE */
+#define MPICH_PIPELINE_BYTES 32768
+
+/* -- cases -- */
+
+struct MPII_Topo_case {
+    const MPII_Topo_algo_t *algo;
+    const MPII_Topo_order_t *order;
+    int root;
+    /* Units are of blocks of equal length, one behind the other, and are unit_len bytes each; where
+     * is_even, all blocks are one, and the first long_units of the units have a byte more. */
+    int64_t block_len, unit_len;
+    int units_per_block, long_units;
+    bool is_even;
+    int num_units;              /* where `full` is set: units of a chunk; one that is full has a piece of
+                                 * a block */
+    int *full;                  /* NULL, or [num_units + 1] how many units before one are full */
+    int num_chunks;
+    bool is_joined;
+    ptrdiff_t *starts;          /* NULL, or of MPII_Topo_gen_gather_cut: pieces 0 have starts[1] bytes,
+                                 * others unit_len */
+    int64_t limit;
+    MPII_Topo_order_t *identity;        /* what is owned */
+    const int *slots;
+    int *slot_of_rank, *hosts_mem;
+    MPII_Topo_hosts_t hosts;
+};
+
+static bool has_vector(MPII_Topo_coll_t coll)
+{
+    return coll == MPII_TOPO_COLL__BCAST || coll == MPII_TOPO_COLL__REDUCE ||
+        coll == MPII_TOPO_COLL__ALLREDUCE;
+}
+
+/* Cut blocks of `len` bytes into units. */
+static void cut(MPII_Topo_case_t * c, int64_t len, int64_t unit_len)
+{
+    c->block_len = len;
+    c->unit_len = unit_len;
+    c->units_per_block = (len + unit_len - 1) / unit_len;
+}
+
+static void cut_parts(MPII_Topo_case_t * c, int64_t len, int num_parts)
+{
+    c->block_len = len;
+    c->unit_len = (len + num_parts - 1) / num_parts;
+    c->units_per_block = num_parts;
+}
+
+/* The line 0, 1, 2 ... on one host; where is_folded, in pairs 1 0 3 2 ... as far as ranks share positions
+ * of recursive doubling: MPICH's odd ranks take part. */
+static int make_identity(MPII_Topo_case_t * c, bool is_folded)
+{
+    int p = c->order->num_ranks, rack = 0, rem = p - MPII_Topo_pof2(p);
+    int *ring = MPL_malloc(2 * p * sizeof(int), MPL_MEM_COLL), *host = ring + p;
+    MPII_Topo_place_t place = {.num_ranks = p,.num_hosts = 1,.num_racks = 1,.rack_of_host = &rack };
+
+    if (ring == NULL)
+        return -1;
+    for (int i = 0; i < p; i++) {
+        ring[i] = is_folded && i < 2 * rem ? i ^ 1 : i;
+        host[i] = 0;
+    }
+    place.host_of_rank = host;
+    c->identity = MPII_Topo_order_create(&place, ring);
+    c->order = c->identity;
+    MPL_free(ring);
+    return c->identity ? 0 : -1;
+}
+
+static int make_slots(MPII_Topo_case_t * c, const int *slots)
+{
+    int p = c->order->num_ranks;
+
+    c->slots = c->algo->is_mpich ? c->order->rank_at : slots;
+    c->slot_of_rank = MPL_malloc(p * sizeof(int), MPL_MEM_COLL);
+    if (c->slot_of_rank == NULL)
+        return -1;
+    for (int i = 0; i < p; i++)
+        c->slot_of_rank[c->slots[i]] = i;
+    return 0;
+}
+
+/* rank_of: of MPII_Topo_lanes_rank and the like */
+static int make_full(MPII_Topo_case_t * c, int num_units,
+                     int (*rank_of) (const MPII_Topo_order_t * order, int unit))
+{
+    c->num_units = num_units;
+    c->full = MPL_malloc((num_units + 1) * sizeof(int), MPL_MEM_COLL);
+    if (c->full == NULL)
+        return -1;
+    c->full[0] = 0;
+    for (int i = 0; i < num_units; i++)
+        c->full[i + 1] = c->full[i] + (rank_of(c->order, i) != -1);
+    return 0;
+}
+
+/* MPICH's numbering of hosts: by their lowest ranks */
+static int make_hosts(MPII_Topo_case_t * c)
+{
+    const MPII_Topo_order_t *order = c->order;
+    int p = order->num_ranks, h = order->num_hosts, next = 0;
+    int *host_of_rank, *first, *ranks, *number;
+
+    c->hosts_mem = MPL_malloc((2 * p + 2 * h + 1) * sizeof(int), MPL_MEM_COLL);
+    if (c->hosts_mem == NULL)
+        return -1;
+    host_of_rank = c->hosts_mem;
+    ranks = host_of_rank + p;
+    first = ranks + p;
+    number = first + h + 1;
+    for (int i = 0; i < h; i++)
+        number[i] = -1;
+    first[0] = 0;
+    for (int rank = 0; rank < p; rank++) {
+        int host = order->host_at[order->pos_of[rank]];
+        if (number[host] == -1) {
+            number[host] = next++;
+            first[next] = first[next - 1] + order->first_pos[host + 1] - order->first_pos[host];
+        }
+        host_of_rank[rank] = number[host];
+    }
+    /* first[] moves on while ranks are put in, and back */
+    for (int rank = 0; rank < p; rank++)
+        ranks[first[host_of_rank[rank]]++] = rank;
+    for (int i = h; i > 0; i--)
+        first[i] = first[i - 1];
+    first[0] = 0;
+    c->hosts = (MPII_Topo_hosts_t) {
+        .num_hosts = h,.host_of_rank = host_of_rank,.first = first,.ranks = ranks
+    };
+    return 0;
+}
+
+/* -- one function for each family: 0, 1: there is none, -1: no memory -- */
+
+static int make_lanes(MPII_Topo_case_t * c, int64_t bytes)
+{
+    int num = MPII_Topo_lanes_units(c->order, c->algo->arg);
+    int64_t all = has_vector(c->algo->coll) ? bytes : bytes * c->order->num_ranks;
+    int64_t chunks = MPII_Topo_lanes_chunks(c->algo->arg, all, num, 0);
+
+    c->is_joined = c->algo->arg != MPII_TOPO_LANES__ALLGATHER || MPII_Topo_lanes_are_joined(all);
+    if (!has_vector(c->algo->coll))
+        chunks = MPL_MIN(chunks, bytes);
+    if (chunks * num > INT_MAX)
+        return 1;
+    c->num_chunks = chunks;
+    if (has_vector(c->algo->coll)) {
+        cut_parts(c, bytes, chunks * num);
+        return 0;
+    }
+    c->block_len = bytes;
+    c->unit_len = (bytes + chunks - 1) / chunks;
+    return make_full(c, num, MPII_Topo_lanes_rank);
+}
+
+static int make_halving(MPII_Topo_case_t * c, int64_t bytes)
+{
+    int num = MPII_Topo_halving_units(c->order, c->algo->arg);
+
+    if (c->algo->arg) {
+        cut_parts(c, bytes, num);
+        return 0;
+    }
+    cut(c, bytes, bytes);
+    return make_full(c, num, MPII_Topo_halving_rank);
+}
+
+/* In blocks that do not go with their sizes, these are left out: nobody waits for them. */
+static int make_gather(MPII_Topo_case_t * c, int64_t bytes, int64_t segment_bytes)
+{
+    int64_t head, piece;
+    int p = c->order->num_ranks;
+
+    if (bytes <= MPII_Topo_gather_short_len(c->order, c->algo->arg, c->root, segment_bytes)) {
+        bytes += MPII_TOPO_GATHER_SIZE_BYTES;
+        cut(c, bytes, bytes);
+        return 0;
+    }
+    MPII_Topo_gather_pieces(c->order, c->algo->arg, c->root, segment_bytes, &head, &piece);
+    c->starts = MPL_malloc((p + 1) * sizeof(ptrdiff_t), MPL_MEM_COLL);
+    if (c->starts == NULL)
+        return -1;
+    for (int i = 0; i <= p; i++)
+        c->starts[i] = i * MPL_MIN(bytes, head);
+    c->block_len = bytes;
+    c->unit_len = piece;
+    c->limit = segment_bytes;
+    c->num_chunks = 1 + (MPL_MAX(bytes - head, 0) + piece - 1) / piece;
+    return 0;
+}
+
+static int make_mpich(MPII_Topo_case_t * c, int64_t bytes)
+{
+    int p = c->order->num_ranks, num = MPII_Topo_mpich_units(c->algo->arg, p);
+
+    switch (c->algo->arg) {
+        case MPII_TOPO_MPICH__ALLREDUCE_REDUCE_SCATTER_ALLGATHER:
+        case MPII_TOPO_MPICH__REDUCE_REDUCE_SCATTER_GATHER:
+            c->is_even = true;
+            c->block_len = bytes;
+            c->unit_len = bytes / num;
+            c->long_units = bytes % num;
+            return bytes < num;
+        case MPII_TOPO_MPICH__BCAST_SCATTER_DOUBLING:
+        case MPII_TOPO_MPICH__BCAST_SCATTER_RING:
+            cut_parts(c, bytes, p);
+            c->num_chunks = (bytes + c->unit_len - 1) / c->unit_len;
+            return c->algo->arg == MPII_TOPO_MPICH__BCAST_SCATTER_DOUBLING && num != MPII_Topo_pof2(p);
+        case MPII_TOPO_MPICH__ALLGATHERV_RING:
+            cut(c, bytes, MPL_MIN(bytes, MPICH_PIPELINE_BYTES));
+            c->num_chunks = c->units_per_block;
+            return 0;
+        case MPII_TOPO_MPICH__BARRIER_SMP:
+            return make_hosts(c);
+        default:
+            c->num_chunks = p;
+            return 0;
+    }
+}
+
+static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
+{
+    int p = c->order->num_ranks;
+    int64_t bytes = c->algo->coll == MPII_TOPO_COLL__BARRIER ? 1 : args->bytes;
+    bool is_identity = c->algo->is_mpich && c->algo->family != MPICH;
+
+    if (p == 1 || bytes == 0)
+        return 1;
+    if (is_identity && make_identity(c, c->algo->family == DOUBLING) != 0)
+        return -1;
+    cut(c, bytes, bytes);
+    switch (c->algo->family) {
+        case RING:
+            if (c->algo->arg)
+                cut(c, bytes, MPII_Topo_segment_len(bytes, args->segment_bytes, 0));
+            return 0;
+        case SLOTS:
+            if (c->algo->is_mpich ? p != MPII_Topo_pof2(p) : args->slots == NULL)
+                return 1;
+            c->is_joined = c->algo->is_mpich || bytes < args->pipeline_min_bytes;
+            return make_slots(c, args->slots);
+        case TREE:
+            if (!c->algo->is_mpich && c->algo->coll != MPII_TOPO_COLL__BARRIER)
+                cut(c, bytes, MPII_Topo_segment_len(bytes, args->segment_bytes, 0));
+            return 0;
+        case LANES:
+            return make_lanes(c, bytes);
+        case HALVING:
+            return make_halving(c, bytes);
+        case GATHER:
+            return make_gather(c, bytes, args->segment_bytes);
+        case MPICH:
+            return make_mpich(c, bytes);
+        default:
+            return 0;
+    }
+}
+
+/* Units are numbered by int. */
+static bool fits(const MPII_Topo_case_t * c, int64_t bytes)
+{
+    int64_t pieces = bytes / MPL_MAX(c->unit_len, 1) + 1;
+
+    return pieces < INT_MAX &&
+        (has_vector(c->algo->coll) || pieces * c->order->num_ranks < INT_MAX);
+}
+
+int MPII_Topo_case_create(const MPII_Topo_algo_t * algo, const MPII_Topo_call_args_t * args,
+                          const MPII_Topo_order_t * order, MPII_Topo_case_t ** c)
+{
+    int result;
+
+    *c = MPL_calloc(1, sizeof(**c), MPL_MEM_COLL);
+    if (*c == NULL)
+        return -1;
+    (*c)->algo = algo;
+    (*c)->order = order;
+    (*c)->root = args->root;
+    result = make(*c, args);
+    if (result != 0 || !fits(*c, args->bytes)) {
+        MPII_Topo_case_free(*c);
+        *c = NULL;
+    }
+    return result == -1 ? -1 : 0;
+}
+
+void MPII_Topo_case_free(MPII_Topo_case_t * c)
+{
+    if (c == NULL)
+        return;
+    MPL_free(c->full);
+    MPL_free(c->starts);
+    MPL_free(c->identity);
+    MPL_free(c->slot_of_rank);
+    MPL_free(c->hosts_mem);
+    MPL_free(c);
+}
+
+void MPII_Topo_case_set(const MPII_Topo_case_t * c, int rank, MPII_Topo_any_gen_t * g)
+{
+    const MPII_Topo_algo_t *algo = c->algo;
+
+    switch (algo->family) {
+        case RING:
+            MPII_Topo_gen_ring(&g->ring, c->order, rank, c->units_per_block);
+            break;
+        case SLOTS:
+            MPII_Topo_gen_slots(&g->slots, c->order, c->slots, c->slot_of_rank[rank], c->is_joined);
+            break;
+        case GATHER_BCAST:
+            MPII_Topo_gen_gather_bcast(&g->gen, c->order, rank);
+            break;
+        case TREE:
+            MPII_Topo_gen_tree(&g->tree, c->order, algo->arg,
+                               algo->coll == MPII_TOPO_COLL__BARRIER ? 0 : c->root, rank,
+                               c->units_per_block,
+                               algo->coll == MPII_TOPO_COLL__BCAST ? MPII_TOPO_TREE_DOWN :
+                               algo->coll == MPII_TOPO_COLL__REDUCE ? MPII_TOPO_TREE_UP :
+                               MPII_TOPO_TREE_UP | MPII_TOPO_TREE_DOWN);
+            break;
+        case LANES:
+            MPII_Topo_gen_lanes(&g->lanes, c->order, algo->arg,
+                                algo->coll == MPII_TOPO_COLL__BCAST ||
+                                algo->coll == MPII_TOPO_COLL__REDUCE ? c->root : -1, rank,
+                                c->num_chunks, c->is_joined);
+            break;
+        case DOUBLING:
+            MPII_Topo_gen_doubling(&g->doubling, c->order, rank);
+            break;
+        case HALVING:
+            MPII_Topo_gen_halving(&g->halving, c->order, rank, algo->arg);
+            break;
+        case GATHER:
+            MPII_Topo_gen_gather(&g->gather, c->order, algo->arg, c->root, rank,
+                                 algo->coll == MPII_TOPO_COLL__GATHER);
+            if (c->starts)
+                MPII_Topo_gen_gather_cut(&g->gather, c->num_chunks, c->starts, c->limit, false);
+            break;
+        case MPICH:
+            MPII_Topo_gen_mpich(&g->mpich, c->order, algo->arg, c->root, rank, c->num_chunks, &c->hosts);
+            break;
+    }
+}
+
+/* -- bytes -- */
+
+static int64_t offset(const MPII_Topo_case_t * c, int unit)
+{
+    if (c->is_even)
+        return unit * c->unit_len + MPL_MIN(unit, c->long_units);
+    return unit / c->units_per_block * c->block_len +
+        MPL_MIN(unit % c->units_per_block * c->unit_len, c->block_len);
+}
+
+/* Each full unit of a chunk has the same piece of its block. */
+static int64_t pieces(const MPII_Topo_case_t * c, int unit, int num)
+{
+    int first = unit % c->num_units;
+    int64_t done = unit / c->num_units * c->unit_len;
+    int64_t piece = MPL_MIN(c->unit_len, MPL_MAX(c->block_len - done, 0));
+
+    return (c->full[first + num] - c->full[first]) * piece;
+}
+
+int64_t MPII_Topo_case_bytes(const MPII_Topo_case_t * c, const MPII_Topo_step_t * step)
+{
+    int64_t bytes;
+
+    if (step->num == 0)
+        return -1;
+    if (c->starts) {
+        int64_t done = c->starts[1] + (step->unit / c->order->num_ranks - 1) * c->unit_len;
+        return step->unit < c->order->num_ranks ? c->starts[step->num] :
+            MPL_MIN(c->unit_len, c->block_len - done);
+    }
+    bytes = c->full ? pieces(c, step->unit, step->num) :
+        offset(c, step->unit + step->num) - offset(c, step->unit);
+    return bytes == 0 && c->algo->family != MPICH ? -1 : bytes;
+}

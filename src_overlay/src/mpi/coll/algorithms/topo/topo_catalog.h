@@ -1,0 +1,127 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#ifndef TOPO_CATALOG_H_INCLUDED
+#define TOPO_CATALOG_H_INCLUDED
+
+#include "topo_gen.h"
+#include "topo_gen_mpich.h"
+
+/* The algorithms by name, as the CVARs have them: ours, and those of MPICH's own that they are compared
+ * with. For a call on an order of ranks (topo_order.h) it tells the schedule of each rank, and how many
+ * bytes each step has; so a call can be counted, predicted and simulated without being run. Pure, as
+ * generators are: no MPI, and no state but what create gives.
+ *
+ *     const MPII_Topo_algo_t *algo = MPII_Topo_catalog_find(MPII_TOPO_COLL__ALLREDUCE, "rack_lanes");
+ *     MPII_Topo_case_t *c;
+ *     if (MPII_Topo_case_create(algo, &call, order, &c) == 0 && c) {
+ *         MPII_Topo_any_gen_t g;
+ *         MPII_Topo_case_set(c, rank, &g);             // for any rank; then, as topo_step.h says,
+ *         g.gen.react(&g.gen, i, k, &step);            // for i = 0 ... g.gen.num_recvs, k = 0 ...
+ *         MPII_Topo_case_bytes(c, &step);              // -1: there is no such message
+ *     }
+ *     MPII_Topo_case_free(c); */
+
+typedef enum {
+    MPII_TOPO_COLL__ALLGATHER,
+    MPII_TOPO_COLL__ALLGATHERV, /* here of equal blocks */
+    MPII_TOPO_COLL__ALLREDUCE,
+    MPII_TOPO_COLL__ALLTOALL,
+    MPII_TOPO_COLL__BARRIER,
+    MPII_TOPO_COLL__BCAST,
+    MPII_TOPO_COLL__GATHER,
+    MPII_TOPO_COLL__REDUCE,
+    MPII_TOPO_COLL__REDUCE_SCATTER,     /* here of equal blocks */
+    MPII_TOPO_COLL__REDUCE_SCATTER_BLOCK,
+    MPII_TOPO_COLL__SCATTER,
+    MPII_TOPO_COLL__END
+} MPII_Topo_coll_t;
+
+/* A row */
+typedef struct {
+    MPII_Topo_coll_t coll;
+    const char *name;           /* value of MPIR_CVAR_<COLLECTIVE>_INTRA_ALGORITHM */
+    bool is_mpich;              /* one of MPICH's own: never run by what is here */
+    int family, arg;            /* what makes its schedule: topo_catalog.c */
+} MPII_Topo_algo_t;
+
+/* The i-th row, in no order; NULL: there are no more. */
+const MPII_Topo_algo_t *MPII_Topo_catalog(int i);
+const MPII_Topo_algo_t *MPII_Topo_catalog_find(MPII_Topo_coll_t coll, const char *name);
+
+/* Name of a collective, in lower case; and the reverse, MPII_TOPO_COLL__END: there is none. */
+const char *MPII_Topo_coll_name(MPII_Topo_coll_t coll);
+MPII_Topo_coll_t MPII_Topo_coll_find(const char *name);
+
+/* What all ranks know of a call */
+typedef struct {
+    int64_t bytes;              /* of the vector, for bcast, reduce and allreduce; else of a block, of which
+                                 * there is one for each rank (alltoall: pair of ranks); barrier: any */
+    int root;
+    int64_t segment_bytes;      /* MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES */
+    int64_t pipeline_min_bytes; /* MPIR_CVAR_ALLGATHER_TOPO_PIPELINE_MIN_BYTES */
+    const int *slots;           /* of MPII_Topo_map_recursive_doubling, or NULL: without them there is no
+                                 * allgather topo_recursive_doubling */
+} MPII_Topo_call_args_t;
+
+/* Defaults of the two CVARs */
+#define MPII_TOPO_SEGMENT_BYTES 32768
+#define MPII_TOPO_PIPELINE_MIN_BYTES 8192
+
+/* Any generator */
+typedef union {
+    MPII_Topo_gen_t gen;
+    MPII_Topo_gen_ring_t ring;
+    MPII_Topo_gen_tree_t tree;
+    MPII_Topo_gen_lanes_t lanes;
+    MPII_Topo_gen_doubling_t doubling;
+    MPII_Topo_gen_halving_t halving;
+    MPII_Topo_gen_slots_t slots;
+    MPII_Topo_gen_gather_t gather;
+    MPII_Topo_gen_mpich_t mpich;
+} MPII_Topo_any_gen_t;
+
+typedef struct MPII_Topo_case MPII_Topo_case_t;
+
+/* An algorithm on a call. *c is NULL where it has no schedule: it does not take so many ranks or so few
+ * bytes (the library falls back then), or there is nothing to do. `order` must live as long. Cost: O(p),
+ * most are O(1). Returns -1 if memory is exhausted. */
+int MPII_Topo_case_create(const MPII_Topo_algo_t * algo, const MPII_Topo_call_args_t * args,
+                          const MPII_Topo_order_t * order, MPII_Topo_case_t ** c);
+void MPII_Topo_case_free(MPII_Topo_case_t * c);
+
+/* The schedule of a rank; valid as long as the case. Cost: O(1) or O(lg p) */
+void MPII_Topo_case_set(const MPII_Topo_case_t * c, int rank, MPII_Topo_any_gen_t * gen);
+
+/* Bytes of the units of a step; -1: nothing is done, neither here nor at the peer (MPICH does send what
+ * is empty, ours do not). O(1) */
+int64_t MPII_Topo_case_bytes(const MPII_Topo_case_t * c, const MPII_Topo_step_t * step);
+
+/* -- facts of calls, for those who prepare them (topo_call*.c) and for the catalog -- */
+
+/* Longest unit of a vector that goes through a tree, or block in a ring (allgatherv), in segments:
+ * `own` if it is not 0, what the user says of the algorithm; else at most segment_bytes */
+int64_t MPII_Topo_segment_len(int64_t bytes, int64_t segment_bytes, int64_t own);
+/* Chunks of lanes: `bytes` in all, num_units units in each; own: as above, of a chunk */
+int MPII_Topo_lanes_chunks(MPII_Topo_lanes_kind_t kind, int64_t bytes, int num_units, int64_t own);
+/* Whether allgather along lanes copies blocks, so that they go together */
+bool MPII_Topo_lanes_are_joined(int64_t bytes);
+
+/* Gather and scatter along trees: longest block that goes with its size; and pieces of longer ones, the
+ * first and the others */
+int64_t MPII_Topo_gather_short_len(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int root,
+                                   int64_t segment_bytes);
+void MPII_Topo_gather_pieces(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int root,
+                             int64_t segment_bytes, int64_t * head, int64_t * piece);
+#define MPII_TOPO_GATHER_SIZE_BYTES 8   /* of a size */
+
+/* -- topo_catalog_mpich.c -- */
+
+/* What MPICH 4.0 takes by itself (maint/tuning/coll/mpir/generic.json in its tree), for commutative
+ * built-in operations on elements of 8 bytes. NULL: it is not in the catalog. */
+const MPII_Topo_algo_t *MPII_Topo_mpich_choice(MPII_Topo_coll_t coll, int64_t bytes,
+                                   const MPII_Topo_order_t * order);
+
+#endif /* TOPO_CATALOG_H_INCLUDED */

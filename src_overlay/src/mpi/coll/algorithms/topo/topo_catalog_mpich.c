@@ -1,0 +1,65 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "topo_catalog.h"
+
+/* The choices of maint/tuning/coll/mpir/generic.json of MPICH 4.0. Forms for shared memory (smp) are taken
+ * for empty messages there, and for barriers. */
+
+#define ELEMENT_BYTES 8
+
+static const char *vector_choice(MPII_Topo_coll_t coll, int64_t bytes, int p)
+{
+    bool is_pof2 = p == MPII_Topo_pof2(p);
+    bool has_few = bytes / ELEMENT_BYTES < MPII_Topo_pof2(p);
+
+    switch (coll) {
+        case MPII_TOPO_COLL__BCAST:
+            if (p < 8 || bytes <= 12288)
+                return "binomial";
+            return is_pof2 && bytes <= 524288 ? "scatter_recursive_doubling_allgather" :
+                "scatter_ring_allgather";
+        case MPII_TOPO_COLL__REDUCE:
+            return bytes <= 2048 || has_few ? "binomial" : "reduce_scatter_gather";
+        default:
+            return bytes <= 8 || has_few ? "recursive_doubling" : "reduce_scatter_allgather";
+    }
+}
+
+static const char *name_of_choice(MPII_Topo_coll_t coll, int64_t bytes,
+                                  const MPII_Topo_order_t * order)
+{
+    int p = order->num_ranks;
+    int64_t all = bytes * p;
+
+    switch (coll) {
+        case MPII_TOPO_COLL__ALLGATHER:
+        case MPII_TOPO_COLL__ALLGATHERV:
+            if (p == MPII_Topo_pof2(p))
+                return all < 524288 ? "recursive_doubling" : "ring";
+            return all < 81920 ? "brucks" : "ring";
+        case MPII_TOPO_COLL__ALLTOALL:
+            if (p > 8 && bytes <= 256)
+                return "brucks";
+            return bytes <= 32768 ? "scattered" : "pairwise";
+        case MPII_TOPO_COLL__BARRIER:
+            /* MPICH has communicators of hosts where any host has several ranks */
+            return order->num_hosts < p ? "smp" : "dissemination";
+        case MPII_TOPO_COLL__REDUCE_SCATTER:
+        case MPII_TOPO_COLL__REDUCE_SCATTER_BLOCK:
+            return all < 524288 ? "recursive_halving" : "pairwise";
+        case MPII_TOPO_COLL__GATHER:
+        case MPII_TOPO_COLL__SCATTER:
+            return "binomial";
+        default:
+            return vector_choice(coll, bytes, p);
+    }
+}
+
+const MPII_Topo_algo_t *MPII_Topo_mpich_choice(MPII_Topo_coll_t coll, int64_t bytes,
+                                               const MPII_Topo_order_t * order)
+{
+    return MPII_Topo_catalog_find(coll, name_of_choice(coll, bytes, order));
+}

@@ -1,0 +1,278 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "topo_gen.h"
+
+/* Algorithm: Gather and scatter along a tree
+ *
+ * The ranks stand in the turned order of the root (topo_order.h): its host, its rack, the other racks,
+ * hosts and racks each undivided. A subtree is consecutive positions of it, of which its root is the
+ * first one; a rank hands the blocks of its subtree up, or gets them from above, in this order.
+ *
+ *   LEADERS    the root has the first rank of each other rack, that one the first rank of each host of
+ *              its rack, that one the ranks of its host
+ *   BINOMIAL   of the n positions of a subtree, the first child has n/2, those that follow; the second
+ *              one half of the rest; and so on. So the heaviest subtrees are nearest, and what lies
+ *              between racks is the light ends of the tree: nearly every block passes there once,
+ *              straight to the rack of the root. (In MPICH's own binomial gather the heaviest subtree
+ *              is the furthest one.)
+ *
+ *   7 ranks, root 2; hosts {0,3} {2,6} in one rack, {1,5} {4} in another one: order 2 6 0 3 1 5 4
+ *     LEADERS:  2 <- 6,  2 <- 0 <- 3,  2 <- 1 <- 5,  1 <- 4       between the racks goes one message
+ *     BINOMIAL: 2 <- 6 <- 0,  6 <- 3,  2 <- 1 <- 5,  2 <- 4
+ *   Blocks held, LEADERS:
+ *     rank    start   host    rack        root
+ *     2       2       2 6     2 6 0 3     2 6 0 3 1 5 4
+ *     0       0       0 3
+ *     1       1       1 5     1 5 4
+ *   Scatter is the same backwards, and begins with what has the longest way to go.
+ *
+ * Short blocks, pieces 0, go together, in messages of about `limit`: between two ranks all blocks that
+ * begin in the first `limit` elements of what passes there, then those that begin in the second ones.
+ * Of longer blocks, each later piece is a message. A rank hands a message on as soon as it has what is
+ * in it. In TMP it has pieces 0 of all its subtree, and RING later pieces. The root receives, or sends,
+ * where the blocks are.
+ *
+ * Cost, LEADERS = a0 + a1 + a2 + (m-1).n.b0 + (h-1).m.n.b1 + (r-1).h.m.n.b2 for one message each; for
+ * more of them, which are under way at a time, the largest of the last three terms in place of their
+ * sum; r: racks, h: hosts of a rack, m: ranks of a host, n: bytes of a block, a and b: latency and time
+ * per byte inside a host (0), inside a rack (1) and between racks (2). Each block leaves its rack once,
+ * the least that any gather can do. BINOMIAL = lg(p).alpha + (p-1).n.beta; p: ranks.
+ *
+ * Source: Kandalla, Subramoni, Vishnu and Panda, "Designing topology-aware collective communication
+ * algorithms for large scale InfiniBand clusters: Case studies with Scatter and Gather" (IPDPS 2010);
+ * BINOMIAL also after Mirsadeghi and Afsahi, "Topology-aware rank reordering for MPI collectives" (2016).
+ */
+
+#define RING 16
+#define MIN_SENDS 16
+
+typedef MPII_Topo_gen_gather_t gather_t;
+
+/* -- the tree, by turned positions: a subtree is `len` of them from `first` on -- */
+
+/* The part of a subtree that is the subtree of a child: the one that has this position, which is not the
+ * first one */
+static void find_child(const gather_t * g, int *first, int *len, int turn)
+{
+    const MPII_Topo_order_t *order = g->gen.order;
+    int host, rack, host_len, rack_len;
+
+    if (g->shape == MPII_TOPO_SHAPE__BINOMIAL) {
+        int end = *first + *len;
+        *first += 1;
+        for (*len /= 2; turn >= *first + *len; *len = (end - *first + 1) / 2)
+            *first += *len;
+        return;
+    }
+    MPII_Topo_order_group(order, g->root, turn, false, &host, &host_len);
+    MPII_Topo_order_group(order, g->root, turn, true, &rack, &rack_len);
+    if (*first == host) {
+        *first = turn;
+        *len = 1;
+    } else if (*first == rack) {
+        *first = host;
+        *len = host_len;
+    } else {
+        *first = rack;
+        *len = rack_len;
+    }
+}
+
+/* -- messages: position t of the own subtree, and piece c -- */
+
+/* Whether a message begins with position t, where positions f ... pass between two ranks */
+static bool is_cut(const gather_t * g, int c, int f, int t)
+{
+    const ptrdiff_t *s = g->starts;
+
+    return t == f || c > 0 || (s && (s[t] - s[f]) / g->limit != (s[t - 1] - s[f]) / g->limit);
+}
+
+/* Positions t ... end - 1 */
+static void set_units(const gather_t * g, int c, int t, int end, MPII_Topo_step_t * step)
+{
+    step->unit = c * g->gen.order->num_ranks + g->turn + t;
+    step->num = end - t;
+}
+
+/* Where the message ends that begins with position t, */
+static int find_end(const gather_t * g, int c, int f, int len, int t)
+{
+    do
+        t++;
+    while (t < f + len && !is_cut(g, c, f, t));
+    return t;
+}
+
+/* and where the one to, or from, the parent begins that has it */
+static int find_begin(const gather_t * g, int c, int t)
+{
+    while (!is_cut(g, c, 0, t))
+        t--;
+    return t;
+}
+
+int MPII_Topo_gen_gather_child(const MPII_Topo_gen_gather_t * g, int t, int *f, int *len)
+{
+    *f = g->turn;
+    *len = g->len;
+    find_child(g, f, len, g->turn + t);
+    *f -= g->turn;
+    return MPII_Topo_order_turned(g->gen.order, g->root, g->turn + *f);
+}
+
+/* Position and piece that are dealt with at index i: gather goes from the first position to the last one,
+ * scatter backwards. */
+static void at(const gather_t * g, int i, int *c, int *t)
+{
+    *c = i / g->len;
+    *t = g->is_up ? i % g->len : g->len - 1 - i % g->len;
+}
+
+/* Where units of others are that begin with position t */
+static void set_place(const gather_t * g, int i, int c, int t, MPII_Topo_step_t * step)
+{
+    bool is_tmp = g->starts && (g->parent != -1 || g->is_sink);
+
+    step->buf = is_tmp ? MPII_TOPO_BUF__TMP : g->is_up || !g->starts ? MPII_TOPO_BUF__OUT :
+        MPII_TOPO_BUF__IN;
+    if (is_tmp)
+        step->slot = c == 0 ? t : g->len + (i - g->len) % RING;
+}
+
+static bool recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
+{
+    const gather_t *g = (const gather_t *) gen;
+    int c, t, f, len;
+
+    at(g, i, &c, &t);
+    *step = (MPII_Topo_step_t) {.kind = MPII_TOPO_STEP__RECV };
+    if (g->is_up) {
+        /* a message comes with the first of its positions */
+        if (t == 0)
+            return false;
+        step->peer = MPII_Topo_gen_gather_child(g, t, &f, &len);
+        if (!is_cut(g, c, f, t))
+            return false;
+        set_units(g, c, t, find_end(g, c, f, len, t), step);
+        set_place(g, i, c, t, step);
+    } else {
+        /* or with the last one */
+        if (g->parent == -1 || (t < g->len - 1 && !is_cut(g, c, 0, t + 1)))
+            return false;
+        int begin = find_begin(g, c, t);
+        step->peer = g->parent;
+        set_units(g, c, begin, t + 1, step);
+        set_place(g, i, c, begin, step);
+        if (t == 0 && (c > 0 || g->len == 1) && !g->is_sink)
+            step->buf = MPII_TOPO_BUF__OUT;
+    }
+    /* what was in its place in the ring went on in the round after its message */
+    if (step->buf == MPII_TOPO_BUF__TMP && c > 0 && i - g->len >= RING)
+        step->after = i - RING + 2;
+    return true;
+}
+
+/* Position t is here: hand on what ends with it */
+static bool react_up(const gather_t * g, int i, int k, MPII_Topo_step_t * step)
+{
+    int c, t;
+
+    at(g, i, &c, &t);
+    if (g->parent == -1 || k > 1)
+        return false;
+    if (k == 0) {
+        /* the own block stands before the others */
+        if (t == 0 && c == 0 && g->starts && g->len > 1) {
+            step->kind = MPII_TOPO_STEP__COPY;
+            set_units(g, c, t, t + 1, step);
+            set_place(g, i, c, t, step);
+            step->from = MPII_TOPO_BUF__IN;
+        }
+        return true;
+    }
+    if (t < g->len - 1 && !is_cut(g, c, 0, t + 1))
+        return false;
+    int begin = find_begin(g, c, t);
+    step->kind = MPII_TOPO_STEP__SEND;
+    step->peer = g->parent;
+    set_units(g, c, begin, t + 1, step);
+    set_place(g, i, c, begin, step);
+    if (t == 0 && (c > 0 || g->len == 1) && g->starts)
+        step->buf = MPII_TOPO_BUF__IN;
+    return true;
+}
+
+/* Position t and all behind it are here: hand on what begins with it */
+static bool react_down(const gather_t * g, int i, int k, MPII_Topo_step_t * step)
+{
+    int c, t, f, len;
+
+    at(g, i, &c, &t);
+    if (k > 0)
+        return false;
+    if (t == 0) {
+        if (g->parent == -1 || c > 0 || !g->starts || g->len == 1)
+            return false;
+        step->kind = MPII_TOPO_STEP__COPY;
+        set_units(g, c, t, t + 1, step);
+        step->buf = MPII_TOPO_BUF__OUT;
+        step->from = MPII_TOPO_BUF__TMP;
+        return true;
+    }
+    step->peer = MPII_Topo_gen_gather_child(g, t, &f, &len);
+    if (!is_cut(g, c, f, t))
+        return false;
+    step->kind = MPII_TOPO_STEP__SEND;
+    set_units(g, c, t, find_end(g, c, f, len, t), step);
+    set_place(g, i, c, t, step);
+    return true;
+}
+
+static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * step)
+{
+    const gather_t *g = (const gather_t *) gen;
+
+    *step = (MPII_Topo_step_t) { 0 };
+    if (i == 0 || g->is_sink)
+        return false;
+    return g->is_up ? react_up(g, i - 1, k, step) : react_down(g, i - 1, k, step);
+}
+
+void MPII_Topo_gen_gather(MPII_Topo_gen_gather_t * g, const MPII_Topo_order_t * order,
+                          MPII_Topo_shape_t shape, int root, int rank, bool is_up)
+{
+    int first = 0, len = order->num_ranks, parent = -1;
+
+    *g = (gather_t) {
+        .gen = {.order = order,.rank = rank,.recv = recv,.react = react},
+        .shape = shape,
+        .is_up = is_up,
+        .root = root,
+        .turn = MPII_Topo_order_turn(order, root, rank),
+    };
+    while (first != g->turn) {
+        parent = first;
+        find_child(g, &first, &len, g->turn);
+    }
+    g->len = len;
+    g->parent = parent == -1 ? -1 : MPII_Topo_order_turned(order, root, parent);
+    g->gen.num_recvs = len;
+}
+
+void MPII_Topo_gen_gather_cut(MPII_Topo_gen_gather_t * g, int num_pieces, const ptrdiff_t starts[],
+                              ptrdiff_t limit, bool is_sink)
+{
+    g->starts = starts;
+    g->limit = limit;
+    g->is_sink = is_sink;
+    g->gen.num_recvs = num_pieces * g->len;
+    if (is_sink || (g->parent != -1 && g->len > 1))
+        g->gen.num_slots = g->len + (num_pieces > 1 ? RING : 0);
+    /* long blocks do not pile up */
+    if (num_pieces > 1)
+        g->gen.max_sends = 2 * g->len > MIN_SENDS ? 2 * g->len : MIN_SENDS;
+}

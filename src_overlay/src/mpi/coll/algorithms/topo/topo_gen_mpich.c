@@ -1,0 +1,500 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpl.h"
+#include "topo_gen_mpich.h"
+
+/* MPICH's own algorithms, as src/mpi/coll/<collective>/<collective>_intra_<algorithm>.c have them. What
+ * they copy before and after is left out. */
+
+#define THROTTLE 32             /* default of MPIR_CVAR_ALLTOALL_THROTTLE */
+
+typedef MPII_Topo_gen_mpich_t mpich_t;
+
+/* What a rank does in a stage; peer -1: nothing */
+typedef struct {
+    int peer, unit, num;
+} message_t;
+
+typedef struct {
+    message_t send, recv;
+    bool is_reduce;             /* what has come is added up */
+} exchange_t;
+
+static int wrap(const mpich_t * m, int rank)
+{
+    int n = m->num_ranks;
+
+    return rank < 0 ? rank + n : rank >= n ? rank - n : rank;
+}
+
+static int relative(const mpich_t * m)
+{
+    return wrap(m, m->gen.rank - m->root);
+}
+
+static int ceil_log2(int n)
+{
+    int k = 0;
+
+    while (n > 1 << k)
+        k++;
+    return k;
+}
+
+/* -- in steps of 2^s, or of 1 -- */
+
+static void dissemination(int rank, int n, int s, exchange_t * x)
+{
+    x->send = (message_t) {(rank + (1 << s)) % n, 0, 1};
+    x->recv = (message_t) {(rank - (1 << s) + n) % n, 0, 1};
+}
+
+static void allgather_brucks(const mpich_t * m, int s, exchange_t * x)
+{
+    int num = MPL_MIN(1 << s, m->num_ranks - (1 << s));
+
+    /* unit j is the block of the j-th rank to the right */
+    x->send = (message_t) {wrap(m, m->gen.rank - (1 << s)), 0, num};
+    x->recv = (message_t) {wrap(m, m->gen.rank + (1 << s)), 1 << s, num};
+}
+
+static void alltoall_brucks(const mpich_t * m, int s, exchange_t * x)
+{
+    int bit = 1 << s, n = m->num_ranks;
+    /* of 0 ... n - 1, those with this bit */
+    int num = n / (2 * bit) * bit + MPL_MAX(n % (2 * bit) - bit, 0);
+
+    x->send = (message_t) {wrap(m, m->gen.rank + bit), 0, num};
+    x->recv = (message_t) {wrap(m, m->gen.rank - bit), 0, num};
+}
+
+static void alltoall_pairwise(const mpich_t * m, int s, exchange_t * x)
+{
+    int rank = m->gen.rank, i = s + 1, is_pof2 = (m->num_ranks & (m->num_ranks - 1)) == 0;
+    int to = is_pof2 ? rank ^ i : wrap(m, rank + i), from = is_pof2 ? to : wrap(m, rank - i);
+
+    x->send = (message_t) {to, to, 1};
+    x->recv = (message_t) {from, from, 1};
+}
+
+static void reduce_scatter_pairwise(const mpich_t * m, int s, exchange_t * x)
+{
+    int to = wrap(m, m->gen.rank + s + 1);
+
+    x->send = (message_t) {to, to, 1};
+    x->recv = (message_t) {wrap(m, m->gen.rank - s - 1), m->gen.rank, 1};
+    x->is_reduce = true;
+}
+
+/* Parts go around, in the order of the blocks that they are of. */
+static void ring(const mpich_t * m, int s, int parts, int offset, exchange_t * x)
+{
+    int block = s / parts, part = s % parts, me = wrap(m, m->gen.rank - offset);
+
+    x->send = (message_t) {wrap(m, m->gen.rank + 1), wrap(m, me - block) * parts + part, 1};
+    x->recv = (message_t) {wrap(m, m->gen.rank - 1), wrap(m, wrap(m, me - block) - 1) * parts + part, 1};
+}
+
+/* -- binomial trees: a rank stands for 2^k relative ranks, itself the first, where 2^k is its lowest bit -- */
+
+static int subtree(const mpich_t * m, int rel)
+{
+    int bit = 1;
+
+    while (bit < m->num_ranks && (rel & bit) == 0)
+        bit *= 2;
+    return bit;
+}
+
+/* Units of those who stand below a relative rank, itself the first */
+static message_t below(const mpich_t * m, int rel, int peer, int len, int end)
+{
+    int num = MPL_MIN(rel + len, end) - rel;
+
+    if (peer >= m->num_ranks || num <= 0)
+        return (message_t) {-1, 0, 0};
+    return (message_t) {wrap(m, peer + m->root), rel, num};
+}
+
+static void gather_binomial(const mpich_t * m, int s, exchange_t * x)
+{
+    int rel = relative(m), bit = 1 << s, len = subtree(m, rel), n = m->num_ranks;
+
+    if (bit < len)
+        x->recv = below(m, rel + bit, rel + bit, bit, n);
+    else if (bit == len && rel > 0)
+        x->send = below(m, rel, rel - bit, bit, n);
+}
+
+static void scatter_binomial(const mpich_t * m, int s, exchange_t * x)
+{
+    int rel = relative(m), len = subtree(m, rel), bit = len >> s;
+
+    if (s == 0 && rel > 0)
+        x->recv = below(m, rel, rel - len, len, m->num_parts);
+    else if (s > 0 && bit > 0)
+        x->send = below(m, rel + bit, rel + bit, bit, m->num_parts);
+}
+
+static void bcast_doubling(const mpich_t * m, int s, exchange_t * x)
+{
+    int rel = relative(m), other = rel ^ 1 << s, peer = wrap(m, other + m->root);
+
+    x->send = (message_t) {peer, rel >> s << s, 1 << s};
+    x->recv = (message_t) {peer, other >> s << s, 1 << s};
+}
+
+/* -- recursive halving. Of n ranks, those beyond a power of two are folded into their neighbours -- */
+
+/* Rank with this newrank. In allreduce and reduce_scatter the odd ones take part, in reduce the even ones. */
+static int real_rank(const mpich_t * m, int newrank)
+{
+    bool is_odd = m->kind != MPII_TOPO_MPICH__REDUCE_REDUCE_SCATTER_GATHER;
+
+    return newrank < m->rem ? 2 * newrank + is_odd : newrank + m->rem;
+}
+
+/* All of it, to the neighbour who takes part, or back. */
+static void fold(const mpich_t * m, bool is_back, int unit, int num, exchange_t * x)
+{
+    bool is_folded = m->newrank == -1;
+
+    if (m->gen.rank < 2 * m->rem)
+        *(is_folded == is_back ? &x->recv : &x->send) = (message_t) {m->gen.rank ^ 1, unit, num};
+    x->is_reduce = !is_back;
+}
+
+/* Parts that a newrank has after some stages in which the nearest one was the first */
+static message_t near_parts(const mpich_t * m, int newrank, int num_stages, int peer)
+{
+    message_t message = {peer, 0, 1 << (m->num_halvings - num_stages)};
+
+    for (int k = 0; k < num_stages; k++)
+        message.unit += (newrank >> k & 1) << (m->num_halvings - 1 - k);
+    return message;
+}
+
+static void halve_near(const mpich_t * m, int s, exchange_t * x)
+{
+    int other = m->newrank ^ 1 << s, peer = real_rank(m, other);
+
+    x->send = near_parts(m, other, s + 1, peer);
+    x->recv = near_parts(m, m->newrank, s + 1, peer);
+    x->is_reduce = true;
+}
+
+static void allreduce(const mpich_t * m, int s, exchange_t * x)
+{
+    int num = m->num_halvings, units = 1 << num;
+
+    if (m->rem > 0 && (s == 0 || s == m->num_stages - 1)) {
+        fold(m, s > 0, 0, units, x);
+        return;
+    }
+    s -= m->rem > 0;
+    if (m->newrank == -1)
+        return;
+    if (s < num) {
+        halve_near(m, s, x);
+    } else {
+        int k = 2 * num - 1 - s, other = m->newrank ^ 1 << k, peer = real_rank(m, other);
+        x->send = near_parts(m, m->newrank, k + 1, peer);
+        x->recv = near_parts(m, other, k + 1, peer);
+    }
+}
+
+/* Then a gather to the root; if that was folded, it takes the place of newrank 0 first. */
+static void reduce(const mpich_t * m, int s, exchange_t * x)
+{
+    int num = m->num_halvings, newrank = m->newrank, rank = m->gen.rank, root = m->root;
+    bool root_is_folded = root < 2 * m->rem && root % 2 == 1;
+    int newroot = root_is_folded ? 0 : root < 2 * m->rem ? root / 2 : root - m->rem;
+
+    if (m->rem > 0 && s-- == 0) {
+        fold(m, false, 0, 1 << num, x);
+        return;
+    }
+    if (s < num) {
+        if (newrank != -1)
+            halve_near(m, s, x);
+        return;
+    }
+    s -= num;
+    if (root_is_folded) {
+        if (s == 0) {
+            if (rank == root)
+                x->recv = (message_t) {0, 0, 1};
+            else if (newrank == 0)
+                x->send = (message_t) {root, 0, 1};
+            return;
+        }
+        s--;
+        newrank = rank == root ? 0 : newrank == 0 ? -1 : newrank;
+    }
+    int k = num - 1 - s;
+    if (newrank == -1 || newrank >> (k + 1) != newroot >> (k + 1))
+        return;
+    int other = newrank ^ 1 << k;
+    int peer = root_is_folded && other == 0 ? root : real_rank(m, other);
+    if (newrank >> k != newroot >> k)
+        x->send = near_parts(m, newrank, k + 1, peer);
+    else
+        x->recv = near_parts(m, other, k + 1, peer);
+}
+
+/* Here the far one is first, and parts are the blocks of ranks: two where one is folded. */
+static message_t far_blocks(const mpich_t * m, int newrank, int len, int peer)
+{
+    int first = newrank / len * len, unit = MPII_Topo_rd_slot(m->rem, first);
+
+    return (message_t) {peer, unit, MPII_Topo_rd_slot(m->rem, first + len) - unit};
+}
+
+static void reduce_scatter_halving(const mpich_t * m, int s, exchange_t * x)
+{
+    if (m->rem > 0 && s == 0) {
+        fold(m, false, 0, m->num_ranks, x);
+    } else if (m->rem > 0 && s == m->num_stages - 1) {
+        fold(m, true, m->gen.rank & ~1, 1, x);
+    } else if (m->newrank != -1) {
+        int len = 1 << (m->num_halvings - 1 - (s - (m->rem > 0)));
+        int other = m->newrank ^ len, peer = real_rank(m, other);
+        x->send = far_blocks(m, other, len, peer);
+        x->recv = far_blocks(m, m->newrank, len, peer);
+        x->is_reduce = true;
+    }
+}
+
+/* -- barrier smp: in hosts, between their lowest ranks, and a token back -- */
+
+static void barrier_smp(const mpich_t * m, int s, exchange_t * x)
+{
+    const MPII_Topo_hosts_t *h = m->hosts;
+    const int *local = h->ranks + h->first[m->host];
+    mpich_t host = {.gen = {.rank = m->index},.num_ranks = m->host_len };
+
+    if (s < m->num_local) {
+        dissemination(m->index, m->host_len, s, x);
+    } else if (s < m->num_local + m->num_roots) {
+        if (m->index > 0)
+            return;
+        dissemination(m->host, h->num_hosts, s - m->num_local, x);
+        x->send.peer = h->ranks[h->first[x->send.peer]];
+        x->recv.peer = h->ranks[h->first[x->recv.peer]];
+        return;
+    } else {
+        host.num_parts = m->host_len;
+        scatter_binomial(&host, s - m->num_local - m->num_roots, x);
+        x->send.unit = x->recv.unit = 0;
+        x->send.num = x->recv.num = 1;
+    }
+    if (x->send.peer != -1)
+        x->send.peer = local[x->send.peer];
+    if (x->recv.peer != -1)
+        x->recv.peer = local[x->recv.peer];
+}
+
+/* -- stages -- */
+
+static void barrier_dissemination(const mpich_t * m, int s, exchange_t * x)
+{
+    dissemination(m->gen.rank, m->num_ranks, s, x);
+}
+
+static void allgatherv_ring(const mpich_t * m, int s, exchange_t * x)
+{
+    ring(m, s, m->num_parts, 0, x);
+}
+
+static void bcast_scatter_allgather(const mpich_t * m, int s, exchange_t * x)
+{
+    int num_scatter = ceil_log2(m->num_ranks) + 1;
+
+    if (s < num_scatter)
+        scatter_binomial(m, s, x);
+    else if (m->kind == MPII_TOPO_MPICH__BCAST_SCATTER_DOUBLING)
+        bcast_doubling(m, s - num_scatter, x);
+    else
+        ring(m, s - num_scatter, 1, m->root, x);
+}
+
+/* Sends: stage_send */
+static void alltoall_scattered(const mpich_t * m, int s, exchange_t * x)
+{
+    if (s > 0)
+        x->recv = (message_t) {wrap(m, m->gen.rank + s), wrap(m, m->gen.rank + s), 1};
+}
+
+static void (*const exchange_of[]) (const mpich_t * m, int s, exchange_t * x) = {
+    [MPII_TOPO_MPICH__ALLGATHER_BRUCKS] = allgather_brucks,
+    [MPII_TOPO_MPICH__ALLGATHERV_RING] = allgatherv_ring,
+    [MPII_TOPO_MPICH__ALLREDUCE_REDUCE_SCATTER_ALLGATHER] = allreduce,
+    [MPII_TOPO_MPICH__ALLTOALL_BRUCKS] = alltoall_brucks,
+    [MPII_TOPO_MPICH__ALLTOALL_PAIRWISE] = alltoall_pairwise,
+    [MPII_TOPO_MPICH__ALLTOALL_SCATTERED] = alltoall_scattered,
+    [MPII_TOPO_MPICH__BARRIER_DISSEMINATION] = barrier_dissemination,
+    [MPII_TOPO_MPICH__BARRIER_SMP] = barrier_smp,
+    [MPII_TOPO_MPICH__BCAST_SCATTER_DOUBLING] = bcast_scatter_allgather,
+    [MPII_TOPO_MPICH__BCAST_SCATTER_RING] = bcast_scatter_allgather,
+    [MPII_TOPO_MPICH__GATHER_BINOMIAL] = gather_binomial,
+    [MPII_TOPO_MPICH__REDUCE_REDUCE_SCATTER_GATHER] = reduce,
+    [MPII_TOPO_MPICH__REDUCE_SCATTER_HALVING] = reduce_scatter_halving,
+    [MPII_TOPO_MPICH__REDUCE_SCATTER_PAIRWISE] = reduce_scatter_pairwise,
+    [MPII_TOPO_MPICH__SCATTER_BINOMIAL] = scatter_binomial,
+};
+
+static exchange_t find_exchange(const mpich_t * m, int s)
+{
+    exchange_t x = {.send = {.peer = -1},.recv = {.peer = -1} };
+
+    if (s < m->num_stages)
+        exchange_of[m->kind] (m, s, &x);
+    return x;
+}
+
+static bool stage_recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
+{
+    exchange_t x = find_exchange((const mpich_t *) gen, i);
+
+    *step = (MPII_Topo_step_t) {
+        .kind = MPII_TOPO_STEP__RECV,
+        .peer = x.recv.peer,
+        .unit = x.recv.unit,
+        .num = x.recv.num,
+        .buf = x.is_reduce ? MPII_TOPO_BUF__TMP : MPII_TOPO_BUF__OUT,
+        .slot = x.is_reduce ? x.recv.unit : 0,
+        .after = i,
+    };
+    return x.recv.peer != -1;
+}
+
+static bool stage_send(const mpich_t * m, int i, int k, MPII_Topo_step_t * step)
+{
+    message_t message;
+
+    if (m->kind == MPII_TOPO_MPICH__ALLTOALL_SCATTERED) {
+        int s = i + k, to = wrap(m, m->gen.rank - s);
+        if (i % THROTTLE > 0 || k >= THROTTLE || s >= m->num_ranks)
+            return false;
+        message = (message_t) {to, to, s > 0};  /* none to itself */
+    } else {
+        message = find_exchange(m, i).send;
+        if (k > 0 || message.peer == -1)
+            return false;
+    }
+    *step = (MPII_Topo_step_t) {
+        .kind = MPII_TOPO_STEP__SEND,
+        .peer = message.peer,
+        .unit = message.unit,
+        .num = message.num,
+        .buf = MPII_TOPO_BUF__OUT,
+    };
+    return true;
+}
+
+static bool stage_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * step)
+{
+    const mpich_t *m = (const mpich_t *) gen;
+
+    if (i > 0) {
+        exchange_t x = find_exchange(m, i - 1);
+        if (x.is_reduce && x.recv.peer != -1 && k-- == 0) {
+            *step = (MPII_Topo_step_t) {
+                .kind = MPII_TOPO_STEP__REDUCE,
+                .unit = x.recv.unit,
+                .num = x.recv.num,
+                .buf = MPII_TOPO_BUF__OUT,
+                .from = MPII_TOPO_BUF__TMP,
+                .from_slot = x.recv.unit,
+                .after = i,
+            };
+            return true;
+        }
+    }
+    return stage_send(m, i, k, step);
+}
+
+static int num_stages(const mpich_t * m)
+{
+    int n = m->num_ranks, lg = ceil_log2(n), num_folds = m->rem > 0;
+
+    switch (m->kind) {
+        case MPII_TOPO_MPICH__ALLGATHERV_RING:
+            return (n - 1) * m->num_parts;
+        case MPII_TOPO_MPICH__ALLREDUCE_REDUCE_SCATTER_ALLGATHER:
+            return 2 * (m->num_halvings + num_folds);
+        case MPII_TOPO_MPICH__ALLTOALL_PAIRWISE:
+        case MPII_TOPO_MPICH__REDUCE_SCATTER_PAIRWISE:
+            return n - 1;
+        case MPII_TOPO_MPICH__ALLTOALL_SCATTERED:
+            return n;
+        case MPII_TOPO_MPICH__BARRIER_SMP:
+            return m->num_local + m->num_roots + m->num_local + 1;
+        case MPII_TOPO_MPICH__BCAST_SCATTER_DOUBLING:
+            return lg + 1 + lg;
+        case MPII_TOPO_MPICH__BCAST_SCATTER_RING:
+            return lg + 1 + n - 1;
+        case MPII_TOPO_MPICH__REDUCE_REDUCE_SCATTER_GATHER:
+            return num_folds + 2 * m->num_halvings + (m->root < 2 * m->rem && m->root % 2 == 1);
+        case MPII_TOPO_MPICH__REDUCE_SCATTER_HALVING:
+            return m->num_halvings + 2 * num_folds;
+        case MPII_TOPO_MPICH__SCATTER_BINOMIAL:
+            return lg + 1;
+        default:
+            return lg;
+    }
+}
+
+static void set_host(mpich_t * m)
+{
+    const MPII_Topo_hosts_t *h = m->hosts;
+
+    m->host = h->host_of_rank[m->gen.rank];
+    m->host_len = h->first[m->host + 1] - h->first[m->host];
+    while (h->ranks[h->first[m->host] + m->index] != m->gen.rank)
+        m->index++;
+    m->num_local = ceil_log2(m->host_len);
+    m->num_roots = ceil_log2(h->num_hosts);
+}
+
+void MPII_Topo_gen_mpich(MPII_Topo_gen_mpich_t * m, const MPII_Topo_order_t * order,
+                         MPII_Topo_mpich_kind_t kind, int root, int rank, int num_parts,
+                         const MPII_Topo_hosts_t * hosts)
+{
+    int n = order->num_ranks;
+
+    *m = (mpich_t) {
+        .gen = {.order = order,.rank = rank,.recv = stage_recv,.react = stage_react},
+        .kind = kind,
+        .num_ranks = n,
+        .root = root,
+        .num_parts = num_parts,
+        .rem = n - MPII_Topo_pof2(n),
+        .num_halvings = ceil_log2(n + 1) - 1,
+        .hosts = hosts,
+    };
+    m->newrank = rank - m->rem;
+    if (rank < 2 * m->rem)
+        m->newrank = real_rank(m, rank / 2) == rank ? rank / 2 : -1;
+    if (kind == MPII_TOPO_MPICH__BARRIER_SMP)
+        set_host(m);
+    m->num_stages = m->gen.num_recvs = num_stages(m);
+    m->gen.num_slots = MPII_Topo_mpich_units(kind, n);
+}
+
+int MPII_Topo_mpich_units(MPII_Topo_mpich_kind_t kind, int num_ranks)
+{
+    switch (kind) {
+        case MPII_TOPO_MPICH__ALLREDUCE_REDUCE_SCATTER_ALLGATHER:
+        case MPII_TOPO_MPICH__REDUCE_REDUCE_SCATTER_GATHER:
+            return MPII_Topo_pof2(num_ranks);
+        case MPII_TOPO_MPICH__BARRIER_DISSEMINATION:
+        case MPII_TOPO_MPICH__BARRIER_SMP:
+            return 1;
+        default:
+            return num_ranks;
+    }
+}

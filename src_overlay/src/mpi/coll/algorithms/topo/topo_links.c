@@ -1,0 +1,71 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpl.h"
+#include "topo_links.h"
+
+MPII_Topo_loads_t *MPII_Topo_loads_create(const MPII_Topo_order_t * order)
+{
+    int p = order->num_ranks, h = order->num_hosts, r = order->num_racks;
+    size_t num = 2 * (size_t) p + 3 * (size_t) h + 2 * (size_t) r;
+    MPII_Topo_loads_t *loads = MPL_calloc(1, sizeof(*loads) + num * sizeof(MPII_Topo_load_t),
+                                          MPL_MEM_COLL);
+
+    if (loads == NULL)
+        return NULL;
+    loads->order = order;
+    loads->rank_out = (MPII_Topo_load_t *) (loads + 1);
+    loads->rank_in = loads->rank_out + p;
+    loads->inside = loads->rank_in + p;
+    loads->host_up = loads->inside + h;
+    loads->host_down = loads->host_up + h;
+    loads->rack_up = loads->host_down + h;
+    loads->rack_down = loads->rack_up + r;
+    return loads;
+}
+
+static inline void add(MPII_Topo_load_t * load, int64_t bytes)
+{
+    load->bytes += bytes;
+    load->messages++;
+}
+
+void MPII_Topo_loads_add(MPII_Topo_loads_t * loads, int from, int to, int64_t bytes)
+{
+    const MPII_Topo_order_t *order = loads->order;
+    int host_from = order->host_at[order->pos_of[from]];
+    int host_to = order->host_at[order->pos_of[to]];
+    int rack_from = order->rack_of[host_from], rack_to = order->rack_of[host_to];
+
+    add(&loads->rank_out[from], bytes);
+    add(&loads->rank_in[to], bytes);
+    if (host_from == host_to) {
+        add(&loads->inside[host_from], bytes);
+        return;
+    }
+    add(&loads->host_up[host_from], bytes);
+    add(&loads->host_down[host_to], bytes);
+    if (rack_from != rack_to) {
+        add(&loads->rack_up[rack_from], bytes);
+        add(&loads->rack_down[rack_to], bytes);
+    }
+}
+
+void MPII_Topo_loads_add_rank(MPII_Topo_loads_t * loads, const MPII_Topo_case_t * c, int rank)
+{
+    MPII_Topo_any_gen_t g;
+    MPII_Topo_step_t step;
+
+    MPII_Topo_case_set(c, rank, &g);
+    for (int i = 0; i <= g.gen.num_recvs; i++) {
+        for (int k = 0; g.gen.react(&g.gen, i, k, &step); k++) {
+            if (step.kind != MPII_TOPO_STEP__SEND)
+                continue;
+            int64_t bytes = MPII_Topo_case_bytes(c, &step);
+            if (bytes >= 0)
+                MPII_Topo_loads_add(loads, rank, step.peer, bytes);
+        }
+    }
+}

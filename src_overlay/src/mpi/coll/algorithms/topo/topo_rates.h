@@ -1,0 +1,57 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#ifndef TOPO_RATES_H_INCLUDED
+#define TOPO_RATES_H_INCLUDED
+
+#include "topo_order.h"
+
+/* What links can carry: times in picoseconds, and picoseconds per KiB. Integers, so that all processes
+ * reckon alike. */
+
+/* Of a site, from latencies and bandwidths as they were measured between hosts, or racks. One block of
+ * memory, for MPL_free */
+typedef struct MPII_Topo_rates {
+    int64_t latency[3];         /* of a message inside a host, in a rack, between racks */
+    int64_t overhead[3];        /* of a processor for each such message that it sends or receives */
+    int64_t inside, host;       /* memory of a host; link of a host, each way */
+    int num_racks;
+    int64_t uplink[];           /* [num_racks] each way */
+} MPII_Topo_rates_t;
+
+/* What was measured; 0: not. A matrix may be NULL. */
+typedef struct {
+    int num_hosts, num_racks;
+    const int *rack_of_host;
+    const double *host_us, *host_mbps;   /* hosts x hosts: latency, 10^6 bit/s */
+    const double *rack_us, *rack_mbps;   /* racks x racks, in their place */
+} MPII_Topo_measured_t;
+
+/* *rates is NULL where the latency or the bandwidth between hosts is not known. Returns -1 if memory is
+ * exhausted. */
+int MPII_Topo_rates_create(const MPII_Topo_measured_t * measured, MPII_Topo_rates_t ** rates);
+
+/* The same for an order of ranks: racks as it numbers them. One block of memory, for MPL_free */
+typedef struct MPII_Topo_links {
+    const MPII_Topo_order_t *order;
+    int64_t latency[3], overhead[3], inside, host;
+    int64_t uplink[];           /* [order->num_racks] */
+} MPII_Topo_links_t;
+
+/* rack: [order->num_racks] index in the site, or -1, which is as slow as the slowest. NULL if memory is
+ * exhausted */
+MPII_Topo_links_t *MPII_Topo_links_create(const MPII_Topo_rates_t * rates,
+                                          const MPII_Topo_order_t * order, const int rack[]);
+
+/* Between which ranks a message is */
+enum { MPII_TOPO_WITHIN__HOST, MPII_TOPO_WITHIN__RACK, MPII_TOPO_WITHIN__SITE };
+
+/* Time of bytes, at picoseconds per KiB */
+static inline int64_t MPII_Topo_carry(int64_t bytes, int64_t per_kib)
+{
+    return (bytes >> 10) * per_kib + (((bytes & 1023) * per_kib) >> 10);
+}
+
+#endif /* TOPO_RATES_H_INCLUDED */

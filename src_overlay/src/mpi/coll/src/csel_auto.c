@@ -1,0 +1,272 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "csel_tree.h"
+#include "csel_call.h"
+#include "topo_auto.h"
+
+/* topo_auto: for each call, which algorithm is predicted fastest where the ranks of its communicator are:
+ * one of ours, or what MPICH's built-in selection takes, which then runs as if there were no topo_auto.
+ *
+ * All processes decide alike, since they decide by the same: the place of the communicator, the rates of
+ * the topology and the settings of rank 0 (topo.c), what the built-in selection takes, and a size that
+ * all of them know (csel_call.h), in classes around powers of two. A decision is kept with the place, so
+ * with duplicates too. It does not look at the root. */
+
+/* Ours has to be faster by this share of the time: that much a prediction is wrong by, and what MPICH
+ * takes by itself has been tried more often. */
+#define MIN_GAIN_PERCENT 10
+
+#define MAX_BYTES ((MPI_Aint) 1 << 26)  /* what is longer is decided as this */
+
+#define TYPE(name_) MPII_CSEL_CONTAINER_TYPE__ALGORITHM__##name_
+
+static MPII_Csel_container_s auto_containers[MPIR_CSEL_COLL_TYPE__END] = {
+#define CONTAINER(COLL, Coll, coll, algo)       \
+    [MPIR_CSEL_COLL_TYPE__##COLL] = {.id = TYPE(MPIR_##Coll##_intra_##algo),.rule = #algo},
+    MPIR_TOPO_AUTOS(CONTAINER)
+#undef CONTAINER
+};
+
+static csel_node_s auto_nodes[MPIR_CSEL_COLL_TYPE__END] = {
+#define NODE(COLL, Coll, coll, algo)            \
+    [MPIR_CSEL_COLL_TYPE__##COLL] = {.type = CSEL_NODE_TYPE__CONTAINER,         \
+                                     .container = &auto_containers[MPIR_CSEL_COLL_TYPE__##COLL]},
+    MPIR_TOPO_AUTOS(NODE)
+#undef NODE
+};
+
+static const struct {
+    int coll_type;
+    const char *name;
+    MPII_Csel_container_type_e id;
+} ours[] = {
+#define OURS(COLL, Coll, coll, algo, desc)      \
+    {MPIR_CSEL_COLL_TYPE__##COLL, #algo, TYPE(MPIR_##Coll##_intra_##algo)},
+    MPIR_TOPO_ALGOS(OURS)
+#undef OURS
+};
+
+#define NUM_OURS ((int) (sizeof(ours) / sizeof(ours[0])))
+
+csel_node_s *MPII_Csel_auto_tree(int coll_type)
+{
+    return auto_nodes[coll_type].container ? &auto_nodes[coll_type] : NULL;
+}
+
+bool MPII_Csel_is_auto(const MPII_Csel_container_s * cnt, const MPIR_Csel_coll_sig_s * coll_sig)
+{
+    return auto_nodes[coll_sig->coll_type].container &&
+        cnt->id == auto_containers[coll_sig->coll_type].id;
+}
+
+void *MPIR_Csel_create_auto(void)
+{
+    csel_s *csel = MPL_calloc(1, sizeof(csel_s), MPL_MEM_COLL);
+
+    if (csel)
+        csel->is_auto = true;
+    return csel;
+}
+
+void MPIR_Csel_begin_auto(MPIR_Comm * comm_ptr)
+{
+    csel_s *csel = MPIR_Csel_create_auto();
+
+    MPII_TOPO_NEED(csel);
+    for (int i = 0; i < MPIR_CSEL_COLL_TYPE__END; i++)
+        csel->coll_trees[i] = MPII_Csel_auto_tree(i);
+    csel->fallback = comm_ptr->csel_comm;
+    comm_ptr->csel_comm = csel;
+}
+
+void MPIR_Csel_end_auto(MPIR_Comm * comm_ptr)
+{
+    csel_s *csel = comm_ptr->csel_comm;
+
+    comm_ptr->csel_comm = csel->fallback;
+    MPL_free(csel);
+}
+
+/* -- what a call is -- */
+
+/* Reductions: whether another order than MPICH's may be taken. */
+static bool may_reorder(const MPIR_Csel_coll_sig_s * coll_sig)
+{
+    return MPIR_Op_is_commutative(get_op(coll_sig)) &&
+        !MPII_COLL_HAS_FIXED_ORDER(coll_sig->comm_ptr);
+}
+
+/* Name of the collective, or of the blocking form of a nonblocking one */
+static const char *blocking_name(int coll_type)
+{
+    const char *name = MPII_Csel_collectives[coll_type];
+    return name + (name[0] == 'i');
+}
+
+/* What all processes know of a call; false: nothing that a prediction could use. bytes: as in
+ * topo_catalog.h. */
+static bool describe(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t * coll,
+                     MPI_Aint * bytes)
+{
+    int num_ranks = coll_sig->comm_ptr->local_size;
+
+    *coll = MPII_Topo_coll_find(blocking_name(coll_sig->coll_type));
+    switch (*coll) {
+        case MPII_TOPO_COLL__BARRIER:
+            *bytes = 1;
+            return true;
+        case MPII_TOPO_COLL__REDUCE:
+        case MPII_TOPO_COLL__ALLREDUCE:
+            *bytes = get_avg_msgsize(coll_sig);
+            return may_reorder(coll_sig);
+        case MPII_TOPO_COLL__BCAST:
+        case MPII_TOPO_COLL__ALLTOALL:
+            *bytes = get_avg_msgsize(coll_sig);
+            return true;
+        case MPII_TOPO_COLL__REDUCE_SCATTER_BLOCK:
+            *bytes = coll_sig->u.reduce_scatter_block.recvcount *
+                type_size(coll_sig->u.reduce_scatter_block.datatype);
+            return may_reorder(coll_sig);
+        case MPII_TOPO_COLL__REDUCE_SCATTER:
+            *bytes = get_total_msgsize(coll_sig) / num_ranks;
+            return may_reorder(coll_sig);
+        case MPII_TOPO_COLL__END:
+            /* gatherv, scatterv, alltoallv: what not all processes know */
+            return false;
+        default:
+            *bytes = get_total_msgsize(coll_sig) / num_ranks;
+            return true;
+    }
+}
+
+/* The nearest power of two */
+static MPI_Aint size_class(MPI_Aint bytes)
+{
+    MPI_Aint pof2 = 1;
+
+    while (pof2 <= bytes / 2 && pof2 < MAX_BYTES)
+        pof2 *= 2;
+    /* 181/128: the square root of two */
+    return pof2 < MAX_BYTES && bytes > pof2 + pof2 * 53 / 128 ? 2 * pof2 : pof2;
+}
+
+/* -- decisions -- */
+
+typedef struct {
+    MPII_Topo_decision_t list;
+    int coll_type;
+    MPI_Aint bytes;             /* of the size class */
+    MPII_Csel_container_type_e stock;   /* what the built-in selection takes */
+    bool is_ours;
+    MPII_Csel_container_s cnt;  /* what is to be run where it is; its rule tells why */
+    const char *why;            /* where it is not; NULL: no report is made */
+} decision_t;
+
+/* MPICH's name of an algorithm, as the CVAR of the blocking collective has it */
+static const char *short_name(MPII_Csel_container_type_e id)
+{
+    static const char *const prefixes[] = { "_intra_", "_allcomm_" };
+    const char *name = MPII_Csel_algorithm_name(id), *found = NULL;
+
+    for (int i = 0; i < 2 && found == NULL; i++) {
+        found = strstr(name, prefixes[i]);
+        if (found)
+            found += strlen(prefixes[i]);
+    }
+    if (found && !strncmp(found, "tsp_", 4))
+        return found + 4;
+    return found && !strncmp(found, "sched_", 6) ? found + 6 : found;
+}
+
+static const char *make_reason(const char *ours_name, int64_t ours_ps, const char *stock_name,
+                               int64_t stock_ps)
+{
+    char text[256];
+
+    snprintf(text, sizeof(text), "topo_auto: predicted %s %.1f us, %s %.1f us", ours_name,
+             ours_ps / 1e6, stock_name, stock_ps / 1e6);
+    return MPII_Coll_report_text(text);
+}
+
+static decision_t *decide(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t coll,
+                          MPI_Aint bytes, MPII_Csel_container_type_e stock)
+{
+    MPIR_Comm *comm_ptr = coll_sig->comm_ptr;
+    const char *stock_name = short_name(stock), *best_name = NULL;
+    int64_t stock_ps = MPII_Topo_auto_stock_time(comm_ptr, coll, stock_name, bytes), best_ps = 0;
+    decision_t *decision = MPL_calloc(1, sizeof(*decision), MPL_MEM_COLL);
+
+    MPII_TOPO_NEED(decision);
+    MPII_Topo_counter_add(&MPII_Topo_auto_decisions, 1);
+    decision->coll_type = coll_sig->coll_type;
+    decision->bytes = bytes;
+    decision->stock = stock;
+    for (int i = 0; i < NUM_OURS && stock_ps >= 0; i++) {
+        const char *name = ours[i].name;
+
+        if (ours[i].coll_type != coll_sig->coll_type)
+            continue;
+        if (!strncmp(name, "tsp_", 4))
+            name += 4;
+        int64_t ps = MPII_Topo_auto_time(comm_ptr, coll, name, bytes);
+        if (ps >= 0 && (best_name == NULL || ps < best_ps)) {
+            best_name = name;
+            best_ps = ps;
+            decision->cnt.id = ours[i].id;
+        }
+    }
+    decision->is_ours = best_name && best_ps < stock_ps - stock_ps / 100 * MIN_GAIN_PERCENT;
+    decision->cnt.rule = "topo_auto";
+    if (MPII_Coll_report_on && best_name) {
+        decision->why = make_reason(best_name, best_ps, stock_name, stock_ps);
+        if (decision->why)
+            decision->cnt.rule = decision->why;
+    }
+    return decision;
+}
+
+/* The decision that is kept, or a new one. Threads that make one at the same time make the same. */
+static const decision_t *find(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t coll,
+                              MPI_Aint bytes, MPII_Csel_container_type_e stock)
+{
+    MPL_atomic_ptr_t *head = MPII_Topo_comm_decisions(coll_sig->comm_ptr);
+    decision_t *decision;
+    void *first;
+
+    for (decision = MPL_atomic_load_ptr(head); decision;
+         decision = (decision_t *) decision->list.next) {
+        if (decision->coll_type == coll_sig->coll_type && decision->bytes == bytes &&
+            decision->stock == stock)
+            return decision;
+    }
+    decision = decide(coll_sig, coll, bytes, stock);
+    do {
+        first = MPL_atomic_load_ptr(head);
+        decision->list.next = first;
+    } while (MPL_atomic_cas_ptr(head, first, decision) != first);
+    return decision;
+}
+
+void *MPIR_Csel_auto(const MPIR_Csel_coll_sig_s * coll_sig)
+{
+    MPIR_Comm *comm_ptr = coll_sig->comm_ptr;
+    csel_s *builtin = comm_ptr->csel_comm;
+    MPII_Topo_coll_t coll;
+    MPI_Aint bytes;
+
+    while (builtin->fallback)
+        builtin = builtin->fallback;
+    MPII_Csel_container_s *stock = MPII_Csel_search(builtin, coll_sig);
+    if (!MPII_Topo_auto_is_usable(comm_ptr) || !describe(coll_sig, &coll, &bytes) || bytes == 0)
+        return stock;
+    const decision_t *decision = find(coll_sig, coll, size_class(bytes), stock->id);
+    if (decision->is_ours)
+        return (void *) &decision->cnt;
+    if (unlikely(MPII_Coll_report_on) && decision->why)
+        comm_ptr->coll.declined = decision->why;
+    return stock;
+}

@@ -1,0 +1,117 @@
+/* Copyright (C) by the mpich-topo authors. See LICENSE.
+ *
+ * Prints the messages of a collective that MPICH sends: "FROM TO BYTES" a line. It is linked with libmpi.a,
+ * whose calls of the functions below come here first (--wrap of the linker).
+ *
+ * usage: messages COLLECTIVE BYTES ROOT */
+
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int is_counting, my_rank;
+static FILE *log_file;
+
+static void note(int to, MPI_Aint count, MPI_Datatype type)
+{
+    int size;
+
+    if (!is_counting)
+        return;
+    PMPI_Type_size(type, &size);
+    fprintf(log_file, "%d %d %lld\n", my_rank, to, (long long) count * size);
+}
+
+/* The last arguments differ between versions; they are pointers or ints, and handed on. */
+int __real_MPIC_Send(const void *, MPI_Aint, MPI_Datatype, int, int, void *, void *);
+int __wrap_MPIC_Send(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int tag, void *comm,
+                     void *last)
+{
+    note(to, count, type);
+    return __real_MPIC_Send(buf, count, type, to, tag, comm, last);
+}
+
+int __real_MPIC_Isend(const void *, MPI_Aint, MPI_Datatype, int, int, void *, void *, void *);
+int __wrap_MPIC_Isend(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int tag, void *comm,
+                      void *request, void *last)
+{
+    if (to != my_rank)
+        note(to, count, type);
+    return __real_MPIC_Isend(buf, count, type, to, tag, comm, request, last);
+}
+
+int __real_MPIC_Issend(const void *, MPI_Aint, MPI_Datatype, int, int, void *, void *, void *);
+int __wrap_MPIC_Issend(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int tag,
+                            void *comm, void *request, void *last)
+{
+    note(to, count, type);
+    return __real_MPIC_Issend(buf, count, type, to, tag, comm, request, last);
+}
+
+int __real_MPIC_Sendrecv(const void *, MPI_Aint, MPI_Datatype, int, int, void *, MPI_Aint, MPI_Datatype,
+                         int, int, void *, void *, void *);
+int __wrap_MPIC_Sendrecv(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int tag,
+                         void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype, int from,
+                         int recvtag, void *comm, void *status, void *last)
+{
+    note(to, count, type);
+    return __real_MPIC_Sendrecv(buf, count, type, to, tag, recvbuf, recvcount, recvtype, from, recvtag,
+                                comm, status, last);
+}
+
+static void call(const char *name, int n, int root, int p)
+{
+    int *counts = malloc(2 * p * sizeof(int)), *displs = counts + p;
+    char *in = calloc(p, n + 1), *out = calloc(p, n + 1);
+
+    for (int i = 0; i < p; i++) {
+        counts[i] = n;
+        displs[i] = i * n;
+    }
+    if (strcmp(name, "allgather") == 0)
+        MPI_Allgather(in, n, MPI_BYTE, out, n, MPI_BYTE, MPI_COMM_WORLD);
+    else if (strcmp(name, "allgatherv") == 0)
+        MPI_Allgatherv(in, n, MPI_BYTE, out, counts, displs, MPI_BYTE, MPI_COMM_WORLD);
+    else if (strcmp(name, "allreduce") == 0)
+        MPI_Allreduce(in, out, n, MPI_BYTE, MPI_BOR, MPI_COMM_WORLD);
+    else if (strcmp(name, "alltoall") == 0)
+        MPI_Alltoall(in, n, MPI_BYTE, out, n, MPI_BYTE, MPI_COMM_WORLD);
+    else if (strcmp(name, "bcast") == 0)
+        MPI_Bcast(out, n, MPI_BYTE, root, MPI_COMM_WORLD);
+    else if (strcmp(name, "gather") == 0)
+        MPI_Gather(in, n, MPI_BYTE, out, n, MPI_BYTE, root, MPI_COMM_WORLD);
+    else if (strcmp(name, "reduce") == 0)
+        MPI_Reduce(in, out, n, MPI_BYTE, MPI_BOR, root, MPI_COMM_WORLD);
+    else if (strcmp(name, "reduce_scatter") == 0)
+        MPI_Reduce_scatter(in, out, counts, MPI_BYTE, MPI_BOR, MPI_COMM_WORLD);
+    else if (strcmp(name, "reduce_scatter_block") == 0)
+        MPI_Reduce_scatter_block(in, out, n, MPI_BYTE, MPI_BOR, MPI_COMM_WORLD);
+    else if (strcmp(name, "scatter") == 0)
+        MPI_Scatter(in, n, MPI_BYTE, out, n, MPI_BYTE, root, MPI_COMM_WORLD);
+    else
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    free(counts);
+    free(in);
+    free(out);
+}
+
+int main(int argc, char **argv)
+{
+    char *text;
+    size_t len;
+    int p;
+
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &my_rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &p);
+    log_file = open_memstream(&text, &len);
+    is_counting = 1;
+    call(argv[1], atoi(argv[2]), atoi(argv[3]), p);
+    is_counting = 0;
+    fclose(log_file);
+    fputs(text, stdout);
+    free(text);
+    MPI_Finalize();
+    return 0;
+}

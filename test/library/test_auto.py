@@ -1,0 +1,305 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""topo_auto: what runs is what is predicted fastest where the ranks are, and all ranks know it alike."""
+
+import json
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kinds import Build, Env, Job, Json, Launch, MakeSite, WriteJson
+
+HERE = Path(__file__).parent
+SIZES = (64, 1024, 16384, 262144)
+VECTORS = ("bcast", "reduce", "allreduce", "ibcast", "iallreduce")
+BLOCKS = ("allgather", "allgatherv", "reduce_scatter", "reduce_scatter_block", "iallgather")
+CALLS = [
+    *(f"{name}:{size}" for name in VECTORS for size in SIZES),
+    *(
+        f"{name}:{size}"
+        for name in (*BLOCKS, "gather", "scatter", "alltoall")
+        for size in SIZES[:3]
+    ),
+    *("gatherv:64", "barrier:0"),
+]
+PREDICTED = re.compile(r"topo_auto: predicted (\w+) ([\d.]+) us, (\w+) ([\d.]+) us")
+
+
+@pytest.fixture(scope="session")
+def program(build_mpi: Build) -> Path:
+    return build_mpi(HERE / "auto.c", "-pthread")
+
+
+def site_of(env: Env) -> Any:
+    return json.loads(Path(str(env["MPIR_CVAR_COLL_TOPOLOGY_FILE"])).read_text())
+
+
+def rates(site: Json, host: float = 400, between: float = 30) -> Json:
+    """With a bandwidth between hosts: Mbit/s in racks, and between them."""
+    of_host = site["racks"]["of_host"]
+    every = range(len(of_host))
+
+    def rate(a: int, b: int) -> float:
+        return 0.0 if a == b else host if of_host[a] == of_host[b] else between
+
+    return {**site, "bandwidth_mbps": [[rate(a, b) for b in every] for a in every]}
+
+
+@pytest.fixture
+def racks(site: MakeSite, write_json: WriteJson) -> Callable[..., Env]:
+    """racks(n, hosts, order): the environment of n ranks on so many hosts of four racks."""
+
+    def make(n: int, hosts: int, order: str = "shuffled", by_block: bool = False) -> Env:
+        of_host = [4 * i // hosts for i in range(hosts)]
+        if order == "shuffled":
+            random.Random(hosts).shuffle(of_host)
+        names = [f"clique{i}" for i in range(hosts)]
+        return {
+            "MPIR_CVAR_NUM_CLIQUES": hosts,
+            "MPIR_CVAR_CLIQUES_BY_BLOCK": int(by_block),
+            "MPIR_CVAR_COLL_TOPOLOGY_FILE": write_json("site.json", rates(site(names, of_host))),
+            "MPIR_CVAR_COLL_TOPO_AUTO": 1,
+            "MPIR_CVAR_COLLECTIVE_FALLBACK": "error",
+            "MPIR_CVAR_COLL_SELECTION_REPORT": "print",
+        }
+
+    return make
+
+
+def rows(job: Job) -> list[tuple[str, int, str, str]]:
+    """[(collective, ranks, algorithm, reason)] of the report"""
+    found = re.findall(
+        r"^\[mpich\] selection: +\d+  (\w+) +(\d+)  \S+ +(\w+) +(.*)$", job.stderr, re.M
+    )
+    return [(name, int(ranks), algorithm, why) for name, ranks, algorithm, why in found]
+
+
+def short(algorithm: str) -> str:
+    return re.sub(r"^(intra|allcomm)_(tsp_|sched_)?", "", algorithm)
+
+
+def check(job: Job) -> int:
+    """Each choice is the one that its reason gives. Returns how many are ours."""
+    assert job.returncode == 0 and job.stdout.endswith("OK\n"), job.stdout + job.stderr
+    ours = 0
+    for _, _, algorithm, why in rows(job):
+        if match := PREDICTED.search(why):
+            best, best_us, stock, stock_us = match.groups()
+            gains = float(best_us) < 0.9 * float(stock_us) + 0.1
+            if why.startswith("rule "):
+                assert short(algorithm) == best and gains, (algorithm, why)
+                ours += 1
+            else:
+                assert why.startswith("fallback: ") and short(algorithm) == stock, (algorithm, why)
+                assert float(best_us) >= 0.9 * float(stock_us) - 0.1, (algorithm, why)
+    return ours
+
+
+@pytest.mark.parametrize("n, hosts", [(8, 8), (16, 16), (16, 8), (13, 5), (17, 4)])
+@pytest.mark.parametrize("order", ["in_racks", "shuffled"])
+def test_what_is_predicted_fastest_runs(
+    run_mpi: Launch, program: Path, racks: Callable[..., Env], n: int, hosts: int, order: str
+) -> None:
+    job = run_mpi(program, *CALLS, n=n, env=racks(n, hosts, order), timeout=120)
+    assert check(job) > 10
+    predicted = [row for row in rows(job) if PREDICTED.search(row[3])]
+    assert {name for name, *_ in predicted} >= {*VECTORS, *BLOCKS, "barrier"}
+
+
+@pytest.mark.parametrize("n", range(1, 18))
+def test_any_number_of_ranks(
+    run_mpi: Launch, program: Path, racks: Callable[..., Env], n: int
+) -> None:
+    words = [f"{name}:{size}" for name in (*VECTORS, *BLOCKS) for size in (0, 4, 4096)]
+    check(run_mpi(program, *words, "barrier:0", n=n, env=racks(n, n), timeout=120))
+
+
+def choices(job: Job, ranks: int) -> dict[tuple[str, str], str]:
+    """{(collective, bytes): algorithm} of communicators with so many ranks"""
+    found = re.findall(
+        rf"^\[mpich\] selection: +\d+  (\w+) +{ranks}  (\S+) +(\w+) +.*topo_auto", job.stderr, re.M
+    )
+    return {(name, size): algorithm for name, size, algorithm in found}
+
+
+def test_communicators_choose_by_their_own_placement(
+    run_mpi: Launch, program: Path, racks: Callable[..., Env]
+) -> None:
+    """Eight ranks of one rack, or two of each: ranks i, i+2, ... against neighbours."""
+    env = racks(16, 16, "in_racks")
+    apart = run_mpi(program, "every:4", *CALLS, n=16, env=env, timeout=120)
+    both = run_mpi(program, "every:4", "allgather:16384", "world", "allgather:16384", n=16, env=env)
+    check(both)
+    check(apart)
+    assert {ranks for _, ranks, *_ in rows(both)} >= {4, 16}
+    in_one = run_mpi(program, "neighbours:4", *CALLS, n=16, env=env, timeout=120)
+    check(in_one)
+    assert choices(apart, 4) != choices(in_one, 4)
+
+
+def decisions(job: Job) -> int:
+    found = re.search(r"coll_topo_auto_decisions (\d+)", job.stdout)
+    assert found
+    return int(found[1])
+
+
+def test_duplicates_inherit(run_mpi: Launch, program: Path, racks: Callable[..., Env]) -> None:
+    env = racks(8, 8)
+    words = ["allgather:4096", "bcast:65536", "allreduce:64"]
+    once = run_mpi(program, *words, "dup", "dup", n=8, env=env)
+    more = run_mpi(program, *words, "dup", *words, "dup", *words, n=8, env=env)
+    assert check(once) and check(more)
+    assert decisions(once) == decisions(more) >= 3
+
+
+def test_sizes_near_each_other_share_a_decision(
+    run_mpi: Launch, program: Path, racks: Callable[..., Env]
+) -> None:
+    env = racks(8, 8)
+    one = decisions(run_mpi(program, "iallreduce:4096", n=8, env=env))
+    words = [f"iallreduce:{size}" for size in (2900, 3000, 4096, 5000, 5792)]
+    assert decisions(run_mpi(program, *words, n=8, env=env)) == one
+    assert decisions(run_mpi(program, *words, "iallreduce:5800", n=8, env=env)) == one + 1
+
+
+def test_threads(run_mpi: Launch, program: Path, racks: Callable[..., Env]) -> None:
+    words = [f"{name}:{size}" for name in (*VECTORS, *BLOCKS) for size in (64, 4096)]
+    job = run_mpi(program, "threads", *words, "dup", *words, n=6, env=racks(6, 6), timeout=120)
+    assert check(job)
+
+
+def test_off_by_default(run_mpi: Launch, program: Path, racks: Callable[..., Env]) -> None:
+    env = {**racks(8, 8), "MPIR_CVAR_COLL_TOPO_AUTO": 0}
+    job = run_mpi(program, *CALLS, n=8, env=env)
+    assert check(job) == 0 and {why for *_, why in rows(job)} == {"built-in"}
+    assert decisions(job) == 0
+
+
+def test_what_rank_0_says_counts(run_mpi: Launch, program: Path, racks: Callable[..., Env]) -> None:
+    env = racks(8, 8)
+    del env["MPIR_CVAR_COLL_TOPO_AUTO"]
+    on = ["-env", "MPIR_CVAR_COLL_TOPO_AUTO", 1]
+    words = [program, "allgather:16384", "allreduce:65536"]
+    first = run_mpi("-n", 1, *on, *words, ":", "-n", 7, *words, env=env)
+    others = run_mpi("-n", 1, *words, ":", "-n", 7, *on, *words, env=env)
+    assert check(first) > 0 and check(others) == 0
+
+
+def test_forced_by_its_name(run_mpi: Launch, program: Path, racks: Callable[..., Env]) -> None:
+    """By the CVAR of a collective, or of its nonblocking form, for that alone"""
+    env = {
+        **racks(8, 8),
+        "MPIR_CVAR_COLL_TOPO_AUTO": 0,
+        "MPIR_CVAR_BCAST_INTRA_ALGORITHM": "topo_auto",
+    }
+    env["MPIR_CVAR_IALLGATHER_INTRA_ALGORITHM"] = "tsp_topo_auto"
+    words = ("bcast:65536", "allreduce:65536", "iallgather:16384", "allgather:16384")
+    job = run_mpi(program, *words, n=8, env=env)
+    assert check(job) == 2
+    assert {name for name, *_, why in rows(job) if "topo_auto" in why} == {"bcast", "iallgather"}
+
+
+def leaf(collective: str, name: str) -> Json:
+    return {f"algorithm=MPIR_{collective.capitalize()}_intra_{name}": {}}
+
+
+def test_in_a_tuning_file(
+    run_mpi: Launch, program: Path, racks: Callable[..., Env], site: MakeSite, write_json: WriteJson
+) -> None:
+    env = racks(8, 8)
+    del env["MPIR_CVAR_COLL_TOPO_AUTO"], env["MPIR_CVAR_COLL_TOPOLOGY_FILE"]
+    names = [f"clique{i}" for i in range(8)]
+    topology = rates(site(names, [0, 1, 0, 1, 0, 1, 0, 1]))
+    rules = {
+        "collective=bcast": {
+            "avg_msg_size<=1024": leaf("bcast", "binomial"),
+            "avg_msg_size=any": leaf("bcast", "topo_auto"),
+        },
+        "collective=iallreduce": leaf("iallreduce", "tsp_topo_auto"),
+    }
+    path = write_json("tuning.json", {"topology": topology, "comm_type=intra": rules})
+    env["MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE"] = path
+    words = ("bcast:64", "bcast:262144", "iallreduce:65536", "allreduce:65536")
+    job = run_mpi(program, *words, n=8, env=env)
+    assert check(job) == 2, job.stderr
+    by_auto = [name for name, *_, why in rows(job) if "topo_auto" in why]
+    assert sorted(by_auto) == ["bcast", "iallreduce"]
+
+
+def test_rules_come_first(
+    run_mpi: Launch, program: Path, racks: Callable[..., Env], write_json: WriteJson
+) -> None:
+    rules = {"collective=bcast": {"avg_msg_size<=1024": leaf("bcast", "topo_linear")}}
+    path = write_json("tuning.json", {"comm_type=intra": rules})
+    env = {**racks(8, 8), "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE": path}
+    job = run_mpi(program, "bcast:64", "bcast:262144", "allgather:16384", n=8, env=env)
+    assert check(job) == 2, job.stderr
+    assert "intra_topo_linear" in {algorithm for _, _, algorithm, _ in rows(job)}
+
+
+WARNING = "topo_auto found no latencies and bandwidths"
+
+
+@pytest.mark.parametrize("lacks", ["bandwidth_mbps", "latency_us", "zeros", "file"])
+def test_without_rates(
+    run_mpi: Launch, program: Path, racks: Callable[..., Env], write_json: WriteJson, lacks: str
+) -> None:
+    """One warning, and MPICH's own selection"""
+    env = racks(8, 8)
+    if lacks == "file":
+        del env["MPIR_CVAR_COLL_TOPOLOGY_FILE"]
+    elif lacks == "zeros":
+        site = rates(site_of(env), 0, 0)
+        env["MPIR_CVAR_COLL_TOPOLOGY_FILE"] = write_json("other.json", site)
+    else:
+        site = {key: value for key, value in site_of(env).items() if key != lacks}
+        env["MPIR_CVAR_COLL_TOPOLOGY_FILE"] = write_json("other.json", site)
+    job = run_mpi(program, *CALLS, "dup", *CALLS, n=8, env=env)
+    assert check(job) == 0
+    assert job.stderr.count("warning") == job.stderr.count(WARNING) == 1, job.stderr
+    assert {why for *_, why in rows(job)} == {"built-in"}
+
+
+@pytest.mark.parametrize(
+    "value, says",
+    [
+        ([[1.0]], "found 1 rows, expected 8"),
+        ("fast", "found string, expected array"),
+        ([["x"] * 8] * 8, "found string, expected a number"),
+        ([[-1] * 8] * 8, "found -1, expected Mbit/s >= 0"),
+        ([[1.0] * 7] * 8, "found 7 values, expected 8"),
+    ],
+)
+def test_hostile_rates(
+    run_mpi: Launch,
+    program: Path,
+    racks: Callable[..., Env],
+    write_json: WriteJson,
+    value: Any,
+    says: str,
+) -> None:
+    env = racks(8, 8)
+    site = {**site_of(env), "bandwidth_mbps": value}
+    env["MPIR_CVAR_COLL_TOPOLOGY_FILE"] = write_json("hostile.json", site)
+    job = run_mpi(program, "allgather:16384", "bcast:64", n=4, env=env)
+    assert check(job) == 0
+    assert job.stderr.count("warning") == 1 and says in job.stderr, job.stderr
+
+
+@pytest.mark.parametrize("host, between", [(1e-9, 1e-9), (1e300, 1e-300), (1e12, 1e12), (1, 1e12)])
+def test_extreme_rates(
+    run_mpi: Launch,
+    program: Path,
+    racks: Callable[..., Env],
+    write_json: WriteJson,
+    host: float,
+    between: float,
+) -> None:
+    env = racks(8, 8)
+    site = site_of(env)
+    env["MPIR_CVAR_COLL_TOPOLOGY_FILE"] = write_json("extreme.json", rates(site, host, between))
+    job = run_mpi(program, *CALLS, n=8, env=env)
+    check(job)
+    assert all(0 < float(us) < 1e13 for _, us, _, _ in PREDICTED.findall(job.stderr))

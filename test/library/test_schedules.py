@@ -1,0 +1,102 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""The library sends the messages that the catalog of schedules (topo_catalog.c) tells: our algorithms,
+and MPICH's own."""
+
+import subprocess
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import under_test
+from kinds import Build, Launch
+from under_test import REPO
+
+HERE = Path(__file__).resolve().parent
+UNIT = REPO / "test/unit"
+TOPO = REPO / "src_overlay/src/mpi/coll/algorithms/topo"
+WRAPPED = ["MPIC_Send", "MPIC_Isend", "MPIC_Sendrecv", "MPIC_Issend"]
+COLLECTIVES = ["allgather", "allgatherv", "allreduce", "alltoall", "bcast", "gather", "reduce"]
+COLLECTIVES += ["reduce_scatter", "reduce_scatter_block", "scatter"]
+# ranks, ranks a host, bytes, root
+SIZE_BYTES = 8
+CALLS = [(8, 2, 5000, 0), (12, 4, 40000, 3)]
+
+
+@pytest.fixture(name="catalog")
+def fixture_catalog(build_unit: Build) -> Callable[..., str]:
+    """catalog(*arguments): what topo_catalog prints"""
+    names = ["topo_gen_*.c", "topo_catalog*.c", "topo_order.c", "topo_map.c"]
+    sources = [file for name in names for file in sorted(TOPO.glob(name))]
+    program = build_unit(UNIT / "topo_catalog.c", f"-I{UNIT}/shim", f"-I{TOPO}", *sources)
+
+    def run(*args: Any) -> str:
+        command = [str(program), *map(str, args)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    return run
+
+
+@pytest.fixture(name="program")
+def fixture_program(build_unit: Build, mpicc: Path) -> Path:
+    if under_test.mpich_version() != "4.0":
+        pytest.skip("the catalog has the algorithms of 4.0")
+    show = subprocess.run([mpicc, "-show"], capture_output=True, text=True, check=True).stdout
+    flags = [word for word in show.split() if word.startswith("-") and word != "-lmpi"]
+    static = next(Path(word[2:]) / "libmpi.a" for word in flags if word.startswith("-L"))
+    if not static.exists():
+        pytest.skip("this MPICH has no libmpi.a")
+    wrap = "-Wl," + ",".join(f"--wrap={name}" for name in WRAPPED)
+    libraries = ["-lhwloc", "-lmpl", "-lopa", "-lpthread", "-lm"]
+    return build_unit(HERE / "messages.c", wrap, *flags, static, *libraries)
+
+
+def messages(lines: str) -> dict[tuple[str, ...], list[int]]:
+    """Bytes of each message of a pair of ranks, in their order"""
+    found = defaultdict(list)
+    for line in lines.splitlines():
+        *pair, size = line.split()
+        found[tuple(pair)].append(int(size))
+    return found
+
+
+def drop_sizes(
+    found: dict[tuple[str, ...], list[int]], wanted: dict[tuple[str, ...], list[int]]
+) -> None:
+    """Sizes of long blocks come before them, in messages that the catalog leaves out."""
+    for pair, sizes in found.items():
+        if len(sizes) > len(wanted[pair]):
+            assert sizes[0] % SIZE_BYTES == 0
+            del sizes[0]
+
+
+@pytest.mark.parametrize(
+    "collective",
+    COLLECTIVES,
+)
+def test_messages_are_those_of_the_catalog(
+    catalog: Callable[..., str], program: Path, run_mpi: Launch, collective: str
+) -> None:
+    algorithms = [line.split() for line in catalog("list").splitlines()]
+    compared = 0
+    for name in [algorithm[1] for algorithm in algorithms if algorithm[0] == collective]:
+        for ranks, ppn, size, root in CALLS:
+            wanted = catalog("show", collective, name, ranks, ppn, size, root)
+            if not wanted:
+                continue
+            env = {
+                f"MPIR_CVAR_{collective.upper()}_INTRA_ALGORITHM": name,
+                "MPIR_CVAR_COLLECTIVE_FALLBACK": "error",
+                "MPIR_CVAR_NUM_CLIQUES": ranks // ppn,
+                "MPIR_CVAR_CLIQUES_BY_BLOCK": 1,
+                "MPIR_CVAR_COLL_TOPO_TREE_SHM_BYTES": 0,  # all messages are MPI's
+            }
+            done = run_mpi(program, collective, size, root, n=ranks, env=env)
+            assert done.returncode == 0
+            found = messages(done.stdout)
+            if name in ("rack_leader", "topo_binomial") and collective in ("gather", "scatter"):
+                drop_sizes(found, messages(wanted))
+            assert found == messages(wanted), (name, ranks)
+            compared += 1
+    assert compared >= 1

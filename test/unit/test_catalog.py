@@ -1,0 +1,92 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""The catalog of schedules (topo_catalog.c), and what MPICH chooses by itself."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import under_test
+from under_test import REPO
+
+HERE = Path(__file__).resolve().parent
+TOPO = REPO / "src_overlay/src/mpi/coll/algorithms/topo"
+SOURCES = [*sorted(TOPO.glob("topo_gen_*.c")), TOPO / "topo_order.c", TOPO / "topo_map.c"]
+
+COLLECTIVES = ["allgather", "allgatherv", "allreduce", "alltoall", "barrier", "bcast", "gather"]
+COLLECTIVES += ["reduce", "reduce_scatter", "reduce_scatter_block", "scatter"]
+
+
+@pytest.fixture
+def topo_catalog(run_topo: Callable[..., str]) -> Callable[..., str]:
+    def run(*args: Any) -> str:
+        return run_topo("topo_catalog.c", *args, flags=[TOPO / "topo_catalog_mpich.c", *SOURCES])
+
+    return run
+
+
+def test_every_schedule_comes_to_its_end(topo_catalog: Callable[..., str]) -> None:
+    ran = {tuple(line.split()[:2]): int(line.split()[2]) for line in topo_catalog().splitlines()}
+    assert len(ran) >= 46 and min(ran.values()) >= 50, ran
+
+
+def test_settings_are_those_of_the_cvars() -> None:
+    header = (TOPO / "topo_catalog.h").read_text()
+    cvars = (REPO / "cvars/cvars.txt").read_text()
+    for macro, cvar in [
+        ("MPII_TOPO_SEGMENT_BYTES", "MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES"),
+        ("MPII_TOPO_PIPELINE_MIN_BYTES", "MPIR_CVAR_ALLGATHER_TOPO_PIPELINE_MIN_BYTES"),
+    ]:
+        default = re.search(rf"{cvar}\n.*\n.*\n +default +: (\d+)", cvars)
+        assert default and f"#define {macro} {default[1]}\n" in header
+
+
+# -- what MPICH chooses ---------------------------------------------------------------------------
+
+
+def choose(node: Any, facts: dict[str, Any]) -> str:
+    """The algorithm that a tree of MPICH's tuning file gives."""
+    for key, below in node.items():
+        match = re.fullmatch(r"([a-z_]+)(<=|<|=)(\w+)", key)
+        assert match
+        name, sign, value = match.groups()
+        if name == "algorithm":
+            return str(value)
+        if value == "pow2":
+            p = facts["comm_size"]
+            holds = p & (p - 1) == 0 if sign == "=" else facts["count"] < 1 << p.bit_length() - 1
+        elif sign == "=":
+            holds = value in ("any", facts[name])
+        else:
+            holds = facts[name] < int(value) + (sign == "<=")
+        if holds:
+            return choose(below, facts)
+    raise AssertionError(node)
+
+
+@pytest.mark.parametrize(
+    "collective",
+    COLLECTIVES,
+)
+def test_choice_is_that_of_mpich(topo_catalog: Callable[..., str], collective: str) -> None:
+    if under_test.mpich_version() != "4.0":
+        pytest.skip("the catalog has the choices of 4.0")
+    tuning = json.loads((under_test.source() / "maint/tuning/coll/mpir/generic.json").read_text())
+    tree = tuning[f"collective={collective}"]["comm_type=intra"]
+    sizes = [8, 16, 256, 264, 2048, 2056, 8192, 12288, 12296, 32768, 32776, 524288, 1 << 20]
+    for ranks, ppn in [(5, 1), (7, 4), (8, 8), (16, 1), (64, 4), (60, 4)]:
+        facts: dict[str, Any] = {
+            "comm_size": ranks,
+            "comm_hierarchy": "parent" if ppn > 1 else "flat",
+            "is_commutative": "yes",
+            "is_op_built_in": "yes",
+            "is_sendbuf_inplace": "no",
+            "is_block_regular": "yes",
+        }
+        wanted = []
+        for size in sizes:
+            facts |= {"avg_msg_size": size, "total_msg_size": size * ranks, "count": size // 8}
+            wanted.append(choose(tree, facts).split("_intra_")[1])
+        assert topo_catalog("choice", collective, ranks, ppn, *sizes).split() == wanted, ranks
