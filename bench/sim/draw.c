@@ -1,0 +1,160 @@
+/*
+ * Copyright (C) by the mpich-topo authors. See LICENSE.
+ *
+ * Every message, as a trace and as a picture.
+ */
+
+#include "sim.h"
+#include <errno.h>
+#include <inttypes.h>
+
+#define US 1e6
+
+static FILE *open_file(const char *path)
+{
+    FILE *file = fopen(path, "w");
+
+    if (file == NULL)
+        fail("%s: %s", path, strerror(errno));
+    return file;
+}
+
+static void close_file(FILE * file, const char *path)
+{
+    if (fflush(file) || ferror(file) || fclose(file))
+        fail("%s: %s", path, strerror(errno));
+}
+
+/* -- trace: hosts are processes and ranks threads; a message is an arrow from one slice to another -- */
+
+static void print_slice(FILE * file, const platform_t * p, int rank, double begin, double end,
+                        const char *verb, int peer, const record_t * r)
+{
+    fprintf(file, ",\n{\"name\": \"%s %d\", \"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %.4f, "
+            "\"dur\": %.4f, \"args\": {\"bytes\": %" PRId64 ", \"unit\": %d, \"units\": %d}}", verb,
+            peer, p->host_of_rank[rank], rank, begin * US, (end - begin) * US, r->bytes, r->unit,
+            r->num);
+}
+
+void draw_trace(const char *path, const platform_t * p, const what_t * what, const result_t * result)
+{
+    FILE *file = open_file(path);
+
+    fprintf(file, "{\"displayTimeUnit\": \"ns\", \"otherData\": {\"collective\": \"%s\", "
+            "\"algorithm\": \"%s\", \"bytes\": %" PRId64 "},\n\"traceEvents\": [\n",
+            MPII_Topo_coll_name(what->algo->coll), what->algo->name, what->bytes);
+    for (int rank = 0; rank < p->num_ranks; rank++) {
+        int host = p->host_of_rank[rank];
+        fprintf(file, "%s{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %d, "
+                "\"args\": {\"name\": \"host %d, rack %d\"}},\n"
+                "{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": %d, \"tid\": %d, "
+                "\"args\": {\"name\": \"rank %d\"}}", rank ? ",\n" : "", host, host,
+                p->group_of_host[1][host], host, rank, rank);
+    }
+    for (int64_t i = 0; i < result->num_records; i++) {
+        const record_t *r = &result->records[i];
+        print_slice(file, p, r->from, r->sent, r->away, "send to", r->to, r);
+        print_slice(file, p, r->to, r->got, r->done, "get from", r->from, r);
+        fprintf(file, ",\n{\"name\": \"message\", \"cat\": \"message\", \"ph\": \"s\", \"id\": %" PRId64
+                ", \"pid\": %d, \"tid\": %d, \"ts\": %.4f}", i, p->host_of_rank[r->from], r->from,
+                r->sent * US);
+        fprintf(file, ",\n{\"name\": \"message\", \"cat\": \"message\", \"ph\": \"f\", \"bp\": \"e\", "
+                "\"id\": %" PRId64 ", \"pid\": %d, \"tid\": %d, \"ts\": %.4f}", i,
+                p->host_of_rank[r->to], r->to, r->got * US);
+    }
+    fprintf(file, "\n]}\n");
+    close_file(file, path);
+}
+
+/* -- picture: ranks from left to right in the order of the line, time downwards -- */
+
+#define MARGIN 70
+#define TOP 96
+#define ROW 44
+
+static const char *const colors[] = { "#1f4e8c", "#c0562b", "#3b7d3c", "#7b4a9e" };  /* by distance */
+
+typedef struct {
+    int column;                 /* width of a rank */
+    int num_rows;
+} layout_t;
+
+static int x_of(const platform_t * p, const layout_t * l, int rank)
+{
+    return MARGIN + p->order->pos_of[rank] * l->column + l->column / 2;
+}
+
+static void draw_groups(FILE * file, const platform_t * p, const layout_t * l)
+{
+    const MPII_Topo_order_t *o = p->order;
+    int height = l->num_rows * ROW + 10;
+
+    for (int rack = 0; rack < o->num_racks; rack++) {
+        int first = o->first_pos[o->first_host[rack]], end = o->first_pos[o->first_host[rack + 1]];
+        fprintf(file, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"%s\"/>\n"
+                "<text x=\"%d\" y=\"%d\" class=\"g\">rack %d</text>\n", MARGIN + first * l->column,
+                TOP - 46, (end - first) * l->column, height + 46, rack % 2 ? "#eef1f5" : "#e3e8ef",
+                MARGIN + (first + end) * l->column / 2, TOP - 52, rack);
+    }
+    for (int host = 0; host < o->num_hosts; host++) {
+        int first = o->first_pos[host], end = o->first_pos[host + 1];
+        fprintf(file, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"white\" "
+                "stroke=\"#b8c2cf\" rx=\"4\"/>\n", MARGIN + first * l->column + 3, TOP - 40,
+                (end - first) * l->column - 6, height + 36);
+    }
+    for (int rank = 0; rank < o->num_ranks; rank++)
+        fprintf(file, "<text x=\"%d\" y=\"%d\" class=\"r\">%d</text>\n"
+                "<line x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\" stroke=\"#d5dbe3\"/>\n",
+                x_of(p, l, rank), TOP - 22, rank, x_of(p, l, rank), TOP - 12, x_of(p, l, rank),
+                TOP + l->num_rows * ROW);
+    for (int row = 0; row < l->num_rows; row++)
+        fprintf(file, "<text x=\"8\" y=\"%d\" class=\"s\">step %d</text>\n", TOP + row * ROW + ROW / 2,
+                row);
+}
+
+static void draw_message(FILE * file, const platform_t * p, const layout_t * l, const record_t * r)
+{
+    int x1 = x_of(p, l, r->from), x2 = x_of(p, l, r->to), y1 = TOP + r->step * ROW, y2 = y1 + ROW - 8;
+    int distance = platform_distance(p, p->host_of_rank[r->from], p->host_of_rank[r->to]);
+
+    fprintf(file, "<line x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\" stroke=\"%s\" stroke-width=\"1.5\" "
+            "marker-end=\"url(#a%d)\"/>\n", x1, y1, x2, y2, colors[MPL_MIN(distance, 3)],
+            MPL_MIN(distance, 3));
+    fprintf(file, "<text x=\"%d\" y=\"%d\" class=\"u\" fill=\"%s\">", (5 * x1 + x2) / 6,
+            (5 * y1 + y2) / 6 - 2, colors[MPL_MIN(distance, 3)]);
+    if (r->num > 1)
+        fprintf(file, "%d-%d</text>\n", r->unit, r->unit + r->num - 1);
+    else
+        fprintf(file, "%d</text>\n", r->unit);
+}
+
+void draw_steps(const char *path, const platform_t * p, const what_t * what, const result_t * result)
+{
+    layout_t l = {.column = p->num_ranks <= 16 ? 56 : 34 };
+    FILE *file;
+
+    if (p->num_ranks > MAX_DRAWN_RANKS || result->num_records > MAX_DRAWN_MESSAGES)
+        fail("--draw: found %d ranks and %" PRId64 " messages, expected up to %d and %d", p->num_ranks,
+             result->num_records, MAX_DRAWN_RANKS, MAX_DRAWN_MESSAGES);
+    for (int64_t i = 0; i < result->num_records; i++)
+        l.num_rows = MPL_MAX(l.num_rows, result->records[i].step + 1);
+    file = open_file(path);
+    fprintf(file, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
+            "font-family=\"sans-serif\">\n<style>text{font-size:11px}.g{text-anchor:middle;fill:#556}"
+            ".r{text-anchor:middle;font-weight:bold}.s{fill:#556}.u{text-anchor:middle;font-size:9px}"
+            "</style>\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n<defs>\n",
+            2 * MARGIN + p->num_ranks * l.column, TOP + l.num_rows * ROW + 40);
+    for (int i = 0; i < 4; i++)
+        fprintf(file, "<marker id=\"a%d\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"6\" "
+                "markerHeight=\"6\" orient=\"auto\"><path d=\"M0,0L8,4L0,8z\" fill=\"%s\"/></marker>\n",
+                i, colors[i]);
+    fprintf(file, "</defs>\n<text x=\"8\" y=\"20\" style=\"font-size:14px\">%s %s, %" PRId64
+            " bytes</text>\n<text x=\"8\" y=\"%d\">Messages, and the units that they have; columns are"
+            " ranks</text>\n", MPII_Topo_coll_name(what->algo->coll),
+            what->algo->name, what->bytes, TOP + l.num_rows * ROW + 30);
+    draw_groups(file, p, &l);
+    for (int64_t i = 0; i < result->num_records; i++)
+        draw_message(file, p, &l, &result->records[i]);
+    fprintf(file, "</svg>\n");
+    close_file(file, path);
+}

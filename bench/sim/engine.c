@@ -1,0 +1,497 @@
+/*
+ * Copyright (C) by the mpich-topo authors. See LICENSE.
+ *
+ * The run.
+ *
+ * A rank is the generator of its schedule, the round that comes next, and its clock. It runs as far as it
+ * can: its clock goes on by what its processor does, and to the arrival of a message that it waits for. As
+ * every receive names its source, what a rank does follows from its own messages alone; so it need not run
+ * in the order of time. What has to come in that order is links: a message is an event at each link on its
+ * way, and the events are in a heap.
+ *
+ * A link serves messages one after the other, in the order in which their first bytes come, and each for the
+ * time that it takes at full rate. The first byte goes on to the next link at once; the last one comes no
+ * sooner than it has passed the slowest link.
+ *
+ * Left out: that a sender may have to wait until memory is free, or for its max_sends (topo_step.h).
+ */
+
+#include "sim.h"
+#include "heap.h"
+#include <math.h>
+
+typedef struct {
+    int from, to;
+    int next;                   /* of those in a bucket, or free; -1: the last one */
+    int hop, distance;
+    int64_t bytes;
+    double time;                /* of its first byte at a link; at the end, of its arrival */
+    double last_byte;
+    int slowest;                /* level of the link that the last byte was late at */
+    path_t path;
+    int step;
+    int64_t record;
+} message_t;
+
+typedef struct {
+    MPII_Topo_any_gen_t g;
+    double clock;
+    int next_round;
+    int waits_for;              /* rank, -1: for none */
+    int given;                  /* the message that it waited for; -1: none */
+    int step;
+    path_t path;
+} rank_t;
+
+typedef struct {
+    const platform_t *p;
+    const MPII_Topo_case_t *c;
+    result_t *result;
+    bool is_recorded;
+    rank_t *ranks;
+    int *runnable, num_runnable;        /* ranks */
+    double *core_free;          /* [hosts][num_cores] */
+    fair_t *fair;               /* or NULL */
+    heap_t heap;                /* of messages, and of ~rank: its processor */
+    message_t *messages;
+    int num_messages, room_messages, first_free;
+    int *buckets, num_buckets, num_kept;        /* messages that nobody has taken yet */
+} engine_t;
+
+/* -- messages -- */
+
+static int new_message(engine_t * e)
+{
+    int m = e->first_free;
+
+    if (m != -1) {
+        e->first_free = e->messages[m].next;
+        return m;
+    }
+    if (e->num_messages == e->room_messages)
+        e->messages = get_more(e->messages, &e->room_messages, sizeof(message_t));
+    return e->num_messages++;
+}
+
+static void free_message(engine_t * e, int m)
+{
+    e->messages[m].next = e->first_free;
+    e->first_free = m;
+}
+
+static int *bucket(const engine_t * e, int from, int to)
+{
+    uint64_t key = ((uint64_t) from << 32 | (uint32_t) to) * UINT64_C(0x9E3779B97F4A7C15);
+
+    return &e->buckets[key >> 32 & (e->num_buckets - 1)];
+}
+
+static void append(engine_t * e, int m)
+{
+    int *next = bucket(e, e->messages[m].from, e->messages[m].to);
+
+    while (*next != -1)
+        next = &e->messages[*next].next;
+    e->messages[m].next = -1;
+    *next = m;
+}
+
+static void enlarge_buckets(engine_t * e)
+{
+    int *old = e->buckets, num_old = e->num_buckets;
+
+    e->num_buckets = num_old ? 4 * num_old : 1024;
+    e->buckets = get_memory(e->num_buckets, sizeof(int));
+    for (int i = 0; i < e->num_buckets; i++)
+        e->buckets[i] = -1;
+    for (int i = 0; i < num_old; i++) {
+        for (int m = old[i], next; m != -1; m = next) {
+            next = e->messages[m].next;
+            append(e, m);
+        }
+    }
+    free(old);
+}
+
+/* Those of a pair are in the order in which they came, and that is the one in which they were sent. */
+static int take_kept(engine_t * e, int from, int to)
+{
+    int *next = bucket(e, from, to), m;
+
+    while (*next != -1 && (e->messages[*next].from != from || e->messages[*next].to != to))
+        next = &e->messages[*next].next;
+    m = *next;
+    if (m != -1) {
+        *next = e->messages[m].next;
+        e->num_kept--;
+    }
+    return m;
+}
+
+static void deliver(engine_t * e, int m)
+{
+    message_t *message = &e->messages[m];
+    rank_t *r = &e->ranks[message->to];
+
+    if (r->waits_for == message->from) {
+        r->waits_for = -1;
+        r->given = m;
+        if (e->p->costs.num_cores)
+            heap_push(&e->heap, MPL_MAX(r->clock, message->time), ~message->to);
+        else
+            e->runnable[e->num_runnable++] = message->to;
+        return;
+    }
+    if (e->num_kept++ >= e->num_buckets)
+        enlarge_buckets(e);
+    append(e, m);
+}
+
+/* -- links -- */
+
+/* The hop-th link on the way: up from the host of the sender, then down to that of the receiver */
+static link_t *find_link(const engine_t * e, const message_t * m, int hop, int *level)
+{
+    bool is_down = hop >= m->distance;
+    int host = e->p->host_of_rank[is_down ? m->to : m->from];
+
+    *level = is_down ? 2 * m->distance - 1 - hop : hop;
+    return &e->result->links[*level][2 * e->p->group_of_host[*level][host] + is_down];
+}
+
+static double latency_of_hop(const engine_t * e, int distance)
+{
+    return (e->p->costs.latency + (distance - 1) * e->p->costs.level_latency) / (2 * distance);
+}
+
+static void pass_link(engine_t * e, int index)
+{
+    message_t *m = &e->messages[index];
+    int level;
+    link_t *link = find_link(e, m, m->hop, &level);
+    double length = m->bytes * link->per_byte + (level == 0 ? e->p->costs.gap : 0);
+    double start = MPL_MAX(m->time, link->free), latency = latency_of_hop(e, m->distance);
+
+    link->free = start + length;
+    link->busy += length;
+    link->num_bytes += m->bytes;
+    m->path.wait[level] += start - m->time;
+    m->path.latency += latency;
+    if (link->free > m->last_byte) {
+        m->last_byte = link->free;
+        m->slowest = level;
+    }
+    m->time = start + latency;
+    m->last_byte += latency;
+    if (++m->hop < 2 * m->distance) {
+        heap_push(&e->heap, m->time, index);
+        return;
+    }
+    m->path.carry[m->slowest] += m->last_byte - m->time;
+    m->time = m->last_byte;
+    deliver(e, index);
+}
+
+/* The same where links are shared: a message gets there after its latency, and then is a flow. */
+static void begin_flow(engine_t * e, int index)
+{
+    message_t *m = &e->messages[index];
+    link_t *links[2 * MAX_LEVELS];
+    int num = 2 * m->distance, level;
+    double longest = 0;
+
+    for (int hop = 0; hop < num; hop++) {
+        links[hop] = find_link(e, m, hop, &level);
+        links[hop]->busy += m->bytes * links[hop]->per_byte;
+        links[hop]->num_bytes += m->bytes;
+        if (m->bytes * links[hop]->per_byte > longest) {
+            longest = m->bytes * links[hop]->per_byte;
+            m->slowest = level;
+        }
+    }
+    m->path.carry[m->slowest] += longest;
+    m->last_byte = m->time + longest;   /* if it was alone */
+    fair_add(e->fair, m->time, index, m->from, m->to, m->bytes, links, num);
+}
+
+static void end_flow(engine_t * e)
+{
+    double time = fair_next(e->fair);
+    int index = fair_take(e->fair);
+    message_t *m = &e->messages[index];
+
+    m->path.wait[m->slowest] += time - m->last_byte;
+    m->time = time;
+    deliver(e, index);
+}
+
+/* -- ranks -- */
+
+static void use_processor(engine_t * e, int rank, double length)
+{
+    e->ranks[rank].clock += length;
+    e->ranks[rank].path.cpu += length;
+    e->result->cpu[rank] += length;
+}
+
+static int64_t record(engine_t * e, int from, const MPII_Topo_step_t * step, int64_t bytes)
+{
+    result_t *result = e->result;
+
+    if (!e->is_recorded)
+        return -1;
+    if (result->num_records == MAX_RECORDS)
+        fail("found more than %d messages, expected fewer to trace or draw", MAX_RECORDS);
+    result->records[result->num_records] = (record_t) {
+        .from = from,.to = step->peer,.unit = step->unit,.num = step->num,.bytes = bytes,
+        .sent = e->ranks[from].clock,.step = e->ranks[from].step
+    };
+    return result->num_records++;
+}
+
+/* What it takes until the first byte is at the first link, beside the processor */
+static double latency_before(const engine_t * e, const message_t * m)
+{
+    double all = 2 * m->distance * latency_of_hop(e, m->distance);
+
+    return (m->bytes > e->p->costs.eager_bytes ? 2 * all : 0) + (e->fair ? all : 0);
+}
+
+static void send(engine_t * e, int rank, const MPII_Topo_step_t * step, int64_t bytes)
+{
+    const costs_t *costs = &e->p->costs;
+    rank_t *r = &e->ranks[rank];
+    int host = e->p->host_of_rank[rank], to_host = e->p->host_of_rank[step->peer];
+    int index = new_message(e);
+    message_t *m = &e->messages[index];
+    int64_t number = record(e, rank, step, bytes);
+
+    r->step++;
+    *m = (message_t) {
+        .from = rank,.to = step->peer,.bytes = bytes,.record = number,.step = r->step,
+        .distance = platform_distance(e->p, host, to_host),
+    };
+    e->result->num_messages++;
+    if (m->distance == 0) {
+        double length = bytes / costs->inside_rate;
+        use_processor(e, rank, costs->inside_overhead);
+        e->result->num_inside++;
+        e->result->cpu[rank] += length;
+        r->clock += length;
+        r->path.inside += length;
+    } else {
+        use_processor(e, rank, costs->overhead + bytes / costs->copy_rate);
+    }
+    if (m->record != -1)
+        e->result->records[m->record].away = r->clock;
+    double latency = m->distance == 0 ? costs->inside_latency : latency_before(e, m);
+    m->path = r->path;
+    m->path.num_messages++;
+    m->path.latency += latency;
+    m->time = m->last_byte = r->clock + latency;
+    if (m->distance == 0)
+        deliver(e, index);
+    else
+        heap_push(&e->heap, m->time, index);
+}
+
+static void take(engine_t * e, int rank, int index)
+{
+    const costs_t *costs = &e->p->costs;
+    message_t *m = &e->messages[index];
+    rank_t *r = &e->ranks[rank];
+    bool is_inside = e->p->host_of_rank[m->from] == e->p->host_of_rank[rank];
+
+    if (m->time > r->clock) {
+        r->clock = m->time;
+        r->path = m->path;
+    }
+    r->step = MPL_MAX(r->step, m->step);
+    double got = r->clock;
+    use_processor(e, rank, is_inside ? costs->inside_overhead :
+                  costs->overhead + m->bytes / costs->copy_rate);
+    if (m->record != -1) {
+        e->result->records[m->record].got = got;
+        e->result->records[m->record].done = r->clock;
+    }
+    free_message(e, index);
+}
+
+/* Whether the message before the next round is here, or there is none; *m: -1: none */
+static bool find_message(engine_t * e, int rank, int *m)
+{
+    rank_t *r = &e->ranks[rank];
+    MPII_Topo_step_t step;
+
+    *m = r->given;
+    r->given = -1;
+    if (*m != -1 || r->next_round == 0)
+        return true;
+    if (!r->g.gen.recv(&r->g.gen, r->next_round - 1, &step) ||
+        MPII_Topo_case_bytes(e->c, &step) == -1)
+        return true;
+    *m = take_kept(e, step.peer, rank);
+    if (*m == -1)
+        r->waits_for = step.peer;
+    return *m != -1;
+}
+
+static void run_round(engine_t * e, int rank, int message)
+{
+    rank_t *r = &e->ranks[rank];
+    MPII_Topo_step_t step;
+
+    if (message != -1)
+        take(e, rank, message);
+    for (int k = 0; r->g.gen.react(&r->g.gen, r->next_round, k, &step); k++) {
+        int64_t bytes = MPII_Topo_case_bytes(e->c, &step);
+        if (bytes == -1)
+            continue;
+        if (step.kind == MPII_TOPO_STEP__SEND)
+            send(e, rank, &step, bytes);
+        else
+            use_processor(e, rank, bytes / e->p->costs.reduce_rate);
+    }
+    r->next_round++;
+}
+
+static void run_rank(engine_t * e, int rank)
+{
+    rank_t *r = &e->ranks[rank];
+    int message;
+
+    while (r->next_round <= r->g.gen.num_recvs && find_message(e, rank, &message))
+        run_round(e, rank, message);
+}
+
+/* A round on the core of the host that is free first; then the rank asks for one again. */
+static void run_on_core(engine_t * e, int rank, double time)
+{
+    rank_t *r = &e->ranks[rank];
+    int num = e->p->costs.num_cores, message;
+    double *cores = e->core_free + (size_t) e->p->host_of_rank[rank] * num, *core = cores;
+
+    if (r->next_round > r->g.gen.num_recvs || !find_message(e, rank, &message))
+        return;
+    if (message != -1 && e->messages[message].time > time) {
+        r->given = message;     /* it is still on its way */
+        heap_push(&e->heap, e->messages[message].time, ~rank);
+        return;
+    }
+    for (int i = 1; i < num; i++)
+        if (cores[i] < *core)
+            core = &cores[i];
+    double start = MPL_MAX(time, *core);
+    if (message != -1 && e->messages[message].time > r->clock)
+        r->path = e->messages[message].path;
+    r->path.cpu += start - time;
+    r->clock = start;
+    run_round(e, rank, message);
+    *core = r->clock;
+    heap_push(&e->heap, r->clock, ~rank);
+}
+
+/* -- the whole -- */
+
+static double random_part(uint64_t x)
+{
+    x = (x + 1) * UINT64_C(0x9E3779B97F4A7C15);
+    x = (x ^ x >> 32) * UINT64_C(0xD6E8FEB86659FD93);
+    return (x ^ x >> 32) / 18446744073709551616.0;
+}
+
+static void set_up(engine_t * e)
+{
+    const platform_t *p = e->p;
+    result_t *result = e->result;
+
+    for (int level = 0; level < p->num_levels; level++) {
+        result->links[level] = get_memory(2 * p->num_groups[level], sizeof(link_t));
+        for (int i = 0; i < 2 * p->num_groups[level]; i++)
+            result->links[level][i].per_byte = 1 / (p->rate[level][i / 2] * (1 - p->costs.background));
+    }
+    result->end = get_memory(p->num_ranks, sizeof(double));
+    result->cpu = get_memory(p->num_ranks, sizeof(double));
+    result->records = e->is_recorded ? get_memory(MAX_RECORDS, sizeof(record_t)) : NULL;
+    e->ranks = get_memory(p->num_ranks, sizeof(rank_t));
+    e->runnable = get_memory(p->num_ranks, sizeof(int));
+    e->core_free = get_memory((size_t) p->num_groups[0] * p->costs.num_cores + 1, sizeof(double));
+    e->fair = p->costs.is_fair ? fair_create() : NULL;
+    e->first_free = -1;
+    enlarge_buckets(e);
+    for (int i = 0; i < p->num_ranks; i++) {
+        rank_t *r = &e->ranks[i];
+        MPII_Topo_case_set(e->c, i, &r->g);
+        r->waits_for = r->given = -1;
+        r->clock = r->path.start = p->costs.skew > 0 ? p->costs.skew * random_part(i) : 0;
+    }
+}
+
+static void finish(engine_t * e)
+{
+    const platform_t *p = e->p;
+    result_t *result = e->result;
+
+    for (int i = 0; i < p->num_ranks; i++) {
+        const rank_t *r = &e->ranks[i];
+        if (r->next_round <= r->g.gen.num_recvs)
+            fail("rank %d waits for rank %d for ever: the schedule is wrong", i, r->waits_for);
+        result->end[i] = r->clock;
+        if (r->clock > result->time) {
+            result->time = r->clock;
+            result->last_rank = i;
+        }
+    }
+    result->path = e->ranks[result->last_rank].path;
+    free(e->ranks);
+    free(e->runnable);
+    free(e->core_free);
+    fair_free(e->fair);
+    free(e->heap.events);
+    free(e->messages);
+    free(e->buckets);
+}
+
+void engine_run(const platform_t * p, const MPII_Topo_case_t * c, bool is_recorded, result_t * result)
+{
+    engine_t e = {.p = p,.c = c,.result = result,.is_recorded = is_recorded };
+
+    *result = (result_t) {.num_messages = 0 };
+    set_up(&e);
+    for (int i = 0; i < p->num_ranks; i++) {
+        if (p->costs.num_cores)
+            heap_push(&e.heap, e.ranks[i].clock, ~i);
+        else
+            run_rank(&e, i);
+    }
+    for (;;) {
+        double time = e.heap.num > 0 ? e.heap.events[0].time : INFINITY;
+        if (e.num_runnable > 0) {
+            run_rank(&e, e.runnable[--e.num_runnable]);
+            continue;
+        }
+        if (e.fair && fair_next(e.fair) <= time && !isinf(fair_next(e.fair))) {
+            end_flow(&e);
+            continue;
+        }
+        if (e.heap.num == 0)
+            break;
+        event_t event = heap_pop(&e.heap);
+        if (event.what < 0)
+            run_on_core(&e, ~event.what, event.time);
+        else if (e.fair)
+            begin_flow(&e, event.what);
+        else
+            pass_link(&e, event.what);
+    }
+    finish(&e);
+}
+
+void result_free(const platform_t * p, result_t * result)
+{
+    for (int level = 0; level < p->num_levels; level++)
+        free(result->links[level]);
+    free(result->end);
+    free(result->cpu);
+    free(result->records);
+}

@@ -1,0 +1,320 @@
+/*
+ * Copyright (C) by the mpich-topo authors. See LICENSE.
+ *
+ * The site: groups of hosts, what their links carry, and the ranks on them.
+ */
+
+#include "sim.h"
+#include "topo_rates.h"
+#include "topo_site.h"
+#include <json.h>
+
+#define MAX_GROUPS 65536        /* hosts, as a site.json may have */
+
+/* -- groups -- */
+
+static void add_level(platform_t * p, int num_groups)
+{
+    int level = p->num_levels++;
+
+    p->num_groups[level] = num_groups;
+    p->group_of_host[level] = get_memory(p->num_groups[0], sizeof(int));
+    p->rate[level] = get_memory(num_groups, sizeof(double));
+}
+
+void platform_of_shape(platform_t * p, const char *shape)
+{
+    int sizes[MAX_LEVELS], num = 0;
+    int64_t num_groups[MAX_LEVELS], all = 1;
+    const char *text = shape;
+
+    for (;; text++) {
+        char *end;
+        long size = strtol(text, &end, 10);
+        if (end == text || *text == '+' || size < 1 || size > MAX_GROUPS || num == MAX_LEVELS)
+            fail("--racks: found '%s', expected RACKSxHOSTS, such as 64x32 (up to %d numbers)", shape,
+                 MAX_LEVELS);
+        sizes[num++] = size;
+        all *= size;
+        text = end;
+        if (*text == '\0' && num >= 2)
+            break;
+        if (*text != 'x')
+            fail("--racks: found '%s', expected RACKSxHOSTS, such as 64x32", shape);
+        if (all > MAX_GROUPS)
+            break;
+    }
+    if (all > MAX_GROUPS)
+        fail("--racks: found '%s', expected up to %d hosts", shape, MAX_GROUPS);
+    /* the last number is of hosts */
+    for (int level = 0; level < num; level++) {
+        num_groups[level] = all;
+        all /= sizes[num - 1 - level];
+    }
+    for (int level = 0; level < num; level++)
+        add_level(p, num_groups[level]);
+    for (int level = 0; level < num; level++)
+        for (int host = 0; host < p->num_groups[0]; host++)
+            p->group_of_host[level][host] = host / (p->num_groups[0] / p->num_groups[level]);
+}
+
+static double rate_of(int64_t picoseconds_per_kib)
+{
+    return 1024e12 / picoseconds_per_kib;
+}
+
+void platform_of_site(platform_t * p, const char *path)
+{
+    char err[MPII_TOPO_ERR_LEN], *text;
+    size_t len;
+    struct json_object *root;
+    MPII_Topo_site_t *site;
+
+    if (MPII_Topo_read_file(path, &text, &len, err) != 0 ||
+        MPII_Topo_parse_json(path, text, len, &root, err) != 0 ||
+        MPII_Topo_site_create(path, root, &site, err) != 0)
+        fail("%s", err);
+    if (site == NULL)
+        fail("%s: found no topology, expected a site.json", path);
+    add_level(p, site->num_hosts);
+    add_level(p, site->num_racks);
+    for (int host = 0; host < site->num_hosts; host++) {
+        p->group_of_host[0][host] = host;
+        p->group_of_host[1][host] = site->rack_of_host[host];
+    }
+    if (site->rates) {
+        const MPII_Topo_rates_t *r = site->rates;
+        p->costs.inside_latency = r->latency[0] * 1e-12;
+        p->costs.latency = r->latency[1] * 1e-12;
+        p->costs.level_latency = MPL_MAX(r->latency[2] - r->latency[1], 0) * 1e-12;
+        p->costs.inside_overhead = r->overhead[0] * 1e-12;
+        p->costs.overhead = r->overhead[1] * 1e-12;
+        p->costs.inside_rate = rate_of(r->inside);
+        platform_set_rates(p, 0, rate_of(r->host));
+        for (int rack = 0; rack < site->num_racks; rack++)
+            p->rate[1][rack] = rate_of(r->uplink[rack]);
+    }
+    MPII_Topo_site_free(site);
+    json_object_put(root);
+    MPL_free(text);
+}
+
+void platform_set_rates(platform_t * p, int level, double rate)
+{
+    for (int i = 0; i < p->num_groups[level]; i++)
+        p->rate[level][i] = rate;
+}
+
+int platform_distance(const platform_t * p, int a, int b)
+{
+    int level = 0;
+
+    while (level < p->num_levels && p->group_of_host[level][a] != p->group_of_host[level][b])
+        level++;
+    return level;
+}
+
+void platform_free(platform_t * p)
+{
+    for (int level = 0; level < p->num_levels; level++) {
+        free(p->group_of_host[level]);
+        free(p->rate[level]);
+    }
+    free(p->host_of_rank);
+    free(p->order);
+    free(p->slots);
+}
+
+/* -- random.Random(seed).sample(range(n), n) of Python, which topo-vcluster places with -- */
+
+#define MT_LEN 624
+
+typedef struct {
+    uint32_t state[MT_LEN];
+    int next;
+} random_t;
+
+static void seed_random(random_t * r, uint64_t seed)
+{
+    uint32_t key[2] = { seed, seed >> 32 }, *s = r->state;
+    int num_keys = key[1] ? 2 : 1, i = 1;
+
+    s[0] = 19650218;
+    for (int k = 1; k < MT_LEN; k++)
+        s[k] = 1812433253 * (s[k - 1] ^ s[k - 1] >> 30) + k;
+    for (int k = 0; k < 2 * MT_LEN - 1; k++) {
+        s[i] ^= (s[i - 1] ^ s[i - 1] >> 30) * (k < MT_LEN ? 1664525 : 1566083941);
+        s[i] += k < MT_LEN ? key[k % num_keys] + k % num_keys : -(uint32_t) i;
+        if (++i == MT_LEN) {
+            s[0] = s[MT_LEN - 1];
+            i = 1;
+        }
+    }
+    s[0] = 0x80000000;
+    r->next = MT_LEN;
+}
+
+static uint32_t random_bits(random_t * r)
+{
+    uint32_t *s = r->state, y;
+
+    if (r->next == MT_LEN) {
+        for (int i = 0; i < MT_LEN; i++) {
+            y = (s[i] & 0x80000000) | (s[(i + 1) % MT_LEN] & 0x7fffffff);
+            s[i] = s[(i + 397) % MT_LEN] ^ y >> 1 ^ (y & 1 ? 0x9908b0df : 0);
+        }
+        r->next = 0;
+    }
+    y = s[r->next++];
+    y ^= y >> 11;
+    y ^= y << 7 & 0x9d2c5680;
+    y ^= y << 15 & 0xefc60000;
+    return y ^ y >> 18;
+}
+
+static uint32_t random_below(random_t * r, uint32_t n)
+{
+    int bits = 32 - __builtin_clz(n);
+    uint32_t x;
+
+    do
+        x = random_bits(r) >> (32 - bits);
+    while (x >= n);
+    return x;
+}
+
+static void sample(int *items, int n, uint64_t seed)
+{
+    int *pool = get_memory(n, sizeof(int));
+    random_t r;
+
+    memcpy(pool, items, n * sizeof(int));
+    seed_random(&r, seed);
+    for (int i = 0; i < n; i++) {
+        int j = random_below(&r, n - i);
+        items[i] = pool[j];
+        pool[j] = pool[n - i - 1];
+    }
+    free(pool);
+}
+
+/* -- ranks -- */
+
+/* The next host of the next rack, and so on */
+static void order_cyclic(const platform_t * p, int *hosts)
+{
+    int num = p->num_groups[0], racks = p->num_groups[1], pos = 0;
+    int *first = get_memory(racks + 1, sizeof(int)), *sorted = get_memory(num, sizeof(int));
+
+    for (int host = 0; host < num; host++)
+        first[p->group_of_host[1][host] + 1]++;
+    for (int rack = 0; rack < racks; rack++)
+        first[rack + 1] += first[rack];
+    int *next = get_memory(racks, sizeof(int));
+    memcpy(next, first, racks * sizeof(int));
+    for (int host = 0; host < num; host++)
+        sorted[next[p->group_of_host[1][host]]++] = host;
+    for (int i = 0; pos < num; i++)
+        for (int rack = 0; rack < racks; rack++)
+            if (first[rack] + i < first[rack + 1])
+                hosts[pos++] = sorted[first[rack] + i];
+    free(first);
+    free(sorted);
+    free(next);
+}
+
+static uint64_t read_seed(const char *placement)
+{
+    const char *text = strchr(placement, ':') + 1;
+    char *end;
+    uint64_t seed = strtoull(text, &end, 10);
+
+    if (*text < '0' || *text > '9' || *end != '\0')
+        fail("--placement: found '%s', expected a number after the colon", placement);
+    return seed;
+}
+
+static void place_ranks(platform_t * p, const char *placement)
+{
+    int num = p->num_groups[0], ppn = p->ppn, all = num * ppn;
+    int *slots = get_memory(all, sizeof(int)), *hosts = get_memory(num, sizeof(int));
+    bool is_cyclic = strcmp(placement, "cyclic") == 0;
+
+    for (int i = 0; i < num; i++)
+        hosts[i] = i;
+    if (is_cyclic)
+        order_cyclic(p, hosts);
+    else if (strncmp(placement, "random:", 7) == 0)
+        sample(hosts, num, read_seed(placement));
+    else if (strcmp(placement, "block") != 0 && strncmp(placement, "ranks:", 6) != 0)
+        fail("--placement: found '%s', expected block, cyclic, random:SEED or ranks:SEED", placement);
+    for (int i = 0; i < all; i++)
+        slots[i] = hosts[is_cyclic ? i % num : i / ppn];
+    if (strncmp(placement, "ranks:", 6) == 0)
+        sample(slots, all, read_seed(placement));
+    p->host_of_rank = get_memory(p->num_ranks, sizeof(int));
+    memcpy(p->host_of_rank, slots, p->num_ranks * sizeof(int));
+    free(slots);
+    free(hosts);
+}
+
+static int distance_of_racks(const void *state, int a, int b)
+{
+    const int *const *groups = state;
+    int level = 2;
+
+    while (groups[level] && groups[level][a] != groups[level][b])
+        level++;
+    return level;
+}
+
+/* As the library sees it: hosts and racks by their lowest ranks */
+void platform_place(platform_t * p, const char *placement, int num_ranks, int ppn)
+{
+    int *host = get_memory(p->num_groups[0], sizeof(int)), *rack = get_memory(p->num_groups[1], sizeof(int));
+    int *rack_of_host = get_memory(p->num_groups[0], sizeof(int)), *ring = get_memory(num_ranks, sizeof(int));
+    int *groups[MAX_LEVELS + 1] = { NULL };     /* of a rack as the place numbers it */
+    MPII_Topo_place_t place = {.num_ranks = num_ranks,.rack_of_host = rack_of_host };
+
+    if ((int64_t) p->num_groups[0] * ppn > MAX_RANKS)
+        fail("--ppn: found %d on %d hosts, expected up to %d ranks in all", ppn, p->num_groups[0],
+             MAX_RANKS);
+    if (num_ranks > p->num_groups[0] * ppn)
+        fail("found %d ranks, expected up to %d: %d a host on %d hosts", num_ranks,
+             p->num_groups[0] * ppn, ppn, p->num_groups[0]);
+    p->num_ranks = num_ranks;
+    p->ppn = ppn;
+    place_ranks(p, placement);
+    place.host_of_rank = get_memory(num_ranks, sizeof(int));
+    for (int level = 2; level < p->num_levels; level++)
+        groups[level] = get_memory(p->num_groups[1], sizeof(int));
+    for (int i = 0; i < num_ranks; i++) {
+        int h = p->host_of_rank[i], r = p->group_of_host[1][h];
+        if (host[h] == 0) {
+            if (rack[r] == 0) {
+                for (int level = 2; level < p->num_levels; level++)
+                    groups[level][place.num_racks] = p->group_of_host[level][h];
+                rack[r] = ++place.num_racks;
+            }
+            rack_of_host[place.num_hosts] = rack[r] - 1;
+            host[h] = ++place.num_hosts;
+        }
+        place.host_of_rank[i] = host[h] - 1;
+    }
+    if (p->num_levels > 2) {
+        place.rack_distance = distance_of_racks;
+        place.state = groups;
+    }
+    p->slots = get_memory(num_ranks, sizeof(int));
+    if (MPII_Topo_map_ring(&place, ring) != 0 ||
+        MPII_Topo_map_recursive_doubling(&place, p->slots) != 0 ||
+        (p->order = MPII_Topo_order_create(&place, ring)) == NULL)
+        fail("no memory for %d ranks", num_ranks);
+    for (int level = 2; level < p->num_levels; level++)
+        free(groups[level]);
+    free(place.host_of_rank);
+    free(rack_of_host);
+    free(host);
+    free(rack);
+    free(ring);
+}

@@ -1,0 +1,431 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""topo-sim: times that can be worked out by hand, what links carry, pictures, bad input."""
+
+import itertools
+import json
+import random
+import re
+import subprocess
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kinds import MakeSite, WriteJson
+
+Sim = Callable[..., subprocess.CompletedProcess[str]]
+Run = Callable[..., dict[str, Any]]
+
+COLLECTIVES = ["allgather", "allgatherv", "allreduce", "alltoall", "barrier", "bcast", "gather"]
+COLLECTIVES += ["reduce", "reduce_scatter", "reduce_scatter_block", "scatter"]
+
+# A byte takes a microsecond on the link of a host; other costs are unlike each other.
+HOST = 1.0
+COSTS = ["--host-rate", "8mbit", "--latency", "10us", "--uplink-latency", "5us"]
+COSTS += ["--overhead", "3us", "--reduce-rate", "125tbit"]
+LATENCY, UPLINK_LATENCY, OVERHEAD = 10.0, 5.0, 3.0
+
+
+@pytest.fixture(name="sim")
+def fixture_sim(bindir: Path) -> Sim:
+    program = bindir / "topo-sim"
+    if not program.exists():
+        pytest.skip("topo-sim is not built: no json-c on this machine")
+
+    def run(*args: Any) -> subprocess.CompletedProcess[str]:
+        command = [str(word) for word in (program, *args)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    return run
+
+
+@pytest.fixture(name="run")
+def fixture_run(sim: Sim) -> Run:
+    """run(collective, algorithm, racks, *options): what it tells of this run"""
+
+    def run(collective: str, algorithm: str, racks: str, *args: Any) -> dict[str, Any]:
+        options = ["-c", collective, "-a", algorithm, "--racks", racks, "--json", *COSTS, *args]
+        done = sim(*options)
+        assert done.returncode == 0 and done.stderr == "", done.stderr
+        (found,) = json.loads(done.stdout)["runs"]
+        return dict(found)
+
+    return run
+
+
+# -- times ----------------------------------------------------------------------------------------
+
+
+def hop(size: float, rate: float = HOST, latency: float = LATENCY) -> float:
+    """A message, from before it is sent to after it is received."""
+    return OVERHEAD + size * rate + latency + OVERHEAD
+
+
+def test_two_hosts(run: Run) -> None:
+    found = run("bcast", "binomial", "1x2", "-b", 1000)
+    assert found["time_us"] == pytest.approx(hop(1000))
+    assert found["end_us"] == pytest.approx([OVERHEAD, hop(1000)])
+    path = found["critical_path"]
+    assert path["last_rank"] == 1 and path["messages"] == 1
+    assert path["processors_us"] == pytest.approx(2 * OVERHEAD)
+    assert path["latency_us"] == pytest.approx(LATENCY)
+    assert [link["carry_us"] for link in path["links"]] == pytest.approx([1000, 0])
+
+
+@pytest.mark.parametrize(("rate", "slowest"), [("800kbit", 10), ("80mbit", 1)])
+def test_two_racks(run: Run, rate: str, slowest: float) -> None:
+    """The slowest link on the way counts, wherever it is."""
+    found = run("bcast", "binomial", "2x1", "-b", 1000, "--uplink-rate", rate)
+    wanted = hop(1000, slowest, LATENCY + UPLINK_LATENCY)
+    assert found["time_us"] == pytest.approx(wanted)
+
+
+def test_three_levels(run: Run) -> None:
+    rates = ["--uplink-rate", "8mbit,800kbit"]
+    found = run("bcast", "binomial", "2x1x1", "-b", 1000, *rates)
+    assert found["time_us"] == pytest.approx(hop(1000, 10, LATENCY + 2 * UPLINK_LATENCY))
+
+
+def test_chain(run: Run) -> None:
+    assert run("bcast", "topo_chain", "1x4", "-b", 1000)["time_us"] == pytest.approx(3 * hop(1000))
+
+
+def test_ring(run: Run) -> None:
+    assert run("allgather", "ring", "1x5", "-b", 700)["time_us"] == pytest.approx(4 * hop(700))
+
+
+def test_messages_wait_for_a_link(run: Run) -> None:
+    """Two stages; in the second one two hosts share the link of their rack."""
+    found = run("allreduce", "recursive_doubling", "2x2", "-b", 1000, "--uplink-rate", "8mbit")
+    second = OVERHEAD + 2 * 1000 * HOST + LATENCY + UPLINK_LATENCY + OVERHEAD
+    assert found["time_us"] == pytest.approx(hop(1000) + second, rel=1e-5)
+    assert found["critical_path"]["links"][1]["wait_us"] == pytest.approx(1000, rel=1e-5)
+
+
+def test_messages_share_a_link(run: Run) -> None:
+    """The same, at half of the rate each"""
+    args = ["-b", 1000, "--uplink-rate", "8mbit", "--fair"]
+    found = run("allreduce", "recursive_doubling", "2x2", *args)
+    second = OVERHEAD + 2 * 1000 * HOST + LATENCY + UPLINK_LATENCY + OVERHEAD
+    assert found["end_us"] == pytest.approx([hop(1000) + second] * 4, rel=1e-5)
+    alone = run("bcast", "topo_chain", "1x4", "-b", 1000, "--fair")
+    assert alone["time_us"] == pytest.approx(3 * hop(1000))
+
+
+def test_unequal_shares(run: Run) -> None:
+    """What one message cannot take of a link, because of another link, the other one has."""
+    args = ["-b", 1000, "--uplink-rate", "800kbit", "--fair", "-n", 3]
+    found = run("bcast", "topo_linear", "2x2", *args)
+    far = 2 * OVERHEAD + LATENCY + UPLINK_LATENCY
+    alone = far - OVERHEAD - LATENCY  # bytes of the first message until the second one begins
+    assert found["end_us"][1] == pytest.approx(far + (1000 - alone) / 0.9 + OVERHEAD)
+    assert found["end_us"][2] == pytest.approx(far + 10 * 1000 + OVERHEAD)
+
+
+def test_reduction_takes_time(run: Run) -> None:
+    found = run("reduce", "binomial", "1x2", "-b", 1000, "--reduce-rate", "4mbit")
+    assert found["time_us"] == pytest.approx(hop(1000) + 2000)
+
+
+def test_inside_a_host(run: Run) -> None:
+    inside = ["--inside-rate", "80mbit", "--inside-latency", "1us", "--ppn", 2]
+    found = run("bcast", "binomial", "1x1", "-b", 1000, *inside)
+    assert found["time_us"] == pytest.approx(OVERHEAD + 100 + 1 + OVERHEAD)
+    assert found["messages_inside_hosts"] == 1
+
+
+def test_background_takes_its_part(run: Run) -> None:
+    found = run("bcast", "binomial", "1x2", "-b", 1000, "--background", "0.5")
+    assert found["time_us"] == pytest.approx(hop(1000, 2 * HOST))
+
+
+def test_long_messages_ask_first(run: Run) -> None:
+    found = run("bcast", "binomial", "1x2", "-b", 1000, "--eager", 999)
+    assert found["time_us"] == pytest.approx(hop(1000) + 2 * LATENCY)
+
+
+def test_ranks_share_cores(run: Run) -> None:
+    """Four ranks add up three blocks each."""
+
+    def time_on(*cores: Any) -> float:
+        args = ["--ppn", 4, "-b", 1000, "--reduce-rate", "8mbit", *cores]
+        return float(run("reduce_scatter_block", "pairwise", "1x1", *args)["time_us"])
+
+    assert time_on("--cores", 4) == time_on()
+    for cores, least in [(4, 3000), (2, 6000), (1, 12000)]:
+        assert least < time_on("--cores", cores) < least + 300
+
+
+def test_ranks_start_late(run: Run) -> None:
+    found = run("barrier", "dissemination", "1x16", "--skew", "1ms")
+    assert 500 < found["time_us"] < 1000 + 4 * hop(1)
+
+
+# -- what links carry -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["topo_ring", "rack_lanes"])
+@pytest.mark.parametrize("placement", ["block", "cyclic", "random:1", "ranks:2"])
+def test_each_block_enters_a_rack_once(run: Run, name: str, placement: str) -> None:
+    args = ["-b", 100, "--ppn", 2, "--placement", placement, "--uplink-rate", "8mbit"]
+    found = run("allgather", name, "3x2", *args)
+    racks = found["links"][1]
+    assert racks["down_bytes"] == [100 * 8] * 3
+    hosts = found["links"][0]
+    assert sum(hosts["up_bytes"]) == sum(hosts["down_bytes"])
+
+
+def test_pairwise_alltoall(run: Run) -> None:
+    args = ["-b", 10, "--ppn", 3, "--uplink-rate", "8mbit"]
+    found = run("alltoall", "pairwise", "2x2", *args)
+    assert found["messages"] == 12 * 11
+    assert found["links"][0]["up_bytes"] == [3 * 9 * 10] * 4
+    assert found["links"][1]["up_bytes"] == [6 * 6 * 10] * 2
+
+
+@pytest.mark.parametrize("links", [[], ["--fair"], ["--cores", 2]])
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_all_algorithms(sim: Sim, collective: str, links: list[Any]) -> None:
+    shape = ["--racks", "3x3", "--ppn", 3, "-n", 23, "--placement", "ranks:5", "--root", 4]
+    rates = ["--host-rate", "10gbit", "--uplink-rate", "10gbit"]
+    done = sim("-c", collective, "-a", "all", "-b", "40K", "--json", *shape, *rates, *links)
+    assert done.returncode == 0, done.stderr
+    for found in json.loads(done.stdout)["runs"]:
+        path = found["critical_path"]
+        parts = [path[f"{name}_us"] for name in ("start", "processors", "inside", "latency")]
+        parts += [link["carry_us"] + link["wait_us"] for link in path["links"]]
+        assert sum(parts) == pytest.approx(found["time_us"]), found["algorithm"]
+        assert max(found["end_us"]) == pytest.approx(found["time_us"])
+
+
+# -- placement, site ------------------------------------------------------------------------------
+
+
+def test_placements_are_those_of_topo_vcluster(run: Run) -> None:
+    def hosts(placement: str, ranks: int) -> list[int]:
+        args = ["--ppn", 2, "-n", ranks, "--placement", placement, "--uplink-rate", "8mbit"]
+        found = run("barrier", "dissemination", "2x3", *args)["host_of_rank"]
+        return [int(host) for host in found]
+
+    by_host = [host for host in range(6) for _ in range(2)]
+    shuffled = random.Random(7).sample(range(6), 6)
+    assert hosts("block", 5) == by_host[:5]
+    assert hosts("cyclic", 8) == [0, 3, 1, 4, 2, 5, 0, 3]
+    assert hosts("random:7", 12) == [host for host in shuffled for _ in range(2)]
+    assert hosts("ranks:123456789012", 12) == random.Random(123456789012).sample(by_host, 12)
+
+
+def test_site_file(sim: Sim, site: MakeSite, write_json: WriteJson) -> None:
+    of_host = [0, 0, 1, 1]
+    content = site(["a", "b", "c", "d"], of_host)
+    path = write_json("site.json", content)
+    call = ["-c", "allgather", "-a", "topo_ring", "-b", "1K", "--json"]
+    assert "no rate of level 1" in sim(path, *call).stderr
+    rates = [
+        [0.0 if i == j else 800.0 if of_host[i] == of_host[j] else 80.0 for i in range(4)]
+        for j in range(4)
+    ]
+    path = write_json("site.json", content | {"bandwidth_mbps": rates})
+    done = sim(path, *call)
+    assert done.returncode == 0, done.stderr
+    (found,) = json.loads(done.stdout)["runs"]
+    assert found["links"][1]["down_bytes"] == [2048, 2048]
+    slow = sim(path, *call, "--uplink-rate", "1mbit")
+    assert json.loads(slow.stdout)["runs"][0]["time_us"] > found["time_us"]
+
+
+def test_same_again(sim: Sim) -> None:
+    args = [
+        "--racks",
+        "4x4",
+        "--host-rate",
+        "1gbit",
+        "--uplink-rate",
+        "1gbit",
+        "--ppn",
+        4,
+        "-a",
+        "all",
+    ]
+    args += ["--placement", "ranks:3", "--skew", "50us", "--cores", 2, "-b", "100K", "--json"]
+    assert sim(*args).stdout == sim(*args).stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "call",
+    [
+        ["-c", "allreduce", "-a", "topo_recursive_doubling", "--ppn", 32],
+        ["-c", "allgather", "-a", "recursive_doubling", "-b", 64, "--ppn", 32],
+        ["-c", "allgather", "-a", "topo_ring", "-b", "1K", "--ppn", 2],
+    ],
+)
+def test_large(sim: Sim, call: list[Any]) -> None:
+    rates = ["--host-rate", "100gbit", "--uplink-rate", "800gbit"]
+    done = sim("--racks", "64x32", *rates, "--placement", "random:1", *call)
+    assert done.returncode == 0, done.stderr
+
+
+def test_times_in_the_readme(sim: Sim) -> None:
+    """The table of README.md, with its own command"""
+    text = (Path(__file__).resolve().parents[2] / "README.md").read_text()
+    section = text.split("## Simulate\n")[1].split("\n## ")[0]
+    words = section.split("    topo-sim ")[1].split("-c allreduce")[0].replace("\\\n", " ").split()
+    rows = re.findall(r"\| (\w+) (\d+) (.)iB \| ([\d.]+) `(\w+)` \| ([\d.]+) `(\w+)` \|", section)
+    assert len(rows) == 4
+    for collective, number, suffix, *claims in rows:
+        call = ["-c", collective, "-b", f"{number}{suffix}", "-a", f"default,{claims[3]}", "--json"]
+        stock, ours = json.loads(sim(*words, *call).stdout)["runs"]
+        found = [stock["time_us"], stock["algorithm"], ours["time_us"], ours["algorithm"]]
+        found[::2] = [f"{value / 1000:.1f}" for value in found[::2]]
+        assert found == claims
+
+
+# -- output ---------------------------------------------------------------------------------------
+
+
+def test_table(sim: Sim) -> None:
+    args = ["--racks", "2x2", "--host-rate", "1gbit", "--uplink-rate", "1gbit", "-b", "64K"]
+    lines = sim(*args, "-a", "rack_lanes,default").stdout.splitlines()
+    assert lines[0] == "allreduce, 65536 bytes, 4 ranks, 1 a host, block, on 2 racks, 4 hosts"
+    assert [line.split()[0] for line in lines[1:]] == [
+        "algorithm",
+        "rack_lanes",
+        "reduce_scatter_allgather",
+    ]
+    assert "ends last; on its way" in sim(*args).stdout
+
+
+def test_trace(sim: Sim, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    args = ["--racks", "2x2", "--host-rate", "1gbit", "--uplink-rate", "1gbit", "--trace", trace]
+    done = sim(*args, "-a", "rack_lanes", "--json")
+    assert done.returncode == 0, done.stderr
+    events = json.loads(trace.read_text())["traceEvents"]
+    messages = json.loads(done.stdout)["runs"][0]["messages"]
+    for begin, end in itertools.zip_longest(
+        (event for event in events if event["ph"] == "s"),
+        (event for event in events if event["ph"] == "f"),
+    ):
+        assert begin["id"] == end["id"] and begin["ts"] < end["ts"]
+    slices = [event for event in events if event["ph"] == "X"]
+    assert len(slices) == 2 * messages
+    assert {event["tid"] for event in slices} == {0, 1, 2, 3}
+
+
+def test_picture(sim: Sim, tmp_path: Path) -> None:
+    picture = tmp_path / "steps.svg"
+    args = ["--racks", "2x2", "--host-rate", "1gbit", "--uplink-rate", "1gbit", "--draw", picture]
+    done = sim(*args, "-c", "bcast", "-a", "binomial")
+    assert done.returncode == 0, done.stderr
+    lines = ET.parse(picture).getroot().findall("{http://www.w3.org/2000/svg}line")
+    arrows = [line for line in lines if line.get("marker-end")]
+    assert len(arrows) == 3
+    # two of the three go in the second step
+    assert sorted(arrow.get("y1") == arrows[0].get("y1") for arrow in arrows) == [
+        False,
+        False,
+        True,
+    ]
+
+
+# -- bad input ------------------------------------------------------------------------------------
+
+RATES = ["--host-rate", "1gbit", "--uplink-rate", "1gbit"]
+SITE = ["--racks", "2x2", *RATES]
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ([], "expected either a SITE.json or --racks"),
+        ([*SITE, "site.json"], "expected either a SITE.json or --racks"),
+        ([*SITE, "-n", "5"], "found 5 ranks, expected up to 4"),
+        ([*SITE, "-n", "0"], "--ranks: found '0'"),
+        ([*SITE, "-n", "4x"], "--ranks: found '4x'"),
+        ([*SITE, "--ppn", "99999999999999999999"], "--ppn: found"),
+        (["--racks", "64x1024", *RATES, "--ppn", "4096"], "--ppn: found 4096 on 65536 hosts"),
+        (
+            ["--racks", "64x1024", *RATES, "-c", "allgather", "-a", "ring"],
+            "ring: found more than 1000000000 messages",
+        ),
+        ([*SITE, "-c", "allreducer"], "--collective: found 'allreducer'"),
+        (
+            [*SITE, "-a", "rack_lane"],
+            "--algorithm: found 'rack_lane', expected default, all, topo_",
+        ),
+        ([*SITE, "-a", "rack_lanes,"], None),
+        ([*SITE, "-a", "default,nothing"], "--algorithm: found 'nothing'"),
+        ([*SITE, "-c", "gather", "-a", "rack_lanes"], "--algorithm: found 'rack_lanes'"),
+        ([*SITE, "--placement", "blocks"], "--placement: found 'blocks'"),
+        ([*SITE, "--placement", "random:x"], "--placement: found 'random:x'"),
+        ([*SITE, "--root", "4"], "--root: found 4, expected less than 4"),
+        ([*SITE, "-b", "-1"], "--bytes: found '-1'"),
+        ([*SITE, "-b", "1T"], "--bytes: found '1T'"),
+        ([*SITE, "-b", "0"], "found 4 ranks and 0 bytes"),
+        ([*SITE, "-b", "nan"], "--bytes: found 'nan'"),
+        ([*SITE, "--background", "1"], "--background: found '1'"),
+        ([*SITE, "--latency", "2"], "--latency: found '2'"),
+        ([*SITE, "--host-rate", "0gbit"], "--host-rate: found '0gbit'"),
+        ([*SITE, "--cores", "0"], "--cores: found '0'"),
+        ([*SITE, "--wrong"], "found '--wrong'"),
+        ([*SITE, "--ranks"], "found '--ranks'"),
+        (["--racks", "2", *RATES], "--racks: found '2'"),
+        (["--racks", "2x", *RATES], "--racks: found '2x'"),
+        (["--racks", "0x2", *RATES], "--racks: found '0x2'"),
+        (["--racks", "-2x2", *RATES], "--racks: found '-2x2'"),
+        (["--racks", "2x2x2x2x2", *RATES], "--racks: found '2x2x2x2x2'"),
+        (["--racks", "1024x1024", *RATES], "expected up to 65536 hosts"),
+        (
+            ["--racks", "2x2", "--host-rate", "1gbit"],
+            "no rate of level 2, expected it by --uplink-rate",
+        ),
+        (
+            ["--racks", "2x2", "--uplink-rate", "1gbit"],
+            "no rate of level 1, expected it by --host-rate",
+        ),
+        (["--racks", "2x2x2", *RATES], "no rate of level 3, expected it by --uplink-rate"),
+        ([*SITE[:-1], "1gbit,1gbit"], "--uplink-rate: found more rates than the 1 of this site"),
+        ([*SITE, "--trace", "/no/folder", "-a", "all"], "found several algorithms, expected one"),
+        ([*SITE, "--trace", "/no/folder/x"], "/no/folder/x: No such file"),
+        (["--racks", "5x13", *RATES, "--draw", "x.svg"], "--draw: found 65 ranks"),
+        (["no.json"], "no.json"),
+    ],
+)
+def test_bad_input(sim: Sim, args: list[str], words: str | None) -> None:
+    done = sim(*args)
+    if words is None:
+        assert done.returncode == 0
+        return
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith("topo-sim: ") and done.stderr.count("\n") == 1
+    assert words in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{", "site.json"),
+        ({"format": 7}, "format"),
+        (
+            {"format": 1, "hosts": ["a", "b"], "racks": {"names": ["r"], "of_host": [0, 0]}},
+            "no rate of",
+        ),
+    ],
+)
+def test_bad_site(sim: Sim, write_json: WriteJson, content: Any, words: str) -> None:
+    done = sim(write_json("site.json", content))
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and words in done.stderr
+
+
+def test_lost_output(bindir: Path) -> None:
+    program = bindir / "topo-sim"
+    if not program.exists():
+        pytest.skip("topo-sim is not built: no json-c on this machine")
+    for args in (["--help"], SITE):
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(
+                [program, *args], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            )
+        assert done.returncode == 2 and "standard output" in done.stderr
