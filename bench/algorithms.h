@@ -29,6 +29,7 @@
 #define PERSISTENT "+init"
 #define FALLBACK_CVAR "MPIR_CVAR_COLLECTIVE_FALLBACK"
 #define DESC_SIZE 8192          /* of a CVAR's description */
+#define MAX_LIST 768            /* characters of the items of a CVAR */
 
 static char bad_usage[1024];    /* what is wrong with the command line; "" if nothing */
 
@@ -165,7 +166,8 @@ static const char *cvar_variable(const char *cvar)
 static int parse_algorithms(char *list, const char *coll, const char *cvar, bool has_persistent,
                             struct algorithm *algos)
 {
-    const char *variable = cvar_variable(cvar);
+    static char every[MAX_LIST];
+    const char *variable = cvar ? cvar_variable(cvar) : NULL;
     int num = 0;
 
     if (variable && strcmp(getenv(variable), "auto")) {
@@ -173,10 +175,17 @@ static int parse_algorithms(char *list, const char *coll, const char *cvar, bool
                     getenv(variable));
         return -1;
     }
-    for (char *name = strtok(list, ","); name; name = strtok(NULL, ",")) {
+    if (!strcmp(list, "all") && cvar) {
+        cvar_items(cvar, every, sizeof(every));
+        list = every;
+    }
+    for (char *name = strtok(list, ", "); name; name = strtok(NULL, ", ")) {
         struct algorithm *a = &algos[num];
-        const size_t len = strlen(name), end = strlen(PERSISTENT);
+        const size_t len = strlen(name), end = strlen(PERSISTENT), own = strlen("_auto");
 
+        /* sched_auto is the library's choice again, and MPICH 4.0 aborts in it */
+        if (list == every && len > own && !strcmp(name + len - own, "_auto"))
+            continue;
         for (int i = 0; i < num; i++) {
             if (!strcmp(algos[i].name, name)) {
                 usage_error("--algorithms: '%s' is there twice", name);
@@ -196,10 +205,12 @@ static int parse_algorithms(char *list, const char *coll, const char *cvar, bool
             return -1;
         }
         a->forced = strcmp(a->item, "auto") != 0;
-        a->value = len < sizeof(a->name) ? cvar_item_value(cvar, a->item, NULL) : -1;
+        a->value = len >= sizeof(a->name) ? -1 : cvar ? cvar_item_value(cvar, a->item, NULL) :
+            -a->forced;
         if (a->value < 0) {
-            char known[512];
-            cvar_items(cvar, known, sizeof(known));
+            char known[MAX_LIST] = "auto";
+            if (cvar)
+                cvar_items(cvar, known, sizeof(known));
             if (known[0])
                 usage_error("--algorithms: '%s' is no algorithm of %s in this MPI "
                             "library; it has: %s", a->item, coll, known);
@@ -228,8 +239,9 @@ static void selection_ask(void)
 
 static void selection_open(const char *cvar)
 {
-    selection.algorithm = cvar_open(cvar);
-    MPI_T_cvar_read(selection.algorithm, &selection.initial);
+    selection.algorithm = cvar ? cvar_open(cvar) : MPI_T_CVAR_HANDLE_NULL;
+    if (cvar)
+        MPI_T_cvar_read(selection.algorithm, &selection.initial);
     selection.fallback =
         selection.fallback_error < 0 ? MPI_T_CVAR_HANDLE_NULL : cvar_open(FALLBACK_CVAR);
     if (selection.fallback != MPI_T_CVAR_HANDLE_NULL)
@@ -239,7 +251,8 @@ static void selection_open(const char *cvar)
 /* NULL: as it was. With `strict` a forced algorithm may not be replaced. */
 static void select_algorithm(const struct algorithm *a, bool strict)
 {
-    MPI_T_cvar_write(selection.algorithm, a ? &a->value : &selection.initial);
+    if (selection.algorithm != MPI_T_CVAR_HANDLE_NULL)
+        MPI_T_cvar_write(selection.algorithm, a ? &a->value : &selection.initial);
     if (selection.fallback != MPI_T_CVAR_HANDLE_NULL)
         MPI_T_cvar_write(selection.fallback, a && a->forced && strict ? &selection.fallback_error :
                          &selection.fallback_initial);

@@ -7,6 +7,9 @@ environment ("--setting"), another MPI library ("--library") - needs launches of
 interleaved too: --rounds times each, in an order that turns round every time (A B, B A, ...). All
 begin with the same environment: ours, without what steers collectives (settings.py).
 
+Studies (plans.py, study.py) launch all combinations of a plan, `launches` times each in an order that
+is drawn anew for each round of launches; report.py makes a page of them.
+
 What it reports.  For each series (setting, algorithm) and size, over the samples of all rounds:
   median_us              each sample is the maximum over the ranks
   ci95_low/high_us       confidence interval of the median from order statistics; it assumes no

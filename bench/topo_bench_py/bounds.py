@@ -42,9 +42,9 @@ def crossing_bytes(
         "allgatherv",
     ):  # each outside block comes in, each own one leaves
         return b * other, b * n
-    if collective == "gather":
+    if collective in ("gather", "gatherv"):
         return (b * other, 0) if has_root else (0, b * n)
-    if collective == "scatter":
+    if collective in ("scatter", "scatterv"):
         return (0, b * other) if has_root else (b * n, 0)
     if collective == "bcast":
         return (0, b) if has_root else (b, 0)

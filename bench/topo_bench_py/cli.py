@@ -8,17 +8,17 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 from topo_common import cli as common
 from topo_common import files
 from topo_common.files import Failure
-from topo_common.start import INTERRUPTED
 from topo_common.text import size_text
 
 from .bounds import links_of_site, parse_rate
-from .files import FORMAT, Outputs, Result, read_result
+from .commands import report, study
+from .files import FORMAT, Outputs, Result, ended, read_result
 from .measure import DEFAULT_MIN_REPETITIONS, Measurement, Plan, dry_run, provenance
 from .settings import Setting, find_bench, library_setting
 from .show import draw, print_tables, progress_bar
@@ -74,17 +74,6 @@ def parse_settings(settings: tuple[str, ...], libraries: tuple[str, ...]) -> tup
     return tuple(result) or (Setting("default"),)
 
 
-def ended(error: BaseException, summary: str) -> NoReturn:
-    """Raise what ended a measurement, with what there is of it."""
-    if isinstance(error, KeyboardInterrupt):
-        raise Failure(f"interrupted; {summary}", INTERRUPTED) from None
-    if isinstance(error, SystemExit) and isinstance(error.code, int):  # SIGTERM
-        raise Failure(f"interrupted; {summary}", error.code) from None
-    if isinstance(error, Failure):
-        raise Failure(f"{error}; {summary}", error.status) from None
-    raise error
-
-
 def shown(show: Callable[[], None], outputs: Outputs) -> None:
     """Show results on standard output, after they have been written. Where it is lost, the files
     are not."""
@@ -102,6 +91,10 @@ def shown(show: Callable[[], None], outputs: Outputs) -> None:
 @click.group(cls=common.Group)
 def cli() -> None:
     """Compare MPI collectives by algorithm, size, placement and setting."""
+
+
+cli.add_command(study)
+cli.add_command(report)
 
 
 @cli.command()
@@ -123,14 +116,24 @@ def cli() -> None:
 @click.option(
     "--pattern",
     metavar="NAME",
-    help="Of alltoallv: who sends how much; see topo-bench-mpi --help.  [default: uniform]",
+    help="Of collectives with counts: who sends how much; see topo-bench-mpi --help.  [default: uniform]",
     show_default=False,
 )
 @click.option(
     "--root",
-    type=click.IntRange(0, 2**31 - 1),
-    help="Of gather, scatter, bcast, reduce, pattern heavy.  [default: 0]",
+    metavar="RANK|each",
+    callback=lambda c, p, v: v if v in (None, "each") else click.IntRange(0, 2**31 - 1)(v, p, c),
+    help="Of gather, scatter, bcast, reduce, pattern heavy; each: another one in each call.  "
+    "[default: 0]",
     show_default=False,
+)
+@click.option("--cold", is_flag=True, help="Push the buffers out of the caches before each call.")
+@click.option(
+    "--overlap",
+    type=click.IntRange(0, 10**6),
+    metavar="TESTS",
+    help="Of a nonblocking collective, as ibcast: also tell which share of it is hidden by a computation "
+    "that calls MPI_Test so often.",
 )
 @click.option(
     "--first",

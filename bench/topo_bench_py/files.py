@@ -8,11 +8,12 @@ import itertools
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 from topo_common import files, schema
 from topo_common.files import Failure, InputError
+from topo_common.start import INTERRUPTED
 from topo_common.text import short
 
 Record = dict[str, Any]
@@ -109,3 +110,14 @@ class Outputs:
         """Raises the first error."""
         for text in self.errors.values():
             raise Failure(text)
+
+
+def ended(error: BaseException, summary: str) -> NoReturn:
+    """Raise what ended a measurement, with what there is of it."""
+    if isinstance(error, KeyboardInterrupt):
+        raise Failure(f"interrupted; {summary}", INTERRUPTED) from None
+    if isinstance(error, SystemExit) and isinstance(error.code, int):  # SIGTERM
+        raise Failure(f"interrupted; {summary}", error.code) from None
+    if isinstance(error, Failure):
+        raise Failure(f"{error}; {summary}", error.status) from None
+    raise error

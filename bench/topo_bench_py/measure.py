@@ -41,7 +41,7 @@ class Plan:
     algorithms: str = "auto"
     sizes: str | None = None
     in_place: bool = False
-    root: int | None = None
+    root: int | str | None = None  # a rank, or "each", one after the other
     repetitions: int = 50
     min_repetitions: int | None = None
     seconds: float = 5.0
@@ -53,9 +53,11 @@ class Plan:
     baseline: str | None = None
     timeout: float = 600
     background: str | None = None  # SHARE[:BYTES]
-    pattern: str | None = None  # of alltoallv
+    pattern: str | None = None  # of counts
     first: int = 0  # fresh communicators on which first calls are timed
     ppn: int | None = None  # where the site's own is not meant
+    cold: bool = False
+    overlap: int | None = None  # calls of MPI_Test in the computation
 
     def arguments(self, seed: int, links: Links | None = None) -> list[str]:
         """The command line of topo-bench-mpi."""
@@ -71,6 +73,7 @@ class Plan:
             "-r": self.root,
             "-p": self.pattern,
             "-f": self.first or None,
+            "-o": self.overlap,
             "-b": self.background,
             "-R": ":".join(",".join(hosts) for hosts in racks.values()) or None,
         }
@@ -78,6 +81,7 @@ class Plan:
             *("-c", self.collective, "-a", self.algorithms, "-n", str(self.repetitions)),
             *("-m", str(least), "-t", str(self.seconds), "-w", str(self.warmup), "-S", str(seed)),
             *(["-i"] if self.in_place else []),
+            *(["-C"] if self.cold else []),
             *(
                 word
                 for name, value in options.items()
@@ -88,6 +92,7 @@ class Plan:
 
 
 DEFAULT_MIN_REPETITIONS = 10
+BESIDE = ("min_us", "mean_us", "hidden")  # of a call, beside its time
 
 
 def series_name(setting: str, algorithm: str, settings: tuple[Setting, ...]) -> str:
@@ -200,6 +205,7 @@ class Samples:
     times: dict[Key, list[list[float]]] = field(default_factory=dict)  # by round
     counted: dict[Key, Counter[str]] = field(default_factory=dict)
     selected: dict[Key, Counter[str]] = field(default_factory=dict)
+    beside: dict[Key, dict[str, list[float]]] = field(default_factory=dict)  # BESIDE, all rounds
     first_us: dict[Key, list[float]] = field(default_factory=dict)  # of all rounds
     build_us: dict[Key, list[float]] = field(default_factory=dict)
     counts: dict[int, list[Line]] = field(default_factory=dict)  # rounds differ by the seed
@@ -213,6 +219,8 @@ class Samples:
             self.counted.setdefault(key, Counter()).update(line["calls_counted"])
             if "selected" in line:
                 self.selected.setdefault(key, Counter()).update(line["selected"])
+            for name in set(BESIDE) & set(line):
+                self.beside.setdefault(key, {}).setdefault(name, []).extend(line[name])
             self.first_us.setdefault(key, []).extend(line.get("first_us", []))
             self.build_us.setdefault(key, []).extend(line.get("build_us", []))
         elif line["type"] == "counts":
@@ -347,12 +355,17 @@ def make_records(
             "in_place": plan.in_place,
             "root": start["root"],
             "pattern": start.get("pattern"),
+            "cold": plan.cold,
             "bytes": size,
             "bytes_mean": start["bytes_mean"],
             "median_us": median,
             "ci95_low_us": low,
             "ci95_high_us": high,
             "p99_us": p99,
+            **{
+                name: round(float(np.median(values)), 4)
+                for name, values in sorted(samples.beside.get(key, {}).items())
+            },
             "repetitions": sum(map(len, rounds)),
             "launches": len(rounds),
             "bound_us": bound and round(bound, 3),
@@ -372,13 +385,20 @@ def make_records(
 def bound_of(
     plan: Plan, size: int, hosts: list[str], links: Links | None, counts: list[Line] | None
 ) -> float | None:
-    """The least of all rounds. Where counts change from call to call, each has a bound of its own."""
-    if links is None or plan.pattern == "changing":
+    """The least of all rounds. Where counts change from call to call, each has a bound of its own; it
+    is not known where they differ and each block goes to all."""
+    irregular = plan.pattern not in (None, "uniform")
+    collective = plan.collective
+    if collective.startswith("i"):  # a nonblocking one
+        collective = collective[1:]
+    if links is None or (irregular and (plan.pattern == "changing" or not counts)):
         return None
-    root = plan.root or 0
+    roots = range(len(hosts)) if plan.root == "each" else [int(plan.root or 0)]
     each_counts: list[Line | None] = [*counts] if counts else [None]
     of_rounds = [
-        bound_us(plan.collective, size, hosts, links, root, of_launch) for of_launch in each_counts
+        bound_us(collective, size, hosts, links, root, of_launch)
+        for of_launch in each_counts
+        for root in roots
     ]
     known = [bound for bound in of_rounds if bound is not None]
     return min(known) if len(known) == len(of_rounds) else None

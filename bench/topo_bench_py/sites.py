@@ -109,11 +109,13 @@ def complaint(status: int, said: str) -> str:
 @dataclass
 class Site:
     """prefix(placement, ppn) is what stands before the MPI program on the command line; ppn: ranks a
-    host, where they are other than those of the site."""
+    host, where they are other than those of the site. Of a virtual cluster: its name and its racks."""
 
     describe: str
     prefix: Callable[[str, int | None], list[str]]
     links: Links | None = None
+    cluster: str | None = None
+    racks: tuple[tuple[str, ...], ...] = ()
 
 
 def split_words(option: str, text: str) -> list[str]:
@@ -162,13 +164,17 @@ def vcluster_site(options: str, name: str | None, ppn: int, ranks: int | None) -
         count = ["-n", str(ranks)] if ranks else []
 
         def prefix(placement: str, other_ppn: int | None) -> list[str]:
-            slots = ["--placement", placement, "--ppn", str(other_ppn or ppn), *count]
+            slots = ["--placement", placement]
+            if not placement.startswith("file:"):  # that tells all
+                slots += ["--ppn", str(other_ppn or ppn), *count]
             return [program, "run", name, *slots, "--"]
 
         yield Site(
             f"topo-vcluster {options}".strip() if own else f"topo-vcluster {name}",
             prefix,
             links,
+            name,
+            tuple(map(tuple, what["racks"])),
         )
     finally:
         if own:

@@ -450,6 +450,16 @@ def test_every_collective_is_checked_and_timed(mpi: Any, collective: str) -> Non
     assert lines[0]["ranks"] == len(lines[0]["host_of_rank"]) == 5
 
 
+@pytest.mark.parametrize("in_place", [(), ("-i",)])
+@pytest.mark.parametrize("collective", ROOTED)
+def test_each_root(mpi: Any, collective: str, in_place: Any) -> None:
+    if in_place and collective not in IN_PLACE:
+        pytest.skip("MPI has none for it")
+    done, lines = mpi(3, "-c", collective, "-s", "8,336", "-r", "each", *in_place, *QUICK_C)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert lines[0]["root"] == "each" and lines[-1]["type"] == "end"
+
+
 @pytest.mark.parametrize("collective", IN_PLACE)
 def test_in_place(mpi: Any, collective: str) -> None:
     root = ("-r", 1) if collective in ROOTED else ()
@@ -1049,6 +1059,9 @@ def test_lost_output_of_the_mpi_program(program: Path, environment: Any, option:
         (("-t", "nan"), ("--seconds",)),
         (("-c", "gather", "-r", "3"), ("no rank 3 among 3",)),
         (("-r", "0"), ("--root", "allgather")),
+        (("-r", "each"), ("--root", "allgather")),
+        (("-c", "bcast", "-r", "all"), ("--root", "'all'")),
+        (("-c", "alltoallv", "-p", "heavy", "-r", "each"), ("--root each", "uniform")),
         (("-c", "alltoallv", "-p", "sparse", "-r", "1"), ("--root", "alltoallv")),
         (("-c", "barrier", "-s", "8"), ("--sizes", "barrier")),
         (("-n", "3", "-m", "5"), ("--min-repetitions", "5", "3")),

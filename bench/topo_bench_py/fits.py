@@ -1,0 +1,282 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""Models of measured times: regressions (statsmodels), and Hockney's and LogGP's parameters."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .files import Record
+
+
+@dataclass
+class Fit:
+    """Coefficients by name, how much of the variance they explain, of how many points."""
+
+    coefficients: dict[str, float]
+    errors: dict[str, float]  # standard errors
+    r2: float
+    points: int
+    knots: list[float] = field(default_factory=list)
+
+
+def least_squares(y: Any, columns: dict[str, Any]) -> Fit | None:
+    """y = intercept + sum of coefficient * column; None where the points cannot tell: fewer than
+    coefficients, or columns that say the same."""
+    from statsmodels.regression.linear_model import OLS  # type: ignore[import-untyped]
+
+    x = np.column_stack([np.ones(len(y)), *columns.values()])
+    if len(y) < x.shape[1] or np.linalg.matrix_rank(x) < x.shape[1]:
+        return None
+    model = OLS(y, x).fit()
+    names = ["intercept", *columns]
+    free = len(y) > x.shape[1]
+    r2 = float(model.rsquared) if np.ptp(y) > 0 else 1.0
+    return Fit(
+        dict(zip(names, map(float, model.params), strict=True)),
+        dict(zip(names, map(float, model.bse), strict=True)) if free else {},
+        r2,
+        len(y),
+    )
+
+
+def log_latency(records: Sequence[Record]) -> Fit | None:
+    """log(latency in us) on log(bytes) and ranks, natural logarithms."""
+    rows = [r for r in records if r["bytes"] > 0]
+    y = [math.log(r["median_us"]) for r in rows]
+    columns = {
+        "log(size)": [math.log(r["bytes"]) for r in rows],
+        "ranks": [r["ranks"] for r in rows],
+    }
+    return least_squares(y, columns) if rows else None
+
+
+def by_ranks(ranks: Sequence[float], us: Sequence[float], knots: Sequence[float]) -> dict[str, Fit]:
+    """Latency against ranks: linear, piecewise linear with knots, logarithmic."""
+    p = np.asarray(ranks, dtype=float)
+    inner = [k for k in knots if p.min() < k < p.max()] if len(p) else []
+    pieces = {"ranks": p} | {f"ranks over {k:g}": np.maximum(p - k, 0) for k in inner}
+    fits = {
+        "linear": least_squares(us, {"ranks": p}),
+        "piecewise": least_squares(us, pieces) if inner else None,
+        "logarithmic": least_squares(us, {"log2(ranks)": np.log2(p)}),
+    }
+    found = {name: fit for name, fit in fits.items() if fit}
+    if "piecewise" in found:
+        found["piecewise"].knots = inner
+    return found
+
+
+def slopes(fit: Fit) -> list[float]:
+    """Of a piecewise fit, between its knots."""
+    values = [value for name, value in fit.coefficients.items() if name != "intercept"]
+    return [float(s) for s in np.cumsum(values)]
+
+
+@dataclass(frozen=True)
+class Hockney:
+    """A message of m bytes takes alpha + m * beta microseconds."""
+
+    alpha: float
+    beta: float
+    r2: float = 1.0
+
+    def row(self, sends: int, m: float) -> float:
+        """So many messages of a rank, one after the other."""
+        return sends * (self.alpha + m * self.beta)
+
+
+@dataclass(frozen=True)
+class LogGP:
+    """A message of m bytes takes latency + 2 overhead + (m - 1) * gap_byte microseconds; the next one of
+    the same rank begins when gap, or what its bytes take, is over."""
+
+    latency: float
+    overhead: float
+    gap: float
+    gap_byte: float
+
+    def row(self, sends: int, m: float) -> float:
+        bytes_us = max(m - 1, 0) * self.gap_byte
+        next_us = max(self.gap, self.overhead + bytes_us)
+        return self.latency + 2 * self.overhead + bytes_us + (sends - 1) * next_us
+
+
+def hockney(sizes: Sequence[float], us: Sequence[float]) -> Hockney | None:
+    """From the ping-pong: least squares of log(time), so that short messages count as long ones do. R2
+    is that of log(time)."""
+    from scipy import optimize  # type: ignore[import-untyped]
+
+    if len(set(sizes)) < 2:
+        return None
+    m, log_us = np.asarray(sizes, dtype=float), np.log(us)
+    first = [math.log(min(us)), math.log(max(us) / m.max())]
+
+    def errors(logs: np.ndarray) -> np.ndarray:
+        found: np.ndarray = np.logaddexp(logs[0], logs[1] + np.log(np.maximum(m, 1e-9))) - log_us
+        return found
+
+    best = optimize.least_squares(
+        errors, first, bounds=(-40, 40), xtol=1e-12, ftol=1e-12, gtol=1e-12
+    )
+    variance = float(np.sum((log_us - log_us.mean()) ** 2))
+    r2 = 1 - float(np.sum(best.fun**2)) / variance if variance else 1.0
+    alpha, beta = (math.exp(x) for x in best.x)
+    return Hockney(alpha, beta, r2)
+
+
+def loggp(pingpong: Hockney, sent_us: float, gap_us: float) -> LogGP:
+    """From the ping-pong, and of a stream of the shortest messages what one takes its sender, and
+    what it takes in all. A sender may be held up by a buffer that is full: an overhead is at most half
+    of the latency."""
+    overhead = min(sent_us, pingpong.alpha / 2)
+    latency = max(pingpong.alpha + pingpong.beta - 2 * overhead, 0)
+    return LogGP(latency, overhead, gap_us, pingpong.beta)
+
+
+# ---- what algorithms send: rounds of (how often, messages of a rank in a row, bytes of each) ----
+
+Round = tuple[float, int, float]
+SEGMENT = 32768  # MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES
+
+
+def _log(p: int) -> int:
+    return math.ceil(math.log2(p)) if p > 1 else 0
+
+
+def _tree(p: int, m: float) -> list[Round]:
+    return [(_log(p), 1, m)]
+
+
+def _chain(p: int, m: float) -> list[Round]:
+    pieces = max(math.ceil(m / SEGMENT), 1)
+    return [(p - 2 + pieces, 1, m / pieces)]
+
+
+def _binary(p: int, m: float) -> list[Round]:
+    pieces = max(math.ceil(m / SEGMENT), 1)
+    return [(_log(p + 1) - 2 + pieces, 2, m / pieces)]
+
+
+def _flat(p: int, m: float) -> list[Round]:
+    return [(1, p - 1, m)]
+
+
+def _doubling(p: int, m: float) -> list[Round]:
+    """Each round twice as much, in all m for each other rank."""
+    return [(1, 1, min(2**k, p - 2**k) * m) for k in range(_log(p))]
+
+
+def _exchange(p: int, m: float) -> list[Round]:
+    """Two more rounds where ranks are left over."""
+    return [(_log(p) if p & (p - 1) == 0 else _log(p) + 1, 1, m)]
+
+
+def _halving(p: int, m: float) -> list[Round]:
+    return _doubling(p, m / p)
+
+
+def _pairs(p: int, m: float) -> list[Round]:
+    return [(p - 1, 1, m)]
+
+
+def _halving_doubling(p: int, m: float) -> list[Round]:
+    return 2 * _halving(p, m)
+
+
+ROUNDS = {
+    ("bcast", "topo_linear"): _flat,
+    ("bcast", "topo_chain"): _chain,
+    ("bcast", "topo_binary_tree"): _binary,
+    ("bcast", "topo_binomial"): _tree,
+    ("bcast", "binomial"): _tree,
+    ("bcast", "scatter_recursive_doubling_allgather"): _halving_doubling,
+    ("bcast", "scatter_ring_allgather"): lambda p, m: _halving(p, m) + _pairs(p, m / p),
+    ("reduce", "topo_chain"): _chain,
+    ("reduce", "topo_binomial"): _tree,
+    ("reduce", "binomial"): _tree,
+    ("reduce", "reduce_scatter_gather"): _halving_doubling,
+    ("allreduce", "recursive_doubling"): _exchange,
+    ("allreduce", "topo_recursive_doubling"): _exchange,
+    ("allreduce", "reduce_scatter_allgather"): _halving_doubling,
+    ("allreduce", "topo_reduce_scatter_allgather"): _halving_doubling,
+    ("allgather", "ring"): _pairs,
+    ("allgather", "topo_ring"): _pairs,
+    ("allgather", "brucks"): _doubling,
+    ("allgather", "recursive_doubling"): _doubling,
+    ("allgather", "topo_recursive_doubling"): _doubling,
+    ("allgather", "gather_bcast"): lambda p, m: _flat(p, m) + _flat(p, p * m),
+    ("allgatherv", "ring"): _pairs,
+    ("allgatherv", "topo_ring"): _pairs,
+    ("allgatherv", "brucks"): _doubling,
+    ("gather", "binomial"): _doubling,
+    ("gather", "topo_binomial"): _doubling,
+    ("scatter", "binomial"): _doubling,
+    ("scatter", "topo_binomial"): _doubling,
+    ("reduce_scatter", "pairwise"): _pairs,
+    ("reduce_scatter_block", "pairwise"): _pairs,
+    ("alltoall", "pairwise"): _pairs,
+    ("barrier", "linear"): lambda p, m: 2 * _flat(p, 0),
+    ("barrier", "topo_tree"): lambda p, m: 2 * _tree(p, 0),
+    ("barrier", "recursive_doubling"): lambda p, m: _exchange(p, 0),
+    ("barrier", "dissemination"): lambda p, m: _tree(p, 0),
+    ("barrier", "k_dissemination"): lambda p, m: _tree(p, 0),
+}
+
+
+def predicted_us(model: Hockney | LogGP, record: Record) -> float | None:
+    """By what the algorithm is in textbooks: on a network without racks, hosts and shared links. None
+    where no formula is known, or no message is sent."""
+    rounds = ROUNDS.get((record["collective"], record["algorithm"]))
+    if rounds is None or record["ranks"] < 2:
+        return None
+    each = rounds(record["ranks"], record["bytes"])
+    return sum(times * model.row(sends, m) for times, sends, m in each) or None
+
+
+# ---- launches ----
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Of two algorithms in the same launches: the ratio of their medians, with what launches differ by
+    in its interval."""
+
+    ratio: float
+    low: float
+    high: float
+    p: float
+
+
+def logs_of_launches(
+    ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]]
+) -> list[float]:
+    """Of the ratio of medians, for each launch."""
+    return [math.log(np.median(a) / np.median(b)) for a, b in zip(ours, theirs, strict=False)]
+
+
+def over_launches(logs: Sequence[float]) -> Difference | None:
+    """By the t test of pairs, on the logarithms of ratios of each launch; None with fewer than two."""
+    from scipy import stats
+
+    n = len(logs)
+    if n < 2:
+        return None
+    mean = float(np.mean(logs))
+    error = float(np.std(logs, ddof=1)) / math.sqrt(n)
+    if error == 0:
+        return Difference(math.exp(mean), math.exp(mean), math.exp(mean), 0.0 if mean else 1.0)
+    half = float(stats.t.ppf(0.975, n - 1)) * error
+    p = float(2 * stats.t.sf(abs(mean) / error, n - 1))
+    limit = 700  # of exp()
+    low, high = (math.exp(min(max(x, -limit), limit)) for x in (mean - half, mean + half))
+    return Difference(math.exp(mean), low, high, p)
+
+
+def adjusted(p: Sequence[float]) -> list[float]:
+    """P values for as many questions at once (Benjamini and Hochberg)."""
+    from statsmodels.stats.multitest import multipletests  # type: ignore[import-untyped]
+
+    return [float(x) for x in multipletests(p, method="fdr_bh")[1]] if p else []

@@ -1,0 +1,168 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""Plans of studies: files, and the launches that follow from them. Their form: bcast-barrier.toml."""
+
+import math
+import os
+import random
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from topo_common import files, schema
+from topo_common.files import InputError
+from topo_common.text import hint, short
+
+from .files import read_schema
+from .measure import Plan
+from .settings import Setting
+
+Table = dict[str, Any]  # of TOML
+
+READY = {path.stem: path for path in Path(__file__).resolve().parents[1].glob("plans/*.toml")}
+PLACEMENTS = ["host", "rack", "site"]
+MAPPINGS = {  # options of MPICH's mpiexec
+    "core": "-bind-to core -map-by core",
+    "socket": "-bind-to core -map-by socket",
+    "node": "-ppn 1 -bind-to core",
+}
+DEFAULTS = {"repetitions": 30, "warmup": 2, "seconds": 1.0}
+# as in Plan, of all or of one [[measure]]
+COMMON = ("repetitions", "min_repetitions", "warmup", "seconds")
+OWN = ("pattern", "in_place", "cold", "overlap", "sizes")
+ROOTED = {"gather", "gatherv", "scatter", "scatterv", "bcast", "reduce"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a launch measures: a plan of one placement, and how many ranks."""
+
+    name: str  # of its files, for the first launch, ...
+    plan: Plan
+    ranks: int
+
+    @property
+    def mapping(self) -> str:
+        return self.plan.placements[0]
+
+
+def find_plan(name: str) -> Path:
+    """A ready plan by its name, or a file."""
+    if name in READY:
+        return READY[name]
+    if "/" not in name and not name.endswith(".toml") and not Path(name).exists():
+        known = ", ".join(sorted(READY))
+        raise InputError(
+            name, f"there is no plan of that name nor a file{hint(name, READY)} ({known})"
+        )
+    return Path(name)
+
+
+def read_plan(path: str | os.PathLike[str]) -> Table:
+    """Raises InputError with the first thing that is wrong in the file."""
+    try:
+        plan = tomllib.loads(files.read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(path, f"not TOML: {error}") from None
+    except RecursionError:
+        raise InputError(path, "found too many levels of nesting") from None
+    schema.check(plan, read_schema("study"), path)
+    tables = {"$": plan} | {f"$.measure[{i}]": part for i, part in enumerate(plan["measure"])}
+    for where, table in tables.items():
+        for key, value in table.items():
+            for number in value if isinstance(value, list) else [value]:
+                if isinstance(number, float) and not (key == "seconds" and math.isfinite(number)):
+                    expected = "a finite number" if key == "seconds" else "integer"
+                    raise InputError(path, f"found {number}, expected {expected}", f"{where}.{key}")
+    for i, part in enumerate(plan["measure"]):
+        where = f"$.measure[{i}]"
+        if "ranks" not in part and "ranks" not in plan:
+            raise InputError(path, "found no key 'ranks', here or for all", where)
+        for collective in part["collectives"]:
+            check_roots(path, where, collective, part.get("roots"), ranks_of(plan, part))
+    return plan
+
+
+def check_roots(
+    path: object, where: str, collective: str, roots: list[int] | None, ranks: list[int]
+) -> None:
+    if roots is not None and collective.removeprefix("i") not in ROOTED:
+        text = f"found roots of {collective}, which has no root"
+        raise InputError(path, text, f"{where}.roots")
+    for root in roots or ():
+        if not -min(ranks) <= root < min(ranks):
+            text = f"found root {root} with {min(ranks)} ranks, expected a rank of each number"
+            raise InputError(path, text, f"{where}.roots")
+
+
+def ranks_of(plan: Table, part: Table) -> list[int]:
+    ranks: list[int] = part.get("ranks") or plan["ranks"]
+    return ranks
+
+
+def with_default(algorithms: str) -> str:
+    """The library's own choice comes first: it is the baseline."""
+    names = algorithms.split(",")
+    if algorithms == "all":
+        return algorithms
+    return ",".join(["auto", *(name for name in names if name != "auto")])
+
+
+def cells(plan: Table, mappings: list[str], setting: Setting, seed: int) -> list[Cell]:
+    """All combinations, in the order of the plan."""
+    found = []
+    for i, part in enumerate(plan["measure"]):
+        options = DEFAULTS | {
+            key: table[key] for table in (plan, part) for key in COMMON if key in table
+        }
+        options |= {key: part[key] for key in OWN if key in part}
+        for collective in part["collectives"]:
+            rooted = collective.removeprefix("i") in ROOTED
+            for ranks in ranks_of(plan, part):
+                for root in part.get("roots", [0]):
+                    for mapping in mappings:
+                        real = Plan(
+                            collective=collective,
+                            algorithms=with_default(part.get("algorithms", "auto")),
+                            root=root % ranks if rooted else None,
+                            seed=seed,
+                            settings=(setting,),
+                            placements=(mapping,),
+                            **options,
+                        )
+                        name = f"{i:02}-{collective}-{ranks}-{mapping.replace(':', '_')}"
+                        found.append(Cell(f"{name}-root{root % ranks}", real, ranks))
+    names = [cell.name for cell in found]
+    if len(set(names)) < len(names):  # roots 0 and -1 of one rank
+        found = [cell for i, cell in enumerate(found) if cell.name not in names[:i]]
+    return found
+
+
+def order(all_cells: list[Cell], launches: int, seed: int) -> Iterator[tuple[int, Cell]]:
+    """Each combination once in every round of launches, in an order of its own: what drifts with time
+    drifts over all of them."""
+    for launch in range(launches):
+        drawn = list(all_cells)
+        random.Random(f"{seed}/{launch}").shuffle(drawn)
+        for cell in drawn:
+            yield launch, cell
+
+
+def host_list(racks: tuple[tuple[str, ...], ...], ppn: int, placement: str) -> list[str]:
+    """The host of each slot of a virtual cluster, in rank order: by host, rack or site."""
+    if placement == "host":
+        return [host for rack in racks for host in rack for _ in range(ppn)]
+    if placement == "rack":
+        return [host for rack in racks for _ in range(ppn) for host in rack]
+    longest = max(map(len, racks))
+    return [rack[i] for _ in range(ppn) for i in range(longest) for rack in racks if i < len(rack)]
+
+
+def same_plan(path: object, ours: Table, theirs: Any) -> None:
+    """Raises InputError where a folder holds the study of another plan."""
+    for key in [*ours, *theirs]:
+        if ours.get(key) != theirs.get(key):
+            there, here = (short(table.get(key), 60) for table in (theirs, ours))
+            text = f"found a study with {key} {there}, expected {here}; another folder: -o"
+            raise InputError(path, text)

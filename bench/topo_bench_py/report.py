@@ -1,0 +1,339 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""A page that shows the results of studies: one file, which needs no network."""
+
+import html
+import importlib.resources
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from topo_common.files import Failure, InputError
+from topo_common.text import size_text
+
+from . import models, tables
+from .files import Record, Result, read_result
+from .show import is_baseline, series_of, what_ran
+from .tables import Case, Table, label
+
+PAGE = Path(__file__).parent / "page"
+MOST_ROWS = 2000  # of a table in the page; in its files are all
+LONG_ROWS = 100  # a longer table is folded
+# what all results have in common, else times cannot be compared
+SAME = {"cluster": "site", "mpi": "MPI library", "version": "version of topo-bench"}
+
+
+def result_path(path: str) -> Path:
+    """A result, or the folder of a study."""
+    return Path(path, "result.json") if os.path.isdir(path) else Path(path)
+
+
+def read_all(paths: tuple[str, ...]) -> tuple[list[Result], list[Record]]:
+    """The results, and their records. What was measured twice counts as in the later file."""
+    results = {str(path): read_result(path) for path in map(result_path, paths)}
+    first_path, first = next(iter(results.items()))
+    for path, result in results.items():
+        for key, what in SAME.items():
+            ours, theirs = (words(r["provenance"].get(key)) for r in (result, first))
+            if ours != theirs:
+                text = f"found {what} {ours}, expected that of {first_path}: {theirs}"
+                raise InputError(path, text, f"$.provenance.{key}")
+    found: dict[tuple[Any, ...], Record] = {}
+    for result in results.values():
+        for r in result["records"]:
+            r["algorithm"] = series_of(r)
+            found[label(r), r["algorithm"], r["placement"], r["ranks"], r["bytes"]] = r
+    return list(results.values()), list(found.values())
+
+
+def words(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(dict.fromkeys(map(words, value.values())))
+    if isinstance(value, list):
+        return ", ".join(map(words, value))
+    return "none" if value is None else str(value)
+
+
+def all_tables(results: list[Result], records: list[Record], found: list[Case]) -> list[Table]:
+    about = study_of(results)
+    failed = [each for result in results for each in result.get("failed", [])]
+    made = [
+        tables.default_table(found),
+        tables.barrier_table(found),
+        tables.significance_table(found),
+        models.log_table(records),
+        models.ranks_table(records, about),
+        models.messages_table(records, about),
+        models.prediction_table(records, about),
+        tables.maxima_table(records),
+        tables.hidden_table(records),
+        tables.failed_table(failed),
+        tables.times_table(records),
+    ]
+    return [table for table in made if table.rows]
+
+
+def study_of(results: list[Result]) -> dict[str, Any]:
+    found = [result["provenance"].get("study") for result in results]
+    return next((study for study in found if isinstance(study, dict)), {})
+
+
+# ---- in words ----
+
+
+def time_text(us: float) -> str:
+    return f"{us / 1000:.3g} ms" if us >= 1000 else f"{us:.3g} us"
+
+
+def case_text(r: Record) -> str:
+    plural = "" if r["bytes"] == 1 else "s"
+    size = f" of {size_text(r['bytes'])} byte{plural}" if r["bytes"] else ""
+    return f"{label(r)}{size} on {r['ranks']} ranks by {r['placement']}"
+
+
+def summary(results: list[Result], records: list[Record], found: list[Case]) -> list[str]:
+    """Sentences, the most important first."""
+    lines = []
+    if found:
+        lines += about_default(found)
+    lines += about_links(records)
+    lines += about_mappings(records)
+    lines += about_models(records, study_of(results))
+    calls = sum(r["repetitions"] for r in records)
+    launches = sorted({r.get("launches", 1) for r in records})
+    many = f"{launches[0]} to {launches[-1]}" if len(launches) > 1 else f"{launches[0]}"
+    whats = len({label(r) for r in tables.collectives(records)})
+    lines.append(
+        f"{calls} calls were timed, all with their results checked: {len(records)} combinations of "
+        f"collective (with its forms {whats}), algorithm, size, ranks and mapping, launched {many} times each."
+    )
+    if not all(result.get("complete", True) for result in results):
+        lines.append("The measurement did not come to its end: this is what there is so far.")
+    return lines + about_machine(results, records)
+
+
+def about_machine(results: list[Result], records: list[Record]) -> list[str]:
+    """What makes times doubtful."""
+    lines = []
+    facts = [result["provenance"] for result in results]
+    cpus = study_of(results).get("cpus") or os.cpu_count() or 1
+    most = max(r["ranks"] for r in records)
+    if most > cpus and words(facts[0].get("cluster")).startswith("topo-vcluster"):
+        lines.append(
+            f"The cluster is a virtual one: up to {most} ranks shared {cpus} processors, so that times of "
+            "short messages are those of processors, not of links."
+        )
+    load = max(about.get("load_average_at_start") or 0 for about in facts)
+    if load > cpus:
+        lines.append(
+            f"The machine had other work (load {load}): times are too long, ratios more certain."
+        )
+    return lines
+
+
+def about_default(found: list[Case]) -> list[str]:
+    best = sum(c.difference_us <= 0 for c in found)
+    lines = [
+        f"The library's own choice was the best in {best} of {len(found)} cases "
+        f"({100 * best / len(found):.0f} %)."
+    ]
+    judged = [c for c in found if c.p is not None]
+    if judged:
+        slower, faster = (sum(c.verdict == w for c in judged) for w in ("slower", "faster"))
+        lines[0] = lines[0][:-1] + (
+            f"; beyond what launches differ by it was slower than the best other algorithm in {slower}, "
+            f"faster in {faster}, and {len(judged) - slower - faster} cases are undecided."
+        )
+    worst = max(found, key=lambda c: c.default["median_us"] / c.best["median_us"])
+    ratio = worst.default["median_us"] / worst.best["median_us"]
+    if ratio > 1:
+        lines.append(
+            f"It lost most in {case_text(worst.default)}: {time_text(worst.default['median_us'])}, where "
+            f"{worst.best['algorithm']} takes {time_text(worst.best['median_us'])}: {ratio:.2g} times."
+        )
+    gains = []
+    for what in dict.fromkeys(label(c.default) for c in found):
+        logs = [
+            math.log(min(c.best["median_us"] / c.default["median_us"], 1))
+            for c in found
+            if label(c.default) == what
+        ]
+        gains.append(f"{what} {math.exp(np.mean(logs)):.2f}")
+    lines.append(
+        f"Had the best algorithm been chosen each time, calls had taken this share of the time "
+        f"(geometric means): {', '.join(gains)}."
+    )
+    return lines
+
+
+def about_links(records: list[Record]) -> list[str]:
+    key = lambda r: (label(r), r["placement"], r["ranks"], r["bytes"])  # noqa: E731
+    known = [
+        r for r in tables.collectives(records) if r["ratio_to_bound"] and r["bytes"] >= 1 << 15
+    ]
+    best = [min(r["ratio_to_bound"] for r in rows) for rows in tables.groups(known, key).values()]
+    own = [r["ratio_to_bound"] for r in known if is_baseline(r)]
+    if not best:
+        return []
+    text = (
+        f"From 32 KiB on the best algorithm takes {np.median(best):.2g} times what the links allow"
+    )
+    text += f", the library's choice {np.median(own):.2g} times" if own else ""
+    return [f"{text} (medians of {len(best)} cases)."]
+
+
+def about_mappings(records: list[Record]) -> list[str]:
+    key = lambda r: (label(r), r["algorithm"], r["ranks"], r["bytes"])  # noqa: E731
+    wins: dict[str, int] = {}
+    total = 0
+    for rows in tables.groups(tables.collectives(records), key).values():
+        if len({r["placement"] for r in rows}) > 1:
+            first = min(rows, key=lambda r: r["median_us"])["placement"]
+            wins[first] = wins.get(first, 0) + 1
+            total += 1
+    if not total:
+        return []
+    order = sorted(wins.items(), key=lambda item: -item[1])
+    shares = ", ".join(f"by {name} in {100 * n / total:.0f} %" for name, n in order)
+    return [f"Of the mappings the fastest was {shares} of the cases."]
+
+
+def about_models(records: list[Record], about: dict[str, Any]) -> list[str]:
+    lines = []
+    r2 = [row[6] for row in models.log_table(records).rows if row[7] > 3 and row[6] is not None]
+    if r2:
+        lines.append(
+            f"A plane through log(latency) over log(size) and ranks explains {min(r2):.2f} to {max(r2):.2f} "
+            f"of its variance (R2, median {np.median(r2):.2f})."
+        )
+    rows = models.prediction_table(records, about).rows
+    by_algorithm: dict[str, list[float]] = {}
+    for row in rows:
+        by_algorithm.setdefault(f"{row[0]} {row[1]}", []).append(math.log(row[5]))
+    if by_algorithm:
+        typical = {name: math.exp(np.mean(logs)) for name, logs in by_algorithm.items()}
+        best, worst = (f(typical, key=lambda name: typical[name]) for f in (min, max))
+        lines.append(
+            f"Collectives predicted from messages between two ranks (Hockney) are off by a factor of "
+            f"{math.exp(np.mean(np.concatenate(list(by_algorithm.values())))):.2g}, typically: best for {best} "
+            f"({typical[best]:.2g}), worst for {worst} ({typical[worst]:.2g})."
+        )
+    return lines
+
+
+# ---- the page ----
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float)
+
+
+def cell_html(value: Any) -> str:
+    number = is_number(value)
+    text = "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float) and abs(value) >= 1e5:
+        text = f"{value:.0f}"
+    return f"<td{' class=n' if number else ''}>{html.escape(text)}</td>"
+
+
+def table_html(table: Table) -> str:
+    numeric = [any(is_number(row[i]) for row in table.rows) for i in range(len(table.columns))]
+    head = "".join(
+        f"<th{' class=n' if number else ''}>{html.escape(column)}</th>"
+        for column, number in zip(table.columns, numeric, strict=True)
+    )
+    body = "".join(f"<tr>{''.join(map(cell_html, row))}</tr>" for row in table.rows[:MOST_ROWS])
+    left = len(table.rows) - MOST_ROWS
+    more = f"<p class=note>{left} rows more in the files.</p>" if left > 0 else ""
+    content = f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}"
+    if len(table.rows) > LONG_ROWS:
+        content = f"<details><summary>{len(table.rows)} rows</summary>{content}</details>"
+    name = html.escape(table.name)
+    buttons = "".join(f"<button type=button>{kind}</button> " for kind in ("CSV", "JSON"))
+    return (
+        f'<section id="{name}"><h2>{html.escape(table.title)}</h2>'
+        f"<p class=note>{html.escape(table.note)}</p>{content}"
+        f'<p class=save id="save-{name}">{buttons}</p></section>'
+    )
+
+
+def script_json(value: Any) -> str:
+    """JSON in a script element: nothing in it ends that."""
+    return json.dumps(value, allow_nan=False).replace("<", "\\u003c")
+
+
+def point(r: Record) -> dict[str, Any]:
+    return {
+        "what": label(r),
+        "name": r["algorithm"],
+        "mapping": r["placement"],
+        "ranks": r["ranks"],
+        "bytes": r["bytes"],
+        "us": r["median_us"],
+        "low": r["ci95_low_us"],
+        "high": r["ci95_high_us"],
+        "bound": r["bound_us"],
+        "ran": ", ".join(what_ran(r)),
+        "launches": r.get("launches", 1),
+        "base": is_baseline(r),
+    }
+
+
+def provenance_html(results: list[Result]) -> str:
+    rows = []
+    for result in results:
+        for key, value in result["provenance"].items():
+            text = json.dumps(value) if isinstance(value, dict | list) else words(value)
+            rows.append(f"<tr><th>{html.escape(key)}</th><td>{html.escape(text)}</td></tr>")
+    return "".join(rows)
+
+
+def plotly_script() -> str:
+    try:
+        return (
+            importlib.resources.files("plotly")
+            .joinpath("package_data/plotly.min.js")
+            .read_text("utf-8")
+        )
+    except (ModuleNotFoundError, OSError):
+        raise Failure("found no plotly in this Python, expected that of `make build`") from None
+
+
+def make_page(results: list[Result], records: list[Record]) -> tuple[str, list[Table]]:
+    """The page, and the tables in it."""
+    found = tables.cases(records)
+    made = all_tables(results, records, found)
+    about = results[0]["provenance"]
+    title = study_of(results).get("title") or "Results of topo-bench"
+    facts = [
+        f"MPICH {words(about.get('mpi'))}",
+        words(about.get("cluster")),
+        words(about.get("date")),
+    ]
+    sections = {"summary": "In short", "charts": "Charts"}
+    sections |= {table.name: table.title for table in made} | {"provenance": "Provenance"}
+    parts = {
+        "title": html.escape(str(title)),
+        "about": html.escape("; ".join(facts)),
+        "style": (PAGE / "page.css").read_text("utf-8"),
+        "contents": " ".join(
+            f'<a href="#{html.escape(name)}">{html.escape(text)}</a>'
+            for name, text in sections.items()
+        ),
+        "summary": "".join(f"<li>{html.escape(x)}</li>" for x in summary(results, records, found)),
+        "tables": "".join(map(table_html, made)),
+        "provenance": provenance_html(results),
+        "data": script_json(
+            {
+                "points": [point(r) for r in records],
+                "tables": [vars(table) for table in made],
+            }
+        ),
+        "plotly": plotly_script(),
+        "script": (PAGE / "page.js").read_text("utf-8"),
+    }
+    pieces = (PAGE / "page.html").read_text("utf-8").split("@")
+    # text between marks, and the marks
+    return "".join(parts[x] if i % 2 else x for i, x in enumerate(pieces)), made

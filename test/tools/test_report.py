@@ -1,0 +1,501 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""topo-bench report: models, tables and the page, on results that are made up."""
+
+import csv
+import io
+import itertools
+import json
+import math
+import random
+import re
+import sys
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from browser import chromium
+from inprocess import run_tool
+from scipy import stats  # type: ignore[import-untyped]
+
+REPO = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(REPO / "bench"), str(REPO / "maint")]
+
+from topo_bench_py import cli, fits, models, report, tables
+
+HOSTS = [f"r{rack}h{host}" for rack in range(2) for host in range(2) for _ in range(4)]
+STUDY = {
+    "title": "Made up",
+    "rack_of_host": {f"r{rack}h{host}": rack for rack in range(2) for host in range(2)},
+    "cores_per_socket": 2,
+}
+Time = Callable[[str, str, int, int], float]  # of algorithm, mapping, ranks, bytes
+
+
+def record(collective: str, algorithm: str, mapping: str, ranks: int, size: int, us: float) -> Any:
+    """Three launches with the same median."""
+    samples = [[us, us * 0.9, us * 1.1] for _ in range(3)]
+    hosts = HOSTS[:ranks] if mapping == "host" else [*HOSTS[::8], *HOSTS[1::8]] * 8
+    return {
+        "collective": collective,
+        "algorithm": algorithm,
+        "setting": "default",
+        "series": algorithm,
+        "placement": mapping,
+        "ranks": ranks,
+        "ppn": 4,
+        "host_of_rank": hosts[:ranks],
+        "bytes": size,
+        "repetitions": 9,
+        "launches": 3,
+        "median_us": us,
+        "ci95_low_us": us * 0.9,
+        "ci95_high_us": us * 1.1,
+        "p99_us": us * 1.1,
+        "min_us": us * 0.5,
+        "bound_us": None,
+        "ratio_to_bound": None,
+        "baseline": "auto",
+        "samples_us": samples,
+    }
+
+
+def sweep(
+    collective: str,
+    us: Time,
+    algorithms: tuple[str, ...] = ("auto", "topo_chain"),
+    sizes: tuple[int, ...] = (8, 1024, 65536),
+    ranks: tuple[int, ...] = (2, 4, 8, 16),
+) -> list[Any]:
+    return [
+        record(collective, a, mapping, p, m, us(a, mapping, p, m))
+        for a, mapping, p, m in itertools.product(algorithms, ("host", "site"), ranks, sizes)
+    ]
+
+
+def made_up() -> list[Any]:
+    """Of all that a report has tables of."""
+    draw = random.Random(3)
+    factor = {"auto": 1.2, "topo_chain": 0.8, "topo_linear": 1.5}
+    records = sweep(
+        "bcast",
+        lambda a, mapping, p, m: factor[a] * (20 * p + 0.01 * m * draw.uniform(0.8, 1.2)),
+        tuple(factor),
+    )
+    records += sweep(
+        "barrier", lambda a, mapping, p, m: 5 + p * (1 + len(a) / 9), ("auto", "linear"), (0,)
+    )
+    records += sweep(
+        "allgather", lambda a, mapping, p, m: 9 * p + p * m * 0.01, ("auto", "gather_bcast")
+    )
+    for name in ("pingpong", "stream"):
+        records += sweep(name, lambda a, mapping, p, m: 20 + 0.02 * m, ("auto",), ranks=(2,))
+    overlap = record("ibcast", "auto", "host", 4, 64, 50.0) | {"hidden": 0.25}
+    return [*records, overlap]
+
+
+def result(records: list[Any], **provenance: Any) -> Any:
+    about: Any = {"cluster": "two racks", "mpi": {"default": "4.0.2 ch3:sock"}, "version": "0.1"}
+    about |= {"study": STUDY, "load_average_at_start": 0.1} | provenance
+    failed = [{"collective": "bcast", "placement": "host", "series": "smp", "reason": "no"}]
+    return {
+        "format": 1,
+        "complete": True,
+        "provenance": about,
+        "failed": failed,
+        "records": records,
+    }
+
+
+def run(*words: Any, cwd: Path | None = None) -> Any:
+    return run_tool("topo-bench", cli.cli, "report", *words, cwd=cwd)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: Any) -> Path:
+    """A report with tables beside it."""
+    folder: Path = tmp_path_factory.mktemp("report")
+    (folder / "result.json").write_text(json.dumps(result(made_up())))
+    done = run(folder, "-o", folder / "report.html", "--tables", folder / "tables")
+    assert (done.returncode, done.stderr) == (0, "")
+    return folder
+
+
+# ---- models ----
+
+
+def test_regression_agrees_with_other_packages() -> None:
+    """Numbers that no model made."""
+    draw = np.random.default_rng(5)
+    x, z, y = (draw.uniform(1, 9, 40) for _ in range(3))
+    fit = fits.least_squares(y, {"x": x, "z": z})
+    design = np.column_stack([np.ones(40), x, z])
+    expected, left, *_ = np.linalg.lstsq(design, y, rcond=None)
+    assert fit is not None
+    assert list(fit.coefficients.values()) == pytest.approx(list(expected), rel=1e-9)
+    assert fit.r2 == pytest.approx(1 - left[0] / np.sum((y - y.mean()) ** 2), rel=1e-9)
+    errors = np.sqrt(left[0] / (40 - 3) * np.diag(np.linalg.inv(design.T @ design)))
+    assert list(fit.errors.values()) == pytest.approx(list(errors), rel=1e-9)
+    line, one = stats.linregress(x, y), fits.least_squares(y, {"x": x})
+    assert one is not None
+    assert one.coefficients == pytest.approx({"intercept": line.intercept, "x": line.slope})
+    assert one.r2 == pytest.approx(line.rvalue**2)
+    assert one.errors == pytest.approx({"intercept": line.intercept_stderr, "x": line.stderr})
+
+
+def test_log_latency_gives_back_what_made_it() -> None:
+    records = sweep("bcast", lambda a, mapping, p, m: math.exp(-1.96 + 0.05 * p) * m**0.43)
+    fit = fits.log_latency(records)
+    assert fit is not None
+    assert fit.coefficients == pytest.approx({"intercept": -1.96, "log(size)": 0.43, "ranks": 0.05})
+    assert fit.r2 == pytest.approx(1)
+    rows = models.log_table(records).rows
+    assert [row[:8] for row in rows] == [
+        ["bcast", a, mapping, -1.96, 0.43, 0.05, 1.0, 12]
+        for a in ("auto", "topo_chain")
+        for mapping in ("host", "site")
+    ]
+
+
+def test_too_few_points_for_a_plane() -> None:
+    assert fits.log_latency([]) is None
+    assert fits.log_latency(sweep("bcast", lambda *_: 5.0, sizes=(8,))) is None
+    assert fits.log_latency(sweep("barrier", lambda *_: 5.0, sizes=(0,))) is None
+
+
+def test_barriers_against_ranks() -> None:
+    ranks = list(range(2, 17))
+
+    def hinged(p: float) -> float:
+        return 3 + 2 * p + 4 * max(p - 4, 0) - 5.5 * max(p - 8, 0)
+
+    found = fits.by_ranks(ranks, [hinged(p) for p in ranks], [4, 8, 16])
+    assert found["piecewise"].knots == [4, 8]
+    assert fits.slopes(found["piecewise"]) == pytest.approx([2, 6, 0.5])
+    assert found["piecewise"].r2 == pytest.approx(1)
+    assert found["linear"].r2 < 0.999
+    log = fits.by_ranks(ranks, [7 + 11 * math.log2(p) for p in ranks], [])["logarithmic"]
+    assert log.coefficients == pytest.approx({"intercept": 7, "log2(ranks)": 11})
+    assert "piecewise" not in fits.by_ranks([2, 4, 8], [1, 2, 3], [4, 6])
+
+
+def test_knots_are_where_ranks_begin_to_fill_a_host_or_rack() -> None:
+    def knots(mapping: str, study: Any, ranks: int = 16) -> Any:
+        return models.knots_of([record("barrier", "auto", mapping, ranks, 0, 1.0)], study)
+
+    assert knots("host", STUDY) == [4, 8, 12]
+    assert knots("host", STUDY, 6) == [4]
+    assert knots("site", STUDY) == []  # the second rank is in the second rack
+    rack = record("barrier", "auto", "rack", 16, 0, 1.0)
+    rack["host_of_rank"] = [f"r{i // 8}h{i % 2}" for i in range(16)]
+    assert models.knots_of([rack], STUDY) == [8]
+    one = record("barrier", "auto", "core", 8, 0, 1.0) | {"host_of_rank": ["here"] * 8}
+    assert models.knots_of([one], {"cores_per_socket": 2}) == [2, 4, 6]
+
+
+def test_messages_give_back_what_made_them() -> None:
+    sizes = [1, 64, 4096, 262144]
+    found = fits.hockney(sizes, [12.5 + 0.02 * m for m in sizes])
+    assert found is not None
+    assert (found.alpha, found.beta, found.r2) == pytest.approx((12.5, 0.02, 1), rel=1e-6)
+    full = fits.loggp(found, 2.0, 3.0)
+    assert (full.latency, full.overhead) == pytest.approx((8.52, 2.0), rel=1e-6)
+    assert full.row(1, 4096) == pytest.approx(found.row(1, 4096), rel=1e-6)
+    assert fits.hockney([8, 8], [1.0, 2.0]) is None
+    # the gap, or what the bytes take, is between two messages of a rank
+    assert fits.LogGP(8, 2, 7, 0.5).row(3, 1) == 8 + 2 * 2 + 2 * 7
+    assert fits.LogGP(8, 2, 7, 0.5).row(3, 101) == 8 + 2 * 2 + 50 + 2 * (2 + 50)
+    assert fits.loggp(fits.Hockney(10, 0), 99.0, 3.0).overhead == 5
+
+
+@pytest.mark.parametrize(
+    ("collective", "name", "ranks", "size", "us"),
+    [  # messages of 10 us + 1 us a byte
+        ("bcast", "topo_linear", 5, 2, 4 * 12),
+        ("bcast", "topo_chain", 5, 2, 4 * 12),
+        ("bcast", "topo_chain", 3, 65536, 3 * (10 + 32768)),
+        ("bcast", "binomial", 5, 2, 3 * 12),
+        ("bcast", "topo_binary_tree", 7, 2, 2 * 2 * 12),
+        ("allgather", "ring", 4, 8, 3 * 18),
+        ("allgather", "recursive_doubling", 8, 1, 11 + 12 + 14),
+        ("allgather", "brucks", 5, 1, 11 + 12 + 11),
+        ("allgather", "gather_bcast", 4, 1, 3 * 11 + 3 * 14),
+        ("allreduce", "recursive_doubling", 6, 8, 4 * 18),
+        ("allreduce", "reduce_scatter_allgather", 4, 8, 2 * (12 + 14)),
+        ("barrier", "linear", 4, 0, 6 * 10),
+        ("barrier", "recursive_doubling", 8, 0, 30),
+    ],
+)
+def test_predictions(collective: str, name: str, ranks: int, size: int, us: float) -> None:
+    what = record(collective, name, "host", ranks, size, 1.0)
+    assert fits.predicted_us(fits.Hockney(10, 1), what) == pytest.approx(us)
+
+
+def test_no_prediction_without_a_formula() -> None:
+    for what in (
+        record("bcast", "auto", "host", 4, 8, 1.0),
+        record("bcast", "binomial", "host", 1, 8, 1.0),
+    ):
+        assert fits.predicted_us(fits.Hockney(1, 1), what) is None
+
+
+def test_errors_of_predictions_are_measured() -> None:
+    """Chains that take twice what messages say."""
+    records = sweep("pingpong", lambda a, mapping, p, m: 10 + 0.01 * m, ("auto",), ranks=(2,))
+    chain = fits.Hockney(10, 0.01)
+
+    def us(a: str, mapping: str, p: int, m: int) -> float:
+        return 2 * (fits.predicted_us(chain, record("bcast", a, mapping, p, m, 1.0)) or 1)
+
+    records += sweep("bcast", us, ("auto", "topo_chain"))
+    rows = models.prediction_table(records, STUDY).rows
+    assert [row[:7] for row in rows] == [
+        ["bcast", "topo_chain", mapping, 12, 0.5, 2.0, 100.0] for mapping in ("host", "site")
+    ]
+    assert [row[-1] for row in rows] == [None, None]  # no stream, no LogGP
+
+
+# ---- tables ----
+
+
+def test_default_against_the_best_other() -> None:
+    """Differences of 30 us on small messages, -10 and +20 on large ones."""
+
+    def us(a: str, mapping: str, p: int, m: int) -> float:
+        if a == "other":
+            return 100.0
+        if a == "worse":
+            return 1000.0
+        return 130.0 if m <= 128 else 90.0 if m == 65536 else 120.0
+
+    records = sweep("bcast", us, ("auto", "other", "worse"), (8, 65536, 1 << 20), (2, 16))
+    rows = tables.default_table(tables.cases(records)).rows
+    assert [row[:10] for row in rows if row[1] == "host"] == [
+        ["bcast", "host", "small", "few", 1, 0, 0.0, 30.0, None, 1.3],
+        ["bcast", "host", "large", "few", 2, 1, 50.0, 5.0, 21.21, 1.04],
+        ["bcast", "host", "small", "many", 1, 0, 0.0, 30.0, None, 1.3],
+        ["bcast", "host", "large", "many", 2, 1, 50.0, 5.0, 21.21, 1.04],
+    ]
+
+
+def test_what_makes_a_collective_another_one() -> None:
+    r = record("bcast", "auto", "host", 8, 64, 1.0)
+    more = {"root": 0}, {"root": 1}, {"root": 7}, {"cold": True}, {"pattern": "random"}
+    assert [tables.label(r | each) for each in more] == [
+        *("bcast", "bcast, root 1", "bcast, last root", "bcast, cold", "bcast random"),
+    ]
+
+
+def test_thirds_of_ranks() -> None:
+    found = [tables.ranks_class({"ranks": p}, 48) for p in (2, 16, 18, 32, 34, 48)]
+    assert found == ["few", "few", "medium", "medium", "many", "many"]
+
+
+def test_default_barrier() -> None:
+    times = {2: 9.0, 4: 10.0, 8: 10.004, 16: 12.0}
+    records = sweep(
+        "barrier", lambda a, mapping, p, m: times[p] if a == "auto" else 10.0, sizes=(0,)
+    )
+    rows = tables.barrier_table(tables.cases(records)).rows
+    assert rows == [["barrier", mapping, 1, 1, 2, 25.0] for mapping in ("host", "site")]
+
+
+def test_significance_is_over_launches() -> None:
+    draw = np.random.default_rng(8)
+    ours, theirs = ([list(draw.uniform(5, 9, 7)) for _ in range(4)] for _ in range(2))
+    found = fits.over_launches(fits.logs_of_launches(ours, theirs))
+    assert found is not None
+    logs = [[math.log(np.median(x)) for x in both] for both in (ours, theirs)]
+    expected = stats.ttest_rel(*logs)
+    assert found.p == pytest.approx(expected.pvalue)
+    interval = expected.confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx(np.exp([interval.low, interval.high]))
+    assert fits.over_launches(fits.logs_of_launches(ours[:1], theirs)) is None
+    # many calls of two launches are two numbers
+    calls = fits.logs_of_launches([[1.0] * 100, [9.0] * 100], [[2.0] * 100, [2.0] * 100])
+    assert calls == pytest.approx([math.log(0.5), math.log(4.5)])
+    assert fits.adjusted([0.01, 0.02, 0.9]) == pytest.approx(
+        stats.false_discovery_control([0.01, 0.02, 0.9])
+    )
+    assert fits.adjusted([]) == []
+
+
+def test_maxima_of_allgather() -> None:
+    r = record("allgather", "ring", "host", 4, 32, 7.0) | {"samples_us": [[1, 3], [2, 5], [4]]}
+    table = tables.maxima_table([r])
+    assert table.columns == ["algorithm", "mapping", "bytes", "P = 4"]
+    assert table.rows == [["ring", "host", 32, 4e-06]]
+
+
+def test_every_table_as_csv_and_json(page: Path) -> None:
+    names = {path.stem for path in (page / "tables").iterdir()}
+    assert names == {
+        *("default", "barrier", "significance", "log-latency", "barrier-fits", "messages"),
+        *("predictions", "allgather", "overlap", "failed", "times"),
+    }
+    for name in names:
+        rows = list(csv.DictReader(io.StringIO((page / f"tables/{name}.csv").read_text())))
+        same = json.loads((page / f"tables/{name}.json").read_text())["rows"]
+        assert len(rows) == len(same) > 0
+        for ours, theirs in zip(rows, same, strict=True):
+            assert ours == {k: "" if v is None else str(v) for k, v in theirs.items()}
+
+
+# ---- the page ----
+
+
+class Page(HTMLParser):
+    """What it refers to, and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.references: list[str] = []
+        self.ids: set[str] = set()
+        self.words: list[str] = []
+        self.tags: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: Any) -> None:
+        self.tags.append(tag)
+        for name, value in attributes:
+            if name in ("src", "href", "data", "action", "srcset"):
+                self.references.append(value)
+            if name == "id":
+                self.ids.add(value)
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def test_page_is_one_file(page: Path) -> None:
+    found = Page((page / "report.html").read_text())
+    outside = [x for x in found.references if not x.startswith(("#", "data:"))]
+    assert outside == []
+    assert all(x[1:] in found.ids for x in found.references if x.startswith("#"))
+    assert {"summary", "charts", "default", "barrier", "predictions", "provenance"} <= found.ids
+    text = " ".join(found.words)
+    for words in (
+        "Made up",
+        "two racks",
+        "The library's own choice was the best in",
+        "(R2, median",
+    ):
+        assert words in text
+
+
+def test_names_are_text(tmp_path: Path) -> None:
+    evil = "</script><b id=evil>&\"'@title@"
+    records = [
+        r | {"algorithm": evil, "series": evil} if r["algorithm"] == "topo_linear" else r
+        for r in made_up()
+    ]
+    (tmp_path / "r.json").write_text(json.dumps(result(records, cluster=evil)))
+    assert run(tmp_path / "r.json", "-o", tmp_path / "r.html").returncode == 0
+    found = Page((tmp_path / "r.html").read_text())
+    assert "evil" not in found.ids
+    assert "b" not in found.tags
+    assert evil in " ".join(found.words)
+
+
+def test_results_of_run_have_a_page_too(tmp_path: Path) -> None:
+    """Settings are compared, and there are no launches to speak of."""
+    records = []
+    for r in made_up()[:8]:
+        for setting in ("stock", "tuned"):
+            names = {"setting": setting, "series": f"{setting}/auto", "baseline": "stock/auto"}
+            records.append(r | names | {"algorithm": "auto", "samples_us": r["samples_us"][:1]})
+    about = result(records)
+    del about["provenance"]["study"]
+    (tmp_path / "r.json").write_text(json.dumps(about))
+    done = run(tmp_path / "r.json", "-o", tmp_path / "r.html")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "tuned/auto" in (tmp_path / "r.html").read_text()
+
+
+def test_two_results_of_one_site(tmp_path: Path) -> None:
+    first, second = made_up()[:20], made_up()[10:]
+    for name, records in (("a", first), ("b", second)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(result(records)))
+    paths = (str(tmp_path / "a.json"), str(tmp_path / "b.json"))
+    assert len(report.read_all(paths)[1]) == len(made_up())
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"format": 2}, ("$.format", "2", "expected 1")),
+        ({"records": []}, ("$.records",)),
+        ({"provenance": {"cluster": "elsewhere"}}, ("site elsewhere", "two racks")),
+        (
+            {"provenance": {"cluster": "two racks", "mpi": {"default": "5.0.1 ch4"}}},
+            ("5.0.1", "4.0.2"),
+        ),
+        (
+            {
+                "provenance": {
+                    "cluster": "two racks",
+                    "mpi": {"a": "4.0.2 ch3:sock"},
+                    "version": "0.0",
+                }
+            },
+            ("version of topo-bench 0.0", "0.1"),
+        ),
+    ],
+)
+def test_results_that_do_not_go_together(tmp_path: Path, change: Any, words: Any) -> None:
+    good = result(made_up())
+    (tmp_path / "good.json").write_text(json.dumps(good))
+    (tmp_path / "bad.json").write_text(json.dumps(good | change))
+    done = run("good.json", "bad.json", "-o", "r.html", cwd=tmp_path)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    assert "bad.json" in done.stderr
+    assert all(word in done.stderr for word in words), done.stderr
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_misuse(tmp_path: Path) -> None:
+    (tmp_path / "good.json").write_text(json.dumps(result(made_up())))
+    (tmp_path / "empty").mkdir()
+    for words, expected in [
+        (["good.json", "-o", "r.pdf"], ".html"),
+        (["good.json", "-o", "none/r.html"], "no folder"),
+        (["none.json", "-o", "r.html"], "No such file"),
+        (["empty", "-o", "r.html"], "result.json"),
+        (["good.json"], "--output"),
+    ]:
+        done = run(*words, cwd=tmp_path)
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+        assert expected in done.stderr
+    assert not list(tmp_path.glob("*.html"))
+
+
+@pytest.mark.slow
+def test_page_in_a_browser(page: Path, require: Any, tmp_path: Path) -> None:
+    """Wide, narrow, dark, every choice, in three dimensions and printed: no complaint, no request."""
+    program = require("chromium")
+    file = page / "report.html"
+    with chromium(program, tmp_path) as browser:
+        for width, dark in ((1300, False), (390, True)):
+            browser.open(file, width, 900, dark)
+            assert browser.value("document.querySelectorAll('.main-svg').length") >= 8
+            assert browser.value("document.documentElement.scrollWidth") <= width
+            background = browser.value("getComputedStyle(document.body).backgroundColor")
+            assert (sum(map(int, re.findall(r"\d+", background))) < 200) == dark
+        choices = """[...document.querySelectorAll('#choice select')].map(s => s.options.length)"""
+        for i, many in enumerate(browser.value(choices)):
+            for option in range(many):
+                browser.value(f"""(s => {{ if (s.options[{option}]) {{ s.value = {option}; s.onchange(); }} }})
+                    (document.querySelectorAll('#choice select')[{i}])""")
+        browser.value("document.getElementById('save-default').querySelector('button').click()")
+        browser.call("Page.printToPDF")
+        assert browser.complaints() == []
+        browser.open(file)
+        browser.value("document.getElementById('turn').click()")
+        browser.value("new Promise(r => setTimeout(r, 1000))")
+        errors = [x for x in browser.complaints() if '"level": "warning"' not in x]  # of WebGL
+        assert errors == []
+        assert [
+            x for x in browser.requests() if not x.startswith(("data:", file.as_uri(), "blob:"))
+        ] == []

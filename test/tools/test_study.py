@@ -1,0 +1,477 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""topo-bench study: plans, order, interruption. No timings."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from inprocess import run_tool
+
+REPO = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(REPO / "bench"), str(REPO / "maint")]
+
+from topo_bench_py import cli, files, plans, settings
+from topo_common.files import InputError
+
+PLAN = """
+launches = 2
+ranks = [2, 3]
+repetitions = 2
+min_repetitions = 2
+warmup = 0
+seconds = 0
+mappings = { here = "" }
+
+[[measure]]
+collectives = ["bcast"]
+algorithms = "topo_linear,auto"
+sizes = "8,64"
+roots = [0, -1]
+
+[[measure]]
+collectives = ["barrier"]
+"""
+LAUNCHES = 2 * (2 * 2 + 2)
+
+
+@pytest.fixture
+def environment(bindir: Path, monkeypatch: Any) -> Any:
+    for name in [name for name in os.environ if name.startswith(("MPIR_", "MPICH_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("TOPO_BIN", str(bindir))
+    return dict(os.environ)
+
+
+@pytest.fixture
+def study(environment: Any, mpiexec: Path, tmp_path: Path) -> Any:
+    """study(folder, plan): runs the plan; also with words for the command line."""
+
+    def run(folder: Path, text: str = PLAN, *words: str) -> Any:
+        plan = tmp_path / "plan.toml"
+        plan.write_text(text)
+        command = ["study", plan, "-o", folder, "--launch", str(mpiexec), *words]
+        return run_tool("topo-bench", cli.cli, *command)
+
+    return run
+
+
+def without_times(folder: Path) -> Any:
+    """The records of a study, and what each launch printed, but for what differs from run to run."""
+    result = files.read_result(folder / "result.json")
+    times = re.compile(r"_us$|^samples|^ratio")
+    records = [{k: v for k, v in r.items() if not times.search(k)} for r in result["records"]]
+    counts = [[len(x) for x in r["samples_us"]] for r in result["records"]]
+    return records, counts, result["complete"], result["failed"], result["provenance"]["study"]
+
+
+def one_line_error(done: Any, status: int, *words: str) -> None:
+    lines = done.stderr.splitlines()
+    assert done.returncode == status, done.stderr
+    assert len(lines) == 1, done.stderr
+    for word in words:
+        assert word in lines[0]
+
+
+# ---- plans ----
+
+
+@pytest.mark.parametrize("name", sorted(plans.READY))
+def test_ready_plans(name: str) -> None:
+    """They can be read, have the default and, but for those of two ranks, a root that is a rank."""
+    plan = plans.read_plan(plans.find_plan(name))
+    found = plans.cells(plan, plans.PLACEMENTS, settings.Setting("default"), 1)
+    assert len({cell.name for cell in found}) == len(found)
+    for cell in found:
+        assert cell.plan.algorithms.split(",")[0] in ("auto", "all")
+        assert cell.plan.root in (None, *range(cell.ranks))
+    assert {"bcast-barrier", "allgather-exchange", "full", "quick"} <= set(plans.READY)
+
+
+def test_every_collective_is_in_the_full_plan(environment: Any, bindir: Path) -> None:
+    program = bindir.parent / "libexec/mpich-topo/topo-bench-mpi"
+    done = subprocess.run(
+        [program, "--dry-run", "-c", "none"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    known = set(done.stderr.strip().rpartition("is none of: ")[2].split(", "))
+    plan = plans.read_plan(plans.find_plan("full"))
+    measured = {name for part in plan["measure"] for name in part["collectives"]}
+    # their blocking forms have irregular counts
+    assert known - measured == {"igatherv", "iscatterv"}
+    assert measured <= known
+
+
+def test_order_is_drawn_and_interleaved() -> None:
+    plan = plans.read_plan(plans.find_plan("quick"))
+    found = plans.cells(plan, ["host", "site"], settings.Setting("default"), 1)
+    order = list(plans.order(found, 3, 1))
+    assert list(plans.order(found, 3, 1)) == order
+    assert list(plans.order(found, 3, 2)) != order
+    rounds = [[cell.name for number, cell in order if number == n] for n in range(3)]
+    assert [number for number, _ in order] == [n for n in range(3) for _ in found]
+    assert all(sorted(names) == sorted(cell.name for cell in found) for names in rounds)
+    assert len({tuple(names) for names in rounds}) == 3
+
+
+def test_placements_of_a_virtual_cluster() -> None:
+    racks = (("a", "b"), ("c",))
+    assert plans.host_list(racks, 2, "host") == ["a", "a", "b", "b", "c", "c"]
+    assert plans.host_list(racks, 2, "rack") == ["a", "b", "a", "b", "c", "c"]
+    assert plans.host_list(racks, 2, "site") == ["a", "c", "b", "a", "c", "b"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("launches = 2", "lanches = 2"), ("lanches", "launches")),
+        (('collectives = ["barrier"]', 'collectives = ["barrier"]\nroots = [0]'), ("no root",)),
+        (("[0, -1]", "[2]"), ("root 2", "2 ranks", "measure[0].roots")),
+        (("[0, -1]", "[-3]"), ("root -3",)),
+        (("ranks = [2, 3]", ""), ("ranks", "measure[0]")),
+        (("ranks = [2, 3]", "ranks = [2.0]"), ("$.ranks", "2.0")),
+        (("ranks = [2, 3]", "ranks = [0]"), ("ranks[0]", "at least 1")),
+        (("seconds = 0", "seconds = nan"), ("seconds", "finite")),
+        (("[[measure]]", "[[measur]]"), ("measur",)),
+        (("launches = 2", "launches ="), ("not TOML",)),
+        (('"bcast"', '"../bcast"'), ("collectives",)),
+        (('"barrier"', '"barier"'), ("barier", "barrier")),
+        (('"topo_linear,auto"', '"topo_liner"'), ("topo_liner", "topo_linear")),
+        (('sizes = "8,64"', 'sizes = "8,"'), ("--sizes",)),
+        (('sizes = "8,64"', "overlap = 2"), ("--overlap", "bcast")),
+    ],
+)
+def test_bad_plans(study: Any, tmp_path: Path, change: Any, words: Any) -> None:
+    assert change[0] in PLAN
+    done = study(tmp_path / "out", PLAN.replace(*change))
+    one_line_error(done, 2, *words)
+    assert not (tmp_path / "out/result.json").exists()
+
+
+def test_misuse(environment: Any, tmp_path: Path) -> None:
+    bad: list[tuple[list[Any], tuple[str, ...]]] = [
+        (["study", "qick"], ("qick", "quick")),
+        (["study", tmp_path / "none.toml"], ("none.toml", "No such file")),
+        (["study", "--launch", "a", "--cluster", "b"], ("one of --launch",)),
+        (["study", "--site", "a"], ("--site",)),
+        (["study", "--launch", "a", "--uplink-rate", "1gbit"], ("--uplink-rate",)),
+    ]
+    for words, expected in bad:
+        done = run_tool("topo-bench", cli.cli, *words, cwd=tmp_path)
+        one_line_error(done, 2, *expected)
+    assert not any(tmp_path.iterdir())
+
+
+def test_where_virtual_clusters_are_forbidden(
+    environment: Any, bindir: Path, monkeypatch: Any, tmp_path: Path
+) -> None:
+    fake = tmp_path / "topo-vcluster"
+    fake.write_text("#!/bin/sh\necho 'topo-vcluster: no namespaces for you' >&2\nexit 77\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("TOPO_BIN", str(tmp_path))
+    program = bindir.parent / "libexec/mpich-topo/topo-bench-mpi"
+    done = run_tool("topo-bench", cli.cli, "study", "--program", program, cwd=tmp_path)
+    one_line_error(done, 2, "expected --launch", "no namespaces for you")
+    assert [path.name for path in tmp_path.iterdir()] == ["topo-vcluster"]
+
+
+def test_too_few_slots(environment: Any) -> None:
+    """Of a virtual cluster, before anything is measured."""
+    from topo_bench_py.sites import Site
+    from topo_bench_py.study import Study
+
+    plan = plans.read_plan(plans.find_plan("quick"))
+    run = Study(plan, "quick", Path("out"), settings.find_bench(None), 1, {"host": ""})
+    run.prepare()
+    site = Site("two", lambda placement, ppn: [], None, "name", (("a",), ("b",)))
+    with pytest.raises(Exception, match="found 16 ranks, expected at most the 8 slots of two"):
+        run.check_slots(site)
+
+
+def test_what_starts_the_ranks(environment: Any, tmp_path: Path) -> None:
+    """Host files and words of the launcher."""
+    from topo_bench_py.sites import Site
+    from topo_bench_py.study import Study
+
+    plan = {"ppn": 2, "ranks": [3], "measure": [{"collectives": ["barrier"]}]}
+    names = {"site": "", "random:1": "", "core": "-bind-to 'a b'"}
+    run = Study(plan, "x", tmp_path, settings.find_bench(None), 1, names)
+    run.prepare()
+    racks = (("a", "b"), ("c",))
+    cluster = Site("", lambda placement, ppn: [placement, str(ppn), "--"], None, "name", racks)
+    launcher = Site("", lambda placement, ppn: ["mpiexec"])
+    hosts = tmp_path / "hosts/site-3"
+    assert [run.prefix(cluster, cell) for cell in run.cells[:2]] == [
+        [f"file:{hosts}", "None", "--"],
+        ["random:1", "2", "-n", "3", "--"],
+    ]
+    assert hosts.read_text() == "a\nc\nb\n"
+    assert run.prefix(launcher, run.cells[2]) == ["mpiexec", "-n", "3", "-bind-to", "a b"]
+
+
+# ---- measuring ----
+
+
+def test_a_study_and_what_it_finds_done(study: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    done = study(folder)
+    assert done.returncode == 0, done.stderr
+    result = files.read_result(folder / "result.json")
+    assert result["complete"] is True
+    cells = Counter(
+        (r["collective"], r["algorithm"], r["ranks"], r["root"], r["bytes"])
+        for r in result["records"]
+    )
+    assert cells == Counter(
+        ("bcast", algorithm, ranks, root, size)
+        for algorithm in ("auto", "topo_linear")
+        for ranks in (2, 3)
+        for root in (0, ranks - 1)
+        for size in (8, 64)
+    ) + Counter(("barrier", "auto", ranks, 0, 0) for ranks in (2, 3))
+    for r in result["records"]:
+        assert r["launches"] == 2
+        assert r["placement"] == "here"
+        assert r["baseline"] == "auto"
+        assert 0 <= r["min_us"] <= r["mean_us"]
+        assert [len(x) for x in r["samples_us"]] == [2, 2]
+    written = {p: p.stat().st_mtime_ns for p in (folder / "launches").iterdir()}
+    assert len(written) == LAUNCHES
+    assert study(folder).returncode == 0
+    assert {p: p.stat().st_mtime_ns for p in (folder / "launches").iterdir()} == written
+    one_line_error(study(folder, PLAN.replace("[2, 3]", "[2]")), 2, "study.json", "plan", "-o")
+    one_line_error(study(folder, PLAN, "--seed", "7"), 2, "seed 1", "7")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_interrupted_and_resumed(
+    study: Any, bindir: Path, mpiexec: Path, environment: Any, tmp_path: Path, number: int
+) -> None:
+    """The result is that of a study that was not interrupted."""
+    folder, whole, plan = tmp_path / "out", tmp_path / "whole", tmp_path / "plan.toml"
+    assert study(whole).returncode == 0
+    command = [str(bindir / "topo-bench"), "study", str(plan), "-o", str(folder)]
+    command += ["--launch", str(mpiexec)]
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    launches = folder / "launches"
+    while not launches.is_dir() or len(list(launches.glob("*.jsonl"))) < 3:
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    if number == signal.SIGINT:
+        assert process.returncode == 130
+        assert re.search(r"interrupted; .*result.json: \d+ records, \d+ launches missing", said)
+        assert files.read_result(folder / "result.json")["complete"] is False
+    there = sorted(launches.glob("*.jsonl"))
+    assert 3 <= len(there) < LAUNCHES
+    there[0].write_text(there[0].read_text()[:-20])  # as a disk that was full leaves it
+    assert study(folder).returncode == 0
+    assert without_times(folder) == without_times(whole)
+
+
+def test_a_launch_that_breaks_is_told_and_done_again(study: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    program, breaks = tmp_path / "program", tmp_path / "breaks"
+    real = os.environ["TOPO_BIN"] + "/../libexec/mpich-topo/topo-bench-mpi"
+    program.write_text(
+        f'#!/bin/sh\ncase "$PMI_RANK $*" in [0-9]*"$(cat {breaks})"*) exit 3;; esac\nexec {real} "$@"\n'
+    )
+    program.chmod(0o755)
+    words = ("--program", str(program))
+    breaks.write_text("bcast")
+    done = study(folder, PLAN, *words)
+    one_line_error(done, 1, "3 launches in a row failed", "exit status 3", "nothing was measured")
+    breaks.write_text("-r 2")
+    one_line_error(study(folder, PLAN, *words), 1, "not every launch", "2 launches missing")
+    result = files.read_result(folder / "result.json")
+    assert (result["complete"], len(result["failed"])) == (False, 1)
+    breaks.write_text("none")
+    assert study(folder, PLAN, *words).returncode == 0
+    result = files.read_result(folder / "result.json")
+    assert (result["complete"], result["failed"]) == (True, [])
+
+
+ON_RACKS = """
+vcluster = "--racks 2 --hosts 1"
+ppn = 2
+launches = 1
+ranks = [2, 4]
+repetitions = 2
+min_repetitions = 1
+seconds = 0
+placements = ["host", "site"]
+
+[[measure]]
+collectives = ["ibcast"]
+algorithms = "tsp_topo_chain"
+sizes = "64"
+"""
+
+
+def test_on_a_virtual_cluster(environment: Any, bindir: Path, tmp_path: Path) -> None:
+    """Ranks are where the mapping puts them, and the library knows the racks."""
+    check = subprocess.run([bindir / "topo-vcluster", "check"], capture_output=True, check=False)
+    if check.returncode == 77:
+        pytest.skip("this machine forbids virtual clusters")
+    (tmp_path / "plan.toml").write_text(ON_RACKS)
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "cluster").write_text("bench999999999")  # of a study that was killed
+    done = run_tool("topo-bench", cli.cli, "study", tmp_path / "plan.toml", "-o", folder)
+    assert done.returncode == 0, done.stderr
+    result = files.read_result(folder / "result.json")
+    placed = {(r["placement"], r["ranks"]): r["host_of_rank"] for r in result["records"]}
+    assert placed == {
+        ("host", 2): ["r0h0", "r0h0"],
+        ("host", 4): ["r0h0", "r0h0", "r1h0", "r1h0"],
+        ("site", 2): ["r0h0", "r1h0"],
+        ("site", 4): ["r0h0", "r1h0", "r0h0", "r1h0"],
+    }
+    assert result["failed"] == []
+    names = {"auto", "tsp_topo_chain"}
+    assert {r["algorithm"] for r in result["records"]} == names
+    assert all(r["selected"] for r in result["records"])
+    assert result["provenance"]["study"]["rack_of_host"] == {"r0h0": 0, "r1h0": 1}
+    assert not (folder / "cluster").exists()
+
+
+def test_two_studies_in_a_folder(study: Any, tmp_path: Path) -> None:
+    import fcntl
+
+    folder = tmp_path / "out"
+    folder.mkdir()
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        one_line_error(study(folder), 1, "another study")
+
+
+def test_not_the_folder_of_a_study(study: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    (folder / "launches").mkdir(parents=True)
+    (folder / "launches/x").touch()
+    one_line_error(study(folder), 2, "without a study.json")
+    (folder / "study.json").write_text("[]")
+    one_line_error(study(folder), 2, "study.json", "object")
+    (tmp_path / "file").touch()
+    one_line_error(study(tmp_path / "file"), 2, "file")
+
+
+# ---- what the C program learnt for it ----
+
+
+@pytest.fixture(scope="module")
+def mpi(bindir: Path, mpiexec: Path) -> Any:
+    """mpi(ranks, *words): topo-bench-mpi; also the cells that it printed."""
+    program = bindir.parent / "libexec/mpich-topo/topo-bench-mpi"
+    plain = {k: v for k, v in os.environ.items() if not k.startswith(("MPIR_", "MPICH_"))}
+
+    def run(ranks: int, *words: str) -> Any:
+        command = [str(mpiexec), "-n", str(ranks), str(program), *words]
+        command += ["-n", "3", "-m", "3", "-w", "1"]
+        done = subprocess.run(
+            command, env=plain, capture_output=True, text=True, timeout=60, check=False
+        )
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        return done, [line for line in lines if line["type"] == "cell"]
+
+    return run
+
+
+def test_least_mean_and_most_over_the_ranks(mpi: Any) -> None:
+    done, cells = mpi(3, "-c", "bcast", "-s", "0,64K", "-C")
+    assert (done.returncode, done.stderr) == (0, "")
+    for low, mean, high in zip(
+        *(cells[1][key] for key in ("min_us", "mean_us", "times_us")), strict=True
+    ):
+        assert 0 <= low <= mean + 0.01 <= high + 0.02
+        assert high <= 3 * mean + 0.03
+
+
+@pytest.mark.parametrize("collective", ["bcast", "allreduce", "allgatherv", "alltoall", "barrier"])
+def test_nonblocking_persistent_and_overlap(mpi: Any, collective: str) -> None:
+    sizes = ("-s", "8,1K") if collective != "barrier" else ()
+    done, cells = mpi(4, "-c", f"i{collective}", "-a", "auto,auto+init", *sizes, "-o", "2")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {cell["algorithm"] for cell in cells} == {"auto", "auto+init"}
+    for cell in cells:
+        assert cell["calls_made"] == 1 + 3 + 3  # warm-up, alone, with a computation
+        assert len(cell["hidden"]) == 3
+        assert all(0 <= share <= 1 for share in cell["hidden"])
+
+
+@pytest.mark.parametrize("collective", ["gatherv", "scatterv", "allgatherv", "igatherv"])
+@pytest.mark.parametrize("pattern", [["uniform"], ["random"], ["sparse"], ["random", "-i"]])
+def test_irregular_counts(mpi: Any, collective: str, pattern: list[str]) -> None:
+    root = [] if collective == "allgatherv" else ["-r", "2"]
+    done, cells = mpi(5, "-c", collective, "-s", "0,1,999", *root, "-p", *pattern)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [cell["bytes"] for cell in cells] == [0, 1, 999]
+
+
+def test_messages_of_two_ranks(mpi: Any) -> None:
+    for name in ("pingpong", "stream"):
+        done, cells = mpi(2, "-c", name, "-s", "1,64K", "-C")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert [cell["bytes"] for cell in cells] == [1, 65536]
+    done, cells = mpi(3, "-c", "pingpong")
+    assert (done.returncode, cells) == (2, [])
+    assert "between 2 ranks, found 3" in done.stderr
+
+
+def test_all_algorithms(mpi: Any) -> None:
+    _, cells = mpi(4, "-c", "bcast", "-a", "all", "-s", "8")
+    names = [cell["algorithm"] for cell in cells]
+    assert names[0] == "auto"
+    assert {"binomial", "topo_chain", "topo_linear"} <= set(names)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("-c", "bcast", "-o", "1"), "--overlap: bcast is not nonblocking"),
+        (("-c", "ibcast", "-o", "-1"), "--overlap"),
+        (("-c", "gatherv", "-p", "fft2d"), "random or sparse"),
+        (("-c", "igather", "-p", "random"), "one count for all"),
+        (("-c", "pingpong", "-a", "ring"), "'ring' is no algorithm of pingpong"),
+        (("-c", "pingpong", "-a", "auto+init"), "no persistent form"),
+        (("-c", "pingpong", "-i"), "--in-place"),
+    ],
+)
+def test_misuse_of_the_mpi_program(mpi: Any, words: Any, expected: str) -> None:
+    done, cells = mpi(2, *words)
+    assert (done.returncode, cells) == (2, [])
+    assert expected in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_bounds_of_irregular_and_nonblocking_ones() -> None:
+    """Those of the blocking collective; of blocks that differ and go to all none is known."""
+    from topo_bench_py.bounds import Links
+    from topo_bench_py.measure import Plan, bound_of
+
+    links, hosts = Links({"a": 0, "b": 1}, 400, 100), ["a", "b"]
+
+    def bound(collective: str, **more: Any) -> Any:
+        return bound_of(Plan(collective=collective, **more), 1 << 20, hosts, links, None)
+
+    assert bound("ibcast") == bound("bcast") > 0
+    assert bound("igatherv") == bound("gather") > 0
+    assert bound("allgatherv", pattern="random") is None
+
+
+def test_input_error_of_a_plan_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "deep.toml"
+    path.write_text("a = " + "[" * 5000 + "]" * 5000)
+    with pytest.raises(InputError, match=r"deep\.toml"):
+        plans.read_plan(path)
