@@ -39,7 +39,7 @@ apply: ## patch the tree MPICH_SRC=PATH in place; REVERSE=1 takes it back
 build: setup ## build the patched MPICH and the tools: build/bin
 	@$(PYTHON_ENV) maint/build
 
-demo: build ## see the gain on a virtual cluster: measure, tune, compare
+demo: build ## see the gain on a virtual cluster: measure, tune, compare; ends with a page
 	@$(PYTHON_ENV) maint/demo
 
 check: setup ## run the tests, or TESTS=test/tools/test_tune.py, or on VERSIONS=4.0,5.0
