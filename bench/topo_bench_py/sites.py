@@ -77,8 +77,9 @@ def run_program(
             stop(process)
 
         timer = threading.Timer(timeout, give_up)
-        timer.start()
+        timer.daemon = True  # ^C may come before it can be cancelled
         try:
+            timer.start()
             for line in process.stdout:
                 on_line(line)
             process.wait()
