@@ -19,22 +19,20 @@ import shutil
 import signal
 import subprocess
 import time
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kinds import Build, Env, Job, Json, Launch, MakeSite, Require, WriteJson
-from under_test import mpich_version, of_version, source
+from under_test import ALGORITHMS, mpich_version, of_version, source
 
 REPO = Path(__file__).resolve().parents[1]
 CORPUS = REPO / "test/corpus"
 RUN = "TOPO_TEST_RUN"  # environment of all that tests start: whose tests
 SCRATCH = REPO / "build/test"  # programs built by tests, kept from one run to the next
 
-MANIFEST = tomllib.loads((REPO / "cvars/algorithms.toml").read_text())["algorithm"]
-ALGORITHMS = [row["name"] for row in MANIFEST if row["collective"] == "allgather" and "file" in row]
+ALLGATHERS = [row["name"] for row in ALGORITHMS if row["collective"] == "allgather"]
 
 
 def read_bad_files() -> Any:
@@ -119,7 +117,7 @@ def pytest_generate_tests(metafunc: Any) -> None:
     """A test with an argument `algorithm` runs once for each allgather row of the manifest, one
     with `bad_file` once for each bad selection file: (content, what the library says)."""
     if "algorithm" in metafunc.fixturenames:
-        metafunc.parametrize("algorithm", ALGORITHMS)
+        metafunc.parametrize("algorithm", ALLGATHERS)
     for name, cases in {
         "bad_file": [case for section in BAD_FILES for case in section],
         "bad_file_of_each_kind": [section[i] for section in BAD_FILES for i in (0, -1)],
@@ -133,7 +131,7 @@ def pytest_generate_tests(metafunc: Any) -> None:
 @pytest.fixture(scope="session")
 def algorithms() -> list[str]:
     """Names of the allgather algorithms that cvars/algorithms.toml adds."""
-    return ALGORITHMS
+    return ALLGATHERS
 
 
 @pytest.fixture(scope="session")

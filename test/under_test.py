@@ -3,12 +3,20 @@
 
 import os
 import sys
+import tomllib
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPO / "maint"))
 
 from common import numversion
+
+# Rows of the manifest that are algorithms; topo_auto is not, it selects one of them
+ALGORITHMS = [
+    row
+    for row in tomllib.loads((REPO / "cvars/algorithms.toml").read_text())["algorithm"]
+    if "file" in row
+]
 
 # Good files of the corpus with keys behind "comm_hierarchy=any": it is like others of its kind later
 ONLY_IN_4_0 = ("communicators", "communicators_below_messages")

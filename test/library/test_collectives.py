@@ -7,22 +7,17 @@ one machine look like hosts clique0, clique1, ...
 """
 
 import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kinds import Build, Cluster, Env, Launch, MakeSite, RunParts, WriteJson
+from under_test import ALGORITHMS
 
 HERE = Path(__file__).parent
-MANIFEST = tomllib.loads((HERE.parents[1] / "cvars/algorithms.toml").read_text())["algorithm"]
 REDUCTIONS = ("reduce", "allreduce", "reduce_scatter", "reduce_scatter_block")
 COLLECTIVES = ("bcast", *REDUCTIONS, "allgatherv", "barrier")
-CASES = [
-    (row["collective"], row["name"])
-    for row in MANIFEST
-    if row["collective"] in COLLECTIVES and "file" in row
-]
+CASES = [(row["collective"], row["name"]) for row in ALGORITHMS if row["collective"] in COLLECTIVES]
 KINDS = ["no_topology", "one_rank_a_host", "cyclic", "block", "unknown_hosts"]
 ALL_OF_IT = [*(("unequal", n) for n in (1, 2, 8)), ("cyclic", 3), ("block", 5), ("no_topology", 9)]
 FALLBACK = {"MPIR_CVAR_COLLECTIVE_FALLBACK": "error"}
@@ -103,7 +98,7 @@ def test_any_segment(run_every: RunParts, cluster: Cluster, segment: int, eager:
     "collective, name",
     [
         (row["collective"], row["name"])
-        for row in MANIFEST
+        for row in ALGORITHMS
         if row["collective"] in COLLECTIVES and row.get("segmented")
     ],
 )

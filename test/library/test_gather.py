@@ -8,22 +8,17 @@ machine look like hosts clique0, clique1, ...
 
 import itertools
 import re
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kinds import Build, Cluster, Env, Launch, MakeSite, RunParts, WriteJson
+from under_test import ALGORITHMS
 
 HERE = Path(__file__).parent
-MANIFEST = tomllib.loads((HERE.parents[1] / "cvars/algorithms.toml").read_text())["algorithm"]
 COLLECTIVES = ("gather", "scatter", "gatherv", "scatterv")
-CASES = [
-    (row["collective"], row["name"])
-    for row in MANIFEST
-    if row["collective"] in COLLECTIVES and "file" in row
-]
+CASES = [(row["collective"], row["name"]) for row in ALGORITHMS if row["collective"] in COLLECTIVES]
 SIZES = [1, 2, 3, 5, 8, 11, 16, 17]
 SEGMENT = 32768  # default of MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES
 SHM = 32768  # default of MPIR_CVAR_COLL_TOPO_TREE_SHM_BYTES

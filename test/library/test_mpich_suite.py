@@ -11,22 +11,21 @@ import os
 import re
 import shutil
 import subprocess
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kinds import Env, Job, Launch, MakeSite, WriteJson
+from under_test import ALGORITHMS
 
 HERE = Path(__file__).parent
-MANIFEST = [
-    row
-    for row in tomllib.loads((HERE.parents[1] / "cvars/algorithms.toml").read_text())["algorithm"]
-    if "file" in row
-]
 ROWS = [
-    *((row["collective"], row["name"]) for row in MANIFEST),
-    *((f"i{row['collective']}", f"tsp_{row['name']}") for row in MANIFEST if "nonblocking" in row),
+    *((row["collective"], row["name"]) for row in ALGORITHMS),
+    *(
+        (f"i{row['collective']}", f"tsp_{row['name']}")
+        for row in ALGORITHMS
+        if "nonblocking" in row
+    ),
 ]
 
 # program and ranks, as in test/mpi/{coll,comm,...}/testlist; every collective of the manifest

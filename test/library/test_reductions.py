@@ -7,7 +7,6 @@ reductions.c prints the results.
 """
 
 import struct
-import tomllib
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -15,14 +14,11 @@ from typing import Any
 
 import pytest
 from kinds import Build, Cluster, Env, Launch, MakeSite, WriteJson
+from under_test import ALGORITHMS
 
 HERE = Path(__file__).parent
-MANIFEST = tomllib.loads((HERE.parents[1] / "cvars/algorithms.toml").read_text())["algorithm"]
 REDUCTIONS = ("reduce", "allreduce", "reduce_scatter", "reduce_scatter_block")
-NAMES = {  # but for topo_auto, which is one of them
-    c: [row["name"] for row in MANIFEST if row["collective"] == c and "file" in row]
-    for c in REDUCTIONS
-}
+NAMES = {c: [row["name"] for row in ALGORITHMS if row["collective"] == c] for c in REDUCTIONS}
 # the i-th set forces the i-th algorithm of each collective
 SETS = range(max(map(len, NAMES.values())))
 FIXED = {"MPIR_CVAR_COLL_TOPO_FIXED_ORDER": 1}
