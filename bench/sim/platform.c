@@ -6,6 +6,7 @@
 
 #include "sim.h"
 #include "topo_rates.h"
+#include "topo_json.h"
 #include "topo_site.h"
 #include <json.h>
 

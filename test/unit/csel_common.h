@@ -10,6 +10,7 @@
 #include "mpiimpl.h"
 #include "csel_tree.h"
 #include "csel_algos.h"
+#include "topo_json.h"
 #include "topo_site.h"
 
 int MPIR_IS_THREADED;
@@ -36,7 +37,7 @@ int MPIR_Err_create_code(int last, int fatal, const char *func, int line, int cl
     return class;
 }
 
-/* In place of topo.c, which needs the rest of MPICH */
+/* In place of topo_world.c, which needs the rest of MPICH */
 bool MPII_Topo_is_in_world(MPIR_Comm * comm_ptr)
 {
     return comm_ptr != NULL;

@@ -8,7 +8,10 @@
 
 /* the test is its progress engine: it has to see what a rank waits for */
 #include "topo_exec.c"
+#include "topo_exec_send.c"
 #include <setjmp.h>
+
+MPII_Topo_counter_t MPII_Topo_rack_messages;
 
 #define MAX_RANKS 256
 #include "place.h"
@@ -226,7 +229,7 @@ static void change(const cell_t * cell)
     CHECK(cell->writers == 0, "writes where a message may still write");
     CHECK(cell->readers == 0, "writes where a message may still read");
     for (int i = 0; i < running->num_sends && running->num_unwritten > 0; i++) {
-        const send_t *send = send_at(running, i);
+        const send_t *send = MPII_Topo_exec_send_at(running, i);
         CHECK(send->to == -1 || cell < (cell_t *) send->buf ||
               cell >= (cell_t *) send->buf + send->count, "writes what is still to go into a pipe");
     }

@@ -213,7 +213,8 @@ static int needs_after(const probe_t * probe, int i, int k, const MPII_Topo_step
         for (int j = 0; (k == -1 || round < i || j < k) && inner_step(probe, round, j, &other); j++)
             /* local steps are over, in order; but a message may come before the round, if not
              * before it is asked for */
-            if ((other.kind == MPII_TOPO_STEP__SEND || (k == -1 && round > i + 1 - WINDOW)) &&
+            if ((other.kind == MPII_TOPO_STEP__SEND ||
+                 (k == -1 && round > i + 1 - MPII_TOPO_EXEC_WINDOW)) &&
                 uses(probe, &other, step))
                 after = round + 1;
     return after;

@@ -22,7 +22,7 @@ COLLECTIVES += ["reduce", "reduce_scatter", "reduce_scatter_block", "scatter"]
 @pytest.fixture
 def topo_catalog(run_topo: Callable[..., str]) -> Callable[..., str]:
     def run(*args: Any) -> str:
-        return run_topo("topo_catalog.c", *args, flags=[TOPO / "topo_catalog_mpich.c", *SOURCES])
+        return run_topo("topo_catalog.c", *args, flags=[*TOPO.glob("topo_catalog_*.c"), *SOURCES])
 
     return run
 

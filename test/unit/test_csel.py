@@ -123,8 +123,7 @@ def start(
     program = build_unit(
         HERE / "csel.c",
         *(coll / f"src/csel_{part}.c" for part in ("algo", "grammar", "parse", "search", "tree")),
-        topo / "topo_site.c",
-        topo / "topo_rates.c",
+        *(topo / f"topo_{part}.c" for part in ("json", "site", "rates")),
         *sorted(set(json_c.glob("*.c")) - {json_c / "libjson.c"}),
         *(f"-I{folder}" for folder in [*includes, topo, json_c]),
         "-fsanitize=address,undefined",

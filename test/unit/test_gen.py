@@ -11,8 +11,10 @@ from kinds import Build, Launch
 
 HERE = Path(__file__).resolve().parent
 TOPO = HERE.parents[1] / "src_overlay/src/mpi/coll/algorithms/topo"
-# topo_gen.c includes it, which the name of the program that was built has to tell
-EXECUTOR = hashlib.sha256((TOPO / "topo_exec.c").read_bytes()).hexdigest()
+# topo_gen.c includes them, which the name of the program that was built has to tell
+EXECUTOR = hashlib.sha256(
+    b"".join(path.read_bytes() for path in sorted(TOPO.glob("topo_exec*.[ch]")))
+).hexdigest()
 FLAGS = ["-DTEST_MALLOC", f"-DEXECUTOR_{EXECUTOR}", "-Wno-unused-parameter"]
 FAMILIES = ["allgather.", "bcast.", "reduce.", "reduce_bcast.", "allreduce.", "reduce_scatter."]
 

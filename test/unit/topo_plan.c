@@ -792,7 +792,7 @@ static void known(void)
     MPII_Topo_place_t p = place(5, host, rack);
     int64_t sizes[25];
 
-    /* the example of topo_plan.c */
+    /* the example of topo_plan.h */
     const known_t ones[] = {
         {18, {4, 5, 12, 0, 1}, {4, 6, 16, 8, 10},
          {{3, 0, 4, -1}, {-1}}, {{3, 8, 4, 3, 14, 2, -1}, {-1}}},

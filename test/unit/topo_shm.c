@@ -22,6 +22,7 @@
 #define BLOCK 100       /* bytes; no multiple of a cache line */
 
 int MPIR_CVAR_COLL_TOPO_SPIN_USEC;
+MPII_Topo_counter_t MPII_Topo_shm_messages;
 
 const MPII_Topo_settings_t *MPII_Topo_comm_settings(const MPIR_Comm * comm_ptr)
 {

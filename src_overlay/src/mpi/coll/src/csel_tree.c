@@ -5,7 +5,7 @@
 
 #include "mpiimpl.h"
 #include "csel_tree.h"
-#include "topo_site.h"
+#include "topo_json.h"
 
 /* Depth is limited, the number of siblings is not. */
 static void free_tree(csel_node_s * node)

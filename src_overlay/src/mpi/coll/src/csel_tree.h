@@ -20,7 +20,8 @@
  * csel_compat.h   differences between versions of MPICH */
 
 #include "mpir_csel.h"
-#include "topo.h"
+#include "topo_compat.h"
+#include "topo_world.h"
 #include <json.h>
 #include <limits.h>
 

@@ -5,7 +5,7 @@
 
 #include "mpiimpl.h"
 #include "csel_tree.h"
-#include "topo_site.h"
+#include "topo_json.h"
 
 /* Selection from a tuning file: the rules that it holds come before the built-in selection, and its
  * "topology" object tells where the hosts are. One process reads it, so all have the same. */
@@ -135,8 +135,7 @@ static int add_auto(void *builtin)
     int mpi_errno = MPI_SUCCESS;
     void *by_auto;
 
-    if (MPIR_Process.comm_world == NULL || MPIR_Process.comm_world->coll.topo == NULL ||
-        !MPII_Topo_comm_settings(MPIR_Process.comm_world)->is_auto)
+    if (!MPII_Topo_world_is_auto())
         goto fn_exit;
     by_auto = MPIR_Csel_create_auto();
     MPIR_ERR_CHKANDJUMP(!by_auto, mpi_errno, MPI_ERR_OTHER, "**nomem");

@@ -6,49 +6,49 @@
 #ifndef TOPO_H_INCLUDED
 #define TOPO_H_INCLUDED
 
-/* Topology-aware collectives: what the algorithms share.
+/* Topology-aware collectives: what the algorithms share. Each group depends on those above it alone.
  *
- * topo_site.c    the topology of the site, from a file
- * topo_map.c     renumberings of ranks by distance
- * topo_order.c   ranks in a line of racks and hosts, and as a root sees it
- * topo_plan.c    plans of alltoall(v)
- * topo_gen_*.c   generators: algorithms as schedules (topo_step.h)
- * topo_links.c   what a schedule sends over each link; topo_rates.c, what links can carry;
- *                topo_predict.c, how long a schedule takes
+ * - Nothing but their arguments: no MPI, no state.
+ *   topo_json.c, topo_site.c       the topology of the site, from a file
+ *   topo_map.c, topo_order.c       renumberings of ranks by distance; ranks in a line of racks and
+ *                                  hosts, and as a root sees it
+ *   topo_route.c, topo_plan.c      plans of alltoall(v)
+ *   topo_gen_*.c                   generators: algorithms as schedules (topo_step.h)
+ *   topo_catalog*.c                all algorithms by name, MPICH's too
+ *   topo_links.c, topo_rates.c, topo_predict.c
+ *                                  what a schedule sends over each link, what links can carry, and how
+ *                                  long it takes
+ * - topo_base.c                    counters, warnings, waiting for messages
+ * - The place of a communicator.
+ *   topo_view.c                    hosts and racks, with what is kept with a communicator
+ *   topo_world.c                   how processes learn where they all are
+ *   topo_comm.c                    what algorithms ask of it: orders, and the like
+ * - Executors.
+ *   topo_shm*.c, topo_pipe.c       shared memory, waiting there, short messages inside hosts
+ *   topo_data.c, topo_exec*.c      what the units of a schedule are; running it
+ *   topo_exchange*.c               alltoall(v) by plans
+ * - Calls of MPI.
+ *   topo_call*.c                   as schedules; topo_call_sched.c, nonblocking and persistent ones
+ *   topo_auto.c                    predicted times of algorithms on a communicator
+ * - topo.c                         the beginning and the end of all this
  *
- * topo.c         the view that a communicator has: hosts, racks, renumberings, kept with it
- * topo_data.c    what the units of a schedule are; topo_exec.c runs it; topo_pipe.c, its short messages
- *                inside hosts
- * topo_auto.c    predicted times of algorithms on a communicator
- * topo_call*.c   calls of MPI as schedules; topo_call_sched.c, nonblocking and persistent ones
- * topo_exchange*.c   alltoall(v) by plans
- * topo_shm*.c    shared memory, and waiting there
- *
- * Those of the first group depend on nothing but their arguments. An algorithm counts its call
- * (MPII_TOPO_COUNT), asks for the order of the ranks or another renumbering (MPII_Topo_comm_order, ...),
- * and runs a schedule, or communicates with MPIC_Isend, MPIC_Irecv and MPII_Topo_wait. */
+ * An algorithm counts its call (MPII_TOPO_COUNT), asks for the order of the ranks or another renumbering
+ * (MPII_Topo_comm_order, ...), and runs a schedule. */
 
 #include "topo_algos.h"
 #include "topo_compat.h"
 #include "topo_counter.h"
 #include "topo_map.h"
 #include "topo_order.h"
+#include "topo_world.h"
 
-/* Called from MPII_Coll_init and MPII_Coll_finalize. */
+/* Called from MPII_Coll_init and MPII_Coll_finalize; and from there */
 int MPII_Topo_init(void);
 int MPII_Topo_finalize(void);
+void MPII_Topo_base_init(void);
+void MPII_Topo_world_finalize(void);
 
-/* Load the topology: from root, a parsed tuning file that was read from name, or else, where root is
- * NULL or has none, from the file that MPIR_CVAR_COLL_TOPOLOGY_FILE names. Returns 0; or -1, and in
- * err[MPII_TOPO_ERR_LEN] what is wrong with root. A bad MPIR_CVAR_COLL_TOPOLOGY_FILE leaves the
- * process without a topology; rank 0 prints why. Called at the end of MPI_Init. */
-struct json_object;
-int MPII_Topo_load(const char *name, struct json_object *root, char *err);
-
-/* Print one line, from rank 0 of MPI_COMM_WORLD. */
-void MPII_Topo_warn(const char *text);
-
-/* The same where has_warned is 0, which it is not any more then. */
+/* As MPII_Topo_warn where has_warned is 0, which it is not any more then. */
 void MPII_Topo_warn_once(MPL_atomic_int_t * has_warned, const char *text);
 
 /* Called where a communicator is duplicated, before it is used: it has the processes of its parent in
@@ -56,34 +56,6 @@ void MPII_Topo_warn_once(MPL_atomic_int_t * has_warned, const char *text);
 void MPII_Topo_comm_inherit(MPIR_Comm * comm_ptr, const MPIR_Comm * parent);
 /* Called from MPII_Coll_comm_cleanup. */
 void MPII_Topo_comm_cleanup(MPIR_Comm * comm_ptr);
-
-/* How a communicator is placed. All are MPIR_AINT_MAX where that is not known to all its processes:
- * on an intercommunicator, with processes of another MPI_COMM_WORLD, in a session without one. */
-typedef struct {
-    MPI_Aint num_hosts;
-    MPI_Aint num_racks;
-    MPI_Aint max_ppn;           /* most ranks on a host */
-} MPII_Topo_count_t;
-
-/* Whether all processes of a communicator are of the MPI_COMM_WORLD of the calling one */
-bool MPII_Topo_is_in_world(MPIR_Comm * comm_ptr);
-
-/* Whether a CVAR of this process forces one of the algorithms, or names a topology. */
-bool MPII_Topo_is_forced(void);
-
-/* Whether it is known where the processes of a communicator are, or can be found without communication:
- * the same on all of them. */
-bool MPII_Topo_is_placed(MPIR_Comm * comm_ptr);
-
-/* Learn where the processes of MPI_COMM_WORLD are: from then on, communicators of its processes need
- * no communication for that. Collective over MPI_COMM_WORLD, in MPI_Init: all do it, or none. */
-int MPII_Topo_place_world(void);
-
-/* Processes of MPI_COMM_WORLD on the host of the calling one */
-int MPII_Topo_num_on_host(void);
-
-/* Count from what MPII_Topo_place_world learnt, without communication. */
-void MPII_Topo_comm_count(MPIR_Comm * comm_ptr, MPII_Topo_count_t * count);
 
 /* The ranks of a communicator in a line (topo_order.h). Collective over the communicator at the first
  * call: where the place of MPI_COMM_WORLD does not tell, by a blocking allgather of some 130 bytes a rank in
@@ -119,8 +91,6 @@ enum {
 #undef MPII_TOPO_ENUM
     MPII_TOPO_SEGMENTED__END
 };
-/* The parameter segment_bytes of such an algorithm, where no tuning file gives it: negative */
-extern int MPII_Topo_as_agreed;
 
 /* What CVARs say, on rank 0: of MPI_COMM_WORLD, or of a communicator that is not placed by that. Those of
  * the same name, but all of them are numbers that can be used: in bytes, or how many. */
@@ -137,25 +107,27 @@ typedef struct {
 /* The settings of a communicator, the same on all its processes, once its place is known */
 const MPII_Topo_settings_t *MPII_Topo_comm_settings(const MPIR_Comm * comm_ptr);
 
-/* What algorithms keep with a communicator, and the duplicates that share it: nothing in it belongs
- * to one of them. NULL until one makes it (topo_exchange.h). */
-typedef struct {
-    struct MPII_Topo_exchange *exchange;        /* of blocking and persistent calls, */
-    struct MPII_Topo_exchange *nonblocking_exchange;    /* and of others */
-} MPII_Topo_kept_t;
-
-/* What is kept with this communicator alone, after MPII_Topo_comm_place: plans of alltoallv */
-struct MPII_Topo_plans **MPII_Topo_comm_plans(MPIR_Comm * comm_ptr);
-
-/* What is kept, and where the ranks of a communicator are. Collective at the first call, as above. */
+/* Where the ranks of a communicator are. Collective at the first call, as above. */
 int MPII_Topo_comm_place(MPIR_Comm * comm_ptr, const MPII_Topo_place_t ** place,
-                         MPII_Topo_kept_t ** kept, MPII_Topo_attr_t * attr);
+                         MPII_Topo_attr_t * attr);
 
-/* Pipes between the ranks of a host (topo_pipe.h); NULL: not yet. Called once in each call, by all
- * processes. */
-struct MPII_Topo_pipes;
-int MPII_Topo_comm_pipes(MPIR_Comm * comm_ptr, const MPII_Topo_order_t * order, int tag,
-                         struct MPII_Topo_pipes **pipes, MPII_Topo_attr_t * attr);
+/* What modules keep with a communicator that is placed: NULL until one puts it there, with what frees
+ * it. */
+typedef struct {
+    void *ptr;
+    void (*free) (void *ptr);
+} MPII_Topo_kept_t;
+typedef enum {
+    /* for its duplicates, too: nothing in it belongs to one of them (topo_view.c) */
+    MPII_TOPO_KEPT__EXCHANGE,   /* of blocking and persistent calls, */
+    MPII_TOPO_KEPT__NONBLOCKING_EXCHANGE,       /* and of others */
+    MPII_TOPO_KEPT__NUM_SHARED,
+    /* for this one alone */
+    MPII_TOPO_KEPT__PLANS = MPII_TOPO_KEPT__NUM_SHARED, /* of alltoallv */
+    MPII_TOPO_KEPT__PIPES,
+    MPII_TOPO_KEPT__END
+} MPII_Topo_kept_id_t;
+MPII_Topo_kept_t *MPII_Topo_comm_kept(MPIR_Comm * comm_ptr, MPII_Topo_kept_id_t id);
 
 /* Persistent alltoall(v): a schedule, where the blocking collective would be planned; else
  * *sched_type stays as it is, and the caller has to make one. Collective over the communicator. */

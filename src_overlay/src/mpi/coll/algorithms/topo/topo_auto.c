@@ -113,3 +113,9 @@ int64_t MPII_Topo_auto_stock_time(MPIR_Comm * comm_ptr, MPII_Topo_coll_t coll, c
         algo = MPII_Topo_mpich_choice(coll, bytes, order);
     return algo ? time_of(comm_ptr, algo, bytes) : -1;
 }
+
+void MPII_Topo_auto_init(void)
+{
+    MPII_TOPO_REGISTER(coll_topo_auto_decisions, MPII_Topo_auto_decisions,
+                       "decisions of topo_auto that were worked out, and not found");
+}

@@ -27,4 +27,7 @@ int64_t MPII_Topo_auto_stock_time(MPIR_Comm * comm_ptr, MPII_Topo_coll_t coll, c
 /* Decisions of topo_auto that this process has worked out: coll_topo_auto_decisions */
 extern MPII_Topo_counter_t MPII_Topo_auto_decisions;
 
+/* Called from MPII_Topo_init. */
+void MPII_Topo_auto_init(void);
+
 #endif /* TOPO_AUTO_H_INCLUDED */

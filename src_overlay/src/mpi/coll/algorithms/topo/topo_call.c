@@ -6,6 +6,8 @@
 #include "mpiimpl.h"
 #include "topo.h"
 #include "topo_call_impl.h"
+#include "topo_pipe.h"
+#include "topo_view.h"
 
 typedef MPII_Topo_call_t call_t;
 
@@ -329,16 +331,40 @@ int MPII_Topo_call_end(call_t * c, MPII_Topo_attr_t * attr)
     return mpi_errno;
 }
 
+/* Pipes belong to one communicator, not to its duplicates: while a process waits in one collective, its
+ * progress may run another one on a new duplicate (the broadcast in the commit of MPI_Comm_idup). They are
+ * made when it is used for more than being made itself. */
+#define PIPES_AFTER 2
+
+static void free_pipes(void *pipes)
+{
+    MPII_Topo_pipes_free(pipes);
+}
+
+/* Pipes between the ranks of a host; NULL: not yet. Called once in each call, by all processes. */
+static MPII_Topo_pipes_t *get_pipes(call_t * c, MPII_Topo_attr_t * attr)
+{
+    struct MPII_Topo_comm *topo = c->comm_ptr->coll.topo;
+    MPII_Topo_kept_t *kept = MPII_Topo_comm_kept(c->comm_ptr, MPII_TOPO_KEPT__PIPES);
+    MPII_Topo_pipes_t *pipes = kept->ptr;
+    int mpi_errno;
+
+    if (topo->num_runs < PIPES_AFTER) {
+        topo->num_runs++;
+    } else if (pipes == NULL) {
+        mpi_errno = MPII_Topo_pipes_create(c->comm_ptr, c->u.gen.order, c->tag, &pipes, attr);
+        MPII_Topo_call_note_error(c, mpi_errno, attr);
+        *kept = (MPII_Topo_kept_t) {.ptr = pipes,.free = free_pipes };
+    }
+    return pipes;
+}
+
 int MPII_Topo_call_run(call_t * c, MPII_Topo_attr_t * attr)
 {
     bool is_over = c->is_empty;
-    struct MPII_Topo_pipes *pipes = NULL;
+    MPII_Topo_pipes_t *pipes = is_over ? NULL : get_pipes(c, attr);
     int mpi_errno;
 
-    if (!is_over) {
-        mpi_errno = MPII_Topo_comm_pipes(c->comm_ptr, c->u.gen.order, c->tag, &pipes, attr);
-        MPII_Topo_call_note_error(c, mpi_errno, attr);
-    }
     while (!is_over) {
         mpi_errno = MPII_Topo_exec_run(&c->u.gen, &c->data, c->tag, c->comm_ptr, pipes, attr);
         is_over = !MPII_Topo_call_next(c, mpi_errno, attr);

@@ -8,203 +8,10 @@
 #include "mpl.h"
 #include "topo_catalog.h"
 
-/* What makes a schedule, with what arg is. Of MPICH's algorithms, those of the families of ours have the
- * identity as their order. */
-enum {
-    RING,                       /* arg: whether blocks are cut into segments */
-    SLOTS,
-    GATHER_BCAST,
-    TREE,                       /* MPII_Topo_shape_t */
-    LANES,                      /* MPII_Topo_lanes_kind_t */
-    DOUBLING,
-    HALVING,                    /* whether it is an allreduce */
-    GATHER,                     /* MPII_Topo_shape_t */
-    MPICH,                      /* MPII_Topo_mpich_kind_t */
-};
-
-#define OURS(coll, name, family, arg) {MPII_TOPO_COLL__##coll, name, false, family, arg}
-#define STOCK(coll, name, family, arg) {MPII_TOPO_COLL__##coll, name, true, family, arg}
-
-static const MPII_Topo_algo_t algos[] = {
-    OURS(ALLGATHER, "topo_ring", RING, false),
-    OURS(ALLGATHER, "topo_recursive_doubling", SLOTS, 0),
-    OURS(ALLGATHER, "gather_bcast", GATHER_BCAST, 0),
-    OURS(ALLGATHER, "rack_lanes", LANES, MPII_TOPO_LANES__ALLGATHER),
-    STOCK(ALLGATHER, "ring", RING, false),
-    STOCK(ALLGATHER, "recursive_doubling", SLOTS, 0),
-    STOCK(ALLGATHER, "brucks", MPICH, MPII_TOPO_MPICH__ALLGATHER_BRUCKS),
-    OURS(ALLGATHERV, "topo_ring", RING, true),
-    OURS(ALLGATHERV, "rack_lanes", LANES, MPII_TOPO_LANES__ALLGATHER),
-    STOCK(ALLGATHERV, "ring", MPICH, MPII_TOPO_MPICH__ALLGATHERV_RING),
-    STOCK(ALLGATHERV, "recursive_doubling", SLOTS, 0),
-    STOCK(ALLGATHERV, "brucks", MPICH, MPII_TOPO_MPICH__ALLGATHER_BRUCKS),
-    OURS(ALLREDUCE, "topo_recursive_doubling", DOUBLING, 0),
-    OURS(ALLREDUCE, "topo_reduce_scatter_allgather", HALVING, true),
-    OURS(ALLREDUCE, "rack_lanes", LANES, MPII_TOPO_LANES__ALLREDUCE),
-    STOCK(ALLREDUCE, "recursive_doubling", DOUBLING, 0),
-    STOCK(ALLREDUCE, "reduce_scatter_allgather", MPICH,
-          MPII_TOPO_MPICH__ALLREDUCE_REDUCE_SCATTER_ALLGATHER),
-    STOCK(ALLTOALL, "brucks", MPICH, MPII_TOPO_MPICH__ALLTOALL_BRUCKS),
-    STOCK(ALLTOALL, "pairwise", MPICH, MPII_TOPO_MPICH__ALLTOALL_PAIRWISE),
-    STOCK(ALLTOALL, "scattered", MPICH, MPII_TOPO_MPICH__ALLTOALL_SCATTERED),
-    OURS(BARRIER, "linear", TREE, MPII_TOPO_SHAPE__LINEAR),
-    OURS(BARRIER, "topo_tree", TREE, MPII_TOPO_SHAPE__LEADERS),
-    OURS(BARRIER, "recursive_doubling", DOUBLING, 0),
-    STOCK(BARRIER, "dissemination", MPICH, MPII_TOPO_MPICH__BARRIER_DISSEMINATION),
-    STOCK(BARRIER, "smp", MPICH, MPII_TOPO_MPICH__BARRIER_SMP),
-    OURS(BCAST, "topo_linear", TREE, MPII_TOPO_SHAPE__LINEAR),
-    OURS(BCAST, "topo_chain", TREE, MPII_TOPO_SHAPE__CHAIN),
-    OURS(BCAST, "topo_binary_tree", TREE, MPII_TOPO_SHAPE__BINARY),
-    OURS(BCAST, "topo_binomial", TREE, MPII_TOPO_SHAPE__BINOMIAL),
-    OURS(BCAST, "rack_lanes", LANES, MPII_TOPO_LANES__BCAST),
-    STOCK(BCAST, "binomial", TREE, MPII_TOPO_SHAPE__BINOMIAL),
-    STOCK(BCAST, "scatter_recursive_doubling_allgather", MPICH,
-          MPII_TOPO_MPICH__BCAST_SCATTER_DOUBLING),
-    STOCK(BCAST, "scatter_ring_allgather", MPICH, MPII_TOPO_MPICH__BCAST_SCATTER_RING),
-    OURS(GATHER, "rack_leader", GATHER, MPII_TOPO_SHAPE__LEADERS),
-    OURS(GATHER, "topo_binomial", GATHER, MPII_TOPO_SHAPE__BINOMIAL),
-    STOCK(GATHER, "binomial", MPICH, MPII_TOPO_MPICH__GATHER_BINOMIAL),
-    OURS(REDUCE, "topo_binomial", TREE, MPII_TOPO_SHAPE__BINOMIAL),
-    OURS(REDUCE, "topo_chain", TREE, MPII_TOPO_SHAPE__CHAIN),
-    OURS(REDUCE, "rack_lanes", LANES, MPII_TOPO_LANES__REDUCE),
-    STOCK(REDUCE, "binomial", TREE, MPII_TOPO_SHAPE__BINOMIAL),
-    STOCK(REDUCE, "reduce_scatter_gather", MPICH, MPII_TOPO_MPICH__REDUCE_REDUCE_SCATTER_GATHER),
-    OURS(REDUCE_SCATTER, "topo_recursive_halving", HALVING, false),
-    OURS(REDUCE_SCATTER, "rack_lanes", LANES, MPII_TOPO_LANES__REDUCE_SCATTER),
-    STOCK(REDUCE_SCATTER, "recursive_halving", MPICH, MPII_TOPO_MPICH__REDUCE_SCATTER_HALVING),
-    STOCK(REDUCE_SCATTER, "pairwise", MPICH, MPII_TOPO_MPICH__REDUCE_SCATTER_PAIRWISE),
-    OURS(REDUCE_SCATTER_BLOCK, "topo_recursive_halving", HALVING, false),
-    OURS(REDUCE_SCATTER_BLOCK, "rack_lanes", LANES, MPII_TOPO_LANES__REDUCE_SCATTER),
-    STOCK(REDUCE_SCATTER_BLOCK, "recursive_halving", MPICH, MPII_TOPO_MPICH__REDUCE_SCATTER_HALVING),
-    STOCK(REDUCE_SCATTER_BLOCK, "pairwise", MPICH, MPII_TOPO_MPICH__REDUCE_SCATTER_PAIRWISE),
-    OURS(SCATTER, "rack_leader", GATHER, MPII_TOPO_SHAPE__LEADERS),
-    OURS(SCATTER, "topo_binomial", GATHER, MPII_TOPO_SHAPE__BINOMIAL),
-    STOCK(SCATTER, "binomial", MPICH, MPII_TOPO_MPICH__SCATTER_BINOMIAL),
-};
-
-static const char *const colls[MPII_TOPO_COLL__END] = {
-    "allgather", "allgatherv", "allreduce", "alltoall", "barrier", "bcast", "gather", "reduce",
-    "reduce_scatter", "reduce_scatter_block", "scatter"
-};
-
-const MPII_Topo_algo_t *MPII_Topo_catalog(int i)
-{
-    return i < (int) (sizeof(algos) / sizeof(algos[0])) ? &algos[i] : NULL;
-}
-
-const MPII_Topo_algo_t *MPII_Topo_catalog_find(MPII_Topo_coll_t coll, const char *name)
-{
-    const MPII_Topo_algo_t *algo;
-
-    for (int i = 0; (algo = MPII_Topo_catalog(i)); i++)
-        if (algo->coll == coll && strcmp(algo->name, name) == 0)
-            return algo;
-    return NULL;
-}
-
-const char *MPII_Topo_coll_name(MPII_Topo_coll_t coll)
-{
-    return colls[coll];
-}
-
-MPII_Topo_coll_t MPII_Topo_coll_find(const char *name)
-{
-    int coll = 0;
-
-    while (coll < MPII_TOPO_COLL__END && strcmp(colls[coll], name) != 0)
-        coll++;
-    return coll;
-}
-
-/* -- facts of calls -- */
-
-/* Short segments make a chain fill soon, long ones cost less each: a part of the whole, but no less than
- * MIN_SEGMENT_BYTES, and no more than the setting. */
-#define NUM_SEGMENTS 8          /* where a segment is neither too short nor too long */
-#define MIN_SEGMENT_BYTES 8192
-#define LEAST_SEGMENT_BYTES 1024        /* whatever settings are */
-
-int64_t MPII_Topo_segment_len(int64_t bytes, int64_t segment_bytes, int64_t own)
-{
-    if (own > 0)
-        return MPL_MAX(own, LEAST_SEGMENT_BYTES);
-    return MPL_MIN(MPL_MAX(bytes / NUM_SEGMENTS, MIN_SEGMENT_BYTES),
-                   MPL_MAX(segment_bytes, LEAST_SEGMENT_BYTES));
-}
-
-/* Chunks overlap, so several make a long call faster; but each costs its messages, so a chunk is no
- * shorter than CHUNK_BYTES, and its units are no shorter than MIN_UNIT_BYTES, or, where there are but
- * three stages to overlap, MIN_PIECE_BYTES. With a root, chunks go from rack to rack, and shorter ones
- * fill that chain sooner: NUM_CHUNKS, of at most MAX_ROOTED_BYTES, but of units of at least
- * MIN_ROOTED_UNIT_BYTES. */
-#define CHUNK_BYTES (128 * 1024)
-#define MIN_UNIT_BYTES 4096
-#define MIN_PIECE_BYTES 8192
-#define NUM_CHUNKS 8
-#define MAX_ROOTED_BYTES (64 * 1024)
-#define MIN_ROOTED_UNIT_BYTES 1024
-#define MAX_CHUNKS 65536                /* numbers of messages are int */
-#define JOINED_BYTES (1024 * 1024)      /* allgather: what is longer in all is not copied */
-
-int MPII_Topo_lanes_chunks(MPII_Topo_lanes_kind_t kind, int64_t bytes, int num_units, int64_t own)
-{
-    int64_t units = num_units, chunk;
-
-    if (own > 0)
-        chunk = MPL_MAX(own, LEAST_SEGMENT_BYTES);
-    else if (kind == MPII_TOPO_LANES__BCAST || kind == MPII_TOPO_LANES__REDUCE)
-        chunk = MPL_MAX(MPL_MIN(bytes / NUM_CHUNKS, MAX_ROOTED_BYTES), units * MIN_ROOTED_UNIT_BYTES);
-    else if (kind == MPII_TOPO_LANES__ALLREDUCE)
-        chunk = MPL_MAX(CHUNK_BYTES, units * MIN_UNIT_BYTES);
-    else
-        chunk = MPL_MAX(CHUNK_BYTES, units * MIN_PIECE_BYTES);
-    return MPL_MIN(MPL_MAX(bytes / chunk, 1), MAX_CHUNKS);
-}
-
-bool MPII_Topo_lanes_are_joined(int64_t bytes)
-{
-    return bytes <= JOINED_BYTES;
-}
-
-#define MIN_SHORT 64            /* what may go with its size, whatever the setting is */
-#define MAX_SHORT 65536
-#define PIECES_HELD 16          /* of a rank that passes blocks on */
-#define MIN_PIECE 4096
-
-/* Most ranks in a subtree but that of the root */
-static int longest_subtree(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int root)
-{
-    int of_root = order->rack_of[order->host_at[order->pos_of[root]]], longest = order->max_ppn;
-
-    if (shape == MPII_TOPO_SHAPE__BINOMIAL)
-        return order->num_ranks / 2;
-    for (int i = 0; i < order->num_racks; i++) {
-        int len = order->first_pos[order->first_host[i + 1]] - order->first_pos[order->first_host[i]];
-        if (i != of_root)
-            longest = MPL_MAX(longest, len);
-    }
-    return longest;
-}
-
-int64_t MPII_Topo_gather_short_len(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int root,
-                                   int64_t segment_bytes)
-{
-    return MPL_MIN(MPL_MAX(segment_bytes / longest_subtree(order, shape, root), MIN_SHORT),
-                   MAX_SHORT);
-}
-
-void MPII_Topo_gather_pieces(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int root,
-                             int64_t segment_bytes, int64_t * head, int64_t * piece)
-{
-    *piece = MPL_MAX(segment_bytes, MIN_PIECE);
-    *head = PIECES_HELD * *piece / longest_subtree(order, shape, root);
-    *head = MPL_MAX(MPL_MIN(*head, *piece), MIN_PIECE);
-}
+/* Algorithms on calls, as schedules */
 
 /* Default of MPIR_CVAR_ALLGATHERV_PIPELINE_MSG_SIZE */
 #define MPICH_PIPELINE_BYTES 32768
-
-/* -- cases -- */
 
 struct MPII_Topo_case {
     const MPII_Topo_algo_t *algo;
@@ -427,34 +234,34 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
 {
     int p = c->order->num_ranks;
     int64_t bytes = c->algo->coll == MPII_TOPO_COLL__BARRIER ? 1 : args->bytes;
-    bool is_identity = c->algo->is_mpich && c->algo->family != MPICH;
+    bool is_identity = c->algo->is_mpich && c->algo->family != MPII_TOPO_FAMILY__MPICH;
 
     if (p == 1 || bytes == 0)
         return 1;
-    if (is_identity && make_identity(c, c->algo->family == DOUBLING) != 0)
+    if (is_identity && make_identity(c, c->algo->family == MPII_TOPO_FAMILY__DOUBLING) != 0)
         return -1;
     cut(c, bytes, bytes);
     switch (c->algo->family) {
-        case RING:
+        case MPII_TOPO_FAMILY__RING:
             if (c->algo->arg)
                 cut(c, bytes, MPII_Topo_segment_len(bytes, args->segment_bytes, 0));
             return 0;
-        case SLOTS:
+        case MPII_TOPO_FAMILY__SLOTS:
             if (c->algo->is_mpich ? p != MPII_Topo_pof2(p) : args->slots == NULL)
                 return 1;
             c->is_joined = c->algo->is_mpich || bytes < args->pipeline_min_bytes;
             return make_slots(c, args->slots);
-        case TREE:
+        case MPII_TOPO_FAMILY__TREE:
             if (!c->algo->is_mpich && c->algo->coll != MPII_TOPO_COLL__BARRIER)
                 cut(c, bytes, MPII_Topo_segment_len(bytes, args->segment_bytes, 0));
             return 0;
-        case LANES:
+        case MPII_TOPO_FAMILY__LANES:
             return make_lanes(c, bytes);
-        case HALVING:
+        case MPII_TOPO_FAMILY__HALVING:
             return make_halving(c, bytes);
-        case GATHER:
+        case MPII_TOPO_FAMILY__GATHER:
             return make_gather(c, bytes, args->segment_bytes);
-        case MPICH:
+        case MPII_TOPO_FAMILY__MPICH:
             return make_mpich(c, bytes);
         default:
             return 0;
@@ -506,16 +313,16 @@ void MPII_Topo_case_set(const MPII_Topo_case_t * c, int rank, MPII_Topo_any_gen_
     const MPII_Topo_algo_t *algo = c->algo;
 
     switch (algo->family) {
-        case RING:
+        case MPII_TOPO_FAMILY__RING:
             MPII_Topo_gen_ring(&g->ring, c->order, rank, c->units_per_block);
             break;
-        case SLOTS:
+        case MPII_TOPO_FAMILY__SLOTS:
             MPII_Topo_gen_slots(&g->slots, c->order, c->slots, c->slot_of_rank[rank], c->is_joined);
             break;
-        case GATHER_BCAST:
+        case MPII_TOPO_FAMILY__GATHER_BCAST:
             MPII_Topo_gen_gather_bcast(&g->gen, c->order, rank);
             break;
-        case TREE:
+        case MPII_TOPO_FAMILY__TREE:
             MPII_Topo_gen_tree(&g->tree, c->order, algo->arg,
                                algo->coll == MPII_TOPO_COLL__BARRIER ? 0 : c->root, rank,
                                c->units_per_block,
@@ -523,25 +330,25 @@ void MPII_Topo_case_set(const MPII_Topo_case_t * c, int rank, MPII_Topo_any_gen_
                                algo->coll == MPII_TOPO_COLL__REDUCE ? MPII_TOPO_TREE_UP :
                                MPII_TOPO_TREE_UP | MPII_TOPO_TREE_DOWN);
             break;
-        case LANES:
+        case MPII_TOPO_FAMILY__LANES:
             MPII_Topo_gen_lanes(&g->lanes, c->order, algo->arg,
                                 algo->coll == MPII_TOPO_COLL__BCAST ||
                                 algo->coll == MPII_TOPO_COLL__REDUCE ? c->root : -1, rank,
                                 c->num_chunks, c->is_joined);
             break;
-        case DOUBLING:
+        case MPII_TOPO_FAMILY__DOUBLING:
             MPII_Topo_gen_doubling(&g->doubling, c->order, rank);
             break;
-        case HALVING:
+        case MPII_TOPO_FAMILY__HALVING:
             MPII_Topo_gen_halving(&g->halving, c->order, rank, algo->arg);
             break;
-        case GATHER:
+        case MPII_TOPO_FAMILY__GATHER:
             MPII_Topo_gen_gather(&g->gather, c->order, algo->arg, c->root, rank,
                                  algo->coll == MPII_TOPO_COLL__GATHER);
             if (c->starts)
                 MPII_Topo_gen_gather_cut(&g->gather, c->num_chunks, c->starts, c->limit, false);
             break;
-        case MPICH:
+        case MPII_TOPO_FAMILY__MPICH:
             MPII_Topo_gen_mpich(&g->mpich, c->order, algo->arg, c->root, rank, c->num_chunks, &c->hosts);
             break;
     }
@@ -580,5 +387,5 @@ int64_t MPII_Topo_case_bytes(const MPII_Topo_case_t * c, const MPII_Topo_step_t 
     }
     bytes = c->full ? pieces(c, step->unit, step->num) :
         offset(c, step->unit + step->num) - offset(c, step->unit);
-    return bytes == 0 && c->algo->family != MPICH ? -1 : bytes;
+    return bytes == 0 && c->algo->family != MPII_TOPO_FAMILY__MPICH ? -1 : bytes;
 }

@@ -39,13 +39,30 @@ typedef enum {
     MPII_TOPO_COLL__END
 } MPII_Topo_coll_t;
 
+/* What makes a schedule, with what arg is. Of MPICH's algorithms, those of the families of ours have the
+ * identity as their order. */
+typedef enum {
+    MPII_TOPO_FAMILY__RING, /* arg: whether blocks are cut into segments */
+    MPII_TOPO_FAMILY__SLOTS,
+    MPII_TOPO_FAMILY__GATHER_BCAST,
+    MPII_TOPO_FAMILY__TREE, /* MPII_Topo_shape_t */
+    MPII_TOPO_FAMILY__LANES, /* MPII_Topo_lanes_kind_t */
+    MPII_TOPO_FAMILY__DOUBLING,
+    MPII_TOPO_FAMILY__HALVING, /* whether it is an allreduce */
+    MPII_TOPO_FAMILY__GATHER, /* MPII_Topo_shape_t */
+    MPII_TOPO_FAMILY__MPICH, /* MPII_Topo_mpich_kind_t */
+} MPII_Topo_family_t;
+
 /* A row */
 typedef struct {
     MPII_Topo_coll_t coll;
     const char *name;           /* value of MPIR_CVAR_<COLLECTIVE>_INTRA_ALGORITHM */
     bool is_mpich;              /* one of MPICH's own: never run by what is here */
-    int family, arg;            /* what makes its schedule: topo_catalog.c */
+    MPII_Topo_family_t family;
+    int arg;
 } MPII_Topo_algo_t;
+
+/* -- topo_catalog_rows.c -- */
 
 /* The i-th row, in no order; NULL: there are no more. */
 const MPII_Topo_algo_t *MPII_Topo_catalog(int i);
@@ -54,6 +71,8 @@ const MPII_Topo_algo_t *MPII_Topo_catalog_find(MPII_Topo_coll_t coll, const char
 /* Name of a collective, in lower case; and the reverse, MPII_TOPO_COLL__END: there is none. */
 const char *MPII_Topo_coll_name(MPII_Topo_coll_t coll);
 MPII_Topo_coll_t MPII_Topo_coll_find(const char *name);
+
+/* -- topo_catalog.c -- */
 
 /* What all ranks know of a call */
 typedef struct {
@@ -99,7 +118,7 @@ void MPII_Topo_case_set(const MPII_Topo_case_t * c, int rank, MPII_Topo_any_gen_
  * is empty, ours do not). O(1) */
 int64_t MPII_Topo_case_bytes(const MPII_Topo_case_t * c, const MPII_Topo_step_t * step);
 
-/* -- facts of calls, for those who prepare them (topo_call*.c) and for the catalog -- */
+/* -- topo_catalog_cut.c: for those who prepare them (topo_call*.c) and for topo_catalog.c -- */
 
 /* Longest unit of a vector that goes through a tree, or block in a ring (allgatherv), in segments:
  * `own` if it is not 0, what the user says of the algorithm; else at most segment_bytes */

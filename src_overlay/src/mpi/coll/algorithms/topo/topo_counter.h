@@ -35,4 +35,17 @@ static inline void MPII_Topo_counter_sub(MPII_Topo_counter_t * counter, unsigned
     MPII_TOPO_COUNTER_(fetch_sub_) (counter, value);
 }
 
+/* Make a counter a variable of MPI_T: each module those that it counts, once. */
+#define MPII_TOPO_REGISTER(name, counter, desc)                                         \
+    do {                                                                                \
+        MPII_Topo_counter_set(&counter, 0);                                             \
+        MPIR_T_PVAR_COUNTER_REGISTER_DYNAMIC_impl(MPI_UNSIGNED_LONG, name, &counter, 1, \
+                                                  MPI_T_VERBOSITY_USER_BASIC,           \
+                                                  MPI_T_BIND_NO_OBJECT,                 \
+                                                  (MPIR_T_PVAR_FLAG_READONLY |          \
+                                                   MPIR_T_PVAR_FLAG_CONTINUOUS), NULL,  \
+                                                  NULL, "COLLECTIVE",                   \
+                                                  desc " (of this process)");           \
+    } while (0)
+
 #endif /* TOPO_COUNTER_H_INCLUDED */

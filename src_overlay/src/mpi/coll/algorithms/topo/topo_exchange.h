@@ -14,10 +14,14 @@
 /* Alltoall and alltoallv by plans (topo_plan.h): the blocks of the ranks of a host are collected,
  * go to other hosts in few messages, and are distributed there.
  *
- * topo_exchange.c        what is kept with a communicator: shared memory, plans; how the processes
- *                        agree on a plan; the blocking collectives
- * topo_exchange_data.c   blocks of the user, and messages, as both of them use them
- * topo_exchange_sched.c  persistent and nonblocking collectives */
+ * topo_exchange.c            what is kept with a communicator, and shared memory
+ * topo_exchange_vote.c       votes of all processes
+ * topo_exchange_plan.c       how they agree on a plan, and make it
+ * topo_exchange_run.c        an exchange by a plan
+ * topo_exchange_alltoall.c, topo_exchange_alltoallv.c
+ *                            the blocking collectives
+ * topo_exchange_init.c       persistent and nonblocking ones; topo_exchange_sched.c, their schedules
+ * topo_exchange_data.c       blocks of the user, and messages, as all of them use them */
 
 /* What a collective sends, or receives. With MPI_IN_PLACE, both are what it receives. */
 typedef struct {
@@ -84,11 +88,8 @@ int MPII_Topo_exchange_unequal(const MPII_Topo_blocks_t * out, const MPII_Topo_b
 void MPII_Topo_count_messages(const MPII_Topo_place_t * place, int rank,
                               const MPII_Topo_wires_t * w);
 
-/* What is kept with a communicator, and those that share it with them; and with one alone. */
-struct MPII_Topo_exchange;
-void MPII_Topo_exchange_free(struct MPII_Topo_exchange *exchange);
-struct MPII_Topo_plans;
-void MPII_Topo_plans_free(struct MPII_Topo_plans *plans);
+/* Called from MPII_Topo_init. */
+void MPII_Topo_exchange_init(void);
 
 /* A plan for a persistent collective. *decline tells whether there is one. *route lives as long as
  * the communicator. *shm is the memory of the host, with room for counters, then for a segment, and

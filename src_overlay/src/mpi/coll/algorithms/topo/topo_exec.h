@@ -8,16 +8,17 @@
 
 #include "topo_data.h"
 #include "topo_gen.h"
+#include "topo_pipe.h"
 
 /* Running a schedule (topo_step.h): posts receives ahead, runs a round as soon as its messages are here,
  * and waits for sends where memory is to be used again, and at the end. */
 
 typedef struct MPII_Topo_exec MPII_Topo_exec_t;
 
-/* Run it to its end. pipes: NULL, or of all ranks (MPII_Topo_comm_pipes). An error is kept in attr and handed
+/* Run it to its end. pipes: NULL, or those of the communicator. An error is kept in attr and handed
  * on to others (without content), and all that they wait for is sent all the same. */
 int MPII_Topo_exec_run(const MPII_Topo_gen_t * gen, const MPII_Topo_data_t * data, int tag,
-                       MPIR_Comm * comm_ptr, struct MPII_Topo_pipes *pipes,
+                       MPIR_Comm * comm_ptr, MPII_Topo_pipes_t * pipes,
                        MPII_Topo_attr_t * attr);
 
 /* The same in steps, for a nonblocking call: begin, then advance until that says that it is done. gen and

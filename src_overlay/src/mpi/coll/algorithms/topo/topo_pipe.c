@@ -16,8 +16,6 @@
 #define MAX_ROOM 32768
 #define MAX_BYTES (4 * 1024 * 1024)     /* content of all pipes of a communicator on a host */
 
-MPII_Topo_counter_t MPII_Topo_shm_messages;
-
 /* A piece of a message */
 typedef struct {
     int64_t bytes;

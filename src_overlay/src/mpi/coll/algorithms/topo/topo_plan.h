@@ -6,9 +6,7 @@
 #ifndef TOPO_PLAN_H_INCLUDED
 #define TOPO_PLAN_H_INCLUDED
 
-#include "topo_map.h"
-
-#include <stdbool.h>
+#include "topo_route.h"
 
 /* Plans of an exchange of blocks between all ranks, with few messages between hosts.
  *
@@ -40,66 +38,19 @@
  * sender itself first, then the others in the order of hosts), then of source rank, then of
  * destination rank.
  *
+ * Example: ranks 0 and 1 on host 0, 2 on host 1, in group 0; 3 and 4 on host 2, in group 1. The
+ * segments, with "32" for the block from rank 3 to rank 2:
+ *
+ *       host 0                              host 1                  host 2
+ *   out 03 04 13 14           to 2          23 24        to 2       30 31 40 41 32 42        to 0
+ *   mid 00 01 10 11 30 31 40 41             20 21        to 0       33 34 43 44 03 04 13 14 23 24
+ *       02 12 32 42           to 1          22
+ *   in  20 21                 from 1        02 12 32 42  from 0
+ *
+ * Stage 1: rank 0 sends to rank 3, 2 to 4, and 3 to 0, which receives two pieces, 30 31 40 41 and
+ * 32 42. Stage 2: rank 1 sends to rank 2, and 2 to 1.
+ *
  * Source: after Booth and Jackson, "Planned AlltoAllv, a clustered approach" (EPCC). */
-
-/* Who exchanges messages with whom, whatever is in them. */
-typedef struct MPII_Topo_route_msg {
-    int host;                   /* at the other end */
-    int from, to;               /* ranks that send and receive it */
-} MPII_Topo_route_msg_t;
-
-typedef struct MPII_Topo_route {
-    const MPII_Topo_place_t *place;     /* has to live as long */
-    int rank, host;             /* of the calling process */
-    int index;                  /* of it among the ranks of the host */
-    int num_local;
-    int *local;                 /* [num_local] ranks of the host, in order */
-    int num_members;
-    int *members;               /* [num_members] hosts of the group, in order */
-    int num_group_ranks;
-    int *group_ranks;           /* [num_group_ranks] by member, then by rank */
-
-    /* All messages of the host, [0] of stage 1 and [1] of stage 2: in stage 1 those to each other
-     * group in the order of groups, and from hosts in the order of hosts; in stage 2 to, and from,
-     * each other member in their order */
-    int num_sends[2], num_recvs[2];
-    MPII_Topo_route_msg_t *sends[2], *recvs[2];
-
-    /* private */
-    void *state;
-} MPII_Topo_route_t;
-
-/* The route of a rank. Cost: O(p). Returns NULL if memory is exhausted. */
-enum {
-    MPII_TOPO_ROUTE__BY_RACK = 1,       /* groups are racks; else there is one */
-    MPII_TOPO_ROUTE__ONE_RANK = 2,      /* the first rank of a host has all its messages */
-    MPII_TOPO_ROUTE__NUM = 4
-};
-MPII_Topo_route_t *MPII_Topo_route_create(const MPII_Topo_place_t * place, int rank, int flags);
-void MPII_Topo_route_free(MPII_Topo_route_t * route);
-
-/* Whether local[index] has messages of a stage (0 or 1), where there are no empty ones. */
-bool MPII_Topo_route_takes_part(const MPII_Topo_route_t * route, int stage, int index);
-
-/* Sizes of blocks, in bytes, are kept as unsigned integers of 1, 2, 4 or 8 bytes: the width. It is
- * the same for all ranks. This is the least for sizes up to max. */
-int MPII_Topo_size_width(int64_t max);
-void MPII_Topo_size_set(void *sizes, int width, int64_t i, int64_t bytes);
-
-/* What a host must learn to lay out stage 2: the sizes of the blocks in each message that it
- * receives in stage 1, [ranks of the sender][ranks of the group, as group_ranks of the receiver].
- * Number of sizes in the message recvs[0][i], and in sends[0][i]. */
-int64_t MPII_Topo_route_num_transit_in(const MPII_Topo_route_t * route, int i);
-int64_t MPII_Topo_route_num_transit_out(const MPII_Topo_route_t * route, int i);
-/* The sizes to send before message sends[0][i], from `send` (see below). */
-void MPII_Topo_route_transit(const MPII_Topo_route_t * route, int i, const void *const send[],
-                             int width, void *sizes);
-
-/* Memory, in bytes: of a route on a process; of all sizes that a host needs for a plan, those in
- * transit included; and of its segment where every block has one byte. */
-int64_t MPII_Topo_route_memory(const MPII_Topo_route_t * route);
-int64_t MPII_Topo_route_table_bytes(const MPII_Topo_route_t * route, int width);
-int64_t MPII_Topo_route_uniform_bytes(const MPII_Topo_route_t * route);
 
 /* A range of the segment */
 typedef struct {

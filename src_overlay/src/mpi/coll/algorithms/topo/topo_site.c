@@ -5,165 +5,16 @@
 
 #include "mpl.h"
 #include "topo_site.h"
+#include "topo_json.h"
 #include "topo_rates.h"
-#include <errno.h>
-#include <fcntl.h>
-#include <json.h>
 #include <limits.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#define MAX_FILE_SIZE (64 * 1024 * 1024)
-#define MAX_JSON_DEPTH 64
 #define MAX_NAME_LEN 255
 #define MAX_HOSTS 65536
 #define SITE_FORMAT 1
-
-static int fail(char *err, const char *format, ...) ATTRIBUTE((format(printf, 2, 3)));
-static int fail(char *err, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(err, MPII_TOPO_ERR_LEN, format, args);
-    va_end(args);
-    /* one line, whatever the names in it hold */
-    for (char *c = err; *c; c++) {
-        if ((unsigned char) *c < ' ' || *c == 0x7f)
-            *c = '?';
-    }
-    return -1;
-}
-
-int MPII_Topo_read_file(const char *path, char **text, size_t * len, char *err)
-{
-    int ret = -1;
-    struct stat st;
-    char *buf = NULL;
-    size_t n = 0;
-
-    /* nonblocking: opening a FIFO must not wait for its writer */
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0) {
-        fail(err, "%s: cannot open: %s", path, strerror(errno));
-        goto fn_exit;
-    }
-    if (fstat(fd, &st) < 0) {
-        fail(err, "%s: cannot stat: %s", path, strerror(errno));
-        goto fn_exit;
-    }
-    if (!S_ISREG(st.st_mode)) {
-        fail(err, "%s: expected a regular file", path);
-        goto fn_exit;
-    }
-    if (st.st_size == 0) {
-        fail(err, "%s: the file is empty, expected a JSON object", path);
-        goto fn_exit;
-    }
-    if (st.st_size > MAX_FILE_SIZE) {
-        fail(err, "%s: found %lld bytes, expected at most %d", path, (long long) st.st_size,
-             MAX_FILE_SIZE);
-        goto fn_exit;
-    }
-    buf = MPL_malloc(st.st_size + 1, MPL_MEM_COLL);
-    if (buf == NULL) {
-        fail(err, "%s: out of memory", path);
-        goto fn_exit;
-    }
-    while (n < (size_t) st.st_size) {
-        ssize_t got = read(fd, buf + n, st.st_size - n);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0) {
-            fail(err, "%s: cannot read: %s", path, strerror(errno));
-            goto fn_exit;
-        }
-        if (got == 0)
-            break;
-        n += got;
-    }
-    buf[n] = '\0';
-    *text = buf;
-    *len = n;
-    buf = NULL;
-    ret = 0;
-
-  fn_exit:
-    MPL_free(buf);
-    if (fd >= 0)
-        close(fd);
-    return ret;
-}
-
-static int line_of(const char *text, size_t offset)
-{
-    int line = 1;
-    for (size_t i = 0; i < offset; i++)
-        line += text[i] == '\n';
-    return line;
-}
-
-int MPII_Topo_parse_json(const char *name, const char *text, size_t len, struct json_object **root,
-                         char *err)
-{
-    int ret = -1;
-    struct json_tokener *tok = NULL;
-    struct json_object *obj = NULL;
-
-    const char *nul = memchr(text, '\0', len);
-    if (nul) {
-        fail(err, "%s: line %d: found a NUL byte, expected JSON text", name,
-             line_of(text, nul - text));
-        goto fn_exit;
-    }
-    const char *first = text + strspn(text, " \t\r\n");
-    if (*first && *first != '{') {
-        int word = strcspn(first, " \t\r\n");
-        fail(err, "%s: line %d: found \"%.*s\", expected a JSON object", name,
-             line_of(text, first - text), word < 20 ? word : 20, first);
-        goto fn_exit;
-    }
-    tok = json_tokener_new_ex(MAX_JSON_DEPTH);
-    if (tok == NULL) {
-        fail(err, "%s: out of memory", name);
-        goto fn_exit;
-    }
-    json_tokener_set_flags(tok, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
-    obj = json_tokener_parse_ex(tok, text, len);
-    size_t end = json_tokener_get_parse_end(tok);
-    if (end > len)
-        end = len;
-    enum json_tokener_error jerr = json_tokener_get_error(tok);
-    if (jerr == json_tokener_continue) {
-        fail(err, "%s: line %d: the file ends inside a JSON value; is it cut off?", name,
-             line_of(text, len));
-        goto fn_exit;
-    }
-    if (jerr != json_tokener_success) {
-        fail(err, "%s: line %d: %s", name, line_of(text, end), json_tokener_error_desc(jerr));
-        goto fn_exit;
-    }
-    for (; end < len; end++) {
-        if (!strchr(" \t\r\n", text[end])) {
-            fail(err, "%s: line %d: found text after the JSON object", name, line_of(text, end));
-            goto fn_exit;
-        }
-    }
-    *root = obj;
-    obj = NULL;
-    ret = 0;
-
-  fn_exit:
-    if (obj)
-        json_object_put(obj);
-    if (tok)
-        json_tokener_free(tok);
-    return ret;
-}
 
 uint64_t MPII_Topo_hash(uint64_t h, const void *data, size_t len)
 {
@@ -176,25 +27,6 @@ uint64_t MPII_Topo_hash(uint64_t h, const void *data, size_t len)
 static void digest_add(uint64_t * digest, const void *data, size_t len)
 {
     *digest = MPII_Topo_hash(*digest, data, len);
-}
-
-/* A member that has to be there and of that type; NULL and a sentence in err otherwise. */
-static struct json_object *get(const char *name, const char *prefix, struct json_object *obj,
-                               const char *key, enum json_type type, char *err)
-{
-    struct json_object *val = NULL;
-
-    if (!json_object_object_get_ex(obj, key, &val)) {
-        fail(err, "%s: key \"%s%s\": found nothing, expected %s", name, prefix, key,
-             json_type_to_name(type));
-        return NULL;
-    }
-    if (!json_object_is_type(val, type)) {
-        fail(err, "%s: key \"%s%s\": found %s, expected %s", name, prefix, key,
-             json_type_to_name(json_object_get_type(val)), json_type_to_name(type));
-        return NULL;
-    }
-    return val;
 }
 
 /* Latencies differ from run to run by some percent. In steps of a fourth of a power of two, from a
@@ -225,33 +57,38 @@ static int get_matrix(const char *name, const char *prefix, struct json_object *
     *matrix = NULL;
     if (!json_object_object_get_ex(obj, key, NULL))
         return 0;
-    rows = get(name, prefix, obj, key, json_type_array, err);
+    rows = MPII_Topo_json_get(name, prefix, obj, key, json_type_array, err);
     if (rows == NULL)
         return -1;
     if (json_object_array_length(rows) != (size_t) n)
-        return fail(err, "%s: key \"%s%s\": found %zu rows, expected %d", name, prefix, key,
-                    (size_t) json_object_array_length(rows), n);
+        return MPII_Topo_json_fail(err, "%s: key \"%s%s\": found %zu rows, expected %d", name,
+                                   prefix, key, (size_t) json_object_array_length(rows), n);
     *matrix = MPL_malloc((size_t) n * n * sizeof(double), MPL_MEM_COLL);
     if (*matrix == NULL)
-        return fail(err, "%s: out of memory", name);
+        return MPII_Topo_json_fail(err, "%s: out of memory", name);
     for (int i = 0; i < n; i++) {
         struct json_object *row = json_object_array_get_idx(rows, i);
         if (!json_object_is_type(row, json_type_array))
-            return fail(err, "%s: key \"%s%s[%d]\": found %s, expected array", name, prefix, key,
-                        i, json_type_to_name(json_object_get_type(row)));
+            return MPII_Topo_json_fail(err, "%s: key \"%s%s[%d]\": found %s, expected array", name,
+                                       prefix, key, i,
+                                       json_type_to_name(json_object_get_type(row)));
         if (json_object_array_length(row) != (size_t) n)
-            return fail(err, "%s: key \"%s%s[%d]\": found %zu values, expected %d", name, prefix,
-                        key, i, (size_t) json_object_array_length(row), n);
+            return MPII_Topo_json_fail(err, "%s: key \"%s%s[%d]\": found %zu values, expected %d",
+                                       name, prefix, key, i, (size_t) json_object_array_length(row),
+                                       n);
         for (int j = 0; j < n; j++) {
             struct json_object *val = json_object_array_get_idx(row, j);
             if (!json_object_is_type(val, json_type_double) &&
                 !json_object_is_type(val, json_type_int))
-                return fail(err, "%s: key \"%s%s[%d][%d]\": found %s, expected a number", name,
-                            prefix, key, i, j, json_type_to_name(json_object_get_type(val)));
+                return MPII_Topo_json_fail(err,
+                                           "%s: key \"%s%s[%d][%d]\": found %s, expected a number",
+                                           name, prefix, key, i, j,
+                                           json_type_to_name(json_object_get_type(val)));
             double number = json_object_get_double(val);
             if (!isfinite(number) || number < 0)
-                return fail(err, "%s: key \"%s%s[%d][%d]\": found %g, expected %s >= 0",
-                            name, prefix, key, i, j, number, unit);
+                return MPII_Topo_json_fail(err,
+                                           "%s: key \"%s%s[%d][%d]\": found %g, expected %s >= 0",
+                                           name, prefix, key, i, j, number, unit);
             (*matrix)[(size_t) i * n + j] = number;
         }
     }
@@ -300,7 +137,7 @@ static int get_measured(const char *name, const char *prefix, struct json_object
         site->rack_distance = distances(rack_us, (size_t) r * r);
     if (MPII_Topo_rates_create(&measured, &site->rates) || (host_us && !site->host_distance) ||
         (rack_us && !site->rack_distance)) {
-        ret = fail(err, "%s: out of memory", name);
+        ret = MPII_Topo_json_fail(err, "%s: out of memory", name);
         goto fn_exit;
     }
     if (site->host_distance)
@@ -326,38 +163,42 @@ static int cmp_names(const void *a, const void *b)
 static int get_hosts(const char *name, const char *prefix, struct json_object *obj,
                      MPII_Topo_site_t * site, char *err)
 {
-    struct json_object *hosts = get(name, prefix, obj, "hosts", json_type_array, err);
+    struct json_object *hosts =
+        MPII_Topo_json_get(name, prefix, obj, "hosts", json_type_array, err);
     if (hosts == NULL)
         return -1;
     size_t n = json_object_array_length(hosts);
     if (n < 1 || n > MAX_HOSTS)
-        return fail(err, "%s: key \"%shosts\": found %zu names, expected 1 to %d", name, prefix, n,
-                    MAX_HOSTS);
+        return MPII_Topo_json_fail(err, "%s: key \"%shosts\": found %zu names, expected 1 to %d",
+                                   name, prefix, n, MAX_HOSTS);
     site->host_names = MPL_calloc(n, sizeof(char *), MPL_MEM_COLL);
     char **sorted = MPL_malloc(n * sizeof(char *), MPL_MEM_COLL);
     int ret = 0;
     if (site->host_names == NULL || sorted == NULL) {
-        ret = fail(err, "%s: out of memory", name);
+        ret = MPII_Topo_json_fail(err, "%s: out of memory", name);
         goto fn_exit;
     }
     site->num_hosts = n;
     for (int i = 0; i < site->num_hosts; i++) {
         struct json_object *val = json_object_array_get_idx(hosts, i);
         if (!json_object_is_type(val, json_type_string)) {
-            ret = fail(err, "%s: key \"%shosts[%d]\": found %s, expected string", name, prefix, i,
-                       json_type_to_name(json_object_get_type(val)));
+            ret =
+                MPII_Topo_json_fail(err, "%s: key \"%shosts[%d]\": found %s, expected string", name,
+                                    prefix, i, json_type_to_name(json_object_get_type(val)));
             goto fn_exit;
         }
         size_t len = json_object_get_string_len(val);
         const char *host = json_object_get_string(val);
         if (len < 1 || len > MAX_NAME_LEN || strlen(host) != len) {
-            ret = fail(err, "%s: key \"%shosts[%d]\": found a name of %zu bytes, expected 1 to %d",
-                       name, prefix, i, len, MAX_NAME_LEN);
+            ret =
+                MPII_Topo_json_fail(err,
+                                    "%s: key \"%shosts[%d]\": found a name of %zu bytes, expected 1 to %d",
+                                    name, prefix, i, len, MAX_NAME_LEN);
             goto fn_exit;
         }
         sorted[i] = site->host_names[i] = MPL_strdup(host);
         if (sorted[i] == NULL) {
-            ret = fail(err, "%s: out of memory", name);
+            ret = MPII_Topo_json_fail(err, "%s: out of memory", name);
             goto fn_exit;
         }
         digest_add(&site->digest, host, len + 1);
@@ -365,8 +206,10 @@ static int get_hosts(const char *name, const char *prefix, struct json_object *o
     qsort(sorted, n, sizeof(char *), cmp_names);
     for (size_t i = 1; i < n; i++) {
         if (!strcmp(sorted[i - 1], sorted[i])) {
-            ret = fail(err, "%s: key \"%shosts\": found \"%s\" twice, expected each name once",
-                       name, prefix, sorted[i]);
+            ret =
+                MPII_Topo_json_fail(err,
+                                    "%s: key \"%shosts\": found \"%s\" twice, expected each name once",
+                                    name, prefix, sorted[i]);
             goto fn_exit;
         }
     }
@@ -382,42 +225,45 @@ static int get_racks(const char *name, const char *prefix, struct json_object *o
     char sub[64];
     struct json_object *racks, *names, *of_host;
 
-    racks = get(name, prefix, obj, "racks", json_type_object, err);
+    racks = MPII_Topo_json_get(name, prefix, obj, "racks", json_type_object, err);
     if (racks == NULL)
         return -1;
     snprintf(sub, sizeof(sub), "%sracks.", prefix);
-    names = get(name, sub, racks, "names", json_type_array, err);
+    names = MPII_Topo_json_get(name, sub, racks, "names", json_type_array, err);
     if (names == NULL)
         return -1;
     size_t n = json_object_array_length(names);
     if (n < 1 || n > MAX_HOSTS)
-        return fail(err, "%s: key \"%snames\": found %zu names, expected 1 to %d", name, sub, n,
-                    MAX_HOSTS);
+        return MPII_Topo_json_fail(err, "%s: key \"%snames\": found %zu names, expected 1 to %d",
+                                   name, sub, n, MAX_HOSTS);
     site->num_racks = n;
     for (int i = 0; i < site->num_racks; i++) {
         struct json_object *val = json_object_array_get_idx(names, i);
         if (!json_object_is_type(val, json_type_string))
-            return fail(err, "%s: key \"%snames[%d]\": found %s, expected string", name, sub, i,
-                        json_type_to_name(json_object_get_type(val)));
+            return MPII_Topo_json_fail(err, "%s: key \"%snames[%d]\": found %s, expected string",
+                                       name, sub, i, json_type_to_name(json_object_get_type(val)));
     }
-    of_host = get(name, sub, racks, "of_host", json_type_array, err);
+    of_host = MPII_Topo_json_get(name, sub, racks, "of_host", json_type_array, err);
     if (of_host == NULL)
         return -1;
     if (json_object_array_length(of_host) != (size_t) site->num_hosts)
-        return fail(err, "%s: key \"%sof_host\": found %zu values, expected %d, one a host", name,
-                    sub, (size_t) json_object_array_length(of_host), site->num_hosts);
+        return MPII_Topo_json_fail(err,
+                                   "%s: key \"%sof_host\": found %zu values, expected %d, one a host",
+                                   name, sub, (size_t) json_object_array_length(of_host),
+                                   site->num_hosts);
     site->rack_of_host = MPL_malloc(site->num_hosts * sizeof(int), MPL_MEM_COLL);
     if (site->rack_of_host == NULL)
-        return fail(err, "%s: out of memory", name);
+        return MPII_Topo_json_fail(err, "%s: out of memory", name);
     for (int i = 0; i < site->num_hosts; i++) {
         struct json_object *val = json_object_array_get_idx(of_host, i);
         if (!json_object_is_type(val, json_type_int))
-            return fail(err, "%s: key \"%sof_host[%d]\": found %s, expected int", name, sub, i,
-                        json_type_to_name(json_object_get_type(val)));
+            return MPII_Topo_json_fail(err, "%s: key \"%sof_host[%d]\": found %s, expected int",
+                                       name, sub, i, json_type_to_name(json_object_get_type(val)));
         int64_t rack = json_object_get_int64(val);
         if (rack < 0 || rack >= site->num_racks)
-            return fail(err, "%s: key \"%sof_host[%d]\": found %lld, expected 0 to %d", name, sub,
-                        i, (long long) rack, site->num_racks - 1);
+            return MPII_Topo_json_fail(err,
+                                       "%s: key \"%sof_host[%d]\": found %lld, expected 0 to %d",
+                                       name, sub, i, (long long) rack, site->num_racks - 1);
         site->rack_of_host[i] = rack;
     }
     digest_add(&site->digest, site->rack_of_host, site->num_hosts * sizeof(int));
@@ -432,13 +278,13 @@ static int get_rack_join_bytes(const char *name, const char *prefix, struct json
     site->rack_join_bytes = -1;
     if (!json_object_object_get_ex(obj, key, NULL))
         return 0;
-    struct json_object *val = get(name, prefix, obj, key, json_type_int, err);
+    struct json_object *val = MPII_Topo_json_get(name, prefix, obj, key, json_type_int, err);
     if (val == NULL)
         return -1;
     int64_t bytes = json_object_get_int64(val);
     if (bytes < 0 || bytes > INT_MAX)
-        return fail(err, "%s: key \"%s%s\": found %lld, expected 0 to %d", name, prefix, key,
-                    (long long) bytes, INT_MAX);
+        return MPII_Topo_json_fail(err, "%s: key \"%s%s\": found %lld, expected 0 to %d", name,
+                                   prefix, key, (long long) bytes, INT_MAX);
     site->rack_join_bytes = bytes;
     digest_add(&site->digest, &bytes, sizeof(bytes));
     return 0;
@@ -453,7 +299,7 @@ int MPII_Topo_site_create(const char *name, struct json_object *root, MPII_Topo_
 
     *site_ = NULL;
     if (json_object_object_get_ex(root, "topology", NULL)) {
-        obj = get(name, prefix, root, "topology", json_type_object, err);
+        obj = MPII_Topo_json_get(name, prefix, root, "topology", json_type_object, err);
         if (obj == NULL)
             return -1;
         prefix = "topology.";
@@ -463,17 +309,22 @@ int MPII_Topo_site_create(const char *name, struct json_object *root, MPII_Topo_
         return 0;
     }
 
-    format = get(name, prefix, obj, "format", json_type_int, err);
+    format = MPII_Topo_json_get(name, prefix, obj, "format", json_type_int, err);
     if (format == NULL)
         return -1;
     if (json_object_get_int64(format) != SITE_FORMAT)
-        return fail(err, "%s: key \"%sformat\": found %lld, expected %d", name, prefix,
-                    (long long) json_object_get_int64(format), SITE_FORMAT);
+        return MPII_Topo_json_fail(err, "%s: key \"%sformat\": found %lld, expected %d", name,
+                                   prefix, (long long) json_object_get_int64(format), SITE_FORMAT);
 
     site = MPL_calloc(1, sizeof(*site), MPL_MEM_COLL);
     if (site == NULL)
-        return fail(err, "%s: out of memory", name);
+        return MPII_Topo_json_fail(err, "%s: out of memory", name);
     site->digest = MPII_TOPO_HASH_INIT;
+    site->name = MPL_strdup(name);
+    if (site->name == NULL) {
+        MPII_Topo_site_free(site);
+        return MPII_Topo_json_fail(err, "%s: out of memory", name);
+    }
     if (get_hosts(name, prefix, obj, site, err) || get_racks(name, prefix, obj, site, err) ||
         get_rack_join_bytes(name, prefix, obj, site, err) ||
         get_measured(name, prefix, obj, site, err)) {
@@ -490,6 +341,7 @@ void MPII_Topo_site_free(MPII_Topo_site_t * site)
         return;
     for (int i = 0; i < site->num_hosts && site->host_names; i++)
         MPL_free(site->host_names[i]);
+    MPL_free(site->name);
     MPL_free(site->host_names);
     MPL_free(site->rack_of_host);
     MPL_free(site->host_distance);

@@ -25,6 +25,7 @@
  * Without a latency, hosts of one rack are equally far apart, and so are racks. Other keys belong to
  * the tools and are passed over. */
 typedef struct MPII_Topo_site {
+    char *name;                 /* of the file */
     int num_hosts;
     int num_racks;
     int *rack_of_host;          /* [num_hosts] */
@@ -39,26 +40,14 @@ typedef struct MPII_Topo_site {
 /* Largest distance that a site has; what the site does not know is further. */
 #define MPII_TOPO_DISTANCE_MAX 255
 
-/* Longest message that the functions below write to err, with its final NUL. */
-#define MPII_TOPO_ERR_LEN 512
-
 /* FNV-1a of some bytes, after those that gave h */
 #define MPII_TOPO_HASH_INIT UINT64_C(0xcbf29ce484222325)
 uint64_t MPII_Topo_hash(uint64_t h, const void *data, size_t len);
 
-/* Read a whole regular file, at most 64 MiB. Returns 0, with *text NUL-terminated and to be freed by
- * MPL_free; or -1 and a sentence in err that starts with the name of the file. */
-int MPII_Topo_read_file(const char *path, char **text, size_t * len, char *err);
-
 struct json_object;
 
-/* Parse JSON text; name is the file it came from. Returns 0, and an object to be freed by
- * json_object_put; or -1 and a sentence in err: file, line, what was found, what is expected. */
-int MPII_Topo_parse_json(const char *name, const char *text, size_t len, struct json_object **root,
-                         char *err);
-
 /* The topology in a parsed site.json, or in the "topology" of a tuning.json. Returns 0 and *site, to
- * be freed by MPII_Topo_site_free, NULL where a tuning.json has none; or -1 and a sentence in err:
+ * be freed by MPII_Topo_site_free, NULL where a tuning.json has none; or -1 and a sentence in err
  * file, key, what was found, what is expected. */
 int MPII_Topo_site_create(const char *name, struct json_object *root, MPII_Topo_site_t ** site,
                           char *err);

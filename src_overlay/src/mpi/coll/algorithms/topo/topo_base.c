@@ -1,0 +1,95 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "topo.h"
+
+/* What all files of topo use: counters of calls and messages, warnings, waiting for messages */
+
+MPII_Topo_counter_t MPII_Topo_calls[MPII_TOPO_ALGO__END];
+MPII_Topo_counter_t MPII_Topo_rack_messages, MPII_Topo_shm_messages;
+int MPII_Topo_as_agreed = -1;
+
+void MPII_Topo_base_init(void)
+{
+    MPII_TOPO_REGISTER(coll_topo_rack_messages, MPII_Topo_rack_messages,
+                       "messages to other racks, but for those of MPICH's own algorithms");
+    MPII_TOPO_REGISTER(coll_topo_shm_messages, MPII_Topo_shm_messages, "messages through shared "
+                       "memory, but for alltoall and alltoallv by plans");
+#define REGISTER(COLL, Coll, coll, algo, desc)                                          \
+    MPII_TOPO_REGISTER(coll_topo_##coll##_##algo##_calls,                               \
+                       MPII_Topo_calls[MPII_TOPO_ALGO__##coll##_##algo],                \
+                       "calls of " #coll " " #algo ": " desc);
+    MPIR_TOPO_ALGOS(REGISTER)
+#undef REGISTER
+}
+
+/* -- telling the user -- */
+
+void MPII_Topo_warn(const char *text)
+{
+    if (MPIR_Process.rank == 0) {
+        fprintf(stderr, "[mpich] warning: %s\n", text);
+        fflush(stderr);
+    }
+}
+
+void MPII_Topo_warn_once(MPL_atomic_int_t * has_warned, const char *text)
+{
+    if (MPL_atomic_swap_int(has_warned, 1) == 0)
+        MPII_Topo_warn(text);
+}
+
+void MPII_Topo_out_of_memory(const char *where)
+{
+    char text[256];
+
+    snprintf(text, sizeof(text), "%s: out of memory in a collective, which the others of its "
+             "communicator wait for", where);
+    MPID_Abort(NULL, MPI_ERR_OTHER, 1, text);
+}
+
+/* -- messages -- */
+
+int MPII_Topo_wait_bytes(MPIR_Request ** request, MPI_Aint * bytes, MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS;
+
+    *bytes = 0;
+    if (*request == NULL)
+        return MPI_SUCCESS;
+    mpi_errno = MPII_Topo_wait_request(*request, attr);
+    if (mpi_errno == MPI_SUCCESS && (*request)->kind == MPIR_REQUEST_KIND__RECV) {
+        mpi_errno = (*request)->status.MPI_ERROR;
+        *bytes = MPIR_STATUS_GET_COUNT((*request)->status);
+    }
+    MPIR_Request_free(*request);
+    *request = NULL;
+    return mpi_errno;
+}
+
+int MPII_Topo_wait(MPIR_Request ** request, MPII_Topo_attr_t * attr)
+{
+    MPI_Aint bytes;
+
+    return MPII_Topo_wait_bytes(request, &bytes, attr);
+}
+
+int MPII_Topo_recv(void *buf, MPI_Aint count, MPI_Datatype datatype, int source, int tag,
+                   MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPIR_Request *request = NULL;
+
+    mpi_errno = MPIC_Irecv(buf, count, datatype, source, tag, comm_ptr, &request);
+    MPIR_ERR_CHECK(mpi_errno);
+    mpi_errno = MPII_Topo_wait(&request, attr);
+    MPIR_ERR_CHECK(mpi_errno);
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}

@@ -1,0 +1,92 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpl.h"
+#include "topo_catalog.h"
+
+/* How calls are cut into units */
+
+/* Short segments make a chain fill soon, long ones cost less each: a part of the whole, but no less than
+ * MIN_SEGMENT_BYTES, and no more than the setting. */
+#define NUM_SEGMENTS 8          /* where a segment is neither too short nor too long */
+#define MIN_SEGMENT_BYTES 8192
+#define LEAST_SEGMENT_BYTES 1024        /* whatever settings are */
+
+int64_t MPII_Topo_segment_len(int64_t bytes, int64_t segment_bytes, int64_t own)
+{
+    if (own > 0)
+        return MPL_MAX(own, LEAST_SEGMENT_BYTES);
+    return MPL_MIN(MPL_MAX(bytes / NUM_SEGMENTS, MIN_SEGMENT_BYTES),
+                   MPL_MAX(segment_bytes, LEAST_SEGMENT_BYTES));
+}
+
+/* Chunks overlap, so several make a long call faster; but each costs its messages, so a chunk is no
+ * shorter than CHUNK_BYTES, and its units are no shorter than MIN_UNIT_BYTES, or, where there are but
+ * three stages to overlap, MIN_PIECE_BYTES. With a root, chunks go from rack to rack, and shorter ones
+ * fill that chain sooner: NUM_CHUNKS, of at most MAX_ROOTED_BYTES, but of units of at least
+ * MIN_ROOTED_UNIT_BYTES. */
+#define CHUNK_BYTES (128 * 1024)
+#define MIN_UNIT_BYTES 4096
+#define MIN_PIECE_BYTES 8192
+#define NUM_CHUNKS 8
+#define MAX_ROOTED_BYTES (64 * 1024)
+#define MIN_ROOTED_UNIT_BYTES 1024
+#define MAX_CHUNKS 65536        /* numbers of messages are int */
+#define JOINED_BYTES (1024 * 1024)      /* allgather: what is longer in all is not copied */
+
+int MPII_Topo_lanes_chunks(MPII_Topo_lanes_kind_t kind, int64_t bytes, int num_units, int64_t own)
+{
+    int64_t units = num_units, chunk;
+
+    if (own > 0)
+        chunk = MPL_MAX(own, LEAST_SEGMENT_BYTES);
+    else if (kind == MPII_TOPO_LANES__BCAST || kind == MPII_TOPO_LANES__REDUCE)
+        chunk = MPL_MAX(MPL_MIN(bytes / NUM_CHUNKS, MAX_ROOTED_BYTES), units * MIN_ROOTED_UNIT_BYTES);
+    else if (kind == MPII_TOPO_LANES__ALLREDUCE)
+        chunk = MPL_MAX(CHUNK_BYTES, units * MIN_UNIT_BYTES);
+    else
+        chunk = MPL_MAX(CHUNK_BYTES, units * MIN_PIECE_BYTES);
+    return MPL_MIN(MPL_MAX(bytes / chunk, 1), MAX_CHUNKS);
+}
+
+bool MPII_Topo_lanes_are_joined(int64_t bytes)
+{
+    return bytes <= JOINED_BYTES;
+}
+
+#define MIN_SHORT 64            /* what may go with its size, whatever the setting is */
+#define MAX_SHORT 65536
+#define PIECES_HELD 16          /* of a rank that passes blocks on */
+#define MIN_PIECE 4096
+
+/* Most ranks in a subtree but that of the root */
+static int longest_subtree(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int root)
+{
+    int of_root = order->rack_of[order->host_at[order->pos_of[root]]], longest = order->max_ppn;
+
+    if (shape == MPII_TOPO_SHAPE__BINOMIAL)
+        return order->num_ranks / 2;
+    for (int i = 0; i < order->num_racks; i++) {
+        int len = order->first_pos[order->first_host[i + 1]] - order->first_pos[order->first_host[i]];
+        if (i != of_root)
+            longest = MPL_MAX(longest, len);
+    }
+    return longest;
+}
+
+int64_t MPII_Topo_gather_short_len(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int root,
+                                   int64_t segment_bytes)
+{
+    return MPL_MIN(MPL_MAX(segment_bytes / longest_subtree(order, shape, root), MIN_SHORT),
+                   MAX_SHORT);
+}
+
+void MPII_Topo_gather_pieces(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int root,
+                             int64_t segment_bytes, int64_t * head, int64_t * piece)
+{
+    *piece = MPL_MAX(segment_bytes, MIN_PIECE);
+    *head = PIECES_HELD * *piece / longest_subtree(order, shape, root);
+    *head = MPL_MAX(MPL_MIN(*head, *piece), MIN_PIECE);
+}

@@ -1,0 +1,178 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "topo_view.h"
+#include "topo_rates.h"
+
+/* What algorithms ask of a communicator: its place, orders of its ranks, built when first asked for, and
+ * what is kept with it */
+
+/* A renumbering for recursive doubling */
+typedef struct {
+    int slot;                   /* of the calling process */
+    bool are_ranks;
+    int slots[];                /* [num_ranks] */
+} slots_t;
+
+int MPII_Topo_comm_place(MPIR_Comm * comm_ptr, const MPII_Topo_place_t ** place,
+                         MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPII_Topo_view_t *view;
+
+    mpi_errno = MPII_Topo_comm_find(comm_ptr, &view, attr);
+    MPIR_ERR_CHECK(mpi_errno);
+    *place = &view->place;
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+MPII_Topo_kept_t *MPII_Topo_comm_kept(MPIR_Comm * comm_ptr, MPII_Topo_kept_id_t id)
+{
+    struct MPII_Topo_comm *topo = comm_ptr->coll.topo;
+
+    return id < MPII_TOPO_KEPT__NUM_SHARED ? &topo->store->kept[id] :
+        &topo->kept[id - MPII_TOPO_KEPT__NUM_SHARED];
+}
+
+const MPII_Topo_settings_t *MPII_Topo_comm_settings(const MPIR_Comm * comm_ptr)
+{
+    return &comm_ptr->coll.topo->view->settings;
+}
+
+MPL_atomic_ptr_t *MPII_Topo_comm_decisions(MPIR_Comm * comm_ptr)
+{
+    return &comm_ptr->coll.topo->view->decisions;
+}
+
+/* -- renumberings -- */
+
+static void print_order(MPIR_Comm * comm_ptr, unsigned what, const char *name, const int order[])
+{
+    if (!MPII_Topo_is_to_tell(comm_ptr, 2, what))
+        return;
+    printf("[mpich] topology of communicator 0x%08x: %s", (unsigned) comm_ptr->handle, name);
+    for (int i = 0; i < comm_ptr->local_size; i++)
+        printf(" %d", order[i]);
+    printf("\n");
+    fflush(stdout);
+}
+
+static int position(const int order[], int rank)
+{
+    int pos = 0;
+    while (order[pos] != rank)
+        pos++;
+    return pos;
+}
+
+/* Keep what was built in a view, or what another thread has put there meanwhile. */
+static void *keep(MPL_atomic_ptr_t * where, void *built)
+{
+    void *before = MPL_atomic_cas_ptr(where, NULL, built);
+    return before ? before : built;
+}
+
+int MPII_Topo_comm_order(MPIR_Comm * comm_ptr, const MPII_Topo_order_t ** order_,
+                         MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPII_Topo_order_t *order, *built;
+    MPII_Topo_view_t *view;
+
+    mpi_errno = MPII_Topo_comm_find(comm_ptr, &view, attr);
+    MPIR_ERR_CHECK(mpi_errno);
+    order = MPL_atomic_load_ptr(&view->order);
+    if (order == NULL) {
+        int *ring = MPL_malloc(comm_ptr->local_size * sizeof(int), MPL_MEM_COLL);
+        MPII_TOPO_NEED(ring && MPII_Topo_map_ring(&view->place, ring) == 0);
+        built = MPII_Topo_order_create(&view->place, ring);
+        MPII_TOPO_NEED(built);
+        MPL_free(ring);
+        order = keep(&view->order, built);
+        if (order != built)
+            MPL_free(built);
+    }
+    print_order(comm_ptr, MPII_TOPO_TOLD_RING, "ring", order->rank_at);
+    *order_ = order;
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+int MPII_Topo_comm_recursive_doubling(MPIR_Comm * comm_ptr, const int **slots_, int *slot,
+                                      bool *is_identity, MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS, n = comm_ptr->local_size;
+    slots_t *slots, *built;
+    MPII_Topo_view_t *view;
+
+    mpi_errno = MPII_Topo_comm_find(comm_ptr, &view, attr);
+    MPIR_ERR_CHECK(mpi_errno);
+    slots = MPL_atomic_load_ptr(&view->slots);
+    if (slots == NULL) {
+        built = MPL_malloc(sizeof(*built) + n * sizeof(int), MPL_MEM_COLL);
+        MPII_TOPO_NEED(built && MPII_Topo_map_recursive_doubling(&view->place, built->slots) == 0);
+        built->slot = position(built->slots, comm_ptr->rank);
+        built->are_ranks = true;
+        for (int i = 0; i < n; i++) {
+            if (built->slots[i] != i)
+                built->are_ranks = false;
+        }
+        slots = keep(&view->slots, built);
+        if (slots != built)
+            MPL_free(built);
+    }
+    print_order(comm_ptr, MPII_TOPO_TOLD_SLOTS, "recursive doubling", slots->slots);
+    *slots_ = slots->slots;
+    *slot = slots->slot;
+    *is_identity = slots->are_ranks;
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+int MPII_Topo_comm_links(MPIR_Comm * comm_ptr, const MPII_Topo_links_t ** links_,
+                         MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS;
+    const MPII_Topo_order_t *order;
+    MPII_Topo_view_t *view;
+
+    *links_ = NULL;
+    mpi_errno = MPII_Topo_comm_order(comm_ptr, &order, attr);
+    MPIR_ERR_CHECK(mpi_errno);
+    view = comm_ptr->coll.topo->view;
+    if (view->site == NULL || !view->site->rates)
+        goto fn_exit;
+    *links_ = MPL_atomic_load_ptr(&view->links);
+    if (*links_ == NULL) {
+        int *rack = MPL_malloc(order->num_racks * sizeof(int), MPL_MEM_COLL);
+        MPII_TOPO_NEED(rack);
+        for (int i = 0; i < order->num_racks; i++) {
+            int rank = order->rank_at[order->first_pos[order->first_host[i]]];
+            rack[i] = view->site_rack[view->place.rack_of_host[view->place.host_of_rank[rank]]];
+        }
+        void *built = MPII_Topo_links_create(view->site->rates, order, rack);
+        MPII_TOPO_NEED(built);
+        MPL_free(rack);
+        *links_ = keep(&view->links, built);
+        if (*links_ != built)
+            MPL_free(built);
+    }
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}

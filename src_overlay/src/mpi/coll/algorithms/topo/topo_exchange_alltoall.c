@@ -1,0 +1,182 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "topo.h"
+#include "topo_exchange_impl.h"
+
+/* Alltoall: one plan, for blocks of a byte, serves all sizes, and all know it. */
+
+/* Make room for blocks of a size on all hosts: for longer ones too, so that this is rare where sizes
+ * grow, or else for just these. *decline tells whether there is any. */
+static int reserve_uniform(MPII_Topo_exchange_t * ex, MPII_Topo_uniform_t * u, MPI_Aint block,
+                           MPII_Topo_decline_t * decline, MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    MPI_Aint room = MPII_TOPO_EX_MIN_ROOM;
+    bool is_ok;
+
+    while (room < block)
+        room *= 2;
+    while (true) {
+        mpi_errno = MPII_Topo_ex_reserve(ex, u->plan->bytes * room, &is_ok, attr);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        mpi_errno = MPII_Topo_ex_vote_yes(ex, &is_ok, attr);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        if (is_ok || room == block)
+            break;
+        room = block;
+    }
+    if (is_ok) {
+        u->room = room;
+    } else {
+        ex->uniform_limit = block;
+        *decline = MPII_TOPO_DECLINED_MEMORY;
+    }
+    return mpi_errno_ret;
+}
+
+/* The plan for blocks of a byte; there is no need to agree, all know it. */
+static MPII_Topo_uniform_t *get_uniform_plan(MPII_Topo_exchange_t * ex, int flags)
+{
+    MPII_Topo_uniform_t *u = &ex->uniform[flags];
+    const MPII_Topo_route_t *route;
+    MPL_time_t start;
+
+    if (u->plan == NULL) {
+        MPL_wtime(&start);
+        route = MPII_Topo_ex_route(ex, flags);
+        MPII_TOPO_NEED(route);
+        u->plan = MPII_Topo_plan_create(route, NULL, NULL, NULL, 0, ex->shm == NULL);
+        MPII_TOPO_NEED(u->plan);
+        MPII_Topo_counter_add(&MPII_Topo_plan_build_usec, MPII_Topo_ex_usec_since(&start));
+    }
+    return u;
+}
+
+/* Likewise, with the wires for blocks of a size */
+static MPII_Topo_uniform_t *get_uniform(MPII_Topo_exchange_t * ex, int flags, MPI_Aint block)
+{
+    MPII_Topo_uniform_t *u = get_uniform_plan(ex, flags);
+
+    if (u->scale != block) {
+        MPII_Topo_wires_free(u->wires);
+        u->scale = 0;
+        MPII_TOPO_NEED(MPII_Topo_wires_create(u->plan, block, &u->wires) == MPI_SUCCESS);
+        u->scale = block;
+    }
+    return u;
+}
+
+/* How all blocks of a size are joined, or why they are not */
+static MPII_Topo_decline_t decide_uniform(const MPII_Topo_exchange_t * ex, MPI_Aint block,
+                                          int *flags)
+{
+    double pairs = (double) ex->place->num_ranks * ex->place->num_ranks;
+
+    return ex->decline == MPII_TOPO_PLANNED ? MPII_Topo_ex_decide(ex, block * pairs, pairs,
+                                                                  flags) : ex->decline;
+}
+
+int MPII_Topo_exchange_uniform(MPIR_Comm * comm_ptr, MPI_Aint block, MPII_Topo_decline_t * decline,
+                               const MPII_Topo_route_t ** route, const MPII_Topo_plan_t ** plan,
+                               MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS, flags;
+    MPII_Topo_exchange_t *ex;
+
+    mpi_errno = MPII_Topo_ex_get(comm_ptr, true, &ex, attr);
+    MPIR_ERR_CHECK(mpi_errno);
+    *decline = decide_uniform(ex, block, &flags);
+    if (*decline == MPII_TOPO_PLANNED &&
+        (double) block * ex->uniform_bytes > ex->settings.plan_shm_bytes)
+        *decline = MPII_TOPO_DECLINED_MEMORY;
+    if (*decline == MPII_TOPO_PLANNED) {
+        *plan = get_uniform_plan(ex, flags)->plan;
+        *route = ex->route[flags];
+    }
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
+                                void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
+                                MPIR_Comm * comm_ptr, MPII_Topo_decline_t * decline,
+                                MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    MPII_Topo_exchange_t *ex;
+    MPII_Topo_blocks_t out, in;
+    MPII_Topo_uniform_t *u;
+    int flags;
+
+    *decline = MPII_TOPO_PLANNED;
+    MPII_Topo_blocks_set(&in, recvbuf, recvcount, NULL, NULL, recvtype);
+    out = in;
+    if (sendbuf != MPI_IN_PLACE)
+        MPII_Topo_blocks_set(&out, sendbuf, sendcount, NULL, NULL, sendtype);
+    /* In an erroneous program what a rank sends may have another size than what it receives. The smaller
+     * one is what others are likelier to have, too, so that all come to the same decision. */
+    MPI_Aint sent = out.count * out.type_size, received = in.count * in.type_size;
+    bool is_match = sent == received;
+    MPI_Aint block = sent > 0 && received > 0 ? MPL_MIN(sent, received) : MPL_MAX(sent, received);
+    if (block == 0)
+        goto fn_exit;
+
+    mpi_errno = MPII_Topo_ex_get(comm_ptr, false, &ex, attr);
+    MPIR_ERR_CHECK(mpi_errno);
+    *decline = decide_uniform(ex, block, &flags);
+    if (*decline == MPII_TOPO_PLANNED && block >= ex->uniform_limit)
+        *decline = MPII_TOPO_DECLINED_MEMORY;
+    if (*decline != MPII_TOPO_PLANNED)
+        goto fn_exit;
+    mpi_errno = MPII_Topo_ex_give_back(ex, attr);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    MPII_Topo_ex_count_need(ex, block * ex->uniform_bytes);
+    u = get_uniform(ex, flags, block);
+    if (block > u->room) {
+        mpi_errno = reserve_uniform(ex, u, block, decline, attr);
+        MPIR_ERR_CHECK(mpi_errno);
+        if (*decline != MPII_TOPO_PLANNED)
+            goto fn_exit;
+    }
+    /* what a rank sends has to have the size of what it receives: there is room for no more */
+    if (ex->shm)
+        MPII_Topo_ex_told_by(ex, ex->shm->index)->block[ex->current] = is_match ? block : -1;
+    if (is_match) {
+        mpi_errno = MPII_Topo_ex_collect(ex, u->plan, block, &out);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    } else {
+        TOPO_ADD_ERROR(MPIR_ERR_OTHER);
+    }
+    mpi_errno = MPII_Topo_ex_run(ex, u->plan, u->wires, block, false, attr);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    if (TOPO_ERROR == TOPO_ERROR_NONE) {
+        mpi_errno = MPII_Topo_ex_distribute(ex, u->plan, block, &in);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    } else {
+        ex->current ^= 1;
+        if (TOPO_ERROR == MPIR_ERR_OTHER) {
+            /* All processes have learnt of it, as each host sends to each other one. No buffer has been
+             * written. */
+            TOPO_CLEAR_ERROR;
+            mpi_errno = MPI_SUCCESS;
+            mpi_errno_ret = MPII_Topo_exchange_unequal(&out, &in, comm_ptr, attr);
+            MPII_Topo_counter_add(&MPII_Topo_plan_declined[MPII_TOPO_DECLINED_MISMATCH], 1);
+        }
+    }
+
+  fn_exit:
+    MPII_Topo_counter_add(&MPII_Topo_plan_declined[*decline], 1);
+    TOPO_RETURN_ERROR(mpi_errno, mpi_errno_ret);
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}

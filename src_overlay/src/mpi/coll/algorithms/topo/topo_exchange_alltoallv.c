@@ -1,0 +1,302 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "topo.h"
+#include "topo_exchange_impl.h"
+
+/* Alltoallv: plans are kept with the communicator, and found again by a vote. */
+
+/* A plan that is kept, with its key: the bytes to and from each rank */
+typedef struct {
+    int64_t *key;               /* [2 * num_ranks] */
+    MPII_Topo_decline_t decline;
+    MPII_Topo_plan_t *plan;     /* NULL if declined */
+    MPII_Topo_wires_t *wires;
+    uint64_t last_use;          /* 0: this entry is free */
+    int64_t need;               /* bytes of a half on any host, at most */
+    int epoch;                  /* there was room for it then */
+    int64_t memory;             /* the most that it takes on any rank */
+} entry_t;
+
+/* The plans of alltoallv that are kept with one communicator */
+struct MPII_Topo_plans {
+    entry_t entries[MPII_TOPO_EX_MAX_ENTRIES];
+    uint64_t clock;
+    int64_t num_misses;         /* since the last hit */
+    bool is_off;                /* there were too many */
+};
+
+static void entry_clear(entry_t * entry)
+{
+    if (entry->last_use && entry->plan)
+        MPII_Topo_counter_sub(&MPII_Topo_plan_bytes, entry->memory);
+    MPL_free(entry->key);
+    MPII_Topo_plan_free(entry->plan);
+    MPII_Topo_wires_free(entry->wires);
+    memset(entry, 0, sizeof(*entry));
+}
+
+/* The entry that has not been used for the longest time, or a free one, and enough memory. */
+static entry_t *make_way(MPII_Topo_exchange_t * ex, int64_t memory)
+{
+    while (true) {
+        entry_t *oldest = &ex->plans->entries[0];
+        int64_t sum = memory;
+        for (int i = 0; i < ex->settings.plan_entries; i++) {
+            entry_t *entry = &ex->plans->entries[i];
+            sum += entry->memory;
+            if (entry->last_use < oldest->last_use)
+                oldest = entry;
+        }
+        if (oldest->last_use == 0 && sum <= ex->settings.plan_bytes)
+            return oldest;
+        if (oldest->last_use == 0) {
+            /* free entries there are, but not enough memory: the oldest of the others goes */
+            oldest = NULL;
+            for (int i = 0; i < ex->settings.plan_entries; i++) {
+                entry_t *entry = &ex->plans->entries[i];
+                if (entry->last_use && (!oldest || entry->last_use < oldest->last_use))
+                    oldest = entry;
+            }
+            if (oldest == NULL)
+                return &ex->plans->entries[0];
+        }
+        entry_clear(oldest);
+    }
+}
+
+/* Build the plan for ex->key and keep it. `vote` is that of all ranks on the call. */
+static int add_entry(MPII_Topo_exchange_t * ex, const MPII_Topo_vote_t * call, entry_t ** entry_,
+                     MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    int64_t key_bytes = 2 * (int64_t) ex->place->num_ranks * sizeof(int64_t);
+    entry_t entry = { 0 };
+    int flags;
+    bool is_ok, has_room;
+    MPII_Topo_vote_t vote = { 0 };
+    MPL_time_t start;
+
+    MPL_wtime(&start);
+    entry.decline = MPII_Topo_ex_decide(ex, call->sum[0], call->sum[1], &flags);
+    entry.key = MPL_malloc(key_bytes, MPL_MEM_COLL);
+    is_ok = entry.key != NULL;
+    if (entry.key)
+        memcpy(entry.key, ex->key, key_bytes);
+    entry.memory = key_bytes;
+    if (entry.decline == MPII_TOPO_PLANNED) {
+        mpi_errno = MPII_Topo_ex_build(ex, flags, call->max[2], &entry.plan, attr);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        is_ok = is_ok && entry.plan &&
+            MPII_Topo_wires_create(entry.plan, 1, &entry.wires) == MPI_SUCCESS;
+        vote.max[0] = entry.plan ? entry.plan->bytes : 0;
+        vote.max[1] = entry.plan ? MPII_Topo_plan_memory(entry.plan) : 0;
+    }
+    vote.all = is_ok;
+    mpi_errno = MPII_Topo_ex_vote(ex, &vote, attr);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    is_ok = vote.all;
+    if (is_ok && entry.plan) {
+        /* no host has to ask whether the others want more than is allowed */
+        is_ok = 2 * MPII_TOPO_EX_ALIGN((int64_t) vote.max[0]) <= ex->settings.plan_shm_bytes;
+        if (is_ok) {
+            mpi_errno = MPII_Topo_ex_reserve(ex, entry.plan->bytes, &has_room, attr);
+            TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+            is_ok = has_room;
+            mpi_errno = MPII_Topo_ex_vote_yes(ex, &is_ok, attr);
+            TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        }
+    }
+    if (!is_ok && entry.decline == MPII_TOPO_PLANNED)
+        entry.decline = MPII_TOPO_DECLINED_MEMORY;
+    if (entry.decline != MPII_TOPO_PLANNED) {
+        MPII_Topo_plan_free(entry.plan);
+        MPII_Topo_wires_free(entry.wires);
+        entry.plan = NULL;
+        entry.wires = NULL;
+    } else {
+        entry.need = vote.max[0];
+        entry.epoch = ex->epoch;
+        entry.memory += vote.max[1];
+        MPII_Topo_counter_add(&MPII_Topo_plan_builds, 1);
+        MPII_Topo_counter_add(&MPII_Topo_plan_build_usec, MPII_Topo_ex_usec_since(&start));
+    }
+    *entry_ = make_way(ex, entry.memory);
+    **entry_ = entry;
+    (*entry_)->last_use = ++ex->plans->clock;
+    if (entry.plan)
+        MPII_Topo_counter_add(&MPII_Topo_plan_bytes, entry.memory);
+    return mpi_errno_ret;
+}
+
+/* The entries that have the key of the call. */
+static uint64_t find_entries(const MPII_Topo_exchange_t * ex)
+{
+    uint64_t found = 0;
+    size_t bytes = 2 * (size_t) ex->place->num_ranks * sizeof(int64_t);
+
+    for (int i = 0; i < ex->settings.plan_entries; i++) {
+        const entry_t *entry = &ex->plans->entries[i];
+        if (entry->last_use && entry->key && memcmp(entry->key, ex->key, bytes) == 0)
+            found |= (uint64_t) 1 << i;
+    }
+    return found;
+}
+
+/* The one that was used last, or -1. */
+static int latest_entry(const MPII_Topo_exchange_t * ex, uint64_t found)
+{
+    int latest = -1;
+
+    for (int i = 0; i < ex->settings.plan_entries; i++) {
+        if ((found >> i & 1) &&
+            (latest == -1 || ex->plans->entries[i].last_use > ex->plans->entries[latest].last_use))
+            latest = i;
+    }
+    return latest;
+}
+
+static void count_miss(MPII_Topo_exchange_t * ex)
+{
+    MPII_Topo_counter_add(&MPII_Topo_plan_misses, 1);
+    ex->plans->num_misses++;
+    if (ex->settings.plan_misses == 0 || ex->plans->num_misses < ex->settings.plan_misses)
+        return;
+    ex->plans->is_off = true;
+    for (int i = 0; i < MPII_TOPO_EX_MAX_ENTRIES; i++)
+        entry_clear(&ex->plans->entries[i]);
+    if (MPIR_CVAR_COLL_TOPOLOGY_VERBOSE > 0 && ex->comm_ptr->rank == 0) {
+        printf("[mpich] topology of communicator 0x%08x: %ld calls of alltoallv in a row had "
+               "counts that no plan had, plans are not used any more\n",
+               (unsigned) ex->comm_ptr->handle, (long) ex->plans->num_misses);
+        fflush(stdout);
+    }
+}
+
+static void free_plans(void *ptr)
+{
+    struct MPII_Topo_plans *plans = ptr;
+
+    for (int i = 0; i < MPII_TOPO_EX_MAX_ENTRIES; i++)
+        entry_clear(&plans->entries[i]);
+    MPL_free(plans);
+}
+
+static void get_plans(MPII_Topo_exchange_t * ex)
+{
+    MPII_Topo_kept_t *kept = MPII_Topo_comm_kept(ex->comm_ptr, MPII_TOPO_KEPT__PLANS);
+
+    if (kept->ptr == NULL) {
+        kept->ptr = MPL_calloc(1, sizeof(struct MPII_Topo_plans), MPL_MEM_COLL);
+        MPII_TOPO_NEED(kept->ptr);
+        kept->free = free_plans;
+    }
+    ex->plans = kept->ptr;
+}
+
+int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcounts,
+                                 const MPI_Aint * sdispls, MPI_Datatype sendtype, void *recvbuf,
+                                 const MPI_Aint * recvcounts, const MPI_Aint * rdispls,
+                                 MPI_Datatype recvtype, MPIR_Comm * comm_ptr,
+                                 MPII_Topo_decline_t * decline, MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    MPII_Topo_exchange_t *ex;
+    MPII_Topo_blocks_t out, in;
+    MPII_Topo_vote_t vote = { 0 };
+    entry_t *entry;
+    bool is_handed_on = false;
+
+    *decline = MPII_TOPO_PLANNED;
+    mpi_errno = MPII_Topo_ex_get(comm_ptr, false, &ex, attr);
+    MPIR_ERR_CHECK(mpi_errno);
+    *decline = ex->decline;
+    if (*decline != MPII_TOPO_PLANNED)
+        goto fn_exit;
+    get_plans(ex);
+    if (ex->plans->is_off) {
+        *decline = MPII_TOPO_DECLINED_MISSES;
+        goto fn_exit;
+    }
+
+    MPII_Topo_blocks_set(&in, recvbuf, 0, recvcounts, rdispls, recvtype);
+    out = in;
+    if (sendbuf != MPI_IN_PLACE)
+        MPII_Topo_blocks_set(&out, sendbuf, 0, sendcounts, sdispls, sendtype);
+
+    mpi_errno = MPII_Topo_ex_give_back(ex, attr);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+
+    /* -- guess the plan, collect for it, and vote -- */
+    MPII_Topo_ex_make_key(ex, &out, &in, &vote);
+    vote.all = find_entries(ex);
+    int guess = latest_entry(ex, vote.all);
+    vote.max[0] = guess + 1;
+    vote.max[1] = MPII_TOPO_EX_MAX_ENTRIES - guess;
+    if (guess != -1 && ex->plans->entries[guess].plan &&
+        ex->plans->entries[guess].epoch == ex->epoch) {
+        mpi_errno = MPII_Topo_ex_collect(ex, ex->plans->entries[guess].plan, 1, &out);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+    mpi_errno = MPII_Topo_ex_vote(ex, &vote, attr);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    if (vote.match) {
+        /* all processes know */
+        mpi_errno = MPII_Topo_exchange_unequal(&out, &in, comm_ptr, attr);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        MPII_Topo_counter_add(&MPII_Topo_plan_declined[MPII_TOPO_DECLINED_MISMATCH], 1);
+        goto fn_exit;
+    }
+
+    int slot = latest_entry(ex, vote.all);
+    if (slot == -1) {
+        mpi_errno = add_entry(ex, &vote, &entry, attr);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    } else {
+        entry = &ex->plans->entries[slot];
+        entry->last_use = ++ex->plans->clock;
+        ex->plans->num_misses = 0;
+        MPII_Topo_counter_add(&MPII_Topo_plan_hits, 1);
+        /* where all guessed right, and not else: those who did not wrote to other places */
+        is_handed_on = ex->shm && vote.max[0] == slot + 1 &&
+            vote.max[1] == MPII_TOPO_EX_MAX_ENTRIES - slot;
+    }
+    *decline = entry->decline;
+    MPII_Topo_ex_count_need(ex, entry->need);
+    if (entry->plan && entry->epoch != ex->epoch) {
+        bool is_ok;
+        mpi_errno = MPII_Topo_ex_reserve(ex, entry->plan->bytes, &is_ok, attr);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        mpi_errno = MPII_Topo_ex_vote_yes(ex, &is_ok, attr);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        if (is_ok)
+            entry->epoch = ex->epoch;
+        else
+            *decline = MPII_TOPO_DECLINED_MEMORY;
+        is_handed_on = false;
+    }
+    if (*decline == MPII_TOPO_PLANNED) {
+        if (!is_handed_on && (slot == -1 || ex->shm || guess != slot)) {
+            mpi_errno = MPII_Topo_ex_collect(ex, entry->plan, 1, &out);
+            TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        }
+        mpi_errno = MPII_Topo_ex_run(ex, entry->plan, entry->wires, 0, is_handed_on, attr);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        mpi_errno = MPII_Topo_ex_distribute(ex, entry->plan, 1, &in);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+    if (slot == -1)
+        count_miss(ex);
+
+  fn_exit:
+    MPII_Topo_counter_add(&MPII_Topo_plan_declined[*decline], 1);
+    TOPO_RETURN_ERROR(mpi_errno, mpi_errno_ret);
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}

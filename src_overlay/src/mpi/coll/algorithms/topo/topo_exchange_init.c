@@ -1,0 +1,181 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "tsp_impl.h"
+#include "topo.h"
+#include "topo_exchange_sched.h"
+
+/* Persistent and nonblocking calls by plans */
+
+/* Whether the blocking collective would be planned. */
+static bool is_selected(MPIR_Comm * comm_ptr, const MPIR_Csel_coll_sig_s * sig, bool is_auto,
+                        bool is_forced, int id)
+{
+    if (comm_ptr->comm_kind != MPIR_COMM_KIND__INTRACOMM || TOPO_IS_THREADCOMM(comm_ptr))
+        return false;
+    if (!is_auto)
+        return is_forced;
+    MPII_Csel_container_s *cnt = MPIR_Csel_search(comm_ptr->csel_comm, *sig);
+    return cnt && cnt->id == id;
+}
+
+/* *sched_type is MPIR_SCHED_INVALID where the request goes the stock way. */
+static int init(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in, bool in_place,
+                MPIR_Comm * comm_ptr, MPII_Topo_counter_t * calls, void **sched,
+                enum MPIR_sched_type *sched_type)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPII_Topo_decline_t decline;
+    MPIR_TSP_sched_t s = NULL;
+    MPII_Topo_planned_t *p = MPII_Topo_planned_create(out, in, in_place, comm_ptr, calls);
+    TOPO_COLL_ATTR_NEW;
+
+    mpi_errno = MPII_Topo_exchange_plan(comm_ptr, &p->out, &p->in, &decline, &p->route,
+                                        &p->own_plan, &p->shm, attr);
+    MPIR_ERR_CHECK(mpi_errno);
+    MPII_Topo_counter_add(&MPII_Topo_plan_declined[decline], 1);
+    if (decline != MPII_TOPO_PLANNED)
+        goto fn_exit;
+    p->plan = p->own_plan;
+    mpi_errno = MPIR_TSP_sched_create(&s, true);
+    MPIR_ERR_CHECK(mpi_errno);
+    mpi_errno = MPII_Topo_planned_add(p, s);
+    p = NULL;
+    MPIR_ERR_CHECK(mpi_errno);
+    *sched = s;
+    *sched_type = MPIR_SCHED_GENTRAN;
+
+  fn_exit:
+    MPII_Topo_planned_free(p);
+    return mpi_errno;
+  fn_fail:
+    if (s)
+        MPIR_TSP_sched_free(s);
+    goto fn_exit;
+}
+
+int MPII_Topo_alltoallv_init(const void *sendbuf, const MPI_Aint sendcounts[],
+                             const MPI_Aint sdispls[], MPI_Datatype sendtype, void *recvbuf,
+                             const MPI_Aint recvcounts[], const MPI_Aint rdispls[],
+                             MPI_Datatype recvtype, MPIR_Comm * comm_ptr, void **sched,
+                             enum MPIR_sched_type *sched_type)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPII_Topo_blocks_t out, in;
+    MPIR_Csel_coll_sig_s coll_sig = {
+        .coll_type = MPIR_CSEL_COLL_TYPE__ALLTOALLV,
+        .comm_ptr = comm_ptr,
+        .u.alltoallv.sendbuf = sendbuf,
+        .u.alltoallv.sendcounts = sendcounts,
+        .u.alltoallv.sdispls = sdispls,
+        .u.alltoallv.sendtype = sendtype,
+        .u.alltoallv.recvbuf = recvbuf,
+        .u.alltoallv.recvcounts = recvcounts,
+        .u.alltoallv.rdispls = rdispls,
+        .u.alltoallv.recvtype = recvtype,
+    };
+
+    int choice = MPIR_CVAR_ALLTOALLV_INTRA_ALGORITHM;
+    if (!is_selected(comm_ptr, &coll_sig, choice == MPIR_CVAR_ALLTOALLV_INTRA_ALGORITHM_auto,
+                     choice == MPIR_CVAR_ALLTOALLV_INTRA_ALGORITHM_planned,
+                     MPII_CSEL_CONTAINER_TYPE__ALGORITHM__MPIR_Alltoallv_intra_planned))
+        goto fn_exit;
+    MPII_Topo_blocks_set(&in, recvbuf, 0, recvcounts, rdispls, recvtype);
+    if (sendbuf != MPI_IN_PLACE)
+        MPII_Topo_blocks_set(&out, sendbuf, 0, sendcounts, sdispls, sendtype);
+    mpi_errno = init(&out, &in, sendbuf == MPI_IN_PLACE, comm_ptr,
+                     &MPII_Topo_calls[MPII_TOPO_ALGO__alltoallv_planned], sched, sched_type);
+    MPIR_ERR_CHECK(mpi_errno);
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+int MPII_Topo_alltoall_init(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
+                            void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
+                            MPIR_Comm * comm_ptr, void **sched, enum MPIR_sched_type *sched_type)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPII_Topo_blocks_t out, in;
+    MPIR_Csel_coll_sig_s coll_sig = {
+        .coll_type = MPIR_CSEL_COLL_TYPE__ALLTOALL,
+        .comm_ptr = comm_ptr,
+        .u.alltoall.sendbuf = sendbuf,
+        .u.alltoall.sendcount = sendcount,
+        .u.alltoall.sendtype = sendtype,
+        .u.alltoall.recvbuf = recvbuf,
+        .u.alltoall.recvcount = recvcount,
+        .u.alltoall.recvtype = recvtype,
+    };
+
+    int choice = MPIR_CVAR_ALLTOALL_INTRA_ALGORITHM;
+    if (!is_selected(comm_ptr, &coll_sig, choice == MPIR_CVAR_ALLTOALL_INTRA_ALGORITHM_auto,
+                     choice == MPIR_CVAR_ALLTOALL_INTRA_ALGORITHM_planned,
+                     MPII_CSEL_CONTAINER_TYPE__ALGORITHM__MPIR_Alltoall_intra_planned))
+        goto fn_exit;
+    MPII_Topo_blocks_set(&in, recvbuf, recvcount, NULL, NULL, recvtype);
+    if (sendbuf != MPI_IN_PLACE)
+        MPII_Topo_blocks_set(&out, sendbuf, sendcount, NULL, NULL, sendtype);
+    mpi_errno = init(&out, &in, sendbuf == MPI_IN_PLACE, comm_ptr,
+                     &MPII_Topo_calls[MPII_TOPO_ALGO__alltoall_planned], sched, sched_type);
+    MPIR_ERR_CHECK(mpi_errno);
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+int MPII_Topo_ialltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
+                        void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
+                        MPIR_Comm * comm_ptr, MPII_Topo_counter_t * calls, MPIR_TSP_sched_t sched)
+{
+    int mpi_errno = MPI_SUCCESS;
+    bool in_place = sendbuf == MPI_IN_PLACE;
+    MPII_Topo_decline_t decline;
+    MPII_Topo_blocks_t out, in;
+    const MPII_Topo_route_t *route;
+    const MPII_Topo_plan_t *plan;
+    TOPO_COLL_ATTR_NEW;
+
+    MPII_Topo_blocks_set(&in, recvbuf, recvcount, NULL, NULL, recvtype);
+    if (!in_place)
+        MPII_Topo_blocks_set(&out, sendbuf, sendcount, NULL, NULL, sendtype);
+    MPI_Aint received = recvcount * in.type_size;
+    MPI_Aint sent = in_place ? received : sendcount * out.type_size;
+    MPI_Aint block = sent > 0 && received > 0 ? MPL_MIN(sent, received) : MPL_MAX(sent, received);
+
+    if (block == 0) {
+        MPII_Topo_counter_add(calls, 1);
+        goto fn_exit;
+    }
+    mpi_errno = MPII_Topo_exchange_uniform(comm_ptr, block, &decline, &route, &plan, attr);
+    MPIR_ERR_CHECK(mpi_errno);
+    MPII_Topo_counter_add(&MPII_Topo_plan_declined[decline], 1);
+    if (decline == MPII_TOPO_PLANNED) {
+        MPII_Topo_planned_t *p = MPII_Topo_planned_create(&out, &in, in_place, comm_ptr, calls);
+        p->route = route;
+        p->plan = plan;
+        p->scale = block;
+        p->is_match = sent == received;
+        mpi_errno = MPII_Topo_planned_add(p, sched);
+    } else {
+        mpi_errno =
+            MPIR_TSP_Ialltoall_sched_intra_scattered(sendbuf, sendcount, sendtype, recvbuf,
+                                                     recvcount, recvtype, comm_ptr,
+                                                     MPIR_CVAR_IALLTOALL_SCATTERED_BATCH_SIZE,
+                                                     MPIR_CVAR_IALLTOALL_SCATTERED_OUTSTANDING_TASKS,
+                                                     sched);
+    }
+    MPIR_ERR_CHECK(mpi_errno);
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}

@@ -1,0 +1,271 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "topo.h"
+#include "topo_exchange_impl.h"
+
+/* How the processes agree on a plan, and make it */
+
+#define MAX_MESSAGES_OF_ONE 16  /* the most that one rank of a host sends, or receives, for all */
+
+MPII_Topo_decline_t MPII_Topo_ex_decide(const MPII_Topo_exchange_t * ex, double bytes, double pairs,
+                                        int *flags)
+{
+    const MPII_Topo_settings_t *settings = &ex->settings;
+    double num_hosts = ex->place->num_hosts;
+    double block = pairs > 0 ? bytes / pairs : 0;
+    double message = MPL_MAX(block, bytes / (num_hosts * num_hosts));   /* of a pair of hosts */
+    bool by_rack = ex->can_join_racks && block > 0 && message <= settings->plan_rack_bytes;
+
+    *flags = by_rack ? MPII_TOPO_ROUTE__BY_RACK : 0;
+    if (bytes / num_hosts <= settings->plan_one_rank_bytes &&
+        ex->max_messages[by_rack] <= MAX_MESSAGES_OF_ONE)
+        *flags |= MPII_TOPO_ROUTE__ONE_RANK;
+    return block > settings->plan_max_bytes ? MPII_TOPO_DECLINED_SIZE : MPII_TOPO_PLANNED;
+}
+
+/* What a pair of ranks adds to MPII_Topo_vote_t.match (Steele, Lea and Flood's mix of 64 bits) */
+static uint64_t hash_pair(int from, int to, int64_t bytes)
+{
+    uint64_t x = (uint64_t) bytes * 0x9e3779b97f4a7c15u + ((uint64_t) from << 32 | (uint32_t) to);
+
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+void MPII_Topo_ex_make_key(MPII_Topo_exchange_t * ex, const MPII_Topo_blocks_t * out,
+                           const MPII_Topo_blocks_t * in, MPII_Topo_vote_t * vote)
+{
+    int p = ex->place->num_ranks, rank = ex->comm_ptr->rank;
+
+    for (int i = 0; i < p; i++) {
+        int64_t bytes = MPII_Topo_blocks_count(out, i) * out->type_size;
+        int64_t bytes_in = MPII_Topo_blocks_count(in, i) * in->type_size;
+        ex->key[i] = bytes;
+        ex->key[p + i] = bytes_in;
+        vote->max[2] = MPL_MAX(vote->max[2], MPL_MAX(bytes, bytes_in));
+        vote->sum[0] += bytes;
+        vote->sum[1] += bytes > 0;
+        vote->match += hash_pair(rank, i, bytes) - hash_pair(i, rank, bytes_in);
+    }
+}
+
+/* Where each rank has a segment of its own: one rank of the host gives its part to the others. */
+static int share(MPII_Topo_exchange_t * ex, int owner, void *mem, int64_t bytes,
+                 MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    const MPII_Topo_route_t *route = ex->any_route;
+
+    if (ex->shm)
+        return MPI_SUCCESS;
+    if (owner != ex->comm_ptr->rank)
+        return MPII_Topo_recv(mem, bytes, TOPO_BYTE, owner, MPII_TOPO_EX_TAG, ex->comm_ptr, attr);
+    for (int i = 0; i < route->num_local; i++) {
+        if (route->local[i] == owner)
+            continue;
+        mpi_errno =
+            MPIC_Send(mem, bytes, TOPO_BYTE, route->local[i], MPII_TOPO_EX_TAG, ex->comm_ptr,
+                      TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+    return mpi_errno_ret;
+}
+
+/* Send and receive the sizes of blocks that go through this host (topo_plan.h). */
+static int exchange_transit(MPII_Topo_exchange_t * ex, const MPII_Topo_route_t * route,
+                            const void *const send[], void *const transit[], int width,
+                            MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    int rank = ex->comm_ptr->rank, n = route->num_recvs[0] + route->num_sends[0];
+    MPIR_Request **reqs = MPL_calloc(n, sizeof(MPIR_Request *), MPL_MEM_COLL);
+    void **out = MPL_calloc(route->num_sends[0], sizeof(void *), MPL_MEM_COLL);
+
+    MPII_TOPO_NEED(reqs && out);
+    for (int i = 0; i < route->num_recvs[0]; i++) {
+        if (route->recvs[0][i].to != rank)
+            continue;
+        mpi_errno = MPIC_Irecv(transit[i], MPII_Topo_route_num_transit_in(route, i) * width,
+                               TOPO_BYTE, route->recvs[0][i].from, MPII_TOPO_EX_TAG, ex->comm_ptr,
+                               &reqs[i]);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+    for (int i = 0; i < route->num_sends[0]; i++) {
+        int64_t num = MPII_Topo_route_num_transit_out(route, i);
+        if (route->sends[0][i].from != rank)
+            continue;
+        out[i] = MPL_malloc(num * width, MPL_MEM_COLL);
+        MPII_TOPO_NEED(out[i]);
+        MPII_Topo_route_transit(route, i, send, width, out[i]);
+        mpi_errno =
+            MPIC_Isend(out[i], num * width, TOPO_BYTE, route->sends[0][i].to, MPII_TOPO_EX_TAG,
+                       ex->comm_ptr, &reqs[route->num_recvs[0] + i], TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+    mpi_errno = MPII_Topo_ex_wait(reqs, NULL, 0, n, attr);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    for (int i = 0; i < route->num_recvs[0]; i++) {
+        mpi_errno = share(ex, route->recvs[0][i].to, transit[i],
+                          MPII_Topo_route_num_transit_in(route, i) * width, attr);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+    for (int i = 0; i < route->num_sends[0]; i++)
+        MPL_free(out[i]);
+    MPL_free(out);
+    MPL_free(reqs);
+    return mpi_errno_ret;
+}
+
+int MPII_Topo_ex_build(MPII_Topo_exchange_t * ex, int flags, int64_t max, MPII_Topo_plan_t ** plan,
+                       MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    const MPII_Topo_route_t *route;
+    int p = ex->place->num_ranks, num_local, num_transit, width = MPII_Topo_size_width(max);
+    int64_t row = 2 * (int64_t) p * width;      /* bytes of a rank */
+    const void **send = NULL, **recv;
+    void **transit;
+    char *table, *end;
+    bool is_ok;
+
+    *plan = NULL;
+    route = MPII_Topo_ex_route(ex, flags);
+    num_local = ex->any_route->num_local;
+    num_transit = route ? route->num_recvs[0] : 0;
+    send = MPL_malloc((2 * num_local + num_transit) * sizeof(void *), MPL_MEM_COLL);
+    is_ok = route && send;
+    mpi_errno = MPII_Topo_ex_vote_yes(ex, &is_ok, attr);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    if (!is_ok)
+        goto fn_exit;
+
+    /* -- the sizes of all ranks of the host -- */
+    MPII_Topo_ex_count_need(ex, ex->uniform_bytes * width);
+    mpi_errno = MPII_Topo_ex_reserve(ex, MPII_Topo_route_table_bytes(route, width), &is_ok, attr);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    table = ex->half[ex->current];
+    for (int i = 0; i < 2 * p && is_ok; i++)
+        MPII_Topo_size_set(table + ex->any_route->index * row, width, i, ex->key[i]);
+    mpi_errno = MPII_Topo_ex_vote_yes(ex, &is_ok, attr);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    if (!is_ok)
+        goto fn_exit;
+    for (int i = 0; i < num_local; i++) {
+        mpi_errno = share(ex, route->local[i], table + i * row, row, attr);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+
+    /* -- those that go through it -- */
+    recv = send + num_local;
+    transit = (void **) recv + num_local;
+    for (int i = 0; i < num_local; i++) {
+        send[i] = table + i * row;
+        recv[i] = table + i * row + row / 2;
+    }
+    end = table + num_local * row;
+    for (int i = 0; i < num_transit; i++) {
+        transit[i] = end;
+        end += MPII_Topo_route_num_transit_in(route, i) * width;
+    }
+    if (flags & MPII_TOPO_ROUTE__BY_RACK) {
+        mpi_errno = exchange_transit(ex, route, send, transit, width, attr);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        if (ex->shm) {
+            mpi_errno = MPII_Topo_ex_hand_on(ex, NULL, 1, true, attr);
+            TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        }
+    }
+    *plan = MPII_Topo_plan_create(route, send, recv, (const void *const *) transit, width,
+                                  ex->shm == NULL);
+
+  fn_exit:
+    MPL_free(send);
+    return mpi_errno_ret;
+}
+
+uint64_t MPII_Topo_ex_usec_since(const MPL_time_t * start)
+{
+    MPL_time_t now;
+    double seconds;
+
+    MPL_wtime(&now);
+    MPL_wtime_diff((MPL_time_t *) start, &now, &seconds);
+    return seconds * 1e6;
+}
+
+/* -- persistent -- */
+
+int MPII_Topo_exchange_plan(MPIR_Comm * comm_ptr, const MPII_Topo_blocks_t * out,
+                            const MPII_Topo_blocks_t * in, MPII_Topo_decline_t * decline,
+                            const MPII_Topo_route_t ** route, MPII_Topo_plan_t ** plan,
+                            MPII_Topo_shm_t ** shm, MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    MPII_Topo_exchange_t *ex;
+    MPII_Topo_vote_t vote = { 0 };
+    int flags;
+    bool is_ok;
+    MPL_time_t start;
+
+    *plan = NULL;
+    *shm = NULL;
+    *decline = MPII_TOPO_DECLINED_MEMORY;
+    MPL_wtime(&start);
+    mpi_errno = MPII_Topo_ex_get(comm_ptr, false, &ex, attr);
+    MPIR_ERR_CHECK(mpi_errno);
+    if (ex->decline != MPII_TOPO_PLANNED) {
+        *decline = ex->decline;
+        goto fn_exit;
+    }
+    MPII_Topo_ex_make_key(ex, out, in, &vote);
+    mpi_errno = MPII_Topo_ex_vote(ex, &vote, attr);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    *decline = vote.match ? MPII_TOPO_DECLINED_MISMATCH :
+        MPII_Topo_ex_decide(ex, vote.sum[0], vote.sum[1], &flags);
+    if (*decline != MPII_TOPO_PLANNED)
+        goto fn_exit;
+
+    mpi_errno = MPII_Topo_ex_build(ex, flags, vote.max[2], plan, attr);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    *route = ex->route[flags];
+    vote.all = *plan != NULL;
+    vote.max[0] = *plan ? (*plan)->bytes + (*plan)->own_bytes : 0;
+    mpi_errno = MPII_Topo_ex_vote(ex, &vote, attr);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    is_ok = vote.all && vote.max[0] <= ex->settings.plan_shm_bytes;
+    if (is_ok && ex->shm) {
+        mpi_errno =
+            MPII_Topo_shm_create(comm_ptr, (*route)->local, (*route)->num_local, MPII_TOPO_EX_TAG,
+                                 MPII_TOPO_MEETING_BYTES((*route)->num_local) + (*plan)->bytes +
+                                 (*plan)->own_bytes, shm, attr);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        is_ok = *shm != NULL;
+        mpi_errno = MPII_Topo_ex_vote_yes(ex, &is_ok, attr);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+    *decline = is_ok ? MPII_TOPO_PLANNED : MPII_TOPO_DECLINED_MEMORY;
+    if (is_ok) {
+        MPII_Topo_counter_add(&MPII_Topo_plan_builds, 1);
+        MPII_Topo_counter_add(&MPII_Topo_plan_build_usec, MPII_Topo_ex_usec_since(&start));
+    }
+
+  fn_exit:
+    if (*decline != MPII_TOPO_PLANNED) {
+        MPII_Topo_plan_free(*plan);
+        MPII_Topo_shm_free(*shm);
+        *plan = NULL;
+        *shm = NULL;
+    }
+    return mpi_errno_ret ? mpi_errno_ret : mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}

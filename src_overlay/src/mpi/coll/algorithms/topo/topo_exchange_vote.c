@@ -1,0 +1,139 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "topo.h"
+#include "topo_exchange_impl.h"
+
+/* All processes decide alike: by what all of them know, or by a vote, in which the ranks of a host
+ * meet in shared memory and their first ranks, the leaders, along a binomial tree. */
+
+static void join_vote(MPII_Topo_vote_t * a, const MPII_Topo_vote_t * b)
+{
+    a->all &= b->all;
+    a->match += b->match;
+    for (int i = 0; i < 2; i++)
+        a->sum[i] += b->sum[i];
+    for (int i = 0; i < 3; i++)
+        a->max[i] = MPL_MAX(a->max[i], b->max[i]);
+}
+
+/* Vote along the tree: to its root and back. */
+static int vote_in_tree(MPII_Topo_exchange_t * ex, MPII_Topo_vote_t * vote, MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+    const MPII_Topo_branch_t *branch = &ex->branch;
+    const int *rank_of = ex->leader_of_host;
+
+#define RANK_OF(node_) (rank_of ? rank_of[node_] : (node_))
+#define CHILD(i_) RANK_OF(MPII_Topo_branch_child(branch, ex->voters, i_))
+    for (int i = 0; i < branch->num_children; i++) {
+        MPII_Topo_vote_t other = { 0 };
+        mpi_errno =
+            MPII_Topo_recv(&other, sizeof(other), TOPO_BYTE, CHILD(i), MPII_TOPO_EX_TAG,
+                           ex->comm_ptr, attr);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        join_vote(vote, &other);
+    }
+    if (branch->parent != -1) {
+        mpi_errno =
+            MPIC_Send(vote, sizeof(*vote), TOPO_BYTE, RANK_OF(branch->parent), MPII_TOPO_EX_TAG,
+                      ex->comm_ptr, TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        mpi_errno =
+            MPII_Topo_recv(vote, sizeof(*vote), TOPO_BYTE, RANK_OF(branch->parent),
+                           MPII_TOPO_EX_TAG, ex->comm_ptr, attr);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+    for (int i = 0; i < branch->num_children; i++) {
+        mpi_errno =
+            MPIC_Send(vote, sizeof(*vote), TOPO_BYTE, CHILD(i), MPII_TOPO_EX_TAG, ex->comm_ptr,
+                      TOPO_COLL_ATTR);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+#undef CHILD
+#undef RANK_OF
+    return mpi_errno_ret;
+}
+
+/* Join the votes of all ranks. In shared memory, what a rank wrote there before it votes is seen by
+ * the ranks of its host afterwards. */
+int MPII_Topo_ex_vote(MPII_Topo_exchange_t * ex, MPII_Topo_vote_t * vote, MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
+
+    if (ex->shm == NULL)
+        return vote_in_tree(ex, vote, attr);
+
+    int n = ex->shm->num_ranks;
+    uint32_t target = ++ex->num_votes * n;
+    MPII_Topo_ex_told_by(ex, ex->shm->index)->vote = *vote;
+    MPII_Topo_shm_count(ex->shm, &ex->shared->voted, target);
+    if (ex->shm->index == 0) {
+        mpi_errno = MPII_Topo_shm_wait(ex->shm, &ex->shared->voted, target);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        for (int i = 1; i < n; i++)
+            join_vote(vote, &MPII_Topo_ex_told_by(ex, i)->vote);
+        mpi_errno = vote_in_tree(ex, vote, attr);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        ex->shared->result = *vote;
+        MPII_Topo_shm_count(ex->shm, &ex->shared->decided, ex->num_votes);
+    } else {
+        mpi_errno = MPII_Topo_shm_wait(ex->shm, &ex->shared->decided, ex->num_votes);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        *vote = ex->shared->result;
+    }
+    return mpi_errno_ret;
+}
+
+/* Whether all ranks say yes. */
+int MPII_Topo_ex_vote_yes(MPII_Topo_exchange_t * ex, bool *yes, MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPII_Topo_vote_t vote = {.all = *yes };
+
+    mpi_errno = MPII_Topo_ex_vote(ex, &vote, attr);
+    *yes = vote.all != 0;
+    return mpi_errno;
+}
+
+static void plant_tree(MPII_Topo_exchange_t * ex, const MPII_Topo_place_t * place, int node)
+{
+    int *ring = MPL_malloc(place->num_ranks * sizeof(int), MPL_MEM_COLL);
+
+    MPII_TOPO_NEED(ring && MPII_Topo_map_ring(place, ring) == 0);
+    MPL_free(ex->voters);
+    ex->voters = MPII_Topo_order_create(place, ring);
+    MPII_TOPO_NEED(ex->voters);
+    MPL_free(ring);
+    MPII_Topo_branch(&ex->branch, ex->voters, MPII_TOPO_SHAPE__BINOMIAL, 0, node);
+}
+
+void MPII_Topo_ex_plant_ranks(MPII_Topo_exchange_t * ex)
+{
+    plant_tree(ex, ex->place, ex->comm_ptr->rank);
+}
+
+/* From now on the leaders of the hosts vote. */
+void MPII_Topo_ex_plant_leaders(MPII_Topo_exchange_t * ex)
+{
+    const MPII_Topo_place_t *place = ex->place;
+    MPII_Topo_place_t *leaders = &ex->leaders;
+    int n = place->num_hosts;
+
+    *leaders = *place;
+    leaders->num_ranks = n;
+    leaders->host_of_rank = MPL_malloc(n * sizeof(int), MPL_MEM_COLL);
+    leaders->path_of_rank = MPL_calloc(n, sizeof(uint64_t), MPL_MEM_COLL);
+    ex->leader_of_host = MPL_malloc(n * sizeof(int), MPL_MEM_COLL);
+    MPII_TOPO_NEED(leaders->host_of_rank && leaders->path_of_rank && ex->leader_of_host);
+    for (int i = place->num_ranks - 1; i >= 0; i--)
+        ex->leader_of_host[place->host_of_rank[i]] = i;
+    for (int h = 0; h < n; h++)
+        leaders->host_of_rank[h] = h;
+    plant_tree(ex, leaders, place->host_of_rank[ex->comm_ptr->rank]);
+}

@@ -1,0 +1,154 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#ifndef TOPO_EXEC_IMPL_H_INCLUDED
+#define TOPO_EXEC_IMPL_H_INCLUDED
+
+#include "topo.h"
+#include "topo_exec.h"
+
+/* The state of a schedule that runs, for topo_exec.c and topo_exec_send.c */
+
+#define MPII_TOPO_EXEC_WINDOW 32        /* messages that are received ahead */
+
+/* A message that is sent: a request, or, while its pipe is full, what is to be written there */
+typedef struct {
+    int round;
+    MPIR_Request *req;
+    int to;                     /* in a pipe; -1: not, or written */
+    char *buf;
+    MPI_Aint count;
+} MPII_Topo_exec_send_t;
+
+/* One that has been asked for */
+typedef struct {
+    int index;                  /* in the schedule */
+    MPIR_Request *req;
+    int from;                   /* in a pipe; -1: not */
+    char *buf;
+    MPI_Aint count;
+    MPI_Op op;                  /* from a pipe: what comes is added to buf, as the first step of the
+                                 * next round would do; MPI_OP_NULL: not */
+} MPII_Topo_exec_recv_t;
+
+struct MPII_Topo_exec {
+    const MPII_Topo_gen_t *gen;
+    const MPII_Topo_data_t *data;
+    int tag;
+    MPIR_Comm *comm_ptr;
+    MPI_Aint extent;
+    char *tmp;                  /* of the first element; what was allocated begins at tmp + true_lb */
+    MPI_Aint true_lb, element_bytes;
+    int rack;
+
+    int round, step;            /* what is to be run next */
+    int posted;                 /* messages 0 ... posted - 1 have been asked for, */
+    int arrived;                /* and so many are here; */
+    int first_recv, num_waits;  /* num_waits others, of those that there are, in entries from first_recv */
+    MPII_Topo_exec_recv_t recvs[MPII_TOPO_EXEC_WINDOW]; /* ring buffer */
+    MPII_Topo_exec_send_t *sends;       /* [room] ring buffer: those that are not over, in the order in which they
+                                         * were begun */
+    int room, first_send, num_sends;
+    MPI_Aint num_sent;
+    /* between ranks of this host; NULL: by messages */
+    MPII_Topo_pipes_t *pipes;
+    MPI_Aint pipe_bytes;        /* longest message there */
+    MPI_Aint piece_count;       /* most elements of a piece of it */
+    MPI_Aint type_size;
+    bool is_packed;             /* the type is in memory as in a pipe */
+    int num_unwritten;          /* of sends, for full pipes */
+    bool is_broken;             /* a process of this host has died */
+    /* what has to be waited for: one of these, and that a full pipe has room */
+    MPIR_Request *wait_req;     /* or NULL */
+    int wait_from;              /* or -1 */
+    int mpi_errno;              /* the first error */
+};
+
+/* -- errors -- */
+
+static inline void MPII_Topo_exec_note_error(MPII_Topo_exec_t * e, int mpi_errno,
+                                             MPII_Topo_attr_t * attr)
+{
+    int noted = MPI_SUCCESS;
+
+    /* not joined: MPICH's chains of errors may get to have loops */
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, noted);
+    if (e->mpi_errno == MPI_SUCCESS || (noted && MPIR_ERR_GET_CLASS(e->mpi_errno) == MPI_ERR_OTHER))
+        e->mpi_errno = noted;
+}
+
+/* Something is sent: without content, where there is an error. */
+static inline void MPII_Topo_exec_note_mute(MPII_Topo_exec_t * e, MPII_Topo_attr_t * attr)
+{
+    if (e->data->is_mute && TOPO_ERROR != TOPO_ERROR_NONE)
+        *e->data->is_mute = true;
+}
+
+/* A request that is complete */
+static inline MPI_Aint MPII_Topo_exec_finish(MPII_Topo_exec_t * e, MPIR_Request ** req,
+                                             MPII_Topo_attr_t * attr)
+{
+    MPI_Aint bytes;
+
+    MPII_Topo_exec_note_error(e, MPII_Topo_wait_bytes(req, &bytes, attr), attr);
+    return bytes;
+}
+
+/* -- units that a message joins -- */
+
+/* In the buffer of a caller they may be here and there. */
+static inline void MPII_Topo_exec_join_units(MPII_Topo_exec_t * e, const MPII_Topo_step_t * step,
+                                             MPI_Aint first, char **buf, MPI_Aint * count,
+                                             MPI_Datatype * type, MPII_Topo_attr_t * attr)
+{
+    *type = MPI_DATATYPE_NULL;
+    if (step->buf == MPII_TOPO_BUF__TMP)
+        return;
+    MPII_Topo_exec_note_error(e, MPII_Topo_data_type(e->data, step->unit, step->num, type), attr);
+    if (*type != MPI_DATATYPE_NULL) {
+        *buf -= first * e->extent;
+        *count = 1;
+    }
+}
+
+static inline void MPII_Topo_exec_free_type(MPI_Datatype * type)
+{
+    if (*type != MPI_DATATYPE_NULL)
+        MPIR_Type_free_impl(type);
+}
+
+/* -- pipes -- */
+
+/* Number of a rank in the pipes, if messages of this length go there; else -1. Both sides have to find the
+ * same. */
+static inline int MPII_Topo_exec_pipe_to(const MPII_Topo_exec_t * e, const MPII_Topo_step_t * step,
+                                         MPI_Aint count)
+{
+    count = MPL_MAX(count, step->num * e->data->longest_unit);
+    if (count * e->type_size > e->pipe_bytes || (step->num > 1 && e->data->num_here > 0))
+        return -1;
+    return MPII_Topo_pipes_index(e->pipes, step->peer);
+}
+
+/* -- topo_exec_send.c -- */
+
+/* The i-th of those that are not over */
+static inline MPII_Topo_exec_send_t *MPII_Topo_exec_send_at(const MPII_Topo_exec_t * e, int i)
+{
+    return &e->sends[(e->first_send + i) % e->room];
+}
+
+/* Send the units of a step. */
+void MPII_Topo_exec_send(MPII_Topo_exec_t * e, const MPII_Topo_step_t * step, char *buf,
+                         MPI_Aint first, MPI_Aint count, MPII_Topo_attr_t * attr);
+
+/* Write what pipes have room for by now, in the order of each pipe. */
+void MPII_Topo_exec_write_pipes(MPII_Topo_exec_t * e, MPII_Topo_attr_t * attr);
+
+/* Forget the sends that are over. false, if less than `most` are left, and none of a round before
+ * `round`; else there is something to be waited for. */
+bool MPII_Topo_exec_has_pending(MPII_Topo_exec_t * e, int round, int most, MPII_Topo_attr_t * attr);
+
+#endif /* TOPO_EXEC_IMPL_H_INCLUDED */

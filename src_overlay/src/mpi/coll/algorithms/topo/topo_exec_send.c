@@ -1,0 +1,128 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "topo_exec_impl.h"
+
+/* What a schedule that runs sends: messages, and what waits for room in pipes */
+
+typedef MPII_Topo_exec_t exec_t;
+typedef MPII_Topo_exec_send_t send_t;
+
+static void keep_send(exec_t * e, const send_t * send)
+{
+    if (e->num_sends == e->room) {
+        int room = MPL_MAX(2 * e->room, 16);
+        send_t *sends = MPL_malloc(room * sizeof(send_t), MPL_MEM_BUFFER);
+        MPII_TOPO_NEED(sends);
+        for (int i = 0; i < e->num_sends; i++)
+            sends[i] = *MPII_Topo_exec_send_at(e, i);
+        MPL_free(e->sends);
+        e->sends = sends;
+        e->room = room;
+        e->first_send = 0;
+    }
+    *MPII_Topo_exec_send_at(e, e->num_sends++) = *send;
+}
+
+/* Write what there is room for. Returns whether that is all. */
+static bool write_pipe(exec_t * e, send_t * send, MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS;
+
+    while (send->count > 0 && !e->is_broken) {
+        MPI_Aint count = MPL_MIN(send->count, e->piece_count);
+        if (!MPII_Topo_pipes_write(e->pipes, send->to, send->buf, count, e->data->type,
+                                   count * e->type_size, TOPO_ERROR, &mpi_errno))
+            return false;
+        MPII_Topo_exec_note_mute(e, attr);
+        MPII_Topo_exec_note_error(e, mpi_errno, attr);
+        send->buf += count * e->extent;
+        send->count -= count;
+    }
+    return true;
+}
+
+static bool is_behind(const exec_t * e, int to, int end)
+{
+    for (int i = 0; i < end; i++) {
+        if (MPII_Topo_exec_send_at(e, i)->to == to)
+            return true;
+    }
+    return false;
+}
+
+void MPII_Topo_exec_write_pipes(exec_t * e, MPII_Topo_attr_t * attr)
+{
+    for (int i = 0; i < e->num_sends && e->num_unwritten > 0; i++) {
+        send_t *send = MPII_Topo_exec_send_at(e, i);
+        if (send->to != -1 && !is_behind(e, send->to, i) && write_pipe(e, send, attr)) {
+            send->to = -1;
+            e->num_unwritten--;
+        }
+    }
+}
+
+bool MPII_Topo_exec_has_pending(exec_t * e, int round, int most, MPII_Topo_attr_t * attr)
+{
+    MPII_Topo_exec_write_pipes(e, attr);
+    while (e->num_sends > 0) {
+        send_t *send = MPII_Topo_exec_send_at(e, 0);
+        if (send->to != -1 || (send->req && !MPIR_Request_is_complete(send->req))) {
+            e->wait_req = send->req;
+            e->wait_from = -1;
+            return send->round < round || e->num_sends >= most;
+        }
+        if (send->req)
+            MPII_Topo_exec_finish(e, &send->req, attr);
+        e->first_send = (e->first_send + 1) % e->room;
+        e->num_sends--;
+    }
+    return false;
+}
+
+static void count_message(const exec_t * e, int peer)
+{
+    const MPII_Topo_order_t *order = e->gen->order;
+
+    if (order->rack_of[order->host_at[order->pos_of[peer]]] != e->rack)
+        MPII_Topo_counter_add(&MPII_Topo_rack_messages, 1);
+}
+
+void MPII_Topo_exec_send(exec_t * e, const MPII_Topo_step_t * step, char *buf, MPI_Aint first,
+                         MPI_Aint count, MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPI_Datatype type = e->data->type, joined = MPI_DATATYPE_NULL;
+    send_t send = {
+        .round = e->round,.to = MPII_Topo_exec_pipe_to(e, step, count),.buf = buf,.count = count
+    };
+
+    if (send.to != -1) {
+        if ((e->num_unwritten > 0 && is_behind(e, send.to, e->num_sends)) ||
+            !write_pipe(e, &send, attr)) {
+            keep_send(e, &send);
+            e->num_unwritten++;
+        }
+        return;
+    }
+    count_message(e, step->peer);
+    MPII_Topo_exec_join_units(e, step, first, &buf, &count, &joined, attr);
+    if (joined != MPI_DATATYPE_NULL)
+        type = joined;
+    /* who gets a message without content knows that there is an error: tags may not tell */
+    if (TOPO_ERROR != TOPO_ERROR_NONE)
+        count = 0;
+    MPII_Topo_exec_note_mute(e, attr);
+    /* what may pile up at the receiver is synchronous */
+    mpi_errno = e->gen->max_sends == 0 || e->num_sent < e->gen->max_sends ?
+        MPIC_Isend(buf, count, type, step->peer, e->tag, e->comm_ptr, &send.req, TOPO_COLL_ATTR) :
+        MPII_Topo_issend(buf, count, type, step->peer, e->tag, e->comm_ptr, &send.req, attr);
+    e->num_sent++;
+    MPII_Topo_exec_note_error(e, mpi_errno, attr);
+    MPII_Topo_exec_free_type(&joined);
+    if (send.req)
+        keep_send(e, &send);
+}

@@ -1,0 +1,179 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpl.h"
+#include "topo_json.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_FILE_SIZE (64 * 1024 * 1024)
+#define MAX_JSON_DEPTH 64
+
+int MPII_Topo_json_fail(char *err, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(err, MPII_TOPO_ERR_LEN, format, args);
+    va_end(args);
+    /* one line, whatever the names in it hold */
+    for (char *c = err; *c; c++) {
+        if ((unsigned char) *c < ' ' || *c == 0x7f)
+            *c = '?';
+    }
+    return -1;
+}
+
+int MPII_Topo_read_file(const char *path, char **text, size_t *len, char *err)
+{
+    int ret = -1;
+    struct stat st;
+    char *buf = NULL;
+    size_t n = 0;
+
+    /* nonblocking: opening a FIFO must not wait for its writer */
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) {
+        MPII_Topo_json_fail(err, "%s: cannot open: %s", path, strerror(errno));
+        goto fn_exit;
+    }
+    if (fstat(fd, &st) < 0) {
+        MPII_Topo_json_fail(err, "%s: cannot stat: %s", path, strerror(errno));
+        goto fn_exit;
+    }
+    if (!S_ISREG(st.st_mode)) {
+        MPII_Topo_json_fail(err, "%s: expected a regular file", path);
+        goto fn_exit;
+    }
+    if (st.st_size == 0) {
+        MPII_Topo_json_fail(err, "%s: the file is empty, expected a JSON object", path);
+        goto fn_exit;
+    }
+    if (st.st_size > MAX_FILE_SIZE) {
+        MPII_Topo_json_fail(err, "%s: found %lld bytes, expected at most %d", path,
+                            (long long) st.st_size, MAX_FILE_SIZE);
+        goto fn_exit;
+    }
+    buf = MPL_malloc(st.st_size + 1, MPL_MEM_COLL);
+    if (buf == NULL) {
+        MPII_Topo_json_fail(err, "%s: out of memory", path);
+        goto fn_exit;
+    }
+    while (n < (size_t) st.st_size) {
+        ssize_t got = read(fd, buf + n, st.st_size - n);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0) {
+            MPII_Topo_json_fail(err, "%s: cannot read: %s", path, strerror(errno));
+            goto fn_exit;
+        }
+        if (got == 0)
+            break;
+        n += got;
+    }
+    buf[n] = '\0';
+    *text = buf;
+    *len = n;
+    buf = NULL;
+    ret = 0;
+
+  fn_exit:
+    MPL_free(buf);
+    if (fd >= 0)
+        close(fd);
+    return ret;
+}
+
+static int line_of(const char *text, size_t offset)
+{
+    int line = 1;
+    for (size_t i = 0; i < offset; i++)
+        line += text[i] == '\n';
+    return line;
+}
+
+int MPII_Topo_parse_json(const char *name, const char *text, size_t len, struct json_object **root,
+                         char *err)
+{
+    int ret = -1;
+    struct json_tokener *tok = NULL;
+    struct json_object *obj = NULL;
+
+    const char *nul = memchr(text, '\0', len);
+    if (nul) {
+        MPII_Topo_json_fail(err, "%s: line %d: found a NUL byte, expected JSON text", name,
+                            line_of(text, nul - text));
+        goto fn_exit;
+    }
+    const char *first = text + strspn(text, " \t\r\n");
+    if (*first && *first != '{') {
+        int word = strcspn(first, " \t\r\n");
+        MPII_Topo_json_fail(err, "%s: line %d: found \"%.*s\", expected a JSON object", name,
+                            line_of(text, first - text), word < 20 ? word : 20, first);
+        goto fn_exit;
+    }
+    tok = json_tokener_new_ex(MAX_JSON_DEPTH);
+    if (tok == NULL) {
+        MPII_Topo_json_fail(err, "%s: out of memory", name);
+        goto fn_exit;
+    }
+    json_tokener_set_flags(tok, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
+    obj = json_tokener_parse_ex(tok, text, len);
+    size_t end = json_tokener_get_parse_end(tok);
+    if (end > len)
+        end = len;
+    enum json_tokener_error jerr = json_tokener_get_error(tok);
+    if (jerr == json_tokener_continue) {
+        MPII_Topo_json_fail(err, "%s: line %d: the file ends inside a JSON value; is it cut off?",
+                            name, line_of(text, len));
+        goto fn_exit;
+    }
+    if (jerr != json_tokener_success) {
+        MPII_Topo_json_fail(err, "%s: line %d: %s", name, line_of(text, end),
+                            json_tokener_error_desc(jerr));
+        goto fn_exit;
+    }
+    for (; end < len; end++) {
+        if (!strchr(" \t\r\n", text[end])) {
+            MPII_Topo_json_fail(err, "%s: line %d: found text after the JSON object", name,
+                                line_of(text, end));
+            goto fn_exit;
+        }
+    }
+    *root = obj;
+    obj = NULL;
+    ret = 0;
+
+  fn_exit:
+    if (obj)
+        json_object_put(obj);
+    if (tok)
+        json_tokener_free(tok);
+    return ret;
+}
+
+struct json_object *MPII_Topo_json_get(const char *name, const char *prefix,
+                                       struct json_object *obj, const char *key,
+                                       enum json_type type, char *err)
+{
+    struct json_object *val = NULL;
+
+    if (!json_object_object_get_ex(obj, key, &val)) {
+        MPII_Topo_json_fail(err, "%s: key \"%s%s\": found nothing, expected %s", name, prefix, key,
+                            json_type_to_name(type));
+        return NULL;
+    }
+    if (!json_object_is_type(val, type)) {
+        MPII_Topo_json_fail(err, "%s: key \"%s%s\": found %s, expected %s", name, prefix, key,
+                            json_type_to_name(json_object_get_type(val)), json_type_to_name(type));
+        return NULL;
+    }
+    return val;
+}

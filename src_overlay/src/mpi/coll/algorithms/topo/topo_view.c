@@ -1,0 +1,209 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "topo_view.h"
+
+/* A view: where the processes of a communicator are, as a place (topo_map.h), with what is kept beside it.
+ *
+ * Where no process has MPI_THREAD_MULTIPLE, duplicates also share what algorithms keep: memory on
+ * each host, routes, trees; but for the plans of alltoallv, which tell of the counts that one has.
+ * Then all their processes make blocking calls on all of them in one order: two that called them in
+ * another one would wait for each other for ever if the collectives were synchronizing, which a
+ * correct program must allow for. So it is as if they were made on one communicator, but for the
+ * messages, which have the context of each. The first call on a duplicate costs what any other does,
+ * and a program with very many of them needs no more memory. */
+
+/* -- its end -- */
+
+void MPII_Topo_view_release(MPII_Topo_view_t * view)
+{
+    if (view == NULL || MPL_atomic_fetch_sub_int(&view->num_users, 1) > 1)
+        return;
+    MPL_free(MPL_atomic_load_ptr(&view->order));
+    MPL_free(MPL_atomic_load_ptr(&view->slots));
+    MPL_free(MPL_atomic_load_ptr(&view->links));
+    for (MPII_Topo_decision_t * d = MPL_atomic_load_ptr(&view->decisions), *next; d; d = next) {
+        next = d->next;
+        MPL_free(d);
+    }
+    MPL_free(view->place.host_of_rank);
+    MPL_free(view->place.rack_of_host);
+    MPL_free(view->place.path_of_rank);
+    MPL_free(view->site_host);
+    MPL_free(view->site_rack);
+    MPL_free(view);
+}
+
+static void free_kept(MPII_Topo_kept_t kept[], int num)
+{
+    for (int i = 0; i < num; i++) {
+        if (kept[i].ptr)
+            kept[i].free(kept[i].ptr);
+    }
+}
+
+void MPII_Topo_store_release(MPII_Topo_store_t * store)
+{
+    if (store == NULL || MPL_atomic_fetch_sub_int(&store->num_users, 1) > 1)
+        return;
+    free_kept(store->kept, MPII_TOPO_KEPT__NUM_SHARED);
+    MPL_free(store);
+}
+
+void MPII_Topo_view_set(MPIR_Comm * comm_ptr, MPII_Topo_view_t * view, MPII_Topo_store_t * others)
+{
+    struct MPII_Topo_comm *topo = MPL_calloc(1, sizeof(*topo), MPL_MEM_COLL);
+
+    MPII_TOPO_NEED(topo);
+    topo->view = view;
+    MPL_atomic_fetch_add_int(&view->num_users, 1);
+    topo->store = others;
+    if (others == NULL || view->has_threads) {
+        topo->store = MPL_calloc(1, sizeof(MPII_Topo_store_t), MPL_MEM_COLL);
+        MPII_TOPO_NEED(topo->store);
+    }
+    MPL_atomic_fetch_add_int(&topo->store->num_users, 1);
+    comm_ptr->coll.topo = topo;
+}
+
+void MPII_Topo_comm_inherit(MPIR_Comm * comm_ptr, const MPIR_Comm * parent)
+{
+    const struct MPII_Topo_comm *topo = parent->coll.topo;
+
+    if (topo)
+        MPII_Topo_view_set(comm_ptr, topo->view, topo->store);
+}
+
+void MPII_Topo_comm_cleanup(MPIR_Comm * comm_ptr)
+{
+    struct MPII_Topo_comm *topo = comm_ptr->coll.topo;
+
+    if (topo == NULL)
+        return;
+    free_kept(topo->kept, MPII_TOPO_KEPT__END - MPII_TOPO_KEPT__NUM_SHARED);
+    MPII_Topo_store_release(topo->store);
+    MPII_Topo_view_release(topo->view);
+    MPL_free(topo);
+    comm_ptr->coll.topo = NULL;
+}
+
+/* -- its beginning -- */
+
+static int host_distance(const void *state, int a, int b)
+{
+    const MPII_Topo_view_t *view = state;
+    int site_a = view->site_host[a], site_b = view->site_host[b];
+
+    if (site_a == -1 || site_b == -1)
+        return MPII_TOPO_DISTANCE_MAX + 1;
+    return view->site->host_distance[(size_t) site_a * view->site->num_hosts + site_b];
+}
+
+static int rack_distance(const void *state, int a, int b)
+{
+    const MPII_Topo_view_t *view = state;
+    int site_a = view->site_rack[a], site_b = view->site_rack[b];
+
+    if (site_a == -1 || site_b == -1)
+        return MPII_TOPO_DISTANCE_MAX + 1;
+    return view->site->rack_distance[(size_t) site_a * view->site->num_racks + site_b];
+}
+
+/* Number the hosts in the order of their lowest rank. id[num_ranks]: what a host is known by, below
+ * num_ids; site_host_of_id[num_ids]: its index in the topology, or -1. */
+static void number_hosts(MPII_Topo_view_t * view, const int id[], int num_ids,
+                         const int site_host_of_id[])
+{
+    MPII_Topo_place_t *place = &view->place;
+    int *host_of_id = MPL_malloc(num_ids * sizeof(int), MPL_MEM_COLL);
+    int *num_on = MPL_calloc(num_ids, sizeof(int), MPL_MEM_COLL);
+
+    place->host_of_rank = MPL_malloc(place->num_ranks * sizeof(int), MPL_MEM_COLL);
+    MPII_TOPO_NEED(host_of_id && num_on && place->host_of_rank);
+    for (int i = 0; i < num_ids; i++)
+        host_of_id[i] = -1;
+    for (int i = 0; i < place->num_ranks; i++) {
+        if (host_of_id[id[i]] == -1)
+            host_of_id[id[i]] = place->num_hosts++;
+        place->host_of_rank[i] = host_of_id[id[i]];
+        num_on[id[i]]++;
+        view->max_ppn = MPL_MAX(view->max_ppn, num_on[id[i]]);
+    }
+    view->site_host = MPL_malloc(place->num_hosts * sizeof(int), MPL_MEM_COLL);
+    MPII_TOPO_NEED(view->site_host);
+    for (int i = 0; i < num_ids; i++) {
+        if (host_of_id[i] != -1)
+            view->site_host[host_of_id[i]] = site_host_of_id[i];
+    }
+    MPL_free(host_of_id);
+    MPL_free(num_on);
+}
+
+/* Number the racks in the order of their lowest host. A host that the topology does not know has a
+ * rack of its own. Without a topology all hosts are in one rack. */
+static void number_racks(MPII_Topo_view_t * view)
+{
+    MPII_Topo_place_t *place = &view->place;
+    const MPII_Topo_site_t *site = view->site;
+    int *rack_of_site = NULL;
+
+    place->rack_of_host = MPL_calloc(place->num_hosts, sizeof(int), MPL_MEM_COLL);
+    view->site_rack = MPL_malloc(place->num_hosts * sizeof(int), MPL_MEM_COLL);
+    MPII_TOPO_NEED(place->rack_of_host && view->site_rack);
+    if (site == NULL) {
+        place->num_racks = 1;
+        view->site_rack[0] = -1;
+        return;
+    }
+    rack_of_site = MPL_malloc(site->num_racks * sizeof(int), MPL_MEM_COLL);
+    MPII_TOPO_NEED(rack_of_site);
+    for (int i = 0; i < site->num_racks; i++)
+        rack_of_site[i] = -1;
+    for (int h = 0; h < place->num_hosts; h++) {
+        int site_rack = view->site_host[h] == -1 ? -1 : site->rack_of_host[view->site_host[h]];
+        if (site_rack != -1 && rack_of_site[site_rack] != -1) {
+            place->rack_of_host[h] = rack_of_site[site_rack];
+            continue;
+        }
+        if (site_rack != -1)
+            rack_of_site[site_rack] = place->num_racks;
+        view->site_rack[place->num_racks] = site_rack;
+        place->rack_of_host[h] = place->num_racks++;
+    }
+    MPL_free(rack_of_site);
+}
+
+MPII_Topo_view_t *MPII_Topo_view_create(int num_ranks, const int id[], int num_ids,
+                                        const int site_host_of_id[], uint64_t * path,
+                                        const MPII_Topo_site_t * site, bool has_threads,
+                                        const MPII_Topo_settings_t * settings)
+{
+    MPII_Topo_view_t *view = MPL_calloc(1, sizeof(*view), MPL_MEM_COLL);
+    MPII_Topo_place_t *place;
+
+    MPII_TOPO_NEED(view);
+    MPL_atomic_store_int(&view->num_users, 1);
+    MPL_atomic_store_ptr(&view->order, NULL);
+    MPL_atomic_store_ptr(&view->slots, NULL);
+    MPL_atomic_store_ptr(&view->links, NULL);
+    MPL_atomic_store_ptr(&view->decisions, NULL);
+    view->site = site;
+    view->has_threads = has_threads;
+    view->settings = *settings;
+    place = &view->place;
+    place->num_ranks = num_ranks;
+    place->path_of_rank = path;
+    number_hosts(view, id, num_ids, site_host_of_id);
+    number_racks(view);
+
+    place->state = view;
+    place->rack_join_bytes = site ? site->rack_join_bytes : -1;
+    if (site && site->host_distance)
+        place->host_distance = host_distance;
+    if (site && site->rack_distance)
+        place->rack_distance = rack_distance;
+    return view;
+}

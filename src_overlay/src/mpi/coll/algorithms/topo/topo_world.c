@@ -1,0 +1,434 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "topo_view.h"
+#include "topo_json.h"
+
+/* How the processes of a communicator learn where they all are.
+ *
+ * - At the end of MPI_Init, all processes of MPI_COMM_WORLD together, if rank 0 has a tuning file, a
+ *   topology file, or a CVAR that forces one of these algorithms. All know that from what rank 0
+ *   told before the barrier of MPI_Init (csel_tuning.c), so all take part, and nobody else pays.
+ *   From then on each process finds the place of a communicator in the world's, without
+ *   communication, if all its processes are of that world: they all have it.
+ * - Else (CVARs set later or not by rank 0, sessions, processes of several worlds) by an agreement at
+ *   the first call on a communicator. Its duplicates made after that inherit. That is the same
+ *   decision on all processes: duplication is collective over the parent, as the call in which the
+ *   parent's place was found, and all processes make collective calls on a communicator in one
+ *   order. The same cannot be said of what other communicators learnt, were they all of its
+ *   processes: threads, and processes that are not in both, may be in another order there. */
+
+/* What a process tells the others of a communicator about itself. */
+typedef struct {
+    uint64_t digest;            /* of its topology; 0 for none */
+    uint64_t host;              /* hash of the host's name */
+    uint64_t path;              /* location inside the host */
+    int32_t site_host;          /* index of the host in the topology, or -1 */
+    int32_t has_threads;        /* whether it has MPI_THREAD_MULTIPLE */
+    MPII_Topo_settings_t settings;
+} whereabouts_t;
+
+static MPII_Topo_site_t *site;
+static MPII_Topo_view_t *world; /* of MPI_COMM_WORLD, if all its processes found it in MPI_Init */
+static MPII_Topo_store_t *world_store;  /* likewise */
+static int num_on_host;         /* processes of MPI_COMM_WORLD on this host, likewise */
+static bool has_coords;         /* whether MPICH has coordinates of ours */
+static MPL_atomic_int_t has_warned_differs, has_warned_unknown;
+
+/* -- the topology -- */
+
+static int load_site_file(const char *name, char *err)
+{
+    char *text = NULL;
+    size_t len;
+    struct json_object *root = NULL;
+
+    int ret = MPII_Topo_read_file(name, &text, &len, err);
+    if (ret == 0)
+        ret = MPII_Topo_parse_json(name, text, len, &root, err);
+    if (ret == 0)
+        ret = MPII_Topo_site_create(name, root, &site, err);
+    if (ret == 0 && site == NULL) {
+        snprintf(err, MPII_TOPO_ERR_LEN, "%s: found no topology, expected key \"hosts\"", name);
+        ret = -1;
+    }
+    MPL_free(text);
+    if (root)
+        json_object_put(root);
+    return ret;
+}
+
+int MPII_Topo_load(const char *name, struct json_object *root, char *err)
+{
+    char file_err[MPII_TOPO_ERR_LEN];
+
+    MPII_Topo_world_finalize();
+    if (root && MPII_Topo_site_create(name, root, &site, err))
+        return -1;
+    if (site == NULL && MPIR_CVAR_COLL_TOPOLOGY_FILE && *MPIR_CVAR_COLL_TOPOLOGY_FILE) {
+        name = MPIR_CVAR_COLL_TOPOLOGY_FILE;
+        if (load_site_file(name, file_err))
+            MPII_Topo_warn(file_err);
+    }
+    return 0;
+}
+
+void MPII_Topo_world_finalize(void)
+{
+    MPII_Topo_site_free(site);
+    site = NULL;
+    if (has_coords)
+        MPII_Topo_set_coords(NULL);
+    has_coords = false;
+    MPII_Topo_store_release(world_store);
+    world_store = NULL;
+    MPII_Topo_view_release(world);
+    world = NULL;
+}
+
+const char *MPII_Topo_why_no_links(MPIR_Comm * comm_ptr)
+{
+    if (site)
+        return comm_ptr->coll.topo->view->site ? site->name : NULL;
+    return MPIR_CVAR_COLL_TOPOLOGY_FILE && *MPIR_CVAR_COLL_TOPOLOGY_FILE ? NULL :
+        "MPIR_CVAR_COLL_TOPOLOGY_FILE";
+}
+
+/* -- of a process -- */
+
+/* Location of this process inside its host, from the cores that it is bound to. */
+static uint64_t path_in_host(void)
+{
+    static const MPIR_hwtopo_type_e levels[MPII_TOPO_PATH_LEVELS] = {
+        MPIR_HWTOPO_TYPE__PACKAGE, MPIR_HWTOPO_TYPE__DDR, MPIR_HWTOPO_TYPE__L3CACHE,
+        MPIR_HWTOPO_TYPE__CORE
+    };
+    uint64_t path = 0;
+
+    for (int i = 0; i < MPII_TOPO_PATH_LEVELS; i++) {
+        MPIR_hwtopo_gid_t gid = MPIR_hwtopo_get_obj_by_type(levels[i]);
+        /* the root: not bound to one object of this type */
+        int index = gid == MPIR_HWTOPO_GID_ROOT ? 0 : MPIR_hwtopo_get_lid(gid) + 1;
+        path = path << 16 | (index & 0xffff);
+    }
+    return path;
+}
+
+/* Hosts are told apart by name, not by node id: a launcher may count a host that comes twice in its
+ * list as two nodes, and node ids of processes that were spawned do not compare. */
+static whereabouts_t find_self(void)
+{
+    whereabouts_t self = {
+        .settings.allgather_pipeline_min_bytes = MPIR_CVAR_ALLGATHER_TOPO_PIPELINE_MIN_BYTES,
+        .settings.segment_bytes = MPL_MAX(MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES, 1),
+        .settings.tree_shm_bytes = MPL_MAX(MPIR_CVAR_COLL_TOPO_TREE_SHM_BYTES, 0),
+        .settings.plan_staging = MPIR_CVAR_COLL_TOPO_PLAN_STAGING,
+        .settings.plan_max_bytes = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES, 0),
+        .settings.plan_one_rank_bytes = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_ONE_RANK_BYTES, 0),
+        .settings.plan_shm_bytes = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_SHM_BYTES, 0),
+        .settings.plan_entries = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_ENTRIES, 1),
+        .settings.plan_bytes = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_BYTES, 0),
+        .settings.plan_misses = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_MISSES, 0),
+        .settings.plan_rack_bytes = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_RACK_BYTES, -1),
+        .settings.is_auto = MPIR_CVAR_COLL_TOPO_AUTO != 0,
+    };
+#define SEGMENT_BYTES(coll, algo, cvar) \
+    self.settings.segment_bytes_of[MPII_TOPO_SEGMENTED__##coll##_##algo] = MPL_MAX(cvar, 0);
+    MPIR_TOPO_SEGMENTED(SEGMENT_BYTES)
+#undef SEGMENT_BYTES
+    const char *host = MPIR_CVAR_COLL_TOPOLOGY_HOST;
+    char hostname[256] = "";
+
+    if (host == NULL || *host == '\0') {
+        if (MPIR_pmi_has_local_cliques())
+            snprintf(hostname, sizeof(hostname), "clique%d",
+                     MPIR_Process.node_map[MPIR_Process.rank]);
+        else
+            gethostname(hostname, sizeof(hostname) - 1);
+        host = hostname;
+    }
+    self.digest = site ? site->digest : 0;
+    self.site_host = site ? MPII_Topo_site_find_host(site, host) : -1;
+    self.path = path_in_host();
+    self.has_threads = MPIR_ThreadInfo.thread_provided == MPI_THREAD_MULTIPLE;
+    self.host = MPII_Topo_hash(MPII_TOPO_HASH_INIT, host, strlen(host));
+    return self;
+}
+
+/* -- from the world -- */
+
+static bool has_outsider(MPIR_Comm * comm_ptr, int size, bool is_remote)
+{
+    for (int i = 0; i < size; i++) {
+        if (MPII_Topo_world_rank(comm_ptr, i, is_remote) >= (uint64_t) MPIR_Process.size)
+            return true;
+    }
+    return false;
+}
+
+bool MPII_Topo_is_in_world(MPIR_Comm * comm_ptr)
+{
+    if (has_outsider(comm_ptr, comm_ptr->local_size, false))
+        return false;
+    return comm_ptr->comm_kind == MPIR_COMM_KIND__INTRACOMM ||
+        !has_outsider(comm_ptr, comm_ptr->remote_size, true);
+}
+
+/* Give an intracommunicator its view, if that can be found without communication. */
+static void find_in_world(MPIR_Comm * comm_ptr)
+{
+    int n = comm_ptr->local_size;
+    bool is_world = n == MPIR_Process.size;
+
+    if (comm_ptr->coll.topo || world == NULL || !MPII_Topo_is_in_world(comm_ptr))
+        return;
+    int *id = MPL_malloc(n * sizeof(int), MPL_MEM_COLL);
+    uint64_t *path = MPL_malloc(n * sizeof(uint64_t), MPL_MEM_COLL);
+    MPII_TOPO_NEED(id && path);
+    for (int i = 0; i < n; i++) {
+        int rank = MPII_Topo_world_rank(comm_ptr, i, false);
+        id[i] = world->place.host_of_rank[rank];
+        path[i] = world->place.path_of_rank[rank];
+        is_world = is_world && rank == i;
+    }
+    if (is_world) {
+        /* as good as a duplicate of it */
+        MPII_Topo_view_set(comm_ptr, world, world_store);
+        MPL_free(path);
+    } else {
+        MPII_Topo_view_t *view =
+            MPII_Topo_view_create(n, id, world->place.num_hosts, world->site_host, path,
+                                  world->site, world->has_threads, &world->settings);
+        MPII_Topo_view_set(comm_ptr, view, NULL);
+        MPII_Topo_view_release(view);
+    }
+    MPL_free(id);
+}
+
+void MPII_Topo_comm_count(MPIR_Comm * comm_ptr, MPII_Topo_count_t * count)
+{
+    count->num_hosts = count->num_racks = count->max_ppn = MPIR_AINT_MAX;
+    if (comm_ptr->comm_kind != MPIR_COMM_KIND__INTRACOMM || world == NULL ||
+        !MPII_Topo_is_in_world(comm_ptr))
+        return;
+    find_in_world(comm_ptr);
+    const MPII_Topo_view_t *view = comm_ptr->coll.topo->view;
+    count->num_hosts = view->place.num_hosts;
+    count->num_racks = view->place.num_racks;
+    count->max_ppn = view->max_ppn;
+}
+
+/* -- by agreement -- */
+
+typedef struct {
+    uint64_t host;
+    int rank;
+} host_entry_t;
+
+static int cmp_host(const void *a_, const void *b_)
+{
+    const host_entry_t *a = a_, *b = b_;
+    if (a->host != b->host)
+        return a->host < b->host ? -1 : 1;
+    return a->rank - b->rank;
+}
+
+/* One warning, from rank 0 of MPI_COMM_WORLD, if it is in the communicator. */
+static void warn_if_unusable(const whereabouts_t all[], int n, bool is_same)
+{
+    int num_unknown = 0, unknown = -1, other = -1;
+    char text[MPII_TOPO_ERR_LEN];
+
+    for (int i = n - 1; i >= 0; i--) {
+        if (all[i].digest != all[0].digest)
+            other = i;
+        if (all[i].site_host == -1) {
+            unknown = i;
+            num_unknown++;
+        }
+    }
+    if (!is_same) {
+        snprintf(text, sizeof(text), "%s: rank %d does not hold the topology that rank 0 holds, "
+                 "expected the same on all ranks; all hosts count as equally far apart",
+                 site ? site->name : "MPIR_CVAR_COLL_TOPOLOGY_FILE", other);
+        MPII_Topo_warn_once(&has_warned_differs, text);
+    } else if (site && num_unknown > 0) {
+        snprintf(text, sizeof(text), "%s: does not know the hosts of %d of %d ranks (the first is "
+                 "rank %d); they count as the furthest, each host in a rack of its own",
+                 site->name, num_unknown, n, unknown);
+        MPII_Topo_warn_once(&has_warned_unknown, text);
+    }
+}
+
+static MPII_Topo_view_t *view_of(const whereabouts_t all[], int n)
+{
+    int num_ids = 0;
+    bool is_same = true, has_threads = false;
+    host_entry_t *entries = MPL_malloc(n * sizeof(*entries), MPL_MEM_COLL);
+    int *id = MPL_malloc(n * sizeof(int), MPL_MEM_COLL);
+    int *site_host_of_id = MPL_malloc(n * sizeof(int), MPL_MEM_COLL);
+    uint64_t *path = MPL_malloc(n * sizeof(uint64_t), MPL_MEM_COLL);
+
+    MPII_TOPO_NEED(entries && id && site_host_of_id && path);
+    for (int i = 0; i < n; i++) {
+        entries[i].host = all[i].host;
+        entries[i].rank = i;
+        path[i] = all[i].path;
+        is_same = is_same && all[i].digest == all[0].digest;
+        has_threads = has_threads || all[i].has_threads;
+    }
+    warn_if_unusable(all, n, is_same);
+    qsort(entries, n, sizeof(*entries), cmp_host);
+    for (int i = 0; i < n; i++) {
+        if (i == 0 || entries[i].host != entries[i - 1].host)
+            site_host_of_id[num_ids++] = all[entries[i].rank].site_host;
+        id[entries[i].rank] = num_ids - 1;
+    }
+    MPII_Topo_view_t *view =
+        MPII_Topo_view_create(n, id, num_ids, site_host_of_id, path, is_same ? site : NULL,
+                              has_threads,
+                              &all[0].settings);
+    MPL_free(entries);
+    MPL_free(id);
+    MPL_free(site_host_of_id);
+    return view;
+}
+
+/* Give a communicator its view: agree on the topology, and learn where everybody is. Collective. */
+static int agree(MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS, n = comm_ptr->local_size;
+    whereabouts_t self = find_self();
+    whereabouts_t *all = MPL_malloc(n * sizeof(whereabouts_t), MPL_MEM_COLL);
+
+    MPII_TOPO_NEED(all);
+    mpi_errno = MPIR_Allgather_intra_brucks(&self, sizeof(self), TOPO_BYTE, all, sizeof(self),
+                                            TOPO_BYTE, comm_ptr, TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
+    MPII_Topo_view_t *view = view_of(all, n);
+    MPII_Topo_view_set(comm_ptr, view, NULL);
+    MPII_Topo_view_release(view);
+
+  fn_exit:
+    MPL_free(all);
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+bool MPII_Topo_is_placed(MPIR_Comm * comm_ptr)
+{
+    find_in_world(comm_ptr);
+    return comm_ptr->coll.topo != NULL;
+}
+
+bool MPII_Topo_is_to_tell(MPIR_Comm * comm_ptr, int verbose, unsigned what)
+{
+    struct MPII_Topo_comm *topo = comm_ptr->coll.topo;
+
+    if (MPIR_CVAR_COLL_TOPOLOGY_VERBOSE < verbose || comm_ptr->rank != 0 || (topo->told & what))
+        return false;
+    topo->told |= what;
+    return true;
+}
+
+int MPII_Topo_comm_find(MPIR_Comm * comm_ptr, MPII_Topo_view_t ** view, MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS;
+
+    if (comm_ptr->coll.topo == NULL)
+        find_in_world(comm_ptr);
+    if (comm_ptr->coll.topo == NULL) {
+        mpi_errno = agree(comm_ptr, attr);
+        MPIR_ERR_CHECK(mpi_errno);
+    }
+    *view = comm_ptr->coll.topo->view;
+    if (MPII_Topo_is_to_tell(comm_ptr, 1, MPII_TOPO_TOLD_PLACE)) {
+        const MPII_Topo_place_t *place = &(*view)->place;
+        printf("[mpich] topology of communicator 0x%08x: %d ranks, %d hosts, %d racks, from %s\n",
+               (unsigned) comm_ptr->handle, place->num_ranks, place->num_hosts, place->num_racks,
+               (*view)->site ? (*view)->site->name : "host names");
+        fflush(stdout);
+    }
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+/* -- of the world -- */
+
+/* A rack is what MPICH's trees call a group of switches, and a host a switch. */
+static void set_coords(const MPII_Topo_view_t * view)
+{
+    const MPII_Topo_place_t *place = &view->place;
+
+    if (view->site == NULL || !TOPO_WANTS_COORDS)
+        return;
+    int *coords = MPL_malloc(place->num_ranks * TOPO_COORDS * sizeof(int), MPL_MEM_COLL);
+    MPII_TOPO_NEED(coords);
+    for (int i = 0; i < place->num_ranks; i++) {
+        int host = place->host_of_rank[i];
+        coords[TOPO_COORDS * i] = i;
+        coords[TOPO_COORDS * i + 1] = host;
+        coords[TOPO_COORDS * i + 2] = place->rack_of_host[host];
+    }
+    MPII_Topo_set_coords(coords);
+    has_coords = true;
+}
+
+int MPII_Topo_place_world(void)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPIR_Comm *comm_ptr = MPIR_Process.comm_world;
+    TOPO_COLL_ATTR_NEW;
+
+    if (comm_ptr == NULL || world)
+        goto fn_exit;
+    if (comm_ptr->coll.topo == NULL) {
+        mpi_errno = agree(comm_ptr, attr);
+        MPIR_ERR_CHECK(mpi_errno);
+    }
+    world = comm_ptr->coll.topo->view;
+    world_store = comm_ptr->coll.topo->store;
+    MPL_atomic_fetch_add_int(&world->num_users, 1);
+    MPL_atomic_fetch_add_int(&world_store->num_users, 1);
+    num_on_host = 0;
+    for (int i = 0; i < comm_ptr->local_size; i++)
+        num_on_host += world->place.host_of_rank[i] == world->place.host_of_rank[comm_ptr->rank];
+    set_coords(world);
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+bool MPII_Topo_world_is_auto(void)
+{
+    return world && world->settings.is_auto;
+}
+
+int MPII_Topo_num_on_host(void)
+{
+    return world ? num_on_host : MPL_MAX(MPIR_Process.local_size, 1);
+}
+
+bool MPII_Topo_is_forced(void)
+{
+#define IS_FORCED(COLL, Coll, coll, algo, desc)                         \
+    if (MPIR_CVAR_##COLL##_INTRA_ALGORITHM == MPIR_CVAR_##COLL##_INTRA_ALGORITHM_##algo)        \
+        return true;
+#define SELECTS(COLL, Coll, coll, algo) IS_FORCED(COLL, Coll, coll, algo, "")
+    MPIR_TOPO_ALGOS(IS_FORCED)
+        MPIR_TOPO_AUTOS(SELECTS)
+#undef SELECTS
+#undef IS_FORCED
+        if (MPIR_CVAR_COLL_TOPO_AUTO)
+        return true;
+    return MPIR_CVAR_COLL_TOPOLOGY_FILE && *MPIR_CVAR_COLL_TOPOLOGY_FILE;
+}
