@@ -121,21 +121,13 @@ static int make_hosts(MPII_Topo_case_t * c)
     number = first + h + 1;
     for (int i = 0; i < h; i++)
         number[i] = -1;
-    first[0] = 0;
     for (int rank = 0; rank < p; rank++) {
         int host = order->host_at[order->pos_of[rank]];
-        if (number[host] == -1) {
+        if (number[host] == -1)
             number[host] = next++;
-            first[next] = first[next - 1] + order->first_pos[host + 1] - order->first_pos[host];
-        }
         host_of_rank[rank] = number[host];
     }
-    /* first[] moves on while ranks are put in, and back */
-    for (int rank = 0; rank < p; rank++)
-        ranks[first[host_of_rank[rank]]++] = rank;
-    for (int i = h; i > 0; i--)
-        first[i] = first[i - 1];
-    first[0] = 0;
+    MPII_Topo_sort(p, host_of_rank, h, first, ranks);
     c->hosts = (MPII_Topo_hosts_t) {
         .num_hosts = h,.host_of_rank = host_of_rank,.first = first,.ranks = ranks
     };

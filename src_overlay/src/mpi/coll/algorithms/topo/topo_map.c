@@ -129,14 +129,8 @@ static int pool_create(pool_t * pool, const MPII_Topo_place_t * place)
     for (int i = 0; i < h; i++) {
         pool->first_of_host[i + 1] = pool->first_of_host[i] + pool->num_free[i];
         pool->rack_free[place->rack_of_host[i]] += pool->num_free[i];
-        pool->first_of_rack[place->rack_of_host[i] + 1]++;
     }
-    for (int i = 0; i < r; i++) {
-        pool->first_of_rack[i + 1] += pool->first_of_rack[i];
-        pool->rack_head[i] = pool->first_of_rack[i];
-    }
-    for (int i = 0; i < h; i++)
-        pool->hosts[pool->rack_head[place->rack_of_host[i]]++] = i;
+    MPII_Topo_sort(h, place->rack_of_host, r, pool->first_of_rack, pool->hosts);
     for (int i = 0; i < r; i++)
         pool->rack_head[i] = pool->first_of_rack[i];
     return 0;

@@ -7,6 +7,7 @@
 #define TOPO_MAP_H_INCLUDED
 
 #include <stdint.h>
+#include <string.h>
 
 /* Renumberings of the ranks of a communicator by the distances between them.
  *
@@ -75,6 +76,19 @@ int MPII_Topo_map_ring(const MPII_Topo_place_t * place, int order[]);
  * pattern), after Mirsadeghi and Afsahi, "Topology-aware rank reordering for MPI collectives".
  * Cost: O(p log p) and, with host distances, as above. Returns 0, or -1 if memory is exhausted. */
 int MPII_Topo_map_recursive_doubling(const MPII_Topo_place_t * place, int slot_to_rank[]);
+
+/* Sort 0 ... n - 1 by counting: by key[], below num_keys, and those of one key in their order. In
+ * sorted[n], each key begins at first[key]; first[num_keys] is n. Ranks by host, and hosts by rack. */
+static inline void MPII_Topo_sort(int n, const int key[], int num_keys, int first[], int sorted[])
+{
+    memset(first, 0, (num_keys + (size_t) 1) * sizeof(int));
+    for (int i = 0; i < n; i++)
+        first[key[i]]++;
+    for (int k = 1; k <= num_keys; k++)
+        first[k] += first[k - 1];
+    for (int i = n - 1; i >= 0; i--)
+        sorted[--first[key[i]]] = i;
+}
 
 /* Largest power of two that is not above p, p > 0. */
 static inline int MPII_Topo_pof2(int p)

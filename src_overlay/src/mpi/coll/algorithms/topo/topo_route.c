@@ -32,25 +32,16 @@ void MPII_Topo_route_free(MPII_Topo_route_t * route)
     MPL_free(route);
 }
 
-/* Sorting by counting. index[]: of each host in the list. */
+/* index[]: of each host in the list. key[num_ranks]: memory for it */
 static void list_hosts(MPII_Topo_route_state_t * state, const MPII_Topo_place_t * place,
-                       const int group_of[], int index[])
+                       const int group_of[], int index[], int key[])
 {
+    MPII_Topo_sort(place->num_hosts, group_of, state->num_groups, state->first_host, state->hosts);
     for (int i = 0; i < place->num_hosts; i++)
-        state->first_host[group_of[i]]++;
-    for (int i = 1; i <= state->num_groups; i++)
-        state->first_host[i] += state->first_host[i - 1];
-    for (int i = place->num_hosts - 1; i >= 0; i--) {
-        index[i] = --state->first_host[group_of[i]];
-        state->hosts[index[i]] = i;
-    }
-
+        index[state->hosts[i]] = i;
     for (int i = 0; i < place->num_ranks; i++)
-        state->first_rank[index[place->host_of_rank[i]]]++;
-    for (int i = 1; i <= place->num_hosts; i++)
-        state->first_rank[i] += state->first_rank[i - 1];
-    for (int i = place->num_ranks - 1; i >= 0; i--)
-        state->order[--state->first_rank[index[place->host_of_rank[i]]]] = i;
+        key[i] = index[place->host_of_rank[i]];
+    MPII_Topo_sort(place->num_ranks, key, place->num_hosts, state->first_rank, state->order);
 }
 
 /* The member of a group of that size to which host x of another one sends in stage 1. */
@@ -147,7 +138,7 @@ MPII_Topo_route_t *MPII_Topo_route_create(const MPII_Topo_place_t * place, int r
     MPII_Topo_route_t *route = MPL_calloc(1, sizeof(*route), MPL_MEM_COLL);
     MPII_Topo_route_state_t *state = MPL_calloc(1, sizeof(*state), MPL_MEM_COLL);
     int *mem = MPL_calloc(route_ints(p, h, g), sizeof(int), MPL_MEM_COLL);
-    int *temp = MPL_calloc(3 * (size_t) h + g + 1, sizeof(int), MPL_MEM_COLL);
+    int *temp = MPL_calloc(p + 3 * (size_t) h + g + 1, sizeof(int), MPL_MEM_COLL);
 
     if (route == NULL || state == NULL || mem == NULL || temp == NULL) {
         MPL_free(route);
@@ -163,12 +154,13 @@ MPII_Topo_route_t *MPII_Topo_route_create(const MPII_Topo_place_t * place, int r
     state->first_origin = (mem += h);
     state->first_host = mem + h + 1;
     int *group_of = temp, *index = temp + h, *num_before = index + h, *known = num_before + g;
+    int *key = known + h + 1;
     if (by_rack)
         memcpy(group_of, place->rack_of_host, h * sizeof(int));
 
     state->one_rank = flags & MPII_TOPO_ROUTE__ONE_RANK;
     state->num_groups = g;
-    list_hosts(state, place, group_of, index);
+    list_hosts(state, place, group_of, index, key);
     state->own = index[host];
     state->group = group_of[host];
     state->member = state->own - state->first_host[state->group];
