@@ -20,7 +20,8 @@ int MPIR_Gather_intra_rack_leader(const void *sendbuf, MPI_Aint sendcount, MPI_D
     TOPO_COLL_ATTR_BEGIN;
 
     MPII_TOPO_COUNT(gather, rack_leader);
-    MPII_Topo_call_gather(&call, MPII_TOPO_SHAPE__LEADERS, sendbuf, sendcount, sendtype, recvbuf,
+    call.shape = MPII_TOPO_SHAPE__LEADERS;
+    MPII_Topo_call_gather(&call, sendbuf, sendcount, sendtype, recvbuf,
                           recvcount, false, NULL, NULL, recvtype, root, comm_ptr, attr);
     return MPII_Topo_call_run(&call, attr);
 }

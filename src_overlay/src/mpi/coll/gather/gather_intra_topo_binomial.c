@@ -20,7 +20,8 @@ int MPIR_Gather_intra_topo_binomial(const void *sendbuf, MPI_Aint sendcount, MPI
     TOPO_COLL_ATTR_BEGIN;
 
     MPII_TOPO_COUNT(gather, topo_binomial);
-    MPII_Topo_call_gather(&call, MPII_TOPO_SHAPE__BINOMIAL, sendbuf, sendcount, sendtype, recvbuf,
+    call.shape = MPII_TOPO_SHAPE__BINOMIAL;
+    MPII_Topo_call_gather(&call, sendbuf, sendcount, sendtype, recvbuf,
                           recvcount, false, NULL, NULL, recvtype, root, comm_ptr, attr);
     return MPII_Topo_call_run(&call, attr);
 }

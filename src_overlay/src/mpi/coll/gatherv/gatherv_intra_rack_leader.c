@@ -23,7 +23,8 @@ int MPIR_Gatherv_intra_rack_leader(const void *sendbuf, MPI_Aint sendcount, MPI_
     TOPO_COLL_ATTR_BEGIN;
 
     MPII_TOPO_COUNT(gatherv, rack_leader);
-    MPII_Topo_call_gather(&call, MPII_TOPO_SHAPE__LEADERS, sendbuf, sendcount, sendtype, recvbuf, 0,
+    call.shape = MPII_TOPO_SHAPE__LEADERS;
+    MPII_Topo_call_gather(&call, sendbuf, sendcount, sendtype, recvbuf, 0,
                           true, recvcounts, displs, recvtype, root, comm_ptr, attr);
     return MPII_Topo_call_run(&call, attr);
 }

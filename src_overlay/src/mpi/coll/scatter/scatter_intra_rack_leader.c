@@ -18,7 +18,8 @@ int MPIR_Scatter_intra_rack_leader(const void *sendbuf, MPI_Aint sendcount, MPI_
     TOPO_COLL_ATTR_BEGIN;
 
     MPII_TOPO_COUNT(scatter, rack_leader);
-    MPII_Topo_call_scatter(&call, MPII_TOPO_SHAPE__LEADERS, sendbuf, sendcount, false, NULL, NULL,
+    call.shape = MPII_TOPO_SHAPE__LEADERS;
+    MPII_Topo_call_scatter(&call, sendbuf, sendcount, false, NULL, NULL,
                            sendtype, recvbuf, recvcount, recvtype, root, comm_ptr, attr);
     return MPII_Topo_call_run(&call, attr);
 }

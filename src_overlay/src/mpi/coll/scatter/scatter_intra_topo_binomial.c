@@ -18,7 +18,8 @@ int MPIR_Scatter_intra_topo_binomial(const void *sendbuf, MPI_Aint sendcount, MP
     TOPO_COLL_ATTR_BEGIN;
 
     MPII_TOPO_COUNT(scatter, topo_binomial);
-    MPII_Topo_call_scatter(&call, MPII_TOPO_SHAPE__BINOMIAL, sendbuf, sendcount, false, NULL, NULL,
+    call.shape = MPII_TOPO_SHAPE__BINOMIAL;
+    MPII_Topo_call_scatter(&call, sendbuf, sendcount, false, NULL, NULL,
                            sendtype, recvbuf, recvcount, recvtype, root, comm_ptr, attr);
     return MPII_Topo_call_run(&call, attr);
 }

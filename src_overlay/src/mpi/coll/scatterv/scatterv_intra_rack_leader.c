@@ -22,7 +22,8 @@ int MPIR_Scatterv_intra_rack_leader(const void *sendbuf, const MPI_Aint * sendco
     TOPO_COLL_ATTR_BEGIN;
 
     MPII_TOPO_COUNT(scatterv, rack_leader);
-    MPII_Topo_call_scatter(&call, MPII_TOPO_SHAPE__LEADERS, sendbuf, 0, true, sendcounts, displs,
+    call.shape = MPII_TOPO_SHAPE__LEADERS;
+    MPII_Topo_call_scatter(&call, sendbuf, 0, true, sendcounts, displs,
                            sendtype, recvbuf, recvcount, recvtype, root, comm_ptr, attr);
     return MPII_Topo_call_run(&call, attr);
 }

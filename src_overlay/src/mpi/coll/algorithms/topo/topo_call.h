@@ -135,12 +135,12 @@ void MPII_Topo_call_barrier_recursive_doubling(MPII_Topo_call_t * call, MPIR_Com
                                                MPII_Topo_attr_t * attr);
 
 /* Gather(v) and scatter(v) (topo_gen_gather.c). counts and displs count where has_counts, at the root. */
-void MPII_Topo_call_gather(MPII_Topo_call_t * call, MPII_Topo_shape_t shape, const void *sendbuf,
+void MPII_Topo_call_gather(MPII_Topo_call_t * call, const void *sendbuf,
                            MPI_Aint sendcount, MPI_Datatype sendtype, void *recvbuf,
                            MPI_Aint recvcount, bool has_counts, const MPI_Aint recvcounts[],
                            const MPI_Aint displs[], MPI_Datatype recvtype, int root,
                            MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
-void MPII_Topo_call_scatter(MPII_Topo_call_t * call, MPII_Topo_shape_t shape, const void *sendbuf,
+void MPII_Topo_call_scatter(MPII_Topo_call_t * call, const void *sendbuf,
                             MPI_Aint sendcount, bool has_counts, const MPI_Aint sendcounts[],
                             const MPI_Aint displs[], MPI_Datatype sendtype, void *recvbuf,
                             MPI_Aint recvcount, MPI_Datatype recvtype, int root,

@@ -250,7 +250,7 @@ static bool prepare_blocks(call_t * c, MPII_Topo_attr_t * attr)
 /* -- the first schedule -- */
 
 /* bytes: of a block, as this rank knows it. false: nothing is left to be done. */
-static bool prepare_records(call_t * c, MPII_Topo_shape_t shape, int root, bool is_up,
+static bool prepare_records(call_t * c, int root, bool is_up,
                             bool has_counts, MPI_Aint bytes, MPII_Topo_attr_t * attr)
 {
     MPII_Topo_gen_gather_t *g = &c->u.gather;
@@ -261,9 +261,9 @@ static bool prepare_records(call_t * c, MPII_Topo_shape_t shape, int root, bool 
     c->is_empty = c->comm_ptr->local_size == 1 || (!has_counts && bytes == 0);
     if (c->is_empty || !MPII_Topo_call_find_order(c, &order, attr))
         return false;
-    MPII_Topo_gen_gather(g, order, shape, root, c->comm_ptr->rank, is_up);
+    MPII_Topo_gen_gather(g, order, c->shape, root, c->comm_ptr->rank, is_up);
     /* what goes through shared memory must do so on both sides, whatever they believe */
-    most = MPII_Topo_gather_short_len(order, shape, root,
+    most = MPII_Topo_gather_short_len(order, c->shape, root,
                                       MPII_Topo_comm_settings(c->comm_ptr)->segment_bytes);
     room = MPII_Topo_pipes_room(c->comm_ptr, order->max_ppn);
     if (room > 0)
@@ -303,7 +303,7 @@ static void set_own(call_t * c, const void *buf, MPI_Aint count, MPI_Datatype ty
     c->gather.own_bytes = bytes_of(count, type);
 }
 
-void MPII_Topo_call_gather(call_t * c, MPII_Topo_shape_t shape, const void *sendbuf,
+void MPII_Topo_call_gather(call_t * c, const void *sendbuf,
                            MPI_Aint sendcount, MPI_Datatype sendtype, void *recvbuf,
                            MPI_Aint recvcount, bool has_counts, const MPI_Aint recvcounts[],
                            const MPI_Aint displs[], MPI_Datatype recvtype, int root,
@@ -316,7 +316,7 @@ void MPII_Topo_call_gather(call_t * c, MPII_Topo_shape_t shape, const void *send
     MPII_Topo_call_init(c, has_counts ? MPIR_GATHERV_TAG : MPIR_GATHER_TAG, comm_ptr);
     if (rank != root) {
         set_own(c, sendbuf, sendcount, sendtype);
-        if (!prepare_records(c, shape, root, true, has_counts, b->own_bytes, attr))
+        if (!prepare_records(c, root, true, has_counts, b->own_bytes, attr))
             return;
         set_size(c->mem, b->own_bytes);
         if (is_short(c)) {
@@ -334,10 +334,10 @@ void MPII_Topo_call_gather(call_t * c, MPII_Topo_shape_t shape, const void *send
                                         has_counts ? recvcounts[rank] : recvcount, recvtype);
         MPII_Topo_call_note_error(c, mpi_errno, attr);
     }
-    prepare_records(c, shape, root, true, has_counts, bytes_of(recvcount, recvtype), attr);
+    prepare_records(c, root, true, has_counts, bytes_of(recvcount, recvtype), attr);
 }
 
-void MPII_Topo_call_scatter(call_t * c, MPII_Topo_shape_t shape, const void *sendbuf,
+void MPII_Topo_call_scatter(call_t * c, const void *sendbuf,
                             MPI_Aint sendcount, bool has_counts, const MPI_Aint sendcounts[],
                             const MPI_Aint displs[], MPI_Datatype sendtype, void *recvbuf,
                             MPI_Aint recvcount, MPI_Datatype recvtype, int root,
@@ -349,7 +349,7 @@ void MPII_Topo_call_scatter(call_t * c, MPII_Topo_shape_t shape, const void *sen
     MPII_Topo_call_init(c, has_counts ? MPIR_SCATTERV_TAG : MPIR_SCATTER_TAG, comm_ptr);
     if (rank != root) {
         set_own(c, recvbuf, recvcount, recvtype);
-        prepare_records(c, shape, root, false, has_counts, c->gather.own_bytes, attr);
+        prepare_records(c, root, false, has_counts, c->gather.own_bytes, attr);
         return;
     }
     set_blocks(c, sendbuf, sendcount, sendcounts, displs, sendtype);
@@ -361,7 +361,7 @@ void MPII_Topo_call_scatter(call_t * c, MPII_Topo_shape_t shape, const void *sen
                                         recvbuf, recvcount, recvtype);
         MPII_Topo_call_note_error(c, mpi_errno, attr);
     }
-    if (!prepare_records(c, shape, root, false, has_counts, bytes_of(sendcount, sendtype), attr))
+    if (!prepare_records(c, root, false, has_counts, bytes_of(sendcount, sendtype), attr))
         return;
     for (int t = 1; t < c->u.gather.len; t++) {
         find_block(c, t, &count);

@@ -46,9 +46,9 @@ static void prepare(started_t * s)
             a->prepare.bcast(c, a->recvbuf, a->count, a->datatype, a->root, s->comm_ptr, &s->attr);
             break;
         case MPII_TOPO_COLL__GATHER:
-            MPII_Topo_call_gather(c, a->shape, a->sendbuf, a->sendcount, a->sendtype, a->recvbuf,
-                                  a->count, a->has_counts, a->counts,
-                                  a->displs, a->datatype, a->root, s->comm_ptr, &s->attr);
+            MPII_Topo_call_gather(c, a->sendbuf, a->sendcount, a->sendtype, a->recvbuf, a->count,
+                                  a->has_counts, a->counts, a->displs, a->datatype, a->root,
+                                  s->comm_ptr, &s->attr);
             break;
         case MPII_TOPO_COLL__REDUCE:
             a->prepare.reduce(c, a->sendbuf, a->recvbuf, a->count, a->datatype, a->op, a->root,
@@ -63,10 +63,9 @@ static void prepare(started_t * s)
                                             s->comm_ptr, &s->attr);
             break;
         case MPII_TOPO_COLL__SCATTER:
-            MPII_Topo_call_scatter(c, a->shape, a->sendbuf, a->sendcount,
-                                   a->has_counts, a->counts, a->displs,
-                                   a->sendtype, a->recvbuf, a->count, a->datatype, a->root,
-                                   s->comm_ptr, &s->attr);
+            MPII_Topo_call_scatter(c, a->sendbuf, a->sendcount, a->has_counts, a->counts,
+                                   a->displs, a->sendtype, a->recvbuf, a->count, a->datatype,
+                                   a->root, s->comm_ptr, &s->attr);
             break;
         default:               /* others have no nonblocking form, or one of their own */
             break;

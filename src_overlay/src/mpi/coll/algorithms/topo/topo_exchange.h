@@ -36,6 +36,14 @@ typedef struct {
 void MPII_Topo_blocks_set(MPII_Topo_blocks_t * blocks, const void *buf, MPI_Aint count,
                           const MPI_Aint * counts, const MPI_Aint * displs, MPI_Datatype type);
 
+/* Those of alltoall, and the size of blocks that counts. false: this rank sends others than it receives,
+ * in an erroneous program: the smaller size is what others are likelier to have, too, so that all come to
+ * the same decision. */
+bool MPII_Topo_blocks_set_alltoall(MPII_Topo_blocks_t * out, MPII_Topo_blocks_t * in,
+                                   const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
+                                   void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
+                                   MPI_Aint * block);
+
 static inline MPI_Aint MPII_Topo_blocks_count(const MPII_Topo_blocks_t * blocks, int rank)
 {
     return blocks->counts ? blocks->counts[rank] : blocks->count;

@@ -115,18 +115,13 @@ int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Dat
     MPII_Topo_exchange_t *ex;
     MPII_Topo_blocks_t out, in;
     MPII_Topo_uniform_t *u;
+    MPI_Aint block;
+    bool is_match;
     int flags;
 
     *decline = MPII_TOPO_PLANNED;
-    MPII_Topo_blocks_set(&in, recvbuf, recvcount, NULL, NULL, recvtype);
-    out = in;
-    if (sendbuf != MPI_IN_PLACE)
-        MPII_Topo_blocks_set(&out, sendbuf, sendcount, NULL, NULL, sendtype);
-    /* In an erroneous program what a rank sends may have another size than what it receives. The smaller
-     * one is what others are likelier to have, too, so that all come to the same decision. */
-    MPI_Aint sent = out.count * out.type_size, received = in.count * in.type_size;
-    bool is_match = sent == received;
-    MPI_Aint block = sent > 0 && received > 0 ? MPL_MIN(sent, received) : MPL_MAX(sent, received);
+    is_match = MPII_Topo_blocks_set_alltoall(&out, &in, sendbuf, sendcount, sendtype, recvbuf,
+                                             recvcount, recvtype, &block);
     if (block == 0)
         goto fn_exit;
 

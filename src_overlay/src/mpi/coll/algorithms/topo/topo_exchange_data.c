@@ -27,6 +27,21 @@ void MPII_Topo_blocks_set(MPII_Topo_blocks_t * blocks, const void *buf, MPI_Aint
     blocks->is_plain = is_contig && !MPIR_GPU_query_pointer_is_dev(buf);
 }
 
+bool MPII_Topo_blocks_set_alltoall(MPII_Topo_blocks_t * out, MPII_Topo_blocks_t * in,
+                                   const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
+                                   void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
+                                   MPI_Aint * block)
+{
+    MPII_Topo_blocks_set(in, recvbuf, recvcount, NULL, NULL, recvtype);
+    *out = *in;
+    if (sendbuf != MPI_IN_PLACE)
+        MPII_Topo_blocks_set(out, sendbuf, sendcount, NULL, NULL, sendtype);
+
+    MPI_Aint sent = out->count * out->type_size, received = in->count * in->type_size;
+    *block = sent > 0 && received > 0 ? MPL_MIN(sent, received) : MPL_MAX(sent, received);
+    return sent == received;
+}
+
 static char *block_of(const MPII_Topo_blocks_t * blocks, int rank)
 {
     MPI_Aint displ = blocks->displs ? blocks->displs[rank] : rank * blocks->count;

@@ -136,20 +136,16 @@ int MPII_Topo_ialltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype se
                         MPIR_Comm * comm_ptr, MPII_Topo_counter_t * calls, MPIR_TSP_sched_t sched)
 {
     int mpi_errno = MPI_SUCCESS;
-    bool in_place = sendbuf == MPI_IN_PLACE;
+    bool is_match;
+    MPI_Aint block;
     MPII_Topo_decline_t decline;
     MPII_Topo_blocks_t out, in;
     const MPII_Topo_route_t *route;
     const MPII_Topo_plan_t *plan;
     TOPO_COLL_ATTR_NEW;
 
-    MPII_Topo_blocks_set(&in, recvbuf, recvcount, NULL, NULL, recvtype);
-    if (!in_place)
-        MPII_Topo_blocks_set(&out, sendbuf, sendcount, NULL, NULL, sendtype);
-    MPI_Aint received = recvcount * in.type_size;
-    MPI_Aint sent = in_place ? received : sendcount * out.type_size;
-    MPI_Aint block = sent > 0 && received > 0 ? MPL_MIN(sent, received) : MPL_MAX(sent, received);
-
+    is_match = MPII_Topo_blocks_set_alltoall(&out, &in, sendbuf, sendcount, sendtype, recvbuf,
+                                             recvcount, recvtype, &block);
     if (block == 0) {
         MPII_Topo_counter_add(calls, 1);
         goto fn_exit;
@@ -158,11 +154,12 @@ int MPII_Topo_ialltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype se
     MPIR_ERR_CHECK(mpi_errno);
     MPII_Topo_counter_add(&MPII_Topo_plan_declined[decline], 1);
     if (decline == MPII_TOPO_PLANNED) {
-        MPII_Topo_planned_t *p = MPII_Topo_planned_create(&out, &in, in_place, comm_ptr, calls);
+        MPII_Topo_planned_t *p =
+            MPII_Topo_planned_create(&out, &in, sendbuf == MPI_IN_PLACE, comm_ptr, calls);
         p->route = route;
         p->plan = plan;
         p->scale = block;
-        p->is_match = sent == received;
+        p->is_match = is_match;
         mpi_errno = MPII_Topo_planned_add(p, sched);
     } else {
         mpi_errno =
