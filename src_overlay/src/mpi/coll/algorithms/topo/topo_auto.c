@@ -100,18 +100,14 @@ int64_t MPII_Topo_auto_time(MPIR_Comm * comm_ptr, MPII_Topo_coll_t coll, const c
 int64_t MPII_Topo_auto_stock_time(MPIR_Comm * comm_ptr, MPII_Topo_coll_t coll, const char *name,
                                   int64_t bytes)
 {
-    const MPII_Topo_algo_t *algo = NULL;
+    const MPII_Topo_algo_t *algo = name ? MPII_Topo_catalog_find(coll, name) : NULL;
     const MPII_Topo_order_t *order = NULL;
     TOPO_COLL_ATTR_NEW;
 
-    for (int i = 0; (algo = MPII_Topo_catalog(i)); i++) {
-        if (algo->coll == coll && algo->is_mpich && name && !strcmp(algo->name, name))
-            break;
-    }
     if (algo == NULL && name && !strcmp(name, "smp") &&
         MPII_Topo_comm_order(comm_ptr, &order, attr) == MPI_SUCCESS)
         algo = MPII_Topo_mpich_choice(coll, bytes, order);
-    return algo ? time_of(comm_ptr, algo, bytes) : -1;
+    return algo && algo->is_mpich ? time_of(comm_ptr, algo, bytes) : -1;
 }
 
 void MPII_Topo_auto_init(void)
