@@ -76,6 +76,7 @@ static void prepare_blocks(case_t * c, int num_blocks)
     }
     if (c->layout == LAYOUT__UNEQUAL) {
         c->data.counts = counts;
+        c->data.count_len = 1;
         c->data.displs = displs;
     }
     c->num_cells = pos;

@@ -275,7 +275,7 @@ void MPII_Topo_call_allgatherv(call_t * c, const void *sendbuf, MPI_Aint sendcou
                                const MPI_Aint displs[], MPI_Datatype recvtype,
                                MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
 {
-    int rank = comm_ptr->rank;
+    int rank = comm_ptr->rank, segments;
     const MPII_Topo_order_t *order = NULL;
     MPI_Aint extent, size, longest = 0;
 
@@ -298,10 +298,13 @@ void MPII_Topo_call_allgatherv(call_t * c, const void *sendbuf, MPI_Aint sendcou
         return;
     if (!MPII_Topo_call_find_order(c, &order, attr))
         return;
-    c->data.out = recvbuf;
-    c->data.counts = recvcounts;
-    c->data.displs = displs;
-    MPII_Topo_gen_ring(&c->u.ring, order, rank, MPII_Topo_call_cut_segments(c, longest, recvtype));
+    c->buf = recvbuf;
+    c->type = recvtype;
+    c->counts = recvcounts;
+    c->displs = displs;
+    segments = MPII_Topo_call_cut_segments(c, longest * size, TOPO_BYTE);
+    MPII_Topo_call_set_blocks(c, longest, segments > 1, attr);
+    MPII_Topo_gen_ring(&c->u.ring, order, rank, segments);
 }
 
 /* -- running -- */

@@ -49,7 +49,7 @@ typedef struct MPII_Topo_call {
     MPI_Aint count;
     const MPI_Aint *counts, *displs;
     MPI_Datatype type;
-    MPI_Aint piece_len;
+    MPI_Aint per_element, piece_len;    /* of what is joined: in an element of the user, in a piece */
     /* NULL, or what prepares another schedule after the first one: false, if there is none */
     bool (*next) (struct MPII_Topo_call * call, MPII_Topo_attr_t * attr);
     MPII_Topo_call_gather_t gather;

@@ -67,7 +67,7 @@ void MPII_Topo_call_find_blocks(call_t * c, const MPII_Topo_order_t * order, int
     c->data.num_blocks = num_units;
 }
 
-/* A unit: piece of the block of a rank, which is -1 where it is empty */
+/* A unit: piece of the block of a rank, which is -1 where it is empty; in elements of what is joined */
 typedef struct {
     int rank;
     MPI_Aint first, count;
@@ -78,7 +78,7 @@ static piece_t find_piece(const call_t * c, int unit)
     piece_t piece = {.rank = c->data.block_of[unit % c->data.num_blocks] };
 
     if (piece.rank != -1) {
-        MPI_Aint len = MPII_Topo_call_count_of(c, piece.rank);
+        MPI_Aint len = MPII_Topo_call_count_of(c, piece.rank) * c->per_element;
         piece.first = MPL_MIN(unit / c->data.num_blocks * c->piece_len, len);
         piece.count = MPL_MIN(len - piece.first, c->piece_len);
     }
@@ -91,9 +91,10 @@ void MPII_Topo_call_join(call_t * c, int num_pieces, MPI_Datatype joined, MPI_Ai
     MPI_Aint true_lb, true_extent, extent, *offsets, len = 0;
     size_t head = (num + 1) * sizeof(MPI_Aint);
 
-    c->piece_len = (MPII_Topo_call_longest_block(c) + num_pieces - 1) / num_pieces;
+    c->per_element = per_element;
+    c->piece_len = (MPII_Topo_call_longest_block(c) * per_element + num_pieces - 1) / num_pieces;
     for (int unit = 0; unit < num; unit++)
-        len += find_piece(c, unit).count * per_element;
+        len += find_piece(c, unit).count;
     MPIR_Datatype_get_extent_macro(joined, extent);
     MPIR_Type_get_true_extent_impl(joined, &true_lb, &true_extent);
     head = (head + MPL_CACHELINE_SIZE - 1) / MPL_CACHELINE_SIZE * MPL_CACHELINE_SIZE;
@@ -102,33 +103,50 @@ void MPII_Topo_call_join(call_t * c, int num_pieces, MPI_Datatype joined, MPI_Ai
     offsets = (MPI_Aint *) c->mem;
     offsets[0] = 0;
     for (int unit = 0; unit < num; unit++)
-        offsets[unit + 1] = offsets[unit] + find_piece(c, unit).count * per_element;
+        offsets[unit + 1] = offsets[unit] + find_piece(c, unit).count;
     c->data.offsets = offsets;
     c->data.type = joined;
-    c->data.unit_len = c->piece_len * per_element;
+    c->data.unit_len = c->piece_len;
     c->data.in = c->data.out = c->mem + head - true_lb;
 }
 
-int MPII_Topo_call_copy_blocks(const call_t * c, char *buf, bool to_joined,
-                               MPII_Topo_whose_t whose)
+/* Copy the pieces of a block, the b-th of data.block_of. Where they are bytes, they may begin and end
+ * inside an element of the user: if that has gaps, temp is a place for the whole block. */
+static int copy_block(const call_t * c, char *block, int b, int num_pieces, char *temp,
+                      bool to_joined)
 {
-    int mpi_errno = MPI_SUCCESS, rank = c->comm_ptr->rank;
-    int num_pieces = (MPII_Topo_call_longest_block(c) + c->piece_len - 1) / c->piece_len;
-    MPI_Aint extent, joined_extent;
+    int mpi_errno = MPI_SUCCESS;
+    MPI_Aint count = MPII_Topo_call_count_of(c, c->data.block_of[b]), per = c->per_element;
+    MPI_Aint extent, joined_extent, true_lb = 0, true_extent;
+    MPI_Datatype type = c->type;
+    char *from = block;
 
-    MPIR_Datatype_get_extent_macro(c->type, extent);
+    if (num_pieces > 1 && c->data.type != c->type) {
+        type = c->data.type;
+        per = 1;
+        MPIR_Type_get_true_extent_impl(c->type, &true_lb, &true_extent);
+        from = temp ? temp : block + true_lb;
+    }
+    if (temp && to_joined) {
+        mpi_errno = MPIR_Localcopy(block, count, c->type, temp, count * c->per_element, type);
+        MPIR_ERR_CHECK(mpi_errno);
+    }
+    MPIR_Datatype_get_extent_macro(type, extent);
     MPIR_Datatype_get_extent_macro(c->data.type, joined_extent);
-    for (int unit = 0; unit < c->data.num_blocks * num_pieces; unit++) {
+    for (int k = 0; k < num_pieces; k++) {
+        int unit = k * c->data.num_blocks + b;
         piece_t piece = find_piece(c, unit);
-        if (piece.count == 0 || (whose != MPII_TOPO_WHOSE__ALL &&
-                                 (piece.rank == rank) != (whose == MPII_TOPO_WHOSE__OWN)))
-            continue;
-        char *user = buf + (MPII_Topo_call_displ_of(c, piece.rank) + piece.first) * extent;
+        char *user = from + piece.first / per * extent;
         char *joined = c->data.out + c->data.offsets[unit] * joined_extent;
-        MPI_Aint joined_count = c->data.offsets[unit + 1] - c->data.offsets[unit];
+        if (piece.count == 0)
+            break;
         mpi_errno = to_joined ?
-            MPIR_Localcopy(user, piece.count, c->type, joined, joined_count, c->data.type) :
-            MPIR_Localcopy(joined, joined_count, c->data.type, user, piece.count, c->type);
+            MPIR_Localcopy(user, piece.count / per, type, joined, piece.count, c->data.type) :
+            MPIR_Localcopy(joined, piece.count, c->data.type, user, piece.count / per, type);
+        MPIR_ERR_CHECK(mpi_errno);
+    }
+    if (temp && !to_joined) {
+        mpi_errno = MPIR_Localcopy(temp, count * c->per_element, type, block, count, c->type);
         MPIR_ERR_CHECK(mpi_errno);
     }
 
@@ -138,7 +156,116 @@ int MPII_Topo_call_copy_blocks(const call_t * c, char *buf, bool to_joined,
     goto fn_exit;
 }
 
+int MPII_Topo_call_copy_blocks(const call_t * c, char *buf, bool to_joined,
+                               MPII_Topo_whose_t whose)
+{
+    int mpi_errno = MPI_SUCCESS, is_contig;
+    MPI_Aint longest = MPII_Topo_call_longest_block(c) * c->per_element, extent;
+    int num_pieces = (longest + c->piece_len - 1) / c->piece_len;
+    char *temp = NULL;
+
+    MPIR_Datatype_get_extent_macro(c->type, extent);
+    MPIR_Datatype_is_contig(c->type, &is_contig);
+    if (num_pieces > 1 && c->data.type != c->type && !is_contig) {
+        temp = MPL_malloc(longest, MPL_MEM_BUFFER);
+        MPII_TOPO_NEED(temp);
+    }
+    for (int b = 0; b < c->data.num_blocks; b++) {
+        int rank = c->data.block_of[b];
+        if (rank == -1 || MPII_Topo_call_count_of(c, rank) == 0 ||
+            (whose != MPII_TOPO_WHOSE__ALL &&
+             (rank == c->comm_ptr->rank) != (whose == MPII_TOPO_WHOSE__OWN)))
+            continue;
+        mpi_errno = copy_block(c, buf + MPII_Topo_call_displ_of(c, rank) * extent, b, num_pieces,
+                               temp, to_joined);
+        MPIR_ERR_CHECK(mpi_errno);
+    }
+
+  fn_exit:
+    MPL_free(temp);
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
 /* -- allgather(v) -- */
+
+/* Blocks packed one behind the other: where each is, in bytes */
+static MPI_Aint packed_displ(const call_t * c, int rank)
+{
+    return c->data.counts ? c->data.displs[rank] * c->data.count_len : rank * c->data.block_len;
+}
+
+static int unpack_others(call_t * c)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPI_Aint extent, size;
+
+    MPIR_Datatype_get_extent_macro(c->type, extent);
+    MPIR_Datatype_get_size_macro(c->type, size);
+    for (int i = 0; i < c->comm_ptr->local_size; i++) {
+        MPI_Aint count = MPII_Topo_call_count_of(c, i);
+        if (count == 0 || i == c->comm_ptr->rank)
+            continue;
+        mpi_errno = MPIR_Localcopy(c->data.out + packed_displ(c, i), count * size, TOPO_BYTE,
+                                   c->buf + MPII_Topo_call_displ_of(c, i) * extent, count, c->type);
+        MPIR_ERR_CHECK(mpi_errno);
+    }
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+/* Make a copy of the blocks, where the own one is put. */
+static void pack_own(call_t * c, MPI_Aint size, MPII_Topo_attr_t * attr)
+{
+    int p = c->comm_ptr->local_size, rank = c->comm_ptr->rank, mpi_errno;
+    MPI_Aint extent, *displs, own = MPII_Topo_call_count_of(c, rank);
+
+    c->mem = MPL_malloc(p * sizeof(MPI_Aint) + MPII_Topo_call_bytes_of_blocks(c), MPL_MEM_BUFFER);
+    MPII_TOPO_NEED(c->mem);
+    displs = (MPI_Aint *) c->mem;
+    for (int i = 0; i < p && c->counts; i++)
+        displs[i] = i == 0 ? 0 : displs[i - 1] + c->counts[i - 1];
+    c->data.displs = displs;
+    c->data.out = (char *) (displs + p);
+    MPIR_Datatype_get_extent_macro(c->type, extent);
+    mpi_errno = MPIR_Localcopy(c->buf + MPII_Topo_call_displ_of(c, rank) * extent, own, c->type,
+                               c->data.out + packed_displ(c, rank), own * size, TOPO_BYTE);
+    MPII_Topo_call_note_error(c, mpi_errno, attr);
+    c->end = unpack_others;
+}
+
+void MPII_Topo_call_set_blocks(call_t * c, MPI_Aint longest, bool are_cut, MPII_Topo_attr_t * attr)
+{
+    MPI_Aint size, true_lb, true_extent;
+    int is_contig;
+
+    c->data.out = c->buf;
+    c->data.counts = c->counts;
+    c->data.displs = c->displs;
+    c->data.count_len = 1;
+    c->data.block_len = c->count;
+    c->data.type = c->type;
+    if (!are_cut) {
+        c->data.unit_len = longest;
+        return;
+    }
+    MPIR_Datatype_get_size_macro(c->type, size);
+    c->data.type = TOPO_BYTE;
+    c->data.are_bytes = true;
+    c->data.count_len = size;
+    c->data.block_len = c->count * size;
+    MPIR_Datatype_is_contig(c->type, &is_contig);
+    if (is_contig) {
+        MPIR_Type_get_true_extent_impl(c->type, &true_lb, &true_extent);
+        c->data.out += true_lb;
+    } else {
+        pack_own(c, size, attr);
+    }
+}
 
 static int hand_out_others(call_t * c)
 {

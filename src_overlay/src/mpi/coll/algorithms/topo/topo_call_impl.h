@@ -49,6 +49,12 @@ void MPII_Topo_call_find_blocks(MPII_Topo_call_t * call, const MPII_Topo_order_t
                                 int num_units,
                                 int (*rank_of) (const MPII_Topo_order_t * order, int unit));
 
+/* Units of allgather(v) in the buffer of the user, call->buf: blocks, the longest of so many elements; or,
+ * where they are cut, as bytes of what they hold, in units whose length is set. All ranks cut these alike:
+ * of types with one signature, elements may have other lengths. */
+void MPII_Topo_call_set_blocks(MPII_Topo_call_t * call, MPI_Aint longest, bool are_cut,
+                               MPII_Topo_attr_t * attr);
+
 /* Cut each block into so many pieces, and make room for them one behind the other: unit u is piece u /
  * data.num_blocks of the block that data.block_of says. `joined` is their type there, `per_element` of
  * them an element of the user. */

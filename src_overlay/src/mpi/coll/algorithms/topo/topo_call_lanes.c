@@ -91,11 +91,10 @@ void MPII_Topo_call_reduce_lanes(call_t * c, const void *sendbuf, void *recvbuf,
 
 /* -- blocks of ranks: units are pieces of them -- */
 
-/* Set the units, for as many chunks as are returned. */
+/* Set the units, for as many chunks as are returned. longest: block, in what is cut */
 static int set_blocks(call_t * c, const MPII_Topo_order_t * order, MPII_Topo_lanes_kind_t kind,
-                      bool in_runs)
+                      MPI_Aint longest, bool in_runs)
 {
-    MPI_Aint longest = MPII_Topo_call_longest_block(c);
     int units = MPII_Topo_lanes_units(order, kind);
     int chunks = cut_chunks(c, kind, MPII_Topo_call_bytes_of_blocks(c), units);
 
@@ -116,7 +115,8 @@ static void reduce_scatter(call_t * c, const void *sendbuf, void *recvbuf, MPI_D
 
     if (!MPII_Topo_call_begin_reduce_scatter(c, datatype, &order, attr))
         return;
-    chunks = set_blocks(c, order, MPII_TOPO_LANES__REDUCE_SCATTER, true);
+    chunks = set_blocks(c, order, MPII_TOPO_LANES__REDUCE_SCATTER, MPII_Topo_call_longest_block(c),
+                        true);
     MPII_Topo_call_join_reduce_scatter(c, sendbuf, recvbuf, chunks, op, attr);
 }
 
@@ -146,7 +146,7 @@ static void allgather(call_t * c, const void *sendbuf, MPI_Aint sendcount, MPI_D
 {
     const MPII_Topo_order_t *order = NULL;
     int rank = c->comm_ptr->rank, chunks;
-    MPI_Aint extent, bytes;
+    MPI_Aint extent, size, longest, bytes;
     bool is_joined;
 
     c->type = recvtype;
@@ -167,17 +167,15 @@ static void allgather(call_t * c, const void *sendbuf, MPI_Aint sendcount, MPI_D
         return;
 
     is_joined = MPII_Topo_lanes_are_joined(bytes);
-    chunks = set_blocks(c, order, MPII_TOPO_LANES__ALLGATHER, is_joined);
+    longest = MPII_Topo_call_longest_block(c);
+    MPIR_Datatype_get_size_macro(recvtype, size);
+    chunks = set_blocks(c, order, MPII_TOPO_LANES__ALLGATHER, longest * size, is_joined);
     if (is_joined) {
         MPII_Topo_call_join_allgather(c, chunks, attr);
         return;
     }
-    c->data.out = recvbuf;
-    c->data.type = recvtype;
-    c->data.counts = c->counts;
-    c->data.displs = c->displs;
-    c->data.block_len = c->count;
     c->data.units_per_block = chunks;
+    MPII_Topo_call_set_blocks(c, longest, chunks > 1, attr);
 }
 
 void MPII_Topo_call_allgather_lanes(call_t * c, const void *sendbuf, MPI_Aint sendcount,

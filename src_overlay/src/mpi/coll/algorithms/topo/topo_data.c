@@ -53,8 +53,8 @@ void MPII_Topo_data_find(const MPII_Topo_data_t * d, int unit, int num, MPI_Aint
     }
     offset = piece * d->unit_len;
     if (d->counts) {
-        *first = d->displs[block] + offset;
-        *count = MPL_MAX(MPL_MIN(d->counts[block] - offset, d->unit_len), 0);
+        *first = d->displs[block] * d->count_len + offset;
+        *count = MPL_MAX(MPL_MIN(d->counts[block] * d->count_len - offset, d->unit_len), 0);
         return;
     }
     *first = block * d->block_len + MPL_MIN(offset, d->block_len);

@@ -20,6 +20,7 @@ typedef struct {
                                  * place of what is above; */
     const MPI_Aint *counts, *displs;    /* or NULL: of blocks, as a v-collective has them. Where there are
                                          * any, or block_of, a step is of one unit */
+    MPI_Aint count_len;         /* with counts: elements that 1 is there */
     const int *block_of;        /* or NULL: [num_blocks] unit u is piece u / num_blocks of block
                                  * block_of[u % num_blocks]; -1: it is empty */
     int num_blocks;
