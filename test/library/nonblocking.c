@@ -19,7 +19,7 @@
 #include <malloc.h>
 #include <stdint.h>
 
-enum { ALLGATHER, ALLGATHERV, GATHER, GATHERV, SCATTER, SCATTERV, ALLTOALL, ALLREDUCE, BARRIER, BCAST,
+enum { ALLGATHER, ALLGATHERV, GATHER, GATHERV, SCATTER, SCATTERV, ALLTOALL, ALLTOALLV, ALLREDUCE, BARRIER, BCAST,
     REDUCE, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, N_COLLECTIVES
 };
 
@@ -97,6 +97,12 @@ static int *new_buffer(int n)
     return buf;
 }
 
+/* Elements that two ranks send each other in alltoallv */
+static int pair_count(const call_t * c, int a, int b)
+{
+    return c->n * ((a + b) % 3) / 2;
+}
+
 static void prepare(call_t * c)
 {
     int blocks = has_blocks(c), is_v;
@@ -111,6 +117,8 @@ static void prepare(call_t * c)
     c->displs = c->counts + c->size;
     for (int i = 0, at = 0; i < c->size; i++) {
         c->counts[i] = is_v || c->coll == REDUCE_SCATTER ? c->n * (i % 3) / 2 : c->n;
+        if (c->coll == ALLTOALLV)
+            c->counts[i] = pair_count(c, c->rank, i);
         c->displs[i] = at;
         at += c->counts[i];
         c->num_out = at;
@@ -120,6 +128,8 @@ static void prepare(call_t * c)
         c->num_out = c->n;
     if (c->coll == ALLTOALL)
         c->num_in = c->num_out = c->size * c->n;
+    if (c->coll == ALLTOALLV)
+        c->num_in = c->num_out = c->displs[c->size - 1] + c->counts[c->size - 1];
     if (c->coll >= REDUCE_SCATTER || is_scatter(c)) {
         c->num_in = c->displs[c->size - 1] + c->counts[c->size - 1];
         c->num_out = c->counts[c->rank];
@@ -151,6 +161,16 @@ static void check_result(const call_t * c, int round)
     if (c->coll == ALLTOALL) {
         for (int i = 0; i < c->num_out; i++)
             check_at(c, i, value(i / c->n, c->rank * c->n + i % c->n, round));
+        return;
+    }
+    if (c->coll == ALLTOALLV) {
+        for (int r = 0; r < c->size; r++) {
+            int from = 0;
+            for (int i = 0; i < c->rank; i++)
+                from += pair_count(c, r, i);
+            for (int i = 0; i < c->counts[r]; i++)
+                check_at(c, c->displs[r] + i, value(r, from + i, round));
+        }
         return;
     }
     if (has_blocks(c)) {
@@ -193,6 +213,7 @@ static void begin(call_t * c)
 #define MPI_IAllreduce MPI_Iallreduce
 #define MPI_IBcast MPI_Ibcast
 #define MPI_IAlltoall MPI_Ialltoall
+#define MPI_IAlltoallv MPI_Ialltoallv
 #define MPI_IGather MPI_Igather
 #define MPI_IGatherv MPI_Igatherv
 #define MPI_IScatter MPI_Iscatter
@@ -229,6 +250,9 @@ static void begin(call_t * c)
             break;
         case ALLTOALL:
             CALL(Alltoall, in, c->n, type, c->out, c->n, type);
+            break;
+        case ALLTOALLV:
+            CALL(Alltoallv, in, c->counts, c->displs, type, c->out, c->counts, c->displs, type);
             break;
         case ALLREDUCE:
             CALL(Allreduce, in, c->out, c->n, type, op);

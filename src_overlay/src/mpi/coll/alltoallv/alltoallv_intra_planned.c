@@ -71,3 +71,15 @@ int MPIR_Alltoallv_intra_planned(const void *sendbuf, const MPI_Aint * sendcount
   fn_fail:
     goto fn_exit;
 }
+
+/* In messages inside the host too, and with the vote among the steps of the schedule. */
+int MPIR_TSP_Ialltoallv_sched_intra_planned(const void *sendbuf, const MPI_Aint sendcounts[],
+                                            const MPI_Aint sdispls[], MPI_Datatype sendtype,
+                                            void *recvbuf, const MPI_Aint recvcounts[],
+                                            const MPI_Aint rdispls[], MPI_Datatype recvtype,
+                                            MPIR_Comm * comm_ptr, MPIR_TSP_sched_t sched)
+{
+    return MPII_Topo_ialltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls,
+                                recvtype, comm_ptr,
+                                &MPII_Topo_calls[MPII_TOPO_ALGO__ialltoallv_tsp_planned], sched);
+}

@@ -25,6 +25,7 @@ mpi_core_sources += \
     src/mpi/coll/algorithms/topo/topo_exchange_alltoall.c \
     src/mpi/coll/algorithms/topo/topo_exchange_alltoallv.c \
     src/mpi/coll/algorithms/topo/topo_exchange_data.c \
+    src/mpi/coll/algorithms/topo/topo_exchange_ialltoallv.c \
     src/mpi/coll/algorithms/topo/topo_exchange_init.c \
     src/mpi/coll/algorithms/topo/topo_exchange_plan.c \
     src/mpi/coll/algorithms/topo/topo_exchange_run.c \

@@ -94,6 +94,8 @@
       "scatter to a leader in each rack, then in each host, then to its ranks") \
     X(IALLTOALL, Ialltoall, ialltoall, tsp_planned, \
       "collect on the host, few messages between hosts, distribute") \
+    X(IALLTOALLV, Ialltoallv, ialltoallv, tsp_planned, \
+      "collect on the host, few messages between hosts, distribute, by a plan that is kept") \
     X(IBCAST, Ibcast, ibcast, tsp_topo_linear, \
       "from the root to each rank, in segments") \
     X(IBCAST, Ibcast, ibcast, tsp_topo_chain, \

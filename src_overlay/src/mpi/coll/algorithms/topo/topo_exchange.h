@@ -21,6 +21,7 @@
  * topo_exchange_alltoall.c, topo_exchange_alltoallv.c
  *                            the blocking collectives
  * topo_exchange_init.c       persistent and nonblocking ones; topo_exchange_sched.c, their schedules
+ * topo_exchange_ialltoallv.c nonblocking alltoallv, which agrees on a plan in its steps
  * topo_exchange_data.c       blocks of the user, and messages, as all of them use them */
 
 /* What a collective sends, or receives. With MPI_IN_PLACE, both are what it receives. */
@@ -48,6 +49,9 @@ static inline MPI_Aint MPII_Topo_blocks_count(const MPII_Topo_blocks_t * blocks,
 {
     return blocks->counts ? blocks->counts[rank] : blocks->count;
 }
+
+/* That of a rank */
+char *MPII_Topo_blocks_at(const MPII_Topo_blocks_t * blocks, int rank);
 
 /* Why a call goes the stock way */
 typedef enum {
@@ -132,6 +136,13 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
 int MPII_Topo_ialltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
                         void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
                         MPIR_Comm * comm_ptr, MPII_Topo_counter_t * calls, MPIR_TSP_sched_t sched);
+
+/* Likewise alltoallv */
+int MPII_Topo_ialltoallv(const void *sendbuf, const MPI_Aint sendcounts[],
+                         const MPI_Aint sdispls[], MPI_Datatype sendtype, void *recvbuf,
+                         const MPI_Aint recvcounts[], const MPI_Aint rdispls[],
+                         MPI_Datatype recvtype, MPIR_Comm * comm_ptr, MPII_Topo_counter_t * calls,
+                         MPIR_TSP_sched_t sched);
 
 /* MPI_T variables, of this process */
 extern MPII_Topo_counter_t MPII_Topo_plan_declined[MPII_TOPO_DECLINED__END];

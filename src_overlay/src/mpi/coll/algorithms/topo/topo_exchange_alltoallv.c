@@ -233,7 +233,7 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
 
     /* -- guess the plan, collect for it, and vote -- */
-    MPII_Topo_ex_make_key(ex, &out, &in, &vote);
+    MPII_Topo_ex_make_key(ex->place->num_ranks, comm_ptr->rank, &out, &in, ex->key, &vote);
     vote.all = find_entries(ex);
     int guess = latest_entry(ex, vote.all);
     vote.max[0] = guess + 1;

@@ -42,7 +42,7 @@ bool MPII_Topo_blocks_set_alltoall(MPII_Topo_blocks_t * out, MPII_Topo_blocks_t 
     return sent == received;
 }
 
-static char *block_of(const MPII_Topo_blocks_t * blocks, int rank)
+char *MPII_Topo_blocks_at(const MPII_Topo_blocks_t * blocks, int rank)
 {
     MPI_Aint displ = blocks->displs ? blocks->displs[rank] : rank * blocks->count;
     return blocks->buf + displ * blocks->extent;
@@ -57,7 +57,7 @@ int MPII_Topo_exchange_copy(const MPII_Topo_place_t * place, int rank, int which
 
     for (int i = 0; i < place->num_ranks; i++) {
         MPI_Aint count = MPII_Topo_blocks_count(blocks, i), bytes = count * blocks->type_size;
-        char *block = block_of(blocks, i);
+        char *block = MPII_Topo_blocks_at(blocks, i);
         char *mem = segment + offsets[i] * scale;
 
         if (bytes == 0 || !(which & (place->host_of_rank[i] == host ? MPII_TOPO_COPY_OWN_HOST :
@@ -110,8 +110,9 @@ int MPII_Topo_exchange_unequal(const MPII_Topo_blocks_t * out, const MPII_Topo_b
         end += theirs[i];
     }
     for (int i = 0; i < p; i++) {
-        mpi_errno = MPIR_Localcopy(block_of(out, i), MPII_Topo_blocks_count(out, i), out->type, end,
-                                   sent[i], TOPO_BYTE);
+        mpi_errno =
+            MPIR_Localcopy(MPII_Topo_blocks_at(out, i), MPII_Topo_blocks_count(out, i), out->type,
+                           end, sent[i], TOPO_BYTE);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         mpi_errno = MPIC_Isend(end, sent[i], TOPO_BYTE, i, MPIR_ALLTOALLV_TAG, comm_ptr,
                                &reqs[p + i], TOPO_COLL_ATTR);
@@ -125,7 +126,7 @@ int MPII_Topo_exchange_unequal(const MPII_Topo_blocks_t * out, const MPII_Topo_b
     end = mem;
     for (int i = 0; i < p && mpi_errno_ret == MPI_SUCCESS; i++) {
         if (theirs[i] <= MPII_Topo_blocks_count(in, i) * in->type_size)
-            mpi_errno = MPIR_Localcopy(end, theirs[i], TOPO_BYTE, block_of(in, i),
+            mpi_errno = MPIR_Localcopy(end, theirs[i], TOPO_BYTE, MPII_Topo_blocks_at(in, i),
                                        MPII_Topo_blocks_count(in, i), in->type);
         else
             MPIR_ERR_SET(mpi_errno, MPI_ERR_TRUNCATE, "**truncate");

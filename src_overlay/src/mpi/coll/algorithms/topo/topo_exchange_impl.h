@@ -117,6 +117,8 @@ void MPII_Topo_ex_count_need(MPII_Topo_exchange_t * ex, int64_t bytes);
 void MPII_Topo_ex_plant_ranks(MPII_Topo_exchange_t * ex);
 void MPII_Topo_ex_plant_leaders(MPII_Topo_exchange_t * ex);
 
+void MPII_Topo_ex_join_vote(MPII_Topo_vote_t * a, const MPII_Topo_vote_t * b);
+
 /* Join the votes of all ranks. In shared memory, what a rank wrote there before it votes is seen by
  * the ranks of its host afterwards. */
 int MPII_Topo_ex_vote(MPII_Topo_exchange_t * ex, MPII_Topo_vote_t * vote, MPII_Topo_attr_t * attr);
@@ -151,8 +153,8 @@ MPII_Topo_decline_t MPII_Topo_ex_decide(const MPII_Topo_exchange_t * ex, double 
                                         int *flags);
 
 /* Write the key of a call, and what it adds to the vote. */
-void MPII_Topo_ex_make_key(MPII_Topo_exchange_t * ex, const MPII_Topo_blocks_t * out,
-                           const MPII_Topo_blocks_t * in, MPII_Topo_vote_t * vote);
+void MPII_Topo_ex_make_key(int num_ranks, int rank, const MPII_Topo_blocks_t * out,
+                           const MPII_Topo_blocks_t * in, int64_t key[], MPII_Topo_vote_t * vote);
 
 /* Make the plan for ex->key, where no block has more than max bytes. *plan is NULL where a process has
  * not the memory. Collective over the communicator. */

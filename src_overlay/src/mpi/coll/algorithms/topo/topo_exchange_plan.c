@@ -37,16 +37,14 @@ static uint64_t hash_pair(int from, int to, int64_t bytes)
     return x ^ x >> 31;
 }
 
-void MPII_Topo_ex_make_key(MPII_Topo_exchange_t * ex, const MPII_Topo_blocks_t * out,
-                           const MPII_Topo_blocks_t * in, MPII_Topo_vote_t * vote)
+void MPII_Topo_ex_make_key(int num_ranks, int rank, const MPII_Topo_blocks_t * out,
+                           const MPII_Topo_blocks_t * in, int64_t key[], MPII_Topo_vote_t * vote)
 {
-    int p = ex->place->num_ranks, rank = ex->comm_ptr->rank;
-
-    for (int i = 0; i < p; i++) {
+    for (int i = 0; i < num_ranks; i++) {
         int64_t bytes = MPII_Topo_blocks_count(out, i) * out->type_size;
         int64_t bytes_in = MPII_Topo_blocks_count(in, i) * in->type_size;
-        ex->key[i] = bytes;
-        ex->key[p + i] = bytes_in;
+        key[i] = bytes;
+        key[num_ranks + i] = bytes_in;
         vote->max[2] = MPL_MAX(vote->max[2], MPL_MAX(bytes, bytes_in));
         vote->sum[0] += bytes;
         vote->sum[1] += bytes > 0;
@@ -226,7 +224,7 @@ int MPII_Topo_exchange_plan(MPIR_Comm * comm_ptr, const MPII_Topo_blocks_t * out
         *decline = ex->decline;
         goto fn_exit;
     }
-    MPII_Topo_ex_make_key(ex, out, in, &vote);
+    MPII_Topo_ex_make_key(ex->place->num_ranks, comm_ptr->rank, out, in, ex->key, &vote);
     mpi_errno = MPII_Topo_ex_vote(ex, &vote, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     *decline = vote.match ? MPII_TOPO_DECLINED_MISMATCH :

@@ -10,7 +10,7 @@
 /* All processes decide alike: by what all of them know, or by a vote, in which the ranks of a host
  * meet in shared memory and their first ranks, the leaders, along a binomial tree. */
 
-static void join_vote(MPII_Topo_vote_t * a, const MPII_Topo_vote_t * b)
+void MPII_Topo_ex_join_vote(MPII_Topo_vote_t * a, const MPII_Topo_vote_t * b)
 {
     a->all &= b->all;
     a->match += b->match;
@@ -36,7 +36,7 @@ static int vote_in_tree(MPII_Topo_exchange_t * ex, MPII_Topo_vote_t * vote, MPII
             MPII_Topo_recv(&other, sizeof(other), TOPO_BYTE, CHILD(i), MPII_TOPO_EX_TAG,
                            ex->comm_ptr, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        join_vote(vote, &other);
+        MPII_Topo_ex_join_vote(vote, &other);
     }
     if (branch->parent != -1) {
         mpi_errno =
@@ -77,7 +77,7 @@ int MPII_Topo_ex_vote(MPII_Topo_exchange_t * ex, MPII_Topo_vote_t * vote, MPII_T
         mpi_errno = MPII_Topo_shm_wait(ex->shm, &ex->shared->voted, target);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         for (int i = 1; i < n; i++)
-            join_vote(vote, &MPII_Topo_ex_told_by(ex, i)->vote);
+            MPII_Topo_ex_join_vote(vote, &MPII_Topo_ex_told_by(ex, i)->vote);
         mpi_errno = vote_in_tree(ex, vote, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         ex->shared->result = *vote;

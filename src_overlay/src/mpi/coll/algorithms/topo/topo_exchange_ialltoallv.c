@@ -1,0 +1,432 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "tsp_impl.h"
+#include "gentran_types.h"
+#include "topo.h"
+#include "topo_exchange_impl.h"
+#include "topo_exchange_sched.h"
+
+/* Nonblocking alltoallv by a plan: one vertex of MPICH's transport (TSP), which runs in its progress. All that the
+ * blocking call waits for is a step here, with messages that the next one needs:
+ *
+ *   the vote, up a binomial tree and down, tells all ranks alike whether there will be a plan;
+ *   the ranks of a host tell each other the sizes of their blocks, of which each makes the plan;
+ *   the exchange: in the host, between hosts, in the host.
+ *
+ * Where there is none, the last of these are messages between all ranks. Blocks are not joined by rack:
+ * hosts would have to tell each other more sizes. A persistent request keeps its plan: all its starts have
+ * the same one, and all ranks know. */
+
+enum { BEGIN, VOTE, DECIDE, PLAN, BETWEEN_HOSTS, IN_HOST, END, DIRECT, END_DIRECT };
+
+typedef struct {
+    MPII_Topo_planned_t *p;
+    const MPII_Topo_exchange_t *ex;
+    const MPII_Topo_route_t *route[2];  /* by MPII_TOPO_ROUTE__ONE_RANK, */
+    const MPII_Topo_order_t *order;
+    MPII_Topo_branch_t branch;
+    MPII_Topo_attr_t attr;
+    int step;
+    bool is_decided;            /* by the first start */
+    MPII_Topo_decline_t decline;
+    MPII_Topo_vote_t vote, result, *others;     /* [num_children] */
+    int64_t *key;               /* [2 * num_ranks] */
+    char *table;                /* sizes of the ranks of the host, of `width` bytes each */
+    int width;
+    char *packed;               /* for messages between all ranks, with MPI_IN_PLACE */
+    int num_reqs, num_recvs, room;      /* receives come first */
+    MPIR_Request **reqs;
+    MPI_Aint *bytes;            /* [room] that a message has, -1: as many as there are */
+} started_t;
+
+static void note_error(started_t * s, int mpi_errno)
+{
+    MPII_Topo_attr_t *attr = &s->attr;
+
+    if (mpi_errno == MPI_SUCCESS)
+        return;
+    if (s->p->mpi_errno == MPI_SUCCESS)
+        s->p->mpi_errno = mpi_errno;
+    TOPO_ADD_ERROR(MPIR_ERR_GET_CLASS(mpi_errno) == MPIX_ERR_PROC_FAILED ? MPIR_ERR_PROC_FAILED :
+                   MPIR_ERR_OTHER);
+}
+
+static MPI_Aint sum_up(const int64_t bytes[], int n)
+{
+    MPI_Aint sum = 0;
+
+    for (int i = 0; i < n; i++)
+        sum += bytes[i];
+    return sum;
+}
+
+/* -- messages of a step -- */
+
+static void begin_step(started_t * s, int num)
+{
+    if (num > s->room) {
+        MPL_free(s->reqs);
+        MPL_free(s->bytes);
+        s->reqs = MPL_malloc(num * sizeof(MPIR_Request *), MPL_MEM_COLL);
+        s->bytes = MPL_malloc(num * sizeof(MPI_Aint), MPL_MEM_COLL);
+        MPII_TOPO_NEED(s->reqs && s->bytes);
+        s->room = num;
+    }
+    s->num_reqs = 0;
+}
+
+static void add_recv(started_t * s, void *buf, MPI_Aint count, MPI_Datatype type, int rank,
+                     MPI_Aint bytes)
+{
+    MPIR_Request *req = NULL;
+
+    note_error(s, MPIC_Irecv(buf, count, type, rank, s->p->tag, s->p->comm_ptr, &req));
+    s->bytes[s->num_reqs] = bytes;
+    s->reqs[s->num_reqs++] = req;
+}
+
+/* Who knows of an error sends messages without content: tags may not tell. */
+static void add_send(started_t * s, const void *buf, MPI_Aint count, MPI_Datatype type, int rank)
+{
+    MPII_Topo_attr_t *attr = &s->attr;
+    MPIR_Request *req = NULL;
+
+    if (TOPO_ERROR != TOPO_ERROR_NONE)
+        count = 0;
+    note_error(s, MPIC_Isend(buf, count, type, rank, s->p->tag, s->p->comm_ptr, &req,
+                             TOPO_COLL_ATTR));
+    s->bytes[s->num_reqs] = -1;
+    s->reqs[s->num_reqs++] = req;
+}
+
+/* Whether all messages of the step are over */
+static bool is_over(started_t * s)
+{
+    MPII_Topo_attr_t *attr = &s->attr;
+
+    for (; s->num_reqs > 0; s->num_reqs--) {
+        MPIR_Request **req = &s->reqs[s->num_reqs - 1];
+        MPI_Aint bytes, wanted = s->bytes[s->num_reqs - 1];
+        if (*req == NULL)
+            continue;
+        if (!MPIR_Request_is_complete(*req))
+            return false;
+        note_error(s, MPII_Topo_wait_bytes(req, &bytes, attr));
+        /* without content: the sender has an error; else the ranks do not agree */
+        if (wanted != -1 && bytes != wanted)
+            TOPO_ADD_ERROR(MPIR_ERR_OTHER);
+    }
+    return true;
+}
+
+static void add_wires(started_t * s, const MPII_Topo_wire_t wires[], int n, bool is_send)
+{
+    for (int i = 0; i < n; i++) {
+        const MPII_Topo_wire_t *w = &wires[i];
+        if (is_send)
+            add_send(s, s->p->segment + w->offset, w->count, w->type, w->rank);
+        else
+            add_recv(s, s->p->segment + w->offset, w->count, w->type, w->rank, w->bytes);
+    }
+}
+
+/* What a rank of the host has goes to the others: the k-th time. */
+static void hand_on(started_t * s, int k)
+{
+    const MPII_Topo_wires_t *w = s->p->wires;
+
+    begin_step(s, w->num_get[k] + w->num_give[k]);
+    add_wires(s, w->get[k], w->num_get[k], false);
+    add_wires(s, w->give[k], w->num_give[k], true);
+}
+
+/* -- steps -- */
+
+static int child(const started_t * s, int i)
+{
+    return MPII_Topo_branch_child(&s->branch, s->order, i);
+}
+
+/* The own vote, and those of children */
+static void begin_vote(started_t * s)
+{
+    MPII_Topo_planned_t *p = s->p;
+
+    s->vote = (MPII_Topo_vote_t) {
+    0};
+    MPII_Topo_ex_make_key(p->comm_ptr->local_size, p->comm_ptr->rank, &p->out, &p->in, s->key,
+                          &s->vote);
+    s->vote.max[0] = sum_up(s->key, 2 * p->comm_ptr->local_size);
+    begin_step(s, s->branch.num_children);
+    for (int i = 0; i < s->branch.num_children; i++)
+        add_recv(s, &s->others[i], sizeof(s->others[i]), TOPO_BYTE, child(s, i),
+                 sizeof(s->others[i]));
+}
+
+static void hand_up(started_t * s)
+{
+    for (int i = 0; i < s->branch.num_children; i++)
+        MPII_Topo_ex_join_vote(&s->vote, &s->others[i]);
+    s->result = s->vote;
+    begin_step(s, 2);
+    if (s->branch.parent != -1) {
+        add_recv(s, &s->result, sizeof(s->result), TOPO_BYTE, s->branch.parent, sizeof(s->result));
+        add_send(s, &s->vote, sizeof(s->vote), TOPO_BYTE, s->branch.parent);
+    }
+}
+
+/* Hand the result down, and tell the ranks of the host the own sizes if there will be a plan. */
+static void decide(started_t * s)
+{
+    MPII_Topo_planned_t *p = s->p;
+    const MPII_Topo_route_t *route = s->route[0];
+    int num = p->comm_ptr->local_size, flags;
+    double longest_half;
+
+    s->decline = s->result.match ? MPII_TOPO_DECLINED_MISMATCH :
+        MPII_Topo_ex_decide(s->ex, s->result.sum[0], s->result.sum[1], &flags);
+    /* what a host has to hold, at most */
+    longest_half = (double) s->result.max[0] * s->order->max_ppn;
+    if (s->decline == MPII_TOPO_PLANNED && longest_half > s->ex->settings.plan_shm_bytes)
+        s->decline = MPII_TOPO_DECLINED_MEMORY;
+    s->is_decided = true;
+    MPII_Topo_counter_add(&MPII_Topo_plan_declined[s->decline], 1);
+
+    begin_step(s, s->branch.num_children + 2 * route->num_local);
+    for (int i = 0; i < s->branch.num_children; i++)
+        add_send(s, &s->result, sizeof(s->result), TOPO_BYTE, child(s, i));
+    if (s->decline != MPII_TOPO_PLANNED) {
+        s->step = DIRECT;
+        return;
+    }
+    p->route = s->route[flags & MPII_TOPO_ROUTE__ONE_RANK ? 1 : 0];
+    s->width = MPII_Topo_size_width(s->result.max[2]);
+    MPI_Aint row = 2 * (MPI_Aint) num * s->width;
+    s->table = MPL_malloc(route->num_local * row, MPL_MEM_COLL);
+    MPII_TOPO_NEED(s->table);
+    for (int i = 0; i < 2 * num; i++)
+        MPII_Topo_size_set(s->table + route->index * row, s->width, i, s->key[i]);
+    for (int i = 0; i < route->num_local; i++) {
+        if (i == route->index)
+            continue;
+        add_recv(s, s->table + i * row, row, TOPO_BYTE, route->local[i], row);
+        add_send(s, s->table + route->index * row, row, TOPO_BYTE, route->local[i]);
+    }
+}
+
+static void make_plan(started_t * s)
+{
+    MPII_Topo_planned_t *p = s->p;
+    int n = p->route->num_local;
+    MPI_Aint row = 2 * (MPI_Aint) p->comm_ptr->local_size * s->width;
+    const void **send = MPL_malloc(2 * n * sizeof(void *), MPL_MEM_COLL), **recv = send + n;
+
+    MPII_TOPO_NEED(send);
+    for (int i = 0; i < n; i++) {
+        send[i] = s->table + i * row;
+        recv[i] = s->table + i * row + row / 2;
+    }
+    p->own_plan = MPII_Topo_plan_create(p->route, send, recv, NULL, s->width, true);
+    MPII_TOPO_NEED(p->own_plan);
+    p->plan = p->own_plan;
+    MPII_TOPO_NEED(MPII_Topo_wires_create(p->plan, 1, &p->wires) == MPI_SUCCESS);
+    p->segment = p->own = MPL_malloc(MPL_MAX(p->plan->bytes, 1), MPL_MEM_COLL);
+    MPII_TOPO_NEED(p->own);
+    MPL_free(send);
+    MPL_free(s->table);
+    s->table = NULL;
+    MPII_Topo_counter_add(&MPII_Topo_plan_builds, 1);
+}
+
+static void collect(started_t * s)
+{
+    MPII_Topo_planned_t *p = s->p;
+
+    MPII_Topo_counter_add(p->calls, 1);
+    MPII_Topo_count_messages(p->route->place, p->comm_ptr->rank, p->wires);
+    note_error(s, MPII_Topo_exchange_copy(p->route->place, p->comm_ptr->rank, MPII_TOPO_COPY_ALL,
+                                          &p->out, p->plan->send_offset, 1, p->segment, true));
+    hand_on(s, 0);
+}
+
+/* Without a plan: each block is a message. All of them, where ranks do not agree which are empty. */
+static void exchange_directly(started_t * s)
+{
+    MPII_Topo_planned_t *p = s->p;
+    int n = p->comm_ptr->local_size, rank = p->comm_ptr->rank;
+    bool with_empty = s->decline == MPII_TOPO_DECLINED_MISMATCH;
+    char *at;
+
+    begin_step(s, 2 * n);
+    if (p->in_place) {
+        s->packed = MPL_malloc(sum_up(s->key, n) + 1, MPL_MEM_COLL);
+        MPII_TOPO_NEED(s->packed);
+        at = s->packed;
+        for (int i = 0; i < n; at += s->key[i++])
+            note_error(s, MPIR_Localcopy(MPII_Topo_blocks_at(&p->out, i),
+                                         MPII_Topo_blocks_count(&p->out, i), p->out.type, at,
+                                         s->key[i], TOPO_BYTE));
+    }
+    for (int k = 0; k < n; k++) {
+        int from = (rank + n - k) % n;
+        if (with_empty || s->key[n + from] > 0)
+            add_recv(s, MPII_Topo_blocks_at(&p->in, from), MPII_Topo_blocks_count(&p->in, from),
+                     p->in.type, from, with_empty ? -1 : s->key[n + from]);
+    }
+    at = s->packed;
+    for (int i = 0; i < n; i++) {
+        if ((with_empty || s->key[i] > 0) && p->in_place)
+            add_send(s, at, s->key[i], TOPO_BYTE, i);
+        else if (with_empty || s->key[i] > 0)
+            add_send(s, MPII_Topo_blocks_at(&p->out, i), MPII_Topo_blocks_count(&p->out, i),
+                     p->out.type, i);
+        at += p->in_place ? s->key[i] : 0;
+    }
+}
+
+static void end(started_t * s)
+{
+    MPII_Topo_attr_t *attr = &s->attr;
+    MPII_Topo_planned_t *p = s->p;
+    int mpi_errno = MPI_SUCCESS, mpi_errno_ret = MPI_SUCCESS;
+
+    if (s->step == END && TOPO_ERROR == TOPO_ERROR_NONE)
+        note_error(s, MPII_Topo_exchange_copy(p->route->place, p->comm_ptr->rank,
+                                              MPII_TOPO_COPY_ALL, &p->in, p->plan->recv_offset, 1,
+                                              p->segment, false));
+    MPL_free(s->packed);
+    s->packed = NULL;
+    mpi_errno_ret = p->mpi_errno;
+    TOPO_RETURN_ERROR(mpi_errno, mpi_errno_ret);
+    /* which may have the error of a message already */
+    if (TOPO_SCHED_STATUS_ERROR(p->sched) == MPI_SUCCESS)
+        TOPO_SCHED_STATUS_ERROR(p->sched) = mpi_errno;
+}
+
+/* A vertex that fails has to complete all the same: the error goes into the request. */
+static int advance(void *data, int *done)
+{
+    started_t *s = data;
+
+    *done = false;
+    while (is_over(s)) {
+        switch (s->step++) {
+            case BEGIN:
+                begin_vote(s);
+                break;
+            case VOTE:
+                hand_up(s);
+                break;
+            case DECIDE:
+                decide(s);
+                break;
+            case PLAN:
+                if (s->p->own_plan == NULL)
+                    make_plan(s);
+                collect(s);
+                break;
+            case BETWEEN_HOSTS:
+                begin_step(s, s->p->wires->num_recvs[1] + s->p->wires->num_sends[1]);
+                add_wires(s, s->p->wires->recvs[1], s->p->wires->num_recvs[1], false);
+                add_wires(s, s->p->wires->sends[1], s->p->wires->num_sends[1], true);
+                break;
+            case IN_HOST:
+                hand_on(s, 2);
+                break;
+            case DIRECT:
+                exchange_directly(s);
+                break;
+            default:   /* END, END_DIRECT */
+                s->step--;
+                end(s);
+                *done = true;
+                return MPI_SUCCESS;
+        }
+    }
+    return MPI_SUCCESS;
+}
+
+static int start(void *data, int *done)
+{
+    started_t *s = data;
+
+    s->attr = 0;
+    s->p->mpi_errno = MPI_SUCCESS;
+    s->num_reqs = 0;
+    s->step = !s->is_decided ? BEGIN : s->decline == MPII_TOPO_PLANNED ? PLAN : DIRECT;
+    return advance(s, done);
+}
+
+static int release(void *data)
+{
+    started_t *s = data;
+
+    MPII_Topo_planned_free(s->p);
+    MPL_free(s->others);
+    MPL_free(s->key);
+    MPL_free(s->table);
+    MPL_free(s->reqs);
+    MPL_free(s->bytes);
+    MPL_free(s);
+    return MPI_SUCCESS;
+}
+
+int MPII_Topo_ialltoallv(const void *sendbuf, const MPI_Aint sendcounts[],
+                         const MPI_Aint sdispls[], MPI_Datatype sendtype, void *recvbuf,
+                         const MPI_Aint recvcounts[], const MPI_Aint rdispls[],
+                         MPI_Datatype recvtype, MPIR_Comm * comm_ptr, MPII_Topo_counter_t * calls,
+                         MPIR_TSP_sched_t sched)
+{
+    int mpi_errno = MPI_SUCCESS, type, vtx;
+    MPII_Topo_exchange_t *ex;
+    MPII_Topo_blocks_t out, in;
+    started_t *s;
+    TOPO_COLL_ATTR_NEW;
+
+    mpi_errno = MPII_Topo_ex_get(comm_ptr, true, &ex, attr);
+    MPIR_ERR_CHECK(mpi_errno);
+    if (ex->decline != MPII_TOPO_PLANNED) {
+        MPII_Topo_counter_add(&MPII_Topo_plan_declined[ex->decline], 1);
+        mpi_errno = sendbuf == MPI_IN_PLACE ?
+            MPIR_TSP_Ialltoallv_sched_intra_inplace(sendbuf, sendcounts, sdispls, sendtype, recvbuf,
+                                                    recvcounts, rdispls, recvtype, comm_ptr,
+                                                    sched) :
+            MPIR_TSP_Ialltoallv_sched_intra_scattered(sendbuf, sendcounts, sdispls, sendtype,
+                                                      recvbuf, recvcounts, rdispls, recvtype,
+                                                      comm_ptr,
+                                                      MPIR_CVAR_IALLTOALLV_SCATTERED_BATCH_SIZE,
+                                                      MPIR_CVAR_IALLTOALLV_SCATTERED_OUTSTANDING_TASKS,
+                                                      sched);
+        goto fn_exit;
+    }
+    s = MPL_calloc(1, sizeof(*s), MPL_MEM_COLL);
+    MPII_TOPO_NEED(s);
+    MPII_Topo_blocks_set(&in, recvbuf, 0, recvcounts, rdispls, recvtype);
+    if (sendbuf != MPI_IN_PLACE)
+        MPII_Topo_blocks_set(&out, sendbuf, 0, sendcounts, sdispls, sendtype);
+    s->p = MPII_Topo_planned_create(&out, &in, sendbuf == MPI_IN_PLACE, comm_ptr, calls);
+    s->p->sched = sched;
+    s->ex = ex;
+    type = MPIR_TSP_sched_new_type(sched, start, advance, release);
+    mpi_errno = MPIR_TSP_sched_generic(type, s, sched, 0, NULL, &vtx);
+    MPIR_ERR_CHECK(mpi_errno);
+    s->route[0] = MPII_Topo_ex_route(ex, 0);
+    s->route[1] = MPII_Topo_ex_route(ex, MPII_TOPO_ROUTE__ONE_RANK);
+    mpi_errno = MPII_Topo_comm_order(comm_ptr, &s->order, attr);
+    MPIR_ERR_CHECK(mpi_errno);
+    MPII_Topo_branch(&s->branch, s->order, MPII_TOPO_SHAPE__BINOMIAL, 0, comm_ptr->rank);
+    s->others = MPL_malloc((s->branch.num_children + 1) * sizeof(*s->others), MPL_MEM_COLL);
+    s->key = MPL_malloc(2 * (size_t) comm_ptr->local_size * sizeof(int64_t), MPL_MEM_COLL);
+    MPII_TOPO_NEED(s->route[0] && s->route[1] && s->others && s->key);
+    mpi_errno = MPIR_Sched_next_tag(comm_ptr, &s->p->tag);
+    MPIR_ERR_CHECK(mpi_errno);
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
