@@ -319,8 +319,7 @@ static options_t read_options(int argc, char **argv, platform_t * p)
 {
     options_t o = {
         .algorithms = "default",.ppn = 1,.coll = MPII_TOPO_COLL__ALLREDUCE,.what.placement = "block",
-        .args = {.bytes = 1 << 20,.segment_bytes = MPII_TOPO_SEGMENT_BYTES,
-                 .pipeline_min_bytes = MPII_TOPO_PIPELINE_MIN_BYTES},
+        .args = {MPII_TOPO_CALL_DEFAULTS,.bytes = 1 << 20},
     };
     int option, index;
 

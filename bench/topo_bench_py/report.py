@@ -238,7 +238,7 @@ def cell_html(value: Any) -> str:
     return f"<td{' class=n' if number else ''}>{html.escape(text)}</td>"
 
 
-def table_html(table: Table) -> str:
+def table_html(table: Table, has_script: bool = True) -> str:
     numeric = [any(is_number(row[i]) for row in table.rows) for i in range(len(table.columns))]
     head = "".join(
         f"<th{' class=n' if number else ''}>{html.escape(column)}</th>"
@@ -252,10 +252,10 @@ def table_html(table: Table) -> str:
         content = f"<details><summary>{len(table.rows)} rows</summary>{content}</details>"
     name = html.escape(table.name)
     buttons = "".join(f"<button type=button>{kind}</button> " for kind in ("CSV", "JSON"))
+    save = f'<p class=save id="save-{name}">{buttons}</p>' if has_script else ""
     return (
         f'<section id="{name}"><h2>{html.escape(table.title)}</h2>'
-        f"<p class=note>{html.escape(table.note)}</p>{content}"
-        f'<p class=save id="save-{name}">{buttons}</p></section>'
+        f"<p class=note>{html.escape(table.note)}</p>{content}{save}</section>"
     )
 
 

@@ -9,7 +9,7 @@ from topo_common import files, schema
 from topo_common.files import InputError
 from topo_common.text import short
 
-from topo_tune import model
+from topo_tune import grammar
 
 FORMAT = 1
 
@@ -81,8 +81,8 @@ def read(
         name = record["algorithm"]
         if name.endswith("+init"):
             continue
-        if name not in (*model.ALGORITHMS[collective], "auto", "nb"):
-            known = ", ".join(["auto", *model.ALGORITHMS[collective]])
+        if name not in (*_known(collective), "auto", "nb"):
+            known = ", ".join(["auto", *_known(collective)])
             text = f"found {short(name)}, expected one of {known}"
             raise InputError(path, text, f"$.records[{i}].algorithm")
         ranks, ppn = int(record["ranks"]), int(record.get("ppn", 1))
@@ -107,6 +107,14 @@ def read(
         text = f"found no measurement of {what} without a tuning file and not in place"
         raise InputError(path, text, "$.records")
     return result
+
+
+def _known(collective: str) -> list[str]:
+    """The algorithms between ranks of one group that any version of MPICH has, or the patched one."""
+    start = grammar.full_name(collective, "")
+    rows = (grammar.mpich(version)["collectives"][collective] for version in grammar.versions())
+    names = {name[len(start) :] for of in rows for name in of if name.startswith(start)}
+    return sorted(names - {"topo_auto"})
 
 
 def _plain_settings(raw: dict[str, Any]) -> Iterator[str]:

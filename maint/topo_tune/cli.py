@@ -19,9 +19,22 @@ from topo_common.cli import Group
 from topo_common.files import InputError
 from topo_common.text import hint, one_line
 
-from topo_tune import bench, draw, grammar, model, predict, racks, rules, site
+from topo_tune import (
+    advise,
+    bench,
+    draw,
+    fit_command,
+    grammar,
+    measure_commands,
+    predict,
+    racks,
+    rules,
+    site,
+)
 from topo_tune import explain as explaining
 from topo_tune.grammar import Tree
+from topo_tune.placements import PLACEMENTS
+from topo_tune.predictor import Predictor
 
 DEFAULT = "tune"
 PROGRAM = "topo-tune"
@@ -76,6 +89,7 @@ def cli() -> None:
       topo-tune validate tuning.json                 what is wrong with a tuning file
       topo-tune explain tuning.json --collective allgather --ranks 64 --ppn 4 --bytes 1K:1M
                                                      what it selects, and why
+      topo-tune advise report --site site.json       what a run would have gained
     """
 
 
@@ -118,6 +132,15 @@ def _for_mpich(what: str) -> Callable[[Any], Any]:
     return click.option("--mpich", "version", metavar="VERSION", callback=_version, help=text)
 
 
+for command in (
+    fit_command.fit,
+    measure_commands.measure,
+    measure_commands.report,
+    measure_commands.compare,
+):
+    cli.add_command(command)
+
+
 LEGEND = """
 Times in the smallest and in the largest case of a rule, for random placement
 unless measured. Bytes: in total, but of a block for alltoall and alltoallv
@@ -143,7 +166,7 @@ blocks, 1 or 4 KiB, stay with MPICH, though rack_leader gains at random.
 @click.option(
     "--collective",
     "collectives",
-    type=click.Choice(list(model.ALGORITHMS)),
+    type=click.Choice(list(rules.COLLECTIVES)),
     multiple=True,
     help="Collective to tune; repeatable.  [default: all of them]",
 )
@@ -165,7 +188,7 @@ def tune(
     if bool(output) == dry_run:
         raise click.UsageError("one of -o FILE and --dry-run is needed")
     loaded = site.load(site_file)
-    collectives = collectives or tuple(model.ALGORITHMS)
+    collectives = collectives or rules.COLLECTIVES
     records = bench.read(measured, collectives, loaded.hosts) if measured else []
     tuning, decisions, notes = rules.make_tuning(loaded, version, records, collectives)
     for note in notes:
@@ -353,7 +376,7 @@ AT_LEAST_1 = click.IntRange(1, 2**31 - 1)
 
 @cli.command("model")
 @click.argument("site_file", metavar="SITE.json", type=click.Path())
-@click.option("--collective", type=click.Choice(list(model.ALGORITHMS)), default="gather")
+@click.option("--collective", type=click.Choice(list(rules.COLLECTIVES)), default="gather")
 @click.option("--hosts", metavar="N", type=AT_LEAST_1, help="Hosts.  [default: all]")
 @click.option("--ppn", metavar="N", type=AT_LEAST_1, default=1, help="Ranks a host.")
 @click.option(
@@ -382,31 +405,28 @@ def model_command(
       topo-tune model site.json --collective gather --ppn 4
       topo-tune model site.json --measured bench.json
 
-    First what was made of the site file: for the levels host, rack and site the start-up time t_s of
-    a message, the time t_w of a KiB on the slowest link, and what is lost to contention. Then, for
-    each algorithm: exchanges C1, C2, C3 one after the other, by the farthest message of each; blocks
-    (what one rank contributes, gets, or sends to each other one; the buffer of bcast, reduce and
-    allreduce) over the busiest links; and the time.
-    The root is rank 0.
+    The predictions are the library's own, as topo_auto makes them: it runs the schedules of all ranks
+    by the clock. First what it makes of the site file: for messages inside a host, in a rack and
+    between racks, the latency, what of it is the processor's, at each end, and the slowest link. Then,
+    for each algorithm: the most messages that a rank sends or receives, the blocks (what one rank
+    contributes, gets, or sends to each other one; the buffer of bcast, reduce and allreduce) over the
+    busiest link of a host and over the busiest uplink, headers left out, of calls of 1 KiB; and the
+    time. The root is rank 0.
 
-    Of planned: planned_by_rack, which joins messages between hosts by rack (rack_join_bytes of the
-    site, shown with the levels; MPIR_CVAR_COLL_TOPO_PLAN_RACK_BYTES), and planned_by_host. In alltoallv
-    both are with the agreement on a plan that is kept; where planned leaves the call to MPICH
-    (MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES) the agreement comes on top of that. It is for several ranks a
-    host (--ppn).
+    planned is for several ranks a host (--ppn), and short blocks (MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES).
 
     With --measured, each measurement of MPICH without a tuning file beside its prediction.
     """
     if measured:
         _refuse("what was measured has its own", "collective", "hosts", "ppn", "sizes")
     loaded = site.load(site_file)
-    net = model.network(loaded)
+    predictor = Predictor(loaded, version)
     console = _console(no_color)
-    for note in net.notes:
+    for note in predictor.notes:
         click.echo(f"{PROGRAM}: note: {note}", err=True)
     if measured:
-        records = bench.read(measured, tuple(model.ALGORITHMS), loaded.hosts)
-        compared = predict.comparisons(loaded, net, records, version)
+        records = bench.read(measured, rules.COLLECTIVES, loaded.hosts)
+        compared = predict.comparisons(predictor, records)
         console.print(predict.comparisons_table(compared))
         console.print(predict.summary(compared))
         return
@@ -414,10 +434,63 @@ def model_command(
     if hosts > loaded.num_hosts:
         raise click.UsageError(f"--hosts {hosts}: the site has {loaded.num_hosts}")
     title = f"{collective}, {hosts * ppn} ranks on {hosts} hosts"
-    rows = predict.predictions(net, collective, hosts, ppn, version)
-    console.print(predict.levels_table(net))
+    rows = predict.predictions(predictor, collective, hosts, ppn, sizes)
+    console.print(predict.levels_table(predictor))
     for table in predict.predictions_tables(title, rows, sizes):
         console.print(table)
+
+
+@cli.command("advise")
+@click.argument("path", metavar="REPORT", type=click.Path())
+@click.option(
+    "--site",
+    "site_file",
+    metavar="SITE.json",
+    type=click.Path(),
+    envvar="MPIR_CVAR_COLL_TOPOLOGY_FILE",
+    help="The site it ran on.  [default: what MPIR_CVAR_COLL_TOPOLOGY_FILE names]",
+)
+@click.option("--ppn", metavar="N", type=AT_LEAST_1, help="Ranks a host.  [default: as reported]")
+@click.option(
+    "--placement",
+    type=click.Choice(PLACEMENTS),
+    default="block",
+    help="Of the ranks on hosts and racks.",
+)
+@_for_mpich("MPICH that ran.")
+@click.option("--no-color", is_flag=True, help="No colours, also on a terminal.")
+def advise_command(
+    path: str, site_file: str | None, ppn: int | None, placement: str, version: str, no_color: bool
+) -> None:
+    """Tell which calls of a run would gain by another algorithm, and how much, by prediction.
+
+    \b
+      MPIR_CVAR_COLL_SELECTION_REPORT=print mpiexec ... ./program 2> report
+      topo-tune advise report --site site.json
+
+    REPORT is what the program printed to stderr, its own words too. Times in it are of rank 0, and in
+    them what it waited for late ranks, which is not counted as gain. A call gains by the algorithm that
+    is predicted fastest, if that is a tenth or more; MPIR_CVAR_COLL_TOPO_AUTO=1 and a tuning file
+    select it.
+    """
+    if site_file is None:
+        raise click.UsageError("--site SITE.json is needed")
+    loaded = site.load(site_file)
+    rows, without = advise.read(path)
+    for row in rows:
+        if ppn:
+            row.hosts = -(-row.ranks // ppn)
+        if row.hosts > loaded.num_hosts:
+            most = f"{loaded.num_hosts}, as {site_file} has"
+            text = f"found ranks on {row.hosts} hosts, expected at most {most}"
+            raise InputError(path, text)
+    predictor = Predictor(loaded, version)
+    for note in predictor.notes:
+        click.echo(f"{PROGRAM}: note: {note}", err=True)
+    found, known_us = advise.advise(predictor, rows, placement)
+    if found:
+        _console(no_color).print(advise.table(found))
+    click.echo(advise.summary(rows, without, found, known_us))
 
 
 SIZES = """\b

@@ -1,8 +1,6 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """What the model predicts: algorithms side by side, and beside what topo-bench measured."""
 
-import functools
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,19 +8,23 @@ import numpy as np
 from rich.table import Table
 from topo_common.text import size_text
 
-from topo_tune import grammar, model
+from topo_tune import grammar
 from topo_tune.bench import Measured
 from topo_tune.draw import ms
-from topo_tune.site import Site, within_and_between
+from topo_tune.placements import PLACEMENTS, Placed
+from topo_tune.predictor import Loads, Predictor
+
+LOADS_BYTES = 1024  # messages and blocks are counted in calls of so many bytes
 
 
 @dataclass
 class Prediction:
-    """The model's Cost of an algorithm on a placement."""
+    """What is predicted of an algorithm on a placement."""
 
     placement: str
     algorithm: str
-    cost: model.Cost
+    loads: Loads | None
+    times_us: dict[int, float]  # by bytes
 
 
 @dataclass
@@ -37,34 +39,26 @@ class Comparison:
 
 
 def predictions(
-    net: model.Network, collective: str, num_hosts: int, ppn: int, version: str
+    predictor: Predictor, collective: str, num_hosts: int, ppn: int, sizes: list[int]
 ) -> list[Prediction]:
-    """A Prediction for each placement and algorithm of `collective`, or part of one, that this MPICH
-    has, but those that leave such calls to MPICH."""
-    names = tuple(name for name in model.PARTS[collective] if _has(version, collective, name))
-    if collective in model.ALLTOALLS and (num_hosts == 1 or ppn == 1):
-        names = tuple(name for name in names if name in model.ALGORITHMS[collective])
-    return [
-        Prediction(
-            placement,
-            algorithm,
-            model.placed_cost(net, num_hosts, ppn, placement, algorithm, collective),
-        )
-        for placement in model.PLACEMENTS
-        for algorithm in names
-    ]
+    """A Prediction for each placement and algorithm of `collective` that takes such a call."""
+    placed = Placed(predictor)
+    result = []
+    for placement in PLACEMENTS:
+        for name in predictor.algorithms(collective):
+            key = collective, name, num_hosts, ppn, placement
+            times = {size: t for size in sizes for t in placed.times_us([key], size).values()}
+            if times:
+                loads = placed.loads(key, LOADS_BYTES)
+                result.append(Prediction(placement, name, loads, times))
+    return result
 
 
-def _has(version: str, collective: str, name: str) -> bool:
-    is_part = name not in model.ALGORITHMS[collective]
-    return is_part or grammar.algorithm(grammar.full_name(collective, name), version) is not None
-
-
-def comparisons(
-    site: Site, net: model.Network, records: list[Measured], version: str
-) -> list[Comparison]:
-    """A Comparison for each of bench.read()'s `records`, which must be of hosts of the site."""
-    index = {host: i for i, host in enumerate(site.hosts)}
+def comparisons(predictor: Predictor, records: list[Measured]) -> list[Comparison]:
+    """A Comparison for each of bench.read()'s `records`, which must be of hosts of the site, whose
+    algorithm can be predicted."""
+    index = {host: i for i, host in enumerate(predictor.site.hosts)}
+    version = predictor.mpich
     result = []
     for m in records:
         ranks = m.hosts * m.ppn
@@ -73,25 +67,22 @@ def comparisons(
         if m.host_of_rank:
             hosts = np.array([index[host] for host in m.host_of_rank])
             name = builtin if m.algorithm == "builtin" else m.algorithm
-            runs = builtin if name == "planned" and not model.can_plan(hosts) else name
-            cost = functools.partial(model.cost, net, hosts, collective=m.collective)
-            rack_block = model.rack_block(net, len(hosts) / len(set(hosts)))
-            time_us = model.time_us(cost, m.collective, runs, m.num_bytes, builtin, rack_block)
-            result.append(Comparison(m, name, time_us))
+            # planned leaves to MPICH what it does not take
+            wanted = {name, builtin} if name == "planned" else {name}
+            times = predictor.times_us(m.collective, hosts, m.num_bytes, algorithms=wanted)
+            if times:
+                result.append(Comparison(m, name, times.get(name, next(iter(times.values())))))
     return result
 
 
-def levels_table(net: model.Network) -> Table:
-    near, far = within_and_between(net.latency_us)
-    rates = net.inside_mbps, net.host_mbps, float(np.median(net.uplink_mbps))
+def levels_table(predictor: Predictor) -> Table:
     table = Table(title="levels", title_justify="left")
-    for column in ("level", "t_s us", "t_w us/KiB", "link Mbit/s", "contention"):
+    for column in ("level", "latency us", "overhead us", "us/KiB", "link Mbit/s"):
         table.add_column(column, justify="left" if column == "level" else "right")
-    for level, latency, rate in zip(model.LEVELS, (net.inside_us, near, far), rates, strict=True):
-        contention = 1 if level == "host" else model.CONTENTION
-        cells = (latency, 8 * 1024 / rate, rate, contention)
-        table.add_row(level, *("-" if math.isnan(c) else f"{c:.4g}" for c in cells))
-    table.caption = f"rack_join_bytes: {model.rack_join_bytes(net)}"
+    for level in predictor.levels():
+        cells = level.latency_us, level.overhead_us, 8 * 1024 / level.mbps, level.mbps
+        table.add_row(level.name, *(f"{cell:.4g}" if cell < 1e9 else "-" for cell in cells))
+    table.caption = f"rack_join_bytes: {predictor.rack_join_bytes}"
     table.caption_justify = "left"
     return table
 
@@ -105,21 +96,24 @@ def predictions_tables(title: str, rows: list[Prediction], sizes: list[int]) -> 
         some = sizes[first : first + SIZES_A_TABLE]
         table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
         table.add_column("algorithm", no_wrap=True)
-        table.add_column("exchanges\nC1/C2/C3", justify="right", no_wrap=True)
+        table.add_column("messages\nof a rank", justify="right", no_wrap=True)
         table.add_column("blocks\nlink/up", justify="right", no_wrap=True)
         for size in some:
             table.add_column(f"ms at\n{size_text(size)}", justify="right", no_wrap=True)
         for i, row in enumerate(rows):
-            cost = row.cost
             if i == 0 or rows[i - 1].placement != row.placement:
                 table.add_row(row.placement)
             table.add_row(
                 f"  {row.algorithm}",
-                "/".join(f"{c:.2g}" for c in cost.exchanges),
-                f"{_short(cost.host_blocks)}/{_short(cost.uplink_blocks)}",
-                *(ms(cost.time_us(size)) for size in some),
+                _short(row.loads.most_messages) if row.loads else "-",
+                _blocks(row.loads) if row.loads else "-",
+                *(ms(row.times_us[size]) if size in row.times_us else "-" for size in some),
             )
         yield table
+
+
+def _blocks(loads: Loads) -> str:
+    return "/".join(_short(n / LOADS_BYTES) for n in (loads.host_bytes, loads.uplink_bytes))
 
 
 def _short(number: float) -> str:

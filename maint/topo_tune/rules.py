@@ -5,7 +5,6 @@ Rules only ask what all ranks know: the size of the communicator, its hosts and 
 messages are, where that is the same for all.
 """
 
-import functools
 import itertools
 import math
 import re
@@ -16,9 +15,11 @@ from typing import Any
 import numpy as np
 from topo_common.text import size_text
 
-from topo_tune import grammar, model
+from topo_tune import grammar
 from topo_tune.bench import Measured
 from topo_tune.grammar import Tree
+from topo_tune.placements import PLACEMENTS, Placed
+from topo_tune.predictor import PLAN_MAX_BYTES, Predictor
 from topo_tune.site import Site
 
 Sizes = tuple[int, ...]  # for which one rule has to do
@@ -43,7 +44,14 @@ UNRENUMBERED = {
 # Those that do not look where ranks are, or hardly: a site file tells nothing about them
 BLIND = ("gather_bcast", "linear", "topo_linear")
 # Those of which a communicator in one rack has the same rules as one in several racks
-ANY_RACKS = ("allgather", *model.ALLTOALLS)
+ALLTOALLS = ("alltoall", "alltoallv")
+ANY_RACKS = ("allgather", *ALLTOALLS)
+# All that are tuned
+REDUCE_SCATTERS = ("reduce_scatter", "reduce_scatter_block")
+COLLECTIVES = (
+    *("allgather", "allgatherv", "gather", "scatter", *ALLTOALLS),
+    *("bcast", "reduce", "allreduce", *REDUCE_SCATTERS, "barrier"),
+)
 
 # Condition on the size (bytes) of those that do not have total_msg_size, which is bytes a rank times
 # ranks; None where no condition is known to all ranks: one rule is for all sizes then.
@@ -62,8 +70,8 @@ TOTALS = tuple(2**k for k in range(6, 28))
 BUFFERS = tuple(2**k for k in range(3, 25))  # of VECTORS
 TYPE_SIZE = 8  # of their elements, where MPICH's choice counts these
 # of a block of alltoall and alltoallv; planned leaves longer ones than PLAN_MAX_BYTES to MPICH
-BLOCKS = tuple(sorted({*(2**k for k in range(3, 16)), model.PLAN_MAX_BYTES + 1}))
-MAX_RANKS = 2048  # the largest communicator that is evaluated; its rules hold for larger ones
+BLOCKS = tuple(sorted({*(2**k for k in range(3, 16)), PLAN_MAX_BYTES + 1}))
+MAX_RANKS = 512  # the largest communicator that is evaluated; its rules hold for larger ones
 MAX_MATRIX_HOSTS = 512  # beyond, tuning.json gets rack tables
 
 MIN_GAIN = 0.05  # leave the built-in selection only for more than this share of the time ...
@@ -84,7 +92,7 @@ FEW_MESSAGES_RANKS = 32
 SHORT_BYTES = 1024
 SHORT_GAIN = 0.12
 CROWDED_LOSS = 1.35  # and latencies no more: several messages of a rank overlap more than predicted
-WITH_SHORT = (*VECTORS, "reduce_scatter", "reduce_scatter_block", "barrier")
+WITH_SHORT = (*VECTORS, *REDUCE_SCATTERS, "barrier")
 KEEP = 0.05  # a rule reaches on to the next size while another algorithm would save no more
 MERGE = 0.10  # communicators share rules while none of them loses more by that
 
@@ -110,31 +118,33 @@ class Decision:
 
 
 class Times:
-    """Predicted times of a collective on a model.Network, and measured ones where there are any.
+    """Predicted times of a collective, and measured ones where there are any.
 
-    `measured`: records of bench.read(). Those with more hosts than the network has are not used.
-    `racks` of the communicators: "one" (the network has one), "several" or "any"."""
+    `measured`: records of bench.read(). Those with more hosts than `placed` has are not used.
+    `racks` of the communicators: "one" (`placed` is on one), "several" or "any"."""
 
     def __init__(
         self,
-        net: model.Network,
+        placed: Placed,
         collective: str,
         version: str = "4.0",
         measured: Sequence[Measured] = (),
         racks: str = "any",
     ) -> None:
-        self.net = net
+        self.placed = placed
         self.collective = collective
-        self.num_hosts = len(net.rack_of_host)
+        self.num_hosts = placed.num_hosts
         self.version = version
         self.racks = racks
         self.condition = SIZE.get(collective, "total_msg_size")
         self.is_total = self.condition == "total_msg_size"
-        self.ppn = ALLTOALL_PPN if collective in model.ALLTOALLS else PPN
-        patched = [a for a in model.ALGORITHMS[collective] if (self._row(a) or {}).get("patched")]
+        self.ppn = ALLTOALL_PPN if collective in ALLTOALLS else PPN
+        known = placed.predictor.algorithms(collective)
+        # those of bcast and reduce: as many bytes over an uplink as topo_chain, in more messages
+        unfit = (*BLIND, "rack_lanes") if collective in ("bcast", "reduce") else BLIND
+        patched = [a for a in known if (self._row(a) or {}).get("patched") and a not in unfit]
         # whose times are predicted, beside that of MPICH's own choice
         self.candidates = {*patched, *(UNRENUMBERED[a] for a in patched if a in UNRENUMBERED)}
-        self._costs: dict[tuple[int, int, str, str], model.Cost] = {}
         self._scores: dict[tuple[int, int, int], dict[str, float]] = {}
         # (hosts, ppn): {placement: {algorithm: {bytes a rank: us}}}
         self.measured: dict[tuple[int, int], dict[str, dict[str, dict[int, float]]]] = {}
@@ -157,7 +167,7 @@ class Times:
 
     def is_too_long(self, size: int) -> bool:
         """Whether planned leaves all calls of a size to MPICH, for nothing."""
-        return self.collective == "alltoall" and size > model.PLAN_MAX_BYTES
+        return self.collective == "alltoall" and size > PLAN_MAX_BYTES
 
     def sizes(self, ppn: int) -> list[Sizes]:
         """The sizes to evaluate for so many ranks a host, in groups: a condition can tell sizes of
@@ -189,12 +199,11 @@ class Times:
         )
         return grammar.walk(_builtin(self.collective, self.version), call).short
 
-    def cost(self, algorithm: str, hosts: int, ppn: int, kind: str) -> model.Cost:
-        """model.Cost for a placement of model.PLACEMENTS."""
-        key = hosts, ppn, kind, algorithm
-        if key not in self._costs:
-            self._costs[key] = model.placed_cost(self.net, *key, self.collective)
-        return self._costs[key]
+    def messages(self, algorithm: str, hosts: int, ppn: int, kind: str) -> float:
+        """Of all ranks, in a short call"""
+        key = self.collective, algorithm, hosts, ppn, kind
+        loads = self.placed.loads(key, SHORT_BYTES)
+        return loads.messages if loads else math.nan
 
     def at(self, hosts: int, ppn: int, size: int) -> tuple[dict[str, dict[str, float]], bool]:
         """({placement: {algorithm: us}}, whether measured) for a size on hosts x ppn ranks; "builtin"
@@ -212,18 +221,24 @@ class Times:
                 result[kind] = {**times, "builtin": base}
         if result:
             return result, True
-        rack_block = model.rack_block(self.net, ppn)
-        for kind in model.PLACEMENTS:
-            if self.racks == "several":
-                place = model.place(self.net, hosts, 1, kind)
-                if len(set(self.net.rack_of_host[place])) == 1:
-                    continue
-            cost = functools.partial(self.cost, hosts=hosts, ppn=ppn, kind=kind)
+        kinds = [
+            kind
+            for kind in PLACEMENTS
+            if self.racks != "several" or not self.placed.is_in_one_rack(hosts, kind)
+        ]
+        names = sorted({name, *self.candidates})
+        keys = [(self.collective, a, hosts, ppn, kind) for kind in kinds for a in names]
+        predicted = self.placed.times_us(keys, num_bytes)
+        for kind in kinds:
             times = {
-                a: model.time_us(cost, self.collective, a, num_bytes, name, rack_block)
-                for a in {name, *self.candidates}
+                a: predicted[key]
+                for key in keys
+                if key in predicted and (a := key[1]) and key[4] == kind
             }
-            result[kind] = {**times, "builtin": times[name]}
+            if name in times:
+                if self.is_too_long(size):
+                    times["planned"] = times[name]
+                result[kind] = {**times, "builtin": times[name]}
         return result, False
 
     def scores(self, hosts: int, ppn: int, sizes: Sizes) -> dict[str, float]:
@@ -255,13 +270,15 @@ class Times:
                 stock = self.builtin(hosts, ppn, size)
                 for i, kind in enumerate(by_kind):
                     new, old = (
-                        self.cost(stock if a == "builtin" else a, hosts, ppn, kind).messages
+                        self.messages(stock if a == "builtin" else a, hosts, ppn, kind)
                         for a in (name, base)
                     )
                     result[i] = 0.5 * (result[i] + new / old)
             return result
 
         scores = {"builtin": 1.0}
+        if not by_kind:
+            return scores
         for name in sorted(set.intersection(*map(set, by_kind.values())) - {"builtin"}):
             row = self._row(name)
             if row is None or not self._takes(name, hosts * ppn):
@@ -278,7 +295,7 @@ class Times:
                 twin = UNRENUMBERED.get(name)
                 if (
                     twin
-                    and self._takes(twin, hosts * ppn)
+                    and all(twin in times for times in by_kind.values())
                     and _mean(ratios(name, twin)) > 1 - MIN_GAIN
                 ):
                     continue
@@ -291,9 +308,6 @@ class Times:
                 if self.collective == "allgather" and ppn == 1:
                     continue
                 if block * ppn < MIN_HOST_BLOCK.get(self.collective, 0):
-                    continue
-                # as many over an uplink as topo_chain, in more messages of more ranks
-                if self.collective in ("bcast", "reduce"):
                     continue
             if is_short and _mean(ratios(name, "builtin")) > 1 - SHORT_GAIN:
                 continue
@@ -322,7 +336,7 @@ def decide(times: "Times", min_gain: float = MIN_GAIN) -> list[Decision]:
     has_pow2 = _splits_pow2(_builtin(times.collective, times.version))
     for ppn in sorted({*times.ppn, *(ppn for _, ppn in times.measured)}):
         most = min(times.num_hosts, max(MAX_RANKS // ppn, 2))
-        hosts = {h for k in range(1, 14) for h in (2**k, 3 * 2 ** (k - 1)) if h <= most}
+        hosts = {h for h in (3, 6, *(2**k for k in range(1, 14))) if h <= most}
         hosts |= {most, *(h for h, p in times.measured if p == ppn)}
         for pow2 in (True, False) if has_pow2 else (None,):
             of_kind = sorted(
@@ -441,21 +455,27 @@ def _why_not(times: Times, hosts: int, ppn: int, sizes: list[int]) -> str:
 
 
 def _why(times: "Times", hosts: int, ppn: int, size: int, algorithm: str) -> str:
-    num_bytes = times.block(hosts * ppn, size)
-    stock = times.builtin(hosts, ppn, size)
-    joined = model.rack_block(times.net, ppn)
-    name = model.plan_for(num_bytes, joined) if algorithm == "planned" else algorithm
-    new, old = (times.cost(a, hosts, ppn, "random") for a in (name, stock))
-    if (old.beta_us - new.beta_us) * num_bytes < old.alpha_us - new.alpha_us:
-        if times.collective in model.ALLTOALLS:
-            return f"{new.exchanges.sum():.3g} messages, not {old.exchanges.sum():.3g}"
-        return f"latency: {new.alpha_us:.3g} us, not {old.alpha_us:.3g}"
+    num_bytes = max(times.block(hosts * ppn, size), 1)
+    names = algorithm, times.builtin(hosts, ppn, size)
+    keys = [(times.collective, name, hosts, ppn, "random") for name in names]
+    short, long = (times.placed.times_us(keys, n) for n in (1, num_bytes))
+    found = [times.placed.loads(key, num_bytes) for key in keys]
+    if None in found or not all(key in long for key in keys):
+        return ""
+    new, old = (loads for loads in found if loads)
+    gain = long[keys[1]] - long[keys[0]]
+    # some do not take the shortest calls
+    if len(short) == 2 and gain < 2 * (short[keys[1]] - short[keys[0]]):
+        if times.collective not in ALLTOALLS:
+            return f"latency: {short[keys[0]]:.3g} us, not {short[keys[1]]:.3g}"
+        if new.most_messages < old.most_messages:
+            return f"{new.most_messages} messages, not {old.most_messages}"
     for link, a, b in (
-        ("uplinks", new.uplink_blocks, old.uplink_blocks),
-        ("host links", new.host_blocks, old.host_blocks),
+        ("uplinks", new.uplink_bytes, old.uplink_bytes),
+        ("host links", new.host_bytes, old.host_bytes),
     ):
         if b > a:
-            return f"{link}: {a:.3g} blocks, not {b:.3g}"
+            return f"{link}: {a / num_bytes:.3g} blocks, not {b / num_bytes:.3g}"
     return "fewer messages share a link"
 
 
@@ -580,26 +600,39 @@ def _prune(tree: Tree, ranges: Ranges | None = None, words: dict[str, str] | Non
     return result
 
 
-def make_topology(site: Site, net: model.Network) -> Tree:
+def make_topology(site: Site, predictor: Predictor) -> Tree:
     """What the library needs of a Site: the "topology" of a tuning.json. Latencies have three digits,
-    and what was not measured has the median of its pair of racks (`net` is model.network(site))."""
+    and what was not measured has the median of its pair of racks, or of the site."""
+    latency_us = site.rack_latency_us
+    _, near, far = (level.latency_us for level in predictor.levels())
+    assumed = np.where(np.eye(site.num_racks, dtype=bool), near, far)
+    latency_us = np.where(np.isfinite(latency_us), latency_us, assumed)
     topology = {
         "format": 1,
         "hosts": site.hosts,
         "racks": {"names": site.rack_names, "of_host": [int(r) for r in site.rack_of_host]},
     }
     if site.latency_us is None or site.num_hosts > MAX_MATRIX_HOSTS:
-        topology["rack_latency_us"] = _three_digits(net.latency_us)
+        topology["rack_latency_us"] = _three_digits(latency_us)
     else:
         racks = site.rack_of_host
-        filled = net.latency_us[np.ix_(racks, racks)]
+        filled = latency_us[np.ix_(racks, racks)]
         np.fill_diagonal(filled, 0)
         known = np.isfinite(site.latency_us)
         topology["latency_us"] = _three_digits(np.where(known, site.latency_us, filled))
     if site.rack_bandwidth_mbps is not None:
         topology["rack_bandwidth_mbps"] = _three_digits(np.nan_to_num(site.rack_bandwidth_mbps))
     if site.num_racks > 1:
-        topology["rack_join_bytes"] = model.rack_join_bytes(net)
+        topology["rack_join_bytes"] = predictor.rack_join_bytes
+    costs = dict(site.costs)
+    for key, matrix in (("inside_us", site.latency_us), ("inside_mbps", site.bandwidth_mbps)):
+        # rack tables do not tell it
+        inside = np.diag(matrix) if matrix is not None else np.array([])
+        inside = inside[np.isfinite(inside)]
+        if len(inside):
+            costs.setdefault(key, float(f"{np.median(inside):.3g}"))
+    if costs:
+        topology["costs"] = costs
     return topology
 
 
@@ -611,15 +644,15 @@ def make_tuning(
     site: Site,
     version: str = "4.0",
     measured: Sequence[Measured] = (),
-    collectives: Sequence[str] = tuple(model.ALGORITHMS),
+    collectives: Sequence[str] = COLLECTIVES,
 ) -> tuple[Tree, list[Decision], list[str]]:
     """(tuning.json as an object, Decisions, notes) for a Site. `notes` are sentences about what a
     reader should know: assumptions, doubts.
 
     Rules need a gain of CAUTIOUS_GAIN instead of MIN_GAIN where the confidence in the racks is under
     LOW_CONFIDENCE or latencies or bandwidths are missing."""
-    net = model.network(site)
-    notes = list(net.notes)
+    predictor = Predictor(site, version)
+    notes = list(predictor.notes)
     if site.confidence < LOW_CONFIDENCE:
         notes.append(f"the racks are in doubt (confidence {site.confidence:.2f} of 1)")
     min_gain = CAUTIOUS_GAIN if notes else MIN_GAIN
@@ -638,7 +671,8 @@ def make_tuning(
     for m in measured:
         of_m = {in_rack.get(host) for host in m.host_of_rank or ()}
         by_racks["one" if len(of_m) == 1 else "several"].append(m)
-    nets = {"one": model.one_rack(net), "several": net, "any": net}
+    everywhere = Placed(predictor)
+    placed = {"one": Placed(predictor, one_rack=True), "several": everywhere, "any": everywhere}
     decisions = []
     for collective in collectives if site.num_hosts > 1 else ():
         if collective in ANY_RACKS:
@@ -646,10 +680,10 @@ def make_tuning(
         else:
             classes = ["one", "several"] if site.num_racks > 1 else ["one"]
         for racks in classes:
-            times = Times(nets[racks], collective, version, by_racks[racks], racks)
+            times = Times(placed[racks], collective, version, by_racks[racks], racks)
             decisions += decide(times, min_gain)
     tree = make_tree(decisions, collectives, version)
-    return {"topology": make_topology(site, net), **tree}, decisions, notes
+    return {"topology": make_topology(site, predictor), **tree}, decisions, notes
 
 
 def _is_pow2(number: int) -> bool:

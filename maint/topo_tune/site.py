@@ -19,6 +19,7 @@ from topo_common.text import short
 SCHEMA_PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site.schema.json")
 MAX_NAME = 255  # bytes, of a host or a rack
 LEAST, MOST = 1e-6, 1e12  # of a number in a matrix, as in the schema
+COSTS = ("overhead_us", "inside_overhead_us", "inside_us", "inside_mbps", "header_bytes")
 MATRICES = ("latency_us", "bandwidth_mbps", "rack_latency_us", "rack_bandwidth_mbps")
 
 
@@ -35,6 +36,7 @@ class Site:
     rack_latency_us: np.ndarray = None  # type: ignore[assignment]
     rack_bandwidth_mbps: np.ndarray | None = None
     rack_join_bytes: int | None = None  # as in the schema
+    costs: dict[str, float] = field(default_factory=dict)  # likewise
     source: str = "given"  # of the racks
     confidence: float = 1.0  # 0..1, of the racks
     raw: dict = field(default_factory=dict)  # the file
@@ -97,6 +99,7 @@ def check(raw: Any, path: object = "site.json") -> Site:
         source=racks.get("source", "given"),
         confidence=float(racks.get("confidence", 1.0)),
         rack_join_bytes=raw.get("rack_join_bytes"),
+        costs=raw.get("costs", {}),
         raw=raw,
         **arrays,
     )
@@ -189,6 +192,10 @@ def _check_topology(topology: Any) -> None:
             raise _Fault(where, f"found {json_type(value)}, expected {name}")
         return value
 
+    def number(value: Any, where: str, unit: str) -> None:
+        if not 0 <= typed(value, where, int | float, "a number") < math.inf:
+            raise _Fault(where, f"found {short(value)}, expected {unit} >= 0")
+
     def names(parent: dict[str, Any], where: str, key: str) -> list[str]:
         values = list(get(parent, where, key, list))
         if not 1 <= len(values) <= MAX_TOPOLOGY_HOSTS:
@@ -240,9 +247,12 @@ def _check_topology(topology: Any) -> None:
             if len(typed(row, where, list, "array")) != size:
                 raise _Fault(where, f"found {len(row)} values, expected {size}")
             for j, value in enumerate(row):
-                if not 0 <= typed(value, f"{where}[{j}]", int | float, "a number") < math.inf:
-                    text = f"found {short(value)}, expected {unit} >= 0"
-                    raise _Fault(f"{where}[{j}]", text)
+                number(value, f"{where}[{j}]", unit)
+    if "costs" in topology:
+        costs = get(topology, top, "costs", dict)
+        for name in COSTS:
+            if name in costs:
+                number(costs[name], f"{top}costs.{name}", "a number")
 
 
 def read_schema() -> dict[str, Any]:

@@ -71,7 +71,9 @@ def racks(site: MakeSite, write_json: WriteJson) -> Callable[..., Env]:
 def rows(job: Job) -> list[tuple[str, int, str, str]]:
     """[(collective, ranks, algorithm, reason)] of the report"""
     found = re.findall(
-        r"^\[mpich\] selection: +\d+  (\w+) +(\d+)  \S+ +(\w+) +(.*)$", job.stderr, re.M
+        r"^\[mpich\] selection: +\d+  (\w+) +(\d+) +\d+  \S+ +\S+  (\w+) +\S+ +\S+  (.*)$",
+        job.stderr,
+        re.M,
     )
     return [(name, int(ranks), algorithm, why) for name, ranks, algorithm, why in found]
 
@@ -119,7 +121,9 @@ def test_any_number_of_ranks(
 def choices(job: Job, ranks: int) -> dict[tuple[str, str], str]:
     """{(collective, bytes): algorithm} of communicators with so many ranks"""
     found = re.findall(
-        rf"^\[mpich\] selection: +\d+  (\w+) +{ranks}  (\S+) +(\w+) +.*topo_auto", job.stderr, re.M
+        rf"^\[mpich\] selection: +\d+  (\w+) +{ranks} +\d+  (\S+) +\S+  (\w+) +.*topo_auto",
+        job.stderr,
+        re.M,
     )
     return {(name, size): algorithm for name, size, algorithm in found}
 

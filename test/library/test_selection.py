@@ -1029,12 +1029,18 @@ def test_rules_come_before_a_device(select: Callable[..., Any], two_of: Callable
 
 
 def table_of(stderr: Any) -> Any:
-    """{(collective, ranks, size, algorithm, reason): calls} of the report on stderr."""
+    """{(collective, ranks, size, algorithm, reason): calls} of the report on stderr, but for hosts and
+    what follows from clocks."""
     lines = [line for line in stderr.splitlines() if line.startswith("[mpich] selection:")]
-    header, *rows = [line.removeprefix("[mpich] selection:").split(maxsplit=5) for line in lines]
-    assert header == ["CALLS", "COLLECTIVE", "RANKS", "BYTES", "ALGORITHM", "REASON (rank 0)"]
-    table = {tuple(row[1:]): int(row[0]) for row in rows}
-    assert len(table) == len(rows)
+    header, *rows = [line.removeprefix("[mpich] selection:").split(maxsplit=9) for line in lines]
+    assert header == [
+        *("CALLS", "COLLECTIVE", "RANKS", "HOSTS", "BYTES", "MEAN_BYTES", "ALGORITHM"),
+        *("TOTAL_US", "MEAN_US", "REASON (rank 0)"),
+    ]
+    table: Counter[Any] = Counter()
+    for calls, collective, ranks, _, size, mean, algorithm, _, _, reason in rows:
+        assert (size == "-") == (mean == "-")
+        table[collective, ranks, size, algorithm, reason] += int(calls)
     return table
 
 

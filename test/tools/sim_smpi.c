@@ -37,7 +37,7 @@ int main(int argc, char **argv)
 {
     int rank, p, num_sends = 0, room = 0;
     MPII_Topo_call_args_t args = {
-        .segment_bytes = MPII_TOPO_SEGMENT_BYTES,.pipeline_min_bytes = MPII_TOPO_PIPELINE_MIN_BYTES
+        MPII_TOPO_CALL_DEFAULTS
     };
     MPII_Topo_case_t *c;
     MPII_Topo_any_gen_t g;

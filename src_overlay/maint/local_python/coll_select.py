@@ -145,6 +145,27 @@ def dump_has_rule(parameters, func_name):
             G.out.append("                       , .u.%s.%s = %s" % (func_name, p['name'], p['name']))
     G.out.append("                       );")
 
+# -- the time of a blocking call: taken in a function of its own, which is the same between begin and end, so
+# that a call whose time is of no interest costs one test more, and no stack --
+
+call_begin = None
+
+def dump_call_begin():
+    global call_begin
+    call_begin = len(G.out)
+
+def dump_call_end():
+    header = max(i for i in range(call_begin) if G.out[i].startswith("int MPIR_"))
+    first = header + G.out[header:].index("{") + 2      # behind INDENT
+    text = " ".join(line.strip() for line in G.out[header:first - 2])
+    name, params = re.match(r'int (MPIR_\w+)\((.*)\)$', text).groups()
+    args = ', '.join(re.search(r'(\w+)(\[\])?$', p).group(1) for p in params.split(', '))
+    timed = ["static ATTRIBUTE((noinline)) int %s_timed(%s)" % (name, params), *G.out[first - 2:call_begin],
+             "MPII_Coll_call_t coll_call;", "MPII_Coll_call_begin(comm_ptr, &coll_call);",
+             *G.out[call_begin:], "MPII_Coll_call_end(&coll_call);", "return mpi_errno;", "DEDENT", "}", ""]
+    G.out[first:first] = ["if (unlikely(MPII_Coll_is_timed))", "    return %s_timed(%s);" % (name, args)]
+    G.out[header:header] = timed
+
 # -- the report --
 
 def dump_report(algo, commkind, why):

@@ -25,6 +25,7 @@ void *test_malloc(size_t size);
 #define MPL_sched_yield sched_yield
 #define MPL_CACHELINE_SIZE 64
 
+typedef double MPL_time_t;      /* no clock is read here */
 typedef uint64_t MPL_atomic_uint64_t;
 typedef int MPL_atomic_int_t;
 typedef void *MPL_atomic_ptr_t;

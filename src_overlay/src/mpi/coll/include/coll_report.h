@@ -6,13 +6,43 @@
 #ifndef COLL_REPORT_H_INCLUDED
 #define COLL_REPORT_H_INCLUDED
 
-/* Which algorithms were selected, and why: MPIR_CVAR_COLL_SELECTION_REPORT and _TRACE. The generated
- * selection in mpir_coll.c calls this; while it is off that costs one test. */
+/* Which algorithms were selected, why, and how long they took: MPIR_CVAR_COLL_SELECTION_REPORT and _TRACE.
+ * The generated selection in mpir_coll.c calls this; while it is off that costs one test. */
 
 extern int MPII_Coll_report_on;
 
 void MPII_Coll_report_init(void);
 void MPII_Coll_report_finalize(void);
+
+/* A blocking call, from its beginning to its end. What is done on the same communicator meanwhile is part of
+ * it: who comes first sets `row` and `adapt`. */
+typedef struct MPII_Coll_call {
+    MPIR_Comm *comm_ptr;
+    struct MPII_Coll_call *outer;       /* the call of this thread that this one is part of; NULL: none */
+    struct MPII_Coll_row *row;  /* of the report, that its time goes to; NULL: none */
+    struct MPII_Csel_adapt *adapt;      /* what its time teaches (csel_adapt.c); NULL: nothing */
+    bool has_start;
+    MPL_time_t start;
+} MPII_Coll_call_t;
+
+/* Whether calls are of interest: print of the report, or MPIR_CVAR_COLL_TOPO_ADAPT. It changes in MPI_Init and
+ * MPI_Finalize only; while it is 0 a call costs one test more. It stays 0 where the compiler has nothing
+ * that each thread has for itself. */
+extern int MPII_Coll_is_timed;
+#ifdef MPL_TLS
+#define MPII_COLL_CAN_TIME true
+#else
+#define MPII_COLL_CAN_TIME false
+#endif
+
+void MPII_Coll_call_begin(MPIR_Comm * comm_ptr, MPII_Coll_call_t * call);
+void MPII_Coll_call_end(MPII_Coll_call_t * call);
+/* The innermost call of this thread, if it is on this communicator; NULL: none */
+MPII_Coll_call_t *MPII_Coll_call_of(MPIR_Comm * comm_ptr);
+/* Take the time of its start, if that has not been done. */
+void MPII_Coll_call_start(MPII_Coll_call_t * call);
+/* Seconds since then */
+double MPII_Coll_call_time(MPII_Coll_call_t * call);
 
 /* Count a call. why: MPII_COLL_BY_CVAR, or the rule of a file, or NULL for the built-in selection;
  * count elements of a datatype are a block, or the buffer, of the call; -1: it has none. */

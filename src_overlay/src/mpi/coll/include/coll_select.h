@@ -45,6 +45,16 @@ void MPIR_Csel_end_auto(MPIR_Comm * comm_ptr);
 /* A selection that has topo_auto for all collectives that know it; NULL: no memory */
 void *MPIR_Csel_create_auto(void);
 
+/* Whether MPIR_CVAR_COLL_TOPO_ADAPT is on, of rank 0 of MPI_COMM_WORLD: the same on all its processes; in
+ * MPI_Init it is switched on */
+extern int MPII_Csel_is_adaptive;
+void MPII_Csel_adapt_init(void);
+
+/* What a communicator learns (csel_adapt.c): when a call of its has ended; and at the end, in MPI_Finalize:
+ * print and write what was learnt. */
+void MPII_Csel_adapt_end(MPII_Coll_call_t * call);
+void MPII_Csel_adapt_finalize(void);
+
 /* Where csel has no answer, fallback is searched. csel owns it from now on. */
 void MPIR_Csel_set_fallback(void *csel, void *fallback);
 void *MPIR_Csel_get_fallback(void *csel);

@@ -6,11 +6,14 @@
 #include "mpiimpl.h"
 #include "coll_impl.h"
 #include "csel_algos.h"
+#include "csel_compat.h"
 
-/* A call is counted by algorithm, size, ranks and reason. Calls that an algorithm makes of other
- * collectives, on communicators inside of a communicator too, are calls of their own. */
+/* A call is counted by algorithm, size, ranks, hosts and reason. Calls that an algorithm makes of other
+ * collectives, on communicators inside of a communicator too, are calls of their own; but their time is that
+ * of the call that they are part of. Nonblocking ones have none. */
 
 int MPII_Coll_report_on;
+int MPII_Coll_is_timed;
 
 const char MPII_Coll_by_cvar[] = "CVAR";
 
@@ -43,14 +46,16 @@ static const char *const size_names[] = {
 typedef unsigned long counts_t[NUM_REASONS][NUM_SIZES];
 static counts_t *counts;        /* [NUM_ALGORITHMS], for MPI_T */
 
-typedef struct row {
+typedef struct MPII_Coll_row {
     MPII_Csel_container_type_e id;
     int reason;
     const char *why;            /* rule, or the algorithm that was declined; else NULL */
-    int num_ranks;
+    int num_ranks, num_hosts;
     int size;
-    unsigned long calls;
-    struct row *next;
+    unsigned long calls, timed_calls;
+    double bytes;               /* of all */
+    double seconds;             /* of those that are timed */
+    struct MPII_Coll_row *next;
 } row_t;
 
 static row_t *rows, **last_row = &rows;
@@ -61,6 +66,14 @@ typedef struct text {
 } text_t;
 
 static text_t *texts;
+
+/* The innermost blocking call of this thread */
+#ifdef MPL_TLS
+static MPL_TLS MPII_Coll_call_t *current;
+#else
+static MPII_Coll_call_t *current;
+#endif
+
 static MPL_initlock_t lock = MPL_INITLOCK_INITIALIZER;
 
 void MPII_Coll_report_init(void)
@@ -69,6 +82,8 @@ void MPII_Coll_report_init(void)
         MPIR_CVAR_COLL_SELECTION_REPORT != MPIR_CVAR_COLL_SELECTION_REPORT_none;
     if (!MPII_Coll_report_on)
         return;
+    MPII_Coll_is_timed = MPII_COLL_CAN_TIME &&
+        MPIR_CVAR_COLL_SELECTION_REPORT == MPIR_CVAR_COLL_SELECTION_REPORT_print;
     /* MPI_T may outlive MPI_Finalize, so it is not freed */
     static counts_t all[NUM_ALGORITHMS];
     counts = all;
@@ -97,15 +112,21 @@ MPI_Aint MPII_Coll_report_mean(MPIR_Comm * comm_ptr, const MPI_Aint counts_[])
     return sum / n;
 }
 
-static int size_class(MPI_Aint count, MPI_Datatype datatype)
+/* Bytes of count elements; -1 where count is */
+static MPI_Aint size_of(MPI_Aint count, MPI_Datatype datatype)
 {
-    MPI_Aint bytes = -1;
+    MPI_Aint bytes;
+
+    if (count < 0)
+        return -1;
+    MPIR_Datatype_get_size_macro(datatype, bytes);
+    return bytes * count;
+}
+
+static int size_class(MPI_Aint bytes)
+{
     int i;
 
-    if (count >= 0) {
-        MPIR_Datatype_get_size_macro(datatype, bytes);
-        bytes *= count;
-    }
     for (i = 0; i < NUM_SIZES - 1 && bytes > size_limits[i]; i++);
     return i;
 }
@@ -126,7 +147,7 @@ static void split_name(const char *name, char collective[], const char **algorit
 
 static void print_row(const row_t * row, bool is_trace)
 {
-    char collective[32], why[2200];
+    char collective[32], why[2200], bytes[32] = "-", total[32] = "-", mean[32] = "-";
     const char *algorithm;
 
     split_name(names[row->id], collective, &algorithm);
@@ -146,18 +167,27 @@ static void print_row(const row_t * row, bool is_trace)
         default:
             snprintf(why, sizeof(why), "built-in");
     }
+    if (row->size > 0)
+        snprintf(bytes, sizeof(bytes), "%.0f", row->bytes / row->calls);
+    if (row->timed_calls) {
+        snprintf(total, sizeof(total), "%.0f", row->seconds * 1e6);
+        snprintf(mean, sizeof(mean), "%.1f", row->seconds * 1e6 / row->timed_calls);
+    }
     if (is_trace)
         fprintf(stderr, "[mpich] select: %s, %d ranks, %s bytes: %s: %s\n", collective,
                 row->num_ranks, size_names[row->size], algorithm, why);
     else
-        fprintf(stderr, "[mpich] selection: %10lu  %-20s %6d  %-9s  %-24s %s\n", row->calls,
-                collective, row->num_ranks, size_names[row->size], algorithm, why);
+        fprintf(stderr, "[mpich] selection: %10lu  %-20s %6d %6d  %-9s %10s  %-24s %12s %10s  %s\n",
+                row->calls, collective, row->num_ranks, row->num_hosts, size_names[row->size], bytes,
+                algorithm, total, mean, why);
 }
 
 void MPII_Coll_report(MPIR_Comm * comm_ptr, MPII_Csel_container_type_e id, const char *why,
                       MPI_Aint count, MPI_Datatype datatype)
 {
-    int size = size_class(count, datatype), reason;
+    MPI_Aint bytes = size_of(count, datatype);
+    int size = size_class(bytes), num_hosts = csel_node_count(comm_ptr), reason;
+    MPII_Coll_call_t *call = MPII_Coll_call_of(comm_ptr);
     row_t *row;
 
     if (comm_ptr->coll.declined) {
@@ -174,7 +204,7 @@ void MPII_Coll_report(MPIR_Comm * comm_ptr, MPII_Csel_container_type_e id, const
     counts[id][reason][size]++;
     for (row = rows; row; row = row->next) {
         if (row->id == id && row->reason == reason && row->why == why && row->size == size &&
-            row->num_ranks == comm_ptr->local_size)
+            row->num_ranks == comm_ptr->local_size && row->num_hosts == num_hosts)
             break;
     }
     if (row == NULL && (row = MPL_calloc(1, sizeof(*row), MPL_MEM_COLL)) != NULL) {
@@ -182,6 +212,7 @@ void MPII_Coll_report(MPIR_Comm * comm_ptr, MPII_Csel_container_type_e id, const
         row->reason = reason;
         row->why = why;
         row->num_ranks = comm_ptr->local_size;
+        row->num_hosts = num_hosts;
         row->size = size;
         *last_row = row;
         last_row = &row->next;
@@ -190,9 +221,59 @@ void MPII_Coll_report(MPIR_Comm * comm_ptr, MPII_Csel_container_type_e id, const
             fflush(stderr);
         }
     }
-    if (row)
+    if (row) {
         row->calls++;
+        row->bytes += bytes;
+    }
     MPL_initlock_unlock(&lock);
+    if (call && call->outer == NULL && call->row == NULL && row) {
+        call->row = row;
+        MPII_Coll_call_start(call);
+    }
+}
+
+void MPII_Coll_call_begin(MPIR_Comm * comm_ptr, MPII_Coll_call_t * call)
+{
+    *call = (MPII_Coll_call_t) {
+        .comm_ptr = comm_ptr,.outer = current
+    };
+    current = call;
+}
+
+MPII_Coll_call_t *MPII_Coll_call_of(MPIR_Comm * comm_ptr)
+{
+    return current && current->comm_ptr == comm_ptr ? current : NULL;
+}
+
+void MPII_Coll_call_start(MPII_Coll_call_t * call)
+{
+    if (!call->has_start)
+        MPL_wtime(&call->start);
+    call->has_start = true;
+}
+
+double MPII_Coll_call_time(MPII_Coll_call_t * call)
+{
+    MPL_time_t now;
+    double seconds;
+
+    MPL_wtime(&now);
+    MPL_wtime_diff(&call->start, &now, &seconds);
+    return seconds;
+}
+
+void MPII_Coll_call_end(MPII_Coll_call_t * call)
+{
+    current = call->outer;
+    if (call->row) {
+        double seconds = MPII_Coll_call_time(call);
+        MPL_initlock_lock(&lock);
+        call->row->seconds += seconds;
+        call->row->timed_calls++;
+        MPL_initlock_unlock(&lock);
+    }
+    if (call->adapt)
+        MPII_Csel_adapt_end(call);
 }
 
 const char *MPII_Coll_report_text(const char *str)
@@ -218,6 +299,8 @@ static int cmp_rows(const void *a_, const void *b_)
         return strcmp(names[a->id], names[b->id]);
     if (a->num_ranks != b->num_ranks)
         return a->num_ranks - b->num_ranks;
+    if (a->num_hosts != b->num_hosts)
+        return a->num_hosts - b->num_hosts;
     if (a->size != b->size)
         return a->size - b->size;
     return a->reason - b->reason;
@@ -236,8 +319,9 @@ static void print_rows(void)
     for (row_t * row = rows; row; row = row->next)
         sorted[i++] = row;
     qsort(sorted, n, sizeof(row_t *), cmp_rows);
-    fprintf(stderr, "[mpich] selection: %10s  %-20s %6s  %-9s  %-24s %s\n", "CALLS", "COLLECTIVE",
-            "RANKS", "BYTES", "ALGORITHM", "REASON (rank 0)");
+    fprintf(stderr, "[mpich] selection: %10s  %-20s %6s %6s  %-9s %10s  %-24s %12s %10s  %s\n", "CALLS",
+            "COLLECTIVE", "RANKS", "HOSTS", "BYTES", "MEAN_BYTES", "ALGORITHM", "TOTAL_US", "MEAN_US",
+            "REASON (rank 0)");
     for (i = 0; i < n; i++)
         print_row(sorted[i], false);
     fflush(stderr);
@@ -249,6 +333,7 @@ void MPII_Coll_report_finalize(void)
     if (MPIR_CVAR_COLL_SELECTION_REPORT == MPIR_CVAR_COLL_SELECTION_REPORT_print &&
         MPIR_Process.rank == 0)
         print_rows();
+    MPII_Csel_adapt_finalize();
     for (row_t * row = rows, *next; row; row = next) {
         next = row->next;
         MPL_free(row);
@@ -261,4 +346,5 @@ void MPII_Coll_report_finalize(void)
     rows = NULL;
     last_row = &rows;
     MPII_Coll_report_on = 0;
+    MPII_Coll_is_timed = 0;
 }

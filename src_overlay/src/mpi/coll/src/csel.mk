@@ -5,6 +5,7 @@
 
 mpi_core_sources += \
     src/mpi/coll/src/coll_report.c  \
+    src/mpi/coll/src/csel_adapt.c   \
     src/mpi/coll/src/csel_algo.c    \
     src/mpi/coll/src/csel_auto.c    \
     src/mpi/coll/src/csel_grammar.c \
@@ -16,6 +17,7 @@ mpi_core_sources += \
 noinst_HEADERS += \
     src/mpi/coll/include/coll_report.h \
     src/mpi/coll/include/coll_select.h \
+    src/mpi/coll/src/csel_auto.h       \
     src/mpi/coll/src/csel_call.h       \
     src/mpi/coll/src/csel_compat.h     \
     src/mpi/coll/src/csel_tree.h

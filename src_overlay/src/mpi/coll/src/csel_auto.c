@@ -4,9 +4,8 @@
  */
 
 #include "mpiimpl.h"
-#include "csel_tree.h"
+#include "csel_auto.h"
 #include "csel_call.h"
-#include "topo_auto.h"
 
 /* topo_auto: for each call, which algorithm is predicted fastest where the ranks of its communicator are:
  * one of ours, or what MPICH's built-in selection takes, which then runs as if there were no topo_auto.
@@ -19,6 +18,9 @@
 /* Ours has to be faster by this share of the time: that much a prediction is wrong by, and what MPICH
  * takes by itself has been tried more often. */
 #define MIN_GAIN_PERCENT 10
+
+/* What is predicted to take up to so many times as long as the fastest may be tried (csel_adapt.c). */
+#define MAX_FACTOR 3
 
 #define MAX_BYTES ((MPI_Aint) 1 << 26)  /* what is longer is decided as this */
 
@@ -156,16 +158,6 @@ static MPI_Aint size_class(MPI_Aint bytes)
 
 /* -- decisions -- */
 
-typedef struct {
-    MPII_Topo_decision_t list;
-    int coll_type;
-    MPI_Aint bytes;             /* of the size class */
-    MPII_Csel_container_type_e stock;   /* what the built-in selection takes */
-    bool is_ours;
-    MPII_Csel_container_s cnt;  /* what is to be run where it is; its rule tells why */
-    const char *why;            /* where it is not; NULL: no report is made */
-} decision_t;
-
 /* MPICH's name of an algorithm, as the CVAR of the blocking collective has it */
 static const char *short_name(MPII_Csel_container_type_e id)
 {
@@ -182,63 +174,79 @@ static const char *short_name(MPII_Csel_container_type_e id)
     return found && !strncmp(found, "sched_", 6) ? found + 6 : found;
 }
 
-static const char *make_reason(const char *ours_name, int64_t ours_ps, const char *stock_name,
-                               int64_t stock_ps)
+static const char *make_reason(const MPII_Csel_candidate_t * best,
+                               const MPII_Csel_candidate_t * stock)
 {
     char text[256];
 
-    snprintf(text, sizeof(text), "topo_auto: predicted %s %.1f us, %s %.1f us", ours_name,
-             ours_ps / 1e6, stock_name, stock_ps / 1e6);
+    snprintf(text, sizeof(text), "topo_auto: predicted %s %.1f us, %s %.1f us", best->name,
+             best->ps / 1e6, stock->name, stock->ps / 1e6);
     return MPII_Coll_report_text(text);
 }
 
-static decision_t *decide(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t coll,
-                          MPI_Aint bytes, MPII_Csel_container_type_e stock)
+/* The fastest of ours, and the next one, by prediction. */
+static void find_best(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t coll, MPI_Aint bytes,
+                      MPII_Csel_candidate_t * best, MPII_Csel_candidate_t * next)
 {
-    MPIR_Comm *comm_ptr = coll_sig->comm_ptr;
-    const char *stock_name = short_name(stock), *best_name = NULL;
-    int64_t stock_ps = MPII_Topo_auto_stock_time(comm_ptr, coll, stock_name, bytes), best_ps = 0;
-    decision_t *decision = MPL_calloc(1, sizeof(*decision), MPL_MEM_COLL);
+    for (int i = 0; i < NUM_OURS; i++) {
+        MPII_Csel_candidate_t c = {.name = ours[i].name,.cnt.id = ours[i].id };
+
+        if (ours[i].coll_type != coll_sig->coll_type)
+            continue;
+        if (!strncmp(c.name, "tsp_", 4))
+            c.name += 4;
+        c.ps = MPII_Topo_auto_time(coll_sig->comm_ptr, coll, c.name, bytes);
+        if (c.ps >= 0 && (best->name == NULL || c.ps < best->ps)) {
+            *next = *best;
+            *best = c;
+        } else if (c.ps >= 0 && (next->name == NULL || c.ps < next->ps)) {
+            *next = c;
+        }
+    }
+}
+
+static MPII_Csel_decision_t *decide(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t coll,
+                                    MPI_Aint bytes, MPII_Csel_container_type_e id)
+{
+    MPII_Csel_candidate_t stock = {.name = short_name(id),.is_stock = true }, best = { 0 };
+    MPII_Csel_candidate_t next = { 0 };
+    MPII_Csel_decision_t *decision = MPL_calloc(1, sizeof(*decision), MPL_MEM_COLL);
 
     MPII_TOPO_NEED(decision);
     MPII_Topo_counter_add(&MPII_Topo_auto_decisions, 1);
     decision->coll_type = coll_sig->coll_type;
     decision->bytes = bytes;
-    decision->stock = stock;
-    for (int i = 0; i < NUM_OURS && stock_ps >= 0; i++) {
-        const char *name = ours[i].name;
+    decision->stock = id;
+    stock.ps = MPII_Topo_auto_stock_time(coll_sig->comm_ptr, coll, stock.name, bytes);
+    if (stock.ps >= 0)
+        find_best(coll_sig, coll, bytes, &best, &next);
+    if (MPII_Coll_report_on && best.name)
+        decision->why = make_reason(&best, &stock);
+    best.cnt.rule = next.cnt.rule = decision->why ? decision->why : "topo_auto";
 
-        if (ours[i].coll_type != coll_sig->coll_type)
-            continue;
-        if (!strncmp(name, "tsp_", 4))
-            name += 4;
-        int64_t ps = MPII_Topo_auto_time(comm_ptr, coll, name, bytes);
-        if (ps >= 0 && (best_name == NULL || ps < best_ps)) {
-            best_name = name;
-            best_ps = ps;
-            decision->cnt.id = ours[i].id;
-        }
-    }
-    decision->is_ours = best_name && best_ps < stock_ps - stock_ps / 100 * MIN_GAIN_PERCENT;
-    decision->cnt.rule = "topo_auto";
-    if (MPII_Coll_report_on && best_name) {
-        decision->why = make_reason(best_name, best_ps, stock_name, stock_ps);
-        if (decision->why)
-            decision->cnt.rule = decision->why;
+    bool takes_best = best.name && best.ps < stock.ps - stock.ps / 100 * MIN_GAIN_PERCENT;
+    const MPII_Csel_candidate_t *sorted[MPII_CSEL_MAX_CANDIDATES] = {
+        takes_best ? &best : &stock, takes_best ? &stock : &best, &next
+    };
+    for (int i = 0; i < MPII_CSEL_MAX_CANDIDATES; i++) {
+        const MPII_Csel_candidate_t *c = sorted[i];
+        if (i == 0 || (c->name && c->ps / MAX_FACTOR <= MPL_MIN(best.ps, stock.ps)))
+            decision->candidates[decision->num_candidates++] = *c;
     }
     return decision;
 }
 
 /* The decision that is kept, or a new one. Threads that make one at the same time make the same. */
-static const decision_t *find(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t coll,
-                              MPI_Aint bytes, MPII_Csel_container_type_e stock)
+static const MPII_Csel_decision_t *find(const MPIR_Csel_coll_sig_s * coll_sig,
+                                        MPII_Topo_coll_t coll, MPI_Aint bytes,
+                                        MPII_Csel_container_type_e stock)
 {
     MPL_atomic_ptr_t *head = MPII_Topo_comm_decisions(coll_sig->comm_ptr);
-    decision_t *decision;
+    MPII_Csel_decision_t *decision;
     void *first;
 
     for (decision = MPL_atomic_load_ptr(head); decision;
-         decision = (decision_t *) decision->list.next) {
+         decision = (MPII_Csel_decision_t *) decision->list.next) {
         if (decision->coll_type == coll_sig->coll_type && decision->bytes == bytes &&
             decision->stock == stock)
             return decision;
@@ -263,9 +271,14 @@ void *MPIR_Csel_auto(const MPIR_Csel_coll_sig_s * coll_sig)
     MPII_Csel_container_s *stock = MPII_Csel_search(builtin, coll_sig);
     if (!MPII_Topo_auto_is_usable(comm_ptr) || !describe(coll_sig, &coll, &bytes) || bytes == 0)
         return stock;
-    const decision_t *decision = find(coll_sig, coll, size_class(bytes), stock->id);
-    if (decision->is_ours)
-        return (void *) &decision->cnt;
+    const MPII_Csel_decision_t *decision = find(coll_sig, coll, size_class(bytes), stock->id);
+    if (unlikely(MPII_Csel_is_adaptive)) {
+        void *cnt = MPII_Csel_adapt_select(coll_sig, decision, stock);
+        if (cnt)
+            return cnt;
+    }
+    if (!decision->candidates[0].is_stock)
+        return (void *) &decision->candidates[0].cnt;
     if (unlikely(MPII_Coll_report_on) && decision->why)
         comm_ptr->coll.declined = decision->why;
     return stock;

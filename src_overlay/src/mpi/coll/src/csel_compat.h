@@ -53,6 +53,9 @@ static inline bool csel_is_hierarchy(MPIR_Comm * comm_ptr, csel_hierarchy_e val)
 
 #define CSEL_POF2(comm_ptr) MPL_pof2((comm_ptr)->local_size)
 
+/* Integers, of the types in mpir_op_util.h */
+#define CSEL_INTEGERS MPIR_OP_TYPE_GROUP(INTEGER)
+
 #else
 
 static inline int csel_node_count(const MPIR_Comm * comm_ptr)
@@ -78,6 +81,11 @@ static inline bool csel_is_hierarchy(MPIR_Comm * comm_ptr, csel_hierarchy_e val)
 }
 
 #define CSEL_POF2(comm_ptr) ((comm_ptr)->coll.pof2)
+
+#define CSEL_INTEGERS                           \
+    MPIR_OP_TYPE_GROUP(C_INTEGER)               \
+    MPIR_OP_TYPE_GROUP(FORTRAN_INTEGER)         \
+    MPIR_OP_TYPE_GROUP(BYTE)
 
 #endif
 

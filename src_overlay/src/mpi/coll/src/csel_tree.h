@@ -15,7 +15,7 @@
  * csel_tree.c     a tree: made of a file, freed
  * csel_search.c   a tree is pruned for a communicator, and searched for a call; csel_call.h, what
  *                 conditions see of a call
- * csel_auto.c     topo_auto: selection by predicted times
+ * csel_auto.c     topo_auto: selection by predicted times; csel_adapt.c, by those that calls took
  * csel_tuning.c   the tuning file of a job
  * csel_compat.h   differences between versions of MPICH */
 

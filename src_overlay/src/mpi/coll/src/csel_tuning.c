@@ -214,6 +214,10 @@ int MPII_Coll_load_tuning(void)
         MPIR_ERR_CHECK(mpi_errno);
         mpi_errno = add_auto(builtin);
         MPIR_ERR_CHECK(mpi_errno);
+        if (MPII_COLL_CAN_TIME && MPII_Topo_world_is_adaptive()) {
+            MPII_Csel_adapt_init();
+            MPII_Coll_is_timed = 1;
+        }
     }
     MPII_Coll_is_tuned = MPIR_Csel_root != builtin;
     MPII_Coll_has_fixed_order = (todo & FIX_ORDER) != 0;

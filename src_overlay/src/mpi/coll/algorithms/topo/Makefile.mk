@@ -39,6 +39,7 @@ mpi_core_sources += \
     src/mpi/coll/algorithms/topo/topo_gen_halving.c \
     src/mpi/coll/algorithms/topo/topo_gen_lanes.c \
     src/mpi/coll/algorithms/topo/topo_gen_mpich.c \
+    src/mpi/coll/algorithms/topo/topo_gen_plan.c \
     src/mpi/coll/algorithms/topo/topo_gen_ring.c \
     src/mpi/coll/algorithms/topo/topo_gen_tree.c \
     src/mpi/coll/algorithms/topo/topo_json.c \
@@ -74,6 +75,7 @@ noinst_HEADERS += \
     src/mpi/coll/algorithms/topo/topo_exec_impl.h \
     src/mpi/coll/algorithms/topo/topo_gen.h \
     src/mpi/coll/algorithms/topo/topo_gen_mpich.h \
+    src/mpi/coll/algorithms/topo/topo_gen_plan.h \
     src/mpi/coll/algorithms/topo/topo_json.h \
     src/mpi/coll/algorithms/topo/topo_links.h \
     src/mpi/coll/algorithms/topo/topo_map.h \

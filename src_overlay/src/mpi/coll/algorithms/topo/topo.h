@@ -100,8 +100,9 @@ typedef struct {
     int segment_bytes_of[MPII_TOPO_SEGMENTED__END];     /* 0: it follows from other things */
     int plan_staging, plan_max_bytes, plan_one_rank_bytes, plan_shm_bytes, plan_entries, plan_bytes;
     int plan_misses;
-    int plan_rack_bytes;        /* -1: rack_join_bytes of the place */
+    int plan_rack_bytes;        /* before the view is made, -1: rack_join_bytes */
     int is_auto;                /* topo_auto selects where no rule does */
+    int is_adaptive;            /* what it predicts is tried */
 } MPII_Topo_settings_t;
 
 /* The settings of a communicator, the same on all its processes, once its place is known */
@@ -112,10 +113,11 @@ int MPII_Topo_comm_place(MPIR_Comm * comm_ptr, const MPII_Topo_place_t ** place,
                          MPII_Topo_attr_t * attr);
 
 /* What modules keep with a communicator that is placed: NULL until one puts it there, with what frees
- * it. */
+ * it, and what copies it for a duplicate (NULL: which begins without). */
 typedef struct {
     void *ptr;
     void (*free) (void *ptr);
+    void *(*copy) (const void *ptr);
 } MPII_Topo_kept_t;
 typedef enum {
     /* for its duplicates, too: nothing in it belongs to one of them (topo_view.c) */
@@ -125,6 +127,7 @@ typedef enum {
     /* for this one alone */
     MPII_TOPO_KEPT__PLANS = MPII_TOPO_KEPT__NUM_SHARED, /* of alltoallv */
     MPII_TOPO_KEPT__PIPES,
+    MPII_TOPO_KEPT__ADAPT,      /* csel_adapt.c: what it learnt of decisions */
     MPII_TOPO_KEPT__END
 } MPII_Topo_kept_id_t;
 MPII_Topo_kept_t *MPII_Topo_comm_kept(MPIR_Comm * comm_ptr, MPII_Topo_kept_id_t id);

@@ -7,11 +7,6 @@
 #include "topo_auto.h"
 #include "topo_predict.h"
 
-/* From so many bytes on (of a vector; of a block) times grow as they did up to there: segments and chunks
- * are as long, and there are more of them. */
-#define LINEAR_VECTOR_BYTES (512 * 1024)
-#define LINEAR_BLOCK_BYTES (16 * 1024)
-
 /* They serve to compare with, and are never the best in truth. */
 static const char *const baselines[] = { "gather_bcast", "linear", "topo_linear" };
 
@@ -40,15 +35,13 @@ bool MPII_Topo_auto_is_usable(MPIR_Comm * comm_ptr)
     return links->order->num_hosts > 1;
 }
 
-static int64_t predict(MPIR_Comm * comm_ptr, const MPII_Topo_algo_t * algo, int64_t bytes)
+static int64_t time_of(MPIR_Comm * comm_ptr, const MPII_Topo_algo_t * algo, int64_t bytes)
 {
     const MPII_Topo_settings_t *settings = MPII_Topo_comm_settings(comm_ptr);
     const MPII_Topo_links_t *links = NULL;
     const int *slots = NULL;
     int slot;
-    int64_t time = -1;
     bool is_identity;
-    MPII_Topo_case_t *c = NULL;
     TOPO_COLL_ATTR_NEW;
 
     if (MPII_Topo_comm_links(comm_ptr, &links, attr) != MPI_SUCCESS)
@@ -61,28 +54,13 @@ static int64_t predict(MPIR_Comm * comm_ptr, const MPII_Topo_algo_t * algo, int6
         .segment_bytes = settings->segment_bytes,
         .pipeline_min_bytes = settings->allgather_pipeline_min_bytes,
         .slots = slots,
+        .plan_max_bytes = settings->plan_max_bytes,
+        .plan_one_rank_bytes = settings->plan_one_rank_bytes,
+        .plan_rack_bytes = settings->plan_rack_bytes,
     };
-    MPII_TOPO_NEED(MPII_Topo_case_create(algo, &args, links->order, &c) == 0);
-    if (c) {
-        time = MPII_Topo_predict(c, links);
-        MPII_TOPO_NEED(time >= 0);
-    }
-    MPII_Topo_case_free(c);
+    int64_t time = MPII_Topo_predict_call(algo, &args, links);
+    MPII_TOPO_NEED(time != -2);
     return time;
-}
-
-static int64_t time_of(MPIR_Comm * comm_ptr, const MPII_Topo_algo_t * algo, int64_t bytes)
-{
-    bool is_vector = algo->coll == MPII_TOPO_COLL__BCAST || algo->coll == MPII_TOPO_COLL__REDUCE ||
-        algo->coll == MPII_TOPO_COLL__ALLREDUCE;
-    int64_t linear = is_vector ? LINEAR_VECTOR_BYTES : LINEAR_BLOCK_BYTES;
-
-    if (bytes <= linear)
-        return predict(comm_ptr, algo, bytes);
-    int64_t full = predict(comm_ptr, algo, linear), half = predict(comm_ptr, algo, linear / 2);
-    if (full < 0 || half < 0)
-        return -1;
-    return full + MPL_MAX(full - half, 0) * (bytes / (linear / 2) - 2);
 }
 
 int64_t MPII_Topo_auto_time(MPIR_Comm * comm_ptr, MPII_Topo_coll_t coll, const char *name,

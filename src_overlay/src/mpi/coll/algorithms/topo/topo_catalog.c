@@ -7,6 +7,7 @@
 #include <string.h>
 #include "mpl.h"
 #include "topo_catalog.h"
+#include "topo_plan.h"
 
 /* Algorithms on calls, as schedules */
 
@@ -34,6 +35,7 @@ struct MPII_Topo_case {
     const int *slots;
     int *slot_of_rank, *hosts_mem;
     MPII_Topo_hosts_t hosts;
+    bool by_rack, one_rank;     /* of a plan, with came in hosts_mem */
 };
 
 static bool has_vector(MPII_Topo_coll_t coll)
@@ -222,6 +224,29 @@ static int make_mpich(MPII_Topo_case_t * c, int64_t bytes)
     }
 }
 
+/* As topo_exchange_plan.c decides */
+static int make_plan(MPII_Topo_case_t * c, int64_t bytes, const MPII_Topo_call_args_t * args)
+{
+    const MPII_Topo_order_t *order = c->order;
+    int64_t p = order->num_ranks, h = order->num_hosts, racks = order->num_racks;
+    int64_t rack_bytes = args->plan_rack_bytes < 0 ? MPII_TOPO_PLAN_RACK_BYTES : args->plan_rack_bytes;
+    int smallest = h;
+
+    if (bytes > args->plan_max_bytes || h == 1 || h == p || p * order->max_ppn > INT_MAX)
+        return 1;
+    for (int i = 0; i < racks; i++)
+        smallest = MPL_MIN(smallest, order->first_host[i + 1] - order->first_host[i]);
+    c->by_rack = racks > 1 && racks * order->max_hosts <= 64 * h &&
+        p * p * bytes / (h * h) <= rack_bytes;
+    int64_t most = c->by_rack ? MPL_MAX(racks - 1, (h - 1) / smallest) + order->max_hosts - 1 : h - 1;
+    c->one_rank = p * p * bytes / h <= args->plan_one_rank_bytes && most <= MPII_TOPO_PLAN_MAX_OF_ONE;
+    c->hosts_mem = MPL_malloc(h * sizeof(int), MPL_MEM_COLL);
+    if (c->hosts_mem == NULL)
+        return -1;
+    MPII_Topo_plan_came(order, c->by_rack, c->hosts_mem);
+    return 0;
+}
+
 static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
 {
     int p = c->order->num_ranks;
@@ -255,6 +280,8 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
             return make_gather(c, bytes, args->segment_bytes);
         case MPII_TOPO_FAMILY__MPICH:
             return make_mpich(c, bytes);
+        case MPII_TOPO_FAMILY__PLAN:
+            return make_plan(c, bytes, args);
         default:
             return 0;
     }
@@ -343,6 +370,9 @@ void MPII_Topo_case_set(const MPII_Topo_case_t * c, int rank, MPII_Topo_any_gen_
         case MPII_TOPO_FAMILY__MPICH:
             MPII_Topo_gen_mpich(&g->mpich, c->order, algo->arg, c->root, rank, c->num_chunks, &c->hosts);
             break;
+        case MPII_TOPO_FAMILY__PLAN:
+            MPII_Topo_gen_plan(&g->plan, c->order, rank, c->by_rack, c->one_rank, c->hosts_mem);
+            break;
     }
 }
 
@@ -370,6 +400,8 @@ int64_t MPII_Topo_case_bytes(const MPII_Topo_case_t * c, const MPII_Topo_step_t 
 {
     int64_t bytes;
 
+    if (c->algo->family == MPII_TOPO_FAMILY__PLAN)
+        return step->num * c->block_len;
     if (step->num == 0)
         return -1;
     if (c->starts) {

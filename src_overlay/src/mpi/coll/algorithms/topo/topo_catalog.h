@@ -8,6 +8,7 @@
 
 #include "topo_gen.h"
 #include "topo_gen_mpich.h"
+#include "topo_gen_plan.h"
 
 /* The algorithms by name, as the CVARs have them: ours, and those of MPICH's own that they are compared
  * with. For a call on an order of ranks (topo_order.h) it tells the schedule of each rank, and how many
@@ -51,6 +52,7 @@ typedef enum {
     MPII_TOPO_FAMILY__HALVING, /* whether it is an allreduce */
     MPII_TOPO_FAMILY__GATHER, /* MPII_Topo_shape_t */
     MPII_TOPO_FAMILY__MPICH, /* MPII_Topo_mpich_kind_t */
+    MPII_TOPO_FAMILY__PLAN,
 } MPII_Topo_family_t;
 
 /* A row */
@@ -83,11 +85,19 @@ typedef struct {
     int64_t pipeline_min_bytes; /* MPIR_CVAR_ALLGATHER_TOPO_PIPELINE_MIN_BYTES */
     const int *slots;           /* of MPII_Topo_map_recursive_doubling, or NULL: without them there is no
                                  * allgather topo_recursive_doubling */
+    /* MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES, _ONE_RANK_BYTES, and _RACK_BYTES or, where that is -1,
+     * rack_join_bytes of the site, which may be -1, too: 2048 */
+    int64_t plan_max_bytes, plan_one_rank_bytes, plan_rack_bytes;
 } MPII_Topo_call_args_t;
 
-/* Defaults of the two CVARs */
+/* Defaults of the CVARs */
 #define MPII_TOPO_SEGMENT_BYTES 32768
 #define MPII_TOPO_PIPELINE_MIN_BYTES 8192
+#define MPII_TOPO_PLAN_MAX_BYTES 2048
+#define MPII_TOPO_PLAN_ONE_RANK_BYTES 16384
+#define MPII_TOPO_CALL_DEFAULTS .segment_bytes = MPII_TOPO_SEGMENT_BYTES, \
+    .pipeline_min_bytes = MPII_TOPO_PIPELINE_MIN_BYTES, .plan_max_bytes = MPII_TOPO_PLAN_MAX_BYTES, \
+    .plan_one_rank_bytes = MPII_TOPO_PLAN_ONE_RANK_BYTES, .plan_rack_bytes = -1
 
 /* Any generator */
 typedef union {
@@ -100,6 +110,7 @@ typedef union {
     MPII_Topo_gen_slots_t slots;
     MPII_Topo_gen_gather_t gather;
     MPII_Topo_gen_mpich_t mpich;
+    MPII_Topo_gen_plan_t plan;
 } MPII_Topo_any_gen_t;
 
 typedef struct MPII_Topo_case MPII_Topo_case_t;
@@ -138,8 +149,8 @@ void MPII_Topo_gather_pieces(const MPII_Topo_order_t * order, MPII_Topo_shape_t 
 
 /* -- topo_catalog_mpich.c -- */
 
-/* What MPICH 4.0 takes by itself (maint/tuning/coll/mpir/generic.json in its tree), for commutative
- * built-in operations on elements of 8 bytes. NULL: it is not in the catalog. */
+/* What MPICH takes by itself (maint/tuning/coll/mpir/generic.json in its tree), for commutative built-in
+ * operations on elements of 8 bytes, by the names of 4.0. NULL: it is not in the catalog. */
 const MPII_Topo_algo_t *MPII_Topo_mpich_choice(MPII_Topo_coll_t coll, int64_t bytes,
                                    const MPII_Topo_order_t * order);
 

@@ -5,7 +5,7 @@
 
 #include "topo_catalog.h"
 
-/* The choices of maint/tuning/coll/mpir/generic.json of MPICH 4.0. Forms for shared memory (smp) are taken
+/* The choices of maint/tuning/coll/mpir/generic.json of MPICH. Forms for shared memory (smp) are taken
  * for empty messages there, and for barriers. */
 
 #define ELEMENT_BYTES 8

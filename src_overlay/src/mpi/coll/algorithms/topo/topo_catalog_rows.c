@@ -30,6 +30,7 @@ static const MPII_Topo_algo_t algos[] = {
     STOCK(ALLREDUCE, "recursive_doubling", DOUBLING, 0),
     STOCK(ALLREDUCE, "reduce_scatter_allgather", MPICH,
           MPII_TOPO_MPICH__ALLREDUCE_REDUCE_SCATTER_ALLGATHER),
+    OURS(ALLTOALL, "planned", PLAN, 0),
     STOCK(ALLTOALL, "brucks", MPICH, MPII_TOPO_MPICH__ALLTOALL_BRUCKS),
     STOCK(ALLTOALL, "pairwise", MPICH, MPII_TOPO_MPICH__ALLTOALL_PAIRWISE),
     STOCK(ALLTOALL, "scattered", MPICH, MPII_TOPO_MPICH__ALLTOALL_SCATTERED),
@@ -37,6 +38,8 @@ static const MPII_Topo_algo_t algos[] = {
     OURS(BARRIER, "topo_tree", TREE, MPII_TOPO_SHAPE__LEADERS),
     OURS(BARRIER, "recursive_doubling", DOUBLING, 0),
     STOCK(BARRIER, "dissemination", MPICH, MPII_TOPO_MPICH__BARRIER_DISSEMINATION),
+    /* its name from 4.1 on, where k is 2, as MPICH's own selection has it */
+    STOCK(BARRIER, "k_dissemination", MPICH, MPII_TOPO_MPICH__BARRIER_DISSEMINATION),
     STOCK(BARRIER, "smp", MPICH, MPII_TOPO_MPICH__BARRIER_SMP),
     OURS(BCAST, "topo_linear", TREE, MPII_TOPO_SHAPE__LINEAR),
     OURS(BCAST, "topo_chain", TREE, MPII_TOPO_SHAPE__CHAIN),

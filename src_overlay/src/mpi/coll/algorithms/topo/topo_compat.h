@@ -129,11 +129,13 @@ static inline int MPII_Topo_issend(const void *buf, MPI_Aint count, MPI_Datatype
 
 /* -- data -- */
 
-/* MPI_BYTE, as functions take it that are not MPI's own */
+/* MPI_BYTE and MPI_INT64_T, as functions take them that are not MPI's own */
 #if MPICH_NUMVERSION >= 50000000
 #define TOPO_BYTE MPIR_BYTE_INTERNAL
+#define TOPO_INT64 MPIR_INT64
 #else
 #define TOPO_BYTE MPI_BYTE
+#define TOPO_INT64 MPI_INT64_T
 #endif
 
 /* Copy a block of the user to a place of the user, which may be too short: MPIR_Localcopy tells of that

@@ -13,7 +13,6 @@
  * reads from one when another one begins the next call. It can be late by one call only, since at
  * the end of each the ranks of a host wait for each other. */
 
-#define RACK_BYTES 2048         /* where neither the user nor the topology tells */
 #define MAX_FIRST_ROOM 65536    /* bytes of a half at first, and at least */
 #define IDLE_CALLS 256          /* after so many that needed much less, memory is given back */
 
@@ -277,9 +276,6 @@ static int create(MPIR_Comm * comm_ptr, const MPII_Topo_place_t * place, bool is
 
     ex->settings = *MPII_Topo_comm_settings(comm_ptr);
     ex->settings.plan_entries = MPL_MIN(ex->settings.plan_entries, MPII_TOPO_EX_MAX_ENTRIES);
-    if (ex->settings.plan_rack_bytes < 0)
-        ex->settings.plan_rack_bytes =
-            place->rack_join_bytes < 0 ? RACK_BYTES : MPL_MIN(place->rack_join_bytes, INT_MAX);
     ex->key = MPL_malloc(2 * (size_t) place->num_ranks * sizeof(int64_t), MPL_MEM_COLL);
     MPII_TOPO_NEED(ex->key);
     judge_racks(ex);

@@ -49,7 +49,7 @@ typedef struct {
 typedef struct MPII_Topo_exchange {
     MPIR_Comm *comm_ptr;        /* of the call; duplicates share all this */
     const MPII_Topo_place_t *place;
-    MPII_Topo_settings_t settings;      /* plan_rack_bytes is that of the place, where that tells it */
+    MPII_Topo_settings_t settings;
     MPII_Topo_decline_t decline;        /* of all calls: for the place, or not */
     bool can_join_racks;
     int max_messages[2];        /* of a host, to it or from it; if joined by rack */

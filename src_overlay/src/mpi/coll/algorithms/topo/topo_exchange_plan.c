@@ -9,8 +9,6 @@
 
 /* How the processes agree on a plan, and make it */
 
-#define MAX_MESSAGES_OF_ONE 16  /* the most that one rank of a host sends, or receives, for all */
-
 MPII_Topo_decline_t MPII_Topo_ex_decide(const MPII_Topo_exchange_t * ex, double bytes, double pairs,
                                         int *flags)
 {
@@ -22,7 +20,7 @@ MPII_Topo_decline_t MPII_Topo_ex_decide(const MPII_Topo_exchange_t * ex, double 
 
     *flags = by_rack ? MPII_TOPO_ROUTE__BY_RACK : 0;
     if (bytes / num_hosts <= settings->plan_one_rank_bytes &&
-        ex->max_messages[by_rack] <= MAX_MESSAGES_OF_ONE)
+        ex->max_messages[by_rack] <= MPII_TOPO_PLAN_MAX_OF_ONE)
         *flags |= MPII_TOPO_ROUTE__ONE_RANK;
     return block > settings->plan_max_bytes ? MPII_TOPO_DECLINED_SIZE : MPII_TOPO_PLANNED;
 }

@@ -81,9 +81,12 @@ typedef struct {
     unsigned num_queues;        /* a power of two */
 } walk_t;
 
+/* Ranks at the same time come in no order that has to do with hosts: a message takes its links when it is
+ * sent, and if those of one host took them all first, others would wait for links that are idle yet. */
 static inline bool is_before(turn_t a, turn_t b)
 {
-    return a.clock < b.clock || (a.clock == b.clock && a.rank < b.rank);
+    return a.clock < b.clock ||
+        (a.clock == b.clock && a.rank * 2654435761u < b.rank * 2654435761u);
 }
 
 static void push(walk_t * w, int rank)
@@ -182,6 +185,7 @@ static int64_t transfer(walk_t * w, rank_t * from, const rank_t * to, int64_t by
         return from->clock + links->latency[level];
     }
     begin = end = from->clock;
+    bytes += links->header;
     host_time = MPII_Topo_carry(bytes, links->host);
     pass(&w->host_up[from->host], host_time, &begin, &end);
     if (level == MPII_TOPO_WITHIN__SITE) {
@@ -318,6 +322,7 @@ static void add(sample_t * s, int stage, int from, int to, int64_t bytes, int64_
     both_t *rack = &s->racks[stage * order->num_racks +
                              order->rack_of[host_of(s->links, is_out ? from : to)]];
 
+    bytes += s->links->header;
     if (level != MPII_TOPO_WITHIN__HOST)
         *(is_out ? &s->host[stage].out : &s->host[stage].in) += bytes * host_scale;
     if (level == MPII_TOPO_WITHIN__SITE)
@@ -493,4 +498,45 @@ int64_t MPII_Topo_predict(const MPII_Topo_case_t * c, const MPII_Topo_links_t * 
         most = MPL_MAX(most, g.gen.num_recvs);
     }
     return sum <= MAX_MESSAGES ? walk(c, links) : sample(c, links, MPL_MIN(most, INT_MAX));
+}
+
+/* -- of a call -- */
+
+/* From so many bytes on (of a vector; of a block) segments and chunks are as long, and there are more of
+ * them. */
+#define LINEAR_VECTOR_BYTES (512 * 1024)
+#define LINEAR_BLOCK_BYTES (16 * 1024)
+
+static int64_t time_of(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t args, int64_t bytes,
+                       links_t * links)
+{
+    MPII_Topo_case_t *c;
+    int64_t time = -1;
+
+    args.bytes = bytes;
+    if (MPII_Topo_case_create(algo, &args, links->order, &c) != 0)
+        return -2;
+    if (c) {
+        time = MPII_Topo_predict(c, links);
+        if (time < 0)
+            time = -2;
+    }
+    MPII_Topo_case_free(c);
+    return time;
+}
+
+int64_t MPII_Topo_predict_call(const MPII_Topo_algo_t * algo, const MPII_Topo_call_args_t * args,
+                               links_t * links)
+{
+    bool is_vector = algo->coll == MPII_TOPO_COLL__BCAST || algo->coll == MPII_TOPO_COLL__REDUCE ||
+        algo->coll == MPII_TOPO_COLL__ALLREDUCE;
+    int64_t linear = is_vector ? LINEAR_VECTOR_BYTES : LINEAR_BLOCK_BYTES;
+
+    if (args->bytes <= linear)
+        return time_of(algo, *args, args->bytes, links);
+    int64_t full = time_of(algo, *args, linear, links);
+    int64_t half = time_of(algo, *args, linear / 2, links);
+    if (full < 0 || half < 0)
+        return MPL_MIN(full, half);
+    return full + MPL_MAX(full - half, 0) * (args->bytes / (linear / 2) - 2);
 }

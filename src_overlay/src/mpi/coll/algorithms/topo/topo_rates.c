@@ -8,20 +8,23 @@
 #include "mpl.h"
 #include "topo_rates.h"
 
-/* Latencies and rates of levels, from a matrix of what was measured.
+/* Latencies and rates of levels, from a matrix of what was measured, and costs of messages.
  *
  * A level has the median of all pairs. Pairs of different racks were measured while other pairs shared the
  * uplink: in a random round a host's partner is in another rack with probability (H-h)/(H-1), for H hosts
- * of which h are in the rack, so 1 + (h-1)(H-h)/(H-1) pairs share it (topo-tune reckons the same). A fifth
+ * of which h are in the rack, so 1 + (h-1)(H-h)/(H-1) pairs share it. A fifth
  * less than inside the rack may be noise: no bottleneck is seen there.
  *
- * What a processor does for a message is not measured: it is taken for a fourth of the time of a short one,
- * at each end; of one in a rack, where that is between hosts. A message inside a host, where that was not
- * measured, is taken for a fourth of one in a rack. */
+ * What a processor does for a message, where that was not measured, is taken for a fourth of the time of a
+ * short one, at each end; of one in a rack, where that is between hosts. A message inside a host, where that
+ * was not measured, is taken for a fourth of one in a rack; and headers are those of TCP over Ethernet, and
+ * MPICH's. */
 
 #define INSIDE_SHARE 4          /* latency in a rack over that in a host */
 #define INSIDE_MBPS 40000
 #define OVERHEAD_SHARE 4        /* latency over overhead */
+#define HEADER_BYTES 100
+#define MOST_HEADER_BYTES 1e6
 #define LEAST_MBPS 1.0          /* and most, for the integers to be within their range */
 #define MOST_MBPS 1e7
 #define MOST_US 1e6
@@ -132,22 +135,26 @@ int MPII_Topo_rates_create(const MPII_Topo_measured_t * m, MPII_Topo_rates_t ** 
         num_hosts[m->rack_of_host[i]]++;
     double far = median_us(m, MPII_TOPO_WITHIN__SITE, values);
     double near = or_else(median_us(m, MPII_TOPO_WITHIN__RACK, values), far);
-    double inside = or_else(median_us(m, MPII_TOPO_WITHIN__HOST, values), near / INSIDE_SHARE);
+    double inside = or_else(m->costs.inside_us, median_us(m, MPII_TOPO_WITHIN__HOST, values));
     double between = median_mbps(m, MPII_TOPO_WITHIN__SITE, -1, values);
     double host = or_else(median_mbps(m, MPII_TOPO_WITHIN__RACK, -1, values), between);
-    double memory = or_else(median_mbps(m, MPII_TOPO_WITHIN__HOST, -1, values), INSIDE_MBPS);
+    double memory = or_else(m->costs.inside_mbps,
+                            median_mbps(m, MPII_TOPO_WITHIN__HOST, -1, values));
     ret = 0;
     if (near <= 0 || host <= 0)
         goto fn_exit;
-    rates->latency[MPII_TOPO_WITHIN__HOST] = picoseconds(inside);
+    rates->latency[MPII_TOPO_WITHIN__HOST] = picoseconds(or_else(inside, near / INSIDE_SHARE));
     rates->latency[MPII_TOPO_WITHIN__RACK] = picoseconds(near);
     rates->latency[MPII_TOPO_WITHIN__SITE] = picoseconds(MPL_MAX(far, near));
     for (int i = 0; i < 3; i++) {
         int64_t all = rates->latency[MPL_MIN(i, MPII_TOPO_WITHIN__RACK)];
-        rates->overhead[i] = all / OVERHEAD_SHARE;
-        rates->latency[i] -= 2 * rates->overhead[i];
+        double us = i == MPII_TOPO_WITHIN__HOST ? m->costs.inside_overhead_us : m->costs.overhead_us;
+        rates->overhead[i] = us > 0 ? MPL_MIN(picoseconds(us), all / 2) : all / OVERHEAD_SHARE;
     }
-    rates->inside = per_kib(memory);
+    for (int i = 0; i < 3; i++)
+        rates->latency[i] -= 2 * rates->overhead[i];
+    rates->header = MPL_MIN(or_else(m->costs.header_bytes, HEADER_BYTES), MOST_HEADER_BYTES);
+    rates->inside = per_kib(or_else(memory, INSIDE_MBPS));
     rates->host = per_kib(host);
     rates->num_racks = m->num_racks;
     set_uplinks(m, host, num_hosts, rates, values);
@@ -175,6 +182,7 @@ MPII_Topo_links_t *MPII_Topo_links_create(const MPII_Topo_rates_t * rates,
         links->latency[i] = rates->latency[i];
         links->overhead[i] = rates->overhead[i];
     }
+    links->header = rates->header;
     links->inside = rates->inside;
     links->host = rates->host;
     for (int i = 0; i < rates->num_racks; i++)

@@ -16,10 +16,19 @@
 typedef struct MPII_Topo_rates {
     int64_t latency[3];         /* of a message inside a host, in a rack, between racks */
     int64_t overhead[3];        /* of a processor for each such message that it sends or receives */
+    int64_t header;             /* bytes of a link that a message takes, beside its own */
     int64_t inside, host;       /* memory of a host; link of a host, each way */
     int num_racks;
     int64_t uplink[];           /* [num_racks] each way */
 } MPII_Topo_rates_t;
+
+/* Of messages and processors; 0: not measured */
+typedef struct {
+    double overhead_us, inside_overhead_us;     /* of a processor, for a message that it sends or receives, to
+                                                 * another host, or inside one */
+    double inside_us, inside_mbps;      /* of messages inside a host */
+    double header_bytes;        /* of a link that a message takes, beside its own */
+} MPII_Topo_costs_t;
 
 /* What was measured; 0: not. A matrix may be NULL. */
 typedef struct {
@@ -27,6 +36,7 @@ typedef struct {
     const int *rack_of_host;
     const double *host_us, *host_mbps;   /* hosts x hosts: latency, 10^6 bit/s */
     const double *rack_us, *rack_mbps;   /* racks x racks, in their place */
+    MPII_Topo_costs_t costs;
 } MPII_Topo_measured_t;
 
 /* *rates is NULL where the latency or the bandwidth between hosts is not known. Returns -1 if memory is
@@ -36,7 +46,7 @@ int MPII_Topo_rates_create(const MPII_Topo_measured_t * measured, MPII_Topo_rate
 /* The same for an order of ranks: racks as it numbers them. One block of memory, for MPL_free */
 typedef struct MPII_Topo_links {
     const MPII_Topo_order_t *order;
-    int64_t latency[3], overhead[3], inside, host;
+    int64_t latency[3], overhead[3], header, inside, host;
     int64_t uplink[];           /* [order->num_racks] */
 } MPII_Topo_links_t;
 

@@ -38,6 +38,9 @@ typedef struct MPII_Topo_route {
     struct MPII_Topo_route_state *state;        /* for topo_route.c and topo_plan.c */
 } MPII_Topo_route_t;
 
+#define MPII_TOPO_PLAN_RACK_BYTES 2048  /* by rack, where neither the user nor the site tells */
+#define MPII_TOPO_PLAN_MAX_OF_ONE 16    /* the most messages that one rank of a host has for all */
+
 /* The route of a rank. Cost: O(p). Returns NULL if memory is exhausted. */
 enum {
     MPII_TOPO_ROUTE__BY_RACK = 1,       /* groups are racks; else there is one */

@@ -47,6 +47,20 @@ static uint8_t distance_of_latency(double latency_us)
     return step > MPII_TOPO_DISTANCE_MAX ? MPII_TOPO_DISTANCE_MAX : step;
 }
 
+/* A number >= 0, in this unit */
+static int get_number(const char *name, const char *prefix, const char *key,
+                      struct json_object *val, const char *unit, double *number, char *err)
+{
+    if (!json_object_is_type(val, json_type_double) && !json_object_is_type(val, json_type_int))
+        return MPII_Topo_json_fail(err, "%s: key \"%s%s\": found %s, expected a number", name,
+                                   prefix, key, json_type_to_name(json_object_get_type(val)));
+    *number = json_object_get_double(val);
+    if (!isfinite(*number) || *number < 0)
+        return MPII_Topo_json_fail(err, "%s: key \"%s%s\": found %g, expected %s >= 0", name,
+                                   prefix, key, *number, unit);
+    return 0;
+}
+
 /* A square matrix of numbers >= 0, in this unit. Returns -1 and a sentence in err where it is not one; 0 and
  * *matrix = NULL where there is none. */
 static int get_matrix(const char *name, const char *prefix, struct json_object *obj,
@@ -77,19 +91,11 @@ static int get_matrix(const char *name, const char *prefix, struct json_object *
                                        name, prefix, key, i, (size_t) json_object_array_length(row),
                                        n);
         for (int j = 0; j < n; j++) {
-            struct json_object *val = json_object_array_get_idx(row, j);
-            if (!json_object_is_type(val, json_type_double) &&
-                !json_object_is_type(val, json_type_int))
-                return MPII_Topo_json_fail(err,
-                                           "%s: key \"%s%s[%d][%d]\": found %s, expected a number",
-                                           name, prefix, key, i, j,
-                                           json_type_to_name(json_object_get_type(val)));
-            double number = json_object_get_double(val);
-            if (!isfinite(number) || number < 0)
-                return MPII_Topo_json_fail(err,
-                                           "%s: key \"%s%s[%d][%d]\": found %g, expected %s >= 0",
-                                           name, prefix, key, i, j, number, unit);
-            (*matrix)[(size_t) i * n + j] = number;
+            char at[64];
+            snprintf(at, sizeof(at), "%s[%d][%d]", key, i, j);
+            if (get_number(name, prefix, at, json_object_array_get_idx(row, j), unit,
+                           &(*matrix)[(size_t) i * n + j], err))
+                return -1;
         }
     }
     return 0;
@@ -114,6 +120,33 @@ static int get_level(const char *name, const char *prefix, struct json_object *o
     return *hosts ? 0 : get_matrix(name, prefix, obj, rack_key, unit, site->num_racks, racks, err);
 }
 
+static int get_costs(const char *name, const char *prefix, struct json_object *obj,
+                     MPII_Topo_costs_t * costs, char *err)
+{
+    static const char *const keys[] = {
+        "overhead_us", "inside_overhead_us", "inside_us", "inside_mbps", "header_bytes"
+    };
+    double *const numbers[] = {
+        &costs->overhead_us, &costs->inside_overhead_us, &costs->inside_us, &costs->inside_mbps,
+        &costs->header_bytes
+    };
+    char sub[64];
+
+    if (!json_object_object_get_ex(obj, "costs", NULL))
+        return 0;
+    struct json_object *of =
+        MPII_Topo_json_get(name, prefix, obj, "costs", json_type_object, err), *val;
+    if (of == NULL)
+        return -1;
+    snprintf(sub, sizeof(sub), "%scosts.", prefix);
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        if (json_object_object_get_ex(of, keys[i], &val) &&
+            get_number(name, sub, keys[i], val, "a number", numbers[i], err))
+            return -1;
+    }
+    return 0;
+}
+
 /* Distances and rates, from what was measured */
 static int get_measured(const char *name, const char *prefix, struct json_object *obj,
                         MPII_Topo_site_t * site, char *err)
@@ -125,12 +158,14 @@ static int get_measured(const char *name, const char *prefix, struct json_object
         get_level(name, prefix, obj, "bandwidth_mbps", "rack_bandwidth_mbps", "Mbit/s", site,
                   &host_mbps, &rack_mbps, err) ? -1 : 0;
 
-    if (ret)
-        goto fn_exit;
     MPII_Topo_measured_t measured = {
         .num_hosts = h,.num_racks = r,.rack_of_host = site->rack_of_host,
         .host_us = host_us,.host_mbps = host_mbps,.rack_us = rack_us,.rack_mbps = rack_mbps,
     };
+    if (ret || get_costs(name, prefix, obj, &measured.costs, err)) {
+        ret = -1;
+        goto fn_exit;
+    }
     if (host_us)
         site->host_distance = distances(host_us, (size_t) h * h);
     if (rack_us)

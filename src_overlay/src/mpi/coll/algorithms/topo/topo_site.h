@@ -19,6 +19,8 @@
  *   "rack_latency_us": racks x racks, instead of the former on large sites
  *   "bandwidth_mbps", "rack_bandwidth_mbps":
  *                      likewise, 10^6 bit/s, >= 0; 0: not measured. For predictions alone; optional
+ *   "costs":           of messages and processors, numbers >= 0, by the names of MPII_Topo_costs_t; 0, or
+ *                      missing: not measured. Optional
  *   "rack_join_bytes": where messages between hosts have up to this many bytes, it pays to join those
  *                      for one rack and to pass them on there; optional
  *

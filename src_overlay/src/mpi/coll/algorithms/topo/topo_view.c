@@ -5,6 +5,7 @@
 
 #include "mpiimpl.h"
 #include "topo_view.h"
+#include "topo_route.h"
 
 /* A view: where the processes of a communicator are, as a place (topo_map.h), with what is kept beside it.
  *
@@ -73,8 +74,16 @@ void MPII_Topo_comm_inherit(MPIR_Comm * comm_ptr, const MPIR_Comm * parent)
 {
     const struct MPII_Topo_comm *topo = parent->coll.topo;
 
-    if (topo)
-        MPII_Topo_view_set(comm_ptr, topo->view, topo->store);
+    if (topo == NULL)
+        return;
+    MPII_Topo_view_set(comm_ptr, topo->view, topo->store);
+    for (int i = 0; i < MPII_TOPO_KEPT__END - MPII_TOPO_KEPT__NUM_SHARED; i++) {
+        MPII_Topo_kept_t kept = topo->kept[i];
+        if (kept.ptr && kept.copy) {
+            kept.ptr = kept.copy(kept.ptr);
+            comm_ptr->coll.topo->kept[i] = kept;
+        }
+    }
 }
 
 void MPII_Topo_comm_cleanup(MPIR_Comm * comm_ptr)
@@ -201,6 +210,9 @@ MPII_Topo_view_t *MPII_Topo_view_create(int num_ranks, const int id[], int num_i
 
     place->state = view;
     place->rack_join_bytes = site ? site->rack_join_bytes : -1;
+    if (view->settings.plan_rack_bytes < 0)
+        view->settings.plan_rack_bytes = place->rack_join_bytes < 0 ? MPII_TOPO_PLAN_RACK_BYTES :
+            place->rack_join_bytes;
     if (site && site->host_distance)
         place->host_distance = host_distance;
     if (site && site->rack_distance)

@@ -134,6 +134,7 @@ static whereabouts_t find_self(void)
         .settings.plan_misses = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_MISSES, 0),
         .settings.plan_rack_bytes = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_RACK_BYTES, -1),
         .settings.is_auto = MPIR_CVAR_COLL_TOPO_AUTO != 0,
+        .settings.is_adaptive = MPIR_CVAR_COLL_TOPO_ADAPT,
     };
 #define SEGMENT_BYTES(coll, algo, cvar) \
     self.settings.segment_bytes_of[MPII_TOPO_SEGMENTED__##coll##_##algo] = MPL_MAX(cvar, 0);
@@ -411,6 +412,11 @@ int MPII_Topo_place_world(void)
 bool MPII_Topo_world_is_auto(void)
 {
     return world && world->settings.is_auto;
+}
+
+bool MPII_Topo_world_is_adaptive(void)
+{
+    return world && world->settings.is_adaptive;
 }
 
 int MPII_Topo_num_on_host(void)

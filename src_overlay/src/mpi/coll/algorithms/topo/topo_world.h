@@ -28,6 +28,9 @@ bool MPII_Topo_is_forced(void);
 /* Whether rank 0 has said that topo_auto selects where no rule does; once MPI_COMM_WORLD is placed */
 bool MPII_Topo_world_is_auto(void);
 
+/* Likewise, that what it predicts is tried */
+bool MPII_Topo_world_is_adaptive(void);
+
 /* The parameter segment_bytes of an algorithm, where no tuning file gives it: negative */
 extern int MPII_Topo_as_agreed;
 

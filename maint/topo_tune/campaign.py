@@ -1,0 +1,269 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""Measurements under way: each launch is a file in a folder, and nothing else is their state.
+
+The folder holds campaign.json (what is measured, and where), topology.json (what the library is given),
+launches/*.jsonl (what topo-bench-mpi printed, a launch each, and how it was started) and what is made of
+them. A launch that was interrupted keeps what it had measured."""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from topo_bench_py.measure import BrokenLaunch, Line, Plan, dry_run, launch, mpi_version
+from topo_bench_py.settings import Bench, Setting
+from topo_bench_py.sites import Site as Launcher
+from topo_bench_py.sites import split_words
+from topo_common import files
+from topo_common.files import Failure, InputError
+from topo_common.text import short
+
+from topo_tune import grammar
+from topo_tune.exceptions import Timing, Timings
+from topo_tune.grammar import Tree
+from topo_tune.sampling import Cell, Request
+from topo_tune.site import Site
+
+FORMAT = 1
+TOPOLOGY = "MPIR_CVAR_COLL_TOPOLOGY_FILE"
+SECONDS = 0.3  # for one size in one launch, all algorithms together
+REPETITIONS = 30
+MIN_REPETITIONS = 5
+WRONG = 2  # exit status: what the user has to change
+MAX_BROKEN = 3  # launches in a row: the next ones will break, too
+ANY = ("ranks", "ppn", "placement", "collective")
+
+
+@dataclass(frozen=True)
+class Launched:
+    """What a launch was to measure, and what came of it."""
+
+    request: Request
+    setting: str
+    seconds: float
+    lines: tuple[Line, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        return bool(self.lines) and self.lines[-1]["type"] == "end"
+
+    @property
+    def hosts(self) -> list[str]:
+        """Of the ranks; none where the launch did not begin."""
+        start = self.lines[0] if self.lines else {}
+        return [str(host) for host in start.get("host_of_rank", [])]
+
+    @property
+    def cell(self) -> Cell:
+        """With the ranks a host that were found."""
+        cell, hosts = self.request.cell, self.hosts
+        return replace(cell, ppn=max(Counter(hosts).values())) if hosts else cell
+
+    def cells(self) -> Iterator[Line]:
+        return (line for line in self.lines if line["type"] == "cell")
+
+
+def label(request: Request, algorithm: str) -> str:
+    """An algorithm with its parameters."""
+    return " ".join([algorithm, *(request.params if algorithm == request.of else ())])
+
+
+@dataclass
+class Campaign:
+    folder: Path
+    bench: Bench
+    version: str  # of MPICH
+    site: Site
+    topology: Tree
+    mappings: Mapping[str, str]  # words of the launcher by placement
+    seed: int = 1
+    launched: list[Launched] = field(default_factory=list)
+
+    @contextlib.contextmanager
+    def opened(self, where: str) -> Iterator[None]:
+        """The folder, made or found, and ours while the block runs. where: the launcher in words."""
+        try:
+            (self.folder / "launches").mkdir(parents=True, exist_ok=True)
+            lock = open(self.folder / "lock", "a+")  # noqa: SIM115 - closed below
+        except OSError as error:
+            raise InputError(self.folder, error.strerror or str(error)) from None
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise Failure(f"{self.folder}: measurements are under way there") from None
+            start = dry_run(Plan(collective="barrier"), self.bench)
+            ours = {
+                "format": FORMAT,
+                "site": digest(self.site),
+                "mpich": self.version,
+                "mpi": " ".join(mpi_version(start)).strip(),
+                "launcher": where,
+                "placements": dict(self.mappings),
+                "seed": self.seed,
+            }
+            identify(self.folder, ours)
+            files.write(self.folder / "topology.json", files.dump_json({"topology": self.topology}))
+            self.launched = read_launches(self.folder)
+            yield
+
+    @property
+    def seconds(self) -> float:
+        """That all launches have taken."""
+        return sum(each.seconds for each in self.launched)
+
+    def setting(self, request: Request) -> Setting:
+        """The topology, and the parameters of an algorithm."""
+        variables = {TOPOLOGY: str((self.folder / "topology.json").absolute())}
+        name = grammar.full_name(request.cell.collective, request.of)
+        known = (grammar.algorithm(name, self.version) or {}).get("params", {})
+        for word in request.params:
+            param, _, value = word.partition("=")
+            variables[known[param]["cvar"]] = value
+        return Setting("measure", variables)
+
+    def run(
+        self, launcher: Launcher, request: Request, setting: Setting, timeout: float
+    ) -> Launched:
+        """One launch, which is on disk when this returns, and when it is interrupted. Raises
+        BrokenLaunch where it did not come to its end."""
+        cell = request.cell
+        plan = Plan(
+            collective=cell.collective,
+            algorithms=",".join(request.algorithms),
+            sizes=",".join(map(str, request.sizes)) if any(request.sizes) else None,
+            repetitions=REPETITIONS,
+            min_repetitions=MIN_REPETITIONS,
+            seconds=SECONDS,
+        )
+        number = len(self.launched)
+        command = [*self._prefix(launcher, cell), self.bench.program]
+        command += plan.arguments(self.seed + number)
+        lines: list[Line] = []
+
+        def take(line: Line) -> None:
+            unknown = sorted(set(line.get("host_of_rank", ())) - set(self.site.hosts))
+            if unknown:
+                text = f"found ranks on {short(unknown[0])}, which the site file has not"
+                raise Failure(f"{text}: measure the site again with topo-pingpong")
+            lines.append(line)
+
+        started = time.monotonic()
+        try:
+            launch(command, setting, self.bench, timeout, take)
+        except BrokenLaunch as error:
+            lines.append({"type": "broken", "why": str(error)})
+            raise
+        finally:
+            seconds = round(time.monotonic() - started, 3)
+            done = Launched(request, setting.name, seconds, tuple(lines))
+            about = {"type": "launch", **_about(request), "setting": setting.name}
+            text = "".join(json.dumps(x) + "\n" for x in [about | {"seconds": seconds}, *lines])
+            files.write(self.folder / "launches" / f"{number:05}.jsonl", text)
+            self.launched.append(done)
+        return done
+
+    def _prefix(self, launcher: Launcher, cell: Cell) -> list[str]:
+        """What starts the MPI program."""
+        if launcher.cluster:
+            prefix = launcher.prefix(cell.placement, cell.ppn)
+            return [*prefix[:-1], "-n", str(cell.ranks), "--"]
+        words = split_words("--placement", self.mappings[cell.placement])
+        return [*launcher.prefix(cell.placement, None), "-n", str(cell.ranks), *words]
+
+
+def _about(request: Request) -> dict[str, Any]:
+    """Of a launch, as it is kept."""
+    about = {key: getattr(request.cell, key) for key in ANY}
+    lists = {key: list(getattr(request, key)) for key in ("sizes", "algorithms", "params")}
+    return {**about, **lists, "of": request.of}
+
+
+def digest(site: Site) -> str:
+    return hashlib.sha256(json.dumps(site.raw, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def identify(folder: Path, ours: dict[str, Any]) -> None:
+    """Raises InputError where a folder holds other measurements."""
+    path = folder / "campaign.json"
+    if not path.exists():
+        if any((folder / "launches").iterdir()):
+            raise InputError(folder, "found launches without a campaign.json")
+        files.write(path, files.dump_json(ours))
+        return
+    theirs = read_campaign(folder)
+    for key in [*ours, *theirs]:
+        if ours.get(key) != theirs.get(key):
+            there, here = (short(table.get(key), 60) for table in (theirs, ours))
+            text = f"found measurements with {key} {there}, expected {here}; another folder: -o"
+            raise InputError(path, text)
+
+
+def read_campaign(folder: Path) -> dict[str, Any]:
+    """Raises InputError for the folder of something else."""
+    path = folder / "campaign.json"
+    found = files.read_json(path)
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        of = found.get("format") if isinstance(found, dict) else found
+        raise InputError(path, f"found {short(of)}, expected {FORMAT}", "$.format")
+    return found
+
+
+def read_launches(folder: Path) -> list[Launched]:
+    """All launches. A line that is not one of ours ends its file: it was cut off."""
+    result = []
+    for path in sorted((folder / "launches").glob("*.jsonl")):
+        lines = list(_read_lines(path))
+        about = lines[0] if lines else {}
+        try:
+            if about["type"] != "launch":
+                raise KeyError
+            cell = Cell(*(about[key] for key in ("collective", "ranks", "ppn", "placement")))
+            sizes, names, params = (tuple(about[k]) for k in ("sizes", "algorithms", "params"))
+            request = Request(cell, sizes, names, 0.0, about["of"], params)
+            done = Launched(request, about["setting"], float(about["seconds"]), tuple(lines[1:]))
+        except (KeyError, TypeError, ValueError):
+            text = "expected what topo-tune measure wrote; take the file away to measure this again"
+            raise InputError(path, text) from None
+        result.append(done)
+    return result
+
+
+def _read_lines(path: Path) -> Iterator[Line]:
+    with contextlib.suppress(ValueError):
+        for text in files.read_text(path).splitlines():
+            line = json.loads(text)
+            if not isinstance(line, dict) or "type" not in line:
+                return
+            yield line
+
+
+def timings(launched: Sequence[Launched], setting: str = "measure") -> Timings:
+    """What all launches with a setting have measured."""
+    samples: dict[tuple[Cell, int], dict[str, list[list[float]]]] = {}
+    selected: dict[tuple[Cell, int, str], str] = {}
+    for each in launched:
+        cell = each.cell
+        for line in each.cells():
+            times = [us for us in line["times_us"] if us > 0]
+            if not times:
+                continue
+            name = label(each.request, line["algorithm"])
+            samples.setdefault((cell, line["bytes"]), {}).setdefault(name, []).append(times)
+            ran: dict[str, int] = line.get("selected") or {}
+            if ran:
+                first = max(sorted(ran), key=lambda n: ran[n])
+                selected[cell, line["bytes"], name] = first
+    return {
+        (cell, size): {
+            name: Timing.of(rounds, selected.get((cell, size, name), ""))
+            for name, rounds in of.items()
+        }
+        for (cell, size), of in samples.items()
+    }

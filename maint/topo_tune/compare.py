@@ -1,0 +1,169 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""The library's own choice against a tuning file, at points that were not measured for it."""
+
+import itertools
+import math
+import random
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+from topo_bench_py.measure import BrokenLaunch
+from topo_bench_py.settings import Setting
+from topo_bench_py.sites import Site as Launcher
+from topo_bench_py.stats import bootstrap_ratios, interval
+from topo_common.files import Failure
+from topo_common.text import size_text
+
+from topo_tune.campaign import MAX_BROKEN, WRONG, Campaign, Launched
+from topo_tune.sampling import Cell, Request
+
+TUNING = "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE"
+ROUNDS = 3
+LOSS = 1.05  # what is more than this is a loss that matters
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Time with the tuning file over time without, and its 95 % interval."""
+
+    cell: Cell
+    size: int
+    stock_us: float
+    tuned_us: float
+    low: float
+    high: float
+
+    @property
+    def ratio(self) -> float:
+        return self.tuned_us / self.stock_us
+
+    @property
+    def verdict(self) -> str:
+        return "win" if self.high < 1 else "loss" if self.low > 1 else "undecided"
+
+    def row(self) -> list[Any]:
+        cell = self.cell
+        where = [cell.collective, cell.ranks, cell.ppn, cell.placement, self.size]
+        return [*where, self.stock_us, self.tuned_us, self.ratio, self.low, self.high, self.verdict]
+
+
+COLUMNS = ["collective", "ranks", "ppn", "placement", "bytes", "default us", "tuned us"]
+COLUMNS += ["tuned / default", "low", "high", "verdict"]
+
+
+def between(sizes: Sequence[int]) -> tuple[int, ...]:
+    """Sizes that were not measured: a multiple of 8 in the middle of each two of those that were."""
+    known = sorted(s for s in sizes if s > 0)
+    middles = (round(math.sqrt(a * b) / 8) * 8 for a, b in itertools.pairwise(known))
+    return tuple(sorted({m for m in middles if m > 0} - set(known))) or tuple(known) or (0,)
+
+
+def requests(measured: Sequence[Launched], placements: Sequence[str], seed: int) -> list[Request]:
+    """Each collective and number of ranks that was measured, by sizes between, in an order that is drawn."""
+    sizes: dict[tuple[str, int, int], set[int]] = {}
+    for each in measured:
+        cell = each.request.cell
+        for line in each.cells():
+            key = cell.collective, cell.ranks, cell.ppn
+            sizes.setdefault(key, set()).add(int(line["bytes"]))
+    found = [
+        Request(Cell(*key, placement), between(sorted(sizes[key])), ("auto",))
+        for key in sorted(sizes)
+        for placement in placements
+    ]
+    random.Random(seed).shuffle(found)
+    return found
+
+
+def run(
+    campaign: Campaign,
+    launcher: Launcher,
+    todo: Sequence[Request],
+    tuning: str,
+    left: Callable[[], float],
+    say: Callable[[str], None],
+) -> None:
+    """Launches in turns, with the tuning file and without, until no time is left."""
+    settings = [Setting("default"), Setting("tuned", {TUNING: tuning})]
+    broken = 0
+    done = {(each.request.cell, each.setting, n) for each, n in numbered(campaign.launched)}
+    for request in todo:
+        for r in range(ROUNDS):
+            for setting in settings if r % 2 == 0 else reversed(settings):
+                if (request.cell, setting.name, r) in done:
+                    continue
+                if left() <= 0:
+                    return
+                cell = request.cell
+                what = f"{cell.collective}, {cell.ranks} ranks by {cell.placement}, {setting.name}"
+                say(f"{left():.0f} s left: {what}")
+                try:
+                    campaign.run(launcher, request, setting, left() + 1)
+                    broken = 0
+                except BrokenLaunch as error:
+                    broken += 1
+                    if left() > 0 and broken == MAX_BROKEN:
+                        text = f"{broken} launches in a row failed; the last: {error}"
+                        raise Failure(text, WRONG) from None
+
+
+def numbered(launched: Sequence[Launched]) -> Iterator[tuple[Launched, int]]:
+    """Whole launches, with how many there were before of the same."""
+    seen: dict[tuple[Cell, str], int] = {}
+    for each in launched:
+        if each.is_whole:
+            key = each.request.cell, each.setting
+            yield each, seen.get(key, 0)
+            seen[key] = seen.get(key, 0) + 1
+
+
+def pairs(launched: Sequence[Launched]) -> list[Pair]:
+    """What was measured both ways."""
+    times: dict[tuple[Cell, int], dict[str, list[list[float]]]] = {}
+    for each in launched:
+        for line in each.cells():
+            samples = [us for us in line["times_us"] if us > 0]
+            if samples:
+                of = times.setdefault((each.cell, line["bytes"]), {})
+                of.setdefault(each.setting, []).append(samples)
+    rng = np.random.default_rng(1)
+    result = []
+    for (cell, size), of in sorted(times.items(), key=lambda item: item[0]):
+        if {"default", "tuned"} <= set(of):
+            low, high = interval(bootstrap_ratios(of["tuned"], of["default"], False, rng))
+            stock, tuned = (float(np.median(np.concatenate(of[s]))) for s in ("default", "tuned"))
+            result.append(Pair(cell, size, stock, tuned, low, high))
+    return result
+
+
+def table(found: Sequence[Pair]) -> Table:
+    result = Table(title="default and tuned", title_justify="left", box=None)
+    for column in COLUMNS:
+        is_text = column in ("collective", "placement", "verdict")
+        name = column.replace(" us", " ms")
+        result.add_column(name, justify="left" if is_text else "right", no_wrap=True)
+    for pair in found:
+        collective, ranks, ppn, placement, size, *_, verdict = pair.row()
+        cells = [f"{us / 1000:.3g}" for us in (pair.stock_us, pair.tuned_us)]
+        cells += [f"{ratio:.2f}" for ratio in (pair.ratio, pair.low, pair.high)]
+        result.add_row(
+            collective, str(ranks), str(ppn), placement, size_text(size), *cells, verdict
+        )
+    return result
+
+
+def summary(found: Sequence[Pair]) -> str:
+    if not found:
+        return "nothing was measured both ways"
+    mean = math.exp(statistics.mean(math.log(p.ratio) for p in found))
+    count = {word: sum(p.verdict == word for p in found) for word in ("win", "loss", "undecided")}
+    bad = sum(p.low > LOSS for p in found)
+    return (
+        f"{len(found)} points: {count['win']} wins, {count['loss']} losses ({bad} of more than"
+        f" {100 * (LOSS - 1):.0f} % beyond noise), {count['undecided']} undecided;"
+        f" tuned takes {mean:.2f} of the time (geometric mean)"
+    )

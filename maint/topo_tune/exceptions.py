@@ -1,0 +1,211 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""Where measurements contradict topo_auto beyond noise, and the tuning file that says so.
+
+topo_auto stays the leaf of every collective. An exception is for the ranks and the size at which it was
+measured, since a tuning file cannot ask for more: so another algorithm has to be good in every
+placement, and faster beyond noise, in two launches, in one of them."""
+
+import itertools
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from topo_bench_py.stats import summary
+from topo_common.text import size_text
+
+from topo_tune import grammar, rules, tree
+from topo_tune.grammar import Tree
+from topo_tune.sampling import Cell
+from topo_tune.tree import Choice
+
+MIN_GAIN = 0.05  # geometric mean over the placements
+MAX_LOSS = 0.03  # in any of them
+MIN_LAUNCHES = 2
+MAX_REASONS = 400  # that the file tells
+
+Shape = tuple[str, int, int, int]  # collective, ranks a host, ranks, bytes
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Median of all calls, its 95 % interval, in microseconds."""
+
+    us: float
+    low: float
+    high: float
+    launches: int
+    selected: str = ""  # what ran, where the library chose
+
+    @classmethod
+    def of(cls, rounds: Sequence[Sequence[float]], selected: str = "") -> "Timing":
+        us, low, high, _ = summary(itertools.chain(*rounds))
+        return cls(us, low, high, len(rounds), selected)
+
+
+def regret(of: Mapping[str, Timing], name: str) -> float:
+    """What an algorithm takes more than the best, as a share of that; nothing where it is the best, by whatever
+    name."""
+    best = min(sorted(of), key=lambda n: of[n].us)
+    return 0.0 if of[name].selected == best else of[name].us / of[best].us - 1
+
+
+Timings = Mapping[tuple[Cell, int], Mapping[str, Timing]]
+Placed = dict[str, Mapping[str, Timing]]  # by placement
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Of one algorithm against another one, which is the default."""
+
+    name: str
+    ratio: float  # of times, geometric mean over placements
+    worst: float
+    proven: bool  # beyond noise
+    launches: int  # fewest
+
+
+def shapes(timings: Timings) -> dict[Shape, Placed]:
+    result: dict[Shape, Placed] = {}
+    for (cell, size), of in sorted(timings.items(), key=lambda item: item[0]):
+        key = cell.collective, cell.ppn, cell.ranks, size
+        result.setdefault(key, {})[cell.placement] = of
+    return result
+
+
+def default_of(placed: Placed) -> str:
+    """What the file has where there is no exception."""
+    return "topo_auto" if all("topo_auto" in of for of in placed.values()) else "auto"
+
+
+def verdicts(placed: Placed, base: str) -> list[Verdict]:
+    """Of all that was measured in all placements; the fastest first."""
+    names = set.intersection(*(set(of) for of in placed.values())) - {base}
+    if not all(base in of for of in placed.values()):
+        return []
+    result = []
+    for name in sorted(names):
+        if all(of[base].selected == name for of in placed.values()):
+            continue  # it is what ran
+        pairs = [(of[name], of[base]) for of in placed.values()]
+        ratios = [ours.us / theirs.us for ours, theirs in pairs]
+        proven = any(ours.high < theirs.low for ours, theirs in pairs)
+        launches = min(ours.launches for ours, _ in pairs)
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        result.append(Verdict(name, mean, max(ratios), proven, launches))
+    return sorted(result, key=lambda v: (v.ratio, v.name))
+
+
+def contradicts(v: Verdict) -> bool:
+    return v.ratio < 1 - MIN_GAIN and v.worst < 1 + MAX_LOSS and v.proven
+
+
+def doubts(timings: Timings, placements: Collection[str]) -> dict[Cell, tuple[set[int], set[str]]]:
+    """{cell: (sizes, algorithms)} that seem to contradict topo_auto, and were launched once; of one that
+    has parameters nothing, since that is another launch."""
+    result: dict[Cell, tuple[set[int], set[str]]] = {}
+    for (collective, ppn, ranks, size), placed in shapes(timings).items():
+        for v in verdicts(placed, default_of(placed)):
+            if contradicts(v) and " " not in v.name and v.name != "auto":
+                for placement in placements:
+                    of = placed.get(placement, {})
+                    if v.name not in of or of[v.name].launches < MIN_LAUNCHES:
+                        cell = Cell(collective, ranks, ppn, placement)
+                        sizes, names = result.setdefault(cell, (set(), set()))
+                        sizes.add(size)
+                        names.add(v.name)
+                break
+    return result
+
+
+def find(timings: Timings, version: str, placements: Collection[str]) -> list[Choice]:
+    """The exceptions, at points that were measured in all `placements`."""
+    result: list[Choice] = []
+    by_shape = {k: of for k, of in shapes(timings).items() if set(placements) <= set(of)}
+    key = lambda shape: shape[:3]  # noqa: E731
+    for (collective, ppn, ranks), group in itertools.groupby(sorted(by_shape), key=key):
+        sizes = [shape[3] for shape in group]
+        if tree.condition_on_size(collective) is None:
+            # one rule for all sizes: each counts as a placement
+            every = {
+                f"{place} {size_text(size)}": of
+                for size in sizes
+                for place, of in by_shape[collective, ppn, ranks, size].items()
+            }
+            result += _exceptions(collective, ppn, ranks, {sizes[0]: every}, sizes[-1], version)
+        else:
+            placed = {size: by_shape[collective, ppn, ranks, size] for size in sizes}
+            result += _exceptions(collective, ppn, ranks, placed, 0, version)
+    return result
+
+
+def _exceptions(
+    collective: str, ppn: int, ranks: int, by_size: dict[int, Placed], high: int, version: str
+) -> Iterator[Choice]:
+    chosen: dict[int, tuple[str, str, Verdict | None]] = {}
+    last = ""
+    for size, placed in by_size.items():
+        base = default_of(placed)
+        good = [v for v in verdicts(placed, base) if contradicts(v) and v.launches >= MIN_LAUNCHES]
+        # what was the best at the size before stays, where it is as good
+        good.sort(key=lambda v: (v.ratio * (1 - MAX_LOSS * (v.name == last)), v.name))
+        name = ""
+        for v in good:
+            name = _runs(v.name, collective, placed, version)
+            if name:
+                chosen[size] = name, base, v
+                break
+        else:
+            chosen[size] = "", base, None
+        last = chosen[size][2].name if chosen[size][2] else ""  # type: ignore[union-attr]
+    for (name, base), run in itertools.groupby(chosen, key=lambda size: chosen[size][:2]):
+        sizes = list(run)
+        if not name:
+            continue
+        seen = [chosen[size][2] for size in sizes]
+        algorithm, *params = name.split(" ")
+        some = [v for v in seen if v]
+        gain = math.exp(sum(math.log(v.ratio) for v in some) / len(some))
+        yield Choice(
+            *(collective, ppn, ranks, sizes[0], high or sizes[-1], algorithm, tuple(params)),
+            loss=max(v.worst for v in some),
+            gain=gain,
+            reason=_reason(some[0].name, base, by_size[sizes[0]], gain),
+        )
+
+
+def _runs(name: str, collective: str, placed: Placed, version: str) -> str:
+    """What a tuning file calls it: the library's own choice has the name of what it chose."""
+    if name == "auto":
+        found = {of["auto"].selected for of in placed.values()}
+        name = found.pop() if len(found) == 1 else ""
+    full = grammar.full_name(collective, name.split(" ")[0])
+    return name if grammar.algorithm(full, version) is not None else ""
+
+
+def _reason(name: str, base: str, placed: Placed, gain: float) -> str:
+    times = ", ".join(
+        f"{place}: {of[name].us / 1000:.3g} ms, not {of[base].us / 1000:.3g}"
+        for place, of in placed.items()
+    )
+    ran = sorted({of[base].selected for of in placed.values()} - {""})
+    took = f" ({', '.join(ran)})" if ran else ""
+    return f"measured {gain:.2f} of the time of {base}{took}; {times}"
+
+
+def make_tuning(topology: Tree, found: Sequence[Choice], version: str) -> Tree:
+    """The tuning file: reasons, topology, rules."""
+    result: dict[str, Any] = {"topology": {}}
+    if found:
+        lines = [f"{c.about}: {c.name}: {c.reason}" for c in found[:MAX_REASONS]]
+        result["topology"]["exceptions"] = lines  # which the library passes over
+    result["topology"] |= topology
+    for collective in {*rules.COLLECTIVES, *(c.collective for c in found)}:
+        own = grammar.full_name(collective, "topo_auto")
+        if grammar.algorithm(own, version) is not None:
+            of = [c for c in found if c.collective == collective]
+            conditions = tree.make(of, version, {f"algorithm={own}": {}})
+            result.setdefault("comm_type=intra", {})[f"collective={collective}"] = conditions
+    if "comm_type=intra" in result:
+        result["comm_type=intra"] = dict(sorted(result["comm_type=intra"].items()))
+    return result

@@ -1,0 +1,271 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""One page on a campaign: site, decisions, gains and regrets. It is one file, and needs no network."""
+
+import html
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from topo_bench_py.report import PAGE, table_html
+from topo_bench_py.tables import Table
+from topo_common.text import size_text
+
+from topo_tune import draw, exceptions, grammar
+from topo_tune.campaign import Campaign, timings
+from topo_tune.compare import COLUMNS, Pair
+from topo_tune.compare import summary as pairs_summary
+from topo_tune.exceptions import Timing
+from topo_tune.grammar import Tree
+from topo_tune.measuring import predictions
+from topo_tune.sampling import Cell
+from topo_tune.tree import Choice
+
+# topo_auto leaves MPICH's own choice only for as much (csel_auto.c)
+AUTO_GAIN = 0.10
+TYPE_SIZE = 8  # of topo-bench's reductions
+STYLE = """
+table.map td { text-align: center; border: 1px solid var(--bg); }
+table.map small { display: block; opacity: .75; }
+.predicted { opacity: .6; font-style: italic; }
+"""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the tuning file does at a point, and what it does without. Ratios: time without over time with.
+    regret: share of the time of the best that was measured; None: not measured."""
+
+    cell: Cell
+    size: int
+    leaf: str  # as in the file
+    tuned: str  # what runs
+    stock: str
+    predicted_gain: float | None
+    gain: float | None
+    regret: float | None
+
+
+def decisions(campaign: Campaign, tuning: Tree) -> list[Decision]:
+    """At all sizes that were measured, in all cells in which ranks were seen."""
+    known = timings(campaign.launched)
+    hosts = {each.cell: each.hosts for each in campaign.launched if each.hosts}
+    places = {(c.ranks, c.ppn, c.placement): seen for c, seen in sorted(hosts.items())}
+    sizes: dict[str, set[int]] = {}
+    for cell, size in known:
+        sizes.setdefault(cell.collective, set()).add(size)
+    rack = dict(zip(campaign.site.hosts, campaign.site.rack_of_host, strict=True))
+    predict = predictions(campaign.site, campaign.version)
+    result = []
+    for collective in sorted(sizes):
+        for place, seen in places.items():
+            cell = Cell(collective, *place)
+            racks = len({rack[host] for host in seen})
+            for size in sorted(sizes[collective]):
+                call = _call(cell, size, len(set(seen)), racks, campaign.version)
+                predicted = predict(collective, seen, size)
+                of = known.get((cell, size), {})
+                result.append(_decide(cell, size, tuning, call, predicted, of))
+    return result
+
+
+def _call(cell: Cell, size: int, hosts: int, racks: int, version: str) -> grammar.Call:
+    typed = cell.collective in grammar.REDUCTIONS
+    return grammar.Call(
+        cell.collective,
+        cell.ranks,
+        count=-(-size // TYPE_SIZE) if typed else size,
+        type_size=TYPE_SIZE if typed else 1,
+        hosts=hosts,
+        ppn=cell.ppn,
+        racks=racks,
+        version=version,
+    )
+
+
+def _decide(
+    cell: Cell,
+    size: int,
+    tuning: Tree,
+    call: grammar.Call,
+    predicted: Mapping[str, float],
+    of: Mapping[str, Timing],
+) -> Decision:
+    selection = grammar.select(tuning, call)
+    row = (grammar.algorithm(selection.algorithm or "", call.version) or {}).get("params", {})
+    changed = [
+        f"{name}={selection.params[name]}"
+        for name in row
+        if selection.params.get(name) != row[name].get("default") and "values" not in row[name]
+    ]
+    leaf = " ".join([selection.short, *changed])
+    stock = grammar.walk(grammar.mpich(call.version)["builtin"], call).short
+    stock = of["auto"].selected or stock if "auto" in of else stock
+    tuned = leaf
+    if leaf == "topo_auto":
+        measured = of["topo_auto"].selected if "topo_auto" in of else ""
+        tuned = measured or _auto(predicted, stock)
+    names = predicted.get(stock), predicted.get(tuned.split(" ")[0])
+    gain = regret = None
+    ours = of.get(leaf)
+    if ours:
+        regret = exceptions.regret(of, leaf)
+        gain = of["auto"].us / ours.us if "auto" in of else None
+    predicted_gain = names[0] / names[1] if names[0] and names[1] else None
+    return Decision(cell, size, leaf, tuned, stock, predicted_gain, gain, regret)
+
+
+def _auto(predicted: Mapping[str, float], stock: str) -> str:
+    """What topo_auto takes by the predictions."""
+    if not predicted:
+        return stock
+    first = min(sorted(predicted), key=lambda name: predicted[name])
+    if stock in predicted and predicted[first] > (1 - AUTO_GAIN) * predicted[stock]:
+        return stock
+    return first
+
+
+# -- the page --
+
+
+def _color(name: str, names: Sequence[str]) -> str:
+    hue = 360 * names.index(name) / max(len(names), 1)
+    return f"hsl({hue:.0f} 55% 50% / .35)"
+
+
+def map_html(collective: str, of: Sequence[Decision]) -> str:
+    """Ranks and placements by bytes; in a cell what runs, and without the file."""
+    sizes = sorted({d.size for d in of})
+    names = sorted({d.tuned for d in of} | {d.stock for d in of})
+    rows: dict[Cell, dict[int, Decision]] = {}
+    for d in of:
+        rows.setdefault(d.cell, {})[d.size] = d
+    head = "".join(f"<th>{size_text(size) if size else ''}</th>" for size in sizes)
+    body = ""
+    for cell, by_size in sorted(rows.items()):
+        cells = ""
+        for size in sizes:
+            d = by_size[size]
+            ratio = d.gain or d.predicted_gain
+            text = f"{ratio:.2f} x" if ratio else ""
+            how = "measured" if d.gain else "predicted"
+            title = f"{d.leaf}; {how} {text}; default: {d.stock}"
+            cells += (
+                f'<td class="{how}" style="background:{_color(d.tuned, names)}" '
+                f'title="{html.escape(title)}">{html.escape(d.tuned)}'
+                f"<small>{html.escape(d.stock)} {text}</small></td>"
+            )
+        where = f"{cell.ranks} ranks, {cell.ppn} a host, {cell.placement}"
+        body += f"<tr><th>{html.escape(where)}</th>{cells}</tr>"
+    return (
+        f'<section id="map-{collective}"><h2>{collective}</h2><div class=scroll><table class=map>'
+        f"<thead><tr><th>bytes</th>{head}</tr></thead><tbody>{body}</tbody></table></div></section>"
+    )
+
+
+def points_table(found: Sequence[Decision]) -> Table:
+    columns = ["collective", "ranks", "ppn", "placement", "bytes", "rule", "runs", "default"]
+    columns += ["predicted gain", "measured gain", "regret %"]
+    table = Table(
+        "points", "Gain and regret", "Gain: the default's time over the tuned one's.", columns
+    )
+    for d in found:
+        cell = d.cell
+        row: list[Any] = [cell.collective, cell.ranks, cell.ppn, cell.placement, d.size]
+        numbers = [_round(d.predicted_gain), _round(d.gain)]
+        regret = None if d.regret is None else round(100 * d.regret, 1)
+        table.rows.append([*row, d.leaf, d.tuned, d.stock, *numbers, regret])
+    return table
+
+
+def leaves_table(found: Sequence[Decision]) -> Table:
+    """By collective and leaf of the file."""
+    columns = [
+        "collective",
+        "rule",
+        "points",
+        "measured",
+        "mean regret %",
+        "worst regret %",
+        "gain",
+    ]
+    note = "Regret: time over that of the best algorithm that was measured there."
+    table = Table("leaves", "Regret of each rule", note, columns)
+    for key in sorted({(d.cell.collective, d.leaf) for d in found}):
+        of = [d for d in found if (d.cell.collective, d.leaf) == key]
+        seen = [100 * d.regret for d in of if d.regret is not None]
+        gains = [math.log(d.gain) for d in of if d.gain]
+        numbers = [round(statistics.mean(seen), 1), round(max(seen), 1)] if seen else [None, None]
+        gain = _round(math.exp(statistics.mean(gains))) if gains else None
+        table.rows.append([*key, len(of), len(seen), *numbers, gain])
+    return table
+
+
+def exceptions_table(found: Sequence[Choice]) -> Table:
+    columns = ["collective", "ranks", "ppn", "from", "to", "algorithm", "reason"]
+    note = "Where measurements contradict topo_auto beyond noise."
+    table = Table("exceptions", "Exceptions", note, columns)
+    for c in found:
+        table.rows.append([c.collective, c.ranks, c.ppn, c.low, c.high, c.name, c.reason])
+    return table
+
+
+def _round(number: float | None) -> float | None:
+    return None if number is None else round(number, 3)
+
+
+def make(
+    campaign: Campaign,
+    about: Mapping[str, Any],
+    tuning: Tree,
+    changes: Sequence[Choice],
+    pairs: Sequence[Pair],
+) -> str:
+    """The page."""
+    found = decisions(campaign, tuning)
+    tables = [leaves_table(found), exceptions_table(changes), points_table(found)]
+    if pairs:
+        rows = [[_round(x) if isinstance(x, float) else x for x in p.row()] for p in pairs]
+        note = "At points that were not measured for the tuning file."
+        tables.insert(0, Table("compare", "Default and tuned", note, COLUMNS, rows))
+    collectives = sorted({d.cell.collective for d in found})
+    maps = "".join(map_html(c, [d for d in found if d.cell.collective == c]) for c in collectives)
+    measured = [d for d in found if d.regret is not None]
+    lines = [f"Site: {draw.summary(campaign.site)}."]
+    lines.append(f"{len(measured)} of {len(found)} points were measured, the others are predicted.")
+    if measured:
+        mean = statistics.mean(d.regret or 0 for d in measured)
+        lines.append(f"Mean regret where measured: {100 * mean:.1f} %.")
+    gains = [math.log(d.gain) for d in measured if d.gain]
+    if gains:
+        gain = math.exp(statistics.mean(gains))
+        lines.append(f"Gain over the default where measured: {gain:.2f} (geometric mean).")
+    lines.append(f"{len(changes)} exceptions to topo_auto.")
+    if pairs:
+        lines.append(f"Not used for tuning: {pairs_summary(pairs)}.")
+    sections = {"summary": "In short", **{f"map-{c}": c for c in collectives}}
+    sections |= {t.name: t.title for t in tables if t.rows}
+    contents = " ".join(f'<a href="#{key}">{html.escape(t)}</a>' for key, t in sections.items())
+    style = (PAGE / "page.css").read_text("utf-8") + STYLE
+    title = "Tuning of collectives"
+    facts = "".join(
+        f"<tr><th>{html.escape(key)}</th><td>{html.escape(str(value))}</td></tr>"
+        for key, value in about.items()
+    )
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta http-equiv="Content-Security-Policy" '
+        "content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">"
+        f'<title>{title}</title><link rel="icon" href="data:,"><style>{style}</style></head>'
+        f"<body><header><h1>{title}</h1></header><nav>{contents}</nav><main>"
+        '<section id="summary"><h2>In short</h2><ul>'
+        + "".join(f"<li>{html.escape(line)}</li>" for line in lines)
+        + "</ul><p class=note>Maps: what runs with the tuning file; below it what runs without, and how"
+        " many times as long that takes; in italics where it is predicted.</p></section>"
+        + maps
+        + "".join(table_html(table, False) for table in tables if table.rows)
+        + f'<section id="provenance"><h2>Provenance</h2><table>{facts}</table></section>'
+        "</main></body></html>\n"
+    )

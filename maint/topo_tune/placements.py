@@ -1,0 +1,128 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""Placements of ranks on a site, as rules have to be good for them, and what is predicted there."""
+
+import functools
+import math
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from topo_tune.predictor import Loads, Predictor
+
+# Hosts in rack order; next rank in the next rack; shuffled.
+PLACEMENTS = ("random", "block", "cyclic")
+# The mean of several random ones counts, up to so many ranks: more are alike
+RANDOM_DRAWS = 3
+MANY_RANKS = 64
+
+# Times are predicted at the powers of this number of bytes
+STEP = 8
+
+# Collectives whose schedules are those of another one, where blocks are equal
+SAME = {"reduce_scatter_block": "reduce_scatter"}
+
+Key = tuple[str, str, int, int, str]  # collective, algorithm, hosts, ranks a host, placement
+
+
+def place(
+    rack_of_host: np.ndarray, num_hosts: int, ppn: int, kind: str, seed: int = 0
+) -> np.ndarray:
+    """The host of each rank, for `num_hosts` of the hosts, with `ppn` ranks each.
+
+    block: hosts and ranks in rack order. cyclic: rank i on host i modulo hosts, with hosts dealt over
+    the racks. random: any hosts, ranks shuffled, the same for the same `seed`."""
+    by_rack = np.argsort(rack_of_host, kind="stable")
+    if kind == "random":
+        rng = np.random.default_rng([seed, num_hosts, ppn])
+        ranks = np.repeat(rng.permutation(len(rack_of_host))[:num_hosts], ppn)
+        return rng.permutation(ranks)
+    if kind == "block":
+        return np.repeat(by_rack[:num_hosts], ppn)
+    first = np.searchsorted(rack_of_host[by_rack], rack_of_host[by_rack])
+    turn = np.arange(len(rack_of_host)) - first  # how many hosts of its rack come before a host
+    return np.tile(by_rack[np.argsort(turn, kind="stable")][:num_hosts], ppn)
+
+
+class Placed:
+    """What is predicted for placements on the hosts of a site, or (`one_rack`) of its rack that has
+    most. The root is rank 0."""
+
+    def __init__(self, predictor: Predictor, one_rack: bool = False) -> None:
+        racks = predictor.site.rack_of_host
+        self.predictor = predictor
+        self.hosts = np.arange(len(racks))
+        if one_rack:
+            self.hosts = np.flatnonzero(racks == np.bincount(racks).argmax())
+        self.rack_of_host = racks[self.hosts]
+        self._points: dict[tuple[Key, int], float] = {}
+        self._loads: dict[tuple[Key, int], Loads | None] = {}
+        self._place = functools.cache(self._make_place)
+
+    @property
+    def num_hosts(self) -> int:
+        return len(self.hosts)
+
+    def _make_place(self, num_hosts: int, ppn: int, kind: str, seed: int) -> np.ndarray:
+        return self.hosts[place(self.rack_of_host, num_hosts, ppn, kind, seed)]
+
+    def is_in_one_rack(self, num_hosts: int, kind: str) -> bool:
+        hosts = self._place(num_hosts, 1, kind, 0)
+        return len(set(self.predictor.site.rack_of_host[hosts])) == 1
+
+    def _exact(self, key: Key, num_bytes: int) -> float:
+        """NaN where it does not take such a call"""
+        collective, algorithm, num_hosts, ppn, kind = key
+        draws = RANDOM_DRAWS if kind == "random" and num_hosts * ppn <= MANY_RANKS else 1
+        times = [
+            self.predictor.times_us(
+                collective,
+                self._place(num_hosts, ppn, kind, seed),
+                num_bytes,
+                algorithms=[algorithm],
+            ).get(algorithm, math.nan)
+            for seed in range(draws)
+        ]
+        return sum(times) / draws
+
+    def _point(self, key: Key, num_bytes: int) -> float:
+        if (key, num_bytes) not in self._points:
+            self._points[key, num_bytes] = self._exact(key, num_bytes)
+        return self._points[key, num_bytes]
+
+    def times_us(self, keys: Iterable[Key], num_bytes: float) -> dict[Key, float]:
+        """Of calls of so many bytes (as Predictor.times_us has them); left out is what does not take
+        them. Between powers of STEP times are interpolated."""
+        same = {key: (SAME.get(key[0], key[0]), *key[1:]) for key in keys}
+        keys = same.values()
+        num_bytes = max(num_bytes, 1)
+        low = STEP ** int(math.log(num_bytes, STEP) + 1e-9)
+        ends = [low] if num_bytes == low else [low, STEP * low]
+        new = [(k, n) for k in keys for n in ends if (k, n) not in self._points]
+        if new and new[0][0][2] * new[0][0][3] > MANY_RANKS:
+            # predictions run without Python's lock; short ones are not worth a thread
+            list(_threads().map(self._point, *zip(*new, strict=True)))
+        result = {}
+        for asked, key in same.items():
+            times = [self._point(key, n) for n in ends]
+            time = float(np.interp(num_bytes, ends, times))
+            if math.isnan(time):
+                time = self._point(key, int(num_bytes))
+            if not math.isnan(time):
+                result[asked] = time
+        return result
+
+    def loads(self, key: Key, num_bytes: float) -> Loads | None:
+        """What goes over links; None where it does not take such a call."""
+        collective, algorithm, num_hosts, ppn, kind = key
+        at = key, max(int(num_bytes), 1)
+        if at not in self._loads:
+            hosts = self._place(num_hosts, ppn, kind, 0)
+            self._loads[at] = self.predictor.loads(collective, hosts, at[1], algorithm)
+        return self._loads[at]
+
+
+@functools.cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(len(os.sched_getaffinity(0)))

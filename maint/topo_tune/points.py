@@ -1,0 +1,129 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""Measurements of others: a table with one row for each time."""
+
+import csv
+import io
+import re
+import statistics
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from topo_common import files
+from topo_common.files import InputError
+from topo_common.text import short
+
+REQUIRED = ("collective", "ranks", "bytes", "algorithm", "time_us")
+OPTIONAL = ("hosts", "placement", "site")
+MOST = 2**62
+# Of the same measured twice, the longest may take so many times the shortest
+CONTRADICTION = 2.0
+
+
+@dataclass(frozen=True)
+class Where:
+    """What a rule can ask for, but for the placement."""
+
+    hosts: int
+    ranks: int
+    num_bytes: int
+    placement: str = ""
+
+    @property
+    def ppn(self) -> int:
+        return -(-self.ranks // self.hosts)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A time. `site`: all that times must have in common to be compared."""
+
+    site: str
+    collective: str
+    where: Where
+    algorithm: str
+    time_us: float
+
+
+def read_csv(path: str) -> list[Point]:
+    """The rows of a CSV file whose first line has the names REQUIRED, and any of OPTIONAL (hosts: one a
+    rank); topo-bench's are such, too. Lines that begin with # are comments. What was measured twice
+    has the median. Raises InputError for what cannot be, is cut off, or contradicts itself."""
+    text = files.read_text(path)
+    if text.startswith("#START topo-bench") and "\n#END" not in text:
+        raise InputError(path, "found no line #END: the measurement did not come to its end")
+    lines = [(i, line) for i, line in enumerate(text.splitlines(), 1) if line.strip()]
+    lines = [(i, line) for i, line in lines if not line.startswith("#")]
+    if not lines:
+        raise InputError(path, f"found no table, expected the columns {', '.join(REQUIRED)}")
+    names = [name.strip() for name in next(csv.reader([lines[0][1]]))]
+    names = ["time_us" if name == "median_us" else name for name in names]
+    for name in REQUIRED:
+        if name not in names:
+            raise InputError(path, f"found no column {name}", f"line {lines[0][0]}")
+    times: dict[Point, list[float]] = {}
+    for number, line in lines[1:]:
+        here = f"line {number}"
+        fields = next(csv.reader([line]))
+        if len(fields) != len(names):
+            what = f"found {len(fields)} fields, expected {len(names)}; is the file cut off?"
+            raise InputError(path, what, here)
+        point, time_us = _point(dict(zip(names, fields, strict=True)), path, here)
+        seen = times.setdefault(point, [])
+        seen.append(time_us)
+        if max(seen) > CONTRADICTION * min(seen):
+            what = (
+                f"found {max(seen):g} us and {min(seen):g} us for the same, leave one of them out"
+            )
+            raise InputError(path, what, here)
+    if not times:
+        raise InputError(path, "found no measurement below the names of the columns")
+    return list(merged(times))
+
+
+def merged(times: dict[Point, list[float]]) -> Iterator[Point]:
+    """Points with the median of their times."""
+    for p in sorted(times, key=str):
+        yield Point(p.site, p.collective, p.where, p.algorithm, statistics.median(times[p]))
+
+
+def _point(row: dict[str, str], path: str, here: str) -> tuple[Point, float]:
+    """(what was measured, microseconds) of a row."""
+
+    def integer(name: str, least: int) -> int:
+        word = row[name].strip()
+        value = int(word) if re.fullmatch(r"[0-9]{1,18}", word) else -1
+        if not least <= value <= MOST:
+            text = f"found {short(word)} as {name}, expected an integer from {least} on"
+            raise InputError(path, text, here)
+        return value
+
+    ranks = integer("ranks", 1)
+    hosts = integer("hosts", 1) if "hosts" in row else ranks
+    if hosts > ranks:
+        raise InputError(path, f"found {ranks} ranks on {hosts} hosts", here)
+    for name in ("collective", "algorithm"):
+        if not row[name].strip() or not row[name].isprintable():
+            raise InputError(path, f"found {short(row[name])} as {name}", here)
+    try:
+        time_us = float(row["time_us"])
+    except ValueError:
+        time_us = -1
+    if not 0 < time_us <= 1e12:
+        text = f"found {short(row['time_us'])} as time_us, expected microseconds"
+        raise InputError(path, text, here)
+    placement, site = (row.get(name, "").strip() for name in ("placement", "site"))
+    where = Where(hosts, ranks, integer("bytes", 0), placement)
+    collective = row["collective"].strip().lower()
+    return Point(site, collective, where, row["algorithm"].strip(), 0.0), time_us
+
+
+def to_csv(points: Iterable[Point]) -> str:
+    """The table that read_csv() reads."""
+    out = io.StringIO()
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow([*REQUIRED, *OPTIONAL])
+    for p in points:
+        w = p.where
+        row = [p.collective, w.ranks, w.num_bytes, p.algorithm, f"{p.time_us:.6g}"]
+        table.writerow([*row, w.hosts, w.placement, p.site])
+    return out.getvalue()

@@ -1,0 +1,221 @@
+/*
+ * Copyright (C) by the mpich-topo authors. See LICENSE.
+ *
+ * libtopo_predict.so: what the library predicts (topo_predict.h), for predictor.py. All functions may be
+ * called by several threads at once.
+ */
+
+#include "mpl.h"
+#include "topo_links.h"
+#include "topo_predict.h"
+#include "topo_json.h"
+#include "topo_site.h"
+#include <json.h>
+#include <stdio.h>
+
+/* Ranks on hosts of a site */
+typedef struct {
+    MPII_Topo_order_t *order;
+    MPII_Topo_links_t *links;
+    int *slots;
+    int64_t rack_join_bytes;
+} placement_t;
+
+/* The site of a parsed file; NULL, and a sentence in err[MPII_TOPO_ERR_LEN]. */
+MPII_Topo_site_t *topo_predict_site(const char *name, const char *text, size_t len, char *err)
+{
+    struct json_object *root;
+    MPII_Topo_site_t *site = NULL;
+
+    if (MPII_Topo_parse_json(name, text, len, &root, err) != 0)
+        return NULL;
+    if (MPII_Topo_site_create(name, root, &site, err) == 0 && site->rates == NULL) {
+        snprintf(err, MPII_TOPO_ERR_LEN, "%.200s: found no latency, or no bandwidth, between hosts",
+                 name);
+        MPII_Topo_site_free(site);
+        site = NULL;
+    }
+    json_object_put(root);
+    return site;
+}
+
+/* What the library makes of it: for messages in a host, in a rack, and between racks, latency[] and
+ * overhead[] in picoseconds; rates[] of memory, of the link of a host, and of the slowest uplink, in
+ * picoseconds for each KiB; returns the bytes of a header. */
+int64_t topo_predict_rates(const MPII_Topo_site_t * site, int64_t latency[3], int64_t overhead[3],
+                           int64_t rates[3])
+{
+    const MPII_Topo_rates_t *r = site->rates;
+
+    for (int i = 0; i < 3; i++) {
+        latency[i] = r->latency[i];
+        overhead[i] = r->overhead[i];
+    }
+    rates[0] = r->inside;
+    rates[1] = r->host;
+    rates[2] = 0;
+    for (int i = 0; i < r->num_racks; i++)
+        rates[2] = MPL_MAX(rates[2], r->uplink[i]);
+    return r->header;
+}
+
+void topo_predict_site_free(MPII_Topo_site_t * site)
+{
+    MPII_Topo_site_free(site);
+}
+
+/* -- ranks on hosts -- */
+
+/* As the library sees it: hosts and racks by their lowest ranks */
+typedef struct {
+    const MPII_Topo_site_t *site;
+    int *host, *rack;           /* index in the site */
+} view_t;
+
+static int host_distance(const void *state, int a, int b)
+{
+    const view_t *v = state;
+
+    return v->site->host_distance[(size_t) v->host[a] * v->site->num_hosts + v->host[b]];
+}
+
+static int rack_distance(const void *state, int a, int b)
+{
+    const view_t *v = state;
+
+    return v->site->rack_distance[(size_t) v->rack[a] * v->site->num_racks + v->rack[b]];
+}
+
+void topo_predict_placement_free(placement_t * p)
+{
+    if (p) {
+        free(p->order);
+        free(p->links);
+        free(p->slots);
+    }
+    free(p);
+}
+
+/* host_of_rank: index in the site; rack_join_bytes: -1 for those of the site. NULL: no memory */
+placement_t *topo_predict_placement(const MPII_Topo_site_t * site, const int host_of_rank[],
+                                    int num_ranks, int64_t rack_join_bytes)
+{
+    int h = site->num_hosts, r = site->num_racks;
+    size_t num = 3 * (size_t) h + 2 * (size_t) r + 2 * (size_t) num_ranks;
+    int *mem = calloc(num, sizeof(int));
+    placement_t *p = calloc(1, sizeof(*p));
+    bool is_whole = false;
+
+    if (mem == NULL || p == NULL)
+        goto fn_exit;
+    int *new_host = mem, *new_rack = new_host + h, *ring;       /* from 1 */
+    view_t view = {.site = site,.host = new_rack + r };
+    MPII_Topo_place_t place = {.num_ranks = num_ranks,.state = &view,
+        .host_distance = site->host_distance ? host_distance : NULL,
+        .rack_distance = site->rack_distance ? rack_distance : NULL,
+    };
+    view.rack = view.host + h;
+    place.rack_of_host = view.rack + r;
+    place.host_of_rank = place.rack_of_host + h;
+    ring = place.host_of_rank + num_ranks;
+    for (int i = 0; i < num_ranks; i++) {
+        int host = host_of_rank[i], rack = site->rack_of_host[host];
+        if (new_host[host] == 0) {
+            if (new_rack[rack] == 0) {
+                view.rack[place.num_racks] = rack;
+                new_rack[rack] = ++place.num_racks;
+            }
+            view.host[place.num_hosts] = host;
+            place.rack_of_host[place.num_hosts] = new_rack[rack] - 1;
+            new_host[host] = ++place.num_hosts;
+        }
+        place.host_of_rank[i] = new_host[host] - 1;
+    }
+    p->rack_join_bytes = rack_join_bytes < 0 ? site->rack_join_bytes : rack_join_bytes;
+    p->slots = malloc(num_ranks * sizeof(int));
+    if (p->slots == NULL || MPII_Topo_map_ring(&place, ring) != 0 ||
+        MPII_Topo_map_recursive_doubling(&place, p->slots) != 0)
+        goto fn_exit;
+    p->order = MPII_Topo_order_create(&place, ring);
+    if (p->order == NULL)
+        goto fn_exit;
+    /* racks as the order numbers them */
+    for (int i = 0; i < p->order->num_racks; i++) {
+        int rank = p->order->rank_at[p->order->first_pos[p->order->first_host[i]]];
+        new_rack[i] = site->rack_of_host[host_of_rank[rank]];
+    }
+    p->links = MPII_Topo_links_create(site->rates, p->order, new_rack);
+    is_whole = p->links != NULL;
+
+  fn_exit:
+    free(mem);
+    if (!is_whole) {
+        topo_predict_placement_free(p);
+        p = NULL;
+    }
+    return p;
+}
+
+/* -- algorithms -- */
+
+/* The i-th one: its name, and that of its collective; NULL: there are no more. */
+const char *topo_predict_algorithm(int i, const char **collective, int *is_mpich)
+{
+    const MPII_Topo_algo_t *algo = MPII_Topo_catalog(i);
+
+    if (algo == NULL)
+        return NULL;
+    *collective = MPII_Topo_coll_name(algo->coll);
+    *is_mpich = algo->is_mpich;
+    return algo->name;
+}
+
+static MPII_Topo_call_args_t args_of(const placement_t * p, int64_t bytes, int root)
+{
+    MPII_Topo_call_args_t args = { MPII_TOPO_CALL_DEFAULTS };
+
+    args.bytes = bytes;
+    args.root = root;
+    args.slots = p->slots;
+    args.plan_rack_bytes = p->rack_join_bytes;
+    return args;
+}
+
+/* Picoseconds of the i-th algorithm; -1: it does not take such a call; -2: no memory */
+int64_t topo_predict_time(const placement_t * p, int i, int64_t bytes, int root)
+{
+    MPII_Topo_call_args_t args = args_of(p, bytes, root);
+
+    return MPII_Topo_predict_call(MPII_Topo_catalog(i), &args, p->links);
+}
+
+/* loads[0]: messages; [1]: the most that a rank sends, or receives; [2], [3]: bytes over the busiest link of
+ * a host, and over the busiest uplink. Returns 0, or as above */
+int topo_predict_loads(const placement_t * p, int i, int64_t bytes, int root, int64_t loads[4])
+{
+    MPII_Topo_call_args_t args = args_of(p, bytes, root);
+    const MPII_Topo_order_t *order = p->order;
+    MPII_Topo_case_t *c = NULL;
+    MPII_Topo_loads_t *of = MPII_Topo_loads_create(order);
+    int ret = -2;
+
+    if (of == NULL || MPII_Topo_case_create(MPII_Topo_catalog(i), &args, order, &c) != 0)
+        goto fn_exit;
+    ret = c ? 0 : -1;
+    memset(loads, 0, 4 * sizeof(int64_t));
+    for (int rank = 0; c && rank < order->num_ranks; rank++)
+        MPII_Topo_loads_add_rank(of, c, rank);
+    for (int rank = 0; rank < order->num_ranks; rank++) {
+        loads[0] += of->rank_out[rank].messages;
+        loads[1] = MPL_MAX(loads[1], MPL_MAX(of->rank_out[rank].messages, of->rank_in[rank].messages));
+    }
+    for (int h = 0; h < order->num_hosts; h++)
+        loads[2] = MPL_MAX(loads[2], MPL_MAX(of->host_up[h].bytes, of->host_down[h].bytes));
+    for (int r = 0; r < order->num_racks; r++)
+        loads[3] = MPL_MAX(loads[3], MPL_MAX(of->rack_up[r].bytes, of->rack_down[r].bytes));
+
+  fn_exit:
+    MPII_Topo_case_free(c);
+    free(of);
+    return ret;
+}

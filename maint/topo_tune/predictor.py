@@ -1,0 +1,292 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""How long algorithms of collectives take on a site, as the library itself predicts it (topo_predict.h):
+from the schedules that it runs, and the rates that it makes of a site file."""
+
+import ctypes
+import functools
+import json
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from topo_common.files import InputError
+
+from topo_tune import grammar
+from topo_tune.site import Site
+
+LIBRARY = "libtopo_predict.so"
+
+# What is assumed where a site file does not say
+LATENCY_US = 10.0
+HOST_MBPS = 10_000.0
+
+# What a site file tells the library
+KEYS = ["format", "hosts", "racks", "latency_us", "rack_latency_us", "bandwidth_mbps"]
+KEYS += ["rack_bandwidth_mbps", "rack_join_bytes", "costs"]
+
+# Names that some versions of MPICH have for what the library calls otherwise, with k = 2, the default
+ALIASES = {
+    ("allgather", "k_brucks"): "brucks",
+    ("alltoall", "k_brucks"): "brucks",
+    ("barrier", "k_dissemination"): "dissemination",
+}
+
+# Default of MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES
+PLAN_MAX_BYTES = 2048
+
+# Messages between hosts are joined by rack as long as that takes no more time than this, of sending
+# them one by one: it saves processor time too, which is not predicted where ranks share processors.
+JOIN_LOSS = 0.03
+JOIN_PPN = 4  # with so many ranks a host, and up to so many hosts of each of so many racks
+JOIN_HOSTS = JOIN_RACKS = 8
+
+MAX_PLACEMENTS = 256  # that are kept
+MAX_RANKS = 2**24
+DECLINES, NO_MEMORY = -1, -2
+
+Hosts = Sequence[int] | np.ndarray  # of each rank, indices in the site
+
+
+@dataclass(frozen=True)
+class Loads:
+    """What a call sends over links."""
+
+    messages: int
+    most_messages: int  # of a rank, that it sends or receives
+    host_bytes: int  # over the busiest link of a host
+    uplink_bytes: int
+
+
+@dataclass(frozen=True)
+class Level:
+    """Messages inside a host, in a rack, or between racks: microseconds, and the slowest link."""
+
+    name: str
+    latency_us: float
+    overhead_us: float
+    mbps: float
+
+
+class Predictor:
+    """Predictions for ranks on a site, by an MPICH of this version. `costs` are in the place of those
+    of the site file, in its form (site.schema.json)."""
+
+    def __init__(
+        self,
+        site: Site,
+        mpich: str = grammar.versions()[0],
+        costs: Mapping[str, float] | None = None,
+    ) -> None:
+        self.site = site
+        self.mpich = mpich
+        self.notes: list[str] = []  # what had to be assumed
+        text = json.dumps(self._topology(costs)).encode()
+        err = ctypes.create_string_buffer(512)
+        self._site = _library().topo_predict_site(b"site.json", text, len(text), err)
+        if not self._site:
+            raise InputError(*err.value.decode(errors="replace").partition(": ")[::2])
+        self._placements: OrderedDict[tuple[bytes, int], _Placement] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __del__(self) -> None:
+        if getattr(self, "_site", None):
+            _library().topo_predict_site_free(self._site)
+
+    def _topology(self, costs: Mapping[str, float] | None) -> dict[str, Any]:
+        site = self.site
+        result = {key: site.raw[key] for key in KEYS if key in site.raw}
+        if costs is not None:
+            result["costs"] = dict(costs)
+        for what, table, unit, assumed in (
+            ("latency", site.rack_latency_us, "us", LATENCY_US),
+            ("bandwidth", site.rack_bandwidth_mbps, "mbps", HOST_MBPS),
+        ):
+            if table is not None and np.isfinite(table).any():
+                continue
+            if site.num_hosts > 1:
+                text = f"{assumed:g} {'us' if unit == 'us' else 'Mbit/s everywhere'}"
+                self.notes.append(f"no {what} between hosts was measured; assuming {text}")
+            result.pop(f"{what}_{unit}", None)
+            result[f"rack_{what}_{unit}"] = [[assumed] * site.num_racks] * site.num_racks
+        return result
+
+    def algorithms(self, collective: str) -> list[str]:
+        """Names, as the CVARs have them, of what can be predicted: of ours, and of MPICH's own, as far
+        as this version has them."""
+        names = [*_catalog().get(collective, {}), *(n for of, n in ALIASES if of == collective)]
+        if collective == "alltoallv":
+            names = ["planned", "scattered"]
+        full = {name: grammar.full_name(collective, name) for name in names}
+        return [n for n in names if grammar.algorithm(full[n], self.mpich) is not None]
+
+    def times_us(
+        self,
+        collective: str,
+        hosts: Hosts,
+        num_bytes: float,
+        root: int = 0,
+        algorithms: Iterable[str] | None = None,
+    ) -> dict[str, float]:
+        """{algorithm: microseconds} of a call by ranks on `hosts`. Bytes: of the buffer of bcast, reduce
+        and allreduce, else of a block (alltoallv: all are equal). Left out is what is not known, and
+        what does not take such a call."""
+        placement = self._placement(hosts)
+        result = {}
+        for name in self.algorithms(collective) if algorithms is None else algorithms:
+            if collective == "alltoallv":
+                time = self._alltoallv_us(hosts, num_bytes, name)
+            else:
+                time = placement.time_us(_index(collective, name), num_bytes, root)
+            if time is not None:
+                result[name] = time
+        return result
+
+    def _alltoallv_us(self, hosts: Hosts, num_bytes: float, name: str) -> float | None:
+        """As alltoall; but that of planned begins with an agreement of all hosts, a word up and down a
+        tree, also where it leaves a long call to MPICH. It is for several hosts, and ranks on one."""
+        one_a_host = list(dict.fromkeys(int(host) for host in hosts))
+        if name == "planned" and not 1 < len(one_a_host) < len(hosts):
+            return None
+        runs = name if num_bytes <= PLAN_MAX_BYTES else "scattered"
+        time = self._placement(hosts).time_us(_index("alltoall", runs), num_bytes, 0)
+        if time is None or name != "planned":
+            return time
+        agreement = self.times_us("barrier", one_a_host, 1, algorithms=["topo_tree"])
+        return time + agreement.get("topo_tree", 0)
+
+    def loads(
+        self, collective: str, hosts: Hosts, num_bytes: int, algorithm: str, root: int = 0
+    ) -> Loads | None:
+        """What an algorithm sends over links; None where it is not known, or does not take the call."""
+        if collective == "alltoallv":
+            collective = "alltoall"
+        index = _index(collective, algorithm)
+        found = (ctypes.c_int64 * 4)()
+        if index is None:
+            return None
+        of = self._placement(hosts).pointer
+        status = _library().topo_predict_loads(of, index, int(num_bytes), root, found)
+        if status == NO_MEMORY:
+            raise MemoryError
+        return None if status == DECLINES else Loads(*found)
+
+    def levels(self) -> list[Level]:
+        """What the library makes of the site file: in a host, in a rack, between racks."""
+        times = [(ctypes.c_int64 * 3)() for _ in range(3)]
+        _library().topo_predict_rates(self._site, *times)
+        names = ("host", "rack", "site")
+        # picoseconds; those of a KiB, which is 8192 bits
+        return [
+            Level(name, (latency + 2 * overhead) / 1e6, overhead / 1e6, 8192e6 / per_kib)
+            for name, latency, overhead, per_kib in zip(names, *times, strict=True)
+        ]
+
+    @functools.cached_property
+    def rack_join_bytes(self) -> int:
+        """The length of messages between hosts up to which it pays to join them by rack, a power of
+        two, or 0."""
+        if self.site.rack_join_bytes is not None:
+            return self.site.rack_join_bytes
+        racks = np.bincount(self.site.rack_of_host).argsort(kind="stable")[::-1][:JOIN_RACKS]
+        of_racks = [np.flatnonzero(self.site.rack_of_host == rack)[:JOIN_HOSTS] for rack in racks]
+        hosts = np.repeat(np.concatenate(of_racks), JOIN_PPN)
+        index = _index("alltoall", "planned")
+        if len(of_racks) == 1 or index is None:
+            return 0
+        joined, direct = self._placement(hosts, 2**31 - 1), self._placement(hosts, 0)
+        block = 1
+        while block <= PLAN_MAX_BYTES:
+            by_rack, by_host = (of.time_us(index, block, 0) for of in (joined, direct))
+            if by_rack is None or by_host is None or by_rack > (1 + JOIN_LOSS) * by_host:
+                break
+            block *= 2
+        return block // 2 * JOIN_PPN**2
+
+    def _placement(self, hosts: Hosts, rack_join_bytes: int = -1) -> "_Placement":
+        array = np.ascontiguousarray(hosts, dtype=np.intc)
+        if not 0 < len(array) <= MAX_RANKS or array.min() < 0 or array.max() >= self.site.num_hosts:
+            raise ValueError(f"expected ranks on hosts 0 to {self.site.num_hosts - 1}")
+        key = array.tobytes(), rack_join_bytes
+        with self._lock:
+            if key not in self._placements:
+                self._placements[key] = _Placement(self._site, array, rack_join_bytes)
+                if len(self._placements) > MAX_PLACEMENTS:
+                    self._placements.popitem(last=False)
+            self._placements.move_to_end(key)
+            return self._placements[key]
+
+
+class _Placement:
+    """The library's object; one that is still in use is not freed."""
+
+    def __init__(self, site: Any, hosts: np.ndarray, rack_join_bytes: int) -> None:
+        start = hosts.ctypes.data_as(ctypes.POINTER(ctypes.c_int))
+        self.pointer = _library().topo_predict_placement(site, start, len(hosts), rack_join_bytes)
+        if not self.pointer:
+            raise MemoryError
+
+    def __del__(self) -> None:
+        if getattr(self, "pointer", None):
+            _library().topo_predict_placement_free(self.pointer)
+
+    def time_us(self, index: int | None, num_bytes: float, root: int) -> float | None:
+        if index is None:
+            return None
+        time = _library().topo_predict_time(self.pointer, index, int(num_bytes), root)
+        if time == NO_MEMORY:
+            raise MemoryError
+        return None if time == DECLINES else time / 1e6
+
+
+def _index(collective: str, name: str) -> int | None:
+    """Of an algorithm in the library"""
+    name = ALIASES.get((collective, name), name)
+    return _catalog().get(collective, {}).get(name)
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    """Where it is installed it is beside this package."""
+    above = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    built = os.path.join(above, "../build/libexec/mpich-topo")
+    for folder in (above, built):
+        path = os.path.join(folder, LIBRARY)
+        if os.path.exists(path):
+            break
+    else:
+        raise InputError(LIBRARY, "it was not built: run `make build`, with json-c's header files")
+    library = ctypes.CDLL(path)
+    pointer, text = ctypes.c_void_p, ctypes.c_char_p
+    number, long = ctypes.c_int, ctypes.c_int64
+    numbers, longs = ctypes.POINTER(number), ctypes.POINTER(long)
+    for name, result, arguments in (
+        ("site", pointer, [text, text, ctypes.c_size_t, text]),
+        ("site_free", None, [pointer]),
+        ("rates", long, [pointer, longs, longs, longs]),
+        ("placement", pointer, [pointer, numbers, number, long]),
+        ("placement_free", None, [pointer]),
+        ("algorithm", text, [number, ctypes.POINTER(text), numbers]),
+        ("time", long, [pointer, number, long, number]),
+        ("loads", number, [pointer, number, long, number, longs]),
+    ):
+        function = getattr(library, f"topo_predict_{name}")
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+@functools.cache
+def _catalog() -> dict[str, dict[str, int]]:
+    """{collective: {algorithm: its index in the library}}"""
+    result: dict[str, dict[str, int]] = {}
+    collective, is_mpich = ctypes.c_char_p(), ctypes.c_int()
+    index = 0
+    while name := _library().topo_predict_algorithm(
+        index, ctypes.byref(collective), ctypes.byref(is_mpich)
+    ):
+        result.setdefault((collective.value or b"").decode(), {})[name.decode()] = index
+        index += 1
+    return result

@@ -1,0 +1,442 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "csel_auto.h"
+#include "csel_call.h"
+#include "csel_compat.h"
+#include "mpir_op_util.h"
+
+/* What topo_auto predicts, tried: a communicator takes times of its blocking calls, for each collective and
+ * size class by itself, in rounds. In a trial the candidates take turns,
+ *
+ *     0 0 0 0 0  1 1 1 1 1  2 2 2 2 2  0 0 0 0 0  1 1 1 1 1  2 2 2 2 2
+ *
+ * where the first call of each five does not count: some ranks are still in the call before it. With the
+ * last call of a round comes an allreduce of the median times, and all take the candidate that is
+ * fastest for the rank that waits longest. Later rounds check the one that stays; another trial follows
+ * where its time has changed, or after very many calls. Between rounds no clock is read.
+ *
+ * All ranks agree on what runs, and on when they talk about it: both follow from the number of the call, which
+ * is the same on all ranks of a communicator, and, by integer arithmetic, from the times that came out of
+ * that allreduce. A rank whose call failed takes part. If the allreduce itself fails, the communicator is
+ * broken, as the user's next call will find; what runs there is not changed any more.
+ *
+ * Reductions are tried only where any order gives the same bits, so that a call gives the same ones again.
+ *
+ * Cost, once one has stayed: 1/200 of the time of the calls for the allreduces, and at most as much for
+ * trials, which come at growing intervals. */
+
+#define BLOCK 5                 /* calls of a candidate in a row; the first does not count */
+#define BLOCKS 2                /* of each candidate in a round */
+#define SAMPLES (BLOCKS * (BLOCK - 1))
+
+#define MIN_GAIN_PERCENT 5      /* by which another one has to be faster */
+#define MAX_COST 200            /* what looking costs, at most: one part in so many of the time */
+#define MIN_REST 8              /* calls between rounds */
+#define MAX_REST 1024
+#define FIRST_REST 16           /* while it is not known what an allreduce costs */
+#define MIN_GAP 256             /* calls between trials */
+#define MAX_DOUBLINGS 8         /* of the gap, one with each trial */
+#define REGULAR_GAPS 8          /* after so many gaps there is a trial, whatever checks say */
+#define MAX_NS ((int64_t) 1 << 50)      /* numbers beyond these limits count as them */
+#define MAX_CALLS ((int64_t) 1 << 32)
+
+typedef struct MPII_Csel_adapt {
+    struct MPII_Csel_adapt *next;
+    const MPII_Csel_decision_t *decision;       /* lives as long as the place of the communicator */
+    MPII_Csel_container_s cnt;  /* what runs now, if it is one of ours */
+    int choice;                 /* the candidate that stays */
+    bool is_trial;              /* what round it is; else a check */
+    bool is_off;                /* an allreduce failed */
+    int rest;                   /* calls until the round begins; then */
+    int pos;                    /* calls of it that were made */
+    int64_t calls, last_trial;  /* in all; when the last trial ended */
+    int64_t gap;                /* calls until there may be another one, after the second */
+    int num_trials;
+    int64_t usual_ns;           /* time of the choice in the last trial */
+    int64_t allreduce_ns;       /* of this rank, the last time; 0: not known */
+    int64_t ns[MPII_CSEL_MAX_CANDIDATES][SAMPLES];
+} adapt_t;
+
+int MPII_Csel_is_adaptive;
+
+/* -- what was learnt, on rank 0 of MPI_COMM_WORLD, for MPI_Finalize -- */
+
+typedef struct lesson {
+    struct lesson *next;
+    int coll_type, num_ranks, num_hosts;
+    MPI_Aint bytes;
+    const char *placement, *name;
+    int num_trials, num_stays;  /* it was tried, and stayed */
+    double usec;                /* of all trials */
+} lesson_t;
+
+static lesson_t *lessons, **last_lesson = &lessons;
+static MPL_initlock_t lock = MPL_INITLOCK_INITIALIZER;
+
+/* Of ranks on hosts, which are numbered by their lowest rank */
+static const char *placement_name(const MPII_Topo_place_t * place)
+{
+    bool is_block = true, is_cyclic = true;
+
+    for (int i = 0; i < place->num_ranks; i++) {
+        is_block = is_block && (i == 0 || place->host_of_rank[i] >= place->host_of_rank[i - 1]);
+        is_cyclic = is_cyclic && place->host_of_rank[i] == i % place->num_hosts;
+    }
+    return is_block ? "block" : is_cyclic ? "cyclic" : "other";
+}
+
+static lesson_t *find_lesson(const lesson_t * like)
+{
+    lesson_t *lesson;
+
+    for (lesson = lessons; lesson; lesson = lesson->next) {
+        if (lesson->coll_type == like->coll_type && lesson->bytes == like->bytes &&
+            lesson->num_ranks == like->num_ranks && lesson->num_hosts == like->num_hosts &&
+            !strcmp(lesson->placement, like->placement) && !strcmp(lesson->name, like->name))
+            return lesson;
+    }
+    lesson = MPL_malloc(sizeof(*lesson), MPL_MEM_COLL);
+    if (lesson) {
+        *lesson = *like;
+        *last_lesson = lesson;
+        last_lesson = &lesson->next;
+    }
+    return lesson;
+}
+
+static bool is_printed(void)
+{
+    return MPIR_CVAR_COLL_SELECTION_REPORT == MPIR_CVAR_COLL_SELECTION_REPORT_print;
+}
+
+/* A copy of MPIR_CVAR_COLL_TOPO_ADAPT_FILE, NULL where that is empty: MPI_T_finalize, before MPI_Finalize, has
+ * CVARs that are strings forgotten. */
+static char *path;
+
+void MPII_Csel_adapt_init(void)
+{
+    MPII_Csel_is_adaptive = 1;
+    if (MPIR_CVAR_COLL_TOPO_ADAPT_FILE && *MPIR_CVAR_COLL_TOPO_ADAPT_FILE)
+        path = MPL_strdup(MPIR_CVAR_COLL_TOPO_ADAPT_FILE);
+}
+
+static void learn(MPIR_Comm * comm_ptr, const adapt_t * adapt, const int64_t ns[])
+{
+    const MPII_Csel_decision_t *decision = adapt->decision;
+    const MPII_Topo_place_t *place;
+    TOPO_COLL_ATTR_NEW;
+
+    if (MPIR_Process.rank != 0 || !(is_printed() || path) ||
+        MPII_Topo_comm_place(comm_ptr, &place, attr) != MPI_SUCCESS)
+        return;
+    for (int i = 0; i < decision->num_candidates; i++) {
+        lesson_t like = {
+            .coll_type = decision->coll_type,
+            .num_ranks = place->num_ranks,
+            .num_hosts = place->num_hosts,
+            .bytes = decision->bytes,
+            .placement = placement_name(place),
+            .name = decision->candidates[i].name,
+        };
+        MPL_initlock_lock(&lock);
+        lesson_t *lesson = find_lesson(&like);
+        if (lesson) {
+            lesson->num_trials++;
+            lesson->num_stays += i == adapt->choice;
+            lesson->usec += ns[i] / 1e3;
+        }
+        MPL_initlock_unlock(&lock);
+    }
+}
+
+static void print_lessons(void)
+{
+    fprintf(stderr, "[mpich] adaptation: %6s %6s  %-20s %6s %6s %-7s %9s  %-24s %s\n", "TRIALS",
+            "STAYED", "COLLECTIVE", "RANKS", "HOSTS", "PLACED", "BYTES", "ALGORITHM", "MEAN_US");
+    for (const lesson_t * lesson = lessons; lesson; lesson = lesson->next)
+        fprintf(stderr, "[mpich] adaptation: %6d %6d  %-20s %6d %6d %-7s %9ld  %-24s %.1f\n",
+                lesson->num_trials, lesson->num_stays, MPII_Csel_collectives[lesson->coll_type],
+                lesson->num_ranks, lesson->num_hosts, lesson->placement, (long) lesson->bytes,
+                lesson->name, lesson->usec / lesson->num_trials);
+    fflush(stderr);
+}
+
+static void write_lessons(void)
+{
+    FILE *file = fopen(path, "w");
+    char text[1024];
+    bool is_good = file != NULL;
+
+    if (file) {
+        fprintf(file, "collective,hosts,ranks,bytes,placement,algorithm,time_us\n");
+        for (const lesson_t * lesson = lessons; lesson; lesson = lesson->next)
+            fprintf(file, "%s,%d,%d,%ld,%s,%s,%.3f\n", MPII_Csel_collectives[lesson->coll_type],
+                    lesson->num_hosts, lesson->num_ranks, (long) lesson->bytes, lesson->placement,
+                    lesson->name, lesson->usec / lesson->num_trials);
+        is_good = !ferror(file);
+        is_good = fclose(file) == 0 && is_good;
+    }
+    if (!is_good) {
+        snprintf(text, sizeof(text), "MPIR_CVAR_COLL_TOPO_ADAPT_FILE: %.500s: cannot be written: %s",
+                 path, strerror(errno));
+        MPII_Topo_warn(text);
+    }
+}
+
+void MPII_Csel_adapt_finalize(void)
+{
+    if (MPII_Csel_is_adaptive && MPIR_Process.rank == 0) {
+        if (is_printed() && lessons)
+            print_lessons();
+        if (path)
+            write_lessons();
+    }
+    MPL_free(path);
+    path = NULL;
+    for (lesson_t * lesson = lessons, *next; lesson; lesson = next) {
+        next = lesson->next;
+        MPL_free(lesson);
+    }
+    lessons = NULL;
+    last_lesson = &lessons;
+    MPII_Csel_is_adaptive = 0;
+}
+
+/* -- rounds -- */
+
+static int num_turns(const adapt_t * adapt)
+{
+    return adapt->is_trial ? adapt->decision->num_candidates : 1;
+}
+
+/* The candidate of the next call */
+static int turn(const adapt_t * adapt)
+{
+    return adapt->rest == 0 && adapt->is_trial ? adapt->pos / BLOCK % num_turns(adapt) :
+        adapt->choice;
+}
+
+static bool is_sample(const adapt_t * adapt)
+{
+    return adapt->rest == 0 && adapt->pos % BLOCK != 0;
+}
+
+static int cmp_ns(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *) a, y = *(const int64_t *) b;
+    return (x > y) - (x < y);
+}
+
+static int64_t median(int64_t ns[SAMPLES])
+{
+    qsort(ns, SAMPLES, sizeof(ns[0]), cmp_ns);
+    return (ns[(SAMPLES - 1) / 2] + ns[SAMPLES / 2]) / 2;
+}
+
+/* After a trial. ns: of each candidate, 1 to MAX_NS */
+static void settle(MPIR_Comm * comm_ptr, adapt_t * adapt, const int64_t ns[])
+{
+    const MPII_Csel_decision_t *decision = adapt->decision;
+    int best = adapt->choice;
+    int64_t cost = 0;           /* of a trial, in calls */
+
+    for (int i = 0; i < decision->num_candidates; i++) {
+        if (ns[i] < ns[best])
+            best = i;
+    }
+    if (ns[best] < ns[adapt->choice] - ns[adapt->choice] / 100 * MIN_GAIN_PERCENT)
+        adapt->choice = best;
+    adapt->usual_ns = ns[adapt->choice];
+    for (int i = 0; i < decision->num_candidates; i++)
+        cost += BLOCKS * BLOCK * MPL_MAX(ns[i] - adapt->usual_ns, 0) / adapt->usual_ns;
+    adapt->gap = MPL_MAX(MIN_GAP, MPL_MIN(cost, MAX_CALLS) * MAX_COST)
+        << MPL_MIN(adapt->num_trials, MAX_DOUBLINGS);
+    adapt->num_trials++;
+    adapt->last_trial = adapt->calls;
+    adapt->is_trial = false;
+    learn(comm_ptr, adapt, ns);
+}
+
+/* After a check: whether there is to be a trial */
+static bool is_due(const adapt_t * adapt, int64_t ns)
+{
+    int64_t since = adapt->calls - adapt->last_trial;
+    bool has_changed = ns > adapt->usual_ns + adapt->usual_ns / 2 ||
+        adapt->usual_ns > ns + ns / 2;
+
+    return since >= REGULAR_GAPS * adapt->gap ||
+        (has_changed && (adapt->num_trials == 1 || since >= adapt->gap));
+}
+
+/* The end of a round */
+static void agree(MPIR_Comm * comm_ptr, adapt_t * adapt)
+{
+    int mpi_errno = MPI_SUCCESS;
+    int64_t ns[MPII_CSEL_MAX_CANDIDATES + 1] = { 0 }, rest = FIRST_REST;
+    MPL_time_t start, end;
+    double seconds;
+    TOPO_COLL_ATTR_NEW;
+
+    for (int i = 0; i < adapt->decision->num_candidates; i++) {
+        if (adapt->is_trial || i == adapt->choice)
+            ns[i] = MPL_MIN(MPL_MAX(median(adapt->ns[i]), 1), MAX_NS);
+    }
+    /* the least of these: others waited */
+    ns[MPII_CSEL_MAX_CANDIDATES] = -adapt->allreduce_ns;
+    MPL_wtime(&start);
+    mpi_errno = MPIR_Allreduce_intra_recursive_doubling(MPI_IN_PLACE, ns,
+                                                        MPII_CSEL_MAX_CANDIDATES + 1, TOPO_INT64,
+                                                        MPI_MAX, comm_ptr, TOPO_COLL_ATTR);
+    MPL_wtime(&end);
+    MPL_wtime_diff(&start, &end, &seconds);
+    adapt->allreduce_ns = MPL_MIN(MPL_MAX((int64_t) (seconds * 1e9), 1), MAX_NS);
+    if (mpi_errno != MPI_SUCCESS || TOPO_ERROR != TOPO_ERROR_NONE) {
+        adapt->is_off = true;
+        adapt->is_trial = false;
+        return;
+    }
+    adapt->pos = 0;
+    if (adapt->is_trial) {
+        settle(comm_ptr, adapt, ns);
+    } else if (is_due(adapt, ns[adapt->choice])) {
+        adapt->is_trial = true;
+        return;
+    }
+    if (ns[MPII_CSEL_MAX_CANDIDATES])
+        rest = -ns[MPII_CSEL_MAX_CANDIDATES] * MAX_COST / ns[adapt->choice];
+    adapt->rest = MPL_MIN(MPL_MAX(rest, MIN_REST), MAX_REST);
+}
+
+/* -- calls -- */
+
+static bool is_integer(MPI_Datatype type)
+{
+    switch (type) {
+#undef MPIR_OP_TYPE_MACRO
+#define MPIR_OP_TYPE_MACRO(type_, ...) case type_:
+        CSEL_INTEGERS
+#undef MPIR_OP_TYPE_MACRO
+            return true;
+        default:
+            return false;
+    }
+}
+
+/* Whether a call gives the same bits in any order. Not minloc and maxloc: their types are pairs. */
+static bool is_exact(const MPIR_Csel_coll_sig_s * coll_sig)
+{
+    MPI_Datatype type;
+
+    switch (coll_sig->coll_type) {
+        case MPIR_CSEL_COLL_TYPE__ALLREDUCE:
+            type = coll_sig->u.allreduce.datatype;
+            break;
+        case MPIR_CSEL_COLL_TYPE__REDUCE:
+            type = coll_sig->u.reduce.datatype;
+            break;
+        case MPIR_CSEL_COLL_TYPE__REDUCE_SCATTER:
+            type = coll_sig->u.reduce_scatter.datatype;
+            break;
+        case MPIR_CSEL_COLL_TYPE__REDUCE_SCATTER_BLOCK:
+            type = coll_sig->u.reduce_scatter_block.datatype;
+            break;
+        default:
+            return true;
+    }
+    return HANDLE_GET_KIND(get_op(coll_sig)) == HANDLE_KIND_BUILTIN && is_integer(type);
+}
+
+/* -- communicators -- */
+
+static void *copy_list(const void *list)
+{
+    adapt_t *first = NULL, **last = &first;
+
+    for (const adapt_t * adapt = list; adapt; adapt = adapt->next) {
+        adapt_t *copy = MPL_malloc(sizeof(*copy), MPL_MEM_COLL);
+        MPII_TOPO_NEED(copy);
+        *copy = *adapt;
+        copy->pos = 0;
+        copy->next = NULL;
+        *last = copy;
+        last = &copy->next;
+    }
+    return first;
+}
+
+static void free_list(void *list)
+{
+    for (adapt_t * adapt = list, *next; adapt; adapt = next) {
+        next = adapt->next;
+        MPL_free(adapt);
+    }
+}
+
+/* Of a communicator with processes of several worlds, some may have nothing of all this. */
+static adapt_t *find(MPIR_Comm * comm_ptr, const MPII_Csel_decision_t * decision)
+{
+    MPII_Topo_kept_t *kept = MPII_Topo_comm_kept(comm_ptr, MPII_TOPO_KEPT__ADAPT);
+    adapt_t *adapt;
+
+    /* two threads may have made the same decision, each one of its own */
+    for (adapt = kept->ptr; adapt; adapt = adapt->next) {
+        if (adapt->decision->coll_type == decision->coll_type &&
+            adapt->decision->bytes == decision->bytes && adapt->decision->stock == decision->stock)
+            return adapt;
+    }
+    adapt = MPL_calloc(1, sizeof(*adapt), MPL_MEM_COLL);
+    MPII_TOPO_NEED(adapt);
+    adapt->decision = decision;
+    adapt->is_trial = true;
+    adapt->is_off = !MPII_Topo_is_in_world(comm_ptr);
+    adapt->next = kept->ptr;
+    *kept = (MPII_Topo_kept_t) {.ptr = adapt,.free = free_list,.copy = copy_list };
+    return adapt;
+}
+
+void *MPII_Csel_adapt_select(const MPIR_Csel_coll_sig_s * coll_sig,
+                             const MPII_Csel_decision_t * decision, MPII_Csel_container_s * stock)
+{
+    MPIR_Comm *comm_ptr = coll_sig->comm_ptr;
+    MPII_Coll_call_t *call = MPII_Coll_call_of(comm_ptr);
+
+    if (decision->num_candidates == 1 || MPII_Csel_collectives[coll_sig->coll_type][0] == 'i' ||
+        !is_exact(coll_sig))
+        return NULL;
+    adapt_t *adapt = find(comm_ptr, decision);
+    const MPII_Csel_candidate_t *candidate = &decision->candidates[turn(adapt)];
+    if (call && call->adapt == NULL && !adapt->is_off) {
+        call->adapt = adapt;
+        if (is_sample(adapt))
+            MPII_Coll_call_start(call);
+    }
+    adapt->cnt = candidate->cnt;
+    adapt->cnt.rule = adapt->rest == 0 && adapt->is_trial ? "topo_auto: tried" : "topo_auto: measured";
+    if (!candidate->is_stock)
+        return &adapt->cnt;
+    if (unlikely(MPII_Coll_report_on))
+        comm_ptr->coll.declined = adapt->cnt.rule;
+    return stock;
+}
+
+void MPII_Csel_adapt_end(MPII_Coll_call_t * call)
+{
+    adapt_t *adapt = call->adapt;
+
+    adapt->calls++;
+    if (adapt->rest > 0) {
+        adapt->rest--;
+        return;
+    }
+    if (is_sample(adapt)) {
+        int block = adapt->pos / BLOCK / num_turns(adapt);
+        int i = block * (BLOCK - 1) + adapt->pos % BLOCK - 1;
+        adapt->ns[turn(adapt)][i] = MPII_Coll_call_time(call) * 1e9;
+    }
+    if (++adapt->pos == num_turns(adapt) * BLOCKS * BLOCK)
+        agree(call->comm_ptr, adapt);
+}

@@ -1,0 +1,281 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""MPIR_CVAR_COLL_TOPO_ADAPT: what topo_auto predicts is tried, all ranks agree, and the fastest stays."""
+
+import csv
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kinds import Build, Env, Job, Json, Launch, MakeSite, WriteJson
+
+HERE = Path(__file__).parent
+TURN = 5  # calls of a candidate in a row
+TRIAL = 2 * TURN  # of each candidate
+ADAPT, FILE = "MPIR_CVAR_COLL_TOPO_ADAPT", "MPIR_CVAR_COLL_TOPO_ADAPT_FILE"
+N = 6
+
+
+@pytest.fixture(scope="session")
+def program(build_mpi: Build) -> Path:
+    return build_mpi(HERE / "adapt.c", "-pthread", "-ldl")
+
+
+def rates(site: Json, host: float = 400, between: float = 30) -> Json:
+    of_host = site["racks"]["of_host"]
+    rows = [
+        [
+            0.0 if a == b else host if of_host[a] == of_host[b] else between
+            for b in range(len(of_host))
+        ]
+        for a in range(len(of_host))
+    ]
+    return {**site, "bandwidth_mbps": rows}
+
+
+@pytest.fixture
+def env(site: MakeSite, write_json: WriteJson) -> Env:
+    """A host for each of up to N ranks, by turns in two racks"""
+    names = [f"clique{i}" for i in range(N)]
+    return {
+        "MPIR_CVAR_NUM_CLIQUES": N,
+        "MPIR_CVAR_COLL_TOPOLOGY_FILE": write_json("site.json", rates(site(names, [0, 1] * 3))),
+        "MPIR_CVAR_COLL_TOPO_AUTO": 1,
+        ADAPT: 1,
+        "MPIR_CVAR_COLLECTIVE_FALLBACK": "error",
+        "MPIR_CVAR_COLL_SELECTION_REPORT": "print",
+    }
+
+
+@pytest.fixture
+def run(run_mpi: Launch, program: Path) -> Callable[..., Job]:
+    def launch(*words: str, env: Env, n: int = N, **more: Any) -> Job:
+        job = run_mpi(program, *words, n=n, env=env, timeout=120, **more)
+        assert job.returncode == 0 and "\nOK " in "\n" + job.stdout, job.stdout + job.stderr
+        return job
+
+    return launch
+
+
+def ran(job: Job) -> list[list[tuple[str, int]]]:
+    """For each word [(algorithm, calls in a row), ...]"""
+    return [
+        [(name, int(calls)) for name, calls in re.findall(r" \w+?_(?:intra_)?(\w+)\*(\d+)", line)]
+        for line in job.stdout.splitlines()
+        if line.startswith("RAN ")
+    ]
+
+
+def candidates(job: Job) -> list[str]:
+    """What was tried first, of the first word"""
+    return list(dict.fromkeys(name for name, _ in ran(job)[0]))
+
+
+def stays(job: Job, word: int = 0) -> str:
+    return ran(job)[word][-1][0]
+
+
+# topo_chain sends 65536 bytes in messages of several KiB, binomial in one, rack_lanes in many of less
+SLOW_LONG, SLOW_LANES = "slow:2000:3000:100000", "slow:2000:1:3000"
+
+
+def test_candidates_take_turns(run: Callable[..., Job], env: Env) -> None:
+    """In blocks, twice, and then one of them stays; which they are is what is predicted."""
+    job = run("allgather:16384:60", env=env)
+    names = candidates(job)
+    assert len(names) in (2, 3) and {"topo_ring", "rack_lanes"} & set(names), job.stdout
+    tried = [name for name in names for _ in range(TURN)] * 2
+    calls = [name for name, count in ran(job)[0] for _ in range(count)]
+    assert calls[: len(tried)] == tried
+    assert len(set(calls[len(tried) : len(tried) + 8])) == 1
+
+
+@pytest.mark.parametrize(
+    "slow, better", [(SLOW_LONG, {"rack_lanes"}), (SLOW_LANES, {"topo_chain", "binomial"})]
+)
+def test_finds_the_better_one(
+    run: Callable[..., Job], env: Env, slow: str, better: set[str]
+) -> None:
+    """Within 45 calls, whatever is predicted fastest"""
+    job = run(slow, "bcast:65536:45", env=env)
+    names = candidates(job)
+    assert names[0] == "topo_chain" and "rack_lanes" in names, job.stdout
+    assert stays(job) in better, job.stdout + job.stderr
+    assert ran(job)[0][-1][1] >= 45 - len(names) * TRIAL
+    assert "topo_auto: tried" in job.stderr and "topo_auto: measured" in job.stderr
+
+
+def test_finds_it_again_when_times_change(run: Callable[..., Job], env: Env) -> None:
+    """The one that stays becomes slow: after 50 calls it is another one."""
+    job = run(SLOW_LANES, "bcast:65536:40", SLOW_LONG, "bcast:65536:80", env=env)
+    before, after = ran(job)
+    assert before[-1][0] != "rack_lanes", job.stdout
+    calls = [name for name, count in after for _ in range(count)]
+    assert set(calls[50:]) == {"rack_lanes"}, job.stdout
+
+
+def test_ranks_that_come_late(run: Callable[..., Job], env: Env) -> None:
+    """One of them always, then each at random: all run the same, with the right result."""
+    words = (
+        "allgather:4096:45",
+        "bcast:65536:45",
+        "barrier:0:45",
+        "gather:4096:45",
+        "reduce:4096:45",
+    )
+    job = run("late:2:2000", *words, "late:-1:2000", *words, env=env)
+    assert len(ran(job)) == 10 and all(len(calls) >= 1 for calls in ran(job))
+
+
+COLLECTIVES = (
+    "allgather:1024:70",
+    "allgather:65536:35",
+    "bcast:1024:70",
+    "bcast:262144:35",
+    "allreduce:1024:70",
+    "allreduce:262144:35",
+    "reduce:65536:35",
+    "reduce_scatter_block:4096:70",
+    "gather:4096:70",
+    "scatter:4096:70",
+    "barrier:0:70",
+)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 6])
+def test_data_are_right(run: Callable[..., Job], env: Env, n: int) -> None:
+    run(*COLLECTIVES, "dup", *COLLECTIVES, n=n, env=env)
+
+
+def test_several_ranks_a_host(run: Callable[..., Job], env: Env) -> None:
+    for by_block in (0, 1):
+        run(*COLLECTIVES, n=9, env={**env, "MPIR_CVAR_CLIQUES_BY_BLOCK": by_block})
+
+
+def test_floats_stay_with_the_prediction(run: Callable[..., Job], env: Env) -> None:
+    """Their sums depend on the order: the same bits in each call (adapt.c checks them). Integers do not."""
+    job = run("allreduce:65536:40", "float", "allreduce:65536:40", env=env)
+    of_integers, of_floats = ran(job)
+    assert len(of_integers) > 1 and len(of_floats) == 1, job.stdout
+
+
+def test_duplicates_know_what_was_learnt(run: Callable[..., Job], env: Env) -> None:
+    """They try nothing at first."""
+    words = ("allgather:16384:22", "dup", "allgather:16384:10", "idup", "allgather:16384:3")
+    job = run(*words, env=env)
+    assert len(candidates(job)) * TRIAL == 20, job.stdout
+    assert ran(job)[1:] == [[(stays(job), 10)], [(stays(job), 3)]], job.stdout
+
+
+def test_parts_of_the_world(run: Callable[..., Job], env: Env) -> None:
+    run("halves", "allgather:16384:45", "world", "allgather:16384:45", "bcast:65536:45", env=env)
+
+
+def test_many_communicators(run: Callable[..., Job], env: Env) -> None:
+    run("many:200", "bcast:256:40", "many:50", env=env)
+
+
+def test_threads(run: Callable[..., Job], env: Env) -> None:
+    words = ("allgather:4096:45", "bcast:65536:45", "dup", "allgather:4096:45", "barrier:0:45")
+    run("threads", *words, n=4, env=env)
+
+
+def test_off_by_default(run: Callable[..., Job], env: Env) -> None:
+    job = run("allgather:16384:60", env={**env, ADAPT: 0})
+    assert len(ran(job)[0]) == 1 and "adaptation" not in job.stderr
+
+
+def test_nothing_without_topo_auto(run: Callable[..., Job], env: Env) -> None:
+    job = run("allgather:16384:60", env={**env, "MPIR_CVAR_COLL_TOPO_AUTO": 0})
+    assert len(ran(job)[0]) == 1 and "adaptation" not in job.stderr
+
+
+def test_forced_topo_auto(run: Callable[..., Job], env: Env) -> None:
+    env = {**env, "MPIR_CVAR_COLL_TOPO_AUTO": 0, "MPIR_CVAR_BCAST_INTRA_ALGORITHM": "topo_auto"}
+    job = run("bcast:65536:60", "allgather:16384:60", env=env)
+    assert len(ran(job)[0]) > 1 and len(ran(job)[1]) == 1
+
+
+def test_what_rank_0_says_counts(run_mpi: Launch, program: Path, env: Env) -> None:
+    words = [program, "allgather:16384:60"]
+    del env[ADAPT]
+    for first, others in ((1, 0), (0, 1)):
+        job = run_mpi(
+            "-n", 1, "-env", ADAPT, first, *words, ":", "-n", N - 1, "-env", ADAPT, others, *words,
+            env=env,
+        )  # fmt: skip
+        assert job.returncode == 0 and (len(ran(job)[0]) > 1) == bool(first), job.stdout
+
+
+# ---------------------------------------------------------------- what it tells
+
+
+LESSON = re.compile(
+    r"^\[mpich\] adaptation: +(\d+) +(\d+)  (\w+) +(\d+) +(\d+) (\w+) +(\d+)  (\w+) +([\d.]+)$",
+    re.M,
+)
+
+
+def test_report_and_file_tell_what_was_learnt(
+    run: Callable[..., Job], env: Env, tmp_path: Path
+) -> None:
+    path = tmp_path / "learnt.csv"
+    job = run("allgather:16384:45", "bcast:65536:45", env={**env, FILE: path})
+    printed = LESSON.findall(job.stderr)
+    trials = [(name, int(stayed)) for _, stayed, name, *_ in printed]
+    assert {name for name, _ in trials} == {"allgather", "bcast"}, job.stderr
+    for name in ("allgather", "bcast"):
+        assert sum(stayed for what, stayed in trials if what == name) >= 1
+    stayed = next(row[7] for row in printed if row[2] == "allgather" and row[1] != "0")
+    assert stayed == stays(job)
+
+    with open(path, newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == [
+        "collective", "hosts", "ranks", "bytes", "placement", "algorithm", "time_us"
+    ]  # fmt: skip
+    assert len(rows) == len(printed)
+    for row, (_, _, name, ranks, hosts, placement, size, algorithm, usec) in zip(
+        rows, printed, strict=True
+    ):
+        words = [row[key] for key in list(row)[:6]]
+        assert words == [name, hosts, ranks, size, placement, algorithm]
+        assert float(row["time_us"]) == pytest.approx(float(usec), abs=0.06) and float(usec) > 0
+
+
+def test_file_that_cannot_be_written(run: Callable[..., Job], env: Env, tmp_path: Path) -> None:
+    job = run("allgather:16384:40", env={**env, FILE: tmp_path / "none" / "learnt.csv"})
+    told = [line for line in job.stderr.splitlines() if "warning" in line]
+    assert len(told) == 1 and "cannot be written: No such file" in told[0]
+
+
+ROW = re.compile(
+    r"^\[mpich\] selection: +(\d+)  (\w+) +(\d+) +(\d+)  \S+ +(\S+)  (\w+) +(\S+) +(\S+)  ", re.M
+)
+
+
+def test_times_in_the_report(run: Callable[..., Job], env: Env) -> None:
+    """Rank 0's, waiting for others included; none of calls inside of others, nor of nonblocking ones."""
+    env = {**env, ADAPT: 0, "MPIR_CVAR_ALLGATHER_INTRA_ALGORITHM": "topo_ring"}
+    job = run("late:3:20000", "allgather:16384:20", env=env)
+    (row,) = [row for row in ROW.findall(job.stderr) if row[1] == "allgather"]
+    calls, _, ranks, hosts, mean_bytes, algorithm, total, mean = row
+    assert (calls, ranks, hosts, mean_bytes) == ("20", str(N), str(N), "16384")
+    assert algorithm == "intra_topo_ring"
+    assert 20 * 20000 <= int(total) < 20 * 400000
+    assert float(mean) == pytest.approx(int(total) / 20, abs=0.1)
+
+    one = {**env, "MPIR_CVAR_NUM_CLIQUES": 2, "MPIR_CVAR_COLL_TOPO_AUTO": 0}
+    job = run("barrier:0:20", env=one)
+    timed = {row[5]: row[6] != "-" for row in ROW.findall(job.stderr) if row[1] == "barrier"}
+    assert timed == {"intra_smp": True, "intra_dissemination": False}, job.stderr
+
+
+@pytest.mark.slow
+def test_memory(run_valgrind: Callable[..., None], program: Path, env: Env, tmp_path: Path) -> None:
+    words = ["allgather:1024:45", "bcast:4096:30", "dup", "allgather:1024:40", "many:5"]
+    env = {**env, FILE: tmp_path / "learnt.csv"}
+    run_valgrind(
+        program, {"all": words}, n=3, env=env, ours=r"Csel_|Coll_(call|report)|csel_|topo_"
+    )

@@ -1,0 +1,155 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""topo-tune advise: reports of runs, bad ones too, and what is said about them."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_tune import DEMO, topo_tune, write
+
+from topo_tune import advise, site  # isort: skip
+from topo_tune.placements import place  # isort: skip
+from topo_tune.predictor import Predictor  # isort: skip
+
+HEADER = "CALLS COLLECTIVE RANKS HOSTS BYTES MEAN_BYTES ALGORITHM TOTAL_US MEAN_US REASON (rank 0)"
+
+
+def row(
+    collective: str,
+    algorithm: str,
+    *,
+    calls: int = 100,
+    ranks: int = 16,
+    hosts: int = 16,
+    mean_bytes: Any = 16384,
+    total: Any = 2_500_000,
+    reason: str = "built-in",
+) -> str:
+    mean = "-" if total == "-" else f"{total / calls:.1f}"
+    words = [calls, collective, ranks, hosts, "4K..32K", mean_bytes, f"intra_{algorithm}"]
+    return " ".join(map(str, [*words, total, mean, reason]))
+
+
+def report(folder: Path, *rows: str, header: str = HEADER) -> Path:
+    text = "".join(f"[mpich] selection: {line}\n" for line in (header, *rows))
+    return Path(write(folder, "what the program says\n" + text + "and more\n", "report"))
+
+
+def test_what_gains_and_how_much(tmp_path: Path) -> None:
+    path = report(
+        tmp_path, row("allgather", "ring"), row("barrier", "dissemination", mean_bytes="-")
+    )
+    job = topo_tune("advise", path, "--site", write(tmp_path, DEMO), "--placement", "random")
+    assert job.returncode == 0 and max(map(len, job.stdout.splitlines())) <= 80, job.stdout
+    found = re.search(r"allgather +16/16 +16K +100 +2500 ring, +(\d+)", job.stdout)
+    total = re.search(r"gain in all: (\d+) ms, (\d+) %", job.stdout)
+    assert found and total and 0 < int(found[1]) <= int(total[1]) < 2500, job.stdout
+
+    # the same by hand
+    predictor = Predictor(site.load(tmp_path / "site.json"), "4.0")
+    hosts = place(predictor.site.rack_of_host, 16, 1, "random")
+    rows, _ = advise.read(str(path))
+    (first, *_), _ = advise.advise(predictor, rows[:1], "random")
+    times = predictor.times_us("allgather", hosts, 16384, algorithms=[first.best, "ring"])
+    ran = min(times["ring"], 25000)
+    assert first.gain_us == pytest.approx(100 * ran * (1 - times[first.best] / times["ring"]))
+
+
+def test_waiting_is_no_gain(tmp_path: Path) -> None:
+    """A hundred times the predicted time: ranks were late."""
+    where = write(tmp_path, DEMO)
+    gains = []
+    for total in (10**6, 10**9):
+        job = topo_tune(
+            "advise", report(tmp_path, row("allgather", "ring", total=total)), "--site", where
+        )
+        gains.append(int(re.findall(r"gain in all: (\d+) ms", job.stdout)[0]))
+    assert gains[0] < 1000 and gains[1] < 3 * 2500
+
+
+def test_rows_that_say_nothing(tmp_path: Path) -> None:
+    """The best already, unknown ones, one host, nonblocking"""
+    rows = [
+        row("allgather", "rack_lanes"),
+        row("scan", "recursive_doubling"),
+        row("allgather", "ring", hosts=1),
+        row("allgather", "ring", hosts=0),
+        row("bcast", "binomial", mean_bytes=0),
+        row("iallgather", "tsp_ring", total="-"),
+    ]
+    job = topo_tune("advise", report(tmp_path, *rows), "--site", write(tmp_path, DEMO))
+    assert job.returncode == 0
+    assert job.stdout.splitlines() == [
+        "12000 ms in blocking collectives; 2500 ms of them can be predicted",
+        "gain in all: 0 ms, 0 %",
+        "100 calls have no time: nonblocking, or part of others",
+    ]
+
+
+def test_advises_what_can_run(tmp_path: Path) -> None:
+    """Not MPICH's own that are for a power of two, or for several ranks a host"""
+    rows = [row("barrier", "linear", mean_bytes="-"), row("allgather", "ring", mean_bytes=8)]
+    path = report(tmp_path, *(line.replace(" 16 16 ", " 13 13 ") for line in rows))
+    predictor = Predictor(site.load(write(tmp_path, DEMO)), "4.0")
+    found, _ = advise.advise(predictor, advise.read(str(path))[0], "block")
+    best = {a.calls.collective: a.best for a in found}
+    assert set(best) == {"barrier", "allgather"}
+    assert best["barrier"] != "smp" and best["allgather"] != "recursive_doubling"
+
+
+def test_ranks_on_fewer_hosts(tmp_path: Path) -> None:
+    """--ppn, and the same from the report"""
+    where = write(tmp_path, DEMO)
+    outputs = []
+    for hosts, more in ((8, ()), (16, ("--ppn", 2))):
+        path = report(tmp_path, row("bcast", "smp", hosts=hosts, mean_bytes=2**20))
+        outputs.append(topo_tune("advise", path, "--site", where, *more).stdout)
+    assert outputs[0] == outputs[1] and "16/8" in outputs[0]
+
+
+def test_site_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = report(tmp_path, row("allgather", "ring"))
+    monkeypatch.delenv("MPIR_CVAR_COLL_TOPOLOGY_FILE", raising=False)
+    job = topo_tune("advise", path)
+    assert job.returncode == 2 and "--site SITE.json is needed" in job.stderr
+    monkeypatch.setenv("MPIR_CVAR_COLL_TOPOLOGY_FILE", str(write(tmp_path, DEMO)))
+    assert topo_tune("advise", path).returncode == 0
+
+
+GOOD = row("allgather", "ring")
+BAD = {
+    "old header": (GOOD, "CALLS COLLECTIVE RANKS BYTES", 'expected "CALLS COLLECTIVE'),
+    "letters": (GOOD.replace("16384", "many"), HEADER, "expected a row of the table"),
+    "cut off": (GOOD[:30], HEADER, "expected a row of the table"),
+    "no calls": (row("bcast", "binomial").replace("100", "0", 1), HEADER, "a row of the table"),
+    "negative": (GOOD.replace("16384", "-1"), HEADER, "expected a row of the table"),
+    "huge": (GOOD.replace("16384", "9" * 40), HEADER, "expected a row of the table"),
+    "digits of others": (GOOD.replace("16384", "١٢"), HEADER, "expected a row of the table"),
+    "hosts": (row("bcast", "ring", hosts=17), HEADER, "found 17 hosts for 16 ranks"),
+    "other site": (row("bcast", "ring", ranks=64, hosts=17), HEADER, "expected at most 16, as"),
+    "escape": (GOOD + "\n\x1b[2J[mpich] selection: \x1b[31m", HEADER, "expected a row of the"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_reports(tmp_path: Path, name: str) -> None:
+    rows, header, says = BAD[name]
+    job = topo_tune(
+        "advise", report(tmp_path, rows, header=header), "--site", write(tmp_path, DEMO)
+    )
+    assert job.returncode == 1, job.stderr
+    assert job.stdout == "" and says in job.stderr and "\x1b" not in job.stderr, job.stderr
+    assert job.stderr.count("\n") == 1, job.stderr
+
+
+def test_no_report(tmp_path: Path) -> None:
+    where = write(tmp_path, DEMO)
+    other = write(tmp_path, "nothing of ours\n", "other")
+    for path, says in (
+        (tmp_path / "none", "No such file"),
+        (tmp_path, "Is a directory"),
+        (other, "found no table of MPIR_CVAR_COLL_SELECTION_REPORT=print"),
+    ):
+        job = topo_tune("advise", path, "--site", where)
+        assert job.returncode == 1 and says in job.stderr and job.stderr.count("\n") == 1

@@ -1,0 +1,183 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""topo-tune fit: rules and regrets from tables of times."""
+
+import io
+import json
+import math
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from inprocess import run_tool
+
+REPO = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(REPO / "bench"), str(REPO / "maint")]
+
+from topo_tune import cli, fit, grammar, points, smooth, tree
+from topo_tune.points import Where
+
+NAMES = "collective,ranks,bytes,algorithm,time_us,hosts,placement\n"
+
+
+def ring_us(ranks: int, size: int) -> float:
+    return (ranks - 1) * (20 + size / 100)
+
+
+def brucks_us(ranks: int, size: int) -> float:
+    return math.log2(ranks) * 22 + (ranks - 1) * size / 60
+
+
+def table(ranks: tuple[int, ...] = (4, 8, 16), placement: str = "block") -> str:
+    """Two algorithms, the one better for short blocks and the other for long ones."""
+    return NAMES + "".join(
+        f"allgather,{n},{size},{name},{us(n, size):.3f},{n},{placement}\n"
+        for n in ranks
+        for size in (2**k for k in range(4, 17, 2))
+        for name, us in (("ring", ring_us), ("brucks", brucks_us))
+    )
+
+
+def run(tmp_path: Path, text: str, *words: str) -> Any:
+    path = tmp_path / "times.csv"
+    path.write_text(text)
+    return run_tool("topo-tune", cli.cli, "fit", path, *words, cwd=tmp_path)
+
+
+def test_rules_choose_what_was_faster(tmp_path: Path) -> None:
+    done = run(tmp_path, table(), "-o", "tuning.json")
+    assert (done.returncode, done.stderr) == (0, "")
+    text = (tmp_path / "tuning.json").read_text()
+    errors, warnings = grammar.check(text)
+    assert not errors and not warnings
+    tuning = json.loads(text)
+    for ranks in (4, 8, 16):
+        for size in (2**k for k in range(4, 17, 2)):
+            call = grammar.Call("allgather", ranks, size)
+            of = {"ring": ring_us(ranks, size), "brucks": brucks_us(ranks, size)}
+            chosen = grammar.select(tuning, call).short
+            assert of[chosen] <= 1.1 * min(of.values()), (ranks, size)
+    # beyond what was measured the outermost hold
+    assert grammar.select(tuning, grammar.Call("allgather", 1000, 10**6)).short == "ring"
+    again = run(tmp_path, table(), "-o", "again.json")
+    assert again.stdout == done.stdout
+    assert (tmp_path / "again.json").read_text() == text
+
+
+def test_regret_at_held_out_points(tmp_path: Path) -> None:
+    text = table() + table(placement="cyclic").partition("\n")[2]
+    done = run(tmp_path, text, "--default", "brucks")
+    assert done.returncode == 0
+    for words in ("size, between others", "hosts, between others", "placement, all"):
+        assert words in done.stdout
+    path = tmp_path / "times.csv"
+    (group,) = fit.groups(points.read_csv(str(path))).items()
+    found = list(fit.regrets(*group, ["brucks"]))
+    inside = [r.loss for r in found if r.inside]
+    default = [r.default for r in found if r.inside]
+    assert len(inside) == 5 * 6 + 7 * 2 + 42  # sizes, hosts, placements
+    assert sum(inside) / len(inside) < 0.05 < sum(default) / len(default)
+    # a held-out point is not looked at: with other times there, the same is chosen
+    measured = dict(group[1])
+    where = Where(8, 8, 1024, "block")
+    known = {w: of for w, of in measured.items() if w.num_bytes != 1024}
+    chosen = smooth.best(smooth.Surface(known).scores([where])[0])
+    loss = measured[where][chosen] - 1
+    assert any(r.held_out == "size" and r.loss == pytest.approx(loss) for r in found)
+
+
+def test_unknown_is_not_chosen() -> None:
+    """An algorithm that was measured once, far away, is not better than one that is known here."""
+    measured = {Where(8, 8, 2**k): {"a": 1.0, "b": 1.5} for k in range(3, 10)}
+    measured[Where(4096, 4096, 2**24)] = {"c": 1.0, "b": 1.01}
+    scores = smooth.Surface(measured).scores([Where(8, 8, 64)])[0]
+    assert smooth.best(scores) == "a" and smooth.best(scores, {"b", "c"}) == "b"
+
+
+def test_tree_with_a_default_holds_where_it_was_measured() -> None:
+    default = {"algorithm=MPIR_Bcast_intra_topo_auto": {}}
+    choice = tree.Choice("bcast", 1, 16, 4096, 16384, "topo_chain", ("segment_bytes=8192",))
+    tuning = {"collective=bcast": {"comm_type=intra": tree.make([choice], "4.0", default)}}
+    assert not grammar.check(json.dumps(tuning))[0]
+    for ranks, size, name in (
+        (16, 8192, "topo_chain"),
+        (16, 1024, "topo_auto"),
+        (16, 10**6, "topo_auto"),
+        (4, 8192, "topo_auto"),
+        (100, 8192, "topo_auto"),
+    ):
+        selection = grammar.select(tuning, grammar.Call("bcast", ranks, size))
+        assert selection.short == name, (ranks, size)
+    selection = grammar.select(tuning, grammar.Call("bcast", 16, 8192))
+    assert selection.params["segment_bytes"] == 8192
+    selection = grammar.select(tuning, grammar.Call("bcast", 16, 8192, hosts=4, ppn=4))
+    assert selection.short == "topo_auto"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "the file is empty"),
+        ("ranks,bytes\n1,2\n", "line 1: found no column collective"),
+        (NAMES, "found no measurement"),
+        (table()[:-20], "fields, expected 7; is the file cut off?"),
+        (NAMES + "allgather,4,64,ring,nan,4,x\n", 'line 2: found "nan" as time_us'),
+        (NAMES + "allgather,4,-1,ring,5,4,x\n", 'line 2: found "-1" as bytes'),
+        (NAMES + "allgather,4,64,ring,5,8,x\n", "line 2: found 4 ranks on 8 hosts"),
+        (table() + "allgather,4,16,ring,9e9,4,block\n", "for the same, leave one of them out"),
+        (NAMES + "allgather,4,64,ring,5,4,x\n", "two algorithms"),
+        ("#START topo-bench format 1\n" + NAMES + "a,4,6,b,5,4,x\n", "did not come to its end"),
+        (table().replace("ring", "rign"), "found rign of allgather, which MPICH has not"),
+    ],
+)
+def test_bad_tables(tmp_path: Path, text: str, words: str) -> None:
+    done = run(tmp_path, text, "-o", "tuning.json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr and len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "tuning.json").exists()
+
+
+def test_two_sites_have_no_common_rules(tmp_path: Path) -> None:
+    lines = table().splitlines()
+    text = "".join(
+        f"{line},{'site' if i == 0 else i % 4 in (1, 2)}\n" for i, line in enumerate(lines)
+    )
+    done = run(tmp_path, text, "-o", "tuning.json")
+    assert done.returncode == 2 and "found 2 sites, expected one" in done.stderr
+    assert run(tmp_path, text).returncode == 0
+
+
+def pico(folder: Path) -> Path:
+    """One archive in PICO's form, of a metadata table that has two."""
+    (folder / "one").mkdir(parents=True)
+    names = "timestamp,test_id,nnodes,tasks_per_node,collective_type,mpi_lib"
+    (folder / "one_metadata.csv").write_text(
+        f"{names}\n2025_01_01___00_00_00,0,2x2,2,ALLGATHER,OMPI\n2025_01_02___00_00_00,0,8,1,BCAST,OMPI\n"
+    )
+    with tarfile.open(folder / "one/2025_01_01___00_00_00.tar.gz", "w:gz") as archive:
+        for name, ns in (("16_ring_int32", 5000), ("16_brucks_int32", 9000), ("notes", 0)):
+            lines = (
+                "highest\n" + "900000\n" + f"{ns}\n" * 9 + "12"
+            )  # the first is a warm-up, the last is cut
+            data = (lines if ns else "what").encode()
+            info = tarfile.TarInfo(f"2025_01_01___00_00_00/0/{name}.csv")
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return folder
+
+
+def test_pico(tmp_path: Path) -> None:
+    folder = pico(tmp_path / "results")
+    done = run_tool("topo-tune", cli.cli, "fit", "--format", "pico", folder, "--points", "p.csv", cwd=tmp_path)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("topo-tune: read one/2025_01_01___00_00_00.tar.gz, SHA-256 ")
+    found = points.read_csv(str(tmp_path / "p.csv"))
+    assert [(p.algorithm, p.time_us) for p in found] == [("brucks", 9.0), ("ring", 5.0)]
+    assert {p.where for p in found} == {Where(4, 8, 64)}
+    archive = folder / "one/2025_01_01___00_00_00.tar.gz"
+    archive.write_bytes(archive.read_bytes()[:100])
+    done = run_tool("topo-tune", cli.cli, "fit", "--format", "pico", folder)
+    assert done.returncode == 2 and "cut off" in done.stderr
+    done = run_tool("topo-tune", cli.cli, "fit", "--format", "pico", tmp_path)
+    assert done.returncode == 2 and "SYSTEM_metadata.csv" in done.stderr

@@ -1,0 +1,371 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""topo-tune measure, report, compare: what is measured, what is kept, what follows. No timings."""
+
+import json
+import os
+import re
+import socket
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from inprocess import run_tool
+
+REPO = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(REPO / "bench"), str(REPO / "maint")]
+
+from topo_common.files import InputError
+from topo_tune import campaign, cli, compare, constants, exceptions, grammar, predictor, sampling
+from topo_tune import site as sites
+from topo_tune.campaign import Launched, timings
+from topo_tune.sampling import Beliefs, Cell, Request
+
+CELLS = [Cell("allgather", 8, 1, place) for place in ("block", "random:1")]
+HOSTS = [f"h{i}" for i in range(8)]
+ALGORITHMS = {
+    "auto": (),
+    "topo_auto": (),
+    "ring": (),
+    "brucks": (),
+    "rack_lanes": ("segment_bytes",),
+}
+
+
+# -- what is measured --
+
+
+def beliefs(predicted: dict[str, float], **more: Any) -> Beliefs:
+    hosts = dict.fromkeys(CELLS, HOSTS)
+    places = [cell.placement for cell in CELLS]
+    predict = lambda collective, hosts, size: predicted  # noqa: E731
+    sizes = {"allgather": (64, 65536)}
+    return Beliefs(predict, {"allgather": ALGORITHMS}, sizes, hosts, places, **more)
+
+
+def test_what_is_near_the_best_is_measured_first() -> None:
+    near = sampling.best_request(beliefs({"ring": 10, "brucks": 11, "rack_lanes": 500}), CELLS, {})
+    far = sampling.best_request(beliefs({"ring": 10, "brucks": 400, "rack_lanes": 500}), CELLS, {})
+    assert near and far and near.value > 100 * far.value
+    assert set(near.algorithms) >= {"ring", "brucks"} and near.sizes == (64, 65536)
+
+
+def test_what_was_measured_is_known_there_and_nearby() -> None:
+    predicted = {"ring": 10.0, "brucks": 11.0, "rack_lanes": 500.0}
+    times = {(CELLS[0], size): {"ring": 10.0, "brucks": 11.0} for size in (64, 65536)}
+    before, after = beliefs(predicted), beliefs(predicted, times=times)
+    values = [
+        [sampling.request(b, cell, b.fields("allgather")).value for cell in CELLS]
+        for b in (before, after)
+    ]
+    assert values[1][0] < 0.2 * values[0][0]
+    assert values[1][0] < values[1][1] < values[0][1]
+    # predictions that are wrong there are wrong elsewhere, too
+    wrong = beliefs(predicted, times={key: {"ring": 40.0, "brucks": 11.0} for key in times})
+    request = sampling.request(wrong, CELLS[1], wrong.fields("allgather"))
+    at = wrong.at(CELLS[1], wrong.fields("allgather"))[64]
+    assert at["ring"][0] > at["brucks"][0] and "brucks" in request.algorithms
+
+
+def test_what_cannot_be_applied_is_not_asked_for_again() -> None:
+    failed = {(cell, "brucks") for cell in CELLS}
+    request = sampling.best_request(beliefs({"ring": 10, "brucks": 11}, failed=failed), CELLS, {})
+    assert request and "brucks" not in request.algorithms
+
+
+def test_other_parameters_of_the_fastest() -> None:
+    times = {(CELLS[0], size): {"ring": 20.0, "rack_lanes": 10.0} for size in (64, 65536)}
+    known = beliefs({"ring": 10}, times=times)
+    found = sampling.variants(known, CELLS[0])
+    assert [(r.sizes, r.of, r.params) for r in found] == [
+        ((65536,), "rack_lanes", (f"segment_bytes={n}",)) for n in (8192, 131072)
+    ]
+    times[CELLS[0], 65536]["rack_lanes segment_bytes=8192"] = 9.0
+    assert len(sampling.variants(known, CELLS[0])) == 1
+
+
+def test_doubts_come_first() -> None:
+    doubt = {CELLS[1]: ({64}, {"brucks"})}
+    request = sampling.best_request(beliefs({"ring": 10, "brucks": 11}), CELLS, doubt)
+    assert request and (request.cell, request.sizes) == (CELLS[1], (64,))
+
+
+# -- what follows --
+
+
+def launched(cell: Cell, times: dict[str, float], size: int = 1024, **more: Any) -> Launched:
+    """A launch that took these times, give and take 2 %."""
+    start = {"type": "start", "host_of_rank": HOSTS}
+    request = Request(
+        cell, (size,), tuple(times), of=more.pop("of", ""), params=more.pop("params", ())
+    )
+    lines = [
+        {
+            "type": "cell",
+            "algorithm": name,
+            "bytes": size,
+            "times_us": [us * (0.98 + 0.004 * i) for i in range(11)],
+            "selected": {"ring": 11} if name in sampling.AUTOS else {name: 11},
+        }
+        for name, us in times.items()
+    ]
+    end = [] if more.get("cut") else [{"type": "end"}]
+    return Launched(request, "measure", 1.0, (start, *lines, *end))
+
+
+def found(*all_launched: Launched) -> list[Any]:
+    places = {each.cell.placement for each in all_launched}
+    return exceptions.find(timings(all_launched), "4.0", places)
+
+
+SLOW = {"auto": 110.0, "topo_auto": 100.0, "ring": 110.0, "brucks": 60.0}
+
+
+def test_an_exception_needs_two_launches_in_each_placement() -> None:
+    once = [launched(cell, SLOW) for cell in CELLS]
+    assert not found(*once)
+    places = [cell.placement for cell in CELLS]
+    doubts = exceptions.doubts(timings(once), places)
+    assert exceptions.doubts(timings(once[:1]), places) == doubts  # the other is to be measured
+    assert not exceptions.find(timings(once[:1] * 2), "4.0", places)
+    assert doubts == {cell: ({1024}, {"brucks"}) for cell in CELLS}
+    (choice,) = found(*once, *once)
+    assert not exceptions.doubts(timings(once + once), places)
+    assert (choice.algorithm, choice.ranks, choice.low, choice.high) == ("brucks", 8, 1024, 1024)
+    assert "block: 0.06 ms, not 0.1" in choice.reason and "0.60 of the time" in choice.reason
+    topology = {"format": 1, "hosts": ["a"], "racks": {"names": ["r"], "of_host": [0]}}
+    tuning = exceptions.make_tuning(topology, [choice], "4.0")
+    errors, warnings = grammar.check(json.dumps(tuning))
+    assert not errors and not warnings
+    (line,) = tuning["topology"]["exceptions"]
+    assert line.startswith("allgather, 8 ranks (1 a host), 1K bytes: brucks: measured ")
+    select = lambda *call: grammar.select(tuning, grammar.Call(*call)).short  # noqa: E731
+    assert select("allgather", 8, 1024) == "brucks"
+    assert select("allgather", 8, 65536) == select("bcast", 8, 1024) == "topo_auto"
+
+
+@pytest.mark.parametrize(
+    ("there", "why"),
+    [
+        ({**SLOW, "brucks": 99.5}, "noise"),
+        ({**SLOW, "brucks": 130.0}, "slower in the other placement"),
+        ({"auto": 110.0, "topo_auto": 100.0}, "not measured there"),
+    ],
+)
+def test_no_exception(there: dict[str, float], why: str) -> None:
+    first = {**SLOW, "brucks": 99.5} if why == "noise" else SLOW
+    both = [launched(CELLS[0], first), launched(CELLS[1], there)]
+    assert not found(*both, *both), why
+
+
+def test_an_exception_may_be_the_library_s_own_choice() -> None:
+    times = {"auto": 60.0, "topo_auto": 100.0}
+    (choice,) = found(*[launched(cell, times) for cell in CELLS] * 2)
+    assert choice.algorithm == "ring"
+
+
+def test_an_exception_with_a_parameter() -> None:
+    cell = Cell("bcast", 8, 1, "block")
+    times = {"auto": 100.0, "topo_auto": 90.0, "topo_chain": 50.0}
+    request: Any = {"of": "topo_chain", "params": ("segment_bytes=8192",)}
+    (choice,) = found(*[launched(cell, times, **request)] * 2)
+    assert (choice.algorithm, choice.params) == ("topo_chain", ("segment_bytes=8192",))
+
+
+def test_one_rule_for_all_sizes_where_no_size_is_known() -> None:
+    cell = Cell("alltoallv", 8, 1, "block")
+    fast = [
+        launched(cell, {"auto": 100.0, "topo_auto": 100.0, "planned": 60.0}, s) for s in (8, 64)
+    ]
+    (choice,) = found(*fast * 2)
+    assert (choice.low, choice.high) == (8, 64)
+    slow = launched(cell, {"auto": 100.0, "topo_auto": 100.0, "planned": 160.0}, 4096)
+    assert not found(*[*fast, slow] * 2)
+
+
+def test_costs_are_corrected() -> None:
+    """Times of a site whose processors take longer than its file lets one believe, and of one that is so."""
+    latency = [[5.0 if i == j else 20.0 if i // 4 == j // 4 else 40.0 for j in range(8)] for i in range(8)]  # fmt: skip
+    raw = {"format": 1, "created": "2025-01-01T00:00:00Z", "mpich": "4.0.2", "hosts": HOSTS}
+    raw |= {"racks": {"names": ["a", "b"], "of_host": [0] * 4 + [1] * 4}, "latency_us": latency}
+    site = sites.check({**raw, "bandwidth_mbps": [[1000.0] * 8] * 8})
+    cells = [Cell(name, 8, 1, "block") for name in ("allgather", "bcast", "alltoall")]
+    hosts = dict.fromkeys(cells, HOSTS)
+
+    def times(**costs: float) -> Any:
+        real = predictor.Predictor(site, "4.0", costs)
+        return {
+            (cell, size): {
+                name: exceptions.Timing(us, us, us, 1)
+                for name, us in real.times_us(cell.collective, range(8), size).items()
+            }
+            for cell in cells
+            for size in (64, 4096)
+        }
+
+    assert constants.correct(site, "4.0", times(), hosts) == {}
+    found = constants.correct(site, "4.0", times(overhead_us=10.0), hosts)
+    assert found == {"overhead_us": 10.0}
+    assert constants.correct(site, "4.0", {}, hosts) == {}
+
+
+# -- what is kept --
+
+
+def test_a_launch_that_was_cut_off_keeps_its_beginning(tmp_path: Path) -> None:
+    (tmp_path / "launches").mkdir()
+    about = {"type": "launch", "collective": "bcast", "ranks": 2, "ppn": 1, "placement": "x"}
+    about |= {"sizes": [8], "algorithms": ["auto"], "params": [], "of": "", "seconds": 1, "setting": "measure"}  # fmt: skip
+    cell = {"type": "cell", "algorithm": "auto", "bytes": 8, "times_us": [1.0, 2.0]}
+    start = {"type": "start", "host_of_rank": ["a", "b"]}
+    lines = [json.dumps(line) for line in (about, start, cell, {"type": "end"})]
+    path = tmp_path / "launches/00000.jsonl"
+    path.write_text("\n".join(lines)[:-5])
+    (done,) = campaign.read_launches(tmp_path)
+    assert not done.is_whole and len(list(done.cells())) == 1
+    path.write_text("{}\n")
+    with pytest.raises(InputError, match="take the file away to measure this again"):
+        campaign.read_launches(tmp_path)
+
+
+@pytest.mark.parametrize(("key", "value"), [("site", "other"), ("format", 99), ("mpich", "5.0")])
+def test_measurements_of_something_else(tmp_path: Path, key: str, value: Any) -> None:
+    (tmp_path / "launches").mkdir()
+    ours = {"format": 1, "site": "here", "mpich": "4.0"}
+    campaign.identify(tmp_path, ours)
+    campaign.identify(tmp_path, ours)
+    (tmp_path / "campaign.json").write_text(json.dumps({**ours, key: value}))
+    with pytest.raises(InputError, match=f"found .*{value}.*, expected"):
+        campaign.identify(tmp_path, ours)
+
+
+def test_what_is_compared_was_not_measured() -> None:
+    assert compare.between([64, 1024, 65536]) == (256, 8192)
+    measured = [launched(CELLS[0], SLOW, size) for size in (64, 4096)]
+    todo = compare.requests(measured, ["random:7"], 1)
+    assert [(r.cell.placement, r.sizes, r.algorithms) for r in todo] == [
+        ("random:7", (512,), ("auto",))
+    ]
+
+
+def test_wins_and_losses() -> None:
+    times = {
+        CELLS[0]: {"default": 90.0, "tuned": 30.0},
+        CELLS[1]: {"default": 50.0, "tuned": 80.0},
+    }
+    both = [
+        replace(launched(cell, {"auto": us}), setting=setting)
+        for cell, of in times.items()
+        for setting, us in of.items()
+        for _ in range(3)
+    ]
+    win, loss = compare.pairs(both)
+    assert (win.verdict, loss.verdict) == ("win", "loss")
+    assert win.ratio == pytest.approx(1 / 3, rel=0.02) and win.low <= win.ratio <= win.high
+    said = compare.summary([win, loss])
+    assert "1 wins, 1 losses (1 of more than 5 % beyond noise), 0 undecided" in said
+
+
+# -- the commands --
+
+
+@pytest.fixture
+def tool(bindir: Path, tmp_path: Path, monkeypatch: Any) -> Any:
+    """tool(words): topo-tune in tmp_path, which has the site file of this host, site.json."""
+    for name in [name for name in os.environ if name.startswith(("MPIR_", "MPICH_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("TOPO_BIN", str(bindir))
+    site = {"format": 1, "created": "2025-01-01T00:00:00Z", "mpich": "4.0.2"}
+    site |= {"hosts": [socket.gethostname()], "racks": {"names": ["r"], "of_host": [0]}}
+    (tmp_path / "site.json").write_text(json.dumps({**site, "latency_us": [[1.0]]}))
+    return lambda *words: run_tool("topo-tune", cli.cli, *words, cwd=tmp_path)
+
+
+def one_line(done: Any, *words: str) -> None:
+    assert done.returncode == 2, done.stderr
+    last = done.stderr.splitlines()[-1]
+    for word in words:
+        assert word in last
+
+
+def test_misuse(tool: Any) -> None:
+    command = ["measure", "site.json", "-o", "out"]
+    one_line(tool(*command), "expected one of --launch, --vcluster and --cluster")
+    launch = [*command, "--launch", "mpiexec"]
+    one_line(tool(*launch, "--budget", "soon"), "expected a time such as 90s or 10m")
+    one_line(tool(*launch, "--placement", "core"), "expected NAME=WORDS")
+    one_line(tool(*launch, "--ranks", "0"), "expected numbers such as 8,64")
+    one_line(tool("report", "nothing", "-o", "r.html"), "nothing/campaign.json")
+    one_line(tool("report", "nothing", "-o", "r.txt"), "must end in .html")
+
+
+def test_measure_resume_report_compare(tool: Any, mpiexec: Path, tmp_path: Path) -> None:
+    launch = ["--launch", str(mpiexec)]
+    command = ["measure", "site.json", "-o", "out", *launch, "--ranks", "2", "--sizes", "8,64"]
+    command += ["--collective", "bcast", "--collective", "barrier"]
+    # a launcher that fails, and one that ends half-way
+    fails = tmp_path / "fails"
+    fails.write_text("#!/bin/sh\necho no such partition >&2\nexit 3\n")
+    fails.chmod(0o755)
+    done = tool(*command[:2], "-o", "failed", "--launch", fails, *command[6:])
+    one_line(done, "no launch came to its end", "no such partition", "say the same again")
+    # a budget for nothing
+    slow = tmp_path / "slow"
+    slow.write_text(f"#!/bin/sh\nsleep 20\nexec {mpiexec} $*\n")
+    slow.chmod(0o755)
+    done = tool(*command[:2], "-o", "slow.out", "--launch", slow, *command[6:], "--budget", "0.1s")
+    one_line(done, "expected a longer --budget")
+    done = tool(*command, "--budget", "20s")
+    assert done.returncode == 0, done.stderr
+    assert "out/tuning.json" in done.stderr
+    content = (tmp_path / "out/tuning.json").read_text()
+    assert not grammar.check(content)[0]
+    launches = sorted((tmp_path / "out/launches").iterdir())
+    assert len(launches) >= 2
+    # the same again has no time left, and says the same
+    again = tool(*command, "--budget", "1s")
+    assert again.returncode == 0 and again.stdout == done.stdout
+    assert (tmp_path / "out/tuning.json").read_text() == content
+    assert sorted((tmp_path / "out/launches").iterdir()) == launches
+    # another site
+    raw = json.loads((tmp_path / "site.json").read_text())
+    (tmp_path / "other.json").write_text(json.dumps({**raw, "hosts": ["elsewhere"]}))
+    one_line(tool("measure", "other.json", *command[2:]), "found measurements with site", "-o")
+    done = tool("measure", "other.json", "-o", "elsewhere", *command[4:])
+    one_line(done, f'found ranks on "{socket.gethostname()}"', "topo-pingpong", "are kept")
+    # what the page and the comparison make of it
+    done = tool("compare", "out", *launch, "--budget", "15s")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"\d+ points: \d+ wins, \d+ losses", done.stdout)
+    done = tool("report", "out", "-o", "r.html")
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "r.html").read_text()
+    assert 'id="map-bcast"' in page and 'id="compare"' in page and "topo_auto" in page
+    assert "http" not in page.replace("http-equiv", "") and "<script" not in page
+
+
+def test_interrupted_and_gone_on_with(tool: Any, mpiexec: Path, tmp_path: Path) -> None:
+    """^C in the second launch: what the first has measured is kept, and not measured again."""
+    launcher = tmp_path / "launcher"
+    launcher.write_text(
+        f"#!/bin/sh\nif [ -e first ]; then sleep 1; kill -INT $TESTED; sleep 30; fi\n>first\nexec {mpiexec} $*\n"
+    )
+    launcher.chmod(0o755)
+    command = ["measure", "site.json", "-o", "out", "--ranks", "2", "--sizes", "8", "--budget"]
+    words = [*command, "5m", "--collective", "bcast", "--launch"]
+    os.environ["TESTED"] = str(os.getpid())
+    try:
+        done = tool(*words, launcher)
+    finally:
+        del os.environ["TESTED"]
+    assert done.returncode == 130, done.stderr
+    assert "interrupted; 2 launches are kept in out: say the same" in done.stderr.splitlines()[-1]
+    (first, second) = sorted((tmp_path / "out/launches").iterdir())
+    content = first.read_text()
+    assert '"type": "cell"' in content and '"type": "cell"' not in second.read_text()
+    (tmp_path / "first").unlink()
+    launcher.write_text(f"#!/bin/sh\nexec {mpiexec} $*\n")
+    done = tool(*words[:-4], "20s", *words[-3:], launcher)
+    assert done.returncode == 0, done.stderr
+    assert first.read_text() == content
