@@ -5,8 +5,9 @@
  * programs that compare algorithms share.
  *
  * The name is an item of the CVAR MPIR_CVAR_<COLL>_INTRA_ALGORITHM, `auto` for the library's own
- * choice; `+init` behind it stands for the persistent form, MPI_<Coll>_init. While an algorithm is
- * forced, MPIR_CVAR_COLLECTIVE_FALLBACK is `error`, so that one which cannot be applied is not
+ * choice; `+init` behind it stands for the persistent form, MPI_<Coll>_init, and `+overlap` for the
+ * nonblocking one beside computation, whose name is one of MPIR_CVAR_I<COLL>_INTRA_ALGORITHM. While an
+ * algorithm is forced, MPIR_CVAR_COLLECTIVE_FALLBACK is `error`, so that one which cannot be applied is not
  * silently replaced by another.
  */
 
@@ -27,6 +28,7 @@
 
 #define MAX_ALGORITHMS 32
 #define PERSISTENT "+init"
+#define OVERLAP "+overlap"
 #define FALLBACK_CVAR "MPIR_CVAR_COLLECTIVE_FALLBACK"
 #define DESC_SIZE 8192          /* of a CVAR's description */
 #define MAX_LIST 768            /* characters of the items of a CVAR */
@@ -140,10 +142,10 @@ static void cvar_items(const char *cvar, char *list, size_t size)
 
 struct algorithm {
     char name[64];              /* as given */
-    char item[64];              /* of the CVAR: the name without `+init` */
+    char item[64];              /* of the CVAR: the name without `+init` or `+overlap` */
     int value;                  /* of the CVAR */
     bool forced;                /* anything but `auto` */
-    bool persistent;
+    bool persistent, overlap;
 };
 
 /* The variable of the environment that gives a CVAR a value, NULL if there is none. MPICH reads each
@@ -161,19 +163,29 @@ static const char *cvar_variable(const char *cvar)
     return NULL;
 }
 
-/* The algorithms in a list such as "auto,planned,planned+init". Returns their number, or -1 after a
- * usage_error. */
+static bool ends_in(const char *name, const char *end)
+{
+    const size_t len = strlen(name);
+
+    return len > strlen(end) && !strcmp(name + len - strlen(end), end);
+}
+
+/* The algorithms in a list such as "auto,planned,planned+init". `overlap_cvar` is that of the
+ * nonblocking form, NULL where it is not measured. Returns their number, or -1 after a usage_error. */
 static int parse_algorithms(char *list, const char *coll, const char *cvar, bool has_persistent,
-                            struct algorithm *algos)
+                            const char *overlap_cvar, struct algorithm *algos)
 {
     static char every[MAX_LIST];
-    const char *variable = cvar ? cvar_variable(cvar) : NULL;
     int num = 0;
 
-    if (variable && strcmp(getenv(variable), "auto")) {
-        usage_error("%s is %s in the environment: expected none, --algorithms chooses", variable,
-                    getenv(variable));
-        return -1;
+    for (int i = 0; i < 2; i++) {
+        const char *name = i == 0 ? cvar : overlap_cvar;
+        const char *variable = name ? cvar_variable(name) : NULL;
+        if (variable && strcmp(getenv(variable), "auto")) {
+            usage_error("%s is %s in the environment: expected none, --algorithms chooses",
+                        variable, getenv(variable));
+            return -1;
+        }
     }
     if (!strcmp(list, "all") && cvar) {
         cvar_items(cvar, every, sizeof(every));
@@ -181,10 +193,12 @@ static int parse_algorithms(char *list, const char *coll, const char *cvar, bool
     }
     for (char *name = strtok(list, ", "); name; name = strtok(NULL, ", ")) {
         struct algorithm *a = &algos[num];
-        const size_t len = strlen(name), end = strlen(PERSISTENT), own = strlen("_auto");
+        const size_t len = strlen(name);
+        const char *own_cvar = cvar;
+        size_t end = 0;
 
         /* sched_auto is the library's choice again, and MPICH 4.0 aborts in it */
-        if (list == every && len > own && !strcmp(name + len - own, "_auto"))
+        if (list == every && ends_in(name, "_auto"))
             continue;
         for (int i = 0; i < num; i++) {
             if (!strcmp(algos[i].name, name)) {
@@ -196,27 +210,33 @@ static int parse_algorithms(char *list, const char *coll, const char *cvar, bool
             usage_error("--algorithms: more than %d", MAX_ALGORITHMS);
             return -1;
         }
-        a->persistent = len > end && !strcmp(name + len - end, PERSISTENT);
-        snprintf(a->name, sizeof(a->name), "%s", name);
-        snprintf(a->item, sizeof(a->item), "%.*s", (int) (len - (a->persistent ? end : 0)), name);
-        if (a->persistent && !has_persistent) {
-            usage_error("--algorithms: '%s': no persistent form of %s is measured here", name,
-                        coll);
+        a->persistent = ends_in(name, PERSISTENT);
+        a->overlap = ends_in(name, OVERLAP);
+        if ((a->persistent && !has_persistent) || (a->overlap && !overlap_cvar)) {
+            usage_error("--algorithms: '%s': no %s form of %s is measured here", name,
+                        a->persistent ? "persistent" : "overlapped", coll);
             return -1;
         }
+        if (a->persistent || a->overlap)
+            end = strlen(a->persistent ? PERSISTENT : OVERLAP);
+        if (a->overlap)
+            own_cvar = overlap_cvar;
+        snprintf(a->name, sizeof(a->name), "%s", name);
+        snprintf(a->item, sizeof(a->item), "%.*s", (int) (len - end), name);
         a->forced = strcmp(a->item, "auto") != 0;
-        a->value = len >= sizeof(a->name) ? -1 : cvar ? cvar_item_value(cvar, a->item, NULL) :
-            -a->forced;
+        a->value = len >= sizeof(a->name) ? -1 :
+            own_cvar ? cvar_item_value(own_cvar, a->item, NULL) : -a->forced;
         if (a->value < 0) {
             char known[MAX_LIST] = "auto";
-            if (cvar)
-                cvar_items(cvar, known, sizeof(known));
+            if (own_cvar)
+                cvar_items(own_cvar, known, sizeof(known));
             if (known[0])
-                usage_error("--algorithms: '%s' is no algorithm of %s in this MPI "
-                            "library; it has: %s", a->item, coll, known);
+                usage_error("--algorithms: '%s' is no algorithm of %s%s in this MPI "
+                            "library; it has: %s", a->item, a->overlap ? "nonblocking " : "", coll,
+                            known);
             else
                 usage_error("this MPI library has no %s, or refuses the MPIR_CVAR_ "
-                            "variables in the environment", cvar);
+                            "variables in the environment", own_cvar);
             return -1;
         }
         num++;
@@ -227,8 +247,8 @@ static int parse_algorithms(char *list, const char *coll, const char *cvar, bool
 }
 
 static struct {
-    MPI_T_cvar_handle algorithm, fallback;
-    int initial, fallback_initial, fallback_error;
+    MPI_T_cvar_handle algorithm[2], fallback;   /* blocking, nonblocking */
+    int initial[2], fallback_initial, fallback_error;
 } selection;
 
 /* First before MPI_T starts, then after */
@@ -237,11 +257,14 @@ static void selection_ask(void)
     selection.fallback_error = cvar_item_value(FALLBACK_CVAR, "error", NULL);
 }
 
-static void selection_open(const char *cvar)
+static void selection_open(const char *cvar, const char *overlap_cvar)
 {
-    selection.algorithm = cvar ? cvar_open(cvar) : MPI_T_CVAR_HANDLE_NULL;
-    if (cvar)
-        MPI_T_cvar_read(selection.algorithm, &selection.initial);
+    for (int i = 0; i < 2; i++) {
+        const char *name = i == 0 ? cvar : overlap_cvar;
+        selection.algorithm[i] = name ? cvar_open(name) : MPI_T_CVAR_HANDLE_NULL;
+        if (selection.algorithm[i] != MPI_T_CVAR_HANDLE_NULL)
+            MPI_T_cvar_read(selection.algorithm[i], &selection.initial[i]);
+    }
     selection.fallback =
         selection.fallback_error < 0 ? MPI_T_CVAR_HANDLE_NULL : cvar_open(FALLBACK_CVAR);
     if (selection.fallback != MPI_T_CVAR_HANDLE_NULL)
@@ -251,8 +274,11 @@ static void selection_open(const char *cvar)
 /* NULL: as it was. With `strict` a forced algorithm may not be replaced. */
 static void select_algorithm(const struct algorithm *a, bool strict)
 {
-    if (selection.algorithm != MPI_T_CVAR_HANDLE_NULL)
-        MPI_T_cvar_write(selection.algorithm, a ? &a->value : &selection.initial);
+    for (int i = 0; i < 2; i++) {
+        const bool is_of = a && a->overlap == (i == 1);
+        if (selection.algorithm[i] != MPI_T_CVAR_HANDLE_NULL)
+            MPI_T_cvar_write(selection.algorithm[i], is_of ? &a->value : &selection.initial[i]);
+    }
     if (selection.fallback != MPI_T_CVAR_HANDLE_NULL)
         MPI_T_cvar_write(selection.fallback, a && a->forced && strict ? &selection.fallback_error :
                          &selection.fallback_initial);

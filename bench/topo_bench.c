@@ -669,7 +669,7 @@ static void parse_options(int argc, char **argv)
         opt.min_reps = opt.max_reps;
     if (!bad_usage[0])
         opt.num_algos = parse_algorithms(algorithms, collective, opt.coll->cvar,
-                                         opt.coll->init != NULL, opt.algos);
+                                         opt.coll->init != NULL, NULL, opt.algos);
     for (int i = 0; i < opt.num_algos; i++)
         if (opt.pattern == CHANGING && opt.algos[i].persistent)
             usage_error("--algorithms: '%s': the counts of a persistent call cannot change",
@@ -2172,7 +2172,7 @@ int main(int argc, char **argv)
         make_traffic();
     } else {
         MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
-        selection_open(opt.coll->cvar);
+        selection_open(opt.coll->cvar, NULL);
         rc = run() ? 0 : 1;
         MPI_T_finalize();
     }

@@ -6,7 +6,7 @@
  * topo-fft: a distributed 2-D or 3-D FFT with FFTW, whose transposes are MPI_Alltoallv: what an
  * application gains by another algorithm for it.
  *
- *     mpiexec -n 16 topo-fft -s 96x90x84 -a auto,planned,planned+init
+ *     mpiexec -n 16 topo-fft -s 96x90x84 -a auto,planned,planned+init,tsp_planned+overlap
  *
  * Idea: the ranks are a grid of rows x cols, rank = row * cols + col. The data are in three layouts
  * in turn, and in each one axis is whole on every rank, so that plain 1-D transforms serve:
@@ -20,10 +20,14 @@
  * same. In 2-D (slabs) there is no z, one column, and the layout Y is the result. Where the ranks do
  * not divide an axis, some have one line more than others, so that counts differ.
  *
+ * In 3-D the third axis stays in a transpose: along it the work is cut into PIECES. The form +overlap
+ * sends each piece by MPI_Ialltoallv as soon as it is transformed (backward: transforms each as soon
+ * as it is there), while the others are on their way.
+ *
  * In each repetition every algorithm makes one forward and one backward transform, in an order that
  * turns from one to the next. Algorithms are switched as in topo-bench-mpi. A time is the maximum
  * over the ranks; that of the transposes holds the calls of MPI alone, with the waiting of ranks for
- * each other in them, and no copying to and from their buffers.
+ * each other in them, and no copying to and from their buffers; of +overlap, what is not hidden.
  *
  * Every transform is checked. The first spectrum of all must be that of a direct sum over the input
  * (at some points; at all of a small grid), and every later one must be the same, bit for bit. The
@@ -51,7 +55,9 @@
 #include <string.h>
 
 #define CVAR "MPIR_CVAR_ALLTOALLV_INTRA_ALGORITHM"
-#define COUNTER "coll_topo_alltoallv_%s_calls"
+#define OVERLAP_CVAR "MPIR_CVAR_IALLTOALLV_INTRA_ALGORITHM"
+#define COUNTER "coll_topo_%salltoallv_%s_calls"
+#define PIECES 4                /* of a transpose that is overlapped */
 #define ALL_POINTS 4096         /* a grid of so many is checked as a whole */
 #define SOME_POINTS 16          /* of a larger one */
 #define TOLERANCE 1e-9          /* one wrong element changes far more, rounding far less */
@@ -86,12 +92,15 @@ static void print_help(void)
            "  -g, --grid ROWSxCOLS     of the ranks, in 3-D (as square as can be)\n"
            "  -a, --algorithms LIST    values of " CVAR ",\n"
            "                           and `auto` for the library's own choice; with +init behind\n"
-           "                           it: MPI_Alltoallv_init; ratios refer to the first (auto)\n"
+           "                           it: MPI_Alltoallv_init; with +overlap: MPI_Ialltoallv in %d\n"
+           "                           pieces beside the transforms of a 3-D grid, by values of\n"
+           "                           " OVERLAP_CVAR ";\n"
+           "                           ratios refer to the first (auto)\n"
            "  -n, --repetitions N      timed transforms, forward and backward, of each (%ld)\n"
            "  -w, --warmup N           transforms before, checked but not timed (%ld)\n"
            "  -j, --json               print JSON lines with all samples\n"
            "  -h, --help\n"
-           "  -V, --version\n", opt.reps, opt.warmup);
+           "  -V, --version\n", PIECES, opt.reps, opt.warmup);
 }
 
 /* "60x50": the numbers, from 1; returns how many, 0 when it is nothing of that kind. */
@@ -179,7 +188,12 @@ static void parse_options(int argc, char **argv)
     if (opt.dims == 2 && opt.rows)
         usage_error("--grid: only a 3-D grid has one; in 2-D each rank has a slab");
     if (!bad_usage[0])
-        opt.num_algos = parse_algorithms(algorithms, "alltoallv", CVAR, true, opt.algos);
+        opt.num_algos = parse_algorithms(algorithms, "alltoallv", CVAR, true, OVERLAP_CVAR,
+                                         opt.algos);
+    for (int i = 0; i < opt.num_algos; i++)
+        if (opt.algos[i].overlap && opt.dims == 2)
+            usage_error("--algorithms: '%s': only a 3-D grid has pieces that overlap",
+                        opt.algos[i].name);
 }
 
 /* ---- who has what ---- */
@@ -195,6 +209,14 @@ static long start(long m, long parts, long i)
     return i * (m / parts) + (i < m % parts ? i : m % parts);
 }
 
+/* A part of a transpose: a range of its third axis, and the elements to or from each rank of its
+ * communicator: [0] before, [1] after */
+struct piece {
+    long from, num;
+    long base[2];               /* of its elements in the buffers of MPI */
+    int *counts[2], *displs[2];
+};
+
 /* One transpose. In the layout before it, i is split over the ranks of comm and j is whole; after
  * it the other way round. The third axis, o, stays. */
 struct transpose {
@@ -203,8 +225,7 @@ struct transpose {
     long num_o, num_i, num_j;   /* o: of this rank; i, j: in all */
     long before_o, before_i;    /* steps in memory; j has 1 */
     long after_o, after_j;      /* i has 1 */
-    /* elements to or from each rank of comm: [0] before, [1] after */
-    int *counts[2], *displs[2];
+    struct piece whole, pieces[PIECES];
     MPI_Request requests[MAX_ALGORITHMS][2];    /* of persistent algorithms, by direction */
 };
 
@@ -224,30 +245,43 @@ static void shared_ranges(const struct transpose *t, bool after, int k, struct r
     j->num = part(t->num_j, t->parts, j_part);
 }
 
-static bool make_transpose(struct transpose *t)
+static bool make_piece(const struct transpose *t, long from, long num, struct piece *p)
 {
-    int *ints;
+    int *ints = malloc(sizeof(int) * 4 * t->parts);
 
-    MPI_Comm_rank(t->comm, &t->me);
-    MPI_Comm_size(t->comm, &t->parts);
-    ints = malloc(sizeof(int) * 4 * t->parts);
     if (!ints)
         return false;
+    p->from = from;
+    p->num = num;
     for (int after = 0; after < 2; after++) {
-        long sum = 0;
-        t->counts[after] = ints + (2 * after) * t->parts;
-        t->displs[after] = ints + (2 * after + 1) * t->parts;
+        long all = 0;           /* of one line of the third axis */
+        p->counts[after] = ints + (2 * after) * t->parts;
+        p->displs[after] = ints + (2 * after + 1) * t->parts;
         for (int k = 0; k < t->parts; k++) {
             struct range i, j;
             shared_ranges(t, after, k, &i, &j);
-            t->counts[after][k] = (int) (t->num_o * i.num * j.num);
-            t->displs[after][k] = (int) sum;
-            sum += t->counts[after][k];
+            p->counts[after][k] = (int) (num * i.num * j.num);
+            p->displs[after][k] = (int) (num * all);
+            all += i.num * j.num;
         }
+        p->base[after] = from * all;
     }
+    return true;
+}
+
+static bool make_transpose(struct transpose *t)
+{
+    bool ok;
+
+    MPI_Comm_rank(t->comm, &t->me);
+    MPI_Comm_size(t->comm, &t->parts);
+    ok = make_piece(t, 0, t->num_o, &t->whole);
+    for (int c = 0; c < PIECES; c++)
+        ok = ok && make_piece(t, start(t->num_o, PIECES, c), part(t->num_o, PIECES, c),
+                              &t->pieces[c]);
     for (int a = 0; a < MAX_ALGORITHMS; a++)
         t->requests[a][0] = t->requests[a][1] = MPI_REQUEST_NULL;
-    return true;
+    return ok;
 }
 
 /* By algorithm: whether the library counts its calls, and so tells when it left one to another. One
@@ -260,26 +294,27 @@ static struct {
     element *layout[3];
     element *out, *in;          /* what MPI sends and receives */
     element *spectrum;          /* the first one, to compare with */
-    fftw_plan plans[3][2];      /* by axis, forward and backward */
+    fftw_plan plans[3][2][PIECES];      /* by axis, backward and forward; of the last layout: one */
     struct transpose transposes[2];
     int row, col;
     long y0, z0;                /* of layout X: what this rank has, from where */
     long x0, last_y0;           /* of the last layout: x, and in 3-D y */
 } data;
 
-/* Copies the blocks for, or from, the ranks of comm; within a block the order is [o][i][j]. */
-static void copy_blocks(const struct transpose *t, bool after, element * array, element * wire,
-                        bool to_wire)
+/* Copies the blocks of a piece for, or from, the ranks of comm; within a block the order is
+ * [o][i][j]. */
+static void copy_blocks(const struct transpose *t, const struct piece *p, bool after,
+                        element * array, element * wire, bool to_wire)
 {
     const long step_o = after ? t->after_o : t->before_o;
     const long step_i = after ? 1 : t->before_i;
     const long step_j = after ? t->after_j : 1;
 
     for (int k = 0; k < t->parts; k++) {
-        element *next = wire + t->displs[after][k];
+        element *next = wire + p->base[after] + p->displs[after][k];
         struct range i, j;
         shared_ranges(t, after, k, &i, &j);
-        for (long o = 0; o < t->num_o; o++) {
+        for (long o = p->from; o < p->from + p->num; o++) {
             for (long m = i.from; m < i.from + i.num; m++) {
                 element *line = array + o * step_o + m * step_i + j.from * step_j;
                 if (to_wire)
@@ -294,35 +329,43 @@ static void copy_blocks(const struct transpose *t, bool after, element * array, 
     }
 }
 
+static void note_error(int err)
+{
+    int len;
+
+    if (err != MPI_SUCCESS && !refusal[0])
+        MPI_Error_string(err, refusal, &len);
+}
+
 /* Returns the time in MPI. */
 static double transpose(struct transpose *t, int algo, bool forward, element * from, element * to)
 {
     const struct algorithm *a = &opt.algos[algo];
+    const struct piece *p = &t->whole;
     MPI_Request *request = &t->requests[algo][forward];
-    int **counts = t->counts, **displs = t->displs;
     const int first = forward ? 0 : 1, last = 1 - first;
     double time;
-    int err = MPI_SUCCESS, len;
+    int err = MPI_SUCCESS;
 
-    copy_blocks(t, first, from, data.out, true);
+    copy_blocks(t, p, first, from, data.out, true);
     select_algorithm(a, !has_counter[algo]);
     if (a->persistent && *request == MPI_REQUEST_NULL)
-        err = MPI_Alltoallv_init(data.out, counts[first], displs[first], MPI_C_DOUBLE_COMPLEX,
-                                 data.in, counts[last], displs[last], MPI_C_DOUBLE_COMPLEX,
-                                 t->comm, MPI_INFO_NULL, request);
+        err = MPI_Alltoallv_init(data.out, p->counts[first], p->displs[first],
+                                 MPI_C_DOUBLE_COMPLEX, data.in, p->counts[last], p->displs[last],
+                                 MPI_C_DOUBLE_COMPLEX, t->comm, MPI_INFO_NULL, request);
     time = MPI_Wtime();
     if (a->persistent && err == MPI_SUCCESS) {
         MPI_Start(request);
         err = MPI_Wait(request, MPI_STATUS_IGNORE);
     } else if (!a->persistent) {
-        err = MPI_Alltoallv(data.out, counts[first], displs[first], MPI_C_DOUBLE_COMPLEX, data.in,
-                            counts[last], displs[last], MPI_C_DOUBLE_COMPLEX, t->comm);
+        err = MPI_Alltoallv(data.out, p->counts[first], p->displs[first], MPI_C_DOUBLE_COMPLEX,
+                            data.in, p->counts[last], p->displs[last], MPI_C_DOUBLE_COMPLEX,
+                            t->comm);
     }
     time = MPI_Wtime() - time;
     select_algorithm(NULL, false);
-    if (err != MPI_SUCCESS && !refusal[0])
-        MPI_Error_string(err, refusal, &len);
-    copy_blocks(t, last, to, data.in, false);
+    note_error(err);
+    copy_blocks(t, p, last, to, data.in, false);
     return time;
 }
 
@@ -332,23 +375,69 @@ static int last_layout(void)
     return opt.dims - 1;
 }
 
+static void transform_piece(int axis, bool forward, int c)
+{
+    if (data.plans[axis][forward][c])
+        fftw_execute(data.plans[axis][forward][c]);
+}
+
 static void transform_axis(int axis, bool forward)
 {
-    if (data.plans[axis][forward])
-        fftw_execute(data.plans[axis][forward]);
+    for (int c = 0; c < PIECES; c++)
+        transform_piece(axis, forward, c);
+}
+
+/* A transpose in pieces, with the transforms before it (forward) or after it. Returns the time in
+ * MPI. */
+static double overlap(struct transpose *t, int algo, bool forward, int axis, int next)
+{
+    const int first = forward ? 0 : 1, last = 1 - first;
+    MPI_Request requests[PIECES];
+    double time = 0, begin;
+    int err, flag;
+
+    for (int c = 0; c < PIECES; c++) {
+        const struct piece *p = &t->pieces[c];
+        if (forward)
+            transform_piece(axis, forward, c);
+        copy_blocks(t, p, first, data.layout[axis], data.out, true);
+        select_algorithm(&opt.algos[algo], !has_counter[algo]);
+        begin = MPI_Wtime();
+        requests[c] = MPI_REQUEST_NULL;
+        err = MPI_Ialltoallv(data.out + p->base[first], p->counts[first], p->displs[first],
+                             MPI_C_DOUBLE_COMPLEX, data.in + p->base[last], p->counts[last],
+                             p->displs[last], MPI_C_DOUBLE_COMPLEX, t->comm, &requests[c]);
+        note_error(err);
+        select_algorithm(NULL, false);
+        for (int before = 0; before < c; before++)
+            note_error(MPI_Test(&requests[before], &flag, MPI_STATUS_IGNORE));
+        time += MPI_Wtime() - begin;
+    }
+    for (int c = 0; c < PIECES; c++) {
+        begin = MPI_Wtime();
+        note_error(MPI_Wait(&requests[c], MPI_STATUS_IGNORE));
+        time += MPI_Wtime() - begin;
+        copy_blocks(t, &t->pieces[c], last, data.layout[next], data.in, false);
+        if (!forward)
+            transform_piece(next, forward, c);
+    }
+    return time;
 }
 
 /* Returns the time in MPI. */
 static double transform(int algo, bool forward)
 {
+    const bool overlaps = opt.algos[algo].overlap;
     double time = 0;
 
     for (int i = 0; i < opt.dims; i++) {
         const int axis = forward ? i : last_layout() - i, next = forward ? axis + 1 : axis - 1;
-        transform_axis(axis, forward);
+        struct transpose *t = &data.transposes[forward ? axis : next];
+        if (!overlaps || axis == last_layout())
+            transform_axis(axis, forward);
         if (i + 1 < opt.dims)
-            time += transpose(&data.transposes[forward ? axis : next], algo, forward,
-                              data.layout[axis], data.layout[next]);
+            time += overlaps ? overlap(t, algo, forward, axis, next) :
+                transpose(t, algo, forward, data.layout[axis], data.layout[next]);
     }
     return time;
 }
@@ -392,13 +481,19 @@ static bool prepare(void)
         if (!data.layout[l])
             return false;
         most = data.elements[l] > most ? data.elements[l] : most;
-        for (int forward = 0; forward < 2 && data.elements[l] > 0; forward++) {
-            const int len = (int) n[l];
-            data.plans[l][forward] =
-                fftw_plan_many_dft(1, &len, (int) (data.elements[l] / len), data.layout[l], NULL, 1,
-                                   len, data.layout[l], NULL, 1, len,
+        /* by pieces of the axis which is the slowest in memory, in whatever form: all algorithms
+         * have the same bits */
+        const long lines = l == last_layout() ? 1 : data.transposes[l].num_o;
+        for (int i = 0; i < 2 * PIECES && lines > 0; i++) {
+            const int forward = i / PIECES, c = i % PIECES, len = (int) n[l];
+            const int num = (int) (data.elements[l] / len / lines * part(lines, PIECES, c));
+            element *e = data.layout[l] + data.elements[l] / lines * start(lines, PIECES, c);
+            if (num == 0)
+                continue;
+            data.plans[l][forward][c] =
+                fftw_plan_many_dft(1, &len, num, e, NULL, 1, len, e, NULL, 1, len,
                                    forward ? FFTW_FORWARD : FFTW_BACKWARD, FFTW_ESTIMATE);
-            if (!data.plans[l][forward])
+            if (!data.plans[l][forward][c])
                 return false;
         }
     }
@@ -411,9 +506,9 @@ static bool prepare(void)
 static void release(void)
 {
     for (int l = 0; l < 3; l++) {
-        for (int forward = 0; forward < 2; forward++)
-            if (data.plans[l][forward])
-                fftw_destroy_plan(data.plans[l][forward]);
+        for (int i = 0; i < 2 * PIECES; i++)
+            if (data.plans[l][i / PIECES][i % PIECES])
+                fftw_destroy_plan(data.plans[l][i / PIECES][i % PIECES]);
         fftw_free(data.layout[l]);
     }
     fftw_free(data.out);
@@ -424,7 +519,9 @@ static void release(void)
         for (int a = 0; a < 2 * opt.num_algos; a++)
             if (t->requests[a / 2][a % 2] != MPI_REQUEST_NULL)
                 MPI_Request_free(&t->requests[a / 2][a % 2]);
-        free(t->counts[0]);
+        free(t->whole.counts[0]);
+        for (int c = 0; c < PIECES; c++)
+            free(t->pieces[c].counts[0]);
         MPI_Comm_free(&t->comm);
     }
 }
@@ -544,21 +641,22 @@ static bool same_spectrum(double scale)
 
 struct result {
     double *transposes_us, *total_us;
-    long calls;                 /* of MPI_Alltoallv, or MPI_Start, on rank 0 */
+    long calls;                 /* of MPI_Alltoallv, MPI_Start or MPI_Ialltoallv, on rank 0 */
     unsigned long counted;      /* of them, as the library says, by this algorithm */
 };
 
 static double spectrum_off, input_off;  /* the worst that was found */
 
 /* The counter of an algorithm's calls, where the library has one. */
-static unsigned long read_counter(MPI_T_pvar_session session, const char *item, bool * found)
+static unsigned long read_counter(MPI_T_pvar_session session, const struct algorithm *a,
+                                  bool * found)
 {
     char name[128];
     unsigned long value = 0;
     int index, count;
     MPI_T_pvar_handle handle;
 
-    snprintf(name, sizeof(name), COUNTER, item);
+    snprintf(name, sizeof(name), COUNTER, a->overlap ? "i" : "", a->item);
     *found = MPI_T_pvar_get_index(name, MPI_T_PVAR_CLASS_COUNTER, &index) == MPI_SUCCESS &&
         MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count) == MPI_SUCCESS;
     if (*found) {
@@ -734,7 +832,7 @@ static bool run(void)
             MPI_Abort(MPI_COMM_WORLD, 1);
     }
     for (int i = 0; ok && i < opt.num_algos; i++) {
-        read_counter(session, opt.algos[i].item, &has_counter[i]);
+        read_counter(session, &opt.algos[i], &has_counter[i]);
         /* MPICH reads the CVAR in the persistent form for some algorithms only; without a counter
          * another would be measured under its name */
         ok = has_counter[i] || !opt.algos[i].forced || !opt.algos[i].persistent;
@@ -746,11 +844,11 @@ static bool run(void)
         for (int i = 0; ok && i < opt.num_algos; i++) {
             const int algo = (int) ((i + rep + opt.warmup) % opt.num_algos);
             struct result *r = &results[algo];
-            const unsigned long before = read_counter(session, opt.algos[algo].item, &found);
+            const unsigned long before = read_counter(session, &opt.algos[algo], &found);
             double transposes, total;
             ok = measure(algo, call++, &transposes, &total);
-            r->calls += 2 * (opt.dims - 1);
-            r->counted += read_counter(session, opt.algos[algo].item, &found) - before;
+            r->calls += 2 * (opt.dims - 1) * (opt.algos[algo].overlap ? PIECES : 1);
+            r->counted += read_counter(session, &opt.algos[algo], &found) - before;
             if (rep >= 0) {
                 r->transposes_us[rep] = transposes;
                 r->total_us[rep] = total;
@@ -823,7 +921,7 @@ int main(int argc, char **argv)
         rc = 2;
     } else {
         MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
-        selection_open(CVAR);
+        selection_open(CVAR, OVERLAP_CVAR);
         rc = run() ? 0 : 1;
         MPI_T_finalize();
     }

@@ -350,12 +350,12 @@ static void parse(int argc, char **argv)
     if (list == NULL)
         usage_error("--algorithms is missing");
     else
-        num_algos = parse_algorithms(list, collective, cvar, collective[0] == 'a', algos);
+        num_algos = parse_algorithms(list, collective, cvar, collective[0] == 'a', NULL, algos);
     selection_ask();
     int provided;
     MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
     if (!bad_usage[0])
-        selection_open(cvar);
+        selection_open(cvar, NULL);
 }
 
 int main(int argc, char **argv)

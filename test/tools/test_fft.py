@@ -35,18 +35,25 @@ FAULTS = """
         spoil(r);
         return rc;
     }
-    static void *persistent;    /* the same buffer for all requests */
+    static void *last;  /* buffer of a persistent or nonblocking call */
     int MPI_Alltoallv_init(const void *s, const int *sn, const int *sd, MPI_Datatype st, void *r,
                            const int *rn, const int *rd, MPI_Datatype rt, MPI_Comm comm,
                            MPI_Info info, MPI_Request *request)
     {
-        persistent = r;
+        last = r;
         return PMPI_Alltoallv_init(s, sn, sd, st, r, rn, rd, rt, comm, info, request);
+    }
+    int MPI_Ialltoallv(const void *s, const int *sn, const int *sd, MPI_Datatype st, void *r,
+                       const int *rn, const int *rd, MPI_Datatype rt, MPI_Comm comm,
+                       MPI_Request *request)
+    {
+        last = r;
+        return PMPI_Ialltoallv(s, sn, sd, st, r, rn, rd, rt, comm, request);
     }
     int MPI_Wait(MPI_Request *request, MPI_Status *status)
     {
         int rc = PMPI_Wait(request, status);
-        spoil(persistent);
+        spoil(last);
         return rc;
     }
 """
@@ -87,17 +94,21 @@ def faults(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize("size", ["13x11", "13x11x9", "40x30x20", "2x3x1"])
 def test_transforms_are_right(fft: Callable[..., Any], ranks: int, size: str) -> None:
     """More ranks than lines, too; 40 x 30 x 20 is checked at some points only."""
-    what = ("-s", size, "-a", "auto,scattered,auto+init", "-n", 3, "-w", 1, "--json")
+    algorithms = ["auto", "scattered", "auto+init"]
+    if size.count("x") == 2:
+        algorithms += ["auto+overlap", "tsp_scattered+overlap"]
+    what = ("-s", size, "-a", ",".join(algorithms), "-n", 3, "-w", 1, "--json")
     done, lines = fft(ranks, *what)
     assert (done.returncode, done.stderr) == (0, "")
-    assert [line["type"] for line in lines] == ["start", *["result"] * 3, "end"]
+    assert [line["type"] for line in lines] == ["start", *["result"] * len(algorithms), "end"]
     start, *results = lines[:-1]
     assert "x".join(map(str, start["size"])) == size
     assert start["grid"][0] * start["grid"][1] == start["ranks"] == ranks
     assert max(start["spectrum_error"], start["input_error"]) < 1e-12
-    assert [r["algorithm"] for r in results] == ["auto", "scattered", "auto+init"]
+    assert [r["algorithm"] for r in results] == algorithms
     for r in results:
-        assert r["calls"] == (3 + 1) * 2 * (len(start["size"]) - 1)
+        pieces = 4 if r["algorithm"].endswith("+overlap") else 1
+        assert r["calls"] == (3 + 1) * 2 * (len(start["size"]) - 1) * pieces
         assert len(r["transposes_us"]) == len(r["total_us"]) == 3
         for transposes, total in zip(r["transposes_us"], r["total_us"], strict=True):
             assert 0 < transposes <= total
@@ -128,7 +139,28 @@ def test_any_grid(fft: Callable[..., Any], grid: Any) -> None:
     ],
 )
 def test_wrong_data_are_found(
-    fft: Callable[..., Any], faults: Any, algorithms: list[str], size: int, fault: Any, says: str
+    fft: Callable[..., Any], faults: Any, algorithms: str, size: str, fault: Any, says: str
+) -> None:
+    assert_found(fft, faults, algorithms, size, fault, says)
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        (8, "transform 0: the spectrum is not that of direct sums"),
+        (16, "transform 0: the backward transform does not give the input"),
+        (24, "transform 1: the spectrum is not that of the first"),
+    ],
+)
+def test_wrong_data_of_a_piece_are_found(
+    fft: Callable[..., Any], faults: Any, fault: Any, says: str
+) -> None:
+    """Of the last of four, in both transposes each time"""
+    assert_found(fft, faults, "auto+overlap", "8x5x8", fault, says)
+
+
+def assert_found(
+    fft: Callable[..., Any], faults: Any, algorithms: str, size: str, fault: Any, says: str
 ) -> None:
     env = {"LD_PRELOAD": faults, "FAULT": fault}
     done, lines = fft(4, "-s", size, "-a", algorithms, "-n", 4, "--json", env=env)
@@ -175,6 +207,7 @@ def test_help(fft: Callable[..., Any]) -> None:
         "--warmup",
         "--json",
         "+init",
+        "+overlap",
     ):
         assert word in done.stdout
 
@@ -212,13 +245,13 @@ def test_no_algorithm_runs_under_the_name_of_another(
     assert lines == []
 
 
-@pytest.mark.parametrize("prefix", ["MPIR_CVAR_", "MPIR_PARAM_", "MPICH_"])
-def test_an_algorithm_in_the_environment(fft: Callable[..., Any], prefix: str) -> None:
+@pytest.mark.parametrize("name", ["MPIR_CVAR_ALL", "MPIR_PARAM_ALL", "MPICH_ALL", "MPICH_IALL"])
+def test_an_algorithm_in_the_environment(fft: Callable[..., Any], name: str) -> None:
     """It would be overruled in silence, under the name auto."""
-    name = f"{prefix}ALLTOALLV_INTRA_ALGORITHM"
-    done, _ = fft(2, "-s", "8x8", env={name: "scattered"})
+    name += "TOALLV_INTRA_ALGORITHM"
+    done, _ = fft(2, "-s", "8x8", env={name: "sched_blocked" if "IALL" in name else "scattered"})
     assert done.returncode == 2
-    assert f"{name} is scattered in the environment" in done.stderr
+    assert f"{name} is s" in done.stderr and "in the environment" in done.stderr
     assert fft(2, "-s", "8x8", env={name: "auto"})[0].returncode == 0
 
 
@@ -235,6 +268,8 @@ def test_an_algorithm_in_the_environment(fft: Callable[..., Any], prefix: str) -
         (("-g", "2x2"), ("--grid", "2x2", "3 ranks")),
         (("-s", "8x8", "-g", "1x3"), ("--grid", "2-D")),
         (("-a", "rng"), ("'rng'", "scattered")),
+        (("-a", "rng+overlap", "-s", "8x8x8"), ("'rng'", "nonblocking", "tsp_scattered")),
+        (("-a", "auto+overlap", "-s", "8x8"), ("'auto+overlap'", "3-D")),
         (("-a", "auto,auto"), ("twice",)),
         (("-a", ","), ("empty",)),
         (("-n", "0"), ("--repetitions",)),
