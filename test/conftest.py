@@ -25,12 +25,12 @@ from typing import Any
 
 import pytest
 from kinds import Build, Env, Job, Json, Launch, MakeSite, Require, WriteJson
-from under_test import ALGORITHMS, mpich_version, of_version, source
+from under_test import ALGORITHMS, cache_dir, mpich_version, of_version, source
 
 REPO = Path(__file__).resolve().parents[1]
 CORPUS = REPO / "test/corpus"
 RUN = "TOPO_TEST_RUN"  # environment of all that tests start: whose tests
-SCRATCH = REPO / "build/test"  # programs built by tests, kept from one run to the next
+SCRATCH = cache_dir() / "test"  # programs built by tests, kept from one run to the next
 
 ALLGATHERS = [row["name"] for row in ALGORITHMS if row["collective"] == "allgather"]
 
@@ -68,6 +68,8 @@ def pytest_configure(config: Any) -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
     os.environ[RUN] = str(os.getpid())
+    # each process looks for disks and network cards in MPI_Init: half of the time of a launch
+    os.environ.setdefault("HWLOC_COMPONENTS", "-linuxio")
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(REPO / "build/hypothesis")
     config.addinivalue_line("markers", "slow: needs minutes or gigabytes, runs with --slow only")
     config.addinivalue_line("markers", "alone: measures, so nothing else may run: see maint/check")
@@ -196,9 +198,12 @@ def _build(command: Any, source: Path, flags: Any) -> Any:
     # the MPI behind build/bin may be another one than last time
     key = hashlib.sha256(repr([os.path.realpath(command[0]), *command]).encode())
     key.update(subprocess.run([command[0], "-v"], check=True, capture_output=True).stderr)
-    folders = [source.parent, *(Path(flag[2:]) for flag in command if flag.startswith("-I"))]
-    headers = [file for folder in folders for file in sorted(folder.glob("*.h"))]
-    for file in [*(Path(word) for word in command if word.endswith(".c")), *headers]:
+    files = [Path(word) for word in command if word.endswith(".c")]
+    files += sorted(source.parent.glob("*.h"))
+    for flag in command:
+        if flag.startswith("-I"):  # some files of C are included
+            files += sorted(Path(flag[2:]).glob("*.[ch]"))
+    for file in files:
         key.update(file.read_bytes())
     program = SCRATCH / f"{source.stem}-{key.hexdigest()[:12]}"
     if not program.exists():

@@ -9,6 +9,8 @@ from pathlib import Path
 REPO = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPO / "maint"))
 
+from common import cache_dir as cache_dir
+from common import lock as lock
 from common import numversion
 
 # Rows of the manifest that are algorithms; topo_auto is not, it selects one of them
