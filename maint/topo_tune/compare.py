@@ -159,7 +159,7 @@ def table(found: Sequence[Pair]) -> Table:
 def summary(found: Sequence[Pair]) -> str:
     if not found:
         return "nothing was measured both ways"
-    mean = math.exp(statistics.mean(math.log(p.ratio) for p in found))
+    mean = statistics.geometric_mean(p.ratio for p in found)
     count = {word: sum(p.verdict == word for p in found) for word in ("win", "loss", "undecided")}
     bad = sum(p.low > LOSS for p in found)
     return (

@@ -6,7 +6,7 @@ measured, since a tuning file cannot ask for more: so another algorithm has to b
 placement, and faster beyond noise, in two launches, in one of them."""
 
 import itertools
-import math
+import statistics
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -91,7 +91,7 @@ def verdicts(placed: Placed, base: str) -> list[Verdict]:
         ratios = [ours.us / theirs.us for ours, theirs in pairs]
         proven = any(ours.high < theirs.low for ours, theirs in pairs)
         launches = min(ours.launches for ours, _ in pairs)
-        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        mean = statistics.geometric_mean(ratios)
         result.append(Verdict(name, mean, max(ratios), proven, launches))
     return sorted(result, key=lambda v: (v.ratio, v.name))
 
@@ -165,7 +165,7 @@ def _exceptions(
         seen = [chosen[size][2] for size in sizes]
         algorithm, *params = name.split(" ")
         some = [v for v in seen if v]
-        gain = math.exp(sum(math.log(v.ratio) for v in some) / len(some))
+        gain = statistics.geometric_mean(v.ratio for v in some)
         yield Choice(
             *(collective, ppn, ranks, sizes[0], high or sizes[-1], algorithm, tuple(params)),
             loss=max(v.worst for v in some),

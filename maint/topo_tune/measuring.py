@@ -249,7 +249,7 @@ def learnt(campaign: Campaign, found: Sequence[Choice]) -> Iterator[str]:
     for key, cost in corrected(campaign).items():
         yield f"corrected: {key} {cost:g}"
     if gains:
-        mean = math.exp(statistics.mean(map(math.log, gains)))
+        mean = statistics.geometric_mean(gains)
         yield f"topo_auto takes {mean:.2f} of the time of the library's own choice (geometric mean)"
     if losses:
         yield f"topo_auto takes {100 * statistics.mean(losses):.1f} % more than the best that was measured"

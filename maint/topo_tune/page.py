@@ -2,7 +2,6 @@
 """One page on a campaign: site, decisions, gains and regrets. It is one file, and needs no network."""
 
 import html
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -195,9 +194,9 @@ def leaves_table(found: Sequence[Decision]) -> Table:
     for key in sorted({(d.cell.collective, d.leaf) for d in found}):
         of = [d for d in found if (d.cell.collective, d.leaf) == key]
         seen = [100 * d.regret for d in of if d.regret is not None]
-        gains = [math.log(d.gain) for d in of if d.gain]
+        gains = [d.gain for d in of if d.gain]
         numbers = [round(statistics.mean(seen), 1), round(max(seen), 1)] if seen else [None, None]
-        gain = _round(math.exp(statistics.mean(gains))) if gains else None
+        gain = _round(statistics.geometric_mean(gains)) if gains else None
         table.rows.append([*key, len(of), len(seen), *numbers, gain])
     return table
 
@@ -237,9 +236,9 @@ def make(
     if measured:
         mean = statistics.mean(d.regret or 0 for d in measured)
         lines.append(f"Mean regret where measured: {100 * mean:.1f} %.")
-    gains = [math.log(d.gain) for d in measured if d.gain]
+    gains = [d.gain for d in measured if d.gain]
     if gains:
-        gain = math.exp(statistics.mean(gains))
+        gain = statistics.geometric_mean(gains)
         lines.append(f"Gain over the default where measured: {gain:.2f} (geometric mean).")
     lines.append(f"{len(changes)} exceptions to topo_auto.")
     if pairs:

@@ -23,28 +23,16 @@
  * RAN lines, then "OK" and the number of words, or what is wrong. */
 
 #define _GNU_SOURCE             /* RTLD_NEXT */
-#include <mpi.h>
+#include "words.h"
 #include <dlfcn.h>
-#include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define NUM_THREADS 4
 #define MAX_VALUES 64           /* of a counter */
 #define MAX_COUNTERS 1024
 
-static int words_argc, has_threads, is_float, late_rank = -2, late_usec;
-static char **words_argv;
-
-static void fail(const char *what, const char *word)
-{
-    printf("%s: %s\n", word, what);
-    fflush(stdout);
-    MPI_Abort(MPI_COMM_WORLD, 1);
-}
+static int is_float, late_rank = -2, late_usec;
 
 /* -- a network that is slow for some messages -- */
 
@@ -309,31 +297,13 @@ static void *run_all(void *start)
 
 int main(int argc, char **argv)
 {
-    int provided, rank;
-    pthread_t threads[NUM_THREADS];
-    MPI_Comm comms[NUM_THREADS];
+    int rank;
 
-    has_threads = argc > 1 && !strcmp(argv[1], "threads");
-    MPI_Init_thread(&argc, &argv, has_threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
-    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
+    words_init(argc, argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     srand(rank);
-    words_argc = argc - 1 - has_threads;
-    words_argv = argv + 1 + has_threads;
     open_counters();
-    if (has_threads) {
-        for (int i = 0; i < NUM_THREADS; i++)
-            MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
-        for (int i = 0; i < NUM_THREADS; i++)
-            pthread_create(&threads[i], NULL, run_all, &comms[i]);
-        for (int i = 0; i < NUM_THREADS; i++)
-            pthread_join(threads[i], NULL);
-        for (int i = 0; i < NUM_THREADS; i++)
-            MPI_Comm_free(&comms[i]);
-    } else {
-        comms[0] = MPI_COMM_WORLD;
-        run_all(&comms[0]);
-    }
+    words_run(run_all);
     if (rank == 0)
         printf("OK %d\n", words_argc);
     MPI_T_pvar_session_free(&session);

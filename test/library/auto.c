@@ -18,24 +18,12 @@
  * an every:K or neighbours:K; the results are what they should be. Output: rank 0's counters of topo_auto, then OK, or what
  * is wrong. */
 
-#include <mpi.h>
-#include <pthread.h>
-#include <stdio.h>
+#include "words.h"
 #include <stdlib.h>
-#include <string.h>
 
-#define NUM_THREADS 4
 #define MAX_COUNT 256           /* of elements of a counter */
 
-static int words_argc, is_timed, has_parts;
-static char **words_argv;
-
-static void fail(const char *what, const char *word)
-{
-    printf("%s: %s\n", word, what);
-    fflush(stdout);
-    MPI_Abort(MPI_COMM_WORLD, 1);
-}
+static int is_timed, has_parts;
 
 /* Each element of what a rank contributes is its rank + 1. */
 static void run(MPI_Comm comm, const char *word)
@@ -219,28 +207,11 @@ static int compare_counters(void)
 
 int main(int argc, char **argv)
 {
-    int provided, rank, has_threads = argc > 1 && !strcmp(argv[1], "threads");
-    pthread_t threads[NUM_THREADS];
-    MPI_Comm comms[NUM_THREADS];
+    int rank;
 
-    MPI_Init_thread(&argc, &argv, has_threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
-    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
+    words_init(argc, argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    words_argc = argc - 1 - has_threads;
-    words_argv = argv + 1 + has_threads;
-    if (has_threads) {
-        for (int i = 0; i < NUM_THREADS; i++)
-            MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
-        for (int i = 0; i < NUM_THREADS; i++)
-            pthread_create(&threads[i], NULL, run_all, &comms[i]);
-        for (int i = 0; i < NUM_THREADS; i++)
-            pthread_join(threads[i], NULL);
-        for (int i = 0; i < NUM_THREADS; i++)
-            MPI_Comm_free(&comms[i]);
-    } else {
-        comms[0] = MPI_COMM_WORLD;
-        run_all(&comms[0]);
-    }
+    words_run(run_all);
     if (compare_counters() == 0 && words_argc > 0)
         fail("nothing", "counters");
     if (rank == 0)
