@@ -89,6 +89,68 @@ static int reduce_scatter(void)
     return out == size * (rank + 1);
 }
 
+/* Starts a request three times. Before each one, `in` gets new data: block i of rank r is
+ * 1000 * start + 10 * r + i. out[i] has to become 1000 * start + want[i], where want[i] >= 0. */
+static int restart(MPI_Request * req, int *in, const int *out, const int *want)
+{
+    int is_right = 1;
+
+    for (int start = 0; start < 3; start++) {
+        for (int i = 0; i < size; i++)
+            in[i] = 1000 * start + 10 * rank + i;
+        MPI_Start(req);
+        MPI_Wait(req, MPI_STATUS_IGNORE);
+        for (int i = 0; i < size; i++)
+            is_right = is_right && (want[i] < 0 || out[i] == 1000 * start + want[i]);
+    }
+    MPI_Request_free(req);
+    return is_right;
+}
+
+static int gather_again(void)
+{
+    int in[64] = { 0 }, out[64], want[64];
+    MPI_Request req;
+
+    for (int i = 0; i < size; i++)
+        want[i] = rank == 1 ? 10 * i : -1;
+    MPI_Gather_init(in, 1, MPI_INT, out, 1, MPI_INT, 1, MPI_COMM_WORLD, MPI_INFO_NULL, &req);
+    return restart(&req, in, out, want);
+}
+
+static int scatter_again(void)
+{
+    int in[64] = { 0 }, out[64], want[64];
+    MPI_Request req;
+
+    for (int i = 0; i < size; i++)
+        want[i] = i == 0 ? 10 + rank : -1;
+    MPI_Scatter_init(in, 1, MPI_INT, out, 1, MPI_INT, 1, MPI_COMM_WORLD, MPI_INFO_NULL, &req);
+    return restart(&req, in, out, want);
+}
+
+/* On two processes, a power of two, and with a type that the schedule has to keep */
+static int allgather_again(void)
+{
+    int in[64] = { 0 }, out[64], want[64], is_right;
+    MPI_Datatype type;
+    MPI_Request req;
+    MPI_Comm comm;
+
+    MPI_Comm_split(MPI_COMM_WORLD, rank < 2 ? 0 : MPI_UNDEFINED, rank, &comm);
+    if (comm == MPI_COMM_NULL)
+        return 1;
+    for (int i = 0; i < size; i++)
+        want[i] = i < 2 ? 10 * i : -1;
+    MPI_Type_contiguous(1, MPI_INT, &type);
+    MPI_Type_commit(&type);
+    MPI_Allgather_init(in, 1, type, out, 1, type, comm, MPI_INFO_NULL, &req);
+    MPI_Type_free(&type);
+    is_right = restart(&req, in, out, want);
+    MPI_Comm_free(&comm);
+    return is_right;
+}
+
 /* With a radix far above the number of ranks */
 static int ibarrier_radix(void)
 {
@@ -125,7 +187,8 @@ static const struct {
     { "wait_inactive", wait_inactive }, { "testall", testall }, { "waitany", waitany },
     { "igather_alone", igather_alone }, { "ibcast_root", ibcast_root },
     { "reduce_scatter", reduce_scatter }, { "empty_type", empty_type },
-    { "ibarrier_radix", ibarrier_radix }
+    { "ibarrier_radix", ibarrier_radix }, { "gather_again", gather_again },
+    { "scatter_again", scatter_again }, { "allgather_again", allgather_again }
 };
 
 int main(int argc, char **argv)

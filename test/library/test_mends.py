@@ -21,6 +21,9 @@ CASES: dict[str, Env] = {
     "igather_alone": {"MPIR_CVAR_IGATHER_INTRA_ALGORITHM": "tsp_tree"},
     "ibcast_root": {"MPIR_CVAR_IBCAST_INTRA_ALGORITHM": "tsp_scatterv_recexch_allgatherv"},
     "reduce_scatter": {"MPIR_CVAR_REDUCE_SCATTER_INTRA_ALGORITHM": "noncommutative"},
+    "gather_again": {},
+    "scatter_again": {},
+    "allgather_again": {},
 }
 
 MENDED: list[str] = []  # by now: the patch is for other cases
@@ -30,7 +33,7 @@ if mpich_numversion() >= 40300000:
         "MPIR_CVAR_IBARRIER_INTRA_ALGORITHM": "tsp_k_dissemination",
         "MPIR_CVAR_IBARRIER_DISSEM_KVAL": 32767,
     }
-    MENDED = ["wait_inactive", "waitany"]
+    MENDED = ["wait_inactive", "waitany", "gather_again", "scatter_again", "allgather_again"]
 
 
 def run(run_mpi: Launch, program: Any, case: str, timeout: int = 15) -> Job:

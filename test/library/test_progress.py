@@ -90,6 +90,13 @@ def test_work_is_done_at_once(
 
 
 @each_collective
+def test_spins_for_a_moment_only(run_progress: RunProgress, collective: str) -> None:
+    """However long it should spin: who asks for the work may be whom it waits for."""
+    words = ("--works", "get", "--pairs", "0:1,1:0", "--worker", "late", "--repetitions", 1)
+    run_progress(collective, *words, MPIR_CVAR_COLL_TOPO_SPIN_USEC=2147483647)
+
+
+@each_collective
 @pytest.mark.parametrize("n", [4, 8])
 def test_waiting_costs_nothing(run_progress: RunProgress, collective: str, n: int) -> None:
     """Whether the ranks of a host have a processor each (two), or not (four, where there are two)."""

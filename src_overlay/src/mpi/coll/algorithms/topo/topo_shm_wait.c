@@ -36,6 +36,9 @@
 
 #define LOOK_SECONDS 1
 
+/* Who spins does nothing for other communication, which a rank of its host may be waiting for. */
+#define MOST_SPIN_USEC 1000
+
 #if defined(__linux__) && defined(__ATOMIC_SEQ_CST)
 #define HAVE_WAKER
 #endif
@@ -253,7 +256,7 @@ static bool spin(const MPII_Topo_shm_t * shm, bool (*is_over) (const void *), co
         return true;
     if (!shm->may_spin || MPIR_CVAR_COLL_TOPO_SPIN_USEC <= 0)
         return false;
-    end = now() + MPIR_CVAR_COLL_TOPO_SPIN_USEC * 1e-6;
+    end = now() + MPL_MIN(MPIR_CVAR_COLL_TOPO_SPIN_USEC, MOST_SPIN_USEC) * 1e-6;
     do {
         for (int i = 0; i < 64; i++) {
             if (is_over(data))
