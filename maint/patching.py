@@ -44,37 +44,39 @@ def digest(path: Path) -> str | None:
         return None
 
 
-def apply(tree: Path, strict: bool = False) -> str:
-    """Patch TREE. STRICT: refuse hunks at an offset. Returns a line that says what was done."""
+def apply(tree: Path, strict: bool = False, where: Path | None = None) -> str:
+    """Patch TREE, a copy of WHERE if that is given. STRICT: refuse hunks at an offset. Returns a line
+    that says what was done."""
     tree = tree.absolute()
+    where = where or tree
     version = tree_version(tree)
-    row = supported(version, tree)
+    row = supported(version, where)
     check_writable(tree)
     undone = recover(tree)
     patches, added = series(row), overlay_files()
     if not patches:
         raise Failure(
-            f"{tree}: this is MPICH {version}, and patches/{row['series']} has no patches"
+            f"{where}: this is MPICH {version}, and patches/{row['series']} has no patches"
         )
     record = read_record(tree)
     texts = {patch.name: patch.read_text(errors="surrogateescape") for patch in patches}
     if record:
-        return already(tree, record, texts, added)
+        return already(tree, where, record, texts, added)
 
     edited = sorted({name for text in texts.values() for name in touched(text)})
     for name in edited:
         if not (tree / name).is_file():
-            raise Failure(f"{tree}: {name} is missing; nothing was changed")
+            raise Failure(f"{where}: {name} is missing; nothing was changed")
     there = [name for name in added if (tree / name).exists()]
     if there:
         raise Failure(
-            f"{tree}: patched by hand, or not what the series was made for: it has"
+            f"{where}: patched by hand, or not what the series was made for: it has"
             f" {there[0]} already; nothing was changed"
         )
     uncommitted = local_changes(tree, edited)
     if uncommitted:
         raise Failure(
-            f"{tree}: has changes that are not committed: {' '.join(uncommitted)}; commit or stash"
+            f"{where}: has changes that are not committed: {' '.join(uncommitted)}; commit or stash"
             " them, then apply; nothing was changed"
         )
 
@@ -86,7 +88,7 @@ def apply(tree: Path, strict: bool = False) -> str:
                 apply_patches(work, [patch], strict)
             except Failure as err:
                 why = why_not(tree, patches, patch, str(err))
-                raise Failure(f"{tree}: {why}; nothing was changed") from None
+                raise Failure(f"{where}: {why}; nothing was changed") from None
         for name in added:
             copy(OVERLAY / name, work / name)
         record = {
@@ -101,7 +103,7 @@ def apply(tree: Path, strict: bool = False) -> str:
         }
         (work / RECORD).write_text(json.dumps(record, indent=1) + "\n", errors="surrogateescape")
         replace(tree, work, [*edited, *added, RECORD], [])
-    return undone + f"{tree}: {len(patches)} patches applied, {len(added)} files added"
+    return undone + f"{where}: {len(patches)} patches applied, {len(added)} files added"
 
 
 def local_changes(tree: Path, names: list[str]) -> list[str]:
@@ -133,16 +135,18 @@ def why_not(tree: Path, patches: list[Path], failed: Path, output: str) -> str:
     return f"{failed.name} does not apply: {where} differs from MPICH {tree_version(tree)}"
 
 
-def already(tree: Path, record: Record, texts: dict[str, str], added: list[str]) -> str:
+def already(
+    tree: Path, where: Path, record: Record, texts: dict[str, str], added: list[str]
+) -> str:
     wanted = {name: digest(OVERLAY / name) for name in added}
     if record["patches"] != texts or record["added"] != wanted:
         raise Failure(
-            f"{tree}: another state of mpich-topo is applied; take it back first"
+            f"{where}: another state of mpich-topo is applied; take it back first"
             " (REVERSE=1), then apply; nothing was changed"
         )
     changed = changed_since(tree, record)
     note = f"; changed since: {' '.join(changed)}" if changed else ""
-    return f"{tree}: already applied, nothing to do{note}"
+    return f"{where}: already applied, nothing to do{note}"
 
 
 def changed_since(tree: Path, record: Record) -> list[str]:

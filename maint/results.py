@@ -3,6 +3,7 @@
 
 import json
 import re
+import xml.etree.ElementTree as ET
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from common import REPO, Failure, run
 PATH = REPO / "maint/results.json"
 README = REPO / "README.md"
 FOLDERS = ("unit", "library", "tools", "cluster")
+KINDS = ("passed", "failed", "skipped")
 BEGIN, END = "<!-- by make refresh, from maint/results.json -->\n", "<!-- end -->\n"
 
 
@@ -20,22 +22,44 @@ def load() -> list[dict[str, Any]]:
     return rows
 
 
+def count(report: Path) -> Counter[str]:
+    """How many tests of each kind are in a report of pytest, and of each folder and kind. A test that
+    has run tests with another MPICH tells so in its properties: they count as `BINDIR:library passed`."""
+    total: Counter[str] = Counter()
+    root = ET.parse(report).getroot()
+    for suite in root.iter("testsuite"):
+        for name in ("tests", "failures", "errors", "skipped"):
+            total[name] += int(suite.get(name, 0))
+    for case in root.iter("testcase"):
+        ends = {child.tag for child in case} & {"failure", "error", "skipped"}
+        folder = case.get("classname", "").removeprefix("test.").split(".")[0]
+        what = "skipped" if ends == {"skipped"} else "failed" if ends else "passed"
+        total[f"{folder} {what}"] += 1
+        told = {item.get("name"): item.get("value") for item in case.iter("property")}
+        for kind in KINDS if "bindir" in told else ():
+            total[f"{told['bindir']}:{folder} {kind}"] += int(told[kind] or 0)
+    return total
+
+
 def record(bindir: Path, total: Counter[str], slow: bool) -> None:
-    """Keep the outcome of all tests with the MPICH in BINDIR, in place of an older one."""
-    about = run([bindir / "mpichversion"])
-    compiler = run([bindir / "mpicc", "--version"]).split("\n")[0]
-    row: dict[str, Any] = {
-        "version": fact(about, "Version"),
-        "device": fact(about, "Device"),
-        "compiler": re.sub(r"^\S+ \(.*?\)", "gcc", compiler),
-        "slow": slow,
-    }
-    same = {key: row[key] for key in ("version", "device", "compiler")}
-    for folder in FOLDERS:
-        kinds = ("passed", "failed", "skipped")
-        row[folder] = {kind: total[f"{folder} {kind}"] for kind in kinds}
-    rows = [old for old in load() if any(old[key] != value for key, value in same.items())]
-    rows = sorted([*rows, row], key=lambda r: [r["version"], r["device"], r["compiler"]])
+    """Keep the outcome of all tests with the MPICH in BINDIR, and with others that tests have run,
+    each in place of an older one."""
+    others = {key.rpartition(":")[0] for key in total if ":" in key}
+    rows = load()
+    for folder, prefix in [(bindir, ""), *((Path(other), f"{other}:") for other in others)]:
+        about = run([folder / "mpichversion"])
+        compiler = run([folder / "mpicc", "--version"]).split("\n")[0]
+        row: dict[str, Any] = {
+            "version": fact(about, "Version"),
+            "device": fact(about, "Device"),
+            "compiler": re.sub(r"^\S+ \(.*?\)", "gcc", compiler),
+        }
+        rows = [old for old in rows if any(old[key] != value for key, value in row.items())]
+        row["slow"] = slow
+        for name in FOLDERS:
+            row[name] = {kind: total[f"{prefix}{name} {kind}"] for kind in KINDS}
+        rows.append(row)
+    rows.sort(key=lambda r: [r["version"], r["device"], r["compiler"]])
     PATH.write_text(json.dumps(rows, indent=1) + "\n")
 
 
@@ -56,7 +80,9 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def cell(counts: dict[str, int]) -> str:
-    """What there is of a folder's tests: 120, or 118, 2 failed."""
+    """What there is of a folder's tests: 120, or 118, 2 failed; none were run: -"""
+    if not any(counts.values()):
+        return "-"
     more = [f"{counts[kind]} {kind}" for kind in ("failed", "skipped") if counts[kind]]
     return ", ".join([str(counts["passed"]), *more])
 

@@ -6,6 +6,7 @@ Environment:
   MPICH_TESTS   test/mpi of the patched MPICH source (default build/mpich-src/test/mpi)
   MPICH_SOURCE  the patched MPICH source, as far as unit tests compile it (default build/mpich-src)
   TOPO_DEVICE_COLLECTIVES  MPIR_CVAR_DEVICE_COLLECTIVES where a test does not set it
+  TOPO_PATIENCE            how many times longer than usual a launch may take (default 1)
 """
 
 import ast
@@ -31,6 +32,7 @@ REPO = Path(__file__).resolve().parents[1]
 CORPUS = REPO / "test/corpus"
 RUN = "TOPO_TEST_RUN"  # environment of all that tests start: whose tests
 SCRATCH = cache_dir() / "test"  # programs built by tests, kept from one run to the next
+PATIENCE = int(os.environ.get("TOPO_PATIENCE", "1"))
 
 ALLGATHERS = [row["name"] for row in ALGORITHMS if row["collective"] == "allgather"]
 
@@ -288,6 +290,7 @@ def run_mpi(mpiexec: Path) -> Launch:
         prefix: Sequence[Any] = (),
     ) -> Any:
         ranks = [] if n is None else ["-n", n]
+        timeout *= PATIENCE
         line = [str(word) for word in (*prefix, mpiexec, *ranks, *command)]
         # mpiexec ends its ranks at the first limit; the second one is for mpiexec itself
         job = subprocess.Popen(

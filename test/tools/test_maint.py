@@ -851,13 +851,13 @@ class Pretended:
     repo: Path
     cache: Path
 
-    def __call__(self, make: str = "true") -> subprocess.Popen[str]:
-        return self.build(make)
+    def __call__(self, make: str = "true", option: str = "--stock") -> subprocess.Popen[str]:
+        return self.build(make, option)
 
 
 @pytest.fixture
 def pretend(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pretended:
-    """build(make="command"): `maint/build --stock` of a pretended MPICH in the copied repo."""
+    """build(make="command", option=): `maint/build --stock` of a pretended MPICH in the copied repo."""
     tree = tmp_path / "pretended"
     (tree / "maint").mkdir(parents=True)
     (tree / "maint/version.m4").write_text("m4_define([MPICH_VERSION_m4],[4.0.2])dnl\n")
@@ -866,9 +866,9 @@ def pretend(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pret
     monkeypatch.setenv("MPICH_TOPO_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("MPICH_SRC", str(tree))
 
-    def start(make: str = "true") -> subprocess.Popen[str]:
+    def start(make: str, option: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, repo / "maint/build", "--stock"],
+            [sys.executable, repo / "maint/build", option],
             env=os.environ | {"MAKE_DOES": make},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -905,6 +905,25 @@ def test_checkout_without_modules(pretend: Pretended) -> None:
 def test_no_stock_build_of_a_patched_tree(pretend: Pretended) -> None:
     (pretend.tree / patching.RECORD).write_text("{}")
     assert "patched; no stock MPICH can be built from it" in pretend().communicate()[1]
+
+
+def test_a_refusal_names_the_source_of_the_user(pretend: Pretended) -> None:
+    """and not the copy that is built, of which nothing is left"""
+    added = pretend.tree / overlay_files()[0]
+    for file in (f for patch in series(versions()[0]) for f in touched(patch.read_text())):
+        (pretend.tree / file).parent.mkdir(parents=True, exist_ok=True)
+        (pretend.tree / file).write_text("")
+    added.parent.mkdir(parents=True, exist_ok=True)
+    added.write_text("")
+    said = pretend(option="--cache").communicate()[1]
+    assert said.startswith(
+        f"build: {pretend.tree}: patched by hand, or not what the series was made"
+    )
+    assert said.count("\n") == 1 and entries(pretend.cache) == ([], [])
+    added.unlink()
+    said = pretend(option="--cache").communicate()[1]
+    assert said.startswith(f"build: {pretend.tree}: 0001-") and said.count("\n") == 1
+    assert "does not apply" in said and entries(pretend.cache) == ([], [])
 
 
 def test_library_of_a_checkout_has_the_name_of_a_release(pretend: Pretended) -> None:
@@ -1198,9 +1217,47 @@ def test_results_make_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         results.record(folder, counts, slow=False)
     text = results.generate()[results.README].decode()
     assert (
-        "| 5.0.1 | ch3:sock | gcc 12.2.0 | 7 | 5, 1 failed | 0, 2 skipped | 0 |\n\n<!-- end" in text
+        "| 5.0.1 | ch3:sock | gcc 12.2.0 | 7 | 5, 1 failed | 0, 2 skipped | - |\n\n<!-- end" in text
     )
     assert text.count("| 5.0.1 |") == 1
+
+
+def test_results_of_another_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test that has run the library tests with another build tells how many, and that is a row."""
+    monkeypatch.setattr(results, "PATH", tmp_path / "results.json")
+    for device in ("ch3:sock", "ch4:ofi"):
+        programs(
+            tmp_path / f"{device} bin",
+            mpichversion=f"echo 'MPICH Version: 5.0.1'; echo 'MPICH Device: {device}'",
+            mpicc="echo 'gcc (Debian 12.2.0-14) 12.2.0'",
+        )
+    (tmp_path / "test").mkdir()
+    (tmp_path / "test/test_pretended.py").write_text(
+        "import pytest\n"
+        "@pytest.mark.parametrize('failed', [0, 2])\n"
+        "def test_a(failed, record_property):\n"
+        f"    record_property('bindir', {str(tmp_path / 'ch4:ofi bin')!r})\n"
+        "    for kind, n in (('passed', 8), ('failed', failed), ('skipped', 0)):\n"
+        "        record_property(kind, n)\n"
+        "    assert not failed\n"
+    )
+    report = tmp_path / "report.xml"
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        f"--junit-xml={report}",
+    ]
+    subprocess.run([*command, "test"], cwd=tmp_path, check=False, capture_output=True)
+    text = report.read_text().replace("test.test_pretended", "test.library.test_ch4")
+    report.write_text(text)
+    results.record(tmp_path / "ch3:sock bin", results.count(report), slow=True)
+    text = results.generate()[results.README].decode()
+    assert "| 5.0.1 | ch3:sock | gcc 12.2.0 | - | 1, 1 failed | - | - |\n" in text
+    assert "| 5.0.1 | ch4:ofi | gcc 12.2.0 | - | 16, 2 failed | - | - |\n" in text
 
 
 def test_only_all_tests_are_recorded(repo: Path) -> None:

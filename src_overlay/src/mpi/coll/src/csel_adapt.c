@@ -315,7 +315,7 @@ static void agree(MPIR_Comm * comm_ptr, adapt_t * adapt)
 
 static bool is_integer(MPI_Datatype type)
 {
-    switch (type) {
+    switch (CSEL_RAW_TYPE(type)) {
 #undef MPIR_OP_TYPE_MACRO
 #define MPIR_OP_TYPE_MACRO(type_, ...) case type_:
         CSEL_INTEGERS

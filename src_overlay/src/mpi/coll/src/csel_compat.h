@@ -53,8 +53,10 @@ static inline bool csel_is_hierarchy(MPIR_Comm * comm_ptr, csel_hierarchy_e val)
 
 #define CSEL_POF2(comm_ptr) MPL_pof2((comm_ptr)->local_size)
 
-/* Integers, of the types in mpir_op_util.h */
+/* Integers, of the types in mpir_op_util.h; and a type as it stands there: what a user's built-in type
+ * was swapped for knows by its last byte which one that was */
 #define CSEL_INTEGERS MPIR_OP_TYPE_GROUP(INTEGER)
+#define CSEL_RAW_TYPE(type) MPIR_DATATYPE_GET_RAW_INTERNAL(type)
 
 #else
 
@@ -86,6 +88,7 @@ static inline bool csel_is_hierarchy(MPIR_Comm * comm_ptr, csel_hierarchy_e val)
     MPIR_OP_TYPE_GROUP(C_INTEGER)               \
     MPIR_OP_TYPE_GROUP(FORTRAN_INTEGER)         \
     MPIR_OP_TYPE_GROUP(BYTE)
+#define CSEL_RAW_TYPE(type) (type)
 
 #endif
 
