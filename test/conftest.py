@@ -19,6 +19,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -72,6 +73,11 @@ def pytest_configure(config: Any) -> None:
     os.environ[RUN] = str(os.getpid())
     # each process looks for disks and network cards in MPI_Init: half of the time of a launch
     os.environ.setdefault("HWLOC_COMPONENTS", "-linuxio")
+    # without bytecode a tool in Python takes twice as long to start; not all callers let it be kept
+    sys.dont_write_bytecode = False
+    sys.pycache_prefix = sys.pycache_prefix or str(REPO / "build/pycache")
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(REPO / "build/hypothesis")
     config.addinivalue_line("markers", "slow: needs minutes or gigabytes, runs with --slow only")
     config.addinivalue_line("markers", "alone: measures, so nothing else may run: see maint/check")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import click
 from topo_common.files import Failure
@@ -46,6 +47,23 @@ def stop(process: subprocess.Popen[str]) -> None:
             pass
 
 
+@contextmanager
+def signals_held() -> Iterator[None]:
+    """What would end us, but is ours to handle, comes after the block."""
+    came: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handlers = {n: handler for n in numbers if callable(handler := signal.getsignal(n))}
+    for number in handlers:
+        signal.signal(number, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    for it in came:
+        signal.raise_signal(it)
+
+
 def run_program(
     command: list[str],
     timeout: float,
@@ -55,43 +73,54 @@ def run_program(
     """Runs a command in a session of its own, so that ^C comes to us only. Returns its exit status
     and standard error; each line of standard output goes to on_line. The environment is ours, unless
     one is given. A timeout in seconds that passes is a Failure."""
-    with tempfile.TemporaryFile("w+", errors="replace") as err:
-        try:
-            process = subprocess.Popen(
-                command,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=err,
-                text=True,
-                errors="replace",
-                start_new_session=True,
-            )
-        except OSError as e:
-            raise Failure(f"{command[0]}: {e.strerror}") from None
-        assert process.stdout
-        late = threading.Event()
+    process: subprocess.Popen[str] | None = None
+    late = threading.Event()
 
-        def give_up() -> None:
-            late.set()
+    def give_up() -> None:
+        late.set()
+        if process:
             stop(process)
 
-        timer = threading.Timer(timeout, give_up)
-        timer.daemon = True  # ^C may come before it can be cancelled
+    timer = threading.Timer(timeout, give_up)
+    timer.daemon = True  # ^C may come before it can be cancelled
+    with tempfile.TemporaryFile("w+", errors="replace") as err:
         try:
+            # ^C inside of Popen() would leave a process that nobody knows
+            with signals_held():
+                process = _start(command, err, environment)
+            assert process.stdout
             timer.start()
             for line in process.stdout:
                 on_line(line)
             process.wait()
         finally:
             timer.cancel()
-            if process.poll() is None:
+            if process and process.poll() is None:
                 stop(process)
-            process.stdout.close()
+            if process and process.stdout:
+                process.stdout.close()
         if late.is_set():
             raise Failure(f"no end after {timeout:g} s (--timeout): {shlex.join(command)}")
         err.seek(0)
         return process.returncode, err.read()
+
+
+def _start(
+    command: list[str], err: IO[str], environment: Mapping[str, str] | None
+) -> subprocess.Popen[str]:
+    try:
+        return subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=err,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+    except OSError as e:
+        raise Failure(f"{command[0]}: {e.strerror}") from None
 
 
 def complaint(status: int, said: str) -> str:

@@ -3,12 +3,11 @@
 
 import csv
 import io
-import itertools
 import json
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from topo_common.text import size_text
@@ -16,6 +15,8 @@ from topo_common.text import size_text
 from . import fits
 from .files import Record
 from .show import is_baseline, what_of, what_ran
+
+T = TypeVar("T")
 
 DEFAULT = "auto"
 MESSAGES = ("pingpong", "stream")  # of two ranks: no collectives
@@ -63,11 +64,11 @@ def rounded(value: float | None, digits: int = 4) -> float | None:
 
 
 def groups(
-    records: Iterable[Record], key: Callable[[Record], tuple[Any, ...]]
-) -> dict[tuple[Any, ...], list[Record]]:
-    found: dict[tuple[Any, ...], list[Record]] = {}
-    for r in records:
-        found.setdefault(key(r), []).append(r)
+    items: Iterable[T], key: Callable[[T], tuple[Any, ...]]
+) -> dict[tuple[Any, ...], list[T]]:
+    found: dict[tuple[Any, ...], list[T]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
     return found
 
 
@@ -141,13 +142,12 @@ def default_table(found: list[Case]) -> Table:
     most: dict[str, int] = {}
     for c in found:
         most[label(c.default)] = max(most.get(label(c.default), 0), c.default["ranks"])
-    by_class: dict[tuple[Any, ...], list[Case]] = {}
-    for c in found:
-        if c.default["bytes"]:
-            r = c.default
-            key = label(r), r["placement"], size_class(r), ranks_class(r, most[label(r)])
-            by_class.setdefault(key, []).append(c)
-    for key, members in by_class.items():
+
+    def class_of(c: Case) -> tuple[str, ...]:
+        r = c.default
+        return label(r), r["placement"], size_class(r), ranks_class(r, most[label(r)])
+
+    for of, members in groups((c for c in found if c.default["bytes"]), class_of).items():
         differences = [c.difference_us for c in members]
         best = sum(d <= 0 for d in differences)
         ratios = [math.log(c.default["median_us"] / c.best["median_us"]) for c in members]
@@ -158,7 +158,7 @@ def default_table(found: list[Case]) -> Table:
         over = fits.over_launches(each)
         table.rows.append(
             [
-                *(*key, len(members), best, round(100 * best / len(members), 2)),
+                *(*of, len(members), best, round(100 * best / len(members), 2)),
                 *(rounded(float(np.mean(differences))), rounded(spread)),
                 rounded(math.exp(np.mean(ratios)), 3),
                 *(rounded(end, 3) for end in ((over.low, over.high) if over else (None, None))),
@@ -185,9 +185,11 @@ def barrier_table(found: list[Case]) -> Table:
             "not best %",
         ],
     )
-    zero_size = [c for c in found if not c.default["bytes"]]
-    key = lambda c: (label(c.default), c.default["placement"])  # noqa: E731
-    for (what, mapping), members in itertools.groupby(sorted(zero_size, key=key), key=key):
+    zero_size = groups(
+        (c for c in found if not c.default["bytes"]),
+        lambda c: (label(c.default), c.default["placement"]),
+    )
+    for (what, mapping), members in sorted(zero_size.items()):
         signs = [np.sign(c.difference_us) for c in members]
         worse = signs.count(1)
         counts = [signs.count(-1), worse, signs.count(0)]

@@ -114,7 +114,11 @@ def advise(predictor: Predictor, rows: Sequence[Calls], kind: str) -> tuple[list
         if ran is None:
             continue
         known_us += calls.total_us
-        choices = [name for name in predicted if name == builtin or _is_ours(calls, name, version)]
+        choices = [
+            name
+            for name in predicted
+            if name == builtin or grammar.is_ours(calls.collective, name, version)
+        ]
         best = min(choices, key=predicted.__getitem__)
         if predicted[best] < ran * (1 - MIN_GAIN):
             # of a time that is longer than predicted the rest was spent in waiting for late ranks
@@ -122,12 +126,6 @@ def advise(predictor: Predictor, rows: Sequence[Calls], kind: str) -> tuple[list
             gain = calls.calls * each * (1 - predicted[best] / ran)
             result.append(Advice(calls, best, gain))
     return sorted(result, key=lambda a: -a.gain_us), known_us
-
-
-def _is_ours(calls: Calls, name: str, version: str) -> bool:
-    """Ours take any number of ranks; others of MPICH's own than its choice may not."""
-    row = grammar.algorithm(grammar.full_name(calls.collective, name), version)
-    return bool((row or {}).get("patched"))
 
 
 def table(advice: Sequence[Advice]) -> Table:

@@ -204,8 +204,8 @@ def decisions_text(decisions: list[Decision]) -> str:
 def _decision(d: Decision) -> tuple[str, ...]:
     ranks = f"{d.ranks[0]}" if len(d.ranks) == 1 else f"{d.ranks[0]}..{d.ranks[-1]}"
     ranks += " (2^k)" if d.pow2 and len(d.ranks) > 1 else ""
-    times = "-".join(dict.fromkeys(map(ms, d.time_us)))
-    ratios = sorted({f"{a / b:.2f}" for a, b in zip(d.time_us, d.builtin_us, strict=True)})
+    times = "-".join(dict.fromkeys(ms(us) for us, _ in d.ends_us))
+    ratios = sorted({f"{us / builtin_us:.2f}" for us, builtin_us in d.ends_us})
     sizes = f"{size_text(d.low)}-{size_text(d.high)}"
     return ranks, str(d.ppn), sizes, d.algorithm, times, "-".join(ratios)
 

@@ -132,6 +132,12 @@ def algorithm(name: str, version: str = "4.0") -> Tree | None:
     return next((a[name] for a in mpich(version)["collectives"].values() if name in a), None)
 
 
+def is_ours(collective: str, name: str, version: str) -> bool:
+    """Whether it is the patches that bring an algorithm, named as the CVAR has it. Ours take any number of
+    ranks; others of MPICH's own than its choice may not."""
+    return bool((algorithm(full_name(collective, name), version) or {}).get("patched"))
+
+
 def full_name(collective: str, name: str) -> str:
     """The name in a selection file of what MPIR_CVAR_<COLLECTIVE>_INTRA_ALGORITHM calls `name`."""
     return f"MPIR_{collective.capitalize()}_intra_{name}"

@@ -20,8 +20,14 @@ MANY_RANKS = 64
 # Times are predicted at the powers of this number of bytes
 STEP = 8
 
+# From so many bytes on (of a vector; of a block) predictions grow as in the half before (topo_predict.c)
+LINEAR_VECTOR_BYTES = 512 * 1024
+LINEAR_BLOCK_BYTES = 16 * 1024
+VECTORS = ("bcast", "reduce", "allreduce")  # the buffer is as long on all ranks
+
 # Collectives whose schedules are those of another one, where blocks are equal
-SAME = {"reduce_scatter_block": "reduce_scatter"}
+SAME = {"reduce_scatter_block": "reduce_scatter", "allgatherv": "allgather"}
+NOT_SAME = (("allgatherv", "topo_ring"),)  # cuts blocks into segments
 
 Key = tuple[str, str, int, int, str]  # collective, algorithm, hosts, ranks a host, placement
 
@@ -74,6 +80,10 @@ class Placed:
     def _exact(self, key: Key, num_bytes: int) -> float:
         """NaN where it does not take such a call"""
         collective, algorithm, num_hosts, ppn, kind = key
+        linear = LINEAR_VECTOR_BYTES if collective in VECTORS else LINEAR_BLOCK_BYTES
+        if num_bytes > linear:
+            half, full = self._point(key, linear // 2), self._point(key, linear)
+            return full + max(full - half, 0) * (num_bytes / linear - 1) * 2
         draws = RANDOM_DRAWS if kind == "random" and num_hosts * ppn <= MANY_RANKS else 1
         times = [
             self.predictor.times_us(
@@ -94,19 +104,24 @@ class Placed:
     def times_us(self, keys: Iterable[Key], num_bytes: float) -> dict[Key, float]:
         """Of calls of so many bytes (as Predictor.times_us has them); left out is what does not take
         them. Between powers of STEP times are interpolated."""
-        same = {key: (SAME.get(key[0], key[0]), *key[1:]) for key in keys}
+        same = {
+            key: key if key[:2] in NOT_SAME else (SAME.get(key[0], key[0]), *key[1:])
+            for key in keys
+        }
         keys = same.values()
         num_bytes = max(num_bytes, 1)
         low = STEP ** int(math.log(num_bytes, STEP) + 1e-9)
-        ends = [low] if num_bytes == low else [low, STEP * low]
+        high = STEP * low
+        ends = [low] if num_bytes == low else [low, high]
         new = [(k, n) for k in keys for n in ends if (k, n) not in self._points]
         if new and new[0][0][2] * new[0][0][3] > MANY_RANKS:
             # predictions run without Python's lock; short ones are not worth a thread
             list(_threads().map(self._point, *zip(*new, strict=True)))
         result = {}
         for asked, key in same.items():
-            times = [self._point(key, n) for n in ends]
-            time = float(np.interp(num_bytes, ends, times))
+            time = self._point(key, low)
+            if num_bytes > low:
+                time += (self._point(key, high) - time) / (high - low) * (num_bytes - low)
             if math.isnan(time):
                 time = self._point(key, int(num_bytes))
             if not math.isnan(time):

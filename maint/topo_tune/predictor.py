@@ -208,11 +208,12 @@ class Predictor:
 
     def _placement(self, hosts: Hosts, rack_join_bytes: int = -1) -> "_Placement":
         array = np.ascontiguousarray(hosts, dtype=np.intc)
-        if not 0 < len(array) <= MAX_RANKS or array.min() < 0 or array.max() >= self.site.num_hosts:
-            raise ValueError(f"expected ranks on hosts 0 to {self.site.num_hosts - 1}")
         key = array.tobytes(), rack_join_bytes
         with self._lock:
             if key not in self._placements:
+                num = self.site.num_hosts
+                if not 0 < len(array) <= MAX_RANKS or array.min() < 0 or array.max() >= num:
+                    raise ValueError(f"expected ranks on hosts 0 to {num - 1}")
                 self._placements[key] = _Placement(self._site, array, rack_join_bytes)
                 if len(self._placements) > MAX_PLACEMENTS:
                     self._placements.popitem(last=False)
@@ -225,6 +226,7 @@ class _Placement:
 
     def __init__(self, site: Any, hosts: np.ndarray, rack_join_bytes: int) -> None:
         start = hosts.ctypes.data_as(ctypes.POINTER(ctypes.c_int))
+        self._times: dict[tuple[int, int, int], float | None] = {}
         self.pointer = _library().topo_predict_placement(site, start, len(hosts), rack_join_bytes)
         if not self.pointer:
             raise MemoryError
@@ -236,10 +238,13 @@ class _Placement:
     def time_us(self, index: int | None, num_bytes: float, root: int) -> float | None:
         if index is None:
             return None
-        time = _library().topo_predict_time(self.pointer, index, int(num_bytes), root)
-        if time == NO_MEMORY:
-            raise MemoryError
-        return None if time == DECLINES else time / 1e6
+        key = index, int(num_bytes), root
+        if key not in self._times:
+            time = _library().topo_predict_time(self.pointer, *key)
+            if time == NO_MEMORY:
+                raise MemoryError
+            self._times[key] = None if time == DECLINES else time / 1e6
+        return self._times[key]
 
 
 def _index(collective: str, name: str) -> int | None:

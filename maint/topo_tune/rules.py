@@ -5,11 +5,12 @@ Rules only ask what all ranks know: the size of the communicator, its hosts and 
 messages are, where that is the same for all.
 """
 
+import functools
 import itertools
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,13 @@ from topo_common.text import size_text
 from topo_tune import grammar
 from topo_tune.bench import Measured
 from topo_tune.grammar import Tree
-from topo_tune.placements import PLACEMENTS, Placed
+from topo_tune.placements import PLACEMENTS, VECTORS, Placed
 from topo_tune.predictor import PLAN_MAX_BYTES, Predictor
 from topo_tune.site import Site
 
 Sizes = tuple[int, ...]  # for which one rule has to do
 Choice = dict[Sizes, str]  # algorithms
+ByKind = dict[str, dict[str, float]]  # {placement: {algorithm: us}}
 Ranges = dict[str, tuple[float, float]]  # least and most of what conditions ask for
 
 
@@ -55,7 +57,6 @@ COLLECTIVES = (
 
 # Condition on the size (bytes) of those that do not have total_msg_size, which is bytes a rank times
 # ranks; None where no condition is known to all ranks: one rule is for all sizes then.
-VECTORS = ("bcast", "reduce", "allreduce")  # the buffer is as long on all ranks
 SIZE = {
     "alltoall": "avg_msg_size",
     "alltoallv": None,
@@ -97,26 +98,6 @@ KEEP = 0.05  # a rule reaches on to the next size while another algorithm would 
 MERGE = 0.10  # communicators share rules while none of them loses more by that
 
 
-@dataclass
-class Decision:
-    """One rule: for communicators of `ranks` (those evaluated) with `ppn` ranks a host, and `low` to
-    `high` bytes (those evaluated): in total, or of a block of alltoall and alltoallv. Times in
-    microseconds are those of the largest of these communicators, the first placement (random, unless
-    measured), at low and at high."""
-
-    collective: str
-    racks: str  # of the communicators: "one", "several", "any"
-    ppn: int
-    pow2: bool | None  # whether the numbers of ranks are powers of two; None: both
-    ranks: list[int]
-    low: int
-    high: int
-    algorithm: str  # "builtin": as MPICH selects by itself
-    time_us: tuple[float, float]
-    builtin_us: tuple[float, float]
-    why: str
-
-
 class Times:
     """Predicted times of a collective, and measured ones where there are any.
 
@@ -139,12 +120,20 @@ class Times:
         self.condition = SIZE.get(collective, "total_msg_size")
         self.is_total = self.condition == "total_msg_size"
         self.ppn = ALLTOALL_PPN if collective in ALLTOALLS else PPN
-        known = placed.predictor.algorithms(collective)
+        self.builtin = functools.cache(self._find_builtin)
+        self._row = functools.cache(self._find_row)
         # those of bcast and reduce: as many bytes over an uplink as topo_chain, in more messages
         unfit = (*BLIND, "rack_lanes") if collective in ("bcast", "reduce") else BLIND
-        patched = [a for a in known if (self._row(a) or {}).get("patched") and a not in unfit]
+        # what a prediction may choose
+        self.ours = {
+            name
+            for name in placed.predictor.algorithms(collective)
+            if name not in unfit and grammar.is_ours(collective, name, version)
+        }
         # whose times are predicted, beside that of MPICH's own choice
-        self.candidates = {*patched, *(UNRENUMBERED[a] for a in patched if a in UNRENUMBERED)}
+        self.candidates = self.ours | {
+            twin for name, twin in UNRENUMBERED.items() if name in self.ours
+        }
         self._scores: dict[tuple[int, int, int], dict[str, float]] = {}
         # (hosts, ppn): {placement: {algorithm: {bytes a rank: us}}}
         self.measured: dict[tuple[int, int], dict[str, dict[str, dict[int, float]]]] = {}
@@ -154,7 +143,7 @@ class Times:
                 series = kinds.setdefault(m.placement, {}).setdefault(m.algorithm, {})
                 series[m.num_bytes] = m.median_us
 
-    def _row(self, name: str) -> Tree | None:
+    def _find_row(self, name: str) -> Tree | None:
         """What the data file says of an algorithm; None where this MPICH does not have it."""
         return grammar.algorithm(grammar.full_name(self.collective, name), self.version)
 
@@ -187,7 +176,7 @@ class Times:
         sizes = tuple(size for size in sorted({*every, *measured}) if size < 2**31)
         return [(size,) for size in sizes] if self.condition else [sizes]
 
-    def builtin(self, hosts: int, ppn: int, size: int) -> str:
+    def _find_builtin(self, hosts: int, ppn: int, size: int) -> str:
         """Name of the algorithm that MPICH selects by itself for a size on hosts x ppn ranks."""
         about: dict[str, Any] = {"count": size}
         if self.is_total:
@@ -205,12 +194,24 @@ class Times:
         loads = self.placed.loads(key, SHORT_BYTES)
         return loads.messages if loads else math.nan
 
-    def at(self, hosts: int, ppn: int, size: int) -> tuple[dict[str, dict[str, float]], bool]:
-        """({placement: {algorithm: us}}, whether measured) for a size on hosts x ppn ranks; "builtin"
-        is always among the algorithms.
+    def at(
+        self, hosts: int, ppn: int, size: int, names: Iterable[str] | None = None
+    ) -> tuple[ByKind, bool]:
+        """({placement: {algorithm: us}}, whether measured) for a size on hosts x ppn ranks, of `names` or
+        of all candidates; "builtin" is always among the algorithms.
 
         Within the sizes that were measured only what was measured is compared: else a prediction's
         error would decide."""
+        measured = self._measured_at(hosts, ppn, size)
+        if measured:
+            return measured, True
+        wanted = self.candidates if names is None else set(names) - {"builtin"}
+        found = {
+            kind: self._predicted_at(hosts, ppn, size, kind, wanted) for kind in self._kinds(hosts)
+        }
+        return {kind: times for kind, times in found.items() if times}, False
+
+    def _measured_at(self, hosts: int, ppn: int, size: int) -> ByKind:
         num_bytes = self.block(hosts * ppn, size)
         name = self.builtin(hosts, ppn, size)
         result = {}
@@ -219,27 +220,30 @@ class Times:
             base = times.get("builtin", times.get(name))
             if base and len(times) > 1:
                 result[kind] = {**times, "builtin": base}
-        if result:
-            return result, True
-        kinds = [
+        return result
+
+    def _kinds(self, hosts: int) -> list[str]:
+        """Placements that are predicted"""
+        return [
             kind
             for kind in PLACEMENTS
             if self.racks != "several" or not self.placed.is_in_one_rack(hosts, kind)
         ]
-        names = sorted({name, *self.candidates})
-        keys = [(self.collective, a, hosts, ppn, kind) for kind in kinds for a in names]
-        predicted = self.placed.times_us(keys, num_bytes)
-        for kind in kinds:
-            times = {
-                a: predicted[key]
-                for key in keys
-                if key in predicted and (a := key[1]) and key[4] == kind
-            }
-            if name in times:
-                if self.is_too_long(size):
-                    times["planned"] = times[name]
-                result[kind] = {**times, "builtin": times[name]}
-        return result, False
+
+    def _predicted_at(
+        self, hosts: int, ppn: int, size: int, kind: str, names: Set[str]
+    ) -> dict[str, float]:
+        """{algorithm: us} of `names` that take such a call, and of "builtin"; nothing where that is not
+        known."""
+        stock = self.builtin(hosts, ppn, size)
+        keys = {a: (self.collective, a, hosts, ppn, kind) for a in sorted({stock, *names})}
+        found = self.placed.times_us(keys.values(), self.block(hosts * ppn, size))
+        times = {a: found[key] for a, key in keys.items() if key in found}
+        if stock not in times:
+            return {}
+        if self.is_too_long(size):
+            times["planned"] = times[stock]
+        return {**times, "builtin": times[stock]}
 
     def scores(self, hosts: int, ppn: int, sizes: Sizes) -> dict[str, float]:
         """{algorithm: time over that of the built-in selection, geometric mean over placements and
@@ -249,8 +253,14 @@ class Times:
         MPICH's own algorithms and BLIND, and any where all ranks are equally far apart, because a site
         file tells nothing about them that MPICH's authors did not know, and a topo_* one that gains
         nothing over the same algorithm without the renumbering, where that takes so many ranks."""
-        scores = [self._scores_at(hosts, ppn, size) for size in sizes]
-        names = set.intersection(*map(set, scores))
+        scores: list[dict[str, float]] = []
+        names: Set[str] = {"builtin"}
+        for size in sizes:
+            of = self._scores_at(hosts, ppn, size)
+            names = names & of.keys() if scores else of.keys()
+            scores.append(of)
+            if len(names) == 1:
+                break  # nothing else is left
         return {name: _mean([s[name] for s in scores]) for name in names}
 
     def _scores_at(self, hosts: int, ppn: int, size: int) -> dict[str, float]:
@@ -260,70 +270,147 @@ class Times:
         return self._scores[key]
 
     def _make_scores(self, hosts: int, ppn: int, size: int) -> dict[str, float]:
-        by_kind, is_measured = self.at(hosts, ppn, size)
+        by_kind = self._measured_at(hosts, ppn, size)
+        is_measured = bool(by_kind)
         is_short = not is_measured and self.collective in WITH_SHORT and size <= SHORT_BYTES
         is_crowded = is_short and ppn > 1 and hosts * ppn >= FEW_MESSAGES_RANKS
+        stock = self.builtin(hosts, ppn, size)
 
-        def ratios(name: str, base: str) -> list[float]:
-            result = [times[name] / times[base] for times in by_kind.values()]
-            if is_crowded:
-                stock = self.builtin(hosts, ppn, size)
-                for i, kind in enumerate(by_kind):
-                    new, old = (
-                        self.messages(stock if a == "builtin" else a, hosts, ppn, kind)
-                        for a in (name, base)
-                    )
-                    result[i] = 0.5 * (result[i] + new / old)
-            return result
+        def ratio(name: str, base: str, kind: str) -> float:
+            result = by_kind[kind][name] / by_kind[kind][base]
+            if not is_crowded:
+                return result
+            new, old = (
+                self.messages(stock if a == "builtin" else a, hosts, ppn, kind)
+                for a in (name, base)
+            )
+            return 0.5 * (result + new / old)
+
+        def mean(name: str, base: str = "builtin") -> float:
+            return _mean([ratio(name, base, kind) for kind in kinds])
+
+        def loses(name: str, kind: str) -> bool:
+            times = by_kind[kind]
+            return (
+                name not in times
+                or ratio(name, "builtin", kind) > 1 + MAX_LOSS
+                or (is_crowded and times[name] / times["builtin"] > CROWDED_LOSS)
+            )
+
+        kinds = [*by_kind] if is_measured else self._kinds(hosts)
+        names = {a for times in by_kind.values() for a in times} if is_measured else self.candidates
+        names = {a for a in names if self._may_choose(a, hosts, ppn, size, is_measured)}
+        # where the order of hosts is MPICH's, most lose: nothing else is predicted of them
+        for kind in kinds[::-1]:
+            if not is_measured and names:
+                by_kind[kind] = self._predicted_at(hosts, ppn, size, kind, names)
+            if by_kind.get(kind):
+                names = {name for name in names if not loses(name, kind)}
+        kinds = [kind for kind in kinds if by_kind.get(kind)]
+        if not kinds:
+            return {"builtin": 1.0}
+        twins = {UNRENUMBERED[a] for a in names if a in UNRENUMBERED} if not is_measured else set()
+        for kind in kinds if twins else ():
+            by_kind[kind] |= self._predicted_at(hosts, ppn, size, kind, twins)
 
         scores = {"builtin": 1.0}
-        if not by_kind:
-            return scores
-        for name in sorted(set.intersection(*map(set, by_kind.values())) - {"builtin"}):
-            row = self._row(name)
-            if row is None or not self._takes(name, hosts * ppn):
+        for name in sorted(names):
+            twin = UNRENUMBERED.get(name)
+            is_known = twin in twins and all(twin in by_kind[kind] for kind in kinds)
+            if twin and is_known and mean(name, twin) > 1 - MIN_GAIN:
                 continue
-            if name == "planned" and (ppn == 1 or self.is_too_long(size)):
+            if is_short and mean(name) > 1 - SHORT_GAIN:
                 continue
             block = self.block(hosts * ppn, size)
-            if not is_measured:
-                # all are equally far apart
-                if self.racks == "one" and ppn == 1:
-                    continue
-                if not row.get("patched") or name in BLIND:
-                    continue
-                twin = UNRENUMBERED.get(name)
-                if (
-                    twin
-                    and all(twin in times for times in by_kind.values())
-                    and _mean(ratios(name, twin)) > 1 - MIN_GAIN
-                ):
-                    continue
-            if max(ratios(name, "builtin")) > 1 + MAX_LOSS:
-                continue
-            if is_crowded and max(t[name] / t["builtin"] for t in by_kind.values()) > CROWDED_LOSS:
-                continue
-            if name == "rack_lanes" and not is_measured:
-                # as many bytes on each link as topo_ring, and more messages
-                if self.collective == "allgather" and ppn == 1:
-                    continue
-                if block * ppn < MIN_HOST_BLOCK.get(self.collective, 0):
-                    continue
-            if is_short and _mean(ratios(name, "builtin")) > 1 - SHORT_GAIN:
-                continue
             if not is_measured and block < MIN_BLOCK.get(self.collective, 0):
-                if name == "rack_leader" and self._is_few_messages(hosts, ppn, block):
-                    # half of the time of so short a call, as measured, is that of its messages
-                    scores[name] = 0.5 + 0.5 * (hosts - 1) / (hosts * ppn - 1)
-                continue
-            scores[name] = _mean(ratios(name, "builtin"))
+                # half of the time of so short a call, as measured, is that of its messages
+                scores[name] = 0.5 + 0.5 * (hosts - 1) / (hosts * ppn - 1)
+            else:
+                scores[name] = mean(name)
         return scores
+
+    def _may_choose(self, name: str, hosts: int, ppn: int, size: int, is_measured: bool) -> bool:
+        """Whether an algorithm may be chosen if it is fast."""
+        row, block = self._row(name), self.block(hosts * ppn, size)
+        if row is None or not self._takes(name, hosts * ppn):
+            return False
+        if name == "planned" and (ppn == 1 or self.is_too_long(size)):
+            return False
+        if is_measured:
+            return True
+        # all are equally far apart
+        if self.racks == "one" and ppn == 1:
+            return False
+        if name not in self.ours:
+            return False
+        if name == "rack_lanes":
+            # as many bytes on each link as topo_ring, and more messages
+            if self.collective == "allgather" and ppn == 1:
+                return False
+            if block * ppn < MIN_HOST_BLOCK.get(self.collective, 0):
+                return False
+        if block < MIN_BLOCK.get(self.collective, 0):
+            return name == "rack_leader" and self._is_few_messages(hosts, ppn, block)
+        return True
 
     def _takes(self, name: str, ranks: int) -> bool:
         """Whether the algorithm can run with so many ranks."""
         row = self._row(name)
         needs_pow2 = row is not None and "power-of-two" in row.get("restrictions", ())
         return row is not None and (_is_pow2(ranks) or not needs_pow2)
+
+
+@dataclass
+class Decision:
+    """One rule: for communicators of `ranks` (those evaluated) with `ppn` ranks a host, and `sizes` (those
+    evaluated): in total, or of a block of alltoall and alltoallv."""
+
+    times: Times = field(repr=False)
+    ppn: int
+    pow2: bool | None  # whether the numbers of ranks are powers of two; None: both
+    ranks: list[int]
+    sizes: list[int]
+    algorithm: str  # "builtin": as MPICH selects by itself
+
+    @property
+    def collective(self) -> str:
+        return self.times.collective
+
+    @property
+    def racks(self) -> str:
+        """Of the communicators: one, several, any"""
+        return self.times.racks
+
+    @property
+    def low(self) -> int:
+        return self.sizes[0]
+
+    @property
+    def high(self) -> int:
+        return self.sizes[-1]
+
+    # what is told of it, which is not needed to make it
+
+    @functools.cached_property
+    def ends_us(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Microseconds of the algorithm and of MPICH's choice, at low and at high: those of the largest of
+        the communicators, the first placement (random, unless measured)."""
+        return self._times_us(self.low), self._times_us(self.high)
+
+    def _times_us(self, size: int) -> tuple[float, float]:
+        by_kind, _ = self.times.at(self.ranks[-1] // self.ppn, self.ppn, size, [self.algorithm])
+        of = next(iter(by_kind.values()))
+        return float(of[self.algorithm]), float(of["builtin"])
+
+    @functools.cached_property
+    def why(self) -> str:
+        times, hosts = self.times, self.ranks[-1] // self.ppn
+        if times.at(hosts, self.ppn, self.high, [self.algorithm])[1]:
+            return "measured"
+        if self.algorithm == "builtin":
+            return _why_not(times, hosts, self.ppn, self.sizes)
+        size = self.high if times.condition else self.low
+        return _why(times, hosts, self.ppn, size, self.algorithm)
 
 
 def decide(times: "Times", min_gain: float = MIN_GAIN) -> list[Decision]:
@@ -345,7 +432,8 @@ def decide(times: "Times", min_gain: float = MIN_GAIN) -> list[Decision]:
             for group, chosen in _group(times, ppn, of_kind, min_gain):
                 for algorithm, run in itertools.groupby(chosen.items(), lambda item: item[1]):
                     sizes = [size for of_rule, _ in run for size in of_rule]
-                    decisions.append(_decision(times, ppn, pow2, group, sizes, algorithm))
+                    ranks = [h * ppn for h in group]
+                    decisions.append(Decision(times, ppn, pow2, ranks, sizes, algorithm))
     return decisions
 
 
@@ -403,27 +491,6 @@ def _fits(times: "Times", ppn: int, hosts: int, chosen: Choice, min_gain: float)
     return True
 
 
-def _decision(
-    times: "Times", ppn: int, pow2: bool | None, group: list[int], sizes: list[int], algorithm: str
-) -> Decision:
-    hosts = group[-1]
-    ends = []
-    for size in (sizes[0], sizes[-1]):
-        by_kind, is_measured = times.at(hosts, ppn, size)
-        of = next(iter(by_kind.values()))
-        ends.append((float(of[algorithm]), float(of["builtin"])))
-    if is_measured:
-        why = "measured"
-    elif algorithm == "builtin":
-        why = _why_not(times, hosts, ppn, sizes)
-    else:
-        why = _why(times, hosts, ppn, sizes[-1 if times.condition else 0], algorithm)
-    (low, builtin_low), (high, builtin_high) = ends
-    ranks = [h * ppn for h in group]
-    about = times.collective, times.racks, ppn, pow2, ranks, sizes[0], sizes[-1], algorithm
-    return Decision(*about, (low, high), (builtin_low, builtin_high), why)
-
-
 # Of the time at random placement, what is worth telling where it is left
 NOTABLE = 0.75
 
@@ -436,10 +503,9 @@ def _why_not(times: Times, hosts: int, ppn: int, sizes: list[int]) -> str:
     best = (NOTABLE, "", 0, 0.0, "")
     for size in sizes:
         by_kind, is_measured = times.at(hosts, ppn, size)
-        for name in times.candidates & by_kind.get("random", {}).keys():
-            row = times._row(name) or {}
-            if is_measured or not row.get("patched") or name in BLIND:
-                continue
+        if is_measured:
+            continue
+        for name in times.ours & by_kind.get("random", {}).keys():
             ratios = {kind: of[name] / of["builtin"] for kind, of in by_kind.items()}
             worst = max(ratios, key=lambda kind: ratios[kind])
             best = min(best, (ratios["random"], name, size, ratios[worst], worst))

@@ -18,8 +18,7 @@
 
 #define _GNU_SOURCE
 #define PROGRAM "allgather"
-#include "checks.h"
-#include <malloc.h>
+#include "repeat.h"
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -319,70 +318,24 @@ static void case_inter(void)
     MPI_Comm_free(&local);
 }
 
-static void *thread_main(void *arg)
+static int check_call(const char *where, MPI_Comm comm, int root, int count, int in_place)
 {
-    thread_arg_t *t = arg;
-    unsigned state = opt.seed + t->id;
-    char where[32];
-
-    snprintf(where, sizeof(where), "thread %d", t->id);
-    for (int i = 0; i < 50; i++) {
-        MPI_Comm comm;
-        check_ints(where, t->comm, next_random(&state) % 2000, i % 2);
-        if (i % 10 == 0) {      /* views are built and freed while other threads use theirs */
-            MPI_Comm_dup(t->comm, &comm);
-            check_ints(where, comm, 5, 0);
-            MPI_Comm_free(&comm);
-        }
-    }
-    return NULL;
+    (void) root;
+    return check_ints(where, comm, count, in_place);
 }
 
 static void case_threads(void)
 {
-    run_threads(opt.threads, thread_main);
+    repeat_in_threads(opt.threads, check_call, 2000, opt.seed);
 }
 
-static long resident_bytes(void)
-{
-    long pages = 0;
-    FILE *f = fopen("/proc/self/statm", "r");
-
-    if (f) {
-        if (fscanf(f, "%*s %ld", &pages) != 1)
-            pages = 0;
-        fclose(f);
-    }
-    return pages * sysconf(_SC_PAGESIZE);
-}
-
-/* Thousands of communicators, each used and freed: what is kept with them must go with them. */
+/* Then a hundred that live at the same time */
 static void case_churn(void)
 {
     enum { ALIVE = 100 };
-    MPI_Comm comm, alive[ALIVE];
-    long heap = 0, resident = 0;
+    MPI_Comm alive[ALIVE];
 
-    for (int i = 0; i < opt.churn; i++) {
-        if (i == opt.churn / 4) {       /* by now caches and pools have their size */
-            heap = mallinfo2().uordblks;
-            resident = resident_bytes();
-        }
-        if (i % 4 == 3)
-            MPI_Comm_split(MPI_COMM_WORLD, 0, -world_rank, &comm);
-        else
-            MPI_Comm_dup(MPI_COMM_WORLD, &comm);
-        if (i % 4)      /* some go without ever being used */
-            check_ints("churn", comm, 1 + i % 3, i % 2);
-        MPI_Comm_free(&comm);
-    }
-    long heap_growth = (long) mallinfo2().uordblks - heap;
-    long resident_growth = resident_bytes() - resident;
-    check(heap_growth < HEAP_NOISE, "churn heap", "expected < %d bytes of growth in %d "
-          "communicators, found %ld", HEAP_NOISE, opt.churn, heap_growth);
-    check(resident_growth < 4 << 20, "churn resident", "expected < 4 MiB of growth, found %ld "
-          "bytes", resident_growth);
-
+    churn(opt.churn, check_call, 3);
     for (int i = 0; i < ALIVE; i++) {
         MPI_Comm_dup(i ? alive[i - 1] : MPI_COMM_WORLD, &alive[i]);
         check_ints("alive", alive[i], 3, 0);

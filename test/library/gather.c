@@ -18,8 +18,7 @@
 
 #define _GNU_SOURCE
 #define PROGRAM "gather"
-#include "checks.h"
-#include <malloc.h>
+#include "repeat.h"
 #include <signal.h>
 #include <stdint.h>
 #include <unistd.h>
@@ -342,52 +341,14 @@ static void case_traffic(void)
     }
 }
 
-static void *thread_main(void *arg)
-{
-    thread_arg_t *t = arg;
-    unsigned state = opt.seed + t->id;
-    char where[32];
-
-    snprintf(where, sizeof(where), "thread %d", t->id);
-    for (int i = 0; i < 50; i++) {
-        MPI_Comm comm;
-        int count = next_random(&state) % 2000;
-        check_ints(where, t->comm, next_random(&state) % world_size, count, i % 2);
-        if (i % 10 == 0) {      /* views are built and freed while other threads use theirs */
-            MPI_Comm_dup(t->comm, &comm);
-            check_ints(where, comm, i % world_size, 5, 0);
-            MPI_Comm_free(&comm);
-        }
-    }
-    return NULL;
-}
-
 static void case_threads(void)
 {
-    run_threads(opt.threads, thread_main);
+    repeat_in_threads(opt.threads, check_ints, 2000, opt.seed);
 }
 
-/* Thousands of communicators, each used with several roots and freed: what is kept with them must go
- * with them. */
 static void case_churn(void)
 {
-    MPI_Comm comm;
-    long heap = 0;
-
-    for (int i = 0; i < opt.churn; i++) {
-        if (i == opt.churn / 4) /* by now caches and pools have their size */
-            heap = mallinfo2().uordblks;
-        if (i % 4 == 3)
-            MPI_Comm_split(MPI_COMM_WORLD, 0, -world_rank, &comm);
-        else
-            MPI_Comm_dup(MPI_COMM_WORLD, &comm);
-        for (int j = 0; j < i % 4; j++) /* some go without ever being used */
-            check_ints("churn", comm, (i + j) % world_size, 1 + i % 3, i % 2);
-        MPI_Comm_free(&comm);
-    }
-    long growth = (long) mallinfo2().uordblks - heap;
-    check(growth < HEAP_NOISE, "churn heap", "expected < %d bytes of growth in %d communicators, "
-          "found %ld", HEAP_NOISE, opt.churn, growth);
+    churn(opt.churn, check_ints, 3);
 }
 
 /* Between two groups: no algorithm of ours, but MPI_ROOT and MPI_PROC_NULL must pass. */

@@ -140,6 +140,7 @@ NOT_REACHED = {
     "coll/red_scat_block2",
 }
 
+FEW_RANKS = 5
 CLIQUES, RACKS = [f"clique{i}" for i in range(3)], [1, 0, 1]
 # plans whatever the size and however often counts change
 PLANS = {
@@ -269,25 +270,39 @@ def test_nonblocking(
     assert ran >= {(of, name) for of, name in chosen.items() if "red" not in of}
 
 
-@pytest.mark.parametrize("collective, program, n", [*RUNS, ("", "coll/nonblocking3", 5)])
+# the first program of a collective up to 5 ranks, and the first above, that reach it
+BY_FILE = {
+    (collective, n <= FEW_RANKS): (collective, program, n)
+    for collective, program, n in reversed(RUNS)
+    if program not in NOT_REACHED
+}
+
+
+@pytest.mark.parametrize(
+    "collective, program, n",
+    [
+        *BY_FILE.values(),
+        *(("", "coll/nonblocking2", n) for n in (FEW_RANKS, 2 * FEW_RANKS)),
+        pytest.param("", "coll/nonblocking3", FEW_RANKS, marks=pytest.mark.slow),
+    ],
+)
 def test_tuning_file(
     run_suite: Launch, site: MakeSite, write_json: WriteJson, collective: str, program: Any, n: int
 ) -> None:
-    """One file for all collectives: the first algorithm up to 5 ranks, the last one above."""
+    """One file for all collectives: the first algorithm up to FEW_RANKS ranks, the last one above. That
+    each program goes with each algorithm is the test above."""
     content = site(CLIQUES, RACKS)
     topology = {key: content[key] for key in ("format", "hosts", "racks", "latency_us")}
     rules = {}
     for other, names in NAMES.items():
         function = f"algorithm=MPIR_{other.capitalize()}_intra_"
         rules[f"collective={other}"] = {
-            "comm_size<=5": {function + names[0]: {}},
+            f"comm_size<={FEW_RANKS}": {function + names[0]: {}},
             "comm_size=any": {function + names[-1]: {}},
         }
     file = write_json("tuning.json", {"comm_type=intra": rules, "topology": topology})
     job = run_suite(
         program, n, MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE=file, MPIR_CVAR_NUM_CLIQUES=3
     )
-    if program not in NOT_REACHED:
-        reached = [collective] if collective else [of for of in NAMES if of.startswith("i")]
-        for of in reached:
-            assert sum(calls(job, of, name) for name in NAMES[of]) > 0
+    for of in [collective] if collective else [of for of in NAMES if of.startswith("i")]:
+        assert sum(calls(job, of, name) for name in NAMES[of]) > 0

@@ -24,7 +24,7 @@ from inprocess import run_tool
 REPO = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPO / "bench"), str(REPO / "maint")]
 
-from topo_bench_py import bounds, cli, files, measure, settings, stats, suite
+from topo_bench_py import bounds, cli, files, measure, settings, sites, stats, suite
 
 QUICK = ("--repetitions", "3", "--min-repetitions", "3", "--warmup", "1")
 QUICK_C = ("-n", "3", "-m", "3", "-w", "1")
@@ -1571,6 +1571,29 @@ def test_an_algorithm_that_cannot_be_applied(tool: Any, mpiexec: Path, tmp_path:
     one_line_error(done, 1, "could not be measured", "nothing was written")
 
 
+def test_interrupt_while_a_program_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is there already, though nobody has it yet."""
+    started = []
+    start = subprocess.Popen
+
+    def popen(*args: Any, **more: Any) -> Any:
+        started.append(start(*args, **more))
+        signal.raise_signal(signal.SIGINT)
+        return started[0]
+
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        monkeypatch.setattr(subprocess, "Popen", popen)
+        with pytest.raises(KeyboardInterrupt):
+            sites.run_program(["sleep", "60"], 60)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        is_left = started[0].poll() is None
+        started[0].kill()
+    assert not is_left
+
+
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_what_was_measured_before_an_interrupt(
     bindir: Path, environment: dict[str, str], mpiexec: Path, tmp_path: Path, signum: Any
@@ -1579,12 +1602,16 @@ def test_what_was_measured_before_an_interrupt(
     log, result = tmp_path / "log", tmp_path / "r.json"
     launcher = tmp_path / "launcher"
     launcher.write_text(
-        f'#!/bin/sh\n[ -e {log} ] && exec sleep 60\necho $$ >{log}\nexec {mpiexec} -n 2 "$@"\n'
+        f"#!/bin/sh\necho $$ >>{log}\n[ $(wc -l <{log}) = 2 ] && exec sleep 60\n"
+        f'exec {mpiexec} -n 2 "$@"\n'
     )
     launcher.chmod(0o755)
     arguments = ("run", "--launch", launcher, "--rounds", 3, "-s", "64", *QUICK, "-o", result)
     err = interrupted(bindir, environment, arguments, result.exists, signum)
-    if signum != signal.SIGKILL:
+    if signum == signal.SIGKILL:
+        for pid in log.read_text().split()[1:]:  # of which nobody knows any more
+            os.kill(int(pid), signum)
+    else:
         assert f"{result}: 1 record, 1 of 3 launches done" in err
     content = files.read_result(result)
     assert content["complete"] is False
