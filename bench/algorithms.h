@@ -8,7 +8,7 @@
  * choice; `+init` behind it stands for the persistent form, MPI_<Coll>_init, and `+overlap` for the
  * nonblocking one beside computation, whose name is one of MPIR_CVAR_I<COLL>_INTRA_ALGORITHM. While an
  * algorithm is forced, MPIR_CVAR_COLLECTIVE_FALLBACK is `error`, so that one which cannot be applied is not
- * silently replaced by another.
+ * silently replaced by another. An MPI library that is not of MPICH's kin has `auto` alone.
  */
 
 #ifndef ALGORITHMS_H_INCLUDED
@@ -178,6 +178,9 @@ static int parse_algorithms(char *list, const char *coll, const char *cvar, bool
     static char every[MAX_LIST];
     int num = 0;
 
+#ifndef MPICH_VERSION
+    cvar = overlap_cvar = NULL;
+#endif
     for (int i = 0; i < 2; i++) {
         const char *name = i == 0 ? cvar : overlap_cvar;
         const char *variable = name ? cvar_variable(name) : NULL;

@@ -192,9 +192,10 @@ def same_folder(library_path: str, folder: str) -> bool:
 
 
 def mpi_version(start: Line) -> tuple[str, str]:
-    """("4.0.2", "ch3:sock"), or the first line where it is not MPICH."""
+    """("4.0.2", "ch3:sock"); ("Open MPI v5.0.11", "") where it is not MPICH."""
     found = dict(re.findall(r"MPICH (Version|Device):\s*(\S+)", start["library"]))
-    return found.get("Version", start["library"].split("\n")[0]), found.get("Device", "")
+    other = str(start["library"]).replace("\n", ",").partition(",")[0]
+    return found.get("Version", other), found.get("Device", "")
 
 
 @dataclass

@@ -15,7 +15,7 @@ from topo_common.text import size_text
 
 from . import models, tables
 from .files import Record, Result, read_result
-from .show import is_baseline, series_of, what_ran
+from .show import is_baseline, mpi_text, series_of, what_ran
 from .tables import Case, Table, label
 
 PAGE = Path(__file__).parent / "page"
@@ -308,7 +308,7 @@ def make_page(results: list[Result], records: list[Record]) -> tuple[str, list[T
     about = results[0]["provenance"]
     title = study_of(results).get("title") or "Results of topo-bench"
     facts = [
-        f"MPICH {words(about.get('mpi'))}",
+        mpi_text([words(about.get("mpi"))]),
         words(about.get("cluster")),
         words(about.get("date")),
     ]

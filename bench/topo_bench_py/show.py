@@ -8,6 +8,7 @@ import os
 import sys
 import warnings
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -85,7 +86,7 @@ def what_ran(record: Record) -> list[str]:
     algorithm = record["algorithm"].removesuffix("+init")
     counts = record.get("selected") or record.get("calls_counted") or {}
     names = [name for name, calls in counts.items() if calls and name != algorithm]
-    return names or (["MPICH's own"] if algorithm == "auto" else [])
+    return names or (["the library's own"] if algorithm == "auto" else [])
 
 
 def what_of(record: Record) -> str:
@@ -125,11 +126,17 @@ def grouped(results: dict[str, Result]) -> tuple[dict[tuple[str, str], list[Reco
     return groups, list(dict.fromkeys(line for line in lines if line))
 
 
+def mpi_text(versions: Iterable[Any]) -> str:
+    """Of the provenance: numbers are those of MPICH."""
+    text = " and ".join(map(str, versions))
+    return f"MPICH {text}" if text[:1].isdigit() else text
+
+
 def about(result: Result) -> str:
     """Which MPI, where and when."""
     facts = result["provenance"]
     versions = dict.fromkeys((facts.get("mpi") or {}).values())
-    words = [f"MPICH {' and '.join(map(str, versions))}"] if versions else []
+    words = [mpi_text(versions)] if versions else []
     words += [str(facts[key]) for key in ("cluster", "date") if facts.get(key)]
     return ", ".join(words)
 

@@ -200,11 +200,12 @@ def make_tuning(topology: Tree, found: Sequence[Choice], version: str) -> Tree:
         lines = [f"{c.about}: {c.name}: {c.reason}" for c in found[:MAX_REASONS]]
         result["topology"]["exceptions"] = lines  # which the library passes over
     result["topology"] |= topology
-    for collective in {*rules.COLLECTIVES, *(c.collective for c in found)}:
-        own = grammar.full_name(collective, "topo_auto")
-        if grammar.algorithm(own, version) is not None:
+    known = {*rules.COLLECTIVES, *(c.collective for c in found)}
+    for collective in known | {f"i{c}" for c in known}:
+        leaf = grammar.auto_leaf(collective, version)
+        if leaf is not None:
             of = [c for c in found if c.collective == collective]
-            conditions = tree.make(of, version, {f"algorithm={own}": {}})
+            conditions = tree.make(of, version, leaf)
             result.setdefault("comm_type=intra", {})[f"collective={collective}"] = conditions
     if "comm_type=intra" in result:
         result["comm_type=intra"] = dict(sorted(result["comm_type=intra"].items()))

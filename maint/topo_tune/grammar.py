@@ -143,6 +143,12 @@ def full_name(collective: str, name: str) -> str:
     return f"MPIR_{collective.capitalize()}_intra_{name}"
 
 
+def auto_leaf(collective: str, version: str = "4.0") -> Tree | None:
+    """The leaf that leaves a collective, also a nonblocking one, to topo_auto; None where there is none."""
+    name = full_name(collective, "tsp_topo_auto" if collective.startswith("i") else "topo_auto")
+    return {f"algorithm={name}": {}} if algorithm(name, version) is not None else None
+
+
 @functools.cache
 def forms(version: str = "4.0", stock: bool = False) -> dict[str, tuple[str, ...]]:
     """{condition: its forms, where N is a number}"""

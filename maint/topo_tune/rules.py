@@ -749,6 +749,12 @@ def make_tuning(
             times = Times(placed[racks], collective, version, by_racks[racks], racks)
             decisions += decide(times, min_gain)
     tree = make_tree(decisions, collectives, version)
+    if site.rack_bandwidth_mbps is not None:
+        # rules for them would need measurements of their own; the library predicts for the placement
+        for collective in collectives:
+            leaf = grammar.auto_leaf(f"i{collective}", version)
+            if leaf is not None:
+                tree["comm_type=intra"][f"collective=i{collective}"] = leaf
     return {"topology": make_topology(site, predictor), **tree}, decisions, notes
 
 

@@ -84,8 +84,16 @@ static void run(MPI_Comm comm, const char *word)
     } else if (!strcmp(name, "gather")) {
         MPI_Gather(in, num, MPI_INT, out, num, MPI_INT, 0, comm);
         first = rank == 0, last = rank == 0 ? p : 0;
+    } else if (!strcmp(name, "igather")) {
+        MPI_Igather(in, num, MPI_INT, out, num, MPI_INT, 0, comm, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        first = rank == 0, last = rank == 0 ? p : 0;
     } else if (!strcmp(name, "scatter")) {
         MPI_Scatter(in, num, MPI_INT, out, num, MPI_INT, 0, comm);
+        first = last = 1;
+    } else if (!strcmp(name, "iscatter")) {
+        MPI_Iscatter(in, num, MPI_INT, out, num, MPI_INT, 0, comm, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
         first = last = 1;
     } else if (!strcmp(name, "gatherv")) {
         MPI_Gatherv(in, num, MPI_INT, out, counts, displs, MPI_INT, 0, comm);
@@ -93,12 +101,25 @@ static void run(MPI_Comm comm, const char *word)
     } else if (!strcmp(name, "alltoall")) {
         MPI_Alltoall(in, num, MPI_INT, out, num, MPI_INT, comm);
         first = 1, last = p;
+    } else if (!strcmp(name, "ialltoall")) {
+        MPI_Ialltoall(in, num, MPI_INT, out, num, MPI_INT, comm, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        first = 1, last = p;
+    } else if (!strcmp(name, "ialltoall_in_place")) {
+        for (int i = 0; i < num * p; i++)
+            out[i] = rank + 1;
+        MPI_Ialltoall(MPI_IN_PLACE, 0, MPI_INT, out, num, MPI_INT, comm, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        first = 1, last = p;
     } else if (!strcmp(name, "barrier")) {
         MPI_Barrier(comm);
+    } else if (!strcmp(name, "ibarrier")) {
+        MPI_Ibarrier(comm, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
     } else {
         fail("unknown collective", word);
     }
-    int end = strstr(name, "gather") || !strcmp(name, "alltoall") ? num * p : num;
+    int end = strstr(name, "gather") || strstr(name, "alltoall") ? num * p : num;
     if (num > 0 && (out[0] != first || out[end - 1] != last))
         fail("wrong result", word);
     free(in);

@@ -48,6 +48,11 @@ def test_processes(topo_shm: Launch, test: str, spin_usec: int, ranks: int) -> N
     check_ok(topo_shm("processes", test, ranks, 400, spin_usec, ranks))
 
 
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_who_sleeps_is_woken_once(topo_shm: Launch, ranks: int) -> None:
+    check_ok(topo_shm("processes", "once", ranks, 50, SLEEP, 1))
+
+
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_a_rank_that_has_died(topo_shm: Launch, ranks: int) -> None:
     check_ok(topo_shm("processes", "dead", ranks, 1, SLEEP, 1))

@@ -5,7 +5,7 @@
  * they hand on are plain words, each with the round it belongs to: who reads too early, or too late,
  * finds another one.
  *
- * usage: topo_shm processes|threads counters|pipes|dead RANKS ROUNDS SPIN_USEC SEED */
+ * usage: topo_shm processes|threads counters|pipes|once|dead RANKS ROUNDS SPIN_USEC SEED */
 
 #define _GNU_SOURCE
 #include "mpiimpl.h"
@@ -353,6 +353,31 @@ static void run_dead(MPIR_Comm * comm)
     MPII_Topo_shm_free(shm);
 }
 
+/* The last rank is as one that sleeps, and does not run: others bring a counter to targets again and
+ * again, and wake it once. */
+static void run_once(MPIR_Comm * comm)
+{
+    int attr = 0, ranks[MAX_RANKS] = { 0 }, last = num_ranks - 1, num = 0;
+    char c;
+    MPII_Topo_shm_t *shm;
+
+    MPII_Topo_shm_create(comm, ranks, num_ranks, 0, 0, &shm, &attr);
+    if (comm->rank == last)
+        __atomic_store_n(&shm->waits_for[last], 1, __ATOMIC_SEQ_CST);   /* for anything */
+    meet(2);
+    if (comm->rank < 2 && comm->rank != last)
+        for (int i = 1; i <= num_rounds; i++)
+            MPII_Topo_shm_count(shm, &shared->counter[comm->rank], i);
+    meet(3);
+    if (comm->rank == last) {
+        while (read(wakers[0], &c, 1) == 1)
+            num++;
+        check(num == 1, "woken", last, 0, num);
+        check(shm->waits_for[last] == 0, "still waits", last, 0, shm->waits_for[last]);
+    }
+    MPII_Topo_shm_free(shm);
+}
+
 /* ---------------------------------------------------------------- ranks */
 
 static void (*test)(MPIR_Comm *);
@@ -402,7 +427,8 @@ int main(int argc, char *argv[])
     if (argc != 7)
         return 2;
     with_threads = strcmp(argv[1], "threads") == 0;
-    test = !strcmp(argv[2], "counters") ? run_counters : !strcmp(argv[2], "pipes") ? run_pipes : run_dead;
+    test = !strcmp(argv[2], "counters") ? run_counters : !strcmp(argv[2], "pipes") ? run_pipes :
+        !strcmp(argv[2], "once") ? run_once : run_dead;
     num_ranks = atoi(argv[3]);
     num_rounds = atoi(argv[4]);
     MPIR_CVAR_COLL_TOPO_SPIN_USEC = atoi(argv[5]);

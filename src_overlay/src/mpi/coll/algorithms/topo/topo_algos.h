@@ -162,7 +162,13 @@
     X(IBCAST, Ibcast, ibcast, tsp_topo_auto) \
     X(IREDUCE, Ireduce, ireduce, tsp_topo_auto) \
     X(IREDUCE_SCATTER, Ireduce_scatter, ireduce_scatter, tsp_topo_auto) \
-    X(IREDUCE_SCATTER_BLOCK, Ireduce_scatter_block, ireduce_scatter_block, tsp_topo_auto)
+    X(IREDUCE_SCATTER_BLOCK, Ireduce_scatter_block, ireduce_scatter_block, tsp_topo_auto) \
+    X(IGATHER, Igather, igather, tsp_topo_auto) \
+    X(ISCATTER, Iscatter, iscatter, tsp_topo_auto) \
+    X(IGATHERV, Igatherv, igatherv, tsp_topo_auto) \
+    X(ISCATTERV, Iscatterv, iscatterv, tsp_topo_auto) \
+    X(IALLTOALL, Ialltoall, ialltoall, tsp_topo_auto) \
+    X(IALLTOALLV, Ialltoallv, ialltoallv, tsp_topo_auto)
 
 /* X(collective, algorithm, control variable): those that work in segments */
 #define MPIR_TOPO_SEGMENTED(X) \

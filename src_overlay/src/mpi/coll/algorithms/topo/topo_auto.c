@@ -10,6 +10,17 @@
 /* They serve to compare with, and are never the best in truth. */
 static const char *const baselines[] = { "gather_bcast", "linear", "topo_linear" };
 
+/* Algorithms of MPICH that are those of the catalog by another name, in place or nonblocking */
+static const struct {
+    MPII_Topo_coll_t coll;
+    const char *name, *row;
+} others[] = {
+    {MPII_TOPO_COLL__ALLTOALL, "inplace", "pairwise"},
+    {MPII_TOPO_COLL__ALLTOALL, "pairwise_sendrecv_replace", "pairwise"},
+    {MPII_TOPO_COLL__ALLTOALL, "permuted_sendrecv", "scattered"},
+    {MPII_TOPO_COLL__BARRIER, "recursive_doubling", "dissemination"},
+};
+
 MPII_Topo_counter_t MPII_Topo_auto_decisions;
 static MPL_atomic_int_t has_warned;
 
@@ -78,10 +89,15 @@ int64_t MPII_Topo_auto_time(MPIR_Comm * comm_ptr, MPII_Topo_coll_t coll, const c
 int64_t MPII_Topo_auto_stock_time(MPIR_Comm * comm_ptr, MPII_Topo_coll_t coll, const char *name,
                                   int64_t bytes)
 {
-    const MPII_Topo_algo_t *algo = name ? MPII_Topo_catalog_find(coll, name) : NULL;
+    const MPII_Topo_algo_t *algo;
     const MPII_Topo_order_t *order = NULL;
     TOPO_COLL_ATTR_NEW;
 
+    for (int i = 0; name && i < (int) (sizeof(others) / sizeof(others[0])); i++) {
+        if (coll == others[i].coll && !strcmp(name, others[i].name))
+            name = others[i].row;
+    }
+    algo = name ? MPII_Topo_catalog_find(coll, name) : NULL;
     if (algo == NULL && name && !strcmp(name, "smp") &&
         MPII_Topo_comm_order(comm_ptr, &order, attr) == MPI_SUCCESS)
         algo = MPII_Topo_mpich_choice(coll, bytes, order);

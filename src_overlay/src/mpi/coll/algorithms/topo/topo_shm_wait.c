@@ -28,8 +28,9 @@
  *
  * Nobody sleeps for ever: who waits writes waits_for and then reads the counter, who counts writes
  * the counter and then reads waits_for, both in sequentially consistent order, so one of the two
- * sees the other. A datagram that was sent stays in the socket until the device has read it, and
- * then MPID_Progress_wait returns. One that finds the queue full need not be sent: others are there.
+ * sees the other. Who wakes a process clears its waits_for, so that it is woken once a sleep. A
+ * datagram that was sent stays in the socket until the device has read it, and then
+ * MPID_Progress_wait returns. One that finds the queue full need not be sent: others are there.
  *
  * A process that dies takes its socket with it. Who waits looks once a second whether the sockets of
  * its host are there; a timer wakes it for that. */
@@ -192,11 +193,14 @@ static int find_dead(MPII_Topo_shm_t * shm)
 #define LOAD(word) __atomic_load_n(word, __ATOMIC_SEQ_CST)
 #define STORE(word, value) __atomic_store_n(word, value, __ATOMIC_SEQ_CST)
 #define FETCH_ADD(word, value) __atomic_fetch_add(word, value, __ATOMIC_SEQ_CST)
+#define CAS(word, old, value) \
+    __atomic_compare_exchange_n(word, old, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
 #else
 /* never used: without these there is no shared memory */
 #define LOAD(word) (*(word))
 #define STORE(word, value) ((void) (*(word) = (value)))
 #define FETCH_ADD(word, value) ((*(word))++)
+#define CAS(word, old, value) (*(word) == *(old) && (*(word) = (value), true))
 #endif
 
 static void pause_core(void)
@@ -242,7 +246,9 @@ bool MPII_Topo_shm_count(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * counte
         return false;
     for (int i = 0; i < shm->num_ranks; i++) {
         uint32_t place = i == shm->index ? 0 : LOAD(&shm->waits_for[i]);
-        if (place == ANY_PLACE || place == place_of(shm, counter))
+        /* once is enough, until it has been awake and sleeps again */
+        if ((place == ANY_PLACE || place == place_of(shm, counter)) &&
+            CAS(&shm->waits_for[i], &place, 0))
             wake(shm->waker[i]);
     }
     return true;
