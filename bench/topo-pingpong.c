@@ -13,6 +13,8 @@
  *     bandwidth pass  a stream of large messages one way, then the other; median rate. Pairs
  *                     that cross racks share the uplinks, as they do in a collective.
  *
+ * Then, with some pairs, what the two do not tell: "costs" below.
+ *
  * Every pass starts with an untimed round, from which rank 0 estimates what the rounds cost. If
  * they would not fit the time limit it cuts the repetitions, and then leaves out rounds; it
  * tells the others before each round, so all ranks do the same.
@@ -45,6 +47,7 @@
 #define MIN_REPS 3              /* fewer have no median worth the name */
 #define LATENCY_SHARE 0.3       /* of the time limit, at most; the bandwidth pass gets the rest */
 #define IN_HOST_SHARE 0.1
+#define COSTS_SHARE 0.1
 #define RESERVE_SHARE 0.05      /* for grouping and writing */
 #define NOISY 0.5               /* interquartile range over median */
 #define LOPSIDED 2.0            /* bandwidth one way over the other */
@@ -640,16 +643,16 @@ static void do_round(MPI_Comm comm, int bandwidth, int peer, int reps, int colum
 }
 
 /* Circle method: each host meets every other once in odd - 1 (odd) rounds; -1: a round off. */
-static int opponent(int round)
+static int opponent(int h, int round)
 {
     int players = nhosts + nhosts % 2, last = players - 1, other;
 
-    if (host == last)
+    if (h == last)
         other = round;
-    else if (host == round)
+    else if (h == round)
         other = last;
     else
-        other = (2 * round - host + 2 * last) % last;
+        other = (2 * round - h + 2 * last) % last;
     return other < nhosts ? other : -1;
 }
 
@@ -690,7 +693,7 @@ static void run_pass(MPI_Comm comm, int in_host, int bandwidth, double until, re
     pass->rounds_left_out = 0;
     /* round -1 is round 0 without timing: it sets up what is set up once, and shows the cost */
     for (int round = -1; round < rounds; round++) {
-        int reps = 0, column = in_host ? host : opponent(round < 0 ? 0 : round);
+        int reps = 0, column = in_host ? host : opponent(host, round < 0 ? 0 : round);
         int peer = in_host ? partner : column < 0 ? -1 : leader[column];
 
         if (rank == 0 && round >= 0) {
@@ -721,6 +724,196 @@ static void run_pass(MPI_Comm comm, int in_host, int bandwidth, double until, re
         }
     }
     free(samples);
+}
+
+/* -- costs -- */
+
+/*
+ * What all hosts share, such as a gateway, or the machine on which virtual hosts run: exchanges of a
+ * short message with one host after the other, by one pair of hosts at a time, by half of the pairs,
+ * and by all of them. If all take longer than one, they wait for something that takes each message in
+ * turn; and half of them then have to take half of that time.
+ *
+ * How much a link passes on at once after a pause, as a token bucket does: two long messages tell
+ * its rate; the time that they took less than at that rate is that of the burst.
+ *
+ * What a processor does for a message: what it takes to send a short one, where that is clear.
+ */
+#define COSTS_ROUNDS 8
+#define EXCHANGE_REPS 6         /* of each crowd, in turn */
+#define EXCHANGES 30            /* in each round */
+#define CROWDED 1.5             /* time of exchanges by all over that by one pair */
+#define ALIKE 1.5               /* of half of the pairs, over what is expected */
+#define BURST_REPS 5
+#define BURST_BYTES (48 * 1024) /* and twice as much: short enough to be sent at once */
+#define PAUSE_SHARE 3           /* of the time of a message: for the link to recover */
+#define MIN_PAUSE 2e-3
+
+typedef struct {
+    double overhead_us, shared_us, burst_bytes; /* 0: not seen */
+} costs_t;
+
+typedef enum { ONE_PAIR, HALF, ALL, NUM_CROWDS } crowd_t;
+
+/* What a host sends to in a round; -1: nobody */
+static int exchanges_with(int h, int round, crowd_t crowd)
+{
+    int other = opponent(h, round), low = other < h ? other : h;
+
+    return crowd == ALL || low == 0 || (crowd == HALF && low % 2 == 0) ? other : -1;
+}
+
+/* Exchange short messages in rounds, as others do. *time is that of an exchange, on host 0; *send that of
+ * sending a message; returns how many messages there are in a round, on average. */
+static double exchange(MPI_Comm comm, int rounds, crowd_t crowd, double *time, double *send)
+{
+    double all[EXCHANGES], sends[EXCHANGES], messages = 0;
+
+    for (int h = 0; h < nhosts; h++) {
+        for (int round = 0; round < rounds; round++)
+            messages += exchanges_with(h, round, crowd) >= 0;
+    }
+    MPI_Barrier(comm);
+    for (int i = -1; i < EXCHANGES; i++) {
+        double t = MPI_Wtime(), sum = 0;
+        for (int round = 0; round < rounds; round++) {
+            int other = exchanges_with(host, round, crowd);
+            MPI_Request request;
+            if (other < 0)
+                continue;
+            double before = MPI_Wtime();
+            MPI_Isend(buffer, opt.latency_bytes, MPI_BYTE, leader[other], 0, MPI_COMM_WORLD,
+                      &request);
+            sum += MPI_Wtime() - before;
+            MPI_Recv(buffer, opt.latency_bytes, MPI_BYTE, leader[other], 0, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        }
+        if (i >= 0) {
+            all[i] = (MPI_Wtime() - t) / rounds;
+            sends[i] = sum / rounds;
+        }
+    }
+    *time = quantile(all, EXCHANGES, 0.5);
+    *send = quantile(sends, EXCHANGES, 0.5);
+    return messages / rounds;
+}
+
+/* Whether rank 0 is before a time, seconds from the start */
+static int has_time(MPI_Comm comm, double until)
+{
+    int has = opt.time_limit <= 0 || MPI_Wtime() - start < until;
+
+    MPI_Bcast(&has, 1, MPI_INT, 0, comm);
+    return has;
+}
+
+static void measure_exchanges(MPI_Comm comm, int rounds, double until, costs_t * costs)
+{
+    double time[NUM_CROWDS], send[NUM_CROWDS], messages[NUM_CROWDS];
+
+    for (int i = 0; i < EXCHANGE_REPS; i++) {
+        for (int crowd = 0; crowd < NUM_CROWDS; crowd++) {
+            double one_time, one_send;
+            if (!has_time(comm, until))
+                return;
+            messages[crowd] = exchange(comm, rounds, crowd, &one_time, &one_send);
+            /* noise only adds time */
+            time[crowd] = i == 0 ? one_time : fmin(time[crowd], one_time);
+            send[crowd] = i == 0 ? one_send : fmin(send[crowd], one_send);
+        }
+    }
+    if (send[ONE_PAIR] > 10 * MPI_Wtick() && send[ONE_PAIR] < time[ONE_PAIR] / 2)
+        costs->overhead_us = 1e6 * send[ONE_PAIR];
+    if (messages[HALF] < 4 || time[ALL] < CROWDED * time[ONE_PAIR])
+        return;
+    double half = fmax(time[ONE_PAIR], time[ALL] * messages[HALF] / messages[ALL]);
+    if (time[HALF] < half * ALIKE && time[HALF] > half / ALIKE)
+        costs->shared_us = 1e6 * time[ALL] / messages[ALL];
+}
+
+static double send_after_pause(int other, int sends, int bytes)
+{
+    double samples[BURST_REPS], pause = MIN_PAUSE;
+
+    for (int i = -1; i < BURST_REPS; i++) {
+        if (sends)
+            nanosleep(&(struct timespec) {.tv_sec = (time_t) pause,
+                                          .tv_nsec = (long) (fmod(pause, 1) * 1e9)}, NULL);
+        double t = MPI_Wtime();
+        if (sends) {
+            MPI_Send(buffer, bytes, MPI_BYTE, other, 0, MPI_COMM_WORLD);
+            MPI_Recv(buffer, 0, MPI_BYTE, other, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        } else {
+            MPI_Recv(buffer, bytes, MPI_BYTE, other, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Send(buffer, 0, MPI_BYTE, other, 0, MPI_COMM_WORLD);
+        }
+        t = MPI_Wtime() - t;
+        pause = fmax(MIN_PAUSE, PAUSE_SHARE * t);
+        if (i >= 0)
+            samples[i] = t;
+    }
+    return quantile(samples, BURST_REPS, 0.5);
+}
+
+/* The burst of the way from host 0 to its opponent of a round; 0: none, or shorter than a latency. Host
+ * 0 is that of rank 0. */
+static double measure_burst(int round)
+{
+    int other = opponent(host, round), sizes[] = { 0, BURST_BYTES, 2 * BURST_BYTES };
+    double t[3];
+
+    if (other < 0 || (host != 0 && other != 0))
+        return 0;
+    for (int i = 0; i < 3; i++)
+        t[i] = send_after_pause(leader[other], host == 0, sizes[i]);
+    double per_byte = (t[2] - t[1]) / BURST_BYTES, less = BURST_BYTES * per_byte - (t[1] - t[0]);
+    return per_byte > 0 && less > t[0] / 2 ? less / per_byte : 0;
+}
+
+/* until: when it has to end, seconds from the start. Rank 0 has the results. */
+static void measure_costs(MPI_Comm comm, double until, costs_t * costs)
+{
+    double bursts[COSTS_ROUNDS];
+    int all = nhosts - 1 + nhosts % 2, rounds = all < COSTS_ROUNDS ? all : COSTS_ROUNDS;
+    int done, ways = 0, seen = 0;
+
+    measure_exchanges(comm, rounds, until, costs);
+    for (done = 0; done < rounds && has_time(comm, until); done++) {
+        double burst = measure_burst(done);
+        ways += opponent(0, done) >= 0;
+        if (burst > 0)
+            bursts[seen++] = burst;
+        rounds_done++;
+        if (rank == 0)
+            show_progress("costs");
+    }
+    rounds_done += rounds - done;
+    /* it is that of all links, so most of the ways show it */
+    if (seen > 0 && 4 * seen >= 3 * ways)
+        costs->burst_bytes = quantile(bursts, seen, 0.5);
+}
+
+static void write_costs(FILE * f, const costs_t * costs)
+{
+    const struct {
+        const char *key;
+        double value;
+    } all[] = {
+        {"overhead_us", costs->overhead_us},
+        {"shared_us", costs->shared_us},
+        {"burst_bytes", costs->burst_bytes},
+    };
+    const char *before = ",\n  \"costs\": {";
+
+    for (int i = 0; i < 3; i++) {
+        if (all[i].value > 0) {
+            fprintf(f, "%s\"%s\": %.4g", before, all[i].key, all[i].value);
+            before = ", ";
+        }
+    }
+    if (before[1] == ' ')
+        putc('}', f);
 }
 
 static void allocate_row(result_t * row)
@@ -954,7 +1147,7 @@ static float *rack_table(const float *matrix, int racks, const int *rack)
 
 static void write_site(FILE * f, int argc, char **argv, const result_t * latency,
                        const pass_t * latency_pass, const result_t * bandwidth,
-                       const pass_t * bandwidth_pass, double seconds)
+                       const pass_t * bandwidth_pass, const costs_t * costs, double seconds)
 {
     int *rack = allocate(nhosts, sizeof(int)), pairs = 0;
     int complete = !latency_pass->rounds_left_out && !bandwidth_pass->rounds_left_out;
@@ -1048,6 +1241,7 @@ static void write_site(FILE * f, int argc, char **argv, const result_t * latency
         free(bandwidth_table);
         free(latency_table);
     }
+    write_costs(f, costs);
     fprintf(f, ",\n  \"warnings\": [");
     for (int w = 0; w < nwarnings; w++) {
         fprintf(f, "%s\n    ", w ? "," : "");
@@ -1059,14 +1253,14 @@ static void write_site(FILE * f, int argc, char **argv, const result_t * latency
 
 /* Returns an exit code. */
 static int save(int argc, char **argv, const result_t * latency, const pass_t * latency_pass,
-                const result_t * bandwidth, const pass_t * bandwidth_pass)
+                const result_t * bandwidth, const pass_t * bandwidth_pass, const costs_t * costs)
 {
     double seconds = MPI_Wtime() - start;
     FILE *f = temporary ? open_temporary() : fopen(target, "w");
 
     if (!f)
         return fail(1, "%s: cannot create: %s", opt.output, strerror(errno));
-    write_site(f, argc, argv, latency, latency_pass, bandwidth, bandwidth_pass, seconds);
+    write_site(f, argc, argv, latency, latency_pass, bandwidth, bandwidth_pass, costs, seconds);
     int bad = fflush(f) || ferror(f) || (temporary && fsync(fileno(f)));
     int why = errno;
     if (fclose(f) && !bad) {
@@ -1089,6 +1283,7 @@ int main(int argc, char **argv)
 {
     result_t latency = { 0 }, bandwidth = { 0 };
     pass_t latency_pass = { 0 }, bandwidth_pass = { 0 }, in_host_pass;
+    costs_t costs = { 0 };
     MPI_Comm leaders;
     MPI_Request request;
     int status = -1, done = 0, provided;
@@ -1115,11 +1310,13 @@ int main(int argc, char **argv)
         goto fn_exit;
 
     /* -- measure -- */
-    buffer = allocate(opt.latency_bytes > opt.bandwidth_bytes ? opt.latency_bytes :
-                      opt.bandwidth_bytes, 1);
+    int longest = opt.latency_bytes > opt.bandwidth_bytes ? opt.latency_bytes : opt.bandwidth_bytes;
+    buffer = allocate(longest > 2 * BURST_BYTES ? longest : 2 * BURST_BYTES, 1);
     allocate_row(&latency);
     allocate_row(&bandwidth);
-    rounds_total = (nranks > nhosts ? 2 : 0) + (nhosts > 1 ? 2 * (nhosts - 1 + nhosts % 2) : 0);
+    int rounds = nhosts > 1 ? nhosts - 1 + nhosts % 2 : 0;
+    rounds_total = (nranks > nhosts ? 2 : 0) + 2 * rounds +
+        (rounds < COSTS_ROUNDS ? rounds : COSTS_ROUNDS);
     if (nranks > nhosts) {
         run_pass(MPI_COMM_WORLD, 1, 0, opt.time_limit * IN_HOST_SHARE, &latency, &in_host_pass);
         run_pass(MPI_COMM_WORLD, 1, 1, opt.time_limit * IN_HOST_SHARE, &bandwidth, &in_host_pass);
@@ -1128,8 +1325,9 @@ int main(int argc, char **argv)
     if (leaders != MPI_COMM_NULL) {
         if (nhosts > 1) {
             run_pass(leaders, 0, 0, opt.time_limit * LATENCY_SHARE, &latency, &latency_pass);
-            run_pass(leaders, 0, 1, opt.time_limit * (1 - RESERVE_SHARE), &bandwidth,
+            run_pass(leaders, 0, 1, opt.time_limit * (1 - RESERVE_SHARE - COSTS_SHARE), &bandwidth,
                      &bandwidth_pass);
+            measure_costs(leaders, opt.time_limit * (1 - RESERVE_SHARE - COSTS_SHARE / 2), &costs);
         }
         gather_rows(leaders, &latency);
         gather_rows(leaders, &bandwidth);
@@ -1138,7 +1336,7 @@ int main(int argc, char **argv)
 
     /* -- write -- */
     if (rank == 0)
-        status = save(argc, argv, &latency, &latency_pass, &bandwidth, &bandwidth_pass);
+        status = save(argc, argv, &latency, &latency_pass, &bandwidth, &bandwidth_pass, &costs);
 
     /* Ranks with nothing to measure sleep here: polling they would disturb those that measure. */
     MPI_Ibcast(&status, 1, MPI_INT, 0, MPI_COMM_WORLD, &request);

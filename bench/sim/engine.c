@@ -11,7 +11,7 @@
  *
  * A link serves messages one after the other, in the order in which their first bytes come, and each for the
  * time that it takes at full rate. The first byte goes on to the next link at once; the last one comes no
- * sooner than it has passed the slowest link.
+ * sooner than it has passed the slowest link. After a pause a link may be ahead of its rate by a burst.
  *
  * Left out: that a sender may have to wait until memory is free, or for its max_sends (topo_step.h).
  */
@@ -51,6 +51,7 @@ typedef struct {
     rank_t *ranks;
     int *runnable, num_runnable;        /* ranks */
     double *core_free;          /* [hosts][num_cores] */
+    double shared_free;         /* what all hosts share */
     fair_t *fair;               /* or NULL */
     heap_t heap;                /* of messages, and of ~rank: its processor */
     message_t *messages;
@@ -164,21 +165,36 @@ static double latency_of_hop(const engine_t * e, int distance)
     return (e->p->costs.latency + (distance - 1) * e->p->costs.level_latency) / (2 * distance);
 }
 
+/* What all hosts share, before the first link */
+static void pass_shared(engine_t * e, int index)
+{
+    message_t *m = &e->messages[index];
+    double start = MPL_MAX(m->time, e->shared_free);
+
+    e->shared_free = start + e->p->costs.shared;
+    m->path.wait[0] += start - m->time;
+    m->time = m->last_byte = start;
+    m->hop = 0;
+    heap_push(&e->heap, m->time, index);
+}
+
 static void pass_link(engine_t * e, int index)
 {
     message_t *m = &e->messages[index];
     int level;
     link_t *link = find_link(e, m, m->hop, &level);
     double length = m->bytes * link->per_byte + (level == 0 ? e->p->costs.gap : 0);
-    double start = MPL_MAX(m->time, link->free), latency = latency_of_hop(e, m->distance);
+    double ahead = e->p->costs.burst * link->per_byte, latency = latency_of_hop(e, m->distance);
 
-    link->free = start + length;
+    double start = MPL_MAX(m->time, link->free - ahead);
+    link->free = MPL_MAX(m->time, link->free) + length;
+    double end = MPL_MAX(start, link->free - ahead);
     link->busy += length;
     link->num_bytes += m->bytes;
     m->path.wait[level] += start - m->time;
     m->path.latency += latency;
-    if (link->free > m->last_byte) {
-        m->last_byte = link->free;
+    if (end > m->last_byte) {
+        m->last_byte = end;
         m->slowest = level;
     }
     m->time = start + latency;
@@ -270,6 +286,7 @@ static void send(engine_t * e, int rank, const MPII_Topo_step_t * step, int64_t 
     *m = (message_t) {
         .from = rank,.to = step->peer,.bytes = bytes,.record = number,.step = r->step,
         .distance = platform_distance(e->p, host, to_host),
+        .hop = costs->shared > 0 ? -1 : 0,
     };
     e->result->num_messages++;
     if (m->distance == 0) {
@@ -479,6 +496,8 @@ void engine_run(const platform_t * p, const MPII_Topo_case_t * c, bool is_record
         event_t event = heap_pop(&e.heap);
         if (event.what < 0)
             run_on_core(&e, ~event.what, event.time);
+        else if (e.messages[event.what].hop < 0)
+            pass_shared(&e, event.what);
         else if (e.fair)
             begin_flow(&e, event.what);
         else

@@ -16,7 +16,6 @@ from topo_tune.placements import place
 from topo_tune.predictor import Predictor
 
 MAX_BYTES = 16 * 2**20  # of a report
-MIN_GAIN = 0.1  # predictions are not better than that
 
 MARK = "[mpich] selection:"
 HEADER = "CALLS COLLECTIVE RANKS HOSTS BYTES MEAN_BYTES ALGORITHM TOTAL_US MEAN_US REASON (rank 0)"
@@ -120,7 +119,7 @@ def advise(predictor: Predictor, rows: Sequence[Calls], kind: str) -> tuple[list
             if name == builtin or grammar.is_ours(calls.collective, name, version)
         ]
         best = min(choices, key=predicted.__getitem__)
-        if predicted[best] < ran * (1 - MIN_GAIN):
+        if predictor.is_gain(predicted[best], ran):
             # of a time that is longer than predicted the rest was spent in waiting for late ranks
             each = min(ran, calls.total_us / calls.calls)
             gain = calls.calls * each * (1 - predicted[best] / ran)

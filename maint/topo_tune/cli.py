@@ -470,8 +470,8 @@ def advise_command(
 
     REPORT is what the program printed to stderr, its own words too. Times in it are of rank 0, and in
     them what it waited for late ranks, which is not counted as gain. A call gains by the algorithm that
-    is predicted fastest, if that is a tenth or more; MPIR_CVAR_COLL_TOPO_AUTO=1 and a tuning file
-    select it.
+    is predicted fastest, if that is more than predictions are wrong by; MPIR_CVAR_COLL_TOPO_AUTO=1 and
+    a tuning file select it.
     """
     if site_file is None:
         raise click.UsageError("--site SITE.json is needed")

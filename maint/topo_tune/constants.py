@@ -1,8 +1,8 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """Costs of a site file, corrected so that predictions are nearer to what was measured.
 
-What topo-pingpong does not tell, or tells of idle hosts, is what a processor does for a message. It is
-looked for among shares of the latency: first between hosts, then inside them."""
+What topo-pingpong does not tell, or tells of idle hosts, is what a processor does for a message, and what
+all hosts share. It is looked for among shares of the latency: first between hosts, then inside them."""
 
 import math
 import statistics
@@ -27,7 +27,11 @@ def correct(
 ) -> Costs:
     """The costs that the predictions need; none where the site file's are as good."""
     inside, near, _ = Predictor(site, version).levels()
-    latencies = {"overhead_us": near.latency_us, "inside_overhead_us": inside.latency_us}
+    latencies = {
+        "shared_us": near.latency_us,
+        "overhead_us": near.latency_us,
+        "inside_overhead_us": inside.latency_us,
+    }
     costs: Costs = dict(site.costs)
     known = dict(costs)
     least = errors(site, version, costs, timings, hosts)

@@ -3,7 +3,7 @@
 
 import html
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,17 +18,18 @@ from topo_tune.compare import summary as pairs_summary
 from topo_tune.exceptions import Timing
 from topo_tune.grammar import Tree
 from topo_tune.measuring import predictions
+from topo_tune.predictor import Predictor
 from topo_tune.sampling import Cell
 from topo_tune.tree import Choice
 
-# topo_auto leaves MPICH's own choice only for as much (csel_auto.c)
-AUTO_GAIN = 0.10
 TYPE_SIZE = 8  # of topo-bench's reductions
 STYLE = """
 table.map td { text-align: center; border: 1px solid var(--bg); }
 table.map small { display: block; opacity: .75; }
 .predicted { opacity: .6; font-style: italic; }
 """
+
+IsGain = Callable[[float, float], bool]  # Predictor.is_gain
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ def decisions(campaign: Campaign, tuning: Tree) -> list[Decision]:
         sizes.setdefault(cell.collective, set()).add(size)
     rack = dict(zip(campaign.site.hosts, campaign.site.rack_of_host, strict=True))
     predict = predictions(campaign.site, campaign.version)
+    is_gain = Predictor(campaign.site, campaign.version).is_gain
     result = []
     for collective in sorted(sizes):
         for place, seen in places.items():
@@ -65,7 +67,7 @@ def decisions(campaign: Campaign, tuning: Tree) -> list[Decision]:
                 call = _call(cell, size, len(set(seen)), racks, campaign.version)
                 predicted = predict(collective, seen, size)
                 of = known.get((cell, size), {})
-                result.append(_decide(cell, size, tuning, call, predicted, of))
+                result.append(_decide(cell, size, tuning, call, predicted, of, is_gain))
     return result
 
 
@@ -90,6 +92,7 @@ def _decide(
     call: grammar.Call,
     predicted: Mapping[str, float],
     of: Mapping[str, Timing],
+    is_gain: IsGain,
 ) -> Decision:
     selection = grammar.select(tuning, call)
     row = (grammar.algorithm(selection.algorithm or "", call.version) or {}).get("params", {})
@@ -104,7 +107,7 @@ def _decide(
     tuned = leaf
     if leaf == "topo_auto":
         measured = of["topo_auto"].selected if "topo_auto" in of else ""
-        tuned = measured or _auto(predicted, stock)
+        tuned = measured or _auto(predicted, stock, is_gain)
     names = predicted.get(stock), predicted.get(tuned.split(" ")[0])
     gain = regret = None
     ours = of.get(leaf)
@@ -115,12 +118,12 @@ def _decide(
     return Decision(cell, size, leaf, tuned, stock, predicted_gain, gain, regret)
 
 
-def _auto(predicted: Mapping[str, float], stock: str) -> str:
+def _auto(predicted: Mapping[str, float], stock: str, is_gain: IsGain) -> str:
     """What topo_auto takes by the predictions."""
     if not predicted:
         return stock
     first = min(sorted(predicted), key=lambda name: predicted[name])
-    if stock in predicted and predicted[first] > (1 - AUTO_GAIN) * predicted[stock]:
+    if stock in predicted and not is_gain(predicted[first], predicted[stock]):
         return stock
     return first
 

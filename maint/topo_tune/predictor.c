@@ -59,6 +59,12 @@ int64_t topo_predict_rates(const MPII_Topo_site_t * site, int64_t latency[3], in
     return r->header;
 }
 
+/* Of the time of MPICH's choice, what another has to gain (topo_predict.h) */
+int64_t topo_predict_least_gain(const MPII_Topo_site_t * site, int64_t stock)
+{
+    return MPII_Topo_least_gain(stock, site->rates->latency, site->rates->overhead);
+}
+
 void topo_predict_site_free(MPII_Topo_site_t * site)
 {
     MPII_Topo_site_free(site);

@@ -174,6 +174,11 @@ class Predictor:
             raise MemoryError
         return None if status == DECLINES else Loads(*found)
 
+    def is_gain(self, time_us: float, stock_us: float) -> bool:
+        """Whether a predicted time is shorter than that of MPICH's choice by enough to leave it."""
+        least = _library().topo_predict_least_gain(self._site, int(stock_us * 1e6)) / 1e6
+        return time_us < stock_us - least
+
     def levels(self) -> list[Level]:
         """What the library makes of the site file: in a host, in a rack, between racks."""
         times = [(ctypes.c_int64 * 3)() for _ in range(3)]
@@ -272,6 +277,7 @@ def _library() -> ctypes.CDLL:
         ("site", pointer, [text, text, ctypes.c_size_t, text]),
         ("site_free", None, [pointer]),
         ("rates", long, [pointer, longs, longs, longs]),
+        ("least_gain", long, [pointer, long]),
         ("placement", pointer, [pointer, numbers, number, long]),
         ("placement_free", None, [pointer]),
         ("algorithm", text, [number, ctypes.POINTER(text), numbers]),

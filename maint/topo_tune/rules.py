@@ -75,7 +75,9 @@ BLOCKS = tuple(sorted({*(2**k for k in range(3, 16)), PLAN_MAX_BYTES + 1}))
 MAX_RANKS = 512  # the largest communicator that is evaluated; its rules hold for larger ones
 MAX_MATRIX_HOSTS = 512  # beyond, tuning.json gets rack tables
 
-MIN_GAIN = 0.05  # leave the built-in selection only for more than this share of the time ...
+# Leave the built-in selection only for more than this share of the time, and, by a prediction, for no less
+# than topo_auto does (topo_predict.h) ...
+MIN_GAIN = 0.05
 CAUTIOUS_GAIN = 0.25  # ... or this, where the racks are in doubt
 LOW_CONFIDENCE = 0.5
 MAX_LOSS = 0.05  # and lose no more than this in any placement
@@ -88,10 +90,10 @@ MIN_HOST_BLOCK = {"allgather": 2048, "allgatherv": 2048}
 # none inside a host
 FEW_MESSAGES_BLOCK = 256
 FEW_MESSAGES_RANKS = 32
-# Vectors of so many bytes in all are short: latencies are all that is predicted of them, and what runs
-# a schedule costs some of the gain. From FEW_MESSAGES_RANKS on, messages count as much as latencies.
+# Vectors of so many bytes in all are short: latencies are all that is predicted of them. From
+# FEW_MESSAGES_RANKS on, messages count as much.
 SHORT_BYTES = 1024
-SHORT_GAIN = 0.12
+CROWDED_GAIN = 0.12  # that both together have to show;
 CROWDED_LOSS = 1.35  # and latencies no more: several messages of a rank overlap more than predicted
 WITH_SHORT = (*VECTORS, *REDUCE_SCATTERS, "barrier")
 KEEP = 0.05  # a rule reaches on to the next size while another algorithm would save no more
@@ -275,6 +277,7 @@ class Times:
         is_short = not is_measured and self.collective in WITH_SHORT and size <= SHORT_BYTES
         is_crowded = is_short and ppn > 1 and hosts * ppn >= FEW_MESSAGES_RANKS
         stock = self.builtin(hosts, ppn, size)
+        is_gain = self.placed.predictor.is_gain
 
         def ratio(name: str, base: str, kind: str) -> float:
             result = by_kind[kind][name] / by_kind[kind][base]
@@ -313,20 +316,24 @@ class Times:
         for kind in kinds if twins else ():
             by_kind[kind] |= self._predicted_at(hosts, ppn, size, kind, twins)
 
+        stock_us = _mean([by_kind[kind]["builtin"] for kind in kinds])
         scores = {"builtin": 1.0}
         for name in sorted(names):
             twin = UNRENUMBERED.get(name)
             is_known = twin in twins and all(twin in by_kind[kind] for kind in kinds)
             if twin and is_known and mean(name, twin) > 1 - MIN_GAIN:
                 continue
-            if is_short and mean(name) > 1 - SHORT_GAIN:
+            share = mean(name)
+            gains = share < 1 - CROWDED_GAIN if is_crowded else is_gain(share * stock_us, stock_us)
+            # planned saves processor time, too, which is not predicted
+            if not is_measured and name != "planned" and not gains:
                 continue
             block = self.block(hosts * ppn, size)
             if not is_measured and block < MIN_BLOCK.get(self.collective, 0):
                 # half of the time of so short a call, as measured, is that of its messages
                 scores[name] = 0.5 + 0.5 * (hosts - 1) / (hosts * ppn - 1)
             else:
-                scores[name] = mean(name)
+                scores[name] = share
         return scores
 
     def _may_choose(self, name: str, hosts: int, ppn: int, size: int, is_measured: bool) -> bool:

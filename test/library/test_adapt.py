@@ -101,7 +101,7 @@ def test_finds_the_better_one(
     """Within 45 calls, whatever is predicted fastest"""
     job = run(slow, "bcast:65536:45", env=env)
     names = candidates(job)
-    assert names[0] == "topo_chain" and "rack_lanes" in names, job.stdout
+    assert {"topo_chain", "rack_lanes"} <= set(names), job.stdout
     assert stays(job) in better, job.stdout + job.stderr
     assert ran(job)[0][-1][1] >= 45 - len(names) * TRIAL
     assert "topo_auto: tried" in job.stderr and "topo_auto: measured" in job.stderr

@@ -83,24 +83,29 @@ def short(algorithm: str) -> str:
     return re.sub(r"^(intra|allcomm)_(tsp_|sched_)?", "", algorithm)
 
 
-def check(job: Job) -> int:
-    """Each choice is the one that its reason gives. Returns how many are ours."""
+# Microseconds of a message, as make_site() has them: in a rack, where one has several hosts
+NEAR_US, FAR_US = (19, 21), (142, 158)
+
+
+def check(job: Job, message_us: tuple[float, float] = NEAR_US) -> int:
+    """Each choice is the one that its reason gives, which is ours for a gain of a tenth and a message.
+    Returns how many are ours."""
     assert job.returncode == 0 and job.stdout.endswith("OK\n"), job.stdout + job.stderr
     ours = 0
     for _, _, algorithm, why in rows(job):
         if match := PREDICTED.search(why):
             best, best_us, stock, stock_us = match.groups()
-            gains = float(best_us) < 0.9 * float(stock_us) + 0.1
+            least, most = (0.9 * float(stock_us) - us - float(best_us) for us in message_us)
             if why.startswith("rule "):
-                assert short(algorithm) == best and gains, (algorithm, why)
+                assert short(algorithm) == best and least > -0.1, (algorithm, why)
                 ours += 1
             else:
                 assert why.startswith("fallback: ") and short(algorithm) == stock, (algorithm, why)
-                assert float(best_us) >= 0.9 * float(stock_us) - 0.1, (algorithm, why)
+                assert most <= 0.1, (algorithm, why)
     return ours
 
 
-@pytest.mark.parametrize("n, hosts", [(8, 8), (16, 16), (16, 8), (13, 5), (17, 4)])
+@pytest.mark.parametrize("n, hosts", [(8, 8), (16, 16), (16, 8), (13, 5), (17, 6)])
 @pytest.mark.parametrize("order", ["in_racks", "shuffled"])
 def test_what_is_predicted_fastest_runs(
     run_mpi: Launch, program: Path, racks: Callable[..., Env], n: int, hosts: int, order: str
@@ -118,7 +123,8 @@ def test_any_number_of_ranks(
     run_mpi: Launch, program: Path, racks: Callable[..., Env], n: int
 ) -> None:
     words = [f"{name}:{size}" for name in (*VECTORS, *BLOCKS) for size in (0, 4, 4096)]
-    check(run_mpi(program, *words, "barrier:0", n=n, env=racks(n, n), timeout=120))
+    job = run_mpi(program, *words, "barrier:0", n=n, env=racks(n, n), timeout=120)
+    check(job, FAR_US if n <= 4 else NEAR_US)
 
 
 def choices(job: Job, ranks: int) -> dict[tuple[str, str], str]:

@@ -6,6 +6,7 @@ import json
 import random
 import re
 import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,11 @@ from typing import Any
 
 import pytest
 from kinds import MakeSite, WriteJson
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "maint"))
+
+from topo_tune import site as site_module
+from topo_tune.predictor import Predictor
 
 Sim = Callable[..., subprocess.CompletedProcess[str]]
 Run = Callable[..., dict[str, Any]]
@@ -231,8 +237,56 @@ def test_site_file(sim: Sim, site: MakeSite, write_json: WriteJson) -> None:
     assert done.returncode == 0, done.stderr
     (found,) = json.loads(done.stdout)["runs"]
     assert found["links"][1]["down_bytes"] == [2048, 2048]
+    # a byte over a link of a host takes 10 ns, and there is a burst
+    flat = content | {
+        "bandwidth_mbps": [[0.0 if i == j else 800.0 for i in range(4)] for j in range(4)]
+    }
+    linear = ["-c", "bcast", "-a", "topo_linear", "-b", "1K", "--json"]
+
+    def times(**costs: float) -> float:
+        path = write_json("costs.json", flat | {"costs": costs})
+        return float(json.loads(sim(path, *linear).stdout)["runs"][0]["time_us"])
+
+    plain = times(overhead_us=1)
+    assert times(overhead_us=1, burst_bytes=2048) == pytest.approx(plain - 20.48, rel=1e-3)
+    assert times(overhead_us=1, burst_bytes=1e6) == pytest.approx(plain - 3 * 10.24 + 2, rel=1e-3)
+    assert times(overhead_us=1, shared_us=50) == pytest.approx(plain - 2 * 10.24 + 2 * 50, rel=1e-3)
     slow = sim(path, *call, "--uplink-rate", "1mbit")
     assert json.loads(slow.stdout)["runs"][0]["time_us"] > found["time_us"]
+
+
+@pytest.mark.parametrize("between", [40.0, 400.0])
+@pytest.mark.parametrize("placement", ["block", "random:1"])
+def test_predictions_are_near(
+    sim: Sim, site: MakeSite, write_json: WriteJson, between: float, placement: str
+) -> None:
+    """What topo_auto and topo-tune predict, which look at messages in an order of their own: where those
+    of several hosts meet on uplinks, narrow or wide. Copies are another matter, so none of reductions."""
+    of_host = [i // 4 for i in range(16)]
+    every = range(16)
+
+    def table(near: float, far: float) -> list[list[float]]:
+        rows = [[near if of_host[i] == of_host[j] else far for i in every] for j in every]
+        return [[0.0 if i == j else rows[i][j] for j in every] for i in every]
+
+    content = {
+        **site([f"h{i}" for i in every], of_host),
+        "latency_us": table(20, 20),
+        "bandwidth_mbps": table(400, between),
+        "costs": {"header_bytes": 1e-6, "overhead_us": 2},
+    }
+    path = write_json("site.json", content)
+    predictor = Predictor(site_module.load(path))
+    ratios = {}
+    for name in ("allgather", "alltoall", "bcast", "gather"):
+        done = sim(path, "-c", name, "-a", "all", "-b", "64K", "--placement", placement, "--json")
+        for run in json.loads(done.stdout)["runs"]:
+            hosts = [int(host) for host in run["host_of_rank"]]
+            algorithm = run["algorithm"]
+            (time,) = predictor.times_us(name, hosts, 65536, algorithms=[algorithm]).values()
+            ratios[name, algorithm] = time / run["time_us"]
+    assert len(ratios) > 15
+    assert {key: ratio for key, ratio in ratios.items() if not 0.85 < ratio < 1.15} == {}
 
 
 def test_same_again(sim: Sim) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 TOPO = HERE.parents[1] / "src_overlay/src/mpi/coll/algorithms/topo"
-OTHERS = ["order", "map", "rates", "predict"]
+OTHERS = ["order", "map", "rates", "predict", "predict_walk"]
 
 
 @pytest.fixture

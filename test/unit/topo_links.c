@@ -225,6 +225,18 @@ static int times(void)
                "messages of one rank one after the other");
     check_time(time_of(MPII_TOPO_COLL__BCAST, "topo_linear", &rack, 102400),
                5 * US + 3 * (100 * US + 8 * 97656) + 10 * US + 5 * US, "the link of a host");
+    rack.links->burst = 51200;
+    check_time(time_of(MPII_TOPO_COLL__BCAST, "topo_linear", &rack, 102400),
+               5 * US + 3 * (100 * US + 8 * 97656) - 50 * US + 10 * US + 5 * US,
+               "the link of a host, ahead of its rate by a burst");
+    check_time(time_of(MPII_TOPO_COLL__BCAST, "topo_linear", &rack, 1024), 3 * 5 * US + 10 * US + 5 * US,
+               "messages within a burst");
+    rack.links->burst = 0;
+    /* sent after 5, 10 and 15 us */
+    rack.links->shared = 7 * US;
+    check_time(time_of(MPII_TOPO_COLL__BCAST, "topo_linear", &rack, 8),
+               5 * US + 2 * 7 * US + 105468 + 10 * US + 5 * US, "what all hosts share");
+    rack.links->shared = 0;
     /* both hosts of a rack send to the other one at once; of 1 KiB its uplink needs 1024/1024 * 8 us:
      * one in three pairs stays in the rack when it is measured, so its rate is 1 + 2/3 times 1024 */
     check(racks.links->uplink[0] > 4 * US && racks.links->uplink[0] < 5 * US, "uplink");

@@ -15,10 +15,6 @@
  * all of them know (csel_call.h), in classes around powers of two. A decision is kept with the place, so
  * with duplicates too. It does not look at the root. */
 
-/* Ours has to be faster by this share of the time: that much a prediction is wrong by, and what MPICH
- * takes by itself has been tried more often. */
-#define MIN_GAIN_PERCENT 10
-
 /* What is predicted to take up to so many times as long as the fastest may be tried (csel_adapt.c). */
 #define MAX_FACTOR 3
 
@@ -224,7 +220,7 @@ static MPII_Csel_decision_t *decide(const MPIR_Csel_coll_sig_s * coll_sig, MPII_
         decision->why = make_reason(&best, &stock);
     best.cnt.rule = next.cnt.rule = decision->why ? decision->why : "topo_auto";
 
-    bool takes_best = best.name && best.ps < stock.ps - stock.ps / 100 * MIN_GAIN_PERCENT;
+    bool takes_best = best.name && MPII_Topo_auto_is_gain(coll_sig->comm_ptr, best.ps, stock.ps);
     const MPII_Csel_candidate_t *sorted[MPII_CSEL_MAX_CANDIDATES] = {
         takes_best ? &best : &stock, takes_best ? &stock : &best, &next
     };

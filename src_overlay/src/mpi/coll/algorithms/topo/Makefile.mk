@@ -49,6 +49,7 @@ mpi_core_sources += \
     src/mpi/coll/algorithms/topo/topo_pipe.c \
     src/mpi/coll/algorithms/topo/topo_plan.c \
     src/mpi/coll/algorithms/topo/topo_predict.c \
+    src/mpi/coll/algorithms/topo/topo_predict_walk.c \
     src/mpi/coll/algorithms/topo/topo_rates.c \
     src/mpi/coll/algorithms/topo/topo_route.c \
     src/mpi/coll/algorithms/topo/topo_shm.c \

@@ -104,6 +104,15 @@ int64_t MPII_Topo_auto_stock_time(MPIR_Comm * comm_ptr, MPII_Topo_coll_t coll, c
     return algo && algo->is_mpich ? time_of(comm_ptr, algo, bytes) : -1;
 }
 
+bool MPII_Topo_auto_is_gain(MPIR_Comm * comm_ptr, int64_t ps, int64_t stock_ps)
+{
+    const MPII_Topo_links_t *links = NULL;
+    TOPO_COLL_ATTR_NEW;
+
+    return MPII_Topo_comm_links(comm_ptr, &links, attr) == MPI_SUCCESS && links &&
+        ps < stock_ps - MPII_Topo_least_gain(stock_ps, links->latency, links->overhead);
+}
+
 void MPII_Topo_auto_init(void)
 {
     MPII_TOPO_REGISTER(coll_topo_auto_decisions, MPII_Topo_auto_decisions,

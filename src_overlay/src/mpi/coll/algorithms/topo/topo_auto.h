@@ -24,6 +24,9 @@ int64_t MPII_Topo_auto_time(MPIR_Comm * comm_ptr, MPII_Topo_coll_t coll, const c
 int64_t MPII_Topo_auto_stock_time(MPIR_Comm * comm_ptr, MPII_Topo_coll_t coll, const char *name,
                                   int64_t bytes);
 
+/* Whether the first of two such times is shorter by enough to leave MPICH's choice, which takes the second */
+bool MPII_Topo_auto_is_gain(MPIR_Comm * comm_ptr, int64_t ps, int64_t stock_ps);
+
 /* Decisions of topo_auto that this process has worked out: coll_topo_auto_decisions */
 extern MPII_Topo_counter_t MPII_Topo_auto_decisions;
 

@@ -19,4 +19,19 @@ int64_t MPII_Topo_predict(const MPII_Topo_case_t * c, const MPII_Topo_links_t * 
 int64_t MPII_Topo_predict_call(const MPII_Topo_algo_t * algo, const MPII_Topo_call_args_t * args,
                                const MPII_Topo_links_t * links);
 
+/* How much shorter than that of MPICH's choice a predicted time has to be for it to be left: by more than
+ * predictions are known to be wrong by. That is a tenth; and the time of a message, since how short ones meet
+ * is a matter of chance. latency, overhead: as in MPII_Topo_rates_t */
+static inline int64_t MPII_Topo_least_gain(int64_t stock, const int64_t latency[3],
+                                           const int64_t overhead[3])
+{
+    return stock / 10 + latency[MPII_TOPO_WITHIN__RACK] + 2 * overhead[MPII_TOPO_WITHIN__RACK];
+}
+
+/* -- topo_predict_walk.c -- */
+
+/* The same, of a schedule of up to MPII_TOPO_MAX_WALK messages: all ranks run it by the clock. */
+#define MPII_TOPO_MAX_WALK 65536
+int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, const MPII_Topo_links_t * links);
+
 #endif /* TOPO_PREDICT_H_INCLUDED */

@@ -25,6 +25,7 @@
 #define OVERHEAD_SHARE 4        /* latency over overhead */
 #define HEADER_BYTES 100
 #define MOST_HEADER_BYTES 1e6
+#define MOST_BURST_BYTES 1e9
 #define LEAST_MBPS 1.0          /* and most, for the integers to be within their range */
 #define MOST_MBPS 1e7
 #define MOST_US 1e6
@@ -154,6 +155,8 @@ int MPII_Topo_rates_create(const MPII_Topo_measured_t * m, MPII_Topo_rates_t ** 
     for (int i = 0; i < 3; i++)
         rates->latency[i] -= 2 * rates->overhead[i];
     rates->header = MPL_MIN(or_else(m->costs.header_bytes, HEADER_BYTES), MOST_HEADER_BYTES);
+    rates->burst = MPL_MIN(m->costs.burst_bytes, MOST_BURST_BYTES);
+    rates->shared = picoseconds(m->costs.shared_us);
     rates->inside = per_kib(or_else(memory, INSIDE_MBPS));
     rates->host = per_kib(host);
     rates->num_racks = m->num_racks;
@@ -183,6 +186,8 @@ MPII_Topo_links_t *MPII_Topo_links_create(const MPII_Topo_rates_t * rates,
         links->overhead[i] = rates->overhead[i];
     }
     links->header = rates->header;
+    links->burst = rates->burst;
+    links->shared = rates->shared;
     links->inside = rates->inside;
     links->host = rates->host;
     for (int i = 0; i < rates->num_racks; i++)

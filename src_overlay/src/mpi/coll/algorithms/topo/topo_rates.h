@@ -17,6 +17,8 @@ typedef struct MPII_Topo_rates {
     int64_t latency[3];         /* of a message inside a host, in a rack, between racks */
     int64_t overhead[3];        /* of a processor for each such message that it sends or receives */
     int64_t header;             /* bytes of a link that a message takes, beside its own */
+    int64_t burst;              /* bytes that a link passes on at once after a pause */
+    int64_t shared;             /* of what all hosts share, for a message between them */
     int64_t inside, host;       /* memory of a host; link of a host, each way */
     int num_racks;
     int64_t uplink[];           /* [num_racks] each way */
@@ -28,6 +30,9 @@ typedef struct {
                                                  * another host, or inside one */
     double inside_us, inside_mbps;      /* of messages inside a host */
     double header_bytes;        /* of a link that a message takes, beside its own */
+    double shared_us;           /* of what all hosts share, as a gateway, or the machine that virtual hosts run
+                                 * on: how much later each message between hosts makes the next one */
+    double burst_bytes;         /* that a link passes on at once after a pause (token bucket) */
 } MPII_Topo_costs_t;
 
 /* What was measured; 0: not. A matrix may be NULL. */
@@ -46,9 +51,15 @@ int MPII_Topo_rates_create(const MPII_Topo_measured_t * measured, MPII_Topo_rate
 /* The same for an order of ranks: racks as it numbers them. One block of memory, for MPL_free */
 typedef struct MPII_Topo_links {
     const MPII_Topo_order_t *order;
-    int64_t latency[3], overhead[3], header, inside, host;
+    int64_t latency[3], overhead[3], header, burst, shared, inside, host;
     int64_t uplink[];           /* [order->num_racks] */
 } MPII_Topo_links_t;
+
+/* Host of a rank, as the order numbers it */
+static inline int MPII_Topo_links_host(const MPII_Topo_links_t * links, int rank)
+{
+    return links->order->host_at[links->order->pos_of[rank]];
+}
 
 /* rack: [order->num_racks] index in the site, or -1, which is as slow as the slowest. NULL if memory is
  * exhausted */

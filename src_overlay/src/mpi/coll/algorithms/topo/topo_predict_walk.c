@@ -1,0 +1,316 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpl.h"
+#include "topo_predict.h"
+
+/* Up to so many messages: all ranks run their schedules by the clock. A message costs its sender, and its
+ * receiver, an overhead; it passes what all hosts share, the link of the sender's host, the uplinks of both
+ * racks and the link of the receiver's host, each in turn for who comes first, as soon as its first byte is
+ * there; and is here a latency after its last byte. Inside a host its sender copies it.
+ *
+ * In a heap are ranks that can go on, and messages that come to a link later than they were sent. */
+
+typedef const MPII_Topo_links_t links_t;
+
+typedef struct {
+    MPII_Topo_any_gen_t g;
+    int64_t clock;
+    int host, rack;
+    int round, k;               /* next step */
+    int waits_for;              /* sender of the message that it waits for; -1: none */
+} rank_t;
+
+/* What a message passes, from its sender on */
+typedef enum { SHARED, HOST_UP, RACK_UP, RACK_DOWN, HOST_DOWN, NUM_HOPS } hop_t;
+
+typedef struct {
+    int64_t begin, end;         /* when its first byte, and its last one, can pass; end: of those that wait
+                                 * for their receiver, the arrival */
+    int64_t bytes;
+    hop_t hop;
+    int from, to, next;         /* next: in a queue, or of the free ones; -1: none */
+} message_t;
+
+typedef struct {
+    int64_t clock;
+    int what;                   /* rank, or ~message */
+} turn_t;
+
+typedef struct {
+    const MPII_Topo_case_t *c;
+    links_t *links;
+    rank_t *ranks;
+    int64_t *host_up, *host_down, *rack_up, *rack_down; /* until when a link is busy; */
+    int64_t shared;             /* and what all hosts share */
+    turn_t *heap;               /* the one with the earliest clock first */
+    int heap_len;
+    /* those that have come, and not been asked for: queues by a hash of both ends */
+    message_t *messages;
+    int num_messages, free_messages;
+    int *first, *last;
+    unsigned num_queues;        /* a power of two */
+} walk_t;
+
+/* Ranks at the same time come in no order that has to do with hosts: a message takes its links when it is
+ * sent, and if those of one host took them all first, others would wait for links that are idle yet. */
+static inline bool is_before(turn_t a, turn_t b)
+{
+    return a.clock < b.clock ||
+        (a.clock == b.clock && a.what * 2654435761u < b.what * 2654435761u);
+}
+
+static void push(walk_t * w, int64_t clock, int what)
+{
+    turn_t turn = {.clock = clock,.what = what };
+    int i = w->heap_len++;
+
+    for (; i > 0 && is_before(turn, w->heap[(i - 1) / 2]); i = (i - 1) / 2)
+        w->heap[i] = w->heap[(i - 1) / 2];
+    w->heap[i] = turn;
+}
+
+static int pop(walk_t * w)
+{
+    turn_t top = w->heap[0], turn = w->heap[--w->heap_len];
+    int i = 0, child;
+
+    for (; (child = 2 * i + 1) < w->heap_len; i = child) {
+        if (child + 1 < w->heap_len && is_before(w->heap[child + 1], w->heap[child]))
+            child++;
+        if (!is_before(w->heap[child], turn))
+            break;
+        w->heap[i] = w->heap[child];
+    }
+    w->heap[i] = turn;
+    return top.what;
+}
+
+static unsigned queue_of(const walk_t * w, int from, int to)
+{
+    return ((unsigned) from * 40503u + (unsigned) to * 2654435761u) >> 7 & (w->num_queues - 1);
+}
+
+static int new_message(walk_t * w)
+{
+    int i = w->free_messages;
+
+    if (i == -1)
+        return w->num_messages++;
+    w->free_messages = w->messages[i].next;
+    return i;
+}
+
+static void free_message(walk_t * w, int i)
+{
+    w->messages[i].next = w->free_messages;
+    w->free_messages = i;
+}
+
+static void put(walk_t * w, int i)
+{
+    unsigned q = queue_of(w, w->messages[i].from, w->messages[i].to);
+
+    w->messages[i].next = -1;
+    if (w->first[q] == -1)
+        w->first[q] = i;
+    else
+        w->messages[w->last[q]].next = i;
+    w->last[q] = i;
+}
+
+/* Take the first message out of its queue, and return its arrival; -1: it has not come. */
+static int64_t take(walk_t * w, int from, int to)
+{
+    unsigned q = queue_of(w, from, to);
+
+    for (int i = w->first[q], before = -1; i != -1; before = i, i = w->messages[i].next) {
+        if (w->messages[i].from != from || w->messages[i].to != to)
+            continue;
+        if (before == -1)
+            w->first[q] = w->messages[i].next;
+        else
+            w->messages[before].next = w->messages[i].next;
+        if (w->last[q] == i)
+            w->last[q] = before;
+        free_message(w, i);
+        return w->messages[i].end;
+    }
+    return -1;
+}
+
+/* After a pause a link may be ahead of its rate by a burst, as a token bucket is. */
+static inline void pass(links_t * links, int64_t * busy, message_t * m, int64_t per_kib)
+{
+    int64_t burst = MPII_Topo_carry(links->burst, per_kib), ahead = *busy - burst;
+
+    *busy = MPL_MAX(m->begin, *busy) + MPII_Topo_carry(m->bytes, per_kib);
+    m->begin = MPL_MAX(m->begin, ahead);
+    m->end = MPL_MAX(m->end, MPL_MAX(m->begin, *busy - burst));
+}
+
+static inline int level_between(const rank_t * a, const rank_t * b)
+{
+    return a->host == b->host ? MPII_TOPO_WITHIN__HOST :
+        a->rack == b->rack ? MPII_TOPO_WITHIN__RACK : MPII_TOPO_WITHIN__SITE;
+}
+
+static void receive(const walk_t * w, rank_t * r, const rank_t * from, int64_t arrival)
+{
+    r->clock = MPL_MAX(r->clock, arrival) + w->links->overhead[level_between(from, r)];
+    r->waits_for = -1;
+}
+
+/* A message comes, at a time that may be later than those of others that are looked at after it. */
+static void deliver(walk_t * w, int i, int64_t arrival)
+{
+    message_t *m = &w->messages[i];
+    rank_t *to = &w->ranks[m->to];
+
+    m->end = arrival;
+    if (to->waits_for == m->from) {
+        receive(w, to, &w->ranks[m->from], arrival);
+        push(w, to->clock, m->to);
+        free_message(w, i);
+    } else {
+        put(w, i);
+    }
+}
+
+/* A message passes links, up to one that it comes to later than now. */
+static void travel(walk_t * w, int i, int64_t now)
+{
+    links_t *links = w->links;
+    message_t *m = &w->messages[i];
+    const rank_t *from = &w->ranks[m->from], *to = &w->ranks[m->to];
+    bool is_far = from->rack != to->rack;
+
+    for (; m->hop < NUM_HOPS; m->hop++) {
+        if (m->begin > now) {
+            push(w, m->begin, ~i);
+            return;
+        }
+        if (m->hop == SHARED) {
+            m->begin = m->end = MPL_MAX(m->begin, w->shared);
+            w->shared = m->begin + links->shared;
+        } else if (m->hop == HOST_UP) {
+            pass(links, &w->host_up[from->host], m, links->host);
+        } else if (m->hop == RACK_UP && is_far) {
+            pass(links, &w->rack_up[from->rack], m, links->uplink[from->rack]);
+        } else if (m->hop == RACK_DOWN && is_far) {
+            pass(links, &w->rack_down[to->rack], m, links->uplink[to->rack]);
+        } else if (m->hop == HOST_DOWN) {
+            pass(links, &w->host_down[to->host], m, links->host);
+        }
+    }
+    deliver(w, i, m->end + links->latency[level_between(from, to)]);
+}
+
+static void send_to(walk_t * w, int rank, int peer, int64_t bytes)
+{
+    links_t *links = w->links;
+    rank_t *from = &w->ranks[rank];
+    int level = level_between(from, &w->ranks[peer]), i = new_message(w);
+
+    from->clock += links->overhead[level];
+    if (level == MPII_TOPO_WITHIN__HOST)
+        from->clock += MPII_Topo_carry(bytes, links->inside);
+    w->messages[i] = (message_t) {
+        .begin = from->clock,.end = from->clock,.bytes = bytes + links->header,.from = rank,.to = peer
+    };
+    if (level == MPII_TOPO_WITHIN__HOST)
+        deliver(w, i, from->clock + links->latency[level]);
+    else
+        travel(w, i, from->clock);
+}
+
+/* The next step of a rank. Returns false where it cannot go on, or has come to its end. */
+static bool advance(walk_t * w, int rank)
+{
+    rank_t *r = &w->ranks[rank];
+    MPII_Topo_step_t step;
+
+    if (r->g.gen.react(&r->g.gen, r->round, r->k, &step)) {
+        int64_t bytes = MPII_Topo_case_bytes(w->c, &step);
+        r->k++;
+        if (bytes < 0)
+            return true;
+        if (step.kind != MPII_TOPO_STEP__SEND) {
+            r->clock += MPII_Topo_carry(bytes, w->links->inside);
+            return true;
+        }
+        send_to(w, rank, step.peer, bytes);
+        return true;
+    }
+    if (r->round == r->g.gen.num_recvs)
+        return false;
+    r->k = 0;
+    if (!r->g.gen.recv(&r->g.gen, r->round++, &step) || MPII_Topo_case_bytes(w->c, &step) < 0)
+        return true;
+    int64_t arrival = take(w, step.peer, rank);
+    if (arrival == -1) {
+        r->waits_for = step.peer;
+        return false;
+    }
+    receive(w, r, &w->ranks[step.peer], arrival);
+    return true;
+}
+
+int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links)
+{
+    int p = links->order->num_ranks, h = links->order->num_hosts, r = links->order->num_racks;
+    int64_t end = -1;
+    walk_t w = {.c = c,.links = links,.free_messages = -1 };
+
+    for (w.num_queues = 64; w.num_queues < 4 * (unsigned) p && w.num_queues < MPII_TOPO_MAX_WALK;)
+        w.num_queues *= 2;
+    w.ranks = MPL_malloc(p * sizeof(rank_t), MPL_MEM_COLL);
+    w.host_up = MPL_calloc(2 * h + 2 * r, sizeof(int64_t), MPL_MEM_COLL);
+    w.heap = MPL_malloc((p + MPII_TOPO_MAX_WALK) * sizeof(turn_t), MPL_MEM_COLL);
+    w.messages = MPL_malloc(MPII_TOPO_MAX_WALK * sizeof(message_t), MPL_MEM_COLL);
+    w.first = MPL_malloc(2 * w.num_queues * sizeof(int), MPL_MEM_COLL);
+    if (!w.ranks || !w.host_up || !w.heap || !w.messages || !w.first)
+        goto fn_exit;
+    w.host_down = w.host_up + h;
+    w.rack_up = w.host_down + h;
+    w.rack_down = w.rack_up + r;
+    w.last = w.first + w.num_queues;
+    for (unsigned i = 0; i < w.num_queues; i++)
+        w.first[i] = -1;
+    for (int i = 0; i < p; i++) {
+        rank_t *rank = &w.ranks[i];
+        rank->clock = rank->round = rank->k = 0;
+        rank->host = MPII_Topo_links_host(links, i);
+        rank->rack = links->order->rack_of[rank->host];
+        rank->waits_for = -1;
+        MPII_Topo_case_set(c, i, &rank->g);
+        push(&w, 0, i);
+    }
+
+    end = 0;
+    while (w.heap_len > 0) {
+        int64_t now = w.heap[0].clock;
+        int rank = pop(&w);
+        if (rank < 0) {
+            travel(&w, ~rank, now);
+            continue;
+        }
+        while (advance(&w, rank)) {
+            if (w.heap_len > 0 && w.heap[0].clock < w.ranks[rank].clock) {
+                push(&w, w.ranks[rank].clock, rank);
+                break;
+            }
+        }
+        end = MPL_MAX(end, w.ranks[rank].clock);
+    }
+
+  fn_exit:
+    MPL_free(w.ranks);
+    MPL_free(w.host_up);
+    MPL_free(w.heap);
+    MPL_free(w.messages);
+    MPL_free(w.first);
+    return end;
+}
