@@ -330,9 +330,15 @@ def run_mpi(mpiexec: Path) -> Launch:
 
 
 def make_site(
-    hosts: Any, of_host: Any, seed: int = 1, near: float = 20.0, far: float = 150.0
+    hosts: Any,
+    of_host: Any,
+    seed: int = 1,
+    near: float = 20.0,
+    far: float = 150.0,
+    above: Sequence[Sequence[int]] = (),
 ) -> Json:
-    """A site.json object: hosts[i] is in rack of_host[i]; latencies with a little noise."""
+    """A site.json object: hosts[i] is in rack of_host[i]; latencies with a little noise. above: for each
+    level above racks, the group of each group of the level below."""
     noise = random.Random(seed)
     count = max(of_host) + 1
 
@@ -342,18 +348,31 @@ def make_site(
         return (near if of_host[a] == of_host[b] else far) * noise.uniform(0.95, 1.05)
 
     every = range(len(hosts))
-    return {
+    grouping: Json = {
         "format": 1,
-        "created": "2026-01-01T00:00:00Z",
-        "mpich": "4.0.2",
-        "provenance": {"program": "test"},
-        "hosts": list(hosts),
         "racks": {
             "names": [f"rack{i}" for i in range(count)],
             "of_host": list(of_host),
             "source": "given",
             "confidence": 1.0,
         },
+    }
+    if above:
+        levels = [
+            {
+                "name": f"level{i + 2}",
+                "groups": [f"group{k}" for k in range(max(of) + 1)],
+                "of_group": list(of),
+            }
+            for i, of in enumerate((of_host, *above))
+        ]
+        grouping = {"format": 2, "levels": levels}
+    return {
+        "created": "2026-01-01T00:00:00Z",
+        "mpich": "4.0.2",
+        "provenance": {"program": "test"},
+        "hosts": list(hosts),
+        **grouping,
         "latency_us": [[latency(a, b) for b in every] for a in every],
     }
 

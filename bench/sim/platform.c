@@ -78,10 +78,12 @@ void platform_of_site(platform_t * p, const char *path)
     if (site == NULL)
         fail("%s: found no topology, expected a site.json", path);
     add_level(p, site->num_hosts);
-    add_level(p, site->num_racks);
-    for (int host = 0; host < site->num_hosts; host++) {
+    for (int host = 0; host < site->num_hosts; host++)
         p->group_of_host[0][host] = host;
-        p->group_of_host[1][host] = site->rack_of_host[host];
+    for (int i = 0; i < site->num_levels; i++) {
+        add_level(p, site->levels[i].num);
+        for (int host = 0; host < site->num_hosts; host++)
+            p->group_of_host[i + 1][host] = site->levels[i].of[p->group_of_host[i][host]];
     }
     if (site->rates) {
         const MPII_Topo_rates_t *r = site->rates;
@@ -94,8 +96,10 @@ void platform_of_site(platform_t * p, const char *path)
         p->costs.shared = r->shared * 1e-12;
         p->costs.burst = r->burst;
         platform_set_rates(p, 0, rate_of(r->host));
-        for (int rack = 0; rack < site->num_racks; rack++)
-            p->rate[1][rack] = rate_of(r->uplink[rack]);
+        const int64_t *uplink = r->uplink;
+        for (int level = 1; level < p->num_levels; level++)
+            for (int i = 0; i < p->num_groups[level]; i++)
+                p->rate[level][i] = rate_of(*uplink++);
     }
     MPII_Topo_site_free(site);
     json_object_put(root);
@@ -261,63 +265,50 @@ static void place_ranks(platform_t * p, const char *placement)
     free(hosts);
 }
 
-static int distance_of_racks(const void *state, int a, int b)
-{
-    const int *const *groups = state;
-    int level = 2;
-
-    while (groups[level] && groups[level][a] != groups[level][b])
-        level++;
-    return level;
-}
-
-/* As the library sees it: hosts and racks by their lowest ranks */
+/* As the library sees it: groups by their lowest ranks */
 void platform_place(platform_t * p, const char *placement, int num_ranks, int ppn)
 {
-    int *host = get_memory(p->num_groups[0], sizeof(int)), *rack = get_memory(p->num_groups[1], sizeof(int));
-    int *rack_of_host = get_memory(p->num_groups[0], sizeof(int)), *ring = get_memory(num_ranks, sizeof(int));
-    int *groups[MAX_LEVELS + 1] = { NULL };     /* of a rack as the place numbers it */
-    MPII_Topo_place_t place = {.num_ranks = num_ranks,.rack_of_host = rack_of_host };
+    int num = p->num_groups[0], num_above = p->num_levels - 2;
+    int *host = get_memory(num, sizeof(int)), *site_host = get_memory(num, sizeof(int));
+    int *site_rack = get_memory(num, sizeof(int)), *ring = get_memory(num_ranks, sizeof(int));
+    MPII_Topo_groups_t of[MAX_LEVELS - 1] = { {p->num_groups[1], p->group_of_host[1]} };
+    MPII_Topo_place_t place = {.num_ranks = num_ranks };
 
-    if ((int64_t) p->num_groups[0] * ppn > MAX_RANKS)
-        fail("--ppn: found %d on %d hosts, expected up to %d ranks in all", ppn, p->num_groups[0],
-             MAX_RANKS);
-    if (num_ranks > p->num_groups[0] * ppn)
-        fail("found %d ranks, expected up to %d: %d a host on %d hosts", num_ranks,
-             p->num_groups[0] * ppn, ppn, p->num_groups[0]);
+    if ((int64_t) num * ppn > MAX_RANKS)
+        fail("--ppn: found %d on %d hosts, expected up to %d ranks in all", ppn, num, MAX_RANKS);
+    if (num_ranks > num * ppn)
+        fail("found %d ranks, expected up to %d: %d a host on %d hosts", num_ranks, num * ppn, ppn,
+             num);
     p->num_ranks = num_ranks;
     p->ppn = ppn;
     place_ranks(p, placement);
     place.host_of_rank = get_memory(num_ranks, sizeof(int));
-    for (int level = 2; level < p->num_levels; level++)
-        groups[level] = get_memory(p->num_groups[1], sizeof(int));
     for (int i = 0; i < num_ranks; i++) {
-        int h = p->host_of_rank[i], r = p->group_of_host[1][h];
+        int h = p->host_of_rank[i];
         if (host[h] == 0) {
-            if (rack[r] == 0) {
-                for (int level = 2; level < p->num_levels; level++)
-                    groups[level][place.num_racks] = p->group_of_host[level][h];
-                rack[r] = ++place.num_racks;
-            }
-            rack_of_host[place.num_hosts] = rack[r] - 1;
+            site_host[place.num_hosts] = h;
             host[h] = ++place.num_hosts;
         }
         place.host_of_rank[i] = host[h] - 1;
     }
-    if (p->num_levels > 2) {
-        place.rack_distance = distance_of_racks;
-        place.state = groups;
+    for (int i = 1; i <= num_above; i++) {
+        of[i].num = p->num_groups[i + 1];
+        of[i].of = get_memory(p->num_groups[i], sizeof(int));
+        for (int h = 0; h < num; h++)
+            of[i].of[p->group_of_host[i][h]] = p->group_of_host[i + 1][h];
     }
     p->slots = get_memory(num_ranks, sizeof(int));
-    if (MPII_Topo_map_ring(&place, ring) != 0 ||
+    if (MPII_Topo_place_groups(&place, site_host, of, num_above, site_rack) != 0 ||
+        MPII_Topo_map_ring(&place, ring) != 0 ||
         MPII_Topo_map_recursive_doubling(&place, p->slots) != 0 ||
         (p->order = MPII_Topo_order_create(&place, ring)) == NULL)
         fail("no memory for %d ranks", num_ranks);
-    for (int level = 2; level < p->num_levels; level++)
-        free(groups[level]);
+    for (int i = 1; i <= num_above; i++)
+        free(of[i].of);
+    MPII_Topo_place_free_groups(&place);
     free(place.host_of_rank);
-    free(rack_of_host);
     free(host);
-    free(rack);
+    free(site_host);
+    free(site_rack);
     free(ring);
 }

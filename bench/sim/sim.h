@@ -28,7 +28,7 @@ void *get_more(void *mem, int *room, size_t size);      /* of an array that is f
 
 /* -- platform.c -- */
 
-#define MAX_LEVELS 4
+#define MAX_LEVELS MPII_TOPO_MAX_LEVELS
 #define MAX_RANKS (1 << 24)
 
 /* What messages cost. Times in seconds, rates in bytes a second */

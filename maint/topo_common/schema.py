@@ -20,9 +20,13 @@ def check(value: Any, schema: dict[str, Any], path: object, top: str = "$") -> N
     if not errors:
         return
     # a wrong format explains all the rest; else the first by place
-    error = min(errors, key=lambda e: (e.validator != "const", [str(p) for p in e.absolute_path]))
+    error = min(errors, key=lambda e: (not _is_of_format(e), [str(p) for p in e.absolute_path]))
     where = top + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.absolute_path)
     raise InputError(path, _explain(error), where)
+
+
+def _is_of_format(error: Any) -> bool:
+    return error.validator == "const" or list(error.absolute_path) == ["format"]
 
 
 def _explain(error: Any) -> str:
@@ -38,7 +42,7 @@ def _explain(error: Any) -> str:
         unknown = next(key for key in found if key not in known)
         near = hint(unknown, known) or f", expected {', '.join(known)}"
         return f"found the unknown key {short(unknown)}{near}"
-    if kind == "oneOf":
+    if kind in ("oneOf", "not"):
         # what the alternatives mean is said by the schema itself
         return str(error.schema.get("$comment", short(error.message, 160)))
     if kind == "uniqueItems":

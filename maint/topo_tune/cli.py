@@ -251,7 +251,7 @@ def show(site_file: str, output: str | None, no_color: bool) -> None:
 @click.option(
     "--slurm",
     metavar="FILE",
-    help="Slurm's topology.conf or .yaml: leaf switches, or blocks, are racks.",
+    help="Slurm's topology.conf or .yaml: leaf switches, or blocks, are racks; those above are levels.",
 )
 @click.option("--ibnetdiscover", metavar="FILE", help="Output of ibnetdiscover.")
 @click.option("--racks", "list_file", metavar="FILE", help="Lines RACK: HOST HOST ...")
@@ -267,7 +267,7 @@ def racks_command(
     cluster: bool,
     output: str,
 ) -> None:
-    """Give the hosts of a site other racks.
+    """Give the hosts of a site other racks, and levels above.
 
     Hosts may be written as in Slurm: n[0-3,7]. A Slurm or ibnetdiscover file may have hosts that the
     site does not have; every host of the site must be in it.
@@ -288,6 +288,7 @@ def racks_command(
         )
         raise InputError(site_file, text)
     confidence = 1.0
+    above: list[tuple[list[str], list[int]]] = []
     if cluster:
         source = "measured"
         try:
@@ -303,10 +304,20 @@ def racks_command(
         else:
             source, found = "given", racks.read_list(path)
         names, of_host = racks.assign(loaded, found.racks, path, whole_site=source == "given")
+        above = racks.levels_above(found, names)
         for note in found.notes:
             click.echo(f"{PROGRAM}: note: {path}: {one_line(note)}", err=True)
-    table = {"names": names, "of_host": of_host, "source": source, "confidence": confidence}
-    changed = site.check({**loaded.raw, "racks": table}, output)
+    how = {"source": source, "confidence": confidence}
+    rest = {key: value for key, value in loaded.raw.items() if key not in ("racks", "levels")}
+    if above:
+        tables = [{"groups": of[0], "of_group": of[1], **how} for of in ((names, of_host), *above)]
+        levels = [
+            {"name": f"level{i}" if i > 2 else "rack", **of} for i, of in enumerate(tables, 2)
+        ]
+        changed = site.check({**rest, "format": 2, "levels": levels}, output)
+    else:
+        table = {"names": names, "of_host": of_host, **how}
+        changed = site.check({**rest, "format": 1, "racks": table}, output)
     files.write(output, files.dump_json(changed.raw))
     click.echo(f"{output}: {draw.summary(changed)}", err=True)
     if not cluster and racks.contradicts(changed):
@@ -534,6 +545,10 @@ def _collective(_ctx: click.Context, _param: click.Parameter, value: str) -> str
 @click.option(
     "--racks", metavar="N", type=AT_LEAST_1, help="Racks; needed where a rule asks for them."
 )
+@click.option(
+    "--level3", metavar="N", type=AT_LEAST_1, help="Groups of the level above racks; likewise."
+)
+@click.option("--level4", metavar="N", type=AT_LEAST_1, help="And of the level above that.")
 @click.option("--bytes", "sizes", type=Sizes(), default="0", help="See below: 4K or 1K:1M.")
 @click.option("--type-size", metavar="N", type=AT_LEAST_1, default=1, help="Bytes of an element.")
 @click.option("--inter", is_flag=True, help="An intercommunicator; ranks: of the rootless group.")
@@ -557,6 +572,8 @@ def explain(
     ppn: int | None,
     hosts: int | None,
     racks: int | None,
+    level3: int | None,
+    level4: int | None,
     sizes: list[int],
     version: str,
     as_json: bool,
@@ -572,6 +589,7 @@ def explain(
     then the algorithm. The settings MPIR_CVAR_..._ALGORITHM, which come before any rule, are taken
     to be auto.
     """
+    groups = {"racks": racks, "level3": level3, "level4": level4}
     hosts = hosts or (-(-ranks // ppn) if ppn else ranks)
     if hosts > ranks:
         raise click.UsageError(f"--hosts {hosts}: there are only {ranks} ranks")
@@ -579,9 +597,13 @@ def explain(
         text = f"{ranks} ranks cannot be on {hosts} hosts with {ppn} on the fullest"
         raise click.UsageError(f"--ppn {ppn}: {text}")
     if more["inter"]:
-        _refuse("an intercommunicator has no such thing", "hosts", "ppn", "racks")
-    if racks and racks > hosts:
-        raise click.UsageError(f"--racks {racks}: there are only {hosts} hosts")
+        _refuse("an intercommunicator has no such thing", "hosts", "ppn", *groups)
+    most, of = hosts, "hosts"
+    for name, number in groups.items():
+        if number and number > most:
+            raise click.UsageError(f"--{name} {number}: there are only {most} {of}")
+        if number:
+            most, of = number, "racks" if name == "racks" else f"groups of {name}"
     type_size = more["type_size"]
     for size in sizes:
         if size % type_size:
@@ -597,6 +619,8 @@ def explain(
             hosts=hosts,
             ppn=ppn,
             racks=racks or 1,
+            level3=level3 or 1,
+            level4=level4 or 1,
             comm_type="inter" if more["inter"] else "intra",
             hierarchy=more["hierarchy"],
             consecutive=not more["not_consecutive"],
@@ -611,9 +635,12 @@ def explain(
     }
     tuning = grammar.load(path, version)
     results = {size: grammar.select(tuning, call) for size, call in calls.items()}
-    if racks is None and hosts > 1 and any(map(explaining.asks_for_racks, results.values())):
-        text = f"is missing: what is selected for {hosts} hosts depends on their racks"
-        raise click.UsageError(f"--racks: {text}")
+    for name, number in groups.items():
+        if number or hosts == 1:
+            continue
+        if any(explaining.asks_for(name, result) for result in results.values()):
+            text = f"is missing: what is selected for {hosts} hosts depends on their {name}"
+            raise click.UsageError(f"--{name}: {text}")
     if as_json:
         click.echo(json.dumps(explaining.to_json(calls, results), indent=1))
     else:

@@ -111,6 +111,7 @@ def summary(site: Site) -> str:
     """One line: hosts, racks, where they come from, and how sure that is."""
     hosts = f"{site.num_hosts} host{'s' * (site.num_hosts != 1)}"
     racks = f"{site.num_racks} rack{'s' * (site.num_racks != 1)}"
+    racks += "".join(f", {len(above.groups)} of level {above.name}" for above in site.levels[1:])
     return f"{hosts} in {racks} ({site.source}, confidence {site.confidence:.2f})"
 
 

@@ -34,9 +34,9 @@ def to_text(
     return [*lines, "", *(f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in rows)]
 
 
-def asks_for_racks(result: Selection) -> bool:
-    """Whether a condition on the racks of the communicator was tried."""
-    return any(strip(path[-1]).startswith("comm_racks<") for path, _, _ in result.steps)
+def asks_for(name: str, result: Selection) -> bool:
+    """Whether a condition on these groups of the communicator, such as racks, was tried."""
+    return any(strip(path[-1]).startswith(f"comm_{name}<") for path, _, _ in result.steps)
 
 
 def to_json(calls: dict[int, Call], results: dict[int, Selection]) -> dict[str, Any]:

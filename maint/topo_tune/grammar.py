@@ -54,6 +54,8 @@ CONDITIONS: dict[str, tuple[str, ...] | None] = {
     "comm_avg_ppn": None,
     "comm_hosts": None,
     "comm_racks": None,
+    "comm_level3": None,
+    "comm_level4": None,
     "comm_ppn": None,
     "comm_hierarchy": None,
     "is_node_consecutive": None,
@@ -67,7 +69,7 @@ CONDITIONS: dict[str, tuple[str, ...] | None] = {
     "is_block_regular": _with_i("reduce_scatter"),
 }
 # not in MPICH without the patches, alike in all versions
-PLACEMENT = ("comm_hosts", "comm_racks", "comm_ppn")
+PLACEMENT = ("comm_hosts", "comm_racks", "comm_level3", "comm_level4", "comm_ppn")
 PLACEMENT_FORMS = ("<=N", "=any")
 
 # Restrictions of algorithms (maint/gen_coll.py), as the condition that has to hold, or not.
@@ -388,7 +390,7 @@ def check(
     rules = _rules(tree)
     if rules or "topology" not in tree:
         found.rules(rules, (), None, None)
-    if {"hosts", "racks"} <= rules.keys():
+    if "hosts" in rules and {"racks", "levels"} & rules.keys():
         found.warn((), "this is a site file; topo-tune makes a tuning file from it")
     if not found.errors:
         from topo_tune import reach
@@ -573,6 +575,8 @@ class Call:
     hosts: int | None = None  # by the topology; 0: unknown, with racks and ppn; default: one a rank
     ppn: int | None = None  # ranks of the host that has most; default: as even as can be
     racks: int = 1
+    level3: int = 1  # groups of the levels above racks
+    level4: int = 1
     nodes: int | None = None  # as MPICH counts them; default: hosts
     comm_type: str = "intra"
     hierarchy: str | None = None  # default: as MPICH makes it for a communicator of an application
@@ -593,7 +597,7 @@ class Call:
         if self.hosts:
             self.ppn = self.ppn or -(-self.ranks // self.hosts)
         else:
-            self.racks = self.ppn = 0
+            self.racks = self.level3 = self.level4 = self.ppn = 0
         if self.total_count is None:
             self.total_count = self.count * self.ranks
         if self.hierarchy is None:

@@ -54,7 +54,7 @@ int64_t topo_predict_rates(const MPII_Topo_site_t * site, int64_t latency[3], in
     rates[0] = r->inside;
     rates[1] = r->host;
     rates[2] = 0;
-    for (int i = 0; i < r->num_racks; i++)
+    for (int i = 0; i < r->num[0]; i++)
         rates[2] = MPL_MAX(rates[2], r->uplink[i]);
     return r->header;
 }
@@ -89,7 +89,7 @@ static int rack_distance(const void *state, int a, int b)
 {
     const view_t *v = state;
 
-    return v->site->rack_distance[(size_t) v->rack[a] * v->site->num_racks + v->rack[b]];
+    return v->site->rack_distance[(size_t) v->rack[a] * v->site->levels[0].num + v->rack[b]];
 }
 
 void topo_predict_placement_free(placement_t * p)
@@ -106,37 +106,32 @@ void topo_predict_placement_free(placement_t * p)
 placement_t *topo_predict_placement(const MPII_Topo_site_t * site, const int host_of_rank[],
                                     int num_ranks, int64_t rack_join_bytes)
 {
-    int h = site->num_hosts, r = site->num_racks;
-    size_t num = 3 * (size_t) h + 2 * (size_t) r + 2 * (size_t) num_ranks;
+    size_t h = site->num_hosts, num = 4 * h + 2 * (size_t) num_ranks;
     int *mem = calloc(num, sizeof(int));
     placement_t *p = calloc(1, sizeof(*p));
+    MPII_Topo_place_t place = {.num_ranks = num_ranks };
     bool is_whole = false;
 
     if (mem == NULL || p == NULL)
         goto fn_exit;
-    int *new_host = mem, *new_rack = new_host + h, *ring;       /* from 1 */
-    view_t view = {.site = site,.host = new_rack + r };
-    MPII_Topo_place_t place = {.num_ranks = num_ranks,.state = &view,
-        .host_distance = site->host_distance ? host_distance : NULL,
-        .rack_distance = site->rack_distance ? rack_distance : NULL,
-    };
+    int *new_host = mem, *rack = new_host + h, *ring;   /* new_host: from 1 */
+    view_t view = {.site = site,.host = rack + h };
     view.rack = view.host + h;
-    place.rack_of_host = view.rack + r;
-    place.host_of_rank = place.rack_of_host + h;
+    place.host_of_rank = view.rack + h;
     ring = place.host_of_rank + num_ranks;
+    place.state = &view;
+    place.host_distance = site->host_distance ? host_distance : NULL;
+    place.rack_distance = site->rack_distance ? rack_distance : NULL;
     for (int i = 0; i < num_ranks; i++) {
-        int host = host_of_rank[i], rack = site->rack_of_host[host];
+        int host = host_of_rank[i];
         if (new_host[host] == 0) {
-            if (new_rack[rack] == 0) {
-                view.rack[place.num_racks] = rack;
-                new_rack[rack] = ++place.num_racks;
-            }
             view.host[place.num_hosts] = host;
-            place.rack_of_host[place.num_hosts] = new_rack[rack] - 1;
             new_host[host] = ++place.num_hosts;
         }
         place.host_of_rank[i] = new_host[host] - 1;
     }
+    if (MPII_Topo_place_groups(&place, view.host, site->levels, site->num_levels - 1, view.rack) != 0)
+        goto fn_exit;
     p->rack_join_bytes = rack_join_bytes < 0 ? site->rack_join_bytes : rack_join_bytes;
     p->slots = malloc(num_ranks * sizeof(int));
     if (p->slots == NULL || MPII_Topo_map_ring(&place, ring) != 0 ||
@@ -148,12 +143,13 @@ placement_t *topo_predict_placement(const MPII_Topo_site_t * site, const int hos
     /* racks as the order numbers them */
     for (int i = 0; i < p->order->num_racks; i++) {
         int rank = p->order->rank_at[p->order->first_pos[p->order->first_host[i]]];
-        new_rack[i] = site->rack_of_host[host_of_rank[rank]];
+        rack[i] = site->levels[0].of[host_of_rank[rank]];
     }
-    p->links = MPII_Topo_links_create(site->rates, p->order, new_rack);
+    p->links = MPII_Topo_links_create(site->rates, site->levels, p->order, rack);
     is_whole = p->links != NULL;
 
   fn_exit:
+    MPII_Topo_place_free_groups(&place);
     free(mem);
     if (!is_whole) {
         topo_predict_placement_free(p);
@@ -216,9 +212,9 @@ int topo_predict_loads(const placement_t * p, int i, int64_t bytes, int root, in
         loads[1] = MPL_MAX(loads[1], MPL_MAX(of->rank_out[rank].messages, of->rank_in[rank].messages));
     }
     for (int h = 0; h < order->num_hosts; h++)
-        loads[2] = MPL_MAX(loads[2], MPL_MAX(of->host_up[h].bytes, of->host_down[h].bytes));
+        loads[2] = MPL_MAX(loads[2], MPL_MAX(of->up[1][h].bytes, of->down[1][h].bytes));
     for (int r = 0; r < order->num_racks; r++)
-        loads[3] = MPL_MAX(loads[3], MPL_MAX(of->rack_up[r].bytes, of->rack_down[r].bytes));
+        loads[3] = MPL_MAX(loads[3], MPL_MAX(of->up[2][r].bytes, of->down[2][r].bytes));
 
   fn_exit:
     MPII_Topo_case_free(c);

@@ -25,7 +25,7 @@ LATENCY_US = 10.0
 HOST_MBPS = 10_000.0
 
 # What a site file tells the library
-KEYS = ["format", "hosts", "racks", "latency_us", "rack_latency_us", "bandwidth_mbps"]
+KEYS = ["format", "hosts", "racks", "levels", "latency_us", "rack_latency_us", "bandwidth_mbps"]
 KEYS += ["rack_bandwidth_mbps", "rack_join_bytes", "costs"]
 
 # Names that some versions of MPICH have for what the library calls otherwise, with k = 2, the default

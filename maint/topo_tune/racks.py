@@ -1,10 +1,12 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""Which hosts share a leaf switch: read from a file, or clustered from the distances.
+"""Which hosts share a leaf switch, and which of these the switches above: read from a file, or clustered
+from the distances.
 
 Readers return a Found: racks in the order of the file."""
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +16,7 @@ from topo_common import files
 from topo_common.files import InputError
 from topo_common.text import short
 
-from topo_tune.site import MAX_NAME, Site
+from topo_tune.site import MAX_LEVELS, MAX_NAME, Site
 
 MAX_HOSTS = 1_000_000  # a list such as n[0-999999999] is a typing error
 MAX_INCLUDES = 8  # files within files
@@ -22,9 +24,11 @@ MAX_INCLUDES = 8  # files within files
 
 @dataclass
 class Found:
-    """{rack name: [host names]}, and sentences about what was left out."""
+    """{rack name: [host names]}, for each level above {name of a group below: name of its group}, and
+    sentences about what was left out."""
 
     racks: dict[str, list[str]] = field(default_factory=dict)
+    above: list[dict[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def add(self, path: object, number: int, name: str, hosts: list[str]) -> None:
@@ -66,7 +70,8 @@ def read_slurm(path: str) -> Found:
         else:
             text = f"found {short(line)}, expected SwitchName=, BlockName= or BlockSizes="
             raise InputError(file, text, f"line {number}")
-    found.notes = [*_dropped_levels(found.racks, above), *_dropped_blocks(sizes.split(","))]
+    _add_levels(found, above)
+    found.notes += _dropped_blocks(sizes.split(","))
     return found.checked(path, "a switch or a block with Nodes=")
 
 
@@ -93,20 +98,20 @@ def _slurm_fields(path: str, number: int, line: str) -> dict[str, str]:
     return fields
 
 
-def _dropped_levels(racks: dict[str, list[str]], above: dict[str, tuple[str, ...]]) -> list[str]:
-    """A note for each level of switches above the racks."""
-    level = dict.fromkeys(racks, 0)
+def _add_levels(found: Found, above: dict[str, tuple[str, ...]]) -> None:
+    """Add the levels of switches above the racks, where they are a tree. A switch is of the level behind
+    that of its highest child."""
+    parents = [child for below in above.values() for child in below]
+    level = dict.fromkeys(found.racks, 0)
     for _ in above:  # as many rounds as the deepest tree needs
         for name, below in above.items():
             level[name] = max((level.get(each, 0) + 1 for each in below), default=1)
-            level[name] = min(level[name], len(above))  # where they go round in a circle
-    notes = []
+    if len(set(parents)) < len(parents) or max(level.values(), default=0) > len(above):
+        found.notes.append("the switches above the racks are left out: they are no tree")
+        return
     for number in sorted({level[name] for name in above}):
         names = [name for name in above if level[name] == number]
-        more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-        text = f"level {number} above the racks is left out: {', '.join(names[:4])}{more}"
-        notes.append(text)
-    return notes
+        found.above.append({child: name for name in names for child in above[name]})
 
 
 def _dropped_blocks(sizes: list[str]) -> list[str]:
@@ -151,7 +156,7 @@ def _read_slurm_yaml(path: str, text: str) -> Found:
                 found.add(path, 1, name, expand(hosts, path))
             elif children:
                 above[name] = tuple(expand(children, path))
-        found.notes += _dropped_levels(found.racks, above)
+        _add_levels(found, above)
     else:
         block = _typed(path, "$.block", chosen["block"], dict)
         for i, row in enumerate(_typed(path, "$.block.blocks", block.get("blocks"), list)):
@@ -208,10 +213,14 @@ def read_ibnetdiscover(path: str) -> Found:
     the first word of its adapter's description; the rest of it tells adapters of a host apart. A host
     with adapters on several switches is in the rack of the first of them, by name: HCA-1, mlx5_0.
 
-    A rack is named by the switch's description, or by its GUID where switches are described alike."""
+    Racks that are joined by switches without adapters are of one group, those that are joined by these and
+    the switches behind them of one group of the next level, and so on. A rack or group is named by a
+    switch's description, or by its GUID where switches are described alike."""
     switch = re.compile(r'Switch\s+\d+\s+"([^"]+)"\s*#\s*"([^"]*)"')
     port = re.compile(r'\[\d+\](?:\[[^]]*\])?\s*(?:\([^)]*\)\s*)?"H-[^"]*"\[[^#]*#\s*"([^"]*)"')
+    to_switch = re.compile(r'\[\d+\](?:\[[^]]*\])?\s*(?:\([^)]*\)\s*)?"(S-[^"]*)"')
     switches: dict[str, tuple[str, int]] = {}  # GUID: description, line
+    links: list[tuple[str, str]] = []  # GUIDs
     rails: dict[str, list[tuple[list[Any], str]]] = {}  # host: [(its adapter, for sorting; GUID)]
     current = None
     for number, line in enumerate(files.read_text(path).splitlines(), 1):
@@ -226,21 +235,67 @@ def read_ibnetdiscover(path: str) -> Found:
             host, _, adapter = match[1].strip().partition(" ")
             if host and not NO_HOST.search(match[1]):
                 rails.setdefault(host, []).append((_natural(adapter), current))
+        elif current and (match := to_switch.match(line)):
+            links.append((current, match[1]))
     hosts_of: dict[str, list[str]] = {guid: [] for guid in switches}
     several = 0
     for host, ends in rails.items():
         hosts_of[min(ends)[1]].append(host)
         several += len({guid for _, guid in ends}) > 1
     leaves = [guid for guid in switches if hosts_of[guid]]
-    texts = [switches[guid][0] for guid in leaves]
+    texts = Counter(text for text, _ in switches.values())
+    names = {
+        guid: text if text and texts[text] == 1 else guid for guid, (text, _) in switches.items()
+    }
     found = Found()
-    for guid, text in zip(leaves, texts, strict=True):
-        name = text if text and texts.count(text) == 1 else guid
-        found.add(path, switches[guid][1], name, hosts_of[guid])
+    for guid in leaves:
+        found.add(path, switches[guid][1], names[guid], hosts_of[guid])
+    found.above = _joined(leaves, links, names)
     if several:
         text = f"{several} hosts have adapters on several switches; the first adapter's counts"
         found.notes.append(text)
     return found.checked(path, "a switch with adapters, as ibnetdiscover prints it")
+
+
+def _joined(
+    leaves: list[str], links: list[tuple[str, str]], names: dict[str, str]
+) -> list[dict[str, str]]:
+    """Levels above racks, as in Found: groups that are joined by switches of a depth, counted from the leaves.
+    Links between leaves tell nothing: in a dragonfly, all groups have them."""
+    beside: dict[str, set[str]] = {}
+    for a, b in links:
+        beside.setdefault(a, set()).add(b)
+        beside.setdefault(b, set()).add(a)
+    depth = dict.fromkeys(leaves, 0)
+    shells = [leaves]
+    while shells[-1]:
+        shells.append([])
+        for guid in shells[-2]:
+            for other in sorted(beside.get(guid, ())):
+                if other not in depth:
+                    depth[other] = len(shells) - 1
+                    shells[-1].append(other)
+    group = {guid: guid for guid in depth}  # union-find
+
+    def find(guid: str) -> str:
+        while group[guid] != guid:
+            group[guid] = group[group[guid]]
+            guid = group[guid]
+        return guid
+
+    above, last = [], {leaf: names[leaf] for leaf in leaves}
+    for number in range(1, len(shells) - 1):
+        for guid in shells[number]:
+            for other in beside[guid]:
+                if depth[other] <= number:
+                    group[find(guid)] = find(other)
+        name_of: dict[str, str] = {}  # of the first switch of this depth, where there is one
+        for guid in [*shells[number], *leaves]:
+            name_of.setdefault(find(guid), names.get(guid, guid))
+        now = {leaf: name_of[find(leaf)] for leaf in leaves}
+        above.append({last[leaf]: now[leaf] for leaf in leaves})
+        last = now
+    return above
 
 
 def _natural(text: str) -> list[Any]:
@@ -319,6 +374,26 @@ def assign(
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
         raise InputError(path, f"no rack for {', '.join(missing[:5])}{more}")
     return list(number), of_host
+
+
+def levels_above(found: Found, racks: list[str]) -> list[tuple[list[str], list[int]]]:
+    """Group names, and the group of each group of the level below, for each level above these racks, the
+    lowest first; without those in which nothing is joined, or all."""
+    levels: list[tuple[list[str], list[int]]] = []
+    names = racks
+    for parent in found.above:
+        now = [parent.get(name, name) for name in names]
+        groups = list(dict.fromkeys(now))
+        if len(groups) == 1 or len(levels) == MAX_LEVELS - 1:
+            break
+        if len(groups) < len(names):
+            levels.append((groups, [groups.index(name) for name in now]))
+            names = groups
+        else:
+            names = now
+            if levels:
+                levels[-1] = (now, levels[-1][1])
+    return levels
 
 
 def cluster(site: Site) -> tuple[list[str], list[int], float]:

@@ -5,6 +5,7 @@ A key is reached where the keys above it hold, and those tried before it do not.
 facts (Condition, whether it holds). Whether a communicator and a call with such facts can exist is
 decided by ranges of values: what is called unreachable is, and some of it may be missed."""
 
+import itertools
 from collections.abc import Iterable, Sequence
 
 from topo_tune import grammar
@@ -225,7 +226,8 @@ def _infer(
 ) -> bool:
     """Narrow the ranges by what always holds on an intracommunicator; False where nothing is left.
     `avg_times_ranks`: avg_msg_size times ranks is total_msg_size."""
-    ranks, per_node, hosts, racks, ppn = (ranges[name] for name in COMM)
+    ranks, per_node, hosts, racks, level3, level4, ppn = (ranges[name] for name in COMM)
+    nested = (hosts, racks, level3, level4)
     avg, total, count = (ranges[name] for name in SIZES)
     pow2, _, below = (special[key] for key in SPECIAL)
     if words["is_node_consecutive"] == {"yes"}:
@@ -233,11 +235,13 @@ def _infer(
     if words["comm_hierarchy"] == {"parent"}:
         ranks.least(2)
     ranks.least(per_node.low)
-    placed = min(hosts.high, racks.high, ppn.high) < INF  # else it may be unknown
+    placed = min(*(groups.high for groups in nested), ppn.high) < INF  # else it may be unknown
     for _ in range(4):
         if placed:
-            hosts.least(racks.low)
-            racks.most(hosts.high)
+            for inner, outer in reversed(list(itertools.pairwise(nested))):
+                inner.least(outer.low)
+            for inner, outer in itertools.pairwise(nested):
+                outer.most(inner.high)
             ranks.least(hosts.low + ppn.low - 1)
             hosts.most(ranks.high - ppn.low + 1)
             ppn.most(ranks.high - hosts.low + 1)

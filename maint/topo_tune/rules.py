@@ -680,11 +680,8 @@ def make_topology(site: Site, predictor: Predictor) -> Tree:
     _, near, far = (level.latency_us for level in predictor.levels())
     assumed = np.where(np.eye(site.num_racks, dtype=bool), near, far)
     latency_us = np.where(np.isfinite(latency_us), latency_us, assumed)
-    topology = {
-        "format": 1,
-        "hosts": site.hosts,
-        "racks": {"names": site.rack_names, "of_host": [int(r) for r in site.rack_of_host]},
-    }
+    grouping = site.grouping()
+    topology = {"format": grouping.pop("format"), "hosts": site.hosts, **grouping}
     if site.latency_us is None or site.num_hosts > MAX_MATRIX_HOSTS:
         topology["rack_latency_us"] = _three_digits(latency_us)
     else:

@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""site.json: the hosts of a site, their racks, and what was measured between them.
+"""site.json: the hosts of a site, their racks and the levels above, and what was measured between them.
 
 The format is defined by site.schema.json; here is what a schema cannot say."""
 
@@ -25,12 +25,21 @@ MATRICES = ("latency_us", "bandwidth_mbps", "rack_latency_us", "rack_bandwidth_m
 
 
 @dataclass
+class Level:
+    """The racks of a site, or groups of a level above."""
+
+    name: str
+    groups: list[str]
+    of_group: np.ndarray  # group index of each host, or of each group of the level below
+    uplink_mbps: list[float | None] | None = None
+
+
+@dataclass
 class Site:
     """What a site.json says. Matrices are NaN where nothing was measured."""
 
     hosts: list[str]
-    rack_names: list[str]
-    rack_of_host: np.ndarray  # rack index of each host
+    levels: list[Level]  # racks first
     latency_us: np.ndarray | None = None  # hosts x hosts, one way
     bandwidth_mbps: np.ndarray | None = None  # hosts x hosts, 10^6 bit/s
     # racks x racks, medians; check() computes them if they are not in the file
@@ -47,8 +56,33 @@ class Site:
         return len(self.hosts)
 
     @property
+    def rack_names(self) -> list[str]:
+        return self.levels[0].groups
+
+    @property
+    def rack_of_host(self) -> np.ndarray:
+        return self.levels[0].of_group
+
+    @property
     def num_racks(self) -> int:
         return len(self.rack_names)
+
+    def grouping(self) -> dict[str, Any]:
+        """Format, and racks or levels, as a file has them: of format 1, where that can tell all."""
+        if len(self.levels) == 1 and self.levels[0].uplink_mbps is None:
+            table = {"names": self.rack_names, "of_host": self.rack_of_host.tolist()}
+            return {"format": 1, "racks": table}
+        levels = []
+        for level in self.levels:
+            table = {
+                "name": level.name,
+                "groups": level.groups,
+                "of_group": level.of_group.tolist(),
+            }
+            if level.uplink_mbps is not None:
+                table["uplink_mbps"] = level.uplink_mbps
+            levels.append(table)
+        return {"format": 2, "levels": levels}
 
 
 def load(path: str | os.PathLike[str]) -> Site:
@@ -66,28 +100,20 @@ def check(raw: Any, path: object = "site.json") -> Site:
     value = {**raw, **{key: [[0]] for key in arrays}} if arrays else raw
     schema.check(value, read_schema(), path)
 
-    hosts, racks = raw["hosts"], raw["racks"]
-    for key, names in (("$.hosts", hosts), ("$.racks.names", racks["names"])):
-        for i, name in enumerate(names):
-            if not name.isprintable():
-                text = f"found {short(name)}, expected printable characters"
-                raise InputError(path, text, f"{key}[{i}]")
-            if len(name.encode()) > MAX_NAME:
-                text = f"found a name of {len(name.encode())} bytes, expected at most {MAX_NAME}"
-                raise InputError(path, text, f"{key}[{i}]")
-    of_host = [int(rack) for rack in racks["of_host"]]
-    if len(of_host) != len(hosts):
-        text = f"found {len(of_host)} entries, expected {len(hosts)}, one for each host"
-        raise InputError(path, text, "$.racks.of_host")
-    for i, rack in enumerate(of_host):
-        if rack >= len(racks["names"]):
-            text = (
-                f"found {short(rack)}, expected the index of a rack, 0 to {len(racks['names']) - 1}"
-            )
-            raise InputError(path, text, f"$.racks.of_host[{i}]")
+    hosts = raw["hosts"]
+    _check_names(path, "$.hosts", hosts)
+    if raw["format"] == 1:
+        racks = raw["racks"]
+        levels = [_level(path, "$.racks", racks, "names", "of_host", len(hosts), "host")]
+    else:
+        racks, levels, below, member = raw["levels"][0], [], len(hosts), "host"
+        for i, table in enumerate(raw["levels"]):
+            where = f"$.levels[{i}]"
+            levels.append(_level(path, where, table, "groups", "of_group", below, member))
+            below, member = len(table["groups"]), "group of the level below"
     for key, array in arrays.items():
         size, what = (
-            (len(hosts), "hosts") if key in MATRICES[:2] else (len(racks["names"]), "racks")
+            (len(hosts), "hosts") if key in MATRICES[:2] else (len(levels[0].groups), "racks")
         )
         if len(array) != size:
             text = f"found {len(array)} rows, expected {size}, as there are {size} {what}"
@@ -95,8 +121,7 @@ def check(raw: Any, path: object = "site.json") -> Site:
 
     site = Site(
         hosts,
-        racks["names"],
-        np.array(of_host),
+        levels,
         source=racks.get("source", "given"),
         confidence=float(racks.get("confidence", 1.0)),
         rack_join_bytes=raw.get("rack_join_bytes"),
@@ -111,6 +136,37 @@ def check(raw: Any, path: object = "site.json") -> Site:
             site.bandwidth_mbps, site.rack_of_host, site.num_racks
         )
     return site
+
+
+def _check_names(path: object, key: str, names: list[str]) -> None:
+    for i, name in enumerate(names):
+        if not name.isprintable():
+            text = f"found {short(name)}, expected printable characters"
+            raise InputError(path, text, f"{key}[{i}]")
+        if len(name.encode()) > MAX_NAME:
+            text = f"found a name of {len(name.encode())} bytes, expected at most {MAX_NAME}"
+            raise InputError(path, text, f"{key}[{i}]")
+
+
+def _level(
+    path: object, where: str, table: dict[str, Any], names: str, of: str, below: int, member: str
+) -> Level:
+    """Checks a table of groups, and indices of the group of each of `below` members."""
+    groups, of_group = table[names], [int(group) for group in table[of]]
+    _check_names(path, f"{where}.{names}", groups)
+    if len(of_group) != below:
+        text = f"found {len(of_group)} entries, expected {below}, one for each {member}"
+        raise InputError(path, text, f"{where}.{of}")
+    for i, group in enumerate(of_group):
+        if group >= len(groups):
+            what = "rack" if of == "of_host" else "group"
+            text = f"found {short(group)}, expected the index of a {what}, 0 to {len(groups) - 1}"
+            raise InputError(path, text, f"{where}.{of}[{i}]")
+    uplinks = table.get("uplink_mbps")
+    if uplinks is not None and len(uplinks) != len(groups):
+        text = f"found {len(uplinks)} entries, expected {len(groups)}, one for each group"
+        raise InputError(path, text, f"{where}.uplink_mbps")
+    return Level(table.get("name", "rack"), groups, np.array(of_group), uplinks)
 
 
 def rack_medians(matrix: np.ndarray, rack_of_host: np.ndarray, num_racks: int) -> np.ndarray:
@@ -178,15 +234,16 @@ class _Fault(Exception):
 
 
 MAX_TOPOLOGY_HOSTS = 65536
+MAX_LEVELS = 7  # racks, and those above
 MAX_INT = 2**31 - 1
 
 
 def _check_topology(topology: Any) -> None:
     def get(parent: dict[str, Any], where: str, key: str, kind: Any) -> Any:
-        names = {dict: "object", list: "array", int: "int"}
+        kinds = {dict: "object", list: "array", int: "int"}
         if key not in parent:
-            raise _Fault(where + key, f"found nothing, expected {names[kind]}")
-        return typed(parent[key], where + key, kind, names[kind])
+            raise _Fault(where + key, f"found nothing, expected {kinds[kind]}")
+        return typed(parent[key], where + key, kind, kinds[kind])
 
     def typed(value: Any, where: str, kind: Any, name: str) -> Any:
         if not isinstance(value, kind) or isinstance(value, bool):
@@ -212,25 +269,58 @@ def _check_topology(topology: Any) -> None:
                 raise _Fault(f"{where}{key}[{i}]", text)
         return values
 
+    def groups(
+        parent: dict[str, Any], where: str, key: str, of: str, below: int, member: str
+    ) -> int:
+        num = len(names(parent, where, key))
+        of_group = get(parent, where, of, list)
+        if len(of_group) != below:
+            text = f"found {len(of_group)} values, expected {below}, one a {member}"
+            raise _Fault(where + of, text)
+        for i, group in enumerate(of_group):
+            if not 0 <= typed(group, f"{where}{of}[{i}]", int, "int") < num:
+                raise _Fault(f"{where}{of}[{i}]", f"found {group}, expected 0 to {num - 1}")
+        return num
+
+    def uplinks(parent: dict[str, Any], where: str, num: int) -> None:
+        key = "uplink_mbps"
+        if key not in parent:
+            return
+        values = get(parent, where, key, list)
+        if len(values) != num:
+            text = f"found {len(values)} values, expected {num}, one a group"
+            raise _Fault(where + key, text)
+        for i, value in enumerate(values):
+            if value is not None:
+                number(value, f"{where}{key}[{i}]", "Mbit/s")
+
     top = "topology."
     typed(topology, "topology", dict, "object")
     version = get(topology, top, "format", int)
-    if version != 1:
-        raise _Fault(f"{top}format", f"found {version}, expected 1")
+    if version not in (1, 2):
+        raise _Fault(f"{top}format", f"found {version}, expected 1 or 2")
     hosts = names(topology, top, "hosts")
     if len(set(hosts)) < len(hosts):
         twice = next(host for host, count in Counter(hosts).items() if count > 1)
         raise _Fault(f"{top}hosts", f"found {short(twice)} twice, expected each name once")
-    racks = get(topology, top, "racks", dict)
-    num_racks = len(names(racks, f"{top}racks.", "names"))
-    of_host = get(racks, f"{top}racks.", "of_host", list)
-    if len(of_host) != len(hosts):
-        text = f"found {len(of_host)} values, expected {len(hosts)}, one a host"
-        raise _Fault(f"{top}racks.of_host", text)
-    for i, rack in enumerate(of_host):
-        where = f"{top}racks.of_host[{i}]"
-        if not 0 <= typed(rack, where, int, "int") < num_racks:
-            raise _Fault(where, f"found {rack}, expected 0 to {num_racks - 1}")
+    if version == 1:
+        racks = get(topology, top, "racks", dict)
+        num_racks = groups(racks, f"{top}racks.", "names", "of_host", len(hosts), "host")
+    else:
+        levels = get(topology, top, "levels", list)
+        if not 1 <= len(levels) <= MAX_LEVELS:
+            text = f"found {len(levels)} levels, expected 1 to {MAX_LEVELS}"
+            raise _Fault(f"{top}levels", text)
+        below, member, nums = len(hosts), "host", []
+        for i, level in enumerate(levels):
+            typed(level, f"{top}levels[{i}]", dict, "object")
+            where = f"{top}levels[{i}]."
+            below = groups(level, where, "groups", "of_group", below, member)
+            nums.append(below)
+            member = "group of the level below"
+        for i, (level, num) in enumerate(zip(levels, nums, strict=True)):
+            uplinks(level, f"{top}levels[{i}].", num)
+        num_racks = nums[0]
     key = "rack_join_bytes"
     if key in topology:
         joined = get(topology, top, key, int)

@@ -102,10 +102,17 @@ def cluster(site: MakeSite, write_json: WriteJson) -> Cluster:
         of_host = [pick.randrange(min(4, hosts)) for _ in names]
         if kind == "unknown_hosts":
             names, of_host = names[::2], of_host[::2]
+        above: list[list[int]] = []
+        if kind == "levels":  # racks in three pods, which are in two sites
+            of_host = [pick.randrange(min(6, hosts)) for _ in names]
+            above = [[i % 3 for i in range(max(of_host) + 1)]]
+            above.append([i % 2 for i in range(max(above[0]) + 1)])
         return {
             "MPIR_CVAR_NUM_CLIQUES": hosts,
             "MPIR_CVAR_CLIQUES_BY_BLOCK": int(kind == "block"),
-            "MPIR_CVAR_COLL_TOPOLOGY_FILE": write_json("site.json", site(names, of_host, seed)),
+            "MPIR_CVAR_COLL_TOPOLOGY_FILE": write_json(
+                "site.json", site(names, of_host, seed, above=above)
+            ),
         }
 
     return make

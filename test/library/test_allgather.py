@@ -57,6 +57,11 @@ def cluster(site: MakeSite, write_json: WriteJson) -> Cluster:
             ]
         elif kind == "unknown_hosts":
             content = site(names[::2], of_host[::2], seed)
+        elif kind == "levels":  # racks in three pods, which are in two sites
+            pods = [rack % 3 for rack in range(max(of_host) + 1)]
+            content = site(
+                names, of_host, seed, above=[pods, [pod % 2 for pod in sorted(set(pods))]]
+            )
         return {
             "MPIR_CVAR_NUM_CLIQUES": hosts,
             "MPIR_CVAR_CLIQUES_BY_BLOCK": int(kind == "block"),
@@ -73,6 +78,7 @@ def cluster(site: MakeSite, write_json: WriteJson) -> Cluster:
         *itertools.product(["no_topology", "unequal"], SIZES),
         *itertools.product(["one_rank_a_host", "cyclic", "unknown_hosts"], [2, 7, 12]),
         *itertools.product(["block", "no_structure", "all_equal", "rack_table"], [2, 7, 12]),
+        *itertools.product(["levels"], [12, 17]),
     ],
 )
 def test_any_cluster(run_every_allgather: RunParts, cluster: Cluster, kind: str, n: int) -> None:

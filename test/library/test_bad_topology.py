@@ -88,6 +88,43 @@ BAD_CONTENT = {
     "1e999": (nan("1e999"), "latency_us|line"),
 }
 
+
+def leveled(*path: Any, to: Any = None, drop: bool = False) -> Any:
+    """Three hosts in two racks of one pod, in format 2, changed."""
+
+    def change(content: Json) -> Any:
+        racks = {"groups": ["r0", "r1"], "of_group": [0, 1, 0], "uplink_mbps": [None, 100]}
+        pods = {"groups": ["pod"], "of_group": [0, 0]}
+        levels = [{"name": "rack", **racks}, {"name": "pod", **pods}]
+        rest = {key: value for key, value in content.items() if key != "racks"}
+        return changed(*path, to=to, drop=drop)({**rest, "format": 2, "levels": levels})
+
+    return change
+
+
+BAD_CONTENT |= {
+    "levels missing": (leveled("levels", drop=True), "levels"),
+    "levels not a list": (leveled("levels", to={}), "levels"),
+    "levels empty": (leveled("levels", to=[]), "levels.*found 0 levels, expected 1 to 7"),
+    "too many levels": (
+        leveled("levels", to=[{"groups": ["a"], "of_group": [0] * (3 if i == 0 else 1)} for i in range(8)]),
+        "levels.*found 8 levels, expected 1 to 7",
+    ),
+    "level not an object": (leveled("levels", 1, to=[0, 0]), r"levels\[1\]"),
+    "groups missing": (leveled("levels", 1, "groups", drop=True), r"levels\[1\]\.groups"),
+    "groups empty": (leveled("levels", 0, "groups", to=[]), r"levels\[0\]\.groups"),
+    "group not a string": (leveled("levels", 1, "groups", 0, to=1), r"levels\[1\]\.groups\[0\]"),
+    "of_group missing": (leveled("levels", 0, "of_group", drop=True), r"levels\[0\]\.of_group"),
+    "of_group long": (leveled("levels", 1, "of_group", to=[0, 0, 0]), r"levels\[1\]\.of_group"),
+    "of_group too large": (leveled("levels", 1, "of_group", 1, to=1), r"levels\[1\]\.of_group\[1\]"),
+    "of_group negative": (leveled("levels", 0, "of_group", 2, to=-1), r"levels\[0\]\.of_group\[2\]"),
+    "of_group not an integer": (leveled("levels", 1, "of_group", 0, to="a"), "of_group"),
+    "uplinks a number": (leveled("levels", 0, "uplink_mbps", to=5), "uplink_mbps"),
+    "uplinks short": (leveled("levels", 0, "uplink_mbps", to=[1]), "uplink_mbps"),
+    "uplink negative": (leveled("levels", 0, "uplink_mbps", 0, to=-1), r"uplink_mbps\[0\]"),
+    "uplink a string": (leveled("levels", 0, "uplink_mbps", 1, to="fast"), r"uplink_mbps\[1\]"),
+}  # fmt: skip
+
 # name: the whole file
 BAD_TEXT = {
     "empty": "",

@@ -18,8 +18,14 @@ HERE = Path(__file__).parent
 REDUCTIONS = ("reduce", "allreduce", "reduce_scatter", "reduce_scatter_block")
 COLLECTIVES = ("bcast", *REDUCTIONS, "allgatherv", "barrier")
 CASES = [(row["collective"], row["name"]) for row in ALGORITHMS if row["collective"] in COLLECTIVES]
-KINDS = ["no_topology", "one_rank_a_host", "cyclic", "block", "unknown_hosts"]
-ALL_OF_IT = [*(("unequal", n) for n in (1, 2, 8)), ("cyclic", 3), ("block", 5), ("no_topology", 9)]
+KINDS = ["no_topology", "one_rank_a_host", "cyclic", "block", "unknown_hosts", "levels"]
+ALL_OF_IT = [
+    *(("unequal", n) for n in (1, 2, 8)),
+    ("cyclic", 3),
+    ("block", 5),
+    ("no_topology", 9),
+    ("levels", 17),
+]
 FALLBACK = {"MPIR_CVAR_COLLECTIVE_FALLBACK": "error"}
 
 every_algorithm = pytest.mark.parametrize("collective, name", CASES)
@@ -67,7 +73,8 @@ def test_any_cluster(
 
 
 @pytest.mark.parametrize(
-    "kind, n", [("cyclic", 24), ("unequal", 33), ("block", 64), ("one_rank_a_host", 64)]
+    "kind, n",
+    [("cyclic", 24), ("unequal", 33), ("block", 64), ("one_rank_a_host", 64), ("levels", 50)],
 )
 def test_many_ranks(run_every: RunParts, cluster: Cluster, kind: str, n: int) -> None:
     run_every("quick", n=n, env={**FALLBACK, **cluster(kind, n)})
@@ -206,6 +213,48 @@ def test_nothing_configured(run_parts: RunParts, program: Path, cluster: Cluster
     for job in jobs.values():
         assert "COUNTER coll_topo_bcast_topo_chain_calls min=0 max=0" in job.stdout
         assert not re.search(r"COUNTER coll_topo_\w+_calls min=\d+ max=[1-9]", job.stdout)
+
+
+@pytest.mark.parametrize(
+    "above, name",
+    [
+        ([], "topo_chain"),
+        ([[0, 0, 0, 0]], "topo_chain"),
+        ([[0, 0, 1, 1]], "topo_linear"),
+        ([[0, 1, 0, 2], [0, 0, 0]], "topo_linear"),
+        ([[0, 1, 0, 2], [0, 1, 0]], "topo_binomial"),
+    ],
+)
+def test_rules_ask_for_levels(
+    run_parts: RunParts,
+    program: Path,
+    site: MakeSite,
+    write_json: WriteJson,
+    above: list[list[int]],
+    name: str,
+) -> None:
+    """Groups of levels 3 and 4; where the topology has no such level, there is one."""
+
+    def leaf(name: str) -> dict[str, Any]:
+        return {f"algorithm=MPIR_Bcast_intra_{name}": {}}
+
+    rules = {
+        "comm_level3<=1": leaf("topo_chain"),
+        "comm_level3=any": {
+            "comm_level4<=1": leaf("topo_linear"),
+            "comm_level4=any": leaf("topo_binomial"),
+        },
+    }
+    content = site([f"clique{i}" for i in range(4)], range(4), above=above)
+    keys = ("format", "hosts", "racks", "levels", "latency_us")
+    topology = {key: content[key] for key in keys if key in content}
+    tree = {"topology": topology, "comm_type=intra": {"collective=bcast": rules}}
+    env = {
+        "MPIR_CVAR_NUM_CLIQUES": 4,
+        "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE": write_json("tuning.json", tree),
+    }
+    words = ["--collective", "bcast", "--expect", name, "quick"]
+    run_parts(program, parts={name: words}, n=8, env=env)
 
 
 def test_by_tuning_file(

@@ -4,7 +4,6 @@ there, and so are their files. They go without shared memory, and leave stranger
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -239,7 +238,6 @@ def test_cgroup_with_little_memory(
     peak = cgroup.peak()
     for part in (0.95, 0.8, 0.6):
         job = run(int(peak * part) // 4096 * 4096)
-        # the kernel may choose mpiexec, too
-        is_killed = job.returncode == -signal.SIGKILL or "Killed" in job.stdout
-        assert "OK " in job.stdout if job.returncode == 0 else is_killed
+        # the kernel may choose mpiexec, or others see that a rank is gone before mpiexec does
+        assert "OK " in job.stdout if job.returncode == 0 else "OK " not in job.stdout
         assert "Bus error" not in job.stdout, job.stdout + job.stderr

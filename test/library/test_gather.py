@@ -75,6 +75,7 @@ def forced(collective: str, name: str, **more: Any) -> Env:
     [
         *itertools.product(["no_topology", "unequal"], SIZES),
         *itertools.product(["one_rank_a_host", "cyclic", "block", "unknown_hosts"], [5, 12]),
+        *itertools.product(["levels"], [12, 17]),
     ],
 )
 def test_any_cluster(run_every: RunParts, cluster: Cluster, kind: str, n: int) -> None:

@@ -55,14 +55,21 @@ def check(job: Any, number: int, declined: Sequence[str] = ()) -> None:
 @pytest.mark.parametrize("number", SETS)
 @pytest.mark.parametrize(
     "kind, n",
-    [("unequal", 1), ("block", 2), ("cyclic", 5), ("one_rank_a_host", 8), ("unequal", 13)],
+    [
+        *(("unequal", 1), ("block", 2), ("cyclic", 5), ("one_rank_a_host", 8), ("unequal", 13)),
+        ("levels", 12),
+    ],
 )
 def test_any_cluster(
     run_mpi: Launch, program: Path, cluster: Cluster, kind: str, n: int, number: int
 ) -> None:
     job = run_mpi(program, n + number, n=n, env={**forced(number), **cluster(kind, n)}, timeout=120)
     # planned: not on one host, and not with one rank a host
-    check(job, number, [] if kind in ("cyclic", "unequal") and n > 1 else ["alltoall", "alltoallv"])
+    check(
+        job,
+        number,
+        [] if kind in ("cyclic", "unequal", "levels") and n > 1 else ["alltoall", "alltoallv"],
+    )
 
 
 def test_communicator_without_a_place(run_mpi: Launch, program: Path) -> None:

@@ -26,7 +26,7 @@ CALLS = [(8, 2, 5000, 0), (12, 4, 40000, 3)]
 @pytest.fixture(name="catalog")
 def fixture_catalog(build_unit: Build) -> Callable[..., str]:
     """catalog(*arguments): what topo_catalog prints"""
-    names = ["topo_gen_*.c", "topo_catalog*.c", "topo_order.c", "topo_map.c"]
+    names = ["topo_gen_*.c", "topo_catalog*.c", "topo_order.c", "topo_map.c", "topo_place.c"]
     sources = [file for name in names for file in sorted(TOPO.glob(name))]
     program = build_unit(UNIT / "topo_catalog.c", f"-I{UNIT}/shim", f"-I{TOPO}", *sources)
 

@@ -616,7 +616,7 @@ def test_a_library_of_another_kin(
     subprocess.run(
         [mpicc, "-w", "-D_GNU_SOURCE", source, "-o", tmp_path / "other", "-lm"], check=True
     )
-    command = [mpiexec, "-n", "2", tmp_path / "other", "-s", "8", *QUICK_C, "-a"]
+    command = list(map(str, (mpiexec, "-n", 2, tmp_path / "other", "-s", 8, *QUICK_C, "-a")))
     ran, refused = (
         subprocess.run(
             [*command, name], env=environment, capture_output=True, text=True, check=False

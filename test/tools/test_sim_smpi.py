@@ -84,7 +84,7 @@ def run(words: list[Any]) -> str:
 def test_times_are_those_of_smpi(bindir: Path, tmp_path: Path, num: int) -> None:
     if not shutil.which("smpicc") or not (bindir / "topo-sim").exists():
         pytest.skip("no SimGrid on this machine, or no topo-sim")
-    names = ["topo_gen_*.c", "topo_catalog*.c", "topo_order.c", "topo_map.c"]
+    names = ["topo_gen_*.c", "topo_catalog*.c", "topo_order.c", "topo_map.c", "topo_place.c"]
     sources = [file for name in names for file in sorted(TOPO.glob(name))]
     program, platform, hosts = tmp_path / "sim_smpi", tmp_path / "site.xml", tmp_path / "hosts"
     include = [f"-I{REPO}/bench/sim", f"-I{TOPO}"]

@@ -117,6 +117,14 @@ def edit(*keys: Any, value: Any) -> Any:
     return raw
 
 
+def make_levels(**more: Any) -> dict[str, Any]:
+    """DEMO in format 2, its racks in two pods; `more` is of the level of pods."""
+    racks, pods = DEMO["racks"], {"name": "pod", "groups": ["p0", "p1"], "of_group": [0, 0, 1, 1]}
+    level = {"name": "rack", "groups": racks["names"], "of_group": racks["of_host"]}
+    rest = {key: value for key, value in DEMO.items() if key != "racks"}
+    return {**rest, "format": 2, "levels": [level, pods | more]}
+
+
 # -- bad files --
 
 ROW = DEMO["latency_us"][3]
@@ -140,7 +148,36 @@ BAD = {
     "key twice": ('{"format": 1, "format": 1}', 'found the key "format" twice'),
     "deep": ("[" * 100_000 + "]" * 100_000, "more than 64 levels"),
     "deep value": (edit("warnings", value=[[[[1]]]]), "$.warnings[0]: found [[[1]]]"),
-    "version": (edit("format", value=2), "$.format: found 2, expected 1"),
+    "version": (edit("format", value=3), "$.format: found 3, expected one of 1, 2"),
+    "levels in format 1": (
+        {**make_levels(), "format": 1, "racks": DEMO["racks"]},
+        'found the key "levels"',
+    ),
+    "racks in format 2": ({**make_levels(), "racks": DEMO["racks"]}, 'found the key "racks"'),
+    "no levels": ({**DEMO, "format": 2}, 'found no key "levels"'),
+    "no racks": ({**make_levels(), "format": 1}, 'found no key "racks"'),
+    "too many levels": (
+        {**make_levels(), "levels": 8 * [make_levels()["levels"][0]]},
+        "at most 7 entries",
+    ),
+    "level empty": (make_levels(groups=[]), "$.levels[1].groups: found [], expected at least 1"),
+    "level no tree": (
+        make_levels(of_group=[0, [0, 1], 1, 1]),
+        "$.levels[1].of_group[1]: found [0, 1]",
+    ),
+    "level short": (
+        make_levels(of_group=[0, 1]),
+        "found 2 entries, expected 4, one for each group of the level below",
+    ),
+    "level beyond": (
+        make_levels(of_group=[0, 1, 2, 0]),
+        "$.levels[1].of_group[2]: found 2, expected the index of a group, 0 to 1",
+    ),
+    "uplinks short": (
+        make_levels(uplink_mbps=[1]),
+        "$.levels[1].uplink_mbps: found 1 entries, expected 2",
+    ),
+    "uplink zero": (make_levels(uplink_mbps=[1, 0]), "$.levels[1].uplink_mbps[1]: found 0"),
     "unknown key": ({**DEMO, "latencies_us": 1}, 'did you mean "latency_us"?'),
     "no hosts": (without("hosts"), 'found no key "hosts"'),
     "no latency": (without("latency_us"), "expected either latency_us"),
@@ -402,10 +439,7 @@ def test_racks_from_slurm(tmp_path: Path) -> None:
                 'SwitchName="pod" Switches=leaf[0-1]\nSwitchName=core Switches=pod\n'
             ),
             {"leaf0": 4, "leaf1": 2},
-            [
-                "level 1 above the racks is left out: pod",
-                "level 2 above the racks is left out: core",
-            ],
+            [],
         ),
         (
             "BlockName=b1 Nodes=n[0-3]\nBlockName=b2 Nodes=n[4-7]\nBlockSizes=4,8\n",
@@ -415,7 +449,7 @@ def test_racks_from_slurm(tmp_path: Path) -> None:
         (
             "Include racks/a.conf\nSwitchName=top Switches=leaf0\n",
             {"leaf0": 2},
-            ["level 1 above the racks is left out: top"],
+            [],
         ),
         (
             (
@@ -427,10 +461,7 @@ def test_racks_from_slurm(tmp_path: Path) -> None:
                 "      - {switch: s0, nodes: 'n[0-3]'}\n      - {switch: s1, nodes: 'n4,n5'}\n"
             ),
             {"s0": 4, "s1": 2},
-            [
-                "level 1 above the racks is left out: top",
-                'of 2 topologies, "tree" is used',
-            ],
+            ['of 2 topologies, "tree" is used'],
         ),
         (
             (
@@ -535,6 +566,96 @@ def test_real_fabrics(tmp_path: Path, leaves: Any, expected: Any, notes: Any) ->
 def test_racks_from_ibnetdiscover(tmp_path: Path) -> None:
     found = racks.read_ibnetdiscover(write(tmp_path, IB, "ib"))
     assert found.notes == [] and found.racks == {"leaf0": ["n0", "n1"], "leaf1": ["n2"]}
+    assert racks.levels_above(found, ["leaf0", "leaf1"]) == []  # the spine joins all
+
+
+# six leaves of two hosts, three pods, of which two are joined, and a core
+TREE = "".join(f"SwitchName=leaf{i} Nodes=n[{2 * i}-{2 * i + 1}]\n" for i in range(6))
+PODS = "".join(f"SwitchName=pod{i} Switches=leaf[{2 * i}-{2 * i + 1}]\n" for i in range(3))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (TREE + PODS + "SwitchName=core Switches=pod[0-2]\n", [(["pod0", "pod1", "pod2"], [0, 0, 1, 1, 2, 2])]),
+        (
+            "SwitchName=top Switches=half,pod2\nSwitchName=half Switches=pod[0-1]\n" + PODS + TREE,
+            [(["pod0", "pod1", "pod2"], [0, 0, 1, 1, 2, 2]), (["half", "pod2"], [0, 0, 1])],
+        ),
+        # a leaf that is no pod's; a switch with one child joins nothing
+        (
+            TREE + "SwitchName=pod Switches=leaf[0-4]\nSwitchName=one Switches=pod\nSwitchName=core Switches=one,leaf5\n",
+            [(["one", "leaf5"], [0, 0, 0, 0, 0, 1])],
+        ),
+        (TREE + "SwitchName=core Switches=leaf[0-5]\n", []),
+        (TREE, []),
+        # no tree: two above one, and a circle
+        (TREE + PODS + "SwitchName=other Switches=leaf[0-3]\n", "no tree"),
+        (TREE + "SwitchName=a Switches=b,leaf0\nSwitchName=b Switches=a\n", "no tree"),
+    ],
+)  # fmt: skip
+def test_levels_from_slurm(tmp_path: Path, text: str, expected: Any) -> None:
+    found = racks.read_slurm(str(write(tmp_path, text, "topology.conf")))
+    levels = racks.levels_above(found, [f"leaf{i}" for i in range(6)])
+    if expected == "no tree":
+        assert levels == [] and "no tree" in found.notes[0]
+    else:
+        assert levels == expected and found.notes == []
+
+
+def switches(**links: str) -> str:
+    """What ibnetdiscover prints for switches: names of hosts (h0) and of switches they are linked to."""
+    lines = []
+    for name, others in links.items():
+        lines += ["", f'Switch\t41 "S-{name}"\t\t# "{name}" enhanced port 0 lid 1 lmc 0']
+        for port, other in enumerate(others.split(), 1):
+            kind = "H" if other.startswith("h") else "S"
+            text = f"{other} HCA-1" if kind == "H" else other
+            lines.append(f'[{port}]\t"{kind}-{other}"[1](0) \t\t# "{text}" lid 5 4xHDR')
+    return "\n".join(lines) + "\n"
+
+
+def test_levels_from_ibnetdiscover(tmp_path: Path) -> None:
+    """Two pods of two leaves and two spines each, and cores above; a dragonfly, of which nothing is seen."""
+    leaves = {f"l{i}": f"h{i} s{i // 2 * 2} s{i // 2 * 2 + 1}" for i in range(4)}
+    spines = {f"s{i}": f"l{i // 2 * 2} l{i // 2 * 2 + 1} c0" for i in range(4)}
+    found = racks.read_ibnetdiscover(
+        str(write(tmp_path, switches(**leaves, **spines, c0="s0 s1 s2 s3"), "ib"))
+    )
+    assert racks.levels_above(found, ["l0", "l1", "l2", "l3"]) == [(["s0", "s2"], [0, 0, 1, 1])]
+    dragonfly = {f"l{i}": f"h{i} l{(i + 1) % 4} l{(i + 3) % 4}" for i in range(4)}
+    found = racks.read_ibnetdiscover(str(write(tmp_path, switches(**dragonfly), "dragonfly")))
+    assert racks.levels_above(found, ["l0", "l1", "l2", "l3"]) == []
+
+
+def test_tuning_file_has_the_levels(tmp_path: Path) -> None:
+    """And the library, which predicts for topo-tune, takes them."""
+    raw = make_levels(uplink_mbps=[200, None])
+    done = topo_tune(write(tmp_path, raw), "-o", tmp_path / "tuning.json")
+    assert done.returncode == 0, done.stderr
+    topology = json.loads((tmp_path / "tuning.json").read_text())["topology"]
+    assert topology["format"] == 2 and "racks" not in topology
+    assert topology["levels"] == raw["levels"]
+    assert topo_tune("validate", tmp_path / "tuning.json").returncode == 0
+
+
+def test_racks_command_writes_levels(tmp_path: Path) -> None:
+    path, slurm = (
+        write(tmp_path, DEMO),
+        "SwitchName=a Switches=leaf[0-1]\nSwitchName=b Switches=leaf[2-3]\n",
+    )
+    text = write(tmp_path, SLURM.split("SwitchName=spine")[0] + slurm, "topology.conf")
+    done = topo_tune("racks", path, "--slurm", text, "-o", tmp_path / "two.json")
+    assert done.returncode == 0 and "4 racks, 2 of level level3" in done.stderr
+    raw = json.loads((tmp_path / "two.json").read_text())
+    assert raw["format"] == 2 and "racks" not in raw
+    assert [level["of_group"] for level in raw["levels"]] == [
+        DEMO["racks"]["of_host"],
+        [0, 0, 1, 1],
+    ]
+    # and back
+    done = topo_tune("racks", tmp_path / "two.json", "--cluster", "-o", tmp_path / "one.json")
+    assert done.returncode == 0 and json.loads((tmp_path / "one.json").read_text())["format"] == 1
 
 
 @pytest.mark.parametrize(
@@ -885,7 +1006,7 @@ KNOWN_LEAVES = {
     for collective in rules.COLLECTIVES
     for name in grammar.mpich()["collectives"][collective]
     if "_intra_" in name
-}
+} | {leaf for c in rules.COLLECTIVES for leaf in grammar.auto_leaf(f"i{c}") or ()}
 # one of them holds
 WORDS = (
     ["is_sendbuf_inplace=yes", "is_sendbuf_inplace=no"],
@@ -1587,7 +1708,8 @@ def test_dry_run_says_what_random_placements_alone_would_gain(tmp_path: Path) ->
         r"random alone: rack_leader 0\.\d\d \(.*\); cyclic may lose, blocks are short", text
     )
     assert "stay with MPICH, though rack_leader gains at random" in text
-    done = topo_tune(write(tmp_path, DEMO), "--dry-run", "--collective", "allgather")
+    both = ("--collective", "allgather", "--collective", "allgatherv")
+    done = topo_tune(write(tmp_path, DEMO), "--dry-run", *both)
     text = done.stdout.split("{")[0]
     assert max(map(len, text.splitlines())) <= 80 and "…" not in text
     assert re.search(r"random alone: \w+ 0\.\d\d \(\w+\), but (cyclic|block): 1\.\d\d", text)

@@ -215,7 +215,7 @@ BAD = [
     (allreduce(RING), "expected an algorithm of allreduce"),
     (allgather({"algorithm=MPIR_Allgather_intra_rign": {}}), 'unknown algorithm; did you mean "MPIR_Allgather_intra_ring"?'),
     (allgather({"algorithm=MPIR_Allgather_intra_ring": {"k=2": {}}}), "unknown parameter, expected none"),
-    ({"topology": {"format": 2}, **allgather(RING)}, "found 2, expected 1"),
+    ({"topology": {"format": 3}, **allgather(RING)}, "found 3, expected 1 or 2"),
     ({"topology": []}, "found array, expected object"),
 ]  # fmt: skip
 
@@ -276,6 +276,30 @@ def test_topology() -> None:
     ):
         ((path, line),), _ = check(json.dumps({"topology": {**topology, key: value}}))
         assert path == (f"topology.{where}",) and message in line
+
+
+def test_levels_of_a_topology() -> None:
+    racks = {"name": "rack", "groups": ["r", "s"], "of_group": [0, 1], "uplink_mbps": [None, 5]}
+    pods = {"groups": ["p"], "of_group": [0, 0]}
+    topology = {"format": 2, "hosts": ["a", "b"], "levels": [racks, pods]}
+    assert said({"topology": topology}) == [[], []]
+    assert said({"topology": {**topology, "rack_latency_us": [[1, 2], [2, 1]]}}) == [[], []]
+    where = "of the level below"
+    for levels, key, message in (
+        ([], "", "found 0 levels, expected 1 to 7"),
+        ([racks] + [pods] + 6 * [{"groups": ["p"], "of_group": [0]}], "", "found 8 levels"),
+        ({}, "", "found object, expected array"),
+        ([racks, 1], "[1]", "found int, expected object"),
+        ([pods | {"groups": []}], "[0].groups", "found 0 names, expected 1 to 65536"),
+        ([racks, pods | {"of_group": [0]}], "[1].of_group", f"expected 2, one a group {where}"),
+        ([racks, pods | {"of_group": [0, 1]}], "[1].of_group[1]", "found 1, expected 0 to 0"),
+        ([racks | {"uplink_mbps": [1]}], "[0].uplink_mbps", "found 1 values, expected 2, one a group"),
+        ([racks | {"uplink_mbps": [1, -1]}], "[0].uplink_mbps[1]", "found -1, expected Mbit/s >= 0"),
+    ):  # fmt: skip
+        ((path, line),), _ = check(json.dumps({"topology": {**topology, "levels": levels}}))
+        assert path == (f"topology.levels{key}",) and message in line
+    ((path, line),), _ = check(json.dumps({"topology": {**topology, "format": 1}}))
+    assert path == ("topology.racks",) and "found nothing, expected object" in line
 
 
 @pytest.mark.parametrize("version", grammar.versions())
@@ -559,14 +583,18 @@ def calls(draw: Any) -> Any:
     ppn = draw(st.integers(-(-call.ranks // hosts), call.ranks - hosts + 1)) if hosts else None
     racks = draw(st.integers(1, hosts)) if hosts else 0
     nodes = hosts or draw(st.integers(1, call.ranks))
-    changed = {"hosts": hosts, "ppn": ppn, "racks": racks, "nodes": nodes, "hierarchy": None}
-    return Call(**{**vars(call), **changed})
+    level3 = draw(st.integers(1, racks)) if hosts else 0
+    level4 = draw(st.integers(1, level3)) if hosts else 0
+    changed = {"hosts": hosts, "ppn": ppn, "racks": racks, "level3": level3, "level4": level4}
+    return Call(**{**vars(call), **changed, "nodes": nodes, "hierarchy": None})
 
 
 def reading(tree: Any, call: Any, path: Sequence[Any] = ()) -> Any:
     """A second reading of the grammar: the path to the leaf, or None."""
     for key, child in tree.items():
-        name, op, value = re.fullmatch(r"([a-z_]+)(<=|<|=)(\w+)", re.sub(r"\s", "", key)).groups()
+        name, op, value = re.fullmatch(
+            r"([a-z_]+\d?)(<=|<|=)(\w+)", re.sub(r"\s", "", key)
+        ).groups()
         if name == "algorithm":
             return (*path, key)
         seen = fact(name, call)
@@ -607,6 +635,8 @@ def fact(name: str, call: Any) -> Any:
         "comm_avg_ppn": -(-ranks // call.nodes) if intra else None,
         "comm_hosts": call.hosts if intra and call.hosts else None,
         "comm_racks": call.racks if intra and call.hosts else None,
+        "comm_level3": call.level3 if intra and call.hosts else None,
+        "comm_level4": call.level4 if intra and call.hosts else None,
         "comm_ppn": call.ppn if intra and call.hosts else None,
         "comm_hierarchy": "parent" if is_parent else "flat",
         "is_node_consecutive": "yes" if is_parent and call.consecutive else "no",
@@ -901,6 +931,8 @@ def test_explain_when_no_rule_is_for_it(tmp_path: Path) -> None:
         (["--collective", "bcast", "--ranks", 0], "0 is not in the range"),
         (["--collective", "bcast", "--ranks", 4, "--hosts", 5], "--hosts 5: there are only 4 ranks"),
         (["--collective", "bcast", "--ranks", 4, "--racks", 5], "--racks 5: there are only 4 hosts"),
+        (["--collective", "bcast", "--ranks", 4, "--racks", 2, "--level3", 3], "--level3 3: there are only 2 racks"),
+        (["--collective", "bcast", "--ranks", 4, "--level3", 2, "--level4", 3], "--level4 3: there are only 2 groups of level3"),
         (["--collective", "bcast", "--ranks", 9, "--hosts", 2, "--ppn", 4], "9 ranks cannot be on 2 hosts"),
         (["--collective", "bcast", "--ranks", 4, "--bytes", "4k"], "expected sizes such as 64, 1K,4K or 1K:64K"),
         (["--collective", "bcast", "--ranks", 4, "--bytes", "4:2"], "expected sizes such as"),
@@ -913,6 +945,21 @@ def test_explain_wrong_use(tmp_path: Path, args: Any, message: str) -> None:
     done = topo_tune("explain", write(tmp_path, TUNING), *args)
     assert done.returncode == 2 and done.stdout == "" and message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_explain_levels(tmp_path: Path) -> None:
+    rules = {
+        "comm_level3<=2": {"comm_level4<=1": {"algorithm=MPIR_Bcast_intra_topo_chain": {}}},
+        "comm_level3=any": {"algorithm=MPIR_Bcast_intra_topo_linear": {}},
+    }
+    path = write(tmp_path, {"collective=bcast": {"comm_type=intra": rules}})
+    call = ("explain", path, "--collective", "bcast", "--ranks", 8, "--racks", 4)
+    for level3, level4, words in ((2, 1, "topo_chain"), (3, 1, "topo_linear"), (2, 2, "built-in")):
+        done = topo_tune(*call, "--level3", level3, "--level4", level4)
+        assert done.returncode == 0 and words in done.stdout.splitlines()[-1], done.stdout
+    for options, name in ((("--level4", 1), "level3"), (("--level3", 2), "level4")):
+        done = topo_tune(*call, *options)
+        assert done.returncode == 2 and f"--{name}: is missing" in done.stderr
 
 
 def test_explain_a_bad_file(tmp_path: Path) -> None:

@@ -122,6 +122,10 @@ static void select_algorithm(char *args)
             call.hosts = val;
         else if (IS("racks"))
             call.racks = val;
+        else if (IS("level3"))
+            call.above[0] = val;
+        else if (IS("level4"))
+            call.above[1] = val;
         else if (IS("ppn"))
             call.ppn = val;
         else if (IS("hierarchy"))

@@ -47,6 +47,8 @@ void MPII_Topo_comm_count(MPIR_Comm * comm_ptr, MPII_Topo_count_t * count)
 {
     count->num_hosts = comm_ptr->num_hosts ? comm_ptr->num_hosts : MPIR_AINT_MAX;
     count->num_racks = comm_ptr->num_racks ? comm_ptr->num_racks : MPIR_AINT_MAX;
+    for (int i = 0; i < 2; i++)
+        count->num_above[i] = comm_ptr->num_above[i] ? comm_ptr->num_above[i] : MPIR_AINT_MAX;
     count->max_ppn = comm_ptr->max_ppn ? comm_ptr->max_ppn : MPIR_AINT_MAX;
 }
 
@@ -100,7 +102,7 @@ typedef struct {
     bool is_inter;
     int ranks;                  /* inter: of the group without the root */
     int nodes;
-    int hosts, racks, ppn;      /* 0: unknown */
+    int hosts, racks, above[2], ppn;    /* 0: unknown */
     MPIR_Comm_hierarchy_kind_t hierarchy;
     bool is_consecutive;
     MPI_Aint count;             /* of one block, or of the buffer */
@@ -141,6 +143,7 @@ static void fill_comm(const call_s * call, int view, MPIR_Comm * comm, MPIR_Comm
     if (!call->is_inter) {
         comm->num_hosts = call->hosts;
         comm->num_racks = call->racks;
+        memcpy(comm->num_above, call->above, sizeof(comm->num_above));
         comm->max_ppn = call->ppn;
     }
     for (comm->coll.pof2 = 1; comm->coll.pof2 <= comm->local_size / 2; comm->coll.pof2 *= 2);

@@ -33,11 +33,11 @@ static void load_builtin(void)
 }
 
 static const call_s calls[] = {
-    {.ranks = 1,.nodes = 1,.hosts = 1,.racks = 1,.ppn = 1,.type_size = 1,.is_regular = true},
-    {.ranks = 7,.nodes = 3,.hosts = 3,.racks = 2,.ppn = 3,.type_size = 4,.count = 300,
+    {.ranks = 1,.nodes = 1,.hosts = 1,.racks = 1,.above = {1, 1},.ppn = 1,.type_size = 1,.is_regular = true},
+    {.ranks = 7,.nodes = 3,.hosts = 3,.racks = 2,.above = {2, 1},.ppn = 3,.type_size = 4,.count = 300,
      .hierarchy = MPIR_COMM_HIERARCHY_KIND__PARENT,.is_consecutive = true,.is_regular = true,
      .op = OP_BUILTIN | OP_COMMUTATIVE},
-    {.ranks = 16,.nodes = 1,.hosts = 1,.racks = 1,.ppn = 16,.type_size = 8,.count = 1,
+    {.ranks = 16,.nodes = 1,.hosts = 1,.racks = 1,.above = {1, 1},.ppn = 16,.type_size = 8,.count = 1,
      .hierarchy = MPIR_COMM_HIERARCHY_KIND__PARENT,.is_inplace = true,.total_count = 5},
     {.ranks = 64,.nodes = 64,.type_size = 1,.count = 1 << 20,.op = OP_COMMUTATIVE,
      .hierarchy = MPIR_COMM_HIERARCHY_KIND__NODE_ROOTS,.total_count = 1 << 30},

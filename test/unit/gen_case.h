@@ -14,6 +14,7 @@
 MPII_Topo_counter_t MPII_Topo_rack_messages;
 
 #define MAX_RANKS 256
+#define MAX_LEVELS (MPII_TOPO_MAX_LEVELS + 1)   /* level 1: hosts, as in the order */
 #include "place.h"
 
 /* ---------------------------------------------------------------- cases */
@@ -30,6 +31,8 @@ typedef enum {
 typedef struct {
     const family_t *family;
     MPII_Topo_place_t place;
+    int num_levels, num_groups[MAX_LEVELS];     /* of the placement, hosts being level 1 */
+    int (*group_of_rank)[MAX_RANKS];    /* [MAX_LEVELS] as the placement numbers them */
     int shape;                  /* of the placement */
     const MPII_Topo_order_t *order;
     int p, root, units;         /* units: of a block, or of a chunk; the family's to say */
@@ -64,10 +67,9 @@ typedef struct {
 
 /* Messages that were sent, in units */
 typedef struct {
-    int into_rack[MAX_RANKS], out_of_rack[MAX_RANKS], into_host[MAX_RANKS], out_of_host[MAX_RANKS];
-    int *rack_has;              /* [num_racks][num_units] how often a unit came into a rack, */
-    int *host_has;              /* [num_hosts][num_units] and into a host */
-    int *rack_gave, *host_gave; /* likewise, out of it */
+    int into[MAX_LEVELS][MAX_RANKS], out_of[MAX_LEVELS][MAX_RANKS];     /* groups of a level */
+    int *has[MAX_LEVELS];       /* [groups][num_units] how often a unit came into a group, */
+    int *gave[MAX_LEVELS];      /* and out of it */
     int length;                 /* messages one after the other, each of unit time; a rank sends one
                                  * at a time */
 } traffic_t;

@@ -294,30 +294,21 @@ static const collective_t scatter_records = {
 /* ---------------------------------------------------------------- claims of messages */
 
 typedef struct {
-    int num;                    /* groups: racks, or hosts */
+    int num;                    /* groups of a level */
     const int *of_rank;
     const int *into, *out_of;   /* units in all */
     const int *has, *gave;      /* how often each unit came in, and went out */
 } groups_t;
 
-static groups_t racks_of(const case_t * c, const traffic_t * t)
+static groups_t groups_of(const case_t * c, const traffic_t * t, int level)
 {
-    static int of_rank[MAX_RANKS];
-
-    for (int i = 0; i < c->p; i++)
-        of_rank[i] = c->place.rack_of_host[c->place.host_of_rank[i]];
     return (groups_t) {
-        c->place.num_racks, of_rank, t->into_rack, t->out_of_rack, t->rack_has, t->rack_gave
+        c->num_groups[level], c->group_of_rank[level], t->into[level], t->out_of[level],
+            t->has[level], t->gave[level]
     };
 }
 
-static groups_t hosts_of(const case_t * c, const traffic_t * t)
-{
-    return (groups_t) {
-        c->place.num_hosts, c->place.host_of_rank, t->into_host, t->out_of_host, t->host_has,
-            t->host_gave
-    };
-}
+enum { HOSTS = 1, RACKS };      /* levels */
 
 static int num_in(const case_t * c, const groups_t * g, int group)
 {
@@ -398,17 +389,35 @@ static void setup_ring(any_gen_t * g, const case_t * c, int rank)
     MPII_Topo_gen_ring(&g->u.ring, c->order, rank, c->units);
 }
 
+/* How often a block may leave a group: once, and once more for each larger one of which that has the last
+ * rank */
+static int most_exits(const case_t * c, int level, int group)
+{
+    const MPII_Topo_order_t *o = c->order;
+    int num = 1, pos = 0;
+
+    while (c->group_of_rank[level][o->rank_at[pos]] != group)
+        pos++;
+    for (int above = level + 1; above <= c->num_levels; above++) {
+        int end = MPII_Topo_order_begin(o, above, MPII_Topo_order_group_at(o, above, pos) + 1);
+        num += c->num_groups[above] > 1 && c->group_of_rank[level][o->rank_at[end - 1]] == group;
+    }
+    return num;
+}
+
 static void claim_ring(const case_t * c, const traffic_t * t)
 {
-    groups_t g = c->place.num_racks > 1 ? racks_of(c, t) : hosts_of(c, t);
-
-    if (g.num == 1) {
+    if (c->place.num_hosts == 1) {
         claim_length(t, (c->p - 1) * c->units, (c->p - 1) * c->units);
         return;
     }
-    claim_foreign_blocks_once(c, &g, owner_of_ring);
-    for (int i = 0; i < g.num * c->num_units; i++)
-        CHECK(g.gave[i] <= 1, "unit %d leaves a group %d times", i % c->num_units, g.gave[i]);
+    for (int level = c->place.num_racks > 1 ? RACKS : HOSTS; level <= c->num_levels; level++) {
+        groups_t g = groups_of(c, t, level);
+        claim_foreign_blocks_once(c, &g, owner_of_ring);
+        for (int i = 0; i < g.num * c->num_units; i++)
+            CHECK(g.gave[i] <= most_exits(c, level, i / c->num_units),
+                  "unit %d leaves a group %d times", i % c->num_units, g.gave[i]);
+    }
 }
 
 /* -- topo_gen_tree.c -- */
@@ -439,8 +448,8 @@ static void claim_tree(const case_t * c, const traffic_t * t)
     if ((shape != MPII_TOPO_SHAPE__CHAIN && shape != MPII_TOPO_SHAPE__LEADERS) ||
         directions == (MPII_TOPO_TREE_UP | MPII_TOPO_TREE_DOWN))
         return;
-    claim_rooted(c, racks_of(c, t), is_up, is_stream);
-    claim_rooted(c, hosts_of(c, t), is_up, is_stream);
+    for (int level = HOSTS; level <= c->num_levels; level++)
+        claim_rooted(c, groups_of(c, t, level), is_up, is_stream);
 }
 
 /* -- topo_gen_lanes.c -- */
@@ -479,7 +488,7 @@ static void setup_lanes(any_gen_t * g, const case_t * c, int rank)
 
 static void claim_lanes(const case_t * c, const traffic_t * t)
 {
-    groups_t racks = racks_of(c, t), hosts = hosts_of(c, t);
+    groups_t racks = groups_of(c, t, RACKS), hosts = groups_of(c, t, HOSTS);
     int kind = c->family->arg[0];
 
     if (kind == MPII_TOPO_LANES__ALLGATHER)
@@ -508,7 +517,8 @@ static void claim_lanes(const case_t * c, const traffic_t * t)
 /* "an uplink carries n in and n out" */
 static void claim_rooted_lanes(const case_t * c, const traffic_t * t)
 {
-    claim_rooted(c, racks_of(c, t), c->family->arg[0] == MPII_TOPO_LANES__REDUCE, true);
+    for (int level = RACKS; level <= c->num_levels; level++)
+        claim_rooted(c, groups_of(c, t, level), c->family->arg[0] == MPII_TOPO_LANES__REDUCE, true);
 }
 
 /* -- topo_gen_doubling.c, topo_gen_halving.c -- */
@@ -528,17 +538,38 @@ static int log2_floor(int n)
     return n == 1 ? 0 : 1 + log2_floor(n / 2);
 }
 
+static int num_out(const groups_t * g)
+{
+    int num = 0;
+
+    for (int i = 0; i < g->num; i++)
+        num += g->out_of[i];
+    return num;
+}
+
+/* Groups of the highest level of which there are several do recursive doubling; below that each other group
+ * hands one message up, and gets one. */
 static void claim_doubling(const case_t * c, const traffic_t * t)
 {
-    groups_t racks = racks_of(c, t);
-    int log = log2_floor(racks.num);
-    bool are_pairs = c->place.num_hosts == 2 * racks.num && c->order->max_hosts == 2;
+    bool are_pairs = c->place.num_hosts == 2 * c->place.num_racks && c->order->max_hosts == 2;
+    int top = c->num_levels;
 
-    for (int rack = 0; rack < racks.num && racks.num > 1 && !are_pairs; rack++) {
-        if (is_pof2(racks.num))
-            claim_units(&racks, rack, log, log);
-        CHECK(racks.into[rack] <= log + 1 && racks.out_of[rack] <= log + 1, "%d units into rack %d",
-              racks.into[rack], rack);
+    while (top > HOSTS && c->num_groups[top] == 1)
+        top--;
+    if (top == RACKS && are_pairs)
+        top = HOSTS;
+    groups_t g = groups_of(c, t, top);
+    int log = log2_floor(g.num), num_exchanged = num_out(&g);
+    for (int i = 0; i < g.num && g.num > 1; i++) {
+        if (is_pof2(g.num))
+            claim_units(&g, i, log, log);
+        CHECK(g.into[i] <= log + 1 && g.out_of[i] <= log + 1, "%d units into group %d", g.into[i], i);
+    }
+    for (int level = HOSTS; level < top; level++) {
+        groups_t below = groups_of(c, t, level);
+        int num = 2 * (below.num - g.num) + num_exchanged;
+        CHECK(num_out(&below) == num, "%d units between groups of level %d, not %d", num_out(&below),
+              level, num);
     }
 }
 
@@ -567,17 +598,19 @@ static void setup_halving(any_gen_t * g, const case_t * c, int rank)
 
 static void claim_halving(const case_t * c, const traffic_t * t)
 {
-    groups_t racks = racks_of(c, t);
     bool is_allreduce = c->family->arg[0];
     int log = log2_floor(c->p), length = (is_allreduce ? 2 * log : log) + 2 * !is_pof2(c->p);
 
     /* parts to a folded rank may come between those to partners */
     claim_length(t, length, length + (is_allreduce && !is_pof2(c->p) ? log : 0));
-    if (!is_pof2(c->p) || !is_pof2(racks.num) || regular(c, &racks) == 0)
-        return;
-    for (int rack = 0; rack < racks.num; rack++) {
-        int units = c->p / racks.num * (racks.num - 1) * (is_allreduce ? 2 : 1);
-        claim_units(&racks, rack, units, units);
+    for (int level = RACKS; level <= c->num_levels; level++) {
+        groups_t g = groups_of(c, t, level);
+        if (!is_pof2(c->p) || !is_pof2(g.num) || regular(c, &g) == 0)
+            continue;
+        for (int i = 0; i < g.num; i++) {
+            int units = c->p / g.num * (g.num - 1) * (is_allreduce ? 2 : 1);
+            claim_units(&g, i, units, units);
+        }
     }
 }
 
@@ -613,13 +646,17 @@ static void setup_slots(any_gen_t * g, const case_t * c, int rank)
 
 static void claim_slots(const case_t * c, const traffic_t * t)
 {
-    groups_t racks = racks_of(c, t);
     int length = log2_floor(c->p) + 2 * !is_pof2(c->p);
+    bool are_regular = is_pof2(c->p);
 
     if (c->family->arg[0])
         claim_length(t, length, length);
-    if (is_pof2(c->p) && is_pof2(racks.num) && regular(c, &racks))
-        claim_foreign_blocks_once(c, &racks, owner_of_slot);
+    for (int level = c->num_levels; level >= RACKS; level--) {
+        groups_t g = groups_of(c, t, level);
+        are_regular = are_regular && is_pof2(g.num) && regular(c, &g);
+        if (are_regular)
+            claim_foreign_blocks_once(c, &g, owner_of_slot);
+    }
 }
 
 static void prepare_gather_bcast(case_t * c)
@@ -702,19 +739,39 @@ static void setup_records(any_gen_t * g, const case_t * c, int rank)
                          c->family->arg[1]);
 }
 
-/* "Each block leaves its rack once": to that of the root, or it comes from there. */
+/* Whether a group has the leader of a larger group which has this rank, and not the root */
+static bool has_leader(const case_t * c, int level, int group, int rank)
+{
+    const MPII_Topo_order_t *o = c->order;
+
+    for (int above = level + 1; above <= c->num_levels; above++) {
+        int of = MPII_Topo_order_group_at(o, above, o->pos_of[rank]);
+        int leader = o->rank_at[MPII_Topo_order_begin(o, above, of)];
+        if (MPII_Topo_order_group_at(o, above, o->pos_of[c->root]) != of &&
+            c->group_of_rank[level][leader] == group)
+            return true;
+    }
+    return false;
+}
+
+/* "Each block leaves its rack, and each group of racks that the root is not in, once": to that of the
+ * root, or it comes from there. On its way it passes those that have a leader. */
 static void claim_gather(const case_t * c, const traffic_t * t)
 {
-    groups_t racks = racks_of(c, t);
-    int of_root = racks.of_rank[c->root];
-
-    for (int rack = 0; rack < racks.num && c->family->arg[0] == MPII_TOPO_SHAPE__LEADERS; rack++) {
-        for (int u = 0; u < c->num_units; u++) {
-            int of_block = racks.of_rank[MPII_Topo_order_turned(c->order, c->root, u % c->p)];
-            bool gives = rack == (c->family->arg[1] ? of_block : of_root) && of_block != of_root;
-            bool gets = rack == (c->family->arg[1] ? of_root : of_block) && of_block != of_root;
-            CHECK(racks.gave[rack * c->num_units + u] == gives &&
-                  racks.has[rack * c->num_units + u] == gets, "unit %d and rack %d", u, rack);
+    for (int level = RACKS; level <= c->num_levels; level++) {
+        groups_t g = groups_of(c, t, level);
+        int of_root = g.of_rank[c->root];
+        for (int i = 0; i < g.num && c->family->arg[0] == MPII_TOPO_SHAPE__LEADERS; i++) {
+            for (int u = 0; u < c->num_units; u++) {
+                int rank = MPII_Topo_order_turned(c->order, c->root, u % c->p);
+                int of_block = g.of_rank[rank];
+                int from = c->family->arg[1] ? of_block : of_root;
+                int to = c->family->arg[1] ? of_root : of_block;
+                bool passes = from != to && i != from && i != to && has_leader(c, level, i, rank);
+                CHECK(g.gave[i * c->num_units + u] == (passes || (i == from && from != to)) &&
+                      g.has[i * c->num_units + u] == (passes || (i == to && from != to)),
+                      "unit %d and group %d", u, i);
+            }
         }
     }
 }

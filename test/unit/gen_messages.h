@@ -253,23 +253,15 @@ static int num_cells_of(const case_t * c, int unit, int num)
 
 static void count_units(const case_t * c, int from, int to, int unit, int num)
 {
-    int host[2] = { c->place.host_of_rank[from], c->place.host_of_rank[to] };
-    int rack[2] = { c->place.rack_of_host[host[0]], c->place.rack_of_host[host[1]] };
-
-    for (int u = unit; u < unit + num; u++) {
-        if (num_cells_of(c, u, 1) == 0)
-            continue;
-        if (rack[0] != rack[1]) {
-            traffic.out_of_rack[rack[0]]++;
-            traffic.into_rack[rack[1]]++;
-            traffic.rack_gave[rack[0] * c->num_units + u]++;
-            traffic.rack_has[rack[1] * c->num_units + u]++;
-        }
-        if (host[0] != host[1]) {
-            traffic.out_of_host[host[0]]++;
-            traffic.into_host[host[1]]++;
-            traffic.host_gave[host[0] * c->num_units + u]++;
-            traffic.host_has[host[1] * c->num_units + u]++;
+    for (int level = 1; level <= c->num_levels; level++) {
+        int a = c->group_of_rank[level][from], b = c->group_of_rank[level][to];
+        for (int u = unit; a != b && u < unit + num; u++) {
+            if (num_cells_of(c, u, 1) == 0)
+                continue;
+            traffic.out_of[level][a]++;
+            traffic.into[level][b]++;
+            traffic.gave[level][a * c->num_units + u]++;
+            traffic.has[level][b * c->num_units + u]++;
         }
     }
 }

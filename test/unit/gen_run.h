@@ -83,17 +83,20 @@ static void reset_traffic(const case_t * c)
 {
     static int *tables;
     static size_t room;
-    size_t racks = c->place.num_racks, hosts = c->place.num_hosts;
-    size_t n = 2 * (racks + hosts) * c->num_units;
+    size_t n = 0;
 
+    for (int level = 1; level <= c->num_levels; level++)
+        n += 2 * (size_t) c->num_groups[level] * c->num_units;
     if (n > room)
         tables = realloc(tables, (room = 2 * n) * sizeof(int));
     memset(tables, 0, n * sizeof(int));
     memset(&traffic, 0, sizeof(traffic));
-    traffic.rack_has = tables;
-    traffic.rack_gave = traffic.rack_has + racks * c->num_units;
-    traffic.host_has = traffic.rack_gave + racks * c->num_units;
-    traffic.host_gave = traffic.host_has + hosts * c->num_units;
+    int *next = tables;
+    for (int level = 1; level <= c->num_levels; level++) {
+        traffic.has[level] = next;
+        traffic.gave[level] = next + c->num_groups[level] * c->num_units;
+        next = traffic.gave[level] + c->num_groups[level] * c->num_units;
+    }
 }
 
 typedef struct {

@@ -31,4 +31,17 @@ static MPII_Topo_place_t place(int n, const int *host, const int *rack)
     return p;
 }
 
+/* Add a level above: group[i] is that of the i-th group of the level below, in any order. */
+static inline void place_above(MPII_Topo_place_t * p, int *group)
+{
+    static int of[MPII_TOPO_MAX_ABOVE][MAX_RANKS], known[MAX_RANKS], from[MAX_RANKS], mem[MAX_RANKS];
+    int below = p->num_above > 0 ? p->above[p->num_above - 1].num : p->num_racks, level = p->num_above++;
+    MPII_Topo_groups_t groups = {.num = MAX_RANKS,.of = group };
+
+    for (int i = 0; i < below; i++)
+        known[i] = i;
+    p->above[level].of = of[level];
+    p->above[level].num = MPII_Topo_number_groups(below, known, &groups, of[level], from, mem);
+}
+
 #endif /* PLACE_H_INCLUDED */

@@ -13,7 +13,8 @@ from under_test import REPO
 
 HERE = Path(__file__).resolve().parent
 TOPO = REPO / "src_overlay/src/mpi/coll/algorithms/topo"
-SOURCES = [*sorted(TOPO.glob("topo_gen_*.c")), TOPO / "topo_order.c", TOPO / "topo_map.c"]
+SOURCES = sorted(TOPO.glob("topo_gen_*.c"))
+SOURCES += [TOPO / f"topo_{name}.c" for name in ("map", "order", "place")]
 
 COLLECTIVES = ["allgather", "allgatherv", "allreduce", "alltoall", "barrier", "bcast", "gather"]
 COLLECTIVES += ["reduce", "reduce_scatter", "reduce_scatter_block", "scatter"]

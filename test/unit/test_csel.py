@@ -351,15 +351,16 @@ def test_changed_bytes(csel: Any, text: bytes) -> None:
 
 def calls(collectives: Any, comm_types: Sequence[Any] = ("intra", "inter")) -> Iterator[Any]:
     """Calls of collectives over a grid, as keyword arguments of grammar.Call."""
-    placements = [  # ranks, nodes, hosts, racks, ppn
-        (1, 1, 1, 1, 1),
-        (2, 1, 1, 1, 2),
-        (4, 2, 2, 2, 3),
-        (7, 3, 3, 1, 4),
-        (8, 8, 8, 3, 1),
-        (16, 5, 0, 0, 0),
-        (1024, 64, 32, 4, 32),
+    placements = [  # ranks, nodes, hosts, racks, groups of levels 3 and 4, ppn
+        (1, 1, 1, 1, 1, 1, 1),
+        (2, 1, 1, 1, 1, 1, 2),
+        (4, 2, 2, 2, 2, 1, 3),
+        (7, 3, 3, 1, 1, 1, 4),
+        (8, 8, 8, 3, 2, 2, 1),
+        (16, 5, 0, 0, 0, 0, 0),
+        (1024, 64, 32, 8, 4, 2, 32),
     ]
+    names = ("ranks", "nodes", "hosts", "racks", "level3", "level4", "ppn")
     sizes = [(0, 1), (1, 1), (1, 8), (8, 8), (100, 4), (300, 1), (1024, 4), (2**20, 8)]
     yes = dict.fromkeys(("commutative", "builtin_op", "regular", "consecutive"), True)
     for collective in collectives:
@@ -367,7 +368,7 @@ def calls(collectives: Any, comm_types: Sequence[Any] = ("intra", "inter")) -> I
             if comm_type == "inter" and re.search("scan|neighbor", collective):
                 continue
             for i, (place, (count, type_size)) in enumerate(itertools.product(placements, sizes)):
-                where = dict(zip(("ranks", "nodes", "hosts", "racks", "ppn"), place, strict=True))
+                where = dict(zip(names, place, strict=True))
                 flags = yes
                 if i % 3 == 1:
                     flags = dict.fromkeys(yes, False) | {"inplace": i % 2 == 0}
@@ -623,7 +624,9 @@ def test_generated(csel: Any, draw: Any) -> None:
             ranks=ranks,
             nodes=draw.choice([1, -(-ranks // 2)]) if ranks > 1 else 1,
             hosts=hosts,
-            racks=draw.randint(1, hosts) if hosts else 0,
+            racks=(racks := draw.randint(1, hosts) if hosts else 0),
+            level3=(level3 := draw.randint(1, racks) if hosts else 0),
+            level4=draw.randint(1, level3) if hosts else 0,
             ppn=-(-ranks // hosts) if hosts else 0,
             count=draw.choice(NUMBERS),
             type_size=draw.choice([1, 4, 8]),

@@ -24,7 +24,7 @@ def topo_gen(build_unit: Build) -> Launch:
     """topo_gen(*arguments, flags=): a CompletedProcess"""
 
     def run(*args: str, flags: list[str] | None = None) -> subprocess.CompletedProcess[str]:
-        sources = [TOPO / f"topo_{name}.c" for name in ("data", "map", "order")]
+        sources = [TOPO / f"topo_{name}.c" for name in ("data", "map", "order", "place")]
         sources += sorted(TOPO.glob("topo_gen_*.c"))
         include = [f"-I{HERE}/shim", f"-I{TOPO}"]
         program = build_unit(HERE / "topo_gen.c", *include, *sources, *FLAGS, *(flags or []))
@@ -39,6 +39,11 @@ def topo_gen(build_unit: Build) -> Launch:
 def test_schedules_of_all_ranks(topo_gen: Launch, family: str) -> None:
     done = topo_gen("check", family)
     assert done.returncode == 0 and family in done.stdout, done.stdout + done.stderr
+
+
+def test_levels_of_one_group_change_nothing(topo_gen: Launch) -> None:
+    done = topo_gen("same")
+    assert done.returncode == 0 and "are the same" in done.stdout, done.stdout + done.stderr
 
 
 def test_changed_schedules_are_caught(topo_gen: Launch) -> None:

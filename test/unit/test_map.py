@@ -2,16 +2,21 @@
 """The renumberings (topo_map.c) alone, without MPI."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+TOPO = Path(__file__).resolve().parents[2] / "src_overlay/src/mpi/coll/algorithms/topo"
 
 
 @pytest.fixture
 def topo_map(run_topo: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any, flags: Sequence[Any] = ()) -> Any:
         return run_topo(
-            "topo_map.c", *args, flags=["-Wno-unused-parameter", "-Wno-sign-compare", *flags]
+            "topo_map.c",
+            *args,
+            flags=[TOPO / "topo_place.c", "-Wno-unused-parameter", "-Wno-sign-compare", *flags],
         )
 
     return run

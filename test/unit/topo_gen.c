@@ -6,6 +6,7 @@
  * usage: topo_gen check [FAMILY]               all placements and roots; of the rest, a sample
  *        topo_gen check-all [FAMILY]           all numbers of units, layouts, orders of events
  *        topo_gen mutate [FAMILY]              how many changed schedules are caught
+ *        topo_gen same                         levels of one group change nothing
  *        topo_gen show FAMILY P PLACE ROOT UNITS    one case: steps, messages, length
  * FAMILY: the first letters of its name */
 
@@ -15,7 +16,8 @@
 
 static const char *const shapes[] = {
     "one host", "a host each", "a rack each", "4 x 4", "4 x 2, round robin", "unequal hosts",
-    "unequal racks", "few racks, random", "random", "random distances"
+    "unequal racks", "few racks, random", "random", "random distances", "pods of 2 x 2",
+    "pods, random", "2 x 2 x 2 x 2", "4 levels, random distances"
 };
 #define NUM_SHAPES ((int) (sizeof(shapes) / sizeof(shapes[0])))
 
@@ -23,6 +25,17 @@ static int random_distance(const void *state, int a, int b)
 {
     (void) state;
     return mix(a < b ? a * 1000 + b : b * 1000 + a) % 7;
+}
+
+/* Levels above racks: how many, and the group of the i-th group of the level below */
+static int num_above(int shape)
+{
+    return shape == 10 || shape == 11 ? 1 : shape == 12 || shape == 13 ? 2 : 0;
+}
+
+static int group_above(int shape, int i)
+{
+    return shape % 2 ? (int) (mix(i) % 3) : i / 2;
 }
 
 static MPII_Topo_place_t place_of_shape(int shape, int p)
@@ -67,6 +80,11 @@ static MPII_Topo_place_t place_of_shape(int shape, int p)
                 host[i] = x % num_hosts;
                 rack[i] = y % 3;
                 break;
+            case 10:
+            case 12:
+                host[i] = i / 2;
+                rack[i] = i / 2;
+                break;
             default:
                 host[i] = x % n;
                 rack[i] = y % racks;
@@ -76,24 +94,47 @@ static MPII_Topo_place_t place_of_shape(int shape, int p)
         for (int i = 0; i < p; i++)
             rack[i] = i / 4;
     result = place(p, host, rack);
-    if (shape == 9) {
+    while (result.num_above < num_above(shape)) {
+        int group[MAX_RANKS];
+        for (int i = 0; i < p; i++)
+            group[i] = group_above(shape, i);
+        place_above(&result, group);
+    }
+    if (shape == 9 || shape == 13) {
         result.host_distance = random_distance;
         result.rack_distance = random_distance;
     }
     return result;
 }
 
-static void set_place(case_t * c, int shape, int p)
+/* num_whole: levels of one group on top */
+static void set_place_below(case_t * c, int shape, int p, int num_whole)
 {
-    static int ring[MAX_RANKS];
+    static int ring[MAX_RANKS], group_of_rank[MAX_LEVELS][MAX_RANKS], none[MAX_RANKS];
     static MPII_Topo_order_t *order;
 
     c->p = p;
     c->shape = shape;
     c->place = place_of_shape(shape, p);
+    for (int i = 0; i < num_whole; i++)
+        place_above(&c->place, none);
     MPII_Topo_map_ring(&c->place, ring);
     free(order);
     c->order = order = MPII_Topo_order_create(&c->place, ring);
+    c->num_levels = 2 + c->place.num_above;
+    c->group_of_rank = group_of_rank;
+    for (int level = 1; level <= c->num_levels; level++) {
+        const int *of = level == 1 ? c->place.host_of_rank : level == 2 ? c->place.rack_of_host :
+            c->place.above[level - 3].of;
+        c->num_groups[level] = order->num[level];
+        for (int i = 0; i < p; i++)
+            group_of_rank[level][i] = of[level == 1 ? i : group_of_rank[level - 1][i]];
+    }
+}
+
+static void set_place(case_t * c, int shape, int p)
+{
+    set_place_below(c, shape, p, 0);
 }
 
 /* ---------------------------------------------------------------- all cases */
@@ -195,6 +236,63 @@ static bool is_meant(const family_t * family, const char *name)
     return name == NULL || !strncmp(family->name, name, strlen(name));
 }
 
+static uint64_t hash_step(uint64_t hash, const MPII_Topo_step_t * step)
+{
+    const int fields[] = { step->kind, step->peer, step->unit, step->num, step->buf, step->slot,
+        step->from, step->from_slot, step->after
+    };
+
+    for (int i = 0; i < (int) (sizeof(fields) / sizeof(fields[0])); i++)
+        hash = mix(hash + fields[i]);
+    return hash;
+}
+
+/* All steps of all ranks, and the line that they are in, as a number */
+static uint64_t hash_steps(const family_t * family, int shape, int p, int root, int num_whole)
+{
+    uint64_t hash = 0;
+    case_t c = {.family = family,.root = root,.units = family->has_units ? 3 : 1 };
+    MPII_Topo_step_t step;
+
+    set_place_below(&c, shape, p, num_whole);
+    family->prepare(&c);
+    for (int rank = 0; rank < p; rank++) {
+        any_gen_t g;
+        const MPII_Topo_gen_t *gen = &g.u.gen;
+        ranks[rank].data = c.data;
+        family->setup(&g, &c, rank);
+        hash = mix(hash + c.order->rank_at[rank]);
+        for (int i = 0; i <= gen->num_recvs; i++) {
+            if (i > 0 && gen->recv(gen, i - 1, &step))
+                hash = hash_step(hash, &step);
+            for (int k = 0; gen->react(gen, i, k, &step); k++)
+                hash = hash_step(hash, &step);
+        }
+    }
+    return hash;
+}
+
+/* A site that has levels above racks gives a communicator below one group of them what a site without
+ * does. */
+static void check_same(void)
+{
+    int num = 0;
+
+    for (int f = 0; f < NUM_FAMILIES; f++)
+        for (int shape = 0; shape < NUM_SHAPES; shape++)
+            for (int p = 1; p <= 40; p += 1 + p / 8) {
+                int root = families[f].collective->has_root ? p / 2 : 0, above = 1 + p % 3;
+                if (hash_steps(&families[f], shape, p, root, 0) !=
+                    hash_steps(&families[f], shape, p, root, above)) {
+                    printf("failed: %s, %d ranks, placement %d, %d levels of one group\n",
+                           families[f].name, p, shape, above);
+                    exit(1);
+                }
+                num++;
+            }
+    printf("%d cases are the same\n", num);
+}
+
 #include "gen_changes.h"
 
 /* ---------------------------------------------------------------- one case in words */
@@ -247,12 +345,12 @@ static void show(const char *name, int p, int shape, int root, int units)
         }
     }
     printf("%s", run_case(&c, &schedules[0], NULL, &outcome) ? "right" : fail_text);
-    printf("; %d messages one after the other\nunits into and out of racks:", traffic.length);
-    for (int i = 0; i < c.place.num_racks; i++)
-        printf(" %d %d,", traffic.into_rack[i], traffic.out_of_rack[i]);
-    printf(" hosts:");
-    for (int i = 0; i < c.place.num_hosts; i++)
-        printf(" %d %d,", traffic.into_host[i], traffic.out_of_host[i]);
+    printf("; %d messages one after the other\nunits into and out of groups", traffic.length);
+    for (int level = 1; level <= c.num_levels; level++) {
+        printf("%s level %d:", level > 1 ? ";" : "", level);
+        for (int i = 0; i < c.num_groups[level]; i++)
+            printf(" %d %d,", traffic.into[level][i], traffic.out_of[level][i]);
+    }
     printf("\n");
 }
 
@@ -278,6 +376,8 @@ int main(int argc, char **argv)
     } else if (!strcmp(argv[1], "show")) {
         assert(argc == 7);
         show(name, atoi(argv[3]), atoi(argv[4]), atoi(argv[5]), atoi(argv[6]));
+    } else if (!strcmp(argv[1], "same")) {
+        check_same();
     } else if (!strcmp(argv[1], "mutate")) {
         for (int f = 0; f < NUM_FAMILIES; f++) {
             if (!is_meant(&families[f], name))

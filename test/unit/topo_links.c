@@ -31,9 +31,13 @@ typedef struct {
     MPII_Topo_links_t *links;
 } world_t;
 
-/* Ranks on hosts in racks: in blocks, or shuffled by seed > 0 */
-static world_t make_world(int num_racks, int hosts_per_rack, int ppn, int seed)
+/* Ranks on hosts in racks: in blocks, or shuffled by seed > 0; racks_per_pod 0: no level above. Pods have an
+ * uplink of 512 Mbit/s. */
+static world_t make_world(int num_racks, int hosts_per_rack, int ppn, int seed, int racks_per_pod)
 {
+    int num_pods = racks_per_pod ? num_racks / racks_per_pod : 0;
+    int *pod = malloc(num_racks * sizeof(int)), *own = malloc(num_racks * sizeof(int));
+    double *uplinks = calloc(num_racks + num_pods, sizeof(double));
     int h = num_racks * hosts_per_rack, p = h * ppn;
     int *host = malloc(p * sizeof(int)), *rack = malloc(h * sizeof(int));
     int *ring = malloc(p * sizeof(int)), *racks = malloc(num_racks * sizeof(int));
@@ -53,6 +57,14 @@ static world_t make_world(int num_racks, int hosts_per_rack, int ppn, int seed)
         host[j] = t;
     }
     w.place = place(p, host, rack);
+    for (int i = 0; i < num_racks && num_pods > 0; i++)
+        pod[i] = i / racks_per_pod;
+    for (int i = 0; i < p && num_pods > 0; i++)
+        own[w.place.rack_of_host[w.place.host_of_rank[i]]] = pod[rack[host[i]]];
+    if (num_pods > 0)
+        place_above(&w.place, own);
+    for (int i = 0; i < num_pods; i++)
+        uplinks[num_racks + i] = 512;
     check(MPII_Topo_map_ring(&w.place, ring) == 0 &&
           MPII_Topo_map_recursive_doubling(&w.place, w.slots) == 0, "map");
     w.order = MPII_Topo_order_create(&w.place, ring);
@@ -61,13 +73,16 @@ static world_t make_world(int num_racks, int hosts_per_rack, int ppn, int seed)
         us[i] = is_near ? 20 : 24;
         mbps[i] = is_near ? 8192 : 1024;
     }
-    for (int i = 0; i < num_racks; i++)
-        racks[i] = i;
-    MPII_Topo_measured_t m = {.num_hosts = h,.num_racks = num_racks,.rack_of_host = rack,
-        .rack_us = us,.rack_mbps = mbps
+    for (int i = 0; i < p; i++) {
+        int pos = w.order->pos_of[i];
+        racks[MPII_Topo_order_group_at(w.order, 2, pos)] = rack[host[i]];
+    }
+    MPII_Topo_groups_t levels[] = { {num_racks, rack}, {num_pods, pod} };
+    MPII_Topo_measured_t m = {.num_hosts = h,.num_levels = num_pods > 0 ? 2 : 1,.levels = levels,
+        .rack_us = us,.rack_mbps = mbps,.uplink_mbps = uplinks
     };
     check(MPII_Topo_rates_create(&m, &rates) == 0 && rates, "rates");
-    w.links = MPII_Topo_links_create(rates, w.order, racks);
+    w.links = MPII_Topo_links_create(rates, levels, w.order, racks);
     free(rates);
     free(host);
     free(rack);
@@ -75,6 +90,9 @@ static world_t make_world(int num_racks, int hosts_per_rack, int ppn, int seed)
     free(racks);
     free(us);
     free(mbps);
+    free(pod);
+    free(own);
+    free(uplinks);
     return w;
 }
 
@@ -96,11 +114,6 @@ static MPII_Topo_case_t *make_case(const MPII_Topo_algo_t * algo, const world_t 
 }
 
 /* -- count: what arrives by the receivers' side of the schedules, over the same links -- */
-
-static int rack_of(const world_t * w, int rank)
-{
-    return w->order->rack_of[w->order->host_at[w->order->pos_of[rank]]];
-}
 
 static void check_counts(const MPII_Topo_algo_t * algo, const world_t * w, int64_t bytes)
 {
@@ -127,17 +140,21 @@ static void check_counts(const MPII_Topo_algo_t * algo, const world_t * w, int64
             bool is_inside = w->place.host_of_rank[i] == w->place.host_of_rank[step.peer];
             MPII_Topo_load_t *host = is_inside ?
                 &loads->inside[w->order->host_at[w->order->pos_of[i]]] :
-                &loads->host_down[w->order->host_at[w->order->pos_of[i]]];
+                &loads->down[1][w->order->host_at[w->order->pos_of[i]]];
             loads->rank_in[i].bytes -= len;
             loads->rank_in[i].messages--;
             num_outside += !is_inside;
             host->bytes -= len;
             host->messages--;
-            if (rack_of(w, i) != rack_of(w, step.peer)) {
-                loads->rack_down[rack_of(w, i)].bytes -= len;
-                loads->rack_down[rack_of(w, i)].messages--;
-                loads->rack_up[rack_of(w, step.peer)].bytes -= len;
-                loads->rack_up[rack_of(w, step.peer)].messages--;
+            for (int level = 2; level <= w->order->num_levels; level++) {
+                int to = MPII_Topo_order_group_at(w->order, level, w->order->pos_of[i]);
+                int from = MPII_Topo_order_group_at(w->order, level, w->order->pos_of[step.peer]);
+                if (to == from)
+                    break;
+                loads->down[level][to].bytes -= len;
+                loads->down[level][to].messages--;
+                loads->up[level][from].bytes -= len;
+                loads->up[level][from].messages--;
             }
             sum.bytes += len;
             sum.messages++;
@@ -151,12 +168,14 @@ static void check_counts(const MPII_Topo_algo_t * algo, const world_t * w, int64
     check(sum.bytes == 0 && sum.messages == 0, "rank_out");
     for (int i = 0; i < w->order->num_hosts; i++) {
         check(loads->inside[i].bytes == 0 && loads->inside[i].messages == 0, "inside");
-        check(loads->host_down[i].bytes == 0 && loads->host_down[i].messages == 0, "host_down");
-        outside += loads->host_up[i].messages - loads->host_down[i].messages;
+        check(loads->down[1][i].bytes == 0 && loads->down[1][i].messages == 0, "host_down");
+        outside += loads->up[1][i].messages - loads->down[1][i].messages;
     }
-    for (int i = 0; i < w->order->num_racks; i++) {
-        check(loads->rack_up[i].bytes == 0 && loads->rack_up[i].messages == 0, "rack_up");
-        check(loads->rack_down[i].bytes == 0 && loads->rack_down[i].messages == 0, "rack_down");
+    for (int level = 2; level <= w->order->num_levels; level++) {
+        for (int i = 0; i < w->order->num[level]; i++) {
+            check(loads->up[level][i].bytes == 0 && loads->up[level][i].messages == 0, "up");
+            check(loads->down[level][i].bytes == 0 && loads->down[level][i].messages == 0, "down");
+        }
     }
     check(outside == num_outside, "host_up");
 
@@ -167,9 +186,9 @@ static void check_counts(const MPII_Topo_algo_t * algo, const world_t * w, int64
 
 static int count(void)
 {
-    static const int shapes[][4] = {
+    static const int shapes[][5] = {
         {1, 2, 1, 0}, {1, 1, 4, 0}, {2, 2, 1, 0}, {2, 3, 2, 1}, {3, 2, 3, 2}, {4, 4, 1, 3},
-        {1, 5, 1, 4}
+        {1, 5, 1, 4}, {6, 2, 2, 5, 2}
     };
     static const int64_t sizes[] = { 8, 1000, 70000 };
     const MPII_Topo_algo_t *algo;
@@ -177,7 +196,7 @@ static int count(void)
     for (int i = 0; (algo = MPII_Topo_catalog(i)); i++) {
         int num = 0;
         for (int s = 0; s < (int) (sizeof(shapes) / sizeof(shapes[0])); s++) {
-            world_t w = make_world(shapes[s][0], shapes[s][1], shapes[s][2], shapes[s][3]);
+            world_t w = make_world(shapes[s][0], shapes[s][1], shapes[s][2], shapes[s][3], shapes[s][4]);
             for (int b = 0; b < 3; b++, num++) {
                 check_counts(algo, &w, sizes[b]);
                 MPII_Topo_case_t *c = make_case(algo, &w, sizes[b]);
@@ -215,7 +234,8 @@ static int times(void)
 {
     /* 8192 Mbit/s: 1 KiB a microsecond; short messages take 20 us in a rack, 24 between racks, and of
      * those a processor needs 5 at each end */
-    world_t rack = make_world(1, 4, 1, 0), racks = make_world(2, 2, 1, 0);
+    world_t rack = make_world(1, 4, 1, 0, 0), racks = make_world(2, 2, 1, 0, 0);
+    world_t pods = make_world(4, 1, 1, 0, 2);
 
     /* 8 bytes, and the header's 100, in 105.46875 ns */
     check_time(time_of(MPII_TOPO_COLL__BCAST, "binomial", &rack, 8), 2 * (20 * US + 105468),
@@ -246,15 +266,21 @@ static int times(void)
     check(far - near > extra - extra / 100 && far - near < extra + extra / 100,
           "two flows share an uplink");
     check(time_of(MPII_TOPO_COLL__ALLREDUCE, "rack_lanes", &racks, 1 << 20) < far, "lanes");
+    /* the second and the third message leave the pod: the first one of these once that to the other rack
+     * is over the uplink of its own, 8 us for 1 KiB; then both, one after the other, at 16 us */
+    int64_t over = MPII_Topo_carry(1124, 8 * US) + 2 * MPII_Topo_carry(1124, 16 * US);
+    check_time(time_of(MPII_TOPO_COLL__BCAST, "topo_linear", &pods, 1024),
+               5 * US + over + 14 * US + 5 * US, "the uplink of a pod");
     free_world(&rack);
     free_world(&racks);
+    free_world(&pods);
     printf("ok\n");
     return 0;
 }
 
 static int cost(int p)
 {
-    world_t w = make_world(4, p >= 1024 ? p / 128 : 4, p >= 1024 ? 32 : p / 16, 1);
+    world_t w = make_world(4, p >= 1024 ? p / 128 : 4, p >= 1024 ? 32 : p / 16, 1, 0);
     const MPII_Topo_algo_t *algo;
 
     for (int i = 0; (algo = MPII_Topo_catalog(i)); i++) {

@@ -65,7 +65,7 @@ static long nearness(const MPII_Topo_place_t * p, int a, int b)
 {
     int level = MPII_Topo_level(p, a, b), d = 0;
     int ha = p->host_of_rank[a], hb = p->host_of_rank[b];
-    if (level == MPII_TOPO_LEVEL__SITE && p->rack_distance)
+    if (level >= MPII_TOPO_LEVEL__ABOVE && p->rack_distance)
         d = p->rack_distance(p->state, p->rack_of_host[ha], p->rack_of_host[hb]);
     else if (level >= MPII_TOPO_LEVEL__RACK && p->host_distance)
         d = p->host_distance(p->state, ha, hb);
@@ -171,6 +171,13 @@ static void random_placements(int seed)
                 (uint64_t) (1 + rand() % 2) << 16 | (1 + rand() % 4);
         }
         MPII_Topo_place_t p = bound_place(n, host, rack);
+        for (int above = rand() % 4, num = p.num_racks; above > 0; above--) {
+            int group[MAX_RANKS], groups = 1 + rand() % num;
+            for (int i = 0; i < num; i++)
+                group[i] = rand() % groups;
+            place_above(&p, group);
+            num = p.above[p.num_above - 1].num;
+        }
         switch (rand() % 3) {
             case 0:
                 matrix_n = p.num_hosts;
@@ -204,13 +211,13 @@ static int ring_crossings(const MPII_Topo_place_t * p, int level)
     return n;
 }
 
-/* Blocks that leave the racks in recursive doubling on a power of two. */
-static int rd_crossings(const MPII_Topo_place_t * p)
+/* Blocks that leave the racks, or groups of them, in recursive doubling on a power of two. */
+static int rd_crossings(const MPII_Topo_place_t * p, int level)
 {
     int n = 0;
     for (int j = 0; j < p->num_ranks; j++) {
         for (int mask = 1; mask < p->num_ranks; mask *= 2) {
-            if (MPII_Topo_level(p, out[j], out[j ^ mask]) == MPII_TOPO_LEVEL__SITE)
+            if (MPII_Topo_level(p, out[j], out[j ^ mask]) >= level)
                 n += mask;
         }
     }
@@ -234,19 +241,44 @@ static void known(void)
                         rack[i] = i / hosts;
                     MPII_Topo_place_t p = bound_place(n, host, rack);
                     check_ring(&p);
-                    check(ring_crossings(&p, MPII_TOPO_LEVEL__SITE) == (racks > 1 ? racks : 0),
+                    check(ring_crossings(&p, MPII_TOPO_LEVEL__ABOVE) == (racks > 1 ? racks : 0),
                           "a ring leaves each rack once", &p);
                     check(ring_crossings(&p, MPII_TOPO_LEVEL__RACK) ==
                           (racks * hosts > 1 ? racks * hosts : 0), "... and each host", &p);
                     check_rd(&p);
-                    check(rd_crossings(&p) == racks * (n - n / racks),
+                    check(rd_crossings(&p, MPII_TOPO_LEVEL__ABOVE) == racks * (n - n / racks),
                           "recursive doubling takes each foreign block into a rack once", &p);
-                    if (stride == 1 && ring_crossings(&p, MPII_TOPO_LEVEL__SITE) == racks)
+                    if (stride == 1 && ring_crossings(&p, MPII_TOPO_LEVEL__ABOVE) == racks)
                         check((MPII_Topo_map_ring(&p, out), is_identity(n)),
                               "ring: block placement is the identity", &p);
                 }
             }
         }
+    }
+    /* pods of 2 racks of 2 hosts, 2 pods a site, 2 sites */
+    for (int stride = 1; stride < 32; stride += 2) {
+        int pod[8], site[4];
+        for (int i = 0; i < 32; i++)
+            host[i * stride % 32] = i / 2;
+        for (int i = 0; i < 16; i++)
+            rack[i] = i / 2;
+        MPII_Topo_place_t p = bound_place(32, host, rack);
+        for (int h = 0; h < 32; h++)
+            pod[p.rack_of_host[p.host_of_rank[h]]] = rack[host[h]] / 2;
+        place_above(&p, pod);
+        for (int h = 0; h < 32; h++) {
+            int r = p.rack_of_host[p.host_of_rank[h]];
+            site[p.above[0].of[r]] = pod[r] / 2;
+        }
+        place_above(&p, site);
+        check_ring(&p);
+        for (int level = 0; level < 3; level++)
+            check(ring_crossings(&p, MPII_TOPO_LEVEL__ABOVE + level) == 8 >> level,
+                  "a ring leaves each group of racks once", &p);
+        check_rd(&p);
+        for (int level = 0; level < 3; level++)
+            check(rd_crossings(&p, MPII_TOPO_LEVEL__ABOVE + level) == (8 >> level) * (32 - (4 << level)),
+                  "recursive doubling takes each foreign block into a group of racks once", &p);
     }
     /* one rack a bit: cyclic placement is best for recursive doubling as it is */
     for (int i = 0; i < 16; i++) {

@@ -128,7 +128,7 @@ typedef struct MPIR_Comm {
     int attr, hierarchy_flags, num_external;    /* 5.0 has these in the place of the three above */
     struct MPIR_Group *local_group, *remote_group;
     bool is_node_consecutive;
-    int num_hosts, num_racks, max_ppn;  /* 0: unknown */
+    int num_hosts, num_racks, num_above[2], max_ppn;    /* 0: unknown */
     struct {
         int pof2;
     } coll;

@@ -24,7 +24,7 @@
  * alltoall is in place only the receive side is significant. On intercommunicators the groups differ
  * in size and counts: all is UNKNOWN there but total_msg_size of gather and scatter.
  *
- * comm_hosts, comm_racks, comm_ppn: see MPII_Topo_comm_count. */
+ * comm_hosts, comm_racks, comm_level3, comm_level4, comm_ppn: see MPII_Topo_comm_count. */
 
 /* What not all processes of a communicator know counts as larger than any number in a condition. */
 #define UNKNOWN MPIR_AINT_MAX

@@ -142,8 +142,7 @@ static bool is_tuning(const parser_s * parser)
 
 static bool is_place(const csel_node_s * node)
 {
-    return node->type == CSEL_NODE_TYPE__COMM_HOSTS_LE ||
-        node->type == CSEL_NODE_TYPE__COMM_RACKS_LE || node->type == CSEL_NODE_TYPE__COMM_PPN_LE;
+    return node->type >= CSEL_NODE_TYPE__COMM_HOSTS_LE && node->type <= CSEL_NODE_TYPE__COMM_PPN_LE;
 }
 
 static bool holds_word(const char *words, const char *word)

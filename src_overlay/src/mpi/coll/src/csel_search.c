@@ -48,6 +48,10 @@ static inline bool holds(const csel_node_s * node, MPIR_Comm * comm_ptr,
             return place && place->num_hosts <= node->val;
         case CSEL_NODE_TYPE__COMM_RACKS_LE:
             return place && place->num_racks <= node->val;
+        case CSEL_NODE_TYPE__COMM_LEVEL3_LE:
+            return place && place->num_above[0] <= node->val;
+        case CSEL_NODE_TYPE__COMM_LEVEL4_LE:
+            return place && place->num_above[1] <= node->val;
         case CSEL_NODE_TYPE__COMM_PPN_LE:
             return place && place->max_ppn <= node->val;
         case CSEL_NODE_TYPE__IS_NODE_CONSECUTIVE:

@@ -47,6 +47,7 @@ mpi_core_sources += \
     src/mpi/coll/algorithms/topo/topo_map.c \
     src/mpi/coll/algorithms/topo/topo_order.c \
     src/mpi/coll/algorithms/topo/topo_pipe.c \
+    src/mpi/coll/algorithms/topo/topo_place.c \
     src/mpi/coll/algorithms/topo/topo_plan.c \
     src/mpi/coll/algorithms/topo/topo_predict.c \
     src/mpi/coll/algorithms/topo/topo_predict_walk.c \
@@ -82,6 +83,7 @@ noinst_HEADERS += \
     src/mpi/coll/algorithms/topo/topo_map.h \
     src/mpi/coll/algorithms/topo/topo_order.h \
     src/mpi/coll/algorithms/topo/topo_pipe.h \
+    src/mpi/coll/algorithms/topo/topo_place.h \
     src/mpi/coll/algorithms/topo/topo_plan.h \
     src/mpi/coll/algorithms/topo/topo_predict.h \
     src/mpi/coll/algorithms/topo/topo_rates.h \

@@ -10,8 +10,9 @@
  *
  * - Nothing but their arguments: no MPI, no state.
  *   topo_json.c, topo_site.c       the topology of the site, from a file
- *   topo_map.c, topo_order.c       renumberings of ranks by distance; ranks in a line of racks and
- *                                  hosts, and as a root sees it
+ *   topo_place.c                   where ranks are: hosts, racks, and levels above
+ *   topo_map.c, topo_order.c       renumberings of ranks by distance; ranks in a line of groups of all
+ *                                  levels, and as a root sees it
  *   topo_route.c, topo_plan.c      plans of alltoall(v)
  *   topo_gen_*.c                   generators: algorithms as schedules (topo_step.h)
  *   topo_catalog*.c                all algorithms by name, MPICH's too

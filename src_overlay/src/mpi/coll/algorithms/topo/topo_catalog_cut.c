@@ -64,14 +64,18 @@ bool MPII_Topo_lanes_are_joined(int64_t bytes)
 /* Most ranks in a subtree but that of the root */
 static int longest_subtree(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int root)
 {
-    int of_root = order->rack_of[order->host_at[order->pos_of[root]]], longest = order->max_ppn;
+    int longest = order->max_ppn;
 
     if (shape == MPII_TOPO_SHAPE__BINOMIAL)
         return order->num_ranks / 2;
-    for (int i = 0; i < order->num_racks; i++) {
-        int len = order->first_pos[order->first_host[i + 1]] - order->first_pos[order->first_host[i]];
-        if (i != of_root)
-            longest = MPL_MAX(longest, len);
+    for (int level = 2; level <= order->num_levels; level++) {
+        int of_root = MPII_Topo_order_group_at(order, level, order->pos_of[root]);
+        for (int i = 0; i < order->num[level]; i++) {
+            int len = MPII_Topo_order_begin(order, level, i + 1) -
+                MPII_Topo_order_begin(order, level, i);
+            if (i != of_root)
+                longest = MPL_MAX(longest, len);
+        }
     }
     return longest;
 }

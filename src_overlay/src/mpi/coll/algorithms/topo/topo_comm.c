@@ -163,7 +163,7 @@ int MPII_Topo_comm_links(MPIR_Comm * comm_ptr, const MPII_Topo_links_t ** links_
             int rank = order->rank_at[order->first_pos[order->first_host[i]]];
             rack[i] = view->site_rack[view->place.rack_of_host[view->place.host_of_rank[rank]]];
         }
-        void *built = MPII_Topo_links_create(view->site->rates, order, rack);
+        void *built = MPII_Topo_links_create(view->site->rates, view->site->levels, order, rack);
         MPII_TOPO_NEED(built);
         MPL_free(rack);
         *links_ = keep(&view->links, built);

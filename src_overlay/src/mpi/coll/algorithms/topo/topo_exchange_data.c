@@ -256,7 +256,7 @@ void MPII_Topo_count_messages(const MPII_Topo_place_t * place, int rank,
     for (int s = 0; s < 2; s++) {
         MPII_Topo_counter_add(&MPII_Topo_host_messages, w->num_sends[s]);
         for (int i = 0; i < w->num_sends[s]; i++) {
-            if (MPII_Topo_level(place, rank, w->sends[s][i].rank) == MPII_TOPO_LEVEL__SITE)
+            if (MPII_Topo_level(place, rank, w->sends[s][i].rank) >= MPII_TOPO_LEVEL__ABOVE)
                 MPII_Topo_counter_add(&MPII_Topo_rack_messages, 1);
         }
     }

@@ -20,7 +20,14 @@
 typedef struct {
     MPII_Topo_gen_t gen;
     int num_segs;
-    int pos, index, group_len, next_group_len;
+    int pos;
+    /* groups of the rank: 0 itself, those in which the ring is closed, and at `last` all ranks */
+    int last;
+    int index[MPII_TOPO_MAX_LEVELS + 2];        /* in each of them; */
+    int len[MPII_TOPO_MAX_LEVELS + 2];  /* ranks there, and in the next smaller group of its first one */
+    int first_len[MPII_TOPO_MAX_LEVELS + 2];
+    int next_group, next_len;   /* the smallest one that has the rank on the right, too, and the ranks of
+                                 * the next smaller group of that */
 } MPII_Topo_gen_ring_t;
 
 /* Allgather(v) topo_ring. Unit r * num_segs + s is segment s of the block of rank r; OUT holds the
@@ -35,7 +42,7 @@ typedef enum {
     MPII_TOPO_SHAPE__CHAIN,     /* hosts in a chain, and the ranks of a host below its first one */
     MPII_TOPO_SHAPE__BINARY,
     MPII_TOPO_SHAPE__BINOMIAL,
-    MPII_TOPO_SHAPE__LEADERS,   /* root, a leader in each rack, one in each host, ranks */
+    MPII_TOPO_SHAPE__LEADERS,   /* root, a leader in each group of each level, ranks */
 } MPII_Topo_shape_t;
 
 /* A rank in a tree. children are ranks, the one that is to be served first at index 0. */
@@ -46,6 +53,7 @@ typedef struct {
     int parent;                 /* -1 at the root */
     int num_children;
     int first, len;             /* of the turned positions from which the children come, by shape */
+    int top;                    /* of LEADERS: the highest level at which the rank leads its group */
 } MPII_Topo_branch_t;
 
 void MPII_Topo_branch(MPII_Topo_branch_t * branch, const MPII_Topo_order_t * order,
@@ -83,7 +91,8 @@ typedef struct {
     int num_chunks, num_a, num_b, num_c;
     int host, host_len, rack_len;       /* host of the rank; ranks in it, hosts in its rack */
     int a, b, c;                /* of the rank */
-    int turn;                   /* of its rack in the chain of racks */
+    bool is_first;              /* its rack is the first one in the chain of racks */
+    int before, behind;         /* those beside it there, or -1 */
     int run_host, run_rack;     /* units of a message in a host, in a rack */
     int first_stage, num_stages;
     int num_of[6], slots_of[6], per_step;       /* messages of a stage, units of each; of all stages */
@@ -125,9 +134,11 @@ static inline int MPII_Topo_fold_slot(const MPII_Topo_fold_t * fold, int pos)
 
 typedef struct {
     MPII_Topo_gen_t gen;
-    int item[3], top;           /* rank, host, rack in the line; what does recursive doubling */
+    int top;                    /* level of what does recursive doubling: ranks, hosts, racks ... */
+    int item[MPII_TOPO_MAX_LEVELS + 1]; /* rank, host, rack ... in the line */
     int parent;                 /* rank, or -1 */
-    int num_children[3], num_below;     /* in a host, between hosts, folded; in all */
+    int num_children[MPII_TOPO_MAX_LEVELS + 1], num_below;      /* in a host, between hosts ... and at the
+                                                                 * top, folded; in all */
     MPII_Topo_fold_t fold;
 } MPII_Topo_gen_doubling_t;
 

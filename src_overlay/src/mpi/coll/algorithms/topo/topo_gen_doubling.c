@@ -12,7 +12,9 @@
  * those as children that have another digit in the place of its trailing zeros: 0 has 1, 2, 3, then
  * 4, 8, 12 ..., 4 has 5, 6, 7. The first ranks of the racks then do recursive doubling: in stage k
  * position j exchanges all with position j XOR 2^k. Where all are in one rack, or each rank has a
- * rack of its own, there is one level less. The trees hand the result back.
+ * rack of its own, there is one level less; where there are levels above racks, there is a tree
+ * between the racks of each group, and so on, and the first ranks of the highest groups do recursive
+ * doubling. The trees hand the result back.
  *
  *   Two racks of two hosts of two ranks, in the line 0-7 -- rounds, and what the receiver has then:
  *     hosts    1 -> 0, 3 -> 2, 5 -> 4, 7 -> 6               0: 0-1, 2: 2-3, 4: 4-5, 6: 6-7
@@ -31,7 +33,8 @@
  *
  * Cost = lg p.alpha + (3.lg kH + lg R).n.beta on p ranks in R racks of H hosts of k ranks, k and H
  * powers of four; two rounds more where R is no power of two. n: bytes, alpha and beta: latency and
- * time per byte of a link. An uplink carries n.lg R bytes in and out.
+ * time per byte of a link. The uplink of a rack, or of a group of the highest level, carries n.lg R
+ * bytes in and out, R being how many of these there are.
  *
  * Preferred for short messages; with an empty one, as a barrier.
  *
@@ -41,15 +44,12 @@
 
 typedef MPII_Topo_gen_doubling_t doubling_t;
 
-enum { RANK, HOST, RACK };      /* levels: what items are */
+/* Levels are those of the order: items are ranks, hosts, racks, and groups of racks */
+enum { RANK, HOST, RACK };
 
 static int first_rank(const MPII_Topo_order_t * order, int level, int item)
 {
-    if (level == RACK)
-        item = order->first_host[item];
-    if (level >= HOST)
-        item = order->first_pos[item];
-    return order->rank_at[item];
+    return order->rank_at[MPII_Topo_order_begin(order, level, item)];
 }
 
 /* How far the k-th child of an item is from it: 1, 2, 3, 4, 8, 12, 16 ... */
@@ -185,36 +185,33 @@ static bool doubling_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_
 static int find_top(const MPII_Topo_order_t * order)
 {
     bool are_pairs = order->num_hosts == 2 * order->num_racks && order->max_hosts == 2;
+    int top = order->num_levels;
 
-    if (order->num_hosts == 1)
-        return RANK;
-    return order->num_racks == 1 || are_pairs ? HOST : RACK;
+    while (top > RANK && order->num[top] == 1)
+        top--;
+    return top == RACK && are_pairs ? HOST : top;
 }
 
 void MPII_Topo_gen_doubling(MPII_Topo_gen_doubling_t * d, const MPII_Topo_order_t * order, int rank)
 {
-    int pos = order->pos_of[rank], host = order->host_at[pos], rack = order->rack_of[host];
-    int len[] = { order->first_pos[host + 1] - order->first_pos[host],
-        order->first_host[rack + 1] - order->first_host[rack]
-    };
-    int index[] = { pos - order->first_pos[host], host - order->first_host[rack] };
-    int num_items[] = { order->num_ranks, order->num_hosts, order->num_racks };
-
     *d = (doubling_t) {
         .gen = {.order = order,.rank = rank,.recv = doubling_recv,.react = doubling_react},
-        .item = {pos, host, rack},
+        .item = {order->pos_of[rank]},
         .top = find_top(order),
         .parent = -1,
     };
+    for (int level = RANK; level < d->top; level++)
+        d->item[level + 1] = order->of[level + 1][d->item[level]];
     for (int level = RANK; level < d->top && d->parent == -1; level++) {
+        const int *first = &order->first[level + 1][d->item[level + 1]];
         int parent;
-        d->num_children[level] = branch(index[level], len[level], &parent);
+        d->num_children[level] = branch(d->item[level] - first[0], first[1] - first[0], &parent);
         if (parent != -1)
-            d->parent = first_rank(order, level, d->item[level] - index[level] + parent);
+            d->parent = first_rank(order, level, first[0] + parent);
         d->num_below += d->num_children[level];
     }
     if (d->parent == -1) {
-        MPII_Topo_fold_set(&d->fold, num_items[d->top], d->item[d->top]);
+        MPII_Topo_fold_set(&d->fold, order->num[d->top], d->item[d->top]);
         if (d->fold.is_folded) {
             d->parent = first_rank(order, d->top, d->item[d->top] - 1);
             d->fold.num_stages = 0;

@@ -8,11 +8,14 @@
 /* Algorithm: Gather and scatter along a tree
  *
  * The ranks stand in the turned order of the root (topo_order.h): its host, its rack, the other racks,
- * hosts and racks each undivided. A subtree is consecutive positions of it, of which its root is the
- * first one; a rank hands the blocks of its subtree up, or gets them from above, in this order.
+ * hosts, racks and groups of racks each undivided. A subtree is consecutive positions of it, of which
+ * its root is the first one; a rank hands the blocks of its subtree up, or gets them from above, in this
+ * order.
  *
  *   LEADERS    the root has the first rank of each other rack, that one the first rank of each host of
- *              its rack, that one the ranks of its host
+ *              its rack, that one the ranks of its host. Where there are levels above racks, the root
+ *              has the first rank of each other group of the highest one, that one the first rank of
+ *              each group in its own, and so on
  *   BINOMIAL   of the n positions of a subtree, the first child has n/2, those that follow; the second
  *              one half of the rest; and so on. So the heaviest subtrees are nearest, and what lies
  *              between racks is the light ends of the tree: nearly every block passes there once,
@@ -38,8 +41,9 @@
  * Cost, LEADERS = a0 + a1 + a2 + (m-1).n.b0 + (h-1).m.n.b1 + (r-1).h.m.n.b2 for one message each; for
  * more of them, which are under way at a time, the largest of the last three terms in place of their
  * sum; r: racks, h: hosts of a rack, m: ranks of a host, n: bytes of a block, a and b: latency and time
- * per byte inside a host (0), inside a rack (1) and between racks (2). Each block leaves its rack once,
- * the least that any gather can do. BINOMIAL = lg(p).alpha + (p-1).n.beta; p: ranks.
+ * per byte inside a host (0), inside a rack (1) and between racks (2). Each block leaves its rack, and
+ * each group of racks that the root is not in, once, the least that any gather can do; with levels above
+ * racks it also passes the racks of the leaders of these. BINOMIAL = lg(p).alpha + (p-1).n.beta; p: ranks.
  *
  * Source: Kandalla, Subramoni, Vishnu and Panda, "Designing topology-aware collective communication
  * algorithms for large scale InfiniBand clusters: Case studies with Scatter and Gather" (IPDPS 2010);
@@ -58,7 +62,7 @@ typedef MPII_Topo_gen_gather_t gather_t;
 static void find_child(const gather_t * g, int *first, int *len, int turn)
 {
     const MPII_Topo_order_t *order = g->gen.order;
-    int host, rack, host_len, rack_len;
+    int child = turn, child_len = 1;
 
     if (g->shape == MPII_TOPO_SHAPE__BINOMIAL) {
         int end = *first + *len;
@@ -67,18 +71,16 @@ static void find_child(const gather_t * g, int *first, int *len, int turn)
             *first += *len;
         return;
     }
-    MPII_Topo_order_group(order, g->root, turn, false, &host, &host_len);
-    MPII_Topo_order_group(order, g->root, turn, true, &rack, &rack_len);
-    if (*first == host) {
-        *first = turn;
-        *len = 1;
-    } else if (*first == rack) {
-        *first = host;
-        *len = host_len;
-    } else {
-        *first = rack;
-        *len = rack_len;
+    for (int level = 1; level <= order->num_levels; level++) {
+        int group, group_len;
+        MPII_Topo_order_group(order, g->root, turn, level, &group, &group_len);
+        if (*first == group)
+            break;
+        child = group;
+        child_len = group_len;
     }
+    *first = child;
+    *len = child_len;
 }
 
 /* -- messages: position t of the own subtree, and piece c -- */

@@ -24,7 +24,9 @@
  * place; allgather the others, likewise. Where a place has no rank, its unit is empty.
  *
  * With a root, there are no parts for racks: units are (a, b). Racks stand in a chain, from that of the
- * root on in the order of the line and round again.
+ * root on, in the order of the line as that sees it (topo_order.h), in which each group of racks is
+ * undivided. Without a root, all racks are alike: what goes from one to another passes the uplinks of
+ * the groups of racks that they are in, so these carry it once for each rack there.
  *
  *   bcast            1. the root hands each lane of its rack (a, b)
  *                    2. the lane hands it to that of the next rack in the chain, and so on
@@ -47,9 +49,9 @@
  * (k + H + R - 3).alpha + the longest of n.(k-1)/k inside a host, n.(H-1)/H / link of a host, and
  * n.(R-1)/R / uplink, for long n, as the stages overlap. An uplink carries n.(R-1)/R bytes each way, and
  * the link of a host n.(H-1)/H more: the least that can be. Messages go directly, so there are
- * (R-1) + (H-1) + (k-1) a rank and chunk. Bcast and reduce: an uplink carries n in and n out, through all
- * hosts of its rack, where topo_chain has one; the link of the root's host up to 2n. For m chunks, (R + 1 +
- * m).(H.k.alpha + n/m / uplink).
+ * (R-1) + (H-1) + (k-1) a rank and chunk. Bcast and reduce: an uplink, of a rack or a group of racks,
+ * carries n in and n out, through all hosts of its rack, where topo_chain has one; the link of the root's
+ * host up to 2n. For m chunks, (R + 1 + m).(H.k.alpha + n/m / uplink).
  *
  * Source: the stages by level are those of Traeff and Hunold, "Decomposing MPI collectives for exploiting
  * multi-lane communication"; the levels follow Bodele and Bhowmik, "Topology Aware Collectives".
@@ -61,6 +63,8 @@
 typedef MPII_Topo_gen_lanes_t lanes_t;
 
 enum { HOST, RACK, SITE, CHAIN, ROOT };
+
+#define RACK_LEVEL 2            /* of the order */
 
 /* The stages, in the order of time. The ranks of a group hand each other what they have at a level;
  * CHAIN: to the next rack; ROOT: the root to the lanes of its rack, or they to it. */
@@ -115,11 +119,7 @@ static int lane(const MPII_Topo_order_t * order, int rack, int b, int a)
  * goes to, or comes from */
 static int next_rack(const lanes_t * l, bool is_send)
 {
-    int next = l->turn + (is_send == (l->kind == MPII_TOPO_LANES__BCAST) ? 1 : -1);
-
-    if (next < 0 || next >= l->gen.order->num_racks)
-        return -1;
-    return (l->c - l->turn + next + l->gen.order->num_racks) % l->gen.order->num_racks;
+    return is_send == (l->kind == MPII_TOPO_LANES__BCAST) ? l->behind : l->before;
 }
 
 /* How many messages a rank sends, or gets, in a stage, at most; 1 and more units each */
@@ -137,7 +137,7 @@ static int num_messages(const lanes_t * l, const stage_t * s, bool is_send)
         case CHAIN:
             return next_rack(l, is_send) == -1 ? 0 : qa * qb;
         default:
-            if (l->turn > 0)
+            if (!l->is_first)
                 return 0;
             if (is_send != (l->kind == MPII_TOPO_LANES__BCAST))
                 return l->gen.rank == l->root ? 0 : qa * qb;
@@ -353,14 +353,24 @@ static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * 
         send_step(l, 0, i / l->per_step, k, step);
 }
 
+/* Rack of a turned position */
+static int rack_at(const MPII_Topo_order_t * order, int root, int turn)
+{
+    int rank = MPII_Topo_order_turned(order, root, turn);
+    return order->rack_of[order->host_at[order->pos_of[rank]]];
+}
+
 void MPII_Topo_gen_lanes(MPII_Topo_gen_lanes_t * l, const MPII_Topo_order_t * order,
                          MPII_Topo_lanes_kind_t kind, int root, int rank, int num_chunks,
                          bool in_runs)
 {
     int pos = order->pos_of[rank], host = order->host_at[pos], rack = order->rack_of[host];
-    int root_rack = root == -1 ? rack : order->rack_of[order->host_at[order->pos_of[root]]];
+    int turn = 0, len;
     bool is_paced = false;
 
+    if (root != -1)
+        MPII_Topo_order_group(order, root, MPII_Topo_order_turn(order, root, rank), RACK_LEVEL, &turn,
+                              &len);
     *l = (lanes_t) {
         .gen = {.order = order,.rank = rank,.recv = recv,.react = react},
         .kind = kind,
@@ -375,7 +385,9 @@ void MPII_Topo_gen_lanes(MPII_Topo_gen_lanes_t * l, const MPII_Topo_order_t * or
         .a = pos - order->first_pos[host],
         .b = host - order->first_host[rack],
         .c = rack,
-        .turn = (rack - root_rack + order->num_racks) % order->num_racks,
+        .is_first = turn == 0,
+        .before = turn == 0 ? -1 : rack_at(order, root, turn - 1),
+        .behind = root == -1 || turn + len == order->num_ranks ? -1 : rack_at(order, root, turn + len),
         .first_stage = stages_of[kind].first,
         .num_stages = stages_of[kind].num,
     };

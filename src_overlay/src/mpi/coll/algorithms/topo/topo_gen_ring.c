@@ -8,9 +8,10 @@
 /* Algorithm: Ring over ranks renumbered by nearest neighbour, closed in each rack
  *
  * The ranks stand in a ring in which the next one is the nearest that is not in it yet
- * (MPII_Topo_map_ring): all ranks of a host, then all hosts of a rack, then the next rack. Each one
- * passes on to the right what it gets from the left. A block is received at its place in the result,
- * which is in rank order without a copy, whatever the order of the ring.
+ * (MPII_Topo_map_ring): all ranks of a host, then all hosts of a rack, then the next rack, all racks of
+ * a group of racks before the next group. Each one passes on to the right what it gets from the left. A
+ * block is received at its place in the result, which is in rank order without a copy, whatever the
+ * order of the ring.
  *
  * Two things differ from a plain ring.
  * - A step does not wait for the step before: receives are posted ahead and a block is forwarded as
@@ -18,7 +19,8 @@
  *   that one that is longer than others (allgatherv) does not stop them.
  * - Blocks do not come back to the rack (or, where all are in one rack, to the host) that they are
  *   from. The last rank of a rack hands the blocks of its own rack to the first one directly, and
- *   the last rank of the rack before leaves them out.
+ *   the last rank of the rack before leaves them out. Where there are levels above racks, so does
+ *   the last rank of each group of racks with the blocks of the other racks there, and so on.
  *
  *   Ring 0 -> 2 -> 4 -> 1 -> 3 -> 0, racks {0,2,4} and {1,3}: rank 4 also sends to 0, and 3 to 1.
  *   Blocks in the order in which they come, [from the rank behind]:
@@ -28,9 +30,10 @@
  *   Between the racks go 3 blocks one way and 2 the other; in a plain ring, 4 each way.
  *
  * Cost = (p-1).(alpha + n.beta) inside racks and (p-g).(alpha + n.beta) between them, at the same
- * time; p: number of ranks, g: of those in the rack, n: bytes of a block, alpha and beta: latency and
- * time per byte of the slowest link there. A rack's uplink carries (p-g).n bytes in, the least that
- * any allgather can do.
+ * time; p: number of ranks, g: of those in the rack (group), n: bytes of a block, alpha and beta: latency and
+ * time per byte of the slowest link there. The uplink of a rack, or of a group of racks, carries
+ * (p-g).n bytes in, the least that any allgather can do; out of the last rack of a group of racks go the
+ * blocks of that group once more.
  *
  * Source: Bodele and Bhowmik, "Topology Aware Collectives" (ring communication pattern).
  */
@@ -43,27 +46,35 @@ static int rank_at(const ring_t * r, int distance)
     return r->gen.order->rank_at[(r->pos + p + distance) % p];
 }
 
-/* Where block j, 0 <= j < p-1, of those that come is from, in positions to the right; -1: the own block.
- * Blocks of the own group come first: those on the left up to the first one of the group, then those on
- * the right from the last one on; then the others, the nearest on the left first. */
+/* Which of the groups of the rank block j, 0 <= j < p-1, of those that come is from: the first one that has
+ * it. Blocks of a group come before all others. */
+static int group_of(const ring_t * r, int j)
+{
+    int g = 1;
+
+    while (j >= r->len[g] - 1)
+        g++;
+    return g;
+}
+
+/* Where block j is from, in positions to the right; -1: the own block. In a group those come first that are
+ * on the left, the nearest one first, up to the first one of the group, then from its last one on. */
 static int distance(const ring_t * r, int j)
 {
-    if (j < r->index)
-        return -1 - j;
-    if (j < r->group_len - 1)
-        return r->group_len - 1 - j;
-    return -1 - j + (r->group_len - 1 - r->index);
+    int g = group_of(r, j);
+    int left = r->index[g - 1] + 1 + j - (r->len[g - 1] - 1);
+
+    return left <= r->index[g] ? -left : r->len[g] - left;
 }
 
 static bool recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
 {
     const ring_t *r = (const ring_t *) gen;
-    int j = i / r->num_segs, p = gen->order->num_ranks;
-    bool is_first = r->index == 0 && r->group_len < p;
+    int j = i / r->num_segs, g = group_of(r, j);
 
     *step = (MPII_Topo_step_t) {
         .kind = MPII_TOPO_STEP__RECV,
-        .peer = rank_at(r, is_first && j < r->group_len - 1 ? r->group_len - 1 : -1),
+        .peer = rank_at(r, r->index[g] == 0 ? r->len[g] - 1 : -1),
         .unit = rank_at(r, distance(r, j)) * r->num_segs + i % r->num_segs,
         .num = 1,
         .buf = MPII_TOPO_BUF__OUT,
@@ -71,24 +82,25 @@ static bool recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
     return true;
 }
 
-/* To whom block j goes, as a distance: to the right, if it does not come from there; and from the last
- * one of a group to the first one, a block of the others of the group. Returns how many. */
-static int receivers(const ring_t * r, int j, int to[2])
+/* To whom block j goes, as a distance: to the right, if it does not come nearer from there; and from the last
+ * one of a group to the first one, a block that that does not get from nearer. Returns how many. */
+static int receivers(const ring_t * r, int j, int to[])
 {
-    int len = r->group_len, p = r->gen.order->num_ranks, n = 0;
-    bool is_last = len < p && r->index == len - 1;
+    int n = 0, num_next = r->len[r->next_group];
 
-    if (is_last ? j < p - 1 - r->next_group_len : j != len - 2)
+    if (j >= num_next - 1 || j + 1 < num_next - r->next_len)
         to[n++] = 1;
-    if (is_last && len > 1 && j < len - 2)
-        to[n++] = 1 - len;
+    for (int g = 1; g < r->last && r->index[g] == r->len[g] - 1; g++) {
+        if (j + 1 < r->len[g] - r->first_len[g])
+            to[n++] = 1 - r->len[g];
+    }
     return n;
 }
 
 static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * step)
 {
     const ring_t *r = (const ring_t *) gen;
-    int to[2], j = i == 0 ? -1 : (i - 1) / r->num_segs;
+    int to[MPII_TOPO_MAX_LEVELS + 1], j = i == 0 ? -1 : (i - 1) / r->num_segs;
     int n = receivers(r, j, to);
     int seg = i == 0 && n > 0 ? k / n : (i - 1) % r->num_segs;
 
@@ -104,34 +116,40 @@ static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * 
     return true;
 }
 
-/* The positions of a rack, or of a host where all are in one rack */
-static void find_group(const MPII_Topo_order_t * order, int pos, int *first, int *end)
+/* Ranks in the group of a level that a position is in, and the first position there. Below the lowest
+ * level at which the ring is closed, each has its own. */
+static int find_group(const MPII_Topo_order_t * order, int level, int lowest, int pos, int *first)
 {
-    int host = order->host_at[pos], rack = order->rack_of[host];
-
-    if (order->num_racks > 1) {
-        *first = order->first_pos[order->first_host[rack]];
-        *end = order->first_pos[order->first_host[rack + 1]];
-    } else {
-        *first = order->first_pos[host];
-        *end = order->first_pos[host + 1];
-    }
+    *first = pos;
+    if (level < lowest)
+        return 1;
+    int group = MPII_Topo_order_group_at(order, level, pos);
+    *first = MPII_Topo_order_begin(order, level, group);
+    return MPII_Topo_order_begin(order, level, group + 1) - *first;
 }
 
 void MPII_Topo_gen_ring(MPII_Topo_gen_ring_t * r, const MPII_Topo_order_t * order, int rank,
                         int num_segs)
 {
-    int p = order->num_ranks, pos = order->pos_of[rank], first, end, next_first, next_end;
+    int p = order->num_ranks, pos = order->pos_of[rank], next = (pos + 1) % p, first, unused;
+    int lowest = order->num_racks > 1 ? 2 : 1;
 
-    find_group(order, pos, &first, &end);
-    find_group(order, end % p, &next_first, &next_end);
     *r = (ring_t) {
         .gen = {.order = order,.rank = rank,.recv = recv,.react = react,
                 .num_recvs = (p - 1) * num_segs},
         .num_segs = num_segs,
         .pos = pos,
-        .index = end - first < p ? pos - first : 0,
-        .group_len = end - first,
-        .next_group_len = next_end - next_first,
+        .len = {1},
+        .next_len = 1,
     };
+    for (int level = lowest; r->len[r->last] < p; level++) {
+        int g = ++r->last;
+        r->len[g] = find_group(order, level, lowest, pos, &first);
+        r->index[g] = pos - first;
+        r->first_len[g] = find_group(order, level - 1, lowest, first, &unused);
+        if (r->next_group == 0 && (r->len[g] == p || pos + 1 < first + r->len[g])) {
+            r->next_group = g;
+            r->next_len = find_group(order, level - 1, lowest, next, &unused);
+        }
+    }
 }

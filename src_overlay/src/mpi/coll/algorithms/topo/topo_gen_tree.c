@@ -13,11 +13,12 @@
  *
  *   LINEAR     the root has all others as children
  *   CHAIN      the first rank of each host has that of the next host as its child, and the ranks of its
- *              own host: one stream enters each host and each rack, and one leaves it
+ *              own host: one stream enters each host, rack and group of racks, and one leaves it
  *   BINARY     of n positions the first is the root, and each half of the others is a subtree
  *   BINOMIAL   position i has the children i + 2^k, for all 2^k below its lowest bit, the largest first
  *   LEADERS    the root has the first rank of each other rack, that one the first rank of each host
- *              of its rack, and that one the ranks of its host
+ *              of its rack, and that one the ranks of its host; with levels above racks, likewise from
+ *              the highest one on
  *
  *   Two racks of two hosts of two ranks, positions 0-3 and 4-7, root 0:
  *     CHAIN:  0 -> 2 1,  2 -> 4 3,  4 -> 6 5,  6 -> 7        BINARY:    0 -> 1 5,  1 -> 2 4,  5 -> 6 7, 2 -> 3
@@ -30,7 +31,8 @@
  * Cost = (d + m - 1).(alpha + c.n/m.beta), d: depth of the tree, c: children of a rank over the slowest
  * link, m: segments, n: bytes, alpha and beta: latency and time per byte of that link. CHAIN: each
  * uplink carries n bytes in and n out, the least that any broadcast can do, and d = hosts - 1. For short
- * messages: LEADERS, d = 3, or BINOMIAL, d = lg p; LINEAR serves as baseline.
+ * messages: LEADERS, d = 3, one more for each level above racks, or BINOMIAL, d = lg p; LINEAR serves as
+ * baseline.
  *
  * Source: M. Zampar, "High Performance Computing 2023, Exercise 1" (flat tree, chain and binary tree,
  * with segments); the order of ranks is that of Bodele and Bhowmik, "Topology Aware Collectives".
@@ -47,13 +49,13 @@ static void branch_of_chain(MPII_Topo_branch_t * b, const MPII_Topo_order_t * or
 {
     int len;
 
-    MPII_Topo_order_group(order, b->root, b->turn, false, &b->first, &b->len);
+    MPII_Topo_order_group(order, b->root, b->turn, 1, &b->first, &b->len);
     if (b->turn != b->first) {
         *parent = b->first;
         return;
     }
     if (b->turn > 0)
-        MPII_Topo_order_group(order, b->root, b->turn - 1, false, parent, &len);
+        MPII_Topo_order_group(order, b->root, b->turn - 1, 1, parent, &len);
     b->num_children = b->len - 1 + (b->first + b->len < order->num_ranks);
 }
 
@@ -96,41 +98,50 @@ static void branch_of_binomial(MPII_Topo_branch_t * b, const MPII_Topo_order_t *
         b->num_children++;
 }
 
-/* Children of LEADERS are told by hosts and racks, not by turned positions: racks other than that of the
- * root, hosts other than that of the leader, ranks. */
-static void branch_of_leaders(MPII_Topo_branch_t * b, const MPII_Topo_order_t * order, int *parent)
+/* How many groups of the level below a group has */
+static int num_members(const MPII_Topo_order_t * order, int level, int group)
 {
-    int host = order->host_at[order->pos_of[b->rank]];
-    int rack = order->rack_of[host], first_of_rack, len;
-
-    MPII_Topo_order_group(order, b->root, b->turn, false, &b->first, &b->len);
-    MPII_Topo_order_group(order, b->root, b->turn, true, &first_of_rack, &len);
-    if (b->turn > 0)
-        *parent = b->turn != b->first ? b->first : b->turn != first_of_rack ? first_of_rack : 0;
-    if (b->turn == b->first)
-        b->num_children = b->len - 1;
-    if (b->turn == first_of_rack)
-        b->num_children += order->first_host[rack + 1] - order->first_host[rack] - 1;
-    if (b->turn == 0)
-        b->num_children += order->num_racks - 1;
+    return order->first[level][group + 1] - order->first[level][group];
 }
 
+/* A rank that comes first in its group leads it: it has the first ranks of the other groups of the level
+ * below there. The highest level that it leads is b->top. */
+static void branch_of_leaders(MPII_Topo_branch_t * b, const MPII_Topo_order_t * order, int *parent)
+{
+    int group = order->pos_of[b->rank];
+
+    MPII_Topo_order_group(order, b->root, b->turn, 1, &b->first, &b->len);
+    for (int level = 1, first = b->first, len; level <= order->num_levels + 1; level++) {
+        if (level > order->num_levels)
+            first = 0;
+        else if (level > 1)
+            MPII_Topo_order_group(order, b->root, b->turn, level, &first, &len);
+        if (b->turn != first) {
+            *parent = first;
+            return;
+        }
+        group = order->of[level][group];
+        b->num_children += num_members(order, level, group) - 1;
+        b->top = level;
+    }
+}
+
+/* Children of the highest level come first; those above hosts in the order of the line, from the own
+ * group on and round again */
 static int child_of_leaders(const MPII_Topo_branch_t * b, const MPII_Topo_order_t * order, int k)
 {
-    int host = order->host_at[order->pos_of[b->rank]];
-    int rack = order->rack_of[host];
-    int num_ranks = b->len - 1, num_racks = b->turn == 0 ? order->num_racks - 1 : 0;
+    int pos = order->pos_of[b->rank];
 
-    if (k >= b->num_children - num_ranks)
-        return MPII_Topo_order_turned(order, b->root, b->first + 1 + k -
-                                      (b->num_children - num_ranks));
-    if (k < num_racks) {
-        int other = (rack + 1 + k) % order->num_racks;
-        return order->rank_at[order->first_pos[order->first_host[other]]];
+    for (int level = b->top; level > 1; level--) {
+        int below = MPII_Topo_order_group_at(order, level - 1, pos), group = order->of[level][below];
+        int num = num_members(order, level, group), first = order->first[level][group];
+        if (k < num - 1) {
+            int other = first + (below - first + 1 + k) % num;
+            return order->rank_at[MPII_Topo_order_begin(order, level - 1, other)];
+        }
+        k -= num - 1;
     }
-    int first = order->first_host[rack], num_hosts = order->first_host[rack + 1] - first;
-    int other = first + (host - first + 1 + k - num_racks) % num_hosts;
-    return order->rank_at[order->first_pos[other]];
+    return MPII_Topo_order_turned(order, b->root, b->first + 1 + k);
 }
 
 void MPII_Topo_branch(MPII_Topo_branch_t * b, const MPII_Topo_order_t * order,

@@ -8,8 +8,11 @@
 
 MPII_Topo_loads_t *MPII_Topo_loads_create(const MPII_Topo_order_t * order)
 {
-    int p = order->num_ranks, h = order->num_hosts, r = order->num_racks;
-    size_t num = 2 * (size_t) p + 3 * (size_t) h + 2 * (size_t) r;
+    int p = order->num_ranks, h = order->num_hosts;
+    size_t num = 2 * (size_t) p + h;
+
+    for (int level = 1; level <= order->num_levels; level++)
+        num += 2 * (size_t) order->num[level];
     MPII_Topo_loads_t *loads = MPL_calloc(1, sizeof(*loads) + num * sizeof(MPII_Topo_load_t),
                                           MPL_MEM_COLL);
 
@@ -19,10 +22,12 @@ MPII_Topo_loads_t *MPII_Topo_loads_create(const MPII_Topo_order_t * order)
     loads->rank_out = (MPII_Topo_load_t *) (loads + 1);
     loads->rank_in = loads->rank_out + p;
     loads->inside = loads->rank_in + p;
-    loads->host_up = loads->inside + h;
-    loads->host_down = loads->host_up + h;
-    loads->rack_up = loads->host_down + h;
-    loads->rack_down = loads->rack_up + r;
+    MPII_Topo_load_t *next = loads->inside + h;
+    for (int level = 1; level <= order->num_levels; level++) {
+        loads->up[level] = next;
+        loads->down[level] = next + order->num[level];
+        next += 2 * order->num[level];
+    }
     return loads;
 }
 
@@ -37,7 +42,6 @@ void MPII_Topo_loads_add(MPII_Topo_loads_t * loads, int from, int to, int64_t by
     const MPII_Topo_order_t *order = loads->order;
     int host_from = order->host_at[order->pos_of[from]];
     int host_to = order->host_at[order->pos_of[to]];
-    int rack_from = order->rack_of[host_from], rack_to = order->rack_of[host_to];
 
     add(&loads->rank_out[from], bytes);
     add(&loads->rank_in[to], bytes);
@@ -45,11 +49,13 @@ void MPII_Topo_loads_add(MPII_Topo_loads_t * loads, int from, int to, int64_t by
         add(&loads->inside[host_from], bytes);
         return;
     }
-    add(&loads->host_up[host_from], bytes);
-    add(&loads->host_down[host_to], bytes);
-    if (rack_from != rack_to) {
-        add(&loads->rack_up[rack_from], bytes);
-        add(&loads->rack_down[rack_to], bytes);
+    for (int level = 1, a = host_from, b = host_to; a != b;) {
+        add(&loads->up[level][a], bytes);
+        add(&loads->down[level][b], bytes);
+        if (++level > order->num_levels)
+            break;
+        a = order->of[level][a];
+        b = order->of[level][b];
     }
 }
 

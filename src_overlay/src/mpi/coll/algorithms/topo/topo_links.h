@@ -21,8 +21,8 @@ typedef struct {
     const MPII_Topo_order_t *order;
     MPII_Topo_load_t *rank_out, *rank_in;       /* [num_ranks] */
     MPII_Topo_load_t *inside;   /* [num_hosts] between ranks of a host */
-    MPII_Topo_load_t *host_up, *host_down;      /* [num_hosts] over its link */
-    MPII_Topo_load_t *rack_up, *rack_down;      /* [num_racks] */
+    MPII_Topo_load_t *up[MPII_TOPO_MAX_LEVELS + 1], *down[MPII_TOPO_MAX_LEVELS + 1];    /* over the link of
+                                                                 * a group of a level, hosts being 1 */
 } MPII_Topo_loads_t;
 
 /* Nothing is sent yet. NULL if memory is exhausted */

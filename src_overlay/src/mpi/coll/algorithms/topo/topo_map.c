@@ -21,7 +21,11 @@ typedef struct {
     int *first_of_rack;         /* [num_racks + 1] into hosts */
     int *rack_head;             /* [num_racks] first entry of hosts of this rack that may be free */
     int *rack_free;             /* [num_racks] ranks of this rack that are free */
-    int racks_head;             /* first rack that may have a free rank */
+    int *racks;                 /* [num_racks] racks by highest group, ... by lowest group */
+    struct {
+        int *head, *end;        /* [groups] entries of racks: the first one that may be free, and the end */
+        int *of;                /* [num_racks] group of a rack */
+    } above[MPII_TOPO_MAX_ABOVE + 1];   /* levels above racks; the last one is all */
 } pool_t;
 
 typedef struct {
@@ -94,11 +98,43 @@ static void pool_destroy(pool_t * pool)
     MPL_free(pool->sorted);
 }
 
+/* Racks by group, at each level from the lowest one up: in the end by the highest one first */
+static void sort_racks(pool_t * pool, int *mem)
+{
+    const MPII_Topo_place_t *place = pool->place;
+    int r = place->num_racks, num_above = place->num_above;
+    int *sorted = mem, *key = sorted + r, *first = key + r;
+
+    for (int i = 0; i < r; i++)
+        pool->racks[i] = i;
+    for (int level = 0; level <= num_above; level++) {
+        bool is_all = level == num_above;
+        for (int i = 0; i < r; i++) {
+            int below = level == 0 ? i : pool->above[level - 1].of[i];
+            pool->above[level].of[i] = is_all ? 0 : place->above[level].of[below];
+        }
+        if (is_all)
+            break;
+        for (int i = 0; i < r; i++)
+            key[i] = pool->above[level].of[pool->racks[i]];
+        MPII_Topo_sort(r, key, place->above[level].num, first, sorted);
+        for (int i = 0; i < r; i++)
+            sorted[i] = pool->racks[sorted[i]];
+        memcpy(pool->racks, sorted, r * sizeof(int));
+    }
+    for (int level = 0; level <= num_above; level++) {
+        for (int i = r - 1; i >= 0; i--)
+            pool->above[level].head[pool->above[level].of[pool->racks[i]]] = i;
+        for (int i = 0; i < r; i++)
+            pool->above[level].end[pool->above[level].of[pool->racks[i]]] = i + 1;
+    }
+}
+
 static int pool_create(pool_t * pool, const MPII_Topo_place_t * place)
 {
     int p = place->num_ranks, h = place->num_hosts, r = place->num_racks;
     size_t len = 2 * (size_t) p + 2 * ((size_t) p + 2) + (h + 1) + 2 * (size_t) h +
-        (r + 1) + 2 * (size_t) r;
+        (r + 1) + 3 * (size_t) r + (place->num_above + (size_t) 1) * 3 * r + (3 * (size_t) r + 1);
     int *mem = MPL_calloc(len, sizeof(int), MPL_MEM_COLL);
 
     pool->place = place;
@@ -113,8 +149,14 @@ static int pool_create(pool_t * pool, const MPII_Topo_place_t * place)
     pool->hosts = (mem += h);
     pool->first_of_rack = (mem += h);
     pool->rack_head = (mem += r + 1);
-    pool->rack_free = mem + r;
-    pool->racks_head = 0;
+    pool->rack_free = (mem += r);
+    pool->racks = (mem += r);
+    for (int level = 0; level <= place->num_above; level++) {
+        pool->above[level].head = (mem += r);
+        pool->above[level].end = (mem += r);
+        pool->above[level].of = (mem += r);
+    }
+    sort_racks(pool, mem + r);
 
     if (sort_ranks(place, pool->sorted)) {
         pool_destroy(pool);
@@ -154,27 +196,6 @@ static void pool_take(pool_t * pool, int rank)
     pool->prev[pos] = pos - 1;
     pool->num_free[host]--;
     pool->rack_free[pool->place->rack_of_host[host]]--;
-}
-
-static int path_level(uint64_t a, uint64_t b)
-{
-    int level = MPII_TOPO_LEVEL__CORE;
-    for (uint64_t diff = a ^ b; diff; diff >>= 16)
-        level++;
-    return level;
-}
-
-int MPII_Topo_level(const MPII_Topo_place_t * place, int rank_a, int rank_b)
-{
-    int host_a = place->host_of_rank[rank_a], host_b = place->host_of_rank[rank_b];
-
-    if (host_a == host_b)
-        return place->path_of_rank ? path_level(place->path_of_rank[rank_a],
-                                                place->path_of_rank[rank_b]) :
-            MPII_TOPO_LEVEL__CORE;
-    if (place->rack_of_host[host_a] == place->rack_of_host[host_b])
-        return MPII_TOPO_LEVEL__RACK;
-    return MPII_TOPO_LEVEL__SITE;
 }
 
 /* Of the free ranks of the host of rank, the nearest one: in depth-first order it is the next free
@@ -227,75 +248,84 @@ static int nearest_in_rack(pool_t * pool, int rack, int host, int *dist)
     return best;
 }
 
+/* Of the racks of a group with a free rank, the host nearest to this one; -1 where there is none */
+static int nearest_in_group(pool_t * pool, int level, int rack, int host)
+{
+    const MPII_Topo_place_t *place = pool->place;
+    int group = pool->above[level].of[rack], *head = &pool->above[level].head[group];
+    int end = pool->above[level].end[group], best = -1, best_dist = 0;
+
+    while (*head < end && pool->rack_free[pool->racks[*head]] == 0)
+        (*head)++;
+    for (int i = *head; i < end; i++) {
+        int r = pool->racks[i], dist, h;
+        if (pool->rack_free[r] == 0)
+            continue;
+        if (place->rack_distance) {
+            dist = place->rack_distance(place->state, rack, r);
+            if (best != -1 && dist >= best_dist)
+                continue;
+            int unused;
+            h = nearest_in_rack(pool, r, host, &unused);
+        } else {
+            h = nearest_in_rack(pool, r, host, &dist);
+        }
+        if (best == -1 || dist < best_dist) {
+            best = h;
+            best_dist = dist;
+        }
+        /* all racks are equally far apart */
+        if (place->rack_distance == NULL && place->host_distance == NULL)
+            break;
+    }
+    return best;
+}
+
 /* Of the ranks that are free, the one nearest to rank. There is one. */
 static int pool_nearest(pool_t * pool, int rank)
 {
     const MPII_Topo_place_t *place = pool->place;
     int host = place->host_of_rank[rank];
     int rack = place->rack_of_host[host];
-    int dist, best = -1, best_dist = 0;
+    int unused, best;
 
     if (pool->num_free[host] > 0)
         return nearest_in_host(pool, rank);
 
-    best = nearest_in_rack(pool, rack, host, &dist);
-    if (best == -1) {
-        while (pool->rack_free[pool->racks_head] == 0)
-            pool->racks_head++;
-        for (int r = pool->racks_head; r < place->num_racks; r++) {
-            if (pool->rack_free[r] == 0)
-                continue;
-            int h;
-            if (place->rack_distance) {
-                dist = place->rack_distance(place->state, rack, r);
-                if (best != -1 && dist >= best_dist)
-                    continue;
-                int unused;
-                h = nearest_in_rack(pool, r, host, &unused);
-            } else {
-                h = nearest_in_rack(pool, r, host, &dist);
-            }
-            if (best == -1 || dist < best_dist) {
-                best = h;
-                best_dist = dist;
-            }
-            /* all racks are equally far apart */
-            if (place->rack_distance == NULL && place->host_distance == NULL)
-                break;
-        }
-    }
+    best = nearest_in_rack(pool, rack, host, &unused);
+    for (int level = 0; best == -1; level++)
+        best = nearest_in_group(pool, level, rack, host);
     return pool->sorted[find(pool->next, pool->first_of_host[best] + 1) - 1];
 }
 
 typedef struct {
-    int64_t site, rack, host;   /* weight that crosses racks, hosts of a rack, a host's levels */
+    int64_t host;               /* weight by level inside hosts, */
+    int64_t at[1 + MPII_TOPO_MAX_ABOVE + 1];    /* that leaves hosts, racks, and groups of the levels above */
 } cost_t;
 
 static void cost_add(cost_t * cost, const MPII_Topo_place_t * place, int a, int b, int64_t weight)
 {
     int level = MPII_Topo_level(place, a, b);
-    if (level == MPII_TOPO_LEVEL__SITE)
-        cost->site += weight;
-    else if (level == MPII_TOPO_LEVEL__RACK)
-        cost->rack += weight;
+    if (level >= MPII_TOPO_LEVEL__RACK)
+        cost->at[level - MPII_TOPO_LEVEL__RACK] += weight;
     else
         cost->host += weight * level;
 }
 
 /* Keep the identity unless the mapping is cheaper: a renumbering that gains nothing costs a
  * reordering of the data. */
-static bool is_cheaper(cost_t a, cost_t b)
+static bool is_cheaper(const cost_t * a, const cost_t * b)
 {
-    if (a.site != b.site)
-        return a.site < b.site;
-    if (a.rack != b.rack)
-        return a.rack < b.rack;
-    return a.host < b.host;
+    for (int i = 1 + MPII_TOPO_MAX_ABOVE; i >= 0; i--) {
+        if (a->at[i] != b->at[i])
+            return a->at[i] < b->at[i];
+    }
+    return a->host < b->host;
 }
 
 static cost_t ring_cost(const MPII_Topo_place_t * place, const int order[])
 {
-    cost_t cost = { 0, 0, 0 };
+    cost_t cost = { 0 };
     for (int i = 0; i < place->num_ranks; i++) {
         int next = (i + 1) % place->num_ranks;
         cost_add(&cost, place, order ? order[i] : i, order ? order[next] : next, 1);
@@ -317,7 +347,8 @@ int MPII_Topo_map_ring(const MPII_Topo_place_t * place, int order[])
     }
     pool_destroy(&pool);
 
-    if (!is_cheaper(ring_cost(place, order), ring_cost(place, NULL))) {
+    cost_t cost = ring_cost(place, order), identity = ring_cost(place, NULL);
+    if (!is_cheaper(&cost, &identity)) {
         for (int i = 0; i < place->num_ranks; i++)
             order[i] = i;
     }
@@ -328,7 +359,7 @@ static cost_t rd_cost(const MPII_Topo_place_t * place, const int slot_to_rank[])
 {
     int p = place->num_ranks;
     int q = MPII_Topo_pof2(p), num_folded = p - q;
-    cost_t cost = { 0, 0, 0 };
+    cost_t cost = { 0 };
 
 #define RANK(slot) (slot_to_rank ? slot_to_rank[slot] : (slot))
     for (int j = 0; j < q; j++) {
@@ -397,7 +428,8 @@ int MPII_Topo_map_recursive_doubling(const MPII_Topo_place_t * place, int slot_t
     }
     pool_destroy(&pool);
 
-    if (!is_cheaper(rd_cost(place, slot_to_rank), rd_cost(place, NULL))) {
+    cost_t cost = rd_cost(place, slot_to_rank), identity = rd_cost(place, NULL);
+    if (!is_cheaper(&cost, &identity)) {
         for (int i = 0; i < p; i++)
             slot_to_rank[i] = i;
     }

@@ -9,9 +9,9 @@
 #include "topo_map.h"
 #include <stdbool.h>
 
-/* The ranks of a communicator in a line in which the ranks of a host, and the hosts of a rack, stand
- * beside each other: the nearest neighbour ring (MPII_Topo_map_ring), cut where a rack begins, or a
- * host where there is one rack. Hosts and racks are numbered here in the order of the line. */
+/* The ranks of a communicator in a line in which the ranks of a host, the hosts of a rack, and so on
+ * stand beside each other: the nearest neighbour ring (MPII_Topo_map_ring), cut where a group of the
+ * highest level begins that has several. Groups are numbered here in the order of the line. */
 typedef struct MPII_Topo_order {
     int num_ranks, num_hosts, num_racks;
     int max_ppn;                /* most ranks on a host, */
@@ -22,20 +22,41 @@ typedef struct MPII_Topo_order {
     int *rack_of;               /* [num_hosts] rack of a host */
     int *first_pos;             /* [num_hosts + 1] first position of a host */
     int *first_host;            /* [num_racks + 1] first host of a rack */
+
+    /* The same by level, 1 ... num_levels, with those above racks: how many groups there are, the group
+     * that a group of the level below is in, and the first one of these, and the first position, that is
+     * in a group. At level 0 are positions. num_levels + 1: one group of all */
+    int num_levels;
+    int num[MPII_TOPO_MAX_LEVELS + 2];
+    int *of[MPII_TOPO_MAX_LEVELS + 2], *first[MPII_TOPO_MAX_LEVELS + 2];
+    int *begin[MPII_TOPO_MAX_LEVELS + 2];
 } MPII_Topo_order_t;
 
 /* ring[]: of MPII_Topo_map_ring for this place. One block of memory, for MPL_free; NULL if that is
  * exhausted. */
 MPII_Topo_order_t *MPII_Topo_order_create(const MPII_Topo_place_t * place, const int ring[]);
 
+/* The group of a level that a position is in, and the position at which a group begins */
+static inline int MPII_Topo_order_group_at(const MPII_Topo_order_t * order, int level, int pos)
+{
+    for (int i = 1; i <= level; i++)
+        pos = order->of[i][pos];
+    return pos;
+}
+
+static inline int MPII_Topo_order_begin(const MPII_Topo_order_t * order, int level, int group)
+{
+    return level == 0 ? group : order->begin[level][group];
+}
+
 /* The line as a root sees it: it comes first, then the others of its host, the other hosts of its rack,
- * the other racks; each of these in the order of the line, from the root on and round again. So any
- * root has hosts and racks beside each other, at no cost. `turn` is the turned position. */
+ * the other racks of its group, and so on; each of these in the order of the line, from the root on
+ * and round again. So any root has groups beside each other, at no cost. `turn` is the turned position. */
 int MPII_Topo_order_turn(const MPII_Topo_order_t * order, int root, int rank);
 int MPII_Topo_order_turned(const MPII_Topo_order_t * order, int root, int turn);
 
-/* Turned positions of the host (rack) that a turned position is in */
-void MPII_Topo_order_group(const MPII_Topo_order_t * order, int root, int turn, bool is_rack,
+/* Turned positions of the group of a level that a turned position is in */
+void MPII_Topo_order_group(const MPII_Topo_order_t * order, int root, int turn, int level,
                            int *first, int *len);
 
 #endif /* TOPO_ORDER_H_INCLUDED */

@@ -35,8 +35,7 @@ static inline int level_of(links_t * links, int from, int to)
     int host_from = MPII_Topo_links_host(links, from), host_to = MPII_Topo_links_host(links, to);
 
     return host_from == host_to ? MPII_TOPO_WITHIN__HOST :
-        links->order->rack_of[host_from] == links->order->rack_of[host_to] ?
-        MPII_TOPO_WITHIN__RACK : MPII_TOPO_WITHIN__SITE;
+        MPII_Topo_links_between(links->order, host_from, host_to);
 }
 
 /* -- sample -- */
@@ -56,7 +55,7 @@ typedef struct {
     int64_t num_messages[MAX_STAGES];   /* between hosts */
     both_t host[MAX_STAGES];    /* of the host that is sampled now */
     int64_t host_bytes[MAX_STAGES];     /* most of any host */
-    both_t *racks;              /* [MAX_STAGES][num_racks] */
+    both_t *groups;             /* [MAX_STAGES][links->num_uplinks] */
 } sample_t;
 
 static void add(sample_t * s, int stage, int from, int to, int64_t bytes, int64_t host_scale,
@@ -64,16 +63,18 @@ static void add(sample_t * s, int stage, int from, int to, int64_t bytes, int64_
 {
     const MPII_Topo_order_t *order = s->links->order;
     int level = level_of(s->links, from, to);
-    both_t *rack = &s->racks[stage * order->num_racks +
-                             order->rack_of[MPII_Topo_links_host(s->links, is_out ? from : to)]];
+    int group = MPII_Topo_links_host(s->links, is_out ? from : to);
 
     bytes += s->links->header;
     if (level != MPII_TOPO_WITHIN__HOST)
         *(is_out ? &s->host[stage].out : &s->host[stage].in) += bytes * host_scale;
     if (level != MPII_TOPO_WITHIN__HOST && is_out)
         s->num_messages[stage] += host_scale * rack_scale;
-    if (level == MPII_TOPO_WITHIN__SITE)
-        *(is_out ? &rack->out : &rack->in) += bytes * host_scale * rack_scale;
+    for (int i = 2; i <= level; i++) {
+        group = order->of[i][group];
+        both_t *load = &s->groups[stage * s->links->num_uplinks + s->links->first_uplink[i] + group];
+        *(is_out ? &load->out : &load->in) += bytes * host_scale * rack_scale;
+    }
 }
 
 static void end_stage(sample_t * s, int stage, int64_t * busy, int64_t * latency)
@@ -152,16 +153,15 @@ static void sample_host(sample_t * s, int host, int num_ranks, int64_t rack_scal
 static int64_t sum_stages(const sample_t * s)
 {
     links_t *links = s->links;
-    int num_racks = links->order->num_racks;
     int64_t sum = 0;
 
     for (int i = 0; i < MAX_STAGES; i++) {
         int64_t busiest = MPL_MAX(MPII_Topo_carry(s->host_bytes[i], links->host),
                                   s->num_messages[i] * links->shared);
-        for (int r = 0; r < num_racks; r++) {
-            const both_t *rack = &s->racks[i * num_racks + r];
-            busiest = MPL_MAX(busiest, MPII_Topo_carry(MPL_MAX(rack->out, rack->in),
-                                                       links->uplink[r]));
+        for (int g = 0; g < links->num_uplinks; g++) {
+            const both_t *load = &s->groups[i * links->num_uplinks + g];
+            busiest = MPL_MAX(busiest, MPII_Topo_carry(MPL_MAX(load->out, load->in),
+                                                       links->uplink[g]));
         }
         int num = s->is_regular ? s->num_ranks : 1;
         sum += MPL_MAX(busiest, s->busy[i] / num) + s->latency[i] / num;
@@ -195,14 +195,14 @@ static int64_t sample(const MPII_Topo_case_t * c, links_t * links, int num_recvs
     int p = order->num_ranks, num_hosts, num_ranks;
     int64_t time = -1;
     sample_t *s = MPL_calloc(1, sizeof(*s), MPL_MEM_COLL);
-    size_t num_loads = (size_t) MAX_STAGES * order->num_racks;
-    both_t *racks = MPL_calloc(num_loads, sizeof(both_t), MPL_MEM_COLL);
+    size_t num_loads = (size_t) MAX_STAGES * links->num_uplinks;
+    both_t *groups = MPL_calloc(num_loads, sizeof(both_t), MPL_MEM_COLL);
 
-    if (s == NULL || racks == NULL)
+    if (s == NULL || groups == NULL)
         goto fn_exit;
     s->c = c;
     s->links = links;
-    s->racks = racks;
+    s->groups = groups;
     s->stride = 1;
     s->is_regular = is_regular(c);
     num_hosts = order->num_hosts;
@@ -229,7 +229,7 @@ static int64_t sample(const MPII_Topo_case_t * c, links_t * links, int num_recvs
 
   fn_exit:
     MPL_free(s);
-    MPL_free(racks);
+    MPL_free(groups);
     return time;
 }
 

@@ -8,8 +8,9 @@
 
 /* Up to so many messages: all ranks run their schedules by the clock. A message costs its sender, and its
  * receiver, an overhead; it passes what all hosts share, the link of the sender's host, the uplinks of both
- * racks and the link of the receiver's host, each in turn for who comes first, as soon as its first byte is
- * there; and is here a latency after its last byte. Inside a host its sender copies it.
+ * racks, and of the groups above that only one of them is in, and the link of the receiver's host, each in
+ * turn for who comes first, as soon as its first byte is there; and is here a latency after its last
+ * byte. Inside a host its sender copies it.
  *
  * In a heap are ranks that can go on, and messages that come to a link later than they were sent. */
 
@@ -23,14 +24,11 @@ typedef struct {
     int waits_for;              /* sender of the message that it waits for; -1: none */
 } rank_t;
 
-/* What a message passes, from its sender on */
-typedef enum { SHARED, HOST_UP, RACK_UP, RACK_DOWN, HOST_DOWN, NUM_HOPS } hop_t;
-
 typedef struct {
     int64_t begin, end;         /* when its first byte, and its last one, can pass; end: of those that wait
                                  * for their receiver, the arrival */
     int64_t bytes;
-    hop_t hop;
+    int hop;                    /* what it passes next: 0 what all hosts share, then links up, and down */
     int from, to, next;         /* next: in a queue, or of the free ones; -1: none */
 } message_t;
 
@@ -43,7 +41,8 @@ typedef struct {
     const MPII_Topo_case_t *c;
     links_t *links;
     rank_t *ranks;
-    int64_t *host_up, *host_down, *rack_up, *rack_down; /* until when a link is busy; */
+    int64_t *up[MPII_TOPO_MAX_LEVELS + 1], *down[MPII_TOPO_MAX_LEVELS + 1];     /* until when the link of a
+                                                                         * group of a level is busy; */
     int64_t shared;             /* and what all hosts share */
     turn_t *heap;               /* the one with the earliest clock first */
     int heap_len;
@@ -151,15 +150,16 @@ static inline void pass(links_t * links, int64_t * busy, message_t * m, int64_t 
     m->end = MPL_MAX(m->end, MPL_MAX(m->begin, *busy - burst));
 }
 
-static inline int level_between(const rank_t * a, const rank_t * b)
+static inline int level_between(links_t * links, const rank_t * a, const rank_t * b)
 {
     return a->host == b->host ? MPII_TOPO_WITHIN__HOST :
-        a->rack == b->rack ? MPII_TOPO_WITHIN__RACK : MPII_TOPO_WITHIN__SITE;
+        a->rack == b->rack ? MPII_TOPO_WITHIN__RACK :
+        MPII_Topo_links_between(links->order, a->host, b->host);
 }
 
 static void receive(const walk_t * w, rank_t * r, const rank_t * from, int64_t arrival)
 {
-    r->clock = MPL_MAX(r->clock, arrival) + w->links->overhead[level_between(from, r)];
+    r->clock = MPL_MAX(r->clock, arrival) + w->links->overhead[level_between(w->links, from, r)];
     r->waits_for = -1;
 }
 
@@ -179,40 +179,48 @@ static void deliver(walk_t * w, int i, int64_t arrival)
     }
 }
 
+/* A message passes the link of a group that this rank is in. */
+static void pass_level(walk_t * w, message_t * m, const rank_t * r, int level, bool is_up)
+{
+    links_t *links = w->links;
+    int group = level == 1 ? r->host : r->rack;
+
+    for (int i = 3; i <= level; i++)
+        group = links->order->of[i][group];
+    pass(links, is_up ? &w->up[level][group] : &w->down[level][group], m,
+         level == 1 ? links->host : links->uplink[links->first_uplink[level] + group]);
+}
+
 /* A message passes links, up to one that it comes to later than now. */
 static void travel(walk_t * w, int i, int64_t now)
 {
     links_t *links = w->links;
     message_t *m = &w->messages[i];
     const rank_t *from = &w->ranks[m->from], *to = &w->ranks[m->to];
-    bool is_far = from->rack != to->rack;
+    int level = level_between(links, from, to);
 
-    for (; m->hop < NUM_HOPS; m->hop++) {
+    for (; m->hop <= 2 * level; m->hop++) {
         if (m->begin > now) {
             push(w, m->begin, ~i);
             return;
         }
-        if (m->hop == SHARED) {
+        if (m->hop == 0) {
             m->begin = m->end = MPL_MAX(m->begin, w->shared);
             w->shared = m->begin + links->shared;
-        } else if (m->hop == HOST_UP) {
-            pass(links, &w->host_up[from->host], m, links->host);
-        } else if (m->hop == RACK_UP && is_far) {
-            pass(links, &w->rack_up[from->rack], m, links->uplink[from->rack]);
-        } else if (m->hop == RACK_DOWN && is_far) {
-            pass(links, &w->rack_down[to->rack], m, links->uplink[to->rack]);
-        } else if (m->hop == HOST_DOWN) {
-            pass(links, &w->host_down[to->host], m, links->host);
+        } else if (m->hop <= level) {
+            pass_level(w, m, from, m->hop, true);
+        } else {
+            pass_level(w, m, to, 2 * level + 1 - m->hop, false);
         }
     }
-    deliver(w, i, m->end + links->latency[level_between(from, to)]);
+    deliver(w, i, m->end + links->latency[level]);
 }
 
 static void send_to(walk_t * w, int rank, int peer, int64_t bytes)
 {
     links_t *links = w->links;
     rank_t *from = &w->ranks[rank];
-    int level = level_between(from, &w->ranks[peer]), i = new_message(w);
+    int level = level_between(links, from, &w->ranks[peer]), i = new_message(w);
 
     from->clock += links->overhead[level];
     if (level == MPII_TOPO_WITHIN__HOST)
@@ -260,22 +268,26 @@ static bool advance(walk_t * w, int rank)
 
 int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links)
 {
-    int p = links->order->num_ranks, h = links->order->num_hosts, r = links->order->num_racks;
-    int64_t end = -1;
+    const MPII_Topo_order_t *order = links->order;
+    int p = order->num_ranks;
+    int64_t end = -1, *busy;
     walk_t w = {.c = c,.links = links,.free_messages = -1 };
 
     for (w.num_queues = 64; w.num_queues < 4 * (unsigned) p && w.num_queues < MPII_TOPO_MAX_WALK;)
         w.num_queues *= 2;
     w.ranks = MPL_malloc(p * sizeof(rank_t), MPL_MEM_COLL);
-    w.host_up = MPL_calloc(2 * h + 2 * r, sizeof(int64_t), MPL_MEM_COLL);
+    busy = MPL_calloc(2 * (order->num_hosts + links->num_uplinks), sizeof(int64_t), MPL_MEM_COLL);
     w.heap = MPL_malloc((p + MPII_TOPO_MAX_WALK) * sizeof(turn_t), MPL_MEM_COLL);
     w.messages = MPL_malloc(MPII_TOPO_MAX_WALK * sizeof(message_t), MPL_MEM_COLL);
     w.first = MPL_malloc(2 * w.num_queues * sizeof(int), MPL_MEM_COLL);
-    if (!w.ranks || !w.host_up || !w.heap || !w.messages || !w.first)
+    if (!w.ranks || !busy || !w.heap || !w.messages || !w.first)
         goto fn_exit;
-    w.host_down = w.host_up + h;
-    w.rack_up = w.host_down + h;
-    w.rack_down = w.rack_up + r;
+    int64_t *next = busy;
+    for (int level = 1; level <= order->num_levels; level++) {
+        w.up[level] = next;
+        w.down[level] = next + order->num[level];
+        next += 2 * order->num[level];
+    }
     w.last = w.first + w.num_queues;
     for (unsigned i = 0; i < w.num_queues; i++)
         w.first[i] = -1;
@@ -283,7 +295,7 @@ int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links)
         rank_t *rank = &w.ranks[i];
         rank->clock = rank->round = rank->k = 0;
         rank->host = MPII_Topo_links_host(links, i);
-        rank->rack = links->order->rack_of[rank->host];
+        rank->rack = order->rack_of[rank->host];
         rank->waits_for = -1;
         MPII_Topo_case_set(c, i, &rank->g);
         push(&w, 0, i);
@@ -308,7 +320,7 @@ int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links)
 
   fn_exit:
     MPL_free(w.ranks);
-    MPL_free(w.host_up);
+    MPL_free(busy);
     MPL_free(w.heap);
     MPL_free(w.messages);
     MPL_free(w.first);

@@ -45,33 +45,52 @@ static double median(double values[], size_t num)
     return num % 2 ? values[num / 2] : ((double) values[num / 2 - 1] + values[num / 2]) / 2;
 }
 
-/* Which level an entry of a matrix is of, of hosts or of racks */
-static int level_of(const MPII_Topo_measured_t * m, bool of_hosts, int i, int j)
+/* Group of a level, 2 being racks, that an entry of a matrix is from, of hosts or of racks */
+static int group_of(const MPII_Topo_measured_t * m, bool of_hosts, int level, int i)
 {
-    int rack_i = of_hosts ? m->rack_of_host[i] : i, rack_j = of_hosts ? m->rack_of_host[j] : j;
+    int group = of_hosts ? m->levels[0].of[i] : i;
 
-    if (rack_i != rack_j)
-        return MPII_TOPO_WITHIN__SITE;
-    return of_hosts && i == j ? MPII_TOPO_WITHIN__HOST : MPII_TOPO_WITHIN__RACK;
+    for (int above = 3; above <= level; above++)
+        group = m->levels[above - 2].of[group];
+    return group;
 }
 
-/* Median of the entries of a level, which is 0 where there are none; rack: -1 for all, else of those from
- * it, and to it */
-static double level_median(const MPII_Topo_measured_t * m, const double *of_hosts,
-                           const double *of_racks, int level, int rack, double values[])
+/* Which level an entry of a matrix is of: MPII_TOPO_WITHIN_ */
+static int level_of(const MPII_Topo_measured_t * m, bool of_hosts, int i, int j)
+{
+    int within = MPII_TOPO_WITHIN__RACK;
+
+    if (of_hosts && i == j)
+        return MPII_TOPO_WITHIN__HOST;
+    while (within <= m->num_levels &&
+           group_of(m, of_hosts, within + 1, i) != group_of(m, of_hosts, within + 1, j))
+        within++;
+    return within;
+}
+
+/* Which entries are asked for */
+typedef struct {
+    int least, most;            /* their levels */
+    int level, group;           /* from a group, and to it; level 0: all */
+} asked_t;
+
+/* Median of entries, which is 0 where there are none */
+static double median_of(const MPII_Topo_measured_t * m, const double *of_hosts,
+                        const double *of_racks, asked_t asked, double values[])
 {
     const double *matrix = of_hosts ? of_hosts : of_racks;
-    size_t n = of_hosts ? m->num_hosts : m->num_racks, num = 0;
+    size_t n = of_hosts ? m->num_hosts : m->levels[0].num, num = 0;
 
     for (size_t i = 0; matrix && i < n; i++) {
-        if (rack != -1 && rack != (of_hosts ? m->rack_of_host[i] : (int) i))
+        if (asked.level > 0 && asked.group != group_of(m, of_hosts != NULL, asked.level, i))
             continue;
         for (size_t j = 0; j < n; j++) {
-            if (level_of(m, of_hosts != NULL, i, j) != level)
+            int level = level_of(m, of_hosts != NULL, i, j);
+            if (level < asked.least || level > asked.most)
                 continue;
             if (matrix[i * n + j] > 0)
                 values[num++] = matrix[i * n + j];
-            if (rack != -1 && matrix[j * n + i] > 0)
+            if (asked.level > 0 && matrix[j * n + i] > 0)
                 values[num++] = matrix[j * n + i];
         }
     }
@@ -80,12 +99,13 @@ static double level_median(const MPII_Topo_measured_t * m, const double *of_host
 
 static double median_us(const MPII_Topo_measured_t * m, int level, double values[])
 {
-    return level_median(m, m->host_us, m->rack_us, level, -1, values);
+    return median_of(m, m->host_us, m->rack_us, (asked_t) {.least = level,.most = level}, values);
 }
 
-static double median_mbps(const MPII_Topo_measured_t * m, int level, int rack, double values[])
+static double median_mbps(const MPII_Topo_measured_t * m, int least, int most, double values[])
 {
-    return level_median(m, m->host_mbps, m->rack_mbps, level, rack, values);
+    return median_of(m, m->host_mbps, m->rack_mbps, (asked_t) {.least = least,.most = most},
+                     values);
 }
 
 static int64_t picoseconds(double us)
@@ -104,95 +124,170 @@ static double or_else(double value, double other)
     return value > 0 ? value : other;
 }
 
-/* Rate of each rack's uplink, from that of a host's link */
-static void set_uplinks(const MPII_Topo_measured_t * m, double host_mbps, const int num_hosts[],
-                        MPII_Topo_rates_t * rates, double values[])
+/* Rates of the uplinks of a level; inside: between its members, below[]: of their uplinks, NULL for hosts;
+ * num_hosts[]: of its groups */
+static void set_uplinks(const MPII_Topo_measured_t * m, int level, double inside,
+                        const double below[], const int num_hosts[], double mbps[], double values[])
 {
-    double between = median_mbps(m, MPII_TOPO_WITHIN__SITE, -1, values), total = m->num_hosts;
+    const MPII_Topo_groups_t *groups = &m->levels[level - 2];
+    double between = median_mbps(m, level, MPII_TOPO_WITHIN__END, values), total = m->num_hosts;
 
-    for (int rack = 0; rack < m->num_racks; rack++) {
-        double h = num_hosts[rack], mbps = h * host_mbps;
-        double seen = or_else(median_mbps(m, MPII_TOPO_WITHIN__SITE, rack, values), between);
-        if (h > 0 && seen > 0 && seen < 0.8 * host_mbps)
-            mbps = MPL_MIN(mbps, seen * (1 + (h - 1) * (total - h) / (total - 1)));
-        rates->uplink[rack] = per_kib(mbps);
+    for (int i = 0; below && i < m->levels[level - 3].num; i++)
+        mbps[groups->of[i]] += below[i];
+    for (int i = 0; i < groups->num; i++) {
+        double h = num_hosts[i];
+        if (below == NULL)
+            mbps[i] = h * inside;
+        asked_t asked = { level, MPII_TOPO_WITHIN__END, level, i };
+        double seen = or_else(median_of(m, m->host_mbps, m->rack_mbps, asked, values), between);
+        if (h > 0 && seen > 0 && seen < 0.8 * inside)
+            mbps[i] = MPL_MIN(mbps[i], seen * (1 + (h - 1) * (total - h) / (total - 1)));
+    }
+}
+
+static int num_groups(const MPII_Topo_measured_t * m)
+{
+    int num = 0;
+
+    for (int i = 0; i < m->num_levels; i++)
+        num += m->levels[i].num;
+    return num;
+}
+
+/* Rates of the uplinks of all levels. mbps, num_hosts: [groups], zeroed */
+static void set_levels(const MPII_Topo_measured_t * m, double host_mbps, MPII_Topo_rates_t * rates,
+                       double mbps[], int num_hosts[], double values[])
+{
+    const double *below = NULL;
+    double inside = host_mbps;
+
+    for (int level = 2, first = 0; level < 2 + m->num_levels; level++) {
+        int num = m->levels[level - 2].num;
+        for (int i = 0; i < m->num_hosts; i++)
+            num_hosts[first + group_of(m, true, level, i)]++;
+        if (level > 2)
+            inside = or_else(median_mbps(m, level - 1, level - 1, values), inside);
+        set_uplinks(m, level, inside, below, &num_hosts[first], &mbps[first], values);
+        for (int i = first; i < first + num; i++) {
+            mbps[i] = or_else(m->uplink_mbps ? m->uplink_mbps[i] : 0, mbps[i]);
+            rates->uplink[i] = per_kib(mbps[i]);
+        }
+        rates->num[level - 2] = num;
+        below = &mbps[first];
+        first += num;
     }
 }
 
 int MPII_Topo_rates_create(const MPII_Topo_measured_t * m, MPII_Topo_rates_t ** rates_)
 {
-    int ret = -1;
+    int ret = -1, num = num_groups(m);
     size_t n = MPL_MAX(m->host_us || m->host_mbps ? m->num_hosts : 1,
-                       m->rack_us || m->rack_mbps ? m->num_racks : 1);
+                       m->rack_us || m->rack_mbps ? m->levels[0].num : 1);
     double *values = MPL_malloc(2 * n * n * sizeof(double), MPL_MEM_COLL);
-    int *num_hosts = MPL_calloc(m->num_racks, sizeof(int), MPL_MEM_COLL);
-    MPII_Topo_rates_t *rates = MPL_calloc(1, sizeof(*rates) + m->num_racks * sizeof(int64_t),
-                                          MPL_MEM_COLL);
+    double *mbps = MPL_calloc(num, sizeof(double), MPL_MEM_COLL);
+    int *num_hosts = MPL_calloc(num, sizeof(int), MPL_MEM_COLL);
+    MPII_Topo_rates_t *rates = MPL_calloc(1, sizeof(*rates) + num * sizeof(int64_t), MPL_MEM_COLL);
 
     *rates_ = NULL;
-    if (values == NULL || num_hosts == NULL || rates == NULL)
+    if (values == NULL || mbps == NULL || num_hosts == NULL || rates == NULL)
         goto fn_exit;
-    for (int i = 0; i < m->num_hosts; i++)
-        num_hosts[m->rack_of_host[i]]++;
     double far = median_us(m, MPII_TOPO_WITHIN__SITE, values);
     double near = or_else(median_us(m, MPII_TOPO_WITHIN__RACK, values), far);
     double inside = or_else(m->costs.inside_us, median_us(m, MPII_TOPO_WITHIN__HOST, values));
-    double between = median_mbps(m, MPII_TOPO_WITHIN__SITE, -1, values);
-    double host = or_else(median_mbps(m, MPII_TOPO_WITHIN__RACK, -1, values), between);
+    double between = median_mbps(m, MPII_TOPO_WITHIN__SITE, MPII_TOPO_WITHIN__END, values);
+    double host = or_else(median_mbps(m, MPII_TOPO_WITHIN__RACK, MPII_TOPO_WITHIN__RACK, values),
+                          between);
     double memory = or_else(m->costs.inside_mbps,
-                            median_mbps(m, MPII_TOPO_WITHIN__HOST, -1, values));
+                            median_mbps(m, MPII_TOPO_WITHIN__HOST, MPII_TOPO_WITHIN__HOST, values));
+    for (int i = MPII_TOPO_WITHIN__SITE; near <= 0 && i <= m->num_levels + 1; i++)
+        near = median_us(m, i, values);
     ret = 0;
     if (near <= 0 || host <= 0)
         goto fn_exit;
     rates->latency[MPII_TOPO_WITHIN__HOST] = picoseconds(or_else(inside, near / INSIDE_SHARE));
     rates->latency[MPII_TOPO_WITHIN__RACK] = picoseconds(near);
-    rates->latency[MPII_TOPO_WITHIN__SITE] = picoseconds(MPL_MAX(far, near));
-    for (int i = 0; i < 3; i++) {
+    far = MPL_MAX(far, near);
+    for (int i = MPII_TOPO_WITHIN__SITE; i < MPII_TOPO_WITHIN__END; i++) {
+        if (i > MPII_TOPO_WITHIN__SITE && i <= m->num_levels + 1)
+            far = MPL_MAX(far, median_us(m, i, values));
+        rates->latency[i] = picoseconds(far);
+    }
+    for (int i = 0; i < MPII_TOPO_WITHIN__END; i++) {
         int64_t all = rates->latency[MPL_MIN(i, MPII_TOPO_WITHIN__RACK)];
         double us = i == MPII_TOPO_WITHIN__HOST ? m->costs.inside_overhead_us : m->costs.overhead_us;
         rates->overhead[i] = us > 0 ? MPL_MIN(picoseconds(us), all / 2) : all / OVERHEAD_SHARE;
     }
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < MPII_TOPO_WITHIN__END; i++)
         rates->latency[i] -= 2 * rates->overhead[i];
     rates->header = MPL_MIN(or_else(m->costs.header_bytes, HEADER_BYTES), MOST_HEADER_BYTES);
     rates->burst = MPL_MIN(m->costs.burst_bytes, MOST_BURST_BYTES);
     rates->shared = picoseconds(m->costs.shared_us);
     rates->inside = per_kib(or_else(memory, INSIDE_MBPS));
     rates->host = per_kib(host);
-    rates->num_racks = m->num_racks;
-    set_uplinks(m, host, num_hosts, rates, values);
+    rates->num_levels = m->num_levels;
+    set_levels(m, host, rates, mbps, num_hosts, values);
     *rates_ = rates;
     rates = NULL;
 
   fn_exit:
     MPL_free(values);
+    MPL_free(mbps);
     MPL_free(num_hosts);
     MPL_free(rates);
     return ret;
 }
 
-MPII_Topo_links_t *MPII_Topo_links_create(const MPII_Topo_rates_t * rates,
-                                          const MPII_Topo_order_t * order, const int rack[])
+/* Of a level: order is of the groups there, site[] their indices in the site, or -1 */
+static void set_links(MPII_Topo_links_t * links, const MPII_Topo_rates_t * rates, int level,
+                      const int64_t uplink[], const int site[])
 {
-    MPII_Topo_links_t *links = MPL_malloc(sizeof(*links) + order->num_racks * sizeof(int64_t),
-                                          MPL_MEM_COLL);
     int64_t slowest = 0;
 
-    if (links == NULL)
-        return NULL;
+    for (int i = 0; i < rates->num[level - 2]; i++)
+        slowest = MPL_MAX(slowest, uplink[i]);
+    for (int i = 0; i < links->order->num[level]; i++)
+        links->uplink[links->first_uplink[level] + i] = site[i] == -1 ? slowest : uplink[site[i]];
+}
+
+MPII_Topo_links_t *MPII_Topo_links_create(const MPII_Topo_rates_t * rates,
+                                          const MPII_Topo_groups_t levels[],
+                                          const MPII_Topo_order_t * order, const int rack[])
+{
+    int num = 0;
+
+    for (int level = 2; level <= order->num_levels; level++)
+        num += order->num[level];
+    MPII_Topo_links_t *links = MPL_malloc(sizeof(*links) + num * sizeof(int64_t), MPL_MEM_COLL);
+    int *site = MPL_malloc(order->num_racks * sizeof(int), MPL_MEM_COLL);
+    if (links == NULL || site == NULL)
+        goto fn_fail;
     links->order = order;
-    for (int i = 0; i < 3; i++) {
-        links->latency[i] = rates->latency[i];
-        links->overhead[i] = rates->overhead[i];
-    }
+    memcpy(links->latency, rates->latency, sizeof(links->latency));
+    memcpy(links->overhead, rates->overhead, sizeof(links->overhead));
     links->header = rates->header;
     links->burst = rates->burst;
     links->shared = rates->shared;
     links->inside = rates->inside;
     links->host = rates->host;
-    for (int i = 0; i < rates->num_racks; i++)
-        slowest = MPL_MAX(slowest, rates->uplink[i]);
-    for (int i = 0; i < order->num_racks; i++)
-        links->uplink[i] = rack[i] == -1 ? slowest : rates->uplink[rack[i]];
+    links->num_uplinks = 0;
+    memcpy(site, rack, order->num_racks * sizeof(int));
+    const int64_t *uplink = rates->uplink;
+    for (int level = 2; level <= order->num_levels; level++) {
+        links->first_uplink[level] = links->num_uplinks;
+        links->num_uplinks += order->num[level];
+        /* a group's place in the line is behind none of its members' */
+        for (int i = 0; level > 2 && i < order->num[level]; i++) {
+            int below = site[order->first[level][i]];
+            site[i] = below == -1 ? -1 : levels[level - 2].of[below];
+        }
+        set_links(links, rates, level, uplink, site);
+        uplink += rates->num[level - 2];
+    }
+    MPL_free(site);
     return links;
+
+  fn_fail:
+    MPL_free(links);
+    MPL_free(site);
+    return NULL;
 }

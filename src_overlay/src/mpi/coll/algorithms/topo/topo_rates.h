@@ -8,20 +8,30 @@
 
 #include "topo_order.h"
 
+/* Between which ranks a message is; further than in a rack, there is one more for each level above. */
+enum {
+    MPII_TOPO_WITHIN__HOST,
+    MPII_TOPO_WITHIN__RACK,
+    MPII_TOPO_WITHIN__SITE,     /* in a group of level 3, or where there is none in the site */
+    MPII_TOPO_WITHIN__END = MPII_TOPO_MAX_LEVELS + 1
+};
+
 /* What links can carry: times in picoseconds, and picoseconds per KiB. Integers, so that all processes
  * reckon alike. */
 
 /* Of a site, from latencies and bandwidths as they were measured between hosts, or racks. One block of
  * memory, for MPL_free */
 typedef struct MPII_Topo_rates {
-    int64_t latency[3];         /* of a message inside a host, in a rack, between racks */
-    int64_t overhead[3];        /* of a processor for each such message that it sends or receives */
+    int64_t latency[MPII_TOPO_WITHIN__END];     /* of a message inside a host, in a rack, and so on */
+    int64_t overhead[MPII_TOPO_WITHIN__END];    /* of a processor for each such message that it sends or
+                                                 * receives */
     int64_t header;             /* bytes of a link that a message takes, beside its own */
     int64_t burst;              /* bytes that a link passes on at once after a pause */
     int64_t shared;             /* of what all hosts share, for a message between them */
     int64_t inside, host;       /* memory of a host; link of a host, each way */
-    int num_racks;
-    int64_t uplink[];           /* [num_racks] each way */
+    int num_levels;             /* racks, and those above */
+    int num[MPII_TOPO_MAX_LEVELS - 1];  /* groups of each */
+    int64_t uplink[];           /* each way: of the racks, then of the groups of the next level ... */
 } MPII_Topo_rates_t;
 
 /* Of messages and processors; 0: not measured */
@@ -37,10 +47,11 @@ typedef struct {
 
 /* What was measured; 0: not. A matrix may be NULL. */
 typedef struct {
-    int num_hosts, num_racks;
-    const int *rack_of_host;
+    int num_hosts, num_levels;
+    const MPII_Topo_groups_t *levels;   /* [num_levels] racks, and those above */
     const double *host_us, *host_mbps;   /* hosts x hosts: latency, 10^6 bit/s */
     const double *rack_us, *rack_mbps;   /* racks x racks, in their place */
+    const double *uplink_mbps;  /* of the groups of all levels; NULL: none */
     MPII_Topo_costs_t costs;
 } MPII_Topo_measured_t;
 
@@ -51,8 +62,10 @@ int MPII_Topo_rates_create(const MPII_Topo_measured_t * measured, MPII_Topo_rate
 /* The same for an order of ranks: racks as it numbers them. One block of memory, for MPL_free */
 typedef struct MPII_Topo_links {
     const MPII_Topo_order_t *order;
-    int64_t latency[3], overhead[3], header, burst, shared, inside, host;
-    int64_t uplink[];           /* [order->num_racks] */
+    int64_t latency[MPII_TOPO_WITHIN__END], overhead[MPII_TOPO_WITHIN__END];
+    int64_t header, burst, shared, inside, host;
+    int num_uplinks, first_uplink[MPII_TOPO_MAX_LEVELS + 1];    /* by level, as the order has it */
+    int64_t uplink[];           /* of racks, then of groups of the levels above */
 } MPII_Topo_links_t;
 
 /* Host of a rank, as the order numbers it */
@@ -61,13 +74,26 @@ static inline int MPII_Topo_links_host(const MPII_Topo_links_t * links, int rank
     return links->order->host_at[links->order->pos_of[rank]];
 }
 
-/* rack: [order->num_racks] index in the site, or -1, which is as slow as the slowest. NULL if memory is
- * exhausted */
+/* levels: of the site. rack: [order->num_racks] index in the site, or -1, whose groups are as slow as the
+ * slowest. NULL if memory is exhausted */
 MPII_Topo_links_t *MPII_Topo_links_create(const MPII_Topo_rates_t * rates,
+                                          const MPII_Topo_groups_t levels[],
                                           const MPII_Topo_order_t * order, const int rack[]);
 
-/* Between which ranks a message is */
-enum { MPII_TOPO_WITHIN__HOST, MPII_TOPO_WITHIN__RACK, MPII_TOPO_WITHIN__SITE };
+/* Between which ranks of different hosts a message is: the number of levels whose links it passes, 1 in a
+ * rack (MPII_TOPO_WITHIN__RACK), and more by one for each level on */
+static inline int MPII_Topo_links_between(const MPII_Topo_order_t * order, int host_a, int host_b)
+{
+    int level = 1, a = order->rack_of[host_a], b = order->rack_of[host_b];
+
+    for (; a != b; level++) {
+        if (level + 2 > order->num_levels)
+            return level + 1;
+        a = order->of[level + 2][a];
+        b = order->of[level + 2][b];
+    }
+    return level;
+}
 
 /* Time of bytes, at picoseconds per KiB */
 static inline int64_t MPII_Topo_carry(int64_t bytes, int64_t per_kib)

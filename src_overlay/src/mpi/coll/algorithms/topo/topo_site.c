@@ -14,7 +14,8 @@
 
 #define MAX_NAME_LEN 255
 #define MAX_HOSTS 65536
-#define SITE_FORMAT 1
+#define RACKS_FORMAT 1          /* with "racks", */
+#define LEVELS_FORMAT 2         /* with "levels" in their place */
 
 uint64_t MPII_Topo_hash(uint64_t h, const void *data, size_t len)
 {
@@ -117,7 +118,8 @@ static int get_level(const char *name, const char *prefix, struct json_object *o
 {
     if (get_matrix(name, prefix, obj, host_key, unit, site->num_hosts, hosts, err))
         return -1;
-    return *hosts ? 0 : get_matrix(name, prefix, obj, rack_key, unit, site->num_racks, racks, err);
+    return *hosts ? 0 : get_matrix(name, prefix, obj, rack_key, unit, site->levels[0].num, racks,
+                                   err);
 }
 
 static int get_costs(const char *name, const char *prefix, struct json_object *obj,
@@ -148,11 +150,11 @@ static int get_costs(const char *name, const char *prefix, struct json_object *o
     return 0;
 }
 
-/* Distances and rates, from what was measured */
+/* Distances and rates, from what was measured; uplink_mbps: of all groups, or NULL */
 static int get_measured(const char *name, const char *prefix, struct json_object *obj,
-                        MPII_Topo_site_t * site, char *err)
+                        MPII_Topo_site_t * site, const double *uplink_mbps, char *err)
 {
-    int h = site->num_hosts, r = site->num_racks;
+    int h = site->num_hosts, r = site->levels[0].num, num_groups = 0;
     double *host_us = NULL, *rack_us = NULL, *host_mbps = NULL, *rack_mbps = NULL;
     int ret = get_level(name, prefix, obj, "latency_us", "rack_latency_us", "microseconds", site,
                         &host_us, &rack_us, err) ||
@@ -160,7 +162,7 @@ static int get_measured(const char *name, const char *prefix, struct json_object
                   &host_mbps, &rack_mbps, err) ? -1 : 0;
 
     MPII_Topo_measured_t measured = {
-        .num_hosts = h,.num_racks = r,.rack_of_host = site->rack_of_host,
+        .num_hosts = h,.num_levels = site->num_levels,.levels = site->levels,.uplink_mbps = uplink_mbps,
         .host_us = host_us,.host_mbps = host_mbps,.rack_us = rack_us,.rack_mbps = rack_mbps,
     };
     if (ret || get_costs(name, prefix, obj, &measured.costs, err)) {
@@ -180,8 +182,11 @@ static int get_measured(const char *name, const char *prefix, struct json_object
         digest_add(&site->digest, site->host_distance, (size_t) h * h);
     if (site->rack_distance)
         digest_add(&site->digest, site->rack_distance, (size_t) r * r);
+    for (int i = 0; i < site->num_levels; i++)
+        num_groups += site->levels[i].num;
     if (site->rates)
-        digest_add(&site->digest, site->rates, sizeof(*site->rates) + r * sizeof(int64_t));
+        digest_add(&site->digest, site->rates,
+                   sizeof(*site->rates) + num_groups * sizeof(int64_t));
 
   fn_exit:
     MPL_free(host_us);
@@ -255,54 +260,126 @@ static int get_hosts(const char *name, const char *prefix, struct json_object *o
     return ret;
 }
 
-static int get_racks(const char *name, const char *prefix, struct json_object *obj,
-                     MPII_Topo_site_t * site, char *err)
+/* Groups of `below` members, hosts or groups of the level below; sub: prefix of the keys */
+static int get_groups(const char *name, const char *sub, struct json_object *obj,
+                      const char *names_key, const char *of_key, int below, const char *member,
+                      MPII_Topo_groups_t * groups, char *err)
 {
-    char sub[64];
-    struct json_object *racks, *names, *of_host;
-
-    racks = MPII_Topo_json_get(name, prefix, obj, "racks", json_type_object, err);
-    if (racks == NULL)
-        return -1;
-    snprintf(sub, sizeof(sub), "%sracks.", prefix);
-    names = MPII_Topo_json_get(name, sub, racks, "names", json_type_array, err);
+    struct json_object *names = MPII_Topo_json_get(name, sub, obj, names_key, json_type_array, err);
     if (names == NULL)
         return -1;
     size_t n = json_object_array_length(names);
     if (n < 1 || n > MAX_HOSTS)
-        return MPII_Topo_json_fail(err, "%s: key \"%snames\": found %zu names, expected 1 to %d",
-                                   name, sub, n, MAX_HOSTS);
-    site->num_racks = n;
-    for (int i = 0; i < site->num_racks; i++) {
+        return MPII_Topo_json_fail(err, "%s: key \"%s%s\": found %zu names, expected 1 to %d",
+                                   name, sub, names_key, n, MAX_HOSTS);
+    groups->num = n;
+    for (int i = 0; i < groups->num; i++) {
         struct json_object *val = json_object_array_get_idx(names, i);
         if (!json_object_is_type(val, json_type_string))
-            return MPII_Topo_json_fail(err, "%s: key \"%snames[%d]\": found %s, expected string",
-                                       name, sub, i, json_type_to_name(json_object_get_type(val)));
+            return MPII_Topo_json_fail(err, "%s: key \"%s%s[%d]\": found %s, expected string", name,
+                                       sub, names_key, i,
+                                       json_type_to_name(json_object_get_type(val)));
     }
-    of_host = MPII_Topo_json_get(name, sub, racks, "of_host", json_type_array, err);
-    if (of_host == NULL)
+    struct json_object *of = MPII_Topo_json_get(name, sub, obj, of_key, json_type_array, err);
+    if (of == NULL)
         return -1;
-    if (json_object_array_length(of_host) != (size_t) site->num_hosts)
+    if (json_object_array_length(of) != (size_t) below)
         return MPII_Topo_json_fail(err,
-                                   "%s: key \"%sof_host\": found %zu values, expected %d, one a host",
-                                   name, sub, (size_t) json_object_array_length(of_host),
-                                   site->num_hosts);
-    site->rack_of_host = MPL_malloc(site->num_hosts * sizeof(int), MPL_MEM_COLL);
-    if (site->rack_of_host == NULL)
+                                   "%s: key \"%s%s\": found %zu values, expected %d, one a %s", name,
+                                   sub, of_key, (size_t) json_object_array_length(of), below, member);
+    groups->of = MPL_malloc(below * sizeof(int), MPL_MEM_COLL);
+    if (groups->of == NULL)
         return MPII_Topo_json_fail(err, "%s: out of memory", name);
-    for (int i = 0; i < site->num_hosts; i++) {
-        struct json_object *val = json_object_array_get_idx(of_host, i);
+    for (int i = 0; i < below; i++) {
+        struct json_object *val = json_object_array_get_idx(of, i);
         if (!json_object_is_type(val, json_type_int))
-            return MPII_Topo_json_fail(err, "%s: key \"%sof_host[%d]\": found %s, expected int",
-                                       name, sub, i, json_type_to_name(json_object_get_type(val)));
-        int64_t rack = json_object_get_int64(val);
-        if (rack < 0 || rack >= site->num_racks)
-            return MPII_Topo_json_fail(err,
-                                       "%s: key \"%sof_host[%d]\": found %lld, expected 0 to %d",
-                                       name, sub, i, (long long) rack, site->num_racks - 1);
-        site->rack_of_host[i] = rack;
+            return MPII_Topo_json_fail(err, "%s: key \"%s%s[%d]\": found %s, expected int", name, sub,
+                                       of_key, i, json_type_to_name(json_object_get_type(val)));
+        int64_t group = json_object_get_int64(val);
+        if (group < 0 || group >= groups->num)
+            return MPII_Topo_json_fail(err, "%s: key \"%s%s[%d]\": found %lld, expected 0 to %d", name,
+                                       sub, of_key, i, (long long) group, groups->num - 1);
+        groups->of[i] = group;
     }
-    digest_add(&site->digest, site->rack_of_host, site->num_hosts * sizeof(int));
+    return 0;
+}
+
+/* Rates of the uplinks of groups, 0 where they are not known */
+static int get_uplinks(const char *name, const char *sub, struct json_object *obj, int num,
+                       double mbps[], char *err)
+{
+    const char *key = "uplink_mbps";
+
+    if (!json_object_object_get_ex(obj, key, NULL))
+        return 0;
+    struct json_object *array = MPII_Topo_json_get(name, sub, obj, key, json_type_array, err);
+    if (array == NULL)
+        return -1;
+    if (json_object_array_length(array) != (size_t) num)
+        return MPII_Topo_json_fail(err, "%s: key \"%s%s\": found %zu values, expected %d, one a group",
+                                   name, sub, key, (size_t) json_object_array_length(array), num);
+    for (int i = 0; i < num; i++) {
+        struct json_object *val = json_object_array_get_idx(array, i);
+        char at[64];
+        snprintf(at, sizeof(at), "%s[%d]", key, i);
+        if (val && get_number(name, sub, at, val, "Mbit/s", &mbps[i], err))
+            return -1;
+    }
+    return 0;
+}
+
+/* Racks and levels above; *uplink_mbps: of all their groups, NULL in format 1 */
+static int get_levels(const char *name, const char *prefix, struct json_object *obj, bool has_levels,
+                      MPII_Topo_site_t * site, double **uplink_mbps, char *err)
+{
+    char sub[64];
+    const int most = MPII_TOPO_MAX_ABOVE + 1;
+    int below = site->num_hosts;
+    size_t num_groups = 0;
+
+    if (!has_levels) {
+        struct json_object *racks =
+            MPII_Topo_json_get(name, prefix, obj, "racks", json_type_object, err);
+        if (racks == NULL)
+            return -1;
+        snprintf(sub, sizeof(sub), "%sracks.", prefix);
+        site->num_levels = 1;
+        if (get_groups(name, sub, racks, "names", "of_host", below, "host", &site->levels[0], err))
+            return -1;
+        digest_add(&site->digest, site->levels[0].of, below * sizeof(int));
+        return 0;
+    }
+    struct json_object *levels = MPII_Topo_json_get(name, prefix, obj, "levels", json_type_array, err);
+    if (levels == NULL)
+        return -1;
+    size_t n = json_object_array_length(levels);
+    if (n < 1 || n > (size_t) most)
+        return MPII_Topo_json_fail(err, "%s: key \"%slevels\": found %zu levels, expected 1 to %d", name,
+                                   prefix, n, most);
+    site->num_levels = n;
+    for (int i = 0; i < site->num_levels; i++) {
+        struct json_object *level = json_object_array_get_idx(levels, i);
+        if (!json_object_is_type(level, json_type_object))
+            return MPII_Topo_json_fail(err, "%s: key \"%slevels[%d]\": found %s, expected object", name,
+                                       prefix, i, json_type_to_name(json_object_get_type(level)));
+        snprintf(sub, sizeof(sub), "%slevels[%d].", prefix, i);
+        if (get_groups(name, sub, level, "groups", "of_group", below,
+                       i == 0 ? "host" : "group of the level below", &site->levels[i], err))
+            return -1;
+        digest_add(&site->digest, site->levels[i].of, below * sizeof(int));
+        below = site->levels[i].num;
+        num_groups += below;
+    }
+    double *mbps = *uplink_mbps = MPL_calloc(num_groups, sizeof(double), MPL_MEM_COLL);
+    if (mbps == NULL)
+        return MPII_Topo_json_fail(err, "%s: out of memory", name);
+    for (int i = 0; i < site->num_levels; i++) {
+        snprintf(sub, sizeof(sub), "%slevels[%d].", prefix, i);
+        if (get_uplinks(name, sub, json_object_array_get_idx(levels, i), site->levels[i].num, mbps,
+                        err))
+            return -1;
+        mbps += site->levels[i].num;
+    }
     return 0;
 }
 
@@ -332,6 +409,7 @@ int MPII_Topo_site_create(const char *name, struct json_object *root, MPII_Topo_
     const char *prefix = "";
     struct json_object *obj = root, *format;
     MPII_Topo_site_t *site = NULL;
+    double *uplink_mbps = NULL;
 
     *site_ = NULL;
     if (json_object_object_get_ex(root, "topology", NULL)) {
@@ -348,9 +426,10 @@ int MPII_Topo_site_create(const char *name, struct json_object *root, MPII_Topo_
     format = MPII_Topo_json_get(name, prefix, obj, "format", json_type_int, err);
     if (format == NULL)
         return -1;
-    if (json_object_get_int64(format) != SITE_FORMAT)
-        return MPII_Topo_json_fail(err, "%s: key \"%sformat\": found %lld, expected %d", name,
-                                   prefix, (long long) json_object_get_int64(format), SITE_FORMAT);
+    int64_t version = json_object_get_int64(format);
+    if (version != RACKS_FORMAT && version != LEVELS_FORMAT)
+        return MPII_Topo_json_fail(err, "%s: key \"%sformat\": found %lld, expected %d or %d", name,
+                                   prefix, (long long) version, RACKS_FORMAT, LEVELS_FORMAT);
 
     site = MPL_calloc(1, sizeof(*site), MPL_MEM_COLL);
     if (site == NULL)
@@ -361,14 +440,16 @@ int MPII_Topo_site_create(const char *name, struct json_object *root, MPII_Topo_
         MPII_Topo_site_free(site);
         return MPII_Topo_json_fail(err, "%s: out of memory", name);
     }
-    if (get_hosts(name, prefix, obj, site, err) || get_racks(name, prefix, obj, site, err) ||
+    int ret = get_hosts(name, prefix, obj, site, err) ||
+        get_levels(name, prefix, obj, version == LEVELS_FORMAT, site, &uplink_mbps, err) ||
         get_rack_join_bytes(name, prefix, obj, site, err) ||
-        get_measured(name, prefix, obj, site, err)) {
+        get_measured(name, prefix, obj, site, uplink_mbps, err) ? -1 : 0;
+    MPL_free(uplink_mbps);
+    if (ret)
         MPII_Topo_site_free(site);
-        return -1;
-    }
-    *site_ = site;
-    return 0;
+    else
+        *site_ = site;
+    return ret;
 }
 
 void MPII_Topo_site_free(MPII_Topo_site_t * site)
@@ -379,7 +460,8 @@ void MPII_Topo_site_free(MPII_Topo_site_t * site)
         MPL_free(site->host_names[i]);
     MPL_free(site->name);
     MPL_free(site->host_names);
-    MPL_free(site->rack_of_host);
+    for (int i = 0; i < site->num_levels; i++)
+        MPL_free(site->levels[i].of);
     MPL_free(site->host_distance);
     MPL_free(site->rack_distance);
     MPL_free(site->rates);

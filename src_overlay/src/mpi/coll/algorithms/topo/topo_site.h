@@ -6,15 +6,19 @@
 #ifndef TOPO_SITE_H_INCLUDED
 #define TOPO_SITE_H_INCLUDED
 
+#include "topo_place.h"
 #include <stddef.h>
-#include <stdint.h>
 
-/* The topology of a site: which hosts there are, their racks, and how far they are apart. Read from
- * a site.json (topo-pingpong) or from the "topology" object of a tuning.json (topo-tune), format 1:
+/* The topology of a site: which hosts there are, their racks and the levels above, and how far they are
+ * apart. Read from a site.json (topo-pingpong) or from the "topology" object of a tuning.json
+ * (topo-tune), format 1 or 2:
  *
- *   "format":          1
+ *   "format":          1, or 2
  *   "hosts":           names as gethostname() gives them, each once
- *   "racks":           {"names": [...], "of_host": for each host the index of its rack}
+ *   "racks":           of format 1: {"names": [...], "of_host": for each host the index of its rack}
+ *   "levels":          of format 2, racks and up to 6 levels above, the lowest first: [{"groups": names,
+ *                      "of_group": for each host, or group of the level below, the index of its group,
+ *                      "uplink_mbps": of each group, or null; optional}]
  *   "latency_us":      hosts x hosts, microseconds, >= 0
  *   "rack_latency_us": racks x racks, instead of the former on large sites
  *   "bandwidth_mbps", "rack_bandwidth_mbps":
@@ -29,10 +33,10 @@
 typedef struct MPII_Topo_site {
     char *name;                 /* of the file */
     int num_hosts;
-    int num_racks;
-    int *rack_of_host;          /* [num_hosts] */
+    int num_levels;             /* racks, and those above */
+    MPII_Topo_groups_t levels[MPII_TOPO_MAX_ABOVE + 1];
     uint8_t *host_distance;     /* [num_hosts * num_hosts] or NULL */
-    uint8_t *rack_distance;     /* [num_racks * num_racks] or NULL */
+    uint8_t *rack_distance;     /* [racks * racks] or NULL */
     struct MPII_Topo_rates *rates;      /* or NULL: latencies or bandwidths were not measured */
     char **host_names;          /* [num_hosts] */
     int64_t rack_join_bytes;    /* -1: not told */

@@ -31,7 +31,7 @@ void MPII_Topo_view_release(MPII_Topo_view_t * view)
         MPL_free(d);
     }
     MPL_free(view->place.host_of_rank);
-    MPL_free(view->place.rack_of_host);
+    MPII_Topo_place_free_groups(&view->place);
     MPL_free(view->place.path_of_rank);
     MPL_free(view->site_host);
     MPL_free(view->site_rack);
@@ -118,7 +118,7 @@ static int rack_distance(const void *state, int a, int b)
 
     if (site_a == -1 || site_b == -1)
         return MPII_TOPO_DISTANCE_MAX + 1;
-    return view->site->rack_distance[(size_t) site_a * view->site->num_racks + site_b];
+    return view->site->rack_distance[(size_t) site_a * view->site->levels[0].num + site_b];
 }
 
 /* Number the hosts in the order of their lowest rank. id[num_ranks]: what a host is known by, below
@@ -151,38 +151,24 @@ static void number_hosts(MPII_Topo_view_t * view, const int id[], int num_ids,
     MPL_free(num_on);
 }
 
-/* Number the racks in the order of their lowest host. A host that the topology does not know has a
- * rack of its own. Without a topology all hosts are in one rack. */
-static void number_racks(MPII_Topo_view_t * view)
+/* A host that the topology does not know has a rack of its own, and so on. Without a topology all hosts are
+ * in one rack. */
+static void number_groups(MPII_Topo_view_t * view)
 {
     MPII_Topo_place_t *place = &view->place;
     const MPII_Topo_site_t *site = view->site;
-    int *rack_of_site = NULL;
 
-    place->rack_of_host = MPL_calloc(place->num_hosts, sizeof(int), MPL_MEM_COLL);
     view->site_rack = MPL_malloc(place->num_hosts * sizeof(int), MPL_MEM_COLL);
-    MPII_TOPO_NEED(place->rack_of_host && view->site_rack);
-    if (site == NULL) {
-        place->num_racks = 1;
-        view->site_rack[0] = -1;
+    MPII_TOPO_NEED(view->site_rack);
+    if (site) {
+        MPII_TOPO_NEED(MPII_Topo_place_groups(place, view->site_host, site->levels,
+                                              site->num_levels - 1, view->site_rack) == 0);
         return;
     }
-    rack_of_site = MPL_malloc(site->num_racks * sizeof(int), MPL_MEM_COLL);
-    MPII_TOPO_NEED(rack_of_site);
-    for (int i = 0; i < site->num_racks; i++)
-        rack_of_site[i] = -1;
-    for (int h = 0; h < place->num_hosts; h++) {
-        int site_rack = view->site_host[h] == -1 ? -1 : site->rack_of_host[view->site_host[h]];
-        if (site_rack != -1 && rack_of_site[site_rack] != -1) {
-            place->rack_of_host[h] = rack_of_site[site_rack];
-            continue;
-        }
-        if (site_rack != -1)
-            rack_of_site[site_rack] = place->num_racks;
-        view->site_rack[place->num_racks] = site_rack;
-        place->rack_of_host[h] = place->num_racks++;
-    }
-    MPL_free(rack_of_site);
+    place->rack_of_host = MPL_calloc(place->num_hosts, sizeof(int), MPL_MEM_COLL);
+    MPII_TOPO_NEED(place->rack_of_host);
+    place->num_racks = 1;
+    view->site_rack[0] = -1;
 }
 
 MPII_Topo_view_t *MPII_Topo_view_create(int num_ranks, const int id[], int num_ids,
@@ -206,7 +192,7 @@ MPII_Topo_view_t *MPII_Topo_view_create(int num_ranks, const int id[], int num_i
     place->num_ranks = num_ranks;
     place->path_of_rank = path;
     number_hosts(view, id, num_ids, site_host_of_id);
-    number_racks(view);
+    number_groups(view);
 
     place->state = view;
     place->rack_join_bytes = site ? site->rack_join_bytes : -1;

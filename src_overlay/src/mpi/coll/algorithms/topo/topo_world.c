@@ -212,6 +212,7 @@ static void find_in_world(MPIR_Comm * comm_ptr)
 void MPII_Topo_comm_count(MPIR_Comm * comm_ptr, MPII_Topo_count_t * count)
 {
     count->num_hosts = count->num_racks = count->max_ppn = MPIR_AINT_MAX;
+    count->num_above[0] = count->num_above[1] = MPIR_AINT_MAX;
     if (comm_ptr->comm_kind != MPIR_COMM_KIND__INTRACOMM || world == NULL ||
         !MPII_Topo_is_in_world(comm_ptr))
         return;
@@ -219,6 +220,8 @@ void MPII_Topo_comm_count(MPIR_Comm * comm_ptr, MPII_Topo_count_t * count)
     const MPII_Topo_view_t *view = comm_ptr->coll.topo->view;
     count->num_hosts = view->place.num_hosts;
     count->num_racks = view->place.num_racks;
+    for (int i = 0; i < 2; i++)
+        count->num_above[i] = i < view->place.num_above ? view->place.above[i].num : 1;
     count->max_ppn = view->max_ppn;
 }
 
@@ -349,9 +352,11 @@ int MPII_Topo_comm_find(MPIR_Comm * comm_ptr, MPII_Topo_view_t ** view, MPII_Top
     *view = comm_ptr->coll.topo->view;
     if (MPII_Topo_is_to_tell(comm_ptr, 1, MPII_TOPO_TOLD_PLACE)) {
         const MPII_Topo_place_t *place = &(*view)->place;
-        printf("[mpich] topology of communicator 0x%08x: %d ranks, %d hosts, %d racks, from %s\n",
-               (unsigned) comm_ptr->handle, place->num_ranks, place->num_hosts, place->num_racks,
-               (*view)->site ? (*view)->site->name : "host names");
+        printf("[mpich] topology of communicator 0x%08x: %d ranks, %d hosts, %d racks",
+               (unsigned) comm_ptr->handle, place->num_ranks, place->num_hosts, place->num_racks);
+        for (int i = 0; i < place->num_above; i++)
+            printf(", %d of level %d", place->above[i].num, i + 3);
+        printf(", from %s\n", (*view)->site ? (*view)->site->name : "host names");
         fflush(stdout);
     }
 

@@ -46,6 +46,7 @@ int MPII_Topo_num_on_host(void);
 typedef struct {
     MPI_Aint num_hosts;
     MPI_Aint num_racks;
+    MPI_Aint num_above[2];      /* groups of the two levels above, where the topology has none: 1 */
     MPI_Aint max_ppn;           /* most ranks on a host */
 } MPII_Topo_count_t;
 
