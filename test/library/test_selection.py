@@ -1028,19 +1028,28 @@ def test_rules_come_before_a_device(select: Callable[..., Any], two_of: Callable
 # ---------------------------------------------------------------- report and trace
 
 
-def table_of(stderr: Any) -> Any:
-    """{(collective, ranks, size, algorithm, reason): calls} of the report on stderr, but for hosts and
-    what follows from clocks."""
+def report_of(stderr: Any) -> list[Any]:
+    """[((collective, ranks, size, algorithm, reason), calls)] of the report on stderr, but for hosts,
+    and what follows from clocks."""
     lines = [line for line in stderr.splitlines() if line.startswith("[mpich] selection:")]
     header, *rows = [line.removeprefix("[mpich] selection:").split(maxsplit=9) for line in lines]
     assert header == [
         *("CALLS", "COLLECTIVE", "RANKS", "HOSTS", "BYTES", "MEAN_BYTES", "ALGORITHM"),
         *("TOTAL_US", "MEAN_US", "REASON (rank 0)"),
     ]
-    table: Counter[Any] = Counter()
+    found = []
     for calls, collective, ranks, _, size, mean, algorithm, _, _, reason in rows:
         assert (size == "-") == (mean == "-")
-        table[collective, ranks, size, algorithm, reason] += int(calls)
+        found.append(((collective, ranks, size, algorithm, reason), int(calls)))
+    return found
+
+
+def table_of(stderr: Any) -> Any:
+    """{(collective, ranks, size, algorithm, reason): calls}. Where MPICH does not know the hosts of a
+    communicator at once, as 5.0, there are two rows of these."""
+    table: Counter[Any] = Counter()
+    for row, calls in report_of(stderr):
+        table[row] += calls
     return table
 
 
@@ -1095,7 +1104,7 @@ def test_report(select: Callable[..., Any]) -> None:
     rules = {**REPORTED_RULES, "collective=bcast": {"comm_type=intra": ring}}
     run = select(calls, 5, rules=rules, env=env)
     table = table_of(run.stderr)
-    assert len(table) == len(run.stderr.splitlines()) - 1, run.stderr
+    assert len(report_of(run.stderr)) == len(run.stderr.splitlines()) - 1, run.stderr
     assert_same(table, run.ranks[0]["total"])
     assert run.ranks[0]["total"].selected != run.ranks[1]["total"].selected
 
@@ -1159,7 +1168,7 @@ def test_threads(select: Callable[..., Any]) -> None:
         calls, 4, rules=REPORTED_RULES, env={REPORT: "print", TRACE: 1}, options=["--threads", 4]
     )
     assert_same(table_of(four.stderr), four.ranks[0]["total"])
-    assert sorted(trace_of(four.stderr)) == sorted(table_of(four.stderr))
+    assert sorted(trace_of(four.stderr)) == sorted(row for row, _ in report_of(four.stderr))
     for single, multiple in zip(once.ranks, four.ranks, strict=True):
         for collective in ("alltoallv", "ialltoall", "iscan", "neighbor_alltoallw"):
             counted = [
