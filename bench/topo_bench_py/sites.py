@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -39,12 +39,17 @@ def stop(process: subprocess.Popen[str]) -> None:
         try:
             os.killpg(process.pid, sig)
             process.wait(patience)
-            return
+            break
         except ProcessLookupError:
             process.wait()
-            return
+            break
         except subprocess.TimeoutExpired:
             pass
+    # an mpiexec that was just starting them does not know all of its own, which have groups of theirs
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        with suppress(OSError):  # it has ended
+            if os.getsid(pid) == process.pid:
+                os.kill(pid, signal.SIGKILL)
 
 
 @contextmanager
