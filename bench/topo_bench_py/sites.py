@@ -10,6 +10,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -46,10 +47,29 @@ def stop(process: subprocess.Popen[str]) -> None:
         except subprocess.TimeoutExpired:
             pass
     # an mpiexec that was just starting them does not know all of its own, which have groups of theirs
-    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
-        with suppress(OSError):  # it has ended
-            if os.getsid(pid) == process.pid:
+    end_session(process.pid)
+
+
+def end_session(session: int) -> None:
+    for _ in range(100):
+        members = [
+            pid
+            for pid in map(int, filter(str.isdigit, os.listdir("/proc")))
+            if _is_in(pid, session)
+        ]
+        if not members:
+            return
+        for pid in members:
+            with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+def _is_in(pid: int, session: int) -> bool:
+    try:
+        return os.getsid(pid) == session
+    except OSError:  # it has ended
+        return False
 
 
 @contextmanager

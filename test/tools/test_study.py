@@ -18,7 +18,7 @@ from inprocess import run_tool
 REPO = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPO / "bench"), str(REPO / "maint")]
 
-from topo_bench_py import cli, files, plans, settings
+from topo_bench_py import cli, files, plans, settings, sites
 from topo_common.files import InputError
 
 PLAN = """
@@ -267,8 +267,14 @@ def test_interrupted_and_resumed(
     while not launches.is_dir() or len(list(launches.glob("*.jsonl"))) < 3:
         assert process.poll() is None
         time.sleep(0.02)
+    if number == signal.SIGKILL:
+        process.send_signal(signal.SIGSTOP)
+        launched = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     process.send_signal(number)
     _, said = process.communicate(timeout=60)
+    if number == signal.SIGKILL:  # of whose launch nobody knows any more
+        for pid in map(int, launched):
+            sites.end_session(pid)
     if number == signal.SIGINT:
         assert process.returncode == 130
         assert re.search(r"interrupted; .*result.json: \d+ records, \d+ launches missing", said)
