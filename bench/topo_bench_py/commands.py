@@ -3,12 +3,12 @@
 
 import contextlib
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
 from topo_common import cli as common
 from topo_common import files
+from topo_common.cli import bad_input
 from topo_common.files import Failure, InputError
 
 from . import plans
@@ -20,15 +20,6 @@ from .settings import find_bench
 from .show import progress_bar
 from .sites import Site, find_program, launcher_site, vcluster_site
 from .study import Study
-
-
-@contextlib.contextmanager
-def bad_input() -> Iterator[None]:
-    """A plan or a result that is wrong is a wrong command line."""
-    try:
-        yield
-    except InputError as error:
-        raise Failure(str(error), click.UsageError.exit_code) from None
 
 
 def check_virtual_cluster() -> None:

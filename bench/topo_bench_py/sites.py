@@ -51,6 +51,7 @@ def stop(process: subprocess.Popen[str]) -> None:
 
 
 def end_session(session: int) -> None:
+    """Kills all processes of a session."""
     for _ in range(100):
         members = [
             pid

@@ -7,7 +7,6 @@ them, as of `topo-bench run`). A study that was interrupted goes on with the lau
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import re
@@ -66,16 +65,7 @@ class Study:
     @contextlib.contextmanager
     def opened(self, where: str) -> Iterator[None]:
         """The folder, made or found, and ours while the block runs. where: the site in words."""
-        try:
-            (self.folder / "launches").mkdir(parents=True, exist_ok=True)
-            lock = open(self.folder / "lock", "a+")  # noqa: SIM115 - closed below
-        except OSError as error:
-            raise InputError(self.folder, error.strerror or str(error)) from None
-        with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise Failure(f"{self.folder}: another study is under way there") from None
+        with files.launches_folder(self.folder, "another study is under way there"):
             self._identify(where)
             yield
 

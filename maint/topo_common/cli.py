@@ -16,13 +16,13 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from topo_common.files import Failure
+from topo_common.files import Failure, InputError
 from topo_common.start import INTERRUPTED
 from topo_common.text import hint, one_line
 
@@ -92,6 +92,15 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> 
         name = ctx.find_root().info_name
         click.echo(f"{name} {version()} of mpich-topo, for MPICH {', '.join(mpich_versions())}")
         ctx.exit()
+
+
+@contextlib.contextmanager
+def bad_input() -> Iterator[None]:
+    """A file that is wrong is a wrong command line."""
+    try:
+        yield
+    except InputError as error:
+        raise Failure(str(error), click.UsageError.exit_code) from None
 
 
 def run(name: str, command: click.Command, args: Sequence[str] | None = None) -> int:

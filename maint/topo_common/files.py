@@ -1,6 +1,8 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""Reading files that may be bad, and writing files that are whole or not there."""
+"""Reading files that may be bad, writing files that are whole or not there, and folders that are ours."""
 
+import contextlib
+import fcntl
 import json
 import math
 import os
@@ -8,6 +10,7 @@ import re
 import stat
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -178,6 +181,23 @@ def check_folder(path: str | os.PathLike[str]) -> None:
         raise InputError(path, "found a folder, expected the name of a file")
     if not os.access(folder, os.W_OK):
         raise InputError(path, f"no permission to write in {folder}")
+
+
+@contextlib.contextmanager
+def launches_folder(folder: Path, busy: str) -> Iterator[None]:
+    """A folder with `launches` in it, made or found, and ours while the block runs. busy: what to say
+    where it is another process's."""
+    try:
+        (folder / "launches").mkdir(parents=True, exist_ok=True)
+        lock = open(folder / "lock", "a+")  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise InputError(folder, error.strerror or str(error)) from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise Failure(f"{folder}: {busy}") from None
+        yield
 
 
 def write(path: str | os.PathLike[str], data: str | bytes) -> None:

@@ -6,7 +6,6 @@ launches/*.jsonl (what topo-bench-mpi printed, a launch each, and how it was sta
 them. A launch that was interrupted keeps what it had measured."""
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import time
@@ -88,16 +87,7 @@ class Campaign:
     @contextlib.contextmanager
     def opened(self, where: str) -> Iterator[None]:
         """The folder, made or found, and ours while the block runs. where: the launcher in words."""
-        try:
-            (self.folder / "launches").mkdir(parents=True, exist_ok=True)
-            lock = open(self.folder / "lock", "a+")  # noqa: SIM115 - closed below
-        except OSError as error:
-            raise InputError(self.folder, error.strerror or str(error)) from None
-        with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise Failure(f"{self.folder}: measurements are under way there") from None
+        with files.launches_folder(self.folder, "measurements are under way there"):
             start = dry_run(Plan(collective="barrier"), self.bench)
             ours = {
                 "format": FORMAT,

@@ -1,25 +1,14 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """The command fit."""
 
-import contextlib
-from collections.abc import Iterator
-
 import click
 from rich.console import Console
 from topo_common import files
-from topo_common.files import Failure, InputError
+from topo_common.cli import bad_input
+from topo_common.files import InputError
 
 PROGRAM = "topo-tune"
 WIDTH = 120  # of tables, which no pipe should cut
-
-
-@contextlib.contextmanager
-def bad_input() -> Iterator[None]:
-    """A file that is wrong is a wrong command line."""
-    try:
-        yield
-    except InputError as error:
-        raise Failure(str(error), click.UsageError.exit_code) from None
 
 
 @click.command()

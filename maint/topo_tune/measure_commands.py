@@ -12,9 +12,10 @@ from typing import Any
 import click
 from rich.console import Console
 from topo_common import files
+from topo_common.cli import bad_input
 from topo_common.files import Failure, InputError
 
-from topo_tune.fit_command import PROGRAM, WIDTH, bad_input
+from topo_tune.fit_command import PROGRAM, WIDTH
 
 WRONG = click.UsageError.exit_code
 PLACEMENTS = ("block", "random:1")
