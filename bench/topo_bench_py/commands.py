@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 from topo_common import cli as common
 from topo_common import files
-from topo_common.cli import bad_input
 from topo_common.files import Failure, InputError
 
 from . import plans
@@ -75,7 +74,7 @@ def study(
     the virtual cluster of the plan.
 
     Results are in a folder. After ^C, or whatever else ended it, the same command goes on where it
-    was. A plan that is wrong, or the folder of another study, is exit status 2.
+    was.
 
     \b
       topo-bench study bcast-barrier -o results
@@ -88,10 +87,9 @@ def study(
         raise click.UsageError("--site and --uplink-rate: a virtual cluster tells its own")
     if uplink_rate and not site_file:
         raise click.UsageError("--uplink-rate needs the racks of a --site")
-    with bad_input():
-        path = find_plan(plan)
-        what = read_plan(path)
-        links = links_of_site(site_file, None, uplink_rate) if site_file else None
+    path = find_plan(plan)
+    what = read_plan(path)
+    links = links_of_site(site_file, None, uplink_rate) if site_file else None
     if launch_command is None:
         mappings = dict.fromkeys(what.get("placements", plans.PLACEMENTS), "")
     else:
@@ -108,7 +106,7 @@ def study(
         return
     if launch_command is None and cluster is None:
         check_virtual_cluster()
-    with bad_input(), run.opened(where):
+    with run.opened(where):
         if site_file:
             files.write(folder / "site.json", files.read_text(site_file))
         measure(run, launch_command, cluster, options, links)
@@ -155,13 +153,12 @@ def report(paths: tuple[str, ...], output: str, folder: str | None) -> None:
     """Make a page of RESULTS: folders of study, or files of study or run.
 
     The page is one file that a browser opens without a network. It begins with what was found in
-    plain words. RESULTS must be of one site and one MPI library. One that is wrong is exit status 2.
+    plain words. RESULTS must be of one site and one MPI library.
     """
     if Path(output).suffix.lower() not in (".html", ".htm"):
         raise click.UsageError(f"--output {output}: the name must end in .html")
-    with bad_input():
-        files.check_folder(output)
-        results, records = read_all(paths)
+    files.check_folder(output)
+    results, records = read_all(paths)
     page, made = make_page(results, records)
     if folder:
         try:

@@ -92,7 +92,7 @@ class Outputs:
             try:
                 text = (as_csv if Path(path).suffix == ".csv" else as_json)(result)
                 files.write(path, text)
-            except InputError as error:
+            except Failure as error:
                 self.errors[path] = str(error)
             else:
                 self.errors.pop(path, None)

@@ -4,9 +4,8 @@
 A command says what it could not do by a Failure. Exit status of all tools:
 
 0    done
-1    it could not be done: a bad input file, a failed launch, a disk that is full, a standard output
-     that was closed
-2    the command line is wrong
+1    it could not be done: a failed launch, a disk that is full, a standard output that was closed
+2    the command line is wrong, or a file that it names
 130  interrupted
 """
 
@@ -16,19 +15,19 @@ import os
 import re
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from topo_common.files import Failure, InputError
+from topo_common.files import Failure
 from topo_common.start import INTERRUPTED
 from topo_common.text import hint, one_line
 
 EXIT_STATUS = (
-    "Exit status: 0 done; 1 it could not be done (a bad file, a failed launch, a full disk, standard"
-    " output closed); 2 the command line is wrong; 130 interrupted."
+    "Exit status: 0 done; 1 it could not be done (a failed launch, a full disk, standard output"
+    " closed); 2 the command line is wrong, or a file that it names; 130 interrupted."
 )
 # beside the packages, in the repository and where it is installed
 VERSIONS = Path(__file__).resolve().parent.parent / "versions.toml"
@@ -92,15 +91,6 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> 
         name = ctx.find_root().info_name
         click.echo(f"{name} {version()} of mpich-topo, for MPICH {', '.join(mpich_versions())}")
         ctx.exit()
-
-
-@contextlib.contextmanager
-def bad_input() -> Iterator[None]:
-    """A file that is wrong is a wrong command line."""
-    try:
-        yield
-    except InputError as error:
-        raise Failure(str(error), click.UsageError.exit_code) from None
 
 
 def run(name: str, command: click.Command, args: Sequence[str] | None = None) -> int:

@@ -31,12 +31,12 @@ class Failure(Exception):
 
 
 class InputError(Failure):
-    """A file says something that it may not say. The text is one line: file, place, what was found
-    and what is expected."""
+    """A file of the command line is not there, or says something that it may not say. The text is one
+    line: file, place, what was found and what is expected."""
 
     def __init__(self, path: object, text: str, where: str | None = None) -> None:
         parts = [str(path), where, text] if where else [str(path), text]
-        super().__init__(": ".join(parts))
+        super().__init__(": ".join(parts), status=2)
 
 
 def json_type(value: Any) -> str:
@@ -205,7 +205,7 @@ def write(path: str | os.PathLike[str], data: str | bytes) -> None:
     its place when it is complete. "-" is standard output; what is not a regular file (/dev/null, a
     pipe) is written to directly.
 
-    Raises InputError where that fails: no permission, disk full."""
+    Raises Failure where that fails: no permission, disk full."""
     data = data.encode() if isinstance(data, str) else data
     if path == "-":
         sys.stdout.flush()
@@ -222,8 +222,7 @@ def write(path: str | os.PathLike[str], data: str | bytes) -> None:
             return
         _replace(target, data)
     except OSError as error:
-        text = f"{error.strerror or error}; nothing was written"
-        raise InputError(path, text) from None
+        raise Failure(f"{path}: {error.strerror or error}; nothing was written") from None
     except ValueError:
         raise InputError(short(path), "found a NUL byte in the file's name") from None
 

@@ -4,7 +4,6 @@
 import click
 from rich.console import Console
 from topo_common import files
-from topo_common.cli import bad_input
 from topo_common.files import InputError
 
 PROGRAM = "topo-tune"
@@ -43,32 +42,31 @@ def fit(
     found = grammar.find_version(version)
     if found is None:
         raise click.UsageError(f"--mpich {version}: known are {', '.join(grammar.versions())}")
-    with bad_input():
-        every = []
-        for path in paths:
-            if form == "pico":
-                more, used = pico.read(path)
-                for name, sha in used:
-                    click.echo(f"{PROGRAM}: read {name}, SHA-256 {sha}", err=True)
-            else:
-                more = read_csv(path)
-            every += more
-        if points:
-            files.write(points, to_csv(every))
-        groups = fitting.groups(every)
-        if not groups:
-            raise InputError(paths[0], "found no point at which two algorithms were measured")
-        sites = {site for site, _ in groups}
-        if output and len(sites) > 1:
-            text = f"found {len(sites)} sites, expected one for a tuning file"
-            raise InputError(paths[0], text)
-        choices = [c for (_, name), of in groups.items() for c in fitting.choices(name, of)]
-        if output:
-            try:
-                tuning = fitting.tuning(choices, found)
-            except ValueError as error:
-                raise InputError(paths[0], str(error)) from None
-            files.write(output, files.dump_json(tuning))
+    every = []
+    for path in paths:
+        if form == "pico":
+            more, used = pico.read(path)
+            for name, sha in used:
+                click.echo(f"{PROGRAM}: read {name}, SHA-256 {sha}", err=True)
+        else:
+            more = read_csv(path)
+        every += more
+    if points:
+        files.write(points, to_csv(every))
+    groups = fitting.groups(every)
+    if not groups:
+        raise InputError(paths[0], "found no point at which two algorithms were measured")
+    sites = {site for site, _ in groups}
+    if output and len(sites) > 1:
+        text = f"found {len(sites)} sites, expected one for a tuning file"
+        raise InputError(paths[0], text)
+    choices = [c for (_, name), of in groups.items() for c in fitting.choices(name, of)]
+    if output:
+        try:
+            tuning = fitting.tuning(choices, found)
+        except ValueError as error:
+            raise InputError(paths[0], str(error)) from None
+        files.write(output, files.dump_json(tuning))
     console = Console(highlight=False, emoji=False, markup=False, width=WIDTH)
     if len(sites) == 1:
         console.print(fitting.rules_table(choices))

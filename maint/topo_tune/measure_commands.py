@@ -12,7 +12,6 @@ from typing import Any
 import click
 from rich.console import Console
 from topo_common import files
-from topo_common.cli import bad_input
 from topo_common.files import Failure, InputError
 
 from topo_tune.fit_command import PROGRAM, WIDTH
@@ -132,8 +131,7 @@ def measure(
     where = check_launcher(launch, vcluster, cluster)
     is_virtual = launch is None
     mappings = placements_of(placements, is_virtual)
-    with bad_input():
-        loaded = site.load(site_file)
+    loaded = site.load(site_file)
     per_host = numbers(ppn, "--ppn") if is_virtual else [0]
     counts = numbers(ranks, "--ranks") if ranks else []
     if not counts and not is_virtual:
@@ -154,7 +152,7 @@ def measure(
     def say(text: str) -> None:
         click.echo(f"{PROGRAM}: {text}", err=True)
 
-    with bad_input(), campaign.opened(where):
+    with campaign.opened(where):
         files.write(Path(output) / "site.json", files.dump_json(loaded.raw))
         try:
             with launching(launch, vcluster, cluster) as launcher:
@@ -237,12 +235,11 @@ def report(folder: str, output: str) -> None:
 
     if Path(output).suffix.lower() not in (".html", ".htm"):
         raise click.UsageError(f"--output {output}: the name must end in .html")
-    with bad_input():
-        files.check_folder(output)
-        campaign, about = opened_campaign(folder, None)
-        tuning, found = outcome(campaign)
-        pairs = comparing.pairs(read_launches(Path(folder) / "compare"))
-        files.write(output, page.make(campaign, about, tuning, found, pairs))
+    files.check_folder(output)
+    campaign, about = opened_campaign(folder, None)
+    tuning, found = outcome(campaign)
+    pairs = comparing.pairs(read_launches(Path(folder) / "compare"))
+    files.write(output, page.make(campaign, about, tuning, found, pairs))
 
 
 @click.command()
@@ -281,23 +278,22 @@ def compare(
     def say(text: str) -> None:
         click.echo(f"{PROGRAM}: {text}", err=True)
 
-    with bad_input():
-        campaign, _ = opened_campaign(folder, bench)
-        tuned = Path(tuning) if tuning else Path(folder) / "tuning.json"
-        grammar.load(str(tuned), campaign.version)
-        todo = comparing.requests(campaign.launched, list(mappings), campaign.seed)
-        campaign.folder = Path(folder) / "compare"
-        campaign.mappings = mappings
-        with campaign.opened(f"{where}; {digest_of(tuned)}"):
-            end = time.monotonic() + budget - campaign.seconds
-            try:
-                with launching(launch, vcluster, cluster) as launcher:
-                    left = lambda: end - time.monotonic()  # noqa: E731
-                    comparing.run(campaign, launcher, todo, str(tuned.absolute()), left, say)
-            except (Failure, KeyboardInterrupt, SystemExit) as error:
-                kept = f"{len(campaign.launched)} launches are kept in {campaign.folder}"
-                ended(error, f"{kept}: say the same again to go on")
-            found = comparing.pairs(campaign.launched)
+    campaign, _ = opened_campaign(folder, bench)
+    tuned = Path(tuning) if tuning else Path(folder) / "tuning.json"
+    grammar.load(str(tuned), campaign.version)
+    todo = comparing.requests(campaign.launched, list(mappings), campaign.seed)
+    campaign.folder = Path(folder) / "compare"
+    campaign.mappings = mappings
+    with campaign.opened(f"{where}; {digest_of(tuned)}"):
+        end = time.monotonic() + budget - campaign.seconds
+        try:
+            with launching(launch, vcluster, cluster) as launcher:
+                left = lambda: end - time.monotonic()  # noqa: E731
+                comparing.run(campaign, launcher, todo, str(tuned.absolute()), left, say)
+        except (Failure, KeyboardInterrupt, SystemExit) as error:
+            kept = f"{len(campaign.launched)} launches are kept in {campaign.folder}"
+            ended(error, f"{kept}: say the same again to go on")
+        found = comparing.pairs(campaign.launched)
     if not found:
         text = "the budget ended before anything was measured both ways"
         raise Failure(f"{text}, expected a longer --budget", WRONG)

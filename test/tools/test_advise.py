@@ -138,7 +138,7 @@ def test_bad_reports(tmp_path: Path, name: str) -> None:
     job = topo_tune(
         "advise", report(tmp_path, rows, header=header), "--site", write(tmp_path, DEMO)
     )
-    assert job.returncode == 1, job.stderr
+    assert job.returncode == 2, job.stderr
     assert job.stdout == "" and says in job.stderr and "\x1b" not in job.stderr, job.stderr
     assert job.stderr.count("\n") == 1, job.stderr
 
@@ -152,4 +152,4 @@ def test_no_report(tmp_path: Path) -> None:
         (other, "found no table of MPIR_CVAR_COLL_SELECTION_REPORT=print"),
     ):
         job = topo_tune("advise", path, "--site", where)
-        assert job.returncode == 1 and says in job.stderr and job.stderr.count("\n") == 1
+        assert job.returncode == 2 and says in job.stderr and job.stderr.count("\n") == 1

@@ -1257,16 +1257,16 @@ def test_another_library_is_really_loaded(
         (2, ("run", "--launch", "mpiexec", "--frobnicate"), ("--frobnicate",)),
         (2, ("run", "--launch", "mpiexec", "--pattern", "sparse"), ("allgather", "alltoallv")),
         (2, ("run", "--launch", "mpiexec", "--first", "-1"), ("--first",)),
-        (1, ("run", "--launch", "mpiexec", "-o", "/nowhere/a.json"), ("/nowhere",)),
-        (1, ("run", "--launch", "mpiexec", "--site", "/nowhere/s.json"), ("/nowhere/s.json",)),
+        (2, ("run", "--launch", "mpiexec", "-o", "/nowhere/a.json"), ("/nowhere",)),
+        (2, ("run", "--launch", "mpiexec", "--site", "/nowhere/s.json"), ("/nowhere/s.json",)),
         (1, ("run", "--launch", "no-such-launcher"), ("no-such-launcher",)),
         (1, ("run", "--launch", "false"), ("launch failed", "exit status 1")),
         (1, ("run", "--launch", "true"), ("launch failed", "cut")),
         (1, ("run", "--launch", "sh -c 'sleep 30'", "--timeout", "1"), ("no end after 1 s",)),
         (2, ("plot", "x.json", "-o", "x.gif"), (".png",)),
-        (1, ("plot", "x.json", "-o", "/nowhere/x.png"), ("/nowhere",)),
-        (1, ("table", "/nowhere/x.json"), ("/nowhere/x.json",)),
-        (1, ("suite", "/nowhere/x.toml"), ("/nowhere/x.toml",)),
+        (2, ("plot", "x.json", "-o", "/nowhere/x.png"), ("/nowhere",)),
+        (2, ("table", "/nowhere/x.json"), ("/nowhere/x.json",)),
+        (2, ("suite", "/nowhere/x.toml"), ("/nowhere/x.toml",)),
         (2, ("frobnicate",), ("frobnicate",)),
     ],
 )
@@ -1367,10 +1367,10 @@ def test_damaged_results_are_refused(in_process: Any, tmp_path: Path) -> None:
     for content in contents:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         for command in commands:
-            one_line_error(in_process(*command), 1, f"topo-bench: {path}: ")
+            one_line_error(in_process(*command), 2, f"topo-bench: {path}: ")
     assert not picture.exists()
     for bad in (tmp_path, "/dev/zero", "/nowhere/x.json"):
-        one_line_error(in_process("table", bad), 1, f"topo-bench: {bad}: ")
+        one_line_error(in_process("table", bad), 2, f"topo-bench: {bad}: ")
 
 
 def test_full_disk_keeps_the_old_file(tool: Any, mpiexec: Path, tmp_path: Path) -> None:
@@ -1704,7 +1704,7 @@ def test_damaged_sites_are_refused(
     for content in contents:
         path.write_text(content)
         done = in_process("run", "--launch", mpiexec, "--site", path)
-        one_line_error(done, 1, f"topo-bench: {path}: ")
+        one_line_error(done, 2, f"topo-bench: {path}: ")
 
 
 # ---- tables and pictures ----
@@ -2166,14 +2166,14 @@ def test_bad_suite(in_process: Any, tmp_path: Path, old: Any, new: Any, message:
     path = tmp_path / "s.toml"
     assert old in SUITE
     path.write_text(SUITE.replace(old, new, 1))
-    one_line_error(in_process("suite", path), 1, f"topo-bench: {path}: ", message)
+    one_line_error(in_process("suite", path), 2, f"topo-bench: {path}: ", message)
 
 
 def test_suite_that_is_no_text(in_process: Any, tmp_path: Path) -> None:
     path = tmp_path / "s.toml"
     path.write_bytes(b"\xff")
-    one_line_error(in_process("suite", path), 1, "not UTF-8")
-    one_line_error(in_process("suite", tmp_path), 1, "Is a directory")
+    one_line_error(in_process("suite", path), 2, "not UTF-8")
+    one_line_error(in_process("suite", tmp_path), 2, "Is a directory")
     path.write_text(SUITE)
     unused = in_process("suite", path, "--define", "sizes=1")
     one_line_error(unused, 2, "--define sizes", "{sizes}")

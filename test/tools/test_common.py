@@ -108,7 +108,7 @@ def test_misspelt(name: str, near: str) -> None:
         (Failure("no namespaces", 77), 77, "tool: no namespaces\n"),
         (
             InputError("f", "found 1, expected 2", "line 3"),
-            1,
+            2,
             "tool: f: line 3: found 1, expected 2\n",
         ),
         (click.UsageError("--x: is odd"), 2, "tool: --x: is odd (help: tool --help)\n"),

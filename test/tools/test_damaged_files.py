@@ -154,11 +154,11 @@ def test_a_damaged_file_is_a_line(tmp_path: Path, kind: str, rounds: int = 25) -
             line for line in done.stderr.splitlines() if not line.startswith("topo-tune: note:")
         ]
         where = (command, data[:2000])
-        assert done.returncode in (0, 1), where
+        assert done.returncode in (0, 1 if command[0] == "validate" else 2), where
         if done.returncode and command[0] != "validate":
             assert done.stdout == "" and len(errors) == 1, where
             assert re.match(r"topo-tune: (FILE|RESULT): .", errors[0]) and len(errors[0]) < 1000, (
                 where
             )
         assert "\x1b" not in done.stderr
-    assert statuses == {0, 1}
+    assert 0 in statuses and statuses & {1, 2}

@@ -31,7 +31,7 @@ MAINT = Path(__file__).resolve().parents[2] / "maint"
 sys.path.insert(0, str(MAINT))
 
 from topo_common import files
-from topo_common.files import InputError
+from topo_common.files import Failure, InputError
 from topo_tune import bench, cli, draw, grammar, placements, racks, rules, site
 from topo_tune import predictor as predictor_module
 from topo_tune.placements import PLACEMENTS, Placed
@@ -243,7 +243,7 @@ def test_bad_site(tmp_path: Path, name: str) -> None:
     assert "\n" not in text and len(text) < len(str(path)) + 250
 
 
-def test_bad_site_exits_1_with_one_line(tmp_path: Path) -> None:
+def test_bad_site_exits_2_with_one_line(tmp_path: Path) -> None:
     path = write(tmp_path, edit("latency_us", 3, 2, value=-1))
     for command in (
         [path, "-o", "t.json"],
@@ -251,7 +251,7 @@ def test_bad_site_exits_1_with_one_line(tmp_path: Path) -> None:
         ["racks", path, "--cluster", "-o", "s"],
     ):
         done = topo_tune(*command, cwd=tmp_path)
-        assert done.returncode == 1 and done.stdout == ""
+        assert done.returncode == 2 and done.stdout == ""
         assert done.stderr == (
             f"topo-tune: {path}: $.latency_us[3][2]: found -1,"
             " expected 0 or a number from 1e-06 to 1e+12\n"
@@ -283,7 +283,7 @@ def test_no_permission(tmp_path: Path) -> None:
             os.seteuid(65534)
         with pytest.raises(InputError, match="Permission denied"):
             site.load(path)
-        with pytest.raises(InputError, match="Permission denied"):
+        with pytest.raises(Failure, match="Permission denied"):
             files.write(str(tmp_path / "tuning.json"), "{}")
     finally:
         if root:
@@ -701,7 +701,7 @@ def test_clustering_of_what_was_not_measured(tmp_path: Path) -> None:
     zeros = [[0] * 16] * 16
     path = write(tmp_path, {**DEMO, "latency_us": zeros, "bandwidth_mbps": zeros})
     done = topo_tune("racks", path, "--cluster", "-o", "-")
-    assert done.returncode == 1 and done.stdout == ""
+    assert done.returncode == 2 and done.stdout == ""
     assert "$.latency_us: found no distance between hosts that was measured" in done.stderr
     half = np.array(DEMO["latency_us"])
     half[:8, 8:] = half[8:, :8] = 0
@@ -1575,7 +1575,7 @@ def test_measurements_of_another_cluster(tmp_path: Path) -> None:
         other = write(tmp_path, result(records), "bench.json")
         for command in (["tune", path, "-o", "-"], ["model", path]):
             done = topo_tune(*command, "--measured", other)
-            assert done.returncode == 1 and done.stdout == ""
+            assert done.returncode == 2 and done.stdout == ""
             assert "found 2 measurements on other hosts" in done.stderr
 
 
@@ -1621,7 +1621,7 @@ def test_model_command(tmp_path: Path) -> None:
     assert "median 0.50; of 1, within a factor of 1.25: 0, 2: 1" in done.stdout
     elsewhere = write(tmp_path, result(records[1:]), "bench.json")
     done = topo_tune("model", path, "--measured", elsewhere)
-    assert done.returncode == 1 and "found 2 measurements on other hosts" in done.stderr
+    assert done.returncode == 2 and "found 2 measurements on other hosts" in done.stderr
 
 
 def test_tables_fit_a_terminal(tmp_path: Path) -> None:
@@ -1778,7 +1778,7 @@ def test_racks_command(tmp_path: Path) -> None:
     assert done.returncode == 0 and "do not show these racks" in done.stderr
     tables = write(tmp_path, make_site([2, 2], tables=True), "tables.json")
     done = topo_tune("racks", tables, "--cluster", "-o", tmp_path / "site3.json")
-    assert done.returncode == 1 and "found tables by rack only" in done.stderr
+    assert done.returncode == 2 and "found tables by rack only" in done.stderr
 
 
 @pytest.mark.parametrize("name", SITES)
@@ -1840,13 +1840,13 @@ def test_picture_has_logarithmic_colours_and_names(monkeypatch: pytest.MonkeyPat
 
 def test_output_that_cannot_be_written(tmp_path: Path) -> None:
     path = write(tmp_path, make_site([2, 2]))
-    for output, message in (
-        (tmp_path, "Is a directory"),
-        (tmp_path / "no" / "t.json", "No such file or directory; nothing was written"),
-        ("/dev/full", "No space left on device; nothing was written"),
+    for output, message, status in (
+        (tmp_path, "Is a directory", 2),
+        (tmp_path / "no" / "t.json", "No such file or directory; nothing was written", 1),
+        ("/dev/full", "No space left on device; nothing was written", 1),
     ):
         done = topo_tune(path, "-o", output)
-        assert done.returncode == 1 and done.stderr == f"topo-tune: {output}: {message}\n"
+        assert done.returncode == status and done.stderr == f"topo-tune: {output}: {message}\n"
     for command in ([path, "-o", "-"], ["show", path], [path, "--dry-run"]):
         with open("/dev/full", "w") as full:
             done = subprocess.run(

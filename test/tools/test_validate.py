@@ -965,7 +965,7 @@ def test_explain_levels(tmp_path: Path) -> None:
 def test_explain_a_bad_file(tmp_path: Path) -> None:
     path = write(tmp_path, {"comm_size<=4": {}})
     done = topo_tune("explain", path, "--collective", "bcast", "--ranks", 4)
-    assert done.returncode == 1 and done.stdout == ""
+    assert done.returncode == 2 and done.stdout == ""
     text = 'key "comm_size<=4": found an empty object, expected conditions or an algorithm'
     assert done.stderr == f"topo-tune: {path}: {text}\n"
     with pytest.raises(files.InputError, match="No such file"):
