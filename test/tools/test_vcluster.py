@@ -250,8 +250,8 @@ def test_bad_host_file(in_process: Any, tmp_path: Path, content: Any, message: s
     if content is not None:
         file.write_bytes(content)
     result = in_process("run", "--placement", f"file:{file}", "--", "true")
-    refused(result, 1, f"{file}: {message}")
-    refused(in_process("run", "--placement", "file:/dev/zero", "--", "true"), 1, "regular file")
+    refused(result, 2, f"{file}: {message}")
+    refused(in_process("run", "--placement", "file:/dev/zero", "--", "true"), 2, "regular file")
 
 
 def test_no_mpiexec(in_process: Any, monkeypatch: pytest.MonkeyPatch) -> None:

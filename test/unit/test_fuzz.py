@@ -32,4 +32,4 @@ def test_corpus(mpich_source: Path) -> None:
 def test_10_seconds(mpich_source: Path, require: Require) -> None:
     require("clang")
     out = fuzz(mpich_source, "--minutes", "0.17", "--jobs", "1", "--no-keep")
-    assert int(re.search(r"([\d,]+) inputs", out)[1].replace(",", "")) > 5_000
+    assert int(re.search(r"([\d,]+) inputs", out)[1].replace(",", "")) > 500
