@@ -21,10 +21,20 @@ typedef struct {
     struct {
         char name[128];
         MPI_T_pvar_handle handle;
+        unsigned long start;
     } var[COUNTERS_MAX];
 } counters_t;
 
-/* Needs MPI_T_init_thread. Counting starts here: what MPI_Init called is not in the values. */
+static unsigned long counters_read(const counters_t * c, int i)
+{
+    unsigned long value = 0;
+
+    MPI_T_pvar_read(c->session, c->var[i].handle, &value);
+    return value - c->var[i].start;
+}
+
+/* Needs MPI_T_init_thread. Counting starts here: what MPI_Init called, or a part before this one, is not
+ * in the values. */
 static void counters_open(counters_t * c)
 {
     int num = 0;
@@ -49,16 +59,10 @@ static void counters_open(counters_t * c)
             count != 1)
             continue;
         strcpy(c->var[c->n].name, name);
+        c->var[c->n].start = 0;
+        c->var[c->n].start = counters_read(c, c->n);
         c->n++;
     }
-}
-
-static unsigned long counters_read(const counters_t * c, int i)
-{
-    unsigned long value = 0;
-
-    MPI_T_pvar_read(c->session, c->var[i].handle, &value);
-    return value;
 }
 
 /* Collective over MPI_COMM_WORLD. One line per counter from rank 0. */
