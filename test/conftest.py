@@ -280,12 +280,18 @@ def clean_environment_fixture() -> Callable[..., dict[str, str]]:
 
 
 @pytest.fixture(scope="session")
-def run_mpi(mpiexec: Path) -> Launch:
+def yielding(build_unit: Build) -> Path:
+    """To be preloaded: a rank that waits gives its core to another one."""
+    return build_unit(REPO / "test/yield.c", "-shared", "-fPIC")
+
+
+@pytest.fixture(scope="session")
+def run_mpi(mpiexec: Path, yielding: Path) -> Launch:
     """run_mpi(*command, n=, env=, timeout=, prefix=): runs mpiexec, returns a CompletedProcess.
 
     Without n the command is mpiexec's own (`-n 2 a : -n 2 b`). prefix goes before mpiexec. A job
     that does not end in time fails the test, and leaves no process behind. pytest shows what was run,
-    and what it said, where a test fails.
+    and what it said, where a test fails. Ranks that wait yield, but where env has an LD_PRELOAD.
     """
 
     def run(
@@ -306,7 +312,9 @@ def run_mpi(mpiexec: Path) -> Launch:
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            env=clean_environment(**(env or {}), MPIEXEC_TIMEOUT=timeout),
+            env=clean_environment(
+                **{"LD_PRELOAD": yielding, **(env or {}), "MPIEXEC_TIMEOUT": timeout}
+            ),
             start_new_session=True,
         )
         settings = " ".join(f"{key}={value}" for key, value in (env or {}).items())
