@@ -119,13 +119,13 @@ def cluster(site: MakeSite, write_json: WriteJson) -> Cluster:
 
 
 @pytest.fixture
-def run_valgrind(run_parts: RunParts, require: Require, tmp_path: Path) -> Callable[..., None]:
+def run_valgrind(run_parts: RunParts, require: Require, tmp_path: Path) -> RunParts:
     """run_valgrind(program, parts, n=, env=, ours=): runs the parts under valgrind; no error and
     nothing left in memory may have in its stack a function that `ours`, a regular expression,
-    matches."""
+    matches. Returns {name: job}."""
 
-    def run(program: Any, parts: Any, n: int, env: Env, ours: Any) -> None:
-        run_parts(
+    def run(program: Any, parts: Any, n: int, env: Env, ours: Any) -> dict[Any, Job]:
+        jobs = run_parts(
             require("valgrind"),
             "--leak-check=full",
             "--show-leak-kinds=all",
@@ -146,9 +146,10 @@ def run_valgrind(run_parts: RunParts, require: Require, tmp_path: Path) -> Calla
                 block
                 for block in text.split("\n\n")
                 if re.search(ours, block, re.IGNORECASE)
-                and not block.startswith("Syscall param write")
+                and not block.startswith(("Memcheck,", "Syscall param write"))
             ]
             assert not reports, reports[0]
+        return jobs
 
     return run
 

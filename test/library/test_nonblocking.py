@@ -5,13 +5,13 @@ The checks are in nonblocking.c.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kinds import Build, Cluster, Env, Launch
-from under_test import ALGORITHMS
+from kinds import Build, Cluster, Env, Launch, RunParts
+from under_test import ALGORITHMS, LOW_LIMITS
 
 HERE = Path(__file__).parent
 FORMS: dict[str, list[str]] = {}
@@ -34,6 +34,21 @@ def forced(number: int) -> Env:
             f"MPIR_CVAR_I{name.upper()}_INTRA_ALGORITHM": f"tsp_{names[number % len(names)]}"
             for name, names in FORMS.items()
         },
+    }
+
+
+def parts(*words: Any) -> dict[int, list[Any]]:
+    """For run_parts: these words, by one set of algorithms after the other."""
+    return {
+        number: [
+            *(
+                word
+                for name, names in FORMS.items()
+                for word in ("--force", f"i{name}=tsp_{names[number % len(names)]}")
+            ),
+            *words,
+        ]
+        for number in SETS
     }
 
 
@@ -63,7 +78,8 @@ def check(job: Any, number: int, declined: Sequence[str] = ()) -> None:
 def test_any_cluster(
     run_mpi: Launch, program: Path, cluster: Cluster, kind: str, n: int, number: int
 ) -> None:
-    job = run_mpi(program, n + number, n=n, env={**forced(number), **cluster(kind, n)}, timeout=120)
+    env = {**forced(number), **(LOW_LIMITS if n % 2 else {}), **cluster(kind, n)}
+    job = run_mpi(program, "--seed", n + number, n=n, env=env, timeout=120)
     # planned: not on one host, and not with one rank a host
     check(
         job,
@@ -91,13 +107,15 @@ def test_communicator_without_a_place(run_mpi: Launch, program: Path) -> None:
 @pytest.mark.slow
 def test_200000_starts(run_mpi: Launch, program: Path, cluster: Cluster) -> None:
     env = {**forced(0), **cluster("cyclic", 4)}
-    job = run_mpi(program, 1, 200000, n=4, env=env, timeout=500)
+    job = run_mpi(program, "--starts", 200000, n=4, env=env, timeout=500)
     assert job.returncode == 0 and "OK " in job.stdout, job.stdout + job.stderr
 
 
-@pytest.mark.parametrize("number", SETS)
-def test_valgrind(
-    run_valgrind: Callable[..., None], program: Path, cluster: Cluster, number: int
-) -> None:
-    env = {**forced(number), **cluster("cyclic", 3)}
-    run_valgrind(program, {"all": [5]}, n=3, env=env, ours=r"MPII_Topo|topo_|MPIR_TSP_I")
+def test_valgrind(run_valgrind: RunParts, program: Path, cluster: Cluster) -> None:
+    """With limits so low that 1000 elements are many segments, or a long message."""
+    limits = {"MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES": 1000, "MPIR_CVAR_CH3_EAGER_MAX_MSG_SIZE": 2000}
+    env = {**forced(0), **limits, **cluster("cyclic", 3)}
+    words = parts("--seed", 5, "--most", 1000)
+    jobs = run_valgrind(program, words, n=3, env=env, ours=r"MPII_Topo|topo_|MPIR_TSP_I")
+    for number, job in jobs.items():
+        check(job, number)
