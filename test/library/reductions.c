@@ -24,7 +24,7 @@
 
 #define MAX_CALLS 4
 #define SHOWN 6
-#define MAX_COUNT 40000
+#define MAX_COUNT 10000
 #define MAX_TEXT 2000
 
 static int rank, size, num_calls;
@@ -208,11 +208,11 @@ int main(int argc, char **argv)
     for (int which = 0; which < NUM; which++) {
         for (int k = 0; k < 3; k++) {
             for (int c = 0; c < 4; c++) {
+                int n = counts[c];
                 text[0] = '\0';
+                for (int j = 0; j < n; j++)
+                    kinds[k].put(&in[j], rank, j);
                 for (int i = 0; i < num_calls; i++) {
-                    int n = counts[c];
-                    for (int j = 0; j < n; j++)
-                        kinds[k].put(&in[j], rank, j);
                     call(which, in, out, n, &kinds[k]);
                     strcat(text, i > 0 ? " /" : "");
                     show(text, out, result_len(names[which], n));

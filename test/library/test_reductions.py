@@ -22,7 +22,7 @@ NAMES = {c: [row["name"] for row in ALGORITHMS if row["collective"] == c] for c 
 # the i-th set forces the i-th algorithm of each collective
 SETS = range(max(map(len, NAMES.values())))
 FIXED = {"MPIR_CVAR_COLL_TOPO_FIXED_ORDER": 1}
-CALLS = 3
+CALLS = 2
 SHOWN = 6
 
 Key = tuple[str, str, int]  # collective, kind, count
@@ -39,6 +39,7 @@ def program(build_mpi: Build) -> Path:
 def print_results(run_mpi: Launch, program: Path) -> Print:
     def run(n: int, env: Env, *words: Any) -> Results:
         how = {} if words else {"n": n}
+        env = {"MPIR_CVAR_CH3_EAGER_MAX_MSG_SIZE": 32768, **env}  # 10000 elements are more
         job = run_mpi(*(words or [program, CALLS]), env=env, timeout=120, **how)
         assert job.returncode == 0, job.stdout + job.stderr
         found: Results = {}
@@ -228,7 +229,7 @@ def test_order_differs_without(
 ) -> None:
     """The test above can fail."""
     env = chosen(way, write_json)
-    found = differences([print_results(8, {**env, **placement}) for placement in placements])
+    found = differences([print_results(8, {**env, **placement}) for placement in placements[::2]])
     assert {key[1] for key in found} == {"cancelling"}
     collectives = {key[0] for key in found}
     assert {"allreduce", "reduce"} <= collectives
