@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 from kinds import Build, Cluster, Env, Launch, MakeSite, RunParts, WriteJson
-from under_test import ALGORITHMS
+from under_test import ALGORITHMS, LOW_LIMITS
 
 HERE = Path(__file__).parent
 REDUCTIONS = ("reduce", "allreduce", "reduce_scatter", "reduce_scatter_block")
 COLLECTIVES = ("bcast", *REDUCTIONS, "allgatherv", "barrier")
 CASES = [(row["collective"], row["name"]) for row in ALGORITHMS if row["collective"] in COLLECTIVES]
-KINDS = ["no_topology", "one_rank_a_host", "cyclic", "block", "unknown_hosts", "levels"]
 ALL_OF_IT = [
     *(("unequal", n) for n in (1, 2, 8)),
     ("cyclic", 3),
@@ -60,14 +59,18 @@ def forced(collective: str, name: str, **more: Any) -> Env:
     "kind, n, words",
     [
         *((kind, n, []) for kind, n in ALL_OF_IT),
-        *(("unequal", n, ["basic", "derived", "rounding"]) for n in (4, 6, 7, 11, 13, 16, 17)),
-        *((kind, 12, ["basic", "ops", "comms"]) for kind in KINDS),
+        # schedules are proven for all numbers of ranks and orders of hosts in test/unit
+        *(("unequal", n, ["basic", "derived"]) for n in (4, 7, 13)),
+        *(("unequal", n, ["basic", "rounding"]) for n in (6, 11, 16)),
+        *((kind, 12, ["basic", "ops"]) for kind in ("cyclic", "block")),
+        *((kind, 12, ["ops", "comms"]) for kind in ("one_rank_a_host", "unknown_hosts")),
     ],
 )
 def test_any_cluster(
     run_every: RunParts, cluster: Cluster, kind: str, n: int, words: list[str]
 ) -> None:
-    jobs = run_every(*words, n=n, env={**FALLBACK, **cluster(kind, n)})
+    limits = LOW_LIMITS if n % 2 else {}
+    jobs = run_every(*words, n=n, env={**FALLBACK, **limits, **cluster(kind, n)})
     if kind != "unknown_hosts":
         assert {job.stderr for job in jobs.values()} == {""}
 
@@ -98,7 +101,7 @@ def test_any_segment(run_every: RunParts, cluster: Cluster, segment: int, eager:
         "MPIR_CVAR_CH3_EAGER_MAX_MSG_SIZE": eager,
         **cluster("unequal", 7),
     }
-    run_every("basic", "ops", "derived", "varying", n=7, env=env)
+    run_every("basic", "derived", n=7, env=env)
 
 
 @pytest.mark.parametrize(
@@ -134,12 +137,12 @@ def test_length_of_segments(
 
     by_cvar = [
         rack_messages(forced(collective, name, **{cvar: length}))
-        for length in (2048, 20000, 1 << 24)
+        for length in (2048, 5000, 1 << 24)
     ]
     assert by_cvar[0] > by_cvar[1] > by_cvar[2] > 0
     algorithm = f"algorithm=MPIR_{collective.capitalize()}_intra_{name}"
     rules = {
-        f"collective={collective}": {"comm_type=intra": {algorithm: {"segment_bytes=20000": {}}}}
+        f"collective={collective}": {"comm_type=intra": {algorithm: {"segment_bytes=5000": {}}}}
     }
     tuning = write_json("tuning.json", rules)
     by_file = {"MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE": tuning, cvar: 2048}
@@ -156,9 +159,9 @@ def test_forced_by_environment(
     run_parts(program, parts={name: words}, n=5, env=env)
 
 
-@pytest.mark.parametrize("seed", range(2, 5))
+@pytest.mark.parametrize("seed", [2, 4])
 def test_shuffled_communicators(run_every: RunParts, cluster: Cluster, seed: int) -> None:
-    env = {**FALLBACK, **cluster("unequal", 6 + seed, seed)}
+    env = {**FALLBACK, **LOW_LIMITS, **cluster("unequal", 6 + seed, seed)}
     run_every("--seed", seed, "comms", "varying", n=6 + seed, env=env)
 
 
@@ -368,7 +371,11 @@ def test_killed_rank(
 def test_valgrind(run_valgrind: Launch, program: Path, cluster: Cluster) -> None:
     run_valgrind(
         program,
-        {case: words_of(case, "quick", "comms") for case in CASES},
+        # a communicator's place is the same for all algorithms of a collective
+        {
+            case: words_of(case, "quick", *(["comms"] if case in dict(CASES).items() else []))
+            for case in CASES
+        },
         n=5,
         env={**FALLBACK, "MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES": 1000, **cluster("cyclic", 5)},
         ours=r"MPIR_Topo|MPII_Topo|intra_(topo|rack)|\(topo_",
