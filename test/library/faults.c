@@ -356,6 +356,8 @@ static int num_files(void)
 
     for (int fd = 3; fd < 1024; fd++) {
         char path[64], target[64];
+        if (fcntl(fd, F_GETFD) < 0)
+            continue;
         snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
         ssize_t len = readlink(path, target, sizeof(target) - 1);
         if (len > 0 && strncmp(target, "socket:", 7) && strncmp(target, "pipe:", 5))
