@@ -17,7 +17,7 @@
  *   ibcast   a chunk of an MPI_Ibcast through W, if MPIR_CVAR_IBCAST_INTRA_ALGORITHM is tsp_ring;
  *            units chunks of MPIR_CVAR_IBCAST_RING_CHUNK_SIZE, here --bytes
  *   allreduce  MPI_Iallreduce, all started before (--bytes)
- *   idle     nothing, for 0.4 s: what a wait costs
+ *   idle     nothing, for 0.2 s: what a wait costs
  *
  * The algorithms take turns. Output, from rank 0, for each pair, work and algorithm:
  *
@@ -38,7 +38,7 @@
 #define TAG_COME 1
 #define TAG_PING 2
 #define TAG_DATA 100
-#define IDLE_US 400000
+#define IDLE_US 200000
 #define DELAY_US 3000   /* until those who are in time wait */
 
 static int rank, size, num_wrong;

@@ -54,6 +54,7 @@ def run_progress(run_mpi: Launch, build_mpi: Build) -> RunProgress:
                 "MPIR_CVAR_CLIQUES_BY_BLOCK": 1,
                 "MPIR_CVAR_IBCAST_INTRA_ALGORITHM": "tsp_ring",
                 "MPIR_CVAR_IBCAST_RING_CHUNK_SIZE": CHUNK,
+                "LD_PRELOAD": "",  # ranks wait as they do by themselves
                 **env,
             },
         )
@@ -96,15 +97,16 @@ def test_spins_for_a_moment_only(run_progress: RunProgress, collective: str) -> 
     run_progress(collective, *words, MPIR_CVAR_COLL_TOPO_SPIN_USEC=2147483647)
 
 
-@each_collective
-@pytest.mark.parametrize("n", [4, 8])
+@pytest.mark.parametrize(
+    "collective, n", [*((name, 4) for name in ALGORITHMS), ("alltoall", 8), ("gather", 8)]
+)
 def test_waiting_costs_nothing(run_progress: RunProgress, collective: str, n: int) -> None:
     """Whether the ranks of a host have a processor each (two), or not (four, where there are two)."""
     _, ours = run_progress(
         collective, "--works", "idle", "--pairs", "0:1,1:0", "--repetitions", 1, n=n
     )
     # who sends a short block does not wait for who comes late
-    rows = [row for row in ours if "cpu_ms" in row and float(row["wall_ms"]) > 350]
+    rows = [row for row in ours if "cpu_ms" in row and float(row["wall_ms"]) > 175]
     for row in rows:
         assert float(row["cpu_ms"]) < 0.2 * float(row["wall_ms"]), row
     assert rows
