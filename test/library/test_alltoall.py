@@ -87,7 +87,7 @@ def counter(job: Job, name: str) -> Any:
 # ---------------------------------------------------------------- results
 
 
-@pytest.mark.parametrize("n", range(1, 18))
+@pytest.mark.parametrize("n", [*range(1, 9), 11, 13, 16, 17])
 def test_any_size(run_planned: RunParts, cluster: Cluster, n: int) -> None:
     """Each size on a cluster of some kind, one after the other."""
     kind, staging = KINDS[n % len(KINDS)], STAGINGS[n // len(KINDS) % 2]
@@ -179,7 +179,7 @@ def test_special(
 def test_many_calls(run_planned: RunParts, staging: str) -> None:
     """Nothing grows. --slow runs 200,000 calls."""
     env = forced(staging, MPIR_CVAR_NUM_CLIQUES=2)
-    run_planned("alltoall", "long", n=4, env=env)
+    run_planned("alltoall", "--calls", 8000, "long", n=4, env=env)
 
 
 @pytest.mark.slow
@@ -524,7 +524,7 @@ def test_killed_rank(run_program: Launch, collective: str, staging: str, victim:
         ),
         ("alltoall", "p2p", {"alltoallv": ["quick", "many"]}),
         ("alltoall_init", "shm", {"alltoallv": ["active", "mixed"]}),
-        ("alltoall_init", "p2p", {"alltoallv": ["active"]}),
+        pytest.param("alltoall_init", "p2p", {"alltoallv": ["active"]}, marks=pytest.mark.slow),
     ],
 )
 def test_valgrind(

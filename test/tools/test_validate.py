@@ -654,7 +654,7 @@ def fact(name: str, call: Any) -> Any:
 
 
 @given(trees(), st.lists(calls(), min_size=20, max_size=60))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 def test_generated_files(tree: Any, some_calls: Any) -> None:
     """They are valid; both readings of the grammar agree; and what is said to be never reached is not."""
     errors, warnings = check(json.dumps(tree), "F")

@@ -605,7 +605,7 @@ def break_somewhere(draw: Any, tree: Any) -> None:
 
 
 @given(st.randoms(use_true_random=False))
-@settings(deadline=None, max_examples=1000)
+@settings(deadline=None, max_examples=400)
 def test_generated(csel: Any, draw: Any) -> None:
     tree = make_rules(draw, None, None, 0)
     if draw.random() < 0.3:

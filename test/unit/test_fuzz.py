@@ -29,7 +29,7 @@ def test_corpus(mpich_source: Path) -> None:
     assert int(re.search(r"replay: (\d+) files", fuzz(mpich_source, "--replay"))[1]) > 100
 
 
-def test_10_seconds(mpich_source: Path, require: Require) -> None:
+def test_5_seconds(mpich_source: Path, require: Require) -> None:
     require("clang")
-    out = fuzz(mpich_source, "--minutes", "0.17", "--jobs", "1", "--no-keep")
+    out = fuzz(mpich_source, "--minutes", "0.085", "--jobs", "1", "--no-keep")
     assert int(re.search(r"([\d,]+) inputs", out)[1].replace(",", "")) > 500
