@@ -392,7 +392,7 @@ def test_racks_of_a_virtual_cluster(bindir: Path, tmp_path: Path) -> None:
     if subprocess.run([*vcluster, "check"], check=False, capture_output=True).returncode:
         pytest.skip("no virtual clusters on this machine")
     # slow links, so that it is the links and not busy cores that set the pace
-    shape = ["--racks", "3", "--hosts", "3,5,2", "--placement", "random:1"]
+    shape = ["--racks", "3", "--hosts", "2,3,2", "--placement", "random:1"]
     shape += ["--host-rate", "100mbit", "--uplink-rate", "20mbit"]
     program: list[str | Path] = [bindir / "topo-pingpong", "-o", tmp_path / "site.json"]
     program += ["--bandwidth-bytes", "128K", "--time-limit", "20"]
