@@ -13,7 +13,7 @@
  *     bandwidth pass  a stream of large messages one way, then the other; median rate. Pairs
  *                     that cross racks share the uplinks, as they do in a collective.
  *
- * Then, with some pairs, what the two do not tell: "costs" below.
+ * Then, with some pairs, what the two do not tell: "costs" below, and with --sweep what sweep.h says.
  *
  * Every pass starts with an untimed round, from which rank 0 estimates what the rounds cost. If
  * they would not fit the time limit it cuts the repetitions, and then leaves out rounds; it
@@ -37,6 +37,8 @@
 #include <mpi.h>
 
 #include "racks.h"
+#include "slow.h"
+#include "sweep.h"
 
 #define PROGRAM "topo-pingpong"
 #ifndef TOPO_VERSION            /* maint/versions.toml, by maint/build */
@@ -48,13 +50,16 @@
 #define LATENCY_SHARE 0.3       /* of the time limit, at most; the bandwidth pass gets the rest */
 #define IN_HOST_SHARE 0.1
 #define COSTS_SHARE 0.1
+#define SWEEP_SHARE 0.3         /* with --sweep */
 #define RESERVE_SHARE 0.05      /* for grouping and writing */
 #define NOISY 0.5               /* interquartile range over median */
 #define LOPSIDED 2.0            /* bandwidth one way over the other */
 #define SPARSE 0.05             /* share of noisy pairs that is not worth a warning */
+#define LEAST_NOISE 1e-3        /* 0 says that nothing was measured */
 #define MIN_NOISE 0.05          /* of a log distance: differences below 5 % are not topology */
 #define SURE 0.7                /* confidence that needs no warning */
-#define MAX_WARNINGS 16
+#define MAX_WARNINGS 20
+#define MAX_SLOW 5              /* of latency and of bandwidth, that are named */
 
 typedef enum { PROGRESS_AUTO, PROGRESS_ALWAYS, PROGRESS_NEVER } progress_t;
 
@@ -62,6 +67,7 @@ typedef struct {
     int latency_bytes, latency_reps, latency_warmup;
     int bandwidth_bytes, bandwidth_reps, bandwidth_warmup;
     int full_matrix_hosts;
+    int sweep;
     double time_limit;          /* seconds, 0: none */
     progress_t progress;
     const char *output;         /* rank 0 only */
@@ -72,14 +78,42 @@ typedef struct {
 typedef struct {
     float *median;
     float *best;                /* of all repetitions: noise only adds time */
-    float *noise;               /* interquartile range over median */
+    float *noise;               /* interquartile range over median; 0: not measured */
 } result_t;
+
+/* What rank 0 makes of it */
+typedef struct {
+    int racks, *rack;           /* of each host */
+    double confidence;
+} view_t;
 
 /* How the rounds of a pass went */
 typedef struct {
     int reps;                   /* fewest in any round that took place */
     int rounds_left_out;
 } pass_t;
+
+typedef struct {
+    double overhead_us, shared_us, burst_bytes; /* 0: not seen */
+} costs_t;
+
+/* Pairs of hosts for --sweep */
+typedef enum { IN_HOST, IN_RACK, OTHER_RACK, NUM_WAYS } way_t;
+
+typedef struct {
+    int from, to;               /* hosts, from -1: there is no such pair */
+    sweep_t sweep;
+} swept_t;
+
+/* All that is written, on rank 0 */
+typedef struct {
+    result_t latency, bandwidth;
+    pass_t latency_pass, bandwidth_pass;
+    costs_t costs;
+    view_t view;
+    swept_t swept[NUM_WAYS];
+    rates_t rates;              /* between the hosts of a pair outside of hosts */
+} measured_t;
 
 static options_t opt = {
     .latency_bytes = 8,.latency_reps = 100,.latency_warmup = 10,
@@ -121,6 +155,11 @@ static const char usage[] =
     "      --bandwidth-bytes SIZE    message of the bandwidth pass [256K]\n"
     "      --bandwidth-reps N        timed messages each way [5]\n"
     "      --bandwidth-warmup N      messages before them [1]\n"
+    "      --sweep                   also measure sizes from 1 B to 4 MiB inside a host, inside a rack\n"
+    "                                and between racks, where messages begin to wait for the receiver\n"
+    "                                (rendezvous), and how many short messages 1, 2, 4, ... ranks of a\n"
+    "                                host send a second. It prints them, and writes them for people:\n"
+    "                                predictions do not use them\n"
     "Other:\n"
     "      --help                    this text\n"
     "      --version                 program and MPI library\n"
@@ -276,7 +315,9 @@ static int parse_options(int argc, char **argv)
         {"--bandwidth-warmup", &opt.bandwidth_warmup, 1},
     };
     const int count = sizeof(numbers) / sizeof(numbers[0]);
-    const char *others[] = { "-o", "--output", "--time-limit", "--progress", "--help", "--version" };
+    const char *others[] = { "-o", "--output", "--time-limit", "--progress", "--sweep", "--help",
+        "--version"
+    };
     const int num_others = sizeof(others) / sizeof(others[0]);
 
     for (int i = 1; i < argc; i++) {
@@ -319,6 +360,12 @@ static int parse_options(int argc, char **argv)
             }
             return fail(2, "%.80s: no such option%s%s%s" HELP, argv[i],
                         near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+        }
+        if (!strcmp(option, "--sweep")) {
+            if (equals)
+                return fail(2, "%s: found a value, expected none" HELP, option);
+            opt.sweep = 1;
+            continue;
         }
         const char *value = equals ? equals + 1 : ++i < argc ? argv[i] : "";
         if (!*value)
@@ -429,14 +476,15 @@ static void write_string(FILE * f, const char *text)
     putc('"', f);
 }
 
-static void write_matrix(FILE * f, const char *key, int n, const float *matrix, int transposed)
+static void write_matrix(FILE * f, const char *key, int n, const float *matrix, int transposed,
+                         int digits)
 {
     fprintf(f, ",\n  \"%s\": [", key);
     for (int i = 0; i < n; i++) {
         fprintf(f, "%s\n    [", i ? "," : "");
         for (int j = 0; j < n; j++) {
             float value = transposed ? matrix[(size_t) j * n + i] : matrix[(size_t) i * n + j];
-            fprintf(f, "%s%.6g", j ? ", " : "", value);
+            fprintf(f, "%s%.*g", j ? ", " : "", digits, value);
         }
         putc(']', f);
     }
@@ -578,7 +626,7 @@ static void record(double *samples, int n, int is_rate, double factor, result_t 
     best = fmax(best, least);
     row->median[column] = (float) (is_rate ? factor / median : factor * median);
     row->best[column] = (float) (is_rate ? factor / best : factor * best);
-    row->noise[column] = (float) (spread / median);
+    row->noise[column] = (float) fmax(spread / median, LEAST_NOISE);
 }
 
 /* Round trips with peer; both call it, one with first set. */
@@ -748,10 +796,6 @@ static void run_pass(MPI_Comm comm, int in_host, int bandwidth, double until, re
 #define BURST_BYTES (48 * 1024) /* and twice as much: short enough to be sent at once */
 #define PAUSE_SHARE 3           /* of the time of a message: for the link to recover */
 #define MIN_PAUSE 2e-3
-
-typedef struct {
-    double overhead_us, shared_us, burst_bytes; /* 0: not seen */
-} costs_t;
 
 typedef enum { ONE_PAIR, HALF, ALL, NUM_CROWDS } crowd_t;
 
@@ -1016,12 +1060,13 @@ static double typical_noise(const result_t * all, int reps)
  * do not feel a shared uplink, and full bisection hides the racks from large messages. By the
  * best repetitions, which a busy machine disturbs less than the median.
  */
-static int find_racks(const result_t * latency, int latency_reps, const result_t * bandwidth,
-                      int bandwidth_reps, int *rack, double *confidence)
+static void find_racks(const result_t * latency, int latency_reps, const result_t * bandwidth,
+                       int bandwidth_reps, view_t * view)
 {
     float *distance = allocate((size_t) nhosts * nhosts, sizeof(float));
-    int *trial = allocate(nhosts, sizeof(int)), racks = 0;
+    int *trial = allocate(nhosts, sizeof(int));
 
+    view->racks = 0;
     for (int b = 0; b < 2; b++) {
         const result_t *all = b ? bandwidth : latency;
         double sure, noise = typical_noise(all, b ? bandwidth_reps : latency_reps);
@@ -1032,23 +1077,28 @@ static int find_racks(const result_t * latency, int latency_reps, const result_t
             MPI_Abort(MPI_COMM_WORLD, 1);
         }
         /* one rack means that nothing was seen: then any grouping counts for more */
-        if (!racks || (found > 1 && (racks == 1 || sure > *confidence)) ||
-            (found == 1 && racks == 1 && sure < *confidence)) {
-            racks = found;
-            *confidence = sure;
-            memcpy(rack, trial, sizeof(int) * nhosts);
+        if (!view->racks || (found > 1 && (view->racks == 1 || sure > view->confidence)) ||
+            (found == 1 && view->racks == 1 && sure < view->confidence)) {
+            view->racks = found;
+            view->confidence = sure;
+            memcpy(view->rack, trial, sizeof(int) * nhosts);
         }
     }
-    if (nhosts > 1 && racks == 1)
+    double latencies = 100 * typical_noise(latency, 1), rates = 100 * typical_noise(bandwidth, 1);
+    int unsure = nhosts > 1 && (view->racks == 1 || view->confidence < SURE);
+    if (unsure && fmin(latencies, rates) > 100 * NOISY)
+        warn("too noisy to tell racks apart: the middle half of the repetitions spans %.0f %% of the "
+             "median (latency) and %.0f %% (bandwidth); measure when the site is quieter, or give the "
+             "racks to 'topo-tune racks'", latencies, rates);
+    else if (unsure && view->racks == 1)
         warn("no racks to be seen: the hosts are about equally far apart, and count as one rack "
              "(confidence %.2f); if you know the racks, give them to 'topo-tune racks'",
-             *confidence);
-    else if (nhosts > 1 && *confidence < SURE)
+             view->confidence);
+    else if (unsure)
         warn("the grouping into %d racks is uncertain (confidence %.2f); compare it with what you "
-             "know of the site", racks, *confidence);
+             "know of the site", view->racks, view->confidence);
     free(trial);
     free(distance);
-    return racks;
 }
 
 static void warn_noisy(const char *what, const result_t * all)
@@ -1145,38 +1195,286 @@ static float *rack_table(const float *matrix, int racks, const int *rack)
     return table;
 }
 
-static void write_site(FILE * f, int argc, char **argv, const result_t * latency,
-                       const pass_t * latency_pass, const result_t * bandwidth,
-                       const pass_t * bandwidth_pass, const costs_t * costs, double seconds)
+static void warn_slow(int is_rate, const result_t * all, const view_t * view)
 {
-    int *rack = allocate(nhosts, sizeof(int)), pairs = 0;
-    int complete = !latency_pass->rounds_left_out && !bandwidth_pass->rounds_left_out;
-    double confidence = 1;
-    char library[MPI_MAX_LIBRARY_VERSION_STRING], created[32];
-    time_t now = time(NULL);
+    const char *what = is_rate ? "bandwidth" : "latency", *worse = is_rate ? "less" : "more";
+    float *usual = rack_table(all->median, view->racks, view->rack);
+    slow_t slow[MAX_SLOW];
+    int found = slow_links(nhosts, all->median, all->noise, is_rate, view->rack, view->racks, usual,
+                           MAX_SLOW, slow);
 
-    /* -- judge -- */
+    for (int i = 0; i < found && i < MAX_SLOW; i++) {
+        const slow_t *s = &slow[i];
+        if (s->alone)
+            warn("slow host, or one that is alone in its rack, %s: with all others, its %s is %.1f "
+                 "times %s than what is usual inside a rack, one way at least", name[s->from], what,
+                 s->times, worse);
+        else if (s->to < 0)
+            warn("slow host %s: %s %s its rack is %.1f times %s than others have", name[s->from],
+                 what, s->inside ? "inside" : "beyond", s->times, worse);
+        else
+            warn("slow link between %s and %s: %s is %.1f times %s than that of others %s",
+                 name[s->from], name[s->to], what, s->times, worse,
+                 s->inside ? "inside a rack" : "between the two racks");
+    }
+    if (found > MAX_SLOW)
+        warn("%d more hosts or links are slow: %s", found - MAX_SLOW, what);
+    free(usual);
+}
+
+static void judge(measured_t * m)
+{
+    const pass_t *latency_pass = &m->latency_pass, *bandwidth_pass = &m->bandwidth_pass;
+
     for (int i = 0; i < nhosts; i++) {
         for (int j = i + 1; j < nhosts; j++) {
-            pairs += AT(latency->median, i, j) > 0;
-            AT(latency->median, j, i) = AT(latency->median, i, j);
-            AT(latency->best, j, i) = AT(latency->best, i, j);
-            AT(latency->noise, j, i) = AT(latency->noise, i, j);
+            AT(m->latency.median, j, i) = AT(m->latency.median, i, j);
+            AT(m->latency.best, j, i) = AT(m->latency.best, i, j);
+            AT(m->latency.noise, j, i) = AT(m->latency.noise, i, j);
         }
     }
-    if (!complete)
+    if (latency_pass->rounds_left_out || bandwidth_pass->rounds_left_out)
         warn("the time limit of %g s left out %d of %d rounds of the latency pass and %d of the "
              "bandwidth pass; latencies of pairs left out are estimates", opt.time_limit,
              latency_pass->rounds_left_out, nhosts - 1 + nhosts % 2,
              bandwidth_pass->rounds_left_out);
-    int racks = find_racks(latency, latency_pass->reps, bandwidth, bandwidth_pass->reps, rack,
-                           &confidence);
-    warn_noisy("latency", latency);
-    warn_noisy("bandwidth", bandwidth);
-    warn_lopsided(bandwidth->median);
-    complete_latency(latency->median);
+    m->view.rack = allocate(nhosts, sizeof(int));
+    m->view.confidence = 1;
+    find_racks(&m->latency, latency_pass->reps, &m->bandwidth, bandwidth_pass->reps, &m->view);
+    warn_noisy("latency", &m->latency);
+    warn_noisy("bandwidth", &m->bandwidth);
+    warn_lopsided(m->bandwidth.median);
+    warn_slow(0, &m->latency, &m->view);
+    warn_slow(1, &m->bandwidth, &m->view);
+}
 
-    /* -- write -- */
+/* Two matrices by hosts, or tables by racks, of one metric */
+static void write_result(FILE * f, const char *what, const char *unit, const result_t * all,
+                         int transposed, const view_t * view)
+{
+    int by_host = nhosts <= opt.full_matrix_hosts, n = by_host ? nhosts : view->racks;
+    const char *prefix = by_host ? "" : "rack_", *units[] = { unit, "spread" };
+    float *const parts[] = { all->median, all->noise };
+
+    for (int i = 0; i < 2; i++) {
+        char key[64];
+        float *table = by_host ? NULL : rack_table(parts[i], view->racks, view->rack);
+        snprintf(key, sizeof(key), "%s%s_%s", prefix, what, units[i]);
+        write_matrix(f, key, n, table ? table : parts[i], transposed, i ? 3 : 6);
+        free(table);
+    }
+}
+
+/* -- --sweep -- */
+
+static const char *const way_names[NUM_WAYS] = { "in a host", "in a rack", "between racks" };
+
+/* From rank 0. Ranks with nothing to measure sleep: polling they would disturb those that measure. */
+static void quiet_bcast(void *data, int bytes)
+{
+    MPI_Request request;
+    int done;
+
+    MPI_Ibcast(data, bytes, MPI_BYTE, 0, MPI_COMM_WORLD, &request);
+    for (MPI_Test(&request, &done, MPI_STATUS_IGNORE); !done;
+         MPI_Test(&request, &done, MPI_STATUS_IGNORE))
+        nanosleep(&(struct timespec) {.tv_nsec = 1000000}, NULL);
+}
+
+/* Of each kind the pair whose latency is the nearest to the median */
+static void choose_pairs(const result_t * latency, const view_t * view, swept_t swept[NUM_WAYS])
+{
+    double *values = allocate((size_t) nhosts * nhosts, sizeof(double));
+
+    for (int way = 0; way < NUM_WAYS; way++) {
+        int count = 0;
+        swept[way].from = swept[way].to = -1;
+        for (int pass = 0; pass < 2; pass++) {
+            double median = pass && count ? quantile(values, count, 0.5) : 0, least = INFINITY;
+            for (int i = 0; i < nhosts; i++) {
+                for (int j = i; j < nhosts; j++) {
+                    int is = i == j ? IN_HOST : view->rack[i] == view->rack[j] ? IN_RACK : OTHER_RACK;
+                    double us = AT(latency->median, i, j);
+                    if (is != way || us <= 0)
+                        continue;
+                    if (pass == 0) {
+                        values[count++] = us;
+                    } else if (fabs(us - median) < least) {
+                        least = fabs(us - median);
+                        swept[way].from = i;
+                        swept[way].to = j;
+                    }
+                }
+            }
+        }
+    }
+    free(values);
+}
+
+/* All ranks; rank 0 has the results. */
+static void measure_sweep(measured_t * m)
+{
+    double seconds = opt.time_limit > 0 ? opt.time_limit * SWEEP_SHARE / (NUM_WAYS + 1) : 10;
+    swept_t *rates_of = &m->swept[IN_RACK];
+    MPI_Comm in_host, both;
+    int index, least[2] = { INT_MAX, INT_MAX };
+
+    quiet_bcast(m->swept, sizeof(m->swept));
+    for (int way = 0; way < NUM_WAYS; way++) {
+        swept_t *s = &m->swept[way];
+        if (s->from < 0)
+            continue;
+        int first = rank == leader[s->from];
+        int peer = way == IN_HOST ? (host == s->from ? partner : -1) :
+            first ? leader[s->to] : rank == leader[s->to] ? leader[s->from] : -1;
+        if (peer >= 0)
+            sweep_pair(buffer, peer, first, seconds, quantile, &s->sweep);
+        if (first && rank)
+            MPI_Send(&s->sweep, sizeof(s->sweep), MPI_BYTE, 0, SWEEP_TAG, MPI_COMM_WORLD);
+        else if (rank == 0 && !first)
+            MPI_Recv(&s->sweep, sizeof(s->sweep), MPI_BYTE, leader[s->from], SWEEP_TAG,
+                     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        quiet_bcast(&way, sizeof(way)); /* the next pair when this one has done */
+    }
+
+    /* -- message rate -- */
+    if (rates_of->from < 0)
+        rates_of = &m->swept[OTHER_RACK];
+    if (rates_of->from < 0)
+        return;
+    MPI_Comm_split(MPI_COMM_WORLD, host, rank, &in_host);
+    MPI_Comm_rank(in_host, &index);
+    MPI_Comm_size(in_host, &least[host == rates_of->to]);
+    if (host != rates_of->from && host != rates_of->to)
+        least[0] = INT_MAX;
+    MPI_Comm_free(&in_host);
+    MPI_Allreduce(MPI_IN_PLACE, least, 2, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    int n = least[0] < least[1] ? least[0] : least[1];
+    int takes_part = (host == rates_of->from || host == rates_of->to) && index < n;
+    MPI_Comm_split(MPI_COMM_WORLD, takes_part ? 0 : MPI_UNDEFINED,
+                   host == rates_of->from ? index : n + index, &both);
+    if (both != MPI_COMM_NULL) {
+        measure_rates(both, buffer, opt.latency_bytes, n, seconds, quantile, &m->rates);
+        MPI_Comm_free(&both);
+    }
+    if (rank == leader[rates_of->from] && rank)
+        MPI_Send(&m->rates, sizeof(m->rates), MPI_BYTE, 0, SWEEP_TAG, MPI_COMM_WORLD);
+    else if (rank == 0 && rank != leader[rates_of->from])
+        MPI_Recv(&m->rates, sizeof(m->rates), MPI_BYTE, leader[rates_of->from], SWEEP_TAG,
+                 MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+/* In at most 80 columns, on standard error: standard output may be the file. */
+static void print_sweep(const measured_t * m)
+{
+    fprintf(stderr, "half a round trip, us:\n%10s", "bytes");
+    for (int way = 0; way < NUM_WAYS; way++)
+        fprintf(stderr, "  %15s%s", way_names[way], way < NUM_WAYS - 1 ? "" : "\n");
+    for (int i = 0; i < SWEEP_SIZES; i++) {
+        char line[80] = "";
+        int is_there = 0, length = 0;
+        for (int way = 0; way < NUM_WAYS; way++) {
+            const swept_t *s = &m->swept[way];
+            int known = s->from >= 0 && i < s->sweep.num;
+            length += known ? sprintf(line + length, "  %15.5g", s->sweep.us[i]) :
+                sprintf(line + length, "  %15s", "-");
+            is_there |= known;
+        }
+        if (is_there)
+            fprintf(stderr, "%10d%s\n", 1 << i, line);
+    }
+    for (int way = 0; way < NUM_WAYS; way++) {
+        const swept_t *s = &m->swept[way];
+        piece_t piece[SWEEP_SIZES];
+        int pieces = s->from < 0 ? 0 : sweep_pieces(&s->sweep, piece);
+        for (int k = 0; k < pieces; k++) {
+            fprintf(stderr, "%-14s%8d to %7d bytes: %.4g us", k ? "" : way_names[way],
+                    1 << piece[k].first, 1 << (piece[k].last - 1), piece[k].latency_us);
+            if (piece[k].mbps > 0)
+                fprintf(stderr, " + bytes at %.4g Mbit/s", piece[k].mbps);
+            fputs("\n", stderr);
+        }
+        if (!pieces || s->sweep.eager_bytes < 0)
+            continue;
+        if (s->sweep.eager_bytes >= 1 << (s->sweep.num - 1))
+            fprintf(stderr, "%-14sup to %d bytes no message waits for the receiver (rendezvous)\n", "",
+                    s->sweep.eager_bytes);
+        else
+            fprintf(stderr, "%-14sover %d bytes messages wait for the receiver (rendezvous)\n", "",
+                    s->sweep.eager_bytes);
+    }
+    for (int i = 0; i < m->rates.num; i++)
+        fprintf(stderr, "%d rank%s of a host: %.4g messages of %d bytes a second\n",
+                m->rates.ranks[i], m->rates.ranks[i] > 1 ? "s" : "",
+                m->rates.per_second[i], opt.latency_bytes);
+}
+
+static void write_numbers(FILE * f, const char *key, int n, const double *value)
+{
+    fprintf(f, ", \"%s\": [", key);
+    for (int i = 0; i < n; i++)
+        fprintf(f, "%s%.4g", i ? ", " : "", value[i]);
+    putc(']', f);
+}
+
+static void write_pair(FILE * f, const swept_t * s)
+{
+    fprintf(f, "\"from\": ");
+    write_string(f, name[s->from]);
+    fprintf(f, ", \"to\": ");
+    write_string(f, name[s->to]);
+}
+
+static void write_sweep(FILE * f, const measured_t * m)
+{
+    const swept_t *rates_of = &m->swept[m->swept[IN_RACK].from < 0 ? OTHER_RACK : IN_RACK];
+    const char *before = "";
+
+    fprintf(f, ",\n  \"sweep\": [");
+    for (int way = 0; way < NUM_WAYS; way++) {
+        const swept_t *s = &m->swept[way];
+        piece_t piece[SWEEP_SIZES];
+        if (s->from < 0 || !s->sweep.num)
+            continue;
+        fprintf(f, "%s\n    {", before);
+        before = ",";
+        write_pair(f, s);
+        write_numbers(f, "us", s->sweep.num, s->sweep.us);
+        write_numbers(f, "spread", s->sweep.num, s->sweep.spread);
+        if (s->sweep.eager_bytes >= 0)
+            fprintf(f, ", \"eager_bytes\": %d", s->sweep.eager_bytes);
+        fprintf(f, ", \"pieces\": [");
+        for (int k = 0, pieces = sweep_pieces(&s->sweep, piece); k < pieces; k++)
+            fprintf(f, "%s{\"most_bytes\": %d, \"latency_us\": %.4g, \"mbps\": %.4g}", k ? ", " : "",
+                    1 << (piece[k].last - 1), piece[k].latency_us, piece[k].mbps);
+        fprintf(f, "]}");
+    }
+    fprintf(f, "\n  ]");
+    if (!m->rates.num)
+        return;
+    fprintf(f, ",\n  \"message_rate\": {");
+    write_pair(f, rates_of);
+    fprintf(f, ", \"bytes\": %d, \"ranks\": [", opt.latency_bytes);
+    for (int i = 0; i < m->rates.num; i++)
+        fprintf(f, "%s%d", i ? ", " : "", m->rates.ranks[i]);
+    putc(']', f);
+    write_numbers(f, "per_second", m->rates.num, m->rates.per_second);
+    putc('}', f);
+}
+
+static void write_site(FILE * f, int argc, char **argv, const measured_t * m, double seconds)
+{
+    const pass_t *latency_pass = &m->latency_pass, *bandwidth_pass = &m->bandwidth_pass;
+    int pairs = 0;
+    int complete = !latency_pass->rounds_left_out && !bandwidth_pass->rounds_left_out;
+    char library[MPI_MAX_LIBRARY_VERSION_STRING], created[32];
+    time_t now = time(NULL);
+
+    for (int i = 0; i < nhosts; i++) {
+        for (int j = i + 1; j < nhosts; j++)
+            pairs += AT(m->latency.noise, i, j) > 0;
+    }
+    complete_latency(m->latency.median);
     int unused;
     MPI_Get_library_version(library, &unused);
     library[strcspn(library, "\n")] = '\0';
@@ -1224,43 +1522,34 @@ static void write_site(FILE * f, int argc, char **argv, const result_t * latency
         write_string(f, name[h]);
     }
     fprintf(f, "],\n  \"racks\": {\n    \"names\": [");
-    for (int r = 0; r < racks; r++)
+    for (int r = 0; r < m->view.racks; r++)
         fprintf(f, "%s\"rack%d\"", r ? ", " : "", r);
     fprintf(f, "],\n    \"of_host\": [");
     for (int h = 0; h < nhosts; h++)
-        fprintf(f, "%s%d", h ? ", " : "", rack[h]);
-    fprintf(f, "],\n    \"source\": \"measured\",\n    \"confidence\": %.3f\n  }", confidence);
-    if (nhosts <= opt.full_matrix_hosts) {
-        write_matrix(f, "latency_us", nhosts, latency->median, 0);
-        write_matrix(f, "bandwidth_mbps", nhosts, bandwidth->median, 1);
-    } else {
-        float *latency_table = rack_table(latency->median, racks, rack);
-        float *bandwidth_table = rack_table(bandwidth->median, racks, rack);
-        write_matrix(f, "rack_latency_us", racks, latency_table, 0);
-        write_matrix(f, "rack_bandwidth_mbps", racks, bandwidth_table, 1);
-        free(bandwidth_table);
-        free(latency_table);
-    }
-    write_costs(f, costs);
+        fprintf(f, "%s%d", h ? ", " : "", m->view.rack[h]);
+    fprintf(f, "],\n    \"source\": \"measured\",\n    \"confidence\": %.3f\n  }", m->view.confidence);
+    write_result(f, "latency", "us", &m->latency, 0, &m->view);
+    write_result(f, "bandwidth", "mbps", &m->bandwidth, 1, &m->view);
+    write_costs(f, &m->costs);
+    if (opt.sweep)
+        write_sweep(f, m);
     fprintf(f, ",\n  \"warnings\": [");
     for (int w = 0; w < nwarnings; w++) {
         fprintf(f, "%s\n    ", w ? "," : "");
         write_string(f, warnings[w]);
     }
     fprintf(f, "%s]\n}\n", nwarnings ? "\n  " : "");
-    free(rack);
 }
 
 /* Returns an exit code. */
-static int save(int argc, char **argv, const result_t * latency, const pass_t * latency_pass,
-                const result_t * bandwidth, const pass_t * bandwidth_pass, const costs_t * costs)
+static int save(int argc, char **argv, const measured_t * m)
 {
     double seconds = MPI_Wtime() - start;
     FILE *f = temporary ? open_temporary() : fopen(target, "w");
 
     if (!f)
         return fail(1, "%s: cannot create: %s", opt.output, strerror(errno));
-    write_site(f, argc, argv, latency, latency_pass, bandwidth, bandwidth_pass, costs, seconds);
+    write_site(f, argc, argv, m, seconds);
     int bad = fflush(f) || ferror(f) || (temporary && fsync(fileno(f)));
     int why = errno;
     if (fclose(f) && !bad) {
@@ -1281,12 +1570,10 @@ static int save(int argc, char **argv, const result_t * latency, const pass_t * 
 
 int main(int argc, char **argv)
 {
-    result_t latency = { 0 }, bandwidth = { 0 };
-    pass_t latency_pass = { 0 }, bandwidth_pass = { 0 }, in_host_pass;
-    costs_t costs = { 0 };
+    measured_t m = { 0 };
+    pass_t in_host_pass;
     MPI_Comm leaders;
-    MPI_Request request;
-    int status = -1, done = 0, provided;
+    int status = -1, provided;
 
     MPI_Init(&argc, &argv);
     /* Once: in MPICH 5.0 a second one reads control variables anew, over what MPI_Init made of them. */
@@ -1311,42 +1598,51 @@ int main(int argc, char **argv)
 
     /* -- measure -- */
     int longest = opt.latency_bytes > opt.bandwidth_bytes ? opt.latency_bytes : opt.bandwidth_bytes;
-    buffer = allocate(longest > 2 * BURST_BYTES ? longest : 2 * BURST_BYTES, 1);
-    allocate_row(&latency);
-    allocate_row(&bandwidth);
+    size_t size = longest > 2 * BURST_BYTES ? longest : 2 * BURST_BYTES;
+    if (opt.sweep)
+        size = fmax(fmax(size, SWEEP_BYTES), (double) RATE_WINDOW * opt.latency_bytes);
+    buffer = allocate(size, 1);
+    allocate_row(&m.latency);
+    allocate_row(&m.bandwidth);
     int rounds = nhosts > 1 ? nhosts - 1 + nhosts % 2 : 0;
     rounds_total = (nranks > nhosts ? 2 : 0) + 2 * rounds +
         (rounds < COSTS_ROUNDS ? rounds : COSTS_ROUNDS);
     if (nranks > nhosts) {
-        run_pass(MPI_COMM_WORLD, 1, 0, opt.time_limit * IN_HOST_SHARE, &latency, &in_host_pass);
-        run_pass(MPI_COMM_WORLD, 1, 1, opt.time_limit * IN_HOST_SHARE, &bandwidth, &in_host_pass);
+        double until = opt.time_limit * IN_HOST_SHARE;
+        run_pass(MPI_COMM_WORLD, 1, 0, until, &m.latency, &in_host_pass);
+        run_pass(MPI_COMM_WORLD, 1, 1, until, &m.bandwidth, &in_host_pass);
     }
     MPI_Comm_split(MPI_COMM_WORLD, rank == leader[host] ? 0 : MPI_UNDEFINED, rank, &leaders);
     if (leaders != MPI_COMM_NULL) {
         if (nhosts > 1) {
-            run_pass(leaders, 0, 0, opt.time_limit * LATENCY_SHARE, &latency, &latency_pass);
-            run_pass(leaders, 0, 1, opt.time_limit * (1 - RESERVE_SHARE - COSTS_SHARE), &bandwidth,
-                     &bandwidth_pass);
-            measure_costs(leaders, opt.time_limit * (1 - RESERVE_SHARE - COSTS_SHARE / 2), &costs);
+            double end = 1 - RESERVE_SHARE - (opt.sweep ? SWEEP_SHARE : 0);
+            run_pass(leaders, 0, 0, opt.time_limit * LATENCY_SHARE, &m.latency, &m.latency_pass);
+            run_pass(leaders, 0, 1, opt.time_limit * (end - COSTS_SHARE), &m.bandwidth,
+                     &m.bandwidth_pass);
+            measure_costs(leaders, opt.time_limit * (end - COSTS_SHARE / 2), &m.costs);
         }
-        gather_rows(leaders, &latency);
-        gather_rows(leaders, &bandwidth);
+        gather_rows(leaders, &m.latency);
+        gather_rows(leaders, &m.bandwidth);
         MPI_Comm_free(&leaders);
     }
+    if (rank == 0) {
+        judge(&m);
+        choose_pairs(&m.latency, &m.view, m.swept);
+    }
+    if (opt.sweep)
+        measure_sweep(&m);
 
     /* -- write -- */
     if (rank == 0)
-        status = save(argc, argv, &latency, &latency_pass, &bandwidth, &bandwidth_pass, &costs);
-
-    /* Ranks with nothing to measure sleep here: polling they would disturb those that measure. */
-    MPI_Ibcast(&status, 1, MPI_INT, 0, MPI_COMM_WORLD, &request);
-    for (MPI_Test(&request, &done, MPI_STATUS_IGNORE); !done;
-         MPI_Test(&request, &done, MPI_STATUS_IGNORE))
-        nanosleep(&(struct timespec) {.tv_nsec = 1000000}, NULL);
+        status = save(argc, argv, &m);
+    if (rank == 0 && !status && opt.sweep)
+        print_sweep(&m);
+    quiet_bcast(&status, sizeof(status));
 
   fn_exit:
-    free_result(&latency);
-    free_result(&bandwidth);
+    free_result(&m.latency);
+    free_result(&m.bandwidth);
+    free(m.view.rack);
     free(buffer);
     free(leader);
     free(name);

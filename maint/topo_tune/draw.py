@@ -3,7 +3,9 @@
 
 import io
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -138,7 +140,52 @@ def show(site: Site, console: Console) -> None:
     if site.rack_bandwidth_mbps is not None:
         near, far = within_and_between(site.rack_bandwidth_mbps)
         console.print(f"bandwidth: {_cell(near)} Mbit/s in racks, {_cell(far)} between racks")
+    for line in (*_spreads(site), *_sweeps(site.raw)):
+        console.print(line)
     _map(site, console)
+
+
+def _spreads(site: Site) -> Iterator[str]:
+    """How much the repetitions scatter, for each metric."""
+    for what, by_host, by_rack in (
+        ("latency", site.latency_spread, site.rack_latency_spread),
+        ("bandwidth", site.bandwidth_spread, site.rack_bandwidth_spread),
+    ):
+        matrix, names = (by_rack, site.rack_names) if by_host is None else (by_host, site.hosts)
+        if matrix is None:
+            continue
+        if by_host is not None:
+            matrix = np.where(np.eye(len(matrix), dtype=bool), np.nan, matrix)
+        if np.isfinite(matrix).any():
+            i, j = np.unravel_index(np.nanargmax(matrix), matrix.shape)
+            worst = f"{_percent(matrix[i, j])} from {_cut(names[i], 24)} to {_cut(names[j], 24)}"
+            text = f"{what}: the middle half of the repetitions spans"
+            yield f"{text} {_percent(np.nanmedian(matrix))} of the median, at most {worst}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _sweeps(raw: dict[str, Any]) -> Iterator[str]:
+    """What topo-pingpong --sweep measured."""
+    for swept in raw.get("sweep", []):
+        ends = " - ".join(dict.fromkeys(_cut(swept[end], 24) for end in ("from", "to")))
+        for i, piece in enumerate(swept["pieces"]):
+            rate = f" + bytes at {piece['mbps']:.4g} Mbit/s" if piece["mbps"] else ""
+            most = size_text(piece["most_bytes"])
+            upto = f"{'then ' if i else ''}up to {most}"
+            yield f"sweep {ends}: {upto}: {piece['latency_us']:.4g} us{rate}"
+        if "eager_bytes" in swept:
+            most = 2 ** (len(swept["us"]) - 1)
+            eager = swept["eager_bytes"]
+            over = f"over {eager} bytes the" if eager < most else f"up to {most} bytes no"
+            yield f"sweep {ends}: {over} sender waits for the receiver (rendezvous)"
+    if "message_rate" in raw:
+        rate = raw["message_rate"]
+        pairs = zip(rate["ranks"], rate["per_second"], strict=True)
+        each = ", ".join(f"{ranks}: {per_second:.3g}" for ranks, per_second in pairs)
+        yield f"messages of {rate['bytes']} bytes a second, by ranks of a host: {each}"
 
 
 def _map(site: Site, console: Console) -> None:

@@ -21,7 +21,8 @@ MAX_NAME = 255  # bytes, of a host or a rack
 LEAST, MOST = 1e-6, 1e12  # of a number in a matrix, as in the schema
 COSTS = ["overhead_us", "inside_overhead_us", "inside_us", "inside_mbps", "header_bytes"]
 COSTS += ["shared_us", "burst_bytes"]
-MATRICES = ("latency_us", "bandwidth_mbps", "rack_latency_us", "rack_bandwidth_mbps")
+BY_HOST = ("latency_us", "bandwidth_mbps", "latency_spread", "bandwidth_spread")
+MATRICES = (*BY_HOST, *(f"rack_{key}" for key in BY_HOST))
 
 
 @dataclass
@@ -45,6 +46,11 @@ class Site:
     # racks x racks, medians; check() computes them if they are not in the file
     rack_latency_us: np.ndarray = None  # type: ignore[assignment]
     rack_bandwidth_mbps: np.ndarray | None = None
+    # of the repetitions of each pair: interquartile range over median
+    latency_spread: np.ndarray | None = None
+    bandwidth_spread: np.ndarray | None = None
+    rack_latency_spread: np.ndarray | None = None
+    rack_bandwidth_spread: np.ndarray | None = None
     rack_join_bytes: int | None = None  # as in the schema
     costs: dict[str, float] = field(default_factory=dict)  # likewise
     source: str = "given"  # of the racks
@@ -112,9 +118,7 @@ def check(raw: Any, path: object = "site.json") -> Site:
             levels.append(_level(path, where, table, "groups", "of_group", below, member))
             below, member = len(table["groups"]), "group of the level below"
     for key, array in arrays.items():
-        size, what = (
-            (len(hosts), "hosts") if key in MATRICES[:2] else (len(levels[0].groups), "racks")
-        )
+        size, what = (len(hosts), "hosts") if key in BY_HOST else (len(levels[0].groups), "racks")
         if len(array) != size:
             text = f"found {len(array)} rows, expected {size}, as there are {size} {what}"
             raise InputError(path, text, f"$.{key}")
@@ -135,6 +139,15 @@ def check(raw: Any, path: object = "site.json") -> Site:
         site.rack_bandwidth_mbps = rack_medians(
             site.bandwidth_mbps, site.rack_of_host, site.num_racks
         )
+    for i, swept in enumerate(raw.get("sweep", [])):
+        sizes = len(swept["us"])
+        if len(swept["spread"]) != sizes:
+            text = f"found {len(swept['spread'])} numbers, expected {sizes}, as there are of us"
+            raise InputError(path, text, f"$.sweep[{i}].spread")
+    rate = raw.get("message_rate")
+    if rate and len(rate["ranks"]) != len(rate["per_second"]):
+        text = f"found {len(rate['per_second'])} numbers, expected {len(rate['ranks'])}"
+        raise InputError(path, f"{text}, as there are of ranks", "$.message_rate.per_second")
     return site
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import numpy as np
 import pytest
 from kinds import Env, Launch
 
@@ -58,7 +59,7 @@ def load(path: Path) -> Any:
     racks = site["racks"]
     assert len(racks["of_host"]) == len(site["hosts"])
     assert sorted(set(racks["of_host"])) == list(range(len(racks["names"])))
-    for key in ("latency_us", "bandwidth_mbps"):
+    for key in ("latency_us", "bandwidth_mbps", "latency_spread", "bandwidth_spread"):
         if key in site:
             assert [len(row) for row in site[key]] == [len(site["hosts"])] * len(site["hosts"])
     for key in ("rack_latency_us", "rack_bandwidth_mbps"):
@@ -83,6 +84,8 @@ def test_measures_all_pairs(pingpong: Launch, tmp_path: Path, n: int) -> None:
     latency = site["latency_us"]
     assert all(v > 0 for v in off_diagonal(latency) + off_diagonal(site["bandwidth_mbps"]))
     assert latency == [list(column) for column in zip(*latency, strict=True)]
+    for key in ("latency_spread", "bandwidth_spread"):
+        assert all(v > 0 for v in off_diagonal(site[key])) and len(site[key]) == n
     assert site["provenance"]["complete"] is True
     assert site["provenance"]["pairs_measured"] == n * (n - 1) // 2
     assert site["provenance"]["ranks"] == n
@@ -112,6 +115,8 @@ def test_rack_tables_on_large_sites(pingpong: Launch, tmp_path: Path) -> None:
     assert "latency_us" not in site and "bandwidth_mbps" not in site
     assert len(site["hosts"]) == 4
     assert site["rack_latency_us"][0][0] > 0 and site["rack_bandwidth_mbps"][0][0] > 0
+    assert site["rack_latency_spread"][0][0] > 0 and site["rack_bandwidth_spread"][0][0] > 0
+    assert "latency_spread" not in site
 
 
 def test_output_replaces_a_file_and_follows_a_link(pingpong: Launch, tmp_path: Path) -> None:
@@ -141,6 +146,32 @@ def test_impossible_host_names(pingpong: Launch, tmp_path: Path, name: str) -> N
     assert run.returncode == 1
     assert "rank 0: its host name" in run.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_sweep(pingpong: Launch, tmp_path: Path) -> None:
+    # 3 ranks on 2 hosts; the switch is found wherever it is
+    env = {"MPIR_CVAR_CH3_EAGER_MAX_MSG_SIZE": 5000}
+    run = pingpong(3, "--sweep", "--time-limit", "10", cliques=2, env=env)
+    assert run.returncode == 0, run.stderr
+    site = load(tmp_path / "site.json")
+    inside, outside = site["sweep"]
+    assert (inside["from"], inside["to"]) == ("clique0", "clique0")
+    assert (outside["from"], outside["to"]) == ("clique0", "clique1")
+    for swept in (inside, outside):
+        assert 1 <= len(swept["us"]) == len(swept["spread"]) <= 23 and min(swept["us"]) > 0
+        assert 4900 < swept["eager_bytes"] <= 5000
+        ends = [piece["most_bytes"] for piece in swept["pieces"]]
+        assert ends == sorted(ends) and {4096, 2 ** (len(swept["us"]) - 1)} <= set(ends)
+    rate = site["message_rate"]
+    assert rate["ranks"] == [1] and rate["per_second"][0] > 0 and rate["bytes"] == 8
+    table = [line for line in run.stderr.splitlines() if "warning" not in line]
+    assert "4096" in [line.split()[0] for line in table] and max(map(len, table)) <= 80
+    assert f"over {outside['eager_bytes']} bytes messages wait for the receiver" in run.stderr
+
+
+def test_no_sweep_unless_asked(pingpong: Launch, tmp_path: Path) -> None:
+    assert pingpong(2).returncode == 0
+    assert not {"sweep", "message_rate"} & load(tmp_path / "site.json").keys()
 
 
 # -- the time limit --
@@ -196,6 +227,7 @@ def test_help_and_version(pingpong: Launch) -> None:
         ["--bandwidth-bytes", "99999999999999999999"],
         ["--bandwidth-reps", "2"],
         ["--progress", "maybe"],
+        ["--sweep=3"],
     ],
 )
 def test_misuse(pingpong: Launch, tmp_path: Path, options: Any) -> None:
@@ -382,6 +414,164 @@ def test_racks_are_the_leaf_switches(grouper: Callable[..., Any]) -> None:
     found, confidence = grouper(distances(64, distance))
     assert found == racks
     assert confidence > 0.8
+
+
+# -- slow links, and pieces of a sweep --
+
+
+@pytest.fixture(scope="session")
+def judge(mpicc: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
+    """slow.h and sweep.h as a filter of numbers."""
+    folder = tmp_path_factory.mktemp("judge")
+    (folder / "judge.c").write_text(
+        r"""
+#define _POSIX_C_SOURCE 200809L
+#include <stdio.h>
+#include <stdlib.h>
+#include "slow.h"
+#include "sweep.h"
+static float number(void)
+{
+    double value;
+    if (scanf("%lf", &value) != 1)
+        exit(1);
+    return value;
+}
+static float *numbers(int n)
+{
+    float *all = malloc(sizeof(float) * n);
+    for (int i = 0; i < n; i++)
+        all[i] = number();
+    return all;
+}
+int main(void)
+{
+    int n = number(), racks = number(), is_rate = number();
+    if (n == 0) {
+        sweep_t sweep = {.num = racks,.eager_bytes = is_rate};
+        piece_t piece[SWEEP_SIZES];
+        for (int i = 0; i < racks; i++)
+            sweep.us[i] = number();
+        int num = sweep_pieces(&sweep, piece);
+        for (int i = 0; i < num; i++)
+            printf("%d %d %f %f\n", piece[i].first, piece[i].last, piece[i].latency_us, piece[i].mbps);
+        return (void) sweep_pair, (void) measure_rates, 0;
+    }
+    int *rack = malloc(sizeof(int) * n);
+    for (int i = 0; i < n; i++)
+        rack[i] = number();
+    float *value = numbers(n * n), *spread = numbers(n * n), *usual = numbers(racks * racks);
+    slow_t slow[3];
+    int found = slow_links(n, value, spread, is_rate, rack, racks, usual, 3, slow);
+    printf("%d\n", found);
+    for (int i = 0; i < found && i < 3; i++)
+        printf("%d %d %d %d %f\n", slow[i].from, slow[i].to, slow[i].inside, slow[i].alone, slow[i].times);
+    return 0;
+}
+"""
+    )
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-O2"]
+    command = [mpicc, *flags, "-I", REPO / "bench", "-o", "judge", "judge.c", "-lm"]
+    subprocess.run([str(c) for c in command], cwd=folder, check=True)
+
+    def run(*values: Any) -> list[list[float]]:
+        text = " ".join(str(v) for v in np.hstack([np.ravel(v) for v in values]))
+        done = subprocess.run(
+            [folder / "judge"], input=text, capture_output=True, text=True, check=True
+        )
+        return [[float(word) for word in line.split()] for line in done.stdout.splitlines()]
+
+    return run
+
+
+def rates(shape: Sequence[int], seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Racks of hosts, and Mbit/s: 400 in racks, and what is left of uplinks that others use, too."""
+    rng = np.random.default_rng(seed)
+    racks = np.repeat(np.arange(len(shape)), shape)
+    pairs = (len(racks), len(racks))
+    values = np.where(racks[:, None] == racks, 400, rng.uniform(25, 100, pairs))
+    return racks, values * rng.lognormal(0, 0.1, pairs)
+
+
+def slow(
+    judge: Callable[..., Any], racks: np.ndarray, values: np.ndarray, spread: float = 0.1
+) -> tuple[int, list[tuple[int, ...]], list[float]]:
+    """(how many are slow, (from, to, inside, alone) of the first, how many times) of rates"""
+    of = range(max(racks) + 1)
+    usual = [[np.median(v) if len(v := block(values, racks, a, b)) else 0 for b in of] for a in of]
+    spreads = np.full(values.shape, spread)
+    (count,), *rows = judge(len(racks), len(of), 1, racks, values, spreads, usual)
+    return int(count), [tuple(map(int, row[:4])) for row in rows], [row[4] for row in rows]
+
+
+def block(values: np.ndarray, racks: np.ndarray, a: int, b: int) -> np.ndarray:
+    pairs = np.outer(racks == a, racks == b) & ~np.eye(len(racks), dtype=bool)
+    return values[pairs & (values > 0)]
+
+
+@pytest.mark.parametrize("shape", [[1], [2], [6], [2, 2, 2], [3, 5, 2], [4] * 4, [1] * 5, [8, 8]])
+def test_none_is_slow_on_a_healthy_site(judge: Callable[..., Any], shape: Any) -> None:
+    for seed in range(5):
+        assert slow(judge, *rates(shape, seed)) == (0, [], [])
+
+
+def test_slow_hosts(judge: Callable[..., Any]) -> None:
+    racks, values = rates([4] * 4, 1)
+    values[6] = np.minimum(values[6], 60)  # what it receives; sends and others are as before
+    count, rows, times = slow(judge, racks, values)
+    assert (count, rows) == (1, [(6, -1, 1, 0)]) and 5 < times[0] < 9
+    assert slow(judge, racks, values.T)[:2] == (1, [(6, -1, 1, 0)])
+    values[11] /= 20  # the worst first
+    assert slow(judge, racks, values)[1] == [(11, -1, 1, 0), (6, -1, 1, 0)]
+    values[values < 6] = 0  # not measured: nothing is known of it
+    assert (11, -1, 0, 0) not in slow(judge, racks, values)[1]
+
+
+def test_partners_of_a_slow_host_are_not_slow(judge: Callable[..., Any]) -> None:
+    racks, values = rates([3, 3], 1)
+    values[1] /= 6
+    values[:, 1] /= 6  # of two partners in its rack, hosts 0 and 2 have one that is as usual
+    assert slow(judge, racks, values)[:2] == (1, [(1, -1, 1, 0)])
+
+
+def test_a_slow_host_may_look_like_a_rack(judge: Callable[..., Any]) -> None:
+    racks, values = rates([4] * 4, 1)
+    values[6] = np.minimum(values[6], 60)
+    racks[6] = 4
+    count, rows, times = slow(judge, racks, values)
+    assert (count, rows) == (1, [(6, -1, 1, 1)]) and 5 < times[0] < 9
+
+
+def test_slow_pairs(judge: Callable[..., Any]) -> None:
+    racks, values = rates([4] * 4, 1)
+    values[1, 2] /= 3
+    count, rows, times = slow(judge, racks, values)
+    assert (count, rows) == (1, [(1, 2, 1, 0)]) and 2.4 < times[0] < 3.8
+    assert slow(judge, racks, values, spread=4)[0] == 0  # its repetitions scatter more than that
+    for i, j in ((4, 5), (9, 8), (12, 15)):
+        values[i, j] /= 9
+    count, rows, _ = slow(judge, racks, values)
+    assert count == 4 and set(rows) == {(4, 5, 1, 0), (8, 9, 1, 0), (12, 15, 1, 0)}
+
+
+def line(sizes: range, latency_us: float, mbps: float) -> list[float]:
+    return [latency_us + 2**i * 8 / mbps for i in sizes]
+
+
+def test_pieces_of_a_sweep(judge: Callable[..., Any]) -> None:
+    # both protocols have one piece
+    us = line(range(17), 20, 400) + line(range(17, 23), 60, 390)
+    pieces = judge(0, 23, 2**16, us)
+    assert np.allclose(pieces, [[0, 17, 20, 400], [17, 23, 60, 390]], rtol=1e-3)
+    # no other protocol; sizes that the time was too short for
+    assert np.allclose(judge(0, 12, 2**11, us[:12]), [[0, 12, 20, 400]], rtol=1e-3)
+    assert judge(0, 1, -1, us[:1]) == []
+    # what is passed on at once, and what is not
+    us = line(range(14), 20, 10000) + line(range(14, 23), 100, 100)
+    pieces = judge(0, 23, 2**22, us)
+    assert np.allclose(pieces, [[0, 14, 20, 10000], [14, 23, 100, 100]], rtol=1e-3)
+    # the same time for all sizes
+    assert judge(0, 8, 2**7, [5] * 8) == [[0, 8, 5, 0]]
 
 
 # -- on a virtual cluster --

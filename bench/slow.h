@@ -1,0 +1,196 @@
+/*
+ * Copyright (C) by the mpich-topo authors. See LICENSE.
+ *
+ * Slow links: hosts, and pairs of hosts, that are clearly worse than those like them.
+ *
+ * Like a pair in a rack are all pairs in racks, and like a pair of two racks are those of the same
+ * two, which share the same uplinks. What is usual is their median. A host is judged by what is
+ * usual with its partners in the rack, and with those outside: of the two in the middle the better
+ * one, so that a slow partner does not count against it. One that is alone in its rack is judged by
+ * its best partner against what is usual in racks: it is slow, or really alone. Slow is what is
+ * SLOW_TIMES worse than usual, and beyond SLOW_SIGMAS of how all pairs (or hosts) scatter, and beyond
+ * how the pair itself does. Pairs of slow hosts are not listed again.
+ *
+ * A header, as racks.h.
+ */
+
+#ifndef SLOW_H_INCLUDED
+#define SLOW_H_INCLUDED
+
+#include <math.h>
+#include <stdlib.h>
+
+#define SLOW_TIMES 1.5          /* inside a rack */
+#define SLOW_TIMES_BEYOND 3     /* between racks: uplinks are shared, more or less at a time */
+#define SLOW_SIGMAS 6
+#define SLOW_MAD 1.4826         /* standard deviation over median absolute deviation, if normal */
+
+typedef struct {
+    int from, to;               /* to -1: the host `from` */
+    int inside;                 /* a rack */
+    int alone;                  /* in its rack: a host */
+    double times;               /* how much worse than usual */
+} slow_t;
+
+static int slow_by_value(const void *x, const void *y)
+{
+    float a = *(const float *) x, b = *(const float *) y;
+    return (a > b) - (a < b);
+}
+
+/* Puts `one` into found[most], the worst first, as far as there is room. */
+static void slow_add(slow_t one, int most, slow_t * found, int *num)
+{
+    int at = *num < most ? *num : most;
+
+    for (; at > 0 && found[at - 1].times < one.times; at--) {
+        if (at < most)
+            found[at] = found[at - 1];
+    }
+    if (at < most)
+        found[at] = one;
+    ++*num;
+}
+
+/* The lower one of two in the middle. Sorts the values; 0 of none. */
+static float slow_median(float *value, size_t n)
+{
+    qsort(value, n, sizeof(float), slow_by_value);
+    return n ? value[(n - 1) / 2] : 0;
+}
+
+/* Beyond this, a value is not like the others, which are about 0. Changes the values. */
+static float slow_limit(float *value, size_t n, int inside)
+{
+    float least = logf(inside ? SLOW_TIMES : SLOW_TIMES_BEYOND);
+
+    for (size_t i = 0; i < n; i++)
+        value[i] = fabsf(value[i]);
+    return fmaxf(least, SLOW_SIGMAS * SLOW_MAD * slow_median(value, n));
+}
+
+/* How much worse the best partner of a host is than what is usual in racks */
+static float slow_alone(int h, int n, const float *worse, size_t step, const float *like)
+{
+    float least = NAN;
+
+    for (int j = 0; j < n; j++) {
+        if (j != h)
+            least = fminf(least, worse[j * step] + like[j * step]);
+    }
+    return least;
+}
+
+/* What is usual for a host, of `count` values from `worse` on, `step` apart, with its partners in its
+ * rack or outside; NaN of fewer than two: it may be the partner. */
+static float slow_host(int h, int n, const float *worse, size_t step, const int *rack, int inside,
+                       float *values)
+{
+    size_t count = 0;
+
+    for (int j = 0; j < n; j++) {
+        if (j != h && (rack[j] == rack[h]) == inside && !isnan(worse[j * step]))
+            values[count++] = worse[j * step];
+    }
+    return count < 2 ? NAN : slow_median(values, count);
+}
+
+/*
+ * n hosts; value[], n x n: latencies, or rates, 0 where nothing was measured; spread[]: interquartile
+ * range over median of each; rack[]: of hosts; usual[]: racks x racks, medians of pairs of hosts.
+ * found[most]: the worst first. Returns how many there are, which may be more; -1: no memory.
+ */
+static int slow_links(int n, const float *value, const float *spread, int is_rate, const int *rack,
+                      int racks, const float *usual, int most, slow_t * found)
+{
+    size_t cells = (size_t) n * n;
+    int num = 0;
+    float *worse = malloc(sizeof(float) * cells), *values = malloc(sizeof(float) * cells);
+    float *score = malloc(sizeof(float) * 2 * n), *like = malloc(sizeof(float) * cells);
+    int *hosts = calloc(racks, sizeof(int)), num_alone = 0;
+    char *is_slow = calloc(n, 1);
+
+    if (!worse || !values || !score || !like || !hosts || !is_slow) {
+        num = -1;
+        goto fn_exit;
+    }
+
+    /* -- times worse than usual, as logarithms -- */
+    size_t count = 0;
+    for (size_t c = 0; c < cells; c++) {
+        if (rack[c / n] == rack[c % n] && c / n != c % n && value[c] > 0)
+            values[count++] = logf(value[c]);
+    }
+    float in_racks = slow_median(values, count);
+    int sign = is_rate ? -1 : 1;
+    for (size_t c = 0; c < cells; c++) {
+        int i = c / n, j = c % n;
+        like[c] = rack[i] == rack[j] ? 0 :
+            sign * (logf(usual[(size_t) rack[i] * racks + rack[j]]) - in_racks);
+        worse[c] = i == j || value[c] <= 0 ? NAN : sign * (logf(value[c]) - in_racks) - like[c];
+    }
+    for (int h = 0; h < n; h++)
+        hosts[rack[h]]++;
+    for (int r = 0; r < racks; r++)
+        num_alone += hosts[r] == 1;
+
+    /* -- hosts -- */
+    for (int inside = 1; inside >= 0; inside--) {
+        for (int k = 0; k < 2 * n; k++) {
+            int h = k / 2, step = k % 2 ? n : 1;
+            size_t first = k % 2 ? (size_t) h : (size_t) h * n;
+            score[k] = slow_host(h, n, worse + first, step, rack, inside, values);
+        }
+        count = 0;
+        for (int k = 0; k < 2 * n; k++) {
+            if (!isnan(score[k]))
+                values[count++] = score[k];
+        }
+        float limit = slow_limit(values, count, inside);
+        /* where many are alone, that is how the site is */
+        for (int k = 0; k < 2 * n && inside && 4 * num_alone <= n; k++) {
+            int h = k / 2, step = k % 2 ? n : 1;
+            size_t first = k % 2 ? (size_t) h : (size_t) h * n;
+            if (hosts[rack[h]] == 1)
+                score[k] = slow_alone(h, n, worse + first, step, like + first);
+        }
+        for (int h = 0; h < n; h++) {
+            float most_worse = fmaxf(score[2 * h], score[2 * h + 1]);
+            if (is_slow[h] || !(most_worse > limit))
+                continue;
+            is_slow[h] = 1;
+            slow_add((slow_t) {h, -1, inside, inside && hosts[rack[h]] == 1, exp(most_worse)}, most,
+                     found, &num);
+        }
+    }
+
+    /* -- pairs -- */
+    for (int inside = 1; inside >= 0; inside--) {
+        count = 0;
+        for (size_t c = 0; c < cells; c++) {
+            if (!isnan(worse[c]) && (rack[c / n] == rack[c % n]) == inside)
+                values[count++] = worse[c];
+        }
+        float limit = slow_limit(values, count, inside);
+        for (int i = 0; i < n; i++) {
+            for (int j = i + 1; j < n; j++) {
+                size_t there = (size_t) i * n + j, back = (size_t) j * n + i;
+                size_t c = isnan(worse[there]) || worse[back] > worse[there] ? back : there;
+                if (!is_slow[i] && !is_slow[j] && (rack[i] == rack[j]) == inside &&
+                    worse[c] > fmaxf(limit, spread[c]))
+                    slow_add((slow_t) {i, j, inside, 0, exp(worse[c])}, most, found, &num);
+            }
+        }
+    }
+
+  fn_exit:
+    free(is_slow);
+    free(hosts);
+    free(like);
+    free(score);
+    free(values);
+    free(worse);
+    return num;
+}
+
+#endif /* SLOW_H_INCLUDED */

@@ -1,0 +1,288 @@
+/*
+ * Copyright (C) by the mpich-topo authors. See LICENSE.
+ *
+ * Messages of many sizes between two ranks, and short messages of many ranks.
+ *
+ *     half a round trip   of 1 B to 4 MiB: median, and interquartile range
+ *     eager               the longest message whose send completes before the receiver asks for
+ *                         it: that tells the two protocols apart, whatever their times are. Not
+ *                         asking, the receiver waits for another message: so the library goes on.
+ *     message rate        short messages that k ranks of a host send at once, to k of another host
+ *
+ * Of each protocol lines, latency + bytes / rate, are fitted with relative errors: one where that will
+ * do, else several, as where links pass on some bytes at once.
+ *
+ * A header, as racks.h.
+ */
+
+#ifndef SWEEP_H_INCLUDED
+#define SWEEP_H_INCLUDED
+
+#include <limits.h>
+#include <math.h>
+#include <time.h>
+#include <mpi.h>
+
+#define SWEEP_SIZES 23          /* powers of two */
+#define SWEEP_BYTES (1 << (SWEEP_SIZES - 1))
+#define SWEEP_REPS 30
+#define SWEEP_MIN_REPS 3
+#define SWEEP_EAGER_SHARE 0.3   /* of the time, for the protocol */
+#define SWEEP_MIN_WAIT 10e-3    /* for a send to complete */
+#define SWEEP_WAITS 4           /* and that many times half a round trip */
+#define SWEEP_TRIES 2
+#define SWEEP_LEAST 1e-3        /* of a spread, and of microseconds: less is nothing */
+#define SWEEP_PIECE 3           /* sizes, at least, of a piece that another one is cut into */
+#define SWEEP_BAD 0.15          /* relative error of a piece that is */
+#define SWEEP_BETTER 0.5        /* sum of squared errors of the two, over its own, at most */
+#define RATE_WINDOW 64          /* messages under way, of a rank */
+#define RATE_WINDOWS 8
+#define RATE_REPS 5
+#define RATE_STEPS 32           /* 1, 2, 4, ... ranks */
+
+typedef struct {
+    int num;                    /* sizes that were measured, from 1 B */
+    double us[SWEEP_SIZES], spread[SWEEP_SIZES];
+    int eager_bytes;            /* -1: not known; the longest that was measured: no other protocol */
+} sweep_t;
+
+/* us = latency + bytes / rate, of sizes first..last - 1 */
+typedef struct {
+    int first, last;
+    double latency_us, mbps;
+} piece_t;
+
+typedef struct {
+    int num;
+    int ranks[RATE_STEPS];
+    double per_second[RATE_STEPS];
+} rates_t;
+
+enum { SWEEP_TAG = 1, SWEEP_DATA_TAG, SWEEP_GO_TAG };
+
+/* Half round trips of a message, seconds[reps]; both call it, one with first set. */
+static void sweep_size(char *buffer, int bytes, int peer, int first, int reps, double *seconds)
+{
+    for (int i = -1; i < reps; i++) {
+        double t = MPI_Wtime();
+        if (first)
+            MPI_Send(buffer, bytes, MPI_BYTE, peer, SWEEP_TAG, MPI_COMM_WORLD);
+        MPI_Recv(buffer, bytes, MPI_BYTE, peer, SWEEP_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (!first)
+            MPI_Send(buffer, bytes, MPI_BYTE, peer, SWEEP_TAG, MPI_COMM_WORLD);
+        if (i >= 0)
+            seconds[i] = (MPI_Wtime() - t) / 2;
+    }
+}
+
+/* Whether a send completes that nobody asks for, within so many seconds; on the sender. */
+static int sweep_is_eager(char *buffer, int bytes, int peer, double wait)
+{
+    int done = 0;
+
+    for (int i = 0; i < SWEEP_TRIES && !done; i++) {
+        MPI_Request request;
+        double end = MPI_Wtime() + wait;
+        MPI_Send(&bytes, 1, MPI_INT, peer, SWEEP_TAG, MPI_COMM_WORLD);
+        MPI_Isend(buffer, bytes, MPI_BYTE, peer, SWEEP_DATA_TAG, MPI_COMM_WORLD, &request);
+        MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+        while (!done && MPI_Wtime() < end) {
+            nanosleep(&(struct timespec) {.tv_nsec = 100000}, NULL);
+            MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+        }
+        MPI_Send(NULL, 0, MPI_BYTE, peer, SWEEP_GO_TAG, MPI_COMM_WORLD);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+    return done;
+}
+
+/* The longest eager message, up to the longest one that was measured, -1 if the time is short; on the
+ * sender. */
+static int sweep_eager_bytes(char *buffer, int peer, double seconds, const sweep_t * sweep)
+{
+    double end = MPI_Wtime() + seconds;
+    int most = 0, bytes = -1, low, high;
+
+    for (int i = 0; i < sweep->num && bytes < 0; i++) {
+        double wait = fmax(SWEEP_MIN_WAIT, SWEEP_WAITS * 1e-6 * sweep->us[i]);
+        if (MPI_Wtime() > end) {
+            most = -1;
+            goto fn_exit;
+        }
+        if (sweep_is_eager(buffer, 1 << i, peer, wait))
+            most = 1 << i;
+        else
+            bytes = 1 << i;
+    }
+    if (bytes < 0)
+        goto fn_exit;
+    for (low = most, high = bytes; high - low > 1;) {
+        int middle = low + (high - low) / 2, i = 0;
+        while ((1 << i) < middle)
+            i++;
+        if (sweep_is_eager(buffer, middle, peer,
+                           fmax(SWEEP_MIN_WAIT, SWEEP_WAITS * 1e-6 * sweep->us[i])))
+            low = middle;
+        else
+            high = middle;
+    }
+    most = low;
+
+  fn_exit:
+    bytes = -1;
+    MPI_Send(&bytes, 1, MPI_INT, peer, SWEEP_TAG, MPI_COMM_WORLD);
+    return most;
+}
+
+/* Both ranks of a pair; the one with first set has the result. quantile() sorts samples. */
+static void sweep_pair(char *buffer, int peer, int first, double seconds,
+                       double (*quantile) (double *, int, double), sweep_t * sweep)
+{
+    double samples[SWEEP_REPS], end = MPI_Wtime() + seconds * (1 - SWEEP_EAGER_SHARE);
+    double share = seconds * (1 - SWEEP_EAGER_SHARE) / SWEEP_SIZES;
+
+    sweep->num = 0;
+    while (sweep->num < SWEEP_SIZES) {
+        int i = sweep->num, reps = SWEEP_REPS;
+        if (first && i > 0) {
+            /* twice the size takes at most about twice the time */
+            double trip = 4e-6 * sweep->us[i - 1];
+            reps = (int) fmin(SWEEP_REPS, fmax(SWEEP_MIN_REPS, share / trip));
+            if (MPI_Wtime() + (reps + 1) * trip > end)
+                reps = 0;
+        }
+        if (first)
+            MPI_Send(&reps, 1, MPI_INT, peer, SWEEP_TAG, MPI_COMM_WORLD);
+        else
+            MPI_Recv(&reps, 1, MPI_INT, peer, SWEEP_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (reps == 0)
+            break;
+        sweep_size(buffer, 1 << i, peer, first, reps, samples);
+        double median = fmax(quantile(samples, reps, 0.5), MPI_Wtick() / 2);
+        sweep->us[i] = 1e6 * median;
+        double range = quantile(samples, reps, 0.75) - quantile(samples, reps, 0.25);
+        sweep->spread[i] = fmax(range / median, SWEEP_LEAST);
+        sweep->num++;
+    }
+    if (first) {
+        sweep->eager_bytes =
+            sweep_eager_bytes(buffer, peer, seconds * SWEEP_EAGER_SHARE, sweep);
+        return;
+    }
+    for (;;) {
+        int bytes;
+        MPI_Recv(&bytes, 1, MPI_INT, peer, SWEEP_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (bytes < 0)
+            break;
+        MPI_Recv(NULL, 0, MPI_BYTE, peer, SWEEP_GO_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Recv(buffer, bytes, MPI_BYTE, peer, SWEEP_DATA_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+}
+
+/* The line of sizes first..last - 1, two at least; returns the sum of the squares of relative errors. */
+static double sweep_fit(const sweep_t * sweep, int first, int last, piece_t * piece)
+{
+    double w = 0, x = 0, y = 0, xx = 0, xy = 0, sum = 0;
+
+    for (int i = first; i < last; i++) {
+        double us = sweep->us[i], bytes = 1 << i, weight = 1 / (us * us);
+        w += weight;
+        x += weight * bytes;
+        y += weight * us;
+        xx += weight * bytes * bytes;
+        xy += weight * bytes * us;
+    }
+    double per_byte = fmax((w * xy - x * y) / (w * xx - x * x), 0);
+    double latency_us = fmax((y - per_byte * x) / w, 0);
+    for (int i = first; i < last; i++)
+        sum += pow((latency_us + per_byte * (1 << i)) / sweep->us[i] - 1, 2);
+    *piece = (piece_t) {
+        .first = first,.last = last,
+        .latency_us = latency_us > SWEEP_LEAST ? latency_us : 0,
+        .mbps = per_byte * SWEEP_BYTES > SWEEP_LEAST ? 8 / per_byte : 0,
+    };
+    return sum;
+}
+
+/* Lines of sizes first..last - 1: one, or two that are much better where it is bad, and so on;
+ * returns how many. */
+static int sweep_lines(const sweep_t * sweep, int first, int last, piece_t * piece)
+{
+    piece_t unused;
+    int at = 0;
+
+    if (last - first < 2)
+        return 0;
+    double whole = sweep_fit(sweep, first, last, piece), least = whole;
+    for (int i = first + SWEEP_PIECE; i <= last - SWEEP_PIECE; i++) {
+        double both = sweep_fit(sweep, first, i, &unused) + sweep_fit(sweep, i, last, &unused);
+        if (both < least) {
+            least = both;
+            at = i;
+        }
+    }
+    if (sqrt(whole / (last - first)) < SWEEP_BAD || least > whole * SWEEP_BETTER)
+        return 1;
+    int num = sweep_lines(sweep, first, at, piece);
+    return num + sweep_lines(sweep, at, last, piece + num);
+}
+
+/* Pieces of each protocol; returns how many. */
+static int sweep_pieces(const sweep_t * sweep, piece_t piece[SWEEP_SIZES])
+{
+    int middle = 0;
+
+    while (middle < sweep->num && (sweep->eager_bytes < 0 || 1 << middle <= sweep->eager_bytes))
+        middle++;
+    int num = sweep_lines(sweep, 0, middle, piece);
+    return num + sweep_lines(sweep, middle, sweep->num, piece + num);
+}
+
+/* Seconds in which k ranks of one host send all their messages; `both`: as below. */
+static double rate_of(MPI_Comm both, char *buffer, int bytes, int n, int k)
+{
+    MPI_Request request[RATE_WINDOW];
+    MPI_Status status[RATE_WINDOW];
+    int me;
+
+    MPI_Comm_rank(both, &me);
+    MPI_Barrier(both);
+    double t = MPI_Wtime();
+    for (int w = 0; w < RATE_WINDOWS && me % n < k; w++) {
+        for (int i = 0; i < RATE_WINDOW; i++) {
+            if (me < n)
+                MPI_Isend(buffer, bytes, MPI_BYTE, me + n, 0, both, &request[i]);
+            else
+                MPI_Irecv(buffer + (size_t) i * bytes, bytes, MPI_BYTE, me - n, 0, both,
+                          &request[i]);
+        }
+        MPI_Waitall(RATE_WINDOW, request, status);
+    }
+    MPI_Barrier(both);
+    return MPI_Wtime() - t;
+}
+
+/* `both` has n ranks of each of two hosts, those of the first one first; buffer has RATE_WINDOW times
+ * so many bytes. Rank 0 has the result. */
+static void measure_rates(MPI_Comm both, char *buffer, int bytes, int n, double seconds,
+                          double (*quantile) (double *, int, double), rates_t * rates)
+{
+    double samples[RATE_REPS], end = MPI_Wtime() + seconds;
+
+    rates->num = 0;
+    for (int k = 1; rates->num < RATE_STEPS; k = k < n && 2 * k > n ? n : 2 * k) {
+        int go = k <= n && MPI_Wtime() < end;
+        MPI_Bcast(&go, 1, MPI_INT, 0, both);
+        if (!go)
+            break;
+        rate_of(both, buffer, bytes, n, k);
+        for (int i = 0; i < RATE_REPS; i++)
+            samples[i] = rate_of(both, buffer, bytes, n, k);
+        rates->ranks[rates->num] = k;
+        rates->per_second[rates->num++] =
+            (double) k * RATE_WINDOWS * RATE_WINDOW / fmax(quantile(samples, RATE_REPS, 0.5),
+                                                           MPI_Wtick());
+    }
+}
+
+#endif /* SWEEP_H_INCLUDED */
