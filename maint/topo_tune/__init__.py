@@ -9,6 +9,7 @@ predict.py  the same in tables, and beside measurements
 bench.py  what topo-bench measured
 rules.py  from times to rules
 draw.py   matrix and racks, as picture and on the terminal
+compare_sites.py  what is different between two site files
 
 grammar.py  tuning.json: its grammar, what is wrong with one, what it selects
 reach.py    which of its rules can be reached

@@ -22,6 +22,7 @@ from topo_common.text import hint, one_line
 from topo_tune import (
     advise,
     bench,
+    compare_sites,
     draw,
     fit_command,
     grammar,
@@ -82,6 +83,7 @@ def cli() -> None:
       topo-tune site.json --measured bench.json -o tuning.json
                                                      measured times instead of predicted ones
       topo-tune show site.json -o picture.png        look at the site
+      topo-tune compare-sites site.json today.json   what has changed
       topo-tune model site.json --collective gather --ppn 4
                                                      what the rules are made from
       topo-tune racks site.json --slurm /etc/slurm/topology.conf -o site2.json
@@ -137,6 +139,7 @@ for command in (
     measure_commands.measure,
     measure_commands.report,
     measure_commands.compare,
+    compare_sites.compare_sites,
 ):
     cli.add_command(command)
 
@@ -231,7 +234,9 @@ def _without_matrix(tuning: Tree) -> Tree:
 @click.option("-o", "--output", metavar="FILE", help="Draw a picture: .png, .pdf or .svg.")
 @click.option("--no-color", is_flag=True, help="No colours, also on a terminal.")
 def show(site_file: str, output: str | None, no_color: bool) -> None:
-    """Show racks, latencies and bandwidths of a site.
+    """Show racks, latencies and bandwidths of a site, and how much what was measured scatters.
+
+    Warnings are those of the file: slow hosts and links, and noise, as topo-pingpong saw them.
 
     \b
       topo-tune show site.json                     on the terminal
