@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 import numpy as np
-from topo_common.cli import bad_input
 from topo_common.text import one_line
 
 from topo_tune import draw, site
@@ -239,8 +238,7 @@ def compare_sites(first: str, second: str, over: float, as_json: bool) -> None:
     """
     if not math.isfinite(over):
         raise click.UsageError(f"--over {over}: expected a number from 1 to 1e6")
-    with bad_input():
-        sites = [site.load(path) for path in (first, second)]
+    sites = [site.load(path) for path in (first, second)]
     found = compare(sites[0], sites[1], over)
     if as_json:
         click.echo(json.dumps(to_json(found, over), indent=1))
