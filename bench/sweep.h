@@ -75,9 +75,11 @@ static void sweep_size(char *buffer, int bytes, int peer, int first, int reps, d
     }
 }
 
-/* Whether a send completes that nobody asks for, within so many seconds; on the sender. */
-static int sweep_is_eager(char *buffer, int bytes, int peer, double wait)
+/* Whether a send completes that nobody asks for; on the sender. us: half a round trip of so many bytes
+ * or a few more */
+static int sweep_is_eager(char *buffer, int bytes, int peer, double us)
 {
+    double wait = fmax(SWEEP_MIN_WAIT, SWEEP_WAITS * 1e-6 * us);
     int done = 0;
 
     for (int i = 0; i < SWEEP_TRIES && !done; i++) {
@@ -104,12 +106,11 @@ static int sweep_eager_bytes(char *buffer, int peer, double seconds, const sweep
     int most = 0, bytes = -1, low, high;
 
     for (int i = 0; i < sweep->num && bytes < 0; i++) {
-        double wait = fmax(SWEEP_MIN_WAIT, SWEEP_WAITS * 1e-6 * sweep->us[i]);
         if (MPI_Wtime() > end) {
             most = -1;
             goto fn_exit;
         }
-        if (sweep_is_eager(buffer, 1 << i, peer, wait))
+        if (sweep_is_eager(buffer, 1 << i, peer, sweep->us[i]))
             most = 1 << i;
         else
             bytes = 1 << i;
@@ -120,8 +121,7 @@ static int sweep_eager_bytes(char *buffer, int peer, double seconds, const sweep
         int middle = low + (high - low) / 2, i = 0;
         while ((1 << i) < middle)
             i++;
-        if (sweep_is_eager(buffer, middle, peer,
-                           fmax(SWEEP_MIN_WAIT, SWEEP_WAITS * 1e-6 * sweep->us[i])))
+        if (sweep_is_eager(buffer, middle, peer, sweep->us[i]))
             low = middle;
         else
             high = middle;

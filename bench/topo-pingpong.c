@@ -1311,11 +1311,25 @@ static void choose_pairs(const result_t * latency, const view_t * view, swept_t 
     free(values);
 }
 
+/* The hosts of the message rate; from -1: there is one host only */
+static const swept_t *pair_of_rates(const measured_t * m)
+{
+    return &m->swept[m->swept[IN_RACK].from < 0 ? OTHER_RACK : IN_RACK];
+}
+
+/* What rank `source` has measured */
+static void move_to_rank_0(void *data, int bytes, int source)
+{
+    if (rank == source && rank)
+        MPI_Send(data, bytes, MPI_BYTE, 0, SWEEP_TAG, MPI_COMM_WORLD);
+    else if (rank == 0 && source)
+        MPI_Recv(data, bytes, MPI_BYTE, source, SWEEP_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
 /* All ranks; rank 0 has the results. */
 static void measure_sweep(measured_t * m)
 {
     double seconds = opt.time_limit > 0 ? opt.time_limit * SWEEP_SHARE / (NUM_WAYS + 1) : 10;
-    swept_t *rates_of = &m->swept[IN_RACK];
     MPI_Comm in_host, both;
     int index, least[2] = { INT_MAX, INT_MAX };
 
@@ -1329,17 +1343,12 @@ static void measure_sweep(measured_t * m)
             first ? leader[s->to] : rank == leader[s->to] ? leader[s->from] : -1;
         if (peer >= 0)
             sweep_pair(buffer, peer, first, seconds, quantile, &s->sweep);
-        if (first && rank)
-            MPI_Send(&s->sweep, sizeof(s->sweep), MPI_BYTE, 0, SWEEP_TAG, MPI_COMM_WORLD);
-        else if (rank == 0 && !first)
-            MPI_Recv(&s->sweep, sizeof(s->sweep), MPI_BYTE, leader[s->from], SWEEP_TAG,
-                     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        move_to_rank_0(&s->sweep, sizeof(s->sweep), leader[s->from]);
         quiet_bcast(&way, sizeof(way)); /* the next pair when this one has done */
     }
 
     /* -- message rate -- */
-    if (rates_of->from < 0)
-        rates_of = &m->swept[OTHER_RACK];
+    const swept_t *rates_of = pair_of_rates(m);
     if (rates_of->from < 0)
         return;
     MPI_Comm_split(MPI_COMM_WORLD, host, rank, &in_host);
@@ -1357,11 +1366,7 @@ static void measure_sweep(measured_t * m)
         measure_rates(both, buffer, opt.latency_bytes, n, seconds, quantile, &m->rates);
         MPI_Comm_free(&both);
     }
-    if (rank == leader[rates_of->from] && rank)
-        MPI_Send(&m->rates, sizeof(m->rates), MPI_BYTE, 0, SWEEP_TAG, MPI_COMM_WORLD);
-    else if (rank == 0 && rank != leader[rates_of->from])
-        MPI_Recv(&m->rates, sizeof(m->rates), MPI_BYTE, leader[rates_of->from], SWEEP_TAG,
-                 MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    move_to_rank_0(&m->rates, sizeof(m->rates), leader[rates_of->from]);
 }
 
 /* In at most 80 columns, on standard error: standard output may be the file. */
@@ -1427,7 +1432,6 @@ static void write_pair(FILE * f, const swept_t * s)
 
 static void write_sweep(FILE * f, const measured_t * m)
 {
-    const swept_t *rates_of = &m->swept[m->swept[IN_RACK].from < 0 ? OTHER_RACK : IN_RACK];
     const char *before = "";
 
     fprintf(f, ",\n  \"sweep\": [");
@@ -1453,7 +1457,7 @@ static void write_sweep(FILE * f, const measured_t * m)
     if (!m->rates.num)
         return;
     fprintf(f, ",\n  \"message_rate\": {");
-    write_pair(f, rates_of);
+    write_pair(f, pair_of_rates(m));
     fprintf(f, ", \"bytes\": %d, \"ranks\": [", opt.latency_bytes);
     for (int i = 0; i < m->rates.num; i++)
         fprintf(f, "%s%d", i ? ", " : "", m->rates.ranks[i]);
@@ -1627,7 +1631,8 @@ int main(int argc, char **argv)
     }
     if (rank == 0) {
         judge(&m);
-        choose_pairs(&m.latency, &m.view, m.swept);
+        if (opt.sweep)
+            choose_pairs(&m.latency, &m.view, m.swept);
     }
     if (opt.sweep)
         measure_sweep(&m);

@@ -19,6 +19,8 @@ from topo_common.text import short
 # A matrix of 512 hosts takes 2 MB; more than this is none of our files, and would only fill memory.
 SIZE_LIMIT = 256 * 1024 * 1024
 MAX_NESTING = 64
+# exit status: what the user has to change, the command line or a file that it names
+WRONG = 2
 
 
 class Failure(Exception):
@@ -36,7 +38,7 @@ class InputError(Failure):
 
     def __init__(self, path: object, text: str, where: str | None = None) -> None:
         parts = [str(path), where, text] if where else [str(path), text]
-        super().__init__(": ".join(parts), status=2)
+        super().__init__(": ".join(parts), WRONG)
 
 
 def json_type(value: Any) -> str:

@@ -34,7 +34,6 @@ TOPOLOGY = "MPIR_CVAR_COLL_TOPOLOGY_FILE"
 SECONDS = 0.3  # for one size in one launch, all algorithms together
 REPETITIONS = 30
 MIN_REPETITIONS = 5
-WRONG = 2  # exit status: what the user has to change
 MAX_BROKEN = 3  # launches in a row: the next ones will break, too
 ANY = ("ranks", "ppn", "placement", "collective")
 

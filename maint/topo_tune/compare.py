@@ -15,10 +15,10 @@ from topo_bench_py.measure import BrokenLaunch
 from topo_bench_py.settings import Setting
 from topo_bench_py.sites import Site as Launcher
 from topo_bench_py.stats import bootstrap_ratios, interval
-from topo_common.files import Failure
+from topo_common.files import WRONG, Failure
 from topo_common.text import size_text
 
-from topo_tune.campaign import MAX_BROKEN, WRONG, Campaign, Launched
+from topo_tune.campaign import MAX_BROKEN, Campaign, Launched
 from topo_tune.sampling import Cell, Request
 
 TUNING = "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE"

@@ -67,13 +67,14 @@ class Comparison:
 def compare(old: Site, new: Site, over: float) -> Comparison:
     """What is different; of pairs, what has changed more than `over` times, and more than both files'
     repetitions scatter."""
+    known = set(old.hosts)
     index = {host: i for i, host in enumerate(new.hosts)}
     common = [host for host in old.hosts if host in index]
     here = np.array([i for i, host in enumerate(old.hosts) if host in index], dtype=int)
     there = np.array([index[host] for host in common], dtype=int)
     result = Comparison(
         [host for host in old.hosts if host not in index],
-        [host for host in new.hosts if host not in set(old.hosts)],
+        [host for host in new.hosts if host not in known],
         common,
         (len(old.levels), len(new.levels)),
     )

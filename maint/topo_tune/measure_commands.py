@@ -12,11 +12,10 @@ from typing import Any
 import click
 from rich.console import Console
 from topo_common import files
-from topo_common.files import Failure, InputError
+from topo_common.files import WRONG, Failure, InputError
 
 from topo_tune.fit_command import PROGRAM, WIDTH
 
-WRONG = click.UsageError.exit_code
 PLACEMENTS = ("block", "random:1")
 SIZES = "64,1K,8K,64K,256K"
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}

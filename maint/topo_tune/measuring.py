@@ -14,11 +14,11 @@ from topo_bench_py.settings import Bench
 from topo_bench_py.sites import Site as Launcher
 from topo_bench_py.sites import run_program
 from topo_common import files
-from topo_common.files import Failure
+from topo_common.files import WRONG, Failure
 from topo_common.text import size_text
 
 from topo_tune import constants, exceptions, grammar
-from topo_tune.campaign import MAX_BROKEN, WRONG, Campaign, Launched, label, timings
+from topo_tune.campaign import MAX_BROKEN, Campaign, Launched, label, timings
 from topo_tune.grammar import Tree
 from topo_tune.predictor import Predictor
 from topo_tune.sampling import AUTOS, Beliefs, Cell, Predict, Request, best_request

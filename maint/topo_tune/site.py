@@ -187,8 +187,9 @@ def rack_medians(matrix: np.ndarray, rack_of_host: np.ndarray, num_racks: int) -
     the unit of `matrix`; the diagonal without a host's way to itself; NaN where there is nothing."""
     known = np.isfinite(matrix) & ~np.eye(len(matrix), dtype=bool)
     cell = (rack_of_host[:, np.newaxis] * num_racks + rack_of_host)[known]
-    order = np.lexsort((matrix[known], cell))
-    values = matrix[known][order]
+    values = matrix[known]
+    order = np.lexsort((values, cell))
+    values = values[order]
     cells, first, count = np.unique(cell[order], return_index=True, return_counts=True)
     result = np.full((num_racks, num_racks), np.nan)
     result.flat[cells] = (values[first + (count - 1) // 2] + values[first + count // 2]) / 2

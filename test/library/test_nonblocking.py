@@ -27,12 +27,17 @@ def program(build_mpi: Build) -> Path:
     return build_mpi(HERE / "nonblocking.c", "-Wno-unused-function")
 
 
+def chosen(number: int) -> dict[str, str]:
+    """{collective: algorithm} of a set."""
+    return {name: f"tsp_{names[number % len(names)]}" for name, names in FORMS.items()}
+
+
 def forced(number: int) -> Env:
     return {
         "MPIR_CVAR_COLLECTIVE_FALLBACK": "error",
         **{
-            f"MPIR_CVAR_I{name.upper()}_INTRA_ALGORITHM": f"tsp_{names[number % len(names)]}"
-            for name, names in FORMS.items()
+            f"MPIR_CVAR_I{name.upper()}_INTRA_ALGORITHM": algorithm
+            for name, algorithm in chosen(number).items()
         },
     }
 
@@ -43,8 +48,8 @@ def parts(*words: Any) -> dict[int, list[Any]]:
         number: [
             *(
                 word
-                for name, names in FORMS.items()
-                for word in ("--force", f"i{name}=tsp_{names[number % len(names)]}")
+                for name, algorithm in chosen(number).items()
+                for word in ("--force", f"i{name}={algorithm}")
             ),
             *words,
         ]
@@ -60,10 +65,10 @@ def calls(job: Any) -> dict[str, int]:
 def check(job: Any, number: int, declined: Sequence[str] = ()) -> None:
     assert job.returncode == 0 and "\nOK " in "\n" + job.stdout, job.stdout + job.stderr
     ran = calls(job)
-    for name, names in FORMS.items():
-        wanted = f"{name}_tsp_{names[number % len(names)]}"
+    for name, algorithm in chosen(number).items():
+        wanted = f"{name}_{algorithm}"
         assert ran[wanted] > 0 or name in declined, (wanted, ran)
-        others = [f"{name}_tsp_{other}" for other in names if f"{name}_tsp_{other}" != wanted]
+        others = [f"{name}_tsp_{other}" for other in FORMS[name] if f"{name}_tsp_{other}" != wanted]
         assert not any(ran[other] for other in others), ran
 
 
