@@ -244,10 +244,10 @@ static int times(void)
                3 * 5 * US + US + 97656 + 10 * US + 5 * US,
                "messages of one rank one after the other");
     check_time(time_of(MPII_TOPO_COLL__BCAST, "topo_linear", &rack, 102400),
-               5 * US + 3 * (100 * US + 8 * 97656) + 10 * US + 5 * US, "the link of a host");
+               5 * US + 3 * (100 * US + 13 * 97656) + 10 * US + 5 * US, "the link of a host");
     rack.links->burst = 51200;
     check_time(time_of(MPII_TOPO_COLL__BCAST, "topo_linear", &rack, 102400),
-               5 * US + 3 * (100 * US + 8 * 97656) - 50 * US + 10 * US + 5 * US,
+               5 * US + 3 * (100 * US + 13 * 97656) - 50 * US + 10 * US + 5 * US,
                "the link of a host, ahead of its rate by a burst");
     check_time(time_of(MPII_TOPO_COLL__BCAST, "topo_linear", &rack, 1024), 3 * 5 * US + 10 * US + 5 * US,
                "messages within a burst");

@@ -8,29 +8,38 @@
 
 /* How calls are cut into units */
 
-/* Short segments make a chain fill soon, long ones cost less each: a part of the whole, but no less than
- * MIN_SEGMENT_BYTES, and no more than the setting. */
-#define NUM_SEGMENTS 8          /* where a segment is neither too short nor too long */
+/* Short segments make a chain fill soon, long ones cost less each. With m bytes in segments of s, which
+ * are u messages each, a chain of n links takes (m/s + n).(u.o + s.b), which is least where s is the root
+ * of m.u.o/(n.b); o: time a message, b: time per byte. It is flat there, so one ratio serves. */
+#define LENGTH_RATIO 256        /* o/(n.b) bytes: 25 us, 15 links of 1.2 Gbit/s */
 #define MIN_SEGMENT_BYTES 8192
 #define LEAST_SEGMENT_BYTES 1024        /* whatever settings are */
+
+/* The power of two next to that root */
+static int64_t best_len(int64_t bytes, int64_t num_messages)
+{
+    int64_t len = 1, most = INT64_MAX / 8 / LENGTH_RATIO / num_messages;
+
+    while (2 * len * len < MPL_MIN(bytes, most) * num_messages * LENGTH_RATIO)
+        len *= 2;
+    return len;
+}
 
 int64_t MPII_Topo_segment_len(int64_t bytes, int64_t segment_bytes, int64_t own)
 {
     if (own > 0)
         return MPL_MAX(own, LEAST_SEGMENT_BYTES);
-    return MPL_MIN(MPL_MAX(bytes / NUM_SEGMENTS, MIN_SEGMENT_BYTES),
+    return MPL_MIN(MPL_MAX(best_len(bytes, 1), MIN_SEGMENT_BYTES),
                    MPL_MAX(segment_bytes, LEAST_SEGMENT_BYTES));
 }
 
 /* Chunks overlap, so several make a long call faster; but each costs its messages, so a chunk is no
  * shorter than CHUNK_BYTES, and its units are no shorter than MIN_UNIT_BYTES, or, where there are but
- * three stages to overlap, MIN_PIECE_BYTES. With a root, chunks go from rack to rack, and shorter ones
- * fill that chain sooner: NUM_CHUNKS, of at most MAX_ROOTED_BYTES, but of units of at least
- * MIN_ROOTED_UNIT_BYTES. */
+ * three stages to overlap, MIN_PIECE_BYTES. With a root, chunks go from rack to rack, as segments along
+ * a chain, of at most MAX_ROOTED_BYTES and units of at least MIN_ROOTED_UNIT_BYTES. */
 #define CHUNK_BYTES (128 * 1024)
 #define MIN_UNIT_BYTES 4096
 #define MIN_PIECE_BYTES 8192
-#define NUM_CHUNKS 8
 #define MAX_ROOTED_BYTES (64 * 1024)
 #define MIN_ROOTED_UNIT_BYTES 1024
 #define MAX_CHUNKS 65536        /* numbers of messages are int */
@@ -43,7 +52,8 @@ int MPII_Topo_lanes_chunks(MPII_Topo_lanes_kind_t kind, int64_t bytes, int num_u
     if (own > 0)
         chunk = MPL_MAX(own, LEAST_SEGMENT_BYTES);
     else if (kind == MPII_TOPO_LANES__BCAST || kind == MPII_TOPO_LANES__REDUCE)
-        chunk = MPL_MAX(MPL_MIN(bytes / NUM_CHUNKS, MAX_ROOTED_BYTES), units * MIN_ROOTED_UNIT_BYTES);
+        chunk = MPL_MAX(MPL_MIN(best_len(bytes, units), MAX_ROOTED_BYTES),
+                        units * MIN_ROOTED_UNIT_BYTES);
     else if (kind == MPII_TOPO_LANES__ALLREDUCE)
         chunk = MPL_MAX(CHUNK_BYTES, units * MIN_UNIT_BYTES);
     else
@@ -66,6 +76,8 @@ static int longest_subtree(const MPII_Topo_order_t * order, MPII_Topo_shape_t sh
 {
     int longest = order->max_ppn;
 
+    if (shape == MPII_TOPO_SHAPE__LINEAR)
+        return 1;
     if (shape == MPII_TOPO_SHAPE__BINOMIAL)
         return order->num_ranks / 2;
     for (int level = 2; level <= order->num_levels; level++) {
