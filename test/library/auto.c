@@ -98,6 +98,24 @@ static void run(MPI_Comm comm, const char *word)
     } else if (!strcmp(name, "gatherv")) {
         MPI_Gatherv(in, num, MPI_INT, out, counts, displs, MPI_INT, 0, comm);
         first = rank == 0, last = rank == 0 ? p : 0;
+    } else if (!strcmp(name, "igatherv")) {
+        MPI_Igatherv(in, num, MPI_INT, out, counts, displs, MPI_INT, 0, comm, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        first = rank == 0, last = rank == 0 ? p : 0;
+    } else if (!strcmp(name, "scatterv")) {
+        MPI_Scatterv(in, counts, displs, MPI_INT, out, num, MPI_INT, 0, comm);
+        first = last = 1;
+    } else if (!strcmp(name, "iscatterv")) {
+        MPI_Iscatterv(in, counts, displs, MPI_INT, out, num, MPI_INT, 0, comm, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        first = last = 1;
+    } else if (!strcmp(name, "alltoallv")) {
+        MPI_Alltoallv(in, counts, displs, MPI_INT, out, counts, displs, MPI_INT, comm);
+        first = 1, last = p;
+    } else if (!strcmp(name, "ialltoallv")) {
+        MPI_Ialltoallv(in, counts, displs, MPI_INT, out, counts, displs, MPI_INT, comm, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        first = 1, last = p;
     } else if (!strcmp(name, "alltoall")) {
         MPI_Alltoall(in, num, MPI_INT, out, num, MPI_INT, comm);
         first = 1, last = p;

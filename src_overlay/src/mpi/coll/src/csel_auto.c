@@ -12,8 +12,8 @@
  *
  * All processes decide alike, since they decide by the same: the place of the communicator, the rates of
  * the topology and the settings of rank 0 (topo.c), what the built-in selection takes, and a size that
- * all of them know (csel_call.h), in classes around powers of two. A decision is kept with the place, so
- * with duplicates too. It does not look at the root. */
+ * all of them know (csel_call.h), in classes around powers of two, or else one for all calls. A decision
+ * is kept with the place, so with duplicates too. It does not look at the root. */
 
 /* What is predicted to take up to so many times as long as the fastest may be tried (csel_adapt.c). */
 #define MAX_FACTOR 3
@@ -105,14 +105,28 @@ static const char *blocking_name(int coll_type)
     return name + (name[0] == 'i');
 }
 
+/* Those of which each process knows some sizes alone are ranked by the place, as others with blocks of
+ * middling length. Planned leaves much longer ones to MPICH by itself. */
+static const struct {
+    const char *name;
+    MPII_Topo_coll_t as;
+    MPI_Aint bytes;
+} by_place[] = {
+    {"alltoallv", MPII_TOPO_COLL__ALLTOALL, 512},
+    {"gatherv", MPII_TOPO_COLL__GATHER, 4096},
+    {"scatterv", MPII_TOPO_COLL__SCATTER, 4096},
+};
+
 /* What all processes know of a call; false: nothing that a prediction could use. bytes: as in
- * topo_catalog.h. */
+ * topo_catalog.h. *has_size: they are those of the call. */
 static bool describe(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t * coll,
-                     MPI_Aint * bytes)
+                     MPI_Aint * bytes, bool *has_size)
 {
     int num_ranks = coll_sig->comm_ptr->local_size;
+    const char *name = blocking_name(coll_sig->coll_type);
 
-    *coll = MPII_Topo_coll_find(blocking_name(coll_sig->coll_type));
+    *has_size = true;
+    *coll = MPII_Topo_coll_find(name);
     switch (*coll) {
         case MPII_TOPO_COLL__BARRIER:
             *bytes = 1;
@@ -133,7 +147,14 @@ static bool describe(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t * c
             *bytes = get_total_msgsize(coll_sig) / num_ranks;
             return may_reorder(coll_sig);
         case MPII_TOPO_COLL__END:
-            /* gatherv, scatterv, alltoallv: what not all processes know */
+            *has_size = false;
+            for (int i = 0; i < (int) (sizeof(by_place) / sizeof(by_place[0])); i++) {
+                if (!strcmp(name, by_place[i].name)) {
+                    *coll = by_place[i].as;
+                    *bytes = by_place[i].bytes;
+                    return true;
+                }
+            }
             return false;
         default:
             *bytes = get_total_msgsize(coll_sig) / num_ranks;
@@ -180,6 +201,17 @@ static const char *make_reason(const MPII_Csel_candidate_t * best,
     return MPII_Coll_report_text(text);
 }
 
+static int64_t predict(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t coll,
+                       const char *name, MPI_Aint bytes)
+{
+    int64_t ps = MPII_Topo_auto_time(coll_sig->comm_ptr, coll, name, bytes);
+
+    /* in each call the hosts agree on a plan */
+    if (ps >= 0 && !strcmp(blocking_name(coll_sig->coll_type), "alltoallv"))
+        ps += MPII_Topo_auto_time(coll_sig->comm_ptr, MPII_TOPO_COLL__BARRIER, "topo_tree", 1);
+    return ps;
+}
+
 /* The fastest of ours, and the next one, by prediction. */
 static void find_best(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t coll, MPI_Aint bytes,
                       MPII_Csel_candidate_t * best, MPII_Csel_candidate_t * next)
@@ -191,7 +223,7 @@ static void find_best(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t co
             continue;
         if (!strncmp(c.name, "tsp_", 4))
             c.name += 4;
-        c.ps = MPII_Topo_auto_time(coll_sig->comm_ptr, coll, c.name, bytes);
+        c.ps = predict(coll_sig, coll, c.name, bytes);
         if (c.ps >= 0 && (best->name == NULL || c.ps < best->ps)) {
             *next = *best;
             *best = c;
@@ -261,14 +293,16 @@ void *MPIR_Csel_auto(const MPIR_Csel_coll_sig_s * coll_sig)
     csel_s *builtin = comm_ptr->csel_comm;
     MPII_Topo_coll_t coll;
     MPI_Aint bytes;
+    bool has_size;
 
     while (builtin->fallback)
         builtin = builtin->fallback;
     MPII_Csel_container_s *stock = MPII_Csel_search(builtin, coll_sig);
-    if (!MPII_Topo_auto_is_usable(comm_ptr) || !describe(coll_sig, &coll, &bytes) || bytes == 0)
+    if (!MPII_Topo_auto_is_usable(comm_ptr) || !describe(coll_sig, &coll, &bytes, &has_size) ||
+        bytes == 0)
         return stock;
     const MPII_Csel_decision_t *decision = find(coll_sig, coll, size_class(bytes), stock->id);
-    if (unlikely(MPII_Csel_is_adaptive)) {
+    if (unlikely(MPII_Csel_is_adaptive) && has_size) {
         void *cnt = MPII_Csel_adapt_select(coll_sig, decision, stock);
         if (cnt)
             return cnt;

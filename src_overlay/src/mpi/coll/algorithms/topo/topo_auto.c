@@ -18,6 +18,7 @@ static const struct {
     {MPII_TOPO_COLL__ALLTOALL, "inplace", "pairwise"},
     {MPII_TOPO_COLL__ALLTOALL, "pairwise_sendrecv_replace", "pairwise"},
     {MPII_TOPO_COLL__ALLTOALL, "permuted_sendrecv", "scattered"},
+    {MPII_TOPO_COLL__ALLTOALL, "blocked", "scattered"},
     {MPII_TOPO_COLL__BARRIER, "recursive_doubling", "dissemination"},
 };
 

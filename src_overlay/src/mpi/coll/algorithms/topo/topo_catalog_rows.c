@@ -52,6 +52,7 @@ static const MPII_Topo_algo_t algos[] = {
     STOCK(BCAST, "scatter_ring_allgather", MPICH, MPII_TOPO_MPICH__BCAST_SCATTER_RING),
     OURS(GATHER, "rack_leader", GATHER, MPII_TOPO_SHAPE__LEADERS),
     OURS(GATHER, "topo_binomial", GATHER, MPII_TOPO_SHAPE__BINOMIAL),
+    STOCK(GATHER, "linear", GATHER, MPII_TOPO_SHAPE__LINEAR),   /* of gatherv */
     STOCK(GATHER, "binomial", MPICH, MPII_TOPO_MPICH__GATHER_BINOMIAL),
     OURS(REDUCE, "topo_binomial", TREE, MPII_TOPO_SHAPE__BINOMIAL),
     OURS(REDUCE, "topo_chain", TREE, MPII_TOPO_SHAPE__CHAIN),
@@ -68,6 +69,7 @@ static const MPII_Topo_algo_t algos[] = {
     STOCK(REDUCE_SCATTER_BLOCK, "pairwise", MPICH, MPII_TOPO_MPICH__REDUCE_SCATTER_PAIRWISE),
     OURS(SCATTER, "rack_leader", GATHER, MPII_TOPO_SHAPE__LEADERS),
     OURS(SCATTER, "topo_binomial", GATHER, MPII_TOPO_SHAPE__BINOMIAL),
+    STOCK(SCATTER, "linear", GATHER, MPII_TOPO_SHAPE__LINEAR),  /* of scatterv */
     STOCK(SCATTER, "binomial", MPICH, MPII_TOPO_MPICH__SCATTER_BINOMIAL),
 };
 

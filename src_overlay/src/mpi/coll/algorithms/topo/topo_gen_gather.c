@@ -21,6 +21,7 @@
  *              between racks is the light ends of the tree: nearly every block passes there once,
  *              straight to the rack of the root. (In MPICH's own binomial gather the heaviest subtree
  *              is the furthest one.)
+ *   LINEAR     all ranks are children of the root
  *
  *   7 ranks, root 2; hosts {0,3} {2,6} in one rack, {1,5} {4} in another one: order 2 6 0 3 1 5 4
  *     LEADERS:  2 <- 6,  2 <- 0 <- 3,  2 <- 1 <- 5,  1 <- 4       between the racks goes one message
@@ -64,6 +65,11 @@ static void find_child(const gather_t * g, int *first, int *len, int turn)
     const MPII_Topo_order_t *order = g->gen.order;
     int child = turn, child_len = 1;
 
+    if (g->shape == MPII_TOPO_SHAPE__LINEAR) {
+        *first = turn;
+        *len = 1;
+        return;
+    }
     if (g->shape == MPII_TOPO_SHAPE__BINOMIAL) {
         int end = *first + *len;
         *first += 1;
