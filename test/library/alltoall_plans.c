@@ -19,10 +19,19 @@ static int is_for_plans(void)
     return opt.is_v && can_plan(MPI_COMM_WORLD);
 }
 
+/* All ranks in another order than that of MPI_COMM_WORLD: duplicates of one communicator share their
+ * plans, so that one of MPI_COMM_WORLD has those of earlier cases. */
+static MPI_Comm without_plans(void)
+{
+    MPI_Comm comm;
+    MPI_Comm_split(MPI_COMM_WORLD, 0, (world_rank + 1) % world_size, &comm);
+    return comm;
+}
+
 /* What is not in the key of a plan, and what is. */
 static void case_keys(void)
 {
-    MPI_Comm comm;
+    MPI_Comm comm, dup;
     pattern_t p, other;
     counts_t before;
 
@@ -31,7 +40,7 @@ static void case_keys(void)
     /* in place needs counts that are alike in both directions */
     p = pattern_new(RANDOM, MPI_COMM_WORLD, 4, opt.seed, 1);
     other = pattern_new(RANDOM, MPI_COMM_WORLD, 4, opt.seed, 1);
-    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    comm = without_plans();
 
     before = counts_now();
     check_pattern("first", comm, &p, (how_t) {.send = SIX,.recv = SIX });
@@ -69,8 +78,15 @@ static void case_keys(void)
     before = counts_now();
     check_pattern("bytes", comm, &p, (how_t) {.send = CHAR,.recv = CHAR });
     check_counts("as many bytes", before, 1, 0);
-
+    before = counts_now();
+    MPI_Comm_dup(comm, &dup);
+    check_pattern("duplicate", dup, &p, (how_t) {.send = CHAR,.recv = CHAR });
+    check_counts("on a duplicate", before, 1, 0);
     MPI_Comm_free(&comm);
+    check_pattern("duplicate alone", dup, &p, (how_t) {.send = CHAR,.recv = CHAR });
+    check_counts("on a duplicate that outlives it", before, 2, 0);
+
+    MPI_Comm_free(&dup);
     pattern_free(&p);
     pattern_free(&other);
 }
@@ -91,7 +107,7 @@ static void case_lru(void)
         return;
     }
     check(max_misses == 0, "lru", "needs MPIR_CVAR_COLL_TOPO_PLAN_MISSES=0");
-    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    comm = without_plans();
     order = malloc((num + 1) * sizeof(int));    /* the latest first */
     for (int i = 0; i < num; i++) {
         /* every other one differs from the one before it for two ranks only */
@@ -131,8 +147,8 @@ static void case_changing(void)
     if (!is_for_plans())
         return;
     check(max_misses > 1, "changing", "needs MPIR_CVAR_COLL_TOPO_PLAN_MISSES > 1");
-    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
-    MPI_Comm_dup(MPI_COMM_WORLD, &dup);
+    comm = without_plans();
+    MPI_Comm_dup(comm, &dup);
 
     /* a plan that is found in between starts the count again */
     for (int i = 0; i < 2; i++)
@@ -182,7 +198,7 @@ static void case_held(void)
 
     if (!is_for_plans())
         return;
-    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    comm = without_plans();
     for (int i = 1; i < 4; i++) {
         check_kind("held", comm, DENSE, i, (how_t) {.send = INT });
         c = counts_since(before);

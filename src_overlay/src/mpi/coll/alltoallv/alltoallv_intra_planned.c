@@ -11,7 +11,8 @@
  *
  * The ranks of a host collect their blocks in shared memory, the hosts exchange them in one message
  * for each pair of hosts or fewer, and the ranks of the host of destination take them from there.
- * What goes where is computed once, as a plan (topo_plan.h), and kept with the communicator.
+ * What goes where is computed once, as a plan (topo_plan.h), and kept with the communicator and its
+ * duplicates.
  *
  *   5 ranks on hosts {0,1} {2,3} {4}; ij is the block from rank i to rank j; segments:
  *     host     collected                                 after the exchange

@@ -126,8 +126,7 @@ typedef enum {
     MPII_TOPO_KEPT__NONBLOCKING_EXCHANGE,       /* and of others */
     MPII_TOPO_KEPT__NUM_SHARED,
     /* for this one alone */
-    MPII_TOPO_KEPT__PLANS = MPII_TOPO_KEPT__NUM_SHARED, /* of alltoallv */
-    MPII_TOPO_KEPT__PIPES,
+    MPII_TOPO_KEPT__PIPES = MPII_TOPO_KEPT__NUM_SHARED,
     MPII_TOPO_KEPT__ADAPT,      /* csel_adapt.c: what it learnt of decisions */
     MPII_TOPO_KEPT__END
 } MPII_Topo_kept_id_t;

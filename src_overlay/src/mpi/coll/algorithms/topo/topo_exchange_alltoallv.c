@@ -6,8 +6,9 @@
 #include "mpiimpl.h"
 #include "topo.h"
 #include "topo_exchange_impl.h"
+#include "topo_view.h"
 
-/* Alltoallv: plans are kept with the communicator, and found again by a vote. */
+/* Alltoallv: plans are kept with the communicator and its duplicates, and found again by a vote. */
 
 /* A plan that is kept, with its key: the bytes to and from each rank */
 typedef struct {
@@ -21,12 +22,9 @@ typedef struct {
     int64_t memory;             /* the most that it takes on any rank */
 } entry_t;
 
-/* The plans of alltoallv that are kept with one communicator */
 struct MPII_Topo_plans {
     entry_t entries[MPII_TOPO_EX_MAX_ENTRIES];
     uint64_t clock;
-    int64_t num_misses;         /* since the last hit */
-    bool is_off;                /* there were too many */
 };
 
 static void entry_clear(entry_t * entry)
@@ -160,42 +158,31 @@ static int latest_entry(const MPII_Topo_exchange_t * ex, uint64_t found)
     return latest;
 }
 
+/* A call on this communicator found no plan: after too many in a row it does without. */
 static void count_miss(MPII_Topo_exchange_t * ex)
 {
+    struct MPII_Topo_comm *topo = ex->comm_ptr->coll.topo;
+
     MPII_Topo_counter_add(&MPII_Topo_plan_misses, 1);
-    ex->plans->num_misses++;
-    if (ex->settings.plan_misses == 0 || ex->plans->num_misses < ex->settings.plan_misses)
+    topo->num_plan_misses++;
+    if (ex->settings.plan_misses == 0 || topo->num_plan_misses < ex->settings.plan_misses)
         return;
-    ex->plans->is_off = true;
+    topo->has_no_plans = true;
     for (int i = 0; i < MPII_TOPO_EX_MAX_ENTRIES; i++)
         entry_clear(&ex->plans->entries[i]);
     if (MPIR_CVAR_COLL_TOPOLOGY_VERBOSE > 0 && ex->comm_ptr->rank == 0) {
         printf("[mpich] topology of communicator 0x%08x: %ld calls of alltoallv in a row had "
                "counts that no plan had, plans are not used any more\n",
-               (unsigned) ex->comm_ptr->handle, (long) ex->plans->num_misses);
+               (unsigned) ex->comm_ptr->handle, (long) topo->num_plan_misses);
         fflush(stdout);
     }
 }
 
-static void free_plans(void *ptr)
+void MPII_Topo_ex_free_plans(struct MPII_Topo_plans *plans)
 {
-    struct MPII_Topo_plans *plans = ptr;
-
-    for (int i = 0; i < MPII_TOPO_EX_MAX_ENTRIES; i++)
+    for (int i = 0; plans && i < MPII_TOPO_EX_MAX_ENTRIES; i++)
         entry_clear(&plans->entries[i]);
     MPL_free(plans);
-}
-
-static void get_plans(MPII_Topo_exchange_t * ex)
-{
-    MPII_Topo_kept_t *kept = MPII_Topo_comm_kept(ex->comm_ptr, MPII_TOPO_KEPT__PLANS);
-
-    if (kept->ptr == NULL) {
-        kept->ptr = MPL_calloc(1, sizeof(struct MPII_Topo_plans), MPL_MEM_COLL);
-        MPII_TOPO_NEED(kept->ptr);
-        kept->free = free_plans;
-    }
-    ex->plans = kept->ptr;
 }
 
 int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcounts,
@@ -218,10 +205,13 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
     *decline = ex->decline;
     if (*decline != MPII_TOPO_PLANNED)
         goto fn_exit;
-    get_plans(ex);
-    if (ex->plans->is_off) {
+    if (comm_ptr->coll.topo->has_no_plans) {
         *decline = MPII_TOPO_DECLINED_MISSES;
         goto fn_exit;
+    }
+    if (ex->plans == NULL) {
+        ex->plans = MPL_calloc(1, sizeof(struct MPII_Topo_plans), MPL_MEM_COLL);
+        MPII_TOPO_NEED(ex->plans);
     }
 
     MPII_Topo_blocks_set(&in, recvbuf, 0, recvcounts, rdispls, recvtype);
@@ -260,7 +250,7 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
     } else {
         entry = &ex->plans->entries[slot];
         entry->last_use = ++ex->plans->clock;
-        ex->plans->num_misses = 0;
+        comm_ptr->coll.topo->num_plan_misses = 0;
         MPII_Topo_counter_add(&MPII_Topo_plan_hits, 1);
         /* where all guessed right, and not else: those who did not wrote to other places */
         is_handed_on = ex->shm && vote.max[0] == slot + 1 &&

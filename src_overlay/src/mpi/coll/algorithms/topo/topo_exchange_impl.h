@@ -79,7 +79,7 @@ typedef struct MPII_Topo_exchange {
 
     /* plans */
     int64_t *key;               /* [2 * num_ranks] of the call */
-    struct MPII_Topo_plans *plans;      /* of the communicator of the call: topo_exchange_alltoallv.c */
+    struct MPII_Topo_plans *plans;      /* of alltoallv; NULL until its first call */
     MPII_Topo_uniform_t uniform[MPII_TOPO_ROUTE__NUM];
     int64_t uniform_bytes;      /* of a half, for blocks of one byte, about: as all ranks know it */
     MPI_Aint uniform_limit;     /* shortest block for which there was no memory */
@@ -162,5 +162,9 @@ int MPII_Topo_ex_build(MPII_Topo_exchange_t * ex, int flags, int64_t max, MPII_T
                        MPII_Topo_attr_t * attr);
 
 uint64_t MPII_Topo_ex_usec_since(const MPL_time_t * start);
+
+/* -- topo_exchange_alltoallv.c -- */
+
+void MPII_Topo_ex_free_plans(struct MPII_Topo_plans *plans);
 
 #endif /* TOPO_EXCHANGE_IMPL_H_INCLUDED */

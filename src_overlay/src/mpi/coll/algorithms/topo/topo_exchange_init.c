@@ -63,7 +63,6 @@ int MPII_Topo_alltoallv_init(const void *sendbuf, const MPI_Aint sendcounts[],
                              MPI_Datatype recvtype, MPIR_Comm * comm_ptr, void **sched,
                              enum MPIR_sched_type *sched_type)
 {
-    int mpi_errno = MPI_SUCCESS;
     MPII_Topo_blocks_t out, in;
     MPIR_Csel_coll_sig_s coll_sig = {
         .coll_type = MPIR_CSEL_COLL_TYPE__ALLTOALLV,
@@ -82,25 +81,18 @@ int MPII_Topo_alltoallv_init(const void *sendbuf, const MPI_Aint sendcounts[],
     if (!is_selected(comm_ptr, &coll_sig, choice == MPIR_CVAR_ALLTOALLV_INTRA_ALGORITHM_auto,
                      choice == MPIR_CVAR_ALLTOALLV_INTRA_ALGORITHM_planned,
                      MPII_CSEL_CONTAINER_TYPE__ALGORITHM__MPIR_Alltoallv_intra_planned))
-        goto fn_exit;
+        return MPI_SUCCESS;
     MPII_Topo_blocks_set(&in, recvbuf, 0, recvcounts, rdispls, recvtype);
     if (sendbuf != MPI_IN_PLACE)
         MPII_Topo_blocks_set(&out, sendbuf, 0, sendcounts, sdispls, sendtype);
-    mpi_errno = init(&out, &in, sendbuf == MPI_IN_PLACE, comm_ptr,
-                     &MPII_Topo_calls[MPII_TOPO_ALGO__alltoallv_planned], sched, sched_type);
-    MPIR_ERR_CHECK(mpi_errno);
-
-  fn_exit:
-    return mpi_errno;
-  fn_fail:
-    goto fn_exit;
+    return init(&out, &in, sendbuf == MPI_IN_PLACE, comm_ptr,
+                &MPII_Topo_calls[MPII_TOPO_ALGO__alltoallv_planned], sched, sched_type);
 }
 
 int MPII_Topo_alltoall_init(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
                             void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
                             MPIR_Comm * comm_ptr, void **sched, enum MPIR_sched_type *sched_type)
 {
-    int mpi_errno = MPI_SUCCESS;
     MPII_Topo_blocks_t out, in;
     MPIR_Csel_coll_sig_s coll_sig = {
         .coll_type = MPIR_CSEL_COLL_TYPE__ALLTOALL,
@@ -117,18 +109,12 @@ int MPII_Topo_alltoall_init(const void *sendbuf, MPI_Aint sendcount, MPI_Datatyp
     if (!is_selected(comm_ptr, &coll_sig, choice == MPIR_CVAR_ALLTOALL_INTRA_ALGORITHM_auto,
                      choice == MPIR_CVAR_ALLTOALL_INTRA_ALGORITHM_planned,
                      MPII_CSEL_CONTAINER_TYPE__ALGORITHM__MPIR_Alltoall_intra_planned))
-        goto fn_exit;
+        return MPI_SUCCESS;
     MPII_Topo_blocks_set(&in, recvbuf, recvcount, NULL, NULL, recvtype);
     if (sendbuf != MPI_IN_PLACE)
         MPII_Topo_blocks_set(&out, sendbuf, sendcount, NULL, NULL, sendtype);
-    mpi_errno = init(&out, &in, sendbuf == MPI_IN_PLACE, comm_ptr,
-                     &MPII_Topo_calls[MPII_TOPO_ALGO__alltoall_planned], sched, sched_type);
-    MPIR_ERR_CHECK(mpi_errno);
-
-  fn_exit:
-    return mpi_errno;
-  fn_fail:
-    goto fn_exit;
+    return init(&out, &in, sendbuf == MPI_IN_PLACE, comm_ptr,
+                &MPII_Topo_calls[MPII_TOPO_ALGO__alltoall_planned], sched, sched_type);
 }
 
 int MPII_Topo_ialltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,

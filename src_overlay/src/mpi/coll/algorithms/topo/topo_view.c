@@ -10,12 +10,12 @@
 /* A view: where the processes of a communicator are, as a place (topo_map.h), with what is kept beside it.
  *
  * Where no process has MPI_THREAD_MULTIPLE, duplicates also share what algorithms keep: memory on
- * each host, routes, trees; but for the plans of alltoallv, which tell of the counts that one has.
- * Then all their processes make blocking calls on all of them in one order: two that called them in
- * another one would wait for each other for ever if the collectives were synchronizing, which a
- * correct program must allow for. So it is as if they were made on one communicator, but for the
- * messages, which have the context of each. The first call on a duplicate costs what any other does,
- * and a program with very many of them needs no more memory. */
+ * each host, routes, trees, plans. Then all their processes make blocking calls on all of them in
+ * one order: two that called them in another one would wait for each other for ever if the
+ * collectives were synchronizing, which a correct program must allow for. So it is as if they were
+ * made on one communicator, but for the messages, which have the context of each. The first call on
+ * a duplicate costs what any other does, and a program with very many of them needs no more memory.
+ */
 
 /* -- its end -- */
 
