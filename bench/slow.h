@@ -69,6 +69,14 @@ static float slow_limit(float *value, size_t n, int inside)
     return fmaxf(least, SLOW_SIGMAS * SLOW_MAD * slow_median(value, n));
 }
 
+/* Values of a host: as the one from which it goes, for an even k, or to which. The first, and the step to
+ * the next one, in a matrix of n x n */
+static size_t slow_line(int k, int n, size_t *step)
+{
+    *step = k % 2 ? n : 1;
+    return k % 2 ? (size_t) (k / 2) : (size_t) (k / 2) * n;
+}
+
 /* How much worse the best partner of a host is than what is usual in racks */
 static float slow_alone(int h, int n, const float *worse, size_t step, const float *like)
 {
@@ -137,9 +145,8 @@ static int slow_links(int n, const float *value, const float *spread, int is_rat
     /* -- hosts -- */
     for (int inside = 1; inside >= 0; inside--) {
         for (int k = 0; k < 2 * n; k++) {
-            int h = k / 2, step = k % 2 ? n : 1;
-            size_t first = k % 2 ? (size_t) h : (size_t) h * n;
-            score[k] = slow_host(h, n, worse + first, step, rack, inside, values);
+            size_t step, first = slow_line(k, n, &step);
+            score[k] = slow_host(k / 2, n, worse + first, step, rack, inside, values);
         }
         count = 0;
         for (int k = 0; k < 2 * n; k++) {
@@ -149,10 +156,9 @@ static int slow_links(int n, const float *value, const float *spread, int is_rat
         float limit = slow_limit(values, count, inside);
         /* where many are alone, that is how the site is */
         for (int k = 0; k < 2 * n && inside && 4 * num_alone <= n; k++) {
-            int h = k / 2, step = k % 2 ? n : 1;
-            size_t first = k % 2 ? (size_t) h : (size_t) h * n;
-            if (hosts[rack[h]] == 1)
-                score[k] = slow_alone(h, n, worse + first, step, like + first);
+            size_t step, first = slow_line(k, n, &step);
+            if (hosts[rack[k / 2]] == 1)
+                score[k] = slow_alone(k / 2, n, worse + first, step, like + first);
         }
         for (int h = 0; h < n; h++) {
             float most_worse = fmaxf(score[2 * h], score[2 * h + 1]);

@@ -1369,12 +1369,49 @@ static void print_traffic(const struct mark *m)
 
 /* ---- timing ---- */
 
-/* Of our own, so that it does not change when MPI_Barrier is what is measured. */
+/* What runs between calls is of our own, so that it does not change with what is measured. */
+
 static void dissemination_barrier(void)
 {
     for (int k = 1; k < nprocs; k *= 2)
         MPI_Sendrecv(NULL, 0, MPI_BYTE, (rank + k) % nprocs, TAG_BARRIER, NULL, 0, MPI_BYTE,
                      (rank - k + nprocs) % nprocs, TAG_BARRIER, comm, MPI_STATUS_IGNORE);
+}
+
+/* Numbers of rank 0, for all: along a binomial tree */
+static void tell_all(double *values, int n)
+{
+    for (int bit = 1, has = rank == 0; bit < nprocs; bit *= 2) {
+        if (has && rank + bit < nprocs) {
+            MPI_Send(values, n, MPI_DOUBLE, rank + bit, TAG_BARRIER, comm);
+        } else if (!has && rank < 2 * bit) {
+            MPI_Recv(values, n, MPI_DOUBLE, rank - bit, TAG_BARRIER, comm, MPI_STATUS_IGNORE);
+            has = 1;
+        }
+    }
+}
+
+/* Maxima over all ranks, for all, and then a sum, for rank 0 alone: up that tree, and down */
+#define NUM_MAXIMA 7
+static void tell_and_hear(double values[NUM_MAXIMA + 1])
+{
+    double other[NUM_MAXIMA + 1];
+    int bit = 1;
+
+    while (bit < nprocs)
+        bit *= 2;
+    for (bit /= 2; bit > 0 && rank < 2 * bit; bit /= 2) {
+        if (rank >= bit) {
+            MPI_Send(values, NUM_MAXIMA + 1, MPI_DOUBLE, rank - bit, TAG_BARRIER, comm);
+        } else if (rank + bit < nprocs) {
+            MPI_Recv(other, NUM_MAXIMA + 1, MPI_DOUBLE, rank + bit, TAG_BARRIER, comm,
+                     MPI_STATUS_IGNORE);
+            for (int i = 0; i < NUM_MAXIMA; i++)
+                values[i] = fmax(values[i], other[i]);
+            values[NUM_MAXIMA] += other[NUM_MAXIMA];
+        }
+    }
+    tell_all(values, NUM_MAXIMA);
 }
 
 /* Common start, as in ReproMPI (Hunold and Carpen-Amarie, "Reproducible MPI benchmarking is still not
@@ -1438,15 +1475,7 @@ static double start_together(void)
     dissemination_barrier();
     if (rank == 0)
         start = clock_now() + start_slack;
-    /* a binomial tree */
-    for (int bit = 1, has = rank == 0; bit < nprocs; bit *= 2) {
-        if (has && rank + bit < nprocs) {
-            MPI_Send(&start, 1, MPI_DOUBLE, rank + bit, TAG_BARRIER, comm);
-        } else if (!has && rank < 2 * bit) {
-            MPI_Recv(&start, 1, MPI_DOUBLE, rank - bit, TAG_BARRIER, comm, MPI_STATUS_IGNORE);
-            has = 1;
-        }
-    }
+    tell_all(&start, 1);
     start += clock_ahead;
     late = clock_now() - start;
     if (late < 0)
@@ -1600,7 +1629,7 @@ static bool measure(const struct algorithm *a, struct cell *cell, long call, boo
     char why[MPI_MAX_ERROR_STRING + 64] = "";
     int err = MPI_SUCCESS;
     const double parts = opt.coll->parts ? opt.coll->parts : 1;
-    double t, late, mine[7], all[7], sum = 0;
+    double t, late, all[NUM_MAXIMA + 1];
     unsigned long built;
     bool ran = true;
     MPI_Request fresh = MPI_REQUEST_NULL, *request = first ? &fresh : &cell->request;
@@ -1659,21 +1688,21 @@ static bool measure(const struct algorithm *a, struct cell *cell, long call, boo
                      cell->made);
         }
 
-    mine[0] = t * 1e6;
-    mine[1] = why[0] ? nprocs - rank : 0;       /* the lowest failing rank will speak */
-    mine[2] = rank == 0 ? MPI_Wtime() : 0;
-    mine[3] = built;
-    mine[4] = late;
-    mine[5] = err != MPI_SUCCESS || !ran ? -1 : 0;
-    mine[6] = -mine[0];
-    MPI_Allreduce(mine, all, 7, MPI_DOUBLE, MPI_MAX, comm);
-    MPI_Reduce(mine, &sum, 1, MPI_DOUBLE, MPI_SUM, 0, comm);
+    all[0] = t * 1e6;
+    all[1] = why[0] ? nprocs - rank : 0;        /* the lowest failing rank will speak */
+    all[2] = rank == 0 ? MPI_Wtime() : 0;
+    all[3] = built;
+    all[4] = late;
+    all[5] = err != MPI_SUCCESS || !ran ? -1 : 0;
+    all[6] = -all[0];
+    all[NUM_MAXIMA] = all[0];
+    tell_and_hear(all);
     cell->failed = all[5] < 0;
     start_slack = all[4] > 0 ? fmin(2 * (start_slack + all[4]), MAX_SLACK) :
         fmax(start_slack * 0.98, MIN_SLACK);
     times->us = fmax(all[0] / parts, 0.01);     /* so that ratios exist */
     times->min_us = -all[6] / parts;
-    times->mean_us = sum / nprocs / parts;
+    times->mean_us = all[NUM_MAXIMA] / nprocs / parts;
     cell->over_us = 1.5 * all[0];
     times->clock = all[2];
     times->build_us = all[3];
@@ -1874,7 +1903,7 @@ static bool bench_size(long bytes)
     }
     if (call == 0) {
         times.clock = MPI_Wtime();
-        MPI_Bcast(&times.clock, 1, MPI_DOUBLE, 0, comm);
+        tell_all(&times.clock, 1);
     }
     start = times.clock;
     while (ok && rep < opt.max_reps && (rep < opt.min_reps || times.clock - start < opt.seconds)) {

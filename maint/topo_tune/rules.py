@@ -9,6 +9,7 @@ import functools
 import itertools
 import math
 import re
+import statistics
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
@@ -263,7 +264,7 @@ class Times:
             scores.append(of)
             if len(names) == 1:
                 break  # nothing else is left
-        return {name: _mean([s[name] for s in scores]) for name in names}
+        return {name: statistics.geometric_mean([s[name] for s in scores]) for name in names}
 
     def _scores_at(self, hosts: int, ppn: int, size: int) -> dict[str, float]:
         key = hosts, ppn, size
@@ -290,7 +291,7 @@ class Times:
             return 0.5 * (result + new / old)
 
         def mean(name: str, base: str = "builtin") -> float:
-            return _mean([ratio(name, base, kind) for kind in kinds])
+            return statistics.geometric_mean([ratio(name, base, kind) for kind in kinds])
 
         def loses(name: str, kind: str) -> bool:
             times = by_kind[kind]
@@ -316,7 +317,7 @@ class Times:
         for kind in kinds if twins else ():
             by_kind[kind] |= self._predicted_at(hosts, ppn, size, kind, twins)
 
-        stock_us = _mean([by_kind[kind]["builtin"] for kind in kinds])
+        stock_us = statistics.geometric_mean([by_kind[kind]["builtin"] for kind in kinds])
         scores = {"builtin": 1.0}
         for name in sorted(names):
             twin = UNRENUMBERED.get(name)
@@ -476,7 +477,7 @@ def _choose(
     for group in sizes:
         scores = [times.scores(h, ppn, group) for h in hosts]
         names = set.intersection(*map(set, scores))
-        mean = {name: _mean([s[name] for s in scores]) for name in names}
+        mean = {name: statistics.geometric_mean([s[name] for s in scores]) for name in names}
         allowed = {a: t for a, t in mean.items() if a == "builtin" or t <= 1 - min_gain}
         # one range of sizes: a limit tells where it ends
         if last != "planned" and "planned" in chosen.values():
@@ -764,10 +765,6 @@ def make_tuning(
 
 def _is_pow2(number: int) -> bool:
     return number & (number - 1) == 0
-
-
-def _mean(ratios: Sequence[float]) -> float:
-    return math.exp(sum(map(math.log, ratios)) / len(ratios))
 
 
 def _interpolate(points: dict[int, float], num_bytes: float) -> float | None:

@@ -140,15 +140,18 @@ def check(raw: Any, path: object = "site.json") -> Site:
             site.bandwidth_mbps, site.rack_of_host, site.num_racks
         )
     for i, swept in enumerate(raw.get("sweep", [])):
-        sizes = len(swept["us"])
-        if len(swept["spread"]) != sizes:
-            text = f"found {len(swept['spread'])} numbers, expected {sizes}, as there are of us"
-            raise InputError(path, text, f"$.sweep[{i}].spread")
-    rate = raw.get("message_rate")
-    if rate and len(rate["ranks"]) != len(rate["per_second"]):
-        text = f"found {len(rate['per_second'])} numbers, expected {len(rate['ranks'])}"
-        raise InputError(path, f"{text}, as there are of ranks", "$.message_rate.per_second")
+        _check_as_many(path, f"$.sweep[{i}]", swept, "spread", "us")
+    if "message_rate" in raw:
+        _check_as_many(path, "$.message_rate", raw["message_rate"], "per_second", "ranks")
     return site
+
+
+def _check_as_many(path: object, where: str, table: Any, key: str, as_of: str) -> None:
+    """Checks that a list is as long as another one."""
+    found, expected = len(table[key]), len(table[as_of])
+    if found != expected:
+        text = f"found {found} numbers, expected {expected}, as there are of {as_of}"
+        raise InputError(path, text, f"{where}.{key}")
 
 
 def _check_names(path: object, key: str, names: list[str]) -> None:
