@@ -41,9 +41,9 @@
  * the two: a pause, so that ranks that share cores do not compute in each other's time.
  *
  * Collectives with counts can be given a pattern of others than equal ones; see "counts" below. With
- * --first, each algorithm is also called once on each of some fresh communicators: what it computes
- * once for a communicator is in the time of that call. The other calls of a size and algorithm all
- * are on one communicator.
+ * --first, each algorithm is also called once on each of some fresh communicators, alltoallv with counts
+ * that no other call had: what it computes once is in the time of that call. The other calls of a size
+ * and algorithm all are on one communicator.
  *
  * With --background, all ranks of some hosts of each rack leave the measurement: they call
  * MPI_Alltoall among themselves, again and again, until the others are done. Each size begins with
@@ -377,7 +377,8 @@ static void print_help(void)
            "  -t, --seconds S          time for one size, all algorithms together (%g)\n"
            "  -w, --warmup N           calls before, checked but not timed (%d)\n"
            "  -f, --first N            also time the first call of each algorithm on N fresh\n"
-           "                           communicators; of +init with MPI_Alltoall(v)_init (0)\n\n"
+           "                           communicators (of alltoallv, with other counts); of\n"
+           "                           +init with MPI_Alltoall(v)_init (0)\n\n"
            "Background traffic\n"
            "  -b, --background SHARE[:BYTES]\n"
            "                           all ranks of this share of the hosts of each rack (0.5:\n"
@@ -845,6 +846,8 @@ static long block_bytes(long bytes, int from, int to, long version)
 {
     long blocks, elements = 0;
 
+    if (opt.pattern != CHANGING)
+        version = 0;
     if (opt.in_place && from > to) {    /* as much comes as goes */
         int swap = from;
         from = to;
@@ -881,18 +884,29 @@ static long block_bytes(long bytes, int from, int to, long version)
     return blocks * bytes;
 }
 
+/* Counts for a first call, that no other call had: of alltoallv, the block of rank 0 to itself is longer
+ * in each version. */
+static long bytes_more(int from, int to, long version)
+{
+    bool varies = opt.coll->call == call_alltoallv && opt.pattern != CHANGING;
+
+    return varies && from == 0 && to == 0 ? version : 0;
+}
+
 /* What this rank sends in its block i, or receives in it. Where all receivers have the same, what
  * counts is what there is for the root. */
 static long sent_bytes(long bytes, int i, long version)
 {
-    return block_bytes(bytes, rank, opt.coll->personalised ? i : (int) opt.root, version);
+    return block_bytes(bytes, rank, opt.coll->personalised ? i : (int) opt.root, version) +
+        bytes_more(rank, i, version);
 }
 
 static long received_bytes(long bytes, int i, long version)
 {
     const int from = opt.coll->recv == ONE ? (int) opt.root : i;
 
-    return block_bytes(bytes, from, opt.coll->personalised ? rank : (int) opt.root, version);
+    return block_bytes(bytes, from, opt.coll->personalised ? rank : (int) opt.root, version) +
+        bytes_more(i, rank, version);
 }
 
 /* The most bytes that this rank can have to send, or to receive, in one call */
@@ -1175,8 +1189,9 @@ static bool prepare(long bytes)
         opt.root == EACH ? most_blocks(coll->recv) : num_blocks(coll->recv);
     free(data.send.buffer);
     free(data.recv.buffer);
-    data.send.buffer = malloc((varies ? most_bytes(bytes) : sent * bytes) + 1);
-    data.recv.buffer = malloc((varies ? most_bytes(bytes) : received * bytes) + GUARD);
+    const long more = bytes_more(0, 0, opt.first * opt.num_algos);
+    data.send.buffer = malloc((varies ? most_bytes(bytes) : sent * bytes) + more + 1);
+    data.recv.buffer = malloc((varies ? most_bytes(bytes) : received * bytes) + more + GUARD);
     ok = data.send.buffer && data.recv.buffer;
     MPI_Allreduce(&ok, &all_ok, 1, MPI_INT, MPI_MIN, comm);
     if (!all_ok) {
@@ -1620,10 +1635,11 @@ static void print_failed(const struct algorithm *a, const char *why)
             data.bytes, opt.in_place ? ", in place" : "", why);
 }
 
-/* One call; the first one on a fresh communicator, or a later one. Returns false on all ranks alike
- * when it failed on one, after that one has said why. Where MPI refuses the call on all ranks,
- * or calls another algorithm instead, it only says so, and marks the cell. */
-static bool measure(const struct algorithm *a, struct cell *cell, long call, bool first,
+/* One call; the first one on a fresh communicator, where `first` is the version of its counts, or a later
+ * one. Returns false on all ranks alike when it failed on one, after that one has said why. Where MPI
+ * refuses the call on all ranks, or calls another algorithm instead, it only says so, and marks the
+ * cell. */
+static bool measure(const struct algorithm *a, struct cell *cell, long call, long first,
                     double compute_us, struct times *times)
 {
     char why[MPI_MAX_ERROR_STRING + 64] = "";
@@ -1638,9 +1654,11 @@ static bool measure(const struct algorithm *a, struct cell *cell, long call, boo
         set_counts(cell->made);
     else if (opt.root == EACH)
         set_root(cell->made);
-    fill(call);
-    if (first)
+    if (first) {
         MPI_Comm_dup(comm, &data.mpi.comm);
+        set_counts(first);
+    }
+    fill(call);
     for (int i = 0; i < num_counters; i++)
         counters[i].before = pvar_read(counters[i].handle);
     for (int i = 0; i < num_selections && rank == 0; i++)
@@ -1716,6 +1734,7 @@ static bool measure(const struct algorithm *a, struct cell *cell, long call, boo
             MPI_Request_free(&fresh);
         MPI_Comm_free(&data.mpi.comm);
         data.mpi.comm = comm;
+        set_counts(0);
     }
     any_failed |= cell->failed;
     return all[1] == 0 || cell->failed;
@@ -1889,14 +1908,14 @@ static bool bench_size(long bytes)
     for (long w = 0; ok && w < opt.warmup; w++)
         for (int i = 0; ok && i < opt.num_algos; i++)
             if (!cells[i].failed)
-                ok = measure(&opt.algos[i], &cells[i], call++, false, 0, &times);
+                ok = measure(&opt.algos[i], &cells[i], call++, 0, 0, &times);
     for (long f = 0; ok && f < opt.first; f++) {
         shuffle(order, opt.num_algos, &state);
         for (int i = 0; ok && i < opt.num_algos; i++) {
             struct cell *cell = &cells[order[i]];
             if (cell->failed)
                 continue;
-            ok = measure(&opt.algos[order[i]], cell, call++, true, 0, &times);
+            ok = measure(&opt.algos[order[i]], cell, call++, 1 + f * opt.num_algos + i, 0, &times);
             cell->first_us[f] = times.us;
             cell->build_us[f] = times.build_us;
         }
@@ -1914,13 +1933,13 @@ static bool bench_size(long bytes)
             if (cell->failed)
                 continue;
             any = true;
-            ok = measure(&opt.algos[order[i]], cell, call++, false, 0, &times);
+            ok = measure(&opt.algos[order[i]], cell, call++, 0, 0, &times);
             cell->times_us[rep] = times.us;
             cell->min_us[rep] = times.min_us;
             cell->mean_us[rep] = times.mean_us;
             if (ok && !cell->failed && opt.tests >= 0) {
                 const double alone = times.us;
-                ok = measure(&opt.algos[order[i]], cell, call++, false, alone, &times);
+                ok = measure(&opt.algos[order[i]], cell, call++, 0, alone, &times);
                 cell->hidden[rep] = fmin(fmax((2 * alone - times.us) / alone, 0), 1);
             }
         }

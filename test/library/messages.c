@@ -84,6 +84,8 @@ static void call(const char *name, int n, int root, int p)
         MPI_Bcast(out, n, MPI_BYTE, root, MPI_COMM_WORLD);
     else if (strcmp(name, "gather") == 0)
         MPI_Gather(in, n, MPI_BYTE, out, n, MPI_BYTE, root, MPI_COMM_WORLD);
+    else if (strcmp(name, "gatherv") == 0)
+        MPI_Gatherv(in, n, MPI_BYTE, out, counts, displs, MPI_BYTE, root, MPI_COMM_WORLD);
     else if (strcmp(name, "reduce") == 0)
         MPI_Reduce(in, out, n, MPI_BYTE, MPI_BOR, root, MPI_COMM_WORLD);
     else if (strcmp(name, "reduce_scatter") == 0)
@@ -92,6 +94,8 @@ static void call(const char *name, int n, int root, int p)
         MPI_Reduce_scatter_block(in, out, n, MPI_BYTE, MPI_BOR, MPI_COMM_WORLD);
     else if (strcmp(name, "scatter") == 0)
         MPI_Scatter(in, n, MPI_BYTE, out, n, MPI_BYTE, root, MPI_COMM_WORLD);
+    else if (strcmp(name, "scatterv") == 0)
+        MPI_Scatterv(in, counts, displs, MPI_BYTE, out, n, MPI_BYTE, root, MPI_COMM_WORLD);
     else
         MPI_Abort(MPI_COMM_WORLD, 2);
     free(counts);

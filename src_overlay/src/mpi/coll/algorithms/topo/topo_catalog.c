@@ -177,6 +177,10 @@ static int make_gather(MPII_Topo_case_t * c, int64_t bytes, int64_t segment_byte
     int64_t head, piece;
     int p = c->order->num_ranks;
 
+    if (c->algo->is_mpich) {
+        cut(c, bytes, bytes);
+        return 0;
+    }
     if (bytes <= MPII_Topo_gather_short_len(c->order, c->algo->arg, c->root, segment_bytes)) {
         bytes += MPII_TOPO_GATHER_SIZE_BYTES;
         cut(c, bytes, bytes);
