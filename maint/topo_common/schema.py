@@ -7,6 +7,13 @@ from topo_common.files import MAX_NESTING, InputError
 from topo_common.text import hint, short
 
 
+def _step(key: int | str) -> str:
+    """A step of a JSON path, in one line whatever the key is"""
+    if isinstance(key, str) and key.isprintable():
+        return f".{key}"
+    return f"[{short(key)}]"
+
+
 def check(value: Any, schema: dict[str, Any], path: object, top: str = "$") -> None:
     """Raises InputError with the first thing in `value`, of the file `path`, that `schema` does not
     allow: the place as a JSON path from `top` on, what was found and what is expected."""
@@ -21,7 +28,7 @@ def check(value: Any, schema: dict[str, Any], path: object, top: str = "$") -> N
         return
     # a wrong format explains all the rest; else the first by place
     error = min(errors, key=lambda e: (not _is_of_format(e), [str(p) for p in e.absolute_path]))
-    where = top + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.absolute_path)
+    where = top + "".join(map(_step, error.absolute_path))
     raise InputError(path, _explain(error), where)
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from inprocess import run_tool
 from kinds import Job, Json
@@ -353,6 +353,7 @@ PLACES = [
 
 
 @given(st.sampled_from(PLACES), json_values)
+@example(("provenance",), {"\n": None})
 @settings(deadline=None, max_examples=200)
 def test_loader_agrees_with_the_schema(keys: Any, value: Any) -> None:
     """What is loaded is valid; what is not valid is refused with a sentence, never a traceback."""
