@@ -842,12 +842,10 @@ static uint64_t draw(int from, int to, long version)
     return x ^ x >> 31;
 }
 
-static long block_bytes(long bytes, int from, int to, long version)
+static long pattern_bytes(long bytes, int from, int to, long version)
 {
     long blocks, elements = 0;
 
-    if (opt.pattern != CHANGING)
-        version = 0;
     if (opt.in_place && from > to) {    /* as much comes as goes */
         int swap = from;
         from = to;
@@ -884,29 +882,31 @@ static long block_bytes(long bytes, int from, int to, long version)
     return blocks * bytes;
 }
 
-/* Counts for a first call, that no other call had: of alltoallv, the block of rank 0 to itself is longer
- * in each version. */
-static long bytes_more(int from, int to, long version)
+/* With counts that do not change, versions after the first are those of first calls, which no other call
+ * has: of alltoallv, the block of rank 0 to itself is longer by so much. */
+static long bytes_more(long version)
 {
-    bool varies = opt.coll->call == call_alltoallv && opt.pattern != CHANGING;
+    return opt.coll->call == call_alltoallv && opt.pattern != CHANGING ? version : 0;
+}
 
-    return varies && from == 0 && to == 0 ? version : 0;
+static long block_bytes(long bytes, int from, int to, long version)
+{
+    return pattern_bytes(bytes, from, to, opt.pattern == CHANGING ? version : 0) +
+        (from == 0 && to == 0 ? bytes_more(version) : 0);
 }
 
 /* What this rank sends in its block i, or receives in it. Where all receivers have the same, what
  * counts is what there is for the root. */
 static long sent_bytes(long bytes, int i, long version)
 {
-    return block_bytes(bytes, rank, opt.coll->personalised ? i : (int) opt.root, version) +
-        bytes_more(rank, i, version);
+    return block_bytes(bytes, rank, opt.coll->personalised ? i : (int) opt.root, version);
 }
 
 static long received_bytes(long bytes, int i, long version)
 {
     const int from = opt.coll->recv == ONE ? (int) opt.root : i;
 
-    return block_bytes(bytes, from, opt.coll->personalised ? rank : (int) opt.root, version) +
-        bytes_more(i, rank, version);
+    return block_bytes(bytes, from, opt.coll->personalised ? rank : (int) opt.root, version);
 }
 
 /* The most bytes that this rank can have to send, or to receive, in one call */
@@ -1189,7 +1189,7 @@ static bool prepare(long bytes)
         opt.root == EACH ? most_blocks(coll->recv) : num_blocks(coll->recv);
     free(data.send.buffer);
     free(data.recv.buffer);
-    const long more = bytes_more(0, 0, opt.first * opt.num_algos);
+    const long more = bytes_more(opt.first * opt.num_algos);
     data.send.buffer = malloc((varies ? most_bytes(bytes) : sent * bytes) + more + 1);
     data.recv.buffer = malloc((varies ? most_bytes(bytes) : received * bytes) + more + GUARD);
     ok = data.send.buffer && data.recv.buffer;

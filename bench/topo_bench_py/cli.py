@@ -140,8 +140,9 @@ cli.add_command(report)
     default=0,
     type=click.IntRange(0, 10**6),
     metavar="N",
-    help="Also time the first call on N fresh communicators, and tell after how many calls an "
-    "algorithm with such a first call has taken no more time than the baseline.",
+    help="Also time the first call on N fresh communicators (of alltoallv, with counts of its own), "
+    "and tell after how many calls an algorithm with such a first call has taken no more time than "
+    "the baseline.",
 )
 @click.option(
     "--background",

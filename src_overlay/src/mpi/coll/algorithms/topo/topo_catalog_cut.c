@@ -76,8 +76,6 @@ static int longest_subtree(const MPII_Topo_order_t * order, MPII_Topo_shape_t sh
 {
     int longest = order->max_ppn;
 
-    if (shape == MPII_TOPO_SHAPE__LINEAR)
-        return 1;
     if (shape == MPII_TOPO_SHAPE__BINOMIAL)
         return order->num_ranks / 2;
     for (int level = 2; level <= order->num_levels; level++) {

@@ -158,22 +158,26 @@ static int latest_entry(const MPII_Topo_exchange_t * ex, uint64_t found)
     return latest;
 }
 
-/* A call on this communicator found no plan: after too many in a row it does without. */
+/* After too many calls in a row that found no plan, a communicator does without. */
+static bool does_without(const MPII_Topo_exchange_t * ex)
+{
+    int most = ex->settings.plan_misses;
+
+    return most > 0 && ex->comm_ptr->coll.topo->num_plan_misses >= most;
+}
+
 static void count_miss(MPII_Topo_exchange_t * ex)
 {
-    struct MPII_Topo_comm *topo = ex->comm_ptr->coll.topo;
-
     MPII_Topo_counter_add(&MPII_Topo_plan_misses, 1);
-    topo->num_plan_misses++;
-    if (ex->settings.plan_misses == 0 || topo->num_plan_misses < ex->settings.plan_misses)
+    ex->comm_ptr->coll.topo->num_plan_misses++;
+    if (!does_without(ex))
         return;
-    topo->has_no_plans = true;
     for (int i = 0; i < MPII_TOPO_EX_MAX_ENTRIES; i++)
         entry_clear(&ex->plans->entries[i]);
     if (MPIR_CVAR_COLL_TOPOLOGY_VERBOSE > 0 && ex->comm_ptr->rank == 0) {
         printf("[mpich] topology of communicator 0x%08x: %ld calls of alltoallv in a row had "
                "counts that no plan had, plans are not used any more\n",
-               (unsigned) ex->comm_ptr->handle, (long) topo->num_plan_misses);
+               (unsigned) ex->comm_ptr->handle, (long) ex->settings.plan_misses);
         fflush(stdout);
     }
 }
@@ -205,7 +209,7 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
     *decline = ex->decline;
     if (*decline != MPII_TOPO_PLANNED)
         goto fn_exit;
-    if (comm_ptr->coll.topo->has_no_plans) {
+    if (does_without(ex)) {
         *decline = MPII_TOPO_DECLINED_MISSES;
         goto fn_exit;
     }
