@@ -62,57 +62,51 @@
 
 typedef MPII_Topo_gen_lanes_t lanes_t;
 
-enum { HOST, RACK, SITE, CHAIN, ROOT };
+/* A stage: the members of each group of a tier hand each other what they have; CHAIN: a rack to the next
+ * one; ROOT: the root to the lanes of its rack, or they to it. */
+enum { HOST = 1, RACK, CHAIN = MPII_TOPO_MAX_LEVELS + 2, ROOT };
 
-#define RACK_LEVEL 2            /* of the order */
-
-/* The stages, in the order of time. The ranks of a group hand each other what they have at a level;
- * CHAIN: to the next rack; ROOT: the root to the lanes of its rack, or they to it. */
 typedef struct {
-    int level;
+    int tier;
     bool is_reduce;             /* what comes is added */
 } stage_t;
-static const stage_t stages[] = {
-    {HOST, true}, {RACK, true}, {SITE, true}, {SITE, false}, {RACK, false}, {HOST, false},
-    {ROOT, false}, {CHAIN, false}, {RACK, false}, {HOST, false},
-    {HOST, true}, {RACK, true}, {CHAIN, true}, {ROOT, false}
-};
-static const struct {
-    int first, num;
-} stages_of[] = {
-    [MPII_TOPO_LANES__REDUCE_SCATTER] = {0, 3},
-    [MPII_TOPO_LANES__ALLGATHER] = {3, 3},
-    [MPII_TOPO_LANES__ALLREDUCE] = {0, 6},
-    [MPII_TOPO_LANES__BCAST] = {6, 4},
-    [MPII_TOPO_LANES__REDUCE] = {10, 4},
+
+static const stage_t rooted[][4] = {
+    {{ROOT, false}, {CHAIN, false}, {RACK, false}, {HOST, false}},
+    {{HOST, true}, {RACK, true}, {CHAIN, true}, {ROOT, false}}
 };
 
-/* A message of a stage: index i of those that a rank sends (receives), as (qa, qb, distance, run): qa
- * and qb count the a and b that it has. */
-typedef struct {
-    int a, b, c;                /* first unit */
-    int peer;                   /* rank, -1: none */
-    int num;                    /* units */
-} message_t;
+/* Stage s, in the order of time */
+static stage_t stage_at(const lanes_t * l, int s)
+{
+    if (l->root != -1)
+        return rooted[l->kind == MPII_TOPO_LANES__REDUCE][s];
+    if (s < l->num_tiers && l->kind != MPII_TOPO_LANES__ALLGATHER)
+        return (stage_t) {s + 1, true};
+    return (stage_t) {l->num_stages - s, false};
+}
 
 static int round_up(int a, int b)
 {
     return (a + b - 1) / b;
 }
 
-static int unit_at(const lanes_t * l, int chunk, int a, int b, int c)
-{
-    return ((chunk * l->num_a + a) * l->num_b + b) * l->num_c + c;
-}
+/* A message of a stage: index i of those that a rank sends (receives), as (places, distance, run): of all
+ * places up to that of the tier, those that it has. */
+typedef struct {
+    int unit;                   /* first one, in a chunk */
+    int peer;                   /* rank, -1: none */
+    int num;                    /* units */
+} message_t;
 
-/* The rank that has (a, b) in a rack */
-static int lane(const MPII_Topo_order_t * order, int rack, int b, int a)
+/* The rank that has a place, x[1] ... x[tier], in a group of a tier */
+static int lane(const MPII_Topo_order_t * order, int tier, int group, const int x[])
 {
-    int num_hosts = order->first_host[rack + 1] - order->first_host[rack];
-    int host = order->first_host[rack] + b % num_hosts;
-    int num_ranks = order->first_pos[host + 1] - order->first_pos[host];
-
-    return order->rank_at[order->first_pos[host] + a % num_ranks];
+    for (; tier > 0; tier--) {
+        const int *first = order->first[order->tier_level[tier]];
+        group = first[group] + x[tier] % (first[group + 1] - first[group]);
+    }
+    return order->rank_at[group];
 }
 
 /* The rack before or behind that of the rank in the chain of racks, -1: none: where a message of CHAIN
@@ -123,93 +117,76 @@ static int next_rack(const lanes_t * l, bool is_send)
 }
 
 /* How many messages a rank sends, or gets, in a stage, at most; 1 and more units each */
-static int num_messages(const lanes_t * l, const stage_t * s, bool is_send)
+static int num_messages(const lanes_t * l, stage_t s, bool is_send)
 {
-    int qa = round_up(l->num_a, l->host_len), qb = round_up(l->num_b, l->rack_len);
+    int num_own = l->tier[HOST].num_own * l->tier[RACK].num_own;
 
-    switch (s->level) {
-        case HOST:
-            return qa * (l->host_len - 1) * (l->num_b * l->num_c / l->run_host);
-        case RACK:
-            return qa * qb * (l->rack_len - 1) * (l->num_c / l->run_rack);
-        case SITE:
-            return qa * qb * (l->num_c - 1);
-        case CHAIN:
-            return next_rack(l, is_send) == -1 ? 0 : qa * qb;
-        default:
-            if (!l->is_first)
-                return 0;
-            if (is_send != (l->kind == MPII_TOPO_LANES__BCAST))
-                return l->gen.rank == l->root ? 0 : qa * qb;
-            return l->gen.rank == l->root ? l->num_a * l->num_b : 0;
-    }
+    if (s.tier < CHAIN)
+        return l->tier[s.tier].num_messages;
+    if (s.tier == CHAIN)
+        return next_rack(l, is_send) == -1 ? 0 : num_own;
+    if (!l->is_first)
+        return 0;
+    if (is_send != (l->kind == MPII_TOPO_LANES__BCAST))
+        return l->gen.rank == l->root ? 0 : num_own;
+    return l->gen.rank == l->root ? l->num_units : 0;
 }
 
 /* Message i of CHAIN or ROOT: all that the lane has, or at the root all */
-static message_t find_rooted(const lanes_t * l, const stage_t * s, int i, bool is_send)
+static message_t find_rooted(const lanes_t * l, stage_t s, int i, bool is_send)
 {
     const MPII_Topo_order_t *order = l->gen.order;
-    bool has_all = s->level == ROOT && l->gen.rank == l->root;
-    int num_qb = round_up(l->num_b, l->rack_len);
-    message_t m = {
-        .a = has_all ? i / l->num_b : i / num_qb * l->host_len + l->a,
-        .b = has_all ? i % l->num_b : i % num_qb * l->rack_len + l->b,
-        .peer = -1,
-        .num = 1,
+    const MPII_Topo_lanes_tier_t *host = &l->tier[HOST], *rack = &l->tier[RACK];
+    bool has_all = s.tier == ROOT && l->gen.rank == l->root;
+    int num = order->tier_most[RACK];
+    int x[] = { 0, has_all ? i / num : i / rack->num_own * host->len + host->own,
+        has_all ? i % num : i % rack->num_own * rack->len + rack->own
     };
+    message_t m = {.unit = x[HOST] * num + x[RACK],.peer = -1,.num = 1 };
 
-    if (m.a >= l->num_a || m.b >= l->num_b)
+    if (x[HOST] >= order->tier_most[HOST] || x[RACK] >= num)
         return m;
-    m.peer = s->level == CHAIN ? lane(order, next_rack(l, is_send), m.b, m.a) :
-        has_all ? lane(order, l->c, m.b, m.a) : l->root;
+    m.peer = s.tier == CHAIN ? lane(order, RACK, next_rack(l, is_send), x) :
+        has_all ? lane(order, RACK, l->rack, x) : l->root;
     if (m.peer == l->gen.rank)
         m.peer = -1;
     return m;
 }
 
-/* Message i of another stage, to the rank at a distance to the right, or from that to the left. */
-static message_t find_in_group(const lanes_t * l, const stage_t * s, int i, bool is_send)
+/* Message i of another stage, to the member at a distance to the right, or from that to the left. */
+static message_t find_in_group(const lanes_t * l, stage_t s, int i, bool is_send)
 {
     const MPII_Topo_order_t *order = l->gen.order;
-    int per_run = s->level == HOST ? l->num_b * l->num_c / l->run_host :
-        s->level == RACK ? l->num_c / l->run_rack : 1;
-    int run = i % per_run, len = s->level == HOST ? l->host_len : s->level == RACK ? l->rack_len : l->num_c;
-    int own = s->level == HOST ? l->a : s->level == RACK ? l->b : l->c;
-    int d = i / per_run % (len - 1) + 1, q = i / per_run / (len - 1);
-    int other = (own + (is_send ? d : len - d)) % len;
-    /* whose units: of who receives in a reduction, of who sends in the other stages */
-    int index = is_send == s->is_reduce ? other : own;
-    message_t m = {.peer = -1,.num = 1 };
+    const MPII_Topo_lanes_tier_t *t = &l->tier[s.tier];
+    int run = i % t->num_runs, d = i / t->num_runs % (t->len - 1) + 1;
+    int q = i / t->num_runs / (t->len - 1), x[MPII_TOPO_MAX_LEVELS + 2];
+    int other = (t->own + (is_send ? d : t->len - d)) % t->len;
+    message_t m = {.peer = -1,.num = t->run };
 
-    if (s->level == HOST) {
-        m.a = q * l->host_len + index;
-        m.b = run * l->run_host / l->num_c;
-        m.c = run * l->run_host % l->num_c;
-        m.num = l->run_host;
-    } else {
-        int num_qb = round_up(l->num_b, l->rack_len);
-        m.a = q / num_qb * l->host_len + l->a;
-        m.b = q % num_qb * l->rack_len + (s->level == RACK ? index : l->b);
-        m.c = s->level == RACK ? run * l->run_rack : index;
-        m.num = s->level == RACK ? l->run_rack : 1;
+    /* whose units: of who receives in a reduction, of who sends in the other stages */
+    x[s.tier] = q % t->num_own * t->len + (is_send == s.is_reduce ? other : t->own);
+    q /= t->num_own;
+    for (int tier = s.tier - 1; tier > 0; tier--) {
+        const MPII_Topo_lanes_tier_t *below = &l->tier[tier];
+        x[tier] = q % below->num_own * below->len + below->own;
+        q /= below->num_own;
     }
-    if (m.a >= l->num_a || m.b >= l->num_b)
-        return m;
-    if (s->level == HOST)
-        m.peer = order->rank_at[order->first_pos[l->host] + other];
-    else if (s->level == RACK)
-        m.peer = lane(order, l->c, other, m.a);
-    else
-        m.peer = lane(order, other, m.b, m.a);
+    for (int tier = 1; tier <= s.tier; tier++) {
+        if (x[tier] >= order->tier_most[tier])
+            return m;
+        m.unit = m.unit * order->tier_most[tier] + x[tier];
+    }
+    m.unit = (m.unit * t->num_runs + run) * t->run;
+    m.peer = lane(order, s.tier - 1, t->first + other, x);
     /* the root has it */
     if (l->kind == MPII_TOPO_LANES__BCAST && (is_send ? m.peer : l->gen.rank) == l->root)
         m.peer = -1;
     return m;
 }
 
-static message_t find_message(const lanes_t * l, const stage_t * s, int i, bool is_send)
+static message_t find_message(const lanes_t * l, stage_t s, int i, bool is_send)
 {
-    return s->level >= CHAIN ? find_rooted(l, s, i, is_send) : find_in_group(l, s, i, is_send);
+    return s.tier >= CHAIN ? find_rooted(l, s, i, is_send) : find_in_group(l, s, i, is_send);
 }
 
 /* -- time: step t has the messages of all stages, the oldest chunk first -- */
@@ -245,21 +222,29 @@ static int send_round(const lanes_t * l, int s, int chunk)
     return round;
 }
 
+/* Slots that a message of a stage has */
+static int num_slots(const lanes_t * l, int s)
+{
+    stage_t stage = stage_at(l, s);
+
+    return !stage.is_reduce ? 0 : stage.tier >= CHAIN ? 1 : l->tier[stage.tier].run;
+}
+
 /* Where what comes in a reduction waits until it is added */
 static int slot_of(const lanes_t * l, int s, int chunk, int i)
 {
     int slot = chunk % WINDOW * (l->gen.num_slots / WINDOW);
 
     for (int before = 0; before < s; before++)
-        slot += l->num_of[before] * l->slots_of[before];
-    return slot + i * l->slots_of[s];
+        slot += l->num_of[before] * num_slots(l, before);
+    return slot + i * num_slots(l, s);
 }
 
 static bool recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
 {
     const lanes_t *l = (const lanes_t *) gen;
     int chunk, index, s = find_stage(l, i, &chunk, &index);
-    const stage_t *stage = &stages[l->first_stage + s];
+    stage_t stage = stage_at(l, s);
 
     if (!has_chunk(l, chunk) || index >= num_messages(l, stage, false))
         return false;
@@ -269,10 +254,10 @@ static bool recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
     *step = (MPII_Topo_step_t) {
         .kind = MPII_TOPO_STEP__RECV,
         .peer = m.peer,
-        .unit = unit_at(l, chunk, m.a, m.b, m.c),
+        .unit = chunk * l->num_units + m.unit,
         .num = m.num,
     };
-    if (stage->is_reduce) {
+    if (stage.is_reduce) {
         step->buf = MPII_TOPO_BUF__TMP;
         step->slot = slot_of(l, s, chunk, index);
         /* what was there was added right after it had come */
@@ -280,8 +265,8 @@ static bool recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
             step->after = i - WINDOW * l->per_step + 2;
     } else {
         step->buf = MPII_TOPO_BUF__OUT;
-        /* these units were sent, to be added: at the same level, in stage 2 - (s - 3); or in one of
-         * the first two */
+        /* these units were sent, to be added: in the stage of the same tier; or in one of the first
+         * two */
         if (l->kind == MPII_TOPO_LANES__ALLREDUCE)
             step->after = send_round(l, l->num_stages - 1 - s, chunk) + 1;
         else if (l->kind == MPII_TOPO_LANES__REDUCE)
@@ -292,23 +277,23 @@ static bool recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
 
 static bool send_step(const lanes_t * l, int s, int chunk, int i, MPII_Topo_step_t * step)
 {
-    const stage_t *stage = &stages[l->first_stage + s];
+    stage_t stage = stage_at(l, s);
 
     if (i >= num_messages(l, stage, true))
         return false;
     message_t m = find_message(l, stage, i, true);
     step->kind = MPII_TOPO_STEP__SEND;
     step->peer = m.peer;
-    step->unit = unit_at(l, chunk, m.a, m.b, m.c);
+    step->unit = chunk * l->num_units + m.unit;
     step->num = m.peer == -1 ? 0 : m.num;
     step->buf = MPII_TOPO_BUF__OUT;
     return true;
 }
 
 /* How many messages a rank sends when a stage begins */
-static int num_ahead(const lanes_t * l, const stage_t * s)
+static int num_ahead(const lanes_t * l, stage_t s)
 {
-    return s->level == CHAIN && next_rack(l, false) != -1 ? 0 : num_messages(l, s, true);
+    return s.tier == CHAIN && next_rack(l, false) != -1 ? 0 : num_messages(l, s, true);
 }
 
 static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * step)
@@ -319,10 +304,10 @@ static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * 
     *step = (MPII_Topo_step_t) {.num = 0 };
     if (i > 0) {
         s = find_stage(l, i - 1, &chunk, &index);
-        const stage_t *stage = &stages[l->first_stage + s];
+        stage_t stage = stage_at(l, s);
         if (has_chunk(l, chunk)) {
             /* -- add -- */
-            if (stage->is_reduce && k-- == 0) {
+            if (stage.is_reduce && k-- == 0) {
                 MPII_Topo_step_t message;
                 if (recv(gen, i - 1, &message)) {
                     *step = message;
@@ -335,13 +320,13 @@ static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * 
                 return true;
             }
             /* -- next rack -- */
-            if (stage->level == CHAIN && next_rack(l, false) != -1 && k-- == 0) {
+            if (stage.tier == CHAIN && next_rack(l, false) != -1 && k-- == 0) {
                 send_step(l, s, chunk, index, step);
                 return true;
             }
             /* -- next stage -- */
             if (index == l->num_of[s] - 1 && s + 1 < l->num_stages) {
-                int num = num_ahead(l, stage + 1);
+                int num = num_ahead(l, stage_at(l, s + 1));
                 if (k < num)
                     return send_step(l, s + 1, chunk, k, step);
                 k -= num;
@@ -360,70 +345,106 @@ static int rack_at(const MPII_Topo_order_t * order, int root, int turn)
     return order->rack_of[order->host_at[order->pos_of[rank]]];
 }
 
+/* Tiers of a communicator; with a root, hosts and racks alone */
+static int tiers_of(const MPII_Topo_order_t * order, MPII_Topo_lanes_kind_t kind)
+{
+    bool has_root = kind == MPII_TOPO_LANES__BCAST || kind == MPII_TOPO_LANES__REDUCE;
+    return has_root ? RACK : order->num_tiers;
+}
+
+static void set_tiers(lanes_t * l, int pos, bool in_runs)
+{
+    const MPII_Topo_order_t *order = l->gen.order;
+    int member = pos, num_own = 1, rest = 1;
+
+    for (int i = 1; i <= l->num_tiers; i++) {
+        MPII_Topo_lanes_tier_t *t = &l->tier[i];
+        int level = order->tier_level[i], group = 0;
+        t->len = order->tier_most[i];
+        if (i < order->num_tiers) {
+            group = order->of[level][member];
+            t->first = order->first[level][group];
+            t->len = order->first[level][group + 1] - t->first;
+        }
+        t->own = member - t->first;
+        t->num_own = round_up(order->tier_most[i], t->len);
+        num_own *= t->num_own;
+        t->num_messages = num_own * (t->len - 1);
+        member = group;
+    }
+    for (int i = l->num_tiers; i > 0; i--) {
+        MPII_Topo_lanes_tier_t *t = &l->tier[i];
+        t->run = in_runs ? rest : 1;
+        t->num_runs = rest / t->run;
+        t->num_messages *= t->num_runs;
+        rest *= order->tier_most[i];
+    }
+    l->num_units = rest;
+}
+
 void MPII_Topo_gen_lanes(MPII_Topo_gen_lanes_t * l, const MPII_Topo_order_t * order,
                          MPII_Topo_lanes_kind_t kind, int root, int rank, int num_chunks,
                          bool in_runs)
 {
-    int pos = order->pos_of[rank], host = order->host_at[pos], rack = order->rack_of[host];
     int turn = 0, len;
     bool is_paced = false;
 
-    if (root != -1)
-        MPII_Topo_order_group(order, root, MPII_Topo_order_turn(order, root, rank), RACK_LEVEL, &turn,
-                              &len);
     *l = (lanes_t) {
         .gen = {.order = order,.rank = rank,.recv = recv,.react = react},
         .kind = kind,
         .root = root,
         .num_chunks = num_chunks,
-        .num_a = order->max_ppn,
-        .num_b = order->max_hosts,
-        .num_c = root == -1 ? order->num_racks : 1,
-        .host = host,
-        .host_len = order->first_pos[host + 1] - order->first_pos[host],
-        .rack_len = order->first_host[rack + 1] - order->first_host[rack],
-        .a = pos - order->first_pos[host],
-        .b = host - order->first_host[rack],
-        .c = rack,
-        .is_first = turn == 0,
-        .before = turn == 0 ? -1 : rack_at(order, root, turn - 1),
-        .behind = root == -1 || turn + len == order->num_ranks ? -1 : rack_at(order, root, turn + len),
-        .first_stage = stages_of[kind].first,
-        .num_stages = stages_of[kind].num,
+        .num_tiers = tiers_of(order, kind),
+        .before = -1,
+        .behind = -1,
     };
-    l->run_host = in_runs ? l->num_b * l->num_c : 1;
-    l->run_rack = in_runs ? l->num_c : 1;
+    set_tiers(l, order->pos_of[rank], in_runs);
+    l->num_stages = kind == MPII_TOPO_LANES__ALLREDUCE ? 2 * l->num_tiers : l->num_tiers;
+    if (root != -1) {
+        l->num_stages = sizeof(rooted[0]) / sizeof(rooted[0][0]);
+        l->rack = order->rack_of[order->host_at[order->pos_of[rank]]];
+        MPII_Topo_order_group(order, root, MPII_Topo_order_turn(order, root, rank), RACK, &turn, &len);
+        l->is_first = turn == 0;
+        if (turn > 0)
+            l->before = rack_at(order, root, turn - 1);
+        if (turn + len < order->num_ranks)
+            l->behind = rack_at(order, root, turn + len);
+    }
     for (int s = 0; s < l->num_stages; s++) {
-        const stage_t *stage = &stages[l->first_stage + s];
-        int num = num_messages(l, stage, false);
+        int num = num_messages(l, stage_at(l, s), false);
         is_paced = is_paced || num > 0;
         /* each stage takes its time, even where a rank gets nothing in it */
         l->num_of[s] = num > 0 ? num : 1;
         l->per_step += l->num_of[s];
-        if (stage->is_reduce) {
-            l->slots_of[s] = stage->level == HOST ? l->run_host : stage->level == RACK ? l->run_rack : 1;
-            l->gen.num_slots += WINDOW * l->num_of[s] * l->slots_of[s];
-        }
+        l->gen.num_slots += WINDOW * l->num_of[s] * num_slots(l, s);
     }
     l->gen.num_recvs = (num_chunks + l->num_stages - 1) * l->per_step;
     if (!is_paced || (kind == MPII_TOPO_LANES__BCAST && rank == root))
         l->gen.max_sends = MAX_SENDS;
 }
 
-/* Block of the rank at (a, b, c); -1 where there is none. */
+/* Block of the rank at a place; -1 where there is none. */
 int MPII_Topo_lanes_rank(const MPII_Topo_order_t * order, int unit)
 {
-    int c = unit % order->num_racks, b = unit / order->num_racks % order->max_hosts;
-    int a = unit / order->num_racks / order->max_hosts;
-    int host = order->first_host[c] + b;
+    int member = unit % order->tier_most[order->num_tiers];
 
-    if (host >= order->first_host[c + 1] || order->first_pos[host] + a >= order->first_pos[host + 1])
-        return -1;
-    return order->rank_at[order->first_pos[host] + a];
+    unit /= order->tier_most[order->num_tiers];
+    for (int i = order->num_tiers - 1; i > 0; i--) {
+        const int *first = order->first[order->tier_level[i]];
+        int x = unit % order->tier_most[i];
+        if (first[member] + x >= first[member + 1])
+            return -1;
+        member = first[member] + x;
+        unit /= order->tier_most[i];
+    }
+    return order->rank_at[member];
 }
 
 int MPII_Topo_lanes_units(const MPII_Topo_order_t * order, MPII_Topo_lanes_kind_t kind)
 {
-    bool has_root = kind == MPII_TOPO_LANES__BCAST || kind == MPII_TOPO_LANES__REDUCE;
-    return order->max_ppn * order->max_hosts * (has_root ? 1 : order->num_racks);
+    int num = 1;
+
+    for (int i = tiers_of(order, kind); i > 0; i--)
+        num *= order->tier_most[i];
+    return num;
 }

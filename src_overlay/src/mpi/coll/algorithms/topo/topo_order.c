@@ -59,6 +59,35 @@ static int find_most(const MPII_Topo_order_t * order, int level)
     return most;
 }
 
+/* Lanes cut what there is into a part for each place that groups of the most members have. Where groups are
+ * very unequal, these are many more than there are ranks: then the highest levels are left out. */
+#define MAX_PLACES 16           /* for a rank, with levels above racks */
+
+static void set_tiers(MPII_Topo_order_t * order)
+{
+    int64_t num = (int64_t) order->max_ppn * order->max_hosts;
+    int n = 2, top = 2;
+
+    order->tier_level[1] = 1;
+    order->tier_most[1] = order->max_ppn;
+    order->tier_level[2] = 2;
+    order->tier_most[2] = order->max_hosts;
+    for (int level = 3; level <= order->num_levels && order->num[level] > 1; level++) {
+        int most = find_most(order, level);
+        if (num > (int64_t) MAX_PLACES * order->num_ranks / most / order->num[level])
+            break;
+        num *= most;
+        top = level;
+        if (most > 1) {
+            order->tier_level[++n] = level;
+            order->tier_most[n] = most;
+        }
+    }
+    order->num_tiers = n + 1;
+    order->tier_level[n + 1] = order->num_levels + 1;
+    order->tier_most[n + 1] = order->num[top];
+}
+
 MPII_Topo_order_t *MPII_Topo_order_create(const MPII_Topo_place_t * place, const int ring[])
 {
     int p = place->num_ranks, num_levels = 2 + place->num_above, top = num_levels;
@@ -110,6 +139,7 @@ MPII_Topo_order_t *MPII_Topo_order_create(const MPII_Topo_place_t * place, const
     order->begin[num_levels + 1][1] = p;
     order->max_ppn = find_most(order, 1);
     order->max_hosts = find_most(order, 2);
+    set_tiers(order);
     return order;
 }
 

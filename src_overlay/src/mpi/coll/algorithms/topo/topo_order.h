@@ -30,6 +30,12 @@ typedef struct MPII_Topo_order {
     int num[MPII_TOPO_MAX_LEVELS + 2];
     int *of[MPII_TOPO_MAX_LEVELS + 2], *first[MPII_TOPO_MAX_LEVELS + 2];
     int *begin[MPII_TOPO_MAX_LEVELS + 2];
+
+    /* Tiers 1 ... num_tiers, by which lanes share what there is (topo_gen_lanes.c): the levels of hosts and
+     * of racks, those above racks of which a group has several of the tier below, and at last all. Of each,
+     * the level, and the most members, groups of the tier below, that a group has */
+    int num_tiers;
+    int tier_level[MPII_TOPO_MAX_LEVELS + 2], tier_most[MPII_TOPO_MAX_LEVELS + 2];
 } MPII_Topo_order_t;
 
 /* ring[]: of MPII_Topo_map_ring for this place. One block of memory, for MPL_free; NULL if that is
