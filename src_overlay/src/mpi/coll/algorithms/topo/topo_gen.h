@@ -84,24 +84,19 @@ typedef enum {
     MPII_TOPO_LANES__REDUCE
 } MPII_Topo_lanes_kind_t;
 
-/* The group of a tier (topo_order.h) that the rank is in */
-typedef struct {
-    int first, len, own;        /* the first of its members, how many there are, and which has the rank */
-    int num_own;                /* places that fall to that one, at most */
-    int run, num_runs;          /* units of a message, and messages for a place */
-    int num_messages;           /* of a stage */
-} MPII_Topo_lanes_tier_t;
-
 typedef struct {
     MPII_Topo_gen_t gen;
     MPII_Topo_lanes_kind_t kind;
     int root;                   /* -1: none */
     int num_chunks, num_units;  /* units of a chunk */
-    int num_tiers;              /* hosts and racks alone where there is a root */
-    MPII_Topo_lanes_tier_t tier[MPII_TOPO_MAX_LEVELS + 2];
-    int rack;
+    int num_tiers;              /* those of the order; hosts and racks alone where there is a root */
+    /* The rank's group of each tier: its first member, how many it has, and which of them has the rank */
+    struct {
+        int first, len, own;
+    } of[MPII_TOPO_MAX_LEVELS + 2];
+    bool in_runs;
     bool is_first;              /* its rack is the first one in the chain of racks */
-    int before, behind;         /* those beside it there, or -1 */
+    int rack, before, behind;   /* and those beside it there, or -1 */
     int num_stages;
     int num_of[2 * (MPII_TOPO_MAX_LEVELS + 1)], per_step;       /* messages of a stage, and of all */
 } MPII_Topo_gen_lanes_t;

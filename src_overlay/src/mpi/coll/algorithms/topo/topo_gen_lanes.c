@@ -86,11 +86,6 @@ static stage_t stage_at(const lanes_t * l, int s)
     return (stage_t) {l->num_stages - s, false};
 }
 
-static int round_up(int a, int b)
-{
-    return (a + b - 1) / b;
-}
-
 /* A message of a stage: index i of those that a rank sends (receives), as (places, distance, run): of all
  * places up to that of the tier, those that it has. */
 typedef struct {
@@ -98,6 +93,22 @@ typedef struct {
     int peer;                   /* rank, -1: none */
     int num;                    /* units */
 } message_t;
+
+/* Places of a tier that fall to the member which has the rank, at most */
+static int num_own(const lanes_t * l, int tier)
+{
+    return (l->gen.order->tier_most[tier] + l->of[tier].len - 1) / l->of[tier].len;
+}
+
+/* Units of a place */
+static int len_of_place(const lanes_t * l, int tier)
+{
+    int len = 1;
+
+    while (++tier <= l->num_tiers)
+        len *= l->gen.order->tier_most[tier];
+    return len;
+}
 
 /* The rank that has a place, x[1] ... x[tier], in a group of a tier */
 static int lane(const MPII_Topo_order_t * order, int tier, int group, const int x[])
@@ -116,37 +127,53 @@ static int next_rack(const lanes_t * l, bool is_send)
     return is_send == (l->kind == MPII_TOPO_LANES__BCAST) ? l->behind : l->before;
 }
 
-/* How many messages a rank sends, or gets, in a stage, at most; 1 and more units each */
-static int num_messages(const lanes_t * l, stage_t s, bool is_send)
+/* How many messages a rank sends, or gets, in a stage of a group; 1 and more units each */
+static int count_in_group(const lanes_t * l, int tier)
 {
-    int num_own = l->tier[HOST].num_own * l->tier[RACK].num_own;
+    int num = (l->of[tier].len - 1) * (l->in_runs ? 1 : len_of_place(l, tier));
 
-    if (s.tier < CHAIN)
-        return l->tier[s.tier].num_messages;
-    if (s.tier == CHAIN)
-        return next_rack(l, is_send) == -1 ? 0 : num_own;
-    if (!l->is_first)
+    for (int i = 1; i <= tier; i++)
+        num *= num_own(l, i);
+    return num;
+}
+
+/* The same of CHAIN and ROOT, at most */
+static int count_rooted(const lanes_t * l, stage_t stage, bool is_send)
+{
+    bool has_all = l->gen.rank == l->root, is_up = l->kind == MPII_TOPO_LANES__REDUCE;
+
+    if (stage.tier == CHAIN ? next_rack(l, is_send) == -1 :
+        !l->is_first || has_all != (is_send != is_up))
         return 0;
-    if (is_send != (l->kind == MPII_TOPO_LANES__BCAST))
-        return l->gen.rank == l->root ? 0 : num_own;
-    return l->gen.rank == l->root ? l->num_units : 0;
+    return stage.tier == ROOT && has_all ? l->num_units : num_own(l, HOST) * num_own(l, RACK);
+}
+
+static int num_messages(const lanes_t * l, int s, bool is_send)
+{
+    stage_t stage = stage_at(l, s);
+
+    if (stage.tier >= CHAIN)
+        return count_rooted(l, stage, is_send);
+    return l->of[stage.tier].len > 1 ? l->num_of[s] : 0;
 }
 
 /* Message i of CHAIN or ROOT: all that the lane has, or at the root all */
-static message_t find_rooted(const lanes_t * l, stage_t s, int i, bool is_send)
+static message_t find_rooted(const lanes_t * l, stage_t stage, int i, bool is_send)
 {
     const MPII_Topo_order_t *order = l->gen.order;
-    const MPII_Topo_lanes_tier_t *host = &l->tier[HOST], *rack = &l->tier[RACK];
-    bool has_all = s.tier == ROOT && l->gen.rank == l->root;
-    int num = order->tier_most[RACK];
-    int x[] = { 0, has_all ? i / num : i / rack->num_own * host->len + host->own,
-        has_all ? i % num : i % rack->num_own * rack->len + rack->own
-    };
-    message_t m = {.unit = x[HOST] * num + x[RACK],.peer = -1,.num = 1 };
+    bool has_all = stage.tier == ROOT && l->gen.rank == l->root;
+    int num = has_all ? order->tier_most[RACK] : num_own(l, RACK);
+    int x[] = { 0, i / num, i % num };
+    message_t m = {.peer = -1,.num = 1 };
 
-    if (x[HOST] >= order->tier_most[HOST] || x[RACK] >= num)
-        return m;
-    m.peer = s.tier == CHAIN ? lane(order, RACK, next_rack(l, is_send), x) :
+    for (int tier = HOST; tier <= RACK; tier++) {
+        if (!has_all)
+            x[tier] = x[tier] * l->of[tier].len + l->of[tier].own;
+        if (x[tier] >= order->tier_most[tier])
+            return m;
+        m.unit = m.unit * order->tier_most[tier] + x[tier];
+    }
+    m.peer = stage.tier == CHAIN ? lane(order, RACK, next_rack(l, is_send), x) :
         has_all ? lane(order, RACK, l->rack, x) : l->root;
     if (m.peer == l->gen.rank)
         m.peer = -1;
@@ -154,39 +181,40 @@ static message_t find_rooted(const lanes_t * l, stage_t s, int i, bool is_send)
 }
 
 /* Message i of another stage, to the member at a distance to the right, or from that to the left. */
-static message_t find_in_group(const lanes_t * l, stage_t s, int i, bool is_send)
+static message_t find_in_group(const lanes_t * l, stage_t stage, int i, bool is_send)
 {
     const MPII_Topo_order_t *order = l->gen.order;
-    const MPII_Topo_lanes_tier_t *t = &l->tier[s.tier];
-    int run = i % t->num_runs, d = i / t->num_runs % (t->len - 1) + 1;
-    int q = i / t->num_runs / (t->len - 1), x[MPII_TOPO_MAX_LEVELS + 2];
-    int other = (t->own + (is_send ? d : t->len - d)) % t->len;
-    message_t m = {.peer = -1,.num = t->run };
+    int len = l->of[stage.tier].len, own = l->of[stage.tier].own, x[MPII_TOPO_MAX_LEVELS + 2];
+    int units = len_of_place(l, stage.tier), num_runs = l->in_runs ? 1 : units, run = i % num_runs;
+    int d = i / num_runs % (len - 1) + 1, q = i / num_runs / (len - 1);
+    int other = (own + (is_send ? d : len - d)) % len;
+    message_t m = {.peer = -1,.num = units / num_runs };
 
-    /* whose units: of who receives in a reduction, of who sends in the other stages */
-    x[s.tier] = q % t->num_own * t->len + (is_send == s.is_reduce ? other : t->own);
-    q /= t->num_own;
-    for (int tier = s.tier - 1; tier > 0; tier--) {
-        const MPII_Topo_lanes_tier_t *below = &l->tier[tier];
-        x[tier] = q % below->num_own * below->len + below->own;
-        q /= below->num_own;
+    for (int tier = stage.tier; tier > 0; tier--) {
+        int num = num_own(l, tier), index = l->of[tier].own;
+        /* whose units: of who receives in a reduction, of who sends in the other stages */
+        if (tier == stage.tier && is_send == stage.is_reduce)
+            index = other;
+        x[tier] = q % num * l->of[tier].len + index;
+        q /= num;
     }
-    for (int tier = 1; tier <= s.tier; tier++) {
+    for (int tier = 1; tier <= stage.tier; tier++) {
         if (x[tier] >= order->tier_most[tier])
             return m;
         m.unit = m.unit * order->tier_most[tier] + x[tier];
     }
-    m.unit = (m.unit * t->num_runs + run) * t->run;
-    m.peer = lane(order, s.tier - 1, t->first + other, x);
+    m.unit = m.unit * units + run;
+    m.peer = lane(order, stage.tier - 1, l->of[stage.tier].first + other, x);
     /* the root has it */
     if (l->kind == MPII_TOPO_LANES__BCAST && (is_send ? m.peer : l->gen.rank) == l->root)
         m.peer = -1;
     return m;
 }
 
-static message_t find_message(const lanes_t * l, stage_t s, int i, bool is_send)
+static message_t find_message(const lanes_t * l, stage_t stage, int i, bool is_send)
 {
-    return s.tier >= CHAIN ? find_rooted(l, s, i, is_send) : find_in_group(l, s, i, is_send);
+    return stage.tier >= CHAIN ? find_rooted(l, stage, i, is_send) :
+        find_in_group(l, stage, i, is_send);
 }
 
 /* -- time: step t has the messages of all stages, the oldest chunk first -- */
@@ -227,7 +255,9 @@ static int num_slots(const lanes_t * l, int s)
 {
     stage_t stage = stage_at(l, s);
 
-    return !stage.is_reduce ? 0 : stage.tier >= CHAIN ? 1 : l->tier[stage.tier].run;
+    if (!stage.is_reduce)
+        return 0;
+    return stage.tier < CHAIN && l->in_runs ? len_of_place(l, stage.tier) : 1;
 }
 
 /* Where what comes in a reduction waits until it is added */
@@ -246,7 +276,7 @@ static bool recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
     int chunk, index, s = find_stage(l, i, &chunk, &index);
     stage_t stage = stage_at(l, s);
 
-    if (!has_chunk(l, chunk) || index >= num_messages(l, stage, false))
+    if (!has_chunk(l, chunk) || index >= num_messages(l, s, false))
         return false;
     message_t m = find_message(l, stage, index, false);
     if (m.peer == -1)
@@ -279,7 +309,7 @@ static bool send_step(const lanes_t * l, int s, int chunk, int i, MPII_Topo_step
 {
     stage_t stage = stage_at(l, s);
 
-    if (i >= num_messages(l, stage, true))
+    if (i >= num_messages(l, s, true))
         return false;
     message_t m = find_message(l, stage, i, true);
     step->kind = MPII_TOPO_STEP__SEND;
@@ -291,9 +321,9 @@ static bool send_step(const lanes_t * l, int s, int chunk, int i, MPII_Topo_step
 }
 
 /* How many messages a rank sends when a stage begins */
-static int num_ahead(const lanes_t * l, stage_t s)
+static int num_ahead(const lanes_t * l, int s)
 {
-    return s.tier == CHAIN && next_rack(l, false) != -1 ? 0 : num_messages(l, s, true);
+    return stage_at(l, s).tier == CHAIN && next_rack(l, false) != -1 ? 0 : num_messages(l, s, true);
 }
 
 static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * step)
@@ -326,7 +356,7 @@ static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * 
             }
             /* -- next stage -- */
             if (index == l->num_of[s] - 1 && s + 1 < l->num_stages) {
-                int num = num_ahead(l, stage_at(l, s + 1));
+                int num = num_ahead(l, s + 1);
                 if (k < num)
                     return send_step(l, s + 1, chunk, k, step);
                 k -= num;
@@ -352,34 +382,22 @@ static int tiers_of(const MPII_Topo_order_t * order, MPII_Topo_lanes_kind_t kind
     return has_root ? RACK : order->num_tiers;
 }
 
-static void set_tiers(lanes_t * l, int pos, bool in_runs)
+static void find_groups(lanes_t * l, int pos)
 {
     const MPII_Topo_order_t *order = l->gen.order;
-    int member = pos, num_own = 1, rest = 1;
+    int member = pos;
 
-    for (int i = 1; i <= l->num_tiers; i++) {
-        MPII_Topo_lanes_tier_t *t = &l->tier[i];
-        int level = order->tier_level[i], group = 0;
-        t->len = order->tier_most[i];
-        if (i < order->num_tiers) {
+    for (int tier = 1; tier <= l->num_tiers; tier++) {
+        int level = order->tier_level[tier], group = 0;
+        l->of[tier].len = order->tier_most[tier];
+        if (tier < order->num_tiers) {
             group = order->of[level][member];
-            t->first = order->first[level][group];
-            t->len = order->first[level][group + 1] - t->first;
+            l->of[tier].first = order->first[level][group];
+            l->of[tier].len = order->first[level][group + 1] - l->of[tier].first;
         }
-        t->own = member - t->first;
-        t->num_own = round_up(order->tier_most[i], t->len);
-        num_own *= t->num_own;
-        t->num_messages = num_own * (t->len - 1);
+        l->of[tier].own = member - l->of[tier].first;
         member = group;
     }
-    for (int i = l->num_tiers; i > 0; i--) {
-        MPII_Topo_lanes_tier_t *t = &l->tier[i];
-        t->run = in_runs ? rest : 1;
-        t->num_runs = rest / t->run;
-        t->num_messages *= t->num_runs;
-        rest *= order->tier_most[i];
-    }
-    l->num_units = rest;
 }
 
 void MPII_Topo_gen_lanes(MPII_Topo_gen_lanes_t * l, const MPII_Topo_order_t * order,
@@ -394,11 +412,13 @@ void MPII_Topo_gen_lanes(MPII_Topo_gen_lanes_t * l, const MPII_Topo_order_t * or
         .kind = kind,
         .root = root,
         .num_chunks = num_chunks,
+        .num_units = MPII_Topo_lanes_units(order, kind),
         .num_tiers = tiers_of(order, kind),
+        .in_runs = in_runs,
         .before = -1,
         .behind = -1,
     };
-    set_tiers(l, order->pos_of[rank], in_runs);
+    find_groups(l, order->pos_of[rank]);
     l->num_stages = kind == MPII_TOPO_LANES__ALLREDUCE ? 2 * l->num_tiers : l->num_tiers;
     if (root != -1) {
         l->num_stages = sizeof(rooted[0]) / sizeof(rooted[0][0]);
@@ -411,7 +431,8 @@ void MPII_Topo_gen_lanes(MPII_Topo_gen_lanes_t * l, const MPII_Topo_order_t * or
             l->behind = rack_at(order, root, turn + len);
     }
     for (int s = 0; s < l->num_stages; s++) {
-        int num = num_messages(l, stage_at(l, s), false);
+        stage_t stage = stage_at(l, s);
+        int num = stage.tier < CHAIN ? count_in_group(l, stage.tier) : count_rooted(l, stage, false);
         is_paced = is_paced || num > 0;
         /* each stage takes its time, even where a rank gets nothing in it */
         l->num_of[s] = num > 0 ? num : 1;
