@@ -486,28 +486,86 @@ static void setup_lanes(any_gen_t * g, const case_t * c, int rank)
                         c->num_units / lanes_units(c), c->family->arg[1]);
 }
 
-static void claim_lanes(const case_t * c, const traffic_t * t)
+/* Whether each place has a rank */
+static bool are_equal_lanes(const case_t * c)
 {
-    groups_t racks = groups_of(c, t, RACKS), hosts = groups_of(c, t, HOSTS);
+    return lanes_units(c) == c->p;
+}
+
+/* Most groups of the level below that a group of a level has */
+static int most_members(const case_t * c, int level)
+{
+    int most = 0;
+
+    for (int i = 0; i < c->order->num[level]; i++)
+        most = MPL_MAX(most, c->order->first[level][i + 1] - c->order->first[level][i]);
+    return most;
+}
+
+/* "while there are at most 16 places a rank": the highest level between whose groups lanes go */
+static int top_of_lanes(const case_t * c)
+{
+    int top = RACKS, num = c->order->max_ppn * c->order->max_hosts;
+
+    while (top < c->num_levels && c->num_groups[top + 1] > 1 &&
+           num * most_members(c, top + 1) * c->num_groups[top + 1] <= 16 * c->p)
+        num *= most_members(c, ++top);
+    return top;
+}
+
+/* How often a unit may leave a group of a level for others: in each larger group once to each of these */
+static int most_exits_of_lanes(const case_t * c, int level, int top)
+{
+    int num = c->num_groups[top] - 1;
+
+    while (++level <= top)
+        num += most_members(c, level) - 1;
+    return num;
+}
+
+/* "each unit comes once into each group but its own": that of its rank, or where its sum is; on the way to
+ * others it leaves groups. In a reduction it is the other way round; an allreduce does both. */
+static void claim_units_of_lanes(const case_t * c, const groups_t * g, int most)
+{
     int kind = c->family->arg[0];
 
-    if (kind == MPII_TOPO_LANES__ALLGATHER)
-        claim_foreign_blocks_once(c, &racks, owner_of_lanes);
-    for (int rack = 0; rack < racks.num; rack++) {
-        int num = num_in(c, &racks, rack), foreign = c->p - num, all = c->num_units / racks.num;
-        int chunks = c->num_units / lanes_units(c);
-        if (kind == MPII_TOPO_LANES__ALLGATHER)
-            claim_units(&racks, rack, foreign * chunks, num * (racks.num - 1) * chunks);
-        else if (kind == MPII_TOPO_LANES__REDUCE_SCATTER)
-            claim_units(&racks, rack, num * (racks.num - 1) * chunks, foreign * chunks);
-        else
-            claim_units(&racks, rack, 2 * (racks.num - 1) * all, 2 * (racks.num - 1) * all);
+    for (int group = 0; group < g->num; group++) {
+        for (int u = 0; u < c->num_units; u++) {
+            int rank = owner_of_lanes(c, u), i = group * c->num_units + u;
+            int once = kind == MPII_TOPO_LANES__ALLGATHER ? g->has[i] : g->gave[i];
+            int often = kind == MPII_TOPO_LANES__ALLGATHER ? g->gave[i] : g->has[i];
+            bool is_right = kind == MPII_TOPO_LANES__ALLREDUCE ? once == often && once <= 1 + most :
+                rank == -1 || (once == (g->of_rank[rank] != group) && often <= most);
+            CHECK(is_right, "unit %d comes into group %d %d times, and leaves it %d times", u, group,
+                  g->has[i], g->gave[i]);
+        }
     }
-    /* "the link of a host n.(H-1)/H more" */
-    int per_rack = c->place.num_hosts / racks.num;
-    if (regular(c, &racks) && regular(c, &hosts) && c->order->max_hosts == per_rack) {
-        int units = c->num_units / per_rack * (per_rack - 1);
-        units += c->num_units / hosts.num * (racks.num - 1);
+}
+
+static void claim_lanes(const case_t * c, const traffic_t * t)
+{
+    int kind = c->family->arg[0], chunks = c->num_units / lanes_units(c), top = top_of_lanes(c);
+
+    for (int level = RACKS; level <= top; level++) {
+        groups_t g = groups_of(c, t, level);
+        claim_units_of_lanes(c, &g, most_exits_of_lanes(c, level, top));
+        /* the highest groups hand what they have to all others; where groups are equal, so it is, in
+         * all, with those below */
+        for (int i = 0; i < g.num && (level == top || are_equal_lanes(c)); i++) {
+            int num = num_in(c, &g, i), foreign = (c->p - num) * chunks;
+            int all = c->num_units / g.num, often = level == top ? num * (g.num - 1) * chunks : foreign;
+            if (kind == MPII_TOPO_LANES__ALLGATHER)
+                claim_units(&g, i, foreign, often);
+            else if (kind == MPII_TOPO_LANES__REDUCE_SCATTER)
+                claim_units(&g, i, often, foreign);
+            else
+                claim_units(&g, i, 2 * (g.num - 1) * all, 2 * (g.num - 1) * all);
+        }
+    }
+    /* "and the link of a host no more" */
+    groups_t hosts = groups_of(c, t, HOSTS);
+    if (are_equal_lanes(c)) {
+        int units = c->num_units / hosts.num * (hosts.num - 1);
         units *= kind == MPII_TOPO_LANES__ALLREDUCE ? 2 : 1;
         for (int host = 0; host < hosts.num; host++)
             claim_units(&hosts, host, units, units);

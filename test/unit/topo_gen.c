@@ -17,7 +17,8 @@
 static const char *const shapes[] = {
     "one host", "a host each", "a rack each", "4 x 4", "4 x 2, round robin", "unequal hosts",
     "unequal racks", "few racks, random", "random", "random distances", "pods of 2 x 2",
-    "pods, random", "2 x 2 x 2 x 2", "4 levels, random distances"
+    "pods, random", "2 x 2 x 2 x 2", "4 levels, random distances", "unequal pods", "8 levels of two",
+    "first groups large"
 };
 #define NUM_SHAPES ((int) (sizeof(shapes) / sizeof(shapes[0])))
 
@@ -30,12 +31,39 @@ static int random_distance(const void *state, int a, int b)
 /* Levels above racks: how many, and the group of the i-th group of the level below */
 static int num_above(int shape)
 {
-    return shape == 10 || shape == 11 ? 1 : shape == 12 || shape == 13 ? 2 : 0;
+    static const int num[NUM_SHAPES] = {[10] = 1, 1, 2, 2, 2, MPII_TOPO_MAX_ABOVE, 3 };
+    return num[shape];
 }
 
-static int group_above(int shape, int i)
+/* 1, 2, 3 ... in a group */
+static int triangle(int i)
 {
-    return shape % 2 ? (int) (mix(i) % 3) : i / 2;
+    int group = 0;
+
+    while ((group + 1) * (group + 2) / 2 <= i)
+        group++;
+    return group;
+}
+
+/* So many, at most 4, in the first group, and each of the others in its own */
+static int behind_first(int i, int p)
+{
+    return MPL_MAX(i + 1 - MPL_MIN(p / 5, 4), 0);
+}
+
+static int group_above(int shape, int i, int p)
+{
+    switch (shape) {
+        case 11:
+        case 13:
+            return mix(i) % 3;
+        case 14:
+            return triangle(i);
+        case 16:
+            return behind_first(i, p);
+        default:
+            return i / 2;
+    }
 }
 
 static MPII_Topo_place_t place_of_shape(int shape, int p)
@@ -67,9 +95,7 @@ static MPII_Topo_place_t place_of_shape(int shape, int p)
                 rack[i] = i / 2;
                 break;
             case 5:            /* 1, 2, 3 ... ranks */
-                host[i] = 0;
-                while ((host[i] + 1) * (host[i] + 2) / 2 <= i)
-                    host[i]++;
+                host[i] = triangle(i);
                 rack[i] = i / 3;
                 break;
             case 6:            /* one host, two hosts, all others */
@@ -85,6 +111,17 @@ static MPII_Topo_place_t place_of_shape(int shape, int p)
                 host[i] = i / 2;
                 rack[i] = i / 2;
                 break;
+            case 14:
+                host[i] = i * 2 / 3;
+                rack[i] = triangle(i);
+                break;
+            case 15:
+                host[i] = i;
+                rack[i] = i / 2;
+                break;
+            case 16:
+                host[i] = rack[i] = behind_first(i, p);
+                break;
             default:
                 host[i] = x % n;
                 rack[i] = y % racks;
@@ -97,7 +134,7 @@ static MPII_Topo_place_t place_of_shape(int shape, int p)
     while (result.num_above < num_above(shape)) {
         int group[MAX_RANKS];
         for (int i = 0; i < p; i++)
-            group[i] = group_above(shape, i);
+            group[i] = group_above(shape, i, p);
         place_above(&result, group);
     }
     if (shape == 9 || shape == 13) {
@@ -282,6 +319,7 @@ static void check_same(void)
         for (int shape = 0; shape < NUM_SHAPES; shape++)
             for (int p = 1; p <= 40; p += 1 + p / 8) {
                 int root = families[f].collective->has_root ? p / 2 : 0, above = 1 + p % 3;
+                above = MPL_MIN(above, MPII_TOPO_MAX_ABOVE - num_above(shape));
                 if (hash_steps(&families[f], shape, p, root, 0) !=
                     hash_steps(&families[f], shape, p, root, above)) {
                     printf("failed: %s, %d ranks, placement %d, %d levels of one group\n",
