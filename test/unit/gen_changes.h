@@ -350,7 +350,7 @@ static void mutate_family(const family_t * family)
 {
     static const struct {
         int p, shape, root;
-    } places[] = { {6, 4, 1}, {7, 6, 3}, {5, 1, 2}, {9, 10, 4} };
+    } places[] = { {6, 4, 1}, {7, 6, 3}, {5, 1, 2}, {9, 10, 4}, {7, 14, 4} };
     case_t c = {.family = family };
 
     for (int i = 0; i < (int) (sizeof(places) / sizeof(places[0])); i++) {

@@ -562,7 +562,7 @@ static void claim_lanes(const case_t * c, const traffic_t * t)
                 claim_units(&g, i, 2 * (g.num - 1) * all, 2 * (g.num - 1) * all);
         }
     }
-    /* "and the link of a host no more" */
+    /* "the link of a host n.(RH-1)/(RH)" */
     groups_t hosts = groups_of(c, t, HOSTS);
     if (are_equal_lanes(c)) {
         int units = c->num_units / hosts.num * (hosts.num - 1);

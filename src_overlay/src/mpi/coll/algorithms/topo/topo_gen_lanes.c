@@ -5,19 +5,24 @@
 
 #include "topo_gen.h"
 
-/* Algorithm: Lanes: work inside hosts, then inside racks, then between racks, and back
+/* Algorithm: Lanes: work inside hosts, then inside racks, pods and so on, then between the highest groups,
+ * and back
  *
- * What goes around is cut into units (a, b, c): a for a rank in a host, b for a host in a rack, c for a
- * rack. In each rack, (a, b) belongs to one rank, its lane: that with index a in the host with index b,
- * or, where a host has fewer ranks or a rack fewer hosts, modulo their number.
+ * What goes around is cut into units (a, b, c ...), one index for each tier (topo_order.h): a for a rank in
+ * a host, b for a host in a rack, then for a rack in a pod and so on, and at last for one of the highest
+ * groups; with hosts and racks alone, c for a rack. All of a unit's indices but the later ones are a place in a
+ * group: it belongs to one rank there, its lane. That is with (a, b) in a rack the one with index a in the
+ * host with index b, or, where a host has fewer ranks or a rack fewer hosts, modulo their number; in larger
+ * groups likewise.
  *
  *   reduce-scatter   1. in each host, each rank gets (a, *, *) of its a from all others, and adds them
  *                    2. in each rack, each rank gets (a, b, *) from those with the same a in the other
- *                       hosts, and adds them
- *                    3. each lane gets (a, b, c) of its rack c from the lanes of the other racks, and
- *                       adds them: it has the sum over all ranks
- *   allgather        4. each lane hands (a, b, c) to those of the other racks,
- *                    5. (a, b, *) to the same a in the other hosts of its rack,
+ *                       hosts, and adds them; likewise in each pod, and so on
+ *                    3. each lane gets (a, b, c) of its rack c from the lanes of the other racks, or
+ *                       highest groups, and adds them: it has the sum over all ranks
+ *   allgather        4. each lane hands (a, b, c) to those of the other racks, or highest groups,
+ *                    5. (a, b, *) to the same a in the other hosts of its rack, after what it has to those
+ *                       of the other racks of its pod, and so on,
  *                    6. (a, *, *) to the other ranks of its host
  *
  * Allreduce does all six; reduce_scatter the first three, where (a, b, c) is the block of the rank at that
@@ -25,13 +30,12 @@
  *
  * With a root, there are no parts for racks: units are (a, b). Racks stand in a chain, from that of the
  * root on, in the order of the line as that sees it (topo_order.h), in which each group of racks is
- * undivided. Without a root, all racks are alike: what goes from one to another passes the uplinks of
- * the groups of racks that they are in, so these carry it once for each rack there.
+ * undivided.
  *
  *   bcast            1. the root hands each lane of its rack (a, b)
  *                    2. the lane hands it to that of the next rack in the chain, and so on
- *                    3. 4. as 5. and 6. above
- *   reduce           1. 2. as above
+ *                    3. 4. as 5. and 6. above, in racks
+ *   reduce           1. 2. as above, up to racks
  *                    3. from the last rack of the chain on, each lane adds what it gets to its own, and
  *                       hands it to that of the rack before
  *                    4. the lanes of its rack hand the root (a, b)
@@ -48,10 +52,19 @@
  * Cost, reduce-scatter or allgather alone, with R racks of H hosts of k ranks and n bytes in all, p = RHk:
  * (k + H + R - 3).alpha + the longest of n.(k-1)/k inside a host, n.(H-1)/H / link of a host, and
  * n.(R-1)/R / uplink, for long n, as the stages overlap. An uplink carries n.(R-1)/R bytes each way, and
- * the link of a host n.(H-1)/H more: the least that can be. Messages go directly, so there are
- * (R-1) + (H-1) + (k-1) a rank and chunk. Bcast and reduce: an uplink, of a rack or a group of racks,
- * carries n in and n out, through all hosts of its rack, where topo_chain has one; the link of the root's
- * host up to 2n. For m chunks, (R + 1 + m).(H.k.alpha + n/m / uplink).
+ * the link of a host n.(RH-1)/(RH): the least that can be. Messages go directly, so there are
+ * (R-1) + (H-1) + (k-1) a rank and chunk.
+ *
+ * Each level above racks adds messages, and alphas, one less than it has groups in one above. An uplink of any
+ * level carries n.(G-1)/G bytes each way, where that has G groups in all. Where groups are unequal, each unit
+ * of an allgather comes once into each group that it is not of, and each of a reduce-scatter leaves once
+ * each group where its sum is not; the other way, more go over the uplinks of some. If they are so unequal that
+ * units are more than 16 a rank, the highest levels are left out (topo_order.c): each group of the level
+ * below sends directly to all others.
+ *
+ * Bcast and reduce: an uplink, of a rack or a group of racks, carries n in and n out, through all hosts of its
+ * rack, where topo_chain has one; the link of the root's host up to 2n. For m chunks,
+ * (R + 1 + m).(H.k.alpha + n/m / uplink).
  *
  * Source: the stages by level are those of Traeff and Hunold, "Decomposing MPI collectives for exploiting
  * multi-lane communication"; the levels follow Bodele and Bhowmik, "Topology Aware Collectives".
