@@ -182,6 +182,25 @@ def test_each_block_enters_a_rack_once(run: Run, name: str, placement: str) -> N
     assert sum(hosts["up_bytes"]) == sum(hosts["down_bytes"])
 
 
+@pytest.mark.parametrize("name", ["topo_ring", "rack_lanes"])
+def test_each_block_enters_a_pod_once(run: Run, name: str) -> None:
+    args = ["-b", 100, "--ppn", 2, "--placement", "ranks:2", "--uplink-rate", "8mbit,8mbit,8mbit"]
+    found = run("allgather", name, "2x3x2x2", *args)
+    wanted = [100 * (48 - ranks) for ranks in (4, 8, 24)]
+    for level, size in zip(found["links"][1:], wanted, strict=True):
+        assert set(level["down_bytes"]) == {size}
+
+
+@pytest.mark.parametrize("collective", ["allreduce", "reduce_scatter", "reduce_scatter_block"])
+def test_reductions_leave_a_pod_once(run: Run, collective: str) -> None:
+    """Of each of 24 blocks what a group has of other groups: in an allreduce, the result comes back."""
+    args = ["-b", 2400 if collective == "allreduce" else 100, "--uplink-rate", "8mbit,8mbit"]
+    found = run(collective, "rack_lanes", "3x2x4", *args)
+    for level, ranks in zip(found["links"][1:], (4, 8), strict=True):
+        size = 100 * (24 - ranks) * (2 if collective == "allreduce" else 1)
+        assert set(level["up_bytes"]) == set(level["down_bytes"]) == {size}
+
+
 def test_pairwise_alltoall(run: Run) -> None:
     args = ["-b", 10, "--ppn", 3, "--uplink-rate", "8mbit"]
     found = run("alltoall", "pairwise", "2x2", *args)
