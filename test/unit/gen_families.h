@@ -502,7 +502,7 @@ static int most_members(const case_t * c, int level)
     return most;
 }
 
-/* "while there are at most 16 places a rank": the highest level between whose groups lanes go */
+/* "more than 16 units a rank, the highest levels are left out": the highest one that is not */
 static int top_of_lanes(const case_t * c)
 {
     int top = RACKS, num = c->order->max_ppn * c->order->max_hosts;
@@ -523,7 +523,7 @@ static int most_exits_of_lanes(const case_t * c, int level, int top)
     return num;
 }
 
-/* "each unit comes once into each group but its own": that of its rank, or where its sum is; on the way to
+/* "comes once into each group that it is not of": that of its rank, or where its sum is; on the way to
  * others it leaves groups. In a reduction it is the other way round; an allreduce does both. */
 static void claim_units_of_lanes(const case_t * c, const groups_t * g, int most)
 {

@@ -5,24 +5,23 @@
 
 #include "topo_gen.h"
 
-/* Algorithm: Lanes: work inside hosts, then inside racks, pods and so on, then between the highest groups,
- * and back
+/* Algorithm: Lanes: work inside hosts, then inside racks, and groups of these, then between them, and back
  *
- * What goes around is cut into units (a, b, c ...), one index for each tier (topo_order.h): a for a rank in
- * a host, b for a host in a rack, then for a rack in a pod and so on, and at last for one of the highest
- * groups; with hosts and racks alone, c for a rack. All of a unit's indices but the later ones are a place in a
- * group: it belongs to one rank there, its lane. That is with (a, b) in a rack the one with index a in the
- * host with index b, or, where a host has fewer ranks or a rack fewer hosts, modulo their number; in larger
- * groups likewise.
+ * What goes around is cut into units (a, b, c): a for a rank in a host, b for a host in a rack, c for a
+ * rack. In each rack, (a, b) belongs to one rank, its lane: that with index a in the host with index b,
+ * or, where a host has fewer ranks or a rack fewer hosts, modulo their number. Where there are levels above
+ * racks, there are more indices (of tiers: topo_order.h), as (a, b, c, d), c for a rack in a pod, d for a pod;
+ * then (a, b, c) belongs to one rank of the pod, in the same way. "Racks" in 3. and 4. are pods then, or
+ * what the highest groups are, and what 2. and 5. tell of the hosts of a rack is done of the racks of a pod,
+ * and so on, too.
  *
  *   reduce-scatter   1. in each host, each rank gets (a, *, *) of its a from all others, and adds them
  *                    2. in each rack, each rank gets (a, b, *) from those with the same a in the other
- *                       hosts, and adds them; likewise in each pod, and so on
- *                    3. each lane gets (a, b, c) of its rack c from the lanes of the other racks, or
- *                       highest groups, and adds them: it has the sum over all ranks
- *   allgather        4. each lane hands (a, b, c) to those of the other racks, or highest groups,
- *                    5. (a, b, *) to the same a in the other hosts of its rack, after what it has to those
- *                       of the other racks of its pod, and so on,
+ *                       hosts, and adds them
+ *                    3. each lane gets (a, b, c) of its rack c from the lanes of the other racks, and
+ *                       adds them: it has the sum over all ranks
+ *   allgather        4. each lane hands (a, b, c) to those of the other racks,
+ *                    5. (a, b, *) to the same a in the other hosts of its rack,
  *                    6. (a, *, *) to the other ranks of its host
  *
  * Allreduce does all six; reduce_scatter the first three, where (a, b, c) is the block of the rank at that
@@ -55,12 +54,12 @@
  * the link of a host n.(RH-1)/(RH): the least that can be. Messages go directly, so there are
  * (R-1) + (H-1) + (k-1) a rank and chunk.
  *
- * Each level above racks adds messages, and alphas, one less than it has groups in one above. An uplink of any
- * level carries n.(G-1)/G bytes each way, where that has G groups in all. Where groups are unequal, each unit
- * of an allgather comes once into each group that it is not of, and each of a reduce-scatter leaves once
- * each group where its sum is not; the other way, more go over the uplinks of some. If they are so unequal that
- * units are more than 16 a rank, the highest levels are left out (topo_order.c): each group of the level
- * below sends directly to all others.
+ * With levels above racks, a rank has (N-1) messages, and alphas, more for each level at which N groups are in
+ * one. The uplinks of a level that has G groups in all carry n.(G-1)/G bytes each way. Where groups are
+ * unequal, each unit of an allgather comes once into each group that it is not of, and each of a
+ * reduce-scatter leaves once each group where its sum is not; the other way it may be more. If they are so
+ * unequal that there would be more than 16 units a rank, the highest levels are left out (topo_order.c):
+ * the groups below send directly to all others.
  *
  * Bcast and reduce: an uplink, of a rack or a group of racks, carries n in and n out, through all hosts of its
  * rack, where topo_chain has one; the link of the root's host up to 2n. For m chunks,
