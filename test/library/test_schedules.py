@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kinds import Build, Launch
+from kinds import Build, Launch, MakeSite, WriteJson
 from under_test import REPO
 
 HERE = Path(__file__).resolve().parent
@@ -99,3 +99,35 @@ def test_messages_are_those_of_the_catalog(
             assert found == messages(wanted), (name, ranks)
             compared += 1
     assert compared >= 1
+
+
+@pytest.mark.parametrize(
+    "collective",
+    ["allgather", "allgatherv", "allreduce", "reduce_scatter", "reduce_scatter_block"],
+)
+def test_lanes_cross_the_uplinks_of_pods_once(
+    program: Path, run_mpi: Launch, site: MakeSite, write_json: WriteJson, collective: str
+) -> None:
+    """The block of each rank, and in an allreduce as much of the vector, twice; to each other rack,
+    and to each other pod."""
+    ranks, block = 24, 600
+    hosts = [f"clique{i}" for i in range(12)]  # two ranks each
+    content = site(hosts, [i // 2 for i in range(12)], above=[[0, 0, 0, 1, 1, 1]])
+    env = {
+        f"MPIR_CVAR_{collective.upper()}_INTRA_ALGORITHM": "rack_lanes",
+        "MPIR_CVAR_COLLECTIVE_FALLBACK": "error",
+        "MPIR_CVAR_NUM_CLIQUES": 12,
+        "MPIR_CVAR_CLIQUES_BY_BLOCK": 1,
+        "MPIR_CVAR_COLL_TOPO_TREE_SHM_BYTES": 0,
+        "MPIR_CVAR_COLL_TOPOLOGY_FILE": write_json("site.json", content),
+    }
+    size = block * ranks if collective == "allreduce" else block
+    done = run_mpi(program, collective, size, 0, n=ranks, env=env)
+    assert done.returncode == 0, done.stderr
+    for length in (4, 12):  # ranks of a rack, of a pod
+        out = [0] * (ranks // length)
+        for (start, end), sizes in messages(done.stdout).items():
+            a, b = int(start) // length, int(end) // length
+            out[a] += sum(sizes) if a != b else 0
+        times = 2 if collective == "allreduce" else 1
+        assert out == [block * (ranks - length) * times] * len(out)
