@@ -25,8 +25,6 @@ from topo_tune.sampling import AUTOS, Beliefs, Cell, Predict, Request, best_requ
 from topo_tune.site import Site
 from topo_tune.tree import Choice
 
-# Those with counts, of which nothing is predicted, take as long as with equal ones
-EQUAL = {"gatherv": "gather", "scatterv": "scatter"}
 LEFT_OUT = ("nb",)  # MPICH's nonblocking one, which is chosen by another collective's name
 LEAST_VALUE = 1e-3  # below, nothing more is learnt
 FIRST_SECONDS = 3.0  # what a launch may take, before there was one
@@ -45,8 +43,7 @@ def predictions(site: Site, version: str) -> Predict:
         key = collective, tuple(hosts), num_bytes
         if key not in known:
             numbers = np.array([index[host] for host in hosts])
-            of_equal = EQUAL.get(collective, collective)
-            known[key] = predictor.times_us(of_equal, numbers, max(num_bytes, 1))
+            known[key] = predictor.times_us(collective, numbers, max(num_bytes, 1))
         return known[key]
 
     return predict

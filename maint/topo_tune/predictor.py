@@ -118,8 +118,6 @@ class Predictor:
         """Names, as the CVARs have them, of what can be predicted: of ours, and of MPICH's own, as far
         as this version has them."""
         names = [*_catalog().get(collective, {}), *(n for of, n in ALIASES if of == collective)]
-        if collective == "alltoallv":
-            names = ["planned", "scattered"]
         full = {name: grammar.full_name(collective, name) for name in names}
         return [n for n in names if grammar.algorithm(full[n], self.mpich) is not None]
 
@@ -132,38 +130,20 @@ class Predictor:
         algorithms: Iterable[str] | None = None,
     ) -> dict[str, float]:
         """{algorithm: microseconds} of a call by ranks on `hosts`. Bytes: of the buffer of bcast, reduce
-        and allreduce, else of a block (alltoallv: all are equal). Left out is what is not known, and
+        and allreduce, else of a block (where they may differ, all are equal). Left out is what is not known, and
         what does not take such a call."""
         placement = self._placement(hosts)
         result = {}
         for name in self.algorithms(collective) if algorithms is None else algorithms:
-            if collective == "alltoallv":
-                time = self._alltoallv_us(hosts, num_bytes, name)
-            else:
-                time = placement.time_us(_index(collective, name), num_bytes, root)
+            time = placement.time_us(_index(collective, name), num_bytes, root)
             if time is not None:
                 result[name] = time
         return result
-
-    def _alltoallv_us(self, hosts: Hosts, num_bytes: float, name: str) -> float | None:
-        """As alltoall; but that of planned begins with an agreement of all hosts, a word up and down a
-        tree, also where it leaves a long call to MPICH. It is for several hosts, and ranks on one."""
-        one_a_host = list(dict.fromkeys(int(host) for host in hosts))
-        if name == "planned" and not 1 < len(one_a_host) < len(hosts):
-            return None
-        runs = name if num_bytes <= PLAN_MAX_BYTES else "scattered"
-        time = self._placement(hosts).time_us(_index("alltoall", runs), num_bytes, 0)
-        if time is None or name != "planned":
-            return time
-        agreement = self.times_us("barrier", one_a_host, 1, algorithms=["topo_tree"])
-        return time + agreement.get("topo_tree", 0)
 
     def loads(
         self, collective: str, hosts: Hosts, num_bytes: int, algorithm: str, root: int = 0
     ) -> Loads | None:
         """What an algorithm sends over links; None where it is not known, or does not take the call."""
-        if collective == "alltoallv":
-            collective = "alltoall"
         index = _index(collective, algorithm)
         found = (ctypes.c_int64 * 4)()
         if index is None:

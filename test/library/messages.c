@@ -80,6 +80,8 @@ static void call(const char *name, int n, int root, int p)
         MPI_Allreduce(in, out, n, MPI_BYTE, MPI_BOR, MPI_COMM_WORLD);
     else if (strcmp(name, "alltoall") == 0)
         MPI_Alltoall(in, n, MPI_BYTE, out, n, MPI_BYTE, MPI_COMM_WORLD);
+    else if (strcmp(name, "alltoallv") == 0)
+        MPI_Alltoallv(in, counts, displs, MPI_BYTE, out, counts, displs, MPI_BYTE, MPI_COMM_WORLD);
     else if (strcmp(name, "bcast") == 0)
         MPI_Bcast(out, n, MPI_BYTE, root, MPI_COMM_WORLD);
     else if (strcmp(name, "gather") == 0)

@@ -911,10 +911,10 @@ def test_what_planned_does_with_blocks_of_a_size() -> None:
     # a word up and down a tree of 16 hosts
     price = at("barrier", 1, np.arange(16))["topo_tree"]
     for num_bytes in (64, 2048):
-        expected = at("alltoall", num_bytes)["planned"] + price
-        assert at("alltoallv", num_bytes)["planned"] == pytest.approx(expected)
+        more = at("alltoallv", num_bytes)["planned"] - at("alltoall", num_bytes)["planned"]
+        assert more == pytest.approx(price, rel=0.1)
     found = at("alltoallv", 4096)
-    assert found["planned"] == pytest.approx(found["scattered"] + price)
+    assert found["planned"] - found["scattered"] == pytest.approx(more)
     # there is nothing to join
     for where in ([0], [0, 0, 0], [0, 1], [2, 0, 1]):
         assert "planned" not in at("alltoall", 64, where)

@@ -16,8 +16,8 @@ TOPO = REPO / "src_overlay/src/mpi/coll/algorithms/topo"
 SOURCES = sorted(TOPO.glob("topo_gen_*.c"))
 SOURCES += [TOPO / f"topo_{name}.c" for name in ("map", "order", "place")]
 
-COLLECTIVES = ["allgather", "allgatherv", "allreduce", "alltoall", "barrier", "bcast", "gather"]
-COLLECTIVES += ["reduce", "reduce_scatter", "reduce_scatter_block", "scatter"]
+COLLECTIVES = ["allgather", "allgatherv", "allreduce", "alltoall", "alltoallv", "barrier", "bcast"]
+COLLECTIVES += ["gather", "reduce", "reduce_scatter", "reduce_scatter_block", "scatter"]
 
 
 @pytest.fixture

@@ -136,6 +136,7 @@ static void check_parts(MPII_Topo_coll_t coll, int p, int root, int64_t n)
                 sent = n, got = others;
                 break;
             case MPII_TOPO_COLL__ALLTOALL:
+            case MPII_TOPO_COLL__ALLTOALLV:
                 sent = got = others;
                 break;
             case MPII_TOPO_COLL__REDUCE_SCATTER:
@@ -155,9 +156,11 @@ static void check_parts(MPII_Topo_coll_t coll, int p, int root, int64_t n)
                 sent = i == root ? 0 : n, got = i == root ? n : 0;
                 break;
             case MPII_TOPO_COLL__GATHER:
+            case MPII_TOPO_COLL__GATHERV:
                 sent = i == root ? 0 : n, got = i == root ? others : 0;
                 break;
             case MPII_TOPO_COLL__SCATTER:
+            case MPII_TOPO_COLL__SCATTERV:
                 sent = i == root ? others : 0, got = i == root ? 0 : n;
                 break;
             case MPII_TOPO_COLL__END:

@@ -20,6 +20,10 @@
 
 #define MAX_BYTES ((MPI_Aint) 1 << 26)  /* what is longer is decided as this */
 
+/* Blocks of middling length, for collectives of which each process knows some sizes alone */
+#define SOME_BYTES 4096
+#define SOME_ALLTOALLV_BYTES 512
+
 #define TYPE(name_) MPII_CSEL_CONTAINER_TYPE__ALGORITHM__##name_
 
 static MPII_Csel_container_s auto_containers[MPIR_CSEL_COLL_TYPE__END] = {
@@ -105,28 +109,15 @@ static const char *blocking_name(int coll_type)
     return name + (name[0] == 'i');
 }
 
-/* Those of which each process knows some sizes alone are ranked by the place, as others with blocks of
- * middling length. Planned leaves much longer ones to MPICH by itself. */
-static const struct {
-    const char *name;
-    MPII_Topo_coll_t as;
-    MPI_Aint bytes;
-} by_place[] = {
-    {"alltoallv", MPII_TOPO_COLL__ALLTOALL, 512},
-    {"gatherv", MPII_TOPO_COLL__GATHER, 4096},
-    {"scatterv", MPII_TOPO_COLL__SCATTER, 4096},
-};
-
 /* What all processes know of a call; false: nothing that a prediction could use. bytes: as in
  * topo_catalog.h. *has_size: they are those of the call. */
 static bool describe(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t * coll,
                      MPI_Aint * bytes, bool *has_size)
 {
     int num_ranks = coll_sig->comm_ptr->local_size;
-    const char *name = blocking_name(coll_sig->coll_type);
 
     *has_size = true;
-    *coll = MPII_Topo_coll_find(name);
+    *coll = MPII_Topo_coll_find(blocking_name(coll_sig->coll_type));
     switch (*coll) {
         case MPII_TOPO_COLL__BARRIER:
             *bytes = 1;
@@ -146,15 +137,17 @@ static bool describe(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t * c
         case MPII_TOPO_COLL__REDUCE_SCATTER:
             *bytes = get_total_msgsize(coll_sig) / num_ranks;
             return may_reorder(coll_sig);
-        case MPII_TOPO_COLL__END:
+        case MPII_TOPO_COLL__ALLTOALLV:
+            /* planned leaves much longer ones to MPICH by itself */
+            *bytes = SOME_ALLTOALLV_BYTES;
             *has_size = false;
-            for (int i = 0; i < (int) (sizeof(by_place) / sizeof(by_place[0])); i++) {
-                if (!strcmp(name, by_place[i].name)) {
-                    *coll = by_place[i].as;
-                    *bytes = by_place[i].bytes;
-                    return true;
-                }
-            }
+            return true;
+        case MPII_TOPO_COLL__GATHERV:
+        case MPII_TOPO_COLL__SCATTERV:
+            *bytes = SOME_BYTES;
+            *has_size = false;
+            return true;
+        case MPII_TOPO_COLL__END:
             return false;
         default:
             *bytes = get_total_msgsize(coll_sig) / num_ranks;
@@ -201,17 +194,6 @@ static const char *make_reason(const MPII_Csel_candidate_t * best,
     return MPII_Coll_report_text(text);
 }
 
-static int64_t predict(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t coll,
-                       const char *name, MPI_Aint bytes)
-{
-    int64_t ps = MPII_Topo_auto_time(coll_sig->comm_ptr, coll, name, bytes);
-
-    /* in each call the hosts agree on a plan */
-    if (ps >= 0 && !strcmp(blocking_name(coll_sig->coll_type), "alltoallv"))
-        ps += MPII_Topo_auto_time(coll_sig->comm_ptr, MPII_TOPO_COLL__BARRIER, "topo_tree", 1);
-    return ps;
-}
-
 /* The fastest of ours, and the next one, by prediction. */
 static void find_best(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t coll, MPI_Aint bytes,
                       MPII_Csel_candidate_t * best, MPII_Csel_candidate_t * next)
@@ -223,7 +205,7 @@ static void find_best(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t co
             continue;
         if (!strncmp(c.name, "tsp_", 4))
             c.name += 4;
-        c.ps = predict(coll_sig, coll, c.name, bytes);
+        c.ps = MPII_Topo_auto_time(coll_sig->comm_ptr, coll, c.name, bytes);
         if (c.ps >= 0 && (best->name == NULL || c.ps < best->ps)) {
             *next = *best;
             *best = c;

@@ -19,6 +19,9 @@ static const struct {
     {MPII_TOPO_COLL__ALLTOALL, "pairwise_sendrecv_replace", "pairwise"},
     {MPII_TOPO_COLL__ALLTOALL, "permuted_sendrecv", "scattered"},
     {MPII_TOPO_COLL__ALLTOALL, "blocked", "scattered"},
+    {MPII_TOPO_COLL__ALLTOALLV, "inplace", "scattered"},
+    {MPII_TOPO_COLL__ALLTOALLV, "pairwise_sendrecv_replace", "scattered"},
+    {MPII_TOPO_COLL__ALLTOALLV, "blocked", "scattered"},
     {MPII_TOPO_COLL__BARRIER, "recursive_doubling", "dissemination"},
 };
 

@@ -171,17 +171,20 @@ static int make_halving(MPII_Topo_case_t * c, int64_t bytes)
     return make_full(c, num, MPII_Topo_halving_rank);
 }
 
-/* In blocks that do not go with their sizes, these are left out: nobody waits for them. */
+/* Sizes of blocks that do not go with them are left out: nobody waits for them. */
 static int make_gather(MPII_Topo_case_t * c, int64_t bytes, int64_t segment_bytes)
 {
     int64_t head, piece;
     int p = c->order->num_ranks;
+    bool has_counts = c->algo->coll == MPII_TOPO_COLL__GATHERV ||
+        c->algo->coll == MPII_TOPO_COLL__SCATTERV;
 
     if (c->algo->is_mpich) {
         cut(c, bytes, bytes);
         return 0;
     }
-    if (bytes <= MPII_Topo_gather_short_len(c->order, c->algo->arg, c->root, segment_bytes)) {
+    if (!has_counts &&
+        bytes <= MPII_Topo_gather_short_len(c->order, c->algo->arg, c->root, segment_bytes)) {
         bytes += MPII_TOPO_GATHER_SIZE_BYTES;
         cut(c, bytes, bytes);
         return 0;
@@ -367,7 +370,8 @@ void MPII_Topo_case_set(const MPII_Topo_case_t * c, int rank, MPII_Topo_any_gen_
             break;
         case MPII_TOPO_FAMILY__GATHER:
             MPII_Topo_gen_gather(&g->gather, c->order, algo->arg, c->root, rank,
-                                 algo->coll == MPII_TOPO_COLL__GATHER);
+                                 algo->coll == MPII_TOPO_COLL__GATHER ||
+                                 algo->coll == MPII_TOPO_COLL__GATHERV);
             if (c->starts)
                 MPII_Topo_gen_gather_cut(&g->gather, c->num_chunks, c->starts, c->limit, false);
             break;

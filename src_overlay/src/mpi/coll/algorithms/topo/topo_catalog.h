@@ -25,18 +25,22 @@
  *     }
  *     MPII_Topo_case_free(c); */
 
+/* Those with counts are here of equal blocks. */
 typedef enum {
     MPII_TOPO_COLL__ALLGATHER,
-    MPII_TOPO_COLL__ALLGATHERV, /* here of equal blocks */
+    MPII_TOPO_COLL__ALLGATHERV,
     MPII_TOPO_COLL__ALLREDUCE,
     MPII_TOPO_COLL__ALLTOALL,
+    MPII_TOPO_COLL__ALLTOALLV,  /* without the agreement that planned begins with */
     MPII_TOPO_COLL__BARRIER,
     MPII_TOPO_COLL__BCAST,
     MPII_TOPO_COLL__GATHER,
+    MPII_TOPO_COLL__GATHERV,
     MPII_TOPO_COLL__REDUCE,
-    MPII_TOPO_COLL__REDUCE_SCATTER,     /* here of equal blocks */
+    MPII_TOPO_COLL__REDUCE_SCATTER,
     MPII_TOPO_COLL__REDUCE_SCATTER_BLOCK,
     MPII_TOPO_COLL__SCATTER,
+    MPII_TOPO_COLL__SCATTERV,
     MPII_TOPO_COLL__END
 } MPII_Topo_coll_t;
 
@@ -79,7 +83,8 @@ MPII_Topo_coll_t MPII_Topo_coll_find(const char *name);
 /* What all ranks know of a call */
 typedef struct {
     int64_t bytes;              /* of the vector, for bcast, reduce and allreduce; else of a block, of which
-                                 * there is one for each rank (alltoall: pair of ranks); barrier: any */
+                                 * there is one for each rank (alltoall, alltoallv: pair of ranks);
+                                 * barrier: any */
     int root;
     int64_t segment_bytes;      /* MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES */
     int64_t pipeline_min_bytes; /* MPIR_CVAR_ALLGATHER_TOPO_PIPELINE_MIN_BYTES */

@@ -44,6 +44,8 @@ static const char *name_of_choice(MPII_Topo_coll_t coll, int64_t bytes,
             if (p > 8 && bytes <= 256)
                 return "brucks";
             return bytes <= 32768 ? "scattered" : "pairwise";
+        case MPII_TOPO_COLL__ALLTOALLV:
+            return "scattered";
         case MPII_TOPO_COLL__BARRIER:
             /* MPICH has communicators of hosts where any host has several ranks */
             return order->num_hosts < p ? "smp" : "dissemination";
@@ -53,6 +55,9 @@ static const char *name_of_choice(MPII_Topo_coll_t coll, int64_t bytes,
         case MPII_TOPO_COLL__GATHER:
         case MPII_TOPO_COLL__SCATTER:
             return "binomial";
+        case MPII_TOPO_COLL__GATHERV:
+        case MPII_TOPO_COLL__SCATTERV:
+            return "linear";
         default:
             return vector_choice(coll, bytes, p);
     }

@@ -34,6 +34,8 @@ static const MPII_Topo_algo_t algos[] = {
     STOCK(ALLTOALL, "brucks", MPICH, MPII_TOPO_MPICH__ALLTOALL_BRUCKS),
     STOCK(ALLTOALL, "pairwise", MPICH, MPII_TOPO_MPICH__ALLTOALL_PAIRWISE),
     STOCK(ALLTOALL, "scattered", MPICH, MPII_TOPO_MPICH__ALLTOALL_SCATTERED),
+    OURS(ALLTOALLV, "planned", PLAN, 0),
+    STOCK(ALLTOALLV, "scattered", MPICH, MPII_TOPO_MPICH__ALLTOALL_SCATTERED),
     OURS(BARRIER, "linear", TREE, MPII_TOPO_SHAPE__LINEAR),
     OURS(BARRIER, "topo_tree", TREE, MPII_TOPO_SHAPE__LEADERS),
     OURS(BARRIER, "recursive_doubling", DOUBLING, 0),
@@ -52,8 +54,9 @@ static const MPII_Topo_algo_t algos[] = {
     STOCK(BCAST, "scatter_ring_allgather", MPICH, MPII_TOPO_MPICH__BCAST_SCATTER_RING),
     OURS(GATHER, "rack_leader", GATHER, MPII_TOPO_SHAPE__LEADERS),
     OURS(GATHER, "topo_binomial", GATHER, MPII_TOPO_SHAPE__BINOMIAL),
-    STOCK(GATHER, "linear", GATHER, MPII_TOPO_SHAPE__LINEAR),   /* of gatherv */
     STOCK(GATHER, "binomial", MPICH, MPII_TOPO_MPICH__GATHER_BINOMIAL),
+    OURS(GATHERV, "rack_leader", GATHER, MPII_TOPO_SHAPE__LEADERS),
+    STOCK(GATHERV, "linear", GATHER, MPII_TOPO_SHAPE__LINEAR),
     OURS(REDUCE, "topo_binomial", TREE, MPII_TOPO_SHAPE__BINOMIAL),
     OURS(REDUCE, "topo_chain", TREE, MPII_TOPO_SHAPE__CHAIN),
     OURS(REDUCE, "rack_lanes", LANES, MPII_TOPO_LANES__REDUCE),
@@ -69,13 +72,14 @@ static const MPII_Topo_algo_t algos[] = {
     STOCK(REDUCE_SCATTER_BLOCK, "pairwise", MPICH, MPII_TOPO_MPICH__REDUCE_SCATTER_PAIRWISE),
     OURS(SCATTER, "rack_leader", GATHER, MPII_TOPO_SHAPE__LEADERS),
     OURS(SCATTER, "topo_binomial", GATHER, MPII_TOPO_SHAPE__BINOMIAL),
-    STOCK(SCATTER, "linear", GATHER, MPII_TOPO_SHAPE__LINEAR),  /* of scatterv */
     STOCK(SCATTER, "binomial", MPICH, MPII_TOPO_MPICH__SCATTER_BINOMIAL),
+    OURS(SCATTERV, "rack_leader", GATHER, MPII_TOPO_SHAPE__LEADERS),
+    STOCK(SCATTERV, "linear", GATHER, MPII_TOPO_SHAPE__LINEAR),
 };
 
 static const char *const colls[MPII_TOPO_COLL__END] = {
-    "allgather", "allgatherv", "allreduce", "alltoall", "barrier", "bcast", "gather", "reduce",
-    "reduce_scatter", "reduce_scatter_block", "scatter"
+    "allgather", "allgatherv", "allreduce", "alltoall", "alltoallv", "barrier", "bcast", "gather",
+    "gatherv", "reduce", "reduce_scatter", "reduce_scatter_block", "scatter", "scatterv"
 };
 
 const MPII_Topo_algo_t *MPII_Topo_catalog(int i)

@@ -4,6 +4,7 @@
  */
 
 #include <limits.h>
+#include <string.h>
 #include "mpl.h"
 #include "topo_predict.h"
 
@@ -274,8 +275,8 @@ static int64_t time_of(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t args
     return time;
 }
 
-int64_t MPII_Topo_predict_call(const MPII_Topo_algo_t * algo, const MPII_Topo_call_args_t * args,
-                               links_t * links)
+static int64_t time_of_any_length(const MPII_Topo_algo_t * algo, const MPII_Topo_call_args_t * args,
+                                  links_t * links)
 {
     bool is_vector = algo->coll == MPII_TOPO_COLL__BCAST || algo->coll == MPII_TOPO_COLL__REDUCE ||
         algo->coll == MPII_TOPO_COLL__ALLREDUCE;
@@ -288,4 +289,44 @@ int64_t MPII_Topo_predict_call(const MPII_Topo_algo_t * algo, const MPII_Topo_ca
     if (full < 0 || half < 0)
         return MPL_MIN(full, half);
     return full + MPL_MAX(full - half, 0) * (args->bytes / (linear / 2) - 2);
+}
+
+/* Of a word up and down a tree of hosts; in a host, through its memory, that is nothing. */
+static int64_t time_of_agreement(const MPII_Topo_call_args_t * args, links_t * links)
+{
+    const MPII_Topo_algo_t *tree = MPII_Topo_catalog_find(MPII_TOPO_COLL__BARRIER, "topo_tree");
+    size_t size = sizeof(*links) + links->num_uplinks * sizeof(links->uplink[0]);
+    MPII_Topo_links_t *between = MPL_malloc(size, MPL_MEM_COLL);
+    int64_t time;
+
+    if (between == NULL)
+        return -2;
+    memcpy(between, links, size);
+    between->latency[MPII_TOPO_WITHIN__HOST] = between->overhead[MPII_TOPO_WITHIN__HOST] = 0;
+    time = time_of(tree, *args, 1, between);
+    MPL_free(between);
+    return time;
+}
+
+/* Planned alltoallv: hosts agree on the plan, also where they then leave long blocks to MPICH. */
+static int64_t time_of_planned(const MPII_Topo_algo_t * algo, const MPII_Topo_call_args_t * args,
+                               links_t * links)
+{
+    const MPII_Topo_order_t *order = links->order;
+
+    if (order->num_hosts == 1 || order->num_hosts == order->num_ranks)
+        return -1;
+    if (args->bytes > args->plan_max_bytes)
+        algo = MPII_Topo_mpich_choice(algo->coll, args->bytes, order);
+    int64_t time = time_of_any_length(algo, args, links);
+    int64_t agreement = time_of_agreement(args, links);
+    return MPL_MIN(time, agreement) < 0 ? MPL_MIN(time, agreement) : time + agreement;
+}
+
+int64_t MPII_Topo_predict_call(const MPII_Topo_algo_t * algo, const MPII_Topo_call_args_t * args,
+                               links_t * links)
+{
+    bool agrees = algo->coll == MPII_TOPO_COLL__ALLTOALLV && !algo->is_mpich;
+
+    return agrees ? time_of_planned(algo, args, links) : time_of_any_length(algo, args, links);
 }
