@@ -218,6 +218,21 @@ def test_forced_by_its_name(run_mpi: Launch, program: Path, racks: Callable[...,
     assert {name for name, *_, why in rows(job) if "topo_auto" in why} == {"bcast", "iallgather"}
 
 
+@pytest.mark.parametrize("forced", [False, True])
+def test_persistent_ones_are_planned(
+    run_mpi: Launch, build_mpi: Build, racks: Callable[..., Env], forced: bool
+) -> None:
+    """They have no algorithms of their own: what is said of the blocking form counts."""
+    env = racks(16, 8, by_block=True)
+    if forced:
+        env["MPIR_CVAR_COLL_TOPO_AUTO"] = 0
+        env["MPIR_CVAR_ALLTOALL_INTRA_ALGORITHM"] = "topo_auto"
+    words = ["--collective", "alltoall", "persistent"]
+    job = run_mpi(build_mpi(HERE / "alltoall_init.c"), *words, n=16, env=env, timeout=60)
+    assert job.returncode == 0 and "OK " in job.stdout, job.stdout + job.stderr
+    assert re.search(r"coll_topo_alltoall_planned_calls min=[1-9]", job.stdout), job.stdout
+
+
 def leaf(collective: str, name: str) -> Json:
     return {f"algorithm=MPIR_{collective.capitalize()}_intra_{name}": {}}
 

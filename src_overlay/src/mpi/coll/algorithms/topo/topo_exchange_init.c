@@ -10,16 +10,29 @@
 
 /* Persistent and nonblocking calls by plans */
 
-/* Whether the blocking collective would be planned. */
-static bool is_selected(MPIR_Comm * comm_ptr, const MPIR_Csel_coll_sig_s * sig, bool is_auto,
-                        bool is_forced, int id)
+/* What the CVAR of the blocking collective says */
+typedef enum { BY_RULES, BY_AUTO, FORCED, OTHER } choice_t;
+
+#define CHOICE(COLL)                                                                            \
+    (MPIR_CVAR_##COLL##_INTRA_ALGORITHM == MPIR_CVAR_##COLL##_INTRA_ALGORITHM_auto ? BY_RULES : \
+     MPIR_CVAR_##COLL##_INTRA_ALGORITHM == MPIR_CVAR_##COLL##_INTRA_ALGORITHM_topo_auto ? BY_AUTO : \
+     MPIR_CVAR_##COLL##_INTRA_ALGORITHM == MPIR_CVAR_##COLL##_INTRA_ALGORITHM_planned ? FORCED : OTHER)
+#define ID(name) MPII_CSEL_CONTAINER_TYPE__ALGORITHM__MPIR_##name
+
+/* Whether the blocking collective would be planned. planned_id, auto_id: of its algorithms */
+static bool is_selected(const MPIR_Csel_coll_sig_s * sig, choice_t choice, int planned_id,
+                        int auto_id)
 {
+    MPIR_Comm *comm_ptr = sig->comm_ptr;
+    MPII_Csel_container_s *cnt = NULL;
+
     if (comm_ptr->comm_kind != MPIR_COMM_KIND__INTRACOMM || TOPO_IS_THREADCOMM(comm_ptr))
         return false;
-    if (!is_auto)
-        return is_forced;
-    MPII_Csel_container_s *cnt = MPIR_Csel_search(comm_ptr->csel_comm, *sig);
-    return cnt && cnt->id == id;
+    if (choice == BY_RULES)
+        cnt = MPIR_Csel_search(comm_ptr->csel_comm, *sig);
+    if (choice == BY_AUTO || (cnt && cnt->id == auto_id))
+        cnt = MPIR_Csel_auto(sig);
+    return choice == FORCED || (cnt && cnt->id == planned_id);
 }
 
 /* *sched_type is MPIR_SCHED_INVALID where the request goes the stock way. */
@@ -77,10 +90,8 @@ int MPII_Topo_alltoallv_init(const void *sendbuf, const MPI_Aint sendcounts[],
         .u.alltoallv.recvtype = recvtype,
     };
 
-    int choice = MPIR_CVAR_ALLTOALLV_INTRA_ALGORITHM;
-    if (!is_selected(comm_ptr, &coll_sig, choice == MPIR_CVAR_ALLTOALLV_INTRA_ALGORITHM_auto,
-                     choice == MPIR_CVAR_ALLTOALLV_INTRA_ALGORITHM_planned,
-                     MPII_CSEL_CONTAINER_TYPE__ALGORITHM__MPIR_Alltoallv_intra_planned))
+    if (!is_selected(&coll_sig, CHOICE(ALLTOALLV), ID(Alltoallv_intra_planned),
+                     ID(Alltoallv_intra_topo_auto)))
         return MPI_SUCCESS;
     MPII_Topo_blocks_set(&in, recvbuf, 0, recvcounts, rdispls, recvtype);
     if (sendbuf != MPI_IN_PLACE)
@@ -105,10 +116,8 @@ int MPII_Topo_alltoall_init(const void *sendbuf, MPI_Aint sendcount, MPI_Datatyp
         .u.alltoall.recvtype = recvtype,
     };
 
-    int choice = MPIR_CVAR_ALLTOALL_INTRA_ALGORITHM;
-    if (!is_selected(comm_ptr, &coll_sig, choice == MPIR_CVAR_ALLTOALL_INTRA_ALGORITHM_auto,
-                     choice == MPIR_CVAR_ALLTOALL_INTRA_ALGORITHM_planned,
-                     MPII_CSEL_CONTAINER_TYPE__ALGORITHM__MPIR_Alltoall_intra_planned))
+    if (!is_selected(&coll_sig, CHOICE(ALLTOALL), ID(Alltoall_intra_planned),
+                     ID(Alltoall_intra_topo_auto)))
         return MPI_SUCCESS;
     MPII_Topo_blocks_set(&in, recvbuf, recvcount, NULL, NULL, recvtype);
     if (sendbuf != MPI_IN_PLACE)
