@@ -1382,6 +1382,8 @@ def test_full_disk_keeps_the_old_file(tool: Any, mpiexec: Path, tmp_path: Path) 
     done = tool(
         *("run", "--launch", launch, "-s", "1K:64K", "-o", result, *QUICK),
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limits),
+        # Python 3.11 keeps bytecode of which only a part could be written
+        variables={"PYTHONDONTWRITEBYTECODE": "1"},
     )
     one_line_error(done, 1, str(result), "nothing was written")
     assert "64K" in done.stdout  # the measurement itself is shown
