@@ -14,6 +14,7 @@
  *   --racks R,R,...           rack of each host, hosts in the order of their first ranks
  *   --rack-join-bytes N       that the topology has (2048: as where it has none)
  *   --seed N, --threads N, --churn N, --calls N
+ *   --nonblocking 1           each call is a nonblocking one, and a wait
  *   --child 1                 for those that the program itself starts
  *
  * Output: for each part between `+` a line FAIL per failed check, a line COUNTER per performance
@@ -30,7 +31,7 @@
 
 typedef struct {
     const char *expect, *declined, *collective, *racks;
-    int is_v, child;
+    int is_v, child, nonblocking;
     unsigned seed;
     int threads, churn, calls, rack_join_bytes;
 } options_t;
@@ -446,6 +447,15 @@ static int exchange_call(const exchange_t * x)
     int *counts = x->how.in_place ? NULL : x->counts[0];
     int *displs = x->how.in_place ? NULL : x->displs[0];
 
+    if (opt.nonblocking) {
+        MPI_Request req;
+        int err = opt.is_v ?
+            MPI_Ialltoallv(x->sendbuf, counts, displs, type, x->recvbuf, x->counts[1], x->displs[1],
+                           x->recv.type, x->comm, &req) :
+            MPI_Ialltoall(x->sendbuf, x->counts[0][0], type, x->recvbuf, x->counts[1][0],
+                          x->recv.type, x->comm, &req);
+        return err == MPI_SUCCESS ? MPI_Wait(&req, MPI_STATUS_IGNORE) : err;
+    }
     if (opt.is_v && x->how.large)
         return MPI_Alltoallv_c(x->sendbuf, x->large_counts[0], x->large_displs[0], type, x->recvbuf,
                                x->large_counts[1], x->large_displs[1], x->recv.type, x->comm);
@@ -719,6 +729,8 @@ static int run(int argc, char **argv)
                 opt.racks = value;
             else if (!strcmp(argv[i], "--rack-join-bytes"))
                 opt.rack_join_bytes = atoi(value);
+            else if (!strcmp(argv[i], "--nonblocking"))
+                opt.nonblocking = atoi(value);
             else if (!strcmp(argv[i], "--child"))
                 opt.child = atoi(value);
             else if (!strcmp(argv[i], "--seed"))

@@ -318,6 +318,23 @@ def test_declined_for_its_size(run_planned: RunParts, cluster: Cluster, limit: i
                 assert counter(job, f"{collective}_planned_calls")[0] > 0
 
 
+@each_collective
+@pytest.mark.parametrize("hosts, limit", [(1, 2048), (2, 2048), (6, 2048), (2, 0)])
+def test_nonblocking(run_program: Launch, collective: str, hosts: int, limit: int) -> None:
+    """All datatypes, with a plan and without: for the place (one host, one rank a host), or the size."""
+    env = {
+        "MPIR_CVAR_COLLECTIVE_FALLBACK": "error",
+        **{f"MPIR_CVAR_I{each.upper()}_INTRA_ALGORITHM": "tsp_planned" for each in COLLECTIVES},
+        **plan(MAX_BYTES=limit),
+        "MPIR_CVAR_NUM_CLIQUES": hosts,
+    }
+    words = ["--nonblocking", 1, "basic", "types"]
+    words += ["displs"] if collective == "alltoallv" else []
+    job = run_program("alltoall", collective, *words, n=6, env=env)
+    assert counter(job, f"plan_declined_{'size' if hosts == 2 else 'place'}")[0] > 0
+    assert counter(job, f"i{collective}_tsp_planned_calls")[0] > 0 or hosts != 2 or limit == 0
+
+
 @each_staging
 @pytest.mark.parametrize("limit", [0, 1000])
 def test_declined_for_want_of_memory(

@@ -17,9 +17,12 @@
  *   the ranks of a host tell each other the sizes of their blocks, of which each makes the plan;
  *   the exchange: in the host, between hosts, in the host.
  *
- * Where there is none, the last of these are messages between all ranks. Blocks are not joined by rack:
- * hosts would have to tell each other more sizes. A persistent request keeps its plan: all its starts have
- * the same one, and all ranks know. */
+ * Where there is none, the last of these are messages between all ranks; nothing else is done where all ranks
+ * know that beforehand, in alltoall, too. MPICH's own schedules of TSP are no choice there: they take the
+ * true extent of a type for its extent where it is longer, and have no room for data before the lower bound.
+ *
+ * Blocks are not joined by rack: hosts would have to tell each other more sizes. A persistent request keeps
+ * its plan: all its starts have the same one, and all ranks know. */
 
 enum { BEGIN, VOTE, DECIDE, PLAN, BETWEEN_HOSTS, IN_HOST, END, DIRECT, END_DIRECT };
 
@@ -266,10 +269,13 @@ static void exchange_directly(started_t * s)
         s->packed = MPL_malloc(sum_up(s->key, n) + 1, MPL_MEM_COLL);
         MPII_TOPO_NEED(s->packed);
         at = s->packed;
-        for (int i = 0; i < n; at += s->key[i++])
+        for (int k = 0; k < n; k++) {
+            int i = (rank + k) % n;
             note_error(s, MPIR_Localcopy(MPII_Topo_blocks_at(&p->out, i),
                                          MPII_Topo_blocks_count(&p->out, i), p->out.type, at,
                                          s->key[i], TOPO_BYTE));
+            at += s->key[i];
+        }
     }
     for (int k = 0; k < n; k++) {
         int from = (rank + n - k) % n;
@@ -278,7 +284,8 @@ static void exchange_directly(started_t * s)
                      p->in.type, from, with_empty ? -1 : s->key[n + from]);
     }
     at = s->packed;
-    for (int i = 0; i < n; i++) {
+    for (int k = 0; k < n; k++) {
+        int i = (rank + k) % n; /* not all to the same one first */
         if ((with_empty || s->key[i] > 0) && p->in_place)
             add_send(s, at, s->key[i], TOPO_BYTE, i);
         else if (with_empty || s->key[i] > 0)
@@ -375,13 +382,60 @@ static int release(void *data)
     return MPI_SUCCESS;
 }
 
+/* The schedule's only vertex. *s_ptr has what all ways have in common. */
+static int add_vertex(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in, bool in_place,
+                      MPIR_Comm * comm_ptr, MPII_Topo_counter_t * calls, MPIR_TSP_sched_t sched,
+                      started_t ** s_ptr)
+{
+    int mpi_errno = MPI_SUCCESS, type, vtx;
+    started_t *s = MPL_calloc(1, sizeof(*s), MPL_MEM_COLL);
+
+    MPII_TOPO_NEED(s);
+    s->p = MPII_Topo_planned_create(out, in, in_place, comm_ptr, calls);
+    s->p->sched = sched;
+    s->key = MPL_malloc(2 * (size_t) comm_ptr->local_size * sizeof(int64_t), MPL_MEM_COLL);
+    MPII_TOPO_NEED(s->key);
+    type = MPIR_TSP_sched_new_type(sched, start, advance, release);
+    mpi_errno = MPIR_TSP_sched_generic(type, s, sched, 0, NULL, &vtx);
+    MPIR_ERR_CHECK(mpi_errno);
+    mpi_errno = MPIR_Sched_next_tag(comm_ptr, &s->p->tag);
+    MPIR_ERR_CHECK(mpi_errno);
+
+  fn_exit:
+    *s_ptr = s;
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+int MPII_Topo_exchange_directly_add(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in,
+                                    bool in_place, MPIR_Comm * comm_ptr, MPIR_TSP_sched_t sched)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPII_Topo_vote_t vote = { 0 };
+    started_t *s;
+
+    mpi_errno = add_vertex(out, in, in_place, comm_ptr, NULL, sched, &s);
+    MPIR_ERR_CHECK(mpi_errno);
+    s->is_decided = true;
+    s->decline = MPII_TOPO_DECLINED_MISMATCH;   /* for all that ranks know: there is no vote */
+    MPII_Topo_ex_make_key(comm_ptr->local_size, comm_ptr->rank, &s->p->out, &s->p->in, s->key,
+                          &vote);
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
 int MPII_Topo_ialltoallv(const void *sendbuf, const MPI_Aint sendcounts[],
                          const MPI_Aint sdispls[], MPI_Datatype sendtype, void *recvbuf,
                          const MPI_Aint recvcounts[], const MPI_Aint rdispls[],
                          MPI_Datatype recvtype, MPIR_Comm * comm_ptr, MPII_Topo_counter_t * calls,
                          MPIR_TSP_sched_t sched)
 {
-    int mpi_errno = MPI_SUCCESS, type, vtx;
+    int mpi_errno = MPI_SUCCESS;
+    bool in_place = sendbuf == MPI_IN_PLACE;
     MPII_Topo_exchange_t *ex;
     MPII_Topo_blocks_t out, in;
     started_t *s;
@@ -389,41 +443,24 @@ int MPII_Topo_ialltoallv(const void *sendbuf, const MPI_Aint sendcounts[],
 
     mpi_errno = MPII_Topo_ex_get(comm_ptr, true, &ex, attr);
     MPIR_ERR_CHECK(mpi_errno);
+    MPII_Topo_blocks_set(&in, recvbuf, 0, recvcounts, rdispls, recvtype);
+    if (!in_place)
+        MPII_Topo_blocks_set(&out, sendbuf, 0, sendcounts, sdispls, sendtype);
     if (ex->decline != MPII_TOPO_PLANNED) {
         MPII_Topo_counter_add(&MPII_Topo_plan_declined[ex->decline], 1);
-        mpi_errno = sendbuf == MPI_IN_PLACE ?
-            MPIR_TSP_Ialltoallv_sched_intra_inplace(sendbuf, sendcounts, sdispls, sendtype, recvbuf,
-                                                    recvcounts, rdispls, recvtype, comm_ptr,
-                                                    sched) :
-            MPIR_TSP_Ialltoallv_sched_intra_scattered(sendbuf, sendcounts, sdispls, sendtype,
-                                                      recvbuf, recvcounts, rdispls, recvtype,
-                                                      comm_ptr,
-                                                      MPIR_CVAR_IALLTOALLV_SCATTERED_BATCH_SIZE,
-                                                      MPIR_CVAR_IALLTOALLV_SCATTERED_OUTSTANDING_TASKS,
-                                                      sched);
+        mpi_errno = MPII_Topo_exchange_directly_add(&out, &in, in_place, comm_ptr, sched);
         goto fn_exit;
     }
-    s = MPL_calloc(1, sizeof(*s), MPL_MEM_COLL);
-    MPII_TOPO_NEED(s);
-    MPII_Topo_blocks_set(&in, recvbuf, 0, recvcounts, rdispls, recvtype);
-    if (sendbuf != MPI_IN_PLACE)
-        MPII_Topo_blocks_set(&out, sendbuf, 0, sendcounts, sdispls, sendtype);
-    s->p = MPII_Topo_planned_create(&out, &in, sendbuf == MPI_IN_PLACE, comm_ptr, calls);
-    s->p->sched = sched;
-    s->ex = ex;
-    type = MPIR_TSP_sched_new_type(sched, start, advance, release);
-    mpi_errno = MPIR_TSP_sched_generic(type, s, sched, 0, NULL, &vtx);
+    mpi_errno = add_vertex(&out, &in, in_place, comm_ptr, calls, sched, &s);
     MPIR_ERR_CHECK(mpi_errno);
+    s->ex = ex;
     s->route[0] = MPII_Topo_ex_route(ex, 0);
     s->route[1] = MPII_Topo_ex_route(ex, MPII_TOPO_ROUTE__ONE_RANK);
     mpi_errno = MPII_Topo_comm_order(comm_ptr, &s->order, attr);
     MPIR_ERR_CHECK(mpi_errno);
     MPII_Topo_branch(&s->branch, s->order, MPII_TOPO_SHAPE__BINOMIAL, 0, comm_ptr->rank);
     s->others = MPL_malloc((s->branch.num_children + 1) * sizeof(*s->others), MPL_MEM_COLL);
-    s->key = MPL_malloc(2 * (size_t) comm_ptr->local_size * sizeof(int64_t), MPL_MEM_COLL);
-    MPII_TOPO_NEED(s->route[0] && s->route[1] && s->others && s->key);
-    mpi_errno = MPIR_Sched_next_tag(comm_ptr, &s->p->tag);
-    MPIR_ERR_CHECK(mpi_errno);
+    MPII_TOPO_NEED(s->route[0] && s->route[1] && s->others);
 
   fn_exit:
     return mpi_errno;

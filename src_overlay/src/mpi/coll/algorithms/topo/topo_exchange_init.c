@@ -157,12 +157,8 @@ int MPII_Topo_ialltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype se
         p->is_match = is_match;
         mpi_errno = MPII_Topo_planned_add(p, sched);
     } else {
-        mpi_errno =
-            MPIR_TSP_Ialltoall_sched_intra_scattered(sendbuf, sendcount, sendtype, recvbuf,
-                                                     recvcount, recvtype, comm_ptr,
-                                                     MPIR_CVAR_IALLTOALL_SCATTERED_BATCH_SIZE,
-                                                     MPIR_CVAR_IALLTOALL_SCATTERED_OUTSTANDING_TASKS,
-                                                     sched);
+        mpi_errno = MPII_Topo_exchange_directly_add(&out, &in, sendbuf == MPI_IN_PLACE, comm_ptr,
+                                                    sched);
     }
     MPIR_ERR_CHECK(mpi_errno);
 

@@ -54,4 +54,8 @@ void MPII_Topo_planned_free(MPII_Topo_planned_t * p);
 /* Add what a plan does to a schedule that is empty, which owns it from then on. */
 int MPII_Topo_planned_add(MPII_Topo_planned_t * p, MPIR_TSP_sched_t s);
 
+/* Add messages between all ranks to a schedule that is empty: where all know that there is no plan. */
+int MPII_Topo_exchange_directly_add(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in,
+                                    bool in_place, MPIR_Comm * comm_ptr, MPIR_TSP_sched_t sched);
+
 #endif /* TOPO_EXCHANGE_SCHED_H_INCLUDED */
