@@ -1072,6 +1072,20 @@ def assert_same(table: Any, total: Any) -> None:
     assert sums == total.selected
 
 
+def test_report_counts_hosts_as_rules_do(
+    run_mpi: Launch, build_mpi: Build, site: MakeSite, write_json: WriteJson
+) -> None:
+    """By name: a launcher may take a host that comes twice in its list for two, or see one alone."""
+    file = write_json("site.json", site(["a", "b", "c"], [0, 1, 0]))
+    program = build_mpi(HERE / "small_calls.c")
+    command = []
+    for host in "acba":
+        command += [":", "-n", 1, "-env", "MPIR_CVAR_COLL_TOPOLOGY_HOST", host, program, "barrier", 1]
+    env = {"MPIR_CVAR_COLL_TOPOLOGY_FILE": file, "MPIR_CVAR_COLL_SELECTION_REPORT": "print"}
+    job = run_mpi(*command[1:], env=env)
+    assert set(re.findall(r" barrier +4 +(\d+) ", job.stderr)) == {"3"}, job.stdout + job.stderr
+
+
 EDGES = {
     "1..64": [1, 64],
     "65..512": [65, 512],

@@ -7,6 +7,7 @@
 #include "coll_impl.h"
 #include "csel_algos.h"
 #include "csel_compat.h"
+#include "topo_view.h"
 
 /* A call is counted by algorithm, size, ranks, hosts and reason. Calls that an algorithm makes of other
  * collectives, on communicators inside of a communicator too, are calls of their own; but their time is that
@@ -182,11 +183,23 @@ static void print_row(const row_t * row, bool is_trace)
                 algorithm, total, mean, why);
 }
 
+/* As rules and topo_auto count them; MPICH's nodes, which may be more where a launcher's list has a host
+ * twice, where nothing tells better */
+static int count_hosts(MPIR_Comm * comm_ptr)
+{
+    MPII_Topo_count_t place;
+
+    if (comm_ptr->coll.topo)
+        return comm_ptr->coll.topo->view->place.num_hosts;
+    MPII_Topo_comm_count(comm_ptr, &place);
+    return place.num_hosts == MPIR_AINT_MAX ? csel_node_count(comm_ptr) : place.num_hosts;
+}
+
 void MPII_Coll_report(MPIR_Comm * comm_ptr, MPII_Csel_container_type_e id, const char *why,
                       MPI_Aint count, MPI_Datatype datatype)
 {
     MPI_Aint bytes = size_of(count, datatype);
-    int size = size_class(bytes), num_hosts = csel_node_count(comm_ptr), reason;
+    int size = size_class(bytes), num_hosts = count_hosts(comm_ptr), reason;
     MPII_Coll_call_t *call = MPII_Coll_call_of(comm_ptr);
     row_t *row;
 
