@@ -11,7 +11,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-from topo_common.text import size_text
+from topo_common.text import one_line, size_text
 
 from topo_tune.rules import Decision
 from topo_tune.site import Site, within_and_between
@@ -121,7 +121,7 @@ def show(site: Site, console: Console) -> None:
     """Racks with their medians, and a map of the matrix, on a rich Console of any width from 60."""
     console.print(summary(site))
     for warning in site.raw.get("warnings", []):
-        console.print(Text(f"warning: {_printable(warning)}"))
+        console.print(Text(f"warning: {one_line(warning)}"))
     table = Table(title="median between hosts: in the rack, and to other racks")
     table.add_column("rack", overflow="fold")
     table.add_column("hosts", overflow="fold", ratio=1)
@@ -285,9 +285,5 @@ def _list(hosts: list[str], most: int = 12) -> str:
 
 
 def _cut(text: str, width: int) -> str:
-    text = _printable(text)
+    text = one_line(text)
     return text if len(text) <= width else text[: width - 3] + "..."
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in text)

@@ -1080,7 +1080,17 @@ def test_report_counts_hosts_as_rules_do(
     program = build_mpi(HERE / "small_calls.c")
     command = []
     for host in "acba":
-        command += [":", "-n", 1, "-env", "MPIR_CVAR_COLL_TOPOLOGY_HOST", host, program, "barrier", 1]
+        command += [
+            ":",
+            "-n",
+            1,
+            "-env",
+            "MPIR_CVAR_COLL_TOPOLOGY_HOST",
+            host,
+            program,
+            "barrier",
+            1,
+        ]
     env = {"MPIR_CVAR_COLL_TOPOLOGY_FILE": file, "MPIR_CVAR_COLL_SELECTION_REPORT": "print"}
     job = run_mpi(*command[1:], env=env)
     assert set(re.findall(r" barrier +4 +(\d+) ", job.stderr)) == {"3"}, job.stdout + job.stderr
