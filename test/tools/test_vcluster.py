@@ -102,6 +102,14 @@ def cluster(allowed: None) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
+def pods(allowed: None) -> Iterator[str]:
+    """Two pods, of one rack and of two; three hosts in all."""
+    shape = ["--pods", "1,2", "--hosts", "1", "--host-rate", "80mbit"]
+    with cluster_up(*shape, "--uplink-rate", "40mbit", "--pod-rate", "10mbit") as name:
+        yield name
+
+
+@pytest.fixture(scope="module")
 def who(build_mpi: Build, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """An MPI program that prints the host of each rank, in rank order."""
     source = tmp_path_factory.mktemp("who") / "who.c"
@@ -209,6 +217,12 @@ def test_host_file(slots: Any, tmp_path: Path) -> None:
         ("up x --host-rate 400", "found '400', expected a rate"),
         ("up x --uplink-rate -1mbit", "found '-1mbit', expected a rate"),
         ("up x --delay 5", "found '5', expected 0 or a time"),
+        ("up x --pods 0", "found '0', expected how many, or the racks of each, as 2,1"),
+        ("up x --pods 2,x", "found '2,x', expected how many"),
+        ("up x --pods 3", "found 3 for 4 racks, expected a divisor, or the racks of each"),
+        ("up x --pods 2,1 --racks 4", "found 3 racks in them, expected 4"),
+        ("up x --pods 2,1 --hosts 1,1", "found 3 racks in them, expected 2"),
+        ("up x --pod-rate 10mbit", "found --pod-rate, but no --pods"),
         ("down", "found neither, expected NAME or --all"),
         ("down x --all", "found both, expected NAME or --all"),
         ("down no-such", "found no cluster 'no-such', expected one that is up"),
@@ -340,6 +354,26 @@ def test_describe(cluster: str) -> None:
     }
 
 
+def test_describe_pods(pods: str) -> None:
+    facts = json.loads(output_of("describe", pods, "--json"))
+    assert (facts["racks"], facts["pods"]) == ([["r0h0"], ["r1h0"], ["r2h0"]], [[0], [1, 2]])
+    assert (facts["uplink_mbps"], facts["pod_mbps"]) == (40, 10)
+    said = output_of("describe", pods)
+    assert "pod 1: rack 1 rack 2\n" in said and "pod uplinks: 10 Mbit/s" in said
+
+
+def test_shapes_of_pods(module: Any) -> None:
+    for options, hosts, pods in (
+        ({"pods": [2]}, [4] * 4, [[0, 1], [2, 3]]),
+        ({"pods": [3], "racks": 6, "hosts": [1]}, [1] * 6, [[0, 1], [2, 3], [4, 5]]),
+        ({"pods": [1, 2]}, [4] * 3, [[0], [1, 2]]),
+        ({"pods": [1, 2], "hosts": [3, 5, 2]}, [3, 5, 2], [[0], [1, 2]]),
+        ({}, [4] * 4, []),
+    ):
+        cluster = module.make_cluster("x", **options)
+        assert (cluster.hosts_of_rack, cluster.pods) == (hosts, pods)
+
+
 def test_side_by_side(user: list[str]) -> None:
     """Two clusters with the same addresses do not see each other, and both go without a trace."""
     shape = ["--racks", 2, "--hosts", 2]
@@ -412,6 +446,21 @@ def measure(cluster: str, *pairs: Any) -> Any:
 def test_rates(cluster: str, pairs: Any, limit: int) -> None:
     # headers take 5 percent; a busy machine may be slower, once or twice
     best = max(measure(cluster, *pairs) for _ in range(3))
+    assert 0.7 * limit < best < 1.05 * limit
+
+
+@pytest.mark.parametrize(
+    "pairs, limit",
+    [
+        ([("r1h0", "r2h0")], 40),
+        ([("r0h0", "r1h0")], 10),
+        ([("r2h0", "r0h0")], 10),
+        ([("r1h0", "front"), ("r2h0", "r0h0")], 10),
+    ],
+    ids=["in a pod", "down", "up", "uplink shared"],
+)
+def test_rates_of_pods(pods: str, pairs: Any, limit: int) -> None:
+    best = max(measure(pods, *pairs) for _ in range(3))
     assert 0.7 * limit < best < 1.05 * limit
 
 
