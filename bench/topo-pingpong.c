@@ -1,8 +1,8 @@
 /*
  * Copyright (C) by the mpich-topo authors. See LICENSE.
  *
- * topo-pingpong: measure what lies between the hosts of a site, group them into racks, and write
- * it all to site.json (maint/topo_tune/site.schema.json) for topo-tune and the library.
+ * topo-pingpong: measure what lies between the hosts of a site, group them into racks, and these into
+ * pods and such where that is clear, and write it all to site.json (maint/topo_tune/site.schema.json) for topo-tune and the library.
  *
  *     mpicc -O2 -o topo-pingpong topo-pingpong.c -lm
  *
@@ -36,7 +36,7 @@
 #include <unistd.h>
 #include <mpi.h>
 
-#include "racks.h"
+#include "levels.h"
 #include "slow.h"
 #include "sweep.h"
 
@@ -83,8 +83,8 @@ typedef struct {
 
 /* What rank 0 makes of it */
 typedef struct {
-    int racks, *rack;           /* of each host */
-    double confidence;
+    int num_levels;
+    level_t levels[LEVELS_MAX]; /* racks first */
 } view_t;
 
 /* How the rounds of a pass went */
@@ -136,7 +136,8 @@ static int nwarnings;
 
 static const char usage[] =
     "Usage: mpiexec ... " PROGRAM " [OPTION]...\n"
-    "Measure latency and bandwidth between all hosts of an MPI job, group the hosts into racks,\n"
+    "Measure latency and bandwidth between all hosts of an MPI job, group the hosts into racks, and\n"
+    "racks into levels above, such as pods, where the measurements leave no doubt of them (format 2),\n"
     "and write a site file for topo-tune. Start it with at least one rank on every host; a second\n"
     "rank on a host adds the in-host pair.\n"
     "\n"
@@ -167,8 +168,8 @@ static const char usage[] =
     "SIZE is in bytes, or with a suffix K, M or G (powers of 1024).\n"
     "Hosts go by their host name, or by MPIR_CVAR_COLL_TOPOLOGY_HOST; with MPIR_CVAR_NUM_CLIQUES\n"
     "on one machine, each clique K is a host cliqueK.\n"
-    "Racks that are known from Slurm, ibnetdiscover or a list need not be guessed: give them to\n"
-    "'topo-tune racks' afterwards.\n";
+    "Racks, and levels above, that are known from Slurm, ibnetdiscover or a list need not be guessed:\n"
+    "give them to 'topo-tune racks' afterwards.\n";
 
 /* -- messages -- */
 
@@ -1055,50 +1056,65 @@ static double typical_noise(const result_t * all, int reps)
     return fmax(MIN_NOISE, count && reps ? sum / count / sqrt(reps) : 1);
 }
 
+static void abort_grouping(void)
+{
+    fail(1, "no memory to group %d hosts", nhosts);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
 /*
  * Racks by latency and by bandwidth; the surer one counts, for one alone may show nothing: 8 bytes
  * do not feel a shared uplink, and full bisection hides the racks from large messages. By the
- * best repetitions, which a busy machine disturbs less than the median.
+ * best repetitions, which a busy machine disturbs less than the median. Levels by the median, too:
+ * the best message is often one that went when others had done, and did not share an uplink.
  */
-static void find_racks(const result_t * latency, int latency_reps, const result_t * bandwidth,
-                       int bandwidth_reps, view_t * view)
+static void find_levels(const result_t * latency, int latency_reps, const result_t * bandwidth,
+                        int bandwidth_reps, view_t * view)
 {
-    float *distance = allocate((size_t) nhosts * nhosts, sizeof(float));
+    level_t *racks = &view->levels[0];
+    metric_t metrics[4];
     int *trial = allocate(nhosts, sizeof(int));
 
-    view->racks = 0;
-    for (int b = 0; b < 2; b++) {
-        const result_t *all = b ? bandwidth : latency;
-        double sure, noise = typical_noise(all, b ? bandwidth_reps : latency_reps);
-        log_distances(all->best, b, distance);
-        int found = racks_from_distances(nhosts, distance, noise, trial, &sure);
-        if (!found) {
-            fail(1, "no memory to group %d hosts", nhosts);
-            MPI_Abort(MPI_COMM_WORLD, 1);
-        }
+    for (int i = 0; i < 4; i++) {
+        int is_rate = i % 2, is_best = i < 2;
+        const result_t *all = is_rate ? bandwidth : latency;
+        double sure;
+        metrics[i].distance = allocate((size_t) nhosts * nhosts, sizeof(float));
+        log_distances(is_best ? all->best : all->median, is_rate, metrics[i].distance);
+        metrics[i].noise = typical_noise(all, is_rate ? bandwidth_reps : latency_reps);
+        if (!is_best)
+            continue;
+        int found = racks_from_distances(nhosts, metrics[i].distance, metrics[i].noise, trial,
+                                         &sure);
+        if (!found)
+            abort_grouping();
         /* one rack means that nothing was seen: then any grouping counts for more */
-        if (!view->racks || (found > 1 && (view->racks == 1 || sure > view->confidence)) ||
-            (found == 1 && view->racks == 1 && sure < view->confidence)) {
-            view->racks = found;
-            view->confidence = sure;
-            memcpy(view->rack, trial, sizeof(int) * nhosts);
+        if (!racks->num || (found > 1 && (racks->num == 1 || sure > racks->confidence)) ||
+            (found == 1 && racks->num == 1 && sure < racks->confidence)) {
+            racks->num = found;
+            racks->confidence = sure;
+            memcpy(racks->of, trial, sizeof(int) * nhosts);
         }
     }
+    view->num_levels = levels_find(nhosts, metrics, 4, view->levels);
+    if (!view->num_levels)
+        abort_grouping();
     double latencies = 100 * typical_noise(latency, 1), rates = 100 * typical_noise(bandwidth, 1);
-    int unsure = nhosts > 1 && (view->racks == 1 || view->confidence < SURE);
+    int unsure = nhosts > 1 && (racks->num == 1 || racks->confidence < SURE);
     if (unsure && fmin(latencies, rates) > 100 * NOISY)
         warn("too noisy to tell racks apart: the middle half of the repetitions spans %.0f %% of the "
              "median (latency) and %.0f %% (bandwidth); measure when the site is quieter, or give the "
              "racks to 'topo-tune racks'", latencies, rates);
-    else if (unsure && view->racks == 1)
+    else if (unsure && racks->num == 1)
         warn("no racks to be seen: the hosts are about equally far apart, and count as one rack "
              "(confidence %.2f); if you know the racks, give them to 'topo-tune racks'",
-             view->confidence);
+             racks->confidence);
     else if (unsure)
         warn("the grouping into %d racks is uncertain (confidence %.2f); compare it with what you "
-             "know of the site", view->racks, view->confidence);
+             "know of the site", racks->num, racks->confidence);
     free(trial);
-    free(distance);
+    for (int i = 0; i < 4; i++)
+        free(metrics[i].distance);
 }
 
 static void warn_noisy(const char *what, const result_t * all)
@@ -1164,8 +1180,9 @@ static void complete_latency(float *latency)
 }
 
 /* Medians over the pairs of hosts in each pair of racks, racks x racks, in place of the matrix. */
-static float *rack_table(const float *matrix, int racks, const int *rack)
+static float *rack_table(const float *matrix, const level_t * level)
 {
+    int racks = level->num, *rack = level->of;
     float *table = allocate((size_t) racks * racks, sizeof(float));
     double *values = allocate((size_t) nhosts * nhosts, sizeof(double));
     size_t *next = allocate((size_t) racks * racks + 1, sizeof(size_t));
@@ -1198,9 +1215,10 @@ static float *rack_table(const float *matrix, int racks, const int *rack)
 static void warn_slow(int is_rate, const result_t * all, const view_t * view)
 {
     const char *what = is_rate ? "bandwidth" : "latency", *worse = is_rate ? "less" : "more";
-    float *usual = rack_table(all->median, view->racks, view->rack);
+    const level_t *racks = &view->levels[0];
+    float *usual = rack_table(all->median, racks);
     slow_t slow[MAX_SLOW];
-    int found = slow_links(nhosts, all->median, all->noise, is_rate, view->rack, view->racks, usual,
+    int found = slow_links(nhosts, all->median, all->noise, is_rate, racks->of, racks->num, usual,
                            MAX_SLOW, slow);
 
     for (int i = 0; i < found && i < MAX_SLOW; i++) {
@@ -1238,9 +1256,9 @@ static void judge(measured_t * m)
              "bandwidth pass; latencies of pairs left out are estimates", opt.time_limit,
              latency_pass->rounds_left_out, nhosts - 1 + nhosts % 2,
              bandwidth_pass->rounds_left_out);
-    m->view.rack = allocate(nhosts, sizeof(int));
-    m->view.confidence = 1;
-    find_racks(&m->latency, latency_pass->reps, &m->bandwidth, bandwidth_pass->reps, &m->view);
+    for (int i = 0; i < LEVELS_MAX; i++)
+        m->view.levels[i].of = allocate(nhosts, sizeof(int));
+    find_levels(&m->latency, latency_pass->reps, &m->bandwidth, bandwidth_pass->reps, &m->view);
     warn_noisy("latency", &m->latency);
     warn_noisy("bandwidth", &m->bandwidth);
     warn_lopsided(m->bandwidth.median);
@@ -1252,13 +1270,14 @@ static void judge(measured_t * m)
 static void write_result(FILE * f, const char *what, const char *unit, const result_t * all,
                          int transposed, const view_t * view)
 {
-    int by_host = nhosts <= opt.full_matrix_hosts, n = by_host ? nhosts : view->racks;
+    const level_t *racks = &view->levels[0];
+    int by_host = nhosts <= opt.full_matrix_hosts, n = by_host ? nhosts : racks->num;
     const char *prefix = by_host ? "" : "rack_", *units[] = { unit, "spread" };
     float *const parts[] = { all->median, all->noise };
 
     for (int i = 0; i < 2; i++) {
         char key[64];
-        float *table = by_host ? NULL : rack_table(parts[i], view->racks, view->rack);
+        float *table = by_host ? NULL : rack_table(parts[i], racks);
         snprintf(key, sizeof(key), "%s%s_%s", prefix, what, units[i]);
         write_matrix(f, key, n, table ? table : parts[i], transposed, i ? 3 : 6);
         free(table);
@@ -1285,6 +1304,7 @@ static void quiet_bcast(void *data, int bytes)
 static void choose_pairs(const result_t * latency, const view_t * view, swept_t swept[NUM_WAYS])
 {
     double *values = allocate((size_t) nhosts * nhosts, sizeof(double));
+    const int *rack = view->levels[0].of;
 
     for (int way = 0; way < NUM_WAYS; way++) {
         int count = 0;
@@ -1293,7 +1313,7 @@ static void choose_pairs(const result_t * latency, const view_t * view, swept_t 
             double median = pass && count ? quantile(values, count, 0.5) : 0, least = INFINITY;
             for (int i = 0; i < nhosts; i++) {
                 for (int j = i; j < nhosts; j++) {
-                    int is = i == j ? IN_HOST : view->rack[i] == view->rack[j] ? IN_RACK : OTHER_RACK;
+                    int is = i == j ? IN_HOST : rack[i] == rack[j] ? IN_RACK : OTHER_RACK;
                     double us = AT(latency->median, i, j);
                     if (is != way || us <= 0)
                         continue;
@@ -1466,6 +1486,44 @@ static void write_sweep(FILE * f, const measured_t * m)
     putc('}', f);
 }
 
+/* The level's groups, and what they are called; the last part of a JSON object */
+static void write_level(FILE * f, const char *groups, const char *word, const char *of_group,
+                        const level_t * level, const level_t * below)
+{
+    int num = below ? below->num : nhosts, *of = allocate(num, sizeof(int));
+
+    fprintf(f, "    \"%s\": [", groups);
+    for (int g = 0; g < level->num; g++)
+        fprintf(f, "%s\"%s%d\"", g ? ", " : "", word, g);
+    for (int h = 0; h < nhosts; h++)
+        of[below ? below->of[h] : h] = level->of[h];
+    fprintf(f, "],\n    \"%s\": [", of_group);
+    for (int i = 0; i < num; i++)
+        fprintf(f, "%s%d", i ? ", " : "", of[i]);
+    fprintf(f, "],\n    \"source\": \"measured\",\n    \"confidence\": %.3f\n  }",
+            level->confidence);
+    free(of);
+}
+
+static void write_grouping(FILE * f, const view_t * view)
+{
+    if (view->num_levels == 1) {
+        fprintf(f, ",\n  \"racks\": {\n");
+        write_level(f, "names", "rack", "of_host", &view->levels[0], NULL);
+        return;
+    }
+    fprintf(f, ",\n  \"levels\": [");
+    for (int i = 0; i < view->num_levels; i++) {
+        if (i == 0)
+            fprintf(f, "{\n    \"name\": \"rack\",\n");
+        else    /* hosts are level 1: comm_level3 of tuning files */
+            fprintf(f, ", {\n    \"name\": \"level%d\",\n", i + 2);
+        write_level(f, "groups", i ? "group" : "rack", "of_group", &view->levels[i],
+                    i ? &view->levels[i - 1] : NULL);
+    }
+    putc(']', f);
+}
+
 static void write_site(FILE * f, int argc, char **argv, const measured_t * m, double seconds)
 {
     const pass_t *latency_pass = &m->latency_pass, *bandwidth_pass = &m->bandwidth_pass;
@@ -1493,7 +1551,8 @@ static void write_site(FILE * f, int argc, char **argv, const measured_t * m, do
     }
     strftime(created, sizeof(created), "%Y-%m-%dT%H:%M:%SZ", gmtime(&now));
 
-    fprintf(f, "{\n  \"format\": 1,\n  \"created\": \"%s\",\n  \"mpich\": ", created);
+    fprintf(f, "{\n  \"format\": %d,\n  \"created\": \"%s\",\n  \"mpich\": ",
+            m->view.num_levels > 1 ? 2 : 1, created);
     write_string(f, *version ? version : "unknown");
     fprintf(f, ",\n  \"provenance\": {\n    \"program\": \"" PROGRAM "\",\n"
             "    \"version\": \"" TOPO_VERSION "\",\n    \"command\": ");
@@ -1525,13 +1584,8 @@ static void write_site(FILE * f, int argc, char **argv, const measured_t * m, do
         fprintf(f, "%s", h ? ", " : "");
         write_string(f, name[h]);
     }
-    fprintf(f, "],\n  \"racks\": {\n    \"names\": [");
-    for (int r = 0; r < m->view.racks; r++)
-        fprintf(f, "%s\"rack%d\"", r ? ", " : "", r);
-    fprintf(f, "],\n    \"of_host\": [");
-    for (int h = 0; h < nhosts; h++)
-        fprintf(f, "%s%d", h ? ", " : "", m->view.rack[h]);
-    fprintf(f, "],\n    \"source\": \"measured\",\n    \"confidence\": %.3f\n  }", m->view.confidence);
+    putc(']', f);
+    write_grouping(f, &m->view);
     write_result(f, "latency", "us", &m->latency, 0, &m->view);
     write_result(f, "bandwidth", "mbps", &m->bandwidth, 1, &m->view);
     write_costs(f, &m->costs);
@@ -1647,7 +1701,8 @@ int main(int argc, char **argv)
   fn_exit:
     free_result(&m.latency);
     free_result(&m.bandwidth);
-    free(m.view.rack);
+    for (int i = 0; i < LEVELS_MAX; i++)
+        free(m.view.levels[i].of);
     free(buffer);
     free(leader);
     free(name);

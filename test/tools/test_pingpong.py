@@ -56,15 +56,21 @@ def load(path: Path) -> Any:
 
     site = json.loads(Path(path).read_text(), parse_constant=no_constant)
     jsonschema.validate(site, SCHEMA)
-    racks = site["racks"]
-    assert len(racks["of_host"]) == len(site["hosts"])
-    assert sorted(set(racks["of_host"])) == list(range(len(racks["names"])))
+    levels = site.get("levels") or [
+        {"groups": site["racks"]["names"], "of_group": site["racks"]["of_host"]}
+    ]
+    below = len(site["hosts"])
+    for level in levels:
+        assert len(level["of_group"]) == below
+        below = len(level["groups"])
+        assert sorted(set(level["of_group"])) == list(range(below))
+    num_racks = len(levels[0]["groups"])
     for key in ("latency_us", "bandwidth_mbps", "latency_spread", "bandwidth_spread"):
         if key in site:
             assert [len(row) for row in site[key]] == [len(site["hosts"])] * len(site["hosts"])
     for key in ("rack_latency_us", "rack_bandwidth_mbps"):
         if key in site:
-            assert [len(row) for row in site[key]] == [len(racks["names"])] * len(racks["names"])
+            assert [len(row) for row in site[key]] == [num_racks] * num_racks
     return site
 
 
@@ -416,6 +422,151 @@ def test_racks_are_the_leaf_switches(grouper: Callable[..., Any]) -> None:
     assert confidence > 0.8
 
 
+# -- levels beside them --
+
+
+@pytest.fixture(scope="session")
+def leveller(mpicc: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
+    """levels.h behind racks.h, as topo-pingpong has them: of each matrix of distances, for each level
+    ([group of each host], confidence)."""
+    folder = tmp_path_factory.mktemp("levels")
+    (folder / "levels.c").write_text(
+        r"""
+#include <stdio.h>
+#include "levels.h"
+int main(void)
+{
+    int n;
+    metric_t metric;
+    while (scanf("%d %lf", &n, &metric.noise) == 2) {
+        level_t levels[LEVELS_MAX];
+        metric.distance = malloc(sizeof(float) * n * n);
+        for (int i = 0; i < n * n; i++) {
+            if (scanf("%f", &metric.distance[i]) != 1)
+                return 1;
+        }
+        for (int i = 0; i < LEVELS_MAX; i++)
+            levels[i].of = malloc(sizeof(int) * n);
+        levels[0].num = racks_from_distances(n, metric.distance, metric.noise, levels[0].of,
+                                             &levels[0].confidence);
+        int count = levels_find(n, &metric, 1, levels);
+        for (int i = 0; i < count; i++) {
+            printf("%f", levels[i].confidence);
+            for (int h = 0; h < n; h++)
+                printf(" %d", levels[i].of[h]);
+            printf(i < count - 1 ? ";" : "\n");
+        }
+        for (int i = 0; i < LEVELS_MAX; i++)
+            free(levels[i].of);
+        free(metric.distance);
+    }
+    return 0;
+}
+"""
+    )
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-O2"]
+    flags += ["-fsanitize=undefined", "-fno-sanitize-recover"]
+    command = [mpicc, *flags, "-I", REPO / "bench", "-o", "levels", "levels.c", "-lm"]
+    subprocess.run([str(c) for c in command], cwd=folder, check=True)
+
+    def run(matrices: Sequence[np.ndarray], noise: float = 0.05) -> list[Any]:
+        lines = []
+        for matrix in matrices:
+            upper = np.triu(matrix, 1)
+            values = " ".join(f"{value:.6g}" for value in np.ravel(upper + upper.T))
+            lines.append(f"{len(matrix)} {noise} {values}")
+        out = subprocess.run(
+            [folder / "levels"], input="\n".join(lines), capture_output=True, text=True, check=True
+        ).stdout.splitlines()
+        assert len(out) == len(matrices)
+        words = [[level.split() for level in line.split(";")] for line in out]
+        return [[([int(g) for g in of], float(sure)) for sure, *of in line] for line in words]
+
+    return run
+
+
+# racks of hosts; a site of 40 hosts is as sure as one of 10
+TWO_LEVELS = [[4] * 4, [3, 5, 2], [2] * 4, [5, 1, 4], [4] * 8, [3, 2, 4, 2, 3, 2], [2] * 16]
+
+
+def made_up(kind: str, rack: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Distances of a site with racks, and nothing above."""
+    n, num = len(rack), max(rack) + 1
+    own, noise = rng.uniform(0, 1, num)[rack], rng.normal(0, 0.05, (n, n))
+    far = {
+        "shared uplinks": rng.uniform(1.4, 2.8, (n, n)),
+        "latencies": 0.4 + noise,
+        "unequal uplinks": 0.6 + np.maximum(own[:, None], own) + noise,
+        "long cables": 0.6 + own[:, None] + own + noise,
+        "now and then late": 1 + rng.exponential(0.3, (n, n)),
+        "no racks": noise,
+    }[kind]
+    near = rng.uniform(0, 0.2, (n, n)) if kind == "shared uplinks" else noise
+    return np.where(rack[:, None] == rack, near, far)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("shared uplinks", "latencies", "unequal uplinks", "long cables"),
+        *("now and then late", "no racks"),
+    ],
+)
+def test_no_level_in_noise(leveller: Callable[..., Any], kind: str) -> None:
+    matrices = []
+    for shape in TWO_LEVELS:
+        for seed in range(40):
+            rng = np.random.default_rng(seed)
+            rack = rng.permutation(np.repeat(np.arange(len(shape)), shape))
+            matrices.append(made_up(kind, rack, rng))
+    assert {len(levels) for levels in leveller(matrices)} == {1}
+
+
+PODS = {"even": ([4] * 4, [2, 2]), "unequal": ([3, 2, 4, 3, 2, 4], [2, 4])}
+PODS |= {"three": ([2] * 9, [4, 2, 3]), "one alone": ([3] * 7, [3, 3, 1])}
+
+
+@pytest.mark.parametrize("pods", PODS)
+def test_pods(leveller: Callable[..., Any], pods: str) -> None:
+    """Hosts in any order; uplinks that are shared by one pair or by four, and latencies."""
+    shape, racks_of_pod = PODS[pods]
+    matrices, truth = [], []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        rack = rng.permutation(np.repeat(np.arange(len(shape)), shape))
+        pod = np.repeat(np.arange(len(racks_of_pod)), racks_of_pod)[rack]
+        pairs = (len(rack), len(rack))
+        same_rack, same_pod = (of[:, None] == of for of in (rack, pod))
+        far = np.where(same_pod, rng.uniform(1.4, 2.1, pairs), rng.uniform(2.8, 4.2, pairs))
+        matrices.append(np.where(same_rack, rng.uniform(0, 0.2, pairs), far))
+        # 1.2, 1.9 and 2.8 us
+        steps = np.where(same_rack, 0.18, np.where(same_pod, 0.64, 1.03))
+        matrices.append(steps + rng.normal(0, 0.04, pairs))
+        truth += [(canonical(rack), canonical(pod))] * 2
+    found = leveller(matrices)
+    whole = 0
+    for (racks, pods_of_hosts), levels in zip(truth, found, strict=True):
+        assert levels[0][0] == racks and levels[0][1] > 0.5
+        assert len(levels) <= 2  # it may be in doubt, but never another one
+        if len(levels) == 2:
+            assert levels[1][0] == pods_of_hosts and levels[1][1] > 0.7
+            whole += 1
+    assert whole > 0.75 * len(truth)
+
+
+def test_racks_in_pods_that_are_far_apart(leveller: Callable[..., Any]) -> None:
+    # so far that a single cut takes them for racks; and one more level above
+    rng = np.random.default_rng(1)
+    rack = rng.permutation(np.repeat(np.arange(16), 2))
+    distance = rng.normal(0, 0.02, (32, 32))
+    for size, step in ((1, 0.5), (4, 3), (8, 1)):
+        group = rack // size
+        distance += step * (group[:, None] != group)
+    ((racks, pods, sites),) = leveller([distance])
+    for (found, sure), size in ((racks, 1), (pods, 4), (sites, 8)):
+        assert found == canonical(rack // size) and sure > 0.7
+
+
 # -- slow links, and pieces of a sweep --
 
 
@@ -577,20 +728,43 @@ def test_pieces_of_a_sweep(judge: Callable[..., Any]) -> None:
 # -- on a virtual cluster --
 
 
-def test_racks_of_a_virtual_cluster(bindir: Path, tmp_path: Path) -> None:
+def on_vcluster(bindir: Path, output: Path, *shape: str) -> Any:
+    """The site file of a virtual cluster."""
     vcluster: list[str | Path] = [sys.executable, REPO / "bench/topo-vcluster"]
     if subprocess.run([*vcluster, "check"], check=False, capture_output=True).returncode:
         pytest.skip("no virtual clusters on this machine")
+    program: list[str | Path] = [bindir / "topo-pingpong", "-o", output]
+    env = {**os.environ, "TOPO_BIN": str(bindir)}
+    words = [*shape, "--time-limit", "20"]
+    options, ours = words[: words.index("--")], words[words.index("--") + 1 :]
+    command = [*vcluster, "run", *options, "--", *program, *ours]
+    subprocess.run(command, env=env, check=True, timeout=120)
+    return load(output)
+
+
+def test_racks_of_a_virtual_cluster(bindir: Path, tmp_path: Path) -> None:
     # slow links, so that it is the links and not busy cores that set the pace
     shape = ["--racks", "3", "--hosts", "2,3,2", "--placement", "random:1"]
     shape += ["--host-rate", "100mbit", "--uplink-rate", "20mbit"]
-    program: list[str | Path] = [bindir / "topo-pingpong", "-o", tmp_path / "site.json"]
-    program += ["--bandwidth-bytes", "128K", "--time-limit", "20"]
-    env = {**os.environ, "TOPO_BIN": str(bindir)}
-    subprocess.run([*vcluster, "run", *shape, "--", *program], env=env, check=True, timeout=120)
-    site = load(tmp_path / "site.json")
+    site = on_vcluster(bindir, tmp_path / "site.json", *shape, "--", "--bandwidth-bytes", "128K")
     assert site["provenance"]["seconds"] < 25
     assert site["racks"]["of_host"] == canonical([h.split("h")[0] for h in site["hosts"]])
     assert site["racks"]["confidence"] > 0.5
     # what its links pass on at once (BURST of topo-vcluster)
     assert 10000 < site["costs"]["burst_bytes"] < 24000
+
+
+def test_pods_of_a_virtual_cluster(bindir: Path, tmp_path: Path) -> None:
+    shape = ["--pods", "2,3", "--hosts", "2", "--placement", "random:2"]
+    shape += ["--host-rate", "400mbit", "--uplink-rate", "80mbit", "--pod-rate", "20mbit"]
+    site = on_vcluster(bindir, tmp_path / "site.json", *shape, "--", "--bandwidth-bytes", "64K")
+    assert site["format"] == 2 and "racks" not in site
+    racks, pods = site["levels"]
+    of_host = [host.split("h")[0] for host in site["hosts"]]
+    assert racks["of_group"] == canonical(of_host)
+    assert (racks["name"], pods["name"]) == ("rack", "level3")
+    pod_of_rack = {"r0": 0, "r1": 0}
+    in_order = list(dict.fromkeys(of_host))
+    assert pods["of_group"] == canonical([pod_of_rack.get(rack, 1) for rack in in_order])
+    for level in (racks, pods):
+        assert level["source"] == "measured" and level["confidence"] > 0.7
