@@ -5,7 +5,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,14 +15,24 @@ from topo_tune import site
 
 
 @dataclass(frozen=True)
+class Uplinks:
+    """Of the groups of a level: one each."""
+
+    group_of_host: Mapping[str, Any]
+    mbps_of_group: Mapping[Any, float | None]
+
+
+@dataclass(frozen=True)
 class Links:
-    """Two levels of full-duplex links: one a host, one a rack. A rate of None is not known. After a
-    pause a link may let burst_bytes pass at once, as a token bucket does, before its rate counts."""
+    """Levels of full-duplex links: one a host, one a rack, and one a group of each level above; `uplinks`
+    has the levels whose groups differ in their rates. A rate of None is not known. After a pause a
+    link may let burst_bytes pass at once, as a token bucket does, before its rate counts."""
 
     rack_of_host: dict[str, Any]
     host_mbps: float | None
-    uplink_mbps: float | None
+    uplink_mbps: float | None  # of all racks
     burst_bytes: int = 0
+    uplinks: tuple[Uplinks, ...] = ()
 
 
 def crossing_bytes(
@@ -67,7 +77,7 @@ def crossing_bytes(
 
 def bytes_of_groups(
     group_of_host: dict[str, Any], hosts: list[str], bytes_from_to: list[list[float]]
-) -> Iterable[Sequence[float]]:
+) -> dict[Any, Sequence[float]]:
     """For each group of hosts the bytes that must cross its link: (in, out)."""
     sums = {group: [0.0, 0.0] for group in group_of_host.values()}
     for sender, row in zip(hosts, bytes_from_to, strict=True):
@@ -75,7 +85,7 @@ def bytes_of_groups(
             if group_of_host[sender] != group_of_host[receiver]:
                 sums[group_of_host[receiver]][0] += count
                 sums[group_of_host[sender]][1] += count
-    return sums.values()
+    return {group: tuple(both) for group, both in sums.items()}
 
 
 def bound_us(
@@ -91,28 +101,34 @@ def bound_us(
 
     counts: where blocks are not all of b bytes, the hosts and what goes from each to each.
 
-    The largest, over all hosts and racks, of the bits that must go into it or out of it beyond a
+    The largest, over all hosts, racks and groups above, of the bits that must go into it or out of it beyond a
     burst, divided by the rate of its link (Mbit/s, so that bits / rate are microseconds). It counts
     payload only, no headers, no latency, no CPU time: all these can only add to it.
     """
     p = len(host_of_rank)
-    levels = [(list(host_of_rank), links.host_mbps)]
-    if all(host in links.rack_of_host for host in host_of_rank):
-        levels.append(([links.rack_of_host[host] for host in host_of_rank], links.uplink_mbps))
+    of_all: list[tuple[Mapping[str, Any], Callable[[Any], float | None]]] = [
+        ({host: host for host in host_of_rank}, lambda _: links.host_mbps),
+        (links.rack_of_host, lambda _: links.uplink_mbps),
+        *((level.group_of_host, level.mbps_of_group.get) for level in links.uplinks),
+    ]
     bounds = []
-    for groups, mbps in levels:
-        crossing: Iterable[Sequence[float]]
+    for group_of_host, rate_of in of_all:
+        if not all(host in group_of_host for host in host_of_rank):
+            continue
+        groups = [group_of_host[host] for host in host_of_rank]
+        crossing: dict[Any, Sequence[float]]
         if counts:
             of_host = dict(zip(host_of_rank, groups, strict=True))
             crossing = bytes_of_groups(of_host, counts["hosts"], counts["bytes_from_to"])
         else:
             sizes = Counter(groups)
-            crossing = [
-                crossing_bytes(collective, b, p, n, len(sizes), group == groups[root])
+            crossing = {
+                group: crossing_bytes(collective, b, p, n, len(sizes), group == groups[root])
                 for group, n in sizes.items()
-            ]
-        if mbps:
-            bounds += [8 * (max(both) - links.burst_bytes) / mbps for both in crossing]
+            }
+        for group, both in crossing.items():
+            if mbps := rate_of(group):
+                bounds.append(8 * (max(both) - links.burst_bytes) / mbps)
     most = max(bounds, default=0)
     return most if most >= 1e-3 else None
 
@@ -128,16 +144,21 @@ def parse_rate(text: str) -> float:
 def links_of_site(
     path: str | os.PathLike[str], host_mbps: float | None, uplink_mbps: float | None
 ) -> Links:
-    """Racks from a site.json; where no rate is given, the fastest pair of hosts tells that of the
-    host links.
+    """Racks and the levels above from a site.json; where no rate is given, the fastest pair of hosts
+    tells that of the host links, and `uplink_mbps` of the file, if it is there, those of uplinks.
 
     The rate of an uplink does not follow from rates of pairs: without one, only hosts bound. What
     was measured inside a host, on the diagonal, went over no link.
     """
     what = site.load(path)
     racks = dict(zip(what.hosts, what.rack_of_host.tolist(), strict=True))
+    uplinks = []
+    for i, level in enumerate(what.levels):
+        if level.uplink_mbps is not None and (i > 0 or uplink_mbps is None):
+            groups = dict(zip(what.hosts, what.group_of_host(i).tolist(), strict=True))
+            uplinks.append(Uplinks(groups, dict(enumerate(level.uplink_mbps))))
     if host_mbps is None and what.bandwidth_mbps is not None:
         between = what.bandwidth_mbps[~np.eye(what.num_hosts, dtype=bool)]
         fastest = float(np.nanmax(between, initial=0))
         host_mbps = fastest if fastest > 0 and math.isfinite(fastest) else None
-    return Links(racks, host_mbps, uplink_mbps)
+    return Links(racks, host_mbps, uplink_mbps, uplinks=tuple(uplinks))

@@ -198,7 +198,7 @@ cli.add_command(report)
 @click.option(
     "--ranks", type=click.IntRange(1), help="Ranks (virtual cluster); all slots if not given."
 )
-@click.option("--site", type=click.Path(), help="site.json with the racks, for the bound.")
+@click.option("--site", type=click.Path(), help="site.json with racks, for the bound.")
 @click.option(
     "--host-rate",
     callback=lambda c, p, v: v and parse_rate(v),
@@ -210,7 +210,7 @@ cli.add_command(report)
     "--uplink-rate",
     callback=lambda c, p, v: v and parse_rate(v),
     metavar="RATE",
-    help="Of the rack uplinks, for the bound with --site.  [default: not known, no bound]",
+    help="Of the rack uplinks, for the bound with --site.  [default: as the file has it, if it does]",
     show_default=False,
 )
 @click.option("--repetitions", default=50, type=click.IntRange(1, 10**6), help="A launch, at most.")

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import click
 from topo_common.files import Failure
 
-from .bounds import Links
+from .bounds import Links, Uplinks
 
 
 def find_program(name: str) -> str:
@@ -191,6 +191,13 @@ def launcher_site(launch: str, links: Links | None) -> Site:
     return Site(launch, lambda placement, ppn: words, links)
 
 
+def uplinks_of_pods(what: dict[str, Any]) -> tuple[Uplinks, ...]:
+    """Those of a virtual cluster, as topo-vcluster describes it."""
+    pods = what.get("pods", [])
+    group = {host: p for p, racks in enumerate(pods) for r in racks for host in what["racks"][r]}
+    return (Uplinks(group, dict.fromkeys(range(len(pods)), what["pod_mbps"])),) if pods else ()
+
+
 @contextmanager
 def vcluster_site(options: str, name: str | None, ppn: int, ranks: int | None) -> Iterator[Site]:
     """A virtual cluster: that of the given name, or one of our own while the block runs."""
@@ -216,7 +223,8 @@ def vcluster_site(options: str, name: str | None, ppn: int, ranks: int | None) -
             call("up", *split_words("--vcluster", options), name)
         what = json.loads(call("describe", "--json", name))
         racks = {host: r for r, hosts in enumerate(what["racks"]) for host in hosts}
-        links = Links(racks, what["host_mbps"], what["uplink_mbps"], what["burst_bytes"])
+        rates = what["host_mbps"], what["uplink_mbps"], what["burst_bytes"]
+        links = Links(racks, *rates, uplinks_of_pods(what))
         count = ["-n", str(ranks)] if ranks else []
 
         def prefix(placement: str, other_ppn: int | None) -> list[str]:

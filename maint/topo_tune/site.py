@@ -73,6 +73,13 @@ class Site:
     def num_racks(self) -> int:
         return len(self.rack_names)
 
+    def group_of_host(self, number: int) -> np.ndarray:
+        """The group of each host in levels[number]."""
+        groups = np.arange(self.num_hosts)
+        for level in self.levels[: number + 1]:
+            groups = level.of_group[groups]
+        return groups
+
     def grouping(self) -> dict[str, Any]:
         """Format, and racks or levels, as a file has them: of format 1, where that can tell all."""
         if len(self.levels) == 1 and self.levels[0].uplink_mbps is None:

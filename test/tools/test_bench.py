@@ -369,6 +369,40 @@ def test_rate_of_a_site_is_that_between_hosts(write_json: Any, site: Any) -> Non
     assert bounds.links_of_site(write_json("s.json", one), None, None).host_mbps is None
 
 
+def test_bound_by_the_levels_above(write_json: Any, site: Any) -> None:
+    """Two pods of two racks of two hosts; the uplinks of one pod are slower than those of the other."""
+    hosts = [f"r{r}h{h}" for r in range(4) for h in range(2)]
+    content = site(hosts, [r for r in range(4) for _ in range(2)], above=[[0, 0, 1, 1]])
+    content["bandwidth_mbps"] = [[400] * 8] * 8
+    content["levels"][1]["uplink_mbps"] = [40, 20]
+
+    def bound(collective: str, host_of_rank: Any, uplink_mbps: float | None = 100) -> Any:
+        links = bounds.links_of_site(write_json("s.json", content), None, uplink_mbps)
+        return bounds.bound_us(collective, 1000, host_of_rank, links)
+
+    # into the slower pod come 4 blocks
+    assert bound("allgather", hosts) == pytest.approx(8 * 4000 / 20)
+    assert bound("bcast", hosts) == pytest.approx(8 * 1000 / 20)
+    # a sum leaves a pod and one comes in
+    assert bound("allreduce", hosts) == pytest.approx(8 * 1000 / 20)
+    assert bound("allgather", hosts[:4]) == pytest.approx(8 * 2000 / 100)  # in a pod: racks
+    assert bound("allgather", hosts[:4], None) == pytest.approx(8 * 3000 / 400)  # hosts
+    content["levels"][0]["uplink_mbps"] = [5, None, None, None]
+    assert bound("allgather", hosts[:4], None) == pytest.approx(8 * 2000 / 5)
+    assert bound("allgather", hosts[4:], None) == pytest.approx(8 * 3000 / 400)
+    # what is given counts
+    assert bound("allgather", hosts[:4], 100) == pytest.approx(8 * 2000 / 100)
+
+
+def test_bound_by_the_pods_of_a_virtual_cluster() -> None:
+    what = {"racks": [["r0h0"], ["r1h0"], ["r2h0"]], "pods": [[0], [1, 2]], "pod_mbps": 10}
+    racks = {"r0h0": 0, "r1h0": 1, "r2h0": 2}
+    links = bounds.Links(racks, 400, 100, 0, sites.uplinks_of_pods(what))
+    assert bounds.bound_us("allgather", 1000, [*racks], links) == pytest.approx(8 * 2000 / 10)
+    assert bounds.bound_us("allgather", 1000, ["r1h0", "r2h0"], links) == pytest.approx(80)
+    assert sites.uplinks_of_pods({"racks": what["racks"]}) == ()
+
+
 # ---- statistics ----
 
 
