@@ -153,9 +153,10 @@ def links_of_site(
     what = site.load(path)
     racks = dict(zip(what.hosts, what.rack_of_host.tolist(), strict=True))
     uplinks = []
-    for i, level in enumerate(what.levels):
-        if level.uplink_mbps is not None and (i > 0 or uplink_mbps is None):
-            groups = dict(zip(what.hosts, what.group_of_host(i).tolist(), strict=True))
+    for level, of_host in zip(what.levels, what.groups_of_host, strict=True):
+        is_given = level is what.levels[0] and uplink_mbps is not None
+        if level.uplink_mbps is not None and not is_given:
+            groups = dict(zip(what.hosts, of_host.tolist(), strict=True))
             uplinks.append(Uplinks(groups, dict(enumerate(level.uplink_mbps))))
     if host_mbps is None and what.bandwidth_mbps is not None:
         between = what.bandwidth_mbps[~np.eye(what.num_hosts, dtype=bool)]

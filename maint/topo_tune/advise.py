@@ -97,7 +97,7 @@ def advise(predictor: Predictor, rows: Sequence[Calls], kind: str) -> tuple[list
         if calls.hosts <= 1 or not has_data:
             continue
         ppn = -(-calls.ranks // calls.hosts)  # of the fullest host
-        hosts = place(predictor.site.rack_of_host, calls.hosts, ppn, kind)[: calls.ranks]
+        hosts = place(predictor.site.groups_of_host, calls.hosts, ppn, kind)[: calls.ranks]
         call = grammar.Call(
             calls.collective,
             calls.ranks,

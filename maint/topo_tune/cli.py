@@ -234,7 +234,8 @@ def _without_matrix(tuning: Tree) -> Tree:
 @click.option("-o", "--output", metavar="FILE", help="Draw a picture: .png, .pdf or .svg.")
 @click.option("--no-color", is_flag=True, help="No colours, also on a terminal.")
 def show(site_file: str, output: str | None, no_color: bool) -> None:
-    """Show racks, latencies and bandwidths of a site, and how much what was measured scatters.
+    """Show racks, levels above, latencies and bandwidths of a site, and how much what was measured
+    scatters.
 
     Warnings are those of the file: slow hosts and links, and noise, as topo-pingpong saw them.
 

@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 from topo_common.text import one_line, size_text
 
-from topo_tune.rules import Decision
-from topo_tune.site import Site, within_and_between
+from topo_tune.rules import ANY, ANY_RACKS, ONE, ONE_GROUP, SEVERAL, SEVERAL_GROUPS, Decision
+from topo_tune.site import Level, Site, within_and_between
 
 SHADES = " ░▒▓█"
 SHADES_ASCII = " .:*#"
@@ -23,26 +23,34 @@ MAP_CELLS = 36  # two columns each, so that a map fits in 80 columns
 
 @dataclass
 class Panels:
-    """The matrices of a Site as they are drawn: hosts rack by rack, or racks."""
+    """The matrices of a Site as they are drawn: hosts rack by rack, or racks; and these group by group."""
 
     labels: list[str]
     racks: list[tuple[str, int, int]]  # name, first and last row; none where a row is a rack
+    groups: list[tuple[str, int, int]]  # of the level above, likewise; none where there is none
     matrices: list[tuple[str, str, np.ndarray]]  # title, unit, NaN where there is nothing to draw
 
 
 def panels(site: Site) -> Panels:
     names = (("bandwidth", "Mbit/s"), ("latency, one way", "us"))
     if site.latency_us is None:
-        pairs = [site.rack_bandwidth_mbps, site.rack_latency_us]
-        labels, racks = site.rack_names, list[tuple[str, int, int]]()
+        order = rack_order(site)
+        labels, racks = [site.rack_names[i] for i in order], list[tuple[str, int, int]]()
+        groups = _runs(site.levels[1].of_group[order], site.levels[1]) if site.levels[1:] else []
+        pairs = [
+            None if matrix is None else matrix[np.ix_(order, order)]
+            for matrix in (site.rack_bandwidth_mbps, site.rack_latency_us)
+        ]
     else:
-        order = np.argsort(site.rack_of_host, kind="stable")
+        order = np.lexsort(site.groups_of_host)
         labels = [site.hosts[i] for i in order]
-        racks, first = [], 0
-        for rack, rows in itertools.groupby(site.rack_of_host[order]):
-            count = len(list(rows))
-            racks.append((site.rack_names[rack], first, first + count - 1))
-            first += count
+        racks, groups, *_ = [
+            *(
+                _runs(of[order], at)
+                for of, at in zip(site.groups_of_host, site.levels, strict=True)
+            ),
+            [],
+        ]
         pairs = []
         for matrix in (site.bandwidth_mbps, site.latency_us):
             if matrix is not None:
@@ -51,7 +59,30 @@ def panels(site: Site) -> Panels:
                 matrix = matrix[np.ix_(order, order)]
             pairs.append(matrix)
     matrices = [(*name, m) for name, m in zip(names, pairs, strict=True) if m is not None]
-    return Panels(labels, racks, matrices)
+    return Panels(labels, racks, groups, matrices)
+
+
+def _runs(group_of_row: np.ndarray, level: Level) -> list[tuple[str, int, int]]:
+    """(name, first and last row) of groups that stand together"""
+    result, first = [], 0
+    for group, rows in itertools.groupby(group_of_row):
+        count = len(list(rows))
+        result.append((level.groups[group], first, first + count - 1))
+        first += count
+    return result
+
+
+def rack_order(site: Site) -> np.ndarray:
+    """Indices of the racks, those of a group above together."""
+    return np.lexsort([np.arange(site.num_racks), *groups_of_rack(site)])
+
+
+def groups_of_rack(site: Site) -> list[np.ndarray]:
+    """For each level above racks, the group of each rack."""
+    result = [np.arange(site.num_racks)]
+    for level in site.levels[1:]:
+        result.append(level.of_group[result[-1]])
+    return result[1:]
 
 
 def picture(site: Site, file_format: str = "png") -> bytes:
@@ -80,12 +111,16 @@ def picture(site: Site, file_format: str = "png") -> bytes:
         for _, first, _ in what.racks[1:]:
             ax.axhline(first - 0.5, color="white", linewidth=1.5)
             ax.axvline(first - 0.5, color="white", linewidth=1.5)
+        for _, first, _ in what.groups[1:]:
+            ax.axhline(first - 0.5, color="white", linewidth=4)
+            ax.axvline(first - 0.5, color="white", linewidth=4)
         rows, names = _ticks(list(enumerate(what.labels)))
         ax.set_xticks(rows, names, rotation=90, fontsize=7)
         ax.set_yticks(rows, names, fontsize=7)
         ax.set_xlabel("to")
         ax.set_ylabel("from")
-        rows, names = _ticks([((a + b) / 2, name) for name, a, b in what.racks])
+        sides = what.racks or what.groups
+        rows, names = _ticks([((a + b) / 2, name) for name, a, b in sides])
         if rows:
             top, right = ax.secondary_xaxis("top"), ax.secondary_yaxis("right")
             top.set_xticks(rows, names, rotation=90 if len(rows) > 8 else 0, fontsize=8)
@@ -124,25 +159,51 @@ def show(site: Site, console: Console) -> None:
         console.print(Text(f"warning: {one_line(warning)}"))
     table = Table(title="median between hosts: in the rack, and to other racks")
     table.add_column("rack", overflow="fold")
+    for level in site.levels[1:]:
+        table.add_column(Text(_cut(level.name, 16)), overflow="fold")
     table.add_column("hosts", overflow="fold", ratio=1)
     for unit in ("us", "Mbit/s"):
         table.add_column(f"in\n{unit}", justify="right", no_wrap=True)
         table.add_column(f"other\n{unit}", justify="right", no_wrap=True)
-    for rack, name in enumerate(site.rack_names):
+    for rack in rack_order(site):
+        name = site.rack_names[rack]
+        above = zip(site.levels[1:], groups_of_rack(site), strict=True)
+        groups = [Text(_cut(level.groups[of_rack[rack]], 24)) for level, of_rack in above]
         hosts = [site.hosts[i] for i in np.flatnonzero(site.rack_of_host == rack)]
         cells = []
         for matrix in (site.rack_latency_us, site.rack_bandwidth_mbps):
             cells += ["-", "-"] if matrix is None else [_cell(v) for v in _of_rack(matrix, rack)]
-        table.add_row(Text(_cut(name, 24)), Text(_list(hosts)), *cells)
+        table.add_row(Text(_cut(name, 24)), *groups, Text(_list(hosts)), *cells)
     console.print(table)
-    near, far = within_and_between(site.rack_latency_us)
-    console.print(f"latency: {_cell(near)} us in racks, {_cell(far)} us between racks, one way")
+    console.print(Text(f"latency: {_medians(site, site.rack_latency_us, 'us')}, one way"))
     if site.rack_bandwidth_mbps is not None:
-        near, far = within_and_between(site.rack_bandwidth_mbps)
-        console.print(f"bandwidth: {_cell(near)} Mbit/s in racks, {_cell(far)} between racks")
+        console.print(Text(f"bandwidth: {_medians(site, site.rack_bandwidth_mbps, 'Mbit/s')}"))
+    for level in site.levels:
+        if level.uplink_mbps is not None:
+            pairs = zip(level.groups, level.uplink_mbps, strict=True)
+            rates = ", ".join(f"{_cut(n, 24)} {_cell(r or np.nan)}" for n, r in pairs)
+            console.print(Text(f"uplinks of level {_cut(level.name, 24)}, Mbit/s: {rates}"))
     for line in (*_spreads(site), *_sweeps(site.raw)):
         console.print(line)
     _map(site, console)
+
+
+def _medians(site: Site, table: np.ndarray, unit: str) -> str:
+    """Of what was measured in racks, and between groups of each level in one of the next."""
+    near, far = within_and_between(table)
+    if not site.levels[1:]:
+        return f"{_cell(near)} {unit} in racks, {_cell(far)} {unit} between racks"
+    parts = [f"{_cell(near)} {unit} in racks"]
+    apart = ~np.eye(site.num_racks, dtype=bool)
+    names = ["racks", *(f"groups of {_cut(level.name, 24)}" for level in site.levels[1:])]
+    of_all = [*groups_of_rack(site), np.zeros(site.num_racks, dtype=int)]
+    for name, of_rack in zip(names, of_all, strict=True):
+        same = of_rack[:, np.newaxis] == of_rack
+        values = table[apart & same]
+        values = values[np.isfinite(values)]
+        parts.append(f"{_cell(np.median(values) if len(values) else np.nan)} between {name}")
+        apart &= ~same
+    return ", ".join(parts)
 
 
 def _spreads(site: Site) -> Iterator[str]:
@@ -194,7 +255,10 @@ def _map(site: Site, console: Console) -> None:
     rows = len(what.labels)
     if rows < 2:
         return
-    rack_at = {first: rack for rack, first, _ in what.racks}
+    name_at = {first: rack for rack, first, _ in what.racks}
+    for group, first, _ in what.groups:
+        names = [_cut(n, 24) for n in (name_at.get(first, ""), group) if n]
+        name_at[first] = " of ".join(names)
     cells = min(rows, MAP_CELLS, (console.width - 4) // 2)
     is_whole = cells == rows
     if is_whole:
@@ -221,9 +285,22 @@ def _map(site: Site, console: Console) -> None:
             grey = round(40 + 200 * share)
             shade = shades[1 + round(share * (len(shades) - 2))]
             line.append(shade * 2, style=f"rgb({grey},{grey},{grey // 2})")
-        if is_whole and i in rack_at:
-            line.append(f" {_cut(rack_at[i], 24)}")
+        if is_whole and i in name_at:
+            line.append(f" {_cut(name_at[i], 52)}")
         console.print(line, no_wrap=True, crop=True)
+
+
+IN_SEVERAL_GROUPS = ", in several groups of the level above racks"
+# by whether a collective has the same rules in one rack and in several
+WHERE = {
+    False: {
+        ONE: ", in one rack",
+        SEVERAL: ", in several racks",
+        ONE_GROUP: ", in several racks of one group",
+        SEVERAL_GROUPS: IN_SEVERAL_GROUPS,
+    },
+    True: {ANY: "", ONE_GROUP: ", in one group of racks", SEVERAL_GROUPS: IN_SEVERAL_GROUPS},
+}
 
 
 def decisions_text(decisions: list[Decision]) -> str:
@@ -233,8 +310,12 @@ def decisions_text(decisions: list[Decision]) -> str:
     for (collective, racks), found in itertools.groupby(
         decisions, lambda d: (d.collective, d.racks)
     ):
-        where = {"any": "", "one": ", in one rack", "several": ", in several racks"}[racks]
-        groups.append((f"{collective}{where}", [(_decision(d), d.why) for d in found]))
+        groups.append(
+            (
+                f"{collective}{WHERE[collective in ANY_RACKS][racks]}",
+                [(_decision(d), d.why) for d in found],
+            )
+        )
     lines = ["chosen algorithms, and their time against MPICH's own choice"]
     for title, group in groups:
         rows = [head, *(cells for cells, _ in group)]

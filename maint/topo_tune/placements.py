@@ -2,16 +2,17 @@
 """Placements of ranks on a site, as rules have to be good for them, and what is predicted there."""
 
 import functools
+import itertools
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from topo_tune.predictor import Loads, Predictor
 
-# Hosts in rack order; next rank in the next rack; shuffled.
+# Hosts in rack order; next rank in the next rack, of another group above; shuffled.
 PLACEMENTS = ("random", "block", "cyclic")
 # The mean of several random ones counts, up to so many ranks: more are alike
 RANDOM_DRAWS = 3
@@ -33,35 +34,45 @@ Key = tuple[str, str, int, int, str]  # collective, algorithm, hosts, ranks a ho
 
 
 def place(
-    rack_of_host: np.ndarray, num_hosts: int, ppn: int, kind: str, seed: int = 0
+    groups_of_host: Sequence[np.ndarray], num_hosts: int, ppn: int, kind: str, seed: int = 0
 ) -> np.ndarray:
-    """The host of each rank, for `num_hosts` of the hosts, with `ppn` ranks each.
+    """The host of each rank, for `num_hosts` of the hosts, with `ppn` ranks each. `groups_of_host`: for
+    each level, racks first, the group of each host.
 
-    block: hosts and ranks in rack order. cyclic: rank i on host i modulo hosts, with hosts dealt over
-    the racks. random: any hosts, ranks shuffled, the same for the same `seed`."""
-    by_rack = np.argsort(rack_of_host, kind="stable")
+    block: hosts and ranks in the order of racks, and of the groups above. cyclic: rank i on host i
+    modulo hosts, with hosts dealt over the racks, and racks over the groups above. random: any hosts,
+    ranks shuffled, the same for the same `seed`."""
+    rack_of_host = groups_of_host[0]
+    by_rack = np.lexsort(groups_of_host)
     if kind == "random":
         rng = np.random.default_rng([seed, num_hosts, ppn])
         ranks = np.repeat(rng.permutation(len(rack_of_host))[:num_hosts], ppn)
         return rng.permutation(ranks)
     if kind == "block":
         return np.repeat(by_rack[:num_hosts], ppn)
-    first = np.searchsorted(rack_of_host[by_rack], rack_of_host[by_rack])
-    turn = np.arange(len(rack_of_host)) - first  # how many hosts of its rack come before a host
-    return np.tile(by_rack[np.argsort(turn, kind="stable")][:num_hosts], ppn)
+    # the turn of a host in its rack, of its rack in the group above, and so on
+    levels = [by_rack, *(groups[by_rack] for groups in groups_of_host)]
+    turns = [_turns(below, above) for below, above in itertools.pairwise(levels)]
+    return np.tile(by_rack[np.lexsort(turns[::-1])][:num_hosts], ppn)
+
+
+def _turns(below: np.ndarray, above: np.ndarray) -> np.ndarray:
+    """For each host, how many groups of the level below come before its own in its group above. Hosts of
+    a group stand together."""
+    is_new = np.append(True, below[1:] != below[:-1])
+    number = np.cumsum(is_new)
+    starts = np.append(True, above[1:] != above[:-1])
+    return number - number[starts][np.cumsum(starts) - 1]
 
 
 class Placed:
-    """What is predicted for placements on the hosts of a site, or (`one_rack`) of its rack that has
-    most. The root is rank 0."""
+    """What is predicted for placements on `hosts` of a site (indices), or on all of them. The root is
+    rank 0."""
 
-    def __init__(self, predictor: Predictor, one_rack: bool = False) -> None:
-        racks = predictor.site.rack_of_host
+    def __init__(self, predictor: Predictor, hosts: np.ndarray | None = None) -> None:
         self.predictor = predictor
-        self.hosts = np.arange(len(racks))
-        if one_rack:
-            self.hosts = np.flatnonzero(racks == np.bincount(racks).argmax())
-        self.rack_of_host = racks[self.hosts]
+        self.hosts = np.arange(predictor.site.num_hosts) if hosts is None else hosts
+        self._groups_of_host = predictor.site.groups_of_host
         self._points: dict[tuple[Key, int], float] = {}
         self._loads: dict[tuple[Key, int], Loads | None] = {}
         self._place = functools.cache(self._make_place)
@@ -71,11 +82,13 @@ class Placed:
         return len(self.hosts)
 
     def _make_place(self, num_hosts: int, ppn: int, kind: str, seed: int) -> np.ndarray:
-        return self.hosts[place(self.rack_of_host, num_hosts, ppn, kind, seed)]
+        groups = [of_host[self.hosts] for of_host in self._groups_of_host]
+        return self.hosts[place(groups, num_hosts, ppn, kind, seed)]
 
-    def is_in_one_rack(self, num_hosts: int, kind: str) -> bool:
+    def is_in_one(self, level: int, num_hosts: int, kind: str) -> bool:
+        """Whether a placement is in one group of levels[`level`]: 0 are racks."""
         hosts = self._place(num_hosts, 1, kind, 0)
-        return len(set(self.predictor.site.rack_of_host[hosts])) == 1
+        return len(set(self._groups_of_host[level][hosts])) == 1
 
     def _exact(self, key: Key, num_bytes: int) -> float:
         """NaN where it does not take such a call"""

@@ -1,8 +1,8 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """From predicted or measured times to the rules of a tuning.json (see grammar.py).
 
-Rules only ask what all ranks know: the size of the communicator, its hosts and racks, and how long
-messages are, where that is the same for all.
+Rules only ask what all ranks know: the size of the communicator, its hosts and racks and the groups of
+the level above, and how long messages are, where that is the same for all.
 """
 
 import functools
@@ -46,6 +46,9 @@ UNRENUMBERED = {
 }
 # Those that do not look where ranks are, or hardly: a site file tells nothing about them
 BLIND = ("gather_bcast", "linear", "topo_linear")
+# Where the hosts of a communicator are, for which there are rules: in one rack; in several; in several
+# of one group of level 3 (of the site's level above racks), or of several groups
+ONE, SEVERAL, ONE_GROUP, SEVERAL_GROUPS, ANY = "one", "several", "one group", "groups", "any"
 # Those of which a communicator in one rack has the same rules as one in several racks
 ALLTOALLS = ("alltoall", "alltoallv")
 ANY_RACKS = ("allgather", *ALLTOALLS)
@@ -105,7 +108,8 @@ class Times:
     """Predicted times of a collective, and measured ones where there are any.
 
     `measured`: records of bench.read(). Those with more hosts than `placed` has are not used.
-    `racks` of the communicators: "one" (`placed` is on one), "several" or "any"."""
+    `racks` of the communicators: ONE (`placed` is on one) and so on (of ANY_RACKS, those of ONE_GROUP
+    may be in one rack, too)."""
 
     def __init__(
         self,
@@ -113,7 +117,7 @@ class Times:
         collective: str,
         version: str = "4.0",
         measured: Sequence[Measured] = (),
-        racks: str = "any",
+        racks: str = ANY,
     ) -> None:
         self.placed = placed
         self.collective = collective
@@ -227,10 +231,13 @@ class Times:
 
     def _kinds(self, hosts: int) -> list[str]:
         """Placements that are predicted"""
+        level = {SEVERAL: 0, SEVERAL_GROUPS: 1}.get(self.racks)
+        if self.racks == ONE_GROUP and self.collective not in ANY_RACKS:
+            level = 0
         return [
             kind
             for kind in PLACEMENTS
-            if self.racks != "several" or not self.placed.is_in_one_rack(hosts, kind)
+            if level is None or not self.placed.is_in_one(level, hosts, kind)
         ]
 
     def _predicted_at(
@@ -347,7 +354,7 @@ class Times:
         if is_measured:
             return True
         # all are equally far apart
-        if self.racks == "one" and ppn == 1:
+        if self.racks == ONE and ppn == 1:
             return False
         if name not in self.ours:
             return False
@@ -386,7 +393,7 @@ class Decision:
 
     @property
     def racks(self) -> str:
-        """Of the communicators: one, several, any"""
+        """Of the communicators: ONE, SEVERAL, ..."""
         return self.times.racks
 
     @property
@@ -565,10 +572,14 @@ def make_tree(decisions: list[Decision], collectives: Sequence[str], version: st
         rules = {"comm_hosts<=1": builtin}
         if collective in grammar.REDUCTIONS:
             rules["is_commutative=no"] = builtin
-        own = _ppn_tree([d for d in of if d.racks == "one"], builtin)
-        rest = _ppn_tree([d for d in of if d.racks != "one"], builtin)
-        if collective not in ANY_RACKS and own != rest:
+        in_rack, in_group = ([d for d in of if d.racks == racks] for racks in (ONE, ONE_GROUP))
+        rest = _ppn_tree([d for d in of if d.racks not in (ONE, ONE_GROUP)], builtin)
+        group = _ppn_tree(in_group, builtin) if in_group else rest
+        own = group if collective in ANY_RACKS else _ppn_tree(in_rack, builtin)
+        if own != group:
             rules["comm_racks<=1"] = own
+        if group != rest:
+            rules["comm_level3<=1"] = group
         # MPI returns at once from a call of one of VECTORS without bytes
         ranges: Ranges = {"avg_msg_size": (1, math.inf)} if collective in VECTORS else {}
         tree[f"collective={collective}"] = _prune(rules | rest, ranges)
@@ -711,6 +722,50 @@ def _three_digits(matrix: np.ndarray) -> list[list[float]]:
     return [[float(f"{value:.3g}") for value in row] for row in matrix]
 
 
+def _places(predictor: Predictor) -> dict[str, Placed]:
+    """Where communicators can be, ONE and so on, and hosts for that."""
+    site = predictor.site
+    racks, *above = site.groups_of_host
+    everywhere = Placed(predictor)
+    result = {ONE: Placed(predictor, _most_hosts(racks))}
+    if above and len(set(above[0])) > 1:
+        # a group of one rack tells no more than that rack
+        wide = [len(set(racks[above[0] == group])) > 1 for group in above[0]]
+        if any(wide):
+            result[ONE_GROUP] = Placed(predictor, _most_hosts(above[0], np.array(wide)))
+            return {**result, SEVERAL_GROUPS: everywhere}
+    if site.num_racks > 1:
+        result[SEVERAL] = everywhere
+    return {**result, ANY: everywhere}
+
+
+def _most_hosts(groups: np.ndarray, allowed: np.ndarray | None = None) -> np.ndarray:
+    """The hosts of the group that has most of them; allowed: those whose groups count."""
+    count = np.bincount(groups if allowed is None else groups[allowed])
+    return np.flatnonzero(groups == count.argmax())
+
+
+def _is_among(site: Site, m: Measured, collective: str, racks: str) -> bool:
+    """Whether a measurement is of a communicator in such a place."""
+    if racks == ANY:
+        return True
+    index = {host: i for i, host in enumerate(site.hosts)}
+    of_m = [index.get(host) for host in m.host_of_rank or ()]
+    here = [i for i in of_m if i is not None]
+    is_known = bool(of_m) and None not in of_m
+
+    def is_in_one(level: int) -> bool:
+        return is_known and len(set(site.groups_of_host[level][here])) == 1
+
+    if racks == ONE:
+        return is_in_one(0)
+    if racks == SEVERAL:
+        return not is_in_one(0)
+    if racks == SEVERAL_GROUPS:
+        return not is_in_one(1)
+    return is_in_one(1) and (collective in ANY_RACKS or not is_in_one(0))
+
+
 def make_tuning(
     site: Site,
     version: str = "4.0",
@@ -737,21 +792,16 @@ def make_tuning(
     if unused:
         hosts = ", ".join(map(str, sorted(unused)))
         notes.append(f"measurements on {hosts} hosts do not belong to this site")
-    in_rack = {site.hosts[i]: int(rack) for i, rack in enumerate(site.rack_of_host)}
-    by_racks: dict[str, list[Measured]] = {"one": [], "several": [], "any": [*measured]}
-    for m in measured:
-        of_m = {in_rack.get(host) for host in m.host_of_rank or ()}
-        by_racks["one" if len(of_m) == 1 else "several"].append(m)
-    everywhere = Placed(predictor)
-    placed = {"one": Placed(predictor, one_rack=True), "several": everywhere, "any": everywhere}
+    placed = _places(predictor)
     decisions = []
     for collective in collectives if site.num_hosts > 1 else ():
-        if collective in ANY_RACKS:
-            classes = ["any"]
-        else:
-            classes = ["one", "several"] if site.num_racks > 1 else ["one"]
-        for racks in classes:
-            times = Times(placed[racks], collective, version, by_racks[racks], racks)
+        for racks in placed:
+            if collective in ANY_RACKS and racks in (ONE, SEVERAL):
+                continue
+            if collective not in ANY_RACKS and racks == ANY:
+                continue
+            of_these = [m for m in measured if _is_among(site, m, collective, racks)]
+            times = Times(placed[racks], collective, version, of_these, racks)
             decisions += decide(times, min_gain)
     tree = make_tree(decisions, collectives, version)
     if site.rack_bandwidth_mbps is not None:

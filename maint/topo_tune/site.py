@@ -73,12 +73,13 @@ class Site:
     def num_racks(self) -> int:
         return len(self.rack_names)
 
-    def group_of_host(self, number: int) -> np.ndarray:
-        """The group of each host in levels[number]."""
-        groups = np.arange(self.num_hosts)
-        for level in self.levels[: number + 1]:
-            groups = level.of_group[groups]
-        return groups
+    @property
+    def groups_of_host(self) -> list[np.ndarray]:
+        """For each level, the group of each host."""
+        result = [np.arange(self.num_hosts)]
+        for level in self.levels:
+            result.append(level.of_group[result[-1]])
+        return result[1:]
 
     def grouping(self) -> dict[str, Any]:
         """Format, and racks or levels, as a file has them: of format 1, where that can tell all."""

@@ -48,7 +48,7 @@ def test_what_gains_and_how_much(tmp_path: Path) -> None:
 
     # the same by hand
     predictor = Predictor(site.load(tmp_path / "site.json"), "4.0")
-    hosts = place(predictor.site.rack_of_host, 16, 1, "random")
+    hosts = place(predictor.site.groups_of_host, 16, 1, "random")
     rows, _ = advise.read(str(path))
     (first, *_), _ = advise.advise(predictor, rows[:1], "random")
     times = predictor.times_us("allgather", hosts, 16384, algorithms=[first.best, "ring"])

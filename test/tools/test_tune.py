@@ -119,9 +119,15 @@ def edit(*keys: Any, value: Any) -> Any:
 
 def make_levels(**more: Any) -> dict[str, Any]:
     """DEMO in format 2, its racks in two pods; `more` is of the level of pods."""
-    racks, pods = DEMO["racks"], {"name": "pod", "groups": ["p0", "p1"], "of_group": [0, 0, 1, 1]}
+    return in_pods(DEMO, [0, 0, 1, 1], **more)
+
+
+def in_pods(raw: Any, of_rack: list[int], **more: Any) -> dict[str, Any]:
+    """A site in format 2, its racks in pods p0, p1, ..."""
+    racks, names = raw["racks"], [f"p{i}" for i in range(max(of_rack) + 1)]
+    pods = {"name": "pod", "groups": names, "of_group": of_rack}
     level = {"name": "rack", "groups": racks["names"], "of_group": racks["of_host"]}
-    rest = {key: value for key, value in DEMO.items() if key != "racks"}
+    rest = {key: value for key, value in raw.items() if key != "racks"}
     return {**rest, "format": 2, "levels": [level, pods | more]}
 
 
@@ -740,8 +746,8 @@ def test_clustering_of_what_was_not_measured(tmp_path: Path) -> None:
 # -- what is predicted --
 
 
-def placed(raw: Any, one_rack: bool = False) -> Placed:
-    return Placed(Predictor(site.check(raw)), one_rack)
+def placed(raw: Any) -> Placed:
+    return Placed(Predictor(site.check(raw)))
 
 
 @given(
@@ -753,7 +759,7 @@ def placed(raw: Any, one_rack: bool = False) -> Placed:
 def test_placements(sizes: Any, ppn: int, kind: str) -> None:
     racks_of = np.repeat(np.arange(len(sizes)), sizes)
     for num_hosts in {1, len(racks_of) // 2 or 1, len(racks_of)}:
-        hosts = placements.place(racks_of, num_hosts, ppn, kind)
+        hosts = placements.place([racks_of], num_hosts, ppn, kind)
         assert sorted(np.bincount(hosts, minlength=len(racks_of)))[-num_hosts:] == [ppn] * num_hosts
         assert len(hosts) == num_hosts * ppn
         if kind == "block":
@@ -762,6 +768,17 @@ def test_placements(sizes: Any, ppn: int, kind: str) -> None:
             # the first hosts are of as many racks as there are
             assert len(set(racks_of[hosts[: len(sizes)]])) == min(len(sizes), num_hosts)
             assert (hosts == np.tile(hosts[:num_hosts], ppn)).all()
+
+
+def test_placements_on_pods() -> None:
+    """Hosts h of racks 3, 1 | 0, 2, in pods 0 | 1: next rank in the next pod."""
+    racks = np.array([3, 3, 1, 1, 0, 0, 2, 2, 2])
+    pods = np.array([1, 0, 1, 0])[racks]  # racks 1, 3 are in pod 0
+    block = placements.place([racks, pods], 9, 1, "block")
+    assert racks[block].tolist() == [1, 1, 3, 3, 0, 0, 2, 2, 2]
+    cyclic = placements.place([racks, pods], 9, 1, "cyclic")
+    assert racks[cyclic].tolist() == [1, 0, 3, 2, 1, 0, 3, 2, 2]
+    assert sorted(cyclic) == list(range(9))
 
 
 @given(
@@ -975,6 +992,7 @@ SITES = {
         "bandwidth_mbps": [[0] * 4] * 4,
     },
     "600 hosts": make_site([20] * 30, 2, 3, 10_000, 4000, tables=True),
+    "pods": in_pods(make_site([2, 3, 2, 2, 3]), [0, 1, 1, 0, 1], uplink_mbps=[30, 20]),
 }
 
 
@@ -1123,13 +1141,72 @@ def test_boundaries_lie_between_evaluated_sizes(name: str) -> None:
         for ranks, total in itertools.product((d.ranks[0], d.ranks[-1]), (d.low, d.high)):
             about: dict[str, Any] = {
                 "collective": d.collective,
-                "racks": 1 if d.racks == "one" else 2,
+                "racks": 1 if d.racks == rules.ONE else 2,
+                "level3": 2 if d.racks == rules.SEVERAL_GROUPS else 1,
             }
             call = call_of(ranks, total, ranks // d.ppn, **about)
             selection = grammar.select(tuning, call)
             assert selection.from_rule
             expected = builtin(call) if d.algorithm == "builtin" else d.algorithm
             assert selection.short == expected
+
+
+def test_rules_by_pods() -> None:
+    """One in a pod is another one than on several pods, where a pod's uplink is slow."""
+    tuning, decisions, _ = tuning_of("pods")
+    places = {d.collective: set() for d in decisions}
+    for d in decisions:
+        places[d.collective].add(d.racks)
+    groups = {rules.ONE_GROUP, rules.SEVERAL_GROUPS}
+    for collective, found in places.items():
+        assert found == groups if collective in rules.ANY_RACKS else groups | {rules.ONE}
+    assert any("comm_level3<=1" in of for of in tuning["comm_type=intra"].values())
+    # blocks that a pod's uplink carries once, or once for each rack
+    chosen_at = {
+        level3: grammar.select(
+            tuning,
+            call_of(
+                12,
+                12 << 16,
+                12,
+                collective="allgather",
+                racks=5 if level3 > 1 else 3,
+                level3=level3,
+            ),
+        ).short
+        for level3 in (1, 2)
+    }
+    assert "topo_ring" in chosen_at.values()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "pods", "hosts"),
+    [([2, 3, 2], [0, 1, 2], 0), ([3, 2], [0, 0], 0), ([5, 1, 1], [0, 1, 1], 2)],
+    ids=["racks in a pod each", "all in a pod", "most in a pod of one rack"],
+)
+def test_rules_where_pods_are_racks(sizes: Any, pods: Any, hosts: int) -> None:
+    raw = in_pods(make_site(sizes), pods, uplink_mbps=[20] * (max(pods) + 1))
+    tuning, decisions, _ = rules.make_tuning(site.check(raw), collectives=["bcast", "allgather"])
+    in_pod = {d.ranks[-1] // d.ppn for d in decisions if d.racks == rules.ONE_GROUP}
+    assert in_pod == ({hosts} if hosts else set())
+    assert hosts or "comm_level3" not in json.dumps(tuning)
+
+
+def test_measurements_count_where_they_were_made() -> None:
+    loaded = site.check(SITES["pods"])
+    of = loaded.hosts  # racks of 2, 3, 2, 2, 3
+    for hosts, collective, expected in (
+        (of[2:4], "bcast", rules.ONE),
+        (of[2:6], "bcast", rules.ONE_GROUP),
+        (of[:3], "bcast", rules.SEVERAL_GROUPS),
+        (of[2:4], "allgather", rules.ONE_GROUP),
+        ((), "bcast", rules.SEVERAL_GROUPS),
+    ):
+        m = bench.Measured(len(hosts), 1, "", "ring", 8, 1.0, collective, list(hosts))
+        classes = [rules.ONE, rules.ONE_GROUP, rules.SEVERAL_GROUPS]
+        if collective == "allgather":
+            classes.remove(rules.ONE)
+        assert [c for c in classes if rules._is_among(loaded, m, collective, c)] == [expected]
 
 
 def tree_of(name: str, collective: str) -> Any:
@@ -1181,7 +1258,9 @@ def test_what_rules_of_alltoalls_ask(name: str) -> None:
         else:
             assert all(key.startswith("avg_msg_size") for key in of_size)
         if any(key.endswith("_planned") for key in keys):
-            first, second = list(tree)[:2]
+            first, *others = tree
+            groups = tree.get("comm_level3<=1")
+            second = next(iter(groups)) if groups else others[0]
             assert first == "comm_hosts<=1" and second.startswith("comm_ppn<=")
 
 
@@ -1867,6 +1946,28 @@ def test_two_ranks_a_host_do_not_hide_the_racks(tmp_path: Path) -> None:
         assert cells[i] == " " and {cells[j] for j in own if j != i} == {"█"}
         assert {cells[j] for j in range(12) if j not in own} == {"░"}
         assert row.endswith(f" rack{i // 4}") == (i % 4 == 0)
+
+
+def test_groups_are_drawn_together(tmp_path: Path) -> None:
+    raw = in_pods(make_site([2, 1, 2]), [1, 0, 1], uplink_mbps=[20, None])
+    what = draw.panels(site.check(raw))
+    assert what.labels == ["n2", "n0", "n1", "n3", "n4"]
+    assert what.racks == [("rack1", 0, 0), ("rack0", 1, 2), ("rack2", 3, 4)]
+    assert what.groups == [("p0", 0, 0), ("p1", 1, 4)]
+    text = topo_tune("show", write(tmp_path, raw)).stdout
+    assert "3 racks, 2 of level pod" in text and "between groups of pod" in text
+    assert "uplinks of level pod, Mbit/s: p0 20, p1 -" in text
+    rows = [row.split() for row in text.splitlines() if row.startswith("│ rack")]
+    assert [(row[1], row[3]) for row in rows] == [("rack1", "p0"), ("rack0", "p1"), ("rack2", "p1")]
+    ends = [line.partition("rack")[2] for line in text.splitlines()[-5:]]
+    assert ends == ["1 of p0", "0 of p1", "", "2", ""]
+    assert draw.picture(site.check(raw), "svg").startswith(b"<?xml")
+    tables = in_pods(make_site([2, 1, 2], tables=True), [1, 0, 1])
+    what = draw.panels(site.check(tables))
+    assert what.labels == ["rack1", "rack0", "rack2"]
+    assert what.groups == [("p0", 0, 0), ("p1", 1, 2)]
+    assert topo_tune("show", write(tmp_path, tables)).returncode == 0
+    assert draw.picture(site.check(tables), "svg").startswith(b"<?xml")
 
 
 def test_picture_has_logarithmic_colours_and_names(monkeypatch: pytest.MonkeyPatch) -> None:
