@@ -151,6 +151,19 @@ static int allgather_again(void)
     return is_right;
 }
 
+/* The block of one process goes to where displs says. */
+static int allgatherv_alone(void)
+{
+    int in = rank + 1, out[4] = { 0 }, count = 1, displ = 2;
+    MPI_Request req;
+
+    MPI_Allgatherv(&in, 1, MPI_INT, out, &count, &displ, MPI_INT, MPI_COMM_SELF);
+    displ = 3;
+    MPI_Iallgatherv(&in, 1, MPI_INT, out, &count, &displ, MPI_INT, MPI_COMM_SELF, &req);
+    MPI_Wait(&req, MPI_STATUS_IGNORE);
+    return out[0] == 0 && out[1] == 0 && out[2] == in && out[3] == in;
+}
+
 /* With a radix far above the number of ranks */
 static int ibarrier_radix(void)
 {
@@ -188,7 +201,8 @@ static const struct {
     { "igather_alone", igather_alone }, { "ibcast_root", ibcast_root },
     { "reduce_scatter", reduce_scatter }, { "empty_type", empty_type },
     { "ibarrier_radix", ibarrier_radix }, { "gather_again", gather_again },
-    { "scatter_again", scatter_again }, { "allgather_again", allgather_again }
+    { "scatter_again", scatter_again }, { "allgather_again", allgather_again },
+    { "allgatherv_alone", allgatherv_alone }
 };
 
 int main(int argc, char **argv)

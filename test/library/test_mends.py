@@ -24,6 +24,7 @@ CASES: dict[str, Env] = {
     "gather_again": {},
     "scatter_again": {},
     "allgather_again": {},
+    "allgatherv_alone": {},
 }
 
 MENDED: list[str] = []  # by now: the patch is for other cases
@@ -34,6 +35,7 @@ if mpich_numversion() >= 40300000:
         "MPIR_CVAR_IBARRIER_DISSEM_KVAL": 32767,
     }
     MENDED = ["wait_inactive", "waitany", "gather_again", "scatter_again", "allgather_again"]
+    MENDED.append("allgatherv_alone")
 
 
 def run(run_mpi: Launch, program: Any, case: str, timeout: int = 15) -> Job:
