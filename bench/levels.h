@@ -26,30 +26,6 @@
 #define LEVELS_PAIR_HOSTS 1024  /* of more hosts two levels at once would take too long: O(n^2) 300 times */
 #define LEVELS_CLEAR 2.0        /* times the noise, that a group is nearer inside, at least */
 
-/* Distances between members of a group [0], and from others in the group above [1] */
-typedef struct {
-    double sum[2], squares[2], count[2];
-} levels_sums_t;
-
-static void levels_add(levels_sums_t * s, int far, double d)
-{
-    s->sum[far] += d;
-    s->squares[far] += d * d;
-    s->count[far]++;
-}
-
-static double levels_mean(const levels_sums_t * s, int far)
-{
-    return s->count[far] > 0 ? s->sum[far] / s->count[far] : 0;
-}
-
-static double levels_scatter(const levels_sums_t * s, int far)
-{
-    double mean = levels_mean(s, far);
-    double variance = s->count[far] > 0 ? s->squares[far] / s->count[far] - mean * mean : 0;
-    return variance > 0 ? sqrt(variance) : 0;
-}
-
 /*
  * How sure it is that these groups are a level inside of the groups above, 0..1: as
  * racks_confidence(), but of distances inside of those, and where they are a proof. -1 without memory.
@@ -57,7 +33,7 @@ static double levels_scatter(const levels_sums_t * s, int far)
 static double levels_confidence(int n, const float *dist, const int *group, const int *above,
                                 double noise)
 {
-    levels_sums_t all = { {0}, {0}, {0} }, *of = calloc(n, sizeof(*of));
+    racks_sums_t all = { {0}, {0}, {0} }, *of = calloc(n, sizeof(*of));
     int *members = calloc(3 * (size_t) n, sizeof(int));
     int *parts = members + n, *wide = parts + n;        /* of a group above: all, and of several members */
     int unproven = 0;
@@ -73,49 +49,24 @@ static double levels_confidence(int n, const float *dist, const int *group, cons
         for (int j = 0; j < n; j++) {
             if (i == j || above[i] != above[j])
                 continue;
-            levels_add(&all, group[i] != group[j], dist[(size_t) i * n + j]);
-            levels_add(&of[group[i]], group[i] != group[j], dist[(size_t) i * n + j]);
+            racks_add(&all, group[i] != group[j], dist[(size_t) i * n + j]);
+            racks_add(&of[group[i]], group[i] != group[j], dist[(size_t) i * n + j]);
         }
     }
     sure = 0;
     for (int i = 0; i < n; i++) {
-        const levels_sums_t *own = &of[group[i]];
+        const racks_sums_t *own = &of[group[i]];
         if (parts[above[i]] > 1 && (wide[above[i]] < 2 || members[group[i]] == 1))
             unproven++;
-        else if (parts[above[i]] > 1 && levels_mean(own, 1) - levels_mean(own, 0) < LEVELS_CLEAR * noise)
+        else if (parts[above[i]] > 1 && racks_mean(own, 1) - racks_mean(own, 0) < LEVELS_CLEAR * noise)
             goto fn_exit;
     }
-    if (all.count[0] == 0 || all.count[1] == 0)
-        goto fn_exit;
-    double separation = (levels_mean(&all, 1) - levels_mean(&all, 0)) /
-        (levels_scatter(&all, 0) + levels_scatter(&all, 1) + noise);
-    if (separation > 0)
-        sure = (1 - exp(-separation * separation / 4)) *
-            fmin((double) (n - unproven) / n, all.count[0] / (all.count[0] + 1));
+    sure = racks_sure(&all, noise, (double) (n - unproven) / n);
 
   fn_exit:
     free(members);
     free(of);
     return sure;
-}
-
-/* The widest steps between merges, as in racks_from_distances(); not across groups above. Sets
- * cuts[RACKS_MAX_CUTS], numbers of merges; returns how many there are. */
-static int levels_cuts(int n, const racks_merge_t * merges, const int *above, int *cuts)
-{
-    int num = 0;
-
-    for (int m = 1; m < n - 1 && above[merges[m].a] == above[merges[m].b]; m++) {
-        double step = merges[m].height - merges[m - 1].height;
-        int at = num < RACKS_MAX_CUTS ? num++ : RACKS_MAX_CUTS;
-        for (; at > 0 && step > merges[cuts[at - 1]].height - merges[cuts[at - 1] - 1].height; at--) {
-            if (at < RACKS_MAX_CUTS)
-                cuts[at] = cuts[at - 1];
-        }
-        if (at < RACKS_MAX_CUTS)
-            cuts[at] = m;
-    }
-    return num;
 }
 
 /*
@@ -139,7 +90,7 @@ static int levels_inside(int n, const float *dist, double noise, const int *abov
             work[(size_t) i * n + j] = dist[(size_t) i * n + j] + (above[i] == above[j] ? 0 : 1e3f);
     }
     racks_tree(n, work, merges, trial, number);
-    for (int c = levels_cuts(n, merges, above, cuts) - 1; c >= 0; c--) {
+    for (int c = racks_cuts(n, merges, above, cuts) - 1; c >= 0; c--) {
         racks_cut(n, merges, cuts[c], trial, number);
         double sure = levels_confidence(n, dist, trial, above, noise);
         if (sure < 0)
@@ -321,7 +272,7 @@ static int levels_pair(int n, const metric_t * metric, double confidence, level_
     memcpy(work, metric->distance, sizeof(float) * n * n);
     racks_tree(n, work, merges, fine.of, number);
     status = 0;
-    for (int c = levels_cuts(n, merges, whole, cuts) - 1; c >= 0; c--) {
+    for (int c = racks_cuts(n, merges, whole, cuts) - 1; c >= 0; c--) {
         coarse.num = racks_cut(n, merges, cuts[c], coarse.of, number);
         fine.num = levels_inside(n, metric->distance, metric->noise, coarse.of, fine.of,
                                  &fine.confidence);

@@ -108,40 +108,84 @@ static int racks_cut(int n, const racks_merge_t * merges, int count, int *rack, 
     return racks;
 }
 
-/* How sure this grouping is, 0..1. */
+/*
+ * The widest steps between merges, which are where to cut; not across groups above, if above[] is given.
+ * Sets cuts[RACKS_MAX_CUTS], numbers of merges, the widest first; returns how many there are.
+ */
+static int racks_cuts(int n, const racks_merge_t * merges, const int *above, int *cuts)
+{
+    int num = 0;
+
+    for (int m = 1; m < n - 1 && (!above || above[merges[m].a] == above[merges[m].b]); m++) {
+        double step = merges[m].height - merges[m - 1].height;
+        int at = num < RACKS_MAX_CUTS ? num++ : RACKS_MAX_CUTS;
+        for (; at > 0 && step > merges[cuts[at - 1]].height - merges[cuts[at - 1] - 1].height; at--) {
+            if (at < RACKS_MAX_CUTS)
+                cuts[at] = cuts[at - 1];
+        }
+        if (at < RACKS_MAX_CUTS)
+            cuts[at] = m;
+    }
+    return num;
+}
+
+/* Distances between members of a group [0], and from others [1] */
+typedef struct {
+    double sum[2], squares[2], count[2];
+} racks_sums_t;
+
+static void racks_add(racks_sums_t * s, int far, double d)
+{
+    s->sum[far] += d;
+    s->squares[far] += d * d;
+    s->count[far]++;
+}
+
+static double racks_mean(const racks_sums_t * s, int far)
+{
+    return s->count[far] > 0 ? s->sum[far] / s->count[far] : 0;
+}
+
+static double racks_scatter(const racks_sums_t * s, int far)
+{
+    double mean = racks_mean(s, far);
+    double variance = s->count[far] > 0 ? s->squares[far] / s->count[far] - mean * mean : 0;
+    return variance > 0 ? sqrt(variance) : 0;
+}
+
+/* How sure a grouping is by its distances, 0..1; part: of all that it says something of */
+static double racks_sure(const racks_sums_t * s, double noise, double part)
+{
+    if (s->count[0] == 0 || s->count[1] == 0)
+        return 0;
+    double separation = (racks_mean(s, 1) - racks_mean(s, 0)) /
+        (racks_scatter(s, 0) + racks_scatter(s, 1) + noise);
+    if (separation <= 0)
+        return 0;
+    /* separation 1: 0.22, 2: 0.63, 3: 0.89; less if it is of few, or near pairs are few */
+    return (1 - exp(-separation * separation / 4)) *
+        fmin(part, s->count[0] / (s->count[0] + 1));
+}
+
+/* How sure this grouping is, 0..1: less if most hosts are alone. */
 static double racks_confidence(int n, const float *dist, const int *rack, double noise)
 {
-    double sum[2] = { 0, 0 }, squares[2] = { 0, 0 }, count[2] = { 0, 0 }, mean[2], scatter[2];
+    racks_sums_t sums = { {0}, {0}, {0} };
     int lonely = 0;
 
     for (int i = 0; i < n; i++) {
         int alone = 1;
 
         for (int j = 0; j < n; j++) {
-            double d = dist[(size_t) i * n + j];
             int far = rack[i] != rack[j];
             if (i == j)
                 continue;
             alone &= far;
-            sum[far] += d;
-            squares[far] += d * d;
-            count[far]++;
+            racks_add(&sums, far, dist[(size_t) i * n + j]);
         }
         lonely += alone;
     }
-    if (count[0] == 0 || count[1] == 0)
-        return 0;
-    for (int k = 0; k < 2; k++) {
-        mean[k] = sum[k] / count[k];
-        double variance = squares[k] / count[k] - mean[k] * mean[k];
-        scatter[k] = variance > 0 ? sqrt(variance) : 0;
-    }
-    double separation = (mean[1] - mean[0]) / (scatter[0] + scatter[1] + noise);
-    if (separation <= 0)
-        return 0;
-    /* separation 1: 0.22, 2: 0.63, 3: 0.89; less if most hosts are alone or near pairs are few */
-    return (1 - exp(-separation * separation / 4)) *
-        fmin((double) (n - lonely) / n, count[0] / (count[0] + 1));
+    return racks_sure(&sums, noise, (double) (n - lonely) / n);
 }
 
 /*
@@ -156,38 +200,27 @@ static int racks_from_distances(int n, const float *dist, double noise, int *rac
     double best = 0;
     float *work = malloc(sizeof(float) * n * n);
     racks_merge_t *merges = malloc(sizeof(*merges) * n);
-    int *scratch = malloc(sizeof(int) * 3 * n);
+    int *trial = malloc(sizeof(int) * 2 * n), *number = trial + n;
 
     *confidence = 0;
-    if (!work || !merges || !scratch) {
+    if (!work || !merges || !trial) {
         racks = 0;
         goto fn_exit;
     }
     memcpy(work, dist, sizeof(float) * n * n);
-    racks_tree(n, work, merges, scratch, scratch + n);
+    racks_tree(n, work, merges, trial, number);
 
-    int *trial = scratch, *number = scratch + n, *tried = scratch + 2 * n;
-    int best_count = 0;
-    memset(tried, 0, sizeof(int) * n);
-    for (int c = 0; c < RACKS_MAX_CUTS; c++) {
-        int widest = 0;         /* cut after this many merges */
-        for (int m = 1; m < n - 1; m++) {
-            if (!tried[m] && (!widest || merges[m].height - merges[m - 1].height >
-                              merges[widest].height - merges[widest - 1].height))
-                widest = m;
-        }
-        if (!widest)
-            break;
-        tried[widest] = 1;
-        racks_cut(n, merges, widest, trial, number);
+    int cuts[RACKS_MAX_CUTS], num_cuts = racks_cuts(n, merges, NULL, cuts), best_cut = 0;
+    for (int c = 0; c < num_cuts; c++) {
+        racks_cut(n, merges, cuts[c], trial, number);
         double sure = racks_confidence(n, dist, trial, noise);
         if (sure > best) {
             best = sure;
-            best_count = widest;
+            best_cut = cuts[c];
         }
     }
     if (best >= RACKS_BELIEVED) {
-        racks = racks_cut(n, merges, best_count, rack, number);
+        racks = racks_cut(n, merges, best_cut, rack, number);
         *confidence = best;
     } else {
         memset(rack, 0, sizeof(int) * n);
@@ -195,7 +228,7 @@ static int racks_from_distances(int n, const float *dist, double noise, int *rac
     }
 
   fn_exit:
-    free(scratch);
+    free(trial);
     free(merges);
     free(work);
     return racks;

@@ -2,7 +2,8 @@
  * Copyright (C) by the mpich-topo authors. See LICENSE.
  *
  * topo-pingpong: measure what lies between the hosts of a site, group them into racks, and these into
- * pods and such where that is clear, and write it all to site.json (maint/topo_tune/site.schema.json) for topo-tune and the library.
+ * pods and such where that is clear, and write it all to site.json (maint/topo_tune/site.schema.json)
+ * for topo-tune and the library.
  *
  *     mpicc -O2 -o topo-pingpong topo-pingpong.c -lm
  *

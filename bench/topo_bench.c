@@ -1386,11 +1386,17 @@ static void print_traffic(const struct mark *m)
 
 /* What runs between calls is of our own, so that it does not change with what is measured. */
 
+/* Each rank with those k before and behind it */
+static void meet(int k)
+{
+    MPI_Sendrecv(NULL, 0, MPI_BYTE, (rank + k) % nprocs, TAG_BARRIER, NULL, 0, MPI_BYTE,
+                 (rank - k + nprocs) % nprocs, TAG_BARRIER, comm, MPI_STATUS_IGNORE);
+}
+
 static void dissemination_barrier(void)
 {
     for (int k = 1; k < nprocs; k *= 2)
-        MPI_Sendrecv(NULL, 0, MPI_BYTE, (rank + k) % nprocs, TAG_BARRIER, NULL, 0, MPI_BYTE,
-                     (rank - k + nprocs) % nprocs, TAG_BARRIER, comm, MPI_STATUS_IGNORE);
+        meet(k);
 }
 
 /* Ranks connect when they first meet, and what asks all connections for what came takes longer the more of
@@ -1401,8 +1407,7 @@ static void dissemination_barrier(void)
 static void meet_others(void)
 {
     for (int k = 1; k < nprocs && k <= MAX_MET; k++)
-        MPI_Sendrecv(NULL, 0, MPI_BYTE, (rank + k) % nprocs, TAG_BARRIER, NULL, 0, MPI_BYTE,
-                     (rank - k + nprocs) % nprocs, TAG_BARRIER, comm, MPI_STATUS_IGNORE);
+        meet(k);
 }
 
 /* Numbers of rank 0, for all: along a binomial tree */

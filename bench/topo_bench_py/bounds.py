@@ -101,9 +101,9 @@ def bound_us(
 
     counts: where blocks are not all of b bytes, the hosts and what goes from each to each.
 
-    The largest, over all hosts, racks and groups above, of the bits that must go into it or out of it beyond a
-    burst, divided by the rate of its link (Mbit/s, so that bits / rate are microseconds). It counts
-    payload only, no headers, no latency, no CPU time: all these can only add to it.
+    The largest, over all hosts, racks and groups above, of the bits that must go into it or out of it
+    beyond a burst, divided by the rate of its link (Mbit/s, so that bits / rate are microseconds). It
+    counts payload only, no headers, no latency, no CPU time: all these can only add to it.
     """
     p = len(host_of_rank)
     of_all: list[tuple[Mapping[str, Any], Callable[[Any], float | None]]] = [

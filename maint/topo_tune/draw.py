@@ -74,15 +74,7 @@ def _runs(group_of_row: np.ndarray, level: Level) -> list[tuple[str, int, int]]:
 
 def rack_order(site: Site) -> np.ndarray:
     """Indices of the racks, those of a group above together."""
-    return np.lexsort([np.arange(site.num_racks), *groups_of_rack(site)])
-
-
-def groups_of_rack(site: Site) -> list[np.ndarray]:
-    """For each level above racks, the group of each rack."""
-    result = [np.arange(site.num_racks)]
-    for level in site.levels[1:]:
-        result.append(level.of_group[result[-1]])
-    return result[1:]
+    return np.lexsort([np.arange(site.num_racks), *site.groups_of_rack])
 
 
 def picture(site: Site, file_format: str = "png") -> bytes:
@@ -167,7 +159,7 @@ def show(site: Site, console: Console) -> None:
         table.add_column(f"other\n{unit}", justify="right", no_wrap=True)
     for rack in rack_order(site):
         name = site.rack_names[rack]
-        above = zip(site.levels[1:], groups_of_rack(site), strict=True)
+        above = zip(site.levels[1:], site.groups_of_rack, strict=True)
         groups = [Text(_cut(level.groups[of_rack[rack]], 24)) for level, of_rack in above]
         hosts = [site.hosts[i] for i in np.flatnonzero(site.rack_of_host == rack)]
         cells = []
@@ -196,7 +188,7 @@ def _medians(site: Site, table: np.ndarray, unit: str) -> str:
     parts = [f"{_cell(near)} {unit} in racks"]
     apart = ~np.eye(site.num_racks, dtype=bool)
     names = ["racks", *(f"groups of {_cut(level.name, 24)}" for level in site.levels[1:])]
-    of_all = [*groups_of_rack(site), np.zeros(site.num_racks, dtype=int)]
+    of_all = [*site.groups_of_rack, np.zeros(site.num_racks, dtype=int)]
     for name, of_rack in zip(names, of_all, strict=True):
         same = of_rack[:, np.newaxis] == of_rack
         values = table[apart & same]

@@ -130,8 +130,8 @@ class Predictor:
         algorithms: Iterable[str] | None = None,
     ) -> dict[str, float]:
         """{algorithm: microseconds} of a call by ranks on `hosts`. Bytes: of the buffer of bcast, reduce
-        and allreduce, else of a block (where they may differ, all are equal). Left out is what is not known, and
-        what does not take such a call."""
+        and allreduce, else of a block (where they may differ, all are equal). Left out is what is not
+        known, and what does not take such a call."""
         placement = self._placement(hosts)
         result = {}
         for name in self.algorithms(collective) if algorithms is None else algorithms:

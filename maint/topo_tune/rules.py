@@ -745,25 +745,24 @@ def _most_hosts(groups: np.ndarray, allowed: np.ndarray | None = None) -> np.nda
     return np.flatnonzero(groups == count.argmax())
 
 
-def _is_among(site: Site, m: Measured, collective: str, racks: str) -> bool:
-    """Whether a measurement is of a communicator in such a place."""
+def _in_one(site: Site, index: dict[str, int], m: Measured) -> list[bool]:
+    """For each level, whether a measurement is of a communicator in one of its groups. index: of hosts"""
+    hosts = [index[host] for host in m.host_of_rank or () if host in index]
+    is_known = 0 < len(hosts) == len(m.host_of_rank or ())
+    return [is_known and len(set(groups[hosts])) == 1 for groups in site.groups_of_host]
+
+
+def _is_among(in_one: list[bool], collective: str, racks: str) -> bool:
+    """Whether a communicator is in such a place. in_one: see _in_one"""
     if racks == ANY:
         return True
-    index = {host: i for i, host in enumerate(site.hosts)}
-    of_m = [index.get(host) for host in m.host_of_rank or ()]
-    here = [i for i in of_m if i is not None]
-    is_known = bool(of_m) and None not in of_m
-
-    def is_in_one(level: int) -> bool:
-        return is_known and len(set(site.groups_of_host[level][here])) == 1
-
     if racks == ONE:
-        return is_in_one(0)
+        return in_one[0]
     if racks == SEVERAL:
-        return not is_in_one(0)
+        return not in_one[0]
     if racks == SEVERAL_GROUPS:
-        return not is_in_one(1)
-    return is_in_one(1) and (collective in ANY_RACKS or not is_in_one(0))
+        return not in_one[1]
+    return in_one[1] and (collective in ANY_RACKS or not in_one[0])
 
 
 def make_tuning(
@@ -793,6 +792,8 @@ def make_tuning(
         hosts = ", ".join(map(str, sorted(unused)))
         notes.append(f"measurements on {hosts} hosts do not belong to this site")
     placed = _places(predictor)
+    index = {host: i for i, host in enumerate(site.hosts)}
+    located = [(m, _in_one(site, index, m)) for m in measured]
     decisions = []
     for collective in collectives if site.num_hosts > 1 else ():
         for racks in placed:
@@ -800,7 +801,7 @@ def make_tuning(
                 continue
             if collective not in ANY_RACKS and racks == ANY:
                 continue
-            of_these = [m for m in measured if _is_among(site, m, collective, racks)]
+            of_these = [m for m, where in located if _is_among(where, collective, racks)]
             times = Times(placed[racks], collective, version, of_these, racks)
             decisions += decide(times, min_gain)
     tree = make_tree(decisions, collectives, version)

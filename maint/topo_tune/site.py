@@ -76,8 +76,14 @@ class Site:
     @property
     def groups_of_host(self) -> list[np.ndarray]:
         """For each level, the group of each host."""
-        result = [np.arange(self.num_hosts)]
-        for level in self.levels:
+        of_rack = self.rack_of_host
+        return [of_rack, *(groups[of_rack] for groups in self.groups_of_rack)]
+
+    @property
+    def groups_of_rack(self) -> list[np.ndarray]:
+        """For each level above racks, the group of each rack."""
+        result = [np.arange(self.num_racks)]
+        for level in self.levels[1:]:
             result.append(level.of_group[result[-1]])
         return result[1:]
 
