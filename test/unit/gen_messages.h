@@ -365,7 +365,7 @@ bool MPIR_Request_is_complete(const MPIR_Request * req)
     return req->is_complete;
 }
 
-int MPII_Topo_wait_bytes(MPIR_Request ** request, MPI_Aint * bytes, MPII_Topo_attr_t * attr)
+int MPII_Topo_end_request(MPIR_Request ** request, MPI_Aint * bytes, MPII_Topo_attr_t * attr)
 {
     MPIR_Request *req = *request;
     rank_t *r = &ranks[req->owner];
@@ -391,9 +391,9 @@ int MPII_Topo_wait_bytes(MPIR_Request ** request, MPI_Aint * bytes, MPII_Topo_at
     return MPI_SUCCESS;
 }
 
-int MPIC_Wait(MPIR_Request * request, MPIR_Errflag_t * errflag)
+int MPID_Wait(MPIR_Request * request, MPI_Status * status)
 {
-    (void) request, (void) errflag;
+    (void) request, (void) status;
     assert(!"the test waits");
     return MPI_SUCCESS;
 }
@@ -455,12 +455,13 @@ bool MPII_Topo_pipes_write(MPII_Topo_pipes_t * p, int to, const void *buf, MPI_A
 {
     pipe_t *pipe = pipe_of(p, p->rank, to);
 
-    assert(error == TOPO_ERROR_NONE && bytes == count * type && type == sizeof(cell_t));
+    assert(error == TOPO_ERROR_NONE && bytes == count * type && bytes % sizeof(cell_t) == 0);
+    count = bytes / sizeof(cell_t);
     *mpi_errno = MPI_SUCCESS;
     if (pipe->num == PIPE_SLOTS)
         return false;
     pipe->slots[pipe->num].count = count;
-    pipe->slots[pipe->num].symbols = keep_symbols((cell_t *) buf, type, count);
+    pipe->slots[pipe->num].symbols = keep_symbols((cell_t *) buf, sizeof(cell_t), count);
     pipe->slots[pipe->num++].arrival = next_arrival(&ranks[p->rank]);
     if (ranks[to].is_blocked && ranks[to].exec.wait_from == p->rank)
         enqueue(to);
@@ -475,7 +476,8 @@ bool MPII_Topo_pipes_read(MPII_Topo_pipes_t * p, int from, void *buf, MPI_Aint c
     cell_t *cells = buf;
     rank_t *r = &ranks[p->rank];
 
-    assert(*bytes == count * type && type == sizeof(cell_t));
+    assert(*bytes == count * type && *bytes % sizeof(cell_t) == 0);
+    count = *bytes / sizeof(cell_t);
     *error = TOPO_ERROR_NONE;
     *mpi_errno = MPI_SUCCESS;
     if (pipe->num == 0)

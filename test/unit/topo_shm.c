@@ -178,6 +178,12 @@ int MPIR_Localcopy(const void *from, MPI_Aint from_count, MPI_Datatype from_type
     return MPI_SUCCESS;
 }
 
+int MPIR_Typerep_copy(void *to, const void *from, MPI_Aint bytes)
+{
+    memcpy(to, from, bytes);
+    return MPI_SUCCESS;
+}
+
 int MPIR_Reduce_local(const void *in, void *inout, MPI_Aint count, MPI_Datatype type, MPI_Op op)
 {
     (void) in, (void) inout, (void) count, (void) type, (void) op;
@@ -288,7 +294,7 @@ static void check_block(const char *block, int round, int rank, int me, const ch
 
 static bool has_read(const void *data)
 {
-    return MPII_Topo_pipes_can_write(data, 0);
+    return MPII_Topo_pipes_can_write(data, MPII_Topo_pipes_index(data, 0));
 }
 
 /* In each round all ranks but one write to that one, which may be in the next round before others are. A
@@ -296,15 +302,19 @@ static bool has_read(const void *data)
 static void run_pipes(MPIR_Comm * comm)
 {
     int attr = 0, line[MAX_RANKS], host_at[MAX_RANKS] = { 0 }, first_pos[2] = { 0, num_ranks };
+    int pos_of[MAX_RANKS];
     MPII_Topo_order_t order = {.num_ranks = num_ranks,.num_hosts = 1,.rank_at = line,
-        .pos_of = line,.host_at = host_at,.first_pos = first_pos
+        .pos_of = pos_of,.host_at = host_at,.first_pos = first_pos
     };
     MPII_Topo_pipes_t *pipes;
     int me = comm->rank, error, err;
     char block[BLOCK];
 
-    for (int i = 0; i < num_ranks; i++)
-        line[i] = i;
+    /* not in the order of ranks */
+    for (int i = 0; i < num_ranks; i++) {
+        line[i] = (2 * num_ranks - 2 - i) % num_ranks;
+        pos_of[line[i]] = i;
+    }
     err = MPII_Topo_pipes_create(comm, &order, 0, &pipes, &attr);
     check(err == MPI_SUCCESS && MPII_Topo_pipes_limit(pipes) == 128, "create", me, 0, err);
     for (int round = 1; round <= num_rounds; round++) {
@@ -313,7 +323,7 @@ static void run_pipes(MPIR_Comm * comm)
         dawdle(me, round);
         if (me != reader) {
             fill(block, round, me);
-            while (!MPII_Topo_pipes_write(pipes, reader, block, BLOCK, MPI_BYTE, BLOCK, 0, &err)) {
+            while (!MPII_Topo_pipes_write(pipes, pos_of[reader], block, BLOCK, MPI_BYTE, BLOCK, 0, &err)) {
                 if (reader == 0)
                     MPII_Topo_pipes_wait_until(pipes, has_read, pipes);
                 else
@@ -325,8 +335,8 @@ static void run_pipes(MPIR_Comm * comm)
             MPI_Aint bytes = BLOCK;
             if (rank == me)
                 continue;
-            check(MPII_Topo_pipes_wait(pipes, rank) == MPI_SUCCESS, "wait", me, round, rank);
-            check(MPII_Topo_pipes_read(pipes, rank, block, BLOCK, MPI_BYTE, &bytes, MPI_OP_NULL,
+            check(MPII_Topo_pipes_wait(pipes, pos_of[rank]) == MPI_SUCCESS, "wait", me, round, rank);
+            check(MPII_Topo_pipes_read(pipes, pos_of[rank], block, BLOCK, MPI_BYTE, &bytes, MPI_OP_NULL,
                                        &error, &err),
                   "read", me, round, rank);
             check(bytes == BLOCK && error == 0, "bytes", me, round, bytes);

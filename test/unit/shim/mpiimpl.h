@@ -140,24 +140,19 @@ typedef struct MPIR_Comm {
 #define MPIR_Comm_size(comm) ((comm)->local_size)
 #define MPII_Comm_is_node_consecutive(comm) ((comm)->is_node_consecutive)
 
-/* -- what topo_compat.h looks at in later versions -- */
-
-#if MPICH_NUMVERSION >= 40200000
 typedef struct {
     int MPI_SOURCE, MPI_TAG, MPI_ERROR;
 } MPI_Status;
-enum { MPIR_REQUEST_KIND__RECV };
-struct MPIR_Request {
-    int kind;
-    MPI_Status status;
-};
+
+/* -- what topo_compat.h looks at in later versions -- */
+
+#if MPICH_NUMVERSION >= 40200000
 typedef struct MPIR_Group MPIR_Group;
 #define MPIR_COLL_ATTR_ERR_MASK (-1)
 #define MPIR_PT2PT_ATTR_SET_CONTEXT_OFFSET(...)
 #define MPIR_PT2PT_ATTR_SET_ERRFLAG(...)
 #define MPIR_TAG_CHECK_ERROR_BIT(tag) 0
 #define MPIR_TAG_CHECK_PROC_FAILURE_BIT(tag) 0
-#define MPIR_TAG_CLEAR_ERROR_BITS(tag)
 int MPIR_Wait(MPIR_Request * request, MPI_Status * status);
 int MPID_Issend(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int tag,
                 MPIR_Comm * comm, int attr, MPIR_Request ** request);
@@ -179,7 +174,9 @@ int MPIC_Isend(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int t
                MPIR_Request ** request, MPIR_Errflag_t * errflag);
 int MPIC_Irecv(void *buf, MPI_Aint count, MPI_Datatype type, int from, int tag, MPIR_Comm * comm,
                MPIR_Request ** request);
-int MPIC_Wait(MPIR_Request * request, MPIR_Errflag_t * errflag);
+int MPID_Wait(MPIR_Request * request, MPI_Status * status);
+void MPIR_Process_status(MPI_Status * status, MPIR_Errflag_t * errflag);
+int MPIR_Typerep_copy(void *to, const void *from, MPI_Aint bytes);
 bool MPIR_Request_is_complete(const MPIR_Request * request);
 int MPIR_Reduce_local(const void *in, void *inout, MPI_Aint count, MPI_Datatype type, MPI_Op op);
 int MPID_Comm_get_lpid(MPIR_Comm * comm, int rank, uint64_t * lpid, bool is_remote);

@@ -147,6 +147,8 @@ int MPII_Topo_alltoallv_init(const void *sendbuf, const MPI_Aint sendcounts[],
  * receive got. */
 int MPII_Topo_wait_bytes(MPIR_Request ** request, MPI_Aint * bytes, MPII_Topo_attr_t * attr);
 int MPII_Topo_wait(MPIR_Request ** request, MPII_Topo_attr_t * attr);
+/* The same for one that is complete. */
+int MPII_Topo_end_request(MPIR_Request ** request, MPI_Aint * bytes, MPII_Topo_attr_t * attr);
 /* Receive a message. */
 int MPII_Topo_recv(void *buf, MPI_Aint count, MPI_Datatype datatype, int source, int tag,
                    MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);

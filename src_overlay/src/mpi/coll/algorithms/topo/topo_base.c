@@ -53,6 +53,22 @@ void MPII_Topo_out_of_memory(const char *where)
 
 /* -- messages -- */
 
+int MPII_Topo_end_request(MPIR_Request ** request, MPI_Aint * bytes, MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPI_Status *status = &(*request)->status;
+
+    *bytes = 0;
+    if ((*request)->kind == MPIR_REQUEST_KIND__RECV) {
+        MPII_Topo_note_status(status, attr);
+        mpi_errno = status->MPI_ERROR;
+        *bytes = MPIR_STATUS_GET_COUNT(*status);
+    }
+    MPIR_Request_free(*request);
+    *request = NULL;
+    return mpi_errno;
+}
+
 int MPII_Topo_wait_bytes(MPIR_Request ** request, MPI_Aint * bytes, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
@@ -60,11 +76,9 @@ int MPII_Topo_wait_bytes(MPIR_Request ** request, MPI_Aint * bytes, MPII_Topo_at
     *bytes = 0;
     if (*request == NULL)
         return MPI_SUCCESS;
-    mpi_errno = MPII_Topo_wait_request(*request, attr);
-    if (mpi_errno == MPI_SUCCESS && (*request)->kind == MPIR_REQUEST_KIND__RECV) {
-        mpi_errno = (*request)->status.MPI_ERROR;
-        *bytes = MPIR_STATUS_GET_COUNT((*request)->status);
-    }
+    mpi_errno = MPII_Topo_wait_request(*request);
+    if (mpi_errno == MPI_SUCCESS)
+        return MPII_Topo_end_request(request, bytes, attr);
     MPIR_Request_free(*request);
     *request = NULL;
     return mpi_errno;

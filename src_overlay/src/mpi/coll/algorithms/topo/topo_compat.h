@@ -77,25 +77,28 @@ typedef MPIR_Errflag_t MPII_Topo_attr_t;
 
 /* -- messages -- */
 
-/* Wait for a request. An error that a message brought is recorded, and not returned: what else there is
- * in the message can be used. */
-#if MPICH_NUMVERSION >= 40200000
-static inline int MPII_Topo_wait_request(MPIR_Request * request, MPII_Topo_attr_t * attr)
+/* Wait for a request. */
+static inline int MPII_Topo_wait_request(MPIR_Request * request)
 {
-    int mpi_errno = MPIR_Wait(request, MPI_STATUS_IGNORE);
-    MPI_Status *status = &request->status;
+#if MPICH_NUMVERSION >= 40200000
+    return MPIR_Wait(request, MPI_STATUS_IGNORE);
+#else
+    return MPID_Wait(request, MPI_STATUS_IGNORE);
+#endif
+}
 
-    if (request->kind == MPIR_REQUEST_KIND__RECV && status->MPI_SOURCE != MPI_PROC_NULL &&
-        MPIR_TAG_CHECK_ERROR_BIT(status->MPI_TAG)) {
+/* Of a message that has come: an error that it brought is recorded, and not returned: what else there is in
+ * it can be used. */
+static inline void MPII_Topo_note_status(MPI_Status * status, MPII_Topo_attr_t * attr)
+{
+#if MPICH_NUMVERSION >= 40200000
+    if (status->MPI_SOURCE != MPI_PROC_NULL && MPIR_TAG_CHECK_ERROR_BIT(status->MPI_TAG))
         TOPO_ADD_ERROR(MPIR_TAG_CHECK_PROC_FAILURE_BIT(status->MPI_TAG) ? MPIR_ERR_PROC_FAILED :
                        MPIR_ERR_OTHER);
-        MPIR_TAG_CLEAR_ERROR_BITS(status->MPI_TAG);
-    }
-    return mpi_errno;
-}
 #else
-#define MPII_Topo_wait_request(request, attr) MPIC_Wait(request, attr)
+    MPIR_Process_status(status, attr);
 #endif
+}
 
 /* As MPIC_Issend, which later versions do not have. */
 static inline int MPII_Topo_issend(const void *buf, MPI_Aint count, MPI_Datatype datatype, int dest,
@@ -154,6 +157,14 @@ static inline int MPII_Topo_localcopy(const void *sendbuf, MPI_Aint sendcount,
 #endif
     return mpi_errno;
 }
+
+/* Copy bytes; in memory of a GPU, too, as MPIR_Localcopy does. */
+#if MPICH_NUMVERSION >= 40100000
+#define TOPO_TYPEREP_COPY(outbuf, inbuf, bytes) \
+    MPIR_Typerep_copy(outbuf, inbuf, bytes, MPIR_TYPEREP_FLAG_NONE)
+#else
+#define TOPO_TYPEREP_COPY(outbuf, inbuf, bytes) MPIR_Typerep_copy(outbuf, inbuf, bytes)
+#endif
 
 /* Pack (unpack) max_bytes (insize) bytes of a buffer, from byte `offset` of its data on. */
 #if MPICH_NUMVERSION >= 40100000

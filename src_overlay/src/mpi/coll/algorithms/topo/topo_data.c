@@ -41,8 +41,12 @@ void MPII_Topo_data_find(const MPII_Topo_data_t * d, int unit, int num, MPI_Aint
         return;
     }
     unit -= d->first_block * d->units_per_block;
-    block = unit / d->units_per_block;
-    piece = unit % d->units_per_block;
+    block = unit;
+    piece = 0;
+    if (d->units_per_block > 1) {
+        block = unit / d->units_per_block;
+        piece = unit % d->units_per_block;
+    }
     if (d->block_of) {
         block = d->block_of[unit % d->num_blocks];
         piece = unit / d->num_blocks;

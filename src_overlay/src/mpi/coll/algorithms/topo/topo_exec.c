@@ -59,8 +59,11 @@ static bool read_pipe(exec_t * e, recv_t * recv, MPII_Topo_attr_t * attr)
 
     while (recv->count > 0 && !e->is_broken) {
         MPI_Aint count = MPL_MIN(recv->count, e->piece_count), bytes = count * e->type_size;
-        if (!MPII_Topo_pipes_read(e->pipes, recv->from, recv->buf, count, e->data->type, &bytes,
-                                  recv->op, &error, &mpi_errno))
+        bool is_sum = recv->op != MPI_OP_NULL;
+        if (!MPII_Topo_pipes_read(e->pipes, recv->from, recv->buf,
+                                  is_sum ? count : count * e->copy_count,
+                                  is_sum ? e->data->type : e->copy_type, &bytes, recv->op, &error,
+                                  &mpi_errno))
             return false;
         if (error != TOPO_ERROR_NONE)
             TOPO_ADD_ERROR(error);
@@ -231,6 +234,8 @@ static void exec_init(exec_t * e, const MPII_Topo_gen_t * gen, const MPII_Topo_d
             e->pipe_bytes = MPII_Topo_pipes_piece(pipes);
         MPIR_Datatype_is_contig(data->type, &is_contig);
         e->is_packed = is_contig && e->true_lb == 0 && e->extent == e->type_size;
+        e->copy_type = e->is_packed ? TOPO_BYTE : data->type;
+        e->copy_count = e->is_packed ? e->type_size : 1;
     }
     if (gen->num_slots > 0) {
         e->element_bytes = MPL_MAX(e->extent, true_extent);
@@ -276,7 +281,7 @@ int MPII_Topo_exec_run(const MPII_Topo_gen_t * gen, const MPII_Topo_data_t * dat
         if (e.num_unwritten > 0 && !e.is_broken)
             mpi_errno = MPII_Topo_pipes_wait_until(e.pipes, has_changed, &e);
         else if (e.wait_req)
-            mpi_errno = MPII_Topo_wait_request(e.wait_req, attr);       /* for advance to find */
+            mpi_errno = MPII_Topo_wait_request(e.wait_req);     /* for advance to find */
         else
             mpi_errno = MPII_Topo_pipes_wait(e.pipes, e.wait_from);
         MPII_Topo_exec_note_error(&e, mpi_errno, attr);

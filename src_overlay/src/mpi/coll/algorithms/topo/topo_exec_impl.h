@@ -57,7 +57,9 @@ struct MPII_Topo_exec {
     MPI_Aint pipe_bytes;        /* longest message there */
     MPI_Aint piece_count;       /* most elements of a piece of it */
     MPI_Aint type_size;
-    bool is_packed;             /* the type is in memory as in a pipe */
+    bool is_packed;             /* the type is in memory as in a pipe: */
+    MPI_Datatype copy_type;     /* bytes are copied; else elements; */
+    MPI_Aint copy_count;        /* so many for one */
     int num_unwritten;          /* of sends, for full pipes */
     bool is_broken;             /* a process of this host has died */
     /* what has to be waited for: one of these, and that a full pipe has room */
@@ -73,6 +75,8 @@ static inline void MPII_Topo_exec_note_error(MPII_Topo_exec_t * e, int mpi_errno
 {
     int noted = MPI_SUCCESS;
 
+    if (mpi_errno == MPI_SUCCESS)
+        return;
     /* not joined: MPICH's chains of errors may get to have loops */
     TOPO_CHECK_AND_CONTINUE(mpi_errno, noted);
     if (e->mpi_errno == MPI_SUCCESS || (noted && MPIR_ERR_GET_CLASS(e->mpi_errno) == MPI_ERR_OTHER))
@@ -92,7 +96,7 @@ static inline MPI_Aint MPII_Topo_exec_finish(MPII_Topo_exec_t * e, MPIR_Request 
 {
     MPI_Aint bytes;
 
-    MPII_Topo_exec_note_error(e, MPII_Topo_wait_bytes(req, &bytes, attr), attr);
+    MPII_Topo_exec_note_error(e, MPII_Topo_end_request(req, &bytes, attr), attr);
     return bytes;
 }
 
@@ -104,7 +108,7 @@ static inline void MPII_Topo_exec_join_units(MPII_Topo_exec_t * e, const MPII_To
                                              MPI_Datatype * type, MPII_Topo_attr_t * attr)
 {
     *type = MPI_DATATYPE_NULL;
-    if (step->buf == MPII_TOPO_BUF__TMP)
+    if (step->buf == MPII_TOPO_BUF__TMP || step->num == 1)
         return;
     MPII_Topo_exec_note_error(e, MPII_Topo_data_type(e->data, step->unit, step->num, type), attr);
     if (*type != MPI_DATATYPE_NULL) {

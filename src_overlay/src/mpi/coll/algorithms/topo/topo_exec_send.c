@@ -34,8 +34,8 @@ static bool write_pipe(exec_t * e, send_t * send, MPII_Topo_attr_t * attr)
 
     while (send->count > 0 && !e->is_broken) {
         MPI_Aint count = MPL_MIN(send->count, e->piece_count);
-        if (!MPII_Topo_pipes_write(e->pipes, send->to, send->buf, count, e->data->type,
-                                   count * e->type_size, TOPO_ERROR, &mpi_errno))
+        if (!MPII_Topo_pipes_write(e->pipes, send->to, send->buf, count * e->copy_count,
+                                   e->copy_type, count * e->type_size, TOPO_ERROR, &mpi_errno))
             return false;
         MPII_Topo_exec_note_mute(e, attr);
         MPII_Topo_exec_note_error(e, mpi_errno, attr);
@@ -67,7 +67,8 @@ void MPII_Topo_exec_write_pipes(exec_t * e, MPII_Topo_attr_t * attr)
 
 bool MPII_Topo_exec_has_pending(exec_t * e, int round, int most, MPII_Topo_attr_t * attr)
 {
-    MPII_Topo_exec_write_pipes(e, attr);
+    if (e->num_unwritten > 0)
+        MPII_Topo_exec_write_pipes(e, attr);
     while (e->num_sends > 0) {
         send_t *send = MPII_Topo_exec_send_at(e, 0);
         if (send->to != -1 || (send->req && !MPIR_Request_is_complete(send->req))) {
@@ -123,6 +124,8 @@ void MPII_Topo_exec_send(exec_t * e, const MPII_Topo_step_t * step, char *buf, M
     e->num_sent++;
     MPII_Topo_exec_note_error(e, mpi_errno, attr);
     MPII_Topo_exec_free_type(&joined);
-    if (send.req)
+    if (send.req && MPIR_Request_is_complete(send.req))
+        MPII_Topo_exec_finish(e, &send.req, attr);
+    else if (send.req)
         keep_send(e, &send);
 }

@@ -42,8 +42,8 @@ typedef MPII_Topo_gen_ring_t ring_t;
 
 static int rank_at(const ring_t * r, int distance)
 {
-    int p = r->gen.order->num_ranks;
-    return r->gen.order->rank_at[(r->pos + p + distance) % p];
+    int p = r->gen.order->num_ranks, pos = r->pos + distance;
+    return r->gen.order->rank_at[pos < 0 ? pos + p : pos < p ? pos : pos - p];
 }
 
 /* Which of the groups of the rank block j, 0 <= j < p-1, of those that come is from: the first one that has

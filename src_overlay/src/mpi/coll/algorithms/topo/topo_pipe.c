@@ -16,11 +16,11 @@
 #define MAX_ROOM 32768
 #define MAX_BYTES (4 * 1024 * 1024)     /* content of all pipes of a communicator on a host */
 
-/* A piece of a message */
+/* A piece of a message. A short one is in one cache line. */
 typedef struct {
     int64_t bytes;
     int error;                  /* that the writer knows of, as TOPO_ERROR */
-    char pad[MPL_CACHELINE_SIZE - sizeof(int64_t) - sizeof(int)];
+    int unused;                 /* mem is aligned for all types */
     char mem[];
 } slot_t;
 
@@ -37,15 +37,24 @@ struct MPII_Topo_pipes {
     MPI_Aint room;              /* of a slot */
     MPII_Topo_shm_t *shm;
     struct {
+        int shm_index;          /* of the other rank */
         uint32_t written, read; /* by this process: to, and from the other one */
+        uint32_t seen;          /* of those written, read by the other one when this looked last: each
+                                 * look at what changes often takes as long as a message */
     } *own;                     /* [num] */
 };
 
 typedef MPII_Topo_pipes_t pipes_t;
 
+/* Of a slot; the room is of whole cache lines. */
+static MPI_Aint slot_bytes(const pipes_t * p)
+{
+    return MPL_CACHELINE_SIZE + p->room;
+}
+
 static MPI_Aint pipe_bytes(const pipes_t * p)
 {
-    return sizeof(pipe_t) + p->num_slots * (sizeof(slot_t) + p->room);
+    return sizeof(pipe_t) + p->num_slots * slot_bytes(p);
 }
 
 static pipe_t *pipe_of(const pipes_t * p, int from, int to)
@@ -55,7 +64,7 @@ static pipe_t *pipe_of(const pipes_t * p, int from, int to)
 
 static slot_t *slot_of(const pipes_t * p, pipe_t * pipe, uint32_t n)
 {
-    return (slot_t *) ((char *) (pipe + 1) + n % p->num_slots * (sizeof(slot_t) + p->room));
+    return (slot_t *) ((char *) (pipe + 1) + n % p->num_slots * slot_bytes(p));
 }
 
 static int cmp_int(const void *a, const void *b)
@@ -105,6 +114,8 @@ int MPII_Topo_pipes_create(MPIR_Comm * comm_ptr, const MPII_Topo_order_t * order
     MPII_TOPO_NEED(p->own && ranks);
     memcpy(ranks, order->rank_at + p->first, p->num * sizeof(int));
     qsort(ranks, p->num, sizeof(int), cmp_int);
+    for (int i = 0; i < p->num; i++)
+        p->own[order->pos_of[ranks[i]] - p->first].shm_index = i;
     mpi_errno = MPII_Topo_shm_create(comm_ptr, ranks, p->num, tag, (MPI_Aint) p->num * p->num *
                                      pipe_bytes(p), &p->shm, attr);
     MPL_free(ranks);
@@ -145,9 +156,12 @@ int MPII_Topo_pipes_index(const MPII_Topo_pipes_t * p, int rank)
 
 bool MPII_Topo_pipes_can_write(const MPII_Topo_pipes_t * p, int to)
 {
-    /* modulo 2^32, from 0 on: the first slots are free */
-    return MPII_Topo_shm_is_reached(&pipe_of(p, p->index, to)->read,
-                                    p->own[to].written - (p->num_slots - 1));
+    uint32_t *seen = &p->own[to].seen, written = p->own[to].written;
+
+    /* modulo 2^32 */
+    if (written - *seen == (uint32_t) p->num_slots)
+        *seen = MPII_Topo_shm_count_of(&pipe_of(p, p->index, to)->read);
+    return written - *seen < (uint32_t) p->num_slots;
 }
 
 bool MPII_Topo_pipes_write(MPII_Topo_pipes_t * p, int to, const void *buf, MPI_Aint count,
@@ -158,12 +172,15 @@ bool MPII_Topo_pipes_write(MPII_Topo_pipes_t * p, int to, const void *buf, MPI_A
 
     if (!MPII_Topo_pipes_can_write(p, to))
         return false;
-    *mpi_errno = error ? MPI_SUCCESS : MPIR_Localcopy(buf, count, type, slot->mem, bytes, TOPO_BYTE);
+    *mpi_errno = MPI_SUCCESS;
+    if (error == TOPO_ERROR_NONE)
+        *mpi_errno = type == TOPO_BYTE ? TOPO_TYPEREP_COPY(slot->mem, buf, bytes) :
+            MPIR_Localcopy(buf, count, type, slot->mem, bytes, TOPO_BYTE);
     slot->bytes = bytes;
     slot->error = *mpi_errno ? MPIR_ERR_OTHER : error;
     p->own[to].written++;
     MPII_Topo_counter_add(&MPII_Topo_shm_messages, 1);
-    MPII_Topo_shm_count(p->shm, &pipe->written, p->own[to].written);
+    MPII_Topo_shm_count_for(p->shm, &pipe->written, p->own[to].written, p->own[to].shm_index);
     return true;
 }
 
@@ -188,10 +205,11 @@ bool MPII_Topo_pipes_read(MPII_Topo_pipes_t * p, int from, void *buf, MPI_Aint c
     else if (slot->error == TOPO_ERROR_NONE && op != MPI_OP_NULL)
         *mpi_errno = MPIR_Reduce_local(slot->mem, buf, count, type, op);
     else if (slot->error == TOPO_ERROR_NONE)
-        *mpi_errno = MPIR_Localcopy(slot->mem, slot->bytes, TOPO_BYTE, buf, count, type);
+        *mpi_errno = type == TOPO_BYTE ? TOPO_TYPEREP_COPY(buf, slot->mem, slot->bytes) :
+            MPIR_Localcopy(slot->mem, slot->bytes, TOPO_BYTE, buf, count, type);
     *bytes = slot->bytes;
     p->own[from].read++;
-    MPII_Topo_shm_count(p->shm, &pipe->read, p->own[from].read);
+    MPII_Topo_shm_count_for(p->shm, &pipe->read, p->own[from].read, p->own[from].shm_index);
     return true;
 }
 

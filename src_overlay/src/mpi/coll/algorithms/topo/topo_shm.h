@@ -56,13 +56,17 @@ typedef struct {
  * counter comes to `target`, the only value that anybody may wait for at that time. Returns whether
  * it has come there. */
 bool MPII_Topo_shm_count(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * counter, uint32_t target);
+/* The same of a counter for which only one rank of the host waits. */
+bool MPII_Topo_shm_count_for(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * counter,
+                             uint32_t target, int index);
 
 /* Wait until the counter is at target or less than 2^31 beyond it. What arrives for this process
  * meanwhile is served as in any call of MPI that waits. The error is MPIX_ERR_PROC_FAILED where a
  * rank of the host has died. */
 int MPII_Topo_shm_wait(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * counter, uint32_t target);
 
-/* Whether the counter is there */
+/* What it is at; whether it is there */
+uint32_t MPII_Topo_shm_count_of(const MPII_Topo_shm_counter_t * counter);
 bool MPII_Topo_shm_is_reached(const MPII_Topo_shm_counter_t * counter, uint32_t target);
 
 /* Wait until is_over(data), as above. It is looked at whenever any counter comes to the target of who

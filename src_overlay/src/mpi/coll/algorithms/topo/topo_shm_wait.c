@@ -215,6 +215,11 @@ static void pause_core(void)
 #endif
 }
 
+uint32_t MPII_Topo_shm_count_of(const MPII_Topo_shm_counter_t * counter)
+{
+    return LOAD(&counter->count);
+}
+
 bool MPII_Topo_shm_is_reached(const MPII_Topo_shm_counter_t * counter, uint32_t target)
 {
     return (int32_t) (LOAD(&counter->count) - target) >= 0;
@@ -240,17 +245,34 @@ static uint32_t place_of(const MPII_Topo_shm_t * shm, const MPII_Topo_shm_counte
     return (char *) counter - (char *) shm->waits_for;
 }
 
+/* Wake a rank that sleeps until a counter is at its target. */
+static void tell(MPII_Topo_shm_t * shm, const MPII_Topo_shm_counter_t * counter, int index)
+{
+    uint32_t place = LOAD(&shm->waits_for[index]);
+
+    /* once is enough, until it has been awake and sleeps again */
+    if ((place == ANY_PLACE || place == place_of(shm, counter)) &&
+        CAS(&shm->waits_for[index], &place, 0))
+        wake(shm->waker[index]);
+}
+
 bool MPII_Topo_shm_count(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * counter, uint32_t target)
 {
     if (FETCH_ADD(&counter->count, 1) + 1 != target)
         return false;
     for (int i = 0; i < shm->num_ranks; i++) {
-        uint32_t place = i == shm->index ? 0 : LOAD(&shm->waits_for[i]);
-        /* once is enough, until it has been awake and sleeps again */
-        if ((place == ANY_PLACE || place == place_of(shm, counter)) &&
-            CAS(&shm->waits_for[i], &place, 0))
-            wake(shm->waker[i]);
+        if (i != shm->index)
+            tell(shm, counter, i);
     }
+    return true;
+}
+
+bool MPII_Topo_shm_count_for(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * counter,
+                             uint32_t target, int index)
+{
+    if (FETCH_ADD(&counter->count, 1) + 1 != target)
+        return false;
+    tell(shm, counter, index);
     return true;
 }
 
