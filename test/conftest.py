@@ -5,7 +5,7 @@ Environment:
   TOPO_BIN      folder of mpicc, mpiexec and the topo-* programs (default build/bin)
   MPICH_TESTS   test/mpi of the patched MPICH source (default build/mpich-src/test/mpi)
   MPICH_SOURCE  the patched MPICH source, as far as unit tests compile it (default build/mpich-src)
-  TOPO_DEVICE_COLLECTIVES  MPIR_CVAR_DEVICE_COLLECTIVES where a test does not set it
+  TOPO_SETTINGS   "NAME=VALUE ..." of the MPI under test, where a test does not set them
   TOPO_PATIENCE            how many times longer than usual a launch may take (default 1)
 """
 
@@ -267,8 +267,9 @@ def clean_environment(**changes: Any) -> dict[str, str]:
     """The caller's environment without settings that would steer the MPI under test."""
     ours = ("MPIR_", "MPICH_", "MPIEXEC_", "HYDRA_", "PMI_")
     env = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
-    if "TOPO_DEVICE_COLLECTIVES" in env:
-        env["MPIR_CVAR_DEVICE_COLLECTIVES"] = env["TOPO_DEVICE_COLLECTIVES"]
+    for word in env.get("TOPO_SETTINGS", "").split():
+        key, _, value = word.partition("=")
+        env[key] = value
     env.update({key: str(value) for key, value in changes.items()})
     return env
 

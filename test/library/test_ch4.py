@@ -31,18 +31,22 @@ DEVICES = {
     "ucx": ("--with-device=ch4:ucx --with-ucx=/usr", "ucp/api/ucp.h", ["ucp", "ucs", "uct"]),
 }
 
-# file, and what of it (pytest's -k)
-PARTS = {
-    "test_selection.py": "test_rules_come_before_a_device",
-    "test_allgather.py": "test_any_cluster and not 64 or test_by_tuning_file",
-    "test_gather.py": "test_any_cluster or test_by_tuning_file",
-    "test_alltoall.py": "test_any_size or test_requests or test_by_tuning_file",
-    "test_collectives.py": "test_any_cluster or test_by_tuning_file",
-    "test_nonblocking.py": "test_any_cluster",
-    "test_reductions.py": "test_exact",
-    "test_signatures.py": "test_cut_alike",
-    "test_auto.py": "test_any_number_of_ranks and not 1",
-}
+# What the device splits into a part in each host and one between hosts, and so forced algorithms do
+SPLIT = ["BCAST", "REDUCE", "ALLREDUCE", "BARRIER"]
+
+# (file, what of it (pytest's -k), whether what is split is to run as a whole)
+PARTS = [
+    ("test_selection.py", "test_rules_come_before_a_device", False),
+    ("test_allgather.py", "test_any_cluster and not 64 or test_by_tuning_file", False),
+    ("test_gather.py", "test_any_cluster or test_by_tuning_file", False),
+    ("test_alltoall.py", "test_any_size or test_requests or test_by_tuning_file", False),
+    ("test_collectives.py", "test_any_cluster", True),
+    ("test_collectives.py", "test_forced_parts or test_by_tuning_file", False),
+    ("test_nonblocking.py", "test_any_cluster", False),
+    ("test_reductions.py", "test_exact", False),
+    ("test_signatures.py", "test_cut_alike", True),
+    ("test_auto.py", "test_any_number_of_ranks and not 1", False),
+]
 
 pytestmark = pytest.mark.slow
 
@@ -78,12 +82,20 @@ def ch4(request: pytest.FixtureRequest, scratch: Path) -> Path:
 
 
 @pytest.mark.parametrize("collectives", ["percoll", "none"])
-@pytest.mark.parametrize("file", PARTS)
+@pytest.mark.parametrize("file, words, as_whole", PARTS)
 def test_part(
-    ch4: Path, file: str, collectives: str, record_property: Callable[[str, object], None]
+    ch4: Path,
+    file: str,
+    words: str,
+    as_whole: bool,
+    collectives: str,
+    record_property: Callable[[str, object], None],
 ) -> None:
     source = ch4.resolve().parent / "share/mpich-topo/mpich-src"
-    env = {**os.environ, "TOPO_BIN": str(ch4), "TOPO_DEVICE_COLLECTIVES": collectives}
+    settings = [f"MPIR_CVAR_DEVICE_COLLECTIVES={collectives}"]
+    if as_whole:
+        settings += [f"MPIR_CVAR_{name}_DEVICE_COLLECTIVE=0" for name in SPLIT]
+    env = {**os.environ, "TOPO_BIN": str(ch4), "TOPO_SETTINGS": " ".join(settings)}
     env["TOPO_PATIENCE"] = "5"  # it polls, also where ranks share processors
     # libfabric's "sockets", which MPICH takes where there is no fast network, at times hangs in
     # MPI_Init as soon as ranks of a machine are made to use it
@@ -92,7 +104,7 @@ def test_part(
         env["MPICH_SOURCE"] = str(source)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-ra"]
     job = subprocess.run(
-        [*command, HERE / file, "-k", PARTS[file]],
+        [*command, HERE / file, "-k", words],
         env=env,
         cwd=REPO,
         capture_output=True,

@@ -75,6 +75,25 @@ def test_any_cluster(
         assert {job.stderr for job in jobs.values()} == {""}
 
 
+@pytest.mark.parametrize("kind, n", [("unequal", 7), ("block", 8)])
+def test_forced_parts(
+    run_parts: RunParts, program: Path, cluster: Cluster, kind: str, n: int
+) -> None:
+    """ch4 may split a collective into a part in each host and one between hosts: then the algorithm runs
+    in parts."""
+    split = ("bcast", "reduce", "allreduce", "barrier")
+    parts = {
+        case: ["--collective", case[0], "--algorithm", case[1], "basic"]
+        for case in CASES
+        if case[0] in split
+    }
+    for (collective, name), job in run_parts(
+        program, parts=parts, n=n, env=cluster(kind, n)
+    ).items():
+        calls = re.search(rf"coll_topo_{collective}_{name}_calls min=\d+ max=(\d+)", job.stdout)
+        assert calls and int(calls[1]) > 0, job.stdout
+
+
 @pytest.mark.parametrize(
     "kind, n",
     [("cyclic", 24), ("unequal", 33), ("block", 64), ("one_rank_a_host", 64), ("levels", 50)],
