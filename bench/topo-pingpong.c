@@ -12,7 +12,8 @@
  *
  *     latency pass    round trips of a small message; half the median one
  *     bandwidth pass  a stream of large messages one way, then the other; median rate. Pairs
- *                     that cross racks share the uplinks, as they do in a collective.
+ *                     that cross racks share the uplinks, as they do in a collective; what those
+ *                     carry follows (uplinks.h).
  *
  * Then, with some pairs, what the two do not tell: "costs" below, and with --sweep what sweep.h says.
  *
@@ -40,6 +41,7 @@
 #include "levels.h"
 #include "slow.h"
 #include "sweep.h"
+#include "uplinks.h"
 
 #define PROGRAM "topo-pingpong"
 #ifndef TOPO_VERSION            /* maint/versions.toml, by maint/build */
@@ -86,6 +88,7 @@ typedef struct {
 typedef struct {
     int num_levels;
     level_t levels[LEVELS_MAX]; /* racks first */
+    double *uplinks[LEVELS_MAX];        /* of their groups, Mbit/s, 0: not known; NULL: none is */
 } view_t;
 
 /* How the rounds of a pass went */
@@ -692,18 +695,9 @@ static void do_round(MPI_Comm comm, int bandwidth, int peer, int reps, int colum
     }
 }
 
-/* Circle method: each host meets every other once in odd - 1 (odd) rounds; -1: a round off. */
 static int opponent(int h, int round)
 {
-    int players = nhosts + nhosts % 2, last = players - 1, other;
-
-    if (h == last)
-        other = round;
-    else if (h == round)
-        other = last;
-    else
-        other = (2 * round - h + 2 * last) % last;
-    return other < nhosts ? other : -1;
+    return uplinks_opponent(nhosts, h, round);
 }
 
 /*
@@ -1241,6 +1235,25 @@ static void warn_slow(int is_rate, const result_t * all, const view_t * view)
     free(usual);
 }
 
+/* What the uplinks of the levels carry, where the levels are sure. */
+static void find_uplinks(const float *bandwidth, view_t * view)
+{
+    for (int i = 0; i < view->num_levels; i++) {
+        const level_t *level = &view->levels[i];
+        if (level->num == 1 || level->confidence < SURE)
+            continue;
+        double *mbps = allocate(level->num, sizeof(double));
+        int known = uplinks_find(nhosts, bandwidth, level->of, level->num,
+                                 i ? view->levels[i - 1].of : NULL, mbps);
+        if (known < 0)
+            abort_grouping();
+        if (known)
+            view->uplinks[i] = mbps;
+        else
+            free(mbps);
+    }
+}
+
 static void judge(measured_t * m)
 {
     const pass_t *latency_pass = &m->latency_pass, *bandwidth_pass = &m->bandwidth_pass;
@@ -1260,6 +1273,7 @@ static void judge(measured_t * m)
     for (int i = 0; i < LEVELS_MAX; i++)
         m->view.levels[i].of = allocate(nhosts, sizeof(int));
     find_levels(&m->latency, latency_pass->reps, &m->bandwidth, bandwidth_pass->reps, &m->view);
+    find_uplinks(m->bandwidth.median, &m->view);
     warn_noisy("latency", &m->latency);
     warn_noisy("bandwidth", &m->bandwidth);
     warn_lopsided(m->bandwidth.median);
@@ -1489,7 +1503,7 @@ static void write_sweep(FILE * f, const measured_t * m)
 
 /* The level's groups, and what they are called; the last part of a JSON object */
 static void write_level(FILE * f, const char *groups, const char *word, const char *of_group,
-                        const level_t * level, const level_t * below)
+                        const level_t * level, const level_t * below, const double *uplinks)
 {
     int num = below ? below->num : nhosts, *of = allocate(num, sizeof(int));
 
@@ -1501,16 +1515,29 @@ static void write_level(FILE * f, const char *groups, const char *word, const ch
     fprintf(f, "],\n    \"%s\": [", of_group);
     for (int i = 0; i < num; i++)
         fprintf(f, "%s%d", i ? ", " : "", of[i]);
+    for (int g = 0; uplinks && g < level->num; g++) {
+        fprintf(f, "%s", g ? ", " : "],\n    \"uplink_mbps\": [");
+        if (uplinks[g] > 0)
+            fprintf(f, "%.6g", uplinks[g]);
+        else
+            fprintf(f, "null");
+    }
     fprintf(f, "],\n    \"source\": \"measured\",\n    \"confidence\": %.3f\n  }",
             level->confidence);
     free(of);
 }
 
+/* Format 1 has racks alone, and no rates of uplinks. */
+static int format_of(const view_t * view)
+{
+    return view->num_levels > 1 || view->uplinks[0] ? 2 : 1;
+}
+
 static void write_grouping(FILE * f, const view_t * view)
 {
-    if (view->num_levels == 1) {
+    if (format_of(view) == 1) {
         fprintf(f, ",\n  \"racks\": {\n");
-        write_level(f, "names", "rack", "of_host", &view->levels[0], NULL);
+        write_level(f, "names", "rack", "of_host", &view->levels[0], NULL, NULL);
         return;
     }
     fprintf(f, ",\n  \"levels\": [");
@@ -1520,7 +1547,7 @@ static void write_grouping(FILE * f, const view_t * view)
         else    /* hosts are level 1: comm_level3 of tuning files */
             fprintf(f, ", {\n    \"name\": \"level%d\",\n", i + 2);
         write_level(f, "groups", i ? "group" : "rack", "of_group", &view->levels[i],
-                    i ? &view->levels[i - 1] : NULL);
+                    i ? &view->levels[i - 1] : NULL, view->uplinks[i]);
     }
     putc(']', f);
 }
@@ -1553,7 +1580,7 @@ static void write_site(FILE * f, int argc, char **argv, const measured_t * m, do
     strftime(created, sizeof(created), "%Y-%m-%dT%H:%M:%SZ", gmtime(&now));
 
     fprintf(f, "{\n  \"format\": %d,\n  \"created\": \"%s\",\n  \"mpich\": ",
-            m->view.num_levels > 1 ? 2 : 1, created);
+            format_of(&m->view), created);
     write_string(f, *version ? version : "unknown");
     fprintf(f, ",\n  \"provenance\": {\n    \"program\": \"" PROGRAM "\",\n"
             "    \"version\": \"" TOPO_VERSION "\",\n    \"command\": ");
@@ -1702,8 +1729,10 @@ int main(int argc, char **argv)
   fn_exit:
     free_result(&m.latency);
     free_result(&m.bandwidth);
-    for (int i = 0; i < LEVELS_MAX; i++)
+    for (int i = 0; i < LEVELS_MAX; i++) {
         free(m.view.levels[i].of);
+        free(m.view.uplinks[i]);
+    }
     free(buffer);
     free(leader);
     free(name);
