@@ -147,15 +147,15 @@ def links_of_site(
     """Racks and the levels above from a site.json; where no rate is given, the fastest pair of hosts
     tells that of the host links, and `uplink_mbps` of the file, if it is there, those of uplinks.
 
-    The rate of an uplink does not follow from rates of pairs: without one, only hosts bound. What
-    was measured inside a host, on the diagonal, went over no link.
+    What topo-pingpong found of uplinks is no bound: more may go over them. Without a rate, only hosts
+    bound. What was measured inside a host, on the diagonal, went over no link.
     """
     what = site.load(path)
     racks = dict(zip(what.hosts, what.rack_of_host.tolist(), strict=True))
     uplinks = []
     for level, of_host in zip(what.levels, what.groups_of_host, strict=True):
         is_given = level is what.levels[0] and uplink_mbps is not None
-        if level.uplink_mbps is not None and not is_given:
+        if level.uplink_mbps is not None and what.source != "measured" and not is_given:
             groups = dict(zip(what.hosts, of_host.tolist(), strict=True))
             uplinks.append(Uplinks(groups, dict(enumerate(level.uplink_mbps))))
     if host_mbps is None and what.bandwidth_mbps is not None:

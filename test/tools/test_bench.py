@@ -392,6 +392,9 @@ def test_bound_by_the_levels_above(write_json: Any, site: Any) -> None:
     assert bound("allgather", hosts[4:], None) == pytest.approx(8 * 3000 / 400)
     # what is given counts
     assert bound("allgather", hosts[:4], 100) == pytest.approx(8 * 2000 / 100)
+    # more may go over what topo-pingpong found
+    content["levels"][0]["source"] = "measured"
+    assert bound("allgather", hosts[:4], None) == pytest.approx(8 * 3000 / 400)
 
 
 def test_bound_by_the_pods_of_a_virtual_cluster() -> None:
