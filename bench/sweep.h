@@ -23,6 +23,8 @@
 #include <time.h>
 #include <mpi.h>
 
+#include "quantile.h"
+
 #define SWEEP_SIZES 23          /* powers of two */
 #define SWEEP_BYTES (1 << (SWEEP_SIZES - 1))
 #define SWEEP_REPS 30
@@ -134,9 +136,8 @@ static int sweep_eager_bytes(char *buffer, int peer, double seconds, const sweep
     return most;
 }
 
-/* Both ranks of a pair; the one with first set has the result. quantile() sorts samples. */
-static void sweep_pair(char *buffer, int peer, int first, double seconds,
-                       double (*quantile) (double *, int, double), sweep_t * sweep)
+/* Both ranks of a pair; the one with first set has the result. */
+static void sweep_pair(char *buffer, int peer, int first, double seconds, sweep_t * sweep)
 {
     double samples[SWEEP_REPS], end = MPI_Wtime() + seconds * (1 - SWEEP_EAGER_SHARE);
     double share = seconds * (1 - SWEEP_EAGER_SHARE) / SWEEP_SIZES;
@@ -265,7 +266,7 @@ static double rate_of(MPI_Comm both, char *buffer, int bytes, int n, int k)
 /* `both` has n ranks of each of two hosts, those of the first one first; buffer has RATE_WINDOW times
  * so many bytes. Rank 0 has the result. */
 static void measure_rates(MPI_Comm both, char *buffer, int bytes, int n, double seconds,
-                          double (*quantile) (double *, int, double), rates_t * rates)
+                          rates_t * rates)
 {
     double samples[RATE_REPS], end = MPI_Wtime() + seconds;
 

@@ -39,6 +39,7 @@
 #include <mpi.h>
 
 #include "levels.h"
+#include "quantile.h"
 #include "slow.h"
 #include "sweep.h"
 #include "uplinks.h"
@@ -602,23 +603,6 @@ static int find_hosts(void)
 }
 
 /* -- measurement -- */
-
-static int by_value(const void *x, const void *y)
-{
-    double a = *(const double *) x, b = *(const double *) y;
-    return (a > b) - (a < b);
-}
-
-/* Sorts the samples. */
-static double quantile(double *samples, int n, double q)
-{
-    double at = q * (n - 1);
-    int below = (int) at;
-
-    qsort(samples, n, sizeof(double), by_value);
-    return below + 1 < n ? samples[below] + (at - below) * (samples[below + 1] - samples[below])
-        : samples[below];
-}
 
 /* Sorts the samples, seconds; factor / seconds (or seconds * factor) goes into the row. */
 static void record(double *samples, int n, int is_rate, double factor, result_t * row, int column)
@@ -1377,7 +1361,7 @@ static void measure_sweep(measured_t * m)
         int peer = way == IN_HOST ? (host == s->from ? partner : -1) :
             first ? leader[s->to] : rank == leader[s->to] ? leader[s->from] : -1;
         if (peer >= 0)
-            sweep_pair(buffer, peer, first, seconds, quantile, &s->sweep);
+            sweep_pair(buffer, peer, first, seconds, &s->sweep);
         move_to_rank_0(&s->sweep, sizeof(s->sweep), leader[s->from]);
         quiet_bcast(&way, sizeof(way)); /* the next pair when this one has done */
     }
@@ -1398,7 +1382,7 @@ static void measure_sweep(measured_t * m)
     MPI_Comm_split(MPI_COMM_WORLD, takes_part ? 0 : MPI_UNDEFINED,
                    host == rates_of->from ? index : n + index, &both);
     if (both != MPI_COMM_NULL) {
-        measure_rates(both, buffer, opt.latency_bytes, n, seconds, quantile, &m->rates);
+        measure_rates(both, buffer, opt.latency_bytes, n, seconds, &m->rates);
         MPI_Comm_free(&both);
     }
     move_to_rank_0(&m->rates, sizeof(m->rates), leader[rates_of->from]);

@@ -7,9 +7,9 @@
  * In each half of a round of the tournament a host sends to one other, or receives from one. What
  * leaves a group, or comes to it, goes over its uplink: the sum of these rates is what that carried. It
  * is full when many of the group's hosts use it, if the uplinks at the other ends are not full
- * before, which hides it. So of the halves in which nearly as many cross as ever do the high sums count, but not the
- * highest, which may be chance. Where each pair has about the rate of pairs inside, the uplink is not
- * what limits them, and what it carries is not known.
+ * before, which hides it. So of the halves in which nearly as many cross as ever do the high sums
+ * count, but not the highest, which may be chance. Where each pair has about the rate of pairs inside,
+ * the uplink is not what limits them, and what it carries is not known.
  *
  * A header, as racks.h.
  */
@@ -17,7 +17,7 @@
 #ifndef UPLINKS_H_INCLUDED
 #define UPLINKS_H_INCLUDED
 
-#include <stdlib.h>
+#include "quantile.h"
 
 #define UPLINKS_CROWD 0.75      /* of the most that ever cross at the same time */
 #define UPLINKS_QUANTILE 0.9    /* of the sums */
@@ -43,18 +43,6 @@ typedef struct {
     int num[2];                 /* pairs that cross */
     double sum[2];              /* of their rates; negative: one was not measured */
 } uplinks_half_t;
-
-static int uplinks_by_value(const void *x, const void *y)
-{
-    double a = *(const double *) x, b = *(const double *) y;
-    return (a > b) - (a < b);
-}
-
-static double uplinks_quantile(double *values, int n, double q)
-{
-    qsort(values, n, sizeof(*values), uplinks_by_value);
-    return n ? values[(int) (q * (n - 1) + 0.5)] : 0;
-}
 
 /* rate: hosts x hosts, row: receiver, column: sender; the host with the lower number sends first. */
 static void uplinks_count(int n, const float *rate, const int *of, int num, int round, int way,
@@ -99,7 +87,7 @@ static int uplinks_find(int n, const float *rate, const int *of, int num, const 
                 inside[num_inside++] = rate[(size_t) i * n + j];
         }
     }
-    double usual = uplinks_quantile(inside, num_inside, 0.5);
+    double usual = num_inside ? quantile(inside, num_inside, 0.5) : 0;
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < 2 * rounds; i++) {
             uplinks_count(n, rate, of, num, i / 2, i % 2, half);
@@ -120,11 +108,12 @@ static int uplinks_find(int n, const float *rate, const int *of, int num, const 
     }
     known = 0;
     for (int g = 0; g < num; g++) {
-        double share = uplinks_quantile(&shares[g * room], count[g], 0.5);
-        mbps[g] = uplinks_quantile(&sums[g * room], count[g], UPLINKS_QUANTILE);
-        if (count[g] < UPLINKS_SAMPLES || share >= UPLINKS_LIMITS * usual)
-            mbps[g] = 0;
-        known += mbps[g] > 0;
+        mbps[g] = 0;
+        if (count[g] < UPLINKS_SAMPLES ||
+            quantile(&shares[g * room], count[g], 0.5) >= UPLINKS_LIMITS * usual)
+            continue;
+        mbps[g] = quantile(&sums[g * room], count[g], UPLINKS_QUANTILE);
+        known++;
     }
 
   fn_exit:
