@@ -110,3 +110,12 @@ def test_waiting_costs_nothing(run_progress: RunProgress, collective: str, n: in
     for row in rows:
         assert float(row["cpu_ms"]) < 0.2 * float(row["wall_ms"]), row
     assert rows
+
+
+def test_connections_come_and_go(run_mpi: Launch, build_mpi: Build, tmp_path: Path) -> None:
+    """While ranks sleep in shared memory: who sleeps by a list of descriptors has to keep it."""
+    env = {"MPIR_CVAR_BCAST_INTRA_ALGORITHM": "topo_binomial", "LD_PRELOAD": ""}
+    job = run_mpi(build_mpi(HERE / "connections.c"), tmp_path, n=2, env=env)
+    assert job.returncode == 0, job.stdout + job.stderr
+    assert "OK\n" in job.stdout
+    assert re.search(r"^COUNTER coll_topo_shm_messages .*max=[1-9]", job.stdout, re.MULTILINE)

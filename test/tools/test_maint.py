@@ -34,6 +34,7 @@ from common import (
     Failure,
     Row,
     apply_patches,
+    is_generated,
     overlay_files,
     series,
     topo_version,
@@ -282,6 +283,36 @@ def test_every_row_reaches_mpich_own_tests(tree: Path) -> None:
         if row["collective"] in ("barrier", "ibarrier"):
             continue  # MPICH lists no tests of these
         assert re.search(rf"{name}\b", text), name
+
+
+def test_order_of_reductions(tree: Path) -> None:
+    """MPICH's own reductions whose order follows the placement say so, and nothing else does."""
+    patching.apply(tree)
+    found, key = set(), ""
+    for line in (tree / "src/mpi/coll/coll_algorithms.txt").read_text().splitlines():
+        if re.match(r"\w+-\w+:", line):
+            key = line[:-1]
+        elif match := re.match(r"    (\w+)$", line):
+            name = match[1]
+        elif re.match(r"        restrictions:.*\bany-order\b", line):
+            found.add(f"{key} {name}")
+    ours = {f"{row['collective']}-intra {row['name']}" for row in lists.load_manifest()}
+    assert found - ours == {
+        "reduce-intra smp",
+        "ireduce-intra sched_smp",
+        "ireduce-intra tsp_tree",
+        "allreduce-intra smp",
+        "iallreduce-intra sched_smp",
+        "iallreduce-intra tsp_tree",
+        "scan-intra smp",
+        "iscan-intra sched_smp",
+    }
+
+
+def test_size_of_series() -> None:
+    for row in versions():
+        hand = [patch for patch in series(row) if not is_generated(patch)]
+        assert sum(len(patch.read_text().splitlines()) for patch in hand) <= 1200, row["series"]
 
 
 @pytest.mark.parametrize(

@@ -100,25 +100,37 @@ static inline void MPII_Topo_note_status(MPI_Status * status, MPII_Topo_attr_t *
 #endif
 }
 
-/* As MPIC_Issend, which later versions do not have. */
-static inline int MPII_Topo_issend(const void *buf, MPI_Aint count, MPI_Datatype datatype, int dest,
-                                   int tag, MPIR_Comm * comm_ptr, MPIR_Request ** request,
-                                   MPII_Topo_attr_t * attr)
-{
-#if MPICH_NUMVERSION >= 50000000
-    int pt2pt_attr = 0;
-    MPIR_PT2PT_ATTR_SET_CONTEXT_OFFSET(pt2pt_attr);
-    MPIR_PT2PT_ATTR_SET_ERRFLAG(pt2pt_attr, TOPO_ERROR);
-    return MPID_Issend(buf, count, datatype, dest, tag, comm_ptr, pt2pt_attr, request);
-#elif MPICH_NUMVERSION >= 40200000
-    int pt2pt_attr = 0;
-    MPIR_PT2PT_ATTR_SET_CONTEXT_OFFSET(pt2pt_attr, MPIR_CONTEXT_COLL_OFFSET);
-    MPIR_PT2PT_ATTR_SET_ERRFLAG(pt2pt_attr, TOPO_ERROR);
-    return MPID_Issend(buf, count, datatype, dest, tag, comm_ptr, pt2pt_attr, request);
+/* As MPIC_Issend, which later versions do not have; and as MPIC_Isend, of contiguous data that the device has
+ * copied when it returns: up to TOPO_SHORT_BYTES, -1 where there is no such length. The request is NULL
+ * where the message is on its way. */
+#ifdef MPIDI_EAGER_SHORT_SIZE
+#define TOPO_SHORT_BYTES MPIDI_EAGER_SHORT_SIZE
 #else
-    return MPIC_Issend(buf, count, datatype, dest, tag, comm_ptr, request, attr);
+#define TOPO_SHORT_BYTES (-1)
 #endif
+#if MPICH_NUMVERSION >= 40200000
+static inline int MPII_Topo_pt2pt_attr(const MPII_Topo_attr_t * attr)
+{
+    int pt2pt_attr = 0;
+#if MPICH_NUMVERSION >= 50000000
+    MPIR_PT2PT_ATTR_SET_CONTEXT_OFFSET(pt2pt_attr);
+#else
+    MPIR_PT2PT_ATTR_SET_CONTEXT_OFFSET(pt2pt_attr, MPIR_CONTEXT_COLL_OFFSET);
+#endif
+    MPIR_PT2PT_ATTR_SET_ERRFLAG(pt2pt_attr, TOPO_ERROR);
+    return pt2pt_attr;
 }
+
+#define TOPO_ISSEND(buf, count, datatype, dest, tag, comm_ptr, request) \
+    MPID_Issend(buf, count, datatype, dest, tag, comm_ptr, MPII_Topo_pt2pt_attr(attr), request)
+#define TOPO_SEND_SHORT(buf, count, datatype, dest, tag, comm_ptr, request) \
+    MPID_Send(buf, count, datatype, dest, tag, comm_ptr, MPII_Topo_pt2pt_attr(attr), request)
+#else
+#define TOPO_ISSEND(buf, count, datatype, dest, tag, comm_ptr, request) \
+    MPIC_Issend(buf, count, datatype, dest, tag, comm_ptr, request, attr)
+#define TOPO_SEND_SHORT(buf, count, datatype, dest, tag, comm_ptr, request) \
+    MPID_Send_coll(buf, count, datatype, dest, tag, comm_ptr, MPIR_CONTEXT_INTRA_COLL, request, attr)
+#endif
 
 /* A transport's schedule that runs: the error of its request, and what its messages tell of errors */
 #define TOPO_SCHED_STATUS_ERROR(sched) (((MPII_Genutil_sched_t *) (sched))->req->status.MPI_ERROR)

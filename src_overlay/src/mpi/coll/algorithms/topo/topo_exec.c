@@ -223,6 +223,8 @@ static void exec_init(exec_t * e, const MPII_Topo_gen_t * gen, const MPII_Topo_d
     MPIR_Datatype_get_extent_macro(data->type, e->extent);
     MPIR_Datatype_get_size_macro(data->type, e->type_size);
     MPIR_Type_get_true_extent_impl(data->type, &e->true_lb, &true_extent);
+    MPIR_Datatype_is_contig(data->type, &is_contig);
+    e->is_packed = is_contig && e->true_lb == 0 && e->extent == e->type_size;
     e->pipe_bytes = -1;
     if (pipes && MPII_Topo_pipes_limit(pipes) > 0) {
         e->pipes = pipes;
@@ -232,8 +234,6 @@ static void exec_init(exec_t * e, const MPII_Topo_gen_t * gen, const MPII_Topo_d
             e->pipe_bytes = MPII_Topo_pipes_limit(pipes);
         else
             e->pipe_bytes = MPII_Topo_pipes_piece(pipes);
-        MPIR_Datatype_is_contig(data->type, &is_contig);
-        e->is_packed = is_contig && e->true_lb == 0 && e->extent == e->type_size;
         e->copy_type = e->is_packed ? TOPO_BYTE : data->type;
         e->copy_count = e->is_packed ? e->type_size : 1;
     }

@@ -57,8 +57,8 @@ struct MPII_Topo_exec {
     MPI_Aint pipe_bytes;        /* longest message there */
     MPI_Aint piece_count;       /* most elements of a piece of it */
     MPI_Aint type_size;
-    bool is_packed;             /* the type is in memory as in a pipe: */
-    MPI_Datatype copy_type;     /* bytes are copied; else elements; */
+    bool is_packed;             /* the type is in memory as in a pipe or a message: */
+    MPI_Datatype copy_type;     /* bytes are copied there; else elements; */
     MPI_Aint copy_count;        /* so many for one */
     int num_unwritten;          /* of sends, for full pipes */
     bool is_broken;             /* a process of this host has died */
@@ -79,7 +79,7 @@ static inline void MPII_Topo_exec_note_error(MPII_Topo_exec_t * e, int mpi_errno
         return;
     /* not joined: MPICH's chains of errors may get to have loops */
     TOPO_CHECK_AND_CONTINUE(mpi_errno, noted);
-    if (e->mpi_errno == MPI_SUCCESS || (noted && MPIR_ERR_GET_CLASS(e->mpi_errno) == MPI_ERR_OTHER))
+    if (e->mpi_errno == MPI_SUCCESS || MPIR_ERR_GET_CLASS(e->mpi_errno) == MPI_ERR_OTHER)
         e->mpi_errno = noted;
 }
 
