@@ -22,8 +22,8 @@ static void find_pieces(const data_t * d, int unit, int num, MPI_Aint * first, M
     *first = d->displs[here] + offset;
 }
 
-void MPII_Topo_data_find(const MPII_Topo_data_t * d, int unit, int num, MPI_Aint * first,
-                         MPI_Aint * count)
+void MPII_Topo_data_find_units(const MPII_Topo_data_t * d, int unit, int num, MPI_Aint * first,
+                               MPI_Aint * count)
 {
     MPI_Aint block, piece, offset, end;
 

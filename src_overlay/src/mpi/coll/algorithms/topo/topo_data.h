@@ -41,8 +41,21 @@ typedef struct {
 } MPII_Topo_data_t;
 
 /* Elements first ... first + count - 1 of the buffer, for units unit ... unit + num - 1 */
-void MPII_Topo_data_find(const MPII_Topo_data_t * data, int unit, int num, MPI_Aint * first,
-                         MPI_Aint * count);
+void MPII_Topo_data_find_units(const MPII_Topo_data_t * data, int unit, int num, MPI_Aint * first,
+                               MPI_Aint * count);
+
+static inline void MPII_Topo_data_find(const MPII_Topo_data_t * d, int unit, int num,
+                                       MPI_Aint * first, MPI_Aint * count)
+{
+    /* mostly it is a whole block */
+    if (num == 1 && d->units_per_block == 1 && !d->offsets && !d->counts && !d->block_of &&
+        d->num_here == 0) {
+        *first = (unit - d->first_block) * d->block_len;
+        *count = d->block_len;
+    } else {
+        MPII_Topo_data_find_units(d, unit, num, first, count);
+    }
+}
 
 /* Elements in TMP before a slot */
 MPI_Aint MPII_Topo_data_slot(const MPII_Topo_data_t * data, int slot);

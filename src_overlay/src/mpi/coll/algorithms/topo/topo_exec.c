@@ -222,9 +222,14 @@ static void exec_init(exec_t * e, const MPII_Topo_gen_t * gen, const MPII_Topo_d
     e->rack = order->rack_of[order->host_at[order->pos_of[gen->rank]]];
     MPIR_Datatype_get_extent_macro(data->type, e->extent);
     MPIR_Datatype_get_size_macro(data->type, e->type_size);
-    MPIR_Type_get_true_extent_impl(data->type, &e->true_lb, &true_extent);
-    MPIR_Datatype_is_contig(data->type, &is_contig);
-    e->is_packed = is_contig && e->true_lb == 0 && e->extent == e->type_size;
+    if (HANDLE_IS_BUILTIN(data->type)) {
+        true_extent = e->extent;
+        e->is_packed = true;
+    } else {
+        MPIR_Type_get_true_extent_impl(data->type, &e->true_lb, &true_extent);
+        MPIR_Datatype_is_contig(data->type, &is_contig);
+        e->is_packed = is_contig && e->true_lb == 0 && e->extent == e->type_size;
+    }
     e->pipe_bytes = -1;
     if (pipes && MPII_Topo_pipes_limit(pipes) > 0) {
         e->pipes = pipes;
