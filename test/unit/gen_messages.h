@@ -326,6 +326,15 @@ int MPIC_Isend(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int t
     return MPI_SUCCESS;
 }
 
+/* A device may still hold the request of a message whose data it has copied. */
+int MPID_Send_coll(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int tag,
+                   MPIR_Comm * comm, int context, MPIR_Request ** request, MPIR_Errflag_t * errflag)
+{
+    (void) tag, (void) context, (void) errflag;
+    begin_send(buf, count, type, to, comm, request, false);
+    return MPI_SUCCESS;
+}
+
 int MPIC_Issend(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int tag,
                 MPIR_Comm * comm, MPIR_Request ** request, MPIR_Errflag_t * errflag)
 {

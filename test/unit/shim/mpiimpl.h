@@ -69,6 +69,7 @@ int MPIR_Err_create_code(int last, int fatal, const char *func, int line, int cl
 
 #define MPIR_Datatype_get_size_macro(type, size) ((size) = (type))
 #define MPIR_Datatype_get_extent_macro(type, extent) ((extent) = (type))
+#define HANDLE_IS_BUILTIN(type) 0
 #define MPIR_Datatype_is_contig(type, is_contig) (*(is_contig) = 1)
 #define MPIR_Type_get_true_extent_impl(type, true_lb, true_extent) \
     (*(true_lb) = 0, *(true_extent) = (type))
@@ -156,6 +157,8 @@ typedef struct MPIR_Group MPIR_Group;
 int MPIR_Wait(MPIR_Request * request, MPI_Status * status);
 int MPID_Issend(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int tag,
                 MPIR_Comm * comm, int attr, MPIR_Request ** request);
+int MPID_Send(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int tag, MPIR_Comm * comm,
+              int attr, MPIR_Request ** request);
 uint64_t MPIR_Group_rank_to_lpid(MPIR_Group * group, int rank);
 extern struct {
     int *coords;
@@ -172,6 +175,11 @@ int MPIC_Issend(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int 
                 MPIR_Comm * comm, MPIR_Request ** request, MPIR_Errflag_t * errflag);
 int MPIC_Isend(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int tag, MPIR_Comm * comm,
                MPIR_Request ** request, MPIR_Errflag_t * errflag);
+#define MPIDI_EAGER_SHORT_SIZE 16
+#define MPIR_CONTEXT_INTRA_COLL 1
+int MPID_Send_coll(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int tag,
+                   MPIR_Comm * comm, int context, MPIR_Request ** request,
+                   MPIR_Errflag_t * errflag);
 int MPIC_Irecv(void *buf, MPI_Aint count, MPI_Datatype type, int from, int tag, MPIR_Comm * comm,
                MPIR_Request ** request);
 int MPID_Wait(MPIR_Request * request, MPI_Status * status);
