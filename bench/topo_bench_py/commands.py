@@ -17,7 +17,7 @@ from .plans import find_plan, read_plan
 from .report import make_page, read_all
 from .settings import find_bench
 from .show import progress_bar
-from .sites import Site, find_program, launcher_site, vcluster_site
+from .sites import Site, find_program, launcher_site, own_cluster, vcluster_site
 from .study import Study
 
 
@@ -123,11 +123,11 @@ def measure(
         on_site = contextlib.nullcontext(launcher_site(launch_command, links))
     try:
         run.prepare()  # before a cluster is raised
+        if launch_command is None and not cluster:
+            files.write(run.folder / "cluster", own_cluster())  # for who cleans up after a kill
         with progress_bar(remaining=True) as progress, on_site as site:
             run.site = site
             if site.cluster:
-                if not cluster:
-                    files.write(run.folder / "cluster", site.cluster)
                 run.check_slots(site)
                 run.measure_topology(site)
                 run.prepare()  # now with the topology

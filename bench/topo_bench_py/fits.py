@@ -257,19 +257,60 @@ def logs_of_launches(
     return [math.log(np.median(a) / np.median(b)) for a, b in zip(ours, theirs, strict=False)]
 
 
-def over_launches(logs: Sequence[float]) -> Difference | None:
-    """By the t test of pairs, on the logarithms of ratios of each launch; None with fewer than two."""
+MOST_FREEDOM = 10.0
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What launches differ by in most cases: a variance, worth so many degrees of freedom."""
+
+    variance: float
+    freedom: float
+
+
+def common_spread(cases: Sequence[Sequence[float]]) -> Spread | None:
+    """Of the logarithms of each case. A few launches tell little of their own variance, many cases tell
+    what variances are like: Smyth, "Linear models and empirical Bayes methods for assessing differential
+    expression in microarray experiments" (2004), section 6.2. None with fewer than three cases."""
+    from scipy.optimize import brentq  # type: ignore[import-untyped]
+    from scipy.special import digamma, polygamma  # type: ignore[import-untyped]
+
+    several = [logs for logs in cases if len(logs) > 1]
+    if len(several) < 3:
+        return None
+    half = np.array([(len(logs) - 1) / 2 for logs in several])
+    variances = np.array([np.var(logs, ddof=1) for logs in several])
+    if not np.median(variances):
+        return None
+    logs = np.log(np.maximum(variances, 1e-5 * np.median(variances)))
+    logs += np.log(half) - digamma(half)
+    more = float(np.var(logs, ddof=1) - np.mean(polygamma(1, half)))
+    # no more than the variances of so few launches differ by anyway, if all are of one: not believed
+    least = float(polygamma(1, MOST_FREEDOM / 2))
+    prior = float(brentq(lambda x: polygamma(1, x) - max(more, least), 1e-9, 1e9))
+    return Spread(float(np.exp(np.mean(logs) + digamma(prior) - math.log(prior))), 2 * prior)
+
+
+def over_launches(logs: Sequence[float], spread: Spread | None = None) -> Difference | None:
+    """By the t test of pairs, on the logarithms of ratios of each launch, whose variance is that of these
+    and of the spread together; None with fewer than two."""
     from scipy import stats
 
     n = len(logs)
     if n < 2:
         return None
     mean = float(np.mean(logs))
-    error = float(np.std(logs, ddof=1)) / math.sqrt(n)
+    freedom, variance = n - 1.0, float(np.var(logs, ddof=1))
+    if spread:
+        variance = (freedom * variance + spread.freedom * spread.variance) / (
+            freedom + spread.freedom
+        )
+        freedom += spread.freedom
+    error = math.sqrt(variance / n)
     if error == 0:
         return Difference(math.exp(mean), math.exp(mean), math.exp(mean), 0.0 if mean else 1.0)
-    half = float(stats.t.ppf(0.975, n - 1)) * error
-    p = float(2 * stats.t.sf(abs(mean) / error, n - 1))
+    half = float(stats.t.ppf(0.975, freedom)) * error
+    p = float(2 * stats.t.sf(abs(mean) / error, freedom))
     limit = 700  # of exp()
     low, high = (math.exp(min(max(x, -limit), limit)) for x in (mean - half, mean + half))
     return Difference(math.exp(mean), low, high, p)

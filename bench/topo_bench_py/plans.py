@@ -4,6 +4,7 @@
 import math
 import os
 import random
+import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -75,6 +76,10 @@ def read_plan(path: str | os.PathLike[str]) -> Table:
                 if isinstance(number, float) and not (key == "seconds" and math.isfinite(number)):
                     expected = "a finite number" if key == "seconds" else "integer"
                     raise InputError(path, f"found {number}, expected {expected}", f"{where}.{key}")
+    for i, name in enumerate(plan.get("placements", [])):
+        if name not in PLACEMENTS and not re.fullmatch(r"block|cyclic|(random|ranks):\d+", name):
+            expected = f"{', '.join(PLACEMENTS)}, block, cyclic, random:SEED or ranks:SEED"
+            raise InputError(path, f'found "{name}", expected {expected}', f"$.placements[{i}]")
     for i, part in enumerate(plan["measure"]):
         where = f"$.measure[{i}]"
         if "ranks" not in part and "ranks" not in plan:

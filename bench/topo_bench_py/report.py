@@ -106,12 +106,12 @@ def summary(results: list[Result], records: list[Record], found: list[Case]) -> 
     many = f"{launches[0]} to {launches[-1]}" if len(launches) > 1 else f"{launches[0]}"
     whats = len({label(r) for r in tables.collectives(records)})
     lines.append(
-        f"{calls} calls were timed, all with their results checked: {len(records)} combinations of "
-        f"collective (with its forms {whats}), algorithm, size, ranks and mapping, launched {many} times each."
+        f"{calls} calls were timed, all with their results checked: {len(records)} combinations of collective "
+        f"({whats} in all), algorithm, size, ranks and mapping; launches of each: {many}."
     )
     if not all(result.get("complete", True) for result in results):
         lines.append("The measurement did not come to its end: this is what there is so far.")
-    return lines + about_machine(results, records)
+    return lines + about_machine(results, records) + about_words(records)
 
 
 def about_machine(results: list[Result], records: list[Record]) -> list[str]:
@@ -146,26 +146,41 @@ def about_default(found: list[Case]) -> list[str]:
             f"; beyond what launches differ by it was slower than the best other algorithm in {slower}, "
             f"faster in {faster}, and {len(judged) - slower - faster} cases are undecided."
         )
-    worst = max(found, key=lambda c: c.default["median_us"] / c.best["median_us"])
-    ratio = worst.default["median_us"] / worst.best["median_us"]
+    worst = max(found, key=lambda c: c.default_us / c.best_us)
+    ratio = worst.default_us / worst.best_us
     if ratio > 1:
         lines.append(
-            f"It lost most in {case_text(worst.default)}: {time_text(worst.default['median_us'])}, where "
-            f"{worst.best['algorithm']} takes {time_text(worst.best['median_us'])}: {ratio:.2g} times."
+            f"It lost most in {case_text(worst.default)}: {time_text(worst.default_us)}, where "
+            f"{worst.best['algorithm']} takes {time_text(worst.best_us)}: {ratio:.2g} times"
+            + (" (not beyond what launches differ by)." if worst.verdict == "undecided" else ".")
         )
     gains = []
     for what in dict.fromkeys(label(c.default) for c in found):
         logs = [
-            math.log(min(c.best["median_us"] / c.default["median_us"], 1))
-            for c in found
-            if label(c.default) == what
+            math.log(min(c.best_us / c.default_us, 1)) for c in found if label(c.default) == what
         ]
         gains.append(f"{what} {math.exp(np.mean(logs)):.2f}")
     lines.append(
-        f"Had the best algorithm been chosen each time, calls had taken this share of the time "
+        f"With the best algorithm each time, calls would take this part of the default's time "
         f"(geometric means): {', '.join(gains)}."
     )
     return lines
+
+
+PLACES = {
+    "host": "by host fills a host with ranks, then the next one",
+    "rack": "by rack puts a rank on each host of a rack, in turns",
+    "site": "by site puts a rank into each rack, in turns",
+}
+
+
+def about_words(records: list[Record]) -> list[str]:
+    used = {r["placement"] for r in records}
+    words = ["auto is the library's own choice, the default"]
+    words += [text for name, text in PLACES.items() if name in used]
+    return [
+        f"Names: {'; '.join(words)}; others are algorithms of the library, as its CVARs name them."
+    ]
 
 
 def about_links(records: list[Record]) -> list[str]:

@@ -198,12 +198,17 @@ def uplinks_of_pods(what: dict[str, Any]) -> tuple[Uplinks, ...]:
     return (Uplinks(group, dict.fromkeys(range(len(pods)), what["pod_mbps"])),) if pods else ()
 
 
+def own_cluster() -> str:
+    """The name of the cluster that vcluster_site raises for a run of ours."""
+    return f"bench{os.getpid()}"
+
+
 @contextmanager
 def vcluster_site(options: str, name: str | None, ppn: int, ranks: int | None) -> Iterator[Site]:
     """A virtual cluster: that of the given name, or one of our own while the block runs."""
     program = find_program("topo-vcluster")
     own = name is None
-    name = name or f"bench{os.getpid()}"
+    name = name or own_cluster()
 
     def call(*arguments: str) -> str:
         out: list[str] = []

@@ -322,6 +322,53 @@ def test_significance_is_over_launches() -> None:
     assert fits.adjusted([]) == []
 
 
+def test_many_cases_tell_what_launches_differ_by() -> None:
+    """Three launches of a case tell little of their variance, a hundred cases do."""
+    draw = np.random.default_rng(3)
+    sigma = 0.1 / np.sqrt(draw.chisquare(4, 400) / 4)
+    means = np.where(np.arange(400) < 200, math.log(1.8), 0.0)
+    cases = [list(m + s * draw.normal(size=3)) for m, s in zip(means, sigma, strict=True)]
+    spread = fits.common_spread(cases)
+    assert spread is not None
+    assert spread.variance == pytest.approx(0.01, rel=0.4)
+    assert 2 < spread.freedom < 8
+
+    def judged(spread: fits.Spread | None) -> tuple[int, int]:
+        p = fits.adjusted([d.p for logs in cases if (d := fits.over_launches(logs, spread))])
+        return sum(x < 0.05 for x in p[:200]), sum(x < 0.05 for x in p[200:])
+
+    alone, together = judged(None), judged(spread)
+    assert together[0] > max(170, 1.1 * alone[0])
+    assert together[1] <= 20
+    assert fits.common_spread(cases[:2]) is None
+    assert fits.common_spread([[0.0, 0.0]] * 5) is None
+    same = fits.common_spread([list(0.1 * draw.normal(size=4)) for _ in range(200)])
+    assert same is not None
+    assert same.freedom == pytest.approx(fits.MOST_FREEDOM)
+
+
+def test_a_ratio_is_in_its_interval() -> None:
+    """And on the same side of 1 as the difference, whatever launches are like."""
+    draw = np.random.default_rng(5)
+    rows = []
+    for size in (1, 2, 4, 8, 16):
+        for name in ("auto", "topo_chain"):
+            samples = [list(draw.exponential(50, draw.integers(2, 9)) + 1) for _ in range(3)]
+            pooled = float(np.median(np.concatenate(samples)))
+            rows.append(record("bcast", name, "host", 4, size, pooled) | {"samples_us": samples})
+    found = tables.cases(rows)
+    (row,) = tables.default_table(found).rows
+    columns = tables.default_table(found).columns
+    mean, low, high = (
+        row[columns.index(name)] for name in ("mean ratio", "ratio low", "ratio high")
+    )
+    assert low <= mean <= high
+    for case in found:
+        assert case.difference is not None
+        assert case.difference.low <= case.difference.ratio <= case.difference.high
+        assert (case.difference.ratio > 1) == (case.default_us > case.best_us)
+
+
 def test_maxima_of_allgather() -> None:
     r = record("allgather", "ring", "host", 4, 32, 7.0) | {"samples_us": [[1, 3], [2, 5], [4]]}
     table = tables.maxima_table([r])
@@ -427,6 +474,10 @@ def test_two_results_of_one_site(tmp_path: Path) -> None:
     [
         ({"format": 2}, ("$.format", "2", "expected 1")),
         ({"records": []}, ("$.records",)),
+        ({"failed": [1]}, ("$.failed[0]",)),
+        ({"failed": [{"bytes": "x"}]}, ("$.failed[0].bytes",)),
+        ({"provenance": {"load_average_at_start": "high"}}, ("load_average_at_start",)),
+        ({"provenance": {"study": {"cpus": "y"}}}, ("study.cpus",)),
         ({"provenance": {"cluster": "elsewhere"}}, ("site elsewhere", "two racks")),
         (
             {"provenance": {"cluster": "two racks", "mpi": {"default": "5.0.1 ch4"}}},
