@@ -23,6 +23,7 @@ Table = dict[str, Any]  # of TOML
 
 READY = {path.stem: path for path in Path(__file__).resolve().parents[1].glob("plans/*.toml")}
 PLACEMENTS = ["host", "rack", "site"]
+OF_VCLUSTER = r"block|cyclic|(random|ranks):\d+|file:.+"  # topo-vcluster run --placement
 MAPPINGS = {  # options of MPICH's mpiexec
     "core": "-bind-to core -map-by core",
     "socket": "-bind-to core -map-by socket",
@@ -77,8 +78,8 @@ def read_plan(path: str | os.PathLike[str]) -> Table:
                     expected = "a finite number" if key == "seconds" else "integer"
                     raise InputError(path, f"found {number}, expected {expected}", f"{where}.{key}")
     for i, name in enumerate(plan.get("placements", [])):
-        if name not in PLACEMENTS and not re.fullmatch(r"block|cyclic|(random|ranks):\d+", name):
-            expected = f"{', '.join(PLACEMENTS)}, block, cyclic, random:SEED or ranks:SEED"
+        if name not in PLACEMENTS and not re.fullmatch(OF_VCLUSTER, name):
+            expected = f"{', '.join(PLACEMENTS)}, or one of topo-vcluster run --placement"
             raise InputError(path, f'found "{name}", expected {expected}', f"$.placements[{i}]")
     for i, part in enumerate(plan["measure"]):
         where = f"$.measure[{i}]"

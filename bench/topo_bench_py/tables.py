@@ -97,17 +97,11 @@ class Case:
 
     default: Record
     best: Record
+    default_us: float
+    best_us: float
     logs: list[float]  # of the ratio, default / best, of each launch
-    difference: fits.Difference | None  # over launches
+    difference: fits.Difference | None = None  # over launches
     p: float | None = None  # for all cases at once
-
-    @property
-    def default_us(self) -> float:
-        return typical_us(self.default)
-
-    @property
-    def best_us(self) -> float:
-        return typical_us(self.best)
 
     @property
     def difference_us(self) -> float:
@@ -129,9 +123,9 @@ def cases(records: Iterable[Record]) -> list[Case]:
         others = [r for r in rows if not is_baseline(r) and r["algorithm"] != f"{DEFAULT}+init"]
         if default is None or not others or default["ranks"] < 2:
             continue
-        best = min(others, key=typical_us)
+        best_us, best = min(((typical_us(r), r) for r in others), key=lambda pair: pair[0])
         logs = fits.logs_of_launches(*(r.get("samples_us") or [] for r in (default, best)))
-        found.append(Case(default, best, logs, None))
+        found.append(Case(default, best, typical_us(default), best_us, logs))
     spread = fits.common_spread([case.logs for case in found])
     for case in found:
         case.difference = fits.over_launches(case.logs, spread)

@@ -122,6 +122,13 @@ def test_order_is_drawn_and_interleaved() -> None:
     assert len({tuple(names) for names in rounds}) == 3
 
 
+def test_placements_that_topo_vcluster_knows(tmp_path: Path) -> None:
+    names = ["host", "site", "block", "cyclic", "random:1", "ranks:7", "file:hosts"]
+    path = tmp_path / "plan.toml"
+    path.write_text(PLAN.replace("launches = 2", f"launches = 2\nplacements = {names}"))
+    assert plans.read_plan(path)["placements"] == names
+
+
 def test_placements_of_a_virtual_cluster() -> None:
     racks = (("a", "b"), ("c",))
     assert plans.host_list(racks, 2, "host") == ["a", "a", "b", "b", "c", "c"]
