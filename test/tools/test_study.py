@@ -276,6 +276,8 @@ def test_interrupted_and_resumed(
         time.sleep(0.02)
     if number == signal.SIGKILL:
         process.send_signal(signal.SIGSTOP)
+        # only when it has stopped, what it was just starting has a session of its own
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
         launched = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     process.send_signal(number)
     _, said = process.communicate(timeout=60)
