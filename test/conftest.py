@@ -281,13 +281,13 @@ def clean_environment_fixture() -> Callable[..., dict[str, str]]:
 
 
 @pytest.fixture(scope="session")
-def yielding(build_unit: Build) -> Path:
+def preloaded(build_unit: Build) -> Path:
     """To be preloaded: a rank that waits gives its core to another one."""
-    return build_unit(REPO / "test/yield.c", "-shared", "-fPIC")
+    return build_unit(REPO / "test/preload.c", "-shared", "-fPIC")
 
 
 @pytest.fixture(scope="session")
-def run_mpi(mpiexec: Path, yielding: Path) -> Launch:
+def run_mpi(mpiexec: Path, preloaded: Path) -> Launch:
     """run_mpi(*command, n=, env=, timeout=, prefix=): runs mpiexec, returns a CompletedProcess.
 
     Without n the command is mpiexec's own (`-n 2 a : -n 2 b`). prefix goes before mpiexec. A job
@@ -314,7 +314,7 @@ def run_mpi(mpiexec: Path, yielding: Path) -> Launch:
             text=True,
             errors="replace",
             env=clean_environment(
-                **{"LD_PRELOAD": yielding, **(env or {}), "MPIEXEC_TIMEOUT": timeout}
+                **{"LD_PRELOAD": preloaded, **(env or {}), "MPIEXEC_TIMEOUT": timeout}
             ),
             start_new_session=True,
         )

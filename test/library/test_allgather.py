@@ -8,6 +8,7 @@ algorithm. NUM_CLIQUES makes one machine look like hosts clique0, clique1, ...
 import itertools
 import random
 import re
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -254,6 +255,15 @@ def test_host_names_from_cvar(
         ]
     job = run_mpi(*command, env=forced(algorithm, MPIR_CVAR_COLL_TOPOLOGY_FILE=file))
     assert job.returncode == 0 and job.stderr == "", job.stdout + job.stderr
+
+
+def test_host_names_without_local_memory(
+    run_allgather: Launch, site: MakeSite, write_json: WriteJson, algorithm: str
+) -> None:
+    """MPICH may be told, or built, to see a host in each process: names are those of the machine."""
+    file = write_json("site.json", site([socket.gethostname(), "other"], [0, 1]))
+    env = forced(algorithm, MPIR_CVAR_COLL_TOPOLOGY_FILE=file, MPIR_CVAR_NOLOCAL=1)
+    assert run_allgather("--expect", algorithm, n=3, env=env).stderr == ""
 
 
 def test_verbose(run_allgather: Launch, cluster: Cluster, algorithms: list[str]) -> None:

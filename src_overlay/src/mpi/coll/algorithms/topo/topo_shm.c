@@ -256,9 +256,13 @@ static int offer_memory(MPIR_Comm * comm_ptr, const int ranks[], MPII_Topo_shm_t
         for (int k = 0; k < 16 && mpi_errno == MPI_SUCCESS; k++)
             all.processors[k] |= answer.processors[k];
     }
-    if (mem)
-        ((head_t *) mem)->may_spin = MPII_Topo_shm_may_spin(shm->num_ranks, MPIR_Process.local_size,
-                                                            all.processors);
+    if (mem) {
+        /* either may tell of too few: virtual hosts share a machine; without shared memory of its own
+         * MPICH sees each process alone */
+        int on_host = MPL_MAX(MPIR_Process.local_size, MPII_Topo_num_on_host());
+        ((head_t *) mem)->may_spin =
+            MPII_Topo_shm_may_spin(shm->num_ranks, on_host, all.processors);
+    }
     all.is_ok = *is_ok;
     for (int i = 1; i < shm->num_ranks; i++) {
         mpi_errno = MPIC_Send(&all.is_ok, sizeof(all.is_ok), TOPO_BYTE, ranks[i], tag, comm_ptr,

@@ -144,7 +144,9 @@ static whereabouts_t find_self(void)
     char hostname[256] = "";
 
     if (host == NULL || *host == '\0') {
-        if (MPIR_pmi_has_local_cliques())
+        /* MPIR_pmi_has_local_cliques() of newer versions also holds with MPIR_CVAR_NOLOCAL, and in a
+         * build without shared memory (ch4:ucx), where hosts have their own names */
+        if (MPIR_CVAR_NUM_CLIQUES > 1 || MPIR_CVAR_ODD_EVEN_CLIQUES)
             snprintf(hostname, sizeof(hostname), "clique%d",
                      MPIR_Process.node_map[MPIR_Process.rank]);
         else

@@ -1,0 +1,64 @@
+/*
+ * Copyright (C) by the mpich-topo authors. See LICENSE.
+ */
+
+/* To be preloaded into ranks.
+ *
+ * Where they outnumber the cores: a rank that asks whether there is something to
+ * receive, and finds nothing, gives its core to one that may have something to send. By itself ch3 asks
+ * until its share of time is over wherever it may not sleep: in MPI_Test, and in any wait while a
+ * nonblocking collective is under way; ch4, over libfabric, in all that waits.
+ *
+ * Where MPICH is built without shared memory (ch4:ucx) it takes each process for a host of its own, and
+ * leaves MPIR_CVAR_NUM_CLIQUES aside: with TOPO_NAME_HOSTS a rank gets the name that it would have. */
+
+#define _GNU_SOURCE
+#include <poll.h>
+#include <sched.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int poll(struct pollfd *fds, nfds_t num, int timeout)
+{
+    int rc = (int) syscall(SYS_poll, fds, num, timeout);
+
+    if (timeout == 0 && rc == 0)
+        sched_yield();
+    return rc;
+}
+
+int epoll_wait(int epfd, struct epoll_event *events, int max_events, int timeout)
+{
+    int rc = (int) syscall(SYS_epoll_pwait, epfd, events, max_events, timeout, NULL, 8);
+
+    if (timeout == 0 && rc == 0)
+        sched_yield();
+    return rc;
+}
+
+static int number(const char *variable)
+{
+    const char *text = getenv(variable);
+
+    return text ? atoi(text) : 0;
+}
+
+__attribute__((constructor))
+static void name_host(void)
+{
+    int num = number("MPIR_CVAR_NUM_CLIQUES"), rank = number("PMI_RANK"), size = number("PMI_SIZE");
+    char name[32];
+
+    if (!getenv("TOPO_NAME_HOSTS") || num < 2 || size < 1)
+        return;
+    num = num < size ? num : size;
+    int block = size / num, longer = size % num, clique = rank % num;
+    if (number("MPIR_CVAR_CLIQUES_BY_BLOCK"))
+        clique = rank < (block + 1) * longer ? rank / (block + 1) : (rank - longer) / block;
+    snprintf(name, sizeof(name), "clique%d", clique);
+    setenv("MPIR_CVAR_COLL_TOPOLOGY_HOST", name, 0);
+}
