@@ -65,6 +65,7 @@
 #include <limits.h>
 #include <math.h>
 #include <mpi.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -1242,6 +1243,37 @@ static char *gather_host_names(MPI_Comm all)
     return names;
 }
 
+/* Number of the processor's package (socket) that this rank is bound to; -1: to none, or not known */
+static int find_socket(void)
+{
+    const int most = 8192;
+    const size_t bytes = CPU_ALLOC_SIZE(most);
+    cpu_set_t *cpus = CPU_ALLOC(most);
+    int socket = -1, num = 0;
+
+    if (cpus && !sched_getaffinity(0, bytes, cpus))
+        for (int i = 0; i < most; i++) {
+            char path[80];
+            int its = -1;
+            FILE *f;
+
+            if (!CPU_ISSET_S(i, bytes, cpus))
+                continue;
+            snprintf(path, sizeof(path),
+                     "/sys/devices/system/cpu/cpu%d/topology/physical_package_id", i);
+            if ((f = fopen(path, "r"))) {
+                if (fscanf(f, "%d", &its) != 1)
+                    its = -1;
+                fclose(f);
+            }
+            socket = num++ && its != socket ? -1 : its;
+            if (socket < 0)
+                break;
+        }
+    CPU_FREE(cpus);
+    return socket;
+}
+
 /* Number of the rack of a host in --racks; 0 when it is not there */
 static int find_rack(const char *host)
 {
@@ -2058,8 +2090,9 @@ static void list_cvars(void)
 
 /* ---- what is printed around the samples ---- */
 
-/* `names`: host names of the ranks, MPI_MAX_PROCESSOR_NAME bytes each; NULL in a dry run */
-static void print_start(const char *names)
+/* `names`: host names of the ranks, MPI_MAX_PROCESSOR_NAME bytes each; `sockets`: what they found. Both
+ * NULL in a dry run */
+static void print_start(const char *names, const int *sockets)
 {
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
     int len;
@@ -2093,6 +2126,10 @@ static void print_start(const char *names)
     if (names) {
         printf(", \"ranks\": %d, \"host_of_rank\": ", nprocs);
         print_json_names(names, nprocs);
+        printf(", \"socket_of_rank\": ");
+        for (int i = 0; i < nprocs; i++)
+            printf("%s%d", i ? ", " : "[", sockets[i]);
+        printf("]");
     }
     if (names && traffic.num_ranks > 0) {
         printf(", \"background\": {\"share\": %g, \"bytes\": %ld, \"ranks\": %d, "
@@ -2119,14 +2156,18 @@ static bool run(void)
 {
     char why[256] = "", *names;
     bool ok = true;
-    int good, all_good;
+    int good, all_good, socket = find_socket(), *sockets = NULL;
 
     names = gather_host_names(comm);
+    if (rank == 0 && !(sockets = malloc(nprocs * sizeof(int))))
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    MPI_Gather(&socket, 1, MPI_INT, sockets, 1, MPI_INT, 0, comm);
     if (rank == 0) {
-        print_start(names);
+        print_start(names, sockets);
         number_hosts(names);
     }
     free(names);
+    free(sockets);
     allocate_counts();
     data.mpi.comm = comm;
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
@@ -2201,7 +2242,7 @@ int main(int argc, char **argv)
         else if (opt.list_cvars)
             list_cvars();
         else
-            print_start(NULL);
+            print_start(NULL, NULL);
         return bad_usage[0] ? 2 : flush_output("topo-bench-mpi") ? 0 : 1;
     }
 

@@ -4,7 +4,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -16,9 +16,12 @@ class Fit:
     """Coefficients by name, how much of the variance they explain, of how many points."""
 
     coefficients: dict[str, float]
-    errors: dict[str, float]  # standard errors
+    errors: dict[
+        str, float
+    ]  # standard errors; none where all points are needed to find the coefficients
     r2: float
     points: int
+    covariance: Any = None  # of the coefficients, in their order
     knots: list[float] = field(default_factory=list)
 
 
@@ -39,6 +42,7 @@ def least_squares(y: Any, columns: dict[str, Any]) -> Fit | None:
         dict(zip(names, map(float, model.bse), strict=True)) if free else {},
         r2,
         len(y),
+        model.cov_params() if free else None,
     )
 
 
@@ -69,10 +73,21 @@ def by_ranks(ranks: Sequence[float], us: Sequence[float], knots: Sequence[float]
     return found
 
 
-def slopes(fit: Fit) -> list[float]:
-    """Of a piecewise fit, between its knots."""
-    values = [value for name, value in fit.coefficients.items() if name != "intercept"]
-    return [float(s) for s in np.cumsum(values)]
+def slopes(fit: Fit) -> tuple[list[float], list[float]]:
+    """Of a piecewise fit between its knots; and their standard errors, where these are known."""
+    values = list(fit.coefficients.values())[1:]
+    sums = np.tril(np.ones((len(values), len(values))))
+    found = [float(x) for x in sums @ values]
+    if fit.covariance is None:
+        return found, []
+    variances = np.diag(sums @ np.asarray(fit.covariance)[1:, 1:] @ sums.T)
+    return found, [math.sqrt(max(x, 0)) for x in variances]
+
+
+def adjusted_r2(fit: Fit) -> float | None:
+    """R2 for as many coefficients; None where no point is left over."""
+    free = fit.points - len(fit.coefficients)
+    return 1 - (1 - fit.r2) * (fit.points - 1) / free if free > 0 else None
 
 
 @dataclass(frozen=True)
@@ -104,35 +119,81 @@ class LogGP:
         return self.latency + 2 * self.overhead + bytes_us + (sends - 1) * next_us
 
 
-def hockney(sizes: Sequence[float], us: Sequence[float]) -> Hockney | None:
+Model = TypeVar("Model", Hockney, LogGP)
+
+
+@dataclass(frozen=True)
+class Pieces(Generic[Model]):
+    """Models of messages, each of those up to so many bytes; of the last one: infinity."""
+
+    parts: tuple[tuple[float, Model], ...]
+
+    def row(self, sends: int, m: float) -> float:
+        return next(model for most, model in self.parts if m <= most).row(sends, m)
+
+
+def hockney(
+    sizes: Sequence[float] | np.ndarray, us: Sequence[float] | np.ndarray, is_first: bool = True
+) -> Hockney | None:
     """From the ping-pong: least squares of log(time), so that short messages count as long ones do. R2
-    is that of log(time)."""
+    is that of log(time). Only where the shortest messages are among them alpha is a time."""
     from scipy import optimize  # type: ignore[import-untyped]
 
     if len(set(sizes)) < 2:
         return None
-    m, log_us = np.asarray(sizes, dtype=float), np.log(us)
-    first = [math.log(min(us)), math.log(max(us) / m.max())]
+    m, t = np.asarray(sizes, dtype=float), np.asarray(us, dtype=float)
+    log_t, unit = np.log(t), np.array([t.min(), t.max() / m.max()])
+    bounds = ([0 if is_first else -np.inf, 0], np.inf)
+    start = optimize.lsq_linear(np.column_stack([unit[0] / t, unit[1] * m / t]), m**0, bounds)
 
-    def errors(logs: np.ndarray) -> np.ndarray:
-        found: np.ndarray = np.logaddexp(logs[0], logs[1] + np.log(np.maximum(m, 1e-9))) - log_us
+    def errors(x: np.ndarray) -> np.ndarray:
+        found: np.ndarray = np.log(np.maximum(unit[0] * x[0] + unit[1] * x[1] * m, 1e-9)) - log_t
         return found
 
     best = optimize.least_squares(
-        errors, first, bounds=(-40, 40), xtol=1e-12, ftol=1e-12, gtol=1e-12
+        errors, start.x, bounds=bounds, xtol=1e-12, ftol=1e-12, gtol=1e-12
     )
-    variance = float(np.sum((log_us - log_us.mean()) ** 2))
+    variance = float(np.sum((log_t - log_t.mean()) ** 2))
     r2 = 1 - float(np.sum(best.fun**2)) / variance if variance else 1.0
-    alpha, beta = (math.exp(x) for x in best.x)
-    return Hockney(alpha, beta, r2)
+    alpha, beta = map(float, unit * best.x)
+    return Hockney(alpha, beta if best.x[1] > 1e-6 else 0.0, r2)
+
+
+LEAST_SIZES = 3  # of a piece
+SAME = 0.01  # a typical error of less is none
+
+
+def hockney_pieces(sizes: Sequence[float], us: Sequence[float]) -> list[tuple[float, Hockney]]:
+    """One, or two where that tells more (Schwarz's criterion): a protocol that switches, or links that
+    let the beginning of a message through faster, make long messages another kind."""
+    whole = hockney(sizes, us)
+    if whole is None:
+        return []
+    m, log_us = np.asarray(sizes, dtype=float), np.log(us)
+    each = sorted(set(map(float, sizes)))
+
+    def criterion(pieces: list[tuple[float, Hockney]]) -> float:
+        model = Pieces(tuple(pieces))
+        fitted = np.log([max(model.row(1, x), 1e-9) for x in m])
+        error = max(float(np.mean((fitted - log_us) ** 2)), SAME**2)
+        return len(m) * math.log(error) + (3 * len(pieces) - 1) * math.log(len(m))
+
+    found = [[(math.inf, whole)]]
+    for k in range(LEAST_SIZES, len(each) - LEAST_SIZES + 1):
+        end, is_long = each[k - 1], m > each[k - 1]
+        short = hockney(m[~is_long], np.exp(log_us[~is_long]))
+        long = hockney(m[is_long], np.exp(log_us[is_long]), is_first=False)
+        if short and long:
+            found.append([(end, short), (math.inf, long)])
+    return min(found, key=criterion)
 
 
 def loggp(pingpong: Hockney, sent_us: float, gap_us: float) -> LogGP:
     """From the ping-pong, and of a stream of the shortest messages what one takes its sender, and
     what it takes in all. A sender may be held up by a buffer that is full: an overhead is at most half
     of the latency."""
-    overhead = min(sent_us, pingpong.alpha / 2)
-    latency = max(pingpong.alpha + pingpong.beta - 2 * overhead, 0)
+    overhead = min(sent_us, max(pingpong.alpha, 0) / 2)
+    latency = pingpong.alpha + pingpong.beta - 2 * overhead
     return LogGP(latency, overhead, gap_us, pingpong.beta)
 
 
@@ -226,7 +287,7 @@ ROUNDS = {
 }
 
 
-def predicted_us(model: Hockney | LogGP, record: Record) -> float | None:
+def predicted_us(model: Hockney | LogGP | Pieces[Any], record: Record) -> float | None:
     """By what the algorithm is in textbooks: on a network without racks, hosts and shared links. None
     where no formula is known, or no message is sent."""
     rounds = ROUNDS.get((record["collective"], record["algorithm"]))
@@ -253,8 +314,9 @@ class Difference:
 def logs_of_launches(
     ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]]
 ) -> list[float]:
-    """Of the ratio of medians, for each launch."""
-    return [math.log(np.median(a) / np.median(b)) for a, b in zip(ours, theirs, strict=False)]
+    """Of the ratio of medians, for each launch that has both."""
+    both = [pair for pair in zip(ours, theirs, strict=False) if all(map(len, pair))]
+    return [math.log(np.median(a) / np.median(b)) for a, b in both]
 
 
 MOST_FREEDOM = 10.0

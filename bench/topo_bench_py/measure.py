@@ -203,7 +203,7 @@ class Samples:
     """What all launches of a plan on one placement have measured so far."""
 
     start: Line
-    times: dict[Key, list[list[float]]] = field(default_factory=dict)  # by round
+    times: dict[Key, list[list[float]]] = field(default_factory=dict)  # by launch; []: it failed
     counted: dict[Key, Counter[str]] = field(default_factory=dict)
     selected: dict[Key, Counter[str]] = field(default_factory=dict)
     beside: dict[Key, dict[str, list[float]]] = field(default_factory=dict)  # BESIDE, all rounds
@@ -212,11 +212,13 @@ class Samples:
     counts: dict[int, list[Line]] = field(default_factory=dict)  # rounds differ by the seed
     traffic: dict[tuple[str, int], Counter[str]] = field(default_factory=dict)  # over rounds
 
-    def add(self, setting: str, line: Line) -> None:
+    def add(self, setting: str, line: Line, launch: int) -> None:
         size = line.get("bytes", 0)
         if line["type"] == "cell":
             key = setting, line["algorithm"], size
-            self.times.setdefault(key, []).append(line["times_us"])
+            times = self.times.setdefault(key, [])
+            times.extend([] for _ in range(launch - len(times)))
+            times.append(line["times_us"])
             self.counted.setdefault(key, Counter()).update(line["calls_counted"])
             if "selected" in line:
                 self.selected.setdefault(key, Counter()).update(line["selected"])
@@ -288,7 +290,7 @@ class Measurement:
             elif line["type"] == "failed":
                 self._add_failed(setting, line)
             elif self._samples:
-                self._samples.add(setting.name, line)
+                self._samples.add(setting.name, line, r)
             if line["type"] in ("cell", "failed"):
                 on_cell()
 
@@ -353,6 +355,7 @@ def make_records(
             "ppn": max(Counter(hosts).values()),
             "hosts": len(set(hosts)),
             "host_of_rank": hosts,
+            "socket_of_rank": start["socket_of_rank"],
             "in_place": plan.in_place,
             "root": start["root"],
             "pattern": start.get("pattern"),
@@ -368,7 +371,7 @@ def make_records(
                 for name, values in sorted(samples.beside.get(key, {}).items())
             },
             "repetitions": sum(map(len, rounds)),
-            "launches": len(rounds),
+            "launches": sum(map(bool, rounds)),
             "bound_us": bound and round(bound, 3),
             "ratio_to_bound": bound and round(median / bound, 4),
             "baseline": baseline,

@@ -10,7 +10,7 @@ import numpy as np
 
 from . import fits
 from .files import Record
-from .fits import Fit, Hockney, LogGP
+from .fits import Fit, Hockney, LogGP, Pieces
 from .tables import Table, collectives, groups, label, rounded
 
 LEVELS = ("in a host", "between hosts", "between racks")
@@ -60,10 +60,11 @@ def ranks_table(records: list[Record], study: dict[str, Any]) -> Table:
         "barrier-fits",
         "Barriers against ranks: linear, piecewise and logarithmic",
         "Microseconds. Knots: where ranks begin to fill another socket, host or rack; slopes: between "
-        "them.",
+        "them. se: standard errors, none where a model has as many coefficients as points. Adjusted R2: what "
+        "is left of R2 when coefficients that explain nothing count against it.",
         [
             *("collective", "algorithm", "mapping", "model", "intercept", "slopes", "knots", "R2"),
-            *("points",),
+            *("adjusted R2", "points", "se intercept", "se slopes"),
         ],
     )
     for (what, algorithm, mapping), rows in series(records):
@@ -78,27 +79,27 @@ def ranks_table(records: list[Record], study: dict[str, Any]) -> Table:
 
 
 def fit_words(model: str, fit: Fit) -> list[Any]:
-    each = fits.slopes(fit) if model == "piecewise" else list(fit.coefficients.values())[1:]
-    words = ", ".join(f"{value:.4g}" for value in each)
+    each, errors = (", ".join(f"{x:.4g}" for x in values) for values in fits.slopes(fit))
     if model == "logarithmic":
-        words += " a doubling"
-    knots = ", ".join(f"{k:g}" for k in fit.knots)
-    return [rounded(fit.coefficients["intercept"]), words, knots, rounded(fit.r2), fit.points]
+        each += " a doubling"
+    return [
+        *(rounded(fit.coefficients["intercept"]), each, ", ".join(f"{k:g}" for k in fit.knots)),
+        *(rounded(fit.r2), rounded(fits.adjusted_r2(fit)), fit.points),
+        *(rounded(fit.errors.get("intercept")), errors or None),
+    ]
 
 
 def knots_of(rows: Sequence[Record], study: dict[str, Any]) -> list[float]:
-    """Numbers of ranks from which on another host is filled, or another rack (not, where each rank is on
-    another one than the rank before); sockets where one host is all."""
+    """Numbers of ranks from which on another socket, host or rack is filled (not, where each rank is on
+    another one than the rank before)."""
     longest = max(rows, key=lambda r: r["ranks"])
     hosts = longest.get("host_of_rank") or []
     racks = study.get("rack_of_host", {})
+    sockets = list(zip(hosts, longest.get("socket_of_rank") or [-1] * len(hosts), strict=False))
     knots = set()
-    for of_rank in (hosts, [racks.get(host) for host in hosts]):
+    for of_rank in (sockets, hosts, [racks.get(host) for host in hosts]):
         fresh = [i for i, name in enumerate(of_rank) if name not in of_rank[:i]]
         knots |= {i for i in fresh if i > 0 and i - 1 not in fresh}
-    cores = study.get("cores_per_socket")
-    if len(set(hosts)) == 1 and cores and not racks:
-        knots |= set(range(cores, len(hosts), cores))
     return sorted(map(float, knots))
 
 
@@ -116,9 +117,9 @@ def level(r: Record, study: dict[str, Any]) -> int:
 
 def message_models(
     records: list[Record], study: dict[str, Any]
-) -> dict[tuple[str, int], tuple[Hockney, LogGP | None]]:
-    """By mapping and level."""
-    found: dict[tuple[str, int], tuple[Hockney, LogGP | None]] = {}
+) -> dict[tuple[str, int], tuple[Pieces[Hockney], Pieces[LogGP] | None]]:
+    """Hockney's and LogGP's, by mapping and level."""
+    found: dict[tuple[str, int], tuple[Pieces[Hockney], Pieces[LogGP] | None]] = {}
     streams = groups(
         [r for r in records if r["collective"] == "stream"], lambda r: (r["placement"],)
     )
@@ -126,13 +127,14 @@ def message_models(
         [r for r in records if r["collective"] == "pingpong"], lambda r: (r["placement"],)
     )
     for (mapping,), rows in pings.items():
-        model = fits.hockney([r["bytes"] for r in rows], [r["median_us"] for r in rows])
+        pieces = fits.hockney_pieces([r["bytes"] for r in rows], [r["median_us"] for r in rows])
         stream = min(streams.get((mapping,), []), key=lambda r: r["bytes"], default=None)
-        if model:
+        if pieces:
             full = None
             if stream:
-                full = fits.loggp(model, stream.get("min_us", 0), stream["median_us"])
-            found[mapping, level(rows[0], study)] = model, full
+                costs = stream.get("min_us", 0), stream["median_us"]
+                full = Pieces(tuple((most, fits.loggp(model, *costs)) for most, model in pieces))
+            found[mapping, level(rows[0], study)] = Pieces(tuple(pieces)), full
     return found
 
 
@@ -148,19 +150,31 @@ def messages_table(records: list[Record], study: dict[str, Any]) -> Table:
         "messages",
         "Messages between two ranks: Hockney's and LogGP's parameters",
         "Hockney: alpha + bytes * beta, fitted to the logarithms of the ping-pong; R2 of these. LogGP: latency L, "
-        "overhead o, gap g of a stream of the shortest messages, gap a byte G.",
+        "overhead o, gap g of a stream of the shortest messages, gap a byte G. In two pieces where long "
+        "messages are another kind: another protocol, or links that let the beginning of a message through "
+        "faster; there alpha and L are no times, and may be below 0.",
         [
-            *("mapping", "ranks are", "alpha us", "beta us/KiB", "Mbit/s", "R2"),
+            *("mapping", "ranks are", "bytes", "alpha us", "beta us/KiB", "Mbit/s", "R2"),
             *("L us", "o us", "g us", "G us/KiB"),
         ],
     )
-    for (mapping, far), (h, full) in message_models(records, study).items():
-        rate = 8 / h.beta if h.beta else None
-        of_loggp = (
-            [full.latency, full.overhead, full.gap, 1024 * full.gap_byte] if full else [None] * 4
-        )
-        hockney = [rounded(x) for x in (h.alpha, 1024 * h.beta, rate, h.r2)]
-        table.rows.append([mapping, LEVELS[far], *hockney, *map(rounded, of_loggp)])
+    for (mapping, far), (hockney, full) in message_models(records, study).items():
+        least = 0.0
+        for i, (most, h) in enumerate(hockney.parts):
+            parts = [f"over {least:g}" if least else "", f"to {most:g}" if most < math.inf else ""]
+            rate = 8 / h.beta if h.beta else None
+            values = [h.alpha, 1024 * h.beta, rate, h.r2]
+            if full:
+                of = full.parts[i][1]
+                values += [of.latency, of.overhead, of.gap, 1024 * of.gap_byte]
+            row = [
+                mapping,
+                LEVELS[far],
+                " ".join(filter(None, parts)) or "all",
+                *map(rounded, values),
+            ]
+            table.rows.append(row + [None] * (len(table.columns) - len(row)))
+            least = most
     return table
 
 

@@ -15,6 +15,7 @@ from topo_common.text import size_text
 
 from . import models, tables
 from .files import Record, Result, read_result
+from .fits import Spread, common_spread, over_launches
 from .show import is_baseline, mpi_text, series_of, what_ran
 from .tables import Case, Table, label
 
@@ -279,16 +280,19 @@ def script_json(value: Any) -> str:
     return json.dumps(value, allow_nan=False).replace("<", "\\u003c")
 
 
-def point(r: Record) -> dict[str, Any]:
+def point(r: Record, spread: Spread | None) -> dict[str, Any]:
+    """Of charts. The interval is that from launch to launch; of one launch, that of its calls."""
+    over = over_launches(tables.logs_of(r), spread)
+    low, high = (over.low, over.high) if over else (r["ci95_low_us"], r["ci95_high_us"])
     return {
         "what": label(r),
         "name": r["algorithm"],
         "mapping": r["placement"],
         "ranks": r["ranks"],
         "bytes": r["bytes"],
-        "us": r["median_us"],
-        "low": r["ci95_low_us"],
-        "high": r["ci95_high_us"],
+        "us": tables.typical_us(r),
+        "low": low,
+        "high": high,
         "bound": r["bound_us"],
         "ran": ", ".join(what_ran(r)),
         "launches": r.get("launches", 1),
@@ -320,6 +324,7 @@ def make_page(results: list[Result], records: list[Record]) -> tuple[str, list[T
     """The page, and the tables in it."""
     found = tables.cases(records)
     made = all_tables(results, records, found)
+    spread = common_spread([tables.logs_of(r) for r in records])
     about = results[0]["provenance"]
     title = study_of(results).get("title") or "Results of topo-bench"
     facts = [
@@ -342,7 +347,7 @@ def make_page(results: list[Result], records: list[Record]) -> tuple[str, list[T
         "provenance": provenance_html(results),
         "data": script_json(
             {
-                "points": [point(r) for r in records],
+                "points": [point(r, spread) for r in records],
                 "tables": [vars(table) for table in made],
             }
         ),

@@ -34,7 +34,10 @@ def find_program(name: str) -> str:
     raise Failure(f"{name}: not found in $TOPO_BIN nor in $PATH")
 
 
-def stop(process: subprocess.Popen[str]) -> None:
+MARK = "TOPO_LAUNCH"  # in the environment of a launch and of all that it starts: which one it is
+
+
+def stop(process: subprocess.Popen[str], mark: str) -> None:
     """Ends a launch and what it started; first politely, so that mpiexec can clean up."""
     for sig, patience in ((signal.SIGINT, 5), (signal.SIGTERM, 5), (signal.SIGKILL, 5)):
         try:
@@ -46,17 +49,15 @@ def stop(process: subprocess.Popen[str]) -> None:
             break
         except subprocess.TimeoutExpired:
             pass
-    # an mpiexec that was just starting them does not know all of its own, which have groups of theirs
-    end_session(process.pid)
+    # an mpiexec that was just starting them does not know all of its own, which have sessions of theirs
+    end_launch(mark)
 
 
-def end_session(session: int) -> None:
-    """Kills all processes of a session."""
+def end_launch(mark: str) -> None:
+    """Kills all processes of this machine that belong to a launch."""
     for _ in range(100):
         members = [
-            pid
-            for pid in map(int, filter(str.isdigit, os.listdir("/proc")))
-            if _is_in(pid, session)
+            pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _is_of(pid, mark)
         ]
         if not members:
             return
@@ -66,10 +67,10 @@ def end_session(session: int) -> None:
         time.sleep(0.01)
 
 
-def _is_in(pid: int, session: int) -> bool:
+def _is_of(pid: int, mark: str) -> bool:
     try:
-        return os.getsid(pid) == session
-    except OSError:  # it has ended
+        return f"{MARK}={mark}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:  # it has ended, or is not ours
         return False
 
 
@@ -100,12 +101,14 @@ def run_program(
     and standard error; each line of standard output goes to on_line. The environment is ours, unless
     one is given. A timeout in seconds that passes is a Failure."""
     process: subprocess.Popen[str] | None = None
+    mark = f"{os.getpid()}.{time.monotonic_ns()}"
+    environment = {**(os.environ if environment is None else environment), MARK: mark}
     late = threading.Event()
 
     def give_up() -> None:
         late.set()
         if process:
-            stop(process)
+            stop(process, mark)
 
     timer = threading.Timer(timeout, give_up)
     timer.daemon = True  # ^C may come before it can be cancelled
@@ -122,7 +125,7 @@ def run_program(
         finally:
             timer.cancel()
             if process and process.poll() is None:
-                stop(process)
+                stop(process, mark)
             if process and process.stdout:
                 process.stdout.close()
         if late.is_set():
@@ -132,7 +135,7 @@ def run_program(
 
 
 def _start(
-    command: list[str], err: IO[str], environment: Mapping[str, str] | None
+    command: list[str], err: IO[str], environment: Mapping[str, str]
 ) -> subprocess.Popen[str]:
     try:
         return subprocess.Popen(

@@ -4,6 +4,7 @@
 import functools
 import math
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -35,8 +36,12 @@ def summary(samples: Iterable[float]) -> tuple[float, float, float, float]:
 def bootstrap_ratios(ours: Rounds, theirs: Rounds, paired: bool, rng: np.random.Generator) -> Draws:
     """Draws of median(ours) / median(theirs). Both are lists of rounds of samples; `paired` when
     round r of both was one launch, so that repetition k of both was at the same time."""
-    rounds = min(len(ours), len(theirs))  # a launch may have been cut
-    a, b = ([np.asarray(r) for r in both[:rounds]] for both in (ours, theirs))
+    # a launch may have been cut, or have failed for one of them
+    both = [r for r in range(min(len(ours), len(theirs))) if len(ours[r]) and len(theirs[r])]
+    if not both:
+        ours, theirs, both = [list(chain(*ours))], [list(chain(*theirs))], [0]
+    rounds = len(both)
+    a, b = ([np.asarray(one[r]) for r in both] for one in (ours, theirs))
     paired = paired and all(len(x) == len(y) for x, y in zip(a, b, strict=True))
     draws = np.empty(BOOTSTRAP)
     for i in range(BOOTSTRAP):

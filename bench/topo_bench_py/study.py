@@ -232,7 +232,7 @@ class Study:
                     elif line["type"] in ("failed", "broken"):
                         add_failed(failed, cell, line)
                     elif samples:
-                        samples.add("default", line)
+                        samples.add("default", line, number)
             if samples:
                 links = self.site.links if self.site else None
                 records += make_records(cell.plan, cell.mapping, samples, links, False)
@@ -247,7 +247,6 @@ class Study:
             "launches_missing": len(self.missing()),
             "racks": [list(rack) for rack in site.racks] if site else [],
             "rack_of_host": site.links.rack_of_host if site and site.links else {},
-            "cores_per_socket": cores_per_socket(),
             "cpus": os.cpu_count(),
         }
         complete = not about["study"]["launches_missing"]
@@ -296,14 +295,3 @@ def read_lines(path: Path) -> list[Line]:
 def is_whole(path: Path) -> bool:
     lines = read_lines(path)
     return bool(lines) and lines[-1]["type"] == "end"
-
-
-def cores_per_socket() -> int | None:
-    """Of the machine that we run on."""
-    with contextlib.suppress(OSError):
-        text = Path("/proc/cpuinfo").read_text()
-        cores = set(re.findall(r"physical id\s*: (\d+)(?:\n.+)*?\ncore id\s*: (\d+)", text))
-        sockets = {socket for socket, _ in cores}
-        if sockets:
-            return len(cores) // len(sockets)
-    return None

@@ -85,10 +85,15 @@ def ranks_class(r: Record, most: int) -> str:
     return ("few", "medium", "many")[min(max(math.ceil(3 * r["ranks"] / most) - 1, 0), 2)]
 
 
+def logs_of(r: Record) -> list[float]:
+    """Of the median of each launch, in microseconds."""
+    return [math.log(np.median(samples)) for samples in r.get("samples_us") or [] if samples]
+
+
 def typical_us(r: Record) -> float:
     """The geometric mean of the medians of launches."""
-    medians = [float(np.median(samples)) for samples in r.get("samples_us") or [] if samples]
-    return float(np.exp(np.mean(np.log(medians)))) if medians else float(r["median_us"])
+    logs = logs_of(r)
+    return math.exp(np.mean(logs)) if logs else float(r["median_us"])
 
 
 @dataclass
@@ -244,19 +249,22 @@ def maxima_table(records: list[Record]) -> Table:
     table = Table(
         "allgather",
         "Allgather: maxima by bytes and ranks",
-        "Seconds: the longest call of a launch, mean over launches.",
-        ["algorithm", "mapping", "bytes", *(f"P = {p}" for p in ranks)],
+        "Seconds: the longest call of a launch, mean over launches. A maximum grows with the number of "
+        "calls: compare rows with as many.",
+        ["algorithm", "mapping", "bytes", "calls a launch", *(f"P = {p}" for p in ranks)],
     )
     for (algorithm, mapping), mine in groups(
         rows, lambda r: (r["algorithm"], r["placement"])
     ).items():
-        longest = {
-            (r["bytes"], r["ranks"]): float(np.mean([max(x) for x in r["samples_us"] if x])) / 1e6
-            for r in mine
-        }
-        for size in sorted({r["bytes"] for r in mine}):
-            times = (rounded(longest.get((size, p)), 3) for p in ranks)
-            table.rows.append([algorithm, mapping, size, *times])
+        for (size,), rows_of_size in sorted(groups(mine, lambda r: (r["bytes"],)).items()):
+            calls, longest = set(), {}
+            for r in rows_of_size:
+                launches = [x for x in r["samples_us"] if x]
+                calls |= set(map(len, launches))
+                longest[r["ranks"]] = float(np.mean(list(map(max, launches)))) / 1e6
+            some = f"{min(calls)} to {max(calls)}" if len(calls) > 1 else min(calls)
+            times = (rounded(longest.get(p), 3) for p in ranks)
+            table.rows.append([algorithm, mapping, size, some, *times])
     return table
 
 
@@ -278,9 +286,9 @@ def times_table(records: list[Record]) -> Table:
     table = Table(
         "times",
         "All times",
-        "Microseconds of a call, the slowest rank: median, its 95 % interval, 99th percentile; the fastest "
-        "rank and the mean over ranks, medians; what the links allow; what ran, where the name does not "
-        "tell.",
+        "Microseconds of a call, the slowest rank: median of the calls of all launches, its 95 % interval if "
+        "launches did not differ, 99th percentile; the fastest rank and the mean over ranks, medians; what "
+        "the links allow; what ran, where the name does not tell.",
         [
             *(
                 "collective",

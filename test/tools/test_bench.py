@@ -485,6 +485,9 @@ def test_every_collective_is_checked_and_timed(mpi: Any, collective: str) -> Non
         assert len(cell["times_us"]) == 3
         assert min(cell["times_us"]) >= 0
     assert lines[0]["ranks"] == len(lines[0]["host_of_rank"]) == 5
+    cpus = "/sys/devices/system/cpu/cpu{}/topology/physical_package_id"
+    sockets = {int(Path(cpus.format(cpu)).read_text()) for cpu in os.sched_getaffinity(0)}
+    assert lines[0]["socket_of_rank"] == [sockets.pop() if len(sockets) == 1 else -1] * 5
 
 
 @pytest.mark.parametrize("in_place", [(), ("-i",)])

@@ -23,13 +23,13 @@ from scipy import stats  # type: ignore[import-untyped]
 REPO = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPO / "bench"), str(REPO / "maint")]
 
-from topo_bench_py import cli, fits, models, report, tables
+from topo_bench_py import cli, fits, measure, models, report, tables
+from topo_bench_py import stats as stats_of
 
 HOSTS = [f"r{rack}h{host}" for rack in range(2) for host in range(2) for _ in range(4)]
 STUDY = {
     "title": "Made up",
     "rack_of_host": {f"r{rack}h{host}": rack for rack in range(2) for host in range(2)},
-    "cores_per_socket": 2,
 }
 Time = Callable[[str, str, int, int], float]  # of algorithm, mapping, ranks, bytes
 
@@ -173,7 +173,7 @@ def test_barriers_against_ranks() -> None:
 
     found = fits.by_ranks(ranks, [hinged(p) for p in ranks], [4, 8, 16])
     assert found["piecewise"].knots == [4, 8]
-    assert fits.slopes(found["piecewise"]) == pytest.approx([2, 6, 0.5])
+    assert fits.slopes(found["piecewise"])[0] == pytest.approx([2, 6, 0.5])
     assert found["piecewise"].r2 == pytest.approx(1)
     assert found["linear"].r2 < 0.999
     log = fits.by_ranks(ranks, [7 + 11 * math.log2(p) for p in ranks], [])["logarithmic"]
@@ -191,8 +191,11 @@ def test_knots_are_where_ranks_begin_to_fill_a_host_or_rack() -> None:
     rack = record("barrier", "auto", "rack", 16, 0, 1.0)
     rack["host_of_rank"] = [f"r{i // 8}h{i % 2}" for i in range(16)]
     assert models.knots_of([rack], STUDY) == [8]
-    one = record("barrier", "auto", "core", 8, 0, 1.0) | {"host_of_rank": ["here"] * 8}
-    assert models.knots_of([one], {"cores_per_socket": 2}) == [2, 4, 6]
+    bound = record("barrier", "auto", "core", 8, 0, 1.0)
+    bound |= {"host_of_rank": ["here"] * 4 + ["there"] * 4, "socket_of_rank": [0, 0, 1, 1] * 2}
+    assert models.knots_of([bound], {}) == [2, 4, 6]
+    assert models.knots_of([bound | {"socket_of_rank": [-1] * 8}], {}) == [4]
+    assert models.knots_of([bound | {"socket_of_rank": [0, 1] * 4}], {}) == [4]  # in turns
 
 
 def test_messages_give_back_what_made_them() -> None:
@@ -200,6 +203,7 @@ def test_messages_give_back_what_made_them() -> None:
     found = fits.hockney(sizes, [12.5 + 0.02 * m for m in sizes])
     assert found is not None
     assert (found.alpha, found.beta, found.r2) == pytest.approx((12.5, 0.02, 1), rel=1e-6)
+    assert fits.hockney_pieces(sizes, [12.5 + 0.02 * m for m in sizes]) == [(math.inf, found)]
     full = fits.loggp(found, 2.0, 3.0)
     assert (full.latency, full.overhead) == pytest.approx((8.52, 2.0), rel=1e-6)
     assert full.row(1, 4096) == pytest.approx(found.row(1, 4096), rel=1e-6)
@@ -208,6 +212,24 @@ def test_messages_give_back_what_made_them() -> None:
     assert fits.LogGP(8, 2, 7, 0.5).row(3, 1) == 8 + 2 * 2 + 2 * 7
     assert fits.LogGP(8, 2, 7, 0.5).row(3, 101) == 8 + 2 * 2 + 50 + 2 * (2 + 50)
     assert fits.loggp(fits.Hockney(10, 0), 99.0, 3.0).overhead == 5
+
+
+def test_messages_in_two_pieces() -> None:
+    """The links let the first 64 KiB through faster; what comes after goes at their rate."""
+    draw = random.Random(4)
+    sizes = [1, 8, 64, 512, 4096, 16384, 65536, 262144, 2**20]
+    us = [60 + 0.004 * m + 0.076 * max(m - 65536, 0) for m in sizes]
+    (end, short), (last, long) = fits.hockney_pieces(sizes, us)
+    assert end in (16384, 65536) and last == math.inf
+    assert (short.alpha, short.beta) == pytest.approx((60, 0.004), rel=1e-4)
+    assert (long.alpha, long.beta) == pytest.approx((60 - 0.076 * 65536, 0.08), rel=1e-4)
+    noisy = [t * draw.lognormvariate(0, 0.03) for t in us]
+    model = fits.Pieces(tuple(fits.hockney_pieces(sizes, noisy)))
+    assert [model.row(1, m) for m in sizes] == pytest.approx(us, rel=0.1)
+    # nothing over what messages take anyway
+    flat = fits.hockney_pieces(sizes, [20.0 for _ in sizes])
+    assert [(most, h.beta) for most, h in flat] == [(math.inf, 0)]
+    assert fits.hockney_pieces([8, 8], [1.0, 2.0]) == []
 
 
 @pytest.mark.parametrize(
@@ -369,11 +391,42 @@ def test_a_ratio_is_in_its_interval() -> None:
         assert (case.difference.ratio > 1) == (case.default_us > case.best_us)
 
 
+def test_launches_are_compared_with_themselves() -> None:
+    """Also where one of the algorithms failed in a launch."""
+    start: Any = {"type": "start"}
+    samples = measure.Samples(start)
+    for launch, us in enumerate((10.0, 1000.0, 30.0)):
+        for name, factor in (("auto", 2), ("topo_chain", 1)):
+            if (launch, name) != (1, "topo_chain"):
+                line = {"type": "cell", "algorithm": name, "bytes": 8, "times_us": [us * factor]}
+                samples.add("default", line | {"calls_counted": {}}, launch)
+    auto, chain = (samples.times["default", name, 8] for name in ("auto", "topo_chain"))
+    assert (auto, chain) == ([[20.0], [2000.0], [60.0]], [[10.0], [], [30.0]])
+    assert np.exp(fits.logs_of_launches(auto, chain)) == pytest.approx([2, 2])
+    assert set(stats_of.bootstrap_ratios(auto, chain, True, np.random.default_rng(1))) <= {2.0}
+    alone = stats_of.bootstrap_ratios([[], [8.0]], [[4.0]], True, np.random.default_rng(1))
+    assert set(alone) == {2.0}
+
+
+def test_charts_show_what_launches_differ_by(page: Path) -> None:
+    records = made_up()
+    for r in records:
+        r["samples_us"] = [[r["median_us"] * f] for f in (0.5, 1, 2)]
+    assert "from launch to launch" in (page / "report.html").read_text()
+    r = records[0] | {"placement": "host"}
+    shown = report.point(r, None)
+    assert shown["us"] == pytest.approx(r["median_us"])
+    half = stats.t.ppf(0.975, 2) * np.std(np.log([0.5, 1, 2]), ddof=1) / math.sqrt(3)
+    assert shown["high"] / shown["us"] == pytest.approx(math.exp(half))
+    one = report.point(r | {"samples_us": [[r["median_us"]]]}, None)
+    assert (one["low"], one["high"]) == (r["ci95_low_us"], r["ci95_high_us"])
+
+
 def test_maxima_of_allgather() -> None:
     r = record("allgather", "ring", "host", 4, 32, 7.0) | {"samples_us": [[1, 3], [2, 5], [4]]}
     table = tables.maxima_table([r])
-    assert table.columns == ["algorithm", "mapping", "bytes", "P = 4"]
-    assert table.rows == [["ring", "host", 32, 4e-06]]
+    assert table.columns == ["algorithm", "mapping", "bytes", "calls a launch", "P = 4"]
+    assert table.rows == [["ring", "host", 32, "1 to 2", 4e-06]]
 
 
 def test_every_table_as_csv_and_json(page: Path) -> None:

@@ -276,14 +276,15 @@ def test_interrupted_and_resumed(
         time.sleep(0.02)
     if number == signal.SIGKILL:
         process.send_signal(signal.SIGSTOP)
-        # only when it has stopped, what it was just starting has a session of its own
         os.waitid(os.P_PID, process.pid, os.WSTOPPED)
         launched = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        about = [Path(f"/proc/{pid}/environ").read_bytes().decode() for pid in launched]
+        marks = [match[1] for text in about if (match := re.search(f"{sites.MARK}=([^\0]*)", text))]
     process.send_signal(number)
     _, said = process.communicate(timeout=60)
     if number == signal.SIGKILL:  # of whose launch nobody knows any more
-        for pid in map(int, launched):
-            sites.end_session(pid)
+        for mark in marks:
+            sites.end_launch(mark)
     if number == signal.SIGINT:
         assert process.returncode == 130
         assert re.search(r"interrupted; .*result.json: \d+ records, \d+ launches missing", said)
