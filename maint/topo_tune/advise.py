@@ -89,12 +89,27 @@ def read(path: str) -> tuple[list[Calls], int]:
     return list(found.values()), without
 
 
-def advise(predictor: Predictor, rows: Sequence[Calls], kind: str) -> tuple[list[Advice], float]:
-    """What would gain, most first; and the time of the calls that could be predicted."""
-    result, known_us, version = [], 0.0, predictor.mpich
+def advise(
+    predictor: Predictor, rows: Sequence[Calls], kind: str
+) -> tuple[list[Advice], dict[str, float]]:
+    """What would gain, most first; and the time of the calls that could not be predicted, by why."""
+    result, version = [], predictor.mpich
+    unknown_us: dict[str, float] = {}
+
+    def leave_out(calls: Calls, why: str) -> None:
+        unknown_us[why] = unknown_us.get(why, 0) + calls.total_us
+
     for calls in rows:
-        has_data = calls.num_bytes > 0 or calls.collective == "barrier"
-        if calls.hosts <= 1 or not has_data:
+        if calls.ranks == 1:
+            leave_out(calls, "on one rank")
+            continue
+        if calls.hosts <= 1:
+            leave_out(
+                calls, "in one host, where no link is used" if calls.hosts else "on unknown hosts"
+            )
+            continue
+        if calls.num_bytes == 0 and calls.collective != "barrier":
+            leave_out(calls, "without data, or of a size that rank 0 does not know")
             continue
         ppn = -(-calls.ranks // calls.hosts)  # of the fullest host
         hosts = place(predictor.site.groups_of_host, calls.hosts, ppn, kind)[: calls.ranks]
@@ -111,8 +126,8 @@ def advise(predictor: Predictor, rows: Sequence[Calls], kind: str) -> tuple[list
         # what hosts do among themselves has no prediction of its own
         ran = predicted.get(builtin if calls.algorithm == "smp" else calls.algorithm)
         if ran is None:
+            leave_out(calls, f"{calls.collective} by {calls.algorithm}, which has no prediction")
             continue
-        known_us += calls.total_us
         choices = [
             name
             for name in predicted
@@ -124,7 +139,7 @@ def advise(predictor: Predictor, rows: Sequence[Calls], kind: str) -> tuple[list
             each = min(ran, calls.total_us / calls.calls)
             gain = calls.calls * each * (1 - predicted[best] / ran)
             result.append(Advice(calls, best, gain))
-    return sorted(result, key=lambda a: -a.gain_us), known_us
+    return sorted(result, key=lambda a: -a.gain_us), unknown_us
 
 
 def table(advice: Sequence[Advice]) -> Table:
@@ -148,14 +163,19 @@ def table(advice: Sequence[Advice]) -> Table:
     return result
 
 
-def summary(rows: Sequence[Calls], without: int, advice: Sequence[Advice], known_us: float) -> str:
+def summary(
+    rows: Sequence[Calls], without: int, advice: Sequence[Advice], unknown_us: dict[str, float]
+) -> str:
     total = sum(row.total_us for row in rows)
+    known_us = total - sum(unknown_us.values())
     gain = sum(a.gain_us for a in advice)
     share = f", {100 * gain / total:.0f} %" if total else ""
     lines = [
         f"{ms(total)} ms in blocking collectives; {ms(known_us)} ms of them can be predicted",
         f"gain in all: {ms(gain)} ms{share}",
     ]
+    for why, us in sorted(unknown_us.items(), key=lambda item: -item[1]):
+        lines.append(f"not predicted: {ms(us)} ms {why}")
     if without:
         lines.append(f"{without} calls have no time: nonblocking, or part of others")
     return "\n".join(lines)

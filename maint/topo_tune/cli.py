@@ -504,10 +504,10 @@ def advise_command(
     predictor = Predictor(loaded, version)
     for note in predictor.notes:
         click.echo(f"{PROGRAM}: note: {note}", err=True)
-    found, known_us = advise.advise(predictor, rows, placement)
+    found, unknown_us = advise.advise(predictor, rows, placement)
     if found:
         _console(no_color).print(advise.table(found))
-    click.echo(advise.summary(rows, without, found, known_us))
+    click.echo(advise.summary(rows, without, found, unknown_us))
 
 
 SIZES = """\b

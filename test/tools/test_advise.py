@@ -83,6 +83,10 @@ def test_rows_that_say_nothing(tmp_path: Path) -> None:
     assert job.stdout.splitlines() == [
         "12000 ms in blocking collectives; 2500 ms of them can be predicted",
         "gain in all: 0 ms, 0 %",
+        "not predicted: 2500 ms scan by recursive_doubling, which has no prediction",
+        "not predicted: 2500 ms in one host, where no link is used",
+        "not predicted: 2500 ms on unknown hosts",
+        "not predicted: 2500 ms without data, or of a size that rank 0 does not know",
         "100 calls have no time: nonblocking, or part of others",
     ]
 
