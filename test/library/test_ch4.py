@@ -96,7 +96,8 @@ def test_part(
     if as_whole:
         settings += [f"MPIR_CVAR_{name}_DEVICE_COLLECTIVE=0" for name in SPLIT]
     env = {**os.environ, "TOPO_BIN": str(ch4), "TOPO_SETTINGS": " ".join(settings)}
-    env["TOPO_PATIENCE"] = "5"  # it polls, also where ranks share processors
+    # it polls, also where ranks share processors
+    env |= {"TOPO_PATIENCE": "5", "TOPO_IDLE_SLEEP": "1"}
     # libfabric's "sockets", which MPICH takes where there is no fast network, at times hangs in
     # MPI_Init as soon as ranks of a machine are made to use it
     env.setdefault("FI_PROVIDER", "tcp")
