@@ -41,12 +41,13 @@ def count(report: Path) -> Counter[str]:
     return total
 
 
-def record(bindir: Path, total: Counter[str], slow: bool) -> None:
-    """Keep the outcome of all tests with the MPICH in BINDIR, and with others that tests have run,
-    each in place of an older one."""
+def record(bindir: Path | None, total: Counter[str], slow: bool) -> None:
+    """Keep the outcome of all tests with the MPICH in BINDIR, if it was they, and with others that tests
+    have run, each in place of an older one."""
     others = {key.rpartition(":")[0] for key in total if ":" in key}
     rows = load()
-    for folder, prefix in [(bindir, ""), *((Path(other), f"{other}:") for other in others)]:
+    builds = [(bindir, "")] if bindir else []
+    for folder, prefix in builds + [(Path(other), f"{other}:") for other in others]:
         about = run([folder / "mpichversion"])
         compiler = run([folder / "mpicc", "--version"]).split("\n")[0]
         row: dict[str, Any] = {

@@ -1289,13 +1289,17 @@ def test_results_of_another_device(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     text = results.generate()[results.README].decode()
     assert "| 5.0.1 | ch3:sock | gcc 12.2.0 | - | 1, 1 failed | - | - |\n" in text
     assert "| 5.0.1 | ch4:ofi | gcc 12.2.0 | - | 16, 2 failed | - | - |\n" in text
+    results.PATH.unlink()
+    results.record(None, results.count(report), slow=True)
+    assert [row["device"] for row in results.load()] == ["ch4:ofi"]
 
 
 def test_only_all_tests_are_recorded(repo: Path) -> None:
     for words in (["--record"], ["--record", "--versions=4.0", "test/tools"]):
         result = maint("check", *words, repo=repo)
         assert result.returncode == 1
-        assert result.stderr == "check: --record is for all tests of --versions=LIST\n"
+        text = "check: --record is for all tests of --versions=LIST, or test/library/test_ch4.py\n"
+        assert result.stderr == text
 
 
 def test_check_of_a_folder(repo: Path, tmp_path: Path) -> None:
