@@ -124,12 +124,18 @@ Model = TypeVar("Model", Hockney, LogGP)
 
 @dataclass(frozen=True)
 class Pieces(Generic[Model]):
-    """Models of messages, each of those up to so many bytes; of the last one: infinity."""
+    """Models of messages, each of those up to so many bytes; of the last one: infinity. A message takes no
+    less than the longest ones that an earlier model is of."""
 
     parts: tuple[tuple[float, Model], ...]
 
     def row(self, sends: int, m: float) -> float:
-        return next(model for most, model in self.parts if m <= most).row(sends, m)
+        least = 0.0
+        for most, model in self.parts:
+            if m <= most:
+                return max(model.row(sends, m), least)
+            least = max(model.row(sends, most), least)
+        return least
 
 
 def hockney(
@@ -163,38 +169,41 @@ LEAST_SIZES = 3  # of a piece
 SAME = 0.01  # a typical error of less is none
 
 
-def hockney_pieces(sizes: Sequence[float], us: Sequence[float]) -> list[tuple[float, Hockney]]:
+def hockney_pieces(sizes: Sequence[float], us: Sequence[float]) -> Pieces[Hockney] | None:
     """One, or two where that tells more (Schwarz's criterion): a protocol that switches, or links that
     let the beginning of a message through faster, make long messages another kind."""
     whole = hockney(sizes, us)
     if whole is None:
-        return []
+        return None
     m, log_us = np.asarray(sizes, dtype=float), np.log(us)
     each = sorted(set(map(float, sizes)))
 
-    def criterion(pieces: list[tuple[float, Hockney]]) -> float:
-        model = Pieces(tuple(pieces))
+    def criterion(model: Pieces[Hockney]) -> float:
         fitted = np.log([max(model.row(1, x), 1e-9) for x in m])
         error = max(float(np.mean((fitted - log_us) ** 2)), SAME**2)
-        return len(m) * math.log(error) + (3 * len(pieces) - 1) * math.log(len(m))
+        return len(m) * math.log(error) + (3 * len(model.parts) - 1) * math.log(len(m))
 
-    found = [[(math.inf, whole)]]
+    found = [Pieces(((math.inf, whole),))]
     for k in range(LEAST_SIZES, len(each) - LEAST_SIZES + 1):
         end, is_long = each[k - 1], m > each[k - 1]
         short = hockney(m[~is_long], np.exp(log_us[~is_long]))
         long = hockney(m[is_long], np.exp(log_us[is_long]), is_first=False)
         if short and long:
-            found.append([(end, short), (math.inf, long)])
+            found.append(Pieces(((end, short), (math.inf, long))))
     return min(found, key=criterion)
 
 
-def loggp(pingpong: Hockney, sent_us: float, gap_us: float) -> LogGP:
+def loggp(pingpong: Pieces[Hockney], sent_us: float, gap_us: float) -> Pieces[LogGP]:
     """From the ping-pong, and of a stream of the shortest messages what one takes its sender, and
     what it takes in all. A sender may be held up by a buffer that is full: an overhead is at most half
     of the latency."""
-    overhead = min(sent_us, max(pingpong.alpha, 0) / 2)
-    latency = pingpong.alpha + pingpong.beta - 2 * overhead
-    return LogGP(latency, overhead, gap_us, pingpong.beta)
+    overhead = min(sent_us, pingpong.parts[0][1].alpha / 2)
+    return Pieces(
+        tuple(
+            (most, LogGP(h.alpha + h.beta - 2 * overhead, overhead, gap_us, h.beta))
+            for most, h in pingpong.parts
+        )
+    )
 
 
 # ---- what algorithms send: rounds of (how often, messages of a rank in a row, bytes of each) ----

@@ -132,9 +132,8 @@ def message_models(
         if pieces:
             full = None
             if stream:
-                costs = stream.get("min_us", 0), stream["median_us"]
-                full = Pieces(tuple((most, fits.loggp(model, *costs)) for most, model in pieces))
-            found[mapping, level(rows[0], study)] = Pieces(tuple(pieces)), full
+                full = fits.loggp(pieces, stream.get("min_us", 0), stream["median_us"])
+            found[mapping, level(rows[0], study)] = pieces, full
     return found
 
 

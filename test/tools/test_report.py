@@ -203,15 +203,17 @@ def test_messages_give_back_what_made_them() -> None:
     found = fits.hockney(sizes, [12.5 + 0.02 * m for m in sizes])
     assert found is not None
     assert (found.alpha, found.beta, found.r2) == pytest.approx((12.5, 0.02, 1), rel=1e-6)
-    assert fits.hockney_pieces(sizes, [12.5 + 0.02 * m for m in sizes]) == [(math.inf, found)]
-    full = fits.loggp(found, 2.0, 3.0)
+    whole = fits.hockney_pieces(sizes, [12.5 + 0.02 * m for m in sizes])
+    assert whole == fits.Pieces(((math.inf, found),))
+    ((_, full),) = fits.loggp(whole, 2.0, 3.0).parts
     assert (full.latency, full.overhead) == pytest.approx((8.52, 2.0), rel=1e-6)
     assert full.row(1, 4096) == pytest.approx(found.row(1, 4096), rel=1e-6)
     assert fits.hockney([8, 8], [1.0, 2.0]) is None
     # the gap, or what the bytes take, is between two messages of a rank
     assert fits.LogGP(8, 2, 7, 0.5).row(3, 1) == 8 + 2 * 2 + 2 * 7
     assert fits.LogGP(8, 2, 7, 0.5).row(3, 101) == 8 + 2 * 2 + 50 + 2 * (2 + 50)
-    assert fits.loggp(fits.Hockney(10, 0), 99.0, 3.0).overhead == 5
+    held_up = fits.loggp(fits.Pieces(((math.inf, fits.Hockney(10, 0)),)), 99.0, 3.0)
+    assert held_up.parts[0][1].overhead == 5
 
 
 def test_messages_in_two_pieces() -> None:
@@ -219,17 +221,22 @@ def test_messages_in_two_pieces() -> None:
     draw = random.Random(4)
     sizes = [1, 8, 64, 512, 4096, 16384, 65536, 262144, 2**20]
     us = [60 + 0.004 * m + 0.076 * max(m - 65536, 0) for m in sizes]
-    (end, short), (last, long) = fits.hockney_pieces(sizes, us)
+    found = fits.hockney_pieces(sizes, us)
+    assert found is not None
+    (end, short), (last, long) = found.parts
     assert end in (16384, 65536) and last == math.inf
     assert (short.alpha, short.beta) == pytest.approx((60, 0.004), rel=1e-4)
     assert (long.alpha, long.beta) == pytest.approx((60 - 0.076 * 65536, 0.08), rel=1e-4)
+    between = [found.row(1, m) for m in range(1024, 2**18, 1024)]
+    assert between == sorted(between) and between[0] > 60
     noisy = [t * draw.lognormvariate(0, 0.03) for t in us]
-    model = fits.Pieces(tuple(fits.hockney_pieces(sizes, noisy)))
+    model = fits.hockney_pieces(sizes, noisy)
+    assert model is not None
     assert [model.row(1, m) for m in sizes] == pytest.approx(us, rel=0.1)
     # nothing over what messages take anyway
     flat = fits.hockney_pieces(sizes, [20.0 for _ in sizes])
-    assert [(most, h.beta) for most, h in flat] == [(math.inf, 0)]
-    assert fits.hockney_pieces([8, 8], [1.0, 2.0]) == []
+    assert flat is not None and [(most, h.beta) for most, h in flat.parts] == [(math.inf, 0)]
+    assert fits.hockney_pieces([8, 8], [1.0, 2.0]) is None
 
 
 @pytest.mark.parametrize(
