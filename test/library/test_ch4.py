@@ -104,8 +104,6 @@ def test_part(
     version = subprocess.run([ch4 / "mpichversion"], check=True, capture_output=True, text=True)
     if "ch4:ucx" in version.stdout:
         env["TOPO_NAME_HOSTS"] = "1"
-        # UCX's shared memory polls without a system call: no rank would yield
-        env.setdefault("UCX_TLS", "tcp,self")
     if source.is_dir():
         env["MPICH_SOURCE"] = str(source)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-ra"]
