@@ -124,6 +124,8 @@ def run_program(
             process.wait()
         finally:
             timer.cancel()
+            if late.is_set():
+                timer.join()  # all of it has ended then
             if process and process.poll() is None:
                 stop(process, mark)
             if process and process.stdout:

@@ -1,6 +1,7 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """topo-bench study: plans, order, interruption. No timings."""
 
+import contextlib
 import json
 import os
 import re
@@ -19,7 +20,7 @@ REPO = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPO / "bench"), str(REPO / "maint")]
 
 from topo_bench_py import cli, files, plans, settings, sites
-from topo_common.files import InputError
+from topo_common.files import Failure, InputError
 
 PLAN = """
 launches = 2
@@ -294,6 +295,19 @@ def test_interrupted_and_resumed(
     there[0].write_text(there[0].read_text()[:-20])  # as a disk that was full leaves it
     assert study(folder).returncode == 0
     assert without_times(folder) == without_times(whole)
+
+
+def test_an_ended_launch_leaves_no_process() -> None:
+    """Hydra gives each process a session of its own, and one that is killed early tells nobody."""
+    pids: list[int] = []
+    script = "setsid sh -c 'echo $$; exec sleep 1000 >&- 2>&-' & exec sleep 1000"
+    with pytest.raises(Failure, match="no end after"):
+        sites.run_program(["sh", "-c", script], 2, lambda line: pids.append(int(line)))
+    assert pids
+    with contextlib.suppress(
+        OSError
+    ):  # of a zombie, which init has not collected yet, nothing is left
+        assert not Path(f"/proc/{pids[0]}/cmdline").read_bytes()
 
 
 def test_a_launch_that_breaks_is_told_and_done_again(study: Any, tmp_path: Path) -> None:
