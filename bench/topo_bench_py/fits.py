@@ -16,9 +16,7 @@ class Fit:
     """Coefficients by name, how much of the variance they explain, of how many points."""
 
     coefficients: dict[str, float]
-    errors: dict[
-        str, float
-    ]  # standard errors; none where all points are needed to find the coefficients
+    errors: dict[str, float]  # standard errors; none where no point is left over
     r2: float
     points: int
     covariance: Any = None  # of the coefficients, in their order

@@ -1975,7 +1975,8 @@ def test_interrupt_takes_the_cluster_down(
 
     interrupted(bindir, environment, arguments, started, signal.SIGTERM)
     assert clusters() <= before
-    assert list(tmp_path.iterdir()) == []
+    # a launch may have come to its end meanwhile
+    assert {path.name for path in tmp_path.iterdir()} <= {"r.json"}
 
 
 SUITE = """
