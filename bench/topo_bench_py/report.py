@@ -94,14 +94,16 @@ def case_text(r: Record) -> str:
     return f"{label(r)}{size} on {r['ranks']} ranks by {r['placement']}"
 
 
-def summary(results: list[Result], records: list[Record], found: list[Case]) -> list[str]:
+def summary(
+    results: list[Result], records: list[Record], found: list[Case], made: list[Table]
+) -> list[str]:
     """Sentences, the most important first."""
     lines = []
     if found:
         lines += about_default(found)
     lines += about_links(records)
     lines += about_mappings(records)
-    lines += about_models(records, study_of(results))
+    lines += about_models({table.name: table.rows for table in made})
     calls = sum(r["repetitions"] for r in records)
     launches = sorted({r.get("launches", 1) for r in records})
     many = f"{launches[0]} to {launches[-1]}" if len(launches) > 1 else f"{launches[0]}"
@@ -216,17 +218,18 @@ def about_mappings(records: list[Record]) -> list[str]:
     return [f"Of the mappings the fastest was {shares} of the cases."]
 
 
-def about_models(records: list[Record], about: dict[str, Any]) -> list[str]:
+def about_models(rows_of: dict[str, list[list[Any]]]) -> list[str]:
+    """From the tables of models, by name."""
     lines = []
-    r2 = [row[6] for row in models.log_table(records).rows if row[7] > 3 and row[6] is not None]
+    planes = rows_of.get("log-latency", [])
+    r2 = [row[6] for row in planes if row[7] > 3 and row[6] is not None]
     if r2:
         lines.append(
             f"A plane through log(latency) over log(size) and ranks explains {min(r2):.2f} to {max(r2):.2f} "
             f"of its variance (R2, median {np.median(r2):.2f})."
         )
-    rows = models.prediction_table(records, about).rows
     by_algorithm: dict[str, list[float]] = {}
-    for row in rows:
+    for row in rows_of.get("predictions", []):
         by_algorithm.setdefault(f"{row[0]} {row[1]}", []).append(math.log(row[5]))
     if by_algorithm:
         typical = {name: math.exp(np.mean(logs)) for name, logs in by_algorithm.items()}
@@ -342,7 +345,9 @@ def make_page(results: list[Result], records: list[Record]) -> tuple[str, list[T
             f'<a href="#{html.escape(name)}">{html.escape(text)}</a>'
             for name, text in sections.items()
         ),
-        "summary": "".join(f"<li>{html.escape(x)}</li>" for x in summary(results, records, found)),
+        "summary": "".join(
+            f"<li>{html.escape(x)}</li>" for x in summary(results, records, found, made)
+        ),
         "tables": "".join(map(table_html, made)),
         "provenance": provenance_html(results),
         "data": script_json(
