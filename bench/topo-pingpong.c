@@ -12,8 +12,8 @@
  *
  *     latency pass    round trips of a small message; half the median one
  *     bandwidth pass  a stream of large messages one way, then the other; median rate. Pairs
- *                     that cross racks share the uplinks, as they do in a collective; what those
- *                     carry follows (uplinks.h).
+ *                     that cross racks share the uplinks, as they do in a collective, and go on
+ *                     until the last one has its rate; what uplinks carry follows (uplinks.h).
  *
  * Then, with some pairs, what the two do not tell: "costs" below, and with --sweep what sweep.h says.
  *
@@ -81,6 +81,7 @@ typedef struct {
  * us, or bandwidth in Mbit/s, row: receiver, column: sender; 0: not measured */
 typedef struct {
     float *median;
+    float *mean;                /* of the times */
     float *best;                /* of all repetitions: noise only adds time */
     float *noise;               /* interquartile range over median; 0: not measured */
 } result_t;
@@ -608,11 +609,16 @@ static int find_hosts(void)
 static void record(double *samples, int n, int is_rate, double factor, result_t * row, int column)
 {
     double median = quantile(samples, n, 0.5), best = samples[0], least = MPI_Wtick() / 2;
-    double spread = quantile(samples, n, 0.75) - quantile(samples, n, 0.25);
+    double spread = quantile(samples, n, 0.75) - quantile(samples, n, 0.25), mean = 0;
+
+    for (int i = 0; i < n; i++)
+        mean += samples[i] / n;
 
     /* what is faster than the clock takes as long as it can tell */
     median = fmax(median, least);
+    mean = fmax(mean, least);
     best = fmax(best, least);
+    row->mean[column] = (float) (is_rate ? factor / mean : factor * mean);
     row->median[column] = (float) (is_rate ? factor / median : factor * median);
     row->best[column] = (float) (is_rate ? factor / best : factor * best);
     row->noise[column] = (float) fmax(spread / median, LEAST_NOISE);
@@ -637,22 +643,41 @@ static void ping_pong(int peer, int first, int reps, double *samples)
     }
 }
 
-/* A stream of messages from the one to the other; the receiver has the samples. */
-static void stream(int peer, int sends, int reps, double *samples)
-{
-    int bytes = opt.bandwidth_bytes;
+#define TAG_MESSAGE 0
+#define TAG_LAST 1              /* no message any more */
 
-    for (int i = -opt.bandwidth_warmup; i < reps; i++) {
+/* A stream of messages from the one to the other; the receiver has the samples. It goes on until those
+ * of all pairs are taken: if one that has its samples stopped, others would measure its part of an
+ * uplink as theirs. peer < 0: this one has the round off. */
+static void stream(MPI_Comm comm, int peer, int sends, int reps, double *samples)
+{
+    int bytes = opt.bandwidth_bytes, is_last = peer < 0;
+    MPI_Request all_taken;
+    MPI_Status status;
+
+    for (int i = -opt.bandwidth_warmup; i < reps && peer >= 0; i++) {
         double t = MPI_Wtime();
         if (sends) {
             /* synchronous: messages that pile up in buffers would arrive faster than the link */
-            MPI_Ssend(buffer, bytes, MPI_BYTE, peer, 0, MPI_COMM_WORLD);
+            MPI_Ssend(buffer, bytes, MPI_BYTE, peer, TAG_MESSAGE, MPI_COMM_WORLD);
         } else {
-            MPI_Recv(buffer, bytes, MPI_BYTE, peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Recv(buffer, bytes, MPI_BYTE, peer, TAG_MESSAGE, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
             if (i >= 0)
                 samples[i] = MPI_Wtime() - t;
         }
     }
+    MPI_Ibarrier(comm, &all_taken);
+    while (!is_last) {
+        if (sends) {
+            MPI_Test(&all_taken, &is_last, MPI_STATUS_IGNORE);
+            MPI_Ssend(buffer, is_last ? 0 : bytes, MPI_BYTE, peer,
+                      is_last ? TAG_LAST : TAG_MESSAGE, MPI_COMM_WORLD);
+        } else {
+            MPI_Recv(buffer, bytes, MPI_BYTE, peer, MPI_ANY_TAG, MPI_COMM_WORLD, &status);
+            is_last = status.MPI_TAG == TAG_LAST;
+        }
+    }
+    MPI_Wait(&all_taken, MPI_STATUS_IGNORE);
 }
 
 /* All ranks of comm do one round of a pass; peer < 0: this one has the round off. reps 0: warm-up
@@ -672,8 +697,7 @@ static void do_round(MPI_Comm comm, int bandwidth, int peer, int reps, int colum
         int sends = (rank < peer) == (way == 0);
         if (way)
             MPI_Barrier(comm);
-        if (peer >= 0)
-            stream(peer, sends, reps, samples);
+        stream(comm, peer, sends, reps, samples);
         if (peer >= 0 && !sends && reps)
             record(samples, reps, 1, 8e-6 * opt.bandwidth_bytes, row, column);
     }
@@ -757,7 +781,7 @@ static void run_pass(MPI_Comm comm, int in_host, int bandwidth, double until, re
 /* -- costs -- */
 
 /*
- * What all hosts share, such as a gateway, or the machine on which virtual hosts run: exchanges of a
+ * What all hosts share, as the machine on which virtual hosts run: exchanges of a
  * short message with one host after the other, by one pair of hosts at a time, by half of the pairs,
  * and by all of them. If all take longer than one, they wait for something that takes each message in
  * turn; and half of them then have to take half of that time.
@@ -943,6 +967,7 @@ static void write_costs(FILE * f, const costs_t * costs)
 static void allocate_row(result_t * row)
 {
     row->median = allocate(nhosts, sizeof(float));
+    row->mean = allocate(nhosts, sizeof(float));
     row->best = allocate(nhosts, sizeof(float));
     row->noise = allocate(nhosts, sizeof(float));
 }
@@ -950,6 +975,7 @@ static void allocate_row(result_t * row)
 static void free_result(result_t * result)
 {
     free(result->median);
+    free(result->mean);
     free(result->best);
     free(result->noise);
 }
@@ -957,9 +983,9 @@ static void free_result(result_t * result)
 /* Replace the row by the matrix on rank 0. */
 static void gather_rows(MPI_Comm leaders, result_t * row)
 {
-    float **parts[] = { &row->median, &row->best, &row->noise };
+    float **parts[] = { &row->median, &row->mean, &row->best, &row->noise };
 
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         float *all = rank == 0 ? allocate((size_t) nhosts * nhosts, sizeof(float)) : NULL;
         MPI_Gather(*parts[i], nhosts, MPI_FLOAT, all, nhosts, MPI_FLOAT, 0, leaders);
         free(*parts[i]);
@@ -1257,7 +1283,7 @@ static void judge(measured_t * m)
     for (int i = 0; i < LEVELS_MAX; i++)
         m->view.levels[i].of = allocate(nhosts, sizeof(int));
     find_levels(&m->latency, latency_pass->reps, &m->bandwidth, bandwidth_pass->reps, &m->view);
-    find_uplinks(m->bandwidth.median, &m->view);
+    find_uplinks(m->bandwidth.mean, &m->view);
     warn_noisy("latency", &m->latency);
     warn_noisy("bandwidth", &m->bandwidth);
     warn_lopsided(m->bandwidth.median);

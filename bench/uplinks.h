@@ -20,7 +20,7 @@
 #include "quantile.h"
 
 #define UPLINKS_CROWD 0.75      /* of the most that ever cross at the same time */
-#define UPLINKS_QUANTILE 0.9    /* of the sums */
+#define UPLINKS_QUANTILE 0.75   /* of the sums */
 #define UPLINKS_LIMITS 0.8      /* of the rate of pairs inside: less, and the uplink limits them */
 #define UPLINKS_SAMPLES 2       /* at least */
 
