@@ -190,6 +190,37 @@ static void case_changing(void)
     MPI_Comm_free(&dup);
 }
 
+/* Blocks that are too long time after time: few calls ask, and short ones have plans again before long. */
+static void case_too_long(void)
+{
+    enum { LONG = 200, SHORT = 70 };
+    how_t how = {.send = INT };
+    counts_t before, c;
+    MPI_Comm comm;
+
+    if (!is_for_plans())
+        return;
+    comm = without_plans();
+    before = counts_now();
+    for (int i = 0; i < LONG; i++)
+        check_kind("too long", comm, DENSE, max_bytes, how);
+    c = counts_since(before);
+    check(c.n[SIZE] == LONG, "too long", "%lu of %d calls declined", c.n[SIZE], LONG);
+    check(c.n[HITS] + c.n[MISSES] == 9, "too long", "%lu of %d calls asked",
+          c.n[HITS] + c.n[MISSES], LONG);
+    before = counts_now();
+    for (int i = 0; i < SHORT; i++)
+        check_kind("short again", comm, DENSE, 1, how);
+    c = counts_since(before);
+    check(c.n[CALLS] >= SHORT - 63, "short again", "%lu of %d calls were planned", c.n[CALLS], SHORT);
+    before = counts_now();
+    check_kind("too long again", comm, DENSE, max_bytes, how);
+    check_kind("short again", comm, DENSE, 1, how);
+    c = counts_since(before);
+    check(c.n[SIZE] == 1 && c.n[CALLS] == 1, "too long again", "%lu calls were planned", c.n[CALLS]);
+    MPI_Comm_free(&comm);
+}
+
 /* What is held goes with the communicator. */
 static void case_held(void)
 {
@@ -451,6 +482,7 @@ static const case_t cases[] = {
     { "keys", case_keys, 0 },
     { "lru", case_lru, 0 },
     { "changing", case_changing, 0 },
+    { "too_long", case_too_long, 0 },
     { "held", case_held, 0 },
     { "messages", case_messages, 0 },
     { "signals", case_signals, 0 },

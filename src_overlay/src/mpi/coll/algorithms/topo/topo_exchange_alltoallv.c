@@ -182,6 +182,30 @@ static void count_miss(MPII_Topo_exchange_t * ex)
     }
 }
 
+/* A vote waits for other messages on its way, as those of the call before it in another communicator. Where
+ * blocks are too long time after time, they are asked for every second, fourth ... call: all ranks know. */
+#define MAX_DOUBLED 6
+
+static bool goes_unasked(MPIR_Comm * comm_ptr)
+{
+    bool does = comm_ptr->coll.topo->num_plan_unasked > 0;
+
+    comm_ptr->coll.topo->num_plan_unasked -= does;
+    return does;
+}
+
+static void note_decision(MPIR_Comm * comm_ptr, MPII_Topo_decline_t decline)
+{
+    struct MPII_Topo_comm *topo = comm_ptr->coll.topo;
+
+    if (decline == MPII_TOPO_DECLINED_SIZE) {
+        topo->num_plan_unasked = (1 << topo->num_plan_declines) - 1;
+        topo->num_plan_declines = MPL_MIN(topo->num_plan_declines + 1, MAX_DOUBLED);
+    } else {
+        topo->num_plan_declines = 0;
+    }
+}
+
 void MPII_Topo_ex_free_plans(struct MPII_Topo_plans *plans)
 {
     for (int i = 0; plans && i < MPII_TOPO_EX_MAX_ENTRIES; i++)
@@ -211,6 +235,10 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
         goto fn_exit;
     if (does_without(ex)) {
         *decline = MPII_TOPO_DECLINED_MISSES;
+        goto fn_exit;
+    }
+    if (goes_unasked(comm_ptr)) {
+        *decline = MPII_TOPO_DECLINED_SIZE;
         goto fn_exit;
     }
     if (ex->plans == NULL) {
@@ -261,6 +289,7 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
             vote.max[1] == MPII_TOPO_EX_MAX_ENTRIES - slot;
     }
     *decline = entry->decline;
+    note_decision(comm_ptr, *decline);
     MPII_Topo_ex_count_need(ex, entry->need);
     if (entry->plan && entry->epoch != ex->epoch) {
         bool is_ok;

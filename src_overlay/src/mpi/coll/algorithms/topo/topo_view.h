@@ -41,6 +41,8 @@ struct MPII_Topo_comm {
     MPII_Topo_kept_t kept[MPII_TOPO_KEPT__END - MPII_TOPO_KEPT__NUM_SHARED];    /* its own */
     int num_runs;               /* of schedules, as far as topo_call.c counts them */
     int64_t num_plan_misses;    /* calls of alltoallv since one found its plan */
+    int num_plan_declines;      /* of those that asked, in a row: blocks were too long; and how many */
+    int num_plan_unasked;       /* calls will not ask, from now on */
     unsigned told;              /* what has been printed: bits of MPII_TOPO_TOLD_ */
 };
 enum { MPII_TOPO_TOLD_PLACE = 1, MPII_TOPO_TOLD_RING = 2, MPII_TOPO_TOLD_SLOTS = 4 };
