@@ -17,6 +17,7 @@
  */
 
 #include "sim.h"
+#include "topo_rates.h"
 #include "heap.h"
 #include <math.h>
 
@@ -35,7 +36,7 @@ typedef struct {
 
 typedef struct {
     MPII_Topo_any_gen_t g;
-    double clock;
+    double clock, begin;
     int next_round;
     int waits_for;              /* rank, -1: for none */
     int given;                  /* the message that it waited for; -1: none */
@@ -165,17 +166,20 @@ static double latency_of_hop(const engine_t * e, int distance)
     return (e->p->costs.latency + (distance - 1) * e->p->costs.level_latency) / (2 * distance);
 }
 
-/* What all hosts share, before the first link */
+/* What all hosts share, before the first link; inside a host, after all that took a processor */
 static void pass_shared(engine_t * e, int index)
 {
     message_t *m = &e->messages[index];
     double start = MPL_MAX(m->time, e->shared_free);
 
-    e->shared_free = start + e->p->costs.shared;
+    e->shared_free = start + e->p->costs.shared / (m->distance == 0 ? MPII_TOPO_SHARED_INSIDE : 1);
     m->path.wait[0] += start - m->time;
     m->time = m->last_byte = start;
     m->hop = 0;
-    heap_push(&e->heap, m->time, index);
+    if (m->distance == 0)
+        deliver(e, index);
+    else
+        heap_push(&e->heap, m->time, index);
 }
 
 static void pass_link(engine_t * e, int index)
@@ -306,7 +310,7 @@ static void send(engine_t * e, int rank, const MPII_Topo_step_t * step, int64_t 
     m->path.num_messages++;
     m->path.latency += latency;
     m->time = m->last_byte = r->clock + latency;
-    if (m->distance == 0)
+    if (m->distance == 0 && m->hop == 0)
         deliver(e, index);
     else
         heap_push(&e->heap, m->time, index);
@@ -434,13 +438,15 @@ static void set_up(engine_t * e)
     e->runnable = get_memory(p->num_ranks, sizeof(int));
     e->core_free = get_memory((size_t) p->num_groups[0] * p->costs.num_cores + 1, sizeof(double));
     e->fair = p->costs.is_fair ? fair_create() : NULL;
+    e->shared_free = p->num_ranks * p->costs.shared;    /* as ranks begin */
     e->first_free = -1;
     enlarge_buckets(e);
     for (int i = 0; i < p->num_ranks; i++) {
         rank_t *r = &e->ranks[i];
         MPII_Topo_case_set(e->c, i, &r->g);
         r->waits_for = r->given = -1;
-        r->clock = r->path.start = p->costs.skew > 0 ? p->costs.skew * random_part(i) : 0;
+        r->begin = p->costs.shared * (int) (random_part(i) * p->num_ranks);
+        r->clock = r->path.start = r->begin + p->costs.skew * random_part(i);
     }
 }
 
@@ -454,8 +460,8 @@ static void finish(engine_t * e)
         if (r->next_round <= r->g.gen.num_recvs)
             fail("rank %d waits for rank %d for ever: the schedule is wrong", i, r->waits_for);
         result->end[i] = r->clock;
-        if (r->clock > result->time) {
-            result->time = r->clock;
+        if (r->clock - r->begin > result->time) {
+            result->time = r->clock - r->begin;
             result->last_rank = i;
         }
     }

@@ -39,7 +39,7 @@ typedef struct {
                                  * from there */
     double reduce_rate;         /* of the processor, for each byte that it adds up, or copies */
     double gap;                 /* of the link of a host, between two messages */
-    double shared;              /* of what all hosts share, between two messages */
+    double shared;              /* of what all hosts share, between two messages, or beginnings of ranks */
     double burst;               /* bytes that a link passes on at once after a pause */
     double inside_latency, inside_rate; /* in a host: the sender copies */
     double latency;             /* between two hosts of a rack */

@@ -53,7 +53,7 @@ typedef struct {
     int num_ranks;              /* that are sampled */
     /* of ranks: the most of one; is_regular: the sum of all */
     int64_t busy[MAX_STAGES], latency[MAX_STAGES];
-    int64_t num_messages[MAX_STAGES];   /* between hosts */
+    int64_t shared[MAX_STAGES]; /* time of messages on what all hosts share */
     both_t host[MAX_STAGES];    /* of the host that is sampled now */
     int64_t host_bytes[MAX_STAGES];     /* most of any host */
     both_t *groups;             /* [MAX_STAGES][links->num_uplinks] */
@@ -69,8 +69,8 @@ static void add(sample_t * s, int stage, int from, int to, int64_t bytes, int64_
     bytes += s->links->header;
     if (level != MPII_TOPO_WITHIN__HOST)
         *(is_out ? &s->host[stage].out : &s->host[stage].in) += bytes * host_scale;
-    if (level != MPII_TOPO_WITHIN__HOST && is_out)
-        s->num_messages[stage] += host_scale * rack_scale;
+    if (is_out)
+        s->shared[stage] += host_scale * rack_scale * MPII_Topo_links_shared(s->links, level);
     for (int i = 2; i <= level; i++) {
         group = order->of[i][group];
         both_t *load = &s->groups[stage * s->links->num_uplinks + s->links->first_uplink[i] + group];
@@ -154,11 +154,11 @@ static void sample_host(sample_t * s, int host, int num_ranks, int64_t rack_scal
 static int64_t sum_stages(const sample_t * s)
 {
     links_t *links = s->links;
-    int64_t sum = 0;
+    int64_t sum = 0, begin = links->order->num_ranks * links->begin;
 
     for (int i = 0; i < MAX_STAGES; i++) {
         int64_t busiest = MPL_MAX(MPII_Topo_carry(s->host_bytes[i], links->host),
-                                  s->num_messages[i] * links->shared);
+                                  s->shared[i]);
         for (int g = 0; g < links->num_uplinks; g++) {
             const both_t *load = &s->groups[i * links->num_uplinks + g];
             busiest = MPL_MAX(busiest, MPII_Topo_carry(MPL_MAX(load->out, load->in),
@@ -167,7 +167,7 @@ static int64_t sum_stages(const sample_t * s)
         int num = s->is_regular ? s->num_ranks : 1;
         sum += MPL_MAX(busiest, s->busy[i] / num) + s->latency[i] / num;
     }
-    return sum * s->stride;
+    return begin + sum * s->stride;
 }
 
 /* Whether each round of a rank, but for the first one, hands something on, as in rings and in exchanges
@@ -303,6 +303,7 @@ static int64_t time_of_agreement(const MPII_Topo_call_args_t * args, links_t * l
         return -2;
     memcpy(between, links, size);
     between->latency[MPII_TOPO_WITHIN__HOST] = between->overhead[MPII_TOPO_WITHIN__HOST] = 0;
+    between->begin = 0;         /* the call has begun */
     time = time_of(tree, *args, 1, between);
     MPL_free(between);
     return time;

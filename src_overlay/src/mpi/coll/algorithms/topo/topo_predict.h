@@ -9,9 +9,9 @@
 #include "topo_catalog.h"
 #include "topo_rates.h"
 
-/* Predicted time of a schedule, in picoseconds: from its beginning on all ranks at once to the end of the
- * last one. Integer arithmetic, so that all processes that know the same come to the same. -1 if memory is
- * exhausted. */
+/* Predicted time of a schedule, in picoseconds: the longest call of a rank, where all begin at once, or as
+ * soon as what all hosts share lets them. Integer arithmetic, so that all processes that know the same come
+ * to the same. -1 if memory is exhausted. */
 int64_t MPII_Topo_predict(const MPII_Topo_case_t * c, const MPII_Topo_links_t * links);
 
 /* The same of an algorithm on a call, which from some length on grows as it did up to there. -1: the

@@ -10,7 +10,10 @@
  * receiver, an overhead; it passes what all hosts share, the link of the sender's host, the uplinks of both
  * racks, and of the groups above that only one of them is in, and the link of the receiver's host, each in
  * turn for who comes first, as soon as its first byte is there; and is here a latency after its last
- * byte. Inside a host its sender copies it.
+ * byte. Inside a host its sender copies it, and it passes what all hosts share, too.
+ *
+ * What all hosts share is the machine that virtual hosts run on, where ranks wait for its processors. So they
+ * begin one after the other, in no order that has to do with hosts; the time is the longest call of one.
  *
  * In a heap are ranks that can go on, and messages that come to a link later than they were sent. */
 
@@ -18,7 +21,7 @@ typedef const MPII_Topo_links_t links_t;
 
 typedef struct {
     MPII_Topo_any_gen_t g;
-    int64_t clock;
+    int64_t clock, start;
     int host, rack;
     int round, k;               /* next step */
     int waits_for;              /* sender of the message that it waits for; -1: none */
@@ -163,6 +166,14 @@ static void receive(const walk_t * w, rank_t * r, const rank_t * from, int64_t a
     r->waits_for = -1;
 }
 
+/* Until a message comes to what all hosts share; returns when it has passed. */
+static int64_t pass_shared(walk_t * w, int64_t time, int level)
+{
+    time = MPL_MAX(time, w->shared);
+    w->shared = time + MPII_Topo_links_shared(w->links, level);
+    return time;
+}
+
 /* A message comes, at a time that may be later than those of others that are looked at after it. */
 static void deliver(walk_t * w, int i, int64_t arrival)
 {
@@ -205,8 +216,7 @@ static void travel(walk_t * w, int i, int64_t now)
             return;
         }
         if (m->hop == 0) {
-            m->begin = m->end = MPL_MAX(m->begin, w->shared);
-            w->shared = m->begin + links->shared;
+            m->begin = m->end = pass_shared(w, m->begin, level);
         } else if (m->hop <= level) {
             pass_level(w, m, from, m->hop, true);
         } else {
@@ -229,7 +239,7 @@ static void send_to(walk_t * w, int rank, int peer, int64_t bytes)
         .begin = from->clock,.end = from->clock,.bytes = bytes + links->header,.from = rank,.to = peer
     };
     if (level == MPII_TOPO_WITHIN__HOST)
-        deliver(w, i, from->clock + links->latency[level]);
+        deliver(w, i, pass_shared(w, from->clock, level) + links->latency[level]);
     else
         travel(w, i, from->clock);
 }
@@ -288,17 +298,19 @@ int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links)
         w.down[level] = next + order->num[level];
         next += 2 * order->num[level];
     }
+    w.shared = p * links->begin;
     w.last = w.first + w.num_queues;
     for (unsigned i = 0; i < w.num_queues; i++)
         w.first[i] = -1;
     for (int i = 0; i < p; i++) {
         rank_t *rank = &w.ranks[i];
-        rank->clock = rank->round = rank->k = 0;
+        rank->round = rank->k = 0;
+        rank->clock = rank->start = (i * 2654435761u >> 8) % p * links->begin;
         rank->host = MPII_Topo_links_host(links, i);
         rank->rack = order->rack_of[rank->host];
         rank->waits_for = -1;
         MPII_Topo_case_set(c, i, &rank->g);
-        push(&w, 0, i);
+        push(&w, rank->clock, i);
     }
 
     end = 0;
@@ -315,7 +327,7 @@ int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links)
                 break;
             }
         }
-        end = MPL_MAX(end, w.ranks[rank].clock);
+        end = MPL_MAX(end, w.ranks[rank].clock - w.ranks[rank].start);
     }
 
   fn_exit:

@@ -266,7 +266,7 @@ MPII_Topo_links_t *MPII_Topo_links_create(const MPII_Topo_rates_t * rates,
     memcpy(links->overhead, rates->overhead, sizeof(links->overhead));
     links->header = rates->header;
     links->burst = rates->burst;
-    links->shared = rates->shared;
+    links->shared = links->begin = rates->shared;
     links->inside = rates->inside;
     links->host = rates->host;
     links->num_uplinks = 0;

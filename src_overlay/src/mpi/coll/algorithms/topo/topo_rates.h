@@ -40,8 +40,8 @@ typedef struct {
                                                  * another host, or inside one */
     double inside_us, inside_mbps;      /* of messages inside a host */
     double header_bytes;        /* of a link that a message takes, beside its own */
-    double shared_us;           /* of what all hosts share, as a gateway, or the machine that virtual hosts run
-                                 * on: how much later each message between hosts makes the next one */
+    double shared_us;           /* of what all hosts share, as the machine that virtual hosts run on: how much
+                                 * later each message between hosts makes the next one */
     double burst_bytes;         /* that a link passes on at once after a pause (token bucket) */
 } MPII_Topo_costs_t;
 
@@ -64,6 +64,7 @@ typedef struct MPII_Topo_links {
     const MPII_Topo_order_t *order;
     int64_t latency[MPII_TOPO_WITHIN__END], overhead[MPII_TOPO_WITHIN__END];
     int64_t header, burst, shared, inside, host;
+    int64_t begin;              /* of what all hosts share, for a rank to begin */
     int num_uplinks, first_uplink[MPII_TOPO_MAX_LEVELS + 1];    /* by level, as the order has it */
     int64_t uplink[];           /* of racks, then of groups of the levels above */
 } MPII_Topo_links_t;
@@ -93,6 +94,12 @@ static inline int MPII_Topo_links_between(const MPII_Topo_order_t * order, int h
         b = order->of[level + 2][b];
     }
     return level;
+}
+
+#define MPII_TOPO_SHARED_INSIDE 4       /* what a message takes of what all hosts share, over one in a host */
+static inline int64_t MPII_Topo_links_shared(const MPII_Topo_links_t * links, int level)
+{
+    return level == MPII_TOPO_WITHIN__HOST ? links->shared / MPII_TOPO_SHARED_INSIDE : links->shared;
 }
 
 /* Time of bytes, at picoseconds per KiB */
