@@ -231,7 +231,10 @@ static void send_to(walk_t * w, int rank, int peer, int64_t bytes)
     links_t *links = w->links;
     rank_t *from = &w->ranks[rank];
     int level = level_between(links, from, &w->ranks[peer]), i = new_message(w);
+    int64_t waits = 0;
 
+    if (level == MPII_TOPO_WITHIN__HOST)        /* before the copy, since ranks come here in order of time */
+        waits = pass_shared(w, from->clock, level) - from->clock;
     from->clock += links->overhead[level];
     if (level == MPII_TOPO_WITHIN__HOST)
         from->clock += MPII_Topo_carry(bytes, links->inside);
@@ -239,7 +242,7 @@ static void send_to(walk_t * w, int rank, int peer, int64_t bytes)
         .begin = from->clock,.end = from->clock,.bytes = bytes + links->header,.from = rank,.to = peer
     };
     if (level == MPII_TOPO_WITHIN__HOST)
-        deliver(w, i, pass_shared(w, from->clock, level) + links->latency[level]);
+        deliver(w, i, from->clock + waits + links->latency[level]);
     else
         travel(w, i, from->clock);
 }
