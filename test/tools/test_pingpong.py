@@ -882,16 +882,15 @@ def on_vcluster(bindir: Path, output: Path, *shape: str) -> Any:
 
 def test_racks_of_a_virtual_cluster(bindir: Path, tmp_path: Path) -> None:
     # slow links, so that it is the links and not busy cores that set the pace
-    shape = ["--racks", "3", "--hosts", "2,3,2", "--placement", "random:1"]
+    shape = ["--racks", "3", "--hosts", "3,4,3", "--placement", "random:1"]
     shape += ["--host-rate", "100mbit", "--uplink-rate", "20mbit"]
     site = on_vcluster(bindir, tmp_path / "site.json", *shape, "--", "--bandwidth-bytes", "128K")
     assert site["provenance"]["seconds"] < 45
     [racks] = site["levels"]
     assert racks["of_group"] == canonical([h.split("h")[0] for h in site["hosts"]])
     assert racks["confidence"] > 0.7
-    # the buckets of three links pass on a burst each
-    assert all(rate is None or rate < 25 for rate in racks["uplink_mbps"])
-    assert max(filter(None, racks["uplink_mbps"])) > 10
+    # without headers 19.1. Where pairs that have their rate stop, what the others get is added to it: 24
+    assert [rate for rate in racks["uplink_mbps"] if not 17 < rate < 22] == []
     # what its links pass on at once (BURST of topo-vcluster)
     assert 10000 < site["costs"]["burst_bytes"] < 24000
 
