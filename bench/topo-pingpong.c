@@ -81,7 +81,7 @@ typedef struct {
  * us, or bandwidth in Mbit/s, row: receiver, column: sender; 0: not measured */
 typedef struct {
     float *median;
-    float *mean;                /* of the times */
+    float *mean;                /* by the mean of the times; NULL: of latency */
     float *best;                /* of all repetitions: noise only adds time */
     float *noise;               /* interquartile range over median; 0: not measured */
 } result_t;
@@ -613,12 +613,11 @@ static void record(double *samples, int n, int is_rate, double factor, result_t 
 
     for (int i = 0; i < n; i++)
         mean += samples[i] / n;
-
     /* what is faster than the clock takes as long as it can tell */
     median = fmax(median, least);
-    mean = fmax(mean, least);
     best = fmax(best, least);
-    row->mean[column] = (float) (is_rate ? factor / mean : factor * mean);
+    if (is_rate)
+        row->mean[column] = (float) (factor / fmax(mean, least));
     row->median[column] = (float) (is_rate ? factor / median : factor * median);
     row->best[column] = (float) (is_rate ? factor / best : factor * best);
     row->noise[column] = (float) fmax(spread / median, LEAST_NOISE);
@@ -964,10 +963,10 @@ static void write_costs(FILE * f, const costs_t * costs)
         putc('}', f);
 }
 
-static void allocate_row(result_t * row)
+static void allocate_row(result_t * row, int is_rate)
 {
     row->median = allocate(nhosts, sizeof(float));
-    row->mean = allocate(nhosts, sizeof(float));
+    row->mean = is_rate ? allocate(nhosts, sizeof(float)) : NULL;
     row->best = allocate(nhosts, sizeof(float));
     row->noise = allocate(nhosts, sizeof(float));
 }
@@ -986,6 +985,8 @@ static void gather_rows(MPI_Comm leaders, result_t * row)
     float **parts[] = { &row->median, &row->mean, &row->best, &row->noise };
 
     for (int i = 0; i < 4; i++) {
+        if (*parts[i] == NULL)
+            continue;
         float *all = rank == 0 ? allocate((size_t) nhosts * nhosts, sizeof(float)) : NULL;
         MPI_Gather(*parts[i], nhosts, MPI_FLOAT, all, nhosts, MPI_FLOAT, 0, leaders);
         free(*parts[i]);
@@ -1698,8 +1699,8 @@ int main(int argc, char **argv)
     if (opt.sweep)
         size = fmax(fmax(size, SWEEP_BYTES), (double) RATE_WINDOW * opt.latency_bytes);
     buffer = allocate(size, 1);
-    allocate_row(&m.latency);
-    allocate_row(&m.bandwidth);
+    allocate_row(&m.latency, 0);
+    allocate_row(&m.bandwidth, 1);
     int rounds = nhosts > 1 ? nhosts - 1 + nhosts % 2 : 0;
     rounds_total = (nranks > nhosts ? 2 : 0) + 2 * rounds +
         (rounds < COSTS_ROUNDS ? rounds : COSTS_ROUNDS);

@@ -610,8 +610,9 @@ static asked_t *asked_of(MPI_Comm comm)
 /* After the second one in a row 1 call does not ask, then 3, 7, and so on up to 63. */
 static int may_ask(MPI_Comm comm, int predicted)
 {
+    if (!opt.is_v || opt.nonblocking)
+        return predicted;
     asked_t *asked = asked_of(comm);
-
     if (asked->unasked > 0) {
         asked->unasked--;
         return SIZE;
@@ -628,15 +629,17 @@ static int check_proof(const exchange_t * x, int predicted, counts_t before)
 {
     counts_t c;
 
-    if (opt.expect && predicted == UNKNOWN && opt.is_v && !opt.nonblocking && !count_alone &&
-        x->size > 1 && can_plan(x->comm) > 0)
-        may_ask(x->comm, CALLS);        /* of empty types: a plan of nothing */
-    if (!opt.expect || predicted == UNKNOWN || count_alone)
+    if (!opt.expect || count_alone)
         return predicted;
+    if (predicted == UNKNOWN) {
+        if (x->size > 1 && can_plan(x->comm) > 0)
+            may_ask(x->comm, CALLS);    /* of empty types: a plan of nothing */
+        return predicted;
+    }
     c = counts_since(before);
     if ((predicted == CALLS || predicted == SIZE) && max_misses && opt.is_v && c.n[SWITCHED_OFF])
         predicted = SWITCHED_OFF;
-    else if ((predicted == CALLS || predicted == SIZE) && opt.is_v && !opt.nonblocking)
+    else if (predicted == CALLS || predicted == SIZE)
         predicted = may_ask(x->comm, predicted);
     if (predicted == CALLS && !c.n[CALLS] && opt.declined)
         predicted = MEMORY;
