@@ -23,7 +23,7 @@ STEP = 8
 
 # From so many bytes on (of a vector; of a block) predictions grow as in the half before (topo_predict.c)
 LINEAR_VECTOR_BYTES = 512 * 1024
-LINEAR_BLOCK_BYTES = 16 * 1024
+LINEAR_BLOCK_BYTES = 32 * 1024
 VECTORS = ("bcast", "reduce", "allreduce")  # the buffer is as long on all ranks
 
 # Collectives whose schedules are those of another one, where blocks are equal

@@ -1795,8 +1795,8 @@ def test_dry_run_of_alltoalls(tmp_path: Path) -> None:
     text = done.stdout.split("{")[0]
     first, second = text.split("\nalltoallv\n")
     rows = [line.split() for line in first.splitlines()]
-    assert ["32..64", "4", "8-1K", "planned"] in [row[:4] for row in rows]
-    assert ["32..64", "4", "2K-32K", "builtin"] in [row[:4] for row in rows]
+    assert ["32..64", "4", "8-512", "planned"] in [row[:4] for row in rows]
+    assert ["32..64", "4", "1K-32K", "builtin"] in [row[:4] for row in rows]
     planned = [row for row in map(str.split, second.splitlines()) if row[3:4] == ["planned"]]
     assert planned and {row[2] for row in planned} == {"8-32K"}
     # and why

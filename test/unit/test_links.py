@@ -1,6 +1,7 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """What schedules send over links (topo_links.c), and how long they take (topo_predict.c), without MPI."""
 
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,15 @@ def test_counts_are_those_of_the_receivers(topo_links: Callable[..., list[str]])
 
 def test_times_reckoned_by_hand(topo_links: Callable[..., list[str]]) -> None:
     assert topo_links("times", flags=("-fsanitize=address,undefined",)) == ["ok"]
+
+
+def test_long_schedules_take_as_long_as_when_they_are_followed(
+    topo_links: Callable[..., list[str]],
+) -> None:
+    found = [line.split() for line in topo_links("ways")]
+    ratios = {tuple(key): float(ratio) for *key, ratio in found}
+    assert len(ratios) > 50 and all(0.5 < ratio < 2 for ratio in ratios.values()), ratios
+    assert statistics.median(abs(ratio - 1) for ratio in ratios.values()) < 0.1
 
 
 def test_cost_of_a_prediction(topo_links: Callable[..., list[str]]) -> None:

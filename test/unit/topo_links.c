@@ -5,6 +5,9 @@
  *
  * usage: topo_links count          "COLLECTIVE ALGORITHM CASES" a line
  *        topo_links times          "ok"
+ *        topo_links ways           "COLLECTIVE ALGORITHM RANKS BYTES RATIO" a line: of what is predicted of
+ *                                  schedules that are too long to be followed, to what comes of following
+ *                                  all of their messages, which is done up to MPII_TOPO_MAX_WALK
  *        topo_links cost RANKS     "COLLECTIVE ALGORITHM MICROSECONDS" a line: what a prediction costs */
 
 #define MAX_RANKS 16384
@@ -278,6 +281,41 @@ static int times(void)
     return 0;
 }
 
+static int ways(void)
+{
+    static const int shapes[][4] = { {4, 4, 4, 1}, {3, 5, 4, 0}, {1, 8, 8, 2}, {16, 8, 1, 3}, {32, 32, 1, 4} };
+    static const int64_t sizes[] = { 8, 4096, 512 * 1024 };
+    const MPII_Topo_algo_t *algo;
+
+    for (int s = 0; s < (int) (sizeof(shapes) / sizeof(shapes[0])); s++) {
+        world_t w = make_world(shapes[s][0], shapes[s][1], shapes[s][2], shapes[s][3], 0);
+        for (int i = 0; (algo = MPII_Topo_catalog(i)); i++) {
+            for (int b = 0; b < 3; b++) {
+                MPII_Topo_call_args_t args = {MPII_TOPO_CALL_DEFAULTS,.bytes = sizes[b],.slots = w.slots
+                };
+                MPII_Topo_case_t *c = make_case(algo, &w, sizes[b]);
+                MPII_Topo_any_gen_t g;
+                int64_t num = 0;
+                for (int rank = 0; c && rank < w.order->num_ranks; rank++) {
+                    MPII_Topo_case_set(c, rank, &g);
+                    num += g.gen.num_recvs;
+                }
+                /* of planned, ranks agree before */
+                if (num > 0 && num <= MPII_TOPO_MAX_WALK && algo->family != MPII_TOPO_FAMILY__PLAN) {
+                    int64_t time = MPII_Topo_predict_call(algo, &args, w.links);
+                    int64_t followed = MPII_Topo_walk(c, w.links);
+                    if (time != followed)
+                        printf("%s %s %d %" PRId64 " %.3f\n", MPII_Topo_coll_name(algo->coll),
+                               algo->name, w.order->num_ranks, sizes[b], (double) time / followed);
+                }
+                MPII_Topo_case_free(c);
+            }
+        }
+        free_world(&w);
+    }
+    return 0;
+}
+
 static int cost(int p)
 {
     world_t w = make_world(4, p >= 1024 ? p / 128 : 4, p >= 1024 ? 32 : p / 16, 1, 0);
@@ -299,5 +337,7 @@ int main(int argc, char **argv)
 {
     if (argc > 2 && !strcmp(argv[1], "cost"))
         return cost(atoi(argv[2]));
+    if (argc > 1 && !strcmp(argv[1], "ways"))
+        return ways();
     return argc > 1 && !strcmp(argv[1], "times") ? times() : count();
 }

@@ -384,6 +384,11 @@ void MPII_Topo_case_set(const MPII_Topo_case_t * c, int rank, MPII_Topo_any_gen_
     }
 }
 
+const MPII_Topo_algo_t *MPII_Topo_case_algo(const MPII_Topo_case_t * c)
+{
+    return c->algo;
+}
+
 /* -- bytes -- */
 
 static int64_t offset(const MPII_Topo_case_t * c, int unit)

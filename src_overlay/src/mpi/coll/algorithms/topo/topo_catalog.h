@@ -130,6 +130,8 @@ void MPII_Topo_case_free(MPII_Topo_case_t * c);
 /* The schedule of a rank; valid as long as the case. Cost: O(1) or O(lg p) */
 void MPII_Topo_case_set(const MPII_Topo_case_t * c, int rank, MPII_Topo_any_gen_t * gen);
 
+const MPII_Topo_algo_t *MPII_Topo_case_algo(const MPII_Topo_case_t * c);
+
 /* Bytes of the units of a step; -1: nothing is done, neither here nor at the peer (MPICH does send what
  * is empty, ours do not). O(1) */
 int64_t MPII_Topo_case_bytes(const MPII_Topo_case_t * c, const MPII_Topo_step_t * step);

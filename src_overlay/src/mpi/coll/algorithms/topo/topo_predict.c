@@ -10,21 +10,29 @@
 
 /* How long a schedule takes, in two ways.
  *
- * Up to MPII_TOPO_MAX_WALK messages: all ranks run it by the clock (topo_predict_walk.c).
+ * Of few messages: all ranks run it by the clock (topo_predict_walk.c).
  *
- * Of more: what some ranks do, or all ranks in some rounds, is scaled. A rank's schedule falls
+ * Of many: what some ranks do, or all ranks in some rounds, is scaled. A rank's schedule falls
  * into stages: it sends, then waits for what comes. In schedules of so many messages all ranks do the same
  * at the same time (recursive doubling, rings, lanes, pairs), so stages follow each other everywhere, and
  * each takes a latency, and what its busiest link, the overheads and copies of its busiest rank, or its
- * messages on what all hosts share, need. Bursts are nothing to so many messages.
+ * messages on what all hosts share, need. Where there are many stages of short messages or pieces, ranks do
+ * not keep step: what is a rank's, or a link's, next stage begins while others are behind, so that each
+ * latency counts, but of the rest what is busiest in all stages together. Bursts are nothing to so many
+ * messages.
  *
- * Cost: 0.2 to 0.4 us a message, and at most some twenty milliseconds.
+ * Cost: 0.1 to 0.4 us a message, of trees, up to twenty milliseconds; else, at most some milliseconds.
  *
  * The costs of a message are those of Culler et al., "LogP: Towards a Realistic Model of Parallel
  * Computation", and, for its bytes, of Alexandrov et al., "LogGP". Left out: processors that some ranks
  * share, copies, rendezvous. */
 
-#define MAX_STEPS 131072        /* of a sample */
+#define MAX_STEPS 32768         /* of a sample; */
+#define MAX_PIPED_STEPS 8192    /* where only their sums count */
+/* With more messages than these, ranks may be taken not to keep step. In lanes they meet at hosts in an
+ * order that tells, so these are followed as far as can be. */
+#define FEW_MESSAGES 2048
+#define FEW_ALONG_LANES 32768
 #define MAX_STAGES 128
 #define MIN_HOSTS 4             /* that are sampled */
 #define NUM_ASKED 16
@@ -39,6 +47,14 @@ static inline int level_of(links_t * links, int from, int to)
         MPII_Topo_links_between(links->order, host_from, host_to);
 }
 
+#define is_of(c_, family_) (MPII_Topo_case_algo(c_)->family == MPII_TOPO_FAMILY__##family_)
+
+/* Along a tree, more bytes are but more pieces. */
+static bool is_tree(const MPII_Topo_case_t * c)
+{
+    return is_of(c, TREE) || is_of(c, GATHER);
+}
+
 /* -- sample -- */
 
 typedef struct {
@@ -48,10 +64,10 @@ typedef struct {
 typedef struct {
     const MPII_Topo_case_t *c;
     links_t *links;
-    bool is_regular;
+    bool is_regular, is_piped;
     int stride;                 /* of rounds */
     int num_ranks;              /* that are sampled */
-    /* of ranks: the most of one; is_regular: the sum of all */
+    /* of ranks: the most of one; is_piped: of latencies the sum of all, and one stage has all. */
     int64_t busy[MAX_STAGES], latency[MAX_STAGES];
     int64_t shared[MAX_STAGES]; /* time of messages on what all hosts share */
     both_t host[MAX_STAGES];    /* of the host that is sampled now */
@@ -78,12 +94,24 @@ static void add(sample_t * s, int stage, int from, int to, int64_t bytes, int64_
     }
 }
 
-static void end_stage(sample_t * s, int stage, int64_t * busy, int64_t * latency)
+static void end_stage(sample_t * s, int stage, int64_t busy, int64_t latency)
 {
-    s->busy[stage] = s->is_regular ? s->busy[stage] + *busy : MPL_MAX(s->busy[stage], *busy);
-    s->latency[stage] = s->is_regular ? s->latency[stage] + *latency :
-        MPL_MAX(s->latency[stage], *latency);
-    *busy = *latency = 0;
+    s->busy[stage] = MPL_MAX(s->busy[stage], busy);
+    s->latency[stage] = s->is_piped ? s->latency[stage] + latency :
+        MPL_MAX(s->latency[stage], latency);
+}
+
+static void next_stage(sample_t * s, int *stage, int64_t * busy, int64_t * latency,
+                       int64_t * latencies)
+{
+    if (s->is_piped) {
+        *latencies += *latency;
+    } else {
+        end_stage(s, *stage, *busy, *latency);
+        *stage = MPL_MIN(*stage + 1, MAX_STAGES - 1);
+        *busy = 0;
+    }
+    *latency = 0;
 }
 
 /* What a rank does; it stands for so many of its host, and that for so many of its rack. */
@@ -92,7 +120,7 @@ static void sample_rank(sample_t * s, int rank, int64_t host_scale, int64_t rack
     links_t *links = s->links;
     int stage = 0;
     bool has_sent = false, has_received = false;
-    int64_t bytes, busy = 0, latency = 0;
+    int64_t bytes, busy = 0, latency = 0, latencies = 0;
     MPII_Topo_any_gen_t g;
     MPII_Topo_step_t step;
 
@@ -113,8 +141,7 @@ static void sample_rank(sample_t * s, int rank, int64_t host_scale, int64_t rack
                 continue;
             }
             if (has_sent && has_received && !s->is_regular) {
-                end_stage(s, stage, &busy, &latency);
-                stage = MPL_MIN(stage + 1, MAX_STAGES - 1);
+                next_stage(s, &stage, &busy, &latency, &latencies);
                 has_received = false;
             }
             has_sent = true;
@@ -125,13 +152,10 @@ static void sample_rank(sample_t * s, int rank, int64_t host_scale, int64_t rack
                 busy += MPII_Topo_carry(bytes, links->inside);
             add(s, stage, rank, step.peer, bytes, host_scale, rack_scale, true);
         }
-        if (s->is_regular) {
-            end_stage(s, stage, &busy, &latency);
-            stage = MPL_MIN(stage + 1, MAX_STAGES - 1);
-        }
+        if (s->is_regular)
+            next_stage(s, &stage, &busy, &latency, &latencies);
     }
-    if (!s->is_regular)
-        end_stage(s, stage, &busy, &latency);
+    end_stage(s, stage, busy, latencies + latency);
     s->num_ranks++;
 }
 
@@ -151,10 +175,20 @@ static void sample_host(sample_t * s, int host, int num_ranks, int64_t rack_scal
         s->host_bytes[i] = MPL_MAX(s->host_bytes[i], MPL_MAX(s->host[i].out, s->host[i].in));
 }
 
+/* From how many racks to the next one it goes, where ranks that all do the same are late by that */
+static int num_hops(const MPII_Topo_case_t * c, const MPII_Topo_order_t * order)
+{
+    MPII_Topo_coll_t coll = MPII_Topo_case_algo(c)->coll;
+    bool has_root = coll == MPII_TOPO_COLL__BCAST || coll == MPII_TOPO_COLL__REDUCE;
+
+    return is_of(c, LANES) && has_root ? order->num_racks - 1 : 0;
+}
+
 static int64_t sum_stages(const sample_t * s)
 {
     links_t *links = s->links;
     int64_t sum = 0, begin = links->order->num_ranks * links->begin;
+    int64_t hop = links->latency[MPII_TOPO_WITHIN__SITE] + 2 * links->overhead[MPII_TOPO_WITHIN__SITE];
 
     for (int i = 0; i < MAX_STAGES; i++) {
         int64_t busiest = MPL_MAX(MPII_Topo_carry(s->host_bytes[i], links->host),
@@ -164,10 +198,10 @@ static int64_t sum_stages(const sample_t * s)
             busiest = MPL_MAX(busiest, MPII_Topo_carry(MPL_MAX(load->out, load->in),
                                                        links->uplink[g]));
         }
-        int num = s->is_regular ? s->num_ranks : 1;
-        sum += MPL_MAX(busiest, s->busy[i] / num) + s->latency[i] / num;
+        sum += MPL_MAX(busiest, s->busy[i]) +
+            s->latency[i] / (s->is_piped ? s->num_ranks : 1);
     }
-    return begin + sum * s->stride;
+    return begin + num_hops(s->c, links->order) * hop + sum * s->stride;
 }
 
 /* Whether each round of a rank, but for the first one, hands something on, as in rings and in exchanges
@@ -190,10 +224,10 @@ static int sampled(const MPII_Topo_order_t * order, int num_hosts, int i)
     return (int64_t) i * order->num_hosts / num_hosts;
 }
 
-static int64_t sample(const MPII_Topo_case_t * c, links_t * links, int num_recvs)
+static int64_t sample(const MPII_Topo_case_t * c, links_t * links, int num_recvs, bool is_piped)
 {
     const MPII_Topo_order_t *order = links->order;
-    int p = order->num_ranks, num_hosts, num_ranks;
+    int p = order->num_ranks, num_hosts, num_ranks, max_steps;
     int64_t time = -1;
     sample_t *s = MPL_calloc(1, sizeof(*s), MPL_MEM_COLL);
     size_t num_loads = (size_t) MAX_STAGES * links->num_uplinks;
@@ -206,13 +240,15 @@ static int64_t sample(const MPII_Topo_case_t * c, links_t * links, int num_recvs
     s->groups = groups;
     s->stride = 1;
     s->is_regular = is_regular(c);
+    s->is_piped = is_piped;
+    max_steps = is_piped ? MAX_PIPED_STEPS : MAX_STEPS;
     num_hosts = order->num_hosts;
     num_ranks = order->max_ppn;
     if (s->is_regular) {
-        int num_rounds = MPL_MIN(MPL_MAX(MAX_STEPS / p, 4), MAX_STAGES);
+        int num_rounds = MPL_MIN(MPL_MAX(max_steps / p, 4), MAX_STAGES);
         s->stride = MPL_MAX(num_recvs / num_rounds, 1);
     } else {
-        int num = MPL_MAX(MAX_STEPS / num_recvs, 1);
+        int num = MPL_MAX(max_steps / num_recvs, 1);
         num_hosts = MPL_MIN(num_hosts, MPL_MAX(num / num_ranks, MIN_HOSTS));
         num_ranks = MPL_MAX(MPL_MIN(num_ranks, num / num_hosts), 1);
     }
@@ -236,18 +272,42 @@ static int64_t sample(const MPII_Topo_case_t * c, links_t * links, int num_recvs
 
 /* -- which of them -- */
 
-int64_t MPII_Topo_predict(const MPII_Topo_case_t * c, const MPII_Topo_links_t * links)
+typedef struct {
+    bool walks, is_piped;
+    int num_recvs;              /* of one rank, the most */
+    int64_t num_messages;
+} way_t;
+
+static way_t find_way(const MPII_Topo_case_t * c, links_t * links)
 {
-    int64_t sum = 0, most = 0;
+    way_t way = {.num_recvs = 0 };
+    int lg = 0, p = links->order->num_ranks;
     MPII_Topo_any_gen_t g;
 
-    for (int i = 0; i < links->order->num_ranks; i++) {
+    for (int i = 0; i < p; i++) {
         MPII_Topo_case_set(c, i, &g);
-        sum += g.gen.num_recvs;
-        most = MPL_MAX(most, g.gen.num_recvs);
+        way.num_messages += g.gen.num_recvs;
+        way.num_recvs = MPL_MAX(way.num_recvs, g.gen.num_recvs);
     }
-    return sum <= MPII_TOPO_MAX_WALK ? MPII_Topo_walk(c, links) :
-        sample(c, links, MPL_MIN(most, INT_MAX));
+    while (p >> lg > 0)
+        lg++;
+    /* in log rounds, or a few times as many, ranks keep step */
+    way.is_piped = way.num_messages > (is_of(c, LANES) ? FEW_ALONG_LANES : FEW_MESSAGES) &&
+        way.num_messages / p > 4 * lg && !is_tree(c);
+    way.walks = way.num_messages <= MPII_TOPO_MAX_WALK && !way.is_piped;
+    return way;
+}
+
+static int64_t predict_by(const way_t * way, const MPII_Topo_case_t * c, links_t * links)
+{
+    return way->walks ? MPII_Topo_walk(c, links) : sample(c, links, way->num_recvs, way->is_piped);
+}
+
+int64_t MPII_Topo_predict(const MPII_Topo_case_t * c, const MPII_Topo_links_t * links)
+{
+    way_t way = find_way(c, links);
+
+    return predict_by(&way, c, links);
 }
 
 /* -- of a call -- */
@@ -255,40 +315,55 @@ int64_t MPII_Topo_predict(const MPII_Topo_case_t * c, const MPII_Topo_links_t * 
 /* From so many bytes on (of a vector; of a block) segments and chunks are as long, and there are more of
  * them. */
 #define LINEAR_VECTOR_BYTES (512 * 1024)
-#define LINEAR_BLOCK_BYTES (16 * 1024)
+#define LINEAR_BLOCK_BYTES (32 * 1024)
+#define MIN_LINEAR_BYTES 64
 
-static int64_t time_of(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t args, int64_t bytes,
-                       links_t * links)
+/* -1: there is none */
+static int64_t time_of(const way_t * way, const MPII_Topo_case_t * c, links_t * links)
 {
-    MPII_Topo_case_t *c;
-    int64_t time = -1;
+    int64_t time = c ? predict_by(way, c, links) : -1;
 
-    args.bytes = bytes;
-    if (MPII_Topo_case_create(algo, &args, links->order, &c) != 0)
-        return -2;
-    if (c) {
-        time = MPII_Topo_predict(c, links);
-        if (time < 0)
-            time = -2;
-    }
-    MPII_Topo_case_free(c);
-    return time;
+    return c && time < 0 ? -2 : time;
 }
 
-static int64_t time_of_any_length(const MPII_Topo_algo_t * algo, const MPII_Topo_call_args_t * args,
+static int64_t time_of_any_length(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t args,
                                   links_t * links)
 {
     bool is_vector = algo->coll == MPII_TOPO_COLL__BCAST || algo->coll == MPII_TOPO_COLL__REDUCE ||
         algo->coll == MPII_TOPO_COLL__ALLREDUCE;
-    int64_t linear = is_vector ? LINEAR_VECTOR_BYTES : LINEAR_BLOCK_BYTES;
+    int64_t bytes = args.bytes, some = MPL_MIN(8 * links->order->num_ranks, MPII_TOPO_MAX_WALK / 2);
+    int64_t full, half;
+    MPII_Topo_case_t *c = NULL;
+    way_t way = {.walks = true };
 
-    if (args->bytes <= linear)
-        return time_of(algo, *args, args->bytes, links);
-    int64_t full = time_of(algo, *args, linear, links);
-    int64_t half = time_of(algo, *args, linear / 2, links);
-    if (full < 0 || half < 0)
-        return MPL_MIN(full, half);
-    return full + MPL_MAX(full - half, 0) * (args->bytes / (linear / 2) - 2);
+    args.bytes = MPL_MIN(bytes, is_vector ? LINEAR_VECTOR_BYTES : LINEAR_BLOCK_BYTES);
+    while (1) {
+        if (MPII_Topo_case_create(algo, &args, links->order, &c) != 0)
+            return -2;
+        if (c)
+            way = find_way(c, links);
+        /* a tree is followed, with less pieces */
+        if (c == NULL || !is_tree(c) || args.bytes <= MIN_LINEAR_BYTES ||
+            way.num_messages <= (is_vector ? MPL_MAX(FEW_MESSAGES, some) : MPII_TOPO_MAX_WALK))
+            break;
+        args.bytes /= 2;
+        MPII_Topo_case_free(c);
+    }
+    full = time_of(&way, c, links);
+    MPII_Topo_case_free(c);
+    if (full < 0 || args.bytes == bytes)
+        return full;
+
+    int64_t linear = args.bytes;
+    args.bytes = linear / 2;
+    if (MPII_Topo_case_create(algo, &args, links->order, &c) != 0)
+        return -2;
+    half = time_of(&way, c, links);
+    MPII_Topo_case_free(c);
+    if (half < 0)
+        return half;
+    int64_t more = MPL_MAX(full - half, 0), step = linear - args.bytes;
+    return full + more * ((bytes - linear) / step) + more / step * ((bytes - linear) % step);
 }
 
 /* Of a word up and down a tree of hosts; in a host, through its memory, that is nothing. */
@@ -296,6 +371,7 @@ static int64_t time_of_agreement(const MPII_Topo_call_args_t * args, links_t * l
 {
     const MPII_Topo_algo_t *tree = MPII_Topo_catalog_find(MPII_TOPO_COLL__BARRIER, "topo_tree");
     size_t size = sizeof(*links) + links->num_uplinks * sizeof(links->uplink[0]);
+    MPII_Topo_call_args_t word = *args;
     MPII_Topo_links_t *between = MPL_malloc(size, MPL_MEM_COLL);
     int64_t time;
 
@@ -304,7 +380,8 @@ static int64_t time_of_agreement(const MPII_Topo_call_args_t * args, links_t * l
     memcpy(between, links, size);
     between->latency[MPII_TOPO_WITHIN__HOST] = between->overhead[MPII_TOPO_WITHIN__HOST] = 0;
     between->begin = 0;         /* the call has begun */
-    time = time_of(tree, *args, 1, between);
+    word.bytes = 1;
+    time = time_of_any_length(tree, word, between);
     MPL_free(between);
     return time;
 }
@@ -319,7 +396,7 @@ static int64_t time_of_planned(const MPII_Topo_algo_t * algo, const MPII_Topo_ca
         return -1;
     if (args->bytes > args->plan_max_bytes)
         algo = MPII_Topo_mpich_choice(algo->coll, args->bytes, order);
-    int64_t time = time_of_any_length(algo, args, links);
+    int64_t time = time_of_any_length(algo, *args, links);
     int64_t agreement = time_of_agreement(args, links);
     return MPL_MIN(time, agreement) < 0 ? MPL_MIN(time, agreement) : time + agreement;
 }
@@ -329,5 +406,5 @@ int64_t MPII_Topo_predict_call(const MPII_Topo_algo_t * algo, const MPII_Topo_ca
 {
     bool agrees = algo->coll == MPII_TOPO_COLL__ALLTOALLV && !algo->is_mpich;
 
-    return agrees ? time_of_planned(algo, args, links) : time_of_any_length(algo, args, links);
+    return agrees ? time_of_planned(algo, args, links) : time_of_any_length(algo, *args, links);
 }

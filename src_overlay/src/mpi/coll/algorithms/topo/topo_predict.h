@@ -14,7 +14,7 @@
  * to the same. -1 if memory is exhausted. */
 int64_t MPII_Topo_predict(const MPII_Topo_case_t * c, const MPII_Topo_links_t * links);
 
-/* The same of an algorithm on a call, which from some length on grows as it did up to there. -1: the
+/* The same of an algorithm on a call. From some length on, it grows as it did up to there. -1: the
  * algorithm does not take such a call; -2: memory is exhausted. */
 int64_t MPII_Topo_predict_call(const MPII_Topo_algo_t * algo, const MPII_Topo_call_args_t * args,
                                const MPII_Topo_links_t * links);
