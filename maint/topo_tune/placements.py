@@ -28,7 +28,6 @@ VECTORS = ("bcast", "reduce", "allreduce")  # the buffer is as long on all ranks
 
 # Collectives whose schedules are those of another one, where blocks are equal
 SAME = {"reduce_scatter_block": "reduce_scatter", "allgatherv": "allgather"}
-NOT_SAME = (("allgatherv", "topo_ring"),)  # cuts blocks into segments
 
 Key = tuple[str, str, int, int, str]  # collective, algorithm, hosts, ranks a host, placement
 
@@ -117,10 +116,7 @@ class Placed:
     def times_us(self, keys: Iterable[Key], num_bytes: float) -> dict[Key, float]:
         """Of calls of so many bytes (as Predictor.times_us has them); left out is what does not take
         them. Between powers of STEP times are interpolated."""
-        same = {
-            key: key if key[:2] in NOT_SAME else (SAME.get(key[0], key[0]), *key[1:])
-            for key in keys
-        }
+        same = {key: (SAME.get(key[0], key[0]), *key[1:]) for key in keys}
         keys = same.values()
         num_bytes = max(num_bytes, 1)
         low = STEP ** int(math.log(num_bytes, STEP) + 1e-9)

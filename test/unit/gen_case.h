@@ -395,10 +395,15 @@ static bool probe_recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * st
 static bool probe_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * step)
 {
     probe_t *probe = (probe_t *) gen;
+    MPII_Topo_step_t next;
 
     if (!(probe->mutation ? mutate(probe, i, k, step) :
           probe->inner.u.gen.react(&probe->inner.u.gen, i, k, step)))
         return false;
+    if (probe->mutation)
+        step->is_last = false;
+    CHECK(!step->is_last || !probe->inner.u.gen.react(&probe->inner.u.gen, i, k + 1, &next),
+          "a step behind the last one");
     CHECK(++probe->num_steps < 10000000, "a round without end");
     check_step(probe, i, false, step);
     probe->step = *step;

@@ -172,6 +172,7 @@
 
 /* X(collective, algorithm, control variable): those that work in segments */
 #define MPIR_TOPO_SEGMENTED(X) \
+    X(allgather, topo_ring, MPIR_CVAR_ALLGATHER_TOPO_RING_SEGMENT_BYTES) \
     X(bcast, topo_linear, MPIR_CVAR_BCAST_TOPO_LINEAR_SEGMENT_BYTES) \
     X(bcast, topo_chain, MPIR_CVAR_BCAST_TOPO_CHAIN_SEGMENT_BYTES) \
     X(bcast, topo_binary_tree, MPIR_CVAR_BCAST_TOPO_BINARY_TREE_SEGMENT_BYTES) \

@@ -259,15 +259,32 @@ bool MPII_Topo_call_begin_allgather(call_t * c, const void *sendbuf, MPI_Aint se
     return true;
 }
 
+/* Blocks, the longest of so many elements, go round in segments. */
+static void set_ring(call_t * c, const MPII_Topo_order_t * order, MPI_Aint longest,
+                     MPII_Topo_attr_t * attr)
+{
+    MPI_Aint size;
+    int segments;
+
+    MPIR_Datatype_get_size_macro(c->type, size);
+    segments = MPII_Topo_call_cut_segments(c, longest * size, TOPO_BYTE);
+    MPII_Topo_call_set_blocks(c, longest, segments > 1, attr);
+    MPII_Topo_gen_ring(&c->u.ring, order, c->comm_ptr->rank, segments);
+}
+
 void MPII_Topo_call_allgather(call_t * c, const void *sendbuf, MPI_Aint sendcount,
                               MPI_Datatype sendtype, void *recvbuf, MPI_Aint recvcount,
                               MPI_Datatype recvtype, MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_order_t *order = NULL;
 
-    if (MPII_Topo_call_begin_allgather(c, sendbuf, sendcount, sendtype, recvbuf, recvcount,
-                                       recvtype, comm_ptr, &order, attr))
-        MPII_Topo_gen_ring(&c->u.ring, order, comm_ptr->rank, 1);
+    if (!MPII_Topo_call_begin_allgather(c, sendbuf, sendcount, sendtype, recvbuf, recvcount,
+                                        recvtype, comm_ptr, &order, attr))
+        return;
+    c->buf = recvbuf;
+    c->type = recvtype;
+    c->count = recvcount;
+    set_ring(c, order, recvcount, attr);
 }
 
 void MPII_Topo_call_allgatherv(call_t * c, const void *sendbuf, MPI_Aint sendcount,
@@ -275,7 +292,7 @@ void MPII_Topo_call_allgatherv(call_t * c, const void *sendbuf, MPI_Aint sendcou
                                const MPI_Aint displs[], MPI_Datatype recvtype,
                                MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
 {
-    int rank = comm_ptr->rank, segments;
+    int rank = comm_ptr->rank;
     const MPII_Topo_order_t *order = NULL;
     MPI_Aint extent, size, longest = 0;
 
@@ -302,9 +319,7 @@ void MPII_Topo_call_allgatherv(call_t * c, const void *sendbuf, MPI_Aint sendcou
     c->type = recvtype;
     c->counts = recvcounts;
     c->displs = displs;
-    segments = MPII_Topo_call_cut_segments(c, longest * size, TOPO_BYTE);
-    MPII_Topo_call_set_blocks(c, longest, segments > 1, attr);
-    MPII_Topo_gen_ring(&c->u.ring, order, rank, segments);
+    set_ring(c, order, longest, attr);
 }
 
 /* -- running -- */

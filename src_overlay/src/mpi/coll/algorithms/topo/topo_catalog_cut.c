@@ -29,8 +29,10 @@ int64_t MPII_Topo_segment_len(int64_t bytes, int64_t segment_bytes, int64_t own)
 {
     if (own > 0)
         return MPL_MAX(own, LEAST_SEGMENT_BYTES);
-    return MPL_MIN(MPL_MAX(best_len(bytes, 1), MIN_SEGMENT_BYTES),
-                   MPL_MAX(segment_bytes, LEAST_SEGMENT_BYTES));
+    /* most blocks are short */
+    int64_t len = bytes <= MIN_SEGMENT_BYTES ? MIN_SEGMENT_BYTES :
+        MPL_MAX(best_len(bytes, 1), MIN_SEGMENT_BYTES);
+    return MPL_MIN(len, MPL_MAX(segment_bytes, LEAST_SEGMENT_BYTES));
 }
 
 /* Chunks overlap, so several make a long call faster; but each costs its messages, so a chunk is no

@@ -12,7 +12,7 @@
 #define STOCK(coll, name, family, arg) {MPII_TOPO_COLL__##coll, name, true, MPII_TOPO_FAMILY__##family, arg}
 
 static const MPII_Topo_algo_t algos[] = {
-    OURS(ALLGATHER, "topo_ring", RING, false),
+    OURS(ALLGATHER, "topo_ring", RING, true),
     OURS(ALLGATHER, "topo_recursive_doubling", SLOTS, 0),
     OURS(ALLGATHER, "gather_bcast", GATHER_BCAST, 0),
     OURS(ALLGATHER, "rack_lanes", LANES, MPII_TOPO_LANES__ALLGATHER),

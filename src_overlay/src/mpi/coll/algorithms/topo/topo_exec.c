@@ -194,6 +194,8 @@ static bool advance(exec_t * e, MPII_Topo_attr_t * attr)
                 MPII_Topo_exec_has_pending(e, step.after, most, attr))
                 return false;
             run_step(e, &step, attr);
+            if (step.is_last)
+                break;
         }
         e->step = 0;
         e->round++;

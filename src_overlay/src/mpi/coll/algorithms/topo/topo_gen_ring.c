@@ -101,17 +101,18 @@ static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * 
 {
     const ring_t *r = (const ring_t *) gen;
     int to[MPII_TOPO_MAX_LEVELS + 1], j = i == 0 ? -1 : (i - 1) / r->num_segs;
-    int n = receivers(r, j, to);
+    int n = receivers(r, j, to), num = i == 0 ? n * r->num_segs : n;
 
-    if (k >= (i == 0 ? n * r->num_segs : n))
+    if (k >= num)
         return false;
     *step = (MPII_Topo_step_t) {
         .kind = MPII_TOPO_STEP__SEND,
-        .peer = rank_at(r, to[k % n]),
+        .peer = rank_at(r, n == 1 ? to[0] : to[k % n]),
         .unit = i == 0 ? r->gen.rank * r->num_segs + k / n :
             rank_at(r, distance(r, j)) * r->num_segs + (i - 1) % r->num_segs,
         .num = 1,
         .buf = MPII_TOPO_BUF__OUT,
+        .is_last = k + 1 == num,
     };
     return true;
 }

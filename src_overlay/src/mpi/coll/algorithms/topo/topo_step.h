@@ -47,6 +47,7 @@ typedef struct MPII_Topo_step {
     int after;                  /* the step waits until all sends of rounds before this one are over: they
                                  * were of memory that it writes to. A message is received no
                                  * sooner than these rounds have run. */
+    bool is_last;               /* its round has no more steps, so that nobody need ask; false: perhaps */
 } MPII_Topo_step_t;
 
 typedef struct MPII_Topo_gen MPII_Topo_gen_t;
