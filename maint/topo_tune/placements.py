@@ -23,11 +23,12 @@ STEP = 8
 
 # From so many bytes on (of a vector; of a block) predictions grow as in the half before (topo_predict.c)
 LINEAR_VECTOR_BYTES = 512 * 1024
-LINEAR_BLOCK_BYTES = 32 * 1024
+LINEAR_BLOCK_BYTES = 64 * 1024
 VECTORS = ("bcast", "reduce", "allreduce")  # the buffer is as long on all ranks
 
 # Collectives whose schedules are those of another one, where blocks are equal
 SAME = {"reduce_scatter_block": "reduce_scatter", "allgatherv": "allgather"}
+NOT_SAME = (("allgatherv", "ring"),)  # cuts blocks into pieces
 
 Key = tuple[str, str, int, int, str]  # collective, algorithm, hosts, ranks a host, placement
 
@@ -116,7 +117,10 @@ class Placed:
     def times_us(self, keys: Iterable[Key], num_bytes: float) -> dict[Key, float]:
         """Of calls of so many bytes (as Predictor.times_us has them); left out is what does not take
         them. Between powers of STEP times are interpolated."""
-        same = {key: (SAME.get(key[0], key[0]), *key[1:]) for key in keys}
+        same = {
+            key: key if key[:2] in NOT_SAME else (SAME.get(key[0], key[0]), *key[1:])
+            for key in keys
+        }
         keys = same.values()
         num_bytes = max(num_bytes, 1)
         low = STEP ** int(math.log(num_bytes, STEP) + 1e-9)

@@ -316,7 +316,7 @@ def test_predictions_are_near(
             (time,) = predictor.times_us(name, hosts, run["bytes"], algorithms=[algorithm]).values()
             ratios[name, algorithm] = time / run["time_us"]
     assert len(ratios) > 15
-    most = 1.25 if shared > 1 else 1.15  # in which order ranks begin is a matter of chance
+    most = 1.25  # in which order ranks begin, and messages meet on links, is a matter of chance
     assert {key: ratio for key, ratio in ratios.items() if not 1 / most < ratio < most} == {}
 
 

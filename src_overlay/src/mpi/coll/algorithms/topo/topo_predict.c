@@ -29,9 +29,10 @@
 
 #define MAX_STEPS 32768         /* of a sample; */
 #define MAX_PIPED_STEPS 8192    /* where only their sums count */
-/* With more messages than these, ranks may be taken not to keep step. In lanes they meet at hosts in an
- * order that tells, so these are followed as far as can be. */
+/* With more messages than these, ranks may be taken not to keep step. In rings of segments, and in lanes,
+ * they meet on links in an order that tells, so these are followed further. */
 #define FEW_MESSAGES 2048
+#define FEW_OF_RING 8192
 #define FEW_ALONG_LANES 32768
 #define MAX_STAGES 128
 #define MIN_HOSTS 4             /* that are sampled */
@@ -281,6 +282,8 @@ typedef struct {
 static way_t find_way(const MPII_Topo_case_t * c, links_t * links)
 {
     way_t way = {.num_recvs = 0 };
+    bool is_ring = is_of(c, RING) && !MPII_Topo_case_algo(c)->is_mpich;
+    int few = is_of(c, LANES) ? FEW_ALONG_LANES : is_ring ? FEW_OF_RING : FEW_MESSAGES;
     int lg = 0, p = links->order->num_ranks;
     MPII_Topo_any_gen_t g;
 
@@ -292,8 +295,7 @@ static way_t find_way(const MPII_Topo_case_t * c, links_t * links)
     while (p >> lg > 0)
         lg++;
     /* in log rounds, or a few times as many, ranks keep step */
-    way.is_piped = way.num_messages > (is_of(c, LANES) ? FEW_ALONG_LANES : FEW_MESSAGES) &&
-        way.num_messages / p > 4 * lg && !is_tree(c);
+    way.is_piped = way.num_messages > few && way.num_messages / p > 4 * lg && !is_tree(c);
     way.walks = way.num_messages <= MPII_TOPO_MAX_WALK && !way.is_piped;
     return way;
 }
@@ -315,7 +317,7 @@ int64_t MPII_Topo_predict(const MPII_Topo_case_t * c, const MPII_Topo_links_t * 
 /* From so many bytes on (of a vector; of a block) segments and chunks are as long, and there are more of
  * them. */
 #define LINEAR_VECTOR_BYTES (512 * 1024)
-#define LINEAR_BLOCK_BYTES (32 * 1024)
+#define LINEAR_BLOCK_BYTES (64 * 1024)
 #define MIN_LINEAR_BYTES 64
 
 /* -1: there is none */
