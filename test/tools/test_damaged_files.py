@@ -153,9 +153,11 @@ def test_a_damaged_file_is_a_line(tmp_path: Path, kind: str, rounds: int = 25) -
         (tmp_path / name).write_text(text)
     rng = random.Random(kind)
     statuses = set()
-    for _ in range(rounds):
-        if isinstance(good, str) or rng.random() < 0.4:
-            text = good if isinstance(good, str) else json.dumps(good, indent=1)
+    for i in range(rounds):
+        text = good if isinstance(good, str) else json.dumps(good, indent=1)
+        if i == 0:
+            data = text.encode()  # as it should be
+        elif isinstance(good, str) or rng.random() < 0.4:
             data = damaged_text(text.encode(), rng)
         else:
             data = json.dumps(damaged_value(good, rng)).encode()
