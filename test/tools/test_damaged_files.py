@@ -153,8 +153,8 @@ def test_a_damaged_file_is_a_line(tmp_path: Path, kind: str, rounds: int = 25) -
         (tmp_path / name).write_text(text)
     rng = random.Random(kind)
     statuses = set()
+    text = good if isinstance(good, str) else json.dumps(good, indent=1)
     for i in range(rounds):
-        text = good if isinstance(good, str) else json.dumps(good, indent=1)
         if i == 0:
             data = text.encode()  # as it should be
         elif isinstance(good, str) or rng.random() < 0.4:

@@ -316,8 +316,14 @@ def test_predictions_are_near(
             (time,) = predictor.times_us(name, hosts, run["bytes"], algorithms=[algorithm]).values()
             ratios[name, algorithm] = time / run["time_us"]
     assert len(ratios) > 15
-    most = 1.25  # in which order ranks begin, and messages meet on links, is a matter of chance
-    assert {key: ratio for key, ratio in ratios.items() if not 1 / most < ratio < most} == {}
+
+    def most(algorithm: str) -> float:
+        """In which order ranks begin, and messages of lanes meet on links, is a matter of chance."""
+        return 1.25 if shared > 1 or algorithm == "rack_lanes" else 1.15
+
+    assert {
+        key: ratio for key, ratio in ratios.items() if not 1 / most(key[1]) < ratio < most(key[1])
+    } == {}
 
 
 def test_same_again(sim: Sim) -> None:
