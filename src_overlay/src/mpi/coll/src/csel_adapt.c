@@ -12,9 +12,9 @@
 /* What topo_auto predicts, tried: a communicator takes times of its blocking calls, for each collective and
  * size class by itself, in rounds. In a trial the candidates take turns,
  *
- *     0 0 0 0 0  1 1 1 1 1  2 2 2 2 2  0 0 0 0 0  1 1 1 1 1  2 2 2 2 2
+ *     0 0 0 0  1 1 1 1  2 2 2 2  0 0 0 0  1 1 1 1  2 2 2 2
  *
- * where the first call of each five does not count: some ranks are still in the call before it. With the
+ * where the first call of each four does not count: some ranks are still in the call before it. With the
  * last call of a round comes an allreduce of the median times, and all take the candidate that is
  * fastest for the rank that waits longest. Later rounds check the one that stays; another trial follows
  * where its time has changed, or after very many calls. Between rounds no clock is read.
@@ -29,7 +29,7 @@
  * Cost, once one has stayed: 1/200 of the time of the calls for the allreduces, and at most as much for
  * trials, which come at growing intervals. */
 
-#define BLOCK 5                 /* calls of a candidate in a row; the first does not count */
+#define BLOCK 4                 /* calls of a candidate in a row; the first does not count */
 #define BLOCKS 2                /* of each candidate in a round */
 #define SAMPLES (BLOCKS * (BLOCK - 1))
 

@@ -194,33 +194,39 @@ static const char *make_reason(const MPII_Csel_candidate_t * best,
     return MPII_Coll_report_text(text);
 }
 
-/* The fastest of ours, and the next one, by prediction. */
-static void find_best(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t coll, MPI_Aint bytes,
-                      MPII_Csel_candidate_t * best, MPII_Csel_candidate_t * next)
+#define MAX_OURS (MPII_CSEL_MAX_CANDIDATES - 1)
+
+/* Those of ours that are predicted fastest, in order. Returns their number. */
+static int find_best(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t coll, MPI_Aint bytes,
+                     MPII_Csel_candidate_t best[MAX_OURS])
 {
+    int num = 0;
+
     for (int i = 0; i < NUM_OURS; i++) {
         MPII_Csel_candidate_t c = {.name = ours[i].name,.cnt.id = ours[i].id };
+        int k;
 
         if (ours[i].coll_type != coll_sig->coll_type)
             continue;
         if (!strncmp(c.name, "tsp_", 4))
             c.name += 4;
         c.ps = MPII_Topo_auto_time(coll_sig->comm_ptr, coll, c.name, bytes);
-        if (c.ps >= 0 && (best->name == NULL || c.ps < best->ps)) {
-            *next = *best;
-            *best = c;
-        } else if (c.ps >= 0 && (next->name == NULL || c.ps < next->ps)) {
-            *next = c;
-        }
+        if (c.ps < 0 || (num == MAX_OURS && c.ps >= best[num - 1].ps))
+            continue;
+        num = MPL_MIN(num + 1, MAX_OURS);
+        for (k = num - 1; k > 0 && c.ps < best[k - 1].ps; k--)
+            best[k] = best[k - 1];
+        best[k] = c;
     }
+    return num;
 }
 
 static MPII_Csel_decision_t *decide(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t coll,
                                     MPI_Aint bytes, MPII_Csel_container_type_e id)
 {
-    MPII_Csel_candidate_t stock = {.name = short_name(id),.is_stock = true }, best = { 0 };
-    MPII_Csel_candidate_t next = { 0 };
+    MPII_Csel_candidate_t stock = {.name = short_name(id),.is_stock = true }, best[MAX_OURS];
     MPII_Csel_decision_t *decision = MPL_calloc(1, sizeof(*decision), MPL_MEM_COLL);
+    int num = 0;
 
     MPII_TOPO_NEED(decision);
     MPII_Topo_counter_add(&MPII_Topo_auto_decisions, 1);
@@ -229,19 +235,20 @@ static MPII_Csel_decision_t *decide(const MPIR_Csel_coll_sig_s * coll_sig, MPII_
     decision->stock = id;
     stock.ps = MPII_Topo_auto_stock_time(coll_sig->comm_ptr, coll, stock.name, bytes);
     if (stock.ps >= 0)
-        find_best(coll_sig, coll, bytes, &best, &next);
-    if (MPII_Coll_report_on && best.name)
-        decision->why = make_reason(&best, &stock);
-    best.cnt.rule = next.cnt.rule = decision->why ? decision->why : "topo_auto";
+        num = find_best(coll_sig, coll, bytes, best);
+    if (MPII_Coll_report_on && num > 0)
+        decision->why = make_reason(&best[0], &stock);
 
-    bool takes_best = best.name && MPII_Topo_auto_is_gain(coll_sig->comm_ptr, best.ps, stock.ps);
-    const MPII_Csel_candidate_t *sorted[MPII_CSEL_MAX_CANDIDATES] = {
-        takes_best ? &best : &stock, takes_best ? &stock : &best, &next
-    };
-    for (int i = 0; i < MPII_CSEL_MAX_CANDIDATES; i++) {
-        const MPII_Csel_candidate_t *c = sorted[i];
-        if (i == 0 || (c->name && c->ps / MAX_FACTOR <= MPL_MIN(best.ps, stock.ps)))
-            decision->candidates[decision->num_candidates++] = *c;
+    bool takes_best = num > 0 &&
+        MPII_Topo_auto_is_gain(coll_sig->comm_ptr, best[0].ps, stock.ps);
+    if (!takes_best)
+        decision->candidates[decision->num_candidates++] = stock;
+    for (int i = 0; i < num; i++) {
+        best[i].cnt.rule = decision->why ? decision->why : "topo_auto";
+        if (best[i].ps / MAX_FACTOR <= MPL_MIN(best[0].ps, stock.ps))
+            decision->candidates[decision->num_candidates++] = best[i];
+        if (i == 0 && takes_best && stock.ps / MAX_FACTOR <= best[0].ps)
+            decision->candidates[decision->num_candidates++] = stock;
     }
     return decision;
 }

@@ -12,7 +12,7 @@
 /* What topo_auto decides for a place (csel_auto.c), and what communicators learn of it since
  * (csel_adapt.c) */
 
-#define MPII_CSEL_MAX_CANDIDATES 3
+#define MPII_CSEL_MAX_CANDIDATES 4
 
 typedef struct {
     const char *name;           /* value of MPIR_CVAR_<COLLECTIVE>_INTRA_ALGORITHM; NULL: there is none */
