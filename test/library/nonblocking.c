@@ -4,7 +4,7 @@
 
 /* Nonblocking and persistent collectives by the algorithms that CVARs force: several at once on two
  * communicators, completed in any order, with datatypes and operations that are freed while they are in
- * use.
+ * use; and by themselves, on a communicator that is freed then.
  *
  *   nonblocking [--seed N] [--most N] [--force COLLECTIVE=ALGORITHM]... [--starts N] [+ ...]
  *
@@ -21,6 +21,7 @@
 #include "checks.h"
 #include <malloc.h>
 #include <stdint.h>
+#include <unistd.h>
 
 enum { MOST_WITH_GAPS = 2503 };
 
@@ -340,6 +341,26 @@ static void run_all(MPI_Comm comms[2], int n, unsigned seed)
         finish(&calls[i]);
 }
 
+/* Each collective, and nothing else, on a communicator that is freed before the call is over; some ranks
+ * come late. */
+static void run_freed(int n, unsigned seed)
+{
+    for (int coll = 0; coll < N_COLLECTIVES; coll++) {
+        call_t c = {.coll = coll,.n = n,.root = next_random(&seed) % 64 };
+
+        MPI_Comm_split(MPI_COMM_WORLD, 0, -world_rank, &c.comm);
+        prepare(&c);
+        fill(&c, 0);
+        if ((world_rank + coll) % 3 == 0)
+            usleep(5000);
+        begin(&c);
+        MPI_Comm_free(&c.comm);
+        MPI_Wait(&c.request, MPI_STATUS_IGNORE);
+        check_result(&c, 0);
+        finish(&c);
+    }
+}
+
 static void run_starts(int num)
 {
     int x = 0, sum = 0;
@@ -393,6 +414,9 @@ static int run(int argc, char **argv)
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes) && !starts; i++)
         if (sizes[i] <= most)
             run_all(comms, sizes[i], seed + i);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes) && !starts; i++)
+        if (sizes[i] <= most)
+            run_freed(sizes[i], seed + i);
 
     MPI_Comm_free(&comms[1]);
     status = print_result(&counters, 0);

@@ -125,6 +125,7 @@ static int release(void *data)
         MPIR_Op_release_if_not_builtin(s->args.op);
     MPL_free((void *) s->args.counts);
     MPL_free((void *) s->args.displs);
+    MPIR_Comm_release(s->comm_ptr);
     MPL_free(s);
     return MPI_SUCCESS;
 }
@@ -164,6 +165,8 @@ int MPII_Topo_call_sched(const MPII_Topo_args_t * args, MPIR_Comm * comm_ptr, MP
 
     MPII_TOPO_NEED(s);
     s->args = *args;
+    /* the caller may free it before the call is over */
+    MPIR_Comm_add_ref(comm_ptr);
     s->comm_ptr = comm_ptr;
     s->sched = sched;
     forget(&s->args, args->root == comm_ptr->rank);

@@ -40,6 +40,7 @@ void MPII_Topo_planned_free(MPII_Topo_planned_t * p)
         MPL_free((void *) p->out.displs);
         MPIR_Datatype_release_if_not_builtin(p->out.type);
     }
+    MPIR_Comm_release(p->comm_ptr);
     MPL_free(p);
 }
 
@@ -321,6 +322,8 @@ MPII_Topo_planned_t *MPII_Topo_planned_create(const MPII_Topo_blocks_t * out,
     MPII_Topo_planned_t *p = MPL_calloc(1, sizeof(*p), MPL_MEM_COLL);
 
     MPII_TOPO_NEED(p);
+    /* the caller may free it before the call is over */
+    MPIR_Comm_add_ref(comm_ptr);
     p->comm_ptr = comm_ptr;
     p->in_place = in_place;
     p->calls = calls;
