@@ -207,7 +207,9 @@ NO_THREADS = "no-threadcomm"
 # A restriction of MPICH's own reductions that add up in an order which follows the nodes, a topology, or
 # what arrives first (see MPIR_CVAR_COLL_TOPO_FIXED_ORDER)
 ANY_ORDER = "any-order"
-ORDER_OF_PLACES = {"smp", "sched_smp", "tree", "tsp_tree", "ccl"}
+ORDER_OF_PLACES = {
+    *("smp", "sched_smp", "tree", "tsp_tree", "ccl", "tsp_recexch_multiple_buffer"),
+}
 
 
 def restrict_order(lines: list[str]) -> None:

@@ -256,3 +256,18 @@ def test_report_tells(run_mpi: Launch, program: Path, cluster: Cluster) -> None:
         reason = f"fallback: {names[0]} needs commutative, any-order"
         assert any(f"{reason}," in f"{line}," for line in lines), job.stderr
         assert not any(f"intra_{name}" in line for line in lines for name in names)
+
+
+def test_order_of_arrival(run_mpi: Launch, program: Path, cluster: Cluster) -> None:
+    """MPICH's exchange in groups of four sums up what comes first first: not in a fixed order."""
+    name = "tsp_recexch_multiple_buffer"
+    env = {
+        "MPIR_CVAR_IALLREDUCE_INTRA_ALGORITHM": name,
+        "MPIR_CVAR_IALLREDUCE_RECEXCH_KVAL": 4,
+        "MPIR_CVAR_COLL_SELECTION_REPORT": "print",
+        **cluster("block", 6),
+    }
+    for fixed in ({}, FIXED):
+        job = run_mpi(program, n=6, env={**env, **fixed})
+        lines = [line for line in job.stderr.splitlines() if " iallreduce " in line]
+        assert lines and any(f"intra_{name} " in line for line in lines) == (not fixed), job.stderr
