@@ -3,6 +3,7 @@
 ranks in one process. What is proven: topo_gen.c."""
 
 import hashlib
+import re
 import subprocess
 from pathlib import Path
 
@@ -16,7 +17,10 @@ EXECUTOR = hashlib.sha256(
     b"".join(path.read_bytes() for path in sorted(TOPO.glob("topo_exec*.[ch]")))
 ).hexdigest()
 FLAGS = ["-DTEST_MALLOC", f"-DEXECUTOR_{EXECUTOR}", "-Wno-unused-parameter"]
-FAMILIES = ["allgather.", "bcast.", "reduce.", "reduce_bcast.", "allreduce.", "reduce_scatter."]
+FAMILIES = [
+    *("allgather.", "bcast.", "reduce.", "reduce_bcast.", "allreduce.", "reduce_scatter."),
+    *("gather.", "scatter."),
+]
 
 
 @pytest.fixture
@@ -39,6 +43,11 @@ def topo_gen(build_unit: Build) -> Launch:
 def test_schedules_of_all_ranks(topo_gen: Launch, family: str) -> None:
     done = topo_gen("check", family)
     assert done.returncode == 0 and family in done.stdout, done.stdout + done.stderr
+
+
+def test_no_family_is_left_out() -> None:
+    names = re.findall(r'^    \{"([a-z_]+\.)', (HERE / "gen_families.h").read_text(), re.M)
+    assert set(names) == set(FAMILIES)
 
 
 def test_levels_of_one_group_change_nothing(topo_gen: Launch) -> None:
