@@ -10,14 +10,19 @@
 #include "mpir_op_util.h"
 
 /* What topo_auto predicts, tried: a communicator takes times of its blocking calls, for each collective and
- * size class by itself, in rounds. In a trial the candidates take turns,
+ * size class by itself, in rounds. In a trial the candidates take turns, and then, in a round of their own,
+ * the two that were fastest,
  *
- *     0 0 0 0  1 1 1 1  2 2 2 2  0 0 0 0  1 1 1 1  2 2 2 2
+ *     0 0 0 0  1 1 1 1  2 2 2 2  3 3 3 3    1 1 1 1  2 2 2 2  1 1 1 1  2 2 2 2
  *
  * where the first call of each four does not count: some ranks are still in the call before it. With the
  * last call of a round comes an allreduce of the median times, and all take the candidate that is
  * fastest for the rank that waits longest. Later rounds check the one that stays; another trial follows
  * where its time has changed, or after very many calls. Between rounds no clock is read.
+ *
+ * A trial takes 32 calls at most, a check 4, and the first one follows a trial after 8. Where a call takes ten
+ * times as long as the allreduce, there is a check after each 12 or less, so within 50 calls of a change
+ * another one is found.
  *
  * All ranks agree on what runs, and on when they talk about it: both follow from the number of the call, which
  * is the same on all ranks of a communicator, and, by integer arithmetic, from the times that came out of
@@ -26,19 +31,21 @@
  *
  * Reductions are tried only where any order gives the same bits, so that a call gives the same ones again.
  *
- * Cost, once one has stayed: 1/200 of the time of the calls for the allreduces, and at most as much for
+ * Cost, once one has stayed: 1/125 of the time of the calls for the allreduces, and at most 1/500 for
  * trials, which come at growing intervals. */
 
 #define BLOCK 4                 /* calls of a candidate in a row; the first does not count */
-#define BLOCKS 2                /* of each candidate in a round */
-#define SAMPLES (BLOCKS * (BLOCK - 1))
+#define MOST_BLOCKS 2           /* of each candidate in a round */
+#define SAMPLES (MOST_BLOCKS * (BLOCK - 1))
 
 #define MIN_GAIN_PERCENT 5      /* by which another one has to be faster */
-#define MAX_COST 200            /* what looking costs, at most: one part in so many of the time */
-#define MIN_REST 8              /* calls between rounds */
+#define MAX_CHANGE_PERCENT 50   /* more or less than usual */
+#define CHECK_COST 125          /* what checks, and trials, cost at most: one part in so many of the time */
+#define TRIAL_COST 500
+#define MIN_REST 8              /* calls between rounds, and after a trial */
 #define MAX_REST 1024
-#define FIRST_REST 16           /* while it is not known what an allreduce costs */
-#define MIN_GAP 256             /* calls between trials */
+#define MIN_GAP 256             /* calls between trials, */
+#define FREE_TRIALS 3           /* after these */
 #define MAX_DOUBLINGS 8         /* of the gap, one with each trial */
 #define REGULAR_GAPS 8          /* after so many gaps there is a trial, whatever checks say */
 #define MAX_NS ((int64_t) 1 << 50)      /* numbers beyond these limits count as them */
@@ -49,7 +56,10 @@ typedef struct MPII_Csel_adapt {
     const MPII_Csel_decision_t *decision;       /* lives as long as the place of the communicator */
     MPII_Csel_container_s cnt;  /* what runs now, if it is one of ours */
     int choice;                 /* the candidate that stays */
-    bool is_trial;              /* what round it is; else a check */
+    enum { CHECK, ALL, FINAL } round;   /* what round it is: a trial begins with ALL, where there are more
+                                         * than two */
+    int turns[MPII_CSEL_MAX_CANDIDATES];        /* candidates, as they take turns */
+    int num_turns;
     bool is_off;                /* an allreduce failed */
     int rest;                   /* calls until the round begins; then */
     int pos;                    /* calls of it that were made */
@@ -58,7 +68,8 @@ typedef struct MPII_Csel_adapt {
     int num_trials;
     int64_t usual_ns;           /* time of the choice in the last trial */
     int64_t allreduce_ns;       /* of this rank, the last time; 0: not known */
-    int64_t ns[MPII_CSEL_MAX_CANDIDATES][SAMPLES];
+    int64_t agreed_ns[MPII_CSEL_MAX_CANDIDATES];        /* all ranks', in the round of it that was last */
+    int64_t ns[MPII_CSEL_MAX_CANDIDATES][SAMPLES];      /* by turn */
 } adapt_t;
 
 int MPII_Csel_is_adaptive;
@@ -124,7 +135,7 @@ void MPII_Csel_adapt_init(void)
         path = MPL_strdup(MPIR_CVAR_COLL_TOPO_ADAPT_FILE);
 }
 
-static void learn(MPIR_Comm * comm_ptr, const adapt_t * adapt, const int64_t ns[])
+static void learn(MPIR_Comm * comm_ptr, const adapt_t * adapt)
 {
     const MPII_Csel_decision_t *decision = adapt->decision;
     const MPII_Topo_place_t *place;
@@ -147,7 +158,7 @@ static void learn(MPIR_Comm * comm_ptr, const adapt_t * adapt, const int64_t ns[
         if (lesson) {
             lesson->num_trials++;
             lesson->num_stays += i == adapt->choice;
-            lesson->usec += ns[i] / 1e3;
+            lesson->usec += adapt->agreed_ns[i] / 1e3;
         }
         MPL_initlock_unlock(&lock);
     }
@@ -208,21 +219,67 @@ void MPII_Csel_adapt_finalize(void)
 
 /* -- rounds -- */
 
-static int num_turns(const adapt_t * adapt)
+static void begin_check(adapt_t * adapt)
 {
-    return adapt->is_trial ? adapt->decision->num_candidates : 1;
+    adapt->round = CHECK;
+    adapt->turns[0] = adapt->choice;
+    adapt->num_turns = 1;
+}
+
+static void begin_trial(adapt_t * adapt)
+{
+    adapt->num_turns = adapt->decision->num_candidates;
+    adapt->round = adapt->num_turns > 2 ? ALL : FINAL;
+    for (int i = 0; i < adapt->num_turns; i++)
+        adapt->turns[i] = i;
+    adapt->rest = 0;
+}
+
+/* The fastest, but for one; the first of these */
+static int find_fastest(const adapt_t * adapt, int but)
+{
+    int best = but == 0;
+
+    for (int i = best + 1; i < adapt->decision->num_candidates; i++) {
+        if (i != but && adapt->agreed_ns[i] < adapt->agreed_ns[best])
+            best = i;
+    }
+    return best;
+}
+
+static void begin_final(adapt_t * adapt)
+{
+    adapt->round = FINAL;
+    adapt->turns[0] = find_fastest(adapt, -1);
+    adapt->turns[1] = find_fastest(adapt, adapt->turns[0]);
+    adapt->num_turns = 2;
+}
+
+/* Of each candidate that takes part */
+static int num_blocks(const adapt_t * adapt)
+{
+    return adapt->round == FINAL ? MOST_BLOCKS : 1;
+}
+
+static bool is_in_round(const adapt_t * adapt)
+{
+    return adapt->rest == 0 && !adapt->is_off;
+}
+
+static int turn(const adapt_t * adapt)
+{
+    return adapt->pos / BLOCK % adapt->num_turns;
 }
 
 /* The candidate of the next call */
-static int turn(const adapt_t * adapt)
+static int next_candidate(const adapt_t * adapt)
 {
-    return adapt->rest == 0 && adapt->is_trial ? adapt->pos / BLOCK % num_turns(adapt) :
-        adapt->choice;
+    return is_in_round(adapt) ? adapt->turns[turn(adapt)] : adapt->choice;
 }
 
 static bool is_sample(const adapt_t * adapt)
 {
-    return adapt->rest == 0 && adapt->pos % BLOCK != 0;
+    return is_in_round(adapt) && adapt->pos % BLOCK != 0;
 }
 
 static int cmp_ns(const void *a, const void *b)
@@ -231,83 +288,83 @@ static int cmp_ns(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static int64_t median(int64_t ns[SAMPLES])
+static int64_t median(int64_t ns[], int num)
 {
-    qsort(ns, SAMPLES, sizeof(ns[0]), cmp_ns);
-    return (ns[(SAMPLES - 1) / 2] + ns[SAMPLES / 2]) / 2;
+    qsort(ns, num, sizeof(ns[0]), cmp_ns);
+    return (ns[(num - 1) / 2] + ns[num / 2]) / 2;
 }
 
-/* After a trial. ns: of each candidate, 1 to MAX_NS */
-static void settle(MPIR_Comm * comm_ptr, adapt_t * adapt, const int64_t ns[])
+/* After a trial */
+static void settle(MPIR_Comm * comm_ptr, adapt_t * adapt)
 {
-    const MPII_Csel_decision_t *decision = adapt->decision;
-    int best = adapt->choice;
+    const int64_t *ns = adapt->agreed_ns;
+    int best = find_fastest(adapt, -1);
     int64_t cost = 0;           /* of a trial, in calls */
 
-    for (int i = 0; i < decision->num_candidates; i++) {
-        if (ns[i] < ns[best])
-            best = i;
-    }
     if (ns[best] < ns[adapt->choice] - ns[adapt->choice] / 100 * MIN_GAIN_PERCENT)
         adapt->choice = best;
     adapt->usual_ns = ns[adapt->choice];
-    for (int i = 0; i < decision->num_candidates; i++)
-        cost += BLOCKS * BLOCK * MPL_MAX(ns[i] - adapt->usual_ns, 0) / adapt->usual_ns;
-    adapt->gap = MPL_MAX(MIN_GAP, MPL_MIN(cost, MAX_CALLS) * MAX_COST)
+    for (int i = 0; i < adapt->decision->num_candidates; i++)
+        cost += BLOCK * (1 + MOST_BLOCKS) * MPL_MAX(ns[i] - adapt->usual_ns, 0) / adapt->usual_ns;
+    adapt->gap = MPL_MAX(MIN_GAP, MPL_MIN(cost, MAX_CALLS) * TRIAL_COST)
         << MPL_MIN(adapt->num_trials, MAX_DOUBLINGS);
     adapt->num_trials++;
     adapt->last_trial = adapt->calls;
-    adapt->is_trial = false;
-    learn(comm_ptr, adapt, ns);
+    learn(comm_ptr, adapt);
 }
 
 /* After a check: whether there is to be a trial */
-static bool is_due(const adapt_t * adapt, int64_t ns)
+static bool is_due(const adapt_t * adapt)
 {
-    int64_t since = adapt->calls - adapt->last_trial;
-    bool has_changed = ns > adapt->usual_ns + adapt->usual_ns / 2 ||
-        adapt->usual_ns > ns + ns / 2;
+    int64_t since = adapt->calls - adapt->last_trial, ns = adapt->agreed_ns[adapt->choice];
+    bool has_changed = ns > adapt->usual_ns + adapt->usual_ns / 100 * MAX_CHANGE_PERCENT ||
+        adapt->usual_ns > ns + ns / 100 * MAX_CHANGE_PERCENT;
 
     return since >= REGULAR_GAPS * adapt->gap ||
-        (has_changed && (adapt->num_trials == 1 || since >= adapt->gap));
+        (has_changed && (adapt->num_trials <= FREE_TRIALS || since >= adapt->gap));
 }
 
 /* The end of a round */
 static void agree(MPIR_Comm * comm_ptr, adapt_t * adapt)
 {
-    int mpi_errno = MPI_SUCCESS;
-    int64_t ns[MPII_CSEL_MAX_CANDIDATES + 1] = { 0 }, rest = FIRST_REST;
+    int mpi_errno = MPI_SUCCESS, n = adapt->num_turns;
+    int64_t ns[MPII_CSEL_MAX_CANDIDATES + 1], rest = MIN_REST;
     MPL_time_t start, end;
     double seconds;
     TOPO_COLL_ATTR_NEW;
 
-    for (int i = 0; i < adapt->decision->num_candidates; i++) {
-        if (adapt->is_trial || i == adapt->choice)
-            ns[i] = MPL_MIN(MPL_MAX(median(adapt->ns[i]), 1), MAX_NS);
+    for (int i = 0; i < n; i++) {
+        int64_t own = median(adapt->ns[i], num_blocks(adapt) * (BLOCK - 1));
+        ns[i] = MPL_MIN(MPL_MAX(own, 1), MAX_NS);
     }
     /* the least of these: others waited */
-    ns[MPII_CSEL_MAX_CANDIDATES] = -adapt->allreduce_ns;
+    ns[n] = -adapt->allreduce_ns;
     MPL_wtime(&start);
-    mpi_errno = MPIR_Allreduce_intra_recursive_doubling(MPI_IN_PLACE, ns,
-                                                        MPII_CSEL_MAX_CANDIDATES + 1, TOPO_INT64,
+    mpi_errno = MPIR_Allreduce_intra_recursive_doubling(MPI_IN_PLACE, ns, n + 1, TOPO_INT64,
                                                         MPI_MAX, comm_ptr, TOPO_COLL_ATTR);
     MPL_wtime(&end);
     MPL_wtime_diff(&start, &end, &seconds);
     adapt->allreduce_ns = MPL_MIN(MPL_MAX((int64_t) (seconds * 1e9), 1), MAX_NS);
     if (mpi_errno != MPI_SUCCESS || TOPO_ERROR != TOPO_ERROR_NONE) {
         adapt->is_off = true;
-        adapt->is_trial = false;
         return;
     }
+    for (int i = 0; i < n; i++)
+        adapt->agreed_ns[adapt->turns[i]] = ns[i];
     adapt->pos = 0;
-    if (adapt->is_trial) {
-        settle(comm_ptr, adapt, ns);
-    } else if (is_due(adapt, ns[adapt->choice])) {
-        adapt->is_trial = true;
+    if (adapt->round == ALL) {
+        begin_final(adapt);
         return;
     }
-    if (ns[MPII_CSEL_MAX_CANDIDATES])
-        rest = -ns[MPII_CSEL_MAX_CANDIDATES] * MAX_COST / ns[adapt->choice];
+    if (adapt->round == FINAL) {
+        settle(comm_ptr, adapt);
+    } else if (is_due(adapt)) {
+        begin_trial(adapt);
+        return;
+    } else {
+        rest = -ns[n] * CHECK_COST / adapt->agreed_ns[adapt->choice];
+    }
+    begin_check(adapt);
     adapt->rest = MPL_MIN(MPL_MAX(rest, MIN_REST), MAX_REST);
 }
 
@@ -391,7 +448,7 @@ static adapt_t *find(MPIR_Comm * comm_ptr, const MPII_Csel_decision_t * decision
     adapt = MPL_calloc(1, sizeof(*adapt), MPL_MEM_COLL);
     MPII_TOPO_NEED(adapt);
     adapt->decision = decision;
-    adapt->is_trial = true;
+    begin_trial(adapt);
     adapt->is_off = !MPII_Topo_is_in_world(comm_ptr);
     adapt->next = kept->ptr;
     *kept = (MPII_Topo_kept_t) {.ptr = adapt,.free = free_list,.copy = copy_list };
@@ -408,14 +465,15 @@ void *MPII_Csel_adapt_select(const MPIR_Csel_coll_sig_s * coll_sig,
         !is_exact(coll_sig))
         return NULL;
     adapt_t *adapt = find(comm_ptr, decision);
-    const MPII_Csel_candidate_t *candidate = &decision->candidates[turn(adapt)];
+    const MPII_Csel_candidate_t *candidate = &decision->candidates[next_candidate(adapt)];
     if (call && call->adapt == NULL && !adapt->is_off) {
         call->adapt = adapt;
         if (is_sample(adapt))
             MPII_Coll_call_start(call);
     }
     adapt->cnt = candidate->cnt;
-    adapt->cnt.rule = adapt->rest == 0 && adapt->is_trial ? "topo_auto: tried" : "topo_auto: measured";
+    adapt->cnt.rule = is_in_round(adapt) && adapt->round != CHECK ? "topo_auto: tried" :
+        "topo_auto: measured";
     if (!candidate->is_stock)
         return &adapt->cnt;
     if (unlikely(MPII_Coll_report_on))
@@ -433,10 +491,10 @@ void MPII_Csel_adapt_end(MPII_Coll_call_t * call)
         return;
     }
     if (is_sample(adapt)) {
-        int block = adapt->pos / BLOCK / num_turns(adapt);
+        int block = adapt->pos / BLOCK / adapt->num_turns;
         int i = block * (BLOCK - 1) + adapt->pos % BLOCK - 1;
         adapt->ns[turn(adapt)][i] = MPII_Coll_call_time(call) * 1e9;
     }
-    if (++adapt->pos == num_turns(adapt) * BLOCKS * BLOCK)
+    if (++adapt->pos == adapt->num_turns * num_blocks(adapt) * BLOCK)
         agree(call->comm_ptr, adapt);
 }
