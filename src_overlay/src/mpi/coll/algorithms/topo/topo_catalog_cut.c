@@ -3,6 +3,7 @@
  *     See COPYRIGHT in top-level directory
  */
 
+#include <limits.h>
 #include "mpl.h"
 #include "topo_catalog.h"
 
@@ -14,6 +15,7 @@
 #define LENGTH_RATIO 256        /* o/(n.b) bytes: 25 us, 15 links of 1.2 Gbit/s */
 #define MIN_SEGMENT_BYTES 8192
 #define LEAST_SEGMENT_BYTES 1024        /* whatever settings are */
+#define MAX_SEGMENTS 65536      /* likewise: numbers of messages are int */
 
 /* The power of two next to that root */
 static int64_t best_len(int64_t bytes, int64_t num_messages)
@@ -27,12 +29,15 @@ static int64_t best_len(int64_t bytes, int64_t num_messages)
 
 int64_t MPII_Topo_segment_len(int64_t bytes, int64_t segment_bytes, int64_t own)
 {
-    if (own > 0)
-        return MPL_MAX(own, LEAST_SEGMENT_BYTES);
-    /* most blocks are short */
-    int64_t len = bytes <= MIN_SEGMENT_BYTES ? MIN_SEGMENT_BYTES :
-        MPL_MAX(best_len(bytes, 1), MIN_SEGMENT_BYTES);
-    return MPL_MIN(len, MPL_MAX(segment_bytes, LEAST_SEGMENT_BYTES));
+    int64_t len = own;
+
+    if (own <= 0) {
+        /* most blocks are short */
+        len = bytes <= MIN_SEGMENT_BYTES ? MIN_SEGMENT_BYTES :
+            MPL_MAX(best_len(bytes, 1), MIN_SEGMENT_BYTES);
+        len = MPL_MIN(len, segment_bytes);
+    }
+    return MPL_MAX(MPL_MAX(len, LEAST_SEGMENT_BYTES), bytes / MAX_SEGMENTS);
 }
 
 /* Chunks overlap, so several make a long call faster; but each costs its messages, so a chunk is no
@@ -44,7 +49,6 @@ int64_t MPII_Topo_segment_len(int64_t bytes, int64_t segment_bytes, int64_t own)
 #define MIN_PIECE_BYTES 8192
 #define MAX_ROOTED_BYTES (64 * 1024)
 #define MIN_ROOTED_UNIT_BYTES 1024
-#define MAX_CHUNKS 65536        /* numbers of messages are int */
 #define JOINED_BYTES (1024 * 1024)      /* allgather: what is longer in all is not copied */
 
 int MPII_Topo_lanes_chunks(MPII_Topo_lanes_kind_t kind, int64_t bytes, int num_units, int64_t own)
@@ -60,7 +64,7 @@ int MPII_Topo_lanes_chunks(MPII_Topo_lanes_kind_t kind, int64_t bytes, int num_u
         chunk = MPL_MAX(CHUNK_BYTES, units * MIN_UNIT_BYTES);
     else
         chunk = MPL_MAX(CHUNK_BYTES, units * MIN_PIECE_BYTES);
-    return MPL_MIN(MPL_MAX(bytes / chunk, 1), MAX_CHUNKS);
+    return MPL_MIN(MPL_MAX(bytes / chunk, 1), MPL_MAX(INT_MAX / 8 / units, 1));
 }
 
 bool MPII_Topo_lanes_are_joined(int64_t bytes)
