@@ -27,6 +27,7 @@ mpi_core_sources += \
     src/mpi/coll/algorithms/topo/topo_exchange_data.c \
     src/mpi/coll/algorithms/topo/topo_exchange_ialltoallv.c \
     src/mpi/coll/algorithms/topo/topo_exchange_init.c \
+    src/mpi/coll/algorithms/topo/topo_exchange_messages.c \
     src/mpi/coll/algorithms/topo/topo_exchange_plan.c \
     src/mpi/coll/algorithms/topo/topo_exchange_run.c \
     src/mpi/coll/algorithms/topo/topo_exchange_sched.c \
@@ -72,6 +73,7 @@ noinst_HEADERS += \
     src/mpi/coll/algorithms/topo/topo_data.h \
     src/mpi/coll/algorithms/topo/topo_exchange.h \
     src/mpi/coll/algorithms/topo/topo_exchange_impl.h \
+    src/mpi/coll/algorithms/topo/topo_exchange_messages.h \
     src/mpi/coll/algorithms/topo/topo_exchange_sched.h \
     src/mpi/coll/algorithms/topo/topo_exec.h \
     src/mpi/coll/algorithms/topo/topo_exec_impl.h \

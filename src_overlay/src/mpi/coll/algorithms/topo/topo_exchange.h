@@ -20,8 +20,8 @@
  * topo_exchange_run.c        an exchange by a plan
  * topo_exchange_alltoall.c, topo_exchange_alltoallv.c
  *                            the blocking collectives
- * topo_exchange_init.c       persistent and nonblocking ones; topo_exchange_sched.c, their schedules
- * topo_exchange_ialltoallv.c nonblocking alltoallv, which agrees on a plan in its steps
+ * topo_exchange_init.c       persistent and nonblocking ones; topo_exchange_sched.c, schedules of the former
+ * topo_exchange_ialltoallv.c nonblocking ones, step by step; topo_exchange_messages.c, their messages
  * topo_exchange_data.c       blocks of the user, and messages, as all of them use them */
 
 /* What a collective sends, or receives. With MPI_IN_PLACE, both are what it receives. */

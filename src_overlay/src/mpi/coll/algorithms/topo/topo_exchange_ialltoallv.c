@@ -8,6 +8,7 @@
 #include "gentran_types.h"
 #include "topo.h"
 #include "topo_exchange_impl.h"
+#include "topo_exchange_messages.h"
 #include "topo_exchange_sched.h"
 
 /* Nonblocking alltoallv by a plan: one vertex of MPICH's transport (TSP), which runs in its progress. All that the
@@ -21,10 +22,13 @@
  * know that beforehand, in alltoall, too. MPICH's own schedules of TSP are no choice there: they take the
  * true extent of a type for its extent where it is longer, and have no room for data before the lower bound.
  *
- * Blocks are not joined by rack: hosts would have to tell each other more sizes. A persistent request keeps
- * its plan: all its starts have the same one, and all ranks know. */
+ * Alltoall, whose plan all ranks know, begins with the exchange. Its blocks are joined by rack, too; those of
+ * alltoallv are not: hosts would have to tell each other more sizes. A persistent request keeps its plan: all
+ * its starts have the same one, and all ranks know. */
 
-enum { BEGIN, VOTE, DECIDE, PLAN, BETWEEN_HOSTS, IN_HOST, END, DIRECT, END_DIRECT };
+enum { BEGIN, VOTE, DECIDE, PLAN, TO_RACKS, IN_HOST_BETWEEN, BETWEEN_HOSTS, IN_HOST, DISTRIBUTE, DIRECT,
+    END
+};
 
 typedef struct {
     MPII_Topo_planned_t *p;
@@ -32,8 +36,12 @@ typedef struct {
     const MPII_Topo_route_t *route[2];  /* by MPII_TOPO_ROUTE__ONE_RANK, */
     const MPII_Topo_order_t *order;
     MPII_Topo_branch_t branch;
-    MPII_Topo_attr_t attr;
+    MPII_Topo_messages_t m;
     int step;
+    bool is_uniform, is_match;  /* alltoall, by the plan that all know; and this rank sends blocks as long as
+                                 * those that it receives */
+    bool with_empty;            /* without a plan: blocks are messages even if they are empty, since ranks may
+                                 * not agree on that */
     bool is_decided;            /* by the first start */
     MPII_Topo_decline_t decline;
     MPII_Topo_vote_t vote, result, *others;     /* [num_children] */
@@ -41,21 +49,11 @@ typedef struct {
     char *table;                /* sizes of the ranks of the host, of `width` bytes each */
     int width;
     char *packed;               /* for messages between all ranks, with MPI_IN_PLACE */
-    int num_reqs, num_recvs, room;      /* receives come first */
-    MPIR_Request **reqs;
-    MPI_Aint *bytes;            /* [room] that a message has, -1: as many as there are */
 } started_t;
 
 static void note_error(started_t * s, int mpi_errno)
 {
-    MPII_Topo_attr_t *attr = &s->attr;
-
-    if (mpi_errno == MPI_SUCCESS)
-        return;
-    if (s->p->mpi_errno == MPI_SUCCESS)
-        s->p->mpi_errno = mpi_errno;
-    TOPO_ADD_ERROR(MPIR_ERR_GET_CLASS(mpi_errno) == MPIX_ERR_PROC_FAILED ? MPIR_ERR_PROC_FAILED :
-                   MPIR_ERR_OTHER);
+    MPII_Topo_messages_note(&s->m, mpi_errno);
 }
 
 static MPI_Aint sum_up(const int64_t bytes[], int n)
@@ -69,71 +67,15 @@ static MPI_Aint sum_up(const int64_t bytes[], int n)
 
 /* -- messages of a step -- */
 
-static void begin_step(started_t * s, int num)
-{
-    if (num > s->room) {
-        MPL_free(s->reqs);
-        MPL_free(s->bytes);
-        s->reqs = MPL_malloc(num * sizeof(MPIR_Request *), MPL_MEM_COLL);
-        s->bytes = MPL_malloc(num * sizeof(MPI_Aint), MPL_MEM_COLL);
-        MPII_TOPO_NEED(s->reqs && s->bytes);
-        s->room = num;
-    }
-    s->num_reqs = 0;
-}
-
-static void add_recv(started_t * s, void *buf, MPI_Aint count, MPI_Datatype type, int rank,
-                     MPI_Aint bytes)
-{
-    MPIR_Request *req = NULL;
-
-    note_error(s, MPIC_Irecv(buf, count, type, rank, s->p->tag, s->p->comm_ptr, &req));
-    s->bytes[s->num_reqs] = bytes;
-    s->reqs[s->num_reqs++] = req;
-}
-
-/* Who knows of an error sends messages without content: tags may not tell. */
-static void add_send(started_t * s, const void *buf, MPI_Aint count, MPI_Datatype type, int rank)
-{
-    MPII_Topo_attr_t *attr = &s->attr;
-    MPIR_Request *req = NULL;
-
-    if (TOPO_ERROR != TOPO_ERROR_NONE)
-        count = 0;
-    note_error(s, MPIC_Isend(buf, count, type, rank, s->p->tag, s->p->comm_ptr, &req,
-                             TOPO_COLL_ATTR));
-    s->bytes[s->num_reqs] = -1;
-    s->reqs[s->num_reqs++] = req;
-}
-
-/* Whether all messages of the step are over */
-static bool is_over(started_t * s)
-{
-    MPII_Topo_attr_t *attr = &s->attr;
-
-    for (; s->num_reqs > 0; s->num_reqs--) {
-        MPIR_Request **req = &s->reqs[s->num_reqs - 1];
-        MPI_Aint bytes, wanted = s->bytes[s->num_reqs - 1];
-        if (*req == NULL)
-            continue;
-        if (!MPIR_Request_is_complete(*req))
-            return false;
-        note_error(s, MPII_Topo_wait_bytes(req, &bytes, attr));
-        /* without content: the sender has an error; else the ranks do not agree */
-        if (wanted != -1 && bytes != wanted)
-            TOPO_ADD_ERROR(MPIR_ERR_OTHER);
-    }
-    return true;
-}
-
 static void add_wires(started_t * s, const MPII_Topo_wire_t wires[], int n, bool is_send)
 {
     for (int i = 0; i < n; i++) {
         const MPII_Topo_wire_t *w = &wires[i];
         if (is_send)
-            add_send(s, s->p->segment + w->offset, w->count, w->type, w->rank);
+            MPII_Topo_messages_send(&s->m, s->p->segment + w->offset, w->count, w->type, w->rank);
         else
-            add_recv(s, s->p->segment + w->offset, w->count, w->type, w->rank, w->bytes);
+            MPII_Topo_messages_recv(&s->m, s->p->segment + w->offset, w->count, w->type, w->rank,
+                                    w->bytes);
     }
 }
 
@@ -142,9 +84,18 @@ static void hand_on(started_t * s, int k)
 {
     const MPII_Topo_wires_t *w = s->p->wires;
 
-    begin_step(s, w->num_get[k] + w->num_give[k]);
+    MPII_Topo_messages_begin(&s->m, w->num_get[k] + w->num_give[k]);
     add_wires(s, w->get[k], w->num_get[k], false);
     add_wires(s, w->give[k], w->num_give[k], true);
+}
+
+static void send_stage(started_t * s, int stage)
+{
+    const MPII_Topo_wires_t *w = s->p->wires;
+
+    MPII_Topo_messages_begin(&s->m, w->num_recvs[stage] + w->num_sends[stage]);
+    add_wires(s, w->recvs[stage], w->num_recvs[stage], false);
+    add_wires(s, w->sends[stage], w->num_sends[stage], true);
 }
 
 /* -- steps -- */
@@ -164,9 +115,9 @@ static void begin_vote(started_t * s)
     MPII_Topo_ex_make_key(p->comm_ptr->local_size, p->comm_ptr->rank, &p->out, &p->in, s->key,
                           &s->vote);
     s->vote.max[0] = sum_up(s->key, 2 * p->comm_ptr->local_size);
-    begin_step(s, s->branch.num_children);
+    MPII_Topo_messages_begin(&s->m, s->branch.num_children);
     for (int i = 0; i < s->branch.num_children; i++)
-        add_recv(s, &s->others[i], sizeof(s->others[i]), TOPO_BYTE, child(s, i),
+        MPII_Topo_messages_recv(&s->m, &s->others[i], sizeof(s->others[i]), TOPO_BYTE, child(s, i),
                  sizeof(s->others[i]));
 }
 
@@ -175,10 +126,10 @@ static void hand_up(started_t * s)
     for (int i = 0; i < s->branch.num_children; i++)
         MPII_Topo_ex_join_vote(&s->vote, &s->others[i]);
     s->result = s->vote;
-    begin_step(s, 2);
+    MPII_Topo_messages_begin(&s->m, 2);
     if (s->branch.parent != -1) {
-        add_recv(s, &s->result, sizeof(s->result), TOPO_BYTE, s->branch.parent, sizeof(s->result));
-        add_send(s, &s->vote, sizeof(s->vote), TOPO_BYTE, s->branch.parent);
+        MPII_Topo_messages_recv(&s->m, &s->result, sizeof(s->result), TOPO_BYTE, s->branch.parent, sizeof(s->result));
+        MPII_Topo_messages_send(&s->m, &s->vote, sizeof(s->vote), TOPO_BYTE, s->branch.parent);
     }
 }
 
@@ -197,11 +148,12 @@ static void decide(started_t * s)
     if (s->decline == MPII_TOPO_PLANNED && longest_half > s->ex->settings.plan_shm_bytes)
         s->decline = MPII_TOPO_DECLINED_MEMORY;
     s->is_decided = true;
+    s->with_empty = s->decline == MPII_TOPO_DECLINED_MISMATCH;
     MPII_Topo_counter_add(&MPII_Topo_plan_declined[s->decline], 1);
 
-    begin_step(s, s->branch.num_children + 2 * route->num_local);
+    MPII_Topo_messages_begin(&s->m, s->branch.num_children + 2 * route->num_local);
     for (int i = 0; i < s->branch.num_children; i++)
-        add_send(s, &s->result, sizeof(s->result), TOPO_BYTE, child(s, i));
+        MPII_Topo_messages_send(&s->m, &s->result, sizeof(s->result), TOPO_BYTE, child(s, i));
     if (s->decline != MPII_TOPO_PLANNED) {
         s->step = DIRECT;
         return;
@@ -216,8 +168,8 @@ static void decide(started_t * s)
     for (int i = 0; i < route->num_local; i++) {
         if (i == route->index)
             continue;
-        add_recv(s, s->table + i * row, row, TOPO_BYTE, route->local[i], row);
-        add_send(s, s->table + route->index * row, row, TOPO_BYTE, route->local[i]);
+        MPII_Topo_messages_recv(&s->m, s->table + i * row, row, TOPO_BYTE, route->local[i], row);
+        MPII_Topo_messages_send(&s->m, s->table + route->index * row, row, TOPO_BYTE, route->local[i]);
     }
 }
 
@@ -251,8 +203,12 @@ static void collect(started_t * s)
 
     MPII_Topo_counter_add(p->calls, 1);
     MPII_Topo_count_messages(p->route->place, p->comm_ptr->rank, p->wires);
-    note_error(s, MPII_Topo_exchange_copy(p->route->place, p->comm_ptr->rank, MPII_TOPO_COPY_ALL,
-                                          &p->out, p->plan->send_offset, 1, p->segment, true));
+    if (s->is_match)
+        note_error(s, MPII_Topo_exchange_copy(p->route->place, p->comm_ptr->rank,
+                                              MPII_TOPO_COPY_ALL, &p->out, p->plan->send_offset,
+                                              p->scale, p->segment, true));
+    else
+        MPII_Topo_messages_add_error(&s->m);
     hand_on(s, 0);
 }
 
@@ -261,10 +217,9 @@ static void exchange_directly(started_t * s)
 {
     MPII_Topo_planned_t *p = s->p;
     int n = p->comm_ptr->local_size, rank = p->comm_ptr->rank;
-    bool with_empty = s->decline == MPII_TOPO_DECLINED_MISMATCH;
     char *at;
 
-    begin_step(s, 2 * n);
+    MPII_Topo_messages_begin(&s->m, 2 * n);
     if (p->in_place) {
         s->packed = MPL_malloc(sum_up(s->key, n) + 1, MPL_MEM_COLL);
         MPII_TOPO_NEED(s->packed);
@@ -279,39 +234,54 @@ static void exchange_directly(started_t * s)
     }
     for (int k = 0; k < n; k++) {
         int from = (rank + n - k) % n;
-        if (with_empty || s->key[n + from] > 0)
-            add_recv(s, MPII_Topo_blocks_at(&p->in, from), MPII_Topo_blocks_count(&p->in, from),
-                     p->in.type, from, with_empty ? -1 : s->key[n + from]);
+        if (s->with_empty || s->key[n + from] > 0)
+            MPII_Topo_messages_recv(&s->m, MPII_Topo_blocks_at(&p->in, from), MPII_Topo_blocks_count(&p->in, from),
+                     p->in.type, from, s->with_empty ? -1 : s->key[n + from]);
     }
     at = s->packed;
     for (int k = 0; k < n; k++) {
         int i = (rank + k) % n; /* not all to the same one first */
-        if ((with_empty || s->key[i] > 0) && p->in_place)
-            add_send(s, at, s->key[i], TOPO_BYTE, i);
-        else if (with_empty || s->key[i] > 0)
-            add_send(s, MPII_Topo_blocks_at(&p->out, i), MPII_Topo_blocks_count(&p->out, i),
+        if ((s->with_empty || s->key[i] > 0) && p->in_place)
+            MPII_Topo_messages_send(&s->m, at, s->key[i], TOPO_BYTE, i);
+        else if (s->with_empty || s->key[i] > 0)
+            MPII_Topo_messages_send(&s->m, MPII_Topo_blocks_at(&p->out, i), MPII_Topo_blocks_count(&p->out, i),
                      p->out.type, i);
         at += p->in_place ? s->key[i] : 0;
     }
 }
 
+/* Deliver what has come. In alltoall, where some rank has other sizes than the others, all have learnt of it, as
+ * each host sends to each other one; no buffer has been written, and blocks are messages then. */
+static void distribute(started_t * s)
+{
+    MPII_Topo_planned_t *p = s->p;
+    MPII_Topo_vote_t vote = { 0 };
+    int error = MPII_Topo_messages_error(&s->m);
+
+    s->step = END;
+    if (error == TOPO_ERROR_NONE) {
+        note_error(s, MPII_Topo_exchange_copy(p->route->place, p->comm_ptr->rank,
+                                              MPII_TOPO_COPY_ALL, &p->in, p->plan->recv_offset,
+                                              p->scale, p->segment, false));
+    } else if (s->is_uniform && error == MPIR_ERR_OTHER) {
+        MPII_Topo_counter_add(&MPII_Topo_plan_declined[MPII_TOPO_DECLINED_MISMATCH], 1);
+        MPII_Topo_messages_clear(&s->m);
+        MPII_Topo_ex_make_key(p->comm_ptr->local_size, p->comm_ptr->rank, &p->out, &p->in, s->key,
+                              &vote);
+        s->with_empty = true;
+        s->step = DIRECT;
+    }
+}
+
 static void end(started_t * s)
 {
-    MPII_Topo_attr_t *attr = &s->attr;
-    MPII_Topo_planned_t *p = s->p;
-    int mpi_errno = MPI_SUCCESS, mpi_errno_ret = MPI_SUCCESS;
+    int mpi_errno = MPII_Topo_messages_end(&s->m);
 
-    if (s->step == END && TOPO_ERROR == TOPO_ERROR_NONE)
-        note_error(s, MPII_Topo_exchange_copy(p->route->place, p->comm_ptr->rank,
-                                              MPII_TOPO_COPY_ALL, &p->in, p->plan->recv_offset, 1,
-                                              p->segment, false));
     MPL_free(s->packed);
     s->packed = NULL;
-    mpi_errno_ret = p->mpi_errno;
-    TOPO_RETURN_ERROR(mpi_errno, mpi_errno_ret);
     /* which may have the error of a message already */
-    if (TOPO_SCHED_STATUS_ERROR(p->sched) == MPI_SUCCESS)
-        TOPO_SCHED_STATUS_ERROR(p->sched) = mpi_errno;
+    if (TOPO_SCHED_STATUS_ERROR(s->p->sched) == MPI_SUCCESS)
+        TOPO_SCHED_STATUS_ERROR(s->p->sched) = mpi_errno;
 }
 
 /* A vertex that fails has to complete all the same: the error goes into the request. */
@@ -320,7 +290,7 @@ static int advance(void *data, int *done)
     started_t *s = data;
 
     *done = false;
-    while (is_over(s)) {
+    while (MPII_Topo_messages_are_over(&s->m)) {
         switch (s->step++) {
             case BEGIN:
                 begin_vote(s);
@@ -332,23 +302,31 @@ static int advance(void *data, int *done)
                 decide(s);
                 break;
             case PLAN:
-                if (s->p->own_plan == NULL)
+                if (s->p->plan == NULL)
                     make_plan(s);
                 collect(s);
                 break;
+            case TO_RACKS:
+                if (s->p->plan->has_stage_1)
+                    send_stage(s, 0);
+                break;
+            case IN_HOST_BETWEEN:
+                if (s->p->plan->has_stage_1)
+                    hand_on(s, 1);
+                break;
             case BETWEEN_HOSTS:
-                begin_step(s, s->p->wires->num_recvs[1] + s->p->wires->num_sends[1]);
-                add_wires(s, s->p->wires->recvs[1], s->p->wires->num_recvs[1], false);
-                add_wires(s, s->p->wires->sends[1], s->p->wires->num_sends[1], true);
+                send_stage(s, 1);
                 break;
             case IN_HOST:
                 hand_on(s, 2);
                 break;
+            case DISTRIBUTE:
+                distribute(s);
+                break;
             case DIRECT:
                 exchange_directly(s);
                 break;
-            default:   /* END, END_DIRECT */
-                s->step--;
+            default:   /* END */
                 end(s);
                 *done = true;
                 return MPI_SUCCESS;
@@ -361,9 +339,7 @@ static int start(void *data, int *done)
 {
     started_t *s = data;
 
-    s->attr = 0;
-    s->p->mpi_errno = MPI_SUCCESS;
-    s->num_reqs = 0;
+    MPII_Topo_messages_clear(&s->m);
     s->step = !s->is_decided ? BEGIN : s->decline == MPII_TOPO_PLANNED ? PLAN : DIRECT;
     return advance(s, done);
 }
@@ -376,8 +352,7 @@ static int release(void *data)
     MPL_free(s->others);
     MPL_free(s->key);
     MPL_free(s->table);
-    MPL_free(s->reqs);
-    MPL_free(s->bytes);
+    MPII_Topo_messages_free(&s->m);
     MPL_free(s);
     return MPI_SUCCESS;
 }
@@ -395,11 +370,13 @@ static int add_vertex(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t *
     s->p->sched = sched;
     s->key = MPL_malloc(2 * (size_t) comm_ptr->local_size * sizeof(int64_t), MPL_MEM_COLL);
     MPII_TOPO_NEED(s->key);
+    s->is_match = true;
     type = MPIR_TSP_sched_new_type(sched, start, advance, release);
     mpi_errno = MPIR_TSP_sched_generic(type, s, sched, 0, NULL, &vtx);
     MPIR_ERR_CHECK(mpi_errno);
-    mpi_errno = MPIR_Sched_next_tag(comm_ptr, &s->p->tag);
+    mpi_errno = MPIR_Sched_next_tag(comm_ptr, &s->m.tag);
     MPIR_ERR_CHECK(mpi_errno);
+    s->m.comm_ptr = comm_ptr;
 
   fn_exit:
     *s_ptr = s;
@@ -419,8 +396,35 @@ int MPII_Topo_exchange_directly_add(const MPII_Topo_blocks_t * out, const MPII_T
     MPIR_ERR_CHECK(mpi_errno);
     s->is_decided = true;
     s->decline = MPII_TOPO_DECLINED_MISMATCH;   /* for all that ranks know: there is no vote */
+    s->with_empty = true;
     MPII_Topo_ex_make_key(comm_ptr->local_size, comm_ptr->rank, &s->p->out, &s->p->in, s->key,
                           &vote);
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+int MPII_Topo_exchange_uniform_add(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in,
+                                   bool in_place, MPI_Aint block, bool is_match,
+                                   const MPII_Topo_route_t * route, const MPII_Topo_plan_t * plan,
+                                   MPIR_Comm * comm_ptr, MPII_Topo_counter_t * calls,
+                                   MPIR_TSP_sched_t sched)
+{
+    int mpi_errno = MPI_SUCCESS;
+    started_t *s;
+
+    mpi_errno = add_vertex(out, in, in_place, comm_ptr, calls, sched, &s);
+    MPIR_ERR_CHECK(mpi_errno);
+    s->is_decided = s->is_uniform = true;
+    s->is_match = is_match;
+    s->p->route = route;
+    s->p->plan = plan;
+    s->p->scale = block;
+    MPII_TOPO_NEED(MPII_Topo_wires_create(plan, block, &s->p->wires) == MPI_SUCCESS);
+    s->p->segment = s->p->own = MPL_malloc(MPL_MAX(plan->bytes * block, 1), MPL_MEM_COLL);
+    MPII_TOPO_NEED(s->p->own);
 
   fn_exit:
     return mpi_errno;

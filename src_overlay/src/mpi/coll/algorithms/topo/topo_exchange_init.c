@@ -149,13 +149,8 @@ int MPII_Topo_ialltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype se
     MPIR_ERR_CHECK(mpi_errno);
     MPII_Topo_counter_add(&MPII_Topo_plan_declined[decline], 1);
     if (decline == MPII_TOPO_PLANNED) {
-        MPII_Topo_planned_t *p =
-            MPII_Topo_planned_create(&out, &in, sendbuf == MPI_IN_PLACE, comm_ptr, calls);
-        p->route = route;
-        p->plan = plan;
-        p->scale = block;
-        p->is_match = is_match;
-        mpi_errno = MPII_Topo_planned_add(p, sched);
+        mpi_errno = MPII_Topo_exchange_uniform_add(&out, &in, sendbuf == MPI_IN_PLACE, block,
+                                                   is_match, route, plan, comm_ptr, calls, sched);
     } else {
         mpi_errno = MPII_Topo_exchange_directly_add(&out, &in, sendbuf == MPI_IN_PLACE, comm_ptr,
                                                     sched);

@@ -9,8 +9,7 @@
 #include "topo.h"
 #include "topo_exchange_sched.h"
 
-/* A plan as a schedule, which MPI_Start runs as often as one likes, and without any agreement; and one
- * that nonblocking calls share, which need not agree on it: alltoall's, with messages in the host.
+/* A plan as a schedule, which MPI_Start runs as often as one likes, and without any agreement.
  *
  * Each persistent request has a segment of its own, of one half: nobody receives into it before the ranks of the
  * host have all begun. Only for what these have for each other there is a second place, used in
@@ -82,10 +81,6 @@ static void hear_error(MPII_Topo_planned_t * p)
 static int copy(const MPII_Topo_planned_t * p, bool to_segment)
 {
     int mpi_errno = MPI_SUCCESS;
-
-    /* in an erroneous program there may be no room for them */
-    MPIR_ERR_CHKANDJUMP(!p->is_match, mpi_errno, MPI_ERR_TRUNCATE, "**truncate");
-
     const MPII_Topo_plan_t *plan = p->plan;
     const MPII_Topo_place_t *place = p->route->place;
     const MPII_Topo_blocks_t *blocks = to_segment ? &p->out : &p->in;
@@ -336,7 +331,6 @@ MPII_Topo_planned_t *MPII_Topo_planned_create(const MPII_Topo_blocks_t * out,
         ret |= keep_blocks(&p->out, n);
     MPII_TOPO_NEED(ret == 0);
     p->scale = 1;
-    p->is_match = true;
     return p;
 }
 

@@ -29,7 +29,6 @@ typedef struct MPII_Topo_planned {
     const MPII_Topo_plan_t *plan;
     MPII_Topo_plan_t *own_plan; /* the same, or NULL */
     MPI_Aint scale;             /* the plan is for blocks of a byte, which have so many */
-    bool is_match;              /* blocks that are sent have the size of those that are received */
     MPII_Topo_wires_t *wires;
     MPII_Topo_shm_t *shm;
     MPII_Topo_shm_counter_t *counters;  /* [3] in shared memory, before the segment */
@@ -53,6 +52,14 @@ void MPII_Topo_planned_free(MPII_Topo_planned_t * p);
 
 /* Add what a plan does to a schedule that is empty, which owns it from then on. */
 int MPII_Topo_planned_add(MPII_Topo_planned_t * p, MPIR_TSP_sched_t s);
+
+/* Likewise alltoall by the plan for blocks of one byte (MPII_Topo_exchange_uniform), for blocks of `block`
+ * bytes; is_match: those that this rank sends have the size of those that it receives. */
+int MPII_Topo_exchange_uniform_add(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in,
+                                   bool in_place, MPI_Aint block, bool is_match,
+                                   const MPII_Topo_route_t * route, const MPII_Topo_plan_t * plan,
+                                   MPIR_Comm * comm_ptr, MPII_Topo_counter_t * calls,
+                                   MPIR_TSP_sched_t sched);
 
 /* Add messages between all ranks to a schedule that is empty: where all know that there is no plan. */
 int MPII_Topo_exchange_directly_add(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in,

@@ -1,0 +1,115 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "topo.h"
+#include "topo_exchange_messages.h"
+
+void MPII_Topo_messages_clear(MPII_Topo_messages_t * m)
+{
+    m->attr = 0;
+    m->mpi_errno = MPI_SUCCESS;
+    m->num = 0;
+}
+
+void MPII_Topo_messages_free(MPII_Topo_messages_t * m)
+{
+    MPL_free(m->reqs);
+    MPL_free(m->bytes);
+}
+
+/* -- errors -- */
+
+void MPII_Topo_messages_note(MPII_Topo_messages_t * m, int mpi_errno)
+{
+    MPII_Topo_attr_t *attr = &m->attr;
+
+    if (mpi_errno == MPI_SUCCESS)
+        return;
+    if (m->mpi_errno == MPI_SUCCESS)
+        m->mpi_errno = mpi_errno;
+    TOPO_ADD_ERROR(MPIR_ERR_GET_CLASS(mpi_errno) == MPIX_ERR_PROC_FAILED ? MPIR_ERR_PROC_FAILED :
+                   MPIR_ERR_OTHER);
+}
+
+void MPII_Topo_messages_add_error(MPII_Topo_messages_t * m)
+{
+    MPII_Topo_attr_t *attr = &m->attr;
+
+    TOPO_ADD_ERROR(MPIR_ERR_OTHER);
+}
+
+int MPII_Topo_messages_error(const MPII_Topo_messages_t * m)
+{
+    const MPII_Topo_attr_t *attr = &m->attr;
+
+    return TOPO_ERROR;
+}
+
+int MPII_Topo_messages_end(MPII_Topo_messages_t * m)
+{
+    MPII_Topo_attr_t *attr = &m->attr;
+    int mpi_errno = MPI_SUCCESS, mpi_errno_ret = m->mpi_errno;
+
+    TOPO_RETURN_ERROR(mpi_errno, mpi_errno_ret);
+    return mpi_errno;
+}
+
+/* -- messages -- */
+
+void MPII_Topo_messages_begin(MPII_Topo_messages_t * m, int num)
+{
+    if (num > m->room) {
+        MPII_Topo_messages_free(m);
+        m->reqs = MPL_malloc(num * sizeof(MPIR_Request *), MPL_MEM_COLL);
+        m->bytes = MPL_malloc(num * sizeof(MPI_Aint), MPL_MEM_COLL);
+        MPII_TOPO_NEED(m->reqs && m->bytes);
+        m->room = num;
+    }
+    m->num = 0;
+}
+
+void MPII_Topo_messages_recv(MPII_Topo_messages_t * m, void *buf, MPI_Aint count,
+                             MPI_Datatype type, int rank, MPI_Aint bytes)
+{
+    MPIR_Request *req = NULL;
+
+    MPII_Topo_messages_note(m, MPIC_Irecv(buf, count, type, rank, m->tag, m->comm_ptr, &req));
+    m->bytes[m->num] = bytes;
+    m->reqs[m->num++] = req;
+}
+
+void MPII_Topo_messages_send(MPII_Topo_messages_t * m, const void *buf, MPI_Aint count,
+                             MPI_Datatype type, int rank)
+{
+    MPII_Topo_attr_t *attr = &m->attr;
+    MPIR_Request *req = NULL;
+
+    if (TOPO_ERROR != TOPO_ERROR_NONE)
+        count = 0;
+    MPII_Topo_messages_note(m, MPIC_Isend(buf, count, type, rank, m->tag, m->comm_ptr, &req,
+                                          TOPO_COLL_ATTR));
+    m->bytes[m->num] = -1;
+    m->reqs[m->num++] = req;
+}
+
+bool MPII_Topo_messages_are_over(MPII_Topo_messages_t * m)
+{
+    MPII_Topo_attr_t *attr = &m->attr;
+
+    for (; m->num > 0; m->num--) {
+        MPIR_Request **req = &m->reqs[m->num - 1];
+        MPI_Aint bytes, wanted = m->bytes[m->num - 1];
+        if (*req == NULL)
+            continue;
+        if (!MPIR_Request_is_complete(*req))
+            return false;
+        MPII_Topo_messages_note(m, MPII_Topo_wait_bytes(req, &bytes, attr));
+        /* without content: the sender has an error; else the ranks do not agree */
+        if (wanted != -1 && bytes != wanted)
+            TOPO_ADD_ERROR(MPIR_ERR_OTHER);
+    }
+    return true;
+}
