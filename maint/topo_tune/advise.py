@@ -128,13 +128,8 @@ def advise(
         if ran is None:
             leave_out(calls, f"{calls.collective} by {calls.algorithm}, which has no prediction")
             continue
-        choices = [
-            name
-            for name in predicted
-            if name == builtin or grammar.is_ours(calls.collective, name, version)
-        ]
-        best = min(choices, key=predicted.__getitem__)
-        if predictor.is_gain(predicted[best], ran):
+        best = predictor.choice(calls.collective, predicted, builtin)
+        if best in predicted and predictor.is_gain(predicted[best], ran):
             # of a time that is longer than predicted the rest was spent in waiting for late ranks
             each = min(ran, calls.total_us / calls.calls)
             gain = calls.calls * each * (1 - predicted[best] / ran)

@@ -3,10 +3,11 @@
 
 import html
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 from topo_bench_py.report import PAGE, table_html
 from topo_bench_py.tables import Table
 from topo_common.text import size_text
@@ -17,7 +18,6 @@ from topo_tune.compare import COLUMNS, Pair
 from topo_tune.compare import summary as pairs_summary
 from topo_tune.exceptions import Timing
 from topo_tune.grammar import Tree
-from topo_tune.measuring import predictions
 from topo_tune.predictor import Predictor
 from topo_tune.sampling import Cell
 from topo_tune.tree import Choice
@@ -28,8 +28,6 @@ table.map td { text-align: center; border: 1px solid var(--bg); }
 table.map small { display: block; opacity: .75; }
 .predicted { opacity: .6; font-style: italic; }
 """
-
-IsGain = Callable[[float, float], bool]  # Predictor.is_gain
 
 
 @dataclass(frozen=True)
@@ -56,18 +54,20 @@ def decisions(campaign: Campaign, tuning: Tree) -> list[Decision]:
     for cell, size in known:
         sizes.setdefault(cell.collective, set()).add(size)
     rack = dict(zip(campaign.site.hosts, campaign.site.rack_of_host, strict=True))
-    predict = predictions(campaign.site, campaign.version)
-    is_gain = Predictor(campaign.site, campaign.version).is_gain
+    index = {host: i for i, host in enumerate(campaign.site.hosts)}
+    # by what the library is given
+    site = replace(campaign.site, raw=tuning["topology"])
+    predictor = Predictor(site, campaign.version)
     result = []
     for collective in sorted(sizes):
         for place, seen in places.items():
             cell = Cell(collective, *place)
             racks = len({rack[host] for host in seen})
+            hosts_of_ranks = np.array([index[host] for host in seen])
             for size in sorted(sizes[collective]):
                 call = _call(cell, size, len(set(seen)), racks, campaign.version)
-                predicted = predict(collective, seen, size)
                 of = known.get((cell, size), {})
-                result.append(_decide(cell, size, tuning, call, predicted, of, is_gain))
+                result.append(_decide(cell, size, tuning, call, predictor, hosts_of_ranks, of))
     return result
 
 
@@ -90,9 +90,9 @@ def _decide(
     size: int,
     tuning: Tree,
     call: grammar.Call,
-    predicted: Mapping[str, float],
+    predictor: Predictor,
+    hosts: np.ndarray,
     of: Mapping[str, Timing],
-    is_gain: IsGain,
 ) -> Decision:
     selection = grammar.select(tuning, call)
     row = (grammar.algorithm(selection.algorithm or "", call.version) or {}).get("params", {})
@@ -102,30 +102,28 @@ def _decide(
         if selection.params.get(name) != row[name].get("default") and "values" not in row[name]
     ]
     leaf = " ".join([selection.short, *changed])
-    stock = grammar.walk(grammar.mpich(call.version)["builtin"], call).short
+    builtin = grammar.mpich(call.version)["builtin"]
+    stock = grammar.walk(builtin, call).short
     stock = of["auto"].selected or stock if "auto" in of else stock
+    # what hosts do among themselves has no prediction of its own, but that of a barrier
+    flat = grammar.walk(builtin, replace(call, hierarchy="flat")).short
+    known_as = {"smp": flat} if cell.collective != "barrier" else {}
     tuned = leaf
     if leaf == "topo_auto":
         measured = of["topo_auto"].selected if "topo_auto" in of else ""
-        tuned = measured or _auto(predicted, stock, is_gain)
-    names = predicted.get(stock), predicted.get(tuned.split(" ")[0])
+        base = known_as.get(stock, stock)
+        found = predictor.auto(cell.collective, hosts, size, base)
+        tuned = measured or (stock if found == base else found)
+    names = [known_as.get(name, name) for name in (stock, tuned.split(" ")[0])]
+    times = predictor.times_us(cell.collective, hosts, max(size, 1), algorithms=names)
+    stock_us, tuned_us = (times.get(name) for name in names)
     gain = regret = None
     ours = of.get(leaf)
     if ours:
         regret = exceptions.regret(of, leaf)
         gain = of["auto"].us / ours.us if "auto" in of else None
-    predicted_gain = names[0] / names[1] if names[0] and names[1] else None
+    predicted_gain = stock_us / tuned_us if stock_us and tuned_us else None
     return Decision(cell, size, leaf, tuned, stock, predicted_gain, gain, regret)
-
-
-def _auto(predicted: Mapping[str, float], stock: str, is_gain: IsGain) -> str:
-    """What topo_auto takes by the predictions."""
-    if not predicted:
-        return stock
-    first = min(sorted(predicted), key=lambda name: predicted[name])
-    if stock in predicted and not is_gain(predicted[first], predicted[stock]):
-        return stock
-    return first
 
 
 # -- the page --

@@ -35,6 +35,14 @@ ALIASES = {
     ("barrier", "k_dissemination"): "dissemination",
 }
 
+# What topo_auto never takes (topo_auto.c), nor do rules: they serve to compare with, and do not look where
+# ranks are, or hardly
+BASELINES = ("gather_bcast", "linear", "topo_linear")
+# It decides for powers of two, longer ones than the last as that; and for these sizes where no other is known
+# to all processes (csel_auto.c)
+AUTO_MAX_BYTES = 2**26
+AUTO_BYTES = {"barrier": 1, "alltoallv": 512, "gatherv": 4096, "scatterv": 4096}
+
 # Default of MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES
 PLAN_MAX_BYTES = 2048
 
@@ -159,6 +167,30 @@ class Predictor:
         least = _library().topo_predict_least_gain(self._site, int(stock_us * 1e6)) / 1e6
         return time_us < stock_us - least
 
+    def candidates(self, collective: str) -> list[str]:
+        """What topo_auto may take in the place of MPICH's choice, in its order."""
+        ours = [n for n in self.algorithms(collective) if n not in BASELINES]
+        return [n for n in ours if grammar.is_ours(collective, n, self.mpich)]
+
+    def choice(self, collective: str, times_us: Mapping[str, float], stock: str) -> str:
+        """What topo_auto takes by predicted times, where MPICH takes `stock`: which it does not leave
+        where its time is not known."""
+        known = [name for name in self.candidates(collective) if name in times_us]
+        first = min(known, key=times_us.__getitem__, default=stock)
+        if stock in times_us and self.is_gain(times_us[first], times_us[stock]):
+            return first
+        return stock
+
+    def auto(self, collective: str, hosts: Hosts, num_bytes: int, stock: str) -> str:
+        """The same of a call by ranks on `hosts`, as the library decides it."""
+        num_bytes = auto_bytes(collective, num_bytes)
+        # where a rate had to be assumed, the library has none
+        if num_bytes == 0 or self.notes or len(set(hosts)) == 1:
+            return stock
+        names = [stock, *self.candidates(collective)]
+        times = self.times_us(collective, hosts, num_bytes, algorithms=names)
+        return self.choice(collective, times, stock)
+
     def levels(self) -> list[Level]:
         """What the library makes of the site file: in a host, in a rack, between racks."""
         times = [(ctypes.c_int64 * 3)() for _ in range(3)]
@@ -204,6 +236,15 @@ class Predictor:
                     self._placements.popitem(last=False)
             self._placements.move_to_end(key)
             return self._placements[key]
+
+
+def auto_bytes(collective: str, num_bytes: int) -> int:
+    """The size for which topo_auto decides on calls of so many bytes."""
+    if collective in AUTO_BYTES or num_bytes == 0:
+        return AUTO_BYTES.get(collective, 0)
+    pof2 = min(2 ** (num_bytes.bit_length() - 1), AUTO_MAX_BYTES)
+    # 181/128: the square root of two
+    return 2 * pof2 if pof2 < AUTO_MAX_BYTES and num_bytes > pof2 + pof2 * 53 // 128 else pof2
 
 
 class _Placement:

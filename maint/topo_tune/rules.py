@@ -44,8 +44,6 @@ UNRENUMBERED = {
     "topo_recursive_doubling": "recursive_doubling",
     "topo_binomial": "binomial",
 }
-# Those that do not look where ranks are, or hardly: a site file tells nothing about them
-BLIND = ("gather_bcast", "linear", "topo_linear")
 # Where the hosts of a communicator are, for which there are rules: in one rack; in several; in several
 # of one group of level 3 (of the site's level above racks), or of several groups
 ONE, SEVERAL, ONE_GROUP, SEVERAL_GROUPS, ANY = "one", "several", "one group", "groups", "any"
@@ -130,11 +128,11 @@ class Times:
         self.builtin = functools.cache(self._find_builtin)
         self._row = functools.cache(self._find_row)
         # those of bcast and reduce: as many bytes over an uplink as topo_chain, in more messages
-        unfit = (*BLIND, "rack_lanes") if collective in ("bcast", "reduce") else BLIND
+        unfit = ("rack_lanes",) if collective in ("bcast", "reduce") else ()
         # what a prediction may choose
         self.ours = {
             name
-            for name in placed.predictor.algorithms(collective)
+            for name in placed.predictor.candidates(collective)
             if name not in unfit and grammar.is_ours(collective, name, version)
         }
         # whose times are predicted, beside that of MPICH's own choice
@@ -260,7 +258,7 @@ class Times:
         `sizes`} of those that may be chosen; "builtin" is 1.
 
         Left out: what loses more than MAX_LOSS in a placement at a size. Without measurements also
-        MPICH's own algorithms and BLIND, and any where all ranks are equally far apart, because a site
+        MPICH's own algorithms and BASELINES, and any where all ranks are equally far apart, because a site
         file tells nothing about them that MPICH's authors did not know, and a topo_* one that gains
         nothing over the same algorithm without the renumbering, where that takes so many ranks."""
         scores: list[dict[str, float]] = []

@@ -4,14 +4,21 @@
 import json
 import random
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kinds import Build, Env, Job, Json, Launch, MakeSite, WriteJson
+from under_test import mpich_version
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parents[1] / "maint"))
+
+from topo_tune import site as sites
+from topo_tune.predictor import Predictor
+
 SIZES = (64, 1024, 16384, 262144)
 VECTORS = ("bcast", "reduce", "allreduce", "ibcast", "iallreduce")
 BLOCKS = ("allgather", "allgatherv", "reduce_scatter", "reduce_scatter_block", "iallgather")
@@ -120,6 +127,23 @@ def test_what_is_predicted_fastest_runs(
     alltoalls = {*ALLTOALLS} if n > hosts else set()
     always = {*VECTORS, *BLOCKS, *ROOTED, *ROOTED_VECTORS, "barrier", "ibarrier"}
     assert predicted >= always | alltoalls
+
+
+@pytest.mark.parametrize("size", [64, 3000, 65536])
+def test_topo_tune_knows_what_runs(
+    run_mpi: Launch, program: Path, racks: Callable[..., Env], size: int
+) -> None:
+    """Its Predictor, given what MPICH itself takes, has the same choice."""
+    env = racks(8, 8)
+    names = [name for name in (*VECTORS, *BLOCKS, *ROOTED, *ROOTED_VECTORS) if name[0] != "i"]
+    job = run_mpi(program, *(f"{name}:{size}" for name in names), "barrier:0", n=8, env=env)
+    predictor = Predictor(sites.load(env["MPIR_CVAR_COLL_TOPOLOGY_FILE"]), mpich_version())
+    ran = {}
+    for name, ranks, algorithm, why in rows(job):
+        if ranks == 8 and (match := PREDICTED.search(why)):
+            ran[name] = short(algorithm)
+            assert predictor.auto(name, range(8), size, match[3]) == ran[name], (name, why)
+    assert ran.keys() == {*names, "barrier"} and len(set(ran.values())) > 3
 
 
 @pytest.mark.parametrize("n", range(1, 18))

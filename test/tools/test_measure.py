@@ -17,7 +17,19 @@ REPO = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPO / "bench"), str(REPO / "maint")]
 
 from topo_common.files import InputError
-from topo_tune import campaign, cli, compare, constants, exceptions, grammar, predictor, sampling
+from topo_tune import (
+    campaign,
+    cli,
+    compare,
+    constants,
+    exceptions,
+    grammar,
+    measuring,
+    page,
+    predictor,
+    rules,
+    sampling,
+)
 from topo_tune import site as sites
 from topo_tune.campaign import Launched, timings
 from topo_tune.sampling import Beliefs, Cell, Request
@@ -185,12 +197,80 @@ def test_one_rule_for_all_sizes_where_no_size_is_known() -> None:
     assert not found(*[*fast, slow] * 2)
 
 
-def test_costs_are_corrected() -> None:
-    """Times of a site whose processors take longer than its file lets one believe, and of one that is so."""
+def two_racks() -> sites.Site:
     latency = [[5.0 if i == j else 20.0 if i // 4 == j // 4 else 40.0 for j in range(8)] for i in range(8)]  # fmt: skip
     raw = {"format": 1, "created": "2025-01-01T00:00:00Z", "mpich": "4.0.2", "hosts": HOSTS}
     raw |= {"racks": {"names": ["a", "b"], "of_host": [0] * 4 + [1] * 4}, "latency_us": latency}
-    site = sites.check({**raw, "bandwidth_mbps": [[1000.0] * 8] * 8})
+    return sites.check({**raw, "bandwidth_mbps": [[1000.0] * 8] * 8})
+
+
+def campaign_of(folder: Path, *all_launched: Launched) -> campaign.Campaign:
+    """One that measured on two_racks()."""
+    site = two_racks()
+    topology = rules.make_topology(site, predictor.Predictor(site, "4.0"))
+    places = {each.cell.placement: "" for each in all_launched}
+    bench: Any = None
+    return campaign.Campaign(folder, bench, "4.0", site, topology, places, 1, list(all_launched))
+
+
+def test_the_report_predicts_what_topo_auto_takes(tmp_path: Path) -> None:
+    """MPICH's choice, or one of ours that gains enough: no other of MPICH's, and none to compare with."""
+    names = ("alltoall", "allreduce", "barrier", "bcast", "reduce")
+    sizes = (8, 64, 1024, 65536, 2**20)
+    seen = [
+        launched(Cell(name, 8, 1, "block"), {"other": 10.0}, 0 if name == "barrier" else size)
+        for name in names
+        for size in sizes
+    ]
+    done = campaign_of(tmp_path, *seen)
+    found = page.decisions(done, measuring.outcome(done)[0])
+    assert {d.leaf for d in found} == {"topo_auto"}
+    known = predictor.Predictor(done.site, "4.0")
+    for d in found:
+        collective = d.cell.collective
+        times = known.times_us(collective, range(8), max(d.size, 1))
+        if d.tuned == d.stock:
+            assert d.predicted_gain == 1
+            continue
+        assert grammar.is_ours(collective, d.tuned, "4.0") and d.tuned not in predictor.BASELINES
+        assert known.is_gain(times[d.tuned], times[d.stock])
+    runs = {(d.cell.collective, d.size): d.tuned for d in found}
+    assert runs["alltoall", 65536] == "pairwise"  # scattered is predicted to be faster
+    assert runs["allreduce", 64] == "topo_recursive_doubling"
+    assert runs["allreduce", 1024] == "reduce_scatter_allgather"  # less than a tenth to gain
+
+
+def test_topo_auto_as_the_library_has_it() -> None:
+    """What predictor.py has of topo_auto.c and csel_auto.c; without rates it leaves all to MPICH."""
+    folder = REPO / "src_overlay/src/mpi/coll"
+    auto = (folder / "algorithms/topo/topo_auto.c").read_text()
+    (listed,) = re.findall(r"baselines\[\] = \{(.*?)\};", auto)
+    assert re.findall(r'"(\w+)"', listed) == sorted(predictor.BASELINES)
+    csel = (folder / "src/csel_auto.c").read_text()
+    some = dict(re.findall(r"define (SOME\w*BYTES) (\d+)", csel))
+    expected = {"alltoallv": some["SOME_ALLTOALLV_BYTES"], "gatherv": some["SOME_BYTES"]}
+    for name, text in {**expected, "scatterv": some["SOME_BYTES"], "barrier": "1"}.items():
+        assert predictor.AUTO_BYTES[name] == int(text)
+    (shift,) = re.findall(r"define MAX_BYTES \(\(MPI_Aint\) 1 << (\d+)\)", csel)
+    assert 1 << int(shift) == predictor.AUTO_MAX_BYTES
+    sizes = {0: 0, 1: 1, 2: 2, 3: 4, 2896: 2048, 2897: 4096, 5792: 4096, 5793: 8192, 2**40: 2**26}
+    assert {size: predictor.auto_bytes("bcast", size) for size in sizes} == sizes
+
+    known = predictor.Predictor(two_racks(), "4.0")
+    least = 100 - known.levels()[1].latency_us  # of a tenth and a message
+    times = {"binomial": 100.0, "scatter_ring_allgather": 1.0, "topo_linear": 1.0}
+    for us, name in ((0.9 * least - 10, "topo_chain"), (least - 9, "binomial")):
+        assert known.choice("bcast", {**times, "topo_chain": us}, "binomial") == name
+    assert known.choice("bcast", {"topo_chain": 1.0}, "smp") == "smp"
+    raw = {k: v for k, v in two_racks().raw.items() if k != "bandwidth_mbps"}
+    blind = predictor.Predictor(sites.check(raw), "4.0")
+    assert known.auto("bcast", range(8), 2**20, "binomial") != "binomial"
+    assert blind.auto("bcast", range(8), 2**20, "binomial") == "binomial"
+
+
+def test_costs_are_corrected() -> None:
+    """Times of a site whose processors take longer than its file lets one believe, and of one that is so."""
+    site = two_racks()
     cells = [Cell(name, 8, 1, "block") for name in ("allgather", "bcast", "alltoall")]
     hosts = dict.fromkeys(cells, HOSTS)
 
