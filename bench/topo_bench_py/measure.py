@@ -25,11 +25,11 @@ from topo_common.text import size_text
 
 from .bounds import Links, bound_us
 from .files import Record
+from .lines import Line
 from .settings import Bench, Setting
 from .sites import Site, complaint, run_program
 from .stats import bootstrap_ratios, break_even, interval, summary
 
-Line = dict[str, Any]  # JSON that topo-bench-mpi prints
 Key = tuple[str, str, int]  # setting, algorithm, bytes
 
 

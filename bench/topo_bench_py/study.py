@@ -21,7 +21,7 @@ from rich.progress import Progress
 from topo_common import cli, files
 from topo_common.files import Failure, InputError
 
-from . import plans
+from . import lines, plans
 from .files import FORMAT, Record, Result, as_json, read_result
 from .measure import (
     BrokenLaunch,
@@ -101,7 +101,7 @@ class Study:
         """The one that a study which was killed has left behind."""
         note = self.folder / "cluster"
         with contextlib.suppress(FileNotFoundError):
-            name = note.read_text()
+            name = note.read_text(errors="replace")
             match = re.fullmatch(r"bench(\d+)", name)
             if match and not Path(f"/proc/{match[1]}").exists():
                 down = [find_program("topo-vcluster"), "down", name]
@@ -200,10 +200,10 @@ class Study:
     def _launch(self, site: Site, number: int, cell: Cell, on_cell: Callable[[], None]) -> bool:
         command = [*self.prefix(site, cell), self.bench.program]
         command += cell.plan.arguments(self.seed + number, site.links)
-        lines: list[Line] = []
+        printed: list[Line] = []
 
         def on_line(line: Line) -> None:
-            lines.append(line)
+            printed.append(line)
             if line["type"] in ("cell", "failed"):
                 on_cell()
 
@@ -211,9 +211,9 @@ class Study:
         try:
             launch(command, self._setting, self.bench, cell.plan.timeout, on_line)
         except BrokenLaunch as error:
-            lines.append({"type": "broken", "why": str(error)})
+            printed.append({"type": "broken", "why": str(error)})
             good = False
-        text = "".join(json.dumps(line) + "\n" for line in lines)
+        text = "".join(json.dumps(line) + "\n" for line in printed)
         files.write(self.path(number, cell), text)
         return good
 
@@ -284,14 +284,17 @@ def add_failed(failed: list[dict[str, Any]], cell: Cell, line: Line) -> None:
 
 
 def read_lines(path: Path) -> list[Line]:
-    """What a launch printed; nothing where it was not, or is not what we wrote."""
-    with contextlib.suppress(OSError, ValueError):
-        lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-        if all(isinstance(line, dict) and "type" in line for line in lines):
-            return lines
-    return []
+    """What a launch printed; nothing where it was not, or is not what we wrote: it is measured again."""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, ValueError):
+        return []
+    found = list(lines.read(text))
+    # the first one tells of whom the others are
+    is_good = len(found) == len(text.splitlines()) and not any(map(lines.wrong, found))
+    return found if is_good and found and found[0]["type"] in ("start", "broken") else []
 
 
 def is_whole(path: Path) -> bool:
-    lines = read_lines(path)
-    return bool(lines) and lines[-1]["type"] == "end"
+    found = read_lines(path)
+    return bool(found) and found[-1]["type"] == "end"

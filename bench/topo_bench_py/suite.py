@@ -50,7 +50,7 @@ def read_suite(path: str | os.PathLike[str]) -> Table:
     """Raises InputError with the first thing that is wrong in the file."""
     try:
         suite = tomllib.loads(files.read_text(path))
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # numbers of thousands of digits, too
         raise InputError(path, f"not TOML: {error}") from None
     except RecursionError:
         raise InputError(path, "found too many levels of nesting") from None

@@ -10,12 +10,14 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from topo_bench_py.measure import BrokenLaunch, Line, Plan, dry_run, launch, mpi_version
+from topo_bench_py import lines as printed
+from topo_bench_py.lines import Line, is_count, is_list_of, is_number, is_text
+from topo_bench_py.measure import BrokenLaunch, Plan, dry_run, launch, mpi_version
 from topo_bench_py.settings import Bench, Setting
 from topo_bench_py.sites import Site as Launcher
 from topo_bench_py.sites import split_words
@@ -36,6 +38,22 @@ REPETITIONS = 30
 MIN_REPETITIONS = 5
 MAX_BROKEN = 3  # launches in a row: the next ones will break, too
 ANY = ("ranks", "ppn", "placement", "collective")
+TEXTS = is_list_of(is_text)
+# the first line of a launch's file, which is ours
+ABOUT: dict[str, printed.Check] = {
+    "type": lambda value: value == "launch",
+    "collective": is_text,
+    "ranks": lambda value: is_count(value) and value > 0,
+    "ppn": is_count,
+    "placement": is_text,
+    "sizes": is_list_of(is_count),
+    "algorithms": TEXTS,
+    "params": TEXTS,
+    "of": is_text,
+    "setting": is_text,
+    "seconds": is_number,
+}
+AGAIN = "; take the file away to measure this again"
 
 
 @dataclass(frozen=True)
@@ -99,7 +117,7 @@ class Campaign:
             }
             identify(self.folder, ours)
             files.write(self.folder / "topology.json", files.dump_json({"topology": self.topology}))
-            self.launched = read_launches(self.folder)
+            self.launched = read_launches(self.folder, self.site.hosts)
             yield
 
     @property
@@ -204,33 +222,37 @@ def read_campaign(folder: Path) -> dict[str, Any]:
     return found
 
 
-def read_launches(folder: Path) -> list[Launched]:
-    """All launches. A line that is not one of ours ends its file: it was cut off."""
+def read_launches(folder: Path, hosts: Collection[str]) -> list[Launched]:
+    """All launches, of ranks on `hosts`. A line that is no object with a type ends its file: it was cut
+    off. Raises InputError for one that topo-bench-mpi does not print so."""
     result = []
     for path in sorted((folder / "launches").glob("*.jsonl")):
-        lines = list(_read_lines(path))
+        lines = list(printed.read(files.read_text(path)))
         about = lines[0] if lines else {}
-        try:
-            if about["type"] != "launch":
-                raise KeyError
-            cell = Cell(*(about[key] for key in ("collective", "ranks", "ppn", "placement")))
-            sizes, names, params = (tuple(about[k]) for k in ("sizes", "algorithms", "params"))
-            request = Request(cell, sizes, names, 0.0, about["of"], params)
-            done = Launched(request, about["setting"], float(about["seconds"]), tuple(lines[1:]))
-        except (KeyError, TypeError, ValueError):
-            text = "expected what topo-tune measure wrote; take the file away to measure this again"
-            raise InputError(path, text) from None
-        result.append(done)
+        for key, check in ABOUT.items():
+            if key not in about or not check(about[key]):
+                found = short(about[key]) if key in about else "nothing"
+                text = f"found {found} as {key}, expected what topo-tune measure wrote{AGAIN}"
+                raise InputError(path, text, "line 1")
+        for number, line in enumerate(lines[1:], 2):
+            wrong = printed.wrong(line) or _wrong_place(line, number, hosts)
+            if wrong:
+                raise InputError(path, wrong + AGAIN, f"line {number}")
+        cell = Cell(*(about[key] for key in ("collective", "ranks", "ppn", "placement")))
+        sizes, names, params = (tuple(about[k]) for k in ("sizes", "algorithms", "params"))
+        request = Request(cell, sizes, names, 0.0, about["of"], params)
+        result.append(Launched(request, about["setting"], about["seconds"], tuple(lines[1:])))
     return result
 
 
-def _read_lines(path: Path) -> Iterator[Line]:
-    with contextlib.suppress(ValueError):
-        for text in files.read_text(path).splitlines():
-            line = json.loads(text)
-            if not isinstance(line, dict) or "type" not in line:
-                return
-            yield line
+def _wrong_place(line: Line, number: int, hosts: Collection[str]) -> str:
+    """What is wrong with the place of ranks, or of a line."""
+    if line["type"] == "broken":
+        return ""
+    if (line["type"] == "start") != (number == 2):
+        return f"found {short(line['type'])} as type, expected start there, and nowhere else"
+    unknown = sorted(set(line["host_of_rank"]) - set(hosts)) if number == 2 else []
+    return f"found ranks on {short(unknown[0])}, which the site file has not" if unknown else ""
 
 
 def timings(launched: Sequence[Launched], setting: str = "measure") -> Timings:

@@ -212,7 +212,7 @@ def opened_campaign(folder: str, bench: Any) -> tuple[Any, dict[str, Any]]:
         raise InputError(path, "found measurements of an MPICH that is not known")
     topology = make_topology(loaded, Predictor(loaded, str(version)))
     campaign = Campaign(path, bench, str(version), loaded, topology, mappings, seed)
-    campaign.launched = read_launches(path)
+    campaign.launched = read_launches(path, loaded.hosts)
     if not any(True for each in campaign.launched for _ in each.cells()):
         raise InputError(path, "found no measurement, expected a folder of topo-tune measure")
     return campaign, about
@@ -237,7 +237,7 @@ def report(folder: str, output: str) -> None:
     files.check_folder(output)
     campaign, about = opened_campaign(folder, None)
     tuning, found = outcome(campaign)
-    pairs = comparing.pairs(read_launches(Path(folder) / "compare"))
+    pairs = comparing.pairs(read_launches(Path(folder) / "compare", campaign.site.hosts))
     files.write(output, page.make(campaign, about, tuning, found, pairs))
 
 

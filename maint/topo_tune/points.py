@@ -15,6 +15,7 @@ from topo_common.text import short
 REQUIRED = ("collective", "ranks", "bytes", "algorithm", "time_us")
 OPTIONAL = ("hosts", "placement", "site")
 MOST = 2**62
+MAX_NAME = 255
 # Of the same measured twice, the longest may take so many times the shortest
 CONTRADICTION = 2.0
 
@@ -55,7 +56,7 @@ def read_csv(path: str) -> list[Point]:
     lines = [(i, line) for i, line in lines if not line.startswith("#")]
     if not lines:
         raise InputError(path, f"found no table, expected the columns {', '.join(REQUIRED)}")
-    names = [name.strip() for name in next(csv.reader([lines[0][1]]))]
+    names = [name.strip() for name in _fields(lines[0][1], path, lines[0][0])]
     names = ["time_us" if name == "median_us" else name for name in names]
     for name in REQUIRED:
         if name not in names:
@@ -63,7 +64,7 @@ def read_csv(path: str) -> list[Point]:
     times: dict[Point, list[float]] = {}
     for number, line in lines[1:]:
         here = f"line {number}"
-        fields = next(csv.reader([line]))
+        fields = _fields(line, path, number)
         if len(fields) != len(names):
             what = f"found {len(fields)} fields, expected {len(names)}; is the file cut off?"
             raise InputError(path, what, here)
@@ -78,6 +79,14 @@ def read_csv(path: str) -> list[Point]:
     if not times:
         raise InputError(path, "found no measurement below the names of the columns")
     return list(merged(times))
+
+
+def _fields(line: str, path: object, number: int) -> list[str]:
+    """Of a line of a CSV file. Raises InputError."""
+    try:
+        return next(csv.reader([line]))
+    except csv.Error as error:
+        raise InputError(path, f"not CSV: {error}", f"line {number}") from None
 
 
 def merged(times: dict[Point, list[float]]) -> Iterator[Point]:
@@ -102,7 +111,7 @@ def _point(row: dict[str, str], path: str, here: str) -> tuple[Point, float]:
     if hosts > ranks:
         raise InputError(path, f"found {ranks} ranks on {hosts} hosts", here)
     for name in ("collective", "algorithm"):
-        if not row[name].strip() or not row[name].isprintable():
+        if not row[name].strip() or not row[name].isprintable() or len(row[name]) > MAX_NAME:
             raise InputError(path, f"found {short(row[name])} as {name}", here)
     try:
         time_us = float(row["time_us"])

@@ -128,6 +128,8 @@ def test_tree_with_a_default_holds_where_it_was_measured() -> None:
         (table() + "allgather,4,16,ring,9e9,4,block\n", "for the same, leave one of them out"),
         (NAMES + "allgather,4,64,ring,5,4,x\n", "two algorithms"),
         ("#START topo-bench format 1\n" + NAMES + "a,4,6,b,5,4,x\n", "did not come to its end"),
+        (table().replace("ring", "r" * 300), f'found "{"r" * 44}... as algorithm'),
+        (NAMES + f"allgather,4,64,{'x' * 200_000},5,4,x\n", "line 2: not CSV: field larger than"),
         (table().replace("ring", "rign"), "found rign of allgather, which MPICH has not"),
     ],
 )
@@ -181,3 +183,23 @@ def test_pico(tmp_path: Path) -> None:
     assert done.returncode == 2 and "cut off" in done.stderr
     done = run_tool("topo-tune", cli.cli, "fit", "--format", "pico", tmp_path)
     assert done.returncode == 2 and "SYSTEM_metadata.csv" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        (",2x2,2,ALLGATHER,OMPI", ",2x2", "line 2: found no tasks_per_node, expected 6 fields"),
+        ("nnodes", "nodes", "line 1: found no column nnodes"),
+        ("2x2", "0", 'line 2: found "0" as nnodes, expected a number from 1 on (or 4x2)'),
+        ("2x2", "2x", 'line 2: found "2x" as nnodes'),
+        ("2x2,2", "2x2,0", 'line 2: found "0" as tasks_per_node, expected a number from 1 on'),
+        ("2x2,2", "99999x99999,2", "line 2: found 19999600002 ranks, expected at most"),
+        ("ALLGATHER", "x" * 200_000, "line 2: not CSV: field larger than field limit"),
+    ],
+)
+def test_bad_metadata_of_pico(tmp_path: Path, old: str, new: str, says: str) -> None:
+    table = pico(tmp_path) / "one_metadata.csv"
+    table.write_text(table.read_text().replace(old, new))
+    done = run_tool("topo-tune", cli.cli, "fit", "--format", "pico", tmp_path)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
+    assert f"{table}: {says}" in done.stderr

@@ -119,6 +119,7 @@ def launched(cell: Cell, times: dict[str, float], size: int = 1024, **more: Any)
             "algorithm": name,
             "bytes": size,
             "times_us": [us * (0.98 + 0.004 * i) for i in range(11)],
+            "calls_counted": {},
             "selected": {"ring": 11} if name in sampling.AUTOS else {name: 11},
         }
         for name, us in times.items()
@@ -295,21 +296,74 @@ def test_costs_are_corrected() -> None:
 
 # -- what is kept --
 
+ABOUT = {"type": "launch", "collective": "bcast", "ranks": 2, "ppn": 1, "placement": "x"}
+ABOUT |= {"sizes": [8], "algorithms": ["auto"], "params": [], "of": "", "seconds": 1, "setting": "measure"}  # fmt: skip
+START = {"type": "start", "library": "MPICH Version: 4.0.2", "bytes_mean": "", "root": 0}
+START |= {"algorithms": ["auto"], "ranks": 2, "host_of_rank": ["a", "b"], "socket_of_rank": [0, 0]}
+CELL = {
+    "type": "cell",
+    "algorithm": "auto",
+    "bytes": 8,
+    "times_us": [1.0, 2.0],
+    "calls_counted": {},
+}
+
 
 def test_a_launch_that_was_cut_off_keeps_its_beginning(tmp_path: Path) -> None:
     (tmp_path / "launches").mkdir()
-    about = {"type": "launch", "collective": "bcast", "ranks": 2, "ppn": 1, "placement": "x"}
-    about |= {"sizes": [8], "algorithms": ["auto"], "params": [], "of": "", "seconds": 1, "setting": "measure"}  # fmt: skip
-    cell = {"type": "cell", "algorithm": "auto", "bytes": 8, "times_us": [1.0, 2.0]}
-    start = {"type": "start", "host_of_rank": ["a", "b"]}
-    lines = [json.dumps(line) for line in (about, start, cell, {"type": "end"})]
+    lines = [json.dumps(line) for line in (ABOUT, START, CELL, {"type": "end"})]
     path = tmp_path / "launches/00000.jsonl"
     path.write_text("\n".join(lines)[:-5])
-    (done,) = campaign.read_launches(tmp_path)
+    (done,) = campaign.read_launches(tmp_path, ["a", "b"])
     assert not done.is_whole and len(list(done.cells())) == 1
     path.write_text("{}\n")
     with pytest.raises(InputError, match="take the file away to measure this again"):
-        campaign.read_launches(tmp_path)
+        campaign.read_launches(tmp_path, ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("number", "change", "says"),
+    [
+        (
+            1,
+            {"seconds": "long"},
+            'line 1: found "long" as seconds, expected what topo-tune measure',
+        ),
+        (1, {"ranks": 0}, "line 1: found 0 as ranks"),
+        (1, {"sizes": None}, "line 1: found null as sizes"),
+        (
+            2,
+            {"host_of_rank": ["a", "c"]},
+            'line 2: found ranks on "c", which the site file has not',
+        ),
+        (2, {"ranks": 3}, "line 2: found host_of_rank of 2 ranks, expected 3"),
+        (2, {"type": "end"}, 'line 2: found "end" as type, expected start there'),
+        (3, {"times_us": None}, "line 3: found null as times_us in a line of type cell"),
+        (3, {"times_us": [1.0, "2.0"]}, 'line 3: found [1.0, "2.0"] as times_us'),
+        (3, {"times_us": [1.0, float("nan")]}, "line 3: found [1.0, NaN] as times_us"),
+        (3, {"bytes": "8"}, 'line 3: found "8" as bytes'),
+        (3, {"selected": {"ring": None}}, 'line 3: found {"ring": null} as selected'),
+        (3, {"type": "start"}, "line 3: found no library in a line of type start"),
+    ],
+)
+def test_a_launch_that_is_damaged(
+    tmp_path: Path, number: int, change: dict[str, Any], says: str
+) -> None:
+    """Also where a key lacks: no words about Python, and which file it is."""
+    (tmp_path / "launches").mkdir()
+    lines: list[dict[str, Any]] = [ABOUT, START, CELL, {"type": "end"}]
+    lines[number - 1] = lines[number - 1] | change
+    path = tmp_path / "launches/00000.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(InputError) as raised:
+        campaign.read_launches(tmp_path, ["a", "b"])
+    assert str(raised.value).startswith(f"{path}: {says}")
+    assert str(raised.value).endswith("; take the file away to measure this again")
+    for key in set(lines[number - 1]) & set(change) - {"type", "selected"}:
+        del lines[number - 1][key]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        with pytest.raises(InputError, match=f"line {number}: found no(thing as)? {key}"):
+            campaign.read_launches(tmp_path, ["a", "b"])
 
 
 @pytest.mark.parametrize(("key", "value"), [("site", "other"), ("format", 99), ("mpich", "5.0")])

@@ -152,6 +152,7 @@ def test_placements_of_a_virtual_cluster() -> None:
         (('{ here = "" }', '{ "a/b" = "" }'), ("mappings", "a/b")),
         (("[[measure]]", "[[measur]]"), ("measur",)),
         (("launches = 2", "launches ="), ("not TOML",)),
+        (("launches = 2", f"launches = {'9' * 5000}"), ("not TOML",)),
         (('"bcast"', '"../bcast"'), ("collectives",)),
         (('"barrier"', '"barier"'), ("barier", "barrier")),
         (('"topo_linear,auto"', '"topo_liner"'), ("topo_liner", "topo_linear")),
@@ -293,6 +294,11 @@ def test_interrupted_and_resumed(
     there = sorted(launches.glob("*.jsonl"))
     assert 3 <= len(there) < LAUNCHES
     there[0].write_text(there[0].read_text()[:-20])  # as a disk that was full leaves it
+    for path, good, bad in (
+        (there[1], '"times_us"', '"times"'),
+        (there[2], '"times_us": [', "&NaN, "),
+    ):
+        path.write_text(path.read_text().replace(good, bad.replace("&", good)))
     assert study(folder).returncode == 0
     assert without_times(folder) == without_times(whole)
 

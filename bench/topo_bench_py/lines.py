@@ -1,0 +1,99 @@
+# Copyright (C) by the mpich-topo authors. See LICENSE.
+"""The lines that topo-bench-mpi prints, as files of launches keep them. Each is a JSON object with a type."""
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from topo_common.text import short
+
+Line = dict[str, Any]
+Check = Callable[[Any], bool]
+
+MOST = 1e15  # of a number: a time in microseconds, calls, bytes
+
+
+def is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def is_number(value: Any) -> bool:
+    """Of a time, or the like; not NaN, which compares with nothing"""
+    return type(value) in (int, float) and 0 <= value < MOST
+
+
+def is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < MOST
+
+
+def is_list_of(check: Check) -> Check:
+    return lambda value: isinstance(value, list) and all(map(check, value))
+
+
+def is_some(check: Check) -> Check:
+    return lambda value: is_list_of(check)(value) and bool(value)
+
+
+def is_table_of(check: Check) -> Check:
+    return lambda value: isinstance(value, dict) and all(map(check, value.values()))
+
+
+NUMBERS, TEXTS, SOME_TEXTS = is_list_of(is_number), is_list_of(is_text), is_some(is_text)
+# type: what is read of such a line; with ? it may lack
+KEYS: dict[str, dict[str, Check]] = {
+    "start": {
+        "library": is_text,
+        "bytes_mean": is_text,
+        "algorithms": SOME_TEXTS,
+        "ranks": is_count,
+        "host_of_rank": SOME_TEXTS,
+        "socket_of_rank": is_list_of(lambda value: type(value) is int),
+        "root": lambda value: value == "each" or type(value) is int,
+        "pattern?": is_text,
+    },
+    "cell": {
+        "algorithm": is_text,
+        "bytes": is_count,
+        "times_us": is_some(is_number),
+        "calls_counted": is_table_of(is_count),
+        "selected?": is_table_of(is_count),
+        **dict.fromkeys(("min_us?", "mean_us?", "hidden?", "first_us?", "build_us?"), NUMBERS),
+    },
+    "counts": {"bytes": is_count, "hosts": SOME_TEXTS, "bytes_from_to": is_list_of(NUMBERS)},
+    "background": dict.fromkeys(
+        ("calls_alone", "seconds_alone", "calls_during", "seconds_during"), is_number
+    ),
+    "failed": {"algorithm": is_text, "bytes": is_count, "why": is_text},
+    "broken": {"why": is_text},  # ours, of a launch that did not come to its end
+}
+
+
+def wrong(line: Line) -> str:
+    """What a line has that none of ours has, in words; nothing where it is as it should be."""
+    kind = str(line["type"])
+    for key, check in KEYS.get(kind, {}).items():
+        name = key.removesuffix("?")
+        if name not in line and name == key:
+            return f"found no {name} in a line of type {kind}"
+        if name in line and not check(line[name]):
+            return f"found {short(line[name])} as {name} in a line of type {kind}"
+    if kind == "start":
+        for name in ("host_of_rank", "socket_of_rank"):
+            if len(line[name]) != line["ranks"]:
+                return f"found {name} of {len(line[name])} ranks, expected {line['ranks']}"
+    if kind == "counts":
+        many = len(line["hosts"])
+        if [len(row) for row in line["bytes_from_to"]] != [many] * many:
+            return f"found bytes_from_to of other hosts than the {many} of hosts"
+    return ""
+
+
+def read(text: str) -> Iterator[Line]:
+    """The lines of a file. What is no object with a type ends it: it was cut off."""
+    with contextlib.suppress(ValueError, RecursionError):
+        for each in text.splitlines():
+            line = json.loads(each)
+            if not isinstance(line, dict) or "type" not in line:
+                return
+            yield line
