@@ -16,13 +16,15 @@ from topo_common.text import size_text
 
 from topo_tune import grammar, rules, tree
 from topo_tune.grammar import Tree
-from topo_tune.sampling import Cell
+from topo_tune.points import CONTRADICTION
+from topo_tune.sampling import CONFIRM, Cell, Request
 from topo_tune.tree import Choice
 
 MIN_GAIN = 0.05  # geometric mean over the placements
 MAX_LOSS = 0.03  # in any of them
 MIN_LAUNCHES = 2
 MAX_REASONS = 400  # that the file tells
+MAX_REPEATS = 6  # launches of what contradicts itself; more of them tell no more
 
 Shape = tuple[str, int, int, int]  # collective, ranks a host, ranks, bytes
 
@@ -36,11 +38,73 @@ class Timing:
     high: float
     launches: int
     selected: str = ""  # what ran, where the library chose
+    apart: tuple[
+        float, ...
+    ] = ()  # medians of launches of which none is more likely than the others: no time
+    left_out: tuple[float, ...] = ()  # of launches that most of the others contradict
 
     @classmethod
     def of(cls, rounds: Sequence[Sequence[float]], selected: str = "") -> "Timing":
-        us, low, high, _ = summary(itertools.chain(*rounds))
-        return cls(us, low, high, len(rounds), selected)
+        """Of the calls of launches, or of most of them where some contradict these."""
+        medians = [statistics.median(times) for times in rounds]
+        fits = [True] * len(rounds)
+        apart: tuple[float, ...] = ()
+        if max(medians) > CONTRADICTION * min(medians):
+            middle = rounds[medians.index(statistics.median_low(medians))]
+            fits = [not _contradict(times, middle) for times in rounds]
+            if 2 * sum(fits) <= len(rounds):
+                apart, fits = (min(medians), max(medians)), [True] * len(rounds)
+        us, low, high, _ = summary(itertools.chain(*itertools.compress(rounds, fits)))
+        left_out = tuple(m for m, is_good in zip(medians, fits, strict=True) if not is_good)
+        return cls(us, low, high, sum(fits), selected, apart, left_out)
+
+
+def _contradict(some: Sequence[float], others: Sequence[float]) -> bool:
+    """Whether the calls of two launches took times that are further apart than their scatter tells."""
+    (_, _, fast, _), (_, slow, _, _) = sorted(summary(times) for times in (some, others))
+    return slow > CONTRADICTION * fast
+
+
+def sure(timings: "Timings") -> "Timings":
+    """Without those whose launches contradict each other."""
+    return {
+        key: {name: timing for name, timing in of.items() if not timing.apart}
+        for key, of in timings.items()
+    }
+
+
+def contradictions(timings: "Timings") -> Iterator[str]:
+    """In words, a line each."""
+    for (cell, size), of in sorted(timings.items(), key=lambda item: item[0]):
+        where = f"{cell.collective} {size_text(size) if size else ''}".rstrip()
+        where += f", {cell.ranks} ranks by {cell.placement}"
+        for name, timing in sorted(of.items()):
+            if timing.apart:
+                ms = " and ".join(f"{us / 1000:.3g}" for us in timing.apart)
+                yield f"launches contradict each other: {where}: {name}: medians of {ms} ms; not used"
+            elif timing.left_out:
+                ms = " and ".join(f"{us / 1000:.3g}" for us in timing.left_out)
+                yield (
+                    f"launches left out: {where}: {name}: medians of {ms} ms,"
+                    f" of {timing.launches} others {timing.us / 1000:.3g}"
+                )
+
+
+def repeats(timings: "Timings") -> list[Request]:
+    """Launches of what contradicts itself, once more."""
+    found: dict[tuple[Cell, str, tuple[str, ...]], tuple[set[int], set[str]]] = {}
+    for (cell, size), of in sorted(timings.items(), key=lambda item: item[0]):
+        for name, timing in of.items():
+            if timing.apart and timing.launches < MAX_REPEATS:
+                algorithm, *params = name.split(" ")
+                key = cell, algorithm if params else "", tuple(params)
+                sizes, names = found.setdefault(key, (set(), set()))
+                sizes.add(size)
+                names.add(algorithm)
+    return [
+        Request(cell, tuple(sorted(sizes)), tuple(sorted(names)), CONFIRM, of_params, params)
+        for (cell, of_params, params), (sizes, names) in found.items()
+    ]
 
 
 def regret(of: Mapping[str, Timing], name: str) -> float:
@@ -79,10 +143,12 @@ def default_of(placed: Placed) -> str:
 
 
 def verdicts(placed: Placed, base: str) -> list[Verdict]:
-    """Of all that was measured in all placements; the fastest first."""
-    names = set.intersection(*(set(of) for of in placed.values())) - {base}
-    if not all(base in of for of in placed.values()):
+    """Of all that was measured in all placements, and does not contradict itself; the fastest first."""
+    known = [{name for name, timing in of.items() if not timing.apart} for of in placed.values()]
+    names = set.intersection(*known)
+    if base not in names:
         return []
+    names -= {base}
     result = []
     for name in sorted(names):
         if all(of[base].selected == name for of in placed.values()):

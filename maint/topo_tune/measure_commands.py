@@ -108,7 +108,8 @@ def measure(
     """Measure where predictions are unsure, and write a tuning file.
 
     It starts from predictions and launches topo-bench where two algorithms may be the best and nothing near
-    was measured; what contradicts the predictions is measured twice. In FOLDER/tuning.json topo_auto
+    was measured; what contradicts the predictions is measured twice, and launches that contradict each
+    other again. In FOLDER/tuning.json topo_auto
     chooses, but where it was slower than another algorithm, beyond noise: each exception tells why.
     After ^C, or whatever else ended it, the same command goes on.
 

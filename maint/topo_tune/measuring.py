@@ -89,6 +89,7 @@ class Measuring:
         """Measure. Returns why it is over."""
         self._began, self._before = time.monotonic(), self.campaign.seconds
         self._broken: dict[Cell, str] = {}
+        self._said: set[str] = set()
         for probe in self.probes:
             if not self._hosts(probe) and not self._time_is_up():
                 names = tuple(self.algorithms.get("barrier", {"auto": ()}))
@@ -96,8 +97,13 @@ class Measuring:
         while not self._time_is_up():
             cells, beliefs = self._beliefs()
             open_cells = [cell for cell in cells if cell not in self._broken]
-            doubts = exceptions.doubts(timings(self.campaign.launched), self.campaign.mappings)
-            request = best_request(beliefs, open_cells, doubts)
+            known = timings(self.campaign.launched)
+            for text in exceptions.contradictions(known):
+                if text not in self._said:
+                    self._said.add(text)
+                    self.say(text)
+            doubts = exceptions.doubts(known, self.campaign.mappings)
+            request = best_request(beliefs, open_cells, doubts, exceptions.repeats(known))
             if request is None or request.value < LEAST_VALUE:
                 if self._broken and not any(
                     True for each in self.campaign.launched for _ in each.cells()
@@ -180,7 +186,7 @@ class Measuring:
 def medians(campaign: Campaign) -> dict[tuple[Cell, int], dict[str, float]]:
     return {
         key: {name: timing.us for name, timing in of.items()}
-        for key, of in timings(campaign.launched).items()
+        for key, of in exceptions.sure(timings(campaign.launched)).items()
     }
 
 
@@ -207,7 +213,8 @@ def outcome(campaign: Campaign) -> tuple[Tree, list[Choice]]:
 def corrected(campaign: Campaign) -> constants.Costs:
     """Costs of the site, as the measurements have them; none where nothing is to be corrected."""
     hosts = {each.cell: each.hosts for each in campaign.launched if each.hosts}
-    return constants.correct(campaign.site, campaign.version, timings(campaign.launched), hosts)
+    known = exceptions.sure(timings(campaign.launched))
+    return constants.correct(campaign.site, campaign.version, known, hosts)
 
 
 def finish(campaign: Campaign) -> list[Choice]:
@@ -219,13 +226,14 @@ def finish(campaign: Campaign) -> list[Choice]:
 
 def learnt(campaign: Campaign, found: Sequence[Choice]) -> Iterator[str]:
     """In words."""
-    known = timings(campaign.launched)
+    known = exceptions.sure(timings(campaign.launched))
     whole = sum(each.is_whole for each in campaign.launched)
     points = sum(map(len, known.values()))
     yield f"{whole} launches in {campaign.seconds:.0f} s, {points} times of algorithms at {len(known)} points"
     broken = len(campaign.launched) - whole
     if broken:
         yield f"{broken} launches did not come to their end"
+    yield from exceptions.contradictions(timings(campaign.launched))
     predict = predictions(campaign.site, campaign.version)
     hosts = {each.cell: each.hosts for each in campaign.launched if each.hosts}
     ratios: dict[str, list[float]] = {}

@@ -47,7 +47,7 @@ class Decision:
 
 def decisions(campaign: Campaign, tuning: Tree) -> list[Decision]:
     """At all sizes that were measured, in all cells in which ranks were seen."""
-    known = timings(campaign.launched)
+    known = exceptions.sure(timings(campaign.launched))
     hosts = {each.cell: each.hosts for each in campaign.launched if each.hosts}
     places = {(c.ranks, c.ppn, c.placement): seen for c, seen in sorted(hosts.items())}
     sizes: dict[str, set[int]] = {}
@@ -242,6 +242,7 @@ def make(
         gain = statistics.geometric_mean(gains)
         lines.append(f"Gain over the default where measured: {gain:.2f} (geometric mean).")
     lines.append(f"{len(changes)} exceptions to topo_auto.")
+    lines += exceptions.contradictions(timings(campaign.launched))
     if pairs:
         lines.append(f"Not used for tuning: {pairs_summary(pairs)}.")
     sections = {"summary": "In short", **{f"map-{c}": c for c in collectives}}

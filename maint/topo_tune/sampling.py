@@ -195,11 +195,19 @@ def variants(beliefs: Beliefs, cell: Cell) -> list[Request]:
 
 
 def best_request(
-    beliefs: Beliefs, cells: Sequence[Cell], doubts: Mapping[Cell, tuple[set[int], set[str]]]
+    beliefs: Beliefs,
+    cells: Sequence[Cell],
+    doubts: Mapping[Cell, tuple[set[int], set[str]]],
+    repeats: Sequence[Request] = (),
 ) -> Request | None:
     """The launch that is worth most. `doubts`: sizes and algorithms of cells that contradict
-    the predictions, and were not measured often enough to be sure."""
-    requests = []
+    the predictions, and were not measured often enough to be sure. `repeats`: launches of what
+    contradicts itself."""
+    requests = [
+        r
+        for r in repeats
+        if r.cell in cells and not {(r.cell, name) for name in r.algorithms} & beliefs.failed
+    ]
     fields = {c: beliefs.fields(c) for c in {cell.collective for cell in cells}}
     for cell in cells:
         if cell in doubts:

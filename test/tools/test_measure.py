@@ -294,6 +294,90 @@ def test_costs_are_corrected() -> None:
     assert constants.correct(site, "4.0", {}, hosts) == {}
 
 
+def test_launches_that_contradict_each_other() -> None:
+    """By more than a factor of two beyond what the calls of each scatter; most of them are right."""
+    of = exceptions.Timing.of
+    near, far, wide = [10.0, 10.5, 11.0] * 4, [30.0, 31.0, 32.0] * 4, [8.0, 30.0, 31.0] * 4
+    assert of([near, far]).apart == (10.5, 31.0) and of([near, near, far, far]).apart
+    assert of([near, [30.0, 31.0, 32.0] * 4, [90.0] * 9]).apart == (10.5, 90.0)
+    for rounds in ([near], [near, [22.0, 22.5] * 5], [near, wide], [near, near]):
+        timing = of(rounds)
+        assert not timing.apart and not timing.left_out and timing.launches == len(rounds)
+    timing = of([far, near, near])
+    assert (timing.us, timing.launches, timing.apart, timing.left_out) == (10.5, 2, (), (31.0,))
+
+
+def test_no_rule_from_a_contradiction() -> None:
+    """It is measured again, before all else, and not for ever."""
+    slow = {**SLOW, "brucks": 150.0}
+    places = [cell.placement for cell in CELLS]
+    both = [launched(CELLS[0], SLOW), launched(CELLS[0], slow), *[launched(CELLS[1], SLOW)] * 2]
+    known = timings(both)
+    assert not found(*both) and not exceptions.doubts(known, places)
+    (repeat,) = exceptions.repeats(known)
+    assert (repeat.cell, repeat.sizes, repeat.algorithms) == (CELLS[0], (1024,), ("brucks",))
+    of = beliefs({"ring": 10, "brucks": 11}, times={})
+    assert sampling.best_request(of, CELLS, {}, [repeat]) == repeat
+    of.failed.add((CELLS[0], "brucks"))
+    assert sampling.best_request(of, CELLS, {}, [repeat]) != repeat
+    (line,) = exceptions.contradictions(known)
+    assert line == (
+        "launches contradict each other: allgather 1K, 8 ranks by block: brucks:"
+        " medians of 0.06 and 0.15 ms; not used"
+    )
+    assert "brucks" not in exceptions.sure(known)[CELLS[0], 1024]
+    # a third one tells which is right
+    both.append(launched(CELLS[0], SLOW))
+    (choice,) = found(*both)
+    assert choice.algorithm == "brucks" and not exceptions.repeats(timings(both))
+    (line,) = exceptions.contradictions(timings(both))
+    assert line.startswith("launches left out: ") and "0.15 ms, of 2 others 0.06" in line
+    # what all others are compared with contradicts itself
+    slow = {**SLOW, "topo_auto": 500.0}
+    every = [launched(cell, times) for cell in CELLS for times in (SLOW, slow)]
+    assert not found(*every) and exceptions.repeats(timings(every))
+    assert not exceptions.repeats(timings(every * 3))
+
+
+def test_a_contradiction_with_a_parameter_is_measured_with_it() -> None:
+    more: Any = {"of": "topo_chain", "params": ("segment_bytes=8192",)}
+    cell = Cell("bcast", 8, 1, "block")
+    both = [launched(cell, {"topo_chain": us}, **more) for us in (10.0, 90.0)]
+    (repeat,) = exceptions.repeats(timings(both))
+    assert (repeat.of, repeat.params, repeat.algorithms) == (*more.values(), ("topo_chain",))
+
+
+def test_measure_tells_of_contradictions(tmp_path: Path, monkeypatch: Any) -> None:
+    slow = {**SLOW, "brucks": 150.0}
+    done = campaign_of(tmp_path, *[launched(CELLS[0], times) for times in (SLOW, slow)])
+    said: list[str] = []
+    launcher: Any = None
+    algorithms: measuring.Catalog = {"allgather": dict.fromkeys(SLOW, ())}
+    probe = Cell("barrier", 8, 1, "block")
+    asked = []
+
+    def run(self: Any, launcher: Any, request: Request, setting: Any, timeout: float) -> None:
+        asked.append(request)
+        done.launched.append(launched(request.cell, slow))
+        under_way.budget = 0
+
+    monkeypatch.setattr(campaign.Campaign, "run", run)
+    under_way = measuring.Measuring(
+        done, launcher, algorithms, [64, 1024], [probe], 1e3, said.append
+    )
+    assert under_way.run() == "the budget is spent"
+    assert said[0].startswith("launches contradict each other: allgather 1K, 8 ranks by block: bru")
+    (request,) = asked
+    assert (request.sizes, request.algorithms) == ((1024,), ("auto", "topo_auto", "brucks"))
+    # two of three now: told in the end, and on the page
+    told = (
+        "launches left out: allgather 1K, 8 ranks by block: brucks: medians of 0.06 ms, of 2 others"
+    )
+    assert any(line.startswith(told) for line in measuring.learnt(done, []))
+    tuning, changes = measuring.outcome(done)
+    assert told in page.make(done, {}, tuning, changes, [])
+
+
 # -- what is kept --
 
 ABOUT = {"type": "launch", "collective": "bcast", "ranks": 2, "ppn": 1, "placement": "x"}
