@@ -24,6 +24,7 @@ from topo_tune.sampling import Cell, Request
 TUNING = "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE"
 ROUNDS = 3
 LOSS = 1.05  # what is more than this is a loss that matters
+MOST_BYTES = 2**31 - 1  # of all blocks of a rank, which topo-bench can count
 
 
 @dataclass(frozen=True)
@@ -55,23 +56,48 @@ COLUMNS = ["collective", "ranks", "ppn", "placement", "bytes", "default us", "tu
 COLUMNS += ["tuned / default", "low", "high", "verdict"]
 
 
-def between(sizes: Sequence[int]) -> tuple[int, ...]:
-    """Sizes that were not measured: a multiple of 8 in the middle of each two of those that were."""
+def between(sizes: Sequence[int], ranks: int) -> tuple[int, ...]:
+    """Sizes that were not measured: a multiple of 8 in the middle of each two of those that were; where
+    there is none, the next power of two that is longer than all, or else shorter. 0 where there are no
+    sizes."""
     known = sorted(s for s in sizes if s > 0)
     middles = (round(math.sqrt(a * b) / 8) * 8 for a, b in itertools.pairwise(known))
-    return tuple(sorted({m for m in middles if m > 0} - set(known))) or tuple(known) or (0,)
+    found = {m for m in middles if m > 0} - set(known)
+    if known and not found:
+        above, below = 2 ** known[-1].bit_length(), 2 ** (known[0] - 1).bit_length() // 2
+        found = {above if above * ranks <= MOST_BYTES or below < 8 else below}
+    return tuple(sorted(found)) or (0,)
 
 
-def requests(measured: Sequence[Launched], placements: Sequence[str], seed: int) -> list[Request]:
-    """Each collective and number of ranks that was measured, by sizes between, in an order that is drawn."""
+def measured_sizes(measured: Sequence[Launched]) -> dict[tuple[str, int, int], set[int]]:
+    """By collective, ranks and ranks a host"""
     sizes: dict[tuple[str, int, int], set[int]] = {}
     for each in measured:
         cell = each.request.cell
         for line in each.cells():
             key = cell.collective, cell.ranks, cell.ppn
             sizes.setdefault(key, set()).add(int(line["bytes"]))
+    return sizes
+
+
+def notes(measured: Sequence[Launched], placements: Sequence[str]) -> Iterator[str]:
+    """Where sizes are not between those that were measured."""
+    for (collective, ranks, ppn), sizes in sorted(measured_sizes(measured).items()):
+        where = f"{collective}, {ranks} ranks, {ppn} a host"
+        (first, *_) = found = between(sorted(sizes), ranks)
+        used = {each.request.cell.placement for each in measured} & {*placements}
+        if first == 0 and used:
+            yield f"{where}: it has no sizes, and {', '.join(sorted(used))} was used for tuning, too"
+        elif first and not min(sizes) < first < max(sizes):
+            text = f"{where}: nothing lies between the sizes that were measured"
+            yield f"{text}; compared at {' '.join(map(size_text, found))}"
+
+
+def requests(measured: Sequence[Launched], placements: Sequence[str], seed: int) -> list[Request]:
+    """Each collective and number of ranks that was measured, by sizes between, in an order that is drawn."""
+    sizes = measured_sizes(measured)
     found = [
-        Request(Cell(*key, placement), between(sorted(sizes[key])), ("auto",))
+        Request(Cell(*key, placement), between(sorted(sizes[key]), key[1]), ("auto",))
         for key in sorted(sizes)
         for placement in placements
     ]

@@ -259,7 +259,8 @@ def compare(
 ) -> None:
     """Compare the library's own choice with a tuning file, at points that were not used for it.
 
-    Sizes are between those of FOLDER, which topo-tune measure wrote; launches of both take turns. Wins and
+    Sizes are between those of FOLDER, which topo-tune measure wrote, or beyond them where there was one;
+    launches of both take turns. Wins and
     losses are those that a 95 % interval tells from chance. The same command goes on where it was.
 
     \b
@@ -282,6 +283,8 @@ def compare(
     tuned = Path(tuning) if tuning else Path(folder) / "tuning.json"
     grammar.load(str(tuned), campaign.version)
     todo = comparing.requests(campaign.launched, list(mappings), campaign.seed)
+    for text in comparing.notes(campaign.launched, list(mappings)):
+        say(text)
     campaign.folder = Path(folder) / "compare"
     campaign.mappings = mappings
     with campaign.opened(f"{where}; {digest_of(tuned)}"):

@@ -223,11 +223,13 @@ def make(
     pairs: Sequence[Pair],
 ) -> str:
     """The page."""
-    found = decisions(campaign, tuning)
+    found, known = decisions(campaign, tuning), timings(campaign.launched)
     tables = [leaves_table(found), exceptions_table(changes), points_table(found)]
     if pairs:
         rows = [[_round(x) if isinstance(x, float) else x for x in p.row()] for p in pairs]
-        note = "At points that were not measured for the tuning file."
+        used = sum((p.cell, p.size) in known for p in pairs)
+        note = "At points that were not measured for the tuning file"
+        note += f", but for {used} that have no sizes." if used else "."
         tables.insert(0, Table("compare", "Default and tuned", note, COLUMNS, rows))
     collectives = sorted({d.cell.collective for d in found})
     maps = "".join(map_html(c, [d for d in found if d.cell.collective == c]) for c in collectives)
@@ -242,9 +244,10 @@ def make(
         gain = statistics.geometric_mean(gains)
         lines.append(f"Gain over the default where measured: {gain:.2f} (geometric mean).")
     lines.append(f"{len(changes)} exceptions to topo_auto.")
-    lines += exceptions.contradictions(timings(campaign.launched))
+    lines += exceptions.contradictions(known)
     if pairs:
-        lines.append(f"Not used for tuning: {pairs_summary(pairs)}.")
+        new = [p for p in pairs if (p.cell, p.size) not in known]
+        lines.append(f"Not used for tuning: {pairs_summary(new)}.")
     sections = {"summary": "In short", **{f"map-{c}": c for c in collectives}}
     sections |= {t.name: t.title for t in tables if t.rows}
     contents = " ".join(f'<a href="#{key}">{html.escape(t)}</a>' for key, t in sections.items())

@@ -294,6 +294,22 @@ def test_costs_are_corrected() -> None:
     assert constants.correct(site, "4.0", {}, hosts) == {}
 
 
+def test_the_report_tells_which_points_were_not_used(tmp_path: Path) -> None:
+    cells = Cell("barrier", 8, 1, "block"), Cell("bcast", 8, 1, "block")
+    done = campaign_of(tmp_path, *[launched(c, SLOW, 64 * (c is cells[1])) for c in cells])
+    tuning, changes = measuring.outcome(done)
+    pairs = [
+        compare.Pair(cell, size, 10.0, 5.0, 0.4, 0.6)
+        for cell, size in zip(cells, (0, 128), strict=True)
+    ]
+    text = page.make(done, {}, tuning, changes, pairs)
+    assert (
+        "At points that were not measured for the tuning file, but for 1 that have no sizes."
+        in text
+    )
+    assert "Not used for tuning: 1 points: 1 wins" in text
+
+
 def test_launches_that_contradict_each_other() -> None:
     """By more than a factor of two beyond what the calls of each scatter; most of them are right."""
     of = exceptions.Timing.of
@@ -462,12 +478,33 @@ def test_measurements_of_something_else(tmp_path: Path, key: str, value: Any) ->
 
 
 def test_what_is_compared_was_not_measured() -> None:
-    assert compare.between([64, 1024, 65536]) == (256, 8192)
+    assert compare.between([64, 1024, 65536], 8) == (256, 8192)
+    one = {
+        8: 16,
+        64: 128,
+        1000: 1024,
+        2**27: 2**28,
+        2**28: 2**27,
+        2**28 + 8: 2**28,
+        2**31 - 1: 2**30,
+    }
+    for size, other in one.items():
+        assert compare.between([size], 7) == (other,)
+    assert compare.between([8, 16], 8) == (32,) and compare.between([0], 8) == (0,)
     measured = [launched(CELLS[0], SLOW, size) for size in (64, 4096)]
     todo = compare.requests(measured, ["random:7"], 1)
     assert [(r.cell.placement, r.sizes, r.algorithms) for r in todo] == [
         ("random:7", (512,), ("auto",))
     ]
+    assert not [*compare.notes(measured, ["block"])]
+    (request,) = compare.requests(measured[:1], ["block"], 1)
+    assert request.sizes == (128,)  # 64 was used for tuning, in this placement too
+    (line,) = compare.notes(measured[:1], ["block"])
+    assert line.endswith("nothing lies between the sizes that were measured; compared at 128")
+    barrier = [launched(Cell("barrier", 8, 1, "block"), SLOW, 0)]
+    assert not [*compare.notes(barrier, ["random:7"])]
+    (line,) = compare.notes(barrier, ["block", "random:7"])
+    assert line == "barrier, 8 ranks, 1 a host: it has no sizes, and block was used for tuning, too"
 
 
 def test_wins_and_losses() -> None:
@@ -559,6 +596,7 @@ def test_measure_resume_report_compare(tool: Any, mpiexec: Path, tmp_path: Path)
     done = tool("compare", "out", *launch, "--budget", "15s")
     assert done.returncode == 0, done.stderr
     assert re.search(r"\d+ points: \d+ wins, \d+ losses", done.stdout)
+    assert "launched was used for tuning, too" in done.stderr
     done = tool("report", "out", "-o", "r.html")
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "r.html").read_text()
