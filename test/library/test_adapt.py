@@ -2,16 +2,22 @@
 """MPIR_CVAR_COLL_TOPO_ADAPT: what topo_auto predicts is tried, all ranks agree, and the fastest stays."""
 
 import csv
+import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kinds import Build, Env, Job, Json, Launch, MakeSite, WriteJson
-from under_test import of_version
+from under_test import mpich_version, of_version
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parents[1] / "maint"))
+
+from topo_tune import fit, grammar, points
+
 TURN = 4  # calls of a candidate in a row
 ADAPT, FILE = "MPIR_CVAR_COLL_TOPO_ADAPT", "MPIR_CVAR_COLL_TOPO_ADAPT_FILE"
 N = 6
@@ -261,6 +267,27 @@ def test_report_and_file_tell_what_was_learnt(
         words = [row[key] for key in list(row)[:6]]
         assert words == [name, hosts, ranks, size, placement, algorithm]
         assert float(row["time_us"]) == pytest.approx(float(usec), abs=0.06) and float(usec) > 0
+
+
+def test_topo_tune_fits_what_was_learnt(run: Callable[..., Job], env: Env, tmp_path: Path) -> None:
+    """Of nine ranks on six hosts, by turns, and of the half of them: each rule is for what was tried there."""
+    path = tmp_path / "learnt.csv"
+    words = ("bcast:65536:45", "reduce_scatter_block:4096:45", "barrier:0:45")
+    run(*words, "halves", *words, n=9, env={**env, FILE: path})
+    learnt = points.read_csv(str(path))
+    groups = fit.groups(learnt)
+    names = {"bcast", "reduce_scatter_block"}
+    assert {name for _, name in groups} >= names, path.read_text()
+    choices = [c for (_, name), of in groups.items() for c in fit.choices(name, of)]
+    tuning = fit.tuning(choices, mpich_version())
+    errors, _ = grammar.check(json.dumps(tuning), version=mpich_version())
+    assert not errors
+    for (_, name), measured in groups.items():
+        for where, ratios in measured.items():
+            size, hosts = where.num_bytes, where.hosts
+            call = grammar.Call(name, where.ranks, size, hosts=hosts, version=mpich_version())
+            chosen = grammar.select(tuning, call).short
+            assert chosen in ratios, (name, where, chosen)
 
 
 def test_file_that_cannot_be_written(run: Callable[..., Job], env: Env, tmp_path: Path) -> None:

@@ -203,3 +203,44 @@ def test_bad_metadata_of_pico(tmp_path: Path, old: str, new: str, says: str) -> 
     done = run_tool("topo-tune", cli.cli, "fit", "--format", "pico", tmp_path)
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
     assert f"{table}: {says}" in done.stderr
+
+
+# what MPIR_CVAR_COLL_TOPO_ADAPT_FILE of 24 ranks on 6 hosts says
+LEARNT = """\
+collective,hosts,ranks,bytes,placement,algorithm,time_us
+bcast,6,24,65536,other,smp,5210.250
+bcast,6,24,65536,other,rack_lanes,2120.500
+bcast,6,24,65536,other,topo_chain,2470.125
+bcast,6,24,1024,other,binomial,310.500
+bcast,6,24,1024,other,topo_binomial,190.250
+reduce_scatter_block,6,24,4096,other,recursive_halving,9120.000
+reduce_scatter_block,6,24,4096,other,rack_lanes,4010.333
+barrier,6,24,1,other,smp,410.125
+barrier,6,24,1,other,topo_tree,520.000
+allgather,6,6,16384,block,ring,4000.125
+allgather,6,6,16384,block,topo_ring,4100.250
+allgather,6,6,16384,cyclic,ring,9000.500
+allgather,6,6,16384,cyclic,topo_ring,4050.500
+gather,3,3,4096,other,binomial,80.125
+"""
+
+
+def test_what_the_library_has_learnt(tmp_path: Path) -> None:
+    done = run(tmp_path, LEARNT, "-o", "tuning.json")
+    assert (done.returncode, done.stderr) == (0, "")
+    text = (tmp_path / "tuning.json").read_text()
+    assert not grammar.check(text)[0]
+    tuning = json.loads(text)
+    # of gather there was one alone, which tells nothing
+    assert [*tuning] == [
+        f"collective={name}" for name in ("allgather", "barrier", "bcast", "reduce_scatter_block")
+    ]
+    for name, hosts, ranks, size, best in (
+        ("bcast", 6, 24, 65536, "rack_lanes"),
+        ("bcast", 6, 24, 1024, "topo_binomial"),
+        ("reduce_scatter_block", 6, 24, 4096, "rack_lanes"),
+        ("barrier", 6, 24, 0, "smp"),
+        ("allgather", 6, 6, 16384, "topo_ring"),  # good in both placements
+    ):
+        call = grammar.Call(name, ranks, size, hosts=hosts)
+        assert grammar.select(tuning, call).short == best, name
