@@ -1,6 +1,7 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """One page on a campaign: site, decisions, gains and regrets. It is one file, and needs no network."""
 
+import base64
 import html
 import statistics
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ from topo_tune.exceptions import Timing
 from topo_tune.grammar import Tree
 from topo_tune.predictor import Predictor
 from topo_tune.sampling import Cell
+from topo_tune.site import Site
 from topo_tune.tree import Choice
 
 TYPE_SIZE = 8  # of topo-bench's reductions
@@ -27,6 +29,7 @@ STYLE = """
 table.map td { text-align: center; border: 1px solid var(--bg); }
 table.map small { display: block; opacity: .75; }
 .predicted { opacity: .6; font-style: italic; }
+#site img { max-width: 100%; }
 """
 
 
@@ -164,6 +167,16 @@ def map_html(collective: str, of: Sequence[Decision]) -> str:
     )
 
 
+def site_html(site: Site) -> str:
+    """As topo-tune show draws it"""
+    data = base64.b64encode(draw.picture(site)).decode()
+    about = html.escape(draw.summary(site))
+    return (
+        '<section id="site"><h2>Site</h2><div class=scroll>'
+        f'<img src="data:image/png;base64,{data}" alt="{about}"></div></section>'
+    )
+
+
 def points_table(found: Sequence[Decision]) -> Table:
     columns = ["collective", "ranks", "ppn", "placement", "bytes", "rule", "runs", "default"]
     columns += ["predicted gain", "measured gain", "regret %"]
@@ -248,7 +261,7 @@ def make(
     if pairs:
         new = [p for p in pairs if (p.cell, p.size) not in known]
         lines.append(f"Not used for tuning: {pairs_summary(new)}.")
-    sections = {"summary": "In short", **{f"map-{c}": c for c in collectives}}
+    sections = {"summary": "In short", "site": "Site", **{f"map-{c}": c for c in collectives}}
     sections |= {t.name: t.title for t in tables if t.rows}
     contents = " ".join(f'<a href="#{key}">{html.escape(t)}</a>' for key, t in sections.items())
     style = (PAGE / "page.css").read_text("utf-8") + STYLE
@@ -268,6 +281,7 @@ def make(
         + "".join(f"<li>{html.escape(line)}</li>" for line in lines)
         + "</ul><p class=note>Maps: what runs with the tuning file; below it what runs without, and how"
         " many times as long that takes; in italics where it is predicted.</p></section>"
+        + site_html(campaign.site)
         + maps
         + "".join(table_html(table, False) for table in tables if table.rows)
         + f'<section id="provenance"><h2>Provenance</h2><table>{facts}</table></section>'

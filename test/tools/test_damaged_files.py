@@ -18,7 +18,7 @@ from inprocess import run_tool
 from test_fit import pico, table
 from test_measure import ABOUT, SLOW, START, launched
 from test_tune import SLURM, fabric, make_site, record, result
-from topo_tune import campaign, cli, rules, site
+from topo_tune import campaign, cli, draw, rules, site
 from topo_tune.sampling import Cell
 
 SITE = make_site([2, 2]) | {
@@ -229,7 +229,8 @@ def one_line_or_good(done: Any, where: Any) -> None:
         assert done.stdout == "" and "\x1b" not in error, where
 
 
-def test_a_damaged_launch_is_a_line(tmp_path: Path, rounds: int = 60) -> None:
+def test_a_damaged_launch_is_a_line(tmp_path: Path, monkeypatch: Any, rounds: int = 40) -> None:
+    monkeypatch.setattr(draw, "picture", lambda site: b"")  # which takes time
     good = measured(tmp_path / "tuned")
     rng = random.Random("launches")
     command = ["report", "tuned", "-o", "r.html"]

@@ -1,6 +1,7 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """topo-tune measure, report, compare: what is measured, what is kept, what follows. No timings."""
 
+import base64
 import json
 import os
 import re
@@ -22,6 +23,7 @@ from topo_tune import (
     cli,
     compare,
     constants,
+    draw,
     exceptions,
     grammar,
     measuring,
@@ -308,6 +310,14 @@ def test_the_report_tells_which_points_were_not_used(tmp_path: Path) -> None:
         in text
     )
     assert "Not used for tuning: 1 points: 1 wins" in text
+
+
+def test_the_report_has_a_picture_of_the_site(tmp_path: Path) -> None:
+    done = campaign_of(tmp_path, launched(CELLS[0], SLOW))
+    text = page.make(done, {}, *measuring.outcome(done), [])
+    (data,) = re.findall(r'<img src="data:image/png;base64,([^"]+)" alt="8 hosts in 2 racks', text)
+    assert base64.b64decode(data) == draw.picture(done.site)
+    assert '<a href="#site">Site</a>' in text and "http" not in text.replace("http-equiv", "")
 
 
 def test_launches_that_contradict_each_other() -> None:
