@@ -91,13 +91,19 @@ void MPII_Topo_call_reduce_lanes(call_t * c, const void *sendbuf, void *recvbuf,
 
 /* -- blocks of ranks: units are pieces of them -- */
 
-/* Set the units, for as many chunks as are returned. longest: block, in what is cut */
+/* Each slot of TMP has room for a piece of the longest block: where most blocks are much shorter, that is more
+ * than what has to be sent. */
+#define MAX_PIECE_BYTES (256 * 1024)
+
+/* Set the units, for as many chunks as are returned. longest: block, in what is cut, bytes: of that */
 static int set_blocks(call_t * c, const MPII_Topo_order_t * order, MPII_Topo_lanes_kind_t kind,
-                      MPI_Aint longest, bool in_runs)
+                      MPI_Aint longest, MPI_Aint bytes, bool in_runs)
 {
     int units = MPII_Topo_lanes_units(order, kind);
-    int chunks = cut_chunks(c, kind, MPII_Topo_call_bytes_of_blocks(c), units);
+    MPI_Aint chunks = cut_chunks(c, kind, MPII_Topo_call_bytes_of_blocks(c), units);
 
+    if (MPII_Topo_call_segment_bytes(c) <= 0)
+        chunks = MPL_MAX(chunks, MPL_MIN(longest * bytes / MAX_PIECE_BYTES, INT_MAX / 8 / units));
     chunks = MPL_MIN(chunks, longest);
     MPII_Topo_call_find_blocks(c, order, units, MPII_Topo_lanes_rank);
     c->data.unit_len = (longest + chunks - 1) / chunks;
@@ -111,12 +117,14 @@ static void reduce_scatter(call_t * c, const void *sendbuf, void *recvbuf, MPI_D
                            MPI_Op op, MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_order_t *order = NULL;
+    MPI_Aint size;
     int chunks;
 
     if (!MPII_Topo_call_begin_reduce_scatter(c, datatype, &order, attr))
         return;
+    MPIR_Datatype_get_size_macro(datatype, size);
     chunks = set_blocks(c, order, MPII_TOPO_LANES__REDUCE_SCATTER, MPII_Topo_call_longest_block(c),
-                        true);
+                        size, true);
     MPII_Topo_call_join_reduce_scatter(c, sendbuf, recvbuf, chunks, op, attr);
 }
 
@@ -169,7 +177,7 @@ static void allgather(call_t * c, const void *sendbuf, MPI_Aint sendcount, MPI_D
     is_joined = MPII_Topo_lanes_are_joined(bytes);
     longest = MPII_Topo_call_longest_block(c);
     MPIR_Datatype_get_size_macro(recvtype, size);
-    chunks = set_blocks(c, order, MPII_TOPO_LANES__ALLGATHER, longest * size, is_joined);
+    chunks = set_blocks(c, order, MPII_TOPO_LANES__ALLGATHER, longest * size, 1, is_joined);
     if (is_joined) {
         MPII_Topo_call_join_allgather(c, chunks, attr);
         return;
