@@ -57,9 +57,12 @@ static MPI_Aint pipe_bytes(const pipes_t * p)
     return sizeof(pipe_t) + p->num_slots * slot_bytes(p);
 }
 
+/* A rank has no pipe to itself. */
 static pipe_t *pipe_of(const pipes_t * p, int from, int to)
 {
-    return (pipe_t *) (p->shm->mem + ((MPI_Aint) from * p->num + to) * pipe_bytes(p));
+    MPI_Aint i = (MPI_Aint) from * (p->num - 1) + to - (to > from);
+
+    return (pipe_t *) (p->shm->mem + i * pipe_bytes(p));
 }
 
 static slot_t *slot_of(const pipes_t * p, pipe_t * pipe, uint32_t n)
@@ -116,7 +119,7 @@ int MPII_Topo_pipes_create(MPIR_Comm * comm_ptr, const MPII_Topo_order_t * order
     qsort(ranks, p->num, sizeof(int), cmp_int);
     for (int i = 0; i < p->num; i++)
         p->own[order->pos_of[ranks[i]] - p->first].shm_index = i;
-    mpi_errno = MPII_Topo_shm_create(comm_ptr, ranks, p->num, tag, (MPI_Aint) p->num * p->num *
+    mpi_errno = MPII_Topo_shm_create(comm_ptr, ranks, p->num, tag, (MPI_Aint) p->num * (p->num - 1) *
                                      pipe_bytes(p), &p->shm, attr);
     MPL_free(ranks);
 
