@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from topo_common import files
+from topo_common.files import Failure, InputError
 from topo_common.text import short
 
 Line = dict[str, Any]
@@ -39,9 +41,18 @@ def is_table_of(check: Check) -> Check:
     return lambda value: isinstance(value, dict) and all(map(check, value.values()))
 
 
-NUMBERS, TEXTS, SOME_TEXTS = is_list_of(is_number), is_list_of(is_text), is_some(is_text)
+NUMBERS, SOME_NUMBERS = is_list_of(is_number), is_some(is_number)
+TEXTS, SOME_TEXTS = is_list_of(is_text), is_some(is_text)
 # type: what is read of such a line; with ? it may lack
 KEYS: dict[str, dict[str, Check]] = {
+    "cvars": {"steers_collectives": is_table_of(lambda value: isinstance(value, bool))},
+    # of --dry-run, which knows no ranks
+    "asked": {
+        "library": is_text,
+        "library_path": is_text,
+        "algorithms": SOME_TEXTS,
+        "sizes": is_some(is_count),
+    },
     "start": {
         "library": is_text,
         "bytes_mean": is_text,
@@ -49,16 +60,18 @@ KEYS: dict[str, dict[str, Check]] = {
         "ranks": is_count,
         "host_of_rank": SOME_TEXTS,
         "socket_of_rank": is_list_of(lambda value: type(value) is int),
-        "root": lambda value: value == "each" or type(value) is int,
+        "root": lambda value: value == "each" or is_count(value),
         "pattern?": is_text,
+        "library_path?": is_text,
+        "environment?": is_table_of(is_text),
     },
     "cell": {
         "algorithm": is_text,
         "bytes": is_count,
-        "times_us": is_some(is_number),
+        "times_us": SOME_NUMBERS,
         "calls_counted": is_table_of(is_count),
         "selected?": is_table_of(is_count),
-        **dict.fromkeys(("min_us?", "mean_us?", "hidden?", "first_us?", "build_us?"), NUMBERS),
+        **dict.fromkeys(("min_us?", "mean_us?", "hidden?", "first_us?", "build_us?"), SOME_NUMBERS),
     },
     "counts": {"bytes": is_count, "hosts": SOME_TEXTS, "bytes_from_to": is_list_of(NUMBERS)},
     "background": dict.fromkeys(
@@ -69,9 +82,9 @@ KEYS: dict[str, dict[str, Check]] = {
 }
 
 
-def wrong(line: Line) -> str:
+def wrong(line: Line, kind: str = "") -> str:
     """What a line has that none of ours has, in words; nothing where it is as it should be."""
-    kind = str(line["type"])
+    kind = kind or str(line["type"])
     for key, check in KEYS.get(kind, {}).items():
         name = key.removesuffix("?")
         if name not in line and name == key:
@@ -97,3 +110,23 @@ def read(text: str) -> Iterator[Line]:
             if not isinstance(line, dict) or "type" not in line:
                 return
             yield line
+
+
+def good(text: str) -> Line | None:
+    """A line that was printed; None where it is not as it should be: it was cut."""
+    try:
+        line = files.parse_json(text, "")
+    except InputError:
+        return None
+    is_line = isinstance(line, dict) and isinstance(line.get("type"), str)
+    return line if is_line and not wrong(line) else None
+
+
+def answer(program: str, printed: list[str], kind: str) -> Line:
+    """The line of a kind that `program` has printed when it was asked. Raises Failure where that is not
+    topo-bench-mpi."""
+    with contextlib.suppress(IndexError, InputError):
+        line = files.parse_json(printed[-1], program)
+        if isinstance(line, dict) and not wrong(line, kind):
+            return line
+    raise Failure(f"{program}: expected topo-bench-mpi, found another program")

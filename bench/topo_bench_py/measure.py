@@ -2,7 +2,6 @@
 """What is launched, in which order, and the records that come out of it."""
 
 import itertools
-import json
 import math
 import os
 import re
@@ -25,7 +24,7 @@ from topo_common.text import size_text
 
 from .bounds import Links, bound_us
 from .files import Record
-from .lines import Line
+from .lines import Line, answer, good
 from .settings import Bench, Setting
 from .sites import Site, complaint, run_program
 from .stats import bootstrap_ratios, break_even, interval, summary
@@ -113,7 +112,7 @@ def dry_run(plan: Plan, bench: Bench) -> Line:
                 said = said.removeprefix("topo-bench-mpi: ").removesuffix(" (exit status 2)")
             where = f"setting {setting.name}: " if len(plan.settings) > 1 else ""
             raise (click.UsageError if status == 2 else Failure)(where + said)
-        start: Line = json.loads(out[-1])
+        start = answer(bench.program, out, "asked")
         if setting.library and not same_folder(start["library_path"], setting.library):
             loaded = start["library_path"]
             raise Failure(f"--library {setting.name}: {bench.program} loads {loaded} all the same")
@@ -146,10 +145,9 @@ def launch(
         if not text.startswith('{"type": '):
             noise.append(text)  # what the library or mpiexec has to say
             return
-        try:
-            last = json.loads(text)
-        except json.JSONDecodeError:
-            last = {"type": "cut"}
+        line = good(text)
+        last = line or {"type": "cut"}
+        if line is None:
             return
         failed |= last["type"] == "failed"
         if last["type"] == "start":
@@ -171,10 +169,10 @@ def launch(
 
 def check_start(start: Line, setting: Setting, bench: Bench) -> None:
     """What was launched must have the setting, and nothing else that steers collectives."""
-    if setting.library and not same_folder(start["library_path"], setting.library):
-        loaded = start["library_path"]
+    loaded = start.get("library_path", "")
+    if setting.library and not same_folder(loaded, setting.library):
         raise Failure(f"--library {setting.name}: the launch loaded {loaded} all the same")
-    found = bench.steering(start["environment"])
+    found = bench.steering(start.get("environment", {}))
     for name, value in bench.steering(setting.environment).items():
         if bench.steers.get(name) and found.pop(name, None) != value:
             text = f"{name}={value} did not reach the processes that --launch started"

@@ -5,7 +5,6 @@ import math
 import os
 import random
 import re
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,12 +62,7 @@ def find_plan(name: str) -> Path:
 
 def read_plan(path: str | os.PathLike[str]) -> Table:
     """Raises InputError with the first thing that is wrong in the file."""
-    try:
-        plan = tomllib.loads(files.read_text(path))
-    except ValueError as error:  # numbers of thousands of digits, too
-        raise InputError(path, f"not TOML: {error}") from None
-    except RecursionError:
-        raise InputError(path, "found too many levels of nesting") from None
+    plan = files.read_toml(path)
     schema.check(plan, read_schema("study"), path)
     tables = {"$": plan} | {f"$.measure[{i}]": part for i, part in enumerate(plan["measure"])}
     for where, table in tables.items():

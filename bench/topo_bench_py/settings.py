@@ -1,7 +1,6 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """What one launch has that another has not, and the environment that all of them begin with."""
 
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ import click
 from topo_common.files import Failure
 from topo_common.text import hint
 
+from .lines import answer
 from .sites import complaint, find_program, run_program
 
 # MPICH reads the CVAR of a name under each of these.
@@ -82,12 +82,8 @@ def find_bench(program: str | None) -> Bench:
     status, err = run_program([program, "--list-cvars"], 60, out.append, plain)
     if status:
         raise Failure(f"{program}: {complaint(status, err)}")
-    try:
-        line = json.loads(out[-1])
-        steers = line["steers_collectives"]
-    except (IndexError, KeyError, TypeError, ValueError):
-        raise Failure(f"{program}: expected topo-bench-mpi, found another program") from None
-    bench = Bench(program, steers, dict(os.environ), {})
+    line = answer(program, out, "cvars")
+    bench = Bench(program, line["steers_collectives"], dict(os.environ), {})
     bench.left_out.update(bench.steering(os.environ))
     for name in bench.left_out:
         del bench.environment[name]

@@ -1,7 +1,6 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """Starting programs: under the user's launcher, or on a virtual cluster."""
 
-import json
 import os
 import re
 import shlex
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import click
+from topo_common import files
 from topo_common.files import Failure
 
 from .bounds import Links, Uplinks
@@ -231,7 +231,7 @@ def vcluster_site(options: str, name: str | None, ppn: int, ranks: int | None) -
             click.echo(warning, err=True)
         if own:
             call("up", *split_words("--vcluster", options), name)
-        what = json.loads(call("describe", "--json", name))
+        what = files.parse_json(call("describe", "--json", name), f"{program} describe")
         racks = {host: r for r, hosts in enumerate(what["racks"]) for host in hosts}
         rates = what["host_mbps"], what["uplink_mbps"], what["burst_bytes"]
         links = Links(racks, *rates, uplinks_of_pods(what))

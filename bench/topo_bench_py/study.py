@@ -289,10 +289,11 @@ def read_lines(path: Path) -> list[Line]:
         text = path.read_text("utf-8")
     except (OSError, ValueError):
         return []
-    found = list(lines.read(text))
+    read = [lines.good(line) for line in text.splitlines()]
+    found = [line for line in read if line]
     # the first one tells of whom the others are
-    is_good = len(found) == len(text.splitlines()) and not any(map(lines.wrong, found))
-    return found if is_good and found and found[0]["type"] in ("start", "broken") else []
+    is_good = len(found) == len(read) > 0 and found[0]["type"] in ("start", "broken")
+    return found if is_good else []
 
 
 def is_whole(path: Path) -> bool:

@@ -7,7 +7,6 @@ import os
 import re
 import tempfile
 import time
-import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -48,12 +47,7 @@ class Undefined(Exception):
 
 def read_suite(path: str | os.PathLike[str]) -> Table:
     """Raises InputError with the first thing that is wrong in the file."""
-    try:
-        suite = tomllib.loads(files.read_text(path))
-    except ValueError as error:  # numbers of thousands of digits, too
-        raise InputError(path, f"not TOML: {error}") from None
-    except RecursionError:
-        raise InputError(path, "found too many levels of nesting") from None
+    suite = files.read_toml(path)
     schema.check(suite, read_schema("suite"), path)
     tables = {"$": suite} | {f"$.case[{i}]": case for i, case in enumerate(suite["case"])}
     for where, table in tables.items():

@@ -10,15 +10,17 @@ import re
 import stat
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from topo_common.text import short
+from topo_common.text import short, step
 
 # A matrix of 512 hosts takes 2 MB; more than this is none of our files, and would only fill memory.
 SIZE_LIMIT = 256 * 1024 * 1024
 MAX_NESTING = 64
+SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # as JSON may write it
 # exit status: what the user has to change, the command line or a file that it names
 WRONG = 2
 
@@ -87,11 +89,16 @@ class _Refused(Exception):
 
 
 def read_json(path: str | os.PathLike[str], limit: int | None = None) -> Any:
-    """What json.loads gives for a file, and nothing that JSON does not have: NaN, Infinity, numbers
-    that overflow, a key twice in one object, and more than MAX_NESTING levels are refused.
+    """What a file of JSON holds, as parse_json() takes it."""
+    return parse_json(read_text(path, limit), path)
 
-    Raises InputError with the line for a file that ends early or is not JSON."""
-    text = read_text(path, limit)
+
+def parse_json(text: str, path: object) -> Any:
+    """What json.loads gives for the text of a file, and nothing that JSON does not have, or that cannot
+    be written again: NaN, Infinity, numbers that overflow, a key twice in one object, halves of
+    surrogate pairs, and more than MAX_NESTING levels are refused.
+
+    Raises InputError with the place for a file that ends early or is not JSON."""
 
     def refuse(word: str) -> NoReturn:
         raise _Refused(f"found {word[:24]}, expected a finite number", re.escape(word))
@@ -123,7 +130,6 @@ def read_json(path: str | os.PathLike[str], limit: int | None = None) -> Any:
         )
         if _is_too_deep(value):
             raise RecursionError
-        return value
     except json.JSONDecodeError as error:
         where = f"line {error.lineno} column {error.colno}"
         cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
@@ -133,6 +139,26 @@ def read_json(path: str | os.PathLike[str], limit: int | None = None) -> Any:
         raise InputError(path, f"found more than {MAX_NESTING} levels of nesting") from None
     except _Refused as error:
         raise InputError(path, str(error), _line_of(text, error)) from None
+    if SURROGATE.search(text) and (half := _half_pair(value)):
+        where, name = half
+        found = f"found {short(name)}, half of a surrogate pair, expected text"
+        raise InputError(path, found, where)
+    return value
+
+
+def _half_pair(value: Any, where: str = "$") -> tuple[str, str] | None:
+    """The first text that UTF-8 does not have, and where it is."""
+    if isinstance(value, str):
+        return (where, value) if re.search("[\ud800-\udfff]", value) else None
+    if isinstance(value, dict):
+        places = [(where, key) for key in value]
+        places += [(where + step(key), each) for key, each in value.items()]
+    elif isinstance(value, list):
+        places = [(where + step(i), each) for i, each in enumerate(value)]
+    else:
+        return None
+    found = (_half_pair(each, place) for place, each in places)
+    return next((half for half in found if half), None)
 
 
 def _line_of(text: str, refused: _Refused) -> str | None:
@@ -143,6 +169,17 @@ def _line_of(text: str, refused: _Refused) -> str | None:
         return None
     line = text.count("\n", 0, found[refused.count - 1].start()) + 1 if found else None
     return f"line {line}" if line else None
+
+
+def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Raises InputError for a file that is not TOML."""
+    text = read_text(path)
+    try:
+        return tomllib.loads(text)
+    except ValueError as error:  # numbers of thousands of digits, too
+        raise InputError(path, f"not TOML: {error}") from None
+    except RecursionError:
+        raise InputError(path, "found too many levels of nesting") from None
 
 
 def _is_too_deep(value: Any) -> bool:

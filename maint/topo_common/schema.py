@@ -4,14 +4,7 @@
 from typing import Any
 
 from topo_common.files import MAX_NESTING, InputError
-from topo_common.text import hint, short
-
-
-def _step(key: int | str) -> str:
-    """A step of a JSON path, in one line whatever the key is"""
-    if isinstance(key, str) and key.isprintable():
-        return f".{key}"
-    return f"[{short(key)}]"
+from topo_common.text import hint, short, step
 
 
 def check(value: Any, schema: dict[str, Any], path: object, top: str = "$") -> None:
@@ -28,7 +21,7 @@ def check(value: Any, schema: dict[str, Any], path: object, top: str = "$") -> N
         return
     # a wrong format explains all the rest; else the first by place
     error = min(errors, key=lambda e: (not _is_of_format(e), [str(p) for p in e.absolute_path]))
-    where = top + "".join(map(_step, error.absolute_path))
+    where = top + "".join(map(step, error.absolute_path))
     raise InputError(path, _explain(error), where)
 
 

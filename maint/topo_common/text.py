@@ -19,6 +19,13 @@ def short(value: Any, width: int = 48) -> str:
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
+def step(key: int | str) -> str:
+    """A step of a JSON path, in one line whatever the key is."""
+    if isinstance(key, str) and key.isprintable():
+        return f".{key}"
+    return f"[{short(key)}]"
+
+
 def one_line(text: str) -> str:
     """`text` as a terminal may have it: no line breaks, no control characters."""
     text = re.sub(r"\s*\n\s*", " ", text.strip())

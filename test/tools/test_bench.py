@@ -1365,6 +1365,7 @@ BAD_RESULTS = [
     *((("format",), bad) for bad in (2, "1", None)),
     *((("records",), bad) for bad in ({}, [], [3], [{}], [[]], None, "records")),
     *((("provenance",), bad) for bad in ([], None, {"mpi": 3}, {"mpi": {"a": 1}}, {"date": 3})),
+    *((("provenance", "study"), {"rack_of_host": {"h": bad}}) for bad in ([], {}, "r0", -1, 1.5)),
     (("complete",), "no"),
     *((("records", 0, key), bad) for key in good_record() for bad in ([], {}, -1, "", 1e308, True)),
     *((("records", 0, "median_us"), bad) for bad in (0, None, "1", 8.9, 11.1)),
@@ -1376,6 +1377,7 @@ BAD_RESULTS = [
     *((("records", 0, "first_us"), bad) for bad in ("3", 3)),
     *((("records", 0, "pattern"), bad) for bad in (3, [])),
     *((("records", 0, "series"), bad) for bad in (3, "", None)),
+    (("records", 0, "placement"), "\ud800"),
 ]
 
 
@@ -1394,7 +1396,8 @@ def changed(path: Any, bad: Any) -> Any:
 def test_damaged_results_are_refused(in_process: Any, tmp_path: Path) -> None:
     """By every command that reads them, in one line that names the file"""
     path, picture = tmp_path / "r.json", tmp_path / "p.png"
-    commands = (("table", path), ("plot", path, "-o", picture))
+    page = tmp_path / "p.html"
+    commands = (("table", path), ("plot", path, "-o", picture), ("report", path, "-o", page))
     whole = files.as_json(good_result())
     path.write_text(whole)
     assert len(records_of(path)) == 1
@@ -1408,7 +1411,7 @@ def test_damaged_results_are_refused(in_process: Any, tmp_path: Path) -> None:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         for command in commands:
             one_line_error(in_process(*command), 2, f"topo-bench: {path}: ")
-    assert not picture.exists()
+    assert not picture.exists() and not page.exists()
     for bad in (tmp_path, "/dev/zero", "/nowhere/x.json"):
         one_line_error(in_process("table", bad), 2, f"topo-bench: {bad}: ")
 
@@ -1588,6 +1591,28 @@ def test_another_program(in_process: Any) -> None:
     for program in ("/bin/true", "/bin/echo", "/nowhere/program"):
         done = in_process("run", "--launch", "mpiexec", "--program", program)
         one_line_error(done, 1, program)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[" * 100_000,
+        '{"type": "cvars", "steers_collectives": []}',
+        '{"type": "cvars", "steers_collectives": {"MPIR_CVAR_X": 1}}',
+        '{"type": "cvars", "steers_collectives": {}, "x": NaN}',
+    ],
+)
+def test_a_program_that_prints_something_else(in_process: Any, tmp_path: Path, line: str) -> None:
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{line}\nEND\n")
+    program.chmod(0o755)
+    done = in_process("run", "--launch", "mpiexec", "--program", program)
+    one_line_error(done, 1, f"{program}: expected topo-bench-mpi, found another program")
+    # it knows its CVARs, but not what it was asked for
+    known = '{"type": "cvars", "steers_collectives": {}}'
+    program.write_text(f"#!/bin/sh\necho '{known}'\n")
+    done = in_process("run", "--launch", "mpiexec", "--program", program)
+    one_line_error(done, 1, f"{program}: expected topo-bench-mpi, found another program")
 
 
 # ---- what is left of a measurement that is cut ----

@@ -185,6 +185,12 @@ def test_group_without_a_command() -> None:
         ("[\n" + "9" * 400 + "]", "line 2", "found 99999"),
         ('{"a": 1,\n"b": "a",\n"a": 2}', "line 3", 'found the key "a" twice in one object'),
         ('[{"a": 1},\n{"b": 1, "a": 2, "b": 3}]', "line 2", 'found the key "b" twice'),
+        (
+            '["\\ud83d\\ude00", {"a": "\\ud800"}]',
+            "$[1].a",
+            'found "\\ud800", half of a surrogate pair',
+        ),
+        ('{"a": {"x\\udfff": 1}}', "$.a", 'found "x\\udfff", half of a surrogate pair'),
         ("[" * 65 + "]" * 65, "", "found more than 64 levels of nesting"),
         ("[" * 100_000, "", "found more than 64 levels of nesting"),
         ('{"a": [1,\n 2', "line 2 column 3", "the file ends early"),
@@ -206,11 +212,27 @@ def test_json_that_is_taken(tmp_path: Path) -> None:
     value = {
         "a": [1, 2.5, -3e300, "NaN", None, True],
         "": {},
+        "\U0001f600": "\\ud800",  # with a backslash
         "deep": json.loads("[" * 62 + "]" * 62),
     }
     path = tmp_path / "file.json"
     path.write_text(files.dump_json(value))
     assert files.read_json(path) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("a = 1\na = 2", "not TOML"),
+        ("a = " + "9" * 5000, "not TOML: Exceeds the limit"),
+        ("a = " + "[" * 9999, "found too many levels of nesting"),
+    ],
+)
+def test_toml_that_is_refused(tmp_path: Path, text: str, what: str) -> None:
+    path = tmp_path / "file.toml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=f"^{path}: {what}[^\n]*$"):
+        files.read_toml(path)
 
 
 def test_where_a_file_cannot_be_written_is_known_before(tmp_path: Path) -> None:

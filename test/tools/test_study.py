@@ -20,6 +20,7 @@ REPO = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPO / "bench"), str(REPO / "maint")]
 
 from topo_bench_py import cli, files, plans, settings, sites
+from topo_bench_py import study as study_module
 from topo_common.files import Failure, InputError
 
 PLAN = """
@@ -301,6 +302,54 @@ def test_interrupted_and_resumed(
         path.write_text(path.read_text().replace(good, bad.replace("&", good)))
     assert study(folder).returncode == 0
     assert without_times(folder) == without_times(whole)
+
+
+ONE_BARRIER = (
+    PLAN[: PLAN.index("[[")].replace("[2, 3]", "[2]")
+    + """
+[[measure]]
+collectives = ["barrier"]
+"""
+)
+
+
+def with_key(line: str, key: str, value: Any) -> str:
+    return json.dumps(json.loads(line) | {key: value})
+
+
+def test_lines_that_are_not_ours_are_not_believed(study: Any, tmp_path: Path) -> None:
+    """A launch whose file does not hold what topo-bench-mpi prints is measured again."""
+    folder = tmp_path / "out"
+    assert study(folder, ONE_BARRIER).returncode == 0
+    path = min((folder / "launches").iterdir())
+    start, cell, end = path.read_text().splitlines()
+    bad: dict[str, list[Any]] = {
+        cell: [
+            '{"type": "cell"}',
+            cell.replace('"times_us": [', '"times_us": [NaN, '),
+            *(with_key(cell, "times_us", x) for x in ([], ["1"], [True], [-1], [1e300], 3)),
+            *(with_key(cell, "min_us", x) for x in ([], [None], {})),
+            *(with_key(cell, "selected", x) for x in (None, [], {"x": "y"}, {"x": -1})),
+            with_key(cell, "algorithm", ["auto"]),
+            with_key(cell, "bytes", "0"),
+        ],
+        start: [
+            with_key(start, "host_of_rank", [])[:-1] + ', "host_of_rank": ["a"]}',  # a key twice
+            *(with_key(start, "host_of_rank", x) for x in ([], "h", [3], {"h": 0})),
+            *(with_key(start, "root", x) for x in ("all", -1, None)),
+            *(with_key(start, key, None) for key in ("library", "socket_of_rank")),
+        ],
+        end: ["[" * 100_000, "3", '{"type": []}', with_key(end, "x", "\ud800")],
+    }
+    assert study_module.is_whole(path)
+    for line, others in bad.items():
+        for other in others:
+            path.write_text("\n".join({line: other}.get(x, x) for x in (start, cell, end)) + "\n")
+            assert study_module.read_lines(path) == [], other[:200]
+    before = without_times(folder)
+    done = study(folder, ONE_BARRIER)
+    assert done.returncode == 0, done.stderr
+    assert study_module.is_whole(path) and without_times(folder) == before
 
 
 def test_an_ended_launch_leaves_no_process() -> None:

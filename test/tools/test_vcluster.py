@@ -213,6 +213,7 @@ def test_host_file(slots: Any, tmp_path: Path) -> None:
         ("up x --hosts 3,,2", "found '3,,2', expected 1 to 250, or one a rack"),
         ("up x --hosts 3,2 --racks 3", "found 2 numbers, expected 1 or 3"),
         ("up x --hosts 251 --racks 1", "found '251', expected"),
+        (f"up x --hosts {'9' * 5000}", "', expected 1 to 250, or one a rack"),
         ("up x --hosts 100", "found 400 hosts, expected at most 250"),
         ("up x --host-rate 400", "found '400', expected a rate"),
         ("up x --uplink-rate -1mbit", "found '-1mbit', expected a rate"),
