@@ -64,14 +64,18 @@ static const char usage[] =
 
 void fail(const char *format, ...)
 {
+    char text[4096];
     va_list args;
 
-    fflush(stdout);
-    fprintf(stderr, PROGRAM ": ");
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    fprintf(stderr, "\n");
+    /* one line, whatever the names in it hold */
+    for (char *c = text; *c; c++)
+        if (iscntrl((unsigned char) *c))
+            *c = '?';
+    fflush(stdout);
+    fprintf(stderr, PROGRAM ": %s\n", text);
     exit(2);
 }
 

@@ -14,7 +14,7 @@ import click
 from topo_common import cli as common
 from topo_common import files
 from topo_common.files import Failure
-from topo_common.text import size_text
+from topo_common.text import short, size_text
 
 from .bounds import links_of_site, parse_rate
 from .commands import report, study
@@ -278,6 +278,10 @@ def run(
         raise click.UsageError(f"{name}: only of a virtual cluster; --launch tells where ranks are")
     if not virtual and len(placements) > 1:
         raise click.UsageError("--placement: with --launch only one, the name of this placement")
+    for placement in placements:
+        if not placement.isprintable():
+            text = f"found {short(placement)}, expected printable characters"
+            raise click.UsageError(f"--placement: {text}")
     if len(set(placements)) < len(placements):
         raise click.UsageError("--placement: the same is there twice")
     if (host_rate or uplink_rate) and not site:

@@ -9,6 +9,7 @@ import click
 from topo_common import cli as common
 from topo_common import files
 from topo_common.files import Failure, InputError
+from topo_common.text import one_line
 
 from . import plans
 from .bounds import Links, links_of_site, parse_rate
@@ -102,7 +103,8 @@ def study(
     if dry_run:
         cells = run.prepare()
         launches = len(run.cells) * run.num_launches
-        click.echo(f"{path.stem}: {launches} launches, {cells * run.num_launches} series and sizes")
+        num = cells * run.num_launches
+        click.echo(f"{one_line(path.stem)}: {launches} launches, {num} series and sizes")
         return
     if launch_command is None and cluster is None:
         check_virtual_cluster()

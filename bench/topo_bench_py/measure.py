@@ -320,11 +320,8 @@ class Measurement:
 def warn_of_unknown_racks(start: Line, links: Links | None) -> None:
     unknown = sorted(set(start["host_of_rank"]) - set(links.rack_of_host)) if links else []
     if unknown:
-        click.echo(
-            f"topo-bench: warning: the racks of {', '.join(unknown)} are not known: "
-            "no bound from uplinks",
-            err=True,
-        )
+        text = f"the racks of {', '.join(unknown)} are not known: no bound from uplinks"
+        cli.complain("topo-bench", f"warning: {text}")
 
 
 def make_records(

@@ -19,7 +19,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 from topo_common import files
 from topo_common.files import Failure
-from topo_common.text import size_text
+from topo_common.text import one_line, size_text
 
 from .files import Record, Result
 
@@ -111,7 +111,7 @@ def grouped(results: dict[str, Result]) -> tuple[dict[tuple[str, str], list[Reco
     clusters = {str(result["provenance"].get("cluster", "")) for result in results.values()}
     groups: dict[tuple[str, str], list[Record]] = {}
     for path, result in results.items():
-        cluster = str(result["provenance"].get("cluster", ""))
+        cluster = one_line(str(result["provenance"].get("cluster", "")))
         for r in result["records"]:
             where = where_of(r) + (f"; {cluster}" if len(clusters) > 1 else "")
             group = groups.setdefault((what_of(r), where), [])
@@ -121,7 +121,7 @@ def grouped(results: dict[str, Result]) -> tuple[dict[tuple[str, str], list[Reco
         twice = {label for (label, _), n in times.items() if n > 1}
         for r in group:
             if r["label"] in twice and len(results) > 1:
-                r["label"] = f"{Path(r['file']).stem}: {r['label']}"
+                r["label"] = f"{one_line(Path(r['file']).stem)}: {r['label']}"
     lines = [about(result) for result in results.values()]
     return groups, list(dict.fromkeys(line for line in lines if line))
 
@@ -138,7 +138,7 @@ def about(result: Result) -> str:
     versions = dict.fromkeys((facts.get("mpi") or {}).values())
     words = [mpi_text(versions)] if versions else []
     words += [str(facts[key]) for key in ("cluster", "date") if facts.get(key)]
-    return ", ".join(words)
+    return one_line(", ".join(words))
 
 
 def calls_text(rows: list[Record]) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 from rich.progress import Progress
 from topo_common import files, schema
 from topo_common.files import Failure, InputError
-from topo_common.text import short, size_text
+from topo_common.text import one_line, short, size_text
 
 from .files import FORMAT, Record, Result, read_schema
 from .measure import Measurement, Plan, dry_run, no_facts, provenance, series_name
@@ -346,7 +346,7 @@ def print_verdicts(
     failed: list[tuple[str, str]],
 ) -> None:
     console = stdout_console()
-    console.print(title, style="bold", soft_wrap=True)
+    console.print(one_line(title), style="bold", soft_wrap=True)
     for case, group in itertools.groupby(rows, key=lambda row: row["case"]):
         of_case = list(group)
         sides = " against ".join(str(of_case[0][side]) for side in ("candidate", "baseline"))
@@ -371,7 +371,7 @@ def print_verdicts(
         console.print(table)
     for what, cases in (("skipped", skipped), ("failed", failed)):
         for name, reason in cases:
-            console.print(f"{what}: {name}: {reason}", soft_wrap=True)
+            console.print(one_line(f"{what}: {name}: {reason}"), soft_wrap=True)
     judged = [row["passed"] for row in rows if row["passed"] is not None]
     console.print(
         f"{sum(judged)} of {len(judged)} limits reached, "

@@ -1,5 +1,6 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""The check of a value, parsed JSON or TOML, against a JSON Schema."""
+"""The check of a value, parsed JSON or TOML, against a JSON Schema. Its format "printable" is ours: of
+names, which are shown in a terminal."""
 
 from typing import Any
 
@@ -12,7 +13,9 @@ def check(value: Any, schema: dict[str, Any], path: object, top: str = "$") -> N
     allow: the place as a JSON path from `top` on, what was found and what is expected."""
     import jsonschema
 
-    validator = jsonschema.Draft202012Validator(schema)
+    formats = jsonschema.FormatChecker(formats=())
+    formats.checks("printable")(lambda text: not isinstance(text, str) or text.isprintable())
+    validator = jsonschema.Draft202012Validator(schema, format_checker=formats)
     try:
         errors = list(validator.iter_errors(value))
     except RecursionError:
@@ -60,6 +63,7 @@ def _explain(error: Any) -> str:
         "minLength": lambda: "a name that is not empty",
         "maxLength": lambda: f"at most {value} characters",
         "pattern": lambda: f"text like {value}",
+        "format": lambda: f"{value} characters",
     }.get(kind)
     if expected is None:
         return short(error.message, 160)

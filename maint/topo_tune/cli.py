@@ -204,11 +204,12 @@ def tune(
     else:
         files.write(str(output), files.dump_json(tuning))
         if output != "-":
-            click.echo(f"{output}: {draw.summary(loaded)}; for MPICH {version}", err=True)
+            name = one_line(str(output))
+            click.echo(f"{name}: {draw.summary(loaded)}; for MPICH {version}", err=True)
             for collective in collectives:
                 chosen = {d.algorithm for d in decisions if d.collective == collective}
                 what = ", ".join(sorted(chosen - {"builtin"})) or "MPICH's built-in selection only"
-                click.echo(f"{output}: {collective}: {what}", err=True)
+                click.echo(f"{name}: {collective}: {what}", err=True)
 
 
 def _refuse(why: str, *names: str) -> None:
@@ -312,7 +313,7 @@ def racks_command(
         names, of_host = racks.assign(loaded, found.racks, path, whole_site=source == "given")
         above = racks.levels_above(found, names)
         for note in found.notes:
-            click.echo(f"{PROGRAM}: note: {path}: {one_line(note)}", err=True)
+            click.echo(f"{PROGRAM}: note: {one_line(path)}: {one_line(note)}", err=True)
     how = {"source": source, "confidence": confidence}
     rest = {key: value for key, value in loaded.raw.items() if key not in ("racks", "levels")}
     if above:
@@ -325,7 +326,7 @@ def racks_command(
         table = {"names": names, "of_host": of_host, **how}
         changed = site.check({**rest, "format": 1, "racks": table}, output)
     files.write(output, files.dump_json(changed.raw))
-    click.echo(f"{output}: {draw.summary(changed)}", err=True)
+    click.echo(f"{one_line(output)}: {draw.summary(changed)}", err=True)
     if not cluster and racks.contradicts(changed):
         text = "the measured distances do not show these racks; look with: topo-tune show"
         click.echo(f"{PROGRAM}: warning: {text}", err=True)
@@ -355,13 +356,13 @@ def validate(paths: tuple[str, ...], version: str, stock: bool) -> None:
         try:
             content = files.read_bytes(path, grammar.MAX_BYTES)
         except InputError as error:
-            click.echo(error)
+            click.echo(one_line(str(error)))
             bad = True
             continue
         errors, warnings = grammar.check(content, path, version, stock)
         for _, line in [*errors, *warnings]:
             click.echo(line)
-        click.echo(f"{path}: {'not valid' if errors else 'valid'} for {target}")
+        click.echo(f"{one_line(path)}: {'not valid' if errors else 'valid'} for {target}")
         bad = bad or bool(errors)
     sys.exit(bad)
 

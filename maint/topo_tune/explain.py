@@ -4,7 +4,7 @@
 import itertools
 from typing import Any
 
-from topo_common.text import size_text
+from topo_common.text import one_line, size_text
 
 from topo_tune.grammar import Call, Selection, algorithm, quoted, strip
 
@@ -19,7 +19,7 @@ def to_text(
     lines = [about(call, sizes, knows_racks)]
     if len(results) == 1:
         (result,) = results.values()
-        lines += ["", f"{name}:", *_steps(result)]
+        lines += ["", f"{one_line(name)}:", *_steps(result)]
         if result.builtin:
             lines += ["", "built-in selection:", *_steps(result.builtin)]
         return [*lines, "", f"{_algorithm(result)}: {reason(result)}"]

@@ -5,6 +5,7 @@ import click
 from rich.console import Console
 from topo_common import files
 from topo_common.files import InputError
+from topo_common.text import one_line
 
 PROGRAM = "topo-tune"
 WIDTH = 120  # of tables, which no pipe should cut
@@ -47,7 +48,7 @@ def fit(
         if form == "pico":
             more, used = pico.read(path)
             for name, sha in used:
-                click.echo(f"{PROGRAM}: read {name}, SHA-256 {sha}", err=True)
+                click.echo(f"{PROGRAM}: read {one_line(name)}, SHA-256 {sha}", err=True)
         else:
             more = read_csv(path)
         every += more

@@ -1359,6 +1359,7 @@ def good_result(*records: Any) -> Any:
     }
 
 
+NAMES = ("collective", "algorithm", "setting", "placement", "series", "baseline", "pattern")
 # What may be wrong in a result: (path to a place in it, what stands there instead)
 BAD_RESULTS = [
     *(((), bad) for bad in ([], 3, None, "x", {}, {"records": []})),
@@ -1377,7 +1378,9 @@ BAD_RESULTS = [
     *((("records", 0, "first_us"), bad) for bad in ("3", 3)),
     *((("records", 0, "pattern"), bad) for bad in (3, [])),
     *((("records", 0, "series"), bad) for bad in (3, "", None)),
-    (("records", 0, "placement"), "\ud800"),
+    *((("records", 0, key), bad) for key in NAMES for bad in ("\ud800", "x\x1b[2J", "a\nb")),
+    *((("records", 0, key), {"x\x9b": 1}) for key in ("selected", "calls_counted")),
+    (("records", 0, "host_of_rank"), ["a", "b\x1b[2J"]),
 ]
 
 
@@ -1414,6 +1417,23 @@ def test_damaged_results_are_refused(in_process: Any, tmp_path: Path) -> None:
     assert not picture.exists() and not page.exists()
     for bad in (tmp_path, "/dev/zero", "/nowhere/x.json"):
         one_line_error(in_process("table", bad), 2, f"topo-bench: {bad}: ")
+
+
+def test_words_of_a_file_are_one_line(in_process: Any, capsys: Any, tmp_path: Path) -> None:
+    """What is no name may have line breaks, as a launch command does; a terminal is not given them."""
+    result, words = good_result(), "mpiexec\n\x1b[2J -n 4"
+    result["provenance"] |= {"cluster": words, "date": words, "mpi": {"default": words}}
+    path, name = tmp_path / "r.json", tmp_path / "other\x1b[2J.json"
+    path.write_text(json.dumps(result))
+    name.write_text(json.dumps(result | {"provenance": {"cluster": "\x1b[2J"}}))
+    for paths in ([path], [path, name]):
+        done = in_process("table", *paths)
+        assert done.returncode == 0 and "mpiexec ?[2J -n 4" in done.stdout
+        assert all(line.isprintable() for line in done.stdout.split("\n"))
+    capsys.readouterr()
+    suite.print_verdicts("x\x1b[2J", [], [("a", "b\x1b[2J")], [])
+    said = capsys.readouterr().out
+    assert said.splitlines()[:2] == ["x?[2J", "skipped: a: b?[2J"]
 
 
 def test_full_disk_keeps_the_old_file(tool: Any, mpiexec: Path, tmp_path: Path) -> None:
@@ -1731,6 +1751,7 @@ def test_a_file_that_cannot_be_written_does_not_keep_others(
         (("--launch", "mpiexec", "--host-rate", "1gbit"), ("--host-rate", "--site")),
         (("--launch", "mpiexec", "--placement", "a", "--placement", "b"), ("--placement",)),
         (("--vcluster", "", "--placement", "a", "--placement", "a"), ("--placement", "twice")),
+        (("--launch", "mpiexec", "--placement", "a\x1b[2J"), ("--placement", "printable")),
         (("--vcluster", "", "--site", "x"), ("--site",)),
         (("--launch", "mpiexec", "--root", "0"), ("--root", "allgather")),
         (("--launch", "mpiexec", "-c", "barrier", "-s", "8"), ("--sizes", "barrier")),
@@ -2185,6 +2206,13 @@ BAD_SUITES = [  # (text of SUITE, what stands there instead, what is said)
     ("title", "titel", 'unknown key "titel"; did you mean "title"'),
     ('title = "six cases"', "title = 6", "$.title: found 6, expected string"),
     ('title = "six cases"', "title = 2026-01-01", "$.title"),
+    (
+        'title = "six cases"',
+        'title = "\\u001b[2J"',
+        r'$.title: found "\u001b[2J", expected printable',
+    ),
+    ('name = "never"', 'name = "a\\nb"', r'$.case[1].name: found "a\nb", expected printable'),
+    ("[settings.a]", '[settings."\\u001b[2J"]', "expected printable characters"),
     ('vcluster = "--racks 2 --hosts 2"', "vcluster = []", "$.vcluster: found []"),
     ("[settings.a]", "[settings]\na = 3\n", "$.settings.a: found 3"),
     ("[settings.a]", "[settings.a]\nX = 1.5", "$.settings.a.X: found 1.5"),

@@ -252,6 +252,7 @@ SCHEMA = {
         "n": {"type": "integer", "minimum": 1, "maximum": 9},
         "list": {"type": "array", "minItems": 1, "uniqueItems": True, "items": {"type": "string"}},
         "kind": {"enum": ["one", "two"]},
+        "name": {"type": "string", "format": "printable"},
     },
 }
 
@@ -267,6 +268,12 @@ SCHEMA = {
         ({"n": 1, "list": []}, "$.list: found [], expected at least 1 entries"),
         ({"n": 1, "list": ["a", 2]}, "$.list[1]: found 2, expected string"),
         ({"n": 1, "list": ["a", "a"]}, '$.list: found "a" twice, expected each only once'),
+        ({"n": 1, "name": 3}, "$.name: found 3, expected string"),
+        (
+            {"n": 1, "name": "a\x1b[2J"},
+            r'$.name: found "a\u001b[2J", expected printable characters',
+        ),
+        ({"n": 1, "name": "\u202ea"}, r'$.name: found "\u202ea", expected printable characters'),
         ({"n": 1, "kind": "three"}, '$.kind: found "three", expected one of one, two'),
     ],
 )
@@ -274,4 +281,4 @@ def test_schema(value: Any, text: str) -> None:
     with pytest.raises(InputError) as error:
         schema.check(value, SCHEMA, "file")
     assert str(error.value) == f"file: {text}"
-    schema.check({"n": 1, "list": ["a"], "kind": "two"}, SCHEMA, "file")
+    schema.check({"n": 1, "list": ["a"], "kind": "two", "name": "é ß"}, SCHEMA, "file")

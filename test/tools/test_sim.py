@@ -468,6 +468,7 @@ SITE = ["--racks", "2x2", *RATES]
             "--algorithm: found 'rack_lane', expected default, all, topo_",
         ),
         ([*SITE, "-a", "rack_lanes,"], None),
+        ([*SITE, "-a", "\x1b[2J\n"], "--algorithm: found '?[2J?'"),
         ([*SITE, "-a", "default,nothing"], "--algorithm: found 'nothing'"),
         ([*SITE, "-c", "gather", "-a", "rack_lanes"], "--algorithm: found 'rack_lanes'"),
         ([*SITE, "--placement", "blocks"], "--placement: found 'blocks'"),

@@ -151,6 +151,8 @@ def test_placements_of_a_virtual_cluster() -> None:
         (("seconds = 0", "seconds = nan"), ("seconds", "finite")),
         (("launches = 2", 'launches = 2\nplacements = ["hosst"]'), ("placements[0]", "hosst")),
         (('{ here = "" }', '{ "a/b" = "" }'), ("mappings", "a/b")),
+        (('{ here = "" }', '{ "a\\n" = "" }'), ("mappings", r"a\n", "printable")),
+        (("launches = 2", 'launches = 2\ntitle = "\\u001b[2J"'), ("$.title", "printable")),
         (("[[measure]]", "[[measur]]"), ("measur",)),
         (("launches = 2", "launches ="), ("not TOML",)),
         (("launches = 2", f"launches = {'9' * 5000}"), ("not TOML",)),
