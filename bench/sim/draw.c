@@ -22,7 +22,7 @@ static FILE *open_file(const char *path)
 static void close_file(FILE * file, const char *path)
 {
     if (fflush(file) || ferror(file) || fclose(file))
-        fail("%s: %s", path, strerror(errno));
+        give_up("%s: %s", path, strerror(errno));
 }
 
 /* -- trace: hosts are processes and ranks threads; a message is an arrow from one slice to another -- */

@@ -458,7 +458,7 @@ static void finish(engine_t * e)
     for (int i = 0; i < p->num_ranks; i++) {
         const rank_t *r = &e->ranks[i];
         if (r->next_round <= r->g.gen.num_recvs)
-            fail("rank %d waits for rank %d for ever: the schedule is wrong", i, r->waits_for);
+            give_up("rank %d waits for rank %d for ever: the schedule is wrong", i, r->waits_for);
         result->end[i] = r->clock;
         if (r->clock - r->begin > result->time) {
             result->time = r->clock - r->begin;

@@ -60,9 +60,12 @@ static const char usage[] =
     "      --version              version\n"
     "\n"
     "SIZE: bytes, or with a suffix K, M or G (powers of 1024). RATE: 400mbit, 100gbit, 1tbit.\n"
-    "TIME: 300ns, 2us, 1ms, 1s.\n";
+    "TIME: 300ns, 2us, 1ms, 1s.\n"
+    "\n"
+    "Exit status: 0 done; 1 it could not be done (a full disk, standard output closed, too little\n"
+    "memory); 2 the command line is wrong, or a file that it names.\n";
 
-void fail(const char *format, ...)
+void end_with(int status, const char *format, ...)
 {
     char text[4096];
     va_list args;
@@ -76,7 +79,7 @@ void fail(const char *format, ...)
             *c = '?';
     fflush(stdout);
     fprintf(stderr, PROGRAM ": %s\n", text);
-    exit(2);
+    exit(status);
 }
 
 void *get_memory(size_t num, size_t size)
@@ -84,7 +87,7 @@ void *get_memory(size_t num, size_t size)
     void *mem = calloc(num ? num : 1, size);
 
     if (mem == NULL)
-        fail("no memory for %zu x %zu bytes", num, size);
+        give_up("no memory for %zu x %zu bytes", num, size);
     return mem;
 }
 
@@ -93,7 +96,7 @@ void *get_more(void *mem, int *room, size_t size)
     *room = *room < INT32_MAX / 2 ? 2 * *room + 64 : INT32_MAX;
     mem = realloc(mem, *room * size);
     if (mem == NULL)
-        fail("no memory for %d x %zu bytes", *room, size);
+        give_up("no memory for %d x %zu bytes", *room, size);
     return mem;
 }
 
@@ -316,7 +319,7 @@ static void show_text(int option)
     else
         printf(PROGRAM " %s of mpich-topo\n", TOPO_VERSION);
     if (fflush(stdout) || ferror(stdout))
-        fail("standard output: %s", strerror(errno));
+        give_up("standard output: %s", strerror(errno));
     exit(0);
 }
 
@@ -407,7 +410,7 @@ static void simulate(const platform_t * p, const options_t * o, const MPII_Topo_
     what.bytes = o->args.bytes;
     what.root = o->args.root;
     if (MPII_Topo_case_create(algo, &o->args, p->order, &c) != 0)
-        fail("no memory for %d ranks", p->num_ranks);
+        give_up("no memory for %d ranks", p->num_ranks);
     if (c == NULL)
         fail("%s: found %d ranks and %lld bytes, expected others: it does not take them",
              algo->name, p->num_ranks, (long long) o->args.bytes);
@@ -499,6 +502,6 @@ int main(int argc, char **argv)
         printf("\n]}\n");
     platform_free(&p);
     if (fflush(stdout) || ferror(stdout))
-        fail("standard output: %s", strerror(errno));
+        give_up("standard output: %s", strerror(errno));
     return 0;
 }

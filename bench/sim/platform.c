@@ -302,7 +302,7 @@ void platform_place(platform_t * p, const char *placement, int num_ranks, int pp
         MPII_Topo_map_ring(&place, ring) != 0 ||
         MPII_Topo_map_recursive_doubling(&place, p->slots) != 0 ||
         (p->order = MPII_Topo_order_create(&place, ring)) == NULL)
-        fail("no memory for %d ranks", num_ranks);
+        give_up("no memory for %d ranks", num_ranks);
     for (int i = 1; i <= num_above; i++)
         free(of[i].of);
     MPII_Topo_place_free_groups(&place);

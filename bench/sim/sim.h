@@ -21,8 +21,11 @@
 
 #define PROGRAM "topo-sim"
 
-/* Ends the program: one line, and exit status 2. */
-void fail(const char *format, ...) __attribute__ ((format(printf, 1, 2), noreturn));
+/* Ends the program: one line, and the exit status of all tools where the command line is wrong, or a
+ * file that it names; or where it could not be done. */
+void end_with(int status, const char *format, ...) __attribute__ ((format(printf, 2, 3), noreturn));
+#define fail(...) end_with(2, __VA_ARGS__)
+#define give_up(...) end_with(1, __VA_ARGS__)
 void *get_memory(size_t num, size_t size);      /* zeroed; ends the program where there is none */
 void *get_more(void *mem, int *room, size_t size);      /* of an array that is full */
 

@@ -122,11 +122,11 @@ def good(text: str) -> Line | None:
     return line if is_line and not wrong(line) else None
 
 
-def answer(program: str, printed: list[str], kind: str) -> Line:
-    """The line of a kind that `program` has printed when it was asked. Raises Failure where that is not
-    topo-bench-mpi."""
+def answer(program: str, printed: list[str], kind: str, status: int) -> Line:
+    """The line of a kind that `program` has printed when it was asked. Raises a Failure with `status`
+    where that is not topo-bench-mpi."""
     with contextlib.suppress(IndexError, InputError):
         line = files.parse_json(printed[-1], program)
         if isinstance(line, dict) and not wrong(line, kind):
             return line
-    raise Failure(f"{program}: expected topo-bench-mpi, found another program")
+    raise Failure(f"{program}: expected topo-bench-mpi, found another program", status)

@@ -112,7 +112,7 @@ def dry_run(plan: Plan, bench: Bench) -> Line:
                 said = said.removeprefix("topo-bench-mpi: ").removesuffix(" (exit status 2)")
             where = f"setting {setting.name}: " if len(plan.settings) > 1 else ""
             raise (click.UsageError if status == 2 else Failure)(where + said)
-        start = answer(bench.program, out, "asked")
+        start = answer(bench.program, out, "asked", bench.status)
         if setting.library and not same_folder(start["library_path"], setting.library):
             loaded = start["library_path"]
             raise Failure(f"--library {setting.name}: {bench.program} loads {loaded} all the same")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
-from topo_common.files import Failure
+from topo_common.files import WRONG, Failure
 from topo_common.text import hint
 
 from .lines import answer
@@ -49,6 +49,7 @@ class Bench:
     steers: Mapping[str, bool]  # CVAR -> whether it has to do with collectives
     environment: dict[str, str]  # ours, without what would choose algorithms
     left_out: dict[str, str]  # of ours
+    status: int = 1  # exit status where the program is another one
 
     def with_setting(self, setting: Setting) -> dict[str, str]:
         return self.environment | setting.environment
@@ -76,14 +77,18 @@ class Bench:
 
 def find_bench(program: str | None) -> Bench:
     """The installed topo-bench-mpi, or that of the given path, which tells what its library has."""
+    status_if_wrong = WRONG if program else 1  # the command line names it
     program = os.path.abspath(program) if program else find_program("topo-bench-mpi")
     plain = {k: v for k, v in os.environ.items() if not k.startswith(PREFIXES)}
     out: list[str] = []
-    status, err = run_program([program, "--list-cvars"], 60, out.append, plain)
+    try:
+        status, err = run_program([program, "--list-cvars"], 60, out.append, plain)
+    except Failure as error:
+        raise Failure(str(error), status_if_wrong) from None
     if status:
-        raise Failure(f"{program}: {complaint(status, err)}")
-    line = answer(program, out, "cvars")
-    bench = Bench(program, line["steers_collectives"], dict(os.environ), {})
+        raise Failure(f"{program}: {complaint(status, err)}", status_if_wrong)
+    line = answer(program, out, "cvars", status_if_wrong)
+    bench = Bench(program, line["steers_collectives"], dict(os.environ), {}, status_if_wrong)
     bench.left_out.update(bench.steering(os.environ))
     for name in bench.left_out:
         del bench.environment[name]

@@ -1610,7 +1610,7 @@ def test_a_setting_that_ends_mpi_init(in_process: Any, mpiexec: Path, write_json
 def test_another_program(in_process: Any) -> None:
     for program in ("/bin/true", "/bin/echo", "/nowhere/program"):
         done = in_process("run", "--launch", "mpiexec", "--program", program)
-        one_line_error(done, 1, program)
+        one_line_error(done, 2, program)
 
 
 @pytest.mark.parametrize(
@@ -1627,12 +1627,12 @@ def test_a_program_that_prints_something_else(in_process: Any, tmp_path: Path, l
     program.write_text(f"#!/bin/sh\ncat <<'END'\n{line}\nEND\n")
     program.chmod(0o755)
     done = in_process("run", "--launch", "mpiexec", "--program", program)
-    one_line_error(done, 1, f"{program}: expected topo-bench-mpi, found another program")
+    one_line_error(done, 2, f"{program}: expected topo-bench-mpi, found another program")
     # it knows its CVARs, but not what it was asked for
     known = '{"type": "cvars", "steers_collectives": {}}'
     program.write_text(f"#!/bin/sh\necho '{known}'\n")
     done = in_process("run", "--launch", "mpiexec", "--program", program)
-    one_line_error(done, 1, f"{program}: expected topo-bench-mpi, found another program")
+    one_line_error(done, 2, f"{program}: expected topo-bench-mpi, found another program")
 
 
 # ---- what is left of a measurement that is cut ----

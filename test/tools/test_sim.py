@@ -541,4 +541,9 @@ def test_lost_output(bindir: Path) -> None:
             done = subprocess.run(
                 [program, *args], stdout=full, stderr=subprocess.PIPE, text=True, check=False
             )
-        assert done.returncode == 2 and "standard output" in done.stderr
+        assert done.returncode == 1 and "standard output" in done.stderr
+    for option in ("--trace", "--draw"):
+        words = [program, *SITE, option, "/dev/full"]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert done.stderr == "topo-sim: /dev/full: No space left on device\n"
