@@ -17,6 +17,7 @@ from kinds import MakeSite, WriteJson
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "maint"))
 
+from topo_common.files import InputError
 from topo_tune import site as site_module
 from topo_tune.predictor import Predictor
 
@@ -530,6 +531,39 @@ def test_bad_input(sim: Sim, args: list[str], words: str | None) -> None:
 def test_bad_site(sim: Sim, write_json: WriteJson, content: Any, words: str) -> None:
     done = sim(write_json("site.json", content))
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and words in done.stderr
+
+
+NUMBERS = [1e300, 1.1e12, 9e-7, 10**30]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize(
+    "key", ["latency_us[1][0]", "bandwidth_mbps[0][1]", "costs.overhead_us", "uplink_mbps"]
+)
+def test_numbers_that_topo_tune_refuses(
+    sim: Sim, site: MakeSite, write_json: WriteJson, key: str, number: float
+) -> None:
+    content = site(["a", "b"], [0, 1], above=[[0, 0]])
+    content |= {"bandwidth_mbps": [[0, 100], [100, 0]], "costs": {"overhead_us": 3}}
+    for level in content["levels"]:
+        level["uplink_mbps"] = [100] * len(level["groups"])
+    good = write_json("good.json", content)
+    assert sim(good).returncode == 0
+    if key == "uplink_mbps":
+        content["levels"][0][key][1], key = number, "levels[0].uplink_mbps[1]"
+    elif "[" in key:
+        name, row, column = re.findall(r"\w+", key)
+        content[name][int(row)][int(column)] = number
+    else:
+        content["costs"]["overhead_us"] = number
+    for bad in (content, {"topology": content}):
+        path = write_json("site.json", bad)
+        done = sim(path)
+        assert done.returncode == 2 and done.stdout == ""
+        assert f'topo-sim: {path}: key "{key}": found' in done.stderr
+        assert done.stderr.endswith("a number from 1e-06 to 1e+12\n")
+    with pytest.raises(InputError, match=re.escape(key)):
+        site_module.check(content)
 
 
 def test_lost_output(bindir: Path) -> None:
