@@ -44,6 +44,10 @@ static void usage_error(const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(bad_usage, sizeof(bad_usage), fmt, ap);
     va_end(ap);
+    /* one line, whatever is quoted */
+    for (char *c = bad_usage; *c; c++)
+        if (iscntrl((unsigned char) *c))
+            *c = '?';
 }
 
 static long parse_long(const char *option, const char *s, long min)
@@ -148,11 +152,12 @@ struct algorithm {
     bool persistent, overlap;
 };
 
-/* The variable of the environment that gives a CVAR a value, NULL if there is none. MPICH reads each
- * under three names. */
+/* MPICH reads each CVAR under three names. */
+static const char *const prefixes[] = { "MPIR_CVAR_", "MPIR_PARAM_", "MPICH_" };
+
+/* The variable of the environment that gives a CVAR a value, NULL if there is none. */
 static const char *cvar_variable(const char *cvar)
 {
-    static const char *const prefixes[] = { "MPIR_CVAR_", "MPIR_PARAM_", "MPICH_" };
     static char name[128];
 
     for (int i = 0; i < 3; i++) {
@@ -163,11 +168,52 @@ static const char *cvar_variable(const char *cvar)
     return NULL;
 }
 
+/* Whether the library starts with this environment */
+static bool starts_with(char **variables)
+{
+    int status = -1;
+    pid_t child;
+
+    fflush(NULL);
+    child = fork();
+    if (child == 0) {
+        int provided;
+
+        if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr))
+            _exit(255);
+        environ = variables;
+        _exit(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS);
+    }
+    return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+}
+
+/* A usage_error where the library does not take the value of a CVAR in the environment: it tells of none
+ * then. */
+static void check_variables(void)
+{
+    if (starts_with(environ) || !starts_with((char *[]) { NULL }))
+        return;
+    for (char **entry = environ; *entry; entry++) {
+        bool is_cvar = false;
+        for (int i = 0; i < 3; i++)
+            is_cvar |= !strncmp(*entry, prefixes[i], strlen(prefixes[i]));
+        if (is_cvar && !starts_with((char *[]) { *entry, NULL }))
+            usage_error("%s: this MPI library does not take this value", *entry);
+    }
+}
+
 static bool ends_in(const char *name, const char *end)
 {
     const size_t len = strlen(name);
 
     return len > strlen(end) && !strcmp(name + len - strlen(end), end);
+}
+
+/* Why the library has no items of a CVAR */
+static void no_items(const char *cvar)
+{
+    check_variables();
+    usage_error("this MPI library has no %s", cvar);
 }
 
 /* The algorithms in a list such as "auto,planned,planned+init". `overlap_cvar` is that of the
@@ -192,6 +238,10 @@ static int parse_algorithms(char *list, const char *coll, const char *cvar, bool
     }
     if (!strcmp(list, "all") && cvar) {
         cvar_items(cvar, every, sizeof(every));
+        if (!every[0]) {
+            no_items(cvar);
+            return -1;
+        }
         list = every;
     }
     for (char *name = strtok(list, ", "); name; name = strtok(NULL, ", ")) {
@@ -238,8 +288,7 @@ static int parse_algorithms(char *list, const char *coll, const char *cvar, bool
                             "library; it has: %s", a->item, a->overlap ? "nonblocking " : "", coll,
                             known);
             else
-                usage_error("this MPI library has no %s, or refuses the MPIR_CVAR_ "
-                            "variables in the environment", own_cvar);
+                no_items(own_cvar);
             return -1;
         }
         num++;

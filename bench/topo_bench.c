@@ -2236,6 +2236,8 @@ int main(int argc, char **argv)
     opt.help |= opt.version;
     if (!opt.help && !bad_usage[0])
         selection_ask();
+    if (opt.dry_run && !opt.help && !bad_usage[0])
+        check_variables();
     if (opt.dry_run || opt.list_cvars) {
         if (bad_usage[0])
             fprintf(stderr, "topo-bench-mpi: %s\n", bad_usage);

@@ -1607,6 +1607,24 @@ def test_a_setting_that_ends_mpi_init(in_process: Any, mpiexec: Path, write_json
     one_line_error(done, 1, f"launch failed: {tuning}: key", "comm_type=", "nothing was written")
 
 
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "MPIR_CVAR_COLL_TOPO_AUTO=maybe",
+        "MPIR_CVAR_COLL_TOPO_PLAN_STAGING=smh",
+        "MPICH_DEBUG_HOLD=x",
+    ],
+)
+@pytest.mark.parametrize("options", [[], ["-a", "all"], ["-c", "pingpong"]])
+def test_a_value_that_the_library_refuses(
+    in_process: Any, options: list[str], variable: str
+) -> None:
+    """It is the one that is named, whatever else the library would not tell then."""
+    settings = ["--setting", "good:MPIR_CVAR_COLL_TOPO_AUTO=1", "--setting", f"bad:{variable}"]
+    done = in_process("run", "--launch", "mpiexec", *options, *settings)
+    one_line_error(done, 2, f"setting bad: {variable}: this MPI library does not take this value")
+
+
 def test_another_program(in_process: Any) -> None:
     for program in ("/bin/true", "/bin/echo", "/nowhere/program"):
         done = in_process("run", "--launch", "mpiexec", "--program", program)
