@@ -205,7 +205,7 @@ typedef struct {
     const char *site, *racks, *algorithms, *uplink_rates, *trace, *draw;
     double host_rate;           /* 0: not given */
     int num_ranks, ppn;         /* likewise num_ranks */
-    bool is_json;
+    bool is_json, has_bytes, has_root;  /* given */
     MPII_Topo_coll_t coll;
     MPII_Topo_call_args_t args;
     what_t what;
@@ -283,9 +283,11 @@ static void read_call(options_t * o, int option, const char *name, char *text)
             break;
         case 'b':
             o->args.bytes = read_size(name, text);
+            o->has_bytes = true;
             break;
         case OPT_ROOT:
             o->args.root = read_count(name, text, 0, MAX_RANKS);
+            o->has_root = true;
             break;
         case OPT_SEGMENT:
             o->args.segment_bytes = read_size(name, text);
@@ -358,6 +360,28 @@ static options_t read_options(int argc, char **argv, platform_t * p)
             platform_of_site(p, argv[optind]);
     }
     return o;
+}
+
+static bool is_rooted(MPII_Topo_coll_t coll)
+{
+    return coll == MPII_TOPO_COLL__BCAST || coll == MPII_TOPO_COLL__REDUCE ||
+        coll == MPII_TOPO_COLL__GATHER || coll == MPII_TOPO_COLL__GATHERV ||
+        coll == MPII_TOPO_COLL__SCATTER || coll == MPII_TOPO_COLL__SCATTERV;
+}
+
+/* What would change nothing is a mistake. */
+static void check_options(options_t * o, const costs_t * costs)
+{
+    if (o->has_root && !is_rooted(o->coll))
+        fail("--root: found %d, expected none: %s has no root", o->args.root, MPII_Topo_coll_name(o->coll));
+    if (o->coll == MPII_TOPO_COLL__BARRIER) {
+        if (o->has_bytes && o->args.bytes > 0)
+            fail("--bytes: found %lld, expected 0 or none: a barrier has no data",
+                 (long long) o->args.bytes);
+        o->args.bytes = 0;
+    }
+    if (costs->is_fair && costs->gap > 0)
+        fail("found --gap and --fair, expected one of them");
 }
 
 static void set_rates(platform_t * p, const options_t * o)
@@ -488,6 +512,7 @@ int main(int argc, char **argv)
     platform_t p = {.num_levels = 0 };
     options_t o = read_options(argc, argv, &p);
 
+    check_options(&o, &p.costs);
     set_rates(&p, &o);
     if (o.num_ranks == 0)
         o.num_ranks = MPL_MIN((int64_t) p.num_groups[0] * o.ppn, MAX_RANKS);

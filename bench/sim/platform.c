@@ -290,8 +290,9 @@ static uint64_t read_seed(const char *placement)
     char *end;
     uint64_t seed = strtoull(text, &end, 10);
 
-    if (*text < '0' || *text > '9' || *end != '\0')
-        fail("--placement: found '%s', expected a number after the colon", placement);
+    if (*text < '0' || *text > '9' || *end != '\0' || end - text > 18)
+        fail("--placement: found '%s', expected a number of up to 18 digits after the colon",
+             placement);
     return seed;
 }
 

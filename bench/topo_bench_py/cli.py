@@ -22,7 +22,7 @@ from .files import FORMAT, Outputs, Result, ended, read_result
 from .measure import DEFAULT_MIN_REPETITIONS, Measurement, Plan, dry_run, provenance
 from .settings import Setting, find_bench, library_setting
 from .show import draw, print_tables, progress_bar
-from .sites import Site, launcher_site, vcluster_site
+from .sites import OF_VCLUSTER, Site, launcher_site, vcluster_site
 from .suite import DEFAULT_SUITES, SuiteRun, joined, read_suite
 
 OUTPUT_HELP = (
@@ -284,6 +284,10 @@ def run(
             raise click.UsageError(f"--placement: {text}")
     if len(set(placements)) < len(placements):
         raise click.UsageError("--placement: the same is there twice")
+    for placement in placements if virtual else ():
+        if not re.fullmatch(OF_VCLUSTER, placement):
+            expected = "what topo-vcluster run --help tells"
+            raise click.UsageError(f"--placement: found '{placement}', expected {expected}")
     if (host_rate or uplink_rate) and not site:
         raise click.UsageError("--host-rate and --uplink-rate need the racks of a --site")
     all_settings = parse_settings(settings, libraries)

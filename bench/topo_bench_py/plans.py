@@ -17,12 +17,12 @@ from topo_common.text import hint, short
 from .files import read_schema
 from .measure import Plan
 from .settings import Setting
+from .sites import OF_VCLUSTER
 
 Table = dict[str, Any]  # of TOML
 
 READY = {path.stem: path for path in Path(__file__).resolve().parents[1].glob("plans/*.toml")}
 PLACEMENTS = ["host", "rack", "site"]
-OF_VCLUSTER = r"block|cyclic|(random|ranks):\d+|file:.+"  # topo-vcluster run --placement
 MAPPINGS = {  # options of MPICH's mpiexec
     "core": "-bind-to core -map-by core",
     "socket": "-bind-to core -map-by socket",

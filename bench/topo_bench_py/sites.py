@@ -34,6 +34,9 @@ def find_program(name: str) -> str:
     raise Failure(f"{name}: not found in $TOPO_BIN nor in $PATH")
 
 
+OF_VCLUSTER = r"block|cyclic|(random|ranks):[0-9]{1,18}|file:.+"  # topo-vcluster run --placement
+
+
 MARK = "TOPO_LAUNCH"  # in the environment of a launch and of all that it starts: which one it is
 
 

@@ -23,7 +23,15 @@ from .files import FORMAT, Record, Result, read_schema
 from .measure import Measurement, Plan, dry_run, no_facts, provenance, series_name
 from .settings import Bench, Setting, library_setting
 from .show import ms, new_table, range_text, stdout_console
-from .sites import Site, complaint, find_program, run_program, split_words, vcluster_site
+from .sites import (
+    OF_VCLUSTER,
+    Site,
+    complaint,
+    find_program,
+    run_program,
+    split_words,
+    vcluster_site,
+)
 from .stats import bootstrap_break_even, bootstrap_ratios, break_even, interval
 
 Table = dict[str, Any]  # of TOML
@@ -61,6 +69,10 @@ def read_suite(path: str | os.PathLike[str]) -> Table:
         if case["name"] in names[:i]:
             text = f"found {short(case['name'])} twice, expected a name for each case"
             raise InputError(path, text, f"{where}.name")
+        for k, placement in enumerate(case["placements"]):
+            if not re.fullmatch(OF_VCLUSTER, placement):
+                text = f"found {short(placement)}, expected one of topo-vcluster run --placement"
+                raise InputError(path, text, f"{where}.placements[{k}]")
         if "max_break_even" in case and not case.get("first"):
             text = "found max_break_even without first calls to time, expected the key 'first'"
             raise InputError(path, text, where)

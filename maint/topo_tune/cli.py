@@ -604,7 +604,16 @@ def explain(
         text = f"{ranks} ranks cannot be on {hosts} hosts with {ppn} on the fullest"
         raise click.UsageError(f"--ppn {ppn}: {text}")
     if more["inter"]:
-        _refuse("an intercommunicator has no such thing", "hosts", "ppn", *groups)
+        _refuse("an intercommunicator has no such thing", "hosts", "ppn", "in_place", *groups)
+    base = collective.removeprefix("i")
+    if base not in (*grammar.REDUCTIONS, "scan", "exscan"):
+        _refuse(f"{collective} has no operation", "not_commutative", "user_op")
+    if not base.endswith(("v", "w")) and base != "reduce_scatter":
+        _refuse(f"{collective} has no counts that could differ", "irregular")
+    if base in ("barrier", "bcast") or base.startswith("neighbor_"):
+        _refuse(f"{collective} has no such form", "in_place")
+    if base == "barrier":
+        _refuse(f"{collective} has no data", "sizes", "type_size")
     most, of = hosts, "hosts"
     for name, number in groups.items():
         if number and number > most:

@@ -213,9 +213,11 @@ def test_pairwise_alltoall(run: Run) -> None:
 @pytest.mark.parametrize("links", [[], ["--fair"], ["--cores", 2]])
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_all_algorithms(sim: Sim, collective: str, links: list[Any]) -> None:
-    shape = ["--racks", "3x3", "--ppn", 3, "-n", 23, "--placement", "ranks:5", "--root", 4]
+    shape = ["--racks", "3x3", "--ppn", 3, "-n", 23, "--placement", "ranks:5"]
     rates = ["--host-rate", "10gbit", "--uplink-rate", "10gbit"]
-    done = sim("-c", collective, "-a", "all", "-b", "40K", "--json", *shape, *rates, *links)
+    call = ["-c", collective, "-a", "all"] + ["-b", "40K"] * (collective != "barrier")
+    call += ["--root", "4"] * (collective in ("bcast", "gather", "reduce", "scatter"))
+    done = sim(*call, "--json", *shape, *rates, *links)
     assert done.returncode == 0, done.stderr
     for found in json.loads(done.stdout)["runs"]:
         path = found["critical_path"]
@@ -474,7 +476,14 @@ SITE = ["--racks", "2x2", *RATES]
         ([*SITE, "-c", "gather", "-a", "rack_lanes"], "--algorithm: found 'rack_lanes'"),
         ([*SITE, "--placement", "blocks"], "--placement: found 'blocks'"),
         ([*SITE, "--placement", "random:x"], "--placement: found 'random:x'"),
-        ([*SITE, "--root", "4"], "--root: found 4, expected less than 4"),
+        ([*SITE, "--placement", f"random:{10**18}"], "expected a number of up to 18 digits"),
+        ([*SITE, "-c", "bcast", "--root", "4"], "--root: found 4, expected less than 4"),
+        ([*SITE, "--root", "0"], "--root: found 0, expected none: allreduce has no root"),
+        ([*SITE, "-c", "barrier", "--root", "1"], "barrier has no root"),
+        ([*SITE, "-c", "barrier", "-b", "5M"], "--bytes: found 5242880, expected 0 or none"),
+        ([*SITE, "-c", "barrier", "-b", "0"], None),
+        ([*SITE, "-c", "scatterv", "--root", "1"], None),
+        ([*SITE, "--fair", "--gap", "1us"], "found --gap and --fair, expected one of them"),
         ([*SITE, "-b", "-1"], "--bytes: found '-1'"),
         ([*SITE, "-b", "1T"], "--bytes: found '1T'"),
         ([*SITE, "-b", "0"], "found 4 ranks and 0 bytes"),

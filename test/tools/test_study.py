@@ -149,6 +149,7 @@ def test_placements_of_a_virtual_cluster() -> None:
         (("ranks = [2, 3]", "ranks = [2.0]"), ("$.ranks", "2.0")),
         (("ranks = [2, 3]", "ranks = [0]"), ("ranks[0]", "at least 1")),
         (("seconds = 0", "seconds = nan"), ("seconds", "finite")),
+        (("launches = 2", f'launches = 2\nplacements = ["random:{10**18}"]'), ("placements[0]",)),
         (("launches = 2", 'launches = 2\nplacements = ["hosst"]'), ("placements[0]", "hosst")),
         (('{ here = "" }', '{ "a/b" = "" }'), ("mappings", "a/b")),
         (('{ here = "" }', '{ "a\\n" = "" }'), ("mappings", r"a\n", "printable")),

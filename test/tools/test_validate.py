@@ -938,6 +938,13 @@ def test_explain_when_no_rule_is_for_it(tmp_path: Path) -> None:
         (["--collective", "bcast", "--ranks", 4, "--bytes", "4:2"], "expected sizes such as"),
         (["--collective", "bcast", "--ranks", 4, "--bytes", 6, "--type-size", 4], "not a multiple of --type-size 4"),
         (["--collective", "bcast", "--ranks", 4, "--idle"], "--idle is for --inter"),
+        (["--collective", "bcast", "--ranks", 4, "--not-commutative"], "--not-commutative: bcast has no operation"),
+        (["--collective", "iallgather", "--ranks", 4, "--user-op"], "--user-op: iallgather has no operation"),
+        (["--collective", "bcast", "--ranks", 4, "--irregular"], "--irregular: bcast has no counts that could differ"),
+        (["--collective", "barrier", "--ranks", 4, "--in-place"], "--in-place: barrier has no such form"),
+        (["--collective", "ineighbor_allgather", "--ranks", 4, "--in-place"], "--in-place: ineighbor_allgather has no"),
+        (["--collective", "allgather", "--ranks", 4, "--inter", "--in-place"], "--in-place: an intercommunicator has no"),
+        (["--collective", "ibarrier", "--ranks", 4, "--bytes", 0], "--bytes: ibarrier has no data"),
         (["--collective", "bcast", "--ranks", 4, "--hierarchy", "flatt"], "'flatt' is not one of"),
     ],
 )  # fmt: skip
@@ -945,6 +952,22 @@ def test_explain_wrong_use(tmp_path: Path, args: Any, message: str) -> None:
     done = topo_tune("explain", write(tmp_path, TUNING), *args)
     assert done.returncode == 2 and done.stdout == "" and message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["scan", "--not-commutative", "--user-op"],
+        ["ireduce", "--not-commutative", "--user-op", "--in-place"],
+        ["reduce_scatter", "--irregular"],
+        ["ineighbor_alltoallw", "--irregular"],
+        ["allgather", "--in-place", "--bytes", "8"],
+    ],
+)
+def test_explain_what_a_collective_has(tmp_path: Path, words: list[str]) -> None:
+    path = write(tmp_path, TUNING)
+    done = topo_tune("explain", path, "--ranks", 8, "--collective", *words)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_explain_levels(tmp_path: Path) -> None:

@@ -236,6 +236,7 @@ def test_host_file(slots: Any, tmp_path: Path) -> None:
         ("run --ppn 0 -- true", "0 is not in the range"),
         ("run --placement random -- true", "found 'random', expected block, cyclic, random:SEED"),
         ("run --placement random:x -- true", "found 'random:x', expected"),
+        (f"run --placement ranks:{10**18} -- true", "SEED (up to 18 digits)"),
         ("run --placement file:x --ppn 2 -- true", "expected HOST:COUNT in the file"),
         ("run --mpiexec /no/such -- true", "/no/such"),
         ("rum -- true", 'rum: no such command; did you mean "run"?'),
