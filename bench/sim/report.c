@@ -19,6 +19,16 @@ static const char *level_name(int level)
     return name;
 }
 
+/* A stream whose text is to be freed after it has been closed */
+static FILE *open_text(char **text, size_t *size)
+{
+    FILE *stream = open_memstream(text, size);
+
+    if (stream == NULL)
+        give_up("no memory for a line");
+    return stream;
+}
+
 static int compare(const void *a, const void *b)
 {
     double x = *(const double *) a, y = *(const double *) b;
@@ -60,45 +70,100 @@ static double share(double part, double all)
     return all > 0 ? part / all : 0;
 }
 
+#define WIDTH 80
+#define INDENT 4
+
+/* A text in lines of at most WIDTH columns, all but the first one indented */
+static void print_folded(int column, const char *text)
+{
+    printf("%*s", column, "");
+    for (const char *word = text; *word; word += strspn(word, " ")) {
+        int len = strcspn(word, " ");
+        bool is_first = word == text;
+        if (!is_first && column + 1 + len > WIDTH) {
+            printf("\n%*s", INDENT, "");
+            column = INDENT;
+            is_first = true;
+        }
+        column += printf("%s%.*s", is_first ? "" : " ", len, word);
+        word += len;
+    }
+    printf("\n");
+}
+
 static void print_path(const platform_t * p, const result_t * r)
 {
     const path_t *path = &r->path;
+    char *text;
+    size_t size;
+    FILE *out = open_text(&text, &size);
 
-    printf("rank %d ends last; on its way %d messages, %.3f us:", r->last_rank, path->num_messages,
-           r->time * US);
+    fprintf(out, "rank %d ends last; on its way %d messages, %.3f us:", r->last_rank,
+            path->num_messages, r->time * US);
     if (path->start > 0)
-        printf(" start %.3f,", path->start * US);
-    printf(" processors %.3f, inside hosts %.3f, latency %.3f", path->cpu * US, path->inside * US,
-           path->latency * US);
+        fprintf(out, " start %.3f,", path->start * US);
+    fprintf(out, " processors %.3f, inside hosts %.3f, latency %.3f", path->cpu * US,
+            path->inside * US, path->latency * US);
     for (int level = 0; level < p->num_levels; level++)
-        printf(", links of %ss %.3f and %.3f waiting for them", level_name(level),
-               path->carry[level] * US, path->wait[level] * US);
-    printf("\n");
+        fprintf(out, ", links of %ss %.3f and %.3f waiting for them", level_name(level),
+                path->carry[level] * US, path->wait[level] * US);
+    fclose(out);
+    print_folded(0, text);
+    free(text);
+}
+
+static void print_head(const platform_t * p, const what_t * what)
+{
+    char *text;
+    size_t size;
+    FILE *out = open_text(&text, &size);
+
+    fprintf(out, "%s, %" PRId64 " bytes, %d ranks, %d a host, %s, on",
+            MPII_Topo_coll_name(what->algo->coll), what->bytes, p->num_ranks, p->ppn, what->placement);
+    for (int level = p->num_levels - 1; level >= 0; level--)
+        fprintf(out, " %d %ss%s", p->num_groups[level], level_name(level), level > 0 ? "," : "");
+    fclose(out);
+    print_folded(0, text);
+    free(text);
+    printf("%-36s %12s %12s %12s %4s\n", "algorithm", "us", "first us", "median us", "cpu");
+    print_folded(INDENT, "messages; MiB over the busiest link of each level, and how long it is busy");
+}
+
+/* In as many columns, whatever it is */
+static void print_us(double seconds)
+{
+    double us = seconds * US;
+
+    if (us < 1e12)
+        printf(" %12.*f", us < 1e8 ? 3 : 0, us);
+    else
+        printf(" %12.5e", us);
 }
 
 void report_text(const platform_t * p, const what_t * what, const result_t * r, bool is_first,
                  bool is_only)
 {
     ends_t ends = find_ends(p, r);
+    char *text;
+    size_t size;
+    FILE *out = open_text(&text, &size);
 
-    if (is_first) {
-        printf("%s, %" PRId64 " bytes, %d ranks, %d a host, %s, on", MPII_Topo_coll_name(what->algo->coll),
-               what->bytes, p->num_ranks, p->ppn, what->placement);
-        for (int level = p->num_levels - 1; level >= 0; level--)
-            printf(" %d %ss%s", p->num_groups[level], level_name(level), level > 0 ? "," : "\n");
-        printf("%-36s %12s %12s %12s %6s %12s", "algorithm", "us", "first us", "median us", "cpu",
-               "messages");
-        for (int level = 0; level < p->num_levels; level++)
-            printf(" %10.10s MiB %6s", level_name(level), "busy");
-        printf("\n");
-    }
-    printf("%-36s %12.3f %12.3f %12.3f %5.0f%% %12" PRId64, what->algo->name, r->time * US,
-           ends.first * US, ends.median * US, 100 * share(ends.cpu, r->time), r->num_messages);
+    if (is_first)
+        print_head(p, what);
+    printf("%-36s", what->algo->name);
+    print_us(r->time);
+    print_us(ends.first);
+    print_us(ends.median);
+    printf(" %3.0f%%\n", 100 * share(ends.cpu, r->time));
+    fprintf(out, "%" PRId64 " messages", r->num_messages);
     for (int level = 0; level < p->num_levels; level++) {
         const link_t *link = busiest(p, r, level);
-        printf(" %14.3f %5.0f%%", link->num_bytes / 1048576.0, 100 * share(link->busy, r->time));
+        fprintf(out, "%s %s %.3f MiB %.0f%%", level == 0 ? ";" : ",", level_name(level),
+                link->num_bytes / 1048576.0, 100 * share(link->busy, r->time));
     }
-    printf("\n");
+    fclose(out);
+    print_folded(INDENT, text);
+    free(text);
     if (is_only)
         print_path(p, r);
 }

@@ -196,19 +196,34 @@ def is_container(value: Any) -> bool:
     return isinstance(value, dict | list)
 
 
-def dump_json(value: Any) -> str:
-    """JSON text of `value`: indented, but a row of a matrix is one line."""
+def dump_json(value: Any, step: str = "  ", width: int = 0) -> str:
+    """JSON text of `value`, indented by `step`s; but a row of a matrix is one line or, with a `width`,
+    as many as it needs."""
 
-    def dump(value: Any, indent: str) -> str:
-        inner = indent + "  "
+    def dump(value: Any, indent: str, column: int) -> str:
+        inner = indent + step
         if isinstance(value, dict) and value:
-            rows = [f"{inner}{json.dumps(k)}: {dump(v, inner)}" for k, v in value.items()]
-            return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
+            heads = [f"{inner}{json.dumps(key)}: " for key in value]
+            rows = zip(heads, value.values(), strict=True)
+            lines = [head + dump(each, inner, len(head)) for head, each in rows]
+            return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
         if isinstance(value, list) and any(is_container(v) for v in value):
-            return "[\n" + ",\n".join(inner + dump(v, inner) for v in value) + f"\n{indent}]"
-        return json.dumps(value)
+            lines = [inner + dump(each, inner, len(inner)) for each in value]
+            return "[\n" + ",\n".join(lines) + f"\n{indent}]"
+        text = json.dumps(value)
+        if isinstance(value, list) and 0 < width <= column + len(text):
+            return f"[\n{fill(value, inner)}\n{indent}]"
+        return text
 
-    return dump(value, "") + "\n"
+    def fill(values: list[Any], indent: str) -> str:
+        lines = [""]
+        for word in [*(f"{json.dumps(value)}," for value in values[:-1]), json.dumps(values[-1])]:
+            if lines[-1] and len(indent) + len(lines[-1]) + 1 + len(word) > width:
+                lines.append("")
+            lines[-1] += f" {word}" if lines[-1] else word
+        return "\n".join(indent + line for line in lines)
+
+    return dump(value, "", 0) + "\n"
 
 
 def check_folder(path: str | os.PathLike[str]) -> None:

@@ -4,6 +4,8 @@
 import difflib
 import json
 import re
+import shutil
+import textwrap
 from collections.abc import Iterable
 from typing import Any
 
@@ -30,6 +32,14 @@ def one_line(text: str) -> str:
     """`text` as a terminal may have it: no line breaks, no control characters."""
     text = re.sub(r"\s*\n\s*", " ", text.strip())
     return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def folded(line: str) -> str:
+    """`line` in as many as a terminal needs, or 80 columns where none is. Words are whole."""
+    width = max(shutil.get_terminal_size().columns, 40)
+    return textwrap.fill(
+        line, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def size_text(size: int) -> str:

@@ -200,7 +200,8 @@ def tune(
         if decisions:
             click.echo(draw.decisions_text(decisions))
             click.echo(LEGEND)
-        click.echo(files.dump_json(_without_matrix(tuning)), nl=False)
+        # rules are deep, and names of algorithms long
+        click.echo(files.dump_json(_without_matrix(tuning), " ", draw.WIDTH), nl=False)
     else:
         files.write(str(output), files.dump_json(tuning))
         if output != "-":

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 import numpy as np
-from topo_common.text import one_line
+from topo_common.text import folded, one_line
 
 from topo_tune import draw, site
 from topo_tune.site import Site
@@ -245,5 +245,5 @@ def compare_sites(first: str, second: str, over: float, as_json: bool) -> None:
         click.echo(json.dumps(to_json(found, over), indent=1))
         return
     for path, loaded in zip((first, second), sites, strict=True):
-        click.echo(f"{one_line(path)}: {draw.summary(loaded)}")
-    click.echo("\n".join(to_text(found, over)))
+        click.echo(folded(f"{one_line(path)}: {draw.summary(loaded)}"))
+    click.echo("\n".join(map(folded, to_text(found, over))))

@@ -18,6 +18,7 @@ from topo_tune.site import Level, Site, within_and_between
 
 SHADES = " ░▒▓█"
 SHADES_ASCII = " .:*#"
+WIDTH = 80
 MAP_CELLS = 36  # two columns each, so that a map fits in 80 columns
 
 
@@ -296,7 +297,7 @@ WHERE = {
 
 
 def decisions_text(decisions: list[Decision]) -> str:
-    """What is chosen by rules.Decisions, and the times, in at most 80 columns."""
+    """What is chosen by rules.Decisions, and the times, in at most WIDTH columns."""
     head = ("ranks", "a host", "bytes", "algorithm", "ms", "ratio")
     groups = []
     for (collective, racks), found in itertools.groupby(

@@ -235,6 +235,19 @@ def test_toml_that_is_refused(tmp_path: Path, text: str, what: str) -> None:
         files.read_toml(path)
 
 
+def test_json_for_a_terminal() -> None:
+    value = {
+        "names": [f"n{i}" for i in range(99)],
+        "few": [1, 2],
+        "rows": [[10**9 + i for i in range(20)]] * 2,
+    }
+    for width in (1, 20, 33, 80):
+        text = files.dump_json(value, " ", width)
+        assert json.loads(text) == value
+        assert width < 33 or max(map(len, text.splitlines())) <= width
+    assert '\n "few": [1, 2],\n' in text
+
+
 def test_where_a_file_cannot_be_written_is_known_before(tmp_path: Path) -> None:
     files.check_folder(tmp_path / "new.json")
     for path, text in ((tmp_path / "no/x.json", "no folder"), (tmp_path, "found a folder")):

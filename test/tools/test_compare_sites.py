@@ -49,7 +49,7 @@ def with_racks(*of_host: int) -> Json:
 
 
 def test_the_same(tmp_path: Path) -> None:
-    shown = compared(tmp_path, OLD, OLD).splitlines()
+    shown = compared(tmp_path, OLD, OLD).replace("\n    ", " ").splitlines()
     assert len(shown) == 5 and shown[2] == "8 hosts in both, 0 in other groups"
     assert "latency: 0 of 28 pairs of hosts" in shown[3] and "1.00 times" in shown[3]
     assert "bandwidth: 0 of 56 pairs of hosts" in shown[4]
@@ -146,6 +146,21 @@ def test_tables_by_rack(tmp_path: Path) -> None:
     assert [(c["source"], c["target"]) for c in found["changed"]] == [("rack0", "rack1")]
     text = compared(tmp_path, tables, tables)
     assert "latency: 0 of 4 pairs of racks" in text
+
+
+def test_lines_fit_a_terminal(tmp_path: Path) -> None:
+    """Names are whole; the rest of a line is in the next one."""
+    names = [f"a-long-name-of-a-host-{i}.example.com" for i in range(8)]
+    old = OLD | {"hosts": names}
+    new = changed(("latency_us", 2, 3, 3), ("latency_us", 3, 2, 3))
+    new |= {"hosts": [*names[:-1], "another.example.com"]}
+    text = compared(tmp_path, old, new)
+    assert max(map(len, text.splitlines())) <= 80
+    assert all(name in text for name in (names[2], names[3], names[7], "another.example.com"))
+    assert "(3.00 times; repetitions scatter 5 %, 5 %)" in " ".join(text.split())
+    assert "changed over 1.25 times and beyond noise; median of all 1.00 times" in " ".join(
+        text.split()
+    )
 
 
 def test_long_lists_are_cut(tmp_path: Path) -> None:

@@ -384,11 +384,31 @@ def test_table(sim: Sim) -> None:
     lines = sim(*args, "-a", "rack_lanes,default").stdout.splitlines()
     assert lines[0] == "allreduce, 65536 bytes, 4 ranks, 1 a host, block, on 2 racks, 4 hosts"
     assert [line.split()[0] for line in lines[1:]] == [
-        "algorithm",
-        "rack_lanes",
-        "reduce_scatter_allgather",
+        *("algorithm", "messages;"),
+        *("rack_lanes", "16"),
+        *("reduce_scatter_allgather", "16"),
     ]
+    assert lines[4] == "    16 messages; host 0.094 MiB 74%, rack 0.062 MiB 49%"
     assert "ends last; on its way" in sim(*args).stdout
+
+
+@pytest.mark.parametrize(
+    ("shape", "size"), [("2x2", "1"), ("2x2x2x2x2x2x2x2", "64K"), ("2x3", "64M")]
+)
+@pytest.mark.parametrize("collective", ["bcast", "allreduce"])
+def test_text_fits_a_terminal(sim: Sim, shape: str, size: str, collective: str) -> None:
+    """Names and numbers of any length; nothing is cut."""
+    rates = ["--host-rate", "1kbit", "--uplink-rate", ",".join(["1kbit"] * shape.count("x"))]
+    args = ["--racks", shape, *rates, "-c", collective, "-b", size, "--skew", "1s"]
+    several, one = sim(*args, "-a", "all"), sim(*args)
+    assert several.returncode == one.returncode == 0
+    help_text = sim("--help").stdout
+    for text in (several.stdout, one.stdout, help_text):
+        assert max(map(len, text.splitlines())) <= 80
+    path = " ".join(one.stdout.split()).partition(" ends last; ")[2]
+    (found,) = json.loads(sim(*args, "--json").stdout)["runs"]
+    assert path.startswith(f"on its way {found['critical_path']['messages']} messages, ")
+    assert path.count(" waiting for them") == shape.count("x") + 1
 
 
 def test_trace(sim: Sim, tmp_path: Path) -> None:

@@ -1699,6 +1699,11 @@ def test_default_command_and_dry_run(tmp_path: Path) -> None:
     assert dry.returncode == 0 and "topo_recursive_doubling" in dry.stdout
     assert '"latency_us": "4 x 4 numbers"' in dry.stdout and '"comm_type=intra"' in dry.stdout
     assert sorted(os.listdir(tmp_path)) == ["site.json", "tuning.json"]
+    assert max(map(len, dry.stdout.splitlines())) <= 80
+    shown, whole = json.loads(dry.stdout[dry.stdout.index("\n{") :]), json.loads(text)
+    assert [pair for pair in shown.items() if pair[0] != "topology"] == [
+        pair for pair in whole.items() if pair[0] != "topology"
+    ]
 
 
 def test_model_command(tmp_path: Path) -> None:
