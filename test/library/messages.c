@@ -11,13 +11,14 @@
 #include <string.h>
 
 static int is_counting, my_rank;
+static int is_inside;           /* of one of those below, which call each other */
 static FILE *log_file;
 
 static void note(int to, MPI_Aint count, MPI_Datatype type)
 {
     int size;
 
-    if (!is_counting)
+    if (!is_counting || is_inside)
         return;
     /* from 5.0 on, a byte inside of MPICH is no datatype of a user's */
     if (PMPI_Type_size(type, &size) != MPI_SUCCESS)
@@ -30,8 +31,32 @@ int __real_MPIC_Send(const void *, MPI_Aint, MPI_Datatype, int, int, void *, voi
 int __wrap_MPIC_Send(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int tag, void *comm,
                      void *last)
 {
+    int ret;
+
     note(to, count, type);
-    return __real_MPIC_Send(buf, count, type, to, tag, comm, last);
+    is_inside++;
+    ret = __real_MPIC_Send(buf, count, type, to, tag, comm, last);
+    is_inside--;
+    return ret;
+}
+
+/* What is short goes to the device: by the one or the other, and an int may be what comes for the count. */
+int __real_MPID_Send(const void *, MPI_Aint, MPI_Datatype, int, int, void *, int, void *);
+int __wrap_MPID_Send(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int tag, void *comm,
+                     int attr, void *request)
+{
+    note(to, (int) count, type);
+    return __real_MPID_Send(buf, count, type, to, tag, comm, attr, request);
+}
+
+/* Later versions do not have it. */
+int __real_MPID_Send_coll(const void *, MPI_Aint, MPI_Datatype, int, int, void *, int, void *, void *)
+    __attribute__ ((weak));
+int __wrap_MPID_Send_coll(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int tag,
+                          void *comm, int offset, void *request, void *last)
+{
+    note(to, (int) count, type);
+    return __real_MPID_Send_coll(buf, count, type, to, tag, comm, offset, request, last);
 }
 
 int __real_MPIC_Isend(const void *, MPI_Aint, MPI_Datatype, int, int, void *, void *, void *);
@@ -82,6 +107,8 @@ static void call(const char *name, int n, int root, int p)
         MPI_Alltoall(in, n, MPI_BYTE, out, n, MPI_BYTE, MPI_COMM_WORLD);
     else if (strcmp(name, "alltoallv") == 0)
         MPI_Alltoallv(in, counts, displs, MPI_BYTE, out, counts, displs, MPI_BYTE, MPI_COMM_WORLD);
+    else if (strcmp(name, "barrier") == 0)
+        MPI_Barrier(MPI_COMM_WORLD);
     else if (strcmp(name, "bcast") == 0)
         MPI_Bcast(out, n, MPI_BYTE, root, MPI_COMM_WORLD);
     else if (strcmp(name, "gather") == 0)
