@@ -13,14 +13,20 @@
  * succeeds it has to work again on the communicator, and in any case on the next one. No memory of
  * ours, mapping or file stays behind.
  *
- *   faults --functions FILE [options] COLLECTIVE
+ *   faults --functions FILE [options] CALL[=COUNTER]...
  *
+ *   CALL                a collective, with an i before it or _init after it; or mismatch, an alltoallv in
+ *                       which a rank has room for more than it gets
+ *   COUNTER             performance variable that its cases raise without faults
  *   --functions FILE    lines `offset size name` (hexadecimal) of our functions in libmpi
- *   --from C,V,K        begin with the K-th request on victim V of case C; default 0,0,1
- *   --skip PLACE,...    requests, as FAULT tells them, that do not fail any more
+ *   --from C,V,K        begin with the K-th request on victim V of case C; default 0,0,1. Those of one CALL
+ *                       are numbered after those of the one before it.
+ *   --skip PLACE,...    requests that do not fail any more: as FAULT tells them, or all of a FUNCTION, or
+ *                       FUNCTION<CALLER; or CALL:PLACE, in that one alone
+ *   --cases C,C,...     of each CALL; default all
  *   --victims R,R,...   default -1,0,1,last
  *   --patience S        seconds after which a call hangs
- *   --expect COUNTER    performance variable that every case but the first raises without faults
+ *   --lose              no requests fail, but receives of our functions: their messages are lost
  *   --first-use         one case, on MPI_COMM_WORLD in a new process, and no more than one k
  *
  * Output: FAULT before a request fails, with the place; a line FAIL, HANG, CRASH or LEAK for what
@@ -94,6 +100,7 @@ static void read_functions(const char *file)
 
 static int world_rank, world_size;
 static char where[128];         /* case, victim and k, for messages */
+static const char *call_name = "-";     /* what is called, likewise */
 static bool is_armed;
 static int num_requests, fail_at;
 static bool has_failed;
@@ -102,22 +109,61 @@ static const char *skip = "";
 /* Not printf: it may ask for memory itself. */
 static void say(const char *what, const char *detail, const char *more)
 {
-    char line[512];
-    int n = snprintf(line, sizeof(line), "%s %s rank %d: %s%s\n", what, where, world_rank, detail,
-                     more);
+    char line[800];
+    int n = snprintf(line, sizeof(line), "%s %s rank %d %s: %s%s\n", what, where, world_rank, call_name,
+                     detail, more);
     if (write(STDOUT_FILENO, line, n) < 0)
         abort();
 }
 
+static bool is_skipped(const char *place)
+{
+    size_t len = strlen(place);
+
+    for (const char *at = strstr(skip, place); at; at = strstr(at + 1, place))
+        if ((at == skip || at[-1] == ',') && (at[len] == ',' || !at[len]))
+            return true;
+    return false;
+}
+
+/* `function+offset<caller<...` of the innermost functions of ours. Returns whether that is skipped. */
+static bool find_place(const void *caller, char place[400])
+{
+    void *frames[32];
+    const function_t *f = function_at(caller);
+    int n = backtrace(frames, 32), depth = 0;
+    char brief[200], of_call[500];
+    bool skips = is_skipped(f->name);
+
+    snprintf(place, 100, "%s+%lx", f->name, (long) ((uintptr_t) caller - f->begin));
+    for (int i = 0; i < n && depth < 3; i++) {
+        const function_t *g = function_at(frames[i]);
+        if (g && g != f) {
+            if (depth++ == 0) {
+                snprintf(brief, sizeof(brief), "%s<%s", f->name, g->name);
+                skips = skips || is_skipped(brief);
+            }
+            snprintf(place + strlen(place), 90, "<%s", g->name);
+            f = g;
+        }
+    }
+    snprintf(of_call, sizeof(of_call), "%s:%s", call_name, place);
+    return skips || is_skipped(place) || is_skipped(of_call);
+}
+
+static bool loses;              /* messages: requests do not fail */
+
 static bool fails(const void *caller, const char *call)
 {
-    const function_t *f;
-    char place[128], detail[40];
+    char place[400], detail[40];
 
-    if (!is_armed || (f = function_at(caller)) == NULL || ++num_requests != fail_at)
+    if (!is_armed || loses != !strcmp(call, "receive") || function_at(caller) == NULL ||
+        ++num_requests != fail_at)
         return false;
-    snprintf(place, sizeof(place), "%s+%lx,", f->name, (long) ((uintptr_t) caller - f->begin));
-    if (strstr(skip, place)) {
+    is_armed = false;
+    bool skips = find_place(caller, place);
+    is_armed = true;
+    if (skips) {
         fail_at++;
         return false;
     }
@@ -133,7 +179,7 @@ static struct {
     void *ptr;
     const function_t *owner;
     long number;
-} held[8192];
+} held[32768];
 static int num_held;
 static long last_number;
 
@@ -347,6 +393,35 @@ long syscall(long number, ...)
     return NEXT(syscall) (number, arg[0], arg[1], arg[2], arg[3], arg[4], arg[5]);
 }
 
+/* ---------------------------------------------------------------- messages */
+
+#ifdef WRAPS_RECEIVES           /* a static program: -Wl,--wrap=MPIC_Irecv */
+
+int __real_MPIC_Irecv(void *buf, MPI_Aint count, MPI_Datatype type, int source, int tag, void *comm,
+                      void **req);
+
+/* A message that is lost: it comes, but not to where it should, and its receive returns an error. */
+int __wrap_MPIC_Irecv(void *buf, MPI_Aint count, MPI_Datatype type, int source, int tag, void *comm,
+                      void **req)
+{
+    MPI_Aint lb, extent;
+    MPI_Request *lost;          /* its handle comes first */
+
+    if (!fails(CALLER, "receive"))
+        return __real_MPIC_Irecv(buf, count, type, source, tag, comm, req);
+    if (PMPI_Type_get_extent(type, &lb, &extent)) {
+        lb = 0;                 /* bytes, under a name of MPICH's own */
+        extent = 1;
+    }
+    __real_MPIC_Irecv(NEXT(malloc) (lb + (count + 1) * extent), count, type, source, tag, comm,
+                      (void **) &lost);
+    PMPI_Request_free(&(MPI_Request) {*lost});
+    *req = NULL;
+    return MPI_ERR_OTHER;
+}
+
+#endif /* WRAPS_RECEIVES */
+
 /* ---------------------------------------------------------------- watching */
 
 /* Files that this process has open, but for those that communication opens. */
@@ -393,22 +468,83 @@ static void check_leaks(long since)
 
 /* ---------------------------------------------------------------- collectives */
 
-enum { NEW, AFTER_SAME, AFTER_SMALLER };
-
 typedef struct {
     int count;                  /* of a block */
-    int before;                 /* what was called on the communicator */
+    int num_before;             /* calls on the communicator before */
+    bool is_smaller_before;     /* of less */
     bool has_gaps;              /* in its datatype */
     bool is_reversed;           /* ranks of the communicator */
     bool last_is_root;
 } case_t;
 
-static const char *collective;
-static bool is_v, is_persistent;
+enum { BLOCKING, NONBLOCKING, PERSISTENT };
+enum { ALLGATHER, ALLGATHERV, ALLREDUCE, ALLTOALL, ALLTOALLV, BARRIER, BCAST, GATHER, GATHERV, MISMATCH,
+    REDUCE, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, SCATTER, SCATTERV, N_COLLECTIVES
+};
+/* What a rank sends, receives: a block for, from each rank; else one. TO_ALL: the same for all ranks. SUM: blocks
+ * of all ranks are added. */
+enum { SENDS_ALL = 1, RECVS_ALL = 2, TO_ALL = 4, SUM = 8, IS_V = 16, TO_ROOT = 32 };
 
+static const struct {
+    const char *name;
+    int flags;
+} collectives[N_COLLECTIVES] = {
+    [ALLGATHER] = {"allgather", RECVS_ALL | TO_ALL},
+    [ALLGATHERV] = {"allgatherv", RECVS_ALL | TO_ALL | IS_V},
+    [ALLREDUCE] = {"allreduce", TO_ALL | SUM},
+    [ALLTOALL] = {"alltoall", SENDS_ALL | RECVS_ALL},
+    [ALLTOALLV] = {"alltoallv", SENDS_ALL | RECVS_ALL | IS_V},
+    [BARRIER] = {"barrier", TO_ALL},
+    [BCAST] = {"bcast", TO_ALL},
+    [GATHER] = {"gather", RECVS_ALL | TO_ROOT},
+    [GATHERV] = {"gatherv", RECVS_ALL | TO_ROOT | IS_V},
+    [MISMATCH] = {"mismatch", SENDS_ALL | RECVS_ALL | IS_V},
+    [REDUCE] = {"reduce", SUM | TO_ROOT},
+    [REDUCE_SCATTER] = {"reduce_scatter", SENDS_ALL | SUM | IS_V},
+    [REDUCE_SCATTER_BLOCK] = {"reduce_scatter_block", SENDS_ALL | SUM},
+    [SCATTER] = {"scatter", SENDS_ALL},
+    [SCATTERV] = {"scatterv", SENDS_ALL | IS_V}
+};
+
+/* What is called */
+typedef struct {
+    const char *name;
+    int coll, form;
+    const char *counter;        /* NULL: whatever runs */
+} word_t;
+
+static const word_t *word;      /* the one that is under test */
+
+static bool has(int flag)
+{
+    return collectives[word->coll].flags & flag;
+}
+
+static void read_word(word_t * w, char *text)
+{
+    char *counter = strchr(text, '='), *init = strstr(text, "_init"), name[64];
+
+    *w = (word_t) {.name = text,.coll = -1 };
+    if (counter) {
+        *counter = 0;
+        w->counter = counter + 1;
+    }
+    w->form = init ? PERSISTENT : *text == 'i' ? NONBLOCKING : BLOCKING;
+    snprintf(name, sizeof(name), "%.*s", (int) (init ? init - text : 60),
+             text + (w->form == NONBLOCKING));
+    for (int i = 0; i < N_COLLECTIVES; i++)
+        if (!strcmp(name, collectives[i].name))
+            w->coll = i;
+    if (w->coll == -1) {
+        fprintf(stderr, "faults: %s: no such collective\n", text);
+        exit(2);
+    }
+}
+
+/* Elements of a block. Of what is added up, all ranks have as many. */
 static int block_count(int count, int from, int to)
 {
-    return is_v ? count + (from + 2 * to) % 3 : count;
+    return has(IS_V) ? count + ((has(SUM) ? 0 : from) + 2 * to) % 3 : count;
 }
 
 static int value(int from, int to, int i)
@@ -416,56 +552,78 @@ static int value(int from, int to, int i)
     return from * 1000003 + to * 1009 + i;
 }
 
+static int sum_of_values(int size, int to, int i)
+{
+    int sum = 0;
+
+    for (int from = 0; from < size; from++)
+        sum += value(from, to, i);
+    return sum;
+}
+
 typedef struct {
     int rank, size, root, count, stride;
-    bool sends_all, recvs_all;  /* a block for (from) each rank; else one */
-    bool is_for_all;            /* the block is the same for all ranks */
     MPI_Datatype type;
+    MPI_Op op;
     int *sendcounts, *sdispls, *recvcounts, *rdispls;
     int *sendbuf, *recvbuf;
     int send_len, recv_len;
 } call_t;
 
-static void set_blocks(const call_t * x, bool is_send, bool all, int counts[], int displs[],
-                       int *len)
+static void set_blocks(const call_t * x, bool is_send, int counts[], int displs[], int *len)
 {
+    bool all = has(is_send ? SENDS_ALL : RECVS_ALL);
+
     *len = 0;
     for (int i = 0; i < x->size; i++) {
         int other = all ? i : x->root;
-        int to = x->is_for_all ? 0 : other, me = x->is_for_all && !is_send ? 0 : x->rank;
+        int to = has(TO_ALL) ? 0 : other, me = has(TO_ALL) && !is_send ? 0 : x->rank;
         counts[i] = is_send ? block_count(x->count, x->rank, to) : block_count(x->count, other, me);
+        if (word->coll == MISMATCH && !is_send && x->rank == 1)
+            counts[i]++;        /* than is sent */
         displs[i] = all ? *len : 0;
         if (all || i == 0)
             *len += counts[i];
     }
 }
 
+/* Elements are ints, and what is between them stays. */
+static void add(void *in, void *inout, int *n, MPI_Datatype * type)
+{
+    MPI_Aint lb, extent;
+
+    MPI_Type_get_extent(*type, &lb, &extent);
+    for (size_t i = 0; i < *n * extent / sizeof(int); i += extent / sizeof(int))
+        ((int *) inout)[i] += ((int *) in)[i];
+}
+
 static void call_new(call_t * x, const case_t * c, int count, MPI_Comm comm)
 {
-    bool is_gather = !strncmp(collective, "gather", 6), is_scatter = !strncmp(collective, "sc", 2);
-
     MPI_Comm_rank(comm, &x->rank);
     MPI_Comm_size(comm, &x->size);
     x->root = c->last_is_root ? x->size - 1 : 0;
     x->count = count;
     x->stride = c->has_gaps ? 2 : 1;
-    x->is_for_all = !strncmp(collective, "allgather", 9);
-    x->sends_all = !is_gather && !x->is_for_all;
-    x->recvs_all = !is_scatter;
-    MPI_Type_create_resized(MPI_INT, 0, x->stride * sizeof(int), &x->type);
-    MPI_Type_commit(&x->type);
+    x->type = MPI_INT;
+    x->op = MPI_SUM;
+    if (c->has_gaps || !has(SUM)) {
+        MPI_Type_create_resized(MPI_INT, 0, x->stride * sizeof(int), &x->type);
+        MPI_Type_commit(&x->type);
+    }
+    if (c->has_gaps)
+        MPI_Op_create(add, 1, &x->op);
     x->sendcounts = malloc(4 * x->size * sizeof(int));
     x->sdispls = x->sendcounts + x->size;
     x->recvcounts = x->sdispls + x->size;
     x->rdispls = x->recvcounts + x->size;
-    set_blocks(x, true, x->sends_all, x->sendcounts, x->sdispls, &x->send_len);
-    set_blocks(x, false, x->recvs_all, x->recvcounts, x->rdispls, &x->recv_len);
+    set_blocks(x, true, x->sendcounts, x->sdispls, &x->send_len);
+    set_blocks(x, false, x->recvcounts, x->rdispls, &x->recv_len);
     x->sendbuf = malloc(x->send_len * x->stride * sizeof(int));
     x->recvbuf = malloc(x->recv_len * x->stride * sizeof(int));
     memset(x->sendbuf, -1, x->send_len * x->stride * sizeof(int));
     memset(x->recvbuf, -1, x->recv_len * x->stride * sizeof(int));
-    for (int i = 0; i < (x->sends_all ? x->size : 1); i++) {
-        int to = x->is_for_all ? 0 : x->sends_all ? i : x->root;
+    for (int i = 0; i < (has(SENDS_ALL) ? x->size : 1); i++) {
+        int to = has(TO_ALL) ? 0 : has(SENDS_ALL) ? i : x->root;
         for (int j = 0; j < x->sendcounts[i]; j++)
             x->sendbuf[(x->sdispls[i] + j) * x->stride] = value(x->rank, to, j);
     }
@@ -473,15 +631,16 @@ static void call_new(call_t * x, const case_t * c, int count, MPI_Comm comm)
 
 static bool is_right(const call_t * x)
 {
-    bool is_gather = !strncmp(collective, "gather", 6);
+    bool is_root = x->rank == x->root;
 
-    if (is_gather && x->rank != x->root)
+    if (word->coll == BARRIER || (has(TO_ROOT) && !is_root) || (word->coll == BCAST && is_root))
         return true;
-    for (int i = 0; i < (x->recvs_all ? x->size : 1); i++) {
-        int from = x->recvs_all ? i : x->root, me = x->is_for_all ? 0 : x->rank;
-        for (int j = 0; j < x->recvcounts[i]; j++) {
+    for (int i = 0; i < (has(RECVS_ALL) ? x->size : 1); i++) {
+        int from = has(RECVS_ALL) ? i : x->root, me = has(TO_ALL) ? 0 : x->rank;
+        for (int j = 0; j < x->recvcounts[i] - (word->coll == MISMATCH && x->rank == 1); j++) {
             const int *at = &x->recvbuf[(x->rdispls[i] + j) * x->stride];
-            if (at[0] != value(from, me, j) || (x->stride == 2 && at[1] != -1))
+            int wanted = has(SUM) ? sum_of_values(x->size, me, j) : value(from, me, j);
+            if (at[0] != wanted || (x->stride == 2 && at[1] != -1))
                 return false;
         }
     }
@@ -490,7 +649,10 @@ static bool is_right(const call_t * x)
 
 static void call_free(call_t * x)
 {
-    MPI_Type_free(&x->type);
+    if (x->type != MPI_INT)
+        MPI_Type_free(&x->type);
+    if (x->op != MPI_SUM)
+        MPI_Op_free(&x->op);
     free(x->sendcounts);
     free(x->sendbuf);
     free(x->recvbuf);
@@ -521,6 +683,58 @@ static void end_watch(void)
     alarm(0);
 }
 
+/* The call, or what begins it or makes its request */
+static int begin(const call_t * x, MPI_Comm comm, MPI_Request * req)
+{
+    int *buffer = x->rank == x->root ? x->sendbuf : x->recvbuf;
+
+#define CALL(Name_, Iname_, ...)                                                                  \
+    (word->form == BLOCKING ? MPI_##Name_(__VA_ARGS__, comm) :                                    \
+     word->form == NONBLOCKING ? MPI_##Iname_(__VA_ARGS__, comm, req) :                           \
+     MPI_##Name_##_init(__VA_ARGS__, comm, MPI_INFO_NULL, req))
+    switch (word->coll) {
+        case ALLGATHER:
+            return CALL(Allgather, Iallgather, x->sendbuf, x->count, x->type, x->recvbuf, x->count, x->type);
+        case ALLGATHERV:
+            return CALL(Allgatherv, Iallgatherv, x->sendbuf, x->sendcounts[0], x->type, x->recvbuf,
+                        x->recvcounts, x->rdispls, x->type);
+        case ALLREDUCE:
+            return CALL(Allreduce, Iallreduce, x->sendbuf, x->recvbuf, x->count, x->type, x->op);
+        case ALLTOALL:
+            return CALL(Alltoall, Ialltoall, x->sendbuf, x->count, x->type, x->recvbuf, x->count, x->type);
+        case ALLTOALLV:
+        case MISMATCH:
+            return CALL(Alltoallv, Ialltoallv, x->sendbuf, x->sendcounts, x->sdispls, x->type, x->recvbuf,
+                        x->recvcounts, x->rdispls, x->type);
+        case BARRIER:
+            return word->form == BLOCKING ? MPI_Barrier(comm) :
+                word->form == NONBLOCKING ? MPI_Ibarrier(comm, req) :
+                MPI_Barrier_init(comm, MPI_INFO_NULL, req);
+        case BCAST:
+            return CALL(Bcast, Ibcast, buffer, x->count, x->type, x->root);
+        case GATHER:
+            return CALL(Gather, Igather, x->sendbuf, x->count, x->type, x->recvbuf, x->count, x->type,
+                        x->root);
+        case GATHERV:
+            return CALL(Gatherv, Igatherv, x->sendbuf, x->sendcounts[0], x->type, x->recvbuf,
+                        x->recvcounts, x->rdispls, x->type, x->root);
+        case REDUCE:
+            return CALL(Reduce, Ireduce, x->sendbuf, x->recvbuf, x->count, x->type, x->op, x->root);
+        case REDUCE_SCATTER:
+            return CALL(Reduce_scatter, Ireduce_scatter, x->sendbuf, x->recvbuf, x->sendcounts, x->type,
+                        x->op);
+        case REDUCE_SCATTER_BLOCK:
+            return CALL(Reduce_scatter_block, Ireduce_scatter_block, x->sendbuf, x->recvbuf, x->count,
+                        x->type, x->op);
+        case SCATTER:
+            return CALL(Scatter, Iscatter, x->sendbuf, x->count, x->type, x->recvbuf, x->count, x->type,
+                        x->root);
+        default:
+            return CALL(Scatterv, Iscatterv, x->sendbuf, x->sendcounts, x->sdispls, x->type, x->recvbuf,
+                        x->recvcounts[0], x->type, x->root);
+    }
+}
+
 /* MPI_..._init, MPI_Start and MPI_Wait; those two where all ranks have a request. */
 static int call_persistent(const call_t * x, MPI_Comm comm, int at)
 {
@@ -528,11 +742,7 @@ static int call_persistent(const call_t * x, MPI_Comm comm, int at)
     int err;
 
     begin_watch(at);
-    err = is_v ?
-        MPI_Alltoallv_init(x->sendbuf, x->sendcounts, x->sdispls, x->type, x->recvbuf,
-                           x->recvcounts, x->rdispls, x->type, comm, MPI_INFO_NULL, &req) :
-        MPI_Alltoall_init(x->sendbuf, x->count, x->type, x->recvbuf, x->count, x->type, comm,
-                          MPI_INFO_NULL, &req);
+    err = begin(x, comm, &req);
     end_watch();
     bool has_none = err != MPI_SUCCESS;
     if (is_any(has_none)) {
@@ -553,43 +763,21 @@ static int call_persistent(const call_t * x, MPI_Comm comm, int at)
     return err;
 }
 
-static int call_blocking(const call_t * x, MPI_Comm comm)
-{
-    if (!strcmp(collective, "allgather"))
-        return MPI_Allgather(x->sendbuf, x->count, x->type, x->recvbuf, x->count, x->type, comm);
-    if (!strcmp(collective, "gather"))
-        return MPI_Gather(x->sendbuf, x->count, x->type, x->recvbuf, x->count, x->type, x->root,
-                          comm);
-    if (!strcmp(collective, "scatter"))
-        return MPI_Scatter(x->sendbuf, x->count, x->type, x->recvbuf, x->count, x->type, x->root,
-                           comm);
-    if (!strcmp(collective, "alltoall"))
-        return MPI_Alltoall(x->sendbuf, x->count, x->type, x->recvbuf, x->count, x->type, comm);
-    if (!strcmp(collective, "gatherv"))
-        return MPI_Gatherv(x->sendbuf, x->sendcounts[0], x->type, x->recvbuf, x->recvcounts,
-                           x->rdispls, x->type, x->root, comm);
-    if (!strcmp(collective, "scatterv"))
-        return MPI_Scatterv(x->sendbuf, x->sendcounts, x->sdispls, x->type, x->recvbuf,
-                            x->recvcounts[0], x->type, x->root, comm);
-    if (!strcmp(collective, "alltoallv"))
-        return MPI_Alltoallv(x->sendbuf, x->sendcounts, x->sdispls, x->type, x->recvbuf,
-                             x->recvcounts, x->rdispls, x->type, comm);
-    fprintf(stderr, "faults: %s: no such collective\n", collective);
-    exit(2);
-}
-
 /* Call it; the at-th request fails. Returns whether there was an error. */
 static bool call(const case_t * c, int count, MPI_Comm comm, int at)
 {
+    MPI_Request req;
     call_t x;
     int err;
 
     call_new(&x, c, count, comm);
-    if (is_persistent) {
+    if (word->form == PERSISTENT) {
         err = call_persistent(&x, comm, at);
     } else {
         begin_watch(at);
-        err = call_blocking(&x, comm);
+        err = begin(&x, comm, &req);
+        if (err == MPI_SUCCESS && word->form == NONBLOCKING)
+            err = MPI_Wait(&req, MPI_STATUS_IGNORE);
         end_watch();
     }
     if (err == MPI_SUCCESS && !is_right(&x))
@@ -632,8 +820,8 @@ static bool trial(const case_t * c, MPI_Comm comm, int victim, int k)
 
     if (comm == MPI_COMM_NULL)
         comm = comm_new(c);
-    if (c->before != NEW)
-        call_well(c, c->before == AFTER_SMALLER ? 1 : c->count, comm, "before");
+    for (int i = 0; i < c->num_before; i++)
+        call_well(c, c->is_smaller_before ? 1 : c->count, comm, "before");
     MPI_Barrier(MPI_COMM_WORLD);
     num_requests = 0;
     has_failed = false;
@@ -663,6 +851,33 @@ static bool trial(const case_t * c, MPI_Comm comm, int victim, int k)
     return is_fault;
 }
 
+/* As many calls are made before as shared memory is made after, or adaptation needs to try another
+ * algorithm. */
+static const case_t cases[] = {
+    {.count = 4 }, {.count = 4,.is_reversed = true,.last_is_root = true },
+    {.count = 4,.has_gaps = true }, {.count = 4,.num_before = 1 },
+    {.count = 100,.num_before = 1,.is_smaller_before = true }, {.count = 20000 },
+    {.count = 20000,.has_gaps = true,.last_is_root = true },
+    {.count = 20000,.num_before = 1 }, {.count = 4,.num_before = 2 },
+    {.count = 20000,.num_before = 3 }, {.count = 4,.num_before = 4,.last_is_root = true }
+};
+
+#define NUM_CASES ((int) (sizeof(cases) / sizeof(cases[0])))
+#define MAX_WORDS 32
+
+static word_t words[MAX_WORDS];
+static int num_words;
+static int chosen[NUM_CASES];
+static int num_chosen;
+
+/* The one of that number, of all words. */
+static const case_t *case_of(int number)
+{
+    word = &words[number / num_chosen];
+    call_name = word->name;
+    return &cases[chosen[number % num_chosen]];
+}
+
 static int victims[8] = { -1, 0, 1 };
 static int num_victims;
 static counters_t counters;
@@ -676,18 +891,31 @@ static unsigned long counter(const char *name)
     exit(2);
 }
 
+/* What is made once for the process, and that it is the algorithm at all */
+static void warm_up(int number)
+{
+    const case_t *c = case_of(number);
+    unsigned long before = word->counter ? counter(word->counter) : 0;
+
+    snprintf(where, sizeof(where), "%d,-,0", number);
+    trial(c, MPI_COMM_NULL, -1, 0);
+    if (word->counter && c->count <= 100 && counter(word->counter) == before)
+        say("FAIL", "without a fault, did not count ", word->counter);
+}
+
+static int read_numbers(char *text, int numbers[], int most)
+{
+    int n = 0;
+
+    for (char *s = strtok(text, ","); s && n < most; s = strtok(NULL, ","))
+        numbers[n++] = atoi(s);
+    return n;
+}
+
 int main(int argc, char *argv[])
 {
-    static const case_t cases[] = {
-        {.count = 4 }, {.count = 4,.is_reversed = true,.last_is_root = true },
-        {.count = 4,.has_gaps = true }, {.count = 4,.before = AFTER_SAME },
-        {.count = 100,.before = AFTER_SMALLER }, {.count = 20000 },
-        {.count = 20000,.has_gaps = true,.last_is_root = true },
-        {.count = 20000,.before = AFTER_SAME }
-    };
     static const int signals[] = { SIGALRM, SIGSEGV, SIGBUS, SIGABRT, SIGFPE };
     int at[3] = { 0, 0, 1 }, provided;
-    const char *expect = NULL;
     bool is_first_use = false;
     void *frame;
 
@@ -698,20 +926,24 @@ int main(int argc, char *argv[])
             sscanf(argv[++i], "%d,%d,%d", &at[0], &at[1], &at[2]);
         else if (!strcmp(argv[i], "--skip"))
             skip = argv[++i];
+        else if (!strcmp(argv[i], "--cases"))
+            num_chosen = read_numbers(argv[++i], chosen, NUM_CASES);
         else if (!strcmp(argv[i], "--victims"))
-            for (char *s = strtok(argv[++i], ","); s; s = strtok(NULL, ","))
-                victims[num_victims++] = atoi(s);
+            num_victims = read_numbers(argv[++i], victims, 8);
         else if (!strcmp(argv[i], "--patience"))
             patience = atoi(argv[++i]);
-        else if (!strcmp(argv[i], "--expect"))
-            expect = argv[++i];
+        else if (!strcmp(argv[i], "--lose"))
+            loses = true;
         else if (!strcmp(argv[i], "--first-use"))
             is_first_use = true;
-        else
-            collective = argv[i];
+        else if (num_words < MAX_WORDS)
+            read_word(&words[num_words++], argv[i]);
     }
-    is_persistent = strstr(collective, "_init") != NULL;
-    is_v = strstr(collective, "v") != NULL;
+    if (num_chosen == 0)
+        while (num_chosen < NUM_CASES) {
+            chosen[num_chosen] = num_chosen;
+            num_chosen++;
+        }
     backtrace(&frame, 1);       /* the first call loads a library */
     for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
         signal(signals[i], on_signal);
@@ -728,27 +960,30 @@ int main(int argc, char *argv[])
     }
     if (is_first_use) {
         snprintf(where, sizeof(where), "%d,%d,%d", at[0], at[1], at[2]);
-        trial(&cases[0], MPI_COMM_WORLD, victims[at[1]], at[2]);
+        trial(case_of(0), MPI_COMM_WORLD, victims[at[1]], at[2]);
         goto fn_exit;
     }
 
-    /* what is made once for the process, and that it is the algorithm at all */
-    for (int i = 0; i < (int) (sizeof(cases) / sizeof(cases[0])); i++) {
-        unsigned long before = expect ? counter(expect) : 0;
-        snprintf(where, sizeof(where), "%d,-,0", i);
-        trial(&cases[i], MPI_COMM_NULL, -1, 0);
-        if (expect && cases[i].count <= 100 && counter(expect) == before)
-            say("FAIL", "without a fault, did not count ", expect);
-    }
-    /* what MPI_COMM_WORLD keeps when it has been used a few times: this calls MPI_Allgather */
-    for (int i = 0; i < 3; i++) {
+    /* what MPI_COMM_WORLD keeps when it has been used a few times, and adaptation has tried all candidates: this
+     * calls MPI_Allgather */
+    word = &words[0];
+    for (int i = 0; i < 20; i++) {
         MPI_Comm comm;
         MPI_Comm_split(MPI_COMM_WORLD, 0, world_rank, &comm);
         MPI_Comm_free(&comm);
+        is_any(false);
+        MPI_Barrier(MPI_COMM_WORLD);
     }
     long since = last_number;
     int held_before = num_held;
-    for (; at[0] < (int) (sizeof(cases) / sizeof(cases[0])); at[0]++, at[1] = 0) {
+    for (int warm = at[0]; at[0] < num_words * num_chosen; at[0]++, at[1] = 0) {
+        if (at[0] == warm) {
+            int held_cold = num_held;
+            for (; warm == at[0] || warm % num_chosen; warm++)
+                warm_up(warm);
+            held_before += num_held - held_cold;
+        }
+        const case_t *c = case_of(at[0]);
         for (; at[1] < num_victims; at[1]++, at[2] = 1) {
             for (bool is_fault = true; is_fault; at[2]++) {
                 snprintf(where, sizeof(where), "%d,%d,%d", at[0], at[1], at[2]);
@@ -757,11 +992,10 @@ int main(int argc, char *argv[])
                         printf("AGAIN %s\n", where);
                     goto fn_exit;
                 }
-                is_fault = trial(&cases[at[0]], MPI_COMM_NULL, victims[at[1]], at[2]);
+                is_fault = trial(c, MPI_COMM_NULL, victims[at[1]], at[2]);
             }
         }
     }
-    counters_print(&counters, stdout);
     if (world_rank == 0)
         printf("OK %d faults, %d errors\n", num_faults, num_errors);
     fflush(stdout);
@@ -770,9 +1004,11 @@ int main(int argc, char *argv[])
     for (int i = 0; i < num_broken; i++)
         MPI_Comm_free(&broken[i]);
     strcpy(where, "-,-,-");
-    /* what duplicates share with MPI_COMM_WORLD stays, but one of a kind */
-    if (!is_first_use && num_held > held_before)
+    /* what duplicates share with MPI_COMM_WORLD stays, but one of a kind; and a communicator on which a lost
+     * message was not sent after all */
+    if (!is_first_use && !loses && num_held > held_before)
         check_leaks(since);
+    counters_print(&counters, stdout);
     counters_close(&counters);
     MPI_T_finalize();
     MPI_Finalize();

@@ -1,71 +1,108 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""A process that cannot have the memory, mapping or file that a function of ours asks for never
-leaves the others waiting, nor anybody with wrong data: faults.c tells what may happen.
+"""A process that cannot have the memory, mapping or file that a function of ours asks for, or to which a
+message is lost, never leaves the others waiting, nor anybody with wrong data: faults.c tells what may
+happen.
 
 Which requests fail is found from outside: all that functions in the files of src_overlay make. So
 these tests know nothing of what the algorithms do."""
 
 import re
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kinds import Build, Env, Job, Launch, MakeSite, Require, WriteJson
+from kinds import Build, Job, Launch, MakeSite, Require, WriteJson
+from under_test import ALGORITHMS
 
 Survey = Callable[..., tuple[list[str], int]]
 
 HERE = Path(__file__).parent
 OVERLAY = HERE.parents[1] / "src_overlay"
 RANKS = 6
-ABORT = re.compile(r"^(?:.*out of memory in a collective|Abort\(|.*internal ABORT)", re.MULTILINE)
+ABORT = re.compile(
+    r"^(?:.*: (?:out of memory in|lost a message of) a collective|Abort\(|.*internal ABORT)",
+    re.MULTILINE,
+)
 POSITION = r"(\d+),(\d+),(\d+)"
-
-# collective, algorithm, and what else is set
-CASES: dict[str, Env] = {
-    "allgather-topo_ring": {},
-    "allgather-topo_recursive_doubling": {},
-    "allgather-gather_bcast": {},
-    "allgather-rack_lanes": {},
-    "gather-rack_leader": {},
-    "gather-topo_binomial": {},
-    "scatter-rack_leader": {},
-    "scatter-topo_binomial": {},
-    "gatherv-rack_leader": {},
-    "scatterv-rack_leader": {},
-    "alltoall-planned": {},
-    "alltoallv-planned": {},
-    "alltoall_init-planned": {},
-    "alltoallv_init-planned": {},
-}
 STAGINGS = ("shm", "p2p")
+
 # rank i is on host i % hosts, and that in a rack
 PLACES = {"two hosts": (2, None), "racks": (4, (0, 0, 1, 1))}
+FORMS = {"blocking": "%s", "nonblocking": "i%s", "persistent": "%s_init"}
+ALGORITHMS_OF: dict[str, list[str]] = {}
+for row in ALGORITHMS:
+    ALGORITHMS_OF.setdefault(row["collective"], []).append(row["name"])
+AUTO = "MPIR_CVAR_COLL_TOPO_AUTO"
 
 
-def cases() -> Iterator[tuple[str, str, Env]]:
-    for name, more in CASES.items():
-        for place in PLACES:
-            if "planned" in name:
-                for staging in STAGINGS:
-                    yield name, place, {"MPIR_CVAR_COLL_TOPO_PLAN_STAGING": staging, **more}
-            else:
-                yield name, place, more
+class Launched:
+    """What one launch calls: words of faults.c"""
+
+    def __init__(self, words: Sequence[str] = (), **env: Any) -> None:
+        self.words, self.env = list(words), env
+
+    def force(self, call: str, cvar_of: str, algorithm: str) -> None:
+        self.words.append(f"{call}=coll_topo_{cvar_of}_{algorithm}_calls")
+        self.env[f"MPIR_CVAR_{cvar_of.upper()}_INTRA_ALGORITHM"] = algorithm
+
+
+def launches() -> dict[str, Launched]:
+    """The i-th launch of a form has the i-th algorithm of each collective. Persistent alltoall(v) has another
+    plan where the algorithm of the blocking one is planned."""
+    found = {}
+    for form, call in FORMS.items():
+        for i in range(max(map(len, ALGORITHMS_OF.values()))):
+            launched = found[f"{form}-{i}"] = Launched(
+                MPIR_CVAR_COLL_TOPO_PLAN_STAGING=STAGINGS[i % 2]
+            )
+            for name, algorithms in ALGORITHMS_OF.items():
+                algorithm = (algorithms * 2 if algorithms == ["planned"] else algorithms)[i:]
+                if algorithm and form == "blocking":
+                    launched.force(name, name, algorithm[0])
+                    if name == "alltoallv":
+                        launched.words.append("mismatch=coll_topo_plan_declined_mismatch")
+                elif algorithm:
+                    launched.force(call % name, f"i{name}", f"tsp_{algorithm[0]}")
+        found[f"auto-{form}"] = Launched([call % name for name in ALGORITHMS_OF], **{AUTO: 1})
+    for staging in STAGINGS:
+        launched = found[f"planned-{staging}"] = Launched(MPIR_CVAR_COLL_TOPO_PLAN_STAGING=staging)
+        for name in ("alltoall", "alltoallv"):
+            launched.force(f"{name}_init", name, "planned")
+    env = {AUTO: 1, "MPIR_CVAR_COLL_TOPO_ADAPT": 1}
+    found["adapt"] = Launched(list(ALGORITHMS_OF), **env)
+    return found
+
+
+LAUNCHES = launches()
 
 
 @pytest.fixture(scope="session")
-def faults(build_mpi: Build) -> Path:
-    return build_mpi(HERE / "faults.c", "-rdynamic", "-ldl")
+def faults(build_mpi: Build, bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """The program, and its functions"""
+    program = build_mpi(HERE / "faults.c", "-rdynamic", "-ldl")
+    library = (bindir / "mpiexec").resolve().parents[1] / "lib/libmpi.so"
+    file = tmp_path_factory.mktemp("faults") / "functions"
+    return [program, "--functions", write_functions(library, file)]
 
 
 @pytest.fixture(scope="session")
-def functions(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file of functions that faults.c wants: those in libmpi that files of src_overlay define."""
-    mpi = (bindir / "mpiexec").resolve().parents[1] / "lib/libmpi.so"
+def losses(build_mpi: Build, bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """The program that loses messages, likewise"""
+    if not (bindir / "mpicc").resolve().parents[1].joinpath("lib/libmpi.a").exists():
+        pytest.skip("no static library")
+    static = ("-static-mpi", "-DWRAPS_RECEIVES", "-Wl,--wrap=MPIC_Irecv")
+    program = build_mpi(HERE / "faults.c", *static, "-rdynamic", "-ldl")
+    file = tmp_path_factory.mktemp("losses") / "functions"
+    return [program, "--functions", write_functions(program, file), "--lose"]
+
+
+def write_functions(binary: Path, file: Path) -> Path:
+    """The file that faults.c wants, of functions in a library or program that files of src_overlay define"""
     sources = {path.name: path.read_text() for path in OVERLAY.rglob("*.c")}
     ours = set(re.findall(r"^\w[\w *]*?\b(MP\w+)\(", "\n".join(sources.values()), re.MULTILINE))
-    table = subprocess.run(["readelf", "-sW", mpi], check=True, capture_output=True, text=True)
+    table = subprocess.run(["readelf", "-sW", binary], check=True, capture_output=True, text=True)
     found, source = {}, None
     for line in table.stdout.splitlines():
         words = line.split()
@@ -76,58 +113,57 @@ def functions(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
             source = name
         elif kind == "FUNC" and (source in sources or name in ours) and int(size, 0):
             found[int(address, 16)] = f"{address} {int(size, 0):x} {name}\n"
-    assert len(found) > 100, f"{mpi} has no symbols of our functions"
-    file = tmp_path_factory.mktemp("faults") / "functions"
+    assert len(found) > 100, f"{binary} has no symbols of our functions"
     file.write_text("".join(found[address] for address in sorted(found)))
     return file
 
 
 @pytest.fixture(scope="session")
 def well_ended() -> set[str]:
-    """Requests that, where they fail, end the job as they should. Each such end takes a launch: the
-    others that the same line of ours makes need not be seen."""
+    """Requests that, where they fail, end the job as they should. Each such end takes a launch: others that
+    the same functions make need not be seen."""
     return set()
 
 
 @pytest.fixture
 def survey(
     run_mpi: Launch,
-    faults: Path,
-    functions: Path,
+    faults: list[Any],
     site: MakeSite,
     write_json: WriteJson,
     well_ended: set[str],
 ) -> Survey:
-    """survey(name, place, env, *options, prefix=): all faults, one after the other. Returns what may
-    not happen, and how many faults there were."""
+    """survey(launch, place, *options, ...): all faults, one after the other. Returns what may not happen, and
+    how many faults there were. As by judge, brief; program: another one than faults."""
 
     def run(
-        name: str, place: str, env: Env, *options: Any, prefix: Sequence[Any] = ()
+        name: str,
+        place: str,
+        *options: Any,
+        brief: bool = False,
+        prefix: Sequence[Any] = (),
+        program: Sequence[Any] = faults,
     ) -> tuple[list[str], int]:
-        collective, algorithm = name.split("-")
-        blocking = collective.removesuffix("_init")
+        launched = LAUNCHES[name]
         num_hosts, racks = PLACES[place]
-        env = {
-            "MPIR_CVAR_NUM_CLIQUES": num_hosts,
-            f"MPIR_CVAR_{blocking.upper()}_INTRA_ALGORITHM": algorithm,
-            **env,
-        }
+        env = {"MPIR_CVAR_NUM_CLIQUES": num_hosts, **launched.env}
         if racks:
             hosts = [f"clique{i}" for i in range(num_hosts)]
-            env["MPIR_CVAR_COLL_TOPOLOGY_FILE"] = write_json("site.json", site(hosts, racks))
-        expect = f"coll_topo_{blocking}_{algorithm}_calls"
+            content = site(hosts, racks)
+            content["bandwidth_mbps"] = [[100 * (a != b) for b in hosts] for a in hosts]
+            env["MPIR_CVAR_COLL_TOPOLOGY_FILE"] = write_json("site.json", content)
         wrong: dict[Any, str] = {}
         broken: set[str] = set()
         num_faults, start = 0, "0,0,1"
         while start:
             job = run_mpi(
-                *(*prefix, faults, "--functions", functions, "--expect", expect, "--from", start),
-                *("--skip", "".join(sorted(well_ended | broken)), *options, collective),
+                *(*prefix, *program, "--from", start),
+                *("--skip", ",".join(sorted(well_ended | broken)), *options, *launched.words),
                 n=RANKS,
                 env=env,
                 timeout=300,
             )
-            here, start = judge(job, wrong, well_ended, broken)
+            here, start = judge(job, wrong, well_ended, broken, brief)
             num_faults += here
         return list(wrong.values()), num_faults
 
@@ -135,18 +171,20 @@ def survey(
 
 
 def judge(
-    job: Job, wrong: dict[Any, str], well_ended: set[str], broken: set[str]
+    job: Job, wrong: dict[Any, str], well_ended: set[str], broken: set[str], brief: bool
 ) -> tuple[int, str | None]:
     """What happened in a job. Adds what may not to wrong, {kind and cause: line}, and the request at
-    which it ended to well_ended or to broken. Returns how many faults there were, and where to go on,
-    or None."""
+    which it ended to well_ended or to broken; with brief, all that its function makes. Returns how many
+    faults there were, and where to go on, or None."""
     text = job.stdout + job.stderr
-    faults = re.findall(rf"^FAULT ({POSITION}) rank \d+: (.*)$", text, re.MULTILINE)
+    faults = re.findall(rf"^FAULT ({POSITION}) rank \d+ (\S+): (.*)$", text, re.MULTILINE)
     cause = {where: what for where, *_, what in faults}
     for line in re.findall(r"^(?:FAIL|HANG|CRASH|LEAK) .*$", text, re.MULTILINE):
-        kind, where, _, _, what = line.split(" ", 4)
+        kind, where, _, _, call, what = line.split(" ", 5)
         why = cause.get(where, "no fault")
-        wrong.setdefault((kind, why, what if kind in ("FAIL", "LEAK") else ""), f"{line} <- {why}")
+        wrong.setdefault(
+            (kind, why, call, what if kind in ("FAIL", "LEAK") else ""), f"{line} <- {why}"
+        )
     again = re.search(rf"^AGAIN ({POSITION})$", text, re.MULTILINE)
     if again:
         return len(cause), again[1]
@@ -155,8 +193,14 @@ def judge(
     if not faults:
         wrong[text] = f"ended with status {job.returncode} without a fault: {text[-1000:]}"
         return 0, None
-    where, case, victim, k, what = faults[-1]
+    where, case, victim, k, call, what = faults[-1]
     request = what.split()[-1]
+    if what.startswith("receive"):  # each line of ours has many, of all calls
+        request = f"{call}:{request}"
+    elif brief:
+        # a plan that is not made ends a job, or not: alltoallv does without
+        depth = 2 if call.startswith("alltoall") else 1
+        request = re.sub(r"\+\w+", "", "<".join(request.split("<")[:depth]))
     messages = ABORT.findall(text)
     if re.search(r"^(?:HANG|CRASH) ", text, re.MULTILINE):
         broken.add(request)
@@ -168,39 +212,59 @@ def judge(
     return len(cause), f"{case},{victim},{int(k) + 1}"
 
 
-def each_case(*places: str) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize(
-        ("name", "place", "env"),
-        [
-            pytest.param(*case, id="-".join([*case[:2], *case[2].values()]))
-            for case in cases()
-            if case[1] in places
-        ],
-    )
+QUICK = [
+    *(name for name in LAUNCHES if name.startswith(("blocking", "planned"))),
+    *("nonblocking-0", "persistent-0", "auto-blocking", "adapt"),
+]
+each_launch = pytest.mark.parametrize("name", LAUNCHES)
 
 
-@each_case("racks")
-def test_faults(survey: Survey, well_ended: set[str], name: str, place: str, env: Env) -> None:
-    wrong, num = survey(name, place, env, "--victims", "1")
+@pytest.mark.parametrize("name", QUICK)
+def test_faults(survey: Survey, well_ended: set[str], name: str) -> None:
+    wrong, num = survey(name, "racks", "--victims", "1", brief=True)
+    assert num > 0 or well_ended
+    assert not wrong, "\n".join(wrong)
+
+
+LOSSES = {"blocking-0": "1,6", "blocking-1": "1,6", "nonblocking-0": "1", "planned-shm": "1,4"}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_lost_messages(survey: Survey, well_ended: set[str], losses: list[Any], name: str) -> None:
+    """A message that is lost, as its receiver sees, which nobody else does at first"""
+    options = ("--victims", "1", "--cases", LOSSES[name])
+    wrong, num = survey(name, "racks", *options, program=losses)
     assert num > 0 or well_ended
     assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.slow
-@each_case("two hosts", "racks")
-def test_faults_of_every_rank(
-    survey: Survey, well_ended: set[str], name: str, place: str, env: Env
+@each_launch
+@pytest.mark.parametrize("place", PLACES)
+def test_lost_messages_of_every_rank(
+    survey: Survey, well_ended: set[str], losses: list[Any], name: str, place: str
 ) -> None:
-    wrong, num = survey(name, place, env, "--victims", "-1,0,1,2,3,4,5")
+    if place != "racks" and LAUNCHES[name].env.get(AUTO):
+        pytest.skip("it needs rates")
+    wrong, num = survey(name, place, "--victims", "0,1,2,3,4,5", program=losses)
     assert num > 0 or well_ended
     assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.slow
-@each_case("racks")
-def test_faults_under_valgrind(
-    survey: Survey, require: Require, tmp_path: Path, name: str, place: str, env: Env
-) -> None:
+@each_launch
+@pytest.mark.parametrize("place", PLACES)
+def test_faults_of_every_rank(survey: Survey, well_ended: set[str], name: str, place: str) -> None:
+    if place != "racks" and LAUNCHES[name].env.get(AUTO):
+        pytest.skip("it needs rates")
+    wrong, num = survey(name, place, "--victims", "-1,0,1,2,3,4,5")
+    assert num > 0 or well_ended
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+@each_launch
+def test_faults_under_valgrind(survey: Survey, require: Require, tmp_path: Path, name: str) -> None:
     """No access to memory that is not ours. Requests that end the job are left out."""
     valgrind = [
         require("valgrind"),
@@ -209,9 +273,8 @@ def test_faults_under_valgrind(
         "--num-callers=30",
         f"--log-file={tmp_path}/valgrind.%p",
     ]
-    survey(name, place, env, "--victims", "1")  # finds those that end it
-    options = ("--victims", "1", "--patience", 100)
-    wrong, _ = survey(name, place, env, *options, prefix=valgrind)
+    survey(name, "racks", "--victims", "1")  # finds those that end it
+    wrong, _ = survey(name, "racks", "--victims", "1", "--patience", 100, prefix=valgrind)
     assert not wrong, "\n".join(wrong)
     logs = list(tmp_path.glob("valgrind.*"))
     assert len(logs) >= RANKS

@@ -59,7 +59,7 @@ void MPII_Topo_comm_inherit(MPIR_Comm * comm_ptr, const MPIR_Comm * parent);
 void MPII_Topo_comm_cleanup(MPIR_Comm * comm_ptr);
 
 /* The ranks of a communicator in a line (topo_order.h). Collective over the communicator at the first
- * call: where the place of MPI_COMM_WORLD does not tell, by a blocking allgather of some 130 bytes a rank in
+ * call: where the place of MPI_COMM_WORLD does not tell, by a blocking allgather of some 270 bytes a rank in
  * which the processes agree on the topology. */
 int MPII_Topo_comm_order(MPIR_Comm * comm_ptr, const MPII_Topo_order_t ** order,
                          MPII_Topo_attr_t * attr);
@@ -161,6 +161,11 @@ int MPII_Topo_recv(void *buf, MPI_Aint count, MPI_Datatype datatype, int source,
             MPII_Topo_out_of_memory(__func__);  \
     } while (0)
 void MPII_Topo_out_of_memory(const char *where);
+
+/* Likewise where mpi_errno tells that a message was lost from which a process would have learnt what all others
+ * do; but not where its sender has died, which they learn, too. */
+#define MPII_TOPO_NEED_MESSAGE(mpi_errno) MPII_Topo_need_message(mpi_errno, __func__)
+void MPII_Topo_need_message(int mpi_errno, const char *where);
 
 /* For a call that an algorithm declines: run MPIR_<Coll>_allcomm_auto by MPICH's built-in selection, as
  * without a tuning file. mpi_errno = call; */

@@ -51,6 +51,17 @@ void MPII_Topo_out_of_memory(const char *where)
     MPID_Abort(NULL, MPI_ERR_OTHER, 1, text);
 }
 
+void MPII_Topo_need_message(int mpi_errno, const char *where)
+{
+    char text[256];
+
+    if (mpi_errno == MPI_SUCCESS || MPIR_ERR_GET_CLASS(mpi_errno) == MPIX_ERR_PROC_FAILED)
+        return;
+    snprintf(text, sizeof(text), "%s: lost a message of a collective, without which nobody can be told what is "
+             "wrong", where);
+    MPID_Abort(NULL, mpi_errno, 1, text);
+}
+
 /* -- messages -- */
 
 int MPII_Topo_end_request(MPIR_Request ** request, MPI_Aint * bytes, MPII_Topo_attr_t * attr)

@@ -218,6 +218,9 @@ static bool prepare_blocks(call_t * c, MPII_Topo_attr_t * attr)
     char *buf;
 
     MPII_TOPO_NEED(sizes);
+    /* of a record that is lost, not too long, nobody knows what follows, to receive it or to refuse it */
+    if (!is_short(c) && MPIR_ERR_GET_CLASS(c->mpi_errno) != MPI_ERR_TRUNCATE)
+        MPII_TOPO_NEED_MESSAGE(c->mpi_errno);
     c->table = sizes;
     learn_sizes(c, sizes, attr);
     MPII_Topo_gather_pieces(g->gen.order, g->shape, g->root, segment, &head, &piece);

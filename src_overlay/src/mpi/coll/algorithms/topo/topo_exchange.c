@@ -123,8 +123,8 @@ int MPII_Topo_ex_reserve(MPII_Topo_exchange_t * ex, int64_t bytes, bool *is_ok,
 }
 
 /* At the beginning of a call: where the last IDLE_CALLS needed much less than there is, give back the
- * rest. All ranks have the same numbers. Plans that need more are given room again when they are
- * used. */
+ * rest. All ranks have the same numbers, in spite of errors. Plans that need more are given room again when
+ * they are used. */
 int MPII_Topo_ex_give_back(MPII_Topo_exchange_t * ex, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
@@ -134,10 +134,8 @@ int MPII_Topo_ex_give_back(MPII_Topo_exchange_t * ex, MPII_Topo_attr_t * attr)
     if (++ex->num_calls <= IDLE_CALLS)
         goto fn_exit;
     if (room <= ex->largest / 4) {
-        if (ex->shm && room < ex->room) {
+        if (ex->shm && room < ex->room)
             mpi_errno = replace_shm(ex, room, &is_ok, attr);
-            MPIR_ERR_CHECK(mpi_errno);
-        }
         for (int i = 0; i < MPII_TOPO_ROUTE__NUM; i++)
             ex->uniform[i].room = 0;
         ex->largest = room;
@@ -148,8 +146,6 @@ int MPII_Topo_ex_give_back(MPII_Topo_exchange_t * ex, MPII_Topo_attr_t * attr)
 
   fn_exit:
     return mpi_errno;
-  fn_fail:
-    goto fn_exit;
 }
 
 void MPII_Topo_ex_count_need(MPII_Topo_exchange_t * ex, int64_t bytes)
@@ -225,6 +221,7 @@ static MPII_Topo_decline_t judge_place(const MPII_Topo_place_t * place)
 static int choose_staging(MPII_Topo_exchange_t * ex, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
+    int mpi_errno_ret = MPI_SUCCESS;
     const MPII_Topo_route_t *route = ex->any_route;
     /* enough for alltoall of short blocks, where that is not much */
     int64_t room = MPII_TOPO_EX_ALIGN(MPII_Topo_route_uniform_bytes(route) * MPII_TOPO_EX_MIN_ROOM);
@@ -237,15 +234,15 @@ static int choose_staging(MPII_Topo_exchange_t * ex, MPII_Topo_attr_t * attr)
         goto fn_exit;
     mpi_errno = MPII_Topo_shm_create(ex->comm_ptr, route->local, route->num_local, MPII_TOPO_EX_TAG,
                                      header_bytes(route->num_local) + 2 * room, &shm, attr);
-    MPIR_ERR_CHECK(mpi_errno);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     is_ok = shm != NULL;
     mpi_errno = MPII_Topo_ex_vote_yes(ex, &is_ok, attr);
-    MPIR_ERR_CHECK(mpi_errno);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     if (is_ok) {
         MPII_Topo_ex_plant_leaders(ex);
         use_shm(ex, shm, room);
         shm = NULL;
-    } else {
+    } else if (TOPO_ERROR == TOPO_ERROR_NONE) {
         static MPL_atomic_int_t has_warned;
         MPII_Topo_warn_once(&has_warned, "the ranks of a host cannot share memory (memfd_create, "
                             "/proc/PID/fd, MPIR_CVAR_COLL_TOPO_PLAN_SHM_BYTES); alltoall and "
@@ -254,9 +251,8 @@ static int choose_staging(MPII_Topo_exchange_t * ex, MPII_Topo_attr_t * attr)
 
   fn_exit:
     MPII_Topo_shm_free(shm);
+    TOPO_RETURN_ERROR(mpi_errno, mpi_errno_ret);
     return mpi_errno;
-  fn_fail:
-    goto fn_exit;
 }
 
 /* Make what is kept, at the first call; if it is to be for nonblocking calls, without anything that

@@ -10,7 +10,7 @@
 /* Alltoall: one plan, for blocks of a byte, serves all sizes, and all know it. */
 
 /* Make room for blocks of a size on all hosts: for longer ones too, so that this is rare where sizes
- * grow, or else for just these. *decline tells whether there is any. */
+ * grow, or else for just these. *decline tells whether there is any. An error is one of all ranks. */
 static int reserve_uniform(MPII_Topo_exchange_t * ex, MPII_Topo_uniform_t * u, MPI_Aint block,
                            MPII_Topo_decline_t * decline, MPII_Topo_attr_t * attr)
 {
@@ -26,13 +26,13 @@ static int reserve_uniform(MPII_Topo_exchange_t * ex, MPII_Topo_uniform_t * u, M
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         mpi_errno = MPII_Topo_ex_vote_yes(ex, &is_ok, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        if (is_ok || room == block)
+        if (is_ok || room == block || TOPO_ERROR != TOPO_ERROR_NONE)
             break;
         room = block;
     }
     if (is_ok) {
         u->room = room;
-    } else {
+    } else if (TOPO_ERROR == TOPO_ERROR_NONE) {
         ex->uniform_limit = block;
         *decline = MPII_TOPO_DECLINED_MEMORY;
     }
@@ -138,8 +138,8 @@ int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Dat
     u = get_uniform(ex, flags, block);
     if (block > u->room) {
         mpi_errno = reserve_uniform(ex, u, block, decline, attr);
-        MPIR_ERR_CHECK(mpi_errno);
-        if (*decline != MPII_TOPO_PLANNED)
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        if (*decline != MPII_TOPO_PLANNED || TOPO_ERROR != TOPO_ERROR_NONE)
             goto fn_exit;
     }
     /* what a rank sends has to have the size of what it receives: there is room for no more */

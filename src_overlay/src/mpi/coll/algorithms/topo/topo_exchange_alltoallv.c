@@ -66,7 +66,8 @@ static entry_t *make_way(MPII_Topo_exchange_t * ex, int64_t memory)
     }
 }
 
-/* Build the plan for ex->key and keep it. `vote` is that of all ranks on the call. */
+/* Build the plan for ex->key and keep it: unless there is an error, which is one of all ranks. `call` is their
+ * vote on the call. */
 static int add_entry(MPII_Topo_exchange_t * ex, const MPII_Topo_vote_t * call, entry_t ** entry_,
                      MPII_Topo_attr_t * attr)
 {
@@ -97,7 +98,7 @@ static int add_entry(MPII_Topo_exchange_t * ex, const MPII_Topo_vote_t * call, e
     vote.all = is_ok;
     mpi_errno = MPII_Topo_ex_vote(ex, &vote, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    is_ok = vote.all;
+    is_ok = vote.all && TOPO_ERROR == TOPO_ERROR_NONE;
     if (is_ok && entry.plan) {
         /* no host has to ask whether the others want more than is allowed */
         is_ok = 2 * MPII_TOPO_EX_ALIGN((int64_t) vote.max[0]) <= ex->settings.plan_shm_bytes;
@@ -116,7 +117,12 @@ static int add_entry(MPII_Topo_exchange_t * ex, const MPII_Topo_vote_t * call, e
         MPII_Topo_wires_free(entry.wires);
         entry.plan = NULL;
         entry.wires = NULL;
-    } else {
+    }
+    if (TOPO_ERROR != TOPO_ERROR_NONE) {
+        MPL_free(entry.key);
+        goto fn_exit;
+    }
+    if (entry.plan) {
         entry.need = vote.max[0];
         entry.epoch = ex->epoch;
         entry.memory += vote.max[1];
@@ -128,6 +134,8 @@ static int add_entry(MPII_Topo_exchange_t * ex, const MPII_Topo_vote_t * call, e
     (*entry_)->last_use = ++ex->plans->clock;
     if (entry.plan)
         MPII_Topo_counter_add(&MPII_Topo_plan_bytes, entry.memory);
+
+  fn_exit:
     return mpi_errno_ret;
 }
 
@@ -267,6 +275,8 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
     }
     mpi_errno = MPII_Topo_ex_vote(ex, &vote, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    if (TOPO_ERROR != TOPO_ERROR_NONE)
+        goto fn_exit;
     if (vote.match) {
         /* all processes know */
         mpi_errno = MPII_Topo_exchange_unequal(&out, &in, comm_ptr, attr);
@@ -279,6 +289,8 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
     if (slot == -1) {
         mpi_errno = add_entry(ex, &vote, &entry, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        if (TOPO_ERROR != TOPO_ERROR_NONE)
+            goto fn_exit;
     } else {
         entry = &ex->plans->entries[slot];
         entry->last_use = ++ex->plans->clock;
@@ -297,6 +309,8 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         mpi_errno = MPII_Topo_ex_vote_yes(ex, &is_ok, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        if (TOPO_ERROR != TOPO_ERROR_NONE)
+            goto fn_exit;
         if (is_ok)
             entry->epoch = ex->epoch;
         else
@@ -310,8 +324,12 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
         }
         mpi_errno = MPII_Topo_ex_run(ex, entry->plan, entry->wires, 0, is_handed_on, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        mpi_errno = MPII_Topo_ex_distribute(ex, entry->plan, 1, &in);
-        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        if (TOPO_ERROR == TOPO_ERROR_NONE) {
+            mpi_errno = MPII_Topo_ex_distribute(ex, entry->plan, 1, &in);
+            TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        } else {
+            ex->current ^= 1;
+        }
     }
     if (slot == -1)
         count_miss(ex);

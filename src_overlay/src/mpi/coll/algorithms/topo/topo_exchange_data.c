@@ -87,9 +87,9 @@ int MPII_Topo_exchange_unequal(const MPII_Topo_blocks_t * out, const MPII_Topo_b
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
     int p = comm_ptr->local_size;
-    MPI_Aint *sent = MPL_malloc(2 * p * sizeof(MPI_Aint), MPL_MEM_COLL), *theirs = sent + p;
+    MPI_Aint *sent = MPL_calloc(2 * p, sizeof(MPI_Aint), MPL_MEM_COLL), *theirs = sent + p;
     MPIR_Request **reqs = MPL_calloc(2 * p, sizeof(MPIR_Request *), MPL_MEM_COLL);
-    MPI_Aint total = 1;
+    MPI_Aint total = 1, bytes;
     char *mem, *end;
 
     MPII_TOPO_NEED(sent && reqs);
@@ -114,17 +114,20 @@ int MPII_Topo_exchange_unequal(const MPII_Topo_blocks_t * out, const MPII_Topo_b
             MPIR_Localcopy(MPII_Topo_blocks_at(out, i), MPII_Topo_blocks_count(out, i), out->type,
                            end, sent[i], TOPO_BYTE);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        mpi_errno = MPIC_Isend(end, sent[i], TOPO_BYTE, i, MPIR_ALLTOALLV_TAG, comm_ptr,
-                               &reqs[p + i], TOPO_COLL_ATTR);
+        /* without content where there is an error, as tags may not tell */
+        mpi_errno = MPIC_Isend(end, TOPO_ERROR == TOPO_ERROR_NONE ? sent[i] : 0, TOPO_BYTE, i,
+                               MPIR_ALLTOALLV_TAG, comm_ptr, &reqs[p + i], TOPO_COLL_ATTR);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         end += sent[i];
     }
     for (int i = 0; i < 2 * p; i++) {
-        mpi_errno = MPII_Topo_wait(&reqs[i], attr);
+        mpi_errno = MPII_Topo_wait_bytes(&reqs[i], &bytes, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        if (i < p && bytes != theirs[i])
+            TOPO_ADD_ERROR(MPIR_ERR_OTHER);
     }
     end = mem;
-    for (int i = 0; i < p && mpi_errno_ret == MPI_SUCCESS; i++) {
+    for (int i = 0; i < p && TOPO_ERROR == TOPO_ERROR_NONE; i++) {
         if (theirs[i] <= MPII_Topo_blocks_count(in, i) * in->type_size)
             mpi_errno = MPIR_Localcopy(end, theirs[i], TOPO_BYTE, MPII_Topo_blocks_at(in, i),
                                        MPII_Topo_blocks_count(in, i), in->type);

@@ -14,7 +14,8 @@
 /* Nonblocking alltoallv by a plan: one vertex of MPICH's transport (TSP), which runs in its progress. All that the
  * blocking call waits for is a step here, with messages that the next one needs:
  *
- *   the vote, up a binomial tree and down, tells all ranks alike whether there will be a plan;
+ *   the vote, up a binomial tree and down, tells all ranks alike whether there will be a plan; or that one of
+ *   them knows of an error, and then the call ends on all of them;
  *   the ranks of a host tell each other the sizes of their blocks, of which each makes the plan;
  *   the exchange: in the host, between hosts, in the host.
  *
@@ -40,9 +41,10 @@ typedef struct {
     int step;
     bool is_uniform, is_match;  /* alltoall, by the plan that all know; and this rank sends blocks as long as
                                  * those that it receives */
+    bool is_told;               /* to all ranks, by the messages of the exchange: there is an error */
     bool with_empty;            /* without a plan: blocks are messages even if they are empty, since ranks may
                                  * not agree on that */
-    bool is_decided;            /* by the first start */
+    bool is_decided;            /* by the first start; the plan is made, if there is to be one */
     MPII_Topo_decline_t decline;
     MPII_Topo_vote_t vote, result, *others;     /* [num_children] */
     int64_t *key;               /* [2 * num_ranks] */
@@ -56,6 +58,13 @@ static void note_error(started_t * s, int mpi_errno)
     MPII_Topo_messages_note(&s->m, mpi_errno);
 }
 
+static void add_error(started_t * s, int error)
+{
+    MPII_Topo_attr_t *attr = &s->m.attr;
+
+    TOPO_ADD_ERROR(error);
+}
+
 static MPI_Aint sum_up(const int64_t bytes[], int n)
 {
     MPI_Aint sum = 0;
@@ -67,26 +76,14 @@ static MPI_Aint sum_up(const int64_t bytes[], int n)
 
 /* -- messages of a step -- */
 
-static void add_wires(started_t * s, const MPII_Topo_wire_t wires[], int n, bool is_send)
-{
-    for (int i = 0; i < n; i++) {
-        const MPII_Topo_wire_t *w = &wires[i];
-        if (is_send)
-            MPII_Topo_messages_send(&s->m, s->p->segment + w->offset, w->count, w->type, w->rank);
-        else
-            MPII_Topo_messages_recv(&s->m, s->p->segment + w->offset, w->count, w->type, w->rank,
-                                    w->bytes);
-    }
-}
-
 /* What a rank of the host has goes to the others: the k-th time. */
 static void hand_on(started_t * s, int k)
 {
     const MPII_Topo_wires_t *w = s->p->wires;
 
     MPII_Topo_messages_begin(&s->m, w->num_get[k] + w->num_give[k]);
-    add_wires(s, w->get[k], w->num_get[k], false);
-    add_wires(s, w->give[k], w->num_give[k], true);
+    MPII_Topo_messages_wires(&s->m, s->p->segment, w->get[k], w->num_get[k], false);
+    MPII_Topo_messages_wires(&s->m, s->p->segment, w->give[k], w->num_give[k], true);
 }
 
 static void send_stage(started_t * s, int stage)
@@ -94,11 +91,17 @@ static void send_stage(started_t * s, int stage)
     const MPII_Topo_wires_t *w = s->p->wires;
 
     MPII_Topo_messages_begin(&s->m, w->num_recvs[stage] + w->num_sends[stage]);
-    add_wires(s, w->recvs[stage], w->num_recvs[stage], false);
-    add_wires(s, w->sends[stage], w->num_sends[stage], true);
+    MPII_Topo_messages_wires(&s->m, s->p->segment, w->recvs[stage], w->num_recvs[stage], false);
+    MPII_Topo_messages_wires(&s->m, s->p->segment, w->sends[stage], w->num_sends[stage], true);
 }
 
 /* -- steps -- */
+
+/* What tells how to go on has not come: then nobody can be told, unless it is that its sender has died. */
+static void need_messages(started_t * s)
+{
+    MPII_TOPO_NEED_MESSAGE(s->m.mpi_errno ? s->m.mpi_errno : MPI_ERR_OTHER);
+}
 
 static int child(const started_t * s, int i)
 {
@@ -110,26 +113,28 @@ static void begin_vote(started_t * s)
 {
     MPII_Topo_planned_t *p = s->p;
 
-    s->vote = (MPII_Topo_vote_t) {
-    0};
+    memset(&s->vote, 0, sizeof(s->vote));
     MPII_Topo_ex_make_key(p->comm_ptr->local_size, p->comm_ptr->rank, &p->out, &p->in, s->key,
                           &s->vote);
     s->vote.max[0] = sum_up(s->key, 2 * p->comm_ptr->local_size);
     MPII_Topo_messages_begin(&s->m, s->branch.num_children);
     for (int i = 0; i < s->branch.num_children; i++)
-        MPII_Topo_messages_recv(&s->m, &s->others[i], sizeof(s->others[i]), TOPO_BYTE, child(s, i),
-                 sizeof(s->others[i]));
+        MPII_Topo_messages_recv_vote(&s->m, &s->others[i], child(s, i));
 }
 
 static void hand_up(started_t * s)
 {
-    for (int i = 0; i < s->branch.num_children; i++)
-        MPII_Topo_ex_join_vote(&s->vote, &s->others[i]);
+    for (int i = 0; i < s->branch.num_children; i++) {
+        if (s->others[i].error != MPII_TOPO_VOTE_NOT_COME)
+            MPII_Topo_ex_join_vote(&s->vote, &s->others[i]);
+    }
+    add_error(s, s->vote.error);
+    s->vote.error = MPII_Topo_messages_error(&s->m);
     s->result = s->vote;
     MPII_Topo_messages_begin(&s->m, 2);
     if (s->branch.parent != -1) {
-        MPII_Topo_messages_recv(&s->m, &s->result, sizeof(s->result), TOPO_BYTE, s->branch.parent, sizeof(s->result));
-        MPII_Topo_messages_send(&s->m, &s->vote, sizeof(s->vote), TOPO_BYTE, s->branch.parent);
+        MPII_Topo_messages_recv_vote(&s->m, &s->result, s->branch.parent);
+        MPII_Topo_messages_send_vote(&s->m, &s->vote, s->branch.parent);
     }
 }
 
@@ -141,26 +146,36 @@ static void decide(started_t * s)
     int num = p->comm_ptr->local_size, flags;
     double longest_half;
 
+    if (s->result.error == MPII_TOPO_VOTE_NOT_COME) {
+        need_messages(s);
+        s->result.error = MPIR_ERR_PROC_FAILED;
+    }
+    MPII_Topo_messages_begin(&s->m, s->branch.num_children + 2 * route->num_local);
+    for (int i = 0; i < s->branch.num_children; i++)
+        MPII_Topo_messages_send_vote(&s->m, &s->result, child(s, i));
+    add_error(s, s->result.error);
+    if (s->result.error != TOPO_ERROR_NONE) {
+        s->step = END;
+        return;
+    }
+
     s->decline = s->result.match ? MPII_TOPO_DECLINED_MISMATCH :
         MPII_Topo_ex_decide(s->ex, s->result.sum[0], s->result.sum[1], &flags);
     /* what a host has to hold, at most */
     longest_half = (double) s->result.max[0] * s->order->max_ppn;
     if (s->decline == MPII_TOPO_PLANNED && longest_half > s->ex->settings.plan_shm_bytes)
         s->decline = MPII_TOPO_DECLINED_MEMORY;
-    s->is_decided = true;
     s->with_empty = s->decline == MPII_TOPO_DECLINED_MISMATCH;
     MPII_Topo_counter_add(&MPII_Topo_plan_declined[s->decline], 1);
-
-    MPII_Topo_messages_begin(&s->m, s->branch.num_children + 2 * route->num_local);
-    for (int i = 0; i < s->branch.num_children; i++)
-        MPII_Topo_messages_send(&s->m, &s->result, sizeof(s->result), TOPO_BYTE, child(s, i));
     if (s->decline != MPII_TOPO_PLANNED) {
+        s->is_decided = true;
         s->step = DIRECT;
         return;
     }
     p->route = s->route[flags & MPII_TOPO_ROUTE__ONE_RANK ? 1 : 0];
     s->width = MPII_Topo_size_width(s->result.max[2]);
     MPI_Aint row = 2 * (MPI_Aint) num * s->width;
+    MPL_free(s->table);
     s->table = MPL_malloc(route->num_local * row, MPL_MEM_COLL);
     MPII_TOPO_NEED(s->table);
     for (int i = 0; i < 2 * num; i++)
@@ -169,7 +184,8 @@ static void decide(started_t * s)
         if (i == route->index)
             continue;
         MPII_Topo_messages_recv(&s->m, s->table + i * row, row, TOPO_BYTE, route->local[i], row);
-        MPII_Topo_messages_send(&s->m, s->table + route->index * row, row, TOPO_BYTE, route->local[i]);
+        MPII_Topo_messages_send_whole(&s->m, s->table + route->index * row, row, TOPO_BYTE,
+                                      route->local[i]);
     }
 }
 
@@ -194,6 +210,7 @@ static void make_plan(started_t * s)
     MPL_free(send);
     MPL_free(s->table);
     s->table = NULL;
+    s->is_decided = true;
     MPII_Topo_counter_add(&MPII_Topo_plan_builds, 1);
 }
 
@@ -208,7 +225,8 @@ static void collect(started_t * s)
                                               MPII_TOPO_COPY_ALL, &p->out, p->plan->send_offset,
                                               p->scale, p->segment, true));
     else
-        MPII_Topo_messages_add_error(&s->m);
+        add_error(s, MPIR_ERR_OTHER);
+    s->is_told = MPII_Topo_messages_error(&s->m) != TOPO_ERROR_NONE;
     hand_on(s, 0);
 }
 
@@ -235,8 +253,9 @@ static void exchange_directly(started_t * s)
     for (int k = 0; k < n; k++) {
         int from = (rank + n - k) % n;
         if (s->with_empty || s->key[n + from] > 0)
-            MPII_Topo_messages_recv(&s->m, MPII_Topo_blocks_at(&p->in, from), MPII_Topo_blocks_count(&p->in, from),
-                     p->in.type, from, s->with_empty ? -1 : s->key[n + from]);
+            MPII_Topo_messages_recv(&s->m, MPII_Topo_blocks_at(&p->in, from),
+                                    MPII_Topo_blocks_count(&p->in, from), p->in.type, from,
+                                    s->with_empty ? -1 : s->key[n + from]);
     }
     at = s->packed;
     for (int k = 0; k < n; k++) {
@@ -244,14 +263,15 @@ static void exchange_directly(started_t * s)
         if ((s->with_empty || s->key[i] > 0) && p->in_place)
             MPII_Topo_messages_send(&s->m, at, s->key[i], TOPO_BYTE, i);
         else if (s->with_empty || s->key[i] > 0)
-            MPII_Topo_messages_send(&s->m, MPII_Topo_blocks_at(&p->out, i), MPII_Topo_blocks_count(&p->out, i),
-                     p->out.type, i);
+            MPII_Topo_messages_send(&s->m, MPII_Topo_blocks_at(&p->out, i),
+                                    MPII_Topo_blocks_count(&p->out, i), p->out.type, i);
         at += p->in_place ? s->key[i] : 0;
     }
 }
 
 /* Deliver what has come. In alltoall, where some rank has other sizes than the others, all have learnt of it, as
- * each host sends to each other one; no buffer has been written, and blocks are messages then. */
+ * each host sends to each other one; no buffer has been written, and blocks are messages then. Of a message
+ * that was lost on the way not all have. */
 static void distribute(started_t * s)
 {
     MPII_Topo_planned_t *p = s->p;
@@ -264,6 +284,8 @@ static void distribute(started_t * s)
                                               MPII_TOPO_COPY_ALL, &p->in, p->plan->recv_offset,
                                               p->scale, p->segment, false));
     } else if (s->is_uniform && error == MPIR_ERR_OTHER) {
+        if (!s->is_told && MPIR_ERR_GET_CLASS(s->m.mpi_errno) != MPI_ERR_TRUNCATE)
+            MPII_TOPO_NEED_MESSAGE(s->m.mpi_errno);
         MPII_Topo_counter_add(&MPII_Topo_plan_declined[MPII_TOPO_DECLINED_MISMATCH], 1);
         MPII_Topo_messages_clear(&s->m);
         MPII_Topo_ex_make_key(p->comm_ptr->local_size, p->comm_ptr->rank, &p->out, &p->in, s->key,
@@ -302,6 +324,11 @@ static int advance(void *data, int *done)
                 decide(s);
                 break;
             case PLAN:
+                if (s->p->plan == NULL && s->m.lacks_some) {
+                    need_messages(s);
+                    s->step = END;
+                    break;
+                }
                 if (s->p->plan == NULL)
                     make_plan(s);
                 collect(s);

@@ -17,8 +17,10 @@
 #define MPII_TOPO_EX_ALIGN(bytes_) (((bytes_) + 63) & ~(int64_t) 63)
 
 /* The and of all, the sums and the maxima, over all ranks. `match` is 0 where what each rank sends to
- * another one has the size that this one receives; a vote that is not on that leaves it at 0. */
+ * another one has the size that this one receives; a vote that is not on that leaves it at 0. Where a rank
+ * knows of an error nothing else counts. */
 typedef struct {
+    int64_t error;              /* as TOPO_ERROR */
     uint64_t all;
     uint64_t sum[2];
     uint64_t match;
@@ -120,9 +122,10 @@ void MPII_Topo_ex_plant_leaders(MPII_Topo_exchange_t * ex);
 void MPII_Topo_ex_join_vote(MPII_Topo_vote_t * a, const MPII_Topo_vote_t * b);
 
 /* Join the votes of all ranks. In shared memory, what a rank wrote there before it votes is seen by
- * the ranks of its host afterwards. */
+ * the ranks of its host afterwards. An error that a rank knows of before is one of all ranks then: what the
+ * vote was on has to end, and does on all of them. */
 int MPII_Topo_ex_vote(MPII_Topo_exchange_t * ex, MPII_Topo_vote_t * vote, MPII_Topo_attr_t * attr);
-/* Whether all ranks say yes. */
+/* Whether all ranks say yes, and none knows of an error. */
 int MPII_Topo_ex_vote_yes(MPII_Topo_exchange_t * ex, bool *yes, MPII_Topo_attr_t * attr);
 
 /* -- topo_exchange_run.c: one exchange -- */
@@ -156,8 +159,8 @@ MPII_Topo_decline_t MPII_Topo_ex_decide(const MPII_Topo_exchange_t * ex, double 
 void MPII_Topo_ex_make_key(int num_ranks, int rank, const MPII_Topo_blocks_t * out,
                            const MPII_Topo_blocks_t * in, int64_t key[], MPII_Topo_vote_t * vote);
 
-/* Make the plan for ex->key, where no block has more than max bytes. *plan is NULL where a process has
- * not the memory. Collective over the communicator. */
+/* Make the plan for ex->key, where no block has more than max bytes. *plan is NULL where this process has
+ * not the memory, or not all that it needs: others do not know that yet. Collective over the communicator. */
 int MPII_Topo_ex_build(MPII_Topo_exchange_t * ex, int flags, int64_t max, MPII_Topo_plan_t ** plan,
                        MPII_Topo_attr_t * attr);
 

@@ -34,13 +34,6 @@ void MPII_Topo_messages_note(MPII_Topo_messages_t * m, int mpi_errno)
                    MPIR_ERR_OTHER);
 }
 
-void MPII_Topo_messages_add_error(MPII_Topo_messages_t * m)
-{
-    MPII_Topo_attr_t *attr = &m->attr;
-
-    TOPO_ADD_ERROR(MPIR_ERR_OTHER);
-}
-
 int MPII_Topo_messages_error(const MPII_Topo_messages_t * m)
 {
     const MPII_Topo_attr_t *attr = &m->attr;
@@ -69,6 +62,7 @@ void MPII_Topo_messages_begin(MPII_Topo_messages_t * m, int num)
         m->room = num;
     }
     m->num = 0;
+    m->lacks_some = false;
 }
 
 void MPII_Topo_messages_recv(MPII_Topo_messages_t * m, void *buf, MPI_Aint count,
@@ -77,22 +71,53 @@ void MPII_Topo_messages_recv(MPII_Topo_messages_t * m, void *buf, MPI_Aint count
     MPIR_Request *req = NULL;
 
     MPII_Topo_messages_note(m, MPIC_Irecv(buf, count, type, rank, m->tag, m->comm_ptr, &req));
+    m->lacks_some = m->lacks_some || req == NULL;
     m->bytes[m->num] = bytes;
+    m->reqs[m->num++] = req;
+}
+
+void MPII_Topo_messages_send_whole(MPII_Topo_messages_t * m, const void *buf, MPI_Aint count,
+                                   MPI_Datatype type, int rank)
+{
+    MPII_Topo_attr_t *attr = &m->attr;
+    MPIR_Request *req = NULL;
+
+    MPII_Topo_messages_note(m, MPIC_Isend(buf, count, type, rank, m->tag, m->comm_ptr, &req,
+                                          TOPO_COLL_ATTR));
+    m->bytes[m->num] = -1;
     m->reqs[m->num++] = req;
 }
 
 void MPII_Topo_messages_send(MPII_Topo_messages_t * m, const void *buf, MPI_Aint count,
                              MPI_Datatype type, int rank)
 {
-    MPII_Topo_attr_t *attr = &m->attr;
-    MPIR_Request *req = NULL;
+    bool has_error = MPII_Topo_messages_error(m) != TOPO_ERROR_NONE;
 
-    if (TOPO_ERROR != TOPO_ERROR_NONE)
-        count = 0;
-    MPII_Topo_messages_note(m, MPIC_Isend(buf, count, type, rank, m->tag, m->comm_ptr, &req,
-                                          TOPO_COLL_ATTR));
-    m->bytes[m->num] = -1;
-    m->reqs[m->num++] = req;
+    MPII_Topo_messages_send_whole(m, buf, has_error ? 0 : count, type, rank);
+}
+
+void MPII_Topo_messages_wires(MPII_Topo_messages_t * m, char *segment,
+                              const MPII_Topo_wire_t wires[], int num, bool is_send)
+{
+    for (int i = 0; i < num; i++) {
+        const MPII_Topo_wire_t *w = &wires[i];
+        if (is_send)
+            MPII_Topo_messages_send(m, segment + w->offset, w->count, w->type, w->rank);
+        else
+            MPII_Topo_messages_recv(m, segment + w->offset, w->count, w->type, w->rank, w->bytes);
+    }
+}
+
+void MPII_Topo_messages_recv_vote(MPII_Topo_messages_t * m, MPII_Topo_vote_t * vote, int rank)
+{
+    memset(vote, 0, sizeof(*vote));
+    vote->error = MPII_TOPO_VOTE_NOT_COME;
+    MPII_Topo_messages_recv(m, vote, sizeof(*vote), TOPO_BYTE, rank, sizeof(*vote));
+}
+
+void MPII_Topo_messages_send_vote(MPII_Topo_messages_t * m, const MPII_Topo_vote_t * vote, int rank)
+{
+    MPII_Topo_messages_send_whole(m, vote, sizeof(*vote), TOPO_BYTE, rank);
 }
 
 bool MPII_Topo_messages_are_over(MPII_Topo_messages_t * m)
@@ -106,10 +131,12 @@ bool MPII_Topo_messages_are_over(MPII_Topo_messages_t * m)
             continue;
         if (!MPIR_Request_is_complete(*req))
             return false;
-        MPII_Topo_messages_note(m, MPII_Topo_wait_bytes(req, &bytes, attr));
+        int mpi_errno = MPII_Topo_wait_bytes(req, &bytes, attr);
+        MPII_Topo_messages_note(m, mpi_errno);
         /* without content: the sender has an error; else the ranks do not agree */
         if (wanted != -1 && bytes != wanted)
             TOPO_ADD_ERROR(MPIR_ERR_OTHER);
+        m->lacks_some = m->lacks_some || mpi_errno || (wanted != -1 && bytes != wanted);
     }
     return true;
 }

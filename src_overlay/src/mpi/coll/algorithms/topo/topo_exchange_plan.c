@@ -50,6 +50,18 @@ void MPII_Topo_ex_make_key(int num_ranks, int rank, const MPII_Topo_blocks_t * o
     }
 }
 
+/* Sizes go without content from a rank that knows of an error: it may not have them. Who does not get all of
+ * them notes that. */
+static int wait_sizes(MPIR_Request ** req, int64_t wanted, MPII_Topo_attr_t * attr)
+{
+    MPI_Aint bytes;
+    int mpi_errno = MPII_Topo_wait_bytes(req, &bytes, attr);
+
+    if (mpi_errno == MPI_SUCCESS && bytes != wanted)
+        TOPO_ADD_ERROR(MPIR_ERR_OTHER);
+    return mpi_errno;
+}
+
 /* Where each rank has a segment of its own: one rank of the host gives its part to the others. */
 static int share(MPII_Topo_exchange_t * ex, int owner, void *mem, int64_t bytes,
                  MPII_Topo_attr_t * attr)
@@ -57,19 +69,27 @@ static int share(MPII_Topo_exchange_t * ex, int owner, void *mem, int64_t bytes,
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
     const MPII_Topo_route_t *route = ex->any_route;
+    MPIR_Request *req = NULL;
 
     if (ex->shm)
-        return MPI_SUCCESS;
-    if (owner != ex->comm_ptr->rank)
-        return MPII_Topo_recv(mem, bytes, TOPO_BYTE, owner, MPII_TOPO_EX_TAG, ex->comm_ptr, attr);
+        goto fn_exit;
+    if (owner != ex->comm_ptr->rank) {
+        mpi_errno = MPIC_Irecv(mem, bytes, TOPO_BYTE, owner, MPII_TOPO_EX_TAG, ex->comm_ptr, &req);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        mpi_errno = wait_sizes(&req, bytes, attr);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        goto fn_exit;
+    }
     for (int i = 0; i < route->num_local; i++) {
         if (route->local[i] == owner)
             continue;
         mpi_errno =
-            MPIC_Send(mem, bytes, TOPO_BYTE, route->local[i], MPII_TOPO_EX_TAG, ex->comm_ptr,
-                      TOPO_COLL_ATTR);
+            MPIC_Send(mem, TOPO_ERROR == TOPO_ERROR_NONE ? bytes : 0, TOPO_BYTE, route->local[i],
+                      MPII_TOPO_EX_TAG, ex->comm_ptr, TOPO_COLL_ATTR);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
+
+  fn_exit:
     return mpi_errno_ret;
 }
 
@@ -80,12 +100,12 @@ static int exchange_transit(MPII_Topo_exchange_t * ex, const MPII_Topo_route_t *
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
-    int rank = ex->comm_ptr->rank, n = route->num_recvs[0] + route->num_sends[0];
-    MPIR_Request **reqs = MPL_calloc(n, sizeof(MPIR_Request *), MPL_MEM_COLL);
+    int rank = ex->comm_ptr->rank, num_recvs = route->num_recvs[0];
+    MPIR_Request **reqs = MPL_calloc(num_recvs + route->num_sends[0], sizeof(MPIR_Request *), MPL_MEM_COLL);
     void **out = MPL_calloc(route->num_sends[0], sizeof(void *), MPL_MEM_COLL);
 
     MPII_TOPO_NEED(reqs && out);
-    for (int i = 0; i < route->num_recvs[0]; i++) {
+    for (int i = 0; i < num_recvs; i++) {
         if (route->recvs[0][i].to != rank)
             continue;
         mpi_errno = MPIC_Irecv(transit[i], MPII_Topo_route_num_transit_in(route, i) * width,
@@ -97,17 +117,25 @@ static int exchange_transit(MPII_Topo_exchange_t * ex, const MPII_Topo_route_t *
         int64_t num = MPII_Topo_route_num_transit_out(route, i);
         if (route->sends[0][i].from != rank)
             continue;
-        out[i] = MPL_malloc(num * width, MPL_MEM_COLL);
-        MPII_TOPO_NEED(out[i]);
-        MPII_Topo_route_transit(route, i, send, width, out[i]);
+        if (TOPO_ERROR == TOPO_ERROR_NONE) {
+            out[i] = MPL_malloc(num * width, MPL_MEM_COLL);
+            MPII_TOPO_NEED(out[i]);
+            MPII_Topo_route_transit(route, i, send, width, out[i]);
+        }
         mpi_errno =
-            MPIC_Isend(out[i], num * width, TOPO_BYTE, route->sends[0][i].to, MPII_TOPO_EX_TAG,
-                       ex->comm_ptr, &reqs[route->num_recvs[0] + i], TOPO_COLL_ATTR);
+            MPIC_Isend(out[i], out[i] ? num * width : 0, TOPO_BYTE, route->sends[0][i].to,
+                       MPII_TOPO_EX_TAG, ex->comm_ptr, &reqs[num_recvs + i], TOPO_COLL_ATTR);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
-    mpi_errno = MPII_Topo_ex_wait(reqs, NULL, 0, n, attr);
+    for (int i = 0; i < num_recvs; i++) {
+        if (route->recvs[0][i].to != rank)
+            continue;
+        mpi_errno = wait_sizes(&reqs[i], MPII_Topo_route_num_transit_in(route, i) * width, attr);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    }
+    mpi_errno = MPII_Topo_ex_wait(reqs + num_recvs, NULL, 0, route->num_sends[0], attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    for (int i = 0; i < route->num_recvs[0]; i++) {
+    for (int i = 0; i < num_recvs; i++) {
         mpi_errno = share(ex, route->recvs[0][i].to, transit[i],
                           MPII_Topo_route_num_transit_in(route, i) * width, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
@@ -179,8 +207,10 @@ int MPII_Topo_ex_build(MPII_Topo_exchange_t * ex, int flags, int64_t max, MPII_T
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         }
     }
-    *plan = MPII_Topo_plan_create(route, send, recv, (const void *const *) transit, width,
-                                  ex->shm == NULL);
+    /* else some of the sizes may not be there */
+    if (TOPO_ERROR == TOPO_ERROR_NONE)
+        *plan = MPII_Topo_plan_create(route, send, recv, (const void *const *) transit, width,
+                                      ex->shm == NULL);
 
   fn_exit:
     MPL_free(send);
@@ -225,6 +255,8 @@ int MPII_Topo_exchange_plan(MPIR_Comm * comm_ptr, const MPII_Topo_blocks_t * out
     MPII_Topo_ex_make_key(ex->place->num_ranks, comm_ptr->rank, out, in, ex->key, &vote);
     mpi_errno = MPII_Topo_ex_vote(ex, &vote, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    if (TOPO_ERROR != TOPO_ERROR_NONE)
+        goto fn_exit;
     *decline = vote.match ? MPII_TOPO_DECLINED_MISMATCH :
         MPII_Topo_ex_decide(ex, vote.sum[0], vote.sum[1], &flags);
     if (*decline != MPII_TOPO_PLANNED)
@@ -237,7 +269,7 @@ int MPII_Topo_exchange_plan(MPIR_Comm * comm_ptr, const MPII_Topo_blocks_t * out
     vote.max[0] = *plan ? (*plan)->bytes + (*plan)->own_bytes : 0;
     mpi_errno = MPII_Topo_ex_vote(ex, &vote, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    is_ok = vote.all && vote.max[0] <= ex->settings.plan_shm_bytes;
+    is_ok = TOPO_ERROR == TOPO_ERROR_NONE && vote.all && vote.max[0] <= ex->settings.plan_shm_bytes;
     if (is_ok && ex->shm) {
         mpi_errno =
             MPII_Topo_shm_create(comm_ptr, (*route)->local, (*route)->num_local, MPII_TOPO_EX_TAG,
@@ -261,7 +293,8 @@ int MPII_Topo_exchange_plan(MPIR_Comm * comm_ptr, const MPII_Topo_blocks_t * out
         *plan = NULL;
         *shm = NULL;
     }
-    return mpi_errno_ret ? mpi_errno_ret : mpi_errno;
+    TOPO_RETURN_ERROR(mpi_errno, mpi_errno_ret);
+    return mpi_errno;
   fn_fail:
     goto fn_exit;
 }

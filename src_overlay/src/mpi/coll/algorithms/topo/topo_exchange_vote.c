@@ -12,6 +12,8 @@
 
 void MPII_Topo_ex_join_vote(MPII_Topo_vote_t * a, const MPII_Topo_vote_t * b)
 {
+    if (b->error == MPIR_ERR_PROC_FAILED || a->error == TOPO_ERROR_NONE)
+        a->error = b->error;
     a->all &= b->all;
     a->match += b->match;
     for (int i = 0; i < 2; i++)
@@ -38,6 +40,8 @@ static int vote_in_tree(MPII_Topo_exchange_t * ex, MPII_Topo_vote_t * vote, MPII
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         MPII_Topo_ex_join_vote(vote, &other);
     }
+    TOPO_ADD_ERROR(vote->error);
+    vote->error = TOPO_ERROR;
     if (branch->parent != -1) {
         mpi_errno =
             MPIC_Send(vote, sizeof(*vote), TOPO_BYTE, RANK_OF(branch->parent), MPII_TOPO_EX_TAG,
@@ -46,7 +50,11 @@ static int vote_in_tree(MPII_Topo_exchange_t * ex, MPII_Topo_vote_t * vote, MPII
         mpi_errno =
             MPII_Topo_recv(vote, sizeof(*vote), TOPO_BYTE, RANK_OF(branch->parent),
                            MPII_TOPO_EX_TAG, ex->comm_ptr, attr);
+        MPII_TOPO_NEED_MESSAGE(mpi_errno);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        if (mpi_errno)
+            *vote = (MPII_Topo_vote_t) {
+            .error = MPIR_ERR_PROC_FAILED};
     }
     for (int i = 0; i < branch->num_children; i++) {
         mpi_errno =
@@ -59,15 +67,16 @@ static int vote_in_tree(MPII_Topo_exchange_t * ex, MPII_Topo_vote_t * vote, MPII
     return mpi_errno_ret;
 }
 
-/* Join the votes of all ranks. In shared memory, what a rank wrote there before it votes is seen by
- * the ranks of its host afterwards. */
 int MPII_Topo_ex_vote(MPII_Topo_exchange_t * ex, MPII_Topo_vote_t * vote, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
 
-    if (ex->shm == NULL)
-        return vote_in_tree(ex, vote, attr);
+    vote->error = TOPO_ERROR;
+    if (ex->shm == NULL) {
+        mpi_errno_ret = vote_in_tree(ex, vote, attr);
+        goto fn_exit;
+    }
 
     int n = ex->shm->num_ranks;
     uint32_t target = ++ex->num_votes * n;
@@ -85,19 +94,22 @@ int MPII_Topo_ex_vote(MPII_Topo_exchange_t * ex, MPII_Topo_vote_t * vote, MPII_T
     } else {
         mpi_errno = MPII_Topo_shm_wait(ex->shm, &ex->shared->decided, ex->num_votes);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        *vote = ex->shared->result;
+        if (mpi_errno == MPI_SUCCESS)
+            *vote = ex->shared->result;
     }
+
+  fn_exit:
+    TOPO_ADD_ERROR(vote->error);
     return mpi_errno_ret;
 }
 
-/* Whether all ranks say yes. */
 int MPII_Topo_ex_vote_yes(MPII_Topo_exchange_t * ex, bool *yes, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     MPII_Topo_vote_t vote = {.all = *yes };
 
     mpi_errno = MPII_Topo_ex_vote(ex, &vote, attr);
-    *yes = vote.all != 0;
+    *yes = vote.all != 0 && TOPO_ERROR == TOPO_ERROR_NONE;
     return mpi_errno;
 }
 

@@ -7,9 +7,6 @@
 #include "topo.h"
 #include "topo_shm.h"
 
-#ifdef __linux__
-#include <sched.h>
-#endif
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -48,13 +45,18 @@ typedef struct {
 /* What they tell it */
 typedef struct {
     int64_t is_ok;
-    uint64_t processors[16];    /* bits of those that the process may use */
+    MPII_Topo_processors_t processors;
 } answer_t;
+
+/* And what it tells each of them */
+typedef struct {
+    int32_t is_ok;              /* all have the memory */
+    int32_t may_spin;
+} verdict_t;
 
 /* At the beginning of the memory; waits_for and wakers follow. */
 typedef struct {
     uint64_t token[2];
-    uint32_t may_spin;
 } head_t;
 
 /* -- memory -- */
@@ -158,27 +160,66 @@ static void set_memory(MPII_Topo_shm_t * shm, char *mem, size_t bytes)
     shm->bytes = bytes;
 }
 
-/* Processors that this process may use, as far as they have numbers below 1024 */
-static void find_processors(uint64_t bits[16])
-{
-    memset(bits, 0, 16 * sizeof(uint64_t));
-#ifdef __linux__
-    cpu_set_t set;
+/* -- who may spin -- */
 
-    if (sched_getaffinity(0, sizeof(set), &set) == 0) {
-        for (int i = 0; i < 1024; i++)
-            bits[i / 64] |= (uint64_t) (CPU_ISSET(i, &set) != 0) << i % 64;
-    }
-#endif
+static bool may_use(const MPII_Topo_processors_t * processors, int i)
+{
+    return processors->bits[i / 64] >> i % 64 & 1;
 }
 
-bool MPII_Topo_shm_may_spin(int num_ranks, int num_on_node, const uint64_t processors[16])
+void MPII_Topo_shm_may_spin(const MPII_Topo_processors_t of[], int num, int num_on_node, int num_ranks,
+                            bool may_spin[])
 {
-    int num = 0;
+    double load[1024] = { 0 };
 
-    for (int i = 0; i < 1024; i++)
-        num += processors[i / 64] >> i % 64 & 1;
-    return num_ranks <= num && num_on_node <= sysconf(_SC_NPROCESSORS_ONLN);
+    for (int k = 0; k < num; k++) {
+        int count = 0;
+        for (int i = 0; i < 1024; i++)
+            count += may_use(&of[k], i);
+        for (int i = 0; i < 1024; i++)
+            load[i] += may_use(&of[k], i) ? 1.0 / count : 0;
+    }
+    for (int k = 0; k < num_ranks; k++) {
+        bool is_known = false, is_crowded = false;
+        for (int i = 0; i < 1024; i++) {
+            is_known = is_known || may_use(&of[k], i);
+            /* thirds may add up to a little more than 1 */
+            is_crowded = is_crowded || (may_use(&of[k], i) && load[i] > 1.001);
+        }
+        may_spin[k] = is_known && !is_crowded && num_on_node <= sysconf(_SC_NPROCESSORS_ONLN);
+    }
+}
+
+static bool is_member(MPIR_Comm * comm_ptr, const int ranks[], int num_ranks, uint64_t world_rank)
+{
+    for (int i = 0; i < num_ranks; i++) {
+        if (MPII_Topo_world_rank(comm_ptr, ranks[i], false) == world_rank)
+            return true;
+    }
+    return false;
+}
+
+/* of: the processors of the ranks of a communicator on this host. Where there is no memory none may spin. */
+static void find_spinners(MPIR_Comm * comm_ptr, const int ranks[], int num_ranks,
+                          const MPII_Topo_processors_t of[], bool may_spin[])
+{
+    int num_neighbours, num = num_ranks;
+    const MPII_Topo_neighbour_t *neighbours = MPII_Topo_neighbours(&num_neighbours);
+    MPII_Topo_processors_t *all = MPL_malloc((num + num_neighbours) * sizeof(*all), MPL_MEM_SHM);
+    /* either may tell of too few: virtual hosts share a machine; without shared memory of its own MPICH sees
+     * each process alone */
+    int on_host = MPL_MAX(MPIR_Process.local_size, MPII_Topo_num_on_host());
+
+    memset(may_spin, 0, num_ranks * sizeof(bool));
+    if (all == NULL)
+        return;
+    memcpy(all, of, num_ranks * sizeof(*all));
+    for (int i = 0; i < num_neighbours; i++) {
+        if (!is_member(comm_ptr, ranks, num_ranks, neighbours[i].rank))
+            all[num++] = neighbours[i].processors;
+    }
+    MPII_Topo_shm_may_spin(all, num, on_host, num_ranks, may_spin);
+    MPL_free(all);
 }
 
 /* -- the limit of a host -- */
@@ -222,12 +263,15 @@ static int offer_memory(MPIR_Comm * comm_ptr, const int ranks[], MPII_Topo_shm_t
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
     offer_t offer = {.pid = -1 };
-    answer_t all, answer;
+    answer_t answer;
+    verdict_t verdict;
     struct stat info;
     char *mem = NULL;
     int fd = -1;
+    MPII_Topo_processors_t *of = MPL_malloc(shm->num_ranks * sizeof(*of), MPL_MEM_SHM);
+    bool *may_spin = MPL_malloc(shm->num_ranks * sizeof(bool), MPL_MEM_SHM);
 
-    if (*is_ok)
+    if (*is_ok && of && may_spin)
         fd = make(bytes, &mem);
     *is_ok = fd != -1 && fstat(fd, &info) == 0;
     if (mem)
@@ -247,30 +291,30 @@ static int offer_memory(MPIR_Comm * comm_ptr, const int ranks[], MPII_Topo_shm_t
                               TOPO_COLL_ATTR);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
-    find_processors(all.processors);
     for (int i = 1; i < shm->num_ranks; i++) {
         mpi_errno = MPII_Topo_recv(&answer, sizeof(answer), TOPO_BYTE, ranks[i], tag, comm_ptr,
                                    attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         *is_ok = *is_ok && mpi_errno == MPI_SUCCESS && answer.is_ok;
-        for (int k = 0; k < 16 && mpi_errno == MPI_SUCCESS; k++)
-            all.processors[k] |= answer.processors[k];
+        if (*is_ok)
+            of[i] = answer.processors;
     }
-    if (mem) {
-        /* either may tell of too few: virtual hosts share a machine; without shared memory of its own
-         * MPICH sees each process alone */
-        int on_host = MPL_MAX(MPIR_Process.local_size, MPII_Topo_num_on_host());
-        ((head_t *) mem)->may_spin =
-            MPII_Topo_shm_may_spin(shm->num_ranks, on_host, all.processors);
+    if (*is_ok) {
+        MPII_Topo_find_processors(&of[0]);
+        find_spinners(comm_ptr, ranks, shm->num_ranks, of, may_spin);
+        shm->may_spin = may_spin[0];
     }
-    all.is_ok = *is_ok;
     for (int i = 1; i < shm->num_ranks; i++) {
-        mpi_errno = MPIC_Send(&all.is_ok, sizeof(all.is_ok), TOPO_BYTE, ranks[i], tag, comm_ptr,
+        verdict.is_ok = *is_ok;
+        verdict.may_spin = *is_ok && may_spin[i];
+        mpi_errno = MPIC_Send(&verdict, sizeof(verdict), TOPO_BYTE, ranks[i], tag, comm_ptr,
                               TOPO_COLL_ATTR);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     if (fd != -1)
         close(fd);
+    MPL_free(of);
+    MPL_free(may_spin);
     return mpi_errno_ret;
 }
 
@@ -281,6 +325,7 @@ static int accept_memory(MPIR_Comm * comm_ptr, int first, MPII_Topo_shm_t * shm,
     int mpi_errno_ret = MPI_SUCCESS;
     offer_t offer = {.pid = -1 };
     answer_t answer;
+    verdict_t verdict = { 0 };
     char *mem = NULL;
 
     mpi_errno = MPII_Topo_recv(&offer, sizeof(offer), TOPO_BYTE, first, tag, comm_ptr, attr);
@@ -291,13 +336,14 @@ static int accept_memory(MPIR_Comm * comm_ptr, int first, MPII_Topo_shm_t * shm,
         set_memory(shm, mem, bytes);
     answer.is_ok = mem && MPII_Topo_shm_name_waker(shm->waker[shm->index]) == 0 &&
         MPII_Topo_shm_is_alive(shm->waker[0]);
-    find_processors(answer.processors);
+    MPII_Topo_find_processors(&answer.processors);
     mpi_errno = MPIC_Send(&answer, sizeof(answer), TOPO_BYTE, first, tag, comm_ptr, TOPO_COLL_ATTR);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    mpi_errno = MPII_Topo_recv(&answer.is_ok, sizeof(answer.is_ok), TOPO_BYTE, first, tag, comm_ptr,
-                               attr);
+    mpi_errno = MPII_Topo_recv(&verdict, sizeof(verdict), TOPO_BYTE, first, tag, comm_ptr, attr);
+    MPII_TOPO_NEED_MESSAGE(mpi_errno);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    *is_ok = mpi_errno_ret == MPI_SUCCESS && answer.is_ok;
+    *is_ok = mpi_errno_ret == MPI_SUCCESS && verdict.is_ok;
+    shm->may_spin = verdict.may_spin;
     return mpi_errno_ret;
 }
 
@@ -318,7 +364,6 @@ int MPII_Topo_shm_create(MPIR_Comm * comm_ptr, const int ranks[], int num_ranks,
         offer_memory(comm_ptr, ranks, &local, tag, bytes, &is_ok, attr) :
         accept_memory(comm_ptr, ranks[0], &local, tag, bytes, &is_ok, attr);
     if (is_ok && mpi_errno == MPI_SUCCESS) {
-        local.may_spin = ((head_t *) local.base)->may_spin;
         *shm = local;
         *shm_ = shm;
     } else {

@@ -7,6 +7,7 @@
 #define TOPO_SHM_H_INCLUDED
 
 #include "topo_compat.h"
+#include "topo_world.h"
 
 /* Memory that the ranks of a communicator on one host share.
  *
@@ -26,7 +27,7 @@ typedef struct MPII_Topo_shm {
     char *mem;
     char *base;                 /* of what is mapped, */
     size_t bytes;               /* and its length */
-    bool may_spin;              /* the host has a core for each of its ranks */
+    bool may_spin;              /* the processors of this rank suffice for all that may use them */
     bool is_broken;             /* one of the ranks has died */
     /* in the shared memory, before mem, for topo_shm_wait.c: */
     uint32_t *waits_for;        /* [num_ranks] counter for which a rank is to be woken, or any, */
@@ -85,9 +86,12 @@ int MPII_Topo_shm_name_waker(char name[MPII_TOPO_SHM_NAME_LEN]);
 /* Whether a process can wake the owner of a name, and it is alive */
 bool MPII_Topo_shm_is_alive(const char name[MPII_TOPO_SHM_NAME_LEN]);
 
-/* Whether the ranks of a communicator on a host may spin when they wait: each has a processor of
- * those that they may use together, and the ranks of MPI_COMM_WORLD on it are not more than it has. */
-bool MPII_Topo_shm_may_spin(int num_ranks, int num_on_node, const uint64_t processors[16]);
+/* Which of the first num_ranks of num processes of a node may spin when they wait: each of the processors that
+ * it may use has no more than one to serve, where each process is shared out between all that it may use. The
+ * node has num_on_node processes, of which others may not be known, and none may where it has fewer processors
+ * than that. */
+void MPII_Topo_shm_may_spin(const MPII_Topo_processors_t of[], int num, int num_on_node, int num_ranks,
+                            bool may_spin[]);
 
 /* Random bytes */
 void MPII_Topo_shm_get_token(uint64_t token[2]);

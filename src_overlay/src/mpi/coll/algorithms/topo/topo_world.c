@@ -7,6 +7,10 @@
 #include "topo_view.h"
 #include "topo_json.h"
 
+#ifdef __linux__
+#include <sched.h>
+#endif
+
 /* How the processes of a communicator learn where they all are.
  *
  * - At the end of MPI_Init, all processes of MPI_COMM_WORLD together, if rank 0 has a tuning file, a
@@ -28,6 +32,7 @@ typedef struct {
     uint64_t path;              /* location inside the host */
     int32_t site_host;          /* index of the host in the topology, or -1 */
     int32_t has_threads;        /* whether it has MPI_THREAD_MULTIPLE */
+    MPII_Topo_processors_t processors;
     MPII_Topo_settings_t settings;
 } whereabouts_t;
 
@@ -35,6 +40,8 @@ static MPII_Topo_site_t *site;
 static MPII_Topo_view_t *world; /* of MPI_COMM_WORLD, if all its processes found it in MPI_Init */
 static MPII_Topo_store_t *world_store;  /* likewise */
 static int num_on_host;         /* processes of MPI_COMM_WORLD on this host, likewise */
+static MPII_Topo_neighbour_t *neighbours;       /* who they are */
+static int num_neighbours;
 static bool has_coords;         /* whether MPICH has coordinates of ours */
 static MPL_atomic_int_t has_warned_differs, has_warned_unknown;
 
@@ -83,6 +90,8 @@ void MPII_Topo_world_finalize(void)
     if (has_coords)
         MPII_Topo_set_coords(NULL);
     has_coords = false;
+    MPL_free(neighbours);
+    neighbours = NULL;
     MPII_Topo_store_release(world_store);
     world_store = NULL;
     MPII_Topo_view_release(world);
@@ -115,6 +124,19 @@ static uint64_t path_in_host(void)
         path = path << 16 | (index & 0xffff);
     }
     return path;
+}
+
+void MPII_Topo_find_processors(MPII_Topo_processors_t * processors)
+{
+    memset(processors, 0, sizeof(*processors));
+#ifdef __linux__
+    cpu_set_t set;
+
+    if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+        for (int i = 0; i < 1024; i++)
+            processors->bits[i / 64] |= (uint64_t) (CPU_ISSET(i, &set) != 0) << i % 64;
+    }
+#endif
 }
 
 /* Hosts are told apart by name, not by node id: a launcher may count a host that comes twice in its
@@ -158,6 +180,7 @@ static whereabouts_t find_self(void)
     self.path = path_in_host();
     self.has_threads = MPIR_ThreadInfo.thread_provided == MPI_THREAD_MULTIPLE;
     self.host = MPII_Topo_hash(MPII_TOPO_HASH_INIT, host, strlen(host));
+    MPII_Topo_find_processors(&self.processors);
     return self;
 }
 
@@ -303,6 +326,30 @@ static MPII_Topo_view_t *view_of(const whereabouts_t all[], int n)
     return view;
 }
 
+/* Of MPI_COMM_WORLD: who is here. Where there is no memory for them, they are not known. */
+static void keep_neighbours(const whereabouts_t all[], int n, int rank)
+{
+    MPII_Topo_neighbour_t *found;
+
+    if (neighbours)
+        return;
+    num_neighbours = 0;
+    for (int i = 0; i < n; i++)
+        num_neighbours += all[i].host == all[rank].host;
+    found = MPL_malloc(num_neighbours * sizeof(*found), MPL_MEM_COLL);
+    for (int i = 0, k = 0; i < n && found; i++) {
+        if (all[i].host == all[rank].host)
+            found[k++] = (MPII_Topo_neighbour_t) {.rank = i,.processors = all[i].processors };
+    }
+    neighbours = found;
+}
+
+const MPII_Topo_neighbour_t *MPII_Topo_neighbours(int *num)
+{
+    *num = neighbours ? num_neighbours : 0;
+    return neighbours;
+}
+
 /* Give a communicator its view: agree on the topology, and learn where everybody is. Collective. */
 static int agree(MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
 {
@@ -317,6 +364,8 @@ static int agree(MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
     MPII_Topo_view_t *view = view_of(all, n);
     MPII_Topo_view_set(comm_ptr, view, NULL);
     MPII_Topo_view_release(view);
+    if (comm_ptr == MPIR_Process.comm_world)
+        keep_neighbours(all, n, comm_ptr->rank);
 
   fn_exit:
     MPL_free(all);

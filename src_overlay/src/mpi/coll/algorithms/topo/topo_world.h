@@ -41,6 +41,22 @@ int MPII_Topo_place_world(void);
 /* Processes of MPI_COMM_WORLD on the host of the calling one */
 int MPII_Topo_num_on_host(void);
 
+/* Processors that a process may use, as far as they have numbers below 1024 */
+typedef struct {
+    uint64_t bits[16];
+} MPII_Topo_processors_t;
+
+/* Those of the calling process; none where that is not known */
+void MPII_Topo_find_processors(MPII_Topo_processors_t * processors);
+
+/* All *num processes of MPI_COMM_WORLD on the host of the calling one, it among them, with what each told
+ * when that was placed. NULL: it has not been. */
+typedef struct {
+    uint64_t rank;              /* in MPI_COMM_WORLD */
+    MPII_Topo_processors_t processors;
+} MPII_Topo_neighbour_t;
+const MPII_Topo_neighbour_t *MPII_Topo_neighbours(int *num);
+
 /* How a communicator is placed. All are MPIR_AINT_MAX where that is not known to all its processes:
  * on an intercommunicator, with processes of another MPI_COMM_WORLD, in a session without one. */
 typedef struct {
