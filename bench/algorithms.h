@@ -26,6 +26,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+extern char **environ;          /* POSIX: declared by programs themselves */
+
 #define MAX_ALGORITHMS 32
 #define PERSISTENT "+init"
 #define OVERLAP "+overlap"

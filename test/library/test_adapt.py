@@ -187,10 +187,10 @@ def test_floats_stay_with_the_prediction(run: Callable[..., Job], env: Env) -> N
 
 def test_duplicates_know_what_was_learnt(run: Callable[..., Job], env: Env) -> None:
     """They try nothing at first."""
-    words = ("allgather:16384:30", "dup", "allgather:16384:10", "idup", "allgather:16384:3")
+    words = ("allgather:16384:30", "dup", "allgather:16384:8", "idup", "allgather:16384:3")
     job = run(*words, env=env)
     assert trial(candidates(job)) == 28, job.stdout
-    assert ran(job)[1:] == [[(stays(job), 10)], [(stays(job), 3)]], job.stdout
+    assert ran(job)[1:] == [[(stays(job), 8)], [(stays(job), 3)]], job.stdout
 
 
 def test_parts_of_the_world(run: Callable[..., Job], env: Env) -> None:
