@@ -116,7 +116,7 @@ int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Dat
     MPII_Topo_blocks_t out, in;
     MPII_Topo_uniform_t *u;
     MPI_Aint block;
-    bool is_match;
+    bool is_match, is_told;
     int flags;
 
     *decline = MPII_TOPO_PLANNED;
@@ -151,6 +151,7 @@ int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Dat
     } else {
         TOPO_ADD_ERROR(MPIR_ERR_OTHER);
     }
+    is_told = TOPO_ERROR != TOPO_ERROR_NONE;
     mpi_errno = MPII_Topo_ex_run(ex, u->plan, u->wires, block, false, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     if (TOPO_ERROR == TOPO_ERROR_NONE) {
@@ -159,8 +160,10 @@ int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Dat
     } else {
         ex->current ^= 1;
         if (TOPO_ERROR == MPIR_ERR_OTHER) {
-            /* All processes have learnt of it, as each host sends to each other one. No buffer has been
-             * written. */
+            /* All processes have learnt of it, as each host sends to each other one, but not of a message that
+             * was lost on the way. No buffer has been written. */
+            if (!is_told && MPIR_ERR_GET_CLASS(mpi_errno) != MPI_ERR_TRUNCATE)
+                MPII_TOPO_NEED_MESSAGE(mpi_errno);
             TOPO_CLEAR_ERROR;
             mpi_errno = MPI_SUCCESS;
             mpi_errno_ret = MPII_Topo_exchange_unequal(&out, &in, comm_ptr, attr);
