@@ -1,6 +1,7 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """All Python here has one form, and types that agree: maint/ruff.toml, maint/mypy.ini."""
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -48,3 +49,24 @@ def test_every_program_is_checked() -> None:
                     if b"python" in file.readline():
                         found.add(str(path.relative_to(REPO)))
     assert found == set(SCRIPTS)
+
+
+def test_no_circles() -> None:
+    """No two files of the overlay call each other, not through others either."""
+    sources = {path: path.read_text() for path in (REPO / "src_overlay").rglob("*.c")}
+    home = {
+        name: path
+        for path, text in sources.items()
+        for name in re.findall(r"^(?!static)\w[\w *]*?\b(MPI\w+)\([^;{]*\)\n\{", text, re.MULTILINE)
+    }
+    calls = {
+        path: {home[name] for name in re.findall(r"\b(MPI\w+)\(", text) if name in home} - {path}
+        for path, text in sources.items()
+    }
+    assert len(home) > 300
+    while ends := [path for path, others in calls.items() if not others]:
+        for path in ends:
+            del calls[path]
+        for others in calls.values():
+            others.difference_update(ends)
+    assert not calls, {path.name: [other.name for other in calls[path]] for path in calls}

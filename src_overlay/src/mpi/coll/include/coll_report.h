@@ -20,7 +20,8 @@ typedef struct MPII_Coll_call {
     MPIR_Comm *comm_ptr;
     struct MPII_Coll_call *outer;       /* the call of this thread that this one is part of; NULL: none */
     struct MPII_Coll_row *row;  /* of the report, that its time goes to; NULL: none */
-    struct MPII_Csel_adapt *adapt;      /* what its time teaches (csel_adapt.c); NULL: nothing */
+    struct MPII_Csel_adapt *adapt;      /* what its time teaches (csel_adapt.c), when it ends; NULL: nothing */
+    void (*adapt_end) (struct MPII_Coll_call * call);
     bool has_start;
     MPL_time_t start;
 } MPII_Coll_call_t;

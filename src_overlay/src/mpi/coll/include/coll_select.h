@@ -50,9 +50,7 @@ void *MPIR_Csel_create_auto(void);
 extern int MPII_Csel_is_adaptive;
 void MPII_Csel_adapt_init(void);
 
-/* What a communicator learns (csel_adapt.c): when a call of its has ended; and at the end, in MPI_Finalize:
- * print and write what was learnt. */
-void MPII_Csel_adapt_end(MPII_Coll_call_t * call);
+/* In MPI_Finalize: print and write what communicators have learnt (csel_adapt.c). */
 void MPII_Csel_adapt_finalize(void);
 
 /* Where csel has no answer, fallback is searched. csel owns it from now on. */

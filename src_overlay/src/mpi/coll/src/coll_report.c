@@ -286,7 +286,7 @@ void MPII_Coll_call_end(MPII_Coll_call_t * call)
         MPL_initlock_unlock(&lock);
     }
     if (call->adapt)
-        MPII_Csel_adapt_end(call);
+        call->adapt_end(call);
 }
 
 const char *MPII_Coll_report_text(const char *str)
@@ -346,7 +346,6 @@ void MPII_Coll_report_finalize(void)
     if (MPIR_CVAR_COLL_SELECTION_REPORT == MPIR_CVAR_COLL_SELECTION_REPORT_print &&
         MPIR_Process.rank == 0)
         print_rows();
-    MPII_Csel_adapt_finalize();
     for (row_t * row = rows, *next; row; row = next) {
         next = row->next;
         MPL_free(row);

@@ -455,33 +455,7 @@ static adapt_t *find(MPIR_Comm * comm_ptr, const MPII_Csel_decision_t * decision
     return adapt;
 }
 
-void *MPII_Csel_adapt_select(const MPIR_Csel_coll_sig_s * coll_sig,
-                             const MPII_Csel_decision_t * decision, MPII_Csel_container_s * stock)
-{
-    MPIR_Comm *comm_ptr = coll_sig->comm_ptr;
-    MPII_Coll_call_t *call = MPII_Coll_call_of(comm_ptr);
-
-    if (decision->num_candidates == 1 || MPII_Csel_collectives[coll_sig->coll_type][0] == 'i' ||
-        !is_exact(coll_sig))
-        return NULL;
-    adapt_t *adapt = find(comm_ptr, decision);
-    const MPII_Csel_candidate_t *candidate = &decision->candidates[next_candidate(adapt)];
-    if (call && call->adapt == NULL && !adapt->is_off) {
-        call->adapt = adapt;
-        if (is_sample(adapt))
-            MPII_Coll_call_start(call);
-    }
-    adapt->cnt = candidate->cnt;
-    adapt->cnt.rule = is_in_round(adapt) && adapt->round != CHECK ? "topo_auto: tried" :
-        "topo_auto: measured";
-    if (!candidate->is_stock)
-        return &adapt->cnt;
-    if (unlikely(MPII_Coll_report_on))
-        comm_ptr->coll.declined = adapt->cnt.rule;
-    return stock;
-}
-
-void MPII_Csel_adapt_end(MPII_Coll_call_t * call)
+static void end(MPII_Coll_call_t * call)
 {
     adapt_t *adapt = call->adapt;
 
@@ -497,4 +471,29 @@ void MPII_Csel_adapt_end(MPII_Coll_call_t * call)
     }
     if (++adapt->pos == adapt->num_turns * num_blocks(adapt) * BLOCK)
         agree(call->comm_ptr, adapt);
+}
+
+void *MPII_Csel_adapt_select(const MPIR_Csel_coll_sig_s * coll_sig,
+                             const MPII_Csel_decision_t * decision, MPII_Csel_container_s * stock)
+{
+    MPIR_Comm *comm_ptr = coll_sig->comm_ptr;
+    MPII_Coll_call_t *call = MPII_Coll_call_of(comm_ptr);
+
+    if (decision->num_candidates == 1 || MPII_Csel_collectives[coll_sig->coll_type][0] == 'i' ||
+        !is_exact(coll_sig))
+        return NULL;
+    adapt_t *adapt = find(comm_ptr, decision);
+    const MPII_Csel_candidate_t *candidate = &decision->candidates[next_candidate(adapt)];
+    if (call && call->adapt == NULL && !adapt->is_off) {
+        call->adapt = adapt;
+        call->adapt_end = end;
+        if (is_sample(adapt))
+            MPII_Coll_call_start(call);
+    }
+    adapt->cnt = candidate->cnt;
+    adapt->cnt.rule = is_in_round(adapt) && adapt->round != CHECK ? "topo_auto: tried" :
+        "topo_auto: measured";
+    if (candidate->is_stock && unlikely(MPII_Coll_report_on))
+        comm_ptr->coll.declined = adapt->cnt.rule;
+    return candidate->is_stock ? stock : &adapt->cnt;
 }

@@ -54,12 +54,7 @@ static const struct {
 
 #define NUM_OURS ((int) (sizeof(ours) / sizeof(ours[0])))
 
-csel_node_s *MPII_Csel_auto_tree(int coll_type)
-{
-    return auto_nodes[coll_type].container ? &auto_nodes[coll_type] : NULL;
-}
-
-bool MPII_Csel_is_auto(const MPII_Csel_container_s * cnt, const MPIR_Csel_coll_sig_s * coll_sig)
+static bool is_auto(const MPII_Csel_container_s * cnt, const MPIR_Csel_coll_sig_s * coll_sig)
 {
     return auto_nodes[coll_sig->coll_type].container &&
         cnt->id == auto_containers[coll_sig->coll_type].id;
@@ -69,8 +64,10 @@ void *MPIR_Csel_create_auto(void)
 {
     csel_s *csel = MPL_calloc(1, sizeof(csel_s), MPL_MEM_COLL);
 
-    if (csel)
-        csel->is_auto = true;
+    for (int i = 0; csel && i < MPIR_CSEL_COLL_TYPE__END; i++) {
+        if (auto_nodes[i].container)
+            csel->coll_trees[i] = &auto_nodes[i];
+    }
     return csel;
 }
 
@@ -79,8 +76,6 @@ void MPIR_Csel_begin_auto(MPIR_Comm * comm_ptr)
     csel_s *csel = MPIR_Csel_create_auto();
 
     MPII_TOPO_NEED(csel);
-    for (int i = 0; i < MPIR_CSEL_COLL_TYPE__END; i++)
-        csel->coll_trees[i] = MPII_Csel_auto_tree(i);
     csel->fallback = comm_ptr->csel_comm;
     comm_ptr->csel_comm = csel;
 }
@@ -301,4 +296,19 @@ void *MPIR_Csel_auto(const MPIR_Csel_coll_sig_s * coll_sig)
     if (unlikely(MPII_Coll_report_on) && decision->why)
         comm_ptr->coll.declined = decision->why;
     return stock;
+}
+
+bool MPII_Csel_has_rule(void *csel_, const MPIR_Csel_coll_sig_s * coll_sig)
+{
+    csel_s *csel = (csel_s *) csel_;
+    const MPII_Csel_container_s *cnt;
+
+    while (csel && csel->fallback && csel->coll_trees[coll_sig->coll_type] == NULL)
+        csel = csel->fallback;
+    if (csel == NULL || csel->fallback == NULL)
+        return false;
+    cnt = MPII_Csel_search(csel, coll_sig);
+    if (cnt && is_auto(cnt, coll_sig))
+        cnt = MPIR_Csel_auto(coll_sig);
+    return cnt && cnt->rule;
 }

@@ -95,46 +95,6 @@ static void parse_warning(parser_s * parser, const char *format, ...)
     va_end(args);
 }
 
-char *MPII_Csel_strip(const char *key)
-{
-    char *stripped = MPL_malloc(strlen(key) + 1, MPL_MEM_COLL), *to = stripped;
-
-    for (; to && *key; key++) {
-        if (!strchr(" \t\n\v\f\r", *key))
-            *to++ = *key;
-    }
-    if (to)
-        *to = '\0';
-    return stripped;
-}
-
-int MPII_Csel_parse_number(const char *str, MPI_Aint max, MPI_Aint * number)
-{
-    MPI_Aint val = 0;
-    const char *c = str;
-    int shift = 0;
-
-    for (; *c >= '0' && *c <= '9'; c++) {
-        if (val > (max - (*c - '0')) / 10)
-            return -1;
-        val = val * 10 + (*c - '0');
-    }
-    if (c == str)
-        return -1;
-    if (*c == 'K')
-        shift = 10;
-    else if (*c == 'M')
-        shift = 20;
-    else if (*c == 'G')
-        shift = 30;
-    if (shift)
-        c++;
-    if (*c || val > max >> shift)
-        return -1;
-    *number = val << shift;
-    return 0;
-}
-
 static bool is_tuning(const parser_s * parser)
 {
     return parser->create_container == NULL;

@@ -167,10 +167,8 @@ int MPIR_Csel_prune(void *root_csel, MPIR_Comm * comm_ptr, void **comm_csel_)
     if (comm_csel->has_fixed_order)
         prune_collectives(comm_csel, csel->tree, comm_ptr, NULL, true);
 
-    for (int i = 0; csel->is_auto && i < MPIR_CSEL_COLL_TYPE__END; i++) {
-        if (comm_ptr->comm_kind == MPIR_COMM_KIND__INTRACOMM)
-            comm_csel->coll_trees[i] = MPII_Csel_auto_tree(i);
-    }
+    if (csel->tree == NULL && comm_ptr->comm_kind == MPIR_COMM_KIND__INTRACOMM)
+        memcpy(comm_csel->coll_trees, csel->coll_trees, sizeof(csel->coll_trees));
 
     *comm_csel_ = comm_csel;
 
@@ -194,19 +192,4 @@ void *MPII_Csel_search(void *csel_, const MPIR_Csel_coll_sig_s * coll_sig)
     if (node)
         return node->container;
     return csel->fallback ? MPII_Csel_search(csel->fallback, coll_sig) : NULL;
-}
-
-bool MPII_Csel_has_rule(void *csel_, const MPIR_Csel_coll_sig_s * coll_sig)
-{
-    csel_s *csel = (csel_s *) csel_;
-    const MPII_Csel_container_s *cnt;
-
-    while (csel && csel->fallback && csel->coll_trees[coll_sig->coll_type] == NULL)
-        csel = csel->fallback;
-    if (csel == NULL || csel->fallback == NULL)
-        return false;
-    cnt = MPII_Csel_search(csel, coll_sig);
-    if (cnt && MPII_Csel_is_auto(cnt, coll_sig))
-        cnt = MPIR_Csel_auto(coll_sig);
-    return cnt && cnt->rule;
 }

@@ -9,7 +9,7 @@
 /* Selection of collective algorithms: what its files share. They stand in the place of MPICH's csel.c
  * and csel_container.c.
  *
- * csel_grammar.c  conditions: how they are written
+ * csel_grammar.c  keys, numbers and conditions: how they are written
  * csel_algo.c     algorithms and their parameters, from tables that gen_coll.py makes
  * csel_parse.c    from a JSON object to a tree, and what is wrong with it
  * csel_tree.c     a tree: made of a file, freed
@@ -74,10 +74,9 @@ typedef struct csel_node {
 } csel_node_s;
 
 typedef struct csel {
-    csel_node_s *tree;          /* owned; NULL: this is pruned for a communicator */
-    csel_node_s *coll_trees[MPIR_CSEL_COLL_TYPE__END];  /* of a pruned one: the tree of each collective */
+    csel_node_s *tree;          /* owned; NULL: of topo_auto, or pruned for a communicator: */
+    csel_node_s *coll_trees[MPIR_CSEL_COLL_TYPE__END];  /* the tree of each collective */
     struct csel *fallback;      /* owned; searched where this one has no answer. NULL: none */
-    bool is_auto;               /* topo_auto for all that know it, in the place of a tree */
     bool has_place;             /* whether conditions look at place */
     bool has_fixed_order;       /* a pruned one: of reductions */
     MPII_Topo_count_t place;    /* of the communicator that this is pruned for */
@@ -108,16 +107,17 @@ int MPIR_Csel_error(const char *err);
 csel_node_s *MPII_Csel_parse(struct json_object *root,
                              void *(*create_container) (struct json_object *),
                              bool * has_place, char *err, char *warning);
-/* A copy of a key without white space, to be freed by MPL_free; NULL if memory is exhausted */
-char *MPII_Csel_strip(const char *key);
-/* A number from 0 to max, in decimal, with K, M or G behind it for 2^10, 2^20, 2^30. Returns 0, or
- * -1 where str is none. */
-int MPII_Csel_parse_number(const char *str, MPI_Aint max, MPI_Aint * number);
 
 /* -- csel_grammar.c -- */
 
 /* Names of collectives in a file */
 extern const char *const MPII_Csel_collectives[MPIR_CSEL_COLL_TYPE__END];
+
+/* A copy of a key without white space, to be freed by MPL_free; NULL if memory is exhausted */
+char *MPII_Csel_strip(const char *key);
+/* A number from 0 to max, in decimal, with K, M or G behind it for 2^10, 2^20, 2^30. Returns 0, or
+ * -1 where str is none. */
+int MPII_Csel_parse_number(const char *str, MPI_Aint max, MPI_Aint * number);
 
 /* Read a condition, without white space, into a node. Returns 0; or -1 and in err[MPIR_CSEL_ERR_LEN]
  * what is wrong. */
@@ -144,11 +144,5 @@ void *MPII_Csel_create_container(struct json_object *obj, const char *rule, cons
 
 /* The name of an algorithm, as in a file */
 const char *MPII_Csel_algorithm_name(MPII_Csel_container_type_e id);
-
-/* -- csel_auto.c -- */
-
-/* The tree of a collective that has topo_auto alone; NULL: it does not know it */
-csel_node_s *MPII_Csel_auto_tree(int coll_type);
-bool MPII_Csel_is_auto(const MPII_Csel_container_s * cnt, const MPIR_Csel_coll_sig_s * coll_sig);
 
 #endif /* CSEL_TREE_H_INCLUDED */

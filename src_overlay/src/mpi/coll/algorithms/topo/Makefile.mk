@@ -10,6 +10,7 @@ mpi_core_sources += \
     src/mpi/coll/algorithms/topo/topo_auto.c \
     src/mpi/coll/algorithms/topo/topo_base.c \
     src/mpi/coll/algorithms/topo/topo_call.c \
+    src/mpi/coll/algorithms/topo/topo_call_begin.c \
     src/mpi/coll/algorithms/topo/topo_call_blocks.c \
     src/mpi/coll/algorithms/topo/topo_call_gather.c \
     src/mpi/coll/algorithms/topo/topo_call_lanes.c \

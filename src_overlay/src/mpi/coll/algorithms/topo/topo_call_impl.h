@@ -31,10 +31,6 @@ int MPII_Topo_call_cut_segments(MPII_Topo_call_t * call, MPI_Aint count, MPI_Dat
 void MPII_Topo_call_set_bytes(MPII_Topo_call_t * call, void *buf, MPI_Aint count,
                               MPI_Datatype type, bool is_input, MPII_Topo_attr_t * attr);
 
-/* Copy a contribution to where the result will be. */
-int MPII_Topo_call_begin_result(const void *sendbuf, void *recvbuf, MPI_Aint count,
-                                MPI_Datatype type);
-
 /* -- topo_call_blocks.c -- */
 
 /* Blocks of ranks as the user has them: elements of call->type, as many as call->count or counts say, and
@@ -81,9 +77,11 @@ void MPII_Topo_call_join_reduce_scatter(MPII_Topo_call_t * call, const void *sen
                                         void *recvbuf, int num_pieces, MPI_Op op,
                                         MPII_Topo_attr_t * attr);
 
-/* -- topo_call.c: what calls of a collective begin with. They set what the units are: parts of a
- * vector, for the caller to cut; one, a token; one for each rank, in recvbuf, where the own block is
- * then. false: there is nothing left to be done. -- */
+/* -- topo_call_begin.c -- */
+
+/* What calls of a collective begin with. They set what the units are: parts of a vector, for the caller to
+ * cut; one, a token; one for each rank, in recvbuf, where the own block is then. false: there is nothing
+ * left to be done. */
 bool MPII_Topo_call_begin_bcast(MPII_Topo_call_t * call, void *buffer, MPI_Aint count,
                                 MPI_Datatype datatype, int root, MPIR_Comm * comm_ptr,
                                 const MPII_Topo_order_t ** order, MPII_Topo_attr_t * attr);

@@ -12,19 +12,20 @@
 /* Short segments make a chain fill soon, long ones cost less each. With m bytes in segments of s, which
  * are u messages each, a chain of n links takes (m/s + n).(u.o + s.b), which is least where s is the root
  * of m.u.o/(n.b); o: time a message, b: time per byte. It is flat there, so one ratio serves. */
-#define LENGTH_RATIO 256        /* o/(n.b) bytes: 25 us, 15 links of 1.2 Gbit/s */
+#define LENGTH_RATIO 150        /* o/(n.b) bytes: 15 us, 15 links of 1.2 Gbit/s */
 #define MIN_SEGMENT_BYTES 8192
 #define LEAST_SEGMENT_BYTES 1024        /* whatever settings are */
 #define MAX_SEGMENTS 65536      /* likewise: numbers of messages are int */
 
-/* The power of two next to that root */
+/* The next one to that root of the powers of two, and of those times 3/2 */
 static int64_t best_len(int64_t bytes, int64_t num_messages)
 {
-    int64_t len = 1, most = INT64_MAX / 8 / LENGTH_RATIO / num_messages;
+    int64_t len = 4, most = INT64_MAX / 8 / LENGTH_RATIO / num_messages;
+    int64_t square = MPL_MIN(bytes, most) * num_messages * LENGTH_RATIO;
 
-    while (2 * len * len < MPL_MIN(bytes, most) * num_messages * LENGTH_RATIO)
+    while (2 * len * len < square)
         len *= 2;
-    return len;
+    return square < len * len / 4 * 3 ? len / 4 * 3 : len;
 }
 
 int64_t MPII_Topo_segment_len(int64_t bytes, int64_t segment_bytes, int64_t own)
@@ -58,7 +59,8 @@ int MPII_Topo_lanes_chunks(MPII_Topo_lanes_kind_t kind, int64_t bytes, int num_u
     if (own > 0)
         chunk = MPL_MAX(own, LEAST_SEGMENT_BYTES);
     else if (kind == MPII_TOPO_LANES__BCAST || kind == MPII_TOPO_LANES__REDUCE)
-        chunk = MPL_MAX(MPL_MIN(best_len(bytes, units), MAX_ROOTED_BYTES),
+        /* each unit is a message from rack to rack, and one within it */
+        chunk = MPL_MAX(MPL_MIN(best_len(bytes, 2 * units), MAX_ROOTED_BYTES),
                         units * MIN_ROOTED_UNIT_BYTES);
     else if (kind == MPII_TOPO_LANES__ALLREDUCE)
         chunk = MPL_MAX(CHUNK_BYTES, units * MIN_UNIT_BYTES);

@@ -165,7 +165,8 @@ static void free_exchange(void *exchange)
         MPII_Topo_wires_free(ex->uniform[i].wires);
         MPII_Topo_route_free(ex->route[i]);
     }
-    MPII_Topo_ex_free_plans(ex->plans);
+    if (ex->plans)
+        ex->free_plans(ex->plans);
     MPL_free(ex->voters);
     MPL_free(ex->leaders.host_of_rank);
     MPL_free(ex->leaders.path_of_rank);

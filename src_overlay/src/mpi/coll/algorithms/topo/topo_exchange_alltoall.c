@@ -159,11 +159,7 @@ int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Dat
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     } else {
         ex->current ^= 1;
-        if (TOPO_ERROR == MPIR_ERR_OTHER) {
-            /* All processes have learnt of it, as each host sends to each other one, but not of a message that
-             * was lost on the way. No buffer has been written. */
-            if (!is_told && MPIR_ERR_GET_CLASS(mpi_errno) != MPI_ERR_TRUNCATE)
-                MPII_TOPO_NEED_MESSAGE(mpi_errno);
+        if (MPII_Topo_ex_sizes_differ(TOPO_ERROR, mpi_errno, is_told)) {
             TOPO_CLEAR_ERROR;
             mpi_errno = MPI_SUCCESS;
             mpi_errno_ret = MPII_Topo_exchange_unequal(&out, &in, comm_ptr, attr);

@@ -214,9 +214,9 @@ static void note_decision(MPIR_Comm * comm_ptr, MPII_Topo_decline_t decline)
     }
 }
 
-void MPII_Topo_ex_free_plans(struct MPII_Topo_plans *plans)
+static void free_plans(struct MPII_Topo_plans *plans)
 {
-    for (int i = 0; plans && i < MPII_TOPO_EX_MAX_ENTRIES; i++)
+    for (int i = 0; i < MPII_TOPO_EX_MAX_ENTRIES; i++)
         entry_clear(&plans->entries[i]);
     MPL_free(plans);
 }
@@ -252,6 +252,7 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
     if (ex->plans == NULL) {
         ex->plans = MPL_calloc(1, sizeof(struct MPII_Topo_plans), MPL_MEM_COLL);
         MPII_TOPO_NEED(ex->plans);
+        ex->free_plans = free_plans;
     }
 
     MPII_Topo_blocks_set(&in, recvbuf, 0, recvcounts, rdispls, recvtype);

@@ -269,9 +269,7 @@ static void exchange_directly(started_t * s)
     }
 }
 
-/* Deliver what has come. In alltoall, where some rank has other sizes than the others, all have learnt of it, as
- * each host sends to each other one; no buffer has been written, and blocks are messages then. Of a message
- * that was lost on the way not all have. */
+/* Deliver what has come. */
 static void distribute(started_t * s)
 {
     MPII_Topo_planned_t *p = s->p;
@@ -283,9 +281,7 @@ static void distribute(started_t * s)
         note_error(s, MPII_Topo_exchange_copy(p->route->place, p->comm_ptr->rank,
                                               MPII_TOPO_COPY_ALL, &p->in, p->plan->recv_offset,
                                               p->scale, p->segment, false));
-    } else if (s->is_uniform && error == MPIR_ERR_OTHER) {
-        if (!s->is_told && MPIR_ERR_GET_CLASS(s->m.mpi_errno) != MPI_ERR_TRUNCATE)
-            MPII_TOPO_NEED_MESSAGE(s->m.mpi_errno);
+    } else if (s->is_uniform && MPII_Topo_ex_sizes_differ(error, s->m.mpi_errno, s->is_told)) {
         MPII_Topo_counter_add(&MPII_Topo_plan_declined[MPII_TOPO_DECLINED_MISMATCH], 1);
         MPII_Topo_messages_clear(&s->m);
         MPII_Topo_ex_make_key(p->comm_ptr->local_size, p->comm_ptr->rank, &p->out, &p->in, s->key,

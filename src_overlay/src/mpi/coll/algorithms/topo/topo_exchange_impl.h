@@ -81,7 +81,8 @@ typedef struct MPII_Topo_exchange {
 
     /* plans */
     int64_t *key;               /* [2 * num_ranks] of the call */
-    struct MPII_Topo_plans *plans;      /* of alltoallv; NULL until its first call */
+    struct MPII_Topo_plans *plans;      /* of alltoallv; NULL until its first call; and what frees them */
+    void (*free_plans) (struct MPII_Topo_plans * plans);
     MPII_Topo_uniform_t uniform[MPII_TOPO_ROUTE__NUM];
     int64_t uniform_bytes;      /* of a half, for blocks of one byte, about: as all ranks know it */
     MPI_Aint uniform_limit;     /* shortest block for which there was no memory */
@@ -91,6 +92,19 @@ typedef struct MPII_Topo_exchange {
 static inline MPII_Topo_told_t *MPII_Topo_ex_told_by(const MPII_Topo_exchange_t * ex, int i)
 {
     return (MPII_Topo_told_t *) (ex->told + i * MPII_TOPO_EX_ALIGN(sizeof(MPII_Topo_told_t)));
+}
+
+/* Alltoall that has come to an error (TOPO_ERROR; mpi_errno: this process's own, as it ran): whether some rank has
+ * other sizes than the others. All learn of that, as each host sends to each other one, and no buffer has been
+ * written: then blocks are messages. But of a message that was lost on the way not all have learnt, nor can.
+ * is_told: this process knew of the error before it ran. */
+static inline bool MPII_Topo_ex_sizes_differ(int error, int mpi_errno, bool is_told)
+{
+    if (error != MPIR_ERR_OTHER)
+        return false;
+    if (!is_told && MPIR_ERR_GET_CLASS(mpi_errno) != MPI_ERR_TRUNCATE)
+        MPII_TOPO_NEED_MESSAGE(mpi_errno);
+    return true;
 }
 
 /* -- topo_exchange.c: what is kept, and its memory -- */
@@ -165,9 +179,5 @@ int MPII_Topo_ex_build(MPII_Topo_exchange_t * ex, int flags, int64_t max, MPII_T
                        MPII_Topo_attr_t * attr);
 
 uint64_t MPII_Topo_ex_usec_since(const MPL_time_t * start);
-
-/* -- topo_exchange_alltoallv.c -- */
-
-void MPII_Topo_ex_free_plans(struct MPII_Topo_plans *plans);
 
 #endif /* TOPO_EXCHANGE_IMPL_H_INCLUDED */
