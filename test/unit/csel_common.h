@@ -301,22 +301,6 @@ static void fill_sig(const call_s * call, int view, MPIR_Comm * comm, MPI_Aint *
     }
 }
 
-/* csel_auto.c needs places of processes, which there are none of here. */
-csel_node_s *MPII_Csel_auto_tree(int coll_type)
-{
-    return NULL;
-}
-
-bool MPII_Csel_is_auto(const MPII_Csel_container_s * cnt, const MPIR_Csel_coll_sig_s * coll_sig)
-{
-    return false;
-}
-
-void *MPIR_Csel_auto(const MPIR_Csel_coll_sig_s * coll_sig)
-{
-    return NULL;
-}
-
 /* The container for one process, from the rules or else the built-in selection, and the one that
  * the built-in selection alone would give. */
 static const MPII_Csel_container_s *select_by_view(void *csel, const call_s * call, int view,
@@ -332,11 +316,11 @@ static const MPII_Csel_container_s *select_by_view(void *csel, const call_s * ca
     MPIR_Assert(MPIR_Csel_prune(csel, &comm, &comm.csel_comm) == MPI_SUCCESS);
     void *fallback = MPIR_Csel_get_fallback(comm.csel_comm);
     const MPII_Csel_container_s *cnt = MPIR_Csel_search(comm.csel_comm, sig);
-    bool has_rule = MPII_Csel_has_rule(comm.csel_comm, &sig);
+    const MPII_Csel_container_s *of_rules = MPII_Csel_search_rules(comm.csel_comm, &sig);
     *builtin = fallback ? MPIR_Csel_search(fallback, sig) : cnt;
     MPIR_Csel_free(comm.csel_comm);
     MPIR_Assert(cnt && *builtin);
-    MPIR_Assert(has_rule == (cnt->rule != NULL));
+    MPIR_Assert((of_rules && of_rules->rule) == (cnt->rule != NULL));
     return cnt;
 }
 

@@ -298,16 +298,10 @@ void *MPIR_Csel_auto(const MPIR_Csel_coll_sig_s * coll_sig)
     return stock;
 }
 
-bool MPII_Csel_has_rule(void *csel_, const MPIR_Csel_coll_sig_s * coll_sig)
+bool MPII_Csel_has_rule(void *csel, const MPIR_Csel_coll_sig_s * coll_sig)
 {
-    csel_s *csel = (csel_s *) csel_;
-    const MPII_Csel_container_s *cnt;
+    const MPII_Csel_container_s *cnt = MPII_Csel_search_rules(csel, coll_sig);
 
-    while (csel && csel->fallback && csel->coll_trees[coll_sig->coll_type] == NULL)
-        csel = csel->fallback;
-    if (csel == NULL || csel->fallback == NULL)
-        return false;
-    cnt = MPII_Csel_search(csel, coll_sig);
     if (cnt && is_auto(cnt, coll_sig))
         cnt = MPIR_Csel_auto(coll_sig);
     return cnt && cnt->rule;

@@ -193,3 +193,12 @@ void *MPII_Csel_search(void *csel_, const MPIR_Csel_coll_sig_s * coll_sig)
         return node->container;
     return csel->fallback ? MPII_Csel_search(csel->fallback, coll_sig) : NULL;
 }
+
+MPII_Csel_container_s *MPII_Csel_search_rules(void *csel_, const MPIR_Csel_coll_sig_s * coll_sig)
+{
+    csel_s *csel = (csel_s *) csel_;
+
+    while (csel && csel->fallback && csel->coll_trees[coll_sig->coll_type] == NULL)
+        csel = csel->fallback;
+    return csel && csel->fallback ? MPII_Csel_search(csel, coll_sig) : NULL;
+}
