@@ -28,8 +28,6 @@ static int post(MPII_Topo_exchange_t * ex, const MPII_Topo_wire_t wires[], int n
             MPIC_Isend(buf, count, w->type, w->rank, MPII_TOPO_EX_TAG, ex->comm_ptr, &reqs[i],
                        TOPO_COLL_ATTR) : MPIC_Irecv(buf, w->count, w->type, w->rank,
                                                     MPII_TOPO_EX_TAG, ex->comm_ptr, &reqs[i]);
-        if (mpi_errno)
-            TOPO_ADD_ERROR(MPIR_ERR_PROC_FAILED);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     return mpi_errno_ret;
