@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""All Python here has one form, and types that agree: maint/ruff.toml, maint/mypy.ini."""
+"""All Python here has one form, and types that agree: maint/ruff.toml, maint/mypy.ini. C calls one way."""
 
 import re
 import subprocess
