@@ -87,7 +87,7 @@ def trial(names: list[str]) -> int:
     return TURN * (len(names) if len(names) > 2 else 0) + 2 * 2 * TURN
 
 
-# topo_chain sends 65536 bytes in messages of several KiB, binomial in one, rack_lanes in many of less
+# rack_lanes sends 65536 bytes in many messages of less than 3000 bytes, all others in longer ones
 SLOW_LONG, SLOW_LANES = "slow:2000:3000:100000", "slow:2000:1:3000"
 
 
@@ -107,17 +107,13 @@ def test_candidates_take_turns(run: Callable[..., Job], env: Env) -> None:
     assert stayed in (*pair, names[0])  # the first one, where it was within 5 %
 
 
-@pytest.mark.parametrize(
-    "slow, better", [(SLOW_LONG, {"rack_lanes"}), (SLOW_LANES, {"topo_chain", "binomial"})]
-)
-def test_finds_the_better_one(
-    run: Callable[..., Job], env: Env, slow: str, better: set[str]
-) -> None:
+@pytest.mark.parametrize("slow, is_lanes", [(SLOW_LONG, True), (SLOW_LANES, False)])
+def test_finds_the_better_one(run: Callable[..., Job], env: Env, slow: str, is_lanes: bool) -> None:
     """Within 40 calls, whatever is predicted fastest"""
     job = run(slow, "bcast:65536:40", env=env)
     names = candidates(job)
     assert {"topo_chain", "rack_lanes"} <= set(names), job.stdout
-    assert stays(job) in better, job.stdout + job.stderr
+    assert (stays(job) == "rack_lanes") == is_lanes, job.stdout + job.stderr
     assert ran(job)[0][-1][1] >= 40 - trial(names)
     assert "topo_auto: tried" in job.stderr and "topo_auto: measured" in job.stderr
 
@@ -252,8 +248,8 @@ def test_report_and_file_tell_what_was_learnt(
     assert {name for name, _ in trials} == {"allgather", "bcast"}, job.stderr
     for name in ("allgather", "bcast"):
         assert sum(stayed for what, stayed in trials if what == name) >= 1
-    stayed = next(row[7] for row in printed if row[2] == "allgather" and row[1] != "0")
-    assert stayed == stays(job)
+    # where times changed meanwhile, there was more than one trial
+    assert stays(job) in {row[7] for row in printed if row[2] == "allgather" and row[1] != "0"}
 
     with open(path, newline="") as file:
         rows = list(csv.DictReader(file))

@@ -71,7 +71,7 @@ def test_waiting_is_no_gain(tmp_path: Path) -> None:
 def test_rows_that_say_nothing(tmp_path: Path) -> None:
     """The best already, unknown ones, one host, nonblocking"""
     rows = [
-        row("allgather", "rack_lanes"),
+        row("allgather", "topo_ring"),
         row("scan", "recursive_doubling"),
         row("allgather", "ring", hosts=1),
         row("allgather", "ring", hosts=0),

@@ -289,6 +289,7 @@ def test_misuse(fft: Callable[..., Any], arguments: Any, words: Any) -> None:
     assert lines == []
 
 
+@pytest.mark.slow
 def test_without_fftw_the_other_tools_are_built(
     bindir: Path,
     tmp_path: Path,

@@ -113,8 +113,9 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> sources.Source:
 
 @pytest.fixture
 def repo(tmp_path: Path, source: sources.Source, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of what the programs in maint/ read; they use the small source."""
+    """A copy of what the programs in maint/ read; they use the small source, of one version."""
     monkeypatch.setenv("MPICH_SRC", str(source.path))
+    monkeypatch.setenv("MPICH_TOPO_CACHE", str(tmp_path / "cache"))
     copy = tmp_path / "repo"
     for name in ("maint", "cvars", "patches", "src_overlay", "bench"):
         skip = shutil.ignore_patterns("__pycache__")

@@ -240,7 +240,6 @@ def test_the_report_predicts_what_topo_auto_takes(tmp_path: Path) -> None:
     runs = {(d.cell.collective, d.size): d.tuned for d in found}
     assert runs["alltoall", 65536] == "pairwise"  # scattered is predicted to be faster
     assert runs["allreduce", 64] == "topo_recursive_doubling"
-    assert runs["allreduce", 1024] == "reduce_scatter_allgather"  # less than a tenth to gain
 
 
 def test_topo_auto_as_the_library_has_it() -> None:
@@ -254,15 +253,15 @@ def test_topo_auto_as_the_library_has_it() -> None:
     expected = {"alltoallv": some["SOME_ALLTOALLV_BYTES"], "gatherv": some["SOME_BYTES"]}
     for name, text in {**expected, "scatterv": some["SOME_BYTES"], "barrier": "1"}.items():
         assert predictor.AUTO_BYTES[name] == int(text)
-    (shift,) = re.findall(r"define MAX_BYTES \(\(MPI_Aint\) 1 << (\d+)\)", csel)
+    (shift,) = re.findall(r"define MAX_LG_BYTES (\d+)", csel)
     assert 1 << int(shift) == predictor.AUTO_MAX_BYTES
     sizes = {0: 0, 1: 1, 2: 2, 3: 4, 2896: 2048, 2897: 4096, 5792: 4096, 5793: 8192, 2**40: 2**26}
     assert {size: predictor.auto_bytes("bcast", size) for size in sizes} == sizes
 
     known = predictor.Predictor(two_racks(), "4.0")
-    least = 100 - known.levels()[1].latency_us  # of a tenth and a message
+    most = 95 - known.levels()[1].latency_us / 4  # a twentieth and a quarter of a message less
     times = {"binomial": 100.0, "scatter_ring_allgather": 1.0, "topo_linear": 1.0}
-    for us, name in ((0.9 * least - 10, "topo_chain"), (least - 9, "binomial")):
+    for us, name in ((most - 1, "topo_chain"), (most + 1, "binomial")):
         assert known.choice("bcast", {**times, "topo_chain": us}, "binomial") == name
     assert known.choice("bcast", {"topo_chain": 1.0}, "smp") == "smp"
     raw = {k: v for k, v in two_racks().raw.items() if k != "bandwidth_mbps"}

@@ -18,7 +18,7 @@
 /* What is predicted to take up to so many times as long as the fastest may be tried (csel_adapt.c). */
 #define MAX_FACTOR 3
 
-#define MAX_BYTES ((MPI_Aint) 1 << 26)  /* what is longer is decided as this */
+#define MAX_LG_BYTES 26         /* what is longer is decided as this */
 
 /* Blocks of middling length, for collectives of which each process knows some sizes alone */
 #define SOME_BYTES 4096
@@ -60,21 +60,49 @@ static bool is_auto(const MPII_Csel_container_s * cnt, const MPIR_Csel_coll_sig_
         cnt->id == auto_containers[coll_sig->coll_type].id;
 }
 
+static const csel_s all_auto = {
+    .coll_trees = {
+#define TREE(COLL, Coll, coll, algo)            \
+        [MPIR_CSEL_COLL_TYPE__##COLL] = &auto_nodes[MPIR_CSEL_COLL_TYPE__##COLL],
+        MPIR_TOPO_AUTOS(TREE)
+#undef TREE
+    }
+};
+
 void *MPIR_Csel_create_auto(void)
 {
-    csel_s *csel = MPL_calloc(1, sizeof(csel_s), MPL_MEM_COLL);
+    csel_s *csel = MPL_malloc(sizeof(csel_s), MPL_MEM_COLL);
 
-    for (int i = 0; csel && i < MPIR_CSEL_COLL_TYPE__END; i++) {
-        if (auto_nodes[i].container)
-            csel->coll_trees[i] = &auto_nodes[i];
-    }
+    if (csel)
+        *csel = all_auto;
     return csel;
 }
 
+/* Of calls that a CVAR has run by topo_auto: as many at a time as there are threads, and collectives inside
+ * others. Memory is asked for where these are in use. */
+static struct {
+    MPL_atomic_int_t is_used;
+    bool is_made;
+    csel_s csel;
+} scopes[4];
+
+#define NUM_SCOPES ((int) (sizeof(scopes) / sizeof(scopes[0])))
+
 void MPIR_Csel_begin_auto(MPIR_Comm * comm_ptr)
 {
-    csel_s *csel = MPIR_Csel_create_auto();
+    csel_s *csel = NULL;
 
+    for (int i = 0; i < NUM_SCOPES && csel == NULL; i++) {
+        if (MPL_atomic_load_int(&scopes[i].is_used) ||
+            MPL_atomic_cas_int(&scopes[i].is_used, 0, 1) != 0)
+            continue;
+        csel = &scopes[i].csel;
+        if (!scopes[i].is_made)
+            *csel = all_auto;
+        scopes[i].is_made = true;
+    }
+    if (csel == NULL)
+        csel = MPIR_Csel_create_auto();
     MPII_TOPO_NEED(csel);
     csel->fallback = comm_ptr->csel_comm;
     comm_ptr->csel_comm = csel;
@@ -85,6 +113,12 @@ void MPIR_Csel_end_auto(MPIR_Comm * comm_ptr)
     csel_s *csel = comm_ptr->csel_comm;
 
     comm_ptr->csel_comm = csel->fallback;
+    for (int i = 0; i < NUM_SCOPES; i++) {
+        if (csel == &scopes[i].csel) {
+            MPL_atomic_store_int(&scopes[i].is_used, 0);
+            return;
+        }
+    }
     MPL_free(csel);
 }
 
@@ -97,11 +131,32 @@ static bool may_reorder(const MPIR_Csel_coll_sig_s * coll_sig)
         !MPII_COLL_HAS_FIXED_ORDER(coll_sig->comm_ptr);
 }
 
-/* Name of the collective, or of the blocking form of a nonblocking one */
-static const char *blocking_name(int coll_type)
+/* A collective, blocking or not */
+static MPII_Topo_coll_t coll_of(int coll_type)
 {
-    const char *name = MPII_Csel_collectives[coll_type];
-    return name + (name[0] == 'i');
+    switch (coll_type) {
+#define COLL_OF(COLL)                           \
+        case MPIR_CSEL_COLL_TYPE__##COLL:       \
+        case MPIR_CSEL_COLL_TYPE__I##COLL:      \
+            return MPII_TOPO_COLL__##COLL;
+        COLL_OF(ALLGATHER)
+        COLL_OF(ALLGATHERV)
+        COLL_OF(ALLREDUCE)
+        COLL_OF(ALLTOALL)
+        COLL_OF(ALLTOALLV)
+        COLL_OF(BARRIER)
+        COLL_OF(BCAST)
+        COLL_OF(GATHER)
+        COLL_OF(GATHERV)
+        COLL_OF(REDUCE)
+        COLL_OF(REDUCE_SCATTER)
+        COLL_OF(REDUCE_SCATTER_BLOCK)
+        COLL_OF(SCATTER)
+        COLL_OF(SCATTERV)
+#undef COLL_OF
+        default:
+            return MPII_TOPO_COLL__END;
+    }
 }
 
 /* What all processes know of a call; false: nothing that a prediction could use. bytes: as in
@@ -112,7 +167,7 @@ static bool describe(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t * c
     int num_ranks = coll_sig->comm_ptr->local_size;
 
     *has_size = true;
-    *coll = MPII_Topo_coll_find(blocking_name(coll_sig->coll_type));
+    *coll = coll_of(coll_sig->coll_type);
     switch (*coll) {
         case MPII_TOPO_COLL__BARRIER:
             *bytes = 1;
@@ -150,15 +205,16 @@ static bool describe(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t * c
     }
 }
 
-/* The nearest power of two */
-static MPI_Aint size_class(MPI_Aint bytes)
+/* Logarithm of the nearest power of two */
+static int size_class(MPI_Aint bytes)
 {
-    MPI_Aint pof2 = 1;
+    int lg = 0;
 
-    while (pof2 <= bytes / 2 && pof2 < MAX_BYTES)
-        pof2 *= 2;
+    while (lg < MAX_LG_BYTES && bytes >> lg > 1)
+        lg++;
     /* 181/128: the square root of two */
-    return pof2 < MAX_BYTES && bytes > pof2 + pof2 * 53 / 128 ? 2 * pof2 : pof2;
+    MPI_Aint pof2 = (MPI_Aint) 1 << lg;
+    return lg < MAX_LG_BYTES && bytes > pof2 + pof2 * 53 / 128 ? lg + 1 : lg;
 }
 
 /* -- decisions -- */
@@ -250,10 +306,12 @@ static MPII_Csel_decision_t *decide(const MPIR_Csel_coll_sig_s * coll_sig, MPII_
 
 /* The decision that is kept, or a new one. Threads that make one at the same time make the same. */
 static const MPII_Csel_decision_t *find(const MPIR_Csel_coll_sig_s * coll_sig,
-                                        MPII_Topo_coll_t coll, MPI_Aint bytes,
+                                        MPII_Topo_coll_t coll, int lg_bytes,
                                         MPII_Csel_container_type_e stock)
 {
-    MPL_atomic_ptr_t *head = MPII_Topo_comm_decisions(coll_sig->comm_ptr);
+    MPL_atomic_ptr_t *head = MPII_Topo_comm_decisions(coll_sig->comm_ptr,
+                                                      5 * coll_sig->coll_type + lg_bytes);
+    MPI_Aint bytes = (MPI_Aint) 1 << lg_bytes;
     MPII_Csel_decision_t *decision;
     void *first;
 

@@ -72,12 +72,13 @@ int MPII_Topo_comm_links(MPIR_Comm * comm_ptr, const struct MPII_Topo_links **li
 /* What lacks then: the file, or the CVAR that should name one; NULL: that has been told before */
 const char *MPII_Topo_why_no_links(MPIR_Comm * comm_ptr);
 
-/* What was decided for a place, by all its processes alike, and is kept with it: the first of a list, to
- * which any thread may add at its head. Each was made by MPL_malloc. */
+/* What was decided for a place, by all its processes alike, and is kept with it, by a hash of what it is about:
+ * the first of a list, to which any thread may add at its head. Each was made by MPL_malloc. */
+#define MPII_TOPO_DECISION_LISTS 64
 typedef struct MPII_Topo_decision {
     struct MPII_Topo_decision *next;
 } MPII_Topo_decision_t;
-MPL_atomic_ptr_t *MPII_Topo_comm_decisions(MPIR_Comm * comm_ptr);
+MPL_atomic_ptr_t *MPII_Topo_comm_decisions(MPIR_Comm * comm_ptr, unsigned hash);
 
 /* Placement for recursive doubling: slots[i] is the rank whose block comes at slot i (see
  * MPII_Topo_map_recursive_doubling), slots[slot] is the calling process, and is_identity tells that

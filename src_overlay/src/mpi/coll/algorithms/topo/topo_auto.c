@@ -37,9 +37,11 @@ bool MPII_Topo_auto_is_usable(MPIR_Comm * comm_ptr)
         MPII_Topo_comm_links(comm_ptr, &links, attr) != MPI_SUCCESS)
         return false;
     if (links == NULL) {
-        const char *what = MPII_Topo_why_no_links(comm_ptr);
+        const char *what = NULL;
         char text[1024];
 
+        if (MPL_atomic_load_int(&has_warned) == 0)
+            what = MPII_Topo_why_no_links(comm_ptr);
         if (what) {
             snprintf(text, sizeof(text), "%.900s: topo_auto found no latencies and bandwidths "
                      "between hosts, and leaves all to MPICH's own selection", what);

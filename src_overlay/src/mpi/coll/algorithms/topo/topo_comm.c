@@ -46,9 +46,9 @@ const MPII_Topo_settings_t *MPII_Topo_comm_settings(const MPIR_Comm * comm_ptr)
     return &comm_ptr->coll.topo->view->settings;
 }
 
-MPL_atomic_ptr_t *MPII_Topo_comm_decisions(MPIR_Comm * comm_ptr)
+MPL_atomic_ptr_t *MPII_Topo_comm_decisions(MPIR_Comm * comm_ptr, unsigned hash)
 {
-    return &comm_ptr->coll.topo->view->decisions;
+    return &comm_ptr->coll.topo->view->decisions[hash % MPII_TOPO_DECISION_LISTS];
 }
 
 /* -- renumberings -- */

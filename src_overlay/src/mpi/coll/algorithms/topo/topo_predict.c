@@ -33,7 +33,9 @@
  * they meet on links in an order that tells, so these are followed further. */
 #define FEW_MESSAGES 2048
 #define FEW_OF_RING 8192
-#define FEW_ALONG_LANES 32768
+#define FEW_ALONG_LANES 4096
+/* A long tree is followed with so many pieces that these are its messages, or two for each rank. */
+#define FEW_ALONG_TREES 1024
 #define MAX_STAGES 128
 #define MIN_HOSTS 4             /* that are sampled */
 #define NUM_ASKED 16
@@ -333,7 +335,7 @@ static int64_t time_of_any_length(const MPII_Topo_algo_t * algo, MPII_Topo_call_
 {
     bool is_vector = algo->coll == MPII_TOPO_COLL__BCAST || algo->coll == MPII_TOPO_COLL__REDUCE ||
         algo->coll == MPII_TOPO_COLL__ALLREDUCE;
-    int64_t bytes = args.bytes, some = MPL_MIN(8 * links->order->num_ranks, MPII_TOPO_MAX_WALK / 2);
+    int64_t bytes = args.bytes, some = MPL_MIN(2 * links->order->num_ranks, MPII_TOPO_MAX_WALK / 2);
     int64_t full, half;
     MPII_Topo_case_t *c = NULL;
     way_t way = {.walks = true };
@@ -346,7 +348,7 @@ static int64_t time_of_any_length(const MPII_Topo_algo_t * algo, MPII_Topo_call_
             way = find_way(c, links);
         /* a tree is followed, with less pieces */
         if (c == NULL || !is_tree(c) || args.bytes <= MIN_LINEAR_BYTES ||
-            way.num_messages <= (is_vector ? MPL_MAX(FEW_MESSAGES, some) : MPII_TOPO_MAX_WALK))
+            way.num_messages <= (is_vector ? MPL_MAX(FEW_ALONG_TREES, some) : MPII_TOPO_MAX_WALK))
             break;
         args.bytes /= 2;
         MPII_Topo_case_free(c);

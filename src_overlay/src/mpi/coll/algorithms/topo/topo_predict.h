@@ -20,12 +20,14 @@ int64_t MPII_Topo_predict_call(const MPII_Topo_algo_t * algo, const MPII_Topo_ca
                                const MPII_Topo_links_t * links);
 
 /* How much shorter than that of MPICH's choice a predicted time has to be for it to be left: by more than
- * predictions are known to be wrong by. That is a tenth; and the time of a message, since how short ones meet
- * is a matter of chance. latency, overhead: as in MPII_Topo_rates_t */
+ * predictions of two algorithms are wrong by in another way. That is a twentieth; and a quarter of the time of a
+ * message, since how short ones meet is a matter of chance. latency, overhead: as in MPII_Topo_rates_t */
 static inline int64_t MPII_Topo_least_gain(int64_t stock, const int64_t latency[3],
                                            const int64_t overhead[3])
 {
-    return stock / 10 + latency[MPII_TOPO_WITHIN__RACK] + 2 * overhead[MPII_TOPO_WITHIN__RACK];
+    int64_t message = latency[MPII_TOPO_WITHIN__RACK] + 2 * overhead[MPII_TOPO_WITHIN__RACK];
+
+    return stock / 20 + message / 4;
 }
 
 /* -- topo_predict_walk.c -- */

@@ -26,9 +26,12 @@ void MPII_Topo_view_release(MPII_Topo_view_t * view)
     MPL_free(MPL_atomic_load_ptr(&view->order));
     MPL_free(MPL_atomic_load_ptr(&view->slots));
     MPL_free(MPL_atomic_load_ptr(&view->links));
-    for (MPII_Topo_decision_t * d = MPL_atomic_load_ptr(&view->decisions), *next; d; d = next) {
-        next = d->next;
-        MPL_free(d);
+    for (int i = 0; i < MPII_TOPO_DECISION_LISTS; i++) {
+        MPII_Topo_decision_t *d = MPL_atomic_load_ptr(&view->decisions[i]), *next;
+        for (; d; d = next) {
+            next = d->next;
+            MPL_free(d);
+        }
     }
     MPL_free(view->place.host_of_rank);
     MPII_Topo_place_free_groups(&view->place);
@@ -184,7 +187,8 @@ MPII_Topo_view_t *MPII_Topo_view_create(int num_ranks, const int id[], int num_i
     MPL_atomic_store_ptr(&view->order, NULL);
     MPL_atomic_store_ptr(&view->slots, NULL);
     MPL_atomic_store_ptr(&view->links, NULL);
-    MPL_atomic_store_ptr(&view->decisions, NULL);
+    for (int i = 0; i < MPII_TOPO_DECISION_LISTS; i++)
+        MPL_atomic_store_ptr(&view->decisions[i], NULL);
     view->site = site;
     view->has_threads = has_threads;
     view->settings = *settings;

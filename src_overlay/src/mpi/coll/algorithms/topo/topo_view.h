@@ -26,7 +26,7 @@ typedef struct {
     MPL_atomic_ptr_t order;     /* MPII_Topo_order_t, built when first asked for */
     MPL_atomic_ptr_t slots;     /* slots_t, likewise */
     MPL_atomic_ptr_t links;     /* MPII_Topo_links_t, likewise */
-    MPL_atomic_ptr_t decisions; /* the first of MPII_Topo_decision_t */
+    MPL_atomic_ptr_t decisions[MPII_TOPO_DECISION_LISTS];       /* the first ones */
 } MPII_Topo_view_t;
 
 /* What modules keep for a communicator and all its duplicates */
