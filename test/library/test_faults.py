@@ -219,7 +219,9 @@ QUICK = [
 each_launch = pytest.mark.parametrize("name", LAUNCHES)
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize(
+    "name", ["blocking-0", "blocking-1", "nonblocking-0", "planned-shm", "planned-p2p", "adapt"]
+)
 def test_faults(survey: Survey, well_ended: set[str], name: str) -> None:
     wrong, num = survey(name, "racks", "--victims", "1", brief=True)
     assert num > 0 or well_ended

@@ -262,7 +262,7 @@ def is_idle(rank: int, call: Any, ranks: int) -> Any:
     return rank in group and rank != group[-1 if "last" in variants else 0]
 
 
-@pytest.mark.parametrize("nodes", [1, 3])
+@pytest.mark.parametrize("nodes", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_selects_what_stock_selects(
     select: Callable[..., Any], traced: dict[str, Path], mpich_source: Path, nodes: int
 ) -> None:
