@@ -286,10 +286,6 @@ def preloaded(build_unit: Build) -> Path:
     return build_unit(REPO / "test/preload.c", "-shared", "-fPIC")
 
 
-# Of buffers that are made again and again: to zero new pages takes a tenth of the time of all tests
-KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": 2**25, "MALLOC_TRIM_THRESHOLD_": 2**30}
-
-
 @pytest.fixture(scope="session")
 def run_mpi(mpiexec: Path, preloaded: Path) -> Launch:
     """run_mpi(*command, n=, env=, timeout=, prefix=): runs mpiexec, returns a CompletedProcess.
@@ -318,12 +314,7 @@ def run_mpi(mpiexec: Path, preloaded: Path) -> Launch:
             text=True,
             errors="replace",
             env=clean_environment(
-                **{
-                    "LD_PRELOAD": preloaded,
-                    **KEEP_MEMORY,
-                    **(env or {}),
-                    "MPIEXEC_TIMEOUT": timeout,
-                }
+                **{"LD_PRELOAD": preloaded, **(env or {}), "MPIEXEC_TIMEOUT": timeout}
             ),
             start_new_session=True,
         )
