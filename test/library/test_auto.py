@@ -98,9 +98,8 @@ NEAR_US, FAR_US = (19, 21), (142, 158)
 
 
 def check(job: Job, message_us: tuple[float, float] = NEAR_US) -> int:
-    """Each choice is the one that its reason gives, which is ours for a gain of a twentieth and of a
-    quarter of a message.
-    Returns how many are ours."""
+    """Each choice is the one that its reason gives, which is ours for a gain of a twentieth and
+    a quarter of a message. Returns how many are ours."""
     assert job.returncode == 0 and job.stdout.endswith("OK\n"), job.stdout + job.stderr
     ours = 0
     for _, _, algorithm, why in rows(job):

@@ -219,6 +219,7 @@ QUICK = [
 each_launch = pytest.mark.parametrize("name", LAUNCHES)
 
 
+# all others in test_faults_of_every_rank
 @pytest.mark.parametrize(
     "name", ["blocking-0", "blocking-1", "nonblocking-0", "planned-shm", "planned-p2p", "adapt"]
 )

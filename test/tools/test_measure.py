@@ -240,6 +240,7 @@ def test_the_report_predicts_what_topo_auto_takes(tmp_path: Path) -> None:
     runs = {(d.cell.collective, d.size): d.tuned for d in found}
     assert runs["alltoall", 65536] == "pairwise"  # scattered is predicted to be faster
     assert runs["allreduce", 64] == "topo_recursive_doubling"
+    assert runs["bcast", 1024] == "binomial"  # less than a twentieth to gain
 
 
 def test_topo_auto_as_the_library_has_it() -> None:
