@@ -241,3 +241,55 @@ def test_trees(
         "MPIR_CVAR_COLL_TOPO_TREE_SHM_BYTES": shm,
     }
     run_mismatch(collective, base, cases(collective, base, kind), ours=name, **env)
+
+
+IN_SEGMENTS = [
+    *(("bcast", shape) for shape in ("topo_linear", "topo_chain", "topo_binary_tree")),
+    ("bcast", "rack_lanes"),
+    ("reduce", "topo_binomial"),
+    ("reduce", "topo_chain"),
+    ("reduce", "rack_lanes"),
+    ("allreduce", "topo_recursive_doubling"),
+    ("allgather", "topo_ring"),
+]
+
+
+# one of some segments and one that is not cut, a longer last segment, whole segments more and less
+@pytest.mark.parametrize("collective, name", IN_SEGMENTS)
+@pytest.mark.parametrize(
+    "count, wrong",
+    [
+        (100, 20000),
+        pytest.param(20000, 100, marks=pytest.mark.slow),
+        (65536, 65537),
+        pytest.param(4096, 8192, marks=pytest.mark.slow),
+        pytest.param(65536, 131072, marks=pytest.mark.slow),
+        (131072, 65536),
+    ],
+)
+def test_lengths(
+    run_mpi: Launch, build_mpi: Build, collective: str, name: str, count: int, wrong: int
+) -> None:
+    """What is passed on in segments: who cannot know how many there are ends the job; it never waits, and
+    no piece is taken for one of the next call."""
+    for who, errors in ((4, "fatal"), (ROOT, "return")):
+        if (errors, count, collective) == ("return", 100, "bcast"):
+            continue  # who takes a message that is not cut cannot know that others follow
+        job = run_mpi(
+            *(build_mpi(HERE / "lengths.c"), collective, count, who, wrong, errors),
+            n=6,
+            timeout=15,
+            env={
+                "MPIR_CVAR_NUM_CLIQUES": 3,
+                f"MPIR_CVAR_{collective.upper()}_INTRA_ALGORITHM": name,
+            },
+        )
+        results = re.findall(r"^ERRORS (.*)$", job.stdout, re.MULTILINE)
+        if results:
+            assert errors == "return" and set(results[0].split()) - {"0"}
+            assert "-1" not in results[0].split()
+        else:
+            assert job.returncode != 0
+            assert re.search(
+                "has another size than expected|essage truncated|ollective", job.stderr
+            )

@@ -415,6 +415,7 @@ typedef struct {
     int num;                    /* pieces of messages */
     struct {
         int count, symbols, arrival;    /* as those of a request */
+        bool is_end;
     } slots[PIPE_SLOTS];
 } pipe_t;
 
@@ -460,7 +461,8 @@ bool MPII_Topo_pipes_can_read(const MPII_Topo_pipes_t * p, int from)
 }
 
 bool MPII_Topo_pipes_write(MPII_Topo_pipes_t * p, int to, const void *buf, MPI_Aint count,
-                           MPI_Datatype type, MPI_Aint bytes, int error, int *mpi_errno)
+                           MPI_Datatype type, MPI_Aint bytes, bool is_end, int error,
+                           int *mpi_errno)
 {
     pipe_t *pipe = pipe_of(p, p->rank, to);
 
@@ -470,6 +472,7 @@ bool MPII_Topo_pipes_write(MPII_Topo_pipes_t * p, int to, const void *buf, MPI_A
     if (pipe->num == PIPE_SLOTS)
         return false;
     pipe->slots[pipe->num].count = count;
+    pipe->slots[pipe->num].is_end = is_end;
     pipe->slots[pipe->num].symbols = keep_symbols((cell_t *) buf, sizeof(cell_t), count);
     pipe->slots[pipe->num++].arrival = next_arrival(&ranks[p->rank]);
     if (ranks[to].is_blocked && ranks[to].exec.wait_from == p->rank)
@@ -478,7 +481,7 @@ bool MPII_Topo_pipes_write(MPII_Topo_pipes_t * p, int to, const void *buf, MPI_A
 }
 
 bool MPII_Topo_pipes_read(MPII_Topo_pipes_t * p, int from, void *buf, MPI_Aint count,
-                          MPI_Datatype type, MPI_Aint * bytes, MPI_Op op, int *error,
+                          MPI_Datatype type, MPI_Aint * bytes, MPI_Op op, bool *is_end, int *error,
                           int *mpi_errno)
 {
     pipe_t *pipe = pipe_of(p, from, p->rank);
@@ -491,6 +494,7 @@ bool MPII_Topo_pipes_read(MPII_Topo_pipes_t * p, int from, void *buf, MPI_Aint c
     *mpi_errno = MPI_SUCCESS;
     if (pipe->num == 0)
         return false;
+    *is_end = pipe->slots[0].is_end;
     CHECK(pipe->slots[0].count == count, "rank %d reads another piece of rank %d", p->rank, from);
     check_range(buf, count);
     for (int i = 0; i < count; i++) {
@@ -529,6 +533,11 @@ int MPIR_Err_create_code(int last, int fatal, const char *func, int line, int cl
 {
     (void) last, (void) fatal, (void) func, (void) line, (void) generic, (void) specific;
     return class;
+}
+
+void MPII_Topo_lengths_differ(int rank)
+{
+    CHECK(false, "a message from rank %d has another size than expected", rank);
 }
 
 void MPII_Topo_out_of_memory(const char *where)

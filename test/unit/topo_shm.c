@@ -308,6 +308,7 @@ static void run_pipes(MPIR_Comm * comm)
     };
     MPII_Topo_pipes_t *pipes;
     int me = comm->rank, error, err;
+    bool is_end;
     char block[BLOCK];
 
     /* not in the order of ranks */
@@ -323,7 +324,8 @@ static void run_pipes(MPIR_Comm * comm)
         dawdle(me, round);
         if (me != reader) {
             fill(block, round, me);
-            while (!MPII_Topo_pipes_write(pipes, pos_of[reader], block, BLOCK, MPI_BYTE, BLOCK, 0, &err)) {
+            while (!MPII_Topo_pipes_write(pipes, pos_of[reader], block, BLOCK, MPI_BYTE, BLOCK, round % 2, 0,
+                                          &err)) {
                 if (reader == 0)
                     MPII_Topo_pipes_wait_until(pipes, has_read, pipes);
                 else
@@ -337,9 +339,10 @@ static void run_pipes(MPIR_Comm * comm)
                 continue;
             check(MPII_Topo_pipes_wait(pipes, pos_of[rank]) == MPI_SUCCESS, "wait", me, round, rank);
             check(MPII_Topo_pipes_read(pipes, pos_of[rank], block, BLOCK, MPI_BYTE, &bytes, MPI_OP_NULL,
-                                       &error, &err),
+                                       &is_end, &error, &err),
                   "read", me, round, rank);
             check(bytes == BLOCK && error == 0, "bytes", me, round, bytes);
+            check(is_end == round % 2, "end of a message", me, round, rank);
             check_block(block, round, rank, me, "read another message");
         }
     }

@@ -167,6 +167,9 @@ void MPII_Topo_out_of_memory(const char *where);
  * do; but not where its sender has died, which they learn, too. */
 #define MPII_TOPO_NEED_MESSAGE(mpi_errno) MPII_Topo_need_message(mpi_errno, __func__)
 void MPII_Topo_need_message(int mpi_errno, const char *where);
+/* Likewise: a message from a rank has another size than it must have, so that nobody knows how many more
+ * there are. */
+void MPII_Topo_lengths_differ(int rank);
 
 /* For a call that an algorithm declines: run MPIR_<Coll>_allcomm_auto by MPICH's built-in selection, as
  * without a tuning file. mpi_errno = call; */

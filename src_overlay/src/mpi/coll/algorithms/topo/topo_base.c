@@ -62,6 +62,15 @@ void MPII_Topo_need_message(int mpi_errno, const char *where)
     MPID_Abort(NULL, mpi_errno, 1, text);
 }
 
+void MPII_Topo_lengths_differ(int rank)
+{
+    char text[256];
+
+    snprintf(text, sizeof(text), "a message of a collective, from rank %d of its communicator, has another size "
+             "than expected: ranks differ in the length of the call", rank);
+    MPID_Abort(NULL, MPI_ERR_TRUNCATE, 1, text);
+}
+
 /* -- messages -- */
 
 int MPII_Topo_end_request(MPIR_Request ** request, MPI_Aint * bytes, MPII_Topo_attr_t * attr)

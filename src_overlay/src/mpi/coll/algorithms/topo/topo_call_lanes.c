@@ -23,6 +23,7 @@ static void cut_vector(call_t * c, int num_units, int num_chunks)
 {
     c->data.units_per_block = (MPI_Aint) num_units * num_chunks;
     c->data.unit_len = (c->data.block_len + c->data.units_per_block - 1) / c->data.units_per_block;
+    c->data.num_more = c->data.units_per_block - num_units;
 }
 
 void MPII_Topo_call_allreduce_lanes(call_t * c, const void *sendbuf, void *recvbuf, MPI_Aint count,

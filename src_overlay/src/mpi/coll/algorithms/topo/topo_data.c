@@ -22,10 +22,17 @@ static void find_pieces(const data_t * d, int unit, int num, MPI_Aint * first, M
     *first = d->displs[here] + offset;
 }
 
+/* Elements of a block before a piece */
+static MPI_Aint offset_of(const data_t * d, MPI_Aint piece)
+{
+    return piece == 0 || d->first_len == 0 ? piece * d->unit_len :
+        d->first_len + (piece - 1) * d->unit_len;
+}
+
 void MPII_Topo_data_find_units(const MPII_Topo_data_t * d, int unit, int num, MPI_Aint * first,
                                MPI_Aint * count)
 {
-    MPI_Aint block, piece, offset, end;
+    MPI_Aint block, piece, offset, end, len;
 
     if (num == 0) {
         *first = *count = 0;
@@ -55,20 +62,21 @@ void MPII_Topo_data_find_units(const MPII_Topo_data_t * d, int unit, int num, MP
             return;
         }
     }
-    offset = piece * d->unit_len;
+    offset = offset_of(d, piece);
+    len = piece == 0 && d->first_len > 0 ? d->first_len : d->unit_len;
     if (d->counts) {
         *first = d->displs[block] * d->count_len + offset;
-        *count = MPL_MAX(MPL_MIN(d->counts[block] * d->count_len - offset, d->unit_len), 0);
+        *count = MPL_MAX(MPL_MIN(d->counts[block] * d->count_len - offset, len), 0);
         return;
     }
     *first = block * d->block_len + MPL_MIN(offset, d->block_len);
     if (num == 1) {
-        *count = MPL_MAX(MPL_MIN(d->block_len - offset, d->unit_len), 0);
+        *count = MPL_MAX(MPL_MIN(d->block_len - offset, len), 0);
         return;
     }
     unit += num - 1;
     block = unit / d->units_per_block;
-    end = (unit % d->units_per_block + 1) * d->unit_len;
+    end = offset_of(d, unit % d->units_per_block + 1);
     *count = block * d->block_len + MPL_MIN(end, d->block_len) - *first;
 }
 

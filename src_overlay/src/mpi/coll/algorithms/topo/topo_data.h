@@ -15,6 +15,9 @@ typedef struct {
     char *in, *out;             /* MPII_TOPO_BUF__IN and OUT */
     MPI_Datatype type;
     MPI_Aint units_per_block, unit_len;
+    MPI_Aint first_len;         /* or 0: of the first unit of a block, if that is shorter */
+    MPI_Aint num_more;          /* so many units of a block are pieces after which others come: how many follows
+                                 * from the length of the call */
     MPI_Aint block_len;         /* elements of a block; they lie one behind the other, */
     const MPI_Aint *offsets;    /* or NULL: [number of units + 1] element with which each unit begins, in
                                  * place of what is above; */
@@ -55,6 +58,12 @@ static inline void MPII_Topo_data_find(const MPII_Topo_data_t * d, int unit, int
     } else {
         MPII_Topo_data_find_units(d, unit, num, first, count);
     }
+}
+
+/* Whether a unit is a piece of a block after which others come */
+static inline bool MPII_Topo_data_has_more(const MPII_Topo_data_t * d, int unit)
+{
+    return d->num_more > 0 && unit % d->units_per_block < d->num_more;
 }
 
 /* Elements in TMP before a slot */

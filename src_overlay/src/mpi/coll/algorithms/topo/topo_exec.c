@@ -52,27 +52,36 @@ static void run_step(exec_t * e, const MPII_Topo_step_t * step, MPII_Topo_attr_t
 
 /* -- receives -- */
 
-/* Read what is there, likewise. */
+/* A message has another size than it must have: ranks differ in the length of the call. Of a block in
+ * pieces nobody knows then how many more come, or are waited for. */
+static void note_size(exec_t * e, const recv_t * recv, MPII_Topo_attr_t * attr)
+{
+    if (recv->has_more)
+        MPII_Topo_lengths_differ(recv->peer);
+    TOPO_ADD_ERROR(MPIR_ERR_OTHER);
+}
+
+/* Read what is there, up to the end of the message. */
 static bool read_pipe(exec_t * e, recv_t * recv, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS, error = TOPO_ERROR_NONE;
+    bool is_end = false;
 
-    while (recv->count > 0 && !e->is_broken) {
+    while (!is_end && !e->is_broken) {
         MPI_Aint count = MPL_MIN(recv->count, e->piece_count), bytes = count * e->type_size;
         bool is_sum = recv->op != MPI_OP_NULL;
         if (!MPII_Topo_pipes_read(e->pipes, recv->from, recv->buf,
                                   is_sum ? count : count * e->copy_count,
-                                  is_sum ? e->data->type : e->copy_type, &bytes, recv->op, &error,
-                                  &mpi_errno))
+                                  is_sum ? e->data->type : e->copy_type, &bytes, recv->op, &is_end,
+                                  &error, &mpi_errno))
             return false;
         if (error != TOPO_ERROR_NONE)
             TOPO_ADD_ERROR(error);
         MPII_Topo_exec_note_error(e, mpi_errno, attr);
-        /* the ranks do not agree */
-        if (bytes != count * e->type_size)
-            TOPO_ADD_ERROR(MPIR_ERR_OTHER);
         recv->buf += count * e->extent;
         recv->count -= count;
+        if (bytes != count * e->type_size || is_end != (recv->count == 0))
+            note_size(e, recv, attr);
     }
     return true;
 }
@@ -126,6 +135,7 @@ static void post(exec_t * e, MPII_Topo_attr_t * attr)
             continue;
         *recv = (recv_t) {
             .index = e->posted,.from = MPII_Topo_exec_pipe_to(e, &step, count),.count = count,
+            .peer = step.peer,.has_more = MPII_Topo_data_has_more(e->data, step.unit + step.num - 1),
             .op = MPI_OP_NULL,
         };
         recv->buf = address(e, step.buf, step.slot, first);
@@ -140,14 +150,22 @@ static void post(exec_t * e, MPII_Topo_attr_t * attr)
 /* Whether a message is here; then it is in its place. */
 static bool take(exec_t * e, recv_t * recv, MPII_Topo_attr_t * attr)
 {
+    MPI_Aint bytes;
+    int mpi_errno;
+
     if (recv->req) {
         e->wait_req = recv->req;
         e->wait_from = -1;
         if (!MPIR_Request_is_complete(recv->req))
             return false;
-        /* without content: the sender has an error; else the ranks do not agree */
-        if (MPII_Topo_exec_finish(e, &recv->req, attr) != recv->count * e->type_size)
+        mpi_errno = MPII_Topo_end_request(&recv->req, &bytes, attr);
+        MPII_Topo_exec_note_error(e, mpi_errno, attr);
+        /* without content: the sender has an error */
+        if (mpi_errno == MPI_SUCCESS && bytes == 0)
             TOPO_ADD_ERROR(MPIR_ERR_OTHER);
+        else if (mpi_errno ? MPIR_ERR_GET_CLASS(mpi_errno) == MPI_ERR_TRUNCATE :
+                 bytes != recv->count * e->type_size)
+            note_size(e, recv, attr);
     } else if (recv->from != -1) {
         e->wait_req = NULL;
         e->wait_from = recv->from;

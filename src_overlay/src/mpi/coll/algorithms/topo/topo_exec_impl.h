@@ -29,6 +29,8 @@ typedef struct {
     int from;                   /* in a pipe; -1: not */
     char *buf;
     MPI_Aint count;
+    int peer;
+    bool has_more;              /* other pieces of its block follow from there */
     MPI_Op op;                  /* from a pipe: what comes is added to buf, as the first step of the
                                  * next round would do; MPI_OP_NULL: not */
 } MPII_Topo_exec_recv_t;
@@ -90,15 +92,6 @@ static inline void MPII_Topo_exec_note_mute(MPII_Topo_exec_t * e, MPII_Topo_attr
         *e->data->is_mute = true;
 }
 
-/* A request that is complete */
-static inline MPI_Aint MPII_Topo_exec_finish(MPII_Topo_exec_t * e, MPIR_Request ** req,
-                                             MPII_Topo_attr_t * attr)
-{
-    MPI_Aint bytes;
-
-    MPII_Topo_exec_note_error(e, MPII_Topo_end_request(req, &bytes, attr), attr);
-    return bytes;
-}
 
 /* -- units that a message joins -- */
 

@@ -35,7 +35,8 @@ static bool write_pipe(exec_t * e, send_t * send, MPII_Topo_attr_t * attr)
     while (send->count > 0 && !e->is_broken) {
         MPI_Aint count = MPL_MIN(send->count, e->piece_count);
         if (!MPII_Topo_pipes_write(e->pipes, send->to, send->buf, count * e->copy_count,
-                                   e->copy_type, count * e->type_size, TOPO_ERROR, &mpi_errno))
+                                   e->copy_type, count * e->type_size, count == send->count,
+                                   TOPO_ERROR, &mpi_errno))
             return false;
         MPII_Topo_exec_note_mute(e, attr);
         MPII_Topo_exec_note_error(e, mpi_errno, attr);
@@ -65,6 +66,14 @@ void MPII_Topo_exec_write_pipes(exec_t * e, MPII_Topo_attr_t * attr)
     }
 }
 
+/* Its request is complete. */
+static void finish(exec_t * e, send_t * send, MPII_Topo_attr_t * attr)
+{
+    MPI_Aint unused;
+
+    MPII_Topo_exec_note_error(e, MPII_Topo_end_request(&send->req, &unused, attr), attr);
+}
+
 bool MPII_Topo_exec_has_pending(exec_t * e, int round, int most, MPII_Topo_attr_t * attr)
 {
     if (e->num_unwritten > 0)
@@ -77,7 +86,7 @@ bool MPII_Topo_exec_has_pending(exec_t * e, int round, int most, MPII_Topo_attr_
             return send->round < round || e->num_sends >= most;
         }
         if (send->req)
-            MPII_Topo_exec_finish(e, &send->req, attr);
+            finish(e, send, attr);
         e->first_send = (e->first_send + 1) % e->room;
         e->num_sends--;
     }
@@ -129,7 +138,7 @@ void MPII_Topo_exec_send(exec_t * e, const MPII_Topo_step_t * step, char *buf, M
     MPII_Topo_exec_note_error(e, mpi_errno, attr);
     MPII_Topo_exec_free_type(&joined);
     if (send.req && MPIR_Request_is_complete(send.req))
-        MPII_Topo_exec_finish(e, &send.req, attr);
+        finish(e, &send, attr);
     else if (send.req)
         keep_send(e, &send);
 }

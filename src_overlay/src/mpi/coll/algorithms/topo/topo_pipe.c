@@ -20,7 +20,7 @@
 typedef struct {
     int64_t bytes;
     int error;                  /* that the writer knows of, as TOPO_ERROR */
-    int unused;                 /* mem is aligned for all types */
+    int is_end;                 /* of the message; mem is aligned for all types */
     char mem[];
 } slot_t;
 
@@ -168,7 +168,8 @@ bool MPII_Topo_pipes_can_write(const MPII_Topo_pipes_t * p, int to)
 }
 
 bool MPII_Topo_pipes_write(MPII_Topo_pipes_t * p, int to, const void *buf, MPI_Aint count,
-                           MPI_Datatype type, MPI_Aint bytes, int error, int *mpi_errno)
+                           MPI_Datatype type, MPI_Aint bytes, bool is_end, int error,
+                           int *mpi_errno)
 {
     pipe_t *pipe = pipe_of(p, p->index, to);
     slot_t *slot = slot_of(p, pipe, p->own[to].written);
@@ -180,6 +181,7 @@ bool MPII_Topo_pipes_write(MPII_Topo_pipes_t * p, int to, const void *buf, MPI_A
         *mpi_errno = type == TOPO_BYTE ? TOPO_TYPEREP_COPY(slot->mem, buf, bytes) :
             MPIR_Localcopy(buf, count, type, slot->mem, bytes, TOPO_BYTE);
     slot->bytes = bytes;
+    slot->is_end = is_end;
     slot->error = *mpi_errno ? MPIR_ERR_OTHER : error;
     p->own[to].written++;
     MPII_Topo_counter_add(&MPII_Topo_shm_messages, 1);
@@ -193,7 +195,7 @@ bool MPII_Topo_pipes_can_read(const MPII_Topo_pipes_t * p, int from)
 }
 
 bool MPII_Topo_pipes_read(MPII_Topo_pipes_t * p, int from, void *buf, MPI_Aint count,
-                          MPI_Datatype type, MPI_Aint * bytes, MPI_Op op, int *error,
+                          MPI_Datatype type, MPI_Aint * bytes, MPI_Op op, bool *is_end, int *error,
                           int *mpi_errno)
 {
     pipe_t *pipe = pipe_of(p, from, p->index);
@@ -201,6 +203,7 @@ bool MPII_Topo_pipes_read(MPII_Topo_pipes_t * p, int from, void *buf, MPI_Aint c
 
     if (!MPII_Topo_pipes_can_read(p, from))
         return false;
+    *is_end = slot->is_end;
     *error = slot->error;
     *mpi_errno = MPI_SUCCESS;
     if (slot->bytes > *bytes)

@@ -27,17 +27,18 @@ MPI_Aint MPII_Topo_pipes_room(MPIR_Comm * comm_ptr, int num_ranks);
 /* Number of a rank on this host, for what follows; -1: it is on another one. */
 int MPII_Topo_pipes_index(const MPII_Topo_pipes_t * pipes, int rank);
 
-/* Write a piece of a message to the pipe, with an error that the calling process knows of; then its
- * content does not count. false: the pipe is full. *mpi_errno: of the copy. */
+/* Write a piece of a message to the pipe, is_end: the last one, with an error that the calling process
+ * knows of; then its content does not count. false: the pipe is full. *mpi_errno: of the copy. */
 bool MPII_Topo_pipes_write(MPII_Topo_pipes_t * pipes, int to, const void *buf, MPI_Aint count,
-                           MPI_Datatype type, MPI_Aint bytes, int error, int *mpi_errno);
+                           MPI_Datatype type, MPI_Aint bytes, bool is_end, int error,
+                           int *mpi_errno);
 bool MPII_Topo_pipes_can_write(const MPII_Topo_pipes_t * pipes, int to);
 
 /* Read a piece of up to *bytes, or, where op is not MPI_OP_NULL, add it to what is in buf: then the type
- * has to be as it is in memory when it is packed. false: there is none. *bytes: how long it is; *error:
- * what its sender knew. */
+ * has to be as it is in memory when it is packed. false: there is none. *bytes: how long it is; *is_end,
+ * *error: what its sender said. */
 bool MPII_Topo_pipes_read(MPII_Topo_pipes_t * pipes, int from, void *buf, MPI_Aint count,
-                          MPI_Datatype type, MPI_Aint * bytes, MPI_Op op, int *error,
+                          MPI_Datatype type, MPI_Aint * bytes, MPI_Op op, bool *is_end, int *error,
                           int *mpi_errno);
 bool MPII_Topo_pipes_can_read(const MPII_Topo_pipes_t * pipes, int from);
 
