@@ -44,41 +44,21 @@ MPI_Aint MPII_Topo_call_segment_bytes(const call_t * c)
     return MPL_MAX(bytes, 0);
 }
 
-/* The length of the first one of several segments tells how many there are, so that ranks which differ in
- * that find it out at once: it is shorter by up to so many steps of 8 bytes. */
-#define MAX_SHORTER 127
-
-static MPI_Aint first_segment(MPI_Aint len, MPI_Aint num, MPI_Aint step)
-{
-    return len - step * (1 + num % MPL_MIN(MAX_SHORTER, len / step / 2));
-}
-
 int MPII_Topo_call_cut_segments(call_t * c, MPI_Aint count, MPI_Datatype type)
 {
-    MPI_Aint size, bytes, len, num, step, rest;
-    MPI_Aint most = MPII_Topo_comm_settings(c->comm_ptr)->segment_bytes;
-    MPI_Aint own = MPII_Topo_call_segment_bytes(c);
+    MPI_Aint size;
 
     MPIR_Datatype_get_size_macro(type, size);
-    bytes = MPII_Topo_segment_len(count * size, most, own);
+    MPII_Topo_cut_t cut =
+        MPII_Topo_cut_segments(count, size, MPII_Topo_comm_settings(c->comm_ptr)->segment_bytes,
+                               MPII_Topo_call_segment_bytes(c));
     c->data.type = type;
     c->data.block_len = count;
-    /* no longer than the whole: there is memory for some of them */
-    len = MPL_MAX(MPL_MIN(bytes / MPL_MAX(size, 1), count), 1);
-    num = (count + len - 1) / len;
-    step = MPL_MAX(8 / MPL_MAX(size, 1), 1);
-    if (num > 1 && len > 2 * step) {
-        /* the others are longer, or there is one more */
-        if (count > first_segment(len, num, step) + (num - 1) * len && bytes >= (own ? own : most))
-            num++;
-        c->data.first_len = first_segment(len, num, step);
-        rest = (count - c->data.first_len + num - 2) / (num - 1);
-        len = MPL_MAX(c->data.first_len, (rest + step - 1) / step * step);
-    }
-    c->data.unit_len = len;
-    c->data.units_per_block = num;
-    c->data.num_more = num - 1;
-    return num;
+    c->data.first_len = cut.first_len;
+    c->data.unit_len = cut.len;
+    c->data.units_per_block = cut.num;
+    c->data.num_more = cut.num - 1;
+    return cut.num;
 }
 
 static int unpack(call_t * c)

@@ -21,6 +21,7 @@ struct MPII_Topo_case {
     /* Units are of blocks of equal length, one behind the other, and are unit_len bytes each; where
      * is_even, all blocks are one, and the first long_units of the units have a byte more. */
     int64_t block_len, unit_len;
+    int64_t first_len;          /* 0, or of the first unit of a block */
     int units_per_block, long_units;
     bool is_even;
     int num_units;              /* where `full` is set: units of a chunk; one that is full has a piece of
@@ -50,6 +51,16 @@ static void cut(MPII_Topo_case_t * c, int64_t len, int64_t unit_len)
     c->block_len = len;
     c->unit_len = unit_len;
     c->units_per_block = (len + unit_len - 1) / unit_len;
+}
+
+static void cut_segments(MPII_Topo_case_t * c, int64_t len, int64_t segment_bytes)
+{
+    MPII_Topo_cut_t cut = MPII_Topo_cut_segments(len, 1, segment_bytes, 0);
+
+    c->block_len = len;
+    c->first_len = cut.first_len;
+    c->unit_len = cut.len;
+    c->units_per_block = cut.num;
 }
 
 static void cut_parts(MPII_Topo_case_t * c, int64_t len, int num_parts)
@@ -268,7 +279,7 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
     switch (c->algo->family) {
         case MPII_TOPO_FAMILY__RING:
             if (c->algo->arg)
-                cut(c, bytes, MPII_Topo_segment_len(bytes, args->segment_bytes, 0));
+                cut_segments(c, bytes, args->segment_bytes);
             return 0;
         case MPII_TOPO_FAMILY__SLOTS:
             if (c->algo->is_mpich ? p != MPII_Topo_pof2(p) : args->slots == NULL)
@@ -277,7 +288,7 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
             return make_slots(c, args->slots);
         case MPII_TOPO_FAMILY__TREE:
             if (!c->algo->is_mpich && c->algo->coll != MPII_TOPO_COLL__BARRIER)
-                cut(c, bytes, MPII_Topo_segment_len(bytes, args->segment_bytes, 0));
+                cut_segments(c, bytes, args->segment_bytes);
             return 0;
         case MPII_TOPO_FAMILY__LANES:
             return make_lanes(c, bytes);
@@ -396,7 +407,8 @@ static int64_t offset(const MPII_Topo_case_t * c, int unit)
     if (c->is_even)
         return unit * c->unit_len + MPL_MIN(unit, c->long_units);
     return unit / c->units_per_block * c->block_len +
-        MPL_MIN(unit % c->units_per_block * c->unit_len, c->block_len);
+        MPL_MIN(MPII_Topo_segment_offset(c->first_len, c->unit_len, unit % c->units_per_block),
+                c->block_len);
 }
 
 /* Each full unit of a chunk has the same piece of its block. */

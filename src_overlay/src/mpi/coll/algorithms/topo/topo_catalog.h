@@ -138,9 +138,23 @@ int64_t MPII_Topo_case_bytes(const MPII_Topo_case_t * c, const MPII_Topo_step_t 
 
 /* -- topo_catalog_cut.c: for those who prepare them (topo_call*.c) and for topo_catalog.c -- */
 
-/* Longest unit of a vector that goes through a tree, or block in a ring (allgatherv), in segments:
- * `own` if it is not 0, what the user says of the algorithm; else at most segment_bytes */
-int64_t MPII_Topo_segment_len(int64_t bytes, int64_t segment_bytes, int64_t own);
+/* Segments in which a vector goes through a tree, or a block round a ring: the first one, the others but for
+ * the last one, and how many. first_len 0: as long as the others. */
+typedef struct {
+    int64_t first_len, len, num;
+} MPII_Topo_cut_t;
+
+/* Of `count` elements of `size` bytes. The longest segment, in bytes, is `own` if that is not 0, what the
+ * user says of the algorithm; else at most segment_bytes. */
+MPII_Topo_cut_t MPII_Topo_cut_segments(int64_t count, int64_t size, int64_t segment_bytes,
+                                       int64_t own);
+
+/* What is before a segment */
+static inline int64_t MPII_Topo_segment_offset(int64_t first_len, int64_t len, int64_t segment)
+{
+    return first_len > 0 && segment > 0 ? first_len + (segment - 1) * len : segment * len;
+}
+
 /* Chunks of lanes: `bytes` in all, num_units units in each; own: as above, of a chunk */
 int MPII_Topo_lanes_chunks(MPII_Topo_lanes_kind_t kind, int64_t bytes, int num_units, int64_t own);
 /* Whether allgather along lanes copies blocks, so that they go together */

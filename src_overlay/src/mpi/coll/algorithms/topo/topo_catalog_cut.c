@@ -28,7 +28,7 @@ static int64_t best_len(int64_t bytes, int64_t num_messages)
     return square < len * len / 4 * 3 ? len / 4 * 3 : len;
 }
 
-int64_t MPII_Topo_segment_len(int64_t bytes, int64_t segment_bytes, int64_t own)
+static int64_t longest_segment(int64_t bytes, int64_t segment_bytes, int64_t own)
 {
     int64_t len = own;
 
@@ -39,6 +39,37 @@ int64_t MPII_Topo_segment_len(int64_t bytes, int64_t segment_bytes, int64_t own)
         len = MPL_MIN(len, segment_bytes);
     }
     return MPL_MAX(MPL_MAX(len, LEAST_SEGMENT_BYTES), bytes / MAX_SEGMENTS);
+}
+
+/* The length of the first one of several segments tells how many there are, so that ranks which differ in
+ * that find it out at once: it is shorter by up to so many steps of 8 bytes. */
+#define MAX_STEPS 127
+#define STEP_BYTES 8
+
+static int64_t first_segment(int64_t len, int64_t num, int64_t step)
+{
+    return len - step * (1 + num % MPL_MIN(MAX_STEPS, len / step / 2));
+}
+
+MPII_Topo_cut_t MPII_Topo_cut_segments(int64_t count, int64_t size, int64_t segment_bytes,
+                                       int64_t own)
+{
+    int64_t most = own > 0 ? own : segment_bytes, step = MPL_MAX(STEP_BYTES / MPL_MAX(size, 1), 1);
+    int64_t bytes = longest_segment(count * size, segment_bytes, own), others;
+    MPII_Topo_cut_t cut = {.first_len = 0 };
+
+    /* no longer than the whole: there is memory for some of them */
+    cut.len = MPL_MAX(MPL_MIN(bytes / MPL_MAX(size, 1), count), 1);
+    cut.num = (count + cut.len - 1) / cut.len;
+    if (cut.num <= 1 || cut.len <= 2 * step)
+        return cut;
+    /* the others are longer, or, where they must not be, there is one more */
+    if (count > first_segment(cut.len, cut.num, step) + (cut.num - 1) * cut.len && bytes >= most)
+        cut.num++;
+    cut.first_len = first_segment(cut.len, cut.num, step);
+    others = (count - cut.first_len + cut.num - 2) / (cut.num - 1);
+    cut.len = MPL_MAX(cut.first_len, (others + step - 1) / step * step);
+    return cut;
 }
 
 /* Chunks overlap, so several make a long call faster; but each costs its messages, so a chunk is no

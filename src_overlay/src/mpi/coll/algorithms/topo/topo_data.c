@@ -5,6 +5,7 @@
 
 #include "mpiimpl.h"
 #include "topo.h"
+#include "topo_catalog.h"
 #include "topo_data.h"
 
 typedef MPII_Topo_data_t data_t;
@@ -20,13 +21,6 @@ static void find_pieces(const data_t * d, int unit, int num, MPI_Aint * first, M
         *count = MPL_MAX(MPL_MIN(d->counts[here] - offset, d->unit_len), 0);
     }
     *first = d->displs[here] + offset;
-}
-
-/* Elements of a block before a piece */
-static MPI_Aint offset_of(const data_t * d, MPI_Aint piece)
-{
-    return piece == 0 || d->first_len == 0 ? piece * d->unit_len :
-        d->first_len + (piece - 1) * d->unit_len;
 }
 
 void MPII_Topo_data_find_units(const MPII_Topo_data_t * d, int unit, int num, MPI_Aint * first,
@@ -62,7 +56,7 @@ void MPII_Topo_data_find_units(const MPII_Topo_data_t * d, int unit, int num, MP
             return;
         }
     }
-    offset = offset_of(d, piece);
+    offset = MPII_Topo_segment_offset(d->first_len, d->unit_len, piece);
     len = piece == 0 && d->first_len > 0 ? d->first_len : d->unit_len;
     if (d->counts) {
         *first = d->displs[block] * d->count_len + offset;
@@ -76,7 +70,7 @@ void MPII_Topo_data_find_units(const MPII_Topo_data_t * d, int unit, int num, MP
     }
     unit += num - 1;
     block = unit / d->units_per_block;
-    end = offset_of(d, unit % d->units_per_block + 1);
+    end = MPII_Topo_segment_offset(d->first_len, d->unit_len, unit % d->units_per_block + 1);
     *count = block * d->block_len + MPL_MIN(end, d->block_len) - *first;
 }
 
