@@ -28,6 +28,7 @@ static int64_t best_len(int64_t bytes, int64_t num_messages)
     return square < len * len / 4 * 3 ? len / 4 * 3 : len;
 }
 
+/* In bytes, of a vector of so many */
 static int64_t longest_segment(int64_t bytes, int64_t segment_bytes, int64_t own)
 {
     int64_t len = own;

@@ -57,7 +57,7 @@ void MPII_Topo_data_find_units(const MPII_Topo_data_t * d, int unit, int num, MP
         }
     }
     offset = MPII_Topo_segment_offset(d->first_len, d->unit_len, piece);
-    len = piece == 0 && d->first_len > 0 ? d->first_len : d->unit_len;
+    len = MPII_Topo_segment_offset(d->first_len, d->unit_len, piece + 1) - offset;
     if (d->counts) {
         *first = d->displs[block] * d->count_len + offset;
         *count = MPL_MAX(MPL_MIN(d->counts[block] * d->count_len - offset, len), 0);

@@ -92,7 +92,6 @@ static inline void MPII_Topo_exec_note_mute(MPII_Topo_exec_t * e, MPII_Topo_attr
         *e->data->is_mute = true;
 }
 
-
 /* -- units that a message joins -- */
 
 /* In the buffer of a caller they may be here and there. */
