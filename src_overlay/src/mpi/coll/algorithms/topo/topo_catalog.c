@@ -213,7 +213,7 @@ static int make_gather(MPII_Topo_case_t * c, int64_t bytes, int64_t segment_byte
     return 0;
 }
 
-static int make_mpich(MPII_Topo_case_t * c, int64_t bytes)
+static int make_mpich(MPII_Topo_case_t * c, int64_t bytes, bool has_whole_blocks)
 {
     int p = c->order->num_ranks, num = MPII_Topo_mpich_units(c->algo->arg, p);
 
@@ -231,7 +231,7 @@ static int make_mpich(MPII_Topo_case_t * c, int64_t bytes)
             c->num_chunks = (bytes + c->unit_len - 1) / c->unit_len;
             return c->algo->arg == MPII_TOPO_MPICH__BCAST_SCATTER_DOUBLING && num != MPII_Topo_pof2(p);
         case MPII_TOPO_MPICH__ALLGATHERV_RING:
-            cut(c, bytes, MPL_MIN(bytes, MPICH_PIPELINE_BYTES));
+            cut(c, bytes, has_whole_blocks ? bytes : MPL_MIN(bytes, MPICH_PIPELINE_BYTES));
             c->num_chunks = c->units_per_block;
             return 0;
         case MPII_TOPO_MPICH__BARRIER_SMP:
@@ -278,7 +278,7 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
     cut(c, bytes, bytes);
     switch (c->algo->family) {
         case MPII_TOPO_FAMILY__RING:
-            if (c->algo->arg)
+            if (c->algo->arg && !args->has_whole_blocks)
                 cut_segments(c, bytes, args->segment_bytes);
             return 0;
         case MPII_TOPO_FAMILY__SLOTS:
@@ -297,7 +297,7 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
         case MPII_TOPO_FAMILY__GATHER:
             return make_gather(c, bytes, args->segment_bytes);
         case MPII_TOPO_FAMILY__MPICH:
-            return make_mpich(c, bytes);
+            return make_mpich(c, bytes, args->has_whole_blocks);
         case MPII_TOPO_FAMILY__PLAN:
             return make_plan(c, bytes, args);
         default:

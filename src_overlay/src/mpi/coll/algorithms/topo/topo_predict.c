@@ -18,22 +18,25 @@
  * each takes a latency, and what its busiest link, the overheads and copies of its busiest rank, or its
  * messages on what all hosts share, need. Where there are many stages of short messages or pieces, ranks do
  * not keep step: what is a rank's, or a link's, next stage begins while others are behind, so that each
- * latency counts, but of the rest what is busiest in all stages together. Bursts are nothing to so many
- * messages.
+ * latency counts, but of the rest what is busiest in all stages together. Along lanes the first chunk is followed
+ * then, since nothing overlaps with it. Bursts are nothing to so many messages.
  *
- * Cost: 0.1 to 0.4 us a message, of trees, up to twenty milliseconds; else, at most some milliseconds.
+ * Cost: 0.1 to 0.4 us a message, of trees, up to twenty milliseconds; else, at most some milliseconds, and of 64
+ * ranks half a millisecond.
  *
  * The costs of a message are those of Culler et al., "LogP: Towards a Realistic Model of Parallel
  * Computation", and, for its bytes, of Alexandrov et al., "LogGP". Left out: processors that some ranks
  * share, copies, rendezvous. */
 
 #define MAX_STEPS 32768         /* of a sample; */
-#define MAX_PIPED_STEPS 8192    /* where only their sums count */
-/* With more messages than these, ranks may be taken not to keep step. In rings of segments, and in lanes,
- * they meet on links in an order that tells, so these are followed further. */
+#define MAX_PIPED_STEPS 4096    /* where only their sums count; */
+#define MAX_ROOTED_STEPS 16384  /* and ranks differ in what they do */
+/* With more messages than these, ranks may be taken not to keep step. In rings they meet on links in an order
+ * that tells, so these are followed further; with many segments, by whole blocks, which take about as long. */
 #define FEW_MESSAGES 2048
-#define FEW_OF_RING 8192
-#define FEW_ALONG_LANES 4096
+#define FEW_OF_RING 16384
+#define FEW_IN_SEGMENTS 4096
+#define FEW_OF_CHUNK 8192
 /* A long tree is followed with so many pieces that these are its messages, or two for each rank. */
 #define FEW_ALONG_TREES 1024
 #define MAX_STAGES 128
@@ -50,12 +53,35 @@ static inline int level_of(links_t * links, int from, int to)
         MPII_Topo_links_between(links->order, host_from, host_to);
 }
 
-#define is_of(c_, family_) (MPII_Topo_case_algo(c_)->family == MPII_TOPO_FAMILY__##family_)
+#define is_of(algo_, family_) ((algo_)->family == MPII_TOPO_FAMILY__##family_)
 
 /* Along a tree, more bytes are but more pieces. */
-static bool is_tree(const MPII_Topo_case_t * c)
+static bool is_tree(const MPII_Topo_algo_t * algo)
 {
-    return is_of(c, TREE) || is_of(c, GATHER);
+    return is_of(algo, TREE) || is_of(algo, GATHER);
+}
+
+static bool is_ring(const MPII_Topo_algo_t * algo)
+{
+    return is_of(algo, RING) && !algo->is_mpich;
+}
+
+static bool has_segments(const MPII_Topo_algo_t * algo)
+{
+    return is_ring(algo) || (is_of(algo, MPICH) && algo->arg == MPII_TOPO_MPICH__ALLGATHERV_RING);
+}
+
+static bool has_vector(MPII_Topo_coll_t coll)
+{
+    return coll == MPII_TOPO_COLL__BCAST || coll == MPII_TOPO_COLL__REDUCE ||
+        coll == MPII_TOPO_COLL__ALLREDUCE;
+}
+
+/* Lanes along which chunks go from rack to rack, one after the other */
+static bool has_rooted_lanes(const MPII_Topo_algo_t * algo)
+{
+    return is_of(algo, LANES) &&
+        (algo->arg == MPII_TOPO_LANES__BCAST || algo->arg == MPII_TOPO_LANES__REDUCE);
 }
 
 /* -- sample -- */
@@ -162,6 +188,12 @@ static void sample_rank(sample_t * s, int rank, int64_t host_scale, int64_t rack
     s->num_ranks++;
 }
 
+/* The first one of those for which the i-th of `num` stands */
+static inline int share(int len, int num, int i)
+{
+    return (int64_t) i *len / num;
+}
+
 /* Some ranks of a host, each in the place of its neighbours */
 static void sample_host(sample_t * s, int host, int num_ranks, int64_t rack_scale)
 {
@@ -171,25 +203,19 @@ static void sample_host(sample_t * s, int host, int num_ranks, int64_t rack_scal
     for (int i = 0; i < MAX_STAGES; i++)
         s->host[i] = (both_t) {.out = 0 };
     num_ranks = MPL_MIN(num_ranks, len);
-    for (int i = 0; i < num_ranks; i++)
-        sample_rank(s, order->rank_at[first + (int64_t) i * len / num_ranks],
-                    MPL_MAX(len / num_ranks, 1), rack_scale);
+    for (int i = 0; i < num_ranks; i++) {
+        int at = share(len, num_ranks, i);
+        sample_rank(s, order->rank_at[first + at], share(len, num_ranks, i + 1) - at, rack_scale);
+    }
     for (int i = 0; i < MAX_STAGES; i++)
         s->host_bytes[i] = MPL_MAX(s->host_bytes[i], MPL_MAX(s->host[i].out, s->host[i].in));
-}
-
-/* From how many racks to the next one it goes, where ranks that all do the same are late by that */
-static int num_hops(const MPII_Topo_case_t * c, const MPII_Topo_order_t * order)
-{
-    MPII_Topo_coll_t coll = MPII_Topo_case_algo(c)->coll;
-    bool has_root = coll == MPII_TOPO_COLL__BCAST || coll == MPII_TOPO_COLL__REDUCE;
-
-    return is_of(c, LANES) && has_root ? order->num_racks - 1 : 0;
 }
 
 static int64_t sum_stages(const sample_t * s)
 {
     links_t *links = s->links;
+    /* where ranks that all do the same are late by that */
+    int num_hops = has_rooted_lanes(MPII_Topo_case_algo(s->c)) ? links->order->num_racks - 1 : 0;
     int64_t sum = 0, begin = links->order->num_ranks * links->begin;
     int64_t hop = links->latency[MPII_TOPO_WITHIN__SITE] + 2 * links->overhead[MPII_TOPO_WITHIN__SITE];
 
@@ -204,7 +230,7 @@ static int64_t sum_stages(const sample_t * s)
         sum += MPL_MAX(busiest, s->busy[i]) +
             s->latency[i] / (s->is_piped ? s->num_ranks : 1);
     }
-    return begin + num_hops(s->c, links->order) * hop + sum * s->stride;
+    return begin + num_hops * hop + sum * s->stride;
 }
 
 /* Whether each round of a rank, but for the first one, hands something on, as in rings and in exchanges
@@ -219,12 +245,6 @@ static bool is_regular(const MPII_Topo_case_t * c)
     for (int i = 1; i <= NUM_ASKED; i++)
         num += g.gen.react(&g.gen, (int64_t) i * (g.gen.num_recvs - 1) / NUM_ASKED, 0, &step);
     return g.gen.num_recvs > NUM_ASKED && num >= NUM_ASKED - 1;
-}
-
-/* The i-th of some hosts */
-static int sampled(const MPII_Topo_order_t * order, int num_hosts, int i)
-{
-    return (int64_t) i * order->num_hosts / num_hosts;
 }
 
 static int64_t sample(const MPII_Topo_case_t * c, links_t * links, int num_recvs, bool is_piped)
@@ -244,7 +264,8 @@ static int64_t sample(const MPII_Topo_case_t * c, links_t * links, int num_recvs
     s->stride = 1;
     s->is_regular = is_regular(c);
     s->is_piped = is_piped;
-    max_steps = is_piped ? MAX_PIPED_STEPS : MAX_STEPS;
+    max_steps = !is_piped ? MAX_STEPS : has_rooted_lanes(MPII_Topo_case_algo(c)) ? MAX_ROOTED_STEPS :
+        MAX_PIPED_STEPS;
     num_hosts = order->num_hosts;
     num_ranks = order->max_ppn;
     if (s->is_regular) {
@@ -255,15 +276,17 @@ static int64_t sample(const MPII_Topo_case_t * c, links_t * links, int num_recvs
         num_hosts = MPL_MIN(num_hosts, MPL_MAX(num / num_ranks, MIN_HOSTS));
         num_ranks = MPL_MAX(MPL_MIN(num_ranks, num / num_hosts), 1);
     }
-    for (int i = 0, rack = -1, num = 0; i < num_hosts; i++) {
-        int host = sampled(order, num_hosts, i);
+    for (int i = 0, rack = -1, first = 0, num = 0; i < num_hosts; i++) {
+        int host = share(order->num_hosts, num_hosts, i);
         if (order->rack_of[host] != rack) {
             rack = order->rack_of[host];
+            first = i;
             for (num = 1; i + num < num_hosts &&
-                 order->rack_of[sampled(order, num_hosts, i + num)] == rack; num++);
+                 order->rack_of[share(order->num_hosts, num_hosts, i + num)] == rack; num++);
         }
         int len = order->first_host[rack + 1] - order->first_host[rack];
-        sample_host(s, host, num_ranks, MPL_MAX(len / num, 1));
+        sample_host(s, host, num_ranks,
+                    share(len, num, i - first + 1) - share(len, num, i - first));
     }
     time = sum_stages(s);
 
@@ -279,25 +302,31 @@ typedef struct {
     bool walks, is_piped;
     int num_recvs;              /* of one rank, the most */
     int64_t num_messages;
+    int num_chunks;             /* along lanes */
 } way_t;
 
 static way_t find_way(const MPII_Topo_case_t * c, links_t * links)
 {
+    const MPII_Topo_algo_t *algo = MPII_Topo_case_algo(c);
     way_t way = {.num_recvs = 0 };
-    bool is_ring = is_of(c, RING) && !MPII_Topo_case_algo(c)->is_mpich;
-    int few = is_of(c, LANES) ? FEW_ALONG_LANES : is_ring ? FEW_OF_RING : FEW_MESSAGES;
+    int few = is_ring(algo) ? FEW_OF_RING : FEW_MESSAGES;
     int lg = 0, p = links->order->num_ranks;
     MPII_Topo_any_gen_t g;
 
     for (int i = 0; i < p; i++) {
         MPII_Topo_case_set(c, i, &g);
-        way.num_messages += g.gen.num_recvs;
+        if (is_of(algo, LANES)) {       /* each stage waits for those before it, and others for it */
+            way.num_chunks = g.lanes.num_chunks;
+            way.num_messages += (int64_t) g.lanes.num_chunks * g.lanes.per_step;
+        } else {
+            way.num_messages += g.gen.num_recvs;
+        }
         way.num_recvs = MPL_MAX(way.num_recvs, g.gen.num_recvs);
     }
     while (p >> lg > 0)
         lg++;
     /* in log rounds, or a few times as many, ranks keep step */
-    way.is_piped = way.num_messages > few && way.num_messages / p > 4 * lg && !is_tree(c);
+    way.is_piped = way.num_messages > few && way.num_messages / p > 4 * lg && !is_tree(algo);
     way.walks = way.num_messages <= MPII_TOPO_MAX_WALK && !way.is_piped;
     return way;
 }
@@ -319,8 +348,9 @@ int64_t MPII_Topo_predict(const MPII_Topo_case_t * c, const MPII_Topo_links_t * 
 /* From so many bytes on (of a vector; of a block) segments and chunks are as long, and there are more of
  * them. */
 #define LINEAR_VECTOR_BYTES (512 * 1024)
-#define LINEAR_BLOCK_BYTES (64 * 1024)
+#define LINEAR_BLOCK_BYTES (32 * 1024)
 #define MIN_LINEAR_BYTES 64
+#define MAX_BYTES (INT64_C(1) << 30)    /* that are followed in all */
 
 /* -1: there is none */
 static int64_t time_of(const way_t * way, const MPII_Topo_case_t * c, links_t * links)
@@ -330,16 +360,68 @@ static int64_t time_of(const way_t * way, const MPII_Topo_case_t * c, links_t * 
     return c && time < 0 ? -2 : time;
 }
 
-static int64_t time_of_any_length(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t args,
-                                  links_t * links)
+/* *time of a call as it is; 0 where more bytes may be too many pieces. Returns args with what makes messages
+ * fewer. */
+static MPII_Topo_call_args_t time_as_it_is(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t args,
+                                           links_t * links, int64_t * time)
 {
-    bool is_vector = algo->coll == MPII_TOPO_COLL__BCAST || algo->coll == MPII_TOPO_COLL__REDUCE ||
-        algo->coll == MPII_TOPO_COLL__ALLREDUCE;
-    int64_t bytes = args.bytes, some = MPL_MIN(2 * links->order->num_ranks, MPII_TOPO_MAX_WALK / 2);
-    int64_t full, half;
     MPII_Topo_case_t *c = NULL;
     way_t way = {.walks = true };
 
+    *time = 0;
+    while (!is_tree(algo) && args.bytes <= MAX_BYTES) {
+        if (MPII_Topo_case_create(algo, &args, links->order, &c) != 0) {
+            *time = -2;
+            break;
+        }
+        if (c)
+            way = find_way(c, links);
+        if (c && has_segments(algo) && !args.has_whole_blocks && way.num_messages > FEW_IN_SEGMENTS) {
+            args.has_whole_blocks = true;
+            MPII_Topo_case_free(c);
+            continue;
+        }
+        if (c == NULL || way.walks || !is_of(algo, LANES))
+            *time = time_of(&way, c, links);
+        MPII_Topo_case_free(c);
+        break;
+    }
+    return args;
+}
+
+/* By how much the first chunk along lanes takes longer than its part of sums, since none overlaps with it */
+static int64_t time_to_fill(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t args, links_t * links,
+                            way_t way)
+{
+    MPII_Topo_case_t *c = NULL;
+    int64_t fill = 0;
+
+    args.bytes = MPL_MAX(args.bytes / way.num_chunks, 1);
+    if (MPII_Topo_case_create(algo, &args, links->order, &c) != 0)
+        return -2;
+    if (c) {
+        way_t one = find_way(c, links);
+        if (one.num_messages <= FEW_OF_CHUNK) {
+            int64_t followed = MPII_Topo_walk(c, links), sum = sample(c, links, one.num_recvs, true);
+            fill = MPL_MIN(followed, sum) < 0 ? -2 : MPL_MAX(followed - sum, 0);
+        }
+    }
+    MPII_Topo_case_free(c);
+    return fill;
+}
+
+static int64_t time_of_any_length(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t args,
+                                  links_t * links)
+{
+    bool is_vector = has_vector(algo->coll);
+    int64_t bytes = args.bytes, some = MPL_MIN(2 * links->order->num_ranks, MPII_TOPO_MAX_WALK / 2);
+    int64_t full, half, fill = 0;
+    MPII_Topo_case_t *c = NULL;
+    way_t way = {.walks = true };
+
+    args = time_as_it_is(algo, args, links, &full);
+    if (full != 0)
+        return full;
     args.bytes = MPL_MIN(bytes, is_vector ? LINEAR_VECTOR_BYTES : LINEAR_BLOCK_BYTES);
     while (1) {
         if (MPII_Topo_case_create(algo, &args, links->order, &c) != 0)
@@ -347,7 +429,7 @@ static int64_t time_of_any_length(const MPII_Topo_algo_t * algo, MPII_Topo_call_
         if (c)
             way = find_way(c, links);
         /* a tree is followed, with less pieces */
-        if (c == NULL || !is_tree(c) || args.bytes <= MIN_LINEAR_BYTES ||
+        if (c == NULL || !is_tree(algo) || args.bytes <= MIN_LINEAR_BYTES ||
             way.num_messages <= (is_vector ? MPL_MAX(FEW_ALONG_TREES, some) : MPII_TOPO_MAX_WALK))
             break;
         args.bytes /= 2;
@@ -355,6 +437,10 @@ static int64_t time_of_any_length(const MPII_Topo_algo_t * algo, MPII_Topo_call_
     }
     full = time_of(&way, c, links);
     MPII_Topo_case_free(c);
+    if (full >= 0 && is_of(algo, LANES) && !has_rooted_lanes(algo) && way.is_piped) {
+        fill = time_to_fill(algo, args, links, way);
+        full = fill < 0 ? fill : full + fill;
+    }
     if (full < 0 || args.bytes == bytes)
         return full;
 
@@ -366,7 +452,7 @@ static int64_t time_of_any_length(const MPII_Topo_algo_t * algo, MPII_Topo_call_
     MPII_Topo_case_free(c);
     if (half < 0)
         return half;
-    int64_t more = MPL_MAX(full - half, 0), step = linear - args.bytes;
+    int64_t more = MPL_MAX(full - fill - half, 0), step = linear - args.bytes;
     return full + more * ((bytes - linear) / step) + more / step * ((bytes - linear) % step);
 }
 

@@ -37,6 +37,7 @@ typedef struct {
 
 typedef struct {
     int64_t clock;
+    unsigned tie;               /* of those at the same time, the lowest is first */
     int what;                   /* rank, or ~message */
 } turn_t;
 
@@ -60,13 +61,12 @@ typedef struct {
  * sent, and if those of one host took them all first, others would wait for links that are idle yet. */
 static inline bool is_before(turn_t a, turn_t b)
 {
-    return a.clock < b.clock ||
-        (a.clock == b.clock && a.what * 2654435761u < b.what * 2654435761u);
+    return (a.clock < b.clock) | ((a.clock == b.clock) & (a.tie < b.tie));
 }
 
 static void push(walk_t * w, int64_t clock, int what)
 {
-    turn_t turn = {.clock = clock,.what = what };
+    turn_t turn = {.clock = clock,.tie = what * 2654435761u,.what = what };
     int i = w->heap_len++;
 
     for (; i > 0 && is_before(turn, w->heap[(i - 1) / 2]); i = (i - 1) / 2)
@@ -80,8 +80,7 @@ static int pop(walk_t * w)
     int i = 0, child;
 
     for (; (child = 2 * i + 1) < w->heap_len; i = child) {
-        if (child + 1 < w->heap_len && is_before(w->heap[child + 1], w->heap[child]))
-            child++;
+        child += child + 1 < w->heap_len && is_before(w->heap[child + 1], w->heap[child]);
         if (!is_before(w->heap[child], turn))
             break;
         w->heap[i] = w->heap[child];
@@ -279,6 +278,19 @@ static bool advance(walk_t * w, int rank)
     return true;
 }
 
+/* Whether a rank that has done nothing yet has to wait for a message. */
+static bool begins_with_wait(const walk_t * w, rank_t * r)
+{
+    MPII_Topo_step_t step;
+
+    if (r->g.gen.num_recvs == 0 || r->g.gen.react(&r->g.gen, 0, 0, &step) ||
+        !r->g.gen.recv(&r->g.gen, 0, &step) || MPII_Topo_case_bytes(w->c, &step) < 0)
+        return false;
+    r->round = 1;
+    r->waits_for = step.peer;
+    return true;
+}
+
 int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links)
 {
     const MPII_Topo_order_t *order = links->order;
@@ -313,7 +325,8 @@ int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links)
         rank->rack = order->rack_of[rank->host];
         rank->waits_for = -1;
         MPII_Topo_case_set(c, i, &rank->g);
-        push(&w, rank->clock, i);
+        if (!begins_with_wait(&w, rank))
+            push(&w, rank->clock, i);
     }
 
     end = 0;
