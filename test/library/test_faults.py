@@ -212,7 +212,8 @@ def judge(
     return len(cause), f"{case},{victim},{int(k) + 1}"
 
 
-QUICK = [
+# of each way that calls go, one at least
+OF_EACH_WAY = [
     *(name for name in LAUNCHES if name.startswith(("blocking", "planned"))),
     *("nonblocking-0", "persistent-0", "auto-blocking", "adapt"),
 ]
@@ -256,7 +257,7 @@ def test_lost_messages_of_more_ranks(
     "name, place",
     [
         *((name, "racks") for name in LAUNCHES),
-        *((name, "two hosts") for name in QUICK if not LAUNCHES[name].env.get(AUTO)),  # needs rates
+        *((name, "two hosts") for name in OF_EACH_WAY if not LAUNCHES[name].env.get(AUTO)),  # needs rates
     ],
 )
 def test_faults_of_every_rank(survey: Survey, well_ended: set[str], name: str, place: str) -> None:
@@ -266,7 +267,7 @@ def test_faults_of_every_rank(survey: Survey, well_ended: set[str], name: str, p
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", OF_EACH_WAY)
 def test_faults_under_valgrind(survey: Survey, require: Require, tmp_path: Path, name: str) -> None:
     """No access to memory that is not ours. Requests that end the job are left out."""
     valgrind = [
