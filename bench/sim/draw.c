@@ -6,23 +6,108 @@
 
 #include "sim.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define US 1e6
 
+/* -- files: a new one takes the place of an old one when it is whole -- */
+
+static char *target;
+static char *volatile temporary;        /* NULL: written to directly, or nothing is */
+
+static void remove_temporary(void)
+{
+    if (temporary)
+        unlink(temporary);
+    temporary = NULL;
+}
+
+static void end_by_signal(int number)
+{
+    remove_temporary();
+    raise(number);      /* its handler is the default one again */
+}
+
+static void remove_at_end(void)
+{
+    static const int numbers[] = { SIGHUP, SIGINT, SIGTERM };
+    static bool is_done;
+    struct sigaction old, action = {.sa_handler = end_by_signal,.sa_flags = SA_RESETHAND };
+
+    if (is_done)
+        return;
+    is_done = true;
+    atexit(remove_temporary);
+    signal(SIGXFSZ, SIG_IGN);   /* writing fails instead */
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL)
+            sigaction(numbers[i], &action, NULL);
+}
+
+/* Devices and pipes cannot be replaced, and standard output must go on in the file that it goes to;
+ * what fopen refuses it refuses best itself. */
+static bool is_replaceable(const char *path)
+{
+    struct stat st, out;
+
+    if (stat(path, &st))        /* a new file; but not where a link leads to nothing */
+        return errno == ENOENT && *path && lstat(path, &st);
+    return S_ISREG(st.st_mode) &&
+        (fstat(STDOUT_FILENO, &out) || out.st_dev != st.st_dev || out.st_ino != st.st_ino);
+}
+
+static FILE *open_temporary(const char *path)
+{
+    target = realpath(path, NULL);
+    if (target == NULL)
+        target = strdup(path);
+    if (target == NULL)
+        give_up("%s: %s", path, strerror(errno));
+
+    const char *slash = strrchr(target, '/');
+    int length = slash ? slash + 1 - target : 0;
+    size_t size = length + 64;
+    char *name = get_memory(size, 1);
+    snprintf(name, size, "%.*s." PROGRAM ".%ld.tmp", length, target, (long) getpid());
+
+    sigset_t every, before;     /* a signal comes before the file, or finds its name */
+    sigfillset(&every);
+    sigprocmask(SIG_BLOCK, &every, &before);
+    int fd = open(name, O_WRONLY | O_CREAT | O_EXCL, 0666);
+    temporary = fd < 0 ? NULL : name;
+    int why = errno;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    errno = why;
+    if (fd < 0 && why == EEXIST)
+        give_up("%s: %s", name, strerror(why));
+    return fd < 0 ? NULL : fdopen(fd, "w");
+}
+
 static FILE *open_file(const char *path)
 {
-    FILE *file = fopen(path, "w");
+    remove_at_end();
+    FILE *file = is_replaceable(path) ? open_temporary(path) : fopen(path, "w");
 
     if (file == NULL)
-        fail("%s: %s", path, strerror(errno));
+        end_with(errno == ENOSPC || errno == EDQUOT ? 1 : 2, "%s: %s", path, strerror(errno));
     return file;
 }
 
 static void close_file(FILE * file, const char *path)
 {
-    if (fflush(file) || ferror(file) || fclose(file))
+    if (fflush(file) || ferror(file) || (temporary && fsync(fileno(file))) || fclose(file) ||
+        (temporary && rename(temporary, target)))
         give_up("%s: %s", path, strerror(errno));
+
+    char *name = temporary;
+    temporary = NULL;
+    free(name);
+    free(target);
+    target = NULL;
 }
 
 /* -- trace: hosts are processes and ranks threads; a message is an arrow from one slice to another -- */

@@ -81,7 +81,7 @@ def shown(show: Callable[[], None], outputs: Outputs) -> None:
         show()
         click.echo(nl=False)  # flush
     except OSError as error:
-        if not outputs.num_records or outputs.errors:
+        if not outputs.holds or outputs.errors:
             raise
         common.drop_standard_output()
         text = f"standard output: {error.strerror}; {outputs.summary()}"
@@ -321,14 +321,16 @@ def run(
         on_site = nullcontext(launcher_site(launch_command or "", links))
     try:
         with progress_bar() as progress, on_site as where:
-            measurement.run(where, progress, lambda: written.write(result(False, False)))
+            measurement.run(
+                where, progress, lambda: written.write(result(False, False), measurement.missing)
+            )
     except (Failure, KeyboardInterrupt, SystemExit) as error:
         there = result(False)
-        written.write(there)
+        written.write(there, measurement.missing)
         if there["records"]:
             with contextlib.suppress(OSError):
                 print_tables({"": there})
-        ended(error, written.summary(measurement.missing))
+        ended(error, written.summary())
     done = result(True)
     written.write(done)
     shown(lambda: print_tables({"": done}) if done["records"] else None, written)

@@ -82,29 +82,33 @@ class Outputs:
         for path in paths:
             check_output(path)
         self.paths = paths
-        self.num_records = 0  # that have been written
+        self.holds: dict[str, str] = {}  # of those that have been written, in words
         self.errors: dict[str, str] = {}
 
-    def write(self, result: Result) -> None:
-        if not result["records"]:
+    def write(self, result: Result, missing: str = "") -> None:
+        """missing: what the result has not, in words."""
+        num = len(result["records"])
+        if not num:
             return
         for path in self.paths:
+            before = self.holds.get(path)
+            kept = f"it holds what was written before: {before}" if before else files.NOTHING
             try:
                 text = (as_csv if Path(path).suffix == ".csv" else as_json)(result)
-                files.write(path, text)
+                files.write(path, text, kept)
             except Failure as error:
                 self.errors[path] = str(error)
             else:
                 self.errors.pop(path, None)
-                self.num_records = len(result["records"])
+                self.holds[path] = f"{num} record{'' if num == 1 else 's'}{missing}"
 
-    def summary(self, missing: str = "") -> str:
+    def summary(self) -> str:
         """What is there, in words."""
-        written = [path for path in self.paths if path not in self.errors]
-        if not self.num_records or not written:
-            return "nothing was written"
-        plural = "" if self.num_records == 1 else "s"
-        return f"{', '.join(written)}: {self.num_records} record{plural}{missing}"
+        paths: dict[str, list[str]] = {}
+        for path, words in self.holds.items():
+            paths.setdefault(words, []).append(path)
+        there = [f"{', '.join(of)}: {words}" for words, of in paths.items()]
+        return "; ".join(there) or files.NOTHING
 
     def check(self) -> None:
         """Raises the first error."""

@@ -23,6 +23,7 @@ MAX_NESTING = 64
 SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # as JSON may write it
 # exit status: what the user has to change, the command line or a file that it names
 WRONG = 2
+NOTHING = "nothing was written"
 
 
 class Failure(Exception):
@@ -254,12 +255,12 @@ def launches_folder(folder: Path, busy: str) -> Iterator[None]:
         yield
 
 
-def write(path: str | os.PathLike[str], data: str | bytes) -> None:
+def write(path: str | os.PathLike[str], data: str | bytes, kept: str = NOTHING) -> None:
     """Write `data` so that `path` holds all of it or what it held before: a new file beside it takes
     its place when it is complete. "-" is standard output; what is not a regular file (/dev/null, a
     pipe) is written to directly.
 
-    Raises Failure where that fails: no permission, disk full."""
+    Raises Failure where that fails: no permission, disk full. It ends with `kept`, what is there then."""
     data = data.encode() if isinstance(data, str) else data
     if path == "-":
         sys.stdout.flush()
@@ -276,7 +277,7 @@ def write(path: str | os.PathLike[str], data: str | bytes) -> None:
             return
         _replace(target, data)
     except OSError as error:
-        raise Failure(f"{path}: {error.strerror or error}; nothing was written") from None
+        raise Failure(f"{path}: {error.strerror or error}; {kept}") from None
     except ValueError:
         raise InputError(short(path), "found a NUL byte in the file's name") from None
 

@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from topo_common import files
+from topo_common import cli, files
 from topo_common.files import InputError
 from topo_common.text import short
 
@@ -48,7 +48,8 @@ class Point:
 def read_csv(path: str) -> list[Point]:
     """The rows of a CSV file whose first line has the names REQUIRED, and any of OPTIONAL (hosts: one a
     rank); topo-bench's are such, too. Lines that begin with # are comments. What was measured twice
-    has the median. Raises InputError for what cannot be, is cut off, or contradicts itself."""
+    has the median. Raises InputError for what cannot be, is cut off, or contradicts itself; warns of a
+    last row that may be."""
     text = files.read_text(path)
     if text.startswith("#START topo-bench") and "\n#END" not in text:
         raise InputError(path, "found no line #END: the measurement did not come to its end")
@@ -78,6 +79,9 @@ def read_csv(path: str) -> list[Point]:
             raise InputError(path, what, here)
     if not times:
         raise InputError(path, "found no measurement below the names of the columns")
+    if text.endswith(f"\n{line}"):
+        what = "found no newline at its end, expected one; is the file cut off?"
+        cli.complain("topo-tune", f"warning: {path}: {here}: {what}")
     return list(merged(times))
 
 

@@ -151,6 +151,30 @@ static int allgather_again(void)
     return is_right;
 }
 
+/* One process in place has nothing to copy: its starts must leave alone a type that is gone. */
+static int allgather_in_place(void)
+{
+    int data[2] = { 10 + rank, 20 + rank };
+    MPI_Datatype type, others[3];
+    MPI_Request req;
+
+    MPI_Type_contiguous(2, MPI_INT, &type);
+    MPI_Type_commit(&type);
+    MPI_Allgather_init(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, data, 1, type, MPI_COMM_SELF,
+                       MPI_INFO_NULL, &req);
+    MPI_Type_free(&type);
+    for (int start = 0; start < 3; start++) {
+        MPI_Start(&req);
+        MPI_Wait(&req, MPI_STATUS_IGNORE);
+        MPI_Type_vector(2, 1, 2, MPI_INT, &others[start]);
+        MPI_Type_commit(&others[start]);
+    }
+    MPI_Request_free(&req);
+    for (int start = 0; start < 3; start++)
+        MPI_Type_free(&others[start]);
+    return data[0] == 10 + rank && data[1] == 20 + rank;
+}
+
 /* The block of one process goes to where displs says. */
 static int allgatherv_alone(void)
 {
@@ -162,6 +186,24 @@ static int allgatherv_alone(void)
     MPI_Iallgatherv(&in, 1, MPI_INT, out, &count, &displ, MPI_INT, MPI_COMM_SELF, &req);
     MPI_Wait(&req, MPI_STATUS_IGNORE);
     return out[0] == 0 && out[1] == 0 && out[2] == in && out[3] == in;
+}
+
+/* The error goes to the handler of the communicator, not to that of MPI_COMM_WORLD. */
+static int error_handler(void)
+{
+    int data[10] = { 0 }, err, class;
+    MPI_Request req;
+    MPI_Comm comm;
+
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    err = MPI_Ibcast(data, rank ? 5 : 10, MPI_INT, 0, comm, &req);
+    if (!err)
+        err = MPI_Wait(&req, MPI_STATUS_IGNORE);
+    MPI_Error_class(err, &class);
+    MPI_Comm_free(&comm);
+    return rank == 0 || class == MPI_ERR_TRUNCATE || class == MPI_ERR_OTHER;
 }
 
 /* With a radix far above the number of ranks */
@@ -202,7 +244,8 @@ static const struct {
     { "reduce_scatter", reduce_scatter }, { "empty_type", empty_type },
     { "ibarrier_radix", ibarrier_radix }, { "gather_again", gather_again },
     { "scatter_again", scatter_again }, { "allgather_again", allgather_again },
-    { "allgatherv_alone", allgatherv_alone }
+    { "allgather_in_place", allgather_in_place }, { "allgatherv_alone", allgatherv_alone },
+    { "error_handler", error_handler }, { "error_handler_topo", error_handler }
 };
 
 int main(int argc, char **argv)

@@ -4,14 +4,15 @@
 
 /* What becomes of the ranks that wait for one that was killed.
  *
- *   peers --collective alltoall|alltoallv|gather|scatter|allreduce --victim RANK [--form blocking|init]
+ *   peers --collective alltoall|alltoallv|gather|scatter|allreduce|bcast --victim RANK
+ *         [--form blocking|init|revoke]    revoke: the victim lives, and revokes the communicator
  *         [--out FILE]         each rank writes to FILE.RANK: mpiexec loses what comes after a death
  *
  * After some calls that all take part in, the victim kills itself, and the others go on to call, on a
  * communicator that returns errors. Each rank prints, before, and when it gets an error and ends:
  *
  *   START rank=R pid=P
- *   ERROR rank=R class=C */
+ *   ERROR rank=R class=C     REVOKED in the place of the number, where it is that */
 
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -34,6 +35,8 @@ static int call(const char *collective, MPI_Comm comm)
         return MPI_Alltoallv(in, counts, displs, MPI_INT, out, counts, displs, MPI_INT, comm);
     if (!strcmp(collective, "gather"))
         return MPI_Gather(in, BLOCK, MPI_INT, out, BLOCK, MPI_INT, 0, comm);
+    if (!strcmp(collective, "bcast"))
+        return MPI_Bcast(in, BLOCK, MPI_INT, 0, comm);
     if (!strcmp(collective, "allreduce"))
         return MPI_Allreduce(in, out, BLOCK, MPI_INT, MPI_SUM, comm);
     return MPI_Scatter(in, BLOCK, MPI_INT, out, BLOCK, MPI_INT, 0, comm);
@@ -43,7 +46,7 @@ int main(int argc, char **argv)
 {
     const char *collective = "alltoall", *out_file = NULL;
     char path[4096];
-    int rank, size, victim = 1, is_init = 0, err = MPI_SUCCESS, class;
+    int rank, size, victim = 1, is_init = 0, does_revoke = 0, err = MPI_SUCCESS, class;
     MPI_Comm comm;
     MPI_Request req = MPI_REQUEST_NULL;
 
@@ -55,8 +58,10 @@ int main(int argc, char **argv)
             victim = atoi(argv[i + 1]);
         else if (!strcmp(argv[i], "--out"))
             out_file = argv[i + 1];
-        else if (!strcmp(argv[i], "--form"))
+        else if (!strcmp(argv[i], "--form")) {
             is_init = !strcmp(argv[i + 1], "init");
+            does_revoke = !strcmp(argv[i + 1], "revoke");
+        }
     }
     signal(SIGUSR1, SIG_IGN);   /* by which mpiexec tells the others */
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -87,7 +92,10 @@ int main(int argc, char **argv)
             MPI_Barrier(comm);
             if (rank == victim) {
                 usleep(20000);  /* the others wait by now */
-                raise(SIGKILL);
+                if (!does_revoke)
+                    raise(SIGKILL);
+                MPIX_Comm_revoke(comm);
+                break;
             }
         }
         if (is_init) {
@@ -98,7 +106,15 @@ int main(int argc, char **argv)
         }
     }
     MPI_Error_class(err, &class);
-    printf("ERROR rank=%d class=%d\n", rank, class);
+    if (class == MPIX_ERR_REVOKED)
+        printf("ERROR rank=%d class=REVOKED\n", rank);
+    else
+        printf("ERROR rank=%d class=%d\n", rank, class);
     fflush(stdout);
-    _exit(3);
+    if (!does_revoke)
+        _exit(3);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Comm_free(&comm);
+    MPI_Finalize();
+    return 0;
 }

@@ -265,6 +265,19 @@ def test_report_and_file_tell_what_was_learnt(
         assert float(row["time_us"]) == pytest.approx(float(usec), abs=0.06) and float(usec) > 0
 
 
+def test_a_full_disk_leaves_the_old_file(
+    run_mpi: Launch, program: Path, env: Env, tmp_path: Path
+) -> None:
+    path = tmp_path / "learnt.csv"
+    path.write_text("old\n")
+    limited = "trap '' XFSZ; ulimit -f 0; exec \"$@\""
+    job = run_mpi(
+        *("sh", "-c", limited, "sh", program, "allgather:16384:45"), n=N, env={**env, FILE: path}
+    )
+    assert job.returncode == 0 and "learnt.csv: cannot be written: " in job.stderr, job.stderr
+    assert path.read_text() == "old\n" and list(tmp_path.glob("learnt.csv*")) == [path]
+
+
 def test_topo_tune_fits_what_was_learnt(run: Callable[..., Job], env: Env, tmp_path: Path) -> None:
     """Of nine ranks on six hosts, by turns, and of the half of them: each rule is for what was tried there."""
     path = tmp_path / "learnt.csv"

@@ -257,7 +257,9 @@ def test_lost_messages_of_more_ranks(
     "name, place",
     [
         *((name, "racks") for name in LAUNCHES),
-        *((name, "two hosts") for name in OF_EACH_WAY if not LAUNCHES[name].env.get(AUTO)),  # needs rates
+        *(
+            (name, "two hosts") for name in OF_EACH_WAY if not LAUNCHES[name].env.get(AUTO)
+        ),  # needs rates
     ],
 )
 def test_faults_of_every_rank(survey: Survey, well_ended: set[str], name: str, place: str) -> None:

@@ -59,3 +59,33 @@ def test_given_back(mapped: Mapped, block: str) -> None:
     long, short, calls = mapped(block)
     assert short < long / 4
     assert calls == COMMS * 601
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        {"ALLREDUCE": "topo_recursive_doubling", "REDUCE": "topo_binomial"},
+        {"ALLREDUCE": "topo_reduce_scatter_allgather", "REDUCE": "topo_chain"},
+        dict.fromkeys(
+            ["ALLREDUCE", "REDUCE", "REDUCE_SCATTER", "REDUCE_SCATTER_BLOCK"], "rack_lanes"
+        ),
+        dict.fromkeys(["REDUCE_SCATTER", "REDUCE_SCATTER_BLOCK"], "topo_recursive_halving"),
+    ],
+)
+def test_of_elements_between_others(run_mpi: Launch, build_mpi: Build, of: dict[str, str]) -> None:
+    """A column takes 16 bytes of a matrix, though from its first to its last one there are 40,000. Memory for
+    what comes goes by the former: the whole is 80 KB, and 5,000 columns times 40,000 bytes are 200 MB."""
+    job = run_mpi(
+        *(build_mpi(HERE / "columns.c"), 5000, 2),
+        n=5,
+        env={
+            "MPIR_CVAR_NUM_CLIQUES": 3,
+            **{f"MPIR_CVAR_{name}_INTRA_ALGORITHM": algorithm for name, algorithm in of.items()},
+        },
+    )
+    assert job.returncode == 0, job.stdout + job.stderr
+    for name, algorithm in of.items():
+        calls = re.search(rf"coll_topo_{name.lower()}_{algorithm}_calls min=(\d+)", job.stdout)
+        assert calls and int(calls[1]) > 0, (name, job.stdout)
+    if len(of) == 4:  # all of ours
+        assert max(map(int, re.findall(r"^PEAK rank=\d+ kib=(\d+)$", job.stdout, re.M))) < 160_000

@@ -71,6 +71,30 @@ def test_job_ends(run_mpi: Launch, peers: Path, collective: str, form: str) -> N
         assert job.stdout.count("START ") == N
 
 
+@pytest.mark.parametrize(
+    "collective, by",
+    [
+        ("bcast", "topo_binomial"),
+        ("bcast", "topo_chain"),
+        ("bcast", "topo_linear"),
+        ("bcast", "rack_lanes"),
+        ("scatter", "rack_leader"),
+    ],
+)
+def test_revoked(run_mpi: Launch, peers: Path, collective: str, by: str) -> None:
+    """Those who wait in shared memory for one that has revoked the communicator leave the call, and tell those
+    who wait for them. (MPICH's own broadcast waits for ever with four ranks.)"""
+    job = run_mpi(
+        *(peers, "--collective", collective, "--form", "revoke", "--victim", 0),
+        n=4,  # on two hosts: {0, 2}, {1, 3}
+        timeout=20,
+        env={"MPIR_CVAR_NUM_CLIQUES": 2, f"MPIR_CVAR_{collective.upper()}_INTRA_ALGORITHM": by},
+    )
+    assert job.returncode == 0, job.stdout + job.stderr
+    found = dict(re.findall(r"^ERROR rank=([123]) class=(\w+)$", job.stdout, re.M))
+    assert len(found) == 3 and found["2"] == "REVOKED", job.stdout
+
+
 def cpu_seconds(pid: str) -> float:
     """Of a process, 0 if it is gone"""
     try:

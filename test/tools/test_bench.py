@@ -25,6 +25,7 @@ REPO = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPO / "bench"), str(REPO / "maint")]
 
 from topo_bench_py import bounds, cli, files, measure, settings, sites, stats, suite
+from topo_common import files as common_files
 
 QUICK = ("--repetitions", "3", "--min-repetitions", "3", "--warmup", "1")
 QUICK_C = ("-n", "3", "-m", "3", "-w", "1")
@@ -1452,6 +1453,57 @@ def test_full_disk_keeps_the_old_file(tool: Any, mpiexec: Path, tmp_path: Path) 
     assert "64K" in done.stdout  # the measurement itself is shown
     assert result.read_text() == "old"
     assert list(tmp_path.iterdir()) == [result]
+
+
+def test_disk_that_fills_later(tool: Any, mpiexec: Path, tmp_path: Path) -> None:
+    """What is told is what the file holds: the launches before, whatever ended the last one."""
+    result, once = tmp_path / "r.json", tmp_path / "once"
+    holds = "2 records, 1 of 2 launches done"
+    for last, told in (
+        ("true", f"{result}: File too large; it holds what was written before: {holds}"),
+        ("exit 3", f"; {result}: {holds}"),
+    ):
+        full = f"prlimit --fsize=1024: --pid $PPID; {last}"
+        script = f'if [ -e {once} ]; then {full}; fi; touch {once}; exec "$@"'
+        done = tool(
+            *("run", "--launch", f"sh -c '{script}' sh {mpiexec} -n 2", "--rounds", 2),
+            *("-s", "1K:2K", "-o", result, *QUICK),
+            variables={"PYTHONDONTWRITEBYTECODE": "1"},
+        )
+        one_line_error(done, 1, told)
+        assert "nothing was written" not in done.stderr
+        there = files.read_result(result)
+        assert not there["complete"] and [r["launches"] for r in there["records"]] == [1, 1]
+        assert sorted(tmp_path.iterdir()) == [once, result]
+        once.unlink()
+
+
+def test_outputs_tell_what_each_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = files.Outputs((str(tmp_path / "a.json"), str(tmp_path / "b.json")))
+    assert written.summary() == "nothing was written"
+    one, two = ({"format": 1, "records": [{}] * n} for n in (1, 2))
+    written.write(one, ", 1 of 2 launches done")
+    replace = common_files._replace
+
+    def full(target: str, data: bytes) -> None:
+        if target.endswith("b.json"):
+            raise OSError(28, "No space left on device")
+        replace(target, data)
+
+    monkeypatch.setattr(common_files, "_replace", full)
+    written.write(two)
+    a, b = written.paths
+    assert written.summary() == f"{a}: 2 records; {b}: 1 record, 1 of 2 launches done"
+    with pytest.raises(common_files.Failure) as error:
+        written.check()
+    assert str(error.value) == (
+        f"{b}: No space left on device; it holds what was written before: "
+        "1 record, 1 of 2 launches done"
+    )
+    monkeypatch.undo()
+    written.write(two)
+    written.check()
+    assert written.summary() == f"{a}, {b}: 2 records"
 
 
 def interrupted(

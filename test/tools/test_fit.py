@@ -140,6 +140,31 @@ def test_bad_tables(tmp_path: Path, text: str, words: str) -> None:
     assert not (tmp_path / "tuning.json").exists()
 
 
+def test_a_table_that_may_be_cut_off(tmp_path: Path) -> None:
+    """Wherever in its last line a table is cut, that is refused or told; so is a whole last line, for
+    nothing tells it from one of which the end of a name or number is missing."""
+    text = table()
+    assert run(tmp_path, text).stderr == ""
+    last = text.count("\n")
+    begin = text.rindex("\n", 0, -1) + 1
+    for end in range(begin + 1, len(text)):
+        done = run(tmp_path, text[:end])
+        assert done.stderr.count("\n") == 1
+        if text[begin:end].count(",") == NAMES.count(","):
+            assert done.returncode == 0 and f"warning: {tmp_path / 'times.csv'}: " in done.stderr
+            found = f"line {last}: found no newline at its end, expected one; is the file cut off?"
+        else:
+            assert (done.returncode, done.stdout) == (2, "")
+            found = (
+                f"line {last}: found {text[begin:end].count(',') + 1} fields, expected 7; is the"
+            )
+        assert found in done.stderr
+    # of rows nothing is missing here
+    for more in ("# a comment", "#END 6 records", "  "):
+        assert run(tmp_path, text + more).stderr == ""
+    assert run(tmp_path, text.replace("\n", "\r\n")).stderr == ""
+
+
 def test_two_sites_have_no_common_rules(tmp_path: Path) -> None:
     lines = table().splitlines()
     text = "".join(

@@ -3,10 +3,14 @@
 
 import itertools
 import json
+import os
 import random
 import re
+import resource
+import signal
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
@@ -610,3 +614,73 @@ def test_lost_output(bindir: Path) -> None:
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert done.returncode == 1
         assert done.stderr == "topo-sim: /dev/full: No space left on device\n"
+
+
+@pytest.mark.parametrize("option", ["--trace", "--draw"])
+@pytest.mark.parametrize("has_old", [True, False])
+def test_full_disk_keeps_the_old_file(
+    bindir: Path, sim: Sim, tmp_path: Path, option: str, has_old: bool
+) -> None:
+    """The limit on the size of files stands in for a full disk."""
+    path = tmp_path / "file"
+    if has_old:
+        path.write_text("old")
+    words = [str(bindir / "topo-sim"), *SITE, option, str(path)]
+    done = subprocess.run(
+        words,
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024)),
+    )
+    assert (done.returncode, done.stderr) == (1, f"topo-sim: {path}: File too large\n")
+    assert list(tmp_path.iterdir()) == ([path] if has_old else [])
+    if has_old:
+        assert path.read_text() == "old"
+    assert sim(*SITE, option, path).returncode == 0
+    assert list(tmp_path.iterdir()) == [path] and path.stat().st_size > 1024
+    assert path.stat().st_mode & 0o777 == 0o666 & ~current_umask()
+
+
+def current_umask() -> int:
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask
+
+
+def test_files_that_cannot_be_replaced(bindir: Path, sim: Sim, tmp_path: Path) -> None:
+    """They are written to directly; of a link, what it leads to is replaced."""
+    path, link = tmp_path / "file", tmp_path / "link"
+    done = sim(*SITE, "--draw", path)
+    whole = path.read_text()
+    assert done.returncode == 0 and whole.endswith("</svg>\n")
+    piped = sim(*SITE, "--draw", "/dev/stdout")
+    assert piped.returncode == 0 and piped.stdout == whole + done.stdout
+    assert sim(*SITE, "--draw", "/dev/null").stdout == done.stdout
+    assert Path("/dev/null").is_char_device()
+    with path.open("a") as file:  # standard output is a file, and stays it
+        words = [str(bindir / "topo-sim"), *SITE, "--draw", "/dev/stdout"]
+        subprocess.run(words, stdout=file, check=True)
+    assert path.read_text() == whole + done.stdout
+    link.symlink_to("file")
+    for before in ("old", None):  # the second time the link leads to nothing
+        path.write_text(before) if before else path.unlink()
+        assert sim(*SITE, "--draw", link).returncode == 0
+        assert link.is_symlink() and path.read_text() == whole
+    assert sorted(tmp_path.iterdir()) == [path, link]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_while_a_file_is_written(bindir: Path, tmp_path: Path, number: int) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+    args = ["--racks", "25x20", *RATES, "-c", "alltoall", "-a", "pairwise", "-b", "1"]
+    process = subprocess.Popen(
+        [bindir / "topo-sim", *args, "--trace", path], stderr=subprocess.PIPE
+    )
+    while len(list(tmp_path.iterdir())) == 1 and process.poll() is None:
+        time.sleep(0.001)
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode == -number
+    assert list(tmp_path.iterdir()) == [path] and path.read_text() == "old"

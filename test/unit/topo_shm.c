@@ -198,6 +198,8 @@ void MPII_Topo_out_of_memory(const char *where)
 
 /* ---------------------------------------------------------------- memory */
 
+__typeof__(MPIR_Process) MPIR_Process;
+
 /* In place of topo_shm.c */
 int MPII_Topo_shm_create(MPIR_Comm * comm_ptr, const int ranks[], int n, int tag, size_t bytes,
                          MPII_Topo_shm_t ** shm_, MPII_Topo_attr_t * attr)
@@ -212,6 +214,7 @@ int MPII_Topo_shm_create(MPIR_Comm * comm_ptr, const int ranks[], int n, int tag
     shm->bytes = bytes;
     shm->waits_for = shared->waits_for;
     shm->waker = shared->waker;
+    shm->revoked = &comm_ptr->revoked;
     shm->may_spin = MPIR_CVAR_COLL_TOPO_SPIN_USEC > 0;
     check(MPII_Topo_shm_name_waker(shm->waker[shm->index]) == 0, "no socket", shm->index, 0, 0);
     meet(1);    /* all have named theirs */

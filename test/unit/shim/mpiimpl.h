@@ -37,6 +37,7 @@ typedef int MPI_Op;
 #define MPI_ERR_TRUNCATE 14
 #define MPI_ERR_OTHER 15
 #define MPIX_ERR_PROC_FAILED 101
+#define MPIX_ERR_REVOKED 103
 #define MPI_BYTE 1
 #define MPI_STATUS_IGNORE NULL
 #define MPI_IN_PLACE ((void *) -1)
@@ -100,6 +101,12 @@ extern int MPIR_IS_THREADED;
 
 /* -- communicators -- */
 
+extern struct {
+    int size;
+    int *coords;
+    int coords_dims;
+} MPIR_Process;
+
 typedef struct MPIR_Request MPIR_Request;
 enum MPIR_sched_type { MPIR_SCHED_INVALID };
 typedef int MPIR_Errflag_t;
@@ -122,6 +129,7 @@ typedef enum {
 
 typedef struct MPIR_Comm {
     int rank, local_size, remote_size;
+    int revoked;
     MPIR_Comm_kind_t comm_kind;
     MPIR_Comm_hierarchy_kind_t hierarchy_kind;
     struct MPIR_Comm *node_comm;
@@ -160,10 +168,6 @@ int MPID_Issend(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int 
 int MPID_Send(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int tag, MPIR_Comm * comm,
               int attr, MPIR_Request ** request);
 uint64_t MPIR_Group_rank_to_lpid(MPIR_Group * group, int rank);
-extern struct {
-    int *coords;
-    int coords_dims;
-} MPIR_Process;
 #define MPL_pof2(number) (1 << (31 - __builtin_clz(number)))
 #endif
 

@@ -9,6 +9,7 @@ mpi_core_sources += \
     src/mpi/coll/src/csel_algo.c    \
     src/mpi/coll/src/csel_auto.c    \
     src/mpi/coll/src/csel_grammar.c \
+    src/mpi/coll/src/csel_learnt.c  \
     src/mpi/coll/src/csel_parse.c   \
     src/mpi/coll/src/csel_search.c  \
     src/mpi/coll/src/csel_tree.c    \

@@ -74,146 +74,16 @@ typedef struct MPII_Csel_adapt {
 
 int MPII_Csel_is_adaptive;
 
-/* -- what was learnt, on rank 0 of MPI_COMM_WORLD, for MPI_Finalize -- */
-
-typedef struct lesson {
-    struct lesson *next;
-    int coll_type, num_ranks, num_hosts;
-    MPI_Aint bytes;
-    const char *placement, *name;
-    int num_trials, num_stays;  /* it was tried, and stayed */
-    double usec;                /* of all trials */
-} lesson_t;
-
-static lesson_t *lessons, **last_lesson = &lessons;
-static MPL_initlock_t lock = MPL_INITLOCK_INITIALIZER;
-
-/* Of ranks on hosts, which are numbered by their lowest rank */
-static const char *placement_name(const MPII_Topo_place_t * place)
-{
-    bool is_block = true, is_cyclic = true;
-
-    for (int i = 0; i < place->num_ranks; i++) {
-        is_block = is_block && (i == 0 || place->host_of_rank[i] >= place->host_of_rank[i - 1]);
-        is_cyclic = is_cyclic && place->host_of_rank[i] == i % place->num_hosts;
-    }
-    return is_block ? "block" : is_cyclic ? "cyclic" : "other";
-}
-
-static lesson_t *find_lesson(const lesson_t * like)
-{
-    lesson_t *lesson;
-
-    for (lesson = lessons; lesson; lesson = lesson->next) {
-        if (lesson->coll_type == like->coll_type && lesson->bytes == like->bytes &&
-            lesson->num_ranks == like->num_ranks && lesson->num_hosts == like->num_hosts &&
-            !strcmp(lesson->placement, like->placement) && !strcmp(lesson->name, like->name))
-            return lesson;
-    }
-    lesson = MPL_malloc(sizeof(*lesson), MPL_MEM_COLL);
-    if (lesson) {
-        *lesson = *like;
-        *last_lesson = lesson;
-        last_lesson = &lesson->next;
-    }
-    return lesson;
-}
-
-static bool is_printed(void)
-{
-    return MPIR_CVAR_COLL_SELECTION_REPORT == MPIR_CVAR_COLL_SELECTION_REPORT_print;
-}
-
-/* A copy of MPIR_CVAR_COLL_TOPO_ADAPT_FILE, NULL where that is empty: MPI_T_finalize, before MPI_Finalize, has
- * CVARs that are strings forgotten. */
-static char *path;
-
 void MPII_Csel_adapt_init(void)
 {
     MPII_Csel_is_adaptive = 1;
-    if (MPIR_CVAR_COLL_TOPO_ADAPT_FILE && *MPIR_CVAR_COLL_TOPO_ADAPT_FILE)
-        path = MPL_strdup(MPIR_CVAR_COLL_TOPO_ADAPT_FILE);
-}
-
-static void learn(MPIR_Comm * comm_ptr, const adapt_t * adapt)
-{
-    const MPII_Csel_decision_t *decision = adapt->decision;
-    const MPII_Topo_place_t *place;
-    TOPO_COLL_ATTR_NEW;
-
-    if (MPIR_Process.rank != 0 || !(is_printed() || path) ||
-        MPII_Topo_comm_place(comm_ptr, &place, attr) != MPI_SUCCESS)
-        return;
-    for (int i = 0; i < decision->num_candidates; i++) {
-        lesson_t like = {
-            .coll_type = decision->coll_type,
-            .num_ranks = place->num_ranks,
-            .num_hosts = place->num_hosts,
-            .bytes = decision->bytes,
-            .placement = placement_name(place),
-            .name = decision->candidates[i].name,
-        };
-        MPL_initlock_lock(&lock);
-        lesson_t *lesson = find_lesson(&like);
-        if (lesson) {
-            lesson->num_trials++;
-            lesson->num_stays += i == adapt->choice;
-            lesson->usec += adapt->agreed_ns[i] / 1e3;
-        }
-        MPL_initlock_unlock(&lock);
-    }
-}
-
-static void print_lessons(void)
-{
-    fprintf(stderr, "[mpich] adaptation: %6s %6s  %-20s %6s %6s %-7s %9s  %-24s %s\n", "TRIALS",
-            "STAYED", "COLLECTIVE", "RANKS", "HOSTS", "PLACED", "BYTES", "ALGORITHM", "MEAN_US");
-    for (const lesson_t * lesson = lessons; lesson; lesson = lesson->next)
-        fprintf(stderr, "[mpich] adaptation: %6d %6d  %-20s %6d %6d %-7s %9ld  %-24s %.1f\n",
-                lesson->num_trials, lesson->num_stays, MPII_Csel_collectives[lesson->coll_type],
-                lesson->num_ranks, lesson->num_hosts, lesson->placement, (long) lesson->bytes,
-                lesson->name, lesson->usec / lesson->num_trials);
-    fflush(stderr);
-}
-
-static void write_lessons(void)
-{
-    FILE *file = fopen(path, "w");
-    char text[1024];
-    bool is_good = file != NULL;
-
-    if (file) {
-        fprintf(file, "collective,hosts,ranks,bytes,placement,algorithm,time_us\n");
-        for (const lesson_t * lesson = lessons; lesson; lesson = lesson->next)
-            fprintf(file, "%s,%d,%d,%ld,%s,%s,%.3f\n", MPII_Csel_collectives[lesson->coll_type],
-                    lesson->num_hosts, lesson->num_ranks, (long) lesson->bytes, lesson->placement,
-                    lesson->name, lesson->usec / lesson->num_trials);
-        is_good = !ferror(file);
-        is_good = fclose(file) == 0 && is_good;
-    }
-    if (!is_good) {
-        snprintf(text, sizeof(text), "MPIR_CVAR_COLL_TOPO_ADAPT_FILE: %.500s: cannot be written: %s",
-                 path, strerror(errno));
-        MPII_Topo_warn(text);
-    }
+    MPII_Csel_learnt_init();
 }
 
 void MPII_Csel_adapt_finalize(void)
 {
-    if (MPII_Csel_is_adaptive && MPIR_Process.rank == 0) {
-        if (is_printed() && lessons)
-            print_lessons();
-        if (path)
-            write_lessons();
-    }
-    MPL_free(path);
-    path = NULL;
-    for (lesson_t * lesson = lessons, *next; lesson; lesson = next) {
-        next = lesson->next;
-        MPL_free(lesson);
-    }
-    lessons = NULL;
-    last_lesson = &lessons;
+    if (MPII_Csel_is_adaptive)
+        MPII_Csel_learnt_finalize();
     MPII_Csel_is_adaptive = 0;
 }
 
@@ -310,7 +180,7 @@ static void settle(MPIR_Comm * comm_ptr, adapt_t * adapt)
         << MPL_MIN(adapt->num_trials, MAX_DOUBLINGS);
     adapt->num_trials++;
     adapt->last_trial = adapt->calls;
-    learn(comm_ptr, adapt);
+    MPII_Csel_learn(comm_ptr, adapt->decision, adapt->choice, adapt->agreed_ns);
 }
 
 /* After a check: whether there is to be a trial */

@@ -10,7 +10,7 @@
 #include "topo_auto.h"
 
 /* What topo_auto decides for a place (csel_auto.c), and what communicators learn of it since
- * (csel_adapt.c) */
+ * (csel_adapt.c, csel_learnt.c) */
 
 #define MPII_CSEL_MAX_CANDIDATES 4
 
@@ -37,5 +37,14 @@ typedef struct {
 /* What runs a call on a communicator that tries the candidates of a decision; NULL: it does not. */
 void *MPII_Csel_adapt_select(const MPIR_Csel_coll_sig_s * coll_sig,
                              const MPII_Csel_decision_t * decision, MPII_Csel_container_s * stock);
+
+/* -- csel_learnt.c -- */
+
+void MPII_Csel_learnt_init(void);
+/* After a trial: the candidate that stays, and the times of all */
+void MPII_Csel_learn(MPIR_Comm * comm_ptr, const MPII_Csel_decision_t * decision, int choice,
+                     const int64_t ns[]);
+/* Print it, and write it to MPIR_CVAR_COLL_TOPO_ADAPT_FILE, as far as these are wanted. */
+void MPII_Csel_learnt_finalize(void);
 
 #endif /* CSEL_AUTO_H_INCLUDED */

@@ -150,6 +150,9 @@ int MPII_Topo_wait_bytes(MPIR_Request ** request, MPI_Aint * bytes, MPII_Topo_at
 int MPII_Topo_wait(MPIR_Request ** request, MPII_Topo_attr_t * attr);
 /* The same for one that is complete. */
 int MPII_Topo_end_request(MPIR_Request ** request, MPI_Aint * bytes, MPII_Topo_attr_t * attr);
+/* As MPIC_Isend; *request is NULL where it fails, since nothing completes what goes to a process that has died. */
+int MPII_Topo_isend(const void *buf, MPI_Aint count, MPI_Datatype datatype, int dest, int tag,
+                    MPIR_Comm * comm_ptr, MPIR_Request ** request, MPII_Topo_attr_t * attr);
 /* Receive a message. */
 int MPII_Topo_recv(void *buf, MPI_Aint count, MPI_Datatype datatype, int source, int tag,
                    MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);

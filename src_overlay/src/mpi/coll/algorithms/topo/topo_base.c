@@ -55,7 +55,7 @@ void MPII_Topo_need_message(int mpi_errno, const char *where)
 {
     char text[256];
 
-    if (mpi_errno == MPI_SUCCESS || MPIR_ERR_GET_CLASS(mpi_errno) == MPIX_ERR_PROC_FAILED)
+    if (mpi_errno == MPI_SUCCESS || TOPO_IS_FAILURE(MPIR_ERR_GET_CLASS(mpi_errno)))
         return;
     snprintf(text, sizeof(text), "%s: lost a message of a collective, without which nobody can be told what is "
              "wrong", where);
@@ -109,6 +109,16 @@ int MPII_Topo_wait(MPIR_Request ** request, MPII_Topo_attr_t * attr)
     MPI_Aint bytes;
 
     return MPII_Topo_wait_bytes(request, &bytes, attr);
+}
+
+int MPII_Topo_isend(const void *buf, MPI_Aint count, MPI_Datatype datatype, int dest, int tag,
+                    MPIR_Comm * comm_ptr, MPIR_Request ** request, MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPIC_Isend(buf, count, datatype, dest, tag, comm_ptr, request, TOPO_COLL_ATTR);
+
+    if (mpi_errno)
+        *request = NULL;
+    return mpi_errno;
 }
 
 int MPII_Topo_recv(void *buf, MPI_Aint count, MPI_Datatype datatype, int source, int tag,

@@ -69,6 +69,17 @@ static int unpack(call_t * c)
     return MPIR_Localcopy(c->mem, c->count * size, TOPO_BYTE, c->buf, c->count, c->type);
 }
 
+MPI_Aint MPII_Topo_call_span(MPI_Datatype type, MPI_Aint count, MPI_Aint * true_lb)
+{
+    MPI_Aint extent, true_extent;
+
+    MPIR_Datatype_get_extent_macro(type, extent);
+    MPIR_Type_get_true_extent_impl(type, true_lb, &true_extent);
+    if (extent < 0)
+        extent = true_extent;
+    return count * extent + MPL_MAX(true_extent - extent, 0);
+}
+
 void MPII_Topo_call_set_bytes(call_t * c, void *buf, MPI_Aint count, MPI_Datatype type,
                               bool is_input, MPII_Topo_attr_t * attr)
 {

@@ -88,17 +88,16 @@ static piece_t find_piece(const call_t * c, int unit)
 void MPII_Topo_call_join(call_t * c, int num_pieces, MPI_Datatype joined, MPI_Aint per_element)
 {
     int num = c->data.num_blocks * num_pieces;
-    MPI_Aint true_lb, true_extent, extent, *offsets, len = 0;
+    MPI_Aint true_lb, bytes, *offsets, len = 0;
     size_t head = (num + 1) * sizeof(MPI_Aint);
 
     c->per_element = per_element;
     c->piece_len = (MPII_Topo_call_longest_block(c) * per_element + num_pieces - 1) / num_pieces;
     for (int unit = 0; unit < num; unit++)
         len += find_piece(c, unit).count;
-    MPIR_Datatype_get_extent_macro(joined, extent);
-    MPIR_Type_get_true_extent_impl(joined, &true_lb, &true_extent);
+    bytes = MPII_Topo_call_span(joined, len, &true_lb);
     head = (head + MPL_CACHELINE_SIZE - 1) / MPL_CACHELINE_SIZE * MPL_CACHELINE_SIZE;
-    c->mem = MPL_malloc(head + len * MPL_MAX(extent, true_extent), MPL_MEM_BUFFER);
+    c->mem = MPL_malloc(head + bytes, MPL_MEM_BUFFER);
     MPII_TOPO_NEED(c->mem);
     offsets = (MPI_Aint *) c->mem;
     offsets[0] = 0;

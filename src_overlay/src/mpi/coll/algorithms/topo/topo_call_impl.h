@@ -27,6 +27,9 @@ MPI_Aint MPII_Topo_call_segment_bytes(const MPII_Topo_call_t * call);
 /* One vector, of count elements, cut into segments. Returns how many. */
 int MPII_Topo_call_cut_segments(MPII_Topo_call_t * call, MPI_Aint count, MPI_Datatype type);
 
+/* Bytes that elements take in memory, from *true_lb of the first one on */
+MPI_Aint MPII_Topo_call_span(MPI_Datatype type, MPI_Aint count, MPI_Aint * true_lb);
+
 /* The buffer of a call as bytes: itself, or a copy where its type has gaps. */
 void MPII_Topo_call_set_bytes(MPII_Topo_call_t * call, void *buf, MPI_Aint count,
                               MPI_Datatype type, bool is_input, MPII_Topo_attr_t * attr);

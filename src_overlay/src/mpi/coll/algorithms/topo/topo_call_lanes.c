@@ -71,16 +71,14 @@ void MPII_Topo_call_reduce_lanes(call_t * c, const void *sendbuf, void *recvbuf,
                                  MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_order_t *order = NULL;
-    MPI_Aint size, extent, true_lb, true_extent;
+    MPI_Aint size, true_lb;
     int mpi_errno;
 
     if (!MPII_Topo_call_begin_reduce(c, sendbuf, recvbuf, count, datatype, op, root, comm_ptr,
                                      &order, attr))
         return;
     if (comm_ptr->rank != root) {
-        MPIR_Datatype_get_extent_macro(datatype, extent);
-        MPIR_Type_get_true_extent_impl(datatype, &true_lb, &true_extent);
-        c->mem = MPL_malloc(count * MPL_MAX(extent, true_extent), MPL_MEM_BUFFER);
+        c->mem = MPL_malloc(MPII_Topo_call_span(datatype, count, &true_lb), MPL_MEM_BUFFER);
         MPII_TOPO_NEED(c->mem);
         c->data.out = c->mem - true_lb;
         mpi_errno = MPIR_Localcopy(sendbuf, count, datatype, c->data.out, count, datatype);

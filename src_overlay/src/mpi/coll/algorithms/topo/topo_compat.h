@@ -48,6 +48,8 @@ typedef MPIR_Errflag_t MPII_Topo_attr_t;
             TOPO_SET_ERROR(error);                                              \
     } while (0)
 #define TOPO_CLEAR_ERROR TOPO_SET_ERROR(TOPO_ERROR_NONE)
+/* Errors of which all processes learn by themselves */
+#define TOPO_IS_FAILURE(class_) ((class_) == MPIX_ERR_PROC_FAILED || (class_) == MPIX_ERR_REVOKED)
 #define TOPO_ERROR_CLASS \
     (TOPO_ERROR == MPIR_ERR_PROC_FAILED ? MPIX_ERR_PROC_FAILED : MPI_ERR_OTHER)
 
@@ -56,9 +58,10 @@ typedef MPIR_Errflag_t MPII_Topo_attr_t;
 #define TOPO_CHECK_AND_CONTINUE(mpi_errno_, mpi_errno_ret_)                     \
     do {                                                                        \
         if (mpi_errno_) {                                                       \
-            TOPO_ADD_ERROR(MPIX_ERR_PROC_FAILED == MPIR_ERR_GET_CLASS(mpi_errno_) ? \
-                           MPIR_ERR_PROC_FAILED : MPIR_ERR_OTHER);              \
-            int errclass_ = TOPO_ERROR_CLASS;                                   \
+            int errclass_ = MPIR_ERR_GET_CLASS(mpi_errno_);                     \
+            TOPO_ADD_ERROR(TOPO_IS_FAILURE(errclass_) ? MPIR_ERR_PROC_FAILED : MPIR_ERR_OTHER); \
+            if (errclass_ != MPIX_ERR_REVOKED)                                  \
+                errclass_ = TOPO_ERROR_CLASS;                                   \
             MPIR_ERR_SET(mpi_errno_, errclass_, "**fail");                      \
             MPIR_ERR_ADD(mpi_errno_ret_, mpi_errno_);                           \
         }                                                                       \

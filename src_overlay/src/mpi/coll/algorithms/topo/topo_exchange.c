@@ -312,6 +312,8 @@ int MPII_Topo_ex_get(MPIR_Comm * comm_ptr, bool is_nonblocking, MPII_Topo_exchan
     }
     *ex = kept->ptr;
     (*ex)->comm_ptr = comm_ptr;
+    if ((*ex)->shm)
+        (*ex)->shm->revoked = &comm_ptr->revoked;
 
   fn_exit:
     return mpi_errno;

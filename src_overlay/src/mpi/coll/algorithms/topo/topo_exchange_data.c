@@ -115,8 +115,8 @@ int MPII_Topo_exchange_unequal(const MPII_Topo_blocks_t * out, const MPII_Topo_b
                            end, sent[i], TOPO_BYTE);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         /* without content where there is an error, as tags may not tell */
-        mpi_errno = MPIC_Isend(end, TOPO_ERROR == TOPO_ERROR_NONE ? sent[i] : 0, TOPO_BYTE, i,
-                               MPIR_ALLTOALLV_TAG, comm_ptr, &reqs[p + i], TOPO_COLL_ATTR);
+        mpi_errno = MPII_Topo_isend(end, TOPO_ERROR == TOPO_ERROR_NONE ? sent[i] : 0, TOPO_BYTE, i,
+                                    MPIR_ALLTOALLV_TAG, comm_ptr, &reqs[p + i], attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         end += sent[i];
     }

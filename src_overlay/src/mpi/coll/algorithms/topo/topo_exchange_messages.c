@@ -82,8 +82,8 @@ void MPII_Topo_messages_send_whole(MPII_Topo_messages_t * m, const void *buf, MP
     MPII_Topo_attr_t *attr = &m->attr;
     MPIR_Request *req = NULL;
 
-    MPII_Topo_messages_note(m, MPIC_Isend(buf, count, type, rank, m->tag, m->comm_ptr, &req,
-                                          TOPO_COLL_ATTR));
+    MPII_Topo_messages_note(m, MPII_Topo_isend(buf, count, type, rank, m->tag, m->comm_ptr, &req,
+                                               attr));
     m->bytes[m->num] = -1;
     m->reqs[m->num++] = req;
 }

@@ -123,8 +123,8 @@ static int exchange_transit(MPII_Topo_exchange_t * ex, const MPII_Topo_route_t *
             MPII_Topo_route_transit(route, i, send, width, out[i]);
         }
         mpi_errno =
-            MPIC_Isend(out[i], out[i] ? num * width : 0, TOPO_BYTE, route->sends[0][i].to,
-                       MPII_TOPO_EX_TAG, ex->comm_ptr, &reqs[num_recvs + i], TOPO_COLL_ATTR);
+            MPII_Topo_isend(out[i], out[i] ? num * width : 0, TOPO_BYTE, route->sends[0][i].to,
+                            MPII_TOPO_EX_TAG, ex->comm_ptr, &reqs[num_recvs + i], attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     for (int i = 0; i < num_recvs; i++) {

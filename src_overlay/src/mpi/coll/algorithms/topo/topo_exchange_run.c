@@ -25,9 +25,9 @@ static int post(MPII_Topo_exchange_t * ex, const MPII_Topo_wire_t wires[], int n
         MPI_Aint count = TOPO_ERROR == TOPO_ERROR_NONE ? w->count : 0;
         reqs[i] = NULL;
         mpi_errno = is_send ?
-            MPIC_Isend(buf, count, w->type, w->rank, MPII_TOPO_EX_TAG, ex->comm_ptr, &reqs[i],
-                       TOPO_COLL_ATTR) : MPIC_Irecv(buf, w->count, w->type, w->rank,
-                                                    MPII_TOPO_EX_TAG, ex->comm_ptr, &reqs[i]);
+            MPII_Topo_isend(buf, count, w->type, w->rank, MPII_TOPO_EX_TAG, ex->comm_ptr, &reqs[i],
+                            attr) : MPIC_Irecv(buf, w->count, w->type, w->rank, MPII_TOPO_EX_TAG,
+                                               ex->comm_ptr, &reqs[i]);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     return mpi_errno_ret;

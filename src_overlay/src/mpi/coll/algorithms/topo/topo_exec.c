@@ -13,7 +13,7 @@ typedef MPII_Topo_exec_recv_t recv_t;
 static char *address(const exec_t * e, MPII_Topo_buf_t buf, int slot, MPI_Aint first)
 {
     if (buf == MPII_TOPO_BUF__TMP)
-        return e->tmp + MPII_Topo_data_slot(e->data, slot) * e->element_bytes;
+        return e->tmp + MPII_Topo_data_slot(e->data, slot) * e->slot_extent + slot * e->slot_gap;
     return (buf == MPII_TOPO_BUF__IN ? e->data->in : e->data->out) + first * e->extent;
 }
 
@@ -263,9 +263,10 @@ static void exec_init(exec_t * e, const MPII_Topo_gen_t * gen, const MPII_Topo_d
         e->copy_count = e->is_packed ? e->type_size : 1;
     }
     if (gen->num_slots > 0) {
-        e->element_bytes = MPL_MAX(e->extent, true_extent);
-        e->tmp = MPL_malloc(MPII_Topo_data_slot(data, gen->num_slots) * e->element_bytes,
-                            MPL_MEM_BUFFER);
+        e->slot_extent = e->extent >= 0 ? e->extent : true_extent;
+        e->slot_gap = MPL_MAX(true_extent - e->slot_extent, 0);
+        e->tmp = MPL_malloc(MPII_Topo_data_slot(data, gen->num_slots) * e->slot_extent +
+                            gen->num_slots * e->slot_gap, MPL_MEM_BUFFER);
         MPII_TOPO_NEED(e->tmp);
         e->tmp -= e->true_lb;
     }

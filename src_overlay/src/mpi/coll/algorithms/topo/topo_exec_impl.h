@@ -42,7 +42,8 @@ struct MPII_Topo_exec {
     MPIR_Comm *comm_ptr;
     MPI_Aint extent;
     char *tmp;                  /* of the first element; what was allocated begins at tmp + true_lb */
-    MPI_Aint true_lb, element_bytes;
+    MPI_Aint true_lb;
+    MPI_Aint slot_extent, slot_gap;     /* of the elements of slots, from one to the next; and after a slot */
     int rack;
 
     int round, step;            /* what is to be run next */
@@ -68,7 +69,10 @@ struct MPII_Topo_exec {
     MPIR_Request *wait_req;     /* or NULL */
     int wait_from;              /* or -1 */
     int mpi_errno;              /* the first error */
+    int num_errors;
 };
+
+#define MPII_TOPO_EXEC_MAX_ERRORS 32
 
 /* -- errors -- */
 
@@ -81,6 +85,9 @@ static inline void MPII_Topo_exec_note_error(MPII_Topo_exec_t * e, int mpi_errno
         return;
     /* not joined: MPICH's chains of errors may get to have loops */
     TOPO_CHECK_AND_CONTINUE(mpi_errno, noted);
+    /* MPICH keeps the texts of some errors only: after many others this one's would be that of another */
+    if (++e->num_errors == MPII_TOPO_EXEC_MAX_ERRORS)
+        e->mpi_errno = MPIR_ERR_GET_CLASS(e->mpi_errno);
     if (e->mpi_errno == MPI_SUCCESS || MPIR_ERR_GET_CLASS(e->mpi_errno) == MPI_ERR_OTHER)
         e->mpi_errno = noted;
 }

@@ -126,7 +126,7 @@ void MPII_Topo_exec_send(exec_t * e, const MPII_Topo_step_t * step, char *buf, M
     if (TOPO_ERROR != TOPO_ERROR_NONE)
         count = 0;
     MPII_Topo_exec_note_mute(e, attr);
-    if (e->gen->max_sends > 0 && e->num_sent >= e->gen->max_sends)
+    if (e->gen->max_sends > 0 && e->num_sent >= e->gen->max_sends && count > 0)
         /* what may pile up at the receiver is synchronous */
         mpi_errno = TOPO_ISSEND(buf, count, type, step->peer, e->tag, e->comm_ptr, &send.req);
     else if (e->is_packed && type == e->data->type && count * e->type_size <= TOPO_SHORT_BYTES)
@@ -134,6 +134,8 @@ void MPII_Topo_exec_send(exec_t * e, const MPII_Topo_step_t * step, char *buf, M
     else
         mpi_errno = MPIC_Isend(buf, count, type, step->peer, e->tag, e->comm_ptr, &send.req,
                                TOPO_COLL_ATTR);
+    if (mpi_errno)
+        send.req = NULL;        /* nothing completes it where a process has died */
     e->num_sent++;
     MPII_Topo_exec_note_error(e, mpi_errno, attr);
     MPII_Topo_exec_free_type(&joined);

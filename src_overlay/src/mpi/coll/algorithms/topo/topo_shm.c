@@ -351,7 +351,7 @@ int MPII_Topo_shm_create(MPIR_Comm * comm_ptr, const int ranks[], int num_ranks,
                          size_t bytes, MPII_Topo_shm_t ** shm_, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
-    MPII_Topo_shm_t local = {.num_ranks = num_ranks }, *shm = MPL_malloc(sizeof(*shm), MPL_MEM_SHM);
+    MPII_Topo_shm_t local = {.num_ranks = num_ranks,.revoked = &comm_ptr->revoked }, *shm = MPL_malloc(sizeof(*shm), MPL_MEM_SHM);
     bool is_ok, is_counted;
 
     *shm_ = NULL;

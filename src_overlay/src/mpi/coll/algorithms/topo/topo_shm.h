@@ -28,7 +28,8 @@ typedef struct MPII_Topo_shm {
     char *base;                 /* of what is mapped, */
     size_t bytes;               /* and its length */
     bool may_spin;              /* the processors of this rank suffice for all that may use them */
-    bool is_broken;             /* one of the ranks has died */
+    bool is_broken;             /* one of the ranks has died, or left a call that was revoked */
+    const int *revoked;         /* of the communicator of the call */
     /* in the shared memory, before mem, for topo_shm_wait.c: */
     uint32_t *waits_for;        /* [num_ranks] counter for which a rank is to be woken, or any, */
     char (*waker)[MPII_TOPO_SHM_NAME_LEN];      /* [num_ranks] and where to */
@@ -63,7 +64,7 @@ bool MPII_Topo_shm_count_for(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * co
 
 /* Wait until the counter is at target or less than 2^31 beyond it. What arrives for this process
  * meanwhile is served as in any call of MPI that waits. The error is MPIX_ERR_PROC_FAILED where a
- * rank of the host has died. */
+ * rank of the host has died, MPIX_ERR_REVOKED where the communicator was revoked. */
 int MPII_Topo_shm_wait(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * counter, uint32_t target);
 
 /* What it is at; whether it is there */

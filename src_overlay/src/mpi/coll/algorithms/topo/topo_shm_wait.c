@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
@@ -33,7 +34,7 @@
  * MPID_Progress_wait returns. One that finds the queue full need not be sent: others are there.
  *
  * A process that dies takes its socket with it. Who waits looks once a second whether the sockets of
- * its host are there; a timer wakes it for that. */
+ * its host are there; a timer wakes it for that, and so it sees that its communicator was revoked. */
 
 #define LOOK_SECONDS 1
 
@@ -87,6 +88,17 @@ static socklen_t set_address(struct sockaddr_un *address, const char *name)
     return offsetof(struct sockaddr_un, sun_path) + 1 + MPII_TOPO_SHM_NAME_LEN;
 }
 
+/* Whether messages have descriptors left for their connections, after this one: some of them, as no process has
+ * one to each of many others. */
+#define MAX_CONNECTIONS 64
+static bool are_others_left(int fd)
+{
+    struct rlimit limit;
+
+    return getrlimit(RLIMIT_NOFILE, &limit) != 0 ||
+        (rlim_t) fd + 4 + MPL_MIN(MPIR_Process.size, MAX_CONNECTIONS) <= limit.rlim_cur;
+}
+
 static int make_waker(void)
 {
     struct sockaddr_un address;
@@ -100,7 +112,7 @@ static int make_waker(void)
     waker.fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     waker.timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     len = set_address(&address, waker.name);
-    if (waker.fd == -1 || waker.timer == -1 || bind(waker.fd, (struct sockaddr *) &address, len))
+    if (waker.fd == -1 || waker.timer == -1 || !are_others_left(MPL_MAX(waker.fd, waker.timer)) || bind(waker.fd, (struct sockaddr *) &address, len))
         return -1;
 #ifdef MPID_HAS_PROGRESS_WAKER
     if (MPID_Progress_add_waker(waker.fd) || MPID_Progress_add_waker(waker.timer))
@@ -183,6 +195,18 @@ static int find_dead(MPII_Topo_shm_t * shm)
         shm->is_broken = i != shm->index && !MPII_Topo_shm_is_alive(shm->waker[i]);
     if (shm->is_broken)
         MPIR_ERR_SET(mpi_errno, MPIX_ERR_PROC_FAILED, "**fail");
+    return mpi_errno;
+}
+
+/* Others have left the call then, or will. */
+static int find_revoked(MPII_Topo_shm_t * shm)
+{
+    int mpi_errno = MPI_SUCCESS;
+
+    if (*shm->revoked) {
+        shm->is_broken = true;
+        MPIR_ERR_SET(mpi_errno, MPIX_ERR_REVOKED, "**revoked");
+    }
     return mpi_errno;
 }
 
@@ -325,6 +349,8 @@ static int sleep_until(MPII_Topo_shm_t * shm, uint32_t place, bool (*is_over) (c
             break;
         set_timer(time);
         mpi_errno = MPID_Progress_wait(&state);
+        if (mpi_errno == MPI_SUCCESS && !is_over(data))
+            mpi_errno = find_revoked(shm);
         if (mpi_errno)
             break;
         time = now();
@@ -353,6 +379,8 @@ static int sleep_until(MPII_Topo_shm_t * shm, uint32_t place, bool (*is_over) (c
         MPID_THREAD_CS_YIELD(GLOBAL, MPIR_THREAD_GLOBAL_ALLFUNC_MUTEX);
         if (!shm->may_spin)
             MPL_sched_yield();
+        if (mpi_errno == MPI_SUCCESS && !is_over(data))
+            mpi_errno = find_revoked(shm);
         if (mpi_errno == MPI_SUCCESS && now() >= next_look) {
             next_look = now() + LOOK_SECONDS;
             mpi_errno = find_dead(shm);
@@ -370,9 +398,10 @@ static int wait_for(MPII_Topo_shm_t * shm, uint32_t place, bool (*is_over) (cons
 
     if (spin(shm, is_over, data))
         return MPI_SUCCESS;
-    if (shm->is_broken)
+    mpi_errno = find_revoked(shm);
+    if (mpi_errno == MPI_SUCCESS && shm->is_broken)
         mpi_errno = find_dead(shm);
-    else
+    else if (mpi_errno == MPI_SUCCESS)
         mpi_errno = sleep_until(shm, place, is_over, data);
     return mpi_errno;
 }
