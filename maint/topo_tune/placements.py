@@ -21,9 +21,6 @@ MANY_RANKS = 64
 # Times are predicted at the powers of this number of bytes
 STEP = 8
 
-# From so many bytes on (of a vector; of a block) predictions grow as in the half before (topo_predict.c)
-LINEAR_VECTOR_BYTES = 512 * 1024
-LINEAR_BLOCK_BYTES = 64 * 1024
 VECTORS = ("bcast", "reduce", "allreduce")  # the buffer is as long on all ranks
 
 # Collectives whose schedules are those of another one, where blocks are equal
@@ -93,10 +90,6 @@ class Placed:
     def _exact(self, key: Key, num_bytes: int) -> float:
         """NaN where it does not take such a call"""
         collective, algorithm, num_hosts, ppn, kind = key
-        linear = LINEAR_VECTOR_BYTES if collective in VECTORS else LINEAR_BLOCK_BYTES
-        if num_bytes > linear:
-            half, full = self._point(key, linear // 2), self._point(key, linear)
-            return full + max(full - half, 0) * (num_bytes / linear - 1) * 2
         draws = RANDOM_DRAWS if kind == "random" and num_hosts * ppn <= MANY_RANKS else 1
         times = [
             self.predictor.times_us(

@@ -860,7 +860,7 @@ def test_interpolated_times_are_near_those_that_are_predicted() -> None:
 
 @pytest.mark.parametrize("collective", rules.COLLECTIVES)
 def test_what_follows_from_other_predictions_is_as_predicted(collective: str) -> None:
-    """Long calls, and collectives whose schedules are those of another one."""
+    """Collectives whose schedules are those of another one."""
     of = placed(make_site([2, 3]))
     for name, ppn in itertools.product(of.predictor.algorithms(collective), (1, 3)):
         key = collective, name, 5, ppn, "block"
