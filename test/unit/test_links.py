@@ -10,7 +10,7 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 TOPO = HERE.parents[1] / "src_overlay/src/mpi/coll/algorithms/topo"
-OTHERS = ["order", "map", "place", "rates", "predict", "predict_walk"]
+OTHERS = ["order", "map", "place", "rates", "predict", "predict_sample", "predict_walk"]
 
 
 @pytest.fixture

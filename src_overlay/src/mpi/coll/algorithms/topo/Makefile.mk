@@ -52,6 +52,7 @@ mpi_core_sources += \
     src/mpi/coll/algorithms/topo/topo_place.c \
     src/mpi/coll/algorithms/topo/topo_plan.c \
     src/mpi/coll/algorithms/topo/topo_predict.c \
+    src/mpi/coll/algorithms/topo/topo_predict_sample.c \
     src/mpi/coll/algorithms/topo/topo_predict_walk.c \
     src/mpi/coll/algorithms/topo/topo_rates.c \
     src/mpi/coll/algorithms/topo/topo_route.c \

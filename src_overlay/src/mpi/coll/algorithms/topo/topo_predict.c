@@ -12,14 +12,8 @@
  *
  * Of few messages: all ranks run it by the clock (topo_predict_walk.c).
  *
- * Of many: what some ranks do, or all ranks in some rounds, is scaled. A rank's schedule falls
- * into stages: it sends, then waits for what comes. In schedules of so many messages all ranks do the same
- * at the same time (recursive doubling, rings, lanes, pairs), so stages follow each other everywhere, and
- * each takes a latency, and what its busiest link, the overheads and copies of its busiest rank, or its
- * messages on what all hosts share, need. Where there are many stages of short messages or pieces, ranks do
- * not keep step: what is a rank's, or a link's, next stage begins while others are behind, so that each
- * latency counts, but of the rest what is busiest in all stages together. Along lanes the first chunk is followed
- * then, since nothing overlaps with it. Bursts are nothing to so many messages.
+ * Of many: what some ranks do, or all ranks in some rounds, is scaled (topo_predict_sample.c). Along lanes the first
+ * chunk is followed then, since nothing overlaps with it.
  *
  * Cost: 0.1 to 0.4 us a message, of trees, up to twenty milliseconds; else, at most some milliseconds, and of 64
  * ranks half a millisecond.
@@ -28,30 +22,17 @@
  * Computation", and, for its bytes, of Alexandrov et al., "LogGP". Left out: processors that some ranks
  * share, copies, rendezvous. */
 
-#define MAX_STEPS 32768         /* of a sample; */
-#define MAX_PIPED_STEPS 4096    /* where only their sums count; */
-#define MAX_ROOTED_STEPS 16384  /* and ranks differ in what they do */
-/* With more messages than these, ranks may be taken not to keep step. In rings they meet on links in an order
- * that tells, so these are followed further; with many segments, by whole blocks, which take about as long. */
+/* With more messages than these, ranks may be taken not to keep step. Along lanes, in exchanges of single blocks
+ * and in rings they meet on links in an order that tells, so these are followed further; rings with many segments
+ * by whole blocks, which take about as long. */
 #define FEW_MESSAGES 2048
+#define FEW_IN_ORDER 4096
 #define FEW_OF_RING 16384
-#define FEW_IN_SEGMENTS 4096
 #define FEW_OF_CHUNK 8192
 /* A long tree is followed with so many pieces that these are its messages, or two for each rank. */
 #define FEW_ALONG_TREES 1024
-#define MAX_STAGES 128
-#define MIN_HOSTS 4             /* that are sampled */
-#define NUM_ASKED 16
 
 typedef const MPII_Topo_links_t links_t;
-
-static inline int level_of(links_t * links, int from, int to)
-{
-    int host_from = MPII_Topo_links_host(links, from), host_to = MPII_Topo_links_host(links, to);
-
-    return host_from == host_to ? MPII_TOPO_WITHIN__HOST :
-        MPII_Topo_links_between(links->order, host_from, host_to);
-}
 
 #define is_of(algo_, family_) ((algo_)->family == MPII_TOPO_FAMILY__##family_)
 
@@ -77,225 +58,6 @@ static bool has_vector(MPII_Topo_coll_t coll)
         coll == MPII_TOPO_COLL__ALLREDUCE;
 }
 
-/* Lanes along which chunks go from rack to rack, one after the other */
-static bool has_rooted_lanes(const MPII_Topo_algo_t * algo)
-{
-    return is_of(algo, LANES) &&
-        (algo->arg == MPII_TOPO_LANES__BCAST || algo->arg == MPII_TOPO_LANES__REDUCE);
-}
-
-/* -- sample -- */
-
-typedef struct {
-    int64_t out, in;            /* bytes over a link */
-} both_t;
-
-typedef struct {
-    const MPII_Topo_case_t *c;
-    links_t *links;
-    bool is_regular, is_piped;
-    int stride;                 /* of rounds */
-    int num_ranks;              /* that are sampled */
-    /* of ranks: the most of one; is_piped: of latencies the sum of all, and one stage has all. */
-    int64_t busy[MAX_STAGES], latency[MAX_STAGES];
-    int64_t shared[MAX_STAGES]; /* time of messages on what all hosts share */
-    both_t host[MAX_STAGES];    /* of the host that is sampled now */
-    int64_t host_bytes[MAX_STAGES];     /* most of any host */
-    both_t *groups;             /* [MAX_STAGES][links->num_uplinks] */
-} sample_t;
-
-static void add(sample_t * s, int stage, int from, int to, int64_t bytes, int64_t host_scale,
-                int64_t rack_scale, bool is_out)
-{
-    const MPII_Topo_order_t *order = s->links->order;
-    int level = level_of(s->links, from, to);
-    int group = MPII_Topo_links_host(s->links, is_out ? from : to);
-
-    bytes += s->links->header;
-    if (level != MPII_TOPO_WITHIN__HOST)
-        *(is_out ? &s->host[stage].out : &s->host[stage].in) += bytes * host_scale;
-    if (is_out)
-        s->shared[stage] += host_scale * rack_scale * MPII_Topo_links_shared(s->links, level);
-    for (int i = 2; i <= level; i++) {
-        group = order->of[i][group];
-        both_t *load = &s->groups[stage * s->links->num_uplinks + s->links->first_uplink[i] + group];
-        *(is_out ? &load->out : &load->in) += bytes * host_scale * rack_scale;
-    }
-}
-
-static void end_stage(sample_t * s, int stage, int64_t busy, int64_t latency)
-{
-    s->busy[stage] = MPL_MAX(s->busy[stage], busy);
-    s->latency[stage] = s->is_piped ? s->latency[stage] + latency :
-        MPL_MAX(s->latency[stage], latency);
-}
-
-static void next_stage(sample_t * s, int *stage, int64_t * busy, int64_t * latency,
-                       int64_t * latencies)
-{
-    if (s->is_piped) {
-        *latencies += *latency;
-    } else {
-        end_stage(s, *stage, *busy, *latency);
-        *stage = MPL_MIN(*stage + 1, MAX_STAGES - 1);
-        *busy = 0;
-    }
-    *latency = 0;
-}
-
-/* What a rank does; it stands for so many of its host, and that for so many of its rack. */
-static void sample_rank(sample_t * s, int rank, int64_t host_scale, int64_t rack_scale)
-{
-    links_t *links = s->links;
-    int stage = 0;
-    bool has_sent = false, has_received = false;
-    int64_t bytes, busy = 0, latency = 0, latencies = 0;
-    MPII_Topo_any_gen_t g;
-    MPII_Topo_step_t step;
-
-    MPII_Topo_case_set(s->c, rank, &g);
-    for (int i = s->is_regular; i <= g.gen.num_recvs; i += s->stride) {
-        if (i > 0 && g.gen.recv(&g.gen, i - 1, &step) &&
-            (bytes = MPII_Topo_case_bytes(s->c, &step)) >= 0) {
-            has_received = true;
-            busy += links->overhead[level_of(links, step.peer, rank)];
-            add(s, stage, step.peer, rank, bytes, host_scale, rack_scale, false);
-        }
-        for (int k = 0; g.gen.react(&g.gen, i, k, &step); k++) {
-            bytes = MPII_Topo_case_bytes(s->c, &step);
-            if (bytes < 0)
-                continue;
-            if (step.kind != MPII_TOPO_STEP__SEND) {
-                busy += MPII_Topo_carry(bytes, links->inside);
-                continue;
-            }
-            if (has_sent && has_received && !s->is_regular) {
-                next_stage(s, &stage, &busy, &latency, &latencies);
-                has_received = false;
-            }
-            has_sent = true;
-            int level = level_of(links, rank, step.peer);
-            busy += links->overhead[level];
-            latency = MPL_MAX(latency, links->latency[level]);
-            if (level == MPII_TOPO_WITHIN__HOST)
-                busy += MPII_Topo_carry(bytes, links->inside);
-            add(s, stage, rank, step.peer, bytes, host_scale, rack_scale, true);
-        }
-        if (s->is_regular)
-            next_stage(s, &stage, &busy, &latency, &latencies);
-    }
-    end_stage(s, stage, busy, latencies + latency);
-    s->num_ranks++;
-}
-
-/* The first one of those for which the i-th of `num` stands */
-static inline int share(int len, int num, int i)
-{
-    return (int64_t) i *len / num;
-}
-
-/* Some ranks of a host, each in the place of its neighbours */
-static void sample_host(sample_t * s, int host, int num_ranks, int64_t rack_scale)
-{
-    const MPII_Topo_order_t *order = s->links->order;
-    int first = order->first_pos[host], len = order->first_pos[host + 1] - first;
-
-    for (int i = 0; i < MAX_STAGES; i++)
-        s->host[i] = (both_t) {.out = 0 };
-    num_ranks = MPL_MIN(num_ranks, len);
-    for (int i = 0; i < num_ranks; i++) {
-        int at = share(len, num_ranks, i);
-        sample_rank(s, order->rank_at[first + at], share(len, num_ranks, i + 1) - at, rack_scale);
-    }
-    for (int i = 0; i < MAX_STAGES; i++)
-        s->host_bytes[i] = MPL_MAX(s->host_bytes[i], MPL_MAX(s->host[i].out, s->host[i].in));
-}
-
-static int64_t sum_stages(const sample_t * s)
-{
-    links_t *links = s->links;
-    /* where ranks that all do the same are late by that */
-    int num_hops = has_rooted_lanes(MPII_Topo_case_algo(s->c)) ? links->order->num_racks - 1 : 0;
-    int64_t sum = 0, begin = links->order->num_ranks * links->begin;
-    int64_t hop = links->latency[MPII_TOPO_WITHIN__SITE] + 2 * links->overhead[MPII_TOPO_WITHIN__SITE];
-
-    for (int i = 0; i < MAX_STAGES; i++) {
-        int64_t busiest = MPL_MAX(MPII_Topo_carry(s->host_bytes[i], links->host),
-                                  s->shared[i]);
-        for (int g = 0; g < links->num_uplinks; g++) {
-            const both_t *load = &s->groups[i * links->num_uplinks + g];
-            busiest = MPL_MAX(busiest, MPII_Topo_carry(MPL_MAX(load->out, load->in),
-                                                       links->uplink[g]));
-        }
-        sum += MPL_MAX(busiest, s->busy[i]) +
-            s->latency[i] / (s->is_piped ? s->num_ranks : 1);
-    }
-    return begin + num_hops * hop + sum * s->stride;
-}
-
-/* Whether each round of a rank, but for the first one, hands something on, as in rings and in exchanges
- * in pairs: then some rounds of all ranks tell more than all rounds of some ranks. */
-static bool is_regular(const MPII_Topo_case_t * c)
-{
-    MPII_Topo_any_gen_t g;
-    MPII_Topo_step_t step;
-    int num = 0;
-
-    MPII_Topo_case_set(c, 0, &g);
-    for (int i = 1; i <= NUM_ASKED; i++)
-        num += g.gen.react(&g.gen, (int64_t) i * (g.gen.num_recvs - 1) / NUM_ASKED, 0, &step);
-    return g.gen.num_recvs > NUM_ASKED && num >= NUM_ASKED - 1;
-}
-
-static int64_t sample(const MPII_Topo_case_t * c, links_t * links, int num_recvs, bool is_piped)
-{
-    const MPII_Topo_order_t *order = links->order;
-    int p = order->num_ranks, num_hosts, num_ranks, max_steps;
-    int64_t time = -1;
-    sample_t *s = MPL_calloc(1, sizeof(*s), MPL_MEM_COLL);
-    size_t num_loads = (size_t) MAX_STAGES * links->num_uplinks;
-    both_t *groups = MPL_calloc(num_loads, sizeof(both_t), MPL_MEM_COLL);
-
-    if (s == NULL || groups == NULL)
-        goto fn_exit;
-    s->c = c;
-    s->links = links;
-    s->groups = groups;
-    s->stride = 1;
-    s->is_regular = is_regular(c);
-    s->is_piped = is_piped;
-    max_steps = !is_piped ? MAX_STEPS : has_rooted_lanes(MPII_Topo_case_algo(c)) ? MAX_ROOTED_STEPS :
-        MAX_PIPED_STEPS;
-    num_hosts = order->num_hosts;
-    num_ranks = order->max_ppn;
-    if (s->is_regular) {
-        int num_rounds = MPL_MIN(MPL_MAX(max_steps / p, 4), MAX_STAGES);
-        s->stride = MPL_MAX(num_recvs / num_rounds, 1);
-    } else {
-        int num = MPL_MAX(max_steps / num_recvs, 1);
-        num_hosts = MPL_MIN(num_hosts, MPL_MAX(num / num_ranks, MIN_HOSTS));
-        num_ranks = MPL_MAX(MPL_MIN(num_ranks, num / num_hosts), 1);
-    }
-    for (int i = 0, rack = -1, first = 0, num = 0; i < num_hosts; i++) {
-        int host = share(order->num_hosts, num_hosts, i);
-        if (order->rack_of[host] != rack) {
-            rack = order->rack_of[host];
-            first = i;
-            for (num = 1; i + num < num_hosts &&
-                 order->rack_of[share(order->num_hosts, num_hosts, i + num)] == rack; num++);
-        }
-        int len = order->first_host[rack + 1] - order->first_host[rack];
-        sample_host(s, host, num_ranks,
-                    share(len, num, i - first + 1) - share(len, num, i - first));
-    }
-    time = sum_stages(s);
-
-  fn_exit:
-    MPL_free(s);
-    MPL_free(groups);
-    return time;
-}
-
 /* -- which of them -- */
 
 typedef struct {
@@ -309,7 +71,8 @@ static way_t find_way(const MPII_Topo_case_t * c, links_t * links)
 {
     const MPII_Topo_algo_t *algo = MPII_Topo_case_algo(c);
     way_t way = {.num_recvs = 0 };
-    int few = is_ring(algo) ? FEW_OF_RING : FEW_MESSAGES;
+    int few = is_ring(algo) ? FEW_OF_RING : is_of(algo, LANES) || is_of(algo, SLOTS) ? FEW_IN_ORDER :
+        FEW_MESSAGES;
     int lg = 0, p = links->order->num_ranks;
     MPII_Topo_any_gen_t g;
 
@@ -333,7 +96,7 @@ static way_t find_way(const MPII_Topo_case_t * c, links_t * links)
 
 static int64_t predict_by(const way_t * way, const MPII_Topo_case_t * c, links_t * links)
 {
-    return way->walks ? MPII_Topo_walk(c, links) : sample(c, links, way->num_recvs, way->is_piped);
+    return way->walks ? MPII_Topo_walk(c, links) : MPII_Topo_sample(c, links, way->num_recvs, way->is_piped);
 }
 
 int64_t MPII_Topo_predict(const MPII_Topo_case_t * c, const MPII_Topo_links_t * links)
@@ -348,9 +111,22 @@ int64_t MPII_Topo_predict(const MPII_Topo_case_t * c, const MPII_Topo_links_t * 
 /* From so many bytes on (of a vector; of a block) segments and chunks are as long, and there are more of
  * them. */
 #define LINEAR_VECTOR_BYTES (512 * 1024)
-#define LINEAR_BLOCK_BYTES (32 * 1024)
+#define LINEAR_BLOCK_BYTES (64 * 1024)
+#define LINEAR_LANES_BYTES (16 * 1024)
+/* of allgather along lanes also in all, since blocks are copied up to the half of it */
+#define LINEAR_TOTAL_BYTES (2 * 1024 * 1024)
 #define MIN_LINEAR_BYTES 64
-#define MAX_BYTES (INT64_C(1) << 30)    /* that are followed in all */
+#define MAX_BYTES (INT64_C(1) << 26)    /* that are followed in all */
+
+static int64_t linear_bytes(const MPII_Topo_algo_t * algo, int num_ranks)
+{
+    if (has_vector(algo->coll))
+        return LINEAR_VECTOR_BYTES;
+    if (!is_of(algo, LANES))
+        return LINEAR_BLOCK_BYTES;
+    return algo->arg != MPII_TOPO_LANES__ALLGATHER ? LINEAR_LANES_BYTES :
+        MPL_MAX(LINEAR_LANES_BYTES, LINEAR_TOTAL_BYTES / num_ranks + 2);
+}
 
 /* -1: there is none */
 static int64_t time_of(const way_t * way, const MPII_Topo_case_t * c, links_t * links)
@@ -376,7 +152,7 @@ static MPII_Topo_call_args_t time_as_it_is(const MPII_Topo_algo_t * algo, MPII_T
         }
         if (c)
             way = find_way(c, links);
-        if (c && has_segments(algo) && !args.has_whole_blocks && way.num_messages > FEW_IN_SEGMENTS) {
+        if (c && has_segments(algo) && !args.has_whole_blocks && way.num_messages > FEW_IN_ORDER) {
             args.has_whole_blocks = true;
             MPII_Topo_case_free(c);
             continue;
@@ -402,7 +178,7 @@ static int64_t time_to_fill(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t
     if (c) {
         way_t one = find_way(c, links);
         if (one.num_messages <= FEW_OF_CHUNK) {
-            int64_t followed = MPII_Topo_walk(c, links), sum = sample(c, links, one.num_recvs, true);
+            int64_t followed = MPII_Topo_walk(c, links), sum = MPII_Topo_sample(c, links, one.num_recvs, true);
             fill = MPL_MIN(followed, sum) < 0 ? -2 : MPL_MAX(followed - sum, 0);
         }
     }
@@ -414,7 +190,8 @@ static int64_t time_of_any_length(const MPII_Topo_algo_t * algo, MPII_Topo_call_
                                   links_t * links)
 {
     bool is_vector = has_vector(algo->coll);
-    int64_t bytes = args.bytes, some = MPL_MIN(2 * links->order->num_ranks, MPII_TOPO_MAX_WALK / 2);
+    int p = links->order->num_ranks;
+    int64_t bytes = args.bytes, some = MPL_MIN(2 * p, MPII_TOPO_MAX_WALK / 2);
     int64_t full, half, fill = 0;
     MPII_Topo_case_t *c = NULL;
     way_t way = {.walks = true };
@@ -422,7 +199,7 @@ static int64_t time_of_any_length(const MPII_Topo_algo_t * algo, MPII_Topo_call_
     args = time_as_it_is(algo, args, links, &full);
     if (full != 0)
         return full;
-    args.bytes = MPL_MIN(bytes, is_vector ? LINEAR_VECTOR_BYTES : LINEAR_BLOCK_BYTES);
+    args.bytes = MPL_MIN(bytes, linear_bytes(algo, p));
     while (1) {
         if (MPII_Topo_case_create(algo, &args, links->order, &c) != 0)
             return -2;
@@ -437,7 +214,7 @@ static int64_t time_of_any_length(const MPII_Topo_algo_t * algo, MPII_Topo_call_
     }
     full = time_of(&way, c, links);
     MPII_Topo_case_free(c);
-    if (full >= 0 && is_of(algo, LANES) && !has_rooted_lanes(algo) && way.is_piped) {
+    if (full >= 0 && is_of(algo, LANES) && !MPII_Topo_has_rooted_lanes(algo) && way.is_piped) {
         fill = time_to_fill(algo, args, links, way);
         full = fill < 0 ? fill : full + fill;
     }
