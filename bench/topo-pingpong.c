@@ -43,6 +43,7 @@
 #include "slow.h"
 #include "sweep.h"
 #include "uplinks.h"
+#include "whole_file.h"
 
 #define PROGRAM "topo-pingpong"
 #ifndef TOPO_VERSION            /* maint/versions.toml, by maint/build */
@@ -406,18 +407,8 @@ static int parse_options(int argc, char **argv)
 
 /* -- the output file, on rank 0 -- */
 
-/*
- * A regular file is written under another name, then renamed: a reader never sees half of it.
- * Anything else (/dev/stdout) is written as it is, for a rename would replace the device.
- */
-static char *target, *temporary;
-
-static FILE *open_temporary(void)
-{
-    int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL, 0666);
-
-    return fd < 0 ? NULL : fdopen(fd, "w");
-}
+/* Anything but a regular file (/dev/stdout) is written as it is, for a rename would replace the device. */
+static whole_file_t output;
 
 /* Find out before the measurement whether the file can be written; leave nothing behind, so that
  * nothing is left however the measurement ends. */
@@ -426,23 +417,23 @@ static int check_output(void)
     struct stat st;
     int exists = !stat(opt.output, &st);
 
-    target = exists ? realpath(opt.output, NULL) : strdup(opt.output);
-    if (!target)
+    output.target = exists ? realpath(opt.output, NULL) : strdup(opt.output);
+    if (!output.target)
         return fail(1, "%s: %s", opt.output, strerror(errno));
     if (exists && S_ISDIR(st.st_mode))
         return fail(1, "%s: is a directory", opt.output);
-    if (exists && access(target, W_OK))
+    if (exists && access(output.target, W_OK))
         return fail(1, "%s: %s", opt.output, strerror(errno));
     if (exists && !S_ISREG(st.st_mode))
         return 0;
 
-    temporary = allocate(strlen(target) + 32, 1);
-    sprintf(temporary, "%s.%ld.tmp", target, (long) getpid());
-    FILE *f = open_temporary();
+    output.temporary = allocate(strlen(output.target) + 32, 1);
+    sprintf(output.temporary, "%s.%ld.tmp", output.target, (long) getpid());
+    FILE *f = whole_file_open(&output);
     if (!f)
         return fail(1, "%s: cannot create: %s", opt.output, strerror(errno));
     fclose(f);
-    unlink(temporary);
+    unlink(output.temporary);
     return 0;
 }
 
@@ -1642,27 +1633,14 @@ static void write_site(FILE * f, int argc, char **argv, const measured_t * m, do
 static int save(int argc, char **argv, const measured_t * m)
 {
     double seconds = MPI_Wtime() - start;
-    FILE *f = temporary ? open_temporary() : fopen(target, "w");
+    FILE *f = whole_file_open(&output);
+    int why;
 
     if (!f)
         return fail(1, "%s: cannot create: %s", opt.output, strerror(errno));
     write_site(f, argc, argv, m, seconds);
-    int bad = fflush(f) || ferror(f) || (temporary && fsync(fileno(f)));
-    int why = errno;
-    if (fclose(f) && !bad) {
-        bad = 1;
-        why = errno;
-    }
-    if (!bad && temporary && rename(temporary, target)) {
-        bad = 1;
-        why = errno;
-    }
-    if (bad) {
-        if (temporary)
-            unlink(temporary);
-        return fail(1, "%s: cannot write: %s", opt.output, strerror(why));
-    }
-    return 0;
+    why = whole_file_close(&output, f);
+    return why ? fail(1, "%s: cannot write: %s", opt.output, strerror(why)) : 0;
 }
 
 int main(int argc, char **argv)
@@ -1747,8 +1725,8 @@ int main(int argc, char **argv)
     free(buffer);
     free(leader);
     free(name);
-    free(temporary);
-    free(target);
+    free(output.temporary);
+    free(output.target);
     MPI_T_finalize();
     MPI_Finalize();
     return status;

@@ -5,19 +5,17 @@
  */
 
 #include "sim.h"
-#include <errno.h>
-#include <fcntl.h>
+#include "../whole_file.h"
 #include <inttypes.h>
 #include <signal.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define US 1e6
 
-/* -- files: a new one takes the place of an old one when it is whole -- */
+/* -- files -- */
 
-static char *target;
-static char *volatile temporary;        /* NULL: written to directly, or nothing is */
+static whole_file_t output;
+static char *volatile temporary;        /* that may be there */
 
 static void remove_temporary(void)
 {
@@ -60,54 +58,53 @@ static bool is_replaceable(const char *path)
         (fstat(STDOUT_FILENO, &out) || out.st_dev != st.st_dev || out.st_ino != st.st_ino);
 }
 
-static FILE *open_temporary(const char *path)
+static void name_files(const char *path)
 {
-    target = realpath(path, NULL);
-    if (target == NULL)
-        target = strdup(path);
-    if (target == NULL)
+    bool has_temporary = is_replaceable(path);
+
+    output.target = has_temporary ? realpath(path, NULL) : NULL;
+    if (output.target == NULL)
+        output.target = strdup(path);
+    if (output.target == NULL)
         give_up("%s: %s", path, strerror(errno));
+    if (!has_temporary)
+        return;
 
-    const char *slash = strrchr(target, '/');
-    int length = slash ? slash + 1 - target : 0;
+    const char *slash = strrchr(output.target, '/');
+    int length = slash ? slash + 1 - output.target : 0;
     size_t size = length + 64;
-    char *name = get_memory(size, 1);
-    snprintf(name, size, "%.*s." PROGRAM ".%ld.tmp", length, target, (long) getpid());
-
-    sigset_t every, before;     /* a signal comes before the file, or finds its name */
-    sigfillset(&every);
-    sigprocmask(SIG_BLOCK, &every, &before);
-    int fd = open(name, O_WRONLY | O_CREAT | O_EXCL, 0666);
-    temporary = fd < 0 ? NULL : name;
-    int why = errno;
-    sigprocmask(SIG_SETMASK, &before, NULL);
-    errno = why;
-    if (fd < 0 && why == EEXIST)
-        give_up("%s: %s", name, strerror(why));
-    return fd < 0 ? NULL : fdopen(fd, "w");
+    output.temporary = get_memory(size, 1);
+    snprintf(output.temporary, size, "%.*s." PROGRAM ".%ld.tmp", length, output.target,
+             (long) getpid());
 }
 
 static FILE *open_file(const char *path)
 {
     remove_at_end();
-    FILE *file = is_replaceable(path) ? open_temporary(path) : fopen(path, "w");
+    name_files(path);
+    temporary = output.temporary;       /* before it is there: a signal may come then */
+    FILE *file = whole_file_open(&output);
 
-    if (file == NULL)
-        end_with(errno == ENOSPC || errno == EDQUOT ? 1 : 2, "%s: %s", path, strerror(errno));
+    if (file == NULL) {
+        int why = errno;
+        temporary = NULL;
+        if (why == EEXIST)
+            give_up("%s: %s", output.temporary, strerror(why));
+        end_with(why == ENOSPC || why == EDQUOT ? 1 : 2, "%s: %s", path, strerror(why));
+    }
     return file;
 }
 
 static void close_file(FILE * file, const char *path)
 {
-    if (fflush(file) || ferror(file) || (temporary && fsync(fileno(file))) || fclose(file) ||
-        (temporary && rename(temporary, target)))
-        give_up("%s: %s", path, strerror(errno));
+    int why = whole_file_close(&output, file);
 
-    char *name = temporary;
     temporary = NULL;
-    free(name);
-    free(target);
-    target = NULL;
+    if (why)
+        give_up("%s: %s", path, strerror(why));
+    free(output.temporary);
+    free(output.target);
+    output = (whole_file_t) {.target = NULL };
 }
 
 /* -- trace: hosts are processes and ranks threads; a message is an arrow from one slice to another -- */

@@ -39,12 +39,6 @@ struct MPII_Topo_case {
     bool by_rack, one_rank;     /* of a plan, with came in hosts_mem */
 };
 
-static bool has_vector(MPII_Topo_coll_t coll)
-{
-    return coll == MPII_TOPO_COLL__BCAST || coll == MPII_TOPO_COLL__REDUCE ||
-        coll == MPII_TOPO_COLL__ALLREDUCE;
-}
-
 /* Cut blocks of `len` bytes into units. */
 static void cut(MPII_Topo_case_t * c, int64_t len, int64_t unit_len)
 {
@@ -152,16 +146,16 @@ static int make_hosts(MPII_Topo_case_t * c)
 static int make_lanes(MPII_Topo_case_t * c, int64_t bytes)
 {
     int num = MPII_Topo_lanes_units(c->order, c->algo->arg);
-    int64_t all = has_vector(c->algo->coll) ? bytes : bytes * c->order->num_ranks;
+    int64_t all = MPII_Topo_coll_has_vector(c->algo->coll) ? bytes : bytes * c->order->num_ranks;
     int64_t chunks = MPII_Topo_lanes_chunks(c->algo->arg, all, num, 0);
 
     c->is_joined = c->algo->arg != MPII_TOPO_LANES__ALLGATHER || MPII_Topo_lanes_are_joined(all);
-    if (!has_vector(c->algo->coll))
+    if (!MPII_Topo_coll_has_vector(c->algo->coll))
         chunks = MPL_MIN(chunks, bytes);
     if (chunks * num > INT_MAX)
         return 1;
     c->num_chunks = chunks;
-    if (has_vector(c->algo->coll)) {
+    if (MPII_Topo_coll_has_vector(c->algo->coll)) {
         cut_parts(c, bytes, chunks * num);
         return 0;
     }
@@ -311,7 +305,7 @@ static bool fits(const MPII_Topo_case_t * c, int64_t bytes)
     int64_t pieces = bytes / MPL_MAX(c->unit_len, 1) + 1;
 
     return pieces < INT_MAX &&
-        (has_vector(c->algo->coll) || pieces * c->order->num_ranks < INT_MAX);
+        (MPII_Topo_coll_has_vector(c->algo->coll) || pieces * c->order->num_ranks < INT_MAX);
 }
 
 int MPII_Topo_case_create(const MPII_Topo_algo_t * algo, const MPII_Topo_call_args_t * args,
@@ -369,8 +363,7 @@ void MPII_Topo_case_set(const MPII_Topo_case_t * c, int rank, MPII_Topo_any_gen_
             break;
         case MPII_TOPO_FAMILY__LANES:
             MPII_Topo_gen_lanes(&g->lanes, c->order, algo->arg,
-                                algo->coll == MPII_TOPO_COLL__BCAST ||
-                                algo->coll == MPII_TOPO_COLL__REDUCE ? c->root : -1, rank,
+                                MPII_Topo_lanes_have_root(algo->arg) ? c->root : -1, rank,
                                 c->num_chunks, c->is_joined);
             break;
         case MPII_TOPO_FAMILY__DOUBLING:

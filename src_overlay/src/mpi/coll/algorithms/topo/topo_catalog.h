@@ -74,6 +74,13 @@ typedef struct {
 const MPII_Topo_algo_t *MPII_Topo_catalog(int i);
 const MPII_Topo_algo_t *MPII_Topo_catalog_find(MPII_Topo_coll_t coll, const char *name);
 
+/* Whether all ranks have the whole of one vector; else blocks */
+static inline bool MPII_Topo_coll_has_vector(MPII_Topo_coll_t coll)
+{
+    return coll == MPII_TOPO_COLL__BCAST || coll == MPII_TOPO_COLL__REDUCE ||
+        coll == MPII_TOPO_COLL__ALLREDUCE;
+}
+
 /* Name of a collective, in lower case; and the reverse, MPII_TOPO_COLL__END: there is none. */
 const char *MPII_Topo_coll_name(MPII_Topo_coll_t coll);
 MPII_Topo_coll_t MPII_Topo_coll_find(const char *name);
@@ -158,7 +165,8 @@ static inline int64_t MPII_Topo_segment_offset(int64_t first_len, int64_t len, i
 
 /* Chunks of lanes: `bytes` in all, num_units units in each; own: as above, of a chunk */
 int MPII_Topo_lanes_chunks(MPII_Topo_lanes_kind_t kind, int64_t bytes, int num_units, int64_t own);
-/* Whether allgather along lanes copies blocks, so that they go together */
+/* Whether allgather along lanes copies blocks, so that they go together: up to so many bytes in all */
+#define MPII_TOPO_LANES_JOINED_BYTES (1024 * 1024)
 bool MPII_Topo_lanes_are_joined(int64_t bytes);
 
 /* Gather and scatter along trees: longest block that goes with its size; and pieces of longer ones, the

@@ -82,7 +82,6 @@ MPII_Topo_cut_t MPII_Topo_cut_segments(int64_t count, int64_t size, int64_t segm
 #define MIN_PIECE_BYTES 8192
 #define MAX_ROOTED_BYTES (64 * 1024)
 #define MIN_ROOTED_UNIT_BYTES 1024
-#define JOINED_BYTES (1024 * 1024)      /* allgather: what is longer in all is not copied */
 
 int MPII_Topo_lanes_chunks(MPII_Topo_lanes_kind_t kind, int64_t bytes, int num_units, int64_t own)
 {
@@ -90,7 +89,7 @@ int MPII_Topo_lanes_chunks(MPII_Topo_lanes_kind_t kind, int64_t bytes, int num_u
 
     if (own > 0)
         chunk = MPL_MAX(own, LEAST_SEGMENT_BYTES);
-    else if (kind == MPII_TOPO_LANES__BCAST || kind == MPII_TOPO_LANES__REDUCE)
+    else if (MPII_Topo_lanes_have_root(kind))
         /* each unit is a message from rack to rack, and one within it */
         chunk = MPL_MAX(MPL_MIN(best_len(bytes, 2 * units), MAX_ROOTED_BYTES),
                         units * MIN_ROOTED_UNIT_BYTES);
@@ -103,7 +102,7 @@ int MPII_Topo_lanes_chunks(MPII_Topo_lanes_kind_t kind, int64_t bytes, int num_u
 
 bool MPII_Topo_lanes_are_joined(int64_t bytes)
 {
-    return bytes <= JOINED_BYTES;
+    return bytes <= MPII_TOPO_LANES_JOINED_BYTES;
 }
 
 #define MIN_SHORT 64            /* what may go with its size, whatever the setting is */

@@ -84,6 +84,12 @@ typedef enum {
     MPII_TOPO_LANES__REDUCE
 } MPII_Topo_lanes_kind_t;
 
+/* Of these, chunks go from rack to rack, one after the other. */
+static inline bool MPII_Topo_lanes_have_root(MPII_Topo_lanes_kind_t kind)
+{
+    return kind == MPII_TOPO_LANES__BCAST || kind == MPII_TOPO_LANES__REDUCE;
+}
+
 typedef struct {
     MPII_Topo_gen_t gen;
     MPII_Topo_lanes_kind_t kind;

@@ -390,8 +390,7 @@ static int rack_at(const MPII_Topo_order_t * order, int root, int turn)
 /* Tiers of a communicator; with a root, hosts and racks alone */
 static int tiers_of(const MPII_Topo_order_t * order, MPII_Topo_lanes_kind_t kind)
 {
-    bool has_root = kind == MPII_TOPO_LANES__BCAST || kind == MPII_TOPO_LANES__REDUCE;
-    return has_root ? RACK : order->num_tiers;
+    return MPII_Topo_lanes_have_root(kind) ? RACK : order->num_tiers;
 }
 
 static void find_groups(lanes_t * l, int pos)

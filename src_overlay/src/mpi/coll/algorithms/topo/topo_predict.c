@@ -52,12 +52,6 @@ static bool has_segments(const MPII_Topo_algo_t * algo)
     return is_ring(algo) || (is_of(algo, MPICH) && algo->arg == MPII_TOPO_MPICH__ALLGATHERV_RING);
 }
 
-static bool has_vector(MPII_Topo_coll_t coll)
-{
-    return coll == MPII_TOPO_COLL__BCAST || coll == MPII_TOPO_COLL__REDUCE ||
-        coll == MPII_TOPO_COLL__ALLREDUCE;
-}
-
 /* -- which of them -- */
 
 typedef struct {
@@ -113,19 +107,19 @@ int64_t MPII_Topo_predict(const MPII_Topo_case_t * c, const MPII_Topo_links_t * 
 #define LINEAR_VECTOR_BYTES (512 * 1024)
 #define LINEAR_BLOCK_BYTES (64 * 1024)
 #define LINEAR_LANES_BYTES (16 * 1024)
-/* of allgather along lanes also in all, since blocks are copied up to the half of it */
-#define LINEAR_TOTAL_BYTES (2 * 1024 * 1024)
 #define MIN_LINEAR_BYTES 64
 #define MAX_BYTES (INT64_C(1) << 26)    /* that are followed in all */
 
 static int64_t linear_bytes(const MPII_Topo_algo_t * algo, int num_ranks)
 {
-    if (has_vector(algo->coll))
+    if (MPII_Topo_coll_has_vector(algo->coll))
         return LINEAR_VECTOR_BYTES;
     if (!is_of(algo, LANES))
         return LINEAR_BLOCK_BYTES;
-    return algo->arg != MPII_TOPO_LANES__ALLGATHER ? LINEAR_LANES_BYTES :
-        MPL_MAX(LINEAR_LANES_BYTES, LINEAR_TOTAL_BYTES / num_ranks + 2);
+    if (algo->arg != MPII_TOPO_LANES__ALLGATHER)
+        return LINEAR_LANES_BYTES;
+    /* the half of it is not copied, too */
+    return MPL_MAX(LINEAR_LANES_BYTES, 2 * MPII_TOPO_LANES_JOINED_BYTES / num_ranks + 2);
 }
 
 /* -1: there is none */
@@ -134,35 +128,6 @@ static int64_t time_of(const way_t * way, const MPII_Topo_case_t * c, links_t * 
     int64_t time = c ? predict_by(way, c, links) : -1;
 
     return c && time < 0 ? -2 : time;
-}
-
-/* *time of a call as it is; 0 where more bytes may be too many pieces. Returns args with what makes messages
- * fewer. */
-static MPII_Topo_call_args_t time_as_it_is(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t args,
-                                           links_t * links, int64_t * time)
-{
-    MPII_Topo_case_t *c = NULL;
-    way_t way = {.walks = true };
-
-    *time = 0;
-    while (!is_tree(algo) && args.bytes <= MAX_BYTES) {
-        if (MPII_Topo_case_create(algo, &args, links->order, &c) != 0) {
-            *time = -2;
-            break;
-        }
-        if (c)
-            way = find_way(c, links);
-        if (c && has_segments(algo) && !args.has_whole_blocks && way.num_messages > FEW_IN_ORDER) {
-            args.has_whole_blocks = true;
-            MPII_Topo_case_free(c);
-            continue;
-        }
-        if (c == NULL || way.walks || !is_of(algo, LANES))
-            *time = time_of(&way, c, links);
-        MPII_Topo_case_free(c);
-        break;
-    }
-    return args;
 }
 
 /* By how much the first chunk along lanes takes longer than its part of sums, since none overlaps with it */
@@ -186,35 +151,52 @@ static int64_t time_to_fill(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t
     return fill;
 }
 
+/* What makes messages fewer, where they are too many to be followed. Returns false where nothing has to. */
+static bool shorten(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t * args, const way_t * way,
+                    int num_ranks)
+{
+    int64_t some = MPL_MIN(2 * num_ranks, MPII_TOPO_MAX_WALK / 2);
+    int64_t most = MPII_Topo_coll_has_vector(algo->coll) ? MPL_MAX(FEW_ALONG_TREES, some) :
+        MPII_TOPO_MAX_WALK;
+
+    if (has_segments(algo) && !args->has_whole_blocks && way->num_messages > FEW_IN_ORDER) {
+        args->has_whole_blocks = true;
+        return true;
+    }
+    if (is_of(algo, LANES) && !way->walks && args->bytes > linear_bytes(algo, num_ranks)) {
+        args->bytes = linear_bytes(algo, num_ranks);
+        return true;
+    }
+    if (is_tree(algo) && args->bytes > MIN_LINEAR_BYTES && way->num_messages > most) {
+        args->bytes /= 2;
+        return true;
+    }
+    return false;
+}
+
 static int64_t time_of_any_length(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t args,
                                   links_t * links)
 {
-    bool is_vector = has_vector(algo->coll);
     int p = links->order->num_ranks;
-    int64_t bytes = args.bytes, some = MPL_MIN(2 * p, MPII_TOPO_MAX_WALK / 2);
-    int64_t full, half, fill = 0;
+    int64_t bytes = args.bytes, full, half, fill = 0;
     MPII_Topo_case_t *c = NULL;
     way_t way = {.walks = true };
 
-    args = time_as_it_is(algo, args, links, &full);
-    if (full != 0)
-        return full;
-    args.bytes = MPL_MIN(bytes, linear_bytes(algo, p));
+    /* of most others, no more messages follow from more bytes */
+    if (is_tree(algo) || bytes > MAX_BYTES)
+        args.bytes = MPL_MIN(bytes, linear_bytes(algo, p));
     while (1) {
         if (MPII_Topo_case_create(algo, &args, links->order, &c) != 0)
             return -2;
         if (c)
             way = find_way(c, links);
-        /* a tree is followed, with less pieces */
-        if (c == NULL || !is_tree(algo) || args.bytes <= MIN_LINEAR_BYTES ||
-            way.num_messages <= (is_vector ? MPL_MAX(FEW_ALONG_TREES, some) : MPII_TOPO_MAX_WALK))
+        if (c == NULL || !shorten(algo, &args, &way, p))
             break;
-        args.bytes /= 2;
         MPII_Topo_case_free(c);
     }
     full = time_of(&way, c, links);
     MPII_Topo_case_free(c);
-    if (full >= 0 && is_of(algo, LANES) && !MPII_Topo_has_rooted_lanes(algo) && way.is_piped) {
+    if (full >= 0 && is_of(algo, LANES) && !MPII_Topo_lanes_have_root(algo->arg) && way.is_piped) {
         fill = time_to_fill(algo, args, links, way);
         full = fill < 0 ? fill : full + fill;
     }

@@ -42,11 +42,4 @@ int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, const MPII_Topo_links_t * lin
 int64_t MPII_Topo_sample(const MPII_Topo_case_t * c, const MPII_Topo_links_t * links, int num_recvs,
                          bool is_piped);
 
-/* Lanes along which chunks go from rack to rack, one after the other */
-static inline bool MPII_Topo_has_rooted_lanes(const MPII_Topo_algo_t * algo)
-{
-    return algo->family == MPII_TOPO_FAMILY__LANES &&
-        (algo->arg == MPII_TOPO_LANES__BCAST || algo->arg == MPII_TOPO_LANES__REDUCE);
-}
-
 #endif /* TOPO_PREDICT_H_INCLUDED */

@@ -32,6 +32,13 @@ static inline int level_of(links_t * links, int from, int to)
         MPII_Topo_links_between(links->order, host_from, host_to);
 }
 
+static bool has_rooted_lanes(const MPII_Topo_case_t * c)
+{
+    const MPII_Topo_algo_t *algo = MPII_Topo_case_algo(c);
+
+    return algo->family == MPII_TOPO_FAMILY__LANES && MPII_Topo_lanes_have_root(algo->arg);
+}
+
 typedef struct {
     int64_t out, in;            /* bytes over a link */
 } both_t;
@@ -161,7 +168,7 @@ static int64_t sum_stages(const sample_t * s)
 {
     links_t *links = s->links;
     /* where ranks that all do the same are late by that */
-    int num_hops = MPII_Topo_has_rooted_lanes(MPII_Topo_case_algo(s->c)) ? links->order->num_racks - 1 : 0;
+    int num_hops = has_rooted_lanes(s->c) ? links->order->num_racks - 1 : 0;
     int64_t sum = 0, begin = links->order->num_ranks * links->begin;
     int64_t hop = links->latency[MPII_TOPO_WITHIN__SITE] + 2 * links->overhead[MPII_TOPO_WITHIN__SITE];
 
@@ -210,8 +217,7 @@ int64_t MPII_Topo_sample(const MPII_Topo_case_t * c, links_t * links, int num_re
     s->stride = 1;
     s->is_regular = is_regular(c);
     s->is_piped = is_piped;
-    max_steps = !is_piped ? MAX_STEPS : MPII_Topo_has_rooted_lanes(MPII_Topo_case_algo(c)) ? MAX_ROOTED_STEPS :
-        MAX_PIPED_STEPS;
+    max_steps = !is_piped ? MAX_STEPS : has_rooted_lanes(c) ? MAX_ROOTED_STEPS : MAX_PIPED_STEPS;
     num_hosts = order->num_hosts;
     num_ranks = order->max_ppn;
     if (s->is_regular) {
