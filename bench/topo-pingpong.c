@@ -101,7 +101,8 @@ typedef struct {
 } pass_t;
 
 typedef struct {
-    double overhead_us, shared_us, burst_bytes; /* 0: not seen */
+    double overhead_us, shared_us, shared_mbps, burst_bytes;    /* 0: not seen */
+    double hop_us, inside_hop_us;       /* latency where no other message is under way */
 } costs_t;
 
 /* Pairs of hosts for --sweep */
@@ -774,7 +775,10 @@ static void run_pass(MPI_Comm comm, int in_host, int bandwidth, double until, re
  * What all hosts share, as the machine on which virtual hosts run: exchanges of a
  * short message with one host after the other, by one pair of hosts at a time, by half of the pairs,
  * and by all of them. If all take longer than one, they wait for something that takes each message in
- * turn; and half of them then have to take half of that time.
+ * turn; and half of them then have to take half of what all add. Latencies were measured by many pairs at a
+ * time, and are corrected then by a message that goes round all hosts while no other does. And where racks
+ * are known, long messages are sent in a ring round each of them, and between two hosts only: what all take
+ * longer is that of bytes.
  *
  * How much a link passes on at once after a pause, as a token bucket does: two long messages tell
  * its rate; the time that they took less than at that rate is that of the burst.
@@ -788,6 +792,8 @@ static void run_pass(MPI_Comm comm, int in_host, int bandwidth, double until, re
 #define ALIKE 1.5               /* of half of the pairs, over what is expected */
 #define BURST_REPS 5
 #define BURST_BYTES (48 * 1024) /* and twice as much: short enough to be sent at once */
+#define SHARED_REPS 21
+#define SHARED_BYTES (64 * 1024)        /* likewise */
 #define PAUSE_SHARE 3           /* of the time of a message: for the link to recover */
 #define MIN_PAUSE 2e-3
 
@@ -865,9 +871,54 @@ static void measure_exchanges(MPI_Comm comm, int rounds, double until, costs_t *
         costs->overhead_us = 1e6 * send[ONE_PAIR];
     if (messages[HALF] < 4 || time[ALL] < CROWDED * time[ONE_PAIR])
         return;
-    double half = fmax(time[ONE_PAIR], time[ALL] * messages[HALF] / messages[ALL]);
+    double each = (time[ALL] - time[ONE_PAIR]) / (messages[ALL] - messages[ONE_PAIR]);
+    double half = time[ONE_PAIR] + each * (messages[HALF] - messages[ONE_PAIR]);
     if (time[HALF] < half * ALIKE && time[HALF] > half / ALIKE)
-        costs->shared_us = 1e6 * time[ALL] / messages[ALL];
+        costs->shared_us = 1e6 * each;
+}
+
+/* Time of a message from host to host round all of them, microseconds on rank 0 */
+static double measure_hop(MPI_Comm comm)
+{
+    double rounds[EXCHANGES];
+    int right = leader[(host + 1) % nhosts], left = leader[(host + nhosts - 1) % nhosts];
+
+    MPI_Barrier(comm);
+    for (int i = -1; i < EXCHANGES; i++) {
+        double t = MPI_Wtime();
+        if (host == 0)
+            MPI_Send(buffer, opt.latency_bytes, MPI_BYTE, right, 0, MPI_COMM_WORLD);
+        MPI_Recv(buffer, opt.latency_bytes, MPI_BYTE, left, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (host != 0)
+            MPI_Send(buffer, opt.latency_bytes, MPI_BYTE, right, 0, MPI_COMM_WORLD);
+        if (i >= 0)
+            rounds[i] = (MPI_Wtime() - t) / nhosts;
+    }
+    return 1e6 * quantile(rounds, EXCHANGES, 0.5);
+}
+
+/* Median time until all hosts have sent a long message to another and got one, seconds on rank 0; -1: a host
+ * has no part in it */
+static double send_round(MPI_Comm comm, int to, int from)
+{
+    double samples[SHARED_REPS];
+
+    for (int i = -1; i < SHARED_REPS; i++) {
+        MPI_Request request;
+        double t, last;
+        MPI_Barrier(comm);
+        t = MPI_Wtime();
+        if (to >= 0) {
+            MPI_Irecv(buffer, SHARED_BYTES, MPI_BYTE, leader[from], 0, MPI_COMM_WORLD, &request);
+            MPI_Send(buffer + SHARED_BYTES, SHARED_BYTES, MPI_BYTE, leader[to], 0, MPI_COMM_WORLD);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        }
+        t = MPI_Wtime() - t;
+        MPI_Reduce(&t, &last, 1, MPI_DOUBLE, MPI_MAX, 0, comm);
+        if (i >= 0)
+            samples[i] = last;
+    }
+    return quantile(samples, SHARED_REPS, 0.5);
 }
 
 static double send_after_pause(int other, int sends, int bytes)
@@ -917,6 +968,10 @@ static void measure_costs(MPI_Comm comm, double until, costs_t * costs)
     int done, ways = 0, seen = 0;
 
     measure_exchanges(comm, rounds, until, costs);
+    int shares = costs->shared_us > 0;
+    MPI_Bcast(&shares, 1, MPI_INT, 0, comm);
+    if (shares && has_time(comm, until))
+        costs->hop_us = measure_hop(comm);
     for (done = 0; done < rounds && has_time(comm, until); done++) {
         double burst = measure_burst(done);
         ways += opponent(0, done) >= 0;
@@ -932,6 +987,80 @@ static void measure_costs(MPI_Comm comm, double until, costs_t * costs)
         costs->burst_bytes = quantile(bursts, seen, 0.5);
 }
 
+/* From rank 0. Ranks with nothing to measure sleep: polling they would disturb those that measure. */
+static void quiet_bcast(void *data, int bytes)
+{
+    MPI_Request request;
+    int done;
+
+    MPI_Ibcast(data, bytes, MPI_BYTE, 0, MPI_COMM_WORLD, &request);
+    for (MPI_Test(&request, &done, MPI_STATUS_IGNORE); !done;
+         MPI_Test(&request, &done, MPI_STATUS_IGNORE))
+        nanosleep(&(struct timespec) {.tv_nsec = 10000000}, NULL);
+}
+
+/* Where all hosts share something: latency inside one host after the other. Called by all ranks; rank 0 has the
+ * result. */
+static void measure_inside(costs_t * costs)
+{
+    double times[EXCHANGES], sum = 0, all;
+    int wanted = costs->shared_us > 0 && nranks > nhosts, seen = 0, num;
+
+    quiet_bcast(&wanted, sizeof(wanted));
+    if (!wanted)
+        return;
+    for (int h = 0; h < nhosts && h < COSTS_ROUNDS; h++) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (host != h || partner < 0)
+            continue;
+        ping_pong(partner, rank == leader[host], EXCHANGES, times);
+        if (rank == leader[host]) {
+            sum += 1e6 * quantile(times, EXCHANGES, 0.5);
+            seen++;
+        }
+    }
+    MPI_Reduce(&sum, &all, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+    MPI_Reduce(&seen, &num, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+    if (rank == 0 && num > 0)
+        costs->inside_hop_us = all / num;
+}
+
+/* Where all hosts share something: after the racks were found. Rank 0 has the result. */
+static void measure_shared_bytes(MPI_Comm comm, const level_t * racks, double until, costs_t * costs)
+{
+    int wanted = costs->shared_us > 0, *next = allocate(nhosts, sizeof(int)), first = -1, num = 0;
+    int from = -1;
+
+    MPI_Bcast(&wanted, 1, MPI_INT, 0, comm);
+    if (!wanted || !has_time(comm, until))
+        goto fn_exit;
+    if (rank == 0) {
+        for (int h = 0; h < nhosts; h++) {
+            for (next[h] = (h + 1) % nhosts; racks->of[next[h]] != racks->of[h];)
+                next[h] = (next[h] + 1) % nhosts;
+        }
+    }
+    MPI_Bcast(next, nhosts, MPI_INT, 0, comm);
+    for (int h = 0; h < nhosts; h++) {
+        if (next[h] == h)
+            continue;
+        first = first < 0 ? h : first;
+        from = next[h] == host ? h : from;
+        num++;
+    }
+    if (num < 4)
+        goto fn_exit;
+    double all = send_round(comm, from < 0 ? -1 : next[host], from);
+    int other = host == first ? next[first] : host == next[first] ? first : -1;
+    double two = send_round(comm, other, other);
+    double per_byte = ((all - two) / (num - 2) - 1e-6 * costs->shared_us) / SHARED_BYTES;
+    if (per_byte > 0)
+        costs->shared_mbps = 8e-6 / per_byte;
+
+  fn_exit:
+    free(next);
+}
+
 static void write_costs(FILE * f, const costs_t * costs)
 {
     const struct {
@@ -940,11 +1069,12 @@ static void write_costs(FILE * f, const costs_t * costs)
     } all[] = {
         {"overhead_us", costs->overhead_us},
         {"shared_us", costs->shared_us},
+        {"shared_mbps", costs->shared_mbps},
         {"burst_bytes", costs->burst_bytes},
     };
     const char *before = ",\n  \"costs\": {";
 
-    for (int i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         if (all[i].value > 0) {
             fprintf(f, "%s\"%s\": %.4g", before, all[i].key, all[i].value);
             before = ", ";
@@ -1256,6 +1386,37 @@ static void find_uplinks(const float *bandwidth, view_t * view)
     }
 }
 
+/* What latencies of many pairs at a time, host i with host i + step, are to be multiplied with to be those of one
+ * at a time, where these are known */
+static float crowd_factor(const result_t * latency, int step, double one_us)
+{
+    double sum = 0;
+    int num = 0;
+
+    for (int i = 0; i < nhosts; i++) {
+        double of = AT(latency->median, i, (i + step) % nhosts);
+        sum += of;
+        num += of > 0;
+    }
+    return (float) (one_us > 0 && one_us * num < sum ? one_us * num / sum : 1);
+}
+
+/* Where all hosts share something */
+static void correct_latency(result_t * latency, const costs_t * costs)
+{
+    float between = crowd_factor(latency, 1, costs->hop_us);
+    float inside = crowd_factor(latency, 0, costs->inside_hop_us);
+
+    if (costs->shared_us <= 0)
+        return;
+    for (int i = 0; i < nhosts; i++) {
+        for (int j = 0; j < nhosts; j++) {
+            AT(latency->median, i, j) *= i == j ? inside : between;
+            AT(latency->best, i, j) *= i == j ? inside : between;
+        }
+    }
+}
+
 static void judge(measured_t * m)
 {
     const pass_t *latency_pass = &m->latency_pass, *bandwidth_pass = &m->bandwidth_pass;
@@ -1267,6 +1428,7 @@ static void judge(measured_t * m)
             AT(m->latency.noise, j, i) = AT(m->latency.noise, i, j);
         }
     }
+    correct_latency(&m->latency, &m->costs);
     if (latency_pass->rounds_left_out || bandwidth_pass->rounds_left_out)
         warn("the time limit of %g s left out %d of %d rounds of the latency pass and %d of the "
              "bandwidth pass; latencies of pairs left out are estimates", opt.time_limit,
@@ -1304,18 +1466,6 @@ static void write_result(FILE * f, const char *what, const char *unit, const res
 /* -- --sweep -- */
 
 static const char *const way_names[NUM_WAYS] = { "in a host", "in a rack", "between racks" };
-
-/* From rank 0. Ranks with nothing to measure sleep: polling they would disturb those that measure. */
-static void quiet_bcast(void *data, int bytes)
-{
-    MPI_Request request;
-    int done;
-
-    MPI_Ibcast(data, bytes, MPI_BYTE, 0, MPI_COMM_WORLD, &request);
-    for (MPI_Test(&request, &done, MPI_STATUS_IGNORE); !done;
-         MPI_Test(&request, &done, MPI_STATUS_IGNORE))
-        nanosleep(&(struct timespec) {.tv_nsec = 1000000}, NULL);
-}
 
 /* Of each kind the pair whose latency is the nearest to the median */
 static void choose_pairs(const result_t * latency, const view_t * view, swept_t swept[NUM_WAYS])
@@ -1673,7 +1823,7 @@ int main(int argc, char **argv)
 
     /* -- measure -- */
     int longest = opt.latency_bytes > opt.bandwidth_bytes ? opt.latency_bytes : opt.bandwidth_bytes;
-    size_t size = longest > 2 * BURST_BYTES ? longest : 2 * BURST_BYTES;
+    size_t size = longest > 2 * SHARED_BYTES ? longest : 2 * SHARED_BYTES;
     if (opt.sweep)
         size = fmax(fmax(size, SWEEP_BYTES), (double) RATE_WINDOW * opt.latency_bytes);
     buffer = allocate(size, 1);
@@ -1698,13 +1848,17 @@ int main(int argc, char **argv)
         }
         gather_rows(leaders, &m.latency);
         gather_rows(leaders, &m.bandwidth);
+    }
+    measure_inside(&m.costs);
+    if (rank == 0)
+        judge(&m);
+    if (leaders != MPI_COMM_NULL) {
+        double end = 1 - (opt.sweep ? SWEEP_SHARE : 0);
+        measure_shared_bytes(leaders, &m.view.levels[0], opt.time_limit * end, &m.costs);
         MPI_Comm_free(&leaders);
     }
-    if (rank == 0) {
-        judge(&m);
-        if (opt.sweep)
-            choose_pairs(&m.latency, &m.view, m.swept);
-    }
+    if (rank == 0 && opt.sweep)
+        choose_pairs(&m.latency, &m.view, m.swept);
     if (opt.sweep)
         measure_sweep(&m);
 

@@ -172,7 +172,9 @@ static void pass_shared(engine_t * e, int index)
     message_t *m = &e->messages[index];
     double start = MPL_MAX(m->time, e->shared_free);
 
-    e->shared_free = start + e->p->costs.shared / (m->distance == 0 ? MPII_TOPO_SHARED_INSIDE : 1);
+    double taken = e->p->costs.shared + m->bytes * e->p->costs.shared_per_byte;
+
+    e->shared_free = start + taken / (m->distance == 0 ? MPII_TOPO_SHARED_INSIDE : 1);
     m->path.wait[0] += start - m->time;
     m->time = m->last_byte = start;
     m->hop = 0;
@@ -290,7 +292,7 @@ static void send(engine_t * e, int rank, const MPII_Topo_step_t * step, int64_t 
     *m = (message_t) {
         .from = rank,.to = step->peer,.bytes = bytes,.record = number,.step = r->step,
         .distance = platform_distance(e->p, host, to_host),
-        .hop = costs->shared > 0 ? -1 : 0,
+        .hop = costs->shared > 0 || costs->shared_per_byte > 0 ? -1 : 0,
     };
     e->result->num_messages++;
     if (m->distance == 0) {
@@ -324,6 +326,7 @@ static void take(engine_t * e, int rank, int index)
     bool is_inside = e->p->host_of_rank[m->from] == e->p->host_of_rank[rank];
 
     if (m->time > r->clock) {
+        e->shared_free += costs->shared / (is_inside ? MPII_TOPO_SHARED_INSIDE : 1);
         r->clock = m->time;
         r->path = m->path;
     }

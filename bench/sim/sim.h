@@ -42,7 +42,9 @@ typedef struct {
                                  * from there */
     double reduce_rate;         /* of the processor, for each byte that it adds up, or copies */
     double gap;                 /* of the link of a host, between two messages */
-    double shared;              /* of what all hosts share, between two messages, or beginnings of ranks */
+    double shared;              /* of what all hosts share, for a message to be sent, for a rank that waits for
+                                 * it to wake up, or to begin; */
+    double shared_per_byte;     /* and for the bytes of a message */
     double burst;               /* bytes that a link passes on at once after a pause */
     double inside_latency, inside_rate; /* in a host: the sender copies */
     double latency;             /* between two hosts of a rack */

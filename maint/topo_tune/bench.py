@@ -13,6 +13,9 @@ from topo_tune import grammar
 
 FORMAT = 1
 
+# MPICH's nonblocking one, and the one that stands for any: measured, and not for tuning
+NO_CANDIDATES = ("nb", "topo_auto")
+
 # Of a result what is read here
 RESULT = {
     "type": "object",
@@ -81,15 +84,14 @@ def read(
         name = record["algorithm"]
         if name.endswith("+init"):
             continue
-        if name not in (*_known(collective), "auto", "nb"):
+        if name not in (*_known(collective), "auto", *NO_CANDIDATES):
             known = ", ".join(["auto", *_known(collective)])
             text = f"found {short(name)}, expected one of {known}"
             raise InputError(path, text, f"$.records[{i}].algorithm")
         ranks, ppn = int(record["ranks"]), int(record.get("ppn", 1))
         num_bytes, time_us = int(record["bytes"]), float(record["median_us"])
-        # nb, MPICH's nonblocking one, is not for tuning; an unequal number of ranks a host is
-        # no class of communicators that is evaluated
-        if name == "nb" or num_bytes == 0 or time_us < 1e-3 or ranks % ppn:
+        # an unequal number of ranks a host is no class of communicators that is evaluated
+        if name in NO_CANDIDATES or num_bytes == 0 or time_us < 1e-3 or ranks % ppn:
             continue
         host_of_rank = record.get("host_of_rank")
         if hosts is not None and (not host_of_rank or not set(host_of_rank) <= set(hosts)):
@@ -114,7 +116,7 @@ def _known(collective: str) -> list[str]:
     start = grammar.full_name(collective, "")
     rows = (grammar.mpich(version)["collectives"][collective] for version in grammar.versions())
     names = {name[len(start) :] for of in rows for name in of if name.startswith(start)}
-    return sorted(names - {"topo_auto"})
+    return sorted(names - {*NO_CANDIDATES})
 
 
 def _plain_settings(raw: dict[str, Any]) -> Iterator[str]:

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -904,6 +905,20 @@ def test_racks_of_a_virtual_cluster(bindir: Path, tmp_path: Path) -> None:
     assert racks["confidence"] > 0.7
     # what its links pass on at once (BURST of topo-vcluster)
     assert 10000 < site["costs"]["burst_bytes"] < 24000
+
+
+def test_latencies_of_hosts_that_share_processors(bindir: Path, tmp_path: Path) -> None:
+    """They are of one message at a time: those inside hosts, where all pairs wait for each other when they
+    are measured, would be longer than those between hosts."""
+    shape = ["--racks", "2", "--hosts", "5", "--ppn", "2", "--host-rate", "400mbit"]
+    for _ in range(3):
+        site = on_vcluster(bindir, tmp_path / "site.json", *shape, "--", "--bandwidth-bytes", "64K")
+        rows = site["latency_us"]
+        inside = statistics.median(row[i] for i, row in enumerate(rows))
+        between = statistics.median(us for i, row in enumerate(rows) for us in row[i + 1 :])
+        if "shared_us" not in site["costs"] or inside < 1.2 * between:
+            return
+    assert inside < 1.2 * between
 
 
 def test_pods_of_a_virtual_cluster(bindir: Path, tmp_path: Path) -> None:

@@ -277,13 +277,20 @@ def test_site_file(sim: Sim, site: MakeSite, write_json: WriteJson) -> None:
     assert times(overhead_us=1, burst_bytes=2048) == pytest.approx(plain - 20.48, rel=1e-3)
     assert times(overhead_us=1, burst_bytes=1e6) == pytest.approx(plain - 3 * 10.24 + 2, rel=1e-3)
     # the four ranks begin one after the other, then there are three messages; the time is that of a call
-    late = plain - 2 * 10.24 + 4 * 50 - 1 + 2 * 50
-    assert late - times(overhead_us=1, shared_us=50) == pytest.approx(50, rel=1e-2)
+    late = plain - 2 * 10.24 + 4 * 25 - 1 + 2 * 25
+    assert late - times(overhead_us=1, shared_us=50) == pytest.approx(25, rel=1e-2)
+    # so do their bytes, 10 us of each
+    more = times(overhead_us=1, shared_us=50, shared_mbps=819.2) - times(
+        overhead_us=1, shared_us=50
+    )
+    assert more == pytest.approx(2 * 10, rel=1e-2)
     slow = sim(path, *call, "--uplink-rate", "1mbit")
     assert json.loads(slow.stdout)["runs"][0]["time_us"] > found["time_us"]
 
 
-@pytest.mark.parametrize("shared, size", [(1e-6, "64K"), (8.0, "1K")])
+@pytest.mark.parametrize(
+    "shared, mbps, size", [(1e-6, 0, "64K"), (8.0, 0, "1K"), (8.0, 8000, "64K")]
+)
 @pytest.mark.parametrize("between", [40.0, 400.0])
 @pytest.mark.parametrize("placement", ["block", "random:1", "ranks:1"])
 def test_predictions_are_near(
@@ -293,6 +300,7 @@ def test_predictions_are_near(
     between: float,
     placement: str,
     shared: float,
+    mbps: float,
     size: str,
 ) -> None:
     """What topo_auto and topo-tune predict, which look at messages in an order of their own: where those
@@ -308,7 +316,12 @@ def test_predictions_are_near(
         **site([f"h{i}" for i in every], of_host),
         "latency_us": table(20, 20),
         "bandwidth_mbps": table(400, between),
-        "costs": {"header_bytes": 1e-6, "overhead_us": 2, "shared_us": shared},
+        "costs": {
+            "header_bytes": 1e-6,
+            "overhead_us": 2,
+            "shared_us": shared,
+            "shared_mbps": mbps,
+        },
     }
     path = write_json("site.json", content)
     predictor = Predictor(site_module.load(path))

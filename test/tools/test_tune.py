@@ -1547,6 +1547,8 @@ def test_which_settings_are_without_a_tuning_file(tmp_path: Path) -> None:
     }
     records = [record("ring", 1024, 1 + i, setting=name) for i, name in enumerate([*about, "x"])]
     records.append(record("ring", 1024, 9, setting="stock", background="0.5:16K"))
+    # which stands for any
+    records.append(record("topo_auto", 1024, 9, setting="site"))
     content = result(records, provenance={"settings": about})
     found = bench.read(write(tmp_path, content, "bench.json"))
     assert [m.median_us for m in found] == [1, 2]

@@ -117,6 +117,8 @@ static piece_t find_piece(const slots_t * s, int i)
 {
     piece_t piece = { 0 };
 
+    if (s->fold.num_folded == 0)
+        return (piece_t) {.t = i };
     /* the halves of a group of positions come one after the other */
     for (int stage = s->fold.num_stages - 1; stage >= 0; stage--) {
         MPII_Topo_step_t half;
@@ -182,6 +184,7 @@ static bool piped_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_ste
     }
     if (k < num_later) {
         step->peer = rank_at(s, pos ^ 1 << (s->fold.num_stages - num_later + k), false);
+        step->is_last = k + 1 == num_later && !s->fold.has_folded;
         return true;
     }
     bool is_its_own = piece.t == 0 && piece.is_folded;

@@ -153,13 +153,16 @@ static int64_t time_to_fill(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t
 
 /* What makes messages fewer, where they are too many to be followed. Returns false where nothing has to. */
 static bool shorten(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t * args, const way_t * way,
-                    int num_ranks)
+                    links_t * links)
 {
+    int num_ranks = links->order->num_ranks;
     int64_t some = MPL_MIN(2 * num_ranks, MPII_TOPO_MAX_WALK / 2);
     int64_t most = MPII_Topo_coll_has_vector(algo->coll) ? MPL_MAX(FEW_ALONG_TREES, some) :
         MPII_TOPO_MAX_WALK;
 
-    if (has_segments(algo) && !args->has_whole_blocks && way->num_messages > FEW_IN_ORDER) {
+    /* where hosts share something, how many there are is what counts */
+    if (has_segments(algo) && !args->has_whole_blocks && way->num_messages > FEW_IN_ORDER &&
+        links->shared == 0) {
         args->has_whole_blocks = true;
         return true;
     }
@@ -190,7 +193,7 @@ static int64_t time_of_any_length(const MPII_Topo_algo_t * algo, MPII_Topo_call_
             return -2;
         if (c)
             way = find_way(c, links);
-        if (c == NULL || !shorten(algo, &args, &way, p))
+        if (c == NULL || !shorten(algo, &args, &way, links))
             break;
         MPII_Topo_case_free(c);
     }

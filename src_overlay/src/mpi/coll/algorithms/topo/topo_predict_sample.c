@@ -68,7 +68,8 @@ static void add(sample_t * s, int stage, int from, int to, int64_t bytes, int64_
     if (level != MPII_TOPO_WITHIN__HOST)
         *(is_out ? &s->host[stage].out : &s->host[stage].in) += bytes * host_scale;
     if (is_out)
-        s->shared[stage] += host_scale * rack_scale * MPII_Topo_links_shared(s->links, level);
+        s->shared[stage] += host_scale * rack_scale * (MPII_Topo_links_shared(s->links, level, bytes) +
+                                                       MPII_Topo_links_wake(s->links, level));
     for (int i = 2; i <= level; i++) {
         group = order->of[i][group];
         both_t *load = &s->groups[stage * s->links->num_uplinks + s->links->first_uplink[i] + group];

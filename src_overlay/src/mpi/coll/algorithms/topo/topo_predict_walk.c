@@ -13,7 +13,8 @@
  * byte. Inside a host its sender copies it, and it passes what all hosts share, too.
  *
  * What all hosts share is the machine that virtual hosts run on, where ranks wait for its processors. So they
- * begin one after the other, in no order that has to do with hosts; the time is the longest call of one.
+ * begin one after the other, in no order that has to do with hosts; the time is the longest call of one. A message
+ * that its receiver does not wait for yet takes less of it: nobody has to wake up.
  *
  * In a heap are ranks that can go on, and messages that come to a link later than they were sent. */
 
@@ -23,7 +24,7 @@ typedef struct {
     MPII_Topo_any_gen_t g;
     int64_t clock, start;
     int host, rack;
-    int round, k;               /* next step */
+    int round, k;               /* next step; k -1: the round is over */
     int waits_for;              /* sender of the message that it waits for; -1: none */
 } rank_t;
 
@@ -159,17 +160,22 @@ static inline int level_between(links_t * links, const rank_t * a, const rank_t 
         MPII_Topo_links_between(links->order, a->host, b->host);
 }
 
-static void receive(const walk_t * w, rank_t * r, const rank_t * from, int64_t arrival)
+static void receive(walk_t * w, rank_t * r, const rank_t * from, int64_t arrival)
 {
-    r->clock = MPL_MAX(r->clock, arrival) + w->links->overhead[level_between(w->links, from, r)];
+    int level = level_between(w->links, from, r);
+
+    if (arrival > r->clock)
+        w->shared += MPII_Topo_links_wake(w->links, level);
+    r->clock = MPL_MAX(r->clock, arrival) + w->links->overhead[level];
     r->waits_for = -1;
 }
 
-/* Until a message comes to what all hosts share; returns when it has passed. */
-static int64_t pass_shared(walk_t * w, int64_t time, int level)
+/* Until a message comes to what all hosts share; returns when it begins to pass, what it takes makes later
+ * ones wait. */
+static int64_t pass_shared(walk_t * w, int64_t time, int level, int64_t bytes)
 {
     time = MPL_MAX(time, w->shared);
-    w->shared = time + MPII_Topo_links_shared(w->links, level);
+    w->shared = time + MPII_Topo_links_shared(w->links, level, bytes);
     return time;
 }
 
@@ -201,8 +207,8 @@ static void pass_level(walk_t * w, message_t * m, const rank_t * r, int level, b
          level == 1 ? links->host : links->uplink[links->first_uplink[level] + group]);
 }
 
-/* A message passes links, up to one that it comes to later than now. */
-static void travel(walk_t * w, int i, int64_t now)
+/* A message passes links, up to one that it comes to after a time: until then no other comes to one. */
+static void travel(walk_t * w, int i, int64_t until)
 {
     links_t *links = w->links;
     message_t *m = &w->messages[i];
@@ -210,12 +216,12 @@ static void travel(walk_t * w, int i, int64_t now)
     int level = level_between(links, from, to);
 
     for (; m->hop <= 2 * level; m->hop++) {
-        if (m->begin > now) {
+        if (m->begin > until) {
             push(w, m->begin, ~i);
             return;
         }
         if (m->hop == 0) {
-            m->begin = m->end = pass_shared(w, m->begin, level);
+            m->begin = m->end = pass_shared(w, m->begin, level, m->bytes);
         } else if (m->hop <= level) {
             pass_level(w, m, from, m->hop, true);
         } else {
@@ -233,7 +239,7 @@ static void send_to(walk_t * w, int rank, int peer, int64_t bytes)
     int64_t waits = 0;
 
     if (level == MPII_TOPO_WITHIN__HOST)        /* before the copy, since ranks come here in order of time */
-        waits = pass_shared(w, from->clock, level) - from->clock;
+        waits = pass_shared(w, from->clock, level, bytes) - from->clock;
     from->clock += links->overhead[level];
     if (level == MPII_TOPO_WITHIN__HOST)
         from->clock += MPII_Topo_carry(bytes, links->inside);
@@ -252,9 +258,9 @@ static bool advance(walk_t * w, int rank)
     rank_t *r = &w->ranks[rank];
     MPII_Topo_step_t step;
 
-    if (r->g.gen.react(&r->g.gen, r->round, r->k, &step)) {
+    if (r->k >= 0 && r->g.gen.react(&r->g.gen, r->round, r->k, &step)) {
         int64_t bytes = MPII_Topo_case_bytes(w->c, &step);
-        r->k++;
+        r->k = step.is_last ? -1 : r->k + 1;
         if (bytes < 0)
             return true;
         if (step.kind != MPII_TOPO_STEP__SEND) {
@@ -334,7 +340,7 @@ int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links)
         int64_t now = w.heap[0].clock;
         int rank = pop(&w);
         if (rank < 0) {
-            travel(&w, ~rank, now);
+            travel(&w, ~rank, w.heap_len == 0 ? INT64_MAX : MPL_MAX(now, w.heap[0].clock - 1));
             continue;
         }
         while (advance(&w, rank)) {

@@ -27,7 +27,8 @@ typedef struct MPII_Topo_rates {
                                                  * receives */
     int64_t header;             /* bytes of a link that a message takes, beside its own */
     int64_t burst;              /* bytes that a link passes on at once after a pause */
-    int64_t shared;             /* of what all hosts share, for a message between them */
+    int64_t shared, shared_bytes;       /* of what all hosts share, for a message between them: half of it to be
+                                         * sent, half for a rank that waits to wake up; and for its bytes */
     int64_t inside, host;       /* memory of a host; link of a host, each way */
     int num_levels;             /* racks, and those above */
     int num[MPII_TOPO_MAX_LEVELS - 1];  /* groups of each */
@@ -41,7 +42,9 @@ typedef struct {
     double inside_us, inside_mbps;      /* of messages inside a host */
     double header_bytes;        /* of a link that a message takes, beside its own */
     double shared_us;           /* of what all hosts share, as the machine that virtual hosts run on: how much
-                                 * later each message between hosts makes the next one */
+                                 * later each message between hosts makes the next one, half of it where nobody
+                                 * waits for the message; */
+    double shared_mbps;         /* and at which rate its bytes do */
     double burst_bytes;         /* that a link passes on at once after a pause (token bucket) */
 } MPII_Topo_costs_t;
 
@@ -63,8 +66,8 @@ int MPII_Topo_rates_create(const MPII_Topo_measured_t * measured, MPII_Topo_rate
 typedef struct MPII_Topo_links {
     const MPII_Topo_order_t *order;
     int64_t latency[MPII_TOPO_WITHIN__END], overhead[MPII_TOPO_WITHIN__END];
-    int64_t header, burst, shared, inside, host;
-    int64_t begin;              /* of what all hosts share, for a rank to begin */
+    int64_t header, burst, shared, shared_bytes, inside, host;
+    int64_t wake, begin;        /* of what all hosts share, for a rank to wake up; to begin */
     int num_uplinks, first_uplink[MPII_TOPO_MAX_LEVELS + 1];    /* by level, as the order has it */
     int64_t uplink[];           /* of racks, then of groups of the levels above */
 } MPII_Topo_links_t;
@@ -96,16 +99,27 @@ static inline int MPII_Topo_links_between(const MPII_Topo_order_t * order, int h
     return level;
 }
 
-#define MPII_TOPO_SHARED_INSIDE 4       /* what a message takes of what all hosts share, over one in a host */
-static inline int64_t MPII_Topo_links_shared(const MPII_Topo_links_t * links, int level)
-{
-    return level == MPII_TOPO_WITHIN__HOST ? links->shared / MPII_TOPO_SHARED_INSIDE : links->shared;
-}
-
 /* Time of bytes, at picoseconds per KiB */
 static inline int64_t MPII_Topo_carry(int64_t bytes, int64_t per_kib)
 {
     return (bytes >> 10) * per_kib + (((bytes & 1023) * per_kib) >> 10);
+}
+
+#define MPII_TOPO_SHARED_INSIDE 4       /* what a message takes of what all hosts share, over one in a host */
+
+/* To be sent */
+static inline int64_t MPII_Topo_links_shared(const MPII_Topo_links_t * links, int level,
+                                             int64_t bytes)
+{
+    int64_t time = links->shared + MPII_Topo_carry(bytes, links->shared_bytes);
+
+    return level == MPII_TOPO_WITHIN__HOST ? time / MPII_TOPO_SHARED_INSIDE : time;
+}
+
+/* For a rank that waits for it to wake up */
+static inline int64_t MPII_Topo_links_wake(const MPII_Topo_links_t * links, int level)
+{
+    return level == MPII_TOPO_WITHIN__HOST ? links->wake / MPII_TOPO_SHARED_INSIDE : links->wake;
 }
 
 #endif /* TOPO_RATES_H_INCLUDED */
