@@ -67,9 +67,11 @@ static void add(sample_t * s, int stage, int from, int to, int64_t bytes, int64_
     bytes += s->links->header;
     if (level != MPII_TOPO_WITHIN__HOST)
         *(is_out ? &s->host[stage].out : &s->host[stage].in) += bytes * host_scale;
-    if (is_out)
-        s->shared[stage] += host_scale * rack_scale * (MPII_Topo_links_shared(s->links, level, bytes) +
-                                                       MPII_Topo_links_wake(s->links, level));
+    if (is_out) {       /* where ranks do not keep step, what comes is not waited for */
+        int64_t wake = s->is_piped ? 0 : MPII_Topo_links_wake(s->links, level);
+        s->shared[stage] += host_scale * rack_scale *
+            (MPII_Topo_links_shared(s->links, level, bytes) + wake);
+    }
     for (int i = 2; i <= level; i++) {
         group = order->of[i][group];
         both_t *load = &s->groups[stage * s->links->num_uplinks + s->links->first_uplink[i] + group];
