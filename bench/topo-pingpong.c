@@ -10,7 +10,8 @@
  * One rank a host takes part. All pairs of hosts are met in the N-1 rounds (N, if odd) of a
  * round-robin tournament, the pairs of a round at the same time:
  *
- *     latency pass    round trips of a small message; half the median one
+ *     latency pass    round trips of a small message; half the median one (but see "costs", where
+ *                     all hosts share something)
  *     bandwidth pass  a stream of large messages one way, then the other; median rate. Pairs
  *                     that cross racks share the uplinks, as they do in a collective, and go on
  *                     until the last one has its rate; what uplinks carry follows (uplinks.h).
@@ -133,7 +134,8 @@ static options_t opt = {
 
 static int rank, nranks;
 static int nhosts, host;        /* host: of this rank */
-static int partner;             /* the other rank of the in-host pair, or -1 */
+static int *second;             /* of each host: the other rank of its in-host pair, or -1 */
+static int partner;             /* of this rank in such a pair, or -1 */
 static int *leader;             /* rank that measures, of each host */
 static char (*name)[NAME_BYTES];        /* of each host, rank 0 only */
 static char *buffer;
@@ -550,7 +552,7 @@ static int find_hosts(void)
 {
     char mine[NAME_BYTES] = "";
     char (*of_rank)[NAME_BYTES] = NULL;
-    int *host_of = allocate(nranks, sizeof(int)), *second;
+    int *host_of = allocate(nranks, sizeof(int));
     const char *given = getenv("MPIR_CVAR_COLL_TOPOLOGY_HOST");
     int cliques = cvar("MPIR_CVAR_NUM_CLIQUES", 1);
     int by_block = cvar("MPIR_CVAR_CLIQUES_BY_BLOCK", 0);
@@ -590,7 +592,6 @@ static int find_hosts(void)
     }
     host = host_of[rank];
     partner = rank == leader[host] ? second[host] : rank == second[host] ? leader[host] : -1;
-    free(second);
     free(host_of);
     return status;
 }
@@ -829,8 +830,8 @@ static double exchange(MPI_Comm comm, int rounds, crowd_t crowd, double *time, d
             MPI_Isend(buffer, opt.latency_bytes, MPI_BYTE, leader[other], 0, MPI_COMM_WORLD,
                       &request);
             sum += MPI_Wtime() - before;
-            MPI_Recv(buffer, opt.latency_bytes, MPI_BYTE, leader[other], 0, MPI_COMM_WORLD,
-                     MPI_STATUS_IGNORE);
+            MPI_Recv(buffer + opt.latency_bytes, opt.latency_bytes, MPI_BYTE, leader[other], 0,
+                     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
             MPI_Wait(&request, MPI_STATUS_IGNORE);
         }
         if (i >= 0) {
@@ -897,15 +898,16 @@ static double measure_hop(MPI_Comm comm)
     return 1e6 * quantile(rounds, EXCHANGES, 0.5);
 }
 
-/* Median time until all hosts have sent a long message to another and got one, seconds on rank 0; -1: a host
- * has no part in it */
-static double send_round(MPI_Comm comm, int to, int from)
+/* Median time until all hosts have sent a long message to another and got one, seconds on rank 0; 0: there was
+ * no time for it. to -1: a host has no part in it */
+static double send_round(MPI_Comm comm, int to, int from, double until)
 {
     double samples[SHARED_REPS];
+    int reps = 0;
 
-    for (int i = -1; i < SHARED_REPS; i++) {
+    for (int i = -1; i < SHARED_REPS && has_time(comm, until); i++) {
         MPI_Request request;
-        double t, last;
+        double t, last = 0;
         MPI_Barrier(comm);
         t = MPI_Wtime();
         if (to >= 0) {
@@ -916,9 +918,9 @@ static double send_round(MPI_Comm comm, int to, int from)
         t = MPI_Wtime() - t;
         MPI_Reduce(&t, &last, 1, MPI_DOUBLE, MPI_MAX, 0, comm);
         if (i >= 0)
-            samples[i] = last;
+            samples[reps++] = last;
     }
-    return quantile(samples, SHARED_REPS, 0.5);
+    return reps >= MIN_REPS ? quantile(samples, reps, 0.5) : 0;
 }
 
 static double send_after_pause(int other, int sends, int bytes)
@@ -999,41 +1001,33 @@ static void quiet_bcast(void *data, int bytes)
         nanosleep(&(struct timespec) {.tv_nsec = 10000000}, NULL);
 }
 
-/* Where all hosts share something: latency inside one host after the other. Called by all ranks; rank 0 has the
- * result. */
+/* Latency inside one host after the other. Called by all ranks; rank 0 has the result. */
 static void measure_inside(costs_t * costs)
 {
     double times[EXCHANGES], sum = 0, all;
-    int wanted = costs->shared_us > 0 && nranks > nhosts, seen = 0, num;
+    int num = 0;
 
-    quiet_bcast(&wanted, sizeof(wanted));
-    if (!wanted)
-        return;
-    for (int h = 0; h < nhosts && h < COSTS_ROUNDS; h++) {
+    for (int h = 0; h < nhosts && num < COSTS_ROUNDS; h++) {
+        if (second[h] < 0)
+            continue;
+        num++;
         MPI_Barrier(MPI_COMM_WORLD);
         if (host != h || partner < 0)
             continue;
         ping_pong(partner, rank == leader[host], EXCHANGES, times);
-        if (rank == leader[host]) {
-            sum += 1e6 * quantile(times, EXCHANGES, 0.5);
-            seen++;
-        }
+        if (rank == leader[host])
+            sum = 1e6 * quantile(times, EXCHANGES, 0.5);
     }
     MPI_Reduce(&sum, &all, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
-    MPI_Reduce(&seen, &num, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
     if (rank == 0 && num > 0)
         costs->inside_hop_us = all / num;
 }
 
-/* Where all hosts share something: after the racks were found. Rank 0 has the result. */
+/* Rank 0 has the result, and knows the racks. */
 static void measure_shared_bytes(MPI_Comm comm, const level_t * racks, double until, costs_t * costs)
 {
-    int wanted = costs->shared_us > 0, *next = allocate(nhosts, sizeof(int)), first = -1, num = 0;
-    int from = -1;
+    int *next = allocate(nhosts, sizeof(int)), first = -1, from = -1, num = 0;
 
-    MPI_Bcast(&wanted, 1, MPI_INT, 0, comm);
-    if (!wanted || !has_time(comm, until))
-        goto fn_exit;
     if (rank == 0) {
         for (int h = 0; h < nhosts; h++) {
             for (next[h] = (h + 1) % nhosts; racks->of[next[h]] != racks->of[h];)
@@ -1050,11 +1044,11 @@ static void measure_shared_bytes(MPI_Comm comm, const level_t * racks, double un
     }
     if (num < 4)
         goto fn_exit;
-    double all = send_round(comm, from < 0 ? -1 : next[host], from);
+    double all = send_round(comm, from < 0 ? -1 : next[host], from, until);
     int other = host == first ? next[first] : host == next[first] ? first : -1;
-    double two = send_round(comm, other, other);
+    double two = send_round(comm, other, other, until);
     double per_byte = ((all - two) / (num - 2) - 1e-6 * costs->shared_us) / SHARED_BYTES;
-    if (per_byte > 0)
+    if (two > 0 && per_byte > 0)
         costs->shared_mbps = 8e-6 / per_byte;
 
   fn_exit:
@@ -1387,8 +1381,8 @@ static void find_uplinks(const float *bandwidth, view_t * view)
 }
 
 /* What latencies of many pairs at a time, host i with host i + step, are to be multiplied with to be those of one
- * at a time, where these are known */
-static float crowd_factor(const result_t * latency, int step, double one_us)
+ * at a time, where these are known, and those of enough hosts */
+static float crowd_factor(const result_t * latency, int step, int enough, double one_us)
 {
     double sum = 0;
     int num = 0;
@@ -1398,17 +1392,15 @@ static float crowd_factor(const result_t * latency, int step, double one_us)
         sum += of;
         num += of > 0;
     }
-    return (float) (one_us > 0 && one_us * num < sum ? one_us * num / sum : 1);
+    return (float) (num >= enough && one_us > 0 && one_us * num < sum ? one_us * num / sum : 1);
 }
 
-/* Where all hosts share something */
+/* Where all hosts share something; else the times of one at a time are not known. */
 static void correct_latency(result_t * latency, const costs_t * costs)
 {
-    float between = crowd_factor(latency, 1, costs->hop_us);
-    float inside = crowd_factor(latency, 0, costs->inside_hop_us);
+    float between = crowd_factor(latency, 1, nhosts, costs->hop_us);
+    float inside = crowd_factor(latency, 0, 1, costs->inside_hop_us);
 
-    if (costs->shared_us <= 0)
-        return;
     for (int i = 0; i < nhosts; i++) {
         for (int j = 0; j < nhosts; j++) {
             AT(latency->median, i, j) *= i == j ? inside : between;
@@ -1823,7 +1815,7 @@ int main(int argc, char **argv)
 
     /* -- measure -- */
     int longest = opt.latency_bytes > opt.bandwidth_bytes ? opt.latency_bytes : opt.bandwidth_bytes;
-    size_t size = longest > 2 * SHARED_BYTES ? longest : 2 * SHARED_BYTES;
+    size_t size = fmax(fmax(longest, 2.0 * opt.latency_bytes), 2 * SHARED_BYTES);
     if (opt.sweep)
         size = fmax(fmax(size, SWEEP_BYTES), (double) RATE_WINDOW * opt.latency_bytes);
     buffer = allocate(size, 1);
@@ -1849,14 +1841,20 @@ int main(int argc, char **argv)
         gather_rows(leaders, &m.latency);
         gather_rows(leaders, &m.bandwidth);
     }
-    measure_inside(&m.costs);
+    int shares = m.costs.shared_us > 0;
+    quiet_bcast(&shares, sizeof(shares));
+    if (shares)
+        measure_inside(&m.costs);
     if (rank == 0)
         judge(&m);
-    if (leaders != MPI_COMM_NULL) {
-        double end = 1 - (opt.sweep ? SWEEP_SHARE : 0);
-        measure_shared_bytes(leaders, &m.view.levels[0], opt.time_limit * end, &m.costs);
-        MPI_Comm_free(&leaders);
+    if (shares) {
+        double end = 1 - RESERVE_SHARE / 2 - (opt.sweep ? SWEEP_SHARE : 0);
+        quiet_bcast(&shares, sizeof(shares));   /* rank 0 knows the racks */
+        if (leaders != MPI_COMM_NULL)
+            measure_shared_bytes(leaders, &m.view.levels[0], opt.time_limit * end, &m.costs);
     }
+    if (leaders != MPI_COMM_NULL)
+        MPI_Comm_free(&leaders);
     if (rank == 0 && opt.sweep)
         choose_pairs(&m.latency, &m.view, m.swept);
     if (opt.sweep)
@@ -1878,6 +1876,7 @@ int main(int argc, char **argv)
     }
     free(buffer);
     free(leader);
+    free(second);
     free(name);
     free(output.temporary);
     free(output.target);

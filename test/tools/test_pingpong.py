@@ -916,8 +916,10 @@ def test_latencies_of_hosts_that_share_processors(bindir: Path, tmp_path: Path) 
         rows = site["latency_us"]
         inside = statistics.median(row[i] for i, row in enumerate(rows))
         between = statistics.median(us for i, row in enumerate(rows) for us in row[i + 1 :])
-        if "shared_us" not in site["costs"] or inside < 1.2 * between:
-            return
+        if "shared_us" not in site["costs"]:
+            pytest.skip("there are processors for all hosts")
+        if inside < 1.2 * between:
+            break
     assert inside < 1.2 * between
 
 

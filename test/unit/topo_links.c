@@ -264,6 +264,11 @@ static int times(void)
                5 * US + 2 * (7 * US + 4 * US + 390625) + US + 97656 + 10 * US + 5 * US,
                "bytes of what all hosts share");
     rack.links->shared = rack.links->shared_bytes = 0;
+    /* sent after 5, 105 and 205 us: each is waited for */
+    rack.links->wake = 100 * US;
+    check_time(time_of(MPII_TOPO_COLL__BCAST, "topo_chain", &rack, 8),
+               205 * US + 105468 + 10 * US + 5 * US, "ranks that wake up");
+    rack.links->wake = 0;
     /* both hosts of a rack send to the other one at once; of 1 KiB its uplink needs 1024/1024 * 8 us:
      * one in three pairs stays in the rack when it is measured, so its rate is 1 + 2/3 times 1024 */
     check(racks.links->uplink[0] > 4 * US && racks.links->uplink[0] < 5 * US, "uplink");

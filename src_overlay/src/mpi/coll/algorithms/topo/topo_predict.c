@@ -24,7 +24,7 @@
 
 /* With more messages than these, ranks may be taken not to keep step. Along lanes, in exchanges of single blocks
  * and in rings they meet on links in an order that tells, so these are followed further; rings with many segments
- * by whole blocks, which take about as long. */
+ * by whole blocks, which take about as long where hosts share nothing. */
 #define FEW_MESSAGES 2048
 #define FEW_IN_ORDER 4096
 #define FEW_OF_RING 16384
@@ -160,9 +160,10 @@ static bool shorten(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t * args,
     int64_t most = MPII_Topo_coll_has_vector(algo->coll) ? MPL_MAX(FEW_ALONG_TREES, some) :
         MPII_TOPO_MAX_WALK;
 
-    /* where hosts share something, how many there are is what counts */
-    if (has_segments(algo) && !args->has_whole_blocks && way->num_messages > FEW_IN_ORDER &&
-        links->shared == 0) {
+    /* where hosts share something, how many there are counts, too */
+    int few = is_ring(algo) && links->shared > 0 ? FEW_OF_RING : FEW_IN_ORDER;
+
+    if (has_segments(algo) && !args->has_whole_blocks && way->num_messages > few) {
         args->has_whole_blocks = true;
         return true;
     }

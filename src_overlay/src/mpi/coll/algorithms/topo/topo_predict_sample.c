@@ -64,7 +64,7 @@ static void add(sample_t * s, int stage, int from, int to, int64_t bytes, int64_
     int level = level_of(s->links, from, to);
     int group = MPII_Topo_links_host(s->links, is_out ? from : to);
 
-    bytes += s->links->header;
+    bytes += level == MPII_TOPO_WITHIN__HOST ? 0 : s->links->header;
     if (level != MPII_TOPO_WITHIN__HOST)
         *(is_out ? &s->host[stage].out : &s->host[stage].in) += bytes * host_scale;
     if (is_out) {       /* where ranks do not keep step, what comes is not waited for */

@@ -14,7 +14,8 @@
  *
  * What all hosts share is the machine that virtual hosts run on, where ranks wait for its processors. So they
  * begin one after the other, in no order that has to do with hosts; the time is the longest call of one. A message
- * that its receiver does not wait for yet takes less of it: nobody has to wake up.
+ * that its receiver does not wait for yet takes less of it: nobody has to wake up. To wake up makes only those
+ * messages later that have to wait anyway.
  *
  * In a heap are ranks that can go on, and messages that come to a link later than they were sent. */
 
