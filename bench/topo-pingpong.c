@@ -596,6 +596,8 @@ static int find_hosts(void)
     return status;
 }
 
+#define AT(matrix, i, j) ((matrix)[(size_t) (i) * nhosts + (j)])
+
 /* -- measurement -- */
 
 /* Sorts the samples, seconds; factor / seconds (or seconds * factor) goes into the row. */
@@ -795,6 +797,7 @@ static void run_pass(MPI_Comm comm, int in_host, int bandwidth, double until, re
 #define BURST_BYTES (48 * 1024) /* and twice as much: short enough to be sent at once */
 #define SHARED_REPS 21
 #define SHARED_BYTES (64 * 1024)        /* likewise */
+#define FAST 0.8                /* of the fastest way: as fast */
 #define PAUSE_SHARE 3           /* of the time of a message: for the link to recover */
 #define MIN_PAUSE 2e-3
 
@@ -899,7 +902,7 @@ static double measure_hop(MPI_Comm comm)
 }
 
 /* Median time until all hosts have sent a long message to another and got one, seconds on rank 0; 0: there was
- * no time for it. to -1: a host has no part in it */
+ * no time for it. to, from: -1: nobody */
 static double send_round(MPI_Comm comm, int to, int from, double until)
 {
     double samples[SHARED_REPS];
@@ -910,11 +913,12 @@ static double send_round(MPI_Comm comm, int to, int from, double until)
         double t, last = 0;
         MPI_Barrier(comm);
         t = MPI_Wtime();
-        if (to >= 0) {
+        request = MPI_REQUEST_NULL;
+        if (from >= 0)
             MPI_Irecv(buffer, SHARED_BYTES, MPI_BYTE, leader[from], 0, MPI_COMM_WORLD, &request);
+        if (to >= 0)
             MPI_Send(buffer + SHARED_BYTES, SHARED_BYTES, MPI_BYTE, leader[to], 0, MPI_COMM_WORLD);
-            MPI_Wait(&request, MPI_STATUS_IGNORE);
-        }
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
         t = MPI_Wtime() - t;
         MPI_Reduce(&t, &last, 1, MPI_DOUBLE, MPI_MAX, 0, comm);
         if (i >= 0)
@@ -1023,15 +1027,24 @@ static void measure_inside(costs_t * costs)
         costs->inside_hop_us = all / num;
 }
 
-/* Rank 0 has the result, and knows the racks. */
-static void measure_shared_bytes(MPI_Comm comm, const level_t * racks, double until, costs_t * costs)
+/* Rank 0 has the result, and knows racks and bandwidths: ways that are slower than most, as between racks that
+ * were not told apart, would be what is measured. */
+static void measure_shared_bytes(MPI_Comm comm, const level_t * racks, const float *bandwidth,
+                                 double until, costs_t * costs)
 {
     int *next = allocate(nhosts, sizeof(int)), first = -1, from = -1, num = 0;
+    double fastest = 0;
 
     if (rank == 0) {
         for (int h = 0; h < nhosts; h++) {
             for (next[h] = (h + 1) % nhosts; racks->of[next[h]] != racks->of[h];)
                 next[h] = (next[h] + 1) % nhosts;
+            if (next[h] != h)
+                fastest = fmax(fastest, AT(bandwidth, h, next[h]));
+        }
+        for (int h = 0; h < nhosts; h++) {
+            if (AT(bandwidth, h, next[h]) < FAST * fastest)
+                next[h] = h;
         }
     }
     MPI_Bcast(next, nhosts, MPI_INT, 0, comm);
@@ -1044,7 +1057,7 @@ static void measure_shared_bytes(MPI_Comm comm, const level_t * racks, double un
     }
     if (num < 4)
         goto fn_exit;
-    double all = send_round(comm, from < 0 ? -1 : next[host], from, until);
+    double all = send_round(comm, next[host] == host ? -1 : next[host], from, until);
     int other = host == first ? next[first] : host == next[first] ? first : -1;
     double two = send_round(comm, other, other, until);
     double per_byte = ((all - two) / (num - 2) - 1e-6 * costs->shared_us) / SHARED_BYTES;
@@ -1110,8 +1123,6 @@ static void gather_rows(MPI_Comm leaders, result_t * row)
 }
 
 /* -- what rank 0 makes of it -- */
-
-#define AT(matrix, i, j) ((matrix)[(size_t) (i) * nhosts + (j)])
 
 /*
  * The tree of switches tells about pairs that were left out: the way from i to j is no longer
@@ -1851,7 +1862,8 @@ int main(int argc, char **argv)
         double end = 1 - RESERVE_SHARE / 2 - (opt.sweep ? SWEEP_SHARE : 0);
         quiet_bcast(&shares, sizeof(shares));   /* rank 0 knows the racks */
         if (leaders != MPI_COMM_NULL)
-            measure_shared_bytes(leaders, &m.view.levels[0], opt.time_limit * end, &m.costs);
+            measure_shared_bytes(leaders, &m.view.levels[0], m.bandwidth.median,
+                                 opt.time_limit * end, &m.costs);
     }
     if (leaders != MPI_COMM_NULL)
         MPI_Comm_free(&leaders);
