@@ -909,11 +909,10 @@ static double send_round(MPI_Comm comm, int to, int from, double until)
     int reps = 0;
 
     for (int i = -1; i < SHARED_REPS && has_time(comm, until); i++) {
-        MPI_Request request;
+        MPI_Request request = MPI_REQUEST_NULL;
         double t, last = 0;
         MPI_Barrier(comm);
         t = MPI_Wtime();
-        request = MPI_REQUEST_NULL;
         if (from >= 0)
             MPI_Irecv(buffer, SHARED_BYTES, MPI_BYTE, leader[from], 0, MPI_COMM_WORLD, &request);
         if (to >= 0)
@@ -974,6 +973,7 @@ static void measure_costs(MPI_Comm comm, double until, costs_t * costs)
     int done, ways = 0, seen = 0;
 
     measure_exchanges(comm, rounds, until, costs);
+    /* while ranks that have no part in it sleep */
     int shares = costs->shared_us > 0;
     MPI_Bcast(&shares, 1, MPI_INT, 0, comm);
     if (shares && has_time(comm, until))
@@ -1825,13 +1825,13 @@ int main(int argc, char **argv)
         goto fn_exit;
 
     /* -- measure -- */
-    int longest = opt.latency_bytes > opt.bandwidth_bytes ? opt.latency_bytes : opt.bandwidth_bytes;
-    size_t size = fmax(fmax(longest, 2.0 * opt.latency_bytes), 2 * SHARED_BYTES);
+    size_t size = fmax(fmax(opt.bandwidth_bytes, 2.0 * opt.latency_bytes), 2 * SHARED_BYTES);
     if (opt.sweep)
         size = fmax(fmax(size, SWEEP_BYTES), (double) RATE_WINDOW * opt.latency_bytes);
     buffer = allocate(size, 1);
     allocate_row(&m.latency, 0);
     allocate_row(&m.bandwidth, 1);
+    double end = 1 - RESERVE_SHARE - (opt.sweep ? SWEEP_SHARE : 0);
     int rounds = nhosts > 1 ? nhosts - 1 + nhosts % 2 : 0;
     rounds_total = (nranks > nhosts ? 2 : 0) + 2 * rounds +
         (rounds < COSTS_ROUNDS ? rounds : COSTS_ROUNDS);
@@ -1843,7 +1843,6 @@ int main(int argc, char **argv)
     MPI_Comm_split(MPI_COMM_WORLD, rank == leader[host] ? 0 : MPI_UNDEFINED, rank, &leaders);
     if (leaders != MPI_COMM_NULL) {
         if (nhosts > 1) {
-            double end = 1 - RESERVE_SHARE - (opt.sweep ? SWEEP_SHARE : 0);
             run_pass(leaders, 0, 0, opt.time_limit * LATENCY_SHARE, &m.latency, &m.latency_pass);
             run_pass(leaders, 0, 1, opt.time_limit * (end - COSTS_SHARE), &m.bandwidth,
                      &m.bandwidth_pass);
@@ -1859,11 +1858,10 @@ int main(int argc, char **argv)
     if (rank == 0)
         judge(&m);
     if (shares) {
-        double end = 1 - RESERVE_SHARE / 2 - (opt.sweep ? SWEEP_SHARE : 0);
         quiet_bcast(&shares, sizeof(shares));   /* rank 0 knows the racks */
         if (leaders != MPI_COMM_NULL)
             measure_shared_bytes(leaders, &m.view.levels[0], m.bandwidth.median,
-                                 opt.time_limit * end, &m.costs);
+                                 opt.time_limit * (end + RESERVE_SHARE / 2), &m.costs);
     }
     if (leaders != MPI_COMM_NULL)
         MPI_Comm_free(&leaders);

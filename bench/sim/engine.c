@@ -171,7 +171,6 @@ static void pass_shared(engine_t * e, int index)
 {
     message_t *m = &e->messages[index];
     double start = MPL_MAX(m->time, e->shared_free);
-
     double taken = e->p->costs.shared + m->bytes * e->p->costs.shared_per_byte;
 
     e->shared_free = start + taken / (m->distance == 0 ? MPII_TOPO_SHARED_INSIDE : 1);

@@ -147,7 +147,7 @@ void platform_of_site(platform_t * p, const char *path)
         p->costs.inside_overhead = r->overhead[0] * 1e-12;
         p->costs.overhead = r->overhead[1] * 1e-12;
         p->costs.inside_rate = rate_of(r->inside);
-        p->costs.shared = r->shared / 2 * 1e-12;
+        p->costs.shared = r->shared * 1e-12;
         p->costs.shared_per_byte = r->shared_bytes * 1e-12 / 1024;
         p->costs.burst = r->burst;
         platform_set_rates(p, 0, rate_of(r->host));

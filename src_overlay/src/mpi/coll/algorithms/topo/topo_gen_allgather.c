@@ -117,7 +117,7 @@ static piece_t find_piece(const slots_t * s, int i)
 {
     piece_t piece = { 0 };
 
-    if (s->fold.num_folded == 0)
+    if (s->fold.num_folded == 0)        /* one of each position */
         return (piece_t) {.t = i };
     /* the halves of a group of positions come one after the other */
     for (int stage = s->fold.num_stages - 1; stage >= 0; stage--) {

@@ -159,7 +159,6 @@ static bool shorten(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t * args,
     int64_t some = MPL_MIN(2 * num_ranks, MPII_TOPO_MAX_WALK / 2);
     int64_t most = MPII_Topo_coll_has_vector(algo->coll) ? MPL_MAX(FEW_ALONG_TREES, some) :
         MPII_TOPO_MAX_WALK;
-
     /* where hosts share something, how many there are counts, too */
     int few = is_ring(algo) && links->shared > 0 ? FEW_OF_RING : FEW_IN_ORDER;
 

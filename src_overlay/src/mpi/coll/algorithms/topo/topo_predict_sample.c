@@ -64,9 +64,10 @@ static void add(sample_t * s, int stage, int from, int to, int64_t bytes, int64_
     int level = level_of(s->links, from, to);
     int group = MPII_Topo_links_host(s->links, is_out ? from : to);
 
-    bytes += level == MPII_TOPO_WITHIN__HOST ? 0 : s->links->header;
-    if (level != MPII_TOPO_WITHIN__HOST)
+    if (level != MPII_TOPO_WITHIN__HOST) {
+        bytes += s->links->header;
         *(is_out ? &s->host[stage].out : &s->host[stage].in) += bytes * host_scale;
+    }
     if (is_out) {       /* where ranks do not keep step, what comes is not waited for */
         int64_t wake = s->is_piped ? 0 : MPII_Topo_links_wake(s->links, level);
         s->shared[stage] += host_scale * rack_scale *

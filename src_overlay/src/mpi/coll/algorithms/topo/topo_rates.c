@@ -221,7 +221,7 @@ int MPII_Topo_rates_create(const MPII_Topo_measured_t * m, MPII_Topo_rates_t ** 
         rates->latency[i] -= 2 * rates->overhead[i];
     rates->header = MPL_MIN(or_else(m->costs.header_bytes, HEADER_BYTES), MOST_HEADER_BYTES);
     rates->burst = MPL_MIN(m->costs.burst_bytes, MOST_BURST_BYTES);
-    rates->shared = picoseconds(m->costs.shared_us);
+    rates->shared = picoseconds(m->costs.shared_us) / 2;
     rates->shared_bytes = m->costs.shared_mbps > 0 ? per_kib(m->costs.shared_mbps) : 0;
     rates->inside = per_kib(or_else(memory, INSIDE_MBPS));
     rates->host = per_kib(host);
@@ -267,7 +267,7 @@ MPII_Topo_links_t *MPII_Topo_links_create(const MPII_Topo_rates_t * rates,
     memcpy(links->overhead, rates->overhead, sizeof(links->overhead));
     links->header = rates->header;
     links->burst = rates->burst;
-    links->shared = links->wake = links->begin = rates->shared / 2;
+    links->shared = links->wake = links->begin = rates->shared;
     links->shared_bytes = rates->shared_bytes;
     links->inside = rates->inside;
     links->host = rates->host;

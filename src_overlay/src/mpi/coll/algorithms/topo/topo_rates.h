@@ -27,8 +27,9 @@ typedef struct MPII_Topo_rates {
                                                  * receives */
     int64_t header;             /* bytes of a link that a message takes, beside its own */
     int64_t burst;              /* bytes that a link passes on at once after a pause */
-    int64_t shared, shared_bytes;       /* of what all hosts share, for a message between them: half of it to be
-                                         * sent, half for a rank that waits to wake up; and for its bytes */
+    int64_t shared;             /* of what all hosts share, for a message between them to be sent, and as much
+                                 * for a rank that waits for it to wake up, or for one to begin */
+    int64_t shared_bytes;       /* and for the bytes of a message */
     int64_t inside, host;       /* memory of a host; link of a host, each way */
     int num_levels;             /* racks, and those above */
     int num[MPII_TOPO_MAX_LEVELS - 1];  /* groups of each */
