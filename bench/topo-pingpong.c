@@ -102,7 +102,7 @@ typedef struct {
 } pass_t;
 
 typedef struct {
-    double overhead_us, shared_us, shared_mbps, burst_bytes;    /* 0: not seen */
+    double overhead_us, reduce_mbps, shared_us, shared_mbps, burst_bytes;       /* 0: not seen */
     double hop_us, inside_hop_us;       /* latency where no other message is under way */
 } costs_t;
 
@@ -786,7 +786,8 @@ static void run_pass(MPI_Comm comm, int in_host, int bandwidth, double until, re
  * How much a link passes on at once after a pause, as a token bucket does: two long messages tell
  * its rate; the time that they took less than at that rate is that of the burst.
  *
- * What a processor does for a message: what it takes to send a short one, where that is clear.
+ * What a processor does for a message: what it takes to send a short one, where that is clear. And for bytes that
+ * it adds up.
  */
 #define COSTS_ROUNDS 8
 #define EXCHANGE_REPS 6         /* of each crowd, in turn */
@@ -798,6 +799,7 @@ static void run_pass(MPI_Comm comm, int in_host, int bandwidth, double until, re
 #define SHARED_REPS 21
 #define SHARED_BYTES (64 * 1024)        /* likewise */
 #define FAST 0.8                /* of the fastest way: as fast */
+#define REDUCE_REPS 21
 #define PAUSE_SHARE 3           /* of the time of a message: for the link to recover */
 #define MIN_PAUSE 2e-3
 
@@ -965,6 +967,21 @@ static double measure_burst(int round)
     return per_byte > 0 && less > t[0] / 2 ? less / per_byte : 0;
 }
 
+/* Rate at which this process adds up numbers, Mbit/s; 0: not seen */
+static double measure_reduce(void)
+{
+    double samples[REDUCE_REPS];
+
+    for (int i = -1; i < REDUCE_REPS; i++) {
+        double t = MPI_Wtime();
+        MPI_Reduce_local(buffer, buffer + SHARED_BYTES, SHARED_BYTES / sizeof(int), MPI_INT, MPI_SUM);
+        if (i >= 0)
+            samples[i] = MPI_Wtime() - t;
+    }
+    double t = quantile(samples, REDUCE_REPS, 0.5);
+    return t > 10 * MPI_Wtick() ? 8e-6 * SHARED_BYTES / t : 0;
+}
+
 /* until: when it has to end, seconds from the start. Rank 0 has the results. */
 static void measure_costs(MPI_Comm comm, double until, costs_t * costs)
 {
@@ -991,6 +1008,8 @@ static void measure_costs(MPI_Comm comm, double until, costs_t * costs)
     /* it is that of all links, so most of the ways show it */
     if (seen > 0 && 4 * seen >= 3 * ways)
         costs->burst_bytes = quantile(bursts, seen, 0.5);
+    if (rank == 0)
+        costs->reduce_mbps = measure_reduce();
 }
 
 /* From rank 0. Ranks with nothing to measure sleep: polling they would disturb those that measure. */
@@ -1075,6 +1094,7 @@ static void write_costs(FILE * f, const costs_t * costs)
         double value;
     } all[] = {
         {"overhead_us", costs->overhead_us},
+        {"reduce_mbps", costs->reduce_mbps},
         {"shared_us", costs->shared_us},
         {"shared_mbps", costs->shared_mbps},
         {"burst_bytes", costs->burst_bytes},

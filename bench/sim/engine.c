@@ -325,9 +325,11 @@ static void take(engine_t * e, int rank, int index)
     bool is_inside = e->p->host_of_rank[m->from] == e->p->host_of_rank[rank];
 
     if (m->time > r->clock) {
-        e->shared_free += costs->shared / (is_inside ? MPII_TOPO_SHARED_INSIDE : 1);
-        r->clock = m->time;
+        double wake = costs->shared / (is_inside ? MPII_TOPO_SHARED_INSIDE : 1);
+        r->clock = MPL_MAX(m->time, MPL_MIN(e->shared_free, m->time + MPII_TOPO_MOST_WAKES * wake));
+        e->shared_free += wake;
         r->path = m->path;
+        r->path.wait[0] += r->clock - m->time;
     }
     r->step = MPL_MAX(r->step, m->step);
     double got = r->clock;

@@ -146,6 +146,7 @@ void platform_of_site(platform_t * p, const char *path)
         p->costs.level_latency = MPL_MAX(r->latency[2] - r->latency[1], 0) * 1e-12;
         p->costs.inside_overhead = r->overhead[0] * 1e-12;
         p->costs.overhead = r->overhead[1] * 1e-12;
+        p->costs.reduce_rate = rate_of(r->reduce);
         p->costs.inside_rate = rate_of(r->inside);
         p->costs.shared = r->shared * 1e-12;
         p->costs.shared_per_byte = r->shared_bytes * 1e-12 / 1024;

@@ -904,7 +904,9 @@ def test_racks_of_a_virtual_cluster(bindir: Path, tmp_path: Path) -> None:
     assert racks["of_group"] == canonical([h.split("h")[0] for h in site["hosts"]])
     assert racks["confidence"] > 0.7
     # what its links pass on at once (BURST of topo-vcluster)
-    assert 10000 < site["costs"]["burst_bytes"] < 24000
+    costs = site["costs"]
+    assert 10000 < costs["burst_bytes"] < 24000
+    assert costs["reduce_mbps"] > 1000
 
 
 def test_latencies_of_hosts_that_share_processors(bindir: Path, tmp_path: Path) -> None:

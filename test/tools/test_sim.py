@@ -283,6 +283,11 @@ def test_site_file(sim: Sim, site: MakeSite, write_json: WriteJson) -> None:
     # so do their bytes, 10 us of each
     more = times(overhead_us=1, shared_us=50, shared_mbps=819.2)
     assert more - short == pytest.approx(2 * 10, rel=1e-2)
+    linear = ["-n", "2", "-c", "allreduce", "-a", "recursive_doubling", "-b", "1K", "--json"]
+    # a processor copies them once, and adds them once: 82 us each
+    assert times(overhead_us=1, reduce_mbps=100) == pytest.approx(
+        times(overhead_us=1, reduce_mbps=1e6) + 2 * 81.92, rel=1e-3
+    )
     slow = sim(path, *call, "--uplink-rate", "1mbit")
     assert json.loads(slow.stdout)["runs"][0]["time_us"] > found["time_us"]
 

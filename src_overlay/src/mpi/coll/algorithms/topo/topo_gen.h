@@ -96,9 +96,10 @@ typedef struct {
     int root;                   /* -1: none */
     int num_chunks, num_units;  /* units of a chunk */
     int num_tiers;              /* those of the order; hosts and racks alone where there is a root */
-    /* The rank's group of each tier: its first member, how many it has, and which of them has the rank */
+    /* The rank's group of each tier: its first member, how many it has, and which of them has the rank; places
+     * that fall to that one, at most; and units of a place */
     struct {
-        int first, len, own;
+        int first, len, own, num_own, units;
     } of[MPII_TOPO_MAX_LEVELS + 2];
     bool in_runs;
     bool is_first;              /* its rack is the first one in the chain of racks */

@@ -106,22 +106,6 @@ typedef struct {
     int num;                    /* units */
 } message_t;
 
-/* Places of a tier that fall to the member which has the rank, at most */
-static int num_own(const lanes_t * l, int tier)
-{
-    return (l->gen.order->tier_most[tier] + l->of[tier].len - 1) / l->of[tier].len;
-}
-
-/* Units of a place */
-static int len_of_place(const lanes_t * l, int tier)
-{
-    int len = 1;
-
-    while (++tier <= l->num_tiers)
-        len *= l->gen.order->tier_most[tier];
-    return len;
-}
-
 /* The rank that has a place, x[1] ... x[tier], in a group of a tier */
 static int lane(const MPII_Topo_order_t * order, int tier, int group, const int x[])
 {
@@ -142,10 +126,10 @@ static int next_rack(const lanes_t * l, bool is_send)
 /* How many messages a rank sends, or gets, in a stage of a group; 1 and more units each */
 static int count_in_group(const lanes_t * l, int tier)
 {
-    int num = (l->of[tier].len - 1) * (l->in_runs ? 1 : len_of_place(l, tier));
+    int num = (l->of[tier].len - 1) * (l->in_runs ? 1 : l->of[tier].units);
 
     for (int i = 1; i <= tier; i++)
-        num *= num_own(l, i);
+        num *= l->of[i].num_own;
     return num;
 }
 
@@ -157,7 +141,7 @@ static int count_rooted(const lanes_t * l, stage_t stage, bool is_send)
     if (stage.tier == CHAIN ? next_rack(l, is_send) == -1 :
         !l->is_first || has_all != (is_send != is_up))
         return 0;
-    return stage.tier == ROOT && has_all ? l->num_units : num_own(l, HOST) * num_own(l, RACK);
+    return stage.tier == ROOT && has_all ? l->num_units : l->of[HOST].num_own * l->of[RACK].num_own;
 }
 
 static int num_messages(const lanes_t * l, int s, bool is_send)
@@ -174,7 +158,7 @@ static message_t find_rooted(const lanes_t * l, stage_t stage, int i, bool is_se
 {
     const MPII_Topo_order_t *order = l->gen.order;
     bool has_all = stage.tier == ROOT && l->gen.rank == l->root;
-    int num = has_all ? order->tier_most[RACK] : num_own(l, RACK);
+    int num = has_all ? order->tier_most[RACK] : l->of[RACK].num_own;
     int x[] = { 0, i / num, i % num };
     message_t m = {.peer = -1,.num = 1 };
 
@@ -197,13 +181,13 @@ static message_t find_in_group(const lanes_t * l, stage_t stage, int i, bool is_
 {
     const MPII_Topo_order_t *order = l->gen.order;
     int len = l->of[stage.tier].len, own = l->of[stage.tier].own, x[MPII_TOPO_MAX_LEVELS + 2];
-    int units = len_of_place(l, stage.tier), num_runs = l->in_runs ? 1 : units, run = i % num_runs;
+    int units = l->of[stage.tier].units, num_runs = l->in_runs ? 1 : units, run = i % num_runs;
     int d = i / num_runs % (len - 1) + 1, q = i / num_runs / (len - 1);
     int other = (own + (is_send ? d : len - d)) % len;
     message_t m = {.peer = -1,.num = units / num_runs };
 
     for (int tier = stage.tier; tier > 0; tier--) {
-        int num = num_own(l, tier), index = l->of[tier].own;
+        int num = l->of[tier].num_own, index = l->of[tier].own;
         /* whose units: of who receives in a reduction, of who sends in the other stages */
         if (tier == stage.tier && is_send == stage.is_reduce)
             index = other;
@@ -269,7 +253,7 @@ static int num_slots(const lanes_t * l, int s)
 
     if (!stage.is_reduce)
         return 0;
-    return stage.tier < CHAIN && l->in_runs ? len_of_place(l, stage.tier) : 1;
+    return stage.tier < CHAIN && l->in_runs ? l->of[stage.tier].units : 1;
 }
 
 /* Where what comes in a reduction waits until it is added */
@@ -407,7 +391,12 @@ static void find_groups(lanes_t * l, int pos)
             l->of[tier].len = order->first[level][group + 1] - l->of[tier].first;
         }
         l->of[tier].own = member - l->of[tier].first;
+        l->of[tier].num_own = (order->tier_most[tier] + l->of[tier].len - 1) / l->of[tier].len;
         member = group;
+    }
+    for (int tier = l->num_tiers, units = 1; tier > 0; tier--) {
+        l->of[tier].units = units;
+        units *= order->tier_most[tier];
     }
 }
 

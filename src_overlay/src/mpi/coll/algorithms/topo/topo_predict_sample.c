@@ -123,7 +123,7 @@ static void sample_rank(sample_t * s, int rank, int64_t host_scale, int64_t rack
             if (bytes < 0)
                 continue;
             if (step.kind != MPII_TOPO_STEP__SEND) {
-                busy += MPII_Topo_carry(bytes, links->inside);
+                busy += MPII_Topo_carry(bytes, links->reduce);
                 continue;
             }
             if (has_sent && has_received && !s->is_regular) {

@@ -15,7 +15,8 @@
  * What all hosts share is the machine that virtual hosts run on, where ranks wait for its processors. So they
  * begin one after the other, in no order that has to do with hosts; the time is the longest call of one. A message
  * that its receiver does not wait for yet takes less of it: nobody has to wake up. To wake up makes only those
- * messages later that have to wait anyway.
+ * messages later that have to wait anyway; who does it waits for its turn, though not for all, since those that
+ * have slept come before others. More messages may have come for it then.
  *
  * In a heap are ranks that can go on, and messages that come to a link later than they were sent. */
 
@@ -165,9 +166,12 @@ static void receive(walk_t * w, rank_t * r, const rank_t * from, int64_t arrival
 {
     int level = level_between(w->links, from, r);
 
-    if (arrival > r->clock)
-        w->shared += MPII_Topo_links_wake(w->links, level);
-    r->clock = MPL_MAX(r->clock, arrival) + w->links->overhead[level];
+    if (arrival > r->clock) {
+        int64_t wake = MPII_Topo_links_wake(w->links, level);
+        r->clock = MPL_MAX(arrival, MPL_MIN(w->shared, arrival + MPII_TOPO_MOST_WAKES * wake));
+        w->shared += wake;
+    }
+    r->clock += w->links->overhead[level];
     r->waits_for = -1;
 }
 
@@ -265,7 +269,7 @@ static bool advance(walk_t * w, int rank)
         if (bytes < 0)
             return true;
         if (step.kind != MPII_TOPO_STEP__SEND) {
-            r->clock += MPII_Topo_carry(bytes, w->links->inside);
+            r->clock += MPII_Topo_carry(bytes, w->links->reduce);
             return true;
         }
         send_to(w, rank, step.peer, bytes);

@@ -22,6 +22,7 @@
 
 #define INSIDE_SHARE 4          /* latency in a rack over that in a host */
 #define INSIDE_MBPS 40000
+#define REDUCE_MBPS 80000
 #define OVERHEAD_SHARE 4        /* latency over overhead */
 #define HEADER_BYTES 100
 #define MOST_HEADER_BYTES 1e6
@@ -223,6 +224,7 @@ int MPII_Topo_rates_create(const MPII_Topo_measured_t * m, MPII_Topo_rates_t ** 
     rates->burst = MPL_MIN(m->costs.burst_bytes, MOST_BURST_BYTES);
     rates->shared = picoseconds(m->costs.shared_us) / 2;
     rates->shared_bytes = m->costs.shared_mbps > 0 ? per_kib(m->costs.shared_mbps) : 0;
+    rates->reduce = per_kib(or_else(m->costs.reduce_mbps, REDUCE_MBPS));
     rates->inside = per_kib(or_else(memory, INSIDE_MBPS));
     rates->host = per_kib(host);
     rates->num_levels = m->num_levels;
@@ -269,6 +271,7 @@ MPII_Topo_links_t *MPII_Topo_links_create(const MPII_Topo_rates_t * rates,
     links->burst = rates->burst;
     links->shared = links->wake = links->begin = rates->shared;
     links->shared_bytes = rates->shared_bytes;
+    links->reduce = rates->reduce;
     links->inside = rates->inside;
     links->host = rates->host;
     links->num_uplinks = 0;

@@ -30,6 +30,7 @@ typedef struct MPII_Topo_rates {
     int64_t shared;             /* of what all hosts share, for a message between them to be sent, and as much
                                  * for a rank that waits for it to wake up, or for one to begin */
     int64_t shared_bytes;       /* and for the bytes of a message */
+    int64_t reduce;             /* of a processor, for bytes that it adds up or copies */
     int64_t inside, host;       /* memory of a host; link of a host, each way */
     int num_levels;             /* racks, and those above */
     int num[MPII_TOPO_MAX_LEVELS - 1];  /* groups of each */
@@ -41,6 +42,7 @@ typedef struct {
     double overhead_us, inside_overhead_us;     /* of a processor, for a message that it sends or receives, to
                                                  * another host, or inside one */
     double inside_us, inside_mbps;      /* of messages inside a host */
+    double reduce_mbps;         /* of a processor, for bytes that it adds up or copies */
     double header_bytes;        /* of a link that a message takes, beside its own */
     double shared_us;           /* of what all hosts share, as the machine that virtual hosts run on: how much
                                  * later each message between hosts makes the next one, half of it where nobody
@@ -67,7 +69,7 @@ int MPII_Topo_rates_create(const MPII_Topo_measured_t * measured, MPII_Topo_rate
 typedef struct MPII_Topo_links {
     const MPII_Topo_order_t *order;
     int64_t latency[MPII_TOPO_WITHIN__END], overhead[MPII_TOPO_WITHIN__END];
-    int64_t header, burst, shared, shared_bytes, inside, host;
+    int64_t header, burst, shared, shared_bytes, reduce, inside, host;
     int64_t wake, begin;        /* of what all hosts share, for a rank to wake up; to begin */
     int num_uplinks, first_uplink[MPII_TOPO_MAX_LEVELS + 1];    /* by level, as the order has it */
     int64_t uplink[];           /* of racks, then of groups of the levels above */
@@ -107,6 +109,7 @@ static inline int64_t MPII_Topo_carry(int64_t bytes, int64_t per_kib)
 }
 
 #define MPII_TOPO_SHARED_INSIDE 4       /* what a message takes of what all hosts share, over one in a host */
+#define MPII_TOPO_MOST_WAKES 16 /* of other ranks, that one which wakes up waits for */
 
 /* To be sent */
 static inline int64_t MPII_Topo_links_shared(const MPII_Topo_links_t * links, int level,

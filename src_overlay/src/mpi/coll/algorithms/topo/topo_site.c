@@ -126,12 +126,12 @@ static int get_costs(const char *name, const char *prefix, struct json_object *o
                      MPII_Topo_costs_t * costs, char *err)
 {
     static const char *const keys[] = {
-        "overhead_us", "inside_overhead_us", "inside_us", "inside_mbps", "header_bytes",
-        "shared_us", "shared_mbps", "burst_bytes"
+        "overhead_us", "inside_overhead_us", "inside_us", "inside_mbps", "reduce_mbps",
+        "header_bytes", "shared_us", "shared_mbps", "burst_bytes"
     };
     double *const numbers[] = {
         &costs->overhead_us, &costs->inside_overhead_us, &costs->inside_us, &costs->inside_mbps,
-        &costs->header_bytes, &costs->shared_us, &costs->shared_mbps, &costs->burst_bytes
+        &costs->reduce_mbps, &costs->header_bytes, &costs->shared_us, &costs->shared_mbps, &costs->burst_bytes
     };
     char sub[64];
 
