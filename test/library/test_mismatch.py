@@ -160,13 +160,17 @@ def test_stock(run_mismatch: RunMismatch, collective: str) -> None:
 @pytest.mark.parametrize("collective", ["alltoall", "alltoallv"])
 @pytest.mark.parametrize("staging", STAGINGS)
 @pytest.mark.parametrize("kind", ["short", "long"])
-def test_planned(run_mismatch: RunMismatch, collective: str, staging: str, kind: str) -> None:
+@pytest.mark.parametrize("eager", [0, 131072])
+def test_planned(
+    run_mismatch: RunMismatch, collective: str, staging: str, kind: str, eager: int
+) -> None:
     names = cases(collective, 4, kind)
     if (collective, kind) == ("alltoall", "long"):
         # in place, a rank cannot see that it goes another way than others, which are not asked
         names = [name for name in names if not name.endswith("pi")]
     ours = "planned" if kind == "short" else None
-    run_mismatch(collective, 4, names, ours=ours, **planned(collective, staging))
+    env = {**planned(collective, staging), "MPIR_CVAR_CH3_EAGER_MAX_MSG_SIZE": eager}
+    run_mismatch(collective, 4, names, ours=ours, **env)
 
 
 @pytest.mark.parametrize("collective", ["alltoall", "alltoallv"])

@@ -153,6 +153,10 @@ int MPII_Topo_end_request(MPIR_Request ** request, MPI_Aint * bytes, MPII_Topo_a
 /* As MPIC_Isend; *request is NULL where it fails, since nothing completes what goes to a process that has died. */
 int MPII_Topo_isend(const void *buf, MPI_Aint count, MPI_Datatype datatype, int dest, int tag,
                     MPIR_Comm * comm_ptr, MPIR_Request ** request, MPII_Topo_attr_t * attr);
+/* As MPIC_Irecv. That a message which is here already is too long its request tells, when one waits for it: an
+ * error that is added twice makes a ring of the chain of errors, which is then followed for ever. */
+int MPII_Topo_irecv(void *buf, MPI_Aint count, MPI_Datatype datatype, int source, int tag,
+                    MPIR_Comm * comm_ptr, MPIR_Request ** request);
 /* Receive a message. */
 int MPII_Topo_recv(void *buf, MPI_Aint count, MPI_Datatype datatype, int source, int tag,
                    MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);

@@ -121,13 +121,23 @@ int MPII_Topo_isend(const void *buf, MPI_Aint count, MPI_Datatype datatype, int 
     return mpi_errno;
 }
 
+int MPII_Topo_irecv(void *buf, MPI_Aint count, MPI_Datatype datatype, int source, int tag,
+                    MPIR_Comm * comm_ptr, MPIR_Request ** request)
+{
+    int mpi_errno;
+
+    *request = NULL;
+    mpi_errno = MPIC_Irecv(buf, count, datatype, source, tag, comm_ptr, request);
+    return *request ? MPI_SUCCESS : mpi_errno;
+}
+
 int MPII_Topo_recv(void *buf, MPI_Aint count, MPI_Datatype datatype, int source, int tag,
                    MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
-    MPIR_Request *request = NULL;
+    MPIR_Request *request;
 
-    mpi_errno = MPIC_Irecv(buf, count, datatype, source, tag, comm_ptr, &request);
+    mpi_errno = MPII_Topo_irecv(buf, count, datatype, source, tag, comm_ptr, &request);
     MPIR_ERR_CHECK(mpi_errno);
     mpi_errno = MPII_Topo_wait(&request, attr);
     MPIR_ERR_CHECK(mpi_errno);

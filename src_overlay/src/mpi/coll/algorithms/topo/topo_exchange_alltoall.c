@@ -127,6 +127,10 @@ int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Dat
 
     mpi_errno = MPII_Topo_ex_get(comm_ptr, false, &ex, attr);
     MPIR_ERR_CHECK(mpi_errno);
+    if (is_match)
+        ex->last_block = block;
+    else if (ex->last_block == out.count * out.type_size || ex->last_block == in.count * in.type_size)
+        block = ex->last_block; /* what the others have, more likely than the shorter one */
     *decline = decide_uniform(ex, block, &flags);
     if (*decline == MPII_TOPO_PLANNED && block >= ex->uniform_limit)
         *decline = MPII_TOPO_DECLINED_MEMORY;

@@ -105,7 +105,7 @@ int MPII_Topo_exchange_unequal(const MPII_Topo_blocks_t * out, const MPII_Topo_b
     MPII_TOPO_NEED(mem);
     for (int i = 0; i < p; i++) {
         mpi_errno =
-            MPIC_Irecv(end, theirs[i], TOPO_BYTE, i, MPIR_ALLTOALLV_TAG, comm_ptr, &reqs[i]);
+            MPII_Topo_irecv(end, theirs[i], TOPO_BYTE, i, MPIR_ALLTOALLV_TAG, comm_ptr, &reqs[i]);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         end += theirs[i];
     }

@@ -86,6 +86,7 @@ typedef struct MPII_Topo_exchange {
     MPII_Topo_uniform_t uniform[MPII_TOPO_ROUTE__NUM];
     int64_t uniform_bytes;      /* of a half, for blocks of one byte, about: as all ranks know it */
     MPI_Aint uniform_limit;     /* shortest block for which there was no memory */
+    MPI_Aint last_block;        /* in the last call of alltoall */
 } MPII_Topo_exchange_t;
 
 /* What the i-th rank of the host tells the others */

@@ -70,7 +70,7 @@ void MPII_Topo_messages_recv(MPII_Topo_messages_t * m, void *buf, MPI_Aint count
 {
     MPIR_Request *req = NULL;
 
-    MPII_Topo_messages_note(m, MPIC_Irecv(buf, count, type, rank, m->tag, m->comm_ptr, &req));
+    MPII_Topo_messages_note(m, MPII_Topo_irecv(buf, count, type, rank, m->tag, m->comm_ptr, &req));
     m->lacks_some = m->lacks_some || req == NULL;
     m->bytes[m->num] = bytes;
     m->reqs[m->num++] = req;

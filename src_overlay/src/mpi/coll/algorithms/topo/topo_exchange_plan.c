@@ -74,7 +74,7 @@ static int share(MPII_Topo_exchange_t * ex, int owner, void *mem, int64_t bytes,
     if (ex->shm)
         goto fn_exit;
     if (owner != ex->comm_ptr->rank) {
-        mpi_errno = MPIC_Irecv(mem, bytes, TOPO_BYTE, owner, MPII_TOPO_EX_TAG, ex->comm_ptr, &req);
+        mpi_errno = MPII_Topo_irecv(mem, bytes, TOPO_BYTE, owner, MPII_TOPO_EX_TAG, ex->comm_ptr, &req);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         mpi_errno = wait_sizes(&req, bytes, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
@@ -108,7 +108,7 @@ static int exchange_transit(MPII_Topo_exchange_t * ex, const MPII_Topo_route_t *
     for (int i = 0; i < num_recvs; i++) {
         if (route->recvs[0][i].to != rank)
             continue;
-        mpi_errno = MPIC_Irecv(transit[i], MPII_Topo_route_num_transit_in(route, i) * width,
+        mpi_errno = MPII_Topo_irecv(transit[i], MPII_Topo_route_num_transit_in(route, i) * width,
                                TOPO_BYTE, route->recvs[0][i].from, MPII_TOPO_EX_TAG, ex->comm_ptr,
                                &reqs[i]);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
