@@ -353,10 +353,10 @@ static options_t read_options(int argc, char **argv, platform_t * p)
     for (int pass = 0; pass < 2; pass++) {
         optind = 0;
         while ((option = getopt_long(argc, argv, "c:a:n:b:", long_options, &index)) != -1) {
-            const char *name = option == 'c' ? "collective" : option == 'a' ? "algorithm" :
-                option == 'n' ? "ranks" : option == 'b' ? "bytes" : long_options[index].name;
             if (option == '?')
                 fail("found '%s', expected an option with its value: see --help", argv[optind - 1]);
+            const char *name = option == 'c' ? "collective" : option == 'a' ? "algorithm" :
+                option == 'n' ? "ranks" : option == 'b' ? "bytes" : long_options[index].name;
             if (option == OPT_HELP || option == OPT_VERSION)
                 show_text(option);
             if (pass == 0)
@@ -518,6 +518,8 @@ static void run_all(const platform_t * p, const options_t * o)
         strcpy(names, o->algorithms);
         for (char *name = strtok_r(names, ",", &save); name; name = strtok_r(NULL, ",", &save))
             simulate(p, o, find_algo(p, o, name), number++, is_only);
+        if (number == 0)
+            fail("--algorithm: found '%s', expected names", o->algorithms);
     }
     free(names);
 }

@@ -13,6 +13,8 @@ import click
 import numpy as np
 from topo_tune import site
 
+BURST_MARGIN = 1.1
+
 
 @dataclass(frozen=True)
 class Uplinks:
@@ -148,7 +150,8 @@ def links_of_site(
     tells that of the host links, and `uplink_mbps` of the file, if it is there, those of uplinks.
 
     What topo-pingpong found of uplinks is no bound: more may go over them. Without a rate, only hosts
-    bound. What was measured inside a host, on the diagonal, went over no link.
+    bound. What was measured inside a host, on the diagonal, went over no link. The burst is that of `costs`,
+    and a tenth more, since it was measured, too.
     """
     what = site.load(path)
     racks = dict(zip(what.hosts, what.rack_of_host.tolist(), strict=True))
@@ -162,4 +165,5 @@ def links_of_site(
         between = what.bandwidth_mbps[~np.eye(what.num_hosts, dtype=bool)]
         fastest = float(np.nanmax(between, initial=0))
         host_mbps = fastest if fastest > 0 and math.isfinite(fastest) else None
-    return Links(racks, host_mbps, uplink_mbps, uplinks=tuple(uplinks))
+    burst = math.ceil(BURST_MARGIN * what.costs.get("burst_bytes", 0))
+    return Links(racks, host_mbps, uplink_mbps, burst, tuple(uplinks))

@@ -57,8 +57,10 @@ class Bench:
     def check(self, setting: Setting) -> None:
         """A CVAR that the library does not have would change nothing, and nobody would see it."""
         for name in setting.environment:
-            if name.startswith("MPIR_CVAR_") and self.steers and name not in self.steers:
-                text = f"this MPI library has no {name}{hint(name, self.steers)}"
+            prefix = next((p for p in PREFIXES if name.startswith(p)), None)
+            cvar = f"{PREFIXES[0]}{name.removeprefix(prefix or '')}"
+            if prefix and self.steers and cvar not in self.steers:
+                text = f"this MPI library has no {cvar}{hint(cvar, self.steers)}"
                 raise click.UsageError(f"setting {setting.name}: {text}")
 
     def steering(self, environment: Mapping[str, str]) -> dict[str, str]:

@@ -92,7 +92,8 @@ def what_ran(record: Record) -> list[str]:
 def what_of(record: Record) -> str:
     pattern = record.get("pattern") or "uniform"
     words = record["collective"] + ("" if pattern == "uniform" else f" {pattern}")
-    return words + (", in place" if record.get("in_place") else "")
+    words += ", in place" if record.get("in_place") else ""
+    return words + (", cold" if record.get("cold") else "")
 
 
 def where_of(record: Record) -> str:

@@ -51,8 +51,6 @@ def label(r: Record) -> str:
     words = [what_of(r)]
     if r.get("root"):
         words.append("last root" if r["root"] == r["ranks"] - 1 else f"root {r['root']}")
-    if r.get("cold"):
-        words.append("cold")
     return ", ".join(words)
 
 

@@ -47,6 +47,8 @@ def _open_standard_output() -> None:
     if sys.stdout is None:
         number = os.open(os.devnull, os.O_RDONLY)
         sys.stdout = open(number, "w", closefd=False)  # noqa: SIM115
+    if sys.stderr is None:  # what it tells nobody wants
+        sys.stderr = open(os.open(os.devnull, os.O_WRONLY), "w", closefd=False)  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace" if stream is sys.stdout else "backslashreplace")

@@ -25,7 +25,9 @@ RESULT = {
         "records": {"type": "array", "items": {"type": "object"}},
         "provenance": {
             "type": "object",
-            "properties": {"settings": {"additionalProperties": {"type": "object"}}},
+            "properties": {
+                "settings": {"type": "object", "additionalProperties": {"type": "object"}}
+            },
         },
     },
 }

@@ -47,7 +47,8 @@ class Commands(Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own = (*self.commands, *self.get_help_option_names(ctx), "--version")
         if not args or args[0] not in own:
-            if args and not os.path.exists(args[0]) and hint(args[0], self.commands):
+            is_word = args and not args[0].startswith("-") and not os.path.exists(args[0])
+            if is_word and hint(args[0], self.commands):
                 self.fail_command(ctx, args[0])
             args = [DEFAULT, *args]
         return super().parse_args(ctx, args)
@@ -308,7 +309,7 @@ def racks_command(
         if slurm:
             source, found = "slurm", racks.read_slurm(path)
         elif ibnetdiscover:
-            source, found = "ibnetdiscover", racks.read_ibnetdiscover(path)
+            source, found = "ibnetdiscover", racks.read_ibnetdiscover(path, loaded.hosts)
         else:
             source, found = "given", racks.read_list(path)
         names, of_host = racks.assign(loaded, found.racks, path, whole_site=source == "given")

@@ -83,7 +83,7 @@ def placements_of(words: tuple[str, ...], is_virtual: bool) -> dict[str, str]:
 @click.option("-o", "--output", metavar="FOLDER", required=True, help="Where measurements and tuning.json are.")  # fmt: skip
 @launcher_options
 @click.option("--ranks", metavar="LIST", help="Numbers of ranks.  [default: one a host]")
-@click.option("--ppn", metavar="LIST", default="1", show_default=True, help="Ranks a host, on a virtual cluster.")  # fmt: skip
+@click.option("--ppn", metavar="LIST", help="Ranks a host, on a virtual cluster.  [default: 1]")  # fmt: skip
 @click.option("--placement", "placements", multiple=True, metavar="NAME[=WORDS]", help="On a virtual cluster as of topo-vcluster run; with --launch a name, and words of the launcher. Repeatable.")  # fmt: skip
 @click.option("--sizes", metavar="LIST", default=SIZES, show_default=True, help="Bytes, as topo-bench counts them.")  # fmt: skip
 @click.option("--collective", "collectives", multiple=True, metavar="NAME", help="Repeatable.  [default: all that have a choice]")  # fmt: skip
@@ -98,7 +98,7 @@ def measure(
     program: str | None,
     budget: float,
     ranks: str | None,
-    ppn: str,
+    ppn: str | None,
     placements: tuple[str, ...],
     sizes: str,
     collectives: tuple[str, ...],
@@ -132,7 +132,9 @@ def measure(
     is_virtual = launch is None
     mappings = placements_of(placements, is_virtual)
     loaded = site.load(site_file)
-    per_host = numbers(ppn, "--ppn") if is_virtual else [0]
+    if ppn is not None and not is_virtual:
+        raise click.UsageError("--ppn: with --launch, the launcher places the ranks; give --ranks")
+    per_host = numbers(ppn or "1", "--ppn") if is_virtual else [0]
     counts = numbers(ranks, "--ranks") if ranks else []
     if not counts and not is_virtual:
         counts = [loaded.num_hosts]

@@ -7,7 +7,7 @@ Readers return a Found: racks in the order of the file."""
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -208,10 +208,11 @@ def read_list(path: str) -> Found:
 NO_HOST = re.compile(r"aggregation node", re.IGNORECASE)
 
 
-def read_ibnetdiscover(path: str) -> Found:
+def read_ibnetdiscover(path: str, hosts: Sequence[str] = ()) -> Found:
     """Racks of the output of ibnetdiscover: the switches with a channel adapter on a port. A host is
     the first word of its adapter's description; the rest of it tells adapters of a host apart. A host
-    with adapters on several switches is in the rack of the first of them, by name: HCA-1, mlx5_0.
+    with adapters on several switches is in the rack of the first of them, by name: HCA-1, mlx5_0. Where
+    any is of `hosts`, of the site, others are left out: a switch that has none but these is no rack.
 
     Racks that are joined by switches without adapters are of one group, those that are joined by these and
     the switches behind them of one group of the next level, and so on. A rack or group is named by a
@@ -239,6 +240,9 @@ def read_ibnetdiscover(path: str) -> Found:
             links.append((current, match[1]))
     hosts_of: dict[str, list[str]] = {guid: [] for guid in switches}
     several = 0
+    short_names = {host.partition(".")[0] for host in hosts}
+    of_site = {host: ends for host, ends in rails.items() if host.partition(".")[0] in short_names}
+    rails = of_site or rails
     for host, ends in rails.items():
         hosts_of[min(ends)[1]].append(host)
         several += len({guid for _, guid in ends}) > 1

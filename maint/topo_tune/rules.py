@@ -732,7 +732,7 @@ def _places(predictor: Predictor) -> dict[str, Placed]:
         if any(wide):
             result[ONE_GROUP] = Placed(predictor, _most_hosts(above[0], np.array(wide)))
             return {**result, SEVERAL_GROUPS: everywhere}
-    if site.num_racks > 1:
+    if len(set(racks)) > 1:  # that have hosts
         result[SEVERAL] = everywhere
     return {**result, ANY: everywhere}
 

@@ -366,6 +366,8 @@ def test_rate_of_a_site_is_that_between_hosts(write_json: Any, site: Any) -> Non
     assert (links.host_mbps, links.uplink_mbps) == (400, 100)
     content["bandwidth_mbps"] = [[35000, 0, 0], [0, 36000, 0], [0, 0, 34000]]  # none between hosts
     assert bounds.links_of_site(write_json("s.json", content), None, 100).host_mbps is None
+    content["costs"] = {"burst_bytes": 15000}  # measured, so it may be more
+    assert bounds.links_of_site(write_json("s.json", content), None, None).burst_bytes == 16500
     one = site(["a"], [0])
     assert bounds.links_of_site(write_json("s.json", one), None, None).host_mbps is None
 
@@ -1625,6 +1627,7 @@ def test_a_row_of_a_library_that_does_not_count(tool: Any, mpiexec: Path, tmp_pa
     [
         ("MPIR_CVAR_COLL_TOPOLOGY_FIEL=x", ("FIEL", 'did you mean "MPIR_CVAR_COLL_TOPOLOGY_FILE"')),
         ("MPIR_CVAR_XYZZY=1", ("no MPIR_CVAR_XYZZY",)),
+        ("MPICH_ALLGATHER_INTRA_ALGORITM=ring", ("did you mean", "_ALGORITHM")),
         ("MPIR_CVAR_ALLGATHER_INTRA_ALGORITHM=ring", ("--algorithms chooses", "ring")),
         ("MPIR_CVAR_COLL_SELECTION_REPORT=cuont", ("MPIR_CVAR_",)),
     ],
@@ -1725,6 +1728,15 @@ def test_lost_output_does_not_lose_the_measurement(
     )
     one_line_error(done, 1, "standard output: ", f"{result}: 1 record")
     assert files.read_result(result)["complete"] is True
+
+
+def test_standard_error_that_is_closed(
+    bindir: Path, mpiexec: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
+    result = tmp_path / "r.json"
+    run = f"{bindir}/topo-bench run --launch '{mpiexec} -n 2' -s 64 {' '.join(QUICK)} -o {result}"
+    done = subprocess.run(["bash", "-c", f"{run} 2>&-"], env=environment, check=False, timeout=60)
+    assert done.returncode == 0 and files.read_result(result)["complete"] is True
 
 
 def test_an_algorithm_that_cannot_be_applied(tool: Any, mpiexec: Path, tmp_path: Path) -> None:

@@ -165,6 +165,23 @@ def test_a_table_that_may_be_cut_off(tmp_path: Path) -> None:
     assert run(tmp_path, text.replace("\n", "\r\n")).stderr == ""
 
 
+def test_what_the_library_chooses_by_itself(tmp_path: Path) -> None:
+    """topo-bench calls it auto: MPICH's own conditions."""
+    text = table().replace("brucks", "auto")
+    assert run(tmp_path, text, "-o", "tuning.json").returncode == 0
+    tuning = json.loads((tmp_path / "tuning.json").read_text())
+    rules = json.dumps(tuning["collective=allgather"])
+    assert "MPIR_Allgather_intra_ring" in rules and "MPIR_Allgather_intra_brucks" in rules
+
+
+@pytest.mark.parametrize("column, value", [("in_place", "True"), ("cold", "True"), ("root", "3")])
+def test_calls_that_no_rule_can_ask_for(tmp_path: Path, column: str, value: str) -> None:
+    first, *rows = table().splitlines()
+    lines = [f"{first},{column}", *(f"{row},{value}" for row in rows)]
+    done = run(tmp_path, "\n".join(lines) + "\n")
+    assert done.returncode == 2 and f'found "{value}" as {column}' in done.stderr
+
+
 def test_two_sites_have_no_common_rules(tmp_path: Path) -> None:
     lines = table().splitlines()
     text = "".join(

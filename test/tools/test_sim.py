@@ -534,6 +534,8 @@ SITE = ["--racks", "2x2", *RATES]
         ([*SITE, "--host-rate", "0gbit"], "--host-rate: found '0gbit'"),
         ([*SITE, "--cores", "0"], "--cores: found '0'"),
         ([*SITE, "--wrong"], "found '--wrong'"),
+        (["--colective", "x"], "found '--colective'"),
+        ([*SITE, "-a", ","], "--algorithm: found ','"),
         ([*SITE, "--ranks"], "found '--ranks'"),
         (["--racks", "2", *RATES], "--racks: found '2'"),
         (["--racks", "2x", *RATES], "--racks: found '2x'"),

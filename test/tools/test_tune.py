@@ -653,6 +653,11 @@ def test_levels_from_ibnetdiscover(tmp_path: Path) -> None:
         str(write(tmp_path, switches(**leaves, **spines, c0="s0 s1 s2 s3"), "ib"))
     )
     assert racks.levels_above(found, ["l0", "l1", "l2", "l3"]) == [(["s0", "s2"], [0, 0, 1, 1])]
+    # a host of another site on each spine, which so is no rack
+    spines = {name: f"h9{name} {links}" for name, links in spines.items()}
+    path = str(write(tmp_path, switches(**leaves, **spines, c0="s0 s1 s2 s3"), "ib"))
+    found = racks.read_ibnetdiscover(path, [f"h{i}.site" for i in range(4)])
+    assert racks.levels_above(found, ["l0", "l1", "l2", "l3"]) == [(["s0", "s2"], [0, 0, 1, 1])]
     dragonfly = {f"l{i}": f"h{i} l{(i + 1) % 4} l{(i + 3) % 4}" for i in range(4)}
     found = racks.read_ibnetdiscover(str(write(tmp_path, switches(**dragonfly), "dragonfly")))
     assert racks.levels_above(found, ["l0", "l1", "l2", "l3"]) == []
@@ -829,6 +834,13 @@ def test_lanes_and_chains_cross_uplinks_once() -> None:
 def test_ranks_that_are_nowhere(wrong: list[int]) -> None:
     with pytest.raises(ValueError, match="hosts 0 to 15"):
         placed(DEMO).predictor.times_us("bcast", wrong, 8)
+
+
+def test_racks_without_hosts(tmp_path: Path) -> None:
+    racks = {"names": ["r0", "r1"], "of_host": [0, 0, 0, 0]}
+    write(tmp_path, {**make_site([4]), "racks": racks})
+    done = topo_tune("site.json", "--dry-run", cwd=tmp_path)
+    assert done.returncode == 0 and "allgather" in done.stdout
 
 
 def test_costs_of_the_site_file() -> None:
@@ -1842,6 +1854,7 @@ def test_dry_run_says_what_random_placements_alone_would_gain(tmp_path: Path) ->
             "'scan' is not one of 'allgather', 'allgatherv', 'gather', 'scatter', 'alltoall',",
         ),
         (["site.json", "--outptu", "x"], 'no such option; did you mean "--output"?'),
+        (["--measured", "none.json", "site.json", "--dry-run"], "none.json: No such file"),
         (["show", "site.json", "-o", "x.bmp"], "must end in .png"),
         (["racks", "site.json", "-o", "x"], "one of --slurm"),
         (

@@ -343,8 +343,8 @@ int MPIC_Issend(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int 
     return MPI_SUCCESS;
 }
 
-int MPIC_Irecv(void *buf, MPI_Aint count, MPI_Datatype type, int from, int tag, MPIR_Comm * comm,
-               MPIR_Request ** request)
+int MPII_Topo_irecv(void *buf, MPI_Aint count, MPI_Datatype type, int from, int tag, MPIR_Comm * comm,
+                    MPIR_Request ** request)
 {
     MPIR_Request *req = *request = new_request();
     const MPII_Topo_step_t *step = &ranks[comm->rank].probe.step;

@@ -184,8 +184,6 @@ int MPIC_Isend(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int t
 int MPID_Send_coll(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int tag,
                    MPIR_Comm * comm, int context, MPIR_Request ** request,
                    MPIR_Errflag_t * errflag);
-int MPIC_Irecv(void *buf, MPI_Aint count, MPI_Datatype type, int from, int tag, MPIR_Comm * comm,
-               MPIR_Request ** request);
 int MPID_Wait(MPIR_Request * request, MPI_Status * status);
 void MPIR_Process_status(MPI_Status * status, MPIR_Errflag_t * errflag);
 int MPIR_Typerep_copy(void *to, const void *from, MPI_Aint bytes);
