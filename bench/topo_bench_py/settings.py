@@ -57,9 +57,8 @@ class Bench:
     def check(self, setting: Setting) -> None:
         """A CVAR that the library does not have would change nothing, and nobody would see it."""
         for name in setting.environment:
-            prefix = next((p for p in PREFIXES if name.startswith(p)), None)
-            cvar = f"{PREFIXES[0]}{name.removeprefix(prefix or '')}"
-            if prefix and self.steers and cvar not in self.steers:
+            if self.steers and (word := _of_cvar(name)) and f"MPIR_CVAR_{word}" not in self.steers:
+                cvar = f"MPIR_CVAR_{word}"
                 text = f"this MPI library has no {cvar}{hint(cvar, self.steers)}"
                 raise click.UsageError(f"setting {setting.name}: {text}")
 
@@ -68,13 +67,19 @@ class Bench:
         return {
             name: value
             for name, value in sorted(environment.items())
-            if (match := re.fullmatch(rf"({'|'.join(PREFIXES)})(\w+)", name))
-            and match[2] not in KEPT
+            if (word := _of_cvar(name))
+            and word not in KEPT
             and (
-                self.steers.get(f"MPIR_CVAR_{match[2]}")
-                or match[2].endswith(("_ALGORITHM", "_TUNING_JSON_FILE"))
+                self.steers.get(f"MPIR_CVAR_{word}")
+                or word.endswith(("_ALGORITHM", "_TUNING_JSON_FILE"))
             )
         }
+
+
+def _of_cvar(name: str) -> str | None:
+    """What follows the prefix in the name of an environment variable that MPICH may read as a CVAR"""
+    match = re.fullmatch(rf"(?:{'|'.join(PREFIXES)})(\w+)", name)
+    return match[1] if match else None
 
 
 def find_bench(program: str | None) -> Bench:

@@ -28,7 +28,7 @@ def main(name: str, load: Callable[[], "click.Command"]) -> NoReturn:
         signal.signal(signal.SIGINT, at_once)
     # the programs that maint/build makes block it: so far, Python would have shown a traceback
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-    _open_standard_output()
+    _open_standard_streams()
     from topo_common import cli
 
     command = load()
@@ -41,13 +41,13 @@ def main(name: str, load: Callable[[], "click.Command"]) -> NoReturn:
     sys.exit(cli.run(name, command))
 
 
-def _open_standard_output() -> None:
+def _open_standard_streams() -> None:
     """Where standard output is closed (>&-), put something there that cannot be written: else the
-    next file that is opened would become it."""
+    next file that is opened would become it. Where standard error is, what it tells nobody wants."""
     if sys.stdout is None:
         number = os.open(os.devnull, os.O_RDONLY)
         sys.stdout = open(number, "w", closefd=False)  # noqa: SIM115
-    if sys.stderr is None:  # what it tells nobody wants
+    if sys.stderr is None:
         sys.stderr = open(os.open(os.devnull, os.O_WRONLY), "w", closefd=False)  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

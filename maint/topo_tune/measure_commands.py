@@ -134,7 +134,7 @@ def measure(
     loaded = site.load(site_file)
     if ppn is not None and not is_virtual:
         raise click.UsageError("--ppn: with --launch, the launcher places the ranks; give --ranks")
-    per_host = numbers(ppn or "1", "--ppn") if is_virtual else [0]
+    per_host = numbers("1" if ppn is None else ppn, "--ppn") if is_virtual else [0]
     counts = numbers(ranks, "--ranks") if ranks else []
     if not counts and not is_virtual:
         counts = [loaded.num_hosts]

@@ -14,8 +14,8 @@ from topo_common.text import short
 
 REQUIRED = ("collective", "ranks", "bytes", "algorithm", "time_us")
 OPTIONAL = ("hosts", "placement", "site")
-# Columns of topo-bench, of calls that no rule tells from others, and what they have to be
-PLAIN = {"in_place": "False", "cold": "False", "root": "0", "pattern": "", "background": ""}
+# Columns of topo-bench, of calls that no rule tells from others, and what they are where they are not empty
+PLAIN = {"in_place": "False", "cold": "False", "root": "0", "pattern": "uniform"}
 MOST = 2**62
 MAX_NAME = 255
 # Of the same measured twice, the longest may take so many times the shortest
@@ -113,7 +113,7 @@ def _point(row: dict[str, str], path: str, here: str) -> tuple[Point, float]:
         return value
 
     for name, plain in PLAIN.items():
-        if row.get(name, plain) != plain:
+        if row.get(name) not in (None, "", plain):
             text = f"found {short(row[name])} as {name}, expected calls that rules can ask for"
             raise InputError(path, text, here)
     ranks = integer("ranks", 1)

@@ -240,8 +240,8 @@ def read_ibnetdiscover(path: str, hosts: Sequence[str] = ()) -> Found:
             links.append((current, match[1]))
     hosts_of: dict[str, list[str]] = {guid: [] for guid in switches}
     several = 0
-    short_names = {host.partition(".")[0] for host in hosts}
-    of_site = {host: ends for host, ends in rails.items() if host.partition(".")[0] in short_names}
+    short_names = set(map(_short_name, hosts))
+    of_site = {host: ends for host, ends in rails.items() if _short_name(host) in short_names}
     rails = of_site or rails
     for host, ends in rails.items():
         hosts_of[min(ends)[1]].append(host)

@@ -182,6 +182,13 @@ def test_calls_that_no_rule_can_ask_for(tmp_path: Path, column: str, value: str)
     assert done.returncode == 2 and f'found "{value}" as {column}' in done.stderr
 
 
+@pytest.mark.parametrize("value", ["", "uniform"])
+def test_equal_counts_are_no_other_calls(tmp_path: Path, value: str) -> None:
+    first, *rows = table().splitlines()
+    lines = [f"{first},pattern", *(f"{row},{value}" for row in rows)]
+    assert run(tmp_path, "\n".join(lines) + "\n").returncode == 0
+
+
 def test_two_sites_have_no_common_rules(tmp_path: Path) -> None:
     lines = table().splitlines()
     text = "".join(

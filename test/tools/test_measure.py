@@ -564,6 +564,7 @@ def test_misuse(tool: Any) -> None:
     one_line(tool(*launch, "--budget", "soon"), "expected a time such as 90s or 10m")
     one_line(tool(*launch, "--placement", "core"), "expected NAME=WORDS")
     one_line(tool(*launch, "--ranks", "0"), "expected numbers such as 8,64")
+    one_line(tool(*launch, "--ppn", "4"), "the launcher places the ranks; give --ranks")
     one_line(tool("report", "nothing", "-o", "r.html"), "nothing/campaign.json")
     one_line(tool("report", "nothing", "-o", "r.txt"), "must end in .html")
 

@@ -1675,6 +1675,7 @@ def test_a_loss_in_one_placement_excludes(tmp_path: Path) -> None:
         (result([record("ring", 1, 1, in_place=True)]), "and not in place"),
         (result([], provenance=3), "$.provenance: found 3"),
         (result([], provenance={"settings": {"a": 3}}), "$.provenance.settings.a: found 3"),
+        (result([], provenance={"settings": [1]}), "$.provenance.settings: found [1]"),
     ],
 )
 def test_bad_measurements(tmp_path: Path, content: Any, message: str) -> None:

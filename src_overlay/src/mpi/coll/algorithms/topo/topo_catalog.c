@@ -399,7 +399,7 @@ static int64_t offset(const MPII_Topo_case_t * c, int unit)
 {
     if (c->is_even)
         return unit * c->unit_len + MPL_MIN(unit, c->long_units);
-    if (c->units_per_block == 1)        /* divisions would be a fourth of the time that predictions take */
+    if (c->units_per_block == 1)        /* of which predictions ask most often: without divisions */
         return unit * c->block_len;
     return unit / c->units_per_block * c->block_len +
         MPL_MIN(MPII_Topo_segment_offset(c->first_len, c->unit_len, unit % c->units_per_block),

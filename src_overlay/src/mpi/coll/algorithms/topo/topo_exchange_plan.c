@@ -74,7 +74,8 @@ static int share(MPII_Topo_exchange_t * ex, int owner, void *mem, int64_t bytes,
     if (ex->shm)
         goto fn_exit;
     if (owner != ex->comm_ptr->rank) {
-        mpi_errno = MPII_Topo_irecv(mem, bytes, TOPO_BYTE, owner, MPII_TOPO_EX_TAG, ex->comm_ptr, &req);
+        mpi_errno =
+            MPII_Topo_irecv(mem, bytes, TOPO_BYTE, owner, MPII_TOPO_EX_TAG, ex->comm_ptr, &req);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         mpi_errno = wait_sizes(&req, bytes, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
@@ -109,8 +110,8 @@ static int exchange_transit(MPII_Topo_exchange_t * ex, const MPII_Topo_route_t *
         if (route->recvs[0][i].to != rank)
             continue;
         mpi_errno = MPII_Topo_irecv(transit[i], MPII_Topo_route_num_transit_in(route, i) * width,
-                               TOPO_BYTE, route->recvs[0][i].from, MPII_TOPO_EX_TAG, ex->comm_ptr,
-                               &reqs[i]);
+                                    TOPO_BYTE, route->recvs[0][i].from, MPII_TOPO_EX_TAG,
+                                    ex->comm_ptr, &reqs[i]);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     for (int i = 0; i < route->num_sends[0]; i++) {

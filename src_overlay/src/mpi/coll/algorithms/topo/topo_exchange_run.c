@@ -26,8 +26,9 @@ static int post(MPII_Topo_exchange_t * ex, const MPII_Topo_wire_t wires[], int n
         reqs[i] = NULL;
         mpi_errno = is_send ?
             MPII_Topo_isend(buf, count, w->type, w->rank, MPII_TOPO_EX_TAG, ex->comm_ptr, &reqs[i],
-                            attr) : MPII_Topo_irecv(buf, w->count, w->type, w->rank, MPII_TOPO_EX_TAG,
-                                               ex->comm_ptr, &reqs[i]);
+                            attr) :
+            MPII_Topo_irecv(buf, w->count, w->type, w->rank, MPII_TOPO_EX_TAG, ex->comm_ptr,
+                            &reqs[i]);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     return mpi_errno_ret;

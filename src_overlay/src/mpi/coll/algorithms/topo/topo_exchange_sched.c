@@ -177,7 +177,7 @@ static int meet(void *data, int *done)
         }
     } else if (m->waits) {
         mpi_errno = MPII_Topo_irecv(NULL, 0, TOPO_BYTE, MPI_ANY_SOURCE, p->meeting_tag,
-                               p->comm_ptr, &m->reqs[0]);
+                                    p->comm_ptr, &m->reqs[0]);
         note_error(p, mpi_errno);
         m->num_reqs = mpi_errno == MPI_SUCCESS;
     }

@@ -96,7 +96,7 @@ static void receive_units(exec_t * e, const MPII_Topo_step_t * step, recv_t * re
 
     MPII_Topo_exec_join_units(e, step, first, &buf, &count, &joined, attr);
     mpi_errno = MPII_Topo_irecv(buf, count, joined == MPI_DATATYPE_NULL ? e->data->type : joined,
-                           step->peer, e->tag, e->comm_ptr, &recv->req);
+                                step->peer, e->tag, e->comm_ptr, &recv->req);
     MPII_Topo_exec_note_error(e, mpi_errno, attr);
     MPII_Topo_exec_free_type(&joined);
 }

@@ -131,7 +131,8 @@ static int get_costs(const char *name, const char *prefix, struct json_object *o
     };
     double *const numbers[] = {
         &costs->overhead_us, &costs->inside_overhead_us, &costs->inside_us, &costs->inside_mbps,
-        &costs->reduce_mbps, &costs->header_bytes, &costs->shared_us, &costs->shared_mbps, &costs->burst_bytes
+        &costs->reduce_mbps, &costs->header_bytes, &costs->shared_us, &costs->shared_mbps,
+        &costs->burst_bytes
     };
     char sub[64];
 
