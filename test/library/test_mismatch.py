@@ -173,6 +173,13 @@ def test_planned(
     run_mismatch(collective, 4, names, ours=ours, **env)
 
 
+@pytest.mark.parametrize("staging", STAGINGS)
+@pytest.mark.parametrize("base, name", [(16, "s.1.17.ii"), (17, "s.1.16.ii"), (32, "r.3.33.ii")])
+def test_first_call(run_mismatch: RunMismatch, staging: str, base: int, name: str) -> None:
+    """One rank needs more memory than the others, or they more than it: nobody is asked."""
+    run_mismatch("alltoall", base, [name], ours="planned", **planned("alltoall", staging))
+
+
 @pytest.mark.parametrize("collective", ["alltoall", "alltoallv"])
 def test_transport(run_mismatch: RunMismatch, collective: str) -> None:
     """A schedule of MPICH's transport tells what its receives have found."""

@@ -136,8 +136,6 @@ int MPII_Topo_ex_give_back(MPII_Topo_exchange_t * ex, MPII_Topo_attr_t * attr)
     if (room <= ex->largest / 4) {
         if (ex->shm && room < ex->room)
             mpi_errno = replace_shm(ex, room, &is_ok, attr);
-        for (int i = 0; i < MPII_TOPO_ROUTE__NUM; i++)
-            ex->uniform[i].room = 0;
         ex->largest = room;
         ex->epoch++;
     }

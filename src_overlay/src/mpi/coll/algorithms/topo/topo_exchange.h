@@ -92,9 +92,11 @@ int MPII_Topo_exchange_copy(const MPII_Topo_place_t * place, int rank, int which
                             MPI_Aint scale, char *segment, bool to_segment);
 
 /* Alltoall(v) for ranks that do not agree on the sizes of blocks: all messages are received, as long as
- * they are. Blocks for which there is room are delivered, one that is longer is MPI_ERR_TRUNCATE. */
+ * they are. Blocks for which there is room are delivered, one that is longer is MPI_ERR_TRUNCATE. *lacking is the
+ * length for which the process lacked memory before (MPIR_AINT_MAX: none), and then the least of all
+ * processes: where there is one, that is all that happens. */
 int MPII_Topo_exchange_unequal(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in,
-                               MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
+                               MPI_Aint * lacking, MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
 
 /* Count them, for MPI_T. */
 void MPII_Topo_count_messages(const MPII_Topo_place_t * place, int rank,

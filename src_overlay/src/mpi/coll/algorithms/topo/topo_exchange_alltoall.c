@@ -9,32 +9,34 @@
 
 /* Alltoall: one plan, for blocks of a byte, serves all sizes, and all know it. */
 
-/* Make room for blocks of a size on all hosts: for longer ones too, so that this is rare where sizes
- * grow, or else for just these. *decline tells whether there is any. An error is one of all ranks. */
-static int reserve_uniform(MPII_Topo_exchange_t * ex, MPII_Topo_uniform_t * u, MPI_Aint block,
-                           MPII_Topo_decline_t * decline, MPII_Topo_attr_t * attr)
+/* Make room for blocks of a size, on this host alone: for longer ones too, so that this is rare where sizes
+ * grow, or else for just these. The ranks of the host meet before: one that has blocks of another size, for
+ * which there is room, does not make any. Where there is none for all, or no agreement, that is an error, of
+ * which all processes learn by the messages that come without content. */
+static int make_room(MPII_Topo_exchange_t * ex, const MPII_Topo_uniform_t * u, MPI_Aint block,
+                     MPI_Aint * lacking, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
     MPI_Aint room = MPII_TOPO_EX_MIN_ROOM;
-    bool is_ok;
+    bool is_ok = false;
 
+    if (ex->shm) {
+        mpi_errno = MPII_Topo_ex_hand_on(ex, u->wires, 0, true, attr);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        if (!MPII_Topo_ex_is_same_block(ex, block))
+            TOPO_ADD_ERROR(MPIR_ERR_OTHER);
+    }
     while (room < block)
         room *= 2;
-    while (true) {
+    while (TOPO_ERROR == TOPO_ERROR_NONE && !is_ok) {
         mpi_errno = MPII_Topo_ex_reserve(ex, u->plan->bytes * room, &is_ok, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        mpi_errno = MPII_Topo_ex_vote_yes(ex, &is_ok, attr);
-        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        if (is_ok || room == block || TOPO_ERROR != TOPO_ERROR_NONE)
-            break;
+        if (!is_ok && room == block) {
+            *lacking = block;
+            TOPO_ADD_ERROR(MPIR_ERR_OTHER);
+        }
         room = block;
-    }
-    if (is_ok) {
-        u->room = room;
-    } else if (TOPO_ERROR == TOPO_ERROR_NONE) {
-        ex->uniform_limit = block;
-        *decline = MPII_TOPO_DECLINED_MEMORY;
     }
     return mpi_errno_ret;
 }
@@ -115,8 +117,8 @@ int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Dat
     MPII_Topo_exchange_t *ex;
     MPII_Topo_blocks_t out, in;
     MPII_Topo_uniform_t *u;
-    MPI_Aint block;
-    bool is_match, is_told;
+    MPI_Aint block, lacking = MPIR_AINT_MAX;
+    bool is_match, is_told, has_met = false;
     int flags;
 
     *decline = MPII_TOPO_PLANNED;
@@ -138,27 +140,27 @@ int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Dat
         goto fn_exit;
     mpi_errno = MPII_Topo_ex_give_back(ex, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    MPII_Topo_ex_count_need(ex, block * ex->uniform_bytes);
     u = get_uniform(ex, flags, block);
-    if (block > u->room) {
-        mpi_errno = reserve_uniform(ex, u, block, decline, attr);
-        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        if (*decline != MPII_TOPO_PLANNED || TOPO_ERROR != TOPO_ERROR_NONE)
-            goto fn_exit;
-    }
     /* what a rank sends has to have the size of what it receives: there is room for no more */
-    if (ex->shm)
-        MPII_Topo_ex_told_by(ex, ex->shm->index)->block[ex->current] = is_match ? block : -1;
-    if (is_match) {
+    if (!is_match)
+        TOPO_ADD_ERROR(MPIR_ERR_OTHER);
+    MPII_Topo_ex_tell_block(ex, is_match ? block : -1);
+    if (u->plan->bytes * block > ex->room) {
+        mpi_errno = make_room(ex, u, block, &lacking, attr);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+        MPII_Topo_ex_tell_block(ex, is_match ? block : -1);
+        has_met = ex->shm && TOPO_ERROR != TOPO_ERROR_NONE;
+    }
+    if (TOPO_ERROR == TOPO_ERROR_NONE) {
         mpi_errno = MPII_Topo_ex_collect(ex, u->plan, block, &out);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    } else {
-        TOPO_ADD_ERROR(MPIR_ERR_OTHER);
     }
     is_told = TOPO_ERROR != TOPO_ERROR_NONE;
-    mpi_errno = MPII_Topo_ex_run(ex, u->plan, u->wires, block, false, attr);
+    mpi_errno = MPII_Topo_ex_run(ex, u->plan, u->wires, block, has_met, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     if (TOPO_ERROR == TOPO_ERROR_NONE) {
+        /* where there is an error, not all have the same numbers */
+        MPII_Topo_ex_count_need(ex, block * ex->uniform_bytes);
         mpi_errno = MPII_Topo_ex_distribute(ex, u->plan, block, &in);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     } else {
@@ -166,8 +168,13 @@ int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Dat
         if (MPII_Topo_ex_sizes_differ(TOPO_ERROR, mpi_errno, is_told)) {
             TOPO_CLEAR_ERROR;
             mpi_errno = MPI_SUCCESS;
-            mpi_errno_ret = MPII_Topo_exchange_unequal(&out, &in, comm_ptr, attr);
-            MPII_Topo_counter_add(&MPII_Topo_plan_declined[MPII_TOPO_DECLINED_MISMATCH], 1);
+            mpi_errno_ret = MPII_Topo_exchange_unequal(&out, &in, &lacking, comm_ptr, attr);
+            if (lacking < MPIR_AINT_MAX) {
+                ex->uniform_limit = MPL_MIN(ex->uniform_limit, lacking);
+                *decline = MPII_TOPO_DECLINED_MEMORY;
+            } else {
+                MPII_Topo_counter_add(&MPII_Topo_plan_declined[MPII_TOPO_DECLINED_MISMATCH], 1);
+            }
         }
     }
 

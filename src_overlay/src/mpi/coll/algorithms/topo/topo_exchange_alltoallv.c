@@ -234,6 +234,7 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
     MPII_Topo_vote_t vote = { 0 };
     entry_t *entry;
     bool is_handed_on = false;
+    MPI_Aint lacking = MPIR_AINT_MAX;
 
     *decline = MPII_TOPO_PLANNED;
     mpi_errno = MPII_Topo_ex_get(comm_ptr, false, &ex, attr);
@@ -280,7 +281,7 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
         goto fn_exit;
     if (vote.match) {
         /* all processes know */
-        mpi_errno = MPII_Topo_exchange_unequal(&out, &in, comm_ptr, attr);
+        mpi_errno = MPII_Topo_exchange_unequal(&out, &in, &lacking, comm_ptr, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         MPII_Topo_counter_add(&MPII_Topo_plan_declined[MPII_TOPO_DECLINED_MISMATCH], 1);
         goto fn_exit;

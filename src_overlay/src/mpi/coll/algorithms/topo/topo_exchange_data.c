@@ -81,61 +81,76 @@ int MPII_Topo_exchange_copy(const MPII_Topo_place_t * place, int rank, int which
     goto fn_exit;
 }
 
+/* What processes tell each other before */
+typedef struct {
+    MPI_Aint bytes, lacking;
+} told_size_t;
+
 int MPII_Topo_exchange_unequal(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in,
-                               MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
+                               MPI_Aint * lacking, MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
     int p = comm_ptr->local_size;
-    MPI_Aint *sent = MPL_calloc(2 * p, sizeof(MPI_Aint), MPL_MEM_COLL), *theirs = sent + p;
+    told_size_t *sent = MPL_calloc(2 * p, sizeof(told_size_t), MPL_MEM_COLL), *theirs = sent + p;
     MPIR_Request **reqs = MPL_calloc(2 * p, sizeof(MPIR_Request *), MPL_MEM_COLL);
     MPI_Aint total = 1, bytes;
-    char *mem, *end;
+    char *mem = NULL, *end;
 
     MPII_TOPO_NEED(sent && reqs);
-    for (int i = 0; i < p; i++)
-        total += sent[i] = MPII_Topo_blocks_count(out, i) * out->type_size;
-    mpi_errno = MPIR_Alltoall_intra_scattered(sent, sizeof(MPI_Aint), TOPO_BYTE, theirs,
-                                              sizeof(MPI_Aint), TOPO_BYTE, comm_ptr,
+    for (int i = 0; i < p; i++) {
+        sent[i].bytes = MPII_Topo_blocks_count(out, i) * out->type_size;
+        sent[i].lacking = theirs[i].lacking = *lacking;
+        total += sent[i].bytes;
+    }
+    mpi_errno = MPIR_Alltoall_intra_scattered(sent, sizeof(told_size_t), TOPO_BYTE, theirs,
+                                              sizeof(told_size_t), TOPO_BYTE, comm_ptr,
                                               TOPO_COLL_ATTR);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    for (int i = 0; i < p; i++)
-        total += theirs[i];
+    for (int i = 0; i < p; i++) {
+        total += theirs[i].bytes;
+        *lacking = MPL_MIN(*lacking, theirs[i].lacking);
+    }
+    if (*lacking < MPIR_AINT_MAX)
+        goto fn_exit;
     end = mem = MPL_malloc(total, MPL_MEM_COLL);
     MPII_TOPO_NEED(mem);
     for (int i = 0; i < p; i++) {
         mpi_errno =
-            MPII_Topo_irecv(end, theirs[i], TOPO_BYTE, i, MPIR_ALLTOALLV_TAG, comm_ptr, &reqs[i]);
+            MPII_Topo_irecv(end, theirs[i].bytes, TOPO_BYTE, i, MPIR_ALLTOALLV_TAG, comm_ptr,
+                            &reqs[i]);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        end += theirs[i];
+        end += theirs[i].bytes;
     }
     for (int i = 0; i < p; i++) {
         mpi_errno =
             MPIR_Localcopy(MPII_Topo_blocks_at(out, i), MPII_Topo_blocks_count(out, i), out->type,
-                           end, sent[i], TOPO_BYTE);
+                           end, sent[i].bytes, TOPO_BYTE);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         /* without content where there is an error, as tags may not tell */
-        mpi_errno = MPII_Topo_isend(end, TOPO_ERROR == TOPO_ERROR_NONE ? sent[i] : 0, TOPO_BYTE, i,
-                                    MPIR_ALLTOALLV_TAG, comm_ptr, &reqs[p + i], attr);
+        mpi_errno = MPII_Topo_isend(end, TOPO_ERROR == TOPO_ERROR_NONE ? sent[i].bytes : 0, TOPO_BYTE,
+                                    i, MPIR_ALLTOALLV_TAG, comm_ptr, &reqs[p + i], attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        end += sent[i];
+        end += sent[i].bytes;
     }
     for (int i = 0; i < 2 * p; i++) {
         mpi_errno = MPII_Topo_wait_bytes(&reqs[i], &bytes, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        if (i < p && bytes != theirs[i])
+        if (i < p && bytes != theirs[i].bytes)
             TOPO_ADD_ERROR(MPIR_ERR_OTHER);
     }
     end = mem;
     for (int i = 0; i < p && TOPO_ERROR == TOPO_ERROR_NONE; i++) {
-        if (theirs[i] <= MPII_Topo_blocks_count(in, i) * in->type_size)
-            mpi_errno = MPIR_Localcopy(end, theirs[i], TOPO_BYTE, MPII_Topo_blocks_at(in, i),
+        if (theirs[i].bytes <= MPII_Topo_blocks_count(in, i) * in->type_size)
+            mpi_errno = MPIR_Localcopy(end, theirs[i].bytes, TOPO_BYTE, MPII_Topo_blocks_at(in, i),
                                        MPII_Topo_blocks_count(in, i), in->type);
         else
             MPIR_ERR_SET(mpi_errno, MPI_ERR_TRUNCATE, "**truncate");
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        end += theirs[i];
+        end += theirs[i].bytes;
     }
+
+  fn_exit:
     MPL_free(mem);
     MPL_free(reqs);
     MPL_free(sent);

@@ -36,16 +36,15 @@ typedef struct {
 
 typedef struct {
     MPII_Topo_vote_t vote;
-    int64_t block[2];           /* of alltoall, by half; -1: it sends others than it receives */
+    int64_t block[2];           /* of alltoall, by half; see tell_block */
     int error[2];               /* that it knows of, by half */
 } MPII_Topo_told_t;
 
-/* The plan of alltoall, for blocks of 1 byte; wires for blocks of `scale` bytes, and the longest
- * block for which there is room */
+/* The plan of alltoall, for blocks of 1 byte; wires for blocks of `scale` bytes */
 typedef struct {
     MPII_Topo_plan_t *plan;
     MPII_Topo_wires_t *wires;
-    MPI_Aint scale, room;
+    MPI_Aint scale;
 } MPII_Topo_uniform_t;
 
 typedef struct MPII_Topo_exchange {
@@ -96,7 +95,7 @@ static inline MPII_Topo_told_t *MPII_Topo_ex_told_by(const MPII_Topo_exchange_t 
 }
 
 /* Alltoall that has come to an error (TOPO_ERROR; mpi_errno: this process's own, as it ran): whether some rank has
- * other sizes than the others. All learn of that, as each host sends to each other one, and no buffer has been
+ * other sizes than the others, or no memory. All learn of that, as each host sends to each other one, and no buffer has been
  * written: then blocks are messages. But of a message that was lost on the way not all have learnt, nor can.
  * is_told: this process knew of the error before it ran. */
 static inline bool MPII_Topo_ex_sizes_differ(int error, int mpi_errno, bool is_told)
@@ -152,6 +151,11 @@ int MPII_Topo_ex_wait(MPIR_Request * reqs[], const MPII_Topo_wire_t recvs[], int
 /* The k-th time in a call that the ranks of a host hand on what they have */
 int MPII_Topo_ex_hand_on(MPII_Topo_exchange_t * ex, const MPII_Topo_wires_t * w, int k,
                          bool do_wait, MPII_Topo_attr_t * attr);
+
+/* In alltoall, to be told to the ranks of the host before they hand on what they have: the size of all
+ * blocks, -1 of who sends others than it receives. And whether all of them have blocks of this size */
+void MPII_Topo_ex_tell_block(MPII_Topo_exchange_t * ex, int64_t block);
+bool MPII_Topo_ex_is_same_block(const MPII_Topo_exchange_t * ex, int64_t block);
 
 /* The parts of a call. In alltoall, block is the size of all blocks, in alltoallv it is 0;
  * is_handed_on: the ranks of the host have waited for each other since they collected. */

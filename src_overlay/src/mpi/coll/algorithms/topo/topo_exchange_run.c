@@ -12,7 +12,7 @@
 /* -- messages -- */
 
 /* Who knows of an error sends messages without content: MPICH may have been built without the bits of
- * tags that would tell of it (--enable-tag-error-bits). */
+ * tags that would tell of it (--enable-tag-error-bits). Nor is there room then, maybe, to receive any. */
 static int post(MPII_Topo_exchange_t * ex, const MPII_Topo_wire_t wires[], int n, bool is_send,
                 MPIR_Request * reqs[], MPII_Topo_attr_t * attr)
 {
@@ -27,8 +27,7 @@ static int post(MPII_Topo_exchange_t * ex, const MPII_Topo_wire_t wires[], int n
         mpi_errno = is_send ?
             MPII_Topo_isend(buf, count, w->type, w->rank, MPII_TOPO_EX_TAG, ex->comm_ptr, &reqs[i],
                             attr) :
-            MPII_Topo_irecv(buf, w->count, w->type, w->rank, MPII_TOPO_EX_TAG, ex->comm_ptr,
-                            &reqs[i]);
+            MPII_Topo_irecv(buf, count, w->type, w->rank, MPII_TOPO_EX_TAG, ex->comm_ptr, &reqs[i]);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     return mpi_errno_ret;
@@ -68,8 +67,13 @@ static void hear_error(MPII_Topo_exchange_t * ex, MPII_Topo_attr_t * attr)
         TOPO_ADD_ERROR(MPII_Topo_ex_told_by(ex, i)->error[ex->current]);
 }
 
-/* Whether all ranks of the host have blocks of this size, in alltoall */
-static bool is_same_block(const MPII_Topo_exchange_t * ex, int64_t block)
+void MPII_Topo_ex_tell_block(MPII_Topo_exchange_t * ex, int64_t block)
+{
+    if (ex->shm)
+        MPII_Topo_ex_told_by(ex, ex->shm->index)->block[ex->current] = block;
+}
+
+bool MPII_Topo_ex_is_same_block(const MPII_Topo_exchange_t * ex, int64_t block)
 {
     for (int i = 0; ex->shm && i < ex->shm->num_ranks; i++) {
         if (MPII_Topo_ex_told_by(ex, i)->block[ex->current] != block)
@@ -130,7 +134,7 @@ int MPII_Topo_ex_run(MPII_Topo_exchange_t * ex, const MPII_Topo_plan_t * plan,
         bool do_wait = w->num_sends[plan->has_stage_1 ? 0 : 1] > 0;
         mpi_errno = MPII_Topo_ex_hand_on(ex, w, 0, do_wait, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        if (block && do_wait && !is_same_block(ex, block))
+        if (block && do_wait && !MPII_Topo_ex_is_same_block(ex, block))
             TOPO_ADD_ERROR(MPIR_ERR_OTHER);
     }
     if (plan->has_stage_1) {
@@ -153,7 +157,7 @@ int MPII_Topo_ex_run(MPII_Topo_exchange_t * ex, const MPII_Topo_plan_t * plan,
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     mpi_errno = MPII_Topo_ex_hand_on(ex, w, 2, true, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    if (block && !is_same_block(ex, block))
+    if (block && !MPII_Topo_ex_is_same_block(ex, block))
         TOPO_ADD_ERROR(MPIR_ERR_OTHER);
     return mpi_errno_ret;
 }
