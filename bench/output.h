@@ -1,17 +1,15 @@
 /*
  * Copyright (C) by the mpich-topo authors. See LICENSE.
  *
- * What every program says in the same way: its version, and that its output was lost.
+ * What every MPI program says in the same way: its version, and that its output was lost.
  */
 
 #ifndef OUTPUT_H_INCLUDED
 #define OUTPUT_H_INCLUDED
 
-#include <errno.h>
+#include "standard_output.h"
+
 #include <mpi.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <string.h>
 
 #ifndef TOPO_VERSION    /* maint/build gives it */
 #define TOPO_VERSION "(unknown version)"
@@ -19,15 +17,6 @@
 #ifndef MPICH_VERSION
 #define MPICH_VERSION "(another MPI)"
 #endif
-
-/* False, after saying so, when what was printed cannot all be written. */
-static bool flush_output(const char *program)
-{
-    if (!fflush(stdout) && !ferror(stdout))
-        return true;
-    fprintf(stderr, "%s: standard output: %s\n", program, strerror(errno));
-    return false;
-}
 
 /* As the tools in Python */
 static bool print_version(const char *program)

@@ -26,8 +26,6 @@
 #define _POSIX_C_SOURCE 200809L
 #define _XOPEN_SOURCE 700       /* realpath */
 
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdarg.h>
@@ -42,6 +40,7 @@
 #include "levels.h"
 #include "quantile.h"
 #include "slow.h"
+#include "standard_output.h"
 #include "sweep.h"
 #include "uplinks.h"
 #include "whole_file.h"
@@ -146,40 +145,47 @@ static int nwarnings;
 
 static const char usage[] =
     "Usage: mpiexec ... " PROGRAM " [OPTION]...\n"
-    "Measure latency and bandwidth between all hosts of an MPI job, group the hosts into racks, and\n"
-    "racks into levels above, such as pods, where the measurements leave no doubt of them (format 2),\n"
-    "and write a site file for topo-tune. Start it with at least one rank on every host; a second\n"
-    "rank on a host adds the in-host pair.\n"
+    "Measure latency and bandwidth between all hosts of an MPI job, group the hosts\n"
+    "into racks, and racks into levels above, such as pods, where the measurements\n"
+    "leave no doubt of them (format 2), and write a site file for topo-tune. Start it\n"
+    "with at least one rank on every host; a second rank on a host adds the in-host\n"
+    "pair.\n"
     "\n"
     "Output:\n"
     "  -o, --output FILE             site file to write [site.json]\n"
-    "      --full-matrix-hosts N     beyond N hosts write tables between racks instead of full\n"
-    "                                matrices [512]\n"
-    "      --progress WHEN           progress bar on standard error: auto (if that is a terminal,\n"
-    "                                which it is not under most mpiexecs), always, never [auto]\n"
+    "      --full-matrix-hosts N     beyond N hosts write tables between racks\n"
+    "                                instead of full matrices [512]\n"
+    "      --progress WHEN           progress bar on standard error: auto (if that is\n"
+    "                                a terminal, which it is not under most\n"
+    "                                mpiexecs), always, never [auto]\n"
     "Measurement:\n"
-    "      --time-limit SECONDS      cut repetitions, then leave out pairs, to end in time;\n"
-    "                                0: no limit [60]\n"
+    "      --time-limit SECONDS      cut repetitions, then leave out pairs, to end in\n"
+    "                                time; 0: no limit [60]\n"
     "      --latency-bytes SIZE      message of the latency pass [8]\n"
     "      --latency-reps N          timed round trips a pair [100]\n"
     "      --latency-warmup N        round trips before them [10]\n"
     "      --bandwidth-bytes SIZE    message of the bandwidth pass [256K]\n"
     "      --bandwidth-reps N        timed messages each way [5]\n"
     "      --bandwidth-warmup N      messages before them [1]\n"
-    "      --sweep                   also measure sizes from 1 B to 4 MiB inside a host, inside a rack\n"
-    "                                and between racks, where messages begin to wait for the receiver\n"
-    "                                (rendezvous), and how many short messages 1, 2, 4, ... ranks of a\n"
-    "                                host send a second. It prints them, and writes them for people:\n"
-    "                                predictions do not use them\n"
+    "      --sweep                   also measure sizes from 1 B to 4 MiB inside a\n"
+    "                                host, inside a rack and between racks, where\n"
+    "                                messages begin to wait for the receiver\n"
+    "                                (rendezvous), and how many short messages 1, 2,\n"
+    "                                4, ... ranks of a host send a second. It prints\n"
+    "                                them, and writes them for people: predictions do\n"
+    "                                not use them\n"
     "Other:\n"
     "      --help                    this text\n"
     "      --version                 program and MPI library\n"
     "\n"
     "SIZE is in bytes, or with a suffix K, M or G (powers of 1024).\n"
-    "Hosts go by their host name, or by MPIR_CVAR_COLL_TOPOLOGY_HOST; with MPIR_CVAR_NUM_CLIQUES\n"
-    "on one machine, each clique K is a host cliqueK.\n"
-    "Racks, and levels above, that are known from Slurm, ibnetdiscover or a list need not be guessed:\n"
-    "give them to 'topo-tune racks' afterwards.\n";
+    "Hosts go by their host name, or by MPIR_CVAR_COLL_TOPOLOGY_HOST; with\n"
+    "MPIR_CVAR_NUM_CLIQUES on one machine, each clique K is a host cliqueK.\n"
+    "Racks, and levels above, that are known from Slurm, ibnetdiscover or a list need\n"
+    "not be guessed: give them to 'topo-tune racks' afterwards.\n"
+    "\n"
+    "Exit status: 0 done; 1 it could not be done (a full disk, standard output\n"
+    "closed); 2 the command line is wrong, or a file that it names.\n";
 
 /* -- messages -- */
 
@@ -302,13 +308,6 @@ static int word_distance(const char *a, const char *b)
     return row[columns];
 }
 
-static int flush_output(void)
-{
-    int failed = ferror(stdout);        /* of what was longer than the buffer */
-
-    return fflush(stdout) || failed ? fail(1, "standard output: %s", strerror(errno)) : 0;
-}
-
 /* Returns an exit code, or -1 to go on. */
 static int parse_options(int argc, char **argv)
 {
@@ -338,7 +337,7 @@ static int parse_options(int argc, char **argv)
 
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
             fputs(usage, stdout);
-            return flush_output();
+            return flush_output(PROGRAM) ? 0 : 1;
         }
         if (!strcmp(argv[i], "--version")) {
             char library[MPI_MAX_LIBRARY_VERSION_STRING];
@@ -346,7 +345,7 @@ static int parse_options(int argc, char **argv)
             MPI_Get_library_version(library, &unused);
             printf(PROGRAM " " TOPO_VERSION " of mpich-topo, %.*s\n",
                    (int) strcspn(library, "\n"), library);
-            return flush_output();
+            return flush_output(PROGRAM) ? 0 : 1;
         }
         if (argv[i][0] != '-')
             return fail(2, "%s: unexpected argument" HELP, argv[i]);
@@ -414,7 +413,7 @@ static int parse_options(int argc, char **argv)
 static whole_file_t output;
 
 /* Find out before the measurement whether the file can be written; leave nothing behind, so that
- * nothing is left however the measurement ends. */
+ * nothing is left however the measurement ends. Returns an exit code, or -1 to go on. */
 static int check_output(void)
 {
     struct stat st;
@@ -422,22 +421,22 @@ static int check_output(void)
 
     output.target = exists ? realpath(opt.output, NULL) : strdup(opt.output);
     if (!output.target)
-        return fail(1, "%s: %s", opt.output, strerror(errno));
+        return fail(2, "%s: %s", opt.output, strerror(errno));
     if (exists && S_ISDIR(st.st_mode))
-        return fail(1, "%s: is a directory", opt.output);
+        return fail(2, "%s: is a directory", opt.output);
     if (exists && access(output.target, W_OK))
-        return fail(1, "%s: %s", opt.output, strerror(errno));
+        return fail(2, "%s: %s", opt.output, strerror(errno));
     if (exists && !S_ISREG(st.st_mode))
-        return 0;
+        return -1;
 
     output.temporary = allocate(strlen(output.target) + 32, 1);
     sprintf(output.temporary, "%s.%ld.tmp", output.target, (long) getpid());
     FILE *f = whole_file_open(&output);
     if (!f)
-        return fail(1, "%s: cannot create: %s", opt.output, strerror(errno));
+        return fail(whole_file_status(errno), "%s: cannot create: %s", opt.output, strerror(errno));
     fclose(f);
     unlink(output.temporary);
-    return 0;
+    return -1;
 }
 
 /* Bytes of the UTF-8 sequence at s, 0 if it is not one. */
@@ -1823,6 +1822,7 @@ int main(int argc, char **argv)
     MPI_Comm leaders;
     int status = -1, provided;
 
+    guard_output();
     MPI_Init(&argc, &argv);
     /* Once: in MPICH 5.0 a second one reads control variables anew, over what MPI_Init made of them. */
     MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
@@ -1833,8 +1833,8 @@ int main(int argc, char **argv)
     /* -- agree on what to do -- */
     if (rank == 0) {
         status = parse_options(argc, argv);
-        if (status < 0 && check_output())
-            status = 1;
+        if (status < 0)
+            status = check_output();
     }
     MPI_Bcast(&status, 1, MPI_INT, 0, MPI_COMM_WORLD);
     if (status >= 0)

@@ -87,13 +87,14 @@ static void print_help(void)
     printf("Usage: mpiexec -n N topo-fft [options]\n"
            "A distributed FFT whose transposes are MPI_Alltoallv: time in these, and in all.\n"
            "Results are checked.\n\n"
-           "  -s, --size XxY[xZ]       elements of a 2-D grid, in slabs, or a 3-D one, in pencils\n"
-           "                           (60x54x50)\n"
+           "  -s, --size XxY[xZ]       elements of a 2-D grid, in slabs, or a 3-D one, in\n"
+           "                           pencils (60x54x50)\n"
            "  -g, --grid ROWSxCOLS     of the ranks, in 3-D (as square as can be)\n"
            "  -a, --algorithms LIST    values of " CVAR ",\n"
-           "                           and `auto` for the library's own choice; with +init behind\n"
-           "                           it: MPI_Alltoallv_init; with +overlap: MPI_Ialltoallv in %d\n"
-           "                           pieces beside the transforms of a 3-D grid, by values of\n"
+           "                           and `auto` for the library's own choice; with +init\n"
+           "                           behind it: MPI_Alltoallv_init; with +overlap:\n"
+           "                           MPI_Ialltoallv in %d pieces beside the transforms of\n"
+           "                           a 3-D grid, by values of\n"
            "                           " OVERLAP_CVAR ";\n"
            "                           ratios refer to the first (auto)\n"
            "  -n, --repetitions N      timed transforms, forward and backward, of each (%ld)\n"
@@ -899,6 +900,7 @@ int main(int argc, char **argv)
 {
     int provided, rc = 0;
 
+    guard_output();
     parse_options(argc, argv);
     opt.help |= opt.version;
     if (!opt.help && !bad_usage[0])

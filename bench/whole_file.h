@@ -28,6 +28,12 @@ static FILE *whole_file_open(const whole_file_t * w)
     return fd < 0 ? NULL : fdopen(fd, "w");
 }
 
+/* The exit status where it cannot be created: the command line names it, but a disk may be full. */
+static int whole_file_status(int why)
+{
+    return why == ENOSPC || why == EDQUOT ? 1 : 2;
+}
+
 /* Returns 0, or why it cannot be written (errno). */
 static int whole_file_close(const whole_file_t * w, FILE * f)
 {

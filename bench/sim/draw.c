@@ -90,7 +90,7 @@ static FILE *open_file(const char *path)
         temporary = NULL;
         if (why == EEXIST)
             give_up("%s: %s", output.temporary, strerror(why));
-        end_with(why == ENOSPC || why == EDQUOT ? 1 : 2, "%s: %s", path, strerror(why));
+        end_with(whole_file_status(why), "%s: %s", path, strerror(why));
     }
     return file;
 }

@@ -5,8 +5,8 @@
  */
 
 #include "sim.h"
+#include "../standard_output.h"
 #include <ctype.h>
-#include <errno.h>
 #include <getopt.h>
 #include <math.h>
 #include <stdarg.h>
@@ -335,9 +335,7 @@ static void show_text(int option)
         fputs(usage, stdout);
     else
         printf(PROGRAM " %s of mpich-topo\n", TOPO_VERSION);
-    if (fflush(stdout) || ferror(stdout))
-        give_up("standard output: %s", strerror(errno));
-    exit(0);
+    exit(flush_output(PROGRAM) ? 0 : 1);
 }
 
 static options_t read_options(int argc, char **argv, platform_t * p)
@@ -384,6 +382,14 @@ static bool is_rooted(MPII_Topo_coll_t coll)
         coll == MPII_TOPO_COLL__SCATTER || coll == MPII_TOPO_COLL__SCATTERV;
 }
 
+/* Whether this is the ending of a file's name, if it has one */
+static bool may_end_in(const char *path, const char *ending)
+{
+    const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
+
+    return dot == NULL || strcasecmp(dot, ending) == 0;
+}
+
 /* What would change nothing is a mistake. */
 static void check_options(options_t * o, const costs_t * costs)
 {
@@ -395,6 +401,8 @@ static void check_options(options_t * o, const costs_t * costs)
                  (long long) o->args.bytes);
         o->args.bytes = 0;
     }
+    if (o->draw && !may_end_in(o->draw, ".svg"))
+        fail("--draw: found '%s', expected a name that ends in .svg", o->draw);
     if (costs->is_fair && costs->gap > 0)
         fail("found --gap and --fair, expected one of them");
 }
@@ -464,6 +472,8 @@ static void simulate(const platform_t * p, const options_t * o, const MPII_Topo_
         report_json(p, &what, &result, number == 0);
     else
         report_text(p, &what, &result, number == 0, is_only);
+    if (!flush_output(PROGRAM)) /* nobody would read of the next one */
+        exit(1);
     result_free(p, &result);
     MPII_Topo_case_free(c);
 }
@@ -527,6 +537,8 @@ static void run_all(const platform_t * p, const options_t * o)
 int main(int argc, char **argv)
 {
     platform_t p = {.num_levels = 0 };
+
+    guard_output();
     options_t o = read_options(argc, argv, &p);
 
     check_options(&o, &p.costs);
@@ -543,7 +555,5 @@ int main(int argc, char **argv)
     if (o.is_json)
         printf("\n]}\n");
     platform_free(&p);
-    if (fflush(stdout) || ferror(stdout))
-        give_up("standard output: %s", strerror(errno));
-    return 0;
+    return flush_output(PROGRAM) ? 0 : 1;
 }

@@ -166,7 +166,7 @@ def report(paths: tuple[str, ...], output: str, folder: str | None) -> None:
         try:
             Path(folder).mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise Failure(f"{folder}: {error.strerror}") from None
+            raise files.refused(folder, error) from None
         for table in made:
             files.write(Path(folder, f"{table.name}.csv"), table.csv())
             files.write(Path(folder, f"{table.name}.json"), table.json())

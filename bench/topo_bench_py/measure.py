@@ -19,7 +19,7 @@ import click
 import numpy as np
 from rich.progress import Progress
 from topo_common import cli
-from topo_common.files import Failure
+from topo_common.files import WRONG, Failure, InputError
 from topo_common.text import size_text
 
 from .bounds import Links, bound_us
@@ -115,7 +115,8 @@ def dry_run(plan: Plan, bench: Bench) -> Line:
         start = answer(bench.program, out, "asked", bench.status)
         if setting.library and not same_folder(start["library_path"], setting.library):
             loaded = start["library_path"]
-            raise Failure(f"--library {setting.name}: {bench.program} loads {loaded} all the same")
+            text = f"--library {setting.name}: {bench.program} loads {loaded} all the same"
+            raise Failure(text, WRONG)
     names = [
         series_name(s.name, a, plan.settings) for s in plan.settings for a in start["algorithms"]
     ]
@@ -156,6 +157,8 @@ def launch(
 
     try:
         status, err = run_program(command, timeout, take, bench.with_setting(setting))
+    except InputError:  # so would be all others
+        raise
     except Failure as error:
         raise BrokenLaunch(str(error)) from None
     said = err + "".join(noise)

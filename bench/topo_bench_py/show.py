@@ -244,7 +244,7 @@ def draw(results: dict[str, Result], output: str) -> None:
         if (rows := sorted((r for r in group if r["bytes"] > 0), key=lambda r: r["bytes"]))
     }
     if not panels:
-        raise Failure("nothing to plot: no record has a size above 0")
+        raise Failure("nothing to plot: no record has a size above 0", files.WRONG)
     labels = list(dict.fromkeys(r["label"] for rows in panels.values() for r in rows))
     columns = min(len(panels), 3)
     lines_of_panels = math.ceil(len(panels) / columns)

@@ -154,7 +154,7 @@ def _start(
             start_new_session=True,
         )
     except OSError as e:
-        raise Failure(f"{command[0]}: {e.strerror}") from None
+        raise files.refused(command[0], e) from None
 
 
 def complaint(status: int, said: str) -> str:

@@ -103,7 +103,8 @@ def suite_setting(suite: Table, name: str, definitions: dict[str, str]) -> Setti
     if name in suite.get("settings", {}):
         variables = suite["settings"][name].items()
         return Setting(name, {k: fill_in(str(v), definitions) for k, v in variables})
-    raise Failure(f"there is no [settings.{name}] nor a library of that name in the suite")
+    text = f"there is no [settings.{name}] nor a library of that name in the suite"
+    raise Failure(text, files.WRONG)
 
 
 def case_plan(
@@ -181,7 +182,7 @@ class SuiteRun:
                 plans.append((case, plan, candidate))
         if not plans:
             reasons = "; ".join(f"{name}: {why}" for name, why in [*self.failed, *self.skipped])
-            raise Failure(f"{self.path}: no case can run: {reasons}")
+            raise InputError(self.path, f"no case can run: {reasons}")
         return plans
 
     def _run_case(

@@ -21,7 +21,7 @@ from typing import Any
 
 import click
 
-from topo_common.files import Failure
+from topo_common.files import Failure, refused
 from topo_common.start import INTERRUPTED
 from topo_common.text import hint, one_line
 
@@ -154,7 +154,8 @@ def _outcome(name: str, command: click.Command, args: Sequence[str] | None) -> t
         return 1, "found too little memory"
     except OSError as error:
         if error.filename is not None:
-            return 1, f"{os.fsdecode(error.filename)}: {error.strerror}"
+            failure = refused(os.fsdecode(error.filename), error)
+            return failure.status, str(failure)
         return 1, _about_output(error)
 
 

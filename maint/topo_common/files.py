@@ -2,6 +2,7 @@
 """Reading files that may be bad, writing files that are whole or not there, and folders that are ours."""
 
 import contextlib
+import errno
 import fcntl
 import json
 import math
@@ -23,6 +24,9 @@ MAX_NESTING = 64
 SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # as JSON may write it
 # exit status: what the user has to change, the command line or a file that it names
 WRONG = 2
+# what the system says that another path would not have helped
+RUNNING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE}
+RUNNING |= {errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE}
 NOTHING = "nothing was written"
 
 
@@ -42,6 +46,13 @@ class InputError(Failure):
     def __init__(self, path: object, text: str, where: str | None = None) -> None:
         parts = [str(path), where, text] if where else [str(path), text]
         super().__init__(": ".join(parts), WRONG)
+
+
+def refused(path: object, error: OSError, kept: str = "") -> Failure:
+    """What the system says of a path: an InputError, unless a disk is full or the like. kept: what is
+    there all the same."""
+    text = f"{error.strerror or error}" + (f"; {kept}" if kept else "")
+    return Failure(f"{path}: {text}") if error.errno in RUNNING else InputError(path, text)
 
 
 def json_type(value: Any) -> str:
@@ -246,7 +257,7 @@ def launches_folder(folder: Path, busy: str) -> Iterator[None]:
         (folder / "launches").mkdir(parents=True, exist_ok=True)
         lock = open(folder / "lock", "a+")  # noqa: SIM115 - closed below
     except OSError as error:
-        raise InputError(folder, error.strerror or str(error)) from None
+        raise refused(folder, error) from None
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -277,7 +288,7 @@ def write(path: str | os.PathLike[str], data: str | bytes, kept: str = NOTHING) 
             return
         _replace(target, data)
     except OSError as error:
-        raise Failure(f"{path}: {error.strerror or error}; {kept}") from None
+        raise refused(path, error, kept) from None
     except ValueError:
         raise InputError(short(path), "found a NUL byte in the file's name") from None
 

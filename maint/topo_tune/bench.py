@@ -1,15 +1,17 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """What topo-bench measured, for --measured."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from topo_common import files, schema
+from topo_common import cli, files, schema
 from topo_common.files import InputError
 from topo_common.text import short
 
 from topo_tune import grammar
+from topo_tune.points import odd_column
 
 FORMAT = 1
 
@@ -26,7 +28,8 @@ RESULT = {
         "provenance": {
             "type": "object",
             "properties": {
-                "settings": {"type": "object", "additionalProperties": {"type": "object"}}
+                "settings": {"type": "object", "additionalProperties": {"type": "object"}},
+                "mpi": {"type": "object", "additionalProperties": {"type": "string"}},
             },
         },
     },
@@ -63,24 +66,26 @@ def read(
     path: str,
     collectives: Collection[str] = ("allgather",),
     hosts: Collection[str] | None = None,
+    version: str | None = None,
 ) -> list[Measured]:
     """The records of topo-bench's JSON for `collectives`, of MPICH without a tuning file: the setting
     "default", and those that give a topology at most. With `hosts`, those of a site, only what was
-    measured on them. Left out is what was measured under background traffic, with unequal blocks or
-    in place, and persistent calls. Raises InputError for a file that is not topo-bench's, an algorithm
-    that is not known, a number that cannot be, and where no record is left."""
+    measured on them. Left out are calls that no rule can ask for, which it tells, and persistent ones;
+    it warns of another MPICH than `version`. Raises InputError for a file that is not topo-bench's, an
+    algorithm that is not known, a number that cannot be, and where no record is left."""
     raw = files.read_json(path)
     schema.check(raw, RESULT, path)
     settings = ["default", *_plain_settings(raw)]
+    _warn_of_others(path, raw, settings, version)
     result: list[Measured] = []
     elsewhere = 0
+    left_out: Counter[str] = Counter()
     for i, record in enumerate(raw["records"]):
         collective = record.get("collective")
         if collective not in collectives or record.get("setting", "default") not in settings:
             continue
-        if record.get("background") or record.get("pattern") not in (None, "uniform"):
-            continue
-        if record.get("in_place"):
+        if odd := odd_column(record):
+            left_out[odd] += 1
             continue
         schema.check(record, RECORD, path, f"$.records[{i}]")
         name = record["algorithm"]
@@ -103,14 +108,30 @@ def read(
         placement = record.get("placement", "").split(":")[0]
         key = ranks // ppn, ppn, placement, name, num_bytes, time_us
         result.append(Measured(*key, collective, host_of_rank))
+    if left_out:
+        text = ", ".join(f"{count} with {odd}" for odd, count in left_out.items())
+        text = f"note: {path}: left out calls that rules cannot ask for: {text}"
+        cli.complain("topo-tune", text)
     if not result and elsewhere:
         text = f"found {elsewhere} measurements on other hosts, expected some on those of the site"
         raise InputError(path, text, "$.records")
     if not result:
         what = " or ".join(collectives)
-        text = f"found no measurement of {what} without a tuning file and not in place"
+        text = f"found no measurement of {what} without a tuning file that rules can ask for"
         raise InputError(path, text, "$.records")
     return result
+
+
+def _warn_of_others(
+    path: str, raw: dict[str, Any], settings: Collection[str], version: str | None
+) -> None:
+    """Where the settings were measured with several MPI libraries, or another MPICH than `version`."""
+    mpi = raw.get("provenance", {}).get("mpi", {})
+    found = dict.fromkeys(mpi[name].strip() for name in settings if name in mpi)
+    if len(found) > 1 or (version and {*map(grammar.find_version, found)} - {version}):
+        expected = f"MPICH {version}" if version else "one library"
+        text = f"warning: {path}: measured with {' and '.join(found)}, expected {expected}"
+        cli.complain("topo-tune", text)
 
 
 def _known(collective: str) -> list[str]:

@@ -22,7 +22,7 @@ from topo_bench_py.settings import Bench, Setting
 from topo_bench_py.sites import Site as Launcher
 from topo_bench_py.sites import split_words
 from topo_common import files
-from topo_common.files import Failure, InputError
+from topo_common.files import InputError
 from topo_common.text import short
 
 from topo_tune import grammar
@@ -158,7 +158,8 @@ class Campaign:
             unknown = sorted(set(line.get("host_of_rank", ())) - set(self.site.hosts))
             if unknown:
                 text = f"found ranks on {short(unknown[0])}, which the site file has not"
-                raise Failure(f"{text}: measure the site again with topo-pingpong")
+                text += ": measure the site again with topo-pingpong"
+                raise InputError(self.folder / "site.json", text)
             lines.append(line)
 
         started = time.monotonic()

@@ -79,20 +79,20 @@ def cli() -> None:
 
     \b
     More examples:
-      topo-tune site.json --dry-run                  what would be written, and why
-      topo-tune site.json -o - | less                to standard output
+      topo-tune site.json --dry-run                 what it would write, and why
+      topo-tune site.json -o - | less               to standard output
       topo-tune site.json --measured bench.json -o tuning.json
-                                                     measured times instead of predicted ones
-      topo-tune show site.json -o picture.png        look at the site
-      topo-tune compare-sites site.json today.json   what has changed
+                                                    by measured times
+      topo-tune show site.json -o picture.png       look at the site
+      topo-tune compare-sites site.json today.json  what has changed
       topo-tune model site.json --collective gather --ppn 4
-                                                     what the rules are made from
+                                                    what rules are made from
       topo-tune racks site.json --slurm /etc/slurm/topology.conf -o site2.json
-                                                     racks from Slurm
-      topo-tune validate tuning.json                 what is wrong with a tuning file
-      topo-tune explain tuning.json --collective allgather --ranks 64 --ppn 4 --bytes 1K:1M
-                                                     what it selects, and why
-      topo-tune advise report --site site.json       what a run would have gained
+                                                    racks from Slurm
+      topo-tune validate tuning.json                what is wrong in the file
+      topo-tune explain tuning.json --collective bcast --ranks 64 --bytes 1K:1M
+                                                    what it selects, and why
+      topo-tune advise report --site site.json      what a run would have gained
     """
 
 
@@ -170,9 +170,10 @@ blocks, 1 or 4 KiB, stay with MPICH, though rack_leader gains at random.
 @click.option(
     "--collective",
     "collectives",
+    metavar="NAME",
     type=click.Choice(list(rules.COLLECTIVES)),
     multiple=True,
-    help="Collective to tune; repeatable.  [default: all of them]",
+    help=f"{', '.join(rules.COLLECTIVES)}; repeatable.  [default: all of them]",
 )
 @click.option("--measured", metavar="BENCH.json", help="Measured times, from topo-bench -o.")
 def tune(
@@ -193,7 +194,7 @@ def tune(
         raise click.UsageError("one of -o FILE and --dry-run is needed")
     loaded = site.load(site_file)
     collectives = collectives or rules.COLLECTIVES
-    records = bench.read(measured, collectives, loaded.hosts) if measured else []
+    records = bench.read(measured, collectives, loaded.hosts, version) if measured else []
     tuning, decisions, notes = rules.make_tuning(loaded, version, records, collectives)
     for note in notes:
         click.echo(f"{PROGRAM}: note: {note}", err=True)
@@ -283,8 +284,10 @@ def racks_command(
 
     \b
       topo-tune racks site.json --slurm /etc/slurm/topology.conf -o site2.json
-      ibnetdiscover > ib.txt; topo-tune racks site.json --ibnetdiscover ib.txt -o site2.json
-      printf 'r1: n[0-3]\\nr2: n[4-7]\\n' > list; topo-tune racks site.json --racks list -o site2.json
+      ibnetdiscover > ib.txt
+      topo-tune racks site.json --ibnetdiscover ib.txt -o site2.json
+      printf 'r1: n[0-3]\\nr2: n[4-7]\\n' > list
+      topo-tune racks site.json --racks list -o site2.json
       topo-tune racks site.json --cluster -o site2.json
     """
     if sum(map(bool, (slurm, ibnetdiscover, list_file, cluster))) != 1:
@@ -343,30 +346,30 @@ def validate(paths: tuple[str, ...], version: str, stock: bool) -> None:
 
     \b
       topo-tune validate tuning.json
-      topo-tune validate --stock tuning.json       for an MPICH without the patches
+      topo-tune validate --stock tuning.json      for an MPICH without patches
 
     Errors are what MPICH refuses; MPICH itself prints the first one. Warnings: rules that no call
     can reach, conditions that never hold, algorithms that can never be applied, a key that comes
     twice. Notes: calls for which no rule holds, or whose algorithm needs more than the rules ask:
     the built-in selection decides for them.
 
-    Exit status: 0 no errors, 1 errors, 2 wrong use.
+    Exit status: 0 no errors, 1 errors, 2 wrong use, or a file that cannot be read.
     """
     target = f"MPICH {version} without the patches" if stock else f"MPICH {version} of mpich-topo"
-    bad = False
+    status = 0
     for path in paths:
         try:
             content = files.read_bytes(path, grammar.MAX_BYTES)
         except InputError as error:
             click.echo(one_line(str(error)))
-            bad = True
+            status = error.status
             continue
         errors, warnings = grammar.check(content, path, version, stock)
         for _, line in [*errors, *warnings]:
             click.echo(line)
         click.echo(f"{one_line(path)}: {'not valid' if errors else 'valid'} for {target}")
-        bad = bad or bool(errors)
-    sys.exit(bad)
+        status = max(status, bool(errors))
+    sys.exit(status)
 
 
 class Sizes(click.ParamType):
@@ -396,7 +399,13 @@ AT_LEAST_1 = click.IntRange(1, 2**31 - 1)
 
 @cli.command("model")
 @click.argument("site_file", metavar="SITE.json", type=click.Path())
-@click.option("--collective", type=click.Choice(list(rules.COLLECTIVES)), default="gather")
+@click.option(
+    "--collective",
+    metavar="NAME",
+    type=click.Choice(list(rules.COLLECTIVES)),
+    default="gather",
+    help=f"{', '.join(rules.COLLECTIVES)}.",
+)
 @click.option("--hosts", metavar="N", type=AT_LEAST_1, help="Hosts.  [default: all]")
 @click.option("--ppn", metavar="N", type=AT_LEAST_1, default=1, help="Ranks a host.")
 @click.option(
@@ -445,7 +454,7 @@ def model_command(
     for note in predictor.notes:
         click.echo(f"{PROGRAM}: note: {note}", err=True)
     if measured:
-        records = bench.read(measured, rules.COLLECTIVES, loaded.hosts)
+        records = bench.read(measured, rules.COLLECTIVES, loaded.hosts, version)
         compared = predict.comparisons(predictor, records)
         console.print(predict.comparisons_table(compared))
         console.print(predict.summary(compared))
@@ -514,16 +523,19 @@ def advise_command(
 
 
 SIZES = """\b
---bytes is of one block for allgather, gather, scatter, alltoall, reduce_scatter_block (what each
-rank contributes or gets, or sends to each other one) and, all blocks being the same, for allgatherv,
-gatherv, scatterv, alltoallv, alltoallw, reduce_scatter; of the buffer for bcast, reduce, allreduce,
-scan, exscan. So with R ranks the conditions see
+--bytes is of one block for allgather, gather, scatter, alltoall,
+reduce_scatter_block (what each rank contributes or gets, or sends to each
+other one) and, all blocks being the same, for allgatherv, gatherv, scatterv,
+alltoallv, alltoallw, reduce_scatter; of the buffer for bcast, reduce,
+allreduce, scan, exscan. So with R ranks the conditions see
   avg_msg_size     BYTES, for allreduce, bcast, reduce, alltoall
-  total_msg_size   BYTES * R, where it is defined; unknown for alltoallv and alltoallw
-  count            BYTES / --type-size for allreduce, reduce, reduce_scatter_block, R times that for
-                   reduce_scatter; else unknown
-The nonblocking collectives, ireduce and so on, as these. What is unknown (to all processes alike) is
-above every N: only "=any" holds.
+  total_msg_size   BYTES * R, where it is defined; unknown for alltoallv and
+                   alltoallw
+  count            BYTES / --type-size for allreduce, reduce,
+                   reduce_scatter_block, R times that for reduce_scatter; else
+                   unknown
+The nonblocking collectives, ireduce and so on, as these. What is unknown (to
+all processes alike) is above every N: only "=any" holds.
 """
 
 
@@ -591,7 +603,7 @@ def explain(
     """Tell which rule a call of a collective hits, and why.
 
     \b
-      topo-tune explain tuning.json --collective allgather --ranks 64 --ppn 4 --bytes 4K
+      topo-tune explain tuning.json --collective gather --ranks 64 --bytes 4K
       topo-tune explain tuning.json --collective bcast --ranks 12 --bytes 1:1M
 
     For one size it prints each key that is tried, whether it holds, and the value that it sees;

@@ -13,9 +13,10 @@ import numpy as np
 from rich.table import Table
 from topo_bench_py.measure import BrokenLaunch
 from topo_bench_py.settings import Setting
+from topo_bench_py.show import ms, new_table
 from topo_bench_py.sites import Site as Launcher
 from topo_bench_py.stats import bootstrap_ratios, interval
-from topo_common.files import WRONG, Failure
+from topo_common.files import Failure
 from topo_common.text import size_text
 
 from topo_tune.campaign import MAX_BROKEN, Campaign, Launched
@@ -134,7 +135,7 @@ def run(
                     broken += 1
                     if left() > 0 and broken == MAX_BROKEN:
                         text = f"{broken} launches in a row failed; the last: {error}"
-                        raise Failure(text, WRONG) from None
+                        raise Failure(text) from None
 
 
 def numbered(launched: Sequence[Launched]) -> Iterator[tuple[Launched, int]]:
@@ -166,20 +167,22 @@ def pairs(launched: Sequence[Launched]) -> list[Pair]:
     return result
 
 
-def table(found: Sequence[Pair]) -> Table:
-    result = Table(title="default and tuned", title_justify="left", box=None)
-    for column in COLUMNS:
-        is_text = column in ("collective", "placement", "verdict")
-        name = column.replace(" us", " ms")
-        result.add_column(name, justify="left" if is_text else "right", no_wrap=True)
-    for pair in found:
-        collective, ranks, ppn, placement, size, *_, verdict = pair.row()
-        cells = [f"{us / 1000:.3g}" for us in (pair.stock_us, pair.tuned_us)]
-        cells += [f"{ratio:.2f}" for ratio in (pair.ratio, pair.low, pair.high)]
-        result.add_row(
-            collective, str(ranks), str(ppn), placement, size_text(size), *cells, verdict
-        )
-    return result
+def tables(found: Sequence[Pair]) -> Iterator[Table]:
+    """One for each collective and placement."""
+
+    def about(pair: Pair) -> tuple[str, str]:
+        return pair.cell.collective, pair.cell.placement
+
+    for key, of in itertools.groupby(sorted(found, key=about), key=about):
+        columns = ["ranks", "ppn", "bytes", "default ms", "tuned ms", "tuned / default"]
+        columns += ["low", "high", "verdict"]
+        table = new_table(f"default and tuned: {', '.join(key)}", *columns, left=0)
+        for pair in of:
+            cells = [str(pair.cell.ranks), str(pair.cell.ppn), size_text(pair.size)]
+            cells += [ms(us) for us in (pair.stock_us, pair.tuned_us)]
+            cells += [f"{ratio:.2f}" for ratio in (pair.ratio, pair.low, pair.high)]
+            table.add_row(*cells, pair.verdict)
+        yield table
 
 
 def summary(found: Sequence[Pair]) -> str:

@@ -359,5 +359,7 @@ def _list(hosts: list[str], most: int = 12) -> str:
 
 
 def _cut(text: str, width: int) -> str:
+    """Without its middle: names of hosts differ at their ends."""
     text = one_line(text)
-    return text if len(text) <= width else text[: width - 3] + "..."
+    end = (width - 3) // 2
+    return text if len(text) <= width else f"{text[: width - 3 - end]}...{text[-end:]}"

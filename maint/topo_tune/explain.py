@@ -4,7 +4,7 @@
 import itertools
 from typing import Any
 
-from topo_common.text import one_line, size_text
+from topo_common.text import folded, one_line, size_text
 
 from topo_tune.grammar import Call, Selection, algorithm, quoted, strip
 
@@ -22,7 +22,7 @@ def to_text(
         lines += ["", f"{one_line(name)}:", *_steps(result)]
         if result.builtin:
             lines += ["", "built-in selection:", *_steps(result.builtin)]
-        return [*lines, "", f"{_algorithm(result)}: {reason(result)}"]
+        return [*lines, "", folded(f"{_algorithm(result)}: {reason(result)}")]
     rows = []
     for what, group in itertools.groupby(
         results.items(), lambda item: (_algorithm(item[1]), reason(item[1]))
@@ -30,8 +30,9 @@ def to_text(
         found = [size for size, _ in group]
         ends = dict.fromkeys((size_text(found[0]), size_text(found[-1])))
         rows.append((" to ".join(ends), *what))
-    widths = [max(len(row[i]) for row in rows) for i in (0, 1)]
-    return [*lines, "", *(f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in rows)]
+    width = max(len(row[0]) for row in rows)
+    shown = ([f"{a:<{width}}  {b}", folded(f"    {c}")] for a, b, c in rows)
+    return [*lines, "", *itertools.chain(*shown)]
 
 
 def asks_for(name: str, result: Selection) -> bool:
@@ -95,7 +96,7 @@ def _steps(result: Selection) -> list[str]:
         rows.append(("", "  " * (len(result.path) - 1) + result.path[-1], ""))
     else:
         rows.append(("", "  " * len(result.path) + "(nothing holds)", ""))
-    width = max(len(key) for _, key, _ in rows)
+    width = max((len(key) for _, key, seen in rows if seen), default=0)
     return [f"  {held:<3}  {key:<{width}}  {seen}".rstrip() for held, key, seen in rows]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from rich.table import Table
+from topo_bench_py.show import new_table
 from topo_common.text import size_text
 
 from topo_tune import grammar, tree
@@ -75,9 +76,8 @@ def regrets(group: Group, measured: Measured, defaults: Sequence[str]) -> Iterat
 
 def summary(found: Sequence[Regret]) -> Table:
     """Mean losses by what was left out, and by collective."""
-    table = Table(title="lost at held-out points", title_justify="left", box=None)
-    for column in ("held out", "collective", "points", "mean %", "median %", "p95 %", "default %"):
-        table.add_column(column, justify="left" if column[-1] in "te" else "right")
+    columns = "held out", "collective", "points", "mean\n%", "median\n%", "p95\n%", "default\n%"
+    table = new_table("lost at held-out points", *columns)
     for name in HELD_OUT:
         of_name = [r for r in found if r.held_out == name]
         inside = [r for r in of_name if r.inside]
@@ -148,14 +148,11 @@ def _by_size(scores: dict[int, list[dict[str, float]]]) -> dict[int, str]:
 
 
 def rules_table(found: Sequence[Choice]) -> Table:
-    table = Table(title="rules", title_justify="left", box=None)
-    for column in ("collective", "ranks", "ppn", "from", "to", "algorithm", "worst loss %"):
-        table.add_column(
-            column, justify="left" if column in ("collective", "algorithm") else "right"
-        )
+    columns = "collective", "algorithm", "ranks", "ppn", "from", "to", "worst\nloss %"
+    table = new_table("rules", *columns)
     for c in found:
         sizes = [size_text(c.low), size_text(c.high)]
-        cells = [c.collective, str(c.ranks), str(c.ppn), *sizes, c.name]
+        cells = [c.collective, c.name, str(c.ranks), str(c.ppn), *sizes]
         table.add_row(*cells, f"{100 * (c.loss - 1):.1f}")
     return table
 

@@ -2,13 +2,11 @@
 """The command fit."""
 
 import click
-from rich.console import Console
 from topo_common import files
 from topo_common.files import InputError
 from topo_common.text import one_line
 
 PROGRAM = "topo-tune"
-WIDTH = 120  # of tables, which no pipe should cut
 
 
 @click.command()
@@ -32,10 +30,12 @@ def fit(
     hosts, placement and site: times of one site are compared. `topo-bench run -o FILE.csv` writes such.
 
     \b
-      topo-tune fit times.csv                        rules, and losses by cross-validation
-      topo-tune fit times.csv -o tuning.json         for MPICH's algorithms: a tuning file
+      topo-tune fit times.csv                  rules, losses by cross-validation
+      topo-tune fit times.csv -o tuning.json   a tuning file of MPICH's algorithms
       topo-tune fit --format pico pico/results --points pico.csv
     """
+    from topo_bench_py.show import stdout_console
+
     from topo_tune import fit as fitting
     from topo_tune import grammar, pico
     from topo_tune.points import read_csv, to_csv
@@ -68,7 +68,7 @@ def fit(
         except ValueError as error:
             raise InputError(paths[0], str(error)) from None
         files.write(output, files.dump_json(tuning))
-    console = Console(highlight=False, emoji=False, markup=False, width=WIDTH)
+    console = stdout_console()
     if len(sites) == 1:
         console.print(fitting.rules_table(choices))
     regrets = [

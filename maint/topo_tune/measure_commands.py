@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from topo_common import files
 from topo_common.files import WRONG, Failure, InputError
+from topo_common.text import folded
 
-from topo_tune.fit_command import PROGRAM, WIDTH
+from topo_tune.fit_command import PROGRAM
 
 PLACEMENTS = ("block", "random:1")
 SIZES = "64,1K,8K,64K,256K"
@@ -114,8 +114,8 @@ def measure(
     After ^C, or whatever else ended it, the same command goes on.
 
     \b
-      topo-tune measure site.json -o tuned --launch "mpiexec -f hosts" --ranks 16,64
-      topo-tune measure site.json -o tuned --vcluster "--racks 4 --hosts 4" --ppn 1,4 --budget 5m
+      topo-tune measure site.json -o tuned --launch "mpiexec -f hosts"
+      topo-tune measure site.json -o tuned --vcluster "--racks 4" --budget 5m
       topo-tune report tuned -o report.html
     """
     from topo_bench_py.files import ended
@@ -266,10 +266,11 @@ def compare(
     losses are those that a 95 % interval tells from chance. The same command goes on where it was.
 
     \b
-      topo-tune compare tuned --vcluster "--racks 4 --hosts 4" --placement random:7 --budget 5m
+      topo-tune compare tuned --vcluster "--racks 4" --placement random:7
     """
     from topo_bench_py.files import ended
     from topo_bench_py.settings import find_bench
+    from topo_bench_py.show import stdout_console
 
     from topo_tune import compare as comparing
     from topo_tune import grammar
@@ -302,8 +303,9 @@ def compare(
     if not found:
         text = "the budget ended before anything was measured both ways"
         raise Failure(f"{text}, expected a longer --budget", WRONG)
-    Console(highlight=False, emoji=False, markup=False, width=WIDTH).print(comparing.table(found))
-    click.echo(comparing.summary(found))
+    for table in comparing.tables(found):
+        stdout_console().print(table)
+    click.echo(folded(comparing.summary(found)))
 
 
 def digest_of(path: Path) -> str:

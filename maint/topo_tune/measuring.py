@@ -109,7 +109,7 @@ class Measuring:
                     True for each in self.campaign.launched for _ in each.cells()
                 ):
                     error = next(iter(self._broken.values()))
-                    raise Failure(f"no launch came to its end; the first: {error}", WRONG)
+                    raise Failure(f"no launch came to its end; the first: {error}")
                 return "nothing more is worth measuring"
             autos = [n for n in AUTOS if n in self.algorithms[request.cell.collective]]
             autos = [n for n in autos if (request.cell, n) not in beliefs.failed]
@@ -146,9 +146,8 @@ class Measuring:
             if len(self._broken) >= MAX_BROKEN and not any(
                 each.is_whole for each in campaign.launched[-MAX_BROKEN:]
             ):
-                raise Failure(
-                    f"{MAX_BROKEN} launches in a row failed; the last: {error}", WRONG
-                ) from None
+                text = f"{MAX_BROKEN} launches in a row failed; the last: {error}"
+                raise Failure(text) from None
 
     def _hosts(self, probe: Cell) -> list[str]:
         for each in self.campaign.launched:

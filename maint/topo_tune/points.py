@@ -5,8 +5,9 @@ import csv
 import io
 import re
 import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from topo_common import cli, files
 from topo_common.files import InputError
@@ -15,7 +16,7 @@ from topo_common.text import short
 REQUIRED = ("collective", "ranks", "bytes", "algorithm", "time_us")
 OPTIONAL = ("hosts", "placement", "site")
 # Columns of topo-bench, of calls that no rule tells from others, and what they are where they are not empty
-PLAIN = {"in_place": "False", "cold": "False", "root": "0", "pattern": "uniform"}
+PLAIN = {"in_place": "False", "cold": "False", "root": "0", "pattern": "uniform", "background": ""}
 MOST = 2**62
 MAX_NAME = 255
 # Of the same measured twice, the longest may take so many times the shortest
@@ -87,6 +88,11 @@ def read_csv(path: str) -> list[Point]:
     return list(merged(times))
 
 
+def odd_column(row: Mapping[str, Any]) -> str:
+    """Which of PLAIN tells that a row or record is of calls that no rule can ask for; or nothing."""
+    return next((name for name, plain in PLAIN.items() if str(row.get(name) or plain) != plain), "")
+
+
 def _fields(line: str, path: object, number: int) -> list[str]:
     """Of a line of a CSV file. Raises InputError."""
     try:
@@ -112,10 +118,9 @@ def _point(row: dict[str, str], path: str, here: str) -> tuple[Point, float]:
             raise InputError(path, text, here)
         return value
 
-    for name, plain in PLAIN.items():
-        if row.get(name) not in (None, "", plain):
-            text = f"found {short(row[name])} as {name}, expected calls that rules can ask for"
-            raise InputError(path, text, here)
+    if odd := odd_column(row):
+        text = f"found {short(row[odd])} as {odd}, expected calls that rules can ask for"
+        raise InputError(path, text, here)
     ranks = integer("ranks", 1)
     hosts = integer("hosts", 1) if "hosts" in row else ranks
     if hosts > ranks:

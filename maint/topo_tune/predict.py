@@ -128,9 +128,9 @@ def comparisons_table(rows: list[Comparison]) -> Table:
     table = Table(
         title="predicted and measured", title_justify="left", box=None, padding=(0, 1, 0, 0)
     )
-    table.add_column("algorithm", no_wrap=True)
-    for column in ("ranks", "ppn", "bytes", "predicted ms", "measured ms", "ratio"):
-        table.add_column(column, justify="right")
+    table.add_column("algorithm", overflow="fold")
+    for column in ("ranks", "ppn", "bytes", "predicted\nms", "measured\nms", "ratio"):
+        table.add_column(column, justify="right", no_wrap=True)
     last = None
     for row in rows:
         m = row.measured

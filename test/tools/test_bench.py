@@ -1279,7 +1279,7 @@ def test_another_library_is_really_loaded(
     done = tool("run", *arguments, "--setting", "here:", "--library", f"there={tmp_path}/copy")
     assert done.returncode == 0, done.stderr
     done = tool("run", *arguments, "--library", f"there={tmp_path}/other")
-    one_line_error(done, 1, "--library there", "all the same")
+    one_line_error(done, 2, "--library there", "all the same")
 
 
 @pytest.mark.parametrize(
@@ -1302,7 +1302,7 @@ def test_another_library_is_really_loaded(
         (2, ("run", "--launch", "mpiexec", "--first", "-1"), ("--first",)),
         (2, ("run", "--launch", "mpiexec", "-o", "/nowhere/a.json"), ("/nowhere",)),
         (2, ("run", "--launch", "mpiexec", "--site", "/nowhere/s.json"), ("/nowhere/s.json",)),
-        (1, ("run", "--launch", "no-such-launcher"), ("no-such-launcher",)),
+        (2, ("run", "--launch", "no-such-launcher"), ("no-such-launcher",)),
         (1, ("run", "--launch", "false"), ("launch failed", "exit status 1")),
         (1, ("run", "--launch", "true"), ("launch failed", "cut")),
         (1, ("run", "--launch", "sh -c 'sleep 30'", "--timeout", "1"), ("no end after 1 s",)),

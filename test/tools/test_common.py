@@ -66,6 +66,33 @@ def test_standard_output_that_cannot_be_written(name: str) -> None:
     assert (done.returncode, done.stderr) == (1, "")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "topo-fft --help",
+        "topo-fft -s 8x8",
+        "topo-pingpong --help",
+        "topo-sim --racks 2x2 --host-rate 1gbit --uplink-rate 1gbit",
+    ],
+)
+def test_programs_in_c_say_that_standard_output_is_lost(bindir: Path, words: str) -> None:
+    name, *args = words.split()
+    command = [str(bindir / name), *args]
+    if not Path(command[0]).exists():
+        pytest.skip(f"{name} is not built")
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "w") as nobody:
+        piped = subprocess.run(
+            command, check=False, stdout=nobody, stderr=subprocess.PIPE, text=True
+        )
+    closed = subprocess.run(
+        ["sh", "-c", '"$@" >&-', "sh", *command], check=False, stderr=subprocess.PIPE, text=True
+    )
+    for done, why in ((piped, "Broken pipe"), (closed, "Bad file descriptor")):
+        assert (done.returncode, done.stderr) == (1, f"{name}: standard output: {why}\n")
+
+
 @pytest.mark.parametrize("name", TOOLS)
 def test_interrupted_while_modules_load(bindir: Path, name: str) -> None:
     """At any time from the first instruction of Python on."""
@@ -118,7 +145,8 @@ def test_misspelt(name: str, near: str) -> None:
         (SystemExit(5), 5, ""),
         (SystemExit("why"), 1, "tool: why\n"),
         (MemoryError(), 1, "tool: found too little memory\n"),
-        (PermissionError(13, "Permission denied", "/x"), 1, "tool: /x: Permission denied\n"),
+        (PermissionError(13, "Permission denied", "/x"), 2, "tool: /x: Permission denied\n"),
+        (OSError(28, "No space left", "/x"), 1, "tool: /x: No space left\n"),
         (OSError(28, "No space left"), 1, "tool: standard output: No space left\n"),
         (BlockingIOError(11, "Try again"), 1, "tool: Try again\n"),
         (BrokenPipeError(32, "Broken pipe"), 1, ""),

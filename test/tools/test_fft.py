@@ -198,7 +198,7 @@ def test_table(fft: Callable[..., Any]) -> None:
 def test_help(fft: Callable[..., Any]) -> None:
     done, _ = fft(3, "--help")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.count("Usage:") == 1
+    assert done.stdout.count("Usage:") == 1 and max(map(len, done.stdout.splitlines())) <= 80
     for word in (
         "--size",
         "--grid",

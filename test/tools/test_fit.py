@@ -189,6 +189,15 @@ def test_equal_counts_are_no_other_calls(tmp_path: Path, value: str) -> None:
     assert run(tmp_path, "\n".join(lines) + "\n").returncode == 0
 
 
+def test_tables_fit_a_terminal(tmp_path: Path) -> None:
+    name = "reduce_scatter_then_allgather_of_some_other_library_by_rings"
+    text = table().replace("allgather", "reduce_scatter_block").replace("ring", name)
+    text += table(placement="cyclic").partition("\n")[2]
+    done = run(tmp_path, text, "--default", "brucks")
+    assert done.returncode == 0 and max(map(len, done.stdout.splitlines())) <= 80
+    assert name[-9:] in done.stdout and "…" not in done.stdout
+
+
 def test_two_sites_have_no_common_rules(tmp_path: Path) -> None:
     lines = table().splitlines()
     text = "".join(

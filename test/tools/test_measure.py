@@ -17,6 +17,7 @@ from inprocess import run_tool
 REPO = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPO / "bench"), str(REPO / "maint")]
 
+from topo_bench_py.show import stdout_console
 from topo_common.files import InputError
 from topo_tune import (
     campaign,
@@ -550,11 +551,20 @@ def tool(bindir: Path, tmp_path: Path, monkeypatch: Any) -> Any:
     return lambda *words: run_tool("topo-tune", cli.cli, *words, cwd=tmp_path)
 
 
-def one_line(done: Any, *words: str) -> None:
-    assert done.returncode == 2, done.stderr
+def one_line(done: Any, *words: str, status: int = 2) -> None:
+    assert done.returncode == status, done.stderr
     last = done.stderr.splitlines()[-1]
     for word in words:
         assert word in last
+
+
+def test_tables_fit_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    cells = [Cell("reduce_scatter_block", 65536, 128, place) for place in ("random:1", "x" * 90)]
+    for table in compare.tables([compare.Pair(c, 1536, 1.2e6, 1e9, 99.9, 999.9) for c in cells]):
+        stdout_console().print(table)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80 and sum("1200" in line for line in lines) == 2
+    assert "".join(map(str.strip, lines)).count("x") == 90
 
 
 def test_misuse(tool: Any) -> None:
@@ -578,7 +588,8 @@ def test_measure_resume_report_compare(tool: Any, mpiexec: Path, tmp_path: Path)
     fails.write_text("#!/bin/sh\necho no such partition >&2\nexit 3\n")
     fails.chmod(0o755)
     done = tool(*command[:2], "-o", "failed", "--launch", fails, *command[6:])
-    one_line(done, "no launch came to its end", "no such partition", "say the same again")
+    words = "no launch came to its end", "no such partition", "say the same again"
+    one_line(done, *words, status=1)
     # a budget for nothing
     slow = tmp_path / "slow"
     slow.write_text(f"#!/bin/sh\nsleep 20\nexec {mpiexec} $*\n")

@@ -556,6 +556,7 @@ SITE = ["--racks", "2x2", *RATES]
         ([*SITE, "--trace", "/no/folder", "-a", "all"], "found several algorithms, expected one"),
         ([*SITE, "--trace", "/no/folder/x"], "/no/folder/x: No such file"),
         (["--racks", "5x13", *RATES, "--draw", "x.svg"], "--draw: found 65 ranks"),
+        ([*SITE, "--draw", "x.png"], "--draw: found 'x.png', expected a name that ends in .svg"),
         (["no.json"], "no.json"),
     ],
 )

@@ -1672,7 +1672,8 @@ def test_a_loss_in_one_placement_excludes(tmp_path: Path) -> None:
         (result([record("ring", 1, 1e308)]), "$.records[0].median_us: found 1e+308"),
         (result([record("ring", 1, 1, ppn=1.5)]), "$.records[0].ppn: found 1.5"),
         (result([record("ring", 1, 1, host_of_rank=[1])]), "$.records[0].host_of_rank[0]: found"),
-        (result([record("ring", 1, 1, in_place=True)]), "and not in place"),
+        (result([record("ring", 1, 1, in_place=True)]), "that rules can ask for"),
+        (result([], provenance={"mpi": 3}), "$.provenance.mpi: found 3"),
         (result([], provenance=3), "$.provenance: found 3"),
         (result([], provenance={"settings": {"a": 3}}), "$.provenance.settings.a: found 3"),
         (result([], provenance={"settings": [1]}), "$.provenance.settings: found [1]"),
@@ -1682,6 +1683,33 @@ def test_bad_measurements(tmp_path: Path, content: Any, message: str) -> None:
     with pytest.raises(InputError) as error:
         bench.read(write(tmp_path, content, "bench.json"))
     assert message in str(error.value)
+
+
+def test_measurements_of_calls_that_rules_cannot_ask_for(tmp_path: Path) -> None:
+    odd: list[Json] = [{"cold": True}] * 2
+    odd += [{"root": 3}, {"root": "each"}, {"background": "0.5:16K"}]
+    plain: Json = {"host_of_rank": DEMO["hosts"], "cold": False, "root": 0}
+    records = [record("ring", 1024, 5, **(plain | more)) for more in ({}, *odd)]
+    mpi = {"default": "4.0.2 ch3:sock"}
+    path = write(tmp_path, result(records, provenance={"mpi": mpi}), "bench.json")
+    command = ["model", write(tmp_path, DEMO), "--measured", path, "--mpich"]
+    done = topo_tune(*command, "4.0")
+    assert done.returncode == 0 and "of 1, within" in done.stdout
+    left_out = (
+        "left out calls that rules cannot ask for: 2 with cold, 2 with root, 1 with background"
+    )
+    assert done.stderr == f"topo-tune: note: {path}: {left_out}\n"
+    done = topo_tune(*command, "5.0")
+    said = "measured with 4.0.2 ch3:sock, expected MPICH 5.0"
+    assert done.returncode == 0 and f"topo-tune: warning: {path}: {said}\n" in done.stderr
+
+
+def test_measurements_of_several_libraries(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    about = {"mpi": {"default": "4.0.2", "b": "4.0.3", "c": "5.0.1"}, "settings": {"b": {}}}
+    bench.read(write(tmp_path, result([record("ring", 1, 1)], provenance=about)), version="4.0")
+    assert "measured with 4.0.2 and 4.0.3, expected MPICH 4.0\n" in capsys.readouterr().err
 
 
 def test_measurements_of_another_cluster(tmp_path: Path) -> None:
@@ -1803,7 +1831,7 @@ def test_model_command_of_alltoalls(tmp_path: Path, collective: str) -> None:
     done = topo_tune("model", path, "--measured", bench_file)
     assert (done.returncode, done.stderr) == (0, "")
     assert "scattered (MPICH's choice)" in done.stdout
-    rows = [line for line in done.stdout.splitlines() if line.startswith("  ")]
+    rows = [line for line in done.stdout.splitlines() if re.match(r"  \w", line)]
     assert len(rows) == 5 and all(row.split()[-1] == "0.50" for row in rows)
 
 
@@ -1871,10 +1899,11 @@ def test_wrong_use(tmp_path: Path, args: Any, message: str) -> None:
     assert done.stderr.count("\n") == 1 and os.listdir(tmp_path) == ["site.json"]
 
 
-@pytest.mark.parametrize("command", [[], ["tune"], ["model"], ["show"], ["racks"], ["schema"]])
+@pytest.mark.parametrize("command", [[], *([name] for name in cli.cli.commands)])
 def test_help(command: Any) -> None:
     done = topo_tune(*command, "--help")
     assert done.returncode == 0 and done.stderr == "" and "topo-tune" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
 
 
 def test_schema_command() -> None:
@@ -1991,6 +2020,15 @@ def test_groups_are_drawn_together(tmp_path: Path) -> None:
     assert draw.picture(site.check(tables), "svg").startswith(b"<?xml")
 
 
+def test_names_that_are_cut_still_differ(tmp_path: Path) -> None:
+    raw = make_site([2, 2])
+    raw["hosts"] = [f"a-very-long-name-of-the-cluster-rack{i // 2}-{i}" for i in range(4)]
+    shown = topo_tune("show", write(tmp_path, raw)).stdout
+    picture = draw.picture(site.check(raw), "svg").decode()
+    assert all(f"ack{i // 2}-{i}" in shown for i in range(4))
+    assert len(set(re.findall("<!-- (a-very.*) -->", picture))) == 4
+
+
 def test_picture_has_logarithmic_colours_and_names(monkeypatch: pytest.MonkeyPatch) -> None:
     from matplotlib import pyplot
     from matplotlib.colors import LogNorm
@@ -2017,7 +2055,7 @@ def test_output_that_cannot_be_written(tmp_path: Path) -> None:
     path = write(tmp_path, make_site([2, 2]))
     for output, message, status in (
         (tmp_path, "Is a directory", 2),
-        (tmp_path / "no" / "t.json", "No such file or directory; nothing was written", 1),
+        (tmp_path / "no" / "t.json", "No such file or directory; nothing was written", 2),
         ("/dev/full", "No space left on device; nothing was written", 1),
     ):
         done = topo_tune(path, "-o", output)
