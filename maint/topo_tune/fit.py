@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from rich.table import Table
-from topo_bench_py.show import new_table
 from topo_common.text import size_text
 
 from topo_tune import grammar, tree
@@ -76,6 +75,8 @@ def regrets(group: Group, measured: Measured, defaults: Sequence[str]) -> Iterat
 
 def summary(found: Sequence[Regret]) -> Table:
     """Mean losses by what was left out, and by collective."""
+    from topo_bench_py.show import new_table
+
     columns = "held out", "collective", "points", "mean\n%", "median\n%", "p95\n%", "default\n%"
     table = new_table("lost at held-out points", *columns)
     for name in HELD_OUT:
@@ -148,6 +149,8 @@ def _by_size(scores: dict[int, list[dict[str, float]]]) -> dict[int, str]:
 
 
 def rules_table(found: Sequence[Choice]) -> Table:
+    from topo_bench_py.show import new_table
+
     columns = "collective", "algorithm", "ranks", "ppn", "from", "to", "worst\nloss %"
     table = new_table("rules", *columns)
     for c in found:

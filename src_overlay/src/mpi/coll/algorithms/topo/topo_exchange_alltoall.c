@@ -134,7 +134,10 @@ int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Dat
     else if (ex->last_block == out.count * out.type_size || ex->last_block == in.count * in.type_size)
         block = ex->last_block; /* what the others have, more likely than the shorter one */
     *decline = decide_uniform(ex, block, &flags);
-    if (*decline == MPII_TOPO_PLANNED && block >= ex->uniform_limit)
+    /* two halves; what all processes know */
+    if (*decline == MPII_TOPO_PLANNED &&
+        (block >= ex->uniform_limit ||
+         2.0 * block * ex->uniform_bytes > ex->settings.plan_shm_bytes))
         *decline = MPII_TOPO_DECLINED_MEMORY;
     if (*decline != MPII_TOPO_PLANNED)
         goto fn_exit;
