@@ -99,6 +99,9 @@
 /* How many blocks of `bytes` a buffer holds, and on which ranks. */
 enum blocks { NONE, ONE, ALL, ONE_AT_ROOT, ALL_AT_ROOT };
 
+/* Whose numbers a collective adds */
+enum adds { NOBODY, ALL_RANKS, UP_TO_SELF };
+
 struct buffers {
     MPI_Comm comm;
     void *send, *recv;          /* either may be MPI_IN_PLACE */
@@ -113,7 +116,7 @@ struct collective {
     const char *bytes_mean;
     enum blocks send, recv;
     bool personalised;          /* the data differ by receiver */
-    bool adds;                  /* numbers of all ranks */
+    enum adds adds;
     enum blocks in_place;       /* the ranks' own blocks that start in the receive buffer */
     int (*call) (const struct buffers * b);     /* the blocking form, also of a nonblocking one */
     int (*init) (const struct buffers * b, MPI_Request * request);      /* may be NULL */
@@ -171,6 +174,11 @@ static int call_reduce(const struct buffers *b)
 static int call_allreduce(const struct buffers *b)
 {
     return MPI_Allreduce(b->send, b->recv, b->count, NUMBER, MPI_SUM, b->comm);
+}
+
+static int call_scan(const struct buffers *b)
+{
+    return MPI_Scan(b->send, b->recv, b->count, NUMBER, MPI_SUM, b->comm);
 }
 
 static int call_reduce_scatter(const struct buffers *b)
@@ -253,6 +261,7 @@ FORMS(scatterv, Scatterv, b->send, b->scounts, b->sdispls, MPI_BYTE, b->recv, b-
 FORMS(bcast, Bcast, b->recv, b->count, MPI_BYTE, b->root)
 FORMS(reduce, Reduce, b->send, b->recv, b->count, NUMBER, MPI_SUM, b->root)
 FORMS(allreduce, Allreduce, b->send, b->recv, b->count, NUMBER, MPI_SUM)
+FORMS(scan, Scan, b->send, b->recv, b->count, NUMBER, MPI_SUM)
 FORMS(reduce_scatter, Reduce_scatter, b->send, b->recv, b->scounts, NUMBER, MPI_SUM)
 FORMS(reduce_scatter_block, Reduce_scatter_block, b->send, b->recv, b->count, NUMBER, MPI_SUM)
 FORMS(alltoall, Alltoall, b->send, b->count, MPI_BYTE, b->recv, b->count, MPI_BYTE)
@@ -276,21 +285,22 @@ static int init_barrier(const struct buffers *b, MPI_Request * request)
  * some algorithms that the blocking CVAR forces, too: +init. */
 /* *INDENT-OFF* */
 #define COLLECTIVES(ROW) \
-    /*  name                  cvar                   +init           bytes: what one block is          send         recv         pers.  adds   in place */ \
-    ROW(allgather,            "ALLGATHER",           NULL,           "sent by each rank",              ONE,         ALL,         false, false, ONE) \
-    ROW(allgatherv,           "ALLGATHERV",          NULL,           "sent by each rank",              ONE,         ALL,         false, false, ONE) \
-    ROW(gather,               "GATHER",              NULL,           "sent by each rank",              ONE,         ALL_AT_ROOT, false, false, ONE_AT_ROOT) \
-    ROW(gatherv,              "GATHERV",             NULL,           "sent by each rank",              ONE,         ALL_AT_ROOT, false, false, ONE_AT_ROOT) \
-    ROW(scatter,              "SCATTER",             NULL,           "received by each rank",          ALL_AT_ROOT, ONE,         true,  false, NONE) \
-    ROW(scatterv,             "SCATTERV",            NULL,           "received by each rank",          ALL_AT_ROOT, ONE,         true,  false, NONE) \
-    ROW(bcast,                "BCAST",               NULL,           "received by each rank",          NONE,        ONE,         false, false, ONE_AT_ROOT) \
-    ROW(reduce,               "REDUCE",              NULL,           "sent by each rank",              ONE,         ONE_AT_ROOT, false, true,  ONE_AT_ROOT) \
-    ROW(allreduce,            "ALLREDUCE",           NULL,           "sent by each rank",              ONE,         ONE,         false, true,  ONE) \
-    ROW(reduce_scatter,       "REDUCE_SCATTER",      NULL,           "received by each rank",          ALL,         ONE,         true,  true,  ALL) \
-    ROW(reduce_scatter_block, "REDUCE_SCATTER_BLOCK", NULL,           "received by each rank",          ALL,         ONE,         true,  true,  ALL) \
-    ROW(alltoall,             "ALLTOALL",            init_alltoall,  "sent by each rank to each rank", ALL,         ALL,         true,  false, ALL) \
-    ROW(alltoallv,            "ALLTOALLV",           init_alltoallv, "sent by each rank to each rank", ALL,         ALL,         true,  false, ALL) \
-    ROW(barrier,              "BARRIER",             NULL,           "none; the size is always 0",     NONE,        NONE,        false, false, NONE)
+    /*  name                  cvar                   +init           bytes: what one block is          send         recv         pers.  adds        in place */ \
+    ROW(allgather,            "ALLGATHER",           NULL,           "sent by each rank",              ONE,         ALL,         false, NOBODY,     ONE) \
+    ROW(allgatherv,           "ALLGATHERV",          NULL,           "sent by each rank",              ONE,         ALL,         false, NOBODY,     ONE) \
+    ROW(gather,               "GATHER",              NULL,           "sent by each rank",              ONE,         ALL_AT_ROOT, false, NOBODY,     ONE_AT_ROOT) \
+    ROW(gatherv,              "GATHERV",             NULL,           "sent by each rank",              ONE,         ALL_AT_ROOT, false, NOBODY,     ONE_AT_ROOT) \
+    ROW(scatter,              "SCATTER",             NULL,           "received by each rank",          ALL_AT_ROOT, ONE,         true,  NOBODY,     NONE) \
+    ROW(scatterv,             "SCATTERV",            NULL,           "received by each rank",          ALL_AT_ROOT, ONE,         true,  NOBODY,     NONE) \
+    ROW(bcast,                "BCAST",               NULL,           "received by each rank",          NONE,        ONE,         false, NOBODY,     ONE_AT_ROOT) \
+    ROW(reduce,               "REDUCE",              NULL,           "sent by each rank",              ONE,         ONE_AT_ROOT, false, ALL_RANKS,  ONE_AT_ROOT) \
+    ROW(allreduce,            "ALLREDUCE",           NULL,           "sent by each rank",              ONE,         ONE,         false, ALL_RANKS,  ONE) \
+    ROW(reduce_scatter,       "REDUCE_SCATTER",      NULL,           "received by each rank",          ALL,         ONE,         true,  ALL_RANKS,  ALL) \
+    ROW(reduce_scatter_block, "REDUCE_SCATTER_BLOCK", NULL,           "received by each rank",          ALL,         ONE,         true,  ALL_RANKS,  ALL) \
+    ROW(scan,                 "SCAN",                NULL,           "sent by each rank",              ONE,         ONE,         false, UP_TO_SELF, ONE) \
+    ROW(alltoall,             "ALLTOALL",            init_alltoall,  "sent by each rank to each rank", ALL,         ALL,         true,  NOBODY,     ALL) \
+    ROW(alltoallv,            "ALLTOALLV",           init_alltoallv, "sent by each rank to each rank", ALL,         ALL,         true,  NOBODY,     ALL) \
+    ROW(barrier,              "BARRIER",             NULL,           "none; the size is always 0",     NONE,        NONE,        false, NOBODY,     NONE)
 
 #define CVAR(COLL) "MPIR_CVAR_" COLL "_INTRA_ALGORITHM"
 #define BLOCKING(name, cvar, init, ...) \
@@ -302,8 +312,8 @@ static const struct collective collectives[] = {
     COLLECTIVES(BLOCKING)
     COLLECTIVES(NONBLOCKING)
     /* no collectives, but what models of them start from; of two ranks */
-    {"pingpong", NULL, "of a message; half of the time there and back", NONE, ONE, false, false, ONE_AT_ROOT, call_pingpong, NULL, NULL, 2},
-    {"stream", NULL, "of each of 32 messages in a row", NONE, ONE, false, false, ONE_AT_ROOT, call_stream, NULL, NULL, STREAM},
+    {"pingpong", NULL, "of a message; half of the time there and back", NONE, ONE, false, NOBODY, ONE_AT_ROOT, call_pingpong, NULL, NULL, 2},
+    {"stream", NULL, "of each of 32 messages in a row", NONE, ONE, false, NOBODY, ONE_AT_ROOT, call_stream, NULL, NULL, STREAM},
 };
 /* *INDENT-ON* */
 #define NUM_COLLECTIVES ((int) (sizeof(collectives) / sizeof(collectives[0])))
@@ -963,7 +973,7 @@ struct content {
     uint64_t key, step;
 };
 
-#define EVERY -1        /* a sender: what all ranks send, added */
+#define EVERY -1        /* a sender: what the ranks send, added */
 
 static uint32_t content_key(int from, int to, long call)
 {
@@ -983,8 +993,9 @@ static struct content content_of(int from, int to, long call)
     if (from != EVERY) {
         c.key = content_key(from, to, call);
     } else {
-        c.step *= (uint64_t) nprocs;
-        for (int i = 0; i < nprocs; i++)
+        const int num = opt.coll->adds == UP_TO_SELF ? to + 1 : nprocs;
+        c.step *= (uint64_t) num;
+        for (int i = 0; i < num; i++)
             c.key += content_key(i, to, call);
     }
     return c;

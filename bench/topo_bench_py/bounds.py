@@ -58,7 +58,7 @@ def crossing_bytes(
         return (b * other, 0) if has_root else (0, b * n)
     if collective in ("scatter", "scatterv"):
         return (0, b * other) if has_root else (b * n, 0)
-    if collective == "bcast":
+    if collective in ("bcast", "scan"):  # what rank 0 has is in every sum
         return (0, b) if has_root else (b, 0)
     if collective == "reduce":  # the sum of the group, or of all others
         return (b, 0) if has_root else (0, b)

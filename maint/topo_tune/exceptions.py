@@ -269,8 +269,10 @@ def make_tuning(topology: Tree, found: Sequence[Choice], version: str) -> Tree:
     known = {*rules.COLLECTIVES, *(c.collective for c in found)}
     for collective in known | {f"i{c}" for c in known}:
         leaf = grammar.auto_leaf(collective, version)
+        of = [c for c in found if c.collective == collective]
+        if of and leaf is None:
+            leaf = rules.builtin_tree(collective, version)
         if leaf is not None:
-            of = [c for c in found if c.collective == collective]
             conditions = tree.make(of, version, leaf)
             result.setdefault("comm_type=intra", {})[f"collective={collective}"] = conditions
     if "comm_type=intra" in result:

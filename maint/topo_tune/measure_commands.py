@@ -86,7 +86,7 @@ def placements_of(words: tuple[str, ...], is_virtual: bool) -> dict[str, str]:
 @click.option("--ppn", metavar="LIST", help="Ranks a host, on a virtual cluster.  [default: 1]")  # fmt: skip
 @click.option("--placement", "placements", multiple=True, metavar="NAME[=WORDS]", help="On a virtual cluster as of topo-vcluster run; with --launch a name, and words of the launcher. Repeatable.")  # fmt: skip
 @click.option("--sizes", metavar="LIST", default=SIZES, show_default=True, help="Bytes, as topo-bench counts them.")  # fmt: skip
-@click.option("--collective", "collectives", multiple=True, metavar="NAME", help="Repeatable.  [default: all that have a choice]")  # fmt: skip
+@click.option("--collective", "collectives", multiple=True, metavar="NAME", help="Repeatable; also a nonblocking one, as iallreduce.  [default: all blocking ones that have a choice]")  # fmt: skip
 @click.option("--seed", type=click.IntRange(0, 2**30), default=1)
 @click.option("--mpich", "version", metavar="VERSION", help="MPICH that is measured.  [default: what it says]")  # fmt: skip
 def measure(
@@ -146,7 +146,7 @@ def measure(
     ]
     bench = find_bench(program)
     found_version = mpich_version(bench, version)
-    known = collectives or tuple(dict.fromkeys([*COLLECTIVES, "gatherv", "scatterv"]))
+    known = collectives or tuple(dict.fromkeys([*COLLECTIVES, "gatherv", "scatterv", "scan"]))
     algorithms = catalog(bench, known, found_version)
     topology = make_topology(loaded, Predictor(loaded, found_version))
     campaign = Campaign(Path(output), bench, found_version, loaded, topology, mappings, seed)

@@ -34,7 +34,7 @@ def _leaf(collective: str, name: str) -> Tree:
     return {f"algorithm={grammar.full_name(collective, name)}": {}}
 
 
-def _builtin(collective: str, version: str) -> Tree:
+def builtin_tree(collective: str, version: str) -> Tree:
     """What MPICH selects by itself for a collective on an intracommunicator."""
     return grammar.mpich(version)["builtin"][f"collective={collective}"]["comm_type=intra"]
 
@@ -191,7 +191,7 @@ class Times:
         call = grammar.Call(
             self.collective, hosts * ppn, hosts=hosts, version=self.version, **about
         )
-        return grammar.walk(_builtin(self.collective, self.version), call).short
+        return grammar.walk(builtin_tree(self.collective, self.version), call).short
 
     def messages(self, algorithm: str, hosts: int, ppn: int, kind: str) -> float:
         """Of all ranks, in a short call"""
@@ -433,7 +433,7 @@ def decide(times: "Times", min_gain: float = MIN_GAIN) -> list[Decision]:
     Powers of two stand apart where they do for MPICH: allgather, because recursive doubling is another
     algorithm for other numbers."""
     decisions = []
-    has_pow2 = _splits_pow2(_builtin(times.collective, times.version))
+    has_pow2 = _splits_pow2(builtin_tree(times.collective, times.version))
     for ppn in sorted({*times.ppn, *(ppn for _, ppn in times.measured)}):
         most = min(times.num_hosts, max(MAX_RANKS // ppn, 2))
         hosts = {h for h in (3, 6, *(2**k for k in range(1, 14))) if h <= most}
@@ -566,7 +566,7 @@ def make_tree(decisions: list[Decision], collectives: Sequence[str], version: st
     tree = {}
     for collective in collectives:
         of = [d for d in decisions if d.collective == collective]
-        builtin = _builtin(collective, version)
+        builtin = builtin_tree(collective, version)
         rules = {"comm_hosts<=1": builtin}
         if collective in grammar.REDUCTIONS:
             rules["is_commutative=no"] = builtin

@@ -55,7 +55,7 @@ def leaf(choice: Choice, version: str) -> Tree:
     """Of "auto", as topo-bench calls it, MPICH's own conditions. Raises ValueError where this MPICH has no
     such algorithm."""
     if choice.algorithm == "auto":
-        return rules._builtin(choice.collective, version)
+        return rules.builtin_tree(choice.collective, version)
     name = grammar.full_name(choice.collective, choice.algorithm)
     if grammar.algorithm(name, version) is None:
         known = grammar.mpich(version)["collectives"].get(choice.collective, {})

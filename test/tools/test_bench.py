@@ -137,6 +137,7 @@ def racks_of_four(ppn: Any) -> Any:
         ("allgatherv", 64 << 10, 1, 62.9),
         ("bcast", 1 << 20, 1, 83.9),  # one block, once
         ("reduce", 1 << 20, 1, 83.9),
+        ("scan", 1 << 20, 1, 83.9),  # what rank 0 has is in every sum
         ("allreduce", 1 << 20, 1, 125.8),  # each number 6 times between 4 racks
         ("reduce_scatter", 64 << 10, 1, 62.9),  # 12 sums out of each rack
         ("reduce_scatter_block", 16 << 10, 4, 62.9),
@@ -468,7 +469,7 @@ def test_break_even_of_samples_has_an_interval() -> None:
 # ---- topo-bench-mpi ----
 
 ROOTED = ["gather", "scatter", "bcast", "reduce"]
-ADDING = ["reduce", "allreduce", "reduce_scatter", "reduce_scatter_block"]
+ADDING = ["reduce", "allreduce", "reduce_scatter", "reduce_scatter_block", "scan"]
 IN_PLACE = ["allgather", "allgatherv", "gather", "scatter", *ADDING, "alltoall", "alltoallv"]
 COLLECTIVES = [*IN_PLACE, "bcast", "barrier"]
 

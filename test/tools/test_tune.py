@@ -1228,7 +1228,7 @@ def tree_of(name: str, collective: str) -> Any:
 
 def test_pruning_changes_no_choice() -> None:
     collective = "alltoall"
-    builtin_tree = rules._builtin(collective, "4.0")
+    builtin_tree = rules.builtin_tree(collective, "4.0")
     leaf = rules._leaf(collective, "planned")
     by_size = {
         "avg_msg_size<=100": builtin_tree,
