@@ -146,7 +146,7 @@ def measure(
     ]
     bench = find_bench(program)
     found_version = mpich_version(bench, version)
-    known = collectives or tuple(dict.fromkeys([*COLLECTIVES, "gatherv", "scatterv", "scan"]))
+    known = collectives or (*COLLECTIVES, "gatherv", "scatterv", "scan")
     algorithms = catalog(bench, known, found_version)
     topology = make_topology(loaded, Predictor(loaded, found_version))
     campaign = Campaign(Path(output), bench, found_version, loaded, topology, mappings, seed)

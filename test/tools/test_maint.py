@@ -1011,7 +1011,7 @@ def test_interrupted_build_leaves_nothing(pretend: Pretended, tmp_path: Path, nu
         assert job.poll() is None
         time.sleep(0.05)
     job.send_signal(number)
-    job.communicate(timeout=60)
+    job.communicate(timeout=10)
     assert job.returncode == 128 + number
     assert entries(pretend.cache) == ([], [])
     with pytest.raises(ProcessLookupError):
