@@ -93,7 +93,7 @@ struct family {
     void (*prepare) (case_t * c);       /* says where units are */
     void (*setup) (any_gen_t * g, const case_t * c, int rank);
     void (*claim) (const case_t * c, const traffic_t * t);      /* or NULL */
-    int arg[2];                 /* the family's own */
+    int arg[3];                 /* the family's own */
     bool has_units;             /* their number is free */
 };
 

@@ -454,14 +454,19 @@ static void claim_tree(const case_t * c, const traffic_t * t)
 
 /* -- topo_gen_lanes.c -- */
 
+static const MPII_Topo_order_t *order_of_lanes(const case_t * c)
+{
+    return c->family->arg[2] ? c->order->in_rounds : c->order;
+}
+
 static int lanes_units(const case_t * c)
 {
-    return MPII_Topo_lanes_units(c->order, c->family->arg[0]);
+    return MPII_Topo_lanes_units(order_of_lanes(c), c->family->arg[0]);
 }
 
 static int owner_of_lanes(const case_t * c, int unit)
 {
-    return MPII_Topo_lanes_rank(c->order, unit % lanes_units(c));
+    return MPII_Topo_lanes_rank(order_of_lanes(c), unit % lanes_units(c));
 }
 
 static void prepare_lanes(case_t * c)
@@ -481,7 +486,7 @@ static void prepare_lanes_placed(case_t * c)
 
 static void setup_lanes(any_gen_t * g, const case_t * c, int rank)
 {
-    MPII_Topo_gen_lanes(&g->u.lanes, c->order, c->family->arg[0],
+    MPII_Topo_gen_lanes(&g->u.lanes, order_of_lanes(c), c->family->arg[0],
                         c->family->collective->has_root ? c->root : -1, rank,
                         c->num_units / lanes_units(c), c->family->arg[1]);
 }
@@ -513,13 +518,16 @@ static int top_of_lanes(const case_t * c)
     return top;
 }
 
-/* How often a unit may leave a group of a level for others: in each larger group once to each of these */
-static int most_exits_of_lanes(const case_t * c, int level, int top)
+/* How often a unit may leave a group of a level for others: in each larger group once to each of these,
+ * or in each round to its part */
+static int most_exits_of_lanes(const case_t * c, int level)
 {
-    int num = c->num_groups[top] - 1;
+    const MPII_Topo_order_t *order = order_of_lanes(c);
+    int num = 0;
 
-    while (++level <= top)
-        num += most_members(c, level) - 1;
+    for (int tier = 2; tier <= order->num_tiers; tier++)
+        if (order->tier_num[tier - 1] <= c->num_groups[level])
+            num += order->tier_most[tier] - 1;
     return num;
 }
 
@@ -548,10 +556,11 @@ static void claim_lanes(const case_t * c, const traffic_t * t)
 
     for (int level = RACKS; level <= top; level++) {
         groups_t g = groups_of(c, t, level);
-        claim_units_of_lanes(c, &g, most_exits_of_lanes(c, level, top));
+        claim_units_of_lanes(c, &g, most_exits_of_lanes(c, level));
         /* the highest groups hand what they have to all others; where groups are equal, so it is, in
          * all, with those below */
-        for (int i = 0; i < g.num && (level == top || are_equal_lanes(c)); i++) {
+        bool hands_all = level == top && order_of_lanes(c) == c->order;
+        for (int i = 0; i < g.num && (hands_all || are_equal_lanes(c)); i++) {
             int num = num_in(c, &g, i), foreign = (c->p - num) * chunks;
             int all = c->num_units / g.num, often = level == top ? num * (g.num - 1) * chunks : foreign;
             if (kind == MPII_TOPO_LANES__ALLGATHER)
@@ -561,6 +570,15 @@ static void claim_lanes(const case_t * c, const traffic_t * t)
             else
                 claim_units(&g, i, 2 * (g.num - 1) * all, 2 * (g.num - 1) * all);
         }
+    }
+    /* "(m - 1) messages, and alphas, more for each tier of m members" */
+    if (are_equal_lanes(c) && chunks == 1 && c->family->arg[1]) {
+        const MPII_Topo_order_t *order = order_of_lanes(c);
+        int length = 0;
+        for (int tier = 1; tier <= order->num_tiers; tier++)
+            length += order->tier_most[tier] - 1;
+        length *= kind == MPII_TOPO_LANES__ALLREDUCE ? 2 : 1;
+        claim_length(t, length, length);
     }
     /* "the link of a host n.(RH-1)/(RH)" */
     groups_t hosts = groups_of(c, t, HOSTS);
@@ -865,6 +883,12 @@ static const family_t families[] = {
      {MPII_TOPO_LANES__ALLGATHER, true}, true},
     {"allgather.lanes", &allgather, prepare_lanes_placed, setup_lanes, claim_lanes,
      {MPII_TOPO_LANES__ALLGATHER, false}, true},
+    {"allreduce.lanes, in rounds", &allreduce, prepare_lanes, setup_lanes, claim_lanes,
+     {MPII_TOPO_LANES__ALLREDUCE, true, true}, true},
+    {"reduce_scatter.lanes, in rounds", &reduce_scatter, prepare_lanes_joined, setup_lanes,
+     claim_lanes, {MPII_TOPO_LANES__REDUCE_SCATTER, true, true}, true},
+    {"allgather.lanes, in rounds", &allgather, prepare_lanes_joined, setup_lanes, claim_lanes,
+     {MPII_TOPO_LANES__ALLGATHER, true, true}, true},
     {"bcast.lanes", &bcast, prepare_lanes, setup_lanes, claim_rooted_lanes,
      {MPII_TOPO_LANES__BCAST, true}, true},
     {"reduce.lanes", &reduce_in_out, prepare_lanes, setup_lanes, claim_rooted_lanes,

@@ -38,6 +38,7 @@ void MPII_Topo_call_allreduce_lanes(call_t * c, const void *sendbuf, void *recvb
                                         attr))
         return;
     MPIR_Datatype_get_size_macro(datatype, size);
+    order = MPII_Topo_lanes_order(order, MPII_TOPO_LANES__ALLREDUCE, count * size);
     units = MPII_Topo_lanes_units(order, MPII_TOPO_LANES__ALLREDUCE);
     chunks = cut_chunks(c, MPII_TOPO_LANES__ALLREDUCE, count * size, units);
     cut_vector(c, units, chunks);
@@ -98,8 +99,10 @@ void MPII_Topo_call_reduce_lanes(call_t * c, const void *sendbuf, void *recvbuf,
 static int set_blocks(call_t * c, const MPII_Topo_order_t * order, MPII_Topo_lanes_kind_t kind,
                       MPI_Aint longest, MPI_Aint bytes, bool in_runs)
 {
+    MPI_Aint all = MPII_Topo_call_bytes_of_blocks(c);
+    order = MPII_Topo_lanes_order(order, kind, all);
     int units = MPII_Topo_lanes_units(order, kind);
-    MPI_Aint chunks = cut_chunks(c, kind, MPII_Topo_call_bytes_of_blocks(c), units);
+    MPI_Aint chunks = cut_chunks(c, kind, all, units);
 
     if (MPII_Topo_call_segment_bytes(c) <= 0)
         chunks = MPL_MAX(chunks, MPL_MIN(longest * bytes / MAX_PIECE_BYTES, INT_MAX / 8 / units));
@@ -173,7 +176,7 @@ static void allgather(call_t * c, const void *sendbuf, MPI_Aint sendcount, MPI_D
     if (c->is_empty || !MPII_Topo_call_find_order(c, &order, attr))
         return;
 
-    is_joined = MPII_Topo_lanes_are_joined(bytes);
+    is_joined = MPII_Topo_lanes_are_joined(bytes, c->comm_ptr->local_size);
     longest = MPII_Topo_call_longest_block(c);
     MPIR_Datatype_get_size_macro(recvtype, size);
     chunks = set_blocks(c, order, MPII_TOPO_LANES__ALLGATHER, longest * size, 1, is_joined);

@@ -145,11 +145,13 @@ static int make_hosts(MPII_Topo_case_t * c)
 
 static int make_lanes(MPII_Topo_case_t * c, int64_t bytes)
 {
-    int num = MPII_Topo_lanes_units(c->order, c->algo->arg);
     int64_t all = MPII_Topo_coll_has_vector(c->algo->coll) ? bytes : bytes * c->order->num_ranks;
+    c->order = MPII_Topo_lanes_order(c->order, c->algo->arg, all);
+    int num = MPII_Topo_lanes_units(c->order, c->algo->arg);
     int64_t chunks = MPII_Topo_lanes_chunks(c->algo->arg, all, num, 0);
 
-    c->is_joined = c->algo->arg != MPII_TOPO_LANES__ALLGATHER || MPII_Topo_lanes_are_joined(all);
+    c->is_joined = c->algo->arg != MPII_TOPO_LANES__ALLGATHER ||
+        MPII_Topo_lanes_are_joined(all, c->order->num_ranks);
     if (!MPII_Topo_coll_has_vector(c->algo->coll))
         chunks = MPL_MIN(chunks, bytes);
     if (chunks * num > INT_MAX)

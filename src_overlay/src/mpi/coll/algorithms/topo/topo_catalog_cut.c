@@ -100,15 +100,25 @@ int MPII_Topo_lanes_chunks(MPII_Topo_lanes_kind_t kind, int64_t bytes, int num_u
     return MPL_MIN(MPL_MAX(bytes / chunk, 1), MPL_MAX(INT_MAX / 8 / units, 1));
 }
 
-bool MPII_Topo_lanes_are_joined(int64_t bytes)
+bool MPII_Topo_lanes_are_joined(int64_t bytes, int num_ranks)
 {
-    return bytes <= MPII_TOPO_LANES_JOINED_BYTES;
+    return bytes <= MPII_TOPO_LANES_JOINED_BYTES ||
+        bytes <= MPII_TOPO_LANES_JOINED_BLOCK * (int64_t) num_ranks;
+}
+
+const MPII_Topo_order_t *MPII_Topo_lanes_order(const MPII_Topo_order_t * order,
+                                               MPII_Topo_lanes_kind_t kind, int64_t bytes)
+{
+    bool in_rounds = bytes <= MPII_TOPO_LANES_ROUNDS_BYTES * (int64_t) order->num_ranks;
+
+    return in_rounds && !MPII_Topo_lanes_have_root(kind) ? order->in_rounds : order;
 }
 
 #define MIN_SHORT 64            /* what may go with its size, whatever the setting is */
 #define MAX_SHORT 65536
 #define PIECES_HELD 16          /* of a rank that passes blocks on */
 #define MIN_PIECE 4096
+#define MIN_PIECE_OF_RANK 32    /* pieces times ranks are int, in blocks of up to 64 GiB */
 
 /* Most ranks in a subtree but that of the root */
 static int longest_subtree(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int root)
@@ -139,7 +149,7 @@ int64_t MPII_Topo_gather_short_len(const MPII_Topo_order_t * order, MPII_Topo_sh
 void MPII_Topo_gather_pieces(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int root,
                              int64_t segment_bytes, int64_t * head, int64_t * piece)
 {
-    *piece = MPL_MAX(segment_bytes, MIN_PIECE);
+    *piece = MPL_MAX(MPL_MAX(segment_bytes, MIN_PIECE), (int64_t) MIN_PIECE_OF_RANK * order->num_ranks);
     *head = PIECES_HELD * *piece / longest_subtree(order, shape, root);
     *head = MPL_MAX(MPL_MIN(*head, *piece), MIN_PIECE);
 }

@@ -100,12 +100,12 @@ typedef struct {
      * that fall to that one, at most; and units of a place */
     struct {
         int first, len, own, num_own, units;
-    } of[MPII_TOPO_MAX_LEVELS + 2];
+    } of[MPII_TOPO_MAX_TIERS + 1];
     bool in_runs;
     bool is_first;              /* its rack is the first one in the chain of racks */
     int rack, before, behind;   /* and those beside it there, or -1 */
     int num_stages;
-    int num_of[2 * (MPII_TOPO_MAX_LEVELS + 1)], per_step;       /* messages of a stage, and of all */
+    int num_of[2 * MPII_TOPO_MAX_TIERS], per_step; /* messages of a stage, and of all */
 } MPII_Topo_gen_lanes_t;
 
 /* Units are num_chunks times MPII_Topo_lanes_units of them, in OUT. REDUCE_SCATTER: OUT holds the

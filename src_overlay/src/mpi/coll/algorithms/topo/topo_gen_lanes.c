@@ -24,6 +24,10 @@
  *                    5. (a, b, *) to the same a in the other hosts of its rack,
  *                    6. (a, *, *) to the other ranks of its host
  *
+ * Where a host has many ranks, a rack many hosts, or there are many racks, and the call is short, these are
+ * cut into parts of some, which are tiers, too (in_rounds of the order): a rank hands what it has to one
+ * of each other part, and these to the others of their part, in log rounds.
+ *
  * Allreduce does all six; reduce_scatter the first three, where (a, b, c) is the block of the rank at that
  * place; allgather the others, likewise. Where a place has no rank, its unit is empty.
  *
@@ -55,7 +59,8 @@
  * (R-1) + (H-1) + (k-1) a rank and chunk.
  *
  * With levels above racks, a rank has (N-1) messages, and alphas, more for each level at which N groups are in
- * one. The uplinks of a level that has G groups in all carry n.(G-1)/G bytes each way. Where groups are
+ * one. So it has where N members are cut into M parts: (M-1) + (N/M-1), not (N-1); links carry no more if each
+ * part is of N/M. The uplinks of a level that has G groups in all carry n.(G-1)/G bytes each way. Where groups are
  * unequal, each unit of an allgather comes once into each group that it is not of, and each of a
  * reduce-scatter leaves once each group where its sum is not; the other way it may be more. If they are so
  * unequal that there would be more than 16 units a rank, the highest levels are left out (topo_order.c):
@@ -76,7 +81,7 @@ typedef MPII_Topo_gen_lanes_t lanes_t;
 
 /* A stage: the members of each group of a tier hand each other what they have; CHAIN: a rack to the next
  * one; ROOT: the root to the lanes of its rack, or they to it. */
-enum { HOST = 1, RACK, CHAIN = MPII_TOPO_MAX_LEVELS + 2, ROOT };
+enum { HOST = 1, RACK, CHAIN = MPII_TOPO_MAX_TIERS + 1, ROOT };
 
 typedef struct {
     int tier;
@@ -110,7 +115,7 @@ typedef struct {
 static int lane(const MPII_Topo_order_t * order, int tier, int group, const int x[])
 {
     for (; tier > 0; tier--) {
-        const int *first = order->first[order->tier_level[tier]];
+        const int *first = order->tier_first[tier];
         group = first[group] + x[tier] % (first[group + 1] - first[group]);
     }
     return order->rank_at[group];
@@ -180,7 +185,7 @@ static message_t find_rooted(const lanes_t * l, stage_t stage, int i, bool is_se
 static message_t find_in_group(const lanes_t * l, stage_t stage, int i, bool is_send)
 {
     const MPII_Topo_order_t *order = l->gen.order;
-    int len = l->of[stage.tier].len, own = l->of[stage.tier].own, x[MPII_TOPO_MAX_LEVELS + 2];
+    int len = l->of[stage.tier].len, own = l->of[stage.tier].own, x[MPII_TOPO_MAX_TIERS + 1];
     int units = l->of[stage.tier].units, num_runs = l->in_runs ? 1 : units, run = i % num_runs;
     int d = i / num_runs % (len - 1) + 1, q = i / num_runs / (len - 1);
     int other = (own + (is_send ? d : len - d)) % len;
@@ -377,19 +382,30 @@ static int tiers_of(const MPII_Topo_order_t * order, MPII_Topo_lanes_kind_t kind
     return MPII_Topo_lanes_have_root(kind) ? RACK : order->num_tiers;
 }
 
+/* The group that a member is in */
+static int find_group(const int first[], int num, int member)
+{
+    int group = 0;
+
+    while (num > 1) {
+        int half = num / 2;
+        if (first[group + half] <= member)
+            group += half;
+        num -= half;
+    }
+    return group;
+}
+
 static void find_groups(lanes_t * l, int pos)
 {
     const MPII_Topo_order_t *order = l->gen.order;
     int member = pos;
 
     for (int tier = 1; tier <= l->num_tiers; tier++) {
-        int level = order->tier_level[tier], group = 0;
-        l->of[tier].len = order->tier_most[tier];
-        if (tier < order->num_tiers) {
-            group = order->of[level][member];
-            l->of[tier].first = order->first[level][group];
-            l->of[tier].len = order->first[level][group + 1] - l->of[tier].first;
-        }
+        const int *first = order->tier_first[tier];
+        int group = find_group(first, order->tier_num[tier], member);
+        l->of[tier].first = first[group];
+        l->of[tier].len = first[group + 1] - first[group];
         l->of[tier].own = member - l->of[tier].first;
         l->of[tier].num_own = (order->tier_most[tier] + l->of[tier].len - 1) / l->of[tier].len;
         member = group;
@@ -451,7 +467,7 @@ int MPII_Topo_lanes_rank(const MPII_Topo_order_t * order, int unit)
 
     unit /= order->tier_most[order->num_tiers];
     for (int i = order->num_tiers - 1; i > 0; i--) {
-        const int *first = order->first[order->tier_level[i]];
+        const int *first = order->tier_first[i];
         int x = unit % order->tier_most[i];
         if (first[member] + x >= first[member + 1])
             return -1;

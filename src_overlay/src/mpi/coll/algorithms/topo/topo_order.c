@@ -63,46 +63,119 @@ static int find_most(const MPII_Topo_order_t * order, int level)
  * very unequal, these are many more than there are ranks: then the highest levels are left out. */
 #define MAX_PLACES 16           /* for a rank, with levels above racks */
 
+static void add_tier(MPII_Topo_order_t * order, int num, const int first[], int most)
+{
+    int n = ++order->num_tiers;
+
+    order->tier_num[n] = num;
+    order->tier_first[n] = first;
+    order->tier_most[n] = most;
+}
+
 static void set_tiers(MPII_Topo_order_t * order)
 {
     int64_t num = (int64_t) order->max_ppn * order->max_hosts;
-    int n = 2, top = 2;
+    int top = 2;
 
-    order->tier_level[1] = 1;
-    order->tier_most[1] = order->max_ppn;
-    order->tier_level[2] = 2;
-    order->tier_most[2] = order->max_hosts;
+    order->num_tiers = 0;
+    add_tier(order, order->num_hosts, order->first[1], order->max_ppn);
+    add_tier(order, order->num_racks, order->first[2], order->max_hosts);
     for (int level = 3; level <= order->num_levels && order->num[level] > 1; level++) {
         int most = find_most(order, level);
         if (num > (int64_t) MAX_PLACES * order->num_ranks / most / order->num[level])
             break;
         num *= most;
         top = level;
-        if (most > 1) {
-            order->tier_level[++n] = level;
-            order->tier_most[n] = most;
-        }
+        if (most > 1)
+            add_tier(order, order->num[level], order->first[level], most);
     }
-    order->num_tiers = n + 1;
-    order->tier_level[n + 1] = order->num_levels + 1;
-    order->tier_most[n + 1] = order->num[top];
+    order->all[0] = 0;
+    order->all[1] = order->num[top];
+    add_tier(order, 1, order->all, order->num[top]);
+    order->in_rounds = order;
 }
 
-MPII_Topo_order_t *MPII_Topo_order_create(const MPII_Topo_place_t * place, const int ring[])
+/* Members of a group hand each other something directly up to so many; more are cut into parts, if a message
+ * costs processors a fifth of what a round takes. */
+#ifndef MAX_DIRECT      /* less in tests */
+#define MAX_DIRECT 16
+#endif
+#define MIN_RADIX 3
+#define MAX_RADIX 8
+
+/* Most members of a part: so that the fewest places have no member; 0: they are not cut */
+static int find_radix(int most)
+{
+    int best = 0;
+
+    for (int radix = MIN_RADIX; radix <= MAX_RADIX && radix < most && most > MAX_DIRECT; radix++) {
+        if (best == 0 || (most + radix - 1) / radix * radix <= (most + best - 1) / best * best)
+            best = radix;
+    }
+    return best;
+}
+
+/* Ints that the tiers in rounds take, at most: each time that groups are cut, there is a first member for each
+ * part, of which groups have one and no more than a third of their members, and a first part for each group */
+static size_t find_room(const MPII_Topo_order_t * order)
+{
+    size_t room = 0;
+
+    for (int tier = 1; tier <= order->num_tiers; tier++) {
+        int num = order->tier_num[tier], most = order->tier_most[tier], radix;
+        if (find_radix(most) > 0)
+            room += order->tier_first[tier][num] / 2;
+        for (; (radix = find_radix(most)) > 0; most = (most + radix - 1) / radix)
+            room += 2 * (num + (size_t) 1);
+    }
+    return room;
+}
+
+static void set_rounds(MPII_Topo_order_t * rounds, const MPII_Topo_order_t * order, int *mem)
+{
+    *rounds = *order;
+    rounds->num_tiers = 0;
+    for (int tier = 1; tier <= order->num_tiers; tier++) {
+        const int *first = order->tier_first[tier];
+        int num = order->tier_num[tier], most = order->tier_most[tier], radix;
+        while ((radix = find_radix(most)) > 0 &&
+               rounds->num_tiers + order->num_tiers - tier + 1 < MPII_TOPO_MAX_TIERS) {
+            int *first_part = mem, *part = mem + num + 1, num_parts = 0;
+            for (int i = 0; i < num; i++) {
+                int len = first[i + 1] - first[i], parts = (len + radix - 1) / radix;
+                first_part[i] = num_parts;
+                for (int k = 0; k < parts; k++)
+                    part[num_parts++] = first[i] + (int64_t) len * k / parts;
+            }
+            first_part[num] = num_parts;
+            part[num_parts] = first[num];
+            add_tier(rounds, num_parts, part, radix);
+            first = first_part;
+            most = (most + radix - 1) / radix;
+            mem = part + num_parts + 1;
+        }
+        add_tier(rounds, num, first, most);
+    }
+    rounds->in_rounds = rounds;
+}
+
+/* With room for tiers in rounds behind it */
+static MPII_Topo_order_t *create(const MPII_Topo_place_t * place, const int ring[], size_t room)
 {
     int p = place->num_ranks, num_levels = 2 + place->num_above, top = num_levels;
     int num[MPII_TOPO_MAX_LEVELS + 2] = { p, place->num_hosts, place->num_racks };
-    size_t len = 2 * (size_t) p;
+    size_t len = 2 * (size_t) p + room, num_orders = room > 0 ? 2 : 1;
 
     for (int i = 0; i < place->num_above; i++)
         num[3 + i] = place->above[i].num;
     num[num_levels + 1] = 1;
     for (int level = 1; level <= num_levels + 1; level++)
         len += num[level - 1] + (num[level] + (size_t) 1) * (level == 1 ? 1 : 2);
-    MPII_Topo_order_t *order = MPL_malloc(sizeof(*order) + len * sizeof(int), MPL_MEM_COLL);
+    MPII_Topo_order_t *order =
+        MPL_malloc(num_orders * sizeof(*order) + len * sizeof(int), MPL_MEM_COLL);
     if (order == NULL)
         return NULL;
-    order->rank_at = (int *) (order + 1);
+    order->rank_at = (int *) (order + num_orders);
     order->pos_of = order->rank_at + p;
     order->num_levels = num_levels;
     int *mem = order->pos_of + p;
@@ -140,6 +213,22 @@ MPII_Topo_order_t *MPII_Topo_order_create(const MPII_Topo_place_t * place, const
     order->max_ppn = find_most(order, 1);
     order->max_hosts = find_most(order, 2);
     set_tiers(order);
+    if (room > 0) {
+        set_rounds(order + 1, order, mem);
+        order->in_rounds = order + 1;
+    }
+    return order;
+}
+
+MPII_Topo_order_t *MPII_Topo_order_create(const MPII_Topo_place_t * place, const int ring[])
+{
+    MPII_Topo_order_t *order = create(place, ring, 0);
+    size_t room = order ? find_room(order) : 0;
+
+    if (room > 0) {
+        MPL_free(order);
+        order = create(place, ring, room);
+    }
     return order;
 }
 

@@ -9,6 +9,8 @@
 #include "topo_map.h"
 #include <stdbool.h>
 
+#define MPII_TOPO_MAX_TIERS 16
+
 /* The ranks of a communicator in a line in which the ranks of a host, the hosts of a rack, and so on
  * stand beside each other: the nearest neighbour ring (MPII_Topo_map_ring), cut where a group of the
  * highest level begins that has several. Groups are numbered here in the order of the line. */
@@ -32,10 +34,15 @@ typedef struct MPII_Topo_order {
     int *begin[MPII_TOPO_MAX_LEVELS + 2];
 
     /* Tiers 1 ... num_tiers, by which lanes share what there is (topo_gen_lanes.c): the levels of hosts and
-     * of racks, those above racks of which a group has several of the tier below, and at last all. Of each,
-     * the level, and the most members, groups of the tier below, that a group has */
-    int num_tiers;
-    int tier_level[MPII_TOPO_MAX_LEVELS + 2], tier_most[MPII_TOPO_MAX_LEVELS + 2];
+     * of racks, those above racks of which a group has several of the tier below, and at last all. Of each, how
+     * many groups there are, the first member, a group of the tier below, that a group has, and how many
+     * it has at most */
+    int num_tiers, tier_num[MPII_TOPO_MAX_TIERS + 1], tier_most[MPII_TOPO_MAX_TIERS + 1];
+    const int *tier_first[MPII_TOPO_MAX_TIERS + 1];
+    int all[2];                 /* that of the last one */
+    /* The same line with more tiers: groups of many members are cut into smaller ones, so that who hands
+     * something to each other member has few messages. Itself where there are none of these. */
+    const struct MPII_Topo_order *in_rounds;
 } MPII_Topo_order_t;
 
 /* ring[]: of MPII_Topo_map_ring for this place. One block of memory, for MPL_free; NULL if that is

@@ -107,13 +107,15 @@ int64_t MPII_Topo_predict(const MPII_Topo_case_t * c, const MPII_Topo_links_t * 
 #define LINEAR_VECTOR_BYTES (512 * 1024)
 #define LINEAR_BLOCK_BYTES (64 * 1024)
 #define LINEAR_LANES_BYTES (16 * 1024)
+#define LINEAR_BYTES_OF_RANK INT64_C(8192)      /* along lanes: several chunks, of which none goes in rounds */
 #define MIN_LINEAR_BYTES 64
 #define MAX_BYTES (INT64_C(1) << 26)    /* that are followed in all */
 
 static int64_t linear_bytes(const MPII_Topo_algo_t * algo, int num_ranks)
 {
     if (MPII_Topo_coll_has_vector(algo->coll))
-        return LINEAR_VECTOR_BYTES;
+        return !is_of(algo, LANES) ? LINEAR_VECTOR_BYTES :
+            MPL_MAX(LINEAR_VECTOR_BYTES, LINEAR_BYTES_OF_RANK * num_ranks);
     if (!is_of(algo, LANES))
         return LINEAR_BLOCK_BYTES;
     if (algo->arg != MPII_TOPO_LANES__ALLGATHER)
