@@ -95,6 +95,41 @@ def test_revoked(run_mpi: Launch, peers: Path, collective: str, by: str) -> None
     assert len(found) == 3 and found["2"] == "REVOKED", job.stdout
 
 
+@pytest.mark.parametrize(
+    "collective, by",
+    [("gather", "rack_leader"), ("reduce", "topo_chain"), ("reduce", "topo_binomial")],
+)
+def test_ranks_that_have_left_are_not_dead(
+    run_mpi: Launch, peers: Path, collective: str, by: str
+) -> None:
+    """They are in no call, and the root waits for another one."""
+    job = run_mpi(
+        *(peers, "--collective", collective, "--form", "leave", "--victim", 7),
+        n=8,
+        timeout=20,
+        env={f"MPIR_CVAR_{collective.upper()}_INTRA_ALGORITHM": by},
+    )
+    assert job.returncode == 0 and "LATE class=0\n" in job.stdout, job.stdout + job.stderr
+
+
+def test_no_message_of_an_earlier_call(
+    mpiexec: Path, peers: Path, clean_environment: Callable[..., dict[str, str]], tmp_path: Path
+) -> None:
+    """What a call that failed left in shared memory is not taken for that of a later one."""
+    env = clean_environment(
+        MPIR_CVAR_REDUCE_INTRA_ALGORITHM="topo_binomial",
+        MPIR_CVAR_BCAST_INTRA_ALGORITHM="topo_linear",
+        MPIEXEC_TIMEOUT=10,
+    )
+    words = [mpiexec, "-disable-auto-cleanup", "-n", 4, "sh", "-c", BETWEEN, "sh", peers]
+    words += ["--collective", "reduce", "--form", "after", "--out", tmp_path / "out"]
+    subprocess.run(list(map(str, words)), stdout=subprocess.DEVNULL, env=env, check=False)
+    text = "".join(file.read_text() for file in tmp_path.glob("out*"))
+    found = re.findall(r"^AFTER rank=(\d) class=(\d+) value=(-?\d+)$", text, re.M)
+    assert any(rank == "0" for rank, _, _ in found), text
+    assert all(number != "0" or value == "4242" for _, number, value in found), text
+
+
 def cpu_seconds(pid: str) -> float:
     """Of a process, 0 if it is gone"""
     try:

@@ -181,19 +181,6 @@ static inline int MPII_Topo_localcopy(const void *sendbuf, MPI_Aint sendcount,
 #define TOPO_TYPEREP_COPY(outbuf, inbuf, bytes) MPIR_Typerep_copy(outbuf, inbuf, bytes)
 #endif
 
-/* Pack (unpack) max_bytes (insize) bytes of a buffer, from byte `offset` of its data on. */
-#if MPICH_NUMVERSION >= 40100000
-#define TOPO_TYPEREP_PACK(inbuf, incount, type, offset, outbuf, max_bytes, done) \
-    MPIR_Typerep_pack(inbuf, incount, type, offset, outbuf, max_bytes, done, MPIR_TYPEREP_FLAG_NONE)
-#define TOPO_TYPEREP_UNPACK(inbuf, insize, outbuf, outcount, type, offset, done) \
-    MPIR_Typerep_unpack(inbuf, insize, outbuf, outcount, type, offset, done, MPIR_TYPEREP_FLAG_NONE)
-#else
-#define TOPO_TYPEREP_PACK(inbuf, incount, type, offset, outbuf, max_bytes, done) \
-    MPIR_Typerep_pack(inbuf, incount, type, offset, outbuf, max_bytes, done)
-#define TOPO_TYPEREP_UNPACK(inbuf, insize, outbuf, outcount, type, offset, done) \
-    MPIR_Typerep_unpack(inbuf, insize, outbuf, outcount, type, offset, done)
-#endif
-
 /* -- processes -- */
 
 /* Whether the ranks of a communicator are threads: our algorithms are not for those (no-threadcomm in

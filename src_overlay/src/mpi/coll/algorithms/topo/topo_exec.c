@@ -261,6 +261,9 @@ static void exec_init(exec_t * e, const MPII_Topo_gen_t * gen, const MPII_Topo_d
             e->pipe_bytes = MPII_Topo_pipes_piece(pipes);
         e->copy_type = e->is_packed ? TOPO_BYTE : data->type;
         e->copy_count = e->is_packed ? e->type_size : 1;
+        int mpi_errno = MPII_Topo_pipes_check(pipes);
+        e->is_broken = mpi_errno != MPI_SUCCESS;
+        MPII_Topo_exec_note_error(e, mpi_errno, attr);
     }
     if (gen->num_slots > 0) {
         e->slot_extent = e->extent >= 0 ? e->extent : true_extent;

@@ -219,6 +219,11 @@ bool MPII_Topo_pipes_read(MPII_Topo_pipes_t * p, int from, void *buf, MPI_Aint c
     return true;
 }
 
+int MPII_Topo_pipes_check(const MPII_Topo_pipes_t * p)
+{
+    return MPII_Topo_shm_check(p->shm);
+}
+
 int MPII_Topo_pipes_wait(MPII_Topo_pipes_t * p, int from)
 {
     return MPII_Topo_shm_wait(p->shm, &pipe_of(p, from, p->index)->written, p->own[from].read + 1);

@@ -42,6 +42,9 @@ bool MPII_Topo_pipes_read(MPII_Topo_pipes_t * pipes, int from, void *buf, MPI_Ai
                           int *mpi_errno);
 bool MPII_Topo_pipes_can_read(const MPII_Topo_pipes_t * pipes, int from);
 
+/* The error of a wait that failed: a pipe may have what nobody has read in that call. */
+int MPII_Topo_pipes_check(const MPII_Topo_pipes_t * pipes);
+
 /* Wait for a piece. */
 int MPII_Topo_pipes_wait(MPII_Topo_pipes_t * pipes, int from);
 /* Wait until is_over(data), which is looked at whenever a pipe has changed, or a message has come. */

@@ -365,6 +365,7 @@ int MPII_Topo_shm_create(MPIR_Comm * comm_ptr, const int ranks[], int num_ranks,
         accept_memory(comm_ptr, ranks[0], &local, tag, bytes, &is_ok, attr);
     if (is_ok && mpi_errno == MPI_SUCCESS) {
         *shm = local;
+        MPII_Topo_shm_enter(shm);
         *shm_ = shm;
     } else {
         if (local.base)
@@ -381,6 +382,7 @@ void MPII_Topo_shm_free(MPII_Topo_shm_t * shm)
     if (shm == NULL)
         return;
     MPII_Topo_shm_uncount(shm);
+    MPII_Topo_shm_leave(shm);
     munmap(shm->base, shm->bytes);
     MPL_free(shm);
 }

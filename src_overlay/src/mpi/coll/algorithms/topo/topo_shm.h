@@ -30,9 +30,10 @@ typedef struct MPII_Topo_shm {
     bool may_spin;              /* the processors of this rank suffice for all that may use them */
     bool is_broken;             /* one of the ranks has died, or left a call that was revoked */
     const int *revoked;         /* of the communicator of the call */
+    struct MPII_Topo_shm *next; /* of this process */
     /* in the shared memory, before mem, for topo_shm_wait.c: */
     uint32_t *waits_for;        /* [num_ranks] counter for which a rank is to be woken, or any, */
-    char (*waker)[MPII_TOPO_SHM_NAME_LEN];      /* [num_ranks] and where to */
+    char (*waker)[MPII_TOPO_SHM_NAME_LEN];      /* [num_ranks] and where to; empty: it has left */
 } MPII_Topo_shm_t;
 
 /* Collective over the ranks of a host: ranks[num_ranks], in ascending order. *shm is NULL on all of
@@ -67,6 +68,9 @@ bool MPII_Topo_shm_count_for(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * co
  * rank of the host has died, MPIX_ERR_REVOKED where the communicator was revoked. */
 int MPII_Topo_shm_wait(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * counter, uint32_t target);
 
+/* The first error once more: after it, what counters say is of another call than this process's. */
+int MPII_Topo_shm_check(const MPII_Topo_shm_t * shm);
+
 /* What it is at; whether it is there */
 uint32_t MPII_Topo_shm_count_of(const MPII_Topo_shm_counter_t * counter);
 bool MPII_Topo_shm_is_reached(const MPII_Topo_shm_counter_t * counter, uint32_t target);
@@ -93,6 +97,11 @@ bool MPII_Topo_shm_is_alive(const char name[MPII_TOPO_SHM_NAME_LEN]);
  * than that. */
 void MPII_Topo_shm_may_spin(const MPII_Topo_processors_t of[], int num, int num_on_node, int num_ranks,
                             bool may_spin[]);
+
+/* From here on the process is missed if it dies, until it leaves: it has done its part in all that the memory
+ * is for. MPII_Topo_shm_finalize leaves what it is still in. */
+void MPII_Topo_shm_enter(MPII_Topo_shm_t * shm);
+void MPII_Topo_shm_leave(MPII_Topo_shm_t * shm);
 
 /* Random bytes */
 void MPII_Topo_shm_get_token(uint64_t token[2]);

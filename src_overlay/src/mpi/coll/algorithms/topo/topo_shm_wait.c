@@ -45,6 +45,21 @@
 #define HAVE_WAKER
 #endif
 
+/* In one order for all processes, with what they do to other words of the memory by these */
+#ifdef __ATOMIC_SEQ_CST
+#define LOAD(word) __atomic_load_n(word, __ATOMIC_SEQ_CST)
+#define STORE(word, value) __atomic_store_n(word, value, __ATOMIC_SEQ_CST)
+#define FETCH_ADD(word, value) __atomic_fetch_add(word, value, __ATOMIC_SEQ_CST)
+#define CAS(word, old, value) \
+    __atomic_compare_exchange_n(word, old, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
+#else
+/* never used: without these there is no shared memory */
+#define LOAD(word) (*(word))
+#define STORE(word, value) ((void) (*(word) = (value)))
+#define FETCH_ADD(word, value) ((*(word))++)
+#define CAS(word, old, value) (*(word) == *(old) && (*(word) = (value), true))
+#endif
+
 /* -- this process -- */
 
 static struct {
@@ -147,8 +162,34 @@ int MPII_Topo_shm_name_waker(char name[MPII_TOPO_SHM_NAME_LEN])
     return ret;
 }
 
+static MPII_Topo_shm_t *entered;
+
+void MPII_Topo_shm_enter(MPII_Topo_shm_t * shm)
+{
+    pthread_mutex_lock(&waker_mutex);
+    shm->next = entered;
+    entered = shm;
+    pthread_mutex_unlock(&waker_mutex);
+}
+
+void MPII_Topo_shm_leave(MPII_Topo_shm_t * shm)
+{
+    MPII_Topo_shm_t **at = &entered;
+
+    STORE(&shm->waker[shm->index][0], 0);
+    pthread_mutex_lock(&waker_mutex);
+    while (*at && *at != shm)
+        at = &(*at)->next;
+    if (*at)
+        *at = shm->next;
+    pthread_mutex_unlock(&waker_mutex);
+}
+
 void MPII_Topo_shm_finalize(void)
 {
+    /* of communicators that were never freed */
+    while (entered)
+        MPII_Topo_shm_leave(entered);
     if (waker.fd != -1)
         close(waker.fd);
     if (waker.timer != -1)
@@ -187,15 +228,26 @@ static void wake(const char name[MPII_TOPO_SHM_NAME_LEN])
 #endif
 }
 
-static int find_dead(MPII_Topo_shm_t * shm)
+/* Who leaves takes its name away first. */
+static bool is_dead(const char name[MPII_TOPO_SHM_NAME_LEN])
+{
+    return LOAD(&name[0]) && !MPII_Topo_shm_is_alive(name) && LOAD(&name[0]);
+}
+
+int MPII_Topo_shm_check(const MPII_Topo_shm_t * shm)
 {
     int mpi_errno = MPI_SUCCESS;
 
-    for (int i = 0; i < shm->num_ranks && !shm->is_broken; i++)
-        shm->is_broken = i != shm->index && !MPII_Topo_shm_is_alive(shm->waker[i]);
     if (shm->is_broken)
         MPIR_ERR_SET(mpi_errno, MPIX_ERR_PROC_FAILED, "**fail");
     return mpi_errno;
+}
+
+static int find_dead(MPII_Topo_shm_t * shm)
+{
+    for (int i = 0; i < shm->num_ranks && !shm->is_broken; i++)
+        shm->is_broken = i != shm->index && is_dead(shm->waker[i]);
+    return MPII_Topo_shm_check(shm);
 }
 
 /* Others have left the call then, or will. */
@@ -211,21 +263,6 @@ static int find_revoked(MPII_Topo_shm_t * shm)
 }
 
 /* -- counters -- */
-
-/* In one order for all processes, with what they do to other words of the memory by these */
-#ifdef __ATOMIC_SEQ_CST
-#define LOAD(word) __atomic_load_n(word, __ATOMIC_SEQ_CST)
-#define STORE(word, value) __atomic_store_n(word, value, __ATOMIC_SEQ_CST)
-#define FETCH_ADD(word, value) __atomic_fetch_add(word, value, __ATOMIC_SEQ_CST)
-#define CAS(word, old, value) \
-    __atomic_compare_exchange_n(word, old, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
-#else
-/* never used: without these there is no shared memory */
-#define LOAD(word) (*(word))
-#define STORE(word, value) ((void) (*(word) = (value)))
-#define FETCH_ADD(word, value) ((*(word))++)
-#define CAS(word, old, value) (*(word) == *(old) && (*(word) = (value), true))
-#endif
 
 static void pause_core(void)
 {
@@ -396,12 +433,12 @@ static int wait_for(MPII_Topo_shm_t * shm, uint32_t place, bool (*is_over) (cons
 {
     int mpi_errno = MPI_SUCCESS;
 
-    if (spin(shm, is_over, data))
+    if (!shm->is_broken && spin(shm, is_over, data))
         return MPI_SUCCESS;
     mpi_errno = find_revoked(shm);
-    if (mpi_errno == MPI_SUCCESS && shm->is_broken)
-        mpi_errno = find_dead(shm);
-    else if (mpi_errno == MPI_SUCCESS)
+    if (mpi_errno == MPI_SUCCESS)
+        mpi_errno = MPII_Topo_shm_check(shm);
+    if (mpi_errno == MPI_SUCCESS)
         mpi_errno = sleep_until(shm, place, is_over, data);
     return mpi_errno;
 }
