@@ -40,11 +40,30 @@ class Failure(Exception):
     """An error whose text is all that the user needs: no traceback."""
 
 
+_caught: list[int] = []  # signals
+_starting: list[str] = []  # programs, which would be left behind
+
+
+def _raise(number: int) -> NoReturn:
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    sys.exit(128 + number)
+
+
+def _catch(number: int, _frame: object) -> None:
+    """What is raised may come at a place where it is lost, such as a destructor; step() looks."""
+    _caught.append(number)
+    if not _starting:
+        _raise(number)
+
+
 def main(function: Callable[[], int]) -> NoReturn:
     """Run FUNCTION as a program: a Failure or ^C ends it with one message and a status."""
     name = Path(sys.argv[0]).name
     # a plain `kill` must clean up too
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGTERM, _catch)
+    if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
+        signal.signal(signal.SIGINT, _catch)
     try:
         sys.exit(function())
     except Failure as err:
@@ -240,17 +259,23 @@ def step(
     with open(log, "a") as out:
         out.write(f"$ {' '.join(map(str, command))}\n")
         out.flush()
-        process = subprocess.Popen(
-            [str(word) for word in command],
-            cwd=cwd,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        _starting.append(title)
+        try:
+            process = subprocess.Popen(
+                [str(word) for word in command],
+                cwd=cwd,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        finally:
+            _starting.clear()
         try:
             while True:
+                if _caught:
+                    _raise(_caught[0])
                 try:
                     process.wait(0.2)
                     break
