@@ -52,6 +52,9 @@ def fit(
         else:
             more = read_csv(path)
         every += more
+    for name in defaults:
+        if all(point.algorithm != name for point in every):
+            raise click.UsageError(f"--default {one_line(name)}: found no measurement of it")
     if points:
         files.write(points, to_csv(every))
     groups = fitting.groups(every)

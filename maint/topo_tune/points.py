@@ -53,7 +53,7 @@ def read_csv(path: str) -> list[Point]:
     rank); topo-bench's are such, too. Lines that begin with # are comments. What was measured twice
     has the median. Raises InputError for what cannot be, is cut off, or contradicts itself; warns of a
     last row that may be."""
-    text = files.read_text(path)
+    text = files.read_text(path).removeprefix("\ufeff")  # of spreadsheets
     if text.startswith("#START topo-bench") and "\n#END" not in text:
         raise InputError(path, "found no line #END: the measurement did not come to its end")
     lines = [(i, line) for i, line in enumerate(text.splitlines(), 1) if line.strip()]
@@ -65,6 +65,8 @@ def read_csv(path: str) -> list[Point]:
     for name in REQUIRED:
         if name not in names:
             raise InputError(path, f"found no column {name}", f"line {lines[0][0]}")
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise InputError(path, f"found the column {short(twice[0])} twice", f"line {lines[0][0]}")
     times: dict[Point, list[float]] = {}
     for number, line in lines[1:]:
         here = f"line {number}"
@@ -129,7 +131,7 @@ def _point(row: dict[str, str], path: str, here: str) -> tuple[Point, float]:
         if not row[name].strip() or not row[name].isprintable() or len(row[name]) > MAX_NAME:
             raise InputError(path, f"found {short(row[name])} as {name}", here)
     try:
-        time_us = float(row["time_us"])
+        time_us = -1 if "_" in row["time_us"] else float(row["time_us"])
     except ValueError:
         time_us = -1
     if not 0 < time_us <= 1e12:

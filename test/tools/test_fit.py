@@ -123,6 +123,8 @@ def test_tree_with_a_default_holds_where_it_was_measured() -> None:
         (NAMES, "found no measurement"),
         (table()[:-20], "fields, expected 7; is the file cut off?"),
         (NAMES + "allgather,4,64,ring,nan,4,x\n", 'line 2: found "nan" as time_us'),
+        (NAMES + "allgather,4,64,ring,1_0,4,x\n", 'line 2: found "1_0" as time_us'),
+        (NAMES.replace("hosts", "median_us"), 'line 1: found the column "time_us" twice'),
         (NAMES + "allgather,4,-1,ring,5,4,x\n", 'line 2: found "-1" as bytes'),
         (NAMES + "allgather,4,64,ring,5,8,x\n", "line 2: found 4 ranks on 8 hosts"),
         (table() + "allgather,4,16,ring,9e9,4,block\n", "for the same, leave one of them out"),
@@ -196,6 +198,18 @@ def test_tables_fit_a_terminal(tmp_path: Path) -> None:
     done = run(tmp_path, text, "--default", "brucks")
     assert done.returncode == 0 and max(map(len, done.stdout.splitlines())) <= 80
     assert name[-9:] in done.stdout and "…" not in done.stdout
+
+
+def test_a_table_of_a_spreadsheet(tmp_path: Path) -> None:
+    """It may begin with a byte order mark."""
+    plain = run(tmp_path, table())
+    marked = run(tmp_path, "\ufeff" + table())
+    assert (marked.returncode, marked.stdout) == (0, plain.stdout)
+
+
+def test_a_default_that_was_not_measured(tmp_path: Path) -> None:
+    done = run(tmp_path, table(), "--default", "nope")
+    assert done.returncode == 2 and "--default nope: found no measurement of it" in done.stderr
 
 
 def test_two_sites_have_no_common_rules(tmp_path: Path) -> None:
