@@ -388,10 +388,10 @@ def check(
         elif fault := site.topology_fault(tree["topology"]):
             found.error((fault[0],), fault[1])
     rules = _rules(tree)
-    if rules or "topology" not in tree:
+    if "hosts" in rules and not stock:
+        found.error((), "found a site, which MPIR_CVAR_COLL_TOPOLOGY_FILE takes, expected rules")
+    elif rules or "topology" not in tree:
         found.rules(rules, (), None, None)
-    if "hosts" in rules and {"racks", "levels"} & rules.keys():
-        found.warn((), "this is a site file; topo-tune makes a tuning file from it")
     if not found.errors:
         from topo_tune import reach
 

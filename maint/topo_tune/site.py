@@ -296,6 +296,8 @@ def _check_topology(topology: Any) -> None:
             if key == "hosts" and (not 1 <= size <= MAX_NAME or "\0" in value):
                 text = f"found a name of {size} bytes, expected 1 to {MAX_NAME}"
                 raise _Fault(f"{where}{key}[{i}]", text)
+            if key == "hosts" and re.search("[\x01-\x1f\x7f]", value):
+                raise _Fault(f"{where}{key}[{i}]", "found a control character, expected none")
         return values
 
     def groups(

@@ -60,6 +60,7 @@ BAD_CONTENT = {
     "hosts empty": (changed("hosts", to=[]), "hosts"),
     "host not a string": (changed("hosts", 1, to=7), "hosts"),
     "host empty": (changed("hosts", 1, to=""), "hosts"),
+    "host not printable": (changed("hosts", 1, to="a\x1b[2J"), "hosts.*control character"),
     "host twice": (changed("hosts", 1, to="clique0"), "hosts"),
     "host more than rows": (changed("hosts", to=[*HOSTS, "clique3"]), "of_host|latency_us"),
     "racks missing": (changed("racks", drop=True), "racks"),

@@ -318,7 +318,10 @@ csel_node_s *MPII_Csel_parse(struct json_object *root,
     csel_node_s *tree = NULL;
 
     err[0] = '\0';
-    tree = parse_json_tree(root, &parser);
+    if (json_object_object_get_ex(root, "hosts", NULL))
+        parse_error(&parser, "found a site, which MPIR_CVAR_COLL_TOPOLOGY_FILE takes, expected rules");
+    else
+        tree = parse_json_tree(root, &parser);
     *has_place = parser.has_place;
     return tree;
 }

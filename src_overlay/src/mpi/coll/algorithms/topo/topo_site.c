@@ -238,6 +238,12 @@ static int get_hosts(const char *name, const char *prefix, struct json_object *o
                                     name, prefix, i, len, MAX_NAME_LEN);
             goto fn_exit;
         }
+        for (const char *c = host; *c && ret == 0; c++)
+            if ((unsigned char) *c < ' ' || *c == 0x7f)
+                ret = MPII_Topo_json_fail(err, "%s: key \"%shosts[%d]\": found a control character, "
+                                          "expected none", name, prefix, i);
+        if (ret)
+            goto fn_exit;
         sorted[i] = site->host_names[i] = MPL_strdup(host);
         if (sorted[i] == NULL) {
             ret = MPII_Topo_json_fail(err, "%s: out of memory", name);
