@@ -194,7 +194,7 @@ static void pass_link(engine_t * e, int index)
     double start = MPL_MAX(m->time, link->free - ahead);
     link->free = MPL_MAX(m->time, link->free) + length;
     double end = MPL_MAX(start, link->free - ahead);
-    link->busy += length;
+    link->busy += end - start;
     link->num_bytes += m->bytes;
     m->path.wait[level] += start - m->time;
     m->path.latency += latency;

@@ -60,7 +60,8 @@ static const link_t *busiest(const platform_t * p, const result_t * r, int level
     const link_t *links = r->links[level], *found = links;
 
     for (int i = 1; i < 2 * p->num_groups[level]; i++)
-        if (links[i].busy > found->busy)
+        if (links[i].busy > found->busy ||
+            (links[i].busy == found->busy && links[i].num_bytes > found->num_bytes))
             found = &links[i];
     return found;
 }

@@ -95,7 +95,7 @@ typedef struct {
 typedef struct {
     double per_byte;
     double free;                /* from when on */
-    double busy;                /* how long, in all */
+    double busy;                /* how long, in all; what passes in a burst takes no time */
     int64_t num_bytes;
     double rate_left;           /* of fair.c, while it works out rates: what is left for */
     int num_flows;              /* so many flows */

@@ -292,6 +292,27 @@ def test_site_file(sim: Sim, site: MakeSite, write_json: WriteJson) -> None:
     assert json.loads(slow.stdout)["runs"][0]["time_us"] > found["time_us"]
 
 
+def test_links_are_busy_when_they_carry(sim: Sim, site: MakeSite, write_json: WriteJson) -> None:
+    """Not while bytes pass in a burst; and all of the time at most."""
+    content = site(["a", "b", "c", "d"], [0, 0, 1, 1])
+    content["bandwidth_mbps"] = [[0.0 if i == j else 800.0 for i in range(4)] for j in range(4)]
+
+    def runs(*call: Any, **costs: float) -> list[dict[str, Any]]:
+        path = write_json("site.json", content | {"costs": {"overhead_us": 1} | costs})
+        found: list[dict[str, Any]] = json.loads(sim(path, *call, "--json").stdout)["runs"]
+        return found
+
+    # the burst takes two of three messages, and what comes back of it in the 2 us to the third one
+    (found,) = runs("-c", "bcast", "-a", "topo_linear", "-b", 1024, burst_bytes=2048)
+    busy = found["links"][0]["up_busy"][0]
+    assert busy * found["time_us"] == pytest.approx(10.24 - 2, rel=1e-3)
+    for collective, size in itertools.product(("allgather", "bcast"), ("8K", "64K")):
+        for costs in ({"burst_bytes": 16384}, {"burst_bytes": 16384, "shared_us": 50}):
+            for found in runs("-c", collective, "-a", "all", "-b", size, **costs):
+                for links in found["links"]:
+                    assert 0 <= max(links["up_busy"] + links["down_busy"]) <= 1
+
+
 @pytest.mark.parametrize(
     "shared, mbps, size", [(1e-6, 0, "64K"), (8.0, 0, "1K"), (8.0, 8000, "64K")]
 )
