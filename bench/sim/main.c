@@ -505,6 +505,12 @@ static const MPII_Topo_algo_t *find_algo(const platform_t * p, const options_t *
     return algo;
 }
 
+/* Whether there is nothing to be done. A barrier has no data anyway. */
+static bool is_nothing(const options_t * o)
+{
+    return o->num_ranks == 1 || (o->args.bytes == 0 && o->coll != MPII_TOPO_COLL__BARRIER);
+}
+
 static void run_all(const platform_t * p, const options_t * o)
 {
     const MPII_Topo_algo_t *algo;
@@ -514,22 +520,28 @@ static void run_all(const platform_t * p, const options_t * o)
 
     if ((o->trace || o->draw) && !is_only)
         fail("--trace, --draw: found several algorithms, expected one");
-    if (is_all) {
+    if (!is_all) {      /* all names, before the first run */
+        char *name = strtok_r(names, ",", &save);
+        if (name == NULL)
+            fail("--algorithm: found '%s', expected names", o->algorithms);
+        for (; name; name = strtok_r(NULL, ",", &save))
+            find_algo(p, o, name);
+    }
+    if (is_nothing(o)) {
+        if (!o->is_json)
+            printf("%s, %lld bytes, %d ranks: there is nothing to be done\n",
+                   MPII_Topo_coll_name(o->coll), (long long) o->args.bytes, o->num_ranks);
+    } else if (is_all) {
         for (int i = 0; (algo = MPII_Topo_catalog(i)); i++)
             if (is_possible(p, o, algo))
                 simulate(p, o, algo, number++, false);
         if (number == 0)
-            fail("found %d ranks and %lld bytes: there is nothing to be done", p->num_ranks,
-                 (long long) o->args.bytes);
+            fail("--algorithm: found all, but none takes %d ranks and %lld bytes in up to %d messages",
+                 p->num_ranks, (long long) o->args.bytes, MAX_MESSAGES);
     } else {
-        /* all names, before the first run */
-        for (char *name = strtok_r(names, ",", &save); name; name = strtok_r(NULL, ",", &save))
-            find_algo(p, o, name);
         strcpy(names, o->algorithms);
         for (char *name = strtok_r(names, ",", &save); name; name = strtok_r(NULL, ",", &save))
             simulate(p, o, find_algo(p, o, name), number++, is_only);
-        if (number == 0)
-            fail("--algorithm: found '%s', expected names", o->algorithms);
     }
     free(names);
 }
