@@ -152,7 +152,8 @@ static const char usage[] =
     "pair.\n"
     "\n"
     "Output:\n"
-    "  -o, --output FILE             site file to write [site.json]\n"
+    "  -o, --output FILE             site file to write; -: standard output\n"
+    "                                [site.json]\n"
     "      --full-matrix-hosts N     beyond N hosts write tables between racks\n"
     "                                instead of full matrices [512]\n"
     "      --progress WHEN           progress bar on standard error: auto (if that is\n"
@@ -419,7 +420,10 @@ static int check_output(void)
     struct stat st;
     int exists = !stat(opt.output, &st);
 
-    output.target = exists ? realpath(opt.output, NULL) : strdup(opt.output);
+    if (!strcmp(opt.output, "-"))
+        return -1;
+    /* what /dev/stdout leads to may have no path */
+    output.target = exists && S_ISREG(st.st_mode) ? realpath(opt.output, NULL) : strdup(opt.output);
     if (!output.target)
         return fail(2, "%s: %s", opt.output, strerror(errno));
     if (exists && S_ISDIR(st.st_mode))
@@ -1805,9 +1809,13 @@ static void write_site(FILE * f, int argc, char **argv, const measured_t * m, do
 static int save(int argc, char **argv, const measured_t * m)
 {
     double seconds = MPI_Wtime() - start;
-    FILE *f = whole_file_open(&output);
     int why;
 
+    if (!strcmp(opt.output, "-")) {
+        write_site(stdout, argc, argv, m, seconds);
+        return flush_output(PROGRAM) ? 0 : 1;
+    }
+    FILE *f = whole_file_open(&output);
     if (!f)
         return fail(1, "%s: cannot create: %s", opt.output, strerror(errno));
     write_site(f, argc, argv, m, seconds);

@@ -142,6 +142,14 @@ def test_output_replaces_a_file_and_follows_a_link(pingpong: Launch, tmp_path: P
     load(tmp_path / "real.json")
 
 
+@pytest.mark.parametrize("output", ["-", "/dev/stdout"])
+def test_output_to_standard_output(pingpong: Launch, tmp_path: Path, output: str) -> None:
+    run = pingpong(2, "-o", output)
+    assert run.returncode == 0 and not list(tmp_path.iterdir())
+    (tmp_path / "site.json").write_text(run.stdout)
+    assert load(tmp_path / "site.json")["hosts"] == ["clique0", "clique1"]
+
+
 def test_host_names(
     bindir: Path, run_mpi: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,8 +279,9 @@ def test_misspelt_options(pingpong: Launch, option: Any, meant: Any) -> None:
     assert f"topo-pingpong: {option}: no such option{hint} (help: " in run.stderr
 
 
-def test_full_standard_output(bindir: Path, run_mpi: Launch) -> None:
-    full = ["sh", "-c", f"{bindir}/topo-pingpong --help >/dev/full"]
+@pytest.mark.parametrize("option", ["--help", "--output=-"])
+def test_full_standard_output(bindir: Path, run_mpi: Launch, option: str) -> None:
+    full = ["sh", "-c", f"{bindir}/topo-pingpong {option} >/dev/full"]
     run = run_mpi(*full, n=1)
     assert run.returncode == 1
     assert "topo-pingpong: standard output: No space left on device" in run.stderr
