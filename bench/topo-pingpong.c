@@ -1396,14 +1396,14 @@ static void warn_slow(int is_rate, const result_t * all, const view_t * view)
 }
 
 /* What the uplinks of the levels carry, where the levels are sure. */
-static void find_uplinks(const float *bandwidth, view_t * view)
+static void find_uplinks(const result_t * bandwidth, view_t * view)
 {
     for (int i = 0; i < view->num_levels; i++) {
         const level_t *level = &view->levels[i];
         if (level->num == 1 || level->confidence < SURE)
             continue;
         double *mbps = allocate(level->num, sizeof(double));
-        int known = uplinks_find(nhosts, bandwidth, level->of, level->num,
+        int known = uplinks_find(nhosts, bandwidth->mean, bandwidth->median, level->of, level->num,
                                  i ? view->levels[i - 1].of : NULL, mbps);
         if (known < 0)
             abort_grouping();
@@ -1463,7 +1463,7 @@ static void judge(measured_t * m)
     for (int i = 0; i < LEVELS_MAX; i++)
         m->view.levels[i].of = allocate(nhosts, sizeof(int));
     find_levels(&m->latency, latency_pass->reps, &m->bandwidth, bandwidth_pass->reps, &m->view);
-    find_uplinks(m->bandwidth.mean, &m->view);
+    find_uplinks(&m->bandwidth, &m->view);
     warn_noisy("latency", &m->latency);
     warn_noisy("bandwidth", &m->bandwidth);
     warn_lopsided(m->bandwidth.median);

@@ -11,6 +11,9 @@
  * count, but not the highest, which may be chance. Where each pair has about the rate of pairs inside,
  * the uplink is not what limits them, and what it carries is not known.
  *
+ * A busy machine may disturb all hosts at once, and make these sums small. But what one pair had, the uplinks
+ * on its way carried.
+ *
  * A header, as racks.h.
  */
 
@@ -63,12 +66,28 @@ static void uplinks_count(int n, const float *rate, const int *of, int num, int 
     }
 }
 
+/* Raises what is known of the uplinks to the best pair that crosses them. */
+static void uplinks_raise(int n, const float *pair, const int *of, double *mbps)
+{
+    for (int i = 0; i < n; i++) {
+        for (int j = 0; j < n; j++) {
+            double found = pair[(size_t) i * n + j];
+            for (int in = 0; in < 2 && of[i] != of[j]; in++) {
+                double *carried = &mbps[of[in ? i : j]];
+                if (*carried > 0 && *carried < found)
+                    *carried = found;
+            }
+        }
+    }
+}
+
 /*
- * of: group of each host at a level; below: at the level below, NULL: hosts. Sets mbps[num], 0: not
- * known, in the unit of rate. Returns how many are known, or -1 without memory.
+ * rate: by the mean of the times of a pair; pair: by the median. of: group of each host at a level; below:
+ * at the level below, NULL: hosts. Sets mbps[num], 0: not known, in the unit of rate. Returns how many are
+ * known, or -1 without memory.
  */
-static int uplinks_find(int n, const float *rate, const int *of, int num, const int *below,
-                        double *mbps)
+static int uplinks_find(int n, const float *rate, const float *pair, const int *of, int num,
+                        const int *below, double *mbps)
 {
     int rounds = n - 1 + n % 2, known = -1, num_inside = 0;
     size_t room = 4 * (size_t) rounds;
@@ -115,6 +134,7 @@ static int uplinks_find(int n, const float *rate, const int *of, int num, const 
         mbps[g] = quantile(&sums[g * room], count[g], UPLINKS_QUANTILE);
         known++;
     }
+    uplinks_raise(n, pair, of, mbps);
 
   fn_exit:
     free(half);

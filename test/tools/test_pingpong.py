@@ -62,8 +62,14 @@ def load(path: Path) -> Any:
         {"groups": site["racks"]["names"], "of_group": site["racks"]["of_host"]}
     ]
     below = len(site["hosts"])
+    of_host = list(range(below))
     for level in levels:
         assert len(level["of_group"]) == below
+        of_host = [level["of_group"][group] for group in of_host]
+        for group, carried in enumerate(level.get("uplink_mbps", [])):
+            for i, row in enumerate(site.get("bandwidth_mbps", []) if carried else []):
+                for j, rate in enumerate(row):
+                    assert rate <= carried or (of_host[i] == group) == (of_host[j] == group)
         below = len(level["groups"])
         assert sorted(set(level["of_group"])) == list(range(below))
     num_racks = len(levels[0]["groups"])
@@ -511,7 +517,7 @@ int main(void)
 @pytest.fixture(scope="session")
 def uplinks(mpicc: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[float]]:
     """uplinks.h as a filter. uplinks("rounds", n): in each round the opponent of each host;
-    uplinks(rates, racks): of each rack, 0: not known."""
+    uplinks("x", n, text=racks, rates by the mean, rates by the median): of each rack, 0: not known."""
     folder = tmp_path_factory.mktemp("uplinks")
     (folder / "uplinks.c").write_text(
         r"""
@@ -527,7 +533,7 @@ int main(int argc, char **argv)
         }
         return 0;
     }
-    float *rate = malloc(sizeof(float) * n * n);
+    float *rate = malloc(sizeof(float) * 2 * n * n);
     int *rack = malloc(sizeof(int) * n);
     double *mbps = malloc(sizeof(double) * n);
     for (int i = 0; i < n; i++) {
@@ -535,11 +541,11 @@ int main(int argc, char **argv)
             return 1;
         num = rack[i] >= num ? rack[i] + 1 : num;
     }
-    for (int i = 0; i < n * n; i++) {
+    for (int i = 0; i < 2 * n * n; i++) {
         if (scanf("%f", &rate[i]) != 1)
             return 1;
     }
-    if (uplinks_find(n, rate, rack, num, NULL, mbps) < 0)
+    if (uplinks_find(n, rate, rate + n * n, rack, num, NULL, mbps) < 0)
         return 1;
     for (int g = 0; g < num; g++)
         printf("%f ", mbps[g]);
@@ -631,7 +637,7 @@ def test_rates_of_uplinks(
                     ways.append((("host", h, "o"), ("host", o, "i"), *(up if apart else [])))
                 for (h, o), rate in zip(pairs, shared_fairly(ways, rates), strict=True):
                     found[o, h] = rate * rng.normal(1, 0.03)
-        text = " ".join(map(str, [*racks, *found.ravel()]))
+        text = " ".join(map(str, [*racks, *found.ravel(), *found.ravel()]))
         result = uplinks("x", n, text=text)
         for r, mbps in enumerate(result):
             least = 0.88 if min(shape) == max(shape) else 0.6
@@ -640,6 +646,25 @@ def test_rates_of_uplinks(
             assert not any(result)
         elif per_host == 0.2:
             assert all(result)
+
+
+@pytest.mark.parametrize("groups", [[0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 2, 2]])
+def test_uplinks_carry_what_a_pair_had(
+    uplinks: Callable[..., list[float]], groups: list[int]
+) -> None:
+    """Racks, or groups of any level: a pair crosses the uplinks of the two that it is in, if these differ."""
+    of = np.array(groups)
+    together = np.where(of[:, None] == of, 400.0, 25.0)  # all at once were disturbed
+    for i, j in itertools.permutations(range(6), 2):
+        pairs = together.copy()
+        pairs[i, j] = 900
+        plain, raised = (
+            uplinks("x", 6, text=" ".join(map(str, [*of, *together.ravel(), *medians.ravel()])))
+            for medians in (together, pairs)
+        )
+        assert min(plain) > 0 and max(plain) < 100
+        ends = {of[i], of[j]} if of[i] != of[j] else set()
+        assert raised == [900 if g in ends else mbps for g, mbps in enumerate(plain)]
 
 
 # racks of hosts; a site of 40 hosts is as sure as one of 10
