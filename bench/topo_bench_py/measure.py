@@ -139,10 +139,10 @@ def launch(
     """One run of topo-bench-mpi: each JSON line of it goes to on_line."""
     noise: list[str] = []
     last: Line = {"type": "nothing"}
-    failed = False
+    failed: list[str] = []  # what the program calls those that cannot be applied
 
     def take(text: str) -> None:
-        nonlocal last, failed
+        nonlocal last
         if not text.startswith('{"type": '):
             noise.append(text)  # what the library or mpiexec has to say
             return
@@ -150,7 +150,8 @@ def launch(
         last = line or {"type": "cut"}
         if line is None:
             return
-        failed |= last["type"] == "failed"
+        if last["type"] == "failed":
+            failed.append(f", algorithm {last['algorithm']}, {last['bytes']} bytes")
         if last["type"] == "start":
             check_start(last, setting, bench)
         on_line(last)
@@ -161,13 +162,15 @@ def launch(
         raise
     except Failure as error:
         raise BrokenLaunch(str(error)) from None
-    said = err + "".join(noise)
+    said = [*err.splitlines(True), *noise]
     if last["type"] != "end" or (status and not failed):
-        why = complaint(status, said) if status else "its output was cut"
+        why = "its output was cut"
+        if status:  # not of an algorithm that cannot be applied
+            of_others = (line for line in said if not any(what in line for what in failed))
+            why = complaint(status, "".join(of_others), Path(command[0]).name)
         raise BrokenLaunch(f"launch failed: {why}; command: {shlex.join(command)}")
     # of an algorithm that cannot be applied the lines have told
-    lines = (line for line in said.splitlines(True) if not line.startswith("topo-bench-mpi:"))
-    sys.stderr.write("".join(lines))
+    sys.stderr.write("".join(line for line in said if not line.startswith("topo-bench-mpi:")))
 
 
 def check_start(start: Line, setting: Setting, bench: Bench) -> None:

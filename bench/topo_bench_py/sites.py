@@ -157,17 +157,39 @@ def _start(
         raise files.refused(command[0], e) from None
 
 
-def complaint(status: int, said: str) -> str:
+# who was killed, in the words of Hydra, Intel MPI and Open MPI; Hydra's EXIT CODE is a status of wait()
+KILLED = (
+    r"EXIT STRING: [^\n]*\(signal (\d+)\)",
+    r"KILLED BY SIGNAL: (\d+)",
+    r"exited on signal (\d+)",
+    r"BAD TERMINATION .*?EXIT CODE: (\d+)",
+)
+# where SIGKILL ended what it had started, mpiexec: it cannot end in the same way
+UNSHARE = "unshare: sigprocmask unblock failed"
+
+
+def signal_text(number: int) -> str:
+    name = signal.strsignal(number) if 0 < number < signal.NSIG else None
+    return f"signal {number} ({name})" if name else f"signal {number}"
+
+
+def complaint(status: int, said: str, name: str = "it") -> str:
     """One line that says best why a program failed, out of all that it said."""
+    for pattern in KILLED:
+        if match := re.search(pattern, said, re.DOTALL):
+            return f"a rank was killed by {signal_text(int(match[1]) & 0x7F)}"
+    if UNSHARE in said:
+        return f"mpiexec was killed by {signal_text(signal.SIGKILL)}"
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith(("topo-", "Error: "))]
     # the innermost call of MPI's error stack knows best: "MPIR_Csel_error(943)..: what is wrong"
     stack = [match[1] for line in lines if (match := re.match(r"\w+\(\d+\)\.*: +(\S.*)", line))]
-    fatal = [line for line in lines if "Fatal error" in line or "EXIT STRING" in line]
+    fatal = [line for line in lines if "Fatal error" in line]
     errors = [line for line in lines if "rror" in line]
-    best = [*ours, *stack[-1:], *fatal, *errors, *lines, "it said nothing"][0]
-    how = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
-    return f"{best} ({how})"
+    best = next(iter([*ours, *stack[-1:], *fatal, *errors, *lines]), "")
+    if status < 0:
+        return f"{name} was killed by {signal_text(-status)}" + (f": {best}" if best else "")
+    return f"{best or 'it said nothing'} (exit status {status})"
 
 
 @dataclass

@@ -1765,6 +1765,56 @@ def test_an_algorithm_that_cannot_be_applied(tool: Any, mpiexec: Path, tmp_path:
     one_line_error(done, 1, "could not be measured", "nothing was written")
 
 
+@pytest.mark.parametrize(
+    ("ends", "why"),
+    [
+        (
+            "echo out of luck >&2; exit 5",
+            "launch failed: out of luck (exit status 5); command: sh ",
+        ),
+        ("kill -9 $$", "launch failed: sh was killed by signal 9 (Killed); command: sh "),
+    ],
+)
+def test_why_a_launch_ended_is_not_an_algorithm_that_cannot_be_applied(
+    in_process: Any, mpiexec: Path, ends: str, why: str
+) -> None:
+    launch = f"""sh -c '"$@" | head -n 2; {ends}' sh {mpiexec} -n 3"""
+    done = in_process(
+        *("run", "--launch", launch, "-a", "recursive_doubling,ring", "-s", "8", *QUICK)
+    )
+    one_line_error(done, 1, why)
+
+
+@pytest.mark.parametrize("number", [9, 11])
+def test_a_rank_that_is_killed(
+    in_process: Any, mpiexec: Path, program: Path, tmp_path: Path, number: int
+) -> None:
+    """The only one: others may tell of a lost connection before Hydra tells of this."""
+    killed = tmp_path / "killed"
+    killed.write_text(f'#!/bin/sh\n[ "$PMI_RANK" ] && kill -{number} $$\nexec {program} "$@"\n')
+    killed.chmod(0o755)
+    launch = ("--launch", f"{mpiexec} -n 1", "--program", killed)
+    done = in_process("run", *launch, "-s", "8", *QUICK)
+    one_line_error(done, 1, f"launch failed: a rank was killed by signal {number} (")
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "why"),
+    [
+        # Hydra on one host and on several, Intel MPI, Open MPI
+        (9, "= EXIT CODE: 9\nTHE EXIT STRING: Killed (signal 9)\n", "a rank was killed by signal 9"),
+        (255, "= BAD TERMINATION OF\n= PID 8\n= EXIT CODE: 139\nx failed\n", "by signal 11 (Seg"),
+        (9, "= BAD TERMINATION OF\n= KILLED BY SIGNAL: 9 (Killed)\n", "by signal 9 (Killed)"),
+        (137, "rank 1 with PID 8 on node x exited on signal 9 (Killed).\n", "a rank was killed by"),
+        (1, "unshare: sigprocmask unblock failed: Invalid argument\n", "mpiexec was killed by signal 9"),
+        (-6, "x: Assertion failed\n", "it was killed by signal 6 (Aborted): x: Assertion failed"),
+        (3, "", "it said nothing (exit status 3)"),
+    ],
+)  # fmt: skip
+def test_who_was_killed(status: int, said: str, why: str) -> None:
+    assert why in sites.complaint(status, said)
+
+
 def test_interrupt_while_a_program_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is there already, though nobody has it yet."""
     started = []
