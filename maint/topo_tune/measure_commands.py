@@ -249,6 +249,7 @@ def report(folder: str, output: str) -> None:
 @launcher_options
 @click.option("--placement", "placements", multiple=True, metavar="NAME[=WORDS]", help="As of measure; others than those that were measured are the better test.")  # fmt: skip
 @click.option("--tuning", metavar="FILE", help="Tuning file.  [default: that of FOLDER]")
+@click.option("-o", "--output", metavar="FOLDER", help="Where launches are, of one launcher, tuning file and set of placements.  [default: FOLDER/compare, which report reads]")  # fmt: skip
 def compare(
     folder: str,
     launch: str | None,
@@ -258,6 +259,7 @@ def compare(
     budget: float,
     placements: tuple[str, ...],
     tuning: str | None,
+    output: str | None,
 ) -> None:
     """Compare the library's own choice with a tuning file, at points that were not used for it.
 
@@ -288,7 +290,7 @@ def compare(
     todo = comparing.requests(campaign.launched, list(mappings), campaign.seed)
     for text in comparing.notes(campaign.launched, list(mappings)):
         say(text)
-    campaign.folder = Path(folder) / "compare"
+    campaign.folder = Path(output) if output else Path(folder) / "compare"
     campaign.mappings = mappings
     with campaign.opened(f"{where}; {digest_of(tuned)}"):
         end = time.monotonic() + budget - campaign.seconds

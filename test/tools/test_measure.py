@@ -629,6 +629,10 @@ def test_measure_resume_report_compare(tool: Any, mpiexec: Path, tmp_path: Path)
     assert done.returncode == 0, done.stderr
     assert re.search(r"\d+ points: \d+ wins, \d+ losses", done.stdout)
     assert "launched was used for tuning, too" in done.stderr
+    other = ["compare", "out", *launch, "--placement", "other=", "--budget", "3s"]
+    one_line(tool(*other), "found measurements with placements", "another folder: -o")
+    tool(*other, "-o", "compared")
+    assert list((tmp_path / "compared/launches").iterdir())
     done = tool("report", "out", "-o", "r.html")
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "r.html").read_text()
