@@ -22,7 +22,7 @@ from topo_bench_py.settings import Bench, Setting
 from topo_bench_py.sites import Site as Launcher
 from topo_bench_py.sites import split_words
 from topo_common import files
-from topo_common.files import InputError
+from topo_common.files import WRONG, Failure, InputError
 from topo_common.text import short
 
 from topo_tune import grammar
@@ -121,6 +121,19 @@ class Campaign:
             yield
 
     @property
+    def has_times(self) -> bool:
+        """Whether anything was measured."""
+        return any(True for each in self.launched for _ in each.cells())
+
+    def kept(self, error: BaseException) -> str:
+        """What there is after an error, in words."""
+        if not self.has_times:
+            return f"{self.folder} has no measurement"
+        text = f"{len(self.launched)} launches are kept in {self.folder}"
+        can_go_on = not isinstance(error, Failure) or error.status != WRONG
+        return f"{text}: say the same again to go on" if can_go_on else text
+
+    @property
     def seconds(self) -> float:
         """That all launches have taken."""
         return sum(each.seconds for each in self.launched)
@@ -198,19 +211,27 @@ def digest(site: Site) -> str:
 
 
 def identify(folder: Path, ours: dict[str, Any]) -> None:
-    """Raises InputError where a folder holds other measurements."""
+    """Raises InputError where a folder holds other measurements. Launches of other settings that have
+    measured nothing are taken away."""
     path = folder / "campaign.json"
+    launches = sorted((folder / "launches").iterdir())
     if not path.exists():
-        if any((folder / "launches").iterdir()):
+        if launches:
             raise InputError(folder, "found launches without a campaign.json")
         files.write(path, files.dump_json(ours))
         return
     theirs = read_campaign(folder)
-    for key in [*ours, *theirs]:
-        if ours.get(key) != theirs.get(key):
-            there, here = (short(table.get(key), 60) for table in (theirs, ours))
-            text = f"found measurements with {key} {there}, expected {here}; another folder: -o"
-            raise InputError(path, text)
+    other = [key for key in [*ours, *theirs] if ours.get(key) != theirs.get(key)]
+    if not other:
+        return
+    if any(line["type"] == "cell" for of in launches for line in printed.read(files.read_text(of))):
+        key = other[0]
+        there, here = (short(table.get(key), 60) for table in (theirs, ours))
+        text = f"found measurements with {key} {there}, expected {here}; another folder: -o"
+        raise InputError(path, text)
+    for launch_file in launches:
+        launch_file.unlink()
+    files.write(path, files.dump_json(ours))
 
 
 def read_campaign(folder: Path) -> dict[str, Any]:

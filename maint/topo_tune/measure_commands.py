@@ -162,10 +162,9 @@ def measure(
                     campaign, launcher, algorithms, numbers(sizes, "--sizes"), probes, budget, say
                 ).run()
         except (Failure, KeyboardInterrupt, SystemExit) as error:
-            kept = f"{len(campaign.launched)} launches are kept in {output}"
-            if any(True for each in campaign.launched for _ in each.cells()):
+            if campaign.has_times:
                 finish(campaign)
-            ended(error, f"{kept}: say the same again to go on")
+            ended(error, campaign.kept(error))
         found = finish(campaign)
         for line in learnt(campaign, found):
             click.echo(line)
@@ -216,7 +215,7 @@ def opened_campaign(folder: str, bench: Any) -> tuple[Any, dict[str, Any]]:
     topology = make_topology(loaded, Predictor(loaded, str(version)))
     campaign = Campaign(path, bench, str(version), loaded, topology, mappings, seed)
     campaign.launched = read_launches(path, loaded.hosts)
-    if not any(True for each in campaign.launched for _ in each.cells()):
+    if not campaign.has_times:
         raise InputError(path, "found no measurement, expected a folder of topo-tune measure")
     return campaign, about
 
@@ -299,8 +298,7 @@ def compare(
                 left = lambda: end - time.monotonic()  # noqa: E731
                 comparing.run(campaign, launcher, todo, str(tuned.absolute()), left, say)
         except (Failure, KeyboardInterrupt, SystemExit) as error:
-            kept = f"{len(campaign.launched)} launches are kept in {campaign.folder}"
-            ended(error, f"{kept}: say the same again to go on")
+            ended(error, campaign.kept(error))
         found = comparing.pairs(campaign.launched)
     if not found:
         text = "the budget ended before anything was measured both ways"

@@ -105,9 +105,7 @@ class Measuring:
             doubts = exceptions.doubts(known, self.campaign.mappings)
             request = best_request(beliefs, open_cells, doubts, exceptions.repeats(known))
             if request is None or request.value < LEAST_VALUE:
-                if self._broken and not any(
-                    True for each in self.campaign.launched for _ in each.cells()
-                ):
+                if self._broken and not self.campaign.has_times:
                     error = next(iter(self._broken.values()))
                     raise Failure(f"no launch came to its end; the first: {error}")
                 return "nothing more is worth measuring"
@@ -115,7 +113,7 @@ class Measuring:
             autos = [n for n in autos if (request.cell, n) not in beliefs.failed]
             every = tuple(dict.fromkeys([*autos, *request.algorithms]))
             self._launch(replace(request, algorithms=every))
-        if not any(True for each in self.campaign.launched for _ in each.cells()):
+        if not self.campaign.has_times:
             text = f"the budget of {self.budget:g} s ended before anything was measured"
             raise Failure(f"{text}, expected a longer --budget", WRONG)
         return "the budget is spent"

@@ -492,10 +492,27 @@ def test_measurements_of_something_else(tmp_path: Path, key: str, value: Any) ->
     (tmp_path / "launches").mkdir()
     ours = {"format": 1, "site": "here", "mpich": "4.0"}
     campaign.identify(tmp_path, ours)
+    (tmp_path / "launches/00000.jsonl").write_text(
+        "".join(json.dumps(line) + "\n" for line in (ABOUT, START, CELL))
+    )
     campaign.identify(tmp_path, ours)
     (tmp_path / "campaign.json").write_text(json.dumps({**ours, key: value}))
     with pytest.raises(InputError, match=f"found .*{value}.*, expected"):
         campaign.identify(tmp_path, ours)
+
+
+def test_a_folder_in_which_nothing_was_measured_takes_other_settings(tmp_path: Path) -> None:
+    """What broken launches have left goes."""
+    (tmp_path / "launches").mkdir()
+    ours = {"format": 1, "site": "here", "launcher": "mpiexce"}
+    campaign.identify(tmp_path, ours)
+    path = tmp_path / "launches/00000.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in (ABOUT, START)))
+    campaign.identify(tmp_path, ours)
+    assert path.exists()
+    campaign.identify(tmp_path, {**ours, "launcher": "mpiexec"})
+    assert not path.exists()
+    assert campaign.read_campaign(tmp_path)["launcher"] == "mpiexec"
 
 
 def test_what_is_compared_was_not_measured() -> None:
@@ -598,8 +615,11 @@ def test_measure_resume_report_compare(tool: Any, mpiexec: Path, tmp_path: Path)
     fails.write_text("#!/bin/sh\necho no such partition >&2\nexit 3\n")
     fails.chmod(0o755)
     done = tool(*command[:2], "-o", "failed", "--launch", fails, *command[6:])
-    words = "no launch came to its end", "no such partition", "say the same again"
+    words = "no launch came to its end", "no such partition", "failed has no measurement"
     one_line(done, *words, status=1)
+    # one that is misspelt does not keep the folder
+    done = tool(*command[:2], "-o", "out", "--launch", "nonexist", *command[6:])
+    one_line(done, "nonexist: No such file", "out has no measurement")
     # a budget for nothing
     slow = tmp_path / "slow"
     slow.write_text(f"#!/bin/sh\nsleep 20\nexec {mpiexec} $*\n")
@@ -623,7 +643,12 @@ def test_measure_resume_report_compare(tool: Any, mpiexec: Path, tmp_path: Path)
     (tmp_path / "other.json").write_text(json.dumps({**raw, "hosts": ["elsewhere"]}))
     one_line(tool("measure", "other.json", *command[2:]), "found measurements with site", "-o")
     done = tool("measure", "other.json", "-o", "elsewhere", *command[4:])
-    one_line(done, f'found ranks on "{socket.gethostname()}"', "topo-pingpong", "are kept")
+    one_line(
+        done,
+        f'found ranks on "{socket.gethostname()}"',
+        "topo-pingpong",
+        "elsewhere has no measurement",
+    )
     # what the page and the comparison make of it
     done = tool("compare", "out", *launch, "--budget", "15s")
     assert done.returncode == 0, done.stderr
