@@ -138,16 +138,18 @@ def measure(
     counts = numbers(ranks, "--ranks") if ranks else []
     if not counts and not is_virtual:
         counts = [loaded.num_hosts]
-    probes = [
-        Cell("barrier", count, each, name)
-        for each in per_host
-        for count in counts or [loaded.num_hosts * each]
-        for name in mappings
-    ]
     bench = find_bench(program)
     found_version = mpich_version(bench, version)
     known = collectives or (*COLLECTIVES, "gatherv", "scatterv", "scan")
     algorithms = catalog(bench, known, found_version)
+    if not algorithms:
+        raise click.UsageError("--collective: expected one of which there is a choice")
+    probes = [
+        Cell("barrier" if "barrier" in algorithms else next(iter(algorithms)), count, each, name)
+        for each in per_host
+        for count in counts or [loaded.num_hosts * each]
+        for name in mappings
+    ]
     topology = make_topology(loaded, Predictor(loaded, found_version))
     campaign = Campaign(Path(output), bench, found_version, loaded, topology, mappings, seed)
 

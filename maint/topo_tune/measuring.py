@@ -26,6 +26,7 @@ from topo_tune.site import Site
 from topo_tune.tree import Choice
 
 LEFT_OUT = ("nb",)  # MPICH's nonblocking one, which is chosen by another collective's name
+NO_SIZES = ("barrier", "ibarrier")
 LEAST_VALUE = 1e-3  # below, nothing more is learnt
 FIRST_SECONDS = 3.0  # what a launch may take, before there was one
 HURRY = 1.3  # times the mean of the launches before is what the next one may take
@@ -75,7 +76,8 @@ def _params(collective: str, name: str, version: str) -> tuple[str, ...]:
 
 @dataclass
 class Measuring:
-    """A campaign under way. `probes`: the ranks and placements, as cells of a barrier."""
+    """A campaign under way. `probes`: the ranks and placements, as cells of a collective whose first
+    launch tells the hosts."""
 
     campaign: Campaign
     launcher: Launcher
@@ -92,8 +94,7 @@ class Measuring:
         self._said: set[str] = set()
         for probe in self.probes:
             if not self._hosts(probe) and not self._time_is_up():
-                names = tuple(self.algorithms.get("barrier", {"auto": ()}))
-                self._launch(Request(probe, (0,), names))
+                self._launch(self._first(probe))
         while not self._time_is_up():
             cells, beliefs = self._beliefs()
             open_cells = [cell for cell in cells if cell not in self._broken]
@@ -118,6 +119,16 @@ class Measuring:
             raise Failure(f"{text}, expected a longer --budget", WRONG)
         return "the budget is spent"
 
+    def _first(self, probe: Cell) -> Request:
+        """Before predictions, which need the hosts."""
+        names = tuple(self.algorithms[probe.collective])
+        if probe.collective not in NO_SIZES:
+            names = tuple(name for name in AUTOS if name in names)
+        return Request(probe, (min(self._sizes(probe.collective)),), names)
+
+    def _sizes(self, collective: str) -> Sequence[int]:
+        return (0,) if collective in NO_SIZES else self.sizes
+
     def _time_is_up(self) -> bool:
         past = [each.seconds for each in self.campaign.launched[-10:] if each.is_whole]
         expected = HURRY * statistics.mean(past) if past else 0
@@ -129,7 +140,8 @@ class Measuring:
     def _launch(self, request: Request) -> None:
         cell = request.cell
         sizes = " ".join(map(size_text, request.sizes)) if any(request.sizes) else ""
-        what = ", ".join(label(request, n) for n in request.algorithms if n not in AUTOS)
+        names = [n for n in request.algorithms if n not in AUTOS] or request.algorithms
+        what = ", ".join(label(request, n) for n in names)
         text = f"{max(self._left(), 0):.0f} s left: {cell.collective} {sizes}".rstrip()
         self.say(f"{text}, {cell.ranks} ranks by {cell.placement}: {what}")
         campaign = self.campaign
@@ -163,7 +175,7 @@ class Measuring:
             for collective in self.algorithms if found else ():
                 hosts[Cell(collective, probe.ranks, ppn, probe.placement)] = found
         cells = sorted(hosts)
-        sizes = {c: ((0,) if c == "barrier" else self.sizes) for c in self.algorithms}
+        sizes = {c: self._sizes(c) for c in self.algorithms}
         times = medians(self.campaign)
         beliefs = Beliefs(
             self._predict,

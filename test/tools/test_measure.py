@@ -415,6 +415,37 @@ def test_measure_tells_of_contradictions(tmp_path: Path, monkeypatch: Any) -> No
     assert told in page.make(done, {}, tuning, changes, [])
 
 
+@pytest.mark.parametrize(
+    ("collective", "sizes", "says"),
+    [
+        ("allgather", (64,), "allgather 64, 8 ranks by block: auto, topo_auto"),
+        ("barrier", (0,), "barrier, 8 ranks by block: ring, brucks"),
+    ],
+)
+def test_the_first_launch_is_of_what_was_asked_for(
+    tmp_path: Path, monkeypatch: Any, collective: str, sizes: tuple[int, ...], says: str
+) -> None:
+    """It tells on which hosts ranks are, without which nothing is predicted."""
+    done = campaign_of(tmp_path)
+    asked: list[Request] = []
+
+    def run(self: Any, launcher: Any, request: Request, setting: Any, timeout: float) -> None:
+        asked.append(request)
+        done.launched.append(launched(request.cell, SLOW))
+        under_way.budget = 0
+
+    monkeypatch.setattr(campaign.Campaign, "run", run)
+    launcher: Any = None
+    algorithms: measuring.Catalog = {collective: dict.fromkeys(SLOW, ())}
+    probes, said = [Cell(collective, 8, 1, "block")], list[str]()
+    under_way = measuring.Measuring(
+        done, launcher, algorithms, [1024, 64], probes, 1e3, said.append
+    )
+    under_way.run()
+    assert [(r.cell, r.sizes) for r in asked] == [(probes[0], sizes)]
+    assert said[0].endswith(f" s left: {says}")
+
+
 # -- what is kept --
 
 ABOUT = {"type": "launch", "collective": "bcast", "ranks": 2, "ppn": 1, "placement": "x"}
@@ -594,7 +625,7 @@ def test_tables_fit_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert "".join(map(str.strip, lines)).count("x") == 90
 
 
-def test_misuse(tool: Any) -> None:
+def test_misuse(tool: Any, monkeypatch: Any) -> None:
     command = ["measure", "site.json", "-o", "out"]
     one_line(tool(*command), "expected one of --launch, --vcluster and --cluster")
     launch = [*command, "--launch", "mpiexec"]
@@ -604,6 +635,8 @@ def test_misuse(tool: Any) -> None:
     one_line(tool(*launch, "--ppn", "4"), "the launcher places the ranks; give --ranks")
     one_line(tool("report", "nothing", "-o", "r.html"), "nothing/campaign.json")
     one_line(tool("report", "nothing", "-o", "r.txt"), "must end in .html")
+    monkeypatch.setattr(measuring, "catalog", lambda *_: {})  # that of another library
+    one_line(tool(*launch, "--collective", "bcast"), "expected one of which there is a choice")
 
 
 def test_measure_resume_report_compare(tool: Any, mpiexec: Path, tmp_path: Path) -> None:
@@ -683,6 +716,8 @@ def test_interrupted_and_gone_on_with(tool: Any, mpiexec: Path, tmp_path: Path) 
     assert "interrupted; 2 launches are kept in out: say the same" in done.stderr.splitlines()[-1]
     (first, second) = sorted((tmp_path / "out/launches").iterdir())
     content = first.read_text()
+    assert "s left: bcast 8, 2 ranks by launched: auto, topo_auto\n" in done.stderr
+    assert '"collective": "barrier"' not in content
     assert '"type": "cell"' in content and '"type": "cell"' not in second.read_text()
     (tmp_path / "first").unlink()
     launcher.write_text(f"#!/bin/sh\nexec {mpiexec} $*\n")
