@@ -14,7 +14,7 @@ import click
 from topo_common import files, schema
 from topo_common.files import Failure, InputError
 from topo_common.start import INTERRUPTED
-from topo_common.text import short
+from topo_common.text import counted, short
 
 Record = dict[str, Any]
 Result = dict[str, Any]
@@ -100,7 +100,7 @@ class Outputs:
                 self.errors[path] = str(error)
             else:
                 self.errors.pop(path, None)
-                self.holds[path] = f"{num} record{'' if num == 1 else 's'}{missing}"
+                self.holds[path] = counted(num, "record") + missing
 
     def summary(self) -> str:
         """What is there, in words."""

@@ -50,6 +50,12 @@ def size_text(size: int) -> str:
     return str(size)
 
 
+def counted(number: int, what: str) -> str:
+    """1 launch, 2 launches"""
+    plural = "es" if what.endswith(("ch", "s")) else "s"
+    return f"{number} {what}{'' if number == 1 else plural}"
+
+
 def hint(name: str, known: Iterable[str]) -> str:
     """'; did you mean "X"?' where `known` has something near, else nothing."""
     near = difflib.get_close_matches(name, list(known), 1)

@@ -23,7 +23,7 @@ from topo_bench_py.sites import Site as Launcher
 from topo_bench_py.sites import split_words
 from topo_common import files
 from topo_common.files import WRONG, Failure, InputError
-from topo_common.text import short
+from topo_common.text import counted, short
 
 from topo_tune import grammar
 from topo_tune.exceptions import Timing, Timings
@@ -129,7 +129,8 @@ class Campaign:
         """What there is after an error, in words."""
         if not self.has_times:
             return f"{self.folder} has no measurement"
-        text = f"{len(self.launched)} launches are kept in {self.folder}"
+        many = len(self.launched)
+        text = f"{counted(many, 'launch')} {'is' if many == 1 else 'are'} kept in {self.folder}"
         can_go_on = not isinstance(error, Failure) or error.status != WRONG
         return f"{text}: say the same again to go on" if can_go_on else text
 

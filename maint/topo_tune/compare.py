@@ -17,7 +17,7 @@ from topo_bench_py.show import ms, new_table
 from topo_bench_py.sites import Site as Launcher
 from topo_bench_py.stats import bootstrap_ratios, interval
 from topo_common.files import Failure
-from topo_common.text import size_text
+from topo_common.text import counted, size_text
 
 from topo_tune.campaign import MAX_BROKEN, Campaign, Launched
 from topo_tune.sampling import Cell, Request
@@ -192,7 +192,8 @@ def summary(found: Sequence[Pair]) -> str:
     count = {word: sum(p.verdict == word for p in found) for word in ("win", "loss", "undecided")}
     bad = sum(p.low > LOSS for p in found)
     return (
-        f"{len(found)} points: {count['win']} wins, {count['loss']} losses ({bad} of more than"
+        f"{counted(len(found), 'point')}: {counted(count['win'], 'win')},"
+        f" {counted(count['loss'], 'loss')} ({bad} of more than"
         f" {100 * (LOSS - 1):.0f} % beyond noise), {count['undecided']} undecided;"
         f" tuned takes {mean:.2f} of the time (geometric mean)"
     )

@@ -4,7 +4,7 @@
 import itertools
 from typing import Any
 
-from topo_common.text import folded, one_line, size_text
+from topo_common.text import counted, folded, one_line, size_text
 
 from topo_tune.grammar import Call, Selection, algorithm, quoted, strip
 
@@ -67,11 +67,11 @@ def to_json(calls: dict[int, Call], results: dict[int, Selection]) -> dict[str, 
 def about(call: Call, sizes: list[int], knows_racks: bool = True) -> str:
     """A line that describes a call, and the sizes that are asked for."""
     parts = [call.collective + (" between groups" if call.comm_type == "inter" else "")]
-    parts.append(_count(call.ranks, "rank"))
+    parts.append(counted(call.ranks, "rank"))
     if call.hosts and call.comm_type == "intra":
-        parts.append(_count(call.hosts, "host"))
+        parts.append(counted(call.hosts, "host"))
         if knows_racks:
-            parts.append(_count(call.racks, "rack"))
+            parts.append(counted(call.racks, "rack"))
         parts.append(
             f"up to {call.ppn} a host" if call.ranks % call.hosts else f"{call.ppn} a host"
         )
@@ -79,10 +79,6 @@ def about(call: Call, sizes: list[int], knows_racks: bool = True) -> str:
         ends = dict.fromkeys((size_text(sizes[0]), size_text(sizes[-1])))
         parts.append(" to ".join(ends) + " bytes")
     return ", ".join(parts)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _steps(result: Selection) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 from topo_common import files
 from topo_common.files import WRONG, Failure, InputError
-from topo_common.text import folded
+from topo_common.text import counted, folded
 
 from topo_tune.fit_command import PROGRAM
 
@@ -170,7 +170,7 @@ def measure(
         found = finish(campaign)
         for line in learnt(campaign, found):
             click.echo(line)
-        say(f"{why}; {output}/tuning.json: {len(found)} exceptions")
+        say(f"{why}; {output}/tuning.json: {counted(len(found), 'exception')}")
 
 
 def numbers(text: str, option: str) -> list[int]:

@@ -15,7 +15,7 @@ from topo_bench_py.sites import Site as Launcher
 from topo_bench_py.sites import run_program
 from topo_common import files
 from topo_common.files import WRONG, Failure
-from topo_common.text import size_text
+from topo_common.text import counted, size_text
 
 from topo_tune import constants, exceptions, grammar
 from topo_tune.campaign import MAX_BROKEN, Campaign, Launched, label, timings
@@ -238,10 +238,11 @@ def learnt(campaign: Campaign, found: Sequence[Choice]) -> Iterator[str]:
     known = exceptions.sure(timings(campaign.launched))
     whole = sum(each.is_whole for each in campaign.launched)
     points = sum(map(len, known.values()))
-    yield f"{whole} launches in {campaign.seconds:.0f} s, {points} times of algorithms at {len(known)} points"
+    times = f"{counted(points, 'time')} of algorithms at {counted(len(known), 'point')}"
+    yield f"{counted(whole, 'launch')} in {campaign.seconds:.0f} s, {times}"
     broken = len(campaign.launched) - whole
     if broken:
-        yield f"{broken} launches did not come to their end"
+        yield f"{counted(broken, 'launch')} did not come to {'its' if broken == 1 else 'their'} end"
     yield from exceptions.contradictions(timings(campaign.launched))
     predict = predictions(campaign.site, campaign.version)
     hosts = {each.cell: each.hosts for each in campaign.launched if each.hosts}

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from topo_bench_py.report import PAGE, table_html
 from topo_bench_py.tables import Table
-from topo_common.text import size_text
+from topo_common.text import counted, size_text
 
 from topo_tune import draw, exceptions, grammar
 from topo_tune.campaign import Campaign, timings
@@ -228,6 +228,13 @@ def _round(number: float | None) -> float | None:
     return None if number is None else round(number, 3)
 
 
+def _fact(value: Any) -> str:
+    """Placements have words of the launcher, where it has any."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} ({words})" if words else str(key) for key, words in value.items())
+    return str(value)
+
+
 def make(
     campaign: Campaign,
     about: Mapping[str, Any],
@@ -256,7 +263,7 @@ def make(
     if gains:
         gain = statistics.geometric_mean(gains)
         lines.append(f"Gain over the default where measured: {gain:.2f} (geometric mean).")
-    lines.append(f"{len(changes)} exceptions to topo_auto.")
+    lines.append(f"{counted(len(changes), 'exception')} to topo_auto.")
     lines += exceptions.contradictions(known)
     if pairs:
         new = [p for p in pairs if (p.cell, p.size) not in known]
@@ -267,7 +274,7 @@ def make(
     style = (PAGE / "page.css").read_text("utf-8") + STYLE
     title = "Tuning of collectives"
     facts = "".join(
-        f"<tr><th>{html.escape(key)}</th><td>{html.escape(str(value))}</td></tr>"
+        f"<tr><th>{html.escape(key)}</th><td>{html.escape(_fact(value))}</td></tr>"
         for key, value in about.items()
     )
     return (

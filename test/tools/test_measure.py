@@ -18,7 +18,7 @@ REPO = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPO / "bench"), str(REPO / "maint")]
 
 from topo_bench_py.show import stdout_console
-from topo_common.files import InputError
+from topo_common.files import WRONG, Failure, InputError
 from topo_tune import (
     campaign,
     cli,
@@ -320,7 +320,29 @@ def test_the_report_tells_which_points_were_not_used(tmp_path: Path) -> None:
         "At points that were not measured for the tuning file, but for 1 that have no sizes."
         in text
     )
-    assert "Not used for tuning: 1 points: 1 wins" in text
+    assert "Not used for tuning: 1 point: 1 win, 0 losses" in text
+
+
+def test_words_for_one_and_for_several(tmp_path: Path) -> None:
+    one = campaign_of(tmp_path, launched(CELLS[0], {"ring": 1.0}, cut=True))
+    (_, broken, *_) = measuring.learnt(one, [])
+    assert broken == "1 launch did not come to its end"
+    assert (
+        one.kept(KeyboardInterrupt())
+        == f"1 launch is kept in {tmp_path}: say the same again to go on"
+    )
+    assert one.kept(Failure("wrong site", WRONG)) == f"1 launch is kept in {tmp_path}"
+    two = campaign_of(tmp_path, *one.launched * 2, launched(CELLS[0], {"ring": 1.0}))
+    (whole, broken, *_) = measuring.learnt(two, [])
+    assert whole == "1 launch in 3 s, 1 time of algorithms at 1 point"
+    assert broken == "2 launches did not come to their end"
+
+
+def test_the_report_tells_placements_in_words(tmp_path: Path) -> None:
+    done = campaign_of(tmp_path, launched(CELLS[0], SLOW))
+    about = {"placements": {"random:1": "", "core": "-bind-to core"}, "seed": 1}
+    text = page.make(done, about, *measuring.outcome(done), [])
+    assert "<td>random:1, core (-bind-to core)</td>" in text and "<td>1</td>" in text
 
 
 def test_the_report_has_a_picture_of_the_site(tmp_path: Path) -> None:
@@ -591,7 +613,7 @@ def test_wins_and_losses() -> None:
     assert (win.verdict, loss.verdict) == ("win", "loss")
     assert win.ratio == pytest.approx(1 / 3, rel=0.02) and win.low <= win.ratio <= win.high
     said = compare.summary([win, loss])
-    assert "1 wins, 1 losses (1 of more than 5 % beyond noise), 0 undecided" in said
+    assert "2 points: 1 win, 1 loss (1 of more than 5 % beyond noise), 0 undecided" in said
 
 
 # -- the commands --
@@ -685,7 +707,7 @@ def test_measure_resume_report_compare(tool: Any, mpiexec: Path, tmp_path: Path)
     # what the page and the comparison make of it
     done = tool("compare", "out", *launch, "--budget", "15s")
     assert done.returncode == 0, done.stderr
-    assert re.search(r"\d+ points: \d+ wins, \d+ losses", done.stdout)
+    assert re.search(r"\d+ points?: \d+ wins?, \d+ loss", done.stdout)
     assert "launched was used for tuning, too" in done.stderr
     other = ["compare", "out", *launch, "--placement", "other=", "--budget", "3s"]
     one_line(tool(*other), "found measurements with placements", "another folder: -o")
