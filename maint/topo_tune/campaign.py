@@ -216,22 +216,20 @@ def identify(folder: Path, ours: dict[str, Any]) -> None:
     measured nothing are taken away."""
     path = folder / "campaign.json"
     launches = sorted((folder / "launches").iterdir())
-    if not path.exists():
-        if launches:
-            raise InputError(folder, "found launches without a campaign.json")
-        files.write(path, files.dump_json(ours))
-        return
-    theirs = read_campaign(folder)
-    other = [key for key in [*ours, *theirs] if ours.get(key) != theirs.get(key)]
-    if not other:
-        return
-    if any(line["type"] == "cell" for of in launches for line in printed.read(files.read_text(of))):
-        key = other[0]
-        there, here = (short(table.get(key), 60) for table in (theirs, ours))
-        text = f"found measurements with {key} {there}, expected {here}; another folder: -o"
-        raise InputError(path, text)
-    for launch_file in launches:
-        launch_file.unlink()
+    if path.exists():
+        theirs = read_campaign(folder)
+        other = next((key for key in [*ours, *theirs] if ours.get(key) != theirs.get(key)), None)
+        if other is None:
+            return
+        lines = (line for of in launches for line in printed.read(files.read_text(of)))
+        if any(line["type"] == "cell" for line in lines):
+            there, here = (short(table.get(other), 60) for table in (theirs, ours))
+            text = f"found measurements with {other} {there}, expected {here}; another folder: -o"
+            raise InputError(path, text)
+        for launch_file in launches:
+            launch_file.unlink()
+    elif launches:
+        raise InputError(folder, "found launches without a campaign.json")
     files.write(path, files.dump_json(ours))
 
 

@@ -520,11 +520,16 @@ static int top_of_lanes(const case_t * c)
 
 /* How often a unit may leave a group of a level for others: in each larger group once to each of these,
  * or in each round to its part */
-static int most_exits_of_lanes(const case_t * c, int level)
+static int most_exits_of_lanes(const case_t * c, int level, int top)
 {
     const MPII_Topo_order_t *order = order_of_lanes(c);
     int num = 0;
 
+    if (order == c->order) {    /* by the placement */
+        for (num = c->num_groups[top] - 1; ++level <= top;)
+            num += most_members(c, level) - 1;
+        return num;
+    }
     for (int tier = 2; tier <= order->num_tiers; tier++)
         if (order->tier_num[tier - 1] <= c->num_groups[level])
             num += order->tier_most[tier] - 1;
@@ -556,7 +561,7 @@ static void claim_lanes(const case_t * c, const traffic_t * t)
 
     for (int level = RACKS; level <= top; level++) {
         groups_t g = groups_of(c, t, level);
-        claim_units_of_lanes(c, &g, most_exits_of_lanes(c, level));
+        claim_units_of_lanes(c, &g, most_exits_of_lanes(c, level, top));
         /* the highest groups hand what they have to all others; where groups are equal, so it is, in
          * all, with those below */
         bool hands_all = level == top && order_of_lanes(c) == c->order;
