@@ -152,13 +152,10 @@ unless measured. Bytes: in total, but of a block for alltoall and alltoallv
 allreduce. Blocks: what one rank contributes, or sends to each, or that buffer,
 on the busiest link. builtin: MPICH's own choice stays.
 
-Of short bcasts and reductions, and of barriers, only latencies are predicted: a
-rule needs a larger gain, and where many ranks share hosts, messages count as
-much. Operations that are not commutative stay with MPICH.
+Operations that are not commutative stay with MPICH.
 
 random alone: what might be gained if ranks were placed at random always. A rule
-has to serve random and cyclic placements alike: so gather and scatter of short
-blocks, 1 or 4 KiB, stay with MPICH, though rack_leader gains at random.
+has to serve random, block and cyclic placements alike.
 """
 
 

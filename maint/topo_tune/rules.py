@@ -67,8 +67,7 @@ SIZE = {
 }
 
 # Ranks a host and sizes that are evaluated; boundaries of rules lie between them.
-PPN = (1, 4, 16)
-ALLTOALL_PPN = (1, 2, 4, 16)
+PPN = (1, 2, 4, 16)
 TOTALS = tuple(2**k for k in range(6, 28))
 BUFFERS = tuple(2**k for k in range(3, 25))  # of VECTORS
 TYPE_SIZE = 8  # of their elements, where MPICH's choice counts these
@@ -83,21 +82,6 @@ MIN_GAIN = 0.05
 CAUTIOUS_GAIN = 0.25  # ... or this, where the racks are in doubt
 LOW_CONFIDENCE = 0.5
 MAX_LOSS = 0.05  # and lose no more than this in any placement
-# Shortest block (bytes) for which a prediction alone may choose another algorithm: for shorter ones the
-# processors, which the model does not know, take as long as the links.
-MIN_BLOCK = {"gather": 8192, "scatter": 8192}
-# Likewise, of all ranks of a host together
-MIN_HOST_BLOCK = {"allgather": 2048, "allgatherv": 2048}
-# But up to this block (bytes), from so many ranks on, it is enough to count messages: rack_leader sends
-# none inside a host
-FEW_MESSAGES_BLOCK = 256
-FEW_MESSAGES_RANKS = 32
-# Vectors of so many bytes in all are short: latencies are all that is predicted of them. From
-# FEW_MESSAGES_RANKS on, messages count as much.
-SHORT_BYTES = 1024
-CROWDED_GAIN = 0.12  # that both together have to show;
-CROWDED_LOSS = 1.35  # and latencies no more: several messages of a rank overlap more than predicted
-WITH_SHORT = (*VECTORS, *REDUCE_SCATTERS, "barrier")
 KEEP = 0.05  # a rule reaches on to the next size while another algorithm would save no more
 MERGE = 0.10  # communicators share rules while none of them loses more by that
 
@@ -124,16 +108,14 @@ class Times:
         self.racks = racks
         self.condition = SIZE.get(collective, "total_msg_size")
         self.is_total = self.condition == "total_msg_size"
-        self.ppn = ALLTOALL_PPN if collective in ALLTOALLS else PPN
+        self.is_for_all = not self.condition and collective != "barrier"  # a rule, all sizes
         self.builtin = functools.cache(self._find_builtin)
         self._row = functools.cache(self._find_row)
-        # those of bcast and reduce: as many bytes over an uplink as topo_chain, in more messages
-        unfit = ("rack_lanes",) if collective in ("bcast", "reduce") else ()
         # what a prediction may choose
         self.ours = {
             name
             for name in placed.predictor.candidates(collective)
-            if name not in unfit and grammar.is_ours(collective, name, version)
+            if grammar.is_ours(collective, name, version)
         }
         # whose times are predicted, beside that of MPICH's own choice
         self.candidates = self.ours | {
@@ -155,9 +137,6 @@ class Times:
     def block(self, ranks: int, size: float) -> float:
         """Bytes of a block, where `size` is what the condition on the size asks for."""
         return size / ranks if self.is_total else size
-
-    def _is_few_messages(self, hosts: int, ppn: int, block: float) -> bool:
-        return ppn > 1 and hosts * ppn >= FEW_MESSAGES_RANKS and block <= FEW_MESSAGES_BLOCK
 
     def is_too_long(self, size: int) -> bool:
         """Whether planned leaves all calls of a size to MPICH, for nothing."""
@@ -192,12 +171,6 @@ class Times:
             self.collective, hosts * ppn, hosts=hosts, version=self.version, **about
         )
         return grammar.walk(builtin_tree(self.collective, self.version), call).short
-
-    def messages(self, algorithm: str, hosts: int, ppn: int, kind: str) -> float:
-        """Of all ranks, in a short call"""
-        key = self.collective, algorithm, hosts, ppn, kind
-        loads = self.placed.loads(key, SHORT_BYTES)
-        return loads.messages if loads else math.nan
 
     def at(
         self, hosts: int, ppn: int, size: int, names: Iterable[str] | None = None
@@ -257,10 +230,9 @@ class Times:
         """{algorithm: time over that of the built-in selection, geometric mean over placements and
         `sizes`} of those that may be chosen; "builtin" is 1.
 
-        Left out: what loses more than MAX_LOSS in a placement at a size. Without measurements also
-        MPICH's own algorithms and BASELINES, and any where all ranks are equally far apart, because a site
-        file tells nothing about them that MPICH's authors did not know, and a topo_* one that gains
-        nothing over the same algorithm without the renumbering, where that takes so many ranks."""
+        Left out: what loses more than MAX_LOSS in a placement at a size. Without measurements also what
+        topo_auto would not take, MPICH's own algorithms and BASELINES, and a topo_* one that gains nothing
+        over the same algorithm without the renumbering, where that takes so many ranks."""
         scores: list[dict[str, float]] = []
         names: Set[str] = {"builtin"}
         for size in sizes:
@@ -280,31 +252,13 @@ class Times:
     def _make_scores(self, hosts: int, ppn: int, size: int) -> dict[str, float]:
         by_kind = self._measured_at(hosts, ppn, size)
         is_measured = bool(by_kind)
-        is_short = not is_measured and self.collective in WITH_SHORT and size <= SHORT_BYTES
-        is_crowded = is_short and ppn > 1 and hosts * ppn >= FEW_MESSAGES_RANKS
-        stock = self.builtin(hosts, ppn, size)
         is_gain = self.placed.predictor.is_gain
 
         def ratio(name: str, base: str, kind: str) -> float:
-            result = by_kind[kind][name] / by_kind[kind][base]
-            if not is_crowded:
-                return result
-            new, old = (
-                self.messages(stock if a == "builtin" else a, hosts, ppn, kind)
-                for a in (name, base)
-            )
-            return 0.5 * (result + new / old)
+            return by_kind[kind][name] / by_kind[kind][base]
 
         def mean(name: str, base: str = "builtin") -> float:
             return statistics.geometric_mean([ratio(name, base, kind) for kind in kinds])
-
-        def loses(name: str, kind: str) -> bool:
-            times = by_kind[kind]
-            return (
-                name not in times
-                or ratio(name, "builtin", kind) > 1 + MAX_LOSS
-                or (is_crowded and times[name] / times["builtin"] > CROWDED_LOSS)
-            )
 
         kinds = [*by_kind] if is_measured else self._kinds(hosts)
         names = {a for times in by_kind.values() for a in times} if is_measured else self.candidates
@@ -314,7 +268,8 @@ class Times:
             if not is_measured and names:
                 by_kind[kind] = self._predicted_at(hosts, ppn, size, kind, names)
             if by_kind.get(kind):
-                names = {name for name in names if not loses(name, kind)}
+                names &= by_kind[kind].keys()
+                names = {a for a in names if ratio(a, "builtin", kind) <= 1 + MAX_LOSS}
         kinds = [kind for kind in kinds if by_kind.get(kind)]
         if not kinds:
             return {"builtin": 1.0}
@@ -330,41 +285,23 @@ class Times:
             if twin and is_known and mean(name, twin) > 1 - MIN_GAIN:
                 continue
             share = mean(name)
-            gains = share < 1 - CROWDED_GAIN if is_crowded else is_gain(share * stock_us, stock_us)
-            # planned saves processor time, too, which is not predicted
-            if not is_measured and name != "planned" and not gains:
-                continue
-            block = self.block(hosts * ppn, size)
-            if not is_measured and block < MIN_BLOCK.get(self.collective, 0):
-                # half of the time of so short a call, as measured, is that of its messages
-                scores[name] = 0.5 + 0.5 * (hosts - 1) / (hosts * ppn - 1)
-            else:
+            # of a rule for several sizes, all of them together have to gain
+            if is_measured or self.is_for_all or is_gain(share * stock_us, stock_us):
                 scores[name] = share
         return scores
 
     def _may_choose(self, name: str, hosts: int, ppn: int, size: int, is_measured: bool) -> bool:
         """Whether an algorithm may be chosen if it is fast."""
-        row, block = self._row(name), self.block(hosts * ppn, size)
-        if row is None or not self._takes(name, hosts * ppn):
+        if self._row(name) is None or not self._takes(name, hosts * ppn):
             return False
         if name == "planned" and (ppn == 1 or self.is_too_long(size)):
             return False
         if is_measured:
             return True
-        # all are equally far apart
-        if self.racks == ONE and ppn == 1:
+        # all are equally far apart, and how far is not known
+        if self.racks == ONE and ppn == 1 and self.placed.predictor.notes:
             return False
-        if name not in self.ours:
-            return False
-        if name == "rack_lanes":
-            # as many bytes on each link as topo_ring, and more messages
-            if self.collective == "allgather" and ppn == 1:
-                return False
-            if block * ppn < MIN_HOST_BLOCK.get(self.collective, 0):
-                return False
-        if block < MIN_BLOCK.get(self.collective, 0):
-            return name == "rack_leader" and self._is_few_messages(hosts, ppn, block)
-        return True
+        return name in self.ours
 
     def _takes(self, name: str, ranks: int) -> bool:
         """Whether the algorithm can run with so many ranks."""
@@ -434,9 +371,9 @@ def decide(times: "Times", min_gain: float = MIN_GAIN) -> list[Decision]:
     algorithm for other numbers."""
     decisions = []
     has_pow2 = _splits_pow2(builtin_tree(times.collective, times.version))
-    for ppn in sorted({*times.ppn, *(ppn for _, ppn in times.measured)}):
+    for ppn in sorted({*PPN, *(ppn for _, ppn in times.measured)}):
         most = min(times.num_hosts, max(MAX_RANKS // ppn, 2))
-        hosts = {h for h in (3, 6, *(2**k for k in range(1, 14))) if h <= most}
+        hosts = {h for k in range(1, 14) for h in (2**k, 3 * 2 ** (k - 1)) if h <= most}
         hosts |= {most, *(h for h, p in times.measured if p == ppn)}
         for pow2 in (True, False) if has_pow2 else (None,):
             of_kind = sorted(
@@ -528,8 +465,6 @@ def _why_not(times: Times, hosts: int, ppn: int, sizes: list[int]) -> str:
     text = f"random alone: {name} {gain:.2f} ({size_text(size)})"
     if loss > 1 + MAX_LOSS:
         return f"{text}, but {kind}: {loss:.2f}"
-    if times.block(hosts * ppn, size) < MIN_BLOCK.get(times.collective, 0):
-        return f"{text}; cyclic may lose, blocks are short"
     return ""
 
 
