@@ -58,7 +58,9 @@ class Plan:
     cold: bool = False
     overlap: int | None = None  # calls of MPI_Test in the computation
 
-    def arguments(self, seed: int, links: Links | None = None) -> list[str]:
+    def arguments(
+        self, seed: int, links: Links | None = None, setting: Setting | None = None
+    ) -> list[str]:
         """The command line of topo-bench-mpi."""
         racks: dict[Any, list[str]] = {}
         if self.background and links:
@@ -77,8 +79,19 @@ class Plan:
             "-R": ":".join(",".join(hosts) for hosts in racks.values()) or None,
         }
         return [
-            *("-c", self.collective, "-a", self.algorithms, "-n", str(self.repetitions)),
-            *("-m", str(least), "-t", str(self.seconds), "-w", str(self.warmup), "-S", str(seed)),
+            *("-c", self.collective, "-a", (setting and setting.algorithms) or self.algorithms),
+            *(
+                "-n",
+                str(self.repetitions),
+                "-m",
+                str(least),
+                "-t",
+                str(self.seconds),
+                "-w",
+                str(self.warmup),
+                "-S",
+                str(seed),
+            ),
             *(["-i"] if self.in_place else []),
             *(["-C"] if self.cold else []),
             *(
@@ -101,10 +114,11 @@ def series_name(setting: str, algorithm: str, settings: tuple[Setting, ...]) -> 
 
 def dry_run(plan: Plan, bench: Bench) -> Line:
     """Lets topo-bench-mpi itself check the options and names, before a cluster is raised."""
+    names = []
     for setting in plan.settings:
         bench.check(setting)
         out: list[str] = []
-        command = [bench.program, "--dry-run", *plan.arguments(plan.seed)]
+        command = [bench.program, "--dry-run", *plan.arguments(plan.seed, setting=setting)]
         status, err = run_program(command, 60, out.append, bench.with_setting(setting))
         if status:
             said = complaint(status, err)
@@ -117,9 +131,7 @@ def dry_run(plan: Plan, bench: Bench) -> Line:
             loaded = start["library_path"]
             text = f"--library {setting.name}: {bench.program} loads {loaded} all the same"
             raise Failure(text, WRONG)
-    names = [
-        series_name(s.name, a, plan.settings) for s in plan.settings for a in start["algorithms"]
-    ]
+        names += [series_name(setting.name, a, plan.settings) for a in start["algorithms"]]
     if plan.baseline is not None and plan.baseline not in names:
         raise click.UsageError(f"--baseline: '{plan.baseline}' is none of: {', '.join(names)}")
     return start
@@ -280,7 +292,7 @@ class Measurement:
         progress.remove_task(task)
 
     def _launch(self, site: Site, setting: Setting, r: int, on_cell: Callable[[], None]) -> None:
-        arguments = self.plan.arguments(self.plan.seed + r, site.links)
+        arguments = self.plan.arguments(self.plan.seed + r, site.links, setting)
         command = [*site.prefix(self._placement, self.plan.ppn), self.bench.program, *arguments]
 
         def on_line(line: Line) -> None:

@@ -27,6 +27,7 @@ class Setting:
     name: str
     environment: dict[str, str] = field(default_factory=dict)
     library: str | None = None  # folder of its libmpi.so
+    algorithms: str | None = None  # in the place of the plan's
 
 
 def library_folder(name: str, path: str) -> str:

@@ -115,12 +115,18 @@ def case_plan(
     (base_setting, _, base), (setting, _, algorithm) = (
         case[side].rpartition("/") for side in ("baseline", "candidate")
     )
+    # no launch runs what is not compared there: it may leave something behind that changes others
+    of: dict[str, list[str]] = {}
+    for name, what in ((base_setting, base), (setting, algorithm)):
+        of.setdefault(name, []).append(what)
     settings = tuple(
-        suite_setting(suite, name, definitions) if name else Setting("default")
-        for name in dict.fromkeys([base_setting, setting])
+        replace(
+            suite_setting(suite, name, definitions) if name else Setting("default"),
+            algorithms=",".join(dict.fromkeys(names)),
+        )
+        for name, names in of.items()
     )
     plan = Plan(
-        algorithms=",".join(dict.fromkeys([base, algorithm])),
         settings=settings,
         seed=seed,
         sizes=case["sizes"],
