@@ -354,14 +354,14 @@ static void claim_foreign_blocks_once(const case_t * c, const groups_t * g,
 }
 
 /* Each unit into each group but that of the root, or (is_up) out of it: exactly once. Where
- * is_stream, no more than once the other way. */
-static void claim_rooted(const case_t * c, groups_t g, bool is_up, bool is_stream)
+ * most times at most, the other way. */
+static void claim_rooted(const case_t * c, groups_t g, bool is_up, int most)
 {
     for (int group = 0; group < g.num; group++) {
         for (int u = 0; u < c->num_units; u++) {
             int has = g.has[group * c->num_units + u], gave = g.gave[group * c->num_units + u];
             CHECK((is_up ? gave : has) == (group != g.of_rank[c->root]) &&
-                  (!is_stream || (is_up ? has : gave) <= 1),
+                  (is_up ? has : gave) <= most,
                   "unit %d comes into group %d %d times, and leaves it %d times", u, group, has,
                   gave);
         }
@@ -431,8 +431,9 @@ static void setup_tree(any_gen_t * g, const case_t * c, int rank)
 static void claim_tree(const case_t * c, const traffic_t * t)
 {
     int shape = c->family->arg[0], directions = c->family->arg[1];
-    bool is_stream = shape == MPII_TOPO_SHAPE__CHAIN, is_up = directions == MPII_TOPO_TREE_UP;
-    int depth = 0, num_children = 0;
+    bool is_chain = shape == MPII_TOPO_SHAPE__CHAIN, are_chains = shape == MPII_TOPO_SHAPE__CHAINS;
+    bool is_up = directions == MPII_TOPO_TREE_UP;
+    int depth = 0, num_children = 0, num_links = c->order->max_ppn > 1;
 
     for (int rank = 0; rank < c->p; rank++) {
         MPII_Topo_branch_t branch = {.parent = rank };
@@ -445,11 +446,17 @@ static void claim_tree(const case_t * c, const traffic_t * t)
     }
     claim_length(t, 0, (depth + c->units - 1) * num_children *
                  (directions == (MPII_TOPO_TREE_UP | MPII_TOPO_TREE_DOWN) ? 2 : 1));
-    if ((shape != MPII_TOPO_SHAPE__CHAIN && shape != MPII_TOPO_SHAPE__LEADERS) ||
+    for (int level = 2; are_chains && level <= c->order->num_levels + 1; level++)
+        num_links += c->order->most[level] - 1;
+    if (is_chain)
+        num_links += c->order->num_hosts - 1;
+    CHECK((!is_chain && !are_chains) || depth <= num_links, "%d links, not %d", depth, num_links);
+    if ((!is_chain && !are_chains && shape != MPII_TOPO_SHAPE__LEADERS) ||
         directions == (MPII_TOPO_TREE_UP | MPII_TOPO_TREE_DOWN))
         return;
     for (int level = HOSTS; level <= c->num_levels; level++)
-        claim_rooted(c, groups_of(c, t, level), is_up, is_stream);
+        claim_rooted(c, groups_of(c, t, level), is_up,
+                     is_chain ? 1 : are_chains ? c->num_levels + 1 - level : INT_MAX);
 }
 
 /* -- topo_gen_lanes.c -- */
@@ -599,7 +606,7 @@ static void claim_lanes(const case_t * c, const traffic_t * t)
 static void claim_rooted_lanes(const case_t * c, const traffic_t * t)
 {
     for (int level = RACKS; level <= c->num_levels; level++)
-        claim_rooted(c, groups_of(c, t, level), c->family->arg[0] == MPII_TOPO_LANES__REDUCE, true);
+        claim_rooted(c, groups_of(c, t, level), c->family->arg[0] == MPII_TOPO_LANES__REDUCE, 1);
 }
 
 /* -- topo_gen_doubling.c, topo_gen_halving.c -- */
@@ -877,6 +884,7 @@ static const family_t families[] = {
     {"allgather.ring", &allgather, prepare_blocks_of_ranks, setup_ring, claim_ring, {0}, true},
     TREE("linear", MPII_TOPO_SHAPE__LINEAR),
     TREE("chain", MPII_TOPO_SHAPE__CHAIN),
+    TREE("chains", MPII_TOPO_SHAPE__CHAINS),
     TREE("binary", MPII_TOPO_SHAPE__BINARY),
     TREE("binomial", MPII_TOPO_SHAPE__BINOMIAL),
     TREE("leaders", MPII_TOPO_SHAPE__LEADERS),

@@ -31,15 +31,22 @@ bool MPII_Topo_call_begin_bcast(call_t * c, void *buffer, MPI_Aint count, MPI_Da
     return true;
 }
 
+static void along_tree(call_t * c, const MPII_Topo_order_t * order, MPI_Aint count,
+                       MPI_Datatype type, int root, int directions)
+{
+    int num = MPII_Topo_call_cut_segments(c, count, type);
+
+    MPII_Topo_gen_tree(&c->u.tree, order, MPII_Topo_shape_of(c->shape, order, num), root,
+                       c->comm_ptr->rank, num, directions);
+}
+
 void MPII_Topo_call_bcast(call_t * c, void *buffer, MPI_Aint count, MPI_Datatype datatype, int root,
                           MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_order_t *order = NULL;
 
     if (MPII_Topo_call_begin_bcast(c, buffer, count, datatype, root, comm_ptr, &order, attr))
-        MPII_Topo_gen_tree(&c->u.tree, order, c->shape, root, comm_ptr->rank,
-                           MPII_Topo_call_cut_segments(c, c->data.block_len, TOPO_BYTE),
-                           MPII_TOPO_TREE_DOWN);
+        along_tree(c, order, c->data.block_len, TOPO_BYTE, root, MPII_TOPO_TREE_DOWN);
 }
 
 /* -- reductions -- */
@@ -82,8 +89,7 @@ void MPII_Topo_call_reduce(call_t * c, const void *sendbuf, void *recvbuf, MPI_A
 
     if (MPII_Topo_call_begin_reduce(c, sendbuf, recvbuf, count, datatype, op, root, comm_ptr, &order,
                                     attr))
-        MPII_Topo_gen_tree(&c->u.tree, order, c->shape, root, comm_ptr->rank,
-                           MPII_Topo_call_cut_segments(c, count, datatype), MPII_TOPO_TREE_UP);
+        along_tree(c, order, count, datatype, root, MPII_TOPO_TREE_UP);
 }
 
 bool MPII_Topo_call_begin_allreduce(call_t * c, const void *sendbuf, void *recvbuf, MPI_Aint count,

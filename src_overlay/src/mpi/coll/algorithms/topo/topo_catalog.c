@@ -28,6 +28,7 @@ struct MPII_Topo_case {
                                  * a block */
     int *full;                  /* NULL, or [num_units + 1] how many units before one are full */
     int num_chunks;
+    MPII_Topo_shape_t shape;    /* of a tree */
     bool is_joined;
     ptrdiff_t *starts;          /* NULL, or of MPII_Topo_gen_gather_cut: pieces 0 have starts[1] bytes,
                                  * others unit_len */
@@ -285,6 +286,9 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
         case MPII_TOPO_FAMILY__TREE:
             if (!c->algo->is_mpich && c->algo->coll != MPII_TOPO_COLL__BARRIER)
                 cut_segments(c, bytes, args->segment_bytes);
+            c->shape = MPII_Topo_shape_of(c->algo->arg, c->order,
+                                          MPII_Topo_cut_segments(MPL_MAX(bytes, args->whole_bytes), 1,
+                                                                 args->segment_bytes, 0).num);
             return 0;
         case MPII_TOPO_FAMILY__LANES:
             return make_lanes(c, bytes);
@@ -356,7 +360,7 @@ void MPII_Topo_case_set(const MPII_Topo_case_t * c, int rank, MPII_Topo_any_gen_
             MPII_Topo_gen_gather_bcast(&g->gen, c->order, rank);
             break;
         case MPII_TOPO_FAMILY__TREE:
-            MPII_Topo_gen_tree(&g->tree, c->order, algo->arg,
+            MPII_Topo_gen_tree(&g->tree, c->order, c->shape,
                                algo->coll == MPII_TOPO_COLL__BARRIER ? 0 : c->root, rank,
                                c->units_per_block,
                                algo->coll == MPII_TOPO_COLL__BCAST ? MPII_TOPO_TREE_DOWN :

@@ -97,6 +97,7 @@ typedef struct {
     int64_t pipeline_min_bytes; /* MPIR_CVAR_ALLGATHER_TOPO_PIPELINE_MIN_BYTES */
     const int *slots;           /* of MPII_Topo_map_recursive_doubling, or NULL: without them there is no
                                  * allgather topo_recursive_doubling */
+    int64_t whole_bytes;        /* of trees: of the call of which `bytes` are a part, and whose tree it has */
     bool has_whole_blocks;      /* rings: whatever segment_bytes is; no call of the library has them so */
     /* MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES, _ONE_RANK_BYTES, and _RACK_BYTES or, where that is -1,
      * rack_join_bytes of the site, which may be -1, too: 2048 */

@@ -40,6 +40,7 @@ void MPII_Topo_gen_ring(MPII_Topo_gen_ring_t * ring, const MPII_Topo_order_t * o
 typedef enum {
     MPII_TOPO_SHAPE__LINEAR,    /* all below the root */
     MPII_TOPO_SHAPE__CHAIN,     /* hosts in a chain, and the ranks of a host below its first one */
+    MPII_TOPO_SHAPE__CHAINS,    /* a chain in each group of each level */
     MPII_TOPO_SHAPE__BINARY,
     MPII_TOPO_SHAPE__BINOMIAL,
     MPII_TOPO_SHAPE__LEADERS,   /* root, a leader in each group of each level, ranks */
@@ -58,6 +59,9 @@ typedef struct {
 
 void MPII_Topo_branch(MPII_Topo_branch_t * branch, const MPII_Topo_order_t * order,
                       MPII_Topo_shape_t shape, int root, int rank);
+/* Of CHAIN, CHAINS where that is the faster one for so many units; of others the same */
+MPII_Topo_shape_t MPII_Topo_shape_of(MPII_Topo_shape_t shape, const MPII_Topo_order_t * order,
+                                     int64_t num_units);
 int MPII_Topo_branch_child(const MPII_Topo_branch_t * branch, const MPII_Topo_order_t * order, int k);
 
 enum { MPII_TOPO_TREE_DOWN = 1, MPII_TOPO_TREE_UP = 2 };

@@ -14,6 +14,8 @@
  *   LINEAR     the root has all others as children
  *   CHAIN      the first rank of each host has that of the next host as its child, and the ranks of its
  *              own host: one stream enters each host, rack and group of racks, and one leaves it
+ *   CHAINS     the first rank of each rack has that of the next rack, in a rack the first one of each host that
+ *              of the next host; with levels above racks, likewise at each; and the ranks of its own host
  *   BINARY     of n positions the first is the root, and each half of the others is a subtree
  *   BINOMIAL   position i has the children i + 2^k, for all 2^k below its lowest bit, the largest first
  *   LEADERS    the root has the first rank of each other rack, that one the first rank of each host
@@ -22,6 +24,7 @@
  *
  *   Two racks of two hosts of two ranks, positions 0-3 and 4-7, root 0:
  *     CHAIN:  0 -> 2 1,  2 -> 4 3,  4 -> 6 5,  6 -> 7        BINARY:    0 -> 1 5,  1 -> 2 4,  5 -> 6 7, 2 -> 3
+ *     CHAINS:   0 -> 4 2 1,  2 -> 3,  4 -> 6 5,  6 -> 7 (a third rack: 4 -> 8 6 5)
  *     LEADERS:  0 -> 4 2 1,  2 -> 3,  4 -> 6 5,  6 -> 7      BINOMIAL:  0 -> 4 2 1,  2 -> 3,  4 -> 6 5, 6 -> 7
  *
  * Down (bcast), a rank hands each unit, as soon as it is here, to its children one after the other. Up
@@ -30,7 +33,9 @@
  *
  * Cost = (d + m - 1).(alpha + c.n/m.beta), d: depth of the tree, c: children of a rank over the slowest
  * link, m: segments, n: bytes, alpha and beta: latency and time per byte of that link. CHAIN: each
- * uplink carries n bytes in and n out, the least that any broadcast can do, and d = hosts - 1. For short
+ * uplink carries n bytes in and n out, the least that any broadcast can do, and d = hosts - 1. CHAINS: likewise
+ * where racks are the highest level, but hosts that lead a rack carry n bytes twice, and d = racks - 1 + hosts of a
+ * rack - 1: that is taken where segments are fewer than two thirds of the hops saved. For short
  * messages: LEADERS, d = 3, one more for each level above racks, or BINOMIAL, d = lg p; LINEAR serves as
  * baseline.
  *
@@ -66,6 +71,64 @@ static int child_of_chain(const MPII_Topo_branch_t * b, const MPII_Topo_order_t 
     if (next < order->num_ranks)
         return k == 0 ? next : b->first + k;
     return b->first + 1 + k;
+}
+
+/* Turned positions of those that come next after the groups which a rank leads, and after the first one that it does
+ * not lead, from hosts on; how many there are. A group of each level that has one has a chain. */
+static int find_next(const MPII_Topo_branch_t * b, const MPII_Topo_order_t * order, int next[],
+                     int *parent)
+{
+    int num = 0, first = b->first, end = b->first + b->len;
+
+    for (int level = 2, len = order->num_ranks; level <= order->num_levels + 1 && b->turn == first; level++) {
+        int end_of_member = end;
+        if (level <= order->num_levels) {
+            MPII_Topo_order_group(order, b->root, b->turn, level, &first, &len);
+        } else {
+            first = 0;
+            len = order->num_ranks;
+        }
+        end = first + len;
+        if (end_of_member < end)
+            next[num++] = end_of_member;
+        if (b->turn != first)
+            MPII_Topo_order_group(order, b->root, b->turn - 1, level - 1, parent, &len);
+    }
+    return num;
+}
+
+static void branch_of_chains(MPII_Topo_branch_t * b, const MPII_Topo_order_t * order, int *parent)
+{
+    int next[MPII_TOPO_MAX_LEVELS];
+
+    MPII_Topo_order_group(order, b->root, b->turn, 1, &b->first, &b->len);
+    if (b->turn != b->first)
+        *parent = b->first;
+    else
+        b->num_children = b->len - 1 + find_next(b, order, next, parent);
+}
+
+static int child_of_chains(const MPII_Topo_branch_t * b, const MPII_Topo_order_t * order, int k)
+{
+    int next[MPII_TOPO_MAX_LEVELS], parent, num = find_next(b, order, next, &parent);
+
+    return k < num ? next[num - 1 - k] : b->first + 1 + k - num;
+}
+
+MPII_Topo_shape_t MPII_Topo_shape_of(MPII_Topo_shape_t shape, const MPII_Topo_order_t * order,
+                                     int64_t num_units)
+{
+    int copies = 0, saved = order->num_hosts - 1;
+
+    if (shape != MPII_TOPO_SHAPE__CHAIN)
+        return shape;
+    for (int level = 2; level <= order->num_levels + 1; level++) {
+        copies += order->most[level] > 1;
+        saved -= order->most[level] - 1;
+    }
+    /* several messages a unit cost more than their bytes: of 64 KiB on 4 x 4 hosts, a reduction is slower */
+    return 2 * saved > 3 * (copies - 1) * (num_units - 1) &&
+        saved > 0 ? MPII_TOPO_SHAPE__CHAINS : shape;
 }
 
 /* b->len is the length of the subtree. */
@@ -165,6 +228,9 @@ void MPII_Topo_branch(MPII_Topo_branch_t * b, const MPII_Topo_order_t * order,
         case MPII_TOPO_SHAPE__CHAIN:
             branch_of_chain(b, order, &parent);
             break;
+        case MPII_TOPO_SHAPE__CHAINS:
+            branch_of_chains(b, order, &parent);
+            break;
         case MPII_TOPO_SHAPE__BINARY:
             branch_of_binary(b, order, &parent);
             break;
@@ -188,6 +254,9 @@ int MPII_Topo_branch_child(const MPII_Topo_branch_t * b, const MPII_Topo_order_t
             break;
         case MPII_TOPO_SHAPE__CHAIN:
             turn = child_of_chain(b, order, k);
+            break;
+        case MPII_TOPO_SHAPE__CHAINS:
+            turn = child_of_chains(b, order, k);
             break;
         case MPII_TOPO_SHAPE__BINARY:
             /* the far half first */

@@ -81,7 +81,7 @@ static void set_tiers(MPII_Topo_order_t * order)
     add_tier(order, order->num_hosts, order->first[1], order->max_ppn);
     add_tier(order, order->num_racks, order->first[2], order->max_hosts);
     for (int level = 3; level <= order->num_levels && order->num[level] > 1; level++) {
-        int most = find_most(order, level);
+        int most = order->most[level];
         if (num > (int64_t) MAX_PLACES * order->num_ranks / most / order->num[level])
             break;
         num *= most;
@@ -210,8 +210,10 @@ static MPII_Topo_order_t *create(const MPII_Topo_place_t * place, const int ring
     order->first[num_levels + 1][0] = order->begin[num_levels + 1][0] = 0;
     order->first[num_levels + 1][1] = num[num_levels];
     order->begin[num_levels + 1][1] = p;
-    order->max_ppn = find_most(order, 1);
-    order->max_hosts = find_most(order, 2);
+    for (int level = 1; level <= num_levels + 1; level++)
+        order->most[level] = find_most(order, level);
+    order->max_ppn = order->most[1];
+    order->max_hosts = order->most[2];
     set_tiers(order);
     if (room > 0) {
         set_rounds(order + 1, order, mem);

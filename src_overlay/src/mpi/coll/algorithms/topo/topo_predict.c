@@ -187,6 +187,7 @@ static int64_t time_of_any_length(const MPII_Topo_algo_t * algo, MPII_Topo_call_
     MPII_Topo_case_t *c = NULL;
     way_t way = {.walks = true };
 
+    args.whole_bytes = bytes;
     /* of most others, no more messages follow from more bytes */
     if (is_tree(algo) || bytes > MAX_BYTES)
         args.bytes = MPL_MIN(bytes, linear_bytes(algo, p));
