@@ -59,9 +59,9 @@ class Plan:
     overlap: int | None = None  # calls of MPI_Test in the computation
 
     def arguments(
-        self, seed: int, links: Links | None = None, setting: Setting | None = None
+        self, seed: int, links: Links | None = None, algorithms: str | None = None
     ) -> list[str]:
-        """The command line of topo-bench-mpi."""
+        """The command line of topo-bench-mpi. algorithms: in the place of the plan's"""
         racks: dict[Any, list[str]] = {}
         if self.background and links:
             for host, rack in links.rack_of_host.items():
@@ -79,19 +79,9 @@ class Plan:
             "-R": ":".join(",".join(hosts) for hosts in racks.values()) or None,
         }
         return [
-            *("-c", self.collective, "-a", (setting and setting.algorithms) or self.algorithms),
-            *(
-                "-n",
-                str(self.repetitions),
-                "-m",
-                str(least),
-                "-t",
-                str(self.seconds),
-                "-w",
-                str(self.warmup),
-                "-S",
-                str(seed),
-            ),
+            *("-c", self.collective, "-a", algorithms or self.algorithms),
+            *("-n", str(self.repetitions), "-m", str(least), "-t", str(self.seconds)),
+            *("-w", str(self.warmup), "-S", str(seed)),
             *(["-i"] if self.in_place else []),
             *(["-C"] if self.cold else []),
             *(
@@ -118,7 +108,7 @@ def dry_run(plan: Plan, bench: Bench) -> Line:
     for setting in plan.settings:
         bench.check(setting)
         out: list[str] = []
-        command = [bench.program, "--dry-run", *plan.arguments(plan.seed, setting=setting)]
+        command = [bench.program, "--dry-run", *plan.arguments(plan.seed, None, setting.algorithms)]
         status, err = run_program(command, 60, out.append, bench.with_setting(setting))
         if status:
             said = complaint(status, err)
@@ -292,7 +282,7 @@ class Measurement:
         progress.remove_task(task)
 
     def _launch(self, site: Site, setting: Setting, r: int, on_cell: Callable[[], None]) -> None:
-        arguments = self.plan.arguments(self.plan.seed + r, site.links, setting)
+        arguments = self.plan.arguments(self.plan.seed + r, site.links, setting.algorithms)
         command = [*site.prefix(self._placement, self.plan.ppn), self.bench.program, *arguments]
 
         def on_line(line: Line) -> None:

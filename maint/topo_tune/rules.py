@@ -112,11 +112,7 @@ class Times:
         self.builtin = functools.cache(self._find_builtin)
         self._row = functools.cache(self._find_row)
         # what a prediction may choose
-        self.ours = {
-            name
-            for name in placed.predictor.candidates(collective)
-            if grammar.is_ours(collective, name, version)
-        }
+        self.ours = set(placed.predictor.candidates(collective))
         # whose times are predicted, beside that of MPICH's own choice
         self.candidates = self.ours | {
             twin for name, twin in UNRENUMBERED.items() if name in self.ours
@@ -158,7 +154,7 @@ class Times:
             return [(1,)]  # which stands for none
         every = TOTALS if self.is_total else BUFFERS if self.collective in VECTORS else BLOCKS
         sizes = tuple(size for size in sorted({*every, *measured}) if size < 2**31)
-        return [(size,) for size in sizes] if self.condition else [sizes]
+        return [sizes] if self.is_for_all else [(size,) for size in sizes]
 
     def _find_builtin(self, hosts: int, ppn: int, size: int) -> str:
         """Name of the algorithm that MPICH selects by itself for a size on hosts x ppn ranks."""
@@ -292,7 +288,7 @@ class Times:
 
     def _may_choose(self, name: str, hosts: int, ppn: int, size: int, is_measured: bool) -> bool:
         """Whether an algorithm may be chosen if it is fast."""
-        if self._row(name) is None or not self._takes(name, hosts * ppn):
+        if not self._takes(name, hosts * ppn):
             return False
         if name == "planned" and (ppn == 1 or self.is_too_long(size)):
             return False
