@@ -9,6 +9,7 @@
 #include "topo_json.h"
 #include "topo_site.h"
 #include <json.h>
+#include <limits.h>
 
 #define MAX_GROUPS 65536        /* hosts, as a site.json may have */
 
@@ -322,6 +323,17 @@ static void place_ranks(platform_t * p, const char *placement)
     free(hosts);
 }
 
+/* As the library reckons it (topo_rates.h) */
+static int find_uplink_ratio(const platform_t * p)
+{
+    double slowest = p->rate[0][0];
+
+    for (int level = 1; level < p->num_levels; level++)
+        for (int i = 0; i < p->num_groups[level]; i++)
+            slowest = MPL_MIN(slowest, p->rate[level][i]);
+    return slowest > 0 ? MPL_MIN(p->rate[0][0] / slowest, INT_MAX) : 0;
+}
+
 /* As the library sees it: groups by their lowest ranks */
 void platform_place(platform_t * p, const char *placement, int num_ranks, int ppn)
 {
@@ -331,6 +343,7 @@ void platform_place(platform_t * p, const char *placement, int num_ranks, int pp
     MPII_Topo_groups_t of[MAX_LEVELS - 1] = { {p->num_groups[1], p->group_of_host[1]} };
     MPII_Topo_place_t place = {.num_ranks = num_ranks };
 
+    place.uplink_ratio = find_uplink_ratio(p);
     if ((int64_t) num * ppn > MAX_RANKS)
         fail("--ppn: found %d on %d hosts, expected up to %d ranks in all", ppn, num, MAX_RANKS);
     if (num_ranks > num * ppn)

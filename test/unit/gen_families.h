@@ -386,7 +386,7 @@ static int owner_of_ring(const case_t * c, int unit)
 
 static void setup_ring(any_gen_t * g, const case_t * c, int rank)
 {
-    MPII_Topo_gen_ring(&g->u.ring, c->order, rank, c->units);
+    MPII_Topo_gen_ring(&g->u.ring, c->order, rank, c->units, c->family->arg[0]);
 }
 
 /* How often a block may leave a group: once, and once more for each larger one of which that has the last
@@ -881,7 +881,8 @@ static void claim_gather(const case_t * c, const traffic_t * t)
      {shape_, MPII_TOPO_TREE_UP | MPII_TOPO_TREE_DOWN}, true}
 
 static const family_t families[] = {
-    {"allgather.ring", &allgather, prepare_blocks_of_ranks, setup_ring, claim_ring, {0}, true},
+    {"allgather.ring", &allgather, prepare_blocks_of_ranks, setup_ring, claim_ring, {false}, true},
+    {"allgather.ring, in turns", &allgather, prepare_blocks_of_ranks, setup_ring, claim_ring, {true}, true},
     TREE("linear", MPII_TOPO_SHAPE__LINEAR),
     TREE("chain", MPII_TOPO_SHAPE__CHAIN),
     TREE("chains", MPII_TOPO_SHAPE__CHAINS),

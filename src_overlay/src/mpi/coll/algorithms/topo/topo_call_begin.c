@@ -36,7 +36,7 @@ static void along_tree(call_t * c, const MPII_Topo_order_t * order, MPI_Aint cou
 {
     int num = MPII_Topo_call_cut_segments(c, count, type);
 
-    MPII_Topo_gen_tree(&c->u.tree, order, MPII_Topo_shape_of(c->shape, order, num), root,
+    MPII_Topo_gen_tree(&c->u.tree, order, MPII_Topo_shape_of(c->shape, order, num, directions), root,
                        c->comm_ptr->rank, num, directions);
 }
 
@@ -191,7 +191,7 @@ static void set_ring(call_t * c, const MPII_Topo_order_t * order, MPI_Aint longe
     MPIR_Datatype_get_size_macro(c->type, size);
     segments = MPII_Topo_call_cut_segments(c, longest * size, TOPO_BYTE);
     MPII_Topo_call_set_blocks(c, longest, segments > 1, attr);
-    MPII_Topo_gen_ring(&c->u.ring, order, c->comm_ptr->rank, segments);
+    MPII_Topo_gen_ring(&c->u.ring, order, c->comm_ptr->rank, segments, segments > 1);
 }
 
 void MPII_Topo_call_allgather(call_t * c, const void *sendbuf, MPI_Aint sendcount,

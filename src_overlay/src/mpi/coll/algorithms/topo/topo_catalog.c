@@ -29,7 +29,7 @@ struct MPII_Topo_case {
     int *full;                  /* NULL, or [num_units + 1] how many units before one are full */
     int num_chunks;
     MPII_Topo_shape_t shape;    /* of a tree */
-    bool is_joined;
+    bool is_joined, in_turns;
     ptrdiff_t *starts;          /* NULL, or of MPII_Topo_gen_gather_cut: pieces 0 have starts[1] bytes,
                                  * others unit_len */
     int64_t limit;
@@ -39,6 +39,13 @@ struct MPII_Topo_case {
     MPII_Topo_hosts_t hosts;
     bool by_rack, one_rank;     /* of a plan, with came in hosts_mem */
 };
+
+/* Of a tree */
+static int directions_of(const MPII_Topo_algo_t * algo)
+{
+    return algo->coll == MPII_TOPO_COLL__BCAST ? MPII_TOPO_TREE_DOWN :
+        algo->coll == MPII_TOPO_COLL__REDUCE ? MPII_TOPO_TREE_UP : MPII_TOPO_TREE_UP | MPII_TOPO_TREE_DOWN;
+}
 
 /* Cut blocks of `len` bytes into units. */
 static void cut(MPII_Topo_case_t * c, int64_t len, int64_t unit_len)
@@ -275,8 +282,11 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
     cut(c, bytes, bytes);
     switch (c->algo->family) {
         case MPII_TOPO_FAMILY__RING:
-            if (c->algo->arg && !args->has_whole_blocks)
+            if (c->algo->arg)
                 cut_segments(c, bytes, args->segment_bytes);
+            c->in_turns = c->units_per_block > 1;
+            if (args->has_whole_blocks)
+                cut(c, bytes, bytes);
             return 0;
         case MPII_TOPO_FAMILY__SLOTS:
             if (c->algo->is_mpich ? p != MPII_Topo_pof2(p) : args->slots == NULL)
@@ -284,11 +294,14 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
             c->is_joined = c->algo->is_mpich || bytes < args->pipeline_min_bytes;
             return make_slots(c, args->slots);
         case MPII_TOPO_FAMILY__TREE:
-            if (!c->algo->is_mpich && c->algo->coll != MPII_TOPO_COLL__BARRIER)
+            c->shape = c->algo->arg;
+            if (!c->algo->is_mpich && c->algo->coll != MPII_TOPO_COLL__BARRIER) {
+                MPII_Topo_cut_t whole = MPII_Topo_cut_segments(MPL_MAX(bytes, args->whole_bytes), 1,
+                                                               args->segment_bytes, 0);
                 cut_segments(c, bytes, args->segment_bytes);
-            c->shape = MPII_Topo_shape_of(c->algo->arg, c->order,
-                                          MPII_Topo_cut_segments(MPL_MAX(bytes, args->whole_bytes), 1,
-                                                                 args->segment_bytes, 0).num);
+                c->shape = MPII_Topo_shape_of(c->algo->arg, c->order, whole.num,
+                                              directions_of(c->algo));
+            }
             return 0;
         case MPII_TOPO_FAMILY__LANES:
             return make_lanes(c, bytes);
@@ -351,7 +364,7 @@ void MPII_Topo_case_set(const MPII_Topo_case_t * c, int rank, MPII_Topo_any_gen_
 
     switch (algo->family) {
         case MPII_TOPO_FAMILY__RING:
-            MPII_Topo_gen_ring(&g->ring, c->order, rank, c->units_per_block);
+            MPII_Topo_gen_ring(&g->ring, c->order, rank, c->units_per_block, c->in_turns);
             break;
         case MPII_TOPO_FAMILY__SLOTS:
             MPII_Topo_gen_slots(&g->slots, c->order, c->slots, c->slot_of_rank[rank], c->is_joined);
@@ -362,10 +375,7 @@ void MPII_Topo_case_set(const MPII_Topo_case_t * c, int rank, MPII_Topo_any_gen_
         case MPII_TOPO_FAMILY__TREE:
             MPII_Topo_gen_tree(&g->tree, c->order, c->shape,
                                algo->coll == MPII_TOPO_COLL__BARRIER ? 0 : c->root, rank,
-                               c->units_per_block,
-                               algo->coll == MPII_TOPO_COLL__BCAST ? MPII_TOPO_TREE_DOWN :
-                               algo->coll == MPII_TOPO_COLL__REDUCE ? MPII_TOPO_TREE_UP :
-                               MPII_TOPO_TREE_UP | MPII_TOPO_TREE_DOWN);
+                               c->units_per_block, directions_of(algo));
             break;
         case MPII_TOPO_FAMILY__LANES:
             MPII_Topo_gen_lanes(&g->lanes, c->order, algo->arg,

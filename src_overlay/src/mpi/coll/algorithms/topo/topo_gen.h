@@ -20,6 +20,7 @@
 typedef struct {
     MPII_Topo_gen_t gen;
     int num_segs;
+    bool in_turns;
     int pos;
     /* groups of the rank: 0 itself, those in which the ring is closed, and at `last` all ranks */
     int last;
@@ -31,9 +32,9 @@ typedef struct {
 } MPII_Topo_gen_ring_t;
 
 /* Allgather(v) topo_ring. Unit r * num_segs + s is segment s of the block of rank r; OUT holds the
- * own block at the start, and all at the end. */
+ * own block at the start, and all at the end. in_turns: see there */
 void MPII_Topo_gen_ring(MPII_Topo_gen_ring_t * ring, const MPII_Topo_order_t * order, int rank,
-                        int num_segs);
+                        int num_segs, bool in_turns);
 
 /* -- topo_gen_tree.c -- */
 
@@ -59,12 +60,13 @@ typedef struct {
 
 void MPII_Topo_branch(MPII_Topo_branch_t * branch, const MPII_Topo_order_t * order,
                       MPII_Topo_shape_t shape, int root, int rank);
-/* Of CHAIN, CHAINS where that is the faster one for so many units; of others the same */
-MPII_Topo_shape_t MPII_Topo_shape_of(MPII_Topo_shape_t shape, const MPII_Topo_order_t * order,
-                                     int64_t num_units);
 int MPII_Topo_branch_child(const MPII_Topo_branch_t * branch, const MPII_Topo_order_t * order, int k);
 
 enum { MPII_TOPO_TREE_DOWN = 1, MPII_TOPO_TREE_UP = 2 };
+
+/* Of CHAIN, CHAINS where that is the faster one for so many units; of others the same */
+MPII_Topo_shape_t MPII_Topo_shape_of(MPII_Topo_shape_t shape, const MPII_Topo_order_t * order,
+                                     int64_t num_units, int directions);
 
 typedef struct {
     MPII_Topo_gen_t gen;

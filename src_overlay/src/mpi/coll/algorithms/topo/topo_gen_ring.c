@@ -20,10 +20,13 @@
  * - Blocks do not come back to the rack (or, where all are in one rack, to the host) that they are
  *   from. The last rank of a rack hands the blocks of its own rack to the first one directly, and
  *   the last rank of the rack before leaves them out. Where there are levels above racks, so does
- *   the last rank of each group of racks with the blocks of the other racks there, and so on.
+ *   the last rank of each group of racks with the blocks of the other racks there, and so on. What comes
+ *   to the first rank of a rack from both is taken, and passed on, in turns where blocks have segments, so
+ *   that neither waits for the other to be over; and one after the other where to wait for each other costs
+ *   more.
  *
  *   Ring 0 -> 2 -> 4 -> 1 -> 3 -> 0, racks {0,2,4} and {1,3}: rank 4 also sends to 0, and 3 to 1.
- *   Blocks in the order in which they come, [from the rank behind]:
+ *   Blocks in the order in which they come, [from the rank behind], not in turns:
  *     rank 0:  4 [4]  2 [4]  3 [3]  1 [3]            rank 1:  3 [3]  4 [4]  2 [4]  0 [4]
  *     rank 2:  0 [0]  4 [0]  3 [0]  1 [0]            rank 3:  1 [1]  4 [1]  2 [1]  0 [1]
  *     rank 4:  2 [2]  0 [2]  3 [2]  1 [2]
@@ -46,8 +49,10 @@ static int rank_at(const ring_t * r, int distance)
     return r->gen.order->rank_at[pos < 0 ? pos + p : pos < p ? pos : pos - p];
 }
 
-/* Which of the groups of the rank block j, 0 <= j < p-1, of those that come is from: the first one that has
- * it. Blocks of a group come before all others. */
+/* Blocks that come are counted by groups, j from 0 to p-2: those of a group before all others; there those on
+ * the left first, the nearest one first, up to the first one of the group, then from its last one on. */
+
+/* Which of the groups of the rank block j is from: the first one that has it */
 static int group_of(const ring_t * r, int j)
 {
     int g = 1;
@@ -57,8 +62,7 @@ static int group_of(const ring_t * r, int j)
     return g;
 }
 
-/* Where block j is from, in positions to the right; -1: the own block. In a group those come first that are
- * on the left, the nearest one first, up to the first one of the group, then from its last one on. */
+/* Where block j is from, in positions to the right; -1: the own block */
 static int distance(const ring_t * r, int j)
 {
     int g = group_of(r, j);
@@ -67,10 +71,32 @@ static int distance(const ring_t * r, int j)
     return left <= r->index[g] ? -left : r->len[g] - left;
 }
 
+/* Which block, counted by groups, comes as the j-th: from the left in this order. In turns: what comes to the first
+ * rank of a group from its last one, and what is from outside of the group. */
+static int in_turn(const ring_t * r, int j)
+{
+    for (int g = 1;; g++) {
+        int inside = r->len[g - 1] - 1, left = r->index[g] - r->index[g - 1];
+        int right = r->len[g] - 1 - inside - left, outside = r->len[r->last] - r->len[g];
+        int turns = !r->in_turns ? 0 : right < outside ? right : outside;
+        if (j < left)
+            return inside + j;
+        j -= left;
+        if (j < 2 * turns && j % 2 == 1) {
+            j /= 2;
+            continue;
+        }
+        int own = j < 2 * turns ? j / 2 : j - turns;
+        if (own < right)
+            return inside + left + own;
+        j -= right;
+    }
+}
+
 static bool recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
 {
     const ring_t *r = (const ring_t *) gen;
-    int j = i / r->num_segs, g = group_of(r, j);
+    int j = in_turn(r, i / r->num_segs), g = group_of(r, j);
 
     *step = (MPII_Topo_step_t) {
         .kind = MPII_TOPO_STEP__RECV,
@@ -100,7 +126,8 @@ static int receivers(const ring_t * r, int j, int to[])
 static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * step)
 {
     const ring_t *r = (const ring_t *) gen;
-    int to[MPII_TOPO_MAX_LEVELS + 1], j = i == 0 ? -1 : (i - 1) / r->num_segs;
+    int to[MPII_TOPO_MAX_LEVELS + 1];
+    int j = i == 0 ? -1 : in_turn(r, (i - 1) / r->num_segs);
     int n = receivers(r, j, to), num = i == 0 ? n * r->num_segs : n;
 
     if (k >= num)
@@ -130,7 +157,7 @@ static int find_group(const MPII_Topo_order_t * order, int level, int lowest, in
 }
 
 void MPII_Topo_gen_ring(MPII_Topo_gen_ring_t * r, const MPII_Topo_order_t * order, int rank,
-                        int num_segs)
+                        int num_segs, bool in_turns)
 {
     int p = order->num_ranks, pos = order->pos_of[rank], next = (pos + 1) % p, first, unused;
     int lowest = order->num_racks > 1 ? 2 : 1;
@@ -139,6 +166,7 @@ void MPII_Topo_gen_ring(MPII_Topo_gen_ring_t * r, const MPII_Topo_order_t * orde
         .gen = {.order = order,.rank = rank,.recv = recv,.react = react,
                 .num_recvs = (p - 1) * num_segs},
         .num_segs = num_segs,
+        .in_turns = in_turns,
         .pos = pos,
         .len = {1},
         .next_len = 1,

@@ -35,7 +35,8 @@
  * link, m: segments, n: bytes, alpha and beta: latency and time per byte of that link. CHAIN: each
  * uplink carries n bytes in and n out, the least that any broadcast can do, and d = hosts - 1. CHAINS: likewise
  * where racks are the highest level, but hosts that lead a rack carry n bytes twice, and d = racks - 1 + hosts of a
- * rack - 1: that is taken where segments are fewer than two thirds of the hops saved. For short
+ * rack - 1: that is taken where segments are fewer than two thirds of the hops saved, and down where the
+ * slowest uplink takes so long that such a host carries them in the same time. For short
  * messages: LEADERS, d = 3, one more for each level above racks, or BINOMIAL, d = lg p; LINEAR serves as
  * baseline.
  *
@@ -80,14 +81,9 @@ static int find_next(const MPII_Topo_branch_t * b, const MPII_Topo_order_t * ord
 {
     int num = 0, first = b->first, end = b->first + b->len;
 
-    for (int level = 2, len = order->num_ranks; level <= order->num_levels + 1 && b->turn == first; level++) {
+    for (int level = 2, len; level <= order->num_levels + 1 && b->turn == first; level++) {
         int end_of_member = end;
-        if (level <= order->num_levels) {
-            MPII_Topo_order_group(order, b->root, b->turn, level, &first, &len);
-        } else {
-            first = 0;
-            len = order->num_ranks;
-        }
+        MPII_Topo_order_group(order, b->root, b->turn, level, &first, &len);
         end = first + len;
         if (end_of_member < end)
             next[num++] = end_of_member;
@@ -116,19 +112,19 @@ static int child_of_chains(const MPII_Topo_branch_t * b, const MPII_Topo_order_t
 }
 
 MPII_Topo_shape_t MPII_Topo_shape_of(MPII_Topo_shape_t shape, const MPII_Topo_order_t * order,
-                                     int64_t num_units)
+                                     int64_t num_units, int directions)
 {
     int copies = 0, saved = order->num_hosts - 1;
-
-    if (shape != MPII_TOPO_SHAPE__CHAIN)
-        return shape;
     for (int level = 2; level <= order->num_levels + 1; level++) {
         copies += order->most[level] > 1;
         saved -= order->most[level] - 1;
     }
-    /* several messages a unit cost more than their bytes: of 64 KiB on 4 x 4 hosts, a reduction is slower */
-    return 2 * saved > 3 * (copies - 1) * (num_units - 1) &&
-        saved > 0 ? MPII_TOPO_SHAPE__CHAINS : shape;
+    if (shape != MPII_TOPO_SHAPE__CHAIN || saved <= 0)
+        return shape;
+    /* up, a host that leads has several messages to wait for: of 64 KiB on 4 x 4 hosts, that is slower */
+    if (directions == MPII_TOPO_TREE_DOWN && copies <= order->uplink_ratio)
+        return MPII_TOPO_SHAPE__CHAINS;
+    return 2 * saved > 3 * (copies - 1) * (num_units - 1) ? MPII_TOPO_SHAPE__CHAINS : shape;
 }
 
 /* b->len is the length of the subtree. */
@@ -171,14 +167,11 @@ static int num_members(const MPII_Topo_order_t * order, int level, int group)
  * below there. The highest level that it leads is b->top. */
 static void branch_of_leaders(MPII_Topo_branch_t * b, const MPII_Topo_order_t * order, int *parent)
 {
-    int group = order->pos_of[b->rank];
+    int group = order->pos_of[b->rank], first, len;
 
     MPII_Topo_order_group(order, b->root, b->turn, 1, &b->first, &b->len);
-    for (int level = 1, first = b->first, len; level <= order->num_levels + 1; level++) {
-        if (level > order->num_levels)
-            first = 0;
-        else if (level > 1)
-            MPII_Topo_order_group(order, b->root, b->turn, level, &first, &len);
+    for (int level = 1; level <= order->num_levels + 1; level++) {
+        MPII_Topo_order_group(order, b->root, b->turn, level, &first, &len);
         if (b->turn != first) {
             *parent = first;
             return;

@@ -192,6 +192,7 @@ static MPII_Topo_order_t *create(const MPII_Topo_place_t * place, const int ring
     order->num_ranks = p;
     order->num_hosts = num[1];
     order->num_racks = num[2];
+    order->uplink_ratio = place->uplink_ratio;
     order->host_at = order->of[1];
     order->rack_of = order->of[2];
     order->first_pos = order->first[1];

@@ -3,6 +3,7 @@
  *     See COPYRIGHT in top-level directory
  */
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include "mpl.h"
@@ -161,6 +162,7 @@ static void set_levels(const MPII_Topo_measured_t * m, double host_mbps, MPII_To
 {
     const double *below = NULL;
     double inside = host_mbps;
+    int64_t slowest = 0;
 
     for (int level = 2, first = 0; level < 2 + m->num_levels; level++) {
         int num = m->levels[level - 2].num;
@@ -172,11 +174,13 @@ static void set_levels(const MPII_Topo_measured_t * m, double host_mbps, MPII_To
         for (int i = first; i < first + num; i++) {
             mbps[i] = or_else(m->uplink_mbps ? m->uplink_mbps[i] : 0, mbps[i]);
             rates->uplink[i] = per_kib(mbps[i]);
+            slowest = MPL_MAX(slowest, rates->uplink[i]);
         }
         rates->num[level - 2] = num;
         below = &mbps[first];
         first += num;
     }
+    rates->uplink_ratio = MPL_MIN(slowest / rates->host, INT_MAX);
 }
 
 int MPII_Topo_rates_create(const MPII_Topo_measured_t * m, MPII_Topo_rates_t ** rates_)

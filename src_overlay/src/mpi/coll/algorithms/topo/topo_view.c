@@ -5,6 +5,7 @@
 
 #include "mpiimpl.h"
 #include "topo_view.h"
+#include "topo_rates.h"
 #include "topo_route.h"
 
 /* A view: where the processes of a communicator are, as a place (topo_map.h), with what is kept beside it.
@@ -200,6 +201,7 @@ MPII_Topo_view_t *MPII_Topo_view_create(int num_ranks, const int id[], int num_i
 
     place->state = view;
     place->rack_join_bytes = site ? site->rack_join_bytes : -1;
+    place->uplink_ratio = site && site->rates ? site->rates->uplink_ratio : 0;
     if (view->settings.plan_rack_bytes < 0)
         view->settings.plan_rack_bytes = place->rack_join_bytes < 0 ? MPII_TOPO_PLAN_RACK_BYTES :
             place->rack_join_bytes;
