@@ -150,12 +150,11 @@ Times in the smallest and in the largest case of a rule, for random placement
 unless measured. Bytes: in total, but of a block for alltoall and alltoallv
 (which has one rule for all sizes), and of the buffer for bcast, reduce and
 allreduce. Blocks: what one rank contributes, or sends to each, or that buffer,
-on the busiest link. builtin: MPICH's own choice stays.
+on the busiest link.
 
-Operations that are not commutative stay with MPICH.
-
-random alone: what might be gained if ranks were placed at random always. A rule
-has to serve random, block and cyclic placements alike.
+builtin: MPICH's own choice stays, as for operations that are not commutative.
+topo_auto: what is right depends on the placement, random, block or cyclic; the
+library predicts for that of the communicator.
 """
 
 

@@ -3,6 +3,7 @@
 
 import io
 import itertools
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -318,8 +319,7 @@ def decisions_text(decisions: list[Decision]) -> str:
             pairs = zip(cells, widths, strict=True)
             text = " ".join(f"{cell:<{width}}" for cell, width in pairs)
             lines.append(f"  {text.rstrip()}")
-            if why:
-                lines.append(f"      {why}")
+            lines += textwrap.wrap(f"      {why}", WIDTH, subsequent_indent="      ")
     return "\n".join(lines)
 
 

@@ -2,7 +2,8 @@
 """From predicted or measured times to the rules of a tuning.json (see grammar.py).
 
 Rules only ask what all ranks know: the size of the communicator, its hosts and racks and the groups of
-the level above, and how long messages are, where that is the same for all.
+the level above, and how long messages are, where that is the same for all. Where the answer depends on
+the placement, which they cannot ask for, they leave it to topo_auto.
 """
 
 import functools
@@ -15,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from topo_common.text import size_text
 
 from topo_tune import grammar
 from topo_tune.bench import Measured
@@ -44,6 +44,7 @@ UNRENUMBERED = {
     "topo_recursive_doubling": "recursive_doubling",
     "topo_binomial": "binomial",
 }
+AUTO = "topo_auto"
 # Where the hosts of a communicator are, for which there are rules: in one rack; in several; in several
 # of one group of level 3 (of the site's level above racks), or of several groups
 ONE, SEVERAL, ONE_GROUP, SEVERAL_GROUPS, ANY = "one", "several", "one group", "groups", "any"
@@ -83,7 +84,7 @@ CAUTIOUS_GAIN = 0.25  # ... or this, where the racks are in doubt
 LOW_CONFIDENCE = 0.5
 MAX_LOSS = 0.05  # and lose no more than this in any placement
 KEEP = 0.05  # a rule reaches on to the next size while another algorithm would save no more
-MERGE = 0.10  # communicators share rules while none of them loses more by that
+MERGE = 0.10  # communicators share rules while none of them loses more by that; nor by a rule for all placements
 
 
 class Times:
@@ -117,6 +118,9 @@ class Times:
         self.candidates = self.ours | {
             twin for name, twin in UNRENUMBERED.items() if name in self.ours
         }
+        # whether there is a topo_auto, and the rates that it needs
+        leaf = grammar.auto_leaf(collective, version)
+        self.has_auto = leaf is not None and not self.is_for_all and not placed.predictor.notes
         self._scores: dict[tuple[int, int, int], dict[str, float]] = {}
         # (hosts, ppn): {placement: {algorithm: {bytes a rank: us}}}
         self.measured: dict[tuple[int, int], dict[str, dict[str, dict[int, float]]]] = {}
@@ -213,11 +217,14 @@ class Times:
         """{algorithm: us} of `names` that take such a call, and of "builtin"; nothing where that is not
         known."""
         stock = self.builtin(hosts, ppn, size)
-        keys = {a: (self.collective, a, hosts, ppn, kind) for a in sorted({stock, *names})}
+        predicted = names - {AUTO} | (self.ours if AUTO in names else set())
+        keys = {a: (self.collective, a, hosts, ppn, kind) for a in sorted({stock, *predicted})}
         found = self.placed.times_us(keys.values(), self.block(hosts * ppn, size))
         times = {a: found[key] for a, key in keys.items() if key in found}
         if stock not in times:
             return {}
+        if AUTO in names and self.has_auto:
+            times[AUTO] = times[self.placed.predictor.choice(self.collective, times, stock)]
         if self.is_too_long(size):
             times["planned"] = times[stock]
         return {**times, "builtin": times[stock]}
@@ -228,7 +235,8 @@ class Times:
 
         Left out: what loses more than MAX_LOSS in a placement at a size. Without measurements also what
         topo_auto would not take, MPICH's own algorithms and BASELINES, and a topo_* one that gains nothing
-        over the same algorithm without the renumbering, where that takes so many ranks."""
+        over the same algorithm without the renumbering, where that takes so many ranks; but AUTO is among
+        them."""
         scores: list[dict[str, float]] = []
         names: Set[str] = {"builtin"}
         for size in sizes:
@@ -246,43 +254,33 @@ class Times:
         return self._scores[key]
 
     def _make_scores(self, hosts: int, ppn: int, size: int) -> dict[str, float]:
-        by_kind = self._measured_at(hosts, ppn, size)
-        is_measured = bool(by_kind)
-        is_gain = self.placed.predictor.is_gain
+        by_kind, is_measured = self.at(hosts, ppn, size, self.candidates | {AUTO})
+        if not by_kind:
+            return {"builtin": 1.0}
 
         def ratio(name: str, base: str, kind: str) -> float:
             return by_kind[kind][name] / by_kind[kind][base]
 
         def mean(name: str, base: str = "builtin") -> float:
-            return statistics.geometric_mean([ratio(name, base, kind) for kind in kinds])
+            return statistics.geometric_mean([ratio(name, base, kind) for kind in by_kind])
 
-        kinds = [*by_kind] if is_measured else self._kinds(hosts)
-        names = {a for times in by_kind.values() for a in times} if is_measured else self.candidates
-        names = {a for a in names if self._may_choose(a, hosts, ppn, size, is_measured)}
-        # where the order of hosts is MPICH's, most lose: nothing else is predicted of them
-        for kind in kinds[::-1]:
-            if not is_measured and names:
-                by_kind[kind] = self._predicted_at(hosts, ppn, size, kind, names)
-            if by_kind.get(kind):
-                names &= by_kind[kind].keys()
-                names = {a for a in names if ratio(a, "builtin", kind) <= 1 + MAX_LOSS}
-        kinds = [kind for kind in kinds if by_kind.get(kind)]
-        if not kinds:
-            return {"builtin": 1.0}
-        twins = {UNRENUMBERED[a] for a in names if a in UNRENUMBERED} if not is_measured else set()
-        for kind in kinds if twins else ():
-            by_kind[kind] |= self._predicted_at(hosts, ppn, size, kind, twins)
-
-        stock_us = statistics.geometric_mean([by_kind[kind]["builtin"] for kind in kinds])
+        everywhere = set.intersection(*map(set, by_kind.values()))
+        stock_us = statistics.geometric_mean([of["builtin"] for of in by_kind.values()])
         scores = {"builtin": 1.0}
-        for name in sorted(names):
+        if AUTO in everywhere:
+            scores[AUTO] = mean(AUTO)
+        for name in sorted(everywhere):
+            if not self._may_choose(name, hosts, ppn, size, is_measured):
+                continue
+            if any(ratio(name, "builtin", kind) > 1 + MAX_LOSS for kind in by_kind):
+                continue
             twin = UNRENUMBERED.get(name)
-            is_known = twin in twins and all(twin in by_kind[kind] for kind in kinds)
-            if twin and is_known and mean(name, twin) > 1 - MIN_GAIN:
+            if not is_measured and twin in everywhere and mean(name, twin) > 1 - MIN_GAIN:
                 continue
             share = mean(name)
             # of a rule for several sizes, all of them together have to gain
-            if is_measured or self.is_for_all or is_gain(share * stock_us, stock_us):
+            is_gain = self.placed.predictor.is_gain(share * stock_us, stock_us)
+            if is_measured or self.is_for_all or is_gain:
                 scores[name] = share
         return scores
 
@@ -354,7 +352,7 @@ class Decision:
         if times.at(hosts, self.ppn, self.high, [self.algorithm])[1]:
             return "measured"
         if self.algorithm == "builtin":
-            return _why_not(times, hosts, self.ppn, self.sizes)
+            return ""
         size = self.high if times.condition else self.low
         return _why(times, hosts, self.ppn, size, self.algorithm)
 
@@ -420,7 +418,9 @@ def _choose(
         # one range of sizes: a limit tells where it ends
         if last != "planned" and "planned" in chosen.values():
             allowed.pop("planned", None)
-        best = min(sorted(allowed), key=lambda name: allowed[name])
+        best = min(sorted(allowed.keys() - {AUTO}), key=lambda name: allowed[name])
+        if allowed.get(AUTO, 1.0) < allowed[best] * (1 - MERGE):
+            best = AUTO
         if last not in allowed or allowed[best] < allowed[last] * (1 - KEEP):
             last = best
         chosen[group] = last
@@ -437,34 +437,14 @@ def _fits(times: "Times", ppn: int, hosts: int, chosen: Choice, min_gain: float)
     return True
 
 
-# Of the time at random placement, what is worth telling where it is left
-NOTABLE = 0.75
-
-
-def _why_not(times: Times, hosts: int, ppn: int, sizes: list[int]) -> str:
-    """What would gain most at random placement of so many hosts, and why it is not chosen all the
-    same; nothing where that is little."""
-    if not times.condition:
-        return ""
-    best = (NOTABLE, "", 0, 0.0, "")
-    for size in sizes:
-        by_kind, is_measured = times.at(hosts, ppn, size)
-        if is_measured:
-            continue
-        for name in times.ours & by_kind.get("random", {}).keys():
-            ratios = {kind: of[name] / of["builtin"] for kind, of in by_kind.items()}
-            worst = max(ratios, key=lambda kind: ratios[kind])
-            best = min(best, (ratios["random"], name, size, ratios[worst], worst))
-    gain, name, size, loss, kind = best
-    if not name:
-        return ""
-    text = f"random alone: {name} {gain:.2f} ({size_text(size)})"
-    if loss > 1 + MAX_LOSS:
-        return f"{text}, but {kind}: {loss:.2f}"
-    return ""
-
-
 def _why(times: "Times", hosts: int, ppn: int, size: int, algorithm: str) -> str:
+    if algorithm == AUTO:
+        choice, stock = times.placed.predictor.choice, times.builtin(hosts, ppn, size)
+        by_kind, _ = times.at(hosts, ppn, size, [AUTO])
+        taken: dict[str, list[str]] = {}  # {algorithm: placements}
+        for kind, of in by_kind.items():
+            taken.setdefault(choice(times.collective, of, stock), []).append(kind)
+        return "; ".join(f"{', '.join(kinds)}: {name}" for name, kinds in taken.items())
     num_bytes = max(times.block(hosts * ppn, size), 1)
     names = algorithm, times.builtin(hosts, ppn, size)
     keys = [(times.collective, name, hosts, ppn, "random") for name in names]
