@@ -129,13 +129,16 @@ static void gather_binomial(const mpich_t * m, int s, exchange_t * x)
         x->send = below(m, rel, rel - bit, bit, n);
 }
 
+/* MPICH sends to the largest subtree first. Of a scatter all messages are under way at once then, and share the
+ * link, so that the longest is over last; where links take one after the other, the reverse order does that. */
 static void scatter_binomial(const mpich_t * m, int s, exchange_t * x)
 {
-    int rel = relative(m), len = subtree(m, rel), bit = len >> s;
+    int rel = relative(m), len = subtree(m, rel);
+    int bit = m->kind == MPII_TOPO_MPICH__SCATTER_BINOMIAL ? 1 << s >> 1 : len >> s;
 
     if (s == 0 && rel > 0)
         x->recv = below(m, rel, rel - len, len, m->num_parts);
-    else if (s > 0 && bit > 0)
+    else if (bit > 0 && bit < len)
         x->send = below(m, rel + bit, rel + bit, bit, m->num_parts);
 }
 
@@ -386,10 +389,8 @@ static bool stage_send(const mpich_t * m, int i, int k, MPII_Topo_step_t * step)
             return false;
     }
     *step = (MPII_Topo_step_t) {
-        .kind = MPII_TOPO_STEP__SEND,
-        .peer = message.peer,
-        .unit = message.unit,
-        .num = message.num,
+        .kind = MPII_TOPO_STEP__SEND,.peer = message.peer,
+        .unit = message.unit,.num = message.num,
         .buf = MPII_TOPO_BUF__OUT,
     };
     return true;
@@ -404,8 +405,7 @@ static bool stage_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_ste
         if (x.is_reduce && x.recv.peer != -1 && k-- == 0) {
             *step = (MPII_Topo_step_t) {
                 .kind = MPII_TOPO_STEP__REDUCE,
-                .unit = x.recv.unit,
-                .num = x.recv.num,
+                .unit = x.recv.unit,.num = x.recv.num,
                 .buf = MPII_TOPO_BUF__OUT,
                 .from = MPII_TOPO_BUF__TMP,
                 .from_slot = x.recv.unit,
