@@ -196,6 +196,28 @@ def test_each_block_enters_a_pod_once(run: Run, name: str) -> None:
         assert set(level["down_bytes"]) == {size}
 
 
+@pytest.mark.parametrize(
+    ("collective", "rate", "copies"),
+    [("bcast", "4mbit", 2), ("bcast", "5mbit", 1), ("reduce", "4mbit", 1)],
+)
+def test_hosts_lead_racks_where_uplinks_are_slow(
+    run: Run, collective: str, rate: str, copies: int
+) -> None:
+    """Of many segments, a host of 8 Mbit/s sends bcast's into its rack and to the next one if an uplink takes
+    as long for them once; of reduce it receives them once always."""
+    found = run(collective, "topo_chain", "3x3", "-b", "1M", "--uplink-rate", rate)
+    way = "up_bytes" if collective == "bcast" else "down_bytes"
+    assert max(found["links"][0][way]) == copies * 2**20
+    assert max(found["links"][1][way]) == 2**20
+
+
+def test_ring_between_racks_is_as_fast_as_in_one(run: Run) -> None:
+    """Where uplinks are as fast as the links of hosts: no stream waits until another is over."""
+    args = ["-b", "64K", "--placement", "block", "--uplink-rate", "8mbit"]
+    found = run("allgather", "topo_ring", "2x6", *args)
+    assert found["time_us"] <= 1.2 * 11 * 65536 * HOST
+
+
 @pytest.mark.parametrize("collective", ["allreduce", "reduce_scatter", "reduce_scatter_block"])
 def test_reductions_leave_a_pod_once(run: Run, collective: str) -> None:
     """Of each of 24 blocks what a group has of other groups: in an allreduce, the result comes back."""
