@@ -248,8 +248,10 @@ def test_report_and_file_tell_what_was_learnt(
     assert {name for name, _ in trials} == {"allgather", "bcast"}, job.stderr
     for name in ("allgather", "bcast"):
         assert sum(stayed for what, stayed in trials if what == name) >= 1
-    # where times changed meanwhile, there was more than one trial
-    assert stays(job) in {row[7] for row in printed if row[2] == "allgather" and row[1] != "0"}
+    # where times changed meanwhile, there was more than one trial, and the last one may not be over
+    measured = re.findall(r" allgather .* intra_(\w+) .*topo_auto: measured$", job.stderr, re.M)
+    stayed = {row[7] for row in printed if row[2] == "allgather" and row[1] != "0"}
+    assert measured and set(measured) <= stayed, job.stderr
 
     with open(path, newline="") as file:
         rows = list(csv.DictReader(file))
