@@ -341,9 +341,8 @@ void platform_place(platform_t * p, const char *placement, int num_ranks, int pp
     int *host = get_memory(num, sizeof(int)), *site_host = get_memory(num, sizeof(int));
     int *site_rack = get_memory(num, sizeof(int)), *ring = get_memory(num_ranks, sizeof(int));
     MPII_Topo_groups_t of[MAX_LEVELS - 1] = { {p->num_groups[1], p->group_of_host[1]} };
-    MPII_Topo_place_t place = {.num_ranks = num_ranks };
+    MPII_Topo_place_t place = {.num_ranks = num_ranks,.uplink_ratio = find_uplink_ratio(p) };
 
-    place.uplink_ratio = find_uplink_ratio(p);
     if ((int64_t) num * ppn > MAX_RANKS)
         fail("--ppn: found %d on %d hosts, expected up to %d ranks in all", ppn, num, MAX_RANKS);
     if (num_ranks > num * ppn)

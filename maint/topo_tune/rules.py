@@ -118,9 +118,9 @@ class Times:
         self.candidates = self.ours | {
             twin for name, twin in UNRENUMBERED.items() if name in self.ours
         }
-        # whether there is a topo_auto, and the rates that it needs
-        leaf = grammar.auto_leaf(collective, version)
-        self.has_auto = leaf is not None and not self.is_for_all and not placed.predictor.notes
+        # if there is one, and the rates that it needs
+        if self._row(AUTO) is not None and not self.is_for_all and not placed.predictor.notes:
+            self.candidates.add(AUTO)
         self._scores: dict[tuple[int, int, int], dict[str, float]] = {}
         # (hosts, ppn): {placement: {algorithm: {bytes a rank: us}}}
         self.measured: dict[tuple[int, int], dict[str, dict[str, dict[int, float]]]] = {}
@@ -223,11 +223,17 @@ class Times:
         times = {a: found[key] for a, key in keys.items() if key in found}
         if stock not in times:
             return {}
-        if AUTO in names and self.has_auto:
+        if AUTO in names:
             times[AUTO] = times[self.placed.predictor.choice(self.collective, times, stock)]
         if self.is_too_long(size):
             times["planned"] = times[stock]
         return {**times, "builtin": times[stock]}
+
+    def taken_by_auto(self, hosts: int, ppn: int, size: int) -> dict[str, str]:
+        """{placement: what topo_auto is predicted to take there}"""
+        choice, stock = self.placed.predictor.choice, self.builtin(hosts, ppn, size)
+        by_kind, _ = self.at(hosts, ppn, size, self.ours)
+        return {kind: choice(self.collective, times, stock) for kind, times in by_kind.items()}
 
     def scores(self, hosts: int, ppn: int, sizes: Sizes) -> dict[str, float]:
         """{algorithm: time over that of the built-in selection, geometric mean over placements and
@@ -254,7 +260,7 @@ class Times:
         return self._scores[key]
 
     def _make_scores(self, hosts: int, ppn: int, size: int) -> dict[str, float]:
-        by_kind, is_measured = self.at(hosts, ppn, size, self.candidates | {AUTO})
+        by_kind, is_measured = self.at(hosts, ppn, size)
         if not by_kind:
             return {"builtin": 1.0}
 
@@ -439,12 +445,10 @@ def _fits(times: "Times", ppn: int, hosts: int, chosen: Choice, min_gain: float)
 
 def _why(times: "Times", hosts: int, ppn: int, size: int, algorithm: str) -> str:
     if algorithm == AUTO:
-        choice, stock = times.placed.predictor.choice, times.builtin(hosts, ppn, size)
-        by_kind, _ = times.at(hosts, ppn, size, [AUTO])
-        taken: dict[str, list[str]] = {}  # {algorithm: placements}
-        for kind, of in by_kind.items():
-            taken.setdefault(choice(times.collective, of, stock), []).append(kind)
-        return "; ".join(f"{', '.join(kinds)}: {name}" for name, kinds in taken.items())
+        placements: dict[str, list[str]] = {}  # {algorithm: placements}
+        for kind, name in times.taken_by_auto(hosts, ppn, size).items():
+            placements.setdefault(name, []).append(kind)
+        return "; ".join(f"{', '.join(kinds)}: {name}" for name, kinds in placements.items())
     num_bytes = max(times.block(hosts * ppn, size), 1)
     names = algorithm, times.builtin(hosts, ppn, size)
     keys = [(times.collective, name, hosts, ppn, "random") for name in names]

@@ -1059,10 +1059,7 @@ def taken(
     if found != rules.AUTO:
         return {found}
     times = rules.Times(placed(SITES[name]), collective)
-    ppn = ranks // hosts
-    stock, choice = times.builtin(hosts, ppn, size), times.placed.predictor.choice
-    by_kind = times.at(hosts, ppn, size, [rules.AUTO])[0]
-    return {choice(collective, of, stock) for of in by_kind.values()}
+    return set(times.taken_by_auto(hosts, ranks // hosts, size).values())
 
 
 def builtin(call: Any) -> Any:

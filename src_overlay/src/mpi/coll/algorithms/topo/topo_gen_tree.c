@@ -115,11 +115,14 @@ MPII_Topo_shape_t MPII_Topo_shape_of(MPII_Topo_shape_t shape, const MPII_Topo_or
                                      int64_t num_units, int directions)
 {
     int copies = 0, saved = order->num_hosts - 1;
+
+    if (shape != MPII_TOPO_SHAPE__CHAIN)
+        return shape;
     for (int level = 2; level <= order->num_levels + 1; level++) {
         copies += order->most[level] > 1;
         saved -= order->most[level] - 1;
     }
-    if (shape != MPII_TOPO_SHAPE__CHAIN || saved <= 0)
+    if (saved <= 0)
         return shape;
     /* up, a host that leads has several messages to wait for: of 64 KiB on 4 x 4 hosts, that is slower */
     if (directions == MPII_TOPO_TREE_DOWN && copies <= order->uplink_ratio)
@@ -167,11 +170,12 @@ static int num_members(const MPII_Topo_order_t * order, int level, int group)
  * below there. The highest level that it leads is b->top. */
 static void branch_of_leaders(MPII_Topo_branch_t * b, const MPII_Topo_order_t * order, int *parent)
 {
-    int group = order->pos_of[b->rank], first, len;
+    int group = order->pos_of[b->rank];
 
     MPII_Topo_order_group(order, b->root, b->turn, 1, &b->first, &b->len);
-    for (int level = 1; level <= order->num_levels + 1; level++) {
-        MPII_Topo_order_group(order, b->root, b->turn, level, &first, &len);
+    for (int level = 1, first = b->first, len; level <= order->num_levels + 1; level++) {
+        if (level > 1)
+            MPII_Topo_order_group(order, b->root, b->turn, level, &first, &len);
         if (b->turn != first) {
             *parent = first;
             return;
