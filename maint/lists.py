@@ -120,10 +120,10 @@ def segment_cvar(row: Row) -> str:
     """The CVAR of an algorithm that is segmented"""
     is_lanes = row["name"] == "rack_lanes"
     what = "chunks, of which each lane has a part," if is_lanes else "the segments"
-    most = "" if is_lanes else " and MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES"
+    most = "" if is_lanes else ", up to MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES"
     text = (
         f"Length of {what} of {row['name']} {row['collective']}, in bytes. 0: it follows from the "
-        f"length of the message{most}. What rank 0 has counts. A parameter segment_bytes in a "
+        f"length of the message and from the links of the site{most}. What rank 0 has counts. A parameter segment_bytes in a "
         "tuning file comes first."
     )
     indent = " " * 8

@@ -166,12 +166,18 @@ static double latency_of_hop(const engine_t * e, int distance)
     return (e->p->costs.latency + (distance - 1) * e->p->costs.level_latency) / (2 * distance);
 }
 
+/* Bytes that it takes on its way between hosts */
+static double bytes_on_way(const engine_t * e, const message_t * m)
+{
+    return m->bytes + (m->distance > 0 ? e->p->costs.header : 0);
+}
+
 /* What all hosts share, before the first link; inside a host, after all that took a processor */
 static void pass_shared(engine_t * e, int index)
 {
     message_t *m = &e->messages[index];
     double start = MPL_MAX(m->time, e->shared_free);
-    double taken = e->p->costs.shared + m->bytes * e->p->costs.shared_per_byte;
+    double taken = e->p->costs.shared + bytes_on_way(e, m) * e->p->costs.shared_per_byte;
 
     e->shared_free = start + taken / (m->distance == 0 ? MPII_TOPO_SHARED_INSIDE : 1);
     m->path.wait[0] += start - m->time;
@@ -188,7 +194,7 @@ static void pass_link(engine_t * e, int index)
     message_t *m = &e->messages[index];
     int level;
     link_t *link = find_link(e, m, m->hop, &level);
-    double length = m->bytes * link->per_byte + (level == 0 ? e->p->costs.gap : 0);
+    double length = bytes_on_way(e, m) * link->per_byte + (level == 0 ? e->p->costs.gap : 0);
     double ahead = e->p->costs.burst * link->per_byte, latency = latency_of_hop(e, m->distance);
 
     double start = MPL_MAX(m->time, link->free - ahead);
@@ -219,20 +225,20 @@ static void begin_flow(engine_t * e, int index)
     message_t *m = &e->messages[index];
     link_t *links[2 * MAX_LEVELS];
     int num = 2 * m->distance, level;
-    double longest = 0;
+    double bytes = bytes_on_way(e, m), longest = 0;
 
     for (int hop = 0; hop < num; hop++) {
         links[hop] = find_link(e, m, hop, &level);
-        links[hop]->busy += m->bytes * links[hop]->per_byte;
+        links[hop]->busy += bytes * links[hop]->per_byte;
         links[hop]->num_bytes += m->bytes;
-        if (m->bytes * links[hop]->per_byte > longest) {
-            longest = m->bytes * links[hop]->per_byte;
+        if (bytes * links[hop]->per_byte > longest) {
+            longest = bytes * links[hop]->per_byte;
             m->slowest = level;
         }
     }
     m->path.carry[m->slowest] += longest;
     m->last_byte = m->time + longest;   /* if it was alone */
-    fair_add(e->fair, m->time, index, m->from, m->to, m->bytes, links, num);
+    fair_add(e->fair, m->time, index, m->from, m->to, bytes, links, num);
 }
 
 static void end_flow(engine_t * e)

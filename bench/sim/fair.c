@@ -100,7 +100,7 @@ static void find_rates(fair_t * f)
     }
 }
 
-void fair_add(fair_t * f, double time, int id, int from, int to, int64_t bytes, link_t * links[],
+void fair_add(fair_t * f, double time, int id, int from, int to, double bytes, link_t * links[],
               int num_links)
 {
     flow_t flow = {.id = id,.from = from,.to = to,.left = bytes,.bytes = bytes,.num_links = num_links };

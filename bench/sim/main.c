@@ -58,6 +58,8 @@ static const char usage[] =
     "                         [80gbit]\n"
     "      --gap TIME         of the link of a host, for each message; not with\n"
     "                         --fair [0]\n"
+    "      --header SIZE      bytes of a link that a message takes beside its own [0;\n"
+    "                         with SITE.json, its costs.header_bytes, or 100]\n"
     "      --fair             messages share links, as TCP's do (up to hundreds of\n"
     "                         ranks); else a link takes one after the other\n"
     "      --eager SIZE       what is longer asks its receiver first [any]\n"
@@ -179,7 +181,7 @@ static int read_count(const char *option, const char *text, int least, int most)
 enum {
     OPT_PPN = 256, OPT_PLACEMENT, OPT_ROOT, OPT_SEGMENT, OPT_RACKS, OPT_HOST_RATE, OPT_UPLINK_RATE,
     OPT_LATENCY, OPT_UPLINK_LATENCY, OPT_INSIDE_RATE, OPT_INSIDE_LATENCY, OPT_OVERHEAD, OPT_COPY_RATE,
-    OPT_REDUCE_RATE, OPT_GAP, OPT_FAIR, OPT_EAGER, OPT_CORES, OPT_BACKGROUND, OPT_SKEW, OPT_JSON, OPT_TRACE,
+    OPT_REDUCE_RATE, OPT_GAP, OPT_HEADER, OPT_FAIR, OPT_EAGER, OPT_CORES, OPT_BACKGROUND, OPT_SKEW, OPT_JSON, OPT_TRACE,
     OPT_DRAW, OPT_HELP, OPT_VERSION
 };
 
@@ -203,6 +205,7 @@ static const struct option long_options[] = {
     {"copy-rate", required_argument, NULL, OPT_COPY_RATE},
     {"reduce-rate", required_argument, NULL, OPT_REDUCE_RATE},
     {"gap", required_argument, NULL, OPT_GAP},
+    {"header", required_argument, NULL, OPT_HEADER},
     {"fair", no_argument, NULL, OPT_FAIR},
     {"eager", required_argument, NULL, OPT_EAGER},
     {"cores", required_argument, NULL, OPT_CORES},
@@ -257,6 +260,9 @@ static void read_cost(costs_t * c, int option, const char *name, const char *tex
             break;
         case OPT_GAP:
             c->gap = read_time(name, text);
+            break;
+        case OPT_HEADER:
+            c->header = read_size(name, text);
             break;
         case OPT_FAIR:
             c->is_fair = true;

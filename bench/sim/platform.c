@@ -151,6 +151,7 @@ void platform_of_site(platform_t * p, const char *path)
         p->costs.inside_rate = rate_of(r->inside);
         p->costs.shared = r->shared * 1e-12;
         p->costs.shared_per_byte = r->shared_bytes * 1e-12 / 1024;
+        p->costs.header = r->header;
         p->costs.burst = r->burst;
         platform_set_rates(p, 0, rate_of(r->host));
         const int64_t *uplink = r->uplink;
@@ -323,7 +324,7 @@ static void place_ranks(platform_t * p, const char *placement)
     free(hosts);
 }
 
-/* As the library reckons it (topo_rates.h) */
+/* As the library reckons them (topo_rates.h) */
 static int find_uplink_ratio(const platform_t * p)
 {
     double slowest = p->rate[0][0];
@@ -332,6 +333,14 @@ static int find_uplink_ratio(const platform_t * p)
         for (int i = 0; i < p->num_groups[level]; i++)
             slowest = MPL_MIN(slowest, p->rate[level][i]);
     return slowest > 0 ? MPL_MIN(p->rate[0][0] / slowest, INT_MAX) : 0;
+}
+
+static int64_t find_message_bytes(const platform_t * p, int num_ranks, int num_hosts)
+{
+    double turns = (double) num_ranks * num_ranks / ((double) MPL_MAX(find_uplink_ratio(p), 1) * num_hosts);
+    double time = 2 * p->costs.overhead + MPL_MIN(num_ranks, turns) * p->costs.shared;
+
+    return MPL_MAX(1, MPL_MIN(p->costs.header + time * p->rate[0][0], 1 << 20));
 }
 
 /* As the library sees it: groups by their lowest ranks */
@@ -360,6 +369,7 @@ void platform_place(platform_t * p, const char *placement, int num_ranks, int pp
         }
         place.host_of_rank[i] = host[h] - 1;
     }
+    place.message_bytes = find_message_bytes(p, num_ranks, place.num_hosts);
     for (int i = 1; i <= num_above; i++) {
         of[i].num = p->num_groups[i + 1];
         of[i].of = get_memory(p->num_groups[i], sizeof(int));

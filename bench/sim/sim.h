@@ -49,6 +49,7 @@ typedef struct {
     double inside_latency, inside_rate; /* in a host: the sender copies */
     double latency;             /* between two hosts of a rack */
     double level_latency;       /* and for each further level, */
+    double header;              /* bytes of links that a message takes, beside its own */
     int64_t eager_bytes;        /* what is longer waits for its receiver: one more round trip */
     int num_cores;              /* of a host, which its ranks share; 0: a core for each */
     double background;          /* part of each link that others use */
@@ -134,7 +135,7 @@ typedef struct fair fair_t;
 fair_t *fair_create(void);
 void fair_free(fair_t * fair);
 /* A message, whose way begins at this time, no earlier than that of the last call here */
-void fair_add(fair_t * fair, double time, int id, int from, int to, int64_t bytes, link_t * links[],
+void fair_add(fair_t * fair, double time, int id, int from, int to, double bytes, link_t * links[],
               int num_links);
 /* When the next message ends, if no other one begins before; INFINITY: there is none */
 double fair_next(fair_t * fair);

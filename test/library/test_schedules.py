@@ -2,6 +2,7 @@
 """The library sends the messages that the catalog of schedules (topo_catalog.c) tells: our algorithms,
 and MPICH's own."""
 
+import json
 import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
@@ -113,6 +114,51 @@ def test_messages_are_those_of_the_catalog(
                 continue
             assert found == messages(wanted), (name, ranks)
     assert compared >= 1
+
+
+@pytest.mark.parametrize(
+    ("collective", "name", "size"),
+    [
+        ("bcast", "topo_chain", 100000),
+        ("reduce", "rack_lanes", 100000),
+        ("allreduce", "rack_lanes", 100000),
+        ("allgatherv", "topo_ring", 20000),
+        ("reduce_scatter_block", "rack_lanes", 16384),
+    ],
+)
+def test_segments_follow_from_the_site(
+    bindir: Path,
+    program: Path,
+    run_mpi: Launch,
+    site: MakeSite,
+    write_json: WriteJson,
+    collective: str,
+    name: str,
+    size: int,
+) -> None:
+    """Where a message costs as much as many bytes, there are fewer and longer ones: as many as topo-sim has."""
+    if not (sim := bindir / "topo-sim").exists():
+        pytest.skip("topo-sim is not built: no json-c on this machine")
+    hosts, ranks, found = [f"clique{i}" for i in range(8)], 8, []
+    content = site(hosts, [i // 4 for i in range(8)])
+    for mbps in (20, 100000):
+        content["bandwidth_mbps"] = [[0.0 if a == b else mbps for a in hosts] for b in hosts]
+        content["latency_us"] = [[20.0 for a in hosts] for b in hosts]
+        path = write_json("site.json", content | {"costs": {"overhead_us": 5.0}})
+        env = {
+            f"MPIR_CVAR_{collective.upper()}_INTRA_ALGORITHM": name,
+            "MPIR_CVAR_COLLECTIVE_FALLBACK": "error",
+            "MPIR_CVAR_NUM_CLIQUES": 8,
+            "MPIR_CVAR_CLIQUES_BY_BLOCK": 1,
+            "MPIR_CVAR_COLL_TOPOLOGY_FILE": path,
+        }
+        done = run_mpi(program, collective, size, 0, n=ranks, env=env)
+        assert done.returncode == 0, done.stderr
+        found.append(len(done.stdout.splitlines()))
+        call = [sim, path, "-c", collective, "-a", name, "-n", ranks, "-b", size, "--json"]
+        told = subprocess.run([*map(str, call)], capture_output=True, text=True, check=True).stdout
+        assert json.loads(told)["runs"][0]["messages"] == found[-1]
+    assert found[0] > 2 * found[1], found
 
 
 @pytest.mark.parametrize(

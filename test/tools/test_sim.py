@@ -106,6 +106,28 @@ def test_ring(run: Run) -> None:
     assert run("allgather", "ring", "1x5", "-b", 700)["time_us"] == pytest.approx(4 * hop(700))
 
 
+def test_headers_take_time(run: Run) -> None:
+    """But are no bytes of the call."""
+    for links in ([], ["--fair"]):
+        found = run("bcast", "binomial", "1x2", "-b", 1000, "--header", 70, *links)
+        assert found["time_us"] == pytest.approx(hop(1070))
+        assert found["links"][0]["up_bytes"] == [1000, 0]
+
+
+@pytest.mark.parametrize("name", ["topo_chain", "rack_lanes"])
+def test_segments_follow_from_the_links(run: Run, name: str) -> None:
+    """The more bytes a link carries in the time of a message, the longer they are; none of others is faster."""
+    numbers = []
+    for overhead in ("100ns", "100us", "10ms"):
+        args = ["-b", "64K", "--overhead", overhead, "--uplink-rate", "8mbit"]
+        found = run("bcast", name, "2x4", *args)
+        numbers.append(found["messages"])
+        for most in ("1K", "2K", "4K", "8K"):
+            other = run("bcast", name, "2x4", *args, "--segment-bytes", most)
+            assert found["time_us"] <= 1.1 * other["time_us"], (overhead, most)
+    assert numbers[0] >= numbers[1] > 4 * numbers[2], numbers
+
+
 def test_messages_wait_for_a_link(run: Run) -> None:
     """Two stages; in the second one two hosts share the link of their rack."""
     found = run("allreduce", "recursive_doubling", "2x2", "-b", 1000, "--uplink-rate", "8mbit")
@@ -292,12 +314,14 @@ def test_site_file(sim: Sim, site: MakeSite, write_json: WriteJson) -> None:
     linear = ["-c", "bcast", "-a", "topo_linear", "-b", "1K", "--json"]
 
     def times(**costs: float) -> float:
-        path = write_json("costs.json", flat | {"costs": costs})
+        path = write_json("costs.json", flat | {"costs": {"header_bytes": 1e-6} | costs})
         return float(json.loads(sim(path, *linear).stdout)["runs"][0]["time_us"])
 
     plain = times(overhead_us=1)
     assert times(overhead_us=1, burst_bytes=2048) == pytest.approx(plain - 20.48, rel=1e-3)
     assert times(overhead_us=1, burst_bytes=1e6) == pytest.approx(plain - 3 * 10.24 + 2, rel=1e-3)
+    # headers of three messages, one behind the other
+    assert times(overhead_us=1, header_bytes=500) == pytest.approx(plain + 3 * 5, rel=1e-3)
     # the four ranks begin one after the other, then there are three messages; the time is that of a call
     late = plain - 2 * 10.24 + 4 * 25 - 1 + 2 * 25
     short = times(overhead_us=1, shared_us=50)
@@ -318,9 +342,10 @@ def test_links_are_busy_when_they_carry(sim: Sim, site: MakeSite, write_json: Wr
     """Not while bytes pass in a burst; and all of the time at most."""
     content = site(["a", "b", "c", "d"], [0, 0, 1, 1])
     content["bandwidth_mbps"] = [[0.0 if i == j else 800.0 for i in range(4)] for j in range(4)]
+    content["costs"] = {"overhead_us": 1, "header_bytes": 1e-6}
 
     def runs(*call: Any, **costs: float) -> list[dict[str, Any]]:
-        path = write_json("site.json", content | {"costs": {"overhead_us": 1} | costs})
+        path = write_json("site.json", content | {"costs": content["costs"] | costs})
         found: list[dict[str, Any]] = json.loads(sim(path, *call, "--json").stdout)["runs"]
         return found
 
@@ -449,10 +474,10 @@ def test_table(sim: Sim) -> None:
     assert lines[0] == "allreduce, 65536 bytes, 4 ranks, 1 a host, block, on 2 racks, 4 hosts"
     assert [line.split()[0] for line in lines[1:]] == [
         *("algorithm", "messages;"),
-        *("rack_lanes", "16"),
+        *("rack_lanes", "256"),
         *("reduce_scatter_allgather", "16"),
     ]
-    assert lines[4] == "    16 messages; host 0.094 MiB 74%, rack 0.062 MiB 49%"
+    assert lines[4] == "    256 messages; host 0.094 MiB 96%, rack 0.062 MiB 64%"
     assert "ends last; on its way" in sim(*args).stdout
 
 
@@ -537,7 +562,7 @@ def test_levels_of_a_site(
         for key, value in (("latency_us", 10), ("bandwidth_mbps", 8))
     }
     path = write_json("site.json", {"format": 2, "hosts": ["a", "b"], "levels": levels, **tables})
-    done = sim(path, "-c", "bcast", "-a", "binomial", "-b", "1000", "--json")
+    done = sim(path, "-c", "bcast", "-a", "binomial", "-b", "1000", "--header", "0", "--json")
     assert done.returncode == 0 and done.stderr == "", done.stderr
     (found,) = json.loads(done.stdout)["runs"]
     assert found["time_us"] == time_us

@@ -25,7 +25,8 @@ bool MPII_Topo_call_find_order(MPII_Topo_call_t * call, const MPII_Topo_order_t 
 MPI_Aint MPII_Topo_call_segment_bytes(const MPII_Topo_call_t * call);
 
 /* One vector, of count elements, cut into segments. Returns how many. */
-int MPII_Topo_call_cut_segments(MPII_Topo_call_t * call, MPI_Aint count, MPI_Datatype type);
+int MPII_Topo_call_cut_segments(MPII_Topo_call_t * call, const MPII_Topo_order_t * order, int num_links,
+                                MPI_Aint count, MPI_Datatype type);
 
 /* Bytes that elements take in memory, from *true_lb of the first one on */
 MPI_Aint MPII_Topo_call_span(MPI_Datatype type, MPI_Aint count, MPI_Aint * true_lb);

@@ -11,9 +11,10 @@
 
 typedef MPII_Topo_call_t call_t;
 
-static int cut_chunks(const call_t * c, MPII_Topo_lanes_kind_t kind, MPI_Aint bytes, int num_units)
+static int cut_chunks(const call_t * c, const MPII_Topo_order_t * order, MPII_Topo_lanes_kind_t kind,
+                      MPI_Aint bytes, int num_units)
 {
-    return MPII_Topo_lanes_chunks(kind, bytes, num_units, MPII_Topo_call_segment_bytes(c));
+    return MPII_Topo_lanes_chunks(order, kind, bytes, num_units, MPII_Topo_call_segment_bytes(c));
 }
 
 /* -- a vector: units are parts of it -- */
@@ -40,7 +41,7 @@ void MPII_Topo_call_allreduce_lanes(call_t * c, const void *sendbuf, void *recvb
     MPIR_Datatype_get_size_macro(datatype, size);
     order = MPII_Topo_lanes_order(order, MPII_TOPO_LANES__ALLREDUCE, count * size);
     units = MPII_Topo_lanes_units(order, MPII_TOPO_LANES__ALLREDUCE);
-    chunks = cut_chunks(c, MPII_TOPO_LANES__ALLREDUCE, count * size, units);
+    chunks = cut_chunks(c, order, MPII_TOPO_LANES__ALLREDUCE, count * size, units);
     cut_vector(c, units, chunks);
     MPII_Topo_gen_lanes(&c->u.lanes, order, MPII_TOPO_LANES__ALLREDUCE, -1, comm_ptr->rank, chunks,
                         true);
@@ -50,7 +51,7 @@ void MPII_Topo_call_allreduce_lanes(call_t * c, const void *sendbuf, void *recvb
 static void set_rooted(call_t * c, const MPII_Topo_order_t * order, MPII_Topo_lanes_kind_t kind,
                        int root, MPI_Aint bytes)
 {
-    int units = MPII_Topo_lanes_units(order, kind), chunks = cut_chunks(c, kind, bytes, units);
+    int units = MPII_Topo_lanes_units(order, kind), chunks = cut_chunks(c, order, kind, bytes, units);
 
     cut_vector(c, units, chunks);
     MPII_Topo_gen_lanes(&c->u.lanes, order, kind, root, c->comm_ptr->rank, chunks, true);
@@ -102,7 +103,7 @@ static int set_blocks(call_t * c, const MPII_Topo_order_t * order, MPII_Topo_lan
     MPI_Aint all = MPII_Topo_call_bytes_of_blocks(c);
     order = MPII_Topo_lanes_order(order, kind, all);
     int units = MPII_Topo_lanes_units(order, kind);
-    MPI_Aint chunks = cut_chunks(c, kind, all, units);
+    MPI_Aint chunks = cut_chunks(c, order, kind, all, units);
 
     if (MPII_Topo_call_segment_bytes(c) <= 0)
         chunks = MPL_MAX(chunks, MPL_MIN(longest * bytes / MAX_PIECE_BYTES, INT_MAX / 8 / units));

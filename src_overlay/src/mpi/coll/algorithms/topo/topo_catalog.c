@@ -55,9 +55,9 @@ static void cut(MPII_Topo_case_t * c, int64_t len, int64_t unit_len)
     c->units_per_block = (len + unit_len - 1) / unit_len;
 }
 
-static void cut_segments(MPII_Topo_case_t * c, int64_t len, int64_t segment_bytes)
+static void cut_segments(MPII_Topo_case_t * c, int num_links, int64_t len, int64_t segment_bytes)
 {
-    MPII_Topo_cut_t cut = MPII_Topo_cut_segments(len, 1, segment_bytes, 0);
+    MPII_Topo_cut_t cut = MPII_Topo_cut_segments(c->order, num_links, len, 1, segment_bytes, 0);
 
     c->block_len = len;
     c->first_len = cut.first_len;
@@ -156,7 +156,7 @@ static int make_lanes(MPII_Topo_case_t * c, int64_t bytes)
     int64_t all = MPII_Topo_coll_has_vector(c->algo->coll) ? bytes : bytes * c->order->num_ranks;
     c->order = MPII_Topo_lanes_order(c->order, c->algo->arg, all);
     int num = MPII_Topo_lanes_units(c->order, c->algo->arg);
-    int64_t chunks = MPII_Topo_lanes_chunks(c->algo->arg, all, num, 0);
+    int64_t chunks = MPII_Topo_lanes_chunks(c->order, c->algo->arg, all, num, 0);
 
     c->is_joined = c->algo->arg != MPII_TOPO_LANES__ALLGATHER ||
         MPII_Topo_lanes_are_joined(all, c->order->num_ranks);
@@ -283,7 +283,7 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
     switch (c->algo->family) {
         case MPII_TOPO_FAMILY__RING:
             if (c->algo->arg)
-                cut_segments(c, bytes, args->segment_bytes);
+                cut_segments(c, MPII_TOPO_LINKS_OF_RING, bytes, args->segment_bytes);
             c->in_turns = c->units_per_block > 1;
             if (args->has_whole_blocks)
                 cut(c, bytes, bytes);
@@ -296,9 +296,10 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
         case MPII_TOPO_FAMILY__TREE:
             c->shape = c->algo->arg;
             if (!c->algo->is_mpich && c->algo->coll != MPII_TOPO_COLL__BARRIER) {
-                MPII_Topo_cut_t whole = MPII_Topo_cut_segments(MPL_MAX(bytes, args->whole_bytes), 1,
+                MPII_Topo_cut_t whole = MPII_Topo_cut_segments(c->order, MPII_TOPO_LINKS_OF_TREE,
+                                                               MPL_MAX(bytes, args->whole_bytes), 1,
                                                                args->segment_bytes, 0);
-                cut_segments(c, bytes, args->segment_bytes);
+                cut_segments(c, MPII_TOPO_LINKS_OF_TREE, bytes, args->segment_bytes);
                 c->shape = MPII_Topo_shape_of(c->algo->arg, c->order, whole.num,
                                               directions_of(c->algo));
             }

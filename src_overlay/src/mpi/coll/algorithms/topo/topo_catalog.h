@@ -153,10 +153,13 @@ typedef struct {
     int64_t first_len, len, num;
 } MPII_Topo_cut_t;
 
-/* Of `count` elements of `size` bytes. The longest segment, in bytes, is `own` if that is not 0, what the
- * user says of the algorithm; else at most segment_bytes. */
-MPII_Topo_cut_t MPII_Topo_cut_segments(int64_t count, int64_t size, int64_t segment_bytes,
-                                       int64_t own);
+/* Of `count` elements of `size` bytes, on their way along so many links. The longest segment, in bytes, is
+ * `own` if that is not 0, what the user says of the algorithm; else at most segment_bytes, and what suits the
+ * links of the order. */
+MPII_Topo_cut_t MPII_Topo_cut_segments(const MPII_Topo_order_t * order, int num_links, int64_t count,
+                                       int64_t size, int64_t segment_bytes, int64_t own);
+#define MPII_TOPO_LINKS_OF_TREE 20      /* it is flat there */
+#define MPII_TOPO_LINKS_OF_RING 2       /* others are busy with other blocks */
 
 /* What is before a segment */
 static inline int64_t MPII_Topo_segment_offset(int64_t first_len, int64_t len, int64_t segment)
@@ -171,7 +174,8 @@ static inline int64_t MPII_Topo_segment_offset(int64_t first_len, int64_t len, i
 const MPII_Topo_order_t *MPII_Topo_lanes_order(const MPII_Topo_order_t * order,
                                                MPII_Topo_lanes_kind_t kind, int64_t bytes);
 /* Chunks of these: num_units units in each; own: as above, of a chunk */
-int MPII_Topo_lanes_chunks(MPII_Topo_lanes_kind_t kind, int64_t bytes, int num_units, int64_t own);
+int MPII_Topo_lanes_chunks(const MPII_Topo_order_t * order, MPII_Topo_lanes_kind_t kind, int64_t bytes,
+                           int num_units, int64_t own);
 /* Whether allgather along lanes copies blocks, so that they go together: up to so many bytes in all, and blocks
  * of so many, which cost less to copy than to send */
 #define MPII_TOPO_LANES_JOINED_BYTES (1024 * 1024)

@@ -9,34 +9,44 @@
 
 /* How calls are cut into units */
 
-/* Short segments make a chain fill soon, long ones cost less each. With m bytes in segments of s, which
- * are u messages each, a chain of n links takes (m/s + n).(u.o + s.b), which is least where s is the root
- * of m.u.o/(n.b); o: time a message, b: time per byte. It is flat there, so one ratio serves. */
-#define LENGTH_RATIO 150        /* o/(n.b) bytes: 15 us, 15 links of 1.2 Gbit/s */
-#define MIN_SEGMENT_BYTES 8192
+/* Short segments make a pipeline fill soon, long ones cost less each. With m bytes in k segments, which are u
+ * messages each, one of n links takes (k + n).(u.o + m/k.b), which is least where k is the root of
+ * m.n/(u.o/b); o: time a message, b: time per byte; o/b: message_bytes of the order. */
+#define MIN_SEGMENT_BYTES 8192  /* where messages cost much: where there are few bytes, that counts for more */
+#define MIN_RATIO 4             /* of a segment to message_bytes */
 #define LEAST_SEGMENT_BYTES 1024        /* whatever settings are */
-#define MAX_SEGMENTS 65536      /* likewise: numbers of messages are int */
+#define MAX_SEGMENTS 16384      /* likewise: times the ranks of a linear tree, it is an int */
 
-/* The next one to that root of the powers of two, and of those times 3/2 */
-static int64_t best_len(int64_t bytes, int64_t num_messages)
+static int64_t root_of(int64_t square)
 {
-    int64_t len = 4, most = INT64_MAX / 8 / LENGTH_RATIO / num_messages;
-    int64_t square = MPL_MIN(bytes, most) * num_messages * LENGTH_RATIO;
+    int64_t root = 0, bit = INT64_C(1) << 30;
 
-    while (2 * len * len < square)
-        len *= 2;
-    return square < len * len / 4 * 3 ? len / 4 * 3 : len;
+    for (; bit > 0; bit /= 2)
+        if ((root + bit) * (root + bit) <= square)
+            root += bit;
+    return root;
+}
+
+/* That k, at least 1 */
+static int64_t best_num(const MPII_Topo_order_t * order, int64_t bytes, int64_t num_messages,
+                        int64_t num_links)
+{
+    int64_t square = MPL_MIN(bytes, INT64_MAX / 4 / num_links) * num_links * 4;
+
+    return MPL_MAX((root_of(square / (order->message_bytes * num_messages)) + 1) / 2, 1);
 }
 
 /* In bytes, of a vector of so many */
-static int64_t longest_segment(int64_t bytes, int64_t segment_bytes, int64_t own)
+static int64_t longest_segment(const MPII_Topo_order_t * order, int num_links, int64_t bytes,
+                               int64_t segment_bytes, int64_t own)
 {
     int64_t len = own;
 
     if (own <= 0) {
         /* most blocks are short */
-        len = bytes <= MIN_SEGMENT_BYTES ? MIN_SEGMENT_BYTES :
-            MPL_MAX(best_len(bytes, 1), MIN_SEGMENT_BYTES);
+        len = MPL_MIN(MIN_RATIO * order->message_bytes, MIN_SEGMENT_BYTES);
+        if (bytes > len)
+            len = MPL_MAX(bytes / best_num(order, bytes, 1, num_links) / 1024 * 1024, len);
         len = MPL_MIN(len, segment_bytes);
     }
     return MPL_MAX(MPL_MAX(len, LEAST_SEGMENT_BYTES), bytes / MAX_SEGMENTS);
@@ -52,11 +62,11 @@ static int64_t first_segment(int64_t len, int64_t num, int64_t step)
     return len - step * (1 + num % MPL_MIN(MAX_STEPS, len / step / 2));
 }
 
-MPII_Topo_cut_t MPII_Topo_cut_segments(int64_t count, int64_t size, int64_t segment_bytes,
-                                       int64_t own)
+MPII_Topo_cut_t MPII_Topo_cut_segments(const MPII_Topo_order_t * order, int num_links, int64_t count,
+                                       int64_t size, int64_t segment_bytes, int64_t own)
 {
     int64_t most = own > 0 ? own : segment_bytes, step = MPL_MAX(STEP_BYTES / MPL_MAX(size, 1), 1);
-    int64_t bytes = longest_segment(count * size, segment_bytes, own), others;
+    int64_t bytes = longest_segment(order, num_links, count * size, segment_bytes, own), others;
     MPII_Topo_cut_t cut = {.first_len = 0 };
 
     /* no longer than the whole: there is memory for some of them */
@@ -73,31 +83,32 @@ MPII_Topo_cut_t MPII_Topo_cut_segments(int64_t count, int64_t size, int64_t segm
     return cut;
 }
 
-/* Chunks overlap, so several make a long call faster; but each costs its messages, so a chunk is no
- * shorter than CHUNK_BYTES, and its units are no shorter than MIN_UNIT_BYTES, or, where there are but
- * three stages to overlap, MIN_PIECE_BYTES. With a root, chunks go from rack to rack, as segments along
- * a chain, of at most MAX_ROOTED_BYTES and units of at least MIN_ROOTED_UNIT_BYTES. */
-#define CHUNK_BYTES (128 * 1024)
-#define MIN_UNIT_BYTES 4096
-#define MIN_PIECE_BYTES 8192
-#define MAX_ROOTED_BYTES (64 * 1024)
-#define MIN_ROOTED_UNIT_BYTES 1024
+/* Stages of a chunk overlap with those of others; with a root, chunks go from rack to rack as segments along a
+ * chain, and a rank sends or receives each unit twice. Units are not so short that headers count. */
+#define MIN_UNIT_BYTES 1024
 
-int MPII_Topo_lanes_chunks(MPII_Topo_lanes_kind_t kind, int64_t bytes, int num_units, int64_t own)
+int MPII_Topo_lanes_chunks(const MPII_Topo_order_t * order, MPII_Topo_lanes_kind_t kind, int64_t bytes,
+                           int num_units, int64_t own)
 {
-    int64_t units = num_units, chunk;
+    int64_t num = bytes / MIN_UNIT_BYTES / num_units, num_messages = 0, num_links = 1;
 
+    for (int tier = 1; tier <= order->num_tiers; tier++)
+        num_messages += order->tier_most[tier] - 1;
+    if (MPII_Topo_lanes_have_root(kind)) {
+        num_messages = 2 * (int64_t) num_units;
+        /* an uplink counts for as many as its rate is lower */
+        num_links = 2 + (order->num_racks - 1) * (int64_t) MPL_MAX(order->uplink_ratio, 1);
+    } else if (kind == MPII_TOPO_LANES__ALLREDUCE) {
+        num_messages *= 2;
+        num_links = 3;
+    } else if (kind == MPII_TOPO_LANES__ALLGATHER && !MPII_Topo_lanes_are_joined(bytes, order->num_ranks)) {
+        num_messages = order->num_ranks;
+    }
     if (own > 0)
-        chunk = MPL_MAX(own, LEAST_SEGMENT_BYTES);
-    else if (MPII_Topo_lanes_have_root(kind))
-        /* each unit is a message from rack to rack, and one within it */
-        chunk = MPL_MAX(MPL_MIN(best_len(bytes, 2 * units), MAX_ROOTED_BYTES),
-                        units * MIN_ROOTED_UNIT_BYTES);
-    else if (kind == MPII_TOPO_LANES__ALLREDUCE)
-        chunk = MPL_MAX(CHUNK_BYTES, units * MIN_UNIT_BYTES);
-    else
-        chunk = MPL_MAX(CHUNK_BYTES, units * MIN_PIECE_BYTES);
-    return MPL_MIN(MPL_MAX(bytes / chunk, 1), MPL_MAX(INT_MAX / 8 / units, 1));
+        num = bytes / MPL_MAX(own, LEAST_SEGMENT_BYTES);
+    else if (num > 1)
+        num = MPL_MIN(best_num(order, bytes, MPL_MAX(num_messages, 1), num_links), num);
+    return MPL_MIN(MPL_MAX(num, 1), MPL_MAX(INT_MAX / 8 / num_units, 1));
 }
 
 bool MPII_Topo_lanes_are_joined(int64_t bytes, int num_ranks)

@@ -6,6 +6,8 @@
 #include "mpl.h"
 #include "topo_order.h"
 
+#define MESSAGE_BYTES 4800      /* 10 us, at 4 Gbit/s */
+
 /* Group of a level that a rank is in, as the place numbers them */
 static int group_of_rank(const MPII_Topo_place_t * place, int level, int rank)
 {
@@ -193,6 +195,7 @@ static MPII_Topo_order_t *create(const MPII_Topo_place_t * place, const int ring
     order->num_hosts = num[1];
     order->num_racks = num[2];
     order->uplink_ratio = place->uplink_ratio;
+    order->message_bytes = place->message_bytes > 0 ? place->message_bytes : MESSAGE_BYTES;
     order->host_at = order->of[1];
     order->rack_of = order->of[2];
     order->first_pos = order->first[1];

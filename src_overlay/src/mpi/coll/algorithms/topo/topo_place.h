@@ -39,6 +39,8 @@ typedef struct MPII_Topo_place {
     const void *state;
     int64_t rack_join_bytes;    /* as in topo_site.h, -1: not known */
     int uplink_ratio;           /* as in topo_rates.h, 0: not known */
+    int64_t message_bytes;      /* bytes that the link of a host carries in the time that a message costs its
+                                 * sender and its receiver; 0: not known */
 } MPII_Topo_place_t;
 
 /* Number of levels of path_of_rank. */

@@ -102,7 +102,7 @@ int64_t MPII_Topo_predict(const MPII_Topo_case_t * c, const MPII_Topo_links_t * 
 
 /* -- of a call -- */
 
-/* From so many bytes on (of a vector; of a block) segments and chunks are as long, and there are more of
+/* From so many bytes on (of a vector; of a block) segments and chunks are hardly longer, but there are more of
  * them. */
 #define LINEAR_VECTOR_BYTES (512 * 1024)
 #define LINEAR_BLOCK_BYTES (64 * 1024)

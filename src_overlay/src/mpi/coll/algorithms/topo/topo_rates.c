@@ -31,6 +31,8 @@
 #define LEAST_MBPS 1.0          /* and most, for the integers to be within their range */
 #define MOST_MBPS 1e7
 #define MOST_US 1e6
+#define MOST_MESSAGE_BYTES INT64_C(1048576)
+#define MOST_MESSAGE_TIME INT64_C(1000000000000000)
 
 static int cmp_doubles(const void *a_, const void *b_)
 {
@@ -242,6 +244,16 @@ int MPII_Topo_rates_create(const MPII_Topo_measured_t * m, MPII_Topo_rates_t ** 
     MPL_free(num_hosts);
     MPL_free(rates);
     return ret;
+}
+
+int64_t MPII_Topo_rates_message_bytes(const MPII_Topo_rates_t * rates, int num_ranks, int num_hosts)
+{
+    int64_t p = num_ranks, ratio = MPL_MAX(rates->uplink_ratio, 1);
+    int64_t time = 2 * rates->overhead[MPII_TOPO_WITHIN__RACK] +
+        MPL_MIN(p, p * p / (ratio * num_hosts)) * rates->shared;
+
+    int64_t bytes = MPL_MIN(time, MOST_MESSAGE_TIME) * 1024 / rates->host + rates->header;
+    return MPL_MAX(1, MPL_MIN(bytes, MOST_MESSAGE_BYTES));
 }
 
 /* Of a level: order is of the groups there, site[] their indices in the site, or -1 */

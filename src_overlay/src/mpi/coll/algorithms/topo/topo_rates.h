@@ -103,6 +103,11 @@ static inline int MPII_Topo_links_between(const MPII_Topo_order_t * order, int h
     return level;
 }
 
+/* message_bytes of topo_place.h, of so many ranks on so many hosts. What all hosts share, their messages take in
+ * turn; while an uplink carries what takes it longer than a host's link, that does those of some ranks of each
+ * host. */
+int64_t MPII_Topo_rates_message_bytes(const MPII_Topo_rates_t * rates, int num_ranks, int num_hosts);
+
 /* Time of bytes, at picoseconds per KiB */
 static inline int64_t MPII_Topo_carry(int64_t bytes, int64_t per_kib)
 {
