@@ -49,6 +49,9 @@ def env(site: MakeSite, write_json: WriteJson) -> Env:
         "MPIR_CVAR_COLL_TOPOLOGY_FILE": write_json("site.json", rates(site(names, [0, 1] * 3))),
         "MPIR_CVAR_COLL_TOPO_AUTO": 1,
         ADAPT: 1,
+        "MPIR_CVAR_BCAST_RACK_LANES_SEGMENT_BYTES": 8192,
+        "MPIR_CVAR_BCAST_TOPO_CHAIN_SEGMENT_BYTES": 8192,
+        "MPIR_CVAR_BCAST_TOPO_BINARY_TREE_SEGMENT_BYTES": 8192,
         "MPIR_CVAR_COLLECTIVE_FALLBACK": "error",
         "MPIR_CVAR_COLL_SELECTION_REPORT": "print",
     }
@@ -87,8 +90,8 @@ def trial(names: list[str]) -> int:
     return TURN * (len(names) if len(names) > 2 else 0) + 2 * 2 * TURN
 
 
-# rack_lanes sends 65536 bytes in many messages of less than 3000 bytes, all others in longer ones. Binomial sends
-# few of these: each takes long enough for it to be slower than rack_lanes on a busy machine, too.
+# rack_lanes sends 65536 bytes in messages of less than 3000 bytes, parts of 8192 for three ranks, all others in longer
+# ones. Binomial sends few of these: each takes long enough for it to be slower than rack_lanes on a busy machine, too.
 SLOW_LONG, SLOW_LANES = "slow:10000:3000:100000", "slow:2000:1:3000"
 
 

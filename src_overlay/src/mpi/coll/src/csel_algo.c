@@ -130,15 +130,20 @@ static int parse_param(const char *key, MPII_Csel_container_s * cnt, bool is_set
     return -1;
 }
 
+void MPII_Csel_set_params(MPII_Csel_container_s * cnt)
+{
+    for (int i = 0; i < NUM_PARAMS; i++) {
+        if (params[i].id == cnt->id)
+            *(int *) ((char *) cnt + params[i].offset) = *(const int *) params[i].default_value;
+    }
+}
+
 static int parse_params(struct json_object *obj, MPII_Csel_container_s * cnt, const char **param,
                         char *err)
 {
     bool is_set[NUM_PARAMS] = { false };
 
-    for (int i = 0; i < NUM_PARAMS; i++) {
-        if (params[i].id == cnt->id)
-            *(int *) ((char *) cnt + params[i].offset) = *(const int *) params[i].default_value;
-    }
+    MPII_Csel_set_params(cnt);
     json_object_object_foreach(obj, key, val) {
         char *ckey = MPII_Csel_strip(key);
         int ret = parse_param(ckey, cnt, is_set, err);

@@ -261,6 +261,7 @@ static int find_best(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t col
             continue;
         if (!strncmp(c.name, "tsp_", 4))
             c.name += 4;
+        MPII_Csel_set_params(&c.cnt);
         c.ps = MPII_Topo_auto_time(coll_sig->comm_ptr, coll, c.name, bytes);
         if (c.ps < 0 || (num == MAX_OURS && c.ps >= best[num - 1].ps))
             continue;

@@ -142,6 +142,9 @@ const csel_message_condition_s *MPII_Csel_message_condition(const char *key);
 void *MPII_Csel_create_container(struct json_object *obj, const char *rule, const char **param,
                                  char *err);
 
+/* Set the parameters to what their control variables say. */
+void MPII_Csel_set_params(MPII_Csel_container_s * cnt);
+
 /* The name of an algorithm, as in a file */
 const char *MPII_Csel_algorithm_name(MPII_Csel_container_type_e id);
 
