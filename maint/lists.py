@@ -123,8 +123,8 @@ def segment_cvar(row: Row) -> str:
     most = "" if is_lanes else ", up to MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES"
     text = (
         f"Length of {what} of {row['name']} {row['collective']}, in bytes. 0: it follows from the "
-        f"length of the message and from the links of the site{most}. What rank 0 has counts. A parameter segment_bytes in a "
-        "tuning file comes first."
+        f"length of the message and from the links of the site{most}. What rank 0 has counts. A "
+        "parameter segment_bytes in a tuning file comes first."
     )
     indent = " " * 8
     return SEGMENT_CVAR.format(

@@ -10,6 +10,7 @@
 #include "topo_site.h"
 #include <json.h>
 #include <limits.h>
+#include <math.h>
 
 #define MAX_GROUPS 65536        /* hosts, as a site.json may have */
 
@@ -116,6 +117,11 @@ static void check_site(const char *path, struct json_object *root)
 static double rate_of(int64_t picoseconds_per_kib)
 {
     return 1024e12 / picoseconds_per_kib;
+}
+
+static int64_t per_kib(double rate)
+{
+    return llround(1024e12 / rate);
 }
 
 void platform_of_site(platform_t * p, const char *path)
@@ -337,10 +343,13 @@ static int find_uplink_ratio(const platform_t * p)
 
 static int64_t find_message_bytes(const platform_t * p, int num_ranks, int num_hosts)
 {
-    double turns = (double) num_ranks * num_ranks / ((double) MPL_MAX(find_uplink_ratio(p), 1) * num_hosts);
-    double time = 2 * p->costs.overhead + MPL_MIN(num_ranks, turns) * p->costs.shared;
+    MPII_Topo_rates_t rates = {
+        .overhead = {[MPII_TOPO_WITHIN__RACK] = llround(p->costs.overhead * 1e12)},
+        .header = p->costs.header,.shared = llround(p->costs.shared * 1e12),
+        .host = MPL_MAX(per_kib(p->rate[0][0]), 1),.uplink_ratio = find_uplink_ratio(p)
+    };
 
-    return MPL_MAX(1, MPL_MIN(p->costs.header + time * p->rate[0][0], 1 << 20));
+    return MPII_Topo_rates_message_bytes(&rates, num_ranks, num_hosts);
 }
 
 /* As the library sees it: groups by their lowest ranks */

@@ -141,10 +141,10 @@ def test_segments_follow_from_the_site(
         pytest.skip("topo-sim is not built: no json-c on this machine")
     hosts, ranks, found = [f"clique{i}" for i in range(8)], 8, []
     content = site(hosts, [i // 4 for i in range(8)])
+    content |= {"latency_us": [[20.0] * 8] * 8, "costs": {"overhead_us": 5.0}}
     for mbps in (20, 100000):
         content["bandwidth_mbps"] = [[0.0 if a == b else mbps for a in hosts] for b in hosts]
-        content["latency_us"] = [[20.0 for a in hosts] for b in hosts]
-        path = write_json("site.json", content | {"costs": {"overhead_us": 5.0}})
+        path = write_json("site.json", content)
         env = {
             f"MPIR_CVAR_{collective.upper()}_INTRA_ALGORITHM": name,
             "MPIR_CVAR_COLLECTIVE_FALLBACK": "error",
