@@ -331,14 +331,14 @@ static void place_ranks(platform_t * p, const char *placement)
 }
 
 /* As the library reckons them (topo_rates.h) */
-static int find_uplink_ratio(const platform_t * p)
+static int find_uplink_percent(const platform_t * p)
 {
     double slowest = p->rate[0][0];
 
     for (int level = 1; level < p->num_levels; level++)
         for (int i = 0; i < p->num_groups[level]; i++)
             slowest = MPL_MIN(slowest, p->rate[level][i]);
-    return slowest > 0 ? MPL_MIN(p->rate[0][0] / slowest, INT_MAX) : 0;
+    return slowest > 0 ? MPL_MIN(100 * p->rate[0][0] / slowest, INT_MAX) : 100;
 }
 
 static int64_t find_message_bytes(const platform_t * p, int num_ranks, int num_hosts)
@@ -346,7 +346,7 @@ static int64_t find_message_bytes(const platform_t * p, int num_ranks, int num_h
     MPII_Topo_rates_t rates = {
         .overhead = {[MPII_TOPO_WITHIN__RACK] = llround(p->costs.overhead * 1e12)},
         .header = p->costs.header,.shared = llround(p->costs.shared * 1e12),
-        .host = MPL_MAX(per_kib(p->rate[0][0]), 1),.uplink_ratio = find_uplink_ratio(p)
+        .host = MPL_MAX(per_kib(p->rate[0][0]), 1),.uplink_percent = find_uplink_percent(p)
     };
 
     return MPII_Topo_rates_message_bytes(&rates, num_ranks, num_hosts);
@@ -359,7 +359,7 @@ void platform_place(platform_t * p, const char *placement, int num_ranks, int pp
     int *host = get_memory(num, sizeof(int)), *site_host = get_memory(num, sizeof(int));
     int *site_rack = get_memory(num, sizeof(int)), *ring = get_memory(num_ranks, sizeof(int));
     MPII_Topo_groups_t of[MAX_LEVELS - 1] = { {p->num_groups[1], p->group_of_host[1]} };
-    MPII_Topo_place_t place = {.num_ranks = num_ranks,.uplink_ratio = find_uplink_ratio(p) };
+    MPII_Topo_place_t place = {.num_ranks = num_ranks,.uplink_percent = find_uplink_percent(p) };
 
     if ((int64_t) num * ppn > MAX_RANKS)
         fail("--ppn: found %d on %d hosts, expected up to %d ranks in all", ppn, num, MAX_RANKS);

@@ -120,7 +120,7 @@ placement_t *topo_predict_placement(const MPII_Topo_site_t * site, const int hos
     place.host_of_rank = view.rack + h;
     ring = place.host_of_rank + num_ranks;
     place.state = &view;
-    place.uplink_ratio = site->rates->uplink_ratio;
+    place.uplink_percent = site->rates->uplink_percent;
     place.host_distance = site->host_distance ? host_distance : NULL;
     place.rack_distance = site->rack_distance ? rack_distance : NULL;
     for (int i = 0; i < num_ranks; i++) {

@@ -233,6 +233,16 @@ def test_hosts_lead_racks_where_uplinks_are_slow(
     assert max(found["links"][1][way]) == 2**20
 
 
+@pytest.mark.parametrize(("rate", "host", "racks"), [("8mbit", 4, [4, 4]), ("4mbit", 7, [1, 4])])
+def test_unequal_racks_close_the_ring_where_uplinks_are_slow(
+    run: Run, rate: str, host: int, racks: list[int]
+) -> None:
+    """4 ranks and 1: closed, the last one of the four sends its rack's blocks to the first one, too."""
+    found = run("allgather", "topo_ring", "2x4", "-n", 5, "-b", 100, "--uplink-rate", rate)
+    assert max(found["links"][0]["up_bytes"]) == 100 * host
+    assert found["links"][1]["down_bytes"] == [100 * num for num in racks]
+
+
 def test_ring_between_racks_is_as_fast_as_in_one(run: Run) -> None:
     """Where uplinks are as fast as the links of hosts: no stream waits until another is over."""
     args = ["-b", "64K", "--placement", "block", "--uplink-rate", "8mbit"]
@@ -416,6 +426,61 @@ def test_predictions_are_near(
     assert {
         key: ratio for key, ratio in ratios.items() if not 1 / most(key[1]) < ratio < most(key[1])
     } == {}
+
+
+@pytest.mark.parametrize(
+    ("collective", "name", "size"),
+    [
+        ("allgather", "rack_lanes", "32K"),
+        ("allgather", "topo_ring", "128K"),
+        ("allreduce", "rack_lanes", "1M"),
+        ("bcast", "rack_lanes", "1M"),
+        ("bcast", "topo_chain", "1M"),
+        ("reduce_scatter_block", "rack_lanes", "16K"),
+    ],
+)
+@pytest.mark.parametrize("num_levels", [1, 2])
+def test_predictions_of_long_calls_on_unequal_racks(
+    sim: Sim,
+    site: MakeSite,
+    write_json: WriteJson,
+    collective: str,
+    name: str,
+    size: str,
+    num_levels: int,
+) -> None:
+    """A part of these is followed: what the others take has to be that of all hosts."""
+    of_host = [0, 0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    pods = [0, 0, 0, 1, 1]
+    of_level = [of_host, [pods[rack] for rack in of_host]][:num_levels]
+    every = range(len(of_host))
+    levels = [
+        {"name": "rack", "of_group": of_host, "uplink_mbps": [400.0] * 5},
+        {"name": "pod", "of_group": pods, "uplink_mbps": [1000.0] * 2},
+    ][:num_levels]
+    for level in levels:
+        level["groups"] = [f"{level['name']}{i}" for i in range(len(level["uplink_mbps"]))]
+        level["source"] = "given"
+    content = {
+        **site([f"h{i}" for i in every], of_host),
+        "format": 2,
+        "levels": levels,
+        "latency_us": [
+            [0.0 if i == j else 40.0 + 10 * sum(of[i] != of[j] for of in of_level) for j in every]
+            for i in every
+        ],
+        "bandwidth_mbps": [[0.0 if i == j else 100.0 for j in every] for i in every],
+    }
+    del content["racks"]
+    path = write_json("site.json", content)
+    options = ["-b", size, "-n", 36, "--ppn", 3, "--placement", "ranks:38", "--json"]
+    done = sim(path, "-c", collective, "-a", name, *options)
+    assert done.returncode == 0, done.stderr
+    (run,) = json.loads(done.stdout)["runs"]
+    times = Predictor(site_module.load(path)).times_us(
+        collective, run["host_of_rank"], run["bytes"], algorithms=[name]
+    )
+    assert 0.9 < times[name] / run["time_us"] < 1.1
 
 
 def test_same_again(sim: Sim) -> None:

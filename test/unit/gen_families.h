@@ -386,7 +386,12 @@ static int owner_of_ring(const case_t * c, int unit)
 
 static void setup_ring(any_gen_t * g, const case_t * c, int rank)
 {
-    MPII_Topo_gen_ring(&g->u.ring, c->order, rank, c->units, c->family->arg[0]);
+    static MPII_Topo_order_t order;
+
+    order = *c->order;
+    if (c->family->arg[1])
+        order.closes_racks = false;
+    MPII_Topo_gen_ring(&g->u.ring, &order, rank, c->units, c->family->arg[0]);
 }
 
 /* How often a block may leave a group: once, and once more for each larger one of which that has the last
@@ -411,12 +416,15 @@ static void claim_ring(const case_t * c, const traffic_t * t)
         claim_length(t, (c->p - 1) * c->units, (c->p - 1) * c->units);
         return;
     }
-    for (int level = c->place.num_racks > 1 ? RACKS : HOSTS; level <= c->num_levels; level++) {
+    bool closes_racks = c->order->closes_racks && !c->family->arg[1];
+    for (int level = closes_racks ? RACKS : HOSTS; level <= c->num_levels; level++) {
         groups_t g = groups_of(c, t, level);
-        claim_foreign_blocks_once(c, &g, owner_of_ring);
+        if (closes_racks || level == HOSTS)
+            claim_foreign_blocks_once(c, &g, owner_of_ring);
         for (int i = 0; i < g.num * c->num_units; i++)
-            CHECK(g.gave[i] <= most_exits(c, level, i / c->num_units),
-                  "unit %d leaves a group %d times", i % c->num_units, g.gave[i]);
+            CHECK(g.has[i] <= 1 && g.gave[i] <= (closes_racks ? most_exits(c, level, i / c->num_units) : 1),
+                  "unit %d comes into a group %d times, and leaves it %d times", i % c->num_units, g.has[i],
+                  g.gave[i]);
     }
 }
 
@@ -883,6 +891,10 @@ static void claim_gather(const case_t * c, const traffic_t * t)
 static const family_t families[] = {
     {"allgather.ring", &allgather, prepare_blocks_of_ranks, setup_ring, claim_ring, {false}, true},
     {"allgather.ring, in turns", &allgather, prepare_blocks_of_ranks, setup_ring, claim_ring, {true}, true},
+    {"allgather.ring, of hosts", &allgather, prepare_blocks_of_ranks, setup_ring, claim_ring,
+     {false, true}, true},
+    {"allgather.ring, of hosts, in turns", &allgather, prepare_blocks_of_ranks, setup_ring, claim_ring,
+     {true, true}, true},
     TREE("linear", MPII_TOPO_SHAPE__LINEAR),
     TREE("chain", MPII_TOPO_SHAPE__CHAIN),
     TREE("chains", MPII_TOPO_SHAPE__CHAINS),

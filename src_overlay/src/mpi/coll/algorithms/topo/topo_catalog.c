@@ -51,6 +51,7 @@ static int directions_of(const MPII_Topo_algo_t * algo)
 static void cut(MPII_Topo_case_t * c, int64_t len, int64_t unit_len)
 {
     c->block_len = len;
+    c->first_len = 0;
     c->unit_len = unit_len;
     c->units_per_block = (len + unit_len - 1) / unit_len;
 }
@@ -63,6 +64,12 @@ static void cut_segments(MPII_Topo_case_t * c, int num_links, int64_t len, int64
     c->first_len = cut.first_len;
     c->unit_len = cut.len;
     c->units_per_block = cut.num;
+}
+
+static void limit_segments(MPII_Topo_case_t * c, int most)
+{
+    if (most > 0 && c->units_per_block > most)
+        cut(c, c->block_len, (c->block_len + most - 1) / most);
 }
 
 static void cut_parts(MPII_Topo_case_t * c, int64_t len, int num_parts)
@@ -151,7 +158,7 @@ static int make_hosts(MPII_Topo_case_t * c)
 
 /* -- one function for each family: 0, 1: there is none, -1: no memory -- */
 
-static int make_lanes(MPII_Topo_case_t * c, int64_t bytes)
+static int make_lanes(MPII_Topo_case_t * c, int64_t bytes, int max_chunks)
 {
     int64_t all = MPII_Topo_coll_has_vector(c->algo->coll) ? bytes : bytes * c->order->num_ranks;
     c->order = MPII_Topo_lanes_order(c->order, c->algo->arg, all);
@@ -164,6 +171,10 @@ static int make_lanes(MPII_Topo_case_t * c, int64_t bytes)
         chunks = MPL_MIN(chunks, bytes);
     if (chunks * num > INT_MAX)
         return 1;
+    if (max_chunks > 0 && chunks > max_chunks) {
+        bytes = bytes * max_chunks / chunks;
+        chunks = max_chunks;
+    }
     c->num_chunks = chunks;
     if (MPII_Topo_coll_has_vector(c->algo->coll)) {
         cut_parts(c, bytes, chunks * num);
@@ -217,7 +228,7 @@ static int make_gather(MPII_Topo_case_t * c, int64_t bytes, int64_t segment_byte
     return 0;
 }
 
-static int make_mpich(MPII_Topo_case_t * c, int64_t bytes, bool has_whole_blocks)
+static int make_mpich(MPII_Topo_case_t * c, int64_t bytes, int max_segments)
 {
     int p = c->order->num_ranks, num = MPII_Topo_mpich_units(c->algo->arg, p);
 
@@ -235,7 +246,8 @@ static int make_mpich(MPII_Topo_case_t * c, int64_t bytes, bool has_whole_blocks
             c->num_chunks = (bytes + c->unit_len - 1) / c->unit_len;
             return c->algo->arg == MPII_TOPO_MPICH__BCAST_SCATTER_DOUBLING && num != MPII_Topo_pof2(p);
         case MPII_TOPO_MPICH__ALLGATHERV_RING:
-            cut(c, bytes, has_whole_blocks ? bytes : MPL_MIN(bytes, MPICH_PIPELINE_BYTES));
+            cut(c, bytes, MPL_MIN(bytes, MPICH_PIPELINE_BYTES));
+            limit_segments(c, max_segments);
             c->num_chunks = c->units_per_block;
             return 0;
         case MPII_TOPO_MPICH__BARRIER_SMP:
@@ -285,8 +297,7 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
             if (c->algo->arg)
                 cut_segments(c, MPII_TOPO_LINKS_OF_RING, bytes, args->segment_bytes);
             c->in_turns = c->units_per_block > 1;
-            if (args->has_whole_blocks)
-                cut(c, bytes, bytes);
+            limit_segments(c, args->max_segments);
             return 0;
         case MPII_TOPO_FAMILY__SLOTS:
             if (c->algo->is_mpich ? p != MPII_Topo_pof2(p) : args->slots == NULL)
@@ -305,13 +316,13 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
             }
             return 0;
         case MPII_TOPO_FAMILY__LANES:
-            return make_lanes(c, bytes);
+            return make_lanes(c, bytes, args->max_chunks);
         case MPII_TOPO_FAMILY__HALVING:
             return make_halving(c, bytes);
         case MPII_TOPO_FAMILY__GATHER:
             return make_gather(c, bytes, args->segment_bytes);
         case MPII_TOPO_FAMILY__MPICH:
-            return make_mpich(c, bytes, args->has_whole_blocks);
+            return make_mpich(c, bytes, args->max_segments);
         case MPII_TOPO_FAMILY__PLAN:
             return make_plan(c, bytes, args);
         default:

@@ -97,7 +97,7 @@ int MPII_Topo_lanes_chunks(const MPII_Topo_order_t * order, MPII_Topo_lanes_kind
     if (MPII_Topo_lanes_have_root(kind)) {
         num_messages = 2 * (int64_t) num_units;
         /* an uplink counts for as many as its rate is lower */
-        num_links = 2 + (order->num_racks - 1) * (int64_t) MPL_MAX(order->uplink_ratio, 1);
+        num_links = 2 + (order->num_racks - 1) * (int64_t) MPL_MAX(order->uplink_percent, 100) / 100;
     } else if (kind == MPII_TOPO_LANES__ALLREDUCE) {
         num_messages *= 2;
         num_links = 3;

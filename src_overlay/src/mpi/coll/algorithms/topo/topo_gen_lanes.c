@@ -115,8 +115,8 @@ typedef struct {
 static int lane(const MPII_Topo_order_t * order, int tier, int group, const int x[])
 {
     for (; tier > 0; tier--) {
-        const int *first = order->tier_first[tier];
-        group = first[group] + x[tier] % (first[group + 1] - first[group]);
+        const int *first = order->tier_first[tier] + group;
+        group = first[0] + (x[tier] < first[1] - first[0] ? x[tier] : x[tier] % (first[1] - first[0]));
     }
     return order->rank_at[group];
 }
@@ -181,23 +181,33 @@ static message_t find_rooted(const lanes_t * l, stage_t stage, int i, bool is_se
     return m;
 }
 
+/* The rest of what is divided by a number, which mostly is 1 */
+static inline int divide(int *i, int by)
+{
+    int all = *i;
+
+    if (by > 1)
+        *i /= by;
+    return all - *i * by;
+}
+
 /* Message i of another stage, to the member at a distance to the right, or from that to the left. */
 static message_t find_in_group(const lanes_t * l, stage_t stage, int i, bool is_send)
 {
     const MPII_Topo_order_t *order = l->gen.order;
     int len = l->of[stage.tier].len, own = l->of[stage.tier].own, x[MPII_TOPO_MAX_TIERS + 1];
-    int units = l->of[stage.tier].units, num_runs = l->in_runs ? 1 : units, run = i % num_runs;
-    int d = i / num_runs % (len - 1) + 1, q = i / num_runs / (len - 1);
-    int other = (own + (is_send ? d : len - d)) % len;
+    int units = l->of[stage.tier].units, num_runs = l->in_runs ? 1 : units;
+    int run = divide(&i, num_runs), d = divide(&i, len - 1) + 1;
+    int other = is_send ? own + d : own - d;
     message_t m = {.peer = -1,.num = units / num_runs };
 
+    other += other < 0 ? len : other < len ? 0 : -len;
     for (int tier = stage.tier; tier > 0; tier--) {
-        int num = l->of[tier].num_own, index = l->of[tier].own;
+        int index = l->of[tier].own;
         /* whose units: of who receives in a reduction, of who sends in the other stages */
         if (tier == stage.tier && is_send == stage.is_reduce)
             index = other;
-        x[tier] = q % num * l->of[tier].len + index;
-        q /= num;
+        x[tier] = divide(&i, l->of[tier].num_own) * l->of[tier].len + index;
     }
     for (int tier = 1; tier <= stage.tier; tier++) {
         if (x[tier] >= order->tier_most[tier])
@@ -296,8 +306,7 @@ static bool recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
             step->after = i - WINDOW * l->per_step + 2;
     } else {
         step->buf = MPII_TOPO_BUF__OUT;
-        /* these units were sent, to be added: in the stage of the same tier; or in one of the first
-         * two */
+        /* these units were sent, to be added: in the stage of the same tier; or in one of the first two */
         if (l->kind == MPII_TOPO_LANES__ALLREDUCE)
             step->after = send_round(l, l->num_stages - 1 - s, chunk) + 1;
         else if (l->kind == MPII_TOPO_LANES__REDUCE)
@@ -330,6 +339,7 @@ static int num_ahead(const lanes_t * l, int s)
 static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * step)
 {
     const lanes_t *l = (const lanes_t *) gen;
+    bool begins = i % l->per_step == 0 && has_chunk(l, i / l->per_step);
     int chunk, index, s;
 
     *step = (MPII_Topo_step_t) {.num = 0 };
@@ -337,6 +347,7 @@ static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * 
         s = find_stage(l, i - 1, &chunk, &index);
         stage_t stage = stage_at(l, s);
         if (has_chunk(l, chunk)) {
+            bool ends = index == l->num_of[s] - 1 && s + 1 < l->num_stages;
             /* -- add -- */
             if (stage.is_reduce && k-- == 0) {
                 MPII_Topo_step_t message;
@@ -348,6 +359,7 @@ static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * 
                     step->from_slot = message.slot;
                     step->buf = MPII_TOPO_BUF__OUT;
                 }
+                step->is_last = !ends && !begins && stage.tier != CHAIN;
                 return true;
             }
             /* -- next rack -- */
@@ -356,17 +368,18 @@ static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * 
                 return true;
             }
             /* -- next stage -- */
-            if (index == l->num_of[s] - 1 && s + 1 < l->num_stages) {
+            if (ends) {
                 int num = num_ahead(l, s + 1);
-                if (k < num)
+                if (k < num) {
+                    step->is_last = k + 1 == num && !begins;
                     return send_step(l, s + 1, chunk, k, step);
+                }
                 k -= num;
             }
         }
     }
     /* -- next chunk -- */
-    return i % l->per_step == 0 && has_chunk(l, i / l->per_step) &&
-        send_step(l, 0, i / l->per_step, k, step);
+    return begins && send_step(l, 0, i / l->per_step, k, step);
 }
 
 /* Rack of a turned position */

@@ -5,7 +5,7 @@
 
 #include "topo_gen.h"
 
-/* Algorithm: Ring over ranks renumbered by nearest neighbour, closed in each rack
+/* Algorithm: Ring over ranks renumbered by nearest neighbour, closed in each rack, or each host
  *
  * The ranks stand in a ring in which the next one is the nearest that is not in it yet
  * (MPII_Topo_map_ring): all ranks of a host, then all hosts of a rack, then the next rack, all racks of
@@ -17,13 +17,13 @@
  * - A step does not wait for the step before: receives are posted ahead and a block is forwarded as
  *   soon as it is here, so a slow link never waits for a fast one. Long blocks go in segments, so
  *   that one that is longer than others (allgatherv) does not stop them.
- * - Blocks do not come back to the rack (or, where all are in one rack, to the host) that they are
- *   from. The last rank of a rack hands the blocks of its own rack to the first one directly, and
- *   the last rank of the rack before leaves them out. Where there are levels above racks, so does
- *   the last rank of each group of racks with the blocks of the other racks there, and so on. What comes
- *   to the first rank of a rack from both is taken, and passed on, in turns where blocks have segments, so
- *   that neither waits for the other to be over; and one after the other where to wait for each other costs
- *   more.
+ * - Blocks do not come back to the rack that they are from (or to the host, where all are in one rack, or
+ *   where that is less for the busiest link: topo_order.c). The last rank of a rack hands the blocks of its
+ *   own rack to the first one directly, and the last rank of the rack before leaves them out. Where there are
+ *   levels above racks, so does the last rank of each group of racks with the blocks of the other racks there,
+ *   and so on. What comes to the first rank of a rack from both is taken, and passed on, in turns where blocks
+ *   have segments, so that neither waits for the other to be over; and one after the other where to wait for
+ *   each other costs more.
  *
  *   Ring 0 -> 2 -> 4 -> 1 -> 3 -> 0, racks {0,2,4} and {1,3}: rank 4 also sends to 0, and 3 to 1.
  *   Blocks in the order in which they come, [from the rank behind], not in turns:
@@ -36,7 +36,8 @@
  * time; p: number of ranks, g: of those in the rack (group), n: bytes of a block, alpha and beta: latency and
  * time per byte of the slowest link there. The uplink of a rack, or of a group of racks, carries
  * (p-g).n bytes in, the least that any allgather can do; out of the last rack of a group of racks go the
- * blocks of that group once more.
+ * blocks of that group once more; and out of the last host of a rack those of the rack, p-1+g-g' with g' in the
+ * next one.
  *
  * Source: Bodele and Bhowmik, "Topology Aware Collectives" (ring communication pattern).
  */
@@ -160,7 +161,7 @@ void MPII_Topo_gen_ring(MPII_Topo_gen_ring_t * r, const MPII_Topo_order_t * orde
                         int num_segs, bool in_turns)
 {
     int p = order->num_ranks, pos = order->pos_of[rank], next = (pos + 1) % p, first, unused;
-    int lowest = order->num_racks > 1 ? 2 : 1;
+    int lowest = order->closes_racks ? 2 : 1, all = order->num_levels + 1;
 
     *r = (ring_t) {
         .gen = {.order = order,.rank = rank,.recv = recv,.react = react,
@@ -171,14 +172,15 @@ void MPII_Topo_gen_ring(MPII_Topo_gen_ring_t * r, const MPII_Topo_order_t * orde
         .len = {1},
         .next_len = 1,
     };
-    for (int level = lowest; r->len[r->last] < p; level++) {
+    for (int level = lowest, below = 0; r->len[r->last] < p; level = lowest == 1 ? all : level + 1) {
         int g = ++r->last;
         r->len[g] = find_group(order, level, lowest, pos, &first);
         r->index[g] = pos - first;
-        r->first_len[g] = find_group(order, level - 1, lowest, first, &unused);
+        r->first_len[g] = find_group(order, below, lowest, first, &unused);
         if (r->next_group == 0 && (r->len[g] == p || pos + 1 < first + r->len[g])) {
             r->next_group = g;
-            r->next_len = find_group(order, level - 1, lowest, next, &unused);
+            r->next_len = find_group(order, below, lowest, next, &unused);
         }
+        below = level;
     }
 }

@@ -125,7 +125,7 @@ MPII_Topo_shape_t MPII_Topo_shape_of(MPII_Topo_shape_t shape, const MPII_Topo_or
     if (saved <= 0)
         return shape;
     /* up, a host that leads has several messages to wait for: of 64 KiB on 4 x 4 hosts, that is slower */
-    if (directions == MPII_TOPO_TREE_DOWN && copies <= order->uplink_ratio)
+    if (directions == MPII_TOPO_TREE_DOWN && copies * INT64_C(100) <= order->uplink_percent)
         return MPII_TOPO_SHAPE__CHAINS;
     return 2 * saved > 3 * (copies - 1) * (num_units - 1) ? MPII_TOPO_SHAPE__CHAINS : shape;
 }

@@ -161,6 +161,22 @@ static void set_rounds(MPII_Topo_order_t * rounds, const MPII_Topo_order_t * ord
     rounds->in_rounds = rounds;
 }
 
+/* A ring that is closed in racks, too, has fewer blocks over their uplinks; but more over the link of one host, by
+ * what a rack has more than the next one. */
+static bool closes_racks(const MPII_Topo_order_t * order)
+{
+    int64_t p = order->num_ranks, percent = order->uplink_percent, least = p, more = 0;
+
+    for (int i = 0; i < order->num_racks; i++) {
+        const int *begin = order->begin[2], next = (i + 1) % order->num_racks;
+        int len = begin[i + 1] - begin[i];
+        least = MPL_MIN(least, len);
+        more = MPL_MAX(more, len - (begin[next + 1] - begin[next]));
+    }
+    int64_t closed = MPL_MAX((p - least) * percent, (p - 1 + more) * 100);
+    return order->num_racks > 1 && (percent == 0 || closed <= (p - 1) * percent);
+}
+
 /* With room for tiers in rounds behind it */
 static MPII_Topo_order_t *create(const MPII_Topo_place_t * place, const int ring[], size_t room)
 {
@@ -194,7 +210,7 @@ static MPII_Topo_order_t *create(const MPII_Topo_place_t * place, const int ring
     order->num_ranks = p;
     order->num_hosts = num[1];
     order->num_racks = num[2];
-    order->uplink_ratio = place->uplink_ratio;
+    order->uplink_percent = place->uplink_percent;
     order->message_bytes = place->message_bytes > 0 ? place->message_bytes : MESSAGE_BYTES;
     order->host_at = order->of[1];
     order->rack_of = order->of[2];
@@ -218,6 +234,7 @@ static MPII_Topo_order_t *create(const MPII_Topo_place_t * place, const int ring
         order->most[level] = find_most(order, level);
     order->max_ppn = order->most[1];
     order->max_hosts = order->most[2];
+    order->closes_racks = closes_racks(order);
     set_tiers(order);
     if (room > 0) {
         set_rounds(order + 1, order, mem);

@@ -38,7 +38,7 @@ typedef struct MPII_Topo_place {
     int (*rack_distance) (const void *state, int rack_a, int rack_b);
     const void *state;
     int64_t rack_join_bytes;    /* as in topo_site.h, -1: not known */
-    int uplink_ratio;           /* as in topo_rates.h, 0: not known */
+    int uplink_percent;         /* as in topo_rates.h, 0: not known */
     int64_t message_bytes;      /* bytes that the link of a host carries in the time that a message costs its
                                  * sender and its receiver; 0: not known */
 } MPII_Topo_place_t;

@@ -10,26 +10,31 @@
 
 /* How long a schedule takes, in two ways.
  *
- * Of few messages: all ranks run it by the clock (topo_predict_walk.c).
+ * Of few messages: all ranks run it by the clock (topo_predict_walk.c). So do they of more that are but more of the
+ * same: some pieces along trees, the first chunks along lanes, fewer segments of rings.
  *
  * Of many: what some ranks do, or all ranks in some rounds, is scaled (topo_predict_sample.c). Along lanes the first
  * chunk is followed then, since nothing overlaps with it.
  *
  * Cost: 0.1 to 0.4 us a message, of trees, up to twenty milliseconds; else, at most some milliseconds, and of 64
- * ranks half a millisecond.
+ * ranks one.
  *
  * The costs of a message are those of Culler et al., "LogP: Towards a Realistic Model of Parallel
  * Computation", and, for its bytes, of Alexandrov et al., "LogGP". Left out: processors that some ranks
  * share, copies, rendezvous. */
 
 /* With more messages than these, ranks may be taken not to keep step. Along lanes, in exchanges of single blocks
- * and in rings they meet on links in an order that tells, so these are followed further; rings with many segments
- * by whole blocks, which take about as long where hosts share nothing. */
+ * and in rings they meet on links in an order that tells, so these are followed further. */
 #define FEW_MESSAGES 2048
 #define FEW_IN_ORDER 4096
 #define FEW_OF_RING 16384
+/* Of a ring, in segments; of the first chunk; of the first chunks, and where there are two, of each */
+#define FEW_OF_SEGMENTS INT64_C(4096)
 #define FEW_OF_CHUNK 8192
-/* A long tree is followed with so many pieces that these are its messages, or two for each rank. */
+#define FEW_OF_CHUNKS INT64_C(2700)
+#define FEW_OF_TWO INT64_C(2048)
+/* A long tree is followed with so many pieces that these are its messages, or two for each rank; with twice as many
+ * where hosts share something, so that it takes time to become regular. */
 #define FEW_ALONG_TREES 1024
 
 typedef const MPII_Topo_links_t links_t;
@@ -80,6 +85,9 @@ static way_t find_way(const MPII_Topo_case_t * c, links_t * links)
         }
         way.num_recvs = MPL_MAX(way.num_recvs, g.gen.num_recvs);
     }
+    /* where groups are unequal, there are not so many: a rank gets each block once */
+    if (is_of(algo, LANES) && algo->arg == MPII_TOPO_LANES__ALLGATHER)
+        way.num_messages = MPL_MIN(way.num_messages, p * (p - INT64_C(1)) * way.num_chunks);
     while (p >> lg > 0)
         lg++;
     /* in log rounds, or a few times as many, ranks keep step */
@@ -124,12 +132,22 @@ static int64_t linear_bytes(const MPII_Topo_algo_t * algo, int num_ranks)
     return MPL_MAX(LINEAR_LANES_BYTES, 2 * MPII_TOPO_LANES_JOINED_BYTES / num_ranks + 2);
 }
 
-/* -1: there is none */
-static int64_t time_of(const way_t * way, const MPII_Topo_case_t * c, links_t * links)
+/* -1: the algorithm does not take such a call, -2: memory is exhausted. way: NULL: its own */
+static int64_t time_of_case(const MPII_Topo_algo_t * algo, const MPII_Topo_call_args_t * args,
+                            links_t * links, const way_t * way)
 {
-    int64_t time = c ? predict_by(way, c, links) : -1;
+    MPII_Topo_case_t *c = NULL;
+    int64_t time = -1;
 
-    return c && time < 0 ? -2 : time;
+    if (MPII_Topo_case_create(algo, args, links->order, &c) != 0)
+        return -2;
+    if (c) {
+        way_t own = way ? *way : find_way(c, links);
+        time = predict_by(&own, c, links);
+        time = time < 0 ? -2 : time;
+    }
+    MPII_Topo_case_free(c);
+    return time;
 }
 
 /* By how much the first chunk along lanes takes longer than its part of sums, since none overlaps with it */
@@ -153,21 +171,58 @@ static int64_t time_to_fill(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t
     return fill;
 }
 
-/* What makes messages fewer, where they are too many to be followed. Returns false where nothing has to. */
+/* Of many chunks along lanes the first ones are followed. Others take as long as the last half of these. */
+static int64_t time_of_chunks(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t args, links_t * links,
+                              const way_t * way, int num_followed)
+{
+    args.max_chunks = num_followed;
+    int64_t all = time_of_case(algo, &args, links, NULL);
+    args.max_chunks = num_followed / 2;
+    int64_t half = all < 0 ? all : time_of_case(algo, &args, links, NULL);
+    if (half < 0)
+        return half;
+    return all + MPL_MAX(all - half, 0) / (num_followed - num_followed / 2) * (way->num_chunks - num_followed);
+}
+
+static MPII_Topo_links_t *copy_links(links_t * links)
+{
+    size_t size = sizeof(*links) + links->num_uplinks * sizeof(links->uplink[0]);
+    MPII_Topo_links_t *copy = MPL_malloc(size, MPL_MEM_COLL);
+
+    return copy ? memcpy(copy, links, size) : NULL;
+}
+
+/* Of many segments of a ring fewer are followed, each of which takes as much of what all hosts share as those that
+ * it stands for. Their overheads would make each later, and others not. */
+static int64_t time_of_segments(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t args, links_t * links,
+                                const way_t * way)
+{
+    MPII_Topo_links_t *dear = copy_links(links);
+    int num = MPL_MAX(way->num_recvs / (links->order->num_ranks - 1), 1);
+    int most = MPL_MAX(FEW_OF_SEGMENTS * num / way->num_messages, 1);
+
+    if (dear == NULL)
+        return -2;
+    dear->shared = links->shared * num / most;
+    dear->wake = links->wake * num / most;
+    args.max_segments = most;
+    int64_t time = time_of_case(algo, &args, dear, NULL);
+    MPL_free(dear);
+    return time;
+}
+
+/* Along trees, and along lanes of which not even one chunk is followed: so that messages are fewer. Returns
+ * false where nothing has to. */
 static bool shorten(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t * args, const way_t * way,
                     links_t * links)
 {
     int num_ranks = links->order->num_ranks;
     int64_t some = MPL_MIN(2 * num_ranks, MPII_TOPO_MAX_WALK / 2);
-    int64_t most = MPII_Topo_coll_has_vector(algo->coll) ? MPL_MAX(FEW_ALONG_TREES, some) :
-        MPII_TOPO_MAX_WALK;
-    /* where hosts share something, how many there are counts, too */
-    int few = is_ring(algo) && links->shared > 0 ? FEW_OF_RING : FEW_IN_ORDER;
+    int64_t most = MPII_TOPO_MAX_WALK;
 
-    if (has_segments(algo) && !args->has_whole_blocks && way->num_messages > few) {
-        args->has_whole_blocks = true;
-        return true;
-    }
+    if (MPII_Topo_coll_has_vector(algo->coll))
+        most = MPL_MAX(links->shared > 0 ? 2 * FEW_ALONG_TREES : FEW_ALONG_TREES, some);
+
     if (is_of(algo, LANES) && !way->walks && args->bytes > linear_bytes(algo, num_ranks)) {
         args->bytes = linear_bytes(algo, num_ranks);
         return true;
@@ -185,23 +240,31 @@ static int64_t time_of_any_length(const MPII_Topo_algo_t * algo, MPII_Topo_call_
     int p = links->order->num_ranks;
     int64_t bytes = args.bytes, full, half, fill = 0;
     MPII_Topo_case_t *c = NULL;
-    way_t way = {.walks = true };
+    way_t way;
+    bool is_shorter;
 
     args.whole_bytes = bytes;
     /* of most others, no more messages follow from more bytes */
-    if (is_tree(algo) || bytes > MAX_BYTES)
+    if (is_tree(algo) || (bytes > MAX_BYTES && !is_of(algo, LANES) && !has_segments(algo)))
         args.bytes = MPL_MIN(bytes, linear_bytes(algo, p));
-    while (1) {
+    do {
         if (MPII_Topo_case_create(algo, &args, links->order, &c) != 0)
             return -2;
-        if (c)
-            way = find_way(c, links);
-        if (c == NULL || !shorten(algo, &args, &way, links))
-            break;
+        if (c == NULL)
+            return -1;
+        way = find_way(c, links);
         MPII_Topo_case_free(c);
-    }
-    full = time_of(&way, c, links);
-    MPII_Topo_case_free(c);
+        if (has_segments(algo) && way.num_messages > FEW_OF_SEGMENTS)
+            return time_of_segments(algo, args, links, &way);
+        if (is_of(algo, LANES) && args.bytes == bytes && way.num_messages > FEW_IN_ORDER) {
+            int64_t num = FEW_OF_CHUNKS * way.num_chunks / way.num_messages;
+            num = num == 1 && way.num_messages <= FEW_OF_TWO * way.num_chunks ? 2 : num;
+            if (num > 1)
+                return time_of_chunks(algo, args, links, &way, num);
+        }
+        is_shorter = shorten(algo, &args, &way, links);
+    } while (is_shorter);
+    full = time_of_case(algo, &args, links, &way);
     if (full >= 0 && is_of(algo, LANES) && !MPII_Topo_lanes_have_root(algo->arg) && way.is_piped) {
         fill = time_to_fill(algo, args, links, way);
         full = fill < 0 ? fill : full + fill;
@@ -211,10 +274,7 @@ static int64_t time_of_any_length(const MPII_Topo_algo_t * algo, MPII_Topo_call_
 
     int64_t linear = args.bytes;
     args.bytes = linear / 2;
-    if (MPII_Topo_case_create(algo, &args, links->order, &c) != 0)
-        return -2;
-    half = time_of(&way, c, links);
-    MPII_Topo_case_free(c);
+    half = time_of_case(algo, &args, links, &way);
     if (half < 0)
         return half;
     int64_t more = MPL_MAX(full - fill - half, 0), step = linear - args.bytes;
@@ -225,14 +285,12 @@ static int64_t time_of_any_length(const MPII_Topo_algo_t * algo, MPII_Topo_call_
 static int64_t time_of_agreement(const MPII_Topo_call_args_t * args, links_t * links)
 {
     const MPII_Topo_algo_t *tree = MPII_Topo_catalog_find(MPII_TOPO_COLL__BARRIER, "topo_tree");
-    size_t size = sizeof(*links) + links->num_uplinks * sizeof(links->uplink[0]);
     MPII_Topo_call_args_t word = *args;
-    MPII_Topo_links_t *between = MPL_malloc(size, MPL_MEM_COLL);
+    MPII_Topo_links_t *between = copy_links(links);
     int64_t time;
 
     if (between == NULL)
         return -2;
-    memcpy(between, links, size);
     between->latency[MPII_TOPO_WITHIN__HOST] = between->overhead[MPII_TOPO_WITHIN__HOST] = 0;
     between->begin = 0;         /* the call has begun */
     word.bytes = 1;

@@ -182,7 +182,8 @@ static void set_levels(const MPII_Topo_measured_t * m, double host_mbps, MPII_To
         below = &mbps[first];
         first += num;
     }
-    rates->uplink_ratio = MPL_MIN(slowest / rates->host, INT_MAX);
+    int64_t percent = MPL_MIN(slowest, INT64_MAX / 100) * 100 / rates->host;
+    rates->uplink_percent = MPL_MAX(MPL_MIN(percent, INT_MAX), 100);
 }
 
 int MPII_Topo_rates_create(const MPII_Topo_measured_t * m, MPII_Topo_rates_t ** rates_)
@@ -248,9 +249,9 @@ int MPII_Topo_rates_create(const MPII_Topo_measured_t * m, MPII_Topo_rates_t ** 
 
 int64_t MPII_Topo_rates_message_bytes(const MPII_Topo_rates_t * rates, int num_ranks, int num_hosts)
 {
-    int64_t p = num_ranks, ratio = MPL_MAX(rates->uplink_ratio, 1);
+    int64_t p = num_ranks, percent = rates->uplink_percent;
     int64_t time = 2 * rates->overhead[MPII_TOPO_WITHIN__RACK] +
-        MPL_MIN(p, p * p / (ratio * num_hosts)) * rates->shared;
+        MPL_MIN(p, p * p * 100 / (percent * num_hosts)) * rates->shared;
 
     int64_t bytes = MPL_MIN(time, MOST_MESSAGE_TIME) * 1024 / rates->host + rates->header;
     return MPL_MAX(1, MPL_MIN(bytes, MOST_MESSAGE_BYTES));

@@ -32,7 +32,8 @@ typedef struct MPII_Topo_rates {
     int64_t shared_bytes;       /* and for the bytes of a message */
     int64_t reduce;             /* of a processor, for bytes that it adds up or copies */
     int64_t inside, host;       /* memory of a host; link of a host, each way */
-    int uplink_ratio;           /* how often the link of a host carries what the slowest uplink carries once */
+    int uplink_percent;         /* of the time that the link of a host takes for a byte, what the slowest uplink
+                                 * takes, at least 100 */
     int num_levels;             /* racks, and those above */
     int num[MPII_TOPO_MAX_LEVELS - 1];  /* groups of each */
     int64_t uplink[];           /* each way: of the racks, then of the groups of the next level ... */

@@ -202,7 +202,7 @@ MPII_Topo_view_t *MPII_Topo_view_create(int num_ranks, const int id[], int num_i
     place->state = view;
     place->rack_join_bytes = site ? site->rack_join_bytes : -1;
     if (site && site->rates) {
-        place->uplink_ratio = site->rates->uplink_ratio;
+        place->uplink_percent = site->rates->uplink_percent;
         place->message_bytes = MPII_Topo_rates_message_bytes(site->rates, num_ranks, place->num_hosts);
     }
     if (view->settings.plan_rack_bytes < 0)
