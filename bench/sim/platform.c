@@ -338,7 +338,7 @@ static int find_uplink_percent(const platform_t * p)
     for (int level = 1; level < p->num_levels; level++)
         for (int i = 0; i < p->num_groups[level]; i++)
             slowest = MPL_MIN(slowest, p->rate[level][i]);
-    return slowest > 0 ? MPL_MIN(100 * p->rate[0][0] / slowest, INT_MAX) : 100;
+    return slowest > 0 ? MPL_MAX(MPL_MIN(floor(100 * p->rate[0][0] / slowest + .5), INT_MAX), 100) : 100;
 }
 
 static int64_t find_message_bytes(const platform_t * p, int num_ranks, int num_hosts)

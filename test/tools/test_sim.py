@@ -483,6 +483,41 @@ def test_predictions_of_long_calls_on_unequal_racks(
     assert 0.9 < times[name] / run["time_us"] < 1.1
 
 
+@pytest.mark.parametrize(
+    ("collective", "name", "size"),
+    [
+        ("allgather", "ring", "32K"),
+        ("bcast", "rack_lanes", "4M"),
+        ("bcast", "scatter_ring_allgather", "4M"),
+        ("bcast", "topo_chain", "1M"),
+        ("reduce", "rack_lanes", "2M"),
+        ("reduce", "topo_chain", "2M"),
+    ],
+)
+def test_predictions_of_many_ranks_a_host(
+    sim: Sim, site: MakeSite, write_json: WriteJson, collective: str, name: str, size: str
+) -> None:
+    """What one rank does stands for that of others: not where it is the root, or in a first round."""
+    of_host = [i // 4 for i in range(16)]
+    every = range(16)
+    content = {
+        **site([f"h{i}" for i in every], of_host),
+        "latency_us": [
+            [0.5 if i == j else 2.0 + (of_host[i] != of_host[j]) for j in every] for i in every
+        ],
+        "bandwidth_mbps": [[80e3 if i == j else 10e3 for j in every] for i in every],
+    }
+    path = write_json("site.json", content)
+    options = ["-b", size, "-n", 512, "--ppn", 32, "--json"]
+    done = sim(path, "-c", collective, "-a", name, *options)
+    assert done.returncode == 0, done.stderr
+    (run,) = json.loads(done.stdout)["runs"]
+    times = Predictor(site_module.load(path)).times_us(
+        collective, run["host_of_rank"], run["bytes"], algorithms=[name]
+    )
+    assert 0.75 < times[name] / run["time_us"] < 1.2
+
+
 def test_same_again(sim: Sim) -> None:
     args = [
         "--racks",

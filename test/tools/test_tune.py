@@ -1861,7 +1861,7 @@ def test_dry_run_of_alltoalls(tmp_path: Path) -> None:
 
 
 def test_dry_run_says_what_topo_auto_takes_where(tmp_path: Path) -> None:
-    both = ("--collective", "allgather", "--collective", "allgatherv")
+    both = ("--collective", "gather", "--collective", "scatter")
     done = topo_tune(write(tmp_path, DEMO), "--dry-run", *both)
     text = done.stdout.split("{")[0]
     assert max(map(len, text.splitlines())) <= 80 and "…" not in text

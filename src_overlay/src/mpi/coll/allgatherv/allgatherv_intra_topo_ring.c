@@ -7,7 +7,7 @@
 #include "topo.h"
 #include "topo_call_sched.h"
 
-/* Algorithm: Ring over ranks renumbered by nearest neighbour, closed in each rack: topo_gen_ring.c
+/* Algorithm: Ring over ranks renumbered by nearest neighbour, closed in each rack, or host: topo_gen_ring.c
  *
  * Preferred for long messages. */
 int MPIR_Allgatherv_intra_topo_ring(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,

@@ -172,7 +172,7 @@ static int make_lanes(MPII_Topo_case_t * c, int64_t bytes, int max_chunks)
     if (chunks * num > INT_MAX)
         return 1;
     if (max_chunks > 0 && chunks > max_chunks) {
-        bytes = bytes * max_chunks / chunks;
+        bytes = MPL_MAX(bytes / chunks * max_chunks, max_chunks);
         chunks = max_chunks;
     }
     c->num_chunks = chunks;
@@ -311,6 +311,9 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
                                                                MPL_MAX(bytes, args->whole_bytes), 1,
                                                                args->segment_bytes, 0);
                 cut_segments(c, MPII_TOPO_LINKS_OF_TREE, bytes, args->segment_bytes);
+                /* none is shorter, so that the second one does not fall behind the first one at each hop */
+                if (args->max_chunks > 0 && c->units_per_block > args->max_chunks)
+                    cut(c, args->max_chunks * c->unit_len, c->unit_len);
                 c->shape = MPII_Topo_shape_of(c->algo->arg, c->order, whole.num,
                                               directions_of(c->algo));
             }

@@ -99,7 +99,7 @@ typedef struct {
                                  * allgather topo_recursive_doubling */
     int64_t whole_bytes;        /* of trees: of the call of which `bytes` are a part, and whose tree it has */
     /* No call of the library has these; 0: no such limit. Rings: in how many segments a block is at most;
-     * lanes: of the chunks of the call, how many first ones there are */
+     * lanes and trees: of the chunks, or segments, of the call, how many first ones there are */
     int max_segments, max_chunks;
     /* MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES, _ONE_RANK_BYTES, and _RACK_BYTES or, where that is -1,
      * rack_join_bytes of the site, which may be -1, too: 2048 */

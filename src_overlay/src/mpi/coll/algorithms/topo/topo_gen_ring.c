@@ -37,7 +37,7 @@
  * time per byte of the slowest link there. The uplink of a rack, or of a group of racks, carries
  * (p-g).n bytes in, the least that any allgather can do; out of the last rack of a group of racks go the
  * blocks of that group once more; and out of the last host of a rack those of the rack, p-1+g-g' with g' in the
- * next one.
+ * next one. Closed in hosts alone, an uplink and a link of a host carry up to p-1.
  *
  * Source: Bodele and Bhowmik, "Topology Aware Collectives" (ring communication pattern).
  */

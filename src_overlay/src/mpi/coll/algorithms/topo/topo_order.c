@@ -165,16 +165,13 @@ static void set_rounds(MPII_Topo_order_t * rounds, const MPII_Topo_order_t * ord
  * what a rack has more than the next one. */
 static bool closes_racks(const MPII_Topo_order_t * order)
 {
-    int64_t p = order->num_ranks, percent = order->uplink_percent, least = p, more = 0;
+    int64_t p = order->num_ranks, percent = order->uplink_percent, more = 0;
 
     for (int i = 0; i < order->num_racks; i++) {
         const int *begin = order->begin[2], next = (i + 1) % order->num_racks;
-        int len = begin[i + 1] - begin[i];
-        least = MPL_MIN(least, len);
-        more = MPL_MAX(more, len - (begin[next + 1] - begin[next]));
+        more = MPL_MAX(more, begin[i + 1] - begin[i] - (begin[next + 1] - begin[next]));
     }
-    int64_t closed = MPL_MAX((p - least) * percent, (p - 1 + more) * 100);
-    return order->num_racks > 1 && (percent == 0 || closed <= (p - 1) * percent);
+    return order->num_racks > 1 && (percent == 0 || (p - 1 + more) * 100 <= (p - 1) * percent);
 }
 
 /* With room for tiers in rounds behind it */

@@ -16,8 +16,8 @@
  * Of many: what some ranks do, or all ranks in some rounds, is scaled (topo_predict_sample.c). Along lanes the first
  * chunk is followed then, since nothing overlaps with it.
  *
- * Cost: 0.1 to 0.4 us a message, of trees, up to twenty milliseconds; else, at most some milliseconds, and of 64
- * ranks one.
+ * Cost: 0.1 to 0.4 us a message; of 64 ranks half a millisecond, along lanes up to some; of 16,384 up to ten, along
+ * trees thirty.
  *
  * The costs of a message are those of Culler et al., "LogP: Towards a Realistic Model of Parallel
  * Computation", and, for its bytes, of Alexandrov et al., "LogGP". Left out: processors that some ranks
@@ -63,7 +63,7 @@ typedef struct {
     bool walks, is_piped;
     int num_recvs;              /* of one rank, the most */
     int64_t num_messages;
-    int num_chunks;             /* along lanes */
+    int num_chunks;             /* along lanes; of a tree, segments */
 } way_t;
 
 static way_t find_way(const MPII_Topo_case_t * c, links_t * links)
@@ -74,6 +74,11 @@ static way_t find_way(const MPII_Topo_case_t * c, links_t * links)
         FEW_MESSAGES;
     int lg = 0, p = links->order->num_ranks;
     MPII_Topo_any_gen_t g;
+
+    if (is_of(algo, TREE)) {
+        MPII_Topo_case_set(c, 0, &g);
+        way.num_chunks = g.tree.num_units;
+    }
 
     for (int i = 0; i < p; i++) {
         MPII_Topo_case_set(c, i, &g);
@@ -118,6 +123,7 @@ int64_t MPII_Topo_predict(const MPII_Topo_case_t * c, const MPII_Topo_links_t * 
 #define LINEAR_BYTES_OF_RANK INT64_C(8192)      /* along lanes: several chunks, of which none goes in rounds */
 #define MIN_LINEAR_BYTES 64
 #define MAX_BYTES (INT64_C(1) << 26)    /* that are followed in all */
+#define MANY_SEGMENTS 2048
 
 static int64_t linear_bytes(const MPII_Topo_algo_t * algo, int num_ranks)
 {
@@ -171,17 +177,20 @@ static int64_t time_to_fill(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t
     return fill;
 }
 
-/* Of many chunks along lanes the first ones are followed. Others take as long as the last half of these. */
+/* Of many chunks along lanes, or segments along a tree, the first ones are followed. Others take as long as the last
+ * half of these. */
 static int64_t time_of_chunks(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t args, links_t * links,
                               const way_t * way, int num_followed)
 {
+    int num_before = num_followed / 2;
+
     args.max_chunks = num_followed;
     int64_t all = time_of_case(algo, &args, links, NULL);
-    args.max_chunks = num_followed / 2;
+    args.max_chunks = num_before;
     int64_t half = all < 0 ? all : time_of_case(algo, &args, links, NULL);
     if (half < 0)
         return half;
-    return all + MPL_MAX(all - half, 0) / (num_followed - num_followed / 2) * (way->num_chunks - num_followed);
+    return all + MPL_MAX(all - half, 0) / (num_followed - num_before) * (way->num_chunks - num_followed);
 }
 
 static MPII_Topo_links_t *copy_links(links_t * links)
@@ -211,23 +220,31 @@ static int64_t time_of_segments(const MPII_Topo_algo_t * algo, MPII_Topo_call_ar
     return time;
 }
 
-/* Along trees, and along lanes of which not even one chunk is followed: so that messages are fewer. Returns
- * false where nothing has to. */
-static bool shorten(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t * args, const way_t * way,
-                    links_t * links)
+/* Of how many chunks, or segments; 0: of all, or the call is shortened in another way */
+static int find_followed(const MPII_Topo_algo_t * algo, const way_t * way, links_t * links)
 {
-    int num_ranks = links->order->num_ranks;
-    int64_t some = MPL_MIN(2 * num_ranks, MPII_TOPO_MAX_WALK / 2);
-    int64_t most = MPII_TOPO_MAX_WALK;
+    int64_t num = 0;
 
-    if (MPII_Topo_coll_has_vector(algo->coll))
-        most = MPL_MAX(links->shared > 0 ? 2 * FEW_ALONG_TREES : FEW_ALONG_TREES, some);
+    if (is_of(algo, LANES) && way->num_messages > FEW_IN_ORDER) {
+        num = FEW_OF_CHUNKS * way->num_chunks / way->num_messages;
+        if (num == 1)
+            num = way->num_messages <= FEW_OF_TWO * way->num_chunks ? 2 : 0;
+    } else if (is_of(algo, TREE) && 2 * way->num_messages / way->num_chunks <= MPII_TOPO_MAX_WALK) {
+        int64_t few = links->shared > 0 ? 2 * FEW_ALONG_TREES : FEW_ALONG_TREES;
+        num = MPL_MAX(few * way->num_chunks / MPL_MAX(way->num_messages, 1), 2);
+    }
+    return num < way->num_chunks ? num : 0;
+}
 
+/* So that messages are fewer, where not even one chunk is followed. Returns false where nothing has to. */
+static bool shorten(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t * args, const way_t * way,
+                    int num_ranks)
+{
     if (is_of(algo, LANES) && !way->walks && args->bytes > linear_bytes(algo, num_ranks)) {
         args->bytes = linear_bytes(algo, num_ranks);
         return true;
     }
-    if (is_tree(algo) && args->bytes > MIN_LINEAR_BYTES && way->num_messages > most) {
+    if (is_tree(algo) && args->bytes > MIN_LINEAR_BYTES && way->num_messages > MPII_TOPO_MAX_WALK) {
         args->bytes /= 2;
         return true;
     }
@@ -244,8 +261,9 @@ static int64_t time_of_any_length(const MPII_Topo_algo_t * algo, MPII_Topo_call_
     bool is_shorter;
 
     args.whole_bytes = bytes;
+    args.max_segments = bytes > MAX_BYTES ? MANY_SEGMENTS : 0;  /* of rings */
     /* of most others, no more messages follow from more bytes */
-    if (is_tree(algo) || (bytes > MAX_BYTES && !is_of(algo, LANES) && !has_segments(algo)))
+    if (is_of(algo, GATHER) || (bytes > MAX_BYTES && is_of(algo, MPICH)))
         args.bytes = MPL_MIN(bytes, linear_bytes(algo, p));
     do {
         if (MPII_Topo_case_create(algo, &args, links->order, &c) != 0)
@@ -254,15 +272,12 @@ static int64_t time_of_any_length(const MPII_Topo_algo_t * algo, MPII_Topo_call_
             return -1;
         way = find_way(c, links);
         MPII_Topo_case_free(c);
-        if (has_segments(algo) && way.num_messages > FEW_OF_SEGMENTS)
+        if (has_segments(algo) && args.bytes == bytes && way.num_messages > FEW_OF_SEGMENTS)
             return time_of_segments(algo, args, links, &way);
-        if (is_of(algo, LANES) && args.bytes == bytes && way.num_messages > FEW_IN_ORDER) {
-            int64_t num = FEW_OF_CHUNKS * way.num_chunks / way.num_messages;
-            num = num == 1 && way.num_messages <= FEW_OF_TWO * way.num_chunks ? 2 : num;
-            if (num > 1)
-                return time_of_chunks(algo, args, links, &way, num);
-        }
-        is_shorter = shorten(algo, &args, &way, links);
+        int num_followed = args.bytes == bytes ? find_followed(algo, &way, links) : 0;
+        if (num_followed > 0)
+            return time_of_chunks(algo, args, links, &way, num_followed);
+        is_shorter = shorten(algo, &args, &way, p);
     } while (is_shorter);
     full = time_of_case(algo, &args, links, &way);
     if (full >= 0 && is_of(algo, LANES) && !MPII_Topo_lanes_have_root(algo->arg) && way.is_piped) {

@@ -3,6 +3,8 @@
  *     See COPYRIGHT in top-level directory
  */
 
+#include <limits.h>
+#include <string.h>
 #include "mpl.h"
 #include "topo_predict.h"
 
@@ -47,14 +49,18 @@ typedef struct {
     const MPII_Topo_case_t *c;
     links_t *links;
     bool is_regular, is_piped;
-    int stride;                 /* of rounds */
-    int num_ranks;              /* that are sampled */
+    int root;                   /* position of the one that has more to do than those beside it; -1: none */
+    int num_hosts, num_of_host; /* and ranks of a host, that are sampled */
+    int first, last, stride;    /* rounds */
+    /* Of these, ranks that were sampled; */
+    int num_ranks;
     /* of ranks: the most of one; is_piped: of latencies the sum of all, and one stage has all. */
     int64_t busy[MAX_STAGES], latency[MAX_STAGES];
     int64_t shared[MAX_STAGES]; /* time of messages on what all hosts share */
     both_t host[MAX_STAGES];    /* of the host that is sampled now */
     int64_t host_bytes[MAX_STAGES];     /* most of any host */
-    both_t *groups;             /* [MAX_STAGES][links->num_uplinks] */
+    both_t *groups;             /* [num_loads]: [MAX_STAGES][links->num_uplinks] */
+    size_t num_loads;
 } sample_t;
 
 static void add(sample_t * s, int stage, int from, int to, int64_t bytes, int64_t host_scale,
@@ -111,7 +117,7 @@ static void sample_rank(sample_t * s, int rank, int64_t host_scale, int64_t rack
     MPII_Topo_step_t step;
 
     MPII_Topo_case_set(s->c, rank, &g);
-    for (int i = s->is_regular; i <= g.gen.num_recvs; i += s->stride) {
+    for (int64_t i = s->first; i <= MPL_MIN(g.gen.num_recvs, s->last); i += s->stride) {
         if (i > 0 && g.gen.recv(&g.gen, i - 1, &step) &&
             (bytes = MPII_Topo_case_bytes(s->c, &step)) >= 0) {
             has_received = true;
@@ -151,18 +157,21 @@ static inline int share(int len, int num, int i)
     return (int64_t) i *len / num;
 }
 
-/* Some ranks of a host, each in the place of its neighbours */
-static void sample_host(sample_t * s, int host, int num_ranks, int64_t rack_scale)
+/* Some ranks of a host, each in the place of its neighbours, but for the root */
+static void sample_host(sample_t * s, int host, int64_t rack_scale)
 {
     const MPII_Topo_order_t *order = s->links->order;
     int first = order->first_pos[host], len = order->first_pos[host + 1] - first;
+    int num_ranks = MPL_MIN(s->num_of_host, len);
 
-    for (int i = 0; i < MAX_STAGES; i++)
-        s->host[i] = (both_t) {.out = 0 };
-    num_ranks = MPL_MIN(num_ranks, len);
+    memset(s->host, 0, sizeof(s->host));
     for (int i = 0; i < num_ranks; i++) {
-        int at = share(len, num_ranks, i);
-        sample_rank(s, order->rank_at[first + at], share(len, num_ranks, i + 1) - at, rack_scale);
+        int at = first + share(len, num_ranks, i), end = first + share(len, num_ranks, i + 1);
+        bool has_root = at <= s->root && s->root < end;
+        if (has_root)
+            sample_rank(s, order->rank_at[s->root], 1, 1);
+        if (end - at > has_root)
+            sample_rank(s, order->rank_at[at + (s->root == at)], end - at - has_root, rack_scale);
     }
     for (int i = 0; i < MAX_STAGES; i++)
         s->host_bytes[i] = MPL_MAX(s->host_bytes[i], MPL_MAX(s->host[i].out, s->host[i].in));
@@ -171,10 +180,7 @@ static void sample_host(sample_t * s, int host, int num_ranks, int64_t rack_scal
 static int64_t sum_stages(const sample_t * s)
 {
     links_t *links = s->links;
-    /* where ranks that all do the same are late by that */
-    int num_hops = has_rooted_lanes(s->c) ? links->order->num_racks - 1 : 0;
-    int64_t sum = 0, begin = links->order->num_ranks * links->begin;
-    int64_t hop = links->latency[MPII_TOPO_WITHIN__SITE] + 2 * links->overhead[MPII_TOPO_WITHIN__SITE];
+    int64_t sum = 0;
 
     for (int i = 0; i < MAX_STAGES; i++) {
         int64_t busiest = MPL_MAX(MPII_Topo_carry(s->host_bytes[i], links->host),
@@ -187,7 +193,38 @@ static int64_t sum_stages(const sample_t * s)
         sum += MPL_MAX(busiest, s->busy[i]) +
             s->latency[i] / (s->is_piped ? s->num_ranks : 1);
     }
-    return begin + num_hops * hop + sum * s->stride;
+    return sum;
+}
+
+/* Some hosts, each in the place of its neighbours, in some rounds */
+static int64_t sample_hosts(sample_t * s, int first, int last, int stride)
+{
+    const MPII_Topo_order_t *order = s->links->order;
+    int root_host = s->root == -1 ? -1 : order->host_at[s->root];
+
+    memset(s->busy, 0, sizeof(s->busy));
+    memset(s->latency, 0, sizeof(s->latency));
+    memset(s->shared, 0, sizeof(s->shared));
+    memset(s->host_bytes, 0, sizeof(s->host_bytes));
+    memset(s->groups, 0, s->num_loads * sizeof(both_t));
+    s->num_ranks = 0;
+    s->first = first;
+    s->last = last;
+    s->stride = stride;
+    for (int i = 0, rack = -1, begin = 0, num = 0; i < s->num_hosts; i++) {
+        int host = share(order->num_hosts, s->num_hosts, i);
+        if (host < root_host && root_host < share(order->num_hosts, s->num_hosts, i + 1))
+            host = root_host;
+        if (order->rack_of[host] != rack) {
+            rack = order->rack_of[host];
+            begin = i;
+            for (num = 1; i + num < s->num_hosts &&
+                 order->rack_of[share(order->num_hosts, s->num_hosts, i + num)] == rack; num++);
+        }
+        int len = order->first_host[rack + 1] - order->first_host[rack];
+        sample_host(s, host, share(len, num, i - begin + 1) - share(len, num, i - begin));
+    }
+    return sum_stages(s);
 }
 
 static bool sends(const MPII_Topo_case_t * c, MPII_Topo_gen_t * gen, int i)
@@ -213,11 +250,20 @@ static bool is_regular(const MPII_Topo_case_t * c)
     return g.gen.num_recvs > NUM_ASKED && num >= NUM_ASKED - 1;
 }
 
+/* Round 1 for itself, and others by some of them: where there are several, these are in their middle. */
+static int64_t sample_regular(sample_t * s, int num_rounds, int max_rounds)
+{
+    int stride = MPL_MAX(num_rounds / max_rounds, 1), begin = 2 + (num_rounds - 2) % stride / 2;
+    int num = 1 + (num_rounds - begin) / stride;
+
+    return sample_hosts(s, 1, 1, 1) + sample_hosts(s, begin, INT_MAX, stride) * (num_rounds - 1) / num;
+}
+
 int64_t MPII_Topo_sample(const MPII_Topo_case_t * c, links_t * links, int num_recvs, bool is_piped)
 {
     const MPII_Topo_order_t *order = links->order;
-    int p = order->num_ranks, num_hosts, num_ranks, max_steps;
-    int64_t time = -1;
+    int p = order->num_ranks;
+    int64_t time = -1, hop = links->latency[MPII_TOPO_WITHIN__SITE] + 2 * links->overhead[MPII_TOPO_WITHIN__SITE];
     sample_t *s = MPL_calloc(1, sizeof(*s), MPL_MEM_COLL);
     size_t num_loads = (size_t) MAX_STAGES * links->num_uplinks;
     both_t *groups = MPL_calloc(num_loads, sizeof(both_t), MPL_MEM_COLL);
@@ -227,33 +273,28 @@ int64_t MPII_Topo_sample(const MPII_Topo_case_t * c, links_t * links, int num_re
     s->c = c;
     s->links = links;
     s->groups = groups;
-    s->stride = 1;
+    s->num_loads = num_loads;
     s->is_regular = is_regular(c);
     s->is_piped = is_piped;
-    max_steps = !is_piped ? MAX_STEPS : has_rooted_lanes(c) ? MAX_ROOTED_STEPS : MAX_PIPED_STEPS;
-    num_hosts = order->num_hosts;
-    num_ranks = order->max_ppn;
+    s->root = -1;
+    s->num_hosts = order->num_hosts;
+    s->num_of_host = order->max_ppn;
+    time = p * links->begin;
+    int max_steps = !is_piped ? MAX_STEPS : has_rooted_lanes(c) ? MAX_ROOTED_STEPS : MAX_PIPED_STEPS;
+    if (has_rooted_lanes(c)) {  /* where ranks that all do the same are late by hops */
+        MPII_Topo_any_gen_t g;
+        MPII_Topo_case_set(c, 0, &g);
+        s->root = order->pos_of[g.lanes.root];
+        time += (order->num_racks - 1) * hop;
+    }
     if (s->is_regular) {
-        int num_rounds = MPL_MIN(MPL_MAX(max_steps / p, 4), MAX_STAGES);
-        s->stride = MPL_MAX(num_recvs / num_rounds, 1);
+        time += sample_regular(s, num_recvs, MPL_MIN(MPL_MAX(max_steps / p, 4), MAX_STAGES));
     } else {
         int num = MPL_MAX(max_steps / num_recvs, 1);
-        num_hosts = MPL_MIN(num_hosts, MPL_MAX(num / num_ranks, MIN_HOSTS));
-        num_ranks = MPL_MAX(MPL_MIN(num_ranks, num / num_hosts), 1);
+        s->num_hosts = MPL_MIN(s->num_hosts, MPL_MAX(num / s->num_of_host, MIN_HOSTS));
+        s->num_of_host = MPL_MAX(MPL_MIN(s->num_of_host, num / s->num_hosts), 1);
+        time += sample_hosts(s, 0, INT_MAX, 1);
     }
-    for (int i = 0, rack = -1, first = 0, num = 0; i < num_hosts; i++) {
-        int host = share(order->num_hosts, num_hosts, i);
-        if (order->rack_of[host] != rack) {
-            rack = order->rack_of[host];
-            first = i;
-            for (num = 1; i + num < num_hosts &&
-                 order->rack_of[share(order->num_hosts, num_hosts, i + num)] == rack; num++);
-        }
-        int len = order->first_host[rack + 1] - order->first_host[rack];
-        sample_host(s, host, num_ranks,
-                    share(len, num, i - first + 1) - share(len, num, i - first));
-    }
-    time = sum_stages(s);
 
   fn_exit:
     MPL_free(s);

@@ -182,7 +182,7 @@ static void set_levels(const MPII_Topo_measured_t * m, double host_mbps, MPII_To
         below = &mbps[first];
         first += num;
     }
-    int64_t percent = MPL_MIN(slowest, INT64_MAX / 100) * 100 / rates->host;
+    int64_t percent = (MPL_MIN(slowest, INT64_MAX / 200) * 100 + rates->host / 2) / rates->host;
     rates->uplink_percent = MPL_MAX(MPL_MIN(percent, INT_MAX), 100);
 }
 
