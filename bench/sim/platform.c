@@ -341,12 +341,12 @@ static int find_uplink_percent(const platform_t * p)
     return slowest > 0 ? MPL_MAX(MPL_MIN(floor(100 * p->rate[0][0] / slowest + .5), INT_MAX), 100) : 100;
 }
 
-static int64_t find_message_bytes(const platform_t * p, int num_ranks, int num_hosts)
+static int64_t find_message_bytes(const platform_t * p, int uplink_percent, int num_ranks, int num_hosts)
 {
     MPII_Topo_rates_t rates = {
         .overhead = {[MPII_TOPO_WITHIN__RACK] = llround(p->costs.overhead * 1e12)},
         .header = p->costs.header,.shared = llround(p->costs.shared * 1e12),
-        .host = MPL_MAX(per_kib(p->rate[0][0]), 1),.uplink_percent = find_uplink_percent(p)
+        .host = MPL_MAX(per_kib(p->rate[0][0]), 1),.uplink_percent = uplink_percent
     };
 
     return MPII_Topo_rates_message_bytes(&rates, num_ranks, num_hosts);
@@ -378,7 +378,7 @@ void platform_place(platform_t * p, const char *placement, int num_ranks, int pp
         }
         place.host_of_rank[i] = host[h] - 1;
     }
-    place.message_bytes = find_message_bytes(p, num_ranks, place.num_hosts);
+    place.message_bytes = find_message_bytes(p, place.uplink_percent, num_ranks, place.num_hosts);
     for (int i = 1; i <= num_above; i++) {
         of[i].num = p->num_groups[i + 1];
         of[i].of = get_memory(p->num_groups[i], sizeof(int));

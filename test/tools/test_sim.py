@@ -370,6 +370,23 @@ def test_links_are_busy_when_they_carry(sim: Sim, site: MakeSite, write_json: Wr
                     assert 0 <= max(links["up_busy"] + links["down_busy"]) <= 1
 
 
+def table(of_host: list[int], inside: float, near: float, far: float) -> list[list[float]]:
+    """Between hosts, by their racks"""
+    every = range(len(of_host))
+    rows = [[near if of_host[i] == of_host[j] else far for i in every] for j in every]
+    return [[inside if i == j else rows[i][j] for j in every] for i in every]
+
+
+def predicted_over_simulated(sim: Sim, path: Path, collective: str, name: str, *args: Any) -> float:
+    done = sim(path, "-c", collective, "-a", name, *args, "--json")
+    assert done.returncode == 0, done.stderr
+    (run,) = json.loads(done.stdout)["runs"]
+    predictor = Predictor(site_module.load(path))
+    hosts = run["host_of_rank"]
+    (time,) = predictor.times_us(collective, hosts, run["bytes"], algorithms=[name]).values()
+    return float(time / run["time_us"])
+
+
 @pytest.mark.parametrize(
     "shared, mbps, size", [(1e-6, 0, "64K"), (8.0, 0, "1K"), (8.0, 8000, "64K")]
 )
@@ -388,16 +405,10 @@ def test_predictions_are_near(
     """What topo_auto and topo-tune predict, which look at messages in an order of their own: where those
     of several hosts meet on uplinks, narrow or wide. Copies are another matter, so none of reductions."""
     of_host = [i // 4 for i in range(16)]
-    every = range(16)
-
-    def table(near: float, far: float) -> list[list[float]]:
-        rows = [[near if of_host[i] == of_host[j] else far for i in every] for j in every]
-        return [[0.0 if i == j else rows[i][j] for j in every] for i in every]
-
     content = {
-        **site([f"h{i}" for i in every], of_host),
-        "latency_us": table(20, 20),
-        "bandwidth_mbps": table(400, between),
+        **site([f"h{i}" for i in range(16)], of_host),
+        "latency_us": table(of_host, 0, 20, 20),
+        "bandwidth_mbps": table(of_host, 0, 400, between),
         "costs": {
             "header_bytes": 1e-6,
             "overhead_us": 2,
@@ -473,14 +484,8 @@ def test_predictions_of_long_calls_on_unequal_racks(
     }
     del content["racks"]
     path = write_json("site.json", content)
-    options = ["-b", size, "-n", 36, "--ppn", 3, "--placement", "ranks:38", "--json"]
-    done = sim(path, "-c", collective, "-a", name, *options)
-    assert done.returncode == 0, done.stderr
-    (run,) = json.loads(done.stdout)["runs"]
-    times = Predictor(site_module.load(path)).times_us(
-        collective, run["host_of_rank"], run["bytes"], algorithms=[name]
-    )
-    assert 0.9 < times[name] / run["time_us"] < 1.1
+    options = ["-b", size, "-n", 36, "--ppn", 3, "--placement", "ranks:38"]
+    assert 0.9 < predicted_over_simulated(sim, path, collective, name, *options) < 1.1
 
 
 @pytest.mark.parametrize(
@@ -499,23 +504,14 @@ def test_predictions_of_many_ranks_a_host(
 ) -> None:
     """What one rank does stands for that of others: not where it is the root, or in a first round."""
     of_host = [i // 4 for i in range(16)]
-    every = range(16)
     content = {
-        **site([f"h{i}" for i in every], of_host),
-        "latency_us": [
-            [0.5 if i == j else 2.0 + (of_host[i] != of_host[j]) for j in every] for i in every
-        ],
-        "bandwidth_mbps": [[80e3 if i == j else 10e3 for j in every] for i in every],
+        **site([f"h{i}" for i in range(16)], of_host),
+        "latency_us": table(of_host, 0.5, 2, 3),
+        "bandwidth_mbps": table(of_host, 80e3, 10e3, 10e3),
     }
     path = write_json("site.json", content)
-    options = ["-b", size, "-n", 512, "--ppn", 32, "--json"]
-    done = sim(path, "-c", collective, "-a", name, *options)
-    assert done.returncode == 0, done.stderr
-    (run,) = json.loads(done.stdout)["runs"]
-    times = Predictor(site_module.load(path)).times_us(
-        collective, run["host_of_rank"], run["bytes"], algorithms=[name]
-    )
-    assert 0.75 < times[name] / run["time_us"] < 1.2
+    options = ["-b", size, "-n", 512, "--ppn", 32]
+    assert 0.75 < predicted_over_simulated(sim, path, collective, name, *options) < 1.2
 
 
 def test_same_again(sim: Sim) -> None:
