@@ -514,6 +514,40 @@ def test_predictions_of_many_ranks_a_host(
     assert 0.75 < predicted_over_simulated(sim, path, collective, name, *options) < 1.2
 
 
+@pytest.mark.parametrize(
+    ("collective", "name", "size", "racks", "ppn", "costs"),
+    [
+        # the one host of a rack carries all that the lanes of it do
+        ("allgather", "rack_lanes", "64K", [5, 5, 6, 1], 4, {}),
+        ("allreduce", "rack_lanes", "1M", [7, 8, 2, 7, 7, 1], 2, {}),
+        # each message of a ring is waited for
+        ("allgather", "ring", "64", [4, 4, 4, 4], 4, {"shared_us": 8, "shared_mbps": 12e3}),
+        ("alltoall", "pairwise", "64", [8, 2, 1, 5], 4, {"shared_us": 8, "shared_mbps": 12e3}),
+    ],
+)
+def test_predictions_of_what_few_ranks_stand_for(
+    sim: Sim,
+    site: MakeSite,
+    write_json: WriteJson,
+    collective: str,
+    name: str,
+    size: str,
+    racks: list[int],
+    ppn: int,
+    costs: dict[str, float],
+) -> None:
+    of_host = [rack for rack, hosts in enumerate(racks) for _ in range(hosts)]
+    content = {
+        **site([f"h{i}" for i in range(len(of_host))], of_host),
+        "latency_us": table(of_host, 0.5, 10, 15),
+        "bandwidth_mbps": table(of_host, 80e3, 10e3, 5e3),
+        "costs": costs,
+    }
+    path = write_json("site.json", content)
+    options = ["-b", size, "-n", len(of_host) * ppn, "--ppn", ppn]
+    assert 0.75 < predicted_over_simulated(sim, path, collective, name, *options) < 1.2
+
+
 def test_same_again(sim: Sim) -> None:
     args = [
         "--racks",

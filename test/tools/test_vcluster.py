@@ -466,6 +466,17 @@ def test_rates_of_pods(pods: str, pairs: Any, limit: int) -> None:
     assert 0.7 * limit < best < 1.05 * limit
 
 
+def test_congestion_is_that_of_any_machine(cluster: str) -> None:
+    """Times are not those of what this kernel takes by default."""
+    known = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+    if "cubic" not in known.read_text().split():
+        pytest.skip("this kernel has no cubic")
+    words = ["--", "ip", "-4", "route", "show", "table", "all", "dev", "eth0"]
+    routes = output_of("exec", cluster, "r1h0", *words).splitlines()
+    kept = [line for line in routes if not line.startswith("broadcast")]
+    assert len(kept) == 2 and all("congctl cubic" in line for line in kept), routes
+
+
 # ---- MPI programs ----
 
 

@@ -16,26 +16,18 @@
  * Of many: what some ranks do, or all ranks in some rounds, is scaled (topo_predict_sample.c). Along lanes the first
  * chunk is followed then, since nothing overlaps with it.
  *
- * Cost: 0.1 to 0.4 us a message; of 64 ranks half a millisecond, along lanes up to some; of 16,384 up to ten, along
- * trees thirty.
- *
  * The costs of a message are those of Culler et al., "LogP: Towards a Realistic Model of Parallel
  * Computation", and, for its bytes, of Alexandrov et al., "LogGP". Left out: processors that some ranks
  * share, copies, rendezvous. */
 
-/* With more messages than these, ranks may be taken not to keep step. Along lanes, in exchanges of single blocks
- * and in rings they meet on links in an order that tells, so these are followed further. */
-#define FEW_MESSAGES 2048
-#define FEW_IN_ORDER 4096
+/* A ring is followed up to so many messages, since they meet on links in an order that tells. */
 #define FEW_OF_RING 16384
-/* Of a ring, in segments; of the first chunk; of the first chunks, and where there are two, of each */
-#define FEW_OF_SEGMENTS INT64_C(4096)
-#define FEW_OF_CHUNK 8192
-#define FEW_OF_CHUNKS INT64_C(2700)
-#define FEW_OF_TWO INT64_C(2048)
-/* A long tree is followed with so many pieces that these are its messages, or two for each rank; with twice as many
- * where hosts share something, so that it takes time to become regular. */
-#define FEW_ALONG_TREES 1024
+/* A long tree is followed with so many pieces that a rank has about eight, but these are its messages: few ranks have
+ * more, and many have two. Where hosts share something, there are twice as many, since it takes time to become
+ * regular. */
+#define MANY_PIECES 8
+#define MIN_ALONG_TREES 512
+#define MAX_ALONG_TREES 8192
 
 typedef const MPII_Topo_links_t links_t;
 
@@ -70,9 +62,8 @@ static way_t find_way(const MPII_Topo_case_t * c, links_t * links)
 {
     const MPII_Topo_algo_t *algo = MPII_Topo_case_algo(c);
     way_t way = {.num_recvs = 0 };
-    int few = is_ring(algo) ? FEW_OF_RING : is_of(algo, LANES) || is_of(algo, SLOTS) ? FEW_IN_ORDER :
-        FEW_MESSAGES;
     int lg = 0, p = links->order->num_ranks;
+    int64_t few = MPL_MAX(MPII_Topo_few_messages(algo, p), is_ring(algo) ? FEW_OF_RING : 0);
     MPII_Topo_any_gen_t g;
 
     if (is_of(algo, TREE)) {
@@ -168,7 +159,7 @@ static int64_t time_to_fill(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t
         return -2;
     if (c) {
         way_t one = find_way(c, links);
-        if (one.num_messages <= FEW_OF_CHUNK) {
+        if (one.num_messages <= MPII_Topo_few_messages(algo, links->order->num_ranks)) {
             int64_t followed = MPII_Topo_walk(c, links), sum = MPII_Topo_sample(c, links, one.num_recvs, true);
             fill = MPL_MIN(followed, sum) < 0 ? -2 : MPL_MAX(followed - sum, 0);
         }
@@ -207,8 +198,8 @@ static int64_t time_of_segments(const MPII_Topo_algo_t * algo, MPII_Topo_call_ar
                                 const way_t * way)
 {
     MPII_Topo_links_t *dear = copy_links(links);
-    int num = MPL_MAX(way->num_recvs / (links->order->num_ranks - 1), 1);
-    int most = MPL_MAX(FEW_OF_SEGMENTS * num / way->num_messages, 1);
+    int p = links->order->num_ranks, num = MPL_MAX(way->num_recvs / (p - 1), 1);
+    int most = MPL_MAX(MPII_Topo_few_messages(algo, p) * num / way->num_messages, 1);
 
     if (dear == NULL)
         return -2;
@@ -223,14 +214,14 @@ static int64_t time_of_segments(const MPII_Topo_algo_t * algo, MPII_Topo_call_ar
 /* Of how many chunks, or segments; 0: of all, or the call is shortened in another way */
 static int find_followed(const MPII_Topo_algo_t * algo, const way_t * way, links_t * links)
 {
-    int64_t num = 0;
+    int64_t num = 0, few_messages = MPII_Topo_few_messages(algo, links->order->num_ranks);
 
-    if (is_of(algo, LANES) && way->num_messages > FEW_IN_ORDER) {
-        num = FEW_OF_CHUNKS * way->num_chunks / way->num_messages;
-        if (num == 1)
-            num = way->num_messages <= FEW_OF_TWO * way->num_chunks ? 2 : 0;
+    if (is_of(algo, LANES) && way->num_messages > few_messages) {
+        num = few_messages * 3 / 4 * way->num_chunks / way->num_messages;        /* half of them twice */
+        num = num == 1 ? 0 : num;       /* one alone does not tell how they overlap */
     } else if (is_of(algo, TREE) && 2 * way->num_messages / way->num_chunks <= MPII_TOPO_MAX_WALK) {
-        int64_t few = links->shared > 0 ? 2 * FEW_ALONG_TREES : FEW_ALONG_TREES;
+        int64_t few = MPL_MIN(MPL_MAX(MANY_PIECES * links->order->num_ranks, MIN_ALONG_TREES), MAX_ALONG_TREES);
+        few *= links->shared > 0 ? 2 : 1;
         num = MPL_MAX(few * way->num_chunks / MPL_MAX(way->num_messages, 1), 2);
     }
     return num < way->num_chunks ? num : 0;
@@ -272,7 +263,7 @@ static int64_t time_of_any_length(const MPII_Topo_algo_t * algo, MPII_Topo_call_
             return -1;
         way = find_way(c, links);
         MPII_Topo_case_free(c);
-        if (has_segments(algo) && args.bytes == bytes && way.num_messages > FEW_OF_SEGMENTS)
+        if (has_segments(algo) && args.bytes == bytes && way.num_messages > MPII_Topo_few_messages(algo, p))
             return time_of_segments(algo, args, links, &way);
         int num_followed = args.bytes == bytes ? find_followed(algo, &way, links) : 0;
         if (num_followed > 0)

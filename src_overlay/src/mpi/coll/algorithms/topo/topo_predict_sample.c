@@ -22,6 +22,8 @@
 #define MAX_ROOTED_STEPS 16384  /* and ranks differ in what they do */
 #define MAX_STAGES 128
 #define MIN_HOSTS 4             /* that are sampled */
+#define FEW_RACKS 16            /* at least one host of each */
+#define FEW_HOSTS 16
 #define NUM_ASKED 16
 
 typedef const MPII_Topo_links_t links_t;
@@ -49,8 +51,10 @@ typedef struct {
     const MPII_Topo_case_t *c;
     links_t *links;
     bool is_regular, is_piped;
+    int half_wakes;             /* of each message: 2, its receiver waits for it; 1, half of them do */
     int root;                   /* position of the one that has more to do than those beside it; -1: none */
     int num_hosts, num_of_host; /* and ranks of a host, that are sampled */
+    int *hosts;                 /* [num_hosts] which, in order */
     int first, last, stride;    /* rounds */
     /* Of these, ranks that were sampled; */
     int num_ranks;
@@ -74,8 +78,8 @@ static void add(sample_t * s, int stage, int from, int to, int64_t bytes, int64_
         bytes += s->links->header;
         *(is_out ? &s->host[stage].out : &s->host[stage].in) += bytes * host_scale;
     }
-    if (is_out) {       /* where ranks do not keep step, what comes is not waited for */
-        int64_t wake = s->is_piped ? 0 : MPII_Topo_links_wake(s->links, level);
+    if (is_out) {
+        int64_t wake = MPII_Topo_links_wake(s->links, level) * s->half_wakes / 2;
         s->shared[stage] += host_scale * rack_scale *
             (MPII_Topo_links_shared(s->links, level, bytes) + wake);
     }
@@ -196,11 +200,104 @@ static int64_t sum_stages(const sample_t * s)
     return sum;
 }
 
-/* Some hosts, each in the place of its neighbours, in some rounds */
+static void add_host(sample_t * s, int host)
+{
+    int at = 0;
+
+    while (at < s->num_hosts && s->hosts[at] < host)
+        at++;
+    if (at < s->num_hosts && s->hosts[at] == host)
+        return;
+    memmove(&s->hosts[at + 1], &s->hosts[at], (s->num_hosts - at) * sizeof(int));
+    s->hosts[at] = host;
+    s->num_hosts++;
+}
+
+static bool has_rack(const sample_t * s, int rack)
+{
+    for (int i = 0; i < s->num_hosts; i++)
+        if (s->links->order->rack_of[s->hosts[i]] == rack)
+            return true;
+    return false;
+}
+
+/* Where racks are unequal, hosts of a long one differ in what they hand on along lanes. */
+static void add_longest_rack(sample_t * s)
+{
+    const MPII_Topo_order_t *order = s->links->order;
+    const int *first = order->first_host;
+    int longest = 0, shortest = 0;
+
+    for (int i = 1; i < order->num_racks; i++) {
+        int len = first[i + 1] - first[i];
+        longest = len > first[longest + 1] - first[longest] ? i : longest;
+        shortest = len < first[shortest + 1] - first[shortest] ? i : shortest;
+    }
+    int len = first[longest + 1] - first[longest];
+    for (int i = 0; i < MPL_MIN(len, FEW_HOSTS) && len > first[shortest + 1] - first[shortest]; i++)
+        add_host(s, first[longest] + i);
+}
+
+/* A host of the smallest group of each level, whose links carry most along lanes. Returns false if memory is
+ * exhausted. */
+static bool add_smallest_groups(sample_t * s)
+{
+    const MPII_Topo_order_t *order = s->links->order;
+    struct group {
+        int first_host, num_ranks;
+    } *groups = MPL_calloc(s->links->num_uplinks, sizeof(*groups), MPL_MEM_COLL);
+
+    if (groups == NULL)
+        return false;
+    for (int host = order->num_hosts - 1; host >= 0; host--) {
+        for (int level = 2, i = host; level <= order->num_levels; level++) {
+            i = order->of[level][i];
+            struct group *group = &groups[s->links->first_uplink[level] + i];
+            group->first_host = host;
+            group->num_ranks += order->first_pos[host + 1] - order->first_pos[host];
+        }
+    }
+    for (int level = 2; level <= order->num_levels; level++) {
+        struct group *of = &groups[s->links->first_uplink[level]], *least = of;
+        for (int i = 1; i < order->num[level]; i++)
+            least = of[i].num_ranks < least->num_ranks ? &of[i] : least;
+        if (!has_rack(s, order->rack_of[least->first_host]))
+            add_host(s, least->first_host);
+    }
+    MPL_free(groups);
+    return true;
+}
+
+/* Up to so many hosts, that of the root among them, and more where racks differ: one of each, if there are few. Returns
+ * false if memory is exhausted. */
+static bool choose_hosts(sample_t * s, int most)
+{
+    const MPII_Topo_order_t *order = s->links->order;
+    int root_host = s->root == -1 ? -1 : order->host_at[s->root], num = order->num_hosts;
+
+    s->num_hosts = MPL_MIN(most, num);
+    s->hosts = MPL_malloc((s->num_hosts + MPL_MAX(FEW_RACKS, MPII_TOPO_MAX_LEVELS) + FEW_HOSTS) * sizeof(int),
+                          MPL_MEM_COLL);
+    if (s->hosts == NULL)
+        return false;
+    for (int i = 0; i < s->num_hosts; i++) {
+        int host = share(num, s->num_hosts, i);
+        bool has_root = host < root_host && root_host < share(num, s->num_hosts, i + 1);
+        s->hosts[i] = has_root ? root_host : host;
+    }
+    if (order->num_racks > FEW_RACKS && !add_smallest_groups(s))
+        return false;
+    for (int rack = 0; rack < order->num_racks && order->num_racks <= FEW_RACKS; rack++)
+        if (!has_rack(s, rack))
+            add_host(s, order->first_host[rack]);
+    add_longest_rack(s);
+    return true;
+}
+
+/* These hosts, each in the place of its neighbours, in some rounds */
 static int64_t sample_hosts(sample_t * s, int first, int last, int stride)
 {
     const MPII_Topo_order_t *order = s->links->order;
-    int root_host = s->root == -1 ? -1 : order->host_at[s->root];
 
     memset(s->busy, 0, sizeof(s->busy));
     memset(s->latency, 0, sizeof(s->latency));
@@ -211,18 +308,14 @@ static int64_t sample_hosts(sample_t * s, int first, int last, int stride)
     s->first = first;
     s->last = last;
     s->stride = stride;
-    for (int i = 0, rack = -1, begin = 0, num = 0; i < s->num_hosts; i++) {
-        int host = share(order->num_hosts, s->num_hosts, i);
-        if (host < root_host && root_host < share(order->num_hosts, s->num_hosts, i + 1))
-            host = root_host;
-        if (order->rack_of[host] != rack) {
-            rack = order->rack_of[host];
+    for (int i = 0, begin = 0, num = 0; i < s->num_hosts; i++) {
+        int rack = order->rack_of[s->hosts[i]];
+        if (i == begin + num) {
             begin = i;
-            for (num = 1; i + num < s->num_hosts &&
-                 order->rack_of[share(order->num_hosts, s->num_hosts, i + num)] == rack; num++);
+            for (num = 1; i + num < s->num_hosts && order->rack_of[s->hosts[i + num]] == rack; num++);
         }
         int len = order->first_host[rack + 1] - order->first_host[rack];
-        sample_host(s, host, share(len, num, i - begin + 1) - share(len, num, i - begin));
+        sample_host(s, s->hosts[i], share(len, num, i - begin + 1) - share(len, num, i - begin));
     }
     return sum_stages(s);
 }
@@ -259,6 +352,19 @@ static int64_t sample_regular(sample_t * s, int num_rounds, int max_rounds)
     return sample_hosts(s, 1, 1, 1) + sample_hosts(s, begin, INT_MAX, stride) * (num_rounds - 1) / num;
 }
 
+/* Where ranks do not keep step, what comes is waited for if each round hands something on; along lanes, and in rings
+ * that some begin later than others, or that are closed in groups, about half of it. */
+static int find_half_wakes(const sample_t * s)
+{
+    const MPII_Topo_algo_t *algo = MPII_Topo_case_algo(s->c);
+
+    if (!s->is_piped)
+        return 2;
+    if (!s->is_regular)
+        return algo->family == MPII_TOPO_FAMILY__LANES ? 1 : 0;
+    return algo->coll == MPII_TOPO_COLL__BCAST || !algo->is_mpich ? 1 : 2;
+}
+
 int64_t MPII_Topo_sample(const MPII_Topo_case_t * c, links_t * links, int num_recvs, bool is_piped)
 {
     const MPII_Topo_order_t *order = links->order;
@@ -276,27 +382,33 @@ int64_t MPII_Topo_sample(const MPII_Topo_case_t * c, links_t * links, int num_re
     s->num_loads = num_loads;
     s->is_regular = is_regular(c);
     s->is_piped = is_piped;
+    s->half_wakes = find_half_wakes(s);
     s->root = -1;
-    s->num_hosts = order->num_hosts;
     s->num_of_host = order->max_ppn;
     time = p * links->begin;
-    int max_steps = !is_piped ? MAX_STEPS : has_rooted_lanes(c) ? MAX_ROOTED_STEPS : MAX_PIPED_STEPS;
+    int most = order->num_hosts, max_steps = !is_piped ? MAX_STEPS : has_rooted_lanes(c) ? MAX_ROOTED_STEPS :
+        MPL_MIN(MPII_Topo_few_messages(MPII_Topo_case_algo(c), p) / 2, MAX_PIPED_STEPS);
     if (has_rooted_lanes(c)) {  /* where ranks that all do the same are late by hops */
         MPII_Topo_any_gen_t g;
         MPII_Topo_case_set(c, 0, &g);
         s->root = order->pos_of[g.lanes.root];
         time += (order->num_racks - 1) * hop;
     }
-    if (s->is_regular) {
-        time += sample_regular(s, num_recvs, MPL_MIN(MPL_MAX(max_steps / p, 4), MAX_STAGES));
-    } else {
+    if (!s->is_regular) {
         int num = MPL_MAX(max_steps / num_recvs, 1);
-        s->num_hosts = MPL_MIN(s->num_hosts, MPL_MAX(num / s->num_of_host, MIN_HOSTS));
-        s->num_of_host = MPL_MAX(MPL_MIN(s->num_of_host, num / s->num_hosts), 1);
-        time += sample_hosts(s, 0, INT_MAX, 1);
+        most = MPL_MIN(most, MPL_MAX(num / s->num_of_host, MIN_HOSTS));
+        s->num_of_host = MPL_MAX(MPL_MIN(s->num_of_host, num / most), 1);
     }
+    if (!choose_hosts(s, most))
+        time = -1;
+    else if (s->is_regular)
+        time += sample_regular(s, num_recvs, MPL_MIN(MPL_MAX(max_steps / p, 4), MAX_STAGES));
+    else
+        time += sample_hosts(s, 0, INT_MAX, 1);
 
   fn_exit:
+    if (s)
+        MPL_free(s->hosts);
     MPL_free(s);
     MPL_free(groups);
     return time;

@@ -18,7 +18,8 @@
  * messages later that have to wait anyway; who does it waits for its turn, though not for all, since those that
  * have slept come before others. More messages may have come for it then.
  *
- * In a heap are ranks that can go on, and messages that come to a link later than they were sent. */
+ * In a heap are ranks that can go on, and the first message of each link that comes to its next one later than it was
+ * sent. Those behind it on that link come there later. */
 
 typedef const MPII_Topo_links_t links_t;
 
@@ -38,6 +39,16 @@ typedef struct {
     int from, to, next;         /* next: in a queue, or of the free ones; -1: none */
 } message_t;
 
+/* Messages in the order in which they came; first -1: none */
+typedef struct {
+    int first, last;
+} queue_t;
+
+typedef struct {
+    int64_t busy;               /* until then */
+    queue_t queue;              /* those that have passed it, and come to their next one later */
+} link_t;
+
 typedef struct {
     int64_t clock;
     unsigned tie;               /* of those at the same time, the lowest is first */
@@ -48,15 +59,14 @@ typedef struct {
     const MPII_Topo_case_t *c;
     links_t *links;
     rank_t *ranks;
-    int64_t *up[MPII_TOPO_MAX_LEVELS + 1], *down[MPII_TOPO_MAX_LEVELS + 1];     /* until when the link of a
-                                                                         * group of a level is busy; */
-    int64_t shared;             /* and what all hosts share */
+    link_t *up[MPII_TOPO_MAX_LEVELS + 1], *down[MPII_TOPO_MAX_LEVELS + 1];      /* of a group of a level */
+    link_t shared;              /* what all hosts share */
     turn_t *heap;               /* the one with the earliest clock first */
     int heap_len;
     /* those that have come, and not been asked for: queues by a hash of both ends */
     message_t *messages;
     int num_messages, free_messages;
-    int *first, *last;
+    queue_t *queues;
     unsigned num_queues;        /* a power of two */
 } walk_t;
 
@@ -92,9 +102,19 @@ static int pop(walk_t * w)
     return top.what;
 }
 
-static unsigned queue_of(const walk_t * w, int from, int to)
+static queue_t *queue_of(const walk_t * w, int from, int to)
 {
-    return ((unsigned) from * 40503u + (unsigned) to * 2654435761u) >> 7 & (w->num_queues - 1);
+    return &w->queues[((unsigned) from * 40503u + (unsigned) to * 2654435761u) >> 7 & (w->num_queues - 1)];
+}
+
+static void append(walk_t * w, queue_t * q, int i)
+{
+    w->messages[i].next = -1;
+    if (q->first == -1)
+        q->first = i;
+    else
+        w->messages[q->last].next = i;
+    q->last = i;
 }
 
 static int new_message(walk_t * w)
@@ -113,32 +133,20 @@ static void free_message(walk_t * w, int i)
     w->free_messages = i;
 }
 
-static void put(walk_t * w, int i)
-{
-    unsigned q = queue_of(w, w->messages[i].from, w->messages[i].to);
-
-    w->messages[i].next = -1;
-    if (w->first[q] == -1)
-        w->first[q] = i;
-    else
-        w->messages[w->last[q]].next = i;
-    w->last[q] = i;
-}
-
 /* Take the first message out of its queue, and return its arrival; -1: it has not come. */
 static int64_t take(walk_t * w, int from, int to)
 {
-    unsigned q = queue_of(w, from, to);
+    queue_t *q = queue_of(w, from, to);
 
-    for (int i = w->first[q], before = -1; i != -1; before = i, i = w->messages[i].next) {
+    for (int i = q->first, before = -1; i != -1; before = i, i = w->messages[i].next) {
         if (w->messages[i].from != from || w->messages[i].to != to)
             continue;
         if (before == -1)
-            w->first[q] = w->messages[i].next;
+            q->first = w->messages[i].next;
         else
             w->messages[before].next = w->messages[i].next;
-        if (w->last[q] == i)
-            w->last[q] = before;
+        if (q->last == i)
+            q->last = before;
         free_message(w, i);
         return w->messages[i].end;
     }
@@ -146,13 +154,13 @@ static int64_t take(walk_t * w, int from, int to)
 }
 
 /* After a pause a link may be ahead of its rate by a burst, as a token bucket is. */
-static inline void pass(links_t * links, int64_t * busy, message_t * m, int64_t per_kib)
+static inline void pass(links_t * links, link_t * link, message_t * m, int64_t per_kib)
 {
-    int64_t burst = MPII_Topo_carry(links->burst, per_kib), ahead = *busy - burst;
+    int64_t burst = MPII_Topo_carry(links->burst, per_kib), ahead = link->busy - burst;
 
-    *busy = MPL_MAX(m->begin, *busy) + MPII_Topo_carry(m->bytes, per_kib);
+    link->busy = MPL_MAX(m->begin, link->busy) + MPII_Topo_carry(m->bytes, per_kib);
     m->begin = MPL_MAX(m->begin, ahead);
-    m->end = MPL_MAX(m->end, MPL_MAX(m->begin, *busy - burst));
+    m->end = MPL_MAX(m->end, MPL_MAX(m->begin, link->busy - burst));
 }
 
 static inline int level_between(links_t * links, const rank_t * a, const rank_t * b)
@@ -168,8 +176,8 @@ static void receive(walk_t * w, rank_t * r, const rank_t * from, int64_t arrival
 
     if (arrival > r->clock) {
         int64_t wake = MPII_Topo_links_wake(w->links, level);
-        r->clock = MPL_MAX(arrival, MPL_MIN(w->shared, arrival + MPII_TOPO_MOST_WAKES * wake));
-        w->shared += wake;
+        r->clock = MPL_MAX(arrival, MPL_MIN(w->shared.busy, arrival + MPII_TOPO_MOST_WAKES * wake));
+        w->shared.busy += wake;
     }
     r->clock += w->links->overhead[level];
     r->waits_for = -1;
@@ -179,8 +187,8 @@ static void receive(walk_t * w, rank_t * r, const rank_t * from, int64_t arrival
  * ones wait. */
 static int64_t pass_shared(walk_t * w, int64_t time, int level, int64_t bytes)
 {
-    time = MPL_MAX(time, w->shared);
-    w->shared = time + MPII_Topo_links_shared(w->links, level, bytes);
+    time = MPL_MAX(time, w->shared.busy);
+    w->shared.busy = time + MPII_Topo_links_shared(w->links, level, bytes);
     return time;
 }
 
@@ -196,20 +204,31 @@ static void deliver(walk_t * w, int i, int64_t arrival)
         push(w, to->clock, m->to);
         free_message(w, i);
     } else {
-        put(w, i);
+        append(w, queue_of(w, m->from, m->to), i);
     }
 }
 
-/* A message passes the link of a group that this rank is in. */
-static void pass_level(walk_t * w, message_t * m, const rank_t * r, int level, bool is_up)
+static int group_of(const walk_t * w, const rank_t * r, int level)
 {
-    links_t *links = w->links;
     int group = level == 1 ? r->host : r->rack;
 
     for (int i = 3; i <= level; i++)
-        group = links->order->of[i][group];
-    pass(links, is_up ? &w->up[level][group] : &w->down[level][group], m,
-         level == 1 ? links->host : links->uplink[links->first_uplink[level] + group]);
+        group = w->links->order->of[i][group];
+    return group;
+}
+
+/* What a message passes as the hop-th, and the time of a KiB on it */
+static link_t *find_link(walk_t * w, const message_t * m, int hop, int level, int64_t * per_kib)
+{
+    links_t *links = w->links;
+    bool is_up = hop <= level;
+
+    if (hop == 0)
+        return &w->shared;
+    int at = is_up ? hop : 2 * level + 1 - hop;
+    int group = group_of(w, &w->ranks[is_up ? m->from : m->to], at);
+    *per_kib = at == 1 ? links->host : links->uplink[links->first_uplink[at] + group];
+    return is_up ? &w->up[at][group] : &w->down[at][group];
 }
 
 /* A message passes links, up to one that it comes to after a time: until then no other comes to one. */
@@ -217,23 +236,37 @@ static void travel(walk_t * w, int i, int64_t until)
 {
     links_t *links = w->links;
     message_t *m = &w->messages[i];
-    const rank_t *from = &w->ranks[m->from], *to = &w->ranks[m->to];
-    int level = level_between(links, from, to);
+    int level = level_between(links, &w->ranks[m->from], &w->ranks[m->to]);
+    link_t *link = NULL;
+    int64_t per_kib = 0;
 
     for (; m->hop <= 2 * level; m->hop++) {
         if (m->begin > until) {
-            push(w, m->begin, ~i);
+            if (link->queue.first == -1)
+                push(w, m->begin, ~i);
+            append(w, &link->queue, i);
             return;
         }
-        if (m->hop == 0) {
+        link = find_link(w, m, m->hop, level, &per_kib);
+        if (m->hop == 0)
             m->begin = m->end = pass_shared(w, m->begin, level, m->bytes);
-        } else if (m->hop <= level) {
-            pass_level(w, m, from, m->hop, true);
-        } else {
-            pass_level(w, m, to, 2 * level + 1 - m->hop, false);
-        }
+        else
+            pass(links, link, m, per_kib);
     }
     deliver(w, i, m->end + links->latency[level]);
+}
+
+/* The first message that has passed a link comes to its next one, and those behind it follow. */
+static void leave(walk_t * w, int i)
+{
+    const message_t *m = &w->messages[i];
+    int level = level_between(w->links, &w->ranks[m->from], &w->ranks[m->to]);
+    int64_t per_kib;
+    queue_t *q = &find_link(w, m, m->hop - 1, level, &per_kib)->queue;
+
+    q->first = m->next;
+    if (q->first != -1)
+        push(w, w->messages[q->first].begin, ~q->first);
 }
 
 static void send_to(walk_t * w, int rank, int peer, int64_t bytes)
@@ -302,32 +335,46 @@ static bool begins_with_wait(const walk_t * w, rank_t * r)
     return true;
 }
 
+int64_t MPII_Topo_few_messages(const MPII_Topo_algo_t * algo, int num_ranks)
+{
+    bool has_rivals = algo->coll == MPII_TOPO_COLL__ALLGATHER || algo->coll == MPII_TOPO_COLL__ALLGATHERV;
+
+    if (num_ranks <= 64 && has_rivals)
+        return 1536;
+    return MPL_MIN(MPL_MAX((int64_t) num_ranks * num_ranks * 5 / 8, 2560), 32768);
+}
+
 int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links)
 {
     const MPII_Topo_order_t *order = links->order;
     int p = order->num_ranks;
-    int64_t end = -1, *busy;
+    int num_links = 2 * (order->num_hosts + links->num_uplinks);
+    int64_t end = -1;
+    link_t *all_links;
     walk_t w = {.c = c,.links = links,.free_messages = -1 };
 
     for (w.num_queues = 64; w.num_queues < 4 * (unsigned) p && w.num_queues < MPII_TOPO_MAX_WALK;)
         w.num_queues *= 2;
     w.ranks = MPL_malloc(p * sizeof(rank_t), MPL_MEM_COLL);
-    busy = MPL_calloc(2 * (order->num_hosts + links->num_uplinks), sizeof(int64_t), MPL_MEM_COLL);
-    w.heap = MPL_malloc((p + MPII_TOPO_MAX_WALK) * sizeof(turn_t), MPL_MEM_COLL);
+    all_links = MPL_calloc(num_links, sizeof(link_t), MPL_MEM_COLL);
+    w.heap = MPL_malloc((p + num_links + 1) * sizeof(turn_t), MPL_MEM_COLL);
     w.messages = MPL_malloc(MPII_TOPO_MAX_WALK * sizeof(message_t), MPL_MEM_COLL);
-    w.first = MPL_malloc(2 * w.num_queues * sizeof(int), MPL_MEM_COLL);
-    if (!w.ranks || !busy || !w.heap || !w.messages || !w.first)
+    w.queues = MPL_malloc(w.num_queues * sizeof(queue_t), MPL_MEM_COLL);
+    if (!w.ranks || !all_links || !w.heap || !w.messages || !w.queues)
         goto fn_exit;
-    int64_t *next = busy;
+    for (int i = 0; i < num_links; i++)
+        all_links[i].queue.first = -1;
+    link_t *next = all_links;
     for (int level = 1; level <= order->num_levels; level++) {
         w.up[level] = next;
         w.down[level] = next + order->num[level];
         next += 2 * order->num[level];
     }
-    w.shared = p * links->begin;
-    w.last = w.first + w.num_queues;
+    w.shared = (link_t) {
+        .busy = p * links->begin,.queue = {-1, -1}
+    };
     for (unsigned i = 0; i < w.num_queues; i++)
-        w.first[i] = -1;
+        w.queues[i].first = -1;
     for (int i = 0; i < p; i++) {
         rank_t *rank = &w.ranks[i];
         rank->round = rank->k = 0;
@@ -345,6 +392,7 @@ int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links)
         int64_t now = w.heap[0].clock;
         int rank = pop(&w);
         if (rank < 0) {
+            leave(&w, ~rank);
             travel(&w, ~rank, w.heap_len == 0 ? INT64_MAX : MPL_MAX(now, w.heap[0].clock - 1));
             continue;
         }
@@ -359,9 +407,9 @@ int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links)
 
   fn_exit:
     MPL_free(w.ranks);
-    MPL_free(busy);
+    MPL_free(all_links);
     MPL_free(w.heap);
     MPL_free(w.messages);
-    MPL_free(w.first);
+    MPL_free(w.queues);
     return end;
 }
