@@ -246,11 +246,11 @@ static int times(void)
     check_time(time_of(MPII_TOPO_COLL__BCAST, "topo_linear", &rack, 1024),
                3 * 5 * US + US + 97656 + 10 * US + 5 * US,
                "messages of one rank one after the other");
-    check_time(time_of(MPII_TOPO_COLL__BCAST, "topo_linear", &rack, 102400),
-               5 * US + 3 * (100 * US + 13 * 97656) + 10 * US + 5 * US, "the link of a host");
+    check_time(time_of(MPII_TOPO_COLL__BCAST, "topo_linear", &rack, 98304),
+               5 * US + 3 * (96 * US + 7 * 97656) + 10 * US + 5 * US, "the link of a host");
     rack.links->burst = 51200;
-    check_time(time_of(MPII_TOPO_COLL__BCAST, "topo_linear", &rack, 102400),
-               5 * US + 3 * (100 * US + 13 * 97656) - 50 * US + 10 * US + 5 * US,
+    check_time(time_of(MPII_TOPO_COLL__BCAST, "topo_linear", &rack, 98304),
+               5 * US + 3 * (96 * US + 7 * 97656) - 50 * US + 10 * US + 5 * US,
                "the link of a host, ahead of its rate by a burst");
     check_time(time_of(MPII_TOPO_COLL__BCAST, "topo_linear", &rack, 1024), 3 * 5 * US + 10 * US + 5 * US,
                "messages within a burst");
