@@ -101,7 +101,7 @@ typedef struct {
 } pass_t;
 
 typedef struct {
-    double overhead_us, reduce_mbps, shared_us, shared_mbps, burst_bytes;       /* 0: not seen */
+    double overhead_us, reduce_mbps, shared_us, shared_mbps, burst_bytes, duplex_bytes;         /* 0: not seen */
     double hop_us, inside_hop_us;       /* latency where no other message is under way */
 } costs_t;
 
@@ -789,6 +789,10 @@ static void run_pass(MPI_Comm comm, int in_host, int bandwidth, double until, re
  * How much a link passes on at once after a pause, as a token bucket does: two long messages tell
  * its rate; the time that they took less than at that rate is that of the burst.
  *
+ * The longest message that two hosts send each other at once: sweep.h finds the longest one that is sent before its
+ * receiver asks for it. A host that sends a longer one later than its peer waits until it has that of the peer, if the
+ * answer to it does.
+ *
  * What a processor does for a message: what it takes to send a short one, where that is clear. And for bytes that
  * it adds up.
  */
@@ -801,6 +805,10 @@ static void run_pass(MPI_Comm comm, int in_host, int bandwidth, double until, re
 #define BURST_BYTES (48 * 1024) /* and twice as much: short enough to be sent at once */
 #define SHARED_REPS 21
 #define SHARED_BYTES (64 * 1024)        /* likewise */
+#define DUPLEX_SECONDS 1        /* to find it */
+#define DUPLEX_BYTES (256 * 1024)       /* at least, to see what longer messages do */
+#define DUPLEX_REPS 5
+#define ONE_AFTER_THE_OTHER 1.5
 #define FAST 0.8                /* of the fastest way: as fast */
 #define REDUCE_REPS 21
 #define PAUSE_SHARE 3           /* of the time of a message: for the link to recover */
@@ -970,6 +978,62 @@ static double measure_burst(int round)
     return per_byte > 0 && less > t[0] / 2 ? less / per_byte : 0;
 }
 
+/* Seconds from when this process takes part in what its peer has begun: it gets a long message, and, if it sends, sends
+ * as long a one. Medians; the peer has begin set. */
+static double take_part(int peer, int begins, int sends, int bytes)
+{
+    double samples[DUPLEX_REPS];
+    char *out = buffer + bytes;
+
+    for (int i = -1; i < DUPLEX_REPS; i++) {
+        MPI_Request requests[] = { MPI_REQUEST_NULL, MPI_REQUEST_NULL };
+        if (begins) {
+            MPI_Recv(NULL, 0, MPI_BYTE, peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        } else {
+            MPI_Send(NULL, 0, MPI_BYTE, peer, 0, MPI_COMM_WORLD);
+            MPI_Probe(peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        }
+        double t = MPI_Wtime();
+        if (sends || !begins)
+            MPI_Irecv(buffer, bytes, MPI_BYTE, peer, 0, MPI_COMM_WORLD, &requests[0]);
+        if (sends || begins)
+            MPI_Isend(out, bytes, MPI_BYTE, peer, 0, MPI_COMM_WORLD, &requests[1]);
+        MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+        MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
+        if (begins)
+            MPI_Send(NULL, 0, MPI_BYTE, peer, 0, MPI_COMM_WORLD);
+        else
+            MPI_Recv(NULL, 0, MPI_BYTE, peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (i >= 0)
+            samples[i] = MPI_Wtime() - t;
+    }
+    return quantile(samples, DUPLEX_REPS, 0.5);
+}
+
+/* The longest message that host 0 and another send each other at once; 0: any, or not seen. Longer ones pass one after
+ * the other if the second one's receiver answers in a connection that is full of the first one. */
+static double measure_duplex(void)
+{
+    int other = opponent(host, opponent(0, 0) < 0);
+    sweep_t sweep;
+
+    if (other < 0 || (host != 0 && other != 0))
+        return 0;
+    sweep_pair(buffer, leader[other], host == 0, DUPLEX_SECONDS, &sweep);
+    int bytes = 0;
+    if (host == 0 && sweep.eager_bytes >= 0 && sweep.eager_bytes < 1 << (sweep.num - 1))
+        bytes = fmax(DUPLEX_BYTES, fmin(2.0 * sweep.eager_bytes, SWEEP_BYTES / 2));
+    if (host == 0)
+        MPI_Send(&bytes, 1, MPI_INT, leader[other], 0, MPI_COMM_WORLD);
+    else
+        MPI_Recv(&bytes, 1, MPI_INT, leader[other], 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (bytes == 0)
+        return 0;
+    double one_way = take_part(leader[other], host != 0, 0, bytes);
+    double both = take_part(leader[other], host != 0, 1, bytes);
+    return host == 0 && both > ONE_AFTER_THE_OTHER * one_way ? fmax(sweep.eager_bytes, 1) : 0;
+}
+
 /* Rate at which this process adds up numbers, Mbit/s; 0: not seen */
 static double measure_reduce(void)
 {
@@ -1011,6 +1075,8 @@ static void measure_costs(MPI_Comm comm, double until, costs_t * costs)
     /* it is that of all links, so most of the ways show it */
     if (seen > 0 && 4 * seen >= 3 * ways)
         costs->burst_bytes = quantile(bursts, seen, 0.5);
+    if (has_time(comm, until - DUPLEX_SECONDS))
+        costs->duplex_bytes = measure_duplex();
     if (rank == 0)
         costs->reduce_mbps = measure_reduce();
 }
@@ -1095,18 +1161,20 @@ static void write_costs(FILE * f, const costs_t * costs)
     const struct {
         const char *key;
         double value;
+        int digits;
     } all[] = {
-        {"overhead_us", costs->overhead_us},
-        {"reduce_mbps", costs->reduce_mbps},
-        {"shared_us", costs->shared_us},
-        {"shared_mbps", costs->shared_mbps},
-        {"burst_bytes", costs->burst_bytes},
+        {"overhead_us", costs->overhead_us, 4},
+        {"reduce_mbps", costs->reduce_mbps, 4},
+        {"shared_us", costs->shared_us, 4},
+        {"shared_mbps", costs->shared_mbps, 4},
+        {"burst_bytes", costs->burst_bytes, 4},
+        {"duplex_bytes", costs->duplex_bytes, 7}, /* this one is exact */
     };
     const char *before = ",\n  \"costs\": {";
 
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         if (all[i].value > 0) {
-            fprintf(f, "%s\"%s\": %.4g", before, all[i].key, all[i].value);
+            fprintf(f, "%s\"%s\": %.*g", before, all[i].key, all[i].digits, all[i].value);
             before = ", ";
         }
     }
@@ -1853,9 +1921,9 @@ int main(int argc, char **argv)
         goto fn_exit;
 
     /* -- measure -- */
-    size_t size = fmax(fmax(opt.bandwidth_bytes, 2.0 * opt.latency_bytes), 2 * SHARED_BYTES);
+    size_t size = fmax(fmax(opt.bandwidth_bytes, 2.0 * opt.latency_bytes), SWEEP_BYTES);
     if (opt.sweep)
-        size = fmax(fmax(size, SWEEP_BYTES), (double) RATE_WINDOW * opt.latency_bytes);
+        size = fmax(size, (double) RATE_WINDOW * opt.latency_bytes);
     buffer = allocate(size, 1);
     allocate_row(&m.latency, 0);
     allocate_row(&m.bandwidth, 1);

@@ -13,6 +13,11 @@
  * time that it takes at full rate. The first byte goes on to the next link at once; the last one comes no
  * sooner than it has passed the slowest link. After a pause a link may be ahead of its rate by a burst.
  *
+ * A message of more than duplex_bytes asks its receiver first. A pair of ranks has one connection, so while the
+ * other one sends such a message there, the answer waits behind that, unless both begin within a latency. Such
+ * messages share links: one ends later by those of other ranks that come to its slowest link before it ends, at
+ * most by what it takes itself from then on.
+ *
  * Left out: that a sender may have to wait until memory is free, or for its max_sends (topo_step.h).
  */
 
@@ -20,6 +25,10 @@
 #include "topo_rates.h"
 #include "heap.h"
 #include <math.h>
+
+/* Before the first link of a message, 0 */
+#define HOP_SHARED -1           /* what all hosts share */
+#define HOP_ASKS -2             /* a long one asks its receiver */
 
 typedef struct {
     int from, to;
@@ -29,9 +38,13 @@ typedef struct {
     double time;                /* of its first byte at a link; at the end, of its arrival */
     double last_byte;
     int slowest;                /* level of the link that the last byte was late at */
+    link_t *slow;               /* of a long one, that link; it comes there at slow_begin as the slow_at-th long one, */
+    double slow_begin, slow_takes, slow_end;    /* takes so long, and ends then; NULL: none */
+    int64_t slow_at;
     path_t path;
     int step;
     int64_t record;
+    int waits;                  /* long ones of its receiver to its sender, that wait for it; -1: none */
 } message_t;
 
 typedef struct {
@@ -42,6 +55,8 @@ typedef struct {
     int given;                  /* the message that it waited for; -1: none */
     int step;
     path_t path;
+    int sends_to, sends;        /* the long message that it sent last, and its receiver; -1: it has come */
+    double sends_since, sends_until, sends_next;
 } rank_t;
 
 typedef struct {
@@ -130,11 +145,28 @@ static int take_kept(engine_t * e, int from, int to)
     return m;
 }
 
+/* No sooner than at a time */
+static void begin_at(engine_t * e, int index, double time)
+{
+    message_t *m = &e->messages[index];
+
+    m->path.latency += MPL_MAX(time - m->time, 0);
+    m->time = m->last_byte = MPL_MAX(time, m->time);
+}
+
 static void deliver(engine_t * e, int m)
 {
     message_t *message = &e->messages[m];
-    rank_t *r = &e->ranks[message->to];
+    rank_t *r = &e->ranks[message->to], *from = &e->ranks[message->from];
 
+    if (from->sends == m) {
+        from->sends = -1;
+        from->sends_until = message->time;
+    }
+    for (int k = message->waits; k != -1; k = e->messages[k].next) {
+        begin_at(e, k, message->time);
+        heap_push(&e->heap, e->messages[k].time, k);
+    }
     if (r->waits_for == message->from) {
         r->waits_for = -1;
         r->given = m;
@@ -172,6 +204,11 @@ static double bytes_on_way(const engine_t * e, const message_t * m)
     return m->bytes + (m->distance > 0 ? e->p->costs.header : 0);
 }
 
+static bool is_long(const engine_t * e, const message_t * m)
+{
+    return m->distance > 0 && m->bytes > e->p->costs.duplex_bytes;
+}
+
 /* What all hosts share, before the first link; inside a host, after all that took a processor */
 static void pass_shared(engine_t * e, int index)
 {
@@ -199,6 +236,11 @@ static void pass_link(engine_t * e, int index)
 
     double start = MPL_MAX(m->time, link->free - ahead);
     link->free = MPL_MAX(m->time, link->free) + length;
+    if (is_long(e, m)) {
+        if (link->log == NULL)
+            link->log = get_memory(LOG, sizeof(link->log[0]));
+        link->log[link->num_long++ % LOG] = (arrival_t) {.begin = m->time,.takes = length,.from = m->from };
+    }
     double end = MPL_MAX(start, link->free - ahead);
     link->busy += end - start;
     link->num_bytes += m->bytes;
@@ -207,6 +249,11 @@ static void pass_link(engine_t * e, int index)
     if (end > m->last_byte) {
         m->last_byte = end;
         m->slowest = level;
+        m->slow = link;
+        m->slow_at = link->num_long;
+        m->slow_begin = m->time;
+        m->slow_takes = length;
+        m->slow_end = end;
     }
     m->time = start + latency;
     m->last_byte += latency;
@@ -216,6 +263,27 @@ static void pass_link(engine_t * e, int index)
     }
     m->path.carry[m->slowest] += m->last_byte - m->time;
     m->time = m->last_byte;
+    if (is_long(e, m))
+        heap_push(&e->heap, m->time, index);
+    else
+        deliver(e, index);
+}
+
+/* A long message has passed all links, if it was alone. */
+static void share(engine_t * e, int index)
+{
+    message_t *m = &e->messages[index];
+    const link_t *link = m->slow;
+    double more = 0;
+
+    for (int64_t i = link ? MPL_MAX(m->slow_at, link->num_long - LOG) : 0; link && i < link->num_long; i++) {
+        const arrival_t *other = &link->log[i % LOG];
+        double left = (m->slow_end - other->begin) / (m->slow_end - m->slow_begin);
+        if (left > 0 && other->from != m->from)
+            more += MPL_MIN(other->takes, m->slow_takes * left);
+    }
+    m->path.wait[m->slowest] += more;
+    m->time += more;
     deliver(e, index);
 }
 
@@ -276,12 +344,42 @@ static int64_t record(engine_t * e, int from, const MPII_Topo_step_t * step, int
     return result->num_records++;
 }
 
-/* What it takes until the first byte is at the first link, beside the processor */
+static int first_hop(const engine_t * e)
+{
+    return e->p->costs.shared > 0 || e->p->costs.shared_per_byte > 0 ? HOP_SHARED : 0;
+}
+
+/* What it takes until the first byte is at the first link, beside the processor; a long message asks later */
 static double latency_before(const engine_t * e, const message_t * m)
 {
     double all = 2 * m->distance * latency_of_hop(e, m->distance);
 
-    return (m->bytes > e->p->costs.eager_bytes ? 2 * all : 0) + (e->fair ? all : 0);
+    return (m->bytes > e->p->costs.eager_bytes && !is_long(e, m) ? 2 * all : 0) + (e->fair ? all : 0);
+}
+
+/* A long message waits for the answer of its receiver, and maybe for a long one from there. */
+static void ask(engine_t * e, int index)
+{
+    message_t *m = &e->messages[index];
+    rank_t *from = &e->ranks[m->from], *to = &e->ranks[m->to];
+    double asked = m->time, latency = 2 * m->distance * latency_of_hop(e, m->distance);
+    bool is_second = to->sends_to == m->from && asked - to->sends_since >= latency;
+
+    from->sends = index;
+    from->sends_to = m->to;
+    from->sends_since = asked;
+    m->hop = first_hop(e);
+    /* those of a rank keep their order */
+    begin_at(e, index, MPL_MAX(asked + 2 * latency, from->sends_next));
+    if (is_second && to->sends == -1)
+        begin_at(e, index, to->sends_until);
+    from->sends_next = m->time;
+    if (is_second && to->sends != -1) {
+        m->next = e->messages[to->sends].waits;
+        e->messages[to->sends].waits = index;
+    } else {
+        heap_push(&e->heap, m->time, index);
+    }
 }
 
 static void send(engine_t * e, int rank, const MPII_Topo_step_t * step, int64_t bytes)
@@ -297,7 +395,7 @@ static void send(engine_t * e, int rank, const MPII_Topo_step_t * step, int64_t 
     *m = (message_t) {
         .from = rank,.to = step->peer,.bytes = bytes,.record = number,.step = r->step,
         .distance = platform_distance(e->p, host, to_host),
-        .hop = costs->shared > 0 || costs->shared_per_byte > 0 ? -1 : 0,
+        .hop = first_hop(e),.waits = -1,
     };
     e->result->num_messages++;
     if (m->distance == 0) {
@@ -317,6 +415,8 @@ static void send(engine_t * e, int rank, const MPII_Topo_step_t * step, int64_t 
     m->path.num_messages++;
     m->path.latency += latency;
     m->time = m->last_byte = r->clock + latency;
+    if (is_long(e, m))
+        m->hop = HOP_ASKS;
     if (m->distance == 0 && m->hop == 0)
         deliver(e, index);
     else
@@ -454,7 +554,7 @@ static void set_up(engine_t * e)
     for (int i = 0; i < p->num_ranks; i++) {
         rank_t *r = &e->ranks[i];
         MPII_Topo_case_set(e->c, i, &r->g);
-        r->waits_for = r->given = -1;
+        r->waits_for = r->given = r->sends_to = r->sends = -1;
         r->begin = p->costs.shared * (int) (random_part(i) * p->num_ranks);
         r->clock = r->path.start = r->begin + p->costs.skew * random_part(i);
     }
@@ -512,10 +612,14 @@ void engine_run(const platform_t * p, const MPII_Topo_case_t * c, bool is_record
         event_t event = heap_pop(&e.heap);
         if (event.what < 0)
             run_on_core(&e, ~event.what, event.time);
-        else if (e.messages[event.what].hop < 0)
+        else if (e.messages[event.what].hop == HOP_ASKS)
+            ask(&e, event.what);
+        else if (e.messages[event.what].hop == HOP_SHARED)
             pass_shared(&e, event.what);
         else if (e.fair)
             begin_flow(&e, event.what);
+        else if (e.messages[event.what].hop == 2 * e.messages[event.what].distance)
+            share(&e, event.what);
         else
             pass_link(&e, event.what);
     }
@@ -524,8 +628,11 @@ void engine_run(const platform_t * p, const MPII_Topo_case_t * c, bool is_record
 
 void result_free(const platform_t * p, result_t * result)
 {
-    for (int level = 0; level < p->num_levels; level++)
+    for (int level = 0; level < p->num_levels; level++) {
+        for (int i = 0; i < 2 * p->num_groups[level]; i++)
+            free(result->links[level][i].log);
         free(result->links[level]);
+    }
     free(result->end);
     free(result->cpu);
     free(result->records);

@@ -63,6 +63,9 @@ static const char usage[] =
     "      --fair             messages share links, as TCP's do (up to hundreds of\n"
     "                         ranks); else a link takes one after the other\n"
     "      --eager SIZE       what is longer asks its receiver first [any]\n"
+    "      --duplex SIZE      what is longer asks, too, shares links, and passes\n"
+    "                         between two ranks one way after the other [any; with\n"
+    "                         SITE.json, its costs.duplex_bytes]\n"
     "      --cores N          ranks of a host share N cores [one each]\n"
     "      --background PART  part of each link that others take, 0 to 0.99 [0]\n"
     "      --skew TIME        ranks start at random within this time [0]\n"
@@ -181,8 +184,8 @@ static int read_count(const char *option, const char *text, int least, int most)
 enum {
     OPT_PPN = 256, OPT_PLACEMENT, OPT_ROOT, OPT_SEGMENT, OPT_RACKS, OPT_HOST_RATE, OPT_UPLINK_RATE,
     OPT_LATENCY, OPT_UPLINK_LATENCY, OPT_INSIDE_RATE, OPT_INSIDE_LATENCY, OPT_OVERHEAD, OPT_COPY_RATE,
-    OPT_REDUCE_RATE, OPT_GAP, OPT_HEADER, OPT_FAIR, OPT_EAGER, OPT_CORES, OPT_BACKGROUND, OPT_SKEW, OPT_JSON,
-    OPT_TRACE, OPT_DRAW, OPT_HELP, OPT_VERSION
+    OPT_REDUCE_RATE, OPT_GAP, OPT_HEADER, OPT_FAIR, OPT_EAGER, OPT_DUPLEX, OPT_CORES, OPT_BACKGROUND, OPT_SKEW,
+    OPT_JSON, OPT_TRACE, OPT_DRAW, OPT_HELP, OPT_VERSION
 };
 
 static const struct option long_options[] = {
@@ -208,6 +211,7 @@ static const struct option long_options[] = {
     {"header", required_argument, NULL, OPT_HEADER},
     {"fair", no_argument, NULL, OPT_FAIR},
     {"eager", required_argument, NULL, OPT_EAGER},
+    {"duplex", required_argument, NULL, OPT_DUPLEX},
     {"cores", required_argument, NULL, OPT_CORES},
     {"background", required_argument, NULL, OPT_BACKGROUND},
     {"skew", required_argument, NULL, OPT_SKEW},
@@ -231,7 +235,8 @@ typedef struct {
 
 static const costs_t default_costs = {
     .overhead = 300e-9,.inside_overhead = 300e-9,.copy_rate = INFINITY,.reduce_rate = 10e9,.inside_latency = 300e-9,
-    .inside_rate = 10e9,.latency = 2e-6,.level_latency = 1e-6,.eager_bytes = INT64_MAX
+    .inside_rate = 10e9,.latency = 2e-6,.level_latency = 1e-6,.eager_bytes = INT64_MAX,
+    .duplex_bytes = INT64_MAX
 };
 
 static void read_cost(costs_t * c, int option, const char *name, const char *text)
@@ -269,6 +274,9 @@ static void read_cost(costs_t * c, int option, const char *name, const char *tex
             break;
         case OPT_EAGER:
             c->eager_bytes = read_size(name, text);
+            break;
+        case OPT_DUPLEX:
+            c->duplex_bytes = read_size(name, text);
             break;
         case OPT_CORES:
             c->num_cores = read_count(name, text, 1, 4096);

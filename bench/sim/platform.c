@@ -159,6 +159,7 @@ void platform_of_site(platform_t * p, const char *path)
         p->costs.shared_per_byte = r->shared_bytes * 1e-12 / 1024;
         p->costs.header = r->header;
         p->costs.burst = r->burst;
+        p->costs.duplex_bytes = r->duplex;
         platform_set_rates(p, 0, rate_of(r->host));
         const int64_t *uplink = r->uplink;
         for (int level = 1; level < p->num_levels; level++)

@@ -50,7 +50,8 @@ typedef struct {
     double latency;             /* between two hosts of a rack */
     double level_latency;       /* and for each further level, */
     double header;              /* bytes of links that a message takes, beside its own */
-    int64_t eager_bytes;        /* what is longer waits for its receiver: one more round trip */
+    int64_t eager_bytes;        /* what is longer asks its receiver: one more round trip */
+    int64_t duplex_bytes;       /* what is longer asks, too, and passes between two ranks one after the other */
     int num_cores;              /* of a host, which its ranks share; 0: a core for each */
     double background;          /* part of each link that others use */
     double skew;                /* ranks start in this time */
@@ -93,6 +94,14 @@ typedef struct {
     int num_messages;
 } path_t;
 
+/* Of a long message at a link */
+typedef struct {
+    double begin, takes;
+    int from;
+} arrival_t;
+
+#define LOG 16
+
 typedef struct {
     double per_byte;
     double free;                /* from when on */
@@ -100,6 +109,8 @@ typedef struct {
     int64_t num_bytes;
     double rate_left;           /* of fair.c, while it works out rates: what is left for */
     int num_flows;              /* so many flows */
+    int64_t num_long;           /* long messages that have come; */
+    arrival_t *log;             /* [LOG] the last ones; NULL: none */
 } link_t;
 
 /* A message, kept where there is a trace or a picture to be made */

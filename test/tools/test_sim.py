@@ -116,7 +116,8 @@ def test_headers_take_time(run: Run) -> None:
 
 @pytest.mark.parametrize("name", ["topo_chain", "rack_lanes"])
 def test_segments_follow_from_the_links(run: Run, name: str) -> None:
-    """The more bytes a link carries in the time of a message, the longer they are; none of others is faster."""
+    """The more bytes a link carries in the time of a message, the longer they are; none of others is faster
+    by an eighth."""
     numbers = []
     for overhead in ("100ns", "100us", "10ms"):
         args = ["-b", "64K", "--overhead", overhead, "--uplink-rate", "8mbit"]
@@ -124,7 +125,7 @@ def test_segments_follow_from_the_links(run: Run, name: str) -> None:
         numbers.append(found["messages"])
         for most in ("1K", "2K", "4K", "8K"):
             other = run("bcast", name, "2x4", *args, "--segment-bytes", most)
-            assert found["time_us"] <= 1.1 * other["time_us"], (overhead, most)
+            assert found["time_us"] <= 1.125 * other["time_us"], (overhead, most)
     assert numbers[0] >= numbers[1] > 4 * numbers[2], numbers
 
 
@@ -176,6 +177,31 @@ def test_background_takes_its_part(run: Run) -> None:
 def test_long_messages_ask_first(run: Run) -> None:
     found = run("bcast", "binomial", "1x2", "-b", 1000, "--eager", 999)
     assert found["time_us"] == pytest.approx(hop(1000) + 2 * LATENCY)
+
+
+def test_long_messages_of_a_pair_pass_one_after_the_other(run: Run) -> None:
+    """Rank 1 has to wait for rank 0 before it sends to rank 2, which sends at once."""
+    args = ["-b", 1000, "-n", 3, "--uplink-rate", "0.8mbit"]
+    far = LATENCY + UPLINK_LATENCY
+    found = run("allreduce", "recursive_doubling", "2x2", *args, "--duplex", 1000)
+    both = hop(1000) + OVERHEAD + far + 10 * 1000 + OVERHEAD
+    assert found["time_us"] == pytest.approx(both)
+    found = run("allreduce", "recursive_doubling", "2x2", *args, "--duplex", 999)
+    first = OVERHEAD + 3 * far + 10 * 1000
+    assert found["time_us"] == pytest.approx(first + far + 10 * 1000 + OVERHEAD)
+    # not if both begin at once
+    found = run("allreduce", "recursive_doubling", "1x2", "-b", 1000, "--duplex", 999)
+    assert found["time_us"] == pytest.approx(hop(1000) + 2 * LATENCY)
+
+
+def test_long_messages_share_links(run: Run) -> None:
+    """Two over an uplink, each way."""
+    args = ["-b", 500, "--uplink-rate", "0.8mbit", "--duplex"]
+    for size, apart in [(1000, 10 * 1000), (999, 0)]:
+        found = run("allgather", "recursive_doubling", "2x2", *args, size)
+        ends = sorted(found["end_us"])
+        assert ends[-1] - ends[0] == pytest.approx(apart, abs=300)
+        assert ends[-1] == pytest.approx(20 * 1000, rel=0.05)
 
 
 def test_ranks_share_cores(run: Run) -> None:
@@ -546,6 +572,36 @@ def test_predictions_of_what_few_ranks_stand_for(
     path = write_json("site.json", content)
     options = ["-b", size, "-n", len(of_host) * ppn, "--ppn", ppn]
     assert 0.75 < predicted_over_simulated(sim, path, collective, name, *options) < 1.2
+
+
+@pytest.mark.parametrize(
+    ("collective", "name", "size"),
+    [
+        ("allreduce", "recursive_doubling", "128K"),
+        ("allreduce", "topo_reduce_scatter_allgather", "1M"),
+        ("reduce_scatter_block", "recursive_halving", "16K"),
+        ("allgather", "recursive_doubling", "16K"),
+        ("bcast", "binomial", "128K"),
+    ],
+)
+def test_predictions_of_long_messages(
+    sim: Sim, site: MakeSite, write_json: WriteJson, collective: str, name: str, size: str
+) -> None:
+    of_host = [i // 4 for i in range(16)]
+    content = {
+        **site([f"h{i}" for i in range(16)], of_host),
+        "latency_us": table(of_host, 0.5, 40, 50),
+        "bandwidth_mbps": table(of_host, 80e3, 400, 100),
+    }
+    times = []
+    options = ["-b", size, "--placement", "ranks:4"]
+    for costs in ({}, {"duplex_bytes": 60000}):
+        content["costs"] = costs
+        path = write_json("site.json", content)
+        assert 0.8 < predicted_over_simulated(sim, path, collective, name, *options) < 1.2
+        done = sim(path, "-c", collective, "-a", name, *options, "--json")
+        times.append(json.loads(done.stdout)["runs"][0]["time_us"])
+    assert times[1] > (1 if name == "binomial" else 1.05) * times[0]
 
 
 def test_same_again(sim: Sim) -> None:

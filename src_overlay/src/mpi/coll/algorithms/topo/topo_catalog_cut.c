@@ -14,7 +14,7 @@
  * m.n/(u.o/b); o: time a message, b: time per byte; o/b: message_bytes of the order. */
 #define MIN_SEGMENT_BYTES 14336 /* where messages cost much: where there are few bytes, that counts for more. TCP
                                  * sends ten packets, 14,480 bytes, before the first acknowledgement (RFC 6928) */
-#define MIN_RATIO 7             /* of a segment to message_bytes */
+#define MIN_RATIO 12            /* of a segment to message_bytes */
 #define LEAST_SEGMENT_BYTES 1024        /* whatever settings are */
 #define MAX_SEGMENTS 16384      /* likewise: times the ranks of a linear tree, it is an int */
 

@@ -36,13 +36,13 @@ static inline int64_t MPII_Topo_least_gain(int64_t stock, const int64_t latency[
 #define MPII_TOPO_MAX_WALK 65536
 int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, const MPII_Topo_links_t * links);
 
+/* -- topo_predict_sample.c -- */
+
 /* How many messages of a schedule are followed, at a cost of 0.1 to 0.3 us each: so many that all algorithms of a
  * collective take less than a millisecond on 64 ranks (of an allgather several have many), and some on hundreds. With
  * more, ranks may be taken not to keep step, chunks along lanes and segments of rings are fewer, and what some ranks
  * do is scaled. */
 int64_t MPII_Topo_few_messages(const MPII_Topo_algo_t * algo, int num_ranks);
-
-/* -- topo_predict_sample.c -- */
 
 /* The same, of one of more messages; num_recvs: most of a rank. is_piped: ranks do not keep step. */
 int64_t MPII_Topo_sample(const MPII_Topo_case_t * c, const MPII_Topo_links_t * links, int num_recvs,

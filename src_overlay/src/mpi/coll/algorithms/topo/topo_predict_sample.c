@@ -365,6 +365,15 @@ static int find_half_wakes(const sample_t * s)
     return algo->coll == MPII_TOPO_COLL__BCAST || !algo->is_mpich ? 1 : 2;
 }
 
+int64_t MPII_Topo_few_messages(const MPII_Topo_algo_t * algo, int num_ranks)
+{
+    bool has_rivals = algo->coll == MPII_TOPO_COLL__ALLGATHER || algo->coll == MPII_TOPO_COLL__ALLGATHERV;
+
+    if (num_ranks <= 64 && has_rivals)
+        return 1536;
+    return MPL_MIN(MPL_MAX((int64_t) num_ranks * num_ranks * 5 / 8, 2560), 32768);
+}
+
 int64_t MPII_Topo_sample(const MPII_Topo_case_t * c, links_t * links, int num_recvs, bool is_piped)
 {
     const MPII_Topo_order_t *order = links->order;

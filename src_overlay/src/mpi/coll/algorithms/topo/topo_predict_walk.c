@@ -18,8 +18,12 @@
  * messages later that have to wait anyway; who does it waits for its turn, though not for all, since those that
  * have slept come before others. More messages may have come for it then.
  *
- * In a heap are ranks that can go on, and the first message of each link that comes to its next one later than it was
- * sent. Those behind it on that link come there later. */
+ * A message of more than duplex bytes asks its receiver first. A pair of ranks has one connection, so while
+ * the other one sends a long message there, the answer waits behind that: one comes after the other, unless both
+ * begin within a latency. And a long message shares links with those of other ranks, as connections do.
+ *
+ * In a heap are ranks that can go on, long messages, and the first message of each link that comes to its next one
+ * later than it was sent. Those behind it on that link come there later. */
 
 typedef const MPII_Topo_links_t links_t;
 
@@ -29,6 +33,8 @@ typedef struct {
     int host, rack;
     int round, k;               /* next step; k -1: the round is over */
     int waits_for;              /* sender of the message that it waits for; -1: none */
+    int sends_to, sends;        /* the long message that it sent last, and its receiver; -1: it has come */
+    int64_t sends_since, sends_until, sends_next;
 } rank_t;
 
 typedef struct {
@@ -37,6 +43,10 @@ typedef struct {
     int64_t bytes;
     int hop;                    /* what it passes next: 0 what all hosts share, then links up, and down */
     int from, to, next;         /* next: in a queue, or of the free ones; -1: none */
+    int waits;                  /* long ones of its receiver to its sender, that wait for it; -1: none */
+    struct link *slow;          /* that the end of a long one is late at; it comes there at slow_begin, as the */
+    int slow_at;                /* slow_at-th long one, and takes slow_takes; NULL: none */
+    int64_t slow_begin, slow_takes;
 } message_t;
 
 /* Messages in the order in which they came; first -1: none */
@@ -44,9 +54,19 @@ typedef struct {
     int first, last;
 } queue_t;
 
+/* Of a long message at a link */
 typedef struct {
+    int64_t begin, takes;
+    int from;
+} arrival_t;
+
+#define LOG 16
+
+typedef struct link {
     int64_t busy;               /* until then */
     queue_t queue;              /* those that have passed it, and come to their next one later */
+    int num_long;               /* long messages that have come; the last ones: */
+    arrival_t log[LOG];
 } link_t;
 
 typedef struct {
@@ -153,14 +173,46 @@ static int64_t take(walk_t * w, int from, int to)
     return -1;
 }
 
+static inline bool is_long(links_t * links, const message_t * m)
+{
+    return m->bytes - links->header > links->duplex;
+}
+
 /* After a pause a link may be ahead of its rate by a burst, as a token bucket is. */
 static inline void pass(links_t * links, link_t * link, message_t * m, int64_t per_kib)
 {
     int64_t burst = MPII_Topo_carry(links->burst, per_kib), ahead = link->busy - burst;
+    int64_t takes = MPII_Topo_carry(m->bytes, per_kib), begin = m->begin, end;
 
-    link->busy = MPL_MAX(m->begin, link->busy) + MPII_Topo_carry(m->bytes, per_kib);
+    link->busy = MPL_MAX(m->begin, link->busy) + takes;
+    if (is_long(links, m)) {
+        link->log[link->num_long++ % LOG] = (arrival_t) {.begin = begin,.takes = takes,.from = m->from };
+    }
     m->begin = MPL_MAX(m->begin, ahead);
-    m->end = MPL_MAX(m->end, MPL_MAX(m->begin, link->busy - burst));
+    end = MPL_MAX(m->begin, link->busy - burst);
+    if (end > m->end) {
+        m->end = end;
+        m->slow = link;
+        m->slow_at = link->num_long;
+        m->slow_begin = begin;
+        m->slow_takes = takes;
+    }
+}
+
+/* A long message shares links: it ends later by those of other ranks that come to the slowest one before it ends, at
+ * most by what it takes itself from then on. */
+static int64_t shares(const message_t * m)
+{
+    const link_t *link = m->slow;
+    int64_t more = 0;
+
+    for (int i = link ? MPL_MAX(m->slow_at, link->num_long - LOG) : 0; link && i < link->num_long; i++) {
+        int64_t left = m->end - link->log[i % LOG].begin;
+        if (left > 0 && link->log[i % LOG].from != m->from)
+            more += MPL_MIN(link->log[i % LOG].takes,
+                            m->slow_takes / 1024 * (left / ((m->end - m->slow_begin) / 1024 + 1)));
+    }
+    return more;
 }
 
 static inline int level_between(links_t * links, const rank_t * a, const rank_t * b)
@@ -196,11 +248,20 @@ static int64_t pass_shared(walk_t * w, int64_t time, int level, int64_t bytes)
 static void deliver(walk_t * w, int i, int64_t arrival)
 {
     message_t *m = &w->messages[i];
-    rank_t *to = &w->ranks[m->to];
+    rank_t *to = &w->ranks[m->to], *from = &w->ranks[m->from];
 
     m->end = arrival;
+    if (from->sends == i) {
+        from->sends = -1;
+        from->sends_until = arrival;
+    }
+    for (int k = m->waits; k != -1; k = w->messages[k].next) {
+        message_t *other = &w->messages[k];
+        other->begin = other->end = MPL_MAX(other->begin, arrival);
+        push(w, other->begin, ~k);
+    }
     if (to->waits_for == m->from) {
-        receive(w, to, &w->ranks[m->from], arrival);
+        receive(w, to, from, arrival);
         push(w, to->clock, m->to);
         free_message(w, i);
     } else {
@@ -253,7 +314,12 @@ static void travel(walk_t * w, int i, int64_t until)
         else
             pass(links, link, m, per_kib);
     }
-    deliver(w, i, m->end + links->latency[level]);
+    if (is_long(links, m) && m->hop == 2 * level + 1) {
+        m->hop++;
+        push(w, m->end, ~i);
+    } else {
+        deliver(w, i, m->end + links->latency[level] + (is_long(links, m) ? shares(m) : 0));
+    }
 }
 
 /* The first message that has passed a link comes to its next one, and those behind it follow. */
@@ -262,11 +328,37 @@ static void leave(walk_t * w, int i)
     const message_t *m = &w->messages[i];
     int level = level_between(w->links, &w->ranks[m->from], &w->ranks[m->to]);
     int64_t per_kib;
+
+    if (m->hop == 0 || m->hop > 2 * level)      /* a long one */
+        return;
     queue_t *q = &find_link(w, m, m->hop - 1, level, &per_kib)->queue;
 
     q->first = m->next;
     if (q->first != -1)
         push(w, w->messages[q->first].begin, ~q->first);
+}
+
+/* A long message waits for the answer of its receiver. */
+static void ask(walk_t * w, int i, int64_t latency)
+{
+    message_t *m = &w->messages[i];
+    rank_t *from = &w->ranks[m->from], *to = &w->ranks[m->to];
+    bool is_second = to->sends_to == m->from && m->begin - to->sends_since >= latency;
+
+    from->sends = i;
+    from->sends_to = m->to;
+    from->sends_since = m->begin;
+    m->begin = MPL_MAX(m->begin + 2 * latency, from->sends_next);
+    if (is_second && to->sends == -1)
+        m->begin = MPL_MAX(m->begin, to->sends_until);
+    m->end = m->begin;
+    from->sends_next = m->begin + 1;    /* those of a rank keep their order */
+    if (is_second && to->sends != -1) {
+        m->next = w->messages[to->sends].waits;
+        w->messages[to->sends].waits = i;
+    } else {
+        push(w, m->begin, ~i);
+    }
 }
 
 static void send_to(walk_t * w, int rank, int peer, int64_t bytes)
@@ -282,10 +374,12 @@ static void send_to(walk_t * w, int rank, int peer, int64_t bytes)
     if (level == MPII_TOPO_WITHIN__HOST)
         from->clock += MPII_Topo_carry(bytes, links->inside);
     w->messages[i] = (message_t) {
-        .begin = from->clock,.end = from->clock,.bytes = bytes + links->header,.from = rank,.to = peer
+        .begin = from->clock,.end = from->clock,.bytes = bytes + links->header,.from = rank,.to = peer,.waits = -1
     };
     if (level == MPII_TOPO_WITHIN__HOST)
         deliver(w, i, from->clock + waits + links->latency[level]);
+    else if (is_long(links, &w->messages[i]))
+        ask(w, i, links->latency[level]);
     else
         travel(w, i, from->clock);
 }
@@ -335,15 +429,6 @@ static bool begins_with_wait(const walk_t * w, rank_t * r)
     return true;
 }
 
-int64_t MPII_Topo_few_messages(const MPII_Topo_algo_t * algo, int num_ranks)
-{
-    bool has_rivals = algo->coll == MPII_TOPO_COLL__ALLGATHER || algo->coll == MPII_TOPO_COLL__ALLGATHERV;
-
-    if (num_ranks <= 64 && has_rivals)
-        return 1536;
-    return MPL_MIN(MPL_MAX((int64_t) num_ranks * num_ranks * 5 / 8, 2560), 32768);
-}
-
 int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links)
 {
     const MPII_Topo_order_t *order = links->order;
@@ -357,7 +442,7 @@ int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links)
         w.num_queues *= 2;
     w.ranks = MPL_malloc(p * sizeof(rank_t), MPL_MEM_COLL);
     all_links = MPL_calloc(num_links, sizeof(link_t), MPL_MEM_COLL);
-    w.heap = MPL_malloc((p + num_links + 1) * sizeof(turn_t), MPL_MEM_COLL);
+    w.heap = MPL_malloc((p + num_links + 1 + MPII_TOPO_MAX_WALK) * sizeof(turn_t), MPL_MEM_COLL);
     w.messages = MPL_malloc(MPII_TOPO_MAX_WALK * sizeof(message_t), MPL_MEM_COLL);
     w.queues = MPL_malloc(w.num_queues * sizeof(queue_t), MPL_MEM_COLL);
     if (!w.ranks || !all_links || !w.heap || !w.messages || !w.queues)
@@ -377,11 +462,11 @@ int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links)
         w.queues[i].first = -1;
     for (int i = 0; i < p; i++) {
         rank_t *rank = &w.ranks[i];
-        rank->round = rank->k = 0;
+        rank->sends_next = rank->round = rank->k = 0;
         rank->clock = rank->start = (i * 2654435761u >> 8) % p * links->begin;
         rank->host = MPII_Topo_links_host(links, i);
         rank->rack = order->rack_of[rank->host];
-        rank->waits_for = -1;
+        rank->waits_for = rank->sends_to = rank->sends = -1;
         MPII_Topo_case_set(c, i, &rank->g);
         if (!begins_with_wait(&w, rank))
             push(&w, rank->clock, i);

@@ -27,6 +27,8 @@ typedef struct MPII_Topo_rates {
                                                  * receives */
     int64_t header;             /* bytes of a link that a message takes, beside its own */
     int64_t burst;              /* bytes that a link passes on at once after a pause */
+    int64_t duplex;             /* the longest message that two ranks send each other at once; longer ones go one
+                                 * after the other, and share links with those of other ranks */
     int64_t shared;             /* of what all hosts share, for a message between them to be sent, and as much
                                  * for a rank that waits for it to wake up, or for one to begin */
     int64_t shared_bytes;       /* and for the bytes of a message */
@@ -51,6 +53,8 @@ typedef struct {
                                  * waits for the message; */
     double shared_mbps;         /* and at which rate its bytes do */
     double burst_bytes;         /* that a link passes on at once after a pause (token bucket) */
+    double duplex_bytes;        /* of the longest message that two ranks of different hosts send each other at
+                                 * once (rendezvous by one connection, as over TCP); 0: any */
 } MPII_Topo_costs_t;
 
 /* What was measured; 0: not. A matrix may be NULL. */
@@ -71,7 +75,7 @@ int MPII_Topo_rates_create(const MPII_Topo_measured_t * measured, MPII_Topo_rate
 typedef struct MPII_Topo_links {
     const MPII_Topo_order_t *order;
     int64_t latency[MPII_TOPO_WITHIN__END], overhead[MPII_TOPO_WITHIN__END];
-    int64_t header, burst, shared, shared_bytes, reduce, inside, host;
+    int64_t header, burst, duplex, shared, shared_bytes, reduce, inside, host;
     int64_t wake, begin;        /* of what all hosts share, for a rank to wake up; to begin */
     int num_uplinks, first_uplink[MPII_TOPO_MAX_LEVELS + 1];    /* by level, as the order has it */
     int64_t uplink[];           /* of racks, then of groups of the levels above */
