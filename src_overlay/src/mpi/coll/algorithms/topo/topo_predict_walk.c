@@ -5,6 +5,7 @@
 
 #include "mpl.h"
 #include "topo_predict.h"
+#include "topo_predict_heap.h"
 
 /* Up to so many messages: all ranks run their schedules by the clock. A message costs its sender, and its
  * receiver, an overhead; it passes what all hosts share, the link of the sender's host, the uplinks of both
@@ -44,9 +45,6 @@ typedef struct {
     int hop;                    /* what it passes next: 0 what all hosts share, then links up, and down */
     int from, to, next;         /* next: in a queue, or of the free ones; -1: none */
     int waits;                  /* long ones of its receiver to its sender, that wait for it; -1: none */
-    struct link *slow;          /* that the end of a long one is late at; it comes there at slow_begin, as the */
-    int slow_at;                /* slow_at-th long one, and takes slow_takes; NULL: none */
-    int64_t slow_begin, slow_takes;
 } message_t;
 
 /* Messages in the order in which they came; first -1: none */
@@ -66,14 +64,15 @@ typedef struct link {
     int64_t busy;               /* until then */
     queue_t queue;              /* those that have passed it, and come to their next one later */
     int num_long;               /* long messages that have come; the last ones: */
-    arrival_t log[LOG];
+    arrival_t *log;             /* [LOG] */
 } link_t;
 
+/* Of a long message, the link that its end is late at: it comes there at begin, as the at-th long one */
 typedef struct {
-    int64_t clock;
-    unsigned tie;               /* of those at the same time, the lowest is first */
-    int what;                   /* rank, or ~message */
-} turn_t;
+    const link_t *link;         /* NULL: none */
+    int64_t begin, takes;
+    int at;
+} slow_t;
 
 typedef struct {
     const MPII_Topo_case_t *c;
@@ -81,46 +80,14 @@ typedef struct {
     rank_t *ranks;
     link_t *up[MPII_TOPO_MAX_LEVELS + 1], *down[MPII_TOPO_MAX_LEVELS + 1];      /* of a group of a level */
     link_t shared;              /* what all hosts share */
-    turn_t *heap;               /* the one with the earliest clock first */
-    int heap_len;
+    MPII_Topo_heap_t heap;      /* of ranks, and ~messages */
     /* those that have come, and not been asked for: queues by a hash of both ends */
     message_t *messages;
+    slow_t *slow;               /* of each; NULL: none is long */
     int num_messages, free_messages;
     queue_t *queues;
     unsigned num_queues;        /* a power of two */
 } walk_t;
-
-/* Ranks at the same time come in no order that has to do with hosts: a message takes its links when it is
- * sent, and if those of one host took them all first, others would wait for links that are idle yet. */
-static inline bool is_before(turn_t a, turn_t b)
-{
-    return (a.clock < b.clock) | ((a.clock == b.clock) & (a.tie < b.tie));
-}
-
-static void push(walk_t * w, int64_t clock, int what)
-{
-    turn_t turn = {.clock = clock,.tie = what * 2654435761u,.what = what };
-    int i = w->heap_len++;
-
-    for (; i > 0 && is_before(turn, w->heap[(i - 1) / 2]); i = (i - 1) / 2)
-        w->heap[i] = w->heap[(i - 1) / 2];
-    w->heap[i] = turn;
-}
-
-static int pop(walk_t * w)
-{
-    turn_t top = w->heap[0], turn = w->heap[--w->heap_len];
-    int i = 0, child;
-
-    for (; (child = 2 * i + 1) < w->heap_len; i = child) {
-        child += child + 1 < w->heap_len && is_before(w->heap[child + 1], w->heap[child]);
-        if (!is_before(w->heap[child], turn))
-            break;
-        w->heap[i] = w->heap[child];
-    }
-    w->heap[i] = turn;
-    return top.what;
-}
 
 static queue_t *queue_of(const walk_t * w, int from, int to)
 {
@@ -178,39 +145,35 @@ static inline bool is_long(links_t * links, const message_t * m)
     return m->bytes - links->header > links->duplex;
 }
 
-/* After a pause a link may be ahead of its rate by a burst, as a token bucket is. */
-static inline void pass(links_t * links, link_t * link, message_t * m, int64_t per_kib)
+/* After a pause a link may be ahead of its rate by a burst, as a token bucket is. slow: of a long message */
+static inline void pass(links_t * links, link_t * link, message_t * m, slow_t * slow, int64_t per_kib)
 {
     int64_t burst = MPII_Topo_carry(links->burst, per_kib), ahead = link->busy - burst;
     int64_t takes = MPII_Topo_carry(m->bytes, per_kib), begin = m->begin, end;
 
-    link->busy = MPL_MAX(m->begin, link->busy) + takes;
-    if (is_long(links, m)) {
-        link->log[link->num_long++ % LOG] = (arrival_t) {.begin = begin,.takes = takes,.from = m->from };
-    }
-    m->begin = MPL_MAX(m->begin, ahead);
+    link->busy = MPL_MAX(begin, link->busy) + takes;
+    m->begin = MPL_MAX(begin, ahead);
     end = MPL_MAX(m->begin, link->busy - burst);
-    if (end > m->end) {
-        m->end = end;
-        m->slow = link;
-        m->slow_at = link->num_long;
-        m->slow_begin = begin;
-        m->slow_takes = takes;
+    if (slow) {
+        link->log[link->num_long++ % LOG] = (arrival_t) {.begin = begin,.takes = takes,.from = m->from };
+        if (end > m->end)
+            *slow = (slow_t) {.link = link,.begin = begin,.takes = takes,.at = link->num_long };
     }
+    m->end = MPL_MAX(m->end, end);
 }
 
 /* A long message shares links: it ends later by those of other ranks that come to the slowest one before it ends, at
  * most by what it takes itself from then on. */
-static int64_t shares(const message_t * m)
+static int64_t shares(const message_t * m, const slow_t * slow)
 {
-    const link_t *link = m->slow;
-    int64_t more = 0;
+    const link_t *link = slow->link;
+    int64_t more = 0, all = m->end - slow->begin;
 
-    for (int i = link ? MPL_MAX(m->slow_at, link->num_long - LOG) : 0; link && i < link->num_long; i++) {
-        int64_t left = m->end - link->log[i % LOG].begin;
-        if (left > 0 && link->log[i % LOG].from != m->from)
-            more += MPL_MIN(link->log[i % LOG].takes,
-                            m->slow_takes / 1024 * (left / ((m->end - m->slow_begin) / 1024 + 1)));
+    for (int i = link ? MPL_MAX(slow->at, link->num_long - LOG) : 0; link && i < link->num_long; i++) {
+        const arrival_t *other = &link->log[i % LOG];
+        int64_t left = m->end - other->begin;
+        if (left > 0 && other->from != m->from)
+            more += MPL_MIN(other->takes, slow->takes / 1024 * (left / (all / 1024 + 1)));
     }
     return more;
 }
@@ -258,11 +221,11 @@ static void deliver(walk_t * w, int i, int64_t arrival)
     for (int k = m->waits; k != -1; k = w->messages[k].next) {
         message_t *other = &w->messages[k];
         other->begin = other->end = MPL_MAX(other->begin, arrival);
-        push(w, other->begin, ~k);
+        MPII_Topo_heap_push(&w->heap, other->begin, ~k);
     }
     if (to->waits_for == m->from) {
         receive(w, to, from, arrival);
-        push(w, to->clock, m->to);
+        MPII_Topo_heap_push(&w->heap, to->clock, m->to);
         free_message(w, i);
     } else {
         append(w, queue_of(w, m->from, m->to), i);
@@ -299,12 +262,13 @@ static void travel(walk_t * w, int i, int64_t until)
     message_t *m = &w->messages[i];
     int level = level_between(links, &w->ranks[m->from], &w->ranks[m->to]);
     link_t *link = NULL;
+    slow_t *slow = is_long(links, m) ? &w->slow[i] : NULL;
     int64_t per_kib = 0;
 
     for (; m->hop <= 2 * level; m->hop++) {
         if (m->begin > until) {
             if (link->queue.first == -1)
-                push(w, m->begin, ~i);
+                MPII_Topo_heap_push(&w->heap, m->begin, ~i);
             append(w, &link->queue, i);
             return;
         }
@@ -312,13 +276,13 @@ static void travel(walk_t * w, int i, int64_t until)
         if (m->hop == 0)
             m->begin = m->end = pass_shared(w, m->begin, level, m->bytes);
         else
-            pass(links, link, m, per_kib);
+            pass(links, link, m, slow, per_kib);
     }
-    if (is_long(links, m) && m->hop == 2 * level + 1) {
+    if (slow && m->hop == 2 * level + 1) {
         m->hop++;
-        push(w, m->end, ~i);
+        MPII_Topo_heap_push(&w->heap, m->end, ~i);
     } else {
-        deliver(w, i, m->end + links->latency[level] + (is_long(links, m) ? shares(m) : 0));
+        deliver(w, i, m->end + links->latency[level] + (slow ? shares(m, slow) : 0));
     }
 }
 
@@ -335,7 +299,7 @@ static void leave(walk_t * w, int i)
 
     q->first = m->next;
     if (q->first != -1)
-        push(w, w->messages[q->first].begin, ~q->first);
+        MPII_Topo_heap_push(&w->heap, w->messages[q->first].begin, ~q->first);
 }
 
 /* A long message waits for the answer of its receiver. */
@@ -345,6 +309,7 @@ static void ask(walk_t * w, int i, int64_t latency)
     rank_t *from = &w->ranks[m->from], *to = &w->ranks[m->to];
     bool is_second = to->sends_to == m->from && m->begin - to->sends_since >= latency;
 
+    w->slow[i].link = NULL;
     from->sends = i;
     from->sends_to = m->to;
     from->sends_since = m->begin;
@@ -357,7 +322,7 @@ static void ask(walk_t * w, int i, int64_t latency)
         m->next = w->messages[to->sends].waits;
         w->messages[to->sends].waits = i;
     } else {
-        push(w, m->begin, ~i);
+        MPII_Topo_heap_push(&w->heap, m->begin, ~i);
     }
 }
 
@@ -436,19 +401,28 @@ int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links)
     int num_links = 2 * (order->num_hosts + links->num_uplinks);
     int64_t end = -1;
     link_t *all_links;
+    arrival_t *logs = NULL;     /* those of a site with duplex_bytes; few are touched */
+    bool has_long = links->duplex < MPII_TOPO_ANY_BYTES;
     walk_t w = {.c = c,.links = links,.free_messages = -1 };
 
     for (w.num_queues = 64; w.num_queues < 4 * (unsigned) p && w.num_queues < MPII_TOPO_MAX_WALK;)
         w.num_queues *= 2;
     w.ranks = MPL_malloc(p * sizeof(rank_t), MPL_MEM_COLL);
-    all_links = MPL_calloc(num_links, sizeof(link_t), MPL_MEM_COLL);
-    w.heap = MPL_malloc((p + num_links + 1 + MPII_TOPO_MAX_WALK) * sizeof(turn_t), MPL_MEM_COLL);
+    all_links = MPL_malloc(num_links * sizeof(link_t), MPL_MEM_COLL);
+    w.heap.turns = MPL_malloc((p + num_links + 1 + (has_long ? MPII_TOPO_MAX_WALK : 0)) *
+                              sizeof(MPII_Topo_turn_t), MPL_MEM_COLL);
     w.messages = MPL_malloc(MPII_TOPO_MAX_WALK * sizeof(message_t), MPL_MEM_COLL);
     w.queues = MPL_malloc(w.num_queues * sizeof(queue_t), MPL_MEM_COLL);
-    if (!w.ranks || !all_links || !w.heap || !w.messages || !w.queues)
+    if (!w.ranks || !all_links || !w.heap.turns || !w.messages || !w.queues)
         goto fn_exit;
+    if (has_long) {
+        logs = MPL_malloc(num_links * LOG * sizeof(arrival_t), MPL_MEM_COLL);
+        w.slow = MPL_malloc(MPII_TOPO_MAX_WALK * sizeof(slow_t), MPL_MEM_COLL);
+        if (!logs || !w.slow)
+            goto fn_exit;
+    }
     for (int i = 0; i < num_links; i++)
-        all_links[i].queue.first = -1;
+        all_links[i] = (link_t) {.queue = {-1, -1},.log = logs ? logs + i * LOG : NULL };
     link_t *next = all_links;
     for (int level = 1; level <= order->num_levels; level++) {
         w.up[level] = next;
@@ -469,21 +443,21 @@ int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links)
         rank->waits_for = rank->sends_to = rank->sends = -1;
         MPII_Topo_case_set(c, i, &rank->g);
         if (!begins_with_wait(&w, rank))
-            push(&w, rank->clock, i);
+            MPII_Topo_heap_push(&w.heap, rank->clock, i);
     }
 
     end = 0;
-    while (w.heap_len > 0) {
-        int64_t now = w.heap[0].clock;
-        int rank = pop(&w);
+    while (w.heap.len > 0) {
+        int64_t now = w.heap.turns[0].clock;
+        int rank = MPII_Topo_heap_pop(&w.heap);
         if (rank < 0) {
             leave(&w, ~rank);
-            travel(&w, ~rank, w.heap_len == 0 ? INT64_MAX : MPL_MAX(now, w.heap[0].clock - 1));
+            travel(&w, ~rank, w.heap.len == 0 ? INT64_MAX : MPL_MAX(now, w.heap.turns[0].clock - 1));
             continue;
         }
         while (advance(&w, rank)) {
-            if (w.heap_len > 0 && w.heap[0].clock < w.ranks[rank].clock) {
-                push(&w, w.ranks[rank].clock, rank);
+            if (w.heap.len > 0 && w.heap.turns[0].clock < w.ranks[rank].clock) {
+                MPII_Topo_heap_push(&w.heap, w.ranks[rank].clock, rank);
                 break;
             }
         }
@@ -493,7 +467,9 @@ int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links)
   fn_exit:
     MPL_free(w.ranks);
     MPL_free(all_links);
-    MPL_free(w.heap);
+    MPL_free(logs);
+    MPL_free(w.slow);
+    MPL_free(w.heap.turns);
     MPL_free(w.messages);
     MPL_free(w.queues);
     return end;

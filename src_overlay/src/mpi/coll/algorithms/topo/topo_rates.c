@@ -27,7 +27,6 @@
 #define OVERHEAD_SHARE 4        /* latency over overhead */
 #define HEADER_BYTES 100
 #define MOST_HEADER_BYTES 1e6
-#define ANY_BYTES (INT64_C(1) << 60)
 #define MOST_BURST_BYTES 1e9
 #define LEAST_MBPS 1.0          /* and most, for the integers to be within their range */
 #define MOST_MBPS 1e7
@@ -230,7 +229,7 @@ int MPII_Topo_rates_create(const MPII_Topo_measured_t * m, MPII_Topo_rates_t ** 
         rates->latency[i] -= 2 * rates->overhead[i];
     rates->header = MPL_MIN(or_else(m->costs.header_bytes, HEADER_BYTES), MOST_HEADER_BYTES);
     rates->burst = MPL_MIN(m->costs.burst_bytes, MOST_BURST_BYTES);
-    rates->duplex = MPL_MIN(or_else(m->costs.duplex_bytes, ANY_BYTES), ANY_BYTES);
+    rates->duplex = MPL_MIN(or_else(m->costs.duplex_bytes, MPII_TOPO_ANY_BYTES), MPII_TOPO_ANY_BYTES);
     rates->shared = picoseconds(m->costs.shared_us) / 2;
     rates->shared_bytes = m->costs.shared_mbps > 0 ? per_kib(m->costs.shared_mbps) : 0;
     rates->reduce = per_kib(or_else(m->costs.reduce_mbps, REDUCE_MBPS));

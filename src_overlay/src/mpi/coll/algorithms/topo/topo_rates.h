@@ -19,6 +19,8 @@ enum {
 /* What links can carry: times in picoseconds, and picoseconds per KiB. Integers, so that all processes
  * reckon alike. */
 
+#define MPII_TOPO_ANY_BYTES (INT64_C(1) << 60)
+
 /* Of a site, from latencies and bandwidths as they were measured between hosts, or racks. One block of
  * memory, for MPL_free */
 typedef struct MPII_Topo_rates {
@@ -28,7 +30,7 @@ typedef struct MPII_Topo_rates {
     int64_t header;             /* bytes of a link that a message takes, beside its own */
     int64_t burst;              /* bytes that a link passes on at once after a pause */
     int64_t duplex;             /* the longest message that two ranks send each other at once; longer ones go one
-                                 * after the other, and share links with those of other ranks */
+                                 * after the other, and share links with those of other ranks; or ANY_BYTES */
     int64_t shared;             /* of what all hosts share, for a message between them to be sent, and as much
                                  * for a rank that waits for it to wake up, or for one to begin */
     int64_t shared_bytes;       /* and for the bytes of a message */
