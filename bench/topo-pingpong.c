@@ -979,7 +979,8 @@ static double measure_burst(int round)
 }
 
 /* Seconds from when this process takes part in what its peer has begun: it gets a long message, and, if it sends, sends
- * as long a one. Medians; the peer has begin set. */
+ * as long a one. A median; of the peer,
+ * begins is set. */
 static double take_part(int peer, int begins, int sends, int bytes)
 {
     double samples[DUPLEX_REPS];

@@ -30,6 +30,13 @@
 #define HOP_SHARED -1           /* what all hosts share */
 #define HOP_ASKS -2             /* a long one asks its receiver */
 
+/* What a long message does at a link: it comes as the at-th long one, takes so long, and ends */
+typedef struct {
+    const link_t *link;         /* NULL: none */
+    double begin, takes, end;
+    int64_t at;
+} slow_t;
+
 typedef struct {
     int from, to;
     int next;                   /* of those in a bucket, or free; -1: the last one */
@@ -38,9 +45,7 @@ typedef struct {
     double time;                /* of its first byte at a link; at the end, of its arrival */
     double last_byte;
     int slowest;                /* level of the link that the last byte was late at */
-    link_t *slow;               /* of a long one, that link; it comes there at slow_begin as the slow_at-th long one, */
-    double slow_begin, slow_takes, slow_end;    /* takes so long, and ends then; NULL: none */
-    int64_t slow_at;
+    slow_t slow;                /* of a long one, that link */
     path_t path;
     int step;
     int64_t record;
@@ -226,6 +231,15 @@ static void pass_shared(engine_t * e, int index)
         heap_push(&e->heap, m->time, index);
 }
 
+static void log_arrival(link_t * link, message_t * m, double takes, double end)
+{
+    if (link->log == NULL)
+        link->log = get_memory(MPII_TOPO_LOG, sizeof(link->log[0]));
+    link->log[link->num_long++ % MPII_TOPO_LOG] = (arrival_t) {.begin = m->time,.takes = takes,.from = m->from };
+    if (end > m->last_byte)
+        m->slow = (slow_t) {.link = link,.begin = m->time,.takes = takes,.end = end,.at = link->num_long };
+}
+
 static void pass_link(engine_t * e, int index)
 {
     message_t *m = &e->messages[index];
@@ -236,24 +250,16 @@ static void pass_link(engine_t * e, int index)
 
     double start = MPL_MAX(m->time, link->free - ahead);
     link->free = MPL_MAX(m->time, link->free) + length;
-    if (is_long(e, m)) {
-        if (link->log == NULL)
-            link->log = get_memory(LOG, sizeof(link->log[0]));
-        link->log[link->num_long++ % LOG] = (arrival_t) {.begin = m->time,.takes = length,.from = m->from };
-    }
     double end = MPL_MAX(start, link->free - ahead);
     link->busy += end - start;
     link->num_bytes += m->bytes;
     m->path.wait[level] += start - m->time;
     m->path.latency += latency;
+    if (is_long(e, m))
+        log_arrival(link, m, length, end);
     if (end > m->last_byte) {
         m->last_byte = end;
         m->slowest = level;
-        m->slow = link;
-        m->slow_at = link->num_long;
-        m->slow_begin = m->time;
-        m->slow_takes = length;
-        m->slow_end = end;
     }
     m->time = start + latency;
     m->last_byte += latency;
@@ -273,14 +279,15 @@ static void pass_link(engine_t * e, int index)
 static void share(engine_t * e, int index)
 {
     message_t *m = &e->messages[index];
-    const link_t *link = m->slow;
+    const slow_t *slow = &m->slow;
+    const link_t *link = slow->link;
     double more = 0;
 
-    for (int64_t i = link ? MPL_MAX(m->slow_at, link->num_long - LOG) : 0; link && i < link->num_long; i++) {
-        const arrival_t *other = &link->log[i % LOG];
-        double left = (m->slow_end - other->begin) / (m->slow_end - m->slow_begin);
+    for (int64_t i = link ? MPL_MAX(slow->at, link->num_long - MPII_TOPO_LOG) : 0; link && i < link->num_long; i++) {
+        const arrival_t *other = &link->log[i % MPII_TOPO_LOG];
+        double left = (slow->end - other->begin) / (slow->end - slow->begin);
         if (left > 0 && other->from != m->from)
-            more += MPL_MIN(other->takes, m->slow_takes * left);
+            more += MPL_MIN(other->takes, slow->takes * left);
     }
     m->path.wait[m->slowest] += more;
     m->time += more;

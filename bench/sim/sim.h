@@ -100,8 +100,6 @@ typedef struct {
     int from;
 } arrival_t;
 
-#define LOG 16
-
 typedef struct {
     double per_byte;
     double free;                /* from when on */
@@ -110,7 +108,7 @@ typedef struct {
     double rate_left;           /* of fair.c, while it works out rates: what is left for */
     int num_flows;              /* so many flows */
     int64_t num_long;           /* long messages that have come; */
-    arrival_t *log;             /* [LOG] the last ones; NULL: none */
+    arrival_t *log;             /* [MPII_TOPO_LOG] the last ones; NULL: none */
 } link_t;
 
 /* A message, kept where there is a trace or a picture to be made */

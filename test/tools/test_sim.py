@@ -403,14 +403,37 @@ def table(of_host: list[int], inside: float, near: float, far: float) -> list[li
     return [[inside if i == j else rows[i][j] for j in every] for i in every]
 
 
-def predicted_over_simulated(sim: Sim, path: Path, collective: str, name: str, *args: Any) -> float:
+def measured(
+    site: MakeSite,
+    of_host: list[int],
+    us: tuple[float, ...],
+    mbps: tuple[float, ...],
+    **costs: float,
+) -> dict[str, Any]:
+    """A site; us and mbps: inside a host, in a rack, between racks"""
+    return {
+        **site([f"h{i}" for i in range(len(of_host))], of_host),
+        "latency_us": table(of_host, *us),
+        "bandwidth_mbps": table(of_host, *mbps),
+        "costs": costs,
+    }
+
+
+def simulated(sim: Sim, path: Path, collective: str, name: str, *args: Any) -> list[dict[str, Any]]:
     done = sim(path, "-c", collective, "-a", name, *args, "--json")
     assert done.returncode == 0, done.stderr
-    (run,) = json.loads(done.stdout)["runs"]
-    predictor = Predictor(site_module.load(path))
-    hosts = run["host_of_rank"]
-    (time,) = predictor.times_us(collective, hosts, run["bytes"], algorithms=[name]).values()
+    return list(json.loads(done.stdout)["runs"])
+
+
+def predicted_over(run: dict[str, Any], predictor: Predictor, collective: str) -> float:
+    hosts, names = [int(host) for host in run["host_of_rank"]], [run["algorithm"]]
+    (time,) = predictor.times_us(collective, hosts, run["bytes"], algorithms=names).values()
     return float(time / run["time_us"])
+
+
+def predicted_over_simulated(sim: Sim, path: Path, collective: str, name: str, *args: Any) -> float:
+    (run,) = simulated(sim, path, collective, name, *args)
+    return predicted_over(run, Predictor(site_module.load(path)), collective)
 
 
 @pytest.mark.parametrize(
@@ -431,29 +454,16 @@ def test_predictions_are_near(
     """What topo_auto and topo-tune predict, which look at messages in an order of their own: where those
     of several hosts meet on uplinks, narrow or wide. Copies are another matter, so none of reductions."""
     of_host = [i // 4 for i in range(16)]
-    content = {
-        **site([f"h{i}" for i in range(16)], of_host),
-        "latency_us": table(of_host, 0, 20, 20),
-        "bandwidth_mbps": table(of_host, 0, 400, between),
-        "costs": {
-            "header_bytes": 1e-6,
-            "overhead_us": 2,
-            "shared_us": shared,
-            "shared_mbps": mbps,
-        },
-    }
+    costs = {"header_bytes": 1e-6, "overhead_us": 2, "shared_us": shared, "shared_mbps": mbps}
+    content = measured(site, of_host, (0, 20, 20), (0, 400, between), **costs)
     path = write_json("site.json", content)
     predictor = Predictor(site_module.load(path))
     ratios = {}
-    options = ["-b", size, "--placement", placement, "--json"]
+    options = ["-b", size, "--placement", placement]
     options += ["--ppn", "2"] if placement.startswith("ranks") else []
     for name in ("allgather", "alltoall", "bcast", "gather"):
-        done = sim(path, "-c", name, "-a", "all", *options)
-        for run in json.loads(done.stdout)["runs"]:
-            hosts = [int(host) for host in run["host_of_rank"]]
-            algorithm = run["algorithm"]
-            (time,) = predictor.times_us(name, hosts, run["bytes"], algorithms=[algorithm]).values()
-            ratios[name, algorithm] = time / run["time_us"]
+        for run in simulated(sim, path, name, "all", *options):
+            ratios[name, run["algorithm"]] = predicted_over(run, predictor, name)
     assert len(ratios) > 15
 
     def most(algorithm: str) -> float:
@@ -530,12 +540,7 @@ def test_predictions_of_many_ranks_a_host(
 ) -> None:
     """What one rank does stands for that of others: not where it is the root, or in a first round."""
     of_host = [i // 4 for i in range(16)]
-    content = {
-        **site([f"h{i}" for i in range(16)], of_host),
-        "latency_us": table(of_host, 0.5, 2, 3),
-        "bandwidth_mbps": table(of_host, 80e3, 10e3, 10e3),
-    }
-    path = write_json("site.json", content)
+    path = write_json("site.json", measured(site, of_host, (0.5, 2, 3), (80e3, 10e3, 10e3)))
     options = ["-b", size, "-n", 512, "--ppn", 32]
     assert 0.75 < predicted_over_simulated(sim, path, collective, name, *options) < 1.2
 
@@ -563,12 +568,7 @@ def test_predictions_of_what_few_ranks_stand_for(
     costs: dict[str, float],
 ) -> None:
     of_host = [rack for rack, hosts in enumerate(racks) for _ in range(hosts)]
-    content = {
-        **site([f"h{i}" for i in range(len(of_host))], of_host),
-        "latency_us": table(of_host, 0.5, 10, 15),
-        "bandwidth_mbps": table(of_host, 80e3, 10e3, 5e3),
-        "costs": costs,
-    }
+    content = measured(site, of_host, (0.5, 10, 15), (80e3, 10e3, 5e3), **costs)
     path = write_json("site.json", content)
     options = ["-b", size, "-n", len(of_host) * ppn, "--ppn", ppn]
     assert 0.75 < predicted_over_simulated(sim, path, collective, name, *options) < 1.2
@@ -588,19 +588,14 @@ def test_predictions_of_long_messages(
     sim: Sim, site: MakeSite, write_json: WriteJson, collective: str, name: str, size: str
 ) -> None:
     of_host = [i // 4 for i in range(16)]
-    content = {
-        **site([f"h{i}" for i in range(16)], of_host),
-        "latency_us": table(of_host, 0.5, 40, 50),
-        "bandwidth_mbps": table(of_host, 80e3, 400, 100),
-    }
     times = []
-    options = ["-b", size, "--placement", "ranks:4"]
     for costs in ({}, {"duplex_bytes": 60000}):
-        content["costs"] = costs
-        path = write_json("site.json", content)
-        assert 0.8 < predicted_over_simulated(sim, path, collective, name, *options) < 1.2
-        done = sim(path, "-c", collective, "-a", name, *options, "--json")
-        times.append(json.loads(done.stdout)["runs"][0]["time_us"])
+        path = write_json(
+            "site.json", measured(site, of_host, (0.5, 40, 50), (80e3, 400, 100), **costs)
+        )
+        (run,) = simulated(sim, path, collective, name, "-b", size, "--placement", "ranks:4")
+        assert 0.8 < predicted_over(run, Predictor(site_module.load(path)), collective) < 1.2
+        times.append(run["time_us"])
     assert times[1] > (1 if name == "binomial" else 1.05) * times[0]
 
 

@@ -6,6 +6,7 @@
 #ifndef TOPO_PREDICT_HEAP_H_INCLUDED
 #define TOPO_PREDICT_HEAP_H_INCLUDED
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* What comes next in time. A header, so that it is inlined */

@@ -58,13 +58,11 @@ typedef struct {
     int from;
 } arrival_t;
 
-#define LOG 16
-
-typedef struct link {
+typedef struct {
     int64_t busy;               /* until then */
     queue_t queue;              /* those that have passed it, and come to their next one later */
     int num_long;               /* long messages that have come; the last ones: */
-    arrival_t *log;             /* [LOG] */
+    arrival_t *log;             /* [MPII_TOPO_LOG] */
 } link_t;
 
 /* Of a long message, the link that its end is late at: it comes there at begin, as the at-th long one */
@@ -155,7 +153,7 @@ static inline void pass(links_t * links, link_t * link, message_t * m, slow_t * 
     m->begin = MPL_MAX(begin, ahead);
     end = MPL_MAX(m->begin, link->busy - burst);
     if (slow) {
-        link->log[link->num_long++ % LOG] = (arrival_t) {.begin = begin,.takes = takes,.from = m->from };
+        link->log[link->num_long++ % MPII_TOPO_LOG] = (arrival_t) {.begin = begin,.takes = takes,.from = m->from };
         if (end > m->end)
             *slow = (slow_t) {.link = link,.begin = begin,.takes = takes,.at = link->num_long };
     }
@@ -169,8 +167,8 @@ static int64_t shares(const message_t * m, const slow_t * slow)
     const link_t *link = slow->link;
     int64_t more = 0, all = m->end - slow->begin;
 
-    for (int i = link ? MPL_MAX(slow->at, link->num_long - LOG) : 0; link && i < link->num_long; i++) {
-        const arrival_t *other = &link->log[i % LOG];
+    for (int i = link ? MPL_MAX(slow->at, link->num_long - MPII_TOPO_LOG) : 0; link && i < link->num_long; i++) {
+        const arrival_t *other = &link->log[i % MPII_TOPO_LOG];
         int64_t left = m->end - other->begin;
         if (left > 0 && other->from != m->from)
             more += MPL_MIN(other->takes, slow->takes / 1024 * (left / (all / 1024 + 1)));
@@ -416,13 +414,13 @@ int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links)
     if (!w.ranks || !all_links || !w.heap.turns || !w.messages || !w.queues)
         goto fn_exit;
     if (has_long) {
-        logs = MPL_malloc(num_links * LOG * sizeof(arrival_t), MPL_MEM_COLL);
+        logs = MPL_malloc(num_links * MPII_TOPO_LOG * sizeof(arrival_t), MPL_MEM_COLL);
         w.slow = MPL_malloc(MPII_TOPO_MAX_WALK * sizeof(slow_t), MPL_MEM_COLL);
         if (!logs || !w.slow)
             goto fn_exit;
     }
     for (int i = 0; i < num_links; i++)
-        all_links[i] = (link_t) {.queue = {-1, -1},.log = logs ? logs + i * LOG : NULL };
+        all_links[i] = (link_t) {.queue = {-1, -1},.log = logs ? logs + i * MPII_TOPO_LOG : NULL };
     link_t *next = all_links;
     for (int level = 1; level <= order->num_levels; level++) {
         w.up[level] = next;
@@ -436,7 +434,8 @@ int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links)
         w.queues[i].first = -1;
     for (int i = 0; i < p; i++) {
         rank_t *rank = &w.ranks[i];
-        rank->sends_next = rank->round = rank->k = 0;
+        rank->round = rank->k = 0;
+        rank->sends_next = 0;
         rank->clock = rank->start = (i * 2654435761u >> 8) % p * links->begin;
         rank->host = MPII_Topo_links_host(links, i);
         rank->rack = order->rack_of[rank->host];

@@ -123,6 +123,7 @@ static inline int64_t MPII_Topo_carry(int64_t bytes, int64_t per_kib)
 
 #define MPII_TOPO_SHARED_INSIDE 4       /* what a message takes of what all hosts share, over one in a host */
 #define MPII_TOPO_MOST_WAKES 16 /* of other ranks, that one which wakes up waits for */
+#define MPII_TOPO_LOG 16        /* long messages that a link knows of, for others to share it with */
 
 /* To be sent */
 static inline int64_t MPII_Topo_links_shared(const MPII_Topo_links_t * links, int level,
