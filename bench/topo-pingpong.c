@@ -101,7 +101,7 @@ typedef struct {
 } pass_t;
 
 typedef struct {
-    double overhead_us, reduce_mbps, shared_us, shared_mbps, burst_bytes, duplex_bytes;         /* 0: not seen */
+    double overhead_us, reduce_mbps, shared_us, shared_mbps, burst_bytes, duplex_bytes, cold_us;        /* 0: not seen */
     double hop_us, inside_hop_us;       /* latency where no other message is under way */
 } costs_t;
 
@@ -782,7 +782,9 @@ static void run_pass(MPI_Comm comm, int in_host, int bandwidth, double until, re
  * short message with one host after the other, by one pair of hosts at a time, by half of the pairs,
  * and by all of them. If all take longer than one, they wait for something that takes each message in
  * turn; and half of them then have to take half of what all add. Latencies were measured by many pairs at a
- * time, and are corrected then by a message that goes round all hosts while no other does. And where racks
+ * time, and are corrected then by a message that goes round all hosts while no other does. It does so once
+ * more after pauses, since a process that has slept for milliseconds, and the processor that has run others, or
+ * none, take longer to go on: that is what a rank waits for in the first round of a collective. And where racks
  * are known, long messages are sent in a ring round each of them, and between two hosts only: what all take
  * longer is that of bytes.
  *
@@ -801,6 +803,8 @@ static void run_pass(MPI_Comm comm, int in_host, int bandwidth, double until, re
 #define EXCHANGES 30            /* in each round */
 #define CROWDED 1.5             /* time of exchanges by all over that by one pair */
 #define ALIKE 1.5               /* of half of the pairs, over what is expected */
+#define COLD_PAUSE 8e-3
+#define CLEARLY_COLD 0.25       /* of a hop */
 #define BURST_REPS 5
 #define BURST_BYTES (48 * 1024) /* and twice as much: short enough to be sent at once */
 #define SHARED_REPS 21
@@ -894,14 +898,22 @@ static void measure_exchanges(MPI_Comm comm, int rounds, double until, costs_t *
         costs->shared_us = 1e6 * each;
 }
 
-/* Time of a message from host to host round all of them, microseconds on rank 0 */
-static double measure_hop(MPI_Comm comm)
+static void sleep_for(double seconds)
+{
+    nanosleep(&(struct timespec) {.tv_sec = (time_t) seconds,
+                                  .tv_nsec = (long) (fmod(seconds, 1) * 1e9)}, NULL);
+}
+
+/* Time of a message from host to host round all of them, after pauses of so many seconds, microseconds on rank 0 */
+static double measure_hop(MPI_Comm comm, double pause)
 {
     double rounds[EXCHANGES];
     int right = leader[(host + 1) % nhosts], left = leader[(host + nhosts - 1) % nhosts];
 
     MPI_Barrier(comm);
     for (int i = -1; i < EXCHANGES; i++) {
+        if (host == 0 && pause > 0)
+            sleep_for(pause);
         double t = MPI_Wtime();
         if (host == 0)
             MPI_Send(buffer, opt.latency_bytes, MPI_BYTE, right, 0, MPI_COMM_WORLD);
@@ -945,8 +957,7 @@ static double send_after_pause(int other, int sends, int bytes)
 
     for (int i = -1; i < BURST_REPS; i++) {
         if (sends)
-            nanosleep(&(struct timespec) {.tv_sec = (time_t) pause,
-                                          .tv_nsec = (long) (fmod(pause, 1) * 1e9)}, NULL);
+            sleep_for(pause);
         double t = MPI_Wtime();
         if (sends) {
             MPI_Send(buffer, bytes, MPI_BYTE, other, 0, MPI_COMM_WORLD);
@@ -1061,8 +1072,12 @@ static void measure_costs(MPI_Comm comm, double until, costs_t * costs)
     /* while ranks that have no part in it sleep */
     int shares = costs->shared_us > 0;
     MPI_Bcast(&shares, 1, MPI_INT, 0, comm);
-    if (shares && has_time(comm, until))
-        costs->hop_us = measure_hop(comm);
+    if (shares && has_time(comm, until)) {
+        costs->hop_us = measure_hop(comm, 0);
+        double cold_us = measure_hop(comm, COLD_PAUSE) - costs->hop_us;
+        if (cold_us > CLEARLY_COLD * costs->hop_us)
+            costs->cold_us = cold_us;
+    }
     for (done = 0; done < rounds && has_time(comm, until); done++) {
         double burst = measure_burst(done);
         ways += opponent(0, done) >= 0;
@@ -1170,6 +1185,7 @@ static void write_costs(FILE * f, const costs_t * costs)
         {"shared_mbps", costs->shared_mbps, 4},
         {"burst_bytes", costs->burst_bytes, 4},
         {"duplex_bytes", costs->duplex_bytes, 7}, /* this one is exact */
+        {"cold_us", costs->cold_us, 4},
     };
     const char *before = ",\n  \"costs\": {";
 

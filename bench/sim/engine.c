@@ -54,7 +54,7 @@ typedef struct {
 
 typedef struct {
     MPII_Topo_any_gen_t g;
-    double clock, begin;
+    double clock, begin, cold;
     int next_round;
     int waits_for;              /* rank, -1: for none */
     int given;                  /* the message that it waited for; -1: none */
@@ -441,6 +441,8 @@ static void take(engine_t * e, int rank, int index)
         double wake = costs->shared / (is_inside ? MPII_TOPO_SHARED_INSIDE : 1);
         r->clock = MPL_MAX(m->time, MPL_MIN(e->shared_free, m->time + MPII_TOPO_MOST_WAKES * wake));
         e->shared_free += wake;
+        r->clock += r->cold;
+        r->cold = 0;
         r->path = m->path;
         r->path.wait[0] += r->clock - m->time;
     }
@@ -562,6 +564,7 @@ static void set_up(engine_t * e)
         rank_t *r = &e->ranks[i];
         MPII_Topo_case_set(e->c, i, &r->g);
         r->waits_for = r->given = r->sends_to = r->sends = -1;
+        r->cold = p->costs.cold;
         r->begin = p->costs.shared * (int) (random_part(i) * p->num_ranks);
         r->clock = r->path.start = r->begin + p->costs.skew * random_part(i);
     }

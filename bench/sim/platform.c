@@ -156,6 +156,7 @@ void platform_of_site(platform_t * p, const char *path)
         p->costs.reduce_rate = rate_of(r->reduce);
         p->costs.inside_rate = rate_of(r->inside);
         p->costs.shared = r->shared * 1e-12;
+        p->costs.cold = r->cold * 1e-12;
         p->costs.shared_per_byte = r->shared_bytes * 1e-12 / 1024;
         p->costs.header = r->header;
         p->costs.burst = r->burst;

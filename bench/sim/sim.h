@@ -45,6 +45,7 @@ typedef struct {
     double shared;              /* of what all hosts share, for a message to be sent, for a rank that waits for
                                  * it to wake up, or to begin; */
     double shared_per_byte;     /* and for the bytes of a message */
+    double cold;                /* for a rank that waits for its first message, to go on when it is there */
     double burst;               /* bytes that a link passes on at once after a pause */
     double inside_latency, inside_rate; /* in a host: the sender copies */
     double latency;             /* between two hosts of a rack */

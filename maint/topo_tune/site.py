@@ -20,7 +20,7 @@ SCHEMA_PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site.sch
 MAX_NAME = 255  # bytes, of a host or a rack
 LEAST, MOST = 1e-6, 1e12  # of a number in a matrix, as in the schema
 COSTS = ["overhead_us", "inside_overhead_us", "inside_us", "inside_mbps", "reduce_mbps"]
-COSTS += ["header_bytes", "shared_us", "shared_mbps", "burst_bytes", "duplex_bytes"]
+COSTS += ["header_bytes", "shared_us", "shared_mbps", "burst_bytes", "duplex_bytes", "cold_us"]
 BY_HOST = ("latency_us", "bandwidth_mbps", "latency_spread", "bandwidth_spread")
 MATRICES = (*BY_HOST, *(f"rack_{key}" for key in BY_HOST))
 

@@ -551,6 +551,9 @@ def test_predictions_of_many_ranks_a_host(
         # the one host of a rack carries all that the lanes of it do
         ("allgather", "rack_lanes", "64K", [5, 5, 6, 1], 4, {}),
         ("allreduce", "rack_lanes", "1M", [7, 8, 2, 7, 7, 1], 2, {}),
+        # the blocks of a round in one message
+        ("allgather", "topo_recursive_doubling", "16K", [5, 3, 4, 4], 4, {}),
+        ("allgather", "topo_recursive_doubling", "64K", [4, 4, 4, 4], 4, {"shared_us": 8}),
         # each message of a ring is waited for
         ("allgather", "ring", "64", [4, 4, 4, 4], 4, {"shared_us": 8, "shared_mbps": 12e3}),
         ("alltoall", "pairwise", "64", [8, 2, 1, 5], 4, {"shared_us": 8, "shared_mbps": 12e3}),
@@ -597,6 +600,24 @@ def test_predictions_of_long_messages(
         assert 0.8 < predicted_over(run, Predictor(site_module.load(path)), collective) < 1.2
         times.append(run["time_us"])
     assert times[1] > (1 if name == "binomial" else 1.05) * times[0]
+
+
+def test_predictions_of_ranks_that_have_slept(
+    sim: Sim, site: MakeSite, write_json: WriteJson
+) -> None:
+    """Each is late once: in two rounds of a tree one after the other, in those of an exchange at once."""
+    times: dict[str, list[float]] = {}
+    for costs in ({}, {"cold_us": 100}):
+        content = measured(site, [0, 0, 0, 0], (0.5, 10, 10), (80e3, 10e3, 10e3), **costs)
+        path = write_json("site.json", content)
+        for collective, name in ("bcast", "binomial"), ("allreduce", "recursive_doubling"):
+            (run,) = simulated(sim, path, collective, name, "-b", "64")
+            assert 0.95 < predicted_over(run, Predictor(site_module.load(path)), collective) < 1.05
+            times.setdefault(name, []).append(run["time_us"])
+    assert {name: round(cold - warm) for name, (warm, cold) in times.items()} == {
+        "binomial": 200,
+        "recursive_doubling": 100,
+    }
 
 
 def test_same_again(sim: Sim) -> None:

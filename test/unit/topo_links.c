@@ -269,6 +269,13 @@ static int times(void)
     check_time(time_of(MPII_TOPO_COLL__BCAST, "topo_chain", &rack, 8),
                205 * US + 105468 + 10 * US + 5 * US, "ranks that wake up");
     rack.links->wake = 0;
+    int64_t warm = time_of(MPII_TOPO_COLL__ALLREDUCE, "recursive_doubling", &rack, 8);
+    rack.links->cold = 100 * US;
+    check_time(time_of(MPII_TOPO_COLL__BCAST, "binomial", &rack, 8), 2 * (120 * US + 105468),
+               "ranks that have slept, one after the other");
+    check_time(time_of(MPII_TOPO_COLL__ALLREDUCE, "recursive_doubling", &rack, 8), warm + 100 * US,
+               "ranks that have slept, before their first message only");
+    rack.links->cold = 0;
     /* both hosts of a rack send to the other one at once; of 1 KiB its uplink needs 1024/1024 * 8 us:
      * one in three pairs stays in the rack when it is measured, so its rate is 1 + 2/3 times 1024 */
     check(racks.links->uplink[0] > 4 * US && racks.links->uplink[0] < 5 * US, "uplink");

@@ -211,6 +211,30 @@ static int64_t time_of_segments(const MPII_Topo_algo_t * algo, MPII_Topo_call_ar
     return time;
 }
 
+/* Of log rounds of many blocks, each of which is a message. They take less than if each rank had all blocks of a round
+ * before the next one: these are followed as one message, which takes as much of what all hosts share, and is as short.
+ * And they take more than what is busiest does in all rounds. */
+static int64_t time_of_rounds(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t args, links_t * links,
+                              const way_t * way)
+{
+    MPII_Topo_links_t *dear = copy_links(links);
+    int p = links->order->num_ranks, lg = 0;
+    int64_t least, most;
+
+    if (dear == NULL)
+        return -2;
+    while (p - 1 >> lg > 0)
+        lg++;
+    dear->shared = links->shared * (p - 1) / lg;
+    if (args.bytes <= links->duplex)
+        dear->duplex = MPII_TOPO_ANY_BYTES;
+    least = time_of_case(algo, &args, links, way);
+    args.pipeline_min_bytes = INT64_MAX;
+    most = time_of_case(algo, &args, dear, NULL);
+    MPL_free(dear);
+    return MPL_MIN(least, most) < 0 ? MPL_MIN(least, most) : (least + most) / 2;
+}
+
 /* Of how many chunks, or segments; 0: of all, or the call is shortened in another way */
 static int find_followed(const MPII_Topo_algo_t * algo, const way_t * way, links_t * links)
 {
@@ -265,6 +289,8 @@ static int64_t time_of_any_length(const MPII_Topo_algo_t * algo, MPII_Topo_call_
         MPII_Topo_case_free(c);
         if (has_segments(algo) && args.bytes == bytes && way.num_messages > MPII_Topo_few_messages(algo, p))
             return time_of_segments(algo, args, links, &way);
+        if (is_of(algo, SLOTS) && way.num_messages > MPII_Topo_few_messages(algo, p))
+            return time_of_rounds(algo, args, links, &way);
         int num_followed = args.bytes == bytes ? find_followed(algo, &way, links) : 0;
         if (num_followed > 0)
             return time_of_chunks(algo, args, links, &way, num_followed);

@@ -374,6 +374,19 @@ int64_t MPII_Topo_few_messages(const MPII_Topo_algo_t * algo, int num_ranks)
     return MPL_MIN(MPL_MAX((int64_t) num_ranks * num_ranks * 5 / 8, 2560), 32768);
 }
 
+/* Of ranks that keep step more are sampled, and of slots, which no two hosts have alike. */
+static int find_max_steps(const sample_t * s)
+{
+    const MPII_Topo_algo_t *algo = MPII_Topo_case_algo(s->c);
+
+    if (!s->is_piped)
+        return MAX_STEPS;
+    if (algo->family == MPII_TOPO_FAMILY__SLOTS)
+        return MAX_PIPED_STEPS;
+    return has_rooted_lanes(s->c) ? MAX_ROOTED_STEPS :
+        MPL_MIN(MPII_Topo_few_messages(algo, s->links->order->num_ranks) / 2, MAX_PIPED_STEPS);
+}
+
 int64_t MPII_Topo_sample(const MPII_Topo_case_t * c, links_t * links, int num_recvs, bool is_piped)
 {
     const MPII_Topo_order_t *order = links->order;
@@ -395,8 +408,7 @@ int64_t MPII_Topo_sample(const MPII_Topo_case_t * c, links_t * links, int num_re
     s->root = -1;
     s->num_of_host = order->max_ppn;
     time = p * links->begin;
-    int most = order->num_hosts, max_steps = !is_piped ? MAX_STEPS : has_rooted_lanes(c) ? MAX_ROOTED_STEPS :
-        MPL_MIN(MPII_Topo_few_messages(MPII_Topo_case_algo(c), p) / 2, MAX_PIPED_STEPS);
+    int most = order->num_hosts, max_steps = find_max_steps(s);
     if (has_rooted_lanes(c)) {  /* where ranks that all do the same are late by hops */
         MPII_Topo_any_gen_t g;
         MPII_Topo_case_set(c, 0, &g);

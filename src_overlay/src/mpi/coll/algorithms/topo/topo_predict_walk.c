@@ -30,7 +30,7 @@ typedef const MPII_Topo_links_t links_t;
 
 typedef struct {
     MPII_Topo_any_gen_t g;
-    int64_t clock, start;
+    int64_t clock, start, cold;
     int host, rack;
     int round, k;               /* next step; k -1: the round is over */
     int waits_for;              /* sender of the message that it waits for; -1: none */
@@ -191,6 +191,8 @@ static void receive(walk_t * w, rank_t * r, const rank_t * from, int64_t arrival
         int64_t wake = MPII_Topo_links_wake(w->links, level);
         r->clock = MPL_MAX(arrival, MPL_MIN(w->shared.busy, arrival + MPII_TOPO_MOST_WAKES * wake));
         w->shared.busy += wake;
+        r->clock += r->cold;
+        r->cold = 0;
     }
     r->clock += w->links->overhead[level];
     r->waits_for = -1;
@@ -436,6 +438,7 @@ int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links)
         rank_t *rank = &w.ranks[i];
         rank->round = rank->k = 0;
         rank->sends_next = 0;
+        rank->cold = links->cold;
         rank->clock = rank->start = (i * 2654435761u >> 8) % p * links->begin;
         rank->host = MPII_Topo_links_host(links, i);
         rank->rack = order->rack_of[rank->host];

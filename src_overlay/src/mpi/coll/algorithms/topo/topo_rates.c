@@ -232,6 +232,7 @@ int MPII_Topo_rates_create(const MPII_Topo_measured_t * m, MPII_Topo_rates_t ** 
     rates->duplex = MPL_MIN(or_else(m->costs.duplex_bytes, MPII_TOPO_ANY_BYTES), MPII_TOPO_ANY_BYTES);
     rates->shared = picoseconds(m->costs.shared_us) / 2;
     rates->shared_bytes = m->costs.shared_mbps > 0 ? per_kib(m->costs.shared_mbps) : 0;
+    rates->cold = picoseconds(m->costs.cold_us);
     rates->reduce = per_kib(or_else(m->costs.reduce_mbps, REDUCE_MBPS));
     rates->inside = per_kib(or_else(memory, INSIDE_MBPS));
     rates->host = per_kib(host);
@@ -290,6 +291,7 @@ MPII_Topo_links_t *MPII_Topo_links_create(const MPII_Topo_rates_t * rates,
     links->duplex = rates->duplex;
     links->shared = links->wake = links->begin = rates->shared;
     links->shared_bytes = rates->shared_bytes;
+    links->cold = rates->cold;
     links->reduce = rates->reduce;
     links->inside = rates->inside;
     links->host = rates->host;

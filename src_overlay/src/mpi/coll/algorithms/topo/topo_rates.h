@@ -34,6 +34,7 @@ typedef struct MPII_Topo_rates {
     int64_t shared;             /* of what all hosts share, for a message between them to be sent, and as much
                                  * for a rank that waits for it to wake up, or for one to begin */
     int64_t shared_bytes;       /* and for the bytes of a message */
+    int64_t cold;               /* for a rank that waits for its first message, to go on when it is there */
     int64_t reduce;             /* of a processor, for bytes that it adds up or copies */
     int64_t inside, host;       /* memory of a host; link of a host, each way */
     int uplink_percent;         /* of the time that the link of a host takes for a byte, what the slowest uplink
@@ -57,6 +58,8 @@ typedef struct {
     double burst_bytes;         /* that a link passes on at once after a pause (token bucket) */
     double duplex_bytes;        /* of the longest message that two ranks of different hosts send each other at
                                  * once (rendezvous by one connection, as over TCP); 0: any */
+    double cold_us;             /* by how much a rank that has slept for milliseconds goes on later, when a
+                                 * message comes, than one that has just had one */
 } MPII_Topo_costs_t;
 
 /* What was measured; 0: not. A matrix may be NULL. */
@@ -77,7 +80,7 @@ int MPII_Topo_rates_create(const MPII_Topo_measured_t * measured, MPII_Topo_rate
 typedef struct MPII_Topo_links {
     const MPII_Topo_order_t *order;
     int64_t latency[MPII_TOPO_WITHIN__END], overhead[MPII_TOPO_WITHIN__END];
-    int64_t header, burst, duplex, shared, shared_bytes, reduce, inside, host;
+    int64_t header, burst, duplex, shared, shared_bytes, cold, reduce, inside, host;
     int64_t wake, begin;        /* of what all hosts share, for a rank to wake up; to begin */
     int num_uplinks, first_uplink[MPII_TOPO_MAX_LEVELS + 1];    /* by level, as the order has it */
     int64_t uplink[];           /* of racks, then of groups of the levels above */

@@ -127,12 +127,12 @@ static int get_costs(const char *name, const char *prefix, struct json_object *o
 {
     static const char *const keys[] = {
         "overhead_us", "inside_overhead_us", "inside_us", "inside_mbps", "reduce_mbps",
-        "header_bytes", "shared_us", "shared_mbps", "burst_bytes", "duplex_bytes"
+        "header_bytes", "shared_us", "shared_mbps", "burst_bytes", "duplex_bytes", "cold_us"
     };
     double *const numbers[] = {
         &costs->overhead_us, &costs->inside_overhead_us, &costs->inside_us, &costs->inside_mbps,
         &costs->reduce_mbps, &costs->header_bytes, &costs->shared_us, &costs->shared_mbps,
-        &costs->burst_bytes, &costs->duplex_bytes
+        &costs->burst_bytes, &costs->duplex_bytes, &costs->cold_us
     };
     char sub[64];
 
