@@ -1106,7 +1106,7 @@ static void quiet_bcast(void *data, int bytes)
     MPI_Ibcast(data, bytes, MPI_BYTE, 0, MPI_COMM_WORLD, &request);
     for (MPI_Test(&request, &done, MPI_STATUS_IGNORE); !done;
          MPI_Test(&request, &done, MPI_STATUS_IGNORE))
-        nanosleep(&(struct timespec) {.tv_nsec = 10000000}, NULL);
+        sleep_for(0.01);
 }
 
 /* Latency inside one host after the other. Called by all ranks; rank 0 has the result. */

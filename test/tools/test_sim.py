@@ -554,6 +554,8 @@ def test_predictions_of_many_ranks_a_host(
         # the blocks of a round in one message
         ("allgather", "topo_recursive_doubling", "16K", [5, 3, 4, 4], 4, {}),
         ("allgather", "topo_recursive_doubling", "64K", [4, 4, 4, 4], 4, {"shared_us": 8}),
+        # they are one message already
+        ("allgather", "topo_recursive_doubling", "64", [16] * 8, 32, {"shared_us": 8}),
         # each message of a ring is waited for
         ("allgather", "ring", "64", [4, 4, 4, 4], 4, {"shared_us": 8, "shared_mbps": 12e3}),
         ("alltoall", "pairwise", "64", [8, 2, 1, 5], 4, {"shared_us": 8, "shared_mbps": 12e3}),

@@ -35,15 +35,6 @@ static int relative(const mpich_t * m)
     return wrap(m, m->gen.rank - m->root);
 }
 
-static int ceil_log2(int n)
-{
-    int k = 0;
-
-    while (n > 1 << k)
-        k++;
-    return k;
-}
-
 /* -- in steps of 2^s, or of 1 -- */
 
 static void dissemination(int rank, int n, int s, exchange_t * x)
@@ -314,7 +305,7 @@ static void allgatherv_ring(const mpich_t * m, int s, exchange_t * x)
 
 static void bcast_scatter_allgather(const mpich_t * m, int s, exchange_t * x)
 {
-    int num_scatter = ceil_log2(m->num_ranks) + 1;
+    int num_scatter = MPII_Topo_ceil_log2(m->num_ranks) + 1;
 
     if (s < num_scatter)
         scatter_binomial(m, s, x);
@@ -419,7 +410,7 @@ static bool stage_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_ste
 
 static int num_stages(const mpich_t * m)
 {
-    int n = m->num_ranks, lg = ceil_log2(n), num_folds = m->rem > 0;
+    int n = m->num_ranks, lg = MPII_Topo_ceil_log2(n), num_folds = m->rem > 0;
 
     switch (m->kind) {
         case MPII_TOPO_MPICH__ALLGATHERV_RING:
@@ -456,8 +447,8 @@ static void set_host(mpich_t * m)
     m->host_len = h->first[m->host + 1] - h->first[m->host];
     while (h->ranks[h->first[m->host] + m->index] != m->gen.rank)
         m->index++;
-    m->num_local = ceil_log2(m->host_len);
-    m->num_roots = ceil_log2(h->num_hosts);
+    m->num_local = MPII_Topo_ceil_log2(m->host_len);
+    m->num_roots = MPII_Topo_ceil_log2(h->num_hosts);
 }
 
 void MPII_Topo_gen_mpich(MPII_Topo_gen_mpich_t * m, const MPII_Topo_order_t * order,
@@ -473,7 +464,7 @@ void MPII_Topo_gen_mpich(MPII_Topo_gen_mpich_t * m, const MPII_Topo_order_t * or
         .root = root,
         .num_parts = num_parts,
         .rem = n - MPII_Topo_pof2(n),
-        .num_halvings = ceil_log2(n + 1) - 1,
+        .num_halvings = MPII_Topo_ceil_log2(n + 1) - 1,
         .hosts = hosts,
     };
     m->newrank = rank - m->rem;

@@ -48,6 +48,15 @@ static inline int MPII_Topo_pof2(int p)
     return q;
 }
 
+/* The least k with 2^k >= n */
+static inline int MPII_Topo_ceil_log2(int n)
+{
+    int k = 0;
+    while (n > 1 << k)
+        k++;
+    return k;
+}
+
 /* Slot of position j where num_folded positions, the first ones, hold two ranks. */
 static inline int MPII_Topo_rd_slot(int num_folded, int j)
 {

@@ -62,7 +62,7 @@ static way_t find_way(const MPII_Topo_case_t * c, links_t * links)
 {
     const MPII_Topo_algo_t *algo = MPII_Topo_case_algo(c);
     way_t way = {.num_recvs = 0 };
-    int lg = 0, p = links->order->num_ranks;
+    int p = links->order->num_ranks, lg = MPII_Topo_ceil_log2(p + 1);
     int64_t few = MPL_MAX(MPII_Topo_few_messages(algo, p), is_ring(algo) ? FEW_OF_RING : 0);
     MPII_Topo_any_gen_t g;
 
@@ -84,8 +84,6 @@ static way_t find_way(const MPII_Topo_case_t * c, links_t * links)
     /* where groups are unequal, there are not so many: a rank gets each block once */
     if (is_of(algo, LANES) && algo->arg == MPII_TOPO_LANES__ALLGATHER)
         way.num_messages = MPL_MIN(way.num_messages, p * (p - INT64_C(1)) * way.num_chunks);
-    while (p >> lg > 0)
-        lg++;
     /* in log rounds, or a few times as many, ranks keep step */
     way.is_piped = way.num_messages > few && way.num_messages / p > 4 * lg && !is_tree(algo);
     way.walks = way.num_messages <= MPII_TOPO_MAX_WALK && !way.is_piped;
@@ -218,14 +216,12 @@ static int64_t time_of_rounds(const MPII_Topo_algo_t * algo, MPII_Topo_call_args
                               const way_t * way)
 {
     MPII_Topo_links_t *dear = copy_links(links);
-    int p = links->order->num_ranks, lg = 0;
+    int p = links->order->num_ranks;
     int64_t least, most;
 
     if (dear == NULL)
         return -2;
-    while (p - 1 >> lg > 0)
-        lg++;
-    dear->shared = links->shared * (p - 1) / lg;
+    dear->shared = links->shared * (p - 1) / MPII_Topo_ceil_log2(p);
     if (args.bytes <= links->duplex)
         dear->duplex = MPII_TOPO_ANY_BYTES;
     least = time_of_case(algo, &args, links, way);
@@ -289,7 +285,7 @@ static int64_t time_of_any_length(const MPII_Topo_algo_t * algo, MPII_Topo_call_
         MPII_Topo_case_free(c);
         if (has_segments(algo) && args.bytes == bytes && way.num_messages > MPII_Topo_few_messages(algo, p))
             return time_of_segments(algo, args, links, &way);
-        if (is_of(algo, SLOTS) && way.num_messages > MPII_Topo_few_messages(algo, p))
+        if (is_of(algo, SLOTS) && way.is_piped)
             return time_of_rounds(algo, args, links, &way);
         int num_followed = args.bytes == bytes ? find_followed(algo, &way, links) : 0;
         if (num_followed > 0)
