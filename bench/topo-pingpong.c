@@ -890,7 +890,7 @@ static void measure_exchanges(MPI_Comm comm, int rounds, double until, costs_t *
     }
     if (send[ONE_PAIR] > 10 * MPI_Wtick() && send[ONE_PAIR] < time[ONE_PAIR] / 2)
         costs->overhead_us = 1e6 * send[ONE_PAIR];
-    if (messages[HALF] < 4 || time[ALL] < CROWDED * time[ONE_PAIR])
+    if (messages[HALF] < 3 || time[ALL] < CROWDED * time[ONE_PAIR])
         return;
     double each = (time[ALL] - time[ONE_PAIR]) / (messages[ALL] - messages[ONE_PAIR]);
     double half = time[ONE_PAIR] + each * (messages[HALF] - messages[ONE_PAIR]);

@@ -14,9 +14,9 @@
  * sooner than it has passed the slowest link. After a pause a link may be ahead of its rate by a burst.
  *
  * A message of more than duplex_bytes asks its receiver first. A pair of ranks has one connection, so while the
- * other one sends such a message there, the answer waits behind that, unless both begin within a latency. Such
- * messages share links: one ends later by those of other ranks that come to its slowest link before it ends, at
- * most by what it takes itself from then on.
+ * other one sends such a message there, the answer waits behind that, unless both begin within a latency. Where
+ * there are such messages, all but short ones (MPII_TOPO_SHARING_BYTES) share links: one ends later by those of other
+ * ranks that come to its slowest link before it ends, at most by what it takes itself from then on.
  *
  * Left out: that a sender may have to wait until memory is free, or for its max_sends (topo_step.h).
  */
@@ -30,7 +30,9 @@
 #define HOP_SHARED -1           /* what all hosts share */
 #define HOP_ASKS -2             /* a long one asks its receiver */
 
-/* What a long message does at a link: it comes as the at-th long one, takes so long, and ends */
+#define ROUNDING 1e-6           /* of a time, relative */
+
+/* What a message that shares links does at one: it comes as the at-th of these, takes so long, and ends */
 typedef struct {
     const link_t *link;         /* NULL: none */
     double begin, takes, end;
@@ -214,12 +216,17 @@ static bool is_long(const engine_t * e, const message_t * m)
     return m->distance > 0 && m->bytes > e->p->costs.duplex_bytes;
 }
 
+static bool shares_links(const engine_t * e, const message_t * m)
+{
+    return m->distance > 0 && MPII_Topo_shares_links(m->bytes, e->p->costs.duplex_bytes);
+}
+
 /* What all hosts share, before the first link; inside a host, after all that took a processor */
 static void pass_shared(engine_t * e, int index)
 {
     message_t *m = &e->messages[index];
     double start = MPL_MAX(m->time, e->shared_free);
-    double taken = e->p->costs.shared + bytes_on_way(e, m) * e->p->costs.shared_per_byte;
+    double taken = e->p->costs.shared * MPII_TOPO_SEND_PERCENT / 100 + bytes_on_way(e, m) * e->p->costs.shared_per_byte;
 
     e->shared_free = start + taken / (m->distance == 0 ? MPII_TOPO_SHARED_INSIDE : 1);
     m->path.wait[0] += start - m->time;
@@ -235,9 +242,9 @@ static void log_arrival(link_t * link, message_t * m, double takes, double end)
 {
     if (link->log == NULL)
         link->log = get_memory(MPII_TOPO_LOG, sizeof(link->log[0]));
-    link->log[link->num_long++ % MPII_TOPO_LOG] = (arrival_t) {.begin = m->time,.takes = takes,.from = m->from };
-    if (end > m->last_byte)
-        m->slow = (slow_t) {.link = link,.begin = m->time,.takes = takes,.end = end,.at = link->num_long };
+    link->log[link->num_sharing++ % MPII_TOPO_LOG] = (arrival_t) {.begin = m->time,.takes = takes,.from = m->from };
+    if (end > m->last_byte + ROUNDING * takes)  /* of as slow ones the first: there messages come together */
+        m->slow = (slow_t) {.link = link,.begin = m->time,.takes = takes,.end = end,.at = link->num_sharing };
 }
 
 static void pass_link(engine_t * e, int index)
@@ -255,7 +262,7 @@ static void pass_link(engine_t * e, int index)
     link->num_bytes += m->bytes;
     m->path.wait[level] += start - m->time;
     m->path.latency += latency;
-    if (is_long(e, m))
+    if (shares_links(e, m))
         log_arrival(link, m, length, end);
     if (end > m->last_byte) {
         m->last_byte = end;
@@ -269,13 +276,13 @@ static void pass_link(engine_t * e, int index)
     }
     m->path.carry[m->slowest] += m->last_byte - m->time;
     m->time = m->last_byte;
-    if (is_long(e, m))
+    if (shares_links(e, m))
         heap_push(&e->heap, m->time, index);
     else
         deliver(e, index);
 }
 
-/* A long message has passed all links, if it was alone. */
+/* A message that shares links has passed them all, if it was alone. */
 static void share(engine_t * e, int index)
 {
     message_t *m = &e->messages[index];
@@ -283,7 +290,8 @@ static void share(engine_t * e, int index)
     const link_t *link = slow->link;
     double more = 0;
 
-    for (int64_t i = link ? MPL_MAX(slow->at, link->num_long - MPII_TOPO_LOG) : 0; link && i < link->num_long; i++) {
+    for (int64_t i = link ? MPL_MAX(slow->at, link->num_sharing - MPII_TOPO_LOG) : 0; link && i < link->num_sharing;
+         i++) {
         const arrival_t *other = &link->log[i % MPII_TOPO_LOG];
         double left = (slow->end - other->begin) / (slow->end - slow->begin);
         if (left > 0 && other->from != m->from)
@@ -438,7 +446,7 @@ static void take(engine_t * e, int rank, int index)
     bool is_inside = e->p->host_of_rank[m->from] == e->p->host_of_rank[rank];
 
     if (m->time > r->clock) {
-        double wake = costs->shared / (is_inside ? MPII_TOPO_SHARED_INSIDE : 1);
+        double wake = costs->shared * MPII_TOPO_WAKE_PERCENT / 100 / (is_inside ? MPII_TOPO_SHARED_INSIDE : 1);
         r->clock = MPL_MAX(m->time, MPL_MIN(e->shared_free, m->time + MPII_TOPO_MOST_WAKES * wake));
         e->shared_free += wake;
         r->clock += r->cold;
@@ -557,7 +565,8 @@ static void set_up(engine_t * e)
     e->runnable = get_memory(p->num_ranks, sizeof(int));
     e->core_free = get_memory((size_t) p->num_groups[0] * p->costs.num_cores + 1, sizeof(double));
     e->fair = p->costs.is_fair ? fair_create() : NULL;
-    e->shared_free = p->num_ranks * p->costs.shared;    /* as ranks begin */
+    double begin = p->costs.shared * MPII_TOPO_BEGIN_PERCENT / 100;
+    e->shared_free = p->num_ranks * begin;
     e->first_free = -1;
     enlarge_buckets(e);
     for (int i = 0; i < p->num_ranks; i++) {
@@ -565,7 +574,7 @@ static void set_up(engine_t * e)
         MPII_Topo_case_set(e->c, i, &r->g);
         r->waits_for = r->given = r->sends_to = r->sends = -1;
         r->cold = p->costs.cold;
-        r->begin = p->costs.shared * (int) (random_part(i) * p->num_ranks);
+        r->begin = begin * (int) (random_part(i) * p->num_ranks);
         r->clock = r->path.start = r->begin + p->costs.skew * random_part(i);
     }
 }

@@ -42,8 +42,7 @@ typedef struct {
                                  * from there */
     double reduce_rate;         /* of the processor, for each byte that it adds up, or copies */
     double gap;                 /* of the link of a host, between two messages */
-    double shared;              /* of what all hosts share, for a message to be sent, for a rank that waits for
-                                 * it to wake up, or to begin; */
+    double shared;              /* of what all hosts share, for a message that a rank waits for; */
     double shared_per_byte;     /* and for the bytes of a message */
     double cold;                /* for a rank that waits for its first message, to go on when it is there */
     double burst;               /* bytes that a link passes on at once after a pause */
@@ -52,7 +51,8 @@ typedef struct {
     double level_latency;       /* and for each further level, */
     double header;              /* bytes of links that a message takes, beside its own */
     int64_t eager_bytes;        /* what is longer asks its receiver: one more round trip */
-    int64_t duplex_bytes;       /* what is longer asks, too, and passes between two ranks one after the other */
+    int64_t duplex_bytes;       /* what is longer asks, too, and passes between two ranks one after the other; where
+                                 * there is one, what is longer than MPII_TOPO_SHARING_BYTES shares links */
     int num_cores;              /* of a host, which its ranks share; 0: a core for each */
     double background;          /* part of each link that others use */
     double skew;                /* ranks start in this time */
@@ -108,7 +108,7 @@ typedef struct {
     int64_t num_bytes;
     double rate_left;           /* of fair.c, while it works out rates: what is left for */
     int num_flows;              /* so many flows */
-    int64_t num_long;           /* long messages that have come; */
+    int64_t num_sharing;        /* messages that share it that have come; */
     arrival_t *log;             /* [MPII_TOPO_LOG] the last ones; NULL: none */
 } link_t;
 

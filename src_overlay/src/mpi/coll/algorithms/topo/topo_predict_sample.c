@@ -352,8 +352,8 @@ static int64_t sample_regular(sample_t * s, int num_rounds, int max_rounds)
     return sample_hosts(s, 1, 1, 1) + sample_hosts(s, begin, INT_MAX, stride) * (num_rounds - 1) / num;
 }
 
-/* Where ranks do not keep step, what comes is waited for if each round hands something on; along lanes, and in rings
- * that some begin later than others, or that are closed in groups, about half of it. */
+/* Where ranks do not keep step, what comes is waited for if each round hands something on; along lanes about half of
+ * it; in rings that some begin later than others, or that are closed in groups, it is there before. */
 static int find_half_wakes(const sample_t * s)
 {
     const MPII_Topo_algo_t *algo = MPII_Topo_case_algo(s->c);
@@ -362,7 +362,7 @@ static int find_half_wakes(const sample_t * s)
         return 2;
     if (!s->is_regular)
         return algo->family == MPII_TOPO_FAMILY__LANES ? 1 : 0;
-    return algo->coll == MPII_TOPO_COLL__BCAST || !algo->is_mpich ? 1 : 2;
+    return algo->coll == MPII_TOPO_COLL__BCAST || !algo->is_mpich ? 0 : 2;
 }
 
 int64_t MPII_Topo_few_messages(const MPII_Topo_algo_t * algo, int num_ranks)

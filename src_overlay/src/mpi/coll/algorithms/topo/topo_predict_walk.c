@@ -21,10 +21,11 @@
  *
  * A message of more than duplex bytes asks its receiver first. A pair of ranks has one connection, so while
  * the other one sends a long message there, the answer waits behind that: one comes after the other, unless both
- * begin within a latency. And a long message shares links with those of other ranks, as connections do.
+ * begin within a latency. Where there are such messages, all but short ones (MPII_TOPO_SHARING_BYTES) share links with
+ * those of other ranks, as connections do.
  *
- * In a heap are ranks that can go on, long messages, and the first message of each link that comes to its next one
- * later than it was sent. Those behind it on that link come there later. */
+ * In a heap are ranks that can go on, messages that share links or ask, and the first message of each link that
+ * comes to its next one later than it was sent. Those behind it on that link come there later. */
 
 typedef const MPII_Topo_links_t links_t;
 
@@ -52,7 +53,7 @@ typedef struct {
     int first, last;
 } queue_t;
 
-/* Of a long message at a link */
+/* Of a message that shares a link */
 typedef struct {
     int64_t begin, takes;
     int from;
@@ -61,11 +62,11 @@ typedef struct {
 typedef struct {
     int64_t busy;               /* until then */
     queue_t queue;              /* those that have passed it, and come to their next one later */
-    int num_long;               /* long messages that have come; the last ones: */
+    int num_sharing;            /* messages that share it that have come; the last ones: */
     arrival_t *log;             /* [MPII_TOPO_LOG] */
 } link_t;
 
-/* Of a long message, the link that its end is late at: it comes there at begin, as the at-th long one */
+/* Of a message that shares links, the one that makes its end late: it comes there at begin, as the at-th of these */
 typedef struct {
     const link_t *link;         /* NULL: none */
     int64_t begin, takes;
@@ -81,7 +82,7 @@ typedef struct {
     MPII_Topo_heap_t heap;      /* of ranks, and ~messages */
     /* those that have come, and not been asked for: queues by a hash of both ends */
     message_t *messages;
-    slow_t *slow;               /* of each; NULL: none is long */
+    slow_t *slow;               /* of each; NULL: none shares links */
     int num_messages, free_messages;
     queue_t *queues;
     unsigned num_queues;        /* a power of two */
@@ -143,7 +144,7 @@ static inline bool is_long(links_t * links, const message_t * m)
     return m->bytes - links->header > links->duplex;
 }
 
-/* After a pause a link may be ahead of its rate by a burst, as a token bucket is. slow: of a long message */
+/* After a pause a link may be ahead of its rate by a burst, as a token bucket is. slow: if the message shares it */
 static inline void pass(links_t * links, link_t * link, message_t * m, slow_t * slow, int64_t per_kib)
 {
     int64_t burst = MPII_Topo_carry(links->burst, per_kib), ahead = link->busy - burst;
@@ -153,25 +154,33 @@ static inline void pass(links_t * links, link_t * link, message_t * m, slow_t * 
     m->begin = MPL_MAX(begin, ahead);
     end = MPL_MAX(m->begin, link->busy - burst);
     if (slow) {
-        link->log[link->num_long++ % MPII_TOPO_LOG] = (arrival_t) {.begin = begin,.takes = takes,.from = m->from };
+        link->log[link->num_sharing++ % MPII_TOPO_LOG] = (arrival_t) {.begin = begin,.takes = takes,.from = m->from };
         if (end > m->end)
-            *slow = (slow_t) {.link = link,.begin = begin,.takes = takes,.at = link->num_long };
+            *slow = (slow_t) {.link = link,.begin = begin,.takes = takes,.at = link->num_sharing };
     }
     m->end = MPL_MAX(m->end, end);
 }
 
-/* A long message shares links: it ends later by those of other ranks that come to the slowest one before it ends, at
+/* time * left / all, where none is much longer than all; to a millionth, unless they are of hours */
+static int64_t part_of(int64_t time, int64_t left, int64_t all)
+{
+    return all >> 52 ? time / 1024 * (left / (all / 1024 + 1)) :
+        time / 1024 * (left * 1024 / (all / 1024 + 1)) / 1024;
+}
+
+/* A message that shares links ends later by those of other ranks that come to the slowest one before it ends, at
  * most by what it takes itself from then on. */
 static int64_t shares(const message_t * m, const slow_t * slow)
 {
     const link_t *link = slow->link;
     int64_t more = 0, all = m->end - slow->begin;
 
-    for (int i = link ? MPL_MAX(slow->at, link->num_long - MPII_TOPO_LOG) : 0; link && i < link->num_long; i++) {
+    for (int i = link ? MPL_MAX(slow->at, link->num_sharing - MPII_TOPO_LOG) : 0; link && i < link->num_sharing;
+         i++) {
         const arrival_t *other = &link->log[i % MPII_TOPO_LOG];
         int64_t left = m->end - other->begin;
         if (left > 0 && other->from != m->from)
-            more += MPL_MIN(other->takes, slow->takes / 1024 * (left / (all / 1024 + 1)));
+            more += MPL_MIN(other->takes, part_of(slow->takes, left, all));
     }
     return more;
 }
@@ -262,7 +271,7 @@ static void travel(walk_t * w, int i, int64_t until)
     message_t *m = &w->messages[i];
     int level = level_between(links, &w->ranks[m->from], &w->ranks[m->to]);
     link_t *link = NULL;
-    slow_t *slow = is_long(links, m) ? &w->slow[i] : NULL;
+    slow_t *slow = MPII_Topo_shares_links(m->bytes - links->header, links->duplex) ? &w->slow[i] : NULL;
     int64_t per_kib = 0;
 
     for (; m->hop <= 2 * level; m->hop++) {
@@ -293,7 +302,7 @@ static void leave(walk_t * w, int i)
     int level = level_between(w->links, &w->ranks[m->from], &w->ranks[m->to]);
     int64_t per_kib;
 
-    if (m->hop == 0 || m->hop > 2 * level)      /* a long one */
+    if (m->hop == 0 || m->hop > 2 * level)      /* a long one, or one that shares links */
         return;
     queue_t *q = &find_link(w, m, m->hop - 1, level, &per_kib)->queue;
 
@@ -309,7 +318,6 @@ static void ask(walk_t * w, int i, int64_t latency)
     rank_t *from = &w->ranks[m->from], *to = &w->ranks[m->to];
     bool is_second = to->sends_to == m->from && m->begin - to->sends_since >= latency;
 
-    w->slow[i].link = NULL;
     from->sends = i;
     from->sends_to = m->to;
     from->sends_since = m->begin;
@@ -341,6 +349,8 @@ static void send_to(walk_t * w, int rank, int peer, int64_t bytes)
     w->messages[i] = (message_t) {
         .begin = from->clock,.end = from->clock,.bytes = bytes + links->header,.from = rank,.to = peer,.waits = -1
     };
+    if (w->slow)
+        w->slow[i].link = NULL;
     if (level == MPII_TOPO_WITHIN__HOST)
         deliver(w, i, from->clock + waits + links->latency[level]);
     else if (is_long(links, &w->messages[i]))
@@ -402,20 +412,20 @@ int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links)
     int64_t end = -1;
     link_t *all_links;
     arrival_t *logs = NULL;     /* those of a site with duplex_bytes; few are touched */
-    bool has_long = links->duplex < MPII_TOPO_ANY_BYTES;
+    bool has_sharing = links->duplex < MPII_TOPO_ANY_BYTES;
     walk_t w = {.c = c,.links = links,.free_messages = -1 };
 
     for (w.num_queues = 64; w.num_queues < 4 * (unsigned) p && w.num_queues < MPII_TOPO_MAX_WALK;)
         w.num_queues *= 2;
     w.ranks = MPL_malloc(p * sizeof(rank_t), MPL_MEM_COLL);
     all_links = MPL_malloc(num_links * sizeof(link_t), MPL_MEM_COLL);
-    w.heap.turns = MPL_malloc((p + num_links + 1 + (has_long ? MPII_TOPO_MAX_WALK : 0)) *
+    w.heap.turns = MPL_malloc((p + num_links + 1 + (has_sharing ? MPII_TOPO_MAX_WALK : 0)) *
                               sizeof(MPII_Topo_turn_t), MPL_MEM_COLL);
     w.messages = MPL_malloc(MPII_TOPO_MAX_WALK * sizeof(message_t), MPL_MEM_COLL);
     w.queues = MPL_malloc(w.num_queues * sizeof(queue_t), MPL_MEM_COLL);
     if (!w.ranks || !all_links || !w.heap.turns || !w.messages || !w.queues)
         goto fn_exit;
-    if (has_long) {
+    if (has_sharing) {
         logs = MPL_malloc(num_links * MPII_TOPO_LOG * sizeof(arrival_t), MPL_MEM_COLL);
         w.slow = MPL_malloc(MPII_TOPO_MAX_WALK * sizeof(slow_t), MPL_MEM_COLL);
         if (!logs || !w.slow)

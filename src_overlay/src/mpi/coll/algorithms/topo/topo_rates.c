@@ -25,7 +25,7 @@
 #define INSIDE_MBPS 40000
 #define REDUCE_MBPS 80000
 #define OVERHEAD_SHARE 4        /* latency over overhead */
-#define HEADER_BYTES 100
+#define HEADER_BYTES 170        /* over TCP: MPICH's and those of a packet, and the acknowledgement the other way */
 #define MOST_HEADER_BYTES 1e6
 #define MOST_BURST_BYTES 1e9
 #define LEAST_MBPS 1.0          /* and most, for the integers to be within their range */
@@ -230,7 +230,7 @@ int MPII_Topo_rates_create(const MPII_Topo_measured_t * m, MPII_Topo_rates_t ** 
     rates->header = MPL_MIN(or_else(m->costs.header_bytes, HEADER_BYTES), MOST_HEADER_BYTES);
     rates->burst = MPL_MIN(m->costs.burst_bytes, MOST_BURST_BYTES);
     rates->duplex = MPL_MIN(or_else(m->costs.duplex_bytes, MPII_TOPO_ANY_BYTES), MPII_TOPO_ANY_BYTES);
-    rates->shared = picoseconds(m->costs.shared_us) / 2;
+    rates->shared = picoseconds(m->costs.shared_us);
     rates->shared_bytes = m->costs.shared_mbps > 0 ? per_kib(m->costs.shared_mbps) : 0;
     rates->cold = picoseconds(m->costs.cold_us);
     rates->reduce = per_kib(or_else(m->costs.reduce_mbps, REDUCE_MBPS));
@@ -253,7 +253,7 @@ int64_t MPII_Topo_rates_message_bytes(const MPII_Topo_rates_t * rates, int num_r
 {
     int64_t p = num_ranks, percent = rates->uplink_percent;
     int64_t time = 2 * rates->overhead[MPII_TOPO_WITHIN__RACK] +
-        MPL_MIN(p, p * p * 100 / (percent * num_hosts)) * rates->shared;
+        MPL_MIN(p, p * p * 100 / (percent * num_hosts)) * rates->shared / 2;
 
     int64_t bytes = MPL_MIN(time, MOST_MESSAGE_TIME) * 1024 / rates->host + rates->header;
     return MPL_MAX(1, MPL_MIN(bytes, MOST_MESSAGE_BYTES));
@@ -289,7 +289,9 @@ MPII_Topo_links_t *MPII_Topo_links_create(const MPII_Topo_rates_t * rates,
     links->header = rates->header;
     links->burst = rates->burst;
     links->duplex = rates->duplex;
-    links->shared = links->wake = links->begin = rates->shared;
+    links->shared = rates->shared * MPII_TOPO_SEND_PERCENT / 100;
+    links->wake = rates->shared * MPII_TOPO_WAKE_PERCENT / 100;
+    links->begin = rates->shared * MPII_TOPO_BEGIN_PERCENT / 100;
     links->shared_bytes = rates->shared_bytes;
     links->cold = rates->cold;
     links->reduce = rates->reduce;

@@ -30,9 +30,8 @@ typedef struct MPII_Topo_rates {
     int64_t header;             /* bytes of a link that a message takes, beside its own */
     int64_t burst;              /* bytes that a link passes on at once after a pause */
     int64_t duplex;             /* the longest message that two ranks send each other at once; longer ones go one
-                                 * after the other, and share links with those of other ranks; or ANY_BYTES */
-    int64_t shared;             /* of what all hosts share, for a message between them to be sent, and as much
-                                 * for a rank that waits for it to wake up, or for one to begin */
+                                 * after the other; or ANY_BYTES */
+    int64_t shared;             /* of what all hosts share, for a message between them that a rank waits for */
     int64_t shared_bytes;       /* and for the bytes of a message */
     int64_t cold;               /* for a rank that waits for its first message, to go on when it is there */
     int64_t reduce;             /* of a processor, for bytes that it adds up or copies */
@@ -52,8 +51,7 @@ typedef struct {
     double reduce_mbps;         /* of a processor, for bytes that it adds up or copies */
     double header_bytes;        /* of a link that a message takes, beside its own */
     double shared_us;           /* of what all hosts share, as the machine that virtual hosts run on: how much
-                                 * later each message between hosts makes the next one, half of it where nobody
-                                 * waits for the message; */
+                                 * later each message between hosts makes the next one, if ranks wait for them; */
     double shared_mbps;         /* and at which rate its bytes do */
     double burst_bytes;         /* that a link passes on at once after a pause (token bucket) */
     double duplex_bytes;        /* of the longest message that two ranks of different hosts send each other at
@@ -124,9 +122,21 @@ static inline int64_t MPII_Topo_carry(int64_t bytes, int64_t per_kib)
     return (bytes >> 10) * per_kib + (((bytes & 1023) * per_kib) >> 10);
 }
 
-#define MPII_TOPO_SHARED_INSIDE 4       /* what a message takes of what all hosts share, over one in a host */
+/* Of what a message takes of what all hosts share: to be sent, for a rank that waits for it to wake up, and for one,
+ * which has slept, to begin a call. As 64 ranks on 2 and on 16 processors took it. */
+#define MPII_TOPO_SEND_PERCENT 60
+#define MPII_TOPO_WAKE_PERCENT 40
+#define MPII_TOPO_BEGIN_PERCENT 75
+#define MPII_TOPO_SHARED_INSIDE 5       /* and over what one in a host takes */
 #define MPII_TOPO_MOST_WAKES 16 /* of other ranks, that one which wakes up waits for */
+#define MPII_TOPO_SHARING_BYTES 5792    /* four segments of TCP: longer messages share links with those of other ranks,
+                                         * on sites with duplex_bytes; shorter ones pass one after the other */
 #define MPII_TOPO_LOG 16        /* long messages that a link knows of, for others to share it with */
+
+static inline bool MPII_Topo_shares_links(int64_t bytes, int64_t duplex)
+{
+    return bytes > MPL_MIN(duplex, MPII_TOPO_SHARING_BYTES) && duplex < MPII_TOPO_ANY_BYTES;
+}
 
 /* To be sent */
 static inline int64_t MPII_Topo_links_shared(const MPII_Topo_links_t * links, int level,
