@@ -803,6 +803,7 @@ static void run_pass(MPI_Comm comm, int in_host, int bandwidth, double until, re
 #define EXCHANGES 30            /* in each round */
 #define CROWDED 1.5             /* time of exchanges by all over that by one pair */
 #define ALIKE 1.5               /* of half of the pairs, over what is expected */
+#define MIN_HALF 2              /* messages of these at a time: of fewer than 4 hosts they are those of one pair */
 #define COLD_PAUSE 8e-3
 #define CLEARLY_COLD 0.25       /* of a hop */
 #define BURST_REPS 5
@@ -890,7 +891,7 @@ static void measure_exchanges(MPI_Comm comm, int rounds, double until, costs_t *
     }
     if (send[ONE_PAIR] > 10 * MPI_Wtick() && send[ONE_PAIR] < time[ONE_PAIR] / 2)
         costs->overhead_us = 1e6 * send[ONE_PAIR];
-    if (messages[HALF] < 3 || time[ALL] < CROWDED * time[ONE_PAIR])
+    if (messages[HALF] < MIN_HALF || time[ALL] < CROWDED * time[ONE_PAIR])
         return;
     double each = (time[ALL] - time[ONE_PAIR]) / (messages[ALL] - messages[ONE_PAIR]);
     double half = time[ONE_PAIR] + each * (messages[HALF] - messages[ONE_PAIR]);

@@ -967,6 +967,20 @@ def test_latencies_of_hosts_that_share_processors(bindir: Path, tmp_path: Path) 
     assert inside < 1.2 * between
 
 
+@pytest.mark.parametrize("hosts", ["1,2,1", "2,1,3"])
+def test_few_hosts_that_share_processors(bindir: Path, tmp_path: Path, hosts: str) -> None:
+    if len(os.sched_getaffinity(0)) > 2:
+        pytest.skip("there may be processors for all hosts")
+    shape = ["--racks", "3", "--hosts", hosts, "--host-rate", "400mbit"]
+    for _ in range(3):
+        costs = on_vcluster(
+            bindir, tmp_path / "site.json", *shape, "--", "--bandwidth-bytes", "64K"
+        )["costs"]
+        if "shared_us" in costs:
+            break
+    assert 1 < costs["shared_us"] < 1000
+
+
 def test_pods_of_a_virtual_cluster(bindir: Path, tmp_path: Path) -> None:
     shape = ["--pods", "2,3", "--hosts", "2", "--placement", "random:2"]
     shape += ["--host-rate", "400mbit", "--uplink-rate", "160mbit", "--pod-rate", "40mbit"]

@@ -987,12 +987,13 @@ def test_what_the_site_file_says_of_joining_counts() -> None:
 # -- the rules --
 
 TREES = ("gather", "scatter")
+SHORT_HEADERS = {"header_bytes": 60}  # than those of TCP: for segments to gain
 
 SITES = {
     "demo": DEMO,
     "one host": make_site([1]),
     "two hosts": make_site([2]),
-    "one rack": make_site([8]),
+    "one rack": {**make_site([8]), "costs": SHORT_HEADERS},
     "uneven": make_site([3, 5, 1]),
     "racks of one": make_site([1] * 6),
     "full bisection": make_site([4, 4, 4, 4], far=100, between=400),
@@ -1004,7 +1005,10 @@ SITES = {
         "bandwidth_mbps": [[0] * 4] * 4,
     },
     "600 hosts": make_site([20] * 30, 2, 3, 10_000, 4000, tables=True),
-    "pods": in_pods(make_site([2, 3, 2, 2, 3]), [0, 1, 1, 0, 1], uplink_mbps=[30, 20]),
+    "pods": {
+        **in_pods(make_site([2, 3, 2, 2, 3]), [0, 1, 1, 0, 1], uplink_mbps=[30, 20]),
+        "costs": SHORT_HEADERS,
+    },
 }
 
 
@@ -1852,8 +1856,8 @@ def test_dry_run_of_alltoalls(tmp_path: Path) -> None:
     text = done.stdout.split("{")[0]
     first, second = text.split("\nalltoallv\n")
     rows = [line.split() for line in first.splitlines()]
-    assert ["32..64", "4", "8-512", "planned"] in [row[:4] for row in rows]
-    assert ["32..64", "4", "1K-32K", "builtin"] in [row[:4] for row in rows]
+    assert ["32..64", "4", "8-1K", "planned"] in [row[:4] for row in rows]
+    assert ["32..64", "4", "2K-32K", "builtin"] in [row[:4] for row in rows]
     planned = [row for row in map(str.split, second.splitlines()) if row[3:4] == ["planned"]]
     assert planned and {row[2] for row in planned} == {"8-32K"}
     # and why
