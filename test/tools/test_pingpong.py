@@ -967,11 +967,10 @@ def test_latencies_of_hosts_that_share_processors(bindir: Path, tmp_path: Path) 
     assert inside < 1.2 * between
 
 
-@pytest.mark.parametrize("hosts", ["1,2,1", "2,1,3"])
-def test_few_hosts_that_share_processors(bindir: Path, tmp_path: Path, hosts: str) -> None:
+def test_few_hosts_that_share_processors(bindir: Path, tmp_path: Path) -> None:
     if len(os.sched_getaffinity(0)) > 2:
         pytest.skip("there may be processors for all hosts")
-    shape = ["--racks", "3", "--hosts", hosts, "--host-rate", "400mbit"]
+    shape = ["--racks", "3", "--hosts", "2,1,3", "--host-rate", "400mbit"]
     for _ in range(3):
         costs = on_vcluster(
             bindir, tmp_path / "site.json", *shape, "--", "--bandwidth-bytes", "64K"
