@@ -47,7 +47,7 @@ typedef struct {
     double time;                /* of its first byte at a link; at the end, of its arrival */
     double last_byte;
     int slowest;                /* level of the link that the last byte was late at */
-    slow_t slow;                /* of a long one, that link */
+    slow_t slow;                /* of one that shares links, that link */
     path_t path;
     int step;
     int64_t record;
@@ -238,13 +238,11 @@ static void pass_shared(engine_t * e, int index)
         heap_push(&e->heap, m->time, index);
 }
 
-static void log_arrival(link_t * link, message_t * m, double takes, double end)
+static void log_arrival(link_t * link, const message_t * m, double takes)
 {
     if (link->log == NULL)
         link->log = get_memory(MPII_TOPO_LOG, sizeof(link->log[0]));
     link->log[link->num_sharing++ % MPII_TOPO_LOG] = (arrival_t) {.begin = m->time,.takes = takes,.from = m->from };
-    if (end > m->last_byte + ROUNDING * takes)  /* of as slow ones the first: there messages come together */
-        m->slow = (slow_t) {.link = link,.begin = m->time,.takes = takes,.end = end,.at = link->num_sharing };
 }
 
 static void pass_link(engine_t * e, int index)
@@ -263,11 +261,12 @@ static void pass_link(engine_t * e, int index)
     m->path.wait[level] += start - m->time;
     m->path.latency += latency;
     if (shares_links(e, m))
-        log_arrival(link, m, length, end);
-    if (end > m->last_byte) {
-        m->last_byte = end;
+        log_arrival(link, m, length);
+    if (end > m->last_byte + ROUNDING * length) {       /* of as slow ones the first: there messages come together */
         m->slowest = level;
+        m->slow = (slow_t) {.link = link,.begin = m->time,.takes = length,.end = end,.at = link->num_sharing };
     }
+    m->last_byte = MPL_MAX(m->last_byte, end);
     m->time = start + latency;
     m->last_byte += latency;
     if (++m->hop < 2 * m->distance) {

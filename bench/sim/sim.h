@@ -95,7 +95,7 @@ typedef struct {
     int num_messages;
 } path_t;
 
-/* Of a long message at a link */
+/* Of a message that shares a link */
 typedef struct {
     double begin, takes;
     int from;

@@ -599,9 +599,8 @@ def test_predictions_of_what_few_ranks_stand_for(
 def test_predictions_of_long_messages(
     sim: Sim, site: MakeSite, write_json: WriteJson, collective: str, name: str, size: str
 ) -> None:
-    of_host = (
-        [0] * 5 + [1] * 3 + [2] * 4 + [3] * 4
-    )  # were all racks alike, those of a pair would begin at once
+    # were all racks alike, those of a pair would begin at once
+    of_host = [0] * 5 + [1] * 3 + [2] * 4 + [3] * 4
     times = []
     for costs in ({}, {"duplex_bytes": 60000}):
         path = write_json(

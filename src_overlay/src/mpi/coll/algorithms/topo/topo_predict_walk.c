@@ -274,6 +274,8 @@ static void travel(walk_t * w, int i, int64_t until)
     slow_t *slow = MPII_Topo_shares_links(m->bytes - links->header, links->duplex) ? &w->slow[i] : NULL;
     int64_t per_kib = 0;
 
+    if (slow && m->hop == 0)
+        slow->link = NULL;
     for (; m->hop <= 2 * level; m->hop++) {
         if (m->begin > until) {
             if (link->queue.first == -1)
@@ -349,8 +351,6 @@ static void send_to(walk_t * w, int rank, int peer, int64_t bytes)
     w->messages[i] = (message_t) {
         .begin = from->clock,.end = from->clock,.bytes = bytes + links->header,.from = rank,.to = peer,.waits = -1
     };
-    if (w->slow)
-        w->slow[i].link = NULL;
     if (level == MPII_TOPO_WITHIN__HOST)
         deliver(w, i, from->clock + waits + links->latency[level]);
     else if (is_long(links, &w->messages[i]))

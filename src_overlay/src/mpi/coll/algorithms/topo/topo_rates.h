@@ -131,7 +131,7 @@ static inline int64_t MPII_Topo_carry(int64_t bytes, int64_t per_kib)
 #define MPII_TOPO_MOST_WAKES 16 /* of other ranks, that one which wakes up waits for */
 #define MPII_TOPO_SHARING_BYTES 5792    /* four segments of TCP: longer messages share links with those of other ranks,
                                          * on sites with duplex_bytes; shorter ones pass one after the other */
-#define MPII_TOPO_LOG 16        /* long messages that a link knows of, for others to share it with */
+#define MPII_TOPO_LOG 16        /* messages that a link knows of, for others to share it with */
 
 static inline bool MPII_Topo_shares_links(int64_t bytes, int64_t duplex)
 {
