@@ -16,7 +16,7 @@
  * A message of more than duplex_bytes asks its receiver first. A pair of ranks has one connection, so while the
  * other one sends such a message there, the answer waits behind that, unless both begin within a latency. Where
  * there are such messages, all but short ones (MPII_TOPO_SHARING_BYTES) share links: one ends later by those of other
- * ranks that come to its slowest link before it ends, at most by what it takes itself from then on.
+ * ranks that come to a link of its way before it ends there, at most by what it takes itself from then on.
  *
  * Left out: that a sender may have to wait until memory is free, or for its max_sends (topo_step.h).
  */
@@ -34,10 +34,11 @@
 
 /* What a message that shares links does at one: it comes as the at-th of these, takes so long, and ends */
 typedef struct {
-    const link_t *link;         /* NULL: none */
+    const link_t *link;
     double begin, takes, end;
     int64_t at;
-} slow_t;
+    int level;
+} share_t;
 
 typedef struct {
     int from, to;
@@ -47,7 +48,7 @@ typedef struct {
     double time;                /* of its first byte at a link; at the end, of its arrival */
     double last_byte;
     int slowest;                /* level of the link that the last byte was late at */
-    slow_t slow;                /* of one that shares links, that link */
+    share_t *shares;            /* of one that shares links, each of them */
     path_t path;
     int step;
     int64_t record;
@@ -260,12 +261,16 @@ static void pass_link(engine_t * e, int index)
     link->num_bytes += m->bytes;
     m->path.wait[level] += start - m->time;
     m->path.latency += latency;
-    if (shares_links(e, m))
+    if (shares_links(e, m)) {
         log_arrival(link, m, length);
-    if (end > m->last_byte + ROUNDING * length) {       /* of as slow ones the first: there messages come together */
-        m->slowest = level;
-        m->slow = (slow_t) {.link = link,.begin = m->time,.takes = length,.end = end,.at = link->num_sharing };
+        if (m->shares == NULL)
+            m->shares = get_memory(2 * m->distance, sizeof(share_t));
+        m->shares[m->hop] = (share_t) {
+            .link = link,.begin = m->time,.takes = length,.end = end,.at = link->num_sharing,.level = level
+        };
     }
+    if (end > m->last_byte + ROUNDING * length)
+        m->slowest = level;
     m->last_byte = MPL_MAX(m->last_byte, end);
     m->time = start + latency;
     m->last_byte += latency;
@@ -281,23 +286,44 @@ static void pass_link(engine_t * e, int index)
         deliver(e, index);
 }
 
-/* A message that shares links has passed them all, if it was alone. */
+/* A message that shares links ends later by those of other ranks that come to one of them before it ends there, each
+ * at most by what it takes itself from then on. Returns whether some have come since it was asked last. */
+static bool makes_later(const engine_t * e, message_t * m)
+{
+    double before = m->last_byte, latency = latency_of_hop(e, m->distance);
+
+    for (int i = 0; i < 2 * m->distance; i++) {
+        share_t *share = &m->shares[i];
+        const link_t *link = share->link;
+        share->at = MPL_MAX(share->at, link->num_sharing - MPII_TOPO_LOG);
+        for (; share->at < link->num_sharing; share->at++) {
+            const arrival_t *other = &link->log[share->at % MPII_TOPO_LOG];
+            double left = share->end - other->begin;
+            if (left > 0 && other->from != m->from)
+                share->end += MPL_MIN(other->takes, share->takes * left / (share->end - share->begin));
+        }
+        double last_byte = share->end + (2 * m->distance - i) * latency;
+        if (last_byte > m->last_byte + ROUNDING * share->takes) {
+            m->slowest = share->level;
+            m->last_byte = last_byte;
+        }
+    }
+    m->path.wait[m->slowest] += m->last_byte - before;
+    m->time = m->last_byte;
+    return m->last_byte > before;
+}
+
+/* It has passed them all, if no others have come. */
 static void share(engine_t * e, int index)
 {
     message_t *m = &e->messages[index];
-    const slow_t *slow = &m->slow;
-    const link_t *link = slow->link;
-    double more = 0;
 
-    for (int64_t i = link ? MPL_MAX(slow->at, link->num_sharing - MPII_TOPO_LOG) : 0; link && i < link->num_sharing;
-         i++) {
-        const arrival_t *other = &link->log[i % MPII_TOPO_LOG];
-        double left = (slow->end - other->begin) / (slow->end - slow->begin);
-        if (left > 0 && other->from != m->from)
-            more += MPL_MIN(other->takes, slow->takes * left);
+    if (makes_later(e, m)) {
+        heap_push(&e->heap, m->time, index);
+        return;
     }
-    m->path.wait[m->slowest] += more;
-    m->time += more;
+    free(m->shares);
+    m->shares = NULL;
     deliver(e, index);
 }
 

@@ -211,6 +211,23 @@ def test_long_messages_share_links(run: Run) -> None:
         assert ends[-1] == pytest.approx(4 * block * 10, rel=0.05)
 
 
+def test_long_messages_share_links_that_they_meet_at(
+    sim: Sim, site: MakeSite, write_json: WriteJson
+) -> None:
+    """In the last round four racks of a host each send to the four hosts of another one."""
+    path = write_json(
+        "site.json",
+        measured(
+            site, [0, 1, 2, 3, 4, 4, 4, 4], (0.5, 40, 40), (80e3, 400, 10), duplex_bytes=2**20
+        ),
+    )
+    (run,) = simulated(sim, path, "allreduce", "recursive_doubling", "-b", "64K")
+    ends = sorted(run["end_us"][4:])
+    assert ends[-1] - ends[0] < 0.15 * ends[-1]  # 0.67, if one came after the other
+    ratio = predicted_over(run, Predictor(site_module.load(path)), "allreduce")
+    assert ratio == pytest.approx(1, rel=0.05)
+
+
 def test_ranks_share_cores(run: Run) -> None:
     """Four ranks add up three blocks each."""
 

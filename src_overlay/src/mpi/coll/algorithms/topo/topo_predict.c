@@ -23,8 +23,7 @@
 /* A ring is followed up to so many messages, since they meet on links in an order that tells. */
 #define FEW_OF_RING 16384
 /* A long tree is followed with so many pieces that a rank has about eight, but these are its messages: few ranks have
- * more, and many have two. Where hosts share something, there are twice as many, since it takes time to become
- * regular. */
+ * more, and many have two. */
 #define MANY_PIECES 8
 #define MIN_ALONG_TREES 512
 #define MAX_ALONG_TREES 8192
@@ -241,7 +240,6 @@ static int find_followed(const MPII_Topo_algo_t * algo, const way_t * way, links
         num = num == 1 ? 0 : num;       /* one alone does not tell how they overlap */
     } else if (is_of(algo, TREE) && 2 * way->num_messages / way->num_chunks <= MPII_TOPO_MAX_WALK) {
         int64_t few = MPL_MIN(MPL_MAX(MANY_PIECES * links->order->num_ranks, MIN_ALONG_TREES), MAX_ALONG_TREES);
-        few *= links->shared > 0 ? 2 : 1;
         num = MPL_MAX(few * way->num_chunks / MPL_MAX(way->num_messages, 1), 2);
     }
     return num < way->num_chunks ? num : 0;

@@ -66,12 +66,13 @@ typedef struct {
     arrival_t *log;             /* [MPII_TOPO_LOG] */
 } link_t;
 
-/* Of a message that shares links, the one that makes its end late: it comes there at begin, as the at-th of these */
+/* Of a message at a link that it shares: it comes there at begin, and ends at end, by what had come before the at-th
+ * of these */
 typedef struct {
-    const link_t *link;         /* NULL: none */
-    int64_t begin, takes;
+    const link_t *link;
+    int64_t begin, takes, end;
     int at;
-} slow_t;
+} share_t;
 
 typedef struct {
     const MPII_Topo_case_t *c;
@@ -82,7 +83,7 @@ typedef struct {
     MPII_Topo_heap_t heap;      /* of ranks, and ~messages */
     /* those that have come, and not been asked for: queues by a hash of both ends */
     message_t *messages;
-    slow_t *slow;               /* of each; NULL: none shares links */
+    share_t *shares;            /* of each, its links; NULL: none shares links */
     int num_messages, free_messages;
     queue_t *queues;
     unsigned num_queues;        /* a power of two */
@@ -144,8 +145,8 @@ static inline bool is_long(links_t * links, const message_t * m)
     return m->bytes - links->header > links->duplex;
 }
 
-/* After a pause a link may be ahead of its rate by a burst, as a token bucket is. slow: if the message shares it */
-static inline void pass(links_t * links, link_t * link, message_t * m, slow_t * slow, int64_t per_kib)
+/* After a pause a link may be ahead of its rate by a burst, as a token bucket is. share: if the message shares it */
+static inline void pass(links_t * links, link_t * link, message_t * m, share_t * share, int64_t per_kib)
 {
     int64_t burst = MPII_Topo_carry(links->burst, per_kib), ahead = link->busy - burst;
     int64_t takes = MPII_Topo_carry(m->bytes, per_kib), begin = m->begin, end;
@@ -153,10 +154,9 @@ static inline void pass(links_t * links, link_t * link, message_t * m, slow_t * 
     link->busy = MPL_MAX(begin, link->busy) + takes;
     m->begin = MPL_MAX(begin, ahead);
     end = MPL_MAX(m->begin, link->busy - burst);
-    if (slow) {
+    if (share) {
         link->log[link->num_sharing++ % MPII_TOPO_LOG] = (arrival_t) {.begin = begin,.takes = takes,.from = m->from };
-        if (end > m->end)
-            *slow = (slow_t) {.link = link,.begin = begin,.takes = takes,.at = link->num_sharing };
+        *share = (share_t) {.link = link,.begin = begin,.takes = takes,.end = end,.at = link->num_sharing };
     }
     m->end = MPL_MAX(m->end, end);
 }
@@ -168,21 +168,23 @@ static int64_t part_of(int64_t time, int64_t left, int64_t all)
         time / 1024 * (left * 1024 / (all / 1024 + 1)) / 1024;
 }
 
-/* A message that shares links ends later by those of other ranks that come to the slowest one before it ends, at
- * most by what it takes itself from then on. */
-static int64_t shares(const message_t * m, const slow_t * slow)
+/* A message that shares links ends later by those of other ranks that come to one of them before it ends there, each
+ * at most by what it takes itself from then on. */
+static int64_t end_with_others(share_t shares[], int num_links, const message_t * m)
 {
-    const link_t *link = slow->link;
-    int64_t more = 0, all = m->end - slow->begin;
+    int64_t end = m->end;
 
-    for (int i = link ? MPL_MAX(slow->at, link->num_sharing - MPII_TOPO_LOG) : 0; link && i < link->num_sharing;
-         i++) {
-        const arrival_t *other = &link->log[i % MPII_TOPO_LOG];
-        int64_t left = m->end - other->begin;
-        if (left > 0 && other->from != m->from)
-            more += MPL_MIN(other->takes, part_of(slow->takes, left, all));
+    for (share_t * share = shares; share < shares + num_links; share++) {
+        const link_t *link = share->link;
+        for (int i = MPL_MAX(share->at, link->num_sharing - MPII_TOPO_LOG); i < link->num_sharing; i++) {
+            const arrival_t *other = &link->log[i % MPII_TOPO_LOG];
+            int64_t left = share->end - other->begin;
+            if (left > 0 && other->from != m->from)
+                share->end += MPL_MIN(other->takes, part_of(share->takes, left, share->end - share->begin));
+        }
+        end = MPL_MAX(end, share->end);
     }
-    return more;
+    return end;
 }
 
 static inline int level_between(links_t * links, const rank_t * a, const rank_t * b)
@@ -271,11 +273,10 @@ static void travel(walk_t * w, int i, int64_t until)
     message_t *m = &w->messages[i];
     int level = level_between(links, &w->ranks[m->from], &w->ranks[m->to]);
     link_t *link = NULL;
-    slow_t *slow = MPII_Topo_shares_links(m->bytes - links->header, links->duplex) ? &w->slow[i] : NULL;
+    share_t *shares = MPII_Topo_shares_links(m->bytes - links->header, links->duplex) ?
+        &w->shares[i * 2 * links->order->num_levels] : NULL;
     int64_t per_kib = 0;
 
-    if (slow && m->hop == 0)
-        slow->link = NULL;
     for (; m->hop <= 2 * level; m->hop++) {
         if (m->begin > until) {
             if (link->queue.first == -1)
@@ -287,13 +288,14 @@ static void travel(walk_t * w, int i, int64_t until)
         if (m->hop == 0)
             m->begin = m->end = pass_shared(w, m->begin, level, m->bytes);
         else
-            pass(links, link, m, slow, per_kib);
+            pass(links, link, m, shares ? &shares[m->hop - 1] : NULL, per_kib);
     }
-    if (slow && m->hop == 2 * level + 1) {
+    if (shares && m->hop == 2 * level + 1) {
         m->hop++;
         MPII_Topo_heap_push(&w->heap, m->end, ~i);
     } else {
-        deliver(w, i, m->end + links->latency[level] + (slow ? shares(m, slow) : 0));
+        int64_t end = shares ? end_with_others(shares, 2 * level, m) : m->end;
+        deliver(w, i, end + links->latency[level]);
     }
 }
 
@@ -427,8 +429,8 @@ int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links)
         goto fn_exit;
     if (has_sharing) {
         logs = MPL_malloc(num_links * MPII_TOPO_LOG * sizeof(arrival_t), MPL_MEM_COLL);
-        w.slow = MPL_malloc(MPII_TOPO_MAX_WALK * sizeof(slow_t), MPL_MEM_COLL);
-        if (!logs || !w.slow)
+        w.shares = MPL_malloc(2 * order->num_levels * MPII_TOPO_MAX_WALK * sizeof(share_t), MPL_MEM_COLL);
+        if (!logs || !w.shares)
             goto fn_exit;
     }
     for (int i = 0; i < num_links; i++)
@@ -480,7 +482,7 @@ int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links)
     MPL_free(w.ranks);
     MPL_free(all_links);
     MPL_free(logs);
-    MPL_free(w.slow);
+    MPL_free(w.shares);
     MPL_free(w.heap.turns);
     MPL_free(w.messages);
     MPL_free(w.queues);
