@@ -383,9 +383,9 @@ def test_site_file(sim: Sim, site: MakeSite, write_json: WriteJson) -> None:
     # headers of three messages, one behind the other
     assert times(overhead_us=1, header_bytes=500) == pytest.approx(plain + 3 * 5, rel=1e-3)
     # the four ranks begin one after the other, then there are three messages; the time is that of a call
-    late = plain - 2 * 10.24 + 4 * 37.5 - 1 + 2 * 30
+    late = plain - 2 * 10.24 + 4 * 45 - 1 + 2 * 32.5
     short = times(overhead_us=1, shared_us=50)
-    assert late - short == pytest.approx(37.5, rel=1e-2)
+    assert late - short == pytest.approx(45, rel=1e-2)
     # so do their bytes, 10 us of each
     more = times(overhead_us=1, shared_us=50, shared_mbps=819.2)
     assert more - short == pytest.approx(2 * 10, rel=1e-2)

@@ -124,9 +124,9 @@ static inline int64_t MPII_Topo_carry(int64_t bytes, int64_t per_kib)
 
 /* Of what a message takes of what all hosts share: to be sent, for a rank that waits for it to wake up, and for one,
  * which has slept, to begin a call. As 64 ranks on 2 and on 16 processors took it. */
-#define MPII_TOPO_SEND_PERCENT 60
+#define MPII_TOPO_SEND_PERCENT 65
 #define MPII_TOPO_WAKE_PERCENT 40
-#define MPII_TOPO_BEGIN_PERCENT 75
+#define MPII_TOPO_BEGIN_PERCENT 90
 #define MPII_TOPO_SHARED_INSIDE 5       /* and over what one in a host takes */
 #define MPII_TOPO_MOST_WAKES 16 /* of other ranks, that one which wakes up waits for */
 #define MPII_TOPO_SHARING_BYTES 5792    /* four segments of TCP: longer messages share links with those of other ranks,
