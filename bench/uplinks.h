@@ -7,8 +7,9 @@
  * In each half of a round of the tournament a host sends to one other, or receives from one. What
  * leaves a group, or comes to it, goes over its uplink: the sum of these rates is what that carried. It
  * is full when many of the group's hosts use it, if the uplinks at the other ends are not full
- * before, which hides it. So of the halves in which nearly as many cross as ever do the high sums
- * count, but not the highest, which may be chance. Where each pair has about the rate of pairs inside,
+ * before, which hides it: those that more cross than this one. So of the halves in which nearly as many cross
+ * as ever do, and where there are some, nothing is hidden, the high sums count, but not the highest, which may
+ * be chance. Where each pair has about the rate of pairs inside,
  * the uplink is not what limits them, and what it carries is not known.
  *
  * A busy machine may disturb all hosts at once, and make these sums small. But what one pair had, the uplinks
@@ -45,6 +46,7 @@ static int uplinks_opponent(int n, int h, int round)
 typedef struct {
     int num[2];                 /* pairs that cross */
     double sum[2];              /* of their rates; negative: one was not measured */
+    int is_hidden[2];           /* more cross the uplink at the other end of one */
 } uplinks_half_t;
 
 /* rate: hosts x hosts, row: receiver, column: sender; the host with the lower number sends first. */
@@ -52,7 +54,7 @@ static void uplinks_count(int n, const float *rate, const int *of, int num, int 
                           uplinks_half_t * half)
 {
     for (int g = 0; g < num; g++)
-        half[g] = (uplinks_half_t) { {0}, {0} };
+        half[g] = (uplinks_half_t) { {0}, {0}, {0} };
     for (int h = 0; h < n; h++) {
         int other = uplinks_opponent(n, h, round);
         if (other < 0 || (h < other) != (way == 0) || of[h] == of[other])
@@ -63,6 +65,14 @@ static void uplinks_count(int n, const float *rate, const int *of, int num, int 
             own->num[in]++;
             own->sum[in] = found > 0 && own->sum[in] >= 0 ? own->sum[in] + found : -1;
         }
+    }
+    for (int h = 0; h < n; h++) {
+        int other = uplinks_opponent(n, h, round);
+        if (other < 0 || (h < other) != (way == 0) || of[h] == of[other])
+            continue;
+        uplinks_half_t *from = &half[of[h]], *to = &half[of[other]];
+        from->is_hidden[0] |= to->num[1] > from->num[0];
+        to->is_hidden[1] |= from->num[0] > to->num[1];
     }
 }
 
@@ -92,12 +102,12 @@ static int uplinks_find(int n, const float *rate, const float *pair, const int *
     int rounds = n - 1 + n % 2, known = -1, num_inside = 0;
     size_t room = 4 * (size_t) rounds;
     uplinks_half_t *half = malloc(num * sizeof(*half));
-    int *most = calloc(num, sizeof(int)), *count = calloc(num, sizeof(int));
+    int *most = calloc(num, sizeof(int)), *count = calloc(num, sizeof(int)), *clear = calloc(num, sizeof(int));
     double *sums = malloc(num * room * sizeof(double));
     double *shares = malloc(num * room * sizeof(double));
     double *inside = malloc((size_t) n * n * sizeof(double));
 
-    if (!half || !most || !count || !sums || !shares || !inside)
+    if (!half || !most || !count || !clear || !sums || !shares || !inside)
         goto fn_exit;
     for (int i = 0; i < n; i++) {
         for (int j = 0; j < n; j++) {
@@ -107,7 +117,7 @@ static int uplinks_find(int n, const float *rate, const float *pair, const int *
         }
     }
     double usual = num_inside ? quantile(inside, num_inside, 0.5) : 0;
-    for (int pass = 0; pass < 2; pass++) {
+    for (int pass = 0; pass < 3; pass++) {    /* how many cross; clear ones; hidden ones, for want of these */
         for (int i = 0; i < 2 * rounds; i++) {
             uplinks_count(n, rate, of, num, i / 2, i % 2, half);
             for (int g = 0; g < num; g++) {
@@ -117,9 +127,12 @@ static int uplinks_find(int n, const float *rate, const float *pair, const int *
                         continue;
                     if (pass == 0 && crowd > most[g])
                         most[g] = crowd;
-                    if (pass == 1 && crowd >= UPLINKS_CROWD * most[g]) {
+                    if (pass == 2 && clear[g] >= UPLINKS_SAMPLES)
+                        continue;
+                    if (pass > 0 && half[g].is_hidden[in] == (pass == 2) && crowd >= UPLINKS_CROWD * most[g]) {
                         sums[g * room + count[g]] = half[g].sum[in];
                         shares[g * room + count[g]++] = half[g].sum[in] / crowd;
+                        clear[g] += pass == 1;
                     }
                 }
             }
@@ -140,6 +153,7 @@ static int uplinks_find(int n, const float *rate, const float *pair, const int *
     free(half);
     free(most);
     free(count);
+    free(clear);
     free(sums);
     free(shares);
     free(inside);

@@ -603,6 +603,8 @@ def shared_fairly(ways: list[tuple[Any, ...]], rates: dict[Any, float]) -> list[
         [16] * 3,
         [7, 2, 5, 4],
         [2, 3, 2],
+        [8, 4, 4],
+        [5, 4, 3, 2, 2],
     ],
 )
 @pytest.mark.parametrize("order", ["block", "cyclic", "random"])
@@ -610,7 +612,7 @@ def test_rates_of_uplinks(
     uplinks: Callable[..., list[float]], shape: list[int], order: str
 ) -> None:
     """On a simulated network of full-duplex links those that limit what goes over them, within 12 %; but
-    one may be hidden behind those of other racks, where these are smaller or larger."""
+    one may be hidden behind those of other racks, where these are smaller or larger. 0: all have one rate."""
     n, rng = sum(shape), np.random.default_rng(len(shape))
     racks = [r for r, size in enumerate(shape) for _ in range(size)]
     if order == "random":
@@ -622,8 +624,9 @@ def test_rates_of_uplinks(
     met = {(h, other) for row in rounds for h, other in enumerate(row) if other >= 0}
     assert len(met) == n * (n - 1)
 
-    for per_host in (0.2, 0.5, None):
-        true = {r: 400 * size * (per_host or 2) for r, size in enumerate(shape)}
+    for per_host in (0.2, 0.5, 0.0, None):
+        part = 2 if per_host is None else per_host
+        true = {r: 400 * size * part if part else 150.0 for r, size in enumerate(shape)}
         rates = {("host", h, way): 400.0 for h in range(n) for way in "io"}
         rates |= {("rack", r, way): true[r] for r in true for way in "io"}
         found = np.zeros((n, n))
@@ -640,11 +643,11 @@ def test_rates_of_uplinks(
         text = " ".join(map(str, [*racks, *found.ravel(), *found.ravel()]))
         result = uplinks("x", n, text=text)
         for r, mbps in enumerate(result):
-            least = 0.88 if min(shape) == max(shape) else 0.6
+            least = 0.88 if min(shape) == max(shape) else 0.8 if per_host == 0 else 0.6
             assert mbps == 0 or least < mbps / true[r] < 1.12, (r, per_host, result)
         if per_host is None:
             assert not any(result)
-        elif per_host == 0.2:
+        elif per_host in (0.2, 0.0):
             assert all(result)
 
 
