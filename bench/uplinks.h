@@ -7,10 +7,10 @@
  * In each half of a round of the tournament a host sends to one other, or receives from one. What
  * leaves a group, or comes to it, goes over its uplink: the sum of these rates is what that carried. It
  * is full when many of the group's hosts use it, if the uplinks at the other ends are not full
- * before, which hides it: those that more cross than this one. So of the halves in which nearly as many cross
- * as ever do, and where there are some, nothing is hidden, the high sums count, but not the highest, which may
- * be chance. Where each pair has about the rate of pairs inside,
- * the uplink is not what limits them, and what it carries is not known.
+ * before, which hides it: as one may be that more pairs cross than this one. So of the halves in which nearly
+ * as many cross as ever do, without those that may be hidden where enough others are left, the high sums count,
+ * but not the highest, which may be chance. Where each pair has about the rate of pairs inside, the uplink is
+ * not what limits them, and what it carries is not known.
  *
  * A busy machine may disturb all hosts at once, and make these sums small. But what one pair had, the uplinks
  * on its way carried.
@@ -49,16 +49,25 @@ typedef struct {
     int is_hidden[2];           /* more cross the uplink at the other end of one */
 } uplinks_half_t;
 
-/* rate: hosts x hosts, row: receiver, column: sender; the host with the lower number sends first. */
+/* To whom host h sends in a half of a round (way 0, 1), in another group; -1: to none. The host with the lower
+ * number sends first. */
+static int uplinks_receiver(int n, const int *of, int h, int round, int way)
+{
+    int other = uplinks_opponent(n, h, round);
+
+    return other < 0 || (h < other) != (way == 0) || of[h] == of[other] ? -1 : other;
+}
+
+/* rate: hosts x hosts, row: receiver, column: sender */
 static void uplinks_count(int n, const float *rate, const int *of, int num, int round, int way,
                           uplinks_half_t * half)
 {
     for (int g = 0; g < num; g++)
         half[g] = (uplinks_half_t) { {0}, {0}, {0} };
     for (int h = 0; h < n; h++) {
-        int other = uplinks_opponent(n, h, round);
-        if (other < 0 || (h < other) != (way == 0) || of[h] == of[other])
-            continue;           /* h sends */
+        int other = uplinks_receiver(n, of, h, round, way);
+        if (other < 0)
+            continue;
         float found = rate[(size_t) other * n + h];
         for (int in = 0; in < 2; in++) {
             uplinks_half_t *own = &half[of[in ? other : h]];
@@ -67,8 +76,8 @@ static void uplinks_count(int n, const float *rate, const int *of, int num, int 
         }
     }
     for (int h = 0; h < n; h++) {
-        int other = uplinks_opponent(n, h, round);
-        if (other < 0 || (h < other) != (way == 0) || of[h] == of[other])
+        int other = uplinks_receiver(n, of, h, round, way);
+        if (other < 0)
             continue;
         uplinks_half_t *from = &half[of[h]], *to = &half[of[other]];
         from->is_hidden[0] |= to->num[1] > from->num[0];
@@ -127,9 +136,8 @@ static int uplinks_find(int n, const float *rate, const float *pair, const int *
                         continue;
                     if (pass == 0 && crowd > most[g])
                         most[g] = crowd;
-                    if (pass == 2 && clear[g] >= UPLINKS_SAMPLES)
-                        continue;
-                    if (pass > 0 && half[g].is_hidden[in] == (pass == 2) && crowd >= UPLINKS_CROWD * most[g]) {
+                    int counts = half[g].is_hidden[in] ? pass == 2 && clear[g] < UPLINKS_SAMPLES : pass == 1;
+                    if (counts && crowd >= UPLINKS_CROWD * most[g]) {
                         sums[g * room + count[g]] = half[g].sum[in];
                         shares[g * room + count[g]++] = half[g].sum[in] / crowd;
                         clear[g] += pass == 1;

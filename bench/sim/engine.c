@@ -34,10 +34,8 @@
 
 /* What a message that shares links does at one: it comes as the at-th of these, takes so long, and ends */
 typedef struct {
-    const link_t *link;
     double begin, takes, end;
     int64_t at;
-    int level;
 } share_t;
 
 typedef struct {
@@ -48,7 +46,7 @@ typedef struct {
     double time;                /* of its first byte at a link; at the end, of its arrival */
     double last_byte;
     int slowest;                /* level of the link that the last byte was late at */
-    share_t *shares;            /* of one that shares links, each of them */
+    share_t *shares;            /* of one that shares links, each of them, by hop */
     path_t path;
     int step;
     int64_t record;
@@ -265,9 +263,7 @@ static void pass_link(engine_t * e, int index)
         log_arrival(link, m, length);
         if (m->shares == NULL)
             m->shares = get_memory(2 * m->distance, sizeof(share_t));
-        m->shares[m->hop] = (share_t) {
-            .link = link,.begin = m->time,.takes = length,.end = end,.at = link->num_sharing,.level = level
-        };
+        m->shares[m->hop] = (share_t) {.begin = m->time,.takes = length,.end = end,.at = link->num_sharing };
     }
     if (end > m->last_byte + ROUNDING * length)
         m->slowest = level;
@@ -294,7 +290,8 @@ static bool makes_later(const engine_t * e, message_t * m)
 
     for (int i = 0; i < 2 * m->distance; i++) {
         share_t *share = &m->shares[i];
-        const link_t *link = share->link;
+        int level;
+        const link_t *link = find_link(e, m, i, &level);
         share->at = MPL_MAX(share->at, link->num_sharing - MPII_TOPO_LOG);
         for (; share->at < link->num_sharing; share->at++) {
             const arrival_t *other = &link->log[share->at % MPII_TOPO_LOG];
@@ -304,7 +301,7 @@ static bool makes_later(const engine_t * e, message_t * m)
         }
         double last_byte = share->end + (2 * m->distance - i) * latency;
         if (last_byte > m->last_byte + ROUNDING * share->takes) {
-            m->slowest = share->level;
+            m->slowest = level;
             m->last_byte = last_byte;
         }
     }

@@ -612,7 +612,7 @@ def test_rates_of_uplinks(
     uplinks: Callable[..., list[float]], shape: list[int], order: str
 ) -> None:
     """On a simulated network of full-duplex links those that limit what goes over them, within 12 %; but
-    one may be hidden behind those of other racks, where these are smaller or larger. 0: all have one rate."""
+    one may be hidden behind those of other racks, where these are smaller or larger. per_host 0: all have one rate."""
     n, rng = sum(shape), np.random.default_rng(len(shape))
     racks = [r for r, size in enumerate(shape) for _ in range(size)]
     if order == "random":
