@@ -223,7 +223,7 @@ def test_long_messages_share_links_that_they_meet_at(
     )
     (run,) = simulated(sim, path, "allreduce", "recursive_doubling", "-b", "64K")
     ends = sorted(run["end_us"][4:])
-    assert ends[-1] - ends[0] < 0.15 * ends[-1]  # 0.67, if one came after the other
+    assert ends[-1] - ends[0] < 0.15 * ends[-1]  # 0.27, if the slowest link alone counted
     ratio = predicted_over(run, Predictor(site_module.load(path)), "allreduce")
     assert ratio == pytest.approx(1, rel=0.05)
 
