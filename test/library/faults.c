@@ -444,7 +444,7 @@ static int num_files(void)
 static void on_signal(int signal)
 {
     void *frames[64];
-    char list[400] = "";
+    char list[400] = "", how[100] = "in ";
     int n = backtrace(frames, 64);
 
     is_armed = false;
@@ -455,7 +455,9 @@ static void on_signal(int signal)
             strcat(list, f->name);
         }
     }
-    say(signal == SIGALRM ? "HANG" : "CRASH", "in ", list[0] ? list : "none of ours");
+    if (signal != SIGALRM)
+        snprintf(how, sizeof(how), "%s in ", strsignal(signal));
+    say(signal == SIGALRM ? "HANG" : "CRASH", how, list[0] ? list : "none of ours");
     _exit(3);
 }
 
