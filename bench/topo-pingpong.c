@@ -784,9 +784,10 @@ static void run_pass(MPI_Comm comm, int in_host, int bandwidth, double until, re
  * turn; and half of them then have to take half of what all add. Latencies were measured by many pairs at a
  * time, and are corrected then by a message that goes round all hosts while no other does. It does so once
  * more after pauses, since a process that has slept for milliseconds, and the processor that has run others, or
- * none, take longer to go on: that is what a rank waits for in the first round of a collective. And where racks
- * are known, long messages are sent in a ring round each of them, and between two hosts only: what all take
- * longer is that of bytes.
+ * none, take longer to go on: that is what a rank waits for in the first round of a collective. Such a machine has
+ * other work, too, which comes and goes: so this is done before, between and after the passes, and medians count.
+ * And where racks are known, short messages go in a ring round each of them, and ones that are as long as links let
+ * pass meanwhile: what these take longer is that of bytes.
  *
  * How much a link passes on at once after a pause, as a token bucket does: two long messages tell
  * its rate; the time that they took less than at that rate is that of the burst.
@@ -799,8 +800,10 @@ static void run_pass(MPI_Comm comm, int in_host, int bandwidth, double until, re
  * it adds up.
  */
 #define COSTS_ROUNDS 8
-#define EXCHANGE_REPS 6         /* of each crowd, in turn */
+#define SHARED_TIMES 3          /* that what hosts share is measured in a run */
+#define EXCHANGE_REPS 3         /* of each crowd, in turn, each time */
 #define EXCHANGES 30            /* in each round */
+#define HOPS 12                 /* round all hosts, each time; and with pauses */
 #define CROWDED 1.5             /* time of exchanges by all over that by one pair */
 #define ALIKE 1.5               /* of half of the pairs, over what is expected */
 #define MIN_HALF 2              /* messages of these at a time: of fewer than 4 hosts they are those of one pair */
@@ -808,18 +811,36 @@ static void run_pass(MPI_Comm comm, int in_host, int bandwidth, double until, re
 #define CLEARLY_COLD 0.25       /* of a hop */
 #define BURST_REPS 5
 #define BURST_BYTES (48 * 1024) /* and twice as much: short enough to be sent at once */
-#define SHARED_REPS 21
-#define SHARED_BYTES (64 * 1024)        /* likewise */
+#define MOST_RING_BYTES 8192
+#define LEAST_RING_BYTES 1024
+#define LINK_SHARE 0.75         /* of the time of short messages, that the links take for longer ones */
 #define DUPLEX_SECONDS 1        /* to find it */
 #define DUPLEX_BYTES (256 * 1024)       /* at least, to see what longer messages do */
 #define DUPLEX_REPS 5
 #define ONE_AFTER_THE_OTHER 1.5
 #define FAST 0.8                /* of the fastest way: as fast */
 #define REDUCE_REPS 21
+#define REDUCE_BYTES (64 * 1024)
 #define PAUSE_SHARE 3           /* of the time of a message: for the link to recover */
 #define MIN_PAUSE 2e-3
 
 typedef enum { ONE_PAIR, HALF, ALL, NUM_CROWDS } crowd_t;
+
+/* Seconds, of exchanges, of sending, and of hops */
+typedef struct {
+    int num, num_hops;
+    double messages[NUM_CROWDS];        /* in a round */
+    double time[NUM_CROWDS][SHARED_TIMES * EXCHANGE_REPS];
+    double send[SHARED_TIMES * EXCHANGE_REPS];
+    double hops[SHARED_TIMES * HOPS], cold_hops[SHARED_TIMES * HOPS];
+} shared_t;
+
+static int costs_rounds(void)
+{
+    int all = nhosts > 1 ? nhosts - 1 + nhosts % 2 : 0;
+
+    return all < COSTS_ROUNDS ? all : COSTS_ROUNDS;
+}
 
 /* What a host sends to in a round; -1: nobody */
 static int exchanges_with(int h, int round, crowd_t crowd)
@@ -874,45 +895,19 @@ static int has_time(MPI_Comm comm, double until)
     return has;
 }
 
-static void measure_exchanges(MPI_Comm comm, int rounds, double until, costs_t * costs)
-{
-    double time[NUM_CROWDS], send[NUM_CROWDS], messages[NUM_CROWDS];
-
-    for (int i = 0; i < EXCHANGE_REPS; i++) {
-        for (int crowd = 0; crowd < NUM_CROWDS; crowd++) {
-            double one_time, one_send;
-            if (!has_time(comm, until))
-                return;
-            messages[crowd] = exchange(comm, rounds, crowd, &one_time, &one_send);
-            /* noise only adds time */
-            time[crowd] = i == 0 ? one_time : fmin(time[crowd], one_time);
-            send[crowd] = i == 0 ? one_send : fmin(send[crowd], one_send);
-        }
-    }
-    if (send[ONE_PAIR] > 10 * MPI_Wtick() && send[ONE_PAIR] < time[ONE_PAIR] / 2)
-        costs->overhead_us = 1e6 * send[ONE_PAIR];
-    if (messages[HALF] < MIN_HALF || time[ALL] < CROWDED * time[ONE_PAIR])
-        return;
-    double each = (time[ALL] - time[ONE_PAIR]) / (messages[ALL] - messages[ONE_PAIR]);
-    double half = time[ONE_PAIR] + each * (messages[HALF] - messages[ONE_PAIR]);
-    if (time[HALF] < half * ALIKE && time[HALF] > half / ALIKE)
-        costs->shared_us = 1e6 * each;
-}
-
 static void sleep_for(double seconds)
 {
     nanosleep(&(struct timespec) {.tv_sec = (time_t) seconds,
                                   .tv_nsec = (long) (fmod(seconds, 1) * 1e9)}, NULL);
 }
 
-/* Time of a message from host to host round all of them, after pauses of so many seconds, microseconds on rank 0 */
-static double measure_hop(MPI_Comm comm, double pause)
+/* Times of a message from host to host round all of them, after pauses of so many seconds; on rank 0 */
+static void measure_hops(MPI_Comm comm, double pause, double times[HOPS])
 {
-    double rounds[EXCHANGES];
     int right = leader[(host + 1) % nhosts], left = leader[(host + nhosts - 1) % nhosts];
 
     MPI_Barrier(comm);
-    for (int i = -1; i < EXCHANGES; i++) {
+    for (int i = -1; i < HOPS; i++) {
         if (host == 0 && pause > 0)
             sleep_for(pause);
         double t = MPI_Wtime();
@@ -922,34 +917,63 @@ static double measure_hop(MPI_Comm comm, double pause)
         if (host != 0)
             MPI_Send(buffer, opt.latency_bytes, MPI_BYTE, right, 0, MPI_COMM_WORLD);
         if (i >= 0)
-            rounds[i] = (MPI_Wtime() - t) / nhosts;
+            times[i] = (MPI_Wtime() - t) / nhosts;
     }
-    return 1e6 * quantile(rounds, EXCHANGES, 0.5);
 }
 
-/* Median time until all hosts have sent a long message to another and got one, seconds on rank 0; 0: there was
- * no time for it. to, from: -1: nobody */
-static double send_round(MPI_Comm comm, int to, int from, double until)
+/* From all that was measured up to now */
+static void set_shared(shared_t * shared, costs_t * costs)
 {
-    double samples[SHARED_REPS];
-    int reps = 0;
+    double time[NUM_CROWDS], *messages = shared->messages;
 
-    for (int i = -1; i < SHARED_REPS && has_time(comm, until); i++) {
-        MPI_Request request = MPI_REQUEST_NULL;
-        double t, last = 0;
-        MPI_Barrier(comm);
-        t = MPI_Wtime();
-        if (from >= 0)
-            MPI_Irecv(buffer, SHARED_BYTES, MPI_BYTE, leader[from], 0, MPI_COMM_WORLD, &request);
-        if (to >= 0)
-            MPI_Send(buffer + SHARED_BYTES, SHARED_BYTES, MPI_BYTE, leader[to], 0, MPI_COMM_WORLD);
-        MPI_Wait(&request, MPI_STATUS_IGNORE);
-        t = MPI_Wtime() - t;
-        MPI_Reduce(&t, &last, 1, MPI_DOUBLE, MPI_MAX, 0, comm);
-        if (i >= 0)
-            samples[reps++] = last;
+    costs->overhead_us = costs->shared_us = 0;
+    if (shared->num == 0)
+        return;
+    for (int crowd = 0; crowd < NUM_CROWDS; crowd++)
+        time[crowd] = quantile(shared->time[crowd], shared->num, 0.5);
+    double send = quantile(shared->send, shared->num, 0.5);
+    if (send > 10 * MPI_Wtick() && send < time[ONE_PAIR] / 2)
+        costs->overhead_us = 1e6 * send;
+    if (messages[HALF] < MIN_HALF || time[ALL] < CROWDED * time[ONE_PAIR])
+        return;
+    double each = (time[ALL] - time[ONE_PAIR]) / (messages[ALL] - messages[ONE_PAIR]);
+    double half = time[ONE_PAIR] + each * (messages[HALF] - messages[ONE_PAIR]);
+    if (time[HALF] < half * ALIKE && time[HALF] > half / ALIKE)
+        costs->shared_us = 1e6 * each;
+}
+
+static void set_hops(shared_t * shared, costs_t * costs)
+{
+    costs->hop_us = costs->cold_us = 0;
+    if (costs->shared_us == 0 || shared->num_hops == 0)
+        return;
+    costs->hop_us = 1e6 * quantile(shared->hops, shared->num_hops, 0.5);
+    double cold_us = 1e6 * quantile(shared->cold_hops, shared->num_hops, 0.5) - costs->hop_us;
+    if (cold_us > CLEARLY_COLD * costs->hop_us)
+        costs->cold_us = cold_us;
+}
+
+/* One of SHARED_TIMES; until: when it has to end, seconds from the start. Rank 0 has the results. */
+static void measure_shared(MPI_Comm comm, double until, shared_t * shared, costs_t * costs)
+{
+    int rounds = costs_rounds(), shares;
+
+    for (int i = 0; i < EXCHANGE_REPS && has_time(comm, until); i++, shared->num++) {
+        double send;
+        for (int crowd = 0; crowd < NUM_CROWDS; crowd++)
+            shared->messages[crowd] = exchange(comm, rounds, crowd, &shared->time[crowd][shared->num],
+                                               crowd == ONE_PAIR ? &shared->send[shared->num] : &send);
     }
-    return reps >= MIN_REPS ? quantile(samples, reps, 0.5) : 0;
+    set_shared(shared, costs);
+    /* while ranks that have no part in it sleep */
+    shares = costs->shared_us > 0;
+    MPI_Bcast(&shares, 1, MPI_INT, 0, comm);
+    if (shares && has_time(comm, until)) {
+        measure_hops(comm, 0, &shared->hops[shared->num_hops]);
+        measure_hops(comm, COLD_PAUSE, &shared->cold_hops[shared->num_hops]);
+        shared->num_hops += HOPS;
+    }
+    set_hops(shared, costs);
 }
 
 static double send_after_pause(int other, int sends, int bytes)
@@ -1054,31 +1078,20 @@ static double measure_reduce(void)
 
     for (int i = -1; i < REDUCE_REPS; i++) {
         double t = MPI_Wtime();
-        MPI_Reduce_local(buffer, buffer + SHARED_BYTES, SHARED_BYTES / sizeof(int), MPI_INT, MPI_SUM);
+        MPI_Reduce_local(buffer, buffer + REDUCE_BYTES, REDUCE_BYTES / sizeof(int), MPI_INT, MPI_SUM);
         if (i >= 0)
             samples[i] = MPI_Wtime() - t;
     }
     double t = quantile(samples, REDUCE_REPS, 0.5);
-    return t > 10 * MPI_Wtick() ? 8e-6 * SHARED_BYTES / t : 0;
+    return t > 10 * MPI_Wtick() ? 8e-6 * REDUCE_BYTES / t : 0;
 }
 
 /* until: when it has to end, seconds from the start. Rank 0 has the results. */
 static void measure_costs(MPI_Comm comm, double until, costs_t * costs)
 {
     double bursts[COSTS_ROUNDS];
-    int all = nhosts - 1 + nhosts % 2, rounds = all < COSTS_ROUNDS ? all : COSTS_ROUNDS;
-    int done, ways = 0, seen = 0;
+    int rounds = costs_rounds(), done, ways = 0, seen = 0;
 
-    measure_exchanges(comm, rounds, until, costs);
-    /* while ranks that have no part in it sleep */
-    int shares = costs->shared_us > 0;
-    MPI_Bcast(&shares, 1, MPI_INT, 0, comm);
-    if (shares && has_time(comm, until)) {
-        costs->hop_us = measure_hop(comm, 0);
-        double cold_us = measure_hop(comm, COLD_PAUSE) - costs->hop_us;
-        if (cold_us > CLEARLY_COLD * costs->hop_us)
-            costs->cold_us = cold_us;
-    }
     for (done = 0; done < rounds && has_time(comm, until); done++) {
         double burst = measure_burst(done);
         ways += opponent(0, done) >= 0;
@@ -1132,13 +1145,37 @@ static void measure_inside(costs_t * costs)
         costs->inside_hop_us = all / num;
 }
 
+/* Seconds of a round in which each host sends a message to another and gets one; on rank 0. to, from: -1: nobody */
+static double go_round(MPI_Comm comm, int to, int from, int bytes)
+{
+    double rounds[EXCHANGES], mine, longest = 0;
+
+    MPI_Barrier(comm);
+    for (int i = -1; i < EXCHANGES; i++) {
+        double t = MPI_Wtime();
+        for (int k = 0; k < COSTS_ROUNDS; k++) {
+            MPI_Request request = MPI_REQUEST_NULL;
+            if (to >= 0)
+                MPI_Isend(buffer, bytes, MPI_BYTE, leader[to], 0, MPI_COMM_WORLD, &request);
+            if (from >= 0)
+                MPI_Recv(buffer + bytes, bytes, MPI_BYTE, leader[from], 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        }
+        if (i >= 0)
+            rounds[i] = (MPI_Wtime() - t) / COSTS_ROUNDS;
+    }
+    mine = quantile(rounds, EXCHANGES, 0.5);
+    MPI_Reduce(&mine, &longest, 1, MPI_DOUBLE, MPI_MAX, 0, comm);
+    return longest;
+}
+
 /* Rank 0 has the result, and knows racks and bandwidths: ways that are slower than most, as between racks that
  * were not told apart, would be what is measured. */
 static void measure_shared_bytes(MPI_Comm comm, const level_t * racks, const float *bandwidth,
                                  double until, costs_t * costs)
 {
-    int *next = allocate(nhosts, sizeof(int)), first = -1, from = -1, num = 0;
-    double fastest = 0;
+    int *next = allocate(nhosts, sizeof(int)), from = -1, num = 0, bytes = 0;
+    double fastest = 0, brief[SHARED_TIMES], more[SHARED_TIMES];
 
     if (rank == 0) {
         for (int h = 0; h < nhosts; h++) {
@@ -1154,22 +1191,24 @@ static void measure_shared_bytes(MPI_Comm comm, const level_t * racks, const flo
     }
     MPI_Bcast(next, nhosts, MPI_INT, 0, comm);
     for (int h = 0; h < nhosts; h++) {
-        if (next[h] == h)
-            continue;
-        first = first < 0 ? h : first;
-        from = next[h] == host ? h : from;
-        num++;
+        from = next[h] == host && h != host ? h : from;
+        num += next[h] != h;
     }
-    if (num < 4)
-        goto fn_exit;
-    double all = send_round(comm, next[host] == host ? -1 : next[host], from, until);
-    int other = host == first ? next[first] : host == next[first] ? first : -1;
-    double two = send_round(comm, other, other, until);
-    double per_byte = ((all - two) / (num - 2) - 1e-6 * costs->shared_us) / SHARED_BYTES;
-    if (two > 0 && per_byte > 0)
-        costs->shared_mbps = 8e-6 / per_byte;
-
-  fn_exit:
+    int to = next[host] == host ? -1 : next[host], done = 0;
+    for (; num >= 4 && done < SHARED_TIMES && has_time(comm, until); done++) {
+        brief[done] = go_round(comm, to, from, opt.latency_bytes);
+        if (rank == 0 && done == 0)
+            bytes = fmin(MOST_RING_BYTES, LINK_SHARE * brief[0] * fastest * 1e6 / 8);
+        MPI_Bcast(&bytes, 1, MPI_INT, 0, comm);
+        if (bytes < LEAST_RING_BYTES + opt.latency_bytes)
+            break;
+        more[done] = go_round(comm, to, from, bytes);
+    }
+    if (done > 0) {
+        double takes = (quantile(more, done, 0.5) - quantile(brief, done, 0.5)) / num;
+        if (takes > 0)
+            costs->shared_mbps = 8e-6 * (bytes - opt.latency_bytes) / takes;
+    }
     free(next);
 }
 
@@ -1912,6 +1951,7 @@ static int save(int argc, char **argv, const measured_t * m)
 int main(int argc, char **argv)
 {
     measured_t m = { 0 };
+    shared_t shared = { 0 };
     pass_t in_host_pass;
     MPI_Comm leaders;
     int status = -1, provided;
@@ -1947,8 +1987,7 @@ int main(int argc, char **argv)
     allocate_row(&m.bandwidth, 1);
     double end = 1 - RESERVE_SHARE - (opt.sweep ? SWEEP_SHARE : 0);
     int rounds = nhosts > 1 ? nhosts - 1 + nhosts % 2 : 0;
-    rounds_total = (nranks > nhosts ? 2 : 0) + 2 * rounds +
-        (rounds < COSTS_ROUNDS ? rounds : COSTS_ROUNDS);
+    rounds_total = (nranks > nhosts ? 2 : 0) + 2 * rounds + costs_rounds();
     if (nranks > nhosts) {
         double until = opt.time_limit * IN_HOST_SHARE;
         run_pass(MPI_COMM_WORLD, 1, 0, until, &m.latency, &in_host_pass);
@@ -1957,9 +1996,12 @@ int main(int argc, char **argv)
     MPI_Comm_split(MPI_COMM_WORLD, rank == leader[host] ? 0 : MPI_UNDEFINED, rank, &leaders);
     if (leaders != MPI_COMM_NULL) {
         if (nhosts > 1) {
+            measure_shared(leaders, opt.time_limit * COSTS_SHARE / 3, &shared, &m.costs);
             run_pass(leaders, 0, 0, opt.time_limit * LATENCY_SHARE, &m.latency, &m.latency_pass);
+            measure_shared(leaders, opt.time_limit * (LATENCY_SHARE + COSTS_SHARE / 3), &shared, &m.costs);
             run_pass(leaders, 0, 1, opt.time_limit * (end - COSTS_SHARE), &m.bandwidth,
                      &m.bandwidth_pass);
+            measure_shared(leaders, opt.time_limit * (end - COSTS_SHARE * 2 / 3), &shared, &m.costs);
             measure_costs(leaders, opt.time_limit * (end - COSTS_SHARE / 2), &m.costs);
         }
         gather_rows(leaders, &m.latency);
