@@ -15,8 +15,8 @@
  *
  * A message of more than duplex_bytes asks its receiver first. A pair of ranks has one connection, so while the
  * other one sends such a message there, the answer waits behind that, unless both begin within a latency. Where
- * there are such messages, all but short ones (MPII_TOPO_SHARING_BYTES) share links: one ends later by those of other
- * ranks that come to a link of its way before it ends there, at most by what it takes itself from then on.
+ * there are such messages, all but short ones (MPII_TOPO_SHARING_BYTES) share links: one ends later by those that come
+ * to a link of its way before it ends there, at most by what it takes itself from then on.
  *
  * Left out: that a sender may have to wait until memory is free, or for its max_sends (topo_step.h).
  */
@@ -282,11 +282,13 @@ static void pass_link(engine_t * e, int index)
         deliver(e, index);
 }
 
-/* A message that shares links ends later by those of other ranks that come to one of them before it ends there, each
- * at most by what it takes itself from then on. Returns whether some have come since it was asked last. */
+/* A message that shares links ends later by those that come to one of them before it ends there, each at most by what
+ * it takes itself from then on: by those of other ranks, and, if ours asks its receiver, of its own; MPICH's algorithms
+ * send one after the other. Returns whether some have come since this was called last. */
 static bool makes_later(const engine_t * e, message_t * m)
 {
     double before = m->last_byte, latency = latency_of_hop(e, m->distance);
+    bool has_rivals = is_long(e, m) && !MPII_Topo_case_algo(e->c)->is_mpich;
 
     for (int i = 0; i < 2 * m->distance; i++) {
         share_t *share = &m->shares[i];
@@ -296,7 +298,7 @@ static bool makes_later(const engine_t * e, message_t * m)
         for (; share->at < link->num_sharing; share->at++) {
             const arrival_t *other = &link->log[share->at % MPII_TOPO_LOG];
             double left = share->end - other->begin;
-            if (left > 0 && other->from != m->from)
+            if (left > 0 && (has_rivals || other->from != m->from))
                 share->end += MPL_MIN(other->takes, share->takes * left / (share->end - share->begin));
         }
         double last_byte = share->end + (2 * m->distance - i) * latency;

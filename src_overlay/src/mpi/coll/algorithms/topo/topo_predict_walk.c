@@ -168,18 +168,21 @@ static int64_t part_of(int64_t time, int64_t left, int64_t all)
         time / 1024 * (left * 1024 / (all / 1024 + 1)) / 1024;
 }
 
-/* A message that shares links ends later by those of other ranks that come to one of them before it ends there, each
- * at most by what it takes itself from then on. */
-static int64_t end_with_others(share_t shares[], int num_links, const message_t * m)
+/* A message that shares links ends later by those that come to one of them before it ends there, each at most by what
+ * it takes itself from then on: by those of other ranks, and, if ours asks its receiver, of its own; MPICH's algorithms
+ * send one after the other. */
+static int64_t end_with_others(const walk_t * w, share_t shares[], int num_links, const message_t * m)
 {
+    bool has_rivals = is_long(w->links, m) && !MPII_Topo_case_algo(w->c)->is_mpich;
     int64_t end = m->end;
 
     for (share_t * share = shares; share < shares + num_links; share++) {
         const link_t *link = share->link;
-        for (int i = MPL_MAX(share->at, link->num_sharing - MPII_TOPO_LOG); i < link->num_sharing; i++) {
-            const arrival_t *other = &link->log[i % MPII_TOPO_LOG];
+        share->at = MPL_MAX(share->at, link->num_sharing - MPII_TOPO_LOG);
+        for (; share->at < link->num_sharing; share->at++) {
+            const arrival_t *other = &link->log[share->at % MPII_TOPO_LOG];
             int64_t left = share->end - other->begin;
-            if (left > 0 && other->from != m->from)
+            if (left > 0 && (has_rivals || other->from != m->from))
                 share->end += MPL_MIN(other->takes, part_of(share->takes, left, share->end - share->begin));
         }
         end = MPL_MAX(end, share->end);
@@ -290,13 +293,18 @@ static void travel(walk_t * w, int i, int64_t until)
         else
             pass(links, link, m, shares ? &shares[m->hop - 1] : NULL, per_kib);
     }
+    int64_t end = m->end;
+    bool ends = shares == NULL;
     if (shares && m->hop == 2 * level + 1) {
         m->hop++;
-        MPII_Topo_heap_push(&w->heap, m->end, ~i);
-    } else {
-        int64_t end = shares ? end_with_others(shares, 2 * level, m) : m->end;
-        deliver(w, i, end + links->latency[level]);
+    } else if (shares) {
+        m->end = end_with_others(w, shares, 2 * level, m);
+        ends = m->end == end || !is_long(links, m);     /* a long one until nobody comes any more */
     }
+    if (ends)
+        deliver(w, i, m->end + links->latency[level]);
+    else
+        MPII_Topo_heap_push(&w->heap, m->end, ~i);
 }
 
 /* The first message that has passed a link comes to its next one, and those behind it follow. */

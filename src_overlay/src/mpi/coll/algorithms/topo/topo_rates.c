@@ -232,7 +232,7 @@ int MPII_Topo_rates_create(const MPII_Topo_measured_t * m, MPII_Topo_rates_t ** 
     rates->duplex = MPL_MIN(or_else(m->costs.duplex_bytes, MPII_TOPO_ANY_BYTES), MPII_TOPO_ANY_BYTES);
     rates->shared = picoseconds(m->costs.shared_us);
     rates->shared_bytes = m->costs.shared_mbps > 0 ? per_kib(m->costs.shared_mbps) : 0;
-    rates->cold = picoseconds(m->costs.cold_us);
+    rates->cold = picoseconds(m->costs.cold_us) / 2;    /* one that waits for its first message has slept for less */
     rates->reduce = per_kib(or_else(m->costs.reduce_mbps, REDUCE_MBPS));
     rates->inside = per_kib(or_else(memory, INSIDE_MBPS));
     rates->host = per_kib(host);
