@@ -705,6 +705,11 @@ static int opponent(int h, int round)
     return uplinks_opponent(nhosts, h, round);
 }
 
+static int num_rounds(void)
+{
+    return nhosts > 1 ? uplinks_rounds(nhosts) : 0;
+}
+
 /*
  * Repetitions of the next round, 0 to leave it out. left: seconds for it and those after it;
  * cost: seconds of one repetition. Rounds to leave out are spread evenly.
@@ -734,7 +739,7 @@ static void run_pass(MPI_Comm comm, int in_host, int bandwidth, double until, re
 {
     int wanted = bandwidth ? opt.bandwidth_reps : opt.latency_reps;
     int warmup = bandwidth ? opt.bandwidth_warmup : opt.latency_warmup;
-    int rounds = in_host ? 1 : nhosts - 1 + nhosts % 2, measured = 0;
+    int rounds = in_host ? 1 : num_rounds(), measured = 0;
     double *samples = allocate(wanted, sizeof(double));
     double credit = 0, spent = 0, messages = 0;
 
@@ -837,9 +842,7 @@ typedef struct {
 
 static int costs_rounds(void)
 {
-    int all = nhosts > 1 ? nhosts - 1 + nhosts % 2 : 0;
-
-    return all < COSTS_ROUNDS ? all : COSTS_ROUNDS;
+    return num_rounds() < COSTS_ROUNDS ? num_rounds() : COSTS_ROUNDS;
 }
 
 /* What a host sends to in a round; -1: nobody */
@@ -848,6 +851,21 @@ static int exchanges_with(int h, int round, crowd_t crowd)
     int other = opponent(h, round), low = other < h ? other : h;
 
     return crowd == ALL || low == 0 || (crowd == HALF && low % 2 == 0) ? other : -1;
+}
+
+/* Sends a message, and gets one; to, from: hosts, -1: none. Returns how long it took to send it. */
+static double swap(int to, int from, int bytes)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    double t = MPI_Wtime();
+
+    if (to >= 0)
+        MPI_Isend(buffer, bytes, MPI_BYTE, leader[to], 0, MPI_COMM_WORLD, &request);
+    t = MPI_Wtime() - t;
+    if (from >= 0)
+        MPI_Recv(buffer + bytes, bytes, MPI_BYTE, leader[from], 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    return t;
 }
 
 /* Exchange short messages in rounds, as others do. *time is that of an exchange, on host 0; *send that of
@@ -865,16 +883,8 @@ static double exchange(MPI_Comm comm, int rounds, crowd_t crowd, double *time, d
         double t = MPI_Wtime(), sum = 0;
         for (int round = 0; round < rounds; round++) {
             int other = exchanges_with(host, round, crowd);
-            MPI_Request request;
-            if (other < 0)
-                continue;
-            double before = MPI_Wtime();
-            MPI_Isend(buffer, opt.latency_bytes, MPI_BYTE, leader[other], 0, MPI_COMM_WORLD,
-                      &request);
-            sum += MPI_Wtime() - before;
-            MPI_Recv(buffer + opt.latency_bytes, opt.latency_bytes, MPI_BYTE, leader[other], 0,
-                     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-            MPI_Wait(&request, MPI_STATUS_IGNORE);
+            if (other >= 0)
+                sum += swap(other, other, opt.latency_bytes);
         }
         if (i >= 0) {
             all[i] = (MPI_Wtime() - t) / rounds;
@@ -1153,14 +1163,8 @@ static double go_round(MPI_Comm comm, int to, int from, int bytes)
     MPI_Barrier(comm);
     for (int i = -1; i < EXCHANGES; i++) {
         double t = MPI_Wtime();
-        for (int k = 0; k < COSTS_ROUNDS; k++) {
-            MPI_Request request = MPI_REQUEST_NULL;
-            if (to >= 0)
-                MPI_Isend(buffer, bytes, MPI_BYTE, leader[to], 0, MPI_COMM_WORLD, &request);
-            if (from >= 0)
-                MPI_Recv(buffer + bytes, bytes, MPI_BYTE, leader[from], 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-            MPI_Wait(&request, MPI_STATUS_IGNORE);
-        }
+        for (int k = 0; k < COSTS_ROUNDS; k++)
+            swap(to, from, bytes);
         if (i >= 0)
             rounds[i] = (MPI_Wtime() - t) / COSTS_ROUNDS;
     }
@@ -1583,8 +1587,7 @@ static void judge(measured_t * m)
     if (latency_pass->rounds_left_out || bandwidth_pass->rounds_left_out)
         warn("the time limit of %g s left out %d of %d rounds of the latency pass and %d of the "
              "bandwidth pass; latencies of pairs left out are estimates", opt.time_limit,
-             latency_pass->rounds_left_out, nhosts - 1 + nhosts % 2,
-             bandwidth_pass->rounds_left_out);
+             latency_pass->rounds_left_out, num_rounds(), bandwidth_pass->rounds_left_out);
     for (int i = 0; i < LEVELS_MAX; i++)
         m->view.levels[i].of = allocate(nhosts, sizeof(int));
     find_levels(&m->latency, latency_pass->reps, &m->bandwidth, bandwidth_pass->reps, &m->view);
@@ -1986,8 +1989,7 @@ int main(int argc, char **argv)
     allocate_row(&m.latency, 0);
     allocate_row(&m.bandwidth, 1);
     double end = 1 - RESERVE_SHARE - (opt.sweep ? SWEEP_SHARE : 0);
-    int rounds = nhosts > 1 ? nhosts - 1 + nhosts % 2 : 0;
-    rounds_total = (nranks > nhosts ? 2 : 0) + 2 * rounds + costs_rounds();
+    rounds_total = (nranks > nhosts ? 2 : 0) + 2 * num_rounds() + costs_rounds();
     if (nranks > nhosts) {
         double until = opt.time_limit * IN_HOST_SHARE;
         run_pass(MPI_COMM_WORLD, 1, 0, until, &m.latency, &in_host_pass);

@@ -28,7 +28,13 @@
 #define UPLINKS_LIMITS 0.8      /* of the rate of pairs inside: less, and the uplink limits them */
 #define UPLINKS_SAMPLES 2       /* at least */
 
-/* Circle method: each of n hosts meets every other once in n - 1 (odd n: n) rounds; -1: a round off. */
+/* Of a tournament of n hosts, 2 at least */
+static int uplinks_rounds(int n)
+{
+    return n - 1 + n % 2;
+}
+
+/* Circle method: each of n hosts meets every other once in these rounds; -1: a round off. */
 static int uplinks_opponent(int n, int h, int round)
 {
     int players = n + n % 2, last = players - 1, other;
@@ -108,7 +114,7 @@ static void uplinks_raise(int n, const float *pair, const int *of, double *mbps)
 static int uplinks_find(int n, const float *rate, const float *pair, const int *of, int num,
                         const int *below, double *mbps)
 {
-    int rounds = n - 1 + n % 2, known = -1, num_inside = 0;
+    int rounds = uplinks_rounds(n), known = -1, num_inside = 0;
     size_t room = 4 * (size_t) rounds;
     uplinks_half_t *half = malloc(num * sizeof(*half));
     int *most = calloc(num, sizeof(int)), *count = calloc(num, sizeof(int)), *clear = calloc(num, sizeof(int));

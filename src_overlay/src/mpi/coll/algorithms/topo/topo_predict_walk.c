@@ -293,18 +293,16 @@ static void travel(walk_t * w, int i, int64_t until)
         else
             pass(links, link, m, shares ? &shares[m->hop - 1] : NULL, per_kib);
     }
-    int64_t end = m->end;
-    bool ends = shares == NULL;
-    if (shares && m->hop == 2 * level + 1) {
+    int64_t before = m->end;
+    bool has_passed = shares && m->hop == 2 * level + 1;        /* just now; others may come until its end */
+    if (has_passed)
         m->hop++;
-    } else if (shares) {
+    else if (shares)
         m->end = end_with_others(w, shares, 2 * level, m);
-        ends = m->end == end || !is_long(links, m);     /* a long one until nobody comes any more */
-    }
-    if (ends)
-        deliver(w, i, m->end + links->latency[level]);
-    else
+    if (has_passed || (m->end > before && is_long(links, m)))      /* a long one until nobody comes any more */
         MPII_Topo_heap_push(&w->heap, m->end, ~i);
+    else
+        deliver(w, i, m->end + links->latency[level]);
 }
 
 /* The first message that has passed a link comes to its next one, and those behind it follow. */
