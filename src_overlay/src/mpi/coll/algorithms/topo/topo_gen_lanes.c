@@ -181,12 +181,14 @@ static message_t find_rooted(const lanes_t * l, stage_t stage, int i, bool is_se
     return m;
 }
 
-/* The rest of what is divided by a number, which mostly is 1 */
+/* The rest of what is divided by a number, which mostly is 1, or larger */
 static inline int divide(int *i, int by)
 {
     int all = *i;
 
-    if (by > 1)
+    if (all < by)
+        *i = 0;
+    else if (by > 1)
         *i /= by;
     return all - *i * by;
 }
@@ -228,37 +230,67 @@ static message_t find_message(const lanes_t * l, stage_t stage, int i, bool is_s
         find_in_group(l, stage, i, is_send);
 }
 
-/* -- time: step t has the messages of all stages, the oldest chunk first -- */
+/* -- time: step t has the messages of all stages of which a chunk is under way, the oldest chunk first -- */
 
-/* Which message it is: returns the stage, and its chunk, which may be none (not in 0 ... num_chunks - 1). */
-static int find_stage(const lanes_t * l, int i, int *chunk, int *index)
+/* Stages that step t has: the first and the last one */
+static inline int first_stage(const lanes_t * l, int t)
 {
-    int t = i / l->per_step, s = l->num_stages - 1;
-
-    for (i %= l->per_step; i >= l->num_of[s]; s--)
-        i -= l->num_of[s];
-    *chunk = t - s;
-    *index = i;
-    return s;
+    return t < l->num_chunks ? 0 : t - l->num_chunks + 1;
 }
 
-static bool has_chunk(const lanes_t * l, int chunk)
+static inline int last_stage(const lanes_t * l, int t)
 {
-    return 0 <= chunk && chunk < l->num_chunks;
+    return t < l->num_stages ? t : l->num_stages - 1;
+}
+
+/* Messages before step t */
+static int num_before(const lanes_t * l, int t)
+{
+    int num = 0;
+
+    for (int s = 0; s < l->num_stages && s < t; s++)
+        num += l->num_of[s] * (t - s < l->num_chunks ? t - s : l->num_chunks);
+    return num;
+}
+
+/* Which message it is: returns the stage. */
+static int find_stage(const lanes_t * l, int i, int *chunk, int *index)
+{
+    int t = 0;
+
+    if (i >= l->num_to_fill) {  /* steps that have all stages are alike */
+        int num_full = l->num_chunks - l->num_stages + 1, num = (i - l->num_to_fill) / l->per_step;
+        num = num < num_full ? num : num_full > 0 ? num_full : 0;
+        t = l->num_stages - 1 + num;
+        i -= l->num_to_fill + num * l->per_step;
+    }
+    for (;; t++) {
+        for (int s = last_stage(l, t); s >= first_stage(l, t); s--) {
+            if (i < l->num_of[s]) {
+                *chunk = t - s;
+                *index = i;
+                return s;
+            }
+            i -= l->num_of[s];
+        }
+    }
+}
+
+/* Which message is that of a stage: the converse */
+static int find_message_of(const lanes_t * l, int s, int chunk, int index)
+{
+    int i = num_before(l, chunk + s) + index;
+
+    for (int later = last_stage(l, chunk + s); later > s; later--)
+        i += l->num_of[later];
+    return i;
 }
 
 /* The round in which a rank sends what is of stage s of a chunk: when the stage before is over. What it
  * gets in CHAIN it sends on at once. */
 static int send_round(const lanes_t * l, int s, int chunk)
 {
-    int round;
-
-    if (s == 0)
-        return chunk * l->per_step;
-    round = (chunk + s - 1) * l->per_step;
-    for (int later = l->num_stages - 1; later >= s - 1; later--)
-        round += l->num_of[later];
-    return round;
+    return s == 0 ? num_before(l, chunk) : find_message_of(l, s - 1, chunk, l->num_of[s - 1]);
 }
 
 /* Slots that a message of a stage has */
@@ -287,7 +319,7 @@ static bool recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
     int chunk, index, s = find_stage(l, i, &chunk, &index);
     stage_t stage = stage_at(l, s);
 
-    if (!has_chunk(l, chunk) || index >= num_messages(l, s, false))
+    if (index >= num_messages(l, s, false))
         return false;
     message_t m = find_message(l, stage, index, false);
     if (m.peer == -1)
@@ -303,7 +335,7 @@ static bool recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
         step->slot = slot_of(l, s, chunk, index);
         /* what was there was added right after it had come */
         if (chunk >= WINDOW)
-            step->after = i - WINDOW * l->per_step + 2;
+            step->after = find_message_of(l, s, chunk - WINDOW, index) + 2;
     } else {
         step->buf = MPII_TOPO_BUF__OUT;
         /* these units were sent, to be added: in the stage of the same tier; or in one of the first two */
@@ -339,47 +371,45 @@ static int num_ahead(const lanes_t * l, int s)
 static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * step)
 {
     const lanes_t *l = (const lanes_t *) gen;
-    bool begins = i % l->per_step == 0 && has_chunk(l, i / l->per_step);
-    int chunk, index, s;
+    int chunk = -1, index, s;
+    bool begins = true;         /* the next chunk */
 
     *step = (MPII_Topo_step_t) {.num = 0 };
     if (i > 0) {
         s = find_stage(l, i - 1, &chunk, &index);
         stage_t stage = stage_at(l, s);
-        if (has_chunk(l, chunk)) {
-            bool ends = index == l->num_of[s] - 1 && s + 1 < l->num_stages;
-            /* -- add -- */
-            if (stage.is_reduce && k-- == 0) {
-                MPII_Topo_step_t message;
-                if (recv(gen, i - 1, &message)) {
-                    *step = message;
-                    step->kind = MPII_TOPO_STEP__REDUCE;
-                    step->after = 0;
-                    step->from = MPII_TOPO_BUF__TMP;
-                    step->from_slot = message.slot;
-                    step->buf = MPII_TOPO_BUF__OUT;
-                }
-                step->is_last = !ends && !begins && stage.tier != CHAIN;
-                return true;
+        bool is_over = index == l->num_of[s] - 1, ends = is_over && s + 1 < l->num_stages;
+        begins = is_over && s == 0 && chunk + 1 < l->num_chunks;
+        /* -- add -- */
+        if (stage.is_reduce && k-- == 0) {
+            MPII_Topo_step_t message;
+            if (recv(gen, i - 1, &message)) {
+                *step = message;
+                step->kind = MPII_TOPO_STEP__REDUCE;
+                step->after = 0;
+                step->from = MPII_TOPO_BUF__TMP;
+                step->from_slot = message.slot;
+                step->buf = MPII_TOPO_BUF__OUT;
             }
-            /* -- next rack -- */
-            if (stage.tier == CHAIN && next_rack(l, false) != -1 && k-- == 0) {
-                send_step(l, s, chunk, index, step);
-                return true;
+            step->is_last = !ends && !begins && stage.tier != CHAIN;
+            return true;
+        }
+        /* -- next rack -- */
+        if (stage.tier == CHAIN && next_rack(l, false) != -1 && k-- == 0) {
+            send_step(l, s, chunk, index, step);
+            return true;
+        }
+        /* -- next stage -- */
+        if (ends) {
+            int num = num_ahead(l, s + 1);
+            if (k < num) {
+                step->is_last = k + 1 == num && !begins;
+                return send_step(l, s + 1, chunk, k, step);
             }
-            /* -- next stage -- */
-            if (ends) {
-                int num = num_ahead(l, s + 1);
-                if (k < num) {
-                    step->is_last = k + 1 == num && !begins;
-                    return send_step(l, s + 1, chunk, k, step);
-                }
-                k -= num;
-            }
+            k -= num;
         }
     }
-    /* -- next chunk -- */
-    return begins && send_step(l, 0, i / l->per_step, k, step);
+    return begins && send_step(l, 0, chunk + 1, k, step);
 }
 
 /* Rack of a turned position */
@@ -468,7 +498,8 @@ void MPII_Topo_gen_lanes(MPII_Topo_gen_lanes_t * l, const MPII_Topo_order_t * or
         l->per_step += l->num_of[s];
         l->gen.num_slots += WINDOW * l->num_of[s] * num_slots(l, s);
     }
-    l->gen.num_recvs = (num_chunks + l->num_stages - 1) * l->per_step;
+    l->num_to_fill = num_before(l, l->num_stages - 1);
+    l->gen.num_recvs = num_chunks * l->per_step;
     if (!is_paced || (kind == MPII_TOPO_LANES__BCAST && rank == root))
         l->gen.max_sends = MAX_SENDS;
 }

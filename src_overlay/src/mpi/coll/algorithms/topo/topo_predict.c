@@ -72,12 +72,9 @@ static way_t find_way(const MPII_Topo_case_t * c, links_t * links)
 
     for (int i = 0; i < p; i++) {
         MPII_Topo_case_set(c, i, &g);
-        if (is_of(algo, LANES)) {       /* each stage waits for those before it, and others for it */
+        if (is_of(algo, LANES))
             way.num_chunks = g.lanes.num_chunks;
-            way.num_messages += (int64_t) g.lanes.num_chunks * g.lanes.per_step;
-        } else {
-            way.num_messages += g.gen.num_recvs;
-        }
+        way.num_messages += g.gen.num_recvs;
         way.num_recvs = MPL_MAX(way.num_recvs, g.gen.num_recvs);
     }
     /* where groups are unequal, there are not so many: a rank gets each block once */
