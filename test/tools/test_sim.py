@@ -413,9 +413,9 @@ def test_site_file(sim: Sim, site: MakeSite, write_json: WriteJson) -> None:
     late = plain - 2 * 10.24 + 4 * 45 - 1 + 2 * 32.5
     short = times(overhead_us=1, shared_us=50)
     assert late - short == pytest.approx(45, rel=1e-2)
-    # so do their bytes, 10 us of each
+    # so do their bytes, twice 10 us of each
     more = times(overhead_us=1, shared_us=50, shared_mbps=819.2)
-    assert more - short == pytest.approx(2 * 10, rel=1e-2)
+    assert more - short == pytest.approx(2 * 2 * 10, rel=1e-2)
     linear = ["-n", "2", "-c", "allreduce", "-a", "recursive_doubling", "-b", "1K", "--json"]
     # a processor copies them once, and adds them once: 82 us each
     assert times(overhead_us=1, reduce_mbps=100) == pytest.approx(

@@ -367,24 +367,24 @@ static int find_half_wakes(const sample_t * s)
 
 int64_t MPII_Topo_few_messages(const MPII_Topo_algo_t * algo, int num_ranks)
 {
-    bool has_rivals = algo->coll == MPII_TOPO_COLL__ALLGATHER || algo->coll == MPII_TOPO_COLL__ALLGATHERV;
+    bool has_chain = algo->family == MPII_TOPO_FAMILY__LANES && MPII_Topo_lanes_have_root(algo->arg);
+    int64_t few = num_ranks <= 64 ? 1024 : (int64_t) num_ranks * num_ranks * 5 / 8;
 
-    if (num_ranks <= 64 && has_rivals)
-        return 1536;
-    return MPL_MIN(MPL_MAX((int64_t) num_ranks * num_ranks * 5 / 8, 2560), 32768);
+    return MPL_MIN(MPL_MAX(few, has_chain ? 2560 : 0), 32768);
 }
 
-/* Of ranks that keep step more are sampled, and of slots, which no two hosts have alike. */
+/* Of ranks that keep step more are sampled, and of slots, which no two hosts have alike; along lanes fewer. */
 static int find_max_steps(const sample_t * s)
 {
     const MPII_Topo_algo_t *algo = MPII_Topo_case_algo(s->c);
+    int64_t few = MPII_Topo_few_messages(algo, s->links->order->num_ranks);
 
     if (!s->is_piped)
         return MAX_STEPS;
     if (algo->family == MPII_TOPO_FAMILY__SLOTS)
         return MAX_PIPED_STEPS;
     return has_rooted_lanes(s->c) ? MAX_ROOTED_STEPS :
-        MPL_MIN(MPII_Topo_few_messages(algo, s->links->order->num_ranks) / 2, MAX_PIPED_STEPS);
+        MPL_MIN(algo->family == MPII_TOPO_FAMILY__LANES ? few / 4 : few, MAX_PIPED_STEPS);
 }
 
 int64_t MPII_Topo_sample(const MPII_Topo_case_t * c, links_t * links, int num_recvs, bool is_piped)

@@ -161,11 +161,15 @@ static inline void pass(links_t * links, link_t * link, message_t * m, share_t *
     m->end = MPL_MAX(m->end, end);
 }
 
-/* time * left / all, where none is much longer than all; to a millionth, unless they are of hours */
+/* time * left / all, left up to all: to a thousandth, by a division of short numbers, since there are many of these */
 static int64_t part_of(int64_t time, int64_t left, int64_t all)
 {
-    return all >> 52 ? time / 1024 * (left / (all / 1024 + 1)) :
-        time / 1024 * (left * 1024 / (all / 1024 + 1)) / 1024;
+    int shift = 0;
+
+    while (all >> shift > UINT16_MAX)
+        shift += 4;
+    uint32_t num = MPL_MIN(left, all) >> shift, of = (all >> shift) + 1;
+    return (time >> 8) * (num * UINT16_MAX / of) >> 8;
 }
 
 /* A message that shares links ends later by those that come to one of them before it ends there, each at most by what
@@ -182,8 +186,10 @@ static int64_t end_with_others(const walk_t * w, share_t shares[], int num_links
         for (; share->at < link->num_sharing; share->at++) {
             const arrival_t *other = &link->log[share->at % MPII_TOPO_LOG];
             int64_t left = share->end - other->begin;
-            if (left > 0 && (has_rivals || other->from != m->from))
-                share->end += MPL_MIN(other->takes, part_of(share->takes, left, share->end - share->begin));
+            if (left > 0 && (has_rivals || other->from != m->from)) {
+                int64_t part = part_of(share->takes, left, share->end - share->begin);
+                share->end += MPL_MIN(other->takes, part);
+            }
         }
         end = MPL_MAX(end, share->end);
     }

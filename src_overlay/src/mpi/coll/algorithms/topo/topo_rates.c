@@ -292,7 +292,7 @@ MPII_Topo_links_t *MPII_Topo_links_create(const MPII_Topo_rates_t * rates,
     links->shared = rates->shared * MPII_TOPO_SEND_PERCENT / 100;
     links->wake = rates->shared * MPII_TOPO_WAKE_PERCENT / 100;
     links->begin = rates->shared * MPII_TOPO_BEGIN_PERCENT / 100;
-    links->shared_bytes = rates->shared_bytes;
+    links->shared_bytes = rates->shared_bytes * MPII_TOPO_SHARED_BYTES;
     links->cold = rates->cold;
     links->reduce = rates->reduce;
     links->inside = rates->inside;

@@ -128,6 +128,7 @@ static inline int64_t MPII_Topo_carry(int64_t bytes, int64_t per_kib)
 #define MPII_TOPO_WAKE_PERCENT 40
 #define MPII_TOPO_BEGIN_PERCENT 90
 #define MPII_TOPO_SHARED_INSIDE 5       /* and over what one in a host takes */
+#define MPII_TOPO_SHARED_BYTES 2        /* what bytes take, over those that few ranks send round and round */
 #define MPII_TOPO_MOST_WAKES 16 /* of other ranks, that one which wakes up waits for */
 #define MPII_TOPO_SHARING_BYTES 5792    /* four segments of TCP: longer messages share links with those of other ranks,
                                          * on sites with duplex_bytes; shorter ones pass one after the other */
