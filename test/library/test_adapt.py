@@ -133,11 +133,11 @@ def test_finds_it_again_when_times_change(run: Callable[..., Job], env: Env) -> 
 
 
 def test_what_stays_costs_little(run: Callable[..., Job], env: Env) -> None:
-    """Whatever the noise: three trials after the first one, and then fewer and fewer."""
+    """Whatever the noise: three trials after the first one, and a fifth 2048 calls later (256, doubled by each)."""
     job = run("barrier:0:4000", env=env)
     told = re.findall(r"selection: +(\d+)  barrier .* topo_auto: (tried|measured)", job.stderr)
     calls = {how: sum(int(num) for num, its in told if its == how) for how in ("tried", "measured")}
-    assert sum(calls.values()) == 4000 and 0 < calls["tried"] <= 4 * 32, job.stderr
+    assert sum(calls.values()) == 4000 and 0 < calls["tried"] <= 5 * 32, job.stderr
 
 
 def test_ranks_that_come_late(run: Callable[..., Job], env: Env) -> None:
