@@ -226,7 +226,7 @@ static void pass_shared(engine_t * e, int index)
     message_t *m = &e->messages[index];
     double start = MPL_MAX(m->time, e->shared_free);
     double taken = e->p->costs.shared * MPII_TOPO_SEND_PERCENT / 100 +
-        bytes_on_way(e, m) * e->p->costs.shared_per_byte * MPII_TOPO_SHARED_BYTES;
+        bytes_on_way(e, m) * e->p->costs.shared_per_byte;
 
     e->shared_free = start + taken / (m->distance == 0 ? MPII_TOPO_SHARED_INSIDE : 1);
     m->path.wait[0] += start - m->time;

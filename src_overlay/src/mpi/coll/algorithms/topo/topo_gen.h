@@ -111,8 +111,8 @@ typedef struct {
     bool is_first;              /* its rack is the first one in the chain of racks */
     int rack, before, behind;   /* and those beside it there, or -1 */
     int num_stages;
-    int num_of[2 * MPII_TOPO_MAX_TIERS], per_step;      /* messages of a stage, and of all; before the first step */
-    int num_to_fill;            /* that has all stages */
+    int num_of[2 * MPII_TOPO_MAX_TIERS], per_step;      /* messages of a stage, and of all */
+    int num_to_fill;            /* messages before the first step that has all stages */
 } MPII_Topo_gen_lanes_t;
 
 /* Units are num_chunks times MPII_Topo_lanes_units of them, in OUT. REDUCE_SCATTER: OUT holds the

@@ -256,11 +256,11 @@ static int num_before(const lanes_t * l, int t)
 /* Which message it is: returns the stage. */
 static int find_stage(const lanes_t * l, int i, int *chunk, int *index)
 {
-    int t = 0;
+    int t = 0, num_full = l->num_chunks - l->num_stages + 1;
 
-    if (i >= l->num_to_fill) {  /* steps that have all stages are alike */
-        int num_full = l->num_chunks - l->num_stages + 1, num = (i - l->num_to_fill) / l->per_step;
-        num = num < num_full ? num : num_full > 0 ? num_full : 0;
+    if (num_full > 0 && i >= l->num_to_fill) {  /* steps that have all stages are alike */
+        int num = (i - l->num_to_fill) / l->per_step;
+        num = num < num_full ? num : num_full;
         t = l->num_stages - 1 + num;
         i -= l->num_to_fill + num * l->per_step;
     }
@@ -276,8 +276,8 @@ static int find_stage(const lanes_t * l, int i, int *chunk, int *index)
     }
 }
 
-/* Which message is that of a stage: the converse */
-static int find_message_of(const lanes_t * l, int s, int chunk, int index)
+/* The converse */
+static int number_of(const lanes_t * l, int s, int chunk, int index)
 {
     int i = num_before(l, chunk + s) + index;
 
@@ -290,7 +290,7 @@ static int find_message_of(const lanes_t * l, int s, int chunk, int index)
  * gets in CHAIN it sends on at once. */
 static int send_round(const lanes_t * l, int s, int chunk)
 {
-    return s == 0 ? num_before(l, chunk) : find_message_of(l, s - 1, chunk, l->num_of[s - 1]);
+    return s == 0 ? num_before(l, chunk) : number_of(l, s - 1, chunk, l->num_of[s - 1]);
 }
 
 /* Slots that a message of a stage has */
@@ -313,10 +313,8 @@ static int slot_of(const lanes_t * l, int s, int chunk, int i)
     return slot + i * num_slots(l, s);
 }
 
-static bool recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
+static bool recv_step(const lanes_t * l, int s, int chunk, int index, MPII_Topo_step_t * step)
 {
-    const lanes_t *l = (const lanes_t *) gen;
-    int chunk, index, s = find_stage(l, i, &chunk, &index);
     stage_t stage = stage_at(l, s);
 
     if (index >= num_messages(l, s, false))
@@ -335,7 +333,7 @@ static bool recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
         step->slot = slot_of(l, s, chunk, index);
         /* what was there was added right after it had come */
         if (chunk >= WINDOW)
-            step->after = find_message_of(l, s, chunk - WINDOW, index) + 2;
+            step->after = number_of(l, s, chunk - WINDOW, index) + 2;
     } else {
         step->buf = MPII_TOPO_BUF__OUT;
         /* these units were sent, to be added: in the stage of the same tier; or in one of the first two */
@@ -345,6 +343,14 @@ static bool recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
             step->after = send_round(l, 1, chunk) + 1;
     }
     return true;
+}
+
+static bool recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
+{
+    const lanes_t *l = (const lanes_t *) gen;
+    int chunk, index, s = find_stage(l, i, &chunk, &index);
+
+    return recv_step(l, s, chunk, index, step);
 }
 
 static bool send_step(const lanes_t * l, int s, int chunk, int i, MPII_Topo_step_t * step)
@@ -383,7 +389,7 @@ static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * 
         /* -- add -- */
         if (stage.is_reduce && k-- == 0) {
             MPII_Topo_step_t message;
-            if (recv(gen, i - 1, &message)) {
+            if (recv_step(l, s, chunk, index, &message)) {
                 *step = message;
                 step->kind = MPII_TOPO_STEP__REDUCE;
                 step->after = 0;

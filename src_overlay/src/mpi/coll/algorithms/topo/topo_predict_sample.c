@@ -36,10 +36,8 @@ static inline int level_of(links_t * links, int from, int to)
         MPII_Topo_links_between(links->order, host_from, host_to);
 }
 
-static bool has_rooted_lanes(const MPII_Topo_case_t * c)
+static bool has_rooted_lanes(const MPII_Topo_algo_t * algo)
 {
-    const MPII_Topo_algo_t *algo = MPII_Topo_case_algo(c);
-
     return algo->family == MPII_TOPO_FAMILY__LANES && MPII_Topo_lanes_have_root(algo->arg);
 }
 
@@ -367,10 +365,9 @@ static int find_half_wakes(const sample_t * s)
 
 int64_t MPII_Topo_few_messages(const MPII_Topo_algo_t * algo, int num_ranks)
 {
-    bool has_chain = algo->family == MPII_TOPO_FAMILY__LANES && MPII_Topo_lanes_have_root(algo->arg);
     int64_t few = num_ranks <= 64 ? 1024 : (int64_t) num_ranks * num_ranks * 5 / 8;
 
-    return MPL_MIN(MPL_MAX(few, has_chain ? 2560 : 0), 32768);
+    return MPL_MIN(MPL_MAX(few, has_rooted_lanes(algo) ? 2560 : 0), 32768);
 }
 
 /* Of ranks that keep step more are sampled, and of slots, which no two hosts have alike; along lanes fewer. */
@@ -383,7 +380,7 @@ static int find_max_steps(const sample_t * s)
         return MAX_STEPS;
     if (algo->family == MPII_TOPO_FAMILY__SLOTS)
         return MAX_PIPED_STEPS;
-    return has_rooted_lanes(s->c) ? MAX_ROOTED_STEPS :
+    return has_rooted_lanes(algo) ? MAX_ROOTED_STEPS :
         MPL_MIN(algo->family == MPII_TOPO_FAMILY__LANES ? few / 4 : few, MAX_PIPED_STEPS);
 }
 
@@ -409,7 +406,7 @@ int64_t MPII_Topo_sample(const MPII_Topo_case_t * c, links_t * links, int num_re
     s->num_of_host = order->max_ppn;
     time = p * links->begin;
     int most = order->num_hosts, max_steps = find_max_steps(s);
-    if (has_rooted_lanes(c)) {  /* where ranks that all do the same are late by hops */
+    if (has_rooted_lanes(MPII_Topo_case_algo(c))) {  /* where ranks that all do the same are late by hops */
         MPII_Topo_any_gen_t g;
         MPII_Topo_case_set(c, 0, &g);
         s->root = order->pos_of[g.lanes.root];

@@ -28,6 +28,7 @@
 #define HEADER_BYTES 170        /* over TCP: MPICH's and those of a packet, and the acknowledgement the other way */
 #define MOST_HEADER_BYTES 1e6
 #define MOST_BURST_BYTES 1e9
+#define SHARED_BYTES 2          /* what bytes of a collective take, over those that few ranks send round and round */
 #define LEAST_MBPS 1.0          /* and most, for the integers to be within their range */
 #define MOST_MBPS 1e7
 #define MOST_US 1e6
@@ -231,7 +232,7 @@ int MPII_Topo_rates_create(const MPII_Topo_measured_t * m, MPII_Topo_rates_t ** 
     rates->burst = MPL_MIN(m->costs.burst_bytes, MOST_BURST_BYTES);
     rates->duplex = MPL_MIN(or_else(m->costs.duplex_bytes, MPII_TOPO_ANY_BYTES), MPII_TOPO_ANY_BYTES);
     rates->shared = picoseconds(m->costs.shared_us);
-    rates->shared_bytes = m->costs.shared_mbps > 0 ? per_kib(m->costs.shared_mbps) : 0;
+    rates->shared_bytes = m->costs.shared_mbps > 0 ? SHARED_BYTES * per_kib(m->costs.shared_mbps) : 0;
     rates->cold = picoseconds(m->costs.cold_us) / 2;    /* one that waits for its first message has slept for less */
     rates->reduce = per_kib(or_else(m->costs.reduce_mbps, REDUCE_MBPS));
     rates->inside = per_kib(or_else(memory, INSIDE_MBPS));
@@ -292,7 +293,7 @@ MPII_Topo_links_t *MPII_Topo_links_create(const MPII_Topo_rates_t * rates,
     links->shared = rates->shared * MPII_TOPO_SEND_PERCENT / 100;
     links->wake = rates->shared * MPII_TOPO_WAKE_PERCENT / 100;
     links->begin = rates->shared * MPII_TOPO_BEGIN_PERCENT / 100;
-    links->shared_bytes = rates->shared_bytes * MPII_TOPO_SHARED_BYTES;
+    links->shared_bytes = rates->shared_bytes;
     links->cold = rates->cold;
     links->reduce = rates->reduce;
     links->inside = rates->inside;

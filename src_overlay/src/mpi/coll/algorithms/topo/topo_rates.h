@@ -32,7 +32,7 @@ typedef struct MPII_Topo_rates {
     int64_t duplex;             /* the longest message that two ranks send each other at once; longer ones go one
                                  * after the other; or ANY_BYTES */
     int64_t shared;             /* of what all hosts share, for a message between them that a rank waits for */
-    int64_t shared_bytes;       /* and for the bytes of a message */
+    int64_t shared_bytes;       /* and for the bytes of a message of a collective */
     int64_t cold;               /* for a rank that waits for its first message, to go on when it is there */
     int64_t reduce;             /* of a processor, for bytes that it adds up or copies */
     int64_t inside, host;       /* memory of a host; link of a host, each way */
@@ -128,7 +128,6 @@ static inline int64_t MPII_Topo_carry(int64_t bytes, int64_t per_kib)
 #define MPII_TOPO_WAKE_PERCENT 40
 #define MPII_TOPO_BEGIN_PERCENT 90
 #define MPII_TOPO_SHARED_INSIDE 5       /* and over what one in a host takes */
-#define MPII_TOPO_SHARED_BYTES 2        /* what bytes take, over those that few ranks send round and round */
 #define MPII_TOPO_MOST_WAKES 16 /* of other ranks, that one which wakes up waits for */
 #define MPII_TOPO_SHARING_BYTES 5792    /* four segments of TCP: longer messages share links with those of other ranks,
                                          * on sites with duplex_bytes; shorter ones pass one after the other */
