@@ -32,7 +32,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 #include <mpi.h>
@@ -410,37 +409,15 @@ static int parse_options(int argc, char **argv)
 
 /* -- the output file, on rank 0 -- */
 
-/* Anything but a regular file (/dev/stdout) is written as it is, for a rename would replace the device. */
 static whole_file_t output;
 
-/* Find out before the measurement whether the file can be written; leave nothing behind, so that
- * nothing is left however the measurement ends. Returns an exit code, or -1 to go on. */
+/* Returns an exit code, or -1 to go on. */
 static int check_output(void)
 {
-    struct stat st;
-    int exists = !stat(opt.output, &st);
+    int status;
+    const char *why = strcmp(opt.output, "-") ? whole_file_find(&output, opt.output, &status) : NULL;
 
-    if (!strcmp(opt.output, "-"))
-        return -1;
-    /* what /dev/stdout leads to may have no path */
-    output.target = exists && S_ISREG(st.st_mode) ? realpath(opt.output, NULL) : strdup(opt.output);
-    if (!output.target)
-        return fail(2, "%s: %s", opt.output, strerror(errno));
-    if (exists && S_ISDIR(st.st_mode))
-        return fail(2, "%s: is a directory", opt.output);
-    if (exists && access(output.target, W_OK))
-        return fail(2, "%s: %s", opt.output, strerror(errno));
-    if (exists && !S_ISREG(st.st_mode))
-        return -1;
-
-    output.temporary = allocate(strlen(output.target) + 32, 1);
-    sprintf(output.temporary, "%s.%ld.tmp", output.target, (long) getpid());
-    FILE *f = whole_file_open(&output);
-    if (!f)
-        return fail(whole_file_status(errno), "%s: cannot create: %s", opt.output, strerror(errno));
-    fclose(f);
-    unlink(output.temporary);
-    return -1;
+    return why ? fail(status, "%s: %s", opt.output, why) : -1;
 }
 
 /* Bytes of the UTF-8 sequence at s, 0 if it is not one. */
@@ -2046,8 +2023,6 @@ int main(int argc, char **argv)
     free(leader);
     free(second);
     free(name);
-    free(output.temporary);
-    free(output.target);
     MPI_T_finalize();
     MPI_Finalize();
     return status;

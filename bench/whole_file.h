@@ -2,7 +2,7 @@
  * Copyright (C) by the mpich-topo authors. See LICENSE.
  *
  * Files that are written under another name, then renamed: a reader never sees half of one, and an old
- * one stays where the disk is full.
+ * one stays where the disk is full. As maint/topo_common/files.py does it.
  */
 
 #ifndef WHOLE_FILE_H_INCLUDED
@@ -10,28 +10,115 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct {
-    char *target, *temporary;   /* temporary: in the same folder; NULL: the target is written to directly */
+    char target[PATH_MAX];      /* what links lead to */
+    char temporary[PATH_MAX];   /* in the same folder; "": the target is written to directly */
+    int fd;                     /* that is open already and goes to the target, or -1 */
 } whole_file_t;
-
-/* NULL: it cannot be created; errno tells why. */
-static FILE *whole_file_open(const whole_file_t * w)
-{
-    int fd;
-
-    if (!w->temporary)
-        return fopen(w->target, "w");
-    fd = open(w->temporary, O_WRONLY | O_CREAT | O_EXCL, 0666);
-    return fd < 0 ? NULL : fdopen(fd, "w");
-}
 
 /* The exit status where it cannot be created: the command line names it, but a disk may be full. */
 static int whole_file_status(int why)
 {
     return why == ENOSPC || why == EDQUOT ? 1 : 2;
+}
+
+/* Of /dev/stdout and the like, the number of what the program has open; else -1 */
+static int whole_file_number(const char *path)
+{
+    int fd = -1, end = 0;
+
+    if (!strcmp(path, "/dev/stdout"))
+        return STDOUT_FILENO;
+    if (!strcmp(path, "/dev/stderr"))
+        return STDERR_FILENO;
+    if (sscanf(path, "/dev/fd/%9d%n", &fd, &end) == 1 && end == (int) strlen(path))
+        return fd;
+    return sscanf(path, "/proc/self/fd/%9d%n", &fd, &end) == 1 && end == (int) strlen(path) ? fd : -1;
+}
+
+/* Put before a relative path the folder of another one. False: it is too long. */
+static int whole_file_beside(char *to, const char *other, const char *path)
+{
+    const char *slash = *path == '/' ? NULL : strrchr(other, '/');
+
+    return snprintf(to, PATH_MAX, "%.*s%s", slash ? (int) (slash + 1 - other) : 0, other, path) < PATH_MAX;
+}
+
+/* Before the work is done, find out whether the file can be written; leave nothing behind. Returns NULL, or why
+ * it cannot, and the exit status for that. */
+static const char *whole_file_find(whole_file_t * w, const char *path, int *status)
+{
+    struct stat st, other;
+    char link[PATH_MAX];
+    sigset_t all, before;
+    int fd;
+
+    *status = 2;
+    w->temporary[0] = w->target[0] = '\0';
+    w->fd = whole_file_number(path);
+    if (w->fd >= 0)
+        return fcntl(w->fd, F_GETFD) < 0 ? strerror(errno) : NULL;
+    if (!stat(path, &st)) {
+        if (S_ISCHR(st.st_mode) && !stat("/dev/null", &other) && st.st_rdev == other.st_rdev) {
+            strcpy(w->target, "/dev/null");
+            return NULL;
+        }
+        if (!S_ISREG(st.st_mode))
+            return S_ISDIR(st.st_mode) ? "found a folder, expected a regular file" :
+                S_ISFIFO(st.st_mode) ? "found a FIFO, expected a regular file" :
+                "found a device or socket, expected a regular file";
+        /* standard output must go on in the file that it goes to */
+        if (!fstat(STDOUT_FILENO, &other) && other.st_dev == st.st_dev && other.st_ino == st.st_ino) {
+            w->fd = STDOUT_FILENO;
+            return NULL;
+        }
+        if (access(path, W_OK) || !realpath(path, w->target))
+            return strerror(errno);
+    } else if (errno != ENOENT || !*path) {
+        return strerror(errno);
+    } else {
+        /* a new file; or a link, and what it leads to is not there */
+        ssize_t len = readlink(path, link, sizeof(link) - 1);
+        link[len > 0 ? len : 0] = '\0';
+        if (!whole_file_beside(w->target, len > 0 ? path : "", len > 0 ? link : path))
+            return strerror(ENAMETOOLONG);
+    }
+    if (!whole_file_beside(w->temporary, w->target, ".topo.XXXXXX"))
+        return strerror(ENAMETOOLONG);
+    /* no signal may end us before it is away again */
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before);
+    fd = mkstemp(w->temporary);
+    int why = errno;
+    if (fd >= 0) {
+        close(fd);
+        unlink(w->temporary);
+    }
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    *status = fd < 0 ? whole_file_status(why) : 0;
+    return fd < 0 ? strerror(why) : NULL;
+}
+
+/* NULL: it cannot be created; errno tells why. */
+static FILE *whole_file_open(const whole_file_t * w)
+{
+    int flags = O_WRONLY | O_CLOEXEC | O_NOFOLLOW, fd;
+
+    if (w->fd >= 0) {
+        fflush(stdout);
+        fd = dup(w->fd);
+    } else {
+        fd = w->temporary[0] ? open(w->temporary, flags | O_CREAT | O_EXCL, 0666) : open(w->target, flags);
+    }
+    return fd < 0 ? NULL : fdopen(fd, "w");
 }
 
 /* Returns 0, or why it cannot be written (errno). */
@@ -40,13 +127,13 @@ static int whole_file_close(const whole_file_t * w, FILE * f)
     int why = 0;
 
     errno = 0;
-    if (fflush(f) || ferror(f) || (w->temporary && fsync(fileno(f))))
+    if (fflush(f) || ferror(f) || (w->temporary[0] && fsync(fileno(f))))
         why = errno ? errno : EIO;
     if (fclose(f) && !why)
         why = errno;
-    if (!why && w->temporary && rename(w->temporary, w->target))
+    if (!why && w->temporary[0] && rename(w->temporary, w->target))
         why = errno;
-    if (why && w->temporary)
+    if (why && w->temporary[0])
         unlink(w->temporary);
     return why;
 }

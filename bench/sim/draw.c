@@ -8,7 +8,6 @@
 #include "../whole_file.h"
 #include <inttypes.h>
 #include <signal.h>
-#include <sys/stat.h>
 
 #define US 1e6
 
@@ -46,50 +45,31 @@ static void remove_at_end(void)
             sigaction(numbers[i], &action, NULL);
 }
 
-/* Devices and pipes cannot be replaced, and standard output must go on in the file that it goes to;
- * what fopen refuses it refuses best itself. */
-static bool is_replaceable(const char *path)
+static void find_file(const char *path)
 {
-    struct stat st, out;
+    int status;
+    const char *why = whole_file_find(&output, path, &status);
 
-    if (stat(path, &st))        /* a new file; but not where a link leads to nothing */
-        return errno == ENOENT && *path && lstat(path, &st);
-    return S_ISREG(st.st_mode) &&
-        (fstat(STDOUT_FILENO, &out) || out.st_dev != st.st_dev || out.st_ino != st.st_ino);
+    if (why)
+        end_with(status, "%s: %s", path, why);
 }
 
-static void name_files(const char *path)
+void draw_check(const char *path)
 {
-    bool has_temporary = is_replaceable(path);
-
-    output.target = has_temporary ? realpath(path, NULL) : NULL;
-    if (output.target == NULL)
-        output.target = strdup(path);
-    if (output.target == NULL)
-        give_up("%s: %s", path, strerror(errno));
-    if (!has_temporary)
-        return;
-
-    const char *slash = strrchr(output.target, '/');
-    int length = slash ? slash + 1 - output.target : 0;
-    size_t size = length + 64;
-    output.temporary = get_memory(size, 1);
-    snprintf(output.temporary, size, "%.*s." PROGRAM ".%ld.tmp", length, output.target,
-             (long) getpid());
+    if (path)
+        find_file(path);
 }
 
 static FILE *open_file(const char *path)
 {
     remove_at_end();
-    name_files(path);
-    temporary = output.temporary;       /* before it is there: a signal may come then */
+    find_file(path);
+    temporary = output.temporary[0] ? output.temporary : NULL;  /* before it is there: a signal may come then */
     FILE *file = whole_file_open(&output);
 
     if (file == NULL) {
         int why = errno;
         temporary = NULL;
-        if (why == EEXIST)
-            give_up("%s: %s", output.temporary, strerror(why));
         end_with(whole_file_status(why), "%s: %s", path, strerror(why));
     }
     return file;
@@ -102,9 +82,6 @@ static void close_file(FILE * file, const char *path)
     temporary = NULL;
     if (why)
         give_up("%s: %s", path, strerror(why));
-    free(output.temporary);
-    free(output.target);
-    output = (whole_file_t) {.target = NULL };
 }
 
 /* -- trace: hosts are processes and ranks threads; a message is an arrow from one slice to another -- */

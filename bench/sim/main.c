@@ -533,8 +533,6 @@ static void run_all(const platform_t * p, const options_t * o)
     char *names = strdup(o->algorithms), *save = NULL;
     bool is_all = strcmp(names, "all") == 0, is_only = !is_all && strchr(names, ',') == NULL;
 
-    if ((o->trace || o->draw) && !is_only)
-        fail("--trace, --draw: found several algorithms, expected one");
     if (!is_all) {      /* all names, before the first run */
         char *name = strtok_r(names, ",", &save);
         if (name == NULL)
@@ -576,6 +574,10 @@ int main(int argc, char **argv)
     if (o.args.root >= o.num_ranks)
         fail("--root: found %d, expected less than %d, the ranks", o.args.root, o.num_ranks);
     o.args.slots = p.slots;
+    if ((o.trace || o.draw) && (strcmp(o.algorithms, "all") == 0 || strchr(o.algorithms, ',')))
+        fail("--trace, --draw: found several algorithms, expected one");
+    draw_check(o.trace);
+    draw_check(o.draw);
     if (o.is_json)
         printf("{\"format\": 1, \"runs\": [\n");
     run_all(&p, &o);

@@ -167,6 +167,9 @@ void report_json(const platform_t * p, const what_t * what, const result_t * res
 
 /* -- draw.c -- */
 
+/* Before all is computed: ends where the file cannot be written. NULL: none */
+void draw_check(const char *path);
+
 /* A trace of events for chrome://tracing or Perfetto */
 void draw_trace(const char *path, const platform_t * p, const what_t * what, const result_t * result);
 #define MAX_DRAWN_RANKS 64

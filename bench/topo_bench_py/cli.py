@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 from topo_common import cli as common
-from topo_common import files
+from topo_common.cli import OutputFile
 from topo_common.files import Failure
 from topo_common.text import short, size_text
 
@@ -240,7 +240,7 @@ cli.add_command(report)
 @click.option(
     "--program", type=click.Path(), help="Path of topo-bench-mpi, if not the installed one."
 )
-@click.option("-o", "--output", "outputs", multiple=True, type=click.Path(), help=OUTPUT_HELP)
+@click.option("-o", "--output", "outputs", multiple=True, type=OutputFile(), help=OUTPUT_HELP)
 def run(
     launch_command: str | None,
     vcluster: str | None,
@@ -361,12 +361,11 @@ def table(paths: tuple[str, ...]) -> None:
 
 @cli.command()
 @click.argument("paths", metavar="FILES...", nargs=-1, required=True, type=click.Path())
-@click.option("-o", "--output", required=True, type=click.Path(), help=".png, .svg or .pdf")
+@click.option("-o", "--output", required=True, type=OutputFile(), help=".png, .svg or .pdf")
 def plot(paths: tuple[str, ...], output: str) -> None:
     """Draw time against size: a panel a placement, a line a series, and what the links allow."""
     if Path(output).suffix.lower() not in (".png", ".svg", ".pdf"):
         raise click.UsageError(f"--output {output}: the name must end in .png, .svg or .pdf")
-    files.check_folder(output)
     draw(read_results(paths), output)
 
 
@@ -386,7 +385,7 @@ def plot(paths: tuple[str, ...], output: str) -> None:
 @click.option(
     "--program", type=click.Path(), help="Path of topo-bench-mpi, if not the installed one."
 )
-@click.option("-o", "--output", "outputs", multiple=True, type=click.Path(), help=OUTPUT_HELP)
+@click.option("-o", "--output", "outputs", multiple=True, type=OutputFile(), help=OUTPUT_HELP)
 def suite(
     paths: tuple[str, ...],
     cluster: str | None,

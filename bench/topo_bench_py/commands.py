@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 from topo_common import cli as common
 from topo_common import files
+from topo_common.cli import OutputFile
 from topo_common.files import Failure, InputError
 from topo_common.text import one_line
 
@@ -18,7 +19,16 @@ from .plans import find_plan, read_plan
 from .report import make_page, read_all
 from .settings import find_bench
 from .show import progress_bar
-from .sites import Site, find_program, launcher_site, own_cluster, vcluster_site
+from .sites import (
+    Site,
+    complaint,
+    find_program,
+    launcher_site,
+    own_cluster,
+    run_program,
+    split_words,
+    vcluster_site,
+)
 from .study import Study
 
 
@@ -102,6 +112,11 @@ def study(
     run = Study(what, path.stem, folder, bench, seed, mappings)
     if dry_run:
         cells = run.prepare()
+        run.check_folder(where)
+        if launch_command is None:
+            check_slots(run, options, cluster)
+        else:
+            launcher_site(launch_command, links)
         launches = len(run.cells) * run.num_launches
         num = cells * run.num_launches
         click.echo(f"{one_line(path.stem)}: {launches} launches, {num} series and sizes")
@@ -112,6 +127,19 @@ def study(
         if site_file:
             files.write(folder / "site.json", files.read_text(site_file))
         measure(run, launch_command, cluster, options, links)
+
+
+def check_slots(run: Study, options: str, cluster: str | None) -> None:
+    """Whether a virtual cluster takes the ranks of a study. Raises UsageError."""
+    ranks = max(cell.ranks for cell in run.cells)
+    of = [cluster] if cluster else split_words("vcluster", options)
+    for placement in run.mappings:
+        where = "block" if placement in plans.PLACEMENTS else placement
+        command = [find_program("topo-vcluster"), "run", *of, "--dry-run", "--placement", where]
+        command += ["--ppn", str(run.plan.get("ppn", 1)), "-n", str(ranks), "--", "true"]
+        status, said = run_program(command, 120)
+        if status:
+            raise click.UsageError(f"{run.name}: {complaint(status, said)}")
 
 
 def measure(
@@ -147,7 +175,7 @@ def measure(
 
 @click.command()
 @click.argument("paths", metavar="RESULTS...", nargs=-1, required=True, type=click.Path())
-@click.option("-o", "--output", required=True, type=click.Path(), help="The page, .html")
+@click.option("-o", "--output", required=True, type=OutputFile(), help="The page, .html")
 @click.option(
     "--tables", "folder", type=click.Path(), help="Write each table there too, as CSV and JSON."
 )
@@ -159,14 +187,14 @@ def report(paths: tuple[str, ...], output: str, folder: str | None) -> None:
     """
     if Path(output).suffix.lower() not in (".html", ".htm"):
         raise click.UsageError(f"--output {output}: the name must end in .html")
-    files.check_folder(output)
     results, records = read_all(paths)
-    page, made = make_page(results, records)
     if folder:
         try:
             Path(folder).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise files.refused(folder, error) from None
+    page, made = make_page(results, records)
+    if folder:
         for table in made:
             files.write(Path(folder, f"{table.name}.csv"), table.csv())
             files.write(Path(folder, f"{table.name}.json"), table.json())

@@ -46,7 +46,7 @@ def check_output(path: str) -> None:
     """Before hours of measuring, not after."""
     if Path(path).suffix not in (".json", ".csv"):
         raise click.UsageError(f"--output {path}: the name must end in .json or .csv")
-    files.check_folder(path)
+    files.check_target(path)
 
 
 def as_csv(result: Result) -> str:

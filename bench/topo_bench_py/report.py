@@ -27,8 +27,14 @@ SAME = {"cluster": "site", "mpi": "MPI library", "version": "version of topo-ben
 
 
 def result_path(path: str) -> Path:
-    """A result, or the folder of a study."""
-    return Path(path, "result.json") if os.path.isdir(path) else Path(path)
+    """A result, or the folder of a study. Raises InputError for one that was killed before it had any."""
+    if not os.path.isdir(path):
+        return Path(path)
+    result = Path(path, "result.json")
+    if not result.exists() and Path(path, "launches").is_dir():
+        text = "found no result.json yet: say the same topo-bench study again to go on"
+        raise InputError(path, text)
+    return result
 
 
 def read_all(paths: tuple[str, ...]) -> tuple[list[Result], list[Record]]:

@@ -218,6 +218,8 @@ def launcher_site(launch: str, links: Links | None) -> Site:
         raise click.UsageError("--launch: the command is empty")
     if words[0] == "mpiexec":
         words[0] = find_program("mpiexec")
+    if shutil.which(words[0]) is None:
+        raise click.UsageError(f"--launch: {words[0]}: found no such program")
     return Site(launch, lambda placement, ppn: words, links)
 
 

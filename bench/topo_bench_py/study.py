@@ -59,6 +59,7 @@ class Study:
         self.cells: list[Cell] = []
         self._starts: dict[str, Line] = {}  # of a dry run, by cell
         self._setting = Setting("default")
+        self._next_result = 0.0  # by the clock
 
     # -- the folder --
 
@@ -89,6 +90,13 @@ class Study:
         if not isinstance(theirs, dict):
             raise InputError(path, "expected the object that topo-bench study wrote")
         plans.same_plan(path, ours, theirs)
+
+    def check_folder(self, where: str) -> None:
+        """What opened() would refuse, of a folder that is left as it is."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise InputError(self.folder, "found a file, expected a folder")
+        if (self.folder / "study.json").exists():
+            self._identify(where)
 
     def _mpi(self) -> str:
         start = dry_run(Plan(collective="barrier"), self.bench)
@@ -192,10 +200,18 @@ class Study:
             done += self.num_series(cell)
             progress.update(task, completed=done)
             broken = 0 if good else broken + 1
+            self._keep()
             if broken == MAX_BROKEN:
                 why = read_lines(self.path(number, cell))[-1]["why"]
                 raise Failure(f"{broken} launches in a row failed; the last: {why}")
         progress.remove_task(task)
+
+    def _keep(self) -> None:
+        """result.json of now and then, for a report after SIGKILL. It takes a twentieth of the time."""
+        began = time.monotonic()
+        if began >= self._next_result:
+            self.write()
+            self._next_result = time.monotonic() + 20 * (time.monotonic() - began)
 
     def _launch(self, site: Site, number: int, cell: Cell, on_cell: Callable[[], None]) -> bool:
         command = [*self.prefix(site, cell), self.bench.program]

@@ -21,7 +21,7 @@ from typing import Any
 
 import click
 
-from topo_common.files import Failure, refused
+from topo_common.files import Failure, check_target, refused
 from topo_common.start import INTERRUPTED
 from topo_common.text import hint, one_line
 
@@ -46,6 +46,19 @@ def mpich_versions() -> list[str]:
 def _versions() -> dict[str, Any]:
     with open(VERSIONS, "rb") as file:
         return tomllib.load(file)
+
+
+class OutputFile(click.ParamType):
+    """A file to write. It is known at once whether it can be."""
+
+    name = "file"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | None:
+        if ctx is None or not ctx.resilient_parsing:
+            check_target(value)
+        return str(value)
 
 
 class Group(click.Group):

@@ -238,23 +238,59 @@ def dump_json(value: Any, step: str = "  ", width: int = 0) -> str:
     return dump(value, "", 0) + "\n"
 
 
-def check_folder(path: str | os.PathLike[str]) -> None:
-    """Whether write() has a chance, for those who measure for hours before. Raises InputError."""
-    folder = Path(path).absolute().parent
-    if not folder.is_dir():
+# what is open already: no file is made for it
+OPEN = re.compile(r"(?:/dev|/proc/self)/fd/([0-9]{1,9})")
+STANDARD = {"-": 1, "/dev/stdout": 1, "/dev/stderr": 2}
+
+
+def _open_number(path: str | os.PathLike[str]) -> int | None:
+    """The number of the open file that a path such as /dev/stdout means; None for all others."""
+    name = os.fspath(path)
+    match = OPEN.fullmatch(name)
+    return int(match[1]) if match else STANDARD.get(name)
+
+
+def check_target(path: str | os.PathLike[str]) -> None:
+    """Whether write() has a chance, for those who compute or measure before. Raises InputError."""
+    if _open_number(path) is not None:
+        return
+    try:
+        target = _target(path)
+    except OSError as error:
+        raise refused(path, error) from None
+    folder = os.path.dirname(target)
+    if not os.path.isdir(folder):
         raise InputError(path, f"there is no folder {folder}")
-    if Path(path).is_dir():
-        raise InputError(path, "found a folder, expected the name of a file")
-    if not os.access(folder, os.W_OK):
+    if target != os.devnull and not os.access(folder, os.W_OK | os.X_OK):
         raise InputError(path, f"no permission to write in {folder}")
+
+
+def _target(path: str | os.PathLike[str]) -> str:
+    """What links at `path` lead to: a regular file, nothing yet, or /dev/null. Raises InputError for others: to
+    open a FIFO would wait for its reader."""
+    try:
+        target = os.path.realpath(path)
+        mode = os.stat(target).st_mode
+    except FileNotFoundError:
+        return target
+    except ValueError:
+        raise InputError(short(path), "found a NUL byte in the file's name") from None
+    if not stat.S_ISREG(mode) and target != os.devnull:
+        kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO"}
+        what = kinds.get(stat.S_IFMT(mode), "a device or socket")
+        raise InputError(path, f"found {what}, expected a regular file")
+    return target
 
 
 @contextlib.contextmanager
 def launches_folder(folder: Path, busy: str) -> Iterator[None]:
-    """A folder with `launches` in it, made or found, and ours while the block runs. busy: what to say
-    where it is another process's."""
+    """A folder with `launches` in it, made or found, and ours while the block runs. What is in it can be
+    read and written without waiting. busy: what to say where it is another process's."""
     try:
         (folder / "launches").mkdir(parents=True, exist_ok=True)
+        for path in (*folder.iterdir(), *(folder / "launches").iterdir()):
+            if not path.is_dir():
+                _target(path)
         lock = open(folder / "lock", "a+")  # noqa: SIM115 - closed below
     except OSError as error:
         raise refused(folder, error) from None
@@ -268,29 +304,25 @@ def launches_folder(folder: Path, busy: str) -> Iterator[None]:
 
 def write(path: str | os.PathLike[str], data: str | bytes, kept: str = NOTHING) -> None:
     """Write `data` so that `path` holds all of it or what it held before: a new file beside it takes
-    its place when it is complete. "-" is standard output; what is not a regular file (/dev/null, a
-    pipe) is written to directly.
+    its place when it is complete. "-" is standard output; /dev/stdout and the like are what is open.
 
-    Raises Failure where that fails: no permission, disk full. It ends with `kept`, what is there then."""
+    Raises Failure where that fails: no regular file, no permission, disk full. It ends with `kept`, what is there
+    then."""
     data = data.encode() if isinstance(data, str) else data
-    if path == "-":
+    number = _open_number(path)
+    if number == 1:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
         return
     try:
-        target = os.path.realpath(path)
-        if os.path.isdir(target):
-            raise InputError(path, "Is a directory")
-        if os.path.exists(target) and not os.path.isfile(target):
-            with open(target, "wb", buffering=0) as file:
+        if number is not None:
+            with open(os.dup(number), "wb") as file:
                 file.write(data)
-            return
-        _replace(target, data)
+        elif (target := _target(path)) != os.devnull:
+            _replace(target, data)
     except OSError as error:
         raise refused(path, error, kept) from None
-    except ValueError:
-        raise InputError(short(path), "found a NUL byte in the file's name") from None
 
 
 def _replace(target: str, data: bytes) -> None:

@@ -3,6 +3,7 @@
 
 import click
 from topo_common import files
+from topo_common.cli import OutputFile
 from topo_common.files import InputError
 from topo_common.text import one_line
 
@@ -13,8 +14,8 @@ PROGRAM = "topo-tune"
 @click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=click.Path())
 @click.option("--format", "form", type=click.Choice(["csv", "pico"]), default="csv", show_default=True, help="pico: FILE is the folder results of HLC-Lab/pico.")  # fmt: skip
 @click.option("--default", "defaults", multiple=True, metavar="NAME", help="What the library chooses by itself, to compare with; repeatable.  [default: auto]")  # fmt: skip
-@click.option("-o", "--output", metavar="FILE", help="Write the rules here, as a tuning file.")
-@click.option("--points", metavar="FILE", help="Write the measurements here, as CSV.")
+@click.option("-o", "--output", metavar="FILE", type=OutputFile(), help="Write the rules here, as a tuning file.")  # fmt: skip
+@click.option("--points", metavar="FILE", type=OutputFile(), help="Write the measurements here, as CSV.")  # fmt: skip
 @click.option("--mpich", "version", metavar="VERSION", default="4.0", show_default=True, help="MPICH that will read it.")  # fmt: skip
 def fit(
     paths: tuple[str, ...],

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 from topo_common import files
+from topo_common.cli import OutputFile
 from topo_common.files import WRONG, Failure, InputError
 from topo_common.text import counted, folded
 
@@ -224,7 +225,7 @@ def opened_campaign(folder: str, bench: Any) -> tuple[Any, dict[str, Any]]:
 
 @click.command()
 @click.argument("folder", metavar="FOLDER", type=click.Path())
-@click.option("-o", "--output", metavar="FILE", required=True, help="The page, .html")
+@click.option("-o", "--output", metavar="FILE", type=OutputFile(), required=True, help="The page, .html")  # fmt: skip
 def report(folder: str, output: str) -> None:
     """Make a page of FOLDER, which topo-tune measure wrote (and compare, too).
 
@@ -238,7 +239,6 @@ def report(folder: str, output: str) -> None:
 
     if Path(output).suffix.lower() not in (".html", ".htm"):
         raise click.UsageError(f"--output {output}: the name must end in .html")
-    files.check_folder(output)
     campaign, about = opened_campaign(folder, None)
     tuning, found = outcome(campaign)
     pairs = comparing.pairs(read_launches(Path(folder) / "compare", campaign.site.hosts))

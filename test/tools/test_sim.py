@@ -966,11 +966,24 @@ def test_lost_output(bindir: Path) -> None:
                 [program, *args], stdout=full, stderr=subprocess.PIPE, text=True, check=False
             )
         assert done.returncode == 1 and "standard output" in done.stderr
-    for option in ("--trace", "--draw"):
-        words = [program, *SITE, option, "/dev/full"]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-        assert done.returncode == 1
-        assert done.stderr == "topo-sim: /dev/full: No space left on device\n"
+
+
+@pytest.mark.parametrize("option", ["--trace", "--draw"])
+def test_files_that_are_refused(sim: Sim, tmp_path: Path, option: str) -> None:
+    """At once: nothing waits, and nothing was computed. A link that waits for us is not followed."""
+    os.mkfifo(tmp_path / "fifo")
+    for path, what in (
+        (tmp_path / "fifo", "found a FIFO, expected a regular file"),
+        (tmp_path, "found a folder, expected a regular file"),
+        ("/dev/full", "found a device or socket, expected a regular file"),
+        (tmp_path / "no/file", "No such file or directory"),
+        ("", "No such file or directory"),
+        ("/dev/fd/99", "Bad file descriptor"),
+    ):
+        done = sim(*SITE, option, path)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == f"topo-sim: {path}: {what}\n"
+    assert list(tmp_path.iterdir()) == [tmp_path / "fifo"]
 
 
 @pytest.mark.parametrize("option", ["--trace", "--draw"])
@@ -1018,7 +1031,7 @@ def test_files_that_cannot_be_replaced(bindir: Path, sim: Sim, tmp_path: Path) -
     with path.open("a") as file:  # standard output is a file, and stays it
         words = [str(bindir / "topo-sim"), *SITE, "--draw", "/dev/stdout"]
         subprocess.run(words, stdout=file, check=True)
-    assert path.read_text() == whole + done.stdout
+    assert path.read_text() == 2 * whole + done.stdout
     link.symlink_to("file")
     for before in ("old", None):  # the second time the link leads to nothing
         path.write_text(before) if before else path.unlink()

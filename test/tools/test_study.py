@@ -291,6 +291,11 @@ def test_interrupted_and_resumed(
     if number == signal.SIGKILL:  # of whose launch nobody knows any more
         for mark in marks:
             sites.end_launch(mark)
+        done = run_tool("topo-bench", cli.cli, "report", folder, "-o", tmp_path / "page.html")
+        assert done.returncode == 0, done.stderr
+        (folder / "result.json").unlink()
+        done = run_tool("topo-bench", cli.cli, "report", folder, "-o", tmp_path / "page.html")
+        one_line_error(done, 2, f"{folder}: found no result.json yet", "to go on")
     if number == signal.SIGINT:
         assert process.returncode == 130
         assert re.search(r"interrupted; .*result.json: \d+ records, \d+ launches missing", said)
@@ -452,7 +457,34 @@ def test_not_the_folder_of_a_study(study: Any, tmp_path: Path) -> None:
     (folder / "study.json").write_text("[]")
     one_line_error(study(folder), 2, "study.json", "object")
     (tmp_path / "file").touch()
-    one_line_error(study(tmp_path / "file"), 2, "file")
+    for words in ((), ("--dry-run",)):
+        one_line_error(study(tmp_path / "file", PLAN, *words), 2, "file")
+
+
+@pytest.mark.parametrize("name", ["cluster", "result.json", "site.json", "launches/x.jsonl"])
+def test_a_fifo_in_the_folder_of_a_study(study: Any, tmp_path: Path, name: str) -> None:
+    (tmp_path / "out/launches").mkdir(parents=True)
+    os.mkfifo(tmp_path / "out" / name)
+    one_line_error(study(tmp_path / "out"), 2, f"{name}: found a FIFO, expected a regular file")
+
+
+def test_a_dry_run_refuses_what_a_study_refuses(study: Any, tmp_path: Path) -> None:
+    def on_cluster(text: str, *words: str) -> Any:
+        (tmp_path / "plan.toml").write_text(text)
+        command = ["study", tmp_path / "plan.toml", "--dry-run", *words]
+        return run_tool("topo-bench", cli.cli, *command, cwd=tmp_path)
+
+    assert on_cluster(ON_RACKS).returncode == 0
+    one_line_error(on_cluster(ON_RACKS.replace("[2, 4]", "[2, 5]")), 2, "plan: ", "slots")
+    one_line_error(on_cluster(ON_RACKS.replace("--racks 2", "--racks two")), 2, "plan: ", "two")
+    one_line_error(on_cluster(ON_RACKS, "--cluster", "nonsense"), 2, "plan: ", "nonsense")
+    one_line_error(
+        on_cluster(ON_RACKS, "--launch", "nonsense -n"), 2, "--launch: nonsense: found no"
+    )
+    folder = tmp_path / "out"
+    assert study(folder, ONE_BARRIER).returncode == 0
+    assert study(folder, ONE_BARRIER, "--dry-run").returncode == 0
+    one_line_error(study(folder, PLAN, "--dry-run"), 2, "study.json", "another folder: -o")
 
 
 # ---- what the C program learnt for it ----
