@@ -9,6 +9,12 @@ import textwrap
 from collections.abc import Iterable
 from typing import Any
 
+# What no name may have: control characters, those without width, those that turn the direction of text,
+# U+FFFD, which stands for a lost one, and bytes that were not UTF-8. As topo_json.c has them.
+HIDDEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffd"
+    "\ud800-\udfff\U000e0000-\U000e0fff]"
+)
 SUFFIXES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 
 

@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 from rich.console import Console
 from topo_common import files
-from topo_common.cli import Group
+from topo_common.cli import Group, OutputFile
 from topo_common.files import InputError
 from topo_common.text import hint, one_line
 
@@ -160,7 +160,7 @@ library predicts for that of the communicator.
 
 @cli.command(DEFAULT)
 @click.argument("site_file", metavar="SITE.json", type=click.Path())
-@click.option("-o", "--output", metavar="FILE", help="Write the tuning file here; - is stdout.")
+@click.option("-o", "--output", metavar="FILE", type=OutputFile(), help="Write the tuning file here; - is stdout.")  # fmt: skip
 @_for_mpich("MPICH that will read it.")
 @click.option("--dry-run", is_flag=True, help="Write nothing; show the rules, and why.")
 @click.option(
@@ -231,7 +231,7 @@ def _without_matrix(tuning: Tree) -> Tree:
 
 @cli.command()
 @click.argument("site_file", metavar="SITE.json", type=click.Path())
-@click.option("-o", "--output", metavar="FILE", help="Draw a picture: .png, .pdf or .svg.")
+@click.option("-o", "--output", metavar="FILE", type=OutputFile(), help="Draw a picture: .png, .pdf or .svg.")  # fmt: skip
 @click.option("--no-color", is_flag=True, help="No colours, also on a terminal.")
 def show(site_file: str, output: str | None, no_color: bool) -> None:
     """Show racks, levels above, latencies and bandwidths of a site, and how much what was measured
@@ -257,19 +257,25 @@ def show(site_file: str, output: str | None, no_color: bool) -> None:
 @click.option(
     "--slurm",
     metavar="FILE",
-    help="Slurm's topology.conf or .yaml: leaf switches, or blocks, are racks; those above are levels.",
+    help="Slurm's topology.conf or .yaml, or what `scontrol show topology` prints: leaf switches, blocks or rings are racks; switches above are levels.",
 )
 @click.option("--ibnetdiscover", metavar="FILE", help="Output of ibnetdiscover.")
 @click.option("--racks", "list_file", metavar="FILE", help="Lines RACK: HOST HOST ...")
-@click.option("--cluster", is_flag=True, help="Find the racks in the measured distances.")
 @click.option(
-    "-o", "--output", metavar="FILE", required=True, help="Site file to write; - is stdout."
+    "--several",
+    metavar="first|error|PATTERN",
+    default="first",
+    help="Of a host with several leaf switches, as on two rails: take the first (in Slurm's file, or of the first"
+    " adapter), refuse, or take that of a name like PATTERN, such as 'rail1-*'.",
 )
+@click.option("--cluster", is_flag=True, help="Find the racks in the measured distances.")
+@click.option("-o", "--output", metavar="FILE", type=OutputFile(), required=True, help="Site file to write; - is stdout.")  # fmt: skip
 def racks_command(
     site_file: str,
     slurm: str | None,
     ibnetdiscover: str | None,
     list_file: str | None,
+    several: str,
     cluster: bool,
     output: str,
 ) -> None:
@@ -279,7 +285,8 @@ def racks_command(
     site does not have; every host of the site must be in it.
 
     \b
-      topo-tune racks site.json --slurm /etc/slurm/topology.conf -o site2.json
+      scontrol show topology > slurm.txt
+      topo-tune racks site.json --slurm slurm.txt -o site2.json
       ibnetdiscover > ib.txt
       topo-tune racks site.json --ibnetdiscover ib.txt -o site2.json
       printf 'r1: n[0-3]\\nr2: n[4-7]\\n' > list
@@ -288,6 +295,8 @@ def racks_command(
     """
     if sum(map(bool, (slurm, ibnetdiscover, list_file, cluster))) != 1:
         raise click.UsageError("one of --slurm, --ibnetdiscover, --racks and --cluster is needed")
+    if not (slurm or ibnetdiscover):
+        _refuse("it is for --slurm and --ibnetdiscover", "several")
     loaded = site.load(site_file)
     # tables by rack cannot be split or joined again
     if loaded.latency_us is None:
@@ -306,9 +315,9 @@ def racks_command(
     else:
         path = slurm or ibnetdiscover or list_file or ""
         if slurm:
-            source, found = "slurm", racks.read_slurm(path)
+            source, found = "slurm", racks.read_slurm(path, several)
         elif ibnetdiscover:
-            source, found = "ibnetdiscover", racks.read_ibnetdiscover(path, loaded.hosts)
+            source, found = "ibnetdiscover", racks.read_ibnetdiscover(path, loaded.hosts, several)
         else:
             source, found = "given", racks.read_list(path)
         names, of_host = racks.assign(loaded, found.racks, path, whole_site=source == "given")

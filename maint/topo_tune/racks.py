@@ -4,6 +4,7 @@ from the distances.
 
 Readers return a Found: racks in the order of the file."""
 
+import fnmatch
 import os
 import re
 from collections import Counter
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 from topo_common import files
 from topo_common.files import InputError
-from topo_common.text import short
+from topo_common.text import HIDDEN, counted, short
 
 from topo_tune.site import MAX_LEVELS, MAX_NAME, Site
 
@@ -25,14 +26,14 @@ MAX_INCLUDES = 8  # files within files
 @dataclass
 class Found:
     """{rack name: [host names]}, for each level above {name of a group below: name of its group}, and
-    sentences about what was left out."""
+    sentences about what was left out. A host may be in several racks: the first one counts (`chosen`)."""
 
     racks: dict[str, list[str]] = field(default_factory=dict)
     above: list[dict[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def add(self, path: object, number: int, name: str, hosts: list[str]) -> None:
-        if not name.isprintable() or len(name.encode()) > MAX_NAME:
+        if HIDDEN.search(name) or len(name.encode()) > MAX_NAME:
             text = f"found {short(name)}, expected the name of a rack, at most {MAX_NAME} bytes"
             raise InputError(path, text, f"line {number}")
         if name in self.racks:
@@ -45,34 +46,90 @@ class Found:
         return self
 
 
+def chosen(
+    path: object, racks_of: dict[str, list[str]], several: str
+) -> tuple[dict[str, str], list[str]]:
+    """The rack of each host of {host: [its racks]}, and a note on those that have several: the first one (several =
+    "first"), the first one whose name matches a pattern such as rail1-*, or none (several = "error")."""
+    result = {}
+    with_several = {host: names for host, names in racks_of.items() if len(set(names)) > 1}
+    for host, names in racks_of.items():
+        result[host] = names[0]
+        if host not in with_several or several == "first":
+            continue
+        found = [name for name in names if fnmatch.fnmatchcase(name, several)]
+        if not found:
+            what = "expected one" if several == "error" else f"expected one like {several}"
+            text = f"host {host} is in several racks: {', '.join(dict.fromkeys(names))}; {what}"
+            raise InputError(path, text)
+        result[host] = found[0]
+    if not with_several:
+        return result, []
+    host, *others = with_several
+    who = f"{host} and {counted(len(others), 'more host')} are" if others else f"{host} is"
+    return result, [
+        f"{who} in several racks; of {host}, {result[host]} counts (--several says which)"
+    ]
+
+
 # -- Slurm --
 
 
-def read_slurm(path: str) -> Found:
-    """Racks of Slurm's topology.conf (plugins topology/tree and topology/block) or topology.yaml:
-    switches that have nodes, or blocks. Raises InputError with the line that is wrong."""
+def read_slurm(path: str, several: str = "first") -> Found:
+    """Racks of Slurm's topology.conf (plugins tree, block and ring) or topology.yaml, or of what
+    `scontrol show topology` prints: switches that have nodes and no switches below, blocks, or rings.
+    several: as of chosen(). Raises InputError with the line that is wrong."""
     text = files.read_text(path)
     if str(path).endswith((".yaml", ".yml")) or re.match(r"(\s*#.*\n|\s*\n)*(---|- )", text):
-        return _read_slurm_yaml(path, text)
+        return _read_slurm_yaml(path, text, several)
     found = Found()
     above: dict[str, tuple[str, ...]] = {}  # switches, and what is below them
-    sizes = ""
+    sizes: list[str] = []
     for file, number, line in _slurm_lines(path):
         fields = _slurm_fields(file, number, line)
-        name = fields.get("switchname") or fields.get("blockname")
-        if name:
-            if "nodes" in fields:
-                found.add(file, number, name, expand(fields["nodes"], file, number))
-            elif "switches" in fields:
-                above[name] = tuple(expand(fields["switches"], file, number))
-        elif "blocksizes" in fields:
-            sizes = fields["blocksizes"]
-        else:
-            text = f"found {short(line)}, expected SwitchName=, BlockName= or BlockSizes="
+        name = next((fields[key] for key in SLURM_RACKS if key in fields), None)
+        if name and fields.get("switches"):
+            # scontrol gives the nodes of all levels
+            above[name] = tuple(expand(fields["switches"], file, number))
+        elif name and fields.get("level", "0") != "0":
+            text = f"found a switch of level {fields['level']} with no Switches="
+            text += ", expected whole lines: SLURM_TOPO_LEN cuts those of scontrol"
             raise InputError(file, text, f"line {number}")
+        elif name and fields.get("nodes"):
+            found.add(file, number, name, expand(fields["nodes"], file, number))
+        elif "blocksizes" in fields:
+            sizes = fields["blocksizes"].split(",")[1:]
+        elif "aggregatedblock" in fields:
+            sizes.append(fields.get("blocksize", "more"))
+        elif not name:
+            text = (
+                f"found {short(line)}, expected SwitchName=, BlockName=, RingName= or BlockSizes="
+            )
+            raise InputError(file, text, f"line {number}")
+    return _slurm_found(path, found, above, sizes, several)
+
+
+SLURM_RACKS = ("switchname", "blockname", "ringname")
+
+
+def _slurm_found(
+    path: str, found: Found, above: dict[str, tuple[str, ...]], sizes: list[str], several: str
+) -> Found:
+    """What was read, with levels, and each host in one rack."""
+    found.checked(path, "a switch, block or ring with nodes")
     _add_levels(found, above)
-    found.notes += _dropped_blocks(sizes.split(","))
-    return found.checked(path, "a switch or a block with Nodes=")
+    racks_of: dict[str, list[str]] = {}
+    for rack, hosts in found.racks.items():
+        for host in hosts:
+            racks_of.setdefault(host, []).append(rack)
+    rack_of, notes = chosen(path, racks_of, several)
+    for rack, hosts in found.racks.items():
+        found.racks[rack] = [host for host in hosts if rack_of[host] == rack]
+    if sizes:
+        many = ", ".join(dict.fromkeys(sizes))
+        notes.append(f"blocks that are joined to blocks of {many} hosts are left out")
+    found.notes = notes + found.notes
+    return found
 
 
 def _slurm_lines(path: str, depth: int = 0) -> Iterator[tuple[str, int, str]]:
@@ -114,16 +171,9 @@ def _add_levels(found: Found, above: dict[str, tuple[str, ...]]) -> None:
         found.above.append({child: name for name in names for child in above[name]})
 
 
-def _dropped_blocks(sizes: list[str]) -> list[str]:
-    """A note on block sizes but the first: blocks of several blocks."""
-    if len(sizes) < 2:
-        return []
-    return [f"blocks that are joined to blocks of {', '.join(sizes[1:])} hosts are left out"]
-
-
-def _read_slurm_yaml(path: str, text: str) -> Found:
+def _read_slurm_yaml(path: str, text: str, several: str) -> Found:
     """Of the topologies in a topology.yaml the one with cluster_default, else the first that has a
-    tree or blocks."""
+    tree, blocks or rings."""
     import yaml  # type: ignore[import-untyped]
 
     try:
@@ -141,33 +191,33 @@ def _read_slurm_yaml(path: str, text: str) -> Found:
     except RecursionError:
         raise InputError(path, f"found more than {files.MAX_NESTING} levels of nesting") from None
     topologies = [t for t in _typed(path, "$", root, list) if isinstance(t, dict)]
-    kinds = [t for t in topologies if {"tree", "block"} & t.keys()]
+    kinds = [t for t in topologies if SLURM_YAML.keys() & t.keys()]
     kinds.sort(key=lambda t: t.get("cluster_default") != "true")
     if not kinds:
-        raise InputError(path, "found no topology with tree: or block:")
-    chosen, found = kinds[0], Found()
-    if "tree" in chosen:
-        above = {}
-        tree = _typed(path, "$.tree", chosen["tree"], dict)
-        for i, row in enumerate(_typed(path, "$.tree.switches", tree.get("switches"), list)):
-            where = f"$.tree.switches[{i}]"
-            name, hosts, children = _yaml_row(path, where, row, "switch", "nodes", "children")
-            if hosts:
-                found.add(path, 1, name, expand(hosts, path))
-            elif children:
-                above[name] = tuple(expand(children, path))
-        _add_levels(found, above)
-    else:
-        block = _typed(path, "$.block", chosen["block"], dict)
-        for i, row in enumerate(_typed(path, "$.block.blocks", block.get("blocks"), list)):
-            name, hosts, _ = _yaml_row(path, f"$.block.blocks[{i}]", row, "block", "nodes", "")
-            if hosts:
-                found.add(path, 1, name, expand(hosts, path))
-        sizes = _typed(path, "$.block.block_sizes", block.get("block_sizes", []), list)
-        found.notes += _dropped_blocks([short(size).strip('"') for size in sizes])
+        raise InputError(path, "found no topology with tree:, block: or ring:")
+    using, found = kinds[0], Found()
+    kind = next(key for key in SLURM_YAML if key in using)
+    of_kind = _typed(path, f"$.{kind}", using[kind], dict)
+    many, one = SLURM_YAML[kind]
+    above = {}
+    for i, row in enumerate(_typed(path, f"$.{kind}.{many}", of_kind.get(many), list)):
+        where = f"$.{kind}.{many}[{i}]"
+        name, hosts, children = _yaml_row(path, where, row, one, "nodes", "children")
+        if children:
+            above[name] = tuple(expand(children, path))
+        elif hosts:
+            found.add(path, 1, name, expand(hosts, path))
+    sizes = _typed(path, "$.block.block_sizes", of_kind.get("block_sizes", []), list)
     if len(kinds) > 1:
-        found.notes.append(f"of {len(kinds)} topologies, {short(chosen.get('topology'))} is used")
-    return found.checked(path, "switches or blocks with nodes")
+        found.notes.append(f"of {len(kinds)} topologies, {short(using.get('topology'))} is used")
+    return _slurm_found(path, found, above, [short(s).strip('"') for s in sizes[1:]], several)
+
+
+SLURM_YAML = {
+    "tree": ("switches", "switch"),
+    "block": ("blocks", "block"),
+    "ring": ("rings", "ring"),
+}
 
 
 def _yaml_row(path: str, where: str, row: Any, *keys: str) -> list[str]:
@@ -208,11 +258,12 @@ def read_list(path: str) -> Found:
 NO_HOST = re.compile(r"aggregation node", re.IGNORECASE)
 
 
-def read_ibnetdiscover(path: str, hosts: Sequence[str] = ()) -> Found:
+def read_ibnetdiscover(path: str, hosts: Sequence[str] = (), several: str = "first") -> Found:
     """Racks of the output of ibnetdiscover: the switches with a channel adapter on a port. A host is
-    the first word of its adapter's description; the rest of it tells adapters of a host apart. A host
-    with adapters on several switches is in the rack of the first of them, by name: HCA-1, mlx5_0. Where
-    any is of `hosts`, of the site, others are left out: a switch that has none but these is no rack.
+    the first word of its adapter's description; the rest of it tells adapters of a host apart. Of a host
+    with adapters on several switches, the first is that of the first adapter by name: HCA-1, mlx5_0; several:
+    as of chosen(). Where any is of `hosts`, of the site, others are left out: a switch that has none but
+    these is no rack.
 
     Racks that are joined by switches without adapters are of one group, those that are joined by these and
     the switches behind them of one group of the next level, and so on. A rack or group is named by a
@@ -238,26 +289,24 @@ def read_ibnetdiscover(path: str, hosts: Sequence[str] = ()) -> Found:
                 rails.setdefault(host, []).append((_natural(adapter), current))
         elif current and (match := to_switch.match(line)):
             links.append((current, match[1]))
-    hosts_of: dict[str, list[str]] = {guid: [] for guid in switches}
-    several = 0
-    short_names = set(map(_short_name, hosts))
-    of_site = {host: ends for host, ends in rails.items() if _short_name(host) in short_names}
-    rails = of_site or rails
-    for host, ends in rails.items():
-        hosts_of[min(ends)[1]].append(host)
-        several += len({guid for _, guid in ends}) > 1
-    leaves = [guid for guid in switches if hosts_of[guid]]
+    same = same_hosts(list(rails), hosts)
+    rails = {host: rails[host] for host in rails if host in same} or rails
     texts = Counter(text for text, _ in switches.values())
     names = {
         guid: text if text and texts[text] == 1 else guid for guid, (text, _) in switches.items()
     }
+    guids_of = {host: [guid for _, guid in sorted(ends)] for host, ends in rails.items()}
+    names_of = {host: [names[guid] for guid in guids] for host, guids in guids_of.items()}
+    rack_of, notes = chosen(path, names_of, several)
+    hosts_of: dict[str, list[str]] = {}
+    for host, rack in rack_of.items():
+        hosts_of.setdefault(rack, []).append(host)
+    leaves = [guid for guid in switches if names[guid] in hosts_of]
     found = Found()
     for guid in leaves:
-        found.add(path, switches[guid][1], names[guid], hosts_of[guid])
+        found.add(path, switches[guid][1], names[guid], hosts_of[names[guid]])
     found.above = _joined(leaves, links, names)
-    if several:
-        text = f"{several} hosts have adapters on several switches; the first adapter's counts"
-        found.notes.append(text)
+    found.notes = notes
     return found.checked(path, "a switch with adapters, as ibnetdiscover prints it")
 
 
@@ -350,25 +399,22 @@ def assign(
 ) -> tuple[list[str], list[int]]:
     """Rack names and the rack index of each host of `site`, from `racks` = {rack: [hosts]}.
 
-    A host is found by its name, or by its name up to the first dot. With `whole_site` a host that the
-    site does not have is an error; without, it is left out: the file describes a larger machine.
-    Racks with no host of the site are left out. Raises InputError for a host in two racks and for a
-    host of the site in none."""
-    index: dict[str, int | None] = {name: i for i, name in enumerate(site.hosts)}
-    by_short: dict[str, int | None] = {}
-    for name, i in index.items():
-        # None: two hosts of the site have this short name
-        by_short[_short_name(name)] = None if _short_name(name) in by_short else i
+    With `whole_site` a host that the site does not have is an error; without, it is left out: the file
+    describes a larger machine. Racks with no host of the site are left out. Raises InputError for a host in
+    two racks and for a host of the site in none."""
+    index = {name: i for i, name in enumerate(site.hosts)}
+    same = same_hosts(
+        list(dict.fromkeys(host for hosts in racks.values() for host in hosts)), site.hosts
+    )
     number: dict[str, int] = {}  # of a rack
     of_host = [-1] * site.num_hosts
     for rack, hosts in racks.items():
         for host in hosts:
-            i = index.get(host, by_short.get(_short_name(host)))
-            if i is None:
+            if host not in same:
                 if whole_site:
                     raise InputError(path, f"host {host} of rack {rack} is not in the site file")
                 continue
-            own = number.setdefault(rack, len(number))
+            i, own = index[same[host]], number.setdefault(rack, len(number))
             if of_host[i] not in (-1, own):
                 other = list(number)[of_host[i]]
                 raise InputError(path, f"host {host} is in two racks: {other} and {rack}")
@@ -376,8 +422,40 @@ def assign(
     missing = [site.hosts[i] for i, rack in enumerate(of_host) if rack == -1]
     if missing:
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-        raise InputError(path, f"no rack for {', '.join(missing[:5])}{more}")
+        near = sorted(
+            {h for hosts in racks.values() for h in hosts if _first(h) == _first(missing[0])}
+        )
+        hint = f" ({', '.join(near[:3])}: not surely the same)" if near else ""
+        raise InputError(path, f"no rack for {', '.join(missing[:5])}{more}{hint}")
     return list(number), of_host
+
+
+def same_hosts(names: Sequence[str], known: Sequence[str]) -> dict[str, str]:
+    """Of two lists of hosts, {name in the one: name in the other} of those that are the same: by the whole name
+    or, where each list has but one with that first part, without a domain. n1 and n1.cluster are the same, n1.a
+    and n1.b are not. Addresses have no short form. As topo_site.c has it."""
+    whole = set(known)
+    result = {name: name for name in names if name in whole}
+    shorts = [_by_first(of) for of in (names, known)]
+    for first, (name, *others) in shorts[0].items():
+        (other, *more) = shorts[1].get(first, ("",))
+        ends = f"{name}.", f"{other}."
+        if (
+            not others
+            and not more
+            and other
+            and (ends[0].startswith(ends[1]) or ends[1].startswith(ends[0]))
+        ):
+            result[name] = other
+    return result
+
+
+def _by_first(hosts: Sequence[str]) -> dict[str, list[str]]:
+    result: dict[str, list[str]] = {}
+    for host in hosts:
+        if ":" not in host and not re.fullmatch(r"([0-9]*\.){3}[0-9]*", host):
+            result.setdefault(_first(host), []).append(host)
+    return result
 
 
 def levels_above(found: Found, racks: list[str]) -> list[tuple[list[str], list[int]]]:
@@ -501,7 +579,7 @@ def _distances(matrix: np.ndarray) -> np.ndarray:
     return result
 
 
-def _short_name(host: str) -> str:
+def _first(host: str) -> str:
     return host.split(".")[0]
 
 

@@ -277,10 +277,59 @@ def test_json_for_a_terminal() -> None:
 
 
 def test_where_a_file_cannot_be_written_is_known_before(tmp_path: Path) -> None:
-    files.check_folder(tmp_path / "new.json")
-    for path, text in ((tmp_path / "no/x.json", "no folder"), (tmp_path, "found a folder")):
+    """Regular files, new ones, /dev/null and what is open are taken; nothing waits."""
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "link").symlink_to("fifo")
+    (tmp_path / "to_new").symlink_to("other")
+    (tmp_path / "old").write_text("old")
+    for taken in ("-", "/dev/stdout", "/dev/fd/2", "/dev/null"):
+        files.check_target(taken)
+    for name in ("new", "old", "to_new"):
+        files.check_target(tmp_path / name)
+    for path, text in (
+        (tmp_path / "no/x.json", "no folder"),
+        (tmp_path, "found a folder, expected a regular file"),
+        (tmp_path / "fifo", "found a FIFO, expected a regular file"),
+        (tmp_path / "link", "found a FIFO, expected a regular file"),
+        ("/dev/full", "found a device or socket, expected a regular file"),
+        ("a\0b", "NUL"),
+    ):
         with pytest.raises(InputError, match=text):
-            files.check_folder(path)
+            files.check_target(path)
+        with pytest.raises(InputError, match="No such file" if "no" in text.split() else text):
+            files.write(path, "text")
+    files.write(tmp_path / "to_new", "text")
+    assert (tmp_path / "other").read_text() == "text" and (tmp_path / "to_new").is_symlink()
+    files.write("/dev/null", "text")
+    assert Path("/dev/null").is_char_device()
+    read, write = os.pipe()
+    files.write(f"/dev/fd/{write}", "text")
+    os.close(write)
+    assert os.read(read, 9) == b"text"
+    os.close(read)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "topo-tune SITE -o",
+        "topo-tune racks SITE --cluster -o",
+        "topo-tune show SITE -o",
+        "topo-tune fit SITE -o",
+        "topo-tune fit SITE --points",
+        "topo-tune report SITE -o",
+        "topo-bench run -o",
+        "topo-bench suite -o",
+        "topo-bench plot SITE -o",
+        "topo-bench report SITE -o",
+    ],
+)
+def test_outputs_are_checked_before_the_work(tmp_path: Path, words: str) -> None:
+    """Before what is read: no file SITE is there."""
+    for path, what in (("/nowhere/x", "there is no folder /nowhere"), (tmp_path, "found a folder")):
+        name, *rest = words.split()
+        done = tool(name, *rest, str(path), cwd=tmp_path)
+        assert done.returncode == 2 and f"{name}: {path}: {what}" in done.stderr
 
 
 # -- schemas --

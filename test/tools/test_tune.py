@@ -22,6 +22,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+import sites
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from inprocess import run_tool
@@ -453,6 +454,17 @@ Ca	1 "H-0002c903000a0000"		# "n0 HCA-1"
 """
 
 
+# what scontrol show topology prints: nodes at all levels, lines in the order of names
+SCONTROL = """SwitchName=a-root Level=2 LinkSpeed=1 Nodes=n[0-7],x Switches=pod[0-1],unknown
+SwitchName=leaf0 Level=0 LinkSpeed=1 Nodes=n[0-1]
+SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n[2-3]
+SwitchName=leaf2 Level=0 LinkSpeed=1 Nodes=n[4-7]
+SwitchName=pod0 Level=1 LinkSpeed=1 Nodes=n[0-3] Switches=leaf[0-1]
+SwitchName=pod1 Level=1 LinkSpeed=1 Nodes=n[4-7] Switches=leaf2
+SwitchName=unknown Level=0 LinkSpeed=1 Nodes=x
+"""
+
+
 def test_racks_from_slurm(tmp_path: Path) -> None:
     path = write(tmp_path, SLURM, "topology.conf")
     names, of_host = racks.assign(site.check(DEMO), racks.read_slurm(path).racks, path, False)
@@ -501,6 +513,18 @@ def test_racks_from_slurm(tmp_path: Path) -> None:
             {"01": 4},
             ["blocks that are joined to blocks of 8 hosts are left out"],
         ),
+        ("RingName=r0 Nodes=n[0-3]\nRingName=r1 Nodes=n[4-7]\n", {"r0": 4, "r1": 4}, []),
+        ("---\n- ring: {rings: [{ring: r0, nodes: 'n[0-3]'}]}\n", {"r0": 4}, []),
+        # scontrol show topology
+        (SCONTROL, {"leaf0": 2, "leaf1": 2, "leaf2": 4, "unknown": 1}, []),
+        (
+            "BlockName=b0 BlockIndex=0 Nodes=10.140.71.103,10.140.88.115 BlockSize=2\n"
+            "BlockName=b1 BlockIndex=1 Nodes=10.140.79.152,10.140.93.120 BlockSize=2\n"
+            "AggregatedBlock=b[0-1] BlockIndex=2 Nodes=10.140.[71-93].103 BlockSize=4\n",
+            {"b0": 2, "b1": 2},
+            ["blocks that are joined to blocks of 4 hosts are left out"],
+        ),
+        ("RingName=r0 Nodes=n[0-3] RingSize=4\n", {"r0": 4}, []),
     ],
 )
 def test_slurm_of_other_forms(tmp_path: Path, text: str, racks_of: Any, notes: Any) -> None:
@@ -523,7 +547,11 @@ def test_slurm_of_other_forms(tmp_path: Path, text: str, racks_of: Any, notes: A
         ("---\n- &a [*a]\n", "line 2: found an alias"),
         ("---\n" + "- " * 5000 + "\n", "levels of nesting"),
         ("---\na: 1\n", "$: found"),
-        ("---\n- topology: flat\n  flat: true\n", "no topology with tree: or block:"),
+        ("---\n- topology: flat\n  flat: true\n", "no topology with tree:, block: or ring:"),
+        ("TorusName=t Dims=2x2x2 Nodes=n[0-7]\n", 'line 1: found "TorusName=t Dims=2x2x2'),
+        ("No topology information available\n", 'line 1: found "No", expected KEY=VALUE'),
+        (SCONTROL.replace(" Switches=leaf2", ""), "line 6: found a switch of level 1 with no Sw"),
+        ("SwitchName=a Level=0 LinkSpeed=1 Nodes=n[1-\n", "line 1: found"),
         ("---\n- tree: {switches: 7}\n", '$.tree.switches: found "7", expected a list'),
         ("---\n- tree: {switches: [{nodes: n1}]}\n", "$.tree.switches[0]: found no switch"),
         ("---\n- block: {blocks: [{block: b, nodes: [n1]}]}\n", "$.block.blocks[0].nodes: found"),
@@ -597,6 +625,57 @@ def test_racks_from_ibnetdiscover(tmp_path: Path) -> None:
     found = racks.read_ibnetdiscover(write(tmp_path, IB, "ib"))
     assert found.notes == [] and found.racks == {"leaf0": ["n0", "n1"], "leaf1": ["n2"]}
     assert racks.levels_above(found, ["leaf0", "leaf1"]) == []  # the spine joins all
+
+
+# two rails: a leaf for two hosts, and one for another; a fourth host has only the second
+RAILS = """SwitchName=rail1-a Nodes=n[0-1]
+SwitchName=rail1-b Nodes=n2
+SwitchName=rail2-a Nodes=n[0-1]
+SwitchName=rail2-b Nodes=n[2-3]
+SwitchName=spine1 Switches=rail1-a,rail1-b
+SwitchName=spine2 Switches=rail2-a,rail2-b
+"""
+RAILS_YAML = """- tree:
+    switches:
+      - {switch: rail1-a, nodes: "n[0-1]"}
+      - {switch: rail1-b, nodes: n2}
+      - {switch: rail2-a, nodes: "n[0-1]"}
+      - {switch: rail2-b, nodes: "n[2-3]"}
+"""
+
+
+@pytest.mark.parametrize("source", ["slurm", "yaml", "ibnetdiscover"])
+@pytest.mark.parametrize(
+    ("several", "expected"),
+    [
+        ("first", {"rail1-a": ["n0", "n1"], "rail1-b": ["n2"], "rail2-b": ["n3"]}),
+        ("rail2-*", {"rail2-a": ["n0", "n1"], "rail2-b": ["n2", "n3"]}),
+        ("error", "host n0 is in several racks: rail1-a, rail2-a; expected one"),
+        ("rail3", "host n0 is in several racks: rail1-a, rail2-a; expected one like rail3"),
+    ],
+)
+def test_a_host_in_several_racks(
+    tmp_path: Path, source: str, several: str, expected: dict[str, list[str]] | str
+) -> None:
+    adapters = {"rail1-a": "n0 n1", "rail1-b": "n2", "rail2-a": "n0 n1", "rail2-b": "n2 n3"}
+    leaves = [[f"{host} mlx5_{name[4]}" for host in of.split()] for name, of in adapters.items()]
+    text = {"slurm": RAILS, "yaml": RAILS_YAML, "ibnetdiscover": fabric(*leaves)}[source]
+    for i, name in enumerate(adapters):
+        text = text.replace(f";leaf{i}:", f";{name}:")
+    path = write(tmp_path, text, f"file.{source}")
+
+    def read() -> Any:
+        if source == "ibnetdiscover":
+            return racks.read_ibnetdiscover(path, [], several)
+        return racks.read_slurm(str(path), several)
+
+    if isinstance(expected, str):
+        with pytest.raises(InputError, match=f"{re.escape(expected)}$"):
+            read()
+    else:
+        found = read()
+        assert {name: of for name, of in found.racks.items() if of} == expected
+        assert found.notes[0].startswith("n0 and 2 more hosts are in several racks; of n0, ")
 
 
 # six leaves of two hosts, three pods, of which two are joined, and a core
@@ -710,6 +789,27 @@ def test_bad_racks(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InputError) as error:
         racks.assign(site.check(DEMO), racks.read_list(path).racks, path)
     assert message in str(error.value)
+
+
+def test_names_of_hosts() -> None:
+    """As for the library (test/unit/test_csel.py)."""
+    for known, name, expected in sites.host_names():
+        found = racks.same_hosts([name], known).get(name, "-")
+        assert found == expected, (known, name)
+    # of two lists, in each
+    assert racks.same_hosts(["n1.a", "n1.b", "n2.a"], ["n1", "n2"]) == {"n2.a": "n2"}
+
+
+def test_the_same_name_in_two_domains(tmp_path: Path) -> None:
+    path = write(tmp_path, make_site([2, 1]) | {"hosts": ["n1.a", "n1.b", "n2.a"]})
+    lines = write(tmp_path, "r0: n1.b\nr1: n1.a n2\n", "racks")
+    done = topo_tune("racks", path, "--racks", lines, "-o", "-")
+    assert json.loads(done.stdout)["racks"]["of_host"] == [1, 0, 1]
+    slurm = write(tmp_path, "SwitchName=r0 Nodes=n1\nSwitchName=r1 Nodes=n2\n", "topology.conf")
+    done = topo_tune("racks", path, "--slurm", slurm, "-o", "-")
+    assert (
+        done.returncode == 2 and "no rack for n1.a, n1.b (n1: not surely the same)" in done.stderr
+    )
 
 
 def test_racks_by_short_names(tmp_path: Path) -> None:
@@ -2060,9 +2160,9 @@ def test_picture_has_logarithmic_colours_and_names(monkeypatch: pytest.MonkeyPat
 def test_output_that_cannot_be_written(tmp_path: Path) -> None:
     path = write(tmp_path, make_site([2, 2]))
     for output, message, status in (
-        (tmp_path, "Is a directory", 2),
-        (tmp_path / "no" / "t.json", "No such file or directory; nothing was written", 2),
-        ("/dev/full", "No space left on device; nothing was written", 1),
+        (tmp_path, "found a folder, expected a regular file", 2),
+        (tmp_path / "no" / "t.json", f"there is no folder {tmp_path / 'no'}", 2),
+        ("/dev/full", "found a device or socket, expected a regular file", 2),
     ):
         done = topo_tune(path, "-o", output)
         assert done.returncode == status and done.stderr == f"topo-tune: {output}: {message}\n"
