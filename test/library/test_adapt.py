@@ -3,6 +3,7 @@
 
 import csv
 import json
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -309,10 +310,35 @@ def test_topo_tune_fits_what_was_learnt(run: Callable[..., Job], env: Env, tmp_p
             assert chosen in ratios, (name, where, chosen)
 
 
-def test_file_that_cannot_be_written(run: Callable[..., Job], env: Env, tmp_path: Path) -> None:
-    job = run("allgather:16384:40", env={**env, FILE: tmp_path / "none" / "learnt.csv"})
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("none/learnt.csv", "No such file"),
+        ("fifo", "expected a regular file"),
+        (".", "expected a regular file"),
+    ],
+)
+def test_file_that_cannot_be_written(
+    run: Callable[..., Job], env: Env, tmp_path: Path, name: str, why: str
+) -> None:
+    """It is told in MPI_Init, and MPI_Finalize does not wait for a reader."""
+    os.mkfifo(tmp_path / "fifo")
+    job = run("allgather:16384:40", env={**env, FILE: tmp_path / name})
     told = [line for line in job.stderr.splitlines() if "warning" in line]
-    assert len(told) == 1 and "cannot be written: No such file" in told[0]
+    assert len(told) == 1 and f"cannot be written: {why}" in told[0]
+    assert job.stderr.index(told[0]) < job.stderr.index("[mpich] adaptation:")
+
+
+def test_file_of_links(run: Callable[..., Job], env: Env, tmp_path: Path) -> None:
+    """Of a link, what it leads to is written; one that stands where the temporary file might be is not followed."""
+    (tmp_path / "link").symlink_to("learnt.csv")
+    (tmp_path / "learnt.csv").write_text("old")
+    run("allgather:16384:40", env={**env, FILE: tmp_path / "link"})
+    assert (tmp_path / "learnt.csv").read_text().startswith("collective,hosts,")
+    assert sorted(path.name for path in tmp_path.glob("l*")) == ["learnt.csv", "link"]
+    assert (tmp_path / "link").is_symlink()
+    job = run("allgather:16384:40", env={**env, FILE: "/dev/stdout"})
+    assert "collective,hosts," in job.stdout
 
 
 ROW = re.compile(

@@ -6,6 +6,8 @@
 #include "mpiimpl.h"
 #include "csel_auto.h"
 
+#include <limits.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -59,14 +61,62 @@ static bool is_printed(void)
     return MPIR_CVAR_COLL_SELECTION_REPORT == MPIR_CVAR_COLL_SELECTION_REPORT_print;
 }
 
-/* A copy of MPIR_CVAR_COLL_TOPO_ADAPT_FILE, NULL where that is empty: MPI_T_finalize, before MPI_Finalize, has
- * CVARs that are strings forgotten. */
+/* MPIR_CVAR_COLL_TOPO_ADAPT_FILE, on rank 0 of MPI_COMM_WORLD: an absolute path, since programs change their folder,
+ * and a copy, since MPI_T_finalize, before MPI_Finalize, has CVARs that are strings forgotten. NULL: none */
 static char *path;
+
+static void warn(const char *name, const char *why)
+{
+    char text[1024];
+
+    snprintf(text, sizeof(text), "MPIR_CVAR_COLL_TOPO_ADAPT_FILE: %.500s: cannot be written: %s", name, why);
+    MPII_Topo_warn(text);
+}
+
+/* 1 or 2 where these names mean what is open already, else -1 */
+static int standard_stream(const char *name)
+{
+    return !strcmp(name, "/dev/stdout") ? STDOUT_FILENO : !strcmp(name, "/dev/stderr") ? STDERR_FILENO : -1;
+}
+
+/* Where a file of this name is, or will be, and whether it can be written there. Returns NULL, or why not. */
+static const char *find_file(const char *name, char found[PATH_MAX])
+{
+    const char *slash = strrchr(name, '/'), *base = slash ? slash + 1 : name;
+    char folder[PATH_MAX];
+    struct stat st;
+    bool is_there = stat(name, &st) == 0;
+
+    if (is_there && !S_ISREG(st.st_mode))
+        return "expected a regular file";
+    if (is_there ? !realpath(name, found) : errno != ENOENT)
+        return strerror(errno);
+    if (!is_there) {
+        snprintf(folder, PATH_MAX, "%.*s", slash ? (int) (base - name) : 1, slash ? name : ".");
+        if (!realpath(folder, found))
+            return strerror(errno);
+        size_t len = strlen(found);
+        if (snprintf(found + len, PATH_MAX - len, "/%s", base) >= (int) (PATH_MAX - len))
+            return strerror(ENAMETOOLONG);
+    }
+    strcpy(folder, found);
+    *(strrchr(folder, '/') + 1) = '\0';
+    return access(folder, W_OK | X_OK) ? strerror(errno) : NULL;
+}
 
 void MPII_Csel_learnt_init(void)
 {
-    if (MPIR_CVAR_COLL_TOPO_ADAPT_FILE && *MPIR_CVAR_COLL_TOPO_ADAPT_FILE)
-        path = MPL_strdup(MPIR_CVAR_COLL_TOPO_ADAPT_FILE);
+    const char *name = MPIR_CVAR_COLL_TOPO_ADAPT_FILE, *why = NULL;
+    char found[PATH_MAX];
+
+    if (MPIR_Process.rank != 0 || name == NULL || *name == '\0')
+        return;
+    if (standard_stream(name) == -1)
+        why = find_file(name, found);
+    if (why)
+        warn(name, why);
+    else
+        path = MPL_strdup(standard_stream(name) == -1 ? found : name);
 }
 
 void MPII_Csel_learn(MPIR_Comm * comm_ptr, const MPII_Csel_decision_t * decision, int choice,
@@ -110,9 +160,9 @@ static void print_lessons(void)
     fflush(stderr);
 }
 
-static bool write_table(const char *name)
+static bool write_table(int fd)
 {
-    FILE *file = fopen(name, "w");
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
     bool is_good;
 
     if (file == NULL)
@@ -129,33 +179,35 @@ static bool write_table(const char *name)
 /* All of it, or nothing: a file that is there stays as it is where the disk is full. */
 static void write_lessons(void)
 {
-    char text[1024], *beside = NULL;
-    struct stat status;
-    bool is_good;
+    char beside[PATH_MAX + 8];
+    int fd;
 
-    if (lstat(path, &status) != 0 || S_ISREG(status.st_mode))
-        beside = MPL_malloc(strlen(path) + 32, MPL_MEM_COLL);
-    if (beside) {
-        sprintf(beside, "%s.%ld", path, (long) getpid());
-        is_good = write_table(beside) && rename(beside, path) == 0;
-    } else {
-        is_good = write_table(path);
+    if (standard_stream(path) != -1) {
+        fflush(stdout);
+        if (!write_table(dup(standard_stream(path))))
+            warn(path, strerror(errno));
+        return;
     }
-    if (!is_good) {
-        snprintf(text, sizeof(text), "MPIR_CVAR_COLL_TOPO_ADAPT_FILE: %.500s: cannot be written: %s",
-                 path, strerror(errno));
-        MPII_Topo_warn(text);
-        if (beside)
-            unlink(beside);
+    snprintf(beside, sizeof(beside), "%s.XXXXXX", path);
+    fd = mkstemp(beside);       /* a new file: it follows no link */
+    if (fd < 0) {
+        warn(path, strerror(errno));
+        return;
     }
-    MPL_free(beside);
+    mode_t mask = umask(0);
+    umask(mask);
+    fchmod(fd, 0666 & ~mask);   /* others may read it, as files that fopen makes */
+    if (!write_table(fd) || rename(beside, path) != 0) {
+        warn(path, strerror(errno));
+        unlink(beside);
+    }
 }
 
 void MPII_Csel_learnt_finalize(void)
 {
     if (MPIR_Process.rank == 0 && is_printed() && lessons)
         print_lessons();
-    if (MPIR_Process.rank == 0 && path)
+    if (path)
         write_lessons();
     MPL_free(path);
     path = NULL;
