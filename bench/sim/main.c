@@ -79,7 +79,7 @@ static const char usage[] =
     "      --help             this text\n"
     "      --version          version\n"
     "\n"
-    "SIZE: bytes, or with a suffix K, M or G (powers of 1024). RATE: 400mbit,\n"
+    "SIZE: bytes, or with a suffix K, M, G or T (powers of 1024). RATE: 400mbit,\n"
     "100gbit, 1tbit. TIME: 300ns, 2us, 1ms, 1s.\n"
     "\n"
     "Exit status: 0 done; 1 it could not be done (a full disk, standard output\n"
@@ -129,7 +129,7 @@ typedef struct {
 } unit_t;
 
 static const unit_t size_units[] = {
-    {"", 1}, {"K", 1024}, {"M", 1048576}, {"G", 1073741824}, {NULL, 0}
+    {"", 1}, {"K", 0x1p10}, {"M", 0x1p20}, {"G", 0x1p30}, {"T", 0x1p40}, {NULL, 0}
 };
 static const unit_t rate_units[] = {    /* bytes a second */
     {"kbit", 125}, {"mbit", 125e3}, {"gbit", 125e6}, {"tbit", 125e9}, {NULL, 0}
@@ -385,7 +385,7 @@ static options_t read_options(int argc, char **argv, platform_t * p)
         if (o.racks)
             platform_of_shape(p, o.racks);
         else
-            platform_of_site(p, argv[optind]);
+            platform_of_site(p, o.site = argv[optind]);
     }
     return o;
 }
@@ -422,6 +422,15 @@ static void check_options(options_t * o, const costs_t * costs)
         fail("found --gap and --fair, expected one of them");
 }
 
+static void fail_for_rates(const options_t * o, int level)
+{
+    static const char *const links[] = { "links of hosts", "uplinks of racks", "uplinks above racks" };
+    const char *in_file = !o->site ? "" : ", or the key \"bandwidth_mbps\"";
+
+    fail("%s: found no rate of the %s, expected --%s-rate%s", o->site ? o->site : "--racks",
+         links[MPL_MIN(level, 2)], level == 0 ? "host" : "uplink", in_file);
+}
+
 static void set_rates(platform_t * p, const options_t * o)
 {
     char *rates = strdup(o->uplink_rates ? o->uplink_rates : ""), *save = NULL, *text = rates;
@@ -438,8 +447,7 @@ static void set_rates(platform_t * p, const options_t * o)
     for (level = 0; level < p->num_levels; level++)
         for (int i = 0; i < p->num_groups[level]; i++)
             if (p->rate[level][i] <= 0 && p->num_groups[level] > 1)
-                fail("found no rate of level %d, expected it by %s", level + 1,
-                     level == 0 ? "--host-rate" : "--uplink-rate");
+                fail_for_rates(o, level);
             else if (p->rate[level][i] <= 0)
                 p->rate[level][i] = INFINITY;   /* the only group: nothing leaves it */
 }

@@ -83,7 +83,12 @@ def read_bytes(path: str | os.PathLike[str], limit: int) -> bytes:
 
 
 def read_text(path: str | os.PathLike[str], limit: int | None = None) -> str:
-    """The text of a file in UTF-8, of at most `limit` bytes (default SIZE_LIMIT). Raises InputError."""
+    """The text of a file in UTF-8, of at most `limit` bytes (default SIZE_LIMIT), without the byte order mark
+    that some editors put before it. Raises InputError."""
+    return _decoded(path, limit).removeprefix("\ufeff")
+
+
+def _decoded(path: str | os.PathLike[str], limit: int | None) -> str:
     data = read_bytes(path, SIZE_LIMIT if limit is None else limit)
     try:
         return data.decode("utf-8")
@@ -102,7 +107,7 @@ class _Refused(Exception):
 
 def read_json(path: str | os.PathLike[str], limit: int | None = None) -> Any:
     """What a file of JSON holds, as parse_json() takes it."""
-    return parse_json(read_text(path, limit), path)
+    return parse_json(_decoded(path, limit), path)
 
 
 def parse_json(text: str, path: object) -> Any:
@@ -132,6 +137,8 @@ def parse_json(text: str, path: object) -> Any:
             raise _Refused(text, re.escape(json.dumps(twice)) + r"\s*:", 2)
         return result
 
+    if text.startswith("\ufeff"):
+        raise InputError(path, "found a byte order mark, expected UTF-8 without one", "line 1")
     try:
         value = json.loads(
             text,

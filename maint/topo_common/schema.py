@@ -15,9 +15,12 @@ def check(value: Any, schema: dict[str, Any], path: object, top: str = "$") -> N
 
     formats = jsonschema.FormatChecker(formats=())
     formats.checks("printable")(lambda text: not isinstance(text, str) or text.isprintable())
-    validator = jsonschema.Draft202012Validator(schema, format_checker=formats)
+    draft = jsonschema.Draft202012Validator
+    # 1.0 is a number, as for the library
+    types = draft.TYPE_CHECKER.redefine("integer", lambda _, value: type(value) is int)
+    validator = jsonschema.validators.extend(draft, type_checker=types)
     try:
-        errors = list(validator.iter_errors(value))
+        errors = list(validator(schema, format_checker=formats).iter_errors(value))
     except RecursionError:
         raise InputError(path, f"found more than {MAX_NESTING} levels of nesting") from None
     if not errors:
@@ -47,24 +50,31 @@ def _explain(error: Any) -> str:
         return f"found the unknown key {short(unknown)}{near}"
     if kind in ("oneOf", "not"):
         # what the alternatives mean is said by the schema itself
-        return str(error.schema.get("$comment", short(error.message, 160)))
+        return str(error.schema["$comment"])
+    if kind == "anyOf":
+        return f"found {short(found)}, expected {error.schema['$comment']}"
+    if kind == "dependentRequired":
+        key, missing = next(
+            (k, m) for k, of in value.items() if k in found for m in of if m not in found
+        )
+        return f"found no key {short(missing)}, which is required beside {short(key)}"
     if kind == "uniqueItems":
         twice = next(item for i, item in enumerate(found) if item in found[:i])
         return f"found {short(twice)} twice, expected each only once"
+    number = f"{value:g}" if isinstance(value, float) else value  # 1e+12
     expected = {
         "type": lambda: " or ".join(value) if isinstance(value, list) else f"{value}",
         "const": lambda: short(value),
         "enum": lambda: f"one of {', '.join(map(str, value))}",
-        "minimum": lambda: f"at least {value}",
-        "exclusiveMinimum": lambda: f"more than {value}",
-        "maximum": lambda: f"at most {value}",
+        "minimum": lambda: f"at least {number}",
+        "exclusiveMinimum": lambda: f"more than {number}",
+        "maximum": lambda: f"at most {number}",
         "minItems": lambda: f"at least {value} entries",
         "maxItems": lambda: f"at most {value} entries",
+        "minProperties": lambda: f"at least {value} keys",
         "minLength": lambda: "a name that is not empty",
         "maxLength": lambda: f"at most {value} characters",
-        "pattern": lambda: f"text like {value}",
+        "pattern": lambda: error.schema["$comment"],
         "format": lambda: f"{value} characters",
-    }.get(kind)
-    if expected is None:
-        return short(error.message, 160)
+    }[kind]
     return f"found {short(found)}, expected {expected()}"

@@ -10,6 +10,7 @@ The reader of these files is the library's src/mpi/coll/src/csel_*.c. What it ta
 said here once more: both agree on the verdict, on the first key in question and on the selection.
 """
 
+import codecs
 import functools
 import glob
 import json
@@ -22,9 +23,7 @@ from typing import Any, NoReturn
 
 from topo_common import files
 from topo_common.files import InputError, json_type
-from topo_common.text import SUFFIXES, hint
-
-from topo_tune import site
+from topo_common.text import HIDDEN, SUFFIXES, hint
 
 Tree = dict[str, Any]  # a selection file, or part of it
 Path = tuple[str, ...]  # keys from the top
@@ -285,6 +284,8 @@ def read(content: bytes | str) -> tuple[Any, str | None, str | None]:
 
     if b"\0" in data:
         return None, line(data.index(b"\0")) + "found a NUL byte, expected JSON text", None
+    if data.startswith(codecs.BOM_UTF8):
+        return None, "line 1: found a byte order mark, expected UTF-8 without one", None
     match = UTF8.match(data)
     good = match.end() if match else 0
     if good < len(data):
@@ -385,8 +386,8 @@ def check(
     if "topology" in tree:
         if stock:
             found.error(("topology",), "unknown condition of MPICH without the patches")
-        elif fault := site.topology_fault(tree["topology"]):
-            found.error((fault[0],), fault[1])
+        elif fault := topology_fault(tree["topology"]):
+            found.error(*fault)
     rules = _rules(tree)
     if "hosts" in rules and not stock:
         found.error((), "found a site, which MPIR_CVAR_COLL_TOPOLOGY_FILE takes, expected rules")
@@ -397,6 +398,15 @@ def check(
 
         reach.Analysis(found).visit(rules)
     return found.errors, found.warnings
+
+
+def topology_fault(topology: Any) -> tuple[Path, str] | None:
+    """The first thing wrong in the "topology" of a tuning file, as the library says it: (key, sentence)."""
+    from topo_tune import predictor
+
+    fault = predictor.fault("-", json.dumps({"topology": topology}).encode())
+    found = re.match(r'-: key "([^"]*)": (.*)', fault)
+    return ((found[1],), found[2]) if found else ((), fault[3:]) if fault else None
 
 
 def _rules(tree: Tree) -> Tree:
@@ -435,7 +445,7 @@ class Findings:
 
     def line(self, path: Path, what: str, kind: str = "") -> str:
         where = "key " + quoted(path) + ": " if path else ""
-        return re.sub(r"[\x00-\x1f\x7f]", "?", f"{self.name}: {kind}{where}{what}")
+        return HIDDEN.sub("?", f"{self.name}: {kind}{where}{what}")
 
     def twice(self, tree: Any, path: Path) -> None:
         for key in getattr(tree, "twice", ()):

@@ -53,7 +53,7 @@ def read_csv(path: str) -> list[Point]:
     rank); topo-bench's are such, too. Lines that begin with # are comments. What was measured twice
     has the median. Raises InputError for what cannot be, is cut off, or contradicts itself; warns of a
     last row that may be."""
-    text = files.read_text(path).removeprefix("\ufeff")  # of spreadsheets
+    text = files.read_text(path)
     if text.startswith("#START topo-bench") and "\n#END" not in text:
         raise InputError(path, "found no line #END: the measurement did not come to its end")
     lines = [(i, line) for i, line in enumerate(text.splitlines(), 1) if line.strip()]

@@ -21,21 +21,37 @@ typedef struct {
     int64_t rack_join_bytes;
 } placement_t;
 
-/* The site of a parsed file; NULL, and a sentence in err[MPII_TOPO_ERR_LEN]. */
-MPII_Topo_site_t *topo_predict_site(const char *name, const char *text, size_t len, char *err)
+/* The site of a file's text; NULL where it has none or is wrong, and then a sentence in err[MPII_TOPO_ERR_LEN] */
+static MPII_Topo_site_t *read_site(const char *name, const char *text, size_t len, char *err)
 {
     struct json_object *root;
     MPII_Topo_site_t *site = NULL;
 
     if (MPII_Topo_parse_json(name, text, len, &root, err) != 0)
         return NULL;
-    if (MPII_Topo_site_create(name, root, &site, err) == 0 && site->rates == NULL) {
+    MPII_Topo_site_create(name, root, &site, err);
+    json_object_put(root);
+    return site;
+}
+
+/* What the library finds wrong in it: a sentence in err, "" for nothing. */
+void topo_predict_fault(const char *name, const char *text, size_t len, char *err)
+{
+    err[0] = '\0';
+    MPII_Topo_site_free(read_site(name, text, len, err));
+}
+
+/* The same of a site that can be predicted for */
+MPII_Topo_site_t *topo_predict_site(const char *name, const char *text, size_t len, char *err)
+{
+    MPII_Topo_site_t *site = read_site(name, text, len, err);
+
+    if (site && site->rates == NULL) {
         snprintf(err, MPII_TOPO_ERR_LEN, "%.200s: found no latency, or no bandwidth, between hosts",
                  name);
         MPII_Topo_site_free(site);
         site = NULL;
     }
-    json_object_put(root);
     return site;
 }
 

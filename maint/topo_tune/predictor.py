@@ -24,6 +24,7 @@ LIBRARY = "libtopo_predict.so"
 LATENCY_US = 10.0
 HOST_MBPS = 10_000.0
 
+ERR_LEN = 512  # MPII_TOPO_ERR_LEN
 # What a site file tells the library
 KEYS = ["format", "hosts", "racks", "levels", "latency_us", "rack_latency_us", "bandwidth_mbps"]
 KEYS += ["rack_bandwidth_mbps", "rack_join_bytes", "costs"]
@@ -93,7 +94,7 @@ class Predictor:
         self.mpich = mpich
         self.notes: list[str] = []  # what had to be assumed
         text = json.dumps(self._topology(costs)).encode()
-        err = ctypes.create_string_buffer(512)
+        err = ctypes.create_string_buffer(ERR_LEN)
         self._site = _library().topo_predict_site(b"site.json", text, len(text), err)
         if not self._site:
             raise InputError(*err.value.decode(errors="replace").partition(": ")[::2])
@@ -273,6 +274,14 @@ class _Placement:
         return self._times[key]
 
 
+def fault(name: str, content: bytes) -> str:
+    """What the library finds wrong in the text of a site file, or of a tuning file with its "topology": "" for
+    nothing, else a sentence that begins with the name of the file."""
+    err = ctypes.create_string_buffer(ERR_LEN)
+    _library().topo_predict_fault(name.encode(), content, len(content), err)
+    return err.value.decode()
+
+
 def _index(collective: str, name: str) -> int | None:
     """Of an algorithm in the library"""
     name = ALIASES.get((collective, name), name)
@@ -297,6 +306,7 @@ def _library() -> ctypes.CDLL:
     for name, result, arguments in (
         ("site", pointer, [text, text, ctypes.c_size_t, text]),
         ("site_free", None, [pointer]),
+        ("fault", None, [text, text, ctypes.c_size_t, text]),
         ("rates", long, [pointer, longs, longs, longs]),
         ("least_gain", long, [pointer, long]),
         ("placement", pointer, [pointer, numbers, number, long]),

@@ -6,18 +6,17 @@ The format is defined by site.schema.json; here is what a schema cannot say."""
 import json
 import math
 import os
-import re
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from topo_common import files, schema
-from topo_common.files import InputError, json_type
-from topo_common.text import short
+from topo_common.files import InputError
+from topo_common.text import HIDDEN, short
 
 SCHEMA_PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site.schema.json")
 MAX_NAME = 255  # bytes, of a host or a rack
+MAX_LEVELS = 7  # racks, and those above
 LEAST, MOST = 1e-6, 1e12  # of a number in a matrix, as in the schema
 COSTS = ["overhead_us", "inside_overhead_us", "inside_us", "inside_mbps", "reduce_mbps"]
 COSTS += ["header_bytes", "shared_us", "shared_mbps", "burst_bytes", "duplex_bytes", "cold_us"]
@@ -170,8 +169,8 @@ def _check_as_many(path: object, where: str, table: Any, key: str, as_of: str) -
 
 def _check_names(path: object, key: str, names: list[str]) -> None:
     for i, name in enumerate(names):
-        if not name.isprintable():
-            text = f"found {short(name)}, expected printable characters"
+        if HIDDEN.search(name):
+            text = f"found {short(name)}, expected a name without control characters"
             raise InputError(path, text, f"{key}[{i}]")
         if len(name.encode()) > MAX_NAME:
             text = f"found a name of {len(name.encode())} bytes, expected at most {MAX_NAME}"
@@ -246,135 +245,6 @@ def _matrix(path: object, key: str, rows: Any) -> np.ndarray:
     array = np.array(rows, dtype=float)
     array[array == 0] = np.nan
     return array
-
-
-def topology_fault(topology: Any) -> tuple[str, str] | None:
-    """The first thing wrong in the "topology" of a tuning file, as (key, what), or None. It has less
-    than a site file, and the library takes what it does not know: as its topo_site.c."""
-    try:
-        _check_topology(topology)
-    except _Fault as fault:
-        return fault.args
-    return None
-
-
-class _Fault(Exception):
-    pass
-
-
-MAX_TOPOLOGY_HOSTS = 65536
-MAX_LEVELS = 7  # racks, and those above
-MAX_INT = 2**31 - 1
-
-
-def _check_topology(topology: Any) -> None:
-    def get(parent: dict[str, Any], where: str, key: str, kind: Any) -> Any:
-        kinds = {dict: "object", list: "array", int: "int"}
-        if key not in parent:
-            raise _Fault(where + key, f"found nothing, expected {kinds[kind]}")
-        return typed(parent[key], where + key, kind, kinds[kind])
-
-    def typed(value: Any, where: str, kind: Any, name: str) -> Any:
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise _Fault(where, f"found {json_type(value)}, expected {name}")
-        return value
-
-    def number(value: Any, where: str, unit: str) -> None:
-        if not 0 <= typed(value, where, int | float, "a number") < math.inf:
-            raise _Fault(where, f"found {short(value)}, expected {unit} >= 0")
-
-    def names(parent: dict[str, Any], where: str, key: str) -> list[str]:
-        values = list(get(parent, where, key, list))
-        if not 1 <= len(values) <= MAX_TOPOLOGY_HOSTS:
-            text = f"found {len(values)} names, expected 1 to {MAX_TOPOLOGY_HOSTS}"
-            raise _Fault(where + key, text)
-        for i, value in enumerate(values):
-            typed(value, f"{where}{key}[{i}]", str, "string")
-            # half of a surrogate pair, as json-c takes it
-            value = values[i] = re.sub("[\ud800-\udfff]", "\ufffd", value)
-            size = len(value.encode())
-            if key == "hosts" and (not 1 <= size <= MAX_NAME or "\0" in value):
-                text = f"found a name of {size} bytes, expected 1 to {MAX_NAME}"
-                raise _Fault(f"{where}{key}[{i}]", text)
-            if key == "hosts" and re.search("[\x01-\x1f\x7f]", value):
-                raise _Fault(f"{where}{key}[{i}]", "found a control character, expected none")
-        return values
-
-    def groups(
-        parent: dict[str, Any], where: str, key: str, of: str, below: int, member: str
-    ) -> int:
-        num = len(names(parent, where, key))
-        of_group = get(parent, where, of, list)
-        if len(of_group) != below:
-            text = f"found {len(of_group)} values, expected {below}, one a {member}"
-            raise _Fault(where + of, text)
-        for i, group in enumerate(of_group):
-            if not 0 <= typed(group, f"{where}{of}[{i}]", int, "int") < num:
-                raise _Fault(f"{where}{of}[{i}]", f"found {group}, expected 0 to {num - 1}")
-        return num
-
-    def uplinks(parent: dict[str, Any], where: str, num: int) -> None:
-        key = "uplink_mbps"
-        if key not in parent:
-            return
-        values = get(parent, where, key, list)
-        if len(values) != num:
-            text = f"found {len(values)} values, expected {num}, one a group"
-            raise _Fault(where + key, text)
-        for i, value in enumerate(values):
-            if value is not None:
-                number(value, f"{where}{key}[{i}]", "Mbit/s")
-
-    top = "topology."
-    typed(topology, "topology", dict, "object")
-    version = get(topology, top, "format", int)
-    if version not in (1, 2):
-        raise _Fault(f"{top}format", f"found {version}, expected 1 or 2")
-    hosts = names(topology, top, "hosts")
-    if len(set(hosts)) < len(hosts):
-        twice = next(host for host, count in Counter(hosts).items() if count > 1)
-        raise _Fault(f"{top}hosts", f"found {short(twice)} twice, expected each name once")
-    if version == 1:
-        racks = get(topology, top, "racks", dict)
-        num_racks = groups(racks, f"{top}racks.", "names", "of_host", len(hosts), "host")
-    else:
-        levels = get(topology, top, "levels", list)
-        if not 1 <= len(levels) <= MAX_LEVELS:
-            text = f"found {len(levels)} levels, expected 1 to {MAX_LEVELS}"
-            raise _Fault(f"{top}levels", text)
-        below, member, nums = len(hosts), "host", []
-        for i, level in enumerate(levels):
-            typed(level, f"{top}levels[{i}]", dict, "object")
-            where = f"{top}levels[{i}]."
-            below = groups(level, where, "groups", "of_group", below, member)
-            nums.append(below)
-            member = "group of the level below"
-        for i, (level, num) in enumerate(zip(levels, nums, strict=True)):
-            uplinks(level, f"{top}levels[{i}].", num)
-        num_racks = nums[0]
-    key = "rack_join_bytes"
-    if key in topology:
-        joined = get(topology, top, key, int)
-        if not 0 <= joined <= MAX_INT:
-            raise _Fault(top + key, f"found {joined}, expected 0 to {MAX_INT}")
-    for name, unit in (("latency_us", "microseconds"), ("bandwidth_mbps", "Mbit/s")):
-        key, size = (name, len(hosts)) if name in topology else (f"rack_{name}", num_racks)
-        if key not in topology:
-            continue
-        rows = get(topology, top, key, list)
-        if len(rows) != size:
-            raise _Fault(top + key, f"found {len(rows)} rows, expected {size}")
-        for i, row in enumerate(rows):
-            where = f"{top}{key}[{i}]"
-            if len(typed(row, where, list, "array")) != size:
-                raise _Fault(where, f"found {len(row)} values, expected {size}")
-            for j, value in enumerate(row):
-                number(value, f"{where}[{j}]", unit)
-    if "costs" in topology:
-        costs = get(topology, top, "costs", dict)
-        for name in COSTS:
-            if name in costs:
-                number(costs[name], f"{top}costs.{name}", "a number")
 
 
 def read_schema() -> dict[str, Any]:

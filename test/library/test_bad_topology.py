@@ -84,6 +84,8 @@ BAD_CONTENT = {
     "string in matrix": (changed("latency_us", 0, 1, to="20"), "latency_us"),
     "null in matrix": (changed("latency_us", 0, 1, to=None), "latency_us"),
     "boolean in matrix": (changed("latency_us", 0, 1, to=True), "latency_us"),
+    "large": (changed("latency_us", 0, 1, to=1e300), "latency_us.*1e-06 to 1e.12"),
+    "misspelt": (changed("latencies_us", to=1), "latencies_us.*unknown key"),
     "NaN": (nan("NaN"), "latency_us|line"),
     "Infinity": (nan("Infinity"), "latency_us|line"),
     "1e999": (nan("1e999"), "latency_us|line"),
@@ -202,11 +204,10 @@ def test_good_file_has_no_warning(run_allgather: Launch, write_json: WriteJson, 
     assert job.stderr == ""
 
 
-def test_unknown_keys_are_no_error(
+def test_keys_of_the_tools_are_no_error(
     run_allgather: Launch, write_json: WriteJson, good: Json
 ) -> None:
-    """Later versions of the tools may add keys."""
-    file = write_json("site.json", {**good, "comment": ["anything"], "warnings": ["noisy"]})
+    file = write_json("site.json", {**good, "warnings": ["noisy"]})
     job = run_allgather("quick", n=RANKS, env={**CLUSTER, TOPOLOGY: file})
     assert job.stderr == ""
 
@@ -338,6 +339,34 @@ def test_ranks_disagree(
     most = 2 if "broken" in case or "missing" in case else 1
     assert 1 <= len(lines) <= most, job.stderr
     assert all("warning" in line for line in lines), job.stderr
+
+
+@pytest.mark.parametrize(
+    ("names", "is_known"),
+    [
+        (["n1.a", "n2.a"], True),
+        (["n1.a", "n1.b"], False),  # which of them is the file's n1, or neither?
+        (["n1", "n2.b"], True),
+    ],
+)
+def test_hosts_of_one_name(
+    run_mpi: Launch,
+    allgather_program: Path,
+    write_json: WriteJson,
+    site: MakeSite,
+    names: list[str],
+    is_known: bool,
+) -> None:
+    file = write_json("site.json", site(["n1", "n2"], [0, 1]))
+    groups = [{"MPIR_CVAR_COLL_TOPOLOGY_HOST": name} for name in names]
+    job = run_mpi(
+        *mpmd(allgather_program, *groups),
+        env={TOPOLOGY: file, "MPIR_CVAR_ALLGATHER_INTRA_ALGORITHM": "topo_ring"},
+    )
+    if is_known:
+        assert job.returncode == 0 and job.stderr == "", job.stdout + job.stderr
+    else:
+        assert_one_warning(job, file, "4 of 4 ranks")
 
 
 def test_same_topology_in_two_files(

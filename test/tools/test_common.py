@@ -1,6 +1,7 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """The frame of the tools in Python: errors, exit status, ^C, standard output, files, schemas."""
 
+import inspect
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -223,7 +225,7 @@ def test_group_without_a_command() -> None:
         ("[" * 100_000, "", "found more than 64 levels of nesting"),
         ('{"a": [1,\n 2', "line 2 column 3", "the file ends early"),
         ('{"a"\n 2}', "line 2 column 2", "not JSON"),
-        ("\ufeff{}", "line 1", "not JSON"),
+        ("\ufeff{}", "line 1", "found a byte order mark, expected UTF-8 without one"),
         ("", "", "the file is empty"),
     ],
 )
@@ -342,6 +344,11 @@ SCHEMA = {
         "n": {"type": "integer", "minimum": 1, "maximum": 9},
         "list": {"type": "array", "minItems": 1, "uniqueItems": True, "items": {"type": "string"}},
         "kind": {"enum": ["one", "two"]},
+        "time": {
+            "anyOf": [{"const": 0}, {"minimum": 1e-6, "maximum": 1e12}],
+            "$comment": "0 or a number from 1e-06 to 1e+12",
+        },
+        "rate": {"type": "number", "maximum": 1e12},
         "name": {"type": "string", "format": "printable"},
     },
 }
@@ -364,6 +371,13 @@ SCHEMA = {
             r'$.name: found "a\u001b[2J", expected printable characters',
         ),
         ({"n": 1, "name": "\u202ea"}, r'$.name: found "\u202ea", expected printable characters'),
+        ({"n": 1.0}, "$.n: found 1.0, expected integer"),
+        ({"n": True}, "$.n: found true, expected integer"),
+        (
+            {"n": 1, "time": 1e300},
+            "$.time: found 1e+300, expected 0 or a number from 1e-06 to 1e+12",
+        ),
+        ({"n": 1, "rate": 1e13}, "$.rate: found 10000000000000.0, expected at most 1e+12"),
         ({"n": 1, "kind": "three"}, '$.kind: found "three", expected one of one, two'),
     ],
 )
@@ -372,3 +386,31 @@ def test_schema(value: Any, text: str) -> None:
         schema.check(value, SCHEMA, "file")
     assert str(error.value) == f"file: {text}"
     schema.check({"n": 1, "list": ["a"], "kind": "two", "name": "é ß"}, SCHEMA, "file")
+
+
+NAMES = ("properties", "$defs", "dependentRequired")  # in which keys are no keywords
+
+
+def keywords(part: Any, is_names: bool = False) -> Iterator[tuple[str, Any]]:
+    """Those of a schema, each with what it stands in."""
+    for key, value in part.items() if isinstance(part, dict) else ():
+        if not is_names:
+            yield key, part
+        if is_names or key not in ("anyOf", "oneOf", "not"):  # what is in them is not said
+            yield from keywords(value, not is_names and key in NAMES)
+    for value in part if isinstance(part, list) else ():
+        yield from keywords(value)
+
+
+@pytest.mark.parametrize(
+    "path", [*REPO.glob("bench/*/*.schema.json"), *REPO.glob("maint/*/*.schema.json")]
+)
+def test_every_keyword_of_our_schemas_has_a_message(path: Path) -> None:
+    """One of ours, and not that of jsonschema."""
+    applied = {"properties", "items", "propertyNames", "if", "then", "else"}
+    said = {"title", "description", *applied}
+    for key, part in keywords(json.loads(path.read_text())):
+        if key in ("pattern", "anyOf", "oneOf", "not"):
+            assert "$comment" in part, (key, part)
+        elif key[0] != "$" and key not in said:
+            assert f'"{key}"' in inspect.getsource(schema._explain), key

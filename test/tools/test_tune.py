@@ -273,6 +273,29 @@ def test_bad_site(tmp_path: Path, name: str) -> None:
     assert "\n" not in text and len(text) < len(str(path)) + 250
 
 
+@pytest.mark.parametrize("raw", [sites.SITE, sites.LEVELS, sites.BY_RACK])
+def test_all_keys_of_a_site_file(raw: Json) -> None:
+    """Those of the schema, and in the library's list (test/unit/test_csel.py)."""
+    site.check(raw)
+    known = {**sites.SITE, **sites.LEVELS, **sites.BY_RACK}
+    properties = site.read_schema()["properties"]
+    assert known.keys() == properties.keys()
+    assert sites.SITE["costs"].keys() == properties["costs"]["properties"].keys()
+    assert sites.RACKS.keys() == properties["levels"]["items"]["properties"].keys()
+
+
+def test_site_files_that_are_refused() -> None:
+    """As by the library (test/unit/test_csel.py)."""
+    for place, text, who in sites.site_files():
+        try:
+            site.check(files.parse_json(text, "f"))
+        except InputError as error:
+            assert who != "none", (place, str(error))
+            assert len(str(error)) < 400 and "is not valid under" not in str(error)
+        else:
+            assert who == "none", (place, text[-200:])
+
+
 def test_bad_site_exits_2_with_one_line(tmp_path: Path) -> None:
     path = write(tmp_path, edit("latency_us", 3, 2, value=-1))
     for command in (

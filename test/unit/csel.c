@@ -5,6 +5,8 @@
  *
  *   set VARIABLE VALUE             the default of parameters
  *   load FILE                      answers: ok | warning SENTENCE | error SENTENCE
+ *   site FILE                      the same of a site file
+ *   host NAME                      answers: the host of that site that the name means, -1 for none
  *   select COLLECTIVE KEY=VALUE... answers: ALGORITHM PARAM=VALUE... | ALGORITHM PARAM=VALUE...
  *
  * The first algorithm is what the rules select, - where they do not, and the second is the built-in
@@ -51,6 +53,27 @@ static void load(const char *path)
         MPIR_Csel_set_fallback(csel, builtin_root);
         csel_root = csel;
     }
+}
+
+static MPII_Topo_site_t *site;
+
+static void load_site(const char *path)
+{
+    char err[MPII_TOPO_ERR_LEN], *text = NULL;
+    size_t len;
+    struct json_object *root = NULL;
+
+    MPII_Topo_site_free(site);
+    site = NULL;
+    if (MPII_Topo_read_file(path, &text, &len, err) ||
+        MPII_Topo_parse_json(path, text, len, &root, err) ||
+        MPII_Topo_site_create(path, root, &site, err))
+        printf("error %s\n", err);
+    else
+        printf("ok\n");
+    MPL_free(text);
+    if (root)
+        json_object_put(root);
 }
 
 static void set(char *args)
@@ -189,6 +212,10 @@ int main(int argc, char **argv)
             set(line + 4);
         else if (!strncmp(line, "load ", 5))
             load(line + 5);
+        else if (!strncmp(line, "site ", 5))
+            load_site(line + 5);
+        else if (!strncmp(line, "host ", 5))
+            printf("%d\n", MPII_Topo_site_find_host(site, line + 5));
         else if (!strncmp(line, "select ", 7))
             select_algorithm(line + 7);
         else
@@ -197,6 +224,7 @@ int main(int argc, char **argv)
     }
 
     unload();
+    MPII_Topo_site_free(site);
     MPIR_Csel_free(builtin_root);
     MPL_free(generic);
     free(line);

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sites
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kinds import Build
@@ -25,6 +26,7 @@ REPO = HERE.parents[1]
 CORPUS = REPO / "test/corpus"
 sys.path.insert(0, str(REPO / "maint"))
 
+from topo_common.text import HIDDEN
 from topo_tune import grammar
 
 GOOD_FILES = sorted((CORPUS / "good").iterdir())
@@ -68,12 +70,12 @@ class Csel:
             raise AssertionError(f"csel died of {words}:\n{err}")
         return answer.rstrip("\n")
 
-    def load(self, content: Any) -> Any:
+    def load(self, content: Any, command: str = "load") -> Any:
         """("ok", "warning" or "error", the sentence without the name of the file)"""
         self.file.write_bytes(content)
         limit = threading.Timer(60, self.process.kill)
         limit.start()
-        verdict, _, sentence = self.ask("load", self.file).partition(" ")
+        verdict, _, sentence = self.ask(command, self.file).partition(" ")
         limit.cancel()
         if verdict != "ok":
             assert sentence.startswith(f"{self.file}: ")
@@ -148,7 +150,7 @@ def shown(path: Iterable[str]) -> str:
     keys = (key.encode(errors="surrogateescape") for key in path)
     cut = (key if len(key) <= 80 else key[:80] + b"..." for key in keys)
     text = b" > ".join(b'"%s"' % key for key in cut).decode(errors="surrogateescape")
-    return re.sub(r"[\x00-\x1f\x7f]", "?", text)
+    return HIDDEN.sub("?", text)
 
 
 def assert_agree(csel: Any, content: Any) -> Any:
@@ -638,3 +640,34 @@ def test_generated(csel: Any, draw: Any) -> None:
             idle=not intra and draw.random() < 0.3,
         )
         assert_same_selection(csel, tree, call)
+
+
+# -- site files --
+
+
+@pytest.mark.parametrize("site", [sites.SITE, sites.LEVELS, sites.BY_RACK])
+def test_all_keys_of_a_site_file_are_known(csel: Any, site: Any) -> None:
+    assert csel.load(json.dumps(site).encode(), "site") == ("ok", "")
+    assert csel.load(json.dumps({"topology": site}).encode()) == ("ok", "")
+
+
+def test_site_files_that_are_refused(csel: Any) -> None:
+    """As by topo-tune (test/tools/test_tune.py), and in a tuning file by topo-tune validate."""
+    for place, text, who in sites.site_files():
+        verdict, sentence = csel.load(text.encode(), "site")
+        assert verdict == ("error" if who == "both" else "ok"), (place, text[-200:], sentence)
+        if who == "both":
+            key = re.split(r"[.[]", place)[0]
+            # the key, or the other one without which it may not be
+            assert re.match(rf'key "({key}\b|racks|levels)', sentence), (place, sentence)
+        tuning = f'{{"topology": {text}}}'.encode()
+        assert csel.load(tuning)[0] == verdict
+        assert bool(grammar.check(tuning)[0]) == (who == "both"), place
+
+
+def test_names_of_hosts(csel: Any) -> None:
+    for known, name, expected in sites.host_names():
+        site = {"format": 1, "hosts": known, "racks": {"names": ["r"], "of_host": [0] * len(known)}}
+        assert csel.load(json.dumps(site).encode(), "site")[0] == "ok"
+        found = int(csel.ask("host", name))
+        assert (known[found] if found >= 0 else "-") == expected, (known, name)

@@ -62,11 +62,7 @@ static void say(const parser_s * parser, char *text, const char *format, va_list
         len += snprintf(text + len, MPIR_CSEL_ERR_LEN - len, ": ");
     }
     vsnprintf(text + len, MPIR_CSEL_ERR_LEN - len, format, args);
-    /* one line, whatever the keys hold */
-    for (char *c = text; *c; c++) {
-        if ((unsigned char) *c < ' ' || *c == 0x7f)
-            *c = '?';
-    }
+    MPII_Topo_one_line(text);
 }
 
 static void parse_error(parser_s * parser, const char *format, ...)

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,6 +17,53 @@
 #define MAX_FILE_SIZE (64 * 1024 * 1024)
 #define MAX_JSON_DEPTH 64
 
+/* As maint/topo_common/text.py has them: control characters, those without width, those that turn the
+ * direction of text, and U+FFFD, which stands for a lost one */
+static const struct {
+    uint32_t first, last;
+} hidden[] = {
+    {0, 0x1f}, {0x7f, 0x9f}, {0xad, 0xad}, {0x61c, 0x61c}, {0x200b, 0x200f}, {0x2028, 0x202e},
+    {0x2060, 0x206f}, {0xfeff, 0xfeff}, {0xfff9, 0xfffd}, {0xe0000, 0xe0fff}
+};
+
+int MPII_Topo_char_len(const char *c, bool * is_shown)
+{
+    const unsigned char *u = (const unsigned char *) c;
+    int len = u[0] < 0x80 ? 1 : u[0] < 0xc2 ? 0 : u[0] < 0xe0 ? 2 : u[0] < 0xf0 ? 3 : u[0] < 0xf5 ? 4 : 0;
+    uint32_t code = len == 1 ? u[0] : u[0] & (0x7f >> len);
+
+    for (int i = 1; i < len; i++) {
+        code = code << 6 | (u[i] & 0x3f);
+        if ((u[i] & 0xc0) != 0x80)
+            len = 0;
+    }
+    /* overlong forms, halves of surrogate pairs, beyond the last code point */
+    if ((len == 3 && (code < 0x800 || code >> 11 == 0x1b)) || (len == 4 && (code >> 16) - 1 > 0xf))
+        len = 0;
+    *is_shown = len > 0;
+    for (size_t i = 0; i < sizeof(hidden) / sizeof(hidden[0]); i++)
+        if (hidden[i].first <= code && code <= hidden[i].last)
+            *is_shown = false;
+    return len > 0 ? len : 1;
+}
+
+void MPII_Topo_one_line(char *text)
+{
+    char *to = text;
+    bool is_shown;
+
+    for (const char *c = text; *c;) {
+        int len = MPII_Topo_char_len(c, &is_shown);
+        if (is_shown)
+            memmove(to, c, len);
+        else
+            *to = '?';
+        to += is_shown ? len : 1;
+        c += len;
+    }
+    *to = '\0';
+}
+
 int MPII_Topo_json_fail(char *err, const char *format, ...)
 {
     va_list args;
@@ -23,11 +71,7 @@ int MPII_Topo_json_fail(char *err, const char *format, ...)
     va_start(args, format);
     vsnprintf(err, MPII_TOPO_ERR_LEN, format, args);
     va_end(args);
-    /* one line, whatever the names in it hold */
-    for (char *c = err; *c; c++) {
-        if ((unsigned char) *c < ' ' || *c == 0x7f)
-            *c = '?';
-    }
+    MPII_Topo_one_line(err);
     return -1;
 }
 
@@ -110,6 +154,11 @@ int MPII_Topo_parse_json(const char *name, const char *text, size_t len, struct 
     if (nul) {
         MPII_Topo_json_fail(err, "%s: line %d: found a NUL byte, expected JSON text", name,
                             line_of(text, nul - text));
+        goto fn_exit;
+    }
+    if (!strncmp(text, "\xef\xbb\xbf", 3)) {
+        MPII_Topo_json_fail(err, "%s: line 1: found a byte order mark, expected UTF-8 without one",
+                            name);
         goto fn_exit;
     }
     const char *first = text + strspn(text, " \t\r\n");

@@ -8,6 +8,7 @@
 
 #include "mpl.h"
 #include <json.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Files of JSON, and what is wrong with them */
@@ -15,8 +16,15 @@
 /* Longest message that the functions below write to err, with its final NUL. */
 #define MPII_TOPO_ERR_LEN 512
 
-/* Write such a message: one line, whatever the names in it hold. Returns -1. */
+/* Make one line of a text, whatever the names in it hold: what is not shown becomes '?'. */
+void MPII_Topo_one_line(char *text);
+
+/* Write such a message, in one line. Returns -1. */
 int MPII_Topo_json_fail(char *err, const char *format, ...) ATTRIBUTE((format(printf, 2, 3)));
+
+/* Length of the UTF-8 character at c. *is_shown: it takes room in a line, and turns no direction; so it is
+ * no control character. A byte that is not UTF-8 has length 1, and is not shown. */
+int MPII_Topo_char_len(const char *c, bool * is_shown);
 
 /* Read a whole regular file, at most 64 MiB. Returns 0, with *text NUL-terminated and to be freed by
  * MPL_free; or -1 and a sentence in err that starts with the name of the file. */

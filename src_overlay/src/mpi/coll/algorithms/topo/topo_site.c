@@ -48,24 +48,46 @@ static uint8_t distance_of_latency(double latency_us)
     return step > MPII_TOPO_DISTANCE_MAX ? MPII_TOPO_DISTANCE_MAX : step;
 }
 
-/* A number >= 0, in this unit */
+/* All keys of an object are known; keys: ends with NULL */
+static int check_keys(const char *name, const char *prefix, struct json_object *obj,
+                      const char *const keys[], char *err)
+{
+    json_object_object_foreach(obj, key, val) {
+        char known[MPII_TOPO_ERR_LEN] = "";
+        int i;
+
+        (void) val;
+        for (i = 0; keys[i] && strcmp(keys[i], key); i++)
+            snprintf(known + strlen(known), sizeof(known) - strlen(known), ", %s", keys[i]);
+        if (keys[i] == NULL)
+            return MPII_Topo_json_fail(err, "%s: key \"%s%.64s\": found an unknown key, expected %s", name,
+                                       prefix, key, known + 2);
+    }
+    return 0;
+}
+
+/* Within these limits sums, products and reciprocals are numbers, too. */
+#define LEAST 1e-6
+#define MOST 1e12
+
+/* Of times and rates; 0 stands for what was not measured */
 static int get_number(const char *name, const char *prefix, const char *key,
-                      struct json_object *val, const char *unit, double *number, char *err)
+                      struct json_object *val, bool may_be_0, double *number, char *err)
 {
     if (!json_object_is_type(val, json_type_double) && !json_object_is_type(val, json_type_int))
         return MPII_Topo_json_fail(err, "%s: key \"%s%s\": found %s, expected a number", name,
                                    prefix, key, json_type_to_name(json_object_get_type(val)));
     *number = json_object_get_double(val);
-    if (!isfinite(*number) || *number < 0)
-        return MPII_Topo_json_fail(err, "%s: key \"%s%s\": found %g, expected %s >= 0", name,
-                                   prefix, key, *number, unit);
+    if (!(LEAST <= *number && *number <= MOST) && !(may_be_0 && *number == 0))
+        return MPII_Topo_json_fail(err, "%s: key \"%s%s\": found %g, expected %sa number from %g to %g",
+                                   name, prefix, key, *number, may_be_0 ? "0 or " : "", LEAST, MOST);
     return 0;
 }
 
-/* A square matrix of numbers >= 0, in this unit. Returns -1 and a sentence in err where it is not one; 0 and
- * *matrix = NULL where there is none. */
+/* A square matrix of numbers. Returns -1 and a sentence in err where it is not one; 0 and *matrix = NULL where
+ * there is none. */
 static int get_matrix(const char *name, const char *prefix, struct json_object *obj,
-                      const char *key, const char *unit, int n, double **matrix, char *err)
+                      const char *key, int n, double **matrix, char *err)
 {
     struct json_object *rows;
 
@@ -94,7 +116,7 @@ static int get_matrix(const char *name, const char *prefix, struct json_object *
         for (int j = 0; j < n; j++) {
             char at[64];
             snprintf(at, sizeof(at), "%s[%d][%d]", key, i, j);
-            if (get_number(name, prefix, at, json_object_array_get_idx(row, j), unit,
+            if (get_number(name, prefix, at, json_object_array_get_idx(row, j), true,
                            &(*matrix)[(size_t) i * n + j], err))
                 return -1;
         }
@@ -113,13 +135,15 @@ static uint8_t *distances(const double latency_us[], size_t num)
 
 /* A matrix between hosts or, where there is none, between racks. Other keys as above */
 static int get_level(const char *name, const char *prefix, struct json_object *obj,
-                     const char *host_key, const char *rack_key, const char *unit,
-                     const MPII_Topo_site_t * site, double **hosts, double **racks, char *err)
+                     const char *host_key, const char *rack_key, const MPII_Topo_site_t * site,
+                     double **hosts, double **racks, char *err)
 {
-    if (get_matrix(name, prefix, obj, host_key, unit, site->num_hosts, hosts, err))
+    if (get_matrix(name, prefix, obj, host_key, site->num_hosts, hosts, err))
         return -1;
-    return *hosts ? 0 : get_matrix(name, prefix, obj, rack_key, unit, site->levels[0].num, racks,
-                                   err);
+    if (*hosts && json_object_object_get_ex(obj, rack_key, NULL))
+        return MPII_Topo_json_fail(err, "%s: key \"%s%s\": found it beside \"%s\", expected one of them",
+                                   name, prefix, rack_key, host_key);
+    return *hosts ? 0 : get_matrix(name, prefix, obj, rack_key, site->levels[0].num, racks, err);
 }
 
 static int get_costs(const char *name, const char *prefix, struct json_object *obj,
@@ -127,7 +151,7 @@ static int get_costs(const char *name, const char *prefix, struct json_object *o
 {
     static const char *const keys[] = {
         "overhead_us", "inside_overhead_us", "inside_us", "inside_mbps", "reduce_mbps",
-        "header_bytes", "shared_us", "shared_mbps", "burst_bytes", "duplex_bytes", "cold_us"
+        "header_bytes", "shared_us", "shared_mbps", "burst_bytes", "duplex_bytes", "cold_us", NULL
     };
     double *const numbers[] = {
         &costs->overhead_us, &costs->inside_overhead_us, &costs->inside_us, &costs->inside_mbps,
@@ -143,9 +167,11 @@ static int get_costs(const char *name, const char *prefix, struct json_object *o
     if (of == NULL)
         return -1;
     snprintf(sub, sizeof(sub), "%scosts.", prefix);
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+    if (check_keys(name, sub, of, keys, err))
+        return -1;
+    for (int i = 0; keys[i]; i++) {
         if (json_object_object_get_ex(of, keys[i], &val) &&
-            get_number(name, sub, keys[i], val, "a number", numbers[i], err))
+            get_number(name, sub, keys[i], val, true, numbers[i], err))
             return -1;
     }
     return 0;
@@ -157,10 +183,10 @@ static int get_measured(const char *name, const char *prefix, struct json_object
 {
     int h = site->num_hosts, r = site->levels[0].num, num_groups = 0;
     double *host_us = NULL, *rack_us = NULL, *host_mbps = NULL, *rack_mbps = NULL;
-    int ret = get_level(name, prefix, obj, "latency_us", "rack_latency_us", "microseconds", site,
-                        &host_us, &rack_us, err) ||
-        get_level(name, prefix, obj, "bandwidth_mbps", "rack_bandwidth_mbps", "Mbit/s", site,
-                  &host_mbps, &rack_mbps, err) ? -1 : 0;
+    int ret = get_level(name, prefix, obj, "latency_us", "rack_latency_us", site, &host_us,
+                        &rack_us, err) ||
+        get_level(name, prefix, obj, "bandwidth_mbps", "rack_bandwidth_mbps", site, &host_mbps,
+                  &rack_mbps, err) ? -1 : 0;
 
     MPII_Topo_measured_t measured = {
         .num_hosts = h,.num_levels = site->num_levels,.levels = site->levels,.uplink_mbps = uplink_mbps,
@@ -202,69 +228,85 @@ static int cmp_names(const void *a, const void *b)
     return strcmp(*(char *const *) a, *(char *const *) b);
 }
 
-static int get_hosts(const char *name, const char *prefix, struct json_object *obj,
-                     MPII_Topo_site_t * site, char *err)
+/* Of hosts or groups: each once, 1 to 255 bytes, all of which are shown. NULL and a sentence in err where they
+ * are not. */
+static struct json_object *get_names(const char *name, const char *prefix, struct json_object *obj,
+                                     const char *key, char *err)
 {
-    struct json_object *hosts =
-        MPII_Topo_json_get(name, prefix, obj, "hosts", json_type_array, err);
-    if (hosts == NULL)
-        return -1;
-    size_t n = json_object_array_length(hosts);
-    if (n < 1 || n > MAX_HOSTS)
-        return MPII_Topo_json_fail(err, "%s: key \"%shosts\": found %zu names, expected 1 to %d",
-                                   name, prefix, n, MAX_HOSTS);
-    site->host_names = MPL_calloc(n, sizeof(char *), MPL_MEM_COLL);
-    char **sorted = MPL_malloc(n * sizeof(char *), MPL_MEM_COLL);
-    int ret = 0;
-    if (site->host_names == NULL || sorted == NULL) {
-        ret = MPII_Topo_json_fail(err, "%s: out of memory", name);
+    struct json_object *names = MPII_Topo_json_get(name, prefix, obj, key, json_type_array, err);
+    const char **sorted = NULL;
+    int ret = -1;
+
+    if (names == NULL)
+        return NULL;
+    size_t n = json_object_array_length(names);
+    if (n < 1 || n > MAX_HOSTS) {
+        MPII_Topo_json_fail(err, "%s: key \"%s%s\": found %zu names, expected 1 to %d", name, prefix,
+                            key, n, MAX_HOSTS);
         goto fn_exit;
     }
-    site->num_hosts = n;
-    for (int i = 0; i < site->num_hosts; i++) {
-        struct json_object *val = json_object_array_get_idx(hosts, i);
+    sorted = MPL_malloc(n * sizeof(char *), MPL_MEM_COLL);
+    if (sorted == NULL) {
+        MPII_Topo_json_fail(err, "%s: out of memory", name);
+        goto fn_exit;
+    }
+    for (size_t i = 0; i < n; i++) {
+        struct json_object *val = json_object_array_get_idx(names, i);
         if (!json_object_is_type(val, json_type_string)) {
-            ret =
-                MPII_Topo_json_fail(err, "%s: key \"%shosts[%d]\": found %s, expected string", name,
-                                    prefix, i, json_type_to_name(json_object_get_type(val)));
+            MPII_Topo_json_fail(err, "%s: key \"%s%s[%zu]\": found %s, expected string", name, prefix,
+                                key, i, json_type_to_name(json_object_get_type(val)));
             goto fn_exit;
         }
         size_t len = json_object_get_string_len(val);
-        const char *host = json_object_get_string(val);
-        if (len < 1 || len > MAX_NAME_LEN || strlen(host) != len) {
-            ret =
-                MPII_Topo_json_fail(err,
-                                    "%s: key \"%shosts[%d]\": found a name of %zu bytes, expected 1 to %d",
-                                    name, prefix, i, len, MAX_NAME_LEN);
+        sorted[i] = json_object_get_string(val);
+        if (len < 1 || len > MAX_NAME_LEN) {
+            MPII_Topo_json_fail(err, "%s: key \"%s%s[%zu]\": found a name of %zu bytes, expected 1 to %d",
+                                name, prefix, key, i, len, MAX_NAME_LEN);
             goto fn_exit;
         }
-        for (const char *c = host; *c && ret == 0; c++)
-            if ((unsigned char) *c < ' ' || *c == 0x7f)
-                ret = MPII_Topo_json_fail(err, "%s: key \"%shosts[%d]\": found a control character, "
-                                          "expected none", name, prefix, i);
-        if (ret)
-            goto fn_exit;
-        sorted[i] = site->host_names[i] = MPL_strdup(host);
-        if (sorted[i] == NULL) {
-            ret = MPII_Topo_json_fail(err, "%s: out of memory", name);
+        bool is_shown = true;
+        for (size_t at = 0; at < len && is_shown;)
+            at += MPII_Topo_char_len(sorted[i] + at, &is_shown);
+        if (!is_shown) {
+            MPII_Topo_json_fail(err, "%s: key \"%s%s[%zu]\": found \"%s\", expected a name without "
+                                "control characters", name, prefix, key, i, sorted[i]);
             goto fn_exit;
         }
-        digest_add(&site->digest, host, len + 1);
     }
     qsort(sorted, n, sizeof(char *), cmp_names);
     for (size_t i = 1; i < n; i++) {
         if (!strcmp(sorted[i - 1], sorted[i])) {
-            ret =
-                MPII_Topo_json_fail(err,
-                                    "%s: key \"%shosts\": found \"%s\" twice, expected each name once",
-                                    name, prefix, sorted[i]);
+            MPII_Topo_json_fail(err, "%s: key \"%s%s\": found \"%s\" twice, expected each name once",
+                                name, prefix, key, sorted[i]);
             goto fn_exit;
         }
     }
+    ret = 0;
 
   fn_exit:
     MPL_free(sorted);
-    return ret;
+    return ret ? NULL : names;
+}
+
+static int get_hosts(const char *name, const char *prefix, struct json_object *obj,
+                     MPII_Topo_site_t * site, char *err)
+{
+    struct json_object *hosts = get_names(name, prefix, obj, "hosts", err);
+    if (hosts == NULL)
+        return -1;
+    size_t n = json_object_array_length(hosts);
+    site->host_names = MPL_calloc(n, sizeof(char *), MPL_MEM_COLL);
+    if (site->host_names == NULL)
+        return MPII_Topo_json_fail(err, "%s: out of memory", name);
+    site->num_hosts = n;
+    for (int i = 0; i < site->num_hosts; i++) {
+        const char *host = json_object_get_string(json_object_array_get_idx(hosts, i));
+        site->host_names[i] = MPL_strdup(host);
+        if (site->host_names[i] == NULL)
+            return MPII_Topo_json_fail(err, "%s: out of memory", name);
+        digest_add(&site->digest, host, strlen(host) + 1);
+    }
+    return 0;
 }
 
 /* Groups of `below` members, hosts or groups of the level below; sub: prefix of the keys */
@@ -272,21 +314,15 @@ static int get_groups(const char *name, const char *sub, struct json_object *obj
                       const char *names_key, const char *of_key, int below, const char *member,
                       MPII_Topo_groups_t * groups, char *err)
 {
-    struct json_object *names = MPII_Topo_json_get(name, sub, obj, names_key, json_type_array, err);
+    const char *of_level = strcmp(names_key, "groups") ? NULL : "name";
+    const char *const keys[] = { names_key, of_key, "source", "confidence", of_level, "uplink_mbps", NULL };
+
+    if (check_keys(name, sub, obj, keys, err))
+        return -1;
+    struct json_object *names = get_names(name, sub, obj, names_key, err);
     if (names == NULL)
         return -1;
-    size_t n = json_object_array_length(names);
-    if (n < 1 || n > MAX_HOSTS)
-        return MPII_Topo_json_fail(err, "%s: key \"%s%s\": found %zu names, expected 1 to %d",
-                                   name, sub, names_key, n, MAX_HOSTS);
-    groups->num = n;
-    for (int i = 0; i < groups->num; i++) {
-        struct json_object *val = json_object_array_get_idx(names, i);
-        if (!json_object_is_type(val, json_type_string))
-            return MPII_Topo_json_fail(err, "%s: key \"%s%s[%d]\": found %s, expected string", name,
-                                       sub, names_key, i,
-                                       json_type_to_name(json_object_get_type(val)));
-    }
+    groups->num = json_object_array_length(names);
     struct json_object *of = MPII_Topo_json_get(name, sub, obj, of_key, json_type_array, err);
     if (of == NULL)
         return -1;
@@ -329,7 +365,7 @@ static int get_uplinks(const char *name, const char *sub, struct json_object *ob
         struct json_object *val = json_object_array_get_idx(array, i);
         char at[64];
         snprintf(at, sizeof(at), "%s[%d]", key, i);
-        if (val && get_number(name, sub, at, val, "Mbit/s", &mbps[i], err))
+        if (val && get_number(name, sub, at, val, false, &mbps[i], err))
             return -1;
     }
     return 0;
@@ -413,6 +449,12 @@ static int get_rack_join_bytes(const char *name, const char *prefix, struct json
 int MPII_Topo_site_create(const char *name, struct json_object *root, MPII_Topo_site_t ** site_,
                           char *err)
 {
+    static const char *const keys[] = {
+        "format", "created", "mpich", "provenance", "hosts", "racks", "levels", "latency_us",
+        "bandwidth_mbps", "rack_latency_us", "rack_bandwidth_mbps", "latency_spread",
+        "bandwidth_spread", "rack_latency_spread", "rack_bandwidth_spread", "rack_join_bytes", "costs",
+        "sweep", "message_rate", "warnings", NULL
+    };
     const char *prefix = "";
     struct json_object *obj = root, *format;
     MPII_Topo_site_t *site = NULL;
@@ -437,6 +479,13 @@ int MPII_Topo_site_create(const char *name, struct json_object *root, MPII_Topo_
     if (version != RACKS_FORMAT && version != LEVELS_FORMAT)
         return MPII_Topo_json_fail(err, "%s: key \"%sformat\": found %lld, expected %d or %d", name,
                                    prefix, (long long) version, RACKS_FORMAT, LEVELS_FORMAT);
+    const char *other = version == RACKS_FORMAT ? "levels" : "racks";
+    if (json_object_object_get_ex(obj, other, NULL))
+        return MPII_Topo_json_fail(err, "%s: key \"%s%s\": found it in format %d, expected \"%s\" alone",
+                                   name, prefix, other, (int) version,
+                                   version == RACKS_FORMAT ? "racks" : "levels");
+    if (check_keys(name, prefix, obj, keys, err))
+        return -1;
 
     site = MPL_calloc(1, sizeof(*site), MPL_MEM_COLL);
     if (site == NULL)
@@ -475,6 +524,17 @@ void MPII_Topo_site_free(MPII_Topo_site_t * site)
     MPL_free(site);
 }
 
+/* Of an address, the numbers before a dot name a network and no host. */
+static bool is_address(const char *name)
+{
+    int num_dots = 0;
+
+    for (const char *c = name; *c; c++)
+        num_dots += *c == '.';
+    return strchr(name, ':') || (num_dots == 3 && name[strspn(name, "0123456789.")] == '\0');
+}
+
+/* As maint/topo_tune/racks.py does */
 int MPII_Topo_site_find_host(const MPII_Topo_site_t * site, const char *host)
 {
     int found = -1;
@@ -484,13 +544,20 @@ int MPII_Topo_site_find_host(const MPII_Topo_site_t * site, const char *host)
         if (!strcmp(site->host_names[i], host))
             return i;
     }
+    if (is_address(host))
+        return -1;
     for (int i = 0; i < site->num_hosts; i++) {
         const char *known = site->host_names[i];
-        if (strcspn(known, ".") == len && !strncmp(known, host, len)) {
+        if (strcspn(known, ".") == len && !strncmp(known, host, len) && !is_address(known)) {
             if (found != -1)
                 return -1;
             found = i;
         }
     }
-    return found;
+    if (found == -1)
+        return -1;
+    /* one is the other without its domain, or the end of that */
+    const char *known = site->host_names[found];
+    size_t both = MPL_MIN(strlen(known), strlen(host));
+    return !strncmp(known, host, both) && (known[both] == '.' || host[both] == '.') ? found : -1;
 }

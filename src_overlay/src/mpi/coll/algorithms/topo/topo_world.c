@@ -292,7 +292,29 @@ static void warn_if_unusable(const whereabouts_t all[], int n, bool is_same)
     }
 }
 
-static MPII_Topo_view_t *view_of(const whereabouts_t all[], int n)
+/* Where two hosts would be one of the site (n1.a and n1.b, and the file has n1), it knows neither. */
+static void tell_hosts_apart(whereabouts_t all[], int n)
+{
+    if (site == NULL)
+        return;
+    uint64_t *host_at = MPL_calloc(site->num_hosts, 2 * sizeof(uint64_t), MPL_MEM_COLL);
+    MPII_TOPO_NEED(host_at);
+    uint64_t *has_several = host_at + site->num_hosts;
+    for (int i = 0; i < n; i++) {
+        int at = all[i].site_host;
+        if (at == -1)
+            continue;
+        has_several[at] |= host_at[at] && host_at[at] != all[i].host;
+        host_at[at] = all[i].host;
+    }
+    for (int i = 0; i < n; i++) {
+        if (all[i].site_host != -1 && has_several[all[i].site_host])
+            all[i].site_host = -1;
+    }
+    MPL_free(host_at);
+}
+
+static MPII_Topo_view_t *view_of(whereabouts_t all[], int n)
 {
     int num_ids = 0;
     bool is_same = true, has_threads = false;
@@ -309,6 +331,8 @@ static MPII_Topo_view_t *view_of(const whereabouts_t all[], int n)
         is_same = is_same && all[i].digest == all[0].digest;
         has_threads = has_threads || all[i].has_threads;
     }
+    if (is_same)
+        tell_hosts_apart(all, n);
     warn_if_unusable(all, n, is_same);
     qsort(entries, n, sizeof(*entries), cmp_host);
     for (int i = 0; i < n; i++) {
