@@ -139,3 +139,32 @@ def test_topology(run_mixed: RunMixed, site: MakeSite, write_json: WriteJson, ca
             "MPIR_CVAR_COLL_TOPOLOGY_HOST": ("a", "b"),
         }
         run_mixed((*case[:3], settings), (2, 1, 2), "basic", "comms")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        (f"{TOPO}SEGMENT_BYTES", "32K", 32768),
+        (f"{TOPO}SEGMENT_BYTES", "1m", 1 << 20),
+        (f"{TOPO}SEGMENT_BYTES", "1G", 1 << 30),
+        (f"{TOPO}SEGMENT_BYTES", "2147483647", (1 << 31) - 1),
+        (f"{TOPO}PLAN_RACK_BYTES", "-1", -1),
+        ("MPIR_CVAR_BCAST_SHORT_MSG_SIZE", "16K", 16384),  # of MPICH, too
+        (f"{TOPO}SEGMENT_BYTES", "2G", None),
+        (f"{TOPO}SEGMENT_BYTES", "4294967297", None),
+        (f"{TOPO}SEGMENT_BYTES", "32KB", None),
+        (f"{TOPO}SEGMENT_BYTES", "K", None),
+        *((f"{TOPO}{name}", "yes", 1) for name in ("AUTO", "ADAPT", "FIXED_ORDER")),
+        (f"{TOPO}AUTO", "1", 1),
+        (f"{TOPO}AUTO", "off", 0),
+    ],
+)
+def test_values_in_the_environment(
+    run_mpi: Launch, build_mpi: Build, name: str, text: str, value: int | None
+) -> None:
+    """None: MPI_Init refuses it, with its name."""
+    job = run_mpi(build_mpi(HERE / "cvars.c"), name, n=1, env={name: text})
+    if value is None:
+        assert job.returncode != 0 and name in job.stdout + job.stderr
+    else:
+        assert job.stdout == f"{value}\n"

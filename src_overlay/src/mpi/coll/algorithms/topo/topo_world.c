@@ -155,7 +155,7 @@ static whereabouts_t find_self(void)
         .settings.plan_bytes = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_BYTES, 0),
         .settings.plan_misses = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_MISSES, 0),
         .settings.plan_rack_bytes = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_RACK_BYTES, -1),
-        .settings.is_auto = MPIR_CVAR_COLL_TOPO_AUTO != 0,
+        .settings.is_auto = MPIR_CVAR_COLL_TOPO_AUTO,
         .settings.is_adaptive = MPIR_CVAR_COLL_TOPO_ADAPT,
     };
 #define SEGMENT_BYTES(coll, algo, cvar) \
