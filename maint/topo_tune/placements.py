@@ -4,9 +4,7 @@
 import functools
 import itertools
 import math
-import os
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -87,52 +85,48 @@ class Placed:
         hosts = self._place(num_hosts, 1, kind, 0)
         return len(set(self._groups_of_host[level][hosts])) == 1
 
-    def _exact(self, key: Key, num_bytes: int) -> float:
-        """NaN where it does not take such a call"""
-        collective, algorithm, num_hosts, ppn, kind = key
-        draws = RANDOM_DRAWS if kind == "random" and num_hosts * ppn <= MANY_RANKS else 1
-        times = [
-            self.predictor.times_us(
-                collective,
-                self._place(num_hosts, ppn, kind, seed),
-                num_bytes,
-                algorithms=[algorithm],
-            ).get(algorithm, math.nan)
-            for seed in range(draws)
-        ]
-        return sum(times) / draws
-
-    def _point(self, key: Key, num_bytes: int) -> float:
-        if (key, num_bytes) not in self._points:
-            self._points[key, num_bytes] = self._exact(key, num_bytes)
-        return self._points[key, num_bytes]
-
     def times_us(self, keys: Iterable[Key], num_bytes: float) -> dict[Key, float]:
         """Of calls of so many bytes (as Predictor.times_us has them); left out is what does not take
         them. Between powers of STEP times are interpolated."""
-        same = {
-            key: key if key[:2] in NOT_SAME else (SAME.get(key[0], key[0]), *key[1:])
-            for key in keys
-        }
-        keys = same.values()
+        same = {key: _same(key) for key in keys}
         num_bytes = max(num_bytes, 1)
-        low = STEP ** int(math.log(num_bytes, STEP) + 1e-9)
-        high = STEP * low
-        ends = [low] if num_bytes == low else [low, high]
-        new = [(k, n) for k in keys for n in ends if (k, n) not in self._points]
-        if new and new[0][0][2] * new[0][0][3] > MANY_RANKS:
-            # predictions run without Python's lock; short ones are not worth a thread
-            list(_threads().map(self._point, *zip(*new, strict=True)))
+        low, *more = ends = _ends(num_bytes)
+        self._predict((key, n) for key in same.values() for n in ends)
         result = {}
         for asked, key in same.items():
-            time = self._point(key, low)
-            if num_bytes > low:
-                time += (self._point(key, high) - time) / (high - low) * (num_bytes - low)
+            time = self._points[key, low]
+            for high in more:
+                time += (self._points[key, high] - time) / (high - low) * (num_bytes - low)
             if math.isnan(time):
-                time = self._point(key, int(num_bytes))
+                self._predict([(key, int(num_bytes))])
+                time = self._points[key, int(num_bytes)]
             if not math.isnan(time):
                 result[asked] = time
         return result
+
+    def prepare(self, calls: Iterable[tuple[Iterable[Key], float]]) -> None:
+        """Predict all at once what times_us() will need: keys, and a number of bytes."""
+        points: set[tuple[Key, int]] = set()
+        for keys, num_bytes in calls:
+            points.update(itertools.product(map(_same, keys), _ends(max(num_bytes, 1))))
+        self._predict(points)
+
+    def _predict(self, points: Iterable[tuple[Key, int]]) -> None:
+        """Set _points, to NaN where an algorithm does not take such a call."""
+        new = [point for point in points if point not in self._points]
+        if not new:
+            return
+        calls, num_draws = [], []
+        for (collective, algorithm, num_hosts, ppn, kind), num_bytes in new:
+            draws = RANDOM_DRAWS if kind == "random" and num_hosts * ppn <= MANY_RANKS else 1
+            num_draws.append(draws)
+            for seed in range(draws):
+                hosts = self._place(num_hosts, ppn, kind, seed)
+                calls.append((collective, algorithm, hosts, num_bytes))
+        times = iter(self.predictor.each_time_us(calls))
+        for point, draws in zip(new, num_draws, strict=True):
+            found = [math.nan if t is None else t for t in itertools.islice(times, draws)]
+            self._points[point] = sum(found) / draws
 
     def loads(self, key: Key, num_bytes: float) -> Loads | None:
         """What goes over links; None where it does not take such a call."""
@@ -144,6 +138,12 @@ class Placed:
         return self._loads[at]
 
 
-@functools.cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+def _same(key: Key) -> Key:
+    """The key of the same schedule"""
+    return key if key[:2] in NOT_SAME else (SAME.get(key[0], key[0]), *key[1:])
+
+
+def _ends(num_bytes: float) -> list[int]:
+    """Powers of STEP around it, or itself"""
+    low = STEP ** int(math.log(num_bytes, STEP) + 1e-9)
+    return [low] if num_bytes == low else [low, STEP * low]

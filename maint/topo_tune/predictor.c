@@ -201,16 +201,18 @@ static MPII_Topo_call_args_t args_of(const placement_t * p, int64_t bytes, int r
     return args;
 }
 
-/* Picoseconds of the i-th algorithm; -1: it does not take such a call; -2: no memory */
-int64_t topo_predict_time(const placement_t * p, int i, int64_t bytes, int root)
+/* times[k]: picoseconds of the i[k]-th algorithm on p[k]; -1: it does not take such a call; -2: no memory */
+void topo_predict_times(int num, placement_t * const p[], const int i[], const int64_t bytes[],
+                        const int root[], int64_t times[])
 {
-    MPII_Topo_call_args_t args = args_of(p, bytes, root);
-
-    return MPII_Topo_predict_call(MPII_Topo_catalog(i), &args, p->links);
+    for (int k = 0; k < num; k++) {
+        MPII_Topo_call_args_t args = args_of(p[k], bytes[k], root[k]);
+        times[k] = MPII_Topo_predict_call(MPII_Topo_catalog(i[k]), &args, p[k]->links);
+    }
 }
 
 /* loads[0]: messages; [1]: the most that a rank sends, or receives; [2], [3]: bytes over the busiest link of
- * a host, and over the busiest uplink. Returns 0, or as above */
+ * a host, and over the busiest uplink. Returns 0, or -1 or -2 as above */
 int topo_predict_loads(const placement_t * p, int i, int64_t bytes, int root, int64_t loads[4])
 {
     MPII_Topo_call_args_t args = args_of(p, bytes, root);

@@ -6,9 +6,9 @@ import ctypes
 import functools
 import json
 import os
-import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,10 +54,12 @@ JOIN_PPN = 4  # with so many ranks a host, and up to so many hosts of each of so
 JOIN_HOSTS = JOIN_RACKS = 8
 
 MAX_PLACEMENTS = 256  # that are kept
+FEW_CALLS = 8  # are not worth a thread
 MAX_RANKS = 2**24
 DECLINES, NO_MEMORY = -1, -2
 
 Hosts = Sequence[int] | np.ndarray  # of each rank, indices in the site
+_Call = tuple[int | None, int, int]  # index of the algorithm, None if it is not known; bytes, root
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,8 @@ class Predictor:
         if not self._site:
             raise InputError(*err.value.decode(errors="replace").partition(": ")[::2])
         self._placements: OrderedDict[tuple[bytes, int], _Placement] = OrderedDict()
-        self._lock = threading.Lock()
+        self.algorithms = functools.cache(self._find_algorithms)
+        self.candidates = functools.cache(self._find_candidates)
 
     def __del__(self) -> None:
         if getattr(self, "_site", None):
@@ -123,7 +126,7 @@ class Predictor:
             result[f"rack_{what}_{unit}"] = [[assumed] * site.num_racks] * site.num_racks
         return result
 
-    def algorithms(self, collective: str) -> list[str]:
+    def _find_algorithms(self, collective: str) -> list[str]:
         """Names, as the CVARs have them, of what can be predicted: of ours, and of MPICH's own, as far
         as this version has them."""
         names = [*_catalog().get(collective, {}), *(n for of, n in ALIASES if of == collective)]
@@ -141,13 +144,21 @@ class Predictor:
         """{algorithm: microseconds} of a call by ranks on `hosts`. Bytes: of the buffer of bcast, reduce
         and allreduce, else of a block (where they may differ, all are equal). Left out is what is not
         known, and what does not take such a call."""
-        placement = self._placement(hosts)
-        result = {}
-        for name in self.algorithms(collective) if algorithms is None else algorithms:
-            time = placement.time_us(_index(collective, name), num_bytes, root)
-            if time is not None:
-                result[name] = time
-        return result
+        names = self.algorithms(collective) if algorithms is None else list(algorithms)
+        found = self.each_time_us([(collective, name, hosts, num_bytes) for name in names], root)
+        return {n: time for n, time in zip(names, found, strict=True) if time is not None}
+
+    def each_time_us(
+        self, calls: Sequence[tuple[str, str, Hosts, float]], root: int = 0
+    ) -> list[float | None]:
+        """Of calls (collective, algorithm, hosts, bytes) as times_us() has them; None where it leaves one
+        out."""
+        wanted = [
+            (self._placement(hosts), (_index(collective, name), int(num_bytes), root))
+            for collective, name, hosts, num_bytes in calls
+        ]
+        _predict(wanted)
+        return [placement.times_us.get(call) for placement, call in wanted]
 
     def loads(
         self, collective: str, hosts: Hosts, num_bytes: int, algorithm: str, root: int = 0
@@ -168,7 +179,7 @@ class Predictor:
         least = _library().topo_predict_least_gain(self._site, int(stock_us * 1e6)) / 1e6
         return time_us < stock_us - least
 
-    def candidates(self, collective: str) -> list[str]:
+    def _find_candidates(self, collective: str) -> list[str]:
         """What topo_auto may take in the place of MPICH's choice, in its order."""
         ours = [n for n in self.algorithms(collective) if n not in BASELINES]
         return [n for n in ours if grammar.is_ours(collective, n, self.mpich)]
@@ -218,7 +229,9 @@ class Predictor:
         joined, direct = self._placement(hosts, 2**31 - 1), self._placement(hosts, 0)
         block = 1
         while block <= PLAN_MAX_BYTES:
-            by_rack, by_host = (of.time_us(index, block, 0) for of in (joined, direct))
+            call = index, block, 0
+            _predict([(joined, call), (direct, call)])
+            by_rack, by_host = joined.times_us[call], direct.times_us[call]
             if by_rack is None or by_host is None or by_rack > (1 + JOIN_LOSS) * by_host:
                 break
             block *= 2
@@ -227,16 +240,15 @@ class Predictor:
     def _placement(self, hosts: Hosts, rack_join_bytes: int = -1) -> "_Placement":
         array = np.ascontiguousarray(hosts, dtype=np.intc)
         key = array.tobytes(), rack_join_bytes
-        with self._lock:
-            if key not in self._placements:
-                num = self.site.num_hosts
-                if not 0 < len(array) <= MAX_RANKS or array.min() < 0 or array.max() >= num:
-                    raise ValueError(f"expected ranks on hosts 0 to {num - 1}")
-                self._placements[key] = _Placement(self._site, array, rack_join_bytes)
-                if len(self._placements) > MAX_PLACEMENTS:
-                    self._placements.popitem(last=False)
-            self._placements.move_to_end(key)
-            return self._placements[key]
+        if key not in self._placements:
+            num = self.site.num_hosts
+            if not 0 < len(array) <= MAX_RANKS or array.min() < 0 or array.max() >= num:
+                raise ValueError(f"expected ranks on hosts 0 to {num - 1}")
+            self._placements[key] = _Placement(self._site, array, rack_join_bytes)
+            if len(self._placements) > MAX_PLACEMENTS:
+                self._placements.popitem(last=False)
+        self._placements.move_to_end(key)
+        return self._placements[key]
 
 
 def auto_bytes(collective: str, num_bytes: int) -> int:
@@ -253,7 +265,7 @@ class _Placement:
 
     def __init__(self, site: Any, hosts: np.ndarray, rack_join_bytes: int) -> None:
         start = hosts.ctypes.data_as(ctypes.POINTER(ctypes.c_int))
-        self._times: dict[tuple[int, int, int], float | None] = {}
+        self.times_us: dict[_Call, float | None] = {}  # None: it does not take such a call
         self.pointer = _library().topo_predict_placement(site, start, len(hosts), rack_join_bytes)
         if not self.pointer:
             raise MemoryError
@@ -262,16 +274,38 @@ class _Placement:
         if getattr(self, "pointer", None):
             _library().topo_predict_placement_free(self.pointer)
 
-    def time_us(self, index: int | None, num_bytes: float, root: int) -> float | None:
-        if index is None:
-            return None
-        key = index, int(num_bytes), root
-        if key not in self._times:
-            time = _library().topo_predict_time(self.pointer, *key)
-            if time == NO_MEMORY:
-                raise MemoryError
-            self._times[key] = None if time == DECLINES else time / 1e6
-        return self._times[key]
+
+def _predict(wanted: Iterable[tuple[_Placement, _Call]]) -> None:
+    """Set `times_us` of the placements, by as many threads as there are processors: predictions run
+    without Python's lock."""
+    new = [
+        (placement, (index, num_bytes, root))
+        for placement, (index, num_bytes, root) in set(wanted)
+        if index is not None and (index, num_bytes, root) not in placement.times_us
+    ]
+    num = 4 * len(os.sched_getaffinity(0))
+    if len(new) < FEW_CALLS:
+        _predict_some(new)
+    else:
+        list(_threads().map(_predict_some, [new[i::num] for i in range(num)]))
+
+
+def _predict_some(wanted: Sequence[tuple[_Placement, tuple[int, int, int]]]) -> None:
+    num = len(wanted)
+    pointers = (ctypes.c_void_p * num)(*(p.pointer for p, _ in wanted))
+    indices, roots = ((ctypes.c_int * num)(*(call[i] for _, call in wanted)) for i in (0, 2))
+    num_bytes = (ctypes.c_int64 * num)(*(call[1] for _, call in wanted))
+    times = (ctypes.c_int64 * num)()
+    _library().topo_predict_times(num, pointers, indices, num_bytes, roots, times)
+    for (placement, call), time in zip(wanted, times, strict=True):
+        if time == NO_MEMORY:
+            raise MemoryError
+        placement.times_us[call] = None if time == DECLINES else time / 1e6
+
+
+@functools.cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(len(os.sched_getaffinity(0)))
 
 
 def fault(name: str, content: bytes) -> str:
@@ -312,7 +346,7 @@ def _library() -> ctypes.CDLL:
         ("placement", pointer, [pointer, numbers, number, long]),
         ("placement_free", None, [pointer]),
         ("algorithm", text, [number, ctypes.POINTER(text), numbers]),
-        ("time", long, [pointer, number, long, number]),
+        ("times", None, [number, ctypes.POINTER(pointer), numbers, longs, numbers, longs]),
         ("loads", number, [pointer, number, long, number, longs]),
     ):
         function = getattr(library, f"topo_predict_{name}")

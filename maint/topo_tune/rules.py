@@ -10,12 +10,12 @@ import functools
 import itertools
 import math
 import re
-import statistics
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from rich.progress import Progress
 
 from topo_tune import grammar
 from topo_tune.bench import Measured
@@ -112,6 +112,7 @@ class Times:
         self.is_for_all = not self.condition and collective != "barrier"  # a rule, all sizes
         self.builtin = functools.cache(self._find_builtin)
         self._row = functools.cache(self._find_row)
+        self._kinds = functools.cache(self._find_kinds)
         # what a prediction may choose
         self.ours = set(placed.predictor.candidates(collective))
         # whose times are predicted, beside that of MPICH's own choice
@@ -121,7 +122,7 @@ class Times:
         # if there is one, and the rates that it needs
         if self._row(AUTO) is not None and not self.is_for_all and not placed.predictor.notes:
             self.candidates.add(AUTO)
-        self._scores: dict[tuple[int, int, int], dict[str, float]] = {}
+        self.scores = functools.cache(self._find_scores)
         # (hosts, ppn): {placement: {algorithm: {bytes a rank: us}}}
         self.measured: dict[tuple[int, int], dict[str, dict[str, dict[int, float]]]] = {}
         for m in measured:
@@ -189,6 +190,16 @@ class Times:
         }
         return {kind: times for kind, times in found.items() if times}, False
 
+    def prepare(self, hosts: int, ppn: int) -> None:
+        """Predict all at once what scores() needs of hosts x ppn ranks."""
+        names, kinds = self.candidates - {AUTO}, self._kinds(hosts)
+        calls = []
+        for size in itertools.chain(*self.sizes(ppn)):
+            every = {self.builtin(hosts, ppn, size)} | names
+            keys = [(self.collective, name, hosts, ppn, kind) for name in every for kind in kinds]
+            calls.append((keys, self.block(hosts * ppn, size)))
+        self.placed.prepare(calls)
+
     def _measured_at(self, hosts: int, ppn: int, size: int) -> ByKind:
         num_bytes = self.block(hosts * ppn, size)
         name = self.builtin(hosts, ppn, size)
@@ -200,7 +211,7 @@ class Times:
                 result[kind] = {**times, "builtin": base}
         return result
 
-    def _kinds(self, hosts: int) -> list[str]:
+    def _find_kinds(self, hosts: int) -> list[str]:
         """Placements that are predicted"""
         level = {SEVERAL: 0, SEVERAL_GROUPS: 1}.get(self.racks)
         if self.racks == ONE_GROUP and self.collective not in ANY_RACKS:
@@ -235,7 +246,7 @@ class Times:
         by_kind, _ = self.at(hosts, ppn, size, self.ours)
         return {kind: choice(self.collective, times, stock) for kind, times in by_kind.items()}
 
-    def scores(self, hosts: int, ppn: int, sizes: Sizes) -> dict[str, float]:
+    def _find_scores(self, hosts: int, ppn: int, sizes: Sizes) -> dict[str, float]:
         """{algorithm: time over that of the built-in selection, geometric mean over placements and
         `sizes`} of those that may be chosen; "builtin" is 1.
 
@@ -251,15 +262,9 @@ class Times:
             scores.append(of)
             if len(names) == 1:
                 break  # nothing else is left
-        return {name: statistics.geometric_mean([s[name] for s in scores]) for name in names}
+        return {name: _mean([s[name] for s in scores]) for name in names}
 
     def _scores_at(self, hosts: int, ppn: int, size: int) -> dict[str, float]:
-        key = hosts, ppn, size
-        if key not in self._scores:
-            self._scores[key] = self._make_scores(*key)
-        return self._scores[key]
-
-    def _make_scores(self, hosts: int, ppn: int, size: int) -> dict[str, float]:
         by_kind, is_measured = self.at(hosts, ppn, size)
         if not by_kind:
             return {"builtin": 1.0}
@@ -268,10 +273,10 @@ class Times:
             return by_kind[kind][name] / by_kind[kind][base]
 
         def mean(name: str, base: str = "builtin") -> float:
-            return statistics.geometric_mean([ratio(name, base, kind) for kind in by_kind])
+            return _mean([ratio(name, base, kind) for kind in by_kind])
 
         everywhere = set.intersection(*map(set, by_kind.values()))
-        stock_us = statistics.geometric_mean([of["builtin"] for of in by_kind.values()])
+        stock_us = _mean([of["builtin"] for of in by_kind.values()])
         scores = {"builtin": 1.0}
         if AUTO in everywhere:
             scores[AUTO] = mean(AUTO)
@@ -399,14 +404,17 @@ def _group(
     Times.sizes() gives them."""
     groups: list[tuple[list[int], Choice]] = []
     sizes = times.sizes(ppn)
+    alone: dict[int, Choice] = {}
     for number in hosts:
+        times.prepare(number, ppn)
+        alone[number] = _choose(times, ppn, [number], sizes, min_gain)
         if groups:
             together = [*groups[-1][0], number]
             chosen = _choose(times, ppn, together, sizes, min_gain)
-            if all(_fits(times, ppn, h, chosen, min_gain) for h in together):
+            if all(_fits(times, ppn, h, chosen, alone[h]) for h in together):
                 groups[-1] = (together, chosen)
                 continue
-        groups.append(([number], _choose(times, ppn, [number], sizes, min_gain)))
+        groups.append(([number], alone[number]))
     return groups
 
 
@@ -419,7 +427,7 @@ def _choose(
     for group in sizes:
         scores = [times.scores(h, ppn, group) for h in hosts]
         names = set.intersection(*map(set, scores))
-        mean = {name: statistics.geometric_mean([s[name] for s in scores]) for name in names}
+        mean = {name: _mean([s[name] for s in scores]) for name in names}
         allowed = {a: t for a, t in mean.items() if a == "builtin" or t <= 1 - min_gain}
         # one range of sizes: a limit tells where it ends
         if last != "planned" and "planned" in chosen.values():
@@ -433,9 +441,8 @@ def _choose(
     return chosen
 
 
-def _fits(times: "Times", ppn: int, hosts: int, chosen: Choice, min_gain: float) -> bool:
-    """Whether the choice of a group costs so many hosts of it no more than MERGE."""
-    alone = _choose(times, ppn, [hosts], list(chosen), min_gain)
+def _fits(times: "Times", ppn: int, hosts: int, chosen: Choice, alone: Choice) -> bool:
+    """Whether the choice of a group costs so many hosts of it no more than MERGE, beside their own."""
     for group, name in chosen.items():
         scores = times.scores(hosts, ppn, group)
         if scores[name] > scores[alone[group]] * (1 + MERGE):
@@ -683,6 +690,7 @@ def make_tuning(
     version: str = "4.0",
     measured: Sequence[Measured] = (),
     collectives: Sequence[str] = COLLECTIVES,
+    progress: Progress | None = None,
 ) -> tuple[Tree, list[Decision], list[str]]:
     """(tuning.json as an object, Decisions, notes) for a Site. `notes` are sentences about what a
     reader should know: assumptions, doubts.
@@ -708,15 +716,20 @@ def make_tuning(
     index = {host: i for i, host in enumerate(site.hosts)}
     located = [(m, _in_one(site, index, m)) for m in measured]
     decisions = []
-    for collective in collectives if site.num_hosts > 1 else ():
-        for racks in placed:
-            if collective in ANY_RACKS and racks in (ONE, SEVERAL):
-                continue
-            if collective not in ANY_RACKS and racks == ANY:
-                continue
-            of_these = [m for m, where in located if _is_among(where, collective, racks)]
-            times = Times(placed[racks], collective, version, of_these, racks)
-            decisions += decide(times, min_gain)
+    progress = progress or Progress(disable=True)
+    todo = [
+        (collective, racks)
+        for collective in (collectives if site.num_hosts > 1 else ())
+        for racks in placed
+        if racks not in ((ONE, SEVERAL) if collective in ANY_RACKS else (ANY,))
+    ]
+    task = progress.add_task("", total=len(todo))
+    for collective, racks in todo:
+        progress.update(task, description=f"predicting {collective}")
+        of_these = [m for m, where in located if _is_among(where, collective, racks)]
+        times = Times(placed[racks], collective, version, of_these, racks)
+        decisions += decide(times, min_gain)
+        progress.advance(task)
     tree = make_tree(decisions, collectives, version)
     if site.rack_bandwidth_mbps is not None:
         # rules for them would need measurements of their own; the library predicts for the placement
@@ -725,6 +738,11 @@ def make_tuning(
             if leaf is not None:
                 tree["comm_type=intra"][f"collective=i{collective}"] = leaf
     return {"topology": make_topology(site, predictor), **tree}, decisions, notes
+
+
+def _mean(ratios: Sequence[float]) -> float:
+    """Geometric"""
+    return math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
 
 
 def _is_pow2(number: int) -> bool:
