@@ -128,8 +128,9 @@ void draw_trace(const char *path, const platform_t * p, const what_t * what, con
 /* -- picture: ranks from left to right in the order of the line, time downwards -- */
 
 #define MARGIN 70
-#define TOP 96
+#define TOP 164
 #define ROW 44
+#define LEGEND_COLUMN 112
 
 static const char *const colors[] = { "#1f4e8c", "#c0562b", "#3b7d3c", "#7b4a9e" };  /* by distance */
 
@@ -187,6 +188,20 @@ static void draw_message(FILE * file, const platform_t * p, const layout_t * l, 
         fprintf(file, "%d</text>\n", r->unit);
 }
 
+/* What colours and numbers mean, above the steps */
+static void draw_legend(FILE * file, int num_kinds)
+{
+    static const char *const kinds[] = { "inside a host", "inside a rack", "between racks", "further" };
+
+    for (int i = 0; i < num_kinds; i++)
+        fprintf(file, "<line x1=\"%d\" y1=\"42\" x2=\"%d\" y2=\"42\" stroke=\"%s\" "
+                "stroke-width=\"1.5\" marker-end=\"url(#a%d)\" class=\"k\"/>\n"
+                "<text x=\"%d\" y=\"46\">%s</text>\n", 8 + i * LEGEND_COLUMN,
+                32 + i * LEGEND_COLUMN, colors[i], i, 38 + i * LEGEND_COLUMN, kinds[i]);
+    fprintf(file, "<text x=\"8\" y=\"66\">Arrows are messages, with the numbers of their units.</text>\n"
+            "<text x=\"8\" y=\"82\">Columns are ranks, white boxes hosts.</text>\n");
+}
+
 void draw_steps(const char *path, const platform_t * p, const what_t * what, const result_t * result)
 {
     layout_t l = {.column = p->num_ranks <= 16 ? 56 : 34 };
@@ -197,21 +212,23 @@ void draw_steps(const char *path, const platform_t * p, const what_t * what, con
              result->num_records, MAX_DRAWN_RANKS, MAX_DRAWN_MESSAGES);
     for (int64_t i = 0; i < result->num_records; i++)
         l.num_rows = MPL_MAX(l.num_rows, result->records[i].step + 1);
+    int num_kinds = MPL_MIN(p->num_levels, 3) + 1;
+    int width = MPL_MAX(2 * MARGIN + p->num_ranks * l.column, 8 + LEGEND_COLUMN * num_kinds);
+    int height = TOP + l.num_rows * ROW + 20;
     file = open_file(path);
     fprintf(file, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
-            "font-family=\"sans-serif\">\n<style>text{font-size:11px}.g{text-anchor:middle;fill:#556}"
+            "viewBox=\"0 0 %d %d\" font-family=\"sans-serif\">\n<style>text{font-size:11px}.g{text-anchor:middle;fill:#556}"
             ".r{text-anchor:middle;font-weight:bold}.s{fill:#556}.u{text-anchor:middle;font-size:9px}"
             "</style>\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n<defs>\n",
-            2 * MARGIN + p->num_ranks * l.column, TOP + l.num_rows * ROW + 40);
+            width, height, width, height);
     for (int i = 0; i < 4; i++)
         fprintf(file, "<marker id=\"a%d\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"6\" "
                 "markerHeight=\"6\" orient=\"auto\"><path d=\"M0,0L8,4L0,8z\" fill=\"%s\"/></marker>\n",
                 i, colors[i]);
     fprintf(file, "</defs>\n<text x=\"8\" y=\"20\" style=\"font-size:14px\">%s %s, %" PRId64
-            " bytes</text>\n<text x=\"8\" y=\"%d\">Messages, and the units that they have; columns are"
-            " ranks</text>\n", MPII_Topo_coll_name(what->algo->coll),
-            what->algo->name, what->bytes, TOP + l.num_rows * ROW + 30);
+            " bytes</text>\n", MPII_Topo_coll_name(what->algo->coll), what->algo->name, what->bytes);
     draw_groups(file, p, &l);
+    draw_legend(file, num_kinds);
     for (int64_t i = 0; i < result->num_records; i++)
         draw_message(file, p, &l, &result->records[i]);
     fprintf(file, "</svg>\n");

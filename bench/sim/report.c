@@ -92,6 +92,20 @@ static void print_folded(int column, const char *text)
     printf("\n");
 }
 
+/* In the unit that fits, for one printf of few times */
+static const char *time_text(double seconds)
+{
+    static char texts[8][24];
+    static int next;
+    char *text = texts[next = (next + 1) % 8];
+    double factor = seconds < 1e-3 ? 1e6 : seconds < 1 ? 1e3 : 1;
+    bool is_whole = seconds >= 1e3 && seconds < 1e6;
+
+    snprintf(text, sizeof(texts[0]), "%.*g %s", is_whole ? 6 : 4, seconds * factor,
+             factor == 1e6 ? "us" : factor == 1e3 ? "ms" : "s");
+    return text;
+}
+
 static void print_path(const platform_t * p, const result_t * r)
 {
     const path_t *path = &r->path;
@@ -99,15 +113,17 @@ static void print_path(const platform_t * p, const result_t * r)
     size_t size;
     FILE *out = open_text(&text, &size);
 
-    fprintf(out, "rank %d ends last; on its way %d messages, %.3f us:", r->last_rank,
-            path->num_messages, r->time * US);
+    fprintf(out, "Why %s: rank %d ends last. It has waited for a chain of %d messages, in which",
+            time_text(r->time), r->last_rank, path->num_messages);
     if (path->start > 0)
-        fprintf(out, " start %.3f,", path->start * US);
-    fprintf(out, " processors %.3f, inside hosts %.3f, latency %.3f", path->cpu * US,
-            path->inside * US, path->latency * US);
+        fprintf(out, " the first rank began after %s,", time_text(path->start));
+    fprintf(out, " processors worked %s, copies inside hosts took %s, latency %s",
+            time_text(path->cpu), time_text(path->inside), time_text(path->latency));
     for (int level = 0; level < p->num_levels; level++)
-        fprintf(out, ", links of %ss %.3f and %.3f waiting for them", level_name(level),
-                path->carry[level] * US, path->wait[level] * US);
+        fprintf(out, "%s links of %ss %s, after %s in which other messages had them",
+                level < p->num_levels - 1 ? "," : " and", level_name(level),
+                time_text(path->carry[level]), time_text(path->wait[level]));
+    fprintf(out, ".");
     fclose(out);
     print_folded(0, text);
     free(text);
@@ -126,19 +142,9 @@ static void print_head(const platform_t * p, const what_t * what)
     fclose(out);
     print_folded(0, text);
     free(text);
-    printf("%-36s %12s %12s %12s %4s\n", "algorithm", "us", "first us", "median us", "cpu");
-    print_folded(INDENT, "messages; MiB over the busiest link of each level, and how long it is busy");
-}
-
-/* In as many columns, whatever it is */
-static void print_us(double seconds)
-{
-    double us = seconds * US;
-
-    if (us < 1e12)
-        printf(" %12.*f", us < 1e8 ? 3 : 0, us);
-    else
-        printf(" %12.5e", us);
+    print_folded(0, "When the last rank, the first one and half of them end, and how much of the time"
+                 " the busiest processor works; of each level the busiest link.");
+    printf("%-36s %12s %12s %12s %4s\n", "algorithm", "last", "first", "half", "cpu");
 }
 
 void report_text(const platform_t * p, const what_t * what, const result_t * r, bool is_first,
@@ -152,14 +158,12 @@ void report_text(const platform_t * p, const what_t * what, const result_t * r, 
     if (is_first)
         print_head(p, what);
     printf("%-36s", what->algo->name);
-    print_us(r->time);
-    print_us(ends.first);
-    print_us(ends.median);
-    printf(" %3.0f%%\n", 100 * share(ends.cpu, r->time));
+    printf(" %12s %12s %12s %3.0f%%\n", time_text(r->time), time_text(ends.first),
+           time_text(ends.median), 100 * share(ends.cpu, r->time));
     fprintf(out, "%" PRId64 " messages", r->num_messages);
     for (int level = 0; level < p->num_levels; level++) {
         const link_t *link = busiest(p, r, level);
-        fprintf(out, "%s %s %.3f MiB %.0f%%", level == 0 ? ";" : ",", level_name(level),
+        fprintf(out, "%s link of a %s: %.3f MiB, busy %.0f%%", level == 0 ? ";" : ",", level_name(level),
                 link->num_bytes / 1048576.0, 100 * share(link->busy, r->time));
     }
     fclose(out);

@@ -731,13 +731,26 @@ def test_table(sim: Sim) -> None:
     args = ["--racks", "2x2", "--host-rate", "1gbit", "--uplink-rate", "1gbit", "-b", "64K"]
     lines = sim(*args, "-a", "rack_lanes,default").stdout.splitlines()
     assert lines[0] == "allreduce, 65536 bytes, 4 ranks, 1 a host, block, on 2 racks, 4 hosts"
-    assert [line.split()[0] for line in lines[1:]] == [
-        *("algorithm", "messages;"),
-        *("rack_lanes", "256"),
-        *("reduce_scatter_allgather", "16"),
+    assert [line.split()[0] for line in lines[3:] if line[0] != " "] == [
+        *("algorithm", "rack_lanes", "reduce_scatter_allgather")
     ]
-    assert lines[4] == "    256 messages; host 0.094 MiB 96%, rack 0.062 MiB 64%"
-    assert "ends last; on its way" in sim(*args).stdout
+    words = " ".join(lines[5:7]).split()
+    assert " ".join(words).startswith(
+        "256 messages; link of a host: 0.094 MiB, busy 96%, link of a rack: 0.062 MiB, busy 64%"
+    )
+    assert " ends last. It has waited for a chain of " in sim(*args).stdout
+
+
+@pytest.mark.parametrize(
+    ("bandwidth", "unit"), [("100gbit", "us"), ("1gbit", "ms"), ("10mbit", "s")]
+)
+def test_times_have_the_unit_that_fits(sim: Sim, bandwidth: str, unit: str) -> None:
+    args = ["--racks", "2x2", "--host-rate", bandwidth, "--uplink-rate", bandwidth, "-b", "1M"]
+    (row,) = (s for s in sim(*args).stdout.splitlines() if s[0] != " " and s[-1] == "%")
+    value, found = row.split()[1:3]
+    us = json.loads(sim(*args, "--json").stdout)["runs"][0]["time_us"]
+    assert found == unit
+    assert float(value) * {"us": 1, "ms": 1e3, "s": 1e6}[unit] == pytest.approx(us, rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -753,10 +766,10 @@ def test_text_fits_a_terminal(sim: Sim, shape: str, size: str, collective: str) 
     help_text = sim("--help").stdout
     for text in (several.stdout, one.stdout, help_text):
         assert max(map(len, text.splitlines())) <= 80
-    path = " ".join(one.stdout.split()).partition(" ends last; ")[2]
+    path = " ".join(one.stdout.split()).partition(" ends last. It has waited for a chain of ")[2]
     (found,) = json.loads(sim(*args, "--json").stdout)["runs"]
-    assert path.startswith(f"on its way {found['critical_path']['messages']} messages, ")
-    assert path.count(" waiting for them") == shape.count("x") + 1
+    assert path.startswith(f"{found['critical_path']['messages']} messages, ")
+    assert path.count(" in which other messages had them") == shape.count("x") + 1
 
 
 @pytest.mark.parametrize("which", ["default", "all"])
@@ -795,8 +808,14 @@ def test_picture(sim: Sim, tmp_path: Path) -> None:
     args = ["--racks", "2x2", "--host-rate", "1gbit", "--uplink-rate", "1gbit", "--draw", picture]
     done = sim(*args, "-c", "bcast", "-a", "binomial")
     assert done.returncode == 0, done.stderr
-    lines = ET.parse(picture).getroot().findall("{http://www.w3.org/2000/svg}line")
-    arrows = [line for line in lines if line.get("marker-end")]
+    root = ET.parse(picture).getroot()
+    assert root.get("viewBox") == f"0 0 {root.get('width')} {root.get('height')}"
+    lines = root.findall("{http://www.w3.org/2000/svg}line")
+    legend = [line.get("stroke") for line in lines if line.get("class") == "k"]
+    arrows = [line for line in lines if line.get("marker-end") and line.get("class") != "k"]
+    assert {arrow.get("stroke") for arrow in arrows} <= set(legend)
+    words = {text.text for text in root.findall("{http://www.w3.org/2000/svg}text")}
+    assert {"inside a host", "inside a rack", "between racks"} < words
     assert len(arrows) == 3
     # two of the three go in the second step
     assert sorted(arrow.get("y1") == arrows[0].get("y1") for arrow in arrows) == [
