@@ -271,9 +271,11 @@ def make_tuning(topology: Tree, found: Sequence[Choice], version: str) -> Tree:
         leaf = grammar.auto_leaf(collective, version)
         of = [c for c in found if c.collective == collective]
         if of and leaf is None:
-            leaf = rules.builtin_tree(collective, version)
+            leaf = {}
         if leaf is not None:
             conditions = tree.make(of, version, leaf)
+            if all(c.ranks > c.ppn for c in of):
+                conditions = rules.outside_hosts(conditions)
             result.setdefault("comm_type=intra", {})[f"collective={collective}"] = conditions
     if "comm_type=intra" in result:
         result["comm_type=intra"] = dict(sorted(result["comm_type=intra"].items()))

@@ -91,7 +91,8 @@ def _steps(result: Selection) -> list[str]:
     if result.path and strip(result.path[-1]).startswith("algorithm="):
         rows.append(("", "  " * (len(result.path) - 1) + result.path[-1], ""))
     else:
-        rows.append(("", "  " * len(result.path) + "(nothing holds)", ""))
+        what = "{}" if result.is_empty else "(nothing holds)"
+        rows.append(("", "  " * len(result.path) + what, ""))
     width = max((len(key) for _, key, seen in rows if seen), default=0)
     return [f"  {held:<3}  {key:<{width}}  {seen}".rstrip() for held, key, seen in rows]
 
@@ -114,6 +115,8 @@ def reason(result: Selection) -> str:
         name, restriction = result.declined
         rule = f"{name} (needs {restriction}) from rule {quoted(result.path)}"
         return f"built-in, since {rule} cannot be applied"
+    if result.is_empty:
+        return f"built-in, since {quoted(result.path)} selects nothing"
     if result.path:
         return f"built-in, since nothing holds below {quoted(result.path)}"
     return "built-in, since no rule is for it"

@@ -2,9 +2,11 @@
 """Selection files of MPICH (tuning.json): their grammar, what is wrong with one, what it selects.
 
 A selection file is a tree of conditions: the keys of an object are tried in their order, the first
-that holds is entered and never left again, and a leaf names an algorithm. Where nothing holds, or
-the algorithm cannot be applied, MPICH uses its built-in selection. The key "topology", beside the
-conditions at the top, brings the hosts, racks and latencies that the topo_* algorithms need.
+that holds is entered and never left again, and a leaf names an algorithm; {} in the place of
+conditions or an algorithm selects nothing. Where nothing is selected the call goes on as if there
+were no file; where an algorithm cannot be applied, MPICH uses its built-in selection. The key
+"topology", beside the conditions at the top, brings the hosts, racks and latencies that the topo_*
+algorithms need.
 
 The reader of these files is the library's src/mpi/coll/src/csel_*.c. What it takes and what it selects is
 said here once more: both agree on the verdict, on the first key in question and on the selection.
@@ -455,7 +457,7 @@ class Findings:
     def rules(self, tree: Tree, path: Path, collective: str | None, kind: str | None) -> None:
         """The conditions in `tree`, below `path`: within a collective ("?": an unknown one), on
         communicators of a `kind` (intra, inter, None: not said)."""
-        if not tree:
+        if not tree and (self.stock or not path):
             self.error(path, "found an empty object, expected conditions or an algorithm")
         last = None
         for key, child in tree.items():
@@ -709,11 +711,13 @@ def pof2(number: int) -> int:
 class Selection:
     """What runs for a Call, and why.
 
-    `path`: the keys of the file that were entered, to the leaf where there is one. `steps`: (path,
-    value, whether it held) of each key that was tried. `declined`: (algorithm, restriction) of a rule
-    that cannot be applied. `builtin`: the Selection in MPICH's own rules, where these decide."""
+    `path`: the keys of the file that were entered, to the leaf where there is one. `is_empty`: they lead
+    to {}. `steps`: (path, value, whether it held) of each key that was tried. `declined`: (algorithm,
+    restriction) of a rule that cannot be applied. `builtin`: the Selection in MPICH's own rules, where
+    these decide."""
 
     path: tuple = ()
+    is_empty: bool = False
     algorithm: str | None = None
     params: dict = field(default_factory=dict)
     from_rule: bool = True
@@ -755,6 +759,7 @@ def walk(tree: Tree, call: "Call") -> "Selection":
                 result.path, tree = here, child
                 break
         else:
+            result.is_empty = bool(result.path) and not tree
             return result
 
 

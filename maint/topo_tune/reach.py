@@ -47,6 +47,8 @@ class Analysis:
         collective: str | None = None,
     ) -> None:
         """`facts`: {(Condition, whether it holds): the key that says so}"""
+        if not tree:
+            return
         facts = dict(facts or {})
         for key, child in tree.items():
             here, stripped = (*path, key), strip(key)

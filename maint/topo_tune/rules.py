@@ -30,8 +30,19 @@ ByKind = dict[str, dict[str, float]]  # {placement: {algorithm: us}}
 Ranges = dict[str, tuple[float, float]]  # least and most of what conditions ask for
 
 
-def _leaf(collective: str, name: str) -> Tree:
-    return {f"algorithm={grammar.full_name(collective, name)}": {}}
+def leaf(collective: str, name: str) -> Tree:
+    """What selects an algorithm; of "builtin", what selects nothing: MPICH's own choice is more than an
+    algorithm, since its device is asked first."""
+    return {} if name == "builtin" else {f"algorithm={grammar.full_name(collective, name)}": {}}
+
+
+def outside_hosts(tree: Tree) -> Tree:
+    """The same, but for communicators of one host, which are left to MPICH. Comes first: no condition says
+    `not`."""
+    if not tree:
+        return tree
+    is_leaf = next(iter(tree)).startswith("algorithm=")
+    return {"comm_hosts<=1": {}, **({"comm_hosts=any": tree} if is_leaf else tree)}
 
 
 def builtin_tree(collective: str, version: str) -> Tree:
@@ -483,69 +494,61 @@ def _why(times: "Times", hosts: int, ppn: int, size: int, algorithm: str) -> str
 def make_tree(decisions: list[Decision], collectives: Sequence[str], version: str = "4.0") -> Tree:
     """The conditions of a tuning.json for Decisions of decide(): {"comm_type=intra": ...}.
 
-    Every intracommunicator finds a leaf: single-host ones MPICH's own choice, first of all, because no
-    condition says `not`. Intercommunicators and other collectives find none."""
+    What is meant for MPICH has no rule, or {} where rules for others follow."""
     tree = {}
     for collective in collectives:
         of = [d for d in decisions if d.collective == collective]
-        builtin = builtin_tree(collective, version)
-        rules = {"comm_hosts<=1": builtin}
-        if collective in grammar.REDUCTIONS:
-            rules["is_commutative=no"] = builtin
+        rules: Tree = {"is_commutative=no": {}} if collective in grammar.REDUCTIONS else {}
         in_rack, in_group = ([d for d in of if d.racks == racks] for racks in (ONE, ONE_GROUP))
-        rest = _ppn_tree([d for d in of if d.racks not in (ONE, ONE_GROUP)], builtin)
-        group = _ppn_tree(in_group, builtin) if in_group else rest
-        own = group if collective in ANY_RACKS else _ppn_tree(in_rack, builtin)
+        rest = _ppn_tree([d for d in of if d.racks not in (ONE, ONE_GROUP)])
+        group = _ppn_tree(in_group) if in_group else rest
+        own = group if collective in ANY_RACKS else _ppn_tree(in_rack)
         if own != group:
             rules["comm_racks<=1"] = own
         if group != rest:
             rules["comm_level3<=1"] = group
         # MPI returns at once from a call of one of VECTORS without bytes
         ranges: Ranges = {"avg_msg_size": (1, math.inf)} if collective in VECTORS else {}
-        tree[f"collective={collective}"] = _prune(rules | rest, ranges)
-    return {"comm_type=intra": tree}
+        if pruned := _prune(outside_hosts(rules | rest), ranges):
+            tree[f"collective={collective}"] = pruned
+    return {"comm_type=intra": tree} if tree else {}
 
 
-def _ppn_tree(decisions: list[Decision], builtin: Tree) -> Tree:
+def _ppn_tree(decisions: list[Decision]) -> Tree:
     """Conditions, the last of which has the key =any."""
     tree, branches = {}, []
     for ppn, found in itertools.groupby(decisions, key=lambda d: d.ppn):
         group = list(found)
-        if _splits_pow2(builtin):
-            pow2 = _comm_size_tree([d for d in group if d.pow2], builtin["comm_size=pow2"])
-            other = _comm_size_tree([d for d in group if not d.pow2], builtin["comm_size=any"])
-            branches.append((ppn, other if pow2 == other else {"comm_size=pow2": pow2, **other}))
-        else:
-            branches.append((ppn, _comm_size_tree(group, builtin)))
+        other = _comm_size_tree([d for d in group if not d.pow2])
+        pow2 = _comm_size_tree([d for d in group if d.pow2]) if group[0].pow2 is not None else other
+        branches.append((ppn, other if pow2 == other else {"comm_size=pow2": pow2, **other}))
     for (ppn, branch), (next_ppn, next_branch) in itertools.pairwise(branches):
         if branch != next_branch:
             tree[f"comm_ppn<={_between(ppn, next_ppn)}"] = branch
-    return tree | (branches[-1][1] if branches else {"comm_size=any": builtin})
+    return tree | (branches[-1][1] if branches else {"comm_size=any": {}})
 
 
-def _comm_size_tree(decisions: list[Decision], builtin: Tree) -> Tree:
-    """comm_size<=N and =any of Decisions; `builtin` is MPICH's choice for these numbers of ranks."""
+def _comm_size_tree(decisions: list[Decision]) -> Tree:
+    """comm_size<=N and =any of Decisions."""
     if not decisions:
-        return {"comm_size=any": builtin}
+        return {"comm_size=any": {}}
     runs = [list(group) for _, group in itertools.groupby(decisions, key=lambda d: d.ranks)]
     limits = [_between(a[0].ranks[-1], b[0].ranks[0]) for a, b in itertools.pairwise(runs)]
-    trees = [_size_tree(run, builtin) for run in runs]
+    trees = [_size_tree(run) for run in runs]
     if all(tree == trees[0] for tree in trees):
         return {"comm_size=any": trees[0]}
     return {_key("comm_size", n): tree for n, tree in zip([*limits, None], trees, strict=True)}
 
 
-def _size_tree(decisions: list[Decision], builtin: Tree) -> Tree:
+def _size_tree(decisions: list[Decision]) -> Tree:
     """Conditions on the size, the last of which is =any, of Decisions, or a leaf where there is nothing
     to ask."""
     condition = SIZE.get(decisions[0].collective, "total_msg_size") or ""
     limits = [_between(a.high, b.low) for a, b in itertools.pairwise(decisions)]
-    leaves = [
-        builtin if d.algorithm == "builtin" else _leaf(d.collective, d.algorithm) for d in decisions
-    ]
+    leaves = [leaf(d.collective, d.algorithm) for d in decisions]
     if len(leaves) == 1:
         return leaves[0]
-    return {_key(condition, n): leaf for n, leaf in zip([*limits, None], leaves, strict=True)}
+    return {_key(condition, n): of for n, of in zip([*limits, None], leaves, strict=True)}
 
 
 def _key(what: str, limit: int | None) -> str:
@@ -561,7 +564,8 @@ def _between(a: int, b: int) -> int:
 
 
 def _prune(tree: Tree, ranges: Ranges | None = None, words: dict[str, str] | None = None) -> Tree:
-    """A tree without conditions that never hold, or always, behind or below others on the same value.
+    """A tree without conditions that never hold, or always, behind or below others on the same value; {}
+    where it selects nothing.
     `ranges`: {what a condition asks for: (least, most)}; `words`: {what is asked for: yes or no}."""
     result, ranges, words = {}, ranges or {}, words or {}
     for key, child in tree.items():
@@ -602,7 +606,7 @@ def _prune(tree: Tree, ranges: Ranges | None = None, words: dict[str, str] | Non
         result[key] = child
         if always:
             break
-    return result
+    return result if any(result.values()) else {}
 
 
 def make_topology(site: Site, predictor: Predictor) -> Tree:
@@ -734,9 +738,10 @@ def make_tuning(
     if site.rack_bandwidth_mbps is not None:
         # rules for them would need measurements of their own; the library predicts for the placement
         for collective in collectives:
-            leaf = grammar.auto_leaf(f"i{collective}", version)
-            if leaf is not None:
-                tree["comm_type=intra"][f"collective=i{collective}"] = leaf
+            auto = grammar.auto_leaf(f"i{collective}", version)
+            if auto is not None:
+                of = tree.setdefault("comm_type=intra", {})
+                of[f"collective=i{collective}"] = outside_hosts(auto)
     return {"topology": make_topology(site, predictor), **tree}, decisions, notes
 
 

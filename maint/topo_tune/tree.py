@@ -52,10 +52,10 @@ def condition_on_size(collective: str) -> str | None:
 
 
 def leaf(choice: Choice, version: str) -> Tree:
-    """Of "auto", as topo-bench calls it, MPICH's own conditions. Raises ValueError where this MPICH has no
-    such algorithm."""
+    """Of "auto", as topo-bench calls it, what leaves the call to MPICH. Raises ValueError where this MPICH has
+    no such algorithm."""
     if choice.algorithm == "auto":
-        return rules.builtin_tree(choice.collective, version)
+        return {}
     name = grammar.full_name(choice.collective, choice.algorithm)
     if grammar.algorithm(name, version) is None:
         known = grammar.mpich(version)["collectives"].get(choice.collective, {})

@@ -994,11 +994,17 @@ def test_partial_file(
 
 
 def test_rules_come_before_a_device(select: Callable[..., Any], two_of: Callable[..., Any]) -> None:
-    """Where a rule selects, it does so on the communicator of the call; where none does, all is as
-    without a tuning file. On ch4 what is in AVG, beside alltoall, is split between hosts else."""
+    """Where a rule selects, it does so on the communicator of the call; where none does, or {} stands, all
+    is as without a tuning file. On ch4 what is in AVG, beside alltoall, is split between hosts else."""
     names = {name: two_of(name)[1] for name in [*AVG, "iallreduce", "ibcast", "ireduce"]}
+    rest = {name: {"avg_msg_size=any": {}} for name in list(names)[::2]}
     rules = {
-        f"collective={name}": {"comm_type=intra": {"avg_msg_size<=64": {f"algorithm={value}": {}}}}
+        f"collective={name}": {
+            "comm_type=intra": {
+                "avg_msg_size<=64": {f"algorithm={value}": {}},
+                **rest.get(name, {}),
+            }
+        }
         for name, value in names.items()
     }
     calls = [

@@ -1173,9 +1173,7 @@ def chosen(
     **more: Any,
 ) -> Any:
     call = call_of(ranks, size, hosts, collective, racks=racks, **more)
-    selection = grammar.select(tuning, call)
-    assert selection.from_rule
-    return selection.short
+    return grammar.select(tuning, call).short
 
 
 def taken(
@@ -1219,7 +1217,7 @@ WORDS = (
     inplace=st.booleans(),
 )
 @settings(deadline=None, max_examples=30)
-def test_every_call_hits_one_legal_rule(
+def test_every_call_hits_a_legal_rule_or_is_mpichs(
     name: str, collective: str, ranks: int, hosts: Any, racks: Any, num_bytes: int, inplace: Any
 ) -> None:
     tuning = tuning_of(name)[0]
@@ -1232,14 +1230,15 @@ def test_every_call_hits_one_legal_rule(
     size = ranks * num_bytes if is_total(collective) else num_bytes
     call = call_of(ranks, size, hosts, **about)
     selection = grammar.select(tuning, call)
-    assert selection.from_rule and selection.path[-1] in KNOWN_LEAVES
+    # none repeats what MPICH would do: its device is asked first
+    if selection.from_rule:
+        assert selection.path[-1] in KNOWN_LEAVES and selection.short != builtin(call)
     if selection.short == "recursive_doubling" and collective in grammar.GATHERS:
         assert ranks & (ranks - 1) == 0
-    if call.hosts == 1 and ranks > 1 and (num_bytes or collective not in rules.VECTORS):
-        assert selection.short == builtin(call)
+    assert call.hosts > 1 or not selection.from_rule
     if collective in grammar.REDUCTIONS and num_bytes:
         other = dataclasses.replace(call, commutative=False)
-        assert grammar.select(tuning, other).short == builtin(other)
+        assert not grammar.select(tuning, other).from_rule
     if collective in rules.ALLTOALLS and selection.short not in ("planned", rules.AUTO):
         assert selection.short == builtin(call)
     if selection.short == "planned":
@@ -1262,7 +1261,8 @@ def test_shape_of_the_rules(name: str) -> None:
     and enters the first key that holds: thresholds must rise."""
     tuning = tuning_of(name)[0]
     conditions = {k: v for k, v in tuning.items() if k != "topology"}
-    assert next(iter(tuning)) == "topology" and list(conditions) == ["comm_type=intra"]
+    assert next(iter(tuning)) == "topology" and {*conditions} <= {"comm_type=intra"}
+    assert conditions or name == "one host"
     for path in walk(conditions):
         node = conditions
         for key in path:
@@ -1296,9 +1296,9 @@ def test_boundaries_lie_between_evaluated_sizes(name: str) -> None:
             }
             call = call_of(ranks, total, ranks // d.ppn, **about)
             selection = grammar.select(tuning, call)
-            assert selection.from_rule
             expected = builtin(call) if d.algorithm == "builtin" else d.algorithm
             assert selection.short == expected
+            assert selection.from_rule == (d.algorithm != "builtin")
 
 
 def test_rules_by_pods() -> None:
@@ -1361,20 +1361,15 @@ def test_measurements_count_where_they_were_made() -> None:
 
 
 def tree_of(name: str, collective: str) -> Any:
-    return tuning_of(name)[0]["comm_type=intra"][f"collective={collective}"]
+    return tuning_of(name)[0].get("comm_type=intra", {}).get(f"collective={collective}", {})
 
 
 def test_pruning_changes_no_choice() -> None:
     collective = "alltoall"
-    builtin_tree = rules.builtin_tree(collective, "4.0")
-    leaf = rules._leaf(collective, "planned")
-    by_size = {
-        "avg_msg_size<=100": builtin_tree,
-        "avg_msg_size<=2048": leaf,
-        "avg_msg_size=any": builtin_tree,
-    }
+    leaf = rules.leaf(collective, "planned")
+    by_size = {"avg_msg_size<=100": {}, "avg_msg_size<=2048": leaf, "avg_msg_size=any": {}}
     tree = {
-        "comm_hosts<=1": builtin_tree,
+        "comm_hosts<=1": {},
         "comm_size<=12": by_size,
         "comm_size<=6": leaf,
         "comm_size=any": {"comm_size<=12": leaf, "comm_size=any": by_size},
@@ -1390,7 +1385,8 @@ def test_pruning_changes_no_choice() -> None:
     ):
         call = call_of(ranks, size, hosts, collective, inplace=inplace)
         before, after = (grammar.select(whole(t), call) for t in (tree, pruned))
-        assert after.from_rule and after.algorithm == before.algorithm
+        assert (after.from_rule, after.algorithm) == (before.from_rule, before.algorithm)
+    assert rules._prune({**by_size, "avg_msg_size<=2048": {}}) == {}
 
 
 def whole(tree: Any) -> dict[str, Any]:

@@ -322,7 +322,7 @@ def test_all_errors_are_told_and_in_order() -> None:
     value = {
         "collective=bcst": {"comm_type=intra": {"algorithm=MPIR_Bcast_intra_binomial": {}}},
         "collective=allgather": {
-            "comm_type=intra": {"comm_size<=x": {"algorithm=MPIR_Nothing": {}}, "count<=4": {}},
+            "comm_type=intra": {"comm_size<=x": {"algorithm=MPIR_Nothing": {}}, "count<=4": 1},
             "comm_hierarchy=prent": 3,
         },
     }
@@ -756,14 +756,14 @@ def test_validate(tmp_path: Path) -> None:
     done = topo_tune("validate", good)
     assert done.returncode == 0 and done.stderr == ""
     assert done.stdout == f"{good}: valid for MPICH 4.0 of mpich-topo\n"
-    bad = write(tmp_path, allgather({"comm_size<=4": {}}), "bad.json")
+    bad = write(tmp_path, allgather({"comm_size<=4": {"x": {}}}), "bad.json")
     done = topo_tune("validate", good, bad, tmp_path / "missing", "--mpich", "4.0.2")
     assert done.returncode == 2
     assert done.stdout.splitlines() == [
         f"{good}: valid for MPICH 4.0 of mpich-topo",
         (
-            f'{bad}: key "collective=allgather" > "comm_type=intra" > "comm_size<=4": found an empty object,'
-            " expected conditions or an algorithm"
+            f'{bad}: key "collective=allgather" > "comm_type=intra" > "comm_size<=4" > "x": unknown'
+            " condition"
         ),
         f"{bad}: not valid for MPICH 4.0 of mpich-topo",
         f"{tmp_path}/missing: No such file or directory",
@@ -996,11 +996,28 @@ def test_explain_levels(tmp_path: Path) -> None:
         assert done.returncode == 2 and f"--{name}: is missing" in done.stderr
 
 
+def test_a_rule_that_selects_nothing(tmp_path: Path) -> None:
+    """{} is entered as any rule, and nothing behind it is tried; without the patches it is wrong."""
+    rules = {
+        "comm_hosts<=1": {},
+        "comm_size<=4": {"total_msg_size<=1K": {}, "total_msg_size=any": RING},
+    }
+    path = write(tmp_path, allgather({**rules, "comm_size=any": RING}))
+    assert topo_tune("validate", path).stdout == f"{path}: valid for MPICH 4.0 of mpich-topo\n"
+    assert topo_tune("validate", path, "--stock").returncode == 1
+    call = ("explain", path, "--collective", "allgather", "--ranks", 4, "--bytes", 64)
+    for hosts, last in ((1, "comm_hosts<=1"), (2, "total_msg_size<=1K")):
+        shown = topo_tune(*call, "--hosts", hosts).stdout
+        assert "{}" in shown.split()
+        assert re.search(rf'built-in, since .*"{last}" selects nothing$', unfolded(shown)[-1])
+    assert topo_tune("validate", write(tmp_path, {})).returncode == 1
+
+
 def test_explain_a_bad_file(tmp_path: Path) -> None:
-    path = write(tmp_path, {"comm_size<=4": {}})
+    path = write(tmp_path, {"comm_size<=4": {"x": {}}})
     done = topo_tune("explain", path, "--collective", "bcast", "--ranks", 4)
     assert done.returncode == 2 and done.stdout == ""
-    text = 'key "comm_size<=4": found an empty object, expected conditions or an algorithm'
+    text = 'key "comm_size<=4" > "x": unknown condition'
     assert done.stderr == f"topo-tune: {path}: {text}\n"
     with pytest.raises(files.InputError, match="No such file"):
         grammar.load(tmp_path / "missing")

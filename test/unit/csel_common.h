@@ -316,11 +316,11 @@ static const MPII_Csel_container_s *select_by_view(void *csel, const call_s * ca
     MPIR_Assert(MPIR_Csel_prune(csel, &comm, &comm.csel_comm) == MPI_SUCCESS);
     void *fallback = MPIR_Csel_get_fallback(comm.csel_comm);
     const MPII_Csel_container_s *cnt = MPIR_Csel_search(comm.csel_comm, sig);
-    const MPII_Csel_container_s *of_rules = MPII_Csel_search_rules(comm.csel_comm, &sig);
+    bool has_rules = MPII_Csel_has_rules(comm.csel_comm, sig.coll_type);
     *builtin = fallback ? MPIR_Csel_search(fallback, sig) : cnt;
     MPIR_Csel_free(comm.csel_comm);
     MPIR_Assert(cnt && *builtin);
-    MPIR_Assert((of_rules && of_rules->rule) == (cnt->rule != NULL));
+    MPIR_Assert(has_rules || cnt->rule == NULL);
     return cnt;
 }
 

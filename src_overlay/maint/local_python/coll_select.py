@@ -139,7 +139,8 @@ def dump_has_rule(parameters, func_name):
     """ Before the statement that asks the device """
     G.out.append("bool has_rule =%s" %
                  (" MPII_COLL_HAS_FIXED_ORDER(comm_ptr) ||" if is_reduction(func_name) else ""))
-    G.out.append("    MPII_COLL_HAS_RULE(comm_ptr, .coll_type = MPIR_CSEL_COLL_TYPE__%s" % func_name.upper())
+    G.out.append("    MPII_COLL_HAS_RULE(comm_ptr->csel_comm, MPIR_CSEL_COLL_TYPE__%s" % func_name.upper())
+    G.out.append("                       , .comm_ptr = comm_ptr")
     for p in parameters:
         if p['name'] != "comm":
             G.out.append("                       , .u.%s.%s = %s" % (func_name, p['name'], p['name']))

@@ -16,17 +16,19 @@
 #define MPIR_Csel_search(csel_, coll_sig_) MPII_Csel_search(csel_, &(coll_sig_))
 void *MPII_Csel_search(void *csel, const MPIR_Csel_coll_sig_s * coll_sig);
 
-/* Whether a rule of a tuning file selects for a call, the rest of whose signature comes last. Then the
- * device is not asked: what it selects would come before the rule. ch3 selects nothing. */
+/* Whether a rule of a tuning file, or topo_auto, selects for a call, the rest of whose signature comes last.
+ * Then the device is not asked: what it selects would come before the rule. ch3 selects nothing. A call on
+ * a communicator without rules for its collective pays for two tests. */
 #ifdef MPIDI_CH4_MT_MODEL
-#define MPII_COLL_HAS_RULE(comm_ptr_, ...)                                      \
-    (unlikely(MPII_Coll_is_tuned) &&                                            \
-     MPII_Csel_has_rule((comm_ptr_)->csel_comm,                                 \
-                        &(MPIR_Csel_coll_sig_s) {.comm_ptr = comm_ptr_, __VA_ARGS__}))
+#define MPII_COLL_HAS_RULE(csel_, coll_type_, ...)                              \
+    (unlikely(MPII_Coll_is_tuned) && MPII_Csel_has_rules(csel_, coll_type_) &&  \
+     MPII_Csel_has_rule(csel_,                                                  \
+                        &(MPIR_Csel_coll_sig_s) {.coll_type = coll_type_, __VA_ARGS__}))
 #else
-#define MPII_COLL_HAS_RULE(comm_ptr_, ...) false
+#define MPII_COLL_HAS_RULE(csel_, coll_type_, ...) false
 #endif
 extern int MPII_Coll_is_tuned;
+bool MPII_Csel_has_rules(const void *csel, int coll_type);
 bool MPII_Csel_has_rule(void *csel, const MPIR_Csel_coll_sig_s * coll_sig);
 
 /* Whether reductions have to give the same bits at any placement of the ranks of a communicator:

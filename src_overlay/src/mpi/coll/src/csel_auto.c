@@ -61,6 +61,7 @@ static bool is_auto(const MPII_Csel_container_s * cnt, const MPIR_Csel_coll_sig_
 }
 
 static const csel_s all_auto = {
+    .has_place = true,
     .coll_trees = {
 #define TREE(COLL, Coll, coll, algo)            \
         [MPIR_CSEL_COLL_TYPE__##COLL] = &auto_nodes[MPIR_CSEL_COLL_TYPE__##COLL],
@@ -359,7 +360,7 @@ void *MPIR_Csel_auto(const MPIR_Csel_coll_sig_s * coll_sig)
 
 bool MPII_Csel_has_rule(void *csel, const MPIR_Csel_coll_sig_s * coll_sig)
 {
-    const MPII_Csel_container_s *cnt = MPII_Csel_search_rules(csel, coll_sig);
+    const MPII_Csel_container_s *cnt = MPII_Csel_search(csel, coll_sig);
 
     if (cnt && is_auto(cnt, coll_sig))
         cnt = MPIR_Csel_auto(coll_sig);

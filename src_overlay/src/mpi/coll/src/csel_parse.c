@@ -288,7 +288,8 @@ static csel_node_s *parse_json_tree(struct json_object *obj, parser_s * parser)
 {
     csel_node_s *first = NULL, *prev = NULL, **next = &first;
 
-    if (json_object_object_length(obj) == 0)
+    /* in a tuning file a rule that selects nothing */
+    if (json_object_object_length(obj) == 0 && !(is_tuning(parser) && parser->depth > 0))
         parse_error(parser, "found an empty object, expected conditions or an algorithm");
     else if (parser->depth == MAX_DEPTH)
         parse_error(parser, "found more than %d levels", MAX_DEPTH);

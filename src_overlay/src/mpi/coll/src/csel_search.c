@@ -167,7 +167,9 @@ int MPIR_Csel_prune(void *root_csel, MPIR_Comm * comm_ptr, void **comm_csel_)
     if (comm_csel->has_fixed_order)
         prune_collectives(comm_csel, csel->tree, comm_ptr, NULL, true);
 
-    if (csel->tree == NULL && comm_ptr->comm_kind == MPIR_COMM_KIND__INTRACOMM)
+    /* topo_auto takes nothing inside one host */
+    if (csel->tree == NULL && comm_ptr->comm_kind == MPIR_COMM_KIND__INTRACOMM &&
+        comm_csel->place.num_hosts > 1)
         memcpy(comm_csel->coll_trees, csel->coll_trees, sizeof(csel->coll_trees));
 
     *comm_csel_ = comm_csel;
@@ -194,11 +196,12 @@ void *MPII_Csel_search(void *csel_, const MPIR_Csel_coll_sig_s * coll_sig)
     return csel->fallback ? MPII_Csel_search(csel->fallback, coll_sig) : NULL;
 }
 
-MPII_Csel_container_s *MPII_Csel_search_rules(void *csel_, const MPIR_Csel_coll_sig_s * coll_sig)
+bool MPII_Csel_has_rules(const void *csel_, int coll_type)
 {
-    csel_s *csel = (csel_s *) csel_;
+    const csel_s *csel = (const csel_s *) csel_;
 
-    while (csel && csel->fallback && csel->coll_trees[coll_sig->coll_type] == NULL)
+    /* the last one is the built-in selection */
+    while (csel && csel->fallback && csel->coll_trees[coll_type] == NULL)
         csel = csel->fallback;
-    return csel && csel->fallback ? MPII_Csel_search(csel, coll_sig) : NULL;
+    return csel && csel->fallback;
 }

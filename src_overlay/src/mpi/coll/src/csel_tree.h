@@ -148,10 +148,4 @@ void MPII_Csel_set_params(MPII_Csel_container_s * cnt);
 /* The name of an algorithm, as in a file */
 const char *MPII_Csel_algorithm_name(MPII_Csel_container_type_e id);
 
-/* -- csel_search.c -- */
-
-/* What a search finds where there are rules for the collective; NULL: there are none, or none that holds, nor a
- * built-in one */
-MPII_Csel_container_s *MPII_Csel_search_rules(void *csel, const MPIR_Csel_coll_sig_s * coll_sig);
-
 #endif /* CSEL_TREE_H_INCLUDED */
