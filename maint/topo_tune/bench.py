@@ -44,6 +44,7 @@ RECORD = {
         "algorithm": {"type": "string"},
         "placement": {"type": "string"},
         "host_of_rank": {"type": "array", "items": {"type": "string"}},
+        "selected": {"type": ["object", "null"], "additionalProperties": {"type": "integer"}},
     },
 }
 
@@ -60,6 +61,7 @@ class Measured:
     median_us: float
     collective: str = "allgather"
     host_of_rank: list[str] | None = None
+    selected: str = ""  # what ran most, where the library tells
 
 
 def read(
@@ -107,7 +109,9 @@ def read(
         name = "builtin" if name == "auto" else name
         placement = record.get("placement", "").split(":")[0]
         key = ranks // ppn, ppn, placement, name, num_bytes, time_us
-        result.append(Measured(*key, collective, host_of_rank))
+        ran = record.get("selected") or {}
+        selected = max(sorted(ran), key=lambda n: ran[n], default="")
+        result.append(Measured(*key, collective, host_of_rank, selected))
     if left_out:
         text = ", ".join(f"{count} with {odd}" for odd, count in left_out.items())
         text = f"note: {path}: left out calls that rules cannot ask for: {text}"

@@ -30,7 +30,7 @@ class Prediction:
 @dataclass
 class Comparison:
     measured: Measured
-    algorithm: str  # that was measured: what MPICH selects where it is "builtin"
+    algorithm: str  # that was measured: of "builtin", what MPICH selected
     predicted_us: float
 
     @property
@@ -56,7 +56,7 @@ def predictions(
 
 def comparisons(predictor: Predictor, records: list[Measured]) -> list[Comparison]:
     """A Comparison for each of bench.read()'s `records`, which must be of hosts of the site, whose
-    algorithm can be predicted."""
+    algorithm can be predicted. What "builtin" was MPICH's rules tell where the record does not."""
     index = {host: i for i, host in enumerate(predictor.site.hosts)}
     version = predictor.mpich
     result = []
@@ -66,7 +66,7 @@ def comparisons(predictor: Predictor, records: list[Measured]) -> list[Compariso
         builtin = grammar.walk(grammar.mpich(version)["builtin"], call).short
         if m.host_of_rank:
             hosts = np.array([index[host] for host in m.host_of_rank])
-            name = builtin if m.algorithm == "builtin" else m.algorithm
+            name = m.selected or builtin if m.algorithm == "builtin" else m.algorithm
             # planned leaves to MPICH what it does not take
             wanted = {name, builtin} if name == "planned" else {name}
             times = predictor.times_us(m.collective, hosts, m.num_bytes, algorithms=wanted)

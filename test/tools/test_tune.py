@@ -1903,6 +1903,11 @@ def test_model_command(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "binomial (MPICH's choice)" in done.stdout
     assert "median 0.50; of 1, within a factor of 1.25: 0, 2: 1" in done.stdout
+    # what ran is what the library counted, not what MPICH's rules would take
+    records[0]["selected"] = {"binomial": 1, "rack_leader": 20}
+    counted = write(tmp_path, result(records), "counted.json")
+    done = topo_tune("model", path, "--measured", counted)
+    assert done.returncode == 0 and "rack_leader (MPICH's choice)" in done.stdout
     elsewhere = write(tmp_path, result(records[1:]), "bench.json")
     done = topo_tune("model", path, "--measured", elsewhere)
     assert done.returncode == 2 and "found 2 measurements on other hosts" in done.stderr
