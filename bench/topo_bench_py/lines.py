@@ -72,6 +72,9 @@ KEYS: dict[str, dict[str, Check]] = {
         "calls_counted": is_table_of(is_count),
         "selected?": is_table_of(is_count),
         **dict.fromkeys(("min_us?", "mean_us?", "hidden?", "first_us?", "build_us?"), SOME_NUMBERS),
+        "late_us?": SOME_NUMBERS,
+        "left_out?": is_count,
+        "spoiled?": is_count,
     },
     "counts": {"bytes": is_count, "hosts": SOME_TEXTS, "bytes_from_to": is_list_of(NUMBERS)},
     "background": dict.fromkeys(

@@ -94,7 +94,9 @@ class Plan:
 
 
 DEFAULT_MIN_REPETITIONS = 10
-BESIDE = ("min_us", "mean_us", "hidden")  # of a call, beside its time
+BESIDE = ("min_us", "mean_us", "hidden", "late_us")  # of a call, beside its time
+LATE = ("left_out", "spoiled")  # calls in which frames of a virtual cluster left late
+MANY = 0.1  # of the calls; more that are spoiled are worth a warning
 
 
 def series_name(setting: str, algorithm: str, settings: tuple[Setting, ...]) -> str:
@@ -213,6 +215,7 @@ class Samples:
     counted: dict[Key, Counter[str]] = field(default_factory=dict)
     selected: dict[Key, Counter[str]] = field(default_factory=dict)
     beside: dict[Key, dict[str, list[float]]] = field(default_factory=dict)  # BESIDE, all rounds
+    late: dict[Key, Counter[str]] = field(default_factory=dict)  # LATE, all rounds
     first_us: dict[Key, list[float]] = field(default_factory=dict)  # of all rounds
     build_us: dict[Key, list[float]] = field(default_factory=dict)
     counts: dict[int, list[Line]] = field(default_factory=dict)  # rounds differ by the seed
@@ -230,6 +233,8 @@ class Samples:
                 self.selected.setdefault(key, Counter()).update(line["selected"])
             for name in set(BESIDE) & set(line):
                 self.beside.setdefault(key, {}).setdefault(name, []).extend(line[name])
+            if set(LATE) <= set(line):
+                self.late.setdefault(key, Counter()).update({name: line[name] for name in LATE})
             self.first_us.setdefault(key, []).extend(line.get("first_us", []))
             self.build_us.setdefault(key, []).extend(line.get("build_us", []))
         elif line["type"] == "counts":
@@ -277,7 +282,9 @@ class Measurement:
                     self._launch(site, setting, r, lambda: progress.advance(task))
                     self.num_launches += 1
                     after_launch()
-            self._finished += self._records()
+            found = self._records()
+            warn_of_lateness(found)
+            self._finished += found
             self._samples = None
         progress.remove_task(task)
 
@@ -323,6 +330,14 @@ class Measurement:
             return []
         found = make_records(self.plan, self._placement, self._samples, self._links, intervals)
         return add_first(found, self._samples)
+
+
+def warn_of_lateness(records: list[Record]) -> None:
+    spoiled = sum(r.get("spoiled", 0) for r in records)
+    calls = sum(r["repetitions"] for r in records)
+    if spoiled > MANY * calls:
+        text = f"in {spoiled} of {calls} calls the virtual cluster's switch was late, and no better in others"
+        cli.complain("topo-bench", f"warning: {text}: this machine is too busy")
 
 
 def warn_of_unknown_racks(start: Line, links: Links | None) -> None:
@@ -373,6 +388,7 @@ def make_records(
                 name: round(float(np.median(values)), 4)
                 for name, values in sorted(samples.beside.get(key, {}).items())
             },
+            **{name: samples.late[key][name] for name in LATE if key in samples.late},
             "repetitions": sum(map(len, rounds)),
             "launches": sum(map(bool, rounds)),
             "bound_us": bound and round(bound, 3),

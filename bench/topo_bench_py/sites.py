@@ -260,8 +260,7 @@ def vcluster_site(options: str, name: str | None, ppn: int, ranks: int | None) -
             call("up", *split_words("--vcluster", options), name)
         what = files.parse_json(call("describe", "--json", name), f"{program} describe")
         racks = {host: r for r, hosts in enumerate(what["racks"]) for host in hosts}
-        rates = what["host_mbps"], what["uplink_mbps"], what["burst_bytes"]
-        links = Links(racks, *rates, uplinks_of_pods(what))
+        links = Links(racks, what["host_mbps"], what["uplink_mbps"], 0, uplinks_of_pods(what))
         count = ["-n", str(ranks)] if ranks else []
 
         def prefix(placement: str, other_ppn: int | None) -> list[str]:
@@ -270,8 +269,9 @@ def vcluster_site(options: str, name: str | None, ppn: int, ranks: int | None) -
                 slots += ["--ppn", str(other_ppn or ppn), *count]
             return [program, "run", name, *slots, "--"]
 
+        where = f"topo-vcluster {options}".strip() if own else f"topo-vcluster {name}"
         yield Site(
-            f"topo-vcluster {options}".strip() if own else f"topo-vcluster {name}",
+            f"{where} ({what['slow']:g} us stand for 1 us)",
             prefix,
             links,
             name,

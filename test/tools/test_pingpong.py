@@ -945,9 +945,8 @@ def test_racks_of_a_virtual_cluster(bindir: Path, tmp_path: Path) -> None:
     assert site["provenance"]["seconds"] < 45
     assert racks["of_group"] == canonical([h.split("h")[0] for h in site["hosts"]])
     assert racks["confidence"] > 0.7
-    # what its links pass on at once (BURST of topo-vcluster)
     costs = site["costs"]
-    assert 10000 < costs["burst_bytes"] < 24000
+    assert "burst_bytes" not in costs  # its links pass on nothing at once
     # the eager limit of ch3: over TCP, a long message waits for one that comes
     assert 130000 < costs["duplex_bytes"] < 131072
     assert costs["reduce_mbps"] > 1000
