@@ -7,12 +7,15 @@ MPICH_SRC ?=
 MPICH_CONFIGURE ?=
 VERSIONS ?=
 TESTS ?= test
+OUTSIDE ?=
+SUITES ?= *
+MODES ?= *
 MINUTES ?= 30
-export MPICH_SRC MPICH_CONFIGURE
+export MPICH_SRC MPICH_CONFIGURE OUTSIDE
 
 PYTHON_ENV = build/venv/bin/python
 
-.PHONY: help setup fetch apply build demo check check-all fuzz bench refresh patches-check install dist clean
+.PHONY: help setup fetch apply build demo check check-all check-outside fuzz bench refresh patches-check install dist clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r verb what; do \
@@ -22,6 +25,7 @@ help: ## show this list
 	@echo '                      several, with colons between them, for check and patches-check'
 	@echo 'VERSIONS=4.0,5.0      versions of MPICH for fetch, check and check-all; all'
 	@echo 'MPICH_CONFIGURE=...   options for its configure'
+	@echo 'OUTSIDE=DIR           sources of suites for check-outside; SUITES=imb,osu MODES=none,topo_auto: only these'
 	@echo 'MPICH_TOPO_CACHE=DIR  downloads and builds (default: ~/.cache/mpich-topo)'
 
 # System packages and build/venv; silent when all is there.
@@ -48,6 +52,10 @@ check: setup ## run the tests, or TESTS=test/tools/test_tune.py, or on VERSIONS=
 check-all: setup ## run the long tests too, and those that need rare parts, on all versions: see README.md
 	@maint/setup --all
 	@$(PYTHON_ENV) maint/check $(if $(RECORD),--record) --versions=$(or $(VERSIONS),all) --slow test
+
+check-outside: build ## run suites of others in all settings, against stock: maint/check-outside --help
+	@$(PYTHON_ENV) maint/build --stock
+	@$(PYTHON_ENV) maint/check-outside --suites '$(SUITES)' --modes '$(MODES)'
 
 fuzz: build ## fuzz the reader of tuning files, MINUTES=30; keeps what it finds in test/corpus/fuzz
 	@$(PYTHON_ENV) maint/fuzz --minutes $(MINUTES)

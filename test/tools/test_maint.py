@@ -85,6 +85,7 @@ VERBS = [
     "demo",
     "check",
     "check-all",
+    "check-outside",
     "bench",
     "refresh",
     "patches-check",
