@@ -1,6 +1,7 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """maint/check-outside, with a pretended MPICH and suites of a few shell scripts."""
 
+import fcntl
 import importlib.machinery
 import importlib.util
 import os
@@ -144,6 +145,14 @@ def test_a_run_goes_on(check: Check, program: types.ModuleType, tmp_path: Path) 
     (tmp_path / "patched/share/mpich-topo/build.json").write_text("newer")
     out = check(*words, "stock,none", "--table")[1]
     assert ["fake", "2", "1/2", "-"] in map(str.split, out.splitlines())
+
+
+def test_one_run_at_a_time(check: Check, program: types.ModuleType) -> None:
+    program.FOLDER.mkdir(parents=True)
+    with open(program.FOLDER / "lock", "w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(Failure, match="is under way"):
+            check("--suites", "fake")
 
 
 def test_forced(check: Check) -> None:
