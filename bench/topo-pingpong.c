@@ -71,7 +71,7 @@ typedef struct {
     int latency_bytes, latency_reps, latency_warmup;
     int bandwidth_bytes, bandwidth_reps, bandwidth_warmup;
     int full_matrix_hosts;
-    int sweep;
+    int sweep, single, force;
     double time_limit;          /* seconds, 0: none */
     progress_t progress;
     const char *output;         /* rank 0 only */
@@ -155,10 +155,12 @@ static const char usage[] =
     "                                [site.json]\n"
     "      --full-matrix-hosts N     beyond N hosts write tables between racks\n"
     "                                instead of full matrices [512]\n"
-    "      --progress WHEN           progress bar on standard error: auto (if that is\n"
-    "                                a terminal, which it is not under most\n"
-    "                                mpiexecs), always, never [auto]\n"
+    "      --force                   write over an older file\n"
+    "      --progress WHEN           on standard error: auto (a bar on a terminal,\n"
+    "                                else a line every 10 s), always (a bar), never\n"
+    "                                [auto]\n"
     "Measurement:\n"
+    "      --single                  one process is enough: the site is its host\n"
     "      --time-limit SECONDS      cut repetitions, then leave out pairs, to end in\n"
     "                                time; 0: no limit [60]\n"
     "      --latency-bytes SIZE      message of the latency pass [8]\n"
@@ -226,21 +228,28 @@ static void *allocate(size_t count, size_t size)
     return p;
 }
 
+#define LINE_SECONDS 10         /* between lines of progress where there is no bar */
+
 static void show_progress(const char *what)
 {
     static double shown = -1;
     double now = MPI_Wtime();
     int done = rounds_done == rounds_total;
     int filled = rounds_total ? 30 * rounds_done / rounds_total : 30;
+    int is_bar = opt.progress == PROGRESS_ALWAYS || isatty(2);
 
-    if (opt.progress == PROGRESS_NEVER || (opt.progress == PROGRESS_AUTO && !isatty(2)))
-        return;
-    if (!done && shown >= 0 && now - shown < 0.2)
+    if (shown < 0)
+        shown = is_bar ? 0 : start;
+    if (opt.progress == PROGRESS_NEVER || now - shown < (!is_bar ? LINE_SECONDS : done ? 0 : 0.2))
         return;
     shown = now;
-    fprintf(stderr, "\r[%.*s%*s] %-9s round %d of %d, %.0f s%s", filled,
-            "##############################", 30 - filled, "", what, rounds_done, rounds_total,
-            now - start, done ? "\n" : "");
+    if (is_bar)
+        fprintf(stderr, "\r[%.*s%*s] %-9s round %d of %d, %.0f s%s", filled,
+                "##############################", 30 - filled, "", what, rounds_done, rounds_total,
+                now - start, done ? "\n" : "");
+    else
+        fprintf(stderr, PROGRAM ": %s, round %d of %d, %.0f s\n", what, rounds_done, rounds_total,
+                now - start);
     fflush(stderr);
 }
 
@@ -325,8 +334,17 @@ static int parse_options(int argc, char **argv)
         {"--bandwidth-warmup", &opt.bandwidth_warmup, 1},
     };
     const int count = sizeof(numbers) / sizeof(numbers[0]);
-    const char *others[] = { "-o", "--output", "--time-limit", "--progress", "--sweep", "--help",
-        "--version"
+    const struct {
+        const char *name;
+        int *value;
+    } flags[] = {
+        {"--sweep", &opt.sweep},
+        {"--single", &opt.single},
+        {"--force", &opt.force},
+    };
+    const int num_flags = sizeof(flags) / sizeof(flags[0]);
+    const char *others[] = { "-o", "--output", "--time-limit", "--progress", "--sweep", "--single",
+        "--force", "--help", "--version"
     };
     const int num_others = sizeof(others) / sizeof(others[0]);
 
@@ -371,10 +389,13 @@ static int parse_options(int argc, char **argv)
             return fail(2, "%.80s: no such option%s%s%s" HELP, argv[i],
                         near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
         }
-        if (!strcmp(option, "--sweep")) {
+        int flag = 0;
+        while (flag < num_flags && strcmp(option, flags[flag].name))
+            flag++;
+        if (flag < num_flags) {
             if (equals)
                 return fail(2, "%s: found a value, expected none" HELP, option);
-            opt.sweep = 1;
+            *flags[flag].value = 1;
             continue;
         }
         const char *value = equals ? equals + 1 : ++i < argc ? argv[i] : "";
@@ -404,6 +425,9 @@ static int parse_options(int argc, char **argv)
             opt.output = value;
         }
     }
+    if (nranks == 1 && !opt.single)
+        return fail(2, "found one process, expected at least one on every host, as of mpiexec -n 16 -ppn 1"
+                    " " PROGRAM "; --single measures this host alone" HELP);
     return -1;
 }
 
@@ -417,7 +441,13 @@ static int check_output(void)
     int status;
     const char *why = strcmp(opt.output, "-") ? whole_file_find(&output, opt.output, &status) : NULL;
 
-    return why ? fail(status, "%s: %s", opt.output, why) : -1;
+    struct stat st;
+
+    if (why)
+        return fail(status, "%s: %s", opt.output, why);
+    if (output.temporary[0] && !stat(output.target, &st) && st.st_size > 0 && !opt.force)
+        return fail(2, "%s: is there already; --force writes over it" HELP, opt.output);
+    return -1;
 }
 
 /* Bytes of the UTF-8 sequence at s, 0 if it is not one. */
@@ -1928,6 +1958,19 @@ static int save(int argc, char **argv, const measured_t * m)
     return why ? fail(1, "%s: cannot write: %s", opt.output, strerror(why)) : 0;
 }
 
+/* On standard error: standard output may be the file. */
+static void print_summary(const view_t * view)
+{
+    const level_t *racks = &view->levels[0];
+
+    fprintf(stderr, PROGRAM ": %s: %d host%s in %d rack%s", opt.output, nhosts, nhosts == 1 ? "" : "s",
+            racks->num, racks->num == 1 ? "" : "s");
+    for (int i = 1; i < view->num_levels; i++)
+        fprintf(stderr, ", in %d groups of level %d", view->levels[i].num, i + 2);
+    fprintf(stderr, " (confidence %.2f of 1), measured in %.0f s\n", racks->confidence,
+            MPI_Wtime() - start);
+}
+
 int main(int argc, char **argv)
 {
     measured_t m = { 0 };
@@ -2008,6 +2051,8 @@ int main(int argc, char **argv)
     /* -- write -- */
     if (rank == 0)
         status = save(argc, argv, &m);
+    if (rank == 0 && !status)
+        print_summary(&m.view);
     if (rank == 0 && !status && opt.sweep)
         print_sweep(&m);
     quiet_bcast(&status, sizeof(status));

@@ -91,8 +91,10 @@ def off_diagonal(matrix: Any) -> list[Any]:
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 8])
 def test_measures_all_pairs(pingpong: Launch, tmp_path: Path, n: int) -> None:
-    run = pingpong(n, "-o", "site.json")
+    run = pingpong(n, "-o", "site.json", *(["--single"] if n == 1 else []))
     assert run.returncode == 0, run.stderr
+    assert f"topo-pingpong: site.json: {n} host{'s' if n > 1 else ''} in " in run.stderr
+    assert "(confidence " in run.stderr
     site = load(tmp_path / "site.json")
     assert site["hosts"] == ([f"clique{k}" for k in range(n)] if n > 1 else site["hosts"])
     latency = site["latency_us"]
@@ -171,7 +173,7 @@ def test_host_names(
 
 @pytest.mark.parametrize("name", [b"bell\a", b"latin\xe9", b"x" * 256, b"x" * 5000])
 def test_impossible_host_names(pingpong: Launch, tmp_path: Path, name: str) -> None:
-    run = pingpong(1, env={"MPIR_CVAR_COLL_TOPOLOGY_HOST": os.fsdecode(name)})
+    run = pingpong(1, "--single", env={"MPIR_CVAR_COLL_TOPOLOGY_HOST": os.fsdecode(name)})
     assert run.returncode == 1
     assert "rank 0: its host name" in run.stderr
     assert not list(tmp_path.iterdir())
@@ -287,7 +289,7 @@ def test_misspelt_options(pingpong: Launch, option: Any, meant: Any) -> None:
 
 @pytest.mark.parametrize("option", ["--help", "--output=-"])
 def test_full_standard_output(bindir: Path, run_mpi: Launch, option: str) -> None:
-    full = ["sh", "-c", f"{bindir}/topo-pingpong {option} >/dev/full"]
+    full = ["sh", "-c", f"{bindir}/topo-pingpong --single {option} >/dev/full"]
     run = run_mpi(*full, n=1)
     assert run.returncode == 1
     assert "topo-pingpong: standard output: No space left on device" in run.stderr
@@ -303,6 +305,25 @@ def test_output_that_cannot_be_written(pingpong: Launch, tmp_path: Path) -> None
     assert sorted(p.name for p in tmp_path.iterdir()) == ["fifo", "folder"]
 
 
+def test_older_file_stays(pingpong: Launch, tmp_path: Path) -> None:
+    (tmp_path / "site.json").write_text("old")
+    run = pingpong(2)
+    assert run.returncode == 2
+    assert "topo-pingpong: site.json: is there already; --force writes over it" in run.stderr
+    assert (tmp_path / "site.json").read_text() == "old"
+    assert pingpong(2, "--force").returncode == 0
+    load(tmp_path / "site.json")
+
+
+def test_one_process_has_to_be_asked_for(bindir: Path, tmp_path: Path) -> None:
+    run = subprocess.run(
+        [bindir / "topo-pingpong"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 2 and not list(tmp_path.iterdir())
+    assert "found one process, expected at least one on every host" in run.stderr
+    assert "--single" in run.stderr
+
+
 def test_full_disk_keeps_the_old_file(pingpong: Launch, tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     fill = "mount -t tmpfs -o size=16k none disk && echo old >disk/site.json && " \
@@ -312,7 +333,7 @@ def test_full_disk_keeps_the_old_file(pingpong: Launch, tmp_path: Path) -> None:
     if tried.returncode:
         pytest.skip("cannot mount a small disk (no user namespaces)")
     run = pingpong(
-        2, "-o", "disk/site.json",
+        2, "--force", "-o", "disk/site.json",
         prefix=[*unshare, f'{fill}; "$@"; rc=$?; ls disk; cat disk/site.json; exit $rc', "sh"],
     )  # fmt: skip
     assert run.returncode == 1
@@ -336,7 +357,7 @@ def test_interrupt_leaves_nothing(bindir: Path, mpiexec: Path, tmp_path: Path) -
 
 def test_progress(pingpong: Launch) -> None:
     assert "round" not in pingpong(2).stderr
-    run = pingpong(3, "--progress", "always")
+    run = pingpong(3, "--force", "--progress", "always")
     assert "round 9 of 9" in run.stderr
 
 
