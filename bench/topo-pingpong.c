@@ -440,7 +440,6 @@ static int check_output(void)
 {
     int status;
     const char *why = strcmp(opt.output, "-") ? whole_file_find(&output, opt.output, &status) : NULL;
-
     struct stat st;
 
     if (why)

@@ -14,6 +14,7 @@ import click
 from topo_common import cli as common
 from topo_common.cli import OutputFile
 from topo_common.files import Failure
+from topo_common.progress import progress_bar
 from topo_common.text import short, size_text
 
 from .bounds import links_of_site, parse_rate
@@ -21,7 +22,7 @@ from .commands import report, study
 from .files import FORMAT, Outputs, Result, ended, read_result
 from .measure import DEFAULT_MIN_REPETITIONS, Measurement, Plan, dry_run, provenance
 from .settings import Setting, find_bench, library_setting
-from .show import draw, print_tables, progress_bar
+from .show import draw, print_tables
 from .sites import OF_VCLUSTER, Site, launcher_site, vcluster_site
 from .suite import DEFAULT_SUITES, SuiteRun, joined, read_suite
 
@@ -320,7 +321,7 @@ def run(
     else:
         on_site = nullcontext(launcher_site(launch_command or "", links))
     try:
-        with progress_bar() as progress, on_site as where:
+        with progress_bar("topo-bench") as progress, on_site as where:
             measurement.run(
                 where, progress, lambda: written.write(result(False, False), measurement.missing)
             )
@@ -422,7 +423,7 @@ def suite(
     for each in todo:
         runs.append(each)
         try:
-            with progress_bar() as progress:
+            with progress_bar("topo-bench") as progress:
                 each.run(cluster, progress, lambda: written.write(joined(runs, False, False)))
         except (Failure, KeyboardInterrupt, SystemExit) as error:
             written.write(joined(runs, False))

@@ -10,6 +10,7 @@ from topo_common import cli as common
 from topo_common import files
 from topo_common.cli import OutputFile
 from topo_common.files import Failure, InputError
+from topo_common.progress import progress_bar
 from topo_common.text import one_line
 
 from . import plans
@@ -18,7 +19,6 @@ from .files import ended
 from .plans import find_plan, read_plan
 from .report import make_page, read_all
 from .settings import find_bench
-from .show import progress_bar
 from .sites import (
     Site,
     complaint,
@@ -155,7 +155,7 @@ def measure(
         run.prepare()  # before a cluster is raised
         if launch_command is None and not cluster:
             files.write(run.folder / "cluster", own_cluster())  # for who cleans up after a kill
-        with progress_bar(remaining=True) as progress, on_site as site:
+        with progress_bar("topo-bench", remaining=True) as progress, on_site as site:
             run.site = site
             if site.cluster:
                 run.check_slots(site)

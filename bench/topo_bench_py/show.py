@@ -5,7 +5,6 @@ import errno
 import io
 import math
 import os
-import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterable
@@ -15,7 +14,6 @@ from typing import Any, NoReturn
 import numpy as np
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from topo_common import files
 from topo_common.files import Failure
@@ -48,20 +46,6 @@ def new_table(title: str, *columns: str, left: int = 2) -> Table:
             no_wrap=i >= left,
         )
     return table
-
-
-def progress_bar(remaining: bool = False) -> Progress:
-    left = [TextColumn("left"), TimeRemainingColumn()] if remaining else []
-    return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total}", markup=False),
-        TimeElapsedColumn(),
-        *left,
-        console=Console(stderr=True),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    )
 
 
 def ms(us: float | None) -> str:

@@ -17,6 +17,7 @@ from rich.console import Console
 from topo_common import files
 from topo_common.cli import Group, OutputFile
 from topo_common.files import InputError
+from topo_common.progress import progress_bar
 from topo_common.text import hint, one_line
 
 from topo_tune import (
@@ -191,7 +192,10 @@ def tune(
     loaded = site.load(site_file)
     collectives = collectives or rules.COLLECTIVES
     records = bench.read(measured, collectives, loaded.hosts, version) if measured else []
-    tuning, decisions, notes = rules.make_tuning(loaded, version, records, collectives)
+    with progress_bar(PROGRAM) as progress:
+        tuning, decisions, notes = rules.make_tuning(
+            loaded, version, records, collectives, progress
+        )
     for note in notes:
         click.echo(f"{PROGRAM}: note: {note}", err=True)
     if dry_run:

@@ -26,7 +26,7 @@ TOOLS = {
     "topo-vcluster": REPO / "bench/topo-vcluster",
 }
 
-from topo_common import cli, files, schema
+from topo_common import cli, files, progress, schema
 from topo_common.files import Failure, InputError
 
 
@@ -414,3 +414,17 @@ def test_every_keyword_of_our_schemas_has_a_message(path: Path) -> None:
             assert "$comment" in part, (key, part)
         elif key[0] != "$" and key not in said:
             assert f'"{key}"' in inspect.getsource(schema._explain), key
+
+
+@pytest.mark.parametrize("seconds", [0, 1000])
+def test_progress_in_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], seconds: int
+) -> None:
+    """Where standard error is no terminal; and not for each step."""
+    monkeypatch.setattr(progress, "SECONDS", seconds)
+    with progress.progress_bar("topo-test") as bar:
+        task = bar.add_task("launches", total=2)
+        bar.advance(task)
+        bar.advance(task)
+    lines = [f"topo-test: launches: {i} of 2 in 0 s\n" for i in (1, 2)]
+    assert capsys.readouterr().err == ("" if seconds else "".join(lines))
