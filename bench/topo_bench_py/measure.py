@@ -55,6 +55,7 @@ class Plan:
     pattern: str | None = None  # of counts
     first: int = 0  # fresh communicators on which first calls are timed
     ppn: int | None = None  # where the site's own is not meant
+    ranks: int | None = None
     cold: bool = False
     overlap: int | None = None  # calls of MPI_Test in the computation
 
@@ -290,7 +291,8 @@ class Measurement:
 
     def _launch(self, site: Site, setting: Setting, r: int, on_cell: Callable[[], None]) -> None:
         arguments = self.plan.arguments(self.plan.seed + r, site.links, setting.algorithms)
-        command = [*site.prefix(self._placement, self.plan.ppn), self.bench.program, *arguments]
+        prefix = site.prefix(self._placement, self.plan.ppn, self.plan.ranks)
+        command = [*prefix, self.bench.program, *arguments]
 
         def on_line(line: Line) -> None:
             if line["type"] == "start":

@@ -194,11 +194,12 @@ def complaint(status: int, said: str, name: str = "it") -> str:
 
 @dataclass
 class Site:
-    """prefix(placement, ppn) is what stands before the MPI program on the command line; ppn: ranks a
-    host, where they are other than those of the site. Of a virtual cluster: its name and its racks."""
+    """prefix(placement, ppn, ranks) is what stands before the MPI program on the command line; ppn: ranks a
+    host, ranks: of all, where they are other than those of the site. Of a virtual cluster: its name and
+    its racks."""
 
     describe: str
-    prefix: Callable[[str, int | None], list[str]]
+    prefix: Callable[[str, int | None, int | None], list[str]]
     links: Links | None = None
     cluster: str | None = None
     racks: tuple[tuple[str, ...], ...] = ()
@@ -220,7 +221,7 @@ def launcher_site(launch: str, links: Links | None) -> Site:
         words[0] = find_program("mpiexec")
     if shutil.which(words[0]) is None:
         raise click.UsageError(f"--launch: {words[0]}: found no such program")
-    return Site(launch, lambda placement, ppn: words, links)
+    return Site(launch, lambda placement, ppn, ranks: words, links)
 
 
 def uplinks_of_pods(what: dict[str, Any]) -> tuple[Uplinks, ...]:
@@ -261,12 +262,12 @@ def vcluster_site(options: str, name: str | None, ppn: int, ranks: int | None) -
         what = files.parse_json(call("describe", "--json", name), f"{program} describe")
         racks = {host: r for r, hosts in enumerate(what["racks"]) for host in hosts}
         links = Links(racks, what["host_mbps"], what["uplink_mbps"], 0, uplinks_of_pods(what))
-        count = ["-n", str(ranks)] if ranks else []
 
-        def prefix(placement: str, other_ppn: int | None) -> list[str]:
+        def prefix(placement: str, other_ppn: int | None, other_ranks: int | None) -> list[str]:
             slots = ["--placement", placement]
             if not placement.startswith("file:"):  # that tells all
-                slots += ["--ppn", str(other_ppn or ppn), *count]
+                count = other_ranks or ranks
+                slots += ["--ppn", str(other_ppn or ppn), *(["-n", str(count)] if count else [])]
             return [program, "run", name, *slots, "--"]
 
         where = f"topo-vcluster {options}".strip() if own else f"topo-vcluster {name}"

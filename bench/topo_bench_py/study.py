@@ -148,7 +148,7 @@ class Study:
             return
         new = self.folder / "site.new.json"
         program = find_program("topo-pingpong")
-        command = [*site.prefix("block", 1), program, "--force", "--time-limit", str(SITE_SECONDS)]
+        command = [*site.prefix("block", 1, None), program, "--force", "--time-limit", str(SITE_SECONDS)]
         status, err = run_program([*command, "-o", str(new.absolute())], 120)
         if status:
             raise Failure(f"topo-pingpong: {complaint(status, err)}")
@@ -159,20 +159,20 @@ class Study:
         if not site.cluster:
             words: str = self.mappings[cell.mapping]
             return [
-                *site.prefix(cell.mapping, None),
+                *site.prefix(cell.mapping, None, None),
                 "-n",
                 str(cell.ranks),
                 *split_words("mappings", words),
             ]
         placement = cell.mapping
         if placement not in plans.PLACEMENTS:
-            prefix = site.prefix(placement, self.plan.get("ppn", 1))
+            prefix = site.prefix(placement, self.plan.get("ppn", 1), None)
             return [*prefix[:-1], "-n", str(cell.ranks), "--"]
         slots = plans.host_list(site.racks, self.plan.get("ppn", 1), placement)
         path = self.folder.absolute() / "hosts" / f"{placement}-{cell.ranks}"
         path.parent.mkdir(exist_ok=True)
         files.write(path, "".join(f"{host}\n" for host in slots[: cell.ranks]))
-        return site.prefix(f"file:{path}", None)
+        return site.prefix(f"file:{path}", None, None)
 
     def check_slots(self, site: Site) -> None:
         slots = sum(map(len, site.racks)) * self.plan.get("ppn", 1)

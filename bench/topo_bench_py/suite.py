@@ -41,7 +41,7 @@ DEFAULT_SUITES = sorted(Path(__file__).resolve().parents[1].glob("*.toml"))
 LIMITS = ("max_ratio", "max_mean_ratio", "max_to_bound", "max_break_even")  # by placement
 PLAN_KEYS = (  # as options of `topo-bench run`
     *("collective", "pattern", "repetitions", "min_repetitions", "seconds", "warmup", "first"),
-    *("in_place", "root", "background", "ppn"),
+    *("in_place", "root", "background", "ppn", "ranks"),
 )
 
 
@@ -410,7 +410,7 @@ def prepare(what: Table, where: Site, values: dict[str, str], bench: Bench) -> N
         command = split_words("prepare", fill_in(step["run"], values))
         command[0] = find_program(command[0])
         if step.get("on") == "cluster":
-            command = [*where.prefix("block", None), *command]
+            command = [*where.prefix("block", None, None), *command]
         status, err = run_program(command, 600, environment=bench.environment)
         if status:
             raise Failure(f"prepare: {complaint(status, err)}")

@@ -194,10 +194,9 @@ class Campaign:
     def _prefix(self, launcher: Launcher, cell: Cell) -> list[str]:
         """What starts the MPI program."""
         if launcher.cluster:
-            prefix = launcher.prefix(cell.placement, cell.ppn)
-            return [*prefix[:-1], "-n", str(cell.ranks), "--"]
+            return launcher.prefix(cell.placement, cell.ppn, cell.ranks)
         words = split_words("--placement", self.mappings[cell.placement])
-        return [*launcher.prefix(cell.placement, None), "-n", str(cell.ranks), *words]
+        return [*launcher.prefix(cell.placement, None, None), "-n", str(cell.ranks), *words]
 
 
 def _about(request: Request) -> dict[str, Any]:

@@ -206,7 +206,7 @@ def test_too_few_slots(environment: Any) -> None:
     plan = plans.read_plan(plans.find_plan("quick"))
     run = Study(plan, "quick", Path("out"), settings.find_bench(None), 1, {"host": ""})
     run.prepare()
-    site = Site("two", lambda placement, ppn: [], None, "name", (("a",), ("b",)))
+    site = Site("two", lambda placement, ppn, ranks: [], None, "name", (("a",), ("b",)))
     with pytest.raises(Exception, match="found 16 ranks, expected at most the 8 slots of two"):
         run.check_slots(site)
 
@@ -221,8 +221,10 @@ def test_what_starts_the_ranks(environment: Any, tmp_path: Path) -> None:
     run = Study(plan, "x", tmp_path, settings.find_bench(None), 1, names)
     run.prepare()
     racks = (("a", "b"), ("c",))
-    cluster = Site("", lambda placement, ppn: [placement, str(ppn), "--"], None, "name", racks)
-    launcher = Site("", lambda placement, ppn: ["mpiexec"])
+    cluster = Site(
+        "", lambda placement, ppn, ranks: [placement, str(ppn), "--"], None, "name", racks
+    )
+    launcher = Site("", lambda placement, ppn, ranks: ["mpiexec"])
     hosts = tmp_path / "hosts/site-3"
     assert [run.prefix(cluster, cell) for cell in run.cells[:2]] == [
         [f"file:{hosts}", "None", "--"],
