@@ -148,7 +148,13 @@ class Study:
             return
         new = self.folder / "site.new.json"
         program = find_program("topo-pingpong")
-        command = [*site.prefix("block", 1, None), program, "--force", "--time-limit", str(SITE_SECONDS)]
+        command = [
+            *site.prefix("block", 1, None),
+            program,
+            "--force",
+            "--time-limit",
+            str(SITE_SECONDS),
+        ]
         status, err = run_program([*command, "-o", str(new.absolute())], 120)
         if status:
             raise Failure(f"topo-pingpong: {complaint(status, err)}")
