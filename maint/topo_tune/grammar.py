@@ -34,6 +34,7 @@ Lines = list[tuple[Path, str]]  # what is wrong, and where
 MAX_BYTES = 64 * 1024 * 1024
 MAX_NESTING = 64
 MAX_LEVELS = 32
+MAX_KEYS = 100_000  # of rules
 MAX_COMM = 2**31 - 2  # the largest N of comm_*
 MAX_SIZE = 2**63 - 2  # and of all others
 
@@ -90,6 +91,16 @@ RESTRICTIONS: dict[str, Any] = {
     "placed": None,  # where the ranks are is known without communication
     "any-order": None,  # MPIR_CVAR_COLL_TOPO_FIXED_ORDER is not set
 }
+
+# Keys that do not stand in a tuning file; where they do, and the CVAR that takes it
+OTHER_FILES = (
+    ("composition=", "a selection file of ch4", "MPIR_CVAR_CH4_COLL_SELECTION_TUNING_JSON_FILE"),
+    (
+        *("algorithm=MPIDI_POSIX_", "a selection file of posix in ch4"),
+        "MPIR_CVAR_CH4_POSIX_COLL_SELECTION_TUNING_JSON_FILE",
+    ),
+    ("name=", "a coll_selection.json of a coming MPICH", "MPIR_CVAR_COLL_SELECTION_JSON_FILE"),
+)
 
 # least and largest value of a parameter without names; any other: 0 to 2^31-1
 PARAMETERS = {
@@ -432,6 +443,8 @@ class Findings:
         self.name, self.version, self.stock = name, version, stock
         self.errors: Lines = []
         self.warnings: Lines = []
+        self.num_keys = 0  # of rules, so far
+        self.is_over = False  # nothing else is looked at
         self.by_size = False  # whether total_msg_size<... was asked for in the collective so far
         self.collectives = mpich(version)["collectives"]
         self.known = [n for a in self.collectives.values() for n in a if self.has(a[n])]
@@ -461,6 +474,8 @@ class Findings:
             self.error(path, "found an empty object, expected conditions or an algorithm")
         last = None
         for key, child in tree.items():
+            if self.is_over:
+                return
             if len(path) == MAX_LEVELS:
                 self.error(path, f"found more than {MAX_LEVELS} levels")
                 return
@@ -468,6 +483,10 @@ class Findings:
             inner: tuple[str | None, str | None] = collective, kind
             self.twice(child, here)
             try:
+                self.num_keys += 1
+                if wrong_file := self.wrong_file(stripped):
+                    self.is_over = True
+                    raise Wrong(wrong_file)
                 if not isinstance(child, dict):
                     raise Wrong(f"found {json_type(child)}, expected an object")
                 if stripped.startswith("algorithm="):
@@ -490,6 +509,15 @@ class Findings:
             *("comm_size", "comm_avg_ppn", "avg_msg_size", "total_msg_size", "count"),
         ) and not is_last(last, self.version):  # fmt: skip
             self.error((*path, list(tree)[-1]), 'expected a "...=any" behind it')
+
+    def wrong_file(self, key: str) -> str:
+        """Why what is read is no file of rules, as this key tells."""
+        if self.num_keys > MAX_KEYS:
+            return f"found more than {MAX_KEYS} keys of rules in the file"
+        for start, file, cvar in OTHER_FILES:
+            if key.startswith(start):
+                return f"found a key of {file}, which {cvar} takes, expected rules"
+        return ""
 
     def condition(
         self, key: str, last: str | None, collective: str | None, kind: str | None

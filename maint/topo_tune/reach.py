@@ -5,6 +5,7 @@ A key is reached where the keys above it hold, and those tried before it do not.
 facts (Condition, whether it holds). Whether a communicator and a call with such facts can exist is
 decided by ranges of values: what is called unreachable is, and some of it may be missed."""
 
+import functools
 import itertools
 from collections.abc import Iterable, Sequence
 
@@ -132,11 +133,7 @@ class Analysis:
         # MPI has no such intercommunicators
         if kind == "inter" and collective and ("scan" in collective or "neighbor" in collective):
             return False
-        known = {
-            name
-            for name in CONDITIONS
-            if self.found.stock or not _asks_unknown(name, collective, kind)
-        }
+        known = CONDITIONS if self.found.stock else _known(collective, kind)
         ranges = {name: _Range(name in COMM if name in known else INF) for name in (*COMM, *SIZES)}
         words = {
             name: {form[1:] for form in forms} - {"any"} if name in known else set()
@@ -172,12 +169,18 @@ class Analysis:
                 return False
         if kind == "inter":
             return True
-        avg_times_ranks = {"avg_msg_size", "total_msg_size"} <= known
+        avg_times_ranks = {"avg_msg_size", "total_msg_size"} <= set(known)
         if special["comm_size", "node_comm_size"] == {True} and not by_flags:
             words["comm_hierarchy"] &= {
                 "parent"
             }  # only such a communicator has a part for its node
         return _infer(ranges, words, special, avg_times_ranks)
+
+
+@functools.cache
+def _known(collective: str | None, kind: str) -> set[str]:
+    """The conditions that ask for what all processes know"""
+    return {name for name in CONDITIONS if not _asks_unknown(name, collective, kind)}
 
 
 def _asks_unknown(name: str, collective: str | None, kind: str) -> bool:

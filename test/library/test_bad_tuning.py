@@ -82,6 +82,28 @@ def test_not_a_file(refuse: Callable[..., Any], tmp_path: Path, kind: str) -> No
     assert refuse(file) == f"{file}: {sentence}"
 
 
+def test_unknown_rules_are_skipped(run_mpi: Launch, build_mpi: Build, tmp_path: Path) -> None:
+    """Where rank 0 says so, by all ranks; it warns once, of the first one."""
+    program = build_mpi(Path(__file__).parent / "start.c")
+    file = tmp_path / "tuning.json"
+    key = '"collective=bcast" > "algorithm=MPIR_Bcast_intra_new"'
+    first, rest = key.split(" > ")
+    file.write_text(f'{{"collective=new": {{}},\n{first}:\n {{{rest}: {{}}}}\n}}')
+    strict = "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_STRICT"
+    only_rank_0 = f'[ $PMI_RANK = 0 ] && export {strict}=0; exec "$@"'
+    job = run_mpi("sh", "-c", only_rank_0, "sh", program, n=3, timeout=20, env={TUNING: file})
+    assert (job.returncode, job.stdout) == (0, "OK\n"), job.stderr
+    assert job.stderr == (
+        f'[mpich] warning: {file}: line 1: key "collective=new": unknown collective; skipped, as all'
+        " rules that this MPICH does not know (2)\n"
+    )
+    job = run_mpi(program, n=3, timeout=20, env={TUNING: file, strict: 1})
+    assert (
+        job.returncode != 0
+        and 'key "collective=new": unknown collective' in job.stdout + job.stderr
+    )
+
+
 @pytest.mark.parametrize("file", GOOD_FILES, ids=lambda file: file.stem)
 def test_good_tuning(start: Callable[..., Any], tmp_path: Path, file: Path) -> None:
     if file.stem in ONLY_IN_4_0 and mpich_version() != "4.0":

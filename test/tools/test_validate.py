@@ -1013,6 +1013,32 @@ def test_a_rule_that_selects_nothing(tmp_path: Path) -> None:
     assert topo_tune("validate", write(tmp_path, {})).returncode == 1
 
 
+@pytest.mark.parametrize(
+    "rules, cvar",
+    [
+        ({"composition=MPIDI_Allgather_intra_composition_alpha": {}}, "CH4_COLL_SELECTION_TUNING"),
+        ({"algorithm=MPIDI_POSIX_mpi_x": {}}, "CH4_POSIX_COLL_SELECTION_TUNING"),
+        ({"name=main": "call=auto", "name=auto": {"x": "call=y"}}, "COLL_SELECTION"),
+    ],
+)
+def test_files_of_another_kind(tmp_path: Path, rules: dict[str, Any], cvar: str) -> None:
+    """One line tells what a file is, and what takes it."""
+    whole = (
+        rules
+        if "name=main" in rules
+        else allgather({"comm_size<=4": rules, "comm_size=any": rules})
+    )
+    done = topo_tune("validate", write(tmp_path, whole))
+    assert done.returncode == 1 and len(done.stdout.splitlines()) == 2
+    assert f"which MPIR_CVAR_{cvar}_JSON_FILE takes, expected rules" in done.stdout
+
+
+def test_more_rules_than_are_read() -> None:
+    rules = {f"comm_size<={i + 1}": RING for i in range(50_000)}
+    errors, _ = check(json.dumps(allgather(rules)))
+    assert len(errors) == 1 and "more than 100000 keys of rules" in errors[0][1]
+
+
 def test_explain_a_bad_file(tmp_path: Path) -> None:
     path = write(tmp_path, {"comm_size<=4": {"x": {}}})
     done = topo_tune("explain", path, "--collective", "bcast", "--ranks", 4)

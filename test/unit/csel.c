@@ -7,6 +7,8 @@
  *   load FILE                      answers: ok | warning SENTENCE | error SENTENCE
  *   site FILE                      the same of a site file
  *   host NAME                      answers: the host of that site that the name means, -1 for none
+ *   load-known FILE                the same, but rules that are not known are skipped; or answers: skipped
+ *                                  NUMBER LINE SENTENCE, of the first of them
  *   select COLLECTIVE KEY=VALUE... answers: ALGORITHM PARAM=VALUE... | ALGORITHM PARAM=VALUE...
  *
  * The first algorithm is what the rules select, - where they do not, and the second is the built-in
@@ -44,6 +46,8 @@ static void load(const char *path)
     if (MPII_Topo_read_file(path, &text, &len, err) ||
         load_text(path, text, len, &csel, err, warning))
         printf("error %s\n", err);
+    else if (skipped.num)
+        printf("skipped %d %d %s\n", skipped.num, skipped.line, skipped.what);
     else if (warning[0])
         printf("warning %.500s: %.1500s\n", path, warning);
     else
@@ -74,6 +78,11 @@ static void load_site(const char *path)
     MPL_free(text);
     if (root)
         json_object_put(root);
+static void load_known(const char *path)
+{
+    is_strict = false;
+    load(path);
+    is_strict = true;
 }
 
 static void set(char *args)
@@ -216,6 +225,8 @@ int main(int argc, char **argv)
             load_site(line + 5);
         else if (!strncmp(line, "host ", 5))
             printf("%d\n", MPII_Topo_site_find_host(site, line + 5));
+        else if (!strncmp(line, "load-known ", 11))
+            load_known(line + 11);
         else if (!strncmp(line, "select ", 7))
             select_algorithm(line + 7);
         else

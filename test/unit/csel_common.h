@@ -66,6 +66,9 @@ static const char *const collectives[MPIR_CSEL_COLL_TYPE__END] = {
     "scan", "scatter", "scatterv"
 };
 
+static bool is_strict = true;
+static MPII_Csel_skipped_s skipped;
+
 /* Make the topology and the selection of what is in a file, as use_tuning in csel_tuning.c. Returns
  * 0, and NULL where the file has a topology only; or -1 and err[MPIR_CSEL_ERR_LEN]. */
 static int load_text(const char *name, const char *text, size_t len, void **csel, char *err,
@@ -74,6 +77,8 @@ static int load_text(const char *name, const char *text, size_t len, void **csel
     char what[MPIR_CSEL_ERR_LEN];
     struct json_object *root = NULL;
     MPII_Topo_site_t *site = NULL;
+
+    skipped = (MPII_Csel_skipped_s) {.text = text };
 
     *csel = NULL;
     warning[0] = '\0';
@@ -85,7 +90,7 @@ static int load_text(const char *name, const char *text, size_t len, void **csel
         if (has_topology)
             json_object_object_del(root, "topology");
         if (!has_topology || json_object_object_length(root)) {
-            ret = MPIR_Csel_create_from_json(root, csel, what, warning);
+            ret = MPIR_Csel_create_from_json(root, csel, what, warning, is_strict ? NULL : &skipped);
             if (ret)
                 snprintf(err, MPIR_CSEL_ERR_LEN, "%.500s: %.1500s", name, what);
         }

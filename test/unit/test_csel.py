@@ -232,9 +232,16 @@ LARGE = {
     ),
     "many keys": (
         b'{"collective=bcast": {'
-        + b",".join(b'"comm_size<=%d":%s' % (i, ALGORITHM) for i in range(50_000))
+        + b",".join(b'"comm_size<=%d":%s' % (i, ALGORITHM) for i in range(49_999))
         + b',"comm_size<=x":{}}}',
         'key "collective=bcast" > "comm_size<=x": found "x"',
+    ),
+    "too many keys": (
+        b'{"collective=bcast": {'
+        + b",".join(b'"comm_size<=%d":%s' % (i, ALGORITHM) for i in range(50_000))
+        + b"}}",
+        'key "collective=bcast" > "comm_size<=49999" > "algorithm=MPIR_Bcast_allcomm_nb": found more'
+        " than 100000 keys of rules in the file",
     ),
     "many parameters": (
         b'{"collective=bcast": {"algorithm=MPIR_Bcast_allcomm_nb": {'
@@ -256,7 +263,7 @@ def test_large(csel: Any, case: str) -> None:
 
 def test_many_keys(csel: Any) -> None:
     """Where each is good, all are there at the same time."""
-    rules = (b'"comm_size<=%d":%s' % (i, ALGORITHM) for i in range(100_000))
+    rules = (b'"comm_size<=%d":%s' % (i, ALGORITHM) for i in range(49_999))
     assert csel.load(b'{"collective=bcast": {' + b",".join(rules) + b"}}") == ("ok", "")
 
 
@@ -346,6 +353,66 @@ def test_changed_bytes(csel: Any, text: bytes) -> None:
             )
         verdicts.append(assert_agree(csel, bytes(new))[0])
     assert {"ok", "error"} <= set(verdicts)
+
+
+# ---------------------------------------------------------------- rules that are not known
+
+# what stands under "collective=bcast", and where no rule selects then; "skipped" NUMBER LINE of the first
+KNOWN = "algorithm=MPIR_Bcast_intra_binomial"
+UNKNOWN = {
+    "algorithm": ({"algorithm=MPIR_Bcast_intra_new": {}}, 1, 4),
+    "parameter": ({"algorithm=MPIR_Bcast_intra_topo_chain": {"new=1": {}}}, 1, 5),
+    "value": ({"algorithm=MPIR_Bcast_intra_topo_chain": {"segment_bytes=x": {}}}, 1, 5),
+    "condition, and all behind it": (
+        {"comm_size<=1": {KNOWN: {}}, "new<=2": {"newer": {}}, "comm_size=any": {KNOWN: {}}},
+        *(1, 7),
+    ),
+    "condition of other collectives": ({"is_commutative=yes": {KNOWN: {}}}, 1, 4),
+    "two algorithms": (
+        {
+            "comm_size<=2": {"algorithm=MPIR_Bcast_intra_new": {}},
+            "comm_size<=4": {"algorithm=MPIR_Bcast_intra_new": {}},
+        },
+        *(2, 5),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNKNOWN)
+def test_unknown_rule(csel: Any, case: str) -> None:
+    """It is wrong; or skipped, where that is asked for, and selects nothing; rules beside it stay."""
+    rules, number, line = UNKNOWN[case]
+    reduce = {"algorithm=MPIR_Reduce_intra_binomial": {}}
+    tuning = {"collective=bcast": rules, "collective=new": {"new": {}}, "collective=reduce": reduce}
+    csel.file.write_text(json.dumps({"comm_type=intra": tuning}, indent=1))
+    assert csel.ask("load", csel.file).startswith(f"error {csel.file}: key ")
+    answer = csel.ask("load-known", csel.file)
+    first = rf'skipped {number + 1} {line} key ".*" > "collective=bcast" > ".*": \S'
+    assert re.match(first, answer), answer
+    call = {
+        "ranks": 2,
+        "nodes": 1,
+        "hosts": 1,
+        "racks": 1,
+        "count": 8,
+        "total_count": 16,
+        "type_size": 8,
+    }
+    for collective, known in (("bcast", "-"), ("reduce", "MPIR_Reduce_intra_binomial")):
+        (of_rules, _), _ = csel.select({"collective": collective, "comm_type": "intra", **call})
+        assert of_rules == known
+
+
+def test_skipping_ends_with_what_is_wrong(csel: Any) -> None:
+    """Skipped is what another version may know, and nothing else."""
+    for rules, what in (
+        ({"comm_size<=x": {}}, "expected a number"),
+        ({"algorithm=MPIR_Reduce_intra_binomial": {}}, "expected an algorithm of bcast"),
+        ({"composition=MPIDI_Bcast_intra_composition_alpha": {}}, "a selection file of ch4"),
+    ):
+        csel.file.write_text(json.dumps({"collective=bcast": rules}))
+        answer = csel.ask("load-known", csel.file)
+        assert answer.startswith("error ") and what in answer
 
 
 # ---------------------------------------------------------------- good files

@@ -167,9 +167,11 @@ static int find_algorithm(const char *key)
     char *ckey = MPII_Csel_strip(key);
     int found = -1;
 
-    for (int i = 0; ckey && i < NUM_ALGORITHMS && !strncmp(ckey, prefix, strlen(prefix)); i++) {
-        if (!strcmp(ckey + strlen(prefix), algorithms[i].name))
-            found = i;
+    if (ckey && !strncmp(ckey, prefix, strlen(prefix))) {
+        for (int i = 0; i < NUM_ALGORITHMS && found < 0; i++) {
+            if (!strcmp(ckey + strlen(prefix), algorithms[i].name))
+                found = i;
+        }
     }
     MPL_free(ckey);
     return found;

@@ -253,5 +253,5 @@ int MPII_Csel_parse_condition(const char *key, csel_node_s * node, char *err)
             last = conditions[i].name;
         }
     }
-    return -1;
+    return CSEL_UNKNOWN;
 }

@@ -5,11 +5,13 @@
 
 #include "mpiimpl.h"
 #include "csel_tree.h"
+#include "topo_json.h"
 #include <ctype.h>
 #include <stdarg.h>
 
-/* Levels of conditions in a selection file */
+/* Levels of conditions in a selection file, and keys of all */
 #define MAX_DEPTH 32
+#define MAX_KEYS 100000
 
 /* Longest path that is printed */
 #define MAX_PATH_TEXT 900
@@ -25,6 +27,8 @@ typedef struct {
     bool has_place;             /* whether a condition looks at the placement */
     char *err;                  /* [MPIR_CSEL_ERR_LEN], "" as long as all is well */
     char *warning;              /* [MPIR_CSEL_ERR_LEN], or NULL: the first one, or "" */
+    MPII_Csel_skipped_s *skipped;       /* NULL: what is not known is an error */
+    int num_keys;
 } parser_s;
 
 /* The keys from the root to the current one: "a" > "b". Returns the length. */
@@ -91,6 +95,26 @@ static void parse_warning(parser_s * parser, const char *format, ...)
     va_end(args);
 }
 
+/* A rule that this MPICH does not know */
+static void parse_unknown(parser_s * parser, const char *format, ...)
+    ATTRIBUTE((format(printf, 2, 3)));
+static void parse_unknown(parser_s * parser, const char *format, ...)
+{
+    MPII_Csel_skipped_s *skipped = parser->skipped;
+    va_list args;
+
+    if (parser->err[0])
+        return;
+    va_start(args, format);
+    if (skipped == NULL) {
+        say(parser, parser->err, format, args);
+    } else if (skipped->num++ == 0) {
+        say(parser, skipped->what, format, args);
+        skipped->line = MPII_Topo_json_line(skipped->text, parser->path, parser->depth);
+    }
+    va_end(args);
+}
+
 static bool is_tuning(const parser_s * parser)
 {
     return parser->create_container == NULL;
@@ -154,13 +178,31 @@ static void *create_container(parser_s * parser, struct json_object *obj, const 
     return parser->create_container(obj);
 }
 
+/* Keys that do not stand in a tuning file, and where they do */
+static const struct {
+    const char *start, *file, *cvar;
+} other_files[] = {
+    {"composition=", "a selection file of ch4", "MPIR_CVAR_CH4_COLL_SELECTION_TUNING_JSON_FILE"},
+    {"algorithm=MPIDI_POSIX_", "a selection file of posix in ch4",
+     "MPIR_CVAR_CH4_POSIX_COLL_SELECTION_TUNING_JSON_FILE"},
+    {"name=", "a coll_selection.json of a coming MPICH", "MPIR_CVAR_COLL_SELECTION_JSON_FILE"},
+};
+
+static void check_kind(parser_s * parser, const char *ckey)
+{
+    for (int i = 0; is_tuning(parser) && i < 3; i++) {
+        if (!strncmp(ckey, other_files[i].start, strlen(other_files[i].start)))
+            parse_error(parser, "found a key of %s, which %s takes, expected rules",
+                        other_files[i].file, other_files[i].cvar);
+    }
+}
+
 static void parse_algorithm(parser_s * parser, const char *name, struct json_object *obj,
                             csel_node_s * node)
 {
     char what[MPIR_CSEL_ERR_LEN];
     const char *param = NULL;
 
-    node->type = CSEL_NODE_TYPE__CONTAINER;
     if (json_object_object_length(obj) != 1) {
         parse_error(parser, "found other keys beside it, expected an algorithm alone");
         return;
@@ -170,8 +212,10 @@ static void parse_algorithm(parser_s * parser, const char *name, struct json_obj
         return;
     }
     node->container = create_container(parser, obj, &param, what);
+    if (node->container)
+        node->type = CSEL_NODE_TYPE__CONTAINER;
     if (node->container == NULL && param == NULL) {
-        parse_error(parser, "%s", what);
+        parse_unknown(parser, "%s", what);
     } else if (!is_algorithm_of(parser, name)) {
         parse_error(parser, "expected an algorithm of %s%s", parser->collective,
                     parser->comm_kind ? "" : " inside of \"comm_type=intra\" (or inter)");
@@ -183,12 +227,13 @@ static void parse_algorithm(parser_s * parser, const char *name, struct json_obj
                     "expected it before that or inside of \"comm_type=intra\"");
     } else if (node->container == NULL) {
         parser->path[parser->depth++] = param;
-        parse_error(parser, "%s", what);
+        parse_unknown(parser, "%s", what);
         parser->depth--;
     }
 }
 
-static void parse_collective(parser_s * parser, const char *name, csel_node_s * node)
+/* Returns whether it is known. */
+static bool parse_collective(parser_s * parser, const char *name, csel_node_s * node)
 {
     node->type = CSEL_NODE_TYPE__COLLECTIVE;
     if (parser->collective)
@@ -197,32 +242,39 @@ static void parse_collective(parser_s * parser, const char *name, csel_node_s * 
         if (!strcmp(name, MPII_Csel_collectives[i])) {
             node->val = i;
             parser->collective = MPII_Csel_collectives[i];
-            return;
+            return true;
         }
     }
-    parse_error(parser, "unknown collective");
+    parse_unknown(parser, "unknown collective");
+    return false;
 }
 
 /* A key that is neither an algorithm nor a collective: whether it may stand where we are, and whether
- * it can hold there. */
-static void parse_condition(parser_s * parser, const char *ckey, csel_node_s * node)
+ * it can hold there. Returns whether it is known. */
+static bool parse_condition(parser_s * parser, const char *ckey, csel_node_s * node)
 {
     const char *never = "is not known to all processes, so it never holds";
     const csel_message_condition_s *message = MPII_Csel_message_condition(ckey);
     char what[MPIR_CSEL_ERR_LEN];
 
-    if (MPII_Csel_parse_condition(ckey, node, what)) {
+    int ret = MPII_Csel_parse_condition(ckey, node, what);
+    if (ret == CSEL_UNKNOWN) {
+        parse_unknown(parser, "%s", what);
+        return false;
+    } else if (ret) {
         parse_error(parser, "%s", what);
-        return;
+        return false;
     }
-    if (message && parser->collective == NULL)
+    if (message && parser->collective == NULL) {
         parse_error(parser, "expected it inside of \"collective=NAME\"");
-    else if (message && message->collectives &&
-             !holds_word(message->collectives, parser->collective))
-        parse_error(parser, "is not defined for %s", parser->collective);
-    else if (message && message->unknown && node->type != CSEL_NODE_TYPE__ANY &&
-             holds_word(message->unknown, parser->collective))
+    } else if (message && message->collectives &&
+               !holds_word(message->collectives, parser->collective)) {
+        parse_unknown(parser, "is not defined for %s", parser->collective);
+        return false;
+    } else if (message && message->unknown && node->type != CSEL_NODE_TYPE__ANY &&
+               holds_word(message->unknown, parser->collective)) {
         parse_warning(parser, "%s", never);
+    }
     /* a process may have another thread level than the next */
     if (node->type == CSEL_NODE_TYPE__IS_MULTI_THREADED && is_tuning(parser)) {
         node->type = CSEL_NODE_TYPE__NEVER;
@@ -230,22 +282,27 @@ static void parse_condition(parser_s * parser, const char *ckey, csel_node_s * n
     }
     if (is_place(node))
         parser->has_place = true;
+    return true;
 }
 
 static csel_node_s *parse_json_tree(struct json_object *obj, parser_s * parser);
 
+/* NULL: a collective that is not known, and skipped. Of a condition that is, *is_last tells that no more keys
+ * of obj count. */
 static csel_node_s *parse_key(const char *key, struct json_object *val, struct json_object *obj,
-                              const csel_node_s * prev, parser_s * parser)
+                              const csel_node_s * prev, parser_s * parser, bool * is_last)
 {
     const char *outer_collective = parser->collective, *outer_kind = parser->comm_kind;
     csel_node_s *node = MPL_calloc(1, sizeof(csel_node_s), MPL_MEM_COLL);
     char *ckey = MPII_Csel_strip(key);
+    bool is_known = true;
 
     if (node == NULL || ckey == NULL) {
         parse_error(parser, "out of memory");
         goto fn_exit;
     }
     node->type = CSEL_NODE_TYPE__ANY;
+    check_kind(parser, ckey);
     if (!json_object_is_type(val, json_type_object)) {
         parse_error(parser, "found %s, expected an object",
                     json_type_to_name(json_object_get_type(val)));
@@ -257,9 +314,9 @@ static csel_node_s *parse_key(const char *key, struct json_object *val, struct j
         goto fn_exit;
     }
     if (!strncmp(ckey, "collective=", strlen("collective=")))
-        parse_collective(parser, ckey + strlen("collective="), node);
+        is_known = parse_collective(parser, ckey + strlen("collective="), node);
     else
-        parse_condition(parser, ckey, node);
+        is_known = parse_condition(parser, ckey, node);
     if (prev && (prev->type == CSEL_NODE_TYPE__COLLECTIVE) !=
         (node->type == CSEL_NODE_TYPE__COLLECTIVE))
         parse_error(parser, "expected collectives not to stand beside conditions");
@@ -272,8 +329,17 @@ static csel_node_s *parse_key(const char *key, struct json_object *val, struct j
     else if (node->type == CSEL_NODE_TYPE__TOTAL_MSG_SIZE_LE ||
              node->type == CSEL_NODE_TYPE__TOTAL_MSG_SIZE_LT)
         parser->is_by_size = true;
-    if (parser->err[0] == '\0')
+    if (parser->err[0])
+        goto fn_exit;
+    if (is_known) {
         node->success = parse_json_tree(val, parser);
+    } else if (node->type == CSEL_NODE_TYPE__COLLECTIVE) {
+        MPL_free(node);
+        node = NULL;
+    } else {
+        node->type = CSEL_NODE_TYPE__ANY;
+        *is_last = true;
+    }
 
   fn_exit:
     parser->collective = outer_collective;
@@ -287,6 +353,7 @@ static csel_node_s *parse_key(const char *key, struct json_object *val, struct j
 static csel_node_s *parse_json_tree(struct json_object *obj, parser_s * parser)
 {
     csel_node_s *first = NULL, *prev = NULL, **next = &first;
+    bool is_last = false;
 
     /* in a tuning file a rule that selects nothing */
     if (json_object_object_length(obj) == 0 && !(is_tuning(parser) && parser->depth > 0))
@@ -297,21 +364,28 @@ static csel_node_s *parse_json_tree(struct json_object *obj, parser_s * parser)
         return NULL;
     json_object_object_foreach(obj, key, val) {
         parser->path[parser->depth++] = key;
-        *next = parse_key(key, val, obj, prev, parser);
+        if (parser->num_keys++ == MAX_KEYS)
+            parse_error(parser, "found more than %d keys of rules in the file", MAX_KEYS);
+        *next = parse_key(key, val, obj, prev, parser, &is_last);
         parser->depth--;
-        if (parser->err[0])
+        if (parser->err[0] || is_last)
             break;
-        prev = *next;
-        next = &prev->failure;
+        if (*next) {
+            prev = *next;
+            next = &prev->failure;
+        }
     }
     return first;
 }
 
 csel_node_s *MPII_Csel_parse(struct json_object *root,
                              void *(*create_container) (struct json_object *),
-                             bool * has_place, char *err, char *warning)
+                             bool * has_place, char *err, char *warning,
+                             MPII_Csel_skipped_s * skipped)
 {
-    parser_s parser = {.create_container = create_container,.err = err,.warning = warning };
+    parser_s parser = {.create_container = create_container,.err = err,.warning = warning,
+        .skipped = skipped
+    };
     csel_node_s *tree = NULL;
 
     err[0] = '\0';

@@ -20,7 +20,7 @@ static void free_tree(csel_node_s * node)
 }
 
 static int create(struct json_object *root, void *(*create_container) (struct json_object *),
-                  void **csel_, char *err, char *warning)
+                  void **csel_, char *err, char *warning, MPII_Csel_skipped_s * skipped)
 {
     csel_s *csel = MPL_calloc(1, sizeof(csel_s), MPL_MEM_COLL);
 
@@ -28,7 +28,7 @@ static int create(struct json_object *root, void *(*create_container) (struct js
         snprintf(err, MPIR_CSEL_ERR_LEN, "out of memory");
         return -1;
     }
-    csel->tree = MPII_Csel_parse(root, create_container, &csel->has_place, err, warning);
+    csel->tree = MPII_Csel_parse(root, create_container, &csel->has_place, err, warning, skipped);
     if (err[0]) {
         MPIR_Csel_free(csel);
         return -1;
@@ -37,10 +37,11 @@ static int create(struct json_object *root, void *(*create_container) (struct js
     return 0;
 }
 
-int MPIR_Csel_create_from_json(struct json_object *root, void **csel, char *err, char *warning)
+int MPIR_Csel_create_from_json(struct json_object *root, void **csel, char *err, char *warning,
+                               MPII_Csel_skipped_s * skipped)
 {
     warning[0] = '\0';
-    return create(root, NULL, csel, err, warning);
+    return create(root, NULL, csel, err, warning, skipped);
 }
 
 int MPIR_Csel_create_from_buf(const char *json,
@@ -51,7 +52,7 @@ int MPIR_Csel_create_from_buf(const char *json,
     struct json_object *root = json_tokener_parse(json);
 
     if (!json_object_is_type(root, json_type_object) ||
-        create(root, create_container, csel, err, NULL)) {
+        create(root, create_container, csel, err, NULL, NULL)) {
         mpi_errno = MPIR_Csel_error(err);
         MPIR_ERR_CHECK(mpi_errno);
     }
@@ -74,7 +75,7 @@ int MPIR_Csel_create_from_file(const char *json_file,
 
     ret = MPII_Topo_read_file(json_file, &text, &len, err) ||
         MPII_Topo_parse_json(json_file, text, len, &root, err);
-    if (ret == 0 && create(root, create_container, csel, what, NULL)) {
+    if (ret == 0 && create(root, create_container, csel, what, NULL, NULL)) {
         snprintf(err, sizeof(err), "%.500s: %.1500s", json_file, what);
         ret = -1;
     }

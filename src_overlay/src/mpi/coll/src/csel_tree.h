@@ -93,20 +93,33 @@ typedef struct csel {
 
 /* -- csel_tree.c -- */
 
+/* Rules that this MPICH does not know, of a file that may have such ones: written for another version. They
+ * select nothing. So does, with all that stand behind it, a condition that is not known: nobody can tell for
+ * which calls these are meant. */
+typedef struct {
+    const char *text;           /* of the file */
+    int num;                    /* rules that were skipped; of the first one: */
+    int line;
+    char what[MPIR_CSEL_ERR_LEN];
+} MPII_Csel_skipped_s;
+
 /* Build a selection tree from the rules of a parsed tuning file. Returns 0 and in
  * warning[MPIR_CSEL_ERR_LEN] the first rule that can never hold, or ""; or -1 and in
- * err[MPIR_CSEL_ERR_LEN] what is wrong: the keys that lead there, what was found, what is expected. */
-int MPIR_Csel_create_from_json(struct json_object *root, void **csel, char *err, char *warning);
+ * err[MPIR_CSEL_ERR_LEN] what is wrong: the keys that lead there, what was found, what is expected.
+ * skipped NULL: what is not known is wrong. */
+int MPIR_Csel_create_from_json(struct json_object *root, void **csel, char *err, char *warning,
+                               MPII_Csel_skipped_s * skipped);
 /* The MPI error for what a function here has written to err */
 int MPIR_Csel_error(const char *err);
 
 /* -- csel_parse.c -- */
 
 /* The tree of what is in root. create_container: MPICH's own, of a file that it calls csel for; NULL:
- * this is a tuning file, for all processes. err as above; warning may be NULL. */
+ * this is a tuning file, for all processes. err and skipped as above; warning may be NULL. */
 csel_node_s *MPII_Csel_parse(struct json_object *root,
                              void *(*create_container) (struct json_object *),
-                             bool * has_place, char *err, char *warning);
+                             bool * has_place, char *err, char *warning,
+                             MPII_Csel_skipped_s * skipped);
 
 /* -- csel_grammar.c -- */
 
@@ -119,8 +132,9 @@ char *MPII_Csel_strip(const char *key);
  * -1 where str is none. */
 int MPII_Csel_parse_number(const char *str, MPI_Aint max, MPI_Aint * number);
 
-/* Read a condition, without white space, into a node. Returns 0; or -1 and in err[MPIR_CSEL_ERR_LEN]
- * what is wrong. */
+/* Read a condition, without white space, into a node. Returns 0; or in err[MPIR_CSEL_ERR_LEN] what is wrong
+ * and -1, or CSEL_UNKNOWN where another version of MPICH may have such a one. */
+#define CSEL_UNKNOWN 1
 int MPII_Csel_parse_condition(const char *key, csel_node_s * node, char *err);
 
 /* Conditions that look at a message, and the collectives that they are defined for */

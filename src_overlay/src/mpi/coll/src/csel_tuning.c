@@ -19,7 +19,8 @@ int MPII_Coll_has_fixed_order;
 enum {
     READ_TUNING = 1,            /* there is a tuning file */
     PLACE_WORLD = 2,            /* topology-aware algorithms are to be expected */
-    FIX_ORDER = 4               /* of reductions */
+    FIX_ORDER = 4,              /* of reductions */
+    SKIP_UNKNOWN = 8            /* rules in the tuning file */
 };
 
 /* What this process would do. */
@@ -28,6 +29,8 @@ static int own_todo(void)
     const char *path = MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE;
     int todo = MPIR_CVAR_COLL_TOPO_FIXED_ORDER ? FIX_ORDER : 0;
 
+    if (!MPIR_CVAR_COLL_SELECTION_TUNING_JSON_STRICT)
+        todo |= SKIP_UNKNOWN;
     if (path && *path)
         return todo | READ_TUNING | PLACE_WORLD;
     return todo | (MPII_Topo_is_forced() ? PLACE_WORLD : 0);
@@ -86,10 +89,11 @@ static int prune_again(MPIR_Comm * comm_ptr)
 
 /* Make the topology and the selection of what is in the file. The error is the same on all processes,
  * since they have the same text. */
-static int use_tuning(const char *path, const char *text, size_t len)
+static int use_tuning(const char *path, const char *text, size_t len, bool skip_unknown)
 {
     int mpi_errno = MPI_SUCCESS, ret;
     char err[MPIR_CSEL_ERR_LEN], what[MPIR_CSEL_ERR_LEN], warning[MPIR_CSEL_ERR_LEN] = "";
+    MPII_Csel_skipped_s skipped = {.text = text };
     struct json_object *root = NULL;
     void *csel = NULL;
 
@@ -102,7 +106,8 @@ static int use_tuning(const char *path, const char *text, size_t len)
         if (has_topology)
             json_object_object_del(root, "topology");
         if (!has_topology || json_object_object_length(root)) {
-            ret = MPIR_Csel_create_from_json(root, &csel, what, warning);
+            ret = MPIR_Csel_create_from_json(root, &csel, what, warning,
+                                             skip_unknown ? &skipped : NULL);
             if (ret)
                 snprintf(err, sizeof(err), "%.500s: %.1500s", path, what);
         }
@@ -110,6 +115,11 @@ static int use_tuning(const char *path, const char *text, size_t len)
     if (ret) {
         mpi_errno = MPIR_Csel_error(err);
         MPIR_ERR_CHECK(mpi_errno);
+    }
+    if (skipped.num) {
+        snprintf(err, sizeof(err), "%.500s: line %d: %.1200s; skipped, as all rules that this MPICH "
+                 "does not know (%d)", path, skipped.line, skipped.what, skipped.num);
+        MPII_Topo_warn(err);
     }
     if (warning[0]) {
         snprintf(err, sizeof(err), "%.500s: %.1500s", path, warning);
@@ -154,7 +164,7 @@ static int add_auto(void *builtin)
 /* Rank 0 of MPI_COMM_WORLD reads the file and, if it is good, broadcasts it. If it is not, MPI_Init
  * fails there with the reason and aborts the job, while the others wait for the broadcast: one
  * process prints the error. */
-static int read_tuning(const char *path)
+static int read_tuning(const char *path, bool skip_unknown)
 {
     int mpi_errno = MPI_SUCCESS;
     MPIR_Comm *comm_ptr = MPIR_Process.comm_world;
@@ -169,7 +179,7 @@ static int read_tuning(const char *path)
             mpi_errno = MPIR_Csel_error(err);
             MPIR_ERR_CHECK(mpi_errno);
         }
-        mpi_errno = use_tuning(path, text, len);
+        mpi_errno = use_tuning(path, text, len, skip_unknown);
         MPIR_ERR_CHECK(mpi_errno);
         n = len;
     }
@@ -186,7 +196,7 @@ static int read_tuning(const char *path)
     mpi_errno = MPIR_Bcast_intra_binomial(text, n, TOPO_BYTE, 0, comm_ptr, TOPO_COLL_ATTR);
     MPIR_ERR_CHECK(mpi_errno);
     if (comm_ptr->rank != 0) {
-        mpi_errno = use_tuning(path, text, n);
+        mpi_errno = use_tuning(path, text, n, skip_unknown);
         MPIR_ERR_CHECK(mpi_errno);
     }
 
@@ -204,7 +214,8 @@ int MPII_Coll_load_tuning(void)
     int todo = what_to_do();
 
     if (todo & READ_TUNING) {
-        mpi_errno = read_tuning(MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE);
+        mpi_errno = read_tuning(MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE,
+                                (todo & SKIP_UNKNOWN) != 0);
         MPIR_ERR_CHECK(mpi_errno);
     } else {
         MPII_Topo_load(NULL, NULL, NULL);

@@ -208,6 +208,35 @@ int MPII_Topo_parse_json(const char *name, const char *text, size_t len, struct 
     return ret;
 }
 
+int MPII_Topo_json_line(const char *text, const char *const keys[], int num_keys)
+{
+    int line = 1, depth = 0, found = 0; /* keys that were found, one inside of the other */
+
+    for (const char *c = text; *c && found < num_keys; c++) {
+        if (*c == '\n') {
+            line++;
+        } else if (*c == '{') {
+            depth++;
+        } else if (*c == '}') {
+            depth--;
+            found = MPL_MIN(found, depth - 1);
+        } else if (*c == '"' || *c == '\'') {
+            const char *start = c + 1;
+            for (c = start; *c && *c != start[-1]; c++) {
+                line += *c == '\n';
+                c += *c == '\\' && c[1];
+            }
+            if (*c == '\0')
+                break;
+            size_t len = c - start;
+            if (depth == found + 1 && c[1 + strspn(c + 1, " \t\r\n")] == ':' &&
+                len == strlen(keys[found]) && !strncmp(start, keys[found], len))
+                found++;
+        }
+    }
+    return line;
+}
+
 struct json_object *MPII_Topo_json_get(const char *name, const char *prefix,
                                        struct json_object *obj, const char *key,
                                        enum json_type type, char *err)

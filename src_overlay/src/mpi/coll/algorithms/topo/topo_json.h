@@ -35,6 +35,9 @@ int MPII_Topo_read_file(const char *path, char **text, size_t * len, char *err);
 int MPII_Topo_parse_json(const char *name, const char *text, size_t len, struct json_object **root,
                          char *err);
 
+/* The line of the last of keys, each a member of what the one before it names, in good JSON text */
+int MPII_Topo_json_line(const char *text, const char *const keys[], int num_keys);
+
 /* A member that has to be there and of that type; NULL and a sentence in err otherwise. name: of the
  * file, prefix: of the key in it */
 struct json_object *MPII_Topo_json_get(const char *name, const char *prefix,
