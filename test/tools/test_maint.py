@@ -4,6 +4,8 @@
 Where a test would change the repository, it works on a copy of it.
 """
 
+import importlib.machinery
+import importlib.util
 import os
 import re
 import shutil
@@ -1091,6 +1093,36 @@ def test_help_has_every_verb() -> None:
     result = subprocess.run(["make"], cwd=REPO, capture_output=True, text=True, check=True)
     for verb in VERBS:
         assert re.search(rf"^make {verb} +\S", result.stdout, re.MULTILINE), verb
+
+
+def load(name: str) -> Any:
+    """A program of maint/ as a module"""
+    loader = importlib.machinery.SourceFileLoader(f"maint_{name}", str(REPO / "maint" / name))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def test_demo_where_namespaces_are_forbidden(
+    bindir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It then simulates, says so, and hints at nothing that cannot work there."""
+    demo = load("demo")
+    programs(tmp_path / "bin", topo_vcluster="echo 'because ...' >&2; exit 77")
+    (tmp_path / "bin/topo-sim").symlink_to(bindir / "topo-sim")
+    monkeypatch.setattr(demo, "BIN", tmp_path / "bin")
+    monkeypatch.setattr(demo, "OUT", tmp_path / "demo")
+    monkeypatch.setattr(sys, "argv", ["demo"])
+    assert demo.program() == 0
+    said, why = capfd.readouterr()
+    assert why == "because ...\n"
+    assert "== Simulated: 4 racks" in said and re.search(
+        r"^allreduce +1M .* \d+%$", said, re.MULTILINE
+    )
+    for word in ("tuned", "topo-bench", "report.html"):
+        assert word not in said
 
 
 def programs(folder: Path, **scripts: str) -> dict[str, str]:

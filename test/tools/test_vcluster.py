@@ -313,11 +313,12 @@ def test_bad_use_of_cluster(in_process: Any, cluster: str, words: Any, message: 
 
 
 def test_forbidden(allowed: None) -> None:
-    """Where namespaces are forbidden: exit status 77 and one line."""
+    """Where namespaces are forbidden: exit status 77 and one line, which tells what it takes."""
     forbid = 'echo 0 > /proc/sys/user/max_net_namespaces && exec "$@"'
     result = call("check", prefix=["unshare", "-Ur", "sh", "-c", forbid, "sh"])
     assert result.returncode == 77
     assert "cannot build a virtual cluster on this machine: unshare" in result.stderr
+    assert "docker run --cap-add SYS_ADMIN --cap-add NET_ADMIN" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 
