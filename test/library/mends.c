@@ -235,6 +235,345 @@ static int empty_type(void)
     return 1;
 }
 
+/* -- types whose extent is not their true extent -- */
+
+#define ROWS 3
+#define MOST 4096               /* elements of a buffer */
+
+/* An element of ROWS or of one integer, so many bytes apart, that takes the place of `extent` bytes */
+typedef struct {
+    MPI_Datatype type;
+    int rows, extent, distance;
+} element_t;
+
+static element_t element;       /* that reductions are of */
+
+static element_t make_element(int rows, int extent, int distance)
+{
+    element_t e = {.rows = rows,.extent = extent,.distance = distance };
+    MPI_Datatype bare;
+
+    MPI_Type_create_hvector(rows, 1, distance, MPI_INT, &bare);
+    MPI_Type_create_resized(bare, 0, extent, &e.type);
+    MPI_Type_commit(&e.type);
+    MPI_Type_free(&bare);
+    return e;
+}
+
+/* A buffer of zeroes with room before its first element, and behind its last one */
+static char *make_buffer(const element_t * e)
+{
+    return (char *) calloc(2 * ROWS * MOST, 64) + ROWS * MOST * 64 - (e->distance < 0 ? 0 : 64);
+}
+
+static void free_buffer(const element_t * e, char *buf)
+{
+    free(buf - ROWS * MOST * 64 + (e->distance < 0 ? 0 : 64));
+}
+
+static int *at(const element_t * e, char *buf, int i, int row)
+{
+    return (int *) (buf + i * e->extent + row * e->distance);
+}
+
+static void fill(const element_t * e, char *buf, int n, int by)
+{
+    for (int i = 0; i < n; i++)
+        for (int row = 0; row < e->rows; row++)
+            *at(e, buf, i, row) = 10000 * by + 10 * i + row;
+}
+
+static void add(void *in, void *inout, int *len, MPI_Datatype * type)
+{
+    (void) type;
+    for (int i = 0; i < *len; i++)
+        for (int row = 0; row < element.rows; row++)
+            *at(&element, inout, i, row) += *at(&element, in, i, row);
+}
+
+/* Elements first ... first + n - 1 of what rank `by` has filled, or of the sum of `by` ranks; then they
+ * are zeroes again. */
+static int is_there(const element_t * e, char *buf, int to, int first, int n, int by, int is_sum)
+{
+    int num_wrong = 0;
+
+    for (int i = 0; i < n; i++) {
+        for (int row = 0; row < e->rows; row++) {
+            int value = 10 * (first + i) + row, *got = at(e, buf, to + i, row);
+            num_wrong += *got != (is_sum ? 10000 * (by * (by - 1) / 2) + by * value : 10000 * by + value);
+            *got = 0;
+        }
+    }
+    return num_wrong == 0;
+}
+
+/* On two ranks, a power of two */
+static int noncommutative_of(int rows, int extent, int distance, int block)
+{
+    int is_right = 1, counts[2] = { block, block };
+    MPI_Request req;
+    MPI_Comm comm;
+    MPI_Op op;
+    char *in, *out;
+
+    MPI_Comm_split(MPI_COMM_WORLD, rank < 2 ? 0 : MPI_UNDEFINED, rank, &comm);
+    if (comm == MPI_COMM_NULL)
+        return 1;
+    element = make_element(rows, extent, distance);
+    in = make_buffer(&element);
+    out = make_buffer(&element);
+    fill(&element, in, 2 * block, rank);
+    MPI_Op_create(add, 0, &op);
+    for (int k = 0; k < 4; k++) {
+        req = MPI_REQUEST_NULL;
+        if (k == 0)
+            MPI_Reduce_scatter(in, out, counts, element.type, op, comm);
+        else if (k == 1)
+            MPI_Reduce_scatter_block(in, out, block, element.type, op, comm);
+        else if (k == 2)
+            MPI_Ireduce_scatter(in, out, counts, element.type, op, comm, &req);
+        else
+            MPI_Ireduce_scatter_block(in, out, block, element.type, op, comm, &req);
+        MPI_Wait(&req, MPI_STATUS_IGNORE);
+        is_right = is_there(&element, out, 0, rank * block, block, 2, 1) && is_right;
+    }
+    MPI_Op_free(&op);
+    MPI_Type_free(&element.type);
+    free_buffer(&element, in);
+    free_buffer(&element, out);
+    MPI_Comm_free(&comm);
+    return is_right;
+}
+
+/* Far apart: what does not fit into a buffer ends in memory that nobody has. */
+static int noncommutative_wide(void)
+{
+    return noncommutative_of(1, 64, 4, MOST / 2);
+}
+
+static int noncommutative_column(void)
+{
+    return noncommutative_of(ROWS, 4, 4 * MOST, 20);
+}
+
+/* Moves blocks of an element by all that moves blocks; rank 1 has another layout of it. */
+static int move_blocks(const element_t * mine, int block)
+{
+    element_t line = make_element(ROWS, 4 * ROWS, 4), to = rank == 1 ? line : *mine;
+    int is_right = 1, counts[64], displs[64], root = size - 1;
+    char *in = make_buffer(mine), *out = make_buffer(&to);
+    MPI_Request req;
+
+    for (int i = 0; i < size; i++) {
+        counts[i] = block;
+        displs[i] = i * block;
+    }
+    fill(mine, in, size * block, rank);
+    for (int k = 0; k < 9; k++) {
+        int is_gather = k < 5, to_me = 1;
+        req = MPI_REQUEST_NULL;
+        if (k == 0)
+            MPI_Iallgather(in, block, mine->type, out, block, to.type, MPI_COMM_WORLD, &req);
+        else if (k == 1)
+            MPI_Iallgatherv(in, block, mine->type, out, counts, displs, to.type, MPI_COMM_WORLD, &req);
+        else if (k == 2)
+            MPI_Igather(in, block, mine->type, out, block, to.type, root, MPI_COMM_WORLD, &req);
+        else if (k == 3)
+            MPI_Allgather(in, block, mine->type, out, block, to.type, MPI_COMM_WORLD);
+        else if (k == 4)
+            MPI_Igather(in, block, mine->type, out, block, to.type, 0, MPI_COMM_WORLD, &req);
+        else if (k == 5)
+            MPI_Ialltoall(in, block, mine->type, out, block, to.type, MPI_COMM_WORLD, &req);
+        else if (k == 6)
+            MPI_Ialltoallv(in, counts, displs, mine->type, out, counts, displs, to.type,
+                           MPI_COMM_WORLD, &req);
+        else if (k == 7)
+            MPI_Alltoall(in, block, mine->type, out, block, to.type, MPI_COMM_WORLD);
+        else
+            MPI_Iscatter(in, block, mine->type, out, block, to.type, root, MPI_COMM_WORLD, &req);
+        MPI_Wait(&req, MPI_STATUS_IGNORE);
+        if (k == 2 || k == 4)
+            to_me = rank == (k == 2 ? root : 0);
+        for (int i = 0; i < size && to_me && k < 8; i++)
+            is_right = is_there(&to, out, i * block, is_gather ? 0 : rank * block, block, i, 0) && is_right;
+        if (k == 8)
+            is_right = is_there(&to, out, 0, rank * block, block, root, 0) && is_right;
+    }
+    if (rank == root)
+        fill(&to, out, block, root);
+    MPI_Ibcast(out, block, to.type, root, MPI_COMM_WORLD, &req);
+    MPI_Wait(&req, MPI_STATUS_IGNORE);
+    is_right = is_there(&to, out, 0, 0, block, root, 0) && is_right;
+    MPI_Type_free(&line.type);
+    free_buffer(mine, in);
+    free_buffer(&to, out);
+    return is_right;
+}
+
+static int reduce_blocks(int block)
+{
+    int is_right = 1, counts[64], n = size * block;
+    char *in = make_buffer(&element), *out = make_buffer(&element);
+    MPI_Request req;
+    MPI_Op op;
+
+    for (int i = 0; i < size; i++)
+        counts[i] = block;
+    fill(&element, in, n, rank);
+    MPI_Op_create(add, 1, &op);
+    for (int k = 0; k < 6; k++) {
+        int first = 0, num = n, of = size;
+        req = MPI_REQUEST_NULL;
+        if (k == 0) {
+            MPI_Iallreduce(in, out, n, element.type, op, MPI_COMM_WORLD, &req);
+        } else if (k == 1) {
+            MPI_Allreduce(in, out, n, element.type, op, MPI_COMM_WORLD);
+        } else if (k == 2) {
+            MPI_Ireduce(in, out, n, element.type, op, 1, MPI_COMM_WORLD, &req);
+            num = rank == 1 ? n : 0;
+        } else if (k == 3) {
+            MPI_Iscan(in, out, n, element.type, op, MPI_COMM_WORLD, &req);
+            of = rank + 1;
+        } else {
+            if (k == 4)
+                MPI_Ireduce_scatter(in, out, counts, element.type, op, MPI_COMM_WORLD, &req);
+            else
+                MPI_Ireduce_scatter_block(in, out, block, element.type, op, MPI_COMM_WORLD, &req);
+            first = rank * block;
+            num = block;
+        }
+        MPI_Wait(&req, MPI_STATUS_IGNORE);
+        is_right = is_there(&element, out, 0, first, num, of, 1) && is_right;
+    }
+    MPI_Op_free(&op);
+    free_buffer(&element, in);
+    free_buffer(&element, out);
+    return is_right;
+}
+
+/* A column of a matrix, from its first row on, and from its last one */
+static int extents(void)
+{
+    int is_right = 1;
+
+    for (int sign = 1; sign >= -1; sign -= 2) {
+        element = make_element(ROWS, 4, sign * 4 * MOST);
+        is_right = move_blocks(&element, 20) && is_right;
+        is_right = reduce_blocks(20) && is_right;
+        MPI_Type_free(&element.type);
+    }
+    return is_right;
+}
+
+/* -- intercommunicators, roots -- */
+
+/* Ranks below `num`, and the others */
+static MPI_Comm make_intercomm(int num)
+{
+    MPI_Comm group, inter;
+
+    MPI_Comm_split(MPI_COMM_WORLD, rank < num, rank, &group);
+    MPI_Intercomm_create(group, 0, MPI_COMM_WORLD, rank < num ? num : 0, 0, &inter);
+    MPI_Comm_free(&group);
+    return inter;
+}
+
+/* The root has nothing to send. */
+static int reduce_at_root(void)
+{
+    MPI_Comm inter = make_intercomm(1);
+    int in = rank, sum = 0, err;
+
+    MPI_Comm_set_errhandler(inter, MPI_ERRORS_RETURN);
+    err = MPI_Reduce(rank == 0 ? NULL : &in, rank == 0 ? &sum : NULL, 1, MPI_INT, MPI_SUM,
+                     rank == 0 ? MPI_ROOT : 0, inter);
+    MPI_Comm_free(&inter);
+    return !err && (rank || sum == size * (size - 1) / 2);
+}
+
+/* The first rank of each group is not in the new intercommunicator. */
+static int split_without_first(void)
+{
+    MPI_Comm inter = make_intercomm(2), part, merged;
+    int n = 2;
+
+    MPI_Comm_split(inter, rank % 2 ? 0 : MPI_UNDEFINED, rank, &part);
+    if (part != MPI_COMM_NULL) {
+        MPI_Intercomm_merge(part, rank < 2, &merged);
+        MPI_Barrier(merged);
+        MPI_Comm_size(merged, &n);
+        MPI_Comm_free(&merged);
+        MPI_Comm_free(&part);
+    }
+    MPI_Comm_free(&inter);
+    return n == 2;
+}
+
+static int reduce_in_place(void)
+{
+    int is_right = 1;
+
+    for (int root = 0; root < size; root++) {
+        int data = rank + 1, out = data;
+        MPI_Reduce(rank == root ? MPI_IN_PLACE : &data, &out, 1, MPI_INT, MPI_SUM, root, MPI_COMM_WORLD);
+        is_right = is_right && (rank != root || out == size * (size + 1) / 2);
+        out = 0;
+        MPI_Reduce(&data, &out, 1, MPI_INT, MPI_SUM, root, MPI_COMM_WORLD);
+        is_right = is_right && (rank != root || out == size * (size + 1) / 2);
+    }
+    return is_right;
+}
+
+/* -- tools, and the life of the library -- */
+
+/* A tool that ends, and begins again */
+static int tool_again(void)
+{
+    int provided, num = 0;
+
+    for (int i = 0; i < 3; i++) {
+        MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
+        MPI_T_cvar_get_num(&num);
+        MPI_T_finalize();
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    return num > 0;
+}
+
+/* Sessions one after the other; a tool holds MPI_T all the time, or not. Rank 0 prints. */
+static void sessions(int has_tool)
+{
+    int all_right = 1, provided, num_before = 0, num = 0;
+
+    if (has_tool)
+        MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
+    for (int i = 0; i < 3; i++) {
+        MPI_Session session;
+        MPI_Group group;
+        MPI_Comm comm;
+        int sum = 0, one = 1;
+
+        MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &session);
+        MPI_Group_from_session_pset(session, "mpi://WORLD", &group);
+        MPI_Comm_create_from_group(group, "mends", MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &comm);
+        MPI_Group_free(&group);
+        MPI_Comm_rank(comm, &rank);
+        MPI_Comm_size(comm, &size);
+        MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm);
+        if (has_tool)
+            MPI_T_pvar_get_num(&num);
+        all_right = all_right && sum == size && size == 3 && (i == 0 || num == num_before);
+        num_before = num;
+        MPI_Comm_free(&comm);
+        MPI_Session_finalize(&session);
+    }
+    if (has_tool)
+        MPI_T_finalize();
+    if (rank == 0 && all_right)
+        printf("RIGHT\n");
+}
+
+/* The name of a case is the beginning of what is asked for: others are told by what is set. */
 static const struct {
     const char *name;
     int (*run) (void);
@@ -245,19 +584,26 @@ static const struct {
     { "ibarrier_radix", ibarrier_radix }, { "gather_again", gather_again },
     { "scatter_again", scatter_again }, { "allgather_again", allgather_again },
     { "allgather_in_place", allgather_in_place }, { "allgatherv_alone", allgatherv_alone },
-    { "error_handler", error_handler }, { "error_handler_topo", error_handler }
+    { "error_handler", error_handler }, { "noncommutative_wide", noncommutative_wide },
+    { "noncommutative_column", noncommutative_column }, { "extents", extents },
+    { "reduce_at_root", reduce_at_root }, { "split_without_first", split_without_first },
+    { "reduce_in_place", reduce_in_place }, { "tool_again", tool_again }
 };
 
 int main(int argc, char **argv)
 {
     int is_right = 0, all_right;
 
+    if (argc > 1 && !strncmp(argv[1], "sessions", 8)) {
+        sessions(!strcmp(argv[1], "sessions_of_tool"));
+        return 0;
+    }
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     for (size_t i = 0; argc > 1 && i < sizeof(cases) / sizeof(cases[0]); i++) {
-        if (!strcmp(cases[i].name, argv[1]))
+        if (!strncmp(cases[i].name, argv[1], strlen(cases[i].name)))
             is_right = cases[i].run();
     }
     MPI_Allreduce(&is_right, &all_right, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
