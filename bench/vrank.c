@@ -13,7 +13,8 @@
  *
  * The process manager says which ranks are on which node by the numbers that it knows
  * (PMI_process_mapping). So a process between it and the rank answers that there is no such thing; then
- * MPICH compares the names of hosts. All else that they say passes unchanged (PMI, version 1).
+ * MPICH compares the names of hosts. All else passes unchanged (PMI, version 1). The only other thing that
+ * names ranks are barriers of some of them, in MPICH 5: MPIR_CVAR_PMI_DISABLE_GROUP does without.
  */
 
 #define _GNU_SOURCE
@@ -100,6 +101,7 @@ int main(int argc, char **argv)
     snprintf(text, sizeof(text), "%d", pair[1]);
     setenv("PMI_FD", text, 1);
     setenv("PMI_RANK", number, 1);
+    setenv("MPIR_CVAR_PMI_DISABLE_GROUP", "1", 1);
     execvp(argv[2], argv + 2);
     fprintf(stderr, "%s: %s\n", argv[2], strerror(errno));
     return 127;

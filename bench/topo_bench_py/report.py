@@ -130,9 +130,11 @@ def about_machine(results: list[Result], records: list[Record]) -> list[str]:
     cpus = study_of(results).get("cpus") or os.cpu_count() or 1
     most = max(r["ranks"] for r in records)
     if most > cpus and words(facts[0].get("cluster")).startswith("topo-vcluster"):
+        spoiled = sum(r.get("spoiled", 0) for r in records)
+        calls = sum(r["repetitions"] for r in records)
         lines.append(
-            f"The cluster is a virtual one: up to {most} ranks shared {cpus} processors, so that times of "
-            "short messages are those of processors, not of links."
+            f"The cluster is a virtual one, slowed down: up to {most} ranks shared {cpus} processors. In {spoiled} "
+            f"of {calls} calls its switch was later than the links that it stands for."
         )
     load = max(about.get("load_average_at_start") or 0 for about in facts)
     if load > cpus:

@@ -2242,7 +2242,9 @@ background = "0.5:64"
 max_to_bound = { block = 1e9 }
 [[case]]
 name = "no bound"
-candidate = "brucks"
+collective = "alltoallv"
+pattern = "changing"
+candidate = "nb"
 baseline = "auto"
 sizes = "64"
 repetitions = 3
