@@ -28,6 +28,7 @@ except ModuleNotFoundError:
 REPO = Path(__file__).resolve().parent.parent
 BUILD = REPO / "build"
 OVERLAY = REPO / "src_overlay"
+VERSION_HEADER = "src/mpi/coll/algorithms/topo/topo_version.h"  # below OVERLAY
 MANIFEST = REPO / "cvars/algorithms.toml"
 CVAR_BLOCKS = REPO / "cvars/cvars.txt"
 GENERATED_PATCH = "coll-list-topo-algorithms.patch"
@@ -120,6 +121,20 @@ def versions() -> list[Row]:
 def topo_version() -> str:
     """The version of this repository."""
     return str(_versions_file()["topo"])
+
+
+def topo_commit() -> str:
+    """The last commit that changed what is put into MPICH, and whether it has changed since; nothing
+    where this is no git repository."""
+    parts = ["--", "patches", "src_overlay", "cvars"]
+    if not (REPO / ".git").exists() or not shutil.which("git"):
+        return ""
+    try:
+        commit = git("log", "-1", "--format=%H", *parts, cwd=REPO).strip()[:12]
+        changed = git("--no-optional-locks", "status", "--porcelain", *parts, cwd=REPO)
+    except Failure:  # of another owner, for example
+        return ""
+    return f"{commit} with changes" if changed else commit
 
 
 def _versions_file() -> dict[str, Any]:

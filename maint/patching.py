@@ -21,11 +21,13 @@ from typing import Any
 
 from common import (
     OVERLAY,
+    VERSION_HEADER,
     Failure,
     apply_patches,
     overlay_files,
     series,
     supported,
+    topo_commit,
     touched,
     tree_version,
 )
@@ -42,6 +44,12 @@ def digest(path: Path) -> str | None:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except FileNotFoundError:
         return None
+
+
+def version_header() -> str:
+    """The header of the overlay that says the version, with the commit, where it is known."""
+    text, commit = (OVERLAY / VERSION_HEADER).read_text(), topo_commit()
+    return re.sub(r'(MPII_TOPO_VERSION ".*)"', rf'\1 ({commit})"', text) if commit else text
 
 
 def apply(tree: Path, strict: bool = False, where: Path | None = None) -> str:
@@ -91,6 +99,7 @@ def apply(tree: Path, strict: bool = False, where: Path | None = None) -> str:
                 raise Failure(f"{where}: {why}; nothing was changed") from None
         for name in added:
             copy(OVERLAY / name, work / name)
+        (work / VERSION_HEADER).write_text(version_header())
         record = {
             "what": "mpich-topo applied; `make apply REVERSE=1` takes it back",
             "version": version,
@@ -139,6 +148,7 @@ def already(
     tree: Path, where: Path, record: Record, texts: dict[str, str], added: list[str]
 ) -> str:
     wanted = {name: digest(OVERLAY / name) for name in added}
+    wanted[VERSION_HEADER] = hashlib.sha256(version_header().encode()).hexdigest()
     if record["patches"] != texts or record["added"] != wanted:
         raise Failure(
             f"{where}: another state of mpich-topo is applied; take it back first"

@@ -33,6 +33,7 @@ import results
 import sources
 import tuner_data
 from common import (
+    VERSION_HEADER,
     Failure,
     Row,
     apply_patches,
@@ -401,13 +402,14 @@ def test_apply_twice_and_back(tree: Path) -> None:
 
 
 def test_by_hand_is_the_same(tree: Path, source: sources.Source, tmp_path: Path) -> None:
-    """The README's way: patch -p1, then copy the overlay."""
+    """The README's way: patch -p1, then copy the overlay, which does not know the commit."""
     by_hand = tmp_path / "by-hand"
     shutil.copytree(tree, by_hand)
     apply_patches(by_hand, series(source.row))
     shutil.copytree(REPO / "src_overlay", by_hand, dirs_exist_ok=True)
     patching.apply(tree)
     (tree / patching.RECORD).unlink()
+    shutil.copy(REPO / "src_overlay" / VERSION_HEADER, tree / VERSION_HEADER)
     assert content(by_hand) == content(tree)
     with pytest.raises(Failure, match="patched by hand"):
         patching.apply(by_hand)
@@ -493,6 +495,32 @@ def test_apply_to_a_git_checkout(tree: Path) -> None:
     # a record that nobody has written stops us, too
     (tree / ".git/HEAD").write_text("nonsense")
     refuses(tree, "git cannot tell what is changed there")
+
+
+def test_apply_tells_the_commit(tree: Path, repo: Path) -> None:
+    """The last one that changed what is put into MPICH; the version alone without git"""
+
+    def told() -> str:
+        assert maint("apply", tree, repo=repo).returncode == 0
+        text = (tree / VERSION_HEADER).read_text()
+        assert "already applied" in maint("apply", tree, repo=repo).stdout
+        assert maint("apply", "--reverse", tree, repo=repo).returncode == 0
+        (found,) = re.findall(r'MPII_TOPO_VERSION "(.*)"', text)
+        return found
+
+    version = told()
+    assert re.fullmatch(r"mpich-topo \d+\.\d+", version)
+    git(repo, "init", "-q")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-q", "-m", "all")
+    commit = git(repo, "rev-parse", "HEAD")[:12]
+    (repo / "README.md").write_text("another")
+    git(repo, "commit", "-q", "-a", "-m", "words")
+    (repo / "README.md").write_text("and another")
+    assert told() == f"{version} ({commit})"
+    added = repo / "src_overlay" / overlay_files()[0]
+    added.write_text(added.read_text() + "\n")
+    assert told() == f"{version} ({commit} with changes)"
 
 
 def test_apply_keeps_a_change_elsewhere(tree: Path) -> None:

@@ -96,5 +96,6 @@ noinst_HEADERS += \
     src/mpi/coll/algorithms/topo/topo_shm.h \
     src/mpi/coll/algorithms/topo/topo_site.h \
     src/mpi/coll/algorithms/topo/topo_step.h \
+    src/mpi/coll/algorithms/topo/topo_version.h \
     src/mpi/coll/algorithms/topo/topo_view.h \
     src/mpi/coll/algorithms/topo/topo_world.h

@@ -5,6 +5,7 @@
 
 #include "mpiimpl.h"
 #include "topo.h"
+#include "topo_version.h"
 
 /* What all files of topo use: counters of calls and messages, warnings, waiting for messages */
 
@@ -12,8 +13,25 @@ MPII_Topo_counter_t MPII_Topo_calls[MPII_TOPO_ALGO__END];
 MPII_Topo_counter_t MPII_Topo_rack_messages, MPII_Topo_shm_messages;
 int MPII_Topo_as_agreed = -1;
 
+/* A variable of MPI_T that nobody can write; it outlives MPI_Finalize. */
+static void register_version(void)
+{
+    static const char name[] = "coll_topo_version";
+    MPIR_T_cvar_value_t value = {.str = MPII_TOPO_VERSION };
+    name2index_hash_t *entry = NULL;
+
+    if (cvar_table)
+        HASH_FIND_STR(cvar_hash, name, entry);
+    if (cvar_table && entry == NULL)
+        MPIR_T_CVAR_REGISTER_impl(MPI_CHAR, name, NULL, sizeof(MPII_TOPO_VERSION), MPI_T_ENUM_NULL,
+                                  MPI_T_VERBOSITY_USER_BASIC, MPI_T_BIND_NO_OBJECT,
+                                  MPI_T_SCOPE_CONSTANT, NULL, NULL, value, "COLLECTIVE",
+                                  "version of mpich-topo, and the commit that it was built from");
+}
+
 void MPII_Topo_base_init(void)
 {
+    register_version();
     MPII_TOPO_REGISTER(coll_topo_rack_messages, MPII_Topo_rack_messages,
                        "messages to other racks, but for those of MPICH's own algorithms");
     MPII_TOPO_REGISTER(coll_topo_shm_messages, MPII_Topo_shm_messages, "messages through shared "
