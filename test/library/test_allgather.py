@@ -267,7 +267,8 @@ def test_host_names_without_local_memory(
 
 
 def test_verbose(run_allgather: Launch, cluster: Cluster, algorithms: list[str]) -> None:
-    """Level 1: one line from rank 0 of each communicator. Level 2: the renumbering, too."""
+    """Level 1: from rank 0 of each communicator, a line, and one or more for each rack. Level 2: the
+    renumbering, too."""
     output = {}
     for level in (0, 1, 2):
         job = run_allgather(
@@ -283,8 +284,10 @@ def test_verbose(run_allgather: Launch, cluster: Cluster, algorithms: list[str])
             if not line.startswith(("COUNTER", "OK"))
         ]
     assert output[0] == []
-    assert len(output[1]) == 1
-    assert len(output[2]) > 1
+    communicators = [line for line in output[1] if "topology of communicator" in line]
+    assert len(communicators) == 1
+    assert output[2][: len(output[1])] == output[1]
+    assert len(output[2]) > len(output[1])
 
 
 def test_killed_rank(run_allgather: Launch, cluster: Cluster, algorithm: str) -> None:

@@ -7,12 +7,14 @@ with --slow of each setting alone, too. A setting that only one process has any 
 in the topology, what is printed) differs in all of them.
 """
 
+import re
+import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kinds import Build, Env, Launch, MakeSite, WriteJson
+from kinds import Build, Env, Job, Launch, MakeSite, WriteJson
 
 Settings = dict[str, tuple[Any, Any]]  # the one and the other value
 Case = tuple[str, str, str, Settings]
@@ -168,3 +170,189 @@ def test_values_in_the_environment(
         assert job.returncode != 0 and name in job.stdout + job.stderr
     else:
         assert job.stdout == f"{value}\n"
+
+
+# ---------------------------------------------------------------- algorithms
+
+# What rank 0 has, and what others have: each pair of algorithms hangs where ranks do not agree
+ALGORITHMS: Settings = {
+    "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": ("rack_lanes", "recursive_doubling"),
+    "MPIR_CVAR_BCAST_INTRA_ALGORITHM": ("binomial", "scatter_ring_allgather"),
+    "MPIR_CVAR_REDUCE_INTRA_ALGORITHM": ("reduce_scatter_gather", "topo_chain"),
+    "MPIR_CVAR_BARRIER_INTRA_ALGORITHM": ("auto", "linear"),
+    "MPIR_CVAR_IALLREDUCE_INTRA_ALGORITHM": ("tsp_recexch_multiple_buffer",) * 2,
+    "MPIR_CVAR_IALLREDUCE_RECEXCH_KVAL": (2, 4),
+    "MPIR_CVAR_IBCAST_INTRA_ALGORITHM": ("tsp_tree",) * 2,
+    "MPIR_CVAR_IBCAST_TREE_TYPE": ("knomial_1", "kary"),
+    "MPIR_CVAR_IBCAST_TREE_PIPELINE_CHUNK_SIZE": (0, 1024),
+    "MPIR_CVAR_IREDUCE_INTRA_ALGORITHM": ("sched_binomial", "tsp_ring"),
+}
+COLLECTIVES = [
+    "ALLGATHER",
+    "ALLGATHERV",
+    "ALLREDUCE",
+    "ALLTOALL",
+    "ALLTOALLV",
+    "BARRIER",
+    "BCAST",
+    "GATHER",
+    "GATHERV",
+    "REDUCE",
+    "REDUCE_SCATTER",
+    "SCATTER",
+    "SCATTERV",
+]
+NUMBERS = [name for name in ALGORITHMS if not name.endswith("TREE_TYPE")]
+RunSettings = Callable[..., Job]
+
+
+@pytest.fixture
+def run_settings(run_mpi: Launch, build_mpi: Build) -> RunSettings:
+    """run_settings(environments, *names, env=): settings.c on a rank for each environment"""
+
+    def run(environments: Sequence[Env], *names: str, env: Env | None = None) -> Job:
+        line: list[Any] = []
+        for own in environments:
+            pairs = [("-env", key, value) for key, value in own.items()]
+            line += [":", "-n", 1, *(word for pair in pairs for word in pair)]
+            line += [build_mpi(HERE / "settings.c"), *names]
+        job = run_mpi(*line[1:], timeout=30, env=env or {})
+        assert job.returncode == 0, job.stdout + job.stderr
+        return job
+
+    return run
+
+
+def values(job: Job, name: str) -> list[str]:
+    """By rank"""
+    return [line.split()[2] for line in sorted(job.stdout.splitlines()) if f" {name} " in line]
+
+
+@pytest.mark.parametrize("first", [0, 1], ids=["ours on rank 0", "ours on others"])
+def test_algorithms_are_those_of_rank_0(run_settings: RunSettings, first: int) -> None:
+    """Of ours and of MPICH's, with their parameters. One warning names what differs."""
+    mine, others = ({k: v[i] for k, v in ALGORITHMS.items()} for i in (first, 1 - first))
+    alone = run_settings([mine], *NUMBERS)
+    job = run_settings([mine, others, mine, others], *NUMBERS)
+    for name in NUMBERS:
+        assert values(job, name) == 4 * values(alone, name), name
+    (warning,) = job.stderr.splitlines()
+    assert re.search(
+        r"warning: MPIR_CVAR_\w+: found another value on rank 1 than on rank 0", warning
+    )
+    assert "(2 ranks have other settings)" in warning
+
+
+def test_type_of_trees(run_settings: RunSettings, site: MakeSite, write_json: WriteJson) -> None:
+    """MPICH makes it of a string."""
+    name = "MPIR_CVAR_IBCAST_TREE_TYPE"
+    env = {
+        "MPIR_CVAR_IBCAST_INTRA_ALGORITHM": "tsp_tree",
+        "MPIR_CVAR_COLL_TOPOLOGY_FILE": write_json("site.json", site(["clique0"], [0])),
+        "MPIR_CVAR_COLL_TOPOLOGY_HOST": "clique0",
+    }
+    job = run_settings([{name: "knomial_1"}, *4 * [{name: "kary"}]], env=env)
+    (warning,) = job.stderr.splitlines()
+    assert f"{name}: found another value on rank 1 than on rank 0" in warning
+
+
+def test_algorithms_of_one_rank_alone(run_settings: RunSettings) -> None:
+    """Rank 0 has none of ours: so nobody runs one."""
+    name = "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM"
+    job = run_settings([{}, {}, {name: "rack_lanes"}], name)
+    assert len(set(values(job, name))) == 1
+
+
+def test_many_settings(run_settings: RunSettings) -> None:
+    """More of them than a value of the process manager has room for"""
+    names = [f"MPIR_CVAR_{name}_INTRA_ALGORITHM" for name in COLLECTIVES]
+    names += [f"MPIR_CVAR_{name}_TOPO_CHAIN_SEGMENT_BYTES" for name in ("BCAST", "REDUCE")]
+    own = {name: 3333 if name.endswith("BYTES") else "topo_auto" for name in names}
+    own["MPIR_CVAR_BARRIER_INTRA_ALGORITHM"] = "linear"
+    job = run_settings([own, {}, {}], *names)
+    for name in names:
+        assert len(set(values(job, name))) == 1 and values(job, name)[0] != "0", name
+
+
+def test_stock_settings_stay(run_settings: RunSettings) -> None:
+    """Where nothing of ours is set, each rank has its own, as with MPICH."""
+    name = "MPIR_CVAR_BCAST_LONG_MSG_SIZE"
+    job = run_settings([{}, {name: 524289}], name)
+    assert values(job, name) == ["524288", "524289"] and job.stderr == ""
+    where = {"MPIR_CVAR_COLL_SELECTION_REPORT": "print"}
+    assert values(run_settings([{}, {name: 524289}], name, env=where), name) == ["524288", "524289"]
+
+
+# ---------------------------------------------------------------- names
+
+
+@pytest.mark.parametrize(
+    "wrong, right",
+    [
+        ("MPIR_CVAR_COLL_TOPOLGY_FILE", "MPIR_CVAR_COLL_TOPOLOGY_FILE"),
+        ("MPIR_CVAR_COLL_TOPO_AUTOS", "MPIR_CVAR_COLL_TOPO_AUTO"),
+        ("MPIR_CVAR_COL_TOPO_ADAPT", "MPIR_CVAR_COLL_TOPO_ADAPT"),
+        ("MPIR_CVAR_COLL_SELECTION_RAPORT", "MPIR_CVAR_COLL_SELECTION_REPORT"),
+    ],
+)
+def test_misspelt_name(run_settings: RunSettings, wrong: str, right: str) -> None:
+    job = run_settings([{}, {}], env={wrong: "1"})
+    (warning,) = job.stderr.splitlines()
+    assert f"{wrong}: MPICH has no setting of this name; the nearest is {right}" in warning
+
+
+def test_names_of_others(run_settings: RunSettings) -> None:
+    env = {"MPIR_CVAR_NO_SUCH_THING": 1, "MY_COLL_TOPO_AUTO": 1, "MPIR_CVAR_COLL_TOPO_AUTO": 0}
+    assert run_settings([{}, {}], env=env).stderr == ""
+
+
+# ---------------------------------------------------------------- what is printed
+
+
+def test_version(run_settings: RunSettings, bindir: Path) -> None:
+    """Every way to ask for the version of MPICH tells that of mpich-topo, and the commit."""
+    job = run_settings([{}], "coll_topo_version")
+    (version,) = re.findall(r"^0 coll_topo_version (.*)$", job.stdout, re.MULTILINE)
+    assert re.fullmatch(r"mpich-topo \d+\.\d+( \([0-9a-f]{12}( with changes)?\))?", version)
+    program = subprocess.run([bindir / "mpichversion"], capture_output=True, text=True, check=True)
+    for text in (job.stdout, program.stdout):
+        (custom,) = re.findall(r"^MPICH Custom Information:\s*(.*)$", text, re.MULTILINE)
+        assert custom.strip() == version
+
+
+HOSTS = ["a", "b", "c", "a", "b", "a"]
+
+
+def on_hosts(hosts: Sequence[str]) -> list[Env]:
+    return [{"MPIR_CVAR_COLL_TOPOLOGY_HOST": host} for host in hosts]
+
+
+def test_verbose_tells_where_ranks_are(
+    run_settings: RunSettings, site: MakeSite, write_json: WriteJson
+) -> None:
+    """In MPI_Init, whatever runs; with a topology and without one"""
+    env: dict[str, Any] = {"MPIR_CVAR_COLL_TOPOLOGY_VERBOSE": 1}
+    lines = run_settings(on_hosts(HOSTS), env=env).stdout.splitlines()
+    assert "6 ranks, 3 hosts, 1 racks, from host names" in lines[0]
+    assert lines[1] == "[mpich]   rack 0: a (ranks 0, 3, 5), b (ranks 1, 4), c (rank 2)"
+    env["MPIR_CVAR_COLL_TOPOLOGY_FILE"] = write_json("site.json", site(["a", "b", "c"], [0, 1, 0]))
+    lines = run_settings(on_hosts("aabcbcbc"), env=env).stdout.splitlines()
+    assert "8 ranks, 3 hosts, 2 racks, from" in lines[0]
+    assert lines[1:3] == [
+        "[mpich]   rack 0: a (ranks 0, 1), c (ranks 3-7 by 2)",
+        "[mpich]   rack 1: b (ranks 2-6 by 2)",
+    ]
+
+
+def test_unknown_hosts_are_named(
+    run_settings: RunSettings, site: MakeSite, write_json: WriteJson
+) -> None:
+    path = write_json("site.json", site(["a", "b"], [0, 1]))
+    for hosts, says in (
+        ("axaxb", "the hosts of 2 of 5 ranks: x; they"),
+        (["a", *"stuvwx"], "the hosts of 6 of 7 ranks: "),
+    ):
+        job = run_settings(on_hosts(hosts), env={"MPIR_CVAR_COLL_TOPOLOGY_FILE": path})
+        (warning,) = job.stderr.splitlines()
+        assert says in warning, warning
+    assert re.search(r": [s-x], [s-x], [s-x], [s-x] and 2 more; they", warning), warning

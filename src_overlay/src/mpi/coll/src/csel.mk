@@ -5,6 +5,7 @@
 
 mpi_core_sources += \
     src/mpi/coll/src/coll_report.c  \
+    src/mpi/coll/src/coll_settings.c \
     src/mpi/coll/src/csel_adapt.c   \
     src/mpi/coll/src/csel_algo.c    \
     src/mpi/coll/src/csel_auto.c    \
@@ -18,6 +19,7 @@ mpi_core_sources += \
 noinst_HEADERS += \
     src/mpi/coll/include/coll_report.h \
     src/mpi/coll/include/coll_select.h \
+    src/mpi/coll/include/coll_settings.h \
     src/mpi/coll/src/csel_auto.h       \
     src/mpi/coll/src/csel_call.h       \
     src/mpi/coll/src/csel_compat.h     \

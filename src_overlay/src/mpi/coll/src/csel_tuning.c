@@ -4,6 +4,7 @@
  */
 
 #include "mpiimpl.h"
+#include "coll_settings.h"
 #include "csel_tree.h"
 #include "topo_json.h"
 
@@ -18,22 +19,26 @@ int MPII_Coll_has_fixed_order;
 #define KVS_KEY "coll-tuning"
 enum {
     READ_TUNING = 1,            /* there is a tuning file */
-    PLACE_WORLD = 2,            /* topology-aware algorithms are to be expected */
+    PLACE_WORLD = 2,            /* topology-aware algorithms are to be expected, or to print the places */
     FIX_ORDER = 4,              /* of reductions */
-    SKIP_UNKNOWN = 8            /* rules in the tuning file */
+    SKIP_UNKNOWN = 8,           /* rules in the tuning file */
+    SHARE_SETTINGS = 16         /* one of the settings changes what runs */
 };
 
 /* What this process would do. */
 static int own_todo(void)
 {
     const char *path = MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE;
-    int todo = MPIR_CVAR_COLL_TOPO_FIXED_ORDER ? FIX_ORDER : 0;
+    int todo = MPIR_CVAR_COLL_TOPO_FIXED_ORDER ? FIX_ORDER | SHARE_SETTINGS : 0;
 
     if (!MPIR_CVAR_COLL_SELECTION_TUNING_JSON_STRICT)
         todo |= SKIP_UNKNOWN;
+    if (MPIR_CVAR_COLL_TOPOLOGY_VERBOSE > 0 ||
+        MPIR_CVAR_COLL_SELECTION_REPORT == MPIR_CVAR_COLL_SELECTION_REPORT_print)
+        todo |= PLACE_WORLD;
     if (path && *path)
-        return todo | READ_TUNING | PLACE_WORLD;
-    return todo | (MPII_Topo_is_forced() ? PLACE_WORLD : 0);
+        todo |= READ_TUNING | PLACE_WORLD | SHARE_SETTINGS;
+    return todo | (MPII_Topo_is_forced() ? PLACE_WORLD | SHARE_SETTINGS : 0);
 }
 
 int MPII_Coll_announce_tuning(void)
@@ -45,17 +50,29 @@ int MPII_Coll_announce_tuning(void)
         snprintf(val, sizeof(val), "%d", own_todo());
         MPIR_pmi_kvs_put(KVS_KEY, val);
     }
+    MPII_Coll_tell_settings();
     return MPI_SUCCESS;
 }
 
 static int what_to_do(void)
 {
     int own = own_todo(), todo;
+    const char *name = NULL;
     char val[16] = "";
 
+    if (MPIR_Process.rank == 0)
+        MPII_Coll_check_names();
     if (MPIR_Process.size == 1 || MPIR_pmi_kvs_get(0, KVS_KEY, val, sizeof(val)) != MPI_SUCCESS)
         return own;
     todo = atoi(val);
+    if (MPIR_Process.rank > 0 && ((own | todo) & SHARE_SETTINGS))
+        name = MPII_Coll_take_settings();
+    /* else rank 0 tells, as it learns it with the places */
+    if (name && !(todo & PLACE_WORLD) && MPIR_Process.local_rank == 0) {
+        fprintf(stderr, "[mpich] warning: %s: found another value on rank %d than on rank 0, expected "
+                "the same on all; that of rank 0 holds\n", name, MPIR_Process.rank);
+        fflush(stderr);
+    }
     if ((own & READ_TUNING) && !(todo & READ_TUNING) && MPIR_Process.local_rank == 0) {
         fprintf(stderr, "[mpich] warning: MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE: found it set "
                 "for rank %d and not for rank 0, expected it set for all; it is ignored\n",

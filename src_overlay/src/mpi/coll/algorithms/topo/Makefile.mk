@@ -60,6 +60,7 @@ mpi_core_sources += \
     src/mpi/coll/algorithms/topo/topo_shm_wait.c \
     src/mpi/coll/algorithms/topo/topo_site.c \
     src/mpi/coll/algorithms/topo/topo_view.c \
+    src/mpi/coll/algorithms/topo/topo_where.c \
     src/mpi/coll/algorithms/topo/topo_world.c
 
 noinst_HEADERS += \
@@ -98,4 +99,5 @@ noinst_HEADERS += \
     src/mpi/coll/algorithms/topo/topo_step.h \
     src/mpi/coll/algorithms/topo/topo_version.h \
     src/mpi/coll/algorithms/topo/topo_view.h \
+    src/mpi/coll/algorithms/topo/topo_where.h \
     src/mpi/coll/algorithms/topo/topo_world.h

@@ -39,6 +39,7 @@ void MPII_Topo_view_release(MPII_Topo_view_t * view)
     MPL_free(view->place.path_of_rank);
     MPL_free(view->site_host);
     MPL_free(view->site_rack);
+    MPL_free(view->host_name);
     MPL_free(view);
 }
 

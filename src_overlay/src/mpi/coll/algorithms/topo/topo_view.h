@@ -7,10 +7,14 @@
 #define TOPO_VIEW_H_INCLUDED
 
 #include "topo.h"
+#include "topo_rates.h"
 #include "topo_site.h"
 
 /* What a communicator has of its place. Made by topo_world.c, which learns it; used by topo_comm.c, for
  * the algorithms. */
+
+/* Name of a host, cut where it is longer: '?' stands for what cannot be printed, and for [, ] and * */
+typedef char MPII_Topo_name_t[68];
 
 /* Where the processes of a communicator are, and what follows from that alone. A communicator and
  * its duplicates share it, and may use it at the same time. */
@@ -23,10 +27,12 @@ typedef struct {
     bool has_threads;           /* whether one of them has MPI_THREAD_MULTIPLE */
     int *site_host;             /* [num_hosts] index of a host in the topology, or -1 */
     int *site_rack;             /* [num_racks] likewise */
+    MPII_Topo_name_t *host_name;        /* [num_hosts]; NULL: nothing is to be printed */
     MPL_atomic_ptr_t order;     /* MPII_Topo_order_t, built when first asked for */
     MPL_atomic_ptr_t slots;     /* slots_t, likewise */
     MPL_atomic_ptr_t links;     /* MPII_Topo_links_t, likewise */
     MPL_atomic_ptr_t decisions[MPII_TOPO_DECISION_LISTS];       /* the first ones */
+    struct MPII_Coll_place *reported;   /* what coll_report.c has of it; NULL: nothing */
 } MPII_Topo_view_t;
 
 /* What modules keep for a communicator and all its duplicates */
@@ -58,6 +64,13 @@ void MPII_Topo_store_release(MPII_Topo_store_t * store);
 
 /* Give a communicator its view, and a store: that of others, if there are any that may share it. */
 void MPII_Topo_view_set(MPIR_Comm * comm_ptr, MPII_Topo_view_t * view, MPII_Topo_store_t * others);
+
+/* -- topo_comm.c -- */
+
+/* As MPII_Topo_comm_order and so on; rank: of the calling process */
+const MPII_Topo_order_t *MPII_Topo_view_order(MPII_Topo_view_t * view);
+const int *MPII_Topo_view_slots(MPII_Topo_view_t * view, int rank);
+const MPII_Topo_links_t *MPII_Topo_view_links(MPII_Topo_view_t * view);
 
 /* -- topo_world.c -- */
 

@@ -6,6 +6,8 @@
 #include "mpiimpl.h"
 #include "topo_view.h"
 #include "topo_json.h"
+#include "topo_where.h"
+#include "coll_settings.h"
 
 #ifdef __linux__
 #include <sched.h>
@@ -32,6 +34,8 @@ typedef struct {
     uint64_t path;              /* location inside the host */
     int32_t site_host;          /* index of the host in the topology, or -1 */
     int32_t has_threads;        /* whether it has MPI_THREAD_MULTIPLE */
+    int32_t other_setting;      /* number of the first that rank 0 had otherwise, and set; 0 for none */
+    MPII_Topo_name_t host_name;
     MPII_Topo_processors_t processors;
     MPII_Topo_settings_t settings;
 } whereabouts_t;
@@ -43,7 +47,7 @@ static int num_on_host;         /* processes of MPI_COMM_WORLD on this host, lik
 static MPII_Topo_neighbour_t *neighbours;       /* who they are */
 static int num_neighbours;
 static bool has_coords;         /* whether MPICH has coordinates of ours */
-static MPL_atomic_int_t has_warned_differs, has_warned_unknown;
+static MPL_atomic_int_t has_warned_differs, has_warned_unknown, has_warned_settings;
 
 /* -- the topology -- */
 
@@ -180,6 +184,9 @@ static whereabouts_t find_self(void)
     self.path = path_in_host();
     self.has_threads = MPIR_ThreadInfo.thread_provided == MPI_THREAD_MULTIPLE;
     self.host = MPII_Topo_hash(MPII_TOPO_HASH_INIT, host, strlen(host));
+    self.other_setting = MPII_Coll_other_setting();
+    for (int i = 0; host[i] && i < (int) sizeof(self.host_name) - 1; i++)
+        self.host_name[i] = isgraph((unsigned char) host[i]) && !strchr("[]*", host[i]) ? host[i] : '?';
     MPII_Topo_find_processors(&self.processors);
     return self;
 }
@@ -201,6 +208,14 @@ bool MPII_Topo_is_in_world(MPIR_Comm * comm_ptr)
         return false;
     return comm_ptr->comm_kind == MPIR_COMM_KIND__INTRACOMM ||
         !has_outsider(comm_ptr, comm_ptr->remote_size, true);
+}
+
+static void set_host_name(MPII_Topo_view_t * view, int rank, const MPII_Topo_name_t name)
+{
+    if (view->host_name == NULL)
+        view->host_name = MPL_calloc(view->place.num_hosts, sizeof(MPII_Topo_name_t), MPL_MEM_COLL);
+    MPII_TOPO_NEED(view->host_name);
+    strcpy(view->host_name[view->place.host_of_rank[rank]], name);
 }
 
 /* Give an intracommunicator its view, if that can be found without communication. */
@@ -228,6 +243,10 @@ static void find_in_world(MPIR_Comm * comm_ptr)
         MPII_Topo_view_t *view =
             MPII_Topo_view_create(n, id, world->place.num_hosts, world->site_host, path,
                                   world->site, world->has_threads, &world->settings);
+        if (world->host_name) {
+            for (int i = 0; i < n; i++)
+                set_host_name(view, i, world->host_name[id[i]]);
+        }
         MPII_Topo_view_set(comm_ptr, view, NULL);
         MPII_Topo_view_release(view);
     }
@@ -265,19 +284,47 @@ static int cmp_host(const void *a_, const void *b_)
     return a->rank - b->rank;
 }
 
-/* One warning, from rank 0 of MPI_COMM_WORLD, if it is in the communicator. */
-static void warn_if_unusable(const whereabouts_t all[], int n, bool is_same)
+#define MAX_NAMED 4             /* hosts in a warning */
+
+/* The hosts that the topology does not know, each once: the first ones by name. entries[n]: sorted by host */
+static void name_unknown(const whereabouts_t all[], int n, const host_entry_t entries[], char text[],
+                         size_t size)
 {
-    int num_unknown = 0, unknown = -1, other = -1;
-    char text[MPII_TOPO_ERR_LEN];
+    int num = 0;
+    size_t len = 0;
+
+    for (int i = 0; i < n; i++) {
+        const whereabouts_t *its = &all[entries[i].rank];
+        if (its->site_host != -1 || (i > 0 && entries[i].host == entries[i - 1].host))
+            continue;
+        if (num++ < MAX_NAMED)
+            len += snprintf(text + len, size - len, "%s%s", len ? ", " : "", its->host_name);
+    }
+    if (num > MAX_NAMED)
+        snprintf(text + len, size - len, " and %d more", num - MAX_NAMED);
+}
+
+/* One warning of each kind, from rank 0 of MPI_COMM_WORLD, if it is in the communicator. */
+static void warn_if_unusable(const whereabouts_t all[], int n, const host_entry_t entries[],
+                             bool is_same)
+{
+    int num_unknown = 0, num_settings = 0, settings = -1, other = -1;
+    char text[MPII_TOPO_ERR_LEN], names[(MAX_NAMED + 1) * sizeof(MPII_Topo_name_t)];
 
     for (int i = n - 1; i >= 0; i--) {
         if (all[i].digest != all[0].digest)
             other = i;
-        if (all[i].site_host == -1) {
-            unknown = i;
-            num_unknown++;
+        num_unknown += all[i].site_host == -1;
+        if (all[i].other_setting) {
+            settings = i;
+            num_settings++;
         }
+    }
+    if (num_settings > 0) {
+        snprintf(text, sizeof(text), "%s: found another value on rank %d than on rank 0, expected the same "
+                 "on all (%d ranks have other settings); what rank 0 has holds",
+                 MPII_Coll_setting_name(all[settings].other_setting), settings, num_settings);
+        MPII_Topo_warn_once(&has_warned_settings, text);
     }
     if (!is_same) {
         snprintf(text, sizeof(text), "%s: rank %d does not hold the topology that rank 0 holds, "
@@ -285,9 +332,9 @@ static void warn_if_unusable(const whereabouts_t all[], int n, bool is_same)
                  site ? site->name : "MPIR_CVAR_COLL_TOPOLOGY_FILE", other);
         MPII_Topo_warn_once(&has_warned_differs, text);
     } else if (site && num_unknown > 0) {
-        snprintf(text, sizeof(text), "%s: does not know the hosts of %d of %d ranks (the first is "
-                 "rank %d); they count as the furthest, each host in a rack of its own",
-                 site->name, num_unknown, n, unknown);
+        name_unknown(all, n, entries, names, sizeof(names));
+        snprintf(text, sizeof(text), "%s: does not know the hosts of %d of %d ranks: %s; they count as "
+                 "the furthest, each host in a rack of its own", site->name, num_unknown, n, names);
         MPII_Topo_warn_once(&has_warned_unknown, text);
     }
 }
@@ -314,6 +361,13 @@ static void tell_hosts_apart(whereabouts_t all[], int n)
     MPL_free(host_at);
 }
 
+static bool wants_names(void)
+{
+    return MPIR_CVAR_COLL_TOPOLOGY_VERBOSE > 0 ||
+        (MPIR_Process.rank == 0 &&
+         MPIR_CVAR_COLL_SELECTION_REPORT == MPIR_CVAR_COLL_SELECTION_REPORT_print);
+}
+
 static MPII_Topo_view_t *view_of(whereabouts_t all[], int n)
 {
     int num_ids = 0;
@@ -333,8 +387,8 @@ static MPII_Topo_view_t *view_of(whereabouts_t all[], int n)
     }
     if (is_same)
         tell_hosts_apart(all, n);
-    warn_if_unusable(all, n, is_same);
     qsort(entries, n, sizeof(*entries), cmp_host);
+    warn_if_unusable(all, n, entries, is_same);
     for (int i = 0; i < n; i++) {
         if (i == 0 || entries[i].host != entries[i - 1].host)
             site_host_of_id[num_ids++] = all[entries[i].rank].site_host;
@@ -344,6 +398,8 @@ static MPII_Topo_view_t *view_of(whereabouts_t all[], int n)
         MPII_Topo_view_create(n, id, num_ids, site_host_of_id, path, is_same ? site : NULL,
                               has_threads,
                               &all[0].settings);
+    for (int i = 0; i < n && wants_names(); i++)
+        set_host_name(view, i, all[i].host_name);
     MPL_free(entries);
     MPL_free(id);
     MPL_free(site_host_of_id);
@@ -414,6 +470,13 @@ bool MPII_Topo_is_to_tell(MPIR_Comm * comm_ptr, int verbose, unsigned what)
     return true;
 }
 
+/* Where the ranks of a communicator are */
+static void tell_place(MPIR_Comm * comm_ptr)
+{
+    if (MPII_Topo_is_to_tell(comm_ptr, 1, MPII_TOPO_TOLD_PLACE))
+        MPII_Topo_print_place(comm_ptr->coll.topo->view, (unsigned) comm_ptr->handle);
+}
+
 int MPII_Topo_comm_find(MPIR_Comm * comm_ptr, MPII_Topo_view_t ** view, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
@@ -425,15 +488,7 @@ int MPII_Topo_comm_find(MPIR_Comm * comm_ptr, MPII_Topo_view_t ** view, MPII_Top
         MPIR_ERR_CHECK(mpi_errno);
     }
     *view = comm_ptr->coll.topo->view;
-    if (MPII_Topo_is_to_tell(comm_ptr, 1, MPII_TOPO_TOLD_PLACE)) {
-        const MPII_Topo_place_t *place = &(*view)->place;
-        printf("[mpich] topology of communicator 0x%08x: %d ranks, %d hosts, %d racks",
-               (unsigned) comm_ptr->handle, place->num_ranks, place->num_hosts, place->num_racks);
-        for (int i = 0; i < place->num_above; i++)
-            printf(", %d of level %d", place->above[i].num, i + 3);
-        printf(", from %s\n", (*view)->site ? (*view)->site->name : "host names");
-        fflush(stdout);
-    }
+    tell_place(comm_ptr);
 
   fn_exit:
     return mpi_errno;
@@ -482,6 +537,7 @@ int MPII_Topo_place_world(void)
     for (int i = 0; i < comm_ptr->local_size; i++)
         num_on_host += world->place.host_of_rank[i] == world->place.host_of_rank[comm_ptr->rank];
     set_coords(world);
+    tell_place(comm_ptr);
 
   fn_exit:
     return mpi_errno;
