@@ -10,6 +10,7 @@ bench.py  what topo-bench measured
 rules.py  from times to rules
 draw.py   matrix and racks, as picture and on the terminal
 compare_sites.py  what is different between two site files
+run_report.py     what the library reports of a run; compare_reports.py: what differs between two
 
 grammar.py  tuning.json: its grammar, what is wrong with one, what it selects
 reach.py    which of its rules can be reached

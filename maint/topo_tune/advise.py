@@ -1,42 +1,20 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """What a run would have gained: the report of its selections, and predictions beside them."""
 
-import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from rich.table import Table
-from topo_common import files
-from topo_common.files import InputError
-from topo_common.text import short, size_text
+from topo_common.text import size_text
 
 from topo_tune import grammar
 from topo_tune.draw import ms
 from topo_tune.placements import place
-from topo_tune.predictor import Predictor
-
-MAX_BYTES = 16 * 2**20  # of a report
-
-MARK = "[mpich] selection:"
-HEADER = "CALLS COLLECTIVE RANKS HOSTS BYTES MEAN_BYTES ALGORITHM TOTAL_US MEAN_US REASON (rank 0)"
-ROW = re.compile(
-    r"(\d{1,18}) +([a-z_]{1,40}) +(\d{1,9}) +(\d{1,9}) +(\S{1,12}) +(-|\d{1,18}) +([a-z_0-9]{1,80}) +"
-    r"(-|\d{1,18}) +(-|\d{1,18}(?:\.\d)?)(?: .*)?",
-    re.ASCII,
-)
-
-
-@dataclass
-class Calls:
-    """Calls of a collective that one algorithm ran, on communicators of so many ranks and hosts."""
-
-    collective: str
-    ranks: int
-    hosts: int
-    num_bytes: int  # on average; as the report has it: of a block, or of the buffer
-    algorithm: str  # as MPIR_CVAR_<COLLECTIVE>_INTRA_ALGORITHM has it
-    calls: int
-    total_us: float
+from topo_tune.predictor import Predictor, auto_bytes
+from topo_tune.run_report import Calls, Report
+from topo_tune.site import Site
 
 
 @dataclass
@@ -46,53 +24,30 @@ class Advice:
     gain_us: float
 
 
-def read(path: str) -> tuple[list[Calls], int]:
-    """What a report, with whatever else a job printed around it, tells of blocking calls; and how many
-    calls it has without a time."""
-    found: dict[tuple, Calls] = {}
-    has_header, without = False, 0
-    for i, line in enumerate(
-        files.read_bytes(path, MAX_BYTES).decode(errors="replace").splitlines()
-    ):
-        _, mark, rest = line.partition(MARK)
-        if not mark:
-            continue
-        if " ".join(rest.split()) == HEADER:
-            has_header = True
-            continue
-        where = f"line {i + 1}"
-        if not has_header:
-            text = f"found {short(rest.strip())}, expected {short(HEADER)}"
-            raise InputError(path, text, where)
-        row = ROW.fullmatch(rest.strip())
-        if row is None or not int(row[1]) or not int(row[3]):
-            text = f"found {short(rest.strip())}, expected a row of the table"
-            raise InputError(path, text, where)
-        calls, collective, ranks, hosts, size_class, mean_bytes, algorithm, total, _ = row.groups()
-        if total == "-":
-            without += int(calls)
-            continue
-        if int(hosts) > int(ranks):
-            text = f"found {hosts} hosts for {ranks} ranks, expected no more than ranks"
-            raise InputError(path, text, where)
-        name = re.sub("^(intra|allcomm)_", "", algorithm)
-        key = collective, ranks, hosts, size_class, name
-        old = found.setdefault(key, Calls(collective, int(ranks), int(hosts), 0, name, 0, 0.0))
-        num_bytes = 0 if mean_bytes == "-" else int(mean_bytes)
-        sum_bytes = old.num_bytes * old.calls + num_bytes * int(calls)
-        old.calls += int(calls)
-        old.num_bytes = sum_bytes // old.calls
-        old.total_us += int(total)
-    if not has_header:
-        text = "found no table of MPIR_CVAR_COLL_SELECTION_REPORT=print, expected one"
-        raise InputError(path, text)
-    return list(found.values()), without
+def hosts_of_places(site: Site, report: Report) -> dict[int, np.ndarray]:
+    """The host (index) of each rank, of places all of whose hosts the site has"""
+    index = {name: i for i, name in enumerate(site.hosts)}
+    short = Counter(name.split(".")[0] for name in site.hosts)
+    for name in site.hosts:
+        if short[name.split(".")[0]] == 1:
+            index.setdefault(name.split(".")[0], index[name])
+    result = {}
+    for number, names in report.places.items():
+        # a name without its domain is for a site that has it, and the reverse
+        found = [index.get(name, index.get(name.split(".")[0], -1)) for name in names]
+        if -1 not in found:
+            result[number] = np.array(found)
+    return result
 
 
 def advise(
-    predictor: Predictor, rows: Sequence[Calls], kind: str
+    predictor: Predictor,
+    rows: Sequence[Calls],
+    kind: str,
+    places: Mapping[int, np.ndarray] | None = None,
 ) -> tuple[list[Advice], dict[str, float]]:
-    """What would gain, most first; and the time of the calls that could not be predicted, by why."""
+    """What would gain, most first; and the time of the calls that could not be predicted, by why. Ranks
+    are where `places` says, or else placed as `kind` says."""
     result, version = [], predictor.mpich
     unknown_us: dict[str, float] = {}
 
@@ -111,8 +66,10 @@ def advise(
         if calls.num_bytes == 0 and calls.collective != "barrier":
             leave_out(calls, "without data, or of a size that rank 0 does not know")
             continue
-        ppn = -(-calls.ranks // calls.hosts)  # of the fullest host
-        hosts = place(predictor.site.groups_of_host, calls.hosts, ppn, kind)[: calls.ranks]
+        hosts = (places or {}).get(calls.place or 0)
+        if hosts is None:
+            ppn = -(-calls.ranks // calls.hosts)  # of the fullest host
+            hosts = place(predictor.site.groups_of_host, calls.hosts, ppn, kind)[: calls.ranks]
         call = grammar.Call(
             calls.collective,
             calls.ranks,
@@ -128,7 +85,10 @@ def advise(
         if ran is None:
             leave_out(calls, f"{calls.collective} by {calls.algorithm}, which has no prediction")
             continue
-        best = predictor.choice(calls.collective, predicted, builtin)
+        # as topo_auto decides, which does so for a size that stands for others near it
+        size = auto_bytes(calls.collective, max(calls.num_bytes, 1))
+        times = predictor.times_us(calls.collective, hosts, size)
+        best = predictor.choice(calls.collective, times, builtin)
         if best in predicted and predictor.is_gain(predicted[best], ran):
             # of a time that is longer than predicted the rest was spent in waiting for late ranks
             each = min(ran, calls.total_us / calls.calls)

@@ -23,6 +23,7 @@ from topo_common.text import hint, one_line
 from topo_tune import (
     advise,
     bench,
+    compare_reports,
     compare_sites,
     draw,
     fit_command,
@@ -31,6 +32,7 @@ from topo_tune import (
     predict,
     racks,
     rules,
+    run_report,
     site,
 )
 from topo_tune import explain as explaining
@@ -94,6 +96,7 @@ def cli() -> None:
       topo-tune explain tuning.json --collective bcast --ranks 64 --bytes 1K:1M
                                                     what it selects, and why
       topo-tune advise report --site site.json      what a run would have gained
+      topo-tune compare-reports before after        what has become faster or slower
     """
 
 
@@ -142,6 +145,7 @@ for command in (
     measure_commands.report,
     measure_commands.compare,
     compare_sites.compare_sites,
+    compare_reports.compare_reports,
 ):
     cli.add_command(command)
 
@@ -492,13 +496,17 @@ def model_command(
 @click.option(
     "--placement",
     type=click.Choice(PLACEMENTS),
-    default="block",
-    help="Of the ranks on hosts and racks.",
+    help="Of the ranks on hosts and racks.  [default: as reported; where it is not, block]",
 )
 @_for_mpich("MPICH that ran.")
 @click.option("--no-color", is_flag=True, help="No colours, also on a terminal.")
 def advise_command(
-    path: str, site_file: str | None, ppn: int | None, placement: str, version: str, no_color: bool
+    path: str,
+    site_file: str | None,
+    ppn: int | None,
+    placement: str | None,
+    version: str,
+    no_color: bool,
 ) -> None:
     """Tell which calls of a run would gain by another algorithm, and how much, by prediction.
 
@@ -514,7 +522,9 @@ def advise_command(
     if site_file is None:
         raise click.UsageError("--site SITE.json is needed")
     loaded = site.load(site_file)
-    rows, without = advise.read(path)
+    report = run_report.read(path)
+    rows = report.rows
+    places = {} if ppn or placement else advise.hosts_of_places(loaded, report)
     for row in rows:
         if ppn:
             row.hosts = -(-row.ranks // ppn)
@@ -525,10 +535,15 @@ def advise_command(
     predictor = Predictor(loaded, version)
     for note in predictor.notes:
         click.echo(f"{PROGRAM}: note: {note}", err=True)
-    found, unknown_us = advise.advise(predictor, rows, placement)
+    if not (ppn or placement) and any(row.place not in places for row in rows if row.hosts > 1):
+        text = "the report does not tell where all ranks were, or names hosts that the site lacks"
+        click.echo(
+            f"{PROGRAM}: note: {text}; these count as placed in the order of racks", err=True
+        )
+    found, unknown_us = advise.advise(predictor, rows, placement or "block", places)
     if found:
         _console(no_color).print(advise.table(found))
-    click.echo(advise.summary(rows, without, found, unknown_us))
+    click.echo(advise.summary(rows, report.without, found, unknown_us))
 
 
 SIZES = """\b

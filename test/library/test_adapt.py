@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import reports
 from kinds import Build, Env, Job, Json, Launch, MakeSite, WriteJson
 from under_test import mpich_version, of_version
 
@@ -139,8 +140,10 @@ def test_what_stays_costs_little(
 ) -> None:
     """Whatever the noise: three trials after the first one, and then fewer and fewer, after 2048 calls the next."""
     job = run(f"barrier:0:{num_calls}", env=env)
-    told = re.findall(r"selection: +(\d+)  barrier .* topo_auto: (tried|measured)", job.stderr)
-    calls = {how: sum(int(num) for num, its in told if its == how) for how in ("tried", "measured")}
+    calls = {
+        how: sum(row.calls for row in reports.rows(job.stderr) if row.reason == f"topo_auto: {how}")
+        for how in ("tried", "measured")
+    }
     assert sum(calls.values()) == num_calls, job.stderr
     assert 0 < calls["tried"] <= most_trials * 32, job.stderr
 
@@ -341,25 +344,23 @@ def test_file_of_links(run: Callable[..., Job], env: Env, tmp_path: Path) -> Non
     assert "collective,hosts," in job.stdout
 
 
-ROW = re.compile(
-    r"^\[mpich\] selection: +(\d+)  (\w+) +(\d+) +(\d+)  \S+ +(\S+)  (\w+) +(\S+) +(\S+)  ", re.M
-)
-
-
 def test_times_in_the_report(run: Callable[..., Job], env: Env) -> None:
     """Rank 0's, waiting for others included; none of calls inside of others, nor of nonblocking ones."""
     env = {**env, ADAPT: 0, "MPIR_CVAR_ALLGATHER_INTRA_ALGORITHM": "topo_ring"}
     job = run("late:3:20000", "allgather:16384:20", env=env)
-    (row,) = [row for row in ROW.findall(job.stderr) if row[1] == "allgather"]
-    calls, _, ranks, hosts, mean_bytes, algorithm, total, mean = row
-    assert (calls, ranks, hosts, mean_bytes) == ("20", str(N), str(N), "16384")
-    assert algorithm == "intra_topo_ring"
-    assert 20 * 20000 <= int(total) < 20 * 400000
-    assert float(mean) == pytest.approx(int(total) / 20, abs=0.1)
+    (row,) = [row for row in reports.rows(job.stderr) if row.collective == "allgather"]
+    assert (row.calls, row.ranks, row.hosts, row.bytes) == (20, N, N, "16384")
+    assert row.algorithm == "intra_topo_ring"
+    assert 20 * 20000 <= int(row.total_us) < 20 * 400000
+    assert float(row.mean_us) == pytest.approx(int(row.total_us) / 20, abs=0.1)
 
     one = {**env, "MPIR_CVAR_NUM_CLIQUES": 2, "MPIR_CVAR_COLL_TOPO_AUTO": 0}
     job = run("barrier:0:20", env=one)
-    timed = {row[5]: row[6] != "-" for row in ROW.findall(job.stderr) if row[1] == "barrier"}
+    timed = {
+        row.algorithm: row.total_us != "-"
+        for row in reports.rows(job.stderr)
+        if row.collective == "barrier"
+    }
     inside = of_version(b"Barrier_intra_dissemination").decode().removeprefix("Barrier_")
     assert timed == {"intra_smp": True, inside: False}, job.stderr
 

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import reports
 from kinds import Build, Env, Job, Json, Launch, MakeSite, WriteJson
 from under_test import mpich_version
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1] / "maint"))
 
+from topo_tune import advise, run_report
 from topo_tune import site as sites
 from topo_tune.predictor import Predictor
 
@@ -35,7 +37,7 @@ CALLS = [
     ),
     *("ialltoall_in_place:1024", "barrier:0", "ibarrier:0"),
 ]
-PREDICTED = re.compile(r"topo_auto: predicted (\w+) ([\d.]+) us, (\w+) ([\d.]+) us")
+PREDICTED = re.compile(r": predicted (?:[^:]*: )?(\w+) ([\d.]+) us, (\w+) ([\d.]+) us")
 
 
 @pytest.fixture(scope="session")
@@ -81,12 +83,7 @@ def racks(site: MakeSite, write_json: WriteJson) -> Callable[..., Env]:
 
 def rows(job: Job) -> list[tuple[str, int, str, str]]:
     """[(collective, ranks, algorithm, reason)] of the report"""
-    found = re.findall(
-        r"^\[mpich\] selection: +\d+  (\w+) +(\d+) +\d+  \S+ +\S+  (\w+) +\S+ +\S+  (.*)$",
-        job.stderr,
-        re.M,
-    )
-    return [(name, int(ranks), algorithm, why) for name, ranks, algorithm, why in found]
+    return [(r.collective, r.ranks, r.algorithm, r.reason) for r in reports.rows(job.stderr)]
 
 
 def short(algorithm: str) -> str:
@@ -106,11 +103,12 @@ def check(job: Job, message_us: tuple[float, float] = NEAR_US) -> int:
         if match := PREDICTED.search(why):
             best, best_us, stock, stock_us = match.groups()
             least, most = (0.95 * float(stock_us) - us / 4 - float(best_us) for us in message_us)
-            if why.startswith("rule "):
+            if why.startswith("topo_auto"):
                 assert short(algorithm) == best and least > -0.1, (algorithm, why)
                 ours += 1
             else:
-                assert why.startswith("fallback: ") and short(algorithm) == stock, (algorithm, why)
+                assert why.startswith("kept MPICH's choice: "), why
+                assert short(algorithm) == stock, (algorithm, why)
                 assert most <= 0.1, (algorithm, why)
     return ours
 
@@ -157,12 +155,11 @@ def test_any_number_of_ranks(
 
 def choices(job: Job, ranks: int) -> dict[tuple[str, str], str]:
     """{(collective, bytes): algorithm} of communicators with so many ranks"""
-    found = re.findall(
-        rf"^\[mpich\] selection: +\d+  (\w+) +{ranks} +\d+  (\S+) +\S+  (\w+) +.*topo_auto",
-        job.stderr,
-        re.M,
-    )
-    return {(name, size): algorithm for name, size, algorithm in found}
+    return {
+        (row.collective, row.size): row.algorithm
+        for row in reports.rows(job.stderr)
+        if row.ranks == ranks and reports.is_by_auto(row.reason)
+    }
 
 
 def test_communicators_choose_by_their_own_placement(
@@ -239,7 +236,10 @@ def test_forced_by_its_name(run_mpi: Launch, program: Path, racks: Callable[...,
     words = ("bcast:65536", "allreduce:65536", "iallgather:16384", "allgather:16384")
     job = run_mpi(program, *words, n=8, env=env)
     assert check(job) == 2
-    assert {name for name, *_, why in rows(job) if "topo_auto" in why} == {"bcast", "iallgather"}
+    assert {name for name, *_, why in rows(job) if reports.is_by_auto(why)} == {
+        "bcast",
+        "iallgather",
+    }
 
 
 @pytest.mark.parametrize("forced", [False, True])
@@ -280,7 +280,7 @@ def test_in_a_tuning_file(
     words = ("bcast:64", "bcast:262144", "iallreduce:65536", "allreduce:65536")
     job = run_mpi(program, *words, n=8, env=env)
     assert check(job) == 2, job.stderr
-    by_auto = [name for name, *_, why in rows(job) if "topo_auto" in why]
+    by_auto = [name for name, *_, why in rows(job) if reports.is_by_auto(why)]
     assert sorted(by_auto) == ["bcast", "iallreduce"]
 
 
@@ -293,6 +293,29 @@ def test_rules_come_first(
     job = run_mpi(program, "bcast:64", "bcast:262144", "allgather:16384", n=8, env=env)
     assert check(job) == 2, job.stderr
     assert "intra_topo_linear" in {algorithm for _, _, algorithm, _ in rows(job)}
+
+
+def test_advice_agrees(
+    run_mpi: Launch, program: Path, racks: Callable[..., Env], tmp_path: Path
+) -> None:
+    """topo-tune advise has nothing to say of a run by topo_auto, wherever its ranks are; and the totals
+    tell what MPICH's own choice would have taken."""
+    env = racks(16, 16)
+    sizes = (8, 700, 80000, 300000)
+    words = [f"{name}:{size}" for name in (*VECTORS, *BLOCKS) if name[0] != "i" for size in sizes]
+    job = run_mpi(program, *words, n=16, env=env, timeout=120)
+    (tmp_path / "report").write_text(job.stderr)
+    report = run_report.read(str(tmp_path / "report"))
+    site = sites.load(env["MPIR_CVAR_COLL_TOPOLOGY_FILE"])
+    places = advise.hosts_of_places(site, report)
+    assert list(map(len, places.values())) == [16], job.stderr
+    advice, _ = advise.advise(Predictor(site, mpich_version()), report.rows, "block", places)
+    assert not advice, advice
+    total = (
+        r"predicted for calls of \d+ % of the time: ([\d.]+) ms as they ran, ([\d.]+) ms by MPICH's"
+    )
+    ((ran, stock),) = re.findall(total, job.stderr)
+    assert 0 < float(ran) < float(stock)
 
 
 WARNING = "topo_auto found no latencies and bandwidths"

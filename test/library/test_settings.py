@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import reports
 from kinds import Build, Env, Job, Launch, MakeSite, WriteJson
 
 Settings = dict[str, tuple[Any, Any]]  # the one and the other value
@@ -356,3 +357,24 @@ def test_unknown_hosts_are_named(
         (warning,) = job.stderr.splitlines()
         assert says in warning, warning
     assert re.search(r": [s-x], [s-x], [s-x], [s-x] and 2 more; they", warning), warning
+
+
+@pytest.mark.parametrize(
+    "hosts, told",
+    [
+        (["n08", "n09", "n10", "n11"], "n[08-11]"),
+        (["n1", "n1", "n2", "n2", "n3", "n1"], "n[1-2]*2 n3 n1"),
+        (["b", "a", "b"], "b a b"),
+        (["x 1", "x*2", "x1.org", "x2.org"], "x?[1-2] x[1-2].org"),
+    ],
+)
+def test_report_tells_where_ranks_were(
+    run_settings: RunSettings, hosts: Sequence[str], told: str
+) -> None:
+    """For topo-tune advise, without a topology too; and in a row, which place is meant"""
+    env = {"MPIR_CVAR_COLL_SELECTION_REPORT": "print"}
+    job = run_settings(on_hosts(hosts), env=env)
+    assert f"[mpich] selection place 1, ranks from 0 on: {told}\n" in job.stderr, job.stderr
+    assert {row.place for row in reports.rows(job.stderr) if row.ranks == len(hosts)} == {"1"}
+    assert "selection total: 20 blocking calls took" in job.stderr, job.stderr
+    assert "mpich-topo's algorithms ran 0 % of these calls, 0 % of the time" in job.stderr

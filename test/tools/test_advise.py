@@ -1,6 +1,7 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """topo-tune advise: reports of runs, bad ones too, and what is said about them."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -8,11 +9,11 @@ from typing import Any
 import pytest
 from test_tune import DEMO, topo_tune, write
 
-from topo_tune import advise, site  # isort: skip
+from topo_tune import advise, run_report, site  # isort: skip
 from topo_tune.placements import place  # isort: skip
 from topo_tune.predictor import Predictor  # isort: skip
 
-HEADER = "CALLS COLLECTIVE RANKS HOSTS BYTES MEAN_BYTES ALGORITHM TOTAL_US MEAN_US REASON (rank 0)"
+HEADER = run_report.HEADER
 
 
 def row(
@@ -22,23 +23,28 @@ def row(
     calls: int = 100,
     ranks: int = 16,
     hosts: int = 16,
+    place: Any = "-",
     mean_bytes: Any = 16384,
     total: Any = 2_500_000,
-    reason: str = "built-in",
 ) -> str:
     mean = "-" if total == "-" else f"{total / calls:.1f}"
-    words = [calls, collective, ranks, hosts, "4K..32K", mean_bytes, f"intra_{algorithm}"]
-    return " ".join(map(str, [*words, total, mean, reason]))
+    words = [collective, ranks, hosts, place, mean_bytes, calls, total, mean, algorithm]
+    return " ".join(map(str, words))
 
 
-def report(folder: Path, *rows: str, header: str = HEADER) -> Path:
+def report(
+    folder: Path, *rows: str, header: str = HEADER, more: str = "", name: str = "report"
+) -> Path:
     text = "".join(f"[mpich] selection: {line}\n" for line in (header, *rows))
-    return Path(write(folder, "what the program says\n" + text + "and more\n", "report"))
+    total = "[mpich] selection total: 1 blocking calls took 2.0 ms on rank 0\n"
+    return Path(write(folder, f"what the program says\n{text}{more}{total}and more\n", name))
 
 
 def test_what_gains_and_how_much(tmp_path: Path) -> None:
     path = report(
-        tmp_path, row("allgather", "ring"), row("barrier", "dissemination", mean_bytes="-")
+        tmp_path,
+        row("allgather", "ring"),
+        row("barrier", "dissemination", mean_bytes="-"),
     )
     job = topo_tune("advise", path, "--site", write(tmp_path, DEMO), "--placement", "random")
     assert job.returncode == 0 and max(map(len, job.stdout.splitlines())) <= 80, job.stdout
@@ -49,7 +55,7 @@ def test_what_gains_and_how_much(tmp_path: Path) -> None:
     # the same by hand
     predictor = Predictor(site.load(tmp_path / "site.json"), "4.0")
     hosts = place(predictor.site.groups_of_host, 16, 1, "random")
-    rows, _ = advise.read(str(path))
+    rows = run_report.read(str(path)).rows
     (first, *_), _ = advise.advise(predictor, rows[:1], "random")
     times = predictor.times_us("allgather", hosts, 16384, algorithms=[first.best, "ring"])
     ran = min(times["ring"], 25000)
@@ -62,7 +68,10 @@ def test_waiting_is_no_gain(tmp_path: Path) -> None:
     gains = []
     for total in (10**6, 10**9):
         job = topo_tune(
-            "advise", report(tmp_path, row("allgather", "ring", total=total)), "--site", where
+            "advise",
+            report(tmp_path, row("allgather", "ring", total=total)),
+            "--site",
+            where,
         )
         gains.append(int(re.findall(r"gain in all: (\d+) ms", job.stdout)[0]))
     assert gains[0] < 1000 and gains[1] < 3 * 2500
@@ -93,10 +102,13 @@ def test_rows_that_say_nothing(tmp_path: Path) -> None:
 
 def test_advises_what_can_run(tmp_path: Path) -> None:
     """Not MPICH's own that are for a power of two, or for several ranks a host"""
-    rows = [row("barrier", "linear", mean_bytes="-"), row("allgather", "ring", mean_bytes=8)]
+    rows = [
+        row("barrier", "linear", mean_bytes="-"),
+        row("allgather", "ring", mean_bytes=8),
+    ]
     path = report(tmp_path, *(line.replace(" 16 16 ", " 13 13 ") for line in rows))
     predictor = Predictor(site.load(write(tmp_path, DEMO)), "4.0")
-    found, _ = advise.advise(predictor, advise.read(str(path))[0], "block")
+    found, _ = advise.advise(predictor, run_report.read(str(path)).rows, "block")
     best = {a.calls.collective: a.best for a in found}
     assert set(best) == {"barrier", "allgather"}
     assert best["barrier"] != "smp" and best["allgather"] != "recursive_doubling"
@@ -123,16 +135,32 @@ def test_site_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 GOOD = row("allgather", "ring")
 BAD = {
-    "old header": (GOOD, "CALLS COLLECTIVE RANKS BYTES", 'expected "CALLS COLLECTIVE'),
+    "old header": (GOOD, "CALLS COLLECTIVE RANKS BYTES", 'expected "COLLECTIVE RANKS'),
     "letters": (GOOD.replace("16384", "many"), HEADER, "expected a row of the table"),
     "cut off": (GOOD[:30], HEADER, "expected a row of the table"),
-    "no calls": (row("bcast", "binomial").replace("100", "0", 1), HEADER, "a row of the table"),
+    "no calls": (
+        row("bcast", "binomial").replace(" 100 ", " 0 "),
+        HEADER,
+        "a row of the table",
+    ),
     "negative": (GOOD.replace("16384", "-1"), HEADER, "expected a row of the table"),
     "huge": (GOOD.replace("16384", "9" * 40), HEADER, "expected a row of the table"),
-    "digits of others": (GOOD.replace("16384", "١٢"), HEADER, "expected a row of the table"),
+    "digits of others": (
+        GOOD.replace("16384", "١٢"),
+        HEADER,
+        "expected a row of the table",
+    ),
     "hosts": (row("bcast", "ring", hosts=17), HEADER, "found 17 hosts for 16 ranks"),
-    "other site": (row("bcast", "ring", ranks=64, hosts=17), HEADER, "expected at most 16, as"),
-    "escape": (GOOD + "\n\x1b[2J[mpich] selection: \x1b[31m", HEADER, "expected a row of the"),
+    "other site": (
+        row("bcast", "ring", ranks=64, hosts=17),
+        HEADER,
+        "expected at most 16, as",
+    ),
+    "escape": (
+        GOOD + "\n\x1b[2J[mpich] selection: \x1b[31m",
+        HEADER,
+        "expected a row of the",
+    ),
 }
 
 
@@ -145,6 +173,106 @@ def test_bad_reports(tmp_path: Path, name: str) -> None:
     assert job.returncode == 2, job.stderr
     assert job.stdout == "" and says in job.stderr and "\x1b" not in job.stderr, job.stderr
     assert job.stderr.count("\n") == 1, job.stderr
+
+
+@pytest.mark.parametrize("kind", ["block", "cyclic", "random"])
+def test_ranks_are_where_the_report_says(tmp_path: Path, kind: str) -> None:
+    """As with --placement, where that is right; by full names or without their domains"""
+    path = write(tmp_path, DEMO)
+    loaded = site.load(path)
+    where = place(loaded.groups_of_host, 16, 1, kind)
+    names = [loaded.hosts[host] + (".example.org" if host % 2 else "") for host in where]
+    listed = "".join(
+        f"[1] [mpich] selection place 7, ranks from 0 on: {' '.join(names[i : i + 5])}\n"
+        for i in range(0, 16, 5)
+    )
+    reported = report(tmp_path, row("allgather", "ring", place=7), more=listed)
+    by_report = topo_tune("advise", reported, "--site", path)
+    assert by_report.stderr == ""
+    asked = topo_tune("advise", reported, "--site", path, "--placement", kind)
+    assert by_report.stdout == asked.stdout != ""
+
+
+def test_place_that_the_site_does_not_know(tmp_path: Path) -> None:
+    """A note; and the ranks count as placed in the order of racks."""
+    path = write(tmp_path, DEMO)
+    for listed in ("strange[00-15]", "h0*3", "(not listed: 4000 runs)", "h0*999999999"):
+        more = f"[mpich] selection place 1, ranks from 0 on: {listed}\n"
+        reported = report(tmp_path, row("allgather", "ring", place=1), more=more)
+        job = topo_tune("advise", reported, "--site", path)
+        assert "these count as placed in the order of racks" in job.stderr, job.stderr
+        asked = topo_tune("advise", reported, "--site", path, "--placement", "block")
+        assert job.stdout == asked.stdout != ""
+    bad = report(
+        tmp_path,
+        row("allgather", "ring", place=1),
+        more="[mpich] selection place 1, ranks from 0 on: n[1-2\n",
+    )
+    job = topo_tune("advise", bad, "--site", path)
+    assert job.returncode == 2 and "expected hosts such as" in job.stderr
+
+
+@pytest.mark.parametrize(
+    "text, hosts",
+    [
+        ("n1*2 n2", ["n1", "n1", "n2"]),
+        ("n[08-10].x*2", ["n08.x", "n08.x", "n09.x", "n09.x", "n10.x", "n10.x"]),
+        ("a b[1-2] c*2", ["a", "b1", "b2", "c", "c"]),
+    ],
+)
+def test_places(tmp_path: Path, text: str, hosts: list[str]) -> None:
+    ranks = len(hosts)
+    path = report(
+        tmp_path,
+        row("bcast", "binomial", ranks=ranks, hosts=2, place=3),
+        more=f"[mpich] selection place 3, ranks from 0 on: {text}\n",
+    )
+    assert run_report.read(str(path)).places == {3: hosts}
+
+
+# ---------------------------------------------------------------- two reports
+
+
+def test_compare_reports(tmp_path: Path) -> None:
+    """What changed most comes first; other collectives, sizes and communicators are not mixed up."""
+    before = report(
+        tmp_path,
+        row("allgather", "ring"),
+        row("allgather", "ring", mean_bytes=8, total=500),
+        row("bcast", "binomial", total=1000),
+        row("barrier", "smp", mean_bytes="-", total=4000),
+        row("gather", "binomial", total=700),
+        row("iallgather", "tsp_ring", total="-"),
+        name="before",
+    )
+    after = report(
+        tmp_path,
+        row("allgather", "topo_ring", calls=60, total=300_000),
+        row("allgather", "rack_lanes", calls=40, total=200_000),
+        row("allgather", "ring", mean_bytes=8, total=510),
+        row("bcast", "topo_binomial", total=3000),
+        row("bcast", "binomial", ranks=8, hosts=8, total=100),
+        row("barrier", "smp", mean_bytes="-", total=4100),
+        name="after",
+    )
+    job = topo_tune("compare-reports", before, after)
+    assert job.returncode == 0 and max(map(len, job.stdout.splitlines())) <= 80, job.stdout
+    text = " ".join(job.stdout.split())
+    assert re.search(r"allgather 16/16 16K 100 25000\.0 5000\.0 0\.20 ring, topo_ring,", text), text
+    assert "bcast 16/16 16K 100 10.0 30.0 3.00 binomial," in text
+    assert (
+        text.index("allgather 16/16 16K")
+        < text.index("bcast 16/16")
+        < text.index("allgather 16/16 8")
+    )
+    assert "4 kinds of calls in both: 1 faster, 1 slower, over 1.1 times" in text
+    assert "2 are in one report only" in text
+    assert re.search(r"took 2506\.2 ms before, 507\.7 ms after: 0\.20 times", text), text
+    rows = json.loads(topo_tune("compare-reports", before, after, "--json").stdout)
+    assert [row["ratio"] for row in rows if row["collective"] == "barrier"] == [
+        pytest.approx(1.025)
+    ]
+    assert topo_tune("compare-reports", before, tmp_path / "none").returncode == 2
 
 
 def test_no_report(tmp_path: Path) -> None:

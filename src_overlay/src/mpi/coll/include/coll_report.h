@@ -45,6 +45,10 @@ void MPII_Coll_call_start(MPII_Coll_call_t * call);
 /* Seconds since then */
 double MPII_Coll_call_time(MPII_Coll_call_t * call);
 
+/* What begins coll.declined where an algorithm could not be applied; other texts there tell why topo_auto left a
+ * call to the built-in selection. */
+#define MPII_COLL_FALLBACK "fallback: "
+
 /* Count a call. why: MPII_COLL_BY_CVAR, or the rule of a file, or NULL for the built-in selection;
  * count elements of a datatype are a block, or the buffer, of the call; -1: it has none. */
 void MPII_Coll_report(MPIR_Comm * comm_ptr, MPII_Csel_container_type_e id, const char *why,
@@ -67,7 +71,7 @@ extern const char MPII_Coll_by_cvar[];
 #define MPII_COLL_DECLINE(comm_ptr_, check_, text_)             \
     do {                                                        \
         if (unlikely(MPII_Coll_report_on) && !(check_))         \
-            (comm_ptr_)->coll.declined = text_;                 \
+            (comm_ptr_)->coll.declined = MPII_COLL_FALLBACK text_;      \
     } while (0)
 
 /* Mean of the counts of a call, one for each process that a process receives from */

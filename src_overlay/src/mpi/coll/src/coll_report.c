@@ -7,9 +7,11 @@
 #include "coll_impl.h"
 #include "csel_algos.h"
 #include "csel_compat.h"
+#include "topo_auto.h"
 #include "topo_view.h"
+#include "topo_where.h"
 
-/* A call is counted by algorithm, size, ranks, hosts and reason. Calls that an algorithm makes of other
+/* A call is counted by algorithm, size, ranks, hosts, their place and reason. Calls that an algorithm makes of other
  * collectives, on communicators inside of a communicator too, are calls of their own; but their time is that
  * of the call that they are part of. Nonblocking ones have none. */
 
@@ -32,6 +34,13 @@ static const char *const pvar_names[] = {
 
 #define NUM_ALGORITHMS ((int) (sizeof(names) / sizeof(names[0])))
 
+static const bool is_ours[NUM_ALGORITHMS] = {
+#define OURS(COLL, Coll, coll, algo, desc)      \
+    [MPII_CSEL_CONTAINER_TYPE__ALGORITHM__MPIR_##Coll##_intra_##algo] = true,
+    MPIR_TOPO_ALGOS(OURS)
+#undef OURS
+};
+
 enum { BY_CVAR, BY_RULE, BUILTIN, FALLBACK, NUM_REASONS };
 
 /* Bytes of a block, or of the buffer: up to each limit, and beyond the last one; the first class has
@@ -47,11 +56,26 @@ static const char *const size_names[] = {
 typedef unsigned long counts_t[NUM_REASONS][NUM_SIZES];
 static counts_t *counts;        /* [NUM_ALGORITHMS], for MPI_T */
 
+/* Where the ranks of communicators are, as far as it is known and to be printed */
+typedef struct MPII_Coll_place {
+    MPII_Topo_view_t *view;
+    int rank;                   /* of the calling process */
+    int number;                 /* from 1 */
+    struct MPII_Coll_place *next;
+} place_t;
+
+#define MAX_PLACES 100
+
+static place_t *places, **last_place = &places;
+static int num_places;
+static place_t no_place;        /* of views beyond the limit */
+
 typedef struct MPII_Coll_row {
     MPII_Csel_container_type_e id;
     int reason;
-    const char *why;            /* rule, or the algorithm that was declined; else NULL */
+    const char *why;            /* rule, or why not what was asked for; else NULL */
     int num_ranks, num_hosts;
+    const place_t *place;       /* or NULL */
     int size;
     unsigned long calls, timed_calls;
     double bytes;               /* of all */
@@ -146,41 +170,38 @@ static void split_name(const char *name, char collective[], const char **algorit
     *algorithm = end + 1;
 }
 
-static void print_row(const row_t * row, bool is_trace)
+static void get_reason(const row_t * row, char why[], size_t size)
 {
-    char collective[32], why[2200], bytes[32] = "-", total[32] = "-", mean[32] = "-";
+    char collective[32];
     const char *algorithm;
 
     split_name(names[row->id], collective, &algorithm);
     switch (row->reason) {
         case BY_CVAR:
-            snprintf(why, sizeof(why), "MPIR_CVAR_%s_%s_ALGORITHM", collective,
+            snprintf(why, size, "MPIR_CVAR_%s_%s_ALGORITHM", collective,
                      !strncmp(algorithm, "inter_", strlen("inter_")) ? "INTER" : "INTRA");
             for (char *c = why; *c; c++)
                 *c = toupper((unsigned char) *c);
             break;
         case BY_RULE:
-            snprintf(why, sizeof(why), "rule %s", row->why);
-            break;
-        case FALLBACK:
-            snprintf(why, sizeof(why), "fallback: %s", row->why);
+            snprintf(why, size, "%s%s", strncmp(row->why, "topo_auto", strlen("topo_auto")) ? "rule " : "",
+                     row->why);
             break;
         default:
-            snprintf(why, sizeof(why), "built-in");
+            snprintf(why, size, "%s", row->why ? row->why : "built-in");
     }
-    if (row->size > 0)
-        snprintf(bytes, sizeof(bytes), "%.0f", row->bytes / row->calls);
-    if (row->timed_calls) {
-        snprintf(total, sizeof(total), "%.0f", row->seconds * 1e6);
-        snprintf(mean, sizeof(mean), "%.1f", row->seconds * 1e6 / row->timed_calls);
-    }
-    if (is_trace)
-        fprintf(stderr, "[mpich] select: %s, %d ranks, %s bytes: %s: %s\n", collective,
-                row->num_ranks, size_names[row->size], algorithm, why);
-    else
-        fprintf(stderr, "[mpich] selection: %10lu  %-20s %6d %6d  %-9s %10s  %-24s %12s %10s  %s\n",
-                row->calls, collective, row->num_ranks, row->num_hosts, size_names[row->size], bytes,
-                algorithm, total, mean, why);
+}
+
+static void trace_row(const row_t * row)
+{
+    char collective[32], why[2200];
+    const char *algorithm;
+
+    split_name(names[row->id], collective, &algorithm);
+    get_reason(row, why, sizeof(why));
+    fprintf(stderr, "[mpich] select: %s, %d ranks, %s bytes: %s: %s\n", collective,
+            row->num_ranks, size_names[row->size], algorithm, why);
+    fflush(stderr);
 }
 
 /* As rules and topo_auto count them; MPICH's nodes, which may be more where a launcher's list has a host
@@ -195,6 +216,42 @@ static int count_hosts(MPIR_Comm * comm_ptr)
     return place.num_hosts == MPIR_AINT_MAX ? csel_node_count(comm_ptr) : place.num_hosts;
 }
 
+static bool is_same_place(const MPII_Topo_view_t * a, const MPII_Topo_view_t * b)
+{
+    if (a->place.num_ranks != b->place.num_ranks || a->place.num_hosts != b->place.num_hosts)
+        return false;
+    for (int i = 0; i < a->place.num_hosts; i++) {
+        if (strcmp(a->host_name[i], b->host_name[i]))
+            return false;
+    }
+    return !memcmp(a->place.host_of_rank, b->place.host_of_rank, a->place.num_ranks * sizeof(int));
+}
+
+/* The place of a communicator, new ones up to a limit. Called with the lock. */
+static const place_t *find_place(MPIR_Comm * comm_ptr)
+{
+    MPII_Topo_view_t *view = comm_ptr->coll.topo ? comm_ptr->coll.topo->view : NULL;
+    place_t *place = places;
+
+    if (view == NULL || view->host_name == NULL)
+        return NULL;
+    if (view->reported)
+        return view->reported == &no_place ? NULL : view->reported;
+    while (place && !is_same_place(place->view, view))
+        place = place->next;
+    if (place == NULL && num_places < MAX_PLACES &&
+        (place = MPL_calloc(1, sizeof(*place), MPL_MEM_COLL)) != NULL) {
+        place->view = view;
+        place->rank = comm_ptr->rank;
+        place->number = ++num_places;
+        MPL_atomic_fetch_add_int(&view->num_users, 1);
+        *last_place = place;
+        last_place = &place->next;
+    }
+    view->reported = place ? place : &no_place;
+    return place;
+}
+
 void MPII_Coll_report(MPIR_Comm * comm_ptr, MPII_Csel_container_type_e id, const char *why,
                       MPI_Aint count, MPI_Datatype datatype)
 {
@@ -204,8 +261,8 @@ void MPII_Coll_report(MPIR_Comm * comm_ptr, MPII_Csel_container_type_e id, const
     row_t *row;
 
     if (comm_ptr->coll.declined) {
-        reason = FALLBACK;
         why = comm_ptr->coll.declined;
+        reason = strncmp(why, MPII_COLL_FALLBACK, strlen(MPII_COLL_FALLBACK)) ? BUILTIN : FALLBACK;
         comm_ptr->coll.declined = NULL;
     } else if (why == MPII_COLL_BY_CVAR) {
         reason = BY_CVAR;
@@ -215,9 +272,11 @@ void MPII_Coll_report(MPIR_Comm * comm_ptr, MPII_Csel_container_type_e id, const
 
     MPL_initlock_lock(&lock);
     counts[id][reason][size]++;
+    const place_t *place = find_place(comm_ptr);
     for (row = rows; row; row = row->next) {
         if (row->id == id && row->reason == reason && row->why == why && row->size == size &&
-            row->num_ranks == comm_ptr->local_size && row->num_hosts == num_hosts)
+            row->num_ranks == comm_ptr->local_size && row->num_hosts == num_hosts &&
+            row->place == place)
             break;
     }
     if (row == NULL && (row = MPL_calloc(1, sizeof(*row), MPL_MEM_COLL)) != NULL) {
@@ -226,13 +285,12 @@ void MPII_Coll_report(MPIR_Comm * comm_ptr, MPII_Csel_container_type_e id, const
         row->why = why;
         row->num_ranks = comm_ptr->local_size;
         row->num_hosts = num_hosts;
+        row->place = place;
         row->size = size;
         *last_row = row;
         last_row = &row->next;
-        if (MPIR_CVAR_COLL_SELECTION_TRACE && MPIR_Process.rank == 0) {
-            print_row(row, true);
-            fflush(stderr);
-        }
+        if (MPIR_CVAR_COLL_SELECTION_TRACE && MPIR_Process.rank == 0)
+            trace_row(row);
     }
     if (row) {
         row->calls++;
@@ -304,25 +362,182 @@ const char *MPII_Coll_report_text(const char *str)
     return text ? text->text : NULL;
 }
 
+/* -- the end: what is printed -- */
+
+#define ROW "[mpich] selection:"
+#define TOTAL "[mpich] selection total:"
+
+static double mean_bytes(const row_t * row)
+{
+    return row->size > 0 ? row->bytes / row->calls : -1;
+}
+
+static int number_of(const row_t * row)
+{
+    return row->place ? row->place->number : 0;
+}
+
+/* By collective and communicator, then by size */
 static int cmp_rows(const void *a_, const void *b_)
 {
     const row_t *a = *(row_t * const *) a_, *b = *(row_t * const *) b_;
+    char coll_a[32], coll_b[32];
+    const char *algo_a, *algo_b;
+    double diff = mean_bytes(a) - mean_bytes(b);
+    int order;
 
-    if (a->id != b->id)
-        return strcmp(names[a->id], names[b->id]);
-    if (a->num_ranks != b->num_ranks)
-        return a->num_ranks - b->num_ranks;
-    if (a->num_hosts != b->num_hosts)
-        return a->num_hosts - b->num_hosts;
-    if (a->size != b->size)
-        return a->size - b->size;
+    split_name(names[a->id], coll_a, &algo_a);
+    split_name(names[b->id], coll_b, &algo_b);
+    if ((order = strcmp(coll_a, coll_b)) || (order = a->num_ranks - b->num_ranks) ||
+        (order = a->num_hosts - b->num_hosts) || (order = number_of(a) - number_of(b)) ||
+        (order = (diff > 0) - (diff < 0)) || (order = strcmp(algo_a, algo_b)))
+        return order;
     return a->reason - b->reason;
+}
+
+enum { COLLECTIVE, RANKS, HOSTS, PLACE, BYTES, CALLS, TOTAL_US, MEAN_US, ALGORITHM, NUM_COLUMNS };
+static const char *const headers[NUM_COLUMNS] = {
+    "COLLECTIVE", "RANKS", "HOSTS", "PLACE", "BYTES", "CALLS", "TOTAL_US", "MEAN_US", "ALGORITHM"
+};
+
+typedef char cells_t[NUM_COLUMNS][80];
+
+static void get_cells(const row_t * row, cells_t cells)
+{
+    const char *algorithm;
+
+    for (int i = 0; i < NUM_COLUMNS; i++)
+        strcpy(cells[i], "-");
+    split_name(names[row->id], cells[COLLECTIVE], &algorithm);
+    if (!strncmp(algorithm, "intra_", strlen("intra_")))
+        algorithm += strlen("intra_");
+    snprintf(cells[ALGORITHM], sizeof(cells[0]), "%s", algorithm);
+    snprintf(cells[RANKS], sizeof(cells[0]), "%d", row->num_ranks);
+    snprintf(cells[HOSTS], sizeof(cells[0]), "%d", row->num_hosts);
+    snprintf(cells[CALLS], sizeof(cells[0]), "%lu", row->calls);
+    if (row->place)
+        snprintf(cells[PLACE], sizeof(cells[0]), "%d", row->place->number);
+    if (row->size > 0)
+        snprintf(cells[BYTES], sizeof(cells[0]), "%.0f", mean_bytes(row));
+    if (row->timed_calls) {
+        snprintf(cells[TOTAL_US], sizeof(cells[0]), "%.0f", row->seconds * 1e6);
+        snprintf(cells[MEAN_US], sizeof(cells[0]), "%.1f", row->seconds * 1e6 / row->timed_calls);
+    }
+}
+
+static void print_cells(const int widths[], const cells_t cells)
+{
+    fprintf(stderr, ROW " %-*s", widths[COLLECTIVE], cells[COLLECTIVE]);
+    for (int i = RANKS; i < ALGORITHM; i++)
+        fprintf(stderr, " %*s", widths[i], cells[i]);
+    fprintf(stderr, "  %s\n", cells[ALGORITHM]);
+}
+
+/* Why, in a line behind that of a row; the built-in selection has none. */
+static void print_reason(const row_t * row)
+{
+    char why[2200];
+
+    if (row->reason == BUILTIN && row->why == NULL)
+        return;
+    get_reason(row, why, sizeof(why));
+    fprintf(stderr, ROW "     %s\n", why);
+}
+
+static void print_places(void)
+{
+    char prefix[64];
+
+    for (const place_t * place = places; place; place = place->next) {
+        snprintf(prefix, sizeof(prefix), "[mpich] selection place %d, ranks from 0 on:", place->number);
+        MPII_Topo_print_runs(place->view, prefix);
+    }
+}
+
+/* -- totals -- */
+
+typedef struct {
+    unsigned long calls, our_calls, untimed_calls;
+    double seconds, our_seconds;
+    double predicted_seconds;   /* measured ones, of what can be predicted */
+    double ran, stock;          /* predicted */
+} totals_t;
+
+/* Predicted seconds of a call as it ran, and by MPICH's own choice; false: that is not known. */
+static bool predict(const row_t * row, double *ran, double *stock)
+{
+    char collective[32];
+    const char *algorithm, *name;
+    bool is_choice = row->reason == BUILTIN;
+    int64_t ran_ps, stock_ps;
+
+    split_name(names[row->id], collective, &algorithm);
+    MPII_Topo_coll_t coll = MPII_Topo_coll_find(collective);
+    MPI_Aint bytes = coll == MPII_TOPO_COLL__BARRIER ? 1 : mean_bytes(row);
+    if (row->place == NULL || row->num_hosts < 2 || coll == MPII_TOPO_COLL__END || bytes < 1 ||
+        !strncmp(algorithm, "inter_", strlen("inter_")))
+        return false;
+    name = strchr(algorithm, '_') + 1;
+    stock_ps = MPII_Topo_view_stock_time(row->place->view, row->place->rank, coll,
+                                         is_choice ? name : NULL, bytes);
+    if (is_choice)
+        ran_ps = stock_ps;
+    else if (is_ours[row->id])
+        ran_ps = MPII_Topo_view_time(row->place->view, row->place->rank, coll, name, bytes);
+    else
+        ran_ps = MPII_Topo_view_stock_time(row->place->view, row->place->rank, coll, name, bytes);
+    *ran = ran_ps * 1e-12;
+    *stock = stock_ps * 1e-12;
+    return ran_ps >= 0 && stock_ps >= 0;
+}
+
+static void add_row(totals_t * totals, const row_t * row)
+{
+    double ran, stock;
+
+    totals->untimed_calls += row->calls - row->timed_calls;
+    if (row->timed_calls == 0)
+        return;
+    totals->calls += row->timed_calls;
+    totals->seconds += row->seconds;
+    if (is_ours[row->id]) {
+        totals->our_calls += row->timed_calls;
+        totals->our_seconds += row->seconds;
+    }
+    if (predict(row, &ran, &stock)) {
+        totals->predicted_seconds += row->seconds;
+        totals->ran += row->timed_calls * ran;
+        totals->stock += row->timed_calls * stock;
+    }
+}
+
+static double percent(double part, double of)
+{
+    return of > 0 ? 100 * part / of : 0;
+}
+
+static void print_totals(const totals_t * totals)
+{
+    fprintf(stderr, TOTAL " %lu blocking calls took %.1f ms on rank 0\n", totals->calls,
+            totals->seconds * 1e3);
+    if (totals->untimed_calls)
+        fprintf(stderr, TOTAL " %lu calls have no time: nonblocking, or part of others\n",
+                totals->untimed_calls);
+    fprintf(stderr, TOTAL " mpich-topo's algorithms ran %.0f %% of these calls, %.0f %% of the time\n",
+            percent(totals->our_calls, totals->calls),
+            percent(totals->our_seconds, totals->seconds));
+    if (totals->predicted_seconds > 0)
+        fprintf(stderr, TOTAL " predicted for calls of %.0f %% of the time: %.1f ms as they ran, %.1f ms by "
+                "MPICH's choice\n", percent(totals->predicted_seconds, totals->seconds),
+                totals->ran * 1e3, totals->stock * 1e3);
 }
 
 static void print_rows(void)
 {
-    int n = 0, i = 0;
+    int n = 0, i = 0, widths[NUM_COLUMNS];
     row_t **sorted;
+    totals_t totals = { 0 };
+    cells_t cells;
 
     for (row_t * row = rows; row; row = row->next)
         n++;
@@ -332,11 +547,25 @@ static void print_rows(void)
     for (row_t * row = rows; row; row = row->next)
         sorted[i++] = row;
     qsort(sorted, n, sizeof(row_t *), cmp_rows);
-    fprintf(stderr, "[mpich] selection: %10s  %-20s %6s %6s  %-9s %10s  %-24s %12s %10s  %s\n", "CALLS",
-            "COLLECTIVE", "RANKS", "HOSTS", "BYTES", "MEAN_BYTES", "ALGORITHM", "TOTAL_US", "MEAN_US",
-            "REASON (rank 0)");
-    for (i = 0; i < n; i++)
-        print_row(sorted[i], false);
+    for (int k = 0; k < NUM_COLUMNS; k++) {
+        strcpy(cells[k], headers[k]);
+        widths[k] = strlen(headers[k]);
+    }
+    for (i = 0; i < n; i++) {
+        cells_t its;
+        get_cells(sorted[i], its);
+        for (int k = 0; k < NUM_COLUMNS; k++)
+            widths[k] = MPL_MAX(widths[k], (int) strlen(its[k]));
+    }
+    print_cells(widths, cells);
+    for (i = 0; i < n; i++) {
+        get_cells(sorted[i], cells);
+        print_cells(widths, cells);
+        print_reason(sorted[i]);
+        add_row(&totals, sorted[i]);
+    }
+    print_places();
+    print_totals(&totals);
     fflush(stderr);
     MPL_free(sorted);
 }
@@ -354,6 +583,14 @@ void MPII_Coll_report_finalize(void)
         next = text->next;
         MPL_free(text);
     }
+    for (place_t * place = places, *next; place; place = next) {
+        next = place->next;
+        MPII_Topo_view_release(place->view);
+        MPL_free(place);
+    }
+    places = NULL;
+    last_place = &places;
+    num_places = 0;
     texts = NULL;
     rows = NULL;
     last_row = &rows;

@@ -237,12 +237,17 @@ static const char *short_name(MPII_Csel_container_type_e id)
 }
 
 static const char *make_reason(const MPII_Csel_candidate_t * best,
-                               const MPII_Csel_candidate_t * stock)
+                               const MPII_Csel_candidate_t * stock, bool takes_best)
 {
-    char text[256];
+    char text[256], why[64] = "topo_auto: predicted";
 
-    snprintf(text, sizeof(text), "topo_auto: predicted %s %.1f us, %s %.1f us", best->name,
-             best->ps / 1e6, stock->name, stock->ps / 1e6);
+    if (!takes_best && best->ps < stock->ps)
+        snprintf(why, sizeof(why), "kept MPICH's choice: predicted gain %.0f %%:",
+                 100.0 * (stock->ps - best->ps) / stock->ps);
+    else if (!takes_best)
+        snprintf(why, sizeof(why), "kept MPICH's choice: predicted no gain:");
+    snprintf(text, sizeof(text), "%s %s %.1f us, %s %.1f us", why, best->name, best->ps / 1e6,
+             stock->name, stock->ps / 1e6);
     return MPII_Coll_report_text(text);
 }
 
@@ -289,11 +294,11 @@ static MPII_Csel_decision_t *decide(const MPIR_Csel_coll_sig_s * coll_sig, MPII_
     stock.ps = MPII_Topo_auto_stock_time(coll_sig->comm_ptr, coll, stock.name, bytes);
     if (stock.ps >= 0)
         num = find_best(coll_sig, coll, bytes, best);
-    if (MPII_Coll_report_on && num > 0)
-        decision->why = make_reason(&best[0], &stock);
 
     bool takes_best = num > 0 &&
         MPII_Topo_auto_is_gain(coll_sig->comm_ptr, best[0].ps, stock.ps);
+    if (MPII_Coll_report_on && num > 0)
+        decision->why = make_reason(&best[0], &stock, takes_best);
     if (!takes_best)
         decision->candidates[decision->num_candidates++] = stock;
     for (int i = 0; i < num; i++) {

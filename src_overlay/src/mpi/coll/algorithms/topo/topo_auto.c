@@ -5,6 +5,7 @@
 
 #include "mpiimpl.h"
 #include "topo_auto.h"
+#include "topo_view.h"
 #include "topo_predict.h"
 
 /* They serve to compare with, and are never the best in truth. */
@@ -52,62 +53,67 @@ bool MPII_Topo_auto_is_usable(MPIR_Comm * comm_ptr)
     return links->order->num_hosts > 1;
 }
 
-static int64_t time_of(MPIR_Comm * comm_ptr, const MPII_Topo_algo_t * algo, int64_t bytes)
+static int64_t time_of(MPII_Topo_view_t * view, int rank, const MPII_Topo_algo_t * algo, int64_t bytes)
 {
-    const MPII_Topo_settings_t *settings = MPII_Topo_comm_settings(comm_ptr);
-    const MPII_Topo_links_t *links = NULL;
-    const int *slots = NULL;
-    int slot;
-    bool is_identity;
-    TOPO_COLL_ATTR_NEW;
-
-    if (MPII_Topo_comm_links(comm_ptr, &links, attr) != MPI_SUCCESS)
-        return -1;
-    if (algo->coll == MPII_TOPO_COLL__ALLGATHER)
-        MPII_Topo_comm_recursive_doubling(comm_ptr, &slots, &slot, &is_identity, attr);
+    const MPII_Topo_settings_t *settings = &view->settings;
+    const MPII_Topo_links_t *links = MPII_Topo_view_links(view);
     MPII_Topo_call_args_t args = {
         .bytes = bytes,
         .root = 0,
         .segment_bytes = settings->segment_bytes,
         .pipeline_min_bytes = settings->allgather_pipeline_min_bytes,
-        .slots = slots,
         .plan_max_bytes = settings->plan_max_bytes,
         .plan_one_rank_bytes = settings->plan_one_rank_bytes,
         .plan_rack_bytes = settings->plan_rack_bytes,
     };
+
+    if (links == NULL)
+        return -1;
+    if (algo->coll == MPII_TOPO_COLL__ALLGATHER)
+        args.slots = MPII_Topo_view_slots(view, rank);
     int64_t time = MPII_Topo_predict_call(algo, &args, links);
     MPII_TOPO_NEED(time != -2);
     return time;
 }
 
-int64_t MPII_Topo_auto_time(MPIR_Comm * comm_ptr, MPII_Topo_coll_t coll, const char *name,
-                            int64_t bytes)
+int64_t MPII_Topo_view_time(MPII_Topo_view_t * view, int rank, MPII_Topo_coll_t coll,
+                            const char *name, int64_t bytes)
 {
     const MPII_Topo_algo_t *algo = MPII_Topo_catalog_find(coll, name);
 
-    for (int i = 0; i < (int) (sizeof(baselines) / sizeof(baselines[0])); i++) {
-        if (!strcmp(name, baselines[i]))
-            return -1;
-    }
-    return algo && !algo->is_mpich ? time_of(comm_ptr, algo, bytes) : -1;
+    return algo && !algo->is_mpich ? time_of(view, rank, algo, bytes) : -1;
 }
 
-int64_t MPII_Topo_auto_stock_time(MPIR_Comm * comm_ptr, MPII_Topo_coll_t coll, const char *name,
-                                  int64_t bytes)
+int64_t MPII_Topo_view_stock_time(MPII_Topo_view_t * view, int rank, MPII_Topo_coll_t coll,
+                                  const char *name, int64_t bytes)
 {
     const MPII_Topo_algo_t *algo;
-    const MPII_Topo_order_t *order = NULL;
-    TOPO_COLL_ATTR_NEW;
 
     for (int i = 0; name && i < (int) (sizeof(others) / sizeof(others[0])); i++) {
         if (coll == others[i].coll && !strcmp(name, others[i].name))
             name = others[i].row;
     }
     algo = name ? MPII_Topo_catalog_find(coll, name) : NULL;
-    if (algo == NULL && name && !strcmp(name, "smp") &&
-        MPII_Topo_comm_order(comm_ptr, &order, attr) == MPI_SUCCESS)
-        algo = MPII_Topo_mpich_choice(coll, bytes, order);
-    return algo && algo->is_mpich ? time_of(comm_ptr, algo, bytes) : -1;
+    if (name == NULL || (algo == NULL && !strcmp(name, "smp")))
+        algo = MPII_Topo_mpich_choice(coll, bytes, MPII_Topo_view_order(view));
+    return algo && algo->is_mpich ? time_of(view, rank, algo, bytes) : -1;
+}
+
+int64_t MPII_Topo_auto_time(MPIR_Comm * comm_ptr, MPII_Topo_coll_t coll, const char *name,
+                            int64_t bytes)
+{
+    for (int i = 0; i < (int) (sizeof(baselines) / sizeof(baselines[0])); i++) {
+        if (!strcmp(name, baselines[i]))
+            return -1;
+    }
+    return MPII_Topo_view_time(comm_ptr->coll.topo->view, comm_ptr->rank, coll, name, bytes);
+}
+
+int64_t MPII_Topo_auto_stock_time(MPIR_Comm * comm_ptr, MPII_Topo_coll_t coll, const char *name,
+                                  int64_t bytes)
+{
+    return name == NULL ? -1 :
+        MPII_Topo_view_stock_time(comm_ptr->coll.topo->view, comm_ptr->rank, coll, name, bytes);
 }
 
 bool MPII_Topo_auto_is_gain(MPIR_Comm * comm_ptr, int64_t ps, int64_t stock_ps)

@@ -6,8 +6,8 @@
 #ifndef TOPO_AUTO_H_INCLUDED
 #define TOPO_AUTO_H_INCLUDED
 
-#include "topo.h"
 #include "topo_catalog.h"
+#include "topo_view.h"
 
 /* Predicted times of algorithms where the ranks of a communicator are: the same on all its processes. */
 
@@ -23,6 +23,13 @@ int64_t MPII_Topo_auto_time(MPIR_Comm * comm_ptr, MPII_Topo_coll_t coll, const c
  * MPICH would take without it. */
 int64_t MPII_Topo_auto_stock_time(MPIR_Comm * comm_ptr, MPII_Topo_coll_t coll, const char *name,
                                   int64_t bytes);
+
+/* The same of a place that need not belong to a communicator any more; rank: of the calling process. Any of ours;
+ * name NULL: what MPICH takes by itself. */
+int64_t MPII_Topo_view_time(MPII_Topo_view_t * view, int rank, MPII_Topo_coll_t coll,
+                            const char *name, int64_t bytes);
+int64_t MPII_Topo_view_stock_time(MPII_Topo_view_t * view, int rank, MPII_Topo_coll_t coll,
+                                  const char *name, int64_t bytes);
 
 /* Whether the first of two such times is shorter by enough to leave MPICH's choice, which takes the second */
 bool MPII_Topo_auto_is_gain(MPIR_Comm * comm_ptr, int64_t ps, int64_t stock_ps);

@@ -79,18 +79,12 @@ static void *keep(MPL_atomic_ptr_t * where, void *built)
     return before ? before : built;
 }
 
-int MPII_Topo_comm_order(MPIR_Comm * comm_ptr, const MPII_Topo_order_t ** order_,
-                         MPII_Topo_attr_t * attr)
+const MPII_Topo_order_t *MPII_Topo_view_order(MPII_Topo_view_t * view)
 {
-    int mpi_errno = MPI_SUCCESS;
-    MPII_Topo_order_t *order, *built;
-    MPII_Topo_view_t *view;
+    MPII_Topo_order_t *order = MPL_atomic_load_ptr(&view->order), *built;
 
-    mpi_errno = MPII_Topo_comm_find(comm_ptr, &view, attr);
-    MPIR_ERR_CHECK(mpi_errno);
-    order = MPL_atomic_load_ptr(&view->order);
     if (order == NULL) {
-        int *ring = MPL_malloc(comm_ptr->local_size * sizeof(int), MPL_MEM_COLL);
+        int *ring = MPL_malloc(view->place.num_ranks * sizeof(int), MPL_MEM_COLL);
         MPII_TOPO_NEED(ring && MPII_Topo_map_ring(&view->place, ring) == 0);
         built = MPII_Topo_order_create(&view->place, ring);
         MPII_TOPO_NEED(built);
@@ -99,8 +93,69 @@ int MPII_Topo_comm_order(MPIR_Comm * comm_ptr, const MPII_Topo_order_t ** order_
         if (order != built)
             MPL_free(built);
     }
-    print_order(comm_ptr, MPII_TOPO_TOLD_RING, "ring", order->rank_at);
-    *order_ = order;
+    return order;
+}
+
+static const slots_t *slots_of(MPII_Topo_view_t * view, int rank)
+{
+    slots_t *slots = MPL_atomic_load_ptr(&view->slots), *built;
+    int n = view->place.num_ranks;
+
+    if (slots == NULL) {
+        built = MPL_malloc(sizeof(*built) + n * sizeof(int), MPL_MEM_COLL);
+        MPII_TOPO_NEED(built && MPII_Topo_map_recursive_doubling(&view->place, built->slots) == 0);
+        built->slot = position(built->slots, rank);
+        built->are_ranks = true;
+        for (int i = 0; i < n; i++) {
+            if (built->slots[i] != i)
+                built->are_ranks = false;
+        }
+        slots = keep(&view->slots, built);
+        if (slots != built)
+            MPL_free(built);
+    }
+    return slots;
+}
+
+const int *MPII_Topo_view_slots(MPII_Topo_view_t * view, int rank)
+{
+    return slots_of(view, rank)->slots;
+}
+
+const MPII_Topo_links_t *MPII_Topo_view_links(MPII_Topo_view_t * view)
+{
+    const MPII_Topo_order_t *order = MPII_Topo_view_order(view);
+    MPII_Topo_links_t *links = MPL_atomic_load_ptr(&view->links);
+
+    if (view->site == NULL || !view->site->rates)
+        return NULL;
+    if (links == NULL) {
+        int *rack = MPL_malloc(order->num_racks * sizeof(int), MPL_MEM_COLL);
+        MPII_TOPO_NEED(rack);
+        for (int i = 0; i < order->num_racks; i++) {
+            int rank = order->rank_at[order->first_pos[order->first_host[i]]];
+            rack[i] = view->site_rack[view->place.rack_of_host[view->place.host_of_rank[rank]]];
+        }
+        void *built = MPII_Topo_links_create(view->site->rates, view->site->levels, order, rack);
+        MPII_TOPO_NEED(built);
+        MPL_free(rack);
+        links = keep(&view->links, built);
+        if (links != built)
+            MPL_free(built);
+    }
+    return links;
+}
+
+int MPII_Topo_comm_order(MPIR_Comm * comm_ptr, const MPII_Topo_order_t ** order,
+                         MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPII_Topo_view_t *view;
+
+    mpi_errno = MPII_Topo_comm_find(comm_ptr, &view, attr);
+    MPIR_ERR_CHECK(mpi_errno);
+    *order = MPII_Topo_view_order(view);
+    print_order(comm_ptr, MPII_TOPO_TOLD_RING, "ring", (*order)->rank_at);
 
   fn_exit:
     return mpi_errno;
@@ -111,26 +166,13 @@ int MPII_Topo_comm_order(MPIR_Comm * comm_ptr, const MPII_Topo_order_t ** order_
 int MPII_Topo_comm_recursive_doubling(MPIR_Comm * comm_ptr, const int **slots_, int *slot,
                                       bool *is_identity, MPII_Topo_attr_t * attr)
 {
-    int mpi_errno = MPI_SUCCESS, n = comm_ptr->local_size;
-    slots_t *slots, *built;
+    int mpi_errno = MPI_SUCCESS;
+    const slots_t *slots;
     MPII_Topo_view_t *view;
 
     mpi_errno = MPII_Topo_comm_find(comm_ptr, &view, attr);
     MPIR_ERR_CHECK(mpi_errno);
-    slots = MPL_atomic_load_ptr(&view->slots);
-    if (slots == NULL) {
-        built = MPL_malloc(sizeof(*built) + n * sizeof(int), MPL_MEM_COLL);
-        MPII_TOPO_NEED(built && MPII_Topo_map_recursive_doubling(&view->place, built->slots) == 0);
-        built->slot = position(built->slots, comm_ptr->rank);
-        built->are_ranks = true;
-        for (int i = 0; i < n; i++) {
-            if (built->slots[i] != i)
-                built->are_ranks = false;
-        }
-        slots = keep(&view->slots, built);
-        if (slots != built)
-            MPL_free(built);
-    }
+    slots = slots_of(view, comm_ptr->rank);
     print_order(comm_ptr, MPII_TOPO_TOLD_SLOTS, "recursive doubling", slots->slots);
     *slots_ = slots->slots;
     *slot = slots->slot;
@@ -142,34 +184,16 @@ int MPII_Topo_comm_recursive_doubling(MPIR_Comm * comm_ptr, const int **slots_, 
     goto fn_exit;
 }
 
-int MPII_Topo_comm_links(MPIR_Comm * comm_ptr, const MPII_Topo_links_t ** links_,
+int MPII_Topo_comm_links(MPIR_Comm * comm_ptr, const MPII_Topo_links_t ** links,
                          MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     const MPII_Topo_order_t *order;
-    MPII_Topo_view_t *view;
 
-    *links_ = NULL;
+    *links = NULL;
     mpi_errno = MPII_Topo_comm_order(comm_ptr, &order, attr);
     MPIR_ERR_CHECK(mpi_errno);
-    view = comm_ptr->coll.topo->view;
-    if (view->site == NULL || !view->site->rates)
-        goto fn_exit;
-    *links_ = MPL_atomic_load_ptr(&view->links);
-    if (*links_ == NULL) {
-        int *rack = MPL_malloc(order->num_racks * sizeof(int), MPL_MEM_COLL);
-        MPII_TOPO_NEED(rack);
-        for (int i = 0; i < order->num_racks; i++) {
-            int rank = order->rank_at[order->first_pos[order->first_host[i]]];
-            rack[i] = view->site_rack[view->place.rack_of_host[view->place.host_of_rank[rank]]];
-        }
-        void *built = MPII_Topo_links_create(view->site->rates, view->site->levels, order, rack);
-        MPII_TOPO_NEED(built);
-        MPL_free(rack);
-        *links_ = keep(&view->links, built);
-        if (*links_ != built)
-            MPL_free(built);
-    }
+    *links = MPII_Topo_view_links(comm_ptr->coll.topo->view);
 
   fn_exit:
     return mpi_errno;
