@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""Models of measured times: regressions (statsmodels), and Hockney's and LogGP's parameters."""
+"""Models of measured times: regressions, and Hockney's and LogGP's parameters."""
 
 import math
 from collections.abc import Sequence
@@ -26,21 +26,20 @@ class Fit:
 def least_squares(y: Any, columns: dict[str, Any]) -> Fit | None:
     """y = intercept + sum of coefficient * column; None where the points cannot tell: fewer than
     coefficients, or columns that say the same."""
-    from statsmodels.regression.linear_model import OLS  # type: ignore[import-untyped]
-
     x = np.column_stack([np.ones(len(y)), *columns.values()])
     if len(y) < x.shape[1] or np.linalg.matrix_rank(x) < x.shape[1]:
         return None
-    model = OLS(y, x).fit()
+    inverse = np.linalg.pinv(x)
+    found = inverse @ np.asarray(y)
+    left, free = float(np.sum((y - x @ found) ** 2)), len(y) - x.shape[1]
+    covariance: Any = inverse @ inverse.T * left / free if free else None
     names = ["intercept", *columns]
-    free = len(y) > x.shape[1]
-    r2 = float(model.rsquared) if np.ptp(y) > 0 else 1.0
     return Fit(
-        dict(zip(names, map(float, model.params), strict=True)),
-        dict(zip(names, map(float, model.bse), strict=True)) if free else {},
-        r2,
+        dict(zip(names, map(float, found), strict=True)),
+        dict(zip(names, map(float, np.sqrt(np.diag(covariance))), strict=True)) if free else {},
+        float(1 - left / np.sum((y - np.mean(y)) ** 2)) if np.ptp(y) > 0 else 1.0,
         len(y),
-        model.cov_params() if free else None,
+        covariance,
     )
 
 
@@ -363,7 +362,7 @@ def common_spread(cases: Sequence[Sequence[float]]) -> Spread | None:
 def over_launches(logs: Sequence[float], spread: Spread | None = None) -> Difference | None:
     """By the t test of pairs, on the logarithms of ratios of each launch, whose variance is that of these
     and of the spread together; None with fewer than two."""
-    from scipy import stats
+    from scipy import special
 
     n = len(logs)
     if n < 2:
@@ -378,8 +377,8 @@ def over_launches(logs: Sequence[float], spread: Spread | None = None) -> Differ
     error = math.sqrt(variance / n)
     if error == 0:
         return Difference(math.exp(mean), math.exp(mean), math.exp(mean), 0.0 if mean else 1.0)
-    half = float(stats.t.ppf(0.975, freedom)) * error
-    p = float(2 * stats.t.sf(abs(mean) / error, freedom))
+    half = float(special.stdtrit(freedom, 0.975)) * error  # of Student's t distribution
+    p = float(2 * special.stdtr(freedom, -abs(mean) / error))
     limit = 700  # of exp()
     low, high = (math.exp(min(max(x, -limit), limit)) for x in (mean - half, mean + half))
     return Difference(math.exp(mean), low, high, p)
@@ -387,6 +386,8 @@ def over_launches(logs: Sequence[float], spread: Spread | None = None) -> Differ
 
 def adjusted(p: Sequence[float]) -> list[float]:
     """P values for as many questions at once (Benjamini and Hochberg)."""
-    from statsmodels.stats.multitest import multipletests  # type: ignore[import-untyped]
-
-    return [float(x) for x in multipletests(p, method="fdr_bh")[1]] if p else []
+    order = np.argsort(p)[::-1]
+    scaled = np.asarray(p)[order] * len(p) / np.arange(len(p), 0, -1)
+    found = np.empty(len(p))
+    found[order] = np.minimum(np.minimum.accumulate(scaled), 1)
+    return found.tolist() if p else []

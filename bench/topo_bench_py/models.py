@@ -20,7 +20,7 @@ def log_table(records: list[Record]) -> Table:
     table = Table(
         "log-latency",
         "log(latency) on log(size) and ranks",
-        "Natural logarithms of microseconds and bytes; least squares (statsmodels). se: standard errors.",
+        "Natural logarithms of microseconds and bytes; least squares. se: standard errors.",
         [
             *(
                 "collective",
