@@ -1,6 +1,9 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """What an MPICH tree needs before it can be configured."""
 
+import os
+import re
+import shutil
 from pathlib import Path
 
 from common import Failure, run, step
@@ -54,3 +57,20 @@ def autogen(tree: Path, log: Path, needs_yaksa: bool = True) -> None:
         autoreconf -if --no-recursive
     """
     step("autogen", ["sh", "-c", script], log, cwd=tree)
+
+
+def configure(tree: Path, options: list[str], log: Path) -> None:
+    """4.0 refuses gfortran from 10 on without a flag, which it names: it gets that."""
+    try:
+        step("configure", ["./configure", *options], log, cwd=tree)
+    except Failure as err:
+        config_log = log.with_name(f"{log.stem}-config.log")
+        if (tree / "config.log").exists():
+            shutil.copy(tree / "config.log", config_log)
+        advice = re.findall(r"(?:with|and) (F\w*FLAGS)=(\S+)", str(err).rpartition("error: ")[2])
+        if not advice:
+            raise Failure(f"{err}\nconfigure's own log: {config_log}") from None
+        print(f"  with {' '.join(map('='.join, advice))}, as configure asks for", flush=True)
+        given = dict(os.environ) | dict(word.partition("=")[::2] for word in options)
+        more = [f"{name}={given.get(name, '')} {flag}" for name, flag in advice]
+        step("configure", ["./configure", *options, *more], log, cwd=tree)

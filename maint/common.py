@@ -8,6 +8,7 @@ import fcntl
 import functools
 import hashlib
 import os
+import pwd
 import re
 import shutil
 import signal
@@ -16,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -74,11 +75,37 @@ def main(function: Callable[[], int]) -> NoReturn:
     except KeyboardInterrupt:
         print(f"\n{name}: interrupted; nothing half-done is left", file=sys.stderr)
         sys.exit(130)
+    finally:
+        hand_over()
+
+
+def sudo_user() -> pwd.struct_passwd | None:
+    """The owner of this clone, where that is who has called sudo."""
+    caller = os.environ.get("SUDO_UID", "0")
+    if os.geteuid() != 0 or caller in ("", "0") or caller != str(REPO.stat().st_uid):
+        return None
+    return pwd.getpwuid(int(caller))
+
+
+def hand_over() -> None:
+    """What root has written to the clone and to the cache is the caller's of sudo, who goes on there."""
+    if not (user := sudo_user()):
+        return
+    found, cache = [REPO, *REPO.rglob("*")], cache_dir()
+    if cache.is_relative_to(user.pw_dir):
+        above = [folder for folder in cache.parents if folder.is_relative_to(user.pw_dir)]
+        found += [*above, cache, *cache.rglob("*")]
+    for path in found:
+        with suppress(FileNotFoundError):
+            if path.lstat().st_uid == 0:
+                os.lchown(path, user.pw_uid, user.pw_gid)
 
 
 def cache_dir() -> Path:
     """Where downloads and builds are kept, outside the clone."""
-    default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mpich-topo"
+    user = sudo_user()
+    home = Path(user.pw_dir) if user else Path.home()
+    default = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "mpich-topo"
     path = Path(os.environ.get("MPICH_TOPO_CACHE") or default).absolute()
     path.mkdir(parents=True, exist_ok=True)
     return path

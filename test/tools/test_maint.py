@@ -1034,6 +1034,59 @@ def test_failed_build_leaves_nothing(pretend: Pretended) -> None:
     assert entries(pretend.cache) == ([], [])
 
 
+def test_configure_gets_the_flags_that_it_asks_for(pretend: Pretended) -> None:
+    """4.0.2 says so of gfortran. Other errors are shown, and where configure's own log is."""
+    said = "configure: error: no.  Rerun configure with FFLAGS=-fallow-x and FCFLAGS=-fallow-x"
+    check = f'case "$*" in *" FFLAGS=-O1 -fallow-x FCFLAGS= -fallow-x") ;; *) echo "{said}"; exit 1 ;; esac\n'
+    configure = pretend.tree / "configure"
+    configure.write_text(CONFIGURE.replace("#!/bin/sh\n", f"#!/bin/sh\n{check}"))
+    job = subprocess.Popen(
+        [sys.executable, pretend.repo / "maint/build", "--stock"],
+        env=os.environ | {"MAKE_DOES": "true", "MPICH_CONFIGURE": "FFLAGS=-O1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert job.wait() == 0, job.communicate()
+    configure.write_text("#!/bin/sh\necho why >config.log; echo 'configure: error: no C'; exit 1\n")
+    said = pretend().communicate()[1]
+    assert "configure: error: no C" in said and "mpich-stock-config.log" in said
+    assert (pretend.repo / "build/log/mpich-stock-config.log").read_text() == "why\n"
+
+
+def test_a_build_moves_to_a_prefix(tmp_path: Path) -> None:
+    """In texts and in programs, which stay what they were beside the path."""
+    build = load("build")
+    entry, folder = tmp_path / "entry", tmp_path / "folder"
+    prefix = tmp_path / ("longer" * 8)
+    folder.mkdir()
+    long = f"{entry}{build.PADDING}"
+    source = folder / "x.c"
+    source.write_text(
+        "#include <stdio.h>\nconst char *volatile path = PATH;\nint main(void) { return puts(path) < 0; }\n"
+    )
+    for name in ("program", "library.so"):
+        kind = ["-shared", "-fPIC"] if name.endswith("so") else []
+        words = [f'-DPATH="-L{long}/lib:{long}"', f"-Wl,-rpath,{long}/lib", str(source)]
+        subprocess.run(["cc", *kind, "-o", folder / name, *words], check=True)
+    source.unlink()
+    (folder / "mpicc").write_text(f"prefix={long}\n")
+    build.move(folder, entry, entry, only_text=True)
+    assert (folder / "mpicc").read_text() == f"prefix={entry}\n"
+    sizes = {path.name: path.stat().st_size for path in folder.iterdir() if path.suffix != ""}
+    build.move(folder, entry, prefix)
+    assert (folder / "mpicc").read_text() == f"prefix={prefix}\n"
+    assert sizes == {
+        path.name: path.stat().st_size for path in folder.iterdir() if path.suffix != ""
+    }
+    done = subprocess.run([folder / "program"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"-L{prefix}/lib:{prefix}\n"
+    assert str(entry).encode() not in b"".join(path.read_bytes() for path in folder.iterdir())
+    with pytest.raises(Failure, match="expected a path of at most"):
+        (folder / "again").write_bytes(f"\0{long}\0".encode())
+        build.move(folder, entry, tmp_path / ("long" * 80))
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_build_leaves_nothing(pretend: Pretended, tmp_path: Path, number: int) -> None:
     pid = tmp_path / "pid"
@@ -1226,6 +1279,74 @@ def test_setup_with_all_there_is_silent(repo: Path, tmp_path: Path) -> None:
     env = programs(tmp_path / "fake", dpkg_query="echo install ok installed", apt_get="exit 1")
     result = setup(repo, env)
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_setup_takes_the_python_of_the_system(repo: Path, tmp_path: Path) -> None:
+    """Another one that is first in PATH may be in the home of whoever installed it."""
+    if not Path("/usr/bin/python3").exists():
+        pytest.skip("no /usr/bin/python3")
+    env = programs(tmp_path / "fake", dpkg_query="echo install ok installed", python3="exit 0")
+    text = (repo / "maint/setup").read_text()
+    (repo / "maint/setup").write_text(text.partition("venv=build/venv")[0] + 'echo "$python"\n')
+    for given, taken in (("", "/usr/bin/python3"), (sys.executable, sys.executable)):
+        words = {"PYTHON": given} if given else {}
+        done = subprocess.run(
+            [repo / "maint/setup"],
+            env=os.environ | env | words,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        old = sys.version_info < (3, 11) or "no such" in done.stderr
+        assert old or done.stdout.strip() == taken, done.stderr
+
+
+def test_packages_of_tests_are_not_installed(tmp_path: Path) -> None:
+    """but all that the tools import is: it works without any other folder of packages"""
+    build = load("build")
+    build.copy_packages(tmp_path)
+    size = sum(path.stat().st_blocks * 512 for path in tmp_path.rglob("*"))
+    assert size <= 200 * 2**20, f"{size / 2**20:.0f} MB"
+    assert not [name for name in ("pytest", "mypy", "ruff", "pip") if (tmp_path / name).exists()]
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{build.IMPORTS}\n"
+        "import ClusterShell.NodeSet, click, jsonschema, rich.table\n"
+        "for kind in ('png', 'svg', 'pdf'):\n"
+        f"    matplotlib.pyplot.savefig({str(tmp_path)!r} + f'/x.{{kind}}')\n"
+    )
+    words = [sys.executable, "-I", "-S", "-c", code]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "plotly/package_data/plotly.min.js").exists()
+
+
+def test_work_under_sudo_is_the_callers(tmp_path: Path) -> None:
+    """What root leaves in a clone and in a cache, whose owner has called sudo, is the owner's."""
+    if os.geteuid() != 0:
+        pytest.skip("not root")
+    uid = 54321
+    home, clone = tmp_path / "home", tmp_path / "home/clone"
+    shutil.copytree(REPO / "maint", clone / "maint", ignore=shutil.ignore_patterns("__pycache__"))
+    for path in (home, clone, *clone.rglob("*")):
+        os.chown(path, uid, uid)
+    passwd = f"import pwd; pwd.getpwuid = lambda n: pwd.struct_passwd(('u', '', n, n, '', {str(home)!r}, ''))\n"
+    code = (
+        f"import sys; sys.path.insert(0, {str(clone / 'maint')!r})\n{passwd}"
+        "import common\n"
+        "def work():\n"
+        "    (common.BUILD / 'log').mkdir(parents=True)\n"
+        "    (common.cache_dir() / 'entry').write_text('')\n"
+        "    raise common.Failure('it failed')\n"
+        "common.main(work)\n"
+    )
+    env = {key: value for key, value in os.environ.items() if key != "MPICH_TOPO_CACHE"}
+    env |= {"SUDO_UID": str(uid), "SUDO_GID": str(uid), "HOME": "/root"}
+    env.pop("XDG_CACHE_HOME", None)
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=False)
+    assert done.returncode == 1 and b"it failed" in done.stderr
+    for name in ("clone/build/log", ".cache", ".cache/mpich-topo", ".cache/mpich-topo/entry"):
+        assert (home / name).stat().st_uid == uid, name
+    assert not [path for path in home.rglob("*") if path.lstat().st_uid != uid]
 
 
 def test_check_ends_in_the_line(repo: Path, tmp_path: Path) -> None:
