@@ -3,12 +3,13 @@
 
 import json
 import re
+import time
 import xml.etree.ElementTree as ET
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from common import REPO, Failure, run
+from common import REPO, Failure, git, run
 
 PATH = REPO / "maint/results.json"
 README = REPO / "README.md"
@@ -56,12 +57,26 @@ def record(bindir: Path | None, total: Counter[str], slow: bool) -> None:
             "compiler": re.sub(r"^\S+ \(.*?\)", "gcc", compiler),
         }
         rows = [old for old in rows if any(old[key] != value for key, value in row.items())]
-        row["slow"] = slow
+        row |= {"slow": slow, "commit": commit(), "date": time.strftime("%Y-%m-%d", time.gmtime())}
         for name in FOLDERS:
             row[name] = {kind: total[f"{prefix}{name} {kind}"] for kind in KINDS}
         rows.append(row)
     rows.sort(key=lambda r: [r["version"], r["device"], r["compiler"]])
     PATH.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def commit() -> str:
+    """What was tested: a commit, and whether more was changed"""
+    try:
+        found = git("rev-parse", "--short=12", "HEAD", cwd=REPO).strip()
+        # what --record itself writes is no change
+        ours = [
+            f":!{path.relative_to(REPO)}" for path in (PATH, README) if path.is_relative_to(REPO)
+        ]
+        changed = git("status", "--porcelain", "-uno", "--", ".", *ours, cwd=REPO)
+    except (Failure, OSError):
+        return "no git"
+    return found + (" and changes" if changed else "")
 
 
 def fact(about: str, name: str) -> str:
@@ -73,9 +88,13 @@ def table(rows: list[dict[str, Any]]) -> str:
     if not rows:
         return "No results are recorded yet (`make check VERSIONS=all RECORD=1`).\n"
     lines = [
-        ["MPICH", "device", "compiler", *FOLDERS],
-        ["---"] * (3 + len(FOLDERS)),
-        *([r["version"], r["device"], r["compiler"], *(cell(r[f]) for f in FOLDERS)] for r in rows),
+        ["MPICH", "device", "compiler", *FOLDERS, "when", "commit"],
+        ["---"] * (5 + len(FOLDERS)),
+        *(
+            [r["version"], r["device"], r["compiler"], *(cell(r[f]) for f in FOLDERS)]
+            + [r.get(name, "not known") for name in ("date", "commit")]
+            for r in rows
+        ),
     ]
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)
 

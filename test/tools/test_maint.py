@@ -1429,13 +1429,33 @@ def test_results_make_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     counts = Counter(
         {"unit passed": 7, "library passed": 5, "library failed": 1, "tools skipped": 2}
     )
+    monkeypatch.setattr(results, "commit", lambda: "abc")
     for _ in range(2):  # the second in place of the first
         results.record(folder, counts, slow=False)
     text = results.generate()[results.README].decode()
-    assert (
-        "| 5.0.1 | ch3:sock | gcc 12.2.0 | 7 | 5, 1 failed | 0, 2 skipped | - |\n\n<!-- end" in text
-    )
+    row = "| 5.0.1 | ch3:sock | gcc 12.2.0 | 7 | 5, 1 failed | 0, 2 skipped | - |"
+    assert re.search(re.escape(row) + r" 20\d\d-\d\d-\d\d \| abc \|\n\n<!-- end", text)
     assert text.count("| 5.0.1 |") == 1
+    old = {key: value for key, value in results.load()[0].items() if key not in ("commit", "date")}
+    assert f"{row} not known | not known |" in results.table([old])
+
+
+def test_results_tell_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "REPO", tmp_path)
+    for name in ("PATH", "README"):
+        monkeypatch.setattr(results, name, tmp_path / name)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert results.commit() == "no git"
+    git(tmp_path, "init", "-q")
+    for name in ("PATH", "README", "other"):
+        (tmp_path / name).write_text("")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-q", "-m", "all")
+    (tmp_path / "README").write_text("a new table")
+    commit = git(tmp_path, "rev-parse", "--short=12", "HEAD").strip()
+    assert results.commit() == commit
+    (tmp_path / "other").write_text("changed")
+    assert results.commit() == f"{commit} and changes"
 
 
 def test_results_of_another_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1472,8 +1492,8 @@ def test_results_of_another_device(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     report.write_text(text)
     results.record(tmp_path / "ch3:sock bin", results.count(report), slow=True)
     text = results.generate()[results.README].decode()
-    assert "| 5.0.1 | ch3:sock | gcc 12.2.0 | - | 1, 1 failed | - | - |\n" in text
-    assert "| 5.0.1 | ch4:ofi | gcc 12.2.0 | - | 16, 2 failed | - | - |\n" in text
+    assert "| 5.0.1 | ch3:sock | gcc 12.2.0 | - | 1, 1 failed | - | - |" in text
+    assert "| 5.0.1 | ch4:ofi | gcc 12.2.0 | - | 16, 2 failed | - | - |" in text
     results.PATH.unlink()
     results.record(None, results.count(report), slow=True)
     assert [row["device"] for row in results.load()] == ["ch4:ofi"]
