@@ -1966,8 +1966,7 @@ static void print_summary(const view_t * view)
             racks->num, racks->num == 1 ? "" : "s");
     for (int i = 1; i < view->num_levels; i++)
         fprintf(stderr, ", in %d groups of level %d", view->levels[i].num, i + 2);
-    fprintf(stderr, " (confidence %.2f of 1), measured in %.0f s\n", racks->confidence,
-            MPI_Wtime() - start);
+    fprintf(stderr, " (confidence %.2f), %.0f s\n", racks->confidence, MPI_Wtime() - start);
 }
 
 int main(int argc, char **argv)

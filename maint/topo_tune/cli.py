@@ -38,7 +38,7 @@ from topo_tune import (
 from topo_tune import explain as explaining
 from topo_tune.grammar import Tree
 from topo_tune.placements import PLACEMENTS
-from topo_tune.predictor import Predictor
+from topo_tune.predictor import MAX_RANKS, Predictor
 
 DEFAULT = "tune"
 PROGRAM = "topo-tune"
@@ -452,8 +452,8 @@ def model_command(
     between racks, the latency, what of it is the processor's, at each end, and the slowest link. Then,
     for each algorithm: the most messages that a rank sends or receives, the blocks (what one rank
     contributes, gets, or sends to each other one; the buffer of bcast, reduce and allreduce) over the
-    busiest link of a host and over the busiest uplink, headers left out, of calls of 1 KiB; and the
-    time. The root is rank 0.
+    busiest link of a host and over the busiest uplink, headers left out, of calls of 1 KiB by up to
+    4096 ranks; and the time. The root is rank 0.
 
     planned is for several ranks a host (--ppn), and short blocks (MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES).
 
@@ -475,6 +475,9 @@ def model_command(
     hosts = hosts or loaded.num_hosts
     if hosts > loaded.num_hosts:
         raise click.UsageError(f"--hosts {hosts}: the site has {loaded.num_hosts}")
+    if hosts * ppn > MAX_RANKS:
+        text = f"found {hosts * ppn} ranks on {hosts} hosts, expected at most {MAX_RANKS}"
+        raise click.UsageError(f"--ppn {ppn}: {text}")
     title = f"{collective}, {hosts * ppn} ranks on {hosts} hosts"
     rows = predict.predictions(predictor, collective, hosts, ppn, sizes)
     console.print(predict.levels_table(predictor))
@@ -526,6 +529,8 @@ def advise_command(
     rows = report.rows
     places = {} if ppn or placement else advise.hosts_of_places(loaded, report)
     for row in rows:
+        if row.ranks > MAX_RANKS:
+            raise InputError(path, f"found {row.ranks} ranks, expected at most {MAX_RANKS}")
         if ppn:
             row.hosts = -(-row.ranks // ppn)
         if row.hosts > loaded.num_hosts:

@@ -15,6 +15,7 @@ from topo_tune.placements import PLACEMENTS, Placed
 from topo_tune.predictor import Loads, Predictor
 
 LOADS_BYTES = 1024  # messages and blocks are counted in calls of so many bytes
+LOADS_RANKS = 4096  # by at most so many ranks, since each message is counted
 
 
 @dataclass
@@ -49,7 +50,8 @@ def predictions(
             key = collective, name, num_hosts, ppn, placement
             times = {size: t for size in sizes for t in placed.times_us([key], size).values()}
             if times:
-                loads = placed.loads(key, LOADS_BYTES)
+                few = num_hosts * ppn <= LOADS_RANKS
+                loads = placed.loads(key, LOADS_BYTES) if few else None
                 result.append(Prediction(placement, name, loads, times))
     return result
 

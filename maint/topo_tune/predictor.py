@@ -55,7 +55,7 @@ JOIN_HOSTS = JOIN_RACKS = 8
 
 MAX_PLACEMENTS = 256  # that are kept
 FEW_CALLS = 8  # are not worth a thread
-MAX_RANKS = 2**24
+MAX_RANKS = 2**17  # whose placement takes a tenth of a second
 DECLINES, NO_MEMORY = -1, -2
 
 Hosts = Sequence[int] | np.ndarray  # of each rank, indices in the site

@@ -20,6 +20,7 @@ from topo_common.text import HIDDEN, counted, short
 from topo_tune.site import MAX_LEVELS, MAX_NAME, Site
 
 MAX_HOSTS = 1_000_000  # a list such as n[0-999999999] is a typing error
+MAX_LISTS = 10_000  # in brackets, of a line
 MAX_INCLUDES = 8  # files within files
 
 
@@ -176,8 +177,13 @@ def _read_slurm_yaml(path: str, text: str, several: str) -> Found:
     tree, blocks or rings."""
     import yaml  # type: ignore[import-untyped]
 
+    depth = 0
     try:
         for event in yaml.parse(text, Loader=yaml.BaseLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > files.MAX_NESTING:
+                raise InputError(path, f"found more than {files.MAX_NESTING} levels of nesting")
             if isinstance(event, yaml.AliasEvent):
                 line = event.start_mark.line + 1
                 raise InputError(path, "found an alias, expected plain YAML", f"line {line}")
@@ -188,8 +194,6 @@ def _read_slurm_yaml(path: str, text: str, several: str) -> Found:
         where = f"line {mark.line + 1}" if mark else None
         what = getattr(error, "problem", None) or "found what cannot be read"
         raise InputError(path, f"not YAML: {what}", where) from None
-    except RecursionError:
-        raise InputError(path, f"found more than {files.MAX_NESTING} levels of nesting") from None
     topologies = [t for t in _typed(path, "$", root, list) if isinstance(t, dict)]
     kinds = [t for t in topologies if SLURM_YAML.keys() & t.keys()]
     kinds.sort(key=lambda t: t.get("cluster_default") != "true")
@@ -247,8 +251,7 @@ def read_list(path: str) -> Found:
         if not colon or not name.strip():
             text = f"found {short(line)}, expected RACK: HOST HOST ..."
             raise InputError(path, text, f"line {number}")
-        expanded = [h for word in hosts.split() for h in expand(word, path, number)]
-        found.add(path, number, name.strip(), expanded)
+        found.add(path, number, name.strip(), expand(",".join(hosts.split()), path, number))
     return found.checked(path, "a line RACK: HOST HOST ...")
 
 
@@ -377,8 +380,11 @@ def expand(text: str, path: object = "host list", number: int = 1) -> list[str]:
     if not re.fullmatch(r"[\w.,\[\]-]*", words, re.ASCII):
         raise bad("expected names of hosts, such as n[0-3,7]")
     total = 0
-    for item in re.findall(r"(?:[^,\[\]]|\[[^\[\]]*\])+", words):
+    names: list[str] = []
+    lists: list[str] = []
+    for item in re.findall(r"(?:[^,\[\]]|\[[^\[\]]*\])+|[\[\]]", words):
         count = 1
+        (lists if "[" in item or "]" in item else names).append(item)
         for spans in re.findall(r"\[([^\]]*)\]", item):
             ends = [(f or "0", t or f) for f, t in re.findall(r"(\d*)-?(\d*)", spans) if f]
             if any(len(end) > 9 for pair in ends for end in pair):
@@ -387,8 +393,14 @@ def expand(text: str, path: object = "host list", number: int = 1) -> list[str]:
         total += count
     if total > MAX_HOSTS:
         raise bad("expected at most a million hosts")
+    if any(len(name) > MAX_NAME for name in names):
+        raise bad(f"expected names of at most {MAX_NAME} bytes")
+    if len(lists) > MAX_LISTS:
+        raise bad(f"expected at most {MAX_LISTS} lists in brackets")
     try:
-        return list(NodeSet(words, resolver=RESOLVER_NOGROUP))
+        # a name alone costs ClusterShell as much as a list
+        found = NodeSet(",".join(lists), resolver=RESOLVER_NOGROUP)
+        return list(dict.fromkeys([*names, *found]))
     except (NodeSetException, ValueError) as error:
         what = str(error).split(": ")[0]
         raise bad(f"{what}, expected a list such as n[0-3,7]") from None

@@ -161,6 +161,7 @@ BAD = {
         HEADER,
         "expected a row of the",
     ),
+    "many ranks": (row("bcast", "ring", ranks=999_999_999), HEADER, "expected at most 131072"),
 }
 
 

@@ -145,7 +145,7 @@ def test_rack_tables_on_large_sites(pingpong: Launch, tmp_path: Path) -> None:
 def test_output_replaces_a_file_and_follows_a_link(pingpong: Launch, tmp_path: Path) -> None:
     (tmp_path / "real.json").write_text("old")
     (tmp_path / "link.json").symlink_to("real.json")
-    assert pingpong(2, "-o", "link.json").returncode == 0
+    assert pingpong(2, "--force", "-o", "link.json").returncode == 0
     assert (tmp_path / "link.json").is_symlink()
     load(tmp_path / "real.json")
 

@@ -445,6 +445,14 @@ def test_host_lists() -> None:
             racks.expand(bad)
 
 
+def test_long_host_lists() -> None:
+    """Many names take no time that grows with their square."""
+    names = [f"n{i}" for i in range(200_000)]
+    assert racks.expand(",".join(names)) == names
+    with pytest.raises(InputError, match="expected at most 10000 lists in brackets"):
+        racks.expand(",".join(f"n[{i}]" for i in range(10_001)))
+
+
 SLURM = """# switches of the site
 SwitchName=leaf0 Nodes=n[0-3] LinkSpeed=1
 switchname=leaf1 \\
@@ -569,6 +577,7 @@ def test_slurm_of_other_forms(tmp_path: Path, text: str, racks_of: Any, notes: A
         ("---\n- topology: [\n", "not YAML"),
         ("---\n- &a [*a]\n", "line 2: found an alias"),
         ("---\n" + "- " * 5000 + "\n", "levels of nesting"),
+        ("---\n- a: " + "[" * 5000 + "\n", "found more than 64 levels of nesting"),
         ("---\na: 1\n", "$: found"),
         ("---\n- topology: flat\n  flat: true\n", "no topology with tree:, block: or ring:"),
         ("TorusName=t Dims=2x2x2 Nodes=n[0-7]\n", 'line 1: found "TorusName=t Dims=2x2x2'),
@@ -1911,6 +1920,16 @@ def test_model_command(tmp_path: Path) -> None:
     elsewhere = write(tmp_path, result(records[1:]), "bench.json")
     done = topo_tune("model", path, "--measured", elsewhere)
     assert done.returncode == 2 and "found 2 measurements on other hosts" in done.stderr
+
+
+def test_many_ranks(tmp_path: Path) -> None:
+    """Of so many messages are not counted; and of more ranks nothing is predicted."""
+    path = write(tmp_path, DEMO)
+    done = topo_tune("model", path, "--ppn", 512, "--bytes", "64", "--collective", "allgather")
+    assert done.returncode == 0 and re.search(r"topo_ring +- +- +[0-9.]+", done.stdout)
+    done = topo_tune("model", path, "--ppn", 1_000_000)
+    assert done.returncode == 2
+    assert "--ppn 1000000: found 16000000 ranks on 16 hosts, expected at most 131072" in done.stderr
 
 
 def test_tables_fit_a_terminal(tmp_path: Path) -> None:
