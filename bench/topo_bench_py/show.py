@@ -5,6 +5,7 @@ import errno
 import io
 import math
 import os
+import shutil
 import warnings
 from collections import Counter
 from collections.abc import Iterable
@@ -22,7 +23,7 @@ from topo_common.text import one_line, size_text
 from .files import Record, Result
 
 BOUND_LABEL = "what the links allow"
-WIDTH = 80
+WIDTH = 80  # at least
 
 
 class _Console(Console):
@@ -32,7 +33,8 @@ class _Console(Console):
 
 def stdout_console() -> Console:
     # names from files are text, not markup, and no smileys
-    return _Console(highlight=False, markup=False, emoji=False, width=WIDTH)
+    width = max(shutil.get_terminal_size((WIDTH, 24)).columns, WIDTH)
+    return _Console(highlight=False, markup=False, emoji=False, width=width)
 
 
 def new_table(title: str, *columns: str, left: int = 2) -> Table:
