@@ -5,9 +5,10 @@
 /* Shared memory that a process has mapped while alltoall runs on many communicators of the same ranks.
  *
  *   memory --comms N --bytes N[,N...]    of a block, by communicator in turn
+ *          [--calls N]                   600
  *
  * The communicators are made by split, with other orders of the ranks. After a call on each, and after
- * 600 calls on each with blocks of 8 bytes, each rank prints the bytes that it has mapped of files
+ * so many calls on each with blocks of 8 bytes, each rank prints the bytes that it has mapped of files
  * without a name, then rank 0 the counters:
  *
  *   MAPPED rank=R long=BYTES short=BYTES
@@ -17,7 +18,7 @@
 #include "counters.h"
 #include <stdlib.h>
 
-#define MAX_COMMS 64
+#define MAX_COMMS 256
 
 static long mapped(void)
 {
@@ -58,7 +59,7 @@ static int exchange(MPI_Comm comm, int block)
 int main(int argc, char **argv)
 {
     MPI_Comm comm[MAX_COMMS];
-    int rank, size, provided, n = 1, num_bytes = 0, bytes[16] = { 8 }, num_wrong = 0, all_wrong;
+    int rank, size, provided, n = 1, calls = 600, num_bytes = 0, bytes[16] = { 8 }, num_wrong = 0, all_wrong;
     long in_long, in_short;
     counters_t counters;
 
@@ -70,6 +71,8 @@ int main(int argc, char **argv)
     for (int i = 1; i + 1 < argc; i += 2) {
         if (!strcmp(argv[i], "--comms"))
             n = atoi(argv[i + 1]);
+        if (!strcmp(argv[i], "--calls"))
+            calls = atoi(argv[i + 1]);
         for (char *b = strtok(strcmp(argv[i], "--bytes") ? NULL : argv[i + 1], ",");
              b && num_bytes < 16; b = strtok(NULL, ","))
             bytes[num_bytes++] = atoi(b);
@@ -82,7 +85,7 @@ int main(int argc, char **argv)
         num_wrong += exchange(comm[i], bytes[i % num_bytes]);
     in_long = mapped();
     for (int i = 0; i < n; i++)
-        for (int k = 0; k < 600; k++)
+        for (int k = 0; k < calls; k++)
             num_wrong += exchange(comm[i], 8);
     in_short = mapped();
     printf("MAPPED rank=%d long=%ld short=%ld\n", rank, in_long, in_short);

@@ -157,7 +157,10 @@ static MPII_Topo_pipes_t *get_pipes(call_t * c, MPII_Topo_attr_t * attr)
 
     if (topo->num_runs < PIPES_AFTER) {
         topo->num_runs++;
-    } else if (pipes == NULL) {
+    } else if (pipes) {
+        mpi_errno = MPII_Topo_pipes_begin(pipes, c->comm_ptr, c->tag, attr);
+        MPII_Topo_call_note_error(c, mpi_errno, attr);
+    } else {
         mpi_errno = MPII_Topo_pipes_create(c->comm_ptr, c->u.gen.order, c->tag, &pipes, attr);
         MPII_Topo_call_note_error(c, mpi_errno, attr);
         *kept = (MPII_Topo_kept_t) {.ptr = pipes,.free = free_pipes };
@@ -175,5 +178,8 @@ int MPII_Topo_call_run(call_t * c, MPII_Topo_attr_t * attr)
         mpi_errno = MPII_Topo_exec_run(&c->u.gen, &c->data, c->tag, c->comm_ptr, pipes, attr);
         is_over = !MPII_Topo_call_next(c, mpi_errno, attr);
     }
+    /* where there is an error, not all ranks may have ended what they do there */
+    if (pipes && TOPO_ERROR == TOPO_ERROR_NONE)
+        MPII_Topo_pipes_end(pipes);
     return MPII_Topo_call_end(c, attr);
 }

@@ -62,6 +62,7 @@ static void use_shm(MPII_Topo_exchange_t * ex, MPII_Topo_shm_t * shm, int64_t ro
 {
     MPII_Topo_shm_free(ex->shm);
     ex->shm = shm;
+    shm->times_given_back = ex->times_lost;
     ex->shared = (MPII_Topo_shared_t *) shm->mem;
     ex->told = shm->mem + MPII_TOPO_EX_ALIGN(sizeof(MPII_Topo_shared_t));
     ex->half[0] = shm->mem + header_bytes(shm->num_ranks);
@@ -78,10 +79,12 @@ static int replace_shm(MPII_Topo_exchange_t * ex, int64_t bytes, bool *is_ok,
     int mpi_errno = MPI_SUCCESS;
     const MPII_Topo_route_t *route = ex->any_route;
     MPII_Topo_shm_t *shm;
+    MPII_Topo_shm_why_t why;
+    int64_t header = header_bytes(route->num_local);
 
     MPII_Topo_shm_uncount(ex->shm);
     mpi_errno = MPII_Topo_shm_create(ex->comm_ptr, route->local, route->num_local, MPII_TOPO_EX_TAG,
-                                     header_bytes(route->num_local) + 2 * bytes, &shm, attr);
+                                     header + 2 * bytes, header, &shm, &why, attr);
     MPII_Topo_shm_recount(ex->shm);
     *is_ok = mpi_errno == MPI_SUCCESS && shm;
     if (*is_ok)
@@ -216,6 +219,21 @@ static MPII_Topo_decline_t judge_place(const MPII_Topo_place_t * place)
         MPII_TOPO_DECLINED_PLACE;
 }
 
+static void tell_why_not(const MPII_Topo_exchange_t * ex, MPII_Topo_shm_why_t why)
+{
+    static MPL_atomic_int_t has_warned[MPII_TOPO_SHM_CANNOT + 1];
+    char text[256];
+
+    if (why == MPII_TOPO_SHM_LIMIT)
+        snprintf(text, sizeof(text), "communicators in use share all the memory on a host that "
+                 "MPIR_CVAR_COLL_TOPO_PLAN_SHM_BYTES (%lld) allows; on others, alltoall and alltoallv "
+                 "by plans use messages in its place", (long long) ex->settings.plan_shm_bytes);
+    else
+        snprintf(text, sizeof(text), "the ranks of a host cannot share memory (memfd_create, "
+                 "/proc/PID/fd); alltoall and alltoallv by plans use messages in its place");
+    MPII_Topo_warn_once(&has_warned[why], text);
+}
+
 /* Have shared memory on all hosts, or on none. */
 static int choose_staging(MPII_Topo_exchange_t * ex, MPII_Topo_attr_t * attr)
 {
@@ -224,28 +242,27 @@ static int choose_staging(MPII_Topo_exchange_t * ex, MPII_Topo_attr_t * attr)
     const MPII_Topo_route_t *route = ex->any_route;
     /* enough for alltoall of short blocks, where that is not much */
     int64_t room = MPII_TOPO_EX_ALIGN(MPII_Topo_route_uniform_bytes(route) * MPII_TOPO_EX_MIN_ROOM);
+    int64_t header = header_bytes(route->num_local);
     MPII_Topo_shm_t *shm = NULL;
-    bool is_ok;
+    MPII_Topo_shm_why_t why;
+    MPII_Topo_vote_t vote = { 0 };
 
     room = MPL_MIN(room, MPL_MIN(MAX_FIRST_ROOM, ex->settings.plan_shm_bytes / 4 / 64 * 64));
     MPII_Topo_ex_plant_ranks(ex);
     if (ex->settings.plan_staging == MPIR_CVAR_COLL_TOPO_PLAN_STAGING_p2p)
         goto fn_exit;
     mpi_errno = MPII_Topo_shm_create(ex->comm_ptr, route->local, route->num_local, MPII_TOPO_EX_TAG,
-                                     header_bytes(route->num_local) + 2 * room, &shm, attr);
+                                     header + 2 * room, header, &shm, &why, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    is_ok = shm != NULL;
-    mpi_errno = MPII_Topo_ex_vote_yes(ex, &is_ok, attr);
+    vote.max[0] = why;
+    mpi_errno = MPII_Topo_ex_vote(ex, &vote, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    if (is_ok) {
+    if (vote.max[0] == MPII_TOPO_SHM_OK && TOPO_ERROR == TOPO_ERROR_NONE) {
         MPII_Topo_ex_plant_leaders(ex);
         use_shm(ex, shm, room);
         shm = NULL;
     } else if (TOPO_ERROR == TOPO_ERROR_NONE) {
-        static MPL_atomic_int_t has_warned;
-        MPII_Topo_warn_once(&has_warned, "the ranks of a host cannot share memory (memfd_create, "
-                            "/proc/PID/fd, MPIR_CVAR_COLL_TOPO_PLAN_SHM_BYTES); alltoall and "
-                            "alltoallv by plans use messages in its place");
+        tell_why_not(ex, vote.max[0]);
     }
 
   fn_exit:
@@ -292,6 +309,22 @@ static int create(MPIR_Comm * comm_ptr, const MPII_Topo_place_t * place, bool is
     goto fn_exit;
 }
 
+static void begin(MPII_Topo_exchange_t * ex)
+{
+    if (ex->shm && !MPII_Topo_shm_begin(ex->shm) && ex->room > 0) {
+        ex->room = 0;
+        ex->has_lost = true;
+        ex->times_lost++;
+    }
+}
+
+/* Where there is an error, not all ranks may have ended what they do there. */
+void MPII_Topo_ex_end(MPII_Topo_exchange_t * ex, MPII_Topo_attr_t * attr)
+{
+    if (ex && ex->shm && TOPO_ERROR == TOPO_ERROR_NONE)
+        MPII_Topo_shm_end(ex->shm);
+}
+
 int MPII_Topo_ex_get(MPIR_Comm * comm_ptr, bool is_nonblocking, MPII_Topo_exchange_t ** ex,
                      MPII_Topo_attr_t * attr)
 {
@@ -307,8 +340,10 @@ int MPII_Topo_ex_get(MPIR_Comm * comm_ptr, bool is_nonblocking, MPII_Topo_exchan
         mpi_errno = create(comm_ptr, place, is_nonblocking, ex, attr);
         MPIR_ERR_CHECK(mpi_errno);
         *kept = (MPII_Topo_kept_t) {.ptr = *ex,.free = free_exchange };
+    } else {
+        *ex = kept->ptr;
+        begin(*ex);
     }
-    *ex = kept->ptr;
     (*ex)->comm_ptr = comm_ptr;
     if ((*ex)->shm)
         (*ex)->shm->revoked = &comm_ptr->revoked;

@@ -114,7 +114,7 @@ int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Dat
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
-    MPII_Topo_exchange_t *ex;
+    MPII_Topo_exchange_t *ex = NULL;
     MPII_Topo_blocks_t out, in;
     MPII_Topo_uniform_t *u;
     MPI_Aint block, lacking = MPIR_AINT_MAX;
@@ -182,6 +182,7 @@ int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Dat
     }
 
   fn_exit:
+    MPII_Topo_ex_end(ex, attr);
     MPII_Topo_counter_add(&MPII_Topo_plan_declined[*decline], 1);
     TOPO_RETURN_ERROR(mpi_errno, mpi_errno_ret);
     return mpi_errno;

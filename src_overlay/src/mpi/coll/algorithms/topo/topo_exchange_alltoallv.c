@@ -229,7 +229,7 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
-    MPII_Topo_exchange_t *ex;
+    MPII_Topo_exchange_t *ex = NULL;
     MPII_Topo_blocks_t out, in;
     MPII_Topo_vote_t vote = { 0 };
     entry_t *entry;
@@ -270,8 +270,9 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
     int guess = latest_entry(ex, vote.all);
     vote.max[0] = guess + 1;
     vote.max[1] = MPII_TOPO_EX_MAX_ENTRIES - guess;
+    vote.has_lost = ex->has_lost;
     if (guess != -1 && ex->plans->entries[guess].plan &&
-        ex->plans->entries[guess].epoch == ex->epoch) {
+        ex->plans->entries[guess].epoch == ex->epoch && !ex->has_lost) {
         mpi_errno = MPII_Topo_ex_collect(ex, ex->plans->entries[guess].plan, 1, &out);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
@@ -279,6 +280,9 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     if (TOPO_ERROR != TOPO_ERROR_NONE)
         goto fn_exit;
+    /* plans have to ask for room again, on all hosts */
+    ex->epoch += vote.has_lost;
+    ex->has_lost = false;
     if (vote.match) {
         /* all processes know */
         mpi_errno = MPII_Topo_exchange_unequal(&out, &in, &lacking, comm_ptr, attr);
@@ -337,6 +341,7 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
         count_miss(ex);
 
   fn_exit:
+    MPII_Topo_ex_end(ex, attr);
     MPII_Topo_counter_add(&MPII_Topo_plan_declined[*decline], 1);
     TOPO_RETURN_ERROR(mpi_errno, mpi_errno_ret);
     return mpi_errno;

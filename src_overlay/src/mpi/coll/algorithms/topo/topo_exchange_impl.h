@@ -25,6 +25,7 @@ typedef struct {
     uint64_t sum[2];
     uint64_t match;
     uint64_t max[3];
+    uint64_t has_lost;          /* the or of all: see MPII_Topo_exchange_t */
 } MPII_Topo_vote_t;
 
 /* Beginning of the shared memory; what each rank of the host tells, then the halves follow. Each rank
@@ -64,6 +65,9 @@ typedef struct MPII_Topo_exchange {
     char *own;                  /* own segment */
     char *half[2];
     int64_t room;               /* bytes of each half */
+    bool has_lost;              /* other communicators have taken the halves; until all ranks know, in a call
+                                 * of alltoallv */
+    int times_lost;
     /* as all ranks know them, to give back what is not needed: */
     int64_t largest;            /* most bytes of a half on any host, that a call needed */
     int64_t recent;             /* likewise, of the last num_calls */
@@ -110,9 +114,11 @@ static inline bool MPII_Topo_ex_sizes_differ(int error, int mpi_errno, bool is_t
 /* -- topo_exchange.c: what is kept, and its memory -- */
 
 /* That of a communicator, made at the first call, which is collective: for blocking and persistent
- * calls, or for nonblocking ones, without anything that the processes would have to agree on. */
+ * calls, or for nonblocking ones, without anything that the processes would have to agree on. A call of
+ * the former has to end (ex may be NULL). */
 int MPII_Topo_ex_get(MPIR_Comm * comm_ptr, bool is_nonblocking, MPII_Topo_exchange_t ** ex,
                      MPII_Topo_attr_t * attr);
+void MPII_Topo_ex_end(MPII_Topo_exchange_t * ex, MPII_Topo_attr_t * attr);
 
 /* NULL if there is no memory for it */
 const MPII_Topo_route_t *MPII_Topo_ex_route(MPII_Topo_exchange_t * ex, int flags);

@@ -237,10 +237,11 @@ int MPII_Topo_exchange_plan(MPIR_Comm * comm_ptr, const MPII_Topo_blocks_t * out
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
-    MPII_Topo_exchange_t *ex;
+    MPII_Topo_exchange_t *ex = NULL;
     MPII_Topo_vote_t vote = { 0 };
     int flags;
     bool is_ok;
+    MPII_Topo_shm_why_t why;
     MPL_time_t start;
 
     *plan = NULL;
@@ -275,7 +276,7 @@ int MPII_Topo_exchange_plan(MPIR_Comm * comm_ptr, const MPII_Topo_blocks_t * out
         mpi_errno =
             MPII_Topo_shm_create(comm_ptr, (*route)->local, (*route)->num_local, MPII_TOPO_EX_TAG,
                                  MPII_TOPO_MEETING_BYTES((*route)->num_local) + (*plan)->bytes +
-                                 (*plan)->own_bytes, shm, attr);
+                                 (*plan)->own_bytes, 0, shm, &why, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         is_ok = *shm != NULL;
         mpi_errno = MPII_Topo_ex_vote_yes(ex, &is_ok, attr);
@@ -294,6 +295,7 @@ int MPII_Topo_exchange_plan(MPIR_Comm * comm_ptr, const MPII_Topo_blocks_t * out
         *plan = NULL;
         *shm = NULL;
     }
+    MPII_Topo_ex_end(ex, attr);
     TOPO_RETURN_ERROR(mpi_errno, mpi_errno_ret);
     return mpi_errno;
   fn_fail:

@@ -16,6 +16,7 @@ void MPII_Topo_ex_join_vote(MPII_Topo_vote_t * a, const MPII_Topo_vote_t * b)
         a->error = b->error;
     a->all &= b->all;
     a->match += b->match;
+    a->has_lost |= b->has_lost;
     for (int i = 0; i < 2; i++)
         a->sum[i] += b->sum[i];
     for (int i = 0; i < 3; i++)

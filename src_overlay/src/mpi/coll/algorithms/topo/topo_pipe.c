@@ -14,6 +14,7 @@
 #define MIN_SLOTS 2
 #define MIN_ROOM 4096           /* with less, a long message does better as any other one */
 #define MAX_ROOM 32768
+#define CALLS_WITHOUT 256       /* after so many that had no memory, it is asked for again */
 #define MAX_BYTES (4 * 1024 * 1024)     /* content of all pipes of a communicator on a host */
 
 /* A piece of a message. A short one is in one cache line. */
@@ -35,7 +36,9 @@ struct MPII_Topo_pipes {
     int index;                  /* of the calling process among them */
     int num_slots;
     MPI_Aint room;              /* of a slot */
-    MPII_Topo_shm_t *shm;
+    MPII_Topo_shm_t *shm;       /* NULL: there was none, in the last num_without calls */
+    int num_without;
+    int times_lost;             /* its memory was given back */
     struct {
         int shm_index;          /* of the other rank */
         uint32_t written, read; /* by this process: to, and from the other one */
@@ -94,13 +97,32 @@ MPI_Aint MPII_Topo_pipes_room(MPIR_Comm * comm_ptr, int num_ranks)
     return find_room(comm_ptr, num_ranks, &num_slots);
 }
 
+static int create_shm(pipes_t * p, MPIR_Comm * comm_ptr, int tag, MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPII_Topo_shm_why_t why;
+    int *ranks = MPL_malloc(p->num * sizeof(int), MPL_MEM_COLL);
+
+    MPL_free(p->own);
+    p->own = MPL_calloc(p->num, sizeof(*p->own), MPL_MEM_COLL);
+    MPII_TOPO_NEED(p->own && ranks);
+    memcpy(ranks, p->order->rank_at + p->first, p->num * sizeof(int));
+    qsort(ranks, p->num, sizeof(int), cmp_int);
+    for (int i = 0; i < p->num; i++)
+        p->own[p->order->pos_of[ranks[i]] - p->first].shm_index = i;
+    mpi_errno = MPII_Topo_shm_create(comm_ptr, ranks, p->num, tag, (MPI_Aint) p->num * (p->num - 1) *
+                                     pipe_bytes(p), 0, &p->shm, &why, attr);
+    if (p->shm)
+        p->shm->times_given_back = p->times_lost;
+    MPL_free(ranks);
+    return mpi_errno;
+}
+
 int MPII_Topo_pipes_create(MPIR_Comm * comm_ptr, const MPII_Topo_order_t * order, int tag,
                            MPII_Topo_pipes_t ** pipes, MPII_Topo_attr_t * attr)
 {
-    int mpi_errno = MPI_SUCCESS;
     int pos = order->pos_of[comm_ptr->rank], host = order->host_at[pos];
     pipes_t *p = MPL_calloc(1, sizeof(*p), MPL_MEM_COLL);
-    int *ranks = NULL;
 
     MPII_TOPO_NEED(p);
     *pipes = p;
@@ -109,22 +131,27 @@ int MPII_Topo_pipes_create(MPIR_Comm * comm_ptr, const MPII_Topo_order_t * order
     p->num = order->first_pos[host + 1] - p->first;
     p->index = pos - p->first;
     p->room = find_room(comm_ptr, p->num, &p->num_slots);
+    return p->room == 0 ? MPI_SUCCESS : create_shm(p, comm_ptr, tag, attr);
+}
+
+int MPII_Topo_pipes_begin(pipes_t * p, MPIR_Comm * comm_ptr, int tag, MPII_Topo_attr_t * attr)
+{
     if (p->room == 0)
-        goto fn_exit;
+        return MPI_SUCCESS;
+    if (p->shm ? MPII_Topo_shm_begin(p->shm) : ++p->num_without < CALLS_WITHOUT)
+        return MPI_SUCCESS;
+    if (p->shm)
+        p->times_lost++;
+    MPII_Topo_shm_free(p->shm);
+    p->shm = NULL;
+    p->num_without = 0;
+    return create_shm(p, comm_ptr, tag, attr);
+}
 
-    p->own = MPL_calloc(p->num, sizeof(*p->own), MPL_MEM_COLL);
-    ranks = MPL_malloc(p->num * sizeof(int), MPL_MEM_COLL);
-    MPII_TOPO_NEED(p->own && ranks);
-    memcpy(ranks, order->rank_at + p->first, p->num * sizeof(int));
-    qsort(ranks, p->num, sizeof(int), cmp_int);
-    for (int i = 0; i < p->num; i++)
-        p->own[order->pos_of[ranks[i]] - p->first].shm_index = i;
-    mpi_errno = MPII_Topo_shm_create(comm_ptr, ranks, p->num, tag, (MPI_Aint) p->num * (p->num - 1) *
-                                     pipe_bytes(p), &p->shm, attr);
-    MPL_free(ranks);
-
-  fn_exit:
-    return mpi_errno;
+void MPII_Topo_pipes_end(pipes_t * p)
+{
+    if (p->shm)
+        MPII_Topo_shm_end(p->shm);
 }
 
 void MPII_Topo_pipes_free(MPII_Topo_pipes_t * p)

@@ -20,6 +20,12 @@ int MPII_Topo_pipes_create(MPIR_Comm * comm_ptr, const MPII_Topo_order_t * order
                            MPII_Topo_pipes_t ** pipes, MPII_Topo_attr_t * attr);
 void MPII_Topo_pipes_free(MPII_Topo_pipes_t * pipes);
 
+/* Each call that uses them begins, all ranks of the host in the same order, and ends. Where their memory was
+ * given back meanwhile, they are made again. */
+int MPII_Topo_pipes_begin(MPII_Topo_pipes_t * pipes, MPIR_Comm * comm_ptr, int tag,
+                          MPII_Topo_attr_t * attr);
+void MPII_Topo_pipes_end(MPII_Topo_pipes_t * pipes);
+
 /* Longest message, in bytes, and longest piece of it; that on any host with so many ranks */
 MPI_Aint MPII_Topo_pipes_limit(const MPII_Topo_pipes_t * pipes);
 MPI_Aint MPII_Topo_pipes_piece(const MPII_Topo_pipes_t * pipes);

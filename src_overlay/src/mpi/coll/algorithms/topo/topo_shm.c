@@ -44,19 +44,20 @@ typedef struct {
 
 /* What they tell it */
 typedef struct {
-    int64_t is_ok;
+    int64_t why;                /* MPII_Topo_shm_why_t */
     MPII_Topo_processors_t processors;
 } answer_t;
 
 /* And what it tells each of them */
 typedef struct {
-    int32_t is_ok;              /* all have the memory */
+    int32_t why;                /* MPII_TOPO_SHM_OK: all have the memory */
     int32_t may_spin;
 } verdict_t;
 
-/* At the beginning of the memory; waits_for and wakers follow. */
+/* At the beginning of the memory; ended, waits_for and wakers follow. */
 typedef struct {
     uint64_t token[2];
+    uint32_t calls;
 } head_t;
 
 /* -- memory -- */
@@ -147,14 +148,16 @@ static char *open_offer(const offer_t * offer, size_t bytes)
 
 static size_t head_bytes(int num_ranks)
 {
-    return ALIGN(sizeof(head_t) + num_ranks * (sizeof(uint32_t) + MPII_TOPO_SHM_NAME_LEN));
+    return ALIGN(sizeof(head_t) + num_ranks * (2 * sizeof(uint32_t) + MPII_TOPO_SHM_NAME_LEN));
 }
 
 /* Look at memory of `bytes` bytes for num_ranks ranks. */
 static void set_memory(MPII_Topo_shm_t * shm, char *mem, size_t bytes)
 {
     shm->base = mem;
-    shm->waits_for = (uint32_t *) (mem + sizeof(head_t));
+    shm->calls = &((head_t *) mem)->calls;
+    shm->ended = (uint32_t *) (mem + sizeof(head_t));
+    shm->waits_for = shm->ended + shm->num_ranks;
     shm->waker = (void *) (shm->waits_for + shm->num_ranks);
     shm->mem = mem + head_bytes(shm->num_ranks);
     shm->bytes = bytes;
@@ -231,52 +234,174 @@ static int64_t part_of(size_t bytes, int num_ranks)
     return (bytes + num_ranks - 1) / num_ranks;
 }
 
-/* Count memory, if it is allowed. */
-static bool count_memory(size_t bytes, int num_ranks)
+static int64_t limit_of_process(void)
 {
-    int64_t part = part_of(bytes, num_ranks);
-    int64_t limit = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_SHM_BYTES, 0) / MPII_Topo_num_on_host();
+    return MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_SHM_BYTES, 0) / MPII_Topo_num_on_host();
+}
 
-    if (MPL_atomic_fetch_add_int64(&counted, part) + part <= limit)
+/* -- memory that is idle -- */
+
+#ifdef __ATOMIC_SEQ_CST
+#define LOAD(word) __atomic_load_n(word, __ATOMIC_SEQ_CST)
+#define STORE(word, value) __atomic_store_n(word, value, __ATOMIC_SEQ_CST)
+#define CAS(word, old, value) \
+    __atomic_compare_exchange_n(word, old, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
+#else
+/* never used: without these there is no shared memory */
+#define LOAD(word) (*(word))
+#define STORE(word, value) ((void) (*(word) = (value)))
+#define CAS(word, old, value) (*(word) == *(old) && (*(word) = (value), true))
+#endif
+
+/* Bit of a number of calls, which counts over and over below it */
+#define CLOSED 0x80000000
+
+static MPL_atomic_int64_t clock_of_calls;
+
+/* Forget what is given back. The mutex of all memory is held, or the process has begun a call on this one. */
+static void settle(MPII_Topo_shm_t * shm)
+{
+    int64_t part = part_of(shm->kept, shm->num_ranks);
+
+    if (shm->bytes <= shm->kept)
+        return;
+    MPL_atomic_fetch_sub_int64(&counted, shm->part - part);
+    munmap(shm->base + shm->kept, shm->bytes - shm->kept);
+    shm->part = part;
+    shm->bytes = shm->kept;
+}
+
+bool MPII_Topo_shm_begin(MPII_Topo_shm_t * shm)
+{
+    uint32_t n = (shm->num_calls + 1) & ~CLOSED, word = LOAD(shm->calls);
+
+    shm->num_calls = n;
+    MPL_atomic_store_int64(&shm->last_call, MPL_atomic_fetch_add_int64(&clock_of_calls, 1));
+    /* another rank may have begun later calls */
+    while (!(word & CLOSED) && (int32_t) ((word - n) << 1) < 0 && !CAS(shm->calls, &word, n));
+    if (!(LOAD(shm->calls) & CLOSED))
+        return true;
+    MPII_Topo_shm_lock();
+    settle(shm);
+    MPII_Topo_shm_unlock();
+    return false;
+}
+
+void MPII_Topo_shm_end(MPII_Topo_shm_t * shm)
+{
+    STORE(&shm->ended[shm->index], shm->num_calls);
+}
+
+/* *calls: the last one, which all ranks have ended */
+static bool is_idle(const MPII_Topo_shm_t * shm, uint32_t * calls)
+{
+    int64_t idle = MPL_atomic_load_int64(&clock_of_calls) - MPL_atomic_load_int64(&shm->last_call);
+
+    /* Memory that was taken from its communicator before is left to it for longer each time: else those
+     * that are used in turn would take it from each other for ever. */
+    if (shm->bytes <= shm->kept || idle < (int64_t) 1 << MPL_MIN(shm->times_given_back, 30))
+        return false;
+    *calls = LOAD(shm->calls);
+    for (int i = 0; i < shm->num_ranks && !(*calls & CLOSED); i++) {
+        if (LOAD(&shm->ended[i]) != *calls)
+            return false;
+    }
+    return true;
+}
+
+/* Give back memory, unless a rank begins a call just now. */
+static void take(MPII_Topo_shm_t * shm, uint32_t calls)
+{
+    if (!(calls & CLOSED)) {
+        if (!CAS(shm->calls, &calls, calls | CLOSED))
+            return;
+        /* for the other ranks, too, which may not look at it for long */
+        madvise(shm->base + shm->kept, shm->bytes - shm->kept, MADV_REMOVE);
+    }
+    settle(shm);
+}
+
+/* Have other communicators give back memory, until so many bytes more may be counted; none, if that is not
+ * to be had. */
+static bool take_idle(int64_t part)
+{
+    int64_t limit = limit_of_process(), sum = 0, oldest_call = 0;
+    MPII_Topo_shm_t *all = MPII_Topo_shm_lock(), *oldest = NULL;
+    uint32_t calls, calls_of_oldest = 0;
+
+    for (MPII_Topo_shm_t * shm = all; shm; shm = shm->next) {
+        if (is_idle(shm, &calls))
+            sum += shm->part - part_of(shm->kept, shm->num_ranks);
+    }
+    while (MPL_atomic_load_int64(&counted) - sum + part <= limit &&
+           MPL_atomic_load_int64(&counted) + part > limit) {
+        oldest = NULL;
+        for (MPII_Topo_shm_t * shm = all; shm; shm = shm->next) {
+            int64_t last_call = MPL_atomic_load_int64(&shm->last_call);
+            if ((oldest == NULL || last_call < oldest_call) && is_idle(shm, &calls)) {
+                oldest = shm;
+                oldest_call = last_call;
+                calls_of_oldest = calls;
+            }
+        }
+        if (oldest == NULL)
+            break;
+        sum -= oldest->part - part_of(oldest->kept, oldest->num_ranks);
+        take(oldest, calls_of_oldest);
+    }
+    MPII_Topo_shm_unlock();
+    return MPL_atomic_load_int64(&counted) + part <= limit;
+}
+
+static bool add_part(int64_t part)
+{
+    if (MPL_atomic_fetch_add_int64(&counted, part) + part <= limit_of_process())
         return true;
     MPL_atomic_fetch_sub_int64(&counted, part);
     return false;
 }
 
+/* Count memory, if it is allowed. */
+static bool count_memory(int64_t part)
+{
+    return add_part(part) || (take_idle(part) && add_part(part));
+}
+
 void MPII_Topo_shm_uncount(const MPII_Topo_shm_t * shm)
 {
     if (shm)
-        MPL_atomic_fetch_sub_int64(&counted, part_of(shm->bytes, shm->num_ranks));
+        MPL_atomic_fetch_sub_int64(&counted, shm->part);
 }
 
 void MPII_Topo_shm_recount(const MPII_Topo_shm_t * shm)
 {
     if (shm)
-        MPL_atomic_fetch_add_int64(&counted, part_of(shm->bytes, shm->num_ranks));
+        MPL_atomic_fetch_add_int64(&counted, shm->part);
 }
 
 /* -- making it: the first rank offers, the others try, it says whether all of them have it -- */
 
 static int offer_memory(MPIR_Comm * comm_ptr, const int ranks[], MPII_Topo_shm_t * shm, int tag,
-                        size_t bytes, bool *is_ok, MPII_Topo_attr_t * attr)
+                        size_t bytes, MPII_Topo_shm_why_t * why, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
     offer_t offer = {.pid = -1 };
     answer_t answer;
     verdict_t verdict;
+    bool is_ok;
     struct stat info;
     char *mem = NULL;
     int fd = -1;
     MPII_Topo_processors_t *of = MPL_malloc(shm->num_ranks * sizeof(*of), MPL_MEM_SHM);
     bool *may_spin = MPL_malloc(shm->num_ranks * sizeof(bool), MPL_MEM_SHM);
 
-    if (*is_ok && of && may_spin)
+    if (*why == MPII_TOPO_SHM_OK && of && may_spin)
         fd = make(bytes, &mem);
-    *is_ok = fd != -1 && fstat(fd, &info) == 0;
+    is_ok = fd != -1 && fstat(fd, &info) == 0;
     if (mem)
         set_memory(shm, mem, bytes);
-    if (*is_ok) {
+    if (is_ok) {
         offer.pid = getpid();
         offer.fd = fd;
         offer.pid_namespace = pid_namespace();
@@ -284,8 +409,11 @@ static int offer_memory(MPIR_Comm * comm_ptr, const int ranks[], MPII_Topo_shm_t
         offer.inode = info.st_ino;
         MPII_Topo_shm_get_token(offer.token);
         memcpy(((head_t *) mem)->token, offer.token, sizeof(offer.token));
-        *is_ok = MPII_Topo_shm_name_waker(shm->waker[shm->index]) == 0;
+        *shm->calls = 1;
+        is_ok = MPII_Topo_shm_name_waker(shm->waker[shm->index]) == 0;
     }
+    if (!is_ok && *why == MPII_TOPO_SHM_OK)
+        *why = MPII_TOPO_SHM_CANNOT;
     for (int i = 1; i < shm->num_ranks; i++) {
         mpi_errno = MPIC_Send(&offer, sizeof(offer), TOPO_BYTE, ranks[i], tag, comm_ptr,
                               TOPO_COLL_ATTR);
@@ -295,18 +423,19 @@ static int offer_memory(MPIR_Comm * comm_ptr, const int ranks[], MPII_Topo_shm_t
         mpi_errno = MPII_Topo_recv(&answer, sizeof(answer), TOPO_BYTE, ranks[i], tag, comm_ptr,
                                    attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        *is_ok = *is_ok && mpi_errno == MPI_SUCCESS && answer.is_ok;
-        if (*is_ok)
+        *why = MPL_MAX(*why, mpi_errno ? MPII_TOPO_SHM_CANNOT : (MPII_Topo_shm_why_t) answer.why);
+        if (*why == MPII_TOPO_SHM_OK)
             of[i] = answer.processors;
     }
-    if (*is_ok) {
+    is_ok = *why == MPII_TOPO_SHM_OK;
+    if (is_ok) {
         MPII_Topo_find_processors(&of[0]);
         find_spinners(comm_ptr, ranks, shm->num_ranks, of, may_spin);
         shm->may_spin = may_spin[0];
     }
     for (int i = 1; i < shm->num_ranks; i++) {
-        verdict.is_ok = *is_ok;
-        verdict.may_spin = *is_ok && may_spin[i];
+        verdict.why = *why;
+        verdict.may_spin = is_ok && may_spin[i];
         mpi_errno = MPIC_Send(&verdict, sizeof(verdict), TOPO_BYTE, ranks[i], tag, comm_ptr,
                               TOPO_COLL_ATTR);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
@@ -319,51 +448,60 @@ static int offer_memory(MPIR_Comm * comm_ptr, const int ranks[], MPII_Topo_shm_t
 }
 
 static int accept_memory(MPIR_Comm * comm_ptr, int first, MPII_Topo_shm_t * shm, int tag,
-                         size_t bytes, bool *is_ok, MPII_Topo_attr_t * attr)
+                         size_t bytes, MPII_Topo_shm_why_t * why, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
     offer_t offer = {.pid = -1 };
-    answer_t answer;
-    verdict_t verdict = { 0 };
+    answer_t answer = {.why = *why };
+    verdict_t verdict = {.why = MPII_TOPO_SHM_CANNOT };
     char *mem = NULL;
 
     mpi_errno = MPII_Topo_recv(&offer, sizeof(offer), TOPO_BYTE, first, tag, comm_ptr, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    if (*is_ok && mpi_errno == MPI_SUCCESS)
+    if (*why == MPII_TOPO_SHM_OK && mpi_errno == MPI_SUCCESS)
         mem = open_offer(&offer, bytes);
     if (mem)
         set_memory(shm, mem, bytes);
-    answer.is_ok = mem && MPII_Topo_shm_name_waker(shm->waker[shm->index]) == 0 &&
-        MPII_Topo_shm_is_alive(shm->waker[0]);
+    /* without an offer, the first rank knows why */
+    if (*why == MPII_TOPO_SHM_OK && offer.pid != -1 &&
+        !(mem && MPII_Topo_shm_name_waker(shm->waker[shm->index]) == 0 &&
+          MPII_Topo_shm_is_alive(shm->waker[0])))
+        answer.why = MPII_TOPO_SHM_CANNOT;
     MPII_Topo_find_processors(&answer.processors);
     mpi_errno = MPIC_Send(&answer, sizeof(answer), TOPO_BYTE, first, tag, comm_ptr, TOPO_COLL_ATTR);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     mpi_errno = MPII_Topo_recv(&verdict, sizeof(verdict), TOPO_BYTE, first, tag, comm_ptr, attr);
     MPII_TOPO_NEED_MESSAGE(mpi_errno);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-    *is_ok = mpi_errno_ret == MPI_SUCCESS && verdict.is_ok;
+    *why = mpi_errno_ret ? MPII_TOPO_SHM_CANNOT : (MPII_Topo_shm_why_t) verdict.why;
     shm->may_spin = verdict.may_spin;
     return mpi_errno_ret;
 }
 
 int MPII_Topo_shm_create(MPIR_Comm * comm_ptr, const int ranks[], int num_ranks, int tag,
-                         size_t bytes, MPII_Topo_shm_t ** shm_, MPII_Topo_attr_t * attr)
+                         size_t bytes, size_t kept, MPII_Topo_shm_t ** shm_,
+                         MPII_Topo_shm_why_t * why, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
-    MPII_Topo_shm_t local = {.num_ranks = num_ranks,.revoked = &comm_ptr->revoked }, *shm = MPL_malloc(sizeof(*shm), MPL_MEM_SHM);
-    bool is_ok, is_counted;
+    MPII_Topo_shm_t local = {.num_ranks = num_ranks,.revoked = &comm_ptr->revoked,.num_calls = 1 };
+    MPII_Topo_shm_t *shm = MPL_malloc(sizeof(*shm), MPL_MEM_SHM);
+    size_t page = sysconf(_SC_PAGESIZE);
+    bool is_counted;
 
     *shm_ = NULL;
     bytes += head_bytes(num_ranks);
-    is_counted = count_memory(bytes, num_ranks);
-    is_ok = shm && is_counted;
+    local.kept = (head_bytes(num_ranks) + kept + page - 1) / page * page;
+    local.part = part_of(bytes, num_ranks);
+    MPL_atomic_store_int64(&local.last_call, MPL_atomic_fetch_add_int64(&clock_of_calls, 1));
+    is_counted = count_memory(local.part);
+    *why = !is_counted ? MPII_TOPO_SHM_LIMIT : shm ? MPII_TOPO_SHM_OK : MPII_TOPO_SHM_CANNOT;
     while (ranks[local.index] != comm_ptr->rank)
         local.index++;
     mpi_errno = local.index == 0 ?
-        offer_memory(comm_ptr, ranks, &local, tag, bytes, &is_ok, attr) :
-        accept_memory(comm_ptr, ranks[0], &local, tag, bytes, &is_ok, attr);
-    if (is_ok && mpi_errno == MPI_SUCCESS) {
+        offer_memory(comm_ptr, ranks, &local, tag, bytes, why, attr) :
+        accept_memory(comm_ptr, ranks[0], &local, tag, bytes, why, attr);
+    if (*why == MPII_TOPO_SHM_OK && mpi_errno == MPI_SUCCESS) {
         *shm = local;
         MPII_Topo_shm_enter(shm);
         *shm_ = shm;
@@ -372,7 +510,7 @@ int MPII_Topo_shm_create(MPIR_Comm * comm_ptr, const int ranks[], int num_ranks,
             munmap(local.base, local.bytes);
         MPL_free(shm);
         if (is_counted)
-            MPL_atomic_fetch_sub_int64(&counted, part_of(bytes, num_ranks));
+            MPL_atomic_fetch_sub_int64(&counted, local.part);
     }
     return mpi_errno;
 }
@@ -381,8 +519,15 @@ void MPII_Topo_shm_free(MPII_Topo_shm_t * shm)
 {
     if (shm == NULL)
         return;
-    MPII_Topo_shm_uncount(shm);
     MPII_Topo_shm_leave(shm);
+    MPII_Topo_shm_uncount(shm);
     munmap(shm->base, shm->bytes);
     MPL_free(shm);
+}
+
+void MPII_Topo_shm_finalize(void)
+{
+    /* of communicators that were never freed */
+    MPII_Topo_shm_leave_all();
+    MPL_atomic_store_int64(&counted, 0);
 }

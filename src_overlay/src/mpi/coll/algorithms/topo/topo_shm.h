@@ -27,19 +27,35 @@ typedef struct MPII_Topo_shm {
     char *mem;
     char *base;                 /* of what is mapped, */
     size_t bytes;               /* and its length */
+    size_t kept;                /* of these, what stays when the rest is given back, */
+    int64_t part;               /* and what counts for this process */
+    uint32_t num_calls;         /* that this process has begun */
+    MPL_atomic_int64_t last_call;       /* as it counts the calls on all memory, and how often the rest was given */
+    int times_given_back;       /* back, as the owner counts; with that what it replaced */
     bool may_spin;              /* the processors of this rank suffice for all that may use them */
     bool is_broken;             /* one of the ranks has died, or left a call that was revoked */
     const int *revoked;         /* of the communicator of the call */
     struct MPII_Topo_shm *next; /* of this process */
     /* in the shared memory, before mem, for topo_shm_wait.c: */
+    uint32_t *calls;            /* begun by any rank, or CLOSED; [num_ranks] ended by each */
+    uint32_t *ended;
     uint32_t *waits_for;        /* [num_ranks] counter for which a rank is to be woken, or any, */
     char (*waker)[MPII_TOPO_SHM_NAME_LEN];      /* [num_ranks] and where to; empty: it has left */
 } MPII_Topo_shm_t;
 
+/* Why there is none */
+typedef enum {
+    MPII_TOPO_SHM_OK = 0,
+    MPII_TOPO_SHM_LIMIT,        /* a process has used its part of the limit */
+    MPII_TOPO_SHM_CANNOT        /* it cannot be made, or opened */
+} MPII_Topo_shm_why_t;
+
 /* Collective over the ranks of a host: ranks[num_ranks], in ascending order. *shm is NULL on all of
- * them where one of them cannot have the memory; that is no error. */
+ * them where one of them cannot have the memory; that is no error, and *why is the same on all.
+ * The call in which it is made is the first one that is begun, see below. */
 int MPII_Topo_shm_create(MPIR_Comm * comm_ptr, const int ranks[], int num_ranks, int tag,
-                         size_t bytes, MPII_Topo_shm_t ** shm, MPII_Topo_attr_t * attr);
+                         size_t bytes, size_t kept, MPII_Topo_shm_t ** shm,
+                         MPII_Topo_shm_why_t * why, MPII_Topo_attr_t * attr);
 void MPII_Topo_shm_free(MPII_Topo_shm_t * shm);
 
 /* All of it on a host is limited (MPIR_CVAR_COLL_TOPO_PLAN_SHM_BYTES). Each process has an equal part
@@ -48,6 +64,18 @@ void MPII_Topo_shm_free(MPII_Topo_shm_t * shm);
  * shm may be NULL. */
 void MPII_Topo_shm_uncount(const MPII_Topo_shm_t * shm);
 void MPII_Topo_shm_recount(const MPII_Topo_shm_t * shm);
+
+/* A process that has used its part takes memory from communicators that are idle: the one whose last call
+ * is the longest ago gives back all but `kept` bytes. Its ranks need not be asked. Each one begins and
+ * ends each call on the memory, and they have the same calls in the same order. Memory is idle if all have
+ * ended call n and none has begun call n + 1. Who begins a call first writes n + 1 into a word where who
+ * takes the memory writes that it is closed after n, by compare and swap. So one of the two fails, and
+ * all ranks of the host find the same in call n + 1. Memory whose first call is not ended is never
+ * taken.
+ *
+ * Returns false if all but `kept` bytes are gone, in this call and in later ones. */
+bool MPII_Topo_shm_begin(MPII_Topo_shm_t * shm);
+void MPII_Topo_shm_end(MPII_Topo_shm_t * shm);
 
 /* A counter in the shared memory. It counts up, over and over (wraps around). */
 typedef struct {
@@ -99,9 +127,14 @@ void MPII_Topo_shm_may_spin(const MPII_Topo_processors_t of[], int num, int num_
                             bool may_spin[]);
 
 /* From here on the process is missed if it dies, until it leaves: it has done its part in all that the memory
- * is for. MPII_Topo_shm_finalize leaves what it is still in. */
+ * is for. Leaving all is the end of this process's socket, too. */
 void MPII_Topo_shm_enter(MPII_Topo_shm_t * shm);
 void MPII_Topo_shm_leave(MPII_Topo_shm_t * shm);
+void MPII_Topo_shm_leave_all(void);
+
+/* All memory that this process has entered, to look at between these two */
+MPII_Topo_shm_t *MPII_Topo_shm_lock(void);
+void MPII_Topo_shm_unlock(void);
 
 /* Random bytes */
 void MPII_Topo_shm_get_token(uint64_t token[2]);

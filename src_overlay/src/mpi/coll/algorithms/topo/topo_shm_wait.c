@@ -185,9 +185,19 @@ void MPII_Topo_shm_leave(MPII_Topo_shm_t * shm)
     pthread_mutex_unlock(&waker_mutex);
 }
 
-void MPII_Topo_shm_finalize(void)
+MPII_Topo_shm_t *MPII_Topo_shm_lock(void)
 {
-    /* of communicators that were never freed */
+    pthread_mutex_lock(&waker_mutex);
+    return entered;
+}
+
+void MPII_Topo_shm_unlock(void)
+{
+    pthread_mutex_unlock(&waker_mutex);
+}
+
+void MPII_Topo_shm_leave_all(void)
+{
     while (entered)
         MPII_Topo_shm_leave(entered);
     if (waker.fd != -1)
