@@ -1961,12 +1961,15 @@ static int save(int argc, char **argv, const measured_t * m)
 static void print_summary(const view_t * view)
 {
     const level_t *racks = &view->levels[0];
+    const char *slow = getenv("TOPO_VCLUSTER_SLOW");
 
     fprintf(stderr, PROGRAM ": %s: %d host%s in %d rack%s", opt.output, nhosts, nhosts == 1 ? "" : "s",
             racks->num, racks->num == 1 ? "" : "s");
     for (int i = 1; i < view->num_levels; i++)
         fprintf(stderr, ", in %d groups of level %d", view->levels[i].num, i + 2);
     fprintf(stderr, " (confidence %.2f), %.0f s\n", racks->confidence, MPI_Wtime() - start);
+    if (slow)
+        fprintf(stderr, PROGRAM ": a virtual cluster: %s us stand for 1 us\n", slow);
 }
 
 int main(int argc, char **argv)

@@ -652,6 +652,8 @@ def test_run(user: list[str], who: str, mpiexec: Path, slots: Any) -> None:
         options = ["-n", 1, "--", "sh", "-c", 'cat "$TOPO_VCLUSTER"']
         seen = output_of(*run, name, *options, prefix=user)
         assert seen == output_of("describe", name, "--json", prefix=user)
+        options[-1] = "echo $TOPO_VCLUSTER_SLOW"
+        assert output_of(*run, name, *options, prefix=user) == "2500\n"
         for order in "block", "ranks:3":
             options = ["--placement", order, "--ppn", 2, "-n", 4, "--", "sh", "-c", "exit 3"]
             assert call(*run, name, *options, prefix=user).returncode == 3
