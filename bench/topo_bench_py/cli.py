@@ -22,12 +22,17 @@ from .commands import report, study
 from .files import FORMAT, Outputs, Result, ended, read_result
 from .measure import DEFAULT_MIN_REPETITIONS, Measurement, Plan, dry_run, provenance
 from .settings import Setting, find_bench, library_setting
-from .show import draw, print_tables
+from .show import draw, print_plain, print_tables
 from .sites import OF_VCLUSTER, Site, launcher_site, vcluster_site
 from .suite import DEFAULT_SUITES, SuiteRun, joined, read_suite
 
 OUTPUT_HELP = (
     "Write results here, again after each launch; .json (with all samples) or .csv. Repeatable."
+)
+plain_option = click.option(
+    "--plain",
+    is_flag=True,
+    help="Print size, median in microseconds and MB/s (bytes over time) as OSU's benchmarks do.",
 )
 
 
@@ -242,6 +247,7 @@ cli.add_command(report)
     "--program", type=click.Path(), help="Path of topo-bench-mpi, if not the installed one."
 )
 @click.option("-o", "--output", "outputs", multiple=True, type=OutputFile(), help=OUTPUT_HELP)
+@plain_option
 def run(
     launch_command: str | None,
     vcluster: str | None,
@@ -257,6 +263,7 @@ def run(
     rounds: int | None,
     program: str | None,
     outputs: tuple[str, ...],
+    plain: bool,
     **options: Any,
 ) -> None:
     """Measure, write the results, and print a table.
@@ -298,6 +305,7 @@ def run(
         placements=placements or (("block",) if virtual else ("as launched",)),
         **options,
     )
+    show = print_plain if plain else print_tables
     written = Outputs(outputs)
     links = links_of_site(site, host_rate, uplink_rate) if site else None
     bench = find_bench(program)
@@ -330,11 +338,11 @@ def run(
         written.write(there, measurement.missing)
         if there["records"]:
             with contextlib.suppress(OSError):
-                print_tables({"": there})
+                show({"": there})
         ended(error, written.summary())
     done = result(True)
     written.write(done)
-    shown(lambda: print_tables({"": done}) if done["records"] else None, written)
+    shown(lambda: show({"": done}) if done["records"] else None, written)
     if measurement.failed:
         first = measurement.failed[0]
         more = len(measurement.failed) - 1
@@ -355,9 +363,10 @@ def read_results(paths: tuple[str, ...]) -> dict[str, Result]:
 
 @cli.command()
 @click.argument("paths", metavar="FILES...", nargs=-1, required=True, type=click.Path())
-def table(paths: tuple[str, ...]) -> None:
+@plain_option
+def table(paths: tuple[str, ...], plain: bool) -> None:
     """Print the results of one or more FILES of run or suite."""
-    print_tables(read_results(paths))
+    (print_plain if plain else print_tables)(read_results(paths))
 
 
 @cli.command()

@@ -152,6 +152,23 @@ def print_tables(results: dict[str, Result]) -> None:
         console.print(line, soft_wrap=True)
 
 
+def print_plain(results: dict[str, Result]) -> None:
+    """As OSU's benchmarks print: comments, and lines of numbers; a block for each algorithm."""
+    groups, lines = grouped(results)
+    blocks = ["\n".join(f"# {line}" for line in lines)] if lines else []
+    for (what, where), rows in groups.items():
+        for label in dict.fromkeys(r["label"] for r in rows):
+            of = sorted((r for r in rows if r["label"] == label), key=lambda r: r["bytes"])
+            out = [f"# {one_line(text)}" for text in (f"{what}: {where}", label)]
+            out.append(f"{'# Size':<14}{'Median Latency(us)':>20}{'MB/s':>14}")
+            for r in of:
+                us = r["median_us"]
+                rate = f"{r['bytes'] / us:.2f}" if us and r["bytes"] else "-"
+                out.append(f"{r['bytes']:<14}{us:>20.2f}{rate:>14}")
+            blocks.append("\n".join(out))
+    print("\n\n".join(blocks))
+
+
 def times_table(rows: list[Record], title: str) -> Table:
     has_ratio = any(r.get("ratio") is not None and not is_baseline(r) for r in rows)
     has_bound = any(r["bound_us"] is not None for r in rows)

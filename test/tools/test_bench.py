@@ -2033,6 +2033,29 @@ def test_tables_fit_80_columns_and_tell_what_differs(in_process: Any, write_json
     assert "auto: the library's own" in words
 
 
+def test_plain_lines_are_numbers(in_process: Any, write_json: Any) -> None:
+    """As OSU's: what reads those reads these. A block for each algorithm, sizes in order."""
+    sizes = [(4096, 20.0), (1024, 10.0), (0, 5.0)]
+    records = [
+        good_record(bytes=size, median_us=us, ci95_low_us=us, ci95_high_us=us) for size, us in sizes
+    ]
+    records.append(good_record(series="default/brucks", algorithm="brucks"))
+    path = write_json("r.json", good_result() | {"records": records})
+    done = in_process("table", "--plain", path)
+    assert (done.returncode, done.stderr) == (0, "")
+    blocks = done.stdout.split("\n\n")
+    names = [block.splitlines()[1] for block in blocks]
+    assert names == ["# default/ring", "# default/brucks"]
+    lines = blocks[0].splitlines()
+    assert lines[0] == "# allgather: 4 ranks, 1 a host, block"
+    assert lines[2].split() == ["#", "Size", "Median", "Latency(us)", "MB/s"]
+    assert [line.split() for line in lines[3:]] == [
+        ["0", "5.00", "-"],
+        ["1024", "10.00", "102.40"],
+        ["4096", "20.00", "204.80"],
+    ]
+
+
 def test_pictures_have_a_panel_for_all_that_differs(
     in_process: Any, write_json: Any, tmp_path: Path
 ) -> None:
