@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from topo_common.files import Failure, InputError
-from topo_common.text import size_text
+from topo_common.text import counted, place_text, size_text
 
 from . import models, tables
 from .files import Record, Result, read_result
@@ -67,6 +67,7 @@ def all_tables(results: list[Result], records: list[Record], found: list[Case]) 
     about = study_of(results)
     failed = [each for result in results for each in result.get("failed", [])]
     made = [
+        tables.choice_table(records),
         tables.default_table(found),
         tables.barrier_table(found),
         tables.significance_table(found),
@@ -97,7 +98,7 @@ def time_text(us: float) -> str:
 def case_text(r: Record) -> str:
     plural = "" if r["bytes"] == 1 else "s"
     size = f" of {size_text(r['bytes'])} byte{plural}" if r["bytes"] else ""
-    return f"{label(r)}{size} on {r['ranks']} ranks by {r['placement']}"
+    return f"{label(r)}{size} on {r['ranks']} ranks, {place_text(r['placement'])}"
 
 
 def summary(
@@ -145,11 +146,18 @@ def about_machine(results: list[Result], records: list[Record]) -> list[str]:
 
 
 def about_default(found: list[Case]) -> list[str]:
+    parts: dict[str, list[float]] = {}
+    for c in found:
+        parts.setdefault(label(c.default), []).append(min(c.best_us / c.default_us, 1))
+    gains = ", ".join(f"{what} {np.median(of):.2f}" for what, of in parts.items())
+    every = [part for of in parts.values() for part in of]
+    gain = (
+        f"With the best algorithm each time, calls would take {np.median(every):.2f} of the time of the "
+        f"library's own choice (median of {counted(len(every), 'case')}); by collective: {gains}."
+    )
     best = sum(c.difference_us <= 0 for c in found)
-    lines = [
-        f"The library's own choice was the best in {best} of {len(found)} cases "
-        f"({100 * best / len(found):.0f} %)."
-    ]
+    share = f"{best} of {len(found)} cases ({100 * best / len(found):.0f} %)"
+    lines = [f"The library's own choice was the best in {share}."]
     judged = [c for c in found if c.p is not None]
     if judged:
         slower, faster = (sum(c.verdict == w for c in judged) for w in ("slower", "faster"))
@@ -165,30 +173,13 @@ def about_default(found: list[Case]) -> list[str]:
             f"{worst.best['algorithm']} takes {time_text(worst.best_us)}: {ratio:.2g} times"
             + (" (not beyond what launches differ by)." if worst.verdict == "undecided" else ".")
         )
-    gains = []
-    for what in dict.fromkeys(label(c.default) for c in found):
-        logs = [
-            math.log(min(c.best_us / c.default_us, 1)) for c in found if label(c.default) == what
-        ]
-        gains.append(f"{what} {math.exp(np.mean(logs)):.2f}")
-    lines.append(
-        f"With the best algorithm each time, calls would take this part of the default's time "
-        f"(geometric means): {', '.join(gains)}."
-    )
-    return lines
-
-
-PLACES = {
-    "host": "by host fills a host with ranks, then the next one",
-    "rack": "by rack puts a rank on each host of a rack, in turns",
-    "site": "by site puts a rank into each rack, in turns",
-}
+    return [gain, *lines]
 
 
 def about_words(records: list[Record]) -> list[str]:
-    used = {r["placement"] for r in records}
+    used = sorted({r["placement"] for r in records})
     words = ["auto is the library's own choice, the default"]
-    words += [text for name, text in PLACES.items() if name in used]
+    words += [f"{name} is {text}" for name in used if (text := place_text(name)) != name]
     return [
         f"Names: {'; '.join(words)}; others are algorithms of the library, as its CVARs name them."
     ]
@@ -222,7 +213,7 @@ def about_mappings(records: list[Record]) -> list[str]:
     if not total:
         return []
     order = sorted(wins.items(), key=lambda item: -item[1])
-    shares = ", ".join(f"by {name} in {100 * n / total:.0f} %" for name, n in order)
+    shares = ", ".join(f"{place_text(name)} in {100 * n / total:.0f} %" for name, n in order)
     return [f"Of the mappings the fastest was {shares} of the cases."]
 
 
@@ -271,7 +262,13 @@ def table_html(table: Table, has_script: bool = True) -> str:
         f"<th{' class=n' if number else ''}>{html.escape(column)}</th>"
         for column, number in zip(table.columns, numeric, strict=True)
     )
-    body = "".join(f"<tr>{''.join(map(cell_html, row))}</tr>" for row in table.rows[:MOST_ROWS])
+    body = ""
+    for row in table.rows[:MOST_ROWS]:
+        named = zip(table.columns, row, strict=True)
+        cells = (
+            place_text(x) if name in ("mapping", "placement") and x else x for name, x in named
+        )
+        body += f"<tr>{''.join(map(cell_html, cells))}</tr>"
     left = len(table.rows) - MOST_ROWS
     more = f"<p class=note>{left} rows more in the files.</p>" if left > 0 else ""
     content = f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}"
@@ -298,7 +295,7 @@ def point(r: Record, spread: Spread | None) -> dict[str, Any]:
     return {
         "what": label(r),
         "name": r["algorithm"],
-        "mapping": r["placement"],
+        "mapping": place_text(r["placement"]),
         "ranks": r["ranks"],
         "bytes": r["bytes"],
         "us": tables.typical_us(r),

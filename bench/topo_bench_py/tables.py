@@ -241,6 +241,40 @@ def significance_table(found: list[Case]) -> Table:
 # ---- lists ----
 
 
+def choice_table(records: list[Record]) -> Table:
+    """Sizes beside each other with the same algorithm are one row."""
+    table = Table(
+        "choice",
+        "For this size take that",
+        "The algorithm with the least time over all mappings and ranks (geometric mean), and which part of the "
+        "default's time it takes.",
+        ["collective", "from bytes", "to bytes", "algorithm", "part of the default's time"],
+    )
+    for (what,), mine in groups(collectives(records), lambda r: (label(r),)).items():
+        spans: list[tuple[str, int, int, list[float]]] = []
+        for (size,), rows in sorted(groups(mine, lambda r: (r["bytes"],)).items()):
+            places = {(r["placement"], r["ranks"]) for r in rows}
+            of = groups(rows, lambda r: (r["algorithm"],))
+            means = {
+                name: float(np.mean([math.log(typical_us(r)) for r in each]))
+                for (name,), each in of.items()
+                if {(r["placement"], r["ranks"]) for r in each} == places
+            }
+            base = next((r["algorithm"] for r in rows if is_baseline(r)), "")
+            if len(means) < 2 or base not in means:
+                continue
+            best = min(means, key=lambda name: means[name])
+            low, parts = size, [means[best] - means[base]]
+            if spans and spans[-1][0] == best:
+                _, low, _, before = spans.pop()
+                parts = [*before, *parts]
+            spans.append((best, low, size, parts))
+        for name, low, high, parts in spans:
+            part = rounded(math.exp(np.mean(parts)), 3)
+            table.rows.append([what, low, high, name, part])
+    return table
+
+
 def maxima_table(records: list[Record]) -> Table:
     rows = [r for r in records if label(r) == "allgather" and r.get("samples_us")]
     ranks = sorted({r["ranks"] for r in rows})

@@ -15,6 +15,16 @@ HIDDEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffd"
     "\ud800-\udfff\U000e0000-\U000e0fff]"
 )
+# Placements of ranks, as topo-vcluster and topo-bench study name them
+PLACES = {
+    "block": "ranks in the order of hosts",
+    "cyclic": "ranks dealt over the hosts in turns",
+    "random": "hosts shuffled",
+    "ranks": "ranks shuffled over the hosts",
+    "host": "hosts filled one after the other",
+    "rack": "ranks dealt over the hosts of a rack",
+    "site": "ranks dealt over the racks",
+}
 SUFFIXES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 
 
@@ -54,6 +64,14 @@ def size_text(size: int) -> str:
         if size and size % factor == 0:
             return f"{size // factor}{suffix}"
     return str(size)
+
+
+def place_text(placement: str) -> str:
+    """In words. What has none keeps its name."""
+    name, _, seed = placement.partition(":")
+    if seed and not (name in ("random", "ranks") and seed.isdigit()):
+        return placement
+    return PLACES.get(name, placement) + (f" (seed {seed})" if seed else "")
 
 
 def counted(number: int, what: str) -> str:

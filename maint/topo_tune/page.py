@@ -4,6 +4,7 @@
 import base64
 import html
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 from topo_bench_py.report import PAGE, table_html
 from topo_bench_py.tables import Table
-from topo_common.text import counted, size_text
+from topo_common.text import counted, place_text, size_text
 
 from topo_tune import draw, exceptions, grammar
 from topo_tune.campaign import Campaign, timings
@@ -159,7 +160,7 @@ def map_html(collective: str, of: Sequence[Decision]) -> str:
                 f'title="{html.escape(title)}">{html.escape(d.tuned)}'
                 f"<small>{html.escape(d.stock)} {text}</small></td>"
             )
-        where = f"{cell.ranks} ranks, {cell.ppn} a host, {cell.placement}"
+        where = f"{cell.ranks} ranks, {cell.ppn} a host, {place_text(cell.placement)}"
         body += f"<tr><th>{html.escape(where)}</th>{cells}</tr>"
     return (
         f'<section id="map-{collective}"><h2>{collective}</h2><div class=scroll><table class=map>'
@@ -215,6 +216,38 @@ def leaves_table(found: Sequence[Decision]) -> Table:
     return table
 
 
+def choice_table(found: Sequence[Decision]) -> Table:
+    """By collective and sizes. Sizes beside each other with the same algorithms are one row."""
+    columns = ["collective", "from bytes", "to bytes", "algorithm"]
+    note = (
+        "What runs with the tuning file, most often first where it depends on ranks and placement."
+    )
+    table = Table("choice", "For this size take that", note, columns)
+    for what, size in sorted({(d.cell.collective, d.size) for d in found}):
+        ran = Counter(d.tuned for d in found if (d.cell.collective, d.size) == (what, size))
+        names = " or ".join(sorted(ran, key=lambda name: (-ran[name], name)))
+        if table.rows and (table.rows[-1][0], table.rows[-1][3]) == (what, names):
+            table.rows[-1][2] = size
+        else:
+            table.rows.append([what, size, size, names])
+    return table
+
+
+def gain_text(found: Sequence[Decision], pairs: Sequence[Pair]) -> str:
+    """From what was not used for tuning, else from other measurements, else from predictions."""
+    for how, parts in (
+        ("measured apart from tuning", [p.ratio for p in pairs]),
+        ("measured", [1 / d.gain for d in found if d.gain]),
+        ("predicted", [1 / d.predicted_gain for d in found if d.predicted_gain]),
+    ):
+        if parts:
+            return (
+                f"With the tuning file, calls of these collectives take {statistics.median(parts):.2f} of "
+                f"the time of MPICH's own choice (median of {counted(len(parts), 'case')}, {how})."
+            )
+    return "No case tells what the tuning file gains."
+
+
 def exceptions_table(found: Sequence[Choice]) -> Table:
     columns = ["collective", "ranks", "ppn", "from", "to", "algorithm", "reason"]
     note = "Where measurements contradict topo_auto beyond noise."
@@ -244,7 +277,12 @@ def make(
 ) -> str:
     """The page."""
     found, known = decisions(campaign, tuning), timings(campaign.launched)
-    tables = [leaves_table(found), exceptions_table(changes), points_table(found)]
+    tables = [
+        choice_table(found),
+        leaves_table(found),
+        exceptions_table(changes),
+        points_table(found),
+    ]
     if pairs:
         rows = [[_round(x) if isinstance(x, float) else x for x in p.row()] for p in pairs]
         used = sum((p.cell, p.size) in known for p in pairs)
@@ -254,7 +292,8 @@ def make(
     collectives = sorted({d.cell.collective for d in found})
     maps = "".join(map_html(c, [d for d in found if d.cell.collective == c]) for c in collectives)
     measured = [d for d in found if d.regret is not None]
-    lines = [f"Site: {draw.summary(campaign.site)}."]
+    new = [p for p in pairs if (p.cell, p.size) not in known]
+    lines = [gain_text(found, new), f"Site: {draw.summary(campaign.site)}."]
     lines.append(f"{len(measured)} of {len(found)} points were measured, the others are predicted.")
     if measured:
         mean = statistics.mean(d.regret or 0 for d in measured)
@@ -266,7 +305,6 @@ def make(
     lines.append(f"{counted(len(changes), 'exception')} to topo_auto.")
     lines += exceptions.contradictions(known)
     if pairs:
-        new = [p for p in pairs if (p.cell, p.size) not in known]
         lines.append(f"Not used for tuning: {pairs_summary(new)}.")
     sections = {"summary": "In short", "site": "Site", **{f"map-{c}": c for c in collectives}}
     sections |= {t.name: t.title for t in tables if t.rows}

@@ -321,6 +321,11 @@ def test_the_report_tells_which_points_were_not_used(tmp_path: Path) -> None:
         in text
     )
     assert "Not used for tuning: 1 point: 1 win, 0 losses" in text
+    first = text.partition("<li>")[2].partition("</li>")[0]
+    assert first.startswith(
+        "With the tuning file, calls of these collectives take 0.50 of the time"
+    )
+    assert "For this size take that" in text and "ranks in the order of hosts" in text
 
 
 def test_words_for_one_and_for_several(tmp_path: Path) -> None:

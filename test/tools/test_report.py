@@ -439,7 +439,15 @@ def test_maxima_of_allgather() -> None:
 def test_every_table_as_csv_and_json(page: Path) -> None:
     names = {path.stem for path in (page / "tables").iterdir()}
     assert names == {
-        *("default", "barrier", "significance", "log-latency", "barrier-fits", "messages"),
+        *(
+            "choice",
+            "default",
+            "barrier",
+            "significance",
+            "log-latency",
+            "barrier-fits",
+            "messages",
+        ),
         *("predictions", "allgather", "overlap", "failed", "times"),
     }
     for name in names:
@@ -490,6 +498,36 @@ def test_page_is_one_file(page: Path) -> None:
         "(R2, median",
     ):
         assert words in text
+
+
+def test_page_begins_with_the_gain(page: Path) -> None:
+    """And tells where ranks are in words."""
+    text = (page / "report.html").read_text()
+    first = text.partition("<li>")[2].partition("</li>")[0]
+    assert re.match(
+        r"With the best algorithm each time, calls would take [01]\.\d\d of the time", first
+    )
+    assert "<td>hosts filled one after the other</td>" in text and "<td>host</td>" not in text
+    for name, words in (
+        ("random:1", "hosts shuffled (seed 1)"),
+        ("block", "ranks in the order of hosts"),
+        ("as launched", "as launched"),
+        ("file:block", "file:block"),
+    ):
+        assert report.place_text(name) == words
+
+
+def test_which_algorithm_for_which_size() -> None:
+    """Over all mappings and ranks, in as few rows as sizes allow."""
+
+    def us(a: str, mapping: str, p: int, m: int) -> float:
+        return 20.0 if a == "auto" else 10.0 if m < 65536 else 40.0
+
+    table = tables.choice_table(sweep("bcast", us))
+    assert table.rows == [
+        ["bcast", 8, 1024, "topo_chain", 0.5],
+        ["bcast", 65536, 65536, "auto", 1.0],
+    ]
 
 
 def test_names_are_text(tmp_path: Path) -> None:

@@ -110,7 +110,18 @@ function show(id, title, traces, shape, worth) {
   Plotly.react(id, traces, shape, {responsive: true, displaylogo: false, modeBarButtonsToRemove: UNUSED});
 }
 
-const US = () => axis("microseconds", {type: "log", exponentformat: "power"});
+// in milliseconds where all of a chart take that long
+function TIME(traces) {
+  const least = Math.min(...traces.flatMap(trace => trace.y));
+  if (least < 1000) return axis("us", {type: "log", exponentformat: "power"});
+  for (const trace of traces) {
+    trace.y = trace.y.map(us => us / 1000);
+    for (const side of ["array", "arrayminus"])
+      if (trace.error_y) trace.error_y[side] = trace.error_y[side].map(us => us / 1000);
+    trace.hovertemplate = trace.hovertemplate.replace(" us", " ms");
+  }
+  return axis("ms", {type: "log", exponentformat: "power"});
+}
 
 function sizes(list) {
   const values = numbers(list.map(p => p.bytes));
@@ -122,21 +133,23 @@ function draw() {
   const {what, mapping, ranks, bytes, name} = choice;
   const mine = points.filter(p => p.what === what), here = mine.filter(p => p.mapping === mapping);
   const bySize = here.filter(p => p.ranks === ranks && p.bytes > 0);
-  show("by-size", `${what}, ${ranks} ranks by ${mapping}: time against size`,
-    lines(bySize, "bytes", p => p.name, names, true), layout(sizes(bySize), US()),
+  const ofSize = lines(bySize, "bytes", p => p.name, names, true);
+  show("by-size", `${what}, ${ranks} ranks, ${mapping}: time against size`,
+    ofSize, layout(sizes(bySize), TIME(ofSize)),
     numbers(bySize.map(p => p.bytes)).length > 1);
   const byRanks = here.filter(p => p.bytes === bytes);
   const size = bytes ? `${what} of ${sizeText(bytes)} bytes` : what;
   const several = numbers(byRanks.map(p => p.ranks));
   const RANKS = () => axis("ranks", {tickvals: several});
-  show("by-ranks", `${size}, by ${mapping}: time against ranks`,
-    lines(byRanks, "ranks", p => p.name, names, true), layout(RANKS(), US()), several.length > 1);
+  const ofRanks = lines(byRanks, "ranks", p => p.name, names, true);
+  show("by-ranks", `${size}, ${mapping}: time against ranks`,
+    ofRanks, layout(RANKS(), TIME(ofRanks)), several.length > 1);
   const byMapping = mine.filter(p => p.bytes === bytes && p.name === name);
   const traces = lines(byMapping, "ranks", p => p.mapping, mappings, false)
     .filter(trace => trace.name !== "the links allow");
-  show("by-mapping", `${size}, ${name}: mappings`, traces, layout(RANKS(), US()),
+  show("by-mapping", `${size}, ${name}: mappings`, traces, layout(RANKS(), TIME(traces)),
     traces.length > 1 && several.length > 1);
-  drawSurface(here.filter(p => p.name === name && p.bytes > 0), `${what}, ${name}, by ${mapping}`);
+  drawSurface(here.filter(p => p.name === name && p.bytes > 0), `${what}, ${name}, ${mapping}`);
 }
 
 function drawSurface(list, title) {
