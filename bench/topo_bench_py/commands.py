@@ -187,13 +187,14 @@ def report(paths: tuple[str, ...], output: str, folder: str | None) -> None:
     """
     if Path(output).suffix.lower() not in (".html", ".htm"):
         raise click.UsageError(f"--output {output}: the name must end in .html")
-    results, records = read_all(paths)
-    if folder:
-        try:
-            Path(folder).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise files.refused(folder, error) from None
-    page, made = make_page(results, records)
+    with progress_bar("topo-bench") as progress:
+        results, records = read_all(paths, progress)
+        if folder:
+            try:
+                Path(folder).mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise files.refused(folder, error) from None
+        page, made = make_page(results, records, progress)
     if folder:
         for table in made:
             files.write(Path(folder, f"{table.name}.csv"), table.csv())

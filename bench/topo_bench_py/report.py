@@ -6,10 +6,12 @@ import importlib.resources
 import json
 import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.progress import Progress
 from topo_common.files import Failure, InputError
 from topo_common.text import counted, place_text, size_text
 
@@ -37,9 +39,12 @@ def result_path(path: str) -> Path:
     return result
 
 
-def read_all(paths: tuple[str, ...]) -> tuple[list[Result], list[Record]]:
+def read_all(paths: tuple[str, ...], progress: Progress) -> tuple[list[Result], list[Record]]:
     """The results, and their records. What was measured twice counts as in the later file."""
-    results = {str(path): read_result(path) for path in map(result_path, paths)}
+    results = {
+        str(path): read_result(path)
+        for path in progress.track(list(map(result_path, paths)), description="results")
+    }
     first_path, first = next(iter(results.items()))
     for path, result in results.items():
         for key, what in SAME.items():
@@ -63,23 +68,26 @@ def words(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def all_tables(results: list[Result], records: list[Record], found: list[Case]) -> list[Table]:
+def all_tables(
+    results: list[Result], records: list[Record], found: list[Case], progress: Progress
+) -> list[Table]:
     about = study_of(results)
     failed = [each for result in results for each in result.get("failed", [])]
-    made = [
-        tables.choice_table(records),
-        tables.default_table(found),
-        tables.barrier_table(found),
-        tables.significance_table(found),
-        models.log_table(records),
-        models.ranks_table(records, about),
-        models.messages_table(records, about),
-        models.prediction_table(records, about),
-        tables.maxima_table(records),
-        tables.hidden_table(records),
-        tables.failed_table(failed),
-        tables.times_table(records),
+    makers: list[Callable[[], Table]] = [
+        lambda: tables.choice_table(records),
+        lambda: tables.default_table(found),
+        lambda: tables.barrier_table(found),
+        lambda: tables.significance_table(found),
+        lambda: models.log_table(records),
+        lambda: models.ranks_table(records, about),
+        lambda: models.messages_table(records, about),
+        lambda: models.prediction_table(records, about),
+        lambda: tables.maxima_table(records),
+        lambda: tables.hidden_table(records),
+        lambda: tables.failed_table(failed),
+        lambda: tables.times_table(records),
     ]
+    made = [make() for make in progress.track(makers, description="tables")]
     return [table for table in made if table.rows]
 
 
@@ -328,10 +336,12 @@ def plotly_script() -> str:
         raise Failure("found no plotly in this Python, expected that of `make build`") from None
 
 
-def make_page(results: list[Result], records: list[Record]) -> tuple[str, list[Table]]:
+def make_page(
+    results: list[Result], records: list[Record], progress: Progress
+) -> tuple[str, list[Table]]:
     """The page, and the tables in it."""
     found = tables.cases(records)
-    made = all_tables(results, records, found)
+    made = all_tables(results, records, found, progress)
     spread = common_spread([tables.logs_of(r) for r in records])
     about = results[0]["provenance"]
     title = study_of(results).get("title") or "Results of topo-bench"

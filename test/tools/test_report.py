@@ -25,6 +25,7 @@ sys.path[:0] = [str(REPO / "bench"), str(REPO / "maint")]
 
 from topo_bench_py import cli, fits, measure, models, report, tables
 from topo_bench_py import stats as stats_of
+from topo_common import progress
 
 HOSTS = [f"r{rack}h{host}" for rack in range(2) for host in range(2) for _ in range(4)]
 STUDY = {
@@ -564,7 +565,17 @@ def test_two_results_of_one_site(tmp_path: Path) -> None:
     for name, records in (("a", first), ("b", second)):
         (tmp_path / f"{name}.json").write_text(json.dumps(result(records)))
     paths = (str(tmp_path / "a.json"), str(tmp_path / "b.json"))
-    assert len(report.read_all(paths)[1]) == len(made_up())
+    with progress.progress_bar("topo-bench") as bar:
+        assert len(report.read_all(paths, bar)[1]) == len(made_up())
+
+
+def test_report_tells_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "SECONDS", 0)
+    (tmp_path / "r.json").write_text(json.dumps(result(made_up())))
+    done = run(tmp_path / "r.json", "-o", tmp_path / "r.html")
+    assert done.returncode == 0
+    assert "topo-bench: results: 1 of 1 in 0 s" in done.stderr
+    assert re.search(r"topo-bench: tables: (\d+) of \1 in \d+ s", done.stderr)
 
 
 @pytest.mark.parametrize(
