@@ -15,7 +15,7 @@ export MPICH_SRC MPICH_CONFIGURE OUTSIDE
 
 PYTHON_ENV = build/venv/bin/python
 
-.PHONY: help setup fetch apply build demo check check-all check-outside fuzz bench refresh patches-check install dist clean
+.PHONY: help setup fetch apply build demo check check-all check-outside fuzz bench judge refresh patches-check install dist clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r verb what; do \
@@ -64,6 +64,9 @@ bench: build ## measure all cases against their targets, and against the stock M
 	@$(PYTHON_ENV) maint/build --stock
 	@mkdir -p build/bench
 	@build/bin/topo-bench suite -o build/bench/result.json
+
+judge: build ## compare predictions with topo-sim on random sites, and with times of real machines in DATA=DIR
+	@$(PYTHON_ENV) maint/judge $(if $(DATA),real $(DATA),sim)
 
 refresh: setup ## write what follows from cvars/ and results: patches, topo_algos.h, README's table
 	@$(PYTHON_ENV) maint/refresh
