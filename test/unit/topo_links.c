@@ -248,6 +248,9 @@ static int times(void)
                "messages of one rank one after the other");
     check_time(time_of(MPII_TOPO_COLL__BCAST, "topo_linear", &rack, 98304),
                5 * US + 3 * (96 * US + 7 * 97656) + 10 * US + 5 * US, "the link of a host");
+    /* 1 KiB, 2 KiB, and then four blocks are copied at 80 Gbit/s */
+    check_time(time_of(MPII_TOPO_COLL__ALLGATHER, "brucks", &rack, 1024),
+               2 * 20 * US + 3 * US + 2 * 97656 + 4 * 102400, "Bruck's algorithm copies all blocks");
     rack.links->burst = 51200;
     check_time(time_of(MPII_TOPO_COLL__BCAST, "topo_linear", &rack, 98304),
                5 * US + 3 * (96 * US + 7 * 97656) - 50 * US + 10 * US + 5 * US,
@@ -312,6 +315,9 @@ static int ways(void)
                 MPII_Topo_case_t *c = make_case(algo, &w, sizes[b]);
                 MPII_Topo_any_gen_t g;
                 int64_t num = 0;
+                if (c && MPII_Topo_coll_has_vector(algo->coll) && w.order->num_hosts > 1)
+                    check(MPII_Topo_predict_call(algo, &args, w.links) >=
+                          MPII_Topo_carry(sizes[b], w.links->host), "no sooner than the link of a host");
                 for (int rank = 0; c && rank < w.order->num_ranks; rank++) {
                     MPII_Topo_case_set(c, rank, &g);
                     num += g.gen.num_recvs;

@@ -6,8 +6,8 @@
 #include "mpl.h"
 #include "topo_gen_mpich.h"
 
-/* MPICH's own algorithms, as src/mpi/coll/<collective>/<collective>_intra_<algorithm>.c have them. What
- * they copy before and after is left out. */
+/* MPICH's own algorithms, as src/mpi/coll/<collective>/<collective>_intra_<algorithm>.c have them. Of what they copy
+ * before, between and after messages, only Bruck's algorithms are told: these copy all blocks. */
 
 #define THROTTLE 32             /* default of MPIR_CVAR_ALLTOALL_THROTTLE */
 
@@ -387,9 +387,31 @@ static bool stage_send(const mpich_t * m, int i, int k, MPII_Topo_step_t * step)
     return true;
 }
 
+/* Blocks that Bruck's algorithms copy in round i. allgather turns the blocks by the rank at the end. alltoall does so
+ * at both ends, by way of a buffer at the last one, and packs and unpacks what each message has. */
+static int copied_blocks(const mpich_t * m, int i)
+{
+    bool is_last = i == m->num_stages;
+
+    if (m->kind == MPII_TOPO_MPICH__ALLGATHER_BRUCKS)
+        return is_last ? m->num_ranks : 0;
+    if (m->kind != MPII_TOPO_MPICH__ALLTOALL_BRUCKS)
+        return 0;
+    return (i == 0 ? m->num_ranks : find_exchange(m, i - 1).recv.num) +
+        (is_last ? 2 * m->num_ranks : find_exchange(m, i).send.num);
+}
+
 static bool stage_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * step)
 {
     const mpich_t *m = (const mpich_t *) gen;
+    int copied = copied_blocks(m, i);
+
+    if (copied > 0 && k-- == 0) {
+        *step = (MPII_Topo_step_t) {
+            .kind = MPII_TOPO_STEP__COPY,.num = copied,.buf = MPII_TOPO_BUF__OUT,.from = MPII_TOPO_BUF__OUT
+        };
+        return true;
+    }
 
     if (i > 0) {
         exchange_t x = find_exchange(m, i - 1);
