@@ -96,7 +96,7 @@ def cli() -> None:
       topo-tune explain tuning.json --collective bcast --ranks 64 --bytes 1K:1M
                                                     what it selects, and why
       topo-tune advise report --site site.json      what a run would have gained
-      topo-tune compare-reports before after        what has become faster or slower
+      topo-tune compare-reports before after        what has become faster
     """
 
 

@@ -151,7 +151,8 @@ def compare_reports(before: str, after: str, over: float, as_json: bool, no_colo
     \b
       export MPIR_CVAR_COLL_SELECTION_REPORT=print
       mpiexec ... ./program 2> before
-      MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE=tuning.json mpiexec ... ./program 2> after
+      export MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE=tuning.json
+      mpiexec ... ./program 2> after
       topo-tune compare-reports before after
 
     Both files are what the program printed to stderr, its own words too. Times are of rank 0, and have in
