@@ -78,6 +78,8 @@ static void load_site(const char *path)
     MPL_free(text);
     if (root)
         json_object_put(root);
+}
+
 static void load_known(const char *path)
 {
     is_strict = false;

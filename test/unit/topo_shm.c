@@ -202,11 +202,13 @@ __typeof__(MPIR_Process) MPIR_Process;
 
 /* In place of topo_shm.c */
 int MPII_Topo_shm_create(MPIR_Comm * comm_ptr, const int ranks[], int n, int tag, size_t bytes,
-                         MPII_Topo_shm_t ** shm_, MPII_Topo_attr_t * attr)
+                         size_t kept, MPII_Topo_shm_t ** shm_, MPII_Topo_shm_why_t * why,
+                         MPII_Topo_attr_t * attr)
 {
     MPII_Topo_shm_t *shm = calloc(1, sizeof(*shm));
 
-    (void) ranks, (void) tag, (void) attr;
+    (void) ranks, (void) tag, (void) kept, (void) attr;
+    *why = MPII_TOPO_SHM_OK;
     MPIR_Assert(n == num_ranks && bytes <= sizeof(shared->mem));
     shm->num_ranks = num_ranks;
     shm->index = comm_ptr->rank;
@@ -227,6 +229,17 @@ void MPII_Topo_shm_free(MPII_Topo_shm_t * shm)
     free(shm);
 }
 
+/* Nobody takes it here. */
+bool MPII_Topo_shm_begin(MPII_Topo_shm_t * shm)
+{
+    return shm != NULL;
+}
+
+void MPII_Topo_shm_end(MPII_Topo_shm_t * shm)
+{
+    (void) shm;
+}
+
 /* ---------------------------------------------------------------- tests */
 
 static void wait_for(MPII_Topo_shm_t * shm, int k, uint32_t target, int round)
@@ -244,8 +257,9 @@ static void run_counters(MPIR_Comm * comm)
     int attr = 0, ranks[MAX_RANKS] = { 0 };
     int me = comm->rank, n = num_ranks;
     MPII_Topo_shm_t *shm;
+    MPII_Topo_shm_why_t why;
 
-    MPII_Topo_shm_create(comm, ranks, n, 0, 0, &shm, &attr);
+    MPII_Topo_shm_create(comm, ranks, n, 0, 0, 0, &shm, &why, &attr);
     for (int s = 0; s < 3; s++) {
         meet(2 * s + 2);        /* nobody looks at the counters any more */
         if (me == 0)
@@ -357,8 +371,9 @@ static void run_dead(MPIR_Comm * comm)
 {
     int attr = 0, ranks[MAX_RANKS] = { 0 };
     MPII_Topo_shm_t *shm;
+    MPII_Topo_shm_why_t why;
 
-    MPII_Topo_shm_create(comm, ranks, num_ranks, 0, 0, &shm, &attr);
+    MPII_Topo_shm_create(comm, ranks, num_ranks, 0, 0, 0, &shm, &why, &attr);
     if (comm->rank == num_ranks - 1)
         _exit(0);
     MPII_Topo_shm_count(shm, &shared->counter[0], num_ranks);
@@ -376,8 +391,9 @@ static void run_once(MPIR_Comm * comm)
     int attr = 0, ranks[MAX_RANKS] = { 0 }, last = num_ranks - 1, num = 0;
     char c;
     MPII_Topo_shm_t *shm;
+    MPII_Topo_shm_why_t why;
 
-    MPII_Topo_shm_create(comm, ranks, num_ranks, 0, 0, &shm, &attr);
+    MPII_Topo_shm_create(comm, ranks, num_ranks, 0, 0, 0, &shm, &why, &attr);
     if (comm->rank == last)
         __atomic_store_n(&shm->waits_for[last], 1, __ATOMIC_SEQ_CST);   /* for anything */
     meet(2);

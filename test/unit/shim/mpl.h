@@ -27,6 +27,7 @@ void *test_malloc(size_t size);
 
 typedef double MPL_time_t;      /* no clock is read here */
 typedef uint64_t MPL_atomic_uint64_t;
+typedef int64_t MPL_atomic_int64_t;
 typedef int MPL_atomic_int_t;
 typedef void *MPL_atomic_ptr_t;
 #define MPL_atomic_relaxed_store_uint64(ptr, value) __atomic_store_n(ptr, value, __ATOMIC_RELAXED)
