@@ -317,9 +317,12 @@ def test_order_of_reductions(tree: Path) -> None:
 
 
 def test_size_of_series() -> None:
+    """Mends of MPICH come first, each alone; what follows is what our algorithms need."""
     for row in versions():
         hand = [patch for patch in series(row) if not is_generated(patch)]
-        assert sum(len(patch.read_text().splitlines()) for patch in hand) <= 1200, row["series"]
+        first = next(i for i, patch in enumerate(hand) if "coll-state-what" in patch.name)
+        hooks = [len(patch.read_text().splitlines()) for patch in hand[first:]]
+        assert len(hooks) >= 5 and sum(hooks) <= 1000, row["series"]
 
 
 @pytest.mark.parametrize(

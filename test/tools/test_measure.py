@@ -679,7 +679,7 @@ def test_measure_resume_report_compare(tool: Any, mpiexec: Path, tmp_path: Path)
     one_line(done, *words, status=1)
     # one that is misspelt does not keep the folder
     done = tool(*command[:2], "-o", "out", "--launch", "nonexist", *command[6:])
-    one_line(done, "nonexist: No such file", "out has no measurement")
+    one_line(done, "--launch: nonexist: found no such program")
     # a budget for nothing
     slow = tmp_path / "slow"
     slow.write_text(f"#!/bin/sh\nsleep 20\nexec {mpiexec} $*\n")

@@ -215,7 +215,7 @@ LARGE = {
     "long key of blanks": (b'{"%s": {}}' % (b" " * 10_000_000), f'key "{" " * 80}...": unknown'),
     "long key, half of a character": (
         b'{"x%s": {}}' % ("é".encode() * 100),
-        'key "x' + "é" * 39 + b"\xc3".decode(errors="surrogateescape") + '...": unknown condition',
+        'key "x' + "é" * 39 + '?...": unknown condition',
     ),
     "long number": (
         b'{"comm_size<=%s": {}}' % (b"9" * 1_000_000),

@@ -453,7 +453,7 @@ int MPII_Topo_site_create(const char *name, struct json_object *root, MPII_Topo_
         "format", "created", "mpich", "provenance", "hosts", "racks", "levels", "latency_us",
         "bandwidth_mbps", "rack_latency_us", "rack_bandwidth_mbps", "latency_spread",
         "bandwidth_spread", "rack_latency_spread", "rack_bandwidth_spread", "rack_join_bytes", "costs",
-        "sweep", "message_rate", "warnings", NULL
+        "sweep", "message_rate", "warnings", "exceptions", NULL
     };
     const char *prefix = "";
     struct json_object *obj = root, *format;
