@@ -261,7 +261,11 @@ def test_report_and_file_tell_what_was_learnt(
     for name in ("allgather", "bcast"):
         assert sum(stayed for what, stayed in trials if what == name) >= 1
     # where times changed meanwhile, there was more than one trial, and the last one may not be over
-    measured = re.findall(r" allgather .* intra_(\w+) .*topo_auto: measured$", job.stderr, re.M)
+    measured = [
+        row.algorithm.removeprefix("intra_")
+        for row in reports.rows(job.stderr)
+        if row.collective == "allgather" and row.reason == "topo_auto: measured"
+    ]
     stayed = {row[7] for row in printed if row[2] == "allgather" and row[1] != "0"}
     assert measured and set(measured) <= stayed, job.stderr
 
