@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from under_test import REPO
 
-JUDGE = [sys.executable, REPO / "maint/judge"]
+JUDGE: list[str | Path] = [sys.executable, REPO / "maint/judge"]
 
 
 def judge(*args: Any) -> subprocess.CompletedProcess[str]:

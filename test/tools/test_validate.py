@@ -358,8 +358,9 @@ def test_what_json_c_takes() -> None:
         rules.replace(" ", "\f"),
         rules.replace("intra_ring", "intra_ring\\n").replace("\\n", "\n"),
         (
-            '{"topology": {"format": 1, "hosts": ["a"], "warnings": [1., -01, 1.e2, NaN, -Infinity],'
-            ' "racks": {"names": ["r\n"], "of_host": [00]}}}'
+            '{"topology": {"format": 1, "hosts": ["a"],'
+            ' "warnings": ["r\n", 1., -01, 1.e2, NaN, -Infinity],'
+            ' "racks": {"names": ["r"], "of_host": [00]}}}'
         ),
     ):
         errors, warnings = said(text)
