@@ -39,7 +39,8 @@ def progress_bar(program: str, remaining: bool = False) -> Progress:
 
 class _Lines(Progress):
     def __init__(self, program: str) -> None:
-        super().__init__(disable=True)
+        # else track() tells how far it is by a thread of its own, which may miss the last steps
+        super().__init__(disable=True, auto_refresh=False)
         self._program = program
         self._began = self._told = time.monotonic()
 

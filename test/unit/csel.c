@@ -5,10 +5,10 @@
  *
  *   set VARIABLE VALUE             the default of parameters
  *   load FILE                      answers: ok | warning SENTENCE | error SENTENCE
- *   site FILE                      the same of a site file
- *   host NAME                      answers: the host of that site that the name means, -1 for none
  *   load-known FILE                the same, but rules that are not known are skipped; or answers: skipped
  *                                  NUMBER LINE SENTENCE, of the first of them
+ *   site FILE                      answers: ok | error SENTENCE
+ *   host NAME                      answers: the host of that site that the name means, -1 for none
  *   select COLLECTIVE KEY=VALUE... answers: ALGORITHM PARAM=VALUE... | ALGORITHM PARAM=VALUE...
  *
  * The first algorithm is what the rules select, - where they do not, and the second is the built-in
