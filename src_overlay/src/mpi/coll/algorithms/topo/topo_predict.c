@@ -337,9 +337,9 @@ static int64_t time_of_planned(const MPII_Topo_algo_t * algo, const MPII_Topo_ca
     return MPL_MIN(time, agreement) < 0 ? MPL_MIN(time, agreement) : time + agreement;
 }
 
-/* Bytes that a group of `num` ranks has to send, or to receive, at least, whatever the algorithm; has_root: its root is
- * one of them */
-static int64_t least_bytes(MPII_Topo_coll_t coll, int64_t bytes, int64_t num, int64_t num_ranks, bool has_root)
+/* How many times the bytes of a call a group of `num` ranks has to send, or to receive, at least, whatever the
+ * algorithm; has_root: its root is one of them */
+static int64_t least_times(MPII_Topo_coll_t coll, int64_t num, int64_t num_ranks, bool has_root)
 {
     int64_t others = num_ranks - num;
 
@@ -349,21 +349,19 @@ static int64_t least_bytes(MPII_Topo_coll_t coll, int64_t bytes, int64_t num, in
         case MPII_TOPO_COLL__BCAST:
         case MPII_TOPO_COLL__REDUCE:
         case MPII_TOPO_COLL__ALLREDUCE:
-            return bytes;
+            return 1;
         case MPII_TOPO_COLL__ALLGATHER:
         case MPII_TOPO_COLL__ALLGATHERV:
         case MPII_TOPO_COLL__REDUCE_SCATTER:
         case MPII_TOPO_COLL__REDUCE_SCATTER_BLOCK:
-            return MPL_MAX(num, others) * bytes;
+            return MPL_MAX(num, others);
         case MPII_TOPO_COLL__ALLTOALL:
         case MPII_TOPO_COLL__ALLTOALLV:
-            return num * others * bytes;
+            return num * others;
         default:               /* gather, scatter */
-            return (has_root ? others : num) * bytes;
+            return has_root ? others : num;
     }
 }
-
-#define MOST_BYTES (INT64_C(1) << 60)   /* so that those of a host are an integer */
 
 /* What that takes on the slowest link. Schedules of which a part is followed may have been predicted shorter. */
 static int64_t least_time(MPII_Topo_coll_t coll, const MPII_Topo_call_args_t * args, links_t * links)
@@ -376,8 +374,8 @@ static int64_t least_time(MPII_Topo_coll_t coll, const MPII_Topo_call_args_t * a
         for (int i = 0; i < order->num[level]; i++) {
             int num = MPII_Topo_order_begin(order, level, i + 1) - MPII_Topo_order_begin(order, level, i);
             int64_t per_kib = level == 1 ? links->host : links->uplink[links->first_uplink[level] + i];
-            int64_t bytes = least_bytes(coll, MPL_MIN(args->bytes, MOST_BYTES / order->num_ranks), num,
-                                        order->num_ranks, i == root);
+            int64_t times = least_times(coll, num, order->num_ranks, i == root);
+            int64_t bytes = MPL_MIN(args->bytes, INT64_MAX / MPL_MAX(times, 1)) * times;
             bool is_huge = bytes / 1024 > INT64_MAX / 2 / per_kib;      /* centuries */
             time = MPL_MAX(time, is_huge ? INT64_MAX / 2 : MPII_Topo_carry(bytes, per_kib));
         }
