@@ -136,14 +136,14 @@ static int sweep_eager_bytes(char *buffer, int peer, double seconds, const sweep
     return most;
 }
 
-/* Both ranks of a pair; the one with first set has the result. */
-static void sweep_pair(char *buffer, int peer, int first, double seconds, sweep_t * sweep)
+/* Both ranks of a pair; the one with first set has the result. sizes: how many, at most */
+static void sweep_pair(char *buffer, int peer, int first, int sizes, double seconds, sweep_t * sweep)
 {
     double samples[SWEEP_REPS], end = MPI_Wtime() + seconds * (1 - SWEEP_EAGER_SHARE);
-    double share = seconds * (1 - SWEEP_EAGER_SHARE) / SWEEP_SIZES;
+    double share = seconds * (1 - SWEEP_EAGER_SHARE) / sizes;
 
     sweep->num = 0;
-    while (sweep->num < SWEEP_SIZES) {
+    while (sweep->num < sizes) {
         int i = sweep->num, reps = SWEEP_REPS;
         if (first && i > 0) {
             /* twice the size takes at most about twice the time */

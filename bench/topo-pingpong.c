@@ -10,13 +10,12 @@
  * One rank a host takes part. All pairs of hosts are met in the N-1 rounds (N, if odd) of a
  * round-robin tournament, the pairs of a round at the same time:
  *
- *     latency pass    round trips of a small message; half the median one (but see "costs", where
- *                     all hosts share something)
+ *     latency pass    round trips of a small message; half the median one
  *     bandwidth pass  a stream of large messages one way, then the other; median rate. Pairs
  *                     that cross racks share the uplinks, as they do in a collective, and go on
  *                     until the last one has its rate; what uplinks carry follows (uplinks.h).
  *
- * Then, with some pairs, what the two do not tell: "costs" below, and with --sweep what sweep.h says.
+ * Then, with some pairs, what the two do not tell: "costs" below, by what sweep.h measures.
  *
  * Every pass starts with an untimed round, from which rank 0 estimates what the rounds cost. If
  * they would not fit the time limit it cuts the repetitions, and then leaves out rounds; it
@@ -53,8 +52,10 @@
 #define MIN_REPS 3              /* fewer have no median worth the name */
 #define LATENCY_SHARE 0.3       /* of the time limit, at most; the bandwidth pass gets the rest */
 #define IN_HOST_SHARE 0.1
-#define COSTS_SHARE 0.1
-#define SWEEP_SHARE 0.3         /* with --sweep */
+#define SWEEP_SHARE 0.3         /* with --sweep; without it messages are shorter: */
+#define COSTS_SHARE 0.15
+#define COSTS_SIZES 19          /* up to 256 KiB: beyond both protocols */
+#define MAX_PIECES 8            /* of the time of a message, that site.json has */
 #define RESERVE_SHARE 0.05      /* for grouping and writing */
 #define NOISY 0.5               /* interquartile range over median */
 #define LOPSIDED 2.0            /* bandwidth one way over the other */
@@ -100,11 +101,10 @@ typedef struct {
 } pass_t;
 
 typedef struct {
-    double overhead_us, reduce_mbps, shared_us, shared_mbps, burst_bytes, duplex_bytes, cold_us;        /* 0: not seen */
-    double hop_us, inside_hop_us;       /* latency where no other message is under way */
+    double overhead_us, reduce_mbps;    /* 0: not seen */
 } costs_t;
 
-/* Pairs of hosts for --sweep */
+/* Pairs of hosts that send messages of many sizes */
 typedef enum { IN_HOST, IN_RACK, OTHER_RACK, NUM_WAYS } way_t;
 
 typedef struct {
@@ -251,6 +251,13 @@ static void show_progress(const char *what)
         fprintf(stderr, PROGRAM ": %s, round %d of %d, %.0f s\n", what, rounds_done, rounds_total,
                 now - start);
     fflush(stderr);
+}
+
+static void end_round(const char *what)
+{
+    rounds_done++;
+    if (rank == 0)
+        show_progress(what);
 }
 
 /* -- options, on rank 0 -- */
@@ -778,9 +785,7 @@ static void run_pass(MPI_Comm comm, int in_host, int bandwidth, double until, re
             pass->rounds_left_out += reps == 0;
             if (reps && (!pass->reps || reps < pass->reps))
                 pass->reps = reps;
-            rounds_done++;
-            if (rank == 0)
-                show_progress(in_host ? "in host" : bandwidth ? "bandwidth" : "latency");
+            end_round(in_host ? "in host" : bandwidth ? "bandwidth" : "latency");
         }
     }
     free(samples);
@@ -789,302 +794,37 @@ static void run_pass(MPI_Comm comm, int in_host, int bandwidth, double until, re
 /* -- costs -- */
 
 /*
- * What all hosts share, as the machine on which virtual hosts run: exchanges of a
- * short message with one host after the other, by one pair of hosts at a time, by half of the pairs,
- * and by all of them. If all take longer than one, they wait for something that takes each message in
- * turn; and half of them then have to take half of what all add. Latencies were measured by many pairs at a
- * time, and are corrected then by a message that goes round all hosts while no other does. It does so once
- * more after pauses, since a process that has slept for milliseconds, and the processor that has run others, or
- * none, take longer to go on: that is what a rank waits for in the first round of a collective. Such a machine has
- * other work, too, which comes and goes: so this is done before, between and after the passes, and medians count.
- * And where racks are known, short messages go in a ring round each of them, and ones that are as long as links let
- * pass meanwhile: what these take longer is that of bytes.
- *
- * How much a link passes on at once after a pause, as a token bucket does: two long messages tell
- * its rate; the time that they took less than at that rate is that of the burst.
- *
- * The longest message that two hosts send each other at once: sweep.h finds the longest one that is sent before its
- * receiver asks for it. A host that sends a longer one later than its peer waits until it has that of the peer, if the
- * answer to it does.
- *
- * What a processor does for a message: what it takes to send a short one, where that is clear. And for bytes that
- * it adds up.
+ * What a processor does for a message: what it takes to send a short one, where that is clear; and for bytes
+ * that it adds up. The rest follows from messages of many sizes between two ranks, inside a host and between hosts,
+ * and from how many short ones a host sends (sweep.h).
  */
-#define COSTS_ROUNDS 8
-#define SHARED_TIMES 3          /* that what hosts share is measured in a run */
-#define EXCHANGE_REPS 3         /* of each crowd, in turn, each time */
-#define EXCHANGES 30            /* in each round */
-#define HOPS 12                 /* round all hosts, each time; and with pauses */
-#define CROWDED 1.5             /* time of exchanges by all over that by one pair */
-#define ALIKE 1.5               /* of half of the pairs, over what is expected */
-#define MIN_HALF 2              /* messages of these at a time: of fewer than 4 hosts they are those of one pair */
-#define COLD_PAUSE 8e-3
-#define CLEARLY_COLD 0.25       /* of a hop */
-#define BURST_REPS 5
-#define BURST_BYTES (48 * 1024) /* and twice as much: short enough to be sent at once */
-#define MOST_RING_BYTES 8192
-#define LEAST_RING_BYTES 1024
-#define LINK_SHARE 0.75         /* of the time of short messages, that the links take for longer ones */
-#define DUPLEX_SECONDS 1        /* to find it */
-#define DUPLEX_BYTES (256 * 1024)       /* at least, to see what longer messages do */
-#define DUPLEX_REPS 5
-#define ONE_AFTER_THE_OTHER 1.5
-#define FAST 0.8                /* of the fastest way: as fast */
+#define OVERHEAD_REPS 100
 #define REDUCE_REPS 21
 #define REDUCE_BYTES (64 * 1024)
-#define PAUSE_SHARE 3           /* of the time of a message: for the link to recover */
-#define MIN_PAUSE 2e-3
 
-typedef enum { ONE_PAIR, HALF, ALL, NUM_CROWDS } crowd_t;
-
-/* Seconds, of exchanges, of sending, and of hops */
-typedef struct {
-    int num, num_hops;
-    double messages[NUM_CROWDS];        /* in a round */
-    double time[NUM_CROWDS][SHARED_TIMES * EXCHANGE_REPS];
-    double send[SHARED_TIMES * EXCHANGE_REPS];
-    double hops[SHARED_TIMES * HOPS], cold_hops[SHARED_TIMES * HOPS];
-} shared_t;
-
-static int costs_rounds(void)
+/* Time to send a short message, from host 0, us; 0: not seen */
+static double measure_overhead(void)
 {
-    return num_rounds() < COSTS_ROUNDS ? num_rounds() : COSTS_ROUNDS;
-}
-
-/* What a host sends to in a round; -1: nobody */
-static int exchanges_with(int h, int round, crowd_t crowd)
-{
-    int other = opponent(h, round), low = other < h ? other : h;
-
-    return crowd == ALL || low == 0 || (crowd == HALF && low % 2 == 0) ? other : -1;
-}
-
-/* Sends a message, and gets one; to, from: hosts, -1: none. Returns how long it took to send it. */
-static double swap(int to, int from, int bytes)
-{
-    MPI_Request request = MPI_REQUEST_NULL;
-    double t = MPI_Wtime();
-
-    if (to >= 0)
-        MPI_Isend(buffer, bytes, MPI_BYTE, leader[to], 0, MPI_COMM_WORLD, &request);
-    t = MPI_Wtime() - t;
-    if (from >= 0)
-        MPI_Recv(buffer + bytes, bytes, MPI_BYTE, leader[from], 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    MPI_Wait(&request, MPI_STATUS_IGNORE);
-    return t;
-}
-
-/* Exchange short messages in rounds, as others do. *time is that of an exchange, on host 0; *send that of
- * sending a message; returns how many messages there are in a round, on average. */
-static double exchange(MPI_Comm comm, int rounds, crowd_t crowd, double *time, double *send)
-{
-    double all[EXCHANGES], sends[EXCHANGES], messages = 0;
-
-    for (int h = 0; h < nhosts; h++) {
-        for (int round = 0; round < rounds; round++)
-            messages += exchanges_with(h, round, crowd) >= 0;
-    }
-    MPI_Barrier(comm);
-    for (int i = -1; i < EXCHANGES; i++) {
-        double t = MPI_Wtime(), sum = 0;
-        for (int round = 0; round < rounds; round++) {
-            int other = exchanges_with(host, round, crowd);
-            if (other >= 0)
-                sum += swap(other, other, opt.latency_bytes);
-        }
-        if (i >= 0) {
-            all[i] = (MPI_Wtime() - t) / rounds;
-            sends[i] = sum / rounds;
-        }
-    }
-    *time = quantile(all, EXCHANGES, 0.5);
-    *send = quantile(sends, EXCHANGES, 0.5);
-    return messages / rounds;
-}
-
-/* Whether rank 0 is before a time, seconds from the start */
-static int has_time(MPI_Comm comm, double until)
-{
-    int has = opt.time_limit <= 0 || MPI_Wtime() - start < until;
-
-    MPI_Bcast(&has, 1, MPI_INT, 0, comm);
-    return has;
-}
-
-static void sleep_for(double seconds)
-{
-    nanosleep(&(struct timespec) {.tv_sec = (time_t) seconds,
-                                  .tv_nsec = (long) (fmod(seconds, 1) * 1e9)}, NULL);
-}
-
-/* Times of a message from host to host round all of them, after pauses of so many seconds; on rank 0 */
-static void measure_hops(MPI_Comm comm, double pause, double times[HOPS])
-{
-    int right = leader[(host + 1) % nhosts], left = leader[(host + nhosts - 1) % nhosts];
-
-    MPI_Barrier(comm);
-    for (int i = -1; i < HOPS; i++) {
-        if (host == 0 && pause > 0)
-            sleep_for(pause);
-        double t = MPI_Wtime();
-        if (host == 0)
-            MPI_Send(buffer, opt.latency_bytes, MPI_BYTE, right, 0, MPI_COMM_WORLD);
-        MPI_Recv(buffer, opt.latency_bytes, MPI_BYTE, left, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        if (host != 0)
-            MPI_Send(buffer, opt.latency_bytes, MPI_BYTE, right, 0, MPI_COMM_WORLD);
-        if (i >= 0)
-            times[i] = (MPI_Wtime() - t) / nhosts;
-    }
-}
-
-/* From all that was measured up to now */
-static void set_shared(shared_t * shared, costs_t * costs)
-{
-    double time[NUM_CROWDS], *messages = shared->messages;
-
-    costs->overhead_us = costs->shared_us = 0;
-    if (shared->num == 0)
-        return;
-    for (int crowd = 0; crowd < NUM_CROWDS; crowd++)
-        time[crowd] = quantile(shared->time[crowd], shared->num, 0.5);
-    double send = quantile(shared->send, shared->num, 0.5);
-    if (send > 10 * MPI_Wtick() && send < time[ONE_PAIR] / 2)
-        costs->overhead_us = 1e6 * send;
-    if (messages[HALF] < MIN_HALF || time[ALL] < CROWDED * time[ONE_PAIR])
-        return;
-    double each = (time[ALL] - time[ONE_PAIR]) / (messages[ALL] - messages[ONE_PAIR]);
-    double half = time[ONE_PAIR] + each * (messages[HALF] - messages[ONE_PAIR]);
-    if (time[HALF] < half * ALIKE && time[HALF] > half / ALIKE)
-        costs->shared_us = 1e6 * each;
-}
-
-static void set_hops(shared_t * shared, costs_t * costs)
-{
-    costs->hop_us = costs->cold_us = 0;
-    if (costs->shared_us == 0 || shared->num_hops == 0)
-        return;
-    costs->hop_us = 1e6 * quantile(shared->hops, shared->num_hops, 0.5);
-    double cold_us = 1e6 * quantile(shared->cold_hops, shared->num_hops, 0.5) - costs->hop_us;
-    if (cold_us > CLEARLY_COLD * costs->hop_us)
-        costs->cold_us = cold_us;
-}
-
-/* One of SHARED_TIMES; until: when it has to end, seconds from the start. Rank 0 has the results. */
-static void measure_shared(MPI_Comm comm, double until, shared_t * shared, costs_t * costs)
-{
-    int rounds = costs_rounds(), shares;
-
-    for (int i = 0; i < EXCHANGE_REPS && has_time(comm, until); i++, shared->num++) {
-        double send;
-        for (int crowd = 0; crowd < NUM_CROWDS; crowd++)
-            shared->messages[crowd] = exchange(comm, rounds, crowd, &shared->time[crowd][shared->num],
-                                               crowd == ONE_PAIR ? &shared->send[shared->num] : &send);
-    }
-    set_shared(shared, costs);
-    /* while ranks that have no part in it sleep */
-    shares = costs->shared_us > 0;
-    MPI_Bcast(&shares, 1, MPI_INT, 0, comm);
-    if (shares && has_time(comm, until)) {
-        measure_hops(comm, 0, &shared->hops[shared->num_hops]);
-        measure_hops(comm, COLD_PAUSE, &shared->cold_hops[shared->num_hops]);
-        shared->num_hops += HOPS;
-    }
-    set_hops(shared, costs);
-}
-
-static double send_after_pause(int other, int sends, int bytes)
-{
-    double samples[BURST_REPS], pause = MIN_PAUSE;
-
-    for (int i = -1; i < BURST_REPS; i++) {
-        if (sends)
-            sleep_for(pause);
-        double t = MPI_Wtime();
-        if (sends) {
-            MPI_Send(buffer, bytes, MPI_BYTE, other, 0, MPI_COMM_WORLD);
-            MPI_Recv(buffer, 0, MPI_BYTE, other, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        } else {
-            MPI_Recv(buffer, bytes, MPI_BYTE, other, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-            MPI_Send(buffer, 0, MPI_BYTE, other, 0, MPI_COMM_WORLD);
-        }
-        t = MPI_Wtime() - t;
-        pause = fmax(MIN_PAUSE, PAUSE_SHARE * t);
-        if (i >= 0)
-            samples[i] = t;
-    }
-    return quantile(samples, BURST_REPS, 0.5);
-}
-
-/* The burst of the way from host 0 to its opponent of a round; 0: none, or shorter than a latency. Host
- * 0 is that of rank 0. */
-static double measure_burst(int round)
-{
-    int other = opponent(host, round), sizes[] = { 0, BURST_BYTES, 2 * BURST_BYTES };
-    double t[3];
-
-    if (other < 0 || (host != 0 && other != 0))
-        return 0;
-    for (int i = 0; i < 3; i++)
-        t[i] = send_after_pause(leader[other], host == 0, sizes[i]);
-    double per_byte = (t[2] - t[1]) / BURST_BYTES, less = BURST_BYTES * per_byte - (t[1] - t[0]);
-    return per_byte > 0 && less > t[0] / 2 ? less / per_byte : 0;
-}
-
-/* Seconds from when this process takes part in what its peer has begun: it gets a long message, and, if it sends, sends
- * as long a one. A median; of the peer,
- * begins is set. */
-static double take_part(int peer, int begins, int sends, int bytes)
-{
-    double samples[DUPLEX_REPS];
-    char *out = buffer + bytes;
-
-    for (int i = -1; i < DUPLEX_REPS; i++) {
-        MPI_Request requests[] = { MPI_REQUEST_NULL, MPI_REQUEST_NULL };
-        if (begins) {
-            MPI_Recv(NULL, 0, MPI_BYTE, peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        } else {
-            MPI_Send(NULL, 0, MPI_BYTE, peer, 0, MPI_COMM_WORLD);
-            MPI_Probe(peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        }
-        double t = MPI_Wtime();
-        if (sends || !begins)
-            MPI_Irecv(buffer, bytes, MPI_BYTE, peer, 0, MPI_COMM_WORLD, &requests[0]);
-        if (sends || begins)
-            MPI_Isend(out, bytes, MPI_BYTE, peer, 0, MPI_COMM_WORLD, &requests[1]);
-        MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
-        MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
-        if (begins)
-            MPI_Send(NULL, 0, MPI_BYTE, peer, 0, MPI_COMM_WORLD);
-        else
-            MPI_Recv(NULL, 0, MPI_BYTE, peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        if (i >= 0)
-            samples[i] = MPI_Wtime() - t;
-    }
-    return quantile(samples, DUPLEX_REPS, 0.5);
-}
-
-/* The longest message that host 0 and another send each other at once; 0: any, or not seen. Longer ones pass one after
- * the other if the second one's receiver answers in a connection that is full of the first one. */
-static double measure_duplex(void)
-{
+    double sends[OVERHEAD_REPS], trips[OVERHEAD_REPS];
     int other = opponent(host, opponent(0, 0) < 0);
-    sweep_t sweep;
 
     if (other < 0 || (host != 0 && other != 0))
         return 0;
-    sweep_pair(buffer, leader[other], host == 0, DUPLEX_SECONDS, &sweep);
-    int bytes = 0;
-    if (host == 0 && sweep.eager_bytes >= 0 && sweep.eager_bytes < 1 << (sweep.num - 1))
-        bytes = fmax(DUPLEX_BYTES, fmin(2.0 * sweep.eager_bytes, SWEEP_BYTES / 2));
-    if (host == 0)
-        MPI_Send(&bytes, 1, MPI_INT, leader[other], 0, MPI_COMM_WORLD);
-    else
-        MPI_Recv(&bytes, 1, MPI_INT, leader[other], 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    if (bytes == 0)
-        return 0;
-    double one_way = take_part(leader[other], host != 0, 0, bytes);
-    double both = take_part(leader[other], host != 0, 1, bytes);
-    return host == 0 && both > ONE_AFTER_THE_OTHER * one_way ? fmax(sweep.eager_bytes, 1) : 0;
+    for (int i = -1; i < OVERHEAD_REPS; i++) {
+        MPI_Request request;
+        double t = MPI_Wtime();
+        MPI_Isend(buffer, opt.latency_bytes, MPI_BYTE, leader[other], 0, MPI_COMM_WORLD, &request);
+        double send = MPI_Wtime() - t;
+        MPI_Recv(buffer + opt.latency_bytes, opt.latency_bytes, MPI_BYTE, leader[other], 0, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        if (i >= 0) {
+            sends[i] = send;
+            trips[i] = MPI_Wtime() - t;
+        }
+    }
+    double send = quantile(sends, OVERHEAD_REPS, 0.5), trip = quantile(trips, OVERHEAD_REPS, 0.5);
+    return send > 10 * MPI_Wtick() && send < trip / 2 ? 1e6 * send : 0;
 }
 
 /* Rate at which this process adds up numbers, Mbit/s; 0: not seen */
@@ -1102,29 +842,10 @@ static double measure_reduce(void)
     return t > 10 * MPI_Wtick() ? 8e-6 * REDUCE_BYTES / t : 0;
 }
 
-/* until: when it has to end, seconds from the start. Rank 0 has the results. */
-static void measure_costs(MPI_Comm comm, double until, costs_t * costs)
+static void sleep_for(double seconds)
 {
-    double bursts[COSTS_ROUNDS];
-    int rounds = costs_rounds(), done, ways = 0, seen = 0;
-
-    for (done = 0; done < rounds && has_time(comm, until); done++) {
-        double burst = measure_burst(done);
-        ways += opponent(0, done) >= 0;
-        if (burst > 0)
-            bursts[seen++] = burst;
-        rounds_done++;
-        if (rank == 0)
-            show_progress("costs");
-    }
-    rounds_done += rounds - done;
-    /* it is that of all links, so most of the ways show it */
-    if (seen > 0 && 4 * seen >= 3 * ways)
-        costs->burst_bytes = quantile(bursts, seen, 0.5);
-    if (has_time(comm, until - DUPLEX_SECONDS))
-        costs->duplex_bytes = measure_duplex();
-    if (rank == 0)
-        costs->reduce_mbps = measure_reduce();
+    nanosleep(&(struct timespec) {.tv_sec = (time_t) seconds,
+                                  .tv_nsec = (long) (fmod(seconds, 1) * 1e9)}, NULL);
 }
 
 /* From rank 0. Ranks with nothing to measure sleep: polling they would disturb those that measure. */
@@ -1139,113 +860,61 @@ static void quiet_bcast(void *data, int bytes)
         sleep_for(0.01);
 }
 
-/* Latency inside one host after the other. Called by all ranks; rank 0 has the result. */
-static void measure_inside(costs_t * costs)
+/* Of messages between hosts */
+static const sweep_t *sweep_between(const measured_t * m)
 {
-    double times[EXCHANGES], sum = 0, all;
-    int num = 0;
-
-    for (int h = 0; h < nhosts && num < COSTS_ROUNDS; h++) {
-        if (second[h] < 0)
-            continue;
-        num++;
-        MPI_Barrier(MPI_COMM_WORLD);
-        if (host != h || partner < 0)
-            continue;
-        ping_pong(partner, rank == leader[host], EXCHANGES, times);
-        if (rank == leader[host])
-            sum = 1e6 * quantile(times, EXCHANGES, 0.5);
-    }
-    MPI_Reduce(&sum, &all, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
-    if (rank == 0 && num > 0)
-        costs->inside_hop_us = all / num;
+    return &m->swept[m->swept[IN_RACK].from < 0 ? OTHER_RACK : IN_RACK].sweep;
 }
 
-/* Seconds of a round in which each host sends a message to another and gets one; on rank 0. to, from: -1: nobody */
-static double go_round(MPI_Comm comm, int to, int from, int bytes)
+/* Key and value, of costs; the first one begins the object. */
+static void begin_cost(FILE * f, int *num, const char *key)
 {
-    double rounds[EXCHANGES], mine, longest = 0;
-
-    MPI_Barrier(comm);
-    for (int i = -1; i < EXCHANGES; i++) {
-        double t = MPI_Wtime();
-        for (int k = 0; k < COSTS_ROUNDS; k++)
-            swap(to, from, bytes);
-        if (i >= 0)
-            rounds[i] = (MPI_Wtime() - t) / COSTS_ROUNDS;
-    }
-    mine = quantile(rounds, EXCHANGES, 0.5);
-    MPI_Reduce(&mine, &longest, 1, MPI_DOUBLE, MPI_MAX, 0, comm);
-    return longest;
+    fprintf(f, "%s\"%s\": ", (*num)++ ? ", " : ",\n  \"costs\": {", key);
 }
 
-/* Rank 0 has the result, and knows racks and bandwidths: ways that are slower than most, as between racks that
- * were not told apart, would be what is measured. */
-static void measure_shared_bytes(MPI_Comm comm, const level_t * racks, const float *bandwidth,
-                                 double until, costs_t * costs)
+static void write_message(FILE * f, int *num_costs, const char *key, const sweep_t * sweep)
 {
-    int *next = allocate(nhosts, sizeof(int)), from = -1, num = 0, bytes = 0;
-    double fastest = 0, brief[SHARED_TIMES], more[SHARED_TIMES];
+    piece_t piece[SWEEP_SIZES];
+    int num = sweep_pieces(sweep, piece);
 
-    if (rank == 0) {
-        for (int h = 0; h < nhosts; h++) {
-            for (next[h] = (h + 1) % nhosts; racks->of[next[h]] != racks->of[h];)
-                next[h] = (next[h] + 1) % nhosts;
-            if (next[h] != h)
-                fastest = fmax(fastest, AT(bandwidth, h, next[h]));
-        }
-        for (int h = 0; h < nhosts; h++) {
-            if (AT(bandwidth, h, next[h]) < FAST * fastest)
-                next[h] = h;
-        }
+    for (int i = 0; i < num && i < MAX_PIECES; i++) {
+        /* the last one holds for all that are longer */
+        const piece_t *of = &piece[i == MAX_PIECES - 1 ? num - 1 : i];
+        int most = 1 << (of->last - 1);
+        if (i == 0)
+            begin_cost(f, num_costs, key);
+        if (sweep->eager_bytes > most && sweep->eager_bytes < 2 * most)
+            most = sweep->eager_bytes;
+        fprintf(f, "%s{\"most_bytes\": %d, \"latency_us\": %.4g, \"mbps\": %.4g}", i ? ", " : "[", most,
+                of->latency_us, of->mbps);
     }
-    MPI_Bcast(next, nhosts, MPI_INT, 0, comm);
-    for (int h = 0; h < nhosts; h++) {
-        from = next[h] == host && h != host ? h : from;
-        num += next[h] != h;
-    }
-    int to = next[host] == host ? -1 : next[host], done = 0;
-    for (; num >= 4 && done < SHARED_TIMES && has_time(comm, until); done++) {
-        brief[done] = go_round(comm, to, from, opt.latency_bytes);
-        if (rank == 0 && done == 0)
-            bytes = fmin(MOST_RING_BYTES, LINK_SHARE * brief[0] * fastest * 1e6 / 8);
-        MPI_Bcast(&bytes, 1, MPI_INT, 0, comm);
-        if (bytes < LEAST_RING_BYTES + opt.latency_bytes)
-            break;
-        more[done] = go_round(comm, to, from, bytes);
-    }
-    if (done > 0) {
-        double takes = (quantile(more, done, 0.5) - quantile(brief, done, 0.5)) / num;
-        if (takes > 0)
-            costs->shared_mbps = 8e-6 * (bytes - opt.latency_bytes) / takes;
-    }
-    free(next);
+    if (num > 0)
+        putc(']', f);
 }
 
-static void write_costs(FILE * f, const costs_t * costs)
+static void write_costs(FILE * f, const measured_t * m)
 {
+    const sweep_t *between = sweep_between(m);
     const struct {
         const char *key;
         double value;
-        int digits;
     } all[] = {
-        {"overhead_us", costs->overhead_us, 4},
-        {"reduce_mbps", costs->reduce_mbps, 4},
-        {"shared_us", costs->shared_us, 4},
-        {"shared_mbps", costs->shared_mbps, 4},
-        {"burst_bytes", costs->burst_bytes, 4},
-        {"duplex_bytes", costs->duplex_bytes, 7}, /* this one is exact */
-        {"cold_us", costs->cold_us, 4},
+        {"overhead_us", m->costs.overhead_us},
+        {"reduce_mbps", m->costs.reduce_mbps},
+        {"gap_us", m->rates.num ? 1e6 / m->rates.per_second[m->rates.num - 1] : 0},
+        {"eager_bytes", between->num ? between->eager_bytes : 0},
     };
-    const char *before = ",\n  \"costs\": {";
+    int num = 0;
 
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         if (all[i].value > 0) {
-            fprintf(f, "%s\"%s\": %.*g", before, all[i].key, all[i].digits, all[i].value);
-            before = ", ";
+            begin_cost(f, &num, all[i].key);
+            fprintf(f, "%.*g", all[i].value == floor(all[i].value) ? 10 : 4, all[i].value);
         }
     }
-    if (before[1] == ' ')
+    write_message(f, &num, "message", between);
+    write_message(f, &num, "inside_message", &m->swept[IN_HOST].sweep);
+    if (num > 0)
         putc('}', f);
 }
 
@@ -1549,35 +1218,6 @@ static void find_uplinks(const result_t * bandwidth, view_t * view)
     }
 }
 
-/* What latencies of many pairs at a time, host i with host i + step, are to be multiplied with to be those of one
- * at a time, where these are known, and those of enough hosts */
-static float crowd_factor(const result_t * latency, int step, int enough, double one_us)
-{
-    double sum = 0;
-    int num = 0;
-
-    for (int i = 0; i < nhosts; i++) {
-        double of = AT(latency->median, i, (i + step) % nhosts);
-        sum += of;
-        num += of > 0;
-    }
-    return (float) (num >= enough && one_us > 0 && one_us * num < sum ? one_us * num / sum : 1);
-}
-
-/* Where all hosts share something; else the times of one at a time are not known. */
-static void correct_latency(result_t * latency, const costs_t * costs)
-{
-    float between = crowd_factor(latency, 1, nhosts, costs->hop_us);
-    float inside = crowd_factor(latency, 0, 1, costs->inside_hop_us);
-
-    for (int i = 0; i < nhosts; i++) {
-        for (int j = 0; j < nhosts; j++) {
-            AT(latency->median, i, j) *= i == j ? inside : between;
-            AT(latency->best, i, j) *= i == j ? inside : between;
-        }
-    }
-}
-
 static void judge(measured_t * m)
 {
     const pass_t *latency_pass = &m->latency_pass, *bandwidth_pass = &m->bandwidth_pass;
@@ -1589,7 +1229,6 @@ static void judge(measured_t * m)
             AT(m->latency.noise, j, i) = AT(m->latency.noise, i, j);
         }
     }
-    correct_latency(&m->latency, &m->costs);
     if (latency_pass->rounds_left_out || bandwidth_pass->rounds_left_out)
         warn("the time limit of %g s left out %d of %d rounds of the latency pass and %d of the "
              "bandwidth pass; latencies of pairs left out are estimates", opt.time_limit,
@@ -1623,7 +1262,7 @@ static void write_result(FILE * f, const char *what, const char *unit, const res
     }
 }
 
-/* -- --sweep -- */
+/* -- messages of many sizes -- */
 
 static const char *const way_names[NUM_WAYS] = { "in a host", "in a rack", "between racks" };
 
@@ -1676,20 +1315,23 @@ static void move_to_rank_0(void *data, int bytes, int source)
 /* All ranks; rank 0 has the results. */
 static void measure_sweep(measured_t * m)
 {
-    double seconds = opt.time_limit > 0 ? opt.time_limit * SWEEP_SHARE / (NUM_WAYS + 1) : 10;
+    double share = opt.sweep ? SWEEP_SHARE : COSTS_SHARE;
+    double seconds = opt.time_limit > 0 ? opt.time_limit * share / (NUM_WAYS + 1) : 10;
+    int sizes = opt.sweep ? SWEEP_SIZES : COSTS_SIZES;
     MPI_Comm in_host, both;
     int index, least[2] = { INT_MAX, INT_MAX };
 
     quiet_bcast(m->swept, sizeof(m->swept));
     for (int way = 0; way < NUM_WAYS; way++) {
         swept_t *s = &m->swept[way];
+        end_round("costs");
         if (s->from < 0)
             continue;
         int first = rank == leader[s->from];
         int peer = way == IN_HOST ? (host == s->from ? partner : -1) :
             first ? leader[s->to] : rank == leader[s->to] ? leader[s->from] : -1;
         if (peer >= 0)
-            sweep_pair(buffer, peer, first, seconds, &s->sweep);
+            sweep_pair(buffer, peer, first, sizes, seconds, &s->sweep);
         move_to_rank_0(&s->sweep, sizeof(s->sweep), leader[s->from]);
         quiet_bcast(&way, sizeof(way)); /* the next pair when this one has done */
     }
@@ -1928,7 +1570,7 @@ static void write_site(FILE * f, int argc, char **argv, const measured_t * m, do
     write_grouping(f, &m->view);
     write_result(f, "latency", "us", &m->latency, 0, &m->view);
     write_result(f, "bandwidth", "mbps", &m->bandwidth, 1, &m->view);
-    write_costs(f, &m->costs);
+    write_costs(f, m);
     if (opt.sweep)
         write_sweep(f, m);
     fprintf(f, ",\n  \"warnings\": [");
@@ -1975,7 +1617,6 @@ static void print_summary(const view_t * view)
 int main(int argc, char **argv)
 {
     measured_t m = { 0 };
-    shared_t shared = { 0 };
     pass_t in_host_pass;
     MPI_Comm leaders;
     int status = -1, provided;
@@ -2004,13 +1645,12 @@ int main(int argc, char **argv)
 
     /* -- measure -- */
     size_t size = fmax(fmax(opt.bandwidth_bytes, 2.0 * opt.latency_bytes), SWEEP_BYTES);
-    if (opt.sweep)
-        size = fmax(size, (double) RATE_WINDOW * opt.latency_bytes);
+    size = fmax(size, (double) RATE_WINDOW * opt.latency_bytes);
     buffer = allocate(size, 1);
     allocate_row(&m.latency, 0);
     allocate_row(&m.bandwidth, 1);
-    double end = 1 - RESERVE_SHARE - (opt.sweep ? SWEEP_SHARE : 0);
-    rounds_total = (nranks > nhosts ? 2 : 0) + 2 * num_rounds() + costs_rounds();
+    double end = 1 - RESERVE_SHARE - (opt.sweep ? SWEEP_SHARE : COSTS_SHARE);
+    rounds_total = (nranks > nhosts ? 2 : 0) + 2 * num_rounds() + NUM_WAYS + 1;
     if (nranks > nhosts) {
         double until = opt.time_limit * IN_HOST_SHARE;
         run_pass(MPI_COMM_WORLD, 1, 0, until, &m.latency, &in_host_pass);
@@ -2019,35 +1659,21 @@ int main(int argc, char **argv)
     MPI_Comm_split(MPI_COMM_WORLD, rank == leader[host] ? 0 : MPI_UNDEFINED, rank, &leaders);
     if (leaders != MPI_COMM_NULL) {
         if (nhosts > 1) {
-            measure_shared(leaders, opt.time_limit * COSTS_SHARE / 3, &shared, &m.costs);
             run_pass(leaders, 0, 0, opt.time_limit * LATENCY_SHARE, &m.latency, &m.latency_pass);
-            measure_shared(leaders, opt.time_limit * (LATENCY_SHARE + COSTS_SHARE / 3), &shared, &m.costs);
-            run_pass(leaders, 0, 1, opt.time_limit * (end - COSTS_SHARE), &m.bandwidth,
-                     &m.bandwidth_pass);
-            measure_shared(leaders, opt.time_limit * (end - COSTS_SHARE * 2 / 3), &shared, &m.costs);
-            measure_costs(leaders, opt.time_limit * (end - COSTS_SHARE / 2), &m.costs);
+            run_pass(leaders, 0, 1, opt.time_limit * end, &m.bandwidth, &m.bandwidth_pass);
+            m.costs.overhead_us = measure_overhead();
         }
         gather_rows(leaders, &m.latency);
         gather_rows(leaders, &m.bandwidth);
-    }
-    int shares = m.costs.shared_us > 0;
-    quiet_bcast(&shares, sizeof(shares));
-    if (shares)
-        measure_inside(&m.costs);
-    if (rank == 0)
-        judge(&m);
-    if (shares) {
-        quiet_bcast(&shares, sizeof(shares));   /* rank 0 knows the racks */
-        if (leaders != MPI_COMM_NULL)
-            measure_shared_bytes(leaders, &m.view.levels[0], m.bandwidth.median,
-                                 opt.time_limit * (end + RESERVE_SHARE / 2), &m.costs);
-    }
-    if (leaders != MPI_COMM_NULL)
         MPI_Comm_free(&leaders);
-    if (rank == 0 && opt.sweep)
+    }
+    if (rank == 0) {
+        m.costs.reduce_mbps = measure_reduce();
+        judge(&m);
         choose_pairs(&m.latency, &m.view, m.swept);
-    if (opt.sweep)
-        measure_sweep(&m);
+    }
+    measure_sweep(&m);
+    end_round("costs");
 
     /* -- write -- */
     if (rank == 0)

@@ -26,8 +26,10 @@ SITE: dict[str, Any] = {
     "rack_join_bytes": 1024,
     "costs": {
         "overhead_us": 1, "inside_overhead_us": 1, "inside_us": 1, "inside_mbps": 1, "reduce_mbps": 1,
-        "header_bytes": 1, "shared_us": 1, "shared_mbps": 1, "burst_bytes": 1, "duplex_bytes": 1,
-        "cold_us": 1,
+        "header_bytes": 1, "memory_mbps": 1, "gap_us": 1, "host_mbps": 1, "eager_bytes": 1,
+        "message": [{"most_bytes": 1, "latency_us": 1, "mbps": 1}, {"most_bytes": 2, "latency_us": 1, "mbps": 0}],
+        "inside_message": [{"most_bytes": 1, "latency_us": 1, "mbps": 1}],
+        "shared_us": 1, "shared_mbps": 1, "burst_bytes": 1, "duplex_bytes": 1, "cold_us": 1,
     },
     "sweep": [],
     "message_rate": {"from": "n0", "to": "n1", "bytes": 8, "ranks": [1], "per_second": [1]},

@@ -11,12 +11,8 @@
  *
  * A link serves messages one after the other, in the order in which their first bytes come, and each for the
  * time that it takes at full rate. The first byte goes on to the next link at once; the last one comes no
- * sooner than it has passed the slowest link. After a pause a link may be ahead of its rate by a burst.
- *
- * A message of more than duplex_bytes asks its receiver first. A pair of ranks has one connection, so while the
- * other one sends such a message there, the answer waits behind that, unless both begin within a latency. Where
- * there are such messages, all but short ones (MPII_TOPO_SHARING_BYTES) share links: one ends later by those that come
- * to a link of its way before it ends there, at most by what it takes itself from then on.
+ * sooner than it has passed the slowest link. Inside a host the sender copies a message, and the memory of the host
+ * serves all copies as a link does.
  *
  * Left out: that a sender may have to wait until memory is free, or for its max_sends (topo_step.h).
  */
@@ -26,17 +22,7 @@
 #include "heap.h"
 #include <math.h>
 
-/* Before the first link of a message, 0 */
-#define HOP_SHARED -1           /* what all hosts share */
-#define HOP_ASKS -2             /* a long one asks its receiver */
-
 #define ROUNDING 1e-6           /* of a time, relative */
-
-/* What a message that shares links does at one: it comes as the at-th of these, takes so long, and ends */
-typedef struct {
-    double begin, takes, end;
-    int64_t at;
-} share_t;
 
 typedef struct {
     int from, to;
@@ -46,23 +32,19 @@ typedef struct {
     double time;                /* of its first byte at a link; at the end, of its arrival */
     double last_byte;
     int slowest;                /* level of the link that the last byte was late at */
-    share_t *shares;            /* of one that shares links, each of them, by hop */
     path_t path;
     int step;
     int64_t record;
-    int waits;                  /* long ones of its receiver to its sender, that wait for it; -1: none */
 } message_t;
 
 typedef struct {
     MPII_Topo_any_gen_t g;
-    double clock, begin, cold;
+    double clock, out;          /* out: until then it sends to other hosts */
     int next_round;
     int waits_for;              /* rank, -1: for none */
     int given;                  /* the message that it waited for; -1: none */
     int step;
     path_t path;
-    int sends_to, sends;        /* the long message that it sent last, and its receiver; -1: it has come */
-    double sends_since, sends_until, sends_next;
 } rank_t;
 
 typedef struct {
@@ -73,7 +55,7 @@ typedef struct {
     rank_t *ranks;
     int *runnable, num_runnable;        /* ranks */
     double *core_free;          /* [hosts][num_cores] */
-    double shared_free;         /* what all hosts share */
+    double *memory_free;        /* [hosts] */
     fair_t *fair;               /* or NULL */
     heap_t heap;                /* of messages, and of ~rank: its processor */
     message_t *messages;
@@ -151,28 +133,11 @@ static int take_kept(engine_t * e, int from, int to)
     return m;
 }
 
-/* No sooner than at a time */
-static void begin_at(engine_t * e, int index, double time)
-{
-    message_t *m = &e->messages[index];
-
-    m->path.latency += MPL_MAX(time - m->time, 0);
-    m->time = m->last_byte = MPL_MAX(time, m->time);
-}
-
 static void deliver(engine_t * e, int m)
 {
     message_t *message = &e->messages[m];
-    rank_t *r = &e->ranks[message->to], *from = &e->ranks[message->from];
+    rank_t *r = &e->ranks[message->to];
 
-    if (from->sends == m) {
-        from->sends = -1;
-        from->sends_until = message->time;
-    }
-    for (int k = message->waits; k != -1; k = e->messages[k].next) {
-        begin_at(e, k, message->time);
-        heap_push(&e->heap, e->messages[k].time, k);
-    }
     if (r->waits_for == message->from) {
         r->waits_for = -1;
         r->given = m;
@@ -201,7 +166,10 @@ static link_t *find_link(const engine_t * e, const message_t * m, int hop, int *
 
 static double latency_of_hop(const engine_t * e, int distance)
 {
-    return (e->p->costs.latency + (distance - 1) * e->p->costs.level_latency) / (2 * distance);
+    const costs_t *costs = &e->p->costs;
+    double at = costs->latency_at[distance];
+
+    return (at > 0 ? at : costs->latency + (distance - 1) * costs->level_latency) / (2 * distance);
 }
 
 /* Bytes that it takes on its way between hosts */
@@ -210,39 +178,18 @@ static double bytes_on_way(const engine_t * e, const message_t * m)
     return m->bytes + (m->distance > 0 ? e->p->costs.header : 0);
 }
 
-static bool is_long(const engine_t * e, const message_t * m)
-{
-    return m->distance > 0 && m->bytes > e->p->costs.duplex_bytes;
-}
-
-static bool shares_links(const engine_t * e, const message_t * m)
-{
-    return m->distance > 0 && MPII_Topo_shares_links(m->bytes, e->p->costs.duplex_bytes);
-}
-
-/* What all hosts share, before the first link; inside a host, after all that took a processor */
-static void pass_shared(engine_t * e, int index)
+/* Of a message inside a host */
+static void pass_memory(engine_t * e, int index)
 {
     message_t *m = &e->messages[index];
-    double start = MPL_MAX(m->time, e->shared_free);
-    double taken = e->p->costs.shared * MPII_TOPO_SEND_PERCENT / 100 +
-        bytes_on_way(e, m) * e->p->costs.shared_per_byte;
+    double *free = &e->memory_free[e->p->host_of_rank[m->from]];
+    double length = m->bytes / e->p->costs.inside_rate;
 
-    e->shared_free = start + taken / (m->distance == 0 ? MPII_TOPO_SHARED_INSIDE : 1);
-    m->path.wait[0] += start - m->time;
-    m->time = m->last_byte = start;
-    m->hop = 0;
-    if (m->distance == 0)
-        deliver(e, index);
-    else
-        heap_push(&e->heap, m->time, index);
-}
-
-static void log_arrival(link_t * link, const message_t * m, double takes)
-{
-    if (link->log == NULL)
-        link->log = get_memory(MPII_TOPO_LOG, sizeof(link->log[0]));
-    link->log[link->num_sharing++ % MPII_TOPO_LOG] = (arrival_t) {.begin = m->time,.takes = takes,.from = m->from };
+    *free = MPL_MAX(m->time - length, *free) + m->bytes / e->p->costs.memory_rate;
+    m->path.wait[0] += MPL_MAX(*free - m->time, 0);
+    m->path.latency += e->p->costs.inside_latency;
+    m->time = MPL_MAX(m->time, *free) + e->p->costs.inside_latency;
+    deliver(e, index);
 }
 
 static void pass_link(engine_t * e, int index)
@@ -250,22 +197,15 @@ static void pass_link(engine_t * e, int index)
     message_t *m = &e->messages[index];
     int level;
     link_t *link = find_link(e, m, m->hop, &level);
-    double length = bytes_on_way(e, m) * link->per_byte + (level == 0 ? e->p->costs.gap : 0);
-    double ahead = e->p->costs.burst * link->per_byte, latency = latency_of_hop(e, m->distance);
+    double length = bytes_on_way(e, m) * link->per_byte, latency = latency_of_hop(e, m->distance);
 
-    double start = MPL_MAX(m->time, link->free - ahead);
-    link->free = MPL_MAX(m->time, link->free) + length;
-    double end = MPL_MAX(start, link->free - ahead);
-    link->busy += end - start;
+    length = level == 0 ? MPL_MAX(length, e->p->costs.gap) : length;
+    double start = MPL_MAX(m->time, link->free), end = start + length;
+    link->free = end;
+    link->busy += length;
     link->num_bytes += m->bytes;
     m->path.wait[level] += start - m->time;
     m->path.latency += latency;
-    if (shares_links(e, m)) {
-        log_arrival(link, m, length);
-        if (m->shares == NULL)
-            m->shares = get_memory(2 * m->distance, sizeof(share_t));
-        m->shares[m->hop] = (share_t) {.begin = m->time,.takes = length,.end = end,.at = link->num_sharing };
-    }
     if (end > m->last_byte + ROUNDING * length)
         m->slowest = level;
     m->last_byte = MPL_MAX(m->last_byte, end);
@@ -277,53 +217,6 @@ static void pass_link(engine_t * e, int index)
     }
     m->path.carry[m->slowest] += m->last_byte - m->time;
     m->time = m->last_byte;
-    if (shares_links(e, m))
-        heap_push(&e->heap, m->time, index);
-    else
-        deliver(e, index);
-}
-
-/* A message that shares links ends later by those that come to one of them before it ends there, each at most by what
- * it takes itself from then on: by those of other ranks, and, if ours asks its receiver, of its own; MPICH's algorithms
- * send one after the other. Returns whether some have come since this was called last. */
-static bool makes_later(const engine_t * e, message_t * m)
-{
-    double before = m->last_byte, latency = latency_of_hop(e, m->distance);
-    bool has_rivals = is_long(e, m) && !MPII_Topo_case_algo(e->c)->is_mpich;
-
-    for (int i = 0; i < 2 * m->distance; i++) {
-        share_t *share = &m->shares[i];
-        int level;
-        const link_t *link = find_link(e, m, i, &level);
-        share->at = MPL_MAX(share->at, link->num_sharing - MPII_TOPO_LOG);
-        for (; share->at < link->num_sharing; share->at++) {
-            const arrival_t *other = &link->log[share->at % MPII_TOPO_LOG];
-            double left = share->end - other->begin;
-            if (left > 0 && (has_rivals || other->from != m->from))
-                share->end += MPL_MIN(other->takes, share->takes * left / (share->end - share->begin));
-        }
-        double last_byte = share->end + (2 * m->distance - i) * latency;
-        if (last_byte > m->last_byte + ROUNDING * share->takes) {
-            m->slowest = level;
-            m->last_byte = last_byte;
-        }
-    }
-    m->path.wait[m->slowest] += m->last_byte - before;
-    m->time = m->last_byte;
-    return m->last_byte > before;
-}
-
-/* It has passed them all, if no others have come. */
-static void share(engine_t * e, int index)
-{
-    message_t *m = &e->messages[index];
-
-    if (makes_later(e, m)) {
-        heap_push(&e->heap, m->time, index);
-        return;
-    }
-    free(m->shares);
-    m->shares = NULL;
     deliver(e, index);
 }
 
@@ -384,42 +277,40 @@ static int64_t record(engine_t * e, int from, const MPII_Topo_step_t * step, int
     return result->num_records++;
 }
 
-static int first_hop(const engine_t * e)
+/* What a message takes beyond latency and links */
+static double more_of(const costs_t * costs, const message_t * m)
 {
-    return e->p->costs.shared > 0 || e->p->costs.shared_per_byte > 0 ? HOP_SHARED : 0;
+    int between = m->distance > 0, i = 0;
+
+    if (costs->num_pieces[between] == 0)
+        return 0;
+    while (i < costs->num_pieces[between] - 1 && m->bytes > costs->piece[between][i].most_bytes)
+        i++;
+    return costs->piece[between][i].more + m->bytes * costs->piece[between][i].more_per_byte;
 }
 
-/* What it takes until the first byte is at the first link, beside the processor; a long message asks later */
+/* Of the processor at each end */
+static double processor_of(const engine_t * e, const message_t * m)
+{
+    const costs_t *costs = &e->p->costs;
+    double copy = 0;
+
+    if (m->bytes <= costs->eager_bytes && costs->num_pieces[m->distance > 0] > 0)
+        copy = more_of(costs, m) / 2;
+    else if (m->bytes <= costs->eager_bytes && m->distance > 0)
+        copy = m->bytes / costs->copy_rate;
+    return (m->distance > 0 ? costs->overhead : costs->inside_overhead) + copy;
+}
+
+/* What it takes until the first byte is at the first link, beside the processor */
 static double latency_before(const engine_t * e, const message_t * m)
 {
-    double all = 2 * m->distance * latency_of_hop(e, m->distance);
+    const costs_t *costs = &e->p->costs;
+    double all = m->distance > 0 ? 2 * m->distance * latency_of_hop(e, m->distance) : 0, asks = 0;
 
-    return (m->bytes > e->p->costs.eager_bytes && !is_long(e, m) ? 2 * all : 0) + (e->fair ? all : 0);
-}
-
-/* A long message waits for the answer of its receiver, and maybe for a long one from there. */
-static void ask(engine_t * e, int index)
-{
-    message_t *m = &e->messages[index];
-    rank_t *from = &e->ranks[m->from], *to = &e->ranks[m->to];
-    double asked = m->time, latency = 2 * m->distance * latency_of_hop(e, m->distance);
-    bool is_second = to->sends_to == m->from && asked - to->sends_since >= latency;
-
-    from->sends = index;
-    from->sends_to = m->to;
-    from->sends_since = asked;
-    m->hop = first_hop(e);
-    /* those of a rank keep their order */
-    begin_at(e, index, MPL_MAX(asked + 2 * latency, from->sends_next));
-    if (is_second && to->sends == -1)
-        begin_at(e, index, to->sends_until);
-    from->sends_next = m->time;
-    if (is_second && to->sends != -1) {
-        m->next = e->messages[to->sends].waits;
-        e->messages[to->sends].waits = index;
-    } else {
-        heap_push(&e->heap, m->time, index);
-    }
+    if (m->bytes > costs->eager_bytes)
+        asks = costs->num_pieces[m->distance > 0] > 0 ? more_of(costs, m) : 2 * all;
+    return asks + (e->fair ? all : 0);
 }
 
 static void send(engine_t * e, int rank, const MPII_Topo_step_t * step, int64_t bytes)
@@ -435,54 +326,45 @@ static void send(engine_t * e, int rank, const MPII_Topo_step_t * step, int64_t 
     *m = (message_t) {
         .from = rank,.to = step->peer,.bytes = bytes,.record = number,.step = r->step,
         .distance = platform_distance(e->p, host, to_host),
-        .hop = first_hop(e),.waits = -1,
     };
     e->result->num_messages++;
+    use_processor(e, rank, processor_of(e, m));
     if (m->distance == 0) {
         double length = bytes / costs->inside_rate;
-        use_processor(e, rank, costs->inside_overhead);
         e->result->num_inside++;
         e->result->cpu[rank] += length;
         r->clock += length;
         r->path.inside += length;
-    } else {
-        use_processor(e, rank, costs->overhead + bytes / costs->copy_rate);
     }
     if (m->record != -1)
         e->result->records[m->record].away = r->clock;
-    double latency = m->distance == 0 ? costs->inside_latency : latency_before(e, m);
+    double latency = latency_before(e, m);
     m->path = r->path;
     m->path.num_messages++;
     m->path.latency += latency;
     m->time = m->last_byte = r->clock + latency;
-    if (is_long(e, m))
-        m->hop = HOP_ASKS;
-    if (m->distance == 0 && m->hop == 0)
-        deliver(e, index);
-    else
-        heap_push(&e->heap, m->time, index);
+    if (m->distance > 0) {      /* it waits until those before it have gone */
+        double start = MPL_MAX(r->clock, r->out);
+        r->out = start + bytes / costs->rank_rate;
+        m->path.wait[0] += start - r->clock;
+        m->time = start + latency;
+        m->last_byte = r->out + latency;
+    }
+    heap_push(&e->heap, m->time, index);
 }
 
 static void take(engine_t * e, int rank, int index)
 {
-    const costs_t *costs = &e->p->costs;
     message_t *m = &e->messages[index];
     rank_t *r = &e->ranks[rank];
-    bool is_inside = e->p->host_of_rank[m->from] == e->p->host_of_rank[rank];
 
     if (m->time > r->clock) {
-        double wake = costs->shared * MPII_TOPO_WAKE_PERCENT / 100 / (is_inside ? MPII_TOPO_SHARED_INSIDE : 1);
-        r->clock = MPL_MAX(m->time, MPL_MIN(e->shared_free, m->time + MPII_TOPO_MOST_WAKES * wake));
-        e->shared_free += wake;
-        r->clock += r->cold;
-        r->cold = 0;
+        r->clock = m->time;
         r->path = m->path;
-        r->path.wait[0] += r->clock - m->time;
     }
     r->step = MPL_MAX(r->step, m->step);
     double got = r->clock;
-    use_processor(e, rank, is_inside ? costs->inside_overhead :
-                  costs->overhead + m->bytes / costs->copy_rate);
+    use_processor(e, rank, processor_of(e, m));
     if (m->record != -1) {
         e->result->records[m->record].got = got;
         e->result->records[m->record].done = r->clock;
@@ -590,17 +472,14 @@ static void set_up(engine_t * e)
     e->runnable = get_memory(p->num_ranks, sizeof(int));
     e->core_free = get_memory((size_t) p->num_groups[0] * p->costs.num_cores + 1, sizeof(double));
     e->fair = p->costs.is_fair ? fair_create() : NULL;
-    double begin = p->costs.shared * MPII_TOPO_BEGIN_PERCENT / 100;
-    e->shared_free = p->num_ranks * begin;
+    e->memory_free = get_memory(p->num_groups[0], sizeof(double));
     e->first_free = -1;
     enlarge_buckets(e);
     for (int i = 0; i < p->num_ranks; i++) {
         rank_t *r = &e->ranks[i];
         MPII_Topo_case_set(e->c, i, &r->g);
-        r->waits_for = r->given = r->sends_to = r->sends = -1;
-        r->cold = p->costs.cold;
-        r->begin = begin * (int) (random_part(i) * p->num_ranks);
-        r->clock = r->path.start = r->begin + p->costs.skew * random_part(i);
+        r->waits_for = r->given = -1;
+        r->clock = r->path.start = p->costs.skew * random_part(i);
     }
 }
 
@@ -614,8 +493,8 @@ static void finish(engine_t * e)
         if (r->next_round <= r->g.gen.num_recvs)
             give_up("rank %d waits for rank %d for ever: the schedule is wrong", i, r->waits_for);
         result->end[i] = r->clock;
-        if (r->clock - r->begin > result->time) {
-            result->time = r->clock - r->begin;
+        if (r->clock > result->time) {
+            result->time = r->clock;
             result->last_rank = i;
         }
     }
@@ -623,6 +502,7 @@ static void finish(engine_t * e)
     free(e->ranks);
     free(e->runnable);
     free(e->core_free);
+    free(e->memory_free);
     fair_free(e->fair);
     free(e->heap.events);
     free(e->messages);
@@ -656,14 +536,10 @@ void engine_run(const platform_t * p, const MPII_Topo_case_t * c, bool is_record
         event_t event = heap_pop(&e.heap);
         if (event.what < 0)
             run_on_core(&e, ~event.what, event.time);
-        else if (e.messages[event.what].hop == HOP_ASKS)
-            ask(&e, event.what);
-        else if (e.messages[event.what].hop == HOP_SHARED)
-            pass_shared(&e, event.what);
+        else if (e.messages[event.what].distance == 0)
+            pass_memory(&e, event.what);
         else if (e.fair)
             begin_flow(&e, event.what);
-        else if (e.messages[event.what].hop == 2 * e.messages[event.what].distance)
-            share(&e, event.what);
         else
             pass_link(&e, event.what);
     }
@@ -672,11 +548,8 @@ void engine_run(const platform_t * p, const MPII_Topo_case_t * c, bool is_record
 
 void result_free(const platform_t * p, result_t * result)
 {
-    for (int level = 0; level < p->num_levels; level++) {
-        for (int i = 0; i < 2 * p->num_groups[level]; i++)
-            free(result->links[level][i].log);
+    for (int level = 0; level < p->num_levels; level++)
         free(result->links[level]);
-    }
     free(result->end);
     free(result->cpu);
     free(result->records);

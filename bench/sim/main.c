@@ -59,14 +59,10 @@ static const char usage[] =
     "      --gap TIME         of the link of a host, for each message; not with\n"
     "                         --fair [0]\n"
     "      --header SIZE      bytes of a link that a message takes beside its own [0;\n"
-    "                         with SITE.json, its costs.header_bytes, or 170]\n"
+    "                         with SITE.json, its costs.header_bytes, or 64]\n"
     "      --fair             messages share links, as TCP's do (up to hundreds of\n"
     "                         ranks); else a link takes one after the other\n"
     "      --eager SIZE       what is longer asks its receiver first [any]\n"
-    "      --duplex SIZE      what is longer asks, too, and passes between two ranks\n"
-    "                         one way after the other; and what is longer than 5792\n"
-    "                         bytes shares links [any; with SITE.json, its\n"
-    "                         costs.duplex_bytes]\n"
     "      --cores N          ranks of a host share N cores [one each]\n"
     "      --background PART  part of each link that others take, 0 to 0.99 [0]\n"
     "      --skew TIME        ranks start at random within this time [0]\n"
@@ -185,7 +181,7 @@ static int read_count(const char *option, const char *text, int least, int most)
 enum {
     OPT_PPN = 256, OPT_PLACEMENT, OPT_ROOT, OPT_SEGMENT, OPT_RACKS, OPT_HOST_RATE, OPT_UPLINK_RATE,
     OPT_LATENCY, OPT_UPLINK_LATENCY, OPT_INSIDE_RATE, OPT_INSIDE_LATENCY, OPT_OVERHEAD, OPT_COPY_RATE,
-    OPT_REDUCE_RATE, OPT_GAP, OPT_HEADER, OPT_FAIR, OPT_EAGER, OPT_DUPLEX, OPT_CORES, OPT_BACKGROUND, OPT_SKEW,
+    OPT_REDUCE_RATE, OPT_GAP, OPT_HEADER, OPT_FAIR, OPT_EAGER, OPT_CORES, OPT_BACKGROUND, OPT_SKEW,
     OPT_JSON, OPT_TRACE, OPT_DRAW, OPT_HELP, OPT_VERSION
 };
 
@@ -212,7 +208,6 @@ static const struct option long_options[] = {
     {"header", required_argument, NULL, OPT_HEADER},
     {"fair", no_argument, NULL, OPT_FAIR},
     {"eager", required_argument, NULL, OPT_EAGER},
-    {"duplex", required_argument, NULL, OPT_DUPLEX},
     {"cores", required_argument, NULL, OPT_CORES},
     {"background", required_argument, NULL, OPT_BACKGROUND},
     {"skew", required_argument, NULL, OPT_SKEW},
@@ -237,7 +232,7 @@ typedef struct {
 static const costs_t default_costs = {
     .overhead = 300e-9,.inside_overhead = 300e-9,.copy_rate = INFINITY,.reduce_rate = 10e9,.inside_latency = 300e-9,
     .inside_rate = 10e9,.latency = 2e-6,.level_latency = 1e-6,.eager_bytes = INT64_MAX,
-    .duplex_bytes = INT64_MAX
+    .memory_rate = INFINITY,.rank_rate = INFINITY
 };
 
 static void read_cost(costs_t * c, int option, const char *name, const char *text)
@@ -245,9 +240,11 @@ static void read_cost(costs_t * c, int option, const char *name, const char *tex
     switch (option) {
         case OPT_LATENCY:
             c->latency = read_time(name, text);
+            memset(c->latency_at, 0, sizeof(c->latency_at));
             break;
         case OPT_UPLINK_LATENCY:
             c->level_latency = read_time(name, text);
+            memset(c->latency_at, 0, sizeof(c->latency_at));
             break;
         case OPT_INSIDE_RATE:
             c->inside_rate = read_rate(name, text);
@@ -260,6 +257,7 @@ static void read_cost(costs_t * c, int option, const char *name, const char *tex
             break;
         case OPT_COPY_RATE:
             c->copy_rate = read_rate(name, text);
+            c->num_pieces[1] = 0;
             break;
         case OPT_REDUCE_RATE:
             c->reduce_rate = read_rate(name, text);
@@ -275,9 +273,7 @@ static void read_cost(costs_t * c, int option, const char *name, const char *tex
             break;
         case OPT_EAGER:
             c->eager_bytes = read_size(name, text);
-            break;
-        case OPT_DUPLEX:
-            c->duplex_bytes = read_size(name, text);
+            c->num_pieces[1] = 0;
             break;
         case OPT_CORES:
             c->num_cores = read_count(name, text, 1, 4096);
@@ -436,8 +432,10 @@ static void set_rates(platform_t * p, const options_t * o)
     char *rates = strdup(o->uplink_rates ? o->uplink_rates : ""), *save = NULL, *text = rates;
     int level = 1;
 
-    if (o->host_rate > 0)
+    if (o->host_rate > 0) {
         platform_set_rates(p, 0, o->host_rate);
+        p->costs.rank_rate = INFINITY;
+    }
     for (; (text = strtok_r(level == 1 ? rates : NULL, ",", &save)); level++) {
         if (level >= p->num_levels)
             fail("--uplink-rate: found more rates than the %d of this site", p->num_levels - 1);

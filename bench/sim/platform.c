@@ -94,20 +94,30 @@ void platform_of_site(platform_t * p, const char *path)
     }
     if (site->rates) {
         const MPII_Topo_rates_t *r = site->rates;
-        p->costs.inside_latency = r->latency[0] * 1e-12;
-        p->costs.latency = r->latency[1] * 1e-12;
-        p->costs.level_latency = MPL_MAX(r->latency[2] - r->latency[1], 0) * 1e-12;
-        p->costs.inside_overhead = r->overhead[0] * 1e-12;
-        p->costs.overhead = r->overhead[1] * 1e-12;
-        p->costs.reduce_rate = rate_of(r->reduce);
-        p->costs.inside_rate = rate_of(r->inside);
-        p->costs.shared = r->shared * 1e-12;
-        p->costs.cold = r->cold * 1e-12;
-        p->costs.shared_per_byte = r->shared_bytes * 1e-12 / 1024;
-        p->costs.header = r->header;
-        p->costs.burst = r->burst;
-        p->costs.duplex_bytes = r->duplex;
-        platform_set_rates(p, 0, rate_of(r->host));
+        const MPII_Topo_costs_t *c = &r->costs;
+        p->costs.inside_latency = c->latency[0] * 1e-12;
+        p->costs.latency = c->latency[1] * 1e-12;
+        p->costs.level_latency = MPL_MAX(c->latency[2] - c->latency[1], 0) * 1e-12;
+        for (int i = 2; i <= p->num_levels; i++)
+            p->costs.latency_at[i] = c->latency[i] * 1e-12;
+        p->costs.inside_overhead = c->overhead[0] * 1e-12;
+        p->costs.overhead = c->overhead[1] * 1e-12;
+        p->costs.gap = c->gap * 1e-12;
+        p->costs.reduce_rate = rate_of(c->reduce);
+        p->costs.inside_rate = rate_of(c->inside);
+        p->costs.memory_rate = rate_of(c->memory);
+        p->costs.rank_rate = rate_of(c->rank);
+        p->costs.header = c->header;
+        p->costs.eager_bytes = c->eager;
+        for (int between = 0; between < 2; between++) {
+            p->costs.num_pieces[between] = c->num_pieces[between];
+            for (int i = 0; i < c->num_pieces[between]; i++) {
+                p->costs.piece[between][i].most_bytes = c->piece[between][i].most_bytes;
+                p->costs.piece[between][i].more = c->piece[between][i].more * 1e-12;
+                p->costs.piece[between][i].more_per_byte = c->piece[between][i].more_per_kib * 1e-12 / 1024;
+            }
+        }
+        platform_set_rates(p, 0, rate_of(c->host));
         const int64_t *uplink = r->uplink;
         for (int level = 1; level < p->num_levels; level++)
             for (int i = 0; i < p->num_groups[level]; i++)
@@ -289,15 +299,14 @@ static int find_uplink_percent(const platform_t * p)
     return slowest > 0 ? MPL_MAX(MPL_MIN(floor(100 * p->rate[0][0] / slowest + .5), INT_MAX), 100) : 100;
 }
 
-static int64_t find_message_bytes(const platform_t * p, int uplink_percent, int num_ranks, int num_hosts)
+static int64_t find_message_bytes(const platform_t * p)
 {
     MPII_Topo_rates_t rates = {
-        .overhead = {[MPII_TOPO_WITHIN__RACK] = llround(p->costs.overhead * 1e12)},
-        .header = p->costs.header,.shared = llround(p->costs.shared * 1e12),
-        .host = MPL_MAX(per_kib(p->rate[0][0]), 1),.uplink_percent = uplink_percent
+        .costs = {.overhead = {[MPII_TOPO_WITHIN__RACK] = llround(p->costs.overhead * 1e12)},
+                  .header = p->costs.header,.host = MPL_MAX(per_kib(p->rate[0][0]), 1)}
     };
 
-    return MPII_Topo_rates_message_bytes(&rates, num_ranks, num_hosts);
+    return MPII_Topo_rates_message_bytes(&rates);
 }
 
 /* As the library sees it: groups by their lowest ranks */
@@ -326,7 +335,7 @@ void platform_place(platform_t * p, const char *placement, int num_ranks, int pp
         }
         place.host_of_rank[i] = host[h] - 1;
     }
-    place.message_bytes = find_message_bytes(p, place.uplink_percent, num_ranks, place.num_hosts);
+    place.message_bytes = find_message_bytes(p);
     for (int i = 1; i <= num_above; i++) {
         of[i].num = p->num_groups[i + 1];
         of[i].of = get_memory(p->num_groups[i], sizeof(int));

@@ -17,6 +17,7 @@
 
 #include "mpl.h"
 #include "topo_catalog.h"
+#include "topo_rates.h"
 #include <stdio.h>
 
 #define PROGRAM "topo-sim"
@@ -38,21 +39,23 @@ void *get_more(void *mem, int *room, size_t size);      /* of an array that is f
 typedef struct {
     double overhead;            /* of the processor, for a message that it sends, or receives; */
     double inside_overhead;     /* and for one inside a host */
-    double copy_rate;           /* of the processor, for each byte that it sends to another host, or receives
-                                 * from there */
     double reduce_rate;         /* of the processor, for each byte that it adds up, or copies */
-    double gap;                 /* of the link of a host, between two messages */
-    double shared;              /* of what all hosts share, for a message that a rank waits for; */
-    double shared_per_byte;     /* and for the bytes of a message */
-    double cold;                /* for a rank that waits for its first message, to go on when it is there */
-    double burst;               /* bytes that a link passes on at once after a pause */
+    double gap;                 /* of the link of a host, at least, for each message */
+    double copy_rate;           /* of the processor, for each byte of a message up to eager_bytes that it sends to another
+                                 * host, or receives from there; not where there are pieces */
+    int64_t eager_bytes;        /* what is longer asks its receiver: one more round trip, or as pieces have it */
+    int num_pieces[2];          /* of messages inside a host, and between hosts: what they take beyond latency and */
+    struct {                    /* links, of the processors of both ends up to eager_bytes, else before they begin */
+        int64_t most_bytes;
+        double more, more_per_byte;
+    } piece[2][MPII_TOPO_MAX_PIECES];
+    double memory_rate;         /* of a host, for all that its ranks copy to each other */
+    double rank_rate;           /* of what one rank sends to other hosts */
     double inside_latency, inside_rate; /* in a host: the sender copies */
     double latency;             /* between two hosts of a rack */
-    double level_latency;       /* and for each further level, */
+    double level_latency;       /* and for each further level; or, of a file, */
+    double latency_at[MAX_LEVELS + 1];  /* by the number of levels that a message passes; 0: as above */
     double header;              /* bytes of links that a message takes, beside its own */
-    int64_t eager_bytes;        /* what is longer asks its receiver: one more round trip */
-    int64_t duplex_bytes;       /* what is longer asks, too, and passes between two ranks one after the other; where
-                                 * there is one, what is longer than MPII_TOPO_SHARING_BYTES shares links */
     int num_cores;              /* of a host, which its ranks share; 0: a core for each */
     double background;          /* part of each link that others use */
     double skew;                /* ranks start in this time */
@@ -95,21 +98,13 @@ typedef struct {
     int num_messages;
 } path_t;
 
-/* Of a message that shares a link */
-typedef struct {
-    double begin, takes;
-    int from;
-} arrival_t;
-
 typedef struct {
     double per_byte;
     double free;                /* from when on */
-    double busy;                /* how long, in all; what passes in a burst takes no time */
+    double busy;                /* how long, in all */
     int64_t num_bytes;
     double rate_left;           /* of fair.c, while it works out rates: what is left for */
     int num_flows;              /* so many flows */
-    int64_t num_sharing;        /* messages that share it that have come; */
-    arrival_t *log;             /* [MPII_TOPO_LOG] the last ones; NULL: none */
 } link_t;
 
 /* A message, kept where there is a trace or a picture to be made */

@@ -1,8 +1,8 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """Costs of a site file, corrected so that predictions are nearer to what was measured.
 
-What topo-pingpong does not tell, or tells of idle hosts, is what a processor does for a message, and what
-all hosts share. It is looked for among shares of the latency: first between hosts, then inside them."""
+topo-pingpong tells of idle hosts what a processor does for a message. It is looked for here among shares of
+the latency: first between hosts, then inside them."""
 
 import math
 import statistics
@@ -28,7 +28,6 @@ def correct(
     """The costs that the predictions need; none where the site file's are as good."""
     inside, near, _ = Predictor(site, version).levels()
     latencies = {
-        "shared_us": near.latency_us,
         "overhead_us": near.latency_us,
         "inside_overhead_us": inside.latency_us,
     }

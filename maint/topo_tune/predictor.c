@@ -64,21 +64,21 @@ int64_t topo_predict_rates(const MPII_Topo_site_t * site, int64_t latency[3], in
     const MPII_Topo_rates_t *r = site->rates;
 
     for (int i = 0; i < 3; i++) {
-        latency[i] = r->latency[i];
-        overhead[i] = r->overhead[i];
+        latency[i] = r->costs.latency[i];
+        overhead[i] = r->costs.overhead[i];
     }
-    rates[0] = r->inside;
-    rates[1] = r->host;
+    rates[0] = r->costs.inside;
+    rates[1] = r->costs.host;
     rates[2] = 0;
     for (int i = 0; i < r->num[0]; i++)
         rates[2] = MPL_MAX(rates[2], r->uplink[i]);
-    return r->header;
+    return r->costs.header;
 }
 
 /* Of the time of MPICH's choice, what another has to gain (topo_predict.h) */
 int64_t topo_predict_least_gain(const MPII_Topo_site_t * site, int64_t stock)
 {
-    return MPII_Topo_least_gain(stock, site->rates->latency, site->rates->overhead);
+    return MPII_Topo_least_gain(stock, &site->rates->costs);
 }
 
 void topo_predict_site_free(MPII_Topo_site_t * site)
@@ -147,7 +147,7 @@ placement_t *topo_predict_placement(const MPII_Topo_site_t * site, const int hos
         }
         place.host_of_rank[i] = new_host[host] - 1;
     }
-    place.message_bytes = MPII_Topo_rates_message_bytes(site->rates, num_ranks, place.num_hosts);
+    place.message_bytes = MPII_Topo_rates_message_bytes(site->rates);
     if (MPII_Topo_place_groups(&place, view.host, site->levels, site->num_levels - 1, view.rack) != 0)
         goto fn_exit;
     p->rack_join_bytes = rack_join_bytes < 0 ? site->rack_join_bytes : rack_join_bytes;

@@ -49,7 +49,6 @@ PLAN_MAX_BYTES = 2048
 
 # Messages between hosts are joined by rack as long as that takes no more time than this, of sending
 # them one by one: it saves processor time too, which is not predicted where ranks share processors.
-JOIN_LOSS = 0.03
 JOIN_PPN = 4  # with so many ranks a host, and up to so many hosts of each of so many racks
 JOIN_HOSTS = JOIN_RACKS = 8
 
@@ -232,7 +231,7 @@ class Predictor:
             call = index, block, 0
             _predict([(joined, call), (direct, call)])
             by_rack, by_host = joined.times_us[call], direct.times_us[call]
-            if by_rack is None or by_host is None or by_rack > (1 + JOIN_LOSS) * by_host:
+            if by_rack is None or by_host is None or by_rack > by_host:
                 break
             block *= 2
         return block // 2 * JOIN_PPN**2

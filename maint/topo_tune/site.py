@@ -3,6 +3,7 @@
 
 The format is defined by site.schema.json; here is what a schema cannot say."""
 
+import itertools
 import json
 import math
 import os
@@ -18,8 +19,6 @@ SCHEMA_PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site.sch
 MAX_NAME = 255  # bytes, of a host or a rack
 MAX_LEVELS = 7  # racks, and those above
 LEAST, MOST = 1e-6, 1e12  # of a number in a matrix, as in the schema
-COSTS = ["overhead_us", "inside_overhead_us", "inside_us", "inside_mbps", "reduce_mbps"]
-COSTS += ["header_bytes", "shared_us", "shared_mbps", "burst_bytes", "duplex_bytes", "cold_us"]
 BY_HOST = ("latency_us", "bandwidth_mbps", "latency_spread", "bandwidth_spread")
 MATRICES = (*BY_HOST, *(f"rack_{key}" for key in BY_HOST))
 
@@ -154,6 +153,12 @@ def check(raw: Any, path: object = "site.json") -> Site:
         )
     for i, swept in enumerate(raw.get("sweep", [])):
         _check_as_many(path, f"$.sweep[{i}]", swept, "spread", "us")
+    for key in ("message", "inside_message"):
+        lengths = [piece["most_bytes"] for piece in raw.get("costs", {}).get(key, [])]
+        for i, (before, length) in enumerate(itertools.pairwise(lengths)):
+            if length <= before:
+                text = f"found {length}, expected more than {before}"
+                raise InputError(path, text, f"$.costs.{key}[{i + 1}].most_bytes")
     if "message_rate" in raw:
         _check_as_many(path, "$.message_rate", raw["message_rate"], "per_second", "ranks")
     return site

@@ -1,7 +1,12 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """maint/judge: predictions beside topo-sim, and beside times of real machines."""
 
+import importlib.machinery
+import importlib.util
 import json
+import math
+import random
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +21,15 @@ JUDGE: list[str | Path] = [sys.executable, REPO / "maint/judge"]
 def judge(*args: Any) -> subprocess.CompletedProcess[str]:
     words = [*JUDGE, *map(str, args)]
     return subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+
+
+def load_judge() -> Any:
+    loader = importlib.machinery.SourceFileLoader("judge", str(REPO / "maint/judge"))
+    spec = importlib.util.spec_from_loader("judge", loader)
+    assert spec
+    module = sys.modules["judge"] = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
 
 
 def leonardo(times: dict[str, list[float]]) -> list[dict[str, Any]]:
@@ -60,3 +74,22 @@ def test_random_sites(seed: int) -> None:
     done = judge("sim", "--sites", 1, "--calls", 3, "--seed", seed, "--most-hosts", 64)
     assert done.returncode == 0, done.stderr
     assert "mean regret" in done.stdout
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_predictions_on_random_sites(seed: int, tmp_path: Path) -> None:
+    """They are as good as choices need: near for nearly all, never far too long, and never shorter than a link needs
+    for its bytes."""
+    judge = load_judge()
+    errors, regrets = [], []
+    for number in range(4):
+        for one in judge.judge_site(random.Random(f"{seed} {number}"), number, 8, 40, tmp_path):
+            regrets.append(one.regret)
+            for name, us in one.predicted_us.items():
+                assert us > 0.999 * one.link_us, (one.about, name)
+                assert us < 1.5 * one.times_us[name], (one.about, name)
+                errors.append(abs(math.log(us / one.times_us[name])))
+    assert len(errors) > 80
+    assert statistics.median(errors) < 0.02
+    assert statistics.quantiles(errors, n=10)[-1] < 0.15
+    assert statistics.mean(regrets) < 0.03

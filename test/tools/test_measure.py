@@ -302,8 +302,6 @@ def test_costs_are_corrected() -> None:
     assert constants.correct(site, "4.0", times(), hosts) == {}
     found = constants.correct(site, "4.0", times(overhead_us=10.0), hosts)
     assert found == {"overhead_us": 10.0}
-    found = constants.correct(site, "4.0", times(shared_us=2.5), hosts)
-    assert found == {"shared_us": 2.5}
     assert constants.correct(site, "4.0", {}, hosts) == {}
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import random
 import signal
-import statistics
 import subprocess
 import sys
 import time
@@ -358,7 +357,7 @@ def test_interrupt_leaves_nothing(bindir: Path, mpiexec: Path, tmp_path: Path) -
 def test_progress(pingpong: Launch) -> None:
     assert "round" not in pingpong(2).stderr
     run = pingpong(3, "--force", "--progress", "always")
-    assert "round 9 of 9" in run.stderr
+    assert "round 10 of 10" in run.stderr
 
 
 # -- racks from distances --
@@ -967,41 +966,20 @@ def test_racks_of_a_virtual_cluster(bindir: Path, tmp_path: Path) -> None:
     assert racks["of_group"] == canonical([h.split("h")[0] for h in site["hosts"]])
     assert racks["confidence"] > 0.7
     costs = site["costs"]
-    assert "burst_bytes" not in costs  # its links pass on nothing at once
-    # if any, the eager limit of ch3: a long message may wait for one that comes
-    assert 130000 < costs.get("duplex_bytes", 131000) < 131072
     assert costs["reduce_mbps"] > 1000
-    # processes sleep while they wait, if any have to: of less than a quarter of a hop nothing is said
-    assert "cold_us" not in costs or ("shared_us" in costs and 1 < costs["cold_us"] < 2000)
+    assert 130000 < costs["eager_bytes"] < 131072  # that of ch3
+    # 0.1 us of a packet on a link, slowed down by 500; TCP joins messages in a packet
+    assert 0 < costs["gap_us"] < 100
+    pieces = costs["message"]
+    assert 150 < pieces[-1]["mbps"] < 220
+    assert (
+        0.8 < pieces[0]["latency_us"] / site["latency_us"][0][racks_mate(racks["of_group"])] < 1.2
+    )
 
 
-def test_latencies_of_hosts_that_share_processors(bindir: Path, tmp_path: Path) -> None:
-    """They are of one message at a time: those inside hosts, where all pairs wait for each other when they
-    are measured, would be longer than those between hosts."""
-    shape = ["--racks", "2", "--hosts", "5", "--ppn", "2", "--host-rate", "400mbit"]
-    for _ in range(3):
-        site = on_vcluster(bindir, tmp_path / "site.json", *shape, "--", "--bandwidth-bytes", "64K")
-        rows = site["latency_us"]
-        inside = statistics.median(row[i] for i, row in enumerate(rows))
-        between = statistics.median(us for i, row in enumerate(rows) for us in row[i + 1 :])
-        if "shared_us" not in site["costs"]:
-            pytest.skip("there are processors for all hosts")
-        if inside < 1.2 * between:
-            break
-    assert inside < 1.2 * between
-
-
-def test_few_hosts_that_share_processors(bindir: Path, tmp_path: Path) -> None:
-    if len(os.sched_getaffinity(0)) > 2:
-        pytest.skip("there may be processors for all hosts")
-    shape = ["--racks", "3", "--hosts", "2,1,3", "--host-rate", "400mbit"]
-    for _ in range(3):
-        costs = on_vcluster(
-            bindir, tmp_path / "site.json", *shape, "--", "--bandwidth-bytes", "64K"
-        )["costs"]
-        if "shared_us" in costs:
-            break
-    assert 1 < costs["shared_us"] < 1000
+def racks_mate(of_host: list[int]) -> int:
+    """Another host in the rack of host 0"""
+    return of_host.index(of_host[0], 1)
 
 
 def test_pods_of_a_virtual_cluster(bindir: Path, tmp_path: Path) -> None:

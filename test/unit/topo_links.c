@@ -82,7 +82,8 @@ static world_t make_world(int num_racks, int hosts_per_rack, int ppn, int seed, 
     }
     MPII_Topo_groups_t levels[] = { {num_racks, rack}, {num_pods, pod} };
     MPII_Topo_measured_t m = {.num_hosts = h,.num_levels = num_pods > 0 ? 2 : 1,.levels = levels,
-        .rack_us = us,.rack_mbps = mbps,.uplink_mbps = uplinks,.costs.header_bytes = 100
+        .rack_us = us,.rack_mbps = mbps,.uplink_mbps = uplinks,
+        .costs = {.header_bytes = 100,.num_pieces = {0, 1},.piece[1] = {{1 << 30, 20, 8192}}}
     };
     check(MPII_Topo_rates_create(&m, &rates) == 0 && rates, "rates");
     w.links = MPII_Topo_links_create(rates, levels, w.order, racks);
@@ -238,7 +239,7 @@ static int times(void)
     /* 8192 Mbit/s: 1 KiB a microsecond; short messages take 20 us in a rack, 24 between racks, and of
      * those a processor needs 5 at each end */
     world_t rack = make_world(1, 4, 1, 0, 0), racks = make_world(2, 2, 1, 0, 0);
-    world_t pods = make_world(4, 1, 1, 0, 2);
+    world_t pods = make_world(4, 1, 1, 0, 2), host = make_world(1, 1, 4, 0, 0);
 
     /* 8 bytes, and those of a header, in 105.46875 ns */
     check_time(time_of(MPII_TOPO_COLL__BCAST, "binomial", &rack, 8), 2 * (20 * US + 105468),
@@ -251,34 +252,27 @@ static int times(void)
     /* 1 KiB, 2 KiB, and then four blocks are copied at 80 Gbit/s */
     check_time(time_of(MPII_TOPO_COLL__ALLGATHER, "brucks", &rack, 1024),
                2 * 20 * US + 3 * US + 2 * 97656 + 4 * 102400, "Bruck's algorithm copies all blocks");
-    rack.links->burst = 51200;
-    check_time(time_of(MPII_TOPO_COLL__BCAST, "topo_linear", &rack, 98304),
-               5 * US + 3 * (96 * US + 7 * 97656) - 50 * US + 10 * US + 5 * US,
-               "the link of a host, ahead of its rate by a burst");
-    check_time(time_of(MPII_TOPO_COLL__BCAST, "topo_linear", &rack, 1024), 3 * 5 * US + 10 * US + 5 * US,
-               "messages within a burst");
-    rack.links->burst = 0;
-    /* sent after 5, 10 and 15 us */
-    rack.links->shared = 7 * US;
-    check_time(time_of(MPII_TOPO_COLL__BCAST, "topo_linear", &rack, 8),
-               5 * US + 2 * 7 * US + 105468 + 10 * US + 5 * US, "what all hosts share");
-    rack.links->shared_bytes = 4 * US;
+    rack.links->costs.gap = 40 * US;
     check_time(time_of(MPII_TOPO_COLL__BCAST, "topo_linear", &rack, 1024),
-               5 * US + 2 * (7 * US + 4 * US + 390625) + US + 97656 + 10 * US + 5 * US,
-               "bytes of what all hosts share");
-    rack.links->shared = rack.links->shared_bytes = 0;
-    /* sent after 5, 105 and 205 us: each is waited for */
-    rack.links->wake = 100 * US;
-    check_time(time_of(MPII_TOPO_COLL__BCAST, "topo_chain", &rack, 8),
-               205 * US + 105468 + 10 * US + 5 * US, "ranks that wake up");
-    rack.links->wake = 0;
-    int64_t warm = time_of(MPII_TOPO_COLL__ALLREDUCE, "recursive_doubling", &rack, 8);
-    rack.links->cold = 100 * US;
-    check_time(time_of(MPII_TOPO_COLL__BCAST, "binomial", &rack, 8), 2 * (120 * US + 105468),
-               "ranks that have slept, one after the other");
-    check_time(time_of(MPII_TOPO_COLL__ALLREDUCE, "recursive_doubling", &rack, 8), warm + 100 * US,
-               "ranks that have slept, before their first message only");
-    rack.links->cold = 0;
+               5 * US + 3 * 40 * US + 10 * US + 5 * US, "messages of a host, a gap apart");
+    rack.links->costs.gap = 0;
+    /* up to 64 KiB a message is copied at both ends, 3 us each for 1 KiB; a longer one asks, which takes 30 us */
+    MPII_Topo_costs_t *costs = &rack.links->costs;
+    costs->eager = 65536;
+    costs->num_pieces[1] = 2;
+    costs->piece[1][0] = (MPII_Topo_curve_t) {.most_bytes = 65536,.more_per_kib = 6 * US };
+    costs->piece[1][1] = (MPII_Topo_curve_t) {.most_bytes = 1 << 30,.more = 30 * US };
+    check_time(time_of(MPII_TOPO_COLL__BCAST, "topo_linear", &rack, 1024),
+               3 * (5 + 3) * US + US + 97656 + 10 * US + (5 + 3) * US, "messages that are copied");
+    check_time(time_of(MPII_TOPO_COLL__BCAST, "binomial", &rack, 65536 + 1024),
+               2 * (5 * US + 30 * US + 65 * US + 97656 + 10 * US + 5 * US), "messages that ask");
+    costs->num_pieces[1] = 0;
+    /* the memory of a host takes 10 us for 1 KiB, the rank that copies 3 us */
+    costs = &host.links->costs;
+    costs->inside = 3 * US;
+    costs->memory = 10 * US;
+    check_time(time_of(MPII_TOPO_COLL__BCAST, "topo_linear", &host, 1024),
+               costs->latency[0] + 2 * costs->overhead[0] + 3 * 10 * US, "the memory of a host");
     /* both hosts of a rack send to the other one at once; of 1 KiB its uplink needs 1024/1024 * 8 us:
      * one in three pairs stays in the rack when it is measured, so its rate is 1 + 2/3 times 1024 */
     check(racks.links->uplink[0] > 4 * US && racks.links->uplink[0] < 5 * US, "uplink");
@@ -296,6 +290,7 @@ static int times(void)
     free_world(&rack);
     free_world(&racks);
     free_world(&pods);
+    free_world(&host);
     printf("ok\n");
     return 0;
 }
@@ -317,7 +312,7 @@ static int ways(void)
                 int64_t num = 0;
                 if (c && MPII_Topo_coll_has_vector(algo->coll) && w.order->num_hosts > 1)
                     check(MPII_Topo_predict_call(algo, &args, w.links) >=
-                          MPII_Topo_carry(sizes[b], w.links->host), "no sooner than the link of a host");
+                          MPII_Topo_carry(sizes[b], w.links->costs.host), "no sooner than the link of a host");
                 for (int rank = 0; c && rank < w.order->num_ranks; rank++) {
                     MPII_Topo_case_set(c, rank, &g);
                     num += g.gen.num_recvs;

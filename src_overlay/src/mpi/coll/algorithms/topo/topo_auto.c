@@ -122,7 +122,7 @@ bool MPII_Topo_auto_is_gain(MPIR_Comm * comm_ptr, int64_t ps, int64_t stock_ps)
     TOPO_COLL_ATTR_NEW;
 
     return MPII_Topo_comm_links(comm_ptr, &links, attr) == MPI_SUCCESS && links &&
-        ps < stock_ps - MPII_Topo_least_gain(stock_ps, links->latency, links->overhead);
+        ps < stock_ps - MPII_Topo_least_gain(stock_ps, &links->costs);
 }
 
 void MPII_Topo_auto_init(void)

@@ -66,10 +66,12 @@ static void cut_segments(MPII_Topo_case_t * c, int num_links, int64_t len, int64
     c->units_per_block = cut.num;
 }
 
+/* Only so many segments, none shorter than the others, so that the second one does not fall behind the first one at each
+ * hop */
 static void limit_segments(MPII_Topo_case_t * c, int most)
 {
     if (most > 0 && c->units_per_block > most)
-        cut(c, c->block_len, (c->block_len + most - 1) / most);
+        cut(c, most * c->unit_len, c->unit_len);
 }
 
 static void cut_parts(MPII_Topo_case_t * c, int64_t len, int num_parts)
@@ -228,7 +230,7 @@ static int make_gather(MPII_Topo_case_t * c, int64_t bytes, int64_t segment_byte
     return 0;
 }
 
-static int make_mpich(MPII_Topo_case_t * c, int64_t bytes, int max_segments)
+static int make_mpich(MPII_Topo_case_t * c, int64_t bytes, int max_chunks)
 {
     int p = c->order->num_ranks, num = MPII_Topo_mpich_units(c->algo->arg, p);
 
@@ -247,7 +249,7 @@ static int make_mpich(MPII_Topo_case_t * c, int64_t bytes, int max_segments)
             return c->algo->arg == MPII_TOPO_MPICH__BCAST_SCATTER_DOUBLING && num != MPII_Topo_pof2(p);
         case MPII_TOPO_MPICH__ALLGATHERV_RING:
             cut(c, bytes, MPL_MIN(bytes, MPICH_PIPELINE_BYTES));
-            limit_segments(c, max_segments);
+            limit_segments(c, max_chunks);
             c->num_chunks = c->units_per_block;
             return 0;
         case MPII_TOPO_MPICH__BARRIER_SMP:
@@ -297,7 +299,7 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
             if (c->algo->arg)
                 cut_segments(c, MPII_TOPO_LINKS_OF_RING, bytes, args->segment_bytes);
             c->in_turns = c->units_per_block > 1;
-            limit_segments(c, args->max_segments);
+            limit_segments(c, args->max_chunks);
             return 0;
         case MPII_TOPO_FAMILY__SLOTS:
             if (c->algo->is_mpich ? p != MPII_Topo_pof2(p) : args->slots == NULL)
@@ -311,9 +313,7 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
                                                                MPL_MAX(bytes, args->whole_bytes), 1,
                                                                args->segment_bytes, 0);
                 cut_segments(c, MPII_TOPO_LINKS_OF_TREE, bytes, args->segment_bytes);
-                /* none is shorter, so that the second one does not fall behind the first one at each hop */
-                if (args->max_chunks > 0 && c->units_per_block > args->max_chunks)
-                    cut(c, args->max_chunks * c->unit_len, c->unit_len);
+                limit_segments(c, args->max_chunks);
                 c->shape = MPII_Topo_shape_of(c->algo->arg, c->order, whole.num,
                                               directions_of(c->algo));
             }
@@ -325,7 +325,7 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
         case MPII_TOPO_FAMILY__GATHER:
             return make_gather(c, bytes, args->segment_bytes);
         case MPII_TOPO_FAMILY__MPICH:
-            return make_mpich(c, bytes, args->max_segments);
+            return make_mpich(c, bytes, args->max_chunks);
         case MPII_TOPO_FAMILY__PLAN:
             return make_plan(c, bytes, args);
         default:

@@ -17,8 +17,7 @@
  * chunk is followed then, since nothing overlaps with it.
  *
  * The costs of a message are those of Culler et al., "LogP: Towards a Realistic Model of Parallel
- * Computation", and, for its bytes, of Alexandrov et al., "LogGP". Left out: processors that some ranks
- * share, copies, rendezvous. */
+ * Computation", and, for its bytes, of Alexandrov et al., "LogGP". */
 
 /* A ring is followed up to so many messages, since they meet on links in an order that tells. */
 #define FEW_OF_RING 16384
@@ -77,6 +76,8 @@ static way_t find_way(const MPII_Topo_case_t * c, links_t * links)
         way.num_messages += g.gen.num_recvs;
         way.num_recvs = MPL_MAX(way.num_recvs, g.gen.num_recvs);
     }
+    if (has_segments(algo))
+        way.num_chunks = way.num_recvs / MPL_MAX(p - 1, 1);
     /* where groups are unequal, there are not so many: a rank gets each block once */
     if (is_of(algo, LANES) && algo->arg == MPII_TOPO_LANES__ALLGATHER)
         way.num_messages = MPL_MIN(way.num_messages, p * (p - INT64_C(1)) * way.num_chunks);
@@ -104,24 +105,8 @@ int64_t MPII_Topo_predict(const MPII_Topo_case_t * c, const MPII_Topo_links_t * 
  * them. */
 #define LINEAR_VECTOR_BYTES (512 * 1024)
 #define LINEAR_BLOCK_BYTES (64 * 1024)
-#define LINEAR_LANES_BYTES (16 * 1024)
-#define LINEAR_BYTES_OF_RANK INT64_C(8192)      /* along lanes: several chunks, of which none goes in rounds */
 #define MIN_LINEAR_BYTES 64
 #define MAX_BYTES (INT64_C(1) << 26)    /* that are followed in all */
-#define MANY_SEGMENTS 2048
-
-static int64_t linear_bytes(const MPII_Topo_algo_t * algo, int num_ranks)
-{
-    if (MPII_Topo_coll_has_vector(algo->coll))
-        return !is_of(algo, LANES) ? LINEAR_VECTOR_BYTES :
-            MPL_MAX(LINEAR_VECTOR_BYTES, LINEAR_BYTES_OF_RANK * num_ranks);
-    if (!is_of(algo, LANES))
-        return LINEAR_BLOCK_BYTES;
-    if (algo->arg != MPII_TOPO_LANES__ALLGATHER)
-        return LINEAR_LANES_BYTES;
-    /* the half of it is not copied, too */
-    return MPL_MAX(LINEAR_LANES_BYTES, 2 * MPII_TOPO_LANES_JOINED_BYTES / num_ranks + 2);
-}
 
 /* -1: the algorithm does not take such a call, -2: memory is exhausted. way: NULL: its own */
 static int64_t time_of_case(const MPII_Topo_algo_t * algo, const MPII_Topo_call_args_t * args,
@@ -162,68 +147,55 @@ static int64_t time_to_fill(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t
     return fill;
 }
 
-/* Of many chunks along lanes, or segments along a tree, the first ones are followed. Others take as long as the last
- * half of these. */
-static int64_t time_of_chunks(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t args, links_t * links,
-                              const way_t * way, int num_followed)
+/* What the busiest link or rank needs */
+static int64_t busiest_of(const MPII_Topo_algo_t * algo, const MPII_Topo_call_args_t * args, links_t * links)
 {
-    int num_before = num_followed / 2;
+    MPII_Topo_case_t *c = NULL;
+    int64_t time = -2;
 
-    args.max_chunks = num_followed;
-    int64_t all = time_of_case(algo, &args, links, NULL);
-    args.max_chunks = num_before;
-    int64_t half = all < 0 ? all : time_of_case(algo, &args, links, NULL);
-    if (half < 0)
-        return half;
-    return all + MPL_MAX(all - half, 0) / (num_followed - num_before) * (way->num_chunks - num_followed);
-}
-
-static MPII_Topo_links_t *copy_links(links_t * links)
-{
-    size_t size = sizeof(*links) + links->num_uplinks * sizeof(links->uplink[0]);
-    MPII_Topo_links_t *copy = MPL_malloc(size, MPL_MEM_COLL);
-
-    return copy ? memcpy(copy, links, size) : NULL;
-}
-
-/* Of many segments of a ring fewer are followed, each of which takes as much of what all hosts share as those that
- * it stands for. Their overheads would make each later, and others not. */
-static int64_t time_of_segments(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t args, links_t * links,
-                                const way_t * way)
-{
-    MPII_Topo_links_t *dear = copy_links(links);
-    int p = links->order->num_ranks, num = MPL_MAX(way->num_recvs / (p - 1), 1);
-    int most = MPL_MAX(MPII_Topo_few_messages(algo, p) * num / way->num_messages, 1);
-
-    if (dear == NULL)
-        return -2;
-    dear->shared = links->shared * num / most;
-    dear->wake = links->wake * num / most;
-    args.max_segments = most;
-    int64_t time = time_of_case(algo, &args, dear, NULL);
-    MPL_free(dear);
+    if (MPII_Topo_case_create(algo, args, links->order, &c) == 0)
+        time = MPII_Topo_busiest(c, links, find_way(c, links).num_recvs);
+    MPII_Topo_case_free(c);
     return time;
 }
 
+/* Of many chunks along lanes, or segments along a tree, the first ones are followed. Along a tree, each of the others
+ * takes as long as one of the last half of these. Chunks of lanes go many ways at once, and the first ones do not tell
+ * how those meet: there, each of the others takes what the busiest link or rank needs for one. Around a ring, latencies
+ * of one segment overlap with what links and ranks do for the others. */
+static int64_t time_of_chunks(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t args, links_t * links,
+                              const way_t * way, int num)
+{
+    int num_before = is_of(algo, TREE) ? num / 2 : 0;
+    int64_t before;
+
+    args.max_chunks = num;
+    int64_t time = time_of_case(algo, &args, links, NULL), more = time;
+    if (time < 0)
+        return time;
+    if (is_of(algo, TREE)) {
+        args.max_chunks = num_before;
+        before = time_of_case(algo, &args, links, NULL);
+        more = MPL_MAX(time - before, 0);
+    } else {
+        args.max_chunks = has_segments(algo) ? 0 : num;
+        before = more = busiest_of(algo, &args, links);
+    }
+    if (has_segments(algo))
+        return before < 0 ? before : MPL_MAX(time, more);
+    return before < 0 ? before : time + more / (num - num_before) * (way->num_chunks - num);
+}
+
 /* Of log rounds of many blocks, each of which is a message. They take less than if each rank had all blocks of a round
- * before the next one: these are followed as one message, which takes as much of what all hosts share, and is as short.
- * And they take more than what is busiest does in all rounds. */
+ * before the next one: these are followed as one message. And they take more than what is busiest does in all
+ * rounds. */
 static int64_t time_of_rounds(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t args, links_t * links,
                               const way_t * way)
 {
-    MPII_Topo_links_t *dear = copy_links(links);
-    int p = links->order->num_ranks;
-    int64_t least, most;
+    int64_t least = time_of_case(algo, &args, links, way), most;
 
-    if (dear == NULL)
-        return -2;
-    dear->shared = links->shared * (p - 1) / MPII_Topo_ceil_log2(p);
-    if (args.bytes <= links->duplex)
-        dear->duplex = MPII_TOPO_ANY_BYTES;
-    least = time_of_case(algo, &args, links, way);
     args.pipeline_min_bytes = INT64_MAX;
-    most = time_of_case(algo, &args, dear, NULL);
-    MPL_free(dear);
+    most = time_of_case(algo, &args, links, NULL);
     return MPL_MIN(least, most) < 0 ? MPL_MIN(least, most) : (least + most) / 2;
 }
 
@@ -234,7 +206,9 @@ static int find_followed(const MPII_Topo_algo_t * algo, const way_t * way, links
 
     if (is_of(algo, LANES) && way->num_messages > few_messages) {
         num = few_messages * 3 / 4 * way->num_chunks / way->num_messages;        /* half of them twice */
-        num = num == 1 ? 0 : num;       /* one alone does not tell how they overlap */
+        num = MPL_MAX(num, 2);  /* one alone does not tell how they overlap */
+    } else if (has_segments(algo) && way->num_messages > few_messages) {
+        num = MPL_MAX(few_messages * way->num_chunks / way->num_messages, 1);
     } else if (is_of(algo, TREE) && 2 * way->num_messages / way->num_chunks <= MPII_TOPO_MAX_WALK) {
         int64_t few = MPL_MIN(MPL_MAX(MANY_PIECES * links->order->num_ranks, MIN_ALONG_TREES), MAX_ALONG_TREES);
         num = MPL_MAX(few * way->num_chunks / MPL_MAX(way->num_messages, 1), 2);
@@ -243,13 +217,8 @@ static int find_followed(const MPII_Topo_algo_t * algo, const way_t * way, links
 }
 
 /* So that messages are fewer, where not even one chunk is followed. Returns false where nothing has to. */
-static bool shorten(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t * args, const way_t * way,
-                    int num_ranks)
+static bool shorten(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t * args, const way_t * way)
 {
-    if (is_of(algo, LANES) && !way->walks && args->bytes > linear_bytes(algo, num_ranks)) {
-        args->bytes = linear_bytes(algo, num_ranks);
-        return true;
-    }
     if (is_tree(algo) && args->bytes > MIN_LINEAR_BYTES && way->num_messages > MPII_TOPO_MAX_WALK) {
         args->bytes /= 2;
         return true;
@@ -260,17 +229,15 @@ static bool shorten(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t * args,
 static int64_t time_of_any_length(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t args,
                                   links_t * links)
 {
-    int p = links->order->num_ranks;
     int64_t bytes = args.bytes, full, half, fill = 0;
     MPII_Topo_case_t *c = NULL;
     way_t way;
     bool is_shorter;
 
     args.whole_bytes = bytes;
-    args.max_segments = bytes > MAX_BYTES ? MANY_SEGMENTS : 0;  /* of rings */
     /* of most others, no more messages follow from more bytes */
     if (is_of(algo, GATHER) || (bytes > MAX_BYTES && is_of(algo, MPICH)))
-        args.bytes = MPL_MIN(bytes, linear_bytes(algo, p));
+        args.bytes = MPL_MIN(bytes, MPII_Topo_coll_has_vector(algo->coll) ? LINEAR_VECTOR_BYTES : LINEAR_BLOCK_BYTES);
     do {
         if (MPII_Topo_case_create(algo, &args, links->order, &c) != 0)
             return -2;
@@ -278,14 +245,12 @@ static int64_t time_of_any_length(const MPII_Topo_algo_t * algo, MPII_Topo_call_
             return -1;
         way = find_way(c, links);
         MPII_Topo_case_free(c);
-        if (has_segments(algo) && args.bytes == bytes && way.num_messages > MPII_Topo_few_messages(algo, p))
-            return time_of_segments(algo, args, links, &way);
         if (is_of(algo, SLOTS) && way.is_piped)
             return time_of_rounds(algo, args, links, &way);
         int num_followed = args.bytes == bytes ? find_followed(algo, &way, links) : 0;
         if (num_followed > 0)
             return time_of_chunks(algo, args, links, &way, num_followed);
-        is_shorter = shorten(algo, &args, &way, p);
+        is_shorter = shorten(algo, &args, &way);
     } while (is_shorter);
     full = time_of_case(algo, &args, links, &way);
     if (full >= 0 && is_of(algo, LANES) && !MPII_Topo_lanes_have_root(algo->arg) && way.is_piped) {
@@ -304,22 +269,13 @@ static int64_t time_of_any_length(const MPII_Topo_algo_t * algo, MPII_Topo_call_
     return full + more * ((bytes - linear) / step) + more / step * ((bytes - linear) % step);
 }
 
-/* Of a word up and down a tree of hosts; in a host, through its memory, that is nothing. */
+/* Of a word up and down a tree of hosts */
 static int64_t time_of_agreement(const MPII_Topo_call_args_t * args, links_t * links)
 {
-    const MPII_Topo_algo_t *tree = MPII_Topo_catalog_find(MPII_TOPO_COLL__BARRIER, "topo_tree");
     MPII_Topo_call_args_t word = *args;
-    MPII_Topo_links_t *between = copy_links(links);
-    int64_t time;
 
-    if (between == NULL)
-        return -2;
-    between->latency[MPII_TOPO_WITHIN__HOST] = between->overhead[MPII_TOPO_WITHIN__HOST] = 0;
-    between->begin = 0;         /* the call has begun */
     word.bytes = 1;
-    time = time_of_any_length(tree, word, between);
-    MPL_free(between);
-    return time;
+    return time_of_any_length(MPII_Topo_catalog_find(MPII_TOPO_COLL__BARRIER, "topo_tree"), word, links);
 }
 
 /* Planned alltoallv: hosts agree on the plan, also where they then leave long blocks to MPICH. */
@@ -373,7 +329,7 @@ static int64_t least_time(MPII_Topo_coll_t coll, const MPII_Topo_call_args_t * a
         int root = MPII_Topo_order_group_at(order, level, order->pos_of[args->root]);
         for (int i = 0; i < order->num[level]; i++) {
             int num = MPII_Topo_order_begin(order, level, i + 1) - MPII_Topo_order_begin(order, level, i);
-            int64_t per_kib = level == 1 ? links->host : links->uplink[links->first_uplink[level] + i];
+            int64_t per_kib = level == 1 ? links->costs.host : links->uplink[links->first_uplink[level] + i];
             int64_t times = least_times(coll, num, order->num_ranks, i == root);
             int64_t bytes = MPL_MIN(args->bytes, INT64_MAX / MPL_MAX(times, 1)) * times;
             bool is_huge = bytes / 1024 > INT64_MAX / 2 / per_kib;      /* centuries */

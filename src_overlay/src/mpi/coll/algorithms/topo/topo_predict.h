@@ -9,8 +9,7 @@
 #include "topo_catalog.h"
 #include "topo_rates.h"
 
-/* Predicted time of a schedule, in picoseconds: the longest call of a rank, where all begin at once, or as
- * soon as what all hosts share lets them. Integer arithmetic, so that all processes that know the same come
+/* Predicted time of a schedule, in picoseconds: the longest call of a rank, where all begin at once. Integer arithmetic, so that all processes that know the same come
  * to the same. -1 if memory is exhausted. */
 int64_t MPII_Topo_predict(const MPII_Topo_case_t * c, const MPII_Topo_links_t * links);
 
@@ -21,11 +20,10 @@ int64_t MPII_Topo_predict_call(const MPII_Topo_algo_t * algo, const MPII_Topo_ca
 
 /* How much shorter than that of MPICH's choice a predicted time has to be for it to be left: by more than
  * predictions of two algorithms are wrong by in another way. That is a twentieth; and a quarter of the time of a
- * message, since how short ones meet is a matter of chance. latency, overhead: as in MPII_Topo_rates_t */
-static inline int64_t MPII_Topo_least_gain(int64_t stock, const int64_t latency[3],
-                                           const int64_t overhead[3])
+ * message, since how short ones meet is a matter of chance. */
+static inline int64_t MPII_Topo_least_gain(int64_t stock, const MPII_Topo_costs_t * costs)
 {
-    int64_t message = latency[MPII_TOPO_WITHIN__RACK] + 2 * overhead[MPII_TOPO_WITHIN__RACK];
+    int64_t message = costs->latency[MPII_TOPO_WITHIN__RACK] + 2 * costs->overhead[MPII_TOPO_WITHIN__RACK];
 
     return stock / 20 + message / 4;
 }
@@ -47,5 +45,8 @@ int64_t MPII_Topo_few_messages(const MPII_Topo_algo_t * algo, int num_ranks);
 /* The same, of one of more messages; num_recvs: most of a rank. is_piped: ranks do not keep step. */
 int64_t MPII_Topo_sample(const MPII_Topo_case_t * c, const MPII_Topo_links_t * links, int num_recvs,
                          bool is_piped);
+
+/* What its busiest link or rank needs of that, without latencies */
+int64_t MPII_Topo_busiest(const MPII_Topo_case_t * c, const MPII_Topo_links_t * links, int num_recvs);
 
 #endif /* TOPO_PREDICT_H_INCLUDED */

@@ -13,25 +13,24 @@
 
 typedef struct {
     int64_t clock;
-    unsigned tie;               /* of those at the same time, the lowest is first */
+    unsigned number;            /* of those at the same time, the one that was pushed first is first */
     int what;
 } MPII_Topo_turn_t;
 
 typedef struct {
     MPII_Topo_turn_t *turns;    /* the earliest one first */
     int len;
+    unsigned num_pushed;
 } MPII_Topo_heap_t;
 
-/* Those at the same time come in no order that has to do with hosts: a message takes its links when it is sent, and if
- * those of one host took them all first, others would wait for links that are idle yet. */
 static inline bool MPII_Topo_turn_is_before(MPII_Topo_turn_t a, MPII_Topo_turn_t b)
 {
-    return (a.clock < b.clock) | ((a.clock == b.clock) & (a.tie < b.tie));
+    return (a.clock < b.clock) | ((a.clock == b.clock) & (a.number < b.number));
 }
 
 static inline void MPII_Topo_heap_push(MPII_Topo_heap_t * heap, int64_t clock, int what)
 {
-    MPII_Topo_turn_t *turns = heap->turns, turn = {.clock = clock,.tie = what * 2654435761u,.what = what };
+    MPII_Topo_turn_t *turns = heap->turns, turn = {.clock = clock,.number = heap->num_pushed++,.what = what };
     int i = heap->len++;
 
     for (; i > 0 && MPII_Topo_turn_is_before(turn, turns[(i - 1) / 2]); i = (i - 1) / 2)

@@ -11,11 +11,11 @@
 /* Schedules of many messages: what some ranks do, or all ranks in some rounds, is scaled. A rank's schedule falls
  * into stages: it sends, then waits for what comes. In schedules of so many messages all ranks do the same
  * at the same time (recursive doubling, rings, lanes, pairs), so stages follow each other everywhere, and
- * each takes a latency, and what its busiest link, the overheads and copies of its busiest rank, or its
- * messages on what all hosts share, need. Where there are many stages of short messages or pieces, ranks do
- * not keep step: what is a rank's, or a link's, next stage begins while others are behind, so that each
- * latency counts, but of the rest what is busiest in all stages together. Bursts are nothing to
- * so many messages. */
+ * each takes a latency, and what its busiest link or the overheads and copies of its busiest rank need. Where there
+ * are many stages of short messages or pieces, ranks do not keep step: what is a rank's, or a link's, next stage
+ * begins while others are behind, so that each latency counts, but of the rest what is busiest in all stages
+ * together. Around a ring a rank waits for the one before it, which waits in turn: a round takes what a message takes on
+ * the average, or what the busiest link or rank needs for it. */
 
 #define MAX_STEPS 32768         /* of a sample; */
 #define MAX_PIPED_STEPS 4096    /* where only their sums count; */
@@ -48,19 +48,20 @@ typedef struct {
 typedef struct {
     const MPII_Topo_case_t *c;
     links_t *links;
-    bool is_regular, is_piped;
-    int half_wakes;             /* of each message: 2, its receiver waits for it; 1, half of them do */
+    bool is_regular, is_piped, is_busiest;
     int root;                   /* position of the one that has more to do than those beside it; -1: none */
     int num_hosts, num_of_host; /* and ranks of a host, that are sampled */
     int *hosts;                 /* [num_hosts] which, in order */
     int first, last, stride;    /* rounds */
     /* Of these, ranks that were sampled; */
     int num_ranks;
+    int64_t num_received, num_senders;  /* how often another one than before */
+    int64_t hops;               /* time of all their messages, but for latencies */
     /* of ranks: the most of one; is_piped: of latencies the sum of all, and one stage has all. */
     int64_t busy[MAX_STAGES], latency[MAX_STAGES];
-    int64_t shared[MAX_STAGES]; /* time of messages on what all hosts share */
-    both_t host[MAX_STAGES];    /* of the host that is sampled now */
-    int64_t host_bytes[MAX_STAGES];     /* most of any host */
+    both_t host[MAX_STAGES];    /* time on the link of the host that is sampled now; */
+    int64_t memory[MAX_STAGES]; /* and in its memory */
+    int64_t most[MAX_STAGES];   /* of any host, of both */
     both_t *groups;             /* [num_loads]: [MAX_STAGES][links->num_uplinks] */
     size_t num_loads;
 } sample_t;
@@ -73,19 +74,32 @@ static void add(sample_t * s, int stage, int from, int to, int64_t bytes, int64_
     int group = MPII_Topo_links_host(s->links, is_out ? from : to);
 
     if (level != MPII_TOPO_WITHIN__HOST) {
-        bytes += s->links->header;
-        *(is_out ? &s->host[stage].out : &s->host[stage].in) += bytes * host_scale;
+        int64_t time = MPII_Topo_host_link(&s->links->costs, bytes) * host_scale;
+        *(is_out ? &s->host[stage].out : &s->host[stage].in) += time;
+    } else if (is_out) {
+        s->memory[stage] += MPII_Topo_carry(bytes, s->links->costs.memory) * host_scale;
     }
-    if (is_out) {
-        int64_t wake = MPII_Topo_links_wake(s->links, level) * s->half_wakes / 2;
-        s->shared[stage] += host_scale * rack_scale *
-            (MPII_Topo_links_shared(s->links, level, bytes) + wake);
-    }
+    bytes += s->links->costs.header;
     for (int i = 2; i <= level; i++) {
         group = order->of[i][group];
         both_t *load = &s->groups[stage * s->links->num_uplinks + s->links->first_uplink[i] + group];
         *(is_out ? &load->out : &load->in) += bytes * host_scale * rack_scale;
     }
+}
+
+/* Of the links between two ranks, for a KiB */
+static int64_t slowest_of(const sample_t * s, int from, int to, int level)
+{
+    links_t *links = s->links;
+    int64_t slowest = level == MPII_TOPO_WITHIN__HOST ? links->costs.inside : links->costs.rank;
+
+    for (int i = 2, a = MPII_Topo_links_host(links, from), b = MPII_Topo_links_host(links, to); i <= level; i++) {
+        a = links->order->of[i][a];
+        b = links->order->of[i][b];
+        slowest = MPL_MAX(slowest, links->uplink[links->first_uplink[i] + a]);
+        slowest = MPL_MAX(slowest, links->uplink[links->first_uplink[i] + b]);
+    }
+    return slowest;
 }
 
 static void end_stage(sample_t * s, int stage, int64_t busy, int64_t latency)
@@ -112,7 +126,8 @@ static void next_stage(sample_t * s, int *stage, int64_t * busy, int64_t * laten
 static void sample_rank(sample_t * s, int rank, int64_t host_scale, int64_t rack_scale)
 {
     links_t *links = s->links;
-    int stage = 0;
+    const MPII_Topo_costs_t *costs = &links->costs;
+    int stage = 0, sender = -1;
     bool has_sent = false, has_received = false;
     int64_t bytes, busy = 0, latency = 0, latencies = 0;
     MPII_Topo_any_gen_t g;
@@ -123,7 +138,10 @@ static void sample_rank(sample_t * s, int rank, int64_t host_scale, int64_t rack
         if (i > 0 && g.gen.recv(&g.gen, i - 1, &step) &&
             (bytes = MPII_Topo_case_bytes(s->c, &step)) >= 0) {
             has_received = true;
-            busy += links->overhead[level_of(links, step.peer, rank)];
+            s->num_received++;
+            s->num_senders += step.peer != sender;
+            sender = step.peer;
+            busy += MPII_Topo_processor(costs, level_of(links, step.peer, rank), bytes);
             add(s, stage, step.peer, rank, bytes, host_scale, rack_scale, false);
         }
         for (int k = 0; g.gen.react(&g.gen, i, k, &step); k++) {
@@ -131,7 +149,7 @@ static void sample_rank(sample_t * s, int rank, int64_t host_scale, int64_t rack
             if (bytes < 0)
                 continue;
             if (step.kind != MPII_TOPO_STEP__SEND) {
-                busy += MPII_Topo_carry(bytes, links->reduce);
+                busy += MPII_Topo_carry(bytes, costs->reduce);
                 continue;
             }
             if (has_sent && has_received && !s->is_regular) {
@@ -140,10 +158,12 @@ static void sample_rank(sample_t * s, int rank, int64_t host_scale, int64_t rack
             }
             has_sent = true;
             int level = level_of(links, rank, step.peer);
-            busy += links->overhead[level];
-            latency = MPL_MAX(latency, links->latency[level]);
+            busy += MPII_Topo_processor(costs, level, bytes);
+            latency = MPL_MAX(latency, costs->latency[level] + MPII_Topo_handshake(costs, level, bytes));
+            s->hops += 2 * MPII_Topo_processor(costs, level, bytes) +
+                MPII_Topo_carry(bytes, slowest_of(s, rank, step.peer, level));
             if (level == MPII_TOPO_WITHIN__HOST)
-                busy += MPII_Topo_carry(bytes, links->inside);
+                busy += MPII_Topo_carry(bytes, costs->inside);
             add(s, stage, rank, step.peer, bytes, host_scale, rack_scale, true);
         }
         if (s->is_regular)
@@ -167,6 +187,7 @@ static void sample_host(sample_t * s, int host, int64_t rack_scale)
     int num_ranks = MPL_MIN(s->num_of_host, len);
 
     memset(s->host, 0, sizeof(s->host));
+    memset(s->memory, 0, sizeof(s->memory));
     for (int i = 0; i < num_ranks; i++) {
         int at = first + share(len, num_ranks, i), end = first + share(len, num_ranks, i + 1);
         bool has_root = at <= s->root && s->root < end;
@@ -175,8 +196,10 @@ static void sample_host(sample_t * s, int host, int64_t rack_scale)
         if (end - at > has_root)
             sample_rank(s, order->rank_at[at + (s->root == at)], end - at - has_root, rack_scale);
     }
-    for (int i = 0; i < MAX_STAGES; i++)
-        s->host_bytes[i] = MPL_MAX(s->host_bytes[i], MPL_MAX(s->host[i].out, s->host[i].in));
+    for (int i = 0; i < MAX_STAGES; i++) {
+        s->most[i] = MPL_MAX(s->most[i], MPL_MAX(s->host[i].out, s->host[i].in));
+        s->most[i] = MPL_MAX(s->most[i], s->memory[i]);
+    }
 }
 
 static int64_t sum_stages(const sample_t * s)
@@ -185,15 +208,17 @@ static int64_t sum_stages(const sample_t * s)
     int64_t sum = 0;
 
     for (int i = 0; i < MAX_STAGES; i++) {
-        int64_t busiest = MPL_MAX(MPII_Topo_carry(s->host_bytes[i], links->host),
-                                  s->shared[i]);
+        int64_t busiest = s->most[i];
         for (int g = 0; g < links->num_uplinks; g++) {
             const both_t *load = &s->groups[i * links->num_uplinks + g];
             busiest = MPL_MAX(busiest, MPII_Topo_carry(MPL_MAX(load->out, load->in),
                                                        links->uplink[g]));
         }
-        sum += MPL_MAX(busiest, s->busy[i]) +
-            s->latency[i] / (s->is_piped ? s->num_ranks : 1);
+        busiest = MPL_MAX(busiest, s->busy[i]);
+        int64_t latency = s->latency[i] / (s->is_piped ? s->num_ranks : 1);
+        bool is_ring = s->is_piped && i == 0 && s->num_senders * 8 < s->num_received;
+        sum += s->is_busiest ? busiest : is_ring ? MPL_MAX(busiest, latency + s->hops / s->num_ranks) :
+            busiest + latency;
     }
     return sum;
 }
@@ -299,10 +324,10 @@ static int64_t sample_hosts(sample_t * s, int first, int last, int stride)
 
     memset(s->busy, 0, sizeof(s->busy));
     memset(s->latency, 0, sizeof(s->latency));
-    memset(s->shared, 0, sizeof(s->shared));
-    memset(s->host_bytes, 0, sizeof(s->host_bytes));
+    memset(s->most, 0, sizeof(s->most));
     memset(s->groups, 0, s->num_loads * sizeof(both_t));
     s->num_ranks = 0;
+    s->num_received = s->num_senders = s->hops = 0;
     s->first = first;
     s->last = last;
     s->stride = stride;
@@ -341,26 +366,17 @@ static bool is_regular(const MPII_Topo_case_t * c)
     return g.gen.num_recvs > NUM_ASKED && num >= NUM_ASKED - 1;
 }
 
-/* Round 1 for itself, and others by some of them: where there are several, these are in their middle. */
+/* Round 1, or those of a scatter before a ring, for themselves, and others by some of them: where there are several,
+ * these are in their middle. */
 static int64_t sample_regular(sample_t * s, int num_rounds, int max_rounds)
 {
-    int stride = MPL_MAX(num_rounds / max_rounds, 1), begin = 2 + (num_rounds - 2) % stride / 2;
+    const MPII_Topo_algo_t *algo = MPII_Topo_case_algo(s->c);
+    bool has_scatter = algo->family == MPII_TOPO_FAMILY__MPICH && algo->arg == MPII_TOPO_MPICH__BCAST_SCATTER_RING;
+    int lead = has_scatter ? MPII_Topo_ceil_log2(s->links->order->num_ranks) + 1 : 1, rest = num_rounds - lead;
+    int stride = MPL_MAX(rest / max_rounds, 1), begin = lead + 1 + (rest - 1) % stride / 2;
     int num = 1 + (num_rounds - begin) / stride;
 
-    return sample_hosts(s, 1, 1, 1) + sample_hosts(s, begin, INT_MAX, stride) * (num_rounds - 1) / num;
-}
-
-/* Where ranks do not keep step, what comes is waited for if each round hands something on; along lanes about half of
- * it; in rings that some begin later than others, or that are closed in groups, it is there before. */
-static int find_half_wakes(const sample_t * s)
-{
-    const MPII_Topo_algo_t *algo = MPII_Topo_case_algo(s->c);
-
-    if (!s->is_piped)
-        return 2;
-    if (!s->is_regular)
-        return algo->family == MPII_TOPO_FAMILY__LANES ? 1 : 0;
-    return algo->coll == MPII_TOPO_COLL__BCAST || !algo->is_mpich ? 0 : 2;
+    return sample_hosts(s, has_scatter ? 0 : 1, lead, 1) + sample_hosts(s, begin, INT_MAX, stride) * rest / num;
 }
 
 int64_t MPII_Topo_few_messages(const MPII_Topo_algo_t * algo, int num_ranks)
@@ -378,17 +394,18 @@ static int find_max_steps(const sample_t * s)
 
     if (!s->is_piped)
         return MAX_STEPS;
-    if (algo->family == MPII_TOPO_FAMILY__SLOTS)
+    if (algo->family == MPII_TOPO_FAMILY__SLOTS || (s->is_busiest && !has_rooted_lanes(algo)))
         return MAX_PIPED_STEPS;
     return has_rooted_lanes(algo) ? MAX_ROOTED_STEPS :
         MPL_MIN(algo->family == MPII_TOPO_FAMILY__LANES ? few / 4 : few, MAX_PIPED_STEPS);
 }
 
-int64_t MPII_Topo_sample(const MPII_Topo_case_t * c, links_t * links, int num_recvs, bool is_piped)
+static int64_t sample(const MPII_Topo_case_t * c, links_t * links, int num_recvs, bool is_piped, bool is_busiest)
 {
     const MPII_Topo_order_t *order = links->order;
     int p = order->num_ranks;
-    int64_t time = -1, hop = links->latency[MPII_TOPO_WITHIN__SITE] + 2 * links->overhead[MPII_TOPO_WITHIN__SITE];
+    const MPII_Topo_costs_t *costs = &links->costs;
+    int64_t time = -1, hop = costs->latency[MPII_TOPO_WITHIN__SITE] + 2 * costs->overhead[MPII_TOPO_WITHIN__SITE];
     sample_t *s = MPL_calloc(1, sizeof(*s), MPL_MEM_COLL);
     size_t num_loads = (size_t) MAX_STAGES * links->num_uplinks;
     both_t *groups = MPL_calloc(num_loads, sizeof(both_t), MPL_MEM_COLL);
@@ -399,18 +416,18 @@ int64_t MPII_Topo_sample(const MPII_Topo_case_t * c, links_t * links, int num_re
     s->links = links;
     s->groups = groups;
     s->num_loads = num_loads;
-    s->is_regular = is_regular(c);
+    s->is_regular = MPII_Topo_case_algo(c)->family != MPII_TOPO_FAMILY__LANES && is_regular(c);
     s->is_piped = is_piped;
-    s->half_wakes = find_half_wakes(s);
+    s->is_busiest = is_busiest;
     s->root = -1;
     s->num_of_host = order->max_ppn;
-    time = p * links->begin;
+    time = 0;
     int most = order->num_hosts, max_steps = find_max_steps(s);
     if (has_rooted_lanes(MPII_Topo_case_algo(c))) {  /* where ranks that all do the same are late by hops */
         MPII_Topo_any_gen_t g;
         MPII_Topo_case_set(c, 0, &g);
         s->root = order->pos_of[g.lanes.root];
-        time += (order->num_racks - 1) * hop;
+        time += is_busiest ? 0 : (order->num_racks - 1) * hop;
     }
     if (!s->is_regular) {
         int num = MPL_MAX(max_steps / num_recvs, 1);
@@ -430,4 +447,14 @@ int64_t MPII_Topo_sample(const MPII_Topo_case_t * c, links_t * links, int num_re
     MPL_free(s);
     MPL_free(groups);
     return time;
+}
+
+int64_t MPII_Topo_sample(const MPII_Topo_case_t * c, links_t * links, int num_recvs, bool is_piped)
+{
+    return sample(c, links, num_recvs, is_piped, false);
+}
+
+int64_t MPII_Topo_busiest(const MPII_Topo_case_t * c, links_t * links, int num_recvs)
+{
+    return sample(c, links, num_recvs, true, true);
 }

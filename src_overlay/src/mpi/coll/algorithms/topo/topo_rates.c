@@ -16,19 +16,25 @@
  * of which h are in the rack, so 1 + (h-1)(H-h)/(H-1) pairs share it. A fifth
  * less than inside the rack may be noise: no bottleneck is seen there.
  *
- * What a processor does for a message, where that was not measured, is taken for a fourth of the time of a
- * short one, at each end; of one in a rack, where that is between hosts. A message inside a host, where that
- * was not measured, is taken for a fourth of one in a rack; and headers are those of TCP over Ethernet, and
- * MPICH's. */
+ * Where costs were not measured, they are these:
+ * - overhead at each end, a fourth of the time of a short message: LogGP parameters of InfiniBand and Ethernet
+ *   (Hoefler, Lichei, Rehm: Low-Overhead LogGP Parameter Assessment, 2007) are between a sixth and a third
+ * - inside a host a fourth of the time in a rack: MVAPICH publishes 0.25 us and 1.1 us
+ * - a rank that copies, or adds up, 80 Gbit/s; from rank to rank it takes two copies
+ * - the memory of a host, four times what one rank copies (STREAM of hosts with two sockets: 190 GB/s, of one
+ *   core 12 GB/s; a message passes memory three times as often)
+ * - up to 16 KiB a message is copied at both ends (the buffers of libfabric's rxm); a longer one asks first, which
+ *   takes two latencies
+ * - headers of 64 bytes on a link, as InfiniBand and TCP have about for packets of 4 KiB */
 
 #define INSIDE_SHARE 4          /* latency in a rack over that in a host */
-#define INSIDE_MBPS 40000
-#define REDUCE_MBPS 80000
 #define OVERHEAD_SHARE 4        /* latency over overhead */
-#define HEADER_BYTES 170        /* over TCP: MPICH's and those of a packet, and the acknowledgement the other way */
+#define REDUCE_MBPS 80000
+#define INSIDE_MBPS 40000
+#define MEMORY_SHARE 4
+#define EAGER_BYTES 16384
+#define HEADER_BYTES 64
 #define MOST_HEADER_BYTES 1e6
-#define MOST_BURST_BYTES 1e9
-#define SHARED_BYTES 2          /* what bytes of a collective take, over those that few ranks send round and round */
 #define LEAST_MBPS 1.0          /* and most, for the integers to be within their range */
 #define MOST_MBPS 1e7
 #define MOST_US 1e6
@@ -183,8 +189,49 @@ static void set_levels(const MPII_Topo_measured_t * m, double host_mbps, MPII_To
         below = &mbps[first];
         first += num;
     }
-    int64_t percent = (MPL_MIN(slowest, INT64_MAX / 200) * 100 + rates->host / 2) / rates->host;
+    int64_t percent = (MPL_MIN(slowest, INT64_MAX / 200) * 100 + rates->costs.host / 2) / rates->costs.host;
     rates->uplink_percent = MPL_MAX(MPL_MIN(percent, INT_MAX), 100);
+}
+
+/* What messages take beyond latency and links: as measured, or as above. between: 0 inside a host */
+static void set_pieces(const MPII_Topo_measured_costs_t * measured, int between, int64_t latency, int64_t link,
+                       MPII_Topo_costs_t * costs)
+{
+    MPII_Topo_curve_t *piece = costs->piece[between];
+    int num = measured->num_pieces[between];
+
+    for (int i = 0; i < num; i++) {
+        const MPII_Topo_measured_piece_t *m = &measured->piece[between][i];
+        piece[i].most_bytes = m->most_bytes;
+        piece[i].more = MPL_MAX(picoseconds(m->us) - latency, 0);
+        piece[i].more_per_kib = m->mbps > 0 ? MPL_MAX(per_kib(m->mbps) - link, 0) : 0;
+    }
+    if (num == 0 && between) {
+        piece[0] = (MPII_Topo_curve_t) {.most_bytes = costs->eager,.more_per_kib = 2 * costs->reduce };
+        piece[1] = (MPII_Topo_curve_t) {.most_bytes = INT64_MAX,.more = 2 * latency };
+        num = 2;
+    }
+    costs->num_pieces[between] = num;
+}
+
+/* near, inside: of a short message, microseconds; memory, host: Mbit/s of one rank inside a host, and between hosts */
+static void set_costs(const MPII_Topo_measured_costs_t * m, double near, double inside, double memory, double host,
+                      MPII_Topo_costs_t * costs)
+{
+    const MPII_Topo_measured_piece_t *last = &m->piece[1][MPL_MAX(m->num_pieces[1], 1) - 1];
+
+    costs->latency[MPII_TOPO_WITHIN__HOST] = picoseconds(or_else(inside, near / INSIDE_SHARE));
+    costs->latency[MPII_TOPO_WITHIN__RACK] = picoseconds(near);
+    costs->gap = picoseconds(m->gap_us);
+    costs->header = MPL_MIN(or_else(m->header_bytes, HEADER_BYTES), MOST_HEADER_BYTES);
+    costs->eager = MPL_MIN(or_else(m->eager_bytes, EAGER_BYTES), 1e18);
+    costs->reduce = per_kib(or_else(m->reduce_mbps, REDUCE_MBPS));
+    costs->inside = per_kib(memory);
+    costs->memory = per_kib(or_else(m->memory_mbps, MEMORY_SHARE * memory));
+    costs->host = per_kib(or_else(m->host_mbps, host));
+    costs->rank = MPL_MAX(costs->host, per_kib(or_else(m->num_pieces[1] ? last->mbps : 0, host)));
+    set_pieces(m, 0, costs->latency[MPII_TOPO_WITHIN__HOST], costs->inside, costs);
+    set_pieces(m, 1, costs->latency[MPII_TOPO_WITHIN__RACK], costs->rank, costs);
 }
 
 int MPII_Topo_rates_create(const MPII_Topo_measured_t * m, MPII_Topo_rates_t ** rates_)
@@ -213,30 +260,21 @@ int MPII_Topo_rates_create(const MPII_Topo_measured_t * m, MPII_Topo_rates_t ** 
     ret = 0;
     if (near <= 0 || host <= 0)
         goto fn_exit;
-    rates->latency[MPII_TOPO_WITHIN__HOST] = picoseconds(or_else(inside, near / INSIDE_SHARE));
-    rates->latency[MPII_TOPO_WITHIN__RACK] = picoseconds(near);
+    set_costs(&m->costs, near, inside, or_else(memory, INSIDE_MBPS), host, &rates->costs);
+    int64_t *latency = rates->costs.latency;
     far = MPL_MAX(far, near);
     for (int i = MPII_TOPO_WITHIN__SITE; i < MPII_TOPO_WITHIN__END; i++) {
         if (i > MPII_TOPO_WITHIN__SITE && i <= m->num_levels + 1)
             far = MPL_MAX(far, median_us(m, i, values));
-        rates->latency[i] = picoseconds(far);
+        latency[i] = picoseconds(far);
     }
     for (int i = 0; i < MPII_TOPO_WITHIN__END; i++) {
-        int64_t all = rates->latency[MPL_MIN(i, MPII_TOPO_WITHIN__RACK)];
+        int64_t all = latency[MPL_MIN(i, MPII_TOPO_WITHIN__RACK)];
         double us = i == MPII_TOPO_WITHIN__HOST ? m->costs.inside_overhead_us : m->costs.overhead_us;
-        rates->overhead[i] = us > 0 ? MPL_MIN(picoseconds(us), all / 2) : all / OVERHEAD_SHARE;
+        rates->costs.overhead[i] = us > 0 ? MPL_MIN(picoseconds(us), all / 2) : all / OVERHEAD_SHARE;
     }
     for (int i = 0; i < MPII_TOPO_WITHIN__END; i++)
-        rates->latency[i] -= 2 * rates->overhead[i];
-    rates->header = MPL_MIN(or_else(m->costs.header_bytes, HEADER_BYTES), MOST_HEADER_BYTES);
-    rates->burst = MPL_MIN(m->costs.burst_bytes, MOST_BURST_BYTES);
-    rates->duplex = MPL_MIN(or_else(m->costs.duplex_bytes, MPII_TOPO_ANY_BYTES), MPII_TOPO_ANY_BYTES);
-    rates->shared = picoseconds(m->costs.shared_us);
-    rates->shared_bytes = m->costs.shared_mbps > 0 ? SHARED_BYTES * per_kib(m->costs.shared_mbps) : 0;
-    rates->cold = picoseconds(m->costs.cold_us) / 2;    /* one that waits for its first message has slept for less */
-    rates->reduce = per_kib(or_else(m->costs.reduce_mbps, REDUCE_MBPS));
-    rates->inside = per_kib(or_else(memory, INSIDE_MBPS));
-    rates->host = per_kib(host);
+        latency[i] -= 2 * rates->costs.overhead[i];
     rates->num_levels = m->num_levels;
     set_levels(m, host, rates, mbps, num_hosts, values);
     *rates_ = rates;
@@ -250,13 +288,12 @@ int MPII_Topo_rates_create(const MPII_Topo_measured_t * m, MPII_Topo_rates_t ** 
     return ret;
 }
 
-int64_t MPII_Topo_rates_message_bytes(const MPII_Topo_rates_t * rates, int num_ranks, int num_hosts)
+int64_t MPII_Topo_rates_message_bytes(const MPII_Topo_rates_t * rates)
 {
-    int64_t p = num_ranks, percent = rates->uplink_percent;
-    int64_t time = 2 * rates->overhead[MPII_TOPO_WITHIN__RACK] +
-        MPL_MIN(p, p * p * 100 / (percent * num_hosts)) * rates->shared / 2;
+    const MPII_Topo_costs_t *costs = &rates->costs;
+    int64_t time = 2 * costs->overhead[MPII_TOPO_WITHIN__RACK];
+    int64_t bytes = MPL_MIN(time, MOST_MESSAGE_TIME) * 1024 / costs->host + costs->header;
 
-    int64_t bytes = MPL_MIN(time, MOST_MESSAGE_TIME) * 1024 / rates->host + rates->header;
     return MPL_MAX(1, MPL_MIN(bytes, MOST_MESSAGE_BYTES));
 }
 
@@ -285,19 +322,7 @@ MPII_Topo_links_t *MPII_Topo_links_create(const MPII_Topo_rates_t * rates,
     if (links == NULL || site == NULL)
         goto fn_fail;
     links->order = order;
-    memcpy(links->latency, rates->latency, sizeof(links->latency));
-    memcpy(links->overhead, rates->overhead, sizeof(links->overhead));
-    links->header = rates->header;
-    links->burst = rates->burst;
-    links->duplex = rates->duplex;
-    links->shared = rates->shared * MPII_TOPO_SEND_PERCENT / 100;
-    links->wake = rates->shared * MPII_TOPO_WAKE_PERCENT / 100;
-    links->begin = rates->shared * MPII_TOPO_BEGIN_PERCENT / 100;
-    links->shared_bytes = rates->shared_bytes;
-    links->cold = rates->cold;
-    links->reduce = rates->reduce;
-    links->inside = rates->inside;
-    links->host = rates->host;
+    links->costs = rates->costs;
     links->num_uplinks = 0;
     memcpy(site, rack, order->num_racks * sizeof(int));
     const int64_t *uplink = rates->uplink;

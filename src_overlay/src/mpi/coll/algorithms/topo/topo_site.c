@@ -146,17 +146,64 @@ static int get_level(const char *name, const char *prefix, struct json_object *o
     return *hosts ? 0 : get_matrix(name, prefix, obj, rack_key, site->levels[0].num, racks, err);
 }
 
-static int get_costs(const char *name, const char *prefix, struct json_object *obj,
-                     MPII_Topo_costs_t * costs, char *err)
+/* Pieces of the curve of a message: an array of objects, shorter messages first */
+static int get_pieces(const char *name, const char *prefix, struct json_object *of, const char *key, int between,
+                      MPII_Topo_measured_costs_t * costs, char *err)
 {
+    struct json_object *pieces, *val;
+    double before = 0;
+
+    if (!json_object_object_get_ex(of, key, NULL))
+        return 0;
+    pieces = MPII_Topo_json_get(name, prefix, of, key, json_type_array, err);
+    if (pieces == NULL)
+        return -1;
+    size_t num = json_object_array_length(pieces);
+    if (num < 1 || num > MPII_TOPO_MAX_PIECES)
+        return MPII_Topo_json_fail(err, "%s: key \"%s%s\": found %zu pieces, expected 1 to %d", name, prefix, key,
+                                   num, MPII_TOPO_MAX_PIECES);
+    for (size_t i = 0; i < num; i++) {
+        MPII_Topo_measured_piece_t *piece = &costs->piece[between][i];
+        struct json_object *one = json_object_array_get_idx(pieces, i);
+        static const char *const keys[] = { "most_bytes", "latency_us", "mbps", NULL };
+        double *numbers[] = { &piece->most_bytes, &piece->us, &piece->mbps };
+        char sub[64];
+        snprintf(sub, sizeof(sub), "%s%s[%zu]", prefix, key, i);
+        if (!json_object_is_type(one, json_type_object))
+            return MPII_Topo_json_fail(err, "%s: key \"%s\": found %s, expected an object", name, sub,
+                                       json_type_to_name(json_object_get_type(one)));
+        snprintf(sub, sizeof(sub), "%s%s[%zu].", prefix, key, i);
+        if (check_keys(name, sub, one, keys, err))
+            return -1;
+        for (int k = 0; k < 3; k++) {
+            val = NULL;
+            json_object_object_get_ex(one, keys[k], &val);
+            if (get_number(name, sub, keys[k], val, k > 0, numbers[k], err))
+                return -1;
+        }
+        if (piece->most_bytes <= before)
+            return MPII_Topo_json_fail(err, "%s: key \"%s%s[%zu].most_bytes\": found %g, expected more than %g",
+                                       name, prefix, key, i, piece->most_bytes, before);
+        before = piece->most_bytes;
+    }
+    costs->num_pieces[between] = num;
+    return 0;
+}
+
+static int get_costs(const char *name, const char *prefix, struct json_object *obj,
+                     MPII_Topo_measured_costs_t * costs, char *err)
+{
+    double older;
     static const char *const keys[] = {
-        "overhead_us", "inside_overhead_us", "inside_us", "inside_mbps", "reduce_mbps",
-        "header_bytes", "shared_us", "shared_mbps", "burst_bytes", "duplex_bytes", "cold_us", NULL
+        "overhead_us", "inside_overhead_us", "inside_us", "gap_us", "inside_mbps", "memory_mbps", "host_mbps",
+        "reduce_mbps", "header_bytes", "eager_bytes",
+        /* of files that older versions wrote: nothing follows from them */
+        "shared_us", "shared_mbps", "burst_bytes", "duplex_bytes", "cold_us", "message", "inside_message", NULL
     };
     double *const numbers[] = {
-        &costs->overhead_us, &costs->inside_overhead_us, &costs->inside_us, &costs->inside_mbps,
-        &costs->reduce_mbps, &costs->header_bytes, &costs->shared_us, &costs->shared_mbps,
-        &costs->burst_bytes, &costs->duplex_bytes, &costs->cold_us
+        &costs->overhead_us, &costs->inside_overhead_us, &costs->inside_us, &costs->gap_us, &costs->inside_mbps,
+        &costs->memory_mbps, &costs->host_mbps, &costs->reduce_mbps, &costs->header_bytes, &costs->eager_bytes,
+        &older, &older, &older, &older, &older
     };
     char sub[64];
 
@@ -169,12 +216,13 @@ static int get_costs(const char *name, const char *prefix, struct json_object *o
     snprintf(sub, sizeof(sub), "%scosts.", prefix);
     if (check_keys(name, sub, of, keys, err))
         return -1;
-    for (int i = 0; keys[i]; i++) {
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         if (json_object_object_get_ex(of, keys[i], &val) &&
             get_number(name, sub, keys[i], val, true, numbers[i], err))
             return -1;
     }
-    return 0;
+    return get_pieces(name, sub, of, "inside_message", 0, costs, err) ||
+        get_pieces(name, sub, of, "message", 1, costs, err) ? -1 : 0;
 }
 
 /* Distances and rates, from what was measured; uplink_mbps: of all groups, or NULL */
