@@ -113,9 +113,9 @@ def summary(
     results: list[Result], records: list[Record], found: list[Case], made: list[Table]
 ) -> list[str]:
     """Sentences, the most important first."""
-    lines = []
+    lines = about_settings(records)
     if found:
-        lines += about_default(found)
+        lines += about_default(found, bool(lines))
     lines += about_links(records)
     lines += about_mappings(records)
     lines += about_models({table.name: table.rows for table in made})
@@ -153,19 +153,42 @@ def about_machine(results: list[Result], records: list[Record]) -> list[str]:
     return lines
 
 
-def about_default(found: list[Case]) -> list[str]:
+def gain_text(with_what: str, than: str, parts: dict[str, list[float]]) -> str:
+    """parts: of the time, by collective"""
+    gains = ", ".join(f"{what} {np.median(of):.2f}" for what, of in parts.items())
+    every = [part for of in parts.values() for part in of]
+    return (
+        f"With {with_what} {np.median(every):.2f} of the time {than} (median of "
+        f"{counted(len(every), 'case')}); by collective: {gains}."
+    )
+
+
+def about_settings(records: list[Record]) -> list[str]:
+    """What other settings gain over that of the baseline, where the algorithm is asked for alike."""
+    key = lambda r: (label(r), r["placement"], r["ranks"], r["bytes"])  # noqa: E731
+    found: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for rows in tables.groups(tables.collectives(records), key).values():
+        base = next((r for r in rows if is_baseline(r)), None)
+        for r in rows:
+            names = {x["algorithm"].removeprefix(f"{x['setting']}/") for x in (r, base) if x}
+            if base and r["setting"] != base["setting"] and len(names) == 1:
+                part = tables.typical_us(r) / tables.typical_us(base)
+                parts = found.setdefault((r["setting"], base["setting"]), {})
+                parts.setdefault(label(r), []).append(part)
+    return [
+        gain_text(f"the setting {ours}, calls take", f"with {base}", parts)
+        for (ours, base), parts in found.items()
+    ]
+
+
+def about_default(found: list[Case], has_settings: bool) -> list[str]:
     parts: dict[str, list[float]] = {}
     for c in found:
         parts.setdefault(label(c.default), []).append(min(c.best_us / c.default_us, 1))
-    gains = ", ".join(f"{what} {np.median(of):.2f}" for what, of in parts.items())
-    every = [part for of in parts.values() for part in of]
-    gain = (
-        f"With the best algorithm each time, calls would take {np.median(every):.2f} of the time of the "
-        f"library's own choice (median of {counted(len(every), 'case')}); by collective: {gains}."
-    )
+    own = found[0].default["algorithm"] if has_settings else "The library's own choice"
     best = sum(c.difference_us <= 0 for c in found)
     share = f"{best} of {len(found)} cases ({100 * best / len(found):.0f} %)"
-    lines = [f"The library's own choice was the best in {share}."]
+    lines = [f"{own} was the best in {share}."]
     judged = [c for c in found if c.p is not None]
     if judged:
         slower, faster = (sum(c.verdict == w for c in judged) for w in ("slower", "faster"))
@@ -181,7 +204,10 @@ def about_default(found: list[Case]) -> list[str]:
             f"{worst.best['algorithm']} takes {time_text(worst.best_us)}: {ratio:.2g} times"
             + (" (not beyond what launches differ by)." if worst.verdict == "undecided" else ".")
         )
-    return [gain, *lines]
+    if has_settings:
+        return lines
+    best_each = "the best algorithm each time, calls would take"
+    return [gain_text(best_each, "of the library's own choice", parts), *lines]
 
 
 def about_words(records: list[Record]) -> list[str]:

@@ -22,6 +22,7 @@ from topo_common.text import one_line, size_text
 
 from .files import Record, Result
 
+UNITS = (("seconds", 1e6), ("milliseconds", 1e3), ("microseconds", 1.0))  # in microseconds
 BOUND_LABEL = "what the links allow"
 WIDTH = 80  # at least
 
@@ -48,6 +49,12 @@ def new_table(title: str, *columns: str, left: int = 2) -> Table:
             no_wrap=i >= left,
         )
     return table
+
+
+def rate(record: Record) -> str:
+    """MB/s, as OSU's benchmarks count them"""
+    us = record["median_us"]
+    return f"{record['bytes'] / us:.2f}" if us and record["bytes"] else "-"
 
 
 def ms(us: float | None) -> str:
@@ -143,7 +150,11 @@ def print_tables(results: dict[str, Result]) -> None:
         console.print(f"{what}: {where}", style="bold", soft_wrap=True)
         bases = {r["baseline"] for r in rows if r.get("baseline") and r.get("ratio") is not None}
         against = f"; ratio to {' or '.join(sorted(bases))}" if bases else ""
-        console.print(times_table(rows, calls_text(rows) + against))
+        title = calls_text(rows) + against
+        table = times_table(rows, title, has_rate=True)
+        unbounded = console.options.update(width=10_000)
+        has_room = console.measure(table, options=unbounded).maximum <= console.width
+        console.print(table if has_room else times_table(rows, title))
         if any("background_alone_mbps" in r for r in rows):
             console.print(traffic_table(rows))
         if any("first_us" in r for r in rows):
@@ -162,18 +173,17 @@ def print_plain(results: dict[str, Result]) -> None:
             out = [f"# {one_line(text)}" for text in (f"{what}: {where}", label)]
             out.append(f"{'# Size':<14}{'Median Latency(us)':>20}{'MB/s':>14}")
             for r in of:
-                us = r["median_us"]
-                rate = f"{r['bytes'] / us:.2f}" if us and r["bytes"] else "-"
-                out.append(f"{r['bytes']:<14}{us:>20.2f}{rate:>14}")
+                out.append(f"{r['bytes']:<14}{r['median_us']:>20.2f}{rate(r):>14}")
             blocks.append("\n".join(out))
     print("\n\n".join(blocks))
 
 
-def times_table(rows: list[Record], title: str) -> Table:
+def times_table(rows: list[Record], title: str, has_rate: bool = False) -> Table:
     has_ratio = any(r.get("ratio") is not None and not is_baseline(r) for r in rows)
     has_bound = any(r["bound_us"] is not None for r in rows)
     title += "; links: what they allow, and times that" if has_bound else ""
     columns = ["bytes", "algorithm: what ran", "ms", "95 % CI", "P99"]
+    columns += ["MB/s"] if has_rate else []
     columns += ["ratio", "95 % CI"] if has_ratio else []
     columns += ["links", "x"] if has_bound else []
     table = new_table(title, *columns)
@@ -191,6 +201,7 @@ def times_table(rows: list[Record], title: str) -> Table:
             ms(r["median_us"]),
             range_text(ms(r["ci95_low_us"]), ms(r["ci95_high_us"])),
             ms(r["p99_us"]),
+            *([rate(r)] if has_rate else []),
             *(ratios if has_ratio else []),
             *(bounds if has_bound else []),
             end_section=i + 1 < len(rows) and rows[i + 1]["bytes"] != r["bytes"],
@@ -259,17 +270,19 @@ def draw(results: dict[str, Result], output: str) -> None:
         squeeze=False,
         layout="constrained",
     )
+    everything = [r for rows in panels.values() for r in rows]
+    least = min(r["median_us"] for r in everything)
+    unit, unit_us = next((of for of in UNITS if least >= of[1]), UNITS[-1])
     drawn: dict[str, Any] = {}  # by label
     for ax, ((what, where), rows) in zip(axes.flat, panels.items(), strict=False):
-        drawn |= draw_panel(ax, rows, labels)
+        drawn |= draw_panel(ax, rows, labels, unit_us)
         ax.set_title(f"{what}\n{wrapped(where)}", fontsize=10)
     for ax in axes.flat[len(panels) :]:
         ax.set_visible(False)
-    everything = [r for rows in panels.values() for r in rows]
     shown = [r["ci95_low_us"] for r in everything] + [r["bound_us"] or math.inf for r in everything]
-    axes[0][0].set_ylim(bottom=max(0.6 * min(shown) / 1e3, 1e-6))
+    axes[0][0].set_ylim(bottom=max(0.6 * min(shown) / unit_us, 1e-6))
     for row in axes:
-        row[0].set_ylabel("milliseconds per call (median, 95 % interval)\nlower is better")
+        row[0].set_ylabel(f"{unit} per call (median, 95 % interval)\nlower is better")
     order = [label for label in (*labels, BOUND_LABEL) if label in drawn]
     fig.legend(
         [drawn[label] for label in order],
@@ -300,7 +313,7 @@ def algorithms_text(label: str, records: list[Record]) -> str:
     return f": {', '.join(dict.fromkeys(ran))}" if ran else ""
 
 
-def draw_panel(ax: Any, rows: list[Record], labels: list[str]) -> dict[str, Any]:
+def draw_panel(ax: Any, rows: list[Record], labels: list[str], unit_us: float) -> dict[str, Any]:
     """The lines of a panel, by label; a label has the same colour in all panels."""
     from matplotlib.ticker import FuncFormatter, NullLocator
 
@@ -310,13 +323,13 @@ def draw_panel(ax: Any, rows: list[Record], labels: list[str]) -> dict[str, Any]
         if not line:
             continue
         y, low, high = (
-            np.array([r[key] for r in line]) / 1e3
+            np.array([r[key] for r in line]) / unit_us
             for key in ("median_us", "ci95_low_us", "ci95_high_us")
         )
         x = [r["bytes"] for r in line]
         style = {"marker": "osD^vPX*"[i % 8], "color": f"C{i % 10}", "capsize": 3}
         drawn[label] = ax.errorbar(x, y, yerr=[y - low, high - y], **style)
-    limits = {r["bytes"]: r["bound_us"] / 1e3 for r in rows if r["bound_us"]}
+    limits = {r["bytes"]: r["bound_us"] / unit_us for r in rows if r["bound_us"]}
     if limits:
         sizes, times = list(limits), list(limits.values())
         (drawn[BOUND_LABEL],) = ax.plot(sizes, times, "--", color="grey", zorder=1)

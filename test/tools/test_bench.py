@@ -2033,6 +2033,28 @@ def test_tables_fit_80_columns_and_tell_what_differs(in_process: Any, write_json
     assert "auto: the library's own" in words
 
 
+def test_rates_where_there_is_room(in_process: Any, write_json: Any) -> None:
+    plain = write_json("plain.json", good_result() | {"records": [good_record(bytes=1024)]})
+    wide = write_json("wide.json", odd_results())
+    assert f" {1024 / good_record()['median_us']:.2f} " in in_process("table", plain).stdout
+    # one of the 8 groups has long names
+    assert in_process("table", wide).stdout.count("MB/s") == 7
+
+
+@pytest.mark.parametrize(
+    ("us", "unit"), [(2.5, "microseconds"), (2.5e3, "milliseconds"), (2.5e6, "seconds")]
+)
+def test_axes_are_in_units_that_fit(
+    in_process: Any, write_json: Any, tmp_path: Path, us: float, unit: str
+) -> None:
+    times = {key: us for key in ("median_us", "ci95_low_us", "ci95_high_us", "p99_us")}
+    record = good_record(**times, bound_us=None, ratio_to_bound=None)
+    path, picture = write_json("r.json", good_result() | {"records": [record]}), tmp_path / "p.svg"
+    done = in_process("plot", path, "-o", picture)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f">{unit} per call" in picture.read_text()
+
+
 def test_plain_lines_are_numbers(in_process: Any, write_json: Any) -> None:
     """As OSU's: what reads those reads these. A block for each algorithm, sizes in order."""
     sizes = [(4096, 20.0), (1024, 10.0), (0, 5.0)]
