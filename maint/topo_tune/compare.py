@@ -53,7 +53,7 @@ class Pair:
         return [*where, self.stock_us, self.tuned_us, self.ratio, self.low, self.high, self.verdict]
 
 
-COLUMNS = ["collective", "ranks", "ppn", "placement", "bytes", "default us", "tuned us"]
+COLUMNS = ["collective", "ranks", "ranks a host", "placement", "bytes", "default us", "tuned us"]
 COLUMNS += ["tuned / default", "low", "high", "verdict"]
 
 

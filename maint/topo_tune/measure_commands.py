@@ -230,7 +230,8 @@ def report(folder: str, output: str) -> None:
     """Make a page of FOLDER, which topo-tune measure wrote (and compare, too).
 
     The page is one file that a browser opens without a network: the site, what the tuning file chooses by
-    ranks, bytes and placement and what runs without it, gains, and the regret of each rule.
+    ranks, bytes and placement and what runs without it, gains, and how much slower than the best algorithm
+    each choice is.
     """
     from topo_tune import compare as comparing
     from topo_tune import page

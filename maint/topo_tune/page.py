@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""One page on a campaign: site, decisions, gains and regrets. It is one file, and needs no network."""
+"""One page on a campaign: site, decisions, gains and losses. It is one file, and needs no network."""
 
 import base64
 import html
@@ -178,12 +178,19 @@ def site_html(site: Site) -> str:
     )
 
 
+CHOICE = "choice of the file"  # column; of this tuning file: an algorithm, or topo_auto
+LOSS = "slower than best %"
+ABOUT_LOSS = (
+    "Slower than best: how much longer calls take with the tuning file than by the best algorithm that was "
+    "measured for the same case."
+)
+ABOUT_GAIN = "Gain: the default's time over the tuned one's."
+
+
 def points_table(found: Sequence[Decision]) -> Table:
-    columns = ["collective", "ranks", "ppn", "placement", "bytes", "rule", "runs", "default"]
-    columns += ["predicted gain", "measured gain", "regret %"]
-    table = Table(
-        "points", "Gain and regret", "Gain: the default's time over the tuned one's.", columns
-    )
+    columns = ["collective", "ranks", "ranks a host", "placement", "bytes", CHOICE, "runs"]
+    columns += ["default", "predicted gain", "measured gain", LOSS]
+    table = Table("points", "Each case", f"{ABOUT_GAIN} {ABOUT_LOSS}", columns)
     for d in found:
         cell = d.cell
         row: list[Any] = [cell.collective, cell.ranks, cell.ppn, cell.placement, d.size]
@@ -195,17 +202,9 @@ def points_table(found: Sequence[Decision]) -> Table:
 
 def leaves_table(found: Sequence[Decision]) -> Table:
     """By collective and leaf of the file."""
-    columns = [
-        "collective",
-        "rule",
-        "points",
-        "measured",
-        "mean regret %",
-        "worst regret %",
-        "gain",
-    ]
-    note = "Regret: time over that of the best algorithm that was measured there."
-    table = Table("leaves", "Regret of each rule", note, columns)
+    columns = ["collective", CHOICE, "cases", "measured", f"{LOSS}, mean", f"{LOSS}, worst", "gain"]
+    note = f"{ABOUT_LOSS} {ABOUT_GAIN}"
+    table = Table("leaves", "How good each choice of the tuning file is", note, columns)
     for key in sorted({(d.cell.collective, d.leaf) for d in found}):
         of = [d for d in found if (d.cell.collective, d.leaf) == key]
         seen = [100 * d.regret for d in of if d.regret is not None]
@@ -249,8 +248,16 @@ def gain_text(found: Sequence[Decision], pairs: Sequence[Pair]) -> str:
 
 
 def exceptions_table(found: Sequence[Choice]) -> Table:
-    columns = ["collective", "ranks", "ppn", "from", "to", "algorithm", "reason"]
-    note = "Where measurements contradict topo_auto beyond noise."
+    columns = [
+        "collective",
+        "ranks",
+        "ranks a host",
+        "from bytes",
+        "to bytes",
+        "algorithm",
+        "reason",
+    ]
+    note = "Where measurements contradict topo_auto beyond noise, the file names another algorithm."
     table = Table("exceptions", "Exceptions", note, columns)
     for c in found:
         table.rows.append([c.collective, c.ranks, c.ppn, c.low, c.high, c.name, c.reason])
@@ -286,7 +293,7 @@ def make(
     if pairs:
         rows = [[_round(x) if isinstance(x, float) else x for x in p.row()] for p in pairs]
         used = sum((p.cell, p.size) in known for p in pairs)
-        note = "At points that were not measured for the tuning file"
+        note = "Of cases that were not measured for the tuning file"
         note += f", but for {used} that have no sizes." if used else "."
         tables.insert(0, Table("compare", "Default and tuned", note, COLUMNS, rows))
     collectives = sorted({d.cell.collective for d in found})
@@ -294,10 +301,11 @@ def make(
     measured = [d for d in found if d.regret is not None]
     new = [p for p in pairs if (p.cell, p.size) not in known]
     lines = [gain_text(found, new), f"Site: {draw.summary(campaign.site)}."]
-    lines.append(f"{len(measured)} of {len(found)} points were measured, the others are predicted.")
+    lines.append(f"{len(measured)} of {len(found)} cases were measured, the others are predicted.")
     if measured:
         mean = statistics.mean(d.regret or 0 for d in measured)
-        lines.append(f"Mean regret where measured: {100 * mean:.1f} %.")
+        text = f"takes {100 * mean:.1f} % longer than the best algorithm that was measured (mean)"
+        lines.append(f"Where measured, what the tuning file chooses {text}.")
     gains = [d.gain for d in measured if d.gain]
     if gains:
         gain = statistics.geometric_mean(gains)

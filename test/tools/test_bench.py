@@ -2047,7 +2047,7 @@ def test_rates_where_there_is_room(in_process: Any, write_json: Any) -> None:
 def test_axes_are_in_units_that_fit(
     in_process: Any, write_json: Any, tmp_path: Path, us: float, unit: str
 ) -> None:
-    times = {key: us for key in ("median_us", "ci95_low_us", "ci95_high_us", "p99_us")}
+    times = dict.fromkeys(("median_us", "ci95_low_us", "ci95_high_us", "p99_us"), us)
     record = good_record(**times, bound_us=None, ratio_to_bound=None)
     path, picture = write_json("r.json", good_result() | {"records": [record]}), tmp_path / "p.svg"
     done = in_process("plot", path, "-o", picture)
