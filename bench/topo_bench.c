@@ -1192,6 +1192,40 @@ static int most_blocks(enum blocks blocks)
     return blocks == ALL || blocks == ALL_AT_ROOT ? nprocs : blocks == NONE ? 0 : 1;
 }
 
+/* A number that processes of one machine share, whatever they take for their host */
+static int machine_number(void)
+{
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
+    unsigned number = 0;
+    int c;
+
+    while (file && (c = getc(file)) != EOF)
+        number = 31 * number + c;
+    if (file)
+        fclose(file);
+    return number & 0x7fffffff;
+}
+
+/* Whether the memory of each machine is enough for what its ranks want; malloc() does not tell. */
+static bool has_memory(double bytes)
+{
+    FILE *file = fopen("/proc/meminfo", "r");
+    char line[128];
+    long free_kb = -1;
+    MPI_Comm machine;
+
+    MPI_Comm_split(comm, machine_number(), 0, &machine);
+    MPI_Allreduce(MPI_IN_PLACE, &bytes, 1, MPI_DOUBLE, MPI_SUM, machine);
+    MPI_Comm_free(&machine);
+    while (file && free_kb < 0 && fgets(line, sizeof(line), file))
+        sscanf(line, "MemAvailable: %ld", &free_kb);
+    if (file)
+        fclose(file);
+    return free_kb < 0 || bytes < free_kb * 1024.0;
+}
+
+#define MUCH_MEMORY 1e9         /* worth a look at what machines have */
+
 /* Points the buffers at `bytes` bytes a block. Reports on rank 0 and returns false when some rank
  * has no memory for them. */
 static bool prepare(long bytes)
@@ -1209,8 +1243,14 @@ static bool prepare(long bytes)
     free(data.send.buffer);
     free(data.recv.buffer);
     const long more = bytes_more(opt.first * opt.num_algos);
-    data.send.buffer = malloc((varies ? most_bytes(bytes) : sent * bytes) + more + 1);
-    data.recv.buffer = malloc((varies ? most_bytes(bytes) : received * bytes) + more + GUARD);
+    const long to_send = varies ? most_bytes(bytes) : sent * bytes;
+    const long to_receive = varies ? most_bytes(bytes) : received * bytes;
+    data.send.buffer = data.recv.buffer = NULL;
+    if (2.0 * bytes * nprocs * nprocs < MUCH_MEMORY ||
+        has_memory((double) to_send + to_receive + 2 * more)) {
+        data.send.buffer = malloc(to_send + more + 1);
+        data.recv.buffer = malloc(to_receive + more + GUARD);
+    }
     ok = data.send.buffer && data.recv.buffer;
     MPI_Allreduce(&ok, &all_ok, 1, MPI_INT, MPI_MIN, comm);
     if (!all_ok) {

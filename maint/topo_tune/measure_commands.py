@@ -13,12 +13,13 @@ import click
 from topo_common import files
 from topo_common.cli import OutputFile
 from topo_common.files import WRONG, Failure, InputError
-from topo_common.text import counted, folded
+from topo_common.text import counted, folded, short
 
 from topo_tune.fit_command import PROGRAM
 
 PLACEMENTS = ("block", "random:1")
 SIZES = "64,1K,8K,64K,256K"
+MAX_PPN = 1024  # as topo-vcluster has it
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
@@ -125,7 +126,7 @@ def measure(
     from topo_tune import site
     from topo_tune.campaign import Campaign
     from topo_tune.measuring import Measuring, catalog, finish, learnt
-    from topo_tune.predictor import Predictor
+    from topo_tune.predictor import MAX_RANKS, Predictor
     from topo_tune.rules import COLLECTIVES, make_topology
     from topo_tune.sampling import Cell
 
@@ -135,8 +136,9 @@ def measure(
     loaded = site.load(site_file)
     if ppn is not None and not is_virtual:
         raise click.UsageError("--ppn: with --launch, the launcher places the ranks; give --ranks")
-    per_host = numbers("1" if ppn is None else ppn, "--ppn") if is_virtual else [0]
-    counts = numbers(ranks, "--ranks") if ranks else []
+    per_host = numbers("1" if ppn is None else ppn, "--ppn", MAX_PPN) if is_virtual else [0]
+    most = min(MAX_PPN * loaded.num_hosts, MAX_RANKS)
+    counts = [] if ranks is None else numbers(ranks, "--ranks", most)
     if not counts and not is_virtual:
         counts = [loaded.num_hosts]
     bench = find_bench(program)
@@ -174,14 +176,15 @@ def measure(
         say(f"{why}; {output}/tuning.json: {counted(len(found), 'exception')}")
 
 
-def numbers(text: str, option: str) -> list[int]:
+def numbers(text: str, option: str, most: int = 2**31 - 1) -> list[int]:
     """Of a LIST."""
     from topo_tune import grammar
 
     try:
-        return sorted({grammar.number(word, 1, 2**31 - 1) for word in text.split(",")})
+        return sorted({grammar.number(word, 1, most) for word in text.split(",")})
     except grammar.Wrong:
-        raise click.UsageError(f"{option} {text!r}: expected numbers such as 8,64") from None
+        what = f"expected numbers such as 8,64, up to {most}"
+        raise click.UsageError(f"{option} {short(text)}: {what}") from None
 
 
 def mpich_version(bench: Any, version: str | None) -> str:

@@ -478,10 +478,11 @@ def levels_above(found: Found, racks: list[str]) -> list[tuple[list[str], list[i
     for parent in found.above:
         now = [parent.get(name, name) for name in names]
         groups = list(dict.fromkeys(now))
+        index = {name: i for i, name in enumerate(groups)}
         if len(groups) == 1 or len(levels) == MAX_LEVELS - 1:
             break
         if len(groups) < len(names):
-            levels.append((groups, [groups.index(name) for name in now]))
+            levels.append((groups, [index[name] for name in now]))
             names = groups
         else:
             names = now

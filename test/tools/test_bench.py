@@ -1203,6 +1203,15 @@ def test_misuse_of_the_mpi_program(mpi: Any, arguments: Any, words: Any) -> None
     assert lines == []
 
 
+def test_more_memory_than_there_is(mpi: Any) -> None:
+    """It is told before the kernel ends a rank."""
+    if os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGESIZE") > 2**37:
+        pytest.skip("this machine may have it")
+    done, lines = mpi(8, "-c", "alltoall", "-s", 2**31 - 1, *QUICK_C)
+    text = "no memory for alltoall of 2147483647 bytes on 8 ranks"
+    assert text in done.stderr and done.returncode == 1 and lines[-1]["type"] != "end"
+
+
 # ---- topo-bench ----
 
 

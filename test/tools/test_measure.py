@@ -657,7 +657,8 @@ def test_misuse(tool: Any, monkeypatch: Any) -> None:
     launch = [*command, "--launch", "mpiexec"]
     one_line(tool(*launch, "--budget", "soon"), "expected a time such as 90s or 10m")
     one_line(tool(*launch, "--placement", "core"), "expected NAME=WORDS")
-    one_line(tool(*launch, "--ranks", "0"), "expected numbers such as 8,64")
+    for bad in ("0", "-1", "", "8x9", "8,,9", "1:5", "1025", "8,1000000", "9" * 100):
+        one_line(tool(*launch, "--ranks", bad), "expected numbers such as 8,64, up to 1024")
     one_line(tool(*launch, "--ppn", "4"), "the launcher places the ranks; give --ranks")
     one_line(tool("report", "nothing", "-o", "r.html"), "nothing/campaign.json")
     one_line(tool("report", "nothing", "-o", "r.txt"), "must end in .html")
