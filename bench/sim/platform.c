@@ -299,14 +299,27 @@ static int find_uplink_percent(const platform_t * p)
     return slowest > 0 ? MPL_MAX(MPL_MIN(floor(100 * p->rate[0][0] / slowest + .5), INT_MAX), 100) : 100;
 }
 
-static int64_t find_message_bytes(const platform_t * p)
+static MPII_Topo_lengths_t find_lengths(const platform_t * p)
 {
-    MPII_Topo_rates_t rates = {
-        .costs = {.overhead = {[MPII_TOPO_WITHIN__RACK] = llround(p->costs.overhead * 1e12)},
-                  .header = p->costs.header,.host = MPL_MAX(per_kib(p->rate[0][0]), 1)}
+    const costs_t *c = &p->costs;
+    double latency = c->latency_at[1] > 0 ? c->latency_at[1] : c->latency;
+    MPII_Topo_costs_t costs = {
+        .overhead = {llround(c->inside_overhead * 1e12), llround(c->overhead * 1e12)},.inside = per_kib(c->inside_rate),
+        .latency = {[MPII_TOPO_WITHIN__RACK] = llround(latency * 1e12)},
+        .gap = llround(c->gap * 1e12),.header = c->header,.eager = c->eager_bytes,
+        .host = MPL_MAX(per_kib(p->rate[0][0]), 1),.rank = per_kib(c->rank_rate),
+        .num_pieces = {0, MPL_MAX(c->num_pieces[1], 2)}
     };
-
-    return MPII_Topo_rates_message_bytes(&rates);
+    for (int i = 0; i < c->num_pieces[1]; i++)
+        costs.piece[1][i] = (MPII_Topo_curve_t) {
+            c->piece[1][i].most_bytes, llround(c->piece[1][i].more * 1e12),
+            llround(c->piece[1][i].more_per_byte * 1024e12)
+        };
+    if (c->num_pieces[1] == 0) {
+        costs.piece[1][0] = (MPII_Topo_curve_t) {c->eager_bytes, 0, 2 * per_kib(c->copy_rate)};
+        costs.piece[1][1] = (MPII_Topo_curve_t) {INT64_MAX, 2 * costs.latency[MPII_TOPO_WITHIN__RACK], 0};
+    }
+    return MPII_Topo_lengths(&costs);
 }
 
 /* As the library sees it: groups by their lowest ranks */
@@ -335,7 +348,7 @@ void platform_place(platform_t * p, const char *placement, int num_ranks, int pp
         }
         place.host_of_rank[i] = host[h] - 1;
     }
-    place.message_bytes = find_message_bytes(p);
+    place.lengths = find_lengths(p);
     for (int i = 1; i <= num_above; i++) {
         of[i].num = p->num_groups[i + 1];
         of[i].of = get_memory(p->num_groups[i], sizeof(int));

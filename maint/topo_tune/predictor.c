@@ -147,7 +147,7 @@ placement_t *topo_predict_placement(const MPII_Topo_site_t * site, const int hos
         }
         place.host_of_rank[i] = new_host[host] - 1;
     }
-    place.message_bytes = MPII_Topo_rates_message_bytes(site->rates);
+    place.lengths = MPII_Topo_lengths(&site->rates->costs);
     if (MPII_Topo_place_groups(&place, view.host, site->levels, site->num_levels - 1, view.rack) != 0)
         goto fn_exit;
     p->rack_join_bytes = rack_join_bytes < 0 ? site->rack_join_bytes : rack_join_bytes;

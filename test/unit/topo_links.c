@@ -247,8 +247,8 @@ static int times(void)
     check_time(time_of(MPII_TOPO_COLL__BCAST, "topo_linear", &rack, 1024),
                3 * 5 * US + US + 97656 + 10 * US + 5 * US,
                "messages of one rank one after the other");
-    check_time(time_of(MPII_TOPO_COLL__BCAST, "topo_linear", &rack, 98304),
-               5 * US + 3 * (96 * US + 7 * 97656) + 10 * US + 5 * US, "the link of a host");
+    check_time(time_of(MPII_TOPO_COLL__BCAST, "topo_linear", &rack, 8192),
+               5 * US + 3 * (8 * US + 97656) + 10 * US + 5 * US, "the link of a host");
     /* 1 KiB, 2 KiB, and then four blocks are copied at 80 Gbit/s */
     check_time(time_of(MPII_TOPO_COLL__ALLGATHER, "brucks", &rack, 1024),
                2 * 20 * US + 3 * US + 2 * 97656 + 4 * 102400, "Bruck's algorithm copies all blocks");

@@ -44,14 +44,14 @@ MPI_Aint MPII_Topo_call_segment_bytes(const call_t * c)
     return MPL_MAX(bytes, 0);
 }
 
-int MPII_Topo_call_cut_segments(call_t * c, const MPII_Topo_order_t * order, int num_links,
+int MPII_Topo_call_cut_segments(call_t * c, const MPII_Topo_order_t * order, MPII_Topo_pipe_t pipe,
                                 MPI_Aint count, MPI_Datatype type)
 {
     MPI_Aint size;
 
     MPIR_Datatype_get_size_macro(type, size);
     MPII_Topo_cut_t cut =
-        MPII_Topo_cut_segments(order, num_links, count, size,
+        MPII_Topo_cut_segments(order, pipe, count, size,
                                MPII_Topo_comm_settings(c->comm_ptr)->segment_bytes,
                                MPII_Topo_call_segment_bytes(c));
     c->data.type = type;

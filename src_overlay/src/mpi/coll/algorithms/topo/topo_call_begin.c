@@ -34,7 +34,7 @@ bool MPII_Topo_call_begin_bcast(call_t * c, void *buffer, MPI_Aint count, MPI_Da
 static void along_tree(call_t * c, const MPII_Topo_order_t * order, MPI_Aint count,
                        MPI_Datatype type, int root, int directions)
 {
-    int num = MPII_Topo_call_cut_segments(c, order, MPII_TOPO_LINKS_OF_TREE, count, type);
+    int num = MPII_Topo_call_cut_segments(c, order, MPII_Topo_pipe_of_tree(order, c->shape), count, type);
 
     MPII_Topo_gen_tree(&c->u.tree, order, MPII_Topo_shape_of(c->shape, order, num, directions), root,
                        c->comm_ptr->rank, num, directions);
@@ -189,7 +189,7 @@ static void set_ring(call_t * c, const MPII_Topo_order_t * order, MPI_Aint longe
     int segments;
 
     MPIR_Datatype_get_size_macro(c->type, size);
-    segments = MPII_Topo_call_cut_segments(c, order, MPII_TOPO_LINKS_OF_RING, longest * size,
+    segments = MPII_Topo_call_cut_segments(c, order, MPII_TOPO_PIPE_OF_RING, longest * size,
                                            TOPO_BYTE);
     MPII_Topo_call_set_blocks(c, longest, segments > 1, attr);
     MPII_Topo_gen_ring(&c->u.ring, order, c->comm_ptr->rank, segments, segments > 1);

@@ -25,7 +25,7 @@ bool MPII_Topo_call_find_order(MPII_Topo_call_t * call, const MPII_Topo_order_t 
 MPI_Aint MPII_Topo_call_segment_bytes(const MPII_Topo_call_t * call);
 
 /* One vector, of count elements, cut into segments. Returns how many. */
-int MPII_Topo_call_cut_segments(MPII_Topo_call_t * call, const MPII_Topo_order_t * order, int num_links,
+int MPII_Topo_call_cut_segments(MPII_Topo_call_t * call, const MPII_Topo_order_t * order, MPII_Topo_pipe_t pipe,
                                 MPI_Aint count, MPI_Datatype type);
 
 /* Bytes that elements take in memory, from *true_lb of the first one on */

@@ -56,9 +56,9 @@ static void cut(MPII_Topo_case_t * c, int64_t len, int64_t unit_len)
     c->units_per_block = (len + unit_len - 1) / unit_len;
 }
 
-static void cut_segments(MPII_Topo_case_t * c, int num_links, int64_t len, int64_t segment_bytes)
+static void cut_segments(MPII_Topo_case_t * c, MPII_Topo_pipe_t pipe, int64_t len, int64_t segment_bytes)
 {
-    MPII_Topo_cut_t cut = MPII_Topo_cut_segments(c->order, num_links, len, 1, segment_bytes, 0);
+    MPII_Topo_cut_t cut = MPII_Topo_cut_segments(c->order, pipe, len, 1, segment_bytes, 0);
 
     c->block_len = len;
     c->first_len = cut.first_len;
@@ -297,7 +297,7 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
     switch (c->algo->family) {
         case MPII_TOPO_FAMILY__RING:
             if (c->algo->arg)
-                cut_segments(c, MPII_TOPO_LINKS_OF_RING, bytes, args->segment_bytes);
+                cut_segments(c, MPII_TOPO_PIPE_OF_RING, bytes, args->segment_bytes);
             c->in_turns = c->units_per_block > 1;
             limit_segments(c, args->max_chunks);
             return 0;
@@ -309,10 +309,11 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
         case MPII_TOPO_FAMILY__TREE:
             c->shape = c->algo->arg;
             if (!c->algo->is_mpich && c->algo->coll != MPII_TOPO_COLL__BARRIER) {
-                MPII_Topo_cut_t whole = MPII_Topo_cut_segments(c->order, MPII_TOPO_LINKS_OF_TREE,
+                MPII_Topo_pipe_t pipe = MPII_Topo_pipe_of_tree(c->order, c->algo->arg);
+                MPII_Topo_cut_t whole = MPII_Topo_cut_segments(c->order, pipe,
                                                                MPL_MAX(bytes, args->whole_bytes), 1,
                                                                args->segment_bytes, 0);
-                cut_segments(c, MPII_TOPO_LINKS_OF_TREE, bytes, args->segment_bytes);
+                cut_segments(c, pipe, bytes, args->segment_bytes);
                 limit_segments(c, args->max_chunks);
                 c->shape = MPII_Topo_shape_of(c->algo->arg, c->order, whole.num,
                                               directions_of(c->algo));

@@ -155,13 +155,22 @@ typedef struct {
     int64_t first_len, len, num;
 } MPII_Topo_cut_t;
 
-/* Of `count` elements of `size` bytes, on their way along so many links. The longest segment, in bytes, is
+/* What parts of a call pass one after the other: so many links; a rank sends and receives so many messages of a part, and
+ * sends others inside its host. in_turns: it has all of a part before it hands that on. */
+typedef struct {
+    int64_t num_links, sends, receives, inside;
+    bool in_turns;
+} MPII_Topo_pipe_t;
+MPII_Topo_pipe_t MPII_Topo_pipe_of_tree(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape);
+
+/* around a ring, others are busy with other blocks */
+#define MPII_TOPO_PIPE_OF_RING ((MPII_Topo_pipe_t) {2, 1, 1, 0, false})
+
+/* Of `count` elements of `size` bytes, on their way along a pipe. The longest segment, in bytes, is
  * `own` if that is not 0, what the user says of the algorithm; else at most segment_bytes, and what suits the
  * links of the order. */
-MPII_Topo_cut_t MPII_Topo_cut_segments(const MPII_Topo_order_t * order, int num_links, int64_t count,
+MPII_Topo_cut_t MPII_Topo_cut_segments(const MPII_Topo_order_t * order, MPII_Topo_pipe_t pipe, int64_t count,
                                        int64_t size, int64_t segment_bytes, int64_t own);
-#define MPII_TOPO_LINKS_OF_TREE 20      /* it is flat there */
-#define MPII_TOPO_LINKS_OF_RING 2       /* others are busy with other blocks */
 
 /* What is before a segment */
 static inline int64_t MPII_Topo_segment_offset(int64_t first_len, int64_t len, int64_t segment)

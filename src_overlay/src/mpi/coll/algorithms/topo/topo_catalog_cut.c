@@ -9,46 +9,62 @@
 
 /* How calls are cut into units */
 
-/* Short segments make a pipeline fill soon, long ones cost less each. With m bytes in k segments, which are u
- * messages each, one of n links takes (k + n).(u.o + m/k.b), which is least where k is the root of
- * m.n/(u.o/b); o: time a message, b: time per byte; o/b: message_bytes of the order. */
-#define MIN_SEGMENT_BYTES 14336 /* where messages cost much: where there are few bytes, that counts for more. TCP
-                                 * sends ten packets, 14,480 bytes, before the first acknowledgement (RFC 6928) */
-#define MIN_RATIO 12            /* of a segment to message_bytes */
-#define LEAST_SEGMENT_BYTES 1024        /* whatever settings are */
-#define MAX_SEGMENTS 16384      /* likewise: times the ranks of a linear tree, it is an int */
+/* Short segments, or chunks, make a pipeline fill soon, long ones cost less each. */
+#define LEAST_SEGMENT_BYTES 1024        /* the shortest of MPII_Topo_lengths_t, whatever settings are */
+#define MAX_SEGMENTS 16384      /* times the ranks of a linear tree, it is an int */
+#define STEP_BYTES 8
+#define MAX_MESSAGES (INT64_C(1) << 28) /* so that their time is an int64_t */
 
-static int64_t root_of(int64_t square)
+/* How many parts, each of num_units messages of at most `most` bytes, pass a pipe the soonest: a power of two of KiB a
+ * message. At least 1 */
+static int64_t best_num(const MPII_Topo_order_t * order, int64_t bytes, int64_t num_units, MPII_Topo_pipe_t pipe,
+                        int64_t most)
 {
-    int64_t root = 0, bit = INT64_C(1) << 30;
+    const MPII_Topo_lengths_t *of = &order->lengths;
+    int64_t best = INT64_MAX, best_num = 1, most_parts = MAX_MESSAGES / (pipe.sends + pipe.receives + pipe.inside);
 
-    for (; bit > 0; bit /= 2)
-        if ((root + bit) * (root + bit) <= square)
-            root += bit;
-    return root;
+    for (int i = 0; i < MPII_TOPO_NUM_LENGTHS && (i == 0 || (INT64_C(1024) << i) <= most); i++) {
+        int64_t len = INT64_C(1024) << i, num = MPL_MAX(((bytes + num_units - 1) / num_units + len - 1) / len, 1);
+        int64_t stage = MPL_MAX(pipe.sends * of->link[i], (pipe.sends + pipe.receives) * of->processor[i] +
+                                pipe.inside * of->inside[i]);
+        int64_t first = pipe.in_turns ? stage : 2 * of->processor[i] + of->link[i];
+        int64_t time = MPL_MIN(num - 1, most_parts) * stage + pipe.num_links * (of->latency[i] + first);
+        if (time <= best) {
+            best = time;
+            best_num = num;
+        }
+    }
+    return best_num;
 }
 
-/* That k, at least 1 */
-static int64_t best_num(const MPII_Topo_order_t * order, int64_t bytes, int64_t num_messages,
-                        int64_t num_links)
+MPII_Topo_pipe_t MPII_Topo_pipe_of_tree(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape)
 {
-    int64_t square = MPL_MIN(bytes, INT64_MAX / 4 / num_links) * num_links * 4;
+    int depth = MPII_Topo_ceil_log2(order->num_ranks), children = order->max_ppn - 1;
+    bool are_hosts = order->max_ppn == 1;
 
-    return MPL_MAX((root_of(square / (order->message_bytes * num_messages)) + 1) / 2, 1);
+    switch (shape) {
+        case MPII_TOPO_SHAPE__CHAIN:
+        case MPII_TOPO_SHAPE__CHAINS:
+            return (MPII_Topo_pipe_t) {order->num_hosts, 1, 1, children, false};
+        case MPII_TOPO_SHAPE__BINARY:
+            return (MPII_Topo_pipe_t) {depth, 1 + are_hosts, 1, !are_hosts, false};
+        case MPII_TOPO_SHAPE__BINOMIAL:
+            return (MPII_Topo_pipe_t) {depth, MPII_Topo_ceil_log2(order->num_hosts), 1,
+                                       MPII_Topo_ceil_log2(order->max_ppn), false};
+        default:
+            return (MPII_Topo_pipe_t) {2, order->num_hosts - 1, 1, children, false};
+    }
 }
 
-/* In bytes, of a vector of so many */
-static int64_t longest_segment(const MPII_Topo_order_t * order, int num_links, int64_t bytes,
+/* In bytes, of a vector of so many; own: as in MPII_Topo_cut_segments */
+static int64_t longest_segment(const MPII_Topo_order_t * order, MPII_Topo_pipe_t pipe, int64_t bytes,
                                int64_t segment_bytes, int64_t own)
 {
     int64_t len = own;
 
     if (own <= 0) {
-        /* most blocks are short */
-        len = MPL_MIN(MIN_RATIO * order->message_bytes, MIN_SEGMENT_BYTES);
-        if (bytes > len)
-            len = MPL_MAX(bytes / best_num(order, bytes, 1, num_links) / 1024 * 1024, len);
-        len = MPL_MIN(len, segment_bytes);
+        int64_t num = best_num(order, bytes, 1, pipe, segment_bytes);
+        len = MPL_MIN((bytes / num + STEP_BYTES) / STEP_BYTES * STEP_BYTES, segment_bytes);
     }
     return MPL_MAX(MPL_MAX(len, LEAST_SEGMENT_BYTES), bytes / MAX_SEGMENTS);
 }
@@ -56,18 +72,17 @@ static int64_t longest_segment(const MPII_Topo_order_t * order, int num_links, i
 /* The length of the first one of several segments tells how many there are, so that ranks which differ in
  * that find it out at once: it is shorter by up to so many steps of 8 bytes. */
 #define MAX_STEPS 127
-#define STEP_BYTES 8
 
 static int64_t first_segment(int64_t len, int64_t num, int64_t step)
 {
     return len - step * (1 + num % MPL_MIN(MAX_STEPS, len / step / 2));
 }
 
-MPII_Topo_cut_t MPII_Topo_cut_segments(const MPII_Topo_order_t * order, int num_links, int64_t count,
+MPII_Topo_cut_t MPII_Topo_cut_segments(const MPII_Topo_order_t * order, MPII_Topo_pipe_t pipe, int64_t count,
                                        int64_t size, int64_t segment_bytes, int64_t own)
 {
     int64_t most = own > 0 ? own : segment_bytes, step = MPL_MAX(STEP_BYTES / MPL_MAX(size, 1), 1);
-    int64_t bytes = longest_segment(order, num_links, count * size, segment_bytes, own), others;
+    int64_t bytes = longest_segment(order, pipe, count * size, segment_bytes, own), others;
     MPII_Topo_cut_t cut = {.first_len = 0 };
 
     /* no longer than the whole: there is memory for some of them */
@@ -85,13 +100,12 @@ MPII_Topo_cut_t MPII_Topo_cut_segments(const MPII_Topo_order_t * order, int num_
 }
 
 /* Stages of a chunk overlap with those of others; with a root, chunks go from rack to rack as segments along a
- * chain, and a rank sends or receives each unit twice. Units are not so short that headers count. */
-#define MIN_UNIT_BYTES 1024
+ * chain, and a rank sends or receives each unit twice. */
 
 int MPII_Topo_lanes_chunks(const MPII_Topo_order_t * order, MPII_Topo_lanes_kind_t kind, int64_t bytes,
                            int num_units, int64_t own)
 {
-    int64_t num = bytes / MIN_UNIT_BYTES / num_units, num_messages = 0, num_links = 1;
+    int64_t num_messages = 0, num_links = 1, num;
 
     for (int tier = 1; tier <= order->num_tiers; tier++)
         num_messages += order->tier_most[tier] - 1;
@@ -107,8 +121,9 @@ int MPII_Topo_lanes_chunks(const MPII_Topo_order_t * order, MPII_Topo_lanes_kind
     }
     if (own > 0)
         num = bytes / MPL_MAX(own, LEAST_SEGMENT_BYTES);
-    else if (num > 1)
-        num = MPL_MIN(best_num(order, bytes, MPL_MAX(num_messages, 1), num_links), num);
+    else
+        num = best_num(order, bytes, num_units, (MPII_Topo_pipe_t) {
+                       num_links, MPL_MAX(num_messages, 1), MPL_MAX(num_messages, 1), 0, true}, INT64_MAX);
     return MPL_MIN(MPL_MAX(num, 1), MPL_MAX(INT_MAX / 8 / num_units, 1));
 }
 

@@ -19,7 +19,7 @@ typedef struct MPII_Topo_order {
     int max_ppn;                /* most ranks on a host, */
     int max_hosts;              /* and hosts in a rack; */
     int uplink_percent;         /* as in topo_place.h; */
-    int64_t message_bytes;      /* likewise, never 0 */
+    MPII_Topo_lengths_t lengths;        /* likewise, never zeros */
     bool closes_racks;          /* topo_ring (topo_gen_ring.c) */
     int most[MPII_TOPO_MAX_LEVELS + 2]; /* of each level, the most groups of the one below that one has */
     int *rank_at;               /* [num_ranks] rank at a position */

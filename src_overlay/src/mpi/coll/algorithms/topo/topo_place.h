@@ -18,6 +18,14 @@ typedef struct {
     int *of;                    /* the group of each group of the level below */
 } MPII_Topo_groups_t;
 
+/* What messages of 1 KiB << i between hosts take of the link of a host, of the processor at each end, and until they
+ * come; and of the sender's processor inside a host. Nanoseconds */
+#define MPII_TOPO_NUM_LENGTHS 11
+typedef struct {
+    int64_t link[MPII_TOPO_NUM_LENGTHS], processor[MPII_TOPO_NUM_LENGTHS], latency[MPII_TOPO_NUM_LENGTHS];
+    int64_t inside[MPII_TOPO_NUM_LENGTHS];
+} MPII_Topo_lengths_t;
+
 /* Where the ranks of a communicator are. Hosts are numbered from 0 in the order of their lowest
  * rank, racks in the order of their lowest host, and groups of racks likewise. */
 typedef struct MPII_Topo_place {
@@ -39,8 +47,7 @@ typedef struct MPII_Topo_place {
     const void *state;
     int64_t rack_join_bytes;    /* as in topo_site.h, -1: not known */
     int uplink_percent;         /* as in topo_rates.h, 0: not known */
-    int64_t message_bytes;      /* bytes that the link of a host carries in the time that a message costs its
-                                 * sender and its receiver; 0: not known */
+    MPII_Topo_lengths_t lengths;        /* zeros: not known */
 } MPII_Topo_place_t;
 
 /* Number of levels of path_of_rank. */

@@ -38,8 +38,6 @@
 #define LEAST_MBPS 1.0          /* and most, for the integers to be within their range */
 #define MOST_MBPS 1e7
 #define MOST_US 1e6
-#define MOST_MESSAGE_BYTES INT64_C(1048576)
-#define MOST_MESSAGE_TIME INT64_C(1000000000000000)
 
 static int cmp_doubles(const void *a_, const void *b_)
 {
@@ -288,13 +286,20 @@ int MPII_Topo_rates_create(const MPII_Topo_measured_t * m, MPII_Topo_rates_t ** 
     return ret;
 }
 
-int64_t MPII_Topo_rates_message_bytes(const MPII_Topo_rates_t * rates)
+MPII_Topo_lengths_t MPII_Topo_lengths(const MPII_Topo_costs_t * costs)
 {
-    const MPII_Topo_costs_t *costs = &rates->costs;
-    int64_t time = 2 * costs->overhead[MPII_TOPO_WITHIN__RACK];
-    int64_t bytes = MPL_MIN(time, MOST_MESSAGE_TIME) * 1024 / costs->host + costs->header;
+    MPII_Topo_lengths_t lengths;
 
-    return MPL_MAX(1, MPL_MIN(bytes, MOST_MESSAGE_BYTES));
+    for (int i = 0; i < MPII_TOPO_NUM_LENGTHS; i++) {
+        int64_t bytes = INT64_C(1024) << i, link = MPII_Topo_host_link(costs, bytes);
+        lengths.link[i] = MPL_MAX(link, MPII_Topo_carry(bytes, costs->rank)) / 1000 + 1;
+        lengths.processor[i] = MPII_Topo_processor(costs, MPII_TOPO_WITHIN__RACK, bytes) / 1000;
+        lengths.latency[i] = (costs->latency[MPII_TOPO_WITHIN__RACK] +
+                              MPII_Topo_handshake(costs, MPII_TOPO_WITHIN__RACK, bytes)) / 1000;
+        lengths.inside[i] = (MPII_Topo_processor(costs, MPII_TOPO_WITHIN__HOST, bytes) +
+                             MPII_Topo_carry(bytes, costs->inside)) / 1000;
+    }
+    return lengths;
 }
 
 /* Of a level: order is of the groups there, site[] their indices in the site, or -1 */

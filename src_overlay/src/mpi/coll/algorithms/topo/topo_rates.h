@@ -115,8 +115,7 @@ static inline int MPII_Topo_links_between(const MPII_Topo_order_t * order, int h
     return level;
 }
 
-/* message_bytes of topo_place.h */
-int64_t MPII_Topo_rates_message_bytes(const MPII_Topo_rates_t * rates);
+MPII_Topo_lengths_t MPII_Topo_lengths(const MPII_Topo_costs_t * costs);
 
 /* Time of bytes, at picoseconds per KiB */
 static inline int64_t MPII_Topo_carry(int64_t bytes, int64_t per_kib)

@@ -204,7 +204,7 @@ MPII_Topo_view_t *MPII_Topo_view_create(int num_ranks, const int id[], int num_i
     place->rack_join_bytes = site ? site->rack_join_bytes : -1;
     if (site && site->rates) {
         place->uplink_percent = site->rates->uplink_percent;
-        place->message_bytes = MPII_Topo_rates_message_bytes(site->rates);
+        place->lengths = MPII_Topo_lengths(&site->rates->costs);
     }
     if (view->settings.plan_rack_bytes < 0)
         view->settings.plan_rack_bytes = place->rack_join_bytes < 0 ? MPII_TOPO_PLAN_RACK_BYTES :
