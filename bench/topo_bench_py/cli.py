@@ -2,7 +2,6 @@
 """The commands."""
 
 import contextlib
-import math
 import re
 import time
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from typing import Any
 
 import click
 from topo_common import cli as common
-from topo_common.cli import OutputFile
+from topo_common.cli import FloatRange, OutputFile
 from topo_common.files import Failure
 from topo_common.progress import progress_bar
 from topo_common.text import short, size_text
@@ -34,18 +33,6 @@ plain_option = click.option(
     is_flag=True,
     help="Print size, median in microseconds and MB/s (bytes over time) as OSU's benchmarks do.",
 )
-
-
-class Seconds(click.FloatRange):
-    """A range that neither nan nor inf is in."""
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        number: float = super().convert(value, param, ctx)
-        if math.isnan(number):
-            self.fail(f"{value} is no time in seconds", param, ctx)
-        return number
 
 
 def pairs(values: tuple[str, ...], option: str, form: str) -> list[tuple[str, str]]:
@@ -229,7 +216,7 @@ cli.add_command(report)
 @click.option(
     "--seconds",
     default=5.0,
-    type=Seconds(0, 1e5),
+    type=FloatRange(0, 1e5),
     help="Time for one size in one launch, all algorithms together.",
 )
 @click.option("--warmup", default=2, type=click.IntRange(0, 10**6), help="Calls before, not timed.")
@@ -242,7 +229,7 @@ cli.add_command(report)
 @click.option(
     "--seed", default=1, type=click.IntRange(0, 2**31 - 1000), help="Of all that is drawn."
 )
-@click.option("--timeout", default=600.0, type=Seconds(1, 1e6), help="Seconds for one launch.")
+@click.option("--timeout", default=600.0, type=FloatRange(1, 1e6), help="Seconds for one launch.")
 @click.option(
     "--program", type=click.Path(), help="Path of topo-bench-mpi, if not the installed one."
 )

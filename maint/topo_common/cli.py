@@ -11,6 +11,7 @@ A command says what it could not do by a Failure. Exit status of all tools:
 
 import contextlib
 import errno
+import math
 import os
 import re
 import sys
@@ -59,6 +60,29 @@ class OutputFile(click.ParamType):
         if ctx is None or not ctx.resilient_parsing:
             check_target(value)
         return str(value)
+
+
+class FloatRange(click.FloatRange):
+    """A range that neither nan nor inf is in."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value} is no number", param, ctx)
+        return number
+
+
+def over_option(default: float, text: str) -> Any:
+    """Of a command that compares"""
+    limits = FloatRange(1, 1e6)
+    return click.option(
+        "--over", metavar="TIMES", type=limits, default=default, show_default=True, help=text
+    )
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="For programs: all of it.")
 
 
 class Group(click.Group):

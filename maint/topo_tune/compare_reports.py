@@ -9,6 +9,7 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.table import Table
+from topo_common.cli import json_option, over_option
 from topo_common.text import one_line, size_text
 
 from topo_tune import run_report
@@ -135,15 +136,8 @@ def to_json(found: Sequence[Pair]) -> list[dict[str, Any]]:
 @click.command("compare-reports")
 @click.argument("before", metavar="BEFORE", type=click.Path())
 @click.argument("after", metavar="AFTER", type=click.Path())
-@click.option(
-    "--over",
-    metavar="TIMES",
-    type=click.FloatRange(1, 1e6),
-    default=1.1,
-    show_default=True,
-    help="What counts as faster or slower.",
-)
-@click.option("--json", "as_json", is_flag=True, help="For programs: all of it.")
+@over_option(1.1, "What counts as faster or slower.")
+@json_option
 @click.option("--no-color", is_flag=True, help="No colours, also on a terminal.")
 def compare_reports(before: str, after: str, over: float, as_json: bool, no_color: bool) -> None:
     """Tell which calls of collectives have become faster or slower from one run to another.

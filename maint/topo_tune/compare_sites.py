@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 import numpy as np
+from topo_common.cli import json_option, over_option
 from topo_common.text import folded, one_line
 
 from topo_tune import draw, site
@@ -217,14 +218,8 @@ def to_json(found: Comparison, over: float) -> dict[str, Any]:
 @click.command("compare-sites")
 @click.argument("first", metavar="OLD.json", type=click.Path())
 @click.argument("second", metavar="NEW.json", type=click.Path())
-@click.option(
-    "--over",
-    metavar="TIMES",
-    type=click.FloatRange(1, 1e6),
-    default=1.25,
-    help="Changes that are listed.",
-)
-@click.option("--json", "as_json", is_flag=True, help="For programs: all of it.")
+@over_option(1.25, "Changes that are listed.")
+@json_option
 def compare_sites(first: str, second: str, over: float, as_json: bool) -> None:
     """Tell what is different between two site files.
 
@@ -237,8 +232,6 @@ def compare_sites(first: str, second: str, over: float, as_json: bool) -> None:
     than twice what repetitions in both files scatter (interquartile range over median). Where a file has tables
     by rack only, racks are compared. Exit status 0, whatever is found.
     """
-    if not math.isfinite(over):
-        raise click.UsageError(f"--over {over}: expected a number from 1 to 1e6")
     sites = [site.load(path) for path in (first, second)]
     found = compare(sites[0], sites[1], over)
     if as_json:
