@@ -61,8 +61,8 @@ static bool is_printed(void)
     return MPIR_CVAR_COLL_SELECTION_REPORT == MPIR_CVAR_COLL_SELECTION_REPORT_print;
 }
 
-/* MPIR_CVAR_COLL_TOPO_ADAPT_FILE, on rank 0 of MPI_COMM_WORLD: an absolute path, since programs change their folder,
- * and a copy, since MPI_T_finalize, before MPI_Finalize, has CVARs that are strings forgotten. NULL: none */
+/* Where MPIR_CVAR_COLL_TOPO_ADAPT_FILE was at MPI_Init, on rank 0 of MPI_COMM_WORLD: programs change their
+ * folder. NULL: none */
 static char *path;
 
 static void warn(const char *name, const char *why)

@@ -20,19 +20,15 @@ int MPII_Coll_has_fixed_order;
 enum {
     READ_TUNING = 1,            /* there is a tuning file */
     PLACE_WORLD = 2,            /* topology-aware algorithms are to be expected, or to print the places */
-    FIX_ORDER = 4,              /* of reductions */
-    SKIP_UNKNOWN = 8,           /* rules in the tuning file */
-    SHARE_SETTINGS = 16         /* one of the settings changes what runs */
+    SHARE_SETTINGS = 4          /* one of the settings changes what runs: all take those of rank 0 */
 };
 
 /* What this process would do. */
 static int own_todo(void)
 {
     const char *path = MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE;
-    int todo = MPIR_CVAR_COLL_TOPO_FIXED_ORDER ? FIX_ORDER | SHARE_SETTINGS : 0;
+    int todo = MPIR_CVAR_COLL_TOPO_FIXED_ORDER ? SHARE_SETTINGS : 0;
 
-    if (!MPIR_CVAR_COLL_SELECTION_TUNING_JSON_STRICT)
-        todo |= SKIP_UNKNOWN;
     if (MPIR_CVAR_COLL_TOPOLOGY_VERBOSE > 0 ||
         MPIR_CVAR_COLL_SELECTION_REPORT == MPIR_CVAR_COLL_SELECTION_REPORT_print)
         todo |= PLACE_WORLD;
@@ -106,7 +102,7 @@ static int prune_again(MPIR_Comm * comm_ptr)
 
 /* Make the topology and the selection of what is in the file. The error is the same on all processes,
  * since they have the same text. */
-static int use_tuning(const char *path, const char *text, size_t len, bool skip_unknown)
+static int use_tuning(const char *path, const char *text, size_t len)
 {
     int mpi_errno = MPI_SUCCESS, ret;
     char err[MPIR_CSEL_ERR_LEN], what[MPIR_CSEL_ERR_LEN], warning[MPIR_CSEL_ERR_LEN] = "";
@@ -123,8 +119,9 @@ static int use_tuning(const char *path, const char *text, size_t len, bool skip_
         if (has_topology)
             json_object_object_del(root, "topology");
         if (!has_topology || json_object_object_length(root)) {
+            bool is_strict = MPIR_CVAR_COLL_SELECTION_TUNING_JSON_STRICT;
             ret = MPIR_Csel_create_from_json(root, &csel, what, warning,
-                                             skip_unknown ? &skipped : NULL);
+                                             is_strict ? NULL : &skipped);
             if (ret)
                 snprintf(err, sizeof(err), "%.500s: %.1500s", path, what);
         }
@@ -181,7 +178,7 @@ static int add_auto(void *builtin)
 /* Rank 0 of MPI_COMM_WORLD reads the file and, if it is good, broadcasts it. If it is not, MPI_Init
  * fails there with the reason and aborts the job, while the others wait for the broadcast: one
  * process prints the error. */
-static int read_tuning(const char *path, bool skip_unknown)
+static int read_tuning(const char *path)
 {
     int mpi_errno = MPI_SUCCESS;
     MPIR_Comm *comm_ptr = MPIR_Process.comm_world;
@@ -196,7 +193,7 @@ static int read_tuning(const char *path, bool skip_unknown)
             mpi_errno = MPIR_Csel_error(err);
             MPIR_ERR_CHECK(mpi_errno);
         }
-        mpi_errno = use_tuning(path, text, len, skip_unknown);
+        mpi_errno = use_tuning(path, text, len);
         MPIR_ERR_CHECK(mpi_errno);
         n = len;
     }
@@ -213,7 +210,7 @@ static int read_tuning(const char *path, bool skip_unknown)
     mpi_errno = MPIR_Bcast_intra_binomial(text, n, TOPO_BYTE, 0, comm_ptr, TOPO_COLL_ATTR);
     MPIR_ERR_CHECK(mpi_errno);
     if (comm_ptr->rank != 0) {
-        mpi_errno = use_tuning(path, text, n, skip_unknown);
+        mpi_errno = use_tuning(path, text, n);
         MPIR_ERR_CHECK(mpi_errno);
     }
 
@@ -231,8 +228,7 @@ int MPII_Coll_load_tuning(void)
     int todo = what_to_do();
 
     if (todo & READ_TUNING) {
-        mpi_errno = read_tuning(MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE,
-                                (todo & SKIP_UNKNOWN) != 0);
+        mpi_errno = read_tuning(MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE);
         MPIR_ERR_CHECK(mpi_errno);
     } else {
         MPII_Topo_load(NULL, NULL, NULL);
@@ -248,7 +244,7 @@ int MPII_Coll_load_tuning(void)
         }
     }
     MPII_Coll_is_tuned = MPIR_Csel_root != builtin;
-    MPII_Coll_has_fixed_order = (todo & FIX_ORDER) != 0;
+    MPII_Coll_has_fixed_order = MPIR_CVAR_COLL_TOPO_FIXED_ORDER;
     if (!MPII_Coll_is_tuned && !MPII_Coll_has_fixed_order)
         goto fn_exit;
     if (MPII_Coll_is_tuned &&
