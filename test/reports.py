@@ -32,15 +32,19 @@ class Row(NamedTuple):
 
 def rows(stderr: str) -> list[Row]:
     found: list[Row] = []
+    waits = ""
     lines = [line for line in stderr.splitlines() if line.startswith(MARK)]
     assert not lines or lines[0].removeprefix(MARK).split() == HEADER.split(), lines[0]
     for line in lines[1:]:
-        text = line.removeprefix(MARK)
+        text = waits + line.removeprefix(MARK)
         if text.startswith("    "):
             found[-1] = found[-1]._replace(reason=text.strip())
             continue
+        assert len(line) <= 100, line
         words = text.split()
-        assert len(line) - len(words[-1]) <= 100, line
+        waits = text if len(words) == len(HEADER.split()) - 1 else ""
+        if waits:  # the algorithm is in the next line
+            continue
         assert len(words) == len(HEADER.split()), line
         name = words[8]
         if not name.startswith(("inter_", "allcomm_")):

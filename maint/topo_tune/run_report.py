@@ -14,7 +14,9 @@ MAX_RANKS = 2**24
 
 MARK = "[mpich] selection:"
 HEADER = "COLLECTIVE RANKS HOSTS PLACE BYTES CALLS TOTAL_US MEAN_US ALGORITHM"
-REASON = "    "  # begins a line about the row above
+BELOW = (
+    "    "  # begins a line about the row above: its algorithm, if that is too long for it, and why
+)
 ROW = re.compile(
     r"([a-z_]{1,40}) +(\d{1,9}) +(\d{1,9}) +(-|\d{1,9}) +(-|\d{1,18}) +(\d{1,18}) +(-|\d{1,18}) +"
     r"(-|\d{1,18}(?:\.\d)?) +([a-z_0-9]{1,80})",
@@ -54,6 +56,7 @@ def read(path: str) -> Report:
     found: dict[tuple, Calls] = {}
     words: dict[int, list[tuple[str, str]]] = {}  # of places, with the lines where they are
     has_header, without = False, 0
+    waits = ""  # a row whose algorithm has not come yet
     text = files.read_bytes(path, MAX_BYTES).decode(errors="replace")
     for i, line in enumerate(text.splitlines()):
         where = f"line {i + 1}"
@@ -61,7 +64,9 @@ def read(path: str) -> Report:
             words.setdefault(int(place[1]), []).extend((w, where) for w in place[2].split())
             continue
         _, mark, rest = line.partition(MARK)
-        if not mark or (has_header and rest.startswith(REASON)):
+        if mark and waits:
+            rest, waits = waits + rest, ""
+        elif not mark or (has_header and rest.startswith(BELOW)):
             continue
         if " ".join(rest.split()) == HEADER:
             has_header = True
@@ -69,7 +74,12 @@ def read(path: str) -> Report:
         if not has_header:
             what = f"found {short(rest.strip())}, expected {short(HEADER)}"
             raise InputError(path, what, where)
+        if len(rest.split()) == len(HEADER.split()) - 1:
+            waits = rest
+            continue
         without += _add_row(found, path, where, rest.strip())
+    if waits:
+        raise InputError(path, f"found {short(waits.strip())}, expected its algorithm below", where)
     if not has_header:
         raise InputError(
             path, "found no table of MPIR_CVAR_COLL_SELECTION_REPORT=print, expected one"

@@ -1123,7 +1123,10 @@ def test_report(select: Callable[..., Any]) -> None:
     calls += ["allgather world 8", "allgather world 300", "allgather 4 300", "allgather odd 1"]
     calls += ["alltoall world 4", "ialltoall world 4", "gather world 8 init", "barrier world 0"]
     calls += ["allreduce world 8", "allreduce world 16 noncomm", "alltoallw world 8"] * 3
+    calls += ["ibcast world 8"]
+    long = "tsp_scatterv_recexch_allgatherv"  # its row takes two lines
     env = {REPORT: "print", "MPIR_CVAR_BCAST_INTRA_ALGORITHM": "binomial"}
+    env["MPIR_CVAR_IBCAST_INTRA_ALGORITHM"] = long
     # a CVAR comes before the rules
     ring = {"algorithm=MPIR_Bcast_intra_scatter_ring_allgather": {}}
     rules = {**REPORTED_RULES, "collective=bcast": {"comm_type=intra": ring}}
@@ -1150,6 +1153,7 @@ def test_report(select: Callable[..., Any]) -> None:
     assert table["ialltoall", "5", "1..64", "intra_sched_permuted_sendrecv", "built-in"] == 1
     assert table["igather", "5", "1..64", "intra_sched_binomial", "built-in"] == 1
     assert table["alltoallw", "5", "-", "intra_scattered", "built-in"] == 3
+    assert table["ibcast", "5", "1..64", f"intra_{long}", f"MPIR_CVAR_I{cvar[10:]}"] == 1
     in_order = [
         (*row[:3], int(row.place.replace("-", "0")), int(row.bytes.replace("-", "-1")))
         for row in reports.rows(run.stderr)

@@ -133,11 +133,24 @@ def test_site_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert topo_tune("advise", path).returncode == 0
 
 
+def test_algorithm_in_a_line_of_its_own(tmp_path: Path) -> None:
+    """As the library prints it where a row would be too long, and in one line, as it did"""
+    words = [row("allgather", "ring"), row("bcast", "scatter_ring_allgather"), "    rule 1"]
+    found = [
+        run_report.read(str(report(tmp_path, *rows)))
+        for rows in (words, [line.replace(" s", NEXT + "s") for line in words])
+    ]
+    assert found[0] == found[1] and len(found[0].rows) == 2
+
+
+NEXT = "\nmore\n[mpich] selection:     "
 GOOD = row("allgather", "ring")
 BAD = {
     "old header": (GOOD, "CALLS COLLECTIVE RANKS BYTES", 'expected "COLLECTIVE RANKS'),
     "letters": (GOOD.replace("16384", "many"), HEADER, "expected a row of the table"),
     "cut off": (GOOD[:30], HEADER, "expected a row of the table"),
+    "no algorithm": (GOOD.replace(" ring", ""), HEADER, "expected its algorithm below"),
+    "two rows": (GOOD.replace("ring", "\n[mpich] selection: " + GOOD), HEADER, "expected a row of"),
     "no calls": (
         row("bcast", "binomial").replace(" 100 ", " 0 "),
         HEADER,

@@ -366,6 +366,7 @@ const char *MPII_Coll_report_text(const char *str)
 
 #define ROW "[mpich] selection:"
 #define TOTAL "[mpich] selection total:"
+#define MAX_COLUMNS 100
 
 static double mean_bytes(const row_t * row)
 {
@@ -425,11 +426,15 @@ static void get_cells(const row_t * row, cells_t cells)
     }
 }
 
+/* An algorithm for which a row has no room stands in the next line. */
 static void print_cells(const int widths[], const cells_t cells)
 {
-    fprintf(stderr, ROW " %-*s", widths[COLLECTIVE], cells[COLLECTIVE]);
+    int len = fprintf(stderr, ROW " %-*s", widths[COLLECTIVE], cells[COLLECTIVE]);
+
     for (int i = RANKS; i < ALGORITHM; i++)
-        fprintf(stderr, " %*s", widths[i], cells[i]);
+        len += fprintf(stderr, " %*s", widths[i], cells[i]);
+    if (len + 2 + strlen(cells[ALGORITHM]) > MAX_COLUMNS)
+        fprintf(stderr, "\n" ROW "   ");
     fprintf(stderr, "  %s\n", cells[ALGORITHM]);
 }
 
