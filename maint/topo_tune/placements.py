@@ -14,10 +14,10 @@ from topo_tune.predictor import Loads, Predictor
 PLACEMENTS = ("random", "block", "cyclic")
 # The mean of several random ones counts, up to so many ranks: more are alike
 RANDOM_DRAWS = 3
-MANY_RANKS = 64
+MANY_RANKS = 16
 
-# Times are predicted at the powers of this number of bytes
-STEP = 8
+# For rules, times are predicted at the powers of this number of bytes
+STEP = 16
 
 VECTORS = ("bcast", "reduce", "allreduce")  # the buffer is as long on all ranks
 
@@ -85,12 +85,14 @@ class Placed:
         hosts = self._place(num_hosts, 1, kind, 0)
         return len(set(self._groups_of_host[level][hosts])) == 1
 
-    def times_us(self, keys: Iterable[Key], num_bytes: float) -> dict[Key, float]:
+    def times_us(
+        self, keys: Iterable[Key], num_bytes: float, is_exact: bool = False
+    ) -> dict[Key, float]:
         """Of calls of so many bytes (as Predictor.times_us has them); left out is what does not take
-        them. Between powers of STEP times are interpolated."""
+        them. Between powers of STEP times are interpolated, unless `is_exact`."""
         same = {key: _same(key) for key in keys}
         num_bytes = max(num_bytes, 1)
-        low, *more = ends = _ends(num_bytes)
+        low, *more = ends = [int(num_bytes)] if is_exact else _ends(num_bytes)
         self._predict((key, n) for key in same.values() for n in ends)
         result = {}
         for asked, key in same.items():

@@ -48,7 +48,7 @@ def predictions(
     for placement in PLACEMENTS:
         for name in predictor.algorithms(collective):
             key = collective, name, num_hosts, ppn, placement
-            times = {size: t for size in sizes for t in placed.times_us([key], size).values()}
+            times = {size: t for size in sizes for t in placed.times_us([key], size, True).values()}
             if times:
                 few = num_hosts * ppn <= LOADS_RANKS
                 loads = placed.loads(key, LOADS_BYTES) if few else None
