@@ -159,7 +159,7 @@ def measure(
             run.site = site
             if site.cluster:
                 run.check_slots(site)
-                run.measure_topology(site)
+                run.measure_topology(site, progress)
                 run.prepare()  # now with the topology
             run.run(site, progress)
     except (Failure, KeyboardInterrupt, SystemExit) as error:

@@ -141,7 +141,7 @@ class Study:
         start = self._starts[cell.name]
         return len(start["sizes"]) * len(start["algorithms"])
 
-    def measure_topology(self, site: Site) -> None:
+    def measure_topology(self, site: Site, progress: Progress) -> None:
         """Of a virtual cluster, once: all launches shall be given the same."""
         path = self.folder / "site.json"
         if path.exists():
@@ -155,7 +155,10 @@ class Study:
             "--time-limit",
             str(SITE_SECONDS),
         ]
+        what = f"measuring the site, about {SITE_SECONDS} s"
+        task = progress.add_task(what, total=None)
         status, err = run_program([*command, "-o", str(new.absolute())], 120)
+        progress.remove_task(task)
         if status:
             raise Failure(f"topo-pingpong: {complaint(status, err)}")
         os.replace(new, path)
