@@ -166,10 +166,11 @@ static link_t *find_link(const engine_t * e, const message_t * m, int hop, int *
 
 static double latency_of_hop(const engine_t * e, int distance)
 {
-    const costs_t *costs = &e->p->costs;
-    double at = costs->latency_at[distance];
+    double latency = e->p->costs.latency;
 
-    return (at > 0 ? at : costs->latency + (distance - 1) * costs->level_latency) / (2 * distance);
+    for (int level = 2; level <= distance; level++)
+        latency += e->p->costs.level_latency[level];
+    return latency / (2 * distance);
 }
 
 /* Bytes that it takes on its way between hosts */
@@ -463,7 +464,7 @@ static void set_up(engine_t * e)
     for (int level = 0; level < p->num_levels; level++) {
         result->links[level] = get_memory(2 * p->num_groups[level], sizeof(link_t));
         for (int i = 0; i < 2 * p->num_groups[level]; i++)
-            result->links[level][i].per_byte = 1 / (p->rate[level][i / 2] * (1 - p->costs.background));
+            result->links[level][i].per_byte = 1 / (p->rate[level][i / 2] * (1 - p->costs.background[level]));
     }
     result->end = get_memory(p->num_ranks, sizeof(double));
     result->cpu = get_memory(p->num_ranks, sizeof(double));

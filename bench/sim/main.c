@@ -33,7 +33,9 @@ static const char usage[] =
     "                         by itself; all: each one that there is, up to 10^9\n"
     "                         messages [default]\n"
     "  -n, --ranks N          [ranks a host x hosts]\n"
-    "      --ppn N            ranks a host [1]\n"
+    "      --ppn N            ranks a host [1]; NxHOSTS,...: where hosts have unequal\n"
+    "                         numbers, as 16x4,8x29: 16 on each of 4, then 8 on each\n"
+    "                         of 29\n"
     "      --placement WHERE  block, cyclic, random:SEED (hosts), ranks:SEED (each\n"
     "                         rank): as topo-vcluster does [block]\n"
     "  -b, --bytes SIZE       the vector of bcast, reduce and allreduce; else a block\n"
@@ -42,13 +44,19 @@ static const char usage[] =
     "      --segment-bytes SIZE\n"
     "                         MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES [32K]\n"
     "Site, where no file tells it, or other than it does:\n"
-    "      --racks RxH        R racks of H hosts; PxRxH: P groups of R racks\n"
+    "      --racks RxH        R racks of H hosts; PxRxH: P groups of R racks. Or\n"
+    "                         unequal ones, from the lowest level up: 4,3,5/1,2 are\n"
+    "                         racks of 4, 3 and 5 hosts, and groups of 1 and 2 racks.\n"
+    "                         What is called a rack is the lowest switch: where hosts\n"
+    "                         are in chassis, these are the racks, and the racks are\n"
+    "                         groups of them\n"
     "      --host-rate RATE   link of a host, each way\n"
     "      --uplink-rate RATE,...\n"
     "                         link of a rack, each way; and of the levels above it\n"
     "      --latency TIME     of a message between hosts of a rack [2us]\n"
-    "      --uplink-latency TIME\n"
-    "                         more than that, for each level above [1us]\n"
+    "      --uplink-latency TIME,...\n"
+    "                         more than that, for each level above; the last one\n"
+    "                         counts for those that follow [1us]\n"
     "      --inside-rate RATE, --inside-latency TIME\n"
     "                         between ranks of a host [80gbit, 300ns]\n"
     "      --overhead TIME    of a processor, for a message that it sends or receives\n"
@@ -64,7 +72,10 @@ static const char usage[] =
     "                         ranks); else a link takes one after the other\n"
     "      --eager SIZE       what is longer asks its receiver first [any]\n"
     "      --cores N          ranks of a host share N cores [one each]\n"
-    "      --background PART  part of each link that others take, 0 to 0.99 [0]\n"
+    "      --background PART,...\n"
+    "                         part of each link that others take, 0 to 0.99: of\n"
+    "                         hosts, racks, and so on; the last one counts for those\n"
+    "                         that follow [0]\n"
     "      --skew TIME        ranks start at random within this time [0]\n"
     "Output:\n"
     "      --json             for programs\n"
@@ -176,6 +187,50 @@ static int read_count(const char *option, const char *text, int least, int most)
     return number;
 }
 
+/* The i-th of items with commas between, or the last one; valid until the next call */
+static const char *item(const char *text, int i, const char *option, int most)
+{
+    static char copy[64];
+    int num = 1;
+
+    for (const char *c = text; *c; c++)
+        num += *c == ',';
+    if (num > most)
+        fail("--%s: found '%s', expected up to %d values", option, text, most);
+    for (; i > 0 && strchr(text, ','); i--)
+        text = strchr(text, ',') + 1;
+    snprintf(copy, sizeof(copy), "%.*s", (int) strcspn(text, ","), text);
+    return copy;
+}
+
+#define MOST_PPN 4096
+
+/* Ranks of each host: N, or NxHOSTS,... for all hosts */
+static int *read_ppn(const char *text, int num_hosts)
+{
+    int *ppn = get_memory(num_hosts, sizeof(int)), next = 0;
+    char *copy = strdup(text), *save = NULL;
+    bool is_for_all = strchr(text, 'x') == NULL;
+
+    for (char *part = strtok_r(copy, ",", &save); part && !is_for_all; part = strtok_r(NULL, ",", &save)) {
+        char *x = strchr(part, 'x');
+        if (x == NULL)
+            fail("--ppn: found '%s' in '%s', expected RANKSxHOSTS, such as 16x4,8x29", part, text);
+        if (next == num_hosts)
+            fail("--ppn: found %d hosts before '%s', expected %d in all, as the site has", next, part, num_hosts);
+        *x = '\0';
+        int ranks = read_count("ppn", part, 1, MOST_PPN);
+        for (int n = read_count("ppn", x + 1, 1, num_hosts - next); n > 0; n--)
+            ppn[next++] = ranks;
+    }
+    while (is_for_all && next < num_hosts)
+        ppn[next++] = read_count("ppn", text, 1, MOST_PPN);
+    if (next < num_hosts)
+        fail("--ppn: found %d hosts in '%s', expected %d, as the site has", next, text, num_hosts);
+    free(copy);
+    return ppn;
+}
+
 /* -- options -- */
 
 enum {
@@ -222,7 +277,7 @@ static const struct option long_options[] = {
 typedef struct {
     const char *site, *racks, *algorithms, *uplink_rates, *trace, *draw;
     double host_rate;           /* 0: not given */
-    int num_ranks, ppn;         /* likewise num_ranks */
+    int num_ranks;              /* likewise */
     bool is_json, has_bytes, has_root;  /* given */
     MPII_Topo_coll_t coll;
     MPII_Topo_call_args_t args;
@@ -231,7 +286,7 @@ typedef struct {
 
 static const costs_t default_costs = {
     .overhead = 300e-9,.inside_overhead = 300e-9,.copy_rate = INFINITY,.reduce_rate = 10e9,.inside_latency = 300e-9,
-    .inside_rate = 10e9,.latency = 2e-6,.level_latency = 1e-6,.eager_bytes = INT64_MAX,
+    .inside_rate = 10e9,.latency = 2e-6,.level_latency = {[2 ... MAX_LEVELS] = 1e-6},.eager_bytes = INT64_MAX,
     .memory_rate = INFINITY,.rank_rate = INFINITY
 };
 
@@ -240,11 +295,10 @@ static void read_cost(costs_t * c, int option, const char *name, const char *tex
     switch (option) {
         case OPT_LATENCY:
             c->latency = read_time(name, text);
-            memset(c->latency_at, 0, sizeof(c->latency_at));
             break;
         case OPT_UPLINK_LATENCY:
-            c->level_latency = read_time(name, text);
-            memset(c->latency_at, 0, sizeof(c->latency_at));
+            for (int i = 2; i <= MAX_LEVELS; i++)
+                c->level_latency[i] = read_time(name, item(text, i - 2, name, MAX_LEVELS - 1));
             break;
         case OPT_INSIDE_RATE:
             c->inside_rate = read_rate(name, text);
@@ -279,7 +333,9 @@ static void read_cost(costs_t * c, int option, const char *name, const char *tex
             c->num_cores = read_count(name, text, 1, 4096);
             break;
         case OPT_BACKGROUND:
-            c->background = read_value(name, text, size_units, 0, 0.99, "a part from 0 to 0.99");
+            for (int i = 0; i < MAX_LEVELS; i++)
+                c->background[i] = read_value(name, item(text, i, name, MAX_LEVELS), size_units, 0, 0.99,
+                                              "a part from 0 to 0.99");
             break;
         case OPT_SKEW:
             c->skew = read_time(name, text);
@@ -302,7 +358,7 @@ static void read_call(options_t * o, int option, const char *name, char *text)
             o->num_ranks = read_count(name, text, 1, MAX_RANKS);
             break;
         case OPT_PPN:
-            o->ppn = read_count(name, text, 1, 4096);
+            o->what.ppn = text;
             break;
         case OPT_PLACEMENT:
             o->what.placement = text;
@@ -352,7 +408,7 @@ static void show_text(int option)
 static options_t read_options(int argc, char **argv, platform_t * p)
 {
     options_t o = {
-        .algorithms = "default",.ppn = 1,.coll = MPII_TOPO_COLL__ALLREDUCE,.what.placement = "block",
+        .algorithms = "default",.coll = MPII_TOPO_COLL__ALLREDUCE,.what.placement = "block",.what.ppn = "1",
         .args = {MPII_TOPO_CALL_DEFAULTS,.bytes = 1 << 20},
     };
     int option, index;
@@ -527,9 +583,9 @@ static const MPII_Topo_algo_t *find_algo(const platform_t * p, const options_t *
 }
 
 /* Whether there is nothing to be done. A barrier has no data anyway. */
-static bool is_nothing(const options_t * o)
+static bool is_nothing(const platform_t * p, const options_t * o)
 {
-    return o->num_ranks == 1 || (o->args.bytes == 0 && o->coll != MPII_TOPO_COLL__BARRIER);
+    return p->num_ranks == 1 || (o->args.bytes == 0 && o->coll != MPII_TOPO_COLL__BARRIER);
 }
 
 static void run_all(const platform_t * p, const options_t * o)
@@ -546,10 +602,10 @@ static void run_all(const platform_t * p, const options_t * o)
         for (; name; name = strtok_r(NULL, ",", &save))
             find_algo(p, o, name);
     }
-    if (is_nothing(o)) {
+    if (is_nothing(p, o)) {
         if (!o->is_json)
             printf("%s, %lld bytes, %d ranks: there is nothing to be done\n",
-                   MPII_Topo_coll_name(o->coll), (long long) o->args.bytes, o->num_ranks);
+                   MPII_Topo_coll_name(o->coll), (long long) o->args.bytes, p->num_ranks);
     } else if (is_all) {
         for (int i = 0; (algo = MPII_Topo_catalog(i)); i++)
             if (is_possible(p, o, algo))
@@ -574,11 +630,11 @@ int main(int argc, char **argv)
 
     check_options(&o, &p.costs);
     set_rates(&p, &o);
-    if (o.num_ranks == 0)
-        o.num_ranks = MPL_MIN((int64_t) p.num_groups[0] * o.ppn, MAX_RANKS);
-    platform_place(&p, o.what.placement, o.num_ranks, o.ppn);
-    if (o.args.root >= o.num_ranks)
-        fail("--root: found %d, expected less than %d, the ranks", o.args.root, o.num_ranks);
+    int *ppn = read_ppn(o.what.ppn, p.num_groups[0]);
+    platform_place(&p, o.what.placement, o.num_ranks, ppn);
+    free(ppn);
+    if (o.args.root >= p.num_ranks)
+        fail("--root: found %d, expected less than %d, the ranks", o.args.root, p.num_ranks);
     o.args.slots = p.slots;
     if ((o.trace || o.draw) && (strcmp(o.algorithms, "all") == 0 || strchr(o.algorithms, ',')))
         fail("--trace, --draw: found several algorithms, expected one");

@@ -25,12 +25,69 @@ static void add_level(platform_t * p, int num_groups)
     p->rate[level] = get_memory(num_groups, sizeof(double));
 }
 
+/* Numbers with commas between, up to a '/' or the end; returns how many, and their sum */
+static int read_sizes(const char **text, int sizes[], int64_t * sum)
+{
+    int num = 0;
+
+    for (*sum = 0; num < MAX_GROUPS && **text >= '0' && **text <= '9'; ++*text) {
+        char *end;
+        long size = strtol(*text, &end, 10);
+        if (size < 1 || size > MAX_GROUPS)
+            return 0;
+        *sum += sizes[num++] = size;
+        *text = end;
+        if (**text != ',')
+            return **text == '/' || **text == '\0' ? num : 0;
+    }
+    return 0;
+}
+
+/* "4,3,5/1,2" */
+static void read_unequal(platform_t * p, const char *shape)
+{
+    int *sizes = get_memory(MAX_GROUPS, sizeof(int)), *of = get_memory(MAX_GROUPS, sizeof(int));
+    int64_t below;
+    const char *text = shape;
+
+    for (int level = 1;; level++, text++) {
+        int num = read_sizes(&text, sizes, &below);
+        if (num < 2 || level == MAX_LEVELS)
+            fail("--racks: found '%s', expected hosts of each rack, racks of each group above, and so on, such as "
+                 "4,3,5/1,2 (up to %d levels)", shape, MAX_LEVELS - 1);
+        if (below > MAX_GROUPS)
+            fail("--racks: found '%s', expected up to %d hosts", shape, MAX_GROUPS);
+        if (level == 1) {
+            add_level(p, below);
+            for (int host = 0; host < below; host++)
+                p->group_of_host[0][host] = host;
+        }
+        if (below != p->num_groups[level - 1])
+            fail("--racks: found %d groups of %lld in '%s', expected %d, as there are before", num,
+                 (long long) below, shape, p->num_groups[level - 1]);
+        add_level(p, num);
+        for (int group = 0, i = 0; group < num; group++)
+            for (int k = 0; k < sizes[group]; k++)
+                of[i++] = group;
+        for (int host = 0; host < p->num_groups[0]; host++)
+            p->group_of_host[level][host] = of[p->group_of_host[level - 1][host]];
+        if (*text == '\0')
+            break;
+    }
+    free(sizes);
+    free(of);
+}
+
 void platform_of_shape(platform_t * p, const char *shape)
 {
     int sizes[MAX_LEVELS], num = 0;
     int64_t num_groups[MAX_LEVELS], all = 1;
     const char *text = shape;
 
+    if (strpbrk(shape, ",/")) {
+        read_unequal(p, shape);
+        return;
+    }
     for (;; text++) {
         char *end;
         long size = strtol(text, &end, 10);
@@ -97,9 +154,8 @@ void platform_of_site(platform_t * p, const char *path)
         const MPII_Topo_costs_t *c = &r->costs;
         p->costs.inside_latency = c->latency[0] * 1e-12;
         p->costs.latency = c->latency[1] * 1e-12;
-        p->costs.level_latency = MPL_MAX(c->latency[2] - c->latency[1], 0) * 1e-12;
         for (int i = 2; i <= p->num_levels; i++)
-            p->costs.latency_at[i] = c->latency[i] * 1e-12;
+            p->costs.level_latency[i] = MPL_MAX(c->latency[i] - c->latency[i - 1], 0) * 1e-12;
         p->costs.inside_overhead = c->overhead[0] * 1e-12;
         p->costs.overhead = c->overhead[1] * 1e-12;
         p->costs.gap = c->gap * 1e-12;
@@ -264,9 +320,9 @@ static uint64_t read_seed(const char *placement)
     return seed;
 }
 
-static void place_ranks(platform_t * p, const char *placement)
+static void place_ranks(platform_t * p, const char *placement, int all, const int ppn[])
 {
-    int num = p->num_groups[0], ppn = p->ppn, all = num * ppn;
+    int num = p->num_groups[0];
     int *slots = get_memory(all, sizeof(int)), *hosts = get_memory(num, sizeof(int));
     bool is_cyclic = strcmp(placement, "cyclic") == 0;
 
@@ -278,8 +334,11 @@ static void place_ranks(platform_t * p, const char *placement)
         sample(hosts, num, read_seed(placement));
     else if (strcmp(placement, "block") != 0 && strncmp(placement, "ranks:", 6) != 0)
         fail("--placement: found '%s', expected block, cyclic, random:SEED or ranks:SEED", placement);
-    for (int i = 0; i < all; i++)
-        slots[i] = hosts[is_cyclic ? i % num : i / ppn];
+    /* cyclic: one rank of each host that has room, over and over */
+    for (int pass = 0, next = 0; next < all; pass++)
+        for (int i = 0; i < num; i++)
+            for (int n = is_cyclic ? ppn[hosts[i]] > pass : ppn[hosts[i]]; n > 0; n--)
+                slots[next++] = hosts[i];
     if (strncmp(placement, "ranks:", 6) == 0)
         sample(slots, all, read_seed(placement));
     p->host_of_rank = get_memory(p->num_ranks, sizeof(int));
@@ -323,22 +382,26 @@ static MPII_Topo_lengths_t find_lengths(const platform_t * p)
 }
 
 /* As the library sees it: groups by their lowest ranks */
-void platform_place(platform_t * p, const char *placement, int num_ranks, int ppn)
+void platform_place(platform_t * p, const char *placement, int num_ranks, const int ppn[])
 {
     int num = p->num_groups[0], num_above = p->num_levels - 2;
+    int64_t all = 0;
+
+    for (int i = 0; i < num; i++) {
+        all += ppn[i];
+        p->ppn = MPL_MAX(p->ppn, ppn[i]);
+    }
+    if (all > MAX_RANKS)
+        fail("--ppn: found %lld ranks on %d hosts, expected up to %d", (long long) all, num, MAX_RANKS);
+    if (num_ranks > all)
+        fail("found %d ranks, expected up to %lld, as --ppn says of %d hosts", num_ranks, (long long) all, num);
+    p->num_ranks = num_ranks = num_ranks ? num_ranks : all;
     int *host = get_memory(num, sizeof(int)), *site_host = get_memory(num, sizeof(int));
     int *site_rack = get_memory(num, sizeof(int)), *ring = get_memory(num_ranks, sizeof(int));
     MPII_Topo_groups_t of[MAX_LEVELS - 1] = { {p->num_groups[1], p->group_of_host[1]} };
     MPII_Topo_place_t place = {.num_ranks = num_ranks,.uplink_percent = find_uplink_percent(p) };
 
-    if ((int64_t) num * ppn > MAX_RANKS)
-        fail("--ppn: found %d on %d hosts, expected up to %d ranks in all", ppn, num, MAX_RANKS);
-    if (num_ranks > num * ppn)
-        fail("found %d ranks, expected up to %d: %d a host on %d hosts", num_ranks, num * ppn, ppn,
-             num);
-    p->num_ranks = num_ranks;
-    p->ppn = ppn;
-    place_ranks(p, placement);
+    place_ranks(p, placement, all, ppn);
     place.host_of_rank = get_memory(num_ranks, sizeof(int));
     for (int i = 0; i < num_ranks; i++) {
         int h = p->host_of_rank[i];

@@ -135,8 +135,8 @@ static void print_head(const platform_t * p, const what_t * what)
     size_t size;
     FILE *out = open_text(&text, &size);
 
-    fprintf(out, "%s, %" PRId64 " bytes, %d ranks, %d a host, %s, on",
-            MPII_Topo_coll_name(what->algo->coll), what->bytes, p->num_ranks, p->ppn, what->placement);
+    fprintf(out, "%s, %" PRId64 " bytes, %d ranks, %s a host, %s, on",
+            MPII_Topo_coll_name(what->algo->coll), what->bytes, p->num_ranks, what->ppn, what->placement);
     for (int level = p->num_levels - 1; level >= 0; level--)
         fprintf(out, " %d %ss%s", p->num_groups[level], level_name(level), level > 0 ? "," : "");
     fclose(out);

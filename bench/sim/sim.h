@@ -53,11 +53,11 @@ typedef struct {
     double rank_rate;           /* of what one rank sends to other hosts */
     double inside_latency, inside_rate; /* in a host: the sender copies */
     double latency;             /* between two hosts of a rack */
-    double level_latency;       /* and for each further level; or, of a file, */
-    double latency_at[MAX_LEVELS + 1];  /* by the number of levels that a message passes; 0: as above */
+    double level_latency[MAX_LEVELS + 1];       /* what a message that passes so many levels takes more than one
+                                                 * that passes one less; from 2 on */
     double header;              /* bytes of links that a message takes, beside its own */
     int num_cores;              /* of a host, which its ranks share; 0: a core for each */
-    double background;          /* part of each link that others use */
+    double background[MAX_LEVELS];      /* part of each link of a level that others use */
     double skew;                /* ranks start in this time */
     bool is_fair;               /* messages share a link; else it takes one after the other */
 } costs_t;
@@ -70,20 +70,21 @@ typedef struct {
     int *group_of_host[MAX_LEVELS];
     double *rate[MAX_LEVELS];   /* of the link of a group, each way */
     costs_t costs;
-    int num_ranks, ppn;
+    int num_ranks, ppn;         /* ppn: of the fullest host */
     int *host_of_rank;          /* of the site */
     MPII_Topo_order_t *order;
     int *slots;                 /* of MPII_Topo_map_recursive_doubling */
 } platform_t;
 
-/* shape: "64x32": 64 racks of 32 hosts; or "4x16x32": of 16 racks each, 4 groups. rates[l]: of the links of
- * level l. */
+/* shape: "64x32": 64 racks of 32 hosts; or "4x16x32": of 16 racks each, 4 groups. Or "4,3,5/1,2": 3 racks of 4, 3
+ * and 5 hosts, and 2 groups of 1 and 2 of these. */
 void platform_of_shape(platform_t * p, const char *shape);
 /* A site.json, with latencies and rates where it has any */
 void platform_of_site(platform_t * p, const char *path);
 void platform_set_rates(platform_t * p, int level, double rate);
-/* "block", "cyclic", "random:SEED", "ranks:SEED", as topo-vcluster has them */
-void platform_place(platform_t * p, const char *placement, int num_ranks, int ppn);
+/* placement: "block", "cyclic", "random:SEED", "ranks:SEED", as topo-vcluster has them; ppn[]: ranks of each host.
+ * num_ranks: up to their sum, or 0: that */
+void platform_place(platform_t * p, const char *placement, int num_ranks, const int ppn[]);
 /* Lowest level at which two hosts are in one group; num_levels: none */
 int platform_distance(const platform_t * p, int host_a, int host_b);
 void platform_free(platform_t * p);
@@ -153,7 +154,7 @@ typedef struct {
     const MPII_Topo_algo_t *algo;
     int64_t bytes;
     int root;
-    const char *placement;
+    const char *placement, *ppn;        /* as on the command line */
 } what_t;
 
 void report_text(const platform_t * p, const what_t * what, const result_t * result, bool is_first,

@@ -98,6 +98,24 @@ def test_three_levels(run: Run) -> None:
     assert found["time_us"] == pytest.approx(hop(1000, 10, LATENCY + 2 * UPLINK_LATENCY))
 
 
+def test_unequal_groups_and_latencies_by_level(run: Run) -> None:
+    """Chassis of 2, 1, 1 and 1 hosts, racks of 1, 2 and 1 chassis, groups of 2 racks and of 1."""
+    rates = ["--uplink-rate", "8mbit,8mbit,8mbit", "--uplink-latency", "5us,7us,11us"]
+    every = run("scatterv", "linear", "2,1,1,1/1,2,1/2,1", "-b", 1, *rates)
+    # rank 0 sends to one after the other, the last one first
+    taken = [every["end_us"][rank] - (6 - rank) * OVERHEAD - HOST for rank in range(1, 5)]
+    assert taken == pytest.approx([10, 10 + 5 + 7, 10 + 5 + 7, 10 + 5 + 7 + 11])
+    assert [len(level["up_bytes"]) for level in every["links"]] == [5, 4, 3, 2]
+
+
+def test_background_by_level(run: Run) -> None:
+    """Half of an uplink is taken, and nothing of the links of hosts."""
+    args = ["-b", 1000, "--uplink-rate", "8mbit"]
+    for background, slowest in (("0,0.5", 2), ("0.75", 4), ("0.5,0", 2)):
+        found = run("bcast", "binomial", "2x1", *args, "--background", background)
+        assert found["time_us"] == pytest.approx(hop(1000, slowest, LATENCY + UPLINK_LATENCY))
+
+
 def test_chain(run: Run) -> None:
     assert run("bcast", "topo_chain", "1x4", "-b", 1000)["time_us"] == pytest.approx(3 * hop(1000))
 
@@ -294,6 +312,16 @@ def test_placements_are_those_of_topo_vcluster(run: Run) -> None:
         args = ["--ppn", 2, "-n", ranks, "--placement", placement, "--uplink-rate", "8mbit"]
         found = run("barrier", "dissemination", "2x3", *args)["host_of_rank"]
         return [int(host) for host in found]
+
+    unequal = ["--ppn", "3x1,1x4,2x1", "--uplink-rate", "8mbit", "--placement"]
+    orders = {
+        "block": [0, 0, 0, 1, 2, 3, 4, 5, 5],
+        "cyclic": [0, 3, 1, 4, 2, 5, 0, 5, 0],
+        "random:7": [2, 1, 3, 5, 5, 0, 0, 0, 4],
+        "ranks:7": random.Random(7).sample([0, 0, 0, 1, 2, 3, 4, 5, 5], 9),
+    }
+    for placement, wanted in orders.items():
+        assert run("barrier", "dissemination", "2x3", *unequal, placement)["host_of_rank"] == wanted
 
     by_host = [host for host in range(6) for _ in range(2)]
     shuffled = random.Random(7).sample(range(6), 6)
@@ -705,7 +733,24 @@ SITE = ["--racks", "2x2", *RATES]
         ([*SITE, "-n", "0"], "--ranks: found '0'"),
         ([*SITE, "-n", "4x"], "--ranks: found '4x'"),
         ([*SITE, "--ppn", "99999999999999999999"], "--ppn: found"),
-        (["--racks", "64x1024", *RATES, "--ppn", "4096"], "--ppn: found 4096 on 65536 hosts"),
+        (
+            ["--racks", "64x1024", *RATES, "--ppn", "4096"],
+            "--ppn: found 268435456 ranks on 65536 hosts",
+        ),
+        ([*SITE, "--ppn", "2x3"], "--ppn: found 3 hosts in '2x3', expected 4, as the site has"),
+        ([*SITE, "--ppn", "2x3,1x2"], "--ppn: found '2', expected a number from 1 to 1"),
+        ([*SITE, "--ppn", "2x4,1x1"], "--ppn: found 4 hosts before '1x1', expected 4 in all"),
+        ([*SITE, "--ppn", "2x3,1"], "--ppn: found '1' in '2x3,1', expected RANKSxHOSTS"),
+        ([*SITE, "--ppn", "0x4"], "--ppn: found '0'"),
+        ([*SITE, "--ppn", "2,2"], "--ppn: found '2,2'"),
+        ([*SITE, "--ppn", "2x3,1x1", "-n", "8"], "found 8 ranks, expected up to 7"),
+        (["--racks", "2,2/2", *RATES], "--racks: found '2,2/2', expected hosts of each rack"),
+        (["--racks", "2,2/1,2", *RATES], "--racks: found 2 groups of 3"),
+        (["--racks", "2,x", *RATES], "--racks: found '2,x'"),
+        (["--racks", "2,2,", *RATES], "--racks: found '2,2,'"),
+        (["--racks", "40000,40000", *RATES], "expected up to 65536 hosts"),
+        ([*SITE, "--uplink-latency", "1us,2"], "--uplink-latency: found '2'"),
+        ([*SITE, "--background", "0,0,0,0,0,0,0,0,0"], "expected up to 8 values"),
         (
             ["--racks", "64x1024", *RATES, "-c", "allgather", "-a", "ring"],
             "ring: found more than 1000000000 messages",
