@@ -13,6 +13,7 @@ import click
 from topo_common import cli as common
 from topo_common.cli import FloatRange, OutputFile
 from topo_common.files import Failure
+from topo_common.ppn import RanksAHost
 from topo_common.progress import progress_bar
 from topo_common.text import short, size_text
 
@@ -187,7 +188,7 @@ cli.add_command(report)
     help="On a virtual cluster: see "
     "topo-vcluster run --help; repeatable. With --launch: a name for the records.",
 )
-@click.option("--ppn", type=click.IntRange(1), help="Ranks a host (virtual cluster).  [default: 1]")
+@click.option("--ppn", type=RanksAHost(), help="Ranks a host (virtual cluster).  [default: 1]")
 @click.option(
     "--ranks", type=click.IntRange(1), help="Ranks (virtual cluster); all slots if not given."
 )
@@ -240,7 +241,7 @@ def run(
     vcluster: str | None,
     cluster: str | None,
     placements: tuple[str, ...],
-    ppn: int | None,
+    ppn: str | None,
     ranks: int | None,
     site: str | None,
     host_rate: float | None,

@@ -136,7 +136,7 @@ def check_slots(run: Study, options: str, cluster: str | None) -> None:
     for placement in run.mappings:
         where = "block" if placement in plans.PLACEMENTS else placement
         command = [find_program("topo-vcluster"), "run", *of, "--dry-run", "--placement", where]
-        command += ["--ppn", str(run.plan.get("ppn", 1)), "-n", str(ranks), "--", "true"]
+        command += ["--ppn", run.ppn, "-n", str(ranks), "--", "true"]
         status, said = run_program(command, 120)
         if status:
             raise click.UsageError(f"{run.name}: {complaint(status, said)}")
@@ -148,7 +148,7 @@ def measure(
     run.remove_old_cluster()
     on_site: contextlib.AbstractContextManager[Site]
     if launch_command is None:
-        on_site = vcluster_site(options, cluster, run.plan.get("ppn", 1), None)
+        on_site = vcluster_site(options, cluster, run.ppn, None)
     else:
         on_site = contextlib.nullcontext(launcher_site(launch_command, links))
     try:

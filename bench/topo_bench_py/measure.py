@@ -54,7 +54,7 @@ class Plan:
     background: str | None = None  # SHARE[:BYTES]
     pattern: str | None = None  # of counts
     first: int = 0  # fresh communicators on which first calls are timed
-    ppn: int | None = None  # where the site's own is not meant
+    ppn: int | str | None = None  # where the site's own is not meant
     ranks: int | None = None
     cold: bool = False
     overlap: int | None = None  # calls of MPI_Test in the computation

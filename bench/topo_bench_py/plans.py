@@ -1,6 +1,7 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """Plans of studies: files, and the launches that follow from them. Their form: bcast-barrier.toml."""
 
+import itertools
 import math
 import os
 import random
@@ -12,6 +13,7 @@ from typing import Any
 
 from topo_common import files, schema
 from topo_common.files import InputError
+from topo_common.ppn import ranks_of_hosts
 from topo_common.text import hint, short
 
 from .files import read_schema
@@ -149,14 +151,17 @@ def order(all_cells: list[Cell], launches: int, seed: int) -> Iterator[tuple[int
             yield launch, cell
 
 
-def host_list(racks: tuple[tuple[str, ...], ...], ppn: int, placement: str) -> list[str]:
+def host_list(racks: tuple[tuple[str, ...], ...], ppn: str, placement: str) -> list[str]:
     """The host of each slot of a virtual cluster, in rank order: by host, rack or site."""
+    hosts = [host for rack in racks for host in rack]
+    count = dict(zip(hosts, ranks_of_hosts(ppn, len(hosts)), strict=True))
+    turns = range(max(count.values()))
     if placement == "host":
-        return [host for rack in racks for host in rack for _ in range(ppn)]
+        return [host for host in hosts for _ in range(count[host])]
     if placement == "rack":
-        return [host for rack in racks for _ in range(ppn) for host in rack]
-    longest = max(map(len, racks))
-    return [rack[i] for _ in range(ppn) for i in range(longest) for rack in racks if i < len(rack)]
+        return [host for rack in racks for i in turns for host in rack if i < count[host]]
+    dealt = [host for some in itertools.zip_longest(*racks) for host in some if host]
+    return [host for i in turns for host in dealt if i < count[host]]
 
 
 def same_plan(path: object, ours: Table, theirs: Any) -> None:

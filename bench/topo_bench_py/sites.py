@@ -199,7 +199,7 @@ class Site:
     its racks."""
 
     describe: str
-    prefix: Callable[[str, int | None, int | None], list[str]]
+    prefix: Callable[[str, int | str | None, int | None], list[str]]
     links: Links | None = None
     cluster: str | None = None
     racks: tuple[tuple[str, ...], ...] = ()
@@ -225,10 +225,14 @@ def launcher_site(launch: str, links: Links | None) -> Site:
 
 
 def uplinks_of_pods(what: dict[str, Any]) -> tuple[Uplinks, ...]:
-    """Those of a virtual cluster, as topo-vcluster describes it."""
-    pods = what.get("pods", [])
-    group = {host: p for p, racks in enumerate(pods) for r in racks for host in what["racks"][r]}
-    return (Uplinks(group, dict.fromkeys(range(len(pods)), what["pod_mbps"])),) if pods else ()
+    """Those of a virtual cluster, of each level above racks, as topo-vcluster describes it."""
+    found = []
+    group = {host: r for r, hosts in enumerate(what["racks"]) for host in hosts}
+    for level in what.get("above", []):
+        of = {member: g for g, members in enumerate(level["groups"]) for member in members}
+        group = {host: of[below] for host, below in group.items()}
+        found.append(Uplinks(group, dict.fromkeys(of.values(), level["uplink_mbps"])))
+    return tuple(found)
 
 
 def own_cluster() -> str:
@@ -237,7 +241,9 @@ def own_cluster() -> str:
 
 
 @contextmanager
-def vcluster_site(options: str, name: str | None, ppn: int, ranks: int | None) -> Iterator[Site]:
+def vcluster_site(
+    options: str, name: str | None, ppn: int | str, ranks: int | None
+) -> Iterator[Site]:
     """A virtual cluster: that of the given name, or one of our own while the block runs."""
     program = find_program("topo-vcluster")
     own = name is None
@@ -263,7 +269,9 @@ def vcluster_site(options: str, name: str | None, ppn: int, ranks: int | None) -
         racks = {host: r for r, hosts in enumerate(what["racks"]) for host in hosts}
         links = Links(racks, what["host_mbps"], what["uplink_mbps"], 0, uplinks_of_pods(what))
 
-        def prefix(placement: str, other_ppn: int | None, other_ranks: int | None) -> list[str]:
+        def prefix(
+            placement: str, other_ppn: int | str | None, other_ranks: int | None
+        ) -> list[str]:
             slots = ["--placement", placement]
             if not placement.startswith("file:"):  # that tells all
                 count = other_ranks or ranks

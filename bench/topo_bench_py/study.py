@@ -53,6 +53,7 @@ class Study:
         self.plan, self.name, self.folder, self.bench, self.seed = plan, name, folder, bench, seed
         self.mappings = mappings  # words of the launcher by name; of placements on a cluster: none
         self.num_launches: int = plan.get("launches", 3)
+        self.ppn = str(plan.get("ppn", 1))
         self.started = time.time()
         self.facts = no_facts()
         self.site: Site | None = None
@@ -175,16 +176,16 @@ class Study:
             ]
         placement = cell.mapping
         if placement not in plans.PLACEMENTS:
-            prefix = site.prefix(placement, self.plan.get("ppn", 1), None)
+            prefix = site.prefix(placement, self.ppn, None)
             return [*prefix[:-1], "-n", str(cell.ranks), "--"]
-        slots = plans.host_list(site.racks, self.plan.get("ppn", 1), placement)
+        slots = plans.host_list(site.racks, self.ppn, placement)
         path = self.folder.absolute() / "hosts" / f"{placement}-{cell.ranks}"
         path.parent.mkdir(exist_ok=True)
         files.write(path, "".join(f"{host}\n" for host in slots[: cell.ranks]))
         return site.prefix(f"file:{path}", None, None)
 
     def check_slots(self, site: Site) -> None:
-        slots = sum(map(len, site.racks)) * self.plan.get("ppn", 1)
+        slots = len(plans.host_list(site.racks, self.ppn, "host"))
         most = max(cell.ranks for cell in self.cells)
         if site.cluster and most > slots:
             raise click.UsageError(

@@ -6,6 +6,7 @@ cli.py     the frame of a command line: errors, exit status, --version, hints fo
 files.py   the one reader of JSON that may be bad, the one writer of files that are whole or not there
 schema.py  the check of a value against a JSON Schema
 text.py    sizes, values and hints in messages
+ppn.py     ranks a host, equal numbers or not
 
 Errors of all tools have one form, in one line on standard error:
 

@@ -403,11 +403,20 @@ def test_bound_by_the_levels_above(write_json: Any, site: Any) -> None:
 
 
 def test_bound_by_the_pods_of_a_virtual_cluster() -> None:
-    what = {"racks": [["r0h0"], ["r1h0"], ["r2h0"]], "pods": [[0], [1, 2]], "pod_mbps": 10}
-    racks = {"r0h0": 0, "r1h0": 1, "r2h0": 2}
+    above = [
+        {"groups": [[0], [1, 2], [3]], "uplink_mbps": 10},
+        {"groups": [[0, 1], [2]], "uplink_mbps": 2},
+    ]
+    what = {"racks": [["r0h0"], ["r1h0"], ["r2h0"], ["r3h0"]], "above": above}
+    racks = {"r0h0": 0, "r1h0": 1, "r2h0": 2, "r3h0": 3}
     links = bounds.Links(racks, 400, 100, 0, sites.uplinks_of_pods(what))
-    assert bounds.bound_us("allgather", 1000, [*racks], links) == pytest.approx(8 * 2000 / 10)
-    assert bounds.bound_us("allgather", 1000, ["r1h0", "r2h0"], links) == pytest.approx(80)
+
+    def bound(*hosts: str) -> float:
+        return bounds.bound_us("allgather", 1000, hosts, links)
+
+    assert bound("r0h0", "r1h0", "r2h0") == pytest.approx(8 * 2000 / 10)
+    assert bound("r1h0", "r2h0") == pytest.approx(80)
+    assert bound(*racks) == pytest.approx(8 * 3000 / 2)
     assert sites.uplinks_of_pods({"racks": what["racks"]}) == ()
 
 

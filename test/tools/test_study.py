@@ -133,9 +133,11 @@ def test_placements_that_topo_vcluster_knows(tmp_path: Path) -> None:
 
 def test_placements_of_a_virtual_cluster() -> None:
     racks = (("a", "b"), ("c",))
-    assert plans.host_list(racks, 2, "host") == ["a", "a", "b", "b", "c", "c"]
-    assert plans.host_list(racks, 2, "rack") == ["a", "b", "a", "b", "c", "c"]
-    assert plans.host_list(racks, 2, "site") == ["a", "c", "b", "a", "c", "b"]
+    assert plans.host_list(racks, "2", "host") == ["a", "a", "b", "b", "c", "c"]
+    assert plans.host_list(racks, "2", "rack") == ["a", "b", "a", "b", "c", "c"]
+    assert plans.host_list(racks, "2", "site") == ["a", "c", "b", "a", "c", "b"]
+    assert plans.host_list(racks, "2x1,1x1,3x1", "rack") == ["a", "b", "a", "c", "c", "c"]
+    assert plans.host_list(racks, "2x1,1x1,3x1", "site") == ["a", "c", "b", "a", "c", "c"]
 
 
 @pytest.mark.parametrize(

@@ -103,9 +103,9 @@ def cluster(allowed: None) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def pods(allowed: None) -> Iterator[str]:
-    """Two pods, of one rack and of two; three hosts in all."""
-    shape = ["--pods", "1,2", "--hosts", "1", "--host-rate", "80mbit"]
-    with cluster_up(*shape, "--uplink-rate", "40mbit", "--pod-rate", "10mbit") as name:
+    """Two pods, of one rack and of two, three hosts in all, each in a group of its own."""
+    shape = ["--pods", "1,2/2", "--hosts", "1", "--host-rate", "80mbit"]
+    with cluster_up(*shape, "--uplink-rate", "40mbit", "--pod-rate", "10mbit,20mbit") as name:
         yield name
 
 
@@ -179,6 +179,12 @@ def test_block_and_cyclic(slots: Any) -> None:
     assert slots("--racks", 2, "--hosts", 2, "-n", 3) == ["r0h0", "r0h1", "r1h0"]
     assert slots("--hosts", "1,1", "--ppn", 2) == ["r0h0", "r0h0", "r1h0", "r1h0"]
     assert slots("--hosts", "1,1", "--ppn", 2, "--placement", "cyclic") == ["r0h0", "r1h0"] * 2
+    unequal = ["--hosts", "1,2", "--ppn", "3x1,1x2"]
+    assert slots(*unequal) == ["r0h0", "r0h0", "r0h0", "r1h0", "r1h1"]
+    cyclic = ["r0h0", "r1h0", "r1h1", "r0h0", "r0h0"]
+    assert slots(*unequal, "--placement", "cyclic") == cyclic
+    assert slots(*unequal, "--placement", "random:1").count("r0h0") == 3
+    assert sorted(slots(*unequal, "--placement", "ranks:1")) == sorted(slots(*unequal))
     cyclic = slots("--hosts", "3,1,2", "--placement", "cyclic")
     assert cyclic == ["r0h0", "r1h0", "r2h0", "r0h1", "r2h1", "r0h2"]
 
@@ -229,6 +235,11 @@ def test_host_file(slots: Any, tmp_path: Path) -> None:
         ("up x --pods 2,1 --racks 4", "found 3 racks in them, expected 4"),
         ("up x --pods 2,1 --hosts 1,1", "found 3 racks in them, expected 2"),
         ("up x --pod-rate 10mbit", "found --pod-rate, but no --pods"),
+        ("up x --pods 2/3", "found 3 for 2 pods, expected a divisor, or the pods of each"),
+        ("up x --pods 2/1,2", "found 3 pods in them, expected 2"),
+        ("up x --pods 2/", "found '2/', expected how many"),
+        ("up x --pods 1/1/1/1/1/1/1", "found 7 levels in"),
+        ("up x --pods 2 --pod-rate 1mbit,2mbit", "found 2 values, expected at most 1"),
         ("down", "found neither, expected NAME or --all"),
         ("down x --all", "found both, expected NAME or --all"),
         ("down no-such", "found no cluster 'no-such', expected one that is up"),
@@ -238,7 +249,9 @@ def test_host_file(slots: Any, tmp_path: Path) -> None:
         ("run", "found no program, expected -- PROGRAM at the end"),
         ("run true", "found no program, expected -- PROGRAM at the end"),
         ("run -n 17 -- true", "found 17, expected at most 16"),
-        ("run --ppn 0 -- true", "0 is not in the range"),
+        ("run --ppn 0 -- true", 'found "0", expected 1 to 4096 ranks a host'),
+        ("run --ppn 4x3,2 -- true", 'found "4x3,2", expected 1 to 4096 ranks a host'),
+        ("run --ppn 4x3,2x12 -- true", "found 15 hosts in 4x3,2x12, expected 16"),
         ("run --placement random -- true", "found 'random', expected block, cyclic, random:SEED"),
         ("run --placement random:x -- true", "found 'random:x', expected"),
         (f"run --placement ranks:{10**18} -- true", "SEED (up to 18 digits)"),
@@ -357,10 +370,16 @@ def test_describe(cluster: str) -> None:
 
 def test_describe_pods(pods: str) -> None:
     facts = json.loads(output_of("describe", pods, "--json"))
-    assert (facts["racks"], facts["pods"]) == ([["r0h0"], ["r1h0"], ["r2h0"]], [[0], [1, 2]])
-    assert (facts["uplink_mbps"], facts["pod_mbps"]) == (40, 10)
+    assert facts["racks"] == [["r0h0"], ["r1h0"], ["r2h0"]]
+    assert [level["groups"] for level in facts["above"]] == [[[0], [1, 2]], [[0], [1]]]
+    assert [facts["uplink_mbps"], *(level["uplink_mbps"] for level in facts["above"])] == [
+        40,
+        10,
+        20,
+    ]
     said = output_of("describe", pods)
     assert "pod 1: rack 1 rack 2\n" in said and "pod uplinks: 10 Mbit/s" in said
+    assert "level 4 1: pod 1\n" in said and "level 4 uplinks: 20 Mbit/s" in said
 
 
 def test_slowed(module: Any) -> None:
@@ -379,10 +398,11 @@ def test_slowed(module: Any) -> None:
 
 def test_shapes_of_pods(module: Any) -> None:
     for options, hosts, pods in (
-        ({"pods": [2]}, [4] * 4, [[0, 1], [2, 3]]),
-        ({"pods": [3], "racks": 6, "hosts": [1]}, [1] * 6, [[0, 1], [2, 3], [4, 5]]),
-        ({"pods": [1, 2]}, [4] * 3, [[0], [1, 2]]),
-        ({"pods": [1, 2], "hosts": [3, 5, 2]}, [3, 5, 2], [[0], [1, 2]]),
+        ({"pods": [[2]]}, [4] * 4, [[[0, 1], [2, 3]]]),
+        ({"pods": [[3]], "racks": 6, "hosts": [1]}, [1] * 6, [[[0, 1], [2, 3], [4, 5]]]),
+        ({"pods": [[1, 2]]}, [4] * 3, [[[0], [1, 2]]]),
+        ({"pods": [[1, 2]], "hosts": [3, 5, 2]}, [3, 5, 2], [[[0], [1, 2]]]),
+        ({"pods": [[1, 2, 1], [2, 1]]}, [4] * 4, [[[0], [1, 2], [3]], [[0, 1], [2]]]),
         ({}, [4] * 4, []),
     ):
         cluster = module.make_cluster("x", **options)
@@ -428,15 +448,23 @@ def shortest_ping(cluster: str, a: str, b: str) -> float:
 
 @pytest.fixture(scope="module")
 def levels(allowed: None) -> Iterator[str]:
-    """Two pods of two racks; 5 ms within a rack, 2 to another, 1 to another pod, 2 a message."""
-    costs = ["--slow", 1000, "--latency", "5us", "--uplink-latency", "2us", "--pod-latency", "1us"]
-    shape = ["--pods", 2, "--hosts", "3,1,1,1", "--gap", "2us", "--host-rate", "80mbit"]
+    """Three pods, two of them in a group; 5 ms within a rack, 2 to another, 1 to another pod, and 3 to another
+    group of pods, 2 a message."""
+    costs = ["--slow", 1000, "--latency", "5us", "--uplink-latency", "2us"]
+    costs += ["--pod-latency", "1us,3us"]
+    shape = ["--pods", "2,1,1/2,1", "--hosts", "3,1,1,1", "--gap", "2us", "--host-rate", "80mbit"]
     with cluster_up(*shape, *costs) as name:
         yield name
 
 
 @pytest.mark.parametrize(
-    "pair, ms", [(("r0h0", "r0h1"), 10), (("r0h0", "r1h0"), 14), (("r3h0", "r0h0"), 16)]
+    "pair, ms",
+    [
+        (("r0h0", "r0h1"), 10),
+        (("r0h0", "r1h0"), 14),
+        (("r2h0", "r0h0"), 16),
+        (("r3h0", "r0h0"), 22),
+    ],
 )
 def test_latency(levels: str, pair: tuple[str, str], ms: float) -> None:
     """Of a round trip; packets of ping pass a link in less than 0.02 ms."""
