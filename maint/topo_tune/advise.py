@@ -45,9 +45,11 @@ def advise(
     rows: Sequence[Calls],
     kind: str,
     places: Mapping[int, np.ndarray] | None = None,
+    per_host: Sequence[int] = (),
 ) -> tuple[list[Advice], dict[str, float]]:
     """What would gain, most first; and the time of the calls that could not be predicted, by why. Ranks
-    are where `places` says, or else placed as `kind` says."""
+    are where `places` says, or else placed as `kind` says. per_host: ranks of each host of the site, where
+    they are not as many on each."""
     result, version = [], predictor.mpich
     unknown_us: dict[str, float] = {}
 
@@ -68,8 +70,12 @@ def advise(
             continue
         hosts = (places or {}).get(calls.place or 0)
         if hosts is None:
-            ppn = -(-calls.ranks // calls.hosts)  # of the fullest host
-            hosts = place(predictor.site.groups_of_host, calls.hosts, ppn, kind)[: calls.ranks]
+            groups = predictor.site.groups_of_host
+            if len(set(per_host)) > 1:
+                hosts = place(groups, len(per_host), tuple(per_host), kind)[: calls.ranks]
+            else:
+                ppn = -(-calls.ranks // calls.hosts)  # of the fullest host
+                hosts = place(groups, calls.hosts, ppn, kind)[: calls.ranks]
         call = grammar.Call(
             calls.collective,
             calls.ranks,

@@ -1,7 +1,9 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """The commands of topo-tune."""
 
+import bisect
 import copy
+import itertools
 import json
 import os
 import re
@@ -17,6 +19,7 @@ from rich.console import Console
 from topo_common import files
 from topo_common.cli import Group, OutputFile
 from topo_common.files import InputError
+from topo_common.ppn import RanksAHost, ranks_of_hosts
 from topo_common.progress import progress_bar
 from topo_common.text import hint, one_line
 
@@ -420,7 +423,7 @@ AT_LEAST_1 = click.IntRange(1, 2**31 - 1)
     help=f"{', '.join(rules.COLLECTIVES)}.",
 )
 @click.option("--hosts", metavar="N", type=AT_LEAST_1, help="Hosts.  [default: all]")
-@click.option("--ppn", metavar="N", type=AT_LEAST_1, default=1, help="Ranks a host.")
+@click.option("--ppn", type=RanksAHost(), default="1", help="Ranks a host.")
 @click.option(
     "--bytes",
     "sizes",
@@ -435,7 +438,7 @@ def model_command(
     site_file: str,
     collective: str,
     hosts: int | None,
-    ppn: int,
+    ppn: str,
     sizes: list[int],
     measured: str | None,
     version: str,
@@ -446,6 +449,9 @@ def model_command(
     \b
       topo-tune model site.json --collective gather --ppn 4
       topo-tune model site.json --measured bench.json
+
+    Where hosts have unequal numbers of ranks, --ppn 16x4,8x29 is 16 on each of the first 4 hosts of the
+    site file, then 8 on each of 29: all that it has.
 
     The predictions are the library's own, as topo_auto makes them: it runs the schedules of all ranks
     by the clock. First what it makes of the site file: for messages inside a host, in a rack and
@@ -475,11 +481,16 @@ def model_command(
     hosts = hosts or loaded.num_hosts
     if hosts > loaded.num_hosts:
         raise click.UsageError(f"--hosts {hosts}: the site has {loaded.num_hosts}")
-    if hosts * ppn > MAX_RANKS:
-        text = f"found {hosts * ppn} ranks on {hosts} hosts, expected at most {MAX_RANKS}"
+    per_host = ranks_of_hosts(ppn, hosts)
+    ranks = sum(per_host)
+    if "x" in ppn and hosts < loaded.num_hosts:
+        raise click.UsageError(f"--hosts {hosts}: expected all hosts with unequal ranks (--ppn)")
+    if ranks > MAX_RANKS:
+        text = f"found {ranks} ranks on {hosts} hosts, expected at most {MAX_RANKS}"
         raise click.UsageError(f"--ppn {ppn}: {text}")
-    title = f"{collective}, {hosts * ppn} ranks on {hosts} hosts"
-    rows = predict.predictions(predictor, collective, hosts, ppn, sizes)
+    title = f"{collective}, {ranks} ranks on {hosts} hosts"
+    each = tuple(per_host) if "x" in ppn else per_host[0]
+    rows = predict.predictions(predictor, collective, hosts, each, sizes)
     console.print(predict.levels_table(predictor))
     for table in predict.predictions_tables(title, rows, sizes):
         console.print(table)
@@ -495,7 +506,7 @@ def model_command(
     envvar="MPIR_CVAR_COLL_TOPOLOGY_FILE",
     help="The site it ran on.  [default: what MPIR_CVAR_COLL_TOPOLOGY_FILE names]",
 )
-@click.option("--ppn", metavar="N", type=AT_LEAST_1, help="Ranks a host.  [default: as reported]")
+@click.option("--ppn", type=RanksAHost(), help="Ranks a host.  [default: as reported]")
 @click.option(
     "--placement",
     type=click.Choice(PLACEMENTS),
@@ -506,7 +517,7 @@ def model_command(
 def advise_command(
     path: str,
     site_file: str | None,
-    ppn: int | None,
+    ppn: str | None,
     placement: str | None,
     version: str,
     no_color: bool,
@@ -528,11 +539,13 @@ def advise_command(
     report = run_report.read(path)
     rows = report.rows
     places = {} if ppn or placement else advise.hosts_of_places(loaded, report)
+    per_host = ranks_of_hosts(ppn, loaded.num_hosts) if ppn else []
+    filled = list(itertools.accumulate(per_host))
     for row in rows:
         if row.ranks > MAX_RANKS:
             raise InputError(path, f"found {row.ranks} ranks, expected at most {MAX_RANKS}")
-        if ppn:
-            row.hosts = -(-row.ranks // ppn)
+        if filled:
+            row.hosts = bisect.bisect_left(filled, row.ranks) + 1
         if row.hosts > loaded.num_hosts:
             most = f"{loaded.num_hosts}, as {site_file} has"
             text = f"found ranks on {row.hosts} hosts, expected at most {most}"
@@ -545,7 +558,7 @@ def advise_command(
         click.echo(
             f"{PROGRAM}: note: {text}; these count as placed in the order of racks", err=True
         )
-    found, unknown_us = advise.advise(predictor, rows, placement or "block", places)
+    found, unknown_us = advise.advise(predictor, rows, placement or "block", places, per_host)
     if found:
         _console(no_color).print(advise.table(found))
     click.echo(advise.summary(rows, report.without, found, unknown_us))

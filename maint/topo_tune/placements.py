@@ -25,30 +25,38 @@ VECTORS = ("bcast", "reduce", "allreduce")  # the buffer is as long on all ranks
 SAME = {"reduce_scatter_block": "reduce_scatter", "allgatherv": "allgather"}
 NOT_SAME = (("allgatherv", "ring"),)  # cuts blocks into pieces
 
-Key = tuple[str, str, int, int, str]  # collective, algorithm, hosts, ranks a host, placement
+PerHost = int | tuple[int, ...]  # unequal numbers: of each host of the site
+Key = tuple[str, str, int, PerHost, str]  # collective, algorithm, hosts, ranks a host, placement
+
+
+def count_ranks(num_hosts: int, ppn: PerHost) -> int:
+    return num_hosts * ppn if isinstance(ppn, int) else sum(ppn)
 
 
 def place(
-    groups_of_host: Sequence[np.ndarray], num_hosts: int, ppn: int, kind: str, seed: int = 0
+    groups_of_host: Sequence[np.ndarray], num_hosts: int, ppn: PerHost, kind: str, seed: int = 0
 ) -> np.ndarray:
-    """The host of each rank, for `num_hosts` of the hosts, with `ppn` ranks each. `groups_of_host`: for
-    each level, racks first, the group of each host.
+    """The host of each rank, for `num_hosts` of the hosts, with `ppn` ranks each, or all of them where
+    numbers are unequal. `groups_of_host`: for each level, racks first, the group of each host.
 
     block: hosts and ranks in the order of racks, and of the groups above. cyclic: rank i on host i
     modulo hosts, with hosts dealt over the racks, and racks over the groups above. random: any hosts,
     ranks shuffled, the same for the same `seed`."""
     rack_of_host = groups_of_host[0]
     by_rack = np.lexsort(groups_of_host)
+    count = np.broadcast_to(ppn, len(rack_of_host))
     if kind == "random":
-        rng = np.random.default_rng([seed, num_hosts, ppn])
-        ranks = np.repeat(rng.permutation(len(rack_of_host))[:num_hosts], ppn)
-        return rng.permutation(ranks)
+        rng = np.random.default_rng([seed, num_hosts, int(count[0])])
+        hosts = rng.permutation(len(rack_of_host))[:num_hosts]
+        return rng.permutation(np.repeat(hosts, count[hosts]))
     if kind == "block":
-        return np.repeat(by_rack[:num_hosts], ppn)
+        hosts = by_rack[:num_hosts]
+        return np.repeat(hosts, count[hosts])
     # the turn of a host in its rack, of its rack in the group above, and so on
     levels = [by_rack, *(groups[by_rack] for groups in groups_of_host)]
     turns = [_turns(below, above) for below, above in itertools.pairwise(levels)]
-    return np.tile(by_rack[np.lexsort(turns[::-1])][:num_hosts], ppn)
+    hosts = by_rack[np.lexsort(turns[::-1])][:num_hosts]
+    return np.concatenate([hosts[count[hosts] > turn] for turn in range(max(count[hosts]))])
 
 
 def _turns(below: np.ndarray, above: np.ndarray) -> np.ndarray:
@@ -76,7 +84,7 @@ class Placed:
     def num_hosts(self) -> int:
         return len(self.hosts)
 
-    def _make_place(self, num_hosts: int, ppn: int, kind: str, seed: int) -> np.ndarray:
+    def _make_place(self, num_hosts: int, ppn: PerHost, kind: str, seed: int) -> np.ndarray:
         groups = [of_host[self.hosts] for of_host in self._groups_of_host]
         return self.hosts[place(groups, num_hosts, ppn, kind, seed)]
 
@@ -120,7 +128,8 @@ class Placed:
             return
         calls, num_draws = [], []
         for (collective, algorithm, num_hosts, ppn, kind), num_bytes in new:
-            draws = RANDOM_DRAWS if kind == "random" and num_hosts * ppn <= MANY_RANKS else 1
+            few = count_ranks(num_hosts, ppn) <= MANY_RANKS
+            draws = RANDOM_DRAWS if kind == "random" and few else 1
             num_draws.append(draws)
             for seed in range(draws):
                 hosts = self._place(num_hosts, ppn, kind, seed)

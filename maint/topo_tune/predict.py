@@ -11,7 +11,7 @@ from topo_common.text import size_text
 from topo_tune import grammar
 from topo_tune.bench import Measured
 from topo_tune.draw import ms
-from topo_tune.placements import PLACEMENTS, Placed
+from topo_tune.placements import PLACEMENTS, PerHost, Placed, count_ranks
 from topo_tune.predictor import Loads, Predictor
 
 LOADS_BYTES = 1024  # messages and blocks are counted in calls of so many bytes
@@ -40,7 +40,7 @@ class Comparison:
 
 
 def predictions(
-    predictor: Predictor, collective: str, num_hosts: int, ppn: int, sizes: list[int]
+    predictor: Predictor, collective: str, num_hosts: int, ppn: PerHost, sizes: list[int]
 ) -> list[Prediction]:
     """A Prediction for each placement and algorithm of `collective` that takes such a call."""
     placed = Placed(predictor)
@@ -50,7 +50,7 @@ def predictions(
             key = collective, name, num_hosts, ppn, placement
             times = {size: t for size in sizes for t in placed.times_us([key], size, True).values()}
             if times:
-                few = num_hosts * ppn <= LOADS_RANKS
+                few = count_ranks(num_hosts, ppn) <= LOADS_RANKS
                 loads = placed.loads(key, LOADS_BYTES) if few else None
                 result.append(Prediction(placement, name, loads, times))
     return result

@@ -122,6 +122,11 @@ def test_ranks_on_fewer_hosts(tmp_path: Path) -> None:
         path = report(tmp_path, row("bcast", "smp", hosts=hosts, mean_bytes=2**20))
         outputs.append(topo_tune("advise", path, "--site", where, *more).stdout)
     assert outputs[0] == outputs[1] and "16/8" in outputs[0]
+    # 12 on two hosts, and on two of the others the rest
+    unequal = topo_tune("advise", path, "--site", where, "--ppn", "6x2,2x14")
+    assert unequal.returncode == 0 and "16/4" in unequal.stdout
+    for ppn, words in (("6x2,2x4", "found 6 hosts in 6x2,2x4, expected 16"), ("x", 'found "x"')):
+        assert words in topo_tune("advise", path, "--site", where, "--ppn", ppn).stderr
 
 
 def test_site_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -907,6 +907,14 @@ def test_placements(sizes: Any, ppn: int, kind: str) -> None:
             assert (hosts == np.tile(hosts[:num_hosts], ppn)).all()
 
 
+def test_placements_of_unequal_hosts() -> None:
+    racks, ppn = np.array([0, 0, 1, 1]), (3, 1, 1, 2)
+    block = placements.place([racks], 4, ppn, "block").tolist()
+    assert block == [0, 0, 0, 1, 2, 3, 3]
+    assert placements.place([racks], 4, ppn, "cyclic").tolist() == [0, 2, 1, 3, 0, 3, 0]
+    assert sorted(placements.place([racks], 4, ppn, "random")) == block
+
+
 def test_placements_on_pods() -> None:
     """Hosts h of racks 3, 1 | 0, 2, in pods 0 | 1: next rank in the next pod."""
     racks = np.array([3, 3, 1, 1, 0, 0, 2, 2, 2])
@@ -1901,6 +1909,15 @@ def test_model_command(tmp_path: Path) -> None:
     done = topo_tune("model", path, "--collective", "scatter", "--ppn", "4", "--bytes", "64,16K")
     assert (done.returncode, done.stderr) == (0, "")
     assert "scatter, 64 ranks on 16 hosts" in done.stdout
+    unequal = topo_tune("model", path, "--ppn", "6x4,2x12", "--bytes", "64")
+    assert unequal.returncode == 0 and "gather, 48 ranks on 16 hosts" in unequal.stdout
+    for words, said in (
+        (["--ppn", "6x4,2x11"], "found 15 hosts in 6x4,2x11, expected 16"),
+        (["--ppn", "6x4", "--hosts", "4"], "expected all hosts with unequal ranks"),
+        (["--ppn", "0"], 'found "0", expected 1 to 4096 ranks a host'),
+    ):
+        refused = topo_tune("model", path, *words)
+        assert refused.returncode == 2 and said in refused.stderr
     predictor = Predictor(site.check(DEMO))
     for word in ("host", "rack", "site", *PLACEMENTS, *predictor.algorithms("scatter"), "16K"):
         assert word in done.stdout
