@@ -23,6 +23,7 @@ from .files import FORMAT, Outputs, Result, ended, read_result
 from .measure import DEFAULT_MIN_REPETITIONS, Measurement, Plan, dry_run, provenance
 from .settings import Setting, find_bench, library_setting
 from .show import draw, print_plain, print_tables
+from .simulate import simulate
 from .sites import OF_VCLUSTER, Site, launcher_site, vcluster_site
 from .suite import DEFAULT_SUITES, SuiteRun, joined, read_suite
 
@@ -89,6 +90,7 @@ def cli() -> None:
 
 cli.add_command(study)
 cli.add_command(report)
+cli.add_command(simulate)
 
 
 @cli.command()

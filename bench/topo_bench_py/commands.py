@@ -80,8 +80,8 @@ def study(
 ) -> None:
     """Measure all combinations of a plan: ranks, sizes, roots, algorithms, mappings.
 
-    Ready plans: quick (the default), bcast-barrier, allgather-exchange, full; the head of
-    bench/plans/bcast-barrier.toml tells the form of others. Without --launch and --cluster they run on
+    Ready plans: quick (the default), bcast-barrier, allgather-exchange, rack-leaders, full; the head
+    of bench/plans/bcast-barrier.toml tells the form of others. Without --launch and --cluster they run on
     the virtual cluster of the plan.
 
     Results are in a folder. After ^C, or whatever else ended it, the same command goes on where it

@@ -2,6 +2,7 @@
 """topo-bench study: plans, order, interruption. No timings."""
 
 import contextlib
+import csv
 import json
 import os
 import re
@@ -94,7 +95,63 @@ def test_ready_plans(name: str) -> None:
     for cell in found:
         assert cell.plan.algorithms.split(",")[0] in ("auto", "all")
         assert cell.plan.root in (None, *range(cell.ranks))
-    assert {"bcast-barrier", "allgather-exchange", "full", "quick"} <= set(plans.READY)
+    assert {"bcast-barrier", "allgather-exchange", "full", "quick", "rack-leaders"} <= set(
+        plans.READY
+    )
+
+
+SIMULATED = (
+    PLAN
+    + """
+[simulate]
+options = "--racks 1,2 --ppn 2x1,1x2 --host-rate 1gbit --uplink-rate 1gbit"
+placements = ["block", "cyclic"]
+background = ["0", "0,0.5"]
+sizes = ["1", "64K"]
+baseline = "binomial"
+
+[simulate.algorithms]
+gather = "binomial,linear,rack_leader"
+"""
+)
+
+
+def test_simulate(environment: Any, bindir: Path, tmp_path: Path) -> None:
+    """Ratios to the baseline, and in the file all times; an uplink half taken takes the blocks longer."""
+    if not (bindir / "topo-sim").exists():
+        pytest.skip("topo-sim is not built: no json-c on this machine")
+    path, out = tmp_path / "plan.toml", tmp_path / "times.csv"
+    path.write_text(SIMULATED)
+    done = run_tool("topo-bench", cli.cli, "simulate", path, "-o", out)
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    assert len(rows) == 2 * 2 * 2 * 3
+    times = {}
+    for row in rows:
+        where = row["placement"], row["background"], row["bytes"], row["algorithm"]
+        times[where] = float(row["time_us"])
+        waits = [
+            float(us) for name, us in row.items() if name.endswith("_us") and name != "time_us"
+        ]
+        assert sum(waits) == pytest.approx(times[where], rel=1e-3)
+    assert times["block", "0,0.5", "64K", "linear"] > 1.5 * times["block", "0", "64K", "linear"]
+    ratio = times["block", "0", "1", "rack_leader"] / times["block", "0", "1", "binomial"]
+    assert f"{ratio:.2f}" in done.stdout and "gather: least" in done.stdout
+    for text, words in (
+        (
+            SIMULATED.replace("2x1,1x2", "2x1"),
+            "$.simulate: topo-sim: --ppn: found 1 hosts in '2x1'",
+        ),
+        (
+            SIMULATED.replace("rack_leader", "rack_leder"),
+            "found 'rack_leder', expected default, all",
+        ),
+        (SIMULATED.replace('= "binomial"', '= "nothing"'), "found baseline nothing"),
+        (PLAN, "found no key 'simulate'"),
+    ):
+        path.write_text(text)
+        refused = run_tool("topo-bench", cli.cli, "simulate", path)
+        assert refused.returncode == 2 and words in refused.stderr
 
 
 def test_every_collective_is_in_the_full_plan(environment: Any, bindir: Path) -> None:
