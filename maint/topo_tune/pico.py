@@ -3,8 +3,12 @@
 
 SYSTEM_metadata.csv has a row for each test; SYSTEM/TIME.tar.gz has a folder for each test, and in it a
 file ELEMENTS_ALGORITHM_TYPE.csv for each series: the column "highest" is the time of a call on its
-slowest rank, nanoseconds. Archives are read where they are; nothing is unpacked."""
+slowest rank, nanoseconds. Elements are those of the whole buffer: where ranks have a block each, theirs are
+elements / ranks (test_loop() of pico_core_utils.c). alloc.csv, or alloc_RANKS.csv, beside the tests has the host of each
+rank. What the metadata say of nodes may be what a job asked for, and counts where there is no such file.
+Archives are read where they are; nothing is unpacked."""
 
+import contextlib
 import csv
 import gzip
 import hashlib
@@ -12,11 +16,13 @@ import math
 import re
 import statistics
 import tarfile
+import tomllib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from topo_common import files
+from topo_common import cli, files
 from topo_common.files import InputError
 from topo_common.text import short
 
@@ -24,6 +30,9 @@ from topo_tune.points import Point, Where, merged
 
 TYPE_SIZE = {"int8": 1, "char": 1, "int16": 2, "int32": 4, "float": 4, "int64": 8, "double": 8}
 MEMBER = re.compile(r"(?:.*/)?([\d_]+)/(\d+)/(\d+)_(.+?)(?:_(int\d+|char|float|double))?\.csv")
+ALLOCATION = re.compile(r"(?:.*/)?([\d_]+)/alloc(?:_(\d+(?:_GPU)?))?\.csv")
+NAMES = Path(__file__).with_name("pico.toml")
+OF_BLOCKS = ("allgather", "alltoall", "gather", "reduce_scatter", "scatter")
 WARMUP = 0.2  # share of the calls, as in PICO's own summary; on Fugaku they are left out already
 REQUIRED = ("timestamp", "test_id", "nnodes", "tasks_per_node", "collective_type")
 # Not measurements of ours to compare, but of what makes a site another one
@@ -35,28 +44,88 @@ Row = dict[str, str]
 Tests = dict[tuple[str, str], tuple[int, Row]]  # line and row of the metadata, by timestamp and id
 
 
-def read(folder: str) -> tuple[list[Point], list[tuple[str, str]]]:
-    """(Points, [(archive, its SHA-256)]) of all archives that are there and in the metadata."""
+def names() -> dict[str, dict[str, list[str]]]:
+    """By collective and our name, those of PICO."""
+    found: dict[str, dict[str, list[str]]] = tomllib.loads(NAMES.read_text())
+    return found
+
+
+def for_mpich(points: Iterable[Point]) -> tuple[list[Point], list[str]]:
+    """(Points by MPICH's names, the shortest time where several have one; names that MPICH has not)."""
+    ours = {
+        (collective, theirs): name
+        for collective, of in names().items()
+        for name, several in of.items()
+        for theirs in several
+    }
+    found: dict[Point, float] = {}
+    others = set()
+    for p in points:
+        name = ours.get((p.collective, p.algorithm))
+        if name is None:
+            others.add(p.algorithm)
+            continue
+        key = replace(p, algorithm=name, time_us=0.0)
+        found[key] = min(p.time_us, found.get(key, p.time_us))
+    return [replace(key, time_us=us) for key, us in found.items()], sorted(others)
+
+
+def _archives(folder: str) -> Iterator[tuple[Path, Path]]:
+    """(Metadata, archive) of all that are there."""
     tables = sorted(Path(folder).glob("*_metadata.csv"))
     if not tables:
         raise InputError(folder, "found no SYSTEM_metadata.csv, expected PICO's folder results")
+    for table in tables:
+        for path in sorted(table.with_name(_system(table)).glob("*.tar.gz")):
+            yield table, path
+
+
+def algorithms(folder: str, site: str | None = None) -> Iterator[str]:
+    """Names of what was measured, some of them often. Times are not read, so that it is quick."""
+    for table, path in _archives(folder):
+        tests = _read_table(table)
+        with _opened(path) as archive:
+            for member in archive:
+                match = MEMBER.fullmatch(member.name)
+                test = tests.get((match[1], match[2])) if match else None
+                if match and test and site in (None, _site(table, test[1])):
+                    yield match[4]
+
+
+def read(folder: str, site: str | None = None) -> tuple[list[Point], list[tuple[str, str]]]:
+    """(Points, [(archive, its SHA-256)]) of all archives that are there and in the metadata, of a site, if
+    one is named."""
     times: dict[Point, list[float]] = {}
     used = []
-    for table in tables:
-        tests = _read_table(table)
-        for path in sorted(table.with_name(_system(table)).glob("*.tar.gz")):
-            count = len(times)
-            try:
-                for point, time_us in _read_archive(path, table, tests):
-                    times.setdefault(point, []).append(time_us)
-            except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as error:
-                raise InputError(path, f"not an archive of PICO, or cut off: {error}") from None
-            if len(times) > count:
-                sha = hashlib.sha256(files.read_bytes(path, files.SIZE_LIMIT)).hexdigest()
-                used.append((str(path.relative_to(folder)), sha))
+    tests: dict[Path, Tests] = {}
+    for table, path in _archives(folder):
+        if table not in tests:
+            tests[table] = _read_table(table)
+        count = len(times)
+        with _opened(path) as archive:
+            for point, time_us in _read_archive(archive, path, table, tests[table], site):
+                times.setdefault(point, []).append(time_us)
+        if len(times) > count:
+            sha = hashlib.sha256(files.read_bytes(path, files.SIZE_LIMIT)).hexdigest()
+            used.append((str(path.relative_to(folder)), sha))
     if not times:
-        raise InputError(folder, "found no measurement in the archives")
+        of = f" of the site {short(site)}" if site else ""
+        raise InputError(folder, f"found no measurement{of} in the archives")
     return list(merged(times)), used
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[tarfile.TarFile]:
+    """An archive, whole when the block has ended."""
+    try:
+        with gzip.open(path) as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
+            yield archive
+            # tarfile takes a damaged header for the end; and the checksum of gzip stands behind it
+            while rest := stream.read(2**20):
+                if rest.strip(b"\0"):
+                    raise ValueError("found more data behind its end")
+    except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as error:
+        raise InputError(path, f"not an archive of PICO, or cut off: {error}") from None
 
 
 def _system(table: Path) -> str:
@@ -81,30 +150,68 @@ def _read_table(path: Path) -> Tests:
     return result
 
 
-def _read_archive(path: Path, table: Path, tests: Tests) -> Iterator[tuple[Point, float]]:
+def _site(table: Path, row: Row) -> str:
+    return " ".join([_system(table), *(row[key].strip() for key in SITE if row.get(key))])
+
+
+def _read_archive(
+    archive: tarfile.TarFile, path: Path, table: Path, tests: Tests, site: str | None
+) -> Iterator[tuple[Point, float]]:
     warmup = 0 if _system(table) == "fugaku" else WARMUP
-    with gzip.open(path) as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
-        for member in archive:
-            match = MEMBER.fullmatch(member.name)
-            test = tests.get((match[1], match[2])) if match else None
-            is_ours = member.isfile() and 0 <= member.size < MEMBER_LIMIT
-            file = archive.extractfile(member) if test and is_ours else None
-            if not match or not test or not file:
-                continue
-            samples = _samples(file.read().decode("utf-8", "replace"), warmup)
-            if not samples:
-                continue
-            hosts, ranks = _place(table, *test)
-            row = test[1]
-            num_bytes = int(match[3]) * TYPE_SIZE.get(match[5] or "int32", 4)
-            site = " ".join([_system(table), *(row[key].strip() for key in SITE if row.get(key))])
-            where = Where(hosts, ranks, num_bytes)
-            point = Point(site, row["collective_type"].lower(), where, match[4], 0.0)
-            yield point, statistics.median(samples) / 1000
-        # tarfile takes a damaged header for the end; and the checksum of gzip stands behind it
-        while rest := stream.read(2**20):
-            if rest.strip(b"\0"):
-                raise ValueError("found more data behind its end")
+    found: list[tuple[re.Match[str], float]] = []
+    allocations: dict[str, dict[str, list[str]]] = {}  # the hosts of ranks, by timestamp and name
+    for member in archive:
+        is_ours = member.isfile() and 0 <= member.size < MEMBER_LIMIT
+        where = ALLOCATION.fullmatch(member.name)
+        match = MEMBER.fullmatch(member.name)
+        test = tests.get((match[1], match[2])) if match else None
+        is_asked = test is not None and site in (None, _site(table, test[1]))
+        file = archive.extractfile(member) if is_ours and (where or is_asked) else None
+        text = file.read().decode("utf-8", "replace") if file else ""
+        if where and file:
+            allocations.setdefault(where[1], {})[where[2] or ""] = _hosts(text, path, member.name)
+        elif match and (samples := _samples(text, warmup)):
+            found.append((match, statistics.median(samples) / 1000))
+    for match, time_us in found:
+        line, row = tests[match[1], match[2]]
+        place = _find_place(_place(table, line, row), row, allocations.get(match[1], {}))
+        if place is None:
+            told = f"warning: {path}: found no alloc_RANKS.csv of test {match[2]}: left out"
+            cli.complain("topo-tune", told)
+            continue
+        hosts, ranks = place
+        collective = row["collective_type"].lower()
+        elements = int(match[3]) // (ranks if collective in OF_BLOCKS else 1)
+        num_bytes = elements * TYPE_SIZE.get(match[5] or "int32", 4)
+        if elements > 0:
+            at = Where(hosts, ranks, num_bytes)
+            yield Point(_site(table, row), collective, at, match[4], 0.0), time_us
+
+
+def _hosts(text: str, path: Path, name: str) -> list[str]:
+    """The host of each rank, of an alloc.csv: MPI_Rank,allocation, and maybe more."""
+    # an older PICO wrote the whole room of a line
+    head, *rows = [line.split(",") for line in text.replace("\0", "").splitlines()] or [[]]
+    in_order = [row[0] for row in rows] == [*map(str, range(len(rows)))]
+    is_whole = in_order and all(len(row) == len(head) for row in rows)
+    if rows and is_whole and head[:2] == ["MPI_Rank", "allocation"]:
+        return [row[1] for row in rows]
+    expected = "expected MPI_Rank,allocation and a line for each rank, from 0 on"
+    raise InputError(path, f"found another table, or one that is cut off, {expected}", name)
+
+
+def _find_place(
+    told: tuple[int, int], row: Row, allocations: Mapping[str, list[str]]
+) -> tuple[int, int] | None:
+    """(hosts, ranks) of a test: from its allocation, or as the metadata told. None: it may be any of several."""
+    if not allocations:
+        return told
+    gpu = "_GPU" if row.get("gpu_awareness") == "yes" else ""
+    hosts = allocations.get(f"{told[1]}{gpu}")
+    if hosts is None and len(allocations) > 1:
+        return None
+    hosts = hosts or next(iter(allocations.values()))
+    return len(set(hosts)), len(hosts)
 
 
 def _place(path: Path, line: int, row: Row) -> tuple[int, int]:

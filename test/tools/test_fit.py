@@ -223,39 +223,106 @@ def test_two_sites_have_no_common_rules(tmp_path: Path) -> None:
     assert run(tmp_path, text).returncode == 0
 
 
-def pico(folder: Path) -> Path:
+NAME = "2025_01_01___00_00_00"
+# what the metadata say, 4 hosts of 2 ranks, is not what ran: 3 hosts, 6 ranks
+ALLOCATION = "MPI_Rank,allocation\n" + "".join(f"\0\0{i},n{i // 2}\n" for i in range(6))
+
+
+def pico(folder: Path, allocations: dict[str, str] | None = None) -> Path:
     """One archive in PICO's form, of a metadata table that has two."""
     (folder / "one").mkdir(parents=True)
     names = "timestamp,test_id,nnodes,tasks_per_node,collective_type,mpi_lib"
-    (folder / "one_metadata.csv").write_text(
-        f"{names}\n2025_01_01___00_00_00,0,2x2,2,ALLGATHER,OMPI\n2025_01_02___00_00_00,0,8,1,BCAST,OMPI\n"
-    )
-    with tarfile.open(folder / "one/2025_01_01___00_00_00.tar.gz", "w:gz") as archive:
-        for name, ns in (("16_ring_int32", 5000), ("16_brucks_int32", 9000), ("notes", 0)):
-            lines = (
-                "highest\n" + "900000\n" + f"{ns}\n" * 9 + "12"
-            )  # the first is a warm-up, the last is cut
-            data = (lines if ns else "what").encode()
-            info = tarfile.TarInfo(f"2025_01_01___00_00_00/0/{name}.csv")
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
+    rows = [f"{NAME},{i},2x2,2,{name},OMPI" for i, name in enumerate(("ALLGATHER", "BCAST"))]
+    rows.append("2025_01_02___00_00_00,0,8,1,BCAST,OMPI")
+    (folder / "one_metadata.csv").write_text("\n".join([names, *rows, ""]))
+    content = {f"{name}.csv": text for name, text in (allocations or {}).items()}
+    # the first is a warm-up, the last is cut; 4 elements are less than one for each rank
+    for test, algorithms in enumerate((("ring_ompi", "brucks_mpich"), ("bine", "binomial_mpich"))):
+        for name, us in zip(algorithms, (5, 9), strict=True):
+            lines = "highest\n900000\n" + f"{us}000\n" * 9 + "12"
+            content |= {f"{test}/{n}_{name}_int32.csv": lines for n in (4, 48)}
+    content["0/notes.csv"] = "what"
+    with tarfile.open(folder / f"one/{NAME}.tar.gz", "w:gz") as archive:
+        for name, text in content.items():
+            info = tarfile.TarInfo(f"{NAME}/{name}")
+            info.size = len(text)
+            archive.addfile(info, io.BytesIO(text.encode()))
     return folder
+
+
+def fit_pico(folder: Path, *words: Any, cwd: Path | None = None) -> Any:
+    return run_tool("topo-tune", cli.cli, "fit", "--format", "pico", folder, *words, cwd=cwd)
 
 
 def test_pico(tmp_path: Path) -> None:
     folder = pico(tmp_path / "results")
-    done = run_tool("topo-tune", cli.cli, "fit", "--format", "pico", folder, "--points", "p.csv", cwd=tmp_path)  # fmt: skip
+    done = fit_pico(folder, "--points", "p.csv", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.startswith("topo-tune: read one/2025_01_01___00_00_00.tar.gz, SHA-256 ")
+    assert done.stderr.startswith(f"topo-tune: read one/{NAME}.tar.gz, SHA-256 ")
     found = points.read_csv(str(tmp_path / "p.csv"))
-    assert [(p.algorithm, p.time_us) for p in found] == [("brucks", 9.0), ("ring", 5.0)]
-    assert {p.where for p in found} == {Where(4, 8, 64)}
-    archive = folder / "one/2025_01_01___00_00_00.tar.gz"
+    # 48 elements of 4 bytes, of the whole buffer
+    assert [(p.algorithm, p.time_us, p.where) for p in found if p.collective == "allgather"] == [
+        ("brucks_mpich", 9.0, Where(4, 8, 24)),
+        ("ring_ompi", 5.0, Where(4, 8, 24)),
+    ]
+    assert {p.where.num_bytes for p in found if p.collective == "bcast"} == {16, 192}
+    archive = folder / f"one/{NAME}.tar.gz"
     archive.write_bytes(archive.read_bytes()[:100])
-    done = run_tool("topo-tune", cli.cli, "fit", "--format", "pico", folder)
+    done = fit_pico(folder)
     assert done.returncode == 2 and "cut off" in done.stderr
-    done = run_tool("topo-tune", cli.cli, "fit", "--format", "pico", tmp_path)
+    done = fit_pico(tmp_path)
     assert done.returncode == 2 and "SYSTEM_metadata.csv" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("names", "where"),
+    [
+        (["alloc"], (3, 6)),
+        (["alloc_6"], (3, 6)),
+        (["alloc_8", "alloc_6"], (3, 8)),
+        (["alloc_6", "alloc_12"], None),
+    ],
+)
+def test_places_of_pico(tmp_path: Path, names: list[str], where: tuple[int, int] | None) -> None:
+    """Of alloc.csv, or of the one for as many ranks as the metadata tell; where no one can know, of none."""
+    more = ALLOCATION + "6,n2\n7,n2\n"
+    files = {name: more if name == "alloc_8" else ALLOCATION for name in names}
+    done = fit_pico(pico(tmp_path / "results", files), "--points", "p.csv", cwd=tmp_path)
+    if where is None:
+        assert (
+            done.returncode == 2 and "found no alloc_RANKS.csv of test 0: left out" in done.stderr
+        )
+        return
+    assert done.returncode == 0, done.stderr
+    found = points.read_csv(str(tmp_path / "p.csv"))
+    assert {(p.where.hosts, p.where.ranks) for p in found} == {where}
+    of_blocks = {p.where.num_bytes for p in found if p.collective == "allgather"}
+    assert of_blocks == {48 // where[1] * 4}
+
+
+@pytest.mark.parametrize(
+    "text", [ALLOCATION[:-4], ALLOCATION.replace("\n", "\n0,n0\n", 1), "MPI_Rank,allocation\n", "x"]
+)
+def test_bad_allocation_of_pico(tmp_path: Path, text: str) -> None:
+    done = fit_pico(pico(tmp_path / "results", {"alloc": text}))
+    assert done.returncode == 2 and f"{NAME}/alloc.csv: found another table" in done.stderr
+
+
+def test_tuning_file_of_pico(tmp_path: Path) -> None:
+    """By MPICH's names; what MPICH has not is in no rule. Sizes are those that MPICH sees."""
+    folder, out = pico(tmp_path / "results"), tmp_path / "tuning.json"
+    done = fit_pico(folder, "-o", out, "--default", "ring_ompi", "--site", "one OMPI")
+    assert done.returncode == 0, done.stderr
+    assert "note: MPICH has not bine\n" in done.stderr
+    rules = json.loads(out.read_text())
+    assert "MPIR_Allgather_intra_ring" in str(rules) and "bcast" not in str(rules)
+    done = fit_pico(folder, "--default", "ring_opmi")
+    assert done.returncode == 2 and "did you mean ring_ompi?" in done.stderr
+    assert "read one/" not in done.stderr  # before times are read
+    done = fit_pico(folder, "-o", tmp_path / "no/folder.json")
+    assert done.returncode == 2 and "read one/" not in done.stderr
+    done = fit_pico(folder, "--site", "two OMPI")
+    assert done.returncode == 2 and 'no measurement of the site "two OMPI"' in done.stderr
 
 
 @pytest.mark.parametrize(
