@@ -454,9 +454,9 @@ def model_command(
     site file, then 8 on each of 29: all that it has.
 
     The predictions are the library's own, as topo_auto makes them: it runs the schedules of all ranks
-    by the clock. First what it makes of the site file: for messages inside a host, in a rack and
-    between racks, the latency, what of it is the processor's, at each end, and the slowest link. Then,
-    for each algorithm: the most messages that a rank sends or receives, the blocks (what one rank
+    by the clock. First what it makes of the site file: for messages inside a host, in a rack, in each
+    level above and in the site, the latency, what of it is the processor's, at each end, and the slowest
+    link. Then, for each algorithm: the most messages that a rank sends or receives, the blocks (what one rank
     contributes, gets, or sends to each other one; the buffer of bcast, reduce and allreduce) over the
     busiest link of a host and over the busiest uplink, headers left out, of calls of 1 KiB by up to
     4096 ranks; and the time. The root is rank 0.

@@ -26,7 +26,7 @@ def correct(
     site: Site, version: str, timings: Timings, hosts: Mapping[Cell, Sequence[str]]
 ) -> Costs:
     """The costs that the predictions need; none where the site file's are as good."""
-    inside, near, _ = Predictor(site, version).levels()
+    inside, near, *_ = Predictor(site, version).levels()
     latencies = {
         "overhead_us": near.latency_us,
         "inside_overhead_us": inside.latency_us,

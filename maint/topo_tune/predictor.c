@@ -55,24 +55,26 @@ MPII_Topo_site_t *topo_predict_site(const char *name, const char *text, size_t l
     return site;
 }
 
-/* What the library makes of it: for messages in a host, in a rack, and between racks, latency[] and
- * overhead[] in picoseconds; rates[] of memory, of the link of a host, and of the slowest uplink, in
- * picoseconds for each KiB; returns the bytes of a header. */
-int64_t topo_predict_rates(const MPII_Topo_site_t * site, int64_t latency[3], int64_t overhead[3],
-                           int64_t rates[3])
+/* What the library makes of it: for messages in a host, in a rack, in each level above, and in the site, latency[] and
+ * overhead[] in picoseconds; rates[] of memory, of the link of a host, and of the slowest uplink of each level, in
+ * picoseconds for each KiB. */
+void topo_predict_rates(const MPII_Topo_site_t * site, int64_t latency[], int64_t overhead[],
+                        int64_t rates[])
 {
     const MPII_Topo_rates_t *r = site->rates;
+    const int64_t *uplink = r->uplink;
 
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < r->num_levels + 2; i++) {
         latency[i] = r->costs.latency[i];
         overhead[i] = r->costs.overhead[i];
     }
     rates[0] = r->costs.inside;
     rates[1] = r->costs.host;
-    rates[2] = 0;
-    for (int i = 0; i < r->num[0]; i++)
-        rates[2] = MPL_MAX(rates[2], r->uplink[i]);
-    return r->costs.header;
+    for (int level = 0; level < r->num_levels; level++) {
+        rates[2 + level] = 0;
+        for (int i = 0; i < r->num[level]; i++, uplink++)
+            rates[2 + level] = MPL_MAX(rates[2 + level], *uplink);
+    }
 }
 
 /* Of the time of MPICH's choice, what another has to gain (topo_predict.h) */

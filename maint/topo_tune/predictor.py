@@ -73,7 +73,7 @@ class Loads:
 
 @dataclass(frozen=True)
 class Level:
-    """Messages inside a host, in a rack, or between racks: microseconds, and the slowest link."""
+    """Messages inside a host, in a rack or group, or in the site: microseconds, and the slowest link."""
 
     name: str
     latency_us: float
@@ -203,10 +203,10 @@ class Predictor:
         return self.choice(collective, times, stock)
 
     def levels(self) -> list[Level]:
-        """What the library makes of the site file: in a host, in a rack, between racks."""
-        times = [(ctypes.c_int64 * 3)() for _ in range(3)]
+        """What the library makes of the site file: in a host, in a rack, in each level above, in the site."""
+        names = ("host", *(level.name for level in self.site.levels), "site")
+        times = [(ctypes.c_int64 * len(names))() for _ in range(3)]
         _library().topo_predict_rates(self._site, *times)
-        names = ("host", "rack", "site")
         # picoseconds; those of a KiB, which is 8192 bits
         return [
             Level(name, (latency + 2 * overhead) / 1e6, overhead / 1e6, 8192e6 / per_kib)
@@ -340,7 +340,7 @@ def _library() -> ctypes.CDLL:
         ("site", pointer, [text, text, ctypes.c_size_t, text]),
         ("site_free", None, [pointer]),
         ("fault", None, [text, text, ctypes.c_size_t, text]),
-        ("rates", long, [pointer, longs, longs, longs]),
+        ("rates", None, [pointer, longs, longs, longs]),
         ("least_gain", long, [pointer, long]),
         ("placement", pointer, [pointer, numbers, number, long]),
         ("placement_free", None, [pointer]),

@@ -613,7 +613,7 @@ def make_topology(site: Site, predictor: Predictor) -> Tree:
     """What the library needs of a Site: the "topology" of a tuning.json. Latencies have three digits,
     and what was not measured has the median of its pair of racks, or of the site."""
     latency_us = site.rack_latency_us
-    _, near, far = (level.latency_us for level in predictor.levels())
+    _, near, far, *_ = (level.latency_us for level in predictor.levels())
     assumed = np.where(np.eye(site.num_racks, dtype=bool), near, far)
     latency_us = np.where(np.isfinite(latency_us), latency_us, assumed)
     grouping = site.grouping()

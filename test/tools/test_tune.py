@@ -991,6 +991,10 @@ def test_costs_of_the_site_file() -> None:
     inside, rack, between = Predictor(loaded).levels()
     assert inside.latency_us == pytest.approx(2) and inside.mbps == pytest.approx(8e4, rel=1e-3)
     assert rack.overhead_us == between.overhead_us == 5 and rack.latency_us > 90
+    pods = Predictor(site.check(SITES["pods"])).levels()
+    assert [level.name for level in pods] == ["host", "rack", "pod", "site"]
+    assert pods[3].mbps == pytest.approx(20, rel=1e-3)  # the slowest uplink of a pod
+    assert sorted(level.latency_us for level in pods) == [level.latency_us for level in pods]
     topology = rules.make_topology(loaded, Predictor(loaded))
     assert topology["costs"] == loaded.costs
     assert Predictor(loaded, costs={"overhead_us": 7}).levels()[1].overhead_us == 7
