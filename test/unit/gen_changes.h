@@ -324,6 +324,8 @@ static void try_change(const case_t * c, const probe_t * probe, mutation_t m)
         if (!change_step(probe, m.kind, &changed))
             return;
     }
+    if (!is_taken(2))
+        return;
     tally[m.kind].num++;
     for (int i = 0; i < NUM_SCHEDULES && !is_caught; i++)
         is_caught = !run_case(c, &schedules[i], &m, &outcome);

@@ -55,8 +55,9 @@ def test_levels_of_one_group_change_nothing(topo_gen: Launch) -> None:
     assert done.returncode == 0 and "are the same" in done.stdout, done.stdout + done.stderr
 
 
-def test_changed_schedules_are_caught(topo_gen: Launch) -> None:
+@pytest.mark.parametrize("which", ["mutate", pytest.param("mutate-all", marks=pytest.mark.slow)])
+def test_changed_schedules_are_caught(topo_gen: Launch, which: str) -> None:
     """Steps that are left out, repeated, exchanged, too early, or of other ranks, units, buffers, slots:
     what is not caught is as right as it was, for a reason that topo_gen.c knows."""
-    done = topo_gen("mutate")
+    done = topo_gen(which)
     assert done.returncode == 0 and "drop" in done.stdout, done.stdout + done.stderr
