@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from kinds import Build, Launch
 
-pytestmark = pytest.mark.alone  # what it measures is time
+measures = pytest.mark.alone  # time
 
 Rows = list[dict[str, str]]
 RunProgress = Callable[..., tuple[Rows, Rows]]
@@ -73,6 +73,7 @@ def run_progress(run_mpi: Launch, build_mpi: Build) -> RunProgress:
     return run
 
 
+@measures
 @each_collective
 @pytest.mark.parametrize("works", ["get,fetch,send,ibcast", "get,send,thread"])
 @pytest.mark.parametrize("worker", ["other", "late"])
@@ -97,6 +98,7 @@ def test_spins_for_a_moment_only(run_progress: RunProgress, collective: str) -> 
     run_progress(collective, *words, MPIR_CVAR_COLL_TOPO_SPIN_USEC=2147483647)
 
 
+@measures
 @pytest.mark.parametrize(
     "collective, n", [*((name, 4) for name in ALGORITHMS), ("alltoall", 8), ("gather", 8)]
 )

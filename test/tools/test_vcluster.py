@@ -22,7 +22,7 @@ import pytest
 from inprocess import run_tool
 from kinds import Build, Job
 
-pytestmark = pytest.mark.alone  # rates
+measures = pytest.mark.alone  # rates and times
 
 SOURCE = str(Path(__file__).resolve().parents[2] / "bench/topo-vcluster")
 TOOL = [sys.executable, SOURCE]
@@ -457,6 +457,7 @@ def levels(allowed: None) -> Iterator[str]:
         yield name
 
 
+@measures
 @pytest.mark.parametrize(
     "pair, ms",
     [
@@ -490,6 +491,7 @@ for _ in range(int(sys.argv[2])):
 """
 
 
+@measures
 @pytest.mark.parametrize("senders", [["r1h0"], ["r0h1", "r0h2"]], ids=["from one", "to one"])
 def test_gap(levels: str, senders: list[str]) -> None:
     """Messages of one host, and those to one host, are 2 ms apart."""
@@ -520,6 +522,7 @@ else:
 """
 
 
+@measures
 def test_order(levels: str) -> None:
     """What is sent first comes first, whatever its length."""
     receiver = python(levels, "r2h0", ORDER, "hear")
@@ -566,6 +569,7 @@ def has_rate(cluster: str, limit: float, pairs: Any) -> bool:
     return any(0.96 * limit < measure(cluster, limit, *pairs) < 1.01 * limit for _ in range(6))
 
 
+@measures
 @pytest.mark.parametrize(
     "pairs, limit",
     [
@@ -580,6 +584,7 @@ def test_rates(cluster: str, pairs: Any, limit: int) -> None:
     assert has_rate(cluster, limit, pairs)
 
 
+@measures
 @pytest.mark.parametrize(
     "pairs, limit",
     [
@@ -613,6 +618,7 @@ def switch_of(cluster: str) -> Iterator[int]:
         os.kill(pid, signal.SIGCONT)
 
 
+@measures
 def test_lateness_is_told(allowed: None) -> None:
     """A switch that cannot run says how late it was, and what the kernel had no place for."""
     with cluster_up("--racks", 1, "--hosts", 2) as name:
