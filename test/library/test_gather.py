@@ -74,9 +74,9 @@ def forced(collective: str, name: str, **more: Any) -> Env:
     [
         # schedules are proven for all numbers of ranks and orders of hosts in test/unit
         *(("unequal", n) for n in (1, 2, 3, 5, 8, 11, 16)),
-        *(("no_topology", n) for n in (4, 9)),
-        *(("one_rank_a_host", 12), ("cyclic", 7), ("block", 5), ("block", 12)),
-        *(("unknown_hosts", 6), ("levels", 17)),
+        *(("no_topology", n) for n in (4, 7)),
+        *(("one_rank_a_host", 9), ("cyclic", 7), ("block", 5), ("block", 12)),
+        *(("unknown_hosts", 6), ("levels", 13)),
     ],
 )
 def test_any_cluster(run_every: RunParts, cluster: Cluster, kind: str, n: int) -> None:

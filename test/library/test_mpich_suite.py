@@ -119,6 +119,10 @@ NOT_REACHED = {
     "coll/redscat2",
     "coll/red_scat_block2",
 }
+# that take seconds: there is one with fewer ranks
+LONG = {("coll/alltoall1", 11), ("coll/p_alltoallv", 10)}
+# and whatever the algorithm: the first one suffices
+LONG_PROGRAMS = {"coll/allredmany", "coll/uoplong"}
 
 
 def runs(programs: str) -> list[tuple[str, int]]:
@@ -127,18 +131,21 @@ def runs(programs: str) -> list[tuple[str, int]]:
 
 
 NAMES = {of: [name for other, name in ROWS if other == of] for of in dict(ROWS)}
+
+
+def is_slow(collective: str, name: str, program: str, n: int) -> bool:
+    if name == NAMES[collective][0] or (program, n) in LONG:
+        return (program, n) in LONG
+    # what reaches it through MPI_Comm_split only, or not at all
+    if not program.startswith("coll/") or program in WITHOUT or program in LONG_PROGRAMS:
+        return True
+    return (program, n) in runs(MORE_SIZES.get(collective, ""))
+
+
 FORCED = [
-    pytest.param(
-        collective,
-        name,
-        *run,
-        # what reaches it through MPI_Comm_split only, or not at all
-        marks=[]
-        if name == NAMES[collective][0] or (run[0].startswith("coll/") and run[0] not in WITHOUT)
-        else pytest.mark.slow,
-    )
-    for collective, name in ROWS
-    for run in runs(PROGRAMS[collective]) + runs(MORE_SIZES.get(collective, ""))
+    pytest.param(*case, *run, marks=[pytest.mark.slow] if is_slow(*case, *run) else [])
+    for case in ROWS
+    for run in runs(PROGRAMS[case[0]]) + runs(MORE_SIZES.get(case[0], ""))
 ]
 RUNS = [(collective, *run) for collective in dict(ROWS) for run in runs(PROGRAMS[collective])]
 MOST_NAMES = max(len(names) for of, names in NAMES.items() if names[0].startswith("tsp_"))
