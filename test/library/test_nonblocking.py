@@ -76,8 +76,8 @@ def check(job: Any, number: int, declined: Sequence[str] = ()) -> None:
 @pytest.mark.parametrize(
     "kind, n",
     [
-        *(("unequal", 1), ("block", 2), ("cyclic", 5), ("one_rank_a_host", 8), ("unequal", 13)),
-        ("levels", 12),
+        *(("unequal", 1), ("block", 2), ("cyclic", 5), ("one_rank_a_host", 7), ("unequal", 9)),
+        ("levels", 10),
     ],
 )
 def test_any_cluster(
