@@ -100,7 +100,8 @@ if mpich_numversion() >= 40300000:
         IALLREDUCE="tsp_recexch_reduce_scatter_recexch_allgatherv",
     )
     for name in "tree", "ring", "k_reduce_scatter_allgather":
-        CASES[f"extents_allreduce_{name}"] = forced(ALLGATHER="recexch", ALLREDUCE=name)
+        allgather = "recexch_halving" if name == "ring" else "recexch_doubling"
+        CASES[f"extents_allreduce_{name}"] = forced(ALLGATHER=allgather, ALLREDUCE=name)
     MENDED = ["wait_inactive", "waitany", "gather_again", "scatter_again", "allgather_again"]
     MENDED += ["allgather_in_place", "allgatherv_alone", "reduce_at_root", "split_without_first"]
     MENDED += ["tool_again", "sessions"]
