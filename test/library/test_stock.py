@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kinds import Launch, Require
+from kinds import Env, Launch, Require, WriteJson
 
 HERE = Path(__file__).resolve().parent
 
@@ -22,9 +22,9 @@ def instructions(
     require: Require,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Callable[..., Any]:
-    """instructions(call, *functions, ranks=): how many a call of small_calls.c executes on rank 0
-    inside of the first function, without those that the others execute; in the patched library and
-    in the stock one."""
+    """instructions(call, *functions, ranks=, env=): how many a call of small_calls.c executes on
+    rank 0 inside of the first function, without those that the others execute; in the patched
+    library and in the stock one; with env in the patched one alone."""
     valgrind = require("valgrind")
     folder = tmp_path_factory.mktemp("callgrind")
     programs = {}
@@ -33,7 +33,7 @@ def instructions(
         source = HERE / "small_calls.c"
         subprocess.run([where / "mpicc", "-O2", "-o", programs[where], source], check=True)
 
-    def executed(where: Any, functions: Any, ranks: int, call: Any, count: int) -> int:
+    def executed(where: Any, functions: Any, ranks: int, env: Any, call: Any, count: int) -> int:
         # entering and leaving one of the functions turns counting on or off
         tool = [valgrind, "--tool=callgrind", "--callgrind-out-file=/dev/null"]
         tool += ["--collect-atstart=no", *(f"--toggle-collect={name}" for name in functions)]
@@ -41,17 +41,18 @@ def instructions(
         words = ["-n", 1, *tool, *command]
         if ranks > 1:
             words += [":", "-n", ranks - 1, *command]
-        done = run_mpi(*words)
+        done = run_mpi(*words, env=env)
         assert done.returncode == 0, done.stdout + done.stderr
         return int(re.search(r"Collected : (\d+)", done.stderr)[1])
 
-    def count(call: Any, *functions: Any, ranks: int) -> Any:
+    def count(call: Any, *functions: Any, ranks: int, env: Env | None = None) -> Any:
         def each(where: Any) -> Any:
             # the first call does more than the others
-            few, many = (executed(where, functions, ranks, call, n) for n in (100, 200))
+            few, many = (executed(where, functions, ranks, env or {}, call, n) for n in (100, 200))
             return (many - few) / 100
 
-        return each(bindir), each(stock_bindir)
+        places = (bindir, stock_bindir) if env is None else (bindir,)
+        return tuple(map(each, places))
 
     return count
 
@@ -70,6 +71,21 @@ def test_selection(instructions: Callable[..., Any], call: Any, chosen: Any) -> 
     functions = f"*MPI_{call}", f"MPIR_{call}_intra_{chosen}"
     patched, stock = instructions(call.lower(), *functions, ranks=2)
     assert 50 < patched <= stock
+
+
+def test_file_without_rules_inside_a_host(
+    instructions: Callable[..., Any], write_json: WriteJson
+) -> None:
+    """A tuning file that selects nothing on a communicator makes no call on it longer."""
+    algorithm = {"algorithm=MPIR_Bcast_intra_topo_binomial": {}}
+    rules = {"comm_hosts<=1": {}, "comm_hosts=any": algorithm}
+    path = write_json("tuning.json", {"comm_type=intra": {"collective=bcast": rules}})
+    functions = "*MPI_Bcast", "MPIR_Bcast_intra_binomial"
+    (tuned,), (untuned,) = (
+        instructions("bcast", *functions, ranks=2, env=env)
+        for env in ({"MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE": path}, {})
+    )
+    assert 50 < tuned <= untuned
 
 
 def test_communicator_creation(instructions: Callable[..., Any]) -> None:

@@ -133,6 +133,15 @@ static void prune_collectives(csel_s * comm_csel, csel_node_s * tree, MPIR_Comm 
     }
 }
 
+static bool is_empty(const csel_s * csel)
+{
+    for (int i = 0; i < MPIR_CSEL_COLL_TYPE__END; i++) {
+        if (csel->coll_trees[i])
+            return false;
+    }
+    return true;
+}
+
 /* The prune function allows us to simplify the tree for specific communicators using comm-specific
  * information (such as size and intra/inter comm type). */
 int MPIR_Csel_prune(void *root_csel, MPIR_Comm * comm_ptr, void **comm_csel_)
@@ -173,6 +182,11 @@ int MPIR_Csel_prune(void *root_csel, MPIR_Comm * comm_ptr, void **comm_csel_)
         memcpy(comm_csel->coll_trees, csel->coll_trees, sizeof(csel->coll_trees));
 
     *comm_csel_ = comm_csel;
+    /* where nothing selects, as inside one host, no call has to search in it */
+    if (comm_csel->fallback && is_empty(comm_csel)) {
+        *comm_csel_ = comm_csel->fallback;
+        MPL_free(comm_csel);
+    }
 
   fn_exit:
     return mpi_errno;
