@@ -62,6 +62,9 @@ void *MPIR_Csel_get_fallback(void *csel);
 /* Before a barrier in MPI_Init: rank 0 tells whether there is a tuning file */
 int MPII_Coll_announce_tuning(void);
 
+/* After that barrier, and before MPI_Init calls a collective: the settings of rank 0 hold from now on. */
+void MPII_Coll_agree(void);
+
 /* At the end of MPI_Init, collectively: read the files that tell how to select algorithms */
 int MPII_Coll_load_tuning(void);
 

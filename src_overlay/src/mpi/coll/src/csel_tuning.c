@@ -22,6 +22,7 @@ enum {
     PLACE_WORLD = 2,            /* topology-aware algorithms are to be expected, or to print the places */
     SHARE_SETTINGS = 4          /* one of the settings changes what runs: all take those of rank 0 */
 };
+static int agreed;             /* what all do */
 
 /* What this process would do. */
 static int own_todo(void)
@@ -50,32 +51,32 @@ int MPII_Coll_announce_tuning(void)
     return MPI_SUCCESS;
 }
 
-static int what_to_do(void)
+void MPII_Coll_agree(void)
 {
-    int own = own_todo(), todo;
+    int own = own_todo();
     const char *name = NULL;
     char val[16] = "";
 
     if (MPIR_Process.rank == 0)
         MPII_Coll_check_names();
+    agreed = own;
     if (MPIR_Process.size == 1 || MPIR_pmi_kvs_get(0, KVS_KEY, val, sizeof(val)) != MPI_SUCCESS)
-        return own;
-    todo = atoi(val);
-    if (MPIR_Process.rank > 0 && ((own | todo) & SHARE_SETTINGS))
+        return;
+    agreed = atoi(val);
+    if (MPIR_Process.rank > 0 && ((own | agreed) & SHARE_SETTINGS))
         name = MPII_Coll_take_settings();
     /* else rank 0 tells, as it learns it with the places */
-    if (name && !(todo & PLACE_WORLD) && MPIR_Process.local_rank == 0) {
+    if (name && !(agreed & PLACE_WORLD) && MPIR_Process.local_rank == 0) {
         fprintf(stderr, "[mpich] warning: %s: found another value on rank %d than on rank 0, expected "
                 "the same on all; that of rank 0 holds\n", name, MPIR_Process.rank);
         fflush(stderr);
     }
-    if ((own & READ_TUNING) && !(todo & READ_TUNING) && MPIR_Process.local_rank == 0) {
+    if ((own & READ_TUNING) && !(agreed & READ_TUNING) && MPIR_Process.local_rank == 0) {
         fprintf(stderr, "[mpich] warning: MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE: found it set "
                 "for rank %d and not for rank 0, expected it set for all; it is ignored\n",
                 MPIR_Process.rank);
         fflush(stderr);
     }
-    return todo;
 }
 
 /* Choose anew for a communicator that was made before the rules were known. */
@@ -225,15 +226,16 @@ int MPII_Coll_load_tuning(void)
 {
     int mpi_errno = MPI_SUCCESS;
     void *builtin = MPIR_Csel_root;
-    int todo = what_to_do();
 
-    if (todo & READ_TUNING) {
+    /* not before: the calls that MPI_Init makes itself are not the program's */
+    MPII_Coll_report_init();
+    if (agreed & READ_TUNING) {
         mpi_errno = read_tuning(MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE);
         MPIR_ERR_CHECK(mpi_errno);
     } else {
         MPII_Topo_load(NULL, NULL, NULL);
     }
-    if (todo & PLACE_WORLD) {
+    if (agreed & PLACE_WORLD) {
         mpi_errno = MPII_Topo_place_world();
         MPIR_ERR_CHECK(mpi_errno);
         mpi_errno = add_auto(builtin);
