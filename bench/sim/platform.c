@@ -361,10 +361,9 @@ static int find_uplink_percent(const platform_t * p)
 static MPII_Topo_lengths_t find_lengths(const platform_t * p)
 {
     const costs_t *c = &p->costs;
-    double latency = c->latency_at[1] > 0 ? c->latency_at[1] : c->latency;
     MPII_Topo_costs_t costs = {
         .overhead = {llround(c->inside_overhead * 1e12), llround(c->overhead * 1e12)},.inside = per_kib(c->inside_rate),
-        .latency = {[MPII_TOPO_WITHIN__RACK] = llround(latency * 1e12)},
+        .latency = {[MPII_TOPO_WITHIN__RACK] = llround(c->latency * 1e12)},
         .gap = llround(c->gap * 1e12),.header = c->header,.eager = c->eager_bytes,
         .host = MPL_MAX(per_kib(p->rate[0][0]), 1),.rank = per_kib(c->rank_rate),
         .num_pieces = {0, MPL_MAX(c->num_pieces[1], 2)}
