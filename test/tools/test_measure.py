@@ -255,17 +255,17 @@ def test_the_report_predicts_what_topo_auto_takes(tmp_path: Path) -> None:
 
 
 def test_topo_auto_as_the_library_has_it() -> None:
-    """What predictor.py has of topo_auto.c and csel_auto.c; without rates it leaves all to MPICH."""
+    """What predictor.py has of topo_auto.c and topo_numbers.h; without rates it leaves all to MPICH."""
     folder = REPO / "src_overlay/src/mpi/coll"
     auto = (folder / "algorithms/topo/topo_auto.c").read_text()
     (listed,) = re.findall(r"baselines\[\] = \{(.*?)\};", auto)
     assert re.findall(r'"(\w+)"', listed) == sorted(predictor.BASELINES)
-    csel = (folder / "src/csel_auto.c").read_text()
-    some = dict(re.findall(r"define (SOME\w*BYTES) (\d+)", csel))
+    numbers = (folder / "algorithms/topo/topo_numbers.h").read_text()
+    some = dict(re.findall(r"define TOPO_(SOME\w*BYTES) (\d+)", numbers))
     expected = {"alltoallv": some["SOME_ALLTOALLV_BYTES"], "gatherv": some["SOME_BYTES"]}
     for name, text in {**expected, "scatterv": some["SOME_BYTES"], "barrier": "1"}.items():
         assert predictor.AUTO_BYTES[name] == int(text)
-    (shift,) = re.findall(r"define MAX_LG_BYTES (\d+)", csel)
+    (shift,) = re.findall(r"define TOPO_MAX_LG_BYTES (\d+)", numbers)
     assert 1 << int(shift) == predictor.AUTO_MAX_BYTES
     sizes = {0: 0, 1: 1, 2: 2, 3: 4, 2896: 2048, 2897: 4096, 5792: 4096, 5793: 8192, 2**40: 2**26}
     assert {size: predictor.auto_bytes("bcast", size) for size in sizes} == sizes

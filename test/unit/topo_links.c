@@ -7,7 +7,7 @@
  *        topo_links times          "ok"
  *        topo_links ways           "COLLECTIVE ALGORITHM RANKS BYTES RATIO" a line: of what is predicted of
  *                                  schedules that are too long to be followed, to what comes of following
- *                                  all of their messages, which is done up to MPII_TOPO_MAX_WALK
+ *                                  all of their messages, which is done up to TOPO_MAX_WALK
  *        topo_links cost RANKS     "COLLECTIVE ALGORITHM MICROSECONDS" a line: what a prediction costs */
 
 #define MAX_RANKS 16384
@@ -318,7 +318,7 @@ static int ways(void)
                     num += g.gen.num_recvs;
                 }
                 /* of planned, ranks agree before */
-                if (num > 0 && num <= MPII_TOPO_MAX_WALK && algo->family != MPII_TOPO_FAMILY__PLAN) {
+                if (num > 0 && num <= TOPO_MAX_WALK && algo->family != MPII_TOPO_FAMILY__PLAN) {
                     int64_t time = MPII_Topo_predict_call(algo, &args, w.links);
                     int64_t followed = MPII_Topo_walk(c, w.links);
                     if (time != followed)

@@ -6,6 +6,7 @@
 #include "mpiimpl.h"
 #include "csel_auto.h"
 #include "csel_call.h"
+#include "topo_numbers.h"
 
 /* topo_auto: for each call, which algorithm is predicted fastest where the ranks of its communicator are:
  * one of ours, or what MPICH's built-in selection takes, which then runs as if there were no topo_auto.
@@ -14,15 +15,6 @@
  * the topology and the settings of rank 0 (topo.c), what the built-in selection takes, and a size that
  * all of them know (csel_call.h), in classes around powers of two, or else one for all calls. A decision
  * is kept with the place, so with duplicates too. It does not look at the root. */
-
-/* What is predicted to take up to so many times as long as the fastest may be tried (csel_adapt.c). */
-#define MAX_FACTOR 3
-
-#define MAX_LG_BYTES 26         /* what is longer is decided as this */
-
-/* Blocks of middling length, for collectives of which each process knows some sizes alone */
-#define SOME_BYTES 4096
-#define SOME_ALLTOALLV_BYTES 512
 
 #define TYPE(name_) MPII_CSEL_CONTAINER_TYPE__ALGORITHM__##name_
 
@@ -190,12 +182,12 @@ static bool describe(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t * c
             return may_reorder(coll_sig);
         case MPII_TOPO_COLL__ALLTOALLV:
             /* planned leaves much longer ones to MPICH by itself */
-            *bytes = SOME_ALLTOALLV_BYTES;
+            *bytes = TOPO_SOME_ALLTOALLV_BYTES;
             *has_size = false;
             return true;
         case MPII_TOPO_COLL__GATHERV:
         case MPII_TOPO_COLL__SCATTERV:
-            *bytes = SOME_BYTES;
+            *bytes = TOPO_SOME_BYTES;
             *has_size = false;
             return true;
         case MPII_TOPO_COLL__END:
@@ -211,11 +203,11 @@ static int size_class(MPI_Aint bytes)
 {
     int lg = 0;
 
-    while (lg < MAX_LG_BYTES && bytes >> lg > 1)
+    while (lg < TOPO_MAX_LG_BYTES && bytes >> lg > 1)
         lg++;
     /* 181/128: the square root of two */
     MPI_Aint pof2 = (MPI_Aint) 1 << lg;
-    return lg < MAX_LG_BYTES && bytes > pof2 + pof2 * 53 / 128 ? lg + 1 : lg;
+    return lg < TOPO_MAX_LG_BYTES && bytes > pof2 + pof2 * 53 / 128 ? lg + 1 : lg;
 }
 
 /* -- decisions -- */
@@ -303,9 +295,9 @@ static MPII_Csel_decision_t *decide(const MPIR_Csel_coll_sig_s * coll_sig, MPII_
         decision->candidates[decision->num_candidates++] = stock;
     for (int i = 0; i < num; i++) {
         best[i].cnt.rule = decision->why ? decision->why : "topo_auto";
-        if (best[i].ps / MAX_FACTOR <= MPL_MIN(best[0].ps, stock.ps))
+        if (best[i].ps / TOPO_TRIED_FACTOR <= MPL_MIN(best[0].ps, stock.ps))
             decision->candidates[decision->num_candidates++] = best[i];
-        if (i == 0 && takes_best && stock.ps / MAX_FACTOR <= best[0].ps)
+        if (i == 0 && takes_best && stock.ps / TOPO_TRIED_FACTOR <= best[0].ps)
             decision->candidates[decision->num_candidates++] = stock;
     }
     return decision;

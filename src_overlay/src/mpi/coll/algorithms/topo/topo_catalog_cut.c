@@ -6,29 +6,33 @@
 #include <limits.h>
 #include "mpl.h"
 #include "topo_catalog.h"
+#include "topo_numbers.h"
 
 /* How calls are cut into units */
 
-/* Short segments, or chunks, make a pipeline fill soon, long ones cost less each. */
-#define LEAST_SEGMENT_BYTES 1024        /* the shortest of MPII_Topo_lengths_t, whatever settings are */
-#define MAX_SEGMENTS 16384      /* times the ranks of a linear tree, it is an int */
-#define STEP_BYTES 8
-#define MAX_MESSAGES (INT64_C(1) << 28) /* so that their time is an int64_t */
+/* Of times on huge and slow sites */
+static int64_t product(int64_t a, int64_t b)
+{
+    return b > 0 && a > INT64_MAX / 4 / b ? INT64_MAX / 4 : a * b;
+}
 
-/* How many parts, each of num_units messages of at most `most` bytes, pass a pipe the soonest: a power of two of KiB a
+/* Short segments, or chunks, make a pipeline fill soon, long ones cost less each.
+ *
+ * How many parts, each of num_units messages of at most `most` bytes, pass a pipe the soonest: a power of two of KiB a
  * message. At least 1 */
 static int64_t best_num(const MPII_Topo_order_t * order, int64_t bytes, int64_t num_units, MPII_Topo_pipe_t pipe,
                         int64_t most)
 {
     const MPII_Topo_lengths_t *of = &order->lengths;
-    int64_t best = INT64_MAX, best_num = 1, most_parts = MAX_MESSAGES / (pipe.sends + pipe.receives + pipe.inside);
+    int64_t best = INT64_MAX, best_num = 1;
 
     for (int i = 0; i < MPII_TOPO_NUM_LENGTHS && (i == 0 || (INT64_C(1024) << i) <= most); i++) {
         int64_t len = INT64_C(1024) << i, num = MPL_MAX(((bytes + num_units - 1) / num_units + len - 1) / len, 1);
-        int64_t stage = MPL_MAX(pipe.sends * of->link[i], (pipe.sends + pipe.receives) * of->processor[i] +
-                                pipe.inside * of->inside[i]);
+        int64_t link = pipe.sends * of->link[i];
+        int64_t processor = (pipe.sends + pipe.receives) * of->processor[i] + pipe.inside * of->inside[i];
+        int64_t stage = pipe.in_turns ? link + processor : MPL_MAX(link, processor);
         int64_t first = pipe.in_turns ? stage : 2 * of->processor[i] + of->link[i];
-        int64_t time = MPL_MIN(num - 1, most_parts) * stage + pipe.num_links * (of->latency[i] + first);
+        int64_t time = product(num - 1, stage) + product(pipe.num_links, of->latency[i] + first);
         if (time <= best) {
             best = time;
             best_num = num;
@@ -64,24 +68,23 @@ static int64_t longest_segment(const MPII_Topo_order_t * order, MPII_Topo_pipe_t
 
     if (own <= 0) {
         int64_t num = best_num(order, bytes, 1, pipe, segment_bytes);
-        len = MPL_MIN((bytes / num + STEP_BYTES) / STEP_BYTES * STEP_BYTES, segment_bytes);
+        int64_t step = TOPO_SEGMENT_STEP_BYTES;
+        len = MPL_MIN(((bytes + num - 1) / num + step - 1) / step * step, segment_bytes);
     }
-    return MPL_MAX(MPL_MAX(len, LEAST_SEGMENT_BYTES), bytes / MAX_SEGMENTS);
+    return MPL_MAX(MPL_MAX(len, TOPO_LEAST_SEGMENT_BYTES), bytes / TOPO_MAX_SEGMENTS);
 }
 
 /* The length of the first one of several segments tells how many there are, so that ranks which differ in
- * that find it out at once: it is shorter by up to so many steps of 8 bytes. */
-#define MAX_STEPS 127
-
+ * that find it out at once. */
 static int64_t first_segment(int64_t len, int64_t num, int64_t step)
 {
-    return len - step * (1 + num % MPL_MIN(MAX_STEPS, len / step / 2));
+    return len - step * (1 + num % MPL_MIN(TOPO_FIRST_SEGMENT_STEPS, len / step / 2));
 }
 
 MPII_Topo_cut_t MPII_Topo_cut_segments(const MPII_Topo_order_t * order, MPII_Topo_pipe_t pipe, int64_t count,
                                        int64_t size, int64_t segment_bytes, int64_t own)
 {
-    int64_t most = own > 0 ? own : segment_bytes, step = MPL_MAX(STEP_BYTES / MPL_MAX(size, 1), 1);
+    int64_t most = own > 0 ? own : segment_bytes, step = MPL_MAX(TOPO_SEGMENT_STEP_BYTES / MPL_MAX(size, 1), 1);
     int64_t bytes = longest_segment(order, pipe, count * size, segment_bytes, own), others;
     MPII_Topo_cut_t cut = {.first_len = 0 };
 
@@ -105,12 +108,15 @@ MPII_Topo_cut_t MPII_Topo_cut_segments(const MPII_Topo_order_t * order, MPII_Top
 int MPII_Topo_lanes_chunks(const MPII_Topo_order_t * order, MPII_Topo_lanes_kind_t kind, int64_t bytes,
                            int num_units, int64_t own)
 {
-    int64_t num_messages = 0, num_links = 1, num;
+    /* of a chunk: messages of a rank, and those among which its bytes are */
+    int64_t num_messages = 0, num_parts, num_links = 1, num;
 
     for (int tier = 1; tier <= order->num_tiers; tier++)
         num_messages += order->tier_most[tier] - 1;
+    num_parts = num_messages;
     if (MPII_Topo_lanes_have_root(kind)) {
         num_messages = 2 * (int64_t) num_units;
+        num_parts = num_units;
         /* an uplink counts for as many as its rate is lower */
         num_links = 2 + (order->num_racks - 1) * (int64_t) MPL_MAX(order->uplink_percent, 100) / 100;
     } else if (kind == MPII_TOPO_LANES__ALLREDUCE) {
@@ -118,12 +124,15 @@ int MPII_Topo_lanes_chunks(const MPII_Topo_order_t * order, MPII_Topo_lanes_kind
         num_links = 3;
     } else if (kind == MPII_TOPO_LANES__ALLGATHER && !MPII_Topo_lanes_are_joined(bytes, order->num_ranks)) {
         num_messages = order->num_ranks;
+        num_parts = num_units;
     }
+    num_messages = MPL_MAX(num_messages, 1);
     if (own > 0)
-        num = bytes / MPL_MAX(own, LEAST_SEGMENT_BYTES);
+        num = bytes / MPL_MAX(own, TOPO_LEAST_SEGMENT_BYTES);
     else
-        num = best_num(order, bytes, num_units, (MPII_Topo_pipe_t) {
-                       num_links, MPL_MAX(num_messages, 1), MPL_MAX(num_messages, 1), 0, true}, INT64_MAX);
+        num = MPL_MIN(bytes / TOPO_LEAST_SEGMENT_BYTES / num_units,
+                      best_num(order, bytes, MPL_MAX(num_parts, 1), (MPII_Topo_pipe_t) {
+                               num_links, num_messages, num_messages, 0, true}, INT64_MAX));
     return MPL_MIN(MPL_MAX(num, 1), MPL_MAX(INT_MAX / 8 / num_units, 1));
 }
 
@@ -140,12 +149,6 @@ const MPII_Topo_order_t *MPII_Topo_lanes_order(const MPII_Topo_order_t * order,
 
     return in_rounds && !MPII_Topo_lanes_have_root(kind) ? order->in_rounds : order;
 }
-
-#define MIN_SHORT 64            /* what may go with its size, whatever the setting is */
-#define MAX_SHORT 65536
-#define PIECES_HELD 16          /* of a rank that passes blocks on */
-#define MIN_PIECE 4096
-#define MIN_PIECE_OF_RANK 32    /* pieces times ranks are int, in blocks of up to 64 GiB */
 
 /* Most ranks in a subtree but that of the root */
 static int longest_subtree(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int root)
@@ -169,14 +172,14 @@ static int longest_subtree(const MPII_Topo_order_t * order, MPII_Topo_shape_t sh
 int64_t MPII_Topo_gather_short_len(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int root,
                                    int64_t segment_bytes)
 {
-    return MPL_MIN(MPL_MAX(segment_bytes / longest_subtree(order, shape, root), MIN_SHORT),
-                   MAX_SHORT);
+    return MPL_MIN(MPL_MAX(segment_bytes / longest_subtree(order, shape, root), TOPO_MIN_SHORT),
+                   TOPO_MAX_SHORT);
 }
 
 void MPII_Topo_gather_pieces(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int root,
                              int64_t segment_bytes, int64_t * head, int64_t * piece)
 {
-    *piece = MPL_MAX(MPL_MAX(segment_bytes, MIN_PIECE), (int64_t) MIN_PIECE_OF_RANK * order->num_ranks);
-    *head = PIECES_HELD * *piece / longest_subtree(order, shape, root);
-    *head = MPL_MAX(MPL_MIN(*head, *piece), MIN_PIECE);
+    *piece = MPL_MAX(MPL_MAX(segment_bytes, TOPO_MIN_PIECE), (int64_t) TOPO_MIN_PIECE_OF_RANK * order->num_ranks);
+    *head = TOPO_PIECES_HELD * *piece / longest_subtree(order, shape, root);
+    *head = MPL_MAX(MPL_MIN(*head, *piece), TOPO_MIN_PIECE);
 }

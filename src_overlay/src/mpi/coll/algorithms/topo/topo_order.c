@@ -5,11 +5,7 @@
 
 #include "mpl.h"
 #include "topo_order.h"
-
-/* Where the costs of messages are not known: those of 100 Gbit/s, and LogGP's overhead of 0.3 us and latency of 1 us */
-#define BYTES_PER_US 12500
-#define OVERHEAD_NS 300
-#define LATENCY_NS 1000
+#include "topo_numbers.h"
 
 /* Group of a level that a rank is in, as the place numbers them */
 static int group_of_rank(const MPII_Topo_place_t * place, int level, int rank)
@@ -213,10 +209,10 @@ static MPII_Topo_order_t *create(const MPII_Topo_place_t * place, const int ring
     order->uplink_percent = place->uplink_percent;
     order->lengths = place->lengths;
     for (int i = 0; i < MPII_TOPO_NUM_LENGTHS && place->lengths.link[0] == 0; i++) {
-        order->lengths.link[i] = (INT64_C(1024) << i) * 1000 / BYTES_PER_US;
-        order->lengths.processor[i] = OVERHEAD_NS;
-        order->lengths.inside[i] = OVERHEAD_NS + order->lengths.link[i];
-        order->lengths.latency[i] = LATENCY_NS;
+        order->lengths.link[i] = (INT64_C(1024) << i) * 1000 / TOPO_BYTES_PER_US;
+        order->lengths.processor[i] = TOPO_OVERHEAD_NS;
+        order->lengths.inside[i] = TOPO_OVERHEAD_NS + order->lengths.link[i];
+        order->lengths.latency[i] = TOPO_LATENCY_NS;
     }
     order->host_at = order->of[1];
     order->rack_of = order->of[2];

@@ -19,14 +19,6 @@
  * The costs of a message are those of Culler et al., "LogP: Towards a Realistic Model of Parallel
  * Computation", and, for its bytes, of Alexandrov et al., "LogGP". */
 
-/* A ring is followed up to so many messages, since they meet on links in an order that tells. */
-#define FEW_OF_RING 16384
-/* A long tree is followed with so many pieces that a rank has about eight, but these are its messages: few ranks have
- * more, and many have two. */
-#define MANY_PIECES 8
-#define MIN_ALONG_TREES 512
-#define MAX_ALONG_TREES 8192
-
 typedef const MPII_Topo_links_t links_t;
 
 #define is_of(algo_, family_) ((algo_)->family == MPII_TOPO_FAMILY__##family_)
@@ -61,7 +53,7 @@ static way_t find_way(const MPII_Topo_case_t * c, links_t * links)
     const MPII_Topo_algo_t *algo = MPII_Topo_case_algo(c);
     way_t way = {.num_recvs = 0 };
     int p = links->order->num_ranks, lg = MPII_Topo_ceil_log2(p + 1);
-    int64_t few = MPL_MAX(MPII_Topo_few_messages(algo, p), is_ring(algo) ? FEW_OF_RING : 0);
+    int64_t few = MPL_MAX(MPII_Topo_few_messages(algo, p), is_ring(algo) ? TOPO_FEW_OF_RING : 0);
     MPII_Topo_any_gen_t g;
 
     if (is_of(algo, TREE)) {
@@ -83,7 +75,7 @@ static way_t find_way(const MPII_Topo_case_t * c, links_t * links)
         way.num_messages = MPL_MIN(way.num_messages, p * (p - INT64_C(1)) * way.num_chunks);
     /* in log rounds, or a few times as many, ranks keep step */
     way.is_piped = way.num_messages > few && way.num_messages / p > 4 * lg && !is_tree(algo);
-    way.walks = way.num_messages <= MPII_TOPO_MAX_WALK && !way.is_piped;
+    way.walks = way.num_messages <= TOPO_MAX_WALK && !way.is_piped;
     return way;
 }
 
@@ -100,13 +92,6 @@ int64_t MPII_Topo_predict(const MPII_Topo_case_t * c, const MPII_Topo_links_t * 
 }
 
 /* -- of a call -- */
-
-/* From so many bytes on (of a vector; of a block) segments and chunks are hardly longer, but there are more of
- * them. */
-#define LINEAR_VECTOR_BYTES (512 * 1024)
-#define LINEAR_BLOCK_BYTES (64 * 1024)
-#define MIN_LINEAR_BYTES 64
-#define MAX_BYTES (INT64_C(1) << 26)    /* that are followed in all */
 
 /* -1: the algorithm does not take such a call, -2: memory is exhausted. way: NULL: its own */
 static int64_t time_of_case(const MPII_Topo_algo_t * algo, const MPII_Topo_call_args_t * args,
@@ -209,8 +194,9 @@ static int find_followed(const MPII_Topo_algo_t * algo, const way_t * way, links
         num = MPL_MAX(num, 2);  /* one alone does not tell how they overlap */
     } else if (has_segments(algo) && way->num_messages > few_messages) {
         num = MPL_MAX(few_messages * way->num_chunks / way->num_messages, 1);
-    } else if (is_of(algo, TREE) && 2 * way->num_messages / way->num_chunks <= MPII_TOPO_MAX_WALK) {
-        int64_t few = MPL_MIN(MPL_MAX(MANY_PIECES * links->order->num_ranks, MIN_ALONG_TREES), MAX_ALONG_TREES);
+    } else if (is_of(algo, TREE) && 2 * way->num_messages / way->num_chunks <= TOPO_MAX_WALK) {
+        int64_t few = MPL_MIN(MPL_MAX(TOPO_MANY_PIECES * links->order->num_ranks, TOPO_MIN_ALONG_TREES),
+                              TOPO_MAX_ALONG_TREES);
         num = MPL_MAX(few * way->num_chunks / MPL_MAX(way->num_messages, 1), 2);
     }
     return num < way->num_chunks ? num : 0;
@@ -219,7 +205,7 @@ static int find_followed(const MPII_Topo_algo_t * algo, const way_t * way, links
 /* So that messages are fewer, where not even one chunk is followed. Returns false where nothing has to. */
 static bool shorten(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t * args, const way_t * way)
 {
-    if (is_tree(algo) && args->bytes > MIN_LINEAR_BYTES && way->num_messages > MPII_TOPO_MAX_WALK) {
+    if (is_tree(algo) && args->bytes > TOPO_MIN_LINEAR_BYTES && way->num_messages > TOPO_MAX_WALK) {
         args->bytes /= 2;
         return true;
     }
@@ -236,8 +222,9 @@ static int64_t time_of_any_length(const MPII_Topo_algo_t * algo, MPII_Topo_call_
 
     args.whole_bytes = bytes;
     /* of most others, no more messages follow from more bytes */
-    if (is_of(algo, GATHER) || (bytes > MAX_BYTES && is_of(algo, MPICH)))
-        args.bytes = MPL_MIN(bytes, MPII_Topo_coll_has_vector(algo->coll) ? LINEAR_VECTOR_BYTES : LINEAR_BLOCK_BYTES);
+    if (is_of(algo, GATHER) || (bytes > TOPO_MAX_FOLLOWED_BYTES && is_of(algo, MPICH)))
+        args.bytes = MPL_MIN(bytes, MPII_Topo_coll_has_vector(algo->coll) ? TOPO_LINEAR_VECTOR_BYTES :
+                             TOPO_LINEAR_BLOCK_BYTES);
     do {
         if (MPII_Topo_case_create(algo, &args, links->order, &c) != 0)
             return -2;

@@ -8,9 +8,10 @@
 
 #include "topo_catalog.h"
 #include "topo_rates.h"
+#include "topo_numbers.h"
 
-/* Predicted time of a schedule, in picoseconds: the longest call of a rank, where all begin at once. Integer arithmetic, so that all processes that know the same come
- * to the same. -1 if memory is exhausted. */
+/* Predicted time of a schedule, in picoseconds: the longest call of a rank, where all begin at once. It is reckoned in
+ * integers, so that all processes have the same. -1 if memory is exhausted */
 int64_t MPII_Topo_predict(const MPII_Topo_case_t * c, const MPII_Topo_links_t * links);
 
 /* The same of an algorithm on a call. From some length on, it grows as it did up to there. -1: the
@@ -18,20 +19,17 @@ int64_t MPII_Topo_predict(const MPII_Topo_case_t * c, const MPII_Topo_links_t * 
 int64_t MPII_Topo_predict_call(const MPII_Topo_algo_t * algo, const MPII_Topo_call_args_t * args,
                                const MPII_Topo_links_t * links);
 
-/* How much shorter than that of MPICH's choice a predicted time has to be for it to be left: by more than
- * predictions of two algorithms are wrong by in another way. That is a twentieth; and a quarter of the time of a
- * message, since how short ones meet is a matter of chance. */
+/* topo_auto overrides MPICH only where the predicted time is shorter than that of MPICH's choice by more than this. */
 static inline int64_t MPII_Topo_least_gain(int64_t stock, const MPII_Topo_costs_t * costs)
 {
     int64_t message = costs->latency[MPII_TOPO_WITHIN__RACK] + 2 * costs->overhead[MPII_TOPO_WITHIN__RACK];
 
-    return stock / 20 + message / 4;
+    return stock * TOPO_GAIN_PERCENT / 100 + message * TOPO_GAIN_LATENCY_PERCENT / 100;
 }
 
 /* -- topo_predict_walk.c -- */
 
-/* The same, of a schedule of up to MPII_TOPO_MAX_WALK messages: all ranks run it by the clock. */
-#define MPII_TOPO_MAX_WALK 65536
+/* The same, of a schedule of up to TOPO_MAX_WALK messages: all ranks run it by the clock. */
 int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, const MPII_Topo_links_t * links);
 
 /* -- topo_predict_sample.c -- */

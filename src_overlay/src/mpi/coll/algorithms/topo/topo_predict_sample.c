@@ -14,17 +14,8 @@
  * each takes a latency, and what its busiest link or the overheads and copies of its busiest rank need. Where there
  * are many stages of short messages or pieces, ranks do not keep step: what is a rank's, or a link's, next stage
  * begins while others are behind, so that each latency counts, but of the rest what is busiest in all stages
- * together. Around a ring a rank waits for the one before it, which waits in turn: a round takes what a message takes on
- * the average, or what the busiest link or rank needs for it. */
-
-#define MAX_STEPS 32768         /* of a sample; */
-#define MAX_PIPED_STEPS 4096    /* where only their sums count; */
-#define MAX_ROOTED_STEPS 16384  /* and ranks differ in what they do */
-#define MAX_STAGES 128
-#define MIN_HOSTS 4             /* that are sampled */
-#define FEW_RACKS 16            /* at least one host of each */
-#define FEW_HOSTS 16
-#define NUM_ASKED 16
+ * together. Around a ring a rank waits for the one before it, which waits in turn: a round takes what a message
+ * takes on the average, or what the busiest link or rank needs for it. */
 
 typedef const MPII_Topo_links_t links_t;
 
@@ -58,11 +49,11 @@ typedef struct {
     int64_t num_received, num_senders;  /* how often another one than before */
     int64_t hops;               /* time of all their messages, but for latencies */
     /* of ranks: the most of one; is_piped: of latencies the sum of all, and one stage has all. */
-    int64_t busy[MAX_STAGES], latency[MAX_STAGES];
-    both_t host[MAX_STAGES];    /* time on the link of the host that is sampled now; */
-    int64_t memory[MAX_STAGES]; /* and in its memory */
-    int64_t most[MAX_STAGES];   /* of any host, of both */
-    both_t *groups;             /* [num_loads]: [MAX_STAGES][links->num_uplinks] */
+    int64_t busy[TOPO_MAX_STAGES], latency[TOPO_MAX_STAGES];
+    both_t host[TOPO_MAX_STAGES];    /* time on the link of the host that is sampled now; */
+    int64_t memory[TOPO_MAX_STAGES]; /* and in its memory */
+    int64_t most[TOPO_MAX_STAGES];   /* of any host, of both */
+    both_t *groups;             /* [num_loads]: [TOPO_MAX_STAGES][links->num_uplinks] */
     size_t num_loads;
 } sample_t;
 
@@ -116,7 +107,7 @@ static void next_stage(sample_t * s, int *stage, int64_t * busy, int64_t * laten
         *latencies += *latency;
     } else {
         end_stage(s, *stage, *busy, *latency);
-        *stage = MPL_MIN(*stage + 1, MAX_STAGES - 1);
+        *stage = MPL_MIN(*stage + 1, TOPO_MAX_STAGES - 1);
         *busy = 0;
     }
     *latency = 0;
@@ -196,7 +187,7 @@ static void sample_host(sample_t * s, int host, int64_t rack_scale)
         if (end - at > has_root)
             sample_rank(s, order->rank_at[at + (s->root == at)], end - at - has_root, rack_scale);
     }
-    for (int i = 0; i < MAX_STAGES; i++) {
+    for (int i = 0; i < TOPO_MAX_STAGES; i++) {
         s->most[i] = MPL_MAX(s->most[i], MPL_MAX(s->host[i].out, s->host[i].in));
         s->most[i] = MPL_MAX(s->most[i], s->memory[i]);
     }
@@ -207,7 +198,7 @@ static int64_t sum_stages(const sample_t * s)
     links_t *links = s->links;
     int64_t sum = 0;
 
-    for (int i = 0; i < MAX_STAGES; i++) {
+    for (int i = 0; i < TOPO_MAX_STAGES; i++) {
         int64_t busiest = s->most[i];
         for (int g = 0; g < links->num_uplinks; g++) {
             const both_t *load = &s->groups[i * links->num_uplinks + g];
@@ -257,7 +248,7 @@ static void add_longest_rack(sample_t * s)
         shortest = len < first[shortest + 1] - first[shortest] ? i : shortest;
     }
     int len = first[longest + 1] - first[longest];
-    for (int i = 0; i < MPL_MIN(len, FEW_HOSTS) && len > first[shortest + 1] - first[shortest]; i++)
+    for (int i = 0; i < MPL_MIN(len, TOPO_FEW_HOSTS) && len > first[shortest + 1] - first[shortest]; i++)
         add_host(s, first[longest] + i);
 }
 
@@ -299,8 +290,8 @@ static bool choose_hosts(sample_t * s, int most)
     int root_host = s->root == -1 ? -1 : order->host_at[s->root], num = order->num_hosts;
 
     s->num_hosts = MPL_MIN(most, num);
-    s->hosts = MPL_malloc((s->num_hosts + MPL_MAX(FEW_RACKS, MPII_TOPO_MAX_LEVELS) + FEW_HOSTS) * sizeof(int),
-                          MPL_MEM_COLL);
+    int num_more = MPL_MAX(TOPO_FEW_RACKS, MPII_TOPO_MAX_LEVELS) + TOPO_FEW_HOSTS;
+    s->hosts = MPL_malloc((s->num_hosts + num_more) * sizeof(int), MPL_MEM_COLL);
     if (s->hosts == NULL)
         return false;
     for (int i = 0; i < s->num_hosts; i++) {
@@ -308,9 +299,9 @@ static bool choose_hosts(sample_t * s, int most)
         bool has_root = host < root_host && root_host < share(num, s->num_hosts, i + 1);
         s->hosts[i] = has_root ? root_host : host;
     }
-    if (order->num_racks > FEW_RACKS && !add_smallest_groups(s))
+    if (order->num_racks > TOPO_FEW_RACKS && !add_smallest_groups(s))
         return false;
-    for (int rack = 0; rack < order->num_racks && order->num_racks <= FEW_RACKS; rack++)
+    for (int rack = 0; rack < order->num_racks && order->num_racks <= TOPO_FEW_RACKS; rack++)
         if (!has_rack(s, rack))
             add_host(s, order->first_host[rack]);
     add_longest_rack(s);
@@ -361,9 +352,9 @@ static bool is_regular(const MPII_Topo_case_t * c)
     int num = 0;
 
     MPII_Topo_case_set(c, 0, &g);
-    for (int i = 1; i <= NUM_ASKED; i++)
-        num += sends(c, &g.gen, (int64_t) i * (g.gen.num_recvs - 1) / NUM_ASKED);
-    return g.gen.num_recvs > NUM_ASKED && num >= NUM_ASKED - 1;
+    for (int i = 1; i <= TOPO_ROUNDS_ASKED; i++)
+        num += sends(c, &g.gen, (int64_t) i * (g.gen.num_recvs - 1) / TOPO_ROUNDS_ASKED);
+    return g.gen.num_recvs > TOPO_ROUNDS_ASKED && num >= TOPO_ROUNDS_ASKED - 1;
 }
 
 /* Round 1, or those of a scatter before a ring, for themselves, and others by some of them: where there are several,
@@ -381,9 +372,9 @@ static int64_t sample_regular(sample_t * s, int num_rounds, int max_rounds)
 
 int64_t MPII_Topo_few_messages(const MPII_Topo_algo_t * algo, int num_ranks)
 {
-    int64_t few = num_ranks <= 64 ? 1024 : (int64_t) num_ranks * num_ranks * 5 / 8;
+    int64_t more = MPL_MAX(num_ranks - TOPO_FEW_RANKS, 0), few = MPL_MAX(more * more, TOPO_FEW_MESSAGES);
 
-    return MPL_MIN(MPL_MAX(few, has_rooted_lanes(algo) ? 2560 : 0), 32768);
+    return MPL_MIN(MPL_MAX(few, has_rooted_lanes(algo) ? TOPO_FEW_ROOTED : 0), TOPO_MOST_FEW_MESSAGES);
 }
 
 /* Of ranks that keep step more are sampled, and of slots, which no two hosts have alike; along lanes fewer. */
@@ -393,11 +384,11 @@ static int find_max_steps(const sample_t * s)
     int64_t few = MPII_Topo_few_messages(algo, s->links->order->num_ranks);
 
     if (!s->is_piped)
-        return MAX_STEPS;
-    if (algo->family == MPII_TOPO_FAMILY__SLOTS || (s->is_busiest && !has_rooted_lanes(algo)))
-        return MAX_PIPED_STEPS;
-    return has_rooted_lanes(algo) ? MAX_ROOTED_STEPS :
-        MPL_MIN(algo->family == MPII_TOPO_FAMILY__LANES ? few / 4 : few, MAX_PIPED_STEPS);
+        return TOPO_MAX_STEPS;
+    if (algo->family == MPII_TOPO_FAMILY__SLOTS)
+        return TOPO_MAX_PIPED_STEPS;
+    return has_rooted_lanes(algo) || s->is_busiest ? TOPO_MAX_ROOTED_STEPS :
+        MPL_MIN(algo->family == MPII_TOPO_FAMILY__LANES ? few / 4 : few, TOPO_MAX_PIPED_STEPS);
 }
 
 static int64_t sample(const MPII_Topo_case_t * c, links_t * links, int num_recvs, bool is_piped, bool is_busiest)
@@ -407,7 +398,7 @@ static int64_t sample(const MPII_Topo_case_t * c, links_t * links, int num_recvs
     const MPII_Topo_costs_t *costs = &links->costs;
     int64_t time = -1, hop = costs->latency[MPII_TOPO_WITHIN__SITE] + 2 * costs->overhead[MPII_TOPO_WITHIN__SITE];
     sample_t *s = MPL_calloc(1, sizeof(*s), MPL_MEM_COLL);
-    size_t num_loads = (size_t) MAX_STAGES * links->num_uplinks;
+    size_t num_loads = (size_t) TOPO_MAX_STAGES * links->num_uplinks;
     both_t *groups = MPL_calloc(num_loads, sizeof(both_t), MPL_MEM_COLL);
 
     if (s == NULL || groups == NULL)
@@ -431,13 +422,13 @@ static int64_t sample(const MPII_Topo_case_t * c, links_t * links, int num_recvs
     }
     if (!s->is_regular) {
         int num = MPL_MAX(max_steps / num_recvs, 1);
-        most = MPL_MIN(most, MPL_MAX(num / s->num_of_host, MIN_HOSTS));
+        most = MPL_MIN(most, MPL_MAX(num / s->num_of_host, TOPO_MIN_HOSTS));
         s->num_of_host = MPL_MAX(MPL_MIN(s->num_of_host, num / most), 1);
     }
     if (!choose_hosts(s, most))
         time = -1;
     else if (s->is_regular)
-        time += sample_regular(s, num_recvs, MPL_MIN(MPL_MAX(max_steps / p, 4), MAX_STAGES));
+        time += sample_regular(s, num_recvs, MPL_MIN(MPL_MAX(max_steps / p, 4), TOPO_MAX_STAGES));
     else
         time += sample_hosts(s, 0, INT_MAX, 1);
 

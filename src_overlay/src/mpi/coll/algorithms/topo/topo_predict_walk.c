@@ -280,14 +280,14 @@ int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links)
     int64_t end = -1;
     walk_t w = {.c = c,.links = links,.free_messages = -1 };
 
-    for (w.num_queues = 64; w.num_queues < 4 * (unsigned) p && w.num_queues < MPII_TOPO_MAX_WALK;)
+    for (w.num_queues = 64; w.num_queues < 4 * (unsigned) p && w.num_queues < TOPO_MAX_WALK;)
         w.num_queues *= 2;
     w.ranks = MPL_calloc(p, sizeof(rank_t), MPL_MEM_COLL);
     w.memory = MPL_calloc(order->num_hosts, sizeof(int64_t), MPL_MEM_COLL);
     link_t *next = MPL_malloc(num_links * sizeof(link_t), MPL_MEM_COLL), *all_links = next;
     /* each rank, and each message, is there once at most */
-    w.heap.turns = MPL_malloc((p + MPII_TOPO_MAX_WALK) * sizeof(MPII_Topo_turn_t), MPL_MEM_COLL);
-    w.messages = MPL_malloc(MPII_TOPO_MAX_WALK * sizeof(message_t), MPL_MEM_COLL);
+    w.heap.turns = MPL_malloc((p + TOPO_MAX_WALK) * sizeof(MPII_Topo_turn_t), MPL_MEM_COLL);
+    w.messages = MPL_malloc(TOPO_MAX_WALK * sizeof(message_t), MPL_MEM_COLL);
     w.queues = MPL_malloc(w.num_queues * sizeof(queue_t), MPL_MEM_COLL);
     if (!w.ranks || !w.memory || !all_links || !w.heap.turns || !w.messages || !w.queues)
         goto fn_exit;

@@ -8,34 +8,18 @@
 #include <stdlib.h>
 #include "mpl.h"
 #include "topo_rates.h"
+#include "topo_numbers.h"
 
 /* Latencies and rates of levels, from a matrix of what was measured, and costs of messages.
  *
  * A level has the median of all pairs. Pairs of different racks were measured while other pairs shared the
  * uplink: in a random round a host's partner is in another rack with probability (H-h)/(H-1), for H hosts
  * of which h are in the rack, so 1 + (h-1)(H-h)/(H-1) pairs share it. A fifth
- * less than inside the rack may be noise: no bottleneck is seen there.
- *
- * Where costs were not measured, they are these:
- * - overhead at each end, a fourth of the time of a short message: LogGP parameters of InfiniBand and Ethernet
- *   (Hoefler, Lichei, Rehm: Low-Overhead LogGP Parameter Assessment, 2007) are between a sixth and a third
- * - inside a host a fourth of the time in a rack: MVAPICH publishes 0.25 us and 1.1 us
- * - a rank that copies, or adds up, 80 Gbit/s; from rank to rank it takes two copies
- * - the memory of a host, four times what one rank copies (STREAM of hosts with two sockets: 190 GB/s, of one
- *   core 12 GB/s; a message passes memory three times as often)
- * - up to 16 KiB a message is copied at both ends (the buffers of libfabric's rxm); a longer one asks first, which
- *   takes two latencies
- * - headers of 64 bytes on a link, as InfiniBand and TCP have about for packets of 4 KiB */
+ * less than inside the rack may be noise: no bottleneck is seen there. */
 
-#define INSIDE_SHARE 4          /* latency in a rack over that in a host */
-#define OVERHEAD_SHARE 4        /* latency over overhead */
-#define REDUCE_MBPS 80000
-#define INSIDE_MBPS 40000
-#define MEMORY_SHARE 4
-#define EAGER_BYTES 16384
-#define HEADER_BYTES 64
+/* so that integers are within their range */
 #define MOST_HEADER_BYTES 1e6
-#define LEAST_MBPS 1.0          /* and most, for the integers to be within their range */
+#define LEAST_MBPS 1.0
 #define MOST_MBPS 1e7
 #define MOST_US 1e6
 
@@ -218,14 +202,14 @@ static void set_costs(const MPII_Topo_measured_costs_t * m, double near, double 
 {
     const MPII_Topo_measured_piece_t *last = &m->piece[1][MPL_MAX(m->num_pieces[1], 1) - 1];
 
-    costs->latency[MPII_TOPO_WITHIN__HOST] = picoseconds(or_else(inside, near / INSIDE_SHARE));
+    costs->latency[MPII_TOPO_WITHIN__HOST] = picoseconds(or_else(inside, near / TOPO_INSIDE_SHARE));
     costs->latency[MPII_TOPO_WITHIN__RACK] = picoseconds(near);
     costs->gap = picoseconds(m->gap_us);
-    costs->header = MPL_MIN(or_else(m->header_bytes, HEADER_BYTES), MOST_HEADER_BYTES);
-    costs->eager = MPL_MIN(or_else(m->eager_bytes, EAGER_BYTES), 1e18);
-    costs->reduce = per_kib(or_else(m->reduce_mbps, REDUCE_MBPS));
+    costs->header = MPL_MIN(or_else(m->header_bytes, TOPO_HEADER_BYTES), MOST_HEADER_BYTES);
+    costs->eager = MPL_MIN(or_else(m->eager_bytes, TOPO_EAGER_BYTES), 1e18);
+    costs->reduce = per_kib(or_else(m->reduce_mbps, TOPO_REDUCE_MBPS));
     costs->inside = per_kib(memory);
-    costs->memory = per_kib(or_else(m->memory_mbps, MEMORY_SHARE * memory));
+    costs->memory = per_kib(or_else(m->memory_mbps, TOPO_MEMORY_SHARE * memory));
     costs->host = per_kib(or_else(m->host_mbps, host));
     costs->rank = MPL_MAX(costs->host, per_kib(or_else(m->num_pieces[1] ? last->mbps : 0, host)));
     set_pieces(m, 0, costs->latency[MPII_TOPO_WITHIN__HOST], costs->inside, costs);
@@ -258,7 +242,7 @@ int MPII_Topo_rates_create(const MPII_Topo_measured_t * m, MPII_Topo_rates_t ** 
     ret = 0;
     if (near <= 0 || host <= 0)
         goto fn_exit;
-    set_costs(&m->costs, near, inside, or_else(memory, INSIDE_MBPS), host, &rates->costs);
+    set_costs(&m->costs, near, inside, or_else(memory, TOPO_INSIDE_MBPS), host, &rates->costs);
     int64_t *latency = rates->costs.latency;
     far = MPL_MAX(far, near);
     for (int i = MPII_TOPO_WITHIN__SITE; i < MPII_TOPO_WITHIN__END; i++) {
@@ -269,7 +253,7 @@ int MPII_Topo_rates_create(const MPII_Topo_measured_t * m, MPII_Topo_rates_t ** 
     for (int i = 0; i < MPII_TOPO_WITHIN__END; i++) {
         int64_t all = latency[MPL_MIN(i, MPII_TOPO_WITHIN__RACK)];
         double us = i == MPII_TOPO_WITHIN__HOST ? m->costs.inside_overhead_us : m->costs.overhead_us;
-        rates->costs.overhead[i] = us > 0 ? MPL_MIN(picoseconds(us), all / 2) : all / OVERHEAD_SHARE;
+        rates->costs.overhead[i] = us > 0 ? MPL_MIN(picoseconds(us), all / 2) : all / TOPO_OVERHEAD_SHARE;
     }
     for (int i = 0; i < MPII_TOPO_WITHIN__END; i++)
         latency[i] -= 2 * rates->costs.overhead[i];
