@@ -1,12 +1,15 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""A tool's command line without a process of its own, which would take half a second."""
+"""Tools without a process of their own, which would take half a second."""
 
 import contextlib
+import importlib.machinery
+import importlib.util
 import io
 import os
 import sys
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import Any
 from unittest import mock
 
 import click
@@ -15,6 +18,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "maint"))
 
 
 from topo_common import cli
+
+
+def load_program(path: Path) -> Any:
+    """A program without .py as a module, anew at each call."""
+    loader = importlib.machinery.SourceFileLoader(f"program_{path.name}", str(path))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec
+    module = sys.modules[loader.name] = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
 
 
 def run_tool(

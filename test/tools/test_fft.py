@@ -1,8 +1,6 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """topo-fft: its transforms are right, what is wrong is found and said. No timings."""
 
-import importlib.machinery
-import importlib.util
 import json
 import re
 import subprocess
@@ -12,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from inprocess import load_program
 from kinds import Env, Launch
 
 REPO = Path(__file__).resolve().parents[2]
@@ -298,9 +297,7 @@ def test_without_fftw_the_other_tools_are_built(
 ) -> None:
     monkeypatch.syspath_prepend(str(REPO / "maint"))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    loader = importlib.machinery.SourceFileLoader("topo_build", str(REPO / "maint/build"))
-    build = importlib.util.module_from_spec(importlib.util.spec_from_loader("topo_build", loader))
-    loader.exec_module(build)
+    build = load_program(REPO / "maint/build")
     mpicc = tmp_path / "mpicc"
     mpicc.write_text(
         f'#!/bin/sh\ncase "$*" in *-lfftw3*) exit 1 ;; esac\nexec "{bindir}/mpicc" "$@"\n'

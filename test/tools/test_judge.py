@@ -1,8 +1,6 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """maint/judge: predictions beside topo-sim, and beside times of real machines."""
 
-import importlib.machinery
-import importlib.util
 import json
 import math
 import random
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from inprocess import load_program
 from under_test import REPO
 
 JUDGE: list[str | Path] = [sys.executable, REPO / "maint/judge"]
@@ -21,15 +20,6 @@ JUDGE: list[str | Path] = [sys.executable, REPO / "maint/judge"]
 def judge(*args: Any) -> subprocess.CompletedProcess[str]:
     words = [*JUDGE, *map(str, args)]
     return subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
-
-
-def load_judge() -> Any:
-    loader = importlib.machinery.SourceFileLoader("judge", str(REPO / "maint/judge"))
-    spec = importlib.util.spec_from_loader("judge", loader)
-    assert spec
-    module = sys.modules["judge"] = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
 
 
 def leonardo(times: dict[str, list[float]]) -> list[dict[str, Any]]:
@@ -80,7 +70,7 @@ def test_random_sites(seed: int) -> None:
 def test_predictions_on_random_sites(seed: int, tmp_path: Path) -> None:
     """They are as good as choices need: near for nearly all, never far too long, and never shorter than a link needs
     for its bytes."""
-    judge = load_judge()
+    judge = load_program(REPO / "maint/judge")
     errors, regrets = [], []
     for number in range(4):
         for one in judge.judge_site(random.Random(f"{seed} {number}"), number, 8, 40, tmp_path):

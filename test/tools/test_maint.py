@@ -4,8 +4,6 @@
 Where a test would change the repository, it works on a copy of it.
 """
 
-import importlib.machinery
-import importlib.util
 import os
 import re
 import shutil
@@ -22,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from inprocess import load_program
 from kinds import Job
 
 REPO = Path(__file__).resolve().parents[2]
@@ -1181,12 +1180,7 @@ def test_help_has_every_verb() -> None:
 
 def load(name: str) -> Any:
     """A program of maint/ as a module"""
-    loader = importlib.machinery.SourceFileLoader(f"maint_{name}", str(REPO / "maint" / name))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
+    return load_program(REPO / "maint" / name)
 
 
 def test_demo_where_namespaces_are_forbidden(

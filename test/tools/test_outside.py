@@ -2,8 +2,6 @@
 """maint/check-outside, with a pretended MPICH and suites of a few shell scripts."""
 
 import fcntl
-import importlib.machinery
-import importlib.util
 import os
 import subprocess
 import sys
@@ -12,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from inprocess import load_program
 
 REPO = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPO / "maint"))
@@ -56,12 +55,7 @@ def script(path: Path, text: str) -> None:
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     """maint/check-outside as a module, of a pretended MPICH."""
-    path = str(REPO / "maint/check-outside")
-    loader = importlib.machinery.SourceFileLoader("check_outside", path)
-    module = importlib.util.module_from_spec(
-        importlib.util.spec_from_loader("check_outside", loader)
-    )
-    loader.exec_module(module)
+    module: types.ModuleType = load_program(REPO / "maint/check-outside")
     build = tmp_path / "build"
     for kind, where in (("patched", "bin"), ("stock", "stock/bin")):
         prefix = tmp_path / kind

@@ -2,8 +2,6 @@
 """topo-vcluster: shapes, rates, placements, errors, and that nothing is left behind."""
 
 import contextlib
-import importlib.machinery
-import importlib.util
 import itertools
 import json
 import os
@@ -19,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from inprocess import run_tool
+from inprocess import load_program, run_tool
 from kinds import Build, Job
 
 measures = pytest.mark.alone  # rates and times
@@ -138,11 +136,7 @@ int main(void)
 
 @pytest.fixture(scope="module")
 def module() -> Any:
-    loader = importlib.machinery.SourceFileLoader("topo_vcluster", SOURCE)
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
-    sys.modules[loader.name] = module
-    loader.exec_module(module)
-    return module
+    return load_program(Path(SOURCE))
 
 
 @pytest.fixture(scope="module")
