@@ -860,10 +860,10 @@ static void quiet_bcast(void *data, int bytes)
         sleep_for(0.01);
 }
 
-/* Of messages between hosts */
-static const sweep_t *sweep_between(const measured_t * m)
+/* Of messages between hosts, and of their rate; from -1: there is one host only */
+static const swept_t *pair_between(const measured_t * m)
 {
-    return &m->swept[m->swept[IN_RACK].from < 0 ? OTHER_RACK : IN_RACK].sweep;
+    return &m->swept[m->swept[IN_RACK].from < 0 ? OTHER_RACK : IN_RACK];
 }
 
 /* Key and value, of costs; the first one begins the object. */
@@ -894,7 +894,7 @@ static void write_message(FILE * f, int *num_costs, const char *key, const sweep
 
 static void write_costs(FILE * f, const measured_t * m)
 {
-    const sweep_t *between = sweep_between(m);
+    const sweep_t *between = &pair_between(m)->sweep;
     const struct {
         const char *key;
         double value;
@@ -1297,12 +1297,6 @@ static void choose_pairs(const result_t * latency, const view_t * view, swept_t 
     free(values);
 }
 
-/* The hosts of the message rate; from -1: there is one host only */
-static const swept_t *pair_of_rates(const measured_t * m)
-{
-    return &m->swept[m->swept[IN_RACK].from < 0 ? OTHER_RACK : IN_RACK];
-}
-
 /* What rank `source` has measured */
 static void move_to_rank_0(void *data, int bytes, int source)
 {
@@ -1337,7 +1331,7 @@ static void measure_sweep(measured_t * m)
     }
 
     /* -- message rate -- */
-    const swept_t *rates_of = pair_of_rates(m);
+    const swept_t *rates_of = pair_between(m);
     if (rates_of->from < 0)
         return;
     MPI_Comm_split(MPI_COMM_WORLD, host, rank, &in_host);
@@ -1446,7 +1440,7 @@ static void write_sweep(FILE * f, const measured_t * m)
     if (!m->rates.num)
         return;
     fprintf(f, ",\n  \"message_rate\": {");
-    write_pair(f, pair_of_rates(m));
+    write_pair(f, pair_between(m));
     fprintf(f, ", \"bytes\": %d, \"ranks\": [", opt.latency_bytes);
     for (int i = 0; i < m->rates.num; i++)
         fprintf(f, "%s%d", i ? ", " : "", m->rates.ranks[i]);
