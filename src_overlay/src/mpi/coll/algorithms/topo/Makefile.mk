@@ -86,12 +86,12 @@ noinst_HEADERS += \
     src/mpi/coll/algorithms/topo/topo_json.h \
     src/mpi/coll/algorithms/topo/topo_links.h \
     src/mpi/coll/algorithms/topo/topo_map.h \
+    src/mpi/coll/algorithms/topo/topo_numbers.h \
     src/mpi/coll/algorithms/topo/topo_order.h \
     src/mpi/coll/algorithms/topo/topo_pipe.h \
     src/mpi/coll/algorithms/topo/topo_place.h \
     src/mpi/coll/algorithms/topo/topo_plan.h \
     src/mpi/coll/algorithms/topo/topo_predict.h \
-    src/mpi/coll/algorithms/topo/topo_numbers.h \
     src/mpi/coll/algorithms/topo/topo_predict_heap.h \
     src/mpi/coll/algorithms/topo/topo_rates.h \
     src/mpi/coll/algorithms/topo/topo_route.h \

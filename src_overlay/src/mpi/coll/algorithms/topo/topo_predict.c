@@ -11,10 +11,10 @@
 /* How long a schedule takes, in two ways.
  *
  * Of few messages: all ranks run it by the clock (topo_predict_walk.c). So do they of more that are but more of the
- * same: some pieces along trees, the first chunks along lanes, fewer segments of rings.
+ * same, for the first of these: pieces along trees, chunks along lanes, segments around rings.
  *
- * Of many: what some ranks do, or all ranks in some rounds, is scaled (topo_predict_sample.c). Along lanes the first
- * chunk is followed then, since nothing overlaps with it.
+ * Of many: what some ranks do, or all ranks in some rounds, is scaled (topo_predict_sample.c). Where that is a chunk of
+ * lanes that could be followed, it is, too, since nothing overlaps with the first one.
  *
  * The costs of a message are those of Culler et al., "LogP: Towards a Realistic Model of Parallel
  * Computation", and, for its bytes, of Alexandrov et al., "LogGP". */

@@ -34,10 +34,8 @@ int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, const MPII_Topo_links_t * lin
 
 /* -- topo_predict_sample.c -- */
 
-/* How many messages of a schedule are followed, at a cost of 0.2 to 0.5 us each: so many that all algorithms of a
- * collective take about a millisecond on 64 ranks, and some on hundreds. With more, ranks may be taken not to keep
- * step, chunks along lanes (of a chain of racks at least two) and segments of rings are fewer, and what some ranks do
- * is scaled. */
+/* How many messages of a schedule are followed (topo_numbers.h). With more, ranks may be taken not to keep step, of chunks
+ * and segments only the first ones are followed, and what some ranks do is scaled. */
 int64_t MPII_Topo_few_messages(const MPII_Topo_algo_t * algo, int num_ranks);
 
 /* The same, of one of more messages; num_recvs: most of a rank. is_piped: ranks do not keep step. */

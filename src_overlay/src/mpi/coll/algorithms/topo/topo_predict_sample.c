@@ -57,11 +57,10 @@ typedef struct {
     size_t num_loads;
 } sample_t;
 
-static void add(sample_t * s, int stage, int from, int to, int64_t bytes, int64_t host_scale,
+static void add(sample_t * s, int stage, int from, int to, int level, int64_t bytes, int64_t host_scale,
                 int64_t rack_scale, bool is_out)
 {
     const MPII_Topo_order_t *order = s->links->order;
-    int level = level_of(s->links, from, to);
     int group = MPII_Topo_links_host(s->links, is_out ? from : to);
 
     if (level != MPII_TOPO_WITHIN__HOST) {
@@ -79,9 +78,8 @@ static void add(sample_t * s, int stage, int from, int to, int64_t bytes, int64_
 }
 
 /* Of the links between two ranks, for a KiB */
-static int64_t slowest_of(const sample_t * s, int from, int to, int level)
+static int64_t slowest_of(links_t * links, int from, int to, int level)
 {
-    links_t *links = s->links;
     int64_t slowest = level == MPII_TOPO_WITHIN__HOST ? links->costs.inside : links->costs.rank;
 
     for (int i = 2, a = MPII_Topo_links_host(links, from), b = MPII_Topo_links_host(links, to); i <= level; i++) {
@@ -132,8 +130,9 @@ static void sample_rank(sample_t * s, int rank, int64_t host_scale, int64_t rack
             s->num_received++;
             s->num_senders += step.peer != sender;
             sender = step.peer;
-            busy += MPII_Topo_processor(costs, level_of(links, step.peer, rank), bytes);
-            add(s, stage, step.peer, rank, bytes, host_scale, rack_scale, false);
+            int level = level_of(links, step.peer, rank);
+            busy += MPII_Topo_processor(costs, level, bytes);
+            add(s, stage, step.peer, rank, level, bytes, host_scale, rack_scale, false);
         }
         for (int k = 0; g.gen.react(&g.gen, i, k, &step); k++) {
             bytes = MPII_Topo_case_bytes(s->c, &step);
@@ -151,11 +150,12 @@ static void sample_rank(sample_t * s, int rank, int64_t host_scale, int64_t rack
             int level = level_of(links, rank, step.peer);
             busy += MPII_Topo_processor(costs, level, bytes);
             latency = MPL_MAX(latency, costs->latency[level] + MPII_Topo_handshake(costs, level, bytes));
-            s->hops += 2 * MPII_Topo_processor(costs, level, bytes) +
-                MPII_Topo_carry(bytes, slowest_of(s, rank, step.peer, level));
+            if (s->is_piped && !s->is_busiest)  /* as a ring needs it */
+                s->hops += 2 * MPII_Topo_processor(costs, level, bytes) +
+                    MPII_Topo_carry(bytes, slowest_of(links, rank, step.peer, level));
             if (level == MPII_TOPO_WITHIN__HOST)
                 busy += MPII_Topo_carry(bytes, costs->inside);
-            add(s, stage, rank, step.peer, bytes, host_scale, rack_scale, true);
+            add(s, stage, rank, step.peer, level, bytes, host_scale, rack_scale, true);
         }
         if (s->is_regular)
             next_stage(s, &stage, &busy, &latency, &latencies);

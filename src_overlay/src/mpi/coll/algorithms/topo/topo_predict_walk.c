@@ -32,6 +32,7 @@ typedef struct {
 typedef struct {
     int64_t begin, end;         /* when its first byte, and its last one, can pass; of one that has come: arrival */
     int64_t bytes;
+    int level;                  /* how far it goes: MPII_TOPO_WITHIN_ */
     int hop;                    /* the link that it passes next, from 1 on: up, then down */
     int from, to, next;         /* next: in a queue, or of the free ones; -1: none */
 } message_t;
@@ -122,9 +123,8 @@ static inline int level_between(links_t * links, const rank_t * a, const rank_t 
 static void receive(walk_t * w, rank_t * r, int i)
 {
     const message_t *m = &w->messages[i];
-    int level = level_between(w->links, &w->ranks[m->from], r);
 
-    r->clock = MPL_MAX(r->clock, m->end) + MPII_Topo_processor(&w->links->costs, level, m->bytes);
+    r->clock = MPL_MAX(r->clock, m->end) + MPII_Topo_processor(&w->links->costs, m->level, m->bytes);
     r->waits_for = -1;
     free_message(w, i);
 }
@@ -148,11 +148,11 @@ static void deliver(walk_t * w, int i, int64_t arrival)
 /* -- links -- */
 
 /* The hop-th link of a message, and what the message takes of it */
-static link_t *find_link(walk_t * w, const message_t * m, int hop, int level, int64_t * takes)
+static link_t *find_link(walk_t * w, const message_t * m, int hop, int64_t * takes)
 {
     links_t *links = w->links;
-    bool is_up = hop <= level;
-    int at = is_up ? hop : 2 * level + 1 - hop;
+    bool is_up = hop <= m->level;
+    int at = is_up ? hop : 2 * m->level + 1 - hop;
     const rank_t *r = &w->ranks[is_up ? m->from : m->to];
     int group = at == 1 ? r->host : r->rack;
 
@@ -167,11 +167,10 @@ static link_t *find_link(walk_t * w, const message_t * m, int hop, int level, in
 static void travel(walk_t * w, int i, int64_t until)
 {
     message_t *m = &w->messages[i];
-    int level = level_between(w->links, &w->ranks[m->from], &w->ranks[m->to]);
     link_t *link = NULL;
     int64_t takes;
 
-    for (; m->hop <= 2 * level; m->hop++) {
+    for (; m->hop <= 2 * m->level; m->hop++) {
         if (m->begin > until) {
             if (link == NULL || link->queue.first == -1)
                 MPII_Topo_heap_push(&w->heap, m->begin, ~i);
@@ -179,24 +178,23 @@ static void travel(walk_t * w, int i, int64_t until)
                 append(w, &link->queue, i);
             return;
         }
-        link = find_link(w, m, m->hop, level, &takes);
+        link = find_link(w, m, m->hop, &takes);
         m->begin = MPL_MAX(m->begin, link->busy);
         link->busy = m->begin + takes;
         m->end = MPL_MAX(m->end, link->busy);
     }
-    deliver(w, i, m->end + w->links->costs.latency[level]);
+    deliver(w, i, m->end + w->links->costs.latency[m->level]);
 }
 
 /* The first message that has passed a link comes to its next one, and those behind it follow. */
 static void leave(walk_t * w, int i)
 {
     const message_t *m = &w->messages[i];
-    int level = level_between(w->links, &w->ranks[m->from], &w->ranks[m->to]);
     int64_t takes;
 
     if (m->hop == 1)            /* it begins */
         return;
-    queue_t *q = &find_link(w, m, m->hop - 1, level, &takes)->queue;
+    queue_t *q = &find_link(w, m, m->hop - 1, &takes)->queue;
     q->first = m->next;
     if (q->first != -1)
         MPII_Topo_heap_push(&w->heap, w->messages[q->first].begin, ~q->first);
@@ -211,7 +209,7 @@ static void send_to(walk_t * w, int rank, int peer, int64_t bytes)
 
     from->clock += MPII_Topo_processor(costs, level, bytes);
     w->messages[i] = (message_t) {
-        .bytes = bytes,.from = rank,.to = peer,.hop = 1
+        .bytes = bytes,.from = rank,.to = peer,.level = level,.hop = 1
     };
     if (level == MPII_TOPO_WITHIN__HOST) {
         int64_t *memory = &w->memory[from->host];
