@@ -173,6 +173,133 @@ static bool closes_racks(const MPII_Topo_order_t * order)
     return order->num_racks > 1 && (percent == 0 || (p - 1 + more) * 100 <= (p - 1) * percent);
 }
 
+/* -- radices -- */
+
+/* A message of a size class between members of a group of a level: until it has come, and until its sender may send
+ * the next one; where all exchange, also until its receiver may have the next one. Nanoseconds */
+static void find_times(const MPII_Topo_order_t * order, int level, int class, bool is_exchange, int64_t * latency,
+                       int64_t * gap)
+{
+    const MPII_Topo_lengths_t *of = &order->lengths;
+    int64_t processor = of->overhead[level > 1];
+    int i = class - 1;
+
+    *latency = of->meet[level];
+    *gap = of->gap[level > 1];
+    if (class > 0 && level == 1) {
+        processor = of->inside[i];
+        *latency += processor;
+        *gap = processor;
+    } else if (class > 0) {
+        processor = of->processor[i];
+        *latency += of->latency[i] - of->latency[0] + of->link[i] + 2 * (processor - of->processor[0]);
+        *gap = MPL_MAX(of->link[i], processor);
+    }
+    if (is_exchange)
+        *gap = MPL_MAX(*gap, 2 * processor);
+}
+
+/* Until the last of num members has it from the first one: who has it sends to the largest subtrees first */
+static int64_t time_of_tree(int num, int k, int64_t latency, int64_t gap)
+{
+    int64_t time = 0;
+
+    for (int64_t power = 1; power < num; power *= k)
+        time += latency + (MPL_MIN((num + power - 1) / power, k) - 1) * gap;
+    return time;
+}
+
+static int64_t time_of_exchange(int num, int k, int64_t latency, int64_t gap)
+{
+    int last, part, stages = MPII_Topo_stages(num, k, &last, &part);
+    int64_t time = (stages - 1) * (latency + (k - 1) * gap) + latency + (last - 1) * gap;
+
+    return num == 1 ? 0 : part == num ? time : time + 2 * (latency + gap);
+}
+
+static int best_radix(int num, int64_t latency, int64_t gap, bool is_exchange, int64_t * least)
+{
+    int best = 2;
+
+    *least = INT64_MAX;
+    for (int k = 2; k == 2 || k <= MPL_MIN(num, MPII_TOPO_MAX_RADIX); k++) {
+        int64_t time = is_exchange ? time_of_exchange(num, k, latency, gap) : time_of_tree(num, k, latency, gap);
+        if (time < *least) {
+            *least = time;
+            best = k;
+        }
+    }
+    return best;
+}
+
+/* Where all leaders of groups of the level `base` take part, their messages share the uplinks above. */
+static int radix_of_exchange(const MPII_Topo_order_t * order, int level, int num, int base, int class, int64_t * least)
+{
+    int64_t latency, gap, bytes = class == 0 ? 0 : INT64_C(512) << class;
+    int64_t leaders = order->num[base] / order->num[level - 1];
+    int64_t link = order->lengths.link[MPII_TOPO_NUM_LENGTHS - 1] / 1024 * bytes / 1024;
+
+    find_times(order, level, class, true, &latency, &gap);
+    if (level > 2)
+        gap = MPL_MAX(gap, leaders * link * MPL_MAX(order->uplink_percent, 100) / 100);
+    return best_radix(num, latency, gap, true, least);
+}
+
+static int radix_of_tree(const MPII_Topo_order_t * order, int level, int num, int class, int64_t * least)
+{
+    int64_t latency, gap;
+
+    find_times(order, level, class, false, &latency, &gap);
+    return best_radix(num, latency, gap, false, least);
+}
+
+static void set_radices(MPII_Topo_order_t * order)
+{
+    int top = order->num_levels + 1;
+
+    for (int class = 0; class < MPII_TOPO_NUM_CLASSES; class++) {
+        int64_t tree[MPII_TOPO_MAX_LEVELS + 2], best = INT64_MAX, least;
+        for (int level = 1; level <= top; level++)
+            order->tree_radix[class][level] =
+                radix_of_tree(order, level, order->most[level], class, &tree[level]);
+        for (int base = 1; base < top; base++) {
+            int radix[MPII_TOPO_MAX_LEVELS + 2] = { 0 };
+            int64_t time = 0;
+            for (int level = 1; level <= top; level++) {
+                if (level > base)
+                    radix[level] = radix_of_exchange(order, level, order->most[level], base, class, &least);
+                time += level > base ? least : 2 * tree[level];
+            }
+            if (time < best) {
+                best = time;
+                order->base[class] = base;
+                memcpy(order->exchange_radix[class], radix, sizeof(radix));
+            }
+        }
+    }
+}
+
+int MPII_Topo_radix_of(int64_t bytes)
+{
+    int class = 0;
+
+    while (class < MPII_TOPO_NUM_CLASSES - 1 && bytes > INT64_C(512) << class)
+        class++;
+    return -class;
+}
+
+int MPII_Topo_radix(const MPII_Topo_order_t * order, int radix, int level, int num, bool is_exchange)
+{
+    int64_t least;
+
+    if (radix > 0)
+        return MPL_MAX(radix, 2);
+    if (num == order->most[level])
+        return is_exchange ? order->exchange_radix[-radix][level] : order->tree_radix[-radix][level];
+    return is_exchange ? radix_of_exchange(order, level, num, order->base[-radix], -radix, &least) :
+        radix_of_tree(order, level, num, -radix, &least);
+}
+
 /* With room for tiers in rounds behind it */
 static MPII_Topo_order_t *create(const MPII_Topo_place_t * place, const int ring[], size_t room)
 {
@@ -214,6 +341,11 @@ static MPII_Topo_order_t *create(const MPII_Topo_place_t * place, const int ring
         order->lengths.inside[i] = TOPO_OVERHEAD_NS + order->lengths.link[i];
         order->lengths.latency[i] = TOPO_LATENCY_NS;
     }
+    for (int level = 1; level <= MPII_TOPO_MAX_LEVELS + 1 && place->lengths.link[0] == 0; level++) {
+        order->lengths.meet[level] = (2 * TOPO_OVERHEAD_NS + TOPO_LATENCY_NS) / (level == 1 ? TOPO_INSIDE_SHARE : 1);
+        order->lengths.gap[level > 1] = order->lengths.meet[level] / TOPO_OVERHEAD_SHARE;
+        order->lengths.overhead[level > 1] = order->lengths.gap[level > 1];
+    }
     order->host_at = order->of[1];
     order->rack_of = order->of[2];
     order->first_pos = order->first[1];
@@ -237,6 +369,7 @@ static MPII_Topo_order_t *create(const MPII_Topo_place_t * place, const int ring
     order->max_ppn = order->most[1];
     order->max_hosts = order->most[2];
     order->closes_racks = closes_racks(order);
+    set_radices(order);
     set_tiers(order);
     if (room > 0) {
         set_rounds(order + 1, order, mem);

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #define MPII_TOPO_MAX_TIERS 16
+#define MPII_TOPO_NUM_CLASSES 8 /* of sizes: empty messages, 1 KiB, 2 KiB ... 64 KiB */
 
 /* The ranks of a communicator in a line in which the ranks of a host, the hosts of a rack, and so on
  * stand beside each other: the nearest neighbour ring (MPII_Topo_map_ring), cut where a group of the
@@ -47,6 +48,11 @@ typedef struct MPII_Topo_order {
     /* The same line with more tiers: groups of many members are cut into smaller ones, so that who hands
      * something to each other member has few messages. Itself where there are none of these. */
     const struct MPII_Topo_order *in_rounds;
+    /* Of each size class: the radices that suit the largest group of a level (MPII_Topo_radix), and the level up to
+     * which exchanges are left to a leader (MPII_Topo_exchange_base) */
+    int tree_radix[MPII_TOPO_NUM_CLASSES][MPII_TOPO_MAX_LEVELS + 2];
+    int exchange_radix[MPII_TOPO_NUM_CLASSES][MPII_TOPO_MAX_LEVELS + 2];
+    int base[MPII_TOPO_NUM_CLASSES];
 } MPII_Topo_order_t;
 
 /* ring[]: of MPII_Topo_map_ring for this place. One block of memory, for MPL_free; NULL if that is
@@ -75,5 +81,40 @@ int MPII_Topo_order_turned(const MPII_Topo_order_t * order, int root, int turn);
 /* Turned positions of the group of a level that a turned position is in */
 void MPII_Topo_order_group(const MPII_Topo_order_t * order, int root, int turn, int level,
                            int *first, int *len);
+
+/* -- radices: among how many members of a group a message, or an exchange, goes on at once --
+ *
+ * A generator is given `radix`: k > 0, as the user says, or what MPII_Topo_radix_of tells, by which the
+ * radix of each level follows from latency and gap there. */
+
+/* Of messages of so many bytes */
+int MPII_Topo_radix_of(int64_t bytes);
+
+/* Radix of a k-nomial tree over num members of a group of a level (1: the ranks of a host, 2: the hosts of a rack ...);
+ * or of exchanges among them. At least 2. O(1) for the largest group of a level, else O(MPII_TOPO_MAX_RADIX) */
+#define MPII_TOPO_MAX_RADIX 32
+int MPII_Topo_radix(const MPII_Topo_order_t * order, int radix, int level, int num, bool is_exchange);
+
+/* Exchanges: below and at this level a leader stands for its group, above it all leaders take part. */
+static inline int MPII_Topo_exchange_base(const MPII_Topo_order_t * order, int radix)
+{
+    return radix > 0 ? 1 : order->base[-radix];
+}
+
+/* Exchanges of radix k among num members: *last, the radix of the last stage, is num over the highest power of k in it.
+ * Returns the number of stages; their product, *part, is how many members take part. The others, fewer, are folded. */
+static inline int MPII_Topo_stages(int num, int k, int *last, int *part)
+{
+    int power = 1, stages = 0;
+
+    for (; num / power >= k; stages++)
+        power *= k;
+    *last = num / power;
+    *part = *last * power;
+    stages += *last > 1;
+    if (*last == 1)
+        *last = k;
+    return stages;
+}
 
 #endif /* TOPO_ORDER_H_INCLUDED */

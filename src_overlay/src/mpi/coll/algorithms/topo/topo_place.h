@@ -24,6 +24,9 @@ typedef struct {
 typedef struct {
     int64_t link[MPII_TOPO_NUM_LENGTHS], processor[MPII_TOPO_NUM_LENGTHS], latency[MPII_TOPO_NUM_LENGTHS];
     int64_t inside[MPII_TOPO_NUM_LENGTHS];
+    /* Of an empty message: until it has come, where two ranks first meet at a level (1: a host); the least time from
+     * one to the next, and what it takes of a processor at each end, inside a host and between hosts */
+    int64_t meet[MPII_TOPO_MAX_LEVELS + 2], gap[2], overhead[2];
 } MPII_Topo_lengths_t;
 
 /* Where the ranks of a communicator are. Hosts are numbered from 0 in the order of their lowest

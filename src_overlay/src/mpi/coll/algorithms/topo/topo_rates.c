@@ -272,8 +272,16 @@ int MPII_Topo_rates_create(const MPII_Topo_measured_t * m, MPII_Topo_rates_t ** 
 
 MPII_Topo_lengths_t MPII_Topo_lengths(const MPII_Topo_costs_t * costs)
 {
-    MPII_Topo_lengths_t lengths;
+    MPII_Topo_lengths_t lengths = {.gap = {0} };
 
+    for (int level = 1; level <= MPII_TOPO_MAX_LEVELS + 1; level++) {
+        int within = level - 1, is_between = level > 1;
+        int64_t overhead = MPII_Topo_processor(costs, within, 0);
+        int64_t link = is_between ? MPII_Topo_host_link(costs, 0) : 0;
+        lengths.meet[level] = (costs->latency[within] + 2 * overhead) / 1000;
+        lengths.gap[is_between] = MPL_MAX(link, overhead) / 1000 + 1;
+        lengths.overhead[is_between] = overhead / 1000;
+    }
     for (int i = 0; i < MPII_TOPO_NUM_LENGTHS; i++) {
         int64_t bytes = INT64_C(1024) << i, link = MPII_Topo_host_link(costs, bytes);
         lengths.link[i] = MPL_MAX(link, MPII_Topo_carry(bytes, costs->rank)) / 1000 + 1;
