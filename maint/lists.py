@@ -47,12 +47,13 @@ OPTIONAL = {
     "restrictions": list,
     "params": list,
     "segmented": bool,
+    "radix": bool,
     "tests": list,
     "nonblocking": bool,
 }
 
-# The CVAR of an algorithm that is segmented
-SEGMENT_CVAR = """\
+# The CVAR of an algorithm that is segmented, or has a radix
+PARAM_CVAR = """\
     - name        : MPIR_CVAR_{name}
       category    : COLLECTIVE
       type        : int
@@ -102,6 +103,11 @@ def load_manifest(path: Path = MANIFEST) -> list[Row]:
                 {"name": "segment_bytes", "cvar": f"{row['name'].upper()}_SEGMENT_BYTES"},
                 *row.get("params", []),
             ]
+        if row.get("radix"):
+            row["params"] = [
+                *row.get("params", []),
+                {"name": "k", "cvar": f"{row['name'].upper()}_KVAL"},
+            ]
         if (row["collective"], row["name"]) in seen:
             raise Failure(f"{where}: named twice")
         seen.add((row["collective"], row["name"]))
@@ -124,16 +130,36 @@ def segment_cvar(row: Row) -> str:
     is_lanes = row["name"] == "rack_lanes"
     what = "chunks, of which each lane has a part," if is_lanes else "the segments"
     most = "" if is_lanes else ", up to MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES"
-    text = (
+    return param_cvar(
+        row,
+        "segment_bytes",
         f"Length of {what} of {row['name']} {row['collective']}, in bytes. 0: it follows from the "
         f"length of the message and from the links of the site{most}. What rank 0 has counts. A "
-        "parameter segment_bytes in a tuning file comes first."
+        "parameter segment_bytes in a tuning file comes first.",
     )
+
+
+def radix_cvar(row: Row) -> str:
+    """The CVAR of an algorithm that has a radix"""
+    return param_cvar(
+        row,
+        "k",
+        f"Radix of {row['name']} {row['collective']} at each level of the topology: hosts, racks and "
+        "so on. 0: it follows, for each level, from latency and message rate of the site. What rank 0 "
+        "has counts. A parameter k in a tuning file comes first.",
+    )
+
+
+def param_cvar(row: Row, name: str, text: str) -> str:
     indent = " " * 8
-    return SEGMENT_CVAR.format(
-        name=f"{row['collective'].upper()}_{row['params'][0]['cvar']}",
+    return PARAM_CVAR.format(
+        name=f"{row['collective'].upper()}_{cvar_of(row, name)}",
         text=textwrap.fill(text, 100, initial_indent=indent, subsequent_indent=indent),
     )
+
+
+def cvar_of(row: Row, name: str) -> str:
+    return next(param["cvar"] for param in row["params"] if param["name"] == name)
 
 
 def cvar_blocks(rows: list[Row]) -> str:
@@ -145,6 +171,7 @@ def cvar_blocks(rows: list[Row]) -> str:
     if not match:
         raise Failure(f'{CVAR_BLOCKS}: no entry, which would start with "    - name        : "')
     blocks = [segment_cvar(row) for row in rows if row.get("segmented")]
+    blocks += [radix_cvar(row) for row in rows if row.get("radix")]
     return "\n".join([text[match.start() :].rstrip() + "\n", *blocks])
 
 
@@ -408,6 +435,7 @@ def topo_algos_h(rows: list[Row]) -> str:
     """The table from which the library makes one counter per algorithm."""
     algos, autos = ["#define MPIR_TOPO_ALGOS(X)"], ["#define MPIR_TOPO_AUTOS(X)"]
     segmented = ["#define MPIR_TOPO_SEGMENTED(X)"]
+    radices = ["#define MPIR_TOPO_RADICES(X)"]
     for row in rows:
         collective, name = row["collective"], row["name"]
         names = f"{collective.upper()}, {collective.capitalize()}, {collective}, {name}"
@@ -415,10 +443,13 @@ def topo_algos_h(rows: list[Row]) -> str:
             autos.append(f"    X({names})")
         else:
             algos += [f"    X({names},", f'      "{row["help"]}")']
-        if row.get("segmented"):
-            cvar = f"MPIR_CVAR_{collective.upper()}_{row['params'][0]['cvar']}"
-            segmented.append(f"    X({collective}, {name}, {cvar})")
-    algos_text, autos_text, segments_text = map(" \\\n".join, (algos, autos, segmented))
+        for key, param, table in ("segmented", "segment_bytes", segmented), ("radix", "k", radices):
+            if row.get(key):
+                cvar = f"MPIR_CVAR_{collective.upper()}_{cvar_of(row, param)}"
+                table.append(f"    X({collective}, {name}, {cvar})")
+    algos_text, autos_text, segments_text, radices_text = map(
+        " \\\n".join, (algos, autos, segmented, radices)
+    )
     return f"""\
 /*
  * Copyright (C) by Argonne National Laboratory
@@ -438,6 +469,9 @@ def topo_algos_h(rows: list[Row]) -> str:
 
 /* X(collective, algorithm, control variable): those that work in segments */
 {segments_text}
+
+/* X(collective, algorithm, control variable): those that have a radix */
+{radices_text}
 
 #endif /* TOPO_ALGOS_H_INCLUDED */
 """

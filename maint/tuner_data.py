@@ -79,10 +79,10 @@ def words(text: str) -> list[str]:
 
 def default(collective: str, cvar: str, cvars: dict[str, str]) -> Row:
     """The CVAR that gives a parameter where a file does not, and its default."""
-    # one CVAR for all that throttle, and for both forms of what is segmented
+    # one CVAR for all that throttle, and for both forms of what has segments or a radix of ours
     if cvar == "THROTTLE":
         collective = "alltoall"
-    elif cvar.endswith("_SEGMENT_BYTES"):
+    elif re.fullmatch(r"\w+_SEGMENT_BYTES|(TOPO_\w+|RECURSIVE_DOUBLING)_KVAL", cvar):
         collective = collective.removeprefix("i")
     name = f"MPIR_CVAR_{collective.upper()}_{cvar}"
     if name not in cvars:

@@ -432,13 +432,13 @@ static void claim_ring(const case_t * c, const traffic_t * t)
 
 static void setup_tree(any_gen_t * g, const case_t * c, int rank)
 {
-    MPII_Topo_gen_tree(&g->u.tree, c->order, c->family->arg[0], c->root, rank, c->units,
-                       c->family->arg[1]);
+    MPII_Topo_gen_tree(&g->u.tree, c->order, c->family->arg[0], c->family->arg[2], c->root, rank,
+                       c->units, c->family->arg[1]);
 }
 
 static void claim_tree(const case_t * c, const traffic_t * t)
 {
-    int shape = c->family->arg[0], directions = c->family->arg[1];
+    int shape = c->family->arg[0], directions = c->family->arg[1], radix = c->family->arg[2];
     bool is_chain = shape == MPII_TOPO_SHAPE__CHAIN, are_chains = shape == MPII_TOPO_SHAPE__CHAINS;
     bool is_up = directions == MPII_TOPO_TREE_UP;
     int depth = 0, num_children = 0, num_links = c->order->max_ppn > 1;
@@ -446,10 +446,10 @@ static void claim_tree(const case_t * c, const traffic_t * t)
     for (int rank = 0; rank < c->p; rank++) {
         MPII_Topo_branch_t branch = {.parent = rank };
         for (int d = 0; branch.parent != -1; d++) {
-            MPII_Topo_branch(&branch, c->order, shape, c->root, branch.parent);
+            MPII_Topo_branch(&branch, c->order, shape, radix, c->root, branch.parent);
             depth = MPL_MAX(depth, d);
         }
-        MPII_Topo_branch(&branch, c->order, shape, c->root, rank);
+        MPII_Topo_branch(&branch, c->order, shape, radix, c->root, rank);
         num_children = MPL_MAX(num_children, branch.num_children);
     }
     claim_length(t, 0, (depth + c->units - 1) * num_children *
@@ -459,7 +459,7 @@ static void claim_tree(const case_t * c, const traffic_t * t)
     if (is_chain)
         num_links += c->order->num_hosts - 1;
     CHECK((!is_chain && !are_chains) || depth <= num_links, "%d links, not %d", depth, num_links);
-    if ((!is_chain && !are_chains && shape != MPII_TOPO_SHAPE__LEADERS) ||
+    if ((!is_chain && !are_chains && (shape != MPII_TOPO_SHAPE__KNOMIAL || radix <= 0)) ||
         directions == (MPII_TOPO_TREE_UP | MPII_TOPO_TREE_DOWN))
         return;
     for (int level = HOSTS; level <= c->num_levels; level++)
@@ -880,13 +880,14 @@ static void claim_gather(const case_t * c, const traffic_t * t)
     {"scatter." name_ ", records", &scatter_records, prepare_records, setup_records, \
      claim_gather, {shape_, false}, false}
 
-#define TREE(name_, shape_) \
+#define KNOMIAL(name_, shape_, radix_) \
     {"bcast." name_, &bcast, prepare_vector, setup_tree, claim_tree, \
-     {shape_, MPII_TOPO_TREE_DOWN}, true}, \
+     {shape_, MPII_TOPO_TREE_DOWN, radix_}, true}, \
     {"reduce." name_, &reduce, prepare_vector, setup_tree, claim_tree, \
-     {shape_, MPII_TOPO_TREE_UP}, true}, \
+     {shape_, MPII_TOPO_TREE_UP, radix_}, true}, \
     {"reduce_bcast." name_, &reduce_bcast, prepare_vector, setup_tree, claim_tree, \
-     {shape_, MPII_TOPO_TREE_UP | MPII_TOPO_TREE_DOWN}, true}
+     {shape_, MPII_TOPO_TREE_UP | MPII_TOPO_TREE_DOWN, radix_}, true}
+#define TREE(name_, shape_) KNOMIAL(name_, shape_, 2)
 
 static const family_t families[] = {
     {"allgather.ring", &allgather, prepare_blocks_of_ranks, setup_ring, claim_ring, {false}, true},
@@ -899,8 +900,11 @@ static const family_t families[] = {
     TREE("chain", MPII_TOPO_SHAPE__CHAIN),
     TREE("chains", MPII_TOPO_SHAPE__CHAINS),
     TREE("binary", MPII_TOPO_SHAPE__BINARY),
-    TREE("binomial", MPII_TOPO_SHAPE__BINOMIAL),
-    TREE("leaders", MPII_TOPO_SHAPE__LEADERS),
+    KNOMIAL("binomial", MPII_TOPO_SHAPE__KNOMIAL, 2),
+    KNOMIAL("trinomial", MPII_TOPO_SHAPE__KNOMIAL, 3),
+    KNOMIAL("leaders", MPII_TOPO_SHAPE__KNOMIAL, MAX_RANKS),
+    KNOMIAL("knomial, short", MPII_TOPO_SHAPE__KNOMIAL, 0),
+    KNOMIAL("knomial, long", MPII_TOPO_SHAPE__KNOMIAL, 1 - MPII_TOPO_NUM_CLASSES),
     {"allreduce.lanes", &allreduce, prepare_lanes, setup_lanes, claim_lanes,
      {MPII_TOPO_LANES__ALLREDUCE, true}, true},
     {"reduce_scatter.lanes", &reduce_scatter, prepare_lanes_joined, setup_lanes, claim_lanes,

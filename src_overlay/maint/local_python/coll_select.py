@@ -82,8 +82,9 @@ def dump_tables(f, coll_names, get_algo_extra_args):
         print("\n#endif /* CSEL_ALGOS_H_INCLUDED */", file=Out)
 
 def use_agreed(extra_args):
-    """ The length of segments is what rank 0 has: an algorithm learns that with the place of ranks """
-    return re.sub(r'MPIR_CVAR_\w+_SEGMENT_BYTES', 'MPII_Topo_as_agreed', extra_args)
+    """ Lengths of segments and radices are what rank 0 has: an algorithm learns that with the place of ranks """
+    ours = r'MPIR_CVAR_\w+_(SEGMENT_BYTES|TOPO_\w+_KVAL|RECURSIVE_DOUBLING_KVAL)'
+    return re.sub(ours, 'MPII_Topo_as_agreed', extra_args)
 
 def get_algos(func_name, commkind):
     return G.algos.get("%s-%s" % (func_name, commkind), [])

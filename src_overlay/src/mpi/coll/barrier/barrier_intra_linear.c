@@ -16,7 +16,8 @@ int MPIR_Barrier_intra_linear(MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
     TOPO_COLL_ATTR_BEGIN;
 
     MPII_TOPO_COUNT(barrier, linear);
-    MPII_Topo_call_barrier_linear(&call, comm_ptr, attr);
+    call.shape = MPII_TOPO_SHAPE__LINEAR;
+    MPII_Topo_call_barrier(&call, comm_ptr, attr);
     return MPII_Topo_call_run(&call, attr);
 }
 
@@ -24,7 +25,8 @@ int MPIR_TSP_Ibarrier_sched_intra_linear(MPIR_Comm * comm_ptr, MPIR_TSP_sched_t 
 {
     MPII_Topo_args_t args = {
         .coll = MPII_TOPO_COLL__BARRIER,
-        .prepare.barrier = MPII_Topo_call_barrier_linear,
+        .prepare.barrier = MPII_Topo_call_barrier,
+        .shape = MPII_TOPO_SHAPE__LINEAR,
         .algo = MPII_TOPO_ALGO__ibarrier_tsp_linear,
     };
 

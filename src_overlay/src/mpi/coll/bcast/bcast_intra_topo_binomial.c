@@ -7,9 +7,9 @@
 #include "topo.h"
 #include "topo_call_sched.h"
 
-/* Algorithm: Binomial tree over near ranks: topo_gen_tree.c
+/* Algorithm: Binomial tree at each level of the topology: topo_gen_tree.c
  *
- * Preferred for short messages. */
+ * It is topo_knomial with k = 2. */
 int MPIR_Bcast_intra_topo_binomial(void *buffer, MPI_Aint count, MPI_Datatype datatype, int root,
                                    MPIR_Comm * comm_ptr, int segment_bytes, TOPO_COLL_ATTR_DECL)
 {
@@ -17,8 +17,9 @@ int MPIR_Bcast_intra_topo_binomial(void *buffer, MPI_Aint count, MPI_Datatype da
     TOPO_COLL_ATTR_BEGIN;
 
     MPII_TOPO_COUNT(bcast, topo_binomial);
-    call.shape = MPII_TOPO_SHAPE__BINOMIAL;
+    call.shape = MPII_TOPO_SHAPE__KNOMIAL;
     call.segments = MPII_TOPO_SEGMENTS(bcast, topo_binomial, segment_bytes);
+    call.radix.k = 2;
     MPII_Topo_call_bcast(&call, buffer, count, datatype, root, comm_ptr, attr);
     return MPII_Topo_call_run(&call, attr);
 }
@@ -30,9 +31,10 @@ int MPIR_TSP_Ibcast_sched_intra_topo_binomial(void *buffer, MPI_Aint count, MPI_
     MPII_Topo_args_t args = {
         .coll = MPII_TOPO_COLL__BCAST,
         .prepare.bcast = MPII_Topo_call_bcast,
-        .shape = MPII_TOPO_SHAPE__BINOMIAL,
+        .shape = MPII_TOPO_SHAPE__KNOMIAL,
         .algo = MPII_TOPO_ALGO__ibcast_tsp_topo_binomial,
         .segments = MPII_TOPO_SEGMENTS(bcast, topo_binomial, segment_bytes),
+        .radix.k = 2,
         .recvbuf = buffer,
         .count = count,
         .datatype = datatype,

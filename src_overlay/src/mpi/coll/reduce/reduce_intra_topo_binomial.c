@@ -7,9 +7,9 @@
 #include "topo.h"
 #include "topo_call_sched.h"
 
-/* Algorithm: Binomial tree over near ranks: topo_gen_tree.c
+/* Algorithm: Binomial tree at each level of the topology: topo_gen_tree.c
  *
- * Preferred for short messages. */
+ * It is topo_knomial with k = 2. */
 int MPIR_Reduce_intra_topo_binomial(const void *sendbuf, void *recvbuf, MPI_Aint count,
                                     MPI_Datatype datatype, MPI_Op op, int root,
                                     MPIR_Comm * comm_ptr, int segment_bytes, TOPO_COLL_ATTR_DECL)
@@ -18,8 +18,9 @@ int MPIR_Reduce_intra_topo_binomial(const void *sendbuf, void *recvbuf, MPI_Aint
     TOPO_COLL_ATTR_BEGIN;
 
     MPII_TOPO_COUNT(reduce, topo_binomial);
-    call.shape = MPII_TOPO_SHAPE__BINOMIAL;
+    call.shape = MPII_TOPO_SHAPE__KNOMIAL;
     call.segments = MPII_TOPO_SEGMENTS(reduce, topo_binomial, segment_bytes);
+    call.radix.k = 2;
     MPII_Topo_call_reduce(&call, sendbuf, recvbuf, count, datatype, op, root, comm_ptr, attr);
     return MPII_Topo_call_run(&call, attr);
 }
@@ -32,9 +33,10 @@ int MPIR_TSP_Ireduce_sched_intra_topo_binomial(const void *sendbuf, void *recvbu
     MPII_Topo_args_t args = {
         .coll = MPII_TOPO_COLL__REDUCE,
         .prepare.reduce = MPII_Topo_call_reduce,
-        .shape = MPII_TOPO_SHAPE__BINOMIAL,
+        .shape = MPII_TOPO_SHAPE__KNOMIAL,
         .algo = MPII_TOPO_ALGO__ireduce_tsp_topo_binomial,
         .segments = MPII_TOPO_SEGMENTS(reduce, topo_binomial, segment_bytes),
+        .radix.k = 2,
         .sendbuf = sendbuf,
         .recvbuf = recvbuf,
         .count = count,

@@ -94,12 +94,21 @@ enum {
     MPII_TOPO_SEGMENTED__END
 };
 
+/* Algorithms that have a radix */
+enum {
+#define MPII_TOPO_ENUM(coll, algo, cvar) MPII_TOPO_RADIX__##coll##_##algo,
+    MPIR_TOPO_RADICES(MPII_TOPO_ENUM)
+#undef MPII_TOPO_ENUM
+    MPII_TOPO_RADIX__END
+};
+
 /* What CVARs say, on rank 0: of MPI_COMM_WORLD, or of a communicator that is not placed by that. Those of
  * the same name, but all of them are numbers that can be used: in bytes, or how many. */
 typedef struct {
     int allgather_pipeline_min_bytes;
     int segment_bytes, tree_shm_bytes;
     int segment_bytes_of[MPII_TOPO_SEGMENTED__END];     /* 0: it follows from other things */
+    int radix_of[MPII_TOPO_RADIX__END]; /* likewise */
     int plan_staging, plan_max_bytes, plan_one_rank_bytes, plan_shm_bytes, plan_entries, plan_bytes;
     int plan_misses;
     int plan_rack_bytes;        /* before the view is made, -1: rack_join_bytes */

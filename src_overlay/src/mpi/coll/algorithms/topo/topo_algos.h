@@ -38,16 +38,20 @@
       "pipelined chain of hosts, rack by rack") \
     X(BCAST, Bcast, bcast, topo_binary_tree, \
       "binary tree over near ranks, in segments") \
+    X(BCAST, Bcast, bcast, topo_knomial, \
+      "k-nomial tree at each level of the topology") \
     X(BCAST, Bcast, bcast, topo_binomial, \
-      "binomial tree over near ranks") \
+      "topo_knomial with k = 2") \
+    X(REDUCE, Reduce, reduce, topo_knomial, \
+      "k-nomial tree at each level of the topology") \
     X(REDUCE, Reduce, reduce, topo_binomial, \
-      "binomial tree over near ranks") \
+      "topo_knomial with k = 2") \
     X(REDUCE, Reduce, reduce, topo_chain, \
       "pipelined chain of hosts towards the root, rack by rack") \
     X(BARRIER, Barrier, barrier, linear, \
       "all tell rank 0, which tells all") \
     X(BARRIER, Barrier, barrier, topo_tree, \
-      "up and down a tree of hosts and racks") \
+      "up and down a k-nomial tree of hosts and racks") \
     X(ALLGATHERV, Allgatherv, allgatherv, topo_ring, \
       "ring over ranks renumbered by nearest neighbour") \
     X(ALLREDUCE, Allreduce, allreduce, topo_recursive_doubling, \
@@ -102,16 +106,20 @@
       "pipelined chain of hosts, rack by rack") \
     X(IBCAST, Ibcast, ibcast, tsp_topo_binary_tree, \
       "binary tree over near ranks, in segments") \
+    X(IBCAST, Ibcast, ibcast, tsp_topo_knomial, \
+      "k-nomial tree at each level of the topology") \
     X(IBCAST, Ibcast, ibcast, tsp_topo_binomial, \
-      "binomial tree over near ranks") \
+      "topo_knomial with k = 2") \
+    X(IREDUCE, Ireduce, ireduce, tsp_topo_knomial, \
+      "k-nomial tree at each level of the topology") \
     X(IREDUCE, Ireduce, ireduce, tsp_topo_binomial, \
-      "binomial tree over near ranks") \
+      "topo_knomial with k = 2") \
     X(IREDUCE, Ireduce, ireduce, tsp_topo_chain, \
       "pipelined chain of hosts towards the root, rack by rack") \
     X(IBARRIER, Ibarrier, ibarrier, tsp_linear, \
       "all tell rank 0, which tells all") \
     X(IBARRIER, Ibarrier, ibarrier, tsp_topo_tree, \
-      "up and down a tree of hosts and racks") \
+      "up and down a k-nomial tree of hosts and racks") \
     X(IALLGATHERV, Iallgatherv, iallgatherv, tsp_topo_ring, \
       "ring over ranks renumbered by nearest neighbour") \
     X(IALLREDUCE, Iallreduce, iallreduce, tsp_topo_recursive_doubling, \
@@ -176,7 +184,9 @@
     X(bcast, topo_linear, MPIR_CVAR_BCAST_TOPO_LINEAR_SEGMENT_BYTES) \
     X(bcast, topo_chain, MPIR_CVAR_BCAST_TOPO_CHAIN_SEGMENT_BYTES) \
     X(bcast, topo_binary_tree, MPIR_CVAR_BCAST_TOPO_BINARY_TREE_SEGMENT_BYTES) \
+    X(bcast, topo_knomial, MPIR_CVAR_BCAST_TOPO_KNOMIAL_SEGMENT_BYTES) \
     X(bcast, topo_binomial, MPIR_CVAR_BCAST_TOPO_BINOMIAL_SEGMENT_BYTES) \
+    X(reduce, topo_knomial, MPIR_CVAR_REDUCE_TOPO_KNOMIAL_SEGMENT_BYTES) \
     X(reduce, topo_binomial, MPIR_CVAR_REDUCE_TOPO_BINOMIAL_SEGMENT_BYTES) \
     X(reduce, topo_chain, MPIR_CVAR_REDUCE_TOPO_CHAIN_SEGMENT_BYTES) \
     X(allgatherv, topo_ring, MPIR_CVAR_ALLGATHERV_TOPO_RING_SEGMENT_BYTES) \
@@ -187,5 +197,11 @@
     X(allgatherv, rack_lanes, MPIR_CVAR_ALLGATHERV_RACK_LANES_SEGMENT_BYTES) \
     X(bcast, rack_lanes, MPIR_CVAR_BCAST_RACK_LANES_SEGMENT_BYTES) \
     X(reduce, rack_lanes, MPIR_CVAR_REDUCE_RACK_LANES_SEGMENT_BYTES)
+
+/* X(collective, algorithm, control variable): those that have a radix */
+#define MPIR_TOPO_RADICES(X) \
+    X(bcast, topo_knomial, MPIR_CVAR_BCAST_TOPO_KNOMIAL_KVAL) \
+    X(reduce, topo_knomial, MPIR_CVAR_REDUCE_TOPO_KNOMIAL_KVAL) \
+    X(barrier, topo_tree, MPIR_CVAR_BARRIER_TOPO_TREE_KVAL)
 
 #endif /* TOPO_ALGOS_H_INCLUDED */

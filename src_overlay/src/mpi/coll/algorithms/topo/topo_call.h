@@ -17,6 +17,13 @@ typedef struct {
 #define MPII_TOPO_SEGMENTS(coll, algo, bytes) \
     ((MPII_Topo_segments_t) {MPII_TOPO_SEGMENTED__##coll##_##algo, bytes})
 
+/* Radix of an algorithm that has one */
+typedef struct {
+    int which;                  /* MPII_TOPO_RADIX__... */
+    int k;                      /* parameter k of the algorithm */
+} MPII_Topo_radix_choice_t;
+#define MPII_TOPO_RADIX(coll, algo, k) ((MPII_Topo_radix_choice_t) {MPII_TOPO_RADIX__##coll##_##algo, k})
+
 /* A call of a collective as a schedule: which generator, and what its units are in the buffers of the
  * caller. Blocking: prepare, then MPII_Topo_call_run. Nonblocking forms do the same in steps.
  *
@@ -56,6 +63,7 @@ typedef struct MPII_Topo_call {
     /* what tells algorithms apart that prepare alike; set before that, where it means anything */
     MPII_Topo_shape_t shape;
     MPII_Topo_segments_t segments;
+    MPII_Topo_radix_choice_t radix;
 } MPII_Topo_call_t;
 
 /* Arguments are those of the MPI functions. */
@@ -65,10 +73,7 @@ void MPII_Topo_call_bcast(MPII_Topo_call_t * call, void *buffer, MPI_Aint count,
 void MPII_Topo_call_reduce(MPII_Topo_call_t * call, const void *sendbuf, void *recvbuf,
                            MPI_Aint count, MPI_Datatype datatype, MPI_Op op, int root,
                            MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
-void MPII_Topo_call_barrier_linear(MPII_Topo_call_t * call, MPIR_Comm * comm_ptr,
-                                   MPII_Topo_attr_t * attr);
-void MPII_Topo_call_barrier_tree(MPII_Topo_call_t * call, MPIR_Comm * comm_ptr,
-                                 MPII_Topo_attr_t * attr);
+void MPII_Topo_call_barrier(MPII_Topo_call_t * call, MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
 void MPII_Topo_call_allgather(MPII_Topo_call_t * call, const void *sendbuf, MPI_Aint sendcount,
                              MPI_Datatype sendtype, void *recvbuf, MPI_Aint recvcount,
                              MPI_Datatype recvtype, MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);

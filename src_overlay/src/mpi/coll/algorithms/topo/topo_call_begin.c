@@ -34,10 +34,14 @@ bool MPII_Topo_call_begin_bcast(call_t * c, void *buffer, MPI_Aint count, MPI_Da
 static void along_tree(call_t * c, const MPII_Topo_order_t * order, MPI_Aint count,
                        MPI_Datatype type, int root, int directions)
 {
-    int num = MPII_Topo_call_cut_segments(c, order, MPII_Topo_pipe_of_tree(order, c->shape), count, type);
+    MPI_Aint size;
 
-    MPII_Topo_gen_tree(&c->u.tree, order, MPII_Topo_shape_of(c->shape, order, num, directions), root,
-                       c->comm_ptr->rank, num, directions);
+    MPIR_Datatype_get_size_macro(type, size);
+    int radix = c->shape == MPII_TOPO_SHAPE__KNOMIAL ? MPII_Topo_call_radix(c, count * size) : 2;
+    MPII_Topo_pipe_t pipe = MPII_Topo_pipe_of_tree(order, c->shape, radix);
+    int num = MPII_Topo_call_cut_segments(c, order, pipe, count, type);
+    MPII_Topo_gen_tree(&c->u.tree, order, MPII_Topo_shape_of(c->shape, order, num, directions), radix,
+                       root, c->comm_ptr->rank, num, directions);
 }
 
 void MPII_Topo_call_bcast(call_t * c, void *buffer, MPI_Aint count, MPI_Datatype datatype, int root,
@@ -129,24 +133,14 @@ bool MPII_Topo_call_begin_barrier(call_t * c, MPIR_Comm * comm_ptr,
     return true;
 }
 
-static void barrier(call_t * c, MPII_Topo_shape_t shape, MPIR_Comm * comm_ptr,
-                    MPII_Topo_attr_t * attr)
+void MPII_Topo_call_barrier(call_t * c, MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_order_t *order = NULL;
 
     if (MPII_Topo_call_begin_barrier(c, comm_ptr, &order, attr))
-        MPII_Topo_gen_tree(&c->u.tree, order, shape, 0, comm_ptr->rank, 1,
+        MPII_Topo_gen_tree(&c->u.tree, order, c->shape, c->shape == MPII_TOPO_SHAPE__KNOMIAL ?
+                           MPII_Topo_call_radix(c, 0) : 2, 0, comm_ptr->rank, 1,
                            MPII_TOPO_TREE_UP | MPII_TOPO_TREE_DOWN);
-}
-
-void MPII_Topo_call_barrier_linear(call_t * c, MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
-{
-    barrier(c, MPII_TOPO_SHAPE__LINEAR, comm_ptr, attr);
-}
-
-void MPII_Topo_call_barrier_tree(call_t * c, MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
-{
-    barrier(c, MPII_TOPO_SHAPE__LEADERS, comm_ptr, attr);
 }
 
 /* -- allgather(v) -- */

@@ -24,6 +24,9 @@ bool MPII_Topo_call_find_order(MPII_Topo_call_t * call, const MPII_Topo_order_t 
 /* Length of segments that the user wants; 0: it is left to the algorithm. */
 MPI_Aint MPII_Topo_call_segment_bytes(const MPII_Topo_call_t * call);
 
+/* What generators take as the radix of a call of so many bytes */
+int MPII_Topo_call_radix(const MPII_Topo_call_t * call, MPI_Aint bytes);
+
 /* One vector, of count elements, cut into segments. Returns how many. */
 int MPII_Topo_call_cut_segments(MPII_Topo_call_t * call, const MPII_Topo_order_t * order, MPII_Topo_pipe_t pipe,
                                 MPI_Aint count, MPI_Datatype type);

@@ -26,6 +26,7 @@ static void prepare(started_t * s)
 
     c->shape = a->shape;
     c->segments = a->segments;
+    c->radix = a->radix;
     switch (a->coll) {
         case MPII_TOPO_COLL__ALLGATHER:
             a->prepare.allgather(c, a->sendbuf, a->sendcount, a->sendtype, a->recvbuf, a->count,

@@ -35,6 +35,7 @@ typedef struct {
     } prepare;
     MPII_Topo_shape_t shape;    /* as in a call; likewise: */
     MPII_Topo_segments_t segments;
+    MPII_Topo_radix_choice_t radix;
     bool has_counts;            /* gather, scatter: gatherv, scatterv */
     int algo;                   /* MPII_TOPO_ALGO__..., to be counted */
     const void *sendbuf;

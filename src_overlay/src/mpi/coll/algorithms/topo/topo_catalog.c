@@ -29,6 +29,7 @@ struct MPII_Topo_case {
     int *full;                  /* NULL, or [num_units + 1] how many units before one are full */
     int num_chunks;
     MPII_Topo_shape_t shape;    /* of a tree */
+    int radix;                  /* as generators take it */
     bool is_joined, in_turns;
     ptrdiff_t *starts;          /* NULL, or of MPII_Topo_gen_gather_cut: pieces 0 have starts[1] bytes,
                                  * others unit_len */
@@ -45,6 +46,14 @@ static int directions_of(const MPII_Topo_algo_t * algo)
 {
     return algo->coll == MPII_TOPO_COLL__BCAST ? MPII_TOPO_TREE_DOWN :
         algo->coll == MPII_TOPO_COLL__REDUCE ? MPII_TOPO_TREE_UP : MPII_TOPO_TREE_UP | MPII_TOPO_TREE_DOWN;
+}
+
+/* MPICH's trees are binomial. */
+static int radix_of(const MPII_Topo_algo_t * algo, int64_t bytes)
+{
+    bool is_binomial = algo->is_mpich || strstr(algo->name, "binomial");
+
+    return is_binomial ? 2 : MPII_Topo_radix_of(algo->coll == MPII_TOPO_COLL__BARRIER ? 0 : bytes);
 }
 
 /* Cut blocks of `len` bytes into units. */
@@ -308,8 +317,9 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
             return make_slots(c, args->slots);
         case MPII_TOPO_FAMILY__TREE:
             c->shape = c->algo->arg;
+            c->radix = radix_of(c->algo, MPL_MAX(bytes, args->whole_bytes));
             if (!c->algo->is_mpich && c->algo->coll != MPII_TOPO_COLL__BARRIER) {
-                MPII_Topo_pipe_t pipe = MPII_Topo_pipe_of_tree(c->order, c->algo->arg);
+                MPII_Topo_pipe_t pipe = MPII_Topo_pipe_of_tree(c->order, c->algo->arg, c->radix);
                 MPII_Topo_cut_t whole = MPII_Topo_cut_segments(c->order, pipe,
                                                                MPL_MAX(bytes, args->whole_bytes), 1,
                                                                args->segment_bytes, 0);
@@ -389,7 +399,7 @@ void MPII_Topo_case_set(const MPII_Topo_case_t * c, int rank, MPII_Topo_any_gen_
             MPII_Topo_gen_gather_bcast(&g->gen, c->order, rank);
             break;
         case MPII_TOPO_FAMILY__TREE:
-            MPII_Topo_gen_tree(&g->tree, c->order, c->shape,
+            MPII_Topo_gen_tree(&g->tree, c->order, c->shape, c->radix,
                                algo->coll == MPII_TOPO_COLL__BARRIER ? 0 : c->root, rank,
                                c->units_per_block, directions_of(algo));
             break;

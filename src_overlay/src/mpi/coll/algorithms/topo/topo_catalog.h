@@ -161,7 +161,8 @@ typedef struct {
     int64_t num_links, sends, receives, inside;
     bool in_turns;
 } MPII_Topo_pipe_t;
-MPII_Topo_pipe_t MPII_Topo_pipe_of_tree(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape);
+MPII_Topo_pipe_t MPII_Topo_pipe_of_tree(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape,
+                                        int radix);
 
 /* around a ring, others are busy with other blocks */
 #define MPII_TOPO_PIPE_OF_RING ((MPII_Topo_pipe_t) {2, 1, 1, 0, false})

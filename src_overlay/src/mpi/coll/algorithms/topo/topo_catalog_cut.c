@@ -41,7 +41,25 @@ static int64_t best_num(const MPII_Topo_order_t * order, int64_t bytes, int64_t 
     return best_num;
 }
 
-MPII_Topo_pipe_t MPII_Topo_pipe_of_tree(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape)
+/* The root has the most children */
+static MPII_Topo_pipe_t pipe_of_knomial(const MPII_Topo_order_t * order, int radix)
+{
+    MPII_Topo_pipe_t pipe = {.receives = 1 };
+
+    for (int level = 1, top = MPII_Topo_tree_top(order, radix); level <= top; level++) {
+        int num = level == top ? order->num[level - 1] : order->most[level], children = 0;
+        int k = MPII_Topo_radix(order, radix, level, num, false);
+        for (int64_t power = 1; power < num; power *= k) {
+            children += MPL_MIN((num - 1) / power, k - 1);
+            pipe.num_links++;
+        }
+        *(level == 1 ? &pipe.inside : &pipe.sends) += children;
+    }
+    return pipe;
+}
+
+MPII_Topo_pipe_t MPII_Topo_pipe_of_tree(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape,
+                                        int radix)
 {
     int depth = MPII_Topo_ceil_log2(order->num_ranks), children = order->max_ppn - 1;
     bool are_hosts = order->max_ppn == 1;
@@ -52,9 +70,8 @@ MPII_Topo_pipe_t MPII_Topo_pipe_of_tree(const MPII_Topo_order_t * order, MPII_To
             return (MPII_Topo_pipe_t) {order->num_hosts, 1, 1, children, false};
         case MPII_TOPO_SHAPE__BINARY:
             return (MPII_Topo_pipe_t) {depth, 1 + are_hosts, 1, !are_hosts, false};
-        case MPII_TOPO_SHAPE__BINOMIAL:
-            return (MPII_Topo_pipe_t) {depth, MPII_Topo_ceil_log2(order->num_hosts), 1,
-                                       MPII_Topo_ceil_log2(order->max_ppn), false};
+        case MPII_TOPO_SHAPE__KNOMIAL:
+            return pipe_of_knomial(order, radix);
         default:
             return (MPII_Topo_pipe_t) {2, order->num_hosts - 1, 1, children, false};
     }

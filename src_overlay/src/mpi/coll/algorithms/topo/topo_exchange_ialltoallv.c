@@ -485,7 +485,7 @@ int MPII_Topo_ialltoallv(const void *sendbuf, const MPI_Aint sendcounts[],
     s->route[1] = MPII_Topo_ex_route(ex, MPII_TOPO_ROUTE__ONE_RANK);
     mpi_errno = MPII_Topo_comm_order(comm_ptr, &s->order, attr);
     MPIR_ERR_CHECK(mpi_errno);
-    MPII_Topo_branch(&s->branch, s->order, MPII_TOPO_SHAPE__BINOMIAL, 0, comm_ptr->rank);
+    MPII_Topo_branch(&s->branch, s->order, MPII_TOPO_SHAPE__KNOMIAL, 2, 0, comm_ptr->rank);
     s->others = MPL_malloc((s->branch.num_children + 1) * sizeof(*s->others), MPL_MEM_COLL);
     MPII_TOPO_NEED(s->route[0] && s->route[1] && s->others);
 

@@ -123,7 +123,7 @@ static void plant_tree(MPII_Topo_exchange_t * ex, const MPII_Topo_place_t * plac
     ex->voters = MPII_Topo_order_create(place, ring);
     MPII_TOPO_NEED(ex->voters);
     MPL_free(ring);
-    MPII_Topo_branch(&ex->branch, ex->voters, MPII_TOPO_SHAPE__BINOMIAL, 0, node);
+    MPII_Topo_branch(&ex->branch, ex->voters, MPII_TOPO_SHAPE__KNOMIAL, 2, 0, node);
 }
 
 void MPII_Topo_ex_plant_ranks(MPII_Topo_exchange_t * ex)

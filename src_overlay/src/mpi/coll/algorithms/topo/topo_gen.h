@@ -43,6 +43,8 @@ typedef enum {
     MPII_TOPO_SHAPE__CHAIN,     /* hosts in a chain, and the ranks of a host below its first one */
     MPII_TOPO_SHAPE__CHAINS,    /* a chain in each group of each level */
     MPII_TOPO_SHAPE__BINARY,
+    MPII_TOPO_SHAPE__KNOMIAL,   /* a k-nomial tree among the members of each group of each level */
+    /* of gather and scatter alone (topo_gen_gather.c) */
     MPII_TOPO_SHAPE__BINOMIAL,
     MPII_TOPO_SHAPE__LEADERS,   /* root, a leader in each group of each level, ranks */
 } MPII_Topo_shape_t;
@@ -55,11 +57,13 @@ typedef struct {
     int parent;                 /* -1 at the root */
     int num_children;
     int first, len;             /* of the turned positions from which the children come, by shape */
-    int top;                    /* of LEADERS: the highest level at which the rank leads its group */
+    /* KNOMIAL: levels 1 ... top have children, at most up to `highest`; the number of each, and its radix */
+    int highest, top, num_of[MPII_TOPO_MAX_LEVELS + 2], radix_of[MPII_TOPO_MAX_LEVELS + 2];
 } MPII_Topo_branch_t;
 
+/* radix: as MPII_Topo_radix takes it, of KNOMIAL alone */
 void MPII_Topo_branch(MPII_Topo_branch_t * branch, const MPII_Topo_order_t * order,
-                      MPII_Topo_shape_t shape, int root, int rank);
+                      MPII_Topo_shape_t shape, int radix, int root, int rank);
 int MPII_Topo_branch_child(const MPII_Topo_branch_t * branch, const MPII_Topo_order_t * order, int k);
 
 enum { MPII_TOPO_TREE_DOWN = 1, MPII_TOPO_TREE_UP = 2 };
@@ -78,7 +82,8 @@ typedef struct {
  * its contribution at the start, and the result at the end; the others contribute IN. Both: a
  * reduction to the root, and the result to all; IN is OUT where that holds a contribution. */
 void MPII_Topo_gen_tree(MPII_Topo_gen_tree_t * tree, const MPII_Topo_order_t * order,
-                        MPII_Topo_shape_t shape, int root, int rank, int num_units, int directions);
+                        MPII_Topo_shape_t shape, int radix, int root, int rank, int num_units,
+                        int directions);
 
 /* -- topo_gen_lanes.c -- */
 

@@ -3,6 +3,7 @@
  *     See COPYRIGHT in top-level directory
  */
 
+#include "mpl.h"
 #include "topo_gen.h"
 
 /* Algorithm: Broadcast and reduction along a tree, in segments
@@ -17,15 +18,14 @@
  *   CHAINS     the first rank of each rack has that of the next rack, in a rack the first one of each host that
  *              of the next host; with levels above racks, likewise at each; and the ranks of its own host
  *   BINARY     of n positions the first is the root, and each half of the others is a subtree
- *   BINOMIAL   position i has the children i + 2^k, for all 2^k below its lowest bit, the largest first
- *   LEADERS    the root has the first rank of each other rack, that one the first rank of each host
- *              of its rack, and that one the ranks of its host; with levels above racks, likewise from
- *              the highest one on
+ *   KNOMIAL    the ranks of a host, the hosts of a rack, the racks, and so on at each level, form a k-nomial
+ *              tree, each by its first rank: member i has the children i + d.k^j, 0 < d < k, for all k^j below
+ *              the lowest digit of i that is not 0. The largest subtree comes first, and the highest level
  *
  *   Two racks of two hosts of two ranks, positions 0-3 and 4-7, root 0:
  *     CHAIN:  0 -> 2 1,  2 -> 4 3,  4 -> 6 5,  6 -> 7        BINARY:    0 -> 1 5,  1 -> 2 4,  5 -> 6 7, 2 -> 3
  *     CHAINS:   0 -> 4 2 1,  2 -> 3,  4 -> 6 5,  6 -> 7 (a third rack: 4 -> 8 6 5)
- *     LEADERS:  0 -> 4 2 1,  2 -> 3,  4 -> 6 5,  6 -> 7      BINOMIAL:  0 -> 4 2 1,  2 -> 3,  4 -> 6 5, 6 -> 7
+ *     KNOMIAL:  0 -> 4 2 1,  2 -> 3,  4 -> 6 5,  6 -> 7 (a third rack: k = 2: the same, k = 3: 0 -> 4 8 2 1)
  *
  * Down (bcast), a rank hands each unit, as soon as it is here, to its children one after the other. Up
  * (reduce), it adds a unit of each child to its own, in the order of children, and hands the sum to its
@@ -36,12 +36,15 @@
  * uplink carries n bytes in and n out, the least that any broadcast can do, and d = hosts - 1. CHAINS: likewise
  * where racks are the highest level, but hosts that lead a rack carry n bytes twice, and d = racks - 1 + hosts of a
  * rack - 1: that is taken where segments are fewer than two thirds of the hops saved, and down where the
- * slowest uplink takes so long that such a host carries them in the same time. For short
- * messages: LEADERS, d = 3, one more for each level above racks, or BINOMIAL, d = lg p; LINEAR serves as
- * baseline.
+ * slowest uplink takes so long that such a host carries them in the same time. LINEAR serves as baseline.
+ *
+ * For short messages: KNOMIAL. A rank sends many messages in the time in which one comes, so a level of n members takes
+ * the sum over its digits of (k-1).g + alpha, g: time from one message to the next. k is chosen for each level
+ * (topo_order.c); where g is alpha, it is 2, and where alpha is many times g, n.
  *
  * Source: M. Zampar, "High Performance Computing 2023, Exercise 1" (flat tree, chain and binary tree,
- * with segments); the order of ranks is that of Bodele and Bhowmik, "Topology Aware Collectives".
+ * with segments); the order of ranks is that of Bodele and Bhowmik, "Topology Aware Collectives"; KNOMIAL follows Karp,
+ * Sahay, Santos and Schauser, "Optimal Broadcast and Summation in the LogP Model" (1993), in closed form.
  */
 
 #define WINDOW 4
@@ -150,62 +153,82 @@ static void branch_of_binary(MPII_Topo_branch_t * b, const MPII_Topo_order_t * o
     b->num_children = len > 2 ? 2 : len - 1;
 }
 
-static void branch_of_binomial(MPII_Topo_branch_t * b, const MPII_Topo_order_t * order, int *parent)
-{
-    int bit = 1;
+/* -- KNOMIAL: members of a group are numbered from its first one on, in the turned order -- */
 
-    if (b->turn > 0)
-        *parent = b->turn & (b->turn - 1);
-    for (; b->turn + bit < order->num_ranks && (b->turn & bit) == 0; bit *= 2)
-        b->num_children++;
+/* Members of the group of a level that has this group of the level below: the first one, and how many */
+static int members(const MPII_Topo_branch_t * b, const MPII_Topo_order_t * order, int level, int item, int *num)
+{
+    int group = order->of[level][item], first = order->first[level][group];
+
+    if (level == b->highest) {
+        *num = order->num[level - 1];
+        return 0;
+    }
+    *num = order->first[level][group + 1] - first;
+    return first;
 }
 
-/* How many groups of the level below a group has */
-static int num_members(const MPII_Topo_order_t * order, int level, int group)
+/* The first rank of member i */
+static int rank_of_member(const MPII_Topo_branch_t * b, const MPII_Topo_order_t * order, int level, int i)
 {
-    return order->first[level][group + 1] - order->first[level][group];
+    int num, first = members(b, order, level, MPII_Topo_order_group_at(order, level - 1, order->pos_of[b->rank]), &num);
+    int of_root = MPII_Topo_order_group_at(order, level - 1, order->pos_of[b->root]) - first;
+
+    if (of_root >= 0 && of_root < num) {
+        if (i == 0)
+            return b->root;
+        i = (of_root + i) % num;
+    }
+    return order->rank_at[MPII_Topo_order_begin(order, level - 1, first + i)];
 }
 
-/* A rank that comes first in its group leads it: it has the first ranks of the other groups of the level
- * below there. The highest level that it leads is b->top. */
-static void branch_of_leaders(MPII_Topo_branch_t * b, const MPII_Topo_order_t * order, int *parent)
+static void branch_of_knomial(MPII_Topo_branch_t * b, const MPII_Topo_order_t * order, int radix)
 {
-    int group = order->pos_of[b->rank];
+    int item = order->pos_of[b->rank], of_root = order->pos_of[b->root];
 
-    MPII_Topo_order_group(order, b->root, b->turn, 1, &b->first, &b->len);
-    for (int level = 1, first = b->first, len; level <= order->num_levels + 1; level++) {
-        if (level > 1)
-            MPII_Topo_order_group(order, b->root, b->turn, level, &first, &len);
-        if (b->turn != first) {
-            *parent = first;
-            return;
-        }
-        group = order->of[level][group];
-        b->num_children += num_members(order, level, group) - 1;
+    b->highest = MPII_Topo_tree_top(order, radix);
+    for (int level = 1; level <= b->highest && b->parent == -1; level++) {
+        int num, first = members(b, order, level, item, &num), i = item - first;
+        if (of_root >= first && of_root < first + num)
+            i = (item - of_root + num) % num;
+        int k = MPII_Topo_radix(order, radix, level, num, false);
         b->top = level;
+        b->radix_of[level] = k;
+        b->num_of[level] = 0;
+        /* members i + d * power */
+        for (int64_t power = 1; power < num - i && i % (power * k) == 0; power *= k)
+            b->num_of[level] += MPL_MIN((num - i - 1) / power, k - 1);
+        b->num_children += b->num_of[level];
+        if (i > 0) {
+            int64_t digit = k;
+            while (i % digit == 0)
+                digit *= k;
+            b->parent = rank_of_member(b, order, level, i - i % digit);
+            b->first = i;
+        }
+        item = order->of[level][item];
+        of_root = order->of[level][of_root];
     }
 }
 
-/* Children of the highest level come first; those above hosts in the order of the line, from the own
- * group on and round again */
-static int child_of_leaders(const MPII_Topo_branch_t * b, const MPII_Topo_order_t * order, int k)
+static int child_of_knomial(const MPII_Topo_branch_t * b, const MPII_Topo_order_t * order, int child)
 {
-    int pos = order->pos_of[b->rank];
+    int level = b->top, i, k, smaller, power = 1;
 
-    for (int level = b->top; level > 1; level--) {
-        int below = MPII_Topo_order_group_at(order, level - 1, pos), group = order->of[level][below];
-        int num = num_members(order, level, group), first = order->first[level][group];
-        if (k < num - 1) {
-            int other = first + (below - first + 1 + k) % num;
-            return order->rank_at[MPII_Topo_order_begin(order, level - 1, other)];
-        }
-        k -= num - 1;
-    }
-    return MPII_Topo_order_turned(order, b->root, b->first + 1 + k);
+    for (; child >= b->num_of[level]; level--)
+        child -= b->num_of[level];
+    i = level == b->top ? b->first : 0;
+    k = b->radix_of[level];
+    /* of each power but the highest one there are k - 1 */
+    for (smaller = b->num_of[level] - 1 - child; smaller >= k - 1; smaller -= k - 1)
+        power *= k;
+    bool is_highest = child < (b->num_of[level] - 1) % (k - 1) + 1;
+    int digit = is_highest ? child + 1 : k - 1 - smaller;
+    return rank_of_member(b, order, level, i + digit * power);
 }
 
 void MPII_Topo_branch(MPII_Topo_branch_t * b, const MPII_Topo_order_t * order,
-                      MPII_Topo_shape_t shape, int root, int rank)
+                      MPII_Topo_shape_t shape, int radix, int root, int rank)
 {
     int parent = -1;            /* turned */
 
@@ -213,8 +236,13 @@ void MPII_Topo_branch(MPII_Topo_branch_t * b, const MPII_Topo_order_t * order,
         .root = root,
         .rank = rank,
         .shape = shape,
-        .turn = MPII_Topo_order_turn(order, root, rank),
+        .parent = -1,
     };
+    if (shape == MPII_TOPO_SHAPE__KNOMIAL) {
+        branch_of_knomial(b, order, radix);
+        return;
+    }
+    b->turn = MPII_Topo_order_turn(order, root, rank);
     switch (shape) {
         case MPII_TOPO_SHAPE__LINEAR:
             if (b->turn > 0)
@@ -231,11 +259,7 @@ void MPII_Topo_branch(MPII_Topo_branch_t * b, const MPII_Topo_order_t * order,
         case MPII_TOPO_SHAPE__BINARY:
             branch_of_binary(b, order, &parent);
             break;
-        case MPII_TOPO_SHAPE__BINOMIAL:
-            branch_of_binomial(b, order, &parent);
-            break;
-        case MPII_TOPO_SHAPE__LEADERS:
-            branch_of_leaders(b, order, &parent);
+        default:
             break;
     }
     b->parent = parent == -1 ? -1 : MPII_Topo_order_turned(order, root, parent);
@@ -259,11 +283,10 @@ int MPII_Topo_branch_child(const MPII_Topo_branch_t * b, const MPII_Topo_order_t
             /* the far half first */
             turn = k == 0 && b->len > 2 ? b->turn + 1 + b->len / 2 : b->turn + 1;
             break;
-        case MPII_TOPO_SHAPE__BINOMIAL:
-            turn = b->turn + (1 << (b->num_children - 1 - k));
+        case MPII_TOPO_SHAPE__KNOMIAL:
+            return child_of_knomial(b, order, k);
+        default:
             break;
-        case MPII_TOPO_SHAPE__LEADERS:
-            return child_of_leaders(b, order, k);
     }
     return MPII_Topo_order_turned(order, b->root, turn);
 }
@@ -368,7 +391,8 @@ static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * 
 }
 
 void MPII_Topo_gen_tree(MPII_Topo_gen_tree_t * t, const MPII_Topo_order_t * order,
-                        MPII_Topo_shape_t shape, int root, int rank, int num_units, int directions)
+                        MPII_Topo_shape_t shape, int radix, int root, int rank, int num_units,
+                        int directions)
 {
     int num_down;
 
@@ -377,7 +401,7 @@ void MPII_Topo_gen_tree(MPII_Topo_gen_tree_t * t, const MPII_Topo_order_t * orde
         .num_units = num_units,
         .directions = directions,
     };
-    MPII_Topo_branch(&t->branch, order, shape, root, rank);
+    MPII_Topo_branch(&t->branch, order, shape, radix, root, rank);
     num_down = (directions & MPII_TOPO_TREE_DOWN) && t->branch.parent != -1 ? num_units : 0;
     t->num_up = directions & MPII_TOPO_TREE_UP ? num_units * t->branch.num_children : 0;
     t->gen.num_recvs = t->num_up + num_down;

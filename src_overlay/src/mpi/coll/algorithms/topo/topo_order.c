@@ -253,15 +253,36 @@ static int radix_of_tree(const MPII_Topo_order_t * order, int level, int num, in
     return best_radix(num, latency, gap, false, least);
 }
 
+/* Level by level, or from some level on all groups at once; time[]: of a tree in each level */
+static void set_trees(MPII_Topo_order_t * order, int class, int64_t time[])
+{
+    int top = order->num_levels + 1, *radix = order->tree_radix[class], merged = 0;
+    int64_t by_levels = 0, least_saved = 0, latency, gap;
+
+    order->tree_top[class] = top;
+    find_times(order, top, class, false, &latency, &gap);
+    for (int level = top; level >= 1; level--) {
+        int64_t at_once;
+        int k = best_radix(order->num[level - 1], latency, gap, false, &at_once);
+        radix[level] = radix_of_tree(order, level, order->most[level], class, &time[level]);
+        by_levels += time[level];
+        if (level > 1 && level < top && by_levels - at_once > least_saved) {
+            least_saved = by_levels - at_once;
+            order->tree_top[class] = level;
+            merged = k;
+        }
+    }
+    if (merged > 0)
+        radix[order->tree_top[class]] = merged;
+}
+
 static void set_radices(MPII_Topo_order_t * order)
 {
     int top = order->num_levels + 1;
 
     for (int class = 0; class < MPII_TOPO_NUM_CLASSES; class++) {
         int64_t tree[MPII_TOPO_MAX_LEVELS + 2], best = INT64_MAX, least;
-        for (int level = 1; level <= top; level++)
-            order->tree_radix[class][level] =
-                radix_of_tree(order, level, order->most[level], class, &tree[level]);
+        set_trees(order, class, tree);
         for (int base = 1; base < top; base++) {
             int radix[MPII_TOPO_MAX_LEVELS + 2] = { 0 };
             int64_t time = 0;
@@ -294,7 +315,7 @@ int MPII_Topo_radix(const MPII_Topo_order_t * order, int radix, int level, int n
 
     if (radix > 0)
         return MPL_MAX(radix, 2);
-    if (num == order->most[level])
+    if (num == order->most[level] || (level == order->tree_top[-radix] && !is_exchange))
         return is_exchange ? order->exchange_radix[-radix][level] : order->tree_radix[-radix][level];
     return is_exchange ? radix_of_exchange(order, level, num, order->base[-radix], -radix, &least) :
         radix_of_tree(order, level, num, -radix, &least);

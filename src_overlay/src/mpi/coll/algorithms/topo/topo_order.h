@@ -48,11 +48,12 @@ typedef struct MPII_Topo_order {
     /* The same line with more tiers: groups of many members are cut into smaller ones, so that who hands
      * something to each other member has few messages. Itself where there are none of these. */
     const struct MPII_Topo_order *in_rounds;
-    /* Of each size class: the radices that suit the largest group of a level (MPII_Topo_radix), and the level up to
-     * which exchanges are left to a leader (MPII_Topo_exchange_base) */
+    /* Of each size class: the radices that suit the largest group of a level (MPII_Topo_radix), the highest level
+     * of trees (MPII_Topo_tree_top), and the level up to which exchanges are left to a leader
+     * (MPII_Topo_exchange_base) */
     int tree_radix[MPII_TOPO_NUM_CLASSES][MPII_TOPO_MAX_LEVELS + 2];
     int exchange_radix[MPII_TOPO_NUM_CLASSES][MPII_TOPO_MAX_LEVELS + 2];
-    int base[MPII_TOPO_NUM_CLASSES];
+    int tree_top[MPII_TOPO_NUM_CLASSES], base[MPII_TOPO_NUM_CLASSES];
 } MPII_Topo_order_t;
 
 /* ring[]: of MPII_Topo_map_ring for this place. One block of memory, for MPL_free; NULL if that is
@@ -94,6 +95,13 @@ int MPII_Topo_radix_of(int64_t bytes);
  * or of exchanges among them. At least 2. O(1) for the largest group of a level, else O(MPII_TOPO_MAX_RADIX) */
 #define MPII_TOPO_MAX_RADIX 32
 int MPII_Topo_radix(const MPII_Topo_order_t * order, int radix, int level, int num, bool is_exchange);
+
+/* Trees: at this level, all groups of the level below are members of one group: where a rank can reach most of them
+ * in one latency, leaders of the levels above would cost more latencies than they save. */
+static inline int MPII_Topo_tree_top(const MPII_Topo_order_t * order, int radix)
+{
+    return radix > 0 ? order->num_levels + 1 : order->tree_top[-radix];
+}
 
 /* Exchanges: below and at this level a leader stands for its group, above it all leaders take part. */
 static inline int MPII_Topo_exchange_base(const MPII_Topo_order_t * order, int radix)

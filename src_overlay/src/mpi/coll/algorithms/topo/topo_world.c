@@ -166,6 +166,10 @@ static whereabouts_t find_self(void)
     self.settings.segment_bytes_of[MPII_TOPO_SEGMENTED__##coll##_##algo] = MPL_MAX(cvar, 0);
     MPIR_TOPO_SEGMENTED(SEGMENT_BYTES)
 #undef SEGMENT_BYTES
+#define RADIX(coll, algo, cvar) \
+    self.settings.radix_of[MPII_TOPO_RADIX__##coll##_##algo] = MPL_MAX(cvar, 0);
+    MPIR_TOPO_RADICES(RADIX)
+#undef RADIX
     const char *host = MPIR_CVAR_COLL_TOPOLOGY_HOST;
     char hostname[256] = "";
 
