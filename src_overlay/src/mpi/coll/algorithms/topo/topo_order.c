@@ -304,9 +304,9 @@ int MPII_Topo_radix_of(int64_t bytes)
 {
     int class = 0;
 
-    while (class < MPII_TOPO_NUM_CLASSES - 1 && bytes > INT64_C(512) << class)
+    while (class < MPII_TOPO_NUM_CLASSES && bytes > INT64_C(512) << class)
         class++;
-    return -class;
+    return class < MPII_TOPO_NUM_CLASSES ? -class : 2;
 }
 
 int MPII_Topo_radix(const MPII_Topo_order_t * order, int radix, int level, int num, bool is_exchange)

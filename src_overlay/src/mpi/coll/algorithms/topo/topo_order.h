@@ -10,7 +10,7 @@
 #include <stdbool.h>
 
 #define MPII_TOPO_MAX_TIERS 16
-#define MPII_TOPO_NUM_CLASSES 8 /* of sizes: empty messages, 1 KiB, 2 KiB ... 64 KiB */
+#define MPII_TOPO_NUM_CLASSES 7 /* of sizes: empty messages, 1 KiB, 2 KiB ... 32 KiB */
 
 /* The ranks of a communicator in a line in which the ranks of a host, the hosts of a rack, and so on
  * stand beside each other: the nearest neighbour ring (MPII_Topo_map_ring), cut where a group of the
@@ -88,7 +88,8 @@ void MPII_Topo_order_group(const MPII_Topo_order_t * order, int root, int turn, 
  * A generator is given `radix`: k > 0, as the user says, or what MPII_Topo_radix_of tells, by which the
  * radix of each level follows from latency and gap there. */
 
-/* Of messages of so many bytes */
+/* Of messages of so many bytes. 2, where they are longer than the size classes: they go in segments, whose rate is that of
+ * a link over the number of children. */
 int MPII_Topo_radix_of(int64_t bytes);
 
 /* Radix of a k-nomial tree over num members of a group of a level (1: the ranks of a host, 2: the hosts of a rack ...);
