@@ -3,7 +3,6 @@
  *     See COPYRIGHT in top-level directory
  */
 
-#include "mpl.h"
 #include "topo_gen.h"
 
 /* Algorithm: Broadcast and reduction along a tree, in segments
@@ -197,7 +196,7 @@ static void branch_of_knomial(MPII_Topo_branch_t * b, const MPII_Topo_order_t * 
         b->num_of[level] = 0;
         /* members i + d * power */
         for (int64_t power = 1; power < num - i && i % (power * k) == 0; power *= k)
-            b->num_of[level] += MPL_MIN((num - i - 1) / power, k - 1);
+            b->num_of[level] += power * k > num - i - 1 ? (num - i - 1) / power : k - 1;
         b->num_children += b->num_of[level];
         if (i > 0) {
             int64_t digit = k;
