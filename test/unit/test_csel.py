@@ -103,7 +103,7 @@ class Csel:
 
 def variable(cvar: str) -> Any:
     """The C variable that holds a CVAR."""
-    if cvar.endswith("_SEGMENT_BYTES"):
+    if re.fullmatch(r"\w+_(SEGMENT_BYTES|TOPO_\w+_KVAL|RECURSIVE_DOUBLING_KVAL)", cvar):
         return "MPII_Topo_as_agreed"
     match = re.fullmatch(r"MPIR_CVAR_(\w+)_TREE_TYPE", cvar)
     return f"MPIR_{match[1].capitalize()}_tree_type" if match else cvar
