@@ -15,8 +15,8 @@
  * it has passed the slowest link. A latency later the message is there, and takes the receiver's processor.
  * Inside a host the sender copies the message through the memory that all ranks of the host share.
  *
- * The heap holds ranks that can go on, and the first message of each link that comes to its next link later than it was
- * sent. Those behind it on that link come there later still. */
+ * Only what is on links has to be done in order of time. So the heap holds ranks that are about to send, and messages
+ * that come to their next link later than it was sent. */
 
 typedef const MPII_Topo_links_t links_t;
 
@@ -43,17 +43,14 @@ typedef struct {
 } queue_t;
 
 typedef struct {
-    int64_t busy;               /* until then */
-    queue_t queue;              /* those that have passed it, and come to their next one later */
-} link_t;
-
-typedef struct {
     const MPII_Topo_case_t *c;
     links_t *links;
     rank_t *ranks;
     int64_t *memory;            /* of each host: busy until then */
-    link_t *up[MPII_TOPO_MAX_LEVELS + 1], *down[MPII_TOPO_MAX_LEVELS + 1];      /* of a group of a level */
+    int64_t *up[MPII_TOPO_MAX_LEVELS + 1], *down[MPII_TOPO_MAX_LEVELS + 1];     /* link of a group of a level: busy
+                                                                                 * until then */
     MPII_Topo_heap_t heap;      /* of ranks, and ~messages */
+    int64_t end;
     /* those that have come, and not been asked for: queues by a hash of both ends */
     message_t *messages;
     int num_messages, free_messages;
@@ -68,8 +65,10 @@ static queue_t *queue_of(const walk_t * w, int from, int to)
     return &w->queues[((unsigned) from * 40503u + (unsigned) to * 2654435761u) >> 7 & (w->num_queues - 1)];
 }
 
-static void append(walk_t * w, queue_t * q, int i)
+static void append(walk_t * w, int i)
 {
+    queue_t *q = queue_of(w, w->messages[i].from, w->messages[i].to);
+
     w->messages[i].next = -1;
     if (q->first == -1)
         q->first = i;
@@ -137,22 +136,21 @@ static void deliver(walk_t * w, int i, int64_t arrival)
 
     m->end = arrival;
     if (to->waits_for == m->from) {
-        int rank = m->to;
         receive(w, to, i);
-        MPII_Topo_heap_push(&w->heap, to->clock, rank);
+        MPII_Topo_heap_push(&w->heap, to->clock, m->to);
     } else {
-        append(w, queue_of(w, m->from, m->to), i);
+        append(w, i);
     }
 }
 
 /* -- links -- */
 
-/* The hop-th link of a message, and what the message takes of it */
-static link_t *find_link(walk_t * w, const message_t * m, int hop, int64_t * takes)
+/* The link that a message passes next, and what it takes of that */
+static int64_t *find_link(walk_t * w, const message_t * m, int64_t * takes)
 {
     links_t *links = w->links;
-    bool is_up = hop <= m->level;
-    int at = is_up ? hop : 2 * m->level + 1 - hop;
+    bool is_up = m->hop <= m->level;
+    int at = is_up ? m->hop : 2 * m->level + 1 - m->hop;
     const rank_t *r = &w->ranks[is_up ? m->from : m->to];
     int group = at == 1 ? r->host : r->rack;
 
@@ -167,37 +165,19 @@ static link_t *find_link(walk_t * w, const message_t * m, int hop, int64_t * tak
 static void travel(walk_t * w, int i, int64_t until)
 {
     message_t *m = &w->messages[i];
-    link_t *link = NULL;
     int64_t takes;
 
     for (; m->hop <= 2 * m->level; m->hop++) {
         if (m->begin > until) {
-            if (link == NULL || link->queue.first == -1)
-                MPII_Topo_heap_push(&w->heap, m->begin, ~i);
-            if (link)
-                append(w, &link->queue, i);
+            MPII_Topo_heap_push(&w->heap, m->begin, ~i);
             return;
         }
-        link = find_link(w, m, m->hop, &takes);
-        m->begin = MPL_MAX(m->begin, link->busy);
-        link->busy = m->begin + takes;
-        m->end = MPL_MAX(m->end, link->busy);
+        int64_t *busy = find_link(w, m, &takes);
+        m->begin = MPL_MAX(m->begin, *busy);
+        *busy = m->begin + takes;
+        m->end = MPL_MAX(m->end, *busy);
     }
     deliver(w, i, m->end + w->links->costs.latency[m->level]);
-}
-
-/* The first message that has passed a link comes to its next one, and those behind it follow. */
-static void leave(walk_t * w, int i)
-{
-    const message_t *m = &w->messages[i];
-    int64_t takes;
-
-    if (m->hop == 1)            /* it begins */
-        return;
-    queue_t *q = &find_link(w, m, m->hop - 1, &takes)->queue;
-    q->first = m->next;
-    if (q->first != -1)
-        MPII_Topo_heap_push(&w->heap, w->messages[q->first].begin, ~q->first);
 }
 
 static void send_to(walk_t * w, int rank, int peer, int64_t bytes)
@@ -227,70 +207,60 @@ static void send_to(walk_t * w, int rank, int peer, int64_t bytes)
 
 /* -- ranks -- */
 
-/* The next step of a rank. Returns false where it cannot go on, or has come to its end. */
-static bool advance(walk_t * w, int rank)
+/* A rank goes on up to a message for which it has to wait, or one that it sends after a time, or later than something
+ * else that is to be done. */
+static void advance(walk_t * w, int rank, int64_t until)
 {
     rank_t *r = &w->ranks[rank];
     MPII_Topo_step_t step;
 
-    if (r->k >= 0 && r->g.gen.react(&r->g.gen, r->round, r->k, &step)) {
-        int64_t bytes = MPII_Topo_case_bytes(w->c, &step);
-        r->k = step.is_last ? -1 : r->k + 1;
-        if (bytes < 0)
-            return true;
-        if (step.kind == MPII_TOPO_STEP__SEND)
-            send_to(w, rank, step.peer, bytes);
-        else
-            r->clock += MPII_Topo_carry(bytes, w->links->costs.reduce);
-        return true;
+    for (;;) {
+        if (r->k >= 0 && r->g.gen.react(&r->g.gen, r->round, r->k, &step)) {
+            int64_t bytes = MPII_Topo_case_bytes(w->c, &step);
+            if (bytes >= 0 && step.kind != MPII_TOPO_STEP__SEND) {
+                r->clock += MPII_Topo_carry(bytes, w->links->costs.reduce);
+            } else if (bytes >= 0) {
+                if (r->clock > until || (w->heap.len > 0 && w->heap.turns[0].clock < r->clock)) {
+                    MPII_Topo_heap_push(&w->heap, r->clock, rank);
+                    return;
+                }
+                send_to(w, rank, step.peer, bytes);
+            }
+            r->k = step.is_last ? -1 : r->k + 1;
+            continue;
+        }
+        r->k = 0;
+        if (r->round == r->g.gen.num_recvs)
+            break;
+        if (!r->g.gen.recv(&r->g.gen, r->round++, &step) || MPII_Topo_case_bytes(w->c, &step) < 0)
+            continue;
+        int i = take(w, step.peer, rank);
+        if (i == -1) {
+            r->waits_for = step.peer;
+            return;
+        }
+        receive(w, r, i);
     }
-    if (r->round == r->g.gen.num_recvs)
-        return false;
-    r->k = 0;
-    if (!r->g.gen.recv(&r->g.gen, r->round++, &step) || MPII_Topo_case_bytes(w->c, &step) < 0)
-        return true;
-    int i = take(w, step.peer, rank);
-    if (i == -1) {
-        r->waits_for = step.peer;
-        return false;
-    }
-    receive(w, r, i);
-    return true;
-}
-
-/* Whether a rank that has done nothing yet has to wait for a message. */
-static bool begins_with_wait(const walk_t * w, rank_t * r)
-{
-    MPII_Topo_step_t step;
-
-    if (r->g.gen.num_recvs == 0 || r->g.gen.react(&r->g.gen, 0, 0, &step) ||
-        !r->g.gen.recv(&r->g.gen, 0, &step) || MPII_Topo_case_bytes(w->c, &step) < 0)
-        return false;
-    r->round = 1;
-    r->waits_for = step.peer;
-    return true;
+    w->end = MPL_MAX(w->end, r->clock);
 }
 
 int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links)
 {
     const MPII_Topo_order_t *order = links->order;
-    int p = order->num_ranks, num_links = 2 * (order->num_hosts + links->num_uplinks);
-    int64_t end = -1;
-    walk_t w = {.c = c,.links = links,.free_messages = -1 };
+    int p = order->num_ranks, num_links = order->num_hosts + 2 * (order->num_hosts + links->num_uplinks);
+    walk_t w = {.c = c,.links = links,.free_messages = -1,.end = -1 };
 
     for (w.num_queues = 64; w.num_queues < 4 * (unsigned) p && w.num_queues < TOPO_MAX_WALK;)
         w.num_queues *= 2;
-    w.ranks = MPL_calloc(p, sizeof(rank_t), MPL_MEM_COLL);
-    w.memory = MPL_calloc(order->num_hosts, sizeof(int64_t), MPL_MEM_COLL);
-    link_t *next = MPL_malloc(num_links * sizeof(link_t), MPL_MEM_COLL), *all_links = next;
+    w.ranks = MPL_malloc(p * sizeof(rank_t), MPL_MEM_COLL);
+    int64_t *next = w.memory = MPL_calloc(num_links, sizeof(int64_t), MPL_MEM_COLL);
     /* each rank, and each message, is there once at most */
     w.heap.turns = MPL_malloc((p + TOPO_MAX_WALK) * sizeof(MPII_Topo_turn_t), MPL_MEM_COLL);
     w.messages = MPL_malloc(TOPO_MAX_WALK * sizeof(message_t), MPL_MEM_COLL);
     w.queues = MPL_malloc(w.num_queues * sizeof(queue_t), MPL_MEM_COLL);
-    if (!w.ranks || !w.memory || !all_links || !w.heap.turns || !w.messages || !w.queues)
+    if (!w.ranks || !w.memory || !w.heap.turns || !w.messages || !w.queues)
         goto fn_exit;
-    for (int i = 0; i < num_links; i++)
-        all_links[i] = (link_t) {.queue = {-1, -1} };
+    next += order->num_hosts;
     for (int level = 1; level <= order->num_levels; level++) {
         w.up[level] = next;
         w.down[level] = next + order->num[level];
@@ -299,39 +269,30 @@ int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links)
     for (unsigned i = 0; i < w.num_queues; i++)
         w.queues[i].first = -1;
     for (int i = 0; i < p; i++) {
-        rank_t *rank = &w.ranks[i];
-        rank->host = MPII_Topo_links_host(links, i);
-        rank->rack = order->rack_of[rank->host];
-        rank->waits_for = -1;
-        MPII_Topo_case_set(c, i, &rank->g);
-        if (!begins_with_wait(&w, rank))
-            MPII_Topo_heap_push(&w.heap, 0, i);
+        rank_t *r = &w.ranks[i];
+        MPII_Topo_case_set(c, i, &r->g);
+        r->clock = r->out = r->round = r->k = 0;
+        r->host = MPII_Topo_links_host(links, i);
+        r->rack = order->rack_of[r->host];
+        r->waits_for = -1;
     }
 
-    end = 0;
+    for (int i = 0; i < p; i++)
+        advance(&w, i, 0);
     while (w.heap.len > 0) {
         int64_t now = w.heap.turns[0].clock;
-        int rank = MPII_Topo_heap_pop(&w.heap);
-        if (rank < 0) {
-            leave(&w, ~rank);
-            travel(&w, ~rank, w.heap.len == 0 ? INT64_MAX : MPL_MAX(now, w.heap.turns[0].clock - 1));
-            continue;
-        }
-        while (advance(&w, rank)) {
-            if (w.heap.len > 0 && w.heap.turns[0].clock < w.ranks[rank].clock) {
-                MPII_Topo_heap_push(&w.heap, w.ranks[rank].clock, rank);
-                break;
-            }
-        }
-        end = MPL_MAX(end, w.ranks[rank].clock);
+        int i = MPII_Topo_heap_pop(&w.heap);
+        if (i >= 0)
+            advance(&w, i, INT64_MAX);
+        else
+            travel(&w, ~i, w.heap.len == 0 ? INT64_MAX : MPL_MAX(now, w.heap.turns[0].clock - 1));
     }
 
   fn_exit:
     MPL_free(w.ranks);
     MPL_free(w.memory);
-    MPL_free(all_links);
     MPL_free(w.heap.turns);
     MPL_free(w.messages);
     MPL_free(w.queues);
-    return end;
+    return w.end;
 }
