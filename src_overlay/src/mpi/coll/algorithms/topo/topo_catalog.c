@@ -239,7 +239,7 @@ static int make_gather(MPII_Topo_case_t * c, int64_t bytes, int64_t segment_byte
     return 0;
 }
 
-static int make_mpich(MPII_Topo_case_t * c, int64_t bytes, int max_chunks)
+static int make_mpich(MPII_Topo_case_t * c, int64_t bytes)
 {
     int p = c->order->num_ranks, num = MPII_Topo_mpich_units(c->algo->arg, p);
 
@@ -258,7 +258,6 @@ static int make_mpich(MPII_Topo_case_t * c, int64_t bytes, int max_chunks)
             return c->algo->arg == MPII_TOPO_MPICH__BCAST_SCATTER_DOUBLING && num != MPII_Topo_pof2(p);
         case MPII_TOPO_MPICH__ALLGATHERV_RING:
             cut(c, bytes, MPL_MIN(bytes, MPICH_PIPELINE_BYTES));
-            limit_segments(c, max_chunks);
             c->num_chunks = c->units_per_block;
             return 0;
         case MPII_TOPO_MPICH__BARRIER_SMP:
@@ -308,7 +307,6 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
             if (c->algo->arg)
                 cut_segments(c, MPII_TOPO_PIPE_OF_RING, bytes, args->segment_bytes);
             c->in_turns = c->units_per_block > 1;
-            limit_segments(c, args->max_chunks);
             return 0;
         case MPII_TOPO_FAMILY__SLOTS:
             if (c->algo->is_mpich ? p != MPII_Topo_pof2(p) : args->slots == NULL)
@@ -336,7 +334,7 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
         case MPII_TOPO_FAMILY__GATHER:
             return make_gather(c, bytes, args->segment_bytes);
         case MPII_TOPO_FAMILY__MPICH:
-            return make_mpich(c, bytes, args->max_chunks);
+            return make_mpich(c, bytes);
         case MPII_TOPO_FAMILY__PLAN:
             return make_plan(c, bytes, args);
         default:

@@ -98,8 +98,7 @@ typedef struct {
     const int *slots;           /* of MPII_Topo_map_recursive_doubling, or NULL: without them there is no
                                  * allgather topo_recursive_doubling */
     int64_t whole_bytes;        /* of trees: of the call of which `bytes` are a part, and whose tree it has */
-    /* Of the chunks of lanes, or segments of a tree or a ring, only so many first ones; 0: all, as in each call of the
-     * library */
+    /* Of the chunks of lanes, or segments of a tree, only so many first ones; 0: all, as in each call of the library */
     int max_chunks;
     /* MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES, _ONE_RANK_BYTES, and _RACK_BYTES or, where that is -1,
      * rack_join_bytes of the site, which may be -1, too: 2048 */

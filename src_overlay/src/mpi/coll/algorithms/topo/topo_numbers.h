@@ -64,7 +64,6 @@
 #define TOPO_FEW_RANKS 32       /* or as the square of their number less this, which is as many on 64 ranks, */
 #define TOPO_MOST_FEW_MESSAGES 32768    /* but no more than these */
 #define TOPO_FEW_ROOTED 2560    /* of lanes with a root, so that they are two chunks on 64 ranks */
-#define TOPO_FEW_OF_RING 16384  /* of a ring, since its messages meet on links in an order that tells */
 #define TOPO_MANY_PIECES 8      /* of a tree, of each rank, */
 #define TOPO_MIN_ALONG_TREES 512        /* from so many messages */
 #define TOPO_MAX_ALONG_TREES 8192       /* to so many */
@@ -81,5 +80,6 @@
 #define TOPO_FEW_RACKS 16       /* one host of each of so many racks at least */
 #define TOPO_FEW_HOSTS 16       /* of the longest rack, where racks are unequal */
 #define TOPO_ROUNDS_ASKED 16    /* to see whether all are alike */
+#define TOPO_LEAST_ROUNDS 4     /* that are sampled */
 
 #endif /* TOPO_NUMBERS_H_INCLUDED */

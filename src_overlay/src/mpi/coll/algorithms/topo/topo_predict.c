@@ -11,7 +11,7 @@
 /* How long a schedule takes, in two ways.
  *
  * Of few messages: all ranks run it by the clock (topo_predict_walk.c). So do they of more that are but more of the
- * same, for the first of these: pieces along trees, chunks along lanes, segments around rings.
+ * same, for the first of these: pieces along trees, chunks along lanes.
  *
  * Of many: what some ranks do, or all ranks in some rounds, is scaled (topo_predict_sample.c). Where that is a chunk of
  * lanes that could be followed, it is, too, since nothing overlaps with the first one.
@@ -29,16 +29,6 @@ static bool is_tree(const MPII_Topo_algo_t * algo)
     return is_of(algo, TREE) || is_of(algo, GATHER);
 }
 
-static bool is_ring(const MPII_Topo_algo_t * algo)
-{
-    return is_of(algo, RING) && !algo->is_mpich;
-}
-
-static bool has_segments(const MPII_Topo_algo_t * algo)
-{
-    return is_ring(algo) || (is_of(algo, MPICH) && algo->arg == MPII_TOPO_MPICH__ALLGATHERV_RING);
-}
-
 /* -- which of them -- */
 
 typedef struct {
@@ -53,7 +43,7 @@ static way_t find_way(const MPII_Topo_case_t * c, links_t * links)
     const MPII_Topo_algo_t *algo = MPII_Topo_case_algo(c);
     way_t way = {.num_recvs = 0 };
     int p = links->order->num_ranks, lg = MPII_Topo_ceil_log2(p + 1);
-    int64_t few = MPL_MAX(MPII_Topo_few_messages(algo, p), is_ring(algo) ? TOPO_FEW_OF_RING : 0);
+    int64_t few = MPII_Topo_few_messages(algo, p);
     MPII_Topo_any_gen_t g;
 
     if (is_of(algo, TREE)) {
@@ -68,8 +58,6 @@ static way_t find_way(const MPII_Topo_case_t * c, links_t * links)
         way.num_messages += g.gen.num_recvs;
         way.num_recvs = MPL_MAX(way.num_recvs, g.gen.num_recvs);
     }
-    if (has_segments(algo))
-        way.num_chunks = way.num_recvs / MPL_MAX(p - 1, 1);
     /* where groups are unequal, there are not so many: a rank gets each block once */
     if (is_of(algo, LANES) && algo->arg == MPII_TOPO_LANES__ALLGATHER)
         way.num_messages = MPL_MIN(way.num_messages, p * (p - INT64_C(1)) * way.num_chunks);
@@ -146,8 +134,7 @@ static int64_t busiest_of(const MPII_Topo_algo_t * algo, const MPII_Topo_call_ar
 
 /* Of many chunks along lanes, or segments along a tree, the first ones are followed. Along a tree, each of the others
  * takes as long as one of the last half of these. Chunks of lanes go many ways at once, and the first ones do not tell
- * how those meet: there, each of the others takes what the busiest link or rank needs for one. Around a ring, latencies
- * of one segment overlap with what links and ranks do for the others. */
+ * how those meet: there, each of the others takes what the busiest link or rank needs for one. */
 static int64_t time_of_chunks(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t args, links_t * links,
                               const way_t * way, int num)
 {
@@ -163,11 +150,8 @@ static int64_t time_of_chunks(const MPII_Topo_algo_t * algo, MPII_Topo_call_args
         before = time_of_case(algo, &args, links, NULL);
         more = MPL_MAX(time - before, 0);
     } else {
-        args.max_chunks = has_segments(algo) ? 0 : num;
         before = more = busiest_of(algo, &args, links);
     }
-    if (has_segments(algo))
-        return before < 0 ? before : MPL_MAX(time, more);
     return before < 0 ? before : time + more / (num - num_before) * (way->num_chunks - num);
 }
 
@@ -192,8 +176,6 @@ static int find_followed(const MPII_Topo_algo_t * algo, const way_t * way, links
     if (is_of(algo, LANES) && way->num_messages > few_messages) {
         num = few_messages * 3 / 4 * way->num_chunks / way->num_messages;        /* half of them twice */
         num = MPL_MAX(num, 2);  /* one alone does not tell how they overlap */
-    } else if (has_segments(algo) && way->num_messages > few_messages) {
-        num = MPL_MAX(few_messages * way->num_chunks / way->num_messages, 1);
     } else if (is_of(algo, TREE) && 2 * way->num_messages / way->num_chunks <= TOPO_MAX_WALK) {
         int64_t few = MPL_MIN(MPL_MAX(TOPO_MANY_PIECES * links->order->num_ranks, TOPO_MIN_ALONG_TREES),
                               TOPO_MAX_ALONG_TREES);

@@ -14,8 +14,8 @@
  * each takes a latency, and what its busiest link or the overheads and copies of its busiest rank need. Where there
  * are many stages of short messages or pieces, ranks do not keep step: what is a rank's, or a link's, next stage
  * begins while others are behind, so that each latency counts, but of the rest what is busiest in all stages
- * together. Around a ring a rank waits for the one before it, which waits in turn: a round takes what a message
- * takes on the average, or what the busiest link or rank needs for it. */
+ * together.
+ * Around a ring a rank waits for the one before it, which waits in turn (fill_ring). */
 
 typedef const MPII_Topo_links_t links_t;
 
@@ -32,6 +32,17 @@ static bool has_rooted_lanes(const MPII_Topo_algo_t * algo)
     return algo->family == MPII_TOPO_FAMILY__LANES && MPII_Topo_lanes_have_root(algo->arg);
 }
 
+static bool has_scatter(const MPII_Topo_algo_t * algo)
+{
+    return algo->family == MPII_TOPO_FAMILY__MPICH && algo->arg == MPII_TOPO_MPICH__BCAST_SCATTER_RING;
+}
+
+static bool is_ring(const MPII_Topo_algo_t * algo)
+{
+    return algo->family == MPII_TOPO_FAMILY__RING || has_scatter(algo) ||
+        (algo->family == MPII_TOPO_FAMILY__MPICH && algo->arg == MPII_TOPO_MPICH__ALLGATHERV_RING);
+}
+
 typedef struct {
     int64_t out, in;            /* bytes over a link */
 } both_t;
@@ -39,15 +50,13 @@ typedef struct {
 typedef struct {
     const MPII_Topo_case_t *c;
     links_t *links;
-    bool is_regular, is_piped, is_busiest;
+    bool is_regular, is_ring, is_piped, is_busiest;
     int root;                   /* position of the one that has more to do than those beside it; -1: none */
     int num_hosts, num_of_host; /* and ranks of a host, that are sampled */
     int *hosts;                 /* [num_hosts] which, in order */
     int first, last, stride;    /* rounds */
     /* Of these, ranks that were sampled; */
     int num_ranks;
-    int64_t num_received, num_senders;  /* how often another one than before */
-    int64_t hops;               /* time of all their messages, but for latencies */
     /* of ranks: the most of one; is_piped: of latencies the sum of all, and one stage has all. */
     int64_t busy[TOPO_MAX_STAGES], latency[TOPO_MAX_STAGES];
     both_t host[TOPO_MAX_STAGES];    /* time on the link of the host that is sampled now; */
@@ -116,7 +125,7 @@ static void sample_rank(sample_t * s, int rank, int64_t host_scale, int64_t rack
 {
     links_t *links = s->links;
     const MPII_Topo_costs_t *costs = &links->costs;
-    int stage = 0, sender = -1;
+    int stage = 0;
     bool has_sent = false, has_received = false;
     int64_t bytes, busy = 0, latency = 0, latencies = 0;
     MPII_Topo_any_gen_t g;
@@ -127,9 +136,6 @@ static void sample_rank(sample_t * s, int rank, int64_t host_scale, int64_t rack
         if (i > 0 && g.gen.recv(&g.gen, i - 1, &step) &&
             (bytes = MPII_Topo_case_bytes(s->c, &step)) >= 0) {
             has_received = true;
-            s->num_received++;
-            s->num_senders += step.peer != sender;
-            sender = step.peer;
             int level = level_of(links, step.peer, rank);
             busy += MPII_Topo_processor(costs, level, bytes);
             add(s, stage, step.peer, rank, level, bytes, host_scale, rack_scale, false);
@@ -150,9 +156,6 @@ static void sample_rank(sample_t * s, int rank, int64_t host_scale, int64_t rack
             int level = level_of(links, rank, step.peer);
             busy += MPII_Topo_processor(costs, level, bytes);
             latency = MPL_MAX(latency, costs->latency[level] + MPII_Topo_handshake(costs, level, bytes));
-            if (s->is_piped && !s->is_busiest)  /* as a ring needs it */
-                s->hops += 2 * MPII_Topo_processor(costs, level, bytes) +
-                    MPII_Topo_carry(bytes, slowest_of(links, rank, step.peer, level));
             if (level == MPII_TOPO_WITHIN__HOST)
                 busy += MPII_Topo_carry(bytes, costs->inside);
             add(s, stage, rank, step.peer, level, bytes, host_scale, rack_scale, true);
@@ -207,9 +210,7 @@ static int64_t sum_stages(const sample_t * s)
         }
         busiest = MPL_MAX(busiest, s->busy[i]);
         int64_t latency = s->latency[i] / (s->is_piped ? s->num_ranks : 1);
-        bool is_ring = s->is_piped && i == 0 && s->num_senders * 8 < s->num_received;
-        sum += s->is_busiest ? busiest : is_ring ? MPL_MAX(busiest, latency + s->hops / s->num_ranks) :
-            busiest + latency;
+        sum += s->is_busiest || s->is_ring ? busiest : busiest + latency;
     }
     return sum;
 }
@@ -318,7 +319,6 @@ static int64_t sample_hosts(sample_t * s, int first, int last, int stride)
     memset(s->most, 0, sizeof(s->most));
     memset(s->groups, 0, s->num_loads * sizeof(both_t));
     s->num_ranks = 0;
-    s->num_received = s->num_senders = s->hops = 0;
     s->first = first;
     s->last = last;
     s->stride = stride;
@@ -357,17 +357,64 @@ static bool is_regular(const MPII_Topo_case_t * c)
     return g.gen.num_recvs > TOPO_ROUNDS_ASKED && num >= TOPO_ROUNDS_ASKED - 1;
 }
 
-/* Round 1, or those of a scatter before a ring, for themselves, and others by some of them: where there are several,
- * these are in their middle. */
+/* What a ring takes longer than its busiest link or rank, which needs so much for a round.
+ *
+ * A message waits for the one before it on the same way, and for its block, which comes as many rounds sooner as a block
+ * has segments: so a hop takes the place of so many rounds. Where the ring is closed in a group, and not in turns, blocks
+ * from outside wait for those of the group, and then pass all members: those hops take the place of none. */
+static int64_t fill_ring(const sample_t * s, int64_t round)
+{
+    links_t *links = s->links;
+    const MPII_Topo_costs_t *costs = &links->costs;
+    const MPII_Topo_algo_t *algo = MPII_Topo_case_algo(s->c);
+    int p = links->order->num_ranks, rank = links->order->rank_at[0], num_segs = 1, i;
+    int64_t hop = 0, sum = 0, path = 0, longest = 0, most = 0, inside[MPII_TOPO_MAX_LEVELS + 2] = { 0 };
+    MPII_Topo_any_gen_t g;
+    MPII_Topo_step_t step;
+
+    for (i = 0; i < p; i++, rank = step.peer) {
+        MPII_Topo_case_set(s->c, rank, &g);
+        for (int k = 1; algo->family == MPII_TOPO_FAMILY__RING && !g.ring.in_turns && k < g.ring.last; k++) {
+            inside[k] = g.ring.index[k] == 0 ? 0 : inside[k] + hop;
+            most = MPL_MAX(most, inside[k]);
+        }
+        if (!has_scatter(algo))
+            num_segs = g.gen.num_recvs / (p - 1);
+        if (!g.gen.react(&g.gen, has_scatter(algo) ? g.gen.num_recvs - 1 : 0, 0, &step))
+            break;
+        int64_t bytes = MPL_MAX(MPII_Topo_case_bytes(s->c, &step), 0);
+        int level = level_of(links, rank, step.peer);
+        hop = 2 * MPII_Topo_processor(costs, level, bytes) + costs->latency[level] +
+            MPII_Topo_handshake(costs, level, bytes) +
+            MPII_Topo_carry(bytes, slowest_of(links, rank, step.peer, level));
+        sum += hop - num_segs * round;
+        path = MPL_MAX(path, 0) + hop - num_segs * round;
+        longest = MPL_MAX(longest, path);
+    }
+    /* all ways but the last one, where each of them is worth it */
+    return (sum > 0 ? sum * (p - 1) / p : longest) + most;
+}
+
+/* Some rounds, in the middle of those that they stand for. What is before, a scatter, or the first round of exchanges, by
+ * itself */
 static int64_t sample_regular(sample_t * s, int num_rounds, int max_rounds)
 {
     const MPII_Topo_algo_t *algo = MPII_Topo_case_algo(s->c);
-    bool has_scatter = algo->family == MPII_TOPO_FAMILY__MPICH && algo->arg == MPII_TOPO_MPICH__BCAST_SCATTER_RING;
-    int lead = has_scatter ? MPII_Topo_ceil_log2(s->links->order->num_ranks) + 1 : 1, rest = num_rounds - lead;
-    int stride = MPL_MAX(rest / max_rounds, 1), begin = lead + 1 + (rest - 1) % stride / 2;
-    int num = 1 + (num_rounds - begin) / stride;
+    int p = s->links->order->num_ranks, lead = 1;
 
-    return sample_hosts(s, has_scatter ? 0 : 1, lead, 1) + sample_hosts(s, begin, INT_MAX, stride) * rest / num;
+    if (s->is_ring) {
+        lead = has_scatter(algo) ? MPII_Topo_ceil_log2(p) + 1 : 0;
+        max_rounds = algo->is_mpich ? TOPO_LEAST_ROUNDS : max_rounds;   /* all are alike */
+    }
+    int rest = num_rounds - lead, last = num_rounds - s->is_ring;       /* which sends nothing */
+    /* of blocks of several segments, each of these in its turn */
+    int num_segs = MPL_MAX(rest / (p - 1), 1);
+    int stride = rest <= max_rounds ? 1 : rest / max_rounds / num_segs * num_segs + 1;
+    int begin = lead + 1 + (last - lead - 1) % stride / 2, num = 1 + (last - begin) / stride;
+    int64_t first = lead > 0 ? sample_hosts(s, has_scatter(algo) ? 0 : 1, lead, 1) : 0;
+    int64_t others = sample_hosts(s, begin, last, stride) * rest / num;
+
+    return first + others + (s->is_ring ? fill_ring(s, others / rest) : 0);
 }
 
 int64_t MPII_Topo_few_messages(const MPII_Topo_algo_t * algo, int num_ranks)
@@ -408,6 +455,7 @@ static int64_t sample(const MPII_Topo_case_t * c, links_t * links, int num_recvs
     s->groups = groups;
     s->num_loads = num_loads;
     s->is_regular = MPII_Topo_case_algo(c)->family != MPII_TOPO_FAMILY__LANES && is_regular(c);
+    s->is_ring = is_piped && is_ring(MPII_Topo_case_algo(c));
     s->is_piped = is_piped;
     s->is_busiest = is_busiest;
     s->root = -1;
@@ -428,7 +476,7 @@ static int64_t sample(const MPII_Topo_case_t * c, links_t * links, int num_recvs
     if (!choose_hosts(s, most))
         time = -1;
     else if (s->is_regular)
-        time += sample_regular(s, num_recvs, MPL_MIN(MPL_MAX(max_steps / p, 4), TOPO_MAX_STAGES));
+        time += sample_regular(s, num_recvs, MPL_MIN(MPL_MAX(max_steps / p, TOPO_LEAST_ROUNDS), TOPO_MAX_STAGES));
     else
         time += sample_hosts(s, 0, INT_MAX, 1);
 
