@@ -168,6 +168,37 @@ def test_length_of_segments(
     assert rack_messages(by_file) == by_cvar[1]
 
 
+@pytest.mark.parametrize("collective, name", [("bcast", "topo_knomial"), ("barrier", "topo_tree")])
+def test_radix(
+    run_parts: RunParts,
+    program: Path,
+    site: MakeSite,
+    write_json: WriteJson,
+    collective: str,
+    name: str,
+) -> None:
+    """By the CVAR, or by the parameter in a tuning file, which comes first: the root of a k-nomial tree
+    of six racks has more children by k = 6 than by k = 2."""
+    names = [f"clique{i}" for i in range(6)]
+    hosts = {
+        "MPIR_CVAR_NUM_CLIQUES": 6,
+        "MPIR_CVAR_COLL_TOPOLOGY_FILE": write_json("site.json", site(names, list(range(6)))),
+    }
+    cvar = f"MPIR_CVAR_{collective.upper()}_{name.upper()}_KVAL"
+
+    def rack_messages(env: Env) -> int:
+        words = ["--collective", collective, "--expect", name, "traffic"]
+        (job,) = run_parts(program, parts={name: words}, n=6, env={**hosts, **env}).values()
+        return int(re.search(r"COUNTER coll_topo_rack_messages min=\d+ max=(\d+)", job.stdout)[1])
+
+    two, six = (rack_messages(forced(collective, name, **{cvar: k})) for k in (2, 6))
+    assert two < six
+    algorithm = f"algorithm=MPIR_{collective.capitalize()}_intra_{name}"
+    rules = {f"collective={collective}": {"comm_type=intra": {algorithm: {"k=6": {}}}}}
+    tuning = write_json("tuning.json", rules)
+    assert rack_messages({"MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE": tuning, cvar: 2}) == six
+
+
 @every_algorithm
 def test_forced_by_environment(
     run_parts: RunParts, program: Path, cluster: Cluster, collective: str, name: str

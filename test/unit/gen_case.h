@@ -320,6 +320,7 @@ struct probe {
 
 typedef struct {
     probe_t probe;
+    MPII_Topo_gen_list_t *list; /* NULL, or what it runs in its place */
     MPII_Topo_data_t data;
     exec_t exec;
     MPII_Topo_attr_t attr;
@@ -332,6 +333,12 @@ typedef struct {
 } rank_t;
 
 static rank_t ranks[MAX_RANKS];
+
+/* The step that a rank is at */
+static const MPII_Topo_step_t *step_of(const rank_t * r)
+{
+    return r->exec.gen->is_list ? &r->list->steps[r->exec.step].step : &r->probe.step;
+}
 
 /* ---------------------------------------------------------------- steps */
 

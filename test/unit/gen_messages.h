@@ -298,7 +298,7 @@ static void begin_send(const void *buf, int count, MPI_Datatype type, int to, MP
 {
     MPIR_Request *req = *request = new_request();
     rank_t *r = &ranks[comm->rank];
-    const MPII_Topo_step_t *step = &r->probe.step;
+    const MPII_Topo_step_t *step = step_of(r);
     cell_t *cells = (cell_t *) buf;
 
     count = num_elements(count, type);
@@ -347,7 +347,7 @@ int MPII_Topo_irecv(void *buf, MPI_Aint count, MPI_Datatype type, int from, int 
                     MPIR_Request ** request)
 {
     MPIR_Request *req = *request = new_request();
-    const MPII_Topo_step_t *step = &ranks[comm->rank].probe.step;
+    const MPII_Topo_step_t *step = step_of(&ranks[comm->rank]);
     cell_t *cells = buf;
 
     (void) tag;

@@ -150,8 +150,12 @@ static void run_rank(int rank)
     memcpy(ranges, r->ranges, sizeof(ranges));
     r->is_blocked = false;
     if (!r->is_begun) {
+        /* half of the ranks have their steps in a list, if these are few */
+        if (r->probe.mutation == NULL && (rank + schedules - schedule) % 2)
+            r->list = MPII_Topo_gen_list(&r->probe.gen);
         r->is_begun = is_beginning = true;
-        exec_init(e, &r->probe.gen, &r->data, 0, &r->comm, r->pipes, &r->attr);
+        exec_init(e, r->list && r->list->num_steps >= 0 ? &r->list->gen : &r->probe.gen, &r->data, 0,
+                  &r->comm, r->pipes, &r->attr);
         is_beginning = false;
         memcpy(r->ranges, ranges, sizeof(ranges));
     }
@@ -242,9 +246,12 @@ static bool run_case(const case_t * c, const schedule_t * with, const mutation_t
         is_right = true;
     }
     is_beginning = false;
-    for (int rank = 0; rank < c->p; rank++)
+    for (int rank = 0; rank < c->p; rank++) {
         if (ranks[rank].is_begun)
             exec_free(&ranks[rank].exec);
+        free(ranks[rank].list);
+        ranks[rank].list = NULL;
+    }
     return is_right;
 }
 

@@ -40,6 +40,7 @@ mpi_core_sources += \
     src/mpi/coll/algorithms/topo/topo_gen_gather.c \
     src/mpi/coll/algorithms/topo/topo_gen_halving.c \
     src/mpi/coll/algorithms/topo/topo_gen_lanes.c \
+    src/mpi/coll/algorithms/topo/topo_gen_list.c \
     src/mpi/coll/algorithms/topo/topo_gen_mpich.c \
     src/mpi/coll/algorithms/topo/topo_gen_plan.c \
     src/mpi/coll/algorithms/topo/topo_gen_ring.c \

@@ -16,6 +16,7 @@ void MPII_Topo_call_init(call_t * c, int tag, MPIR_Comm * comm_ptr)
     memset(c, 0, offsetof(call_t, shape));
     c->tag = tag;
     c->comm_ptr = comm_ptr;
+    c->gen = &c->u.gen;
     c->data.op = MPI_OP_NULL;
 }
 
@@ -28,8 +29,51 @@ bool MPII_Topo_call_find_order(call_t * c, const MPII_Topo_order_t ** order,
                                MPII_Topo_attr_t * attr)
 {
     MPII_Topo_call_note_error(c, MPII_Topo_comm_order(c->comm_ptr, order, attr), attr);
+    c->order = *order;
     c->is_empty = c->mpi_errno != MPI_SUCCESS && *order == NULL;
     return !c->is_empty;
+}
+
+/* -- lists of steps, for all duplicates of a communicator: those that came first -- */
+
+#define TRIED_LISTS 2
+
+bool MPII_Topo_call_find_list(call_t * c, MPII_Topo_family_t family, int arg, int radix, int root)
+{
+    MPL_atomic_ptr_t *lists = c->comm_ptr->coll.topo->view->lists;
+
+    c->list_key[0] = family * 256 + arg;
+    c->list_key[1] = radix;
+    c->list_key[2] = root;
+    for (int i = 0, at = 5 * family + arg + 3 * radix + 7 * root; i < TRIED_LISTS; i++, at++) {
+        MPL_atomic_ptr_t *here = &lists[(unsigned) at % MPII_TOPO_STEP_LISTS];
+        const MPII_Topo_gen_list_t *list = MPL_atomic_load_ptr(here);
+        if (list == NULL) {
+            c->list_at = here;
+            break;
+        }
+        if (memcmp(list->key, c->list_key, sizeof(list->key)) == 0) {
+            if (list->num_steps < 0)
+                break;
+            c->gen = &list->gen;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void keep_list(call_t * c)
+{
+    MPII_Topo_gen_list_t *list = MPII_Topo_gen_list(c->gen);
+
+    if (list == NULL)
+        return;
+    memcpy(list->key, c->list_key, sizeof(list->key));
+    /* another thread may have kept one */
+    if (MPL_atomic_cas_ptr(c->list_at, NULL, list) != NULL)
+        MPL_free(list);
+    else if (list->num_steps >= 0)
+        c->gen = &list->gen;
 }
 
 /* -- what units are -- */
@@ -170,7 +214,7 @@ static MPII_Topo_pipes_t *get_pipes(call_t * c, MPII_Topo_attr_t * attr)
         mpi_errno = MPII_Topo_pipes_begin(pipes, c->comm_ptr, c->tag, attr);
         MPII_Topo_call_note_error(c, mpi_errno, attr);
     } else {
-        mpi_errno = MPII_Topo_pipes_create(c->comm_ptr, c->u.gen.order, c->tag, &pipes, attr);
+        mpi_errno = MPII_Topo_pipes_create(c->comm_ptr, c->order, c->tag, &pipes, attr);
         MPII_Topo_call_note_error(c, mpi_errno, attr);
         *kept = (MPII_Topo_kept_t) {.ptr = pipes,.free = free_pipes };
     }
@@ -183,8 +227,10 @@ int MPII_Topo_call_run(call_t * c, MPII_Topo_attr_t * attr)
     MPII_Topo_pipes_t *pipes = is_over ? NULL : get_pipes(c, attr);
     int mpi_errno;
 
+    if (c->list_at && c->comm_ptr->coll.topo->num_runs == PIPES_AFTER)
+        keep_list(c);
     while (!is_over) {
-        mpi_errno = MPII_Topo_exec_run(&c->u.gen, &c->data, c->tag, c->comm_ptr, pipes, attr);
+        mpi_errno = MPII_Topo_exec_run(c->gen, &c->data, c->tag, c->comm_ptr, pipes, attr);
         is_over = !MPII_Topo_call_next(c, mpi_errno, attr);
     }
     /* where there is an error, not all ranks may have ended what they do there */

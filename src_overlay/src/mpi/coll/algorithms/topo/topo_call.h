@@ -44,7 +44,10 @@ typedef struct {
 typedef struct MPII_Topo_call {
     bool is_empty;              /* nothing is left to be done */
     int mpi_errno;              /* the first error until now */
-    MPII_Topo_any_gen_t u;
+    const MPII_Topo_order_t *order;
+    const MPII_Topo_gen_t *gen; /* u.gen, or a list that is kept with the communicator; */
+    MPL_atomic_ptr_t *list_at;  /* NULL, or where one is to be kept, */
+    int list_key[3];            /* of this */
     MPII_Topo_data_t data;
     int tag;
     MPIR_Comm *comm_ptr;
@@ -64,6 +67,7 @@ typedef struct MPII_Topo_call {
     MPII_Topo_shape_t shape;
     MPII_Topo_segments_t segments;
     MPII_Topo_radix_choice_t radix;
+    MPII_Topo_any_gen_t u;      /* not set where gen is a list */
 } MPII_Topo_call_t;
 
 /* Arguments are those of the MPI functions. */

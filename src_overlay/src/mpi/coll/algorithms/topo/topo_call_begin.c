@@ -31,17 +31,31 @@ bool MPII_Topo_call_begin_bcast(call_t * c, void *buffer, MPI_Aint count, MPI_Da
     return true;
 }
 
+static int radix_of(const call_t * c, MPI_Aint bytes)
+{
+    return c->shape == MPII_TOPO_SHAPE__KNOMIAL ? MPII_Topo_call_radix(c, bytes) : 0;
+}
+
+static void generate_tree(call_t * c, const MPII_Topo_order_t * order, int radix, int root,
+                          int num_units, int directions)
+{
+    if (num_units > 1 ||
+        !MPII_Topo_call_find_list(c, MPII_TOPO_FAMILY__TREE, c->shape * 4 + directions, radix, root))
+        MPII_Topo_gen_tree(&c->u.tree, order,
+                           MPII_Topo_shape_of(c->shape, order, num_units, directions), radix, root,
+                           c->comm_ptr->rank, num_units, directions);
+}
+
 static void along_tree(call_t * c, const MPII_Topo_order_t * order, MPI_Aint count,
                        MPI_Datatype type, int root, int directions)
 {
     MPI_Aint size;
 
     MPIR_Datatype_get_size_macro(type, size);
-    int radix = c->shape == MPII_TOPO_SHAPE__KNOMIAL ? MPII_Topo_call_radix(c, count * size) : 2;
+    int radix = radix_of(c, count * size);
     MPII_Topo_pipe_t pipe = MPII_Topo_pipe_of_tree(order, c->shape, radix);
     int num = MPII_Topo_call_cut_segments(c, order, pipe, count, type);
-    MPII_Topo_gen_tree(&c->u.tree, order, MPII_Topo_shape_of(c->shape, order, num, directions), radix,
-                       root, c->comm_ptr->rank, num, directions);
+    generate_tree(c, order, radix, root, num, directions);
 }
 
 void MPII_Topo_call_bcast(call_t * c, void *buffer, MPI_Aint count, MPI_Datatype datatype, int root,
@@ -138,9 +152,7 @@ void MPII_Topo_call_barrier(call_t * c, MPIR_Comm * comm_ptr, MPII_Topo_attr_t *
     const MPII_Topo_order_t *order = NULL;
 
     if (MPII_Topo_call_begin_barrier(c, comm_ptr, &order, attr))
-        MPII_Topo_gen_tree(&c->u.tree, order, c->shape, c->shape == MPII_TOPO_SHAPE__KNOMIAL ?
-                           MPII_Topo_call_radix(c, 0) : 2, 0, comm_ptr->rank, 1,
-                           MPII_TOPO_TREE_UP | MPII_TOPO_TREE_DOWN);
+        generate_tree(c, order, radix_of(c, 0), 0, 1, MPII_TOPO_TREE_UP | MPII_TOPO_TREE_DOWN);
 }
 
 /* -- allgather(v) -- */
@@ -186,7 +198,8 @@ static void set_ring(call_t * c, const MPII_Topo_order_t * order, MPI_Aint longe
     segments = MPII_Topo_call_cut_segments(c, order, MPII_TOPO_PIPE_OF_RING, longest * size,
                                            TOPO_BYTE);
     MPII_Topo_call_set_blocks(c, longest, segments > 1, attr);
-    MPII_Topo_gen_ring(&c->u.ring, order, c->comm_ptr->rank, segments, segments > 1);
+    if (segments > 1 || !MPII_Topo_call_find_list(c, MPII_TOPO_FAMILY__RING, 0, 0, 0))
+        MPII_Topo_gen_ring(&c->u.ring, order, c->comm_ptr->rank, segments, segments > 1);
 }
 
 void MPII_Topo_call_allgather(call_t * c, const void *sendbuf, MPI_Aint sendcount,

@@ -21,6 +21,11 @@ void MPII_Topo_call_note_error(MPII_Topo_call_t * call, int mpi_errno, MPII_Topo
 bool MPII_Topo_call_find_order(MPII_Topo_call_t * call, const MPII_Topo_order_t ** order,
                                MPII_Topo_attr_t * attr);
 
+/* Whether there is a list of the steps of this schedule, which is then c->gen: nothing is to be generated. On a
+ * communicator it has to follow from the arguments alone. arg: 0 to 255 */
+bool MPII_Topo_call_find_list(MPII_Topo_call_t * call, MPII_Topo_family_t family, int arg, int radix,
+                              int root);
+
 /* Length of segments that the user wants; 0: it is left to the algorithm. */
 MPI_Aint MPII_Topo_call_segment_bytes(const MPII_Topo_call_t * call);
 

@@ -13,6 +13,18 @@ typedef MPII_Topo_call_t call_t;
 
 /* -- allreduce -- */
 
+static void generate_doubling(call_t * c, const MPII_Topo_order_t * order)
+{
+    if (!MPII_Topo_call_find_list(c, MPII_TOPO_FAMILY__DOUBLING, 0, 0, 0))
+        MPII_Topo_gen_doubling(&c->u.doubling, order, c->comm_ptr->rank);
+}
+
+static void generate_halving(call_t * c, const MPII_Topo_order_t * order, bool is_allreduce)
+{
+    if (!MPII_Topo_call_find_list(c, MPII_TOPO_FAMILY__HALVING, is_allreduce, 0, 0))
+        MPII_Topo_gen_halving(&c->u.halving, order, c->comm_ptr->rank, is_allreduce);
+}
+
 void MPII_Topo_call_allreduce_recursive_doubling(call_t * c, const void *sendbuf, void *recvbuf,
                                                  MPI_Aint count, MPI_Datatype datatype, MPI_Op op,
                                                  MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
@@ -24,7 +36,7 @@ void MPII_Topo_call_allreduce_recursive_doubling(call_t * c, const void *sendbuf
         return;
     c->data.units_per_block = 1;
     c->data.unit_len = count;
-    MPII_Topo_gen_doubling(&c->u.doubling, order, comm_ptr->rank);
+    generate_doubling(c, order);
 }
 
 void MPII_Topo_call_allreduce_halving(call_t * c, const void *sendbuf, void *recvbuf,
@@ -38,7 +50,7 @@ void MPII_Topo_call_allreduce_halving(call_t * c, const void *sendbuf, void *rec
         return;
     c->data.units_per_block = MPII_Topo_halving_units(order, true);
     c->data.unit_len = (count + c->data.units_per_block - 1) / c->data.units_per_block;
-    MPII_Topo_gen_halving(&c->u.halving, order, comm_ptr->rank, true);
+    generate_halving(c, order, true);
 }
 
 void MPII_Topo_call_barrier_recursive_doubling(call_t * c, MPIR_Comm * comm_ptr,
@@ -47,7 +59,7 @@ void MPII_Topo_call_barrier_recursive_doubling(call_t * c, MPIR_Comm * comm_ptr,
     const MPII_Topo_order_t *order = NULL;
 
     if (MPII_Topo_call_begin_barrier(c, comm_ptr, &order, attr))
-        MPII_Topo_gen_doubling(&c->u.doubling, order, comm_ptr->rank);
+        generate_doubling(c, order);
 }
 
 /* -- reduce_scatter(_block): blocks are put into the order of halving -- */
@@ -63,7 +75,7 @@ static void reduce_scatter(call_t * c, const void *sendbuf, void *recvbuf, MPI_D
                                MPII_Topo_halving_rank);
     MPII_Topo_call_join_reduce_scatter(c, sendbuf, recvbuf, 1, op, attr);
     c->data.has_tmp_offsets = true;
-    MPII_Topo_gen_halving(&c->u.halving, order, c->comm_ptr->rank, false);
+    generate_halving(c, order, false);
 }
 
 void MPII_Topo_call_reduce_scatter_halving(call_t * c, const void *sendbuf, void *recvbuf,
@@ -121,7 +133,8 @@ void MPII_Topo_call_allgather_recursive_doubling(call_t * c, const void *sendbuf
         c->type = recvtype;
         MPII_Topo_call_join_allgather(c, 1, attr);
     }
-    MPII_Topo_gen_slots(&c->u.slots, order, slots, slot, is_joined);
+    if (!MPII_Topo_call_find_list(c, MPII_TOPO_FAMILY__SLOTS, is_joined, 0, 0))
+        MPII_Topo_gen_slots(&c->u.slots, order, slots, slot, is_joined);
 }
 
 void MPII_Topo_call_allgather_gather_bcast(call_t * c, const void *sendbuf, MPI_Aint sendcount,
@@ -133,5 +146,6 @@ void MPII_Topo_call_allgather_gather_bcast(call_t * c, const void *sendbuf, MPI_
 
     if (MPII_Topo_call_begin_allgather(c, sendbuf, sendcount, sendtype, recvbuf, recvcount,
                                        recvtype, comm_ptr, &order, attr))
-        MPII_Topo_gen_gather_bcast(&c->u.gen, order, comm_ptr->rank);
+        if (!MPII_Topo_call_find_list(c, MPII_TOPO_FAMILY__GATHER_BCAST, 0, 0, 0))
+            MPII_Topo_gen_gather_bcast(&c->u.gen, order, comm_ptr->rank);
 }

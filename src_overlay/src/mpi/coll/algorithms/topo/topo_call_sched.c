@@ -75,7 +75,7 @@ static void prepare(started_t * s)
 
 static void begin(started_t * s)
 {
-    s->exec = MPII_Topo_exec_begin(&s->call.u.gen, &s->call.data, s->tag, s->comm_ptr, &s->attr);
+    s->exec = MPII_Topo_exec_begin(s->call.gen, &s->call.data, s->tag, s->comm_ptr, &s->attr);
 }
 
 /* A vertex that fails has to complete all the same: the error goes into the request. */

@@ -102,24 +102,36 @@ static void receive_units(exec_t * e, const MPII_Topo_step_t * step, recv_t * re
 }
 
 /* Where a message that is to come to TMP through a pipe is only there to be added to something, that can
- * be done at once. */
-static void find_sum(exec_t * e, const MPII_Topo_step_t * step, MPI_Aint first, recv_t * recv)
+ * be done at once. next: the first step of its round */
+static void find_sum(exec_t * e, const MPII_Topo_step_t * step, const MPII_Topo_step_t * next,
+                     MPI_Aint first, recv_t * recv)
 {
-    MPII_Topo_step_t next;
-
     if (!e->is_packed || e->data->op == MPI_OP_NULL || step->buf != MPII_TOPO_BUF__TMP ||
-        !e->gen->react(e->gen, e->posted + 1, 0, &next) ||
-        next.kind != MPII_TOPO_STEP__REDUCE || next.after > 0 || next.unit != step->unit ||
-        next.num != step->num || next.from != step->buf || next.from_slot != step->slot)
+        next->kind != MPII_TOPO_STEP__REDUCE || next->after > 0 || next->unit != step->unit ||
+        next->num != step->num || next->from != step->buf || next->from_slot != step->slot)
         return;
     recv->op = e->data->op;
-    recv->buf = address(e, next.buf, next.slot, first);
+    recv->buf = address(e, next->buf, next->slot, first);
+}
+
+/* Ask for message i, of a count that is not 0. */
+static void ask(exec_t * e, recv_t * recv, int i, const MPII_Topo_step_t * step, MPI_Aint first,
+                MPI_Aint count, MPII_Topo_attr_t * attr)
+{
+    *recv = (recv_t) {
+        .index = i,.from = MPII_Topo_exec_pipe_to(e, step, count),.count = count,
+        .peer = step->peer,.has_more = MPII_Topo_data_has_more(e->data, step->unit + step->num - 1),
+        .op = MPI_OP_NULL,
+    };
+    recv->buf = address(e, step->buf, step->slot, first);
+    if (recv->from == -1)
+        receive_units(e, step, recv, first, attr);
 }
 
 /* Ask for what may come next. */
 static void post(exec_t * e, MPII_Topo_attr_t * attr)
 {
-    MPII_Topo_step_t step;
+    MPII_Topo_step_t step, next;
     MPI_Aint first, count;
 
     for (; e->posted < e->gen->num_recvs && e->num_waits < MPII_TOPO_EXEC_WINDOW; e->posted++) {
@@ -133,17 +145,10 @@ static void post(exec_t * e, MPII_Topo_attr_t * attr)
         MPII_Topo_data_find(e->data, step.unit, step.num, &first, &count);
         if (count == 0)
             continue;
-        *recv = (recv_t) {
-            .index = e->posted,.from = MPII_Topo_exec_pipe_to(e, &step, count),.count = count,
-            .peer = step.peer,.has_more = MPII_Topo_data_has_more(e->data, step.unit + step.num - 1),
-            .op = MPI_OP_NULL,
-        };
-        recv->buf = address(e, step.buf, step.slot, first);
+        ask(e, recv, e->posted, &step, first, count, attr);
         e->num_waits++;
-        if (recv->from == -1)
-            receive_units(e, &step, recv, first, attr);
-        else
-            find_sum(e, &step, first, recv);
+        if (recv->from != -1 && e->gen->react(e->gen, e->posted + 1, 0, &next))
+            find_sum(e, &step, &next, first, recv);
     }
 }
 
@@ -177,12 +182,66 @@ static bool take(exec_t * e, recv_t * recv, MPII_Topo_attr_t * attr)
     return true;
 }
 
+/* -- a list of steps: message i has entry i -- */
+
+static bool take_up_to(exec_t * e, int num, MPII_Topo_attr_t * attr)
+{
+    for (; e->arrived < num; e->arrived++) {
+        if (!take(e, &e->recvs[e->arrived], attr))
+            return false;
+    }
+    return true;
+}
+
+static void ask_listed(exec_t * e, const MPII_Topo_listed_t * listed,
+                       const MPII_Topo_listed_t steps[], MPII_Topo_attr_t * attr)
+{
+    const MPII_Topo_step_t *step = &listed->step;
+    recv_t *recv = &e->recvs[listed->index];
+    MPI_Aint first, count;
+
+    MPII_Topo_data_find(e->data, step->unit, step->num, &first, &count);
+    if (count == 0) {
+        *recv = (recv_t) {.from = -1,.op = MPI_OP_NULL };
+        return;
+    }
+    ask(e, recv, listed->index, step, first, count, attr);
+    if (recv->from != -1 && listed->next > 0)
+        find_sum(e, step, &steps[listed->next].step, first, recv);
+}
+
+static bool advance_list(exec_t * e, MPII_Topo_attr_t * attr)
+{
+    const MPII_Topo_gen_list_t *list = (const MPII_Topo_gen_list_t *) e->gen;
+
+    if (e->num_unwritten > 0)
+        MPII_Topo_exec_write_pipes(e, attr);
+    for (; e->step < list->num_steps; e->step++) {
+        const MPII_Topo_listed_t *listed = &list->steps[e->step];
+        const MPII_Topo_step_t *step = &listed->step;
+
+        e->round = listed->round;
+        if (e->arrived < e->round && !take_up_to(e, e->round, attr))
+            return false;
+        if (step->after > 0 && MPII_Topo_exec_has_pending(e, step->after, INT_MAX, attr))
+            return false;
+        if (step->kind == MPII_TOPO_STEP__RECV)
+            ask_listed(e, listed, list->steps, attr);
+        else if (e->round == 0 || listed->index > 0 || e->recvs[e->round - 1].op == MPI_OP_NULL)
+            run_step(e, step, attr);
+    }
+    return take_up_to(e, list->gen.num_recvs, attr) &&
+        !MPII_Topo_exec_has_pending(e, INT_MAX, INT_MAX, attr);
+}
+
 /* Go on as far as possible. Returns whether all is done; else wait_req or wait_from has to be waited for. */
 static bool advance(exec_t * e, MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_gen_t *gen = e->gen;
     MPII_Topo_step_t step;
 
+    if (gen->is_list)
+        return advance_list(e, attr);
     if (e->num_unwritten > 0)
         MPII_Topo_exec_write_pipes(e, attr);
     while (e->round <= gen->num_recvs) {
@@ -233,7 +292,7 @@ static void exec_init(exec_t * e, const MPII_Topo_gen_t * gen, const MPII_Topo_d
 
     /* not the large part of it */
     memset(e, 0, offsetof(exec_t, recvs));
-    memset(&e->sends, 0, sizeof(*e) - offsetof(exec_t, sends));
+    memset(&e->sends, 0, offsetof(exec_t, short_tmp) - offsetof(exec_t, sends));
     e->gen = gen;
     e->data = data;
     e->tag = tag;
@@ -268,19 +327,25 @@ static void exec_init(exec_t * e, const MPII_Topo_gen_t * gen, const MPII_Topo_d
     if (gen->num_slots > 0) {
         e->slot_extent = e->extent >= 0 ? e->extent : true_extent;
         e->slot_gap = MPL_MAX(true_extent - e->slot_extent, 0);
-        e->tmp = MPL_malloc(MPII_Topo_data_slot(data, gen->num_slots) * e->slot_extent +
-                            gen->num_slots * e->slot_gap, MPL_MEM_BUFFER);
-        MPII_TOPO_NEED(e->tmp);
+        MPI_Aint bytes = MPII_Topo_data_slot(data, gen->num_slots) * e->slot_extent +
+            gen->num_slots * e->slot_gap;
+        e->tmp = e->short_tmp.mem;
+        if (bytes > MPII_TOPO_EXEC_SHORT_TMP) {
+            e->tmp = e->long_tmp = MPL_malloc(bytes, MPL_MEM_BUFFER);
+            MPII_TOPO_NEED(e->tmp);
+        }
         e->tmp -= e->true_lb;
     }
-    post(e, attr);
+    if (!gen->is_list)
+        post(e, attr);
 }
 
 static void exec_free(exec_t * e)
 {
     MPL_free(e->sends);
-    if (e->tmp)
-        MPL_free(e->tmp + e->true_lb);
+    MPL_free(e->long_tmp);
+    if (e->num_rack_messages > 0)
+        MPII_Topo_counter_add(&MPII_Topo_rack_messages, e->num_rack_messages);
 }
 
 /* Whether advance can do something */

@@ -12,6 +12,9 @@
 /* The state of a schedule that runs, for topo_exec.c and topo_exec_send.c */
 
 #define MPII_TOPO_EXEC_WINDOW 32        /* messages that are received ahead */
+#ifndef MPII_TOPO_EXEC_SHORT_TMP        /* less in tests */
+#define MPII_TOPO_EXEC_SHORT_TMP 2048   /* memory for slots that need not be allocated */
+#endif
 
 /* A message that is sent: a request, or, while its pipe is full, what is to be written there */
 typedef struct {
@@ -41,7 +44,8 @@ struct MPII_Topo_exec {
     int tag;
     MPIR_Comm *comm_ptr;
     MPI_Aint extent;
-    char *tmp;                  /* of the first element; what was allocated begins at tmp + true_lb */
+    char *tmp;                  /* of the first element: what there is begins at tmp + true_lb, in short_tmp or */
+    char *long_tmp;             /* in what was allocated */
     MPI_Aint true_lb;
     MPI_Aint slot_extent, slot_gap;     /* of the elements of slots, from one to the next; and after a slot */
     int rack;
@@ -55,6 +59,7 @@ struct MPII_Topo_exec {
                                          * were begun */
     int room, first_send, num_sends;
     MPI_Aint num_sent;
+    unsigned long num_rack_messages;    /* those to other racks */
     /* between ranks of this host; NULL: by messages */
     MPII_Topo_pipes_t *pipes;
     MPI_Aint pipe_bytes;        /* longest message there */
@@ -70,6 +75,10 @@ struct MPII_Topo_exec {
     int wait_from;              /* or -1 */
     int mpi_errno;              /* the first error */
     int num_errors;
+    union {
+        char mem[MPII_TOPO_EXEC_SHORT_TMP];
+        long double is_aligned;
+    } short_tmp;
 };
 
 #define MPII_TOPO_EXEC_MAX_ERRORS 32

@@ -93,12 +93,11 @@ bool MPII_Topo_exec_has_pending(exec_t * e, int round, int most, MPII_Topo_attr_
     return false;
 }
 
-static void count_message(const exec_t * e, int peer)
+static void count_message(exec_t * e, int peer)
 {
     const MPII_Topo_order_t *order = e->gen->order;
 
-    if (order->rack_of[order->host_at[order->pos_of[peer]]] != e->rack)
-        MPII_Topo_counter_add(&MPII_Topo_rack_messages, 1);
+    e->num_rack_messages += order->rack_of[order->host_at[order->pos_of[peer]]] != e->rack;
 }
 
 void MPII_Topo_exec_send(exec_t * e, const MPII_Topo_step_t * step, char *buf, MPI_Aint first,

@@ -235,4 +235,27 @@ void MPII_Topo_gen_gather_cut(MPII_Topo_gen_gather_t * g, int num_pieces, const 
 /* The child that has position t of the subtree, t > 0: its rank, and its positions f ... f + len - 1 */
 int MPII_Topo_gen_gather_child(const MPII_Topo_gen_gather_t * g, int t, int *f, int *len);
 
+/* -- topo_gen_list.c -- */
+
+#define MPII_TOPO_LIST_STEPS 64
+#define MPII_TOPO_LIST_RECVS 32
+
+typedef struct {
+    MPII_Topo_step_t step;
+    int round;                  /* it runs once so many messages are here */
+    int index;                  /* of a message, among all; of others, in the round */
+    int next;                   /* of a message: the first step of the round that it is for, or 0 */
+} MPII_Topo_listed_t;
+
+typedef struct {
+    MPII_Topo_gen_t gen;
+    int key[3];                 /* what it is of, for whoever keeps it */
+    int num_steps;              /* -1: there are too many */
+    int num_sends;
+    MPII_Topo_listed_t steps[MPII_TOPO_LIST_STEPS];     /* no more memory than num_steps of them take */
+} MPII_Topo_gen_list_t;
+
+/* The schedule of a generator as a list, for MPL_free; NULL: memory is exhausted. */
+MPII_Topo_gen_list_t *MPII_Topo_gen_list(const MPII_Topo_gen_t * gen);
+
 #endif /* TOPO_GEN_H_INCLUDED */

@@ -61,6 +61,7 @@ struct MPII_Topo_gen {
     int num_slots;              /* of TMP */
     int max_sends;              /* no send is begun while so many are not over: they would pile up at a
                                  * receiver that is late; 0: any number */
+    bool is_list;               /* a list of steps follows (topo_gen_list.c), and nothing is to be asked */
     /* Message i. false: there is none, and round i + 1 runs after round i. */
     bool (*recv) (const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step);
     /* Step k of round i; false: it has no more. */

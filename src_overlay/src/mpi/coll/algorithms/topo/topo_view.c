@@ -34,6 +34,8 @@ void MPII_Topo_view_release(MPII_Topo_view_t * view)
             MPL_free(d);
         }
     }
+    for (int i = 0; i < MPII_TOPO_STEP_LISTS; i++)
+        MPL_free(MPL_atomic_load_ptr(&view->lists[i]));
     MPL_free(view->place.host_of_rank);
     MPII_Topo_place_free_groups(&view->place);
     MPL_free(view->place.path_of_rank);

@@ -16,6 +16,8 @@
 /* Name of a host, cut where it is longer: '?' stands for what cannot be printed, and for [, ] and * */
 typedef char MPII_Topo_name_t[68];
 
+#define MPII_TOPO_STEP_LISTS 64
+
 /* Where the processes of a communicator are, and what follows from that alone. A communicator and
  * its duplicates share it, and may use it at the same time. */
 typedef struct {
@@ -32,6 +34,7 @@ typedef struct {
     MPL_atomic_ptr_t slots;     /* slots_t, likewise */
     MPL_atomic_ptr_t links;     /* MPII_Topo_links_t, likewise */
     MPL_atomic_ptr_t decisions[MPII_TOPO_DECISION_LISTS];       /* the first ones */
+    MPL_atomic_ptr_t lists[MPII_TOPO_STEP_LISTS];       /* MPII_Topo_gen_list_t of short calls (topo_call.c) */
     struct MPII_Coll_place *reported;   /* what coll_report.c has of it; NULL: nothing */
 } MPII_Topo_view_t;
 
