@@ -40,6 +40,10 @@
  * second time with a pause, as long as the first one took, in the place of a computation between
  * the two: a pause, so that ranks that share cores do not compute in each other's time.
  *
+ * With --calls, a repetition makes so many calls one after the other, with nothing in between, and its
+ * time is theirs by their number: a call of less than a microsecond is as short as what a start
+ * differs by. The buffers are as before each call, and are checked once.
+ *
  * Collectives with counts can be given a pattern of others than equal ones; see "counts" below. With
  * --first, each algorithm is also called once on each of some fresh communicators, alltoallv with counts
  * that no other call had: what it computes once is in the time of that call. The other calls of a size
@@ -354,6 +358,7 @@ static struct {
     long sizes[MAX_SIZES];
     int num_sizes;
     long max_reps, min_reps, warmup;
+    long calls;                 /* in a repetition */
     double seconds;             /* budget of one size, all algorithms together */
     long seed, root;            /* a rank, or EACH */
     double share;               /* of the hosts of each rack that make background traffic */
@@ -364,8 +369,8 @@ static struct {
     long tests;                 /* calls of MPI_Test in each computation; -1: none is measured */
     bool in_place, cold, dry_run, list_cvars, help, version;
 } opt = {
-    .max_reps = 50, .min_reps = 5, .warmup = 2, .seconds = 5.0, .seed = 1, .traffic_bytes = 16 << 10,
-    .tests = -1
+    .max_reps = 50, .min_reps = 5, .warmup = 2, .calls = 1, .seconds = 5.0, .seed = 1,
+    .traffic_bytes = 16 << 10, .tests = -1
 };
 
 static void print_help(void)
@@ -390,10 +395,12 @@ static void print_help(void)
            "                           long as itself too, that calls MPI_Test TESTS times\n"
            "  -C, --cold               push the buffers out of the caches before each call\n\n"
            "How long\n"
-           "  -n, --repetitions N      timed calls of each algorithm and size, at most (%d)\n"
+           "  -n, --repetitions N      timed, of each algorithm and size, at most (%d)\n"
            "  -m, --min-repetitions N  and at least, whatever the time (%d)\n"
            "  -t, --seconds S          time for one size, all algorithms together (%g)\n"
-           "  -w, --warmup N           calls before, checked but not timed (%d)\n"
+           "  -w, --warmup N           repetitions before, checked but not timed (%d)\n"
+           "  -k, --calls N            in a repetition, one after the other; its time is that of\n"
+           "                           one, on average: for calls of a microsecond or less (1)\n"
            "  -f, --first N            also time the first call of each algorithm on N fresh\n"
            "                           communicators (of alltoallv, with other counts); of\n"
            "                           +init with MPI_Alltoall(v)_init (0)\n\n"
@@ -552,6 +559,7 @@ static void parse_options(int argc, char **argv)
         {"min-repetitions", required_argument, NULL, 'm'},
         {"seconds", required_argument, NULL, 't'},
         {"warmup", required_argument, NULL, 'w'},
+        {"calls", required_argument, NULL, 'k'},
         {"first", required_argument, NULL, 'f'},
         {"overlap", required_argument, NULL, 'o'},
         {"cold", no_argument, NULL, 'C'},
@@ -571,7 +579,8 @@ static void parse_options(int argc, char **argv)
     int c;
 
     opterr = 0;
-    while ((c = getopt_long(argc, argv, ":c:a:s:ip:r:n:m:t:w:f:o:Cb:R:S:dlhV", longopts, NULL)) != -1) {
+    while ((c = getopt_long(argc, argv, ":c:a:s:ip:r:n:m:t:w:k:f:o:Cb:R:S:dlhV", longopts,
+                            NULL)) != -1) {
         switch (c) {
             case 'c':
                 collective = optarg;
@@ -607,6 +616,9 @@ static void parse_options(int argc, char **argv)
                 break;
             case 'w':
                 opt.warmup = parse_long("--warmup", optarg, 0);
+                break;
+            case 'k':
+                opt.calls = parse_long("--calls", optarg, 1);
                 break;
             case 'f':
                 opt.first = parse_long("--first", optarg, 0);
@@ -679,6 +691,10 @@ static void parse_options(int argc, char **argv)
         usage_error("--root: %s has none", collective);
     if (opt.root == EACH && opt.pattern != UNIFORM)
         usage_error("--root each: expected pattern uniform");
+    if (opt.calls > 1 && (opt.in_place || opt.cold || opt.root == EACH || opt.pattern == CHANGING))
+        usage_error("--calls: expected calls that are alike, not %s",
+                    opt.in_place ? "--in-place" : opt.cold ? "--cold" :
+                    opt.root == EACH ? "--root each" : "--pattern changing");
     if (opt.racks && opt.share == 0)
         usage_error("--racks: only --background asks for them");
     if (has_min && opt.min_reps > opt.max_reps)
@@ -1607,8 +1623,8 @@ static double start_together(void)
 
 /* ---- a virtual cluster ---- */
 
-/* A call is spoiled if a frame was late by more than the switch's tolerance, and by more than this
- * part of the time of the call. */
+/* A repetition is spoiled if a frame was late by more than the switch's tolerance, and by more than this
+ * part of the time of its calls. */
 #define SPOILS 0.02
 #define MAX_ATTEMPTS 3
 
@@ -1638,7 +1654,7 @@ static double lateness_us(double from, double to)
 
 static bool is_spoiled(double late_us, double us)
 {
-    return vswitch && late_us > fmax(vswitch->tolerance_ns / 1e3, us * SPOILS);
+    return vswitch && late_us > fmax(vswitch->tolerance_ns / 1e3, us * (double) opt.calls * SPOILS);
 }
 
 struct cell {                   /* what is known of one algorithm at one size */
@@ -1747,7 +1763,7 @@ static bool check_barrier(const struct algorithm *a, char *why, size_t size)
 }
 
 struct times {                  /* of a call, the same on all ranks but for the mean */
-    double us;                  /* maximum over the ranks */
+    double us;                  /* maximum over the ranks; of several calls the mean */
     double min_us, mean_us;     /* over the ranks; the mean on rank 0 only */
     double build_us;            /* of that in building plans */
     double late_us;             /* the latest frame */
@@ -1781,8 +1797,8 @@ static void print_failed(const struct algorithm *a, const char *why)
             data.bytes, opt.in_place ? ", in place" : "", why);
 }
 
-/* One call; the first one on a fresh communicator, where `first` is the version of its counts, or a later
- * one. Returns false on all ranks alike when it failed on one, after that one has said why. Where MPI
+/* One repetition: opt.calls calls or, where `first` is the version of its counts, the first one on a fresh
+ * communicator. Returns false on all ranks alike when it failed on one, after that one has said why. Where MPI
  * refuses the call on all ranks, or calls another algorithm instead, it only says so, and marks the
  * cell. */
 static bool measure(const struct algorithm *a, struct cell *cell, long call, long first,
@@ -1790,7 +1806,8 @@ static bool measure(const struct algorithm *a, struct cell *cell, long call, lon
 {
     char why[MPI_MAX_ERROR_STRING + 64] = "";
     int err = MPI_SUCCESS;
-    const double parts = opt.coll->parts ? opt.coll->parts : 1;
+    const long calls = first ? 1 : opt.calls;
+    const double parts = (double) calls * (opt.coll->parts ? opt.coll->parts : 1);
     double t, late, begin, all[NUM_MAXIMA + 1];
     unsigned long built;
     bool ran = true;
@@ -1821,12 +1838,12 @@ static bool measure(const struct algorithm *a, struct cell *cell, long call, lon
     late = start_together();
     begin = clock_now();
     t = MPI_Wtime();
-    if (err == MPI_SUCCESS)
+    for (long i = 0; i < calls && err == MPI_SUCCESS; i++)
         err = call_once(a, request, compute_us);
     t = MPI_Wtime() - t;
     sleep_until(clock_now() + fmin(fmax(cell->over_us * 1e-6 - t, 0), MAX_REST));
     select_algorithm(NULL, false);
-    cell->made++;
+    cell->made += calls;
     for (int i = 0; i < num_counters; i++)
         cell->calls[i] += pvar_read(counters[i].handle) - counters[i].before;
     for (int i = 0; i < num_selections && rank == 0; i++)

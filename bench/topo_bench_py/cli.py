@@ -222,7 +222,15 @@ cli.add_command(simulate)
     type=FloatRange(0, 1e5),
     help="Time for one size in one launch, all algorithms together.",
 )
-@click.option("--warmup", default=2, type=click.IntRange(0, 10**6), help="Calls before, not timed.")
+@click.option(
+    "--warmup", default=2, type=click.IntRange(0, 10**6), help="Repetitions before, not timed."
+)
+@click.option(
+    "--calls",
+    default=1,
+    type=click.IntRange(1, 10**6),
+    help="In a repetition, one after the other; its time is that of one, on average.",
+)
 @click.option(
     "--rounds",
     type=click.IntRange(1, 10**4),

@@ -45,6 +45,7 @@ class Plan:
     min_repetitions: int | None = None
     seconds: float = 5.0
     warmup: int = 2
+    calls: int = 1  # in a repetition
     seed: int = 1
     rounds: int = 1
     settings: tuple[Setting, ...] = (Setting("default"),)
@@ -74,6 +75,7 @@ class Plan:
             "-s": self.sizes,
             "-r": self.root,
             "-p": self.pattern,
+            "-k": self.calls if self.calls > 1 else None,
             "-f": self.first or None,
             "-o": self.overlap,
             "-b": self.background,
@@ -380,6 +382,7 @@ def make_records(
             "root": start["root"],
             "pattern": start.get("pattern"),
             "cold": plan.cold,
+            "calls": plan.calls,
             "bytes": size,
             "bytes_mean": start["bytes_mean"],
             "median_us": median,
@@ -522,6 +525,6 @@ def provenance(
             k: v for k, v in sorted(bench.environment.items()) if k.startswith("MPIR_CVAR_")
         },
         "left_out_of_the_environment": bench.left_out,
-        "sample": "one call, maximum over the ranks, in microseconds",
+        "sample": "one call (of several in a row the mean), maximum over the ranks, in microseconds",
         **facts,
     }

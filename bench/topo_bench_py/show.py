@@ -86,6 +86,7 @@ def what_of(record: Record) -> str:
     pattern = record.get("pattern") or "uniform"
     words = record["collective"] + ("" if pattern == "uniform" else f" {pattern}")
     words += ", in place" if record.get("in_place") else ""
+    words += f", {record['calls']} calls in a row" if record.get("calls", 1) > 1 else ""
     return words + (", cold" if record.get("cold") else "")
 
 

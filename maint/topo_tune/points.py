@@ -16,7 +16,14 @@ from topo_common.text import short
 REQUIRED = ("collective", "ranks", "bytes", "algorithm", "time_us")
 OPTIONAL = ("hosts", "placement", "site")
 # Columns of topo-bench, of calls that no rule tells from others, and what they are where they are not empty
-PLAIN = {"in_place": "False", "cold": "False", "root": "0", "pattern": "uniform", "background": ""}
+PLAIN = {
+    "in_place": "False",
+    "cold": "False",
+    "calls": "1",
+    "root": "0",
+    "pattern": "uniform",
+    "background": "",
+}
 MOST = 2**62
 MAX_NAME = 255
 # Of the same measured twice, the longest may take so many times the shortest

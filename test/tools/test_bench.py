@@ -110,7 +110,8 @@ def records_of(path: Any) -> Any:
 
 def one_line_error(done: Any, status: Any, *words: Any) -> Any:
     lines = [line for line in done.stderr.splitlines() if line.startswith("topo-bench")]
-    lines = [line for line in lines if not re.match("topo-bench: (warning: load|note:) ", line)]
+    others = r"topo-bench: (warning: load|note:|.* in \d+ s$)"  # the last one: progress
+    lines = [line for line in lines if not re.match(others, line)]
     assert done.returncode == status, done.stderr
     assert len(lines) == 1, done.stderr
     assert "Traceback" not in done.stderr
@@ -563,6 +564,20 @@ def test_in_place(mpi: Any, collective: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert lines[-1]["type"] == "end"
     assert lines[0]["in_place"] is True
+
+
+@pytest.mark.parametrize("collective", ["bcast", "allreduce", "ibarrier"])
+def test_calls_in_a_row(mpi: Any, shim: Any, collective: str) -> None:
+    """A repetition makes all of them, and has the time of one."""
+    start = "int MPI_Bcast(void *b, int n, MPI_Datatype t, int root, MPI_Comm c) { usleep(5000);"
+    slow = shim(f"#include <unistd.h>\n{start} return PMPI_Bcast(b, n, t, root, c); }}")
+    size = 0 if "barrier" in collective else 8
+    arguments = ("-c", collective, "-s", size, "-k", 20, "-f", 1, "-n", 2, "-w", 1)
+    done, (_, cell, _) = mpi(3, *arguments, LD_PRELOAD=slow)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert cell["calls_made"] == sum(cell["selected"].values()) == 3 * 20 + 1
+    if collective == "bcast":
+        assert all(5000 <= us < 20 * 5000 for us in cell["times_us"] + cell["min_us"])
 
 
 def test_wrong_data_are_found(mpi: Any, shim: Any) -> None:
@@ -1184,6 +1199,9 @@ def test_lost_output_of_the_mpi_program(program: Path, environment: Any, option:
         (("-c", "alltoallv", "-p", "sparse", "-r", "1"), ("--root", "alltoallv")),
         (("-c", "barrier", "-s", "8"), ("--sizes", "barrier")),
         (("-n", "3", "-m", "5"), ("--min-repetitions", "5", "3")),
+        (("-k", "2", "-i"), ("--calls", "alike", "--in-place")),
+        (("-c", "bcast", "-k", "2", "-r", "each"), ("--calls", "alike", "--root each")),
+        (("-k", "0"), ("--calls",)),
         (("-R", "a,b"), ("--racks", "--background")),
         (("-c", "bcast", "-i"), ("--in-place",)),
         (("-c", "allreduce", "-s", "8,12"), ("--sizes", "12", "multiple", "8 bytes")),
@@ -2280,6 +2298,7 @@ name = "always"
 candidate = "ring"
 baseline = "brucks"
 sizes = "64,128"
+calls = 5
 repetitions = 3
 placements = ["block"]
 max_ratio = { block = 1e9 }
@@ -2359,6 +2378,7 @@ def test_suite(tool: Any, clusters: Any, tmp_path: Path) -> None:
     records = records_of(result)
     assert {r["series"] for r in records} == {"brucks", "ring", "b/auto", "a/auto", "auto", "nb"}
     assert {r["ranks"] for r in records if r.get("background")} == {2}
+    assert {r["calls"] for r in records if r["bytes"] == 128} == {5}
     done = tool(*arguments, "--check", "--only", "never")
     one_line_error(done, 1, "a limit was missed")
 
