@@ -709,6 +709,61 @@ def test_run_without_cluster(allowed: None, who: str, mpiexec: Path, tmp_path: P
     assert "run-" not in output_of("list")
 
 
+WAITER = r"""
+#define _GNU_SOURCE
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+int MPI_Get_library_version(char *version, int *len)
+{
+    return strcpy(version, "MPICH Device: " DEVICE) && (*len = strlen(version)) < 0;
+}
+
+int main(int argc, char **argv)
+{
+    int fds[2], ep = epoll_create1(0), by_poll = argc > 1 && argv[1], num = 0;
+    struct epoll_event event = {.events = EPOLLIN };
+    char byte = 0;
+
+    if (pipe(fds) || epoll_ctl(ep, EPOLL_CTL_ADD, fds[0], &event))
+        return 1;
+    if (fork() == 0)
+        return usleep(200000) || write(fds[1], &byte, 1) != 1;
+    struct pollfd fd = {.fd = fds[0],.events = POLLIN };
+    while ((by_poll ? poll(&fd, 1, 0) : epoll_wait(ep, &event, 1, 0)) == 0)
+        num++;
+    return printf("%d\n", num) < 0 || read(fds[0], &byte, 1) != 1;
+}
+"""
+ONE_PROCESSOR = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))]
+
+
+@pytest.mark.parametrize("device", ["ch3:sock", "ch4:ofi"])
+def test_idle_ranks_sleep(
+    cluster: str, mpiexec: Path, build_unit: Build, tmp_path: Path, device: str
+) -> None:
+    """A rank of ch4 that waits for 0.2 s polls seldom, where ranks are more than processors or the
+    user wants it so; of another device, all the time."""
+    source = tmp_path / "waiter.c"
+    source.write_text(WAITER)
+    waiter = build_unit(source, f'-DDEVICE="{device}"', "-rdynamic")
+
+    def polls(*options: Any, words: Sequence[str] = (), prefix: Sequence[str] = ()) -> list[int]:
+        line = ["run", "--mpiexec", mpiexec, cluster, *options, "--", waiter, *words]
+        return sorted(map(int, output_of(*line, prefix=prefix).split()))
+
+    for options, words in (["-n", 2], []), (["-n", 4, "--ppn", 2], ["poll"]):
+        found = polls("--idle-sleep", *options, words=words)
+        assert found[-1] < 10000 if device == "ch4:ofi" else found[0] > 100000, found
+    assert polls("-n", 2, "--no-idle-sleep")[0] > 10000
+    if device == "ch4:ofi":
+        assert polls("-n", 2, prefix=ONE_PROCESSOR)[-1] < 10000
+        assert polls("-n", 1, prefix=ONE_PROCESSOR)[0] > 10000
+
+
 def start_run(words: Any, user: list[str], ranks: int) -> Any:
     """Start a run that sleeps on each rank; returns it and the namespaces of each rank."""
     line = [*user, *TOOL, "run", *map(str, words), "-n", str(ranks), "--"]
