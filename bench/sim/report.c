@@ -129,6 +129,11 @@ static void print_path(const platform_t * p, const result_t * r)
     free(text);
 }
 
+static double bound_of(const what_t * what)
+{
+    return MPL_MAX(what->latency_bound, what->links_bound);
+}
+
 static void print_head(const platform_t * p, const what_t * what)
 {
     char *text;
@@ -139,6 +144,12 @@ static void print_head(const platform_t * p, const what_t * what)
             MPII_Topo_coll_name(what->algo->coll), what->bytes, p->num_ranks, what->ppn, what->placement);
     for (int level = p->num_levels - 1; level >= 0; level--)
         fprintf(out, " %d %ss%s", p->num_groups[level], level_name(level), level > 0 ? "," : "");
+    fclose(out);
+    print_folded(0, text);
+    free(text);
+    out = open_text(&text, &size);
+    fprintf(out, "No schedule ends before %s: links take %s at least, latency and gap of messages %s.",
+            time_text(bound_of(what)), time_text(what->links_bound), time_text(what->latency_bound));
     fclose(out);
     print_folded(0, text);
     free(text);
@@ -160,6 +171,8 @@ void report_text(const platform_t * p, const what_t * what, const result_t * r, 
     printf("%-36s", what->algo->name);
     printf(" %12s %12s %12s %3.0f%%\n", time_text(r->time), time_text(ends.first),
            time_text(ends.median), 100 * share(ends.cpu, r->time));
+    if (bound_of(what) > 0)
+        fprintf(out, "%.2f of the bound; ", r->time / bound_of(what));
     fprintf(out, "%" PRId64 " messages", r->num_messages);
     for (int level = 0; level < p->num_levels; level++) {
         const link_t *link = busiest(p, r, level);
@@ -198,9 +211,11 @@ void report_json(const platform_t * p, const what_t * what, const result_t * r, 
         printf(",\n");
     printf("  {\"collective\": \"%s\", \"algorithm\": \"%s\", \"bytes\": %" PRId64 ", \"root\": %d,\n"
            "   \"ranks\": %d, \"ppn\": %d, \"placement\": \"%s\",\n"
+           "   \"latency_bound_us\": %.6f, \"links_bound_us\": %.6f,\n"
            "   \"time_us\": %.6f, \"messages\": %" PRId64 ", \"messages_inside_hosts\": %" PRId64 ",\n"
            "   \"host_of_rank\": [", MPII_Topo_coll_name(what->algo->coll), what->algo->name, what->bytes,
-           what->root, p->num_ranks, p->ppn, what->placement, r->time * US, r->num_messages,
+           what->root, p->num_ranks, p->ppn, what->placement, what->latency_bound * US, what->links_bound * US,
+           r->time * US, r->num_messages,
            r->num_inside);
     for (int i = 0; i < p->num_ranks; i++)
         printf("%s%d", i ? ", " : "", p->host_of_rank[i]);

@@ -1,17 +1,18 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""The time that the links allow."""
+"""The time that links, and latency and gap of messages, allow."""
 
 import math
 import os
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
 import numpy as np
 from topo_tune import site
+from topo_tune.predictor import latency_bound_us
 
 BURST_MARGIN = 1.1
 
@@ -28,13 +29,20 @@ class Uplinks:
 class Links:
     """Levels of full-duplex links: one a host, one a rack, and one a group of each level above; `uplinks`
     has the levels whose groups differ in their rates. A rate of None is not known. After a pause a
-    link may let burst_bytes pass at once, as a token bucket does, before its rate counts."""
+    link may let burst_bytes pass at once, as a token bucket does, before its rate counts.
+
+    `latencies`: what a message takes at least, its gap included: between two hosts, and for each level from racks
+    on between hosts of different groups, with the group of each host. gap_us: from message to message of a
+    host. None, and no levels: not known."""
 
     rack_of_host: dict[str, Any]
     host_mbps: float | None
     uplink_mbps: float | None  # of all racks
     burst_bytes: int = 0
     uplinks: tuple[Uplinks, ...] = ()
+    latency_us: float | None = None
+    latencies: tuple[tuple[Mapping[str, Any], float], ...] = ()
+    gap_us: float = 0.0
 
 
 def crossing_bytes(
@@ -103,7 +111,8 @@ def bound_us(
 
     counts: where blocks are not all of b bytes, the hosts and what goes from each to each.
 
-    The largest, over all hosts, racks and groups above, of the bits that must go into it or out of it
+    The greater of two bounds. That of messages: all hosts learn something of one of them, or of all, which no
+    schedule does sooner than a tree (latency_bound.h). That of links: the largest, over all hosts, racks and groups above, of the bits that must go into it or out of it
     beyond a burst, divided by the rate of its link (Mbit/s, so that bits / rate are microseconds). It
     counts payload only, no headers, no latency, no CPU time: all these can only add to it.
     """
@@ -131,8 +140,24 @@ def bound_us(
         for group, both in crossing.items():
             if mbps := rate_of(group):
                 bounds.append(8 * (max(both) - links.burst_bytes) / mbps)
+    if not counts and (b > 0 or collective == "barrier"):
+        bounds.append(bound_of_messages_us(host_of_rank, links, root))
     most = max(bounds, default=0)
     return most if most >= 1e-3 else None
+
+
+def bound_of_messages_us(host_of_rank: Sequence[str], links: Links, root: int) -> float:
+    """For each level, the root's group beside all others"""
+    hosts = set(host_of_rank)
+    near = links.latency_us
+    if near is None or len(hosts) == 1:
+        return 0
+    splits = [(len(hosts), near)]
+    for group_of_host, far in links.latencies:
+        own = group_of_host.get(host_of_rank[root])
+        if own is not None:
+            splits.append((sum(group_of_host.get(host) == own for host in hosts), far))
+    return max(latency_bound_us(len(hosts), own, near, far, links.gap_us) for own, far in splits)
 
 
 def parse_rate(text: str) -> float:
@@ -166,4 +191,29 @@ def links_of_site(
         fastest = float(np.nanmax(between, initial=0))
         host_mbps = fastest if fastest > 0 and math.isfinite(fastest) else None
     burst = math.ceil(BURST_MARGIN * what.costs.get("burst_bytes", 0))
-    return Links(racks, host_mbps, uplink_mbps, burst, tuple(uplinks))
+    links = Links(racks, host_mbps, uplink_mbps, burst, tuple(uplinks))
+    return replace(links, **latencies_of_site(what))
+
+
+def latencies_of_site(what: site.Site) -> dict[str, Any]:
+    """Those of `Links`: the least that was measured."""
+    of = what.groups_of_host
+
+    def least(differ: np.ndarray) -> float | None:
+        """Between hosts for which this holds"""
+        us = what.latency_us
+        if us is None:
+            assert what.rack_latency_us is not None
+            us = what.rack_latency_us[np.ix_(of[0], of[0])]
+        found = us[differ & np.isfinite(us)]
+        return float(found.min()) if len(found) else None
+
+    if what.latency_us is None and what.rack_latency_us is None:
+        return {}
+    found = []
+    for of_host in of:
+        us = least(of_host[:, None] != of_host[None, :])
+        if us is not None:
+            found.append((dict(zip(what.hosts, of_host.tolist(), strict=True)), us))
+    near = least(~np.eye(what.num_hosts, dtype=bool))
+    return {"latency_us": near, "latencies": tuple(found), "gap_us": what.costs.get("gap_us", 0)}

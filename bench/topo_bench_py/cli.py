@@ -371,7 +371,7 @@ def table(paths: tuple[str, ...], plain: bool) -> None:
 @click.argument("paths", metavar="FILES...", nargs=-1, required=True, type=click.Path())
 @click.option("-o", "--output", required=True, type=OutputFile(), help=".png, .svg or .pdf")
 def plot(paths: tuple[str, ...], output: str) -> None:
-    """Draw time against size: a panel a placement, a line a series, and what the links allow."""
+    """Draw time against size: a panel a placement, a line a series, and what the network allows."""
     if Path(output).suffix.lower() not in (".png", ".svg", ".pdf"):
         raise click.UsageError(f"--output {output}: the name must end in .png, .svg or .pdf")
     draw(read_results(paths), output)

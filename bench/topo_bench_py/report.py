@@ -228,9 +228,7 @@ def about_links(records: list[Record]) -> list[str]:
     own = [r["ratio_to_bound"] for r in known if is_baseline(r)]
     if not best:
         return []
-    text = (
-        f"From 32 KiB on the best algorithm takes {np.median(best):.2g} times what the links allow"
-    )
+    text = f"From 32 KiB on the best algorithm takes {np.median(best):.2g} times what the network allows"
     text += f", the library's choice {np.median(own):.2g} times" if own else ""
     return [f"{text} (medians of {len(best)} cases)."]
 

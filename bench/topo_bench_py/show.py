@@ -23,7 +23,7 @@ from topo_common.text import one_line, size_text
 from .files import Record, Result
 
 UNITS = (("seconds", 1e6), ("milliseconds", 1e3), ("microseconds", 1.0))  # in microseconds
-BOUND_LABEL = "what the links allow"
+BOUND_LABEL = "what the network allows"
 WIDTH = 80  # at least
 
 
@@ -182,11 +182,11 @@ def print_plain(results: dict[str, Result]) -> None:
 def times_table(rows: list[Record], title: str, has_rate: bool = False) -> Table:
     has_ratio = any(r.get("ratio") is not None and not is_baseline(r) for r in rows)
     has_bound = any(r["bound_us"] is not None for r in rows)
-    title += "; links: what they allow, and times that" if has_bound else ""
+    title += "; bound: what the network allows, and times that" if has_bound else ""
     columns = ["bytes", "algorithm: what ran", "ms", "95 % CI", "P99"]
     columns += ["MB/s"] if has_rate else []
     columns += ["ratio", "95 % CI"] if has_ratio else []
-    columns += ["links", "x"] if has_bound else []
+    columns += ["bound", "x"] if has_bound else []
     table = new_table(title, *columns)
     for i, r in enumerate(rows):
         ran = what_ran(r)

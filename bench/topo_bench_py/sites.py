@@ -224,15 +224,23 @@ def launcher_site(launch: str, links: Links | None) -> Site:
     return Site(launch, lambda placement, ppn, ranks: words, links)
 
 
-def uplinks_of_pods(what: dict[str, Any]) -> tuple[Uplinks, ...]:
-    """Those of a virtual cluster, of each level above racks, as topo-vcluster describes it."""
-    found = []
-    group = {host: r for r, hosts in enumerate(what["racks"]) for host in hosts}
+def links_of_cluster(what: dict[str, Any]) -> Links:
+    """Those of a virtual cluster, as topo-vcluster describes it."""
+    racks = {host: r for r, hosts in enumerate(what["racks"]) for host in hosts}
+    group, us = racks, what.get("latency_us", 0.0) + what.get("gap_us", 0.0)
+    near, pods, latencies = us, [], []
+    us += what.get("uplink_latency_us", 0.0)
+    latencies.append((group, us))
     for level in what.get("above", []):
         of = {member: g for g, members in enumerate(level["groups"]) for member in members}
         group = {host: of[below] for host, below in group.items()}
-        found.append(Uplinks(group, dict.fromkeys(of.values(), level["uplink_mbps"])))
-    return tuple(found)
+        pods.append(Uplinks(group, dict.fromkeys(of.values(), level["uplink_mbps"])))
+        us += level.get("latency_us", 0.0)
+        latencies.append((group, us))
+    return Links(
+        *(racks, what["host_mbps"], what["uplink_mbps"], 0, tuple(pods)),
+        *(near, tuple(latencies), what.get("gap_us", 0.0)),
+    )
 
 
 def own_cluster() -> str:
@@ -266,8 +274,7 @@ def vcluster_site(
         if own:
             call("up", *split_words("--vcluster", options), name)
         what = files.parse_json(call("describe", "--json", name), f"{program} describe")
-        racks = {host: r for r, hosts in enumerate(what["racks"]) for host in hosts}
-        links = Links(racks, what["host_mbps"], what["uplink_mbps"], 0, uplinks_of_pods(what))
+        links = links_of_cluster(what)
 
         def prefix(
             placement: str, other_ppn: int | str | None, other_ranks: int | None

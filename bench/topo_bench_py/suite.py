@@ -247,7 +247,7 @@ def joined(runs: list[SuiteRun], complete: bool, intervals: bool = True) -> Resu
 
 def judge(case: Table, plan: Plan, candidate: str, records: list[Record]) -> list[Row]:
     """Rows of the verdict: for each placement and size against the baseline, and against what the
-    links allow where that has a limit; and one for the mean over sizes."""
+    network allows where that has a limit; and one for the mean over sizes."""
     rng = np.random.default_rng(plan.seed)
     baseline = str(plan.baseline)
     rows = []
@@ -291,7 +291,7 @@ def judge(case: Table, plan: Plan, candidate: str, records: list[Record]) -> lis
 def bound_verdict(
     case: Table, placement: str, size: str, r: Record, limit: float, rng: np.random.Generator
 ) -> Row:
-    """Against what the links allow. Where that is not known, the limit is missed."""
+    """Against what the network allows. Where that is not known, the limit is missed."""
     times = {"against_us": r["bound_us"], "candidate_us": r["median_us"]}
     if r["bound_us"] is None:
         return verdict(case, placement, size, LINKS, (math.inf,) * 3, limit, times)

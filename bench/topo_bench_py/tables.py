@@ -320,7 +320,7 @@ def times_table(records: list[Record]) -> Table:
         "All times",
         "Microseconds of a call, the slowest rank: median of the calls of all launches, its 95 % interval if "
         "launches did not differ, 99th percentile; the fastest rank and the mean over ranks, medians; what "
-        "the links allow; what ran, where the name does not tell.",
+        "the network allows; what ran, where the name does not tell.",
         [
             *(
                 "collective",

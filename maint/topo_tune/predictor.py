@@ -250,6 +250,14 @@ class Predictor:
         return self._placements[key]
 
 
+def latency_bound_us(num: int, num_own: int, near_us: float, far_us: float, gap_us: float) -> float:
+    """Microseconds until all of `num` hosts know what one does, at least: as latency_bound.h has it."""
+    found = float(_library().latency_bound(num, num_own, near_us, far_us, gap_us))
+    if found < 0:
+        raise MemoryError
+    return found
+
+
 def auto_bytes(collective: str, num_bytes: int) -> int:
     """The size for which topo_auto decides on calls of so many bytes."""
     if collective in AUTO_BYTES or num_bytes == 0:
@@ -350,6 +358,9 @@ def _library() -> ctypes.CDLL:
     ):
         function = getattr(library, f"topo_predict_{name}")
         function.restype, function.argtypes = result, arguments
+    real = ctypes.c_double
+    library.latency_bound.restype = real
+    library.latency_bound.argtypes = [number, number, real, real, real]
     return library
 
 

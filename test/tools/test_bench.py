@@ -15,12 +15,15 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from inprocess import run_tool
+from kinds import MakeSite, WriteJson
 
 REPO = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPO / "bench"), str(REPO / "maint")]
@@ -384,7 +387,8 @@ def test_bound_by_the_levels_above(write_json: Any, site: Any) -> None:
 
     def bound(collective: str, host_of_rank: Any, uplink_mbps: float | None = 100) -> Any:
         links = bounds.links_of_site(write_json("s.json", content), None, uplink_mbps)
-        return bounds.bound_us(collective, 1000, host_of_rank, links)
+        alone = replace(links, latency_us=None)
+        return bounds.bound_us(collective, 1000, host_of_rank, alone)
 
     # into the slower pod come 4 blocks
     assert bound("allgather", hosts) == pytest.approx(8 * 4000 / 20)
@@ -410,7 +414,8 @@ def test_bound_by_the_pods_of_a_virtual_cluster() -> None:
     ]
     what = {"racks": [["r0h0"], ["r1h0"], ["r2h0"], ["r3h0"]], "above": above}
     racks = {"r0h0": 0, "r1h0": 1, "r2h0": 2, "r3h0": 3}
-    links = bounds.Links(racks, 400, 100, 0, sites.uplinks_of_pods(what))
+    cluster = {"racks": what["racks"], "host_mbps": 400, "uplink_mbps": 100}
+    links = sites.links_of_cluster({**cluster, "above": above})
 
     def bound(*hosts: str) -> float:
         return bounds.bound_us("allgather", 1000, hosts, links)
@@ -418,7 +423,73 @@ def test_bound_by_the_pods_of_a_virtual_cluster() -> None:
     assert bound("r0h0", "r1h0", "r2h0") == pytest.approx(8 * 2000 / 10)
     assert bound("r1h0", "r2h0") == pytest.approx(80)
     assert bound(*racks) == pytest.approx(8 * 3000 / 2)
-    assert sites.uplinks_of_pods({"racks": what["racks"]}) == ()
+    assert sites.links_of_cluster(cluster).uplinks == ()
+
+
+def fastest_us(racks: Sequence[int], near: float, far: float, gap: float) -> float:
+    """Until all hosts of racks of so many know what one of the first rack does, by the best of all schedules"""
+    best = math.inf
+
+    def search(senders: list[tuple[float, int]], left: list[int], last: float) -> None:
+        """senders: when each may send next, and its rack; left: hosts that do not know it"""
+        nonlocal best
+        if last >= best or not senders:
+            return
+        if not any(left):
+            best = last
+            return
+        (slot, rack), *others = sorted(senders)
+        for to in range(len(racks)):
+            if left[to]:
+                arrival = slot + (near if to == rack else far)
+                more = [*others, (slot + gap, rack), (arrival, to)]
+                search(more, [n - (i == to) for i, n in enumerate(left)], max(last, arrival))
+        search(others, left, last)  # it sends no more
+
+    search([(0.0, 0)], [n - (i == 0) for i, n in enumerate(racks)], 0.0)
+    return best
+
+
+@pytest.mark.parametrize("racks", [(5,), (2, 2), (1, 4), (4, 1), (3, 2), (2, 2, 2), (1, 1, 1, 1)])
+@pytest.mark.parametrize("costs", [(3, 3, 1), (3, 5, 1), (2, 7, 0.5), (4, 4.5, 3), (2, 3, 0)])
+def test_bound_of_messages(racks: Sequence[int], costs: tuple[float, float, float]) -> None:
+    """No schedule of a few hosts is faster, and in one rack one is as fast."""
+    near, far, gap = costs
+    rack_of_host = {f"r{r}h{h}": r for r, num in enumerate(racks) for h in range(num)}
+    least = near if max(racks) > 1 else far
+    links = bounds.Links(
+        rack_of_host, None, None, latency_us=least, latencies=((rack_of_host, far),), gap_us=gap
+    )
+    best = fastest_us(racks, *costs)
+    bound = bounds.bound_us("barrier", 0, list(rack_of_host), links)
+    assert bound is not None
+    assert 0.8 * best <= bound <= best + 1e-9
+    if len(racks) == 1 or max(racks) == 1:
+        assert bound == pytest.approx(best)
+    ranks = [host for host in rack_of_host for _ in range(3)]
+    assert bounds.bound_us("bcast", 8, ranks, links) == bound
+    assert bounds.bound_us("bcast", 0, ranks, links) is None
+
+
+def test_bound_is_the_greater_one() -> None:
+    racks = [[f"r{r}h{h}" for h in range(4)] for r in range(4)]
+    what = {"racks": racks, "host_mbps": 50, "uplink_mbps": 25, "latency_us": 4000.0}
+    links = sites.links_of_cluster({**what, "uplink_latency_us": 2000.0, "gap_us": 300.0})
+    hosts = list(links.rack_of_host)
+    # the last of 12 messages to other racks
+    assert bounds.bound_us("bcast", 8, hosts, links) == pytest.approx(11 * 300 + 6300)
+    assert bounds.bound_us("bcast", 1 << 20, hosts, links) == pytest.approx(8 * (1 << 20) / 25)
+
+
+def test_latencies_of_a_site_file(site: MakeSite, write_json: WriteJson) -> None:
+    content = site(list("abcd"), [0, 0, 1, 1])
+    found = bounds.links_of_site(write_json("s.json", content), None, None)
+    us = np.array(content["latency_us"])
+    assert found.latency_us == us[~np.eye(4, dtype=bool)].min()
+    ((groups, far),) = found.latencies
+    assert groups == {"a": 0, "b": 0, "c": 1, "d": 1} and far == min(
+        us[:2, 2:].min(), us[2:, :2].min()
+    )
 
 
 # ---- statistics ----
@@ -2132,7 +2203,7 @@ def test_pictures_have_a_panel_for_all_that_differs(
         "background 0.5:1K on 2 other hosts",
         "_[bold]: brucks",
         "auto: the library's own",
-        "what the links allow",
+        "what the network allows",
         "MPICH 4.0.2 ch3:sock, topo-vcluster --racks 4 [/y], today",
     ):
         assert words in text

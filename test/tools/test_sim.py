@@ -302,6 +302,17 @@ def test_all_algorithms(sim: Sim, collective: str, links: list[Any]) -> None:
         parts += [link["carry_us"] + link["wait_us"] for link in path["links"]]
         assert sum(parts) == pytest.approx(found["time_us"]), found["algorithm"]
         assert max(found["end_us"]) == pytest.approx(found["time_us"])
+        least = max(found["latency_bound_us"], found["links_bound_us"])
+        assert 0 < least <= found["time_us"] * (1 + 1e-9), found["algorithm"]
+
+
+def test_a_schedule_as_fast_as_the_bound(run: Run) -> None:
+    """One root to many hosts of a rack, where a latency carries all messages; and one block to each"""
+    few = run("scatter", "binomial", "1x2", "-b", "1M")
+    assert few["time_us"] == pytest.approx(few["links_bound_us"], rel=0.1)
+    args = ["--latency", "1s", "--gap", "1ms", "-b", 1]
+    found = run("alltoall", "scattered", "1x8", *args)
+    assert found["latency_bound_us"] == pytest.approx(found["time_us"], rel=1e-3)
 
 
 # -- placement, site ------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ function links(list, key) {
   const known = [...list].filter(p => p.bound).sort((a, b) => a[key] - b[key]);
   const of = new Map(known.map(p => [p[key], p.bound]));
   return {
-    name: "the links allow", mode: "lines", x: [...of.keys()], y: [...of.values()],
+    name: "the network allows", mode: "lines", x: [...of.keys()], y: [...of.values()],
     line: {dash: "dash", color: "#888"}, hovertemplate: "%{y:.4g} us",
   };
 }
@@ -146,7 +146,7 @@ function draw() {
     ofRanks, layout(RANKS(), TIME(ofRanks)), several.length > 1);
   const byMapping = mine.filter(p => p.bytes === bytes && p.name === name);
   const traces = lines(byMapping, "ranks", p => p.mapping, mappings, false)
-    .filter(trace => trace.name !== "the links allow");
+    .filter(trace => trace.name !== "the network allows");
   show("by-mapping", `${size}, ${name}: mappings`, traces, layout(RANKS(), TIME(traces)),
     traces.length > 1 && several.length > 1);
   drawSurface(here.filter(p => p.name === name && p.bytes > 0), `${what}, ${name}, ${mapping}`);

@@ -1,0 +1,112 @@
+/*
+ * Copyright (C) by the mpich-topo authors. See LICENSE.
+ *
+ * How soon a call can end on a site, whatever its schedule: by what messages cost, and by what has to go over links.
+ */
+
+#include "sim.h"
+#include "latency_bound.h"
+#include <math.h>
+
+/* How many hosts, or ranks, of each group of a level there are; returns in how many groups */
+static int count(const platform_t * p, int level, bool are_hosts, int num[])
+{
+    char *is_counted = get_memory(p->num_groups[0], 1);
+    int num_groups = 0;
+
+    memset(num, 0, p->num_groups[level] * sizeof(int));
+    for (int rank = 0; rank < p->num_ranks; rank++) {
+        int host = p->host_of_rank[rank], group = p->group_of_host[level][host];
+        num_groups += num[group] == 0;
+        num[group] += !are_hosts || !is_counted[host];
+        is_counted[host] = 1;
+    }
+    free(is_counted);
+    return num_groups;
+}
+
+/* Of a message that passes so many levels */
+static double time_of_message(const platform_t * p, int distance)
+{
+    double time = 2 * p->costs.overhead + p->costs.latency + p->costs.gap;
+
+    for (int level = 2; level <= distance; level++)
+        time += p->costs.level_latency[level];
+    return time;
+}
+
+double bound_by_latency(const platform_t * p, int root)
+{
+    double gap = MPL_MAX(p->costs.gap, p->costs.overhead / p->ppn), bound = 0, near = 0;
+    int *num = get_memory(p->num_groups[0], sizeof(int)), num_hosts = count(p, 0, true, num);
+
+    for (int level = 1; level <= p->num_levels && num_hosts > 1; level++) {
+        int num_own = num_hosts, most = num_hosts;
+        if (level < p->num_levels) {
+            count(p, level, true, num);
+            num_own = num[p->group_of_host[level][p->host_of_rank[root]]];
+            most = 0;
+            for (int i = 0; i < p->num_groups[level]; i++)
+                most = MPL_MAX(most, num[i]);
+        }
+        if (near == 0 && most > 1)
+            near = time_of_message(p, level);
+        double far = time_of_message(p, MPL_MIN(level + 1, p->num_levels));
+        double time = latency_bound(num_hosts, num_own, near > 0 ? near : far, far, gap);
+        if (time < 0)
+            give_up("no memory for a bound of %d hosts", num_hosts);
+        bound = MPL_MAX(bound, time);
+    }
+    free(num);
+    return bound;
+}
+
+/* Bytes that go over the link of a group of n ranks, one way, at least */
+static double bytes_of(MPII_Topo_coll_t coll, double bytes, double n, double others, int num_groups, bool has_root)
+{
+    switch (coll) {
+        case MPII_TOPO_COLL__BARRIER:
+            return 0;
+        case MPII_TOPO_COLL__BCAST:
+        case MPII_TOPO_COLL__REDUCE:
+            return bytes;
+        case MPII_TOPO_COLL__ALLREDUCE:
+            /* num_groups - 1 messages make one sum of all, and as many tell it: the mean of all groups */
+            return 2 * bytes * (num_groups - 1) / num_groups;
+        case MPII_TOPO_COLL__ALLTOALL:
+        case MPII_TOPO_COLL__ALLTOALLV:
+            return bytes * n * others;
+        case MPII_TOPO_COLL__GATHER:
+        case MPII_TOPO_COLL__GATHERV:
+        case MPII_TOPO_COLL__SCATTER:
+        case MPII_TOPO_COLL__SCATTERV:
+            return bytes * (has_root ? others : n);
+        default:
+            return bytes * MPL_MAX(n, others);
+    }
+}
+
+double bound_by_links(const platform_t * p, MPII_Topo_coll_t coll, int64_t bytes, int root)
+{
+    int *num = get_memory(p->num_groups[0], sizeof(int));
+    double bound = 0;
+
+    for (int level = 0; level < p->num_levels; level++) {
+        int num_groups = count(p, level, false, num);
+        int of_root = p->group_of_host[level][p->host_of_rank[root]];
+        double least = INFINITY;        /* of the mean of all groups */
+        for (int i = 0; i < p->num_groups[level] && num_groups > 1; i++) {
+            double time = bytes_of(coll, bytes, num[i], p->num_ranks - num[i], num_groups, i == of_root) /
+                p->rate[level][i];
+            if (num[i] == 0)
+                continue;
+            least = MPL_MIN(least, time);
+            if (coll != MPII_TOPO_COLL__ALLREDUCE)
+                bound = MPL_MAX(bound, time);
+        }
+        if (coll == MPII_TOPO_COLL__ALLREDUCE && num_groups > 1)
+            bound = MPL_MAX(bound, least);
+    }
+    free(num);
+    return bound;
+}
