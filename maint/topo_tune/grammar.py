@@ -147,9 +147,18 @@ def algorithm(name: str, version: str = "4.0") -> Tree | None:
 
 
 def is_ours(collective: str, name: str, version: str) -> bool:
-    """Whether it is the patches that bring an algorithm, named as the CVAR has it. Ours take any number of
-    ranks; others of MPICH's own than its choice may not."""
+    """Whether it is the patches that bring an algorithm, named as the CVAR has it."""
     return bool((algorithm(full_name(collective, name), version) or {}).get("patched"))
+
+
+def is_plain(collective: str, name: str, version: str) -> bool:
+    """Whether it is one of MPICH's own that topo_auto may take beside MPICH's choice: it has no parameters, and
+    no restrictions but these (coll_select.py)."""
+    row = algorithm(full_name(collective, name), version)
+    known = {"power-of-two", "noinplace", "commutative", "any-order"}
+    if row is None or {"patched", "params"} & row.keys():
+        return False
+    return known.issuperset(row.get("restrictions", ()))
 
 
 def full_name(collective: str, name: str) -> str:

@@ -179,9 +179,11 @@ class Predictor:
         return time_us < stock_us - least
 
     def _find_candidates(self, collective: str) -> list[str]:
-        """What topo_auto may take in the place of MPICH's choice, in its order."""
-        ours = [n for n in self.algorithms(collective) if n not in BASELINES]
-        return [n for n in ours if grammar.is_ours(collective, n, self.mpich)]
+        """What topo_auto may take in the place of MPICH's choice, in its order: others of MPICH's own, and
+        ours."""
+        names = [n for n in self.algorithms(collective) if n not in BASELINES]
+        ours = [n for n in names if grammar.is_ours(collective, n, self.mpich)]
+        return [n for n in names if grammar.is_plain(collective, n, self.mpich)] + ours
 
     def choice(self, collective: str, times_us: Mapping[str, float], stock: str) -> str:
         """What topo_auto takes by predicted times, where MPICH takes `stock`: which it does not leave

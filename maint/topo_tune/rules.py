@@ -30,10 +30,24 @@ ByKind = dict[str, dict[str, float]]  # {placement: {algorithm: us}}
 Ranges = dict[str, tuple[float, float]]  # least and most of what conditions ask for
 
 
-def leaf(collective: str, name: str) -> Tree:
-    """What selects an algorithm; of "builtin", what selects nothing: MPICH's own choice is more than an
-    algorithm, since its device is asked first."""
-    return {} if name == "builtin" else {f"algorithm={grammar.full_name(collective, name)}": {}}
+# Restrictions of algorithms that a rule asks for, since not all calls of a collective meet them
+ASKED = ("noinplace", "inplace", "builtin-op", "size-ge-pof2")
+
+
+def leaf(collective: str, name: str, version: str) -> Tree:
+    """What selects an algorithm, for calls that it takes; of "builtin", what selects nothing: MPICH's own choice
+    is more than an algorithm, since its device is asked first."""
+    if name == "builtin":
+        return {}
+    full = grammar.full_name(collective, name)
+    tree: Tree = {f"algorithm={full}": {}}
+    for restriction in (grammar.algorithm(full, version) or {}).get("restrictions", ()):
+        if restriction in ASKED:
+            asked, _ = grammar.RESTRICTIONS[restriction]
+            what, _, word = asked.partition("=")
+            other = {"yes": "no", "no": "yes"}.get(word)
+            tree = {f"{what}={other}": {}, asked: tree} if other else {asked: {}, "count=any": tree}
+    return tree
 
 
 def outside_hosts(tree: Tree) -> Tree:
@@ -125,10 +139,10 @@ class Times:
         self._row = functools.cache(self._find_row)
         self._kinds = functools.cache(self._find_kinds)
         # what a prediction may choose
-        self.ours = set(placed.predictor.candidates(collective))
+        self.known = set(placed.predictor.candidates(collective))
         # whose times are predicted, beside that of MPICH's own choice
-        self.candidates = self.ours | {
-            twin for name, twin in UNRENUMBERED.items() if name in self.ours
+        self.candidates = self.known | {
+            twin for name, twin in UNRENUMBERED.items() if name in self.known
         }
         # if there is one, and the rates that it needs
         if self._row(AUTO) is not None and not self.is_for_all and not placed.predictor.notes:
@@ -239,7 +253,7 @@ class Times:
         """{algorithm: us} of `names` that take such a call, and of "builtin"; nothing where that is not
         known."""
         stock = self.builtin(hosts, ppn, size)
-        predicted = names - {AUTO} | (self.ours if AUTO in names else set())
+        predicted = names - {AUTO} | (self.known if AUTO in names else set())
         keys = {a: (self.collective, a, hosts, ppn, kind) for a in sorted({stock, *predicted})}
         found = self.placed.times_us(keys.values(), self.block(hosts * ppn, size))
         times = {a: found[key] for a, key in keys.items() if key in found}
@@ -254,7 +268,7 @@ class Times:
     def taken_by_auto(self, hosts: int, ppn: int, size: int) -> dict[str, str]:
         """{placement: what topo_auto is predicted to take there}"""
         choice, stock = self.placed.predictor.choice, self.builtin(hosts, ppn, size)
-        by_kind, _ = self.at(hosts, ppn, size, self.ours)
+        by_kind, _ = self.at(hosts, ppn, size, self.known)
         return {kind: choice(self.collective, times, stock) for kind, times in by_kind.items()}
 
     def _find_scores(self, hosts: int, ppn: int, sizes: Sizes) -> dict[str, float]:
@@ -262,9 +276,8 @@ class Times:
         `sizes`} of those that may be chosen; "builtin" is 1.
 
         Left out: what loses more than MAX_LOSS in a placement at a size. Without measurements also what
-        topo_auto would not take, MPICH's own algorithms and BASELINES, and a topo_* one that gains nothing
-        over the same algorithm without the renumbering, where that takes so many ranks; but AUTO is among
-        them."""
+        topo_auto does not consider, and a topo_* one that gains nothing over the same algorithm without the
+        renumbering, where that takes so many ranks; but AUTO is among them."""
         scores: list[dict[str, float]] = []
         names: Set[str] = {"builtin"}
         for size in sizes:
@@ -302,7 +315,9 @@ class Times:
             share = mean(name)
             # of a rule for several sizes, all of them together have to gain
             is_gain = self.placed.predictor.is_gain(share * stock_us, stock_us)
-            if is_measured or self.is_for_all or is_gain:
+            # what is MPICH's choice for some communicators or sizes may gain for others
+            is_choice = name == self.builtin(hosts, ppn, size)
+            if is_measured or self.is_for_all or is_gain or is_choice:
                 scores[name] = share
         return scores
 
@@ -317,7 +332,7 @@ class Times:
         # all are equally far apart, and how far is not known
         if self.racks == ONE and ppn == 1 and self.placed.predictor.notes:
             return False
-        return name in self.ours
+        return name in self.known
 
     def _takes(self, name: str, ranks: int) -> bool:
         """Whether the algorithm can run with so many ranks."""
@@ -545,7 +560,7 @@ def _size_tree(decisions: list[Decision]) -> Tree:
     to ask."""
     condition = SIZE.get(decisions[0].collective, "total_msg_size") or ""
     limits = [_between(a.high, b.low) for a, b in itertools.pairwise(decisions)]
-    leaves = [leaf(d.collective, d.algorithm) for d in decisions]
+    leaves = [leaf(d.collective, d.algorithm, d.times.version) for d in decisions]
     if len(leaves) == 1:
         return leaves[0]
     return {_key(condition, n): of for n, of in zip([*limits, None], leaves, strict=True)}

@@ -112,10 +112,13 @@ static void run(MPI_Comm comm, const char *word)
     } else if (!strcmp(name, "ialltoall")) {
         MPI_Ialltoall(in, num, MPI_INT, out, num, MPI_INT, comm, &request);
         first = 1, last = p;
-    } else if (!strcmp(name, "ialltoall_in_place")) {
+    } else if (!strcmp(name, "alltoall_in_place") || !strcmp(name, "ialltoall_in_place")) {
         for (int i = 0; i < num * p; i++)
             out[i] = rank + 1;
-        MPI_Ialltoall(MPI_IN_PLACE, 0, MPI_INT, out, num, MPI_INT, comm, &request);
+        if (name[0] == 'i')
+            MPI_Ialltoall(MPI_IN_PLACE, 0, MPI_INT, out, num, MPI_INT, comm, &request);
+        else
+            MPI_Alltoall(MPI_IN_PLACE, 0, MPI_INT, out, num, MPI_INT, comm);
         first = 1, last = p;
     } else if (!strcmp(name, "barrier")) {
         MPI_Barrier(comm);

@@ -121,10 +121,39 @@ def test_what_is_predicted_fastest_runs(
     job = run_mpi(program, *CALLS, n=n, env=racks(n, hosts, order), timeout=120)
     assert check(job) > 10
     predicted = {name for name, *_, why in rows(job) if PREDICTED.search(why)}
-    # with one rank on each host there is nothing to choose
-    alltoalls = {*ALLTOALLS} if n > hosts else set()
+    # with one rank on each host nothing is planned, and alltoallv has no other algorithm
+    alltoalls = {*ALLTOALLS} if n > hosts else {"alltoall", "ialltoall"}
     always = {*VECTORS, *BLOCKS, *ROOTED, *ROOTED_VECTORS, "barrier", "ibarrier"}
     assert predicted >= always | alltoalls
+
+
+def test_others_of_mpichs_own(
+    run_mpi: Launch,
+    build_mpi: Build,
+    program: Path,
+    racks: Callable[..., Env],
+    write_json: WriteJson,
+) -> None:
+    """Where a latency carries all messages, one to each rank is faster than what MPICH takes, Bruck's algorithm. In
+    place it may not run."""
+    env = racks(16, 16)
+    site = {**site_of(env), "costs": {"overhead_us": 0.1, "gap_us": 0.1}}
+    env["MPIR_CVAR_COLL_TOPOLOGY_FILE"] = write_json("latency.json", site)
+    words = [f"{name}:8" for name in ("alltoall", "alltoall_in_place")]
+    job = run_mpi(program, *words, *(f"i{word}" for word in words), n=16, env=env)
+    assert check(job) == 2, job.stderr
+    found = {
+        (name, short(algorithm), reports.is_by_auto(why)) for name, _, algorithm, why in rows(job)
+    }
+    assert found >= {
+        ("alltoall", "scattered", True),
+        ("alltoall", "pairwise_sendrecv_replace", False),
+        ("ialltoall", "permuted_sendrecv", True),
+        ("ialltoall", "inplace", False),
+    }
+    words = ["--collective", "alltoall", "persistent"]
+    job = run_mpi(build_mpi(HERE / "alltoall_init.c"), *words, n=16, env=env, timeout=60)
+    assert job.returncode == 0 and "OK " in job.stdout, job.stdout + job.stderr
 
 
 @pytest.mark.parametrize("size", [64, 3000, 65536])

@@ -1393,7 +1393,7 @@ def tree_of(name: str, collective: str) -> Any:
 
 def test_pruning_changes_no_choice() -> None:
     collective = "alltoall"
-    leaf = rules.leaf(collective, "planned")
+    leaf = rules.leaf(collective, "planned", "4.0")
     by_size = {"avg_msg_size<=100": {}, "avg_msg_size<=2048": leaf, "avg_msg_size=any": {}}
     tree = {
         "comm_hosts<=1": {},
@@ -1561,7 +1561,21 @@ def test_a_collective_without_new_algorithms_keeps_its_own(
         del data["collectives"][collective][name]
     monkeypatch.setattr(grammar, "mpich", lambda version="4.0": data)
     _, decisions, _ = rules.make_tuning(site.check(DEMO), collectives=(collective,))
-    assert {d.algorithm for d in decisions} == {"builtin"}
+    own = {"scattered"} if collective == "alltoall" else set()
+    assert {d.algorithm for d in decisions} == {"builtin"} | own
+
+
+def test_others_of_mpichs_own() -> None:
+    """Where a latency carries all messages, Bruck's algorithm has as many as it has rounds. It, and what is taken for it,
+    cannot work in place."""
+    raw = make_site([4, 4, 4, 4], near=4000, far=6000, host=50, between=25)
+    raw["costs"] = {"gap_us": 300, "overhead_us": 20}
+    tuning, _, _ = rules.make_tuning(site.check(raw), collectives=("alltoall",))
+    assert grammar.check(json.dumps(tuning)) == ([], [])
+    for inplace in (False, True):
+        found = grammar.select(tuning, call_of(16, 8, 16, "alltoall", inplace=inplace))
+        assert found.declined is None and found.from_rule == (not inplace)
+        assert found.short == ("pairwise_sendrecv_replace" if inplace else "scattered")
 
 
 def test_what_is_chosen_is_the_best_that_is_allowed() -> None:

@@ -43,9 +43,23 @@ def dump_auto_cvar(func_name, commkind, call):
 
 # -- tables --
 
+# Restrictions that topo_auto looks at, and those that hold for each call that it decides on
+AUTO_ASKS = ("power-of-two", "noinplace")
+AUTO_HAS = ("commutative", "any-order")
+
+def get_plain_row(func_name, full_name, algo):
+    """ Of an algorithm that topo_auto may take as it is; None of one that has parameters or restrictions
+        that depend on more of a call """
+    words = algo.get('restrictions', '').replace(',', ' ').split()
+    if 'extra_params' in algo or 'allcomm' in algo or set(words) - {*AUTO_ASKS, *AUTO_HAS}:
+        return None
+    asks = ", ".join("true" if word in words else "false" for word in AUTO_ASKS)
+    return "%s, %s, %s" % (func_name.upper(), full_name, asks)
+
 def dump_tables(f, coll_names, get_algo_extra_args):
-    """ The algorithms that a selection file can name, and their parameters, for csel_algo.c """
-    algos, params = [], []
+    """ The algorithms that a selection file can name, and their parameters, for csel_algo.c; and those
+        that topo_auto may take as they are, for csel_auto.c """
+    algos, params, plain = [], [], []
     for name in coll_names:
         for func_name in (name, 'i' + name):
             for commkind in ("intra", "inter"):
@@ -54,6 +68,9 @@ def dump_tables(f, coll_names, get_algo_extra_args):
                     if full_name in algos:
                         continue
                     algos.append(full_name)
+                    row = get_plain_row(func_name, full_name, algo)
+                    if row and func_name in autos and commkind == "intra":
+                        plain.append(row)
                     if 'extra_params' not in algo:
                         continue
                     names = algo['extra_params'].replace(' ', '').split(',')
@@ -79,6 +96,10 @@ def dump_tables(f, coll_names, get_algo_extra_args):
         print("\n/* X(name of the algorithm, member of MPII_Csel_container_s.u, parameter, default) */", file=Out)
         print("#define MPII_CSEL_PARAMS(X) \\", file=Out)
         print(" \\\n".join("    X(%s)" % p for p in params), file=Out)
+        print("\n/* X(collective, name of the algorithm, needs a power of two of ranks, must not be in place) */",
+              file=Out)
+        print("#define MPII_CSEL_PLAIN_ALGORITHMS(X) \\", file=Out)
+        print(" \\\n".join("    X(%s)" % row for row in plain), file=Out)
         print("\n#endif /* CSEL_ALGOS_H_INCLUDED */", file=Out)
 
 def use_agreed(extra_args):

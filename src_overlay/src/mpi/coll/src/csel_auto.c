@@ -5,11 +5,13 @@
 
 #include "mpiimpl.h"
 #include "csel_auto.h"
+#include "csel_algos.h"
 #include "csel_call.h"
 #include "topo_numbers.h"
 
 /* topo_auto: for each call, which algorithm is predicted fastest where the ranks of its communicator are:
- * one of ours, or what MPICH's built-in selection takes, which then runs as if there were no topo_auto.
+ * one of ours, another one of MPICH's own, or what MPICH's built-in selection takes, which then runs as if
+ * there were no topo_auto.
  *
  * All processes decide alike, since they decide by the same: the place of the communicator, the rates of
  * the topology and the settings of rank 0 (topo.c), what the built-in selection takes, and a size that
@@ -35,16 +37,30 @@ static csel_node_s auto_nodes[MPIR_CSEL_COLL_TYPE__END] = {
 
 static const struct {
     int coll_type;
-    const char *name;
     MPII_Csel_container_type_e id;
 } ours[] = {
 #define OURS(COLL, Coll, coll, algo, desc)      \
-    {MPIR_CSEL_COLL_TYPE__##COLL, #algo, TYPE(MPIR_##Coll##_intra_##algo)},
+    {MPIR_CSEL_COLL_TYPE__##COLL, TYPE(MPIR_##Coll##_intra_##algo)},
     MPIR_TOPO_ALGOS(OURS)
 #undef OURS
 };
 
 #define NUM_OURS ((int) (sizeof(ours) / sizeof(ours[0])))
+
+/* Algorithms that take no parameters, some of ours among them: those with other restrictions than these are left to
+ * the built-in selection, since the size class of a call does not tell whether they hold. */
+static const struct {
+    int coll_type;
+    MPII_Csel_container_type_e id;
+    bool needs_pof2, not_in_place;
+} plain[] = {
+#define PLAIN(COLL, algorithm, needs_pof2, not_in_place)        \
+    {MPIR_CSEL_COLL_TYPE__##COLL, TYPE(algorithm), needs_pof2, not_in_place},
+    MPII_CSEL_PLAIN_ALGORITHMS(PLAIN)
+#undef PLAIN
+};
+
+#define NUM_PLAIN ((int) (sizeof(plain) / sizeof(plain[0])))
 
 static bool is_auto(const MPII_Csel_container_s * cnt, const MPIR_Csel_coll_sig_s * coll_sig)
 {
@@ -243,62 +259,105 @@ static const char *make_reason(const MPII_Csel_candidate_t * best,
     return MPII_Coll_report_text(text);
 }
 
-#define MAX_OURS (MPII_CSEL_MAX_CANDIDATES - 1)
+#define MAX_BEST (MPII_CSEL_MAX_CANDIDATES - 1)
 
-/* Those of ours that are predicted fastest, in order. Returns their number. */
-static int find_best(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t coll, MPI_Aint bytes,
-                     MPII_Csel_candidate_t best[MAX_OURS])
+typedef struct {
+    MPII_Csel_candidate_t stock, best[MAX_BEST];        /* the fastest first, but for the stock */
+    int num_best;
+} ranking_t;
+
+static bool is_known(const ranking_t * ranking, const MPII_Topo_algo_t * row)
 {
-    int num = 0;
+    bool found = row == ranking->stock.row;
 
-    for (int i = 0; i < NUM_OURS; i++) {
-        MPII_Csel_candidate_t c = {.name = ours[i].name,.cnt.id = ours[i].id };
-        int k;
+    for (int i = 0; i < ranking->num_best; i++)
+        found = found || row == ranking->best[i].row;
+    return found;
+}
 
-        if (ours[i].coll_type != coll_sig->coll_type)
-            continue;
-        if (!strncmp(c.name, "tsp_", 4))
-            c.name += 4;
-        MPII_Csel_set_params(&c.cnt);
-        c.ps = MPII_Topo_auto_time(coll_sig->comm_ptr, coll, c.name, bytes);
-        if (c.ps < 0 || (num == MAX_OURS && c.ps >= best[num - 1].ps))
-            continue;
-        num = MPL_MIN(num + 1, MAX_OURS);
-        for (k = num - 1; k > 0 && c.ps < best[k - 1].ps; k--)
-            best[k] = best[k - 1];
-        best[k] = c;
+/* Of rows that are the same schedule, the first one counts. */
+static void rank(ranking_t * ranking, const MPIR_Csel_coll_sig_s * coll_sig, MPI_Aint bytes,
+                 MPII_Csel_container_type_e id, const MPII_Topo_algo_t * row)
+{
+    MPII_Csel_candidate_t c = {.name = short_name(id),.row = row,.cnt.id = id }, *best = ranking->best;
+    int k;
+
+    if (row == NULL || is_known(ranking, row))
+        return;
+    MPII_Csel_set_params(&c.cnt);
+    c.ps = MPII_Topo_auto_time(coll_sig->comm_ptr, row, bytes);
+    if (c.ps < 0 || (ranking->num_best == MAX_BEST && c.ps >= best[MAX_BEST - 1].ps))
+        return;
+    ranking->num_best = MPL_MIN(ranking->num_best + 1, MAX_BEST);
+    for (k = ranking->num_best - 1; k > 0 && c.ps < best[k - 1].ps; k--)
+        best[k] = best[k - 1];
+    best[k] = c;
+}
+
+static bool is_ours(MPII_Csel_container_type_e id)
+{
+    bool found = false;
+
+    for (int i = 0; i < NUM_OURS; i++)
+        found = found || ours[i].id == id;
+    return found;
+}
+
+/* Whether MPICH runs it: what a call is that is decided on (describe) rules out other restrictions. */
+static bool is_legal(int i, const MPIR_Csel_coll_sig_s * coll_sig)
+{
+    int num_ranks = coll_sig->comm_ptr->local_size;
+
+    return !(plain[i].needs_pof2 && (num_ranks & (num_ranks - 1))) &&
+        !(plain[i].not_in_place && is_sendbuf_inplace(coll_sig));
+}
+
+/* What is predicted fastest. Where MPICH takes one by hosts that has no schedule, nothing is known of others of
+ * its own beside it. */
+static void find_best(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t coll, MPI_Aint bytes,
+                      ranking_t * ranking)
+{
+    for (int i = 0; i < NUM_PLAIN && ranking->stock.row; i++) {
+        if (plain[i].coll_type == coll_sig->coll_type && !is_ours(plain[i].id) && is_legal(i, coll_sig))
+            rank(ranking, coll_sig, bytes, plain[i].id,
+                 MPII_Topo_auto_row(coll, short_name(plain[i].id), true));
     }
-    return num;
+    for (int i = 0; i < NUM_OURS; i++) {
+        if (ours[i].coll_type == coll_sig->coll_type)
+            rank(ranking, coll_sig, bytes, ours[i].id,
+                 MPII_Topo_auto_row(coll, short_name(ours[i].id), false));
+    }
 }
 
 static MPII_Csel_decision_t *decide(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t coll,
                                     MPI_Aint bytes, MPII_Csel_container_type_e id)
 {
-    MPII_Csel_candidate_t stock = {.name = short_name(id),.is_stock = true }, best[MAX_OURS];
+    ranking_t ranking = {.stock = {.name = short_name(id),.is_stock = true } };
+    MPII_Csel_candidate_t *stock = &ranking.stock, *best = ranking.best;
     MPII_Csel_decision_t *decision = MPL_calloc(1, sizeof(*decision), MPL_MEM_COLL);
-    int num = 0;
 
     MPII_TOPO_NEED(decision);
     MPII_Topo_counter_add(&MPII_Topo_auto_decisions, 1);
     decision->coll_type = coll_sig->coll_type;
     decision->bytes = bytes;
     decision->stock = id;
-    stock.ps = MPII_Topo_auto_stock_time(coll_sig->comm_ptr, coll, stock.name, bytes);
-    if (stock.ps >= 0)
-        num = find_best(coll_sig, coll, bytes, best);
+    stock->row = stock->name ? MPII_Topo_auto_row(coll, stock->name, true) : NULL;
+    stock->ps = MPII_Topo_auto_stock_time(coll_sig->comm_ptr, coll, stock->name, bytes);
+    if (stock->ps >= 0)
+        find_best(coll_sig, coll, bytes, &ranking);
 
-    bool takes_best = num > 0 &&
-        MPII_Topo_auto_is_gain(coll_sig->comm_ptr, best[0].ps, stock.ps);
-    if (MPII_Coll_report_on && num > 0)
-        decision->why = make_reason(&best[0], &stock, takes_best);
+    bool takes_best = ranking.num_best > 0 &&
+        MPII_Topo_auto_is_gain(coll_sig->comm_ptr, best[0].ps, stock->ps);
+    if (MPII_Coll_report_on && ranking.num_best > 0)
+        decision->why = make_reason(&best[0], stock, takes_best);
     if (!takes_best)
-        decision->candidates[decision->num_candidates++] = stock;
-    for (int i = 0; i < num; i++) {
+        decision->candidates[decision->num_candidates++] = *stock;
+    for (int i = 0; i < ranking.num_best; i++) {
         best[i].cnt.rule = decision->why ? decision->why : "topo_auto";
-        if (best[i].ps / TOPO_TRIED_FACTOR <= MPL_MIN(best[0].ps, stock.ps))
+        if (best[i].ps / TOPO_TRIED_FACTOR <= MPL_MIN(best[0].ps, stock->ps))
             decision->candidates[decision->num_candidates++] = best[i];
-        if (i == 0 && takes_best && stock.ps / TOPO_TRIED_FACTOR <= best[0].ps)
-            decision->candidates[decision->num_candidates++] = stock;
+        if (i == 0 && takes_best && stock->ps / TOPO_TRIED_FACTOR <= best[0].ps)
+            decision->candidates[decision->num_candidates++] = *stock;
     }
     return decision;
 }

@@ -17,6 +17,7 @@
 typedef struct {
     const char *name;           /* value of MPIR_CVAR_<COLLECTIVE>_INTRA_ALGORITHM; NULL: there is none */
     int64_t ps;                 /* predicted time */
+    const MPII_Topo_algo_t *row;        /* NULL: it has no schedule */
     bool is_stock;              /* what the built-in selection takes; else: */
     MPII_Csel_container_s cnt;  /* what is to be run; its rule tells why */
 } MPII_Csel_candidate_t;

@@ -76,6 +76,22 @@ static int64_t time_of(MPII_Topo_view_t * view, int rank, const MPII_Topo_algo_t
     return time;
 }
 
+const MPII_Topo_algo_t *MPII_Topo_auto_row(MPII_Topo_coll_t coll, const char *name, bool is_mpich)
+{
+    const MPII_Topo_algo_t *algo;
+
+    for (int i = 0; is_mpich && i < (int) (sizeof(others) / sizeof(others[0])); i++) {
+        if (coll == others[i].coll && !strcmp(name, others[i].name))
+            name = others[i].row;
+    }
+    for (int i = 0; !is_mpich && i < (int) (sizeof(baselines) / sizeof(baselines[0])); i++) {
+        if (!strcmp(name, baselines[i]))
+            return NULL;
+    }
+    algo = MPII_Topo_catalog_find(coll, name);
+    return algo && algo->is_mpich == is_mpich ? algo : NULL;
+}
+
 int64_t MPII_Topo_view_time(MPII_Topo_view_t * view, int rank, MPII_Topo_coll_t coll,
                             const char *name, int64_t bytes)
 {
@@ -87,26 +103,16 @@ int64_t MPII_Topo_view_time(MPII_Topo_view_t * view, int rank, MPII_Topo_coll_t 
 int64_t MPII_Topo_view_stock_time(MPII_Topo_view_t * view, int rank, MPII_Topo_coll_t coll,
                                   const char *name, int64_t bytes)
 {
-    const MPII_Topo_algo_t *algo;
+    const MPII_Topo_algo_t *algo = name ? MPII_Topo_auto_row(coll, name, true) : NULL;
 
-    for (int i = 0; name && i < (int) (sizeof(others) / sizeof(others[0])); i++) {
-        if (coll == others[i].coll && !strcmp(name, others[i].name))
-            name = others[i].row;
-    }
-    algo = name ? MPII_Topo_catalog_find(coll, name) : NULL;
     if (name == NULL || (algo == NULL && !strcmp(name, "smp")))
         algo = MPII_Topo_mpich_choice(coll, bytes, MPII_Topo_view_order(view));
-    return algo && algo->is_mpich ? time_of(view, rank, algo, bytes) : -1;
+    return algo ? time_of(view, rank, algo, bytes) : -1;
 }
 
-int64_t MPII_Topo_auto_time(MPIR_Comm * comm_ptr, MPII_Topo_coll_t coll, const char *name,
-                            int64_t bytes)
+int64_t MPII_Topo_auto_time(MPIR_Comm * comm_ptr, const MPII_Topo_algo_t * algo, int64_t bytes)
 {
-    for (int i = 0; i < (int) (sizeof(baselines) / sizeof(baselines[0])); i++) {
-        if (!strcmp(name, baselines[i]))
-            return -1;
-    }
-    return MPII_Topo_view_time(comm_ptr->coll.topo->view, comm_ptr->rank, coll, name, bytes);
+    return time_of(comm_ptr->coll.topo->view, comm_ptr->rank, algo, bytes);
 }
 
 int64_t MPII_Topo_auto_stock_time(MPIR_Comm * comm_ptr, MPII_Topo_coll_t coll, const char *name,

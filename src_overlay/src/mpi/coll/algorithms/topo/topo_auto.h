@@ -15,11 +15,14 @@
  * all processes know. Where rates lack, rank 0 warns, once. No communication. */
 bool MPII_Topo_auto_is_usable(MPIR_Comm * comm_ptr);
 
-/* Picoseconds that an algorithm of ours takes; -1: it is not to be considered. bytes: as in topo_catalog.h */
-int64_t MPII_Topo_auto_time(MPIR_Comm * comm_ptr, MPII_Topo_coll_t coll, const char *name,
-                            int64_t bytes);
+/* The row of the catalog of one of MPICH's own, or of ours: `name` is a value of MPIR_CVAR_<COLLECTIVE>_INTRA_ALGORITHM, or
+ * that of the nonblocking form without tsp_ or sched_. NULL: it has none, or is not to be considered. */
+const MPII_Topo_algo_t *MPII_Topo_auto_row(MPII_Topo_coll_t coll, const char *name, bool is_mpich);
 
-/* The same of one of MPICH's own. Where it is one by hosts, that has no schedule, the time is that of what
+/* Picoseconds that an algorithm takes; -1: it does not take such a call. bytes: as in topo_catalog.h */
+int64_t MPII_Topo_auto_time(MPIR_Comm * comm_ptr, const MPII_Topo_algo_t * algo, int64_t bytes);
+
+/* The same of what MPICH takes. Where it is one by hosts, that has no schedule, the time is that of what
  * MPICH would take without it. */
 int64_t MPII_Topo_auto_stock_time(MPIR_Comm * comm_ptr, MPII_Topo_coll_t coll, const char *name,
                                   int64_t bytes);
