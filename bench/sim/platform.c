@@ -362,16 +362,16 @@ static MPII_Topo_lengths_t find_lengths(const platform_t * p)
 {
     const costs_t *c = &p->costs;
     MPII_Topo_costs_t costs = {
-        .overhead = {llround(c->inside_overhead * 1e12)},.inside = per_kib(c->inside_rate),
-        .latency = {llround(c->inside_latency * 1e12), llround(c->latency * 1e12)},
-        .gap = llround(c->gap * 1e12),.header = c->header,.eager = c->eager_bytes,
+        .overhead = {llround(c->inside_overhead * 1e12)},.latency = {llround(c->inside_latency * 1e12)},
+        .inside = per_kib(c->inside_rate),.gap = llround(c->gap * 1e12),.header = c->header,.eager = c->eager_bytes,
         .host = MPL_MAX(per_kib(p->rate[0][0]), 1),.rank = per_kib(c->rank_rate),
         .num_pieces = {0, MPL_MAX(c->num_pieces[1], 2)}
     };
-    for (int i = MPII_TOPO_WITHIN__RACK; i < MPII_TOPO_WITHIN__END; i++) {
+    double latency = c->latency;
+    for (int i = 1; i < MPII_TOPO_WITHIN__END; i++) {
+        latency += i > 1 && i <= MAX_LEVELS ? c->level_latency[i] : 0;
+        costs.latency[i] = llround(latency * 1e12);
         costs.overhead[i] = llround(c->overhead * 1e12);
-        if (i > MPII_TOPO_WITHIN__RACK)
-            costs.latency[i] = costs.latency[i - 1] + (i <= MAX_LEVELS ? llround(c->level_latency[i] * 1e12) : 0);
     }
     for (int i = 0; i < c->num_pieces[1]; i++)
         costs.piece[1][i] = (MPII_Topo_curve_t) {

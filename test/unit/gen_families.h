@@ -626,7 +626,7 @@ static void prepare_one_unit(case_t * c)
 
 static void setup_doubling(any_gen_t * g, const case_t * c, int rank)
 {
-    MPII_Topo_gen_doubling(&g->u.doubling, c->order, rank);
+    MPII_Topo_gen_doubling(&g->u.doubling, c->order, rank, c->family->arg[0]);
 }
 
 static int log2_floor(int n)
@@ -634,39 +634,83 @@ static int log2_floor(int n)
     return n == 1 ? 0 : 1 + log2_floor(n / 2);
 }
 
-static int num_out(const groups_t * g)
+/* How the members of a group exchange: messages that one takes in all stages, and how many take part */
+static int exchange_of(const case_t * c, int level, int group, int *part)
 {
-    int num = 0;
+    const int *first = &c->order->first[level][group];
+    int num = first[1] - first[0], radix = c->family->arg[0], last;
 
-    for (int i = 0; i < g->num; i++)
-        num += g->out_of[i];
+    radix = MPII_Topo_radix(c->order, radix, level, num, true);
+    int stages = MPII_Topo_stages(num, radix, &last, part);
+    return num == 1 ? 0 : (stages - 1) * (radix - 1) + last - 1;
+}
+
+/* Leaders of a group that take part above it */
+static int num_in_exchanges(const case_t * c, int level, int group)
+{
+    const int *first = &c->order->first[level][group];
+    int num = 0, part;
+
+    if (level == MPII_Topo_exchange_base(c->order, c->family->arg[0]))
+        return 1;
+    exchange_of(c, level, group, &part);
+    for (int i = 0; i < part; i++)
+        num += num_in_exchanges(c, level - 1,
+                                first[0] + MPII_Topo_rd_slot(first[1] - first[0] - part, i));
     return num;
 }
 
-/* Groups of the highest level of which there are several do recursive doubling; below that each other group
- * hands one message up, and gets one. */
+/* Messages that each of them takes from outside the group */
+static int num_from_outside(const case_t * c, int level, int group)
+{
+    int num = 0, part;
+
+    for (level++; level <= c->num_levels + 1; level++) {
+        int member = group, first;
+        group = c->order->of[level][member];
+        first = c->order->first[level][group];
+        num += exchange_of(c, level, group, &part);
+        int num_folded = c->order->first[level][group + 1] - first - part;
+        if (member - first < 2 * num_folded && (member - first) % 2 == 1)
+            return num - exchange_of(c, level, group, &part) + 1;
+        num += member - first < 2 * num_folded;
+    }
+    return num;
+}
+
+/* Above the base each leader takes one message of each other member of a stage, one of a folded member, and
+ * one if it is folded itself. Below it each other group hands one message up, and gets one. */
 static void claim_doubling(const case_t * c, const traffic_t * t)
 {
-    bool are_pairs = c->place.num_hosts == 2 * c->place.num_racks && c->order->max_hosts == 2;
-    int top = c->num_levels;
+    const MPII_Topo_order_t *o = c->order;
+    int base = MPII_Topo_exchange_base(o, c->family->arg[0]), num_exchanged = 0, length = 0, part;
+    bool is_even = o->num_hosts == c->p && base <= HOSTS;
 
-    while (top > HOSTS && c->num_groups[top] == 1)
-        top--;
-    if (top == RACKS && are_pairs)
-        top = HOSTS;
-    groups_t g = groups_of(c, t, top);
-    int log = log2_floor(g.num), num_exchanged = num_out(&g);
-    for (int i = 0; i < g.num && g.num > 1; i++) {
-        if (is_pof2(g.num))
-            claim_units(&g, i, log, log);
-        CHECK(g.into[i] <= log + 1 && g.out_of[i] <= log + 1, "%d units into group %d", g.into[i], i);
+    for (int level = c->num_levels; level >= HOSTS; level--) {
+        groups_t g = groups_of(c, t, level);
+        int all = 0;
+        for (int i = 0; i < g.num; i++) {
+            all += g.into[i];
+            if (level >= base) {
+                int group = g.of_rank[o->rank_at[MPII_Topo_order_begin(o, level, i)]];
+                int num = num_in_exchanges(c, level, i) * num_from_outside(c, level, i);
+                CHECK(g.into[group] == num, "%d units into group %d of level %d, not %d",
+                      g.into[group], group, level, num);
+            }
+        }
+        if (level == base)
+            num_exchanged = all;
+        if (level < base)
+            CHECK(all == 2 * (g.num - o->num[base]) + num_exchanged, "%d units into groups of level %d",
+                  all, level);
     }
-    for (int level = HOSTS; level < top; level++) {
-        groups_t below = groups_of(c, t, level);
-        int num = 2 * (below.num - g.num) + num_exchanged;
-        CHECK(num_out(&below) == num, "%d units between groups of level %d, not %d", num_out(&below),
-              level, num);
+    for (int level = base + 1; level <= c->num_levels + 1; level++) {
+        is_even &= o->num[level] * o->most[level] == o->num[level - 1];
+        length += exchange_of(c, level, 0, &part);
+        length += part < o->most[level] ? 2 : 0;
     }
+    if (is_even)
+        claim_length(t, length, length);
 }
 
 static int owner_of_halving(const case_t * c, int unit)
@@ -889,6 +933,10 @@ static void claim_gather(const case_t * c, const traffic_t * t)
      {shape_, MPII_TOPO_TREE_UP | MPII_TOPO_TREE_DOWN, radix_}, true}
 #define TREE(name_, shape_) KNOMIAL(name_, shape_, 2)
 
+#define DOUBLING(name_, radix) \
+    {"allreduce.doubling, radix " name_, &allreduce, prepare_one_unit, setup_doubling, claim_doubling, \
+     {radix}, false}
+
 static const family_t families[] = {
     {"allgather.ring", &allgather, prepare_blocks_of_ranks, setup_ring, claim_ring, {false}, true},
     {"allgather.ring, in turns", &allgather, prepare_blocks_of_ranks, setup_ring, claim_ring, {true}, true},
@@ -923,8 +971,13 @@ static const family_t families[] = {
      {MPII_TOPO_LANES__BCAST, true}, true},
     {"reduce.lanes", &reduce_in_out, prepare_lanes, setup_lanes, claim_rooted_lanes,
      {MPII_TOPO_LANES__REDUCE, true}, true},
-    {"allreduce.doubling", &allreduce, prepare_one_unit, setup_doubling, claim_doubling,
-     {0}, false},
+    DOUBLING("chosen", 0),
+    DOUBLING("chosen for 4 KiB", -3),
+    DOUBLING("2", 2),
+    DOUBLING("3", 3),
+    DOUBLING("4", 4),
+    DOUBLING("5", 5),
+    DOUBLING("8", 8),
     {"allreduce.halving", &allreduce, prepare_halving, setup_halving, claim_halving, {true}, false},
     {"reduce_scatter.halving", &reduce_scatter, prepare_halving, setup_halving, claim_halving,
      {false}, false},

@@ -44,6 +44,9 @@ def topo_gen(build_unit: Build) -> Launch:
 def test_schedules_of_all_ranks(topo_gen: Launch, family: str) -> None:
     done = topo_gen("check", family)
     assert done.returncode == 0 and family in done.stdout, done.stdout + done.stderr
+    for line in done.stdout.splitlines():
+        if line.startswith("allreduce.doubling"):
+            assert line.endswith("runs, in the order of the line"), line
 
 
 def test_no_family_is_left_out() -> None:

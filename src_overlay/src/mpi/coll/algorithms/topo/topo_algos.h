@@ -55,7 +55,7 @@
     X(ALLGATHERV, Allgatherv, allgatherv, topo_ring, \
       "ring over ranks renumbered by nearest neighbour") \
     X(ALLREDUCE, Allreduce, allreduce, topo_recursive_doubling, \
-      "hosts, then racks, then recursive doubling between racks") \
+      "recursive multiplying at each level of the topology") \
     X(ALLREDUCE, Allreduce, allreduce, topo_reduce_scatter_allgather, \
       "recursive halving and doubling, near ranks first") \
     X(ALLREDUCE, Allreduce, allreduce, rack_lanes, \
@@ -73,7 +73,7 @@
     X(ALLGATHERV, Allgatherv, allgatherv, rack_lanes, \
       "each block to a rank in each rack, then in each host, then to its ranks") \
     X(BARRIER, Barrier, barrier, recursive_doubling, \
-      "recursive doubling, for any number of ranks") \
+      "recursive multiplying at each level, for any number of ranks") \
     X(BCAST, Bcast, bcast, rack_lanes, \
       "a lane for each host of a rack: each part of the message goes from rack to rack by its own") \
     X(REDUCE, Reduce, reduce, rack_lanes, \
@@ -123,7 +123,7 @@
     X(IALLGATHERV, Iallgatherv, iallgatherv, tsp_topo_ring, \
       "ring over ranks renumbered by nearest neighbour") \
     X(IALLREDUCE, Iallreduce, iallreduce, tsp_topo_recursive_doubling, \
-      "hosts, then racks, then recursive doubling between racks") \
+      "recursive multiplying at each level of the topology") \
     X(IALLREDUCE, Iallreduce, iallreduce, tsp_topo_reduce_scatter_allgather, \
       "recursive halving and doubling, near ranks first") \
     X(IALLREDUCE, Iallreduce, iallreduce, tsp_rack_lanes, \
@@ -141,7 +141,7 @@
     X(IALLGATHERV, Iallgatherv, iallgatherv, tsp_rack_lanes, \
       "each block to a rank in each rack, then in each host, then to its ranks") \
     X(IBARRIER, Ibarrier, ibarrier, tsp_recursive_doubling, \
-      "recursive doubling, for any number of ranks") \
+      "recursive multiplying at each level, for any number of ranks") \
     X(IBCAST, Ibcast, ibcast, tsp_rack_lanes, \
       "a lane for each host of a rack: each part of the message goes from rack to rack by its own") \
     X(IREDUCE, Ireduce, ireduce, tsp_rack_lanes, \
@@ -202,6 +202,8 @@
 #define MPIR_TOPO_RADICES(X) \
     X(bcast, topo_knomial, MPIR_CVAR_BCAST_TOPO_KNOMIAL_KVAL) \
     X(reduce, topo_knomial, MPIR_CVAR_REDUCE_TOPO_KNOMIAL_KVAL) \
-    X(barrier, topo_tree, MPIR_CVAR_BARRIER_TOPO_TREE_KVAL)
+    X(barrier, topo_tree, MPIR_CVAR_BARRIER_TOPO_TREE_KVAL) \
+    X(allreduce, topo_recursive_doubling, MPIR_CVAR_ALLREDUCE_TOPO_RECURSIVE_DOUBLING_KVAL) \
+    X(barrier, recursive_doubling, MPIR_CVAR_BARRIER_RECURSIVE_DOUBLING_KVAL)
 
 #endif /* TOPO_ALGOS_H_INCLUDED */

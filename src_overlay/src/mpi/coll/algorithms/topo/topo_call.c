@@ -88,13 +88,13 @@ MPI_Aint MPII_Topo_call_segment_bytes(const call_t * c)
     return MPL_MAX(bytes, 0);
 }
 
-int MPII_Topo_call_radix(const call_t * c, MPI_Aint bytes)
+int MPII_Topo_call_radix(const call_t * c, MPI_Aint bytes, bool is_exchange)
 {
     int k = c->radix.k;
 
     if (k < 0)
         k = MPII_Topo_comm_settings(c->comm_ptr)->radix_of[c->radix.which];
-    return k > 0 ? k : MPII_Topo_radix_of(bytes);
+    return k > 0 ? k : MPII_Topo_radix_of(bytes, is_exchange);
 }
 
 int MPII_Topo_call_cut_segments(call_t * c, const MPII_Topo_order_t * order, MPII_Topo_pipe_t pipe,

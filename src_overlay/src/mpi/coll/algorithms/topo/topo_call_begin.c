@@ -33,7 +33,7 @@ bool MPII_Topo_call_begin_bcast(call_t * c, void *buffer, MPI_Aint count, MPI_Da
 
 static int radix_of(const call_t * c, MPI_Aint bytes)
 {
-    return c->shape == MPII_TOPO_SHAPE__KNOMIAL ? MPII_Topo_call_radix(c, bytes) : 0;
+    return c->shape == MPII_TOPO_SHAPE__KNOMIAL ? MPII_Topo_call_radix(c, bytes, false) : 0;
 }
 
 static void generate_tree(call_t * c, const MPII_Topo_order_t * order, int radix, int root,

@@ -30,7 +30,7 @@ bool MPII_Topo_call_find_list(MPII_Topo_call_t * call, MPII_Topo_family_t family
 MPI_Aint MPII_Topo_call_segment_bytes(const MPII_Topo_call_t * call);
 
 /* What generators take as the radix of a call of so many bytes */
-int MPII_Topo_call_radix(const MPII_Topo_call_t * call, MPI_Aint bytes);
+int MPII_Topo_call_radix(const MPII_Topo_call_t * call, MPI_Aint bytes, bool is_exchange);
 
 /* One vector, of count elements, cut into segments. Returns how many. */
 int MPII_Topo_call_cut_segments(MPII_Topo_call_t * call, const MPII_Topo_order_t * order, MPII_Topo_pipe_t pipe,

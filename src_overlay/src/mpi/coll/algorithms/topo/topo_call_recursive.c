@@ -13,10 +13,12 @@ typedef MPII_Topo_call_t call_t;
 
 /* -- allreduce -- */
 
-static void generate_doubling(call_t * c, const MPII_Topo_order_t * order)
+static void generate_doubling(call_t * c, const MPII_Topo_order_t * order, MPI_Aint bytes)
 {
-    if (!MPII_Topo_call_find_list(c, MPII_TOPO_FAMILY__DOUBLING, 0, 0, 0))
-        MPII_Topo_gen_doubling(&c->u.doubling, order, c->comm_ptr->rank);
+    int radix = MPII_Topo_call_radix(c, bytes, true);
+
+    if (!MPII_Topo_call_find_list(c, MPII_TOPO_FAMILY__DOUBLING, 0, radix, 0))
+        MPII_Topo_gen_doubling(&c->u.doubling, order, c->comm_ptr->rank, radix);
 }
 
 static void generate_halving(call_t * c, const MPII_Topo_order_t * order, bool is_allreduce)
@@ -30,13 +32,15 @@ void MPII_Topo_call_allreduce_recursive_doubling(call_t * c, const void *sendbuf
                                                  MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_order_t *order = NULL;
+    MPI_Aint size;
 
     if (!MPII_Topo_call_begin_allreduce(c, sendbuf, recvbuf, count, datatype, op, comm_ptr, &order,
                                         attr))
         return;
     c->data.units_per_block = 1;
     c->data.unit_len = count;
-    generate_doubling(c, order);
+    MPIR_Datatype_get_size_macro(datatype, size);
+    generate_doubling(c, order, count * size);
 }
 
 void MPII_Topo_call_allreduce_halving(call_t * c, const void *sendbuf, void *recvbuf,
@@ -59,7 +63,7 @@ void MPII_Topo_call_barrier_recursive_doubling(call_t * c, MPIR_Comm * comm_ptr,
     const MPII_Topo_order_t *order = NULL;
 
     if (MPII_Topo_call_begin_barrier(c, comm_ptr, &order, attr))
-        generate_doubling(c, order);
+        generate_doubling(c, order, 0);
 }
 
 /* -- reduce_scatter(_block): blocks are put into the order of halving -- */

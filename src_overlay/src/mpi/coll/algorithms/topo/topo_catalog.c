@@ -53,7 +53,7 @@ static int radix_of(const MPII_Topo_algo_t * algo, int64_t bytes)
 {
     bool is_binomial = algo->is_mpich || strstr(algo->name, "binomial");
 
-    return is_binomial ? 2 : MPII_Topo_radix_of(algo->coll == MPII_TOPO_COLL__BARRIER ? 0 : bytes);
+    return is_binomial ? 2 : MPII_Topo_radix_of(algo->coll == MPII_TOPO_COLL__BARRIER ? 0 : bytes, false);
 }
 
 /* Cut blocks of `len` bytes into units. */
@@ -407,7 +407,8 @@ void MPII_Topo_case_set(const MPII_Topo_case_t * c, int rank, MPII_Topo_any_gen_
                                 c->num_chunks, c->is_joined);
             break;
         case MPII_TOPO_FAMILY__DOUBLING:
-            MPII_Topo_gen_doubling(&g->doubling, c->order, rank);
+            MPII_Topo_gen_doubling(&g->doubling, c->order, rank,
+                                   algo->is_mpich ? 2 : MPII_Topo_radix_of(c->block_len));
             break;
         case MPII_TOPO_FAMILY__HALVING:
             MPII_Topo_gen_halving(&g->halving, c->order, rank, algo->arg);

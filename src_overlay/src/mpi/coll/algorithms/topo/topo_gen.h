@@ -136,17 +136,17 @@ int MPII_Topo_lanes_rank(const MPII_Topo_order_t * order, int unit);
 
 /* -- topo_gen_doubling.c -- */
 
-/* A member of exchanges between positions whose numbers differ in one bit. Of n members, q take part, q being
- * the largest power of two that is not above n. The other n-q are folded: slots 2j and 2j + 1, j <
- * n-q, share position j, and the second one gives what it has to the first one before, and gets the
- * result from it after. */
+/* A member of exchanges between positions whose numbers differ in one digit. Of n members, q take part:
+ * with radix 2 the largest power of two that is not above n, else as MPII_Topo_stages tells. The other n-q
+ * are folded: slots 2j and 2j + 1, j < n-q, share position j, and the second one gives what it has to the
+ * first one before, and gets the result from it after. */
 typedef struct {
-    int num_folded, num_stages;
+    int num_folded, num_stages; /* of radix 2 */
     int pos;
     bool is_folded, has_folded;
 } MPII_Topo_fold_t;
 
-void MPII_Topo_fold_set(MPII_Topo_fold_t * fold, int num_members, int slot);
+void MPII_Topo_fold_set(MPII_Topo_fold_t * fold, int num_members, int num_in_exchange, int slot);
 
 /* First slot of a position */
 static inline int MPII_Topo_fold_slot(const MPII_Topo_fold_t * fold, int pos)
@@ -154,20 +154,41 @@ static inline int MPII_Topo_fold_slot(const MPII_Topo_fold_t * fold, int pos)
     return MPII_Topo_rd_slot(fold->num_folded, pos);
 }
 
+/* A stage: messages begin ... begin + radix - 2, of the other digits, from digit + 1 on and round again;
+ * where power is 0, the message of the folded member */
+typedef struct {
+    int level, radix, digit, power;
+    int begin;
+    int sum;                    /* slot of what the rank has before, or -1 */
+} MPII_Topo_doubling_stage_t;
+
+/* Those of radix 2 are the most; and one for folded members in each level */
+#define MPII_TOPO_MAX_STAGES (31 + MPII_TOPO_MAX_LEVELS + 1)
+
 typedef struct {
     MPII_Topo_gen_t gen;
-    int top;                    /* level of what does recursive doubling: ranks, hosts, racks ... */
-    int item[MPII_TOPO_MAX_LEVELS + 1]; /* rank, host, rack ... in the line */
-    int parent;                 /* rank, or -1 */
-    int num_children[MPII_TOPO_MAX_LEVELS + 1], num_below;      /* in a host, between hosts ... and at the
-                                                                 * top, folded; in all */
-    MPII_Topo_fold_t fold;
+    int radix, base;            /* as in topo_order.h */
+    int top;                    /* the highest level in which the rank exchanges, or is folded */
+    bool is_even;               /* groups of each level that exchange have equally many members */
+    int parent;                 /* rank, or -1: who hands the result to it */
+    int num_below;              /* children in trees */
+    int num_stages;
+    int sum;                    /* slot of all that these bring, or -1 */
+    /* The rank's group of each level, how many members it has, and which one is the rank's: a group of the
+     * level below */
+    struct {
+        int group, num, member;
+        int radix, num_children;        /* up to the base */
+        int part, number;       /* above it: members that are not folded, and the number of the own one */
+        bool has_folded;
+    } of[MPII_TOPO_MAX_LEVELS + 2];
+    MPII_Topo_doubling_stage_t stage[MPII_TOPO_MAX_STAGES];
 } MPII_Topo_gen_doubling_t;
 
-/* Allreduce topo_recursive_doubling, barrier recursive_doubling. One unit; OUT holds the
- * contribution of the rank at the start, and the result at the end. */
+/* Allreduce topo_recursive_doubling, barrier recursive_doubling. One unit; OUT holds the contribution of the
+ * rank at the start, and the result at the end. radix: as in topo_order.h */
 void MPII_Topo_gen_doubling(MPII_Topo_gen_doubling_t * doubling, const MPII_Topo_order_t * order,
-                            int rank);
+                            int rank, int radix);
 
 /* -- topo_gen_halving.c -- */
 

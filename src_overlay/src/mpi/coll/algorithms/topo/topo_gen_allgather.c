@@ -199,7 +199,7 @@ void MPII_Topo_gen_slots(MPII_Topo_gen_slots_t * s, const MPII_Topo_order_t * or
         .gen = {.order = order,.rank = slots[slot]},
         .slots = slots,
     };
-    MPII_Topo_fold_set(&s->fold, order->num_ranks, slot);
+    MPII_Topo_fold_set(&s->fold, order->num_ranks, MPII_Topo_pof2(order->num_ranks), slot);
     if (is_joined) {
         s->gen.recv = joined_recv;
         s->gen.react = joined_react;

@@ -3,112 +3,196 @@
  *     See COPYRIGHT in top-level directory
  */
 
+#include "mpl.h"
 #include "topo_gen.h"
 
-/* Algorithm: Hosts, then racks, then recursive doubling between racks, and the result back
+/* Algorithm: Recursive multiplying, level by level, with a radix for each level
  *
- * In each host, and then between the hosts of a rack, a tree combines what all have; its root is
- * the first one in the line (topo_order.h). Item i of a group, a number with digits of base 4, has
- * those as children that have another digit in the place of its trailing zeros: 0 has 1, 2, 3, then
- * 4, 8, 12 ..., 4 has 5, 6, 7. The first ranks of the racks then do recursive doubling: in stage k
- * position j exchanges all with position j XOR 2^k. Where all are in one rack, or each rank has a
- * rack of its own, there is one level less; where there are levels above racks, there is a tree
- * between the racks of each group, and so on, and the first ranks of the highest groups do recursive
- * doubling. The trees hand the result back.
+ * Recursive doubling exchanges with one partner in a stage. Recursive multiplying of radix k does so
+ * with k-1: n members have the numbers 0 ... n-1, written with base k, and stage s joins those whose
+ * numbers differ in digit s alone. That takes log_k(n) stages. A rank can often send several messages
+ * before the first one arrives; then a stage takes hardly more than one of radix 2.
  *
- *   Two racks of two hosts of two ranks, in the line 0-7 -- rounds, and what the receiver has then:
- *     hosts    1 -> 0, 3 -> 2, 5 -> 4, 7 -> 6               0: 0-1, 2: 2-3, 4: 4-5, 6: 6-7
- *     stage 0  0 <-> 2, 4 <-> 6                             0, 2: 0-3, 4, 6: 4-7
- *     stage 1  0 <-> 4, 2 <-> 6                             0, 2, 4, 6: 0-7
- *     hosts    0 -> 1, 2 -> 3, 4 -> 5, 6 -> 7
- *   (As the racks have two hosts each, hosts do recursive doubling.)
+ * A leader stands for each host: its first rank in the line (topo_order.h). A k-nomial tree combines in
+ * the leader what the ranks of the host have. Then all leaders of a rack exchange. Then the racks are
+ * the members: each leader of a rack exchanges with one leader of each other rack. The levels above
+ * follow likewise. At last the trees hand the result back. Where messages of all leaders would crowd the
+ * uplinks, trees combine up to racks, or higher, and leaders stand for these (MPII_Topo_exchange_base).
+ * Where all are on one host, its ranks exchange.
  *
- * Groups of four cost two rounds, up and down, as recursive doubling over four would, and so do 16
- * and 64: but an uplink carries one message where that would send one for each rank. Where all
- * racks are pairs of hosts, a round less is worth the second message.
+ *   Two racks of four hosts of two ranks, in the line 0-15, radix 4; what the receivers have then:
+ *     hosts    1 -> 0, 3 -> 2, ... 15 -> 14                   0: 0-1, 2: 2-3, ... 14: 14-15
+ *     racks    0, 2, 4, 6 all with each other, so 8 ... 14    0, 2, 4, 6: 0-7; 8, 10, 12, 14: 8-15
+ *     between  0 <-> 8, 2 <-> 10, 4 <-> 12, 6 <-> 14          0, 2, ... 14: 0-15
+ *     hosts    0 -> 1, 2 -> 3, ... 14 -> 15
  *
- * What a rank has stands for consecutive positions. The lower ones are always the left operand, so
- * all ranks compute the same bits. The sum of a lower part is made in the place of what has come,
- * that of an upper part where it is: so where a sum is follows from the bits of the position.
+ * Where n is no power of k, the last stage has another radix: n over the highest power of k in n, rounded
+ * down (MPII_Topo_stages). Members beyond the product of all radices are folded: of the first members,
+ * each second one gives what it has to the one before it, and gets the result from there at the very end.
  *
- * Cost = lg p.alpha + (3.lg kH + lg R).n.beta on p ranks in R racks of H hosts of k ranks, k and H
- * powers of four; two rounds more where R is no power of two. n: bytes, alpha and beta: latency and
- * time per byte of a link. The uplink of a rack, or of a group of the highest level, carries n.lg R
- * bytes in and out, R being how many of these there are.
+ * Groups may have different numbers of members. A leader is known by its numbers in all levels, (a, b, ...).
+ * From a group whose numbers end at n, m, ... it gets the message of leader (a mod n, b mod m, ...). All
+ * leaders of a group have the same, so any of them may send it: to several where its group is the
+ * smaller one, or to none.
+ *
+ * All ranks compute the same bits: a stage adds in the order of the digit, in the order of the line.
+ *
+ * Cost = alpha + (k-1).(g + n.beta) for a stage, and 2.(alpha + g + n.beta) where some are folded. n:
+ * bytes, alpha and beta: latency and time per byte of a link, g: time between two messages. An uplink
+ * carries (k-1).n bytes each way for each leader below it, in each stage of the levels above.
+ * MPII_Topo_radix chooses k by these.
  *
  * Preferred for short messages; with an empty one, as a barrier.
  *
  * Source: R. Thakur, R. Rabenseifner and W. Gropp, "Optimization of Collective Communication
- * Operations in MPICH" (recursive doubling); the levels follow Bodele and Bhowmik, "Topology Aware
- * Collectives". */
+ * Operations in MPICH" (recursive doubling, folding); M. Ruefenacht, M. Bull and S. Booth,
+ * "Generalisation of recursive doubling for AllReduce" (recursive multiplying). The levels, with a
+ * radix for each and any numbers of leaders, are ours. */
 
 typedef MPII_Topo_gen_doubling_t doubling_t;
+typedef MPII_Topo_doubling_stage_t stage_t;
 
-/* Levels are those of the order: items are ranks, hosts, racks, and groups of racks */
-enum { RANK, HOST, RACK };
-
-static int first_rank(const MPII_Topo_order_t * order, int level, int item)
+static int leader(const doubling_t * d, int level, int group)
 {
-    return order->rank_at[MPII_Topo_order_begin(order, level, item)];
+    return d->gen.order->rank_at[MPII_Topo_order_begin(d->gen.order, level, group)];
 }
 
-/* How far the k-th child of an item is from it: 1, 2, 3, 4, 8, 12, 16 ... */
-static int offset(int k)
+static int num_members(const doubling_t * d, int level, int group)
 {
-    return (k % 3 + 1) << (2 * (k / 3));
+    const int *first = &d->gen.order->first[level][group];
+
+    return first[1] - first[0];
 }
 
-/* An item with this index in a group of len: returns how many children it has, and sets its
- * parent's index, -1 at index 0. */
-static int branch(int index, int len, int *parent)
-{
-    int k = 0, digit = 1;
+/* -- trees, up to the base -- */
 
-    /* all digits up to that of the child have to be 0 */
-    while (index % (4 << (2 * (k / 3))) == 0 && offset(k) < len - index)
-        k++;
+/* How far child i of a member is from it: with radix 4 these are 1, 2, 3, 4, 8, 12, 16 ... */
+static int offset(int radix, int i)
+{
+    int power = 1;
+
+    for (; i >= radix - 1; i -= radix - 1)
+        power *= radix;
+    return (i + 1) * power;
+}
+
+/* A member with this index in a group of len: returns how many children it has, and sets its parent's
+ * index, -1 at index 0. A child has another digit in the place of one of the trailing zeros. */
+static int branch(int radix, int index, int len, int *parent)
+{
+    int num = 0;
+
     *parent = -1;
-    if (index > 0) {
-        while (index % (4 * digit) == 0)
-            digit *= 4;
-        *parent = index - index % (4 * digit);
+    for (int64_t power = 1; power < len && *parent == -1; power *= radix) {
+        int digit = index / power % radix;
+        if (digit > 0)
+            *parent = index - digit * power;
+        else
+            num += MPL_MIN((len - 1 - index) / power, radix - 1);
     }
-    return k;
+    return num;
 }
 
-static int child(const doubling_t * d, int k)
+static int child(const doubling_t * d, int i)
 {
-    int level = RANK;
+    int level = 1;
 
-    for (; k >= d->num_children[level]; level++)
-        k -= d->num_children[level];
-    return first_rank(d->gen.order, level, d->item[level] + offset(k));
+    for (; i >= d->of[level].num_children; level++)
+        i -= d->of[level].num_children;
+    return leader(d, level - 1, d->of[level].member + offset(d->of[level].radix, i));
 }
 
-static int doubling_partner(const doubling_t * d, int stage)
+/* -- exchanges, above it -- */
+
+/* How many members of a group have a number */
+static int num_numbers(const doubling_t * d, int level, int group)
 {
-    return first_rank(d->gen.order, d->top, MPII_Topo_fold_slot(&d->fold, d->fold.pos ^ 1 << stage));
+    int num = num_members(d, level, group), last, part;
+
+    if (num == d->of[level].num)
+        return d->of[level].part;
+    int radix = MPII_Topo_radix(d->gen.order, d->radix, level, num, true);
+    MPII_Topo_stages(num, radix, &last, &part);
+    return part;
 }
 
-/* Whether message i, of a child or a stage, is of positions above those of this rank */
-static bool is_lower(const doubling_t * d, int i)
+static int member_at(const doubling_t * d, int level, int group, int part, int number)
 {
-    return i < d->num_below || (d->fold.pos >> (i - d->num_below) & 1) == 0;
+    int num_folded = num_members(d, level, group) - part;
+
+    return d->gen.order->first[level][group] + MPII_Topo_rd_slot(num_folded, number);
 }
 
-/* Where the sum of the first i messages is: returns its slot, -1: it is in OUT. */
-static int sum_slot(const doubling_t * d, int i)
+/* The leader, in a group of a level, that sends to the rank */
+static int source(const doubling_t * d, int level, int group)
 {
-    do
-        i--;
-    while (i >= 0 && !is_lower(d, i));
-    return i;
+    for (; level > d->base; level--) {
+        int part = num_numbers(d, level, group);
+        group = member_at(d, level, group, part, d->of[level].number % part);
+    }
+    return leader(d, level, group);
 }
 
-static void set_sum(const doubling_t * d, int i, MPII_Topo_buf_t * buf, int *slot)
+/* Those that it sends to: the one with index *i. Where there is none, returns -1, and *i is less by how
+ * many there are. */
+static int target(const doubling_t * d, int level, int group, int *i)
 {
-    int sum = sum_slot(d, i);
+    int rank = -1;
 
+    if (level == d->base)
+        return (*i)-- == 0 ? leader(d, level, group) : -1;
+    int part = num_numbers(d, level, group);
+    for (int k = d->of[level].number; k < part && rank == -1; k += d->of[level].part)
+        rank = target(d, level - 1, member_at(d, level, group, part, k), i);
+    return rank;
+}
+
+/* The member that has another digit in a stage, or is folded */
+static int other_member(const doubling_t * d, const stage_t * s, int digit)
+{
+    int level = s->level, number = d->of[level].number + (digit - s->digit) * s->power;
+
+    return s->power == 0 ? d->of[level].member + 1 :
+        member_at(d, level, d->of[level].group, d->of[level].part, number);
+}
+
+static const stage_t *stage_of(const doubling_t * d, int i)
+{
+    const stage_t *s = &d->stage[d->num_stages - 1];
+
+    while (i < s->begin)
+        s--;
+    return s;
+}
+
+/* From the digit above the own one on, and round again; so the first message is sent to the one below. */
+static int digit_of(const stage_t * s, int i)
+{
+    return (s->digit + 1 + i - s->begin) % s->radix;
+}
+
+static bool set_target(const doubling_t * d, const stage_t * s, int i, MPII_Topo_step_t * step)
+{
+    int k = 1;
+
+    if (d->is_even && i < s->radix - 1) {       /* one of each member */
+        step->is_last = i == s->radix - 2;
+        k += i;
+        i = 0;
+    }
+    step->peer = -1;
+    for (; k < s->radix && step->peer == -1; k++) {
+        int digit = (s->digit + s->radix - k) % s->radix;
+        step->peer = target(d, s->level - 1, other_member(d, s, digit), &i);
+    }
+    return step->peer != -1;
+}
+
+/* -- messages: of children, of stages, and the result -- */
+
+/* Message i comes to slot i. A sum is in a slot, or, where that is -1, in OUT. */
+static void set_buf(int sum, MPII_Topo_buf_t * buf, int *slot)
+{
     *buf = sum == -1 ? MPII_TOPO_BUF__OUT : MPII_TOPO_BUF__TMP;
     *slot = sum == -1 ? 0 : sum;
 }
@@ -118,117 +202,191 @@ static bool doubling_recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t *
     const doubling_t *d = (const doubling_t *) gen;
 
     *step = (MPII_Topo_step_t) {.kind = MPII_TOPO_STEP__RECV,.num = 1 };
-    if (i < gen->num_slots) {
-        step->peer = i < d->num_below ? child(d, i) : doubling_partner(d, i - d->num_below);
-        step->buf = MPII_TOPO_BUF__TMP;
-        step->slot = i;
-    } else {
+    if (i == gen->num_slots) {
         step->peer = d->parent;
         step->buf = MPII_TOPO_BUF__OUT;
         step->after = i + 1;    /* it was sent from there, or added */
+        return true;
+    }
+    step->buf = MPII_TOPO_BUF__TMP;
+    step->slot = i;
+    if (i < d->num_below) {
+        step->peer = child(d, i);
+    } else {
+        const stage_t *s = stage_of(d, i);
+        step->peer = source(d, s->level - 1, other_member(d, s, digit_of(s, i)));
     }
     return true;
 }
 
-static void add(const doubling_t * d, int i, MPII_Topo_step_t * step)
+static void add(int from, int to, MPII_Topo_step_t * step)
 {
     step->kind = MPII_TOPO_STEP__REDUCE;
-    if (is_lower(d, i)) {
-        step->buf = MPII_TOPO_BUF__TMP;
-        step->slot = i;
-        set_sum(d, i, &step->from, &step->from_slot);
-    } else {
-        set_sum(d, i, &step->buf, &step->slot);
-        step->from = MPII_TOPO_BUF__TMP;
-        step->from_slot = i;
-        step->after = i + 1;    /* the partner got it from there */
+    set_buf(from, &step->from, &step->from_slot);
+    set_buf(to, &step->buf, &step->slot);
+}
+
+/* Reductions after message i: the one with index *k. Where there is none, returns false, and *k is less
+ * by how many there are. Sums begin with digit 0. What has come for digits above the own one waits for those
+ * below. */
+static bool set_sum(const doubling_t * d, int i, int *k, MPII_Topo_step_t * step)
+{
+    if (i < d->num_below) {
+        add(i - 1, i, step);
+        return (*k)-- == 0;
     }
+    const stage_t *s = stage_of(d, i);
+    int digit = digit_of(s, i);
+    if (digit > 0 && (digit < s->digit || s->digit == 0) && (*k)-- == 0) {
+        add(digit == 1 && s->digit == 0 ? s->sum : i - 1, i, step);
+        return true;
+    }
+    if (digit != s->digit - 1)
+        return false;
+    if (*k == 0) {
+        add(i, s->sum, step);
+        step->after = i + 1;    /* it was sent from there */
+    } else {
+        add(*k == 1 ? s->sum : s->begin + *k - 2, s->begin + *k - 1, step);
+    }
+    *k -= s->radix - s->digit;
+    return *k < 0;
+}
+
+/* To folded members, of the highest level first, and to children, the largest subtree first */
+static int result_target(const doubling_t * d, int *i)
+{
+    int rank = -1;
+
+    for (int level = d->top; level > d->base && rank == -1; level--)
+        if (d->of[level].has_folded)
+            rank = target(d, level - 1, d->of[level].member + 1, i);
+    if (rank == -1 && *i < d->num_below)
+        return child(d, d->num_below - 1 - *i);
+    if (rank == -1)
+        *i -= d->num_below;
+    return rank;
 }
 
 static bool doubling_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * step)
 {
     const doubling_t *d = (const doubling_t *) gen;
-    int num_added = gen->num_slots;
 
     *step = (MPII_Topo_step_t) {.num = 1 };
-    if (0 < i && i <= num_added && k-- == 0) {
-        add(d, i - 1, step);
+    if (0 < i && i <= gen->num_slots && set_sum(d, i - 1, &k, step))
         return true;
-    }
     if (i < d->num_below)
         return false;
     step->kind = MPII_TOPO_STEP__SEND;
-    if (i < gen->num_recvs) {
-        step->peer = d->parent != -1 ? d->parent : doubling_partner(d, i - d->num_below);
-        set_sum(d, i, &step->buf, &step->slot);
-        return k == 0;
+    if (i < gen->num_slots) {
+        const stage_t *s = stage_of(d, i);
+        set_buf(s->sum, &step->buf, &step->slot);
+        return i == s->begin && s->power > 0 && set_target(d, s, k, step);
     }
-    /* -- the result: the largest subtree first -- */
+    set_buf(d->sum, &step->buf, &step->slot);
+    if (i < gen->num_recvs) {
+        step->peer = d->top == d->base ? (k == 0 ? d->parent : -1) :
+            target(d, d->top - 1, d->of[d->top].member - 1, &k);
+        return step->peer != -1;
+    }
     if (d->parent != -1)
         step->buf = MPII_TOPO_BUF__OUT;
-    else
-        set_sum(d, i, &step->buf, &step->slot);
-    if (k < d->num_below) {
-        step->peer = child(d, d->num_below - 1 - k);
+    step->peer = result_target(d, &k);
+    if (step->peer != -1)
         return true;
-    }
     step->kind = MPII_TOPO_STEP__COPY;
     step->from = step->buf;
     step->from_slot = step->slot;
     step->buf = MPII_TOPO_BUF__OUT;
     step->slot = 0;
-    step->after = i;            /* a partner may have got it from there */
-    return k == d->num_below && step->from != MPII_TOPO_BUF__OUT;
+    step->after = i;            /* it may have been sent from there */
+    return k == 0 && step->from != MPII_TOPO_BUF__OUT;
 }
 
-/* What does recursive doubling */
-static int find_top(const MPII_Topo_order_t * order)
+/* -- setup -- */
+
+static void add_stage(doubling_t * d, int level, int radix, int power)
 {
-    bool are_pairs = order->num_hosts == 2 * order->num_racks && order->max_hosts == 2;
-    int top = order->num_levels;
+    stage_t *s = &d->stage[d->num_stages++];
+    int digit = power == 0 ? 0 : d->of[level].number / power % radix;
 
-    while (top > RANK && order->num[top] == 1)
-        top--;
-    return top == RACK && are_pairs ? HOST : top;
+    *s = (stage_t) {
+        .level = level,.radix = radix,.power = power,.digit = digit,.begin = d->gen.num_slots,
+        .sum = d->sum,
+    };
+    d->gen.num_slots += radix - 1;
+    if (digit < radix - 1)      /* at the highest digit */
+        d->sum = s->begin + radix - 2 - digit;
 }
 
-void MPII_Topo_gen_doubling(MPII_Topo_gen_doubling_t * d, const MPII_Topo_order_t * order, int rank)
+static void set_tree(doubling_t * d, int level)
+{
+    int radix = d->of[level].radix =
+        MPII_Topo_radix(d->gen.order, d->radix, level, d->of[level].num, false), parent;
+    int first = d->gen.order->first[level][d->of[level].group];
+
+    d->of[level].num_children = branch(radix, d->of[level].member - first, d->of[level].num, &parent);
+    d->num_below += d->of[level].num_children;
+    if (parent != -1)
+        d->parent = leader(d, level - 1, first + parent);
+}
+
+static void set_exchange(doubling_t * d, int level)
+{
+    int radix = MPII_Topo_radix(d->gen.order, d->radix, level, d->of[level].num, true);
+    int slot = d->of[level].member - d->gen.order->first[level][d->of[level].group], last, part;
+    int num_stages = MPII_Topo_stages(d->of[level].num, radix, &last, &part), power = 1;
+    MPII_Topo_fold_t fold;
+
+    MPII_Topo_fold_set(&fold, d->of[level].num, part, slot);
+    d->of[level].part = part;
+    d->of[level].number = fold.pos;
+    d->of[level].has_folded = fold.has_folded;
+    d->top = level;
+    if (fold.is_folded) {
+        d->parent = source(d, level - 1, d->of[level].member - 1);
+        return;
+    }
+    if (fold.has_folded)
+        add_stage(d, level, 2, 0);
+    for (int i = 0; i < num_stages; i++, power *= radix)
+        add_stage(d, level, i + 1 < num_stages ? radix : last, power);
+}
+
+void MPII_Topo_gen_doubling(MPII_Topo_gen_doubling_t * d, const MPII_Topo_order_t * order, int rank,
+                            int radix)
 {
     *d = (doubling_t) {
         .gen = {.order = order,.rank = rank,.recv = doubling_recv,.react = doubling_react},
-        .item = {order->pos_of[rank]},
-        .top = find_top(order),
+        .radix = radix,
+        .base = MPII_Topo_exchange_base(order, radix),
+        .is_even = true,
         .parent = -1,
+        .sum = -1,
     };
-    for (int level = RANK; level < d->top; level++)
-        d->item[level + 1] = order->of[level + 1][d->item[level]];
-    for (int level = RANK; level < d->top && d->parent == -1; level++) {
-        const int *first = &order->first[level + 1][d->item[level + 1]];
-        int parent;
-        d->num_children[level] = branch(d->item[level] - first[0], first[1] - first[0], &parent);
-        if (parent != -1)
-            d->parent = first_rank(order, level, first[0] + parent);
-        d->num_below += d->num_children[level];
-    }
-    if (d->parent == -1) {
-        MPII_Topo_fold_set(&d->fold, order->num[d->top], d->item[d->top]);
-        if (d->fold.is_folded) {
-            d->parent = first_rank(order, d->top, d->item[d->top] - 1);
-            d->fold.num_stages = 0;
+    int group = order->pos_of[rank], num_levels = order->num_levels + 1;
+    d->top = d->base;
+    for (int level = 1; level <= num_levels && d->parent == -1; level++) {
+        d->of[level].member = group;
+        d->of[level].group = group = order->of[level][group];
+        d->of[level].num = num_members(d, level, group);
+        if (level <= d->base) {
+            set_tree(d, level);
+            d->gen.num_slots = d->num_below;
+            d->sum = d->num_below - 1;
+        } else {
+            set_exchange(d, level);
+            d->is_even &= (int64_t) order->num[level] * order->most[level] == order->num[level - 1];
         }
-        d->num_children[d->top] = d->fold.has_folded;
-        d->num_below += d->fold.has_folded;
     }
-    d->gen.num_slots = d->num_below + d->fold.num_stages;
     d->gen.num_recvs = d->gen.num_slots + (d->parent != -1);
 }
 
 /* -- positions -- */
 
-void MPII_Topo_fold_set(MPII_Topo_fold_t * f, int num_members, int slot)
+void MPII_Topo_fold_set(MPII_Topo_fold_t * f, int num_members, int part, int slot)
 {
-    int q = MPII_Topo_pof2(num_members);
-    int num_folded = num_members - q;
+    int num_folded = num_members - part;
     bool is_pair = slot < 2 * num_folded;
 
     f->num_folded = num_folded;
@@ -236,6 +394,6 @@ void MPII_Topo_fold_set(MPII_Topo_fold_t * f, int num_members, int slot)
     f->is_folded = is_pair && slot % 2 == 1;
     f->has_folded = is_pair && slot % 2 == 0;
     f->num_stages = 0;
-    while (1 << f->num_stages < q)
+    while (1 << f->num_stages < part)
         f->num_stages++;
 }

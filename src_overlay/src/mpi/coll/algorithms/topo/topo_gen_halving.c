@@ -182,7 +182,7 @@ void MPII_Topo_gen_halving(MPII_Topo_gen_halving_t * h, const MPII_Topo_order_t 
         .is_allreduce = is_allreduce,
         .units_per_part = is_allreduce ? 1 : 2,
     };
-    MPII_Topo_fold_set(&h->fold, order->num_ranks, order->pos_of[rank]);
+    MPII_Topo_fold_set(&h->fold, order->num_ranks, MPII_Topo_pof2(order->num_ranks), order->pos_of[rank]);
     h->own_unit = first_part(&h->fold, h->fold.pos, h->fold.num_stages) * h->units_per_part +
         (h->fold.is_folded && !is_allreduce);
     if (h->fold.is_folded) {
@@ -205,7 +205,7 @@ int MPII_Topo_halving_rank(const MPII_Topo_order_t * order, int unit)
 {
     MPII_Topo_fold_t fold;
 
-    MPII_Topo_fold_set(&fold, order->num_ranks, 0);
+    MPII_Topo_fold_set(&fold, order->num_ranks, MPII_Topo_pof2(order->num_ranks), 0);
     /* bits in reverse */
     int pos = first_part(&fold, unit / 2, fold.num_stages);
     if (unit % 2 == 1 && pos >= fold.num_folded)

@@ -3,6 +3,7 @@
  *     See COPYRIGHT in top-level directory
  */
 
+#include <limits.h>
 #include "mpl.h"
 #include "topo_order.h"
 #include "topo_numbers.h"
@@ -175,55 +176,66 @@ static bool closes_racks(const MPII_Topo_order_t * order)
 
 /* -- radices -- */
 
-/* A message of a size class between members of a group of a level: until it has come, and until its sender may send
- * the next one; where all exchange, also until its receiver may have the next one. Nanoseconds */
-static void find_times(const MPII_Topo_order_t * order, int level, int class, bool is_exchange, int64_t * latency,
-                       int64_t * gap)
+/* Of a message of a size class between members of a group of a level, in nanoseconds */
+typedef struct {
+    int64_t latency;            /* until it has come; */
+    int64_t gap;                /* until its sender may send the next one; */
+    int64_t processor;          /* what it takes of the processor at each end; */
+    int64_t uplink;             /* and, with those of all leaders of a group, of its uplink */
+} times_t;
+
+static times_t find_times(const MPII_Topo_order_t * order, int level, int class)
 {
     const MPII_Topo_lengths_t *of = &order->lengths;
-    int64_t processor = of->overhead[level > 1];
+    times_t t = { of->meet[level], of->gap[level > 1], of->overhead[level > 1], 0 };
     int i = class - 1;
 
-    *latency = of->meet[level];
-    *gap = of->gap[level > 1];
     if (class > 0 && level == 1) {
-        processor = of->inside[i];
-        *latency += processor;
-        *gap = processor;
+        t.latency += of->inside[i];
+        t.gap = t.processor = of->inside[i];
     } else if (class > 0) {
-        processor = of->processor[i];
-        *latency += of->latency[i] - of->latency[0] + of->link[i] + 2 * (processor - of->processor[0]);
-        *gap = MPL_MAX(of->link[i], processor);
+        t.processor = of->processor[i];
+        t.gap = MPL_MAX(of->link[i], t.processor);
+        t.latency += of->latency[i] - of->latency[0] + of->link[i] + 2 * (t.processor - of->processor[0]);
     }
-    if (is_exchange)
-        *gap = MPL_MAX(*gap, 2 * processor);
+    return t;
 }
 
 /* Until the last of num members has it from the first one: who has it sends to the largest subtrees first */
-static int64_t time_of_tree(int num, int k, int64_t latency, int64_t gap)
+static int64_t time_of_tree(int num, int k, times_t t)
 {
     int64_t time = 0;
 
     for (int64_t power = 1; power < num; power *= k)
-        time += latency + (MPL_MIN((num + power - 1) / power, k) - 1) * gap;
+        time += t.latency + (MPL_MIN((num + power - 1) / power, k) - 2) * t.gap;
     return time;
 }
 
-static int64_t time_of_exchange(int num, int k, int64_t latency, int64_t gap)
+/* A processor takes what has come when it has sent all. */
+static int64_t time_of_stage(int k, times_t t)
 {
-    int last, part, stages = MPII_Topo_stages(num, k, &last, &part);
-    int64_t time = (stages - 1) * (latency + (k - 1) * gap) + latency + (last - 1) * gap;
+    int64_t time = t.latency + MPL_MAX((k - 2) * t.gap, (k - 1) * t.uplink - t.gap);
 
-    return num == 1 ? 0 : part == num ? time : time + 2 * (latency + gap);
+    return MPL_MAX(time, 2 * (k - 1) * t.processor);
 }
 
-static int best_radix(int num, int64_t latency, int64_t gap, bool is_exchange, int64_t * least)
+static int64_t time_of_exchange(int num, int k, times_t t)
+{
+    int last, part, stages = MPII_Topo_stages(num, k, &last, &part);
+
+    if (num == 1)
+        return 0;
+    return (stages - 1) * time_of_stage(k, t) + time_of_stage(last, t) +
+        (part == num ? 0 : 2 * t.latency);
+}
+
+static int best_radix(int num, times_t t, bool is_exchange, int64_t * least)
 {
     int best = 2;
 
     *least = INT64_MAX;
     for (int k = 2; k == 2 || k <= MPL_MIN(num, MPII_TOPO_MAX_RADIX); k++) {
-        int64_t time = is_exchange ? time_of_exchange(num, k, latency, gap) : time_of_tree(num, k, latency, gap);
+        int64_t time = is_exchange ? time_of_exchange(num, k, t) : time_of_tree(num, k, t);
         if (time < *least) {
             *least = time;
             best = k;
@@ -232,38 +244,74 @@ static int best_radix(int num, int64_t latency, int64_t gap, bool is_exchange, i
     return best;
 }
 
-/* Where all leaders of groups of the level `base` take part, their messages share the uplinks above. */
-static int radix_of_exchange(const MPII_Topo_order_t * order, int level, int num, int base, int class, int64_t * least)
+/* Groups of the level `base` that are in a group of another level */
+static int num_leaders(const MPII_Topo_order_t * order, int base, int level, int group)
 {
-    int64_t latency, gap, bytes = class == 0 ? 0 : INT64_C(512) << class;
-    int64_t leaders = order->num[base] / order->num[level - 1];
+    int first = group, last = group + 1;
+
+    for (; level > base; level--) {
+        first = order->first[level][first];
+        last = order->first[level][last];
+    }
+    return last - first;
+}
+
+static int most_leaders(const MPII_Topo_order_t * order, int base, int level)
+{
+    int most = 0;
+
+    for (int i = 0; i < order->num[level]; i++)
+        most = MPL_MAX(most, num_leaders(order, base, level, i));
+    return most;
+}
+
+static int fewest_leaders(const MPII_Topo_order_t * order, int base, int level)
+{
+    int fewest = INT_MAX;
+
+    for (int i = 0; i < order->num[level]; i++)
+        fewest = MPL_MIN(fewest, num_leaders(order, base, level, i));
+    return fewest;
+}
+
+/* Where all leaders of groups of the level `base` take part, their messages share the uplinks above. */
+static int radix_of_exchange(const MPII_Topo_order_t * order, int level, int num, int base, int class,
+                             int64_t * least)
+{
+    times_t t = find_times(order, level, class);
+    int64_t bytes = class == 0 ? 0 : INT64_C(512) << class;
     int64_t link = order->lengths.link[MPII_TOPO_NUM_LENGTHS - 1] / 1024 * bytes / 1024;
 
-    find_times(order, level, class, true, &latency, &gap);
     if (level > 2)
-        gap = MPL_MAX(gap, leaders * link * MPL_MAX(order->uplink_percent, 100) / 100);
-    return best_radix(num, latency, gap, true, least);
+        t.uplink = order->most_leaders[base][level - 1] * link * MPL_MAX(order->uplink_percent, 100) / 100;
+    return best_radix(num, t, true, least);
 }
 
 static int radix_of_tree(const MPII_Topo_order_t * order, int level, int num, int class, int64_t * least)
 {
-    int64_t latency, gap;
+    return best_radix(num, find_times(order, level, class), false, least);
+}
 
-    find_times(order, level, class, false, &latency, &gap);
-    return best_radix(num, latency, gap, false, least);
+/* A leader of the smallest group of a level has little to do below it, but then sends to many. */
+static int64_t time_of_smallest(const MPII_Topo_order_t * order, int level, int radix, int base, int class)
+{
+    times_t t = find_times(order, level, class);
+    int last, part, num = order->most[level], stages = MPII_Topo_stages(num, radix, &last, &part);
+    int64_t sends = (stages - 1) * (radix - 1) + last - 1;
+
+    sends = sends * order->num[base] / order->num[level - 1] / fewest_leaders(order, base, level - 1);
+    return num == 1 ? 0 : t.latency + (sends - 1) * t.gap;
 }
 
 /* Level by level, or from some level on all groups at once; time[]: of a tree in each level */
 static void set_trees(MPII_Topo_order_t * order, int class, int64_t time[])
 {
     int top = order->num_levels + 1, *radix = order->tree_radix[class], merged = 0;
-    int64_t by_levels = 0, least_saved = 0, latency, gap;
+    int64_t by_levels = 0, least_saved = 0, at_once;
 
     order->tree_top[class] = top;
-    find_times(order, top, class, false, &latency, &gap);
     for (int level = top; level >= 1; level--) {
-        int64_t at_once;
-        int k = best_radix(order->num[level - 1], latency, gap, false, &at_once);
+        int k = best_radix(order->num[level - 1], find_times(order, top, class), false, &at_once);
         radix[level] = radix_of_tree(order, level, order->most[level], class, &time[level]);
         by_levels += time[level];
         if (level > 1 && level < top && by_levels - at_once > least_saved) {
@@ -278,18 +326,24 @@ static void set_trees(MPII_Topo_order_t * order, int class, int64_t time[])
 
 static void set_radices(MPII_Topo_order_t * order)
 {
-    int top = order->num_levels + 1;
+    int top = 1, num_levels = order->num_levels + 1;
 
+    while (order->num[top] > 1)
+        top++;
+    for (int base = top > 1; base < top; base++)
+        for (int level = base; level < num_levels; level++)
+            order->most_leaders[base][level] = most_leaders(order, base, level);
     for (int class = 0; class < MPII_TOPO_NUM_CLASSES; class++) {
         int64_t tree[MPII_TOPO_MAX_LEVELS + 2], best = INT64_MAX, least;
         set_trees(order, class, tree);
-        for (int base = 1; base < top; base++) {
+        for (int base = top > 1; base < top; base++) {
             int radix[MPII_TOPO_MAX_LEVELS + 2] = { 0 };
             int64_t time = 0;
-            for (int level = 1; level <= top; level++) {
-                if (level > base)
-                    radix[level] = radix_of_exchange(order, level, order->most[level], base, class, &least);
-                time += level > base ? least : 2 * tree[level];
+            for (int level = 1; level <= base; level++)
+                time += 2 * tree[level];
+            for (int level = base + 1; level <= num_levels; level++) {
+                radix[level] = radix_of_exchange(order, level, order->most[level], base, class, &least);
+                time = MPL_MAX(time + least, time_of_smallest(order, level, radix[level], base, class));
             }
             if (time < best) {
                 best = time;
@@ -300,13 +354,13 @@ static void set_radices(MPII_Topo_order_t * order)
     }
 }
 
-int MPII_Topo_radix_of(int64_t bytes)
+int MPII_Topo_radix_of(int64_t bytes, bool is_exchange)
 {
     int class = 0;
 
     while (class < MPII_TOPO_NUM_CLASSES && bytes > INT64_C(512) << class)
         class++;
-    return class < MPII_TOPO_NUM_CLASSES ? -class : 2;
+    return class < MPII_TOPO_NUM_CLASSES ? -class : is_exchange ? 1 - MPII_TOPO_NUM_CLASSES : 2;
 }
 
 int MPII_Topo_radix(const MPII_Topo_order_t * order, int radix, int level, int num, bool is_exchange)

@@ -54,6 +54,8 @@ typedef struct MPII_Topo_order {
     int tree_radix[MPII_TOPO_NUM_CLASSES][MPII_TOPO_MAX_LEVELS + 2];
     int exchange_radix[MPII_TOPO_NUM_CLASSES][MPII_TOPO_MAX_LEVELS + 2];
     int tree_top[MPII_TOPO_NUM_CLASSES], base[MPII_TOPO_NUM_CLASSES];
+    /* [base][level]: most groups of the one level that a group of the other one has */
+    int most_leaders[MPII_TOPO_MAX_LEVELS + 1][MPII_TOPO_MAX_LEVELS + 1];
 } MPII_Topo_order_t;
 
 /* ring[]: of MPII_Topo_map_ring for this place. One block of memory, for MPL_free; NULL if that is
@@ -88,9 +90,9 @@ void MPII_Topo_order_group(const MPII_Topo_order_t * order, int root, int turn, 
  * A generator is given `radix`: k > 0, as the user says, or what MPII_Topo_radix_of tells, by which the
  * radix of each level follows from latency and gap there. */
 
-/* Of messages of so many bytes. 2, where they are longer than the size classes: they go in segments, whose rate is that of
- * a link over the number of children. */
-int MPII_Topo_radix_of(int64_t bytes);
+/* Of messages of so many bytes. For a tree it is 2 where they are longer than the size classes: they go in segments, whose
+ * rate is that of a link over the number of children. */
+int MPII_Topo_radix_of(int64_t bytes, bool is_exchange);
 
 /* Radix of a k-nomial tree over num members of a group of a level (1: the ranks of a host, 2: the hosts of a rack ...);
  * or of exchanges among them. At least 2. O(1) for the largest group of a level, else O(MPII_TOPO_MAX_RADIX) */
@@ -104,10 +106,11 @@ static inline int MPII_Topo_tree_top(const MPII_Topo_order_t * order, int radix)
     return radix > 0 ? order->num_levels + 1 : order->tree_top[-radix];
 }
 
-/* Exchanges: below and at this level a leader stands for its group, above it all leaders take part. */
+/* Exchanges: below and at this level a leader stands for its group, above it all leaders take part. 0: all
+ * ranks do, as they are on one host */
 static inline int MPII_Topo_exchange_base(const MPII_Topo_order_t * order, int radix)
 {
-    return radix > 0 ? 1 : order->base[-radix];
+    return radix <= 0 ? order->base[-radix] : order->num_hosts > 1;
 }
 
 /* Exchanges of radix k among num members: *last, the radix of the last stage, is num over the highest power of k in it.
