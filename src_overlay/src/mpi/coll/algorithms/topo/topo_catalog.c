@@ -408,7 +408,7 @@ void MPII_Topo_case_set(const MPII_Topo_case_t * c, int rank, MPII_Topo_any_gen_
             break;
         case MPII_TOPO_FAMILY__DOUBLING:
             MPII_Topo_gen_doubling(&g->doubling, c->order, rank,
-                                   algo->is_mpich ? 2 : MPII_Topo_radix_of(c->block_len));
+                                   algo->is_mpich ? 2 : MPII_Topo_radix_of(c->block_len, true));
             break;
         case MPII_TOPO_FAMILY__HALVING:
             MPII_Topo_gen_halving(&g->halving, c->order, rank, algo->arg);
