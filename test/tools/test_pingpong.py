@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from kinds import Env, Launch
 
-pytestmark = pytest.mark.alone
+measures = pytest.mark.alone  # times
 
 REPO = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((REPO / "maint/topo_tune/site.schema.json").read_text())
@@ -178,6 +178,7 @@ def test_impossible_host_names(pingpong: Launch, tmp_path: Path, name: str) -> N
     assert not list(tmp_path.iterdir())
 
 
+@measures
 def test_sweep(pingpong: Launch, tmp_path: Path) -> None:
     # 3 ranks on 2 hosts; the switch is found wherever it is
     env = {"MPIR_CVAR_CH3_EAGER_MAX_MSG_SIZE": 5000}
@@ -207,6 +208,7 @@ def test_no_sweep_unless_asked(pingpong: Launch, tmp_path: Path) -> None:
 # -- the time limit --
 
 
+@measures
 def test_time_limit_cuts_repetitions(pingpong: Launch, tmp_path: Path) -> None:
     begin = time.monotonic()
     many = ["--latency-reps", "1M", "--bandwidth-reps", "1M", "--time-limit", "3"]
@@ -218,6 +220,7 @@ def test_time_limit_cuts_repetitions(pingpong: Launch, tmp_path: Path) -> None:
     assert 3 <= provenance["bandwidth_repetitions"] < 2**20
 
 
+@measures
 def test_time_limit_leaves_pairs_out(pingpong: Launch, tmp_path: Path) -> None:
     options = ["--bandwidth-bytes", "16M", "--latency-warmup", "10K", "--time-limit", "0.6"]
     assert pingpong(7, *options).returncode == 0
@@ -598,16 +601,19 @@ int main(int argc, char **argv)
 def shared_fairly(ways: list[tuple[Any, ...]], rates: dict[Any, float]) -> list[float]:
     """What each way over these links gets, when none can get more without another one getting less."""
     left, got = dict(rates), [0.0] * len(ways)
-    open_ways = set(range(len(ways)))
-    while open_ways:
-        users = {link: [w for w in open_ways if link in ways[w]] for link in left}
-        full = min((link for link in left if users[link]), key=lambda k: left[k] / len(users[k]))
+    users: dict[Any, set[int]] = {}  # of each link, those that have not got theirs
+    for w, way in enumerate(ways):
+        for link in way:
+            users.setdefault(link, set()).add(w)
+    while users:
+        full = min(users, key=lambda link: left[link] / len(users[link]))
         share = left[full] / len(users[full])
-        for w in users[full]:
+        for w in list(users[full]):
             got[w] = share
-            open_ways.discard(w)
             for link in ways[w]:
                 left[link] -= share
+                users[link].discard(w)
+        users = {link: those for link, those in users.items() if those}
     return got
 
 
@@ -948,6 +954,7 @@ def on_vcluster(bindir: Path, output: Path, *shape: str) -> Any:
     return load(output)
 
 
+@measures
 def test_racks_of_a_virtual_cluster(bindir: Path, tmp_path: Path) -> None:
     # slow links, so that it is the links and not busy cores that set the pace
     shape = ["--racks", "3", "--hosts", "3,4,3", "--placement", "random:1"]
@@ -982,6 +989,7 @@ def racks_mate(of_host: list[int]) -> int:
     return of_host.index(of_host[0], 1)
 
 
+@measures
 def test_pods_of_a_virtual_cluster(bindir: Path, tmp_path: Path) -> None:
     shape = ["--pods", "2,3", "--hosts", "2", "--placement", "random:2"]
     shape += ["--host-rate", "400mbit", "--uplink-rate", "160mbit", "--pod-rate", "40mbit"]
