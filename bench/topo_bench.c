@@ -1929,9 +1929,11 @@ static void print_json_names(const char *names, int num)
 
 static void print_list(const char *name, const double *list, long num)
 {
+    const int digits = opt.calls > 1 ? 4 : 2;   /* of one call no more is known */
+
     printf(", \"%s\": [", name);
     for (long i = 0; i < num; i++)
-        printf("%s%.2f", i ? ", " : "", list[i]);
+        printf("%s%.*f", i ? ", " : "", digits, list[i]);
     printf("]");
 }
 

@@ -405,12 +405,16 @@ def default_definitions() -> dict[str, str]:
 
 
 def prepare(what: Table, where: Site, values: dict[str, str], bench: Bench) -> None:
-    """Steps before the cases: on = "cluster" starts an MPI program with one rank a host."""
+    """Steps before the cases: on = "cluster" starts an MPI program with one rank a host; setting = NAME gives
+    it the environment of that setting."""
     for step in what.get("prepare", []):
         command = split_words("prepare", fill_in(step["run"], values))
         command[0] = find_program(command[0])
         if step.get("on") == "cluster":
             command = [*where.prefix("block", None, None), *command]
-        status, err = run_program(command, 600, environment=bench.environment)
+        environment = bench.environment
+        if "setting" in step:
+            environment = bench.with_setting(suite_setting(what, step["setting"], values))
+        status, err = run_program(command, 600, environment=environment)
         if status:
             raise Failure(f"prepare: {complaint(status, err)}")

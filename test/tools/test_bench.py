@@ -2356,6 +2356,11 @@ def test_interrupt_takes_the_cluster_down(
     assert {path.name for path in tmp_path.iterdir()} <= {"r.json"}
 
 
+PREPARE = """
+[[prepare]]
+setting = "b"
+run = "sh -c 'test $MPIR_CVAR_ALLGATHER_SHORT_MSG_SIZE = 1'"
+"""
 SUITE = """
 title = "six cases"
 vcluster = "--racks 2 --hosts 2"
@@ -2420,7 +2425,7 @@ same = true
 
 
 def test_suite(tool: Any, clusters: Any, tmp_path: Path) -> None:
-    (tmp_path / "s.toml").write_text(SUITE)
+    (tmp_path / "s.toml").write_text(SUITE.replace("[libraries]", PREPARE + "[libraries]"))
     result = tmp_path / "r.json"
     arguments = ("suite", tmp_path / "s.toml", "--define", "size=1", "-o", result)
     done = tool(*arguments)
