@@ -350,12 +350,12 @@ static void place_ranks(platform_t * p, const char *placement, int all, const in
 /* As the library reckons them (topo_rates.h) */
 static int find_uplink_percent(const platform_t * p)
 {
-    double slowest = p->rate[0][0];
+    double slowest = 0;
 
     for (int level = 1; level < p->num_levels; level++)
         for (int i = 0; i < p->num_groups[level]; i++)
-            slowest = MPL_MIN(slowest, p->rate[level][i]);
-    return slowest > 0 ? MPL_MAX(MPL_MIN(floor(100 * p->rate[0][0] / slowest + .5), INT_MAX), 100) : 100;
+            slowest = slowest > 0 ? MPL_MIN(slowest, p->rate[level][i]) : p->rate[level][i];
+    return slowest > 0 ? MPL_MAX(MPL_MIN(floor(100 * p->rate[0][0] / slowest + .5), INT_MAX), 1) : 100;
 }
 
 static MPII_Topo_lengths_t find_lengths(const platform_t * p)

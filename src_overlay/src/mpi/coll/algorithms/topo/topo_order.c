@@ -283,7 +283,7 @@ static int radix_of_exchange(const MPII_Topo_order_t * order, int level, int num
     int64_t link = order->lengths.link[MPII_TOPO_NUM_LENGTHS - 1] / 1024 * bytes / 1024;
 
     if (level > 2)
-        t.uplink = order->most_leaders[base][level - 1] * link * MPL_MAX(order->uplink_percent, 100) / 100;
+        t.uplink = order->most_leaders[base][level - 1] * link * order->uplink_share / 100;
     return best_radix(num, t, true, least);
 }
 
@@ -408,7 +408,8 @@ static MPII_Topo_order_t *create(const MPII_Topo_place_t * place, const int ring
     order->num_ranks = p;
     order->num_hosts = num[1];
     order->num_racks = num[2];
-    order->uplink_percent = place->uplink_percent;
+    order->uplink_share = place->uplink_percent > 0 ? place->uplink_percent : 100;
+    order->uplink_percent = place->uplink_percent > 0 ? MPL_MAX(place->uplink_percent, 100) : 0;
     order->lengths = place->lengths;
     for (int i = 0; i < MPII_TOPO_NUM_LENGTHS && place->lengths.link[0] == 0; i++) {
         order->lengths.link[i] = (INT64_C(1024) << i) * 1000 / TOPO_BYTES_PER_US;

@@ -19,7 +19,8 @@ typedef struct MPII_Topo_order {
     int num_ranks, num_hosts, num_racks;
     int max_ppn;                /* most ranks on a host, */
     int max_hosts;              /* and hosts in a rack; */
-    int uplink_percent;         /* as in topo_place.h; */
+    int uplink_percent;         /* as in topo_place.h, but at least 100 where it is known, */
+    int uplink_share;           /* and 100 where it is not known; */
     MPII_Topo_lengths_t lengths;        /* likewise, never zeros */
     bool closes_racks;          /* topo_ring (topo_gen_ring.c) */
     int most[MPII_TOPO_MAX_LEVELS + 2]; /* of each level, the most groups of the one below that one has */

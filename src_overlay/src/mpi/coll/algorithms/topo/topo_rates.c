@@ -172,7 +172,7 @@ static void set_levels(const MPII_Topo_measured_t * m, double host_mbps, MPII_To
         first += num;
     }
     int64_t percent = (MPL_MIN(slowest, INT64_MAX / 200) * 100 + rates->costs.host / 2) / rates->costs.host;
-    rates->uplink_percent = MPL_MAX(MPL_MIN(percent, INT_MAX), 100);
+    rates->uplink_percent = MPL_MAX(MPL_MIN(percent, INT_MAX), 1);
 }
 
 /* What messages take beyond latency and links: as measured, or as above. between: 0 inside a host */

@@ -46,7 +46,7 @@ typedef struct {
 typedef struct MPII_Topo_rates {
     MPII_Topo_costs_t costs;
     int uplink_percent;         /* of the time that the link of a host takes for a byte, what the slowest uplink
-                                 * takes, at least 100 */
+                                 * takes; at least 1 */
     int num_levels;             /* racks, and those above */
     int num[MPII_TOPO_MAX_LEVELS - 1];  /* groups of each */
     int64_t uplink[];           /* each way: of the racks, then of the groups of the next level ... */
