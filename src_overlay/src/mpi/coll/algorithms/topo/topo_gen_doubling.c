@@ -37,10 +37,10 @@
  *
  * All ranks compute the same bits: a stage adds in the order of the digit, in the order of the line.
  *
- * Cost = alpha + (k-1).(g + n.beta) for a stage, and 2.(alpha + g + n.beta) where some are folded. n:
- * bytes, alpha and beta: latency and time per byte of a link, g: time between two messages. An uplink
- * carries (k-1).n bytes each way for each leader below it, in each stage of the levels above.
- * MPII_Topo_radix chooses k by these.
+ * Cost = alpha + n.beta + (k-2).g for a stage, but at least 2.(k-1).o, and 2.(alpha + n.beta) where some
+ * are folded. n: bytes, alpha and beta: latency and time per byte of a link, g: time from one message to
+ * the next, o: time of a processor for a message. An uplink carries (k-1).n bytes each way for each
+ * leader below it, in each stage of the levels above. MPII_Topo_radix chooses k by these.
  *
  * Preferred for short messages; with an empty one, as a barrier.
  *
