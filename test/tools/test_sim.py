@@ -613,12 +613,15 @@ def test_table(sim: Sim) -> None:
     args = ["--racks", "2x2", "--host-rate", "1gbit", "--uplink-rate", "1gbit", "-b", "64K"]
     lines = sim(*args, "-a", "rack_lanes,default").stdout.splitlines()
     assert lines[0] == "allreduce, 65536 bytes, 4 ranks, 1 a host, block, on 2 racks, 4 hosts"
-    assert [line.split()[0] for line in lines[3:] if line[0] != " "] == [
+    bound = " ".join(" ".join(lines[1:3]).split())
+    assert bound.startswith("No schedule ends before 786.4 us: links take 786.4 us at least, ")
+    assert [line.split()[0] for line in lines[5:] if line[0] != " "] == [
         *("algorithm", "rack_lanes", "reduce_scatter_allgather")
     ]
-    words = " ".join(lines[5:7]).split()
+    words = " ".join(lines[7:9]).split()
     assert " ".join(words).startswith(
-        "256 messages; link of a host: 0.094 MiB, busy 96%, link of a rack: 0.062 MiB, busy 64%"
+        "1.04 of the bound; 256 messages; link of a host: 0.094 MiB, busy 96%, link of a rack: 0.062"
+        " MiB, busy 64%"
     )
     assert " ends last. It has waited for a chain of " in sim(*args).stdout
 
