@@ -1536,7 +1536,7 @@ def test_demo_rules_of_vectors() -> None:
         assert at("allgatherv", 1 << 16, ppn) <= {"rack_lanes", "topo_ring"}
     for size in (8, 1024):
         assert "topo_recursive_doubling" in at("allreduce", size, 4)
-    assert at("bcast", 8, 1) == at("reduce", 8, 1) == {"binomial"}
+    assert at("bcast", 8, 1) == at("reduce", 8, 1) == {"topo_knomial"}
     assert at("barrier", 0, 1) == {"dissemination"}
 
 
