@@ -248,7 +248,7 @@ static bool run_case(const case_t * c, const schedule_t * with, const mutation_t
     is_beginning = false;
     for (int rank = 0; rank < c->p; rank++) {
         if (ranks[rank].is_begun)
-            exec_free(&ranks[rank].exec);
+            MPII_Topo_exec_free(&ranks[rank].exec);
         free(ranks[rank].list);
         ranks[rank].list = NULL;
     }

@@ -30,6 +30,7 @@ typedef uint64_t MPL_atomic_uint64_t;
 typedef int64_t MPL_atomic_int64_t;
 typedef int MPL_atomic_int_t;
 typedef void *MPL_atomic_ptr_t;
+#define MPL_atomic_relaxed_load_uint64(ptr) __atomic_load_n(ptr, __ATOMIC_RELAXED)
 #define MPL_atomic_relaxed_store_uint64(ptr, value) __atomic_store_n(ptr, value, __ATOMIC_RELAXED)
 #define MPL_atomic_fetch_add_uint64(ptr, value) __atomic_fetch_add(ptr, value, __ATOMIC_SEQ_CST)
 #define MPL_atomic_fetch_sub_uint64(ptr, value) __atomic_fetch_sub(ptr, value, __ATOMIC_SEQ_CST)

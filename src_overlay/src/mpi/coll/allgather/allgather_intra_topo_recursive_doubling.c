@@ -21,6 +21,7 @@ int MPIR_Allgather_intra_topo_recursive_doubling(const void *sendbuf, MPI_Aint s
     TOPO_COLL_ATTR_BEGIN;
 
     MPII_TOPO_COUNT(allgather, topo_recursive_doubling);
+    call.at_once = true;
     MPII_Topo_call_allgather_recursive_doubling(&call, sendbuf, sendcount, sendtype, recvbuf,
                                                 recvcount, recvtype, comm_ptr, attr);
     return MPII_Topo_call_run(&call, attr);

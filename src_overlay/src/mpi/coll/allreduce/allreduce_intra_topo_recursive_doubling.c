@@ -18,6 +18,7 @@ int MPIR_Allreduce_intra_topo_recursive_doubling(const void *sendbuf, void *recv
     TOPO_COLL_ATTR_BEGIN;
 
     MPII_TOPO_COUNT(allreduce, topo_recursive_doubling);
+    call.at_once = true;
     call.radix = MPII_TOPO_RADIX(allreduce, topo_recursive_doubling, k);
     MPII_Topo_call_allreduce_recursive_doubling(&call, sendbuf, recvbuf, count, datatype, op,
                                                 comm_ptr, attr);

@@ -16,6 +16,7 @@ int MPIR_Barrier_intra_linear(MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
     TOPO_COLL_ATTR_BEGIN;
 
     MPII_TOPO_COUNT(barrier, linear);
+    call.at_once = true;
     call.shape = MPII_TOPO_SHAPE__LINEAR;
     MPII_Topo_call_barrier(&call, comm_ptr, attr);
     return MPII_Topo_call_run(&call, attr);

@@ -16,6 +16,7 @@ int MPIR_Barrier_intra_recursive_doubling(MPIR_Comm * comm_ptr, int k, TOPO_COLL
     TOPO_COLL_ATTR_BEGIN;
 
     MPII_TOPO_COUNT(barrier, recursive_doubling);
+    call.at_once = true;
     call.radix = MPII_TOPO_RADIX(barrier, recursive_doubling, k);
     MPII_Topo_call_barrier_recursive_doubling(&call, comm_ptr, attr);
     return MPII_Topo_call_run(&call, attr);

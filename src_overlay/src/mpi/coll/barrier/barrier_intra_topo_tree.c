@@ -16,6 +16,7 @@ int MPIR_Barrier_intra_topo_tree(MPIR_Comm * comm_ptr, int k, TOPO_COLL_ATTR_DEC
     TOPO_COLL_ATTR_BEGIN;
 
     MPII_TOPO_COUNT(barrier, topo_tree);
+    call.at_once = true;
     call.shape = MPII_TOPO_SHAPE__KNOMIAL;
     call.radix = MPII_TOPO_RADIX(barrier, topo_tree, k);
     MPII_Topo_call_barrier(&call, comm_ptr, attr);

@@ -17,6 +17,7 @@ int MPIR_Bcast_intra_topo_binary_tree(void *buffer, MPI_Aint count, MPI_Datatype
     TOPO_COLL_ATTR_BEGIN;
 
     MPII_TOPO_COUNT(bcast, topo_binary_tree);
+    call.at_once = true;
     call.shape = MPII_TOPO_SHAPE__BINARY;
     call.segments = MPII_TOPO_SEGMENTS(bcast, topo_binary_tree, segment_bytes);
     MPII_Topo_call_bcast(&call, buffer, count, datatype, root, comm_ptr, attr);

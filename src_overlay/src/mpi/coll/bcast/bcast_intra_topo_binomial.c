@@ -17,6 +17,7 @@ int MPIR_Bcast_intra_topo_binomial(void *buffer, MPI_Aint count, MPI_Datatype da
     TOPO_COLL_ATTR_BEGIN;
 
     MPII_TOPO_COUNT(bcast, topo_binomial);
+    call.at_once = true;
     call.shape = MPII_TOPO_SHAPE__KNOMIAL;
     call.segments = MPII_TOPO_SEGMENTS(bcast, topo_binomial, segment_bytes);
     call.radix.k = 2;

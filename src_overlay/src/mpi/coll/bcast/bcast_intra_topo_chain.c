@@ -17,6 +17,7 @@ int MPIR_Bcast_intra_topo_chain(void *buffer, MPI_Aint count, MPI_Datatype datat
     TOPO_COLL_ATTR_BEGIN;
 
     MPII_TOPO_COUNT(bcast, topo_chain);
+    call.at_once = true;
     call.shape = MPII_TOPO_SHAPE__CHAIN;
     call.segments = MPII_TOPO_SEGMENTS(bcast, topo_chain, segment_bytes);
     MPII_Topo_call_bcast(&call, buffer, count, datatype, root, comm_ptr, attr);

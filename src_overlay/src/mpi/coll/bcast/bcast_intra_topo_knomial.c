@@ -17,6 +17,7 @@ int MPIR_Bcast_intra_topo_knomial(void *buffer, MPI_Aint count, MPI_Datatype dat
     TOPO_COLL_ATTR_BEGIN;
 
     MPII_TOPO_COUNT(bcast, topo_knomial);
+    call.at_once = true;
     call.shape = MPII_TOPO_SHAPE__KNOMIAL;
     call.segments = MPII_TOPO_SEGMENTS(bcast, topo_knomial, segment_bytes);
     call.radix = MPII_TOPO_RADIX(bcast, topo_knomial, k);

@@ -17,6 +17,7 @@ int MPIR_Bcast_intra_topo_linear(void *buffer, MPI_Aint count, MPI_Datatype data
     TOPO_COLL_ATTR_BEGIN;
 
     MPII_TOPO_COUNT(bcast, topo_linear);
+    call.at_once = true;
     call.shape = MPII_TOPO_SHAPE__LINEAR;
     call.segments = MPII_TOPO_SEGMENTS(bcast, topo_linear, segment_bytes);
     MPII_Topo_call_bcast(&call, buffer, count, datatype, root, comm_ptr, attr);

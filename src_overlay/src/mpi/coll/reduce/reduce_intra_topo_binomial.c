@@ -18,6 +18,7 @@ int MPIR_Reduce_intra_topo_binomial(const void *sendbuf, void *recvbuf, MPI_Aint
     TOPO_COLL_ATTR_BEGIN;
 
     MPII_TOPO_COUNT(reduce, topo_binomial);
+    call.at_once = true;
     call.shape = MPII_TOPO_SHAPE__KNOMIAL;
     call.segments = MPII_TOPO_SEGMENTS(reduce, topo_binomial, segment_bytes);
     call.radix.k = 2;

@@ -18,6 +18,7 @@ int MPIR_Reduce_intra_topo_chain(const void *sendbuf, void *recvbuf, MPI_Aint co
     TOPO_COLL_ATTR_BEGIN;
 
     MPII_TOPO_COUNT(reduce, topo_chain);
+    call.at_once = true;
     call.shape = MPII_TOPO_SHAPE__CHAIN;
     call.segments = MPII_TOPO_SEGMENTS(reduce, topo_chain, segment_bytes);
     MPII_Topo_call_reduce(&call, sendbuf, recvbuf, count, datatype, op, root, comm_ptr, attr);

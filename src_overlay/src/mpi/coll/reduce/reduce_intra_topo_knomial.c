@@ -18,6 +18,7 @@ int MPIR_Reduce_intra_topo_knomial(const void *sendbuf, void *recvbuf, MPI_Aint 
     TOPO_COLL_ATTR_BEGIN;
 
     MPII_TOPO_COUNT(reduce, topo_knomial);
+    call.at_once = true;
     call.shape = MPII_TOPO_SHAPE__KNOMIAL;
     call.segments = MPII_TOPO_SEGMENTS(reduce, topo_knomial, segment_bytes);
     call.radix = MPII_TOPO_RADIX(reduce, topo_knomial, k);

@@ -35,6 +35,7 @@ mpi_core_sources += \
     src/mpi/coll/algorithms/topo/topo_exchange_vote.c \
     src/mpi/coll/algorithms/topo/topo_exec.c \
     src/mpi/coll/algorithms/topo/topo_exec_send.c \
+    src/mpi/coll/algorithms/topo/topo_exec_short.c \
     src/mpi/coll/algorithms/topo/topo_gen_allgather.c \
     src/mpi/coll/algorithms/topo/topo_gen_doubling.c \
     src/mpi/coll/algorithms/topo/topo_gen_gather.c \

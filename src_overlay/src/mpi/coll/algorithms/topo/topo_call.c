@@ -6,6 +6,7 @@
 #include "mpiimpl.h"
 #include "topo.h"
 #include "topo_call_impl.h"
+#include "topo_numbers.h"
 #include "topo_pipe.h"
 #include "topo_view.h"
 
@@ -28,6 +29,12 @@ void MPII_Topo_call_note_error(call_t * c, int mpi_errno, MPII_Topo_attr_t * att
 bool MPII_Topo_call_find_order(call_t * c, const MPII_Topo_order_t ** order,
                                MPII_Topo_attr_t * attr)
 {
+    struct MPII_Topo_comm *topo = c->comm_ptr->coll.topo;
+
+    if (topo && topo->order) {
+        *order = c->order = topo->order;
+        return true;
+    }
     MPII_Topo_call_note_error(c, MPII_Topo_comm_order(c->comm_ptr, order, attr), attr);
     c->order = *order;
     c->is_empty = c->mpi_errno != MPI_SUCCESS && *order == NULL;
@@ -38,28 +45,38 @@ bool MPII_Topo_call_find_order(call_t * c, const MPII_Topo_order_t ** order,
 
 #define TRIED_LISTS 2
 
-bool MPII_Topo_call_find_list(call_t * c, MPII_Topo_family_t family, int arg, int radix, int root)
-{
-    MPL_atomic_ptr_t *lists = c->comm_ptr->coll.topo->view->lists;
+/* of 16 families, 256 arguments, and radices from those that stand for size classes on */
+#define LIST_KEY(family_, arg_, radix_) \
+    ((((radix_) + MPII_TOPO_NUM_CLASSES) * 256 + (arg_)) * 16 + (int) (family_))
 
-    c->list_key[0] = family * 256 + arg;
-    c->list_key[1] = radix;
-    c->list_key[2] = root;
-    for (int i = 0, at = 5 * family + arg + 3 * radix + 7 * root; i < TRIED_LISTS; i++, at++) {
-        MPL_atomic_ptr_t *here = &lists[(unsigned) at % MPII_TOPO_STEP_LISTS];
+/* NULL: there is none, or it has too many steps. *free_at: NULL, or where there is room for it */
+static const MPII_Topo_gen_list_t *find_list(struct MPII_Topo_comm *topo, int key, int root,
+                                             MPL_atomic_ptr_t ** free_at)
+{
+    *free_at = NULL;
+    for (int i = 0; i < TRIED_LISTS; i++) {
+        MPL_atomic_ptr_t *here = &topo->view->lists[(unsigned) (key + key / 16 * 5 + 7 * root + i) % MPII_TOPO_STEP_LISTS];
         const MPII_Topo_gen_list_t *list = MPL_atomic_load_ptr(here);
         if (list == NULL) {
-            c->list_at = here;
+            *free_at = here;
             break;
         }
-        if (memcmp(list->key, c->list_key, sizeof(list->key)) == 0) {
-            if (list->num_steps < 0)
-                break;
-            c->gen = &list->gen;
-            return true;
-        }
+        if (list->key[0] == key && list->key[1] == root)
+            return list->num_steps < 0 ? NULL : list;
     }
-    return false;
+    return NULL;
+}
+
+bool MPII_Topo_call_find_list(call_t * c, MPII_Topo_family_t family, int arg, int radix, int root)
+{
+    const MPII_Topo_gen_list_t *list;
+
+    c->list_key[0] = LIST_KEY(family, arg, radix);
+    c->list_key[1] = root;
+    list = find_list(c->comm_ptr->coll.topo, c->list_key[0], root, &c->list_at);
+    if (list)
+        c->gen = &list->gen;
+    return list != NULL;
 }
 
 static void keep_list(call_t * c)
@@ -88,13 +105,26 @@ MPI_Aint MPII_Topo_call_segment_bytes(const call_t * c)
     return MPL_MAX(bytes, 0);
 }
 
-int MPII_Topo_call_radix(const call_t * c, MPI_Aint bytes, bool is_exchange)
+int MPII_Topo_call_radix(const call_t * c, MPIR_Comm * comm_ptr, MPI_Aint bytes, bool is_exchange)
 {
     int k = c->radix.k;
 
     if (k < 0)
-        k = MPII_Topo_comm_settings(c->comm_ptr)->radix_of[c->radix.which];
+        k = MPII_Topo_comm_settings(comm_ptr)->radix_of[c->radix.which];
     return k > 0 ? k : MPII_Topo_radix_of(bytes, is_exchange);
+}
+
+bool MPII_Topo_call_is_one_segment(call_t * c, MPI_Aint count, MPI_Datatype type)
+{
+    MPI_Aint size;
+
+    MPIR_Datatype_get_size_macro(type, size);
+    if (count * size > TOPO_LEAST_SEGMENT_BYTES)
+        return false;
+    c->data.type = type;
+    c->data.block_len = c->data.unit_len = count;
+    c->data.units_per_block = 1;
+    return true;
 }
 
 int MPII_Topo_call_cut_segments(call_t * c, const MPII_Topo_order_t * order, MPII_Topo_pipe_t pipe,
@@ -141,6 +171,10 @@ void MPII_Topo_call_set_bytes(call_t * c, void *buf, MPI_Aint count, MPI_Datatyp
     int is_contig;
     MPI_Aint true_lb, true_extent, size;
 
+    if (HANDLE_IS_BUILTIN(type)) {
+        c->data.in = c->data.out = buf;
+        return;
+    }
     MPIR_Datatype_is_contig(type, &is_contig);
     MPIR_Datatype_get_size_macro(type, size);
     if (is_contig) {
@@ -182,9 +216,11 @@ int MPII_Topo_call_end(call_t * c, MPII_Topo_attr_t * attr)
         mpi_errno = c->end(c);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
-    MPL_free(c->mem);
-    MPL_free(c->table);
-    MPL_free(c->gather.packed);
+    if (c->mem || c->table || c->packed) {
+        MPL_free(c->mem);
+        MPL_free(c->table);
+        MPL_free(c->packed);
+    }
     mpi_errno = MPI_SUCCESS;
     TOPO_RETURN_ERROR(mpi_errno, mpi_errno_ret);
     return mpi_errno;
@@ -194,6 +230,7 @@ int MPII_Topo_call_end(call_t * c, MPII_Topo_attr_t * attr)
  * progress may run another one on a new duplicate (the broadcast in the commit of MPI_Comm_idup). They are
  * made when it is used for more than being made itself. */
 #define PIPES_AFTER 2
+#define HAS_NO_PIPES 3          /* nor will there ever be any: a rank is alone on its host, or they are off */
 
 static void free_pipes(void *pipes)
 {
@@ -204,10 +241,14 @@ static void free_pipes(void *pipes)
 static MPII_Topo_pipes_t *get_pipes(call_t * c, MPII_Topo_attr_t * attr)
 {
     struct MPII_Topo_comm *topo = c->comm_ptr->coll.topo;
-    MPII_Topo_kept_t *kept = MPII_Topo_comm_kept(c->comm_ptr, MPII_TOPO_KEPT__PIPES);
-    MPII_Topo_pipes_t *pipes = kept->ptr;
+    MPII_Topo_kept_t *kept;
+    MPII_Topo_pipes_t *pipes;
     int mpi_errno;
 
+    if (topo->num_runs == HAS_NO_PIPES)
+        return NULL;
+    kept = MPII_Topo_comm_kept(c->comm_ptr, MPII_TOPO_KEPT__PIPES);
+    pipes = kept->ptr;
     if (topo->num_runs < PIPES_AFTER) {
         topo->num_runs++;
     } else if (pipes) {
@@ -217,17 +258,59 @@ static MPII_Topo_pipes_t *get_pipes(call_t * c, MPII_Topo_attr_t * attr)
         mpi_errno = MPII_Topo_pipes_create(c->comm_ptr, c->order, c->tag, &pipes, attr);
         MPII_Topo_call_note_error(c, mpi_errno, attr);
         *kept = (MPII_Topo_kept_t) {.ptr = pipes,.free = free_pipes };
+        if (MPII_Topo_pipes_piece(pipes) == 0)
+            topo->num_runs = HAS_NO_PIPES;
     }
     return pipes;
 }
 
+const MPII_Topo_gen_list_t *MPII_Topo_call_short_list(const call_t * c, MPII_Topo_family_t family, int arg,
+                                                      int root, MPI_Aint count, MPI_Datatype type,
+                                                      MPIR_Comm * comm_ptr)
+{
+    struct MPII_Topo_comm *topo = comm_ptr->coll.topo;
+    MPL_atomic_ptr_t *unused;
+    MPI_Aint size, bytes;
+
+    if (!c->at_once || topo == NULL || topo->num_runs != HAS_NO_PIPES || count == 0 ||
+        !HANDLE_IS_BUILTIN(type))
+        return NULL;
+    MPIR_Datatype_get_size_macro(type, size);
+    bytes = count * size;
+    if (bytes > TOPO_LEAST_SEGMENT_BYTES)
+        return NULL;
+    bool is_exchange = family == MPII_TOPO_FAMILY__DOUBLING;
+    bool has_radix = is_exchange ||
+        (family == MPII_TOPO_FAMILY__TREE && c->shape == MPII_TOPO_SHAPE__KNOMIAL);
+    int radix = has_radix ? MPII_Topo_call_radix(c, comm_ptr, bytes, is_exchange) : 0;
+    return find_list(topo, LIST_KEY(family, arg, radix), root, &unused);
+}
+
+void MPII_Topo_call_run_short(call_t * c, const MPII_Topo_gen_list_t * list, const void *in, void *out,
+                              MPI_Aint count, MPI_Datatype type, MPI_Op op, int tag,
+                              MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
+{
+    MPII_Topo_data_t data = {
+        .in = (char *) in,.out = out,.type = type,.units_per_block = 1,.unit_len = count,
+        .block_len = count,.op = op,
+    };
+
+    c->is_over = true;
+    c->mpi_errno = MPII_Topo_exec_run_short(&list->gen, &data, tag, comm_ptr, attr);
+}
+
 int MPII_Topo_call_run(call_t * c, MPII_Topo_attr_t * attr)
 {
+    int mpi_errno = MPI_SUCCESS;
+
+    if (c->is_over) {
+        TOPO_RETURN_ERROR(mpi_errno, c->mpi_errno);
+        return mpi_errno;
+    }
     bool is_over = c->is_empty;
     MPII_Topo_pipes_t *pipes = is_over ? NULL : get_pipes(c, attr);
-    int mpi_errno;
 
-    if (c->list_at && c->comm_ptr->coll.topo->num_runs == PIPES_AFTER)
+    if (c->list_at && c->comm_ptr->coll.topo->num_runs >= PIPES_AFTER)
         keep_list(c);
     while (!is_over) {
         mpi_errno = MPII_Topo_exec_run(c->gen, &c->data, c->tag, c->comm_ptr, pipes, attr);

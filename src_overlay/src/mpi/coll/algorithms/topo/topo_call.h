@@ -37,22 +37,24 @@ typedef struct {
     const MPI_Aint *counts, *displs;    /* or NULL: there are `count` elements for each rank */
     MPI_Datatype own_type, type;
     MPI_Aint own_bytes, most_bytes;     /* own block; longest one that goes with its size */
-    char *packed;               /* in place of a buffer that the schedule cannot use */
     bool is_mute;
 } MPII_Topo_call_gather_t;
 
 typedef struct MPII_Topo_call {
+    bool is_over;               /* it has run, with this error */
     bool is_empty;              /* nothing is left to be done */
     int mpi_errno;              /* the first error until now */
     const MPII_Topo_order_t *order;
     const MPII_Topo_gen_t *gen; /* u.gen, or a list that is kept with the communicator; */
     MPL_atomic_ptr_t *list_at;  /* NULL, or where one is to be kept, */
-    int list_key[3];            /* of this */
+    int list_key[2];            /* of this */
     MPII_Topo_data_t data;
     int tag;
     MPIR_Comm *comm_ptr;
     char *mem;                  /* what the schedule works on, where that is not the buffer of the caller, */
-    void *table;                /* and offsets in it, or the like; both are freed at the end */
+    void *table;                /* and offsets in it, or the like; */
+    char *packed;               /* of gather and scatter, in place of a buffer that the schedule cannot use: all
+                                 * are freed at the end */
     /* NULL, or what is left to be done after the schedule, if there is no error; with what it needs */
     int (*end) (struct MPII_Topo_call * call);
     char *buf;
@@ -62,12 +64,13 @@ typedef struct MPII_Topo_call {
     MPI_Aint per_element, piece_len;    /* of what is joined: in an element of the user, in a piece */
     /* NULL, or what prepares another schedule after the first one: false, if there is none */
     bool (*next) (struct MPII_Topo_call * call, MPII_Topo_attr_t * attr);
-    MPII_Topo_call_gather_t gather;
     /* what tells algorithms apart that prepare alike; set before that, where it means anything */
     MPII_Topo_shape_t shape;
     MPII_Topo_segments_t segments;
     MPII_Topo_radix_choice_t radix;
-    MPII_Topo_any_gen_t u;      /* not set where gen is a list */
+    bool at_once;               /* whether prepare may run a short call: a blocking one */
+    MPII_Topo_call_gather_t gather;     /* likewise */
+    MPII_Topo_any_gen_t u;      /* not where gen is a list */
 } MPII_Topo_call_t;
 
 /* Arguments are those of the MPI functions. */

@@ -31,16 +31,19 @@ bool MPII_Topo_call_begin_bcast(call_t * c, void *buffer, MPI_Aint count, MPI_Da
     return true;
 }
 
+#define TREE_ARG(shape_, directions_) ((shape_) * 4 + (directions_))
+
 static int radix_of(const call_t * c, MPI_Aint bytes)
 {
-    return c->shape == MPII_TOPO_SHAPE__KNOMIAL ? MPII_Topo_call_radix(c, bytes, false) : 0;
+    return c->shape == MPII_TOPO_SHAPE__KNOMIAL ? MPII_Topo_call_radix(c, c->comm_ptr, bytes, false) : 0;
 }
 
 static void generate_tree(call_t * c, const MPII_Topo_order_t * order, int radix, int root,
                           int num_units, int directions)
 {
     if (num_units > 1 ||
-        !MPII_Topo_call_find_list(c, MPII_TOPO_FAMILY__TREE, c->shape * 4 + directions, radix, root))
+        !MPII_Topo_call_find_list(c, MPII_TOPO_FAMILY__TREE, TREE_ARG(c->shape, directions),
+                                  radix, root))
         MPII_Topo_gen_tree(&c->u.tree, order,
                            MPII_Topo_shape_of(c->shape, order, num_units, directions), radix, root,
                            c->comm_ptr->rank, num_units, directions);
@@ -53,8 +56,10 @@ static void along_tree(call_t * c, const MPII_Topo_order_t * order, MPI_Aint cou
 
     MPIR_Datatype_get_size_macro(type, size);
     int radix = radix_of(c, count * size);
-    MPII_Topo_pipe_t pipe = MPII_Topo_pipe_of_tree(order, c->shape, radix);
-    int num = MPII_Topo_call_cut_segments(c, order, pipe, count, type);
+    int num = 1;
+    if (!MPII_Topo_call_is_one_segment(c, count, type))
+        num = MPII_Topo_call_cut_segments(c, order, MPII_Topo_pipe_of_tree(order, c->shape, radix), count,
+                                          type);
     generate_tree(c, order, radix, root, num, directions);
 }
 
@@ -62,7 +67,15 @@ void MPII_Topo_call_bcast(call_t * c, void *buffer, MPI_Aint count, MPI_Datatype
                           MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_order_t *order = NULL;
+    const MPII_Topo_gen_list_t *list =
+        MPII_Topo_call_short_list(c, MPII_TOPO_FAMILY__TREE, TREE_ARG(c->shape, MPII_TOPO_TREE_DOWN),
+                                  root, count, datatype, comm_ptr);
 
+    if (list) {
+        MPII_Topo_call_run_short(c, list, buffer, buffer, count, datatype, MPI_OP_NULL, MPIR_BCAST_TAG,
+                                 comm_ptr, attr);
+        return;
+    }
     if (MPII_Topo_call_begin_bcast(c, buffer, count, datatype, root, comm_ptr, &order, attr))
         along_tree(c, order, c->data.block_len, TOPO_BYTE, root, MPII_TOPO_TREE_DOWN);
 }
@@ -70,10 +83,16 @@ void MPII_Topo_call_bcast(call_t * c, void *buffer, MPI_Aint count, MPI_Datatype
 /* -- reductions -- */
 
 /* Copy a contribution to where the result will be. */
-static int begin_result(const void *sendbuf, void *recvbuf, MPI_Aint count, MPI_Datatype type)
+int MPII_Topo_call_begin_result(const void *sendbuf, void *recvbuf, MPI_Aint count, MPI_Datatype type)
 {
-    return sendbuf == MPI_IN_PLACE ? MPI_SUCCESS :
-        MPIR_Localcopy(sendbuf, count, type, recvbuf, count, type);
+    MPI_Aint size;
+
+    if (sendbuf == MPI_IN_PLACE)
+        return MPI_SUCCESS;
+    if (!HANDLE_IS_BUILTIN(type))
+        return MPIR_Localcopy(sendbuf, count, type, recvbuf, count, type);
+    MPIR_Datatype_get_size_macro(type, size);
+    return TOPO_TYPEREP_COPY(recvbuf, sendbuf, count * size);
 }
 
 bool MPII_Topo_call_begin_reduce(call_t * c, const void *sendbuf, void *recvbuf, MPI_Aint count,
@@ -84,7 +103,7 @@ bool MPII_Topo_call_begin_reduce(call_t * c, const void *sendbuf, void *recvbuf,
 
     MPII_Topo_call_init(c, MPIR_REDUCE_TAG, comm_ptr);
     if (comm_ptr->rank == root) {
-        int mpi_errno = begin_result(sendbuf, recvbuf, count, datatype);
+        int mpi_errno = MPII_Topo_call_begin_result(sendbuf, recvbuf, count, datatype);
         MPII_Topo_call_note_error(c, mpi_errno, attr);
     }
     MPIR_Datatype_get_size_macro(datatype, size);
@@ -104,7 +123,15 @@ void MPII_Topo_call_reduce(call_t * c, const void *sendbuf, void *recvbuf, MPI_A
                            MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_order_t *order = NULL;
+    const MPII_Topo_gen_list_t *list =
+        MPII_Topo_call_short_list(c, MPII_TOPO_FAMILY__TREE, TREE_ARG(c->shape, MPII_TOPO_TREE_UP),
+                                  root, count, datatype, comm_ptr);
 
+    if (list && (comm_ptr->rank != root || MPII_Topo_call_begin_result(sendbuf, recvbuf, count, datatype) == MPI_SUCCESS)) {
+        MPII_Topo_call_run_short(c, list, sendbuf, recvbuf, count, datatype, op, MPIR_REDUCE_TAG,
+                                 comm_ptr, attr);
+        return;
+    }
     if (MPII_Topo_call_begin_reduce(c, sendbuf, recvbuf, count, datatype, op, root, comm_ptr, &order,
                                     attr))
         along_tree(c, order, count, datatype, root, MPII_TOPO_TREE_UP);
@@ -114,7 +141,7 @@ bool MPII_Topo_call_begin_allreduce(call_t * c, const void *sendbuf, void *recvb
                                     MPI_Datatype datatype, MPI_Op op, MPIR_Comm * comm_ptr,
                                     const MPII_Topo_order_t ** order, MPII_Topo_attr_t * attr)
 {
-    int mpi_errno = begin_result(sendbuf, recvbuf, count, datatype);
+    int mpi_errno = MPII_Topo_call_begin_result(sendbuf, recvbuf, count, datatype);
     MPI_Aint size;
 
     MPII_Topo_call_init(c, MPIR_ALLREDUCE_TAG, comm_ptr);
@@ -132,11 +159,23 @@ bool MPII_Topo_call_begin_allreduce(call_t * c, const void *sendbuf, void *recvb
 
 /* -- barrier: a token of one byte, so that an error can be told by a message without content -- */
 
+static char token;              /* nothing is ever written to it but itself */
+
+bool MPII_Topo_call_short_barrier(call_t * c, MPII_Topo_family_t family, int arg, MPIR_Comm * comm_ptr,
+                                  MPII_Topo_attr_t * attr)
+{
+    const MPII_Topo_gen_list_t *list =
+        MPII_Topo_call_short_list(c, family, arg, 0, 1, TOPO_BYTE, comm_ptr);
+
+    if (list)
+        MPII_Topo_call_run_short(c, list, &token, &token, 1, TOPO_BYTE, MPI_OP_NULL, MPIR_BARRIER_TAG,
+                                 comm_ptr, attr);
+    return list != NULL;
+}
+
 bool MPII_Topo_call_begin_barrier(call_t * c, MPIR_Comm * comm_ptr,
                                   const MPII_Topo_order_t ** order, MPII_Topo_attr_t * attr)
 {
-    static char token;          /* nothing is ever written to it but itself */
-
     MPII_Topo_call_init(c, MPIR_BARRIER_TAG, comm_ptr);
     c->is_empty = comm_ptr->local_size == 1;
     if (c->is_empty || !MPII_Topo_call_find_order(c, order, attr))
@@ -149,10 +188,13 @@ bool MPII_Topo_call_begin_barrier(call_t * c, MPIR_Comm * comm_ptr,
 
 void MPII_Topo_call_barrier(call_t * c, MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
 {
+    int both = MPII_TOPO_TREE_UP | MPII_TOPO_TREE_DOWN;
     const MPII_Topo_order_t *order = NULL;
 
-    if (MPII_Topo_call_begin_barrier(c, comm_ptr, &order, attr))
-        generate_tree(c, order, radix_of(c, 0), 0, 1, MPII_TOPO_TREE_UP | MPII_TOPO_TREE_DOWN);
+    if (!MPII_Topo_call_short_barrier(c, MPII_TOPO_FAMILY__TREE, TREE_ARG(c->shape, both), comm_ptr,
+                                      attr) &&
+        MPII_Topo_call_begin_barrier(c, comm_ptr, &order, attr))
+        generate_tree(c, order, radix_of(c, 0), 0, 1, both);
 }
 
 /* -- allgather(v) -- */
@@ -192,11 +234,12 @@ static void set_ring(call_t * c, const MPII_Topo_order_t * order, MPI_Aint longe
                      MPII_Topo_attr_t * attr)
 {
     MPI_Aint size;
-    int segments;
+    int segments = 1;
 
     MPIR_Datatype_get_size_macro(c->type, size);
-    segments = MPII_Topo_call_cut_segments(c, order, MPII_TOPO_PIPE_OF_RING, longest * size,
-                                           TOPO_BYTE);
+    if (!MPII_Topo_call_is_one_segment(c, longest * size, TOPO_BYTE))
+        segments = MPII_Topo_call_cut_segments(c, order, MPII_TOPO_PIPE_OF_RING, longest * size,
+                                               TOPO_BYTE);
     MPII_Topo_call_set_blocks(c, longest, segments > 1, attr);
     if (segments > 1 || !MPII_Topo_call_find_list(c, MPII_TOPO_FAMILY__RING, 0, 0, 0))
         MPII_Topo_gen_ring(&c->u.ring, order, c->comm_ptr->rank, segments, segments > 1);

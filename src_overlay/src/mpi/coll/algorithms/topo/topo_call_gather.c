@@ -113,11 +113,11 @@ static int unpack(call_t * c)
     const MPI_Aint *sizes = c->data.counts;
 
     if (!c->u.gather.is_up)
-        return MPII_Topo_localcopy(sizes ? b->packed : c->mem + SIZE_BYTES,
+        return MPII_Topo_localcopy(sizes ? c->packed : c->mem + SIZE_BYTES,
                                    sizes ? sizes[0] : get_size(c->mem), TOPO_BYTE, b->own,
                                    b->own_count, b->own_type);
     for (int t = 1; t < c->u.gather.len && mpi_errno == MPI_SUCCESS; t++)
-        mpi_errno = sizes ? unpack_block(c, t, b->packed + c->data.displs[t], sizes[t]) :
+        mpi_errno = sizes ? unpack_block(c, t, c->packed + c->data.displs[t], sizes[t]) :
             unpack_block(c, t, record_at(c, t) + SIZE_BYTES, get_size(record_at(c, t)));
     return mpi_errno;
 }
@@ -157,9 +157,9 @@ static void learn_sizes(call_t * c, MPI_Aint sizes[], MPII_Topo_attr_t * attr)
 /* Memory in place of the buffer of the caller */
 static char *alloc_packed(call_t * c, MPI_Aint bytes)
 {
-    c->gather.packed = MPL_malloc(MPL_MAX(bytes, 1), MPL_MEM_BUFFER);
-    MPII_TOPO_NEED(c->gather.packed);
-    return c->gather.packed;
+    c->packed = MPL_malloc(MPL_MAX(bytes, 1), MPL_MEM_BUFFER);
+    MPII_TOPO_NEED(c->packed);
+    return c->packed;
 }
 
 /* The blocks of the root, and displs[] */
@@ -185,8 +185,8 @@ static char *root_bytes(call_t * c, const MPI_Aint sizes[], MPI_Aint displs[],
     if (g->is_up)
         c->end = unpack;
     for (int t = 1; t < g->len && !g->is_up; t++)
-        MPII_Topo_call_note_error(c, pack_block(c, t, b->packed + displs[t]), attr);
-    return b->packed;
+        MPII_Topo_call_note_error(c, pack_block(c, t, c->packed + displs[t]), attr);
+    return c->packed;
 }
 
 /* The own block of another rank, of which `bytes` are sent */
@@ -198,13 +198,13 @@ static char *own_bytes(call_t * c, MPI_Aint bytes, MPII_Topo_attr_t * attr)
         return first_byte(b->own, b->own_type);
     alloc_packed(c, bytes);
     if (c->u.gather.is_up) {
-        int mpi_errno = MPIR_Localcopy(b->own, b->own_count, b->own_type, b->packed, bytes,
+        int mpi_errno = MPIR_Localcopy(b->own, b->own_count, b->own_type, c->packed, bytes,
                                        TOPO_BYTE);
         MPII_Topo_call_note_error(c, mpi_errno, attr);
     } else {
         c->end = unpack;
     }
-    return b->packed;
+    return c->packed;
 }
 
 static bool prepare_blocks(call_t * c, MPII_Topo_attr_t * attr)
@@ -317,6 +317,7 @@ void MPII_Topo_call_gather(call_t * c, const void *sendbuf,
     MPI_Aint extent;
 
     MPII_Topo_call_init(c, has_counts ? MPIR_GATHERV_TAG : MPIR_GATHER_TAG, comm_ptr);
+    memset(&c->gather, 0, sizeof(c->gather));
     if (rank != root) {
         set_own(c, sendbuf, sendcount, sendtype);
         if (!prepare_records(c, root, true, has_counts, b->own_bytes, attr))
@@ -350,6 +351,7 @@ void MPII_Topo_call_scatter(call_t * c, const void *sendbuf,
     MPI_Aint extent, count;
 
     MPII_Topo_call_init(c, has_counts ? MPIR_SCATTERV_TAG : MPIR_SCATTER_TAG, comm_ptr);
+    memset(&c->gather, 0, sizeof(c->gather));
     if (rank != root) {
         set_own(c, recvbuf, recvcount, recvtype);
         prepare_records(c, root, false, has_counts, c->gather.own_bytes, attr);

@@ -26,11 +26,23 @@ bool MPII_Topo_call_find_order(MPII_Topo_call_t * call, const MPII_Topo_order_t 
 bool MPII_Topo_call_find_list(MPII_Topo_call_t * call, MPII_Topo_family_t family, int arg, int radix,
                               int root);
 
+/* A short call of a basic type that has a list is run by prepare itself: to set a call up takes as long as a message.
+ * First: its list, or NULL; count: of a unit. Then what is copied before the schedule is copied, and it is run. */
+const MPII_Topo_gen_list_t *MPII_Topo_call_short_list(const MPII_Topo_call_t * call, MPII_Topo_family_t family,
+                                                      int arg, int root, MPI_Aint count, MPI_Datatype type,
+                                                      MPIR_Comm * comm_ptr);
+void MPII_Topo_call_run_short(MPII_Topo_call_t * call, const MPII_Topo_gen_list_t * list, const void *in,
+                              void *out, MPI_Aint count, MPI_Datatype type, MPI_Op op, int tag,
+                              MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
+
 /* Length of segments that the user wants; 0: it is left to the algorithm. */
 MPI_Aint MPII_Topo_call_segment_bytes(const MPII_Topo_call_t * call);
 
 /* What generators take as the radix of a call of so many bytes */
-int MPII_Topo_call_radix(const MPII_Topo_call_t * call, MPI_Aint bytes, bool is_exchange);
+int MPII_Topo_call_radix(const MPII_Topo_call_t * call, MPIR_Comm * comm_ptr, MPI_Aint bytes,
+                         bool is_exchange);
+/* Whether a vector of count elements is one segment, without a look at anything else: then all is set. */
+bool MPII_Topo_call_is_one_segment(MPII_Topo_call_t * call, MPI_Aint count, MPI_Datatype type);
 
 /* One vector, of count elements, cut into segments. Returns how many. */
 int MPII_Topo_call_cut_segments(MPII_Topo_call_t * call, const MPII_Topo_order_t * order, MPII_Topo_pipe_t pipe,
@@ -112,5 +124,11 @@ bool MPII_Topo_call_begin_allgather(MPII_Topo_call_t * call, const void *sendbuf
                                     MPI_Aint recvcount, MPI_Datatype recvtype,
                                     MPIR_Comm * comm_ptr, const MPII_Topo_order_t ** order,
                                     MPII_Topo_attr_t * attr);
+
+/* Copy a contribution of a reduction to where the result will be. */
+int MPII_Topo_call_begin_result(const void *sendbuf, void *recvbuf, MPI_Aint count, MPI_Datatype type);
+/* Run a barrier if it is a short call as above, which it was: true. */
+bool MPII_Topo_call_short_barrier(MPII_Topo_call_t * call, MPII_Topo_family_t family, int arg,
+                                  MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
 
 #endif /* TOPO_CALL_IMPL_H_INCLUDED */

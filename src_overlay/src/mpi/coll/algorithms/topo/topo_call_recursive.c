@@ -15,7 +15,7 @@ typedef MPII_Topo_call_t call_t;
 
 static void generate_doubling(call_t * c, const MPII_Topo_order_t * order, MPI_Aint bytes)
 {
-    int radix = MPII_Topo_call_radix(c, bytes, true);
+    int radix = MPII_Topo_call_radix(c, c->comm_ptr, bytes, true);
 
     if (!MPII_Topo_call_find_list(c, MPII_TOPO_FAMILY__DOUBLING, 0, radix, 0))
         MPII_Topo_gen_doubling(&c->u.doubling, order, c->comm_ptr->rank, radix);
@@ -33,7 +33,14 @@ void MPII_Topo_call_allreduce_recursive_doubling(call_t * c, const void *sendbuf
 {
     const MPII_Topo_order_t *order = NULL;
     MPI_Aint size;
+    const MPII_Topo_gen_list_t *list =
+        MPII_Topo_call_short_list(c, MPII_TOPO_FAMILY__DOUBLING, 0, 0, count, datatype, comm_ptr);
 
+    if (list && MPII_Topo_call_begin_result(sendbuf, recvbuf, count, datatype) == MPI_SUCCESS) {
+        MPII_Topo_call_run_short(c, list, recvbuf, recvbuf, count, datatype, op, MPIR_ALLREDUCE_TAG,
+                                 comm_ptr, attr);
+        return;
+    }
     if (!MPII_Topo_call_begin_allreduce(c, sendbuf, recvbuf, count, datatype, op, comm_ptr, &order,
                                         attr))
         return;
@@ -62,7 +69,8 @@ void MPII_Topo_call_barrier_recursive_doubling(call_t * c, MPIR_Comm * comm_ptr,
 {
     const MPII_Topo_order_t *order = NULL;
 
-    if (MPII_Topo_call_begin_barrier(c, comm_ptr, &order, attr))
+    if (!MPII_Topo_call_short_barrier(c, MPII_TOPO_FAMILY__DOUBLING, 0, comm_ptr, attr) &&
+        MPII_Topo_call_begin_barrier(c, comm_ptr, &order, attr))
         generate_doubling(c, order, 0);
 }
 
@@ -103,6 +111,8 @@ void MPII_Topo_call_reduce_scatter_block_halving(call_t * c, const void *sendbuf
 
 /* -- allgather -- */
 
+#define IN_PLACE 2              /* argument of a list: blocks are joined as they lie in recvbuf */
+
 /* Blocks go on one by one where they are long. Others have to lie in the order of slots: in
  * recvbuf, where slots are ranks, else in a buffer from which they are copied to their places. */
 void MPII_Topo_call_allgather_recursive_doubling(call_t * c, const void *sendbuf,
@@ -115,8 +125,20 @@ void MPII_Topo_call_allgather_recursive_doubling(call_t * c, const void *sendbuf
     const int *slots = NULL;
     int slot, mpi_errno;
     bool is_identity, is_joined;
-    MPI_Aint size;
+    MPI_Aint size, extent;
+    const MPII_Topo_gen_list_t *list =
+        MPII_Topo_call_short_list(c, MPII_TOPO_FAMILY__SLOTS, IN_PLACE, 0, recvcount, recvtype, comm_ptr);
 
+    MPIR_Datatype_get_size_macro(recvtype, size);
+    MPIR_Datatype_get_extent_macro(recvtype, extent);
+    if (list && recvcount * size < MPII_Topo_comm_settings(comm_ptr)->allgather_pipeline_min_bytes &&
+        (sendbuf == MPI_IN_PLACE || (sendtype == recvtype && sendcount == recvcount))) {
+        MPII_Topo_call_begin_result(sendbuf, (char *) recvbuf + comm_ptr->rank * recvcount * extent,
+                                    recvcount, recvtype);
+        MPII_Topo_call_run_short(c, list, recvbuf, recvbuf, recvcount, recvtype, MPI_OP_NULL,
+                                 MPIR_ALLGATHER_TAG, comm_ptr, attr);
+        return;
+    }
     if (!MPII_Topo_call_begin_allgather(c, sendbuf, sendcount, sendtype, recvbuf, recvcount,
                                         recvtype, comm_ptr, &order, attr))
         return;
@@ -125,7 +147,6 @@ void MPII_Topo_call_allgather_recursive_doubling(call_t * c, const void *sendbuf
     c->is_empty = slots == NULL;
     if (c->is_empty)
         return;
-    MPIR_Datatype_get_size_macro(recvtype, size);
     is_joined = recvcount * size < MPII_Topo_comm_settings(comm_ptr)->allgather_pipeline_min_bytes;
     if (!is_joined || !is_identity) {
         c->data.block_of = slots;
@@ -137,7 +158,8 @@ void MPII_Topo_call_allgather_recursive_doubling(call_t * c, const void *sendbuf
         c->type = recvtype;
         MPII_Topo_call_join_allgather(c, 1, attr);
     }
-    if (!MPII_Topo_call_find_list(c, MPII_TOPO_FAMILY__SLOTS, is_joined, 0, 0))
+    if (!MPII_Topo_call_find_list(c, MPII_TOPO_FAMILY__SLOTS,
+                                  is_joined && is_identity ? IN_PLACE : is_joined, 0, 0))
         MPII_Topo_gen_slots(&c->u.slots, order, slots, slot, is_joined);
 }
 

@@ -24,6 +24,7 @@ static void prepare(started_t * s)
     const MPII_Topo_args_t *a = &s->args;
     MPII_Topo_call_t *c = &s->call;
 
+    c->at_once = false;
     c->shape = a->shape;
     c->segments = a->segments;
     c->radix = a->radix;

@@ -101,8 +101,6 @@ static int64_t first_segment(int64_t len, int64_t num, int64_t step)
 MPII_Topo_cut_t MPII_Topo_cut_segments(const MPII_Topo_order_t * order, MPII_Topo_pipe_t pipe, int64_t count,
                                        int64_t size, int64_t segment_bytes, int64_t own)
 {
-    if (count * size <= TOPO_LEAST_SEGMENT_BYTES)       /* mostly: without the search below */
-        return (MPII_Topo_cut_t) {.len = MPL_MAX(count, 1),.num = count > 0 };
     int64_t most = own > 0 ? own : segment_bytes, step = MPL_MAX(TOPO_SEGMENT_STEP_BYTES / MPL_MAX(size, 1), 1);
     int64_t bytes = longest_segment(order, pipe, count * size, segment_bytes, own), others;
     MPII_Topo_cut_t cut = {.first_len = 0 };

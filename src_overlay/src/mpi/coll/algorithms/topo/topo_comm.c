@@ -156,6 +156,7 @@ int MPII_Topo_comm_order(MPIR_Comm * comm_ptr, const MPII_Topo_order_t ** order,
     MPIR_ERR_CHECK(mpi_errno);
     *order = MPII_Topo_view_order(view);
     print_order(comm_ptr, MPII_TOPO_TOLD_RING, "ring", (*order)->rank_at);
+    comm_ptr->coll.topo->order = *order;
 
   fn_exit:
     return mpi_errno;

@@ -20,14 +20,25 @@ typedef MPL_atomic_uint64_t MPII_Topo_counter_t;
 typedef MPL_atomic_uint32_t MPII_Topo_counter_t;
 #endif
 
+#ifdef MPIR_IS_THREADED
+#define MPII_TOPO_HAS_THREADS MPIR_IS_THREADED
+#else
+#define MPII_TOPO_HAS_THREADS true
+#endif
+
 static inline void MPII_Topo_counter_set(MPII_Topo_counter_t * counter, unsigned long value)
 {
     MPII_TOPO_COUNTER_(relaxed_store_) (counter, value);
 }
 
+/* A process of one thread need not lock the bus for it. */
 static inline void MPII_Topo_counter_add(MPII_Topo_counter_t * counter, unsigned long value)
 {
-    MPII_TOPO_COUNTER_(fetch_add_) (counter, value);
+    if (MPII_TOPO_HAS_THREADS)
+        MPII_TOPO_COUNTER_(fetch_add_) (counter, value);
+    else
+        MPII_TOPO_COUNTER_(relaxed_store_) (counter, MPII_TOPO_COUNTER_(relaxed_load_) (counter) +
+                                            value);
 }
 
 static inline void MPII_Topo_counter_sub(MPII_Topo_counter_t * counter, unsigned long value)

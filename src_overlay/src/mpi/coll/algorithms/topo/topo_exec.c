@@ -182,7 +182,7 @@ static bool take(exec_t * e, recv_t * recv, MPII_Topo_attr_t * attr)
     return true;
 }
 
-/* -- a list of steps: message i has entry i -- */
+/* -- a list of steps -- */
 
 static bool take_up_to(exec_t * e, int num, MPII_Topo_attr_t * attr)
 {
@@ -231,7 +231,7 @@ static bool advance_list(exec_t * e, MPII_Topo_attr_t * attr)
             run_step(e, step, attr);
     }
     return take_up_to(e, list->gen.num_recvs, attr) &&
-        !MPII_Topo_exec_has_pending(e, INT_MAX, INT_MAX, attr);
+        (e->num_sends == 0 || !MPII_Topo_exec_has_pending(e, INT_MAX, INT_MAX, attr));
 }
 
 /* Go on as far as possible. Returns whether all is done; else wait_req or wait_from has to be waited for. */
@@ -286,25 +286,13 @@ static void exec_init(exec_t * e, const MPII_Topo_gen_t * gen, const MPII_Topo_d
                       int tag, MPIR_Comm * comm_ptr, MPII_Topo_pipes_t * pipes,
                       MPII_Topo_attr_t * attr)
 {
-    const MPII_Topo_order_t *order = gen->order;
     MPI_Aint true_extent;
     int is_contig;
 
-    /* not the large part of it */
     memset(e, 0, offsetof(exec_t, recvs));
-    memset(&e->sends, 0, offsetof(exec_t, short_tmp) - offsetof(exec_t, sends));
-    e->gen = gen;
-    e->data = data;
-    e->tag = tag;
-    e->comm_ptr = comm_ptr;
-    e->mpi_errno = MPI_SUCCESS;
-    e->rack = order->rack_of[order->host_at[order->pos_of[gen->rank]]];
-    MPIR_Datatype_get_extent_macro(data->type, e->extent);
-    MPIR_Datatype_get_size_macro(data->type, e->type_size);
-    if (HANDLE_IS_BUILTIN(data->type)) {
-        true_extent = e->extent;
-        e->is_packed = true;
-    } else {
+    MPII_Topo_exec_set(e, gen, data, tag, comm_ptr);
+    true_extent = e->extent;
+    if (!HANDLE_IS_BUILTIN(data->type)) {
         MPIR_Type_get_true_extent_impl(data->type, &e->true_lb, &true_extent);
         MPIR_Datatype_is_contig(data->type, &is_contig);
         e->is_packed = is_contig && e->true_lb == 0 && e->extent == e->type_size;
@@ -340,14 +328,6 @@ static void exec_init(exec_t * e, const MPII_Topo_gen_t * gen, const MPII_Topo_d
         post(e, attr);
 }
 
-static void exec_free(exec_t * e)
-{
-    MPL_free(e->sends);
-    MPL_free(e->long_tmp);
-    if (e->num_rack_messages > 0)
-        MPII_Topo_counter_add(&MPII_Topo_rack_messages, e->num_rack_messages);
-}
-
 /* Whether advance can do something */
 static bool has_changed(const void *data)
 {
@@ -370,6 +350,8 @@ int MPII_Topo_exec_run(const MPII_Topo_gen_t * gen, const MPII_Topo_data_t * dat
     int mpi_errno = MPI_SUCCESS;
     exec_t e;
 
+    if (pipes == NULL && MPII_Topo_exec_is_short(gen, data))
+        return MPII_Topo_exec_run_short(gen, data, tag, comm_ptr, attr);
     exec_init(&e, gen, data, tag, comm_ptr, pipes, attr);
     while (!advance(&e, attr)) {
         if (e.num_unwritten > 0 && !e.is_broken)
@@ -383,7 +365,7 @@ int MPII_Topo_exec_run(const MPII_Topo_gen_t * gen, const MPII_Topo_data_t * dat
         if (mpi_errno && (e.wait_req == NULL || e.num_unwritten > 0))
             e.is_broken = true;
     }
-    exec_free(&e);
+    MPII_Topo_exec_free(&e);
     return e.mpi_errno;
 }
 
@@ -407,7 +389,7 @@ int MPII_Topo_exec_end(MPII_Topo_exec_t * e)
 {
     int mpi_errno = e->mpi_errno;
 
-    exec_free(e);
+    MPII_Topo_exec_free(e);
     MPL_free(e);
     return mpi_errno;
 }

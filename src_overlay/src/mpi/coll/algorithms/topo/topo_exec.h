@@ -21,6 +21,11 @@ int MPII_Topo_exec_run(const MPII_Topo_gen_t * gen, const MPII_Topo_data_t * dat
                        MPIR_Comm * comm_ptr, MPII_Topo_pipes_t * pipes,
                        MPII_Topo_attr_t * attr);
 
+/* Run a list of steps to its end, without pipes: of whole blocks of a basic type, each a unit, which lie one behind the
+ * other. For short calls */
+int MPII_Topo_exec_run_short(const MPII_Topo_gen_t * gen, const MPII_Topo_data_t * data, int tag,
+                             MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
+
 /* The same in steps, for a nonblocking call: begin, then advance until that says that it is done. gen and
  * data must live as long. */
 MPII_Topo_exec_t *MPII_Topo_exec_begin(const MPII_Topo_gen_t * gen, const MPII_Topo_data_t * data,

@@ -9,7 +9,7 @@
 #include "topo.h"
 #include "topo_exec.h"
 
-/* The state of a schedule that runs, for topo_exec.c and topo_exec_send.c */
+/* The state of a schedule that runs, for topo_exec*.c */
 
 #define MPII_TOPO_EXEC_WINDOW 32        /* messages that are received ahead */
 #ifndef MPII_TOPO_EXEC_SHORT_TMP        /* less in tests */
@@ -54,7 +54,6 @@ struct MPII_Topo_exec {
     int posted;                 /* messages 0 ... posted - 1 have been asked for, */
     int arrived;                /* and so many are here; */
     int first_recv, num_waits;  /* num_waits others, of those that there are, in entries from first_recv */
-    MPII_Topo_exec_recv_t recvs[MPII_TOPO_EXEC_WINDOW]; /* ring buffer */
     MPII_Topo_exec_send_t *sends;       /* [room] ring buffer: those that are not over, in the order in which they
                                          * were begun */
     int room, first_send, num_sends;
@@ -75,6 +74,8 @@ struct MPII_Topo_exec {
     int wait_from;              /* or -1 */
     int mpi_errno;              /* the first error */
     int num_errors;
+    /* no zeros at the beginning: */
+    MPII_Topo_exec_recv_t recvs[MPII_TOPO_EXEC_WINDOW]; /* ring buffer; of a list, message i has entry i */
     union {
         char mem[MPII_TOPO_EXEC_SHORT_TMP];
         long double is_aligned;
@@ -116,7 +117,7 @@ static inline void MPII_Topo_exec_join_units(MPII_Topo_exec_t * e, const MPII_To
                                              MPI_Datatype * type, MPII_Topo_attr_t * attr)
 {
     *type = MPI_DATATYPE_NULL;
-    if (step->buf == MPII_TOPO_BUF__TMP || step->num == 1)
+    if (step->num == 1 || e->data->num_here == 0 || step->buf == MPII_TOPO_BUF__TMP)
         return;
     MPII_Topo_exec_note_error(e, MPII_Topo_data_type(e->data, step->unit, step->num, type), attr);
     if (*type != MPI_DATATYPE_NULL) {
@@ -138,6 +139,8 @@ static inline void MPII_Topo_exec_free_type(MPI_Datatype * type)
 static inline int MPII_Topo_exec_pipe_to(const MPII_Topo_exec_t * e, const MPII_Topo_step_t * step,
                                          MPI_Aint count)
 {
+    if (e->pipes == NULL)
+        return -1;
     count = MPL_MAX(count, step->num * e->data->longest_unit);
     if (count * e->type_size > e->pipe_bytes || (step->num > 1 && e->data->num_here > 0))
         return -1;
@@ -156,11 +159,49 @@ static inline MPII_Topo_exec_send_t *MPII_Topo_exec_send_at(const MPII_Topo_exec
 void MPII_Topo_exec_send(MPII_Topo_exec_t * e, const MPII_Topo_step_t * step, char *buf,
                          MPI_Aint first, MPI_Aint count, MPII_Topo_attr_t * attr);
 
+/* Send a message to a rank that is not reached by a pipe. */
+void MPII_Topo_exec_message(MPII_Topo_exec_t * e, int peer, char *buf, MPI_Aint count, MPI_Datatype type,
+                            MPII_Topo_attr_t * attr);
+
 /* Write what pipes have room for by now, in the order of each pipe. */
 void MPII_Topo_exec_write_pipes(MPII_Topo_exec_t * e, MPII_Topo_attr_t * attr);
 
 /* Forget the sends that are over. false, if less than `most` are left, and none of a round before
  * `round`; else there is something to be waited for. */
 bool MPII_Topo_exec_has_pending(MPII_Topo_exec_t * e, int round, int most, MPII_Topo_attr_t * attr);
+
+/* -- the beginning and the end -- */
+
+/* What follows from the arguments, for a basic type; all else is 0. */
+static inline void MPII_Topo_exec_set(MPII_Topo_exec_t * e, const MPII_Topo_gen_t * gen,
+                                      const MPII_Topo_data_t * data, int tag, MPIR_Comm * comm_ptr)
+{
+    const MPII_Topo_order_t *order = gen->order;
+
+    e->gen = gen;
+    e->data = data;
+    e->tag = tag;
+    e->comm_ptr = comm_ptr;
+    e->mpi_errno = MPI_SUCCESS;
+    e->rack = order->rack_of[order->host_at[order->pos_of[gen->rank]]];
+    MPIR_Datatype_get_extent_macro(data->type, e->extent);
+    MPIR_Datatype_get_size_macro(data->type, e->type_size);
+    e->is_packed = true;
+}
+
+static inline void MPII_Topo_exec_free(MPII_Topo_exec_t * e)
+{
+    if (e->sends)
+        MPL_free(e->sends);
+    if (e->long_tmp)
+        MPL_free(e->long_tmp);
+    if (e->num_rack_messages > 0)
+        MPII_Topo_counter_add(&MPII_Topo_rack_messages, e->num_rack_messages);
+}
+
+/* -- topo_exec_short.c -- */
+
+/* Whether a schedule on this data can be run there */
+bool MPII_Topo_exec_is_short(const MPII_Topo_gen_t * gen, const MPII_Topo_data_t * data);
 
 #endif /* TOPO_EXEC_IMPL_H_INCLUDED */

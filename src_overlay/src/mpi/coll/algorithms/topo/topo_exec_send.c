@@ -103,8 +103,7 @@ static void count_message(exec_t * e, int peer)
 void MPII_Topo_exec_send(exec_t * e, const MPII_Topo_step_t * step, char *buf, MPI_Aint first,
                          MPI_Aint count, MPII_Topo_attr_t * attr)
 {
-    int mpi_errno = MPI_SUCCESS;
-    MPI_Datatype type = e->data->type, joined = MPI_DATATYPE_NULL;
+    MPI_Datatype joined;
     send_t send = {
         .round = e->round,.to = MPII_Topo_exec_pipe_to(e, step, count),.buf = buf,.count = count
     };
@@ -117,29 +116,42 @@ void MPII_Topo_exec_send(exec_t * e, const MPII_Topo_step_t * step, char *buf, M
         }
         return;
     }
-    count_message(e, step->peer);
     MPII_Topo_exec_join_units(e, step, first, &buf, &count, &joined, attr);
-    if (joined != MPI_DATATYPE_NULL)
-        type = joined;
+    MPII_Topo_exec_message(e, step->peer, buf, count,
+                           joined == MPI_DATATYPE_NULL ? e->data->type : joined, attr);
+    MPII_Topo_exec_free_type(&joined);
+}
+
+void MPII_Topo_exec_message(exec_t * e, int peer, char *buf, MPI_Aint count, MPI_Datatype type,
+                            MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS;
+    send_t send;
+
+    count_message(e, peer);
     /* who gets a message without content knows that there is an error: tags may not tell */
     if (TOPO_ERROR != TOPO_ERROR_NONE)
         count = 0;
     MPII_Topo_exec_note_mute(e, attr);
     if (e->gen->max_sends > 0 && e->num_sent >= e->gen->max_sends && count > 0)
         /* what may pile up at the receiver is synchronous */
-        mpi_errno = TOPO_ISSEND(buf, count, type, step->peer, e->tag, e->comm_ptr, &send.req);
+        mpi_errno = TOPO_ISSEND(buf, count, type, peer, e->tag, e->comm_ptr, &send.req);
     else if (e->is_packed && type == e->data->type && count * e->type_size <= TOPO_SHORT_BYTES)
-        mpi_errno = TOPO_SEND_SHORT(buf, count, type, step->peer, e->tag, e->comm_ptr, &send.req);
+        mpi_errno = TOPO_SEND_SHORT(buf, count, type, peer, e->tag, e->comm_ptr, &send.req);
     else
-        mpi_errno = MPIC_Isend(buf, count, type, step->peer, e->tag, e->comm_ptr, &send.req,
+        mpi_errno = MPIC_Isend(buf, count, type, peer, e->tag, e->comm_ptr, &send.req,
                                TOPO_COLL_ATTR);
     if (mpi_errno)
         send.req = NULL;        /* nothing completes it where a process has died */
     e->num_sent++;
     MPII_Topo_exec_note_error(e, mpi_errno, attr);
-    MPII_Topo_exec_free_type(&joined);
-    if (send.req && MPIR_Request_is_complete(send.req))
+    if (send.req == NULL)
+        return;
+    if (MPIR_Request_is_complete(send.req)) {
         finish(e, &send, attr);
-    else if (send.req)
-        keep_send(e, &send);
+        return;
+    }
+    send.round = e->round;
+    send.to = -1;
+    keep_send(e, &send);
 }

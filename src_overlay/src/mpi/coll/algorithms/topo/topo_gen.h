@@ -270,7 +270,7 @@ typedef struct {
 
 typedef struct {
     MPII_Topo_gen_t gen;
-    int key[3];                 /* what it is of, for whoever keeps it */
+    int key[2];                 /* what it is of, for whoever keeps it */
     int num_steps;              /* -1: there are too many */
     int num_sends;
     MPII_Topo_listed_t steps[MPII_TOPO_LIST_STEPS];     /* no more memory than num_steps of them take */

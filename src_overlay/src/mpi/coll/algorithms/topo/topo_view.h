@@ -48,6 +48,7 @@ struct MPII_Topo_comm {
     MPII_Topo_view_t *view;
     MPII_Topo_store_t *store;
     MPII_Topo_kept_t kept[MPII_TOPO_KEPT__END - MPII_TOPO_KEPT__NUM_SHARED];    /* its own */
+    const struct MPII_Topo_order *order;        /* NULL: no algorithm has asked for it yet */
     int num_runs;               /* of schedules, as far as topo_call.c counts them */
     int64_t num_plan_misses;    /* calls of alltoallv since one found its plan */
     int num_plan_declines;      /* of those that asked, in a row: blocks were too long; and how many */
