@@ -89,6 +89,36 @@ def test_file_without_rules_inside_a_host(
     assert 50 < tuned <= 1.02 * untuned
 
 
+@pytest.mark.parametrize(
+    "call, theirs, ours, most",
+    [
+        ("Allgather", "recursive_doubling", "topo_recursive_doubling", 1.4),
+        ("Allreduce", "recursive_doubling", "topo_recursive_doubling", 1.4),
+        ("Bcast", "binomial", "topo_binomial", 2.2),
+    ],
+)
+def test_short_call_of_ours(
+    instructions: Callable[..., Any], call: str, theirs: str, ours: str, most: float
+) -> None:
+    """From the third call on its steps are in a list: beside the messages of its schedule, it takes little
+    more than what MPICH's own code does."""
+    messages = "MPID_Irecv", "MPID_Isend_coll", "MPID_Send_coll", "MPID_Isend", "MPID_Send"
+    functions = f"*MPI_{call}", *messages, "MPIDI_CH3I_Progress", "MPIDI_CH3_Progress_wait"
+    (own,), (mpich,) = (
+        instructions(
+            call.lower(),
+            *functions,
+            ranks=2,
+            env={
+                "MPIR_CVAR_NUM_CLIQUES": 2,
+                f"MPIR_CVAR_{call.upper()}_INTRA_ALGORITHM": algorithm,
+            },
+        )
+        for algorithm in (ours, theirs)
+    )
+    assert 50 < own <= most * mpich
+
+
 def test_communicator_creation(instructions: Callable[..., Any]) -> None:
     patched, stock = (
         made + freed
