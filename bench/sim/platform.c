@@ -365,6 +365,7 @@ static MPII_Topo_lengths_t find_lengths(const platform_t * p)
         .overhead = {llround(c->inside_overhead * 1e12)},.latency = {llround(c->inside_latency * 1e12)},
         .inside = per_kib(c->inside_rate),.gap = llround(c->gap * 1e12),.header = c->header,.eager = c->eager_bytes,
         .host = MPL_MAX(per_kib(p->rate[0][0]), 1),.rank = per_kib(c->rank_rate),
+        .reduce = per_kib(c->reduce_rate),
         .num_pieces = {0, MPL_MAX(c->num_pieces[1], 2)}
     };
     double latency = c->latency;

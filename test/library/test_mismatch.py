@@ -256,9 +256,11 @@ def test_trees(
 
 IN_SEGMENTS = [
     *(("bcast", shape) for shape in ("topo_linear", "topo_chain", "topo_binary_tree")),
+    ("bcast", "topo_two_trees"),
     ("bcast", "rack_lanes"),
     ("reduce", "topo_binomial"),
     ("reduce", "topo_chain"),
+    ("reduce", "topo_two_trees"),
     ("reduce", "rack_lanes"),
     ("allreduce", "topo_recursive_doubling"),
     ("allgather", "topo_ring"),

@@ -79,6 +79,7 @@ typedef struct {
         MPII_Topo_gen_t gen;
         MPII_Topo_gen_ring_t ring;
         MPII_Topo_gen_tree_t tree;
+        MPII_Topo_gen_two_trees_t two_trees;
         MPII_Topo_gen_lanes_t lanes;
         MPII_Topo_gen_doubling_t doubling;
         MPII_Topo_gen_halving_t halving;

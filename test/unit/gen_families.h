@@ -467,6 +467,38 @@ static void claim_tree(const case_t * c, const traffic_t * t)
                      is_chain ? 1 : are_chains ? c->num_levels + 1 - level : INT_MAX);
 }
 
+/* -- topo_gen_two_trees.c -- */
+
+static void setup_two_trees(any_gen_t * g, const case_t * c, int rank)
+{
+    MPII_Topo_gen_two_trees(&g->u.two_trees, c->order, c->family->arg[0], c->root, rank, c->units,
+                            c->family->collective == &reduce);
+}
+
+/* "A host that has children in one tree is a leaf of the other one": all units that it hands on are even, or odd. "So
+ * each host receives all bytes once". "A group is entered" by a tree at its first host, at its first inner node, below
+ * that, and at its last host at the most; that of the root may be in two parts. */
+static void claim_two_trees(const case_t * c, const traffic_t * t)
+{
+    bool is_up = c->family->collective == &reduce;
+    groups_t hosts = groups_of(c, t, HOSTS);
+
+    claim_rooted(c, hosts, is_up, 2);
+    for (int group = 0; group < hosts.num; group++) {
+        int num[2] = { 0 };
+        for (int u = 0; u < c->num_units; u++)
+            num[u % 2] += (is_up ? hosts.has : hosts.gave)[group * c->num_units + u];
+        CHECK(group == hosts.of_rank[c->root] || num[0] == 0 || num[1] == 0,
+              "host %d has children in both trees", group);
+    }
+    for (int level = RACKS; level <= c->num_levels; level++) {
+        groups_t g = groups_of(c, t, level);
+        for (int i = 0; i < g.num * c->num_units; i++)
+            CHECK((is_up ? g.gave : g.has)[i] <= (i / c->num_units == g.of_rank[c->root] ? 4 : 3),
+                  "unit %d comes into a group %d times", i % c->num_units, (is_up ? g.gave : g.has)[i]);
+    }
+}
+
 /* -- topo_gen_lanes.c -- */
 
 static const MPII_Topo_order_t *order_of_lanes(const case_t * c)
@@ -937,6 +969,10 @@ static void claim_gather(const case_t * c, const traffic_t * t)
     {"allreduce.doubling, radix " name_, &allreduce, prepare_one_unit, setup_doubling, claim_doubling, \
      {radix}, false}
 
+#define TWO_TREES(name_, hop_) \
+    {"bcast." name_, &bcast, prepare_vector, setup_two_trees, claim_two_trees, {hop_}, true}, \
+    {"reduce." name_, &reduce, prepare_vector, setup_two_trees, claim_two_trees, {hop_}, true}
+
 static const family_t families[] = {
     {"allgather.ring", &allgather, prepare_blocks_of_ranks, setup_ring, claim_ring, {false}, true},
     {"allgather.ring, in turns", &allgather, prepare_blocks_of_ranks, setup_ring, claim_ring, {true}, true},
@@ -953,6 +989,8 @@ static const family_t families[] = {
     KNOMIAL("leaders", MPII_TOPO_SHAPE__KNOMIAL, MAX_RANKS),
     KNOMIAL("knomial, short", MPII_TOPO_SHAPE__KNOMIAL, 0),
     KNOMIAL("knomial, long", MPII_TOPO_SHAPE__KNOMIAL, 1 - MPII_TOPO_NUM_CLASSES),
+    TWO_TREES("two_trees, short hops", 1),
+    TWO_TREES("two_trees, long hops", 5),
     {"allreduce.lanes", &allreduce, prepare_lanes, setup_lanes, claim_lanes,
      {MPII_TOPO_LANES__ALLREDUCE, true}, true},
     {"reduce_scatter.lanes", &reduce_scatter, prepare_lanes_joined, setup_lanes, claim_lanes,

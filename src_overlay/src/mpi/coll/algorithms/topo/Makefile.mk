@@ -46,6 +46,7 @@ mpi_core_sources += \
     src/mpi/coll/algorithms/topo/topo_gen_plan.c \
     src/mpi/coll/algorithms/topo/topo_gen_ring.c \
     src/mpi/coll/algorithms/topo/topo_gen_tree.c \
+    src/mpi/coll/algorithms/topo/topo_gen_two_trees.c \
     src/mpi/coll/algorithms/topo/topo_json.c \
     src/mpi/coll/algorithms/topo/topo_links.c \
     src/mpi/coll/algorithms/topo/topo_map.c \

@@ -42,12 +42,16 @@
       "k-nomial tree at each level of the topology") \
     X(BCAST, Bcast, bcast, topo_binomial, \
       "topo_knomial with k = 2") \
+    X(BCAST, Bcast, bcast, topo_two_trees, \
+      "two binary trees over near hosts at once, in segments") \
     X(REDUCE, Reduce, reduce, topo_knomial, \
       "k-nomial tree at each level of the topology") \
     X(REDUCE, Reduce, reduce, topo_binomial, \
       "topo_knomial with k = 2") \
     X(REDUCE, Reduce, reduce, topo_chain, \
       "pipelined chain of hosts towards the root, rack by rack") \
+    X(REDUCE, Reduce, reduce, topo_two_trees, \
+      "two binary trees over near hosts at once towards the root, in segments") \
     X(BARRIER, Barrier, barrier, linear, \
       "all tell rank 0, which tells all") \
     X(BARRIER, Barrier, barrier, topo_tree, \
@@ -110,12 +114,16 @@
       "k-nomial tree at each level of the topology") \
     X(IBCAST, Ibcast, ibcast, tsp_topo_binomial, \
       "topo_knomial with k = 2") \
+    X(IBCAST, Ibcast, ibcast, tsp_topo_two_trees, \
+      "two binary trees over near hosts at once, in segments") \
     X(IREDUCE, Ireduce, ireduce, tsp_topo_knomial, \
       "k-nomial tree at each level of the topology") \
     X(IREDUCE, Ireduce, ireduce, tsp_topo_binomial, \
       "topo_knomial with k = 2") \
     X(IREDUCE, Ireduce, ireduce, tsp_topo_chain, \
       "pipelined chain of hosts towards the root, rack by rack") \
+    X(IREDUCE, Ireduce, ireduce, tsp_topo_two_trees, \
+      "two binary trees over near hosts at once towards the root, in segments") \
     X(IBARRIER, Ibarrier, ibarrier, tsp_linear, \
       "all tell rank 0, which tells all") \
     X(IBARRIER, Ibarrier, ibarrier, tsp_topo_tree, \
@@ -186,9 +194,11 @@
     X(bcast, topo_binary_tree, MPIR_CVAR_BCAST_TOPO_BINARY_TREE_SEGMENT_BYTES) \
     X(bcast, topo_knomial, MPIR_CVAR_BCAST_TOPO_KNOMIAL_SEGMENT_BYTES) \
     X(bcast, topo_binomial, MPIR_CVAR_BCAST_TOPO_BINOMIAL_SEGMENT_BYTES) \
+    X(bcast, topo_two_trees, MPIR_CVAR_BCAST_TOPO_TWO_TREES_SEGMENT_BYTES) \
     X(reduce, topo_knomial, MPIR_CVAR_REDUCE_TOPO_KNOMIAL_SEGMENT_BYTES) \
     X(reduce, topo_binomial, MPIR_CVAR_REDUCE_TOPO_BINOMIAL_SEGMENT_BYTES) \
     X(reduce, topo_chain, MPIR_CVAR_REDUCE_TOPO_CHAIN_SEGMENT_BYTES) \
+    X(reduce, topo_two_trees, MPIR_CVAR_REDUCE_TOPO_TWO_TREES_SEGMENT_BYTES) \
     X(allgatherv, topo_ring, MPIR_CVAR_ALLGATHERV_TOPO_RING_SEGMENT_BYTES) \
     X(allreduce, rack_lanes, MPIR_CVAR_ALLREDUCE_RACK_LANES_SEGMENT_BYTES) \
     X(reduce_scatter, rack_lanes, MPIR_CVAR_REDUCE_SCATTER_RACK_LANES_SEGMENT_BYTES) \

@@ -58,9 +58,15 @@ static void along_tree(call_t * c, const MPII_Topo_order_t * order, MPI_Aint cou
     int radix = radix_of(c, count * size);
     int num = 1;
     if (!MPII_Topo_call_is_one_segment(c, count, type))
-        num = MPII_Topo_call_cut_segments(c, order, MPII_Topo_pipe_of_tree(order, c->shape, radix), count,
-                                          type);
-    generate_tree(c, order, radix, root, num, directions);
+        num = MPII_Topo_call_cut_segments(c, order, MPII_Topo_pipe_of_tree(order, c->shape, radix, directions),
+                                          count, type);
+    if (c->shape == MPII_TOPO_SHAPE__TWO_TREES) {
+        int hop = MPII_Topo_two_trees_hop(order, c->data.unit_len * size, directions);
+        MPII_Topo_gen_two_trees(&c->u.two_trees, order, hop, root, c->comm_ptr->rank, num,
+                                directions == MPII_TOPO_TREE_UP);
+    } else {
+        generate_tree(c, order, radix, root, num, directions);
+    }
 }
 
 void MPII_Topo_call_bcast(call_t * c, void *buffer, MPI_Aint count, MPI_Datatype datatype, int root,

@@ -29,7 +29,7 @@ struct MPII_Topo_case {
     int *full;                  /* NULL, or [num_units + 1] how many units before one are full */
     int num_chunks;
     MPII_Topo_shape_t shape;    /* of a tree */
-    int radix;                  /* as generators take it */
+    int radix, hop;             /* as generators take them */
     bool is_joined, in_turns;
     ptrdiff_t *starts;          /* NULL, or of MPII_Topo_gen_gather_cut: pieces 0 have starts[1] bytes,
                                  * others unit_len */
@@ -317,12 +317,14 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
             c->shape = c->algo->arg;
             c->radix = radix_of(c->algo, MPL_MAX(bytes, args->whole_bytes));
             if (!c->algo->is_mpich && c->algo->coll != MPII_TOPO_COLL__BARRIER) {
-                MPII_Topo_pipe_t pipe = MPII_Topo_pipe_of_tree(c->order, c->algo->arg, c->radix);
+                MPII_Topo_pipe_t pipe = MPII_Topo_pipe_of_tree(c->order, c->algo->arg, c->radix,
+                                                               directions_of(c->algo));
                 MPII_Topo_cut_t whole = MPII_Topo_cut_segments(c->order, pipe,
                                                                MPL_MAX(bytes, args->whole_bytes), 1,
                                                                args->segment_bytes, 0);
                 cut_segments(c, pipe, bytes, args->segment_bytes);
                 limit_segments(c, args->max_chunks);
+                c->hop = MPII_Topo_two_trees_hop(c->order, c->unit_len, directions_of(c->algo));
                 c->shape = MPII_Topo_shape_of(c->algo->arg, c->order, whole.num,
                                               directions_of(c->algo));
             }
@@ -397,9 +399,13 @@ void MPII_Topo_case_set(const MPII_Topo_case_t * c, int rank, MPII_Topo_any_gen_
             MPII_Topo_gen_gather_bcast(&g->gen, c->order, rank);
             break;
         case MPII_TOPO_FAMILY__TREE:
-            MPII_Topo_gen_tree(&g->tree, c->order, c->shape, c->radix,
-                               algo->coll == MPII_TOPO_COLL__BARRIER ? 0 : c->root, rank,
-                               c->units_per_block, directions_of(algo));
+            if (c->shape == MPII_TOPO_SHAPE__TWO_TREES)
+                MPII_Topo_gen_two_trees(&g->two_trees, c->order, c->hop, c->root, rank, c->units_per_block,
+                                        directions_of(algo) == MPII_TOPO_TREE_UP);
+            else
+                MPII_Topo_gen_tree(&g->tree, c->order, c->shape, c->radix,
+                                   algo->coll == MPII_TOPO_COLL__BARRIER ? 0 : c->root, rank,
+                                   c->units_per_block, directions_of(algo));
             break;
         case MPII_TOPO_FAMILY__LANES:
             MPII_Topo_gen_lanes(&g->lanes, c->order, algo->arg,

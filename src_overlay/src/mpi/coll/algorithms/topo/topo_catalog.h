@@ -119,6 +119,7 @@ typedef union {
     MPII_Topo_gen_t gen;
     MPII_Topo_gen_ring_t ring;
     MPII_Topo_gen_tree_t tree;
+    MPII_Topo_gen_two_trees_t two_trees;
     MPII_Topo_gen_lanes_t lanes;
     MPII_Topo_gen_doubling_t doubling;
     MPII_Topo_gen_halving_t halving;
@@ -155,13 +156,18 @@ typedef struct {
 } MPII_Topo_cut_t;
 
 /* What parts of a call pass one after the other: so many links; a rank sends and receives so many messages of a part, and
- * sends others inside its host. in_turns: it has all of a part before it hands that on. */
+ * sends others inside its host. in_turns: it has all of a part before it hands that on. sums: it adds up so many
+ * messages (of two trees alone). */
 typedef struct {
     int64_t num_links, sends, receives, inside;
     bool in_turns;
+    int64_t sums;
 } MPII_Topo_pipe_t;
 MPII_Topo_pipe_t MPII_Topo_pipe_of_tree(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape,
-                                        int radix);
+                                        int radix, int directions);
+
+/* Of MPII_Topo_gen_two_trees, for segments of so many bytes: half as much again as a hop is expected to take */
+int MPII_Topo_two_trees_hop(const MPII_Topo_order_t * order, int64_t len, int directions);
 
 /* around a ring, others are busy with other blocks */
 #define MPII_TOPO_PIPE_OF_RING ((MPII_Topo_pipe_t) {2, 1, 1, 0, false})

@@ -29,9 +29,10 @@ static int64_t best_num(const MPII_Topo_order_t * order, int64_t bytes, int64_t 
     for (int i = 0; i < MPII_TOPO_NUM_LENGTHS && (i == 0 || (INT64_C(1024) << i) <= most); i++) {
         int64_t len = INT64_C(1024) << i, num = MPL_MAX(((bytes + num_units - 1) / num_units + len - 1) / len, 1);
         int64_t link = pipe.sends * of->link[i];
-        int64_t processor = (pipe.sends + pipe.receives) * of->processor[i] + pipe.inside * of->inside[i];
+        int64_t processor = (pipe.sends + pipe.receives) * of->processor[i] + pipe.inside * of->inside[i] +
+            pipe.sums * of->sum[i];
         int64_t stage = pipe.in_turns ? link + processor : MPL_MAX(link, processor);
-        int64_t first = pipe.in_turns ? stage : 2 * of->processor[i] + of->link[i];
+        int64_t first = pipe.in_turns ? stage : 2 * of->processor[i] + of->link[i] + pipe.sums * of->sum[i];
         int64_t time = product(num - 1, stage) + product(pipe.num_links, of->latency[i] + first);
         if (time <= best) {
             best = time;
@@ -59,10 +60,12 @@ static MPII_Topo_pipe_t pipe_of_knomial(const MPII_Topo_order_t * order, int rad
 }
 
 MPII_Topo_pipe_t MPII_Topo_pipe_of_tree(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape,
-                                        int radix)
+                                        int radix, int directions)
 {
     int depth = MPII_Topo_ceil_log2(order->num_ranks), children = order->max_ppn - 1;
     bool are_hosts = order->max_ppn == 1;
+    int hops = 3 * (MPII_Topo_ceil_log2(order->num_hosts) + MPII_Topo_ceil_log2(order->max_ppn)) / 2;
+    int sums = directions == MPII_TOPO_TREE_UP ? 2 - are_hosts : 0;
 
     switch (shape) {
         case MPII_TOPO_SHAPE__CHAIN:
@@ -70,11 +73,27 @@ MPII_Topo_pipe_t MPII_Topo_pipe_of_tree(const MPII_Topo_order_t * order, MPII_To
             return (MPII_Topo_pipe_t) {order->num_hosts, 1, 1, children, false};
         case MPII_TOPO_SHAPE__BINARY:
             return (MPII_Topo_pipe_t) {depth, 1 + are_hosts, 1, !are_hosts, false};
+        case MPII_TOPO_SHAPE__TWO_TREES:
+            return (MPII_Topo_pipe_t) {hops, 1, 1, !are_hosts, false, sums};
         case MPII_TOPO_SHAPE__KNOMIAL:
             return pipe_of_knomial(order, radix);
         default:
             return (MPII_Topo_pipe_t) {2, order->num_hosts - 1, 1, children, false};
     }
+}
+
+#define MAX_HOP 4096            /* sums of some of them are ints */
+
+int MPII_Topo_two_trees_hop(const MPII_Topo_order_t * order, int64_t len, int directions)
+{
+    const MPII_Topo_lengths_t *of = &order->lengths;
+    int i = 0;
+
+    while (i < MPII_TOPO_NUM_LENGTHS - 1 && INT64_C(1024) << i < len)
+        i++;
+    int64_t sum = directions == MPII_TOPO_TREE_UP ? of->sum[i] : 0, processor = 2 * of->processor[i] + sum;
+    int64_t time = of->latency[i] + of->meet[order->num_levels + 1] - of->meet[2] + of->link[i] + processor + sum;
+    return 1 + MPL_MIN(3 * time / (2 * MPL_MAX(of->link[i], processor)), MAX_HOP);
 }
 
 /* In bytes, of a vector of so many; own: as in MPII_Topo_cut_segments */

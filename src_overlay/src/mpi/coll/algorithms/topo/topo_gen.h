@@ -44,6 +44,7 @@ typedef enum {
     MPII_TOPO_SHAPE__CHAINS,    /* a chain in each group of each level */
     MPII_TOPO_SHAPE__BINARY,
     MPII_TOPO_SHAPE__KNOMIAL,   /* a k-nomial tree among the members of each group of each level */
+    MPII_TOPO_SHAPE__TWO_TREES, /* no branch, but a generator of its own (topo_gen_two_trees.c) */
     /* of gather and scatter alone (topo_gen_gather.c) */
     MPII_TOPO_SHAPE__BINOMIAL,
     MPII_TOPO_SHAPE__LEADERS,   /* root, a leader in each group of each level, ranks */
@@ -84,6 +85,27 @@ typedef struct {
 void MPII_Topo_gen_tree(MPII_Topo_gen_tree_t * tree, const MPII_Topo_order_t * order,
                         MPII_Topo_shape_t shape, int radix, int root, int rank, int num_units,
                         int directions);
+
+/* -- topo_gen_two_trees.c -- */
+
+typedef struct {
+    MPII_Topo_gen_t gen;
+    int root, root_host;
+    bool is_root, is_up;
+    struct {
+        int parent, num_children;
+        int child[3];           /* those in other hosts come first */
+    } of[2];                    /* of each tree */
+    int num_units;
+    /* The first `lead` units are of tree `ahead`; then one of the other tree and one of this follow in turns, so many
+     * times */
+    int ahead, lead, num_turns;
+} MPII_Topo_gen_two_trees_t;
+
+/* Bcast, or reduce (is_up), of TREE's units in its buffers. hop: a unit is a hop farther from the root when so many
+ * others have left it; rather too many than too few */
+void MPII_Topo_gen_two_trees(MPII_Topo_gen_two_trees_t * two_trees, const MPII_Topo_order_t * order,
+                             int hop, int root, int rank, int num_units, bool is_up);
 
 /* -- topo_gen_lanes.c -- */
 

@@ -65,6 +65,7 @@
 #define TOPO_MOST_FEW_MESSAGES 32768    /* but no more than these */
 #define TOPO_FEW_ROOTED 2560    /* of lanes with a root, so that they are two chunks on 64 ranks */
 #define TOPO_MANY_PIECES 8      /* of a tree, of each rank, */
+#define TOPO_MANY_PIECES_OF_TWO 32      /* of two trees, one of which fills later than the other, */
 #define TOPO_MIN_ALONG_TREES 512        /* from so many messages */
 #define TOPO_MAX_ALONG_TREES 8192       /* to so many */
 /* From so many bytes on (of a vector; of a block) messages are hardly more: twice the bytes take twice the time. */

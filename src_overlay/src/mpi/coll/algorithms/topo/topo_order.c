@@ -416,6 +416,7 @@ static MPII_Topo_order_t *create(const MPII_Topo_place_t * place, const int ring
         order->lengths.processor[i] = TOPO_OVERHEAD_NS;
         order->lengths.inside[i] = TOPO_OVERHEAD_NS + order->lengths.link[i];
         order->lengths.latency[i] = TOPO_LATENCY_NS;
+        order->lengths.sum[i] = (INT64_C(1024) << i) * 8000 / TOPO_REDUCE_MBPS;
     }
     for (int level = 1; level <= MPII_TOPO_MAX_LEVELS + 1 && place->lengths.link[0] == 0; level++) {
         order->lengths.meet[level] = (2 * TOPO_OVERHEAD_NS + TOPO_LATENCY_NS) / (level == 1 ? TOPO_INSIDE_SHARE : 1);

@@ -19,11 +19,11 @@ typedef struct {
 } MPII_Topo_groups_t;
 
 /* What messages of 1 KiB << i between hosts take of the link of a host, of the processor at each end, and until they
- * come; and of the sender's processor inside a host. Nanoseconds */
+ * come; and of the sender's processor inside a host; and what it takes to add one up. Nanoseconds */
 #define MPII_TOPO_NUM_LENGTHS 11
 typedef struct {
     int64_t link[MPII_TOPO_NUM_LENGTHS], processor[MPII_TOPO_NUM_LENGTHS], latency[MPII_TOPO_NUM_LENGTHS];
-    int64_t inside[MPII_TOPO_NUM_LENGTHS];
+    int64_t inside[MPII_TOPO_NUM_LENGTHS], sum[MPII_TOPO_NUM_LENGTHS];
     /* Of an empty message: until it has come, where two ranks first meet at a level (1: a host); the least time from
      * one to the next, and what it takes of a processor at each end, inside a host and between hosts */
     int64_t meet[MPII_TOPO_MAX_LEVELS + 2], gap[2], overhead[2];

@@ -29,6 +29,11 @@ static bool is_tree(const MPII_Topo_algo_t * algo)
     return is_of(algo, TREE) || is_of(algo, GATHER);
 }
 
+static bool is_one_tree(const MPII_Topo_algo_t * algo)
+{
+    return is_of(algo, TREE) && algo->arg != MPII_TOPO_SHAPE__TWO_TREES;
+}
+
 /* -- which of them -- */
 
 typedef struct {
@@ -48,7 +53,7 @@ static way_t find_way(const MPII_Topo_case_t * c, links_t * links)
 
     if (is_of(algo, TREE)) {
         MPII_Topo_case_set(c, 0, &g);
-        way.num_chunks = g.tree.num_units;
+        way.num_chunks = is_one_tree(algo) ? g.tree.num_units : g.two_trees.num_units;
     }
 
     for (int i = 0; i < p; i++) {
@@ -133,19 +138,20 @@ static int64_t busiest_of(const MPII_Topo_algo_t * algo, const MPII_Topo_call_ar
 }
 
 /* Of many chunks along lanes, or segments along a tree, the first ones are followed. Along a tree, each of the others
- * takes as long as one of the last half of these. Chunks of lanes go many ways at once, and the first ones do not tell
- * how those meet: there, each of the others takes what the busiest link or rank needs for one. */
+ * takes as long as one of the last half of these. Chunks of lanes, and segments along two trees, go many ways at once,
+ * and the first ones do not tell how those meet: there, each of the others takes what the busiest link or rank needs for
+ * one. */
 static int64_t time_of_chunks(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t args, links_t * links,
                               const way_t * way, int num)
 {
-    int num_before = is_of(algo, TREE) ? num / 2 : 0;
+    int num_before = is_one_tree(algo) ? num / 2 : 0;
     int64_t before;
 
     args.max_chunks = num;
     int64_t time = time_of_case(algo, &args, links, NULL), more = time;
     if (time < 0)
         return time;
-    if (is_of(algo, TREE)) {
+    if (is_one_tree(algo)) {
         args.max_chunks = num_before;
         before = time_of_case(algo, &args, links, NULL);
         more = MPL_MAX(time - before, 0);
@@ -177,7 +183,8 @@ static int find_followed(const MPII_Topo_algo_t * algo, const way_t * way, links
         num = few_messages * 3 / 4 * way->num_chunks / way->num_messages;        /* half of them twice */
         num = MPL_MAX(num, 2);  /* one alone does not tell how they overlap */
     } else if (is_of(algo, TREE) && 2 * way->num_messages / way->num_chunks <= TOPO_MAX_WALK) {
-        int64_t few = MPL_MIN(MPL_MAX(TOPO_MANY_PIECES * links->order->num_ranks, TOPO_MIN_ALONG_TREES),
+        int pieces = is_one_tree(algo) ? TOPO_MANY_PIECES : TOPO_MANY_PIECES_OF_TWO;
+        int64_t few = MPL_MIN(MPL_MAX(pieces * links->order->num_ranks, TOPO_MIN_ALONG_TREES),
                               TOPO_MAX_ALONG_TREES);
         num = MPL_MAX(few * way->num_chunks / MPL_MAX(way->num_messages, 1), 2);
     }

@@ -290,6 +290,7 @@ MPII_Topo_lengths_t MPII_Topo_lengths(const MPII_Topo_costs_t * costs)
                               MPII_Topo_handshake(costs, MPII_TOPO_WITHIN__RACK, bytes)) / 1000;
         lengths.inside[i] = (MPII_Topo_processor(costs, MPII_TOPO_WITHIN__HOST, bytes) +
                              MPII_Topo_carry(bytes, costs->inside)) / 1000;
+        lengths.sum[i] = MPII_Topo_carry(bytes, costs->reduce) / 1000;
     }
     return lengths;
 }
