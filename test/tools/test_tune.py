@@ -1516,8 +1516,8 @@ def test_demo_rules_of_trees(collective: str) -> None:
 
 
 def test_demo_rules_of_vectors() -> None:
-    """Long ones: a chain where all goes one way, lanes where it goes both ways; ours for the shortest
-    where the ranks of a host share its processors; operations that are not commutative are left alone."""
+    """Long ones: a chain where all goes one way, lanes where it goes both ways; for the shortest, exchanges and
+    trees that send to several in a latency; operations that are not commutative are left alone."""
 
     def at(collective: str, size: int, ppn: int) -> set[str]:
         size = size * 16 * ppn if is_total(collective) else size
@@ -1537,7 +1537,7 @@ def test_demo_rules_of_vectors() -> None:
     for size in (8, 1024):
         assert "topo_recursive_doubling" in at("allreduce", size, 4)
     assert at("bcast", 8, 1) == at("reduce", 8, 1) == {"topo_knomial"}
-    assert at("barrier", 0, 1) == {"dissemination"}
+    assert at("barrier", 0, 1) == {"recursive_doubling"}
 
 
 @pytest.mark.parametrize("collective", TREES)
