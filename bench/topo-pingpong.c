@@ -1505,7 +1505,7 @@ static void write_site(FILE * f, int argc, char **argv, const measured_t * m, do
     const pass_t *latency_pass = &m->latency_pass, *bandwidth_pass = &m->bandwidth_pass;
     int pairs = 0;
     int complete = !latency_pass->rounds_left_out && !bandwidth_pass->rounds_left_out;
-    char library[MPI_MAX_LIBRARY_VERSION_STRING], created[32];
+    char library[MPI_MAX_LIBRARY_VERSION_STRING], device[32] = "", created[32];
     time_t now = time(NULL);
 
     for (int i = 0; i < nhosts; i++) {
@@ -1515,6 +1515,9 @@ static void write_site(FILE * f, int argc, char **argv, const measured_t * m, do
     complete_latency(m->latency.median);
     int unused;
     MPI_Get_library_version(library, &unused);
+    const char *line = strstr(library, "MPICH Device:");
+    if (line)
+        sscanf(line, "MPICH Device: %31s", device);
     library[strcspn(library, "\n")] = '\0';
     for (char *c = library; *c; c++) {
         if (*c == '\t')
@@ -1545,6 +1548,8 @@ static void write_site(FILE * f, int argc, char **argv, const measured_t * m, do
     free(command);
     fprintf(f, ",\n    \"mpi_library\": ");
     write_string(f, library);
+    fprintf(f, ",\n    \"mpi_device\": ");
+    write_string(f, device);
     fprintf(f, ",\n    \"ranks\": %d,\n    \"seconds\": %.2f,\n    \"time_limit_seconds\": %g,\n"
             "    \"timer_resolution_us\": %.6g,\n", nranks, seconds, opt.time_limit,
             1e6 * MPI_Wtick());

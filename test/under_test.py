@@ -1,7 +1,9 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """Which MPICH is under test, and what is called otherwise in it."""
 
+import functools
 import os
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -45,6 +47,14 @@ def mpich_version() -> str:
     """The series, as 4.0"""
     number = mpich_numversion()
     return f"{number // 10**7}.{number // 10**5 % 100}"
+
+
+@functools.cache
+def mpich_device() -> str:
+    """Of the programs under test, as ch3:sock"""
+    program = Path(os.environ.get("TOPO_BIN", REPO / "build/bin")) / "mpichversion"
+    done = subprocess.run([program], check=True, capture_output=True, text=True)
+    return next(line.split()[-1] for line in done.stdout.splitlines() if "Device:" in line)
 
 
 def of_version(content: bytes) -> bytes:

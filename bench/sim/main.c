@@ -572,7 +572,7 @@ static bool is_possible(const platform_t * p, const options_t * o, const MPII_To
 static const MPII_Topo_algo_t *find_algo(const platform_t * p, const options_t * o, const char *name)
 {
     const MPII_Topo_algo_t *algo = strcmp(name, "default") == 0 ?
-        MPII_Topo_mpich_choice(o->coll, o->args.bytes, p->order) : MPII_Topo_catalog_find(o->coll, name);
+        MPII_Topo_mpich_choice(o->coll, o->args.bytes, p->order, false) : MPII_Topo_catalog_find(o->coll, name);
 
     if (algo == NULL) {
         char names[1024] = "";

@@ -81,13 +81,11 @@ def advise(
             calls.ranks,
             calls.num_bytes,
             hosts=calls.hosts,
-            hierarchy="flat",
             version=version,
         )
-        builtin = grammar.walk(grammar.mpich(version)["builtin"], call).short
+        builtin = predictor.builtin(call)
         predicted = predictor.times_us(calls.collective, hosts, max(calls.num_bytes, 1))
-        # what hosts do among themselves has no prediction of its own
-        ran = predicted.get(builtin if calls.algorithm == "smp" else calls.algorithm)
+        ran = predicted.get(calls.algorithm)
         if ran is None:
             leave_out(calls, f"{calls.collective} by {calls.algorithm}, which has no prediction")
             continue

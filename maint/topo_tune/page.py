@@ -60,7 +60,8 @@ def decisions(campaign: Campaign, tuning: Tree) -> list[Decision]:
     rack = dict(zip(campaign.site.hosts, campaign.site.rack_of_host, strict=True))
     index = {host: i for i, host in enumerate(campaign.site.hosts)}
     # by what the library is given
-    site = replace(campaign.site, raw=tuning["topology"])
+    raw = {"provenance": campaign.site.raw.get("provenance", {})} | tuning["topology"]
+    site = replace(campaign.site, raw=raw)
     predictor = Predictor(site, campaign.version)
     result = []
     for collective in sorted(sizes):
@@ -106,19 +107,13 @@ def _decide(
         if selection.params.get(name) != row[name].get("default") and "values" not in row[name]
     ]
     leaf = " ".join([selection.short, *changed])
-    builtin = grammar.mpich(call.version)["builtin"]
-    stock = grammar.walk(builtin, call).short
+    stock = predictor.builtin(call)
     stock = of["auto"].selected or stock if "auto" in of else stock
-    # what hosts do among themselves has no prediction of its own, but that of a barrier
-    flat = grammar.walk(builtin, replace(call, hierarchy="flat")).short
-    known_as = {"smp": flat} if cell.collective != "barrier" else {}
     tuned = leaf
     if leaf == "topo_auto":
         measured = of["topo_auto"].selected if "topo_auto" in of else ""
-        base = known_as.get(stock, stock)
-        found = predictor.auto(cell.collective, hosts, size, base)
-        tuned = measured or (stock if found == base else found)
-    names = [known_as.get(name, name) for name in (stock, tuned.split(" ")[0])]
+        tuned = measured or predictor.auto(cell.collective, hosts, size, stock)
+    names = [stock, tuned.split(" ")[0]]
     times = predictor.times_us(cell.collective, hosts, max(size, 1), algorithms=names)
     stock_us, tuned_us = (times.get(name) for name in names)
     gain = regret = None

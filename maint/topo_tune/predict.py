@@ -65,7 +65,7 @@ def comparisons(predictor: Predictor, records: list[Measured]) -> list[Compariso
     for m in records:
         ranks = m.hosts * m.ppn
         call = grammar.Call(m.collective, ranks, m.num_bytes, hosts=m.hosts, version=version)
-        builtin = grammar.walk(grammar.mpich(version)["builtin"], call).short
+        builtin = predictor.builtin(call)
         if m.host_of_rank:
             hosts = np.array([index[host] for host in m.host_of_rank])
             name = m.selected or builtin if m.algorithm == "builtin" else m.algorithm

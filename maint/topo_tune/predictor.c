@@ -180,6 +180,12 @@ placement_t *topo_predict_placement(const MPII_Topo_site_t * site, const int hos
 
 /* -- algorithms -- */
 
+/* Whether MPICH's device ch4 splits such a call into parts in hosts and between them */
+int topo_predict_is_split(const char *collective, int64_t bytes, int num_ranks, int num_hosts)
+{
+    return MPII_Topo_ch4_splits(MPII_Topo_coll_find(collective), bytes, num_ranks, num_hosts);
+}
+
 /* The i-th one: its name, and that of its collective; NULL: there are no more. */
 const char *topo_predict_algorithm(int i, const char **collective, int *is_mpich)
 {

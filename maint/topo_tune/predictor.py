@@ -93,6 +93,7 @@ class Predictor:
     ) -> None:
         self.site = site
         self.mpich = mpich
+        self.is_ch4 = str(site.raw.get("provenance", {}).get("mpi_device", "")).startswith("ch4")
         self.notes: list[str] = []  # what had to be assumed
         text = json.dumps(self._topology(costs)).encode()
         err = ctypes.create_string_buffer(ERR_LEN)
@@ -184,6 +185,14 @@ class Predictor:
         names = [n for n in self.algorithms(collective) if n not in BASELINES]
         ours = [n for n in names if grammar.is_ours(collective, n, self.mpich)]
         return [n for n in names if grammar.is_plain(collective, n, self.mpich)] + ours
+
+    def builtin(self, call: grammar.Call) -> str:
+        """What MPICH takes for a call by itself; "smp" where its device ch4 splits that."""
+        of = _library().topo_predict_is_split
+        num_bytes = call.count * call.type_size
+        if self.is_ch4 and of(call.collective.encode(), num_bytes, call.ranks, call.hosts):
+            return "smp"
+        return grammar.walk(grammar.mpich(call.version)["builtin"], call).short
 
     def choice(self, collective: str, times_us: Mapping[str, float], stock: str) -> str:
         """What topo_auto takes by predicted times, where MPICH takes `stock`: which it does not leave
@@ -354,6 +363,7 @@ def _library() -> ctypes.CDLL:
         ("least_gain", long, [pointer, long]),
         ("placement", pointer, [pointer, numbers, number, long]),
         ("placement_free", None, [pointer]),
+        ("is_split", number, [text, long, number, number]),
         ("algorithm", text, [number, ctypes.POINTER(text), numbers]),
         ("times", None, [number, ctypes.POINTER(pointer), numbers, longs, numbers, longs]),
         ("loads", number, [pointer, number, long, number, longs]),

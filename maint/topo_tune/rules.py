@@ -196,7 +196,7 @@ class Times:
         call = grammar.Call(
             self.collective, hosts * ppn, hosts=hosts, version=self.version, **about
         )
-        return grammar.walk(builtin_tree(self.collective, self.version), call).short
+        return self.placed.predictor.builtin(call)
 
     def at(
         self, hosts: int, ppn: int, size: int, names: Iterable[str] | None = None

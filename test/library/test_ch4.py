@@ -2,8 +2,9 @@
 """The device ch4, with a lock for each VCI: all algorithms, forced and by tuning file, with and without
 the collectives of the device; for results and not for time, since it spins: few ranks.
 
-TOPO_CH4_BIN names the programs of a patched MPICH for ch4, instead of those that are built here. A
-build takes ten minutes once, and is made where there is what it links with.
+TOPO_CH4_BIN names the programs of a patched MPICH for ch4, instead of those that are built here; then what
+tells who selects runs without --slow, too. A build takes ten minutes once, and is made where there is what
+it links with.
 """
 
 import os
@@ -12,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from results import KINDS
@@ -36,7 +38,7 @@ SPLIT = ["BCAST", "REDUCE", "ALLREDUCE", "BARRIER"]
 
 # (file, what of it (pytest's -k), whether what is split is to run as a whole)
 PARTS = [
-    ("test_selection.py", "test_rules_come_before_a_device", False),
+    ("test_selection.py", "test_rules_come_before_a_device or ch4", False),
     ("test_allgather.py", "test_any_cluster and not 32 or test_by_tuning_file", False),
     ("test_gather.py", "test_any_cluster or test_by_tuning_file", False),
     ("test_alltoall.py", "test_any_size or test_requests or test_by_tuning_file", False),
@@ -49,10 +51,14 @@ PARTS = [
     ("test_auto.py", "test_any_number_of_ranks and not 1", False),
 ]
 
-pytestmark = pytest.mark.slow
+
+def marked(part: tuple[str, str, bool], collectives: str) -> Any:
+    """A case of test_part: slow, but for what is a sample on a build that is given."""
+    is_sample = part == PARTS[0] and collectives == "percoll" and "TOPO_CH4_BIN" in os.environ
+    return pytest.param(*part, collectives, marks=[] if is_sample else pytest.mark.slow)
 
 
-@pytest.fixture(scope="session", params=DEVICES)
+@pytest.fixture(scope="session", params=["given"] if "TOPO_CH4_BIN" in os.environ else DEVICES)
 def ch4(request: pytest.FixtureRequest, scratch: Path) -> Path:
     """The folder of the programs."""
     if "TOPO_CH4_BIN" in os.environ:
@@ -82,8 +88,10 @@ def ch4(request: pytest.FixtureRequest, scratch: Path) -> Path:
     return Path(job.stdout.splitlines()[-1]) / "bin"
 
 
-@pytest.mark.parametrize("collectives", ["percoll", "none"])
-@pytest.mark.parametrize("file, words, as_whole", PARTS)
+@pytest.mark.parametrize(
+    ("file", "words", "as_whole", "collectives"),
+    [marked(part, collectives) for part in PARTS for collectives in ("percoll", "none")],
+)
 def test_part(
     ch4: Path,
     file: str,

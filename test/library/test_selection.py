@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import reports
 from kinds import Build, Env, Launch, MakeSite, Require, WriteJson
-from under_test import ALGORITHMS
+from under_test import ALGORITHMS, mpich_device
 
 HERE = Path(__file__).resolve().parent
 
@@ -1030,6 +1030,57 @@ def test_rules_come_before_a_device(select: Callable[..., Any], two_of: Callable
     told = select(calls[:1], 5, rules=rules, env={DEVICE: "all"}).stderr
     assert told.count("\n") == 1 and f"{DEVICE}=all: the device may select" in told
     assert select(calls[:1], 5, env={DEVICE: "all"}).stderr == ""
+
+
+CVAR = "MPIR_CVAR_BCAST_INTRA_ALGORITHM"
+RULE = {"avg_msg_size=any": {"algorithm=MPIR_Bcast_intra_binomial": {}}}
+
+
+# the table of coll_device.c: settings, rules for bcast, whether the device splits, why what runs is selected
+@pytest.mark.parametrize(
+    ("env", "rules", "splits", "reasons"),
+    [
+        ({DEVICE: "all"}, RULE, True, {"built-in", "rule"}),
+        ({"MPIR_CVAR_BCAST_DEVICE_COLLECTIVE": 0, CVAR: "binomial"}, None, False, {"CVAR"}),
+        ({DEVICE: "none"}, None, False, {"built-in"}),
+        ({}, RULE, False, {"rule"}),
+        ({CVAR: "binomial"}, RULE, False, {"CVAR"}),
+        ({"MPIR_CVAR_COLL_TOPO_AUTO": 1}, RULE, False, {"rule"}),
+        ({"MPIR_CVAR_COLL_TOPO_AUTO": 1}, None, True, {"built-in"}),
+        ({}, {}, True, {"built-in"}),
+        ({CVAR: "binomial"}, None, True, {"built-in", "CVAR"}),
+        ({}, None, True, {"built-in"}),
+    ],
+    ids=str,
+)
+def test_who_selects_on_ch4(
+    select: Callable[..., Any], env: Env, rules: Any, splits: bool, reasons: set[str]
+) -> None:
+    if not mpich_device().startswith("ch4"):
+        pytest.skip("not ch4")
+    file = None if rules is None else {"collective=bcast": {"comm_type=intra": rules}}
+    run = select(["bcast world 800"], 4, rules=file, env={DEVICE: "percoll", CLIQUES: 2, **env})
+    found = [chosen(rank[1], "bcast") for rank in run.ranks]
+    assert all((("MPIR_Bcast_intra_smp", "built-in") in of) == splits for of in found), found
+    assert {reason for of in found for _, reason in of} == reasons, found
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(800, "device: composition_alpha"), (16384, "device: composition_beta"), (2**20, None)],
+)
+def test_report_tells_what_ch4_takes(select: Callable[..., Any], size: int, text: str) -> None:
+    """Calls that the device hands on as they are have no row of the device."""
+    if not mpich_device().startswith("ch4"):
+        pytest.skip("not ch4")
+    env = {DEVICE: "percoll", CLIQUES: 2, REPORT: "print", TRACE: 1}
+    stderr = select([f"bcast world {size}"], 8, env=env).stderr
+    found = [row for row in reports.rows(stderr) if row.collective == "bcast" and row.ranks == 8]
+    if text:
+        assert [(row.algorithm, row.reason, row.calls) for row in found] == [("intra_smp", text, 1)]
+        assert f"intra_smp: {text}\n" in stderr
+    else:
+        assert found and all(row.reason == "built-in" for row in found)
 
 
 # ---------------------------------------------------------------- report and trace

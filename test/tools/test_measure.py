@@ -282,6 +282,27 @@ def test_topo_auto_as_the_library_has_it() -> None:
     assert blind.auto("bcast", range(8), 2**20, "binomial") == "binomial"
 
 
+def test_predictions_know_what_ch4_splits() -> None:
+    """By the device of the site file; what MPICH takes elsewhere is that of its rules for all ranks."""
+    raw = {**two_racks().raw, "provenance": {"mpi_device": "ch4:ofi"}}
+    ch3, ch4 = predictor.Predictor(two_racks(), "4.0"), predictor.Predictor(sites.check(raw), "4.0")
+    for collective, hosts, count, name, generic in (
+        ("bcast", 4, 1024, "smp", "binomial"),
+        ("bcast", 4, 2**20, None, "scatter_ring_allgather"),
+        ("bcast", 16, 1024, None, "binomial"),
+        ("reduce", 4, 2**20, "smp", "reduce_scatter_gather"),
+        ("allreduce", 4, 2**20, "smp", "reduce_scatter_allgather"),
+        ("allgather", 4, 1024, None, "recursive_doubling"),
+    ):
+        call = grammar.Call(collective, 16, count, hosts=hosts)
+        assert (ch4.builtin(call), ch3.builtin(call)) == (name or generic, generic), call
+    placed = [rank // 4 for rank in range(16)]
+    for collective in ("allreduce", "bcast", "reduce"):
+        times = ch4.times_us(collective, placed, 1024)
+        assert times["smp"] < 1.5 * min(times.values())
+    assert "smp" not in ch4.times_us("bcast", range(8), 1024)
+
+
 def test_costs_are_corrected() -> None:
     """Times of a site whose processors take longer than its file lets one believe, and of one that is so."""
     site = two_racks()

@@ -19,6 +19,7 @@ import jsonschema
 import numpy as np
 import pytest
 from kinds import Env, Launch
+from under_test import mpich_device
 
 measures = pytest.mark.alone  # times
 
@@ -104,6 +105,7 @@ def test_measures_all_pairs(pingpong: Launch, tmp_path: Path, n: int) -> None:
     assert site["provenance"]["complete"] is True
     assert site["provenance"]["pairs_measured"] == n * (n - 1) // 2
     assert site["provenance"]["ranks"] == n
+    assert site["provenance"]["mpi_device"] == mpich_device()
     assert [p.name for p in tmp_path.iterdir()] == ["site.json"]
 
 

@@ -952,7 +952,7 @@ def test_every_algorithm_moves_every_block(sizes: Any, ppn: int, kind: str) -> N
             loads = of.loads(key, 1024)
             times = [of.times_us([key], n).get(key) for n in (1, 1000, 2000)]
             if loads is None or None in times:
-                assert p == 1 or algorithm in {"recursive_doubling", "planned"} | {
+                assert p == 1 or algorithm in {"recursive_doubling", "planned", "smp"} | {
                     name for name in of.predictor.algorithms(collective) if "scatter_" in name
                 }
                 continue
@@ -1013,6 +1013,9 @@ def test_interpolated_times_are_near_those_that_are_predicted() -> None:
             for num_bytes in (3000, 100_000):
                 key = collective, name, 16, 1, "block"
                 exact = of.predictor.times_us(collective, range(16), num_bytes, algorithms=[name])
+                if name == "smp":  # for hosts of several ranks
+                    assert not exact
+                    continue
                 found = of.times_us([key], num_bytes)
                 assert found[key] == pytest.approx(exact[name], rel=0.15)
 

@@ -6,7 +6,7 @@
  * usage: topo_catalog          prints "COLLECTIVE ALGORITHM CASES" a line
  *        topo_catalog list     the same without cases
  *        topo_catalog show COLLECTIVE ALGORITHM RANKS PPN BYTES ROOT     "FROM TO BYTES" a line, of one rack
- *        topo_catalog choice COLLECTIVE RANKS PPN BYTES...       what MPICH takes by itself, a line each */
+ *        topo_catalog choice|ch4 COLLECTIVE RANKS PPN BYTES...   what MPICH takes by itself, a line each */
 
 #define MAX_RANKS 80
 #include "place.h"
@@ -245,7 +245,8 @@ static void run_all(bool has_cases)
 
 int main(int argc, char **argv)
 {
-    bool is_choice = argc > 1 && strcmp(argv[1], "choice") == 0;
+    bool is_ch4 = argc > 1 && strcmp(argv[1], "ch4") == 0;
+    bool is_choice = is_ch4 || (argc > 1 && strcmp(argv[1], "choice") == 0);
     int arg = is_choice ? 3 : 4, host[MAX_RANKS], rack[MAX_RANKS] = { 0 };
     MPII_Topo_place_t where;
     MPII_Topo_order_t *order;
@@ -267,7 +268,7 @@ int main(int argc, char **argv)
     order = make_order(&where);
     if (is_choice) {
         for (int i = arg + 2; i < argc; i++)
-            printf("%s\n", MPII_Topo_mpich_choice(coll, atoll(argv[i]), order)->name);
+            printf("%s\n", MPII_Topo_mpich_choice(coll, atoll(argv[i]), order, is_ch4)->name);
     } else {
         args.bytes = atoll(argv[arg + 2]);
         args.root = atoi(argv[7]);

@@ -150,6 +150,9 @@ def dump_fallback_search(func_name):
 
 REDUCTIONS = ("allreduce", "reduce", "reduce_scatter", "reduce_scatter_block", "scan", "exscan")
 
+# What ch4 may split
+SPLIT = ("allgather", "allreduce", "alltoall", "barrier", "bcast", "reduce")
+
 def is_reduction(func_name):
     return re.sub(r'^i', '', func_name) in REDUCTIONS
 
@@ -159,19 +162,26 @@ def get_any_order(func_name):
 
 def dump_has_rule(parameters, func_name):
     """ Before the statement that asks the device """
-    G.out.append("bool has_rule =%s" %
-                 (" MPII_COLL_HAS_FIXED_ORDER(comm_ptr) ||" if is_reduction(func_name) else ""))
-    G.out.append("    MPII_COLL_HAS_RULE(comm_ptr->csel_comm, MPIR_CSEL_COLL_TYPE__%s" % func_name.upper())
-    G.out.append("                       , .comm_ptr = comm_ptr")
+    global report_device
+    call = ["MPIR_CSEL_COLL_TYPE__%s" % func_name.upper(), "                       , .comm_ptr = comm_ptr"]
     for p in parameters:
         if p['name'] != "comm":
-            G.out.append("                       , .u.%s.%s = %s" % (func_name, p['name'], p['name']))
+            call.append("                       , .u.%s.%s = %s" % (func_name, p['name'], p['name']))
+    G.out.append("bool has_rule =%s" %
+                 (" MPII_COLL_HAS_FIXED_ORDER(comm_ptr) ||" if is_reduction(func_name) else ""))
+    G.out.append("    MPII_COLL_HAS_RULE(comm_ptr->csel_comm, " + call[0])
+    G.out.extend(call[1:])
     G.out.append("                       );")
+    report_device = (len(G.out), [])
+    if func_name in SPLIT:
+        report_device[1].append("MPII_Coll_report_device(has_rule, &(MPIR_Csel_coll_sig_s) {.coll_type = " + call[0])
+        report_device[1].extend([*call[1:], "                       }, %s);" % get_report_size(func_name)])
 
 # -- the time of a blocking call: taken in a function of its own, which is the same between begin and end, so
 # that a call whose time is of no interest costs one test more, and no stack --
 
 call_begin = None
+report_device = None            # where, in the function with the time, and how
 
 def dump_call_begin():
     global call_begin
@@ -183,9 +193,11 @@ def dump_call_end():
     text = " ".join(line.strip() for line in G.out[header:first - 2])
     name, params = re.match(r'int (MPIR_\w+)\((.*)\)$', text).groups()
     args = ', '.join(re.search(r'(\w+)(\[\])?$', p).group(1) for p in params.split(', '))
-    timed = ["static ATTRIBUTE((noinline)) int %s_timed(%s)" % (name, params), *G.out[first - 2:call_begin],
-             "MPII_Coll_call_t coll_call;", "MPII_Coll_call_begin(comm_ptr, &coll_call);",
-             *G.out[call_begin:], "MPII_Coll_call_end(&coll_call);", "return mpi_errno;", "DEDENT", "}", ""]
+    timed = ["#include \"coll_device.h\"", ""] if report_device[1] else []
+    timed += ["static ATTRIBUTE((noinline)) int %s_timed(%s)" % (name, params), *G.out[first - 2:call_begin],
+              "MPII_Coll_call_t coll_call;", "MPII_Coll_call_begin(comm_ptr, &coll_call);",
+              *G.out[call_begin:report_device[0]], *report_device[1], *G.out[report_device[0]:],
+              "MPII_Coll_call_end(&coll_call);", "return mpi_errno;", "DEDENT", "}", ""]
     G.out[first:first] = ["if (unlikely(MPII_Coll_is_timed))", "    return %s_timed(%s);" % (name, args)]
     G.out[header:header] = timed
 

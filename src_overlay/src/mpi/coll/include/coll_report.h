@@ -26,7 +26,7 @@ typedef struct MPII_Coll_call {
     MPL_time_t start;
 } MPII_Coll_call_t;
 
-/* Whether calls are of interest: print of the report, or MPIR_CVAR_COLL_TOPO_ADAPT. It changes in MPI_Init and
+/* Whether calls are of interest: the report, or MPIR_CVAR_COLL_TOPO_ADAPT. It changes in MPI_Init and
  * MPI_Finalize only; while it is 0 a call costs one test more. It stays 0 where the compiler has nothing
  * that each thread has for itself. */
 extern int MPII_Coll_is_timed;

@@ -107,8 +107,7 @@ void MPII_Coll_report_init(void)
         MPIR_CVAR_COLL_SELECTION_REPORT != MPIR_CVAR_COLL_SELECTION_REPORT_none;
     if (!MPII_Coll_report_on)
         return;
-    MPII_Coll_is_timed = MPII_COLL_CAN_TIME &&
-        MPIR_CVAR_COLL_SELECTION_REPORT == MPIR_CVAR_COLL_SELECTION_REPORT_print;
+    MPII_Coll_is_timed = MPII_COLL_CAN_TIME;
     /* MPI_T may outlive MPI_Finalize, so it is not freed */
     static counts_t all[NUM_ALGORITHMS];
     counts = all;

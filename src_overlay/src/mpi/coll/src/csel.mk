@@ -4,6 +4,7 @@
 ##
 
 mpi_core_sources += \
+    src/mpi/coll/src/coll_device.c  \
     src/mpi/coll/src/coll_report.c  \
     src/mpi/coll/src/coll_settings.c \
     src/mpi/coll/src/csel_adapt.c   \
@@ -17,6 +18,7 @@ mpi_core_sources += \
     src/mpi/coll/src/csel_tuning.c
 
 noinst_HEADERS += \
+    src/mpi/coll/include/coll_device.h \
     src/mpi/coll/include/coll_report.h \
     src/mpi/coll/include/coll_select.h \
     src/mpi/coll/include/coll_settings.h \

@@ -4,6 +4,7 @@
  */
 
 #include "mpiimpl.h"
+#include "coll_device.h"
 #include "csel_auto.h"
 #include "csel_algos.h"
 #include "csel_call.h"
@@ -332,7 +333,8 @@ static void find_best(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t co
 static MPII_Csel_decision_t *decide(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t coll,
                                     MPI_Aint bytes, MPII_Csel_container_type_e id)
 {
-    ranking_t ranking = {.stock = {.name = short_name(id),.is_stock = true } };
+    const MPII_Coll_composition_t *device = MPII_Coll_device_choice(coll_sig);
+    ranking_t ranking = {.stock = {.name = device ? device->name : short_name(id),.is_stock = true } };
     MPII_Csel_candidate_t *stock = &ranking.stock, *best = ranking.best;
     MPII_Csel_decision_t *decision = MPL_calloc(1, sizeof(*decision), MPL_MEM_COLL);
 

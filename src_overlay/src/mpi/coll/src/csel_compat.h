@@ -140,4 +140,30 @@ static inline int csel_max_tree_type(const void *default_value)
     CSEL_TOPOLOGY_TREES(X)                              \
     CSEL_CCLS(X)
 
+/* Compositions of ch4 that split a call: X(COLL, Coll, number, name, MPIR's algorithm of this form); the collectives
+ * that may be split; the CVAR that takes a composition by its number, 0: none */
+#define CSEL_DEVICE_SPLITS_IN_ALL(X)            \
+    X(BARRIER, Barrier, 1, alpha, intra_smp)    \
+    X(BCAST, Bcast, 1, alpha, intra_smp)        \
+    X(BCAST, Bcast, 2, beta, intra_smp)         \
+    X(REDUCE, Reduce, 1, alpha, intra_smp)      \
+    X(REDUCE, Reduce, 2, beta, intra_smp)       \
+    X(ALLREDUCE, Allreduce, 1, alpha, intra_smp)        \
+    X(ALLREDUCE, Allreduce, 3, gamma, intra_smp)
+#define CSEL_DEVICE_COLLS_IN_ALL(X) X(BARRIER) X(BCAST) X(REDUCE) X(ALLREDUCE)
+#if MPICH_NUMVERSION >= 40300000
+#define CSEL_DEVICE_SPLITS(X)                   \
+    CSEL_DEVICE_SPLITS_IN_ALL(X)                \
+    X(BCAST, Bcast, 4, delta, intra_smp)        \
+    X(ALLREDUCE, Allreduce, 4, delta, allcomm_nb)       \
+    X(ALLGATHER, Allgather, 1, alpha, allcomm_nb)       \
+    X(ALLTOALL, Alltoall, 1, alpha, allcomm_nb)
+#define CSEL_DEVICE_COLLS(X) CSEL_DEVICE_COLLS_IN_ALL(X) X(ALLGATHER) X(ALLTOALL)
+#define CSEL_DEVICE_CVAR(COLL) MPIR_CVAR_##COLL##_COMPOSITION
+#else
+#define CSEL_DEVICE_SPLITS CSEL_DEVICE_SPLITS_IN_ALL
+#define CSEL_DEVICE_COLLS CSEL_DEVICE_COLLS_IN_ALL
+#define CSEL_DEVICE_CVAR(COLL) 0
+#endif
+
 #endif /* CSEL_COMPAT_H_INCLUDED */

@@ -4,6 +4,7 @@
  */
 
 #include "mpiimpl.h"
+#include "coll_device.h"
 #include "topo_auto.h"
 #include "topo_view.h"
 #include "topo_predict.h"
@@ -11,7 +12,8 @@
 /* They serve to compare with, and are never the best in truth. */
 static const char *const baselines[] = { "gather_bcast", "linear", "topo_linear" };
 
-/* Algorithms of MPICH that are those of the catalog by another name, in place or nonblocking */
+/* Algorithms of MPICH that are those of the catalog by another name: in place, nonblocking, or by ch4. In a host, ch4
+ * has flags in shared memory where the catalog has messages, whose time is about the same. */
 static const struct {
     MPII_Topo_coll_t coll;
     const char *name, *row;
@@ -23,7 +25,14 @@ static const struct {
     {MPII_TOPO_COLL__ALLTOALLV, "inplace", "scattered"},
     {MPII_TOPO_COLL__ALLTOALLV, "pairwise_sendrecv_replace", "scattered"},
     {MPII_TOPO_COLL__ALLTOALLV, "blocked", "scattered"},
+    {MPII_TOPO_COLL__ALLREDUCE, "composition_alpha", "smp"},
+    {MPII_TOPO_COLL__ALLREDUCE, "composition_gamma", "smp"},
+    {MPII_TOPO_COLL__BARRIER, "composition_alpha", "smp"},
     {MPII_TOPO_COLL__BARRIER, "recursive_doubling", "dissemination"},
+    {MPII_TOPO_COLL__BCAST, "composition_alpha", "smp"},
+    {MPII_TOPO_COLL__BCAST, "composition_beta", "smp"},
+    {MPII_TOPO_COLL__REDUCE, "composition_alpha", "smp"},
+    {MPII_TOPO_COLL__REDUCE, "composition_beta", "smp"},
 };
 
 MPII_Topo_counter_t MPII_Topo_auto_decisions;
@@ -103,10 +112,9 @@ int64_t MPII_Topo_view_time(MPII_Topo_view_t * view, int rank, MPII_Topo_coll_t 
 int64_t MPII_Topo_view_stock_time(MPII_Topo_view_t * view, int rank, MPII_Topo_coll_t coll,
                                   const char *name, int64_t bytes)
 {
-    const MPII_Topo_algo_t *algo = name ? MPII_Topo_auto_row(coll, name, true) : NULL;
+    const MPII_Topo_algo_t *algo = name ? MPII_Topo_auto_row(coll, name, true) :
+        MPII_Topo_mpich_choice(coll, bytes, MPII_Topo_view_order(view), MPII_COLL_IS_CH4);
 
-    if (name == NULL || (algo == NULL && !strcmp(name, "smp")))
-        algo = MPII_Topo_mpich_choice(coll, bytes, MPII_Topo_view_order(view));
     return algo ? time_of(view, rank, algo, bytes) : -1;
 }
 

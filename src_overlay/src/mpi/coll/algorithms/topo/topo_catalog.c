@@ -241,9 +241,19 @@ static int make_gather(MPII_Topo_case_t * c, int64_t bytes, int64_t segment_byte
 
 static int make_mpich(MPII_Topo_case_t * c, int64_t bytes)
 {
-    int p = c->order->num_ranks, num = MPII_Topo_mpich_units(c->algo->arg, p);
+    MPII_Topo_mpich_kind_t kind = c->algo->arg;
+    int p = c->order->num_ranks;
 
-    switch (c->algo->arg) {
+    if (MPII_Topo_mpich_is_smp(kind)) {
+        if (p == c->order->num_hosts)
+            return 1;
+        if (make_hosts(c) != 0)
+            return -1;
+        p = c->order->num_hosts;
+        kind = c->hosts.between = MPII_Topo_mpich_between(c->algo->coll, bytes, p);
+    }
+    int num = MPII_Topo_mpich_units(kind, p);
+    switch (kind) {
         case MPII_TOPO_MPICH__ALLREDUCE_REDUCE_SCATTER_ALLGATHER:
         case MPII_TOPO_MPICH__REDUCE_REDUCE_SCATTER_GATHER:
             c->is_even = true;
@@ -255,13 +265,11 @@ static int make_mpich(MPII_Topo_case_t * c, int64_t bytes)
         case MPII_TOPO_MPICH__BCAST_SCATTER_RING:
             cut_parts(c, bytes, p);
             c->num_chunks = (bytes + c->unit_len - 1) / c->unit_len;
-            return c->algo->arg == MPII_TOPO_MPICH__BCAST_SCATTER_DOUBLING && num != MPII_Topo_pof2(p);
+            return kind == MPII_TOPO_MPICH__BCAST_SCATTER_DOUBLING && num != MPII_Topo_pof2(p);
         case MPII_TOPO_MPICH__ALLGATHERV_RING:
             cut(c, bytes, MPL_MIN(bytes, MPICH_PIPELINE_BYTES));
             c->num_chunks = c->units_per_block;
             return 0;
-        case MPII_TOPO_MPICH__BARRIER_SMP:
-            return make_hosts(c);
         default:
             c->num_chunks = p;
             return 0;

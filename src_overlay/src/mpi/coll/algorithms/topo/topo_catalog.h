@@ -210,8 +210,15 @@ void MPII_Topo_gather_pieces(const MPII_Topo_order_t * order, MPII_Topo_shape_t 
 /* -- topo_catalog_mpich.c -- */
 
 /* What MPICH takes by itself (maint/tuning/coll/mpir/generic.json in its tree), for commutative built-in
- * operations on elements of 8 bytes, by the names of 4.0. NULL: it is not in the catalog. */
+ * operations on elements of 8 bytes, by the names of 4.0; is_ch4: where its device is asked first. NULL: it is not
+ * in the catalog. */
 const MPII_Topo_algo_t *MPII_Topo_mpich_choice(MPII_Topo_coll_t coll, int64_t bytes,
-                                   const MPII_Topo_order_t * order);
+                                               const MPII_Topo_order_t * order, bool is_ch4);
+
+/* Whether the device ch4 splits a bcast, reduce or allreduce into parts in hosts and between them, as "smp" does */
+bool MPII_Topo_ch4_splits(MPII_Topo_coll_t coll, int64_t bytes, int num_ranks, int num_hosts);
+
+/* What it takes between the first ranks of hosts, for "smp" */
+MPII_Topo_mpich_kind_t MPII_Topo_mpich_between(MPII_Topo_coll_t coll, int64_t bytes, int num_hosts);
 
 #endif /* TOPO_CATALOG_H_INCLUDED */

@@ -6,7 +6,7 @@
 #include "topo_catalog.h"
 
 /* The choices of maint/tuning/coll/mpir/generic.json of MPICH. Forms for shared memory (smp) are taken
- * for empty messages there, and for barriers. */
+ * for empty messages there, and for barriers; by ch4 for others, too. */
 
 #define ELEMENT_BYTES 8
 
@@ -63,8 +63,36 @@ static const char *name_of_choice(MPII_Topo_coll_t coll, int64_t bytes,
     }
 }
 
-const MPII_Topo_algo_t *MPII_Topo_mpich_choice(MPII_Topo_coll_t coll, int64_t bytes,
-                                               const MPII_Topo_order_t * order)
+/* By maint/tuning/coll/ch4/generic.json */
+bool MPII_Topo_ch4_splits(MPII_Topo_coll_t coll, int64_t bytes, int num_ranks, int num_hosts)
 {
-    return MPII_Topo_catalog_find(coll, name_of_choice(coll, bytes, order));
+    bool is_pof2 = num_ranks == MPII_Topo_pof2(num_ranks);
+
+    if (num_hosts == num_ranks)
+        return false;
+    if (coll == MPII_TOPO_COLL__BCAST)
+        return num_ranks < 8 || bytes < 12288 || (is_pof2 && bytes < 524288);
+    return coll == MPII_TOPO_COLL__REDUCE || coll == MPII_TOPO_COLL__ALLREDUCE;
+}
+
+const MPII_Topo_algo_t *MPII_Topo_mpich_choice(MPII_Topo_coll_t coll, int64_t bytes,
+                                               const MPII_Topo_order_t * order, bool is_ch4)
+{
+    bool is_split = is_ch4 && MPII_Topo_ch4_splits(coll, bytes, order->num_ranks, order->num_hosts);
+
+    return MPII_Topo_catalog_find(coll, is_split ? "smp" : name_of_choice(coll, bytes, order));
+}
+
+MPII_Topo_mpich_kind_t MPII_Topo_mpich_between(MPII_Topo_coll_t coll, int64_t bytes, int num_hosts)
+{
+    const MPII_Topo_algo_t *algo;
+
+    if (coll == MPII_TOPO_COLL__BARRIER)
+        return MPII_TOPO_MPICH__BARRIER_DISSEMINATION;
+    algo = MPII_Topo_catalog_find(coll, vector_choice(coll, bytes, num_hosts));
+    if (algo->family == MPII_TOPO_FAMILY__MPICH)
+        return algo->arg;
+    return coll == MPII_TOPO_COLL__BCAST ? MPII_TOPO_MPICH__BCAST_BINOMIAL :
+        coll == MPII_TOPO_COLL__REDUCE ? MPII_TOPO_MPICH__REDUCE_BINOMIAL :
+        MPII_TOPO_MPICH__ALLREDUCE_DOUBLING;
 }

@@ -262,33 +262,88 @@ static void reduce_scatter_halving(const mpich_t * m, int s, exchange_t * x)
     }
 }
 
-/* -- barrier smp: in hosts, between their lowest ranks, and a token back -- */
+/* -- smp: in hosts, between their first ranks, and in hosts again -- */
 
-static void barrier_smp(const mpich_t * m, int s, exchange_t * x)
+static void all_units(const mpich_t * m, exchange_t * x)
+{
+    x->send.unit = x->recv.unit = 0;
+    x->send.num = x->recv.num = MPII_Topo_mpich_units(m->kind, m->num_ranks);
+}
+
+static void bcast_binomial(const mpich_t * m, int s, exchange_t * x)
+{
+    scatter_binomial(m, s, x);
+    all_units(m, x);
+}
+
+static void reduce_binomial(const mpich_t * m, int s, exchange_t * x)
+{
+    gather_binomial(m, s, x);
+    all_units(m, x);
+    x->is_reduce = true;
+}
+
+static void allreduce_doubling(const mpich_t * m, int s, exchange_t * x)
+{
+    bool is_fold = m->rem > 0 && (s == 0 || s == m->num_stages - 1);
+
+    if (is_fold) {
+        fold(m, s > 0, 0, 1, x);
+    } else if (m->newrank != -1) {
+        int peer = real_rank(m, m->newrank ^ 1 << (s - (m->rem > 0)));
+        x->send = x->recv = (message_t) {peer, 0, 1};
+        x->is_reduce = true;
+    }
+}
+
+static void set(mpich_t * m, MPII_Topo_mpich_kind_t kind, int n, int root, int rank, int num_parts);
+static int num_stages(const mpich_t * m);
+static void (*const exchange_of[]) (const mpich_t * m, int s, exchange_t * x);
+
+/* What a rank of some ranks does, as exchange_of; ranks[of[i]] stands for i, ranks[i] if `of` is NULL. */
+static void exchange_among(const mpich_t * part, int s, const int *ranks, const int *of, exchange_t * x)
+{
+    exchange_of[part->kind] (part, s, x);
+    if (x->send.peer != -1)
+        x->send.peer = ranks[of ? of[x->send.peer] : x->send.peer];
+    if (x->recv.peer != -1)
+        x->recv.peer = ranks[of ? of[x->recv.peer] : x->recv.peer];
+}
+
+/* The root of a bcast hands it to the first rank of its host; that of a reduce has it from there. */
+static void smp(const mpich_t * m, int s, exchange_t * x)
 {
     const MPII_Topo_hosts_t *h = m->hosts;
+    int root_host = h->host_of_rank[m->root], first = h->ranks[h->first[root_host]];
+    bool is_bcast = m->kind == MPII_TOPO_MPICH__BCAST_SMP, is_reduce = m->kind == MPII_TOPO_MPICH__REDUCE_SMP;
     const int *local = h->ranks + h->first[m->host];
-    mpich_t host = {.gen = {.rank = m->index},.num_ranks = m->host_len };
+    int units = MPII_Topo_mpich_units(h->between, h->num_hosts);
+    mpich_t part;
 
-    if (s < m->num_local) {
-        dissemination(m->index, m->host_len, s, x);
-    } else if (s < m->num_local + m->num_roots) {
-        if (m->index > 0)
-            return;
-        dissemination(m->host, h->num_hosts, s - m->num_local, x);
-        x->send.peer = h->ranks[h->first[x->send.peer]];
-        x->recv.peer = h->ranks[h->first[x->recv.peer]];
+    if ((is_bcast && s == 0) || (is_reduce && s == m->num_stages - 1)) {
+        message_t message = { m->gen.rank == first ? m->root : first, 0, units };
+        if (m->root != first && (m->gen.rank == first || m->gen.rank == m->root))
+            *((m->gen.rank == first) == is_bcast ? &x->recv : &x->send) = message;
         return;
-    } else {
-        host.num_parts = m->host_len;
-        scatter_binomial(&host, s - m->num_local - m->num_roots, x);
-        x->send.unit = x->recv.unit = 0;
-        x->send.num = x->recv.num = 1;
     }
-    if (x->send.peer != -1)
-        x->send.peer = local[x->send.peer];
-    if (x->recv.peer != -1)
-        x->recv.peer = local[x->recv.peer];
+    s -= is_bcast;
+    if (!is_bcast && s < m->num_local) {
+        set(&part, m->kind == MPII_TOPO_MPICH__BARRIER_SMP ? MPII_TOPO_MPICH__BARRIER_DISSEMINATION :
+            MPII_TOPO_MPICH__REDUCE_BINOMIAL, m->host_len, 0, m->index, m->host_len);
+        exchange_among(&part, s, local, NULL, x);
+    } else {
+        s -= is_bcast ? 0 : m->num_local;
+        set(&part, h->between, h->num_hosts, root_host, m->host, m->num_parts);
+        if (s < part.num_stages) {
+            if (m->index == 0)
+                exchange_among(&part, s, h->ranks, h->first, x);
+            return;
+        }
+        s -= part.num_stages;
+        set(&part, MPII_TOPO_MPICH__BCAST_BINOMIAL, m->host_len, 0, m->index, m->host_len);
+        exchange_among(&part, s, local, NULL, x);
+    }
+    x->send.num = x->recv.num = units;
 }
 
 /* -- stages -- */
@@ -325,16 +380,22 @@ static void alltoall_scattered(const mpich_t * m, int s, exchange_t * x)
 static void (*const exchange_of[]) (const mpich_t * m, int s, exchange_t * x) = {
     [MPII_TOPO_MPICH__ALLGATHER_BRUCKS] = allgather_brucks,
     [MPII_TOPO_MPICH__ALLGATHERV_RING] = allgatherv_ring,
+    [MPII_TOPO_MPICH__ALLREDUCE_DOUBLING] = allreduce_doubling,
     [MPII_TOPO_MPICH__ALLREDUCE_REDUCE_SCATTER_ALLGATHER] = allreduce,
+    [MPII_TOPO_MPICH__ALLREDUCE_SMP] = smp,
     [MPII_TOPO_MPICH__ALLTOALL_BRUCKS] = alltoall_brucks,
     [MPII_TOPO_MPICH__ALLTOALL_PAIRWISE] = alltoall_pairwise,
     [MPII_TOPO_MPICH__ALLTOALL_SCATTERED] = alltoall_scattered,
     [MPII_TOPO_MPICH__BARRIER_DISSEMINATION] = barrier_dissemination,
-    [MPII_TOPO_MPICH__BARRIER_SMP] = barrier_smp,
+    [MPII_TOPO_MPICH__BARRIER_SMP] = smp,
+    [MPII_TOPO_MPICH__BCAST_BINOMIAL] = bcast_binomial,
     [MPII_TOPO_MPICH__BCAST_SCATTER_DOUBLING] = bcast_scatter_allgather,
     [MPII_TOPO_MPICH__BCAST_SCATTER_RING] = bcast_scatter_allgather,
+    [MPII_TOPO_MPICH__BCAST_SMP] = smp,
     [MPII_TOPO_MPICH__GATHER_BINOMIAL] = gather_binomial,
+    [MPII_TOPO_MPICH__REDUCE_BINOMIAL] = reduce_binomial,
     [MPII_TOPO_MPICH__REDUCE_REDUCE_SCATTER_GATHER] = reduce,
+    [MPII_TOPO_MPICH__REDUCE_SMP] = smp,
     [MPII_TOPO_MPICH__REDUCE_SCATTER_HALVING] = reduce_scatter_halving,
     [MPII_TOPO_MPICH__REDUCE_SCATTER_PAIRWISE] = reduce_scatter_pairwise,
     [MPII_TOPO_MPICH__SCATTER_BINOMIAL] = scatter_binomial,
@@ -433,10 +494,13 @@ static bool stage_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_ste
 static int num_stages(const mpich_t * m)
 {
     int n = m->num_ranks, lg = MPII_Topo_ceil_log2(n), num_folds = m->rem > 0;
+    mpich_t between;
 
     switch (m->kind) {
         case MPII_TOPO_MPICH__ALLGATHERV_RING:
             return (n - 1) * m->num_parts;
+        case MPII_TOPO_MPICH__ALLREDUCE_DOUBLING:
+            return m->num_halvings + 2 * num_folds;
         case MPII_TOPO_MPICH__ALLREDUCE_REDUCE_SCATTER_ALLGATHER:
             return 2 * (m->num_halvings + num_folds);
         case MPII_TOPO_MPICH__ALLTOALL_PAIRWISE:
@@ -444,8 +508,15 @@ static int num_stages(const mpich_t * m)
             return n - 1;
         case MPII_TOPO_MPICH__ALLTOALL_SCATTERED:
             return n;
+        case MPII_TOPO_MPICH__ALLREDUCE_SMP:
         case MPII_TOPO_MPICH__BARRIER_SMP:
-            return m->num_local + m->num_roots + m->num_local + 1;
+        case MPII_TOPO_MPICH__BCAST_SMP:
+        case MPII_TOPO_MPICH__REDUCE_SMP:
+            set(&between, m->hosts->between, m->hosts->num_hosts, m->hosts->host_of_rank[m->root], 0,
+                m->num_parts);
+            return between.num_stages + m->num_local + 1 +
+                (m->kind == MPII_TOPO_MPICH__BCAST_SMP ? 1 : m->kind == MPII_TOPO_MPICH__REDUCE_SMP ? 0 :
+                 m->num_local);
         case MPII_TOPO_MPICH__BCAST_SCATTER_DOUBLING:
             return lg + 1 + lg;
         case MPII_TOPO_MPICH__BCAST_SCATTER_RING:
@@ -454,6 +525,7 @@ static int num_stages(const mpich_t * m)
             return num_folds + 2 * m->num_halvings + (m->root < 2 * m->rem && m->root % 2 == 1);
         case MPII_TOPO_MPICH__REDUCE_SCATTER_HALVING:
             return m->num_halvings + 2 * num_folds;
+        case MPII_TOPO_MPICH__BCAST_BINOMIAL:
         case MPII_TOPO_MPICH__SCATTER_BINOMIAL:
             return lg + 1;
         default:
@@ -461,41 +533,51 @@ static int num_stages(const mpich_t * m)
     }
 }
 
-static void set_host(mpich_t * m)
+static void set_host(mpich_t * m, const MPII_Topo_hosts_t * h)
 {
-    const MPII_Topo_hosts_t *h = m->hosts;
-
+    m->hosts = h;
     m->host = h->host_of_rank[m->gen.rank];
     m->host_len = h->first[m->host + 1] - h->first[m->host];
     while (h->ranks[h->first[m->host] + m->index] != m->gen.rank)
         m->index++;
     m->num_local = MPII_Topo_ceil_log2(m->host_len);
-    m->num_roots = MPII_Topo_ceil_log2(h->num_hosts);
 }
 
-void MPII_Topo_gen_mpich(MPII_Topo_gen_mpich_t * m, const MPII_Topo_order_t * order,
-                         MPII_Topo_mpich_kind_t kind, int root, int rank, int num_parts,
-                         const MPII_Topo_hosts_t * hosts)
+static void set(mpich_t * m, MPII_Topo_mpich_kind_t kind, int n, int root, int rank, int num_parts)
 {
-    int n = order->num_ranks;
-
     *m = (mpich_t) {
-        .gen = {.order = order,.rank = rank,.recv = stage_recv,.react = stage_react},
+        .gen = {.rank = rank},
         .kind = kind,
         .num_ranks = n,
         .root = root,
         .num_parts = num_parts,
         .rem = n - MPII_Topo_pof2(n),
         .num_halvings = MPII_Topo_ceil_log2(n + 1) - 1,
-        .hosts = hosts,
     };
     m->newrank = rank - m->rem;
     if (rank < 2 * m->rem)
         m->newrank = real_rank(m, rank / 2) == rank ? rank / 2 : -1;
-    if (kind == MPII_TOPO_MPICH__BARRIER_SMP)
-        set_host(m);
-    m->num_stages = m->gen.num_recvs = num_stages(m);
-    m->gen.num_slots = MPII_Topo_mpich_units(kind, n);
+    if (!MPII_Topo_mpich_is_smp(kind))
+        m->num_stages = num_stages(m);
+}
+
+void MPII_Topo_gen_mpich(MPII_Topo_gen_mpich_t * m, const MPII_Topo_order_t * order,
+                         MPII_Topo_mpich_kind_t kind, int root, int rank, int num_parts,
+                         const MPII_Topo_hosts_t * hosts)
+{
+    bool is_smp = MPII_Topo_mpich_is_smp(kind);
+
+    set(m, kind, order->num_ranks, root, rank, num_parts);
+    if (is_smp) {
+        set_host(m, hosts);
+        m->num_stages = num_stages(m);
+    }
+    m->gen.order = order;
+    m->gen.recv = stage_recv;
+    m->gen.react = stage_react;
+    m->gen.num_recvs = m->num_stages;
+    m->gen.num_slots = is_smp ? MPII_Topo_mpich_units(hosts->between, hosts->num_hosts) :
+        MPII_Topo_mpich_units(kind, order->num_ranks);
 }
 
 int MPII_Topo_mpich_units(MPII_Topo_mpich_kind_t kind, int num_ranks)
@@ -504,8 +586,10 @@ int MPII_Topo_mpich_units(MPII_Topo_mpich_kind_t kind, int num_ranks)
         case MPII_TOPO_MPICH__ALLREDUCE_REDUCE_SCATTER_ALLGATHER:
         case MPII_TOPO_MPICH__REDUCE_REDUCE_SCATTER_GATHER:
             return MPII_Topo_pof2(num_ranks);
+        case MPII_TOPO_MPICH__ALLREDUCE_DOUBLING:
         case MPII_TOPO_MPICH__BARRIER_DISSEMINATION:
-        case MPII_TOPO_MPICH__BARRIER_SMP:
+        case MPII_TOPO_MPICH__BCAST_BINOMIAL:
+        case MPII_TOPO_MPICH__REDUCE_BINOMIAL:
             return 1;
         default:
             return num_ranks;

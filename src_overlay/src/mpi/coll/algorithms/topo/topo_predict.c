@@ -263,7 +263,7 @@ static int64_t time_of_planned(const MPII_Topo_algo_t * algo, const MPII_Topo_ca
     if (order->num_hosts == 1 || order->num_hosts == order->num_ranks)
         return -1;
     if (args->bytes > args->plan_max_bytes)
-        algo = MPII_Topo_mpich_choice(algo->coll, args->bytes, order);
+        algo = MPII_Topo_mpich_choice(algo->coll, args->bytes, order, false);
     int64_t time = time_of_any_length(algo, *args, links);
     int64_t agreement = time_of_agreement(args, links);
     return MPL_MIN(time, agreement) < 0 ? MPL_MIN(time, agreement) : time + agreement;
