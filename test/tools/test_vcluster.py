@@ -612,7 +612,6 @@ def switch_of(cluster: str) -> Iterator[int]:
         os.kill(pid, signal.SIGCONT)
 
 
-@measures
 def test_lateness_is_told(allowed: None) -> None:
     """A switch that cannot run says how late it was, and what the kernel had no place for."""
     with cluster_up("--racks", 1, "--hosts", 2) as name:
