@@ -1051,7 +1051,7 @@ RULE = {"avg_msg_size=any": {"algorithm=MPIR_Bcast_intra_binomial": {}}}
         ({CVAR: "binomial"}, None, True, {"built-in", "CVAR"}),
         ({}, None, True, {"built-in"}),
     ],
-    ids=str,
+    ids=lambda value: ",".join(sorted(map(str, value))) if isinstance(value, set) else str(value),
 )
 def test_who_selects_on_ch4(
     select: Callable[..., Any], env: Env, rules: Any, splits: bool, reasons: set[str]
