@@ -72,6 +72,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> types.ModuleType
         "commit": "HEAD",
         "build": "touch built",
         "programs": ["t/*"],
+        "skip": "/no_test$",
         "command": "{} of {stem}",
         "ranks": 1,
         "says": "Passed",
@@ -80,6 +81,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> types.ModuleType
     for name in PROGRAMS:
         script(tmp_path / "sources/fake/t" / name, f"#!/bin/sh\n{PROGRAMS[name]}\n")
     (tmp_path / "sources/fake/t/readme.txt").write_text("no program")
+    script(tmp_path / "sources/fake/t/no_test", "#!/bin/sh\n")
     monkeypatch.setattr(module, "BUILD", build)
     monkeypatch.setattr(module, "FOLDER", build / "outside")
     monkeypatch.setattr(module, "GRACE", 0)
