@@ -3,7 +3,6 @@
  *     See COPYRIGHT in top-level directory
  */
 
-#include <limits.h>
 #include "mpl.h"
 #include "topo_order.h"
 #include "topo_numbers.h"
@@ -256,22 +255,14 @@ static int num_leaders(const MPII_Topo_order_t * order, int base, int level, int
     return last - first;
 }
 
-static int most_leaders(const MPII_Topo_order_t * order, int base, int level)
+static void count_leaders(const MPII_Topo_order_t * order, int base, int level, int *fewest, int *most)
 {
-    int most = 0;
-
-    for (int i = 0; i < order->num[level]; i++)
-        most = MPL_MAX(most, num_leaders(order, base, level, i));
-    return most;
-}
-
-static int fewest_leaders(const MPII_Topo_order_t * order, int base, int level)
-{
-    int fewest = INT_MAX;
-
-    for (int i = 0; i < order->num[level]; i++)
-        fewest = MPL_MIN(fewest, num_leaders(order, base, level, i));
-    return fewest;
+    *fewest = *most = num_leaders(order, base, level, 0);
+    for (int i = 1; i < order->num[level]; i++) {
+        int num = num_leaders(order, base, level, i);
+        *fewest = MPL_MIN(*fewest, num);
+        *most = MPL_MAX(*most, num);
+    }
 }
 
 /* Where all leaders of groups of the level `base` take part, their messages share the uplinks above. */
@@ -293,13 +284,14 @@ static int radix_of_tree(const MPII_Topo_order_t * order, int level, int num, in
 }
 
 /* A leader of the smallest group of a level has little to do below it, but then sends to many. */
-static int64_t time_of_smallest(const MPII_Topo_order_t * order, int level, int radix, int base, int class)
+static int64_t time_of_smallest(const MPII_Topo_order_t * order, int level, int radix, int base, int class,
+                                int fewest_leaders)
 {
     times_t t = find_times(order, level, class);
     int last, part, num = order->most[level], stages = MPII_Topo_stages(num, radix, &last, &part);
     int64_t sends = (stages - 1) * (radix - 1) + last - 1;
 
-    sends = sends * order->num[base] / order->num[level - 1] / fewest_leaders(order, base, level - 1);
+    sends = sends * order->num[base] / order->num[level - 1] / fewest_leaders;
     return num == 1 ? 0 : t.latency + (sends - 1) * t.gap;
 }
 
@@ -327,12 +319,13 @@ static void set_trees(MPII_Topo_order_t * order, int class, int64_t time[])
 static void set_radices(MPII_Topo_order_t * order)
 {
     int top = 1, num_levels = order->num_levels + 1;
+    int fewest_leaders[MPII_TOPO_MAX_LEVELS + 1][MPII_TOPO_MAX_LEVELS + 1];
 
     while (order->num[top] > 1)
         top++;
     for (int base = top > 1; base < top; base++)
         for (int level = base; level < num_levels; level++)
-            order->most_leaders[base][level] = most_leaders(order, base, level);
+            count_leaders(order, base, level, &fewest_leaders[base][level], &order->most_leaders[base][level]);
     for (int class = 0; class < MPII_TOPO_NUM_CLASSES; class++) {
         int64_t tree[MPII_TOPO_MAX_LEVELS + 2], best = INT64_MAX, least;
         set_trees(order, class, tree);
@@ -343,7 +336,8 @@ static void set_radices(MPII_Topo_order_t * order)
                 time += 2 * tree[level];
             for (int level = base + 1; level <= num_levels; level++) {
                 radix[level] = radix_of_exchange(order, level, order->most[level], base, class, &least);
-                time = MPL_MAX(time + least, time_of_smallest(order, level, radix[level], base, class));
+                time = MPL_MAX(time + least, time_of_smallest(order, level, radix[level], base, class,
+                                                              fewest_leaders[base][level - 1]));
             }
             if (time < best) {
                 best = time;
