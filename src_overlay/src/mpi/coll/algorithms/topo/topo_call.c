@@ -55,7 +55,8 @@ static const MPII_Topo_gen_list_t *find_list(struct MPII_Topo_comm *topo, int ke
 {
     *free_at = NULL;
     for (int i = 0; i < TRIED_LISTS; i++) {
-        MPL_atomic_ptr_t *here = &topo->view->lists[(unsigned) (key + key / 16 * 5 + 7 * root + i) % MPII_TOPO_STEP_LISTS];
+        unsigned at = key + key / 16 * 5 + 7 * root + i;
+        MPL_atomic_ptr_t *here = &topo->view->lists[at % MPII_TOPO_STEP_LISTS];
         const MPII_Topo_gen_list_t *list = MPL_atomic_load_ptr(here);
         if (list == NULL) {
             *free_at = here;
@@ -105,10 +106,15 @@ MPI_Aint MPII_Topo_call_segment_bytes(const call_t * c)
     return MPL_MAX(bytes, 0);
 }
 
-int MPII_Topo_call_radix(const call_t * c, MPIR_Comm * comm_ptr, MPI_Aint bytes, bool is_exchange)
+int MPII_Topo_call_radix(const call_t * c, MPIR_Comm * comm_ptr, MPII_Topo_family_t family,
+                         MPI_Aint bytes)
 {
-    int k = c->radix.k;
+    bool is_exchange = family == MPII_TOPO_FAMILY__DOUBLING;
+    int k;
 
+    if (!is_exchange && (family != MPII_TOPO_FAMILY__TREE || c->shape != MPII_TOPO_SHAPE__KNOMIAL))
+        return 0;
+    k = c->radix.k;
     if (k < 0)
         k = MPII_Topo_comm_settings(comm_ptr)->radix_of[c->radix.which];
     return k > 0 ? k : MPII_Topo_radix_of(bytes, is_exchange);
@@ -279,10 +285,7 @@ const MPII_Topo_gen_list_t *MPII_Topo_call_short_list(const call_t * c, MPII_Top
     bytes = count * size;
     if (bytes > TOPO_LEAST_SEGMENT_BYTES)
         return NULL;
-    bool is_exchange = family == MPII_TOPO_FAMILY__DOUBLING;
-    bool has_radix = is_exchange ||
-        (family == MPII_TOPO_FAMILY__TREE && c->shape == MPII_TOPO_SHAPE__KNOMIAL);
-    int radix = has_radix ? MPII_Topo_call_radix(c, comm_ptr, bytes, is_exchange) : 0;
+    int radix = MPII_Topo_call_radix(c, comm_ptr, family, bytes);
     return find_list(topo, LIST_KEY(family, arg, radix), root, &unused);
 }
 

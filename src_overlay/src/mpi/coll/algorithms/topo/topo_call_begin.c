@@ -33,11 +33,6 @@ bool MPII_Topo_call_begin_bcast(call_t * c, void *buffer, MPI_Aint count, MPI_Da
 
 #define TREE_ARG(shape_, directions_) ((shape_) * 4 + (directions_))
 
-static int radix_of(const call_t * c, MPI_Aint bytes)
-{
-    return c->shape == MPII_TOPO_SHAPE__KNOMIAL ? MPII_Topo_call_radix(c, c->comm_ptr, bytes, false) : 0;
-}
-
 static void generate_tree(call_t * c, const MPII_Topo_order_t * order, int radix, int root,
                           int num_units, int directions)
 {
@@ -55,7 +50,7 @@ static void along_tree(call_t * c, const MPII_Topo_order_t * order, MPI_Aint cou
     MPI_Aint size;
 
     MPIR_Datatype_get_size_macro(type, size);
-    int radix = radix_of(c, count * size);
+    int radix = MPII_Topo_call_radix(c, c->comm_ptr, MPII_TOPO_FAMILY__TREE, count * size);
     int num = 1;
     if (!MPII_Topo_call_is_one_segment(c, count, type))
         num = MPII_Topo_call_cut_segments(c, order, MPII_Topo_pipe_of_tree(order, c->shape, radix, directions),
@@ -200,7 +195,8 @@ void MPII_Topo_call_barrier(call_t * c, MPIR_Comm * comm_ptr, MPII_Topo_attr_t *
     if (!MPII_Topo_call_short_barrier(c, MPII_TOPO_FAMILY__TREE, TREE_ARG(c->shape, both), comm_ptr,
                                       attr) &&
         MPII_Topo_call_begin_barrier(c, comm_ptr, &order, attr))
-        generate_tree(c, order, radix_of(c, 0), 0, 1, both);
+        generate_tree(c, order, MPII_Topo_call_radix(c, comm_ptr, MPII_TOPO_FAMILY__TREE, 0), 0, 1,
+                      both);
 }
 
 /* -- allgather(v) -- */

@@ -38,9 +38,9 @@ void MPII_Topo_call_run_short(MPII_Topo_call_t * call, const MPII_Topo_gen_list_
 /* Length of segments that the user wants; 0: it is left to the algorithm. */
 MPI_Aint MPII_Topo_call_segment_bytes(const MPII_Topo_call_t * call);
 
-/* What generators take as the radix of a call of so many bytes */
-int MPII_Topo_call_radix(const MPII_Topo_call_t * call, MPIR_Comm * comm_ptr, MPI_Aint bytes,
-                         bool is_exchange);
+/* What generators take as the radix of a call of so many bytes; 0: this one has none */
+int MPII_Topo_call_radix(const MPII_Topo_call_t * call, MPIR_Comm * comm_ptr, MPII_Topo_family_t family,
+                         MPI_Aint bytes);
 /* Whether a vector of count elements is one segment, without a look at anything else: then all is set. */
 bool MPII_Topo_call_is_one_segment(MPII_Topo_call_t * call, MPI_Aint count, MPI_Datatype type);
 

@@ -15,7 +15,7 @@ typedef MPII_Topo_call_t call_t;
 
 static void generate_doubling(call_t * c, const MPII_Topo_order_t * order, MPI_Aint bytes)
 {
-    int radix = MPII_Topo_call_radix(c, c->comm_ptr, bytes, true);
+    int radix = MPII_Topo_call_radix(c, c->comm_ptr, MPII_TOPO_FAMILY__DOUBLING, bytes);
 
     if (!MPII_Topo_call_find_list(c, MPII_TOPO_FAMILY__DOUBLING, 0, radix, 0))
         MPII_Topo_gen_doubling(&c->u.doubling, order, c->comm_ptr->rank, radix);

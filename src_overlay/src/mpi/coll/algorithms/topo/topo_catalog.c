@@ -48,12 +48,10 @@ static int directions_of(const MPII_Topo_algo_t * algo)
         algo->coll == MPII_TOPO_COLL__REDUCE ? MPII_TOPO_TREE_UP : MPII_TOPO_TREE_UP | MPII_TOPO_TREE_DOWN;
 }
 
-/* MPICH's trees are binomial. */
-static int radix_of(const MPII_Topo_algo_t * algo, int64_t bytes)
+static int radix_of(const MPII_Topo_algo_t * algo, int64_t bytes, bool is_exchange)
 {
-    bool is_binomial = algo->is_mpich || strstr(algo->name, "binomial");
-
-    return is_binomial ? 2 : MPII_Topo_radix_of(algo->coll == MPII_TOPO_COLL__BARRIER ? 0 : bytes, false);
+    return algo->radix > 0 ? algo->radix :
+        MPII_Topo_radix_of(algo->coll == MPII_TOPO_COLL__BARRIER ? 0 : bytes, is_exchange);
 }
 
 /* Cut blocks of `len` bytes into units. */
@@ -323,7 +321,7 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
             return make_slots(c, args->slots);
         case MPII_TOPO_FAMILY__TREE:
             c->shape = c->algo->arg;
-            c->radix = radix_of(c->algo, MPL_MAX(bytes, args->whole_bytes));
+            c->radix = radix_of(c->algo, MPL_MAX(bytes, args->whole_bytes), false);
             if (!c->algo->is_mpich && c->algo->coll != MPII_TOPO_COLL__BARRIER) {
                 MPII_Topo_pipe_t pipe = MPII_Topo_pipe_of_tree(c->order, c->algo->arg, c->radix,
                                                                directions_of(c->algo));
@@ -421,8 +419,7 @@ void MPII_Topo_case_set(const MPII_Topo_case_t * c, int rank, MPII_Topo_any_gen_
                                 c->num_chunks, c->is_joined);
             break;
         case MPII_TOPO_FAMILY__DOUBLING:
-            MPII_Topo_gen_doubling(&g->doubling, c->order, rank,
-                                   algo->is_mpich ? 2 : MPII_Topo_radix_of(c->block_len, true));
+            MPII_Topo_gen_doubling(&g->doubling, c->order, rank, radix_of(algo, c->block_len, true));
             break;
         case MPII_TOPO_FAMILY__HALVING:
             MPII_Topo_gen_halving(&g->halving, c->order, rank, algo->arg);

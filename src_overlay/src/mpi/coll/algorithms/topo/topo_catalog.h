@@ -66,6 +66,7 @@ typedef struct {
     bool is_mpich;              /* one of MPICH's own: never run by what is here */
     MPII_Topo_family_t family;
     int arg;
+    int radix;                  /* of trees and exchanges; 0: it follows from the size (MPII_Topo_radix_of) */
 } MPII_Topo_algo_t;
 
 /* -- topo_catalog_rows.c -- */

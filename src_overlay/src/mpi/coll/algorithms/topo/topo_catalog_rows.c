@@ -8,8 +8,12 @@
 
 /* The rows of the catalog */
 
-#define OURS(coll, name, family, arg) {MPII_TOPO_COLL__##coll, name, false, MPII_TOPO_FAMILY__##family, arg}
-#define STOCK(coll, name, family, arg) {MPII_TOPO_COLL__##coll, name, true, MPII_TOPO_FAMILY__##family, arg}
+#define OURS(coll, name, family, arg) \
+    {MPII_TOPO_COLL__##coll, name, false, MPII_TOPO_FAMILY__##family, arg, 0}
+#define OURS_BINOMIAL(coll, name) \
+    {MPII_TOPO_COLL__##coll, name, false, MPII_TOPO_FAMILY__TREE, MPII_TOPO_SHAPE__KNOMIAL, 2}
+#define STOCK(coll, name, family, arg) \
+    {MPII_TOPO_COLL__##coll, name, true, MPII_TOPO_FAMILY__##family, arg, 2}
 
 static const MPII_Topo_algo_t algos[] = {
     OURS(ALLGATHER, "topo_ring", RING, true),
@@ -48,7 +52,7 @@ static const MPII_Topo_algo_t algos[] = {
     OURS(BCAST, "topo_chain", TREE, MPII_TOPO_SHAPE__CHAIN),
     OURS(BCAST, "topo_binary_tree", TREE, MPII_TOPO_SHAPE__BINARY),
     OURS(BCAST, "topo_knomial", TREE, MPII_TOPO_SHAPE__KNOMIAL),
-    OURS(BCAST, "topo_binomial", TREE, MPII_TOPO_SHAPE__KNOMIAL),
+    OURS_BINOMIAL(BCAST, "topo_binomial"),
     OURS(BCAST, "topo_two_trees", TREE, MPII_TOPO_SHAPE__TWO_TREES),
     OURS(BCAST, "rack_lanes", LANES, MPII_TOPO_LANES__BCAST),
     STOCK(BCAST, "binomial", TREE, MPII_TOPO_SHAPE__KNOMIAL),
@@ -62,7 +66,7 @@ static const MPII_Topo_algo_t algos[] = {
     OURS(GATHERV, "rack_leader", GATHER, MPII_TOPO_SHAPE__LEADERS),
     STOCK(GATHERV, "linear", GATHER, MPII_TOPO_SHAPE__LINEAR),
     OURS(REDUCE, "topo_knomial", TREE, MPII_TOPO_SHAPE__KNOMIAL),
-    OURS(REDUCE, "topo_binomial", TREE, MPII_TOPO_SHAPE__KNOMIAL),
+    OURS_BINOMIAL(REDUCE, "topo_binomial"),
     OURS(REDUCE, "topo_two_trees", TREE, MPII_TOPO_SHAPE__TWO_TREES),
     OURS(REDUCE, "topo_chain", TREE, MPII_TOPO_SHAPE__CHAIN),
     OURS(REDUCE, "rack_lanes", LANES, MPII_TOPO_LANES__REDUCE),
