@@ -4,6 +4,7 @@
 
 PREFIX ?= /usr/local
 MPICH_SRC ?=
+MPICH_DEVICE ?=
 MPICH_CONFIGURE ?=
 VERSIONS ?=
 TESTS ?= test
@@ -11,7 +12,7 @@ OUTSIDE ?=
 SUITES ?= *
 MODES ?= *
 MINUTES ?= 30
-export MPICH_SRC MPICH_CONFIGURE OUTSIDE
+export MPICH_SRC MPICH_DEVICE MPICH_CONFIGURE OUTSIDE
 
 PYTHON_ENV = build/venv/bin/python
 
@@ -24,7 +25,8 @@ help: ## show this list
 	@echo 'MPICH_SRC=PATH        source of MPICH, a tree or tarball (default: Debian'"'"'s package of 4.0.2);'
 	@echo '                      several, with colons between them, for check and patches-check'
 	@echo 'VERSIONS=4.0,5.0      versions of MPICH for fetch, check and check-all; all'
-	@echo 'MPICH_CONFIGURE=...   options for its configure'
+	@echo 'MPICH_DEVICE=...      ch4:ofi, ch4:ucx or ch3:sock (default: ch4:ofi; of the tests ch3:sock)'
+	@echo 'MPICH_CONFIGURE=...   all options for its configure, in the place of ours'
 	@echo 'OUTSIDE=DIR           sources of suites for check-outside; SUITES=imb,osu MODES=none,topo_auto: only these'
 	@echo 'MPICH_TOPO_CACHE=DIR  downloads and builds (default: ~/.cache/mpich-topo)'
 

@@ -32,6 +32,12 @@ OVERLAY = REPO / "src_overlay"
 VERSION_HEADER = "src/mpi/coll/algorithms/topo/topo_version.h"  # below OVERLAY
 MANIFEST = REPO / "cvars/algorithms.toml"
 CVAR_BLOCKS = REPO / "cvars/cvars.txt"
+# Options of MPICH's configure by device, the default first
+DEVICES = {
+    "ch4:ofi": "--with-device=ch4:ofi --with-libfabric=/usr --with-datatype-engine=dataloop",
+    "ch4:ucx": "--with-device=ch4:ucx --with-ucx=/usr --with-datatype-engine=dataloop",
+    "ch3:sock": "--with-device=ch3:sock",
+}
 GENERATED_PATCH = "coll-list-topo-algorithms.patch"
 
 Row = dict[str, Any]  # of versions.toml or of the manifest

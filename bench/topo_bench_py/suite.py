@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""A list of comparisons with limits, and the verdict on them. Form of the file: allgather.toml."""
+"""A list of comparisons with limits, and the verdict on them. Form of the file: short.toml."""
 
 import itertools
 import math
@@ -56,10 +56,15 @@ class Undefined(Exception):
 def read_suite(path: str | os.PathLike[str]) -> Table:
     """Raises InputError with the first thing that is wrong in the file."""
     suite = files.read_toml(path)
+    defaults, cases = suite.get("defaults"), suite.get("case")
+    if isinstance(defaults, dict) and isinstance(cases, list):
+        suite["case"] = [defaults | case if isinstance(case, dict) else case for case in cases]
     schema.check(suite, read_schema("suite"), path)
     tables = {"$": suite} | {f"$.case[{i}]": case for i, case in enumerate(suite["case"])}
     for where, table in tables.items():
         for key, number in table.items():
+            if key in LIMITS:
+                continue
             if isinstance(number, float) and not (key == "seconds" and math.isfinite(number)):
                 expected = "a finite number" if key == "seconds" else "integer"
                 raise InputError(path, f"found {number}, expected {expected}", f"{where}.{key}")
@@ -76,8 +81,10 @@ def read_suite(path: str | os.PathLike[str]) -> Table:
         if "max_break_even" in case and not case.get("first"):
             text = "found max_break_even without first calls to time, expected the key 'first'"
             raise InputError(path, text, where)
-        for key in LIMITS:
-            for placement, limit in case.get(key, {}).items():
+        for key in set(LIMITS) & set(case):
+            if not isinstance(case[key], dict):
+                case[key] = dict.fromkeys(case["placements"], case[key])
+            for placement, limit in case[key].items():
                 if placement not in case["placements"] or not math.isfinite(limit):
                     known = ", ".join(case["placements"])
                     text = f"found {limit!r}, expected a number for one of {known}"

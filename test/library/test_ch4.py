@@ -2,9 +2,8 @@
 """The device ch4, with a lock for each VCI: all algorithms, forced and by tuning file, with and without
 the collectives of the device; for results and not for time, since it spins: few ranks.
 
-TOPO_CH4_BIN names the programs of a patched MPICH for ch4, instead of those that are built here; then what
-tells who selects runs without --slow, too. A build takes ten minutes once, and is made where there is what
-it links with.
+TOPO_CH4_BIN names the programs of a patched MPICH for ch4; maint/check sets it. With it a sample runs, without
+--slow, too. Without it all runs on builds that are made here, where there is what they link with: ten minutes once.
 """
 
 import os
@@ -16,21 +15,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from common import DEVICES
 from results import KINDS
 
 HERE = Path(__file__).parent
 REPO = HERE.parents[1]
 
-COMMON = """--with-datatype-engine=dataloop --enable-thread-cs=per-vci --disable-fortran --disable-cxx
---disable-romio --with-hwloc=/usr"""
-# device: options, header, libraries
-DEVICES = {
-    "ofi": (
-        "--with-device=ch4:ofi --with-libfabric=/usr",
+COMMON = (
+    "--enable-thread-cs=per-vci --disable-fortran --disable-cxx --disable-romio --with-hwloc=/usr"
+)
+# header and libraries that a build for the device needs
+NEEDS = {
+    "ch4:ofi": (
         "rdma/fabric.h",
         ["fabric", "psm2", "psm_infinipath", "rdmacm", "ibverbs", "efa"],
     ),
-    "ucx": ("--with-device=ch4:ucx --with-ucx=/usr", "ucp/api/ucp.h", ["ucp", "ucs", "uct"]),
+    "ch4:ucx": ("ucp/api/ucp.h", ["ucp", "ucs", "uct"]),
 }
 
 # What the device splits into a part in each host and one between hosts, and so forced algorithms do
@@ -58,12 +58,12 @@ def marked(part: tuple[str, str, bool], collectives: str) -> Any:
     return pytest.param(*part, collectives, marks=[] if is_sample else pytest.mark.slow)
 
 
-@pytest.fixture(scope="session", params=["given"] if "TOPO_CH4_BIN" in os.environ else DEVICES)
+@pytest.fixture(scope="session", params=["given"] if "TOPO_CH4_BIN" in os.environ else NEEDS)
 def ch4(request: pytest.FixtureRequest, scratch: Path) -> Path:
     """The folder of the programs."""
     if "TOPO_CH4_BIN" in os.environ:
         return Path(os.environ["TOPO_CH4_BIN"]).absolute()
-    options, header, libraries = DEVICES[request.param]
+    header, libraries = NEEDS[request.param]
     cc = os.environ.get("CC", "cc")
     words: list[str | Path] = [
         "-x",
@@ -76,10 +76,10 @@ def ch4(request: pytest.FixtureRequest, scratch: Path) -> Path:
     text = f"#include <{header}>\nint main(void) {{ return 0; }}\n"
     job = subprocess.run([cc, *words], input=text, text=True, capture_output=True, check=False)
     if job.returncode:
-        pytest.skip(f"ch4:{request.param} needs lib{', lib'.join(libraries)} to link with")
+        pytest.skip(f"{request.param} needs lib{', lib'.join(libraries)} to link with")
     job = subprocess.run(
         [sys.executable, REPO / "maint/build", "--cache"],
-        env={**os.environ, "MPICH_CONFIGURE": " ".join(f"{options} {COMMON}".split())},
+        env={**os.environ, "MPICH_CONFIGURE": f"{DEVICES[request.param]} {COMMON}"},
         capture_output=True,
         text=True,
         check=False,
