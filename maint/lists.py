@@ -43,6 +43,9 @@ TOPO_VERSION_H = OVERLAY / VERSION_HEADER
 REQUIRED = {"collective": str, "name": str, "help": str}
 OPTIONAL = {
     "file": str,
+    "family": str,
+    "shape": str,
+    "k": int,
     "selects": bool,
     "restrictions": list,
     "params": list,
@@ -51,6 +54,9 @@ OPTIONAL = {
     "tests": list,
     "nonblocking": bool,
 }
+
+# What a key stands for among the parameters of an algorithm's functions
+PARAMS = {"segmented": "segments", "radix": "radix"}
 
 # The CVAR of an algorithm that is segmented, or has a radix
 PARAM_CVAR = """\
@@ -93,6 +99,10 @@ def load_manifest(path: Path = MANIFEST) -> list[Row]:
         folder = Path("src/mpi/coll") / row["collective"]
         if "file" in row and not re.fullmatch(rf"{folder}/[^/]+\.c", row["file"]):
             raise Failure(f'{where}: "file" must be a C file in {folder}/: {row["file"]}')
+        if "file" in row and "family" not in row:
+            raise Failure(f'{where}: "family" is missing')
+        if ("shape" in row) != (row.get("family") in ("tree", "block_tree")):
+            raise Failure(f'{where}: "shape" is for the families tree and block_tree')
         if re.search(r'["\\\n]', row["help"]) or len(row["help"]) > 90:
             raise Failure(f'{where}: "help" must be one line up to 90 characters, no quotes')
         for param in row.get("params", []):
@@ -431,13 +441,34 @@ def per_file(rows: list[Row]) -> Iterator[tuple[str, list[Row], Add, Read]]:
             yield path.format(collective), own, add, read
 
 
+def catalog_row(row: Row) -> tuple[str, str]:
+    """The family of an algorithm's schedules, and what tells those of a family apart: see topo_catalog.h."""
+    of_lanes = row["collective"].removesuffix("v").removesuffix("_block").upper()
+    arg = {
+        "lanes": f"MPII_TOPO_LANES__{of_lanes}",
+        "halving": str(int(row["collective"] == "allreduce")),
+        "ring": "1",
+    }.get(row["family"], "0")
+    return row["family"], f"MPII_TOPO_SHAPE__{row['shape'].upper()}" if "shape" in row else arg
+
+
 def topo_algos_h(rows: list[Row]) -> str:
-    """The table from which the library makes one counter per algorithm."""
+    """The tables of our algorithms in C."""
     algos, autos = ["#define MPIR_TOPO_ALGOS(X)"], ["#define MPIR_TOPO_AUTOS(X)"]
     segmented = ["#define MPIR_TOPO_SEGMENTED(X)"]
     radices = ["#define MPIR_TOPO_RADICES(X)"]
+    catalog = ["#define MPIR_TOPO_ROWS(X)"]
+    fronts = []
     for row in rows:
         collective, name = row["collective"], row["name"]
+        if "family" in row and "of" not in row:
+            (family, arg), k = catalog_row(row), row.get("k", 0)
+            catalog.append(f"    X({collective.upper()}, {name}, {family.upper()}, {arg}, {k})")
+            params = [word for key, word in PARAMS.items() if row.get(key)]
+            what = f"{collective}, {name}, {family}, {arg}, {'_'.join(params) or 'none'}, {k}"
+            fronts.append(
+                f"#define MPII_TOPO_ROW_{collective}_{name}(X, Coll) \\\n    X(Coll, {what})"
+            )
         names = f"{collective.upper()}, {collective.capitalize()}, {collective}, {name}"
         if row.get("selects"):
             autos.append(f"    X({names})")
@@ -447,9 +478,10 @@ def topo_algos_h(rows: list[Row]) -> str:
             if row.get(key):
                 cvar = f"MPIR_CVAR_{collective.upper()}_{cvar_of(row, param)}"
                 table.append(f"    X({collective}, {name}, {cvar})")
-    algos_text, autos_text, segments_text, radices_text = map(
-        " \\\n".join, (algos, autos, segmented, radices)
+    algos_text, autos_text, segments_text, radices_text, catalog_text = map(
+        " \\\n".join, (algos, autos, segmented, radices, catalog)
     )
+    fronts_text = "\n".join(fronts)
     return f"""\
 /*
  * Copyright (C) by Argonne National Laboratory
@@ -472,6 +504,13 @@ def topo_algos_h(rows: list[Row]) -> str:
 
 /* X(collective, algorithm, control variable): those that have a radix */
 {radices_text}
+
+/* X(COLLECTIVE, algorithm, FAMILY, arg, radix): rows of the catalog (topo_catalog.h) */
+{catalog_text}
+
+/* The same for the functions of each (topo_front.h), with its parameters:
+ * X(Collective, collective, algorithm, family, arg, parameters, k) */
+{fronts_text}
 
 #endif /* TOPO_ALGOS_H_INCLUDED */
 """

@@ -5,43 +5,9 @@
 
 #include "mpiimpl.h"
 #include "topo.h"
-#include "topo_call_sched.h"
+#include "topo_front.h"
 
 /* Algorithm: A lane for each rank of a host and each host of a rack: topo_gen_lanes.c
  *
  * Preferred where hosts have several ranks. */
-int MPIR_Allgather_intra_rack_lanes(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
-                                    void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
-                                    MPIR_Comm * comm_ptr, int segment_bytes, TOPO_COLL_ATTR_DECL)
-{
-    MPII_Topo_call_t call;
-    TOPO_COLL_ATTR_BEGIN;
-
-    MPII_TOPO_COUNT(allgather, rack_lanes);
-    call.segments = MPII_TOPO_SEGMENTS(allgather, rack_lanes, segment_bytes);
-    MPII_Topo_call_allgather_lanes(&call, sendbuf, sendcount, sendtype, recvbuf, recvcount,
-                                   recvtype, comm_ptr, attr);
-    return MPII_Topo_call_run(&call, attr);
-}
-
-int MPIR_TSP_Iallgather_sched_intra_rack_lanes(const void *sendbuf, MPI_Aint sendcount,
-                                               MPI_Datatype sendtype, void *recvbuf,
-                                               MPI_Aint recvcount, MPI_Datatype recvtype,
-                                               MPIR_Comm * comm_ptr, int segment_bytes,
-                                               MPIR_TSP_sched_t sched)
-{
-    MPII_Topo_args_t args = {
-        .coll = MPII_TOPO_COLL__ALLGATHER,
-        .prepare.allgather = MPII_Topo_call_allgather_lanes,
-        .algo = MPII_TOPO_ALGO__iallgather_tsp_rack_lanes,
-        .segments = MPII_TOPO_SEGMENTS(allgather, rack_lanes, segment_bytes),
-        .sendbuf = sendbuf,
-        .sendcount = sendcount,
-        .sendtype = sendtype,
-        .recvbuf = recvbuf,
-        .count = recvcount,
-        .datatype = recvtype,
-    };
-
-    return MPII_Topo_call_sched(&args, comm_ptr, sched);
-}
+MPII_TOPO_ALGORITHM(Allgather, allgather, rack_lanes)

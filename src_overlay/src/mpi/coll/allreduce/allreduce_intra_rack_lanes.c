@@ -5,40 +5,9 @@
 
 #include "mpiimpl.h"
 #include "topo.h"
-#include "topo_call_sched.h"
+#include "topo_front.h"
 
 /* Algorithm: A lane for each rank of a host and each host of a rack: topo_gen_lanes.c
  *
  * Preferred for long messages. */
-int MPIR_Allreduce_intra_rack_lanes(const void *sendbuf, void *recvbuf, MPI_Aint count,
-                                    MPI_Datatype datatype, MPI_Op op, MPIR_Comm * comm_ptr,
-                                    int segment_bytes, TOPO_COLL_ATTR_DECL)
-{
-    MPII_Topo_call_t call;
-    TOPO_COLL_ATTR_BEGIN;
-
-    MPII_TOPO_COUNT(allreduce, rack_lanes);
-    call.segments = MPII_TOPO_SEGMENTS(allreduce, rack_lanes, segment_bytes);
-    MPII_Topo_call_allreduce_lanes(&call, sendbuf, recvbuf, count, datatype, op, comm_ptr, attr);
-    return MPII_Topo_call_run(&call, attr);
-}
-
-int MPIR_TSP_Iallreduce_sched_intra_rack_lanes(const void *sendbuf, void *recvbuf, MPI_Aint count,
-                                               MPI_Datatype datatype, MPI_Op op,
-                                               MPIR_Comm * comm_ptr, int segment_bytes,
-                                               MPIR_TSP_sched_t sched)
-{
-    MPII_Topo_args_t args = {
-        .coll = MPII_TOPO_COLL__ALLREDUCE,
-        .prepare.allreduce = MPII_Topo_call_allreduce_lanes,
-        .algo = MPII_TOPO_ALGO__iallreduce_tsp_rack_lanes,
-        .segments = MPII_TOPO_SEGMENTS(allreduce, rack_lanes, segment_bytes),
-        .sendbuf = sendbuf,
-        .recvbuf = recvbuf,
-        .count = count,
-        .datatype = datatype,
-        .op = op,
-    };
-
-    return MPII_Topo_call_sched(&args, comm_ptr, sched);
-}
+MPII_TOPO_ALGORITHM(Allreduce, allreduce, rack_lanes)

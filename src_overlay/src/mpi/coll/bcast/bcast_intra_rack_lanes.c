@@ -5,37 +5,9 @@
 
 #include "mpiimpl.h"
 #include "topo.h"
-#include "topo_call_sched.h"
+#include "topo_front.h"
 
 /* Algorithm: A lane for each rank of a host and each host of a rack: topo_gen_lanes.c
  *
  * Preferred for long messages, where the links of hosts are no faster than those between racks. */
-int MPIR_Bcast_intra_rack_lanes(void *buffer, MPI_Aint count, MPI_Datatype datatype, int root,
-                                MPIR_Comm * comm_ptr, int segment_bytes, TOPO_COLL_ATTR_DECL)
-{
-    MPII_Topo_call_t call;
-    TOPO_COLL_ATTR_BEGIN;
-
-    MPII_TOPO_COUNT(bcast, rack_lanes);
-    call.segments = MPII_TOPO_SEGMENTS(bcast, rack_lanes, segment_bytes);
-    MPII_Topo_call_bcast_lanes(&call, buffer, count, datatype, root, comm_ptr, attr);
-    return MPII_Topo_call_run(&call, attr);
-}
-
-int MPIR_TSP_Ibcast_sched_intra_rack_lanes(void *buffer, MPI_Aint count, MPI_Datatype datatype,
-                                           int root, MPIR_Comm * comm_ptr, int segment_bytes,
-                                           MPIR_TSP_sched_t sched)
-{
-    MPII_Topo_args_t args = {
-        .coll = MPII_TOPO_COLL__BCAST,
-        .prepare.bcast = MPII_Topo_call_bcast_lanes,
-        .algo = MPII_TOPO_ALGO__ibcast_tsp_rack_lanes,
-        .segments = MPII_TOPO_SEGMENTS(bcast, rack_lanes, segment_bytes),
-        .recvbuf = buffer,
-        .count = count,
-        .datatype = datatype,
-        .root = root,
-    };
-
-    return MPII_Topo_call_sched(&args, comm_ptr, sched);
-}
+MPII_TOPO_ALGORITHM(Bcast, bcast, rack_lanes)

@@ -5,41 +5,9 @@
 
 #include "mpiimpl.h"
 #include "topo.h"
-#include "topo_call_sched.h"
+#include "topo_front.h"
 
 /* Algorithm: Recursive halving, near ranks first: topo_gen_halving.c
  *
  * Preferred for short messages. */
-int MPIR_Reduce_scatter_intra_topo_recursive_halving(const void *sendbuf, void *recvbuf,
-                                                     const MPI_Aint * recvcounts,
-                                                     MPI_Datatype datatype, MPI_Op op,
-                                                     MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
-{
-    MPII_Topo_call_t call;
-    TOPO_COLL_ATTR_BEGIN;
-
-    MPII_TOPO_COUNT(reduce_scatter, topo_recursive_halving);
-    MPII_Topo_call_reduce_scatter_halving(&call, sendbuf, recvbuf, recvcounts, datatype,
-                                  op, comm_ptr, attr);
-    return MPII_Topo_call_run(&call, attr);
-}
-
-int MPIR_TSP_Ireduce_scatter_sched_intra_topo_recursive_halving(const void *sendbuf, void *recvbuf,
-                                                                const MPI_Aint recvcounts[],
-                                                                MPI_Datatype datatype, MPI_Op op,
-                                                                MPIR_Comm * comm_ptr,
-                                                                MPIR_TSP_sched_t sched)
-{
-    MPII_Topo_args_t args = {
-        .coll = MPII_TOPO_COLL__REDUCE_SCATTER,
-        .prepare.reduce_scatter = MPII_Topo_call_reduce_scatter_halving,
-        .algo = MPII_TOPO_ALGO__ireduce_scatter_tsp_topo_recursive_halving,
-        .sendbuf = sendbuf,
-        .recvbuf = recvbuf,
-        .counts = recvcounts,
-        .datatype = datatype,
-        .op = op,
-    };
-
-    return MPII_Topo_call_sched(&args, comm_ptr, sched);
-}
+MPII_TOPO_ALGORITHM(Reduce_scatter, reduce_scatter, topo_recursive_halving)

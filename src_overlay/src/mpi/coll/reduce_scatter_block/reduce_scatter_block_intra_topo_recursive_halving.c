@@ -5,44 +5,9 @@
 
 #include "mpiimpl.h"
 #include "topo.h"
-#include "topo_call_sched.h"
+#include "topo_front.h"
 
 /* Algorithm: Recursive halving, near ranks first: topo_gen_halving.c
  *
  * Preferred for short messages. */
-int MPIR_Reduce_scatter_block_intra_topo_recursive_halving(const void *sendbuf, void *recvbuf,
-                                                           MPI_Aint recvcount,
-                                                           MPI_Datatype datatype, MPI_Op op,
-                                                           MPIR_Comm * comm_ptr,
-                                                           TOPO_COLL_ATTR_DECL)
-{
-    MPII_Topo_call_t call;
-    TOPO_COLL_ATTR_BEGIN;
-
-    MPII_TOPO_COUNT(reduce_scatter_block, topo_recursive_halving);
-    MPII_Topo_call_reduce_scatter_block_halving(&call, sendbuf, recvbuf, recvcount,
-                                        datatype, op, comm_ptr, attr);
-    return MPII_Topo_call_run(&call, attr);
-}
-
-int MPIR_TSP_Ireduce_scatter_block_sched_intra_topo_recursive_halving(const void *sendbuf,
-                                                                      void *recvbuf,
-                                                                      MPI_Aint recvcount,
-                                                                      MPI_Datatype datatype,
-                                                                      MPI_Op op,
-                                                                      MPIR_Comm * comm_ptr,
-                                                                      MPIR_TSP_sched_t sched)
-{
-    MPII_Topo_args_t args = {
-        .coll = MPII_TOPO_COLL__REDUCE_SCATTER_BLOCK,
-        .prepare.reduce_scatter_block = MPII_Topo_call_reduce_scatter_block_halving,
-        .algo = MPII_TOPO_ALGO__ireduce_scatter_block_tsp_topo_recursive_halving,
-        .sendbuf = sendbuf,
-        .recvbuf = recvbuf,
-        .count = recvcount,
-        .datatype = datatype,
-        .op = op,
-    };
-
-    return MPII_Topo_call_sched(&args, comm_ptr, sched);
-}
+MPII_TOPO_ALGORITHM(Reduce_scatter_block, reduce_scatter_block, topo_recursive_halving)

@@ -5,42 +5,9 @@
 
 #include "mpiimpl.h"
 #include "topo.h"
-#include "topo_call_sched.h"
+#include "topo_front.h"
 
 /* Algorithm: Scatter to a leader in each rack, then in each host, then to its ranks: topo_gen_gather.c
  *
  * Preferred as MPIR_Gather_intra_rack_leader. */
-int MPIR_Scatter_intra_rack_leader(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
-                                   void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
-                                   int root, MPIR_Comm * comm_ptr, TOPO_COLL_ATTR_DECL)
-{
-    MPII_Topo_call_t call;
-    TOPO_COLL_ATTR_BEGIN;
-
-    MPII_TOPO_COUNT(scatter, rack_leader);
-    call.shape = MPII_TOPO_SHAPE__LEADERS;
-    MPII_Topo_call_scatter(&call, sendbuf, sendcount, false, NULL, NULL,
-                           sendtype, recvbuf, recvcount, recvtype, root, comm_ptr, attr);
-    return MPII_Topo_call_run(&call, attr);
-}
-
-int MPIR_TSP_Iscatter_sched_intra_rack_leader(const void *sendbuf, MPI_Aint sendcount,
-                                              MPI_Datatype sendtype, void *recvbuf,
-                                              MPI_Aint recvcount, MPI_Datatype recvtype, int root,
-                                              MPIR_Comm * comm_ptr, MPIR_TSP_sched_t sched)
-{
-    MPII_Topo_args_t args = {
-        .coll = MPII_TOPO_COLL__SCATTER,
-        .shape = MPII_TOPO_SHAPE__LEADERS,
-        .algo = MPII_TOPO_ALGO__iscatter_tsp_rack_leader,
-        .sendbuf = sendbuf,
-        .sendcount = sendcount,
-        .sendtype = sendtype,
-        .recvbuf = recvbuf,
-        .count = recvcount,
-        .datatype = recvtype,
-        .root = root,
-    };
-
-    return MPII_Topo_call_sched(&args, comm_ptr, sched);
-}
+MPII_TOPO_ALGORITHM(Scatter, scatter, rack_leader)

@@ -72,7 +72,7 @@ noinst_HEADERS += \
     src/mpi/coll/algorithms/topo/topo_auto.h \
     src/mpi/coll/algorithms/topo/topo_call.h \
     src/mpi/coll/algorithms/topo/topo_call_impl.h \
-    src/mpi/coll/algorithms/topo/topo_call_sched.h \
+    src/mpi/coll/algorithms/topo/topo_front.h \
     src/mpi/coll/algorithms/topo/topo_catalog.h \
     src/mpi/coll/algorithms/topo/topo_compat.h \
     src/mpi/coll/algorithms/topo/topo_counter.h \

@@ -216,4 +216,118 @@
     X(allreduce, topo_recursive_doubling, MPIR_CVAR_ALLREDUCE_TOPO_RECURSIVE_DOUBLING_KVAL) \
     X(barrier, recursive_doubling, MPIR_CVAR_BARRIER_RECURSIVE_DOUBLING_KVAL)
 
+/* X(COLLECTIVE, algorithm, FAMILY, arg, radix): rows of the catalog (topo_catalog.h) */
+#define MPIR_TOPO_ROWS(X) \
+    X(ALLGATHER, topo_ring, RING, 1, 0) \
+    X(ALLGATHER, topo_recursive_doubling, SLOTS, 0, 0) \
+    X(ALLGATHER, gather_bcast, GATHER_BCAST, 0, 0) \
+    X(GATHER, rack_leader, BLOCK_TREE, MPII_TOPO_SHAPE__LEADERS, 0) \
+    X(GATHER, topo_binomial, BLOCK_TREE, MPII_TOPO_SHAPE__BINOMIAL, 0) \
+    X(SCATTER, rack_leader, BLOCK_TREE, MPII_TOPO_SHAPE__LEADERS, 0) \
+    X(SCATTER, topo_binomial, BLOCK_TREE, MPII_TOPO_SHAPE__BINOMIAL, 0) \
+    X(GATHERV, rack_leader, BLOCK_TREE, MPII_TOPO_SHAPE__LEADERS, 0) \
+    X(SCATTERV, rack_leader, BLOCK_TREE, MPII_TOPO_SHAPE__LEADERS, 0) \
+    X(ALLTOALL, planned, PLAN, 0, 0) \
+    X(ALLTOALLV, planned, PLAN, 0, 0) \
+    X(BCAST, topo_linear, TREE, MPII_TOPO_SHAPE__LINEAR, 0) \
+    X(BCAST, topo_chain, TREE, MPII_TOPO_SHAPE__CHAIN, 0) \
+    X(BCAST, topo_binary_tree, TREE, MPII_TOPO_SHAPE__BINARY, 0) \
+    X(BCAST, topo_knomial, TREE, MPII_TOPO_SHAPE__KNOMIAL, 0) \
+    X(BCAST, topo_binomial, TREE, MPII_TOPO_SHAPE__KNOMIAL, 2) \
+    X(BCAST, topo_two_trees, TREE, MPII_TOPO_SHAPE__TWO_TREES, 0) \
+    X(REDUCE, topo_knomial, TREE, MPII_TOPO_SHAPE__KNOMIAL, 0) \
+    X(REDUCE, topo_binomial, TREE, MPII_TOPO_SHAPE__KNOMIAL, 2) \
+    X(REDUCE, topo_chain, TREE, MPII_TOPO_SHAPE__CHAIN, 0) \
+    X(REDUCE, topo_two_trees, TREE, MPII_TOPO_SHAPE__TWO_TREES, 0) \
+    X(BARRIER, linear, TREE, MPII_TOPO_SHAPE__LINEAR, 0) \
+    X(BARRIER, topo_tree, TREE, MPII_TOPO_SHAPE__KNOMIAL, 0) \
+    X(ALLGATHERV, topo_ring, RING, 1, 0) \
+    X(ALLREDUCE, topo_recursive_doubling, DOUBLING, 0, 0) \
+    X(ALLREDUCE, topo_reduce_scatter_allgather, HALVING, 1, 0) \
+    X(ALLREDUCE, rack_lanes, LANES, MPII_TOPO_LANES__ALLREDUCE, 0) \
+    X(REDUCE_SCATTER, topo_recursive_halving, HALVING, 0, 0) \
+    X(REDUCE_SCATTER, rack_lanes, LANES, MPII_TOPO_LANES__REDUCE_SCATTER, 0) \
+    X(REDUCE_SCATTER_BLOCK, topo_recursive_halving, HALVING, 0, 0) \
+    X(REDUCE_SCATTER_BLOCK, rack_lanes, LANES, MPII_TOPO_LANES__REDUCE_SCATTER, 0) \
+    X(ALLGATHER, rack_lanes, LANES, MPII_TOPO_LANES__ALLGATHER, 0) \
+    X(ALLGATHERV, rack_lanes, LANES, MPII_TOPO_LANES__ALLGATHER, 0) \
+    X(BARRIER, recursive_doubling, DOUBLING, 0, 0) \
+    X(BCAST, rack_lanes, LANES, MPII_TOPO_LANES__BCAST, 0) \
+    X(REDUCE, rack_lanes, LANES, MPII_TOPO_LANES__REDUCE, 0)
+
+/* The same for the functions of each (topo_front.h), with its parameters:
+ * X(Collective, collective, algorithm, family, arg, parameters, k) */
+#define MPII_TOPO_ROW_allgather_topo_ring(X, Coll) \
+    X(Coll, allgather, topo_ring, ring, 1, segments, 0)
+#define MPII_TOPO_ROW_allgather_topo_recursive_doubling(X, Coll) \
+    X(Coll, allgather, topo_recursive_doubling, slots, 0, none, 0)
+#define MPII_TOPO_ROW_allgather_gather_bcast(X, Coll) \
+    X(Coll, allgather, gather_bcast, gather_bcast, 0, none, 0)
+#define MPII_TOPO_ROW_gather_rack_leader(X, Coll) \
+    X(Coll, gather, rack_leader, block_tree, MPII_TOPO_SHAPE__LEADERS, none, 0)
+#define MPII_TOPO_ROW_gather_topo_binomial(X, Coll) \
+    X(Coll, gather, topo_binomial, block_tree, MPII_TOPO_SHAPE__BINOMIAL, none, 0)
+#define MPII_TOPO_ROW_scatter_rack_leader(X, Coll) \
+    X(Coll, scatter, rack_leader, block_tree, MPII_TOPO_SHAPE__LEADERS, none, 0)
+#define MPII_TOPO_ROW_scatter_topo_binomial(X, Coll) \
+    X(Coll, scatter, topo_binomial, block_tree, MPII_TOPO_SHAPE__BINOMIAL, none, 0)
+#define MPII_TOPO_ROW_gatherv_rack_leader(X, Coll) \
+    X(Coll, gatherv, rack_leader, block_tree, MPII_TOPO_SHAPE__LEADERS, none, 0)
+#define MPII_TOPO_ROW_scatterv_rack_leader(X, Coll) \
+    X(Coll, scatterv, rack_leader, block_tree, MPII_TOPO_SHAPE__LEADERS, none, 0)
+#define MPII_TOPO_ROW_alltoall_planned(X, Coll) \
+    X(Coll, alltoall, planned, plan, 0, none, 0)
+#define MPII_TOPO_ROW_alltoallv_planned(X, Coll) \
+    X(Coll, alltoallv, planned, plan, 0, none, 0)
+#define MPII_TOPO_ROW_bcast_topo_linear(X, Coll) \
+    X(Coll, bcast, topo_linear, tree, MPII_TOPO_SHAPE__LINEAR, segments, 0)
+#define MPII_TOPO_ROW_bcast_topo_chain(X, Coll) \
+    X(Coll, bcast, topo_chain, tree, MPII_TOPO_SHAPE__CHAIN, segments, 0)
+#define MPII_TOPO_ROW_bcast_topo_binary_tree(X, Coll) \
+    X(Coll, bcast, topo_binary_tree, tree, MPII_TOPO_SHAPE__BINARY, segments, 0)
+#define MPII_TOPO_ROW_bcast_topo_knomial(X, Coll) \
+    X(Coll, bcast, topo_knomial, tree, MPII_TOPO_SHAPE__KNOMIAL, segments_radix, 0)
+#define MPII_TOPO_ROW_bcast_topo_binomial(X, Coll) \
+    X(Coll, bcast, topo_binomial, tree, MPII_TOPO_SHAPE__KNOMIAL, segments, 2)
+#define MPII_TOPO_ROW_bcast_topo_two_trees(X, Coll) \
+    X(Coll, bcast, topo_two_trees, tree, MPII_TOPO_SHAPE__TWO_TREES, segments, 0)
+#define MPII_TOPO_ROW_reduce_topo_knomial(X, Coll) \
+    X(Coll, reduce, topo_knomial, tree, MPII_TOPO_SHAPE__KNOMIAL, segments_radix, 0)
+#define MPII_TOPO_ROW_reduce_topo_binomial(X, Coll) \
+    X(Coll, reduce, topo_binomial, tree, MPII_TOPO_SHAPE__KNOMIAL, segments, 2)
+#define MPII_TOPO_ROW_reduce_topo_chain(X, Coll) \
+    X(Coll, reduce, topo_chain, tree, MPII_TOPO_SHAPE__CHAIN, segments, 0)
+#define MPII_TOPO_ROW_reduce_topo_two_trees(X, Coll) \
+    X(Coll, reduce, topo_two_trees, tree, MPII_TOPO_SHAPE__TWO_TREES, segments, 0)
+#define MPII_TOPO_ROW_barrier_linear(X, Coll) \
+    X(Coll, barrier, linear, tree, MPII_TOPO_SHAPE__LINEAR, none, 0)
+#define MPII_TOPO_ROW_barrier_topo_tree(X, Coll) \
+    X(Coll, barrier, topo_tree, tree, MPII_TOPO_SHAPE__KNOMIAL, radix, 0)
+#define MPII_TOPO_ROW_allgatherv_topo_ring(X, Coll) \
+    X(Coll, allgatherv, topo_ring, ring, 1, segments, 0)
+#define MPII_TOPO_ROW_allreduce_topo_recursive_doubling(X, Coll) \
+    X(Coll, allreduce, topo_recursive_doubling, doubling, 0, radix, 0)
+#define MPII_TOPO_ROW_allreduce_topo_reduce_scatter_allgather(X, Coll) \
+    X(Coll, allreduce, topo_reduce_scatter_allgather, halving, 1, none, 0)
+#define MPII_TOPO_ROW_allreduce_rack_lanes(X, Coll) \
+    X(Coll, allreduce, rack_lanes, lanes, MPII_TOPO_LANES__ALLREDUCE, segments, 0)
+#define MPII_TOPO_ROW_reduce_scatter_topo_recursive_halving(X, Coll) \
+    X(Coll, reduce_scatter, topo_recursive_halving, halving, 0, none, 0)
+#define MPII_TOPO_ROW_reduce_scatter_rack_lanes(X, Coll) \
+    X(Coll, reduce_scatter, rack_lanes, lanes, MPII_TOPO_LANES__REDUCE_SCATTER, segments, 0)
+#define MPII_TOPO_ROW_reduce_scatter_block_topo_recursive_halving(X, Coll) \
+    X(Coll, reduce_scatter_block, topo_recursive_halving, halving, 0, none, 0)
+#define MPII_TOPO_ROW_reduce_scatter_block_rack_lanes(X, Coll) \
+    X(Coll, reduce_scatter_block, rack_lanes, lanes, MPII_TOPO_LANES__REDUCE_SCATTER, segments, 0)
+#define MPII_TOPO_ROW_allgather_rack_lanes(X, Coll) \
+    X(Coll, allgather, rack_lanes, lanes, MPII_TOPO_LANES__ALLGATHER, segments, 0)
+#define MPII_TOPO_ROW_allgatherv_rack_lanes(X, Coll) \
+    X(Coll, allgatherv, rack_lanes, lanes, MPII_TOPO_LANES__ALLGATHER, segments, 0)
+#define MPII_TOPO_ROW_barrier_recursive_doubling(X, Coll) \
+    X(Coll, barrier, recursive_doubling, doubling, 0, radix, 0)
+#define MPII_TOPO_ROW_bcast_rack_lanes(X, Coll) \
+    X(Coll, bcast, rack_lanes, lanes, MPII_TOPO_LANES__BCAST, segments, 0)
+#define MPII_TOPO_ROW_reduce_rack_lanes(X, Coll) \
+    X(Coll, reduce, rack_lanes, lanes, MPII_TOPO_LANES__REDUCE, segments, 0)
+
 #endif /* TOPO_ALGOS_H_INCLUDED */

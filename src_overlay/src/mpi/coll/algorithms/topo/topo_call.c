@@ -14,7 +14,7 @@ typedef MPII_Topo_call_t call_t;
 
 void MPII_Topo_call_init(call_t * c, int tag, MPIR_Comm * comm_ptr)
 {
-    memset(c, 0, offsetof(call_t, shape));
+    memset(c, 0, offsetof(call_t, algo));
     c->tag = tag;
     c->comm_ptr = comm_ptr;
     c->gen = &c->u.gen;
@@ -99,10 +99,10 @@ static void keep_list(call_t * c)
 /* What the user says of an algorithm; 0: nothing */
 MPI_Aint MPII_Topo_call_segment_bytes(const call_t * c)
 {
-    int bytes = c->segments.bytes;
+    int bytes = c->algo.segment_bytes;
 
     if (bytes < 0)
-        bytes = MPII_Topo_comm_settings(c->comm_ptr)->segment_bytes_of[c->segments.which];
+        bytes = MPII_Topo_comm_settings(c->comm_ptr)->segment_bytes_of[c->algo.segmented];
     return MPL_MAX(bytes, 0);
 }
 
@@ -112,11 +112,11 @@ int MPII_Topo_call_radix(const call_t * c, MPIR_Comm * comm_ptr, MPII_Topo_famil
     bool is_exchange = family == MPII_TOPO_FAMILY__DOUBLING;
     int k;
 
-    if (!is_exchange && (family != MPII_TOPO_FAMILY__TREE || c->shape != MPII_TOPO_SHAPE__KNOMIAL))
+    if (!is_exchange && (family != MPII_TOPO_FAMILY__TREE || c->algo.arg != MPII_TOPO_SHAPE__KNOMIAL))
         return 0;
-    k = c->radix.k;
+    k = c->algo.k;
     if (k < 0)
-        k = MPII_Topo_comm_settings(comm_ptr)->radix_of[c->radix.which];
+        k = MPII_Topo_comm_settings(comm_ptr)->radix_of[c->algo.radix];
     return k > 0 ? k : MPII_Topo_radix_of(bytes, is_exchange);
 }
 

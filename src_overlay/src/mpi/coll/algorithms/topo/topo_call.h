@@ -9,25 +9,32 @@
 #include "topo_catalog.h"
 #include "topo_exec.h"
 
-/* How long the segments of an algorithm are, which works in such */
+/* What a collective was called with, as in the MPI functions. What it does not have is 0. */
 typedef struct {
-    int which;                  /* MPII_TOPO_SEGMENTED__... */
-    int bytes;                  /* parameter segment_bytes of the algorithm */
-} MPII_Topo_segments_t;
-#define MPII_TOPO_SEGMENTS(coll, algo, bytes) \
-    ((MPII_Topo_segments_t) {MPII_TOPO_SEGMENTED__##coll##_##algo, bytes})
+    const void *sendbuf;
+    MPI_Aint sendcount;
+    MPI_Datatype sendtype;
+    void *recvbuf;              /* of bcast: buffer; likewise below */
+    MPI_Aint count;
+    const MPI_Aint *counts, *displs;    /* of scatterv: of sendbuf */
+    MPI_Datatype datatype;
+    MPI_Op op;
+    int root;
+} MPII_Topo_args_t;
 
-/* Radix of an algorithm that has one */
+/* An algorithm with its parameters, beside the family of its schedules */
 typedef struct {
-    int which;                  /* MPII_TOPO_RADIX__... */
-    int k;                      /* parameter k of the algorithm */
-} MPII_Topo_radix_choice_t;
-#define MPII_TOPO_RADIX(coll, algo, k) ((MPII_Topo_radix_choice_t) {MPII_TOPO_RADIX__##coll##_##algo, k})
+    int arg;                    /* as in its row of the catalog: the shape of a tree */
+    int k;                      /* radix; MPII_Topo_as_agreed: the setting of `radix`, MPII_TOPO_RADIX__... */
+    int radix;
+    int segment_bytes;          /* likewise, of `segmented`, MPII_TOPO_SEGMENTED__... */
+    int segmented;
+} MPII_Topo_choice_t;
 
 /* A call of a collective as a schedule: which generator, and what its units are in the buffers of the
  * caller. Blocking: prepare, then MPII_Topo_call_run. Nonblocking forms do the same in steps.
  *
- * Prepare (MPII_Topo_call_<collective>) does what has to come before the schedule, such as a copy of the
+ * Prepare (MPII_Topo_prepare_<collective>_<family>) does what has to come before the schedule, such as a copy of the
  * own block to its place. All are collective at the first call on a communicator, see topo.h. */
 
 /* What topo_call_gather.c keeps of a call. Blocks are what the root has for each rank. */
@@ -65,98 +72,46 @@ typedef struct MPII_Topo_call {
     /* NULL, or what prepares another schedule after the first one: false, if there is none */
     bool (*next) (struct MPII_Topo_call * call, MPII_Topo_attr_t * attr);
     /* what tells algorithms apart that prepare alike; set before that, where it means anything */
-    MPII_Topo_shape_t shape;
-    MPII_Topo_segments_t segments;
-    MPII_Topo_radix_choice_t radix;
+    MPII_Topo_choice_t algo;
     bool at_once;               /* whether prepare may run a short call: a blocking one */
     MPII_Topo_call_gather_t gather;     /* likewise */
     MPII_Topo_any_gen_t u;      /* not where gen is a list */
 } MPII_Topo_call_t;
 
-/* Arguments are those of the MPI functions. */
-void MPII_Topo_call_bcast(MPII_Topo_call_t * call, void *buffer, MPI_Aint count,
-                          MPI_Datatype datatype, int root, MPIR_Comm * comm_ptr,
-                          MPII_Topo_attr_t * attr);
-void MPII_Topo_call_reduce(MPII_Topo_call_t * call, const void *sendbuf, void *recvbuf,
-                           MPI_Aint count, MPI_Datatype datatype, MPI_Op op, int root,
-                           MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
-void MPII_Topo_call_barrier(MPII_Topo_call_t * call, MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
-void MPII_Topo_call_allgather(MPII_Topo_call_t * call, const void *sendbuf, MPI_Aint sendcount,
-                             MPI_Datatype sendtype, void *recvbuf, MPI_Aint recvcount,
-                             MPI_Datatype recvtype, MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
-void MPII_Topo_call_allgatherv(MPII_Topo_call_t * call, const void *sendbuf, MPI_Aint sendcount,
-                              MPI_Datatype sendtype, void *recvbuf, const MPI_Aint recvcounts[],
-                              const MPI_Aint displs[], MPI_Datatype recvtype, MPIR_Comm * comm_ptr,
-                              MPII_Topo_attr_t * attr);
-
-/* Along lanes (topo_gen_lanes.c) */
-void MPII_Topo_call_bcast_lanes(MPII_Topo_call_t * call, void *buffer, MPI_Aint count,
-                                MPI_Datatype datatype, int root, MPIR_Comm * comm_ptr,
-                                MPII_Topo_attr_t * attr);
-void MPII_Topo_call_reduce_lanes(MPII_Topo_call_t * call, const void *sendbuf, void *recvbuf,
-                                 MPI_Aint count, MPI_Datatype datatype, MPI_Op op, int root,
+/* call->algo and at_once are set before; args may not change until the call is over. */
+typedef void MPII_Topo_prepare_t(MPII_Topo_call_t * call, const MPII_Topo_args_t * args,
                                  MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
-void MPII_Topo_call_allreduce_lanes(MPII_Topo_call_t * call, const void *sendbuf, void *recvbuf,
-                                    MPI_Aint count, MPI_Datatype datatype, MPI_Op op,
-                                    MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
-void MPII_Topo_call_allgather_lanes(MPII_Topo_call_t * call, const void *sendbuf,
-                                    MPI_Aint sendcount, MPI_Datatype sendtype, void *recvbuf,
-                                    MPI_Aint recvcount, MPI_Datatype recvtype,
-                                    MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
-void MPII_Topo_call_allgatherv_lanes(MPII_Topo_call_t * call, const void *sendbuf,
-                                     MPI_Aint sendcount, MPI_Datatype sendtype, void *recvbuf,
-                                     const MPI_Aint recvcounts[], const MPI_Aint displs[],
-                                     MPI_Datatype recvtype, MPIR_Comm * comm_ptr,
-                                     MPII_Topo_attr_t * attr);
-void MPII_Topo_call_reduce_scatter_lanes(MPII_Topo_call_t * call, const void *sendbuf,
-                                         void *recvbuf, const MPI_Aint recvcounts[],
-                                         MPI_Datatype datatype, MPI_Op op, MPIR_Comm * comm_ptr,
-                                         MPII_Topo_attr_t * attr);
-void MPII_Topo_call_reduce_scatter_block_lanes(MPII_Topo_call_t * call, const void *sendbuf,
-                                               void *recvbuf, MPI_Aint recvcount,
-                                               MPI_Datatype datatype, MPI_Op op,
-                                               MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
 
-/* By recursive doubling and halving (topo_gen_doubling.c, ..._halving.c, ..._allgather.c) */
-void MPII_Topo_call_allreduce_recursive_doubling(MPII_Topo_call_t * call, const void *sendbuf,
-                                                 void *recvbuf, MPI_Aint count,
-                                                 MPI_Datatype datatype, MPI_Op op,
-                                                 MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
-void MPII_Topo_call_allreduce_halving(MPII_Topo_call_t * call, const void *sendbuf, void *recvbuf,
-                                      MPI_Aint count, MPI_Datatype datatype, MPI_Op op,
-                                      MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
-void MPII_Topo_call_reduce_scatter_halving(MPII_Topo_call_t * call, const void *sendbuf,
-                                           void *recvbuf, const MPI_Aint recvcounts[],
-                                           MPI_Datatype datatype, MPI_Op op, MPIR_Comm * comm_ptr,
-                                           MPII_Topo_attr_t * attr);
-void MPII_Topo_call_reduce_scatter_block_halving(MPII_Topo_call_t * call, const void *sendbuf,
-                                                 void *recvbuf, MPI_Aint recvcount,
-                                                 MPI_Datatype datatype, MPI_Op op,
-                                                 MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
-void MPII_Topo_call_allgather_recursive_doubling(MPII_Topo_call_t * call, const void *sendbuf,
-                                                 MPI_Aint sendcount, MPI_Datatype sendtype,
-                                                 void *recvbuf, MPI_Aint recvcount,
-                                                 MPI_Datatype recvtype, MPIR_Comm * comm_ptr,
-                                                 MPII_Topo_attr_t * attr);
-void MPII_Topo_call_allgather_gather_bcast(MPII_Topo_call_t * call, const void *sendbuf,
-                                           MPI_Aint sendcount, MPI_Datatype sendtype,
-                                           void *recvbuf, MPI_Aint recvcount,
-                                           MPI_Datatype recvtype, MPIR_Comm * comm_ptr,
-                                           MPII_Topo_attr_t * attr);
-void MPII_Topo_call_barrier_recursive_doubling(MPII_Topo_call_t * call, MPIR_Comm * comm_ptr,
-                                               MPII_Topo_attr_t * attr);
+/* -- topo_call_begin.c: along trees, and round a ring (topo_gen_tree.c, topo_gen_ring.c) -- */
+MPII_Topo_prepare_t MPII_Topo_prepare_bcast_tree;
+MPII_Topo_prepare_t MPII_Topo_prepare_reduce_tree;
+MPII_Topo_prepare_t MPII_Topo_prepare_barrier_tree;
+MPII_Topo_prepare_t MPII_Topo_prepare_allgather_ring;
+#define MPII_Topo_prepare_allgatherv_ring MPII_Topo_prepare_allgather_ring
 
-/* Gather(v) and scatter(v) (topo_gen_gather.c). counts and displs count where has_counts, at the root. */
-void MPII_Topo_call_gather(MPII_Topo_call_t * call, const void *sendbuf,
-                           MPI_Aint sendcount, MPI_Datatype sendtype, void *recvbuf,
-                           MPI_Aint recvcount, bool has_counts, const MPI_Aint recvcounts[],
-                           const MPI_Aint displs[], MPI_Datatype recvtype, int root,
-                           MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
-void MPII_Topo_call_scatter(MPII_Topo_call_t * call, const void *sendbuf,
-                            MPI_Aint sendcount, bool has_counts, const MPI_Aint sendcounts[],
-                            const MPI_Aint displs[], MPI_Datatype sendtype, void *recvbuf,
-                            MPI_Aint recvcount, MPI_Datatype recvtype, int root,
-                            MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
+/* -- topo_call_lanes.c: along lanes (topo_gen_lanes.c) -- */
+MPII_Topo_prepare_t MPII_Topo_prepare_bcast_lanes;
+MPII_Topo_prepare_t MPII_Topo_prepare_reduce_lanes;
+MPII_Topo_prepare_t MPII_Topo_prepare_allreduce_lanes;
+MPII_Topo_prepare_t MPII_Topo_prepare_allgather_lanes;
+#define MPII_Topo_prepare_allgatherv_lanes MPII_Topo_prepare_allgather_lanes
+MPII_Topo_prepare_t MPII_Topo_prepare_reduce_scatter_lanes;
+#define MPII_Topo_prepare_reduce_scatter_block_lanes MPII_Topo_prepare_reduce_scatter_lanes
+
+/* -- topo_call_recursive.c: by doubling and halving (topo_gen_doubling.c, ..._halving.c, ..._allgather.c) -- */
+MPII_Topo_prepare_t MPII_Topo_prepare_allreduce_doubling;
+MPII_Topo_prepare_t MPII_Topo_prepare_barrier_doubling;
+MPII_Topo_prepare_t MPII_Topo_prepare_allreduce_halving;
+MPII_Topo_prepare_t MPII_Topo_prepare_reduce_scatter_halving;
+#define MPII_Topo_prepare_reduce_scatter_block_halving MPII_Topo_prepare_reduce_scatter_halving
+MPII_Topo_prepare_t MPII_Topo_prepare_allgather_slots;
+MPII_Topo_prepare_t MPII_Topo_prepare_allgather_gather_bcast;
+
+/* -- topo_call_gather.c: blocks along a tree (topo_gen_gather.c) -- */
+MPII_Topo_prepare_t MPII_Topo_prepare_gather_block_tree;
+MPII_Topo_prepare_t MPII_Topo_prepare_gatherv_block_tree;
+MPII_Topo_prepare_t MPII_Topo_prepare_scatter_block_tree;
+MPII_Topo_prepare_t MPII_Topo_prepare_scatterv_block_tree;
 
 /* Run it, and free what it has. */
 int MPII_Topo_call_run(MPII_Topo_call_t * call, MPII_Topo_attr_t * attr);
@@ -165,5 +120,14 @@ int MPII_Topo_call_run(MPII_Topo_call_t * call, MPII_Topo_attr_t * attr);
  * do what is left to be done. */
 bool MPII_Topo_call_next(MPII_Topo_call_t * call, int mpi_errno, MPII_Topo_attr_t * attr);
 int MPII_Topo_call_end(MPII_Topo_call_t * call, MPII_Topo_attr_t * attr);
+
+/* -- topo_call_sched.c -- */
+
+/* Nonblocking and persistent calls: add the call to a schedule of MPICH's transport (TSP) that is empty, as one
+ * vertex, which runs in progress; for a persistent request, at each start. `calls` counts them. The communicator has
+ * to be placed (MPII_Topo_is_placed: a restriction of these algorithms), as nothing may block in them. */
+int MPII_Topo_call_sched(MPII_Topo_prepare_t * prepare, const MPII_Topo_choice_t * algo,
+                         const MPII_Topo_args_t * args, MPII_Topo_counter_t * calls, MPIR_Comm * comm_ptr,
+                         MPIR_TSP_sched_t sched);
 
 #endif /* TOPO_CALL_H_INCLUDED */

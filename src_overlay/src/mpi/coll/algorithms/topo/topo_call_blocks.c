@@ -286,10 +286,13 @@ void MPII_Topo_call_join_allgather(call_t * c, int num_pieces, MPII_Topo_attr_t 
 
 /* -- reduce_scatter(_block) -- */
 
-bool MPII_Topo_call_begin_reduce_scatter(call_t * c, MPI_Datatype datatype,
+bool MPII_Topo_call_begin_reduce_scatter(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
                                          const MPII_Topo_order_t ** order, MPII_Topo_attr_t * attr)
 {
-    c->type = datatype;
+    MPII_Topo_call_init(c, a->counts ? MPIR_REDUCE_SCATTER_TAG : MPIR_REDUCE_SCATTER_BLOCK_TAG, comm_ptr);
+    c->count = a->count;
+    c->counts = a->counts;
+    c->type = a->datatype;
     c->is_empty = MPII_Topo_call_bytes_of_blocks(c) == 0;
     return !c->is_empty && MPII_Topo_call_find_order(c, order, attr);
 }
@@ -299,19 +302,19 @@ static int take_own(call_t * c)
     return MPII_Topo_call_copy_blocks(c, c->buf, false, MPII_TOPO_WHOSE__OWN);
 }
 
-void MPII_Topo_call_join_reduce_scatter(call_t * c, const void *sendbuf, void *recvbuf,
-                                        int num_pieces, MPI_Op op, MPII_Topo_attr_t * attr)
+void MPII_Topo_call_join_reduce_scatter(call_t * c, const MPII_Topo_args_t * a, int num_pieces,
+                                        MPII_Topo_attr_t * attr)
 {
     MPI_Aint extent;
-    char *from = sendbuf == MPI_IN_PLACE ? recvbuf : (char *) sendbuf;
+    char *from = a->sendbuf == MPI_IN_PLACE ? a->recvbuf : (char *) a->sendbuf;
     int mpi_errno;
 
     MPII_Topo_call_join(c, num_pieces, c->type, 1);
-    c->data.op = op;
+    c->data.op = a->op;
     mpi_errno = MPII_Topo_call_copy_blocks(c, from, true, MPII_TOPO_WHOSE__ALL);
     MPII_Topo_call_note_error(c, mpi_errno, attr);
     /* recvbuf has room for the own block alone */
     MPIR_Datatype_get_extent_macro(c->type, extent);
-    c->buf = (char *) recvbuf - MPII_Topo_call_displ_of(c, c->comm_ptr->rank) * extent;
+    c->buf = (char *) a->recvbuf - MPII_Topo_call_displ_of(c, c->comm_ptr->rank) * extent;
     c->end = take_own;
 }

@@ -264,9 +264,9 @@ static bool prepare_records(call_t * c, int root, bool is_up,
     c->is_empty = c->comm_ptr->local_size == 1 || (!has_counts && bytes == 0);
     if (c->is_empty || !MPII_Topo_call_find_order(c, &order, attr))
         return false;
-    MPII_Topo_gen_gather(g, order, c->shape, root, c->comm_ptr->rank, is_up);
+    MPII_Topo_gen_gather(g, order, c->algo.arg, root, c->comm_ptr->rank, is_up);
     /* what goes through shared memory must do so on both sides, whatever they believe */
-    most = MPII_Topo_gather_short_len(order, c->shape, root,
+    most = MPII_Topo_gather_short_len(order, c->algo.arg, root,
                                       MPII_Topo_comm_settings(c->comm_ptr)->segment_bytes);
     room = MPII_Topo_pipes_room(c->comm_ptr, order->max_ppn);
     if (room > 0)
@@ -288,13 +288,12 @@ static bool prepare_records(call_t * c, int root, bool is_up,
     return true;
 }
 
-static void set_blocks(call_t * c, const void *buf, MPI_Aint count, const MPI_Aint counts[],
-                       const MPI_Aint displs[], MPI_Datatype type)
+static void set_blocks(call_t * c, const MPII_Topo_args_t * a, void *buf, MPI_Aint count, MPI_Datatype type)
 {
-    c->gather.blocks = (char *) buf;
+    c->gather.blocks = buf;
     c->gather.count = count;
-    c->gather.counts = counts;
-    c->gather.displs = displs;
+    c->gather.counts = a->counts;
+    c->gather.displs = a->displs;
     c->gather.type = type;
 }
 
@@ -306,72 +305,90 @@ static void set_own(call_t * c, const void *buf, MPI_Aint count, MPI_Datatype ty
     c->gather.own_bytes = bytes_of(count, type);
 }
 
-void MPII_Topo_call_gather(call_t * c, const void *sendbuf,
-                           MPI_Aint sendcount, MPI_Datatype sendtype, void *recvbuf,
-                           MPI_Aint recvcount, bool has_counts, const MPI_Aint recvcounts[],
-                           const MPI_Aint displs[], MPI_Datatype recvtype, int root,
-                           MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
+static void gather(call_t * c, const MPII_Topo_args_t * a, bool has_counts, MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_call_gather_t *b = &c->gather;
-    int mpi_errno, rank = comm_ptr->rank;
+    int mpi_errno, rank = c->comm_ptr->rank;
     MPI_Aint extent;
 
-    MPII_Topo_call_init(c, has_counts ? MPIR_GATHERV_TAG : MPIR_GATHER_TAG, comm_ptr);
     memset(&c->gather, 0, sizeof(c->gather));
-    if (rank != root) {
-        set_own(c, sendbuf, sendcount, sendtype);
-        if (!prepare_records(c, root, true, has_counts, b->own_bytes, attr))
+    if (rank != a->root) {
+        set_own(c, a->sendbuf, a->sendcount, a->sendtype);
+        if (!prepare_records(c, a->root, true, has_counts, b->own_bytes, attr))
             return;
         set_size(c->mem, b->own_bytes);
         if (is_short(c)) {
-            mpi_errno = MPIR_Localcopy(sendbuf, sendcount, sendtype, c->mem + SIZE_BYTES,
+            mpi_errno = MPIR_Localcopy(a->sendbuf, a->sendcount, a->sendtype, c->mem + SIZE_BYTES,
                                        b->own_bytes, TOPO_BYTE);
             MPII_Topo_call_note_error(c, mpi_errno, attr);
         }
         return;
     }
-    set_blocks(c, recvbuf, recvcount, recvcounts, displs, recvtype);
-    if (sendbuf != MPI_IN_PLACE) {
-        MPIR_Datatype_get_extent_macro(recvtype, extent);
-        mpi_errno = MPII_Topo_localcopy(sendbuf, sendcount, sendtype, (char *) recvbuf + extent *
-                                        (has_counts ? displs[rank] : rank * recvcount),
-                                        has_counts ? recvcounts[rank] : recvcount, recvtype);
+    set_blocks(c, a, a->recvbuf, a->count, a->datatype);
+    if (a->sendbuf != MPI_IN_PLACE) {
+        MPIR_Datatype_get_extent_macro(a->datatype, extent);
+        mpi_errno = MPII_Topo_localcopy(a->sendbuf, a->sendcount, a->sendtype, (char *) a->recvbuf + extent *
+                                        (has_counts ? a->displs[rank] : rank * a->count),
+                                        has_counts ? a->counts[rank] : a->count, a->datatype);
         MPII_Topo_call_note_error(c, mpi_errno, attr);
     }
-    prepare_records(c, root, true, has_counts, bytes_of(recvcount, recvtype), attr);
+    prepare_records(c, a->root, true, has_counts, bytes_of(a->count, a->datatype), attr);
 }
 
-void MPII_Topo_call_scatter(call_t * c, const void *sendbuf,
-                            MPI_Aint sendcount, bool has_counts, const MPI_Aint sendcounts[],
-                            const MPI_Aint displs[], MPI_Datatype sendtype, void *recvbuf,
-                            MPI_Aint recvcount, MPI_Datatype recvtype, int root,
-                            MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
+void MPII_Topo_prepare_gather_block_tree(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
+                                         MPII_Topo_attr_t * attr)
 {
-    int mpi_errno, rank = comm_ptr->rank;
+    MPII_Topo_call_init(c, MPIR_GATHER_TAG, comm_ptr);
+    gather(c, a, false, attr);
+}
+
+void MPII_Topo_prepare_gatherv_block_tree(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
+                                          MPII_Topo_attr_t * attr)
+{
+    MPII_Topo_call_init(c, MPIR_GATHERV_TAG, comm_ptr);
+    gather(c, a, true, attr);
+}
+
+static void scatter(call_t * c, const MPII_Topo_args_t * a, bool has_counts, MPII_Topo_attr_t * attr)
+{
+    int mpi_errno, rank = c->comm_ptr->rank;
     MPI_Aint extent, count;
 
-    MPII_Topo_call_init(c, has_counts ? MPIR_SCATTERV_TAG : MPIR_SCATTER_TAG, comm_ptr);
     memset(&c->gather, 0, sizeof(c->gather));
-    if (rank != root) {
-        set_own(c, recvbuf, recvcount, recvtype);
-        prepare_records(c, root, false, has_counts, c->gather.own_bytes, attr);
+    if (rank != a->root) {
+        set_own(c, a->recvbuf, a->count, a->datatype);
+        prepare_records(c, a->root, false, has_counts, c->gather.own_bytes, attr);
         return;
     }
-    set_blocks(c, sendbuf, sendcount, sendcounts, displs, sendtype);
-    if (recvbuf != MPI_IN_PLACE) {
-        MPIR_Datatype_get_extent_macro(sendtype, extent);
-        mpi_errno = MPII_Topo_localcopy((const char *) sendbuf + extent *
-                                        (has_counts ? displs[rank] : rank * sendcount),
-                                        has_counts ? sendcounts[rank] : sendcount, sendtype,
-                                        recvbuf, recvcount, recvtype);
+    set_blocks(c, a, (char *) a->sendbuf, a->sendcount, a->sendtype);
+    if (a->recvbuf != MPI_IN_PLACE) {
+        MPIR_Datatype_get_extent_macro(a->sendtype, extent);
+        mpi_errno = MPII_Topo_localcopy((const char *) a->sendbuf + extent *
+                                        (has_counts ? a->displs[rank] : rank * a->sendcount),
+                                        has_counts ? a->counts[rank] : a->sendcount, a->sendtype,
+                                        a->recvbuf, a->count, a->datatype);
         MPII_Topo_call_note_error(c, mpi_errno, attr);
     }
-    if (!prepare_records(c, root, false, has_counts, bytes_of(sendcount, sendtype), attr))
+    if (!prepare_records(c, a->root, false, has_counts, bytes_of(a->sendcount, a->sendtype), attr))
         return;
     for (int t = 1; t < c->u.gather.len; t++) {
         find_block(c, t, &count);
-        set_size(record_at(c, t), bytes_of(count, sendtype));
+        set_size(record_at(c, t), bytes_of(count, a->sendtype));
         if (is_short(c))
             MPII_Topo_call_note_error(c, pack_block(c, t, record_at(c, t) + SIZE_BYTES), attr);
     }
+}
+
+void MPII_Topo_prepare_scatter_block_tree(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
+                                          MPII_Topo_attr_t * attr)
+{
+    MPII_Topo_call_init(c, MPIR_SCATTER_TAG, comm_ptr);
+    scatter(c, a, false, attr);
+}
+
+void MPII_Topo_prepare_scatterv_block_tree(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
+                                           MPII_Topo_attr_t * attr)
+{
+    MPII_Topo_call_init(c, MPIR_SCATTERV_TAG, comm_ptr);
+    scatter(c, a, true, attr);
 }

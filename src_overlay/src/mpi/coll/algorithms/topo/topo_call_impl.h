@@ -94,11 +94,8 @@ int MPII_Topo_call_copy_blocks(const MPII_Topo_call_t * call, char *buf, bool to
 void MPII_Topo_call_join_allgather(MPII_Topo_call_t * call, int num_pieces,
                                    MPII_Topo_attr_t * attr);
 
-/* And for reduce_scatter(_block). Begin: false: there is nothing to be done. */
-bool MPII_Topo_call_begin_reduce_scatter(MPII_Topo_call_t * call, MPI_Datatype datatype,
-                                         const MPII_Topo_order_t ** order, MPII_Topo_attr_t * attr);
-void MPII_Topo_call_join_reduce_scatter(MPII_Topo_call_t * call, const void *sendbuf,
-                                        void *recvbuf, int num_pieces, MPI_Op op,
+/* And for reduce_scatter(_block) */
+void MPII_Topo_call_join_reduce_scatter(MPII_Topo_call_t * call, const MPII_Topo_args_t * args, int num_pieces,
                                         MPII_Topo_attr_t * attr);
 
 /* -- topo_call_begin.c -- */
@@ -106,27 +103,18 @@ void MPII_Topo_call_join_reduce_scatter(MPII_Topo_call_t * call, const void *sen
 /* What calls of a collective begin with. They set what the units are: parts of a vector, for the caller to
  * cut; one, a token; one for each rank, in recvbuf, where the own block is then. false: there is nothing
  * left to be done. */
-bool MPII_Topo_call_begin_bcast(MPII_Topo_call_t * call, void *buffer, MPI_Aint count,
-                                MPI_Datatype datatype, int root, MPIR_Comm * comm_ptr,
-                                const MPII_Topo_order_t ** order, MPII_Topo_attr_t * attr);
-bool MPII_Topo_call_begin_reduce(MPII_Topo_call_t * call, const void *sendbuf, void *recvbuf,
-                                 MPI_Aint count, MPI_Datatype datatype, MPI_Op op, int root,
-                                 MPIR_Comm * comm_ptr, const MPII_Topo_order_t ** order,
-                                 MPII_Topo_attr_t * attr);
-bool MPII_Topo_call_begin_allreduce(MPII_Topo_call_t * call, const void *sendbuf, void *recvbuf,
-                                    MPI_Aint count, MPI_Datatype datatype, MPI_Op op,
-                                    MPIR_Comm * comm_ptr, const MPII_Topo_order_t ** order,
-                                    MPII_Topo_attr_t * attr);
+typedef bool MPII_Topo_begin_t(MPII_Topo_call_t * call, const MPII_Topo_args_t * args, MPIR_Comm * comm_ptr,
+                               const MPII_Topo_order_t ** order, MPII_Topo_attr_t * attr);
+MPII_Topo_begin_t MPII_Topo_call_begin_bcast;
+MPII_Topo_begin_t MPII_Topo_call_begin_reduce;
+MPII_Topo_begin_t MPII_Topo_call_begin_allreduce;
+MPII_Topo_begin_t MPII_Topo_call_begin_allgather;
+MPII_Topo_begin_t MPII_Topo_call_begin_reduce_scatter;      /* topo_call_blocks.c */
 bool MPII_Topo_call_begin_barrier(MPII_Topo_call_t * call, MPIR_Comm * comm_ptr,
                                   const MPII_Topo_order_t ** order, MPII_Topo_attr_t * attr);
-bool MPII_Topo_call_begin_allgather(MPII_Topo_call_t * call, const void *sendbuf,
-                                    MPI_Aint sendcount, MPI_Datatype sendtype, void *recvbuf,
-                                    MPI_Aint recvcount, MPI_Datatype recvtype,
-                                    MPIR_Comm * comm_ptr, const MPII_Topo_order_t ** order,
-                                    MPII_Topo_attr_t * attr);
 
 /* Copy a contribution of a reduction to where the result will be. */
-int MPII_Topo_call_begin_result(const void *sendbuf, void *recvbuf, MPI_Aint count, MPI_Datatype type);
+int MPII_Topo_call_begin_result(const MPII_Topo_args_t * args);
 /* Run a barrier if it is a short call as above, which it was: true. */
 bool MPII_Topo_call_short_barrier(MPII_Topo_call_t * call, MPII_Topo_family_t family, int arg,
                                   MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);

@@ -27,21 +27,19 @@ static void cut_vector(call_t * c, int num_units, int num_chunks)
     c->data.num_more = c->data.units_per_block - num_units;
 }
 
-void MPII_Topo_call_allreduce_lanes(call_t * c, const void *sendbuf, void *recvbuf, MPI_Aint count,
-                                    MPI_Datatype datatype, MPI_Op op, MPIR_Comm * comm_ptr,
-                                    MPII_Topo_attr_t * attr)
+void MPII_Topo_prepare_allreduce_lanes(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
+                                       MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_order_t *order = NULL;
     MPI_Aint size;
     int units, chunks;
 
-    if (!MPII_Topo_call_begin_allreduce(c, sendbuf, recvbuf, count, datatype, op, comm_ptr, &order,
-                                        attr))
+    if (!MPII_Topo_call_begin_allreduce(c, a, comm_ptr, &order, attr))
         return;
-    MPIR_Datatype_get_size_macro(datatype, size);
-    order = MPII_Topo_lanes_order(order, MPII_TOPO_LANES__ALLREDUCE, count * size);
+    MPIR_Datatype_get_size_macro(a->datatype, size);
+    order = MPII_Topo_lanes_order(order, MPII_TOPO_LANES__ALLREDUCE, a->count * size);
     units = MPII_Topo_lanes_units(order, MPII_TOPO_LANES__ALLREDUCE);
-    chunks = cut_chunks(c, order, MPII_TOPO_LANES__ALLREDUCE, count * size, units);
+    chunks = cut_chunks(c, order, MPII_TOPO_LANES__ALLREDUCE, a->count * size, units);
     cut_vector(c, units, chunks);
     MPII_Topo_gen_lanes(&c->u.lanes, order, MPII_TOPO_LANES__ALLREDUCE, -1, comm_ptr->rank, chunks,
                         true);
@@ -57,37 +55,34 @@ static void set_rooted(call_t * c, const MPII_Topo_order_t * order, MPII_Topo_la
     MPII_Topo_gen_lanes(&c->u.lanes, order, kind, root, c->comm_ptr->rank, chunks, true);
 }
 
-void MPII_Topo_call_bcast_lanes(call_t * c, void *buffer, MPI_Aint count, MPI_Datatype datatype,
-                                int root, MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
+void MPII_Topo_prepare_bcast_lanes(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
+                                   MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_order_t *order = NULL;
 
-    if (!MPII_Topo_call_begin_bcast(c, buffer, count, datatype, root, comm_ptr, &order, attr))
-        return;
-    set_rooted(c, order, MPII_TOPO_LANES__BCAST, root, c->data.block_len);
+    if (MPII_Topo_call_begin_bcast(c, a, comm_ptr, &order, attr))
+        set_rooted(c, order, MPII_TOPO_LANES__BCAST, a->root, c->data.block_len);
 }
 
 /* Ranks other than the root add up in memory of their own. */
-void MPII_Topo_call_reduce_lanes(call_t * c, const void *sendbuf, void *recvbuf, MPI_Aint count,
-                                 MPI_Datatype datatype, MPI_Op op, int root, MPIR_Comm * comm_ptr,
-                                 MPII_Topo_attr_t * attr)
+void MPII_Topo_prepare_reduce_lanes(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
+                                    MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_order_t *order = NULL;
     MPI_Aint size, true_lb;
     int mpi_errno;
 
-    if (!MPII_Topo_call_begin_reduce(c, sendbuf, recvbuf, count, datatype, op, root, comm_ptr,
-                                     &order, attr))
+    if (!MPII_Topo_call_begin_reduce(c, a, comm_ptr, &order, attr))
         return;
-    if (comm_ptr->rank != root) {
-        c->mem = MPL_malloc(MPII_Topo_call_span(datatype, count, &true_lb), MPL_MEM_BUFFER);
+    if (comm_ptr->rank != a->root) {
+        c->mem = MPL_malloc(MPII_Topo_call_span(a->datatype, a->count, &true_lb), MPL_MEM_BUFFER);
         MPII_TOPO_NEED(c->mem);
         c->data.out = c->mem - true_lb;
-        mpi_errno = MPIR_Localcopy(sendbuf, count, datatype, c->data.out, count, datatype);
+        mpi_errno = MPIR_Localcopy(a->sendbuf, a->count, a->datatype, c->data.out, a->count, a->datatype);
         MPII_Topo_call_note_error(c, mpi_errno, attr);
     }
-    MPIR_Datatype_get_size_macro(datatype, size);
-    set_rooted(c, order, MPII_TOPO_LANES__REDUCE, root, count * size);
+    MPIR_Datatype_get_size_macro(a->datatype, size);
+    set_rooted(c, order, MPII_TOPO_LANES__REDUCE, a->root, a->count * size);
 }
 
 /* -- blocks of ranks: units are pieces of them -- */
@@ -114,72 +109,34 @@ static int set_blocks(call_t * c, const MPII_Topo_order_t * order, MPII_Topo_lan
     return chunks;
 }
 
-/* -- reduce_scatter(_block) -- */
-
-static void reduce_scatter(call_t * c, const void *sendbuf, void *recvbuf, MPI_Datatype datatype,
-                           MPI_Op op, MPII_Topo_attr_t * attr)
+void MPII_Topo_prepare_reduce_scatter_lanes(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
+                                            MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_order_t *order = NULL;
     MPI_Aint size;
     int chunks;
 
-    if (!MPII_Topo_call_begin_reduce_scatter(c, datatype, &order, attr))
+    if (!MPII_Topo_call_begin_reduce_scatter(c, a, comm_ptr, &order, attr))
         return;
-    MPIR_Datatype_get_size_macro(datatype, size);
+    MPIR_Datatype_get_size_macro(a->datatype, size);
     chunks = set_blocks(c, order, MPII_TOPO_LANES__REDUCE_SCATTER, MPII_Topo_call_longest_block(c),
                         size, true);
-    MPII_Topo_call_join_reduce_scatter(c, sendbuf, recvbuf, chunks, op, attr);
+    MPII_Topo_call_join_reduce_scatter(c, a, chunks, attr);
 }
 
-void MPII_Topo_call_reduce_scatter_lanes(call_t * c, const void *sendbuf, void *recvbuf,
-                                         const MPI_Aint recvcounts[], MPI_Datatype datatype,
-                                         MPI_Op op, MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
-{
-    MPII_Topo_call_init(c, MPIR_REDUCE_SCATTER_TAG, comm_ptr);
-    c->counts = recvcounts;
-    reduce_scatter(c, sendbuf, recvbuf, datatype, op, attr);
-}
-
-void MPII_Topo_call_reduce_scatter_block_lanes(call_t * c, const void *sendbuf, void *recvbuf,
-                                               MPI_Aint recvcount, MPI_Datatype datatype,
-                                               MPI_Op op, MPIR_Comm * comm_ptr,
-                                               MPII_Topo_attr_t * attr)
-{
-    MPII_Topo_call_init(c, MPIR_REDUCE_SCATTER_BLOCK_TAG, comm_ptr);
-    c->count = recvcount;
-    reduce_scatter(c, sendbuf, recvbuf, datatype, op, attr);
-}
-
-/* -- allgather(v) -- */
-
-static void allgather(call_t * c, const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
-                      void *recvbuf, MPI_Datatype recvtype, MPII_Topo_attr_t * attr)
+void MPII_Topo_prepare_allgather_lanes(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
+                                       MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_order_t *order = NULL;
-    int rank = c->comm_ptr->rank, chunks;
-    MPI_Aint extent, size, longest, bytes;
+    MPI_Aint size, longest;
+    int chunks;
     bool is_joined;
 
-    c->type = recvtype;
-    c->buf = recvbuf;
-    MPIR_Datatype_get_extent_macro(recvtype, extent);
-    bytes = MPII_Topo_call_bytes_of_blocks(c);
-    c->is_empty = bytes == 0;
-    if (c->is_empty)
+    if (!MPII_Topo_call_begin_allgather(c, a, comm_ptr, &order, attr))
         return;
-    if (sendbuf != MPI_IN_PLACE) {
-        char *own = c->buf + MPII_Topo_call_displ_of(c, rank) * extent;
-        int mpi_errno = MPII_Topo_localcopy(sendbuf, sendcount, sendtype, own,
-                                            MPII_Topo_call_count_of(c, rank), recvtype);
-        MPII_Topo_call_note_error(c, mpi_errno, attr);
-    }
-    c->is_empty = c->comm_ptr->local_size == 1;
-    if (c->is_empty || !MPII_Topo_call_find_order(c, &order, attr))
-        return;
-
-    is_joined = MPII_Topo_lanes_are_joined(bytes, c->comm_ptr->local_size);
+    is_joined = MPII_Topo_lanes_are_joined(MPII_Topo_call_bytes_of_blocks(c), comm_ptr->local_size);
     longest = MPII_Topo_call_longest_block(c);
-    MPIR_Datatype_get_size_macro(recvtype, size);
+    MPIR_Datatype_get_size_macro(a->datatype, size);
     chunks = set_blocks(c, order, MPII_TOPO_LANES__ALLGATHER, longest * size, 1, is_joined);
     if (is_joined) {
         MPII_Topo_call_join_allgather(c, chunks, attr);
@@ -187,26 +144,4 @@ static void allgather(call_t * c, const void *sendbuf, MPI_Aint sendcount, MPI_D
     }
     c->data.units_per_block = chunks;
     MPII_Topo_call_set_blocks(c, longest, chunks > 1, attr);
-}
-
-void MPII_Topo_call_allgather_lanes(call_t * c, const void *sendbuf, MPI_Aint sendcount,
-                                    MPI_Datatype sendtype, void *recvbuf, MPI_Aint recvcount,
-                                    MPI_Datatype recvtype, MPIR_Comm * comm_ptr,
-                                    MPII_Topo_attr_t * attr)
-{
-    MPII_Topo_call_init(c, MPIR_ALLGATHER_TAG, comm_ptr);
-    c->count = recvcount;
-    allgather(c, sendbuf, sendcount, sendtype, recvbuf, recvtype, attr);
-}
-
-void MPII_Topo_call_allgatherv_lanes(call_t * c, const void *sendbuf, MPI_Aint sendcount,
-                                     MPI_Datatype sendtype, void *recvbuf,
-                                     const MPI_Aint recvcounts[], const MPI_Aint displs[],
-                                     MPI_Datatype recvtype, MPIR_Comm * comm_ptr,
-                                     MPII_Topo_attr_t * attr)
-{
-    MPII_Topo_call_init(c, MPIR_ALLGATHERV_TAG, comm_ptr);
-    c->counts = recvcounts;
-    c->displs = displs;
-    allgather(c, sendbuf, sendcount, sendtype, recvbuf, recvtype, attr);
 }

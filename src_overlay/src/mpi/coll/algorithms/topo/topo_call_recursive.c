@@ -27,45 +27,41 @@ static void generate_halving(call_t * c, const MPII_Topo_order_t * order, bool i
         MPII_Topo_gen_halving(&c->u.halving, order, c->comm_ptr->rank, is_allreduce);
 }
 
-void MPII_Topo_call_allreduce_recursive_doubling(call_t * c, const void *sendbuf, void *recvbuf,
-                                                 MPI_Aint count, MPI_Datatype datatype, MPI_Op op,
-                                                 MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
+void MPII_Topo_prepare_allreduce_doubling(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
+                                          MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_order_t *order = NULL;
     MPI_Aint size;
     const MPII_Topo_gen_list_t *list =
-        MPII_Topo_call_short_list(c, MPII_TOPO_FAMILY__DOUBLING, 0, 0, count, datatype, comm_ptr);
+        MPII_Topo_call_short_list(c, MPII_TOPO_FAMILY__DOUBLING, 0, 0, a->count, a->datatype, comm_ptr);
 
-    if (list && MPII_Topo_call_begin_result(sendbuf, recvbuf, count, datatype) == MPI_SUCCESS) {
-        MPII_Topo_call_run_short(c, list, recvbuf, recvbuf, count, datatype, op, MPIR_ALLREDUCE_TAG,
-                                 comm_ptr, attr);
+    if (list && MPII_Topo_call_begin_result(a) == MPI_SUCCESS) {
+        MPII_Topo_call_run_short(c, list, a->recvbuf, a->recvbuf, a->count, a->datatype, a->op,
+                                 MPIR_ALLREDUCE_TAG, comm_ptr, attr);
         return;
     }
-    if (!MPII_Topo_call_begin_allreduce(c, sendbuf, recvbuf, count, datatype, op, comm_ptr, &order,
-                                        attr))
+    if (!MPII_Topo_call_begin_allreduce(c, a, comm_ptr, &order, attr))
         return;
     c->data.units_per_block = 1;
-    c->data.unit_len = count;
-    MPIR_Datatype_get_size_macro(datatype, size);
-    generate_doubling(c, order, count * size);
+    c->data.unit_len = a->count;
+    MPIR_Datatype_get_size_macro(a->datatype, size);
+    generate_doubling(c, order, a->count * size);
 }
 
-void MPII_Topo_call_allreduce_halving(call_t * c, const void *sendbuf, void *recvbuf,
-                                      MPI_Aint count, MPI_Datatype datatype, MPI_Op op,
-                                      MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
+void MPII_Topo_prepare_allreduce_halving(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
+                                         MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_order_t *order = NULL;
 
-    if (!MPII_Topo_call_begin_allreduce(c, sendbuf, recvbuf, count, datatype, op, comm_ptr, &order,
-                                        attr))
+    if (!MPII_Topo_call_begin_allreduce(c, a, comm_ptr, &order, attr))
         return;
     c->data.units_per_block = MPII_Topo_halving_units(order, true);
-    c->data.unit_len = (count + c->data.units_per_block - 1) / c->data.units_per_block;
+    c->data.unit_len = (a->count + c->data.units_per_block - 1) / c->data.units_per_block;
     generate_halving(c, order, true);
 }
 
-void MPII_Topo_call_barrier_recursive_doubling(call_t * c, MPIR_Comm * comm_ptr,
-                                               MPII_Topo_attr_t * attr)
+void MPII_Topo_prepare_barrier_doubling(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
+                                        MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_order_t *order = NULL;
 
@@ -76,37 +72,18 @@ void MPII_Topo_call_barrier_recursive_doubling(call_t * c, MPIR_Comm * comm_ptr,
 
 /* -- reduce_scatter(_block): blocks are put into the order of halving -- */
 
-static void reduce_scatter(call_t * c, const void *sendbuf, void *recvbuf, MPI_Datatype datatype,
-                           MPI_Op op, MPII_Topo_attr_t * attr)
+void MPII_Topo_prepare_reduce_scatter_halving(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
+                                              MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_order_t *order = NULL;
 
-    if (!MPII_Topo_call_begin_reduce_scatter(c, datatype, &order, attr))
+    if (!MPII_Topo_call_begin_reduce_scatter(c, a, comm_ptr, &order, attr))
         return;
     MPII_Topo_call_find_blocks(c, order, MPII_Topo_halving_units(order, false),
                                MPII_Topo_halving_rank);
-    MPII_Topo_call_join_reduce_scatter(c, sendbuf, recvbuf, 1, op, attr);
+    MPII_Topo_call_join_reduce_scatter(c, a, 1, attr);
     c->data.has_tmp_offsets = true;
     generate_halving(c, order, false);
-}
-
-void MPII_Topo_call_reduce_scatter_halving(call_t * c, const void *sendbuf, void *recvbuf,
-                                           const MPI_Aint recvcounts[], MPI_Datatype datatype,
-                                           MPI_Op op, MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
-{
-    MPII_Topo_call_init(c, MPIR_REDUCE_SCATTER_TAG, comm_ptr);
-    c->counts = recvcounts;
-    reduce_scatter(c, sendbuf, recvbuf, datatype, op, attr);
-}
-
-void MPII_Topo_call_reduce_scatter_block_halving(call_t * c, const void *sendbuf, void *recvbuf,
-                                                 MPI_Aint recvcount, MPI_Datatype datatype,
-                                                 MPI_Op op, MPIR_Comm * comm_ptr,
-                                                 MPII_Topo_attr_t * attr)
-{
-    MPII_Topo_call_init(c, MPIR_REDUCE_SCATTER_BLOCK_TAG, comm_ptr);
-    c->count = recvcount;
-    reduce_scatter(c, sendbuf, recvbuf, datatype, op, attr);
 }
 
 /* -- allgather -- */
@@ -115,63 +92,52 @@ void MPII_Topo_call_reduce_scatter_block_halving(call_t * c, const void *sendbuf
 
 /* Blocks go on one by one where they are long. Others have to lie in the order of slots: in
  * recvbuf, where slots are ranks, else in a buffer from which they are copied to their places. */
-void MPII_Topo_call_allgather_recursive_doubling(call_t * c, const void *sendbuf,
-                                                 MPI_Aint sendcount, MPI_Datatype sendtype,
-                                                 void *recvbuf, MPI_Aint recvcount,
-                                                 MPI_Datatype recvtype, MPIR_Comm * comm_ptr,
-                                                 MPII_Topo_attr_t * attr)
+void MPII_Topo_prepare_allgather_slots(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
+                                       MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_order_t *order = NULL;
     const int *slots = NULL;
     int slot, mpi_errno;
     bool is_identity, is_joined;
-    MPI_Aint size, extent;
+    MPI_Aint size;
     const MPII_Topo_gen_list_t *list =
-        MPII_Topo_call_short_list(c, MPII_TOPO_FAMILY__SLOTS, IN_PLACE, 0, recvcount, recvtype, comm_ptr);
+        MPII_Topo_call_short_list(c, MPII_TOPO_FAMILY__SLOTS, IN_PLACE, 0, a->count, a->datatype, comm_ptr);
 
-    MPIR_Datatype_get_size_macro(recvtype, size);
-    MPIR_Datatype_get_extent_macro(recvtype, extent);
-    if (list && recvcount * size < MPII_Topo_comm_settings(comm_ptr)->allgather_pipeline_min_bytes &&
-        (sendbuf == MPI_IN_PLACE || (sendtype == recvtype && sendcount == recvcount))) {
-        MPII_Topo_call_begin_result(sendbuf, (char *) recvbuf + comm_ptr->rank * recvcount * extent,
-                                    recvcount, recvtype);
-        MPII_Topo_call_run_short(c, list, recvbuf, recvbuf, recvcount, recvtype, MPI_OP_NULL,
+    MPIR_Datatype_get_size_macro(a->datatype, size);
+    if (list && a->count * size < MPII_Topo_comm_settings(comm_ptr)->allgather_pipeline_min_bytes &&
+        (a->sendbuf == MPI_IN_PLACE || (a->sendtype == a->datatype && a->sendcount == a->count))) {
+        MPII_Topo_args_t own = *a;
+        own.recvbuf = (char *) a->recvbuf + comm_ptr->rank * a->count * size;
+        MPII_Topo_call_begin_result(&own);
+        MPII_Topo_call_run_short(c, list, a->recvbuf, a->recvbuf, a->count, a->datatype, MPI_OP_NULL,
                                  MPIR_ALLGATHER_TAG, comm_ptr, attr);
         return;
     }
-    if (!MPII_Topo_call_begin_allgather(c, sendbuf, sendcount, sendtype, recvbuf, recvcount,
-                                        recvtype, comm_ptr, &order, attr))
+    if (!MPII_Topo_call_begin_allgather(c, a, comm_ptr, &order, attr))
         return;
     mpi_errno = MPII_Topo_comm_recursive_doubling(comm_ptr, &slots, &slot, &is_identity, attr);
     MPII_Topo_call_note_error(c, mpi_errno, attr);
     c->is_empty = slots == NULL;
     if (c->is_empty)
         return;
-    is_joined = recvcount * size < MPII_Topo_comm_settings(comm_ptr)->allgather_pipeline_min_bytes;
+    is_joined = a->count * size < MPII_Topo_comm_settings(comm_ptr)->allgather_pipeline_min_bytes;
     if (!is_joined || !is_identity) {
         c->data.block_of = slots;
         c->data.num_blocks = comm_ptr->local_size;
     }
-    if (is_joined && !is_identity) {
-        c->buf = recvbuf;
-        c->count = recvcount;
-        c->type = recvtype;
+    if (is_joined && !is_identity)
         MPII_Topo_call_join_allgather(c, 1, attr);
-    }
     if (!MPII_Topo_call_find_list(c, MPII_TOPO_FAMILY__SLOTS,
                                   is_joined && is_identity ? IN_PLACE : is_joined, 0, 0))
         MPII_Topo_gen_slots(&c->u.slots, order, slots, slot, is_joined);
 }
 
-void MPII_Topo_call_allgather_gather_bcast(call_t * c, const void *sendbuf, MPI_Aint sendcount,
-                                           MPI_Datatype sendtype, void *recvbuf,
-                                           MPI_Aint recvcount, MPI_Datatype recvtype,
-                                           MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
+void MPII_Topo_prepare_allgather_gather_bcast(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
+                                              MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_order_t *order = NULL;
 
-    if (MPII_Topo_call_begin_allgather(c, sendbuf, sendcount, sendtype, recvbuf, recvcount,
-                                       recvtype, comm_ptr, &order, attr))
-        if (!MPII_Topo_call_find_list(c, MPII_TOPO_FAMILY__GATHER_BCAST, 0, 0, 0))
-            MPII_Topo_gen_gather_bcast(&c->u.gen, order, comm_ptr->rank);
+    if (MPII_Topo_call_begin_allgather(c, a, comm_ptr, &order, attr) &&
+        !MPII_Topo_call_find_list(c, MPII_TOPO_FAMILY__GATHER_BCAST, 0, 0, 0))
+        MPII_Topo_gen_gather_bcast(&c->u.gen, order, comm_ptr->rank);
 }

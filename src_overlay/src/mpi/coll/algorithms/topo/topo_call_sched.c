@@ -7,10 +7,13 @@
 #include "tsp_impl.h"
 #include "gentran_types.h"
 #include "topo.h"
-#include "topo_call_sched.h"
+#include "topo_call.h"
 
 typedef struct {
+    MPII_Topo_prepare_t *prepare;
+    MPII_Topo_choice_t algo;
     MPII_Topo_args_t args;
+    MPII_Topo_counter_t *calls;
     MPIR_Comm *comm_ptr;
     int tag;
     MPIR_TSP_sched_t sched;
@@ -18,61 +21,6 @@ typedef struct {
     MPII_Topo_call_t call;
     MPII_Topo_exec_t *exec;     /* NULL: not running */
 } started_t;
-
-static void prepare(started_t * s)
-{
-    const MPII_Topo_args_t *a = &s->args;
-    MPII_Topo_call_t *c = &s->call;
-
-    c->at_once = false;
-    c->shape = a->shape;
-    c->segments = a->segments;
-    c->radix = a->radix;
-    switch (a->coll) {
-        case MPII_TOPO_COLL__ALLGATHER:
-            a->prepare.allgather(c, a->sendbuf, a->sendcount, a->sendtype, a->recvbuf, a->count,
-                                 a->datatype, s->comm_ptr, &s->attr);
-            break;
-        case MPII_TOPO_COLL__ALLGATHERV:
-            a->prepare.allgatherv(c, a->sendbuf, a->sendcount, a->sendtype, a->recvbuf, a->counts,
-                                  a->displs, a->datatype, s->comm_ptr, &s->attr);
-            break;
-        case MPII_TOPO_COLL__ALLREDUCE:
-            a->prepare.allreduce(c, a->sendbuf, a->recvbuf, a->count, a->datatype, a->op,
-                                 s->comm_ptr, &s->attr);
-            break;
-        case MPII_TOPO_COLL__BARRIER:
-            a->prepare.barrier(c, s->comm_ptr, &s->attr);
-            break;
-        case MPII_TOPO_COLL__BCAST:
-            a->prepare.bcast(c, a->recvbuf, a->count, a->datatype, a->root, s->comm_ptr, &s->attr);
-            break;
-        case MPII_TOPO_COLL__GATHER:
-            MPII_Topo_call_gather(c, a->sendbuf, a->sendcount, a->sendtype, a->recvbuf, a->count,
-                                  a->has_counts, a->counts, a->displs, a->datatype, a->root,
-                                  s->comm_ptr, &s->attr);
-            break;
-        case MPII_TOPO_COLL__REDUCE:
-            a->prepare.reduce(c, a->sendbuf, a->recvbuf, a->count, a->datatype, a->op, a->root,
-                              s->comm_ptr, &s->attr);
-            break;
-        case MPII_TOPO_COLL__REDUCE_SCATTER:
-            a->prepare.reduce_scatter(c, a->sendbuf, a->recvbuf, a->counts, a->datatype, a->op,
-                                      s->comm_ptr, &s->attr);
-            break;
-        case MPII_TOPO_COLL__REDUCE_SCATTER_BLOCK:
-            a->prepare.reduce_scatter_block(c, a->sendbuf, a->recvbuf, a->count, a->datatype, a->op,
-                                            s->comm_ptr, &s->attr);
-            break;
-        case MPII_TOPO_COLL__SCATTER:
-            MPII_Topo_call_scatter(c, a->sendbuf, a->sendcount, a->has_counts, a->counts,
-                                   a->displs, a->sendtype, a->recvbuf, a->count, a->datatype,
-                                   a->root, s->comm_ptr, &s->attr);
-            break;
-        default:               /* others have no nonblocking form, or one of their own */
-            break;
-    }
-}
 
 static void begin(started_t * s)
 {
@@ -106,9 +54,11 @@ static int start(void *data, int *done)
 {
     started_t *s = data;
 
-    MPII_Topo_counter_add(&MPII_Topo_calls[s->args.algo], 1);
+    MPII_Topo_counter_add(s->calls, 1);
     s->attr = 0;
-    prepare(s);
+    s->call.algo = s->algo;
+    s->call.at_once = false;
+    s->prepare(&s->call, &s->args, s->comm_ptr, &s->attr);
     s->call.tag = s->tag;
     if (!s->call.is_empty)
         begin(s);
@@ -132,19 +82,14 @@ static int release(void *data)
     return MPI_SUCCESS;
 }
 
-/* Forget what does not count on this rank. */
-static void forget(MPII_Topo_args_t * a, bool is_root)
+/* A type that means nothing on this rank is left alone: it may be no type at all. */
+static MPI_Datatype keep_type(MPI_Datatype type, const void *buf, bool counts)
 {
-    bool is_gather = a->coll == MPII_TOPO_COLL__GATHER, is_scatter = a->coll == MPII_TOPO_COLL__SCATTER;
-
-    if ((is_gather || is_scatter) && !is_root)
-        a->counts = a->displs = NULL;
-    if (a->sendbuf == MPI_IN_PLACE || a->sendtype == 0 || (is_scatter && !is_root))
-        a->sendtype = MPI_DATATYPE_NULL;
-    if (a->recvbuf == MPI_IN_PLACE || a->datatype == 0 || (is_gather && !is_root))
-        a->datatype = MPI_DATATYPE_NULL;
-    if (a->op == 0)
-        a->op = MPI_OP_NULL;
+    if (!counts || type == 0 || buf == MPI_IN_PLACE)
+        return MPI_DATATYPE_NULL;
+    if (type != MPI_DATATYPE_NULL)
+        MPIR_Datatype_add_ref_if_not_builtin(type);
+    return type;
 }
 
 /* The caller's arrays may be those of a binding, which does not keep them. */
@@ -160,25 +105,36 @@ static const MPI_Aint *keep_array(const MPI_Aint * array, int n)
     return kept;
 }
 
-int MPII_Topo_call_sched(const MPII_Topo_args_t * args, MPIR_Comm * comm_ptr, MPIR_TSP_sched_t sched)
+int MPII_Topo_call_sched(MPII_Topo_prepare_t * prepare, const MPII_Topo_choice_t * algo,
+                         const MPII_Topo_args_t * args, MPII_Topo_counter_t * calls, MPIR_Comm * comm_ptr,
+                         MPIR_TSP_sched_t sched)
 {
     int mpi_errno = MPI_SUCCESS, type, vtx;
+    bool is_root = args->root == comm_ptr->rank;
+    bool is_gather = prepare == MPII_Topo_prepare_gather_block_tree ||
+        prepare == MPII_Topo_prepare_gatherv_block_tree;
+    bool is_scatter = prepare == MPII_Topo_prepare_scatter_block_tree ||
+        prepare == MPII_Topo_prepare_scatterv_block_tree;
     started_t *s = MPL_calloc(1, sizeof(*s), MPL_MEM_COLL);
 
     MPII_TOPO_NEED(s);
+    s->prepare = prepare;
+    s->algo = *algo;
     s->args = *args;
+    s->calls = calls;
     /* the caller may free it before the call is over */
     MPIR_Comm_add_ref(comm_ptr);
     s->comm_ptr = comm_ptr;
     s->sched = sched;
-    forget(&s->args, args->root == comm_ptr->rank);
+    if ((is_gather || is_scatter) && !is_root)
+        s->args.counts = s->args.displs = NULL;
     s->args.counts = keep_array(s->args.counts, comm_ptr->local_size);
     s->args.displs = keep_array(s->args.displs, comm_ptr->local_size);
-    if (s->args.sendtype != MPI_DATATYPE_NULL)
-        MPIR_Datatype_add_ref_if_not_builtin(s->args.sendtype);
-    if (s->args.datatype != MPI_DATATYPE_NULL)
-        MPIR_Datatype_add_ref_if_not_builtin(s->args.datatype);
-    if (s->args.op != MPI_OP_NULL)
+    s->args.sendtype = keep_type(args->sendtype, args->sendbuf, !is_scatter || is_root);
+    s->args.datatype = keep_type(args->datatype, args->recvbuf, !is_gather || is_root);
+    if (args->op == 0)
+        s->args.op = MPI_OP_NULL;
+    else if (args->op != MPI_OP_NULL)
         MPIR_Op_add_ref_if_not_builtin(s->args.op);
     type = MPIR_TSP_sched_new_type(sched, start, advance, release);
     mpi_errno = MPIR_TSP_sched_generic(type, s, sched, 0, NULL, &vtx);

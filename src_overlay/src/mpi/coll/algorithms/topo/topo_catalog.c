@@ -339,7 +339,7 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
             return make_lanes(c, bytes, args->max_chunks);
         case MPII_TOPO_FAMILY__HALVING:
             return make_halving(c, bytes);
-        case MPII_TOPO_FAMILY__GATHER:
+        case MPII_TOPO_FAMILY__BLOCK_TREE:
             return make_gather(c, bytes, args->segment_bytes);
         case MPII_TOPO_FAMILY__MPICH:
             return make_mpich(c, bytes);
@@ -424,7 +424,7 @@ void MPII_Topo_case_set(const MPII_Topo_case_t * c, int rank, MPII_Topo_any_gen_
         case MPII_TOPO_FAMILY__HALVING:
             MPII_Topo_gen_halving(&g->halving, c->order, rank, algo->arg);
             break;
-        case MPII_TOPO_FAMILY__GATHER:
+        case MPII_TOPO_FAMILY__BLOCK_TREE:
             MPII_Topo_gen_gather(&g->gather, c->order, algo->arg, c->root, rank,
                                  algo->coll == MPII_TOPO_COLL__GATHER ||
                                  algo->coll == MPII_TOPO_COLL__GATHERV);

@@ -54,7 +54,7 @@ typedef enum {
     MPII_TOPO_FAMILY__LANES, /* MPII_Topo_lanes_kind_t */
     MPII_TOPO_FAMILY__DOUBLING,
     MPII_TOPO_FAMILY__HALVING, /* whether it is an allreduce */
-    MPII_TOPO_FAMILY__GATHER, /* MPII_Topo_shape_t */
+    MPII_TOPO_FAMILY__BLOCK_TREE, /* MPII_Topo_shape_t */
     MPII_TOPO_FAMILY__MPICH, /* MPII_Topo_mpich_kind_t */
     MPII_TOPO_FAMILY__PLAN,
 } MPII_Topo_family_t;

@@ -26,7 +26,7 @@ typedef const MPII_Topo_links_t links_t;
 /* Along a tree, more bytes are but more pieces. */
 static bool is_tree(const MPII_Topo_algo_t * algo)
 {
-    return is_of(algo, TREE) || is_of(algo, GATHER);
+    return is_of(algo, TREE) || is_of(algo, BLOCK_TREE);
 }
 
 static bool is_one_tree(const MPII_Topo_algo_t * algo)
@@ -211,7 +211,7 @@ static int64_t time_of_any_length(const MPII_Topo_algo_t * algo, MPII_Topo_call_
 
     args.whole_bytes = bytes;
     /* of most others, no more messages follow from more bytes */
-    if (is_of(algo, GATHER) || (bytes > TOPO_MAX_FOLLOWED_BYTES && is_of(algo, MPICH)))
+    if (is_of(algo, BLOCK_TREE) || (bytes > TOPO_MAX_FOLLOWED_BYTES && is_of(algo, MPICH)))
         args.bytes = MPL_MIN(bytes, MPII_Topo_coll_has_vector(algo->coll) ? TOPO_LINEAR_VECTOR_BYTES :
                              TOPO_LINEAR_BLOCK_BYTES);
     do {
