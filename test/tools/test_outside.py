@@ -165,6 +165,7 @@ def test_all_algorithms_are_forced(program: types.ModuleType) -> None:
     }
     for item in (("BCAST", "rack_lanes"), ("IBCAST", "tsp_topo_auto"), ("BARRIER", "topo_tree")):
         assert (f"MPIR_CVAR_{item[0]}_INTRA_ALGORITHM", item[1]) in settings
+    assert ("MPIR_CVAR_REDUCE_TOPO_KNOMIAL_KVAL", "3") in settings
 
 
 def test_no_end(check: Check) -> None:
