@@ -22,11 +22,19 @@ ALGORITHMS = [
     if "file" in row
 ]
 
-# With these a few thousand elements are many segments, and messages that wait for their receiver. Most
-# tests of results have them at odd numbers of ranks, and the defaults at even ones.
+# CVARs of radices
+KVALS = [
+    f"MPIR_CVAR_{row['collective']}_{row['name']}_KVAL".upper()
+    for row in ALGORITHMS
+    if "radix" in row
+]
+
+# With these a few thousand elements are many segments, and messages that wait for their receiver; and radices
+# are 3. Most tests of results have them at odd numbers of ranks, and the defaults at even ones.
 LOW_LIMITS = {
     "MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES": 4096,
     "MPIR_CVAR_CH3_EAGER_MAX_MSG_SIZE": 8192,
+    **dict.fromkeys(KVALS, 3),
 }
 
 # Good files of the corpus with keys behind "comm_hierarchy=any": it is like others of its kind later

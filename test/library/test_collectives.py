@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from kinds import Build, Cluster, Env, Launch, MakeSite, RunParts, WriteJson
-from under_test import ALGORITHMS, LOW_LIMITS
+from under_test import ALGORITHMS, KVALS, LOW_LIMITS
 
 HERE = Path(__file__).parent
 REDUCTIONS = ("reduce", "allreduce", "reduce_scatter", "reduce_scatter_block")
@@ -197,6 +197,14 @@ def test_radix(
     rules = {f"collective={collective}": {"comm_type=intra": {algorithm: {"k=6": {}}}}}
     tuning = write_json("tuning.json", rules)
     assert rack_messages({"MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE": tuning, cvar: 2}) == six
+
+
+@pytest.mark.parametrize("k", [-1, 1, (1 << 31) - 1])
+def test_any_radix(run_every: RunParts, cluster: Cluster, k: int) -> None:
+    """-1 is taken as 0, 1 as 2, and what is more than there are ranks reaches all at once."""
+    cases = [(row["collective"], row["name"]) for row in ALGORITHMS if "radix" in row]
+    env = {**FALLBACK, **dict.fromkeys(KVALS, k), **cluster("unequal", 7)}
+    run_every("basic", "comms", cases=cases, n=7, env=env)
 
 
 @every_algorithm

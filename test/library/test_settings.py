@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import reports
 from kinds import Build, Env, Job, Launch, MakeSite, WriteJson
+from under_test import KVALS
 
 Settings = dict[str, tuple[Any, Any]]  # the one and the other value
 Case = tuple[str, str, str, Settings]
@@ -45,6 +46,10 @@ SEGMENTS: list[Case] = [
     )
     for collective, name in (("bcast", "topo_chain"), ("reduce", "rack_lanes"))
 ]
+RADICES: list[Case] = [
+    (collective, name, "collectives", {f"MPIR_CVAR_{collective}_{name}_KVAL".upper(): (2, 5)})
+    for collective, name in (("bcast", "topo_knomial"), ("allreduce", "topo_recursive_doubling"))
+]
 PRINTED: Settings = {
     "MPIR_CVAR_COLL_TOPOLOGY_VERBOSE": (0, 2),
     "MPIR_CVAR_COLL_SELECTION_TRACE": (1, 0),
@@ -65,6 +70,7 @@ CASES: list[Case] = [
     ("alltoall", "planned", "alltoall_init", PLAN),
     ("alltoallv", "planned", "alltoall_init", PLAN),
     *SEGMENTS,
+    *RADICES,
 ]
 ALONE: list[Case] = [(*case[:3], {key: case[3][key]}) for case in CASES for key in case[3]]
 
@@ -157,6 +163,7 @@ def test_topology(run_mixed: RunMixed, site: MakeSite, write_json: WriteJson, ca
         (f"{TOPO}SEGMENT_BYTES", "4294967297", None),
         (f"{TOPO}SEGMENT_BYTES", "32KB", None),
         (f"{TOPO}SEGMENT_BYTES", "K", None),
+        *((KVALS[0], text, None) for text in ("2147483648", "-2147483649", "two", "2,4")),
         *((f"{TOPO}{name}", "yes", 1) for name in ("AUTO", "ADAPT", "FIXED_ORDER")),
         (f"{TOPO}AUTO", "1", 1),
         (f"{TOPO}AUTO", "off", 0),

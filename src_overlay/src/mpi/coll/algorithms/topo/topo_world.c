@@ -27,6 +27,9 @@
  *   order. The same cannot be said of what other communicators learnt, were they all of its
  *   processes: threads, and processes that are not in both, may be in another order there. */
 
+/* As in a rule (csel_algo.c): schedules are found by a number that has the radix in it (topo_call.c) */
+#define MOST_RADIX 32767
+
 /* What a process tells the others of a communicator about itself. */
 typedef struct {
     uint64_t digest;            /* of its topology; 0 for none */
@@ -167,7 +170,7 @@ static whereabouts_t find_self(void)
     MPIR_TOPO_SEGMENTED(SEGMENT_BYTES)
 #undef SEGMENT_BYTES
 #define RADIX(coll, algo, cvar) \
-    self.settings.radix_of[MPII_TOPO_RADIX__##coll##_##algo] = MPL_MAX(cvar, 0);
+    self.settings.radix_of[MPII_TOPO_RADIX__##coll##_##algo] = MPL_MIN(MPL_MAX(cvar, 0), MOST_RADIX);
     MPIR_TOPO_RADICES(RADIX)
 #undef RADIX
     const char *host = MPIR_CVAR_COLL_TOPOLOGY_HOST;
