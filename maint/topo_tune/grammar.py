@@ -153,7 +153,14 @@ def is_ours(collective: str, name: str, version: str) -> bool:
 
 def is_plain(collective: str, name: str, version: str) -> bool:
     """Whether it is one of MPICH's own that topo_auto may take beside MPICH's choice: it has no parameters, and
-    no restrictions but these (coll_select.py)."""
+    no restrictions but these (coll_select.py).
+
+    Most of those with parameters, which MPICH has from 4.1 on, are what ours are with one level:
+      allreduce recursive_multiplying, recexch, tree            topo_recursive_doubling
+      barrier recexch, k_dissemination                          recursive_doubling
+      bcast tree, pipelined_tree: knomial_1, knomial_2; kary    topo_knomial; topo_binary_tree, topo_chain
+    Those of allgather (k_brucks, recexch_doubling, recexch_halving) and allreduce k_reduce_scatter_allgather
+    are so with k = 2 alone: brucks, topo_recursive_doubling, topo_reduce_scatter_allgather."""
     row = algorithm(full_name(collective, name), version)
     known = {"power-of-two", "noinplace", "commutative", "any-order"}
     if row is None or {"patched", "params"} & row.keys():
