@@ -99,7 +99,7 @@ if mpich_numversion() >= 40300000:
         ALLREDUCE="recexch",
         IALLREDUCE="tsp_recexch_reduce_scatter_recexch_allgatherv",
     )
-    for name in "tree", "ring", "k_reduce_scatter_allgather":
+    for name in "tree", "ring", "k_reduce_scatter_allgather", "recursive_multiplying":
         allgather = "recexch_halving" if name == "ring" else "recexch_doubling"
         CASES[f"extents_allreduce_{name}"] = forced(ALLGATHER=allgather, ALLREDUCE=name)
     MENDED = ["wait_inactive", "waitany", "gather_again", "scatter_again", "allgather_again"]
