@@ -123,6 +123,23 @@ def test_any_segment(run_every: RunParts, cluster: Cluster, segment: int, eager:
     run_every("basic", "derived", n=7, env=env)
 
 
+def test_many_segments_in_a_latency(
+    run_every: RunParts, site: MakeSite, write_json: WriteJson
+) -> None:
+    """Two trees send ahead along one of them what comes late along the other."""
+    far = site([f"clique{i}" for i in range(3)], [1, 0, 1])
+    far["latency_us"] = [[0, 150, 20], [150, 0, 150], [20, 150, 0]]
+    far["bandwidth_mbps"] = [[0, 250, 1000], [250, 0, 250], [1000, 250, 0]]
+    env = {
+        **FALLBACK,
+        **{f"MPIR_CVAR_{name}_TOPO_TWO_TREES_SEGMENT_BYTES": 4096 for name in ("BCAST", "REDUCE")},
+        "MPIR_CVAR_NUM_CLIQUES": 3,
+        "MPIR_CVAR_COLL_TOPOLOGY_FILE": write_json("site.json", far),
+    }
+    cases = [case for case in CASES if case[1] == "topo_two_trees"]
+    run_every("basic", cases=cases, n=5, env=env)
+
+
 @pytest.mark.parametrize(
     "collective, name",
     [

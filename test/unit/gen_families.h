@@ -990,7 +990,7 @@ static const family_t families[] = {
     KNOMIAL("knomial, short", MPII_TOPO_SHAPE__KNOMIAL, 0),
     KNOMIAL("knomial, long", MPII_TOPO_SHAPE__KNOMIAL, 1 - MPII_TOPO_NUM_CLASSES),
     TWO_TREES("two_trees, short hops", 1),
-    TWO_TREES("two_trees, long hops", 5),
+    TWO_TREES("two_trees, long hops", MPII_TOPO_MAX_HOP),
     {"allreduce.lanes", &allreduce, prepare_lanes, setup_lanes, claim_lanes,
      {MPII_TOPO_LANES__ALLREDUCE, true}, true},
     {"reduce_scatter.lanes", &reduce_scatter, prepare_lanes_joined, setup_lanes, claim_lanes,

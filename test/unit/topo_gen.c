@@ -225,8 +225,8 @@ static void check_orders(const case_t * c)
 /* All numbers of units and layouts where there are few ranks; else some */
 static void check_root(const case_t * c)
 {
-    static const int units[] = { 1, 2, 3, 5, 17 };
-    int num = c->family->has_units ? sizeof(units) / sizeof(units[0]) : 1;
+    static const int units[] = { 1, 2, 3, 5, 17, 40 };
+    int num = !c->family->has_units ? 1 : sizeof(units) / sizeof(units[0]) - (c->p > 7 && !takes_all);
 
     for (int u = 0; u < num; u++) {
         if (!is_taken(c->p > 7 ? num : 1))

@@ -82,8 +82,6 @@ MPII_Topo_pipe_t MPII_Topo_pipe_of_tree(const MPII_Topo_order_t * order, MPII_To
     }
 }
 
-#define MAX_HOP 4096            /* sums of some of them are ints */
-
 int MPII_Topo_two_trees_hop(const MPII_Topo_order_t * order, int64_t len, int directions)
 {
     const MPII_Topo_lengths_t *of = &order->lengths;
@@ -93,7 +91,7 @@ int MPII_Topo_two_trees_hop(const MPII_Topo_order_t * order, int64_t len, int di
         i++;
     int64_t sum = directions == MPII_TOPO_TREE_UP ? of->sum[i] : 0, processor = 2 * of->processor[i] + sum;
     int64_t time = of->latency[i] + of->meet[order->num_levels + 1] - of->meet[2] + of->link[i] + processor + sum;
-    return 1 + MPL_MIN(3 * time / (2 * MPL_MAX(of->link[i], processor)), MAX_HOP);
+    return MPL_MIN(1 + 3 * time / (2 * MPL_MAX(of->link[i], processor)), MPII_TOPO_MAX_HOP);
 }
 
 /* In bytes, of a vector of so many; own: as in MPII_Topo_cut_segments */

@@ -103,7 +103,8 @@ typedef struct {
 } MPII_Topo_gen_two_trees_t;
 
 /* Bcast, or reduce (is_up), of TREE's units in its buffers. hop: a unit is a hop farther from the root when so many
- * others have left it; rather too many than too few */
+ * others have left it; rather too many than too few, but at most MPII_TOPO_MAX_HOP */
+#define MPII_TOPO_MAX_HOP 4
 void MPII_Topo_gen_two_trees(MPII_Topo_gen_two_trees_t * two_trees, const MPII_Topo_order_t * order,
                              int hop, int root, int rank, int num_units, bool is_up);
 

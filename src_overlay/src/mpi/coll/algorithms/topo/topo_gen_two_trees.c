@@ -28,7 +28,9 @@
  * comes late, would hold up the tree in which it is near the root: then latencies of all segments would add up. So the
  * order follows the times at which units come: a rank first has some units of the tree in which it is nearer to the
  * root (up: is farther from it), as many as pass in the difference, and then units of both trees in turns. To take
- * this difference for too long costs nothing, since nobody waits for a leaf.
+ * this difference for too long costs nothing, since nobody waits for a leaf. But a hop has to be shorter than the
+ * WINDOW of units that a rank takes ahead: else two ranks can be waiting, each for the other one to take a unit of one
+ * tree before it gives one of the other tree. MPII_TOPO_MAX_HOP is less than that.
  *
  *   Of 12 units host 4 receives 0 2 4 6 1 8 3 10 5 7 9 11, where a hop takes as long as two units.
  *
