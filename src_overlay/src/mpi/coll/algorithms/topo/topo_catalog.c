@@ -207,7 +207,7 @@ static int make_halving(MPII_Topo_case_t * c, int64_t bytes)
 }
 
 /* Sizes of blocks that do not go with them are left out: nobody waits for them. */
-static int make_gather(MPII_Topo_case_t * c, int64_t bytes, int64_t segment_bytes)
+static int make_gather(MPII_Topo_case_t * c, int64_t bytes, int64_t segment_bytes, int max_chunks)
 {
     int64_t head, piece;
     int p = c->order->num_ranks;
@@ -234,6 +234,10 @@ static int make_gather(MPII_Topo_case_t * c, int64_t bytes, int64_t segment_byte
     c->unit_len = piece;
     c->limit = segment_bytes;
     c->num_chunks = 1 + (MPL_MAX(bytes - head, 0) + piece - 1) / piece;
+    if (max_chunks > 0 && c->num_chunks > max_chunks) {
+        c->num_chunks = max_chunks;
+        c->block_len = head + (max_chunks - 1) * piece;
+    }
     return 0;
 }
 
@@ -321,18 +325,15 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
             return make_slots(c, args->slots);
         case MPII_TOPO_FAMILY__TREE:
             c->shape = c->algo->arg;
-            c->radix = radix_of(c->algo, MPL_MAX(bytes, args->whole_bytes), false);
+            c->radix = radix_of(c->algo, bytes, false);
             if (!c->algo->is_mpich && c->algo->coll != MPII_TOPO_COLL__BARRIER) {
                 MPII_Topo_pipe_t pipe = MPII_Topo_pipe_of_tree(c->order, c->algo->arg, c->radix,
                                                                directions_of(c->algo));
-                MPII_Topo_cut_t whole = MPII_Topo_cut_segments(c->order, pipe,
-                                                               MPL_MAX(bytes, args->whole_bytes), 1,
-                                                               args->segment_bytes, 0);
                 cut_segments(c, pipe, bytes, args->segment_bytes);
-                limit_segments(c, args->max_chunks);
                 c->hop = MPII_Topo_two_trees_hop(c->order, c->unit_len, directions_of(c->algo));
-                c->shape = MPII_Topo_shape_of(c->algo->arg, c->order, whole.num,
+                c->shape = MPII_Topo_shape_of(c->algo->arg, c->order, c->units_per_block,
                                               directions_of(c->algo));
+                limit_segments(c, args->max_chunks);
             }
             return 0;
         case MPII_TOPO_FAMILY__LANES:
@@ -340,7 +341,7 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
         case MPII_TOPO_FAMILY__HALVING:
             return make_halving(c, bytes);
         case MPII_TOPO_FAMILY__BLOCK_TREE:
-            return make_gather(c, bytes, args->segment_bytes);
+            return make_gather(c, bytes, args->segment_bytes, args->max_chunks);
         case MPII_TOPO_FAMILY__MPICH:
             return make_mpich(c, bytes);
         case MPII_TOPO_FAMILY__PLAN:
@@ -443,6 +444,15 @@ void MPII_Topo_case_set(const MPII_Topo_case_t * c, int rank, MPII_Topo_any_gen_
 const MPII_Topo_algo_t *MPII_Topo_case_algo(const MPII_Topo_case_t * c)
 {
     return c->algo;
+}
+
+int MPII_Topo_case_chunks(const MPII_Topo_case_t * c, int64_t * bytes)
+{
+    bool is_tree = c->algo->family == MPII_TOPO_FAMILY__TREE;
+
+    *bytes = c->block_len;
+    return is_tree ? c->units_per_block :
+        c->algo->family == MPII_TOPO_FAMILY__LANES || c->starts ? c->num_chunks : 1;
 }
 
 /* -- bytes -- */

@@ -98,9 +98,8 @@ typedef struct {
     int64_t pipeline_min_bytes; /* MPIR_CVAR_ALLGATHER_TOPO_PIPELINE_MIN_BYTES */
     const int *slots;           /* of MPII_Topo_map_recursive_doubling, or NULL: without them there is no
                                  * allgather topo_recursive_doubling */
-    int64_t whole_bytes;        /* of trees: of the call of which `bytes` are a part, and whose tree it has */
-    /* Of the chunks of lanes, or segments of a tree, only so many first ones; 0: all, as in each call of the library */
-    int max_chunks;
+    int max_chunks;             /* only so many first ones (MPII_Topo_case_chunks); 0: all, as in each call of the
+                                 * library */
     /* MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES, _ONE_RANK_BYTES, and _RACK_BYTES or, where that is -1,
      * rack_join_bytes of the site, which may be -1, too: 2048 */
     int64_t plan_max_bytes, plan_one_rank_bytes, plan_rack_bytes;
@@ -143,6 +142,10 @@ void MPII_Topo_case_free(MPII_Topo_case_t * c);
 void MPII_Topo_case_set(const MPII_Topo_case_t * c, int rank, MPII_Topo_any_gen_t * gen);
 
 const MPII_Topo_algo_t *MPII_Topo_case_algo(const MPII_Topo_case_t * c);
+
+/* How many parts of a block or vector, of so many bytes, go one after the other: chunks along lanes, segments or pieces
+ * along a tree. 1 where it is none of these */
+int MPII_Topo_case_chunks(const MPII_Topo_case_t * c, int64_t * bytes);
 
 /* Bytes of the units of a step; -1: nothing is done, neither here nor at the peer (MPICH does send what
  * is empty, ours do not). O(1) */

@@ -63,24 +63,20 @@
 #define TOPO_FEW_MESSAGES 1024  /* all ranks run up to so many by the clock, */
 #define TOPO_FEW_RANKS 32       /* or as the square of their number less this, which is as many on 64 ranks, */
 #define TOPO_MOST_FEW_MESSAGES 32768    /* but no more than these */
-#define TOPO_FEW_ROOTED 2560    /* of lanes with a root, so that they are two chunks on 64 ranks */
+#define TOPO_LANES_FACTOR 8     /* of a chunk of lanes, so many times these; several chunks are no more than these */
 #define TOPO_MANY_PIECES 8      /* of a tree, of each rank, */
 #define TOPO_MANY_PIECES_OF_TWO 32      /* of two trees, one of which fills later than the other, */
 #define TOPO_MIN_ALONG_TREES 512        /* from so many messages */
 #define TOPO_MAX_ALONG_TREES 8192       /* to so many */
-/* From so many bytes on (of a vector; of a block) messages are hardly more: twice the bytes take twice the time. */
-#define TOPO_LINEAR_VECTOR_BYTES (512 * 1024)
-#define TOPO_LINEAR_BLOCK_BYTES (64 * 1024)
-#define TOPO_MIN_LINEAR_BYTES 64
-#define TOPO_MAX_FOLLOWED_BYTES (INT64_C(1) << 26)
 #define TOPO_MAX_STEPS 32768    /* of a sample; */
 #define TOPO_MAX_PIPED_STEPS 4096       /* where only their sums count; */
-#define TOPO_MAX_ROOTED_STEPS 16384     /* and ranks differ in what they do */
+#define TOPO_STEPS_OF_ROUNDS 1024       /* or all ranks do some rounds; */
 #define TOPO_MAX_STAGES 128     /* what is beyond is in the last one */
 #define TOPO_MIN_HOSTS 4        /* that are sampled */
 #define TOPO_FEW_RACKS 16       /* one host of each of so many racks at least */
 #define TOPO_FEW_HOSTS 16       /* of the longest rack, where racks are unequal */
 #define TOPO_ROUNDS_ASKED 16    /* to see whether all are alike */
-#define TOPO_LEAST_ROUNDS 4     /* that are sampled */
+#define TOPO_LEAST_ROUNDS 4     /* that are sampled; */
+#define TOPO_SOME_ROUNDS 16     /* where they are few steps */
 
 #endif /* TOPO_NUMBERS_H_INCLUDED */

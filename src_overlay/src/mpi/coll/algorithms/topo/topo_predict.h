@@ -14,8 +14,7 @@
  * integers, so that all processes have the same. -1 if memory is exhausted */
 int64_t MPII_Topo_predict(const MPII_Topo_case_t * c, const MPII_Topo_links_t * links);
 
-/* The same of an algorithm on a call. From some length on, it grows as it did up to there. -1: the
- * algorithm does not take such a call; -2: memory is exhausted. */
+/* The same of an algorithm on a call. -1: the algorithm does not take such a call; -2: memory is exhausted. */
 int64_t MPII_Topo_predict_call(const MPII_Topo_algo_t * algo, const MPII_Topo_call_args_t * args,
                                const MPII_Topo_links_t * links);
 
@@ -29,20 +28,14 @@ static inline int64_t MPII_Topo_least_gain(int64_t stock, const MPII_Topo_costs_
 
 /* -- topo_predict_walk.c -- */
 
-/* The same, of a schedule of up to TOPO_MAX_WALK messages: all ranks run it by the clock. */
-int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, const MPII_Topo_links_t * links);
+/* The same: all ranks run it by the clock. num_messages: at least; busiest: what its busiest link or rank needs */
+int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, const MPII_Topo_links_t * links, int64_t num_messages,
+                       int64_t * busiest);
 
 /* -- topo_predict_sample.c -- */
-
-/* How many messages of a schedule are followed (topo_numbers.h). With more, ranks may be taken not to keep step, of chunks
- * and segments only the first ones are followed, and what some ranks do is scaled. */
-int64_t MPII_Topo_few_messages(const MPII_Topo_algo_t * algo, int num_ranks);
 
 /* The same, of one of more messages; num_recvs: most of a rank. is_piped: ranks do not keep step. */
 int64_t MPII_Topo_sample(const MPII_Topo_case_t * c, const MPII_Topo_links_t * links, int num_recvs,
                          bool is_piped);
-
-/* What its busiest link or rank needs of that, without latencies */
-int64_t MPII_Topo_busiest(const MPII_Topo_case_t * c, const MPII_Topo_links_t * links, int num_recvs);
 
 #endif /* TOPO_PREDICT_H_INCLUDED */

@@ -50,7 +50,7 @@ typedef struct {
 typedef struct {
     const MPII_Topo_case_t *c;
     links_t *links;
-    bool is_regular, is_ring, is_piped, is_busiest;
+    bool is_regular, is_ring, is_piped;
     int root;                   /* position of the one that has more to do than those beside it; -1: none */
     int num_hosts, num_of_host; /* and ranks of a host, that are sampled */
     int *hosts;                 /* [num_hosts] which, in order */
@@ -210,7 +210,7 @@ static int64_t sum_stages(const sample_t * s)
         }
         busiest = MPL_MAX(busiest, s->busy[i]);
         int64_t latency = s->latency[i] / (s->is_piped ? s->num_ranks : 1);
-        sum += s->is_busiest || s->is_ring ? busiest : busiest + latency;
+        sum += s->is_ring ? busiest : busiest + latency;
     }
     return sum;
 }
@@ -417,28 +417,7 @@ static int64_t sample_regular(sample_t * s, int num_rounds, int max_rounds)
     return first + others + (s->is_ring ? fill_ring(s, others / rest) : 0);
 }
 
-int64_t MPII_Topo_few_messages(const MPII_Topo_algo_t * algo, int num_ranks)
-{
-    int64_t more = MPL_MAX(num_ranks - TOPO_FEW_RANKS, 0), few = MPL_MAX(more * more, TOPO_FEW_MESSAGES);
-
-    return MPL_MIN(MPL_MAX(few, has_rooted_lanes(algo) ? TOPO_FEW_ROOTED : 0), TOPO_MOST_FEW_MESSAGES);
-}
-
-/* Of ranks that keep step more are sampled, and of slots, which no two hosts have alike; along lanes fewer. */
-static int find_max_steps(const sample_t * s)
-{
-    const MPII_Topo_algo_t *algo = MPII_Topo_case_algo(s->c);
-    int64_t few = MPII_Topo_few_messages(algo, s->links->order->num_ranks);
-
-    if (!s->is_piped)
-        return TOPO_MAX_STEPS;
-    if (algo->family == MPII_TOPO_FAMILY__SLOTS)
-        return TOPO_MAX_PIPED_STEPS;
-    return has_rooted_lanes(algo) || s->is_busiest ? TOPO_MAX_ROOTED_STEPS :
-        MPL_MIN(algo->family == MPII_TOPO_FAMILY__LANES ? few / 4 : few, TOPO_MAX_PIPED_STEPS);
-}
-
-static int64_t sample(const MPII_Topo_case_t * c, links_t * links, int num_recvs, bool is_piped, bool is_busiest)
+int64_t MPII_Topo_sample(const MPII_Topo_case_t * c, links_t * links, int num_recvs, bool is_piped)
 {
     const MPII_Topo_order_t *order = links->order;
     int p = order->num_ranks;
@@ -457,16 +436,15 @@ static int64_t sample(const MPII_Topo_case_t * c, links_t * links, int num_recvs
     s->is_regular = MPII_Topo_case_algo(c)->family != MPII_TOPO_FAMILY__LANES && is_regular(c);
     s->is_ring = is_piped && is_ring(MPII_Topo_case_algo(c));
     s->is_piped = is_piped;
-    s->is_busiest = is_busiest;
     s->root = -1;
     s->num_of_host = order->max_ppn;
     time = 0;
-    int most = order->num_hosts, max_steps = find_max_steps(s);
+    int most = order->num_hosts, max_steps = is_piped ? MPL_MIN(TOPO_SOME_ROUNDS * p, TOPO_MAX_PIPED_STEPS) : TOPO_MAX_STEPS;
     if (has_rooted_lanes(MPII_Topo_case_algo(c))) {  /* where ranks that all do the same are late by hops */
         MPII_Topo_any_gen_t g;
         MPII_Topo_case_set(c, 0, &g);
         s->root = order->pos_of[g.lanes.root];
-        time += is_busiest ? 0 : (order->num_racks - 1) * hop;
+        time += (order->num_racks - 1) * hop;
     }
     if (!s->is_regular) {
         int num = MPL_MAX(max_steps / num_recvs, 1);
@@ -476,7 +454,7 @@ static int64_t sample(const MPII_Topo_case_t * c, links_t * links, int num_recvs
     if (!choose_hosts(s, most))
         time = -1;
     else if (s->is_regular)
-        time += sample_regular(s, num_recvs, MPL_MIN(MPL_MAX(max_steps / p, TOPO_LEAST_ROUNDS), TOPO_MAX_STAGES));
+        time += sample_regular(s, num_recvs, MPL_MAX(MPL_MIN(TOPO_MAX_PIPED_STEPS / p, TOPO_SOME_ROUNDS), MPL_MAX(TOPO_STEPS_OF_ROUNDS / p, TOPO_LEAST_ROUNDS)));
     else
         time += sample_hosts(s, 0, INT_MAX, 1);
 
@@ -486,14 +464,4 @@ static int64_t sample(const MPII_Topo_case_t * c, links_t * links, int num_recvs
     MPL_free(s);
     MPL_free(groups);
     return time;
-}
-
-int64_t MPII_Topo_sample(const MPII_Topo_case_t * c, links_t * links, int num_recvs, bool is_piped)
-{
-    return sample(c, links, num_recvs, is_piped, false);
-}
-
-int64_t MPII_Topo_busiest(const MPII_Topo_case_t * c, links_t * links, int num_recvs)
-{
-    return sample(c, links, num_recvs, true, true);
 }

@@ -24,6 +24,7 @@ typedef struct {
     MPII_Topo_any_gen_t g;
     int64_t clock;
     int64_t out;                /* until then it sends to other hosts */
+    int64_t busy, sends;        /* time of its processor, and of what it sends there, in all */
     int host, rack;
     int round, k;               /* next step; k -1: the round is over */
     int waits_for;              /* sender of the message that it waits for; -1: none */
@@ -37,6 +38,10 @@ typedef struct {
     int from, to, next;         /* next: in a queue, or of the free ones; -1: none */
 } message_t;
 
+typedef struct {
+    int64_t until, busy;        /* when it is idle again, and how long it was not */
+} link_t;
+
 /* Messages in the order in which they came; first -1: none */
 typedef struct {
     int first, last;
@@ -46,9 +51,8 @@ typedef struct {
     const MPII_Topo_case_t *c;
     links_t *links;
     rank_t *ranks;
-    int64_t *memory;            /* of each host: busy until then */
-    int64_t *up[MPII_TOPO_MAX_LEVELS + 1], *down[MPII_TOPO_MAX_LEVELS + 1];     /* link of a group of a level: busy
-                                                                                 * until then */
+    link_t *memory;             /* of each host */
+    link_t *up[MPII_TOPO_MAX_LEVELS + 1], *down[MPII_TOPO_MAX_LEVELS + 1];      /* of a group of a level */
     MPII_Topo_heap_t heap;      /* of ranks, and ~messages */
     int64_t end;
     /* those that have come, and not been asked for: queues by a hash of both ends */
@@ -119,11 +123,29 @@ static inline int level_between(links_t * links, const rank_t * a, const rank_t 
         MPII_Topo_links_between(links->order, a->host, b->host);
 }
 
+/* A rank does something. */
+static inline void work(rank_t * r, int64_t time)
+{
+    r->clock += time;
+    r->busy += time;
+}
+
+/* A link serves what comes at a time. Returns when that begins. */
+static inline int64_t serve(link_t * link, int64_t time, int64_t takes)
+{
+    int64_t begin = MPL_MAX(link->until, time);
+
+    link->until = begin + takes;
+    link->busy += takes;
+    return begin;
+}
+
 static void receive(walk_t * w, rank_t * r, int i)
 {
     const message_t *m = &w->messages[i];
 
-    r->clock = MPL_MAX(r->clock, m->end) + MPII_Topo_processor(&w->links->costs, m->level, m->bytes);
+    r->clock = MPL_MAX(r->clock, m->end);
+    work(r, MPII_Topo_processor(&w->links->costs, m->level, m->bytes));
     r->waits_for = -1;
     free_message(w, i);
 }
@@ -146,7 +168,7 @@ static void deliver(walk_t * w, int i, int64_t arrival)
 /* -- links -- */
 
 /* The link that a message passes next, and what it takes of that */
-static int64_t *find_link(walk_t * w, const message_t * m, int64_t * takes)
+static link_t *find_link(walk_t * w, const message_t * m, int64_t * takes)
 {
     links_t *links = w->links;
     bool is_up = m->hop <= m->level;
@@ -172,10 +194,9 @@ static void travel(walk_t * w, int i, int64_t until)
             MPII_Topo_heap_push(&w->heap, m->begin, ~i);
             return;
         }
-        int64_t *busy = find_link(w, m, &takes);
-        m->begin = MPL_MAX(m->begin, *busy);
-        *busy = m->begin + takes;
-        m->end = MPL_MAX(m->end, *busy);
+        link_t *link = find_link(w, m, &takes);
+        m->begin = serve(link, m->begin, takes);
+        m->end = MPL_MAX(m->end, link->until);
     }
     deliver(w, i, m->end + w->links->costs.latency[m->level]);
 }
@@ -187,21 +208,22 @@ static void send_to(walk_t * w, int rank, int peer, int64_t bytes)
     int level = level_between(w->links, from, &w->ranks[peer]), i = new_message(w);
     int64_t asks = MPII_Topo_handshake(costs, level, bytes);
 
-    from->clock += MPII_Topo_processor(costs, level, bytes);
+    work(from, MPII_Topo_processor(costs, level, bytes));
     w->messages[i] = (message_t) {
         .bytes = bytes,.from = rank,.to = peer,.level = level,.hop = 1
     };
     if (level == MPII_TOPO_WITHIN__HOST) {
-        int64_t *memory = &w->memory[from->host];
-        *memory = MPL_MAX(*memory, from->clock) + MPII_Topo_carry(bytes, costs->memory);
-        from->clock += MPII_Topo_carry(bytes, costs->inside);
-        deliver(w, i, MPL_MAX(from->clock, *memory) + asks + costs->latency[level]);
+        link_t *memory = &w->memory[from->host];
+        serve(memory, from->clock, MPII_Topo_carry(bytes, costs->memory));
+        work(from, MPII_Topo_carry(bytes, costs->inside));
+        deliver(w, i, MPL_MAX(from->clock, memory->until) + asks + costs->latency[level]);
         return;
     }
-    int64_t begin = MPL_MAX(from->clock, from->out) + asks;
-    from->out = begin - asks + MPII_Topo_carry(bytes, costs->rank);
-    w->messages[i].begin = begin;
-    w->messages[i].end = begin + MPII_Topo_carry(bytes, costs->rank);
+    int64_t begin = MPL_MAX(from->clock, from->out), takes = MPII_Topo_carry(bytes, costs->rank);
+    from->out = begin + takes;
+    from->sends += takes;
+    w->messages[i].begin = begin + asks;
+    w->messages[i].end = begin + asks + takes;
     travel(w, i, from->clock);
 }
 
@@ -218,7 +240,7 @@ static void advance(walk_t * w, int rank, int64_t until)
         if (r->k >= 0 && r->g.gen.react(&r->g.gen, r->round, r->k, &step)) {
             int64_t bytes = MPII_Topo_case_bytes(w->c, &step);
             if (bytes >= 0 && step.kind != MPII_TOPO_STEP__SEND) {
-                r->clock += MPII_Topo_carry(bytes, w->links->costs.reduce);
+                work(r, MPII_Topo_carry(bytes, w->links->costs.reduce));
             } else if (bytes >= 0) {
                 if (r->clock > until || (w->heap.len > 0 && w->heap.turns[0].clock < r->clock)) {
                     MPII_Topo_heap_push(&w->heap, r->clock, rank);
@@ -244,19 +266,19 @@ static void advance(walk_t * w, int rank, int64_t until)
     w->end = MPL_MAX(w->end, r->clock);
 }
 
-int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links)
+int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links, int64_t num_messages, int64_t * busiest)
 {
     const MPII_Topo_order_t *order = links->order;
     int p = order->num_ranks, num_links = order->num_hosts + 2 * (order->num_hosts + links->num_uplinks);
     walk_t w = {.c = c,.links = links,.free_messages = -1,.end = -1 };
 
-    for (w.num_queues = 64; w.num_queues < 4 * (unsigned) p && w.num_queues < TOPO_MAX_WALK;)
+    for (w.num_queues = 64; w.num_queues < 4 * (unsigned) p && w.num_queues < num_messages;)
         w.num_queues *= 2;
     w.ranks = MPL_malloc(p * sizeof(rank_t), MPL_MEM_COLL);
-    int64_t *next = w.memory = MPL_calloc(num_links, sizeof(int64_t), MPL_MEM_COLL);
+    link_t *next = w.memory = MPL_calloc(num_links, sizeof(link_t), MPL_MEM_COLL);
     /* each rank, and each message, is there once at most */
-    w.heap.turns = MPL_malloc((p + TOPO_MAX_WALK) * sizeof(MPII_Topo_turn_t), MPL_MEM_COLL);
-    w.messages = MPL_malloc(TOPO_MAX_WALK * sizeof(message_t), MPL_MEM_COLL);
+    w.heap.turns = MPL_malloc((p + num_messages) * sizeof(MPII_Topo_turn_t), MPL_MEM_COLL);
+    w.messages = MPL_malloc(num_messages * sizeof(message_t), MPL_MEM_COLL);
     w.queues = MPL_malloc(w.num_queues * sizeof(queue_t), MPL_MEM_COLL);
     if (!w.ranks || !w.memory || !w.heap.turns || !w.messages || !w.queues)
         goto fn_exit;
@@ -271,7 +293,7 @@ int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links)
     for (int i = 0; i < p; i++) {
         rank_t *r = &w.ranks[i];
         MPII_Topo_case_set(c, i, &r->g);
-        r->clock = r->out = r->round = r->k = 0;
+        r->clock = r->out = r->busy = r->sends = r->round = r->k = 0;
         r->host = MPII_Topo_links_host(links, i);
         r->rack = order->rack_of[r->host];
         r->waits_for = -1;
@@ -287,6 +309,12 @@ int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links)
         else
             travel(&w, ~i, w.heap.len == 0 ? INT64_MAX : MPL_MAX(now, w.heap.turns[0].clock - 1));
     }
+
+    *busiest = 0;
+    for (int i = 0; i < p; i++)
+        *busiest = MPL_MAX(*busiest, MPL_MAX(w.ranks[i].busy, w.ranks[i].sends));
+    for (int i = 0; i < num_links; i++)
+        *busiest = MPL_MAX(*busiest, w.memory[i].busy);
 
   fn_exit:
     MPL_free(w.ranks);
