@@ -73,8 +73,6 @@
 #define TOPO_STEPS_OF_ROUNDS 1024       /* or all ranks do some rounds; */
 #define TOPO_MAX_STAGES 128     /* what is beyond is in the last one */
 #define TOPO_MIN_HOSTS 4        /* that are sampled */
-#define TOPO_FEW_RACKS 16       /* one host of each of so many racks at least */
-#define TOPO_FEW_HOSTS 16       /* of the longest rack, where racks are unequal */
 #define TOPO_ROUNDS_ASKED 16    /* to see whether all are alike */
 #define TOPO_LEAST_ROUNDS 4     /* that are sampled; */
 #define TOPO_SOME_ROUNDS 16     /* where they are few steps */

@@ -14,7 +14,7 @@
  * each takes a latency, and what its busiest link or the overheads and copies of its busiest rank need. Where there
  * are many stages of short messages or pieces, ranks do not keep step: what is a rank's, or a link's, next stage
  * begins while others are behind, so that each latency counts, but of the rest what is busiest in all stages
- * together.
+ * together. Of lanes that is so on each level for itself, since a chunk passes these one after the other.
  * Around a ring a rank waits for the one before it, which waits in turn (fill_ring). */
 
 typedef const MPII_Topo_links_t links_t;
@@ -51,9 +51,8 @@ typedef struct {
     const MPII_Topo_case_t *c;
     links_t *links;
     bool is_regular, is_ring, is_piped;
-    int root;                   /* position of the one that has more to do than those beside it; -1: none */
+    bool by_level;              /* stages are those of lanes: inside a host, in a rack, and so on */
     int num_hosts, num_of_host; /* and ranks of a host, that are sampled */
-    int *hosts;                 /* [num_hosts] which, in order */
     int first, last, stride;    /* rounds */
     /* Of these, ranks that were sampled; */
     int num_ranks;
@@ -125,9 +124,9 @@ static void sample_rank(sample_t * s, int rank, int64_t host_scale, int64_t rack
 {
     links_t *links = s->links;
     const MPII_Topo_costs_t *costs = &links->costs;
-    int stage = 0;
+    int stage = 0, level = 0;
     bool has_sent = false, has_received = false;
-    int64_t bytes, busy = 0, latency = 0, latencies = 0;
+    int64_t bytes, all_busy[MPII_TOPO_WITHIN__END] = { 0 }, *busy = all_busy, latency = 0, latencies = 0;
     MPII_Topo_any_gen_t g;
     MPII_Topo_step_t step;
 
@@ -136,34 +135,38 @@ static void sample_rank(sample_t * s, int rank, int64_t host_scale, int64_t rack
         if (i > 0 && g.gen.recv(&g.gen, i - 1, &step) &&
             (bytes = MPII_Topo_case_bytes(s->c, &step)) >= 0) {
             has_received = true;
-            int level = level_of(links, step.peer, rank);
-            busy += MPII_Topo_processor(costs, level, bytes);
-            add(s, stage, step.peer, rank, level, bytes, host_scale, rack_scale, false);
+            level = level_of(links, step.peer, rank);
+            busy = &all_busy[s->by_level ? level : 0];
+            *busy += MPII_Topo_processor(costs, level, bytes);
+            add(s, s->by_level ? level : stage, step.peer, rank, level, bytes, host_scale, rack_scale, false);
         }
         for (int k = 0; g.gen.react(&g.gen, i, k, &step); k++) {
             bytes = MPII_Topo_case_bytes(s->c, &step);
             if (bytes < 0)
                 continue;
             if (step.kind != MPII_TOPO_STEP__SEND) {
-                busy += MPII_Topo_carry(bytes, costs->reduce);
+                *busy += MPII_Topo_carry(bytes, costs->reduce);
                 continue;
             }
             if (has_sent && has_received && !s->is_regular) {
-                next_stage(s, &stage, &busy, &latency, &latencies);
+                next_stage(s, &stage, all_busy, &latency, &latencies);
                 has_received = false;
             }
             has_sent = true;
-            int level = level_of(links, rank, step.peer);
-            busy += MPII_Topo_processor(costs, level, bytes);
+            level = level_of(links, rank, step.peer);
+            busy = &all_busy[s->by_level ? level : 0];
+            *busy += MPII_Topo_processor(costs, level, bytes);
             latency = MPL_MAX(latency, costs->latency[level] + MPII_Topo_handshake(costs, level, bytes));
             if (level == MPII_TOPO_WITHIN__HOST)
-                busy += MPII_Topo_carry(bytes, costs->inside);
-            add(s, stage, rank, step.peer, level, bytes, host_scale, rack_scale, true);
+                *busy += MPII_Topo_carry(bytes, costs->inside);
+            add(s, s->by_level ? level : stage, rank, step.peer, level, bytes, host_scale, rack_scale, true);
         }
         if (s->is_regular)
-            next_stage(s, &stage, &busy, &latency, &latencies);
+            next_stage(s, &stage, all_busy, &latency, &latencies);
     }
-    end_stage(s, stage, busy, latencies + latency);
+    end_stage(s, stage, all_busy[0], latencies + latency);
+    for (int i = 1; s->by_level && i < MPII_TOPO_WITHIN__END; i++)
+        s->busy[i] = MPL_MAX(s->busy[i], all_busy[i]);
     s->num_ranks++;
 }
 
@@ -173,7 +176,7 @@ static inline int share(int len, int num, int i)
     return (int64_t) i *len / num;
 }
 
-/* Some ranks of a host, each in the place of its neighbours, but for the root */
+/* Some ranks of a host, each in the place of its neighbours */
 static void sample_host(sample_t * s, int host, int64_t rack_scale)
 {
     const MPII_Topo_order_t *order = s->links->order;
@@ -183,12 +186,8 @@ static void sample_host(sample_t * s, int host, int64_t rack_scale)
     memset(s->host, 0, sizeof(s->host));
     memset(s->memory, 0, sizeof(s->memory));
     for (int i = 0; i < num_ranks; i++) {
-        int at = first + share(len, num_ranks, i), end = first + share(len, num_ranks, i + 1);
-        bool has_root = at <= s->root && s->root < end;
-        if (has_root)
-            sample_rank(s, order->rank_at[s->root], 1, 1);
-        if (end - at > has_root)
-            sample_rank(s, order->rank_at[at + (s->root == at)], end - at - has_root, rack_scale);
+        int at = share(len, num_ranks, i);
+        sample_rank(s, order->rank_at[first + at], share(len, num_ranks, i + 1) - at, rack_scale);
     }
     for (int i = 0; i < TOPO_MAX_STAGES; i++) {
         s->most[i] = MPL_MAX(s->most[i], MPL_MAX(s->host[i].out, s->host[i].in));
@@ -199,7 +198,8 @@ static void sample_host(sample_t * s, int host, int64_t rack_scale)
 static int64_t sum_stages(const sample_t * s)
 {
     links_t *links = s->links;
-    int64_t sum = 0;
+    int64_t sum = 0, most = 0, latencies = 0, bytes;
+    int num_chunks = s->by_level ? MPII_Topo_case_chunks(s->c, &bytes) : 1;
 
     for (int i = 0; i < TOPO_MAX_STAGES; i++) {
         int64_t busiest = s->most[i];
@@ -209,104 +209,12 @@ static int64_t sum_stages(const sample_t * s)
                                                        links->uplink[g]));
         }
         busiest = MPL_MAX(busiest, s->busy[i]);
-        int64_t latency = s->latency[i] / (s->is_piped ? s->num_ranks : 1);
-        sum += s->is_ring ? busiest : busiest + latency;
+        sum += busiest;
+        most = MPL_MAX(most, busiest);
+        latencies += s->is_ring ? 0 : s->latency[i] / (s->is_piped ? s->num_ranks : 1);
     }
-    return sum;
-}
-
-static void add_host(sample_t * s, int host)
-{
-    int at = 0;
-
-    while (at < s->num_hosts && s->hosts[at] < host)
-        at++;
-    if (at < s->num_hosts && s->hosts[at] == host)
-        return;
-    memmove(&s->hosts[at + 1], &s->hosts[at], (s->num_hosts - at) * sizeof(int));
-    s->hosts[at] = host;
-    s->num_hosts++;
-}
-
-static bool has_rack(const sample_t * s, int rack)
-{
-    for (int i = 0; i < s->num_hosts; i++)
-        if (s->links->order->rack_of[s->hosts[i]] == rack)
-            return true;
-    return false;
-}
-
-/* Where racks are unequal, hosts of a long one differ in what they hand on along lanes. */
-static void add_longest_rack(sample_t * s)
-{
-    const MPII_Topo_order_t *order = s->links->order;
-    const int *first = order->first_host;
-    int longest = 0, shortest = 0;
-
-    for (int i = 1; i < order->num_racks; i++) {
-        int len = first[i + 1] - first[i];
-        longest = len > first[longest + 1] - first[longest] ? i : longest;
-        shortest = len < first[shortest + 1] - first[shortest] ? i : shortest;
-    }
-    int len = first[longest + 1] - first[longest];
-    for (int i = 0; i < MPL_MIN(len, TOPO_FEW_HOSTS) && len > first[shortest + 1] - first[shortest]; i++)
-        add_host(s, first[longest] + i);
-}
-
-/* A host of the smallest group of each level, whose links carry most along lanes. Returns false if memory is
- * exhausted. */
-static bool add_smallest_groups(sample_t * s)
-{
-    const MPII_Topo_order_t *order = s->links->order;
-    struct group {
-        int first_host, num_ranks;
-    } *groups = MPL_calloc(s->links->num_uplinks, sizeof(*groups), MPL_MEM_COLL);
-
-    if (groups == NULL)
-        return false;
-    for (int host = order->num_hosts - 1; host >= 0; host--) {
-        for (int level = 2, i = host; level <= order->num_levels; level++) {
-            i = order->of[level][i];
-            struct group *group = &groups[s->links->first_uplink[level] + i];
-            group->first_host = host;
-            group->num_ranks += order->first_pos[host + 1] - order->first_pos[host];
-        }
-    }
-    for (int level = 2; level <= order->num_levels; level++) {
-        struct group *of = &groups[s->links->first_uplink[level]], *least = of;
-        for (int i = 1; i < order->num[level]; i++)
-            least = of[i].num_ranks < least->num_ranks ? &of[i] : least;
-        if (!has_rack(s, order->rack_of[least->first_host]))
-            add_host(s, least->first_host);
-    }
-    MPL_free(groups);
-    return true;
-}
-
-/* Up to so many hosts, that of the root among them, and more where racks differ: one of each, if there are few. Returns
- * false if memory is exhausted. */
-static bool choose_hosts(sample_t * s, int most)
-{
-    const MPII_Topo_order_t *order = s->links->order;
-    int root_host = s->root == -1 ? -1 : order->host_at[s->root], num = order->num_hosts;
-
-    s->num_hosts = MPL_MIN(most, num);
-    int num_more = MPL_MAX(TOPO_FEW_RACKS, MPII_TOPO_MAX_LEVELS) + TOPO_FEW_HOSTS;
-    s->hosts = MPL_malloc((s->num_hosts + num_more) * sizeof(int), MPL_MEM_COLL);
-    if (s->hosts == NULL)
-        return false;
-    for (int i = 0; i < s->num_hosts; i++) {
-        int host = share(num, s->num_hosts, i);
-        bool has_root = host < root_host && root_host < share(num, s->num_hosts, i + 1);
-        s->hosts[i] = has_root ? root_host : host;
-    }
-    if (order->num_racks > TOPO_FEW_RACKS && !add_smallest_groups(s))
-        return false;
-    for (int rack = 0; rack < order->num_racks && order->num_racks <= TOPO_FEW_RACKS; rack++)
-        if (!has_rack(s, rack))
-            add_host(s, order->first_host[rack]);
-    add_longest_rack(s);
-    return true;
+    /* the stages of a chunk follow each other, those of several overlap */
+    return latencies + most + (sum - most) / num_chunks;
 }
 
 /* These hosts, each in the place of its neighbours, in some rounds */
@@ -322,14 +230,14 @@ static int64_t sample_hosts(sample_t * s, int first, int last, int stride)
     s->first = first;
     s->last = last;
     s->stride = stride;
-    for (int i = 0, begin = 0, num = 0; i < s->num_hosts; i++) {
-        int rack = order->rack_of[s->hosts[i]];
-        if (i == begin + num) {
-            begin = i;
-            for (num = 1; i + num < s->num_hosts && order->rack_of[s->hosts[i + num]] == rack; num++);
-        }
-        int len = order->first_host[rack + 1] - order->first_host[rack];
-        sample_host(s, s->hosts[i], share(len, num, i - begin + 1) - share(len, num, i - begin));
+    /* hosts of a rack are next to each other; it has its share of those that are sampled, but one at least */
+    for (int rack = 0; rack < order->num_racks; rack++) {
+        int begin = order->first_host[rack], len = order->first_host[rack + 1] - begin;
+        int num = share(s->num_hosts, order->num_hosts, begin + len) -
+            share(s->num_hosts, order->num_hosts, begin);
+        num = MPL_MAX(num, 1);
+        for (int i = 0; i < num; i++)
+            sample_host(s, begin + share(len, num, i), share(len, num, i + 1) - share(len, num, i));
     }
     return sum_stages(s);
 }
@@ -433,34 +341,30 @@ int64_t MPII_Topo_sample(const MPII_Topo_case_t * c, links_t * links, int num_re
     s->links = links;
     s->groups = groups;
     s->num_loads = num_loads;
-    s->is_regular = MPII_Topo_case_algo(c)->family != MPII_TOPO_FAMILY__LANES && is_regular(c);
     s->is_ring = is_piped && is_ring(MPII_Topo_case_algo(c));
     s->is_piped = is_piped;
-    s->root = -1;
+    s->by_level = is_piped && MPII_Topo_case_algo(c)->family == MPII_TOPO_FAMILY__LANES &&
+        !MPII_Topo_lanes_have_root(MPII_Topo_case_algo(c)->arg);
+    s->is_regular = s->is_ring || (MPII_Topo_case_algo(c)->family != MPII_TOPO_FAMILY__LANES && is_regular(c));
     s->num_of_host = order->max_ppn;
     time = 0;
     int most = order->num_hosts, max_steps = is_piped ? MPL_MIN(TOPO_SOME_ROUNDS * p, TOPO_MAX_PIPED_STEPS) : TOPO_MAX_STEPS;
-    if (has_rooted_lanes(MPII_Topo_case_algo(c))) {  /* where ranks that all do the same are late by hops */
-        MPII_Topo_any_gen_t g;
-        MPII_Topo_case_set(c, 0, &g);
-        s->root = order->pos_of[g.lanes.root];
+    if (has_rooted_lanes(MPII_Topo_case_algo(c)))    /* where ranks that all do the same are late by hops */
         time += (order->num_racks - 1) * hop;
-    }
     if (!s->is_regular) {
         int num = MPL_MAX(max_steps / num_recvs, 1);
         most = MPL_MIN(most, MPL_MAX(num / s->num_of_host, TOPO_MIN_HOSTS));
         s->num_of_host = MPL_MAX(MPL_MIN(s->num_of_host, num / most), 1);
     }
-    if (!choose_hosts(s, most))
-        time = -1;
-    else if (s->is_regular)
-        time += sample_regular(s, num_recvs, MPL_MAX(MPL_MIN(TOPO_MAX_PIPED_STEPS / p, TOPO_SOME_ROUNDS), MPL_MAX(TOPO_STEPS_OF_ROUNDS / p, TOPO_LEAST_ROUNDS)));
+    s->num_hosts = most;
+    if (s->is_regular)
+        time += sample_regular(s, num_recvs,
+                               MPL_MAX(MPL_MIN(TOPO_MAX_PIPED_STEPS / p, TOPO_SOME_ROUNDS),
+                                       MPL_MAX(TOPO_STEPS_OF_ROUNDS / p, TOPO_LEAST_ROUNDS)));
     else
         time += sample_hosts(s, 0, INT_MAX, 1);
 
   fn_exit:
-    if (s)
-        MPL_free(s->hosts);
     MPL_free(s);
     MPL_free(groups);
     return time;
