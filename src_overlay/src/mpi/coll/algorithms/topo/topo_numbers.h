@@ -62,12 +62,10 @@
 #define TOPO_MAX_WALK 65536     /* messages that are followed at all */
 #define TOPO_FEW_MESSAGES 1024  /* all ranks run up to so many by the clock, */
 #define TOPO_FEW_RANKS 32       /* or as the square of their number less this, which is as many on 64 ranks, */
-#define TOPO_MOST_FEW_MESSAGES 32768    /* but no more than these */
-#define TOPO_LANES_FACTOR 8     /* of a chunk of lanes, so many times these; several chunks are no more than these */
-#define TOPO_MANY_PIECES 8      /* of a tree, of each rank, */
-#define TOPO_MANY_PIECES_OF_TWO 32      /* of two trees, one of which fills later than the other, */
-#define TOPO_MIN_ALONG_TREES 512        /* from so many messages */
-#define TOPO_MAX_ALONG_TREES 8192       /* to so many */
+/* Of a call in many parts: so many messages of each rank. Twice as many change no choice (maint/judge sim). */
+#define TOPO_PIECES 4
+#define TOPO_MIN_PIECES 256     /* that are followed: from so many messages */
+#define TOPO_MAX_PIECES 8192    /* to so many */
 #define TOPO_MAX_STEPS 32768    /* of a sample; */
 #define TOPO_MAX_PIPED_STEPS 4096       /* where only their sums count; */
 #define TOPO_STEPS_OF_ROUNDS 1024       /* or all ranks do some rounds; */

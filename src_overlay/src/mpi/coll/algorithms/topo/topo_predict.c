@@ -28,12 +28,25 @@ typedef struct {
     bool is_piped;              /* ranks do not keep step */
 } messages_t;
 
-/* Of ranks that do not keep step, or of chunks along lanes, so many are followed. */
-static int64_t few_messages(const MPII_Topo_algo_t * algo, int p)
+/* Of ranks that do not keep step, and of chunks along lanes, so many are followed. */
+static int64_t few_messages(int p)
 {
-    int64_t more = MPL_MAX(p - TOPO_FEW_RANKS, 0), few = MPL_MAX(more * more, TOPO_FEW_MESSAGES);
+    int64_t more = MPL_MAX(p - TOPO_FEW_RANKS, 0);
 
-    return MPL_MIN(is_of(algo, LANES) ? TOPO_LANES_FACTOR * few : few, TOPO_MOST_FEW_MESSAGES);
+    return MPL_MIN(MPL_MAX(more * more, TOPO_FEW_MESSAGES), TOPO_MAX_WALK);
+}
+
+/* Of the `num` parts of a call with num_messages: how many are followed. Pieces along a tree, of which the first and the
+ * last may be short, are two at least. */
+static int num_followed(const MPII_Topo_algo_t * algo, int p, int num, int64_t num_messages)
+{
+    bool has_lanes = is_of(algo, LANES);
+    int64_t few = MPL_MIN(MPL_MAX(TOPO_PIECES * p, TOPO_MIN_PIECES), TOPO_MAX_PIECES);
+    int64_t least = has_lanes ? 1 : num < 4 ? num : 2;
+
+    if (num_messages / num > (has_lanes ? few_messages(p) : TOPO_MAX_WALK / 2))
+        return num;
+    return MPL_MIN(MPL_MAX(few * num / MPL_MAX(num_messages, 1), least), num);
 }
 
 static messages_t count(const MPII_Topo_case_t * c, links_t * links)
@@ -52,7 +65,7 @@ static messages_t count(const MPII_Topo_case_t * c, links_t * links)
     if (is_of(algo, LANES) && algo->arg == MPII_TOPO_LANES__ALLGATHER)
         n.all = MPL_MIN(n.all, p * (p - INT64_C(1)) * g.lanes.num_chunks);
     /* in log rounds, or a few times as many, ranks keep step; along a tree it takes them all */
-    n.is_piped = n.all > few_messages(algo, p) && n.all / p > 4 * MPII_Topo_ceil_log2(p + 1) &&
+    n.is_piped = n.all > few_messages(p) && n.all / p > 4 * MPII_Topo_ceil_log2(p + 1) &&
         !is_of(algo, TREE) && !is_of(algo, BLOCK_TREE);
     return n;
 }
@@ -90,15 +103,10 @@ static int64_t time_of_call(const MPII_Topo_algo_t * algo, MPII_Topo_call_args_t
     if (c == NULL)
         return -1;
     messages_t n = count(c, links);
-    bool has_lanes = is_of(algo, LANES);
-    int64_t num = MPII_Topo_case_chunks(c, &bytes), most_of_one = has_lanes ? few_messages(algo, p) : TOPO_MAX_WALK;
-    int64_t few = has_lanes ? most_of_one / TOPO_LANES_FACTOR :
-        MPL_MIN(MPL_MAX((algo->arg == MPII_TOPO_SHAPE__TWO_TREES ? TOPO_MANY_PIECES_OF_TWO : TOPO_MANY_PIECES) * p, TOPO_MIN_ALONG_TREES), TOPO_MAX_ALONG_TREES);
-    int64_t num_first = MPL_MAX(few * num / MPL_MAX(n.all, 1), 1);
+    int num = MPII_Topo_case_chunks(c, &bytes), num_first = num_followed(algo, p, num, n.all);
 
     first = bytes;
-    /* The last piece of few may be short, and then it takes more for its bytes. */
-    if (num_first < num && n.all / num <= most_of_one && (has_lanes || 2 * num_first <= num)) {
+    if (num_first < num) {
         MPII_Topo_case_free(c);
         args.max_chunks = num_first;
         if (MPII_Topo_case_create(algo, &args, links->order, &c) != 0)
