@@ -190,17 +190,13 @@ static inline int64_t MPII_Topo_segment_offset(int64_t first_len, int64_t len, i
 
 /* The order by which a call of so many bytes in all goes along lanes: whether who is in a group of many
  * members hands something to each of them directly, or in rounds. These are fewer messages, but they
- * overlap less: up to so many bytes a rank, whose blocks go together */
-#define MPII_TOPO_LANES_ROUNDS_BYTES 512
+ * overlap less: up to TOPO_ROUNDS_BYTES a rank, whose blocks go together */
 const MPII_Topo_order_t *MPII_Topo_lanes_order(const MPII_Topo_order_t * order,
                                                MPII_Topo_lanes_kind_t kind, int64_t bytes);
 /* Chunks of these: num_units units in each; own: as above, of a chunk */
 int MPII_Topo_lanes_chunks(const MPII_Topo_order_t * order, MPII_Topo_lanes_kind_t kind, int64_t bytes,
                            int num_units, int64_t own);
-/* Whether allgather along lanes copies blocks, so that they go together: up to so many bytes in all, and blocks
- * of so many, which cost less to copy than to send */
-#define MPII_TOPO_LANES_JOINED_BYTES (1024 * 1024)
-#define MPII_TOPO_LANES_JOINED_BLOCK 1024
+/* Whether allgather along lanes copies blocks, so that they go together */
 bool MPII_Topo_lanes_are_joined(int64_t bytes, int num_ranks);
 
 /* Gather and scatter along trees: longest block that goes with its size; and pieces of longer ones, the

@@ -172,14 +172,14 @@ int MPII_Topo_lanes_chunks(const MPII_Topo_order_t * order, MPII_Topo_lanes_kind
 
 bool MPII_Topo_lanes_are_joined(int64_t bytes, int num_ranks)
 {
-    return bytes <= MPII_TOPO_LANES_JOINED_BYTES ||
-        bytes <= MPII_TOPO_LANES_JOINED_BLOCK * (int64_t) num_ranks;
+    return bytes <= TOPO_JOINED_BYTES ||
+        bytes <= TOPO_JOINED_BLOCK_BYTES * (int64_t) num_ranks;
 }
 
 const MPII_Topo_order_t *MPII_Topo_lanes_order(const MPII_Topo_order_t * order,
                                                MPII_Topo_lanes_kind_t kind, int64_t bytes)
 {
-    bool in_rounds = bytes <= MPII_TOPO_LANES_ROUNDS_BYTES * (int64_t) order->num_ranks;
+    bool in_rounds = bytes <= TOPO_ROUNDS_BYTES * (int64_t) order->num_ranks;
 
     return in_rounds && !MPII_Topo_lanes_have_root(kind) ? order->in_rounds : order;
 }

@@ -30,6 +30,13 @@
 #define TOPO_OVERHEAD_NS 300
 #define TOPO_LATENCY_NS 1000
 
+/* so that integers are within their range */
+#define TOPO_MOST_HEADER_BYTES 1e6
+#define TOPO_LEAST_MBPS 1.0
+#define TOPO_MOST_MBPS 1e7
+#define TOPO_MOST_US 1e6
+#define TOPO_BOTTLENECK 0.8     /* of the rate inside a group: what is measured above this may be noise */
+
 /* -- selection (csel_auto.c, topo_predict.h) -- */
 
 /* Predictions are wrong by 5 % at the 90th percentile (maint/judge sim). How short messages meet is a matter of chance:
@@ -48,6 +55,11 @@
 #define TOPO_MAX_SEGMENTS 16384 /* times the ranks of a linear tree, it is an int */
 #define TOPO_SEGMENT_STEP_BYTES 8       /* a segment is a multiple of it: of most elements */
 #define TOPO_FIRST_SEGMENT_STEPS 127    /* by so many steps at most the first segment is shorter, 1016 bytes */
+/* Along lanes short blocks go in rounds; blocks are copied, so that they go together, up to so many bytes in all, or of a
+ * block. Of that length a copy costs less than the overheads of a message. */
+#define TOPO_ROUNDS_BYTES 512
+#define TOPO_JOINED_BYTES (1024 * 1024)
+#define TOPO_JOINED_BLOCK_BYTES 1024
 /* gather, scatter: blocks that go with their size, whatever the setting is, and pieces of longer ones */
 #define TOPO_MIN_SHORT 64
 #define TOPO_MAX_SHORT 65536
@@ -62,6 +74,7 @@
 #define TOPO_MAX_WALK 65536     /* messages that are followed at all */
 #define TOPO_FEW_MESSAGES 1024  /* all ranks run up to so many by the clock, */
 #define TOPO_FEW_RANKS 32       /* or as the square of their number less this, which is as many on 64 ranks, */
+#define TOPO_LOG_ROUNDS 4       /* up to so many times log2 of their number in rounds, ranks keep step */
 /* Of a call in many parts: so many messages of each rank. Twice as many change no choice (maint/judge sim). */
 #define TOPO_PIECES 4
 #define TOPO_MIN_PIECES 256     /* that are followed: from so many messages */

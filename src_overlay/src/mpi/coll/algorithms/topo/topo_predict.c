@@ -65,7 +65,7 @@ static messages_t count(const MPII_Topo_case_t * c, links_t * links)
     if (is_of(algo, LANES) && algo->arg == MPII_TOPO_LANES__ALLGATHER)
         n.all = MPL_MIN(n.all, p * (p - INT64_C(1)) * g.lanes.num_chunks);
     /* in log rounds, or a few times as many, ranks keep step; along a tree it takes them all */
-    n.is_piped = n.all > few_messages(p) && n.all / p > 4 * MPII_Topo_ceil_log2(p + 1) &&
+    n.is_piped = n.all > few_messages(p) && n.all / p > TOPO_LOG_ROUNDS * MPII_Topo_ceil_log2(p + 1) &&
         !is_of(algo, TREE) && !is_of(algo, BLOCK_TREE);
     return n;
 }

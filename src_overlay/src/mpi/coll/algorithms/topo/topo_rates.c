@@ -17,12 +17,6 @@
  * of which h are in the rack, so 1 + (h-1)(H-h)/(H-1) pairs share it. A fifth
  * less than inside the rack may be noise: no bottleneck is seen there. */
 
-/* so that integers are within their range */
-#define MOST_HEADER_BYTES 1e6
-#define LEAST_MBPS 1.0
-#define MOST_MBPS 1e7
-#define MOST_US 1e6
-
 static int cmp_doubles(const void *a_, const void *b_)
 {
     double a = *(const double *) a_, b = *(const double *) b_;
@@ -103,13 +97,13 @@ static double median_mbps(const MPII_Topo_measured_t * m, int least, int most, d
 
 static int64_t picoseconds(double us)
 {
-    return MPL_MIN(us, MOST_US) * 1e6;
+    return MPL_MIN(us, TOPO_MOST_US) * 1e6;
 }
 
 /* 1 KiB is 8192 bits; bits by Mbit/s are microseconds. */
 static int64_t per_kib(double mbps)
 {
-    return 8192e6 / MPL_MIN(MPL_MAX(mbps, LEAST_MBPS), MOST_MBPS);
+    return 8192e6 / MPL_MIN(MPL_MAX(mbps, TOPO_LEAST_MBPS), TOPO_MOST_MBPS);
 }
 
 static double or_else(double value, double other)
@@ -133,7 +127,7 @@ static void set_uplinks(const MPII_Topo_measured_t * m, int level, double inside
             mbps[i] = h * inside;
         asked_t asked = { level, MPII_TOPO_WITHIN__END, level, i };
         double seen = or_else(median_of(m, m->host_mbps, m->rack_mbps, asked, values), between);
-        if (h > 0 && seen > 0 && seen < 0.8 * inside)
+        if (h > 0 && seen > 0 && seen < TOPO_BOTTLENECK * inside)
             mbps[i] = MPL_MIN(mbps[i], seen * (1 + (h - 1) * (total - h) / (total - 1)));
     }
 }
@@ -205,7 +199,7 @@ static void set_costs(const MPII_Topo_measured_costs_t * m, double near, double 
     costs->latency[MPII_TOPO_WITHIN__HOST] = picoseconds(or_else(inside, near / TOPO_INSIDE_SHARE));
     costs->latency[MPII_TOPO_WITHIN__RACK] = picoseconds(near);
     costs->gap = picoseconds(m->gap_us);
-    costs->header = MPL_MIN(or_else(m->header_bytes, TOPO_HEADER_BYTES), MOST_HEADER_BYTES);
+    costs->header = MPL_MIN(or_else(m->header_bytes, TOPO_HEADER_BYTES), TOPO_MOST_HEADER_BYTES);
     costs->eager = MPL_MIN(or_else(m->eager_bytes, TOPO_EAGER_BYTES), 1e18);
     costs->reduce = per_kib(or_else(m->reduce_mbps, TOPO_REDUCE_MBPS));
     costs->inside = per_kib(memory);
