@@ -51,6 +51,7 @@ typedef enum {
     OWN,                        /* what the rank contributes */
     FROM_ROOT,                  /* what the root does */
     FROM_OWNER,                 /* what the rank does to whom the block belongs */
+    EXCHANGED,                  /* what each rank has for this one */
     SUM,                        /* of what all contribute */
     ANY,                        /* at the end: not to be looked at */
     ABSENT,                     /* no such buffer */
@@ -85,6 +86,7 @@ typedef struct {
         MPII_Topo_gen_halving_t halving;
         MPII_Topo_gen_slots_t slots;
         MPII_Topo_gen_gather_t gather;
+        MPII_Topo_gen_brucks_t brucks;
     } u;
 } any_gen_t;
 
@@ -278,6 +280,13 @@ int MPIR_Localcopy(const void *from, MPI_Aint from_count, MPI_Datatype from_type
         out[i].symbol = in[i].symbol;
     }
     return MPI_SUCCESS;
+}
+
+int MPIR_Typerep_copy(void *to, const void *from, MPI_Aint bytes)
+{
+    MPI_Aint count = bytes / sizeof(cell_t);
+
+    return MPIR_Localcopy(from, count, sizeof(cell_t), to, count, sizeof(cell_t));
 }
 
 int MPIR_Reduce_local(const void *from, void *inout, MPI_Aint count, MPI_Datatype type, MPI_Op op)

@@ -96,6 +96,25 @@ static bool change_step(const probe_t * probe, change_t change, MPII_Topo_step_t
     }
 }
 
+/* Whether what a copy to TMP no longer copies, its last unit, was there each time */
+static bool was_there;
+
+static void look_whether_there(const probe_t * probe, const MPII_Topo_step_t * step)
+{
+    const exec_t *e = &ranks[probe->gen.rank].exec;
+    MPI_Aint first, count;
+
+    if (step->kind != MPII_TOPO_STEP__COPY || step->buf != MPII_TOPO_BUF__TMP || step->sorted) {
+        was_there = false;
+        return;
+    }
+    MPII_Topo_data_find(e->data, step->unit + step->num, 1, &first, &count);
+    const cell_t *from = (cell_t *) address(e, step->from, step->from_slot + step->num, first);
+    const cell_t *to = (cell_t *) address(e, step->buf, step->slot + step->num, first);
+    for (int n = 0; n < count; n++)
+        was_there &= from[n].symbol == to[n].symbol;
+}
+
 static bool mutate(const probe_t * probe, int i, int k, MPII_Topo_step_t * step)
 {
     const mutation_t *m = probe->mutation;
@@ -122,6 +141,8 @@ static bool mutate(const probe_t * probe, int i, int k, MPII_Topo_step_t * step)
                 return false;
             if (is_here && k == m->k)
                 change_step(probe, m->kind, step);
+            if (is_here && k == m->k && m->kind == CHANGE__FEWER)
+                look_whether_there(probe, step);
             return true;
     }
 }
@@ -279,8 +300,10 @@ static const char *why_equal(const probe_t * probe, const mutation_t * m,
                 num_cells_of(c, step->unit, step->num) ==
                 num_cells_of(c, changed.unit, changed.num))
                 return "in TMP, and as many elements";
-            /* fall through */
+            return are_same_elements(c, step, &changed) ? "the units that differ are empty" : NULL;
         case CHANGE__FEWER:
+            if (was_there)
+                return "what is no longer copied was there";
             return are_same_elements(c, step, &changed) ? "the units that differ are empty" : NULL;
         case CHANGE__SLOT:
             return tmp_offset(probe, step->slot) == tmp_offset(probe, changed.slot) ?
@@ -327,6 +350,7 @@ static void try_change(const case_t * c, const probe_t * probe, mutation_t m)
     if (!is_taken(2))
         return;
     tally[m.kind].num++;
+    was_there = m.kind == CHANGE__FEWER;
     for (int i = 0; i < NUM_SCHEDULES && !is_caught; i++)
         is_caught = !run_case(c, &schedules[i], &m, &outcome);
     tally[m.kind].num_caught += is_caught;

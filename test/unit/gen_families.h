@@ -291,6 +291,22 @@ static const collective_t scatter_records = {
     .result = block_of_root,
 };
 
+static content_t nothing(const case_t * c, int rank, int block)
+{
+    (void) c, (void) rank, (void) block;
+    return NOTHING;
+}
+
+static content_t all_exchanged(const case_t * c, int rank, int block)
+{
+    (void) c, (void) rank, (void) block;
+    return EXCHANGED;
+}
+
+static const collective_t alltoall = {
+    .name = "alltoall",.has_blocks = true,.in = own,.out = nothing,.result = all_exchanged,
+};
+
 /* ---------------------------------------------------------------- claims of messages */
 
 typedef struct {
@@ -956,6 +972,50 @@ static void claim_gather(const case_t * c, const traffic_t * t)
     {"scatter." name_ ", records", &scatter_records, prepare_records, setup_records, \
      claim_gather, {shape_, false}, false}
 
+/* -- topo_gen_brucks.c -- */
+
+static void prepare_brucks(case_t * c)
+{
+    int len = c->layout == LAYOUT__PLAIN ? 1 : 2;
+
+    for (int rank = 0; rank < MAX_RANKS; rank++) {
+        free(brucks_of[rank]);
+        brucks_of[rank] = rank < c->p ? MPII_Topo_brucks_create(c->order, c->family->arg[0], rank) : NULL;
+    }
+    c->num_units = c->p;
+    c->num_cells = c->p * len;
+    c->data = (MPII_Topo_data_t) {.units_per_block = 1,.unit_len = len,.block_len = len };
+    block_of_cell = grow(block_of_cell, c->num_cells, sizeof(int));
+    for (int cell = 0; cell < c->num_cells; cell++)
+        block_of_cell[cell] = cell / len;
+    c->block_of = block_of_cell;
+    for (int block = 0; block < c->p; block++)
+        counts[block] = len;
+    count_cells(c, count_in_blocks);
+}
+
+static void setup_brucks(any_gen_t * g, const case_t * c, int rank)
+{
+    (void) c;
+    MPII_Topo_gen_brucks(&g->u.brucks, brucks_of[rank], rank);
+}
+
+/* Where each ring has one stage, each block leaves a group of the highest level below a ring once. */
+static void claim_brucks(const case_t * c, const traffic_t * t)
+{
+    int radices[MPII_TOPO_MAX_LEVELS + 2], level = MPII_Topo_rings(c->order, c->family->arg[0], radices) - 1;
+
+    claim_length(t, brucks_of[0]->num_recvs, brucks_of[0]->num_recvs);
+    if (c->family->arg[0] < MAX_RANKS || level == 0 || level > c->num_levels)
+        return;
+    groups_t g = groups_of(c, t, level);
+    for (int group = 0; group < g.num; group++) {
+        int num = num_in(c, &g, group);
+        claim_units(&g, group, num * (c->p - num), num * (c->p - num));
+    }
+}
+
+
 #define KNOMIAL(name_, shape_, radix_) \
     {"bcast." name_, &bcast, prepare_vector, setup_tree, claim_tree, \
      {shape_, MPII_TOPO_TREE_DOWN, radix_}, true}, \
@@ -972,6 +1032,9 @@ static void claim_gather(const case_t * c, const traffic_t * t)
 #define TWO_TREES(name_, hop_) \
     {"bcast." name_, &bcast, prepare_vector, setup_two_trees, claim_two_trees, {hop_}, true}, \
     {"reduce." name_, &reduce, prepare_vector, setup_two_trees, claim_two_trees, {hop_}, true}
+
+#define BRUCKS(name, radix) \
+    {"alltoall.brucks, radix " name, &alltoall, prepare_brucks, setup_brucks, claim_brucks, {radix}, false}
 
 static const family_t families[] = {
     {"allgather.ring", &allgather, prepare_blocks_of_ranks, setup_ring, claim_ring, {false}, true},
@@ -1026,6 +1089,12 @@ static const family_t families[] = {
     GATHER("binomial", MPII_TOPO_SHAPE__BINOMIAL),
     {"allgather.gather_bcast", &allgather, prepare_gather_bcast, setup_gather_bcast, NULL,
      {0}, false},
+    BRUCKS("chosen for 8 bytes", -3),
+    BRUCKS("chosen for 4 KiB", -12),
+    BRUCKS("2", 2),
+    BRUCKS("3", 3),
+    BRUCKS("5", 5),
+    BRUCKS("of all", MAX_RANKS),
 };
 #define NUM_FAMILIES ((int) (sizeof(families) / sizeof(families[0])))
 

@@ -19,6 +19,18 @@ static content_t content_of(const case_t * c, int rank, int cell,
     return c->block_of[cell] == -1 ? NOTHING : buf(c, rank, c->block_of[cell]);
 }
 
+static MPII_Topo_brucks_t *brucks_of[MAX_RANKS];       /* of each rank */
+
+/* What has come to a cell of a rank: of the block that its sender has for it */
+static int exchanged(const case_t * c, int rank, int cell)
+{
+    int len = c->num_cells / c->p, sender = brucks_of[rank]->from[cell / len], place = 0;
+
+    while (brucks_of[sender]->to[place] != rank)
+        place++;
+    return leaf(sender, place * len + cell % len);
+}
+
 static int symbol_of(const case_t * c, int rank, int cell, content_t content)
 {
     switch (content) {
@@ -28,6 +40,8 @@ static int symbol_of(const case_t * c, int rank, int cell, content_t content)
             return leaf(c->root, cell);
         case FROM_OWNER:
             return leaf(c->block_of[cell], cell);
+        case EXCHANGED:
+            return exchanged(c, rank, cell);
         default:
             return 0;
     }

@@ -20,7 +20,7 @@ FLAGS = ["-DTEST_MALLOC", "-DMAX_DIRECT=3", "-DMPII_TOPO_EXEC_SHORT_TMP=1"]
 FLAGS += [f"-DEXECUTOR_{EXECUTOR}", "-Wno-unused-parameter"]
 FAMILIES = [
     *("allgather.", "bcast.", "reduce.", "reduce_bcast.", "allreduce.", "reduce_scatter."),
-    *("gather.", "scatter."),
+    *("gather.", "scatter.", "alltoall."),
 ]
 
 

@@ -10,6 +10,7 @@ mpi_core_sources += \
     src/mpi/coll/algorithms/topo/topo_auto.c \
     src/mpi/coll/algorithms/topo/topo_base.c \
     src/mpi/coll/algorithms/topo/topo_call.c \
+    src/mpi/coll/algorithms/topo/topo_call_alltoall.c \
     src/mpi/coll/algorithms/topo/topo_call_begin.c \
     src/mpi/coll/algorithms/topo/topo_call_blocks.c \
     src/mpi/coll/algorithms/topo/topo_call_gather.c \
@@ -37,6 +38,7 @@ mpi_core_sources += \
     src/mpi/coll/algorithms/topo/topo_exec_send.c \
     src/mpi/coll/algorithms/topo/topo_exec_short.c \
     src/mpi/coll/algorithms/topo/topo_gen_allgather.c \
+    src/mpi/coll/algorithms/topo/topo_gen_brucks.c \
     src/mpi/coll/algorithms/topo/topo_gen_doubling.c \
     src/mpi/coll/algorithms/topo/topo_gen_gather.c \
     src/mpi/coll/algorithms/topo/topo_gen_halving.c \

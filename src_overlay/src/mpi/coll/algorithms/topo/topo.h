@@ -86,6 +86,10 @@ MPL_atomic_ptr_t *MPII_Topo_comm_decisions(MPIR_Comm * comm_ptr, unsigned hash);
 int MPII_Topo_comm_recursive_doubling(MPIR_Comm * comm_ptr, const int **slots, int *slot,
                                       bool * is_identity, MPII_Topo_attr_t * attr);
 
+/* Stages of alltoall topo_brucks (topo_gen_brucks.c), of a communicator whose order has been asked for; radix: as there */
+struct MPII_Topo_brucks;
+const struct MPII_Topo_brucks *MPII_Topo_comm_brucks(MPIR_Comm * comm_ptr, int radix);
+
 /* Algorithms that work in segments */
 enum {
 #define MPII_TOPO_ENUM(coll, algo, cvar) MPII_TOPO_SEGMENTED__##coll##_##algo,

@@ -30,6 +30,8 @@
       "scatter to a leader in each rack, then in each host, then to its ranks") \
     X(ALLTOALL, Alltoall, alltoall, planned, \
       "collect on the host, few messages between hosts, distribute") \
+    X(ALLTOALL, Alltoall, alltoall, topo_brucks, \
+      "Bruck's with a radix for each level of the topology") \
     X(ALLTOALLV, Alltoallv, alltoallv, planned, \
       "collect on the host, few messages between hosts, distribute, by a plan that is kept") \
     X(BCAST, Bcast, bcast, topo_linear, \
@@ -102,6 +104,8 @@
       "scatter to a leader in each rack, then in each host, then to its ranks") \
     X(IALLTOALL, Ialltoall, ialltoall, tsp_planned, \
       "collect on the host, few messages between hosts, distribute") \
+    X(IALLTOALL, Ialltoall, ialltoall, tsp_topo_brucks, \
+      "Bruck's with a radix for each level of the topology") \
     X(IALLTOALLV, Ialltoallv, ialltoallv, tsp_planned, \
       "collect on the host, few messages between hosts, distribute, by a plan that is kept") \
     X(IBCAST, Ibcast, ibcast, tsp_topo_linear, \
@@ -210,6 +214,7 @@
 
 /* X(collective, algorithm, control variable): those that have a radix */
 #define MPIR_TOPO_RADICES(X) \
+    X(alltoall, topo_brucks, MPIR_CVAR_ALLTOALL_TOPO_BRUCKS_KVAL) \
     X(bcast, topo_knomial, MPIR_CVAR_BCAST_TOPO_KNOMIAL_KVAL) \
     X(reduce, topo_knomial, MPIR_CVAR_REDUCE_TOPO_KNOMIAL_KVAL) \
     X(barrier, topo_tree, MPIR_CVAR_BARRIER_TOPO_TREE_KVAL) \
@@ -228,6 +233,7 @@
     X(GATHERV, rack_leader, BLOCK_TREE, MPII_TOPO_SHAPE__LEADERS, 0) \
     X(SCATTERV, rack_leader, BLOCK_TREE, MPII_TOPO_SHAPE__LEADERS, 0) \
     X(ALLTOALL, planned, PLAN, 0, 0) \
+    X(ALLTOALL, topo_brucks, BRUCKS, 0, 0) \
     X(ALLTOALLV, planned, PLAN, 0, 0) \
     X(BCAST, topo_linear, TREE, MPII_TOPO_SHAPE__LINEAR, 0) \
     X(BCAST, topo_chain, TREE, MPII_TOPO_SHAPE__CHAIN, 0) \
@@ -277,6 +283,8 @@
     X(Coll, scatterv, rack_leader, block_tree, MPII_TOPO_SHAPE__LEADERS, none, 0)
 #define MPII_TOPO_ROW_alltoall_planned(X, Coll) \
     X(Coll, alltoall, planned, plan, 0, none, 0)
+#define MPII_TOPO_ROW_alltoall_topo_brucks(X, Coll) \
+    X(Coll, alltoall, topo_brucks, brucks, 0, radix, 0)
 #define MPII_TOPO_ROW_alltoallv_planned(X, Coll) \
     X(Coll, alltoallv, planned, plan, 0, none, 0)
 #define MPII_TOPO_ROW_bcast_topo_linear(X, Coll) \

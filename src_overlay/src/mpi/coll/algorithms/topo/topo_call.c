@@ -109,15 +109,15 @@ MPI_Aint MPII_Topo_call_segment_bytes(const call_t * c)
 int MPII_Topo_call_radix(const call_t * c, MPIR_Comm * comm_ptr, MPII_Topo_family_t family,
                          MPI_Aint bytes)
 {
-    bool is_exchange = family == MPII_TOPO_FAMILY__DOUBLING;
+    bool is_exchange = family == MPII_TOPO_FAMILY__DOUBLING, are_blocks = family == MPII_TOPO_FAMILY__BRUCKS;
     int k;
 
-    if (!is_exchange && (family != MPII_TOPO_FAMILY__TREE || c->algo.arg != MPII_TOPO_SHAPE__KNOMIAL))
+    if (!is_exchange && !are_blocks && (family != MPII_TOPO_FAMILY__TREE || c->algo.arg != MPII_TOPO_SHAPE__KNOMIAL))
         return 0;
     k = c->algo.k;
     if (k < 0)
         k = MPII_Topo_comm_settings(comm_ptr)->radix_of[c->algo.radix];
-    return k > 0 ? k : MPII_Topo_radix_of(bytes, is_exchange);
+    return k > 0 ? k : are_blocks ? MPII_Topo_radix_of_blocks(bytes) : MPII_Topo_radix_of(bytes, is_exchange);
 }
 
 bool MPII_Topo_call_is_one_segment(call_t * c, MPI_Aint count, MPI_Datatype type)

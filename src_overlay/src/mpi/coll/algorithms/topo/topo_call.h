@@ -68,6 +68,7 @@ typedef struct MPII_Topo_call {
     MPI_Aint count;
     const MPI_Aint *counts, *displs;
     MPI_Datatype type;
+    const int *from;            /* of alltoall: the rank of each block */
     MPI_Aint per_element, piece_len;    /* of what is joined: in an element of the user, in a piece */
     /* NULL, or what prepares another schedule after the first one: false, if there is none */
     bool (*next) (struct MPII_Topo_call * call, MPII_Topo_attr_t * attr);
@@ -112,6 +113,9 @@ MPII_Topo_prepare_t MPII_Topo_prepare_gather_block_tree;
 MPII_Topo_prepare_t MPII_Topo_prepare_gatherv_block_tree;
 MPII_Topo_prepare_t MPII_Topo_prepare_scatter_block_tree;
 MPII_Topo_prepare_t MPII_Topo_prepare_scatterv_block_tree;
+
+/* -- topo_call_alltoall.c -- */
+MPII_Topo_prepare_t MPII_Topo_prepare_alltoall_brucks;
 
 /* Run it, and free what it has. */
 int MPII_Topo_call_run(MPII_Topo_call_t * call, MPII_Topo_attr_t * attr);

@@ -39,6 +39,7 @@ struct MPII_Topo_case {
     int *slot_of_rank, *hosts_mem;
     MPII_Topo_hosts_t hosts;
     bool by_rack, one_rank;     /* of a plan, with came in hosts_mem */
+    MPII_Topo_brucks_t *brucks;
 };
 
 /* Of a tree */
@@ -346,6 +347,9 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
             return make_mpich(c, bytes);
         case MPII_TOPO_FAMILY__PLAN:
             return make_plan(c, bytes, args);
+        case MPII_TOPO_FAMILY__BRUCKS:
+            c->brucks = MPII_Topo_brucks_create(c->order, MPII_Topo_radix_of_blocks(bytes), -1);
+            return c->brucks ? 0 : -1;
         default:
             return 0;
     }
@@ -388,6 +392,7 @@ void MPII_Topo_case_free(MPII_Topo_case_t * c)
     MPL_free(c->identity);
     MPL_free(c->slot_of_rank);
     MPL_free(c->hosts_mem);
+    MPL_free(c->brucks);
     MPL_free(c);
 }
 
@@ -437,6 +442,9 @@ void MPII_Topo_case_set(const MPII_Topo_case_t * c, int rank, MPII_Topo_any_gen_
             break;
         case MPII_TOPO_FAMILY__PLAN:
             MPII_Topo_gen_plan(&g->plan, c->order, rank, c->by_rack, c->one_rank, c->hosts_mem);
+            break;
+        case MPII_TOPO_FAMILY__BRUCKS:
+            MPII_Topo_gen_brucks(&g->brucks, c->brucks, rank);
             break;
     }
 }

@@ -57,6 +57,7 @@ typedef enum {
     MPII_TOPO_FAMILY__BLOCK_TREE, /* MPII_Topo_shape_t */
     MPII_TOPO_FAMILY__MPICH, /* MPII_Topo_mpich_kind_t */
     MPII_TOPO_FAMILY__PLAN,
+    MPII_TOPO_FAMILY__BRUCKS,
 } MPII_Topo_family_t;
 
 /* A row */
@@ -127,6 +128,7 @@ typedef union {
     MPII_Topo_gen_gather_t gather;
     MPII_Topo_gen_mpich_t mpich;
     MPII_Topo_gen_plan_t plan;
+    MPII_Topo_gen_brucks_t brucks;
 } MPII_Topo_any_gen_t;
 
 typedef struct MPII_Topo_case MPII_Topo_case_t;

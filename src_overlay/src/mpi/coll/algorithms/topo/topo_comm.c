@@ -5,6 +5,7 @@
 
 #include "mpiimpl.h"
 #include "topo_view.h"
+#include "topo_gen.h"
 #include "topo_rates.h"
 
 /* What algorithms ask of a communicator: its place, orders of its ranks, built when first asked for, and
@@ -183,6 +184,23 @@ int MPII_Topo_comm_recursive_doubling(MPIR_Comm * comm_ptr, const int **slots_, 
     return mpi_errno;
   fn_fail:
     goto fn_exit;
+}
+
+const MPII_Topo_brucks_t *MPII_Topo_comm_brucks(MPIR_Comm * comm_ptr, int radix)
+{
+    MPL_atomic_ptr_t *head = &comm_ptr->coll.topo->view->brucks;
+    MPII_Topo_brucks_t *b = MPL_atomic_load_ptr(head);
+
+    while (b && b->radix != radix)
+        b = b->next;
+    if (b)
+        return b;
+    b = MPII_Topo_brucks_create(comm_ptr->coll.topo->order, radix, comm_ptr->rank);
+    MPII_TOPO_NEED(b);
+    do {        /* another thread may add one, too, even the same */
+        b->next = MPL_atomic_load_ptr(head);
+    } while (MPL_atomic_cas_ptr(head, b->next, b) != b->next);
+    return b;
 }
 
 int MPII_Topo_comm_links(MPIR_Comm * comm_ptr, const MPII_Topo_links_t ** links,

@@ -19,6 +19,22 @@ static char *address(const exec_t * e, MPII_Topo_buf_t buf, int slot, MPI_Aint f
 
 /* -- steps -- */
 
+/* A copy in TMP that puts slots in another order */
+static int sort_slots(const exec_t * e, const MPII_Topo_step_t * step)
+{
+    const MPII_Topo_data_t *d = e->data;
+    MPI_Aint len = d->unit_len * e->slot_extent + e->slot_gap;
+    char *to = address(e, step->buf, step->slot, 0), *from = address(e, step->from, step->from_slot, 0);
+    int mpi_errno = MPI_SUCCESS;
+
+    for (int i = 0; i < step->num && mpi_errno == MPI_SUCCESS; i++) {
+        const char *slot = from + step->sorted[i] * len;
+        mpi_errno = e->is_packed ? TOPO_TYPEREP_COPY(to + i * len, slot, len) :
+            MPIR_Localcopy(slot, d->unit_len, d->type, to + i * len, d->unit_len, d->type);
+    }
+    return mpi_errno;
+}
+
 static void run_step(exec_t * e, const MPII_Topo_step_t * step, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
@@ -35,6 +51,10 @@ static void run_step(exec_t * e, const MPII_Topo_step_t * step, MPII_Topo_attr_t
             MPII_Topo_exec_send(e, step, buf, first, count, attr);
             break;
         case MPII_TOPO_STEP__COPY:
+            if (step->sorted) {
+                mpi_errno = sort_slots(e, step);
+                break;
+            }
             mpi_errno = MPIR_Localcopy(address(e, step->from, step->from_slot, first), count,
                                        d->type, buf, count, d->type);
             break;

@@ -71,6 +71,8 @@
     const void *sendbuf, void *recvbuf, MPI_Aint count, MPI_Datatype datatype, MPI_Op op,
 #define MPII_TOPO_ARGS__allreduce \
     .sendbuf = sendbuf,.recvbuf = recvbuf,.count = count,.datatype = datatype,.op = op
+#define MPII_TOPO_FORMALS__alltoall MPII_TOPO_FORMALS__allgather
+#define MPII_TOPO_ARGS__alltoall MPII_TOPO_ARGS__allgather
 #define MPII_TOPO_FORMALS__barrier
 #define MPII_TOPO_ARGS__barrier .count = 0
 #define MPII_TOPO_FORMALS__bcast void *buffer, MPI_Aint count, MPI_Datatype datatype, int root,

@@ -279,6 +279,43 @@ void MPII_Topo_gen_gather_cut(MPII_Topo_gen_gather_t * g, int num_pieces, const 
 /* The child that has position t of the subtree, t > 0: its rank, and its positions f ... f + len - 1 */
 int MPII_Topo_gen_gather_child(const MPII_Topo_gen_gather_t * g, int t, int *f, int *len);
 
+/* -- topo_gen_brucks.c -- */
+
+/* Digit distance / below % num / power % radix, whose messages are begin ... begin + radix - 2 */
+typedef struct {
+    int below, num, power, radix;
+    int begin;
+} MPII_Topo_brucks_stage_t;
+
+#define MPII_TOPO_MAX_BRUCKS_STAGES (31 + MPII_TOPO_MAX_LEVELS + 1)
+
+/* The stages of all ranks; and, for the rank that it was made for, at each place of the first stage the rank to which
+ * the block there goes, at each place of the last one the rank from which it came, and before each stage but the first
+ * one the place of its block in the order of the stage before */
+typedef struct MPII_Topo_brucks {
+    struct MPII_Topo_brucks *next;      /* for whoever keeps several */
+    const MPII_Topo_order_t *order;
+    int radix;                  /* that of the call */
+    int num_stages, num_recvs;
+    MPII_Topo_brucks_stage_t stage[MPII_TOPO_MAX_BRUCKS_STAGES];
+    int *to, *from;
+    int *sorted;                /* [num_stages - 1][num_ranks] */
+} MPII_Topo_brucks_t;
+
+/* radix: as MPII_Topo_rings takes it. rank -1: of no rank, for schedules that are not run. One block of memory, for
+ * MPL_free; NULL if that is exhausted. Cost: O(1), or O(p) for each stage */
+MPII_Topo_brucks_t *MPII_Topo_brucks_create(const MPII_Topo_order_t * order, int radix, int rank);
+
+typedef struct {
+    MPII_Topo_gen_t gen;
+    const MPII_Topo_brucks_t *plan;
+    int pos, num_out;           /* parts of TMP that have what is sent */
+} MPII_Topo_gen_brucks_t;
+
+/* Alltoall topo_brucks. IN holds the blocks of the rank in the order of plan->to, and OUT has those for it in the order
+ * of plan->from at the end. Units are places. */
+void MPII_Topo_gen_brucks(MPII_Topo_gen_brucks_t * brucks, const MPII_Topo_brucks_t * plan, int rank);
+
 /* -- topo_gen_list.c -- */
 
 #define MPII_TOPO_LIST_STEPS 64

@@ -369,6 +369,74 @@ int MPII_Topo_radix(const MPII_Topo_order_t * order, int radix, int level, int n
         radix_of_tree(order, level, num, -radix, &least);
 }
 
+/* -- rings -- */
+
+/* A stage of radix k: each message has a part of all `bytes` of a rank, which are put in order before. The ranks of a
+ * host share its link, and those below an uplink share that. */
+static int64_t time_of_part(const MPII_Topo_order_t * order, int level, int64_t bytes, int k)
+{
+    int64_t part = bytes / k, uplink = 0, ppn = level > 1 ? order->max_ppn : 1;
+    int class = 0, mib = MPII_TOPO_NUM_LENGTHS - 1;
+
+    while (class < MPII_TOPO_NUM_LENGTHS && part > INT64_C(512) << class)
+        class++;
+    times_t t = find_times(order, level, class);
+    if (level > 2)
+        uplink = order->lengths.link[mib] / 1024 * part / 1024 * order->uplink_share / 100 *
+            (order->num_ranks / order->num[level - 1]);
+    int64_t time = t.latency + (k - 1) * MPL_MAX(ppn * t.gap, uplink);
+    return MPL_MAX(time, 2 * (k - 1) * t.processor) + order->lengths.sum[mib] / 1024 * (bytes + part) / 1024;
+}
+
+static int64_t time_of_ring(const MPII_Topo_order_t * order, int level, int num, int64_t bytes, int k)
+{
+    int64_t time = 0;
+
+    for (int64_t power = 1; power < num; power *= k)
+        time += time_of_part(order, level, bytes, MPL_MIN(k, (num + power - 1) / power));
+    return time;
+}
+
+static int radix_of_ring(const MPII_Topo_order_t * order, int level, int num, int64_t bytes, int64_t * least)
+{
+    int best = 2;
+
+    *least = INT64_MAX;
+    for (int k = 2; k == 2 || k <= MPL_MIN(num, MPII_TOPO_MAX_RADIX); k++) {
+        int64_t time = time_of_ring(order, level, num, bytes, k);
+        if (time < *least) {
+            *least = time;
+            best = k;
+        }
+    }
+    return best;
+}
+
+int MPII_Topo_rings(const MPII_Topo_order_t * order, int radix, int radices[MPII_TOPO_MAX_LEVELS + 2])
+{
+    int64_t bytes = radix > 0 ? 0 : order->num_ranks * (INT64_C(1) << MPL_MIN(-radix, 32));
+    int64_t below = 0, best = INT64_MAX, least;
+    int top = 1, highest = 1;
+    bool is_even = true;
+
+    while (order->num[top] > 1)
+        top++;
+    for (int level = 1; level <= top && is_even; level++) {
+        radix_of_ring(order, top, order->num[level - 1], bytes, &least);
+        if (radix > 0 || below + least < best) {
+            best = below + least;
+            highest = level;
+        }
+        radices[level] = radix_of_ring(order, level, order->most[level], bytes, &least);
+        below += least;
+        is_even = (int64_t) order->num[level] * order->most[level] == order->num[level - 1];
+    }
+    radices[highest] = radix_of_ring(order, top, order->num[highest - 1], bytes, &least);
+    for (int level = 1; level <= highest && radix > 0; level++)
+        radices[level] = MPL_MAX(radix, 2);
+    return highest;
+}
+
 /* With room for tiers in rounds behind it */
 static MPII_Topo_order_t *create(const MPII_Topo_place_t * place, const int ring[], size_t room)
 {

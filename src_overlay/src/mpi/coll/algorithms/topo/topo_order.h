@@ -114,6 +114,20 @@ static inline int MPII_Topo_exchange_base(const MPII_Topo_order_t * order, int r
     return radix <= 0 ? order->base[-radix] : order->num_hosts > 1;
 }
 
+/* Alltoall in stages (topo_gen_brucks.c) is given as its radix k > 0, as the user says, or of blocks of so many bytes
+ * minus the logarithm, rounded up. */
+static inline int MPII_Topo_radix_of_blocks(int64_t bytes)
+{
+    int lg = 0;
+
+    while (lg < 40 && INT64_C(1) << lg < bytes)
+        lg++;
+    return -lg;
+}
+/* Then a level has a ring of the members of each of its groups, and the highest one, which is returned, a ring of all
+ * groups of the level below; radices[level] are those of each. */
+int MPII_Topo_rings(const MPII_Topo_order_t * order, int radix, int radices[MPII_TOPO_MAX_LEVELS + 2]);
+
 /* Exchanges of radix k among num members: *last, the radix of the last stage, is num over the highest power of k in it.
  * Returns the number of stages; their product, *part, is how many members take part. The others, fewer, are folded. */
 static inline int MPII_Topo_stages(int num, int k, int *last, int *part)

@@ -44,6 +44,7 @@ typedef struct MPII_Topo_step {
     int slot;                   /* in TMP: where they are, one behind the other */
     MPII_Topo_buf_t from;       /* of a copy or reduction: the same units here, */
     int from_slot;              /* likewise */
+    const int *sorted;          /* NULL, or of a copy in TMP: slot i of num has what is in slot from_slot + sorted[i] */
     int after;                  /* the step waits until all sends of rounds before this one are over: they
                                  * were of memory that it writes to. A message is received no
                                  * sooner than these rounds have run. */

@@ -5,6 +5,7 @@
 
 #include "mpiimpl.h"
 #include "topo_view.h"
+#include "topo_gen.h"
 #include "topo_rates.h"
 #include "topo_route.h"
 
@@ -33,6 +34,10 @@ void MPII_Topo_view_release(MPII_Topo_view_t * view)
             next = d->next;
             MPL_free(d);
         }
+    }
+    for (MPII_Topo_brucks_t *b = MPL_atomic_load_ptr(&view->brucks), *next; b; b = next) {
+        next = b->next;
+        MPL_free(b);
     }
     for (int i = 0; i < MPII_TOPO_STEP_LISTS; i++)
         MPL_free(MPL_atomic_load_ptr(&view->lists[i]));
@@ -190,6 +195,7 @@ MPII_Topo_view_t *MPII_Topo_view_create(int num_ranks, const int id[], int num_i
     MPL_atomic_store_int(&view->num_users, 1);
     MPL_atomic_store_ptr(&view->order, NULL);
     MPL_atomic_store_ptr(&view->slots, NULL);
+    MPL_atomic_store_ptr(&view->brucks, NULL);
     MPL_atomic_store_ptr(&view->links, NULL);
     for (int i = 0; i < MPII_TOPO_DECISION_LISTS; i++)
         MPL_atomic_store_ptr(&view->decisions[i], NULL);
