@@ -86,6 +86,19 @@ def counter(job: Job, name: str) -> Any:
 # ---------------------------------------------------------------- results
 
 
+@pytest.mark.parametrize("n", [1, 2, 5, 7, 12])
+def test_brucks(run_program: Launch, cluster: Cluster, n: int) -> None:
+    """topo_brucks, and its nonblocking form, with the radices that it takes itself, and others"""
+    env = {
+        "MPIR_CVAR_ALLTOALL_INTRA_ALGORITHM": "topo_brucks",
+        "MPIR_CVAR_IALLTOALL_INTRA_ALGORITHM": "tsp_topo_brucks",
+        "MPIR_CVAR_COLLECTIVE_FALLBACK": "error",
+        "MPIR_CVAR_ALLTOALL_TOPO_BRUCKS_KVAL": {2: 2, 7: 3, 12: 2}.get(n, 0),
+        **cluster(KINDS[n % len(KINDS)], n),
+    }
+    run_program("alltoall", "alltoall", "basic", "types", "comms", "traffic", n=n, env=env)
+
+
 @pytest.mark.parametrize("n", [*range(1, 9), 11, 13, 16, 17])
 def test_any_size(run_planned: RunParts, cluster: Cluster, n: int) -> None:
     """Each size on a cluster of some kind, one after the other."""
