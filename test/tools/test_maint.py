@@ -1203,8 +1203,8 @@ def test_demo_where_namespaces_are_forbidden(
         assert word not in said
     hint = said.splitlines()[-1].split()
     assert hint[1:] == ["--help"] and subprocess.run(hint, check=False).returncode == 0
-    site = re.search(r"^\$ .* --host-rate (\d+)mbit --uplink-rate (\d+)mbit", said, re.MULTILINE)
-    assert site and f"{site[1]} Mbit/s links, {site[2]} Mbit/s uplinks" in said
+    site = re.search(r"^\$ .* --host-rate (\d+)gbit --uplink-rate (\d+)gbit", said, re.MULTILINE)
+    assert site and f"links {site[1]} Gbit/s, uplinks {site[2]} Gbit/s" in said
 
 
 def programs(folder: Path, **scripts: str) -> dict[str, str]:

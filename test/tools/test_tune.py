@@ -1276,7 +1276,11 @@ def test_every_call_hits_a_legal_rule_or_is_mpichs(
     if collective in grammar.REDUCTIONS and num_bytes:
         other = dataclasses.replace(call, commutative=False)
         assert not grammar.select(tuning, other).from_rule
-    if collective in rules.ALLTOALLS and selection.short not in ("planned", rules.AUTO):
+    if collective in rules.ALLTOALLS and selection.short not in (
+        "planned",
+        "topo_brucks",
+        rules.AUTO,
+    ):
         assert not selection.from_rule or grammar.is_plain(collective, selection.short, "4.0")
     if selection.short == "planned":
         assert call.hosts > 1 and call.ppn > 1
@@ -1468,12 +1472,15 @@ def test_demo_rules_of_alltoalls() -> None:
         rules.ALLTOALLS, ((64, 1), (16, 16), (2, 1), (2, 2), (1, 1))
     ):
         for size in (8, 2048, 4096):
-            call = call_of(ranks, size, hosts, collective)
-            assert at(collective, ranks, hosts, size) == builtin(call)
+            found = at(collective, ranks, hosts, size)
+            by_latency = hosts > 2 and collective == "alltoall" and size == 8
+            assert found == builtin(call_of(ranks, size, hosts, collective)) or (
+                by_latency and found in ("topo_brucks", rules.AUTO)
+            )
     # one host with two ranks is enough, and racks do not matter
-    call = {"size": 64, "hosts": 16, "collective": "alltoall"}
+    call: dict[str, Any] = {"size": 64, "hosts": 16, "collective": "alltoall"}
     assert chosen(tuning, 17, **call) == chosen(tuning, 17, **call, racks=4)
-    assert chosen(tuning, 17, **call) in ("planned", rules.AUTO)
+    assert chosen(tuning, 17, **call) in ("planned", "topo_brucks", rules.AUTO)
 
 
 @each_site
@@ -2068,7 +2075,7 @@ def test_dry_run_of_alltoalls(tmp_path: Path) -> None:
     text = done.stdout.split("{")[0]
     first, second = text.split("\nalltoallv\n")
     rows = [line.split() for line in first.splitlines()]
-    short, long = [row for row in rows if row[:2] == ["8..64", "4"]]
+    short, long = [row for row in rows if row[:2] == ["32..64", "4"]]
     assert short[2].startswith("8-") and short[3] in ("planned", "topo_auto")
     assert long[2].endswith("-32K") and long[3] == "builtin"
     planned = [row for row in map(str.split, second.splitlines()) if row[3:4] == ["planned"]]

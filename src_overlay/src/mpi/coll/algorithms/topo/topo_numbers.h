@@ -75,6 +75,7 @@
 #define TOPO_FEW_MESSAGES 1024  /* all ranks run up to so many by the clock, */
 #define TOPO_FEW_RANKS 32       /* or as the square of their number less this, which is as many on 64 ranks, */
 #define TOPO_LOG_ROUNDS 4       /* up to so many times log2 of their number in rounds, ranks keep step */
+#define TOPO_LANES_FACTOR 4     /* along lanes so many times as many: where racks are unequal, ranks differ */
 /* Of a call in many parts: so many messages of each rank. Twice as many change no choice (maint/judge sim). */
 #define TOPO_PIECES 4
 #define TOPO_MIN_PIECES 256     /* that are followed: from so many messages */

@@ -28,12 +28,12 @@ typedef struct {
     bool is_piped;              /* ranks do not keep step */
 } messages_t;
 
-/* Of ranks that do not keep step, and of chunks along lanes, so many are followed. */
-static int64_t few_messages(int p)
+/* Of ranks that do not keep step so many messages are followed; more along lanes, where ranks differ. */
+static int64_t few_messages(const MPII_Topo_algo_t * algo, int p)
 {
-    int64_t more = MPL_MAX(p - TOPO_FEW_RANKS, 0);
+    int64_t more = MPL_MAX(p - TOPO_FEW_RANKS, 0), few = MPL_MAX(more * more, TOPO_FEW_MESSAGES);
 
-    return MPL_MIN(MPL_MAX(more * more, TOPO_FEW_MESSAGES), TOPO_MAX_WALK);
+    return MPL_MIN(is_of(algo, LANES) ? TOPO_LANES_FACTOR * few : few, TOPO_MAX_WALK);
 }
 
 /* Of the `num` parts of a call with num_messages: how many are followed. Pieces along a tree, of which the first and the
@@ -44,7 +44,7 @@ static int num_followed(const MPII_Topo_algo_t * algo, int p, int num, int64_t n
     int64_t few = MPL_MIN(MPL_MAX(TOPO_PIECES * p, TOPO_MIN_PIECES), TOPO_MAX_PIECES);
     int64_t least = has_lanes ? 1 : num < 4 ? num : 2;
 
-    if (num_messages / num > (has_lanes ? few_messages(p) : TOPO_MAX_WALK / 2))
+    if (num_messages / num > (has_lanes ? few_messages(algo, p) : TOPO_MAX_WALK / 2))
         return num;
     return MPL_MIN(MPL_MAX(few * num / MPL_MAX(num_messages, 1), least), num);
 }
@@ -65,7 +65,7 @@ static messages_t count(const MPII_Topo_case_t * c, links_t * links)
     if (is_of(algo, LANES) && algo->arg == MPII_TOPO_LANES__ALLGATHER)
         n.all = MPL_MIN(n.all, p * (p - INT64_C(1)) * g.lanes.num_chunks);
     /* in log rounds, or a few times as many, ranks keep step; along a tree it takes them all */
-    n.is_piped = n.all > few_messages(p) && n.all / p > TOPO_LOG_ROUNDS * MPII_Topo_ceil_log2(p + 1) &&
+    n.is_piped = n.all > few_messages(algo, p) && n.all / p > TOPO_LOG_ROUNDS * MPII_Topo_ceil_log2(p + 1) &&
         !is_of(algo, TREE) && !is_of(algo, BLOCK_TREE);
     return n;
 }
