@@ -132,7 +132,7 @@ def test_part(
     )
     print(job.stdout[-5000:])
     # for maint/check --record
-    record_property("bindir", ch4)
+    record_property("bindir", str(ch4))
     for kind in KINDS:
         counts = re.findall(rf"(\d+) {kind}\b", job.stdout.splitlines()[-1])
         record_property(kind, counts[0] if counts else 0)

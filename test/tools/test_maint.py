@@ -4,6 +4,7 @@
 Where a test would change the repository, it works on a copy of it.
 """
 
+import json
 import os
 import re
 import shutil
@@ -385,6 +386,35 @@ def test_an_algorithm_is_one_file_and_one_row(
         in (tree / "src/mpi/coll/include/coll_algos.h").read_text()
     )
     assert f"{name}(comm_ptr" in (tree / "src/mpi/coll/mpir_coll.c").read_text()
+
+
+def test_a_row_is_all_that_topo_sim_needs(tmp_path: Path) -> None:
+    """It runs an algorithm that is made up: scatter from the root to each rank, not in the order of a tree."""
+    build, manifest, folder = load("build"), tmp_path / "algorithms.toml", tmp_path / "topo"
+    row = """
+[[algorithm]]
+collective = "scatter"
+name = "made_up"
+help = "made up"
+file = "src/mpi/coll/scatter/scatter_intra_made_up.c"
+family = "block_tree"
+shape = "linear"
+"""
+    manifest.write_text((REPO / "cvars/algorithms.toml").read_text() + row)
+    shutil.copytree(REPO / build.TOPO, folder)
+    (folder / "topo_algos.h").write_text(lists.topo_algos_h(lists.load_manifest(manifest)))
+    pure = [file for pattern in build.PURE for file in folder.glob(Path(pattern).name)]
+    flags = ["-O0", '-DTOPO_VERSION="0"', f"-I{REPO}/bench/sim", f"-I{folder}"]
+    sim = tmp_path / "topo-sim"
+    files = [*sorted((REPO / "bench/sim").glob("*.c")), *pure]
+    subprocess.run(["cc", *flags, "-o", sim, *files, "-ljson-c", "-lm"], check=True)
+    where = ["--racks", "4x4", "--host-rate", "100gbit", "--uplink-rate", "200gbit", "--json"]
+    words: list[str | Path] = [sim, *where, "-c", "scatter", "-b", "8", "-a"]
+    ends = {
+        name: json.loads(subprocess.check_output([*words, name]))["runs"][0]["time_us"]
+        for name in ("made_up", "topo_binomial")
+    }
+    assert 0 < ends["made_up"] < ends["topo_binomial"]
 
 
 # -- apply ------------------------------------------------------------------------------------
