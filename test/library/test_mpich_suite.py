@@ -246,7 +246,9 @@ def test_forced(
             **PLANS,
             **{f"MPIR_CVAR_COLL_TOPO_PLAN_{key}": value for key, value in more.items()},
         )
-        if program not in NOT_REACHED:
+        # all its calls are persistent: but for planned, they count as nonblocking
+        is_persistent = (name, program) == ("topo_brucks", "coll/p_alltoall")
+        if program not in NOT_REACHED and not is_persistent:
             assert calls(job, collective, name) > 0
 
 

@@ -94,7 +94,7 @@ def test_file_without_rules_inside_a_host(
     [
         ("Allgather", "recursive_doubling", "topo_recursive_doubling", 1.4),
         ("Allreduce", "recursive_doubling", "topo_recursive_doubling", 1.4),
-        ("Bcast", "binomial", "topo_binomial", 2.2),
+        ("Bcast", "binomial", "topo_binomial", 2.3),
     ],
 )
 def test_short_call_of_ours(
