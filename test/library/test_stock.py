@@ -92,9 +92,9 @@ def test_file_without_rules_inside_a_host(
 @pytest.mark.parametrize(
     "call, theirs, ours, most",
     [
-        ("Allgather", "recursive_doubling", "topo_recursive_doubling", 1.4),
-        ("Allreduce", "recursive_doubling", "topo_recursive_doubling", 1.4),
-        ("Bcast", "binomial", "topo_binomial", 2.3),
+        ("Allgather", "recursive_doubling", "topo_recursive_doubling", 1.1),
+        ("Allreduce", "recursive_doubling", "topo_recursive_doubling", 1.1),
+        ("Bcast", "binomial", "topo_binomial", 1.8),
     ],
 )
 def test_short_call_of_ours(

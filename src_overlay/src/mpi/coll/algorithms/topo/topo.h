@@ -100,6 +100,7 @@ enum {
 
 /* Algorithms that have a radix */
 enum {
+    MPII_TOPO_NO_RADIX,
 #define MPII_TOPO_ENUM(coll, algo, cvar) MPII_TOPO_RADIX__##coll##_##algo,
     MPIR_TOPO_RADICES(MPII_TOPO_ENUM)
 #undef MPII_TOPO_ENUM

@@ -47,10 +47,10 @@ bool MPII_Topo_call_find_order(call_t * c, const MPII_Topo_order_t ** order,
 
 /* of 16 families, 256 arguments, and radices from those that stand for size classes on */
 #define LIST_KEY(family_, arg_, radix_) \
-    ((((radix_) + MPII_TOPO_NUM_CLASSES) * 256 + (arg_)) * 16 + (int) (family_))
+    ((((unsigned) (radix_) + MPII_TOPO_NUM_CLASSES) * 256 + (arg_)) * 16 + (family_))
 
 /* NULL: there is none, or it has too many steps. *free_at: NULL, or where there is room for it */
-static const MPII_Topo_gen_list_t *find_list(struct MPII_Topo_comm *topo, int key, int root,
+static inline const MPII_Topo_gen_list_t *find_list(struct MPII_Topo_comm *topo, unsigned key, int root,
                                              MPL_atomic_ptr_t ** free_at)
 {
     *free_at = NULL;
@@ -62,7 +62,7 @@ static const MPII_Topo_gen_list_t *find_list(struct MPII_Topo_comm *topo, int ke
             *free_at = here;
             break;
         }
-        if (list->key[0] == key && list->key[1] == root)
+        if (list->key == key && list->root == root)
             return list->num_steps < 0 ? NULL : list;
     }
     return NULL;
@@ -72,9 +72,9 @@ bool MPII_Topo_call_find_list(call_t * c, MPII_Topo_family_t family, int arg, in
 {
     const MPII_Topo_gen_list_t *list;
 
-    c->list_key[0] = LIST_KEY(family, arg, radix);
-    c->list_key[1] = root;
-    list = find_list(c->comm_ptr->coll.topo, c->list_key[0], root, &c->list_at);
+    c->list_key = LIST_KEY(family, arg, radix);
+    c->list_root = root;
+    list = find_list(c->comm_ptr->coll.topo, c->list_key, root, &c->list_at);
     if (list)
         c->gen = &list->gen;
     return list != NULL;
@@ -86,7 +86,8 @@ static void keep_list(call_t * c)
 
     if (list == NULL)
         return;
-    memcpy(list->key, c->list_key, sizeof(list->key));
+    list->key = c->list_key;
+    list->root = c->list_root;
     /* another thread may have kept one */
     if (MPL_atomic_cas_ptr(c->list_at, NULL, list) != NULL)
         MPL_free(list);
@@ -106,18 +107,21 @@ MPI_Aint MPII_Topo_call_segment_bytes(const call_t * c)
     return MPL_MAX(bytes, 0);
 }
 
-int MPII_Topo_call_radix(const call_t * c, MPIR_Comm * comm_ptr, MPII_Topo_family_t family,
-                         MPI_Aint bytes)
+static inline int radix_of(const call_t * c, MPIR_Comm * comm_ptr, MPII_Topo_family_t family, MPI_Aint bytes)
 {
-    bool is_exchange = family == MPII_TOPO_FAMILY__DOUBLING, are_blocks = family == MPII_TOPO_FAMILY__BRUCKS;
-    int k;
+    int k = c->algo.k;
 
-    if (!is_exchange && !are_blocks && (family != MPII_TOPO_FAMILY__TREE || c->algo.arg != MPII_TOPO_SHAPE__KNOMIAL))
-        return 0;
-    k = c->algo.k;
     if (k < 0)
         k = MPII_Topo_comm_settings(comm_ptr)->radix_of[c->algo.radix];
-    return k > 0 ? k : are_blocks ? MPII_Topo_radix_of_blocks(bytes) : MPII_Topo_radix_of(bytes, is_exchange);
+    if (k > 0 || c->algo.radix == MPII_TOPO_NO_RADIX)
+        return k;
+    return family == MPII_TOPO_FAMILY__BRUCKS ? MPII_Topo_radix_of_blocks(bytes) :
+        MPII_Topo_radix_of(bytes, family == MPII_TOPO_FAMILY__DOUBLING);
+}
+
+int MPII_Topo_call_radix(const call_t * c, MPIR_Comm * comm_ptr, MPII_Topo_family_t family, MPI_Aint bytes)
+{
+    return radix_of(c, comm_ptr, family, bytes);
 }
 
 bool MPII_Topo_call_is_one_segment(call_t * c, MPI_Aint count, MPI_Datatype type)
@@ -271,35 +275,15 @@ static MPII_Topo_pipes_t *get_pipes(call_t * c, MPII_Topo_attr_t * attr)
 }
 
 const MPII_Topo_gen_list_t *MPII_Topo_call_short_list(const call_t * c, MPII_Topo_family_t family, int arg,
-                                                      int root, MPI_Aint count, MPI_Datatype type,
-                                                      MPIR_Comm * comm_ptr)
+                                                      int root, MPI_Aint bytes, MPIR_Comm * comm_ptr)
 {
     struct MPII_Topo_comm *topo = comm_ptr->coll.topo;
     MPL_atomic_ptr_t *unused;
-    MPI_Aint size, bytes;
 
-    if (!c->at_once || topo == NULL || topo->num_runs != HAS_NO_PIPES || count == 0 ||
-        !HANDLE_IS_BUILTIN(type))
+    if (!c->at_once || topo == NULL || topo->num_runs != HAS_NO_PIPES || bytes == 0 ||
+        bytes > TOPO_LEAST_SEGMENT_BYTES)
         return NULL;
-    MPIR_Datatype_get_size_macro(type, size);
-    bytes = count * size;
-    if (bytes > TOPO_LEAST_SEGMENT_BYTES)
-        return NULL;
-    int radix = MPII_Topo_call_radix(c, comm_ptr, family, bytes);
-    return find_list(topo, LIST_KEY(family, arg, radix), root, &unused);
-}
-
-void MPII_Topo_call_run_short(call_t * c, const MPII_Topo_gen_list_t * list, const void *in, void *out,
-                              MPI_Aint count, MPI_Datatype type, MPI_Op op, int tag,
-                              MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
-{
-    MPII_Topo_data_t data = {
-        .in = (char *) in,.out = out,.type = type,.units_per_block = 1,.unit_len = count,
-        .block_len = count,.op = op,
-    };
-
-    c->is_over = true;
-    c->mpi_errno = MPII_Topo_exec_run_short(&list->gen, &data, tag, comm_ptr, attr);
+    return find_list(topo, LIST_KEY(family, arg, radix_of(c, comm_ptr, family, bytes)), root, &unused);
 }
 
 int MPII_Topo_call_run(call_t * c, MPII_Topo_attr_t * attr)

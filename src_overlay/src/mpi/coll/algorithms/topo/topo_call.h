@@ -25,8 +25,8 @@ typedef struct {
 /* An algorithm with its parameters, beside the family of its schedules */
 typedef struct {
     int arg;                    /* as in its row of the catalog: the shape of a tree */
-    int k;                      /* radix; MPII_Topo_as_agreed: the setting of `radix`, MPII_TOPO_RADIX__... */
-    int radix;
+    int k;                      /* radix; MPII_Topo_as_agreed: the setting of `radix` */
+    int radix;                  /* MPII_TOPO_RADIX__..., or MPII_TOPO_NO_RADIX */
     int segment_bytes;          /* likewise, of `segmented`, MPII_TOPO_SEGMENTED__... */
     int segmented;
 } MPII_Topo_choice_t;
@@ -54,7 +54,8 @@ typedef struct MPII_Topo_call {
     const MPII_Topo_order_t *order;
     const MPII_Topo_gen_t *gen; /* u.gen, or a list that is kept with the communicator; */
     MPL_atomic_ptr_t *list_at;  /* NULL, or where one is to be kept, */
-    int list_key[2];            /* of this */
+    unsigned list_key;          /* of this, */
+    int list_root;              /* and this root */
     MPII_Topo_data_t data;
     int tag;
     MPIR_Comm *comm_ptr;

@@ -69,7 +69,7 @@ void MPII_Topo_prepare_bcast_tree(call_t * c, const MPII_Topo_args_t * a, MPIR_C
     const MPII_Topo_order_t *order = NULL;
     const MPII_Topo_gen_list_t *list =
         MPII_Topo_call_short_list(c, MPII_TOPO_FAMILY__TREE, TREE_ARG(c->algo.arg, MPII_TOPO_TREE_DOWN),
-                                  a->root, a->count, a->datatype, comm_ptr);
+                                  a->root, MPII_Topo_call_basic_bytes(a), comm_ptr);
 
     if (list)
         MPII_Topo_call_run_short(c, list, a->recvbuf, a->recvbuf, a->count, a->datatype, MPI_OP_NULL,
@@ -126,7 +126,7 @@ void MPII_Topo_prepare_reduce_tree(call_t * c, const MPII_Topo_args_t * a, MPIR_
     const MPII_Topo_order_t *order = NULL;
     const MPII_Topo_gen_list_t *list =
         MPII_Topo_call_short_list(c, MPII_TOPO_FAMILY__TREE, TREE_ARG(c->algo.arg, MPII_TOPO_TREE_UP),
-                                  a->root, a->count, a->datatype, comm_ptr);
+                                  a->root, MPII_Topo_call_basic_bytes(a), comm_ptr);
 
     if (list && (comm_ptr->rank != a->root || MPII_Topo_call_begin_result(a) == MPI_SUCCESS))
         MPII_Topo_call_run_short(c, list, a->sendbuf, a->recvbuf, a->count, a->datatype, a->op,
@@ -151,7 +151,7 @@ bool MPII_Topo_call_short_barrier(call_t * c, MPII_Topo_family_t family, int arg
                                   MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_gen_list_t *list =
-        MPII_Topo_call_short_list(c, family, arg, 0, 1, TOPO_BYTE, comm_ptr);
+        MPII_Topo_call_short_list(c, family, arg, 0, 1, comm_ptr);
 
     if (list)
         MPII_Topo_call_run_short(c, list, &token, &token, 1, TOPO_BYTE, MPI_OP_NULL, MPIR_BARRIER_TAG,

@@ -26,14 +26,24 @@ bool MPII_Topo_call_find_order(MPII_Topo_call_t * call, const MPII_Topo_order_t 
 bool MPII_Topo_call_find_list(MPII_Topo_call_t * call, MPII_Topo_family_t family, int arg, int radix,
                               int root);
 
-/* A short call of a basic type that has a list is run by prepare itself: to set a call up takes as long as a message.
- * First: its list, or NULL; count: of a unit. Then what is copied before the schedule is copied, and it is run. */
+/* Prepare itself runs a short blocking call of a basic type, if its steps are in a list: to set a call up takes as long
+ * as a message. Returns the list, or NULL; bytes: of a unit, or 0 for a type that is not basic. */
 const MPII_Topo_gen_list_t *MPII_Topo_call_short_list(const MPII_Topo_call_t * call, MPII_Topo_family_t family,
-                                                      int arg, int root, MPI_Aint count, MPI_Datatype type,
-                                                      MPIR_Comm * comm_ptr);
-void MPII_Topo_call_run_short(MPII_Topo_call_t * call, const MPII_Topo_gen_list_t * list, const void *in,
-                              void *out, MPI_Aint count, MPI_Datatype type, MPI_Op op, int tag,
-                              MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
+                                                      int arg, int root, MPI_Aint bytes, MPIR_Comm * comm_ptr);
+
+static inline MPI_Aint MPII_Topo_call_basic_bytes(const MPII_Topo_args_t * args)
+{
+    return HANDLE_IS_BUILTIN(args->datatype) ? args->count * MPIR_Datatype_get_basic_size(args->datatype) : 0;
+}
+
+/* Run the list, where what precedes the schedule is done. */
+static inline void MPII_Topo_call_run_short(MPII_Topo_call_t * call, const MPII_Topo_gen_list_t * list, const void *in,
+                                            void *out, MPI_Aint count, MPI_Datatype type, MPI_Op op, int tag,
+                                            MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
+{
+    call->is_over = true;
+    call->mpi_errno = MPII_Topo_exec_run_short(list, in, out, count, type, op, tag, comm_ptr, attr);
+}
 
 /* Length of segments that the user wants; 0: it is left to the algorithm. */
 MPI_Aint MPII_Topo_call_segment_bytes(const MPII_Topo_call_t * call);

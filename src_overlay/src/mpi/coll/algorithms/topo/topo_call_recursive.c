@@ -33,7 +33,7 @@ void MPII_Topo_prepare_allreduce_doubling(call_t * c, const MPII_Topo_args_t * a
     const MPII_Topo_order_t *order = NULL;
     MPI_Aint size;
     const MPII_Topo_gen_list_t *list =
-        MPII_Topo_call_short_list(c, MPII_TOPO_FAMILY__DOUBLING, 0, 0, a->count, a->datatype, comm_ptr);
+        MPII_Topo_call_short_list(c, MPII_TOPO_FAMILY__DOUBLING, 0, 0, MPII_Topo_call_basic_bytes(a), comm_ptr);
 
     if (list && MPII_Topo_call_begin_result(a) == MPI_SUCCESS) {
         MPII_Topo_call_run_short(c, list, a->recvbuf, a->recvbuf, a->count, a->datatype, a->op,
@@ -101,7 +101,7 @@ void MPII_Topo_prepare_allgather_slots(call_t * c, const MPII_Topo_args_t * a, M
     bool is_identity, is_joined;
     MPI_Aint size;
     const MPII_Topo_gen_list_t *list =
-        MPII_Topo_call_short_list(c, MPII_TOPO_FAMILY__SLOTS, IN_PLACE, 0, a->count, a->datatype, comm_ptr);
+        MPII_Topo_call_short_list(c, MPII_TOPO_FAMILY__SLOTS, IN_PLACE, 0, MPII_Topo_call_basic_bytes(a), comm_ptr);
 
     MPIR_Datatype_get_size_macro(a->datatype, size);
     if (list && a->count * size < MPII_Topo_comm_settings(comm_ptr)->allgather_pipeline_min_bytes &&

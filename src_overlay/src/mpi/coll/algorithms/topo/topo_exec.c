@@ -17,6 +17,21 @@ static char *address(const exec_t * e, MPII_Topo_buf_t buf, int slot, MPI_Aint f
     return (buf == MPII_TOPO_BUF__IN ? e->data->in : e->data->out) + first * e->extent;
 }
 
+#define MAX_ERRORS 32
+
+void MPII_Topo_exec_add_error(MPII_Topo_exec_errors_t * errors, int mpi_errno, MPII_Topo_attr_t * attr)
+{
+    int noted = MPI_SUCCESS;
+
+    /* not joined: MPICH's chains of errors may get to have loops */
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, noted);
+    /* MPICH keeps the texts of some errors only: after many others this one's would be that of another */
+    if (++errors->num == MAX_ERRORS)
+        errors->mpi_errno = MPIR_ERR_GET_CLASS(errors->mpi_errno);
+    if (errors->mpi_errno == MPI_SUCCESS || MPIR_ERR_GET_CLASS(errors->mpi_errno) == MPI_ERR_OTHER)
+        errors->mpi_errno = noted;
+}
+
 /* -- steps -- */
 
 /* A copy in TMP that puts slots in another order */
@@ -371,7 +386,8 @@ int MPII_Topo_exec_run(const MPII_Topo_gen_t * gen, const MPII_Topo_data_t * dat
     exec_t e;
 
     if (pipes == NULL && MPII_Topo_exec_is_short(gen, data))
-        return MPII_Topo_exec_run_short(gen, data, tag, comm_ptr, attr);
+        return MPII_Topo_exec_run_short((const MPII_Topo_gen_list_t *) gen, data->in, data->out, data->block_len,
+                                        data->type, data->op, tag, comm_ptr, attr);
     exec_init(&e, gen, data, tag, comm_ptr, pipes, attr);
     while (!advance(&e, attr)) {
         if (e.num_unwritten > 0 && !e.is_broken)
@@ -386,7 +402,7 @@ int MPII_Topo_exec_run(const MPII_Topo_gen_t * gen, const MPII_Topo_data_t * dat
             e.is_broken = true;
     }
     MPII_Topo_exec_free(&e);
-    return e.mpi_errno;
+    return e.errors.mpi_errno;
 }
 
 MPII_Topo_exec_t *MPII_Topo_exec_begin(const MPII_Topo_gen_t * gen, const MPII_Topo_data_t * data,
@@ -407,7 +423,7 @@ bool MPII_Topo_exec_advance(MPII_Topo_exec_t * e, MPII_Topo_attr_t * attr)
 
 int MPII_Topo_exec_end(MPII_Topo_exec_t * e)
 {
-    int mpi_errno = e->mpi_errno;
+    int mpi_errno = e->errors.mpi_errno;
 
     MPII_Topo_exec_free(e);
     MPL_free(e);

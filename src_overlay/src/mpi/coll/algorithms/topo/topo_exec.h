@@ -21,10 +21,10 @@ int MPII_Topo_exec_run(const MPII_Topo_gen_t * gen, const MPII_Topo_data_t * dat
                        MPIR_Comm * comm_ptr, MPII_Topo_pipes_t * pipes,
                        MPII_Topo_attr_t * attr);
 
-/* Run a list of steps to its end, without pipes: of whole blocks of a basic type, each a unit, which lie one behind the
- * other. For short calls */
-int MPII_Topo_exec_run_short(const MPII_Topo_gen_t * gen, const MPII_Topo_data_t * data, int tag,
-                             MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
+/* Run a list of steps to its end, without pipes. A unit is a block of `count` elements of a basic type; blocks lie one
+ * behind the other. */
+int MPII_Topo_exec_run_short(const MPII_Topo_gen_list_t * list, const void *in, void *out, MPI_Aint count,
+                             MPI_Datatype type, MPI_Op op, int tag, MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
 
 /* The same in steps, for a nonblocking call: begin, then advance until that says that it is done. gen and
  * data must live as long. */

@@ -38,6 +38,11 @@ typedef struct {
                                  * next round would do; MPI_OP_NULL: not */
 } MPII_Topo_exec_recv_t;
 
+typedef struct {
+    int mpi_errno;              /* the first error */
+    int num;
+} MPII_Topo_exec_errors_t;
+
 struct MPII_Topo_exec {
     const MPII_Topo_gen_t *gen;
     const MPII_Topo_data_t *data;
@@ -72,8 +77,7 @@ struct MPII_Topo_exec {
     /* what has to be waited for: one of these, and that a full pipe has room */
     MPIR_Request *wait_req;     /* or NULL */
     int wait_from;              /* or -1 */
-    int mpi_errno;              /* the first error */
-    int num_errors;
+    MPII_Topo_exec_errors_t errors;
     /* no zeros at the beginning: */
     MPII_Topo_exec_recv_t recvs[MPII_TOPO_EXEC_WINDOW]; /* ring buffer; of a list, message i has entry i */
     union {
@@ -82,24 +86,20 @@ struct MPII_Topo_exec {
     } short_tmp;
 };
 
-#define MPII_TOPO_EXEC_MAX_ERRORS 32
-
 /* -- errors -- */
 
-static inline void MPII_Topo_exec_note_error(MPII_Topo_exec_t * e, int mpi_errno,
-                                             MPII_Topo_attr_t * attr)
-{
-    int noted = MPI_SUCCESS;
+/* topo_exec.c */
+void MPII_Topo_exec_add_error(MPII_Topo_exec_errors_t * errors, int mpi_errno, MPII_Topo_attr_t * attr);
 
-    if (mpi_errno == MPI_SUCCESS)
-        return;
-    /* not joined: MPICH's chains of errors may get to have loops */
-    TOPO_CHECK_AND_CONTINUE(mpi_errno, noted);
-    /* MPICH keeps the texts of some errors only: after many others this one's would be that of another */
-    if (++e->num_errors == MPII_TOPO_EXEC_MAX_ERRORS)
-        e->mpi_errno = MPIR_ERR_GET_CLASS(e->mpi_errno);
-    if (e->mpi_errno == MPI_SUCCESS || MPIR_ERR_GET_CLASS(e->mpi_errno) == MPI_ERR_OTHER)
-        e->mpi_errno = noted;
+static inline void MPII_Topo_exec_keep_error(MPII_Topo_exec_errors_t * errors, int mpi_errno, MPII_Topo_attr_t * attr)
+{
+    if (mpi_errno != MPI_SUCCESS)
+        MPII_Topo_exec_add_error(errors, mpi_errno, attr);
+}
+
+static inline void MPII_Topo_exec_note_error(MPII_Topo_exec_t * e, int mpi_errno, MPII_Topo_attr_t * attr)
+{
+    MPII_Topo_exec_keep_error(&e->errors, mpi_errno, attr);
 }
 
 /* Something is sent: without content, where there is an error. */
@@ -182,7 +182,7 @@ static inline void MPII_Topo_exec_set(MPII_Topo_exec_t * e, const MPII_Topo_gen_
     e->data = data;
     e->tag = tag;
     e->comm_ptr = comm_ptr;
-    e->mpi_errno = MPI_SUCCESS;
+    e->errors = (MPII_Topo_exec_errors_t) {.mpi_errno = MPI_SUCCESS };
     e->rack = order->rack_of[order->host_at[order->pos_of[gen->rank]]];
     MPIR_Datatype_get_extent_macro(data->type, e->extent);
     MPIR_Datatype_get_size_macro(data->type, e->type_size);

@@ -24,7 +24,8 @@
         call.at_once = true; \
         MPII_TOPO_COUNT(coll_, name_); \
         MPII_Topo_prepare_##coll_##_##family_(&call, &args, comm_ptr, attr); \
-        return MPII_Topo_call_run(&call, attr); \
+        return call.is_over && call.mpi_errno == MPI_SUCCESS && TOPO_ERROR == TOPO_ERROR_NONE ? \
+            MPI_SUCCESS : MPII_Topo_call_run(&call, attr); \
     } \
     int MPIR_TSP_I##coll_##_sched_intra_##name_(MPII_TOPO_FORMALS__##coll_ MPIR_Comm * comm_ptr, \
                                                 MPII_TOPO_FORMALS__##params_ MPIR_TSP_sched_t sched) \

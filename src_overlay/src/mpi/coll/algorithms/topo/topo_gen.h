@@ -330,9 +330,10 @@ typedef struct {
 
 typedef struct {
     MPII_Topo_gen_t gen;
-    int key[2];                 /* what it is of, for whoever keeps it */
+    unsigned key;               /* what it is of, for whoever keeps it */
+    int root;
     int num_steps;              /* -1: there are too many */
-    int num_sends;
+    int num_sends, num_rack_messages;   /* the latter to other racks */
     MPII_Topo_listed_t steps[MPII_TOPO_LIST_STEPS];     /* no more memory than num_steps of them take */
 } MPII_Topo_gen_list_t;
 

@@ -15,15 +15,24 @@
 
 typedef MPII_Topo_gen_list_t list_t;
 
+static int rack_of(const MPII_Topo_gen_t * gen, int rank)
+{
+    const MPII_Topo_order_t *order = gen->order;
+    return order->rack_of[order->host_at[order->pos_of[rank]]];
+}
+
 static bool add(list_t * list, const MPII_Topo_step_t * step, int round, int index)
 {
     MPII_Topo_listed_t *listed = &list->steps[list->num_steps];
 
-    if (list->num_steps == MPII_TOPO_LIST_STEPS)
+    if (list->num_steps == MPII_TOPO_LIST_STEPS || step->sorted)
         return false;
     *listed = (MPII_Topo_listed_t) {.step = *step,.round = round,.index = index };
     list->num_steps++;
-    list->num_sends += step->kind == MPII_TOPO_STEP__SEND;
+    if (step->kind == MPII_TOPO_STEP__SEND && step->num > 0) {
+        list->num_sends++;
+        list->num_rack_messages += rack_of(&list->gen, step->peer) != rack_of(&list->gen, list->gen.rank);
+    }
     if (step->buf == MPII_TOPO_BUF__TMP)
         list->gen.num_slots = MPL_MAX(list->gen.num_slots, step->slot + MPL_MAX(step->num, 1));
     return true;
