@@ -406,7 +406,7 @@ def suite(
 ) -> None:
     """Run the comparisons of each FILE on a virtual cluster, and judge them by its limits.
 
-    Without a FILE: all beside this program; allgather.toml explains their form, too.
+    Without a FILE: all beside this program; short.toml explains their form, too.
     """
     suites = [(path, read_suite(path)) for path in paths or DEFAULT_SUITES]
     values = dict(pairs(definitions, "--define", "="))

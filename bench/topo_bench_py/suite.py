@@ -38,6 +38,7 @@ Table = dict[str, Any]  # of TOML
 Row = dict[str, Any]
 
 DEFAULT_SUITES = sorted(Path(__file__).resolve().parents[1].glob("*.toml"))
+SHARED_KEYS = ("vcluster", "prepare", "libraries", "settings")
 LIMITS = ("max_ratio", "max_mean_ratio", "max_to_bound", "max_break_even")  # by placement
 PLAN_KEYS = (  # as options of `topo-bench run`
     *("collective", "pattern", "repetitions", "min_repetitions", "seconds", "warmup", "first"),
@@ -56,6 +57,9 @@ class Undefined(Exception):
 def read_suite(path: str | os.PathLike[str]) -> Table:
     """Raises InputError with the first thing that is wrong in the file."""
     suite = files.read_toml(path)
+    if isinstance(suite.get("like"), str):
+        other = files.read_toml(Path(path).parent / suite["like"])
+        suite = {key: other[key] for key in SHARED_KEYS if key in other} | suite
     defaults, cases = suite.get("defaults"), suite.get("case")
     if isinstance(defaults, dict) and isinstance(cases, list):
         suite["case"] = [defaults | case if isinstance(case, dict) else case for case in cases]

@@ -2610,6 +2610,22 @@ def test_bad_suite(in_process: Any, tmp_path: Path, old: Any, new: Any, message:
     one_line_error(in_process("suite", path), 2, f"topo-bench: {path}: ", message)
 
 
+def test_suite_like_another(in_process: Any, tmp_path: Path) -> None:
+    cases = SUITE.index("[[case]]")
+    (tmp_path / "a.toml").write_text(SUITE)
+    path = tmp_path / "b.toml"
+    path.write_text("title = 'b'\nlike = 'a.toml'\n" + SUITE[cases:])
+    both = [suite.read_suite(tmp_path / name) for name in ("a.toml", "b.toml")]
+    assert both[1].pop("like") == "a.toml"
+    assert both[1] == both[0] | {"title": "b"}
+    path.write_text("title = 'b'\nlike = 'a.toml'\n[settings.c]\n" + SUITE[cases:])
+    assert suite.read_suite(path)["settings"] == {"c": {}}
+    path.write_text("title = 'b'\nlike = 'c.toml'\n" + SUITE[cases:])
+    one_line_error(in_process("suite", path), 2, f"{tmp_path}/c.toml: ")
+    path.write_text("title = 'b'\nlike = 3\n" + SUITE[cases:])
+    one_line_error(in_process("suite", path), 2, f"{path}: ", "$.like: found 3")
+
+
 def test_suite_that_is_no_text(in_process: Any, tmp_path: Path) -> None:
     path = tmp_path / "s.toml"
     path.write_bytes(b"\xff")
