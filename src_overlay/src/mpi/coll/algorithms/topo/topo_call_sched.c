@@ -82,10 +82,10 @@ static int release(void *data)
     return MPI_SUCCESS;
 }
 
-/* A type that means nothing on this rank is left alone: it may be no type at all. */
-static MPI_Datatype keep_type(MPI_Datatype type, const void *buf, bool counts)
+/* The type of a buffer that is in place means nothing: it may be no type at all. */
+static MPI_Datatype keep_type(MPI_Datatype type, const void *buf)
 {
-    if (!counts || type == 0 || buf == MPI_IN_PLACE)
+    if (type == 0 || buf == MPI_IN_PLACE)
         return MPI_DATATYPE_NULL;
     if (type != MPI_DATATYPE_NULL)
         MPIR_Datatype_add_ref_if_not_builtin(type);
@@ -110,11 +110,6 @@ int MPII_Topo_call_sched(MPII_Topo_prepare_t * prepare, const MPII_Topo_choice_t
                          MPIR_TSP_sched_t sched)
 {
     int mpi_errno = MPI_SUCCESS, type, vtx;
-    bool is_root = args->root == comm_ptr->rank;
-    bool is_gather = prepare == MPII_Topo_prepare_gather_block_tree ||
-        prepare == MPII_Topo_prepare_gatherv_block_tree;
-    bool is_scatter = prepare == MPII_Topo_prepare_scatter_block_tree ||
-        prepare == MPII_Topo_prepare_scatterv_block_tree;
     started_t *s = MPL_calloc(1, sizeof(*s), MPL_MEM_COLL);
 
     MPII_TOPO_NEED(s);
@@ -126,12 +121,10 @@ int MPII_Topo_call_sched(MPII_Topo_prepare_t * prepare, const MPII_Topo_choice_t
     MPIR_Comm_add_ref(comm_ptr);
     s->comm_ptr = comm_ptr;
     s->sched = sched;
-    if ((is_gather || is_scatter) && !is_root)
-        s->args.counts = s->args.displs = NULL;
     s->args.counts = keep_array(s->args.counts, comm_ptr->local_size);
     s->args.displs = keep_array(s->args.displs, comm_ptr->local_size);
-    s->args.sendtype = keep_type(args->sendtype, args->sendbuf, !is_scatter || is_root);
-    s->args.datatype = keep_type(args->datatype, args->recvbuf, !is_gather || is_root);
+    s->args.sendtype = keep_type(args->sendtype, args->sendbuf);
+    s->args.datatype = keep_type(args->datatype, args->recvbuf);
     if (args->op == 0)
         s->args.op = MPI_OP_NULL;
     else if (args->op != MPI_OP_NULL)

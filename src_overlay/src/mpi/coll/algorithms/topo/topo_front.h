@@ -56,6 +56,9 @@
 
 /* -- arguments of collectives -- */
 
+/* An argument that means something at the root only */
+#define MPII_TOPO_AT_ROOT(arg_, none_) (comm_ptr->rank == root ? (arg_) : (none_))
+
 #define MPII_TOPO_FORMALS__allgather \
     const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Aint recvcount, \
     MPI_Datatype recvtype,
@@ -79,9 +82,14 @@
 #define MPII_TOPO_FORMALS__bcast void *buffer, MPI_Aint count, MPI_Datatype datatype, int root,
 #define MPII_TOPO_ARGS__bcast .recvbuf = buffer,.count = count,.datatype = datatype,.root = root
 #define MPII_TOPO_FORMALS__gather MPII_TOPO_FORMALS__allgather int root,
-#define MPII_TOPO_ARGS__gather MPII_TOPO_ARGS__allgather,.root = root
+#define MPII_TOPO_ARGS__gather \
+    .sendbuf = sendbuf,.sendcount = sendcount,.sendtype = sendtype,.recvbuf = recvbuf, \
+    .count = recvcount,.datatype = MPII_TOPO_AT_ROOT(recvtype, MPI_DATATYPE_NULL),.root = root
 #define MPII_TOPO_FORMALS__gatherv MPII_TOPO_FORMALS__allgatherv int root,
-#define MPII_TOPO_ARGS__gatherv MPII_TOPO_ARGS__allgatherv,.root = root
+#define MPII_TOPO_ARGS__gatherv \
+    .sendbuf = sendbuf,.sendcount = sendcount,.sendtype = sendtype,.recvbuf = recvbuf, \
+    .counts = MPII_TOPO_AT_ROOT(recvcounts, NULL),.displs = MPII_TOPO_AT_ROOT(displs, NULL), \
+    .datatype = MPII_TOPO_AT_ROOT(recvtype, MPI_DATATYPE_NULL),.root = root
 #define MPII_TOPO_FORMALS__reduce MPII_TOPO_FORMALS__allreduce int root,
 #define MPII_TOPO_ARGS__reduce MPII_TOPO_ARGS__allreduce,.root = root
 #define MPII_TOPO_FORMALS__reduce_scatter \
@@ -93,12 +101,17 @@
 #define MPII_TOPO_ARGS__reduce_scatter_block \
     .sendbuf = sendbuf,.recvbuf = recvbuf,.count = recvcount,.datatype = datatype,.op = op
 #define MPII_TOPO_FORMALS__scatter MPII_TOPO_FORMALS__gather
-#define MPII_TOPO_ARGS__scatter MPII_TOPO_ARGS__gather
+#define MPII_TOPO_ARGS__scatter \
+    .sendbuf = sendbuf,.sendcount = sendcount, \
+    .sendtype = MPII_TOPO_AT_ROOT(sendtype, MPI_DATATYPE_NULL),.recvbuf = recvbuf, \
+    .count = recvcount,.datatype = recvtype,.root = root
 #define MPII_TOPO_FORMALS__scatterv \
     const void *sendbuf, const MPI_Aint sendcounts[], const MPI_Aint displs[], MPI_Datatype sendtype, \
     void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype, int root,
 #define MPII_TOPO_ARGS__scatterv \
-    .sendbuf = sendbuf,.counts = sendcounts,.displs = displs,.sendtype = sendtype,.recvbuf = recvbuf, \
+    .sendbuf = sendbuf,.counts = MPII_TOPO_AT_ROOT(sendcounts, NULL), \
+    .displs = MPII_TOPO_AT_ROOT(displs, NULL), \
+    .sendtype = MPII_TOPO_AT_ROOT(sendtype, MPI_DATATYPE_NULL),.recvbuf = recvbuf, \
     .count = recvcount,.datatype = recvtype,.root = root
 
 #endif /* TOPO_FRONT_H_INCLUDED */
