@@ -7,7 +7,8 @@
 #include "topo.h"
 #include "topo_front.h"
 
-/* Algorithm: Ring over ranks renumbered by nearest neighbour, closed in each rack, or host: topo_gen_ring.c
+/* Algorithm: Ring over ranks renumbered by nearest neighbour, closed in each rack, or host:
+ * topo_gen_ring.c
  *
  * Preferred for long messages, and where ranks are not placed in the order of hosts and racks. */
 MPII_TOPO_ALGORITHM(Allgather, allgather, topo_ring)

@@ -7,7 +7,8 @@
 #include "topo.h"
 #include "topo_front.h"
 
-/* Algorithm: Ring over ranks renumbered by nearest neighbour, closed in each rack, or host: topo_gen_ring.c
+/* Algorithm: Ring over ranks renumbered by nearest neighbour, closed in each rack, or host:
+ * topo_gen_ring.c
  *
  * Preferred for long messages. */
 MPII_TOPO_ALGORITHM(Allgatherv, allgatherv, topo_ring)

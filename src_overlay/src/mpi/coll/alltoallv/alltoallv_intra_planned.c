@@ -24,12 +24,12 @@
  * Where hosts are in racks and blocks are short (MPIR_CVAR_COLL_TOPO_PLAN_RACK_BYTES), a host sends
  * one message to one host of each other rack, which passes the blocks on in its rack.
  *
- * A plan depends on the bytes between each pair of ranks alone, of which each process knows its
- * own row and column. It finds the plans that have them, compared in full, and a vote finds the
- * one that all have: a word, up and down a tree of hosts. If there is none, the ranks of a host show
+ * A plan depends on the bytes between each pair of ranks alone, of which each process knows its own
+ * row and column. It finds the plans that have them, compared in full, and a vote finds the one
+ * that all have: a word, up and down a tree of hosts. If there is none, the ranks of a host show
  * each other what they have, which is all that the plan of their host needs (with racks, some hosts
- * tell others). Displacements, datatypes and MPI_IN_PLACE are not part of a plan, each process packs
- * and unpacks as its call says.
+ * tell others). Displacements, datatypes and MPI_IN_PLACE are not part of a plan, each process
+ * packs and unpacks as its call says.
  *
  * Cost = 2.lg(h).a (the vote) + k.a + (k.o + M.b) + 2.m.c; h: number of hosts, k: messages that
  * a rank sends, (h-1)/ranks of a host, or (r-1 + h/r-1)/ranks of a host with r racks; M: bytes
@@ -80,7 +80,7 @@ int MPIR_TSP_Ialltoallv_sched_intra_planned(const void *sendbuf, const MPI_Aint 
                                             const MPI_Aint rdispls[], MPI_Datatype recvtype,
                                             MPIR_Comm * comm_ptr, MPIR_TSP_sched_t sched)
 {
-    return MPII_Topo_ialltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls,
-                                recvtype, comm_ptr,
+    return MPII_Topo_ialltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts,
+                                rdispls, recvtype, comm_ptr,
                                 &MPII_Topo_calls[MPII_TOPO_ALGO__ialltoallv_tsp_planned], sched);
 }

@@ -25,8 +25,8 @@ typedef struct {
 /* The one that runs a call for which no rule selects; NULL: none, MPIR runs the call. */
 const MPII_Coll_composition_t *MPII_Coll_device_choice(const MPIR_Csel_coll_sig_s * coll_sig);
 
-/* For the report: a call of which count elements of a datatype are a block, or the buffer. It counts if the device
- * splits it, since no rule selects for it, or DEVICE_COLLECTIVES=all. */
+/* For the report: a call of which count elements of a datatype are a block, or the buffer. It
+ * counts if the device splits it, since no rule selects for it, or DEVICE_COLLECTIVES=all. */
 void MPII_Coll_report_device(bool has_rule, const MPIR_Csel_coll_sig_s * coll_sig, MPI_Aint count,
                              MPI_Datatype datatype);
 

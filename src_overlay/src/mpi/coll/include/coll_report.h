@@ -6,29 +6,32 @@
 #ifndef COLL_REPORT_H_INCLUDED
 #define COLL_REPORT_H_INCLUDED
 
-/* Which algorithms were selected, why, and how long they took: MPIR_CVAR_COLL_SELECTION_REPORT and _TRACE.
- * The generated selection in mpir_coll.c calls this; while it is off that costs one test. */
+/* Which algorithms were selected, why, and how long they took: MPIR_CVAR_COLL_SELECTION_REPORT and
+ * _TRACE. The generated selection in mpir_coll.c calls this; while it is off that costs one
+ * test. */
 
 extern int MPII_Coll_report_on;
 
 void MPII_Coll_report_init(void);
 void MPII_Coll_report_finalize(void);
 
-/* A blocking call, from its beginning to its end. What is done on the same communicator meanwhile is part of
- * it: who comes first sets `row` and `adapt`. */
+/* A blocking call, from its beginning to its end. What is done on the same communicator meanwhile
+ * is part of it: who comes first sets `row` and `adapt`. */
 typedef struct MPII_Coll_call {
     MPIR_Comm *comm_ptr;
-    struct MPII_Coll_call *outer;       /* the call of this thread that this one is part of; NULL: none */
+    struct MPII_Coll_call *outer;       /* the call of this thread that this one is part of; NULL:
+                                         * none */
     struct MPII_Coll_row *row;  /* of the report, that its time goes to; NULL: none */
-    struct MPII_Csel_adapt *adapt;      /* what its time teaches (csel_adapt.c), when it ends; NULL: nothing */
-    void (*adapt_end) (struct MPII_Coll_call * call);
+    struct MPII_Csel_adapt *adapt;      /* what its time teaches (csel_adapt.c), when it ends; NULL:
+                                         * nothing */
+    void (*adapt_end)(struct MPII_Coll_call * call);
     bool has_start;
     MPL_time_t start;
 } MPII_Coll_call_t;
 
-/* Whether calls are of interest: the report, or MPIR_CVAR_COLL_TOPO_ADAPT. It changes in MPI_Init and
- * MPI_Finalize only; while it is 0 a call costs one test more. It stays 0 where the compiler has nothing
- * that each thread has for itself. */
+/* Whether calls are of interest: the report, or MPIR_CVAR_COLL_TOPO_ADAPT. It changes in MPI_Init
+ * and MPI_Finalize only; while it is 0 a call costs one test more. It stays 0 where the compiler
+ * has nothing that each thread has for itself. */
 extern int MPII_Coll_is_timed;
 #ifdef MPL_TLS
 #define MPII_COLL_CAN_TIME true
@@ -45,8 +48,8 @@ void MPII_Coll_call_start(MPII_Coll_call_t * call);
 /* Seconds since then */
 double MPII_Coll_call_time(MPII_Coll_call_t * call);
 
-/* What begins coll.declined where an algorithm could not be applied; other texts there tell why topo_auto left a
- * call to the built-in selection. */
+/* What begins coll.declined where an algorithm could not be applied; other texts there tell why
+ * topo_auto left a call to the built-in selection. */
 #define MPII_COLL_FALLBACK "fallback: "
 
 /* Count a call. why: MPII_COLL_BY_CVAR, or the rule of a file, or NULL for the built-in selection;
@@ -54,8 +57,8 @@ double MPII_Coll_call_time(MPII_Coll_call_t * call);
 void MPII_Coll_report(MPIR_Comm * comm_ptr, MPII_Csel_container_type_e id, const char *why,
                       MPI_Aint count, MPI_Datatype datatype);
 
-/* A text for `why`, or for MPIR_Comm's coll.declined, that stays until MPI_Finalize: the same for the same
- * words. NULL: no memory */
+/* A text for `why`, or for MPIR_Comm's coll.declined, that stays until MPI_Finalize: the same for
+ * the same words. NULL: no memory */
 const char *MPII_Coll_report_text(const char *text);
 
 extern const char MPII_Coll_by_cvar[];

@@ -11,14 +11,14 @@
 
 #include "coll_report.h"
 
-/* The container that is selected for a call; NULL: there is none. The signature of the call, over 100
- * bytes, goes by reference. */
+/* The container that is selected for a call; NULL: there is none. The signature of the call, over
+ * 100 bytes, goes by reference. */
 #define MPIR_Csel_search(csel_, coll_sig_) MPII_Csel_search(csel_, &(coll_sig_))
 void *MPII_Csel_search(void *csel, const MPIR_Csel_coll_sig_s * coll_sig);
 
-/* Whether a rule of a tuning file, or topo_auto, selects for a call, the rest of whose signature comes last.
- * Then the device is not asked: what it selects would come before the rule. ch3 selects nothing. A call on
- * a communicator without rules for its collective pays for two tests. */
+/* Whether a rule of a tuning file, or topo_auto, selects for a call, the rest of whose signature
+ * comes last. Then the device is not asked: what it selects would come before the rule. ch3 selects
+ * nothing. A call on a communicator without rules for its collective pays for two tests. */
 #ifdef MPIDI_CH4_MT_MODEL
 #define MPII_COLL_HAS_RULE(csel_, coll_type_, ...)                              \
     (unlikely(MPII_Coll_is_tuned) && MPII_Csel_has_rules(csel_, coll_type_) &&  \
@@ -47,8 +47,8 @@ void MPIR_Csel_end_auto(MPIR_Comm * comm_ptr);
 /* A selection that has topo_auto for all collectives that know it; NULL: no memory */
 void *MPIR_Csel_create_auto(void);
 
-/* Whether MPIR_CVAR_COLL_TOPO_ADAPT is on, of rank 0 of MPI_COMM_WORLD: the same on all its processes; in
- * MPI_Init it is switched on */
+/* MPIR_CVAR_COLL_TOPO_ADAPT of rank 0 of MPI_COMM_WORLD, the same on all its processes. MPI_Init
+ * sets it. */
 extern int MPII_Csel_is_adaptive;
 void MPII_Csel_adapt_init(void);
 
@@ -62,7 +62,8 @@ void *MPIR_Csel_get_fallback(void *csel);
 /* Before a barrier in MPI_Init: rank 0 tells whether there is a tuning file */
 int MPII_Coll_announce_tuning(void);
 
-/* After that barrier, and before MPI_Init calls a collective: the settings of rank 0 hold from now on. */
+/* After that barrier, and before MPI_Init calls a collective: the settings of rank 0 hold from now
+ * on. */
 void MPII_Coll_agree(void);
 
 /* At the end of MPI_Init, collectively: read the files that tell how to select algorithms */

@@ -7,7 +7,8 @@
 #include "topo.h"
 #include "topo_front.h"
 
-/* Algorithm: Scatter to a leader in each rack, then in each host, then to its ranks: topo_gen_gather.c
+/* Algorithm: Scatter to a leader in each rack, then in each host, then to its ranks:
+ * topo_gen_gather.c
  *
  * Preferred as MPIR_Gather_intra_rack_leader. */
 MPII_TOPO_ALGORITHM(Scatter, scatter, rack_leader)

@@ -7,10 +7,11 @@
 #include "topo.h"
 #include "topo_front.h"
 
-/* Algorithm: Scatter to a leader in each rack, then in each host, then to its ranks: topo_gen_gather.c
+/* Algorithm: Scatter to a leader in each rack, then in each host, then to its ranks:
+ * topo_gen_gather.c
  *
- * Only the root knows all sizes: those of a subtree go ahead of its data, 8 bytes a rank. Sizes must match
- * on both sides, as MPI demands.
+ * Only the root knows all sizes: those of a subtree go ahead of its data, 8 bytes a rank. Sizes
+ * must match on both sides, as MPI demands.
  *
  * Preferred as MPIR_Gatherv_intra_rack_leader. */
 MPII_TOPO_ALGORITHM(Scatterv, scatterv, rack_leader)

@@ -7,24 +7,26 @@
 #include "coll_device.h"
 #include "csel_compat.h"
 
-/* ch4 is asked before MPIR selects. It splits a bcast, reduce, allreduce or barrier where hosts have several ranks: by
- * a composition, into a part in each host, in the shared memory of posix, and a part between the first ranks of hosts,
- * by MPIR's own selection on these. Other calls it hands on to MPIR. Who selects for these four; the first line that
- * holds counts:
+/* ch4 is asked before MPIR selects. It splits a bcast, reduce, allreduce or barrier where hosts
+ * have several ranks: by a composition, into a part in each host, in the shared memory of posix,
+ * and a part between the first ranks of hosts, by MPIR's own selection on these. Other calls it
+ * hands on to MPIR. Who selects for these four; the first line that holds counts:
  *
  *     what is set                                      what runs
  *     DEVICE_COLLECTIVES=all                           composition
- *     DEVICE_COLLECTIVES=none,                         on all ranks: <COLLECTIVE>_INTRA_ALGORITHM, or a rule,
+ *     DEVICE_COLLECTIVES=none,                         on all ranks: <COLLECTIVE>_INTRA_ALGORITHM,
+ *                                                      or a rule,
  *       or <COLLECTIVE>_DEVICE_COLLECTIVE=0              or topo_auto's choice, or MPIR's
  *     COLL_TOPO_FIXED_ORDER=1, of reductions           the same, in the order of ranks
- *     a rule of the tuning file holds, not {}          on all ranks: <COLLECTIVE>_INTRA_ALGORITHM, or the rule
+ *     a rule of the tuning file holds, not {}          on all ranks: <COLLECTIVE>_INTRA_ALGORITHM,
+ *                                                      or the rule
  *     topo_auto chooses one of ours                    the same, or topo_auto's choice
  *     <COLLECTIVE>_COMPOSITION, from 4.3 on            that composition, if it can be applied
  *     CH4_COLL_SELECTION_TUNING_JSON_FILE              composition, by this file
  *     nothing                                          composition, by MPICH's rules
  *
- * In the part between hosts <COLLECTIVE>_INTRA_ALGORITHM, rules and topo_auto hold again, for a communicator of one
- * rank a host. */
+ * In the part between hosts <COLLECTIVE>_INTRA_ALGORITHM, rules and topo_auto hold again, for a
+ * communicator of one rank a host. */
 
 #if MPII_COLL_IS_CH4
 
@@ -55,7 +57,7 @@ const MPII_Coll_composition_t *MPII_Coll_device_choice(const MPIR_Csel_coll_sig_
             is_asked = IS_ASKED(COLL);          \
             number = CSEL_DEVICE_CVAR(COLL);    \
             break;
-        CSEL_DEVICE_COLLS(ASK)
+            CSEL_DEVICE_COLLS(ASK)
 #undef ASK
         default:
             break;
@@ -98,8 +100,8 @@ void MPII_Coll_report_device(bool has_rule, const MPIR_Csel_coll_sig_s * coll_si
         return;
     /* why topo_auto has left it to the device, if it was asked */
     const char *declined = comm_ptr->coll.declined;
-    snprintf(text, sizeof(text), "%.400s%sdevice: %s", declined ? declined : "", declined ? "; " : "",
-             found->name);
+    snprintf(text, sizeof(text), "%.400s%sdevice: %s", declined ? declined : "",
+             declined ? "; " : "", found->name);
     comm_ptr->coll.declined = MPII_Coll_report_text(text);
     MPII_Coll_report(comm_ptr, found->id, NULL, count, datatype);
 }

@@ -11,9 +11,10 @@
 #include "topo_view.h"
 #include "topo_where.h"
 
-/* A call is counted by algorithm, size, ranks, hosts, their place and reason. Calls that an algorithm makes of other
- * collectives, on communicators inside of a communicator too, are calls of their own; but their time is that
- * of the call that they are part of. Nonblocking ones have none. */
+/* A call is counted by algorithm, size, ranks, hosts, their place and reason. Calls that an
+ * algorithm makes of other collectives, on communicators inside of a communicator too, are calls of
+ * their own; but their time is that of the call that they are part of. Nonblocking ones have
+ * none. */
 
 int MPII_Coll_report_on;
 int MPII_Coll_is_timed;
@@ -43,8 +44,8 @@ static const bool is_ours[NUM_ALGORITHMS] = {
 
 enum { BY_CVAR, BY_RULE, BUILTIN, FALLBACK, NUM_REASONS };
 
-/* Bytes of a block, or of the buffer: up to each limit, and beyond the last one; the first class has
- * none. */
+/* Bytes of a block, or of the buffer: up to each limit, and beyond the last one; the first class
+ * has none. */
 static const MPI_Aint size_limits[] = { -1, 0, 64, 512, 4096, 32768, 262144, 2097152 };
 
 static const char *const size_names[] = {
@@ -183,8 +184,8 @@ static void get_reason(const row_t * row, char why[], size_t size)
                 *c = toupper((unsigned char) *c);
             break;
         case BY_RULE:
-            snprintf(why, size, "%s%s", strncmp(row->why, "topo_auto", strlen("topo_auto")) ? "rule " : "",
-                     row->why);
+            snprintf(why, size, "%s%s",
+                     strncmp(row->why, "topo_auto", strlen("topo_auto")) ? "rule " : "", row->why);
             break;
         default:
             snprintf(why, size, "%s", row->why ? row->why : "built-in");
@@ -203,8 +204,8 @@ static void trace_row(const row_t * row)
     fflush(stderr);
 }
 
-/* As rules and topo_auto count them; MPICH's nodes, which may be more where a launcher's list has a host
- * twice, where nothing tells better */
+/* As rules and topo_auto count them; MPICH's nodes, which may be more where a launcher's list has a
+ * host twice, where nothing tells better */
 static int count_hosts(MPIR_Comm * comm_ptr)
 {
     MPII_Topo_count_t place;
@@ -305,8 +306,7 @@ void MPII_Coll_report(MPIR_Comm * comm_ptr, MPII_Csel_container_type_e id, const
 void MPII_Coll_call_begin(MPIR_Comm * comm_ptr, MPII_Coll_call_t * call)
 {
     *call = (MPII_Coll_call_t) {
-        .comm_ptr = comm_ptr,.outer = current
-    };
+    .comm_ptr = comm_ptr,.outer = current};
     current = call;
 }
 
@@ -349,10 +349,11 @@ void MPII_Coll_call_end(MPII_Coll_call_t * call)
 const char *MPII_Coll_report_text(const char *str)
 {
     text_t *text;
+    size_t size = sizeof(*text) + strlen(str) + 1;
 
     MPL_initlock_lock(&lock);
     for (text = texts; text && strcmp(text->text, str); text = text->next);
-    if (text == NULL && (text = MPL_malloc(sizeof(*text) + strlen(str) + 1, MPL_MEM_COLL)) != NULL) {
+    if (text == NULL && (text = MPL_malloc(size, MPL_MEM_COLL)) != NULL) {
         strcpy(text->text, str);
         text->next = texts;
         texts = text;
@@ -453,7 +454,8 @@ static void print_places(void)
     char prefix[64];
 
     for (const place_t * place = places; place; place = place->next) {
-        snprintf(prefix, sizeof(prefix), "[mpich] selection place %d, ranks from 0 on:", place->number);
+        snprintf(prefix, sizeof(prefix), "[mpich] selection place %d, ranks from 0 on:",
+                 place->number);
         MPII_Topo_print_runs(place->view, prefix);
     }
 }
@@ -527,11 +529,14 @@ static void print_totals(const totals_t * totals)
     if (totals->untimed_calls)
         fprintf(stderr, TOTAL " %lu calls have no time: nonblocking, or part of others\n",
                 totals->untimed_calls);
-    fprintf(stderr, TOTAL " mpich-topo's algorithms ran %.0f %% of these calls, %.0f %% of the time\n",
-            percent(totals->our_calls, totals->calls),
-            percent(totals->our_seconds, totals->seconds));
+    fprintf(stderr,
+            TOTAL " mpich-topo's algorithms ran %.0f %% of these calls, %.0f %% of the time\n",
+            percent(totals->our_calls, totals->calls), percent(totals->our_seconds,
+                                                               totals->seconds));
     if (totals->predicted_seconds > 0)
-        fprintf(stderr, TOTAL " predicted for calls of %.0f %% of the time: %.1f ms as they ran, %.1f ms by "
+        fprintf(stderr,
+                TOTAL
+                " predicted for calls of %.0f %% of the time: %.1f ms as they ran, %.1f ms by "
                 "MPICH's choice\n", percent(totals->predicted_seconds, totals->seconds),
                 totals->ran * 1e3, totals->stock * 1e3);
 }

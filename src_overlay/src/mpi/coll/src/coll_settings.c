@@ -9,15 +9,15 @@
 #include "coll_settings.h"
 #include "topo.h"
 
-/* Ranks that do not select the same algorithm wait for each other for ever. Each reads its own environment,
- * which may differ between the parts of an MPMD job. So the settings of rank 0 hold for all of
- * MPI_COMM_WORLD: rank 0 gives those that are not as by default to the process manager, and the others
- * take them.
+/* Ranks that do not select the same algorithm wait for each other for ever. Each reads its own
+ * environment, which may differ between the parts of an MPMD job. So the settings of rank 0 hold
+ * for all of MPI_COMM_WORLD: rank 0 gives those that are not as by default to the process manager,
+ * and the others take them.
  *
- * These settings are all numbers among the CVARs of the category COLLECTIVE whose scope is ALL_EQ, MPICH's
- * own and those of devices among them; and the types of trees, which MPICH makes of CVARs that are strings.
- * Of the other strings, which are names of files, rank 0's count, or all are compared (csel_tuning.c,
- * topo_world.c). */
+ * These settings are all numbers among the CVARs of the category COLLECTIVE whose scope is ALL_EQ,
+ * MPICH's own and those of devices among them; and the types of trees, which MPICH makes of CVARs
+ * that are strings. Of the other strings, which are names of files, rank 0's count, or all are
+ * compared (csel_tuning.c, topo_world.c). */
 
 typedef struct {
     const char *name;
@@ -47,7 +47,8 @@ static UT_array *collective_cvars(void)
 
     if (cat_table)
         HASH_FIND_STR(cat_hash, "COLLECTIVE", entry);
-    return entry ? ((cat_table_entry_t *) utarray_eltptr(cat_table, entry->idx))->cvar_indices : NULL;
+    return entry ? ((cat_table_entry_t *) utarray_eltptr(cat_table, entry->idx))->cvar_indices :
+        NULL;
 }
 
 static int num_settings(void)
@@ -76,10 +77,11 @@ static bool get_setting(int i, setting_t * s)
 
 /* -- told by rank 0 -- */
 
-/* A text ",name:value,name:value," is told in pieces: how many, and each one, at each MPI_Init anew */
+/* A text ",name:value,name:value," is told in pieces: how many, and each one, at each MPI_Init
+ * anew */
 #define KEY_NUM "coll-settings-%d"
 #define KEY_PIECE "coll-settings-%d-%d"
-#define MAX_PIECE 500           /* process managers have at least so much for a value */
+#define MAX_PIECE 500   /* process managers have at least so much for a value */
 
 static int piece_len(void)
 {
@@ -246,8 +248,8 @@ void MPII_Coll_check_names(void)
         const char *known = nearest(name, &least);
         if (known == NULL || (!is_like_ours(name) && (!is_like_ours(known) || least > 3)))
             continue;
-        snprintf(text, sizeof(text), "%s: MPICH has no setting of this name; the nearest is %s", name,
-                 known);
+        snprintf(text, sizeof(text), "%s: MPICH has no setting of this name; the nearest is %s",
+                 name, known);
         MPII_Topo_warn(text);
         num++;
     }

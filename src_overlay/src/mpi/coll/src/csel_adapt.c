@@ -9,45 +9,48 @@
 #include "csel_compat.h"
 #include "mpir_op_util.h"
 
-/* What topo_auto predicts, tried: a communicator takes times of its blocking calls, for each collective and
- * size class by itself, in rounds. In a trial the candidates take turns, and then, in a round of their own,
- * the two that were fastest,
+/* What topo_auto predicts, tried: a communicator takes times of its blocking calls, for each
+ * collective and size class by itself, in rounds. In a trial the candidates take turns, and then,
+ * in a round of their own, the two that were fastest,
  *
  *     0 0 0 0  1 1 1 1  2 2 2 2  3 3 3 3    1 1 1 1  2 2 2 2  1 1 1 1  2 2 2 2
  *
- * where the first call of each four does not count: some ranks are still in the call before it. With the
- * last call of a round comes an allreduce of the median times, and all take the candidate that is
- * fastest for the rank that waits longest. Later rounds check the one that stays; another trial follows
- * where its time has changed, or after very many calls. Between rounds no clock is read.
+ * where the first call of each four does not count: some ranks are still in the call before it.
+ * With the last call of a round comes an allreduce of the median times, and all take the candidate
+ * that is fastest for the rank that waits longest. Later rounds check the one that stays; another
+ * trial follows where its time has changed, or after very many calls. Between rounds no clock is
+ * read.
  *
- * A trial takes 32 calls at most, a check 4, and the first one follows a trial after 8. Where a call takes ten
- * times as long as the allreduce, there is a check after each 12 or less, so within 50 calls of a change
- * another one is found.
+ * A trial takes 32 calls at most, a check 4, and the first one follows a trial after 8. Where a
+ * call takes ten times as long as the allreduce, there is a check after each 12 or less, so within
+ * 50 calls of a change another one is found.
  *
- * All ranks agree on what runs, and on when they talk about it: both follow from the number of the call, which
- * is the same on all ranks of a communicator, and, by integer arithmetic, from the times that came out of
- * that allreduce. A rank whose call failed takes part. If the allreduce itself fails, the communicator is
- * broken, as the user's next call will find; what runs there is not changed any more.
+ * All ranks agree on what runs, and on when they talk about it: both follow from the number of the
+ * call, which is the same on all ranks of a communicator, and, by integer arithmetic, from the
+ * times that came out of that allreduce. A rank whose call failed takes part. If the allreduce
+ * itself fails, the communicator is broken, as the user's next call will find; what runs there is
+ * not changed any more.
  *
- * Reductions are tried only where any order gives the same bits, so that a call gives the same ones again.
+ * Reductions are tried only where any order gives the same bits, so that a call gives the same ones
+ * again.
  *
- * Cost, once one has stayed: 1/125 of the time of the calls for the allreduces, and at most 1/500 for
- * trials, which come at growing intervals. */
+ * Cost, once one has stayed: 1/125 of the time of the calls for the allreduces, and at most 1/500
+ * for trials, which come at growing intervals. */
 
-#define BLOCK 4                 /* calls of a candidate in a row; the first does not count */
-#define MOST_BLOCKS 2           /* of each candidate in a round */
+#define BLOCK 4 /* calls of a candidate in a row; the first does not count */
+#define MOST_BLOCKS 2   /* of each candidate in a round */
 #define SAMPLES (MOST_BLOCKS * (BLOCK - 1))
 
 #define MIN_GAIN_PERCENT 5      /* by which another one has to be faster */
 #define MAX_CHANGE_PERCENT 50   /* more or less than usual */
-#define CHECK_COST 125          /* what checks, and trials, cost at most: one part in so many of the time */
+#define CHECK_COST 125  /* what checks, and trials, cost at most: one part in so many of the time */
 #define TRIAL_COST 500
-#define MIN_REST 8              /* calls between rounds, and after a trial */
+#define MIN_REST 8      /* calls between rounds, and after a trial */
 #define MAX_REST 1024
-#define MIN_GAP 256             /* calls between trials, */
-#define FREE_TRIALS 3           /* after these */
-#define MAX_DOUBLINGS 8         /* of the gap, one with each trial */
-#define REGULAR_GAPS 8          /* after so many gaps there is a trial, whatever checks say */
+#define MIN_GAP 256     /* calls between trials, */
+#define FREE_TRIALS 3   /* after these */
+#define MAX_DOUBLINGS 8 /* of the gap, one with each trial */
+#define REGULAR_GAPS 8  /* after so many gaps there is a trial, whatever checks say */
 #define MAX_NS ((int64_t) 1 << 50)      /* numbers beyond these limits count as them */
 #define MAX_CALLS ((int64_t) 1 << 32)
 
@@ -56,8 +59,8 @@ typedef struct MPII_Csel_adapt {
     const MPII_Csel_decision_t *decision;       /* lives as long as the place of the communicator */
     MPII_Csel_container_s cnt;  /* what runs now, if it is one of ours */
     int choice;                 /* the candidate that stays */
-    enum { CHECK, ALL, FINAL } round;   /* what round it is: a trial begins with ALL, where there are more
-                                         * than two */
+    enum { CHECK, ALL, FINAL } round;   /* what round it is: a trial begins with ALL, where there
+                                         * are more than two */
     int turns[MPII_CSEL_MAX_CANDIDATES];        /* candidates, as they take turns */
     int num_turns;
     bool is_off;                /* an allreduce failed */
@@ -68,7 +71,8 @@ typedef struct MPII_Csel_adapt {
     int num_trials;
     int64_t usual_ns;           /* time of the choice in the last trial */
     int64_t allreduce_ns;       /* of this rank, the last time; 0: not known */
-    int64_t agreed_ns[MPII_CSEL_MAX_CANDIDATES];        /* all ranks', in the round of it that was last */
+    int64_t agreed_ns[MPII_CSEL_MAX_CANDIDATES];        /* all ranks', in the round of it that was
+                                                         * last */
     int64_t ns[MPII_CSEL_MAX_CANDIDATES][SAMPLES];      /* by turn */
 } adapt_t;
 
@@ -245,9 +249,9 @@ static bool is_integer(MPI_Datatype type)
     switch (CSEL_RAW_TYPE(type)) {
 #undef MPIR_OP_TYPE_MACRO
 #define MPIR_OP_TYPE_MACRO(type_, ...) case type_:
-        CSEL_INTEGERS
+            CSEL_INTEGERS
 #undef MPIR_OP_TYPE_MACRO
-            return true;
+                return true;
         default:
             return false;
     }
@@ -321,7 +325,8 @@ static adapt_t *find(MPIR_Comm * comm_ptr, const MPII_Csel_decision_t * decision
     begin_trial(adapt);
     adapt->is_off = !MPII_Topo_is_in_world(comm_ptr);
     adapt->next = kept->ptr;
-    *kept = (MPII_Topo_kept_t) {.ptr = adapt,.free = free_list,.copy = copy_list };
+    *kept = (MPII_Topo_kept_t) {
+    .ptr = adapt,.free = free_list,.copy = copy_list};
     return adapt;
 }
 

@@ -31,7 +31,7 @@ static const struct {
     {MPII_CSEL_CONTAINER_TYPE__ALGORITHM__##algorithm_, #param_, \
      offsetof(MPII_Csel_container_s, u.member_.param_), &default_},
     MPII_CSEL_PARAMS(PARAM)
-    CSEL_PARAMS_OF_VERSION(PARAM)
+        CSEL_PARAMS_OF_VERSION(PARAM)
 #undef PARAM
 };
 

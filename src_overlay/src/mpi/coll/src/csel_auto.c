@@ -10,14 +10,15 @@
 #include "csel_call.h"
 #include "topo_numbers.h"
 
-/* topo_auto: for each call, which algorithm is predicted fastest where the ranks of its communicator are:
- * one of ours, another one of MPICH's own, or what MPICH's built-in selection takes, which then runs as if
- * there were no topo_auto.
+/* topo_auto: for each call, which algorithm is predicted fastest where the ranks of its
+ * communicator are: one of ours, another one of MPICH's own, or what MPICH's built-in selection
+ * takes, which then runs as if there were no topo_auto.
  *
- * All processes decide alike, since they decide by the same: the place of the communicator, the rates of
- * the topology and the settings of rank 0 (topo.c), what the built-in selection takes, and a size that
- * all of them know (csel_call.h), in classes around powers of two, or else one for all calls. A decision
- * is kept with the place, so with duplicates too. It does not look at the root. */
+ * All processes decide alike, since they decide by the same: the place of the communicator, the
+ * rates of the topology and the settings of rank 0 (topo.c), what the built-in selection takes, and
+ * a size that all of them know (csel_call.h), in classes around powers of two, or else one for all
+ * calls. A decision is kept with the place, so with duplicates too. It does not look at the
+ * root. */
 
 #define TYPE(name_) MPII_CSEL_CONTAINER_TYPE__ALGORITHM__##name_
 
@@ -48,8 +49,9 @@ static const struct {
 
 #define NUM_OURS ((int) (sizeof(ours) / sizeof(ours[0])))
 
-/* Algorithms that take no parameters, some of ours among them: those with other restrictions than these are left to
- * the built-in selection, since the size class of a call does not tell whether they hold. */
+/* Algorithms that take no parameters, some of ours among them: those with other restrictions than
+ * these are left to the built-in selection, since the size class of a call does not tell whether
+ * they hold. */
 static const struct {
     int coll_type;
     MPII_Csel_container_type_e id;
@@ -74,9 +76,9 @@ static const csel_s all_auto = {
     .coll_trees = {
 #define TREE(COLL, Coll, coll, algo)            \
         [MPIR_CSEL_COLL_TYPE__##COLL] = &auto_nodes[MPIR_CSEL_COLL_TYPE__##COLL],
-        MPIR_TOPO_AUTOS(TREE)
+                   MPIR_TOPO_AUTOS(TREE)
 #undef TREE
-    }
+                   }
 };
 
 void *MPIR_Csel_create_auto(void)
@@ -88,8 +90,8 @@ void *MPIR_Csel_create_auto(void)
     return csel;
 }
 
-/* Of calls that a CVAR has run by topo_auto: as many at a time as there are threads, and collectives inside
- * others. Memory is asked for where these are in use. */
+/* Of calls that a CVAR has run by topo_auto: as many at a time as there are threads, and
+ * collectives inside others. Memory is asked for where these are in use. */
 static struct {
     MPL_atomic_int_t is_used;
     bool is_made;
@@ -149,20 +151,20 @@ static MPII_Topo_coll_t coll_of(int coll_type)
         case MPIR_CSEL_COLL_TYPE__##COLL:       \
         case MPIR_CSEL_COLL_TYPE__I##COLL:      \
             return MPII_TOPO_COLL__##COLL;
-        COLL_OF(ALLGATHER)
-        COLL_OF(ALLGATHERV)
-        COLL_OF(ALLREDUCE)
-        COLL_OF(ALLTOALL)
-        COLL_OF(ALLTOALLV)
-        COLL_OF(BARRIER)
-        COLL_OF(BCAST)
-        COLL_OF(GATHER)
-        COLL_OF(GATHERV)
-        COLL_OF(REDUCE)
-        COLL_OF(REDUCE_SCATTER)
-        COLL_OF(REDUCE_SCATTER_BLOCK)
-        COLL_OF(SCATTER)
-        COLL_OF(SCATTERV)
+            COLL_OF(ALLGATHER)
+                COLL_OF(ALLGATHERV)
+                COLL_OF(ALLREDUCE)
+                COLL_OF(ALLTOALL)
+                COLL_OF(ALLTOALLV)
+                COLL_OF(BARRIER)
+                COLL_OF(BCAST)
+                COLL_OF(GATHER)
+                COLL_OF(GATHERV)
+                COLL_OF(REDUCE)
+                COLL_OF(REDUCE_SCATTER)
+                COLL_OF(REDUCE_SCATTER_BLOCK)
+                COLL_OF(SCATTER)
+                COLL_OF(SCATTERV)
 #undef COLL_OF
         default:
             return MPII_TOPO_COLL__END;
@@ -280,7 +282,8 @@ static bool is_known(const ranking_t * ranking, const MPII_Topo_algo_t * row)
 static void rank(ranking_t * ranking, const MPIR_Csel_coll_sig_s * coll_sig, MPI_Aint bytes,
                  MPII_Csel_container_type_e id, const MPII_Topo_algo_t * row)
 {
-    MPII_Csel_candidate_t c = {.name = short_name(id),.row = row,.cnt.id = id }, *best = ranking->best;
+    MPII_Csel_candidate_t c = {.name = short_name(id),.row = row,.cnt.id = id }, *best =
+        ranking->best;
     int k;
 
     if (row == NULL || is_known(ranking, row))
@@ -304,7 +307,8 @@ static bool is_ours(MPII_Csel_container_type_e id)
     return found;
 }
 
-/* Whether MPICH runs it: what a call is that is decided on (describe) rules out other restrictions. */
+/* Whether MPICH runs it: what a call is that is decided on (describe) rules out other
+ * restrictions. */
 static bool is_legal(int i, const MPIR_Csel_coll_sig_s * coll_sig)
 {
     int num_ranks = coll_sig->comm_ptr->local_size;
@@ -313,13 +317,14 @@ static bool is_legal(int i, const MPIR_Csel_coll_sig_s * coll_sig)
         !(plain[i].not_in_place && is_sendbuf_inplace(coll_sig));
 }
 
-/* What is predicted fastest. Where MPICH takes one by hosts that has no schedule, nothing is known of others of
- * its own beside it. */
+/* What is predicted fastest. Where MPICH takes one by hosts that has no schedule, nothing is known
+ * of others of its own beside it. */
 static void find_best(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t coll, MPI_Aint bytes,
                       ranking_t * ranking)
 {
     for (int i = 0; i < NUM_PLAIN && ranking->stock.row; i++) {
-        if (plain[i].coll_type == coll_sig->coll_type && !is_ours(plain[i].id) && is_legal(i, coll_sig))
+        if (plain[i].coll_type == coll_sig->coll_type && !is_ours(plain[i].id) &&
+            is_legal(i, coll_sig))
             rank(ranking, coll_sig, bytes, plain[i].id,
                  MPII_Topo_auto_row(coll, short_name(plain[i].id), true));
     }
@@ -334,7 +339,8 @@ static MPII_Csel_decision_t *decide(const MPIR_Csel_coll_sig_s * coll_sig, MPII_
                                     MPI_Aint bytes, MPII_Csel_container_type_e id)
 {
     const MPII_Coll_composition_t *device = MPII_Coll_device_choice(coll_sig);
-    ranking_t ranking = {.stock = {.name = device ? device->name : short_name(id),.is_stock = true } };
+    ranking_t ranking = {.stock = {.name = device ? device->name : short_name(id),.is_stock = true}
+    };
     MPII_Csel_candidate_t *stock = &ranking.stock, *best = ranking.best;
     MPII_Csel_decision_t *decision = MPL_calloc(1, sizeof(*decision), MPL_MEM_COLL);
 

@@ -15,7 +15,8 @@
 #define MPII_CSEL_MAX_CANDIDATES 4
 
 typedef struct {
-    const char *name;           /* value of MPIR_CVAR_<COLLECTIVE>_INTRA_ALGORITHM; NULL: there is none */
+    const char *name;           /* value of MPIR_CVAR_<COLLECTIVE>_INTRA_ALGORITHM; NULL: there is
+                                 * none */
     int64_t ps;                 /* predicted time */
     const MPII_Topo_algo_t *row;        /* NULL: it has no schedule */
     bool is_stock;              /* what the built-in selection takes; else: */
@@ -28,7 +29,8 @@ typedef struct {
     int coll_type;
     MPI_Aint bytes;             /* of the size class */
     MPII_Csel_container_type_e stock;   /* what the built-in selection takes */
-    int num_candidates;         /* the first is what is to be run; others are predicted to be near it */
+    int num_candidates;         /* the first is what is to be run; others are predicted to be near
+                                 * it */
     MPII_Csel_candidate_t candidates[MPII_CSEL_MAX_CANDIDATES];
     const char *why;            /* NULL: no report is made */
 } MPII_Csel_decision_t;

@@ -20,16 +20,17 @@
  *                    bcast, allgather, allgatherv: UNKNOWN, since types may differ where
  *                    signatures agree
  *
- * Nonblocking ones likewise, but ireduce_scatter_block, whose total_msg_size is recvcount * p. Where
- * alltoall is in place only the receive side is significant. On intercommunicators the groups differ
- * in size and counts: all is UNKNOWN there but total_msg_size of gather and scatter.
+ * Nonblocking ones likewise, but ireduce_scatter_block, whose total_msg_size is recvcount * p.
+ * Where alltoall is in place only the receive side is significant. On intercommunicators the groups
+ * differ in size and counts: all is UNKNOWN there but total_msg_size of gather and scatter.
  *
  * comm_hosts, comm_racks, comm_level3, comm_level4, comm_ppn: see MPII_Topo_comm_count. */
 
 /* What not all processes of a communicator know counts as larger than any number in a condition. */
 #define UNKNOWN MPIR_AINT_MAX
 
-/* In the signature of a call, a collective and its nonblocking form are the same member of the union. */
+/* In the signature of a call, a collective and its nonblocking form are the same member of the
+ * union. */
 
 /* The processes of the two groups of an intercommunicator do not see the same size. */
 static inline MPI_Aint get_comm_size(const MPIR_Comm * comm_ptr)
@@ -147,8 +148,8 @@ static inline MPI_Aint get_count(const MPIR_Csel_coll_sig_s * coll_sig)
     }
 }
 
-/* Of gather and scatter: the bytes at the root. Its count and type are significant there, the others'
- * elsewhere; on an intercommunicator, the root's group but for the root knows neither. */
+/* Of gather and scatter: the bytes at the root. Its count and type are significant there, the
+ * others' elsewhere; on an intercommunicator, the root's group but for the root knows neither. */
 static MPI_Aint get_rooted_msgsize(const MPIR_Comm * comm_ptr, int root, MPI_Aint root_count,
                                    MPI_Datatype root_type, MPI_Aint count, MPI_Datatype type)
 {

@@ -17,8 +17,8 @@ typedef enum {
     CSEL_HIERARCHY__ANY,
 } csel_hierarchy_e;
 
-/* Whether a bare "any" is a condition, and any name may stand before "=any"; and rows of the table of
- * conditions in csel_grammar.c */
+/* Whether a bare "any" is a condition, and any name may stand before "=any"; and rows of the table
+ * of conditions in csel_grammar.c */
 #if MPICH_NUMVERSION >= 40300000
 #define CSEL_ANY_NAME_IS_ANY true
 #define CSEL_CONDITIONS_OF_VERSION \
@@ -53,8 +53,8 @@ static inline bool csel_is_hierarchy(MPIR_Comm * comm_ptr, csel_hierarchy_e val)
 
 #define CSEL_POF2(comm_ptr) MPL_pof2((comm_ptr)->local_size)
 
-/* Integers, of the types in mpir_op_util.h; and a type as it stands there: what a user's built-in type
- * was swapped for knows by its last byte which one that was */
+/* Integers, of the types in mpir_op_util.h; and a type as it stands there: what a user's built-in
+ * type was swapped for knows by its last byte which one that was */
 #define CSEL_INTEGERS MPIR_OP_TYPE_GROUP(INTEGER)
 #define CSEL_RAW_TYPE(type) MPIR_DATATYPE_GET_RAW_INTERNAL(type)
 
@@ -92,9 +92,10 @@ static inline bool csel_is_hierarchy(MPIR_Comm * comm_ptr, csel_hierarchy_e val)
 
 #endif
 
-/* Names of the values of parameters: X(parameter, name, value); and the last tree type of an algorithm,
- * whose default is *default_value. What makes a tree of topology are the same ones as take it from their
- * control variable; and they have parameters that coll_algorithms.txt does not know. */
+/* Names of the values of parameters: X(parameter, name, value); and the last tree type of an
+ * algorithm, whose default is *default_value. What makes a tree of topology are the same ones as
+ * take it from their control variable; and they have parameters that coll_algorithms.txt does not
+ * know. */
 #if MPICH_NUMVERSION >= 40200000
 static inline int csel_max_tree_type(const void *default_value)
 {
@@ -140,8 +141,9 @@ static inline int csel_max_tree_type(const void *default_value)
     CSEL_TOPOLOGY_TREES(X)                              \
     CSEL_CCLS(X)
 
-/* Compositions of ch4 that split a call: X(COLL, Coll, number, name, MPIR's algorithm of this form); the collectives
- * that may be split; the CVAR that takes a composition by its number, 0: none */
+/* Compositions of ch4 that split a call: X(COLL, Coll, number, name, MPIR's algorithm of this
+ * form); the collectives that may be split; the CVAR that takes a composition by its number, 0:
+ * none */
 #define CSEL_DEVICE_SPLITS_IN_ALL(X)            \
     X(BARRIER, Barrier, 1, alpha, intra_smp)    \
     X(BCAST, Bcast, 1, alpha, intra_smp)        \

@@ -11,7 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What communicators learnt by trials (csel_adapt.c), on rank 0 of MPI_COMM_WORLD, for MPI_Finalize */
+/* What communicators learnt by trials (csel_adapt.c), on rank 0 of MPI_COMM_WORLD, for
+ * MPI_Finalize */
 
 typedef struct lesson {
     struct lesson *next;
@@ -61,25 +62,29 @@ static bool is_printed(void)
     return MPIR_CVAR_COLL_SELECTION_REPORT == MPIR_CVAR_COLL_SELECTION_REPORT_print;
 }
 
-/* Where MPIR_CVAR_COLL_TOPO_ADAPT_FILE was at MPI_Init, on rank 0 of MPI_COMM_WORLD: programs change their
- * folder. NULL: none */
+/* MPIR_CVAR_COLL_TOPO_ADAPT_FILE as an absolute path, or a standard stream; NULL: none. Rank 0 of
+ * MPI_COMM_WORLD sets it in MPI_Init, since programs change their folder. */
 static char *path;
 
 static void warn(const char *name, const char *why)
 {
     char text[1024];
 
-    snprintf(text, sizeof(text), "MPIR_CVAR_COLL_TOPO_ADAPT_FILE: %.500s: cannot be written: %s", name, why);
+    snprintf(text, sizeof(text), "MPIR_CVAR_COLL_TOPO_ADAPT_FILE: %.500s: cannot be written: %s",
+             name, why);
     MPII_Topo_warn(text);
 }
 
 /* 1 or 2 where these names mean what is open already, else -1 */
 static int standard_stream(const char *name)
 {
-    return !strcmp(name, "/dev/stdout") ? STDOUT_FILENO : !strcmp(name, "/dev/stderr") ? STDERR_FILENO : -1;
+    return !strcmp(name, "/dev/stdout") ? STDOUT_FILENO : !strcmp(name,
+                                                                  "/dev/stderr") ? STDERR_FILENO :
+        -1;
 }
 
-/* Where a file of this name is, or will be, and whether it can be written there. Returns NULL, or why not. */
+/* Where a file of this name is, or will be, and whether it can be written there. Returns NULL, or
+ * why not. */
 static const char *find_file(const char *name, char found[PATH_MAX])
 {
     const char *slash = strrchr(name, '/'), *base = slash ? slash + 1 : name;

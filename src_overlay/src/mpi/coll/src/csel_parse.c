@@ -18,7 +18,7 @@
 
 /* Where the parser is, and what it found */
 typedef struct {
-    void *(*create_container) (struct json_object *);   /* NULL: of a tuning file */
+    void *(*create_container)(struct json_object *);    /* NULL: of a tuning file */
     const char *path[MAX_DEPTH + 1];    /* keys from the root to the current one */
     int depth;
     const char *collective;     /* that we are inside of, or NULL */
@@ -70,7 +70,7 @@ static void say(const parser_s * parser, char *text, const char *format, va_list
 }
 
 static void parse_error(parser_s * parser, const char *format, ...)
-    ATTRIBUTE((format(printf, 2, 3)));
+ATTRIBUTE((format(printf, 2, 3)));
 static void parse_error(parser_s * parser, const char *format, ...)
 {
     va_list args;
@@ -83,7 +83,7 @@ static void parse_error(parser_s * parser, const char *format, ...)
 }
 
 static void parse_warning(parser_s * parser, const char *format, ...)
-    ATTRIBUTE((format(printf, 2, 3)));
+ATTRIBUTE((format(printf, 2, 3)));
 static void parse_warning(parser_s * parser, const char *format, ...)
 {
     va_list args;
@@ -97,7 +97,7 @@ static void parse_warning(parser_s * parser, const char *format, ...)
 
 /* A rule that this MPICH does not know */
 static void parse_unknown(parser_s * parser, const char *format, ...)
-    ATTRIBUTE((format(printf, 2, 3)));
+ATTRIBUTE((format(printf, 2, 3)));
 static void parse_unknown(parser_s * parser, const char *format, ...)
 {
     MPII_Csel_skipped_s *skipped = parser->skipped;
@@ -249,8 +249,8 @@ static bool parse_collective(parser_s * parser, const char *name, csel_node_s * 
     return false;
 }
 
-/* A key that is neither an algorithm nor a collective: whether it may stand where we are, and whether
- * it can hold there. Returns whether it is known. */
+/* A key that is neither an algorithm nor a collective: whether it may stand where we are, and
+ * whether it can hold there. Returns whether it is known. */
 static bool parse_condition(parser_s * parser, const char *ckey, csel_node_s * node)
 {
     const char *never = "is not known to all processes, so it never holds";
@@ -287,10 +287,10 @@ static bool parse_condition(parser_s * parser, const char *ckey, csel_node_s * n
 
 static csel_node_s *parse_json_tree(struct json_object *obj, parser_s * parser);
 
-/* NULL: a collective that is not known, and skipped. Of a condition that is, *is_last tells that no more keys
- * of obj count. */
+/* NULL: a collective that is not known, and skipped. Of a condition that is, *is_last tells that no
+ * more keys of obj count. */
 static csel_node_s *parse_key(const char *key, struct json_object *val, struct json_object *obj,
-                              const csel_node_s * prev, parser_s * parser, bool * is_last)
+                              const csel_node_s * prev, parser_s * parser, bool *is_last)
 {
     const char *outer_collective = parser->collective, *outer_kind = parser->comm_kind;
     csel_node_s *node = MPL_calloc(1, sizeof(csel_node_s), MPL_MEM_COLL);
@@ -379,8 +379,8 @@ static csel_node_s *parse_json_tree(struct json_object *obj, parser_s * parser)
 }
 
 csel_node_s *MPII_Csel_parse(struct json_object *root,
-                             void *(*create_container) (struct json_object *),
-                             bool * has_place, char *err, char *warning,
+                             void *(*create_container)(struct json_object *),
+                             bool *has_place, char *err, char *warning,
                              MPII_Csel_skipped_s * skipped)
 {
     parser_s parser = {.create_container = create_container,.err = err,.warning = warning,
@@ -390,7 +390,8 @@ csel_node_s *MPII_Csel_parse(struct json_object *root,
 
     err[0] = '\0';
     if (json_object_object_get_ex(root, "hosts", NULL))
-        parse_error(&parser, "found a site, which MPIR_CVAR_COLL_TOPOLOGY_FILE takes, expected rules");
+        parse_error(&parser,
+                    "found a site, which MPIR_CVAR_COLL_TOPOLOGY_FILE takes, expected rules");
     else
         tree = parse_json_tree(root, &parser);
     *has_place = parser.has_place;

@@ -14,8 +14,8 @@ static inline bool is_pow2(MPI_Aint n)
 }
 
 /* Whether a condition holds on a communicator and, from CSEL_NODE_TYPE__COLLECTIVE on, for a call.
- * place NULL: as if each process had a node of its own, and the topology were not known. Inline: a call
- * of each collective pays for it. */
+ * place NULL: as if each process had a node of its own, and the topology were not known. Inline: a
+ * call of each collective pays for it. */
 ATTRIBUTE((always_inline))
 static inline bool holds(const csel_node_s * node, MPIR_Comm * comm_ptr,
                          const MPII_Topo_count_t * place, const MPIR_Csel_coll_sig_s * coll_sig)
@@ -160,9 +160,7 @@ int MPIR_Csel_prune(void *root_csel, MPIR_Comm * comm_ptr, void **comm_csel_)
     comm_csel = MPL_malloc(sizeof(csel_s), MPL_MEM_COLL);
     MPIR_ERR_CHKANDJUMP(!comm_csel, mpi_errno, MPI_ERR_OTHER, "**nomem");
     *comm_csel = (csel_s) {
-        .has_place = csel->has_place,
-        .has_fixed_order = MPII_COLL_HAS_FIXED_ORDER(comm_ptr),
-    };
+    .has_place = csel->has_place,.has_fixed_order = MPII_COLL_HAS_FIXED_ORDER(comm_ptr),};
     if (csel->has_place)
         MPII_Topo_comm_count(comm_ptr, &comm_csel->place);
     if (csel->fallback) {
@@ -203,8 +201,7 @@ void *MPII_Csel_search(void *csel_, const MPIR_Csel_coll_sig_s * coll_sig)
     const MPII_Topo_count_t *place = is_blind ? NULL : &csel->place;
 
     while (node && node->type != CSEL_NODE_TYPE__CONTAINER)
-        node = holds(node, coll_sig->comm_ptr, place, coll_sig) ?
-            node->success : node->failure;
+        node = holds(node, coll_sig->comm_ptr, place, coll_sig) ? node->success : node->failure;
     if (node)
         return node->container;
     return csel->fallback ? MPII_Csel_search(csel->fallback, coll_sig) : NULL;

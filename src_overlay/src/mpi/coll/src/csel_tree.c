@@ -19,7 +19,7 @@ static void free_tree(csel_node_s * node)
     }
 }
 
-static int create(struct json_object *root, void *(*create_container) (struct json_object *),
+static int create(struct json_object *root, void *(*create_container)(struct json_object *),
                   void **csel_, char *err, char *warning, MPII_Csel_skipped_s * skipped)
 {
     csel_s *csel = MPL_calloc(1, sizeof(csel_s), MPL_MEM_COLL);
@@ -45,7 +45,7 @@ int MPIR_Csel_create_from_json(struct json_object *root, void **csel, char *err,
 }
 
 int MPIR_Csel_create_from_buf(const char *json,
-                              void *(*create_container) (struct json_object *), void **csel)
+                              void *(*create_container)(struct json_object *), void **csel)
 {
     int mpi_errno = MPI_SUCCESS;
     char err[MPIR_CSEL_ERR_LEN] = "expected a JSON object";
@@ -66,7 +66,7 @@ int MPIR_Csel_create_from_buf(const char *json,
 }
 
 int MPIR_Csel_create_from_file(const char *json_file,
-                               void *(*create_container) (struct json_object *), void **csel)
+                               void *(*create_container)(struct json_object *), void **csel)
 {
     int mpi_errno = MPI_SUCCESS, ret;
     char *text = NULL, err[MPIR_CSEL_ERR_LEN], what[MPIR_CSEL_ERR_LEN];

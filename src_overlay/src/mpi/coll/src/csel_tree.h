@@ -6,8 +6,8 @@
 #ifndef CSEL_TREE_H_INCLUDED
 #define CSEL_TREE_H_INCLUDED
 
-/* Selection of collective algorithms: what its files share. They stand in the place of MPICH's csel.c
- * and csel_container.c.
+/* Selection of collective algorithms: what its files share. They stand in the place of MPICH's
+ * csel.c and csel_container.c.
  *
  * csel_grammar.c  keys, numbers and conditions: how they are written
  * csel_algo.c     algorithms and their parameters, from tables that gen_coll.py makes
@@ -93,9 +93,9 @@ typedef struct csel {
 
 /* -- csel_tree.c -- */
 
-/* Rules that this MPICH does not know, of a file that may have such ones: written for another version. They
- * select nothing. So does, with all that stand behind it, a condition that is not known: nobody can tell for
- * which calls these are meant. */
+/* Rules that this MPICH does not know, of a file that may have such ones: written for another
+ * version. They select nothing. So does, with all that stand behind it, a condition that is not
+ * known: nobody can tell for which calls these are meant. */
 typedef struct {
     const char *text;           /* of the file */
     int num;                    /* rules that were skipped; of the first one: */
@@ -114,11 +114,11 @@ int MPIR_Csel_error(const char *err);
 
 /* -- csel_parse.c -- */
 
-/* The tree of what is in root. create_container: MPICH's own, of a file that it calls csel for; NULL:
- * this is a tuning file, for all processes. err and skipped as above; warning may be NULL. */
+/* The tree of what is in root. create_container: MPICH's own, of a file that it calls csel for;
+ * NULL: this is a tuning file, for all processes. err and skipped as above; warning may be NULL. */
 csel_node_s *MPII_Csel_parse(struct json_object *root,
-                             void *(*create_container) (struct json_object *),
-                             bool * has_place, char *err, char *warning,
+                             void *(*create_container)(struct json_object *),
+                             bool *has_place, char *err, char *warning,
                              MPII_Csel_skipped_s * skipped);
 
 /* -- csel_grammar.c -- */
@@ -132,8 +132,8 @@ char *MPII_Csel_strip(const char *key);
  * -1 where str is none. */
 int MPII_Csel_parse_number(const char *str, MPI_Aint max, MPI_Aint * number);
 
-/* Read a condition, without white space, into a node. Returns 0; or in err[MPIR_CSEL_ERR_LEN] what is wrong
- * and -1, or CSEL_UNKNOWN where another version of MPICH may have such a one. */
+/* Read a condition, without white space, into a node. Returns 0; or in err[MPIR_CSEL_ERR_LEN] what
+ * is wrong and -1, or CSEL_UNKNOWN where another version of MPICH may have such a one. */
 #define CSEL_UNKNOWN 1
 int MPII_Csel_parse_condition(const char *key, csel_node_s * node, char *err);
 
@@ -149,10 +149,10 @@ const csel_message_condition_s *MPII_Csel_message_condition(const char *key);
 
 /* -- csel_algo.c -- */
 
-/* Make the container for the algorithm that is the only key of obj; rule is the keys that lead there
- * in a tuning file, NULL in the built-in selection. Returns NULL where that is not possible: then
- * err[MPIR_CSEL_ERR_LEN] says what was found and expected, and *param is the parameter that is wrong,
- * if it is one. */
+/* Make the container for the algorithm that is the only key of obj; rule is the keys that lead
+ * there in a tuning file, NULL in the built-in selection. Returns NULL where that is not possible:
+ * then err[MPIR_CSEL_ERR_LEN] says what was found and expected, and *param is the parameter that is
+ * wrong, if it is one. */
 void *MPII_Csel_create_container(struct json_object *obj, const char *rule, const char **param,
                                  char *err);
 

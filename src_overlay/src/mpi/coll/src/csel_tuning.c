@@ -19,10 +19,10 @@ int MPII_Coll_has_fixed_order;
 #define KVS_KEY "coll-tuning"
 enum {
     READ_TUNING = 1,            /* there is a tuning file */
-    PLACE_WORLD = 2,            /* topology-aware algorithms are to be expected, or to print the places */
-    SHARE_SETTINGS = 4          /* one of the settings changes what runs: all take those of rank 0 */
+    PLACE_WORLD = 2,    /* topology-aware algorithms are to be expected, or to print the places */
+    SHARE_SETTINGS = 4  /* one of the settings changes what runs: all take those of rank 0 */
 };
-static int agreed;             /* what all do */
+static int agreed;              /* what all do */
 
 /* What this process would do. */
 static int own_todo(void)
@@ -35,14 +35,15 @@ static int own_todo(void)
         todo |= PLACE_WORLD;
     if (path && *path)
         todo |= READ_TUNING | PLACE_WORLD | SHARE_SETTINGS;
-    return todo | (MPII_Topo_is_forced() ? PLACE_WORLD | SHARE_SETTINGS : 0);
+    return todo | (MPII_Topo_is_forced()? PLACE_WORLD | SHARE_SETTINGS : 0);
 }
 
 int MPII_Coll_announce_tuning(void)
 {
     char val[16];
 
-    /* It fails where the process manager has the key from an earlier MPI_Init; so much the better. */
+    /* It fails where the process manager has the key from an earlier MPI_Init; so much the
+     * better. */
     if (MPIR_Process.rank == 0 && MPIR_Process.size > 1) {
         snprintf(val, sizeof(val), "%d", own_todo());
         MPIR_pmi_kvs_put(KVS_KEY, val);
@@ -67,7 +68,8 @@ void MPII_Coll_agree(void)
         name = MPII_Coll_take_settings();
     /* else rank 0 tells, as it learns it with the places */
     if (name && !(agreed & PLACE_WORLD) && MPIR_Process.local_rank == 0) {
-        fprintf(stderr, "[mpich] warning: %s: found another value on rank %d than on rank 0, expected "
+        fprintf(stderr,
+                "[mpich] warning: %s: found another value on rank %d than on rank 0, expected "
                 "the same on all; that of rank 0 holds\n", name, MPIR_Process.rank);
         fflush(stderr);
     }
@@ -101,8 +103,8 @@ static int prune_again(MPIR_Comm * comm_ptr)
     goto fn_exit;
 }
 
-/* Make the topology and the selection of what is in the file. The error is the same on all processes,
- * since they have the same text. */
+/* Make the topology and the selection of what is in the file. The error is the same on all
+ * processes, since they have the same text. */
 static int use_tuning(const char *path, const char *text, size_t len)
 {
     int mpi_errno = MPI_SUCCESS, ret;
@@ -132,7 +134,8 @@ static int use_tuning(const char *path, const char *text, size_t len)
         MPIR_ERR_CHECK(mpi_errno);
     }
     if (skipped.num) {
-        snprintf(err, sizeof(err), "%.500s: line %d: %.1200s; skipped, as all rules that this MPICH "
+        snprintf(err, sizeof(err),
+                 "%.500s: line %d: %.1200s; skipped, as all rules that this MPICH "
                  "does not know (%d)", path, skipped.line, skipped.what, skipped.num);
         MPII_Topo_warn(err);
     }
@@ -153,8 +156,8 @@ static int use_tuning(const char *path, const char *text, size_t len)
     goto fn_exit;
 }
 
-/* Where no rule selects, topo_auto does, if rank 0 has said so: it comes between a tuning file's rules and
- * the built-in selection. */
+/* Where no rule selects, topo_auto does, if rank 0 has said so: it comes between a tuning file's
+ * rules and the built-in selection. */
 static int add_auto(void *builtin)
 {
     int mpi_errno = MPI_SUCCESS;
@@ -249,8 +252,7 @@ int MPII_Coll_load_tuning(void)
     MPII_Coll_has_fixed_order = MPIR_CVAR_COLL_TOPO_FIXED_ORDER;
     if (!MPII_Coll_is_tuned && !MPII_Coll_has_fixed_order)
         goto fn_exit;
-    if (MPII_Coll_is_tuned &&
-        MPIR_CVAR_DEVICE_COLLECTIVES == MPIR_CVAR_DEVICE_COLLECTIVES_all)
+    if (MPII_Coll_is_tuned && MPIR_CVAR_DEVICE_COLLECTIVES == MPIR_CVAR_DEVICE_COLLECTIVES_all)
         MPII_Topo_warn("MPIR_CVAR_DEVICE_COLLECTIVES=all: the device may select before the rules "
                        "of MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE");
 

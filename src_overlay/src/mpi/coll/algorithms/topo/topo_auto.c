@@ -12,8 +12,9 @@
 /* They serve to compare with, and are never the best in truth. */
 static const char *const baselines[] = { "gather_bcast", "linear", "topo_linear" };
 
-/* Algorithms of MPICH that are those of the catalog by another name: in place, nonblocking, or by ch4. In a host, ch4
- * has flags in shared memory where the catalog has messages, whose time is about the same. */
+/* Algorithms of MPICH that are those of the catalog by another name: in place, nonblocking, or by
+ * ch4. In a host, ch4 has flags in shared memory where the catalog has messages, whose time is
+ * about the same. */
 static const struct {
     MPII_Topo_coll_t coll;
     const char *name, *row;
@@ -62,7 +63,8 @@ bool MPII_Topo_auto_is_usable(MPIR_Comm * comm_ptr)
     return links->order->num_hosts > 1;
 }
 
-static int64_t time_of(MPII_Topo_view_t * view, int rank, const MPII_Topo_algo_t * algo, int64_t bytes)
+static int64_t time_of(MPII_Topo_view_t * view, int rank, const MPII_Topo_algo_t * algo,
+                       int64_t bytes)
 {
     const MPII_Topo_settings_t *settings = &view->settings;
     const MPII_Topo_links_t *links = MPII_Topo_view_links(view);

@@ -75,7 +75,8 @@ void MPII_Topo_need_message(int mpi_errno, const char *where)
 
     if (mpi_errno == MPI_SUCCESS || TOPO_IS_FAILURE(MPIR_ERR_GET_CLASS(mpi_errno)))
         return;
-    snprintf(text, sizeof(text), "%s: lost a message of a collective, without which nobody can be told what is "
+    snprintf(text, sizeof(text),
+             "%s: lost a message of a collective, without which nobody can be told what is "
              "wrong", where);
     MPID_Abort(NULL, mpi_errno, 1, text);
 }
@@ -84,7 +85,8 @@ void MPII_Topo_lengths_differ(int rank)
 {
     char text[256];
 
-    snprintf(text, sizeof(text), "a message of a collective, from rank %d of its communicator, has another size "
+    snprintf(text, sizeof(text),
+             "a message of a collective, from rank %d of its communicator, has another size "
              "than expected: ranks differ in the length of the call", rank);
     MPID_Abort(NULL, MPI_ERR_TRUNCATE, 1, text);
 }

@@ -39,8 +39,8 @@ static void generate_tree(call_t * c, const MPII_Topo_order_t * order, int radix
         !MPII_Topo_call_find_list(c, MPII_TOPO_FAMILY__TREE, TREE_ARG(c->algo.arg, directions),
                                   radix, root))
         MPII_Topo_gen_tree(&c->u.tree, order,
-                           MPII_Topo_shape_of(c->algo.arg, order, num_units, directions), radix, root,
-                           c->comm_ptr->rank, num_units, directions);
+                           MPII_Topo_shape_of(c->algo.arg, order, num_units, directions), radix,
+                           root, c->comm_ptr->rank, num_units, directions);
 }
 
 static void along_tree(call_t * c, const MPII_Topo_order_t * order, MPI_Aint count,
@@ -52,8 +52,10 @@ static void along_tree(call_t * c, const MPII_Topo_order_t * order, MPI_Aint cou
     int radix = MPII_Topo_call_radix(c, c->comm_ptr, MPII_TOPO_FAMILY__TREE, count * size);
     int num = 1;
     if (!MPII_Topo_call_is_one_segment(c, count, type))
-        num = MPII_Topo_call_cut_segments(c, order, MPII_Topo_pipe_of_tree(order, c->algo.arg, radix, directions),
-                                          count, type);
+        num =
+            MPII_Topo_call_cut_segments(c, order,
+                                        MPII_Topo_pipe_of_tree(order, c->algo.arg, radix,
+                                                               directions), count, type);
     if (c->algo.arg == MPII_TOPO_SHAPE__TWO_TREES) {
         int hop = MPII_Topo_two_trees_hop(order, c->data.unit_len * size, directions);
         MPII_Topo_gen_two_trees(&c->u.two_trees, order, hop, root, c->comm_ptr->rank, num,
@@ -67,13 +69,16 @@ void MPII_Topo_prepare_bcast_tree(call_t * c, const MPII_Topo_args_t * a, MPIR_C
                                   MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_order_t *order = NULL;
-    const MPII_Topo_gen_list_t *list =
-        MPII_Topo_call_short_list(c, MPII_TOPO_FAMILY__TREE, TREE_ARG(c->algo.arg, MPII_TOPO_TREE_DOWN),
-                                  a->root, MPII_Topo_call_basic_bytes(a), comm_ptr);
+    const MPII_Topo_gen_list_t *list = MPII_Topo_call_short_list(c, MPII_TOPO_FAMILY__TREE,
+                                                                 TREE_ARG(c->algo.arg,
+                                                                          MPII_TOPO_TREE_DOWN),
+                                                                 a->root,
+                                                                 MPII_Topo_call_basic_bytes(a),
+                                                                 comm_ptr);
 
     if (list)
-        MPII_Topo_call_run_short(c, list, a->recvbuf, a->recvbuf, a->count, a->datatype, MPI_OP_NULL,
-                                 MPIR_BCAST_TAG, comm_ptr, attr);
+        MPII_Topo_call_run_short(c, list, a->recvbuf, a->recvbuf, a->count, a->datatype,
+                                 MPI_OP_NULL, MPIR_BCAST_TAG, comm_ptr, attr);
     else if (MPII_Topo_call_begin_bcast(c, a, comm_ptr, &order, attr))
         along_tree(c, order, c->data.block_len, TOPO_BYTE, a->root, MPII_TOPO_TREE_DOWN);
 }
@@ -124,9 +129,12 @@ void MPII_Topo_prepare_reduce_tree(call_t * c, const MPII_Topo_args_t * a, MPIR_
                                    MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_order_t *order = NULL;
-    const MPII_Topo_gen_list_t *list =
-        MPII_Topo_call_short_list(c, MPII_TOPO_FAMILY__TREE, TREE_ARG(c->algo.arg, MPII_TOPO_TREE_UP),
-                                  a->root, MPII_Topo_call_basic_bytes(a), comm_ptr);
+    const MPII_Topo_gen_list_t *list = MPII_Topo_call_short_list(c, MPII_TOPO_FAMILY__TREE,
+                                                                 TREE_ARG(c->algo.arg,
+                                                                          MPII_TOPO_TREE_UP),
+                                                                 a->root,
+                                                                 MPII_Topo_call_basic_bytes(a),
+                                                                 comm_ptr);
 
     if (list && (comm_ptr->rank != a->root || MPII_Topo_call_begin_result(a) == MPI_SUCCESS))
         MPII_Topo_call_run_short(c, list, a->sendbuf, a->recvbuf, a->count, a->datatype, a->op,
@@ -147,15 +155,14 @@ bool MPII_Topo_call_begin_allreduce(call_t * c, const MPII_Topo_args_t * a, MPIR
 
 static char token;              /* nothing is ever written to it but itself */
 
-bool MPII_Topo_call_short_barrier(call_t * c, MPII_Topo_family_t family, int arg, MPIR_Comm * comm_ptr,
-                                  MPII_Topo_attr_t * attr)
+bool MPII_Topo_call_short_barrier(call_t * c, MPII_Topo_family_t family, int arg,
+                                  MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
 {
-    const MPII_Topo_gen_list_t *list =
-        MPII_Topo_call_short_list(c, family, arg, 0, 1, comm_ptr);
+    const MPII_Topo_gen_list_t *list = MPII_Topo_call_short_list(c, family, arg, 0, 1, comm_ptr);
 
     if (list)
-        MPII_Topo_call_run_short(c, list, &token, &token, 1, TOPO_BYTE, MPI_OP_NULL, MPIR_BARRIER_TAG,
-                                 comm_ptr, attr);
+        MPII_Topo_call_run_short(c, list, &token, &token, 1, TOPO_BYTE, MPI_OP_NULL,
+                                 MPIR_BARRIER_TAG, comm_ptr, attr);
     return list != NULL;
 }
 
@@ -178,8 +185,8 @@ void MPII_Topo_prepare_barrier_tree(call_t * c, const MPII_Topo_args_t * a, MPIR
     int both = MPII_TOPO_TREE_UP | MPII_TOPO_TREE_DOWN;
     const MPII_Topo_order_t *order = NULL;
 
-    if (!MPII_Topo_call_short_barrier(c, MPII_TOPO_FAMILY__TREE, TREE_ARG(c->algo.arg, both), comm_ptr,
-                                      attr) &&
+    if (!MPII_Topo_call_short_barrier
+        (c, MPII_TOPO_FAMILY__TREE, TREE_ARG(c->algo.arg, both), comm_ptr, attr) &&
         MPII_Topo_call_begin_barrier(c, comm_ptr, &order, attr))
         generate_tree(c, order, MPII_Topo_call_radix(c, comm_ptr, MPII_TOPO_FAMILY__TREE, 0), 0, 1,
                       both);

@@ -7,8 +7,8 @@
 #include "topo.h"
 #include "topo_call_impl.h"
 
-/* Blocks of ranks, put into the order in which a schedule has its units, one behind the other: so that
- * several go in a message. */
+/* Blocks of ranks, put into the order in which a schedule has its units, one behind the other: so
+ * that several go in a message. */
 
 typedef MPII_Topo_call_t call_t;
 
@@ -46,7 +46,7 @@ MPI_Aint MPII_Topo_call_bytes_of_blocks(const call_t * c)
 /* -- in the order of units -- */
 
 void MPII_Topo_call_find_blocks(call_t * c, const MPII_Topo_order_t * order, int num_units,
-                                int (*rank_of) (const MPII_Topo_order_t * order, int unit))
+                                int (*rank_of)(const MPII_Topo_order_t * order, int unit))
 {
     int num_ranks = c->comm_ptr->local_size, *blocks;
     MPI_Aint *displs;
@@ -67,7 +67,8 @@ void MPII_Topo_call_find_blocks(call_t * c, const MPII_Topo_order_t * order, int
     c->data.num_blocks = num_units;
 }
 
-/* A unit: piece of the block of a rank, which is -1 where it is empty; in elements of what is joined */
+/* A unit: piece of the block of a rank, which is -1 where it is empty; in elements of what is
+ * joined */
 typedef struct {
     int rank;
     MPI_Aint first, count;
@@ -109,8 +110,8 @@ void MPII_Topo_call_join(call_t * c, int num_pieces, MPI_Datatype joined, MPI_Ai
     c->data.in = c->data.out = c->mem + head - true_lb;
 }
 
-/* Copy the pieces of a block, the b-th of data.block_of. Where they are bytes, they may begin and end
- * inside an element of the user: if that has gaps, temp is a place for the whole block. */
+/* Copy the pieces of a block, the b-th of data.block_of. Where they are bytes, they may begin and
+ * end inside an element of the user: if that has gaps, temp is a place for the whole block. */
 static int copy_block(const call_t * c, char *block, int b, int num_pieces, char *temp,
                       bool to_joined)
 {
@@ -155,8 +156,7 @@ static int copy_block(const call_t * c, char *block, int b, int num_pieces, char
     goto fn_exit;
 }
 
-int MPII_Topo_call_copy_blocks(const call_t * c, char *buf, bool to_joined,
-                               MPII_Topo_whose_t whose)
+int MPII_Topo_call_copy_blocks(const call_t * c, char *buf, bool to_joined, MPII_Topo_whose_t whose)
 {
     int mpi_errno = MPI_SUCCESS, is_contig;
     MPI_Aint longest = MPII_Topo_call_longest_block(c) * c->per_element, extent;
@@ -286,10 +286,12 @@ void MPII_Topo_call_join_allgather(call_t * c, int num_pieces, MPII_Topo_attr_t 
 
 /* -- reduce_scatter(_block) -- */
 
-bool MPII_Topo_call_begin_reduce_scatter(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
-                                         const MPII_Topo_order_t ** order, MPII_Topo_attr_t * attr)
+bool MPII_Topo_call_begin_reduce_scatter(call_t * c, const MPII_Topo_args_t * a,
+                                         MPIR_Comm * comm_ptr, const MPII_Topo_order_t ** order,
+                                         MPII_Topo_attr_t * attr)
 {
-    MPII_Topo_call_init(c, a->counts ? MPIR_REDUCE_SCATTER_TAG : MPIR_REDUCE_SCATTER_BLOCK_TAG, comm_ptr);
+    MPII_Topo_call_init(c, a->counts ? MPIR_REDUCE_SCATTER_TAG : MPIR_REDUCE_SCATTER_BLOCK_TAG,
+                        comm_ptr);
     c->count = a->count;
     c->counts = a->counts;
     c->type = a->datatype;

@@ -21,25 +21,29 @@ void MPII_Topo_call_note_error(MPII_Topo_call_t * call, int mpi_errno, MPII_Topo
 bool MPII_Topo_call_find_order(MPII_Topo_call_t * call, const MPII_Topo_order_t ** order,
                                MPII_Topo_attr_t * attr);
 
-/* Whether there is a list of the steps of this schedule, which is then c->gen: nothing is to be generated. On a
- * communicator it has to follow from the arguments alone. arg: 0 to 255 */
-bool MPII_Topo_call_find_list(MPII_Topo_call_t * call, MPII_Topo_family_t family, int arg, int radix,
-                              int root);
+/* Whether there is a list of the steps of this schedule, which is then c->gen: nothing is to be
+ * generated. On a communicator it has to follow from the arguments alone. arg: 0 to 255 */
+bool MPII_Topo_call_find_list(MPII_Topo_call_t * call, MPII_Topo_family_t family, int arg,
+                              int radix, int root);
 
-/* Prepare itself runs a short blocking call of a basic type, if its steps are in a list: to set a call up takes as long
- * as a message. Returns the list, or NULL; bytes: of a unit, or 0 for a type that is not basic. */
-const MPII_Topo_gen_list_t *MPII_Topo_call_short_list(const MPII_Topo_call_t * call, MPII_Topo_family_t family,
-                                                      int arg, int root, MPI_Aint bytes, MPIR_Comm * comm_ptr);
+/* Prepare itself runs a short blocking call of a basic type, if its steps are in a list: to set a
+ * call up takes as long as a message. Returns the list, or NULL; bytes: of a unit, or 0 for a type
+ * that is not basic. */
+const MPII_Topo_gen_list_t *MPII_Topo_call_short_list(const MPII_Topo_call_t * call,
+                                                      MPII_Topo_family_t family, int arg, int root,
+                                                      MPI_Aint bytes, MPIR_Comm * comm_ptr);
 
 static inline MPI_Aint MPII_Topo_call_basic_bytes(const MPII_Topo_args_t * args)
 {
-    return HANDLE_IS_BUILTIN(args->datatype) ? args->count * MPIR_Datatype_get_basic_size(args->datatype) : 0;
+    return HANDLE_IS_BUILTIN(args->datatype) ? args->count *
+        MPIR_Datatype_get_basic_size(args->datatype) : 0;
 }
 
 /* Run the list, where what precedes the schedule is done. */
-static inline void MPII_Topo_call_run_short(MPII_Topo_call_t * call, const MPII_Topo_gen_list_t * list, const void *in,
-                                            void *out, MPI_Aint count, MPI_Datatype type, MPI_Op op, int tag,
-                                            MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
+static inline void MPII_Topo_call_run_short(MPII_Topo_call_t * call,
+                                            const MPII_Topo_gen_list_t * list, const void *in,
+                                            void *out, MPI_Aint count, MPI_Datatype type, MPI_Op op,
+                                            int tag, MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
 {
     call->is_over = true;
     call->mpi_errno = MPII_Topo_exec_run_short(list, in, out, count, type, op, tag, comm_ptr, attr);
@@ -49,14 +53,15 @@ static inline void MPII_Topo_call_run_short(MPII_Topo_call_t * call, const MPII_
 MPI_Aint MPII_Topo_call_segment_bytes(const MPII_Topo_call_t * call);
 
 /* What generators take as the radix of a call of so many bytes; 0: this one has none */
-int MPII_Topo_call_radix(const MPII_Topo_call_t * call, MPIR_Comm * comm_ptr, MPII_Topo_family_t family,
-                         MPI_Aint bytes);
-/* Whether a vector of count elements is one segment, without a look at anything else: then all is set. */
+int MPII_Topo_call_radix(const MPII_Topo_call_t * call, MPIR_Comm * comm_ptr,
+                         MPII_Topo_family_t family, MPI_Aint bytes);
+/* Whether a vector of count elements is one segment, without a look at anything else: then all is
+ * set. */
 bool MPII_Topo_call_is_one_segment(MPII_Topo_call_t * call, MPI_Aint count, MPI_Datatype type);
 
 /* One vector, of count elements, cut into segments. Returns how many. */
-int MPII_Topo_call_cut_segments(MPII_Topo_call_t * call, const MPII_Topo_order_t * order, MPII_Topo_pipe_t pipe,
-                                MPI_Aint count, MPI_Datatype type);
+int MPII_Topo_call_cut_segments(MPII_Topo_call_t * call, const MPII_Topo_order_t * order,
+                                MPII_Topo_pipe_t pipe, MPI_Aint count, MPI_Datatype type);
 
 /* Bytes that elements take in memory, from *true_lb of the first one on */
 MPI_Aint MPII_Topo_call_span(MPI_Datatype type, MPI_Aint count, MPI_Aint * true_lb);
@@ -67,8 +72,8 @@ void MPII_Topo_call_set_bytes(MPII_Topo_call_t * call, void *buf, MPI_Aint count
 
 /* -- topo_call_blocks.c -- */
 
-/* Blocks of ranks as the user has them: elements of call->type, as many as call->count or counts say, and
- * beginning where displs does, or one behind the other. */
+/* Blocks of ranks as the user has them: elements of call->type, as many as call->count or counts
+ * say, and beginning where displs does, or one behind the other. */
 MPI_Aint MPII_Topo_call_count_of(const MPII_Topo_call_t * call, int rank);
 MPI_Aint MPII_Topo_call_displ_of(const MPII_Topo_call_t * call, int rank);
 MPI_Aint MPII_Topo_call_longest_block(const MPII_Topo_call_t * call);
@@ -77,17 +82,17 @@ MPI_Aint MPII_Topo_call_bytes_of_blocks(const MPII_Topo_call_t * call);
 /* Set data.block_of: whose block a unit is of. */
 void MPII_Topo_call_find_blocks(MPII_Topo_call_t * call, const MPII_Topo_order_t * order,
                                 int num_units,
-                                int (*rank_of) (const MPII_Topo_order_t * order, int unit));
+                                int (*rank_of)(const MPII_Topo_order_t * order, int unit));
 
-/* Units of allgather(v) in the buffer of the user, call->buf: blocks, the longest of so many elements; or,
- * where they are cut, as bytes of what they hold, in units whose length is set. All ranks cut these alike:
- * of types with one signature, elements may have other lengths. */
+/* Units of allgather(v) in the buffer of the user, call->buf: blocks, the longest of so many
+ * elements; or, where they are cut, as bytes of what they hold, in units whose length is set. All
+ * ranks cut these alike: of types with one signature, elements may have other lengths. */
 void MPII_Topo_call_set_blocks(MPII_Topo_call_t * call, MPI_Aint longest, bool are_cut,
                                MPII_Topo_attr_t * attr);
 
-/* Cut each block into so many pieces, and make room for them one behind the other: unit u is piece u /
- * data.num_blocks of the block that data.block_of says. `joined` is their type there, `per_element` of
- * them an element of the user. */
+/* Cut each block into so many pieces, and make room for them one behind the other: unit u is piece
+ * u / data.num_blocks of the block that data.block_of says. `joined` is their type there,
+ * `per_element` of them an element of the user. */
 void MPII_Topo_call_join(MPII_Topo_call_t * call, int num_pieces, MPI_Datatype joined,
                          MPI_Aint per_element);
 
@@ -105,21 +110,22 @@ void MPII_Topo_call_join_allgather(MPII_Topo_call_t * call, int num_pieces,
                                    MPII_Topo_attr_t * attr);
 
 /* And for reduce_scatter(_block) */
-void MPII_Topo_call_join_reduce_scatter(MPII_Topo_call_t * call, const MPII_Topo_args_t * args, int num_pieces,
-                                        MPII_Topo_attr_t * attr);
+void MPII_Topo_call_join_reduce_scatter(MPII_Topo_call_t * call, const MPII_Topo_args_t * args,
+                                        int num_pieces, MPII_Topo_attr_t * attr);
 
 /* -- topo_call_begin.c -- */
 
-/* What calls of a collective begin with. They set what the units are: parts of a vector, for the caller to
- * cut; one, a token; one for each rank, in recvbuf, where the own block is then. false: there is nothing
- * left to be done. */
-typedef bool MPII_Topo_begin_t(MPII_Topo_call_t * call, const MPII_Topo_args_t * args, MPIR_Comm * comm_ptr,
-                               const MPII_Topo_order_t ** order, MPII_Topo_attr_t * attr);
+/* What calls of a collective begin with. They set what the units are: parts of a vector, for the
+ * caller to cut; one, a token; one for each rank, in recvbuf, where the own block is then. false:
+ * there is nothing left to be done. */
+typedef bool MPII_Topo_begin_t(MPII_Topo_call_t * call, const MPII_Topo_args_t * args,
+                               MPIR_Comm * comm_ptr, const MPII_Topo_order_t ** order,
+                               MPII_Topo_attr_t * attr);
 MPII_Topo_begin_t MPII_Topo_call_begin_bcast;
 MPII_Topo_begin_t MPII_Topo_call_begin_reduce;
 MPII_Topo_begin_t MPII_Topo_call_begin_allreduce;
 MPII_Topo_begin_t MPII_Topo_call_begin_allgather;
-MPII_Topo_begin_t MPII_Topo_call_begin_reduce_scatter;      /* topo_call_blocks.c */
+MPII_Topo_begin_t MPII_Topo_call_begin_reduce_scatter;  /* topo_call_blocks.c */
 bool MPII_Topo_call_begin_barrier(MPII_Topo_call_t * call, MPIR_Comm * comm_ptr,
                                   const MPII_Topo_order_t ** order, MPII_Topo_attr_t * attr);
 

@@ -11,8 +11,8 @@
 
 typedef MPII_Topo_call_t call_t;
 
-static int cut_chunks(const call_t * c, const MPII_Topo_order_t * order, MPII_Topo_lanes_kind_t kind,
-                      MPI_Aint bytes, int num_units)
+static int cut_chunks(const call_t * c, const MPII_Topo_order_t * order,
+                      MPII_Topo_lanes_kind_t kind, MPI_Aint bytes, int num_units)
 {
     return MPII_Topo_lanes_chunks(order, kind, bytes, num_units, MPII_Topo_call_segment_bytes(c));
 }
@@ -22,7 +22,7 @@ static int cut_chunks(const call_t * c, const MPII_Topo_order_t * order, MPII_To
 /* c->data.block_len elements, cut into chunks, and these into num_units each */
 static void cut_vector(call_t * c, int num_units, int num_chunks)
 {
-    c->data.units_per_block = (MPI_Aint) num_units * num_chunks;
+    c->data.units_per_block = (MPI_Aint) num_units *num_chunks;
     c->data.unit_len = (c->data.block_len + c->data.units_per_block - 1) / c->data.units_per_block;
     c->data.num_more = c->data.units_per_block - num_units;
 }
@@ -49,7 +49,8 @@ void MPII_Topo_prepare_allreduce_lanes(call_t * c, const MPII_Topo_args_t * a, M
 static void set_rooted(call_t * c, const MPII_Topo_order_t * order, MPII_Topo_lanes_kind_t kind,
                        int root, MPI_Aint bytes)
 {
-    int units = MPII_Topo_lanes_units(order, kind), chunks = cut_chunks(c, order, kind, bytes, units);
+    int units = MPII_Topo_lanes_units(order, kind), chunks =
+        cut_chunks(c, order, kind, bytes, units);
 
     cut_vector(c, units, chunks);
     MPII_Topo_gen_lanes(&c->u.lanes, order, kind, root, c->comm_ptr->rank, chunks, true);
@@ -78,7 +79,8 @@ void MPII_Topo_prepare_reduce_lanes(call_t * c, const MPII_Topo_args_t * a, MPIR
         c->mem = MPL_malloc(MPII_Topo_call_span(a->datatype, a->count, &true_lb), MPL_MEM_BUFFER);
         MPII_TOPO_NEED(c->mem);
         c->data.out = c->mem - true_lb;
-        mpi_errno = MPIR_Localcopy(a->sendbuf, a->count, a->datatype, c->data.out, a->count, a->datatype);
+        mpi_errno =
+            MPIR_Localcopy(a->sendbuf, a->count, a->datatype, c->data.out, a->count, a->datatype);
         MPII_Topo_call_note_error(c, mpi_errno, attr);
     }
     MPIR_Datatype_get_size_macro(a->datatype, size);
@@ -87,11 +89,12 @@ void MPII_Topo_prepare_reduce_lanes(call_t * c, const MPII_Topo_args_t * a, MPIR
 
 /* -- blocks of ranks: units are pieces of them -- */
 
-/* Each slot of TMP has room for a piece of the longest block: where most blocks are much shorter, that is more
- * than what has to be sent. */
+/* Each slot of TMP has room for a piece of the longest block: where most blocks are much shorter,
+ * that is more than what has to be sent. */
 #define MAX_PIECE_BYTES (256 * 1024)
 
-/* Set the units, for as many chunks as are returned. longest: block, in what is cut, bytes: of that */
+/* Set the units, for as many chunks as are returned. longest: block, in what is cut, bytes: of
+ * that */
 static int set_blocks(call_t * c, const MPII_Topo_order_t * order, MPII_Topo_lanes_kind_t kind,
                       MPI_Aint longest, MPI_Aint bytes, bool in_runs)
 {
@@ -109,8 +112,8 @@ static int set_blocks(call_t * c, const MPII_Topo_order_t * order, MPII_Topo_lan
     return chunks;
 }
 
-void MPII_Topo_prepare_reduce_scatter_lanes(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
-                                            MPII_Topo_attr_t * attr)
+void MPII_Topo_prepare_reduce_scatter_lanes(call_t * c, const MPII_Topo_args_t * a,
+                                            MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_order_t *order = NULL;
     MPI_Aint size;

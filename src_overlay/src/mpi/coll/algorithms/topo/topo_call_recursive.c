@@ -7,7 +7,8 @@
 #include "topo.h"
 #include "topo_call_impl.h"
 
-/* Calls by recursive doubling and halving (topo_gen_doubling.c, topo_gen_halving.c, topo_gen_allgather.c) */
+/* Calls by recursive doubling and halving (topo_gen_doubling.c, topo_gen_halving.c,
+ * topo_gen_allgather.c) */
 
 typedef MPII_Topo_call_t call_t;
 
@@ -27,13 +28,14 @@ static void generate_halving(call_t * c, const MPII_Topo_order_t * order, bool i
         MPII_Topo_gen_halving(&c->u.halving, order, c->comm_ptr->rank, is_allreduce);
 }
 
-void MPII_Topo_prepare_allreduce_doubling(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
-                                          MPII_Topo_attr_t * attr)
+void MPII_Topo_prepare_allreduce_doubling(call_t * c, const MPII_Topo_args_t * a,
+                                          MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_order_t *order = NULL;
     MPI_Aint size;
     const MPII_Topo_gen_list_t *list =
-        MPII_Topo_call_short_list(c, MPII_TOPO_FAMILY__DOUBLING, 0, 0, MPII_Topo_call_basic_bytes(a), comm_ptr);
+        MPII_Topo_call_short_list(c, MPII_TOPO_FAMILY__DOUBLING, 0, 0,
+                                  MPII_Topo_call_basic_bytes(a), comm_ptr);
 
     if (list && MPII_Topo_call_begin_result(a) == MPI_SUCCESS) {
         MPII_Topo_call_run_short(c, list, a->recvbuf, a->recvbuf, a->count, a->datatype, a->op,
@@ -48,8 +50,8 @@ void MPII_Topo_prepare_allreduce_doubling(call_t * c, const MPII_Topo_args_t * a
     generate_doubling(c, order, a->count * size);
 }
 
-void MPII_Topo_prepare_allreduce_halving(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
-                                         MPII_Topo_attr_t * attr)
+void MPII_Topo_prepare_allreduce_halving(call_t * c, const MPII_Topo_args_t * a,
+                                         MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_order_t *order = NULL;
 
@@ -60,8 +62,8 @@ void MPII_Topo_prepare_allreduce_halving(call_t * c, const MPII_Topo_args_t * a,
     generate_halving(c, order, true);
 }
 
-void MPII_Topo_prepare_barrier_doubling(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
-                                        MPII_Topo_attr_t * attr)
+void MPII_Topo_prepare_barrier_doubling(call_t * c, const MPII_Topo_args_t * a,
+                                        MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_order_t *order = NULL;
 
@@ -72,8 +74,8 @@ void MPII_Topo_prepare_barrier_doubling(call_t * c, const MPII_Topo_args_t * a, 
 
 /* -- reduce_scatter(_block): blocks are put into the order of halving -- */
 
-void MPII_Topo_prepare_reduce_scatter_halving(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
-                                              MPII_Topo_attr_t * attr)
+void MPII_Topo_prepare_reduce_scatter_halving(call_t * c, const MPII_Topo_args_t * a,
+                                              MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_order_t *order = NULL;
 
@@ -88,7 +90,7 @@ void MPII_Topo_prepare_reduce_scatter_halving(call_t * c, const MPII_Topo_args_t
 
 /* -- allgather -- */
 
-#define IN_PLACE 2              /* argument of a list: blocks are joined as they lie in recvbuf */
+#define IN_PLACE 2      /* argument of a list: blocks are joined as they lie in recvbuf */
 
 /* Blocks go on one by one where they are long. Others have to lie in the order of slots: in
  * recvbuf, where slots are ranks, else in a buffer from which they are copied to their places. */
@@ -101,7 +103,8 @@ void MPII_Topo_prepare_allgather_slots(call_t * c, const MPII_Topo_args_t * a, M
     bool is_identity, is_joined;
     MPI_Aint size;
     const MPII_Topo_gen_list_t *list =
-        MPII_Topo_call_short_list(c, MPII_TOPO_FAMILY__SLOTS, IN_PLACE, 0, MPII_Topo_call_basic_bytes(a), comm_ptr);
+        MPII_Topo_call_short_list(c, MPII_TOPO_FAMILY__SLOTS, IN_PLACE, 0,
+                                  MPII_Topo_call_basic_bytes(a), comm_ptr);
 
     MPIR_Datatype_get_size_macro(a->datatype, size);
     if (list && a->count * size < MPII_Topo_comm_settings(comm_ptr)->allgather_pipeline_min_bytes &&
@@ -109,8 +112,8 @@ void MPII_Topo_prepare_allgather_slots(call_t * c, const MPII_Topo_args_t * a, M
         MPII_Topo_args_t own = *a;
         own.recvbuf = (char *) a->recvbuf + comm_ptr->rank * a->count * size;
         MPII_Topo_call_begin_result(&own);
-        MPII_Topo_call_run_short(c, list, a->recvbuf, a->recvbuf, a->count, a->datatype, MPI_OP_NULL,
-                                 MPIR_ALLGATHER_TAG, comm_ptr, attr);
+        MPII_Topo_call_run_short(c, list, a->recvbuf, a->recvbuf, a->count, a->datatype,
+                                 MPI_OP_NULL, MPIR_ALLGATHER_TAG, comm_ptr, attr);
         return;
     }
     if (!MPII_Topo_call_begin_allgather(c, a, comm_ptr, &order, attr))
@@ -132,8 +135,8 @@ void MPII_Topo_prepare_allgather_slots(call_t * c, const MPII_Topo_args_t * a, M
         MPII_Topo_gen_slots(&c->u.slots, order, slots, slot, is_joined);
 }
 
-void MPII_Topo_prepare_allgather_gather_bcast(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
-                                              MPII_Topo_attr_t * attr)
+void MPII_Topo_prepare_allgather_gather_bcast(call_t * c, const MPII_Topo_args_t * a,
+                                              MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_order_t *order = NULL;
 

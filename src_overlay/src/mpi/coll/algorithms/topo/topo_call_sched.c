@@ -106,8 +106,8 @@ static const MPI_Aint *keep_array(const MPI_Aint * array, int n)
 }
 
 int MPII_Topo_call_sched(MPII_Topo_prepare_t * prepare, const MPII_Topo_choice_t * algo,
-                         const MPII_Topo_args_t * args, MPII_Topo_counter_t * calls, MPIR_Comm * comm_ptr,
-                         MPIR_TSP_sched_t sched)
+                         const MPII_Topo_args_t * args, MPII_Topo_counter_t * calls,
+                         MPIR_Comm * comm_ptr, MPIR_TSP_sched_t sched)
 {
     int mpi_errno = MPI_SUCCESS, type, vtx;
     started_t *s = MPL_calloc(1, sizeof(*s), MPL_MEM_COLL);

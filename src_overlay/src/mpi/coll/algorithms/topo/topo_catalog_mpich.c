@@ -5,8 +5,8 @@
 
 #include "topo_catalog.h"
 
-/* The choices of maint/tuning/coll/mpir/generic.json of MPICH. Forms for shared memory (smp) are taken
- * for empty messages there, and for barriers; by ch4 for others, too. */
+/* The choices of maint/tuning/coll/mpir/generic.json of MPICH. Forms for shared memory (smp) are
+ * taken for empty messages there, and for barriers; by ch4 for others, too. */
 
 #define ELEMENT_BYTES 8
 

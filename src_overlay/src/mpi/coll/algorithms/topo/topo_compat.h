@@ -11,16 +11,16 @@
 
 /* -- errors -- */
 
-/* What a collective hands on to the messages that it sends: errors, own ones and those that messages
- * brought. Functions of ours take a pointer to it. */
+/* What a collective hands on to the messages that it sends: errors, own ones and those that
+ * messages brought. Functions of ours take a pointer to it. */
 #if MPICH_NUMVERSION >= 50000000
 typedef int MPII_Topo_attr_t;
 #else
 typedef MPIR_Errflag_t MPII_Topo_attr_t;
 #endif
 
-/* Last parameter of a blocking collective; the declaration with which its body begins, of attr; and the
- * argument for another collective, or for MPIC_Isend and the like, made of attr. */
+/* Last parameter of a blocking collective; the declaration with which its body begins, of attr; and
+ * the argument for another collective, or for MPIC_Isend and the like, made of attr. */
 #if MPICH_NUMVERSION >= 40200000
 #define TOPO_COLL_ATTR_DECL MPII_Topo_attr_t attr_
 #define TOPO_COLL_ATTR_BEGIN MPII_Topo_attr_t *attr = &attr_
@@ -90,8 +90,8 @@ static inline int MPII_Topo_wait_request(MPIR_Request * request)
 #endif
 }
 
-/* Of a message that has come: an error that it brought is recorded, and not returned: what else there is in
- * it can be used. */
+/* Of a message that has come: an error that it brought is recorded, and not returned: what else
+ * there is in it can be used. */
 static inline void MPII_Topo_note_status(MPI_Status * status, MPII_Topo_attr_t * attr)
 {
 #if MPICH_NUMVERSION >= 40200000
@@ -103,9 +103,9 @@ static inline void MPII_Topo_note_status(MPI_Status * status, MPII_Topo_attr_t *
 #endif
 }
 
-/* As MPIC_Issend, which later versions do not have; and as MPIC_Isend, of contiguous data that the device has
- * copied when it returns: up to TOPO_SHORT_BYTES, -1 where there is no such length. The request is NULL
- * where the message is on its way. */
+/* As MPIC_Issend, which later versions do not have; and as MPIC_Isend, of contiguous data that the
+ * device has copied when it returns: up to TOPO_SHORT_BYTES, -1 where there is no such length. The
+ * request is NULL where the message is on its way. */
 #ifdef MPIDI_EAGER_SHORT_SIZE
 #define TOPO_SHORT_BYTES MPIDI_EAGER_SHORT_SIZE
 #else
@@ -132,10 +132,12 @@ static inline int MPII_Topo_pt2pt_attr(const MPII_Topo_attr_t * attr)
 #define TOPO_ISSEND(buf, count, datatype, dest, tag, comm_ptr, request) \
     MPIC_Issend(buf, count, datatype, dest, tag, comm_ptr, request, attr)
 #define TOPO_SEND_SHORT(buf, count, datatype, dest, tag, comm_ptr, request) \
-    MPID_Send_coll(buf, count, datatype, dest, tag, comm_ptr, MPIR_CONTEXT_INTRA_COLL, request, attr)
+    MPID_Send_coll(buf, count, datatype, dest, tag, comm_ptr, MPIR_CONTEXT_INTRA_COLL, request, \
+                   attr)
 #endif
 
-/* A transport's schedule that runs: the error of its request, and what its messages tell of errors */
+/* A transport's schedule that runs: the error of its request, and what its messages tell of
+ * errors */
 #define TOPO_SCHED_STATUS_ERROR(sched) (((MPII_Genutil_sched_t *) (sched))->req->status.MPI_ERROR)
 #if MPICH_NUMVERSION >= 50000000
 #define TOPO_SCHED_SET_ERROR(sched, error)      \
@@ -156,8 +158,8 @@ static inline int MPII_Topo_pt2pt_attr(const MPII_Topo_attr_t * attr)
 #define TOPO_INT64 MPI_INT64_T
 #endif
 
-/* Copy a block of the user to a place of the user, which may be too short: MPIR_Localcopy tells of that
- * in 4.0 only. */
+/* Copy a block of the user to a place of the user, which may be too short: MPIR_Localcopy tells of
+ * that in 4.0 only. */
 static inline int MPII_Topo_localcopy(const void *sendbuf, MPI_Aint sendcount,
                                       MPI_Datatype sendtype, void *recvbuf, MPI_Aint recvcount,
                                       MPI_Datatype recvtype)
@@ -183,20 +185,21 @@ static inline int MPII_Topo_localcopy(const void *sendbuf, MPI_Aint sendcount,
 
 /* -- processes -- */
 
-/* Whether the ranks of a communicator are threads: our algorithms are not for those (no-threadcomm in
- * coll_algorithms.txt). */
+/* Whether the ranks of a communicator are threads: our algorithms are not for those (no-threadcomm
+ * in coll_algorithms.txt). */
 #if MPICH_NUMVERSION >= 40200000
 #define TOPO_IS_THREADCOMM(comm_ptr) ((comm_ptr)->threadcomm != NULL)
 #else
 #define TOPO_IS_THREADCOMM(comm_ptr) false
 #endif
 
-/* Rank in MPI_COMM_WORLD of a process of a communicator (of its remote group); of one that is not in the
- * MPI_COMM_WORLD of the calling process: a number that is no rank there. */
+/* Rank in MPI_COMM_WORLD of a process of a communicator (of its remote group); of one that is not
+ * in the MPI_COMM_WORLD of the calling process: a number that is no rank there. */
 static inline uint64_t MPII_Topo_world_rank(MPIR_Comm * comm_ptr, int rank, bool is_remote)
 {
 #if MPICH_NUMVERSION >= 50000000
-    return MPIR_Group_rank_to_lpid(is_remote ? comm_ptr->remote_group : comm_ptr->local_group, rank);
+    return MPIR_Group_rank_to_lpid(is_remote ? comm_ptr->remote_group : comm_ptr->local_group,
+                                   rank);
 #else
     uint64_t lpid = 0;
     MPID_Comm_get_lpid(comm_ptr, rank, &lpid, is_remote);
@@ -204,8 +207,8 @@ static inline uint64_t MPII_Topo_world_rank(MPIR_Comm * comm_ptr, int rank, bool
 #endif
 }
 
-/* Coordinates of the ranks of MPI_COMM_WORLD for MPICH's own topology-aware trees, three for each: number
- * on a switch, switch, group of switches. They are wanted where the user gave none
+/* Coordinates of the ranks of MPI_COMM_WORLD for MPICH's own topology-aware trees, three for each:
+ * number on a switch, switch, group of switches. They are wanted where the user gave none
  * (MPIR_CVAR_COORDINATES_FILE). MPIR_pmi_finalize frees them, before MPII_Coll_finalize. */
 #define TOPO_COORDS 3
 #if MPICH_NUMVERSION >= 40200000

@@ -14,7 +14,7 @@
  * the end of each the ranks of a host wait for each other. */
 
 #define MAX_FIRST_ROOM 65536    /* bytes of a half at first, and at least */
-#define IDLE_CALLS 256          /* after so many that needed much less, memory is given back */
+#define IDLE_CALLS 256  /* after so many that needed much less, memory is given back */
 
 MPII_Topo_counter_t MPII_Topo_plan_declined[MPII_TOPO_DECLINED__END];
 MPII_Topo_counter_t MPII_Topo_plan_hits, MPII_Topo_plan_misses, MPII_Topo_plan_builds;
@@ -125,9 +125,9 @@ int MPII_Topo_ex_reserve(MPII_Topo_exchange_t * ex, int64_t bytes, bool *is_ok,
     goto fn_exit;
 }
 
-/* At the beginning of a call: where the last IDLE_CALLS needed much less than there is, give back the
- * rest. All ranks have the same numbers, in spite of errors. Plans that need more are given room again when
- * they are used. */
+/* At the beginning of a call: where the last IDLE_CALLS needed much less than there is, give back
+ * the rest. All ranks have the same numbers, in spite of errors. Plans that need more are given
+ * room again when they are used. */
 int MPII_Topo_ex_give_back(MPII_Topo_exchange_t * ex, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
@@ -205,7 +205,7 @@ static void judge_racks(MPII_Topo_exchange_t * ex)
         smallest = MPL_MIN(smallest, size[r]);
         largest = MPL_MAX(largest, size[r]);
     }
-    ex->can_join_racks = num_racks > 1 && (int64_t) num_racks * largest <= 64 * (int64_t) num_hosts;
+    ex->can_join_racks = num_racks > 1 && (int64_t) num_racks *largest <= 64 * (int64_t) num_hosts;
     /* a host of the smallest rack receives most */
     ex->max_messages[0] = num_hosts - 1;
     ex->max_messages[1] = MPL_MAX(num_racks - 1, (num_hosts - 1) / smallest) + largest - 1;
@@ -226,8 +226,9 @@ static void tell_why_not(const MPII_Topo_exchange_t * ex, MPII_Topo_shm_why_t wh
 
     if (why == MPII_TOPO_SHM_LIMIT)
         snprintf(text, sizeof(text), "communicators in use share all the memory on a host that "
-                 "MPIR_CVAR_COLL_TOPO_PLAN_SHM_BYTES (%lld) allows; on others, alltoall and alltoallv "
-                 "by plans use messages in its place", (long long) ex->settings.plan_shm_bytes);
+                 "MPIR_CVAR_COLL_TOPO_PLAN_SHM_BYTES (%lld) allows; on others, alltoall and "
+                 "alltoallv by plans use messages in its place",
+                 (long long) ex->settings.plan_shm_bytes);
     else
         snprintf(text, sizeof(text), "the ranks of a host cannot share memory (memfd_create, "
                  "/proc/PID/fd); alltoall and alltoallv by plans use messages in its place");
@@ -339,7 +340,8 @@ int MPII_Topo_ex_get(MPIR_Comm * comm_ptr, bool is_nonblocking, MPII_Topo_exchan
     if (kept->ptr == NULL) {
         mpi_errno = create(comm_ptr, place, is_nonblocking, ex, attr);
         MPIR_ERR_CHECK(mpi_errno);
-        *kept = (MPII_Topo_kept_t) {.ptr = *ex,.free = free_exchange };
+        *kept = (MPII_Topo_kept_t) {
+        .ptr = *ex,.free = free_exchange};
     } else {
         *ex = kept->ptr;
         begin(*ex);

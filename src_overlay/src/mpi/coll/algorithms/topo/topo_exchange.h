@@ -20,8 +20,9 @@
  * topo_exchange_run.c        an exchange by a plan
  * topo_exchange_alltoall.c, topo_exchange_alltoallv.c
  *                            the blocking collectives
- * topo_exchange_init.c       persistent and nonblocking ones; topo_exchange_sched.c, schedules of the former
- * topo_exchange_ialltoallv.c nonblocking ones, step by step; topo_exchange_messages.c, their messages
+ * topo_exchange_init.c       persistent and nonblocking ones; topo_exchange_sched.c, schedules of
+ *                            the former topo_exchange_ialltoallv.c nonblocking ones, step by step;
+ *                            topo_exchange_messages.c, their messages
  * topo_exchange_data.c       blocks of the user, and messages, as all of them use them */
 
 /* What a collective sends, or receives. With MPI_IN_PLACE, both are what it receives. */
@@ -37,9 +38,9 @@ typedef struct {
 void MPII_Topo_blocks_set(MPII_Topo_blocks_t * blocks, const void *buf, MPI_Aint count,
                           const MPI_Aint * counts, const MPI_Aint * displs, MPI_Datatype type);
 
-/* Those of alltoall, and the size of blocks that counts. false: this rank sends others than it receives,
- * in an erroneous program: the smaller size is what others are likelier to have, too, so that all come to
- * the same decision. */
+/* Those of alltoall, and the size of blocks that counts. false: this rank sends others than it
+ * receives, in an erroneous program: the smaller size is what others are likelier to have, too, so
+ * that all come to the same decision. */
 bool MPII_Topo_blocks_set_alltoall(MPII_Topo_blocks_t * out, MPII_Topo_blocks_t * in,
                                    const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
                                    void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
@@ -91,10 +92,11 @@ int MPII_Topo_exchange_copy(const MPII_Topo_place_t * place, int rank, int which
                             const MPII_Topo_blocks_t * blocks, const int64_t offsets[],
                             MPI_Aint scale, char *segment, bool to_segment);
 
-/* Alltoall(v) for ranks that do not agree on the sizes of blocks: all messages are received, as long as
- * they are. Blocks for which there is room are delivered, one that is longer is MPI_ERR_TRUNCATE. *lacking is the
- * length for which the process lacked memory before (MPIR_AINT_MAX: none), and then the least of all
- * processes: where there is one, that is all that happens. */
+/* Alltoall(v) for ranks that do not agree on the sizes of blocks: all messages are received, as
+ * long as they are. Blocks for which there is room are delivered, one that is longer is
+ * MPI_ERR_TRUNCATE. *lacking is the length for which the process lacked memory before
+ * (MPIR_AINT_MAX: none), and then the least of all processes: where there is one, that is all that
+ * happens. */
 int MPII_Topo_exchange_unequal(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in,
                                MPI_Aint * lacking, MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
 

@@ -9,10 +9,11 @@
 
 /* Alltoall: one plan, for blocks of a byte, serves all sizes, and all know it. */
 
-/* Make room for blocks of a size, on this host alone: for longer ones too, so that this is rare where sizes
- * grow, or else for just these. The ranks of the host meet before: one that has blocks of another size, for
- * which there is room, does not make any. Where there is none for all, or no agreement, that is an error, of
- * which all processes learn by the messages that come without content. */
+/* Make room for blocks of a size, on this host alone: for longer ones too, so that this is rare
+ * where sizes grow, or else for just these. The ranks of the host meet before: one that has blocks
+ * of another size, for which there is room, does not make any. Where there is none for all, or no
+ * agreement, that is an error, of which all processes learn by the messages that come without
+ * content. */
 static int make_room(MPII_Topo_exchange_t * ex, const MPII_Topo_uniform_t * u, MPI_Aint block,
                      MPI_Aint * lacking, MPII_Topo_attr_t * attr)
 {
@@ -131,7 +132,8 @@ int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Dat
     MPIR_ERR_CHECK(mpi_errno);
     if (is_match)
         ex->last_block = block;
-    else if (ex->last_block == out.count * out.type_size || ex->last_block == in.count * in.type_size)
+    else if (ex->last_block == out.count * out.type_size ||
+             ex->last_block == in.count * in.type_size)
         block = ex->last_block; /* what the others have, more likely than the shorter one */
     *decline = decide_uniform(ex, block, &flags);
     /* two halves; what all processes know */

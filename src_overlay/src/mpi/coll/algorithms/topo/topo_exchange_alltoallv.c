@@ -66,8 +66,8 @@ static entry_t *make_way(MPII_Topo_exchange_t * ex, int64_t memory)
     }
 }
 
-/* Build the plan for ex->key and keep it: unless there is an error, which is one of all ranks. `call` is their
- * vote on the call. */
+/* Build the plan for ex->key and keep it: unless there is an error, which is one of all ranks.
+ * `call` is their vote on the call. */
 static int add_entry(MPII_Topo_exchange_t * ex, const MPII_Topo_vote_t * call, entry_t ** entry_,
                      MPII_Topo_attr_t * attr)
 {
@@ -190,8 +190,9 @@ static void count_miss(MPII_Topo_exchange_t * ex)
     }
 }
 
-/* A vote waits for other messages on its way, as those of the call before it in another communicator. Where
- * blocks are too long time after time, they are asked for every second, fourth ... call: all ranks know. */
+/* A vote waits for other messages on its way, as those of the call before it in another
+ * communicator. Where blocks are too long time after time, they are asked for every second, fourth
+ * ... call: all ranks know. */
 #define MAX_DOUBLED 6
 
 static bool goes_unasked(MPIR_Comm * comm_ptr)

@@ -128,8 +128,9 @@ int MPII_Topo_exchange_unequal(const MPII_Topo_blocks_t * out, const MPII_Topo_b
                            end, sent[i].bytes, TOPO_BYTE);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         /* without content where there is an error, as tags may not tell */
-        mpi_errno = MPII_Topo_isend(end, TOPO_ERROR == TOPO_ERROR_NONE ? sent[i].bytes : 0, TOPO_BYTE,
-                                    i, MPIR_ALLTOALLV_TAG, comm_ptr, &reqs[p + i], attr);
+        mpi_errno =
+            MPII_Topo_isend(end, TOPO_ERROR == TOPO_ERROR_NONE ? sent[i].bytes : 0, TOPO_BYTE, i,
+                            MPIR_ALLTOALLV_TAG, comm_ptr, &reqs[p + i], attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         end += sent[i].bytes;
     }

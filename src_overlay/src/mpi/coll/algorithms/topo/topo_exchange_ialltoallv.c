@@ -11,23 +11,26 @@
 #include "topo_exchange_messages.h"
 #include "topo_exchange_sched.h"
 
-/* Nonblocking alltoallv by a plan: one vertex of MPICH's transport (TSP), which runs in its progress. All that the
- * blocking call waits for is a step here, with messages that the next one needs:
+/* Nonblocking alltoallv by a plan: one vertex of MPICH's transport (TSP), which runs in its
+ * progress. All that the blocking call waits for is a step here, with messages that the next one
+ * needs:
  *
- *   the vote, up a binomial tree and down, tells all ranks alike whether there will be a plan; or that one of
- *   them knows of an error, and then the call ends on all of them;
- *   the ranks of a host tell each other the sizes of their blocks, of which each makes the plan;
- *   the exchange: in the host, between hosts, in the host.
+ *   the vote, up a binomial tree and down, tells all ranks alike whether there will be a plan; or
+ *   that one of them knows of an error, and then the call ends on all of them; the ranks of a host
+ *   tell each other the sizes of their blocks, of which each makes the plan; the exchange: in the
+ *   host, between hosts, in the host.
  *
- * Where there is none, the last of these are messages between all ranks; nothing else is done where all ranks
- * know that beforehand, in alltoall, too. MPICH's own schedules of TSP are no choice there: they take the
- * true extent of a type for its extent where it is longer, and have no room for data before the lower bound.
+ * Where there is none, the last of these are messages between all ranks; nothing else is done where
+ * all ranks know that beforehand, in alltoall, too. MPICH's own schedules of TSP are no choice
+ * there: they take the true extent of a type for its extent where it is longer, and have no room
+ * for data before the lower bound.
  *
- * Alltoall, whose plan all ranks know, begins with the exchange. Its blocks are joined by rack, too; those of
- * alltoallv are not: hosts would have to tell each other more sizes. A persistent request keeps its plan: all
- * its starts have the same one, and all ranks know. */
+ * Alltoall, whose plan all ranks know, begins with the exchange. Its blocks are joined by rack,
+ * too; those of alltoallv are not: hosts would have to tell each other more sizes. A persistent
+ * request keeps its plan: all its starts have the same one, and all ranks know. */
 
-enum { BEGIN, VOTE, DECIDE, PLAN, TO_RACKS, IN_HOST_BETWEEN, BETWEEN_HOSTS, IN_HOST, DISTRIBUTE, DIRECT,
+enum { BEGIN, VOTE, DECIDE, PLAN, TO_RACKS, IN_HOST_BETWEEN, BETWEEN_HOSTS, IN_HOST, DISTRIBUTE,
+    DIRECT,
     END
 };
 
@@ -39,11 +42,12 @@ typedef struct {
     MPII_Topo_branch_t branch;
     MPII_Topo_messages_t m;
     int step;
-    bool is_uniform, is_match;  /* alltoall, by the plan that all know; and this rank sends blocks as long as
-                                 * those that it receives */
-    bool is_told;               /* to all ranks, by the messages of the exchange: there is an error */
-    bool with_empty;            /* without a plan: blocks are messages even if they are empty, since ranks may
-                                 * not agree on that */
+    bool is_uniform, is_match;  /* alltoall, by the plan that all know; and this rank sends blocks
+                                 * as long as those that it receives */
+    bool is_told;               /* to all ranks, by the messages of the exchange: there is an
+                                 * error */
+    bool with_empty;            /* without a plan: blocks are messages even if they are empty, since
+                                 * ranks may not agree on that */
     bool is_decided;            /* by the first start; the plan is made, if there is to be one */
     MPII_Topo_decline_t decline;
     MPII_Topo_vote_t vote, result, *others;     /* [num_children] */
@@ -97,7 +101,8 @@ static void send_stage(started_t * s, int stage)
 
 /* -- steps -- */
 
-/* What tells how to go on has not come: then nobody can be told, unless it is that its sender has died. */
+/* What tells how to go on has not come: then nobody can be told, unless it is that its sender has
+ * died. */
 static void need_messages(started_t * s)
 {
     MPII_TOPO_NEED_MESSAGE(s->m.mpi_errno ? s->m.mpi_errno : MPI_ERR_OTHER);
@@ -230,7 +235,8 @@ static void collect(started_t * s)
     hand_on(s, 0);
 }
 
-/* Without a plan: each block is a message. All of them, where ranks do not agree which are empty. */
+/* Without a plan: each block is a message. All of them, where ranks do not agree which are
+ * empty. */
 static void exchange_directly(started_t * s)
 {
     MPII_Topo_planned_t *p = s->p;

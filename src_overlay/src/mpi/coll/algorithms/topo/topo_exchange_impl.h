@@ -12,13 +12,14 @@
 /* What the files of the blocking exchange share. */
 
 #define MPII_TOPO_EX_MAX_ENTRIES 64     /* bits of MPII_Topo_vote_t.all */
-#define MPII_TOPO_EX_MIN_ROOM 64        /* bytes of a block of alltoall for which there is room at first */
+#define MPII_TOPO_EX_MIN_ROOM 64        /* bytes of a block of alltoall for which there is room at
+                                         * first */
 #define MPII_TOPO_EX_TAG MPIR_ALLTOALLV_TAG
 #define MPII_TOPO_EX_ALIGN(bytes_) (((bytes_) + 63) & ~(int64_t) 63)
 
-/* The and of all, the sums and the maxima, over all ranks. `match` is 0 where what each rank sends to
- * another one has the size that this one receives; a vote that is not on that leaves it at 0. Where a rank
- * knows of an error nothing else counts. */
+/* The and of all, the sums and the maxima, over all ranks. `match` is 0 where what each rank sends
+ * to another one has the size that this one receives; a vote that is not on that leaves it at 0.
+ * Where a rank knows of an error nothing else counts. */
 typedef struct {
     int64_t error;              /* as TOPO_ERROR */
     uint64_t all;
@@ -28,8 +29,8 @@ typedef struct {
     uint64_t has_lost;          /* the or of all: see MPII_Topo_exchange_t */
 } MPII_Topo_vote_t;
 
-/* Beginning of the shared memory; what each rank of the host tells, then the halves follow. Each rank
- * adds 1 to a counter, but for `decided`, which the leader counts. */
+/* Beginning of the shared memory; what each rank of the host tells, then the halves follow. Each
+ * rank adds 1 to a counter, but for `decided`, which the leader counts. */
 typedef struct {
     MPII_Topo_shm_counter_t voted, decided, done[3];
     MPII_Topo_vote_t result;
@@ -65,8 +66,8 @@ typedef struct MPII_Topo_exchange {
     char *own;                  /* own segment */
     char *half[2];
     int64_t room;               /* bytes of each half */
-    bool has_lost;              /* other communicators have taken the halves; until all ranks know, in a call
-                                 * of alltoallv */
+    bool has_lost;              /* other communicators have taken the halves; until all ranks know,
+                                 * in a call of alltoallv */
     int times_lost;
     /* as all ranks know them, to give back what is not needed: */
     int64_t largest;            /* most bytes of a half on any host, that a call needed */
@@ -84,8 +85,9 @@ typedef struct MPII_Topo_exchange {
 
     /* plans */
     int64_t *key;               /* [2 * num_ranks] of the call */
-    struct MPII_Topo_plans *plans;      /* of alltoallv; NULL until its first call; and what frees them */
-    void (*free_plans) (struct MPII_Topo_plans * plans);
+    struct MPII_Topo_plans *plans;      /* of alltoallv; NULL until its first call; and what frees
+                                         * them */
+    void (*free_plans)(struct MPII_Topo_plans * plans);
     MPII_Topo_uniform_t uniform[MPII_TOPO_ROUTE__NUM];
     int64_t uniform_bytes;      /* of a half, for blocks of one byte, about: as all ranks know it */
     MPI_Aint uniform_limit;     /* shortest block for which there was no memory */
@@ -98,10 +100,11 @@ static inline MPII_Topo_told_t *MPII_Topo_ex_told_by(const MPII_Topo_exchange_t 
     return (MPII_Topo_told_t *) (ex->told + i * MPII_TOPO_EX_ALIGN(sizeof(MPII_Topo_told_t)));
 }
 
-/* Alltoall that has come to an error (TOPO_ERROR; mpi_errno: this process's own, as it ran): whether some rank has
- * other sizes than the others, or no memory. All learn of that, as each host sends to each other one, and no buffer has been
- * written: then blocks are messages. But of a message that was lost on the way not all have learnt, nor can.
- * is_told: this process knew of the error before it ran. */
+/* Alltoall that has come to an error (TOPO_ERROR; mpi_errno: this process's own, as it ran):
+ * whether some rank has other sizes than the others, or no memory. All learn of that, as each host
+ * sends to each other one, and no buffer has been written: then blocks are messages. But of a
+ * message that was lost on the way not all have learnt, nor can. is_told: this process knew of the
+ * error before it ran. */
 static inline bool MPII_Topo_ex_sizes_differ(int error, int mpi_errno, bool is_told)
 {
     if (error != MPIR_ERR_OTHER)
@@ -114,8 +117,8 @@ static inline bool MPII_Topo_ex_sizes_differ(int error, int mpi_errno, bool is_t
 /* -- topo_exchange.c: what is kept, and its memory -- */
 
 /* That of a communicator, made at the first call, which is collective: for blocking and persistent
- * calls, or for nonblocking ones, without anything that the processes would have to agree on. A call of
- * the former has to end (ex may be NULL). */
+ * calls, or for nonblocking ones, without anything that the processes would have to agree on. A
+ * call of the former has to end (ex may be NULL). */
 int MPII_Topo_ex_get(MPIR_Comm * comm_ptr, bool is_nonblocking, MPII_Topo_exchange_t ** ex,
                      MPII_Topo_attr_t * attr);
 void MPII_Topo_ex_end(MPII_Topo_exchange_t * ex, MPII_Topo_attr_t * attr);
@@ -142,8 +145,8 @@ void MPII_Topo_ex_plant_leaders(MPII_Topo_exchange_t * ex);
 void MPII_Topo_ex_join_vote(MPII_Topo_vote_t * a, const MPII_Topo_vote_t * b);
 
 /* Join the votes of all ranks. In shared memory, what a rank wrote there before it votes is seen by
- * the ranks of its host afterwards. An error that a rank knows of before is one of all ranks then: what the
- * vote was on has to end, and does on all of them. */
+ * the ranks of its host afterwards. An error that a rank knows of before is one of all ranks then:
+ * what the vote was on has to end, and does on all of them. */
 int MPII_Topo_ex_vote(MPII_Topo_exchange_t * ex, MPII_Topo_vote_t * vote, MPII_Topo_attr_t * attr);
 /* Whether all ranks say yes, and none knows of an error. */
 int MPII_Topo_ex_vote_yes(MPII_Topo_exchange_t * ex, bool *yes, MPII_Topo_attr_t * attr);
@@ -158,8 +161,9 @@ int MPII_Topo_ex_wait(MPIR_Request * reqs[], const MPII_Topo_wire_t recvs[], int
 int MPII_Topo_ex_hand_on(MPII_Topo_exchange_t * ex, const MPII_Topo_wires_t * w, int k,
                          bool do_wait, MPII_Topo_attr_t * attr);
 
-/* In alltoall, to be told to the ranks of the host before they hand on what they have: the size of all
- * blocks, -1 of who sends others than it receives. And whether all of them have blocks of this size */
+/* In alltoall, to be told to the ranks of the host before they hand on what they have: the size of
+ * all blocks, -1 of who sends others than it receives. And whether all of them have blocks of this
+ * size */
 void MPII_Topo_ex_tell_block(MPII_Topo_exchange_t * ex, int64_t block);
 bool MPII_Topo_ex_is_same_block(const MPII_Topo_exchange_t * ex, int64_t block);
 
@@ -184,8 +188,9 @@ MPII_Topo_decline_t MPII_Topo_ex_decide(const MPII_Topo_exchange_t * ex, double 
 void MPII_Topo_ex_make_key(int num_ranks, int rank, const MPII_Topo_blocks_t * out,
                            const MPII_Topo_blocks_t * in, int64_t key[], MPII_Topo_vote_t * vote);
 
-/* Make the plan for ex->key, where no block has more than max bytes. *plan is NULL where this process has
- * not the memory, or not all that it needs: others do not know that yet. Collective over the communicator. */
+/* Make the plan for ex->key, where no block has more than max bytes. *plan is NULL where this
+ * process has not the memory, or not all that it needs: others do not know that yet. Collective
+ * over the communicator. */
 int MPII_Topo_ex_build(MPII_Topo_exchange_t * ex, int flags, int64_t max, MPII_Topo_plan_t ** plan,
                        MPII_Topo_attr_t * attr);
 

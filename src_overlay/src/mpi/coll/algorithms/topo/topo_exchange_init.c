@@ -13,10 +13,10 @@
 /* What the CVAR of the blocking collective says */
 typedef enum { BY_RULES, BY_AUTO, FORCED, OTHER } choice_t;
 
-#define CHOICE(COLL)                                                                            \
-    (MPIR_CVAR_##COLL##_INTRA_ALGORITHM == MPIR_CVAR_##COLL##_INTRA_ALGORITHM_auto ? BY_RULES : \
-     MPIR_CVAR_##COLL##_INTRA_ALGORITHM == MPIR_CVAR_##COLL##_INTRA_ALGORITHM_topo_auto ? BY_AUTO : \
-     MPIR_CVAR_##COLL##_INTRA_ALGORITHM == MPIR_CVAR_##COLL##_INTRA_ALGORITHM_planned ? FORCED : OTHER)
+#define IS(COLL, algo) \
+    (MPIR_CVAR_##COLL##_INTRA_ALGORITHM == MPIR_CVAR_##COLL##_INTRA_ALGORITHM_##algo)
+#define CHOICE(COLL) \
+    (IS(COLL, auto) ? BY_RULES : IS(COLL, topo_auto) ? BY_AUTO : IS(COLL, planned) ? FORCED : OTHER)
 #define ID(name) MPII_CSEL_CONTAINER_TYPE__ALGORITHM__MPIR_##name
 
 /* Whether the blocking collective would be planned. planned_id, auto_id: of its algorithms */

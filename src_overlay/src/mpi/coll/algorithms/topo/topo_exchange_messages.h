@@ -8,7 +8,8 @@
 
 #include "topo_exchange_impl.h"
 
-/* Messages of one step after the other of a call that does not block, with the errors of the call */
+/* Messages of one step after the other of a call that does not block, with the errors of the
+ * call */
 typedef struct {
     MPIR_Comm *comm_ptr;
     int tag;
@@ -43,10 +44,12 @@ void MPII_Topo_messages_send_whole(MPII_Topo_messages_t * m, const void *buf, MP
 /* Of a plan, in a segment */
 void MPII_Topo_messages_wires(MPII_Topo_messages_t * m, char *segment,
                               const MPII_Topo_wire_t wires[], int num, bool is_send);
-/* Votes tell of errors themselves; the error of one that has not come is MPII_TOPO_VOTE_NOT_COME. */
+/* Votes tell of errors themselves; the error of one that has not come is
+ * MPII_TOPO_VOTE_NOT_COME. */
 #define MPII_TOPO_VOTE_NOT_COME (-1)
 void MPII_Topo_messages_recv_vote(MPII_Topo_messages_t * m, MPII_Topo_vote_t * vote, int rank);
-void MPII_Topo_messages_send_vote(MPII_Topo_messages_t * m, const MPII_Topo_vote_t * vote, int rank);
+void MPII_Topo_messages_send_vote(MPII_Topo_messages_t * m, const MPII_Topo_vote_t * vote,
+                                  int rank);
 /* Whether all messages of the step are over */
 bool MPII_Topo_messages_are_over(MPII_Topo_messages_t * m);
 

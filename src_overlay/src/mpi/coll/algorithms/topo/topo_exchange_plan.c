@@ -50,8 +50,8 @@ void MPII_Topo_ex_make_key(int num_ranks, int rank, const MPII_Topo_blocks_t * o
     }
 }
 
-/* Sizes go without content from a rank that knows of an error: it may not have them. Who does not get all of
- * them notes that. */
+/* Sizes go without content from a rank that knows of an error: it may not have them. Who does not
+ * get all of them notes that. */
 static int wait_sizes(MPIR_Request ** req, int64_t wanted, MPII_Topo_attr_t * attr)
 {
     MPI_Aint bytes;
@@ -102,7 +102,8 @@ static int exchange_transit(MPII_Topo_exchange_t * ex, const MPII_Topo_route_t *
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
     int rank = ex->comm_ptr->rank, num_recvs = route->num_recvs[0];
-    MPIR_Request **reqs = MPL_calloc(num_recvs + route->num_sends[0], sizeof(MPIR_Request *), MPL_MEM_COLL);
+    MPIR_Request **reqs =
+        MPL_calloc(num_recvs + route->num_sends[0], sizeof(MPIR_Request *), MPL_MEM_COLL);
     void **out = MPL_calloc(route->num_sends[0], sizeof(void *), MPL_MEM_COLL);
 
     MPII_TOPO_NEED(reqs && out);

@@ -11,8 +11,9 @@
 
 /* -- messages -- */
 
-/* Who knows of an error sends messages without content: MPICH may have been built without the bits of
- * tags that would tell of it (--enable-tag-error-bits). Nor is there room then, maybe, to receive any. */
+/* Who knows of an error sends messages without content: MPICH may have been built without the bits
+ * of tags that would tell of it (--enable-tag-error-bits). Nor is there room then, maybe, to
+ * receive any. */
 static int post(MPII_Topo_exchange_t * ex, const MPII_Topo_wire_t wires[], int n, bool is_send,
                 MPIR_Request * reqs[], MPII_Topo_attr_t * attr)
 {
@@ -33,8 +34,8 @@ static int post(MPII_Topo_exchange_t * ex, const MPII_Topo_wire_t wires[], int n
     return mpi_errno_ret;
 }
 
-/* Wait for num_recvs receives, then num_sends sends. A message that is longer or shorter than the plan
- * says comes from a rank whose blocks have another size, or that knows of an error. */
+/* Wait for num_recvs receives, then num_sends sends. A message that is longer or shorter than the
+ * plan says comes from a rank whose blocks have another size, or that knows of an error. */
 int MPII_Topo_ex_wait(MPIR_Request * reqs[], const MPII_Topo_wire_t recvs[], int num_recvs,
                       int num_sends, MPII_Topo_attr_t * attr)
 {
@@ -118,8 +119,8 @@ int MPII_Topo_ex_collect(MPII_Topo_exchange_t * ex, const MPII_Topo_plan_t * pla
                                    plan->send_offset, scale, ex->half[ex->current], true);
 }
 
-/* Everything but collect and distribute; is_handed_on: the ranks of the host have waited for each other
- * since. In alltoall, block is the size of all blocks, in alltoallv it is 0. */
+/* Everything but collect and distribute; is_handed_on: the ranks of the host have waited for each
+ * other since. In alltoall, block is the size of all blocks, in alltoallv it is 0. */
 int MPII_Topo_ex_run(MPII_Topo_exchange_t * ex, const MPII_Topo_plan_t * plan,
                      const MPII_Topo_wires_t * w, int64_t block, bool is_handed_on,
                      MPII_Topo_attr_t * attr)

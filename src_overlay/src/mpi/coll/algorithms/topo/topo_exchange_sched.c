@@ -11,13 +11,13 @@
 
 /* A plan as a schedule, which MPI_Start runs as often as one likes, and without any agreement.
  *
- * Each persistent request has a segment of its own, of one half: nobody receives into it before the ranks of the
- * host have all begun. Only for what these have for each other there is a second place, used in
- * turn, so that who has no messages need not wait for the others to begin.
+ * Each persistent request has a segment of its own, of one half: nobody receives into it before the
+ * ranks of the host have all begun. Only for what these have for each other there is a second
+ * place, used in turn, so that who has no messages need not wait for the others to begin.
  *
- * A process may sleep in MPI_Wait until a message comes, so a counter in shared memory is not enough
- * to wake it: of the ranks of a host that meet, the last one sends those that wait a message without
- * content. It is of a tag of its own: they do not know from whom it comes. */
+ * A process may sleep in MPI_Wait until a message comes, so a counter in shared memory is not
+ * enough to wake it: of the ranks of a host that meet, the last one sends those that wait a message
+ * without content. It is of a tag of its own: they do not know from whom it comes. */
 
 void MPII_Topo_planned_free(MPII_Topo_planned_t * p)
 {
@@ -45,8 +45,9 @@ void MPII_Topo_planned_free(MPII_Topo_planned_t * p)
 
 /* -- errors -- */
 
-/* A vertex that fails has to complete all the same, as others wait for what comes after it. The error
- * goes to the ranks of the host when they meet, with messages to others, and into the request. */
+/* A vertex that fails has to complete all the same, as others wait for what comes after it. The
+ * error goes to the ranks of the host when they meet, with messages to others, and into the
+ * request. */
 static void note_error(MPII_Topo_planned_t * p, int mpi_errno)
 {
     if (mpi_errno == MPI_SUCCESS)

@@ -8,8 +8,8 @@
 
 #include "topo_exchange.h"
 
-/* An exchange by a plan as a schedule of MPICH's transport (TSP): what topo_exchange_sched.c runs, and
- * topo_exchange_init.c makes of a call */
+/* An exchange by a plan as a schedule of MPICH's transport (TSP): what topo_exchange_sched.c runs,
+ * and topo_exchange_init.c makes of a call */
 
 /* The k-th time that the ranks of a host meet */
 typedef struct {
@@ -53,15 +53,16 @@ void MPII_Topo_planned_free(MPII_Topo_planned_t * p);
 /* Add what a plan does to a schedule that is empty, which owns it from then on. */
 int MPII_Topo_planned_add(MPII_Topo_planned_t * p, MPIR_TSP_sched_t s);
 
-/* Likewise alltoall by the plan for blocks of one byte (MPII_Topo_exchange_uniform), for blocks of `block`
- * bytes; is_match: those that this rank sends have the size of those that it receives. */
+/* Likewise alltoall by the plan for blocks of one byte (MPII_Topo_exchange_uniform), for blocks of
+ * `block` bytes; is_match: those that this rank sends have the size of those that it receives. */
 int MPII_Topo_exchange_uniform_add(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in,
                                    bool in_place, MPI_Aint block, bool is_match,
                                    const MPII_Topo_route_t * route, const MPII_Topo_plan_t * plan,
                                    MPIR_Comm * comm_ptr, MPII_Topo_counter_t * calls,
                                    MPIR_TSP_sched_t sched);
 
-/* Add messages between all ranks to a schedule that is empty: where all know that there is no plan. */
+/* Add messages between all ranks to a schedule that is empty: where all know that there is no
+ * plan. */
 int MPII_Topo_exchange_directly_add(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in,
                                     bool in_place, MPIR_Comm * comm_ptr, MPIR_TSP_sched_t sched);
 

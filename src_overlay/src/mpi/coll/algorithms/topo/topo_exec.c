@@ -19,13 +19,15 @@ static char *address(const exec_t * e, MPII_Topo_buf_t buf, int slot, MPI_Aint f
 
 #define MAX_ERRORS 32
 
-void MPII_Topo_exec_add_error(MPII_Topo_exec_errors_t * errors, int mpi_errno, MPII_Topo_attr_t * attr)
+void MPII_Topo_exec_add_error(MPII_Topo_exec_errors_t * errors, int mpi_errno,
+                              MPII_Topo_attr_t * attr)
 {
     int noted = MPI_SUCCESS;
 
     /* not joined: MPICH's chains of errors may get to have loops */
     TOPO_CHECK_AND_CONTINUE(mpi_errno, noted);
-    /* MPICH keeps the texts of some errors only: after many others this one's would be that of another */
+    /* MPICH keeps the texts of some errors only: after many others this one's would be that of
+     * another */
     if (++errors->num == MAX_ERRORS)
         errors->mpi_errno = MPIR_ERR_GET_CLASS(errors->mpi_errno);
     if (errors->mpi_errno == MPI_SUCCESS || MPIR_ERR_GET_CLASS(errors->mpi_errno) == MPI_ERR_OTHER)
@@ -39,7 +41,8 @@ static int sort_slots(const exec_t * e, const MPII_Topo_step_t * step)
 {
     const MPII_Topo_data_t *d = e->data;
     MPI_Aint len = d->unit_len * e->slot_extent + e->slot_gap;
-    char *to = address(e, step->buf, step->slot, 0), *from = address(e, step->from, step->from_slot, 0);
+    char *to = address(e, step->buf, step->slot, 0), *from =
+        address(e, step->from, step->from_slot, 0);
     int mpi_errno = MPI_SUCCESS;
 
     for (int i = 0; i < step->num && mpi_errno == MPI_SUCCESS; i++) {
@@ -87,8 +90,8 @@ static void run_step(exec_t * e, const MPII_Topo_step_t * step, MPII_Topo_attr_t
 
 /* -- receives -- */
 
-/* A message has another size than it must have: ranks differ in the length of the call. Of a block in
- * pieces nobody knows then how many more come, or are waited for. */
+/* A message has another size than it must have: ranks differ in the length of the call. Of a block
+ * in pieces nobody knows then how many more come, or are waited for. */
 static void note_size(exec_t * e, const recv_t * recv, MPII_Topo_attr_t * attr)
 {
     if (recv->has_more)
@@ -136,8 +139,8 @@ static void receive_units(exec_t * e, const MPII_Topo_step_t * step, recv_t * re
     MPII_Topo_exec_free_type(&joined);
 }
 
-/* Where a message that is to come to TMP through a pipe is only there to be added to something, that can
- * be done at once. next: the first step of its round */
+/* Where a message that is to come to TMP through a pipe is only there to be added to something,
+ * that can be done at once. next: the first step of its round */
 static void find_sum(exec_t * e, const MPII_Topo_step_t * step, const MPII_Topo_step_t * next,
                      MPI_Aint first, recv_t * recv)
 {
@@ -154,10 +157,9 @@ static void ask(exec_t * e, recv_t * recv, int i, const MPII_Topo_step_t * step,
                 MPI_Aint count, MPII_Topo_attr_t * attr)
 {
     *recv = (recv_t) {
-        .index = i,.from = MPII_Topo_exec_pipe_to(e, step, count),.count = count,
-        .peer = step->peer,.has_more = MPII_Topo_data_has_more(e->data, step->unit + step->num - 1),
-        .op = MPI_OP_NULL,
-    };
+    .index = i,.from = MPII_Topo_exec_pipe_to(e, step, count),.count = count,.peer =
+            step->peer,.has_more =
+            MPII_Topo_data_has_more(e->data, step->unit + step->num - 1),.op = MPI_OP_NULL,};
     recv->buf = address(e, step->buf, step->slot, first);
     if (recv->from == -1)
         receive_units(e, step, recv, first, attr);
@@ -237,7 +239,8 @@ static void ask_listed(exec_t * e, const MPII_Topo_listed_t * listed,
 
     MPII_Topo_data_find(e->data, step->unit, step->num, &first, &count);
     if (count == 0) {
-        *recv = (recv_t) {.from = -1,.op = MPI_OP_NULL };
+        *recv = (recv_t) {
+        .from = -1,.op = MPI_OP_NULL};
         return;
     }
     ask(e, recv, listed->index, step, first, count, attr);
@@ -269,7 +272,8 @@ static bool advance_list(exec_t * e, MPII_Topo_attr_t * attr)
         (e->num_sends == 0 || !MPII_Topo_exec_has_pending(e, INT_MAX, INT_MAX, attr));
 }
 
-/* Go on as far as possible. Returns whether all is done; else wait_req or wait_from has to be waited for. */
+/* Go on as far as possible. Returns whether all is done; else wait_req or wait_from has to be
+ * waited for. */
 static bool advance(exec_t * e, MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_gen_t *gen = e->gen;
@@ -386,8 +390,8 @@ int MPII_Topo_exec_run(const MPII_Topo_gen_t * gen, const MPII_Topo_data_t * dat
     exec_t e;
 
     if (pipes == NULL && MPII_Topo_exec_is_short(gen, data))
-        return MPII_Topo_exec_run_short((const MPII_Topo_gen_list_t *) gen, data->in, data->out, data->block_len,
-                                        data->type, data->op, tag, comm_ptr, attr);
+        return MPII_Topo_exec_run_short((const MPII_Topo_gen_list_t *) gen, data->in, data->out,
+                                        data->block_len, data->type, data->op, tag, comm_ptr, attr);
     exec_init(&e, gen, data, tag, comm_ptr, pipes, attr);
     while (!advance(&e, attr)) {
         if (e.num_unwritten > 0 && !e.is_broken)

@@ -49,18 +49,21 @@ struct MPII_Topo_exec {
     int tag;
     MPIR_Comm *comm_ptr;
     MPI_Aint extent;
-    char *tmp;                  /* of the first element: what there is begins at tmp + true_lb, in short_tmp or */
+    char *tmp;                  /* of the first element: what there is begins at tmp + true_lb, in
+                                 * short_tmp or */
     char *long_tmp;             /* in what was allocated */
     MPI_Aint true_lb;
-    MPI_Aint slot_extent, slot_gap;     /* of the elements of slots, from one to the next; and after a slot */
+    MPI_Aint slot_extent, slot_gap;     /* of the elements of slots, from one to the next; and after
+                                         * a slot */
     int rack;
 
     int round, step;            /* what is to be run next */
     int posted;                 /* messages 0 ... posted - 1 have been asked for, */
     int arrived;                /* and so many are here; */
-    int first_recv, num_waits;  /* num_waits others, of those that there are, in entries from first_recv */
-    MPII_Topo_exec_send_t *sends;       /* [room] ring buffer: those that are not over, in the order in which they
-                                         * were begun */
+    int first_recv, num_waits;  /* num_waits others, of those that there are, in entries from
+                                 * first_recv */
+    MPII_Topo_exec_send_t *sends;       /* [room] ring buffer: those that are not over, in the order
+                                         * in which they were begun */
     int room, first_send, num_sends;
     MPI_Aint num_sent;
     unsigned long num_rack_messages;    /* those to other racks */
@@ -79,7 +82,8 @@ struct MPII_Topo_exec {
     int wait_from;              /* or -1 */
     MPII_Topo_exec_errors_t errors;
     /* no zeros at the beginning: */
-    MPII_Topo_exec_recv_t recvs[MPII_TOPO_EXEC_WINDOW]; /* ring buffer; of a list, message i has entry i */
+    MPII_Topo_exec_recv_t recvs[MPII_TOPO_EXEC_WINDOW]; /* ring buffer; of a list, message i has
+                                                         * entry i */
     union {
         char mem[MPII_TOPO_EXEC_SHORT_TMP];
         long double is_aligned;
@@ -89,15 +93,18 @@ struct MPII_Topo_exec {
 /* -- errors -- */
 
 /* topo_exec.c */
-void MPII_Topo_exec_add_error(MPII_Topo_exec_errors_t * errors, int mpi_errno, MPII_Topo_attr_t * attr);
+void MPII_Topo_exec_add_error(MPII_Topo_exec_errors_t * errors, int mpi_errno,
+                              MPII_Topo_attr_t * attr);
 
-static inline void MPII_Topo_exec_keep_error(MPII_Topo_exec_errors_t * errors, int mpi_errno, MPII_Topo_attr_t * attr)
+static inline void MPII_Topo_exec_keep_error(MPII_Topo_exec_errors_t * errors, int mpi_errno,
+                                             MPII_Topo_attr_t * attr)
 {
     if (mpi_errno != MPI_SUCCESS)
         MPII_Topo_exec_add_error(errors, mpi_errno, attr);
 }
 
-static inline void MPII_Topo_exec_note_error(MPII_Topo_exec_t * e, int mpi_errno, MPII_Topo_attr_t * attr)
+static inline void MPII_Topo_exec_note_error(MPII_Topo_exec_t * e, int mpi_errno,
+                                             MPII_Topo_attr_t * attr)
 {
     MPII_Topo_exec_keep_error(&e->errors, mpi_errno, attr);
 }
@@ -134,8 +141,8 @@ static inline void MPII_Topo_exec_free_type(MPI_Datatype * type)
 
 /* -- pipes -- */
 
-/* Number of a rank in the pipes, if messages of this length go there; else -1. Both sides have to find the
- * same. */
+/* Number of a rank in the pipes, if messages of this length go there; else -1. Both sides have to
+ * find the same. */
 static inline int MPII_Topo_exec_pipe_to(const MPII_Topo_exec_t * e, const MPII_Topo_step_t * step,
                                          MPI_Aint count)
 {
@@ -160,8 +167,8 @@ void MPII_Topo_exec_send(MPII_Topo_exec_t * e, const MPII_Topo_step_t * step, ch
                          MPI_Aint first, MPI_Aint count, MPII_Topo_attr_t * attr);
 
 /* Send a message to a rank that is not reached by a pipe. */
-void MPII_Topo_exec_message(MPII_Topo_exec_t * e, int peer, char *buf, MPI_Aint count, MPI_Datatype type,
-                            MPII_Topo_attr_t * attr);
+void MPII_Topo_exec_message(MPII_Topo_exec_t * e, int peer, char *buf, MPI_Aint count,
+                            MPI_Datatype type, MPII_Topo_attr_t * attr);
 
 /* Write what pipes have room for by now, in the order of each pipe. */
 void MPII_Topo_exec_write_pipes(MPII_Topo_exec_t * e, MPII_Topo_attr_t * attr);
@@ -182,7 +189,8 @@ static inline void MPII_Topo_exec_set(MPII_Topo_exec_t * e, const MPII_Topo_gen_
     e->data = data;
     e->tag = tag;
     e->comm_ptr = comm_ptr;
-    e->errors = (MPII_Topo_exec_errors_t) {.mpi_errno = MPI_SUCCESS };
+    e->errors = (MPII_Topo_exec_errors_t) {
+    .mpi_errno = MPI_SUCCESS};
     e->rack = order->rack_of[order->host_at[order->pos_of[gen->rank]]];
     MPIR_Datatype_get_extent_macro(data->type, e->extent);
     MPIR_Datatype_get_size_macro(data->type, e->type_size);

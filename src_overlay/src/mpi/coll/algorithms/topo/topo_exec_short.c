@@ -6,8 +6,8 @@
 #include "mpiimpl.h"
 #include "topo_exec_impl.h"
 
-/* A blocking call whose steps are in a list, of blocks of a basic type, without pipes. It runs as topo_exec.c would run
- * it, but a step costs hardly more than its message. */
+/* A blocking call whose steps are in a list, of blocks of a basic type, without pipes. It runs as
+ * topo_exec.c would run it, but a step costs hardly more than its message. */
 
 typedef struct {
     const char *in;
@@ -18,7 +18,8 @@ typedef struct {
     int tag;
     MPIR_Comm *comm_ptr;
     int arrived;                /* messages 0 ... arrived - 1 are here */
-    int first_send, end_send;   /* in sends: those that may not be complete, in the order of their rounds */
+    int first_send, end_send;   /* in sends: those that may not be complete, in the order of their
+                                 * rounds */
     MPII_Topo_exec_errors_t errors;
     struct {
         MPIR_Request *req;      /* NULL: nothing comes */
@@ -32,8 +33,9 @@ typedef struct {
 
 bool MPII_Topo_exec_is_short(const MPII_Topo_gen_t * gen, const MPII_Topo_data_t * d)
 {
-    return gen->is_list && HANDLE_IS_BUILTIN(d->type) && d->units_per_block == 1 && d->unit_len == d->block_len &&
-        !d->offsets && !d->counts && !d->block_of && d->first_block == 0 && d->num_here == 0 && !d->is_mute;
+    return gen->is_list && HANDLE_IS_BUILTIN(d->type) && d->units_per_block == 1 &&
+        d->unit_len == d->block_len && !d->offsets && !d->counts && !d->block_of &&
+        d->first_block == 0 && d->num_here == 0 && !d->is_mute;
 }
 
 static inline char *place(const run_t * r, MPII_Topo_buf_t buf, int slot, int unit)
@@ -43,7 +45,8 @@ static inline char *place(const run_t * r, MPII_Topo_buf_t buf, int slot, int un
     return (buf == MPII_TOPO_BUF__IN ? (char *) r->in : r->out) + unit * r->unit_bytes;
 }
 
-static inline void receive(run_t * r, const MPII_Topo_listed_t * listed, char *buf, MPII_Topo_attr_t * attr)
+static inline void receive(run_t * r, const MPII_Topo_listed_t * listed, char *buf,
+                           MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_step_t *step = &listed->step;
     int mpi_errno = MPI_SUCCESS;
@@ -51,8 +54,9 @@ static inline void receive(run_t * r, const MPII_Topo_listed_t * listed, char *b
     r->recvs[listed->index].req = NULL;
     r->recvs[listed->index].bytes = step->num * r->unit_bytes;
     if (step->num > 0)
-        mpi_errno = MPII_Topo_irecv(buf, step->num * r->count, r->type, step->peer, r->tag, r->comm_ptr,
-                                    &r->recvs[listed->index].req);
+        mpi_errno =
+            MPII_Topo_irecv(buf, step->num * r->count, r->type, step->peer, r->tag, r->comm_ptr,
+                            &r->recvs[listed->index].req);
     MPII_Topo_exec_keep_error(&r->errors, mpi_errno, attr);
 }
 
@@ -70,7 +74,8 @@ static inline void take_up_to(run_t * r, int num, MPII_Topo_attr_t * attr)
     }
 }
 
-static inline void send_to(run_t * r, const MPII_Topo_step_t * step, int round, char *buf, MPII_Topo_attr_t * attr)
+static inline void send_to(run_t * r, const MPII_Topo_step_t * step, int round, char *buf,
+                           MPII_Topo_attr_t * attr)
 {
     MPIR_Request *req = NULL;
     /* a message without content tells of an error: tags may not */
@@ -96,7 +101,8 @@ static inline void end_sends(run_t * r, int round, MPII_Topo_attr_t * attr)
     }
 }
 
-static void copy_or_reduce(run_t * r, const MPII_Topo_step_t * step, char *buf, MPII_Topo_attr_t * attr)
+static void copy_or_reduce(run_t * r, const MPII_Topo_step_t * step, char *buf,
+                           MPII_Topo_attr_t * attr)
 {
     const char *from = place(r, step->from, step->from_slot, step->unit);
     int mpi_errno = MPI_SUCCESS;
@@ -109,8 +115,9 @@ static void copy_or_reduce(run_t * r, const MPII_Topo_step_t * step, char *buf, 
     MPII_Topo_exec_keep_error(&r->errors, mpi_errno, attr);
 }
 
-int MPII_Topo_exec_run_short(const MPII_Topo_gen_list_t * list, const void *in, void *out, MPI_Aint count,
-                             MPI_Datatype type, MPI_Op op, int tag, MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
+int MPII_Topo_exec_run_short(const MPII_Topo_gen_list_t * list, const void *in, void *out,
+                             MPI_Aint count, MPI_Datatype type, MPI_Op op, int tag,
+                             MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
 {
     MPI_Aint size;
     union {
@@ -131,12 +138,14 @@ int MPII_Topo_exec_run_short(const MPII_Topo_gen_list_t * list, const void *in, 
     r.tag = tag;
     r.comm_ptr = comm_ptr;
     r.arrived = r.first_send = r.end_send = 0;
-    r.errors = (MPII_Topo_exec_errors_t) {.mpi_errno = MPI_SUCCESS };
+    r.errors = (MPII_Topo_exec_errors_t) {
+    .mpi_errno = MPI_SUCCESS};
     if (list->gen.num_slots * r.unit_bytes > MPII_TOPO_EXEC_SHORT_TMP) {
         r.tmp = long_tmp = MPL_malloc(list->gen.num_slots * r.unit_bytes, MPL_MEM_BUFFER);
         MPII_TOPO_NEED(long_tmp);
     }
-    for (const MPII_Topo_listed_t * listed = list->steps; listed < list->steps + list->num_steps; listed++) {
+    for (const MPII_Topo_listed_t * listed = list->steps; listed < list->steps + list->num_steps;
+         listed++) {
         const MPII_Topo_step_t *step = &listed->step;
         take_up_to(&r, listed->round, attr);
         if (step->after > 0)

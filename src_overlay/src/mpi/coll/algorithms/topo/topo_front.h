@@ -8,10 +8,11 @@
 
 #include "topo_call.h"
 
-/* The two functions of an algorithm that is a schedule: MPIR_<Collective>_intra_<name>, and the nonblocking
- * MPIR_TSP_I<collective>_sched_intra_<name>. What they do follows from the algorithm's row in
- * cvars/algorithms.toml, which topo_algos.h has as MPII_TOPO_ROW_<collective>_<name>. */
-#define MPII_TOPO_ALGORITHM(Coll_, coll_, name_) MPII_TOPO_ROW_##coll_##_##name_(MPII_TOPO_FUNCTIONS, Coll_)
+/* The two functions of an algorithm that is a schedule: MPIR_<Collective>_intra_<name>, and the
+ * nonblocking MPIR_TSP_I<collective>_sched_intra_<name>. What they do follows from the algorithm's
+ * row in cvars/algorithms.toml, which topo_algos.h has as MPII_TOPO_ROW_<collective>_<name>. */
+#define MPII_TOPO_ALGORITHM(Coll_, coll_, name_) \
+    MPII_TOPO_ROW_##coll_##_##name_(MPII_TOPO_FUNCTIONS, Coll_)
 
 #define MPII_TOPO_FUNCTIONS(Coll_, coll_, name_, family_, arg_, params_, k_) \
     int MPIR_##Coll_##_intra_##name_(MPII_TOPO_FORMALS__##coll_ MPIR_Comm * comm_ptr, \
@@ -28,13 +29,15 @@
             MPI_SUCCESS : MPII_Topo_call_run(&call, attr); \
     } \
     int MPIR_TSP_I##coll_##_sched_intra_##name_(MPII_TOPO_FORMALS__##coll_ MPIR_Comm * comm_ptr, \
-                                                MPII_TOPO_FORMALS__##params_ MPIR_TSP_sched_t sched) \
+                                                MPII_TOPO_FORMALS__##params_ \
+                                                MPIR_TSP_sched_t sched) \
     { \
         const MPII_Topo_args_t args = { MPII_TOPO_ARGS__##coll_ }; \
-        const MPII_Topo_choice_t algo = MPII_TOPO_CHOICE(coll_, name_, family_, arg_, params_, k_); \
+        const MPII_Topo_choice_t algo = \
+            MPII_TOPO_CHOICE(coll_, name_, family_, arg_, params_, k_); \
         return MPII_Topo_call_sched(MPII_Topo_prepare_##coll_##_##family_, &algo, &args, \
-                                    &MPII_Topo_calls[MPII_TOPO_ALGO__i##coll_##_tsp_##name_], comm_ptr, \
-                                    sched); \
+                                    &MPII_Topo_calls[MPII_TOPO_ALGO__i##coll_##_tsp_##name_], \
+                                    comm_ptr, sched); \
     }
 
 #define MPII_TOPO_CHOICE(coll_, name_, family_, arg_, params_, k_) \
@@ -60,8 +63,8 @@
 #define MPII_TOPO_AT_ROOT(arg_, none_) (comm_ptr->rank == root ? (arg_) : (none_))
 
 #define MPII_TOPO_FORMALS__allgather \
-    const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Aint recvcount, \
-    MPI_Datatype recvtype,
+    const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype, void *recvbuf, \
+    MPI_Aint recvcount, MPI_Datatype recvtype,
 #define MPII_TOPO_ARGS__allgather \
     .sendbuf = sendbuf,.sendcount = sendcount,.sendtype = sendtype,.recvbuf = recvbuf, \
     .count = recvcount,.datatype = recvtype
@@ -93,7 +96,8 @@
 #define MPII_TOPO_FORMALS__reduce MPII_TOPO_FORMALS__allreduce int root,
 #define MPII_TOPO_ARGS__reduce MPII_TOPO_ARGS__allreduce,.root = root
 #define MPII_TOPO_FORMALS__reduce_scatter \
-    const void *sendbuf, void *recvbuf, const MPI_Aint recvcounts[], MPI_Datatype datatype, MPI_Op op,
+    const void *sendbuf, void *recvbuf, const MPI_Aint recvcounts[], MPI_Datatype datatype, \
+    MPI_Op op,
 #define MPII_TOPO_ARGS__reduce_scatter \
     .sendbuf = sendbuf,.recvbuf = recvbuf,.counts = recvcounts,.datatype = datatype,.op = op
 #define MPII_TOPO_FORMALS__reduce_scatter_block \
@@ -106,8 +110,8 @@
     .sendtype = MPII_TOPO_AT_ROOT(sendtype, MPI_DATATYPE_NULL),.recvbuf = recvbuf, \
     .count = recvcount,.datatype = recvtype,.root = root
 #define MPII_TOPO_FORMALS__scatterv \
-    const void *sendbuf, const MPI_Aint sendcounts[], const MPI_Aint displs[], MPI_Datatype sendtype, \
-    void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype, int root,
+    const void *sendbuf, const MPI_Aint sendcounts[], const MPI_Aint displs[], \
+    MPI_Datatype sendtype, void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype, int root,
 #define MPII_TOPO_ARGS__scatterv \
     .sendbuf = sendbuf,.counts = MPII_TOPO_AT_ROOT(sendcounts, NULL), \
     .displs = MPII_TOPO_AT_ROOT(displs, NULL), \

@@ -63,7 +63,8 @@ static bool joined_recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * s
     const slots_t *s = (const slots_t *) gen;
     int pos = s->fold.pos, stage = i - s->fold.has_folded;
 
-    *step = (MPII_Topo_step_t) {.kind = MPII_TOPO_STEP__RECV,.buf = MPII_TOPO_BUF__OUT };
+    *step = (MPII_Topo_step_t) {
+    .kind = MPII_TOPO_STEP__RECV,.buf = MPII_TOPO_BUF__OUT};
     if (s->fold.is_folded) {
         step->peer = rank_at(s, pos, false);
         step->num = gen->order->num_ranks;
@@ -84,7 +85,8 @@ static bool joined_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_st
     const slots_t *s = (const slots_t *) gen;
     int pos = s->fold.pos, stage = i - s->fold.has_folded;
 
-    *step = (MPII_Topo_step_t) {.kind = MPII_TOPO_STEP__SEND,.buf = MPII_TOPO_BUF__OUT };
+    *step = (MPII_Topo_step_t) {
+    .kind = MPII_TOPO_STEP__SEND,.buf = MPII_TOPO_BUF__OUT};
     if (s->fold.is_folded) {
         step->peer = rank_at(s, pos, false);
         step->unit = MPII_Topo_fold_slot(&s->fold, pos) + 1;
@@ -118,7 +120,8 @@ static piece_t find_piece(const slots_t * s, int i)
     piece_t piece = { 0 };
 
     if (s->fold.num_folded == 0)        /* one of each position */
-        return (piece_t) {.t = i };
+        return (piece_t) {
+        .t = i};
     /* the halves of a group of positions come one after the other */
     for (int stage = s->fold.num_stages - 1; stage >= 0; stage--) {
         MPII_Topo_step_t half;
@@ -145,11 +148,9 @@ static bool piped_recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * st
     int pos = s->fold.pos;
 
     *step = (MPII_Topo_step_t) {
-        .kind = MPII_TOPO_STEP__RECV,
-        .unit = MPII_Topo_fold_slot(&s->fold, pos ^ piece.t) + piece.is_folded,
-        .num = 1,
-        .buf = MPII_TOPO_BUF__OUT,
-    };
+    .kind = MPII_TOPO_STEP__RECV,.unit =
+            MPII_Topo_fold_slot(&s->fold, pos ^ piece.t) + piece.is_folded,.num = 1,.buf =
+            MPII_TOPO_BUF__OUT,};
     if (s->fold.is_folded)
         step->peer = rank_at(s, pos, false);
     else if (piece.t == 0)
@@ -173,11 +174,9 @@ static bool piped_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_ste
     for (int t = piece.t; t > 0; t /= 2)
         num_later--;
     *step = (MPII_Topo_step_t) {
-        .kind = MPII_TOPO_STEP__SEND,
-        .unit = MPII_Topo_fold_slot(&s->fold, pos ^ piece.t) + piece.is_folded,
-        .num = 1,
-        .buf = MPII_TOPO_BUF__OUT,
-    };
+    .kind = MPII_TOPO_STEP__SEND,.unit =
+            MPII_Topo_fold_slot(&s->fold, pos ^ piece.t) + piece.is_folded,.num = 1,.buf =
+            MPII_TOPO_BUF__OUT,};
     if (s->fold.is_folded) {
         step->peer = rank_at(s, pos, false);
         return true;
@@ -196,9 +195,7 @@ void MPII_Topo_gen_slots(MPII_Topo_gen_slots_t * s, const MPII_Topo_order_t * or
                          const int slots[], int slot, bool is_joined)
 {
     *s = (slots_t) {
-        .gen = {.order = order,.rank = slots[slot]},
-        .slots = slots,
-    };
+    .gen = {.order = order,.rank = slots[slot] },.slots = slots,};
     MPII_Topo_fold_set(&s->fold, order->num_ranks, MPII_Topo_pof2(order->num_ranks), slot);
     if (is_joined) {
         s->gen.recv = joined_recv;
@@ -231,13 +228,10 @@ void MPII_Topo_gen_slots(MPII_Topo_gen_slots_t * s, const MPII_Topo_order_t * or
 static bool gather_recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
 {
     *step = (MPII_Topo_step_t) {
-        .kind = MPII_TOPO_STEP__RECV,
-        .peer = gen->rank == 0 ? i + 1 : 0,
-        .unit = gen->rank == 0 ? i + 1 : 0,
-        .num = gen->rank == 0 ? 1 : gen->order->num_ranks,
-        .buf = MPII_TOPO_BUF__OUT,
-        .after = gen->rank == 0 ? 0 : 1,        /* the own block was sent from there */
-    };
+        /* the own block was sent from there */
+    .kind = MPII_TOPO_STEP__RECV,.peer = gen->rank == 0 ? i + 1 : 0,.unit =
+            gen->rank == 0 ? i + 1 : 0,.num = gen->rank == 0 ? 1 : gen->order->num_ranks,.buf =
+            MPII_TOPO_BUF__OUT,.after = gen->rank == 0 ? 0 : 1,};
     return true;
 }
 
@@ -246,22 +240,14 @@ static bool gather_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_st
     int others = gen->order->num_ranks - 1;
 
     *step = (MPII_Topo_step_t) {
-        .kind = MPII_TOPO_STEP__SEND,
-        .peer = gen->rank == 0 ? k + 1 : 0,
-        .unit = gen->rank,
-        .num = gen->rank == 0 ? others + 1 : 1,
-        .buf = MPII_TOPO_BUF__OUT,
-    };
+    .kind = MPII_TOPO_STEP__SEND,.peer = gen->rank == 0 ? k + 1 : 0,.unit = gen->rank,.num =
+            gen->rank == 0 ? others + 1 : 1,.buf = MPII_TOPO_BUF__OUT,};
     return gen->rank == 0 ? i == others && k < others : i == 0 && k == 0;
 }
 
 void MPII_Topo_gen_gather_bcast(MPII_Topo_gen_t * gen, const MPII_Topo_order_t * order, int rank)
 {
     *gen = (MPII_Topo_gen_t) {
-        .order = order,
-        .rank = rank,
-        .recv = gather_recv,
-        .react = gather_react,
-        .num_recvs = rank == 0 ? order->num_ranks - 1 : 1,
-    };
+    .order = order,.rank = rank,.recv = gather_recv,.react = gather_react,.num_recvs =
+            rank == 0 ? order->num_ranks - 1 : 1,};
 }

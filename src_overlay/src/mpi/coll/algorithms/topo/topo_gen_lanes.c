@@ -5,82 +5,87 @@
 
 #include "topo_gen.h"
 
-/* Algorithm: Lanes: work inside hosts, then inside racks, and groups of these, then between them, and back
+/* Algorithm: Lanes: work inside hosts, then inside racks, and groups of these, then between them,
+ * and back
  *
- * What goes around is cut into units (a, b, c): a for a rank in a host, b for a host in a rack, c for a
- * rack. In each rack, (a, b) belongs to one rank, its lane: that with index a in the host with index b,
- * or, where a host has fewer ranks or a rack fewer hosts, modulo their number. Where there are levels above
- * racks, there are more indices (of tiers: topo_order.h), as (a, b, c, d), c for a rack in a pod, d for a pod;
- * then (a, b, c) belongs to one rank of the pod, in the same way. "Racks" in 3. and 4. are pods then, or
- * what the highest groups are, and what 2. and 5. tell of the hosts of a rack is done of the racks of a pod,
- * and so on, too.
+ * What goes around is cut into units (a, b, c): a for a rank in a host, b for a host in a rack, c
+ * for a rack. In each rack, (a, b) belongs to one rank, its lane: that with index a in the host
+ * with index b, or, where a host has fewer ranks or a rack fewer hosts, modulo their number. Where
+ * there are levels above racks, there are more indices (of tiers: topo_order.h), as (a, b, c, d), c
+ * for a rack in a pod, d for a pod; then (a, b, c) belongs to one rank of the pod, in the same way.
+ * "Racks" in 3. and 4. are pods then, or what the highest groups are, and what 2. and 5. tell of
+ * the hosts of a rack is done of the racks of a pod, and so on, too.
  *
- *   reduce-scatter   1. in each host, each rank gets (a, *, *) of its a from all others, and adds them
- *                    2. in each rack, each rank gets (a, b, *) from those with the same a in the other
- *                       hosts, and adds them
- *                    3. each lane gets (a, b, c) of its rack c from the lanes of the other racks, and
- *                       adds them: it has the sum over all ranks
+ *   reduce-scatter   1. in each host, each rank gets (a, *, *) of its a from all others, and adds
+ *                    them
+ *                    2. in each rack, each rank gets (a, b, *) from those with the same a in the
+ *                       other hosts, and adds them
+ *                    3. each lane gets (a, b, c) of its rack c from the lanes of the other racks,
+ *                       and adds them: it has the sum over all ranks
  *   allgather        4. each lane hands (a, b, c) to those of the other racks,
  *                    5. (a, b, *) to the same a in the other hosts of its rack,
  *                    6. (a, *, *) to the other ranks of its host
  *
- * Where a host has many ranks, a rack many hosts, or there are many racks, and the call is short, these are
- * cut into parts of some, which are tiers, too (in_rounds of the order): a rank hands what it has to one
- * of each other part, and these to the others of their part, in log rounds.
+ * Where a host has many ranks, a rack many hosts, or there are many racks, and the call is short,
+ * these are cut into parts of some, which are tiers, too (in_rounds of the order): a rank hands
+ * what it has to one of each other part, and these to the others of their part, in log rounds.
  *
- * Allreduce does all six; reduce_scatter the first three, where (a, b, c) is the block of the rank at that
- * place; allgather the others, likewise. Where a place has no rank, its unit is empty.
+ * Allreduce does all six; reduce_scatter the first three, where (a, b, c) is the block of the rank
+ * at that place; allgather the others, likewise. Where a place has no rank, its unit is empty.
  *
- * With a root, there are no parts for racks: units are (a, b). Racks stand in a chain, from that of the
- * root on, in the order of the line as that sees it (topo_order.h), in which each group of racks is
- * undivided.
+ * With a root, there are no parts for racks: units are (a, b). Racks stand in a chain, from that of
+ * the root on, in the order of the line as that sees it (topo_order.h), in which each group of
+ * racks is undivided.
  *
  *   bcast            1. the root hands each lane of its rack (a, b)
  *                    2. the lane hands it to that of the next rack in the chain, and so on
  *                    3. 4. as 5. and 6. above, in racks
  *   reduce           1. 2. as above, up to racks
- *                    3. from the last rack of the chain on, each lane adds what it gets to its own, and
- *                       hands it to that of the rack before
+ *                    3. from the last rack of the chain on, each lane adds what it gets to its own,
+ *                       and hands it to that of the rack before
  *                    4. the lanes of its rack hand the root (a, b)
  *
- * Stages of different chunks of a long vector overlap: in step t, stage s is at chunk t - s. So host
- * links, uplinks and processors are busy at the same time.
+ * Stages of different chunks of a long vector overlap: in step t, stage s is at chunk t - s. So
+ * host links, uplinks and processors are busy at the same time.
  *
- *   2 racks of 2 hosts of one rank, ranks 0 1 | 2 3; units (b,c) of one chunk, allreduce. Who is sent what:
+ *   2 racks of 2 hosts of one rank, ranks 0 1 | 2 3; units (b,c) of one chunk, allreduce. Who is
+ *   sent what:
  *     2.  0->1: (1,*)   1->0: (0,*)   2->3: (1,*)   3->2: (0,*)        in racks
  *     3.  0->2: (0,1)   2->0: (0,0)   1->3: (1,1)   3->1: (1,0)        between racks
  *     4.  0->2: (0,0)   2->0: (0,1)   1->3: (1,0)   3->1: (1,1)
  *     5.  0->1: (0,*)   1->0: (1,*)   2->3: (0,*)   3->2: (1,*)
  *
- * Cost, reduce-scatter or allgather alone, with R racks of H hosts of k ranks and n bytes in all, p = RHk:
- * (k + H + R - 3).alpha + the longest of n.(k-1)/k inside a host, n.(H-1)/H / link of a host, and
- * n.(R-1)/R / uplink, for long n, as the stages overlap. An uplink carries n.(R-1)/R bytes each way, and
- * the link of a host n.(RH-1)/(RH): the least that can be. Messages go directly, so there are
- * (R-1) + (H-1) + (k-1) a rank and chunk.
+ * Cost, reduce-scatter or allgather alone, with R racks of H hosts of k ranks and n bytes in all, p
+ * = RHk: (k + H + R - 3).alpha + the longest of n.(k-1)/k inside a host, n.(H-1)/H / link of a
+ * host, and n.(R-1)/R / uplink, for long n, as the stages overlap. An uplink carries n.(R-1)/R
+ * bytes each way, and the link of a host n.(RH-1)/(RH): the least that can be. Messages go
+ * directly, so there are (R-1) + (H-1) + (k-1) a rank and chunk.
  *
- * With levels above racks, a rank has (N-1) messages, and alphas, more for each level at which N groups are in
- * one. So it has where N members are cut into M parts: (M-1) + (N/M-1), not (N-1); links carry no more if each
- * part is of N/M. The uplinks of a level that has G groups in all carry n.(G-1)/G bytes each way. Where groups are
- * unequal, each unit of an allgather comes once into each group that it is not of, and each of a
- * reduce-scatter leaves once each group where its sum is not; the other way it may be more. If they are so
- * unequal that there would be more than 16 units a rank, the highest levels are left out (topo_order.c):
- * the groups below send directly to all others.
+ * With levels above racks, a rank has (N-1) messages, and alphas, more for each level at which N
+ * groups are in one. So it has where N members are cut into M parts: (M-1) + (N/M-1), not (N-1);
+ * links carry no more if each part is of N/M. The uplinks of a level that has G groups in all carry
+ * n.(G-1)/G bytes each way. Where groups are unequal, each unit of an allgather comes once into
+ * each group that it is not of, and each of a reduce-scatter leaves once each group where its sum
+ * is not; the other way it may be more. If they are so unequal that there would be more than 16
+ * units a rank, the highest levels are left out (topo_order.c): the groups below send directly to
+ * all others.
  *
- * Bcast and reduce: an uplink, of a rack or a group of racks, carries n in and n out, through all hosts of its
- * rack, where topo_chain has one; the link of the root's host up to 2n. For m chunks,
+ * Bcast and reduce: an uplink, of a rack or a group of racks, carries n in and n out, through all
+ * hosts of its rack, where topo_chain has one; the link of the root's host up to 2n. For m chunks,
  * (R + 1 + m).(H.k.alpha + n/m / uplink).
  *
- * Source: the stages by level are those of Traeff and Hunold, "Decomposing MPI collectives for exploiting
- * multi-lane communication"; the levels follow Bodele and Bhowmik, "Topology Aware Collectives".
+ * Source: the stages by level are those of Traeff and Hunold, "Decomposing MPI collectives for
+ * exploiting multi-lane communication"; the levels follow Bodele and Bhowmik, "Topology Aware
+ * Collectives".
  */
 
-#define WINDOW 3                /* chunks whose messages have a place in TMP */
-#define MAX_SENDS 16            /* of a rank that gets nothing, which would hold it up */
+#define WINDOW 3        /* chunks whose messages have a place in TMP */
+#define MAX_SENDS 16    /* of a rank that gets nothing, which would hold it up */
 
 typedef MPII_Topo_gen_lanes_t lanes_t;
 
-/* A stage: the members of each group of a tier hand each other what they have; CHAIN: a rack to the next
- * one; ROOT: the root to the lanes of its rack, or they to it. */
+/* A stage: the members of each group of a tier hand each other what they have; CHAIN: a rack to the
+ * next one; ROOT: the root to the lanes of its rack, or they to it. */
 enum { HOST = 1, RACK, CHAIN = MPII_TOPO_MAX_TIERS + 1, ROOT };
 
 typedef struct {
@@ -99,12 +104,14 @@ static stage_t stage_at(const lanes_t * l, int s)
     if (l->root != -1)
         return rooted[l->kind == MPII_TOPO_LANES__REDUCE][s];
     if (s < l->num_tiers && l->kind != MPII_TOPO_LANES__ALLGATHER)
-        return (stage_t) {s + 1, true};
-    return (stage_t) {l->num_stages - s, false};
+        return (stage_t) {
+        s + 1, true};
+    return (stage_t) {
+    l->num_stages - s, false};
 }
 
-/* A message of a stage: index i of those that a rank sends (receives), as (places, distance, run): of all
- * places up to that of the tier, those that it has. */
+/* A message of a stage: index i of those that a rank sends (receives), as (places, distance, run):
+ * of all places up to that of the tier, those that it has. */
 typedef struct {
     int unit;                   /* first one, in a chunk */
     int peer;                   /* rank, -1: none */
@@ -116,13 +123,14 @@ static int lane(const MPII_Topo_order_t * order, int tier, int group, const int 
 {
     for (; tier > 0; tier--) {
         const int *first = order->tier_first[tier] + group;
-        group = first[0] + (x[tier] < first[1] - first[0] ? x[tier] : x[tier] % (first[1] - first[0]));
+        group =
+            first[0] + (x[tier] < first[1] - first[0] ? x[tier] : x[tier] % (first[1] - first[0]));
     }
     return order->rank_at[group];
 }
 
-/* The rack before or behind that of the rank in the chain of racks, -1: none: where a message of CHAIN
- * goes to, or comes from */
+/* The rack before or behind that of the rank in the chain of racks, -1: none: where a message of
+ * CHAIN goes to, or comes from */
 static int next_rack(const lanes_t * l, bool is_send)
 {
     return is_send == (l->kind == MPII_TOPO_LANES__BCAST) ? l->behind : l->before;
@@ -193,7 +201,8 @@ static inline int divide(int *i, int by)
     return all - *i * by;
 }
 
-/* Message i of another stage, to the member at a distance to the right, or from that to the left. */
+/* Message i of another stage, to the member at a distance to the right, or from that to the
+ * left. */
 static message_t find_in_group(const lanes_t * l, stage_t stage, int i, bool is_send)
 {
     const MPII_Topo_order_t *order = l->gen.order;
@@ -230,7 +239,8 @@ static message_t find_message(const lanes_t * l, stage_t stage, int i, bool is_s
         find_in_group(l, stage, i, is_send);
 }
 
-/* -- time: step t has the messages of all stages of which a chunk is under way, the oldest chunk first -- */
+/* -- time: step t has the messages of all stages of which a chunk is under way, the oldest chunk
+ * first -- */
 
 /* Stages that step t has: the first and the last one */
 static inline int first_stage(const lanes_t * l, int t)
@@ -286,8 +296,8 @@ static int number_of(const lanes_t * l, int s, int chunk, int index)
     return i;
 }
 
-/* The round in which a rank sends what is of stage s of a chunk: when the stage before is over. What it
- * gets in CHAIN it sends on at once. */
+/* The round in which a rank sends what is of stage s of a chunk: when the stage before is over.
+ * What it gets in CHAIN it sends on at once. */
 static int send_round(const lanes_t * l, int s, int chunk)
 {
     return s == 0 ? num_before(l, chunk) : number_of(l, s - 1, chunk, l->num_of[s - 1]);
@@ -323,11 +333,8 @@ static bool recv_step(const lanes_t * l, int s, int chunk, int index, MPII_Topo_
     if (m.peer == -1)
         return false;
     *step = (MPII_Topo_step_t) {
-        .kind = MPII_TOPO_STEP__RECV,
-        .peer = m.peer,
-        .unit = chunk * l->num_units + m.unit,
-        .num = m.num,
-    };
+    .kind = MPII_TOPO_STEP__RECV,.peer = m.peer,.unit = chunk * l->num_units + m.unit,.num =
+            m.num,};
     if (stage.is_reduce) {
         step->buf = MPII_TOPO_BUF__TMP;
         step->slot = slot_of(l, s, chunk, index);
@@ -336,7 +343,8 @@ static bool recv_step(const lanes_t * l, int s, int chunk, int index, MPII_Topo_
             step->after = number_of(l, s, chunk - WINDOW, index) + 2;
     } else {
         step->buf = MPII_TOPO_BUF__OUT;
-        /* these units were sent, to be added: in the stage of the same tier; or in one of the first two */
+        /* these units were sent, to be added: in the stage of the same tier; or in one of the first
+         * two */
         if (l->kind == MPII_TOPO_LANES__ALLREDUCE)
             step->after = send_round(l, l->num_stages - 1 - s, chunk) + 1;
         else if (l->kind == MPII_TOPO_LANES__REDUCE)
@@ -380,7 +388,8 @@ static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * 
     int chunk = -1, index, s;
     bool begins = true;         /* the next chunk */
 
-    *step = (MPII_Topo_step_t) {.num = 0 };
+    *step = (MPII_Topo_step_t) {
+    .num = 0};
     if (i > 0) {
         s = find_stage(l, i - 1, &chunk, &index);
         stage_t stage = stage_at(l, s);
@@ -473,22 +482,17 @@ void MPII_Topo_gen_lanes(MPII_Topo_gen_lanes_t * l, const MPII_Topo_order_t * or
     bool is_paced = false;
 
     *l = (lanes_t) {
-        .gen = {.order = order,.rank = rank,.recv = recv,.react = react},
-        .kind = kind,
-        .root = root,
-        .num_chunks = num_chunks,
-        .num_units = MPII_Topo_lanes_units(order, kind),
-        .num_tiers = tiers_of(order, kind),
-        .in_runs = in_runs,
-        .before = -1,
-        .behind = -1,
-    };
+    .gen = {.order = order,.rank = rank,.recv = recv,.react = react },.kind = kind,.root =
+            root,.num_chunks = num_chunks,.num_units =
+            MPII_Topo_lanes_units(order, kind),.num_tiers = tiers_of(order, kind),.in_runs =
+            in_runs,.before = -1,.behind = -1,};
     find_groups(l, order->pos_of[rank]);
     l->num_stages = kind == MPII_TOPO_LANES__ALLREDUCE ? 2 * l->num_tiers : l->num_tiers;
     if (root != -1) {
         l->num_stages = sizeof(rooted[0]) / sizeof(rooted[0][0]);
         l->rack = order->rack_of[order->host_at[order->pos_of[rank]]];
-        MPII_Topo_order_group(order, root, MPII_Topo_order_turn(order, root, rank), RACK, &turn, &len);
+        MPII_Topo_order_group(order, root, MPII_Topo_order_turn(order, root, rank), RACK, &turn,
+                              &len);
         l->is_first = turn == 0;
         if (turn > 0)
             l->before = rack_at(order, root, turn - 1);
@@ -497,7 +501,8 @@ void MPII_Topo_gen_lanes(MPII_Topo_gen_lanes_t * l, const MPII_Topo_order_t * or
     }
     for (int s = 0; s < l->num_stages; s++) {
         stage_t stage = stage_at(l, s);
-        int num = stage.tier < CHAIN ? count_in_group(l, stage.tier) : count_rooted(l, stage, false);
+        int num =
+            stage.tier < CHAIN ? count_in_group(l, stage.tier) : count_rooted(l, stage, false);
         is_paced = is_paced || num > 0;
         /* each stage takes its time, even where a rank gets nothing in it */
         l->num_of[s] = num > 0 ? num : 1;

@@ -8,10 +8,11 @@
 
 /* The steps of a short schedule in a list
  *
- * A generator reckons peers and places at each call, although they follow from the communicator, the algorithm and
- * the root. A short message takes hardly longer than that. So the steps of a rank are written down once, in the
- * order in which an executor runs them: receives that wait for nothing, then the rounds. A receive that waits for
- * sends comes before the round of its message, and so do those behind it. */
+ * A generator reckons peers and places at each call, although they follow from the communicator,
+ * the algorithm and the root. A short message takes hardly longer than that. So the steps of a rank
+ * are written down once, in the order in which an executor runs them: receives that wait for
+ * nothing, then the rounds. A receive that waits for sends comes before the round of its message,
+ * and so do those behind it. */
 
 typedef MPII_Topo_gen_list_t list_t;
 
@@ -27,11 +28,13 @@ static bool add(list_t * list, const MPII_Topo_step_t * step, int round, int ind
 
     if (list->num_steps == MPII_TOPO_LIST_STEPS || step->sorted)
         return false;
-    *listed = (MPII_Topo_listed_t) {.step = *step,.round = round,.index = index };
+    *listed = (MPII_Topo_listed_t) {
+    .step = *step,.round = round,.index = index};
     list->num_steps++;
     if (step->kind == MPII_TOPO_STEP__SEND && step->num > 0) {
         list->num_sends++;
-        list->num_rack_messages += rack_of(&list->gen, step->peer) != rack_of(&list->gen, list->gen.rank);
+        list->num_rack_messages +=
+            rack_of(&list->gen, step->peer) != rack_of(&list->gen, list->gen.rank);
     }
     if (step->buf == MPII_TOPO_BUF__TMP)
         list->gen.num_slots = MPL_MAX(list->gen.num_slots, step->slot + MPL_MAX(step->num, 1));
@@ -50,7 +53,8 @@ static bool fill(list_t * list, const MPII_Topo_gen_t * gen)
     for (int round = 0; round <= gen->num_recvs; round++) {
         for (; asked < gen->num_recvs && (!waits || asked < round); asked++) {
             if (!gen->recv(gen, asked, &step))
-                step = (MPII_Topo_step_t) {.kind = MPII_TOPO_STEP__RECV };
+                step = (MPII_Topo_step_t) {
+                .kind = MPII_TOPO_STEP__RECV};
             waits = waits || step.after > 0;
             if (waits && asked >= round)
                 break;

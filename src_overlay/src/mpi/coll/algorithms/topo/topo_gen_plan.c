@@ -6,9 +6,9 @@
 #include "mpl.h"
 #include "topo_gen_plan.h"
 
-/* As a line of parts: the blocks are put into the memory of the host; its ranks wait for each other; those
- * to whom messages of stage 1 are dealt send and receive these; all wait; likewise stage 2; and blocks are
- * got from there. Waiting is a dissemination of messages without bytes. */
+/* As a line of parts: the blocks are put into the memory of the host; its ranks wait for each
+ * other; those to whom messages of stage 1 are dealt send and receive these; all wait; likewise
+ * stage 2; and blocks are got from there. Waiting is a dissemination of messages without bytes. */
 
 typedef MPII_Topo_gen_plan_t plan_t;
 
@@ -57,16 +57,16 @@ void MPII_Topo_plan_came(const MPII_Topo_order_t * order, bool by_rack, int came
 
 /* -- messages of a host -- */
 
-/* Those that a host sends are all posted at once, and share the links; so that no link is idle where one
- * takes what comes first, they begin with the next host, or group, and go round: own is the number of the
- * sender, and num that of its messages. */
+/* Those that a host sends are all posted at once, and share the links; so that no link is idle
+ * where one takes what comes first, they begin with the next host, or group, and go round: own is
+ * the number of the sender, and num that of its messages. */
 static int rotated(int own, int other, int num)
 {
     return (other - (other > own) - own + num) % num;
 }
 
-/* The k-th message of a stage that the own host sends, or receives: the other host, and which one the
- * message is there, of all that that host receives, or sends */
+/* The k-th message of a stage that the own host sends, or receives: the other host, and which one
+ * the message is there, of all that that host receives, or sends */
 static void find(const plan_t * p, int stage, bool is_send, int k, int *host, int *there)
 {
     const MPII_Topo_order_t *order = p->gen.order;
@@ -90,7 +90,8 @@ static void find(const plan_t * p, int stage, bool is_send, int k, int *host, in
     }
 }
 
-/* How many of `num` messages, of which `before` come before them, are dealt to the rank, and the first */
+/* How many of `num` messages, of which `before` come before them, are dealt to the rank, and the
+ * first */
 static int num_dealt(const plan_t * p, int before, int num, int *first)
 {
     if (p->one_rank) {
@@ -113,7 +114,9 @@ static void message(const plan_t * p, int stage, bool is_send, int i, MPII_Topo_
         len = num_ranks_at(order, to);
     } else {
         int rack = order->rack_of[to];
-        len = order->first_pos[order->first_host[rack + 1]] - order->first_pos[order->first_host[rack]];
+        len =
+            order->first_pos[order->first_host[rack + 1]] -
+            order->first_pos[order->first_host[rack]];
     }
     step->kind = is_send ? MPII_TOPO_STEP__SEND : MPII_TOPO_STEP__RECV;
     step->peer = order->rank_at[order->first_pos[host] +
@@ -137,7 +140,8 @@ static bool plan_recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * ste
 {
     const plan_t *p = (const plan_t *) gen;
 
-    *step = (MPII_Topo_step_t) {.num = 0 };
+    *step = (MPII_Topo_step_t) {
+    .num = 0};
     for (int stage = p->num_groups == 1; stage <= 1; stage++) {
         if (wait_step(p, i, false, step))
             return true;
@@ -157,10 +161,12 @@ static bool plan_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step
     const plan_t *p = (const plan_t *) gen;
     int round = 0;
 
-    *step = (MPII_Topo_step_t) {.kind = MPII_TOPO_STEP__COPY,.num = gen->order->num_ranks };
+    *step = (MPII_Topo_step_t) {
+    .kind = MPII_TOPO_STEP__COPY,.num = gen->order->num_ranks};
     if (i == 0 && k-- == 0)
         return true;
-    *step = (MPII_Topo_step_t) {.num = 0 };
+    *step = (MPII_Topo_step_t) {
+    .num = 0};
     for (int stage = p->num_groups == 1; stage <= 1; stage++) {
         if (wait_step(p, i - round, true, step))
             return k == 0;
@@ -175,7 +181,8 @@ static bool plan_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step
     }
     if (wait_step(p, i - round, true, step))
         return k == 0;
-    *step = (MPII_Topo_step_t) {.kind = MPII_TOPO_STEP__COPY,.num = gen->order->num_ranks };
+    *step = (MPII_Topo_step_t) {
+    .kind = MPII_TOPO_STEP__COPY,.num = gen->order->num_ranks};
     return i == gen->num_recvs && k == 0;
 }
 
@@ -184,9 +191,10 @@ void MPII_Topo_gen_plan(MPII_Topo_gen_plan_t * p, const MPII_Topo_order_t * orde
 {
     int pos = order->pos_of[rank];
 
-    *p = (plan_t) {.gen = {.order = order,.rank = rank,.recv = plan_recv,.react = plan_react},
-        .one_rank = one_rank,.came = came,.host = order->host_at[pos],
-        .num_groups = num_groups(order, by_rack)
+    *p = (plan_t) {
+        .gen = {.order = order,.rank = rank,.recv = plan_recv,.react = plan_react },.one_rank =
+            one_rank,.came = came,.host = order->host_at[pos],.num_groups =
+            num_groups(order, by_rack)
     };
     p->num_local = num_ranks_at(order, p->host);
     p->index = pos - order->first_pos[p->host];
@@ -201,8 +209,9 @@ void MPII_Topo_gen_plan(MPII_Topo_gen_plan_t * p, const MPII_Topo_order_t * orde
     };
     for (int stage = 0; stage < 2; stage++)
         for (int is_send = 0; is_send < 2; is_send++)
-            p->num_dealt[stage][is_send] = num_dealt(p, stage ? num[0][is_send] : 0, num[stage][is_send],
-                                                     &p->first_dealt[stage][is_send]);
-    p->gen.num_recvs = (p->num_groups > 1 ? 3 : 2) * p->num_waits + p->num_dealt[0][0] +
-        p->num_dealt[1][0];
+            p->num_dealt[stage][is_send] =
+                num_dealt(p, stage ? num[0][is_send] : 0, num[stage][is_send],
+                          &p->first_dealt[stage][is_send]);
+    p->gen.num_recvs =
+        (p->num_groups > 1 ? 3 : 2) * p->num_waits + p->num_dealt[0][0] + p->num_dealt[1][0];
 }

@@ -9,8 +9,8 @@
 #include "topo_order.h"
 #include "topo_step.h"
 
-/* What goes over links in planned alltoall (topo_plan.h), as a schedule: to be counted and predicted,
- * and never to be run. Hosts and groups are those of the order. Units are blocks. */
+/* What goes over links in planned alltoall (topo_plan.h), as a schedule: to be counted and
+ * predicted, and never to be run. Hosts and groups are those of the order. Units are blocks. */
 
 typedef struct {
     MPII_Topo_gen_t gen;

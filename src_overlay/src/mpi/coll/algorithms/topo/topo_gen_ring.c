@@ -8,22 +8,23 @@
 /* Algorithm: Ring over ranks renumbered by nearest neighbour, closed in each rack, or each host
  *
  * The ranks stand in a ring in which the next one is the nearest that is not in it yet
- * (MPII_Topo_map_ring): all ranks of a host, then all hosts of a rack, then the next rack, all racks of
- * a group of racks before the next group. Each one passes on to the right what it gets from the left. A
- * block is received at its place in the result, which is in rank order without a copy, whatever the
- * order of the ring.
+ * (MPII_Topo_map_ring): all ranks of a host, then all hosts of a rack, then the next rack, all
+ * racks of a group of racks before the next group. Each one passes on to the right what it gets
+ * from the left. A block is received at its place in the result, which is in rank order without a
+ * copy, whatever the order of the ring.
  *
  * Two things differ from a plain ring.
  * - A step does not wait for the step before: receives are posted ahead and a block is forwarded as
  *   soon as it is here, so a slow link never waits for a fast one. Long blocks go in segments, so
  *   that one that is longer than others (allgatherv) does not stop them.
- * - Blocks do not come back to the rack that they are from (or to the host, where all are in one rack, or
- *   where that is less for the busiest link: topo_order.c). The last rank of a rack hands the blocks of its
- *   own rack to the first one directly, and the last rank of the rack before leaves them out. Where there are
- *   levels above racks, so does the last rank of each group of racks with the blocks of the other racks there,
- *   and so on. What comes to the first rank of a rack from both is taken, and passed on, in turns where blocks
- *   have segments, so that neither waits for the other to be over; and one after the other where to wait for
- *   each other costs more.
+ * - Blocks do not come back to the rack that they are from (or to the host, where all are in one
+ *   rack, or where that is less for the busiest link: topo_order.c). The last rank of a rack hands
+ *   the blocks of its own rack to the first one directly, and the last rank of the rack before
+ *   leaves them out. Where there are levels above racks, so does the last rank of each group of
+ *   racks with the blocks of the other racks there, and so on. What comes to the first rank of a
+ *   rack from both is taken, and passed on, in turns where blocks have segments, so that neither
+ *   waits for the other to be over; and one after the other where to wait for each other costs
+ *   more.
  *
  *   Ring 0 -> 2 -> 4 -> 1 -> 3 -> 0, racks {0,2,4} and {1,3}: rank 4 also sends to 0, and 3 to 1.
  *   Blocks in the order in which they come, [from the rank behind], not in turns:
@@ -33,11 +34,12 @@
  *   Between the racks go 3 blocks one way and 2 the other; in a plain ring, 4 each way.
  *
  * Cost = (p-1).(alpha + n.beta) inside racks and (p-g).(alpha + n.beta) between them, at the same
- * time; p: number of ranks, g: of those in the rack (group), n: bytes of a block, alpha and beta: latency and
- * time per byte of the slowest link there. The uplink of a rack, or of a group of racks, carries
- * (p-g).n bytes in, the least that any allgather can do; out of the last rack of a group of racks go the
- * blocks of that group once more; and out of the last host of a rack those of the rack, p-1+g-g' with g' in the
- * next one. Closed in hosts alone, an uplink and a link of a host carry up to p-1.
+ * time; p: number of ranks, g: of those in the rack (group), n: bytes of a block, alpha and beta:
+ * latency and time per byte of the slowest link there. The uplink of a rack, or of a group of
+ * racks, carries (p-g).n bytes in, the least that any allgather can do; out of the last rack of a
+ * group of racks go the blocks of that group once more; and out of the last host of a rack those of
+ * the rack, p-1+g-g' with g' in the next one. Closed in hosts alone, an uplink and a link of a host
+ * carry up to p-1.
  *
  * Source: Bodele and Bhowmik, "Topology Aware Collectives" (ring communication pattern).
  */
@@ -50,8 +52,9 @@ static int rank_at(const ring_t * r, int distance)
     return r->gen.order->rank_at[pos < 0 ? pos + p : pos < p ? pos : pos - p];
 }
 
-/* Blocks that come are counted by groups, j from 0 to p-2: those of a group before all others; there those on
- * the left first, the nearest one first, up to the first one of the group, then from its last one on. */
+/* Blocks that come are counted by groups, j from 0 to p-2: those of a group before all others;
+ * there those on the left first, the nearest one first, up to the first one of the group, then from
+ * its last one on. */
 
 /* Which of the groups of the rank block j is from: the first one that has it */
 static int group_of(const ring_t * r, int j)
@@ -72,8 +75,8 @@ static int distance(const ring_t * r, int j)
     return left <= r->index[g] ? -left : r->len[g] - left;
 }
 
-/* Which block, counted by groups, comes as the j-th: from the left in this order. In turns: what comes to the first
- * rank of a group from its last one, and what is from outside of the group. */
+/* Which block, counted by groups, comes as the j-th: from the left in this order. In turns: what
+ * comes to the first rank of a group from its last one, and what is from outside of the group. */
 static int in_turn(const ring_t * r, int j)
 {
     for (int g = 1;; g++) {
@@ -100,17 +103,16 @@ static bool recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
     int j = in_turn(r, i / r->num_segs), g = group_of(r, j);
 
     *step = (MPII_Topo_step_t) {
-        .kind = MPII_TOPO_STEP__RECV,
-        .peer = rank_at(r, r->index[g] == 0 ? r->len[g] - 1 : -1),
-        .unit = rank_at(r, distance(r, j)) * r->num_segs + i % r->num_segs,
-        .num = 1,
-        .buf = MPII_TOPO_BUF__OUT,
-    };
+    .kind = MPII_TOPO_STEP__RECV,.peer =
+            rank_at(r, r->index[g] == 0 ? r->len[g] - 1 : -1),.unit =
+            rank_at(r, distance(r, j)) * r->num_segs + i % r->num_segs,.num = 1,.buf =
+            MPII_TOPO_BUF__OUT,};
     return true;
 }
 
-/* To whom block j goes, as a distance: to the right, if it does not come nearer from there; and from the last
- * one of a group to the first one, a block that that does not get from nearer. Returns how many. */
+/* To whom block j goes, as a distance: to the right, if it does not come nearer from there; and
+ * from the last one of a group to the first one, a block that that does not get from nearer.
+ * Returns how many. */
 static int receivers(const ring_t * r, int j, int to[])
 {
     int n = 0, num_next = r->len[r->next_group];
@@ -134,19 +136,17 @@ static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * 
     if (k >= num)
         return false;
     *step = (MPII_Topo_step_t) {
-        .kind = MPII_TOPO_STEP__SEND,
-        .peer = rank_at(r, n == 1 ? to[0] : to[k % n]),
-        .unit = i == 0 ? r->gen.rank * r->num_segs + k / n :
-            rank_at(r, distance(r, j)) * r->num_segs + (i - 1) % r->num_segs,
-        .num = 1,
-        .buf = MPII_TOPO_BUF__OUT,
-        .is_last = k + 1 == num,
-    };
+    .kind = MPII_TOPO_STEP__SEND,.peer = rank_at(r, n == 1 ? to[0] : to[k % n]),.unit =
+            i == 0 ? r->gen.rank * r->num_segs + k / n : rank_at(r,
+                                                                     distance(r,
+                                                                                  j)) *
+            r->num_segs + (i - 1) % r->num_segs,.num = 1,.buf = MPII_TOPO_BUF__OUT,.is_last =
+            k + 1 == num,};
     return true;
 }
 
-/* Ranks in the group of a level that a position is in, and the first position there. Below the lowest
- * level at which the ring is closed, each has its own. */
+/* Ranks in the group of a level that a position is in, and the first position there. Below the
+ * lowest level at which the ring is closed, each has its own. */
 static int find_group(const MPII_Topo_order_t * order, int level, int lowest, int pos, int *first)
 {
     *first = pos;
@@ -165,14 +165,10 @@ void MPII_Topo_gen_ring(MPII_Topo_gen_ring_t * r, const MPII_Topo_order_t * orde
 
     *r = (ring_t) {
         .gen = {.order = order,.rank = rank,.recv = recv,.react = react,
-                .num_recvs = (p - 1) * num_segs},
-        .num_segs = num_segs,
-        .in_turns = in_turns,
-        .pos = pos,
-        .len = {1},
-        .next_len = 1,
-    };
-    for (int level = lowest, below = 0; r->len[r->last] < p; level = lowest == 1 ? all : level + 1) {
+            .num_recvs = (p - 1) * num_segs
+    },.num_segs = num_segs,.in_turns = in_turns,.pos = pos,.len = { 1 },.next_len = 1,};
+    for (int level = lowest, below = 0; r->len[r->last] < p;
+         level = lowest == 1 ? all : level + 1) {
         int g = ++r->last;
         r->len[g] = find_group(order, level, lowest, pos, &first);
         r->index[g] = pos - first;

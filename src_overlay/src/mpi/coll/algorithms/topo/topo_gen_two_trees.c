@@ -8,40 +8,47 @@
 
 /* Algorithm: Broadcast and reduction along two trees at once, in segments
  *
- * A binary tree hands each unit to two children, so its inner ranks send all bytes twice, and half of the ranks, its
- * leaves, send nothing. Here even units go along tree 0, odd ones along tree 1, and a host that has children in one
- * tree is a leaf of the other one. So each host receives all bytes once and sends them once, and both directions of
- * its link are used all the time.
+ * A binary tree hands each unit to two children, so its inner ranks send all bytes twice, and half
+ * of the ranks, its leaves, send nothing. Here even units go along tree 0, odd ones along tree 1,
+ * and a host that has children in one tree is a leaf of the other one. So each host receives all
+ * bytes once and sends them once, and both directions of its link are used all the time.
  *
- * Hosts are numbered from that of the root on, in the order of the line (topo_order.h), and round again. Those with
- * even numbers have children in tree 0, those with odd ones in tree 1. Each tree is a search tree: on the left of a
- * host are smaller numbers, on the right greater ones. Where several groups (racks, groups of racks ...) are below a
- * host, the halves are cut where a group begins, so that few messages pass uplinks: each tree enters a rack once or
- * twice, rarely three times. The first rank of a host acts for it; the others form two such trees below it.
+ * Hosts are numbered from that of the root on, in the order of the line (topo_order.h), and round
+ * again. Those with even numbers have children in tree 0, those with odd ones in tree 1. Each tree
+ * is a search tree: on the left of a host are smaller numbers, on the right greater ones. Where
+ * several groups (racks, groups of racks ...) are below a host, the halves are cut where a group
+ * begins, so that few messages pass uplinks: each tree enters a rack once or twice, rarely three
+ * times. The first rank of a host acts for it; the others form two such trees below it.
  *
  *   Eight hosts, root on host 0:
- *     tree 0:  0 -> 4,  4 -> 2 6,  2 -> 1 3,  6 -> 5 7          tree 1:  0 -> 5,  5 -> 3 7,  3 -> 1 4,  7 -> 6,  1 -> 2
+ *     tree 0:  0 -> 4, 4 -> 2 6, 2 -> 1 3, 6 -> 5 7 tree 1: 0 -> 5, 5 -> 3 7, 3 -> 1 4, 7 -> 6, 1
+ *              -> 2
  *
- * Down (bcast): the root sends unit 0 into tree 0, unit 1 into tree 1, and so on. Up (reduce): the same backwards.
+ * Down (bcast): the root sends unit 0 into tree 0, unit 1 into tree 1, and so on. Up (reduce): the
+ * same backwards.
  *
- * A rank receives its messages in a fixed order, and one that waits for a unit of the tree in which it is a leaf, and
- * comes late, would hold up the tree in which it is near the root: then latencies of all segments would add up. So the
- * order follows the times at which units come: a rank first has some units of the tree in which it is nearer to the
- * root (up: is farther from it), as many as pass in the difference, and then units of both trees in turns. To take
- * this difference for too long costs nothing, since nobody waits for a leaf. But a hop has to be shorter than the
- * WINDOW of units that a rank takes ahead: else two ranks can be waiting, each for the other one to take a unit of one
- * tree before it gives one of the other tree. MPII_TOPO_MAX_HOP is less than that.
+ * A rank receives its messages in a fixed order, and one that waits for a unit of the tree in which
+ * it is a leaf, and comes late, would hold up the tree in which it is near the root: then latencies
+ * of all segments would add up. So the order follows the times at which units come: a rank first
+ * has some units of the tree in which it is nearer to the root (up: is farther from it), as many as
+ * pass in the difference, and then units of both trees in turns. To take this difference for too
+ * long costs nothing, since nobody waits for a leaf. But a hop has to be shorter than the WINDOW of
+ * units that a rank takes ahead: else two ranks can be waiting, each for the other one to take a
+ * unit of one tree before it gives one of the other tree. MPII_TOPO_MAX_HOP is less than that.
  *
  *   Of 12 units host 4 receives 0 2 4 6 1 8 3 10 5 7 9 11, where a hop takes as long as two units.
  *
- * Cost = n.beta + 1.5.lg(h).(alpha + n/m.beta), h: hosts, m: segments, n: bytes, alpha and beta: latency and time per
- * byte of a host's link. An uplink carries 1 to 2.5 times n bytes each way: where it is slower than two links of hosts,
- * long messages go faster along the chain of topo_gen_tree.c. TMP has WINDOW units of each child.
+ * Cost = n.beta + 1.5.lg(h).(alpha + n/m.beta), h: hosts, m: segments, n: bytes, alpha and beta:
+ * latency and time per byte of a host's link. An uplink carries 1 to 2.5 times n bytes each way:
+ * where it is slower than two links of hosts, long messages go faster along the chain of
+ * topo_gen_tree.c. TMP has WINDOW units of each child.
  *
- * topo-sim, 8 racks of 16 hosts, 100 Gbit/s, uplinks 400, 1.3 us, +0.6 us between racks, 1 MiB: bcast 111 us, along
- * one binary tree 188; reduce 192 us, rack_lanes 255. A link allows 84 us, and to add up 1 MiB takes 105.
+ * topo-sim, 8 racks of 16 hosts, 100 Gbit/s, uplinks 400, 1.3 us, +0.6 us between racks, 1 MiB:
+ * bcast 111 us, along one binary tree 188; reduce 192 us, rack_lanes 255. A link allows 84 us, and
+ * to add up 1 MiB takes 105.
  *
- * Source: Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan" (2009)
+ * Source: Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and
+ * scan" (2009)
  */
 
 #define WINDOW 4
@@ -69,8 +76,8 @@ static int leader_of(const two_trees_t * t, int number)
     return number == 0 ? t->root : order->rank_at[order->first_pos[host_of(t, number)]];
 }
 
-/* Hosts begin ... end - 1 are of the same group of a level as this one. That of the root may be there twice, at the
- * begin of all and at the end. */
+/* Hosts begin ... end - 1 are of the same group of a level as this one. That of the root may be
+ * there twice, at the begin of all and at the end. */
 static void find_group(const two_trees_t * t, int level, int number, int *begin, int *end)
 {
     const MPII_Topo_order_t *order = t->gen.order;
@@ -105,8 +112,8 @@ static int num_inner(int tree, int number)
     return (number - 1 + tree) / 2;
 }
 
-/* Which of the inner nodes first ... end - 1 is above the others: that in the middle, or, of hosts, that with which the
- * nearest group of the highest level begins of which several are there */
+/* Which of the inner nodes first ... end - 1 is above the others: that in the middle, or, of hosts,
+ * that with which the nearest group of the highest level begins of which several are there */
 static int find_top(const two_trees_t * t, int tree, bool are_hosts, int first, int end)
 {
     int middle = first + (end - first) / 2;
@@ -126,7 +133,8 @@ static int find_top(const two_trees_t * t, int tree, bool are_hosts, int first, 
 }
 
 /* Of a part of a tree of num nodes. Where no inner node is there, it is a leaf. */
-static int find_child(const two_trees_t * t, int tree, bool are_hosts, int num, int first, int end, int leaf)
+static int find_child(const two_trees_t * t, int tree, bool are_hosts, int num, int first, int end,
+                      int leaf)
 {
     if (first < end)
         return inner_at(tree, find_top(t, tree, are_hosts, first, end));
@@ -134,7 +142,8 @@ static int find_child(const two_trees_t * t, int tree, bool are_hosts, int num, 
 }
 
 /* The place of a number in a tree of num nodes, hosts or the ranks of one */
-static node_t find_node(const two_trees_t * t, int tree, bool are_hosts, int num, int number, int hop)
+static node_t find_node(const two_trees_t * t, int tree, bool are_hosts, int num, int number,
+                        int hop)
 {
     int first = 0, end = num_inner(tree, num);
     node_t node = {.time = hop };
@@ -161,7 +170,8 @@ static node_t find_node(const two_trees_t * t, int tree, bool are_hosts, int num
     return node;
 }
 
-/* -- the order of units: `lead` ones of tree `ahead`, then in turns of the other one and of this one -- */
+/* -- the order of units: `lead` ones of tree `ahead`, then in turns of the other one and of this
+ * one -- */
 
 /* Of the first num units, those of tree `ahead` */
 static int count_ahead(const two_trees_t * t, int num)
@@ -173,7 +183,8 @@ static int unit_at(const two_trees_t * t, int place)
 {
     int count = count_ahead(t, place);
 
-    return count_ahead(t, place + 1) > count ? 2 * count + t->ahead : 2 * (place - count) + !t->ahead;
+    return count_ahead(t,
+                       place + 1) > count ? 2 * count + t->ahead : 2 * (place - count) + !t->ahead;
 }
 
 /* Place of the i-th unit of a tree */
@@ -195,7 +206,8 @@ static int count_messages(const two_trees_t * t, int num)
 /* Place of the unit of the i-th one of these; *index: of the message among those of this unit */
 static int find_place(const two_trees_t * t, int i, int *index)
 {
-    int ahead = t->of[t->ahead].num_children, other = t->of[!t->ahead].num_children, turn = ahead + other;
+    int ahead = t->of[t->ahead].num_children, other = t->of[!t->ahead].num_children, turn =
+        ahead + other;
     int place = t->lead;
 
     if (i < t->lead * ahead) {
@@ -229,7 +241,8 @@ static bool receive(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
     const two_trees_t *t = (const two_trees_t *) gen;
     int index, tree;
 
-    *step = (MPII_Topo_step_t) {.kind = MPII_TOPO_STEP__RECV,.num = 1 };
+    *step = (MPII_Topo_step_t) {
+    .kind = MPII_TOPO_STEP__RECV,.num = 1};
     if (!t->is_up) {
         step->unit = unit_at(t, i);
         step->peer = t->of[step->unit % 2].parent;
@@ -302,7 +315,8 @@ static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * 
     const two_trees_t *t = (const two_trees_t *) gen;
     int index, place;
 
-    *step = (MPII_Topo_step_t) {.num = 1 };
+    *step = (MPII_Topo_step_t) {
+    .num = 1};
     if (t->is_up)
         return i == 0 ? send_own(t, 0, k, step) : add(t, i, k, step);
     if (i > 0)
@@ -345,16 +359,13 @@ static int set_tree(two_trees_t * t, int tree, int hop)
     return outside.time + inside.time;
 }
 
-void MPII_Topo_gen_two_trees(MPII_Topo_gen_two_trees_t * t, const MPII_Topo_order_t * order, int hop,
-                             int root, int rank, int num_units, bool is_up)
+void MPII_Topo_gen_two_trees(MPII_Topo_gen_two_trees_t * t, const MPII_Topo_order_t * order,
+                             int hop, int root, int rank, int num_units, bool is_up)
 {
     *t = (two_trees_t) {
-        .gen = {.order = order,.rank = rank,.recv = receive,.react = react,.max_sends = MAX_SENDS},
-        .root = root,
-        .root_host = order->host_at[order->pos_of[root]],
-        .is_root = rank == root,
-        .is_up = is_up,
-    };
+        .gen = {.order = order,.rank = rank,.recv = receive,.react = react,.max_sends = MAX_SENDS
+    },.root = root,.root_host =
+            order->host_at[order->pos_of[root]],.is_root = rank == root,.is_up = is_up,};
     int difference = set_tree(t, 1, hop) - set_tree(t, 0, hop);
     set_units(t, num_units, is_up ? -difference : difference);
     t->gen.num_recvs = is_up ? count_messages(t, num_units) : t->is_root ? 0 : num_units;

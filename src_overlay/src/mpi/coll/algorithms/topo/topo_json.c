@@ -17,8 +17,8 @@
 #define MAX_FILE_SIZE (64 * 1024 * 1024)
 #define MAX_JSON_DEPTH 64
 
-/* As maint/topo_common/text.py has them: control characters, those without width, those that turn the
- * direction of text, and U+FFFD, which stands for a lost one */
+/* As maint/topo_common/text.py has them: control characters, those without width, those that turn
+ * the direction of text, and U+FFFD, which stands for a lost one */
 static const struct {
     uint32_t first, last;
 } hidden[] = {
@@ -26,10 +26,11 @@ static const struct {
     {0x2060, 0x206f}, {0xfeff, 0xfeff}, {0xfff9, 0xfffd}, {0xe0000, 0xe0fff}
 };
 
-int MPII_Topo_char_len(const char *c, bool * is_shown)
+int MPII_Topo_char_len(const char *c, bool *is_shown)
 {
     const unsigned char *u = (const unsigned char *) c;
-    int len = u[0] < 0x80 ? 1 : u[0] < 0xc2 ? 0 : u[0] < 0xe0 ? 2 : u[0] < 0xf0 ? 3 : u[0] < 0xf5 ? 4 : 0;
+    int len =
+        u[0] < 0x80 ? 1 : u[0] < 0xc2 ? 0 : u[0] < 0xe0 ? 2 : u[0] < 0xf0 ? 3 : u[0] < 0xf5 ? 4 : 0;
     uint32_t code = len == 1 ? u[0] : u[0] & (0x7f >> len);
 
     for (int i = 1; i < len; i++) {

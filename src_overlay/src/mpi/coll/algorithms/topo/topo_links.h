@@ -8,21 +8,21 @@
 
 #include "topo_catalog.h"
 
-/* What a schedule sends over each link: bytes and messages, counted and not reckoned, of all ranks or of
- * some. Pure, as generators are. */
+/* What a schedule sends over each link: bytes and messages, counted and not reckoned, of all ranks
+ * or of some. Pure, as generators are. */
 
 typedef struct {
     int64_t bytes, messages;
 } MPII_Topo_load_t;
 
-/* Hosts and racks are numbered as the order does, ranks as the communicator. One block of memory, for
- * MPL_free */
+/* Hosts and racks are numbered as the order does, ranks as the communicator. One block of memory,
+ * for MPL_free */
 typedef struct {
     const MPII_Topo_order_t *order;
     MPII_Topo_load_t *rank_out, *rank_in;       /* [num_ranks] */
     MPII_Topo_load_t *inside;   /* [num_hosts] between ranks of a host */
-    MPII_Topo_load_t *up[MPII_TOPO_MAX_LEVELS + 1], *down[MPII_TOPO_MAX_LEVELS + 1];    /* over the link of
-                                                                 * a group of a level, hosts being 1 */
+    /* over the link of a group of a level, hosts being 1 */
+    MPII_Topo_load_t *up[MPII_TOPO_MAX_LEVELS + 1], *down[MPII_TOPO_MAX_LEVELS + 1];
 } MPII_Topo_loads_t;
 
 /* Nothing is sent yet. NULL if memory is exhausted */

@@ -11,7 +11,8 @@
  * of them: ranks of a host stand together in sorted[], near ones beside each other. */
 typedef struct {
     const MPII_Topo_place_t *place;
-    int *sorted;                /* [num_ranks] ranks by host, and inside a host in depth-first order */
+    int *sorted;                /* [num_ranks] ranks by host, and inside a host in depth-first
+                                 * order */
     int *pos_of_rank;           /* [num_ranks] inverse of sorted */
     int *next, *prev;           /* [num_ranks + 2] free neighbour at or after (before) a position,
                                  * union-find forest; shifted by one */
@@ -23,7 +24,8 @@ typedef struct {
     int *rack_free;             /* [num_racks] ranks of this rack that are free */
     int *racks;                 /* [num_racks] racks by highest group, ... by lowest group */
     struct {
-        int *head, *end;        /* [groups] entries of racks: the first one that may be free, and the end */
+        int *head, *end;        /* [groups] entries of racks: the first one that may be free, and
+                                 * the end */
         int *of;                /* [num_racks] group of a rack */
     } above[MPII_TOPO_MAX_ABOVE + 1];   /* levels above racks; the last one is all */
 } pool_t;
@@ -57,9 +59,9 @@ static int cmp_group(const void *a_, const void *b_)
     return a->rank < b->rank ? -1 : a->rank > b->rank;
 }
 
-/* Depth-first order of the ranks of each host: a group comes before another one that is further from
- * the lowest rank of the host, and groups equally far come by their lowest rank. It is the nearest
- * neighbour order from the lowest rank. */
+/* Depth-first order of the ranks of each host: a group comes before another one that is further
+ * from the lowest rank of the host, and groups equally far come by their lowest rank. It is the
+ * nearest neighbour order from the lowest rank. */
 static int sort_ranks(const MPII_Topo_place_t * place, int sorted[])
 {
     int n = place->num_ranks;
@@ -221,8 +223,8 @@ static int nearest_in_host(pool_t * pool, int rank)
     return left < right ? left : right;
 }
 
-/* Of the hosts of a rack with a free rank, the one nearest to host; -1 where there is none. *dist is
- * its distance. */
+/* Of the hosts of a rack with a free rank, the one nearest to host; -1 where there is none. *dist
+ * is its distance. */
 static int nearest_in_rack(pool_t * pool, int rack, int host, int *dist)
 {
     const MPII_Topo_place_t *place = pool->place;
@@ -300,7 +302,8 @@ static int pool_nearest(pool_t * pool, int rank)
 
 typedef struct {
     int64_t host;               /* weight by level inside hosts, */
-    int64_t at[1 + MPII_TOPO_MAX_ABOVE + 1];    /* that leaves hosts, racks, and groups of the levels above */
+    int64_t at[1 + MPII_TOPO_MAX_ABOVE + 1];    /* that leaves hosts, racks, and groups of the
+                                                 * levels above */
 } cost_t;
 
 static void cost_add(cost_t * cost, const MPII_Topo_place_t * place, int a, int b, int64_t weight)

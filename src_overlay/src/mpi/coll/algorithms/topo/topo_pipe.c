@@ -8,11 +8,12 @@
 #include "topo_pipe.h"
 #include "topo_shm.h"
 
-/* Who writes a whole message need not wait for who reads it, and each wait is a change of process where
- * there are fewer processors than ranks: so there are many slots, unless pieces would become short. */
+/* Who writes a whole message need not wait for who reads it, and each wait is a change of process
+ * where there are fewer processors than ranks: so there are many slots, unless pieces would become
+ * short. */
 #define MAX_SLOTS 8
 #define MIN_SLOTS 2
-#define MIN_ROOM 4096           /* with less, a long message does better as any other one */
+#define MIN_ROOM 4096   /* with less, a long message does better as any other one */
 #define MAX_ROOM 32768
 #define CALLS_WITHOUT 256       /* after so many that had no memory, it is asked for again */
 #define MAX_BYTES (4 * 1024 * 1024)     /* content of all pipes of a communicator on a host */
@@ -25,7 +26,8 @@ typedef struct {
     char mem[];
 } slot_t;
 
-/* Pieces that were written, and read, by the two ranks of a pipe. The n-th is in slot n % num_slots. */
+/* Pieces that were written, and read, by the two ranks of a pipe. The n-th is in slot n %
+ * num_slots. */
 typedef struct {
     MPII_Topo_shm_counter_t written, read;
 } pipe_t;
@@ -42,8 +44,8 @@ struct MPII_Topo_pipes {
     struct {
         int shm_index;          /* of the other rank */
         uint32_t written, read; /* by this process: to, and from the other one */
-        uint32_t seen;          /* of those written, read by the other one when this looked last: each
-                                 * look at what changes often takes as long as a message */
+        uint32_t seen;          /* of those written, read by the other one when this looked last:
+                                 * each look at what changes often takes as long as a message */
     } *own;                     /* [num] */
 };
 
@@ -87,7 +89,8 @@ static MPI_Aint find_room(MPIR_Comm * comm_ptr, int num_ranks, int *num_slots)
     *num_slots = MAX_SLOTS;
     while (bytes / *num_slots < MIN_ROOM && *num_slots > MIN_SLOTS)
         *num_slots /= 2;
-    return num_ranks == 1 ? 0 : MPL_MIN(bytes / *num_slots, most) & ~(MPI_Aint) (MPL_CACHELINE_SIZE - 1);
+    return num_ranks == 1 ? 0 : MPL_MIN(bytes / *num_slots,
+                                        most) & ~(MPI_Aint) (MPL_CACHELINE_SIZE - 1);
 }
 
 MPI_Aint MPII_Topo_pipes_room(MPIR_Comm * comm_ptr, int num_ranks)
@@ -110,8 +113,10 @@ static int create_shm(pipes_t * p, MPIR_Comm * comm_ptr, int tag, MPII_Topo_attr
     qsort(ranks, p->num, sizeof(int), cmp_int);
     for (int i = 0; i < p->num; i++)
         p->own[p->order->pos_of[ranks[i]] - p->first].shm_index = i;
-    mpi_errno = MPII_Topo_shm_create(comm_ptr, ranks, p->num, tag, (MPI_Aint) p->num * (p->num - 1) *
-                                     pipe_bytes(p), 0, &p->shm, &why, attr);
+    mpi_errno =
+        MPII_Topo_shm_create(comm_ptr, ranks, p->num, tag,
+                             (MPI_Aint) p->num * (p->num - 1) * pipe_bytes(p), 0, &p->shm, &why,
+                             attr);
     if (p->shm)
         p->shm->times_given_back = p->times_lost;
     MPL_free(ranks);
@@ -256,7 +261,7 @@ int MPII_Topo_pipes_wait(MPII_Topo_pipes_t * p, int from)
     return MPII_Topo_shm_wait(p->shm, &pipe_of(p, from, p->index)->written, p->own[from].read + 1);
 }
 
-int MPII_Topo_pipes_wait_until(MPII_Topo_pipes_t * p, bool (*is_over) (const void *data),
+int MPII_Topo_pipes_wait_until(MPII_Topo_pipes_t * p, bool (*is_over)(const void *data),
                                const void *data)
 {
     return MPII_Topo_shm_wait_until(p->shm, is_over, data);

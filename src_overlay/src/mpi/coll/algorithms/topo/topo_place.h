@@ -9,7 +9,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Levels: 1 are hosts, 2 racks, and any above, such as pods and sites: groups of those of the level below */
+/* Levels: 1 are hosts, 2 racks, and any above, such as pods and sites: groups of those of the level
+ * below */
 #define MPII_TOPO_MAX_LEVELS 8
 #define MPII_TOPO_MAX_ABOVE (MPII_TOPO_MAX_LEVELS - 2)
 
@@ -18,14 +19,17 @@ typedef struct {
     int *of;                    /* the group of each group of the level below */
 } MPII_Topo_groups_t;
 
-/* What messages of 1 KiB << i between hosts take of the link of a host, of the processor at each end, and until they
- * come; and of the sender's processor inside a host; and what it takes to add one up. Nanoseconds */
+/* What messages of 1 KiB << i between hosts take of the link of a host, of the processor at each
+ * end, and until they come; and of the sender's processor inside a host; and what it takes to add
+ * one up. Nanoseconds */
 #define MPII_TOPO_NUM_LENGTHS 11
 typedef struct {
-    int64_t link[MPII_TOPO_NUM_LENGTHS], processor[MPII_TOPO_NUM_LENGTHS], latency[MPII_TOPO_NUM_LENGTHS];
+    int64_t link[MPII_TOPO_NUM_LENGTHS], processor[MPII_TOPO_NUM_LENGTHS],
+        latency[MPII_TOPO_NUM_LENGTHS];
     int64_t inside[MPII_TOPO_NUM_LENGTHS], sum[MPII_TOPO_NUM_LENGTHS];
-    /* Of an empty message: until it has come, where two ranks first meet at a level (1: a host); the least time from
-     * one to the next, and what it takes of a processor at each end, inside a host and between hosts */
+    /* Of an empty message: until it has come, where two ranks first meet at a level (1: a host);
+     * the least time from one to the next, and what it takes of a processor at each end, inside a
+     * host and between hosts */
     int64_t meet[MPII_TOPO_MAX_LEVELS + 2], gap[2], overhead[2];
 } MPII_Topo_lengths_t;
 
@@ -44,9 +48,9 @@ typedef struct MPII_Topo_place {
 
     /* Distance between two hosts, any unit; called only for hosts of one rack and, where
      * rack_distance is NULL, of different racks. NULL: hosts of a rack are equally far apart. */
-    int (*host_distance) (const void *state, int host_a, int host_b);
+    int (*host_distance)(const void *state, int host_a, int host_b);
     /* Distance between two racks. NULL: the distance of their hosts counts. */
-    int (*rack_distance) (const void *state, int rack_a, int rack_b);
+    int (*rack_distance)(const void *state, int rack_a, int rack_b);
     const void *state;
     int64_t rack_join_bytes;    /* as in topo_site.h, -1: not known */
     int uplink_percent;         /* as in topo_rates.h, 0: not known */
@@ -56,10 +60,10 @@ typedef struct MPII_Topo_place {
 /* Number of levels of path_of_rank. */
 #define MPII_TOPO_PATH_LEVELS 4
 
-/* Number the groups of members in the order of their lowest member. known[num]: what they are numbered
- * as in `of`, or -1: not at all, which makes a group of its own. group[num] becomes the group of each,
- * from[] what a group is numbered as in `of`, or -1. mem[of->num] is for this function. Returns how
- * many groups there are. */
+/* Number the groups of members in the order of their lowest member. known[num]: what they are
+ * numbered as in `of`, or -1: not at all, which makes a group of its own. group[num] becomes the
+ * group of each, from[] what a group is numbered as in `of`, or -1. mem[of->num] is for this
+ * function. Returns how many groups there are. */
 int MPII_Topo_number_groups(int num, const int known[], const MPII_Topo_groups_t * of, int group[],
                             int from[], int mem[]);
 
@@ -79,15 +83,16 @@ enum {
     MPII_TOPO_LEVEL__PACKAGE,
     MPII_TOPO_LEVEL__HOST,
     MPII_TOPO_LEVEL__RACK,
-    MPII_TOPO_LEVEL__ABOVE,     /* the first level above racks, or where there is none the site; those
-                                 * above follow */
+    MPII_TOPO_LEVEL__ABOVE,     /* the first level above racks, or where there is none the site;
+                                 * those above follow */
 };
 
 /* The lowest level that holds both ranks. */
 int MPII_Topo_level(const MPII_Topo_place_t * place, int rank_a, int rank_b);
 
 /* Sort 0 ... n - 1 by counting: by key[], below num_keys, and those of one key in their order. In
- * sorted[n], each key begins at first[key]; first[num_keys] is n. Ranks by host, and hosts by rack. */
+ * sorted[n], each key begins at first[key]; first[num_keys] is n. Ranks by host, and hosts by
+ * rack. */
 static inline void MPII_Topo_sort(int n, const int key[], int num_keys, int first[], int sorted[])
 {
     memset(first, 0, (num_keys + (size_t) 1) * sizeof(int));

@@ -13,8 +13,8 @@
  * As topo_map.h: they depend on nothing but their arguments, and need no communication.
  *
  * Hosts are in groups: those of a rack, or all in one group. Hosts of a group are numbered in their
- * order: the members. Let host A, of group X, be the i-th of all hosts, group by group. Blocks go in
- * two stages:
+ * order: the members. Let host A, of group X, be the i-th of all hosts, group by group. Blocks go
+ * in two stages:
  *
  *   1 between groups: A sends one message to member (i mod size of Y) of each other group Y, with
  *     all blocks for the hosts of Y.
@@ -70,7 +70,8 @@ typedef struct MPII_Topo_plan {
     int num_ranks;
     bool has_stage_1;           /* there is more than one group */
     int64_t bytes;              /* of the segment of this host */
-    int64_t own_offset, own_bytes;      /* of it: blocks from the ranks of this host to each other */
+    int64_t own_offset, own_bytes;      /* of it: blocks from the ranks of this host to each
+                                         * other */
     int64_t *send_offset;       /* [num_ranks] where the block for each rank is put */
     int64_t *recv_offset;       /* [num_ranks] where the block from each rank is found */
     int num_sends[2], num_recvs[2];     /* messages of this process, by stage */
@@ -88,10 +89,10 @@ typedef struct MPII_Topo_plan {
  *   send[l][d]   of the block from local[l] to rank d, 0 <= l < num_local, 0 <= d < p
  *   recv[l][s]   of the block from rank s to local[l]
  *   transit[i]   as MPII_Topo_route_transit of the sender of recvs[0][i] gave it
- * All three NULL, width 0: every block has one byte (a plan for blocks of n bytes has all its offsets and
- * sizes n times as large). `own_segments` asks for give and get. Cost: O(p . num_local), uniform
- * O(p), and O(ranks of the group . ranks of all hosts that send to this one in stage 1); memory
- * O(p) and the pieces. Returns NULL if memory is exhausted. */
+ * All three NULL, width 0: every block has one byte (a plan for blocks of n bytes has all its
+ * offsets and sizes n times as large). `own_segments` asks for give and get. Cost: O(p .
+ * num_local), uniform O(p), and O(ranks of the group . ranks of all hosts that send to this one in
+ * stage 1); memory O(p) and the pieces. Returns NULL if memory is exhausted. */
 MPII_Topo_plan_t *MPII_Topo_plan_create(const MPII_Topo_route_t * route,
                                         const void *const send[], const void *const recv[],
                                         const void *const transit[], int width, bool own_segments);

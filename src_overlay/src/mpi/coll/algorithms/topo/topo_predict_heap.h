@@ -13,7 +13,8 @@
 
 typedef struct {
     int64_t clock;
-    unsigned number;            /* of those at the same time, the one that was pushed first is first */
+    unsigned number;            /* of those at the same time, the one that was pushed first is
+                                 * first */
     int what;
 } MPII_Topo_turn_t;
 
@@ -30,7 +31,9 @@ static inline bool MPII_Topo_turn_is_before(MPII_Topo_turn_t a, MPII_Topo_turn_t
 
 static inline void MPII_Topo_heap_push(MPII_Topo_heap_t * heap, int64_t clock, int what)
 {
-    MPII_Topo_turn_t *turns = heap->turns, turn = {.clock = clock,.number = heap->num_pushed++,.what = what };
+    MPII_Topo_turn_t *turns = heap->turns, turn = {.clock = clock,.number =
+            heap->num_pushed++,.what = what
+    };
     int i = heap->len++;
 
     for (; i > 0 && MPII_Topo_turn_is_before(turn, turns[(i - 1) / 2]); i = (i - 1) / 2)

@@ -12,10 +12,10 @@
 
 /* Latencies and rates of levels, from a matrix of what was measured, and costs of messages.
  *
- * A level has the median of all pairs. Pairs of different racks were measured while other pairs shared the
- * uplink: in a random round a host's partner is in another rack with probability (H-h)/(H-1), for H hosts
- * of which h are in the rack, so 1 + (h-1)(H-h)/(H-1) pairs share it. A fifth
- * less than inside the rack may be noise: no bottleneck is seen there. */
+ * A level has the median of all pairs. Pairs of different racks were measured while other pairs
+ * shared the uplink: in a random round a host's partner is in another rack with probability
+ * (H-h)/(H-1), for H hosts of which h are in the rack, so 1 + (h-1)(H-h)/(H-1) pairs share it. A
+ * fifth less than inside the rack may be noise: no bottleneck is seen there. */
 
 static int cmp_doubles(const void *a_, const void *b_)
 {
@@ -86,13 +86,16 @@ static double median_of(const MPII_Topo_measured_t * m, const double *of_hosts,
 
 static double median_us(const MPII_Topo_measured_t * m, int level, double values[])
 {
-    return median_of(m, m->host_us, m->rack_us, (asked_t) {.least = level,.most = level}, values);
+    return median_of(m, m->host_us, m->rack_us, (asked_t) {
+                     .least = level,.most = level}
+                     , values);
 }
 
 static double median_mbps(const MPII_Topo_measured_t * m, int least, int most, double values[])
 {
-    return median_of(m, m->host_mbps, m->rack_mbps, (asked_t) {.least = least,.most = most},
-                     values);
+    return median_of(m, m->host_mbps, m->rack_mbps, (asked_t) {
+                     .least = least,.most = most}
+                     , values);
 }
 
 static int64_t picoseconds(double us)
@@ -111,8 +114,8 @@ static double or_else(double value, double other)
     return value > 0 ? value : other;
 }
 
-/* Rates of the uplinks of a level; inside: between its members, below[]: of their uplinks, NULL for hosts;
- * num_hosts[]: of its groups */
+/* Rates of the uplinks of a level; inside: between its members, below[]: of their uplinks, NULL for
+ * hosts; num_hosts[]: of its groups */
 static void set_uplinks(const MPII_Topo_measured_t * m, int level, double inside,
                         const double below[], const int num_hosts[], double mbps[], double values[])
 {
@@ -165,13 +168,15 @@ static void set_levels(const MPII_Topo_measured_t * m, double host_mbps, MPII_To
         below = &mbps[first];
         first += num;
     }
-    int64_t percent = (MPL_MIN(slowest, INT64_MAX / 200) * 100 + rates->costs.host / 2) / rates->costs.host;
+    int64_t percent =
+        (MPL_MIN(slowest, INT64_MAX / 200) * 100 + rates->costs.host / 2) / rates->costs.host;
     rates->uplink_percent = MPL_MAX(MPL_MIN(percent, INT_MAX), 1);
 }
 
-/* What messages take beyond latency and links: as measured, or as above. between: 0 inside a host */
-static void set_pieces(const MPII_Topo_measured_costs_t * measured, int between, int64_t latency, int64_t link,
-                       MPII_Topo_costs_t * costs)
+/* What messages take beyond latency and links: as measured, or as above. between: 0 inside a
+ * host */
+static void set_pieces(const MPII_Topo_measured_costs_t * measured, int between, int64_t latency,
+                       int64_t link, MPII_Topo_costs_t * costs)
 {
     MPII_Topo_curve_t *piece = costs->piece[between];
     int num = measured->num_pieces[between];
@@ -183,16 +188,19 @@ static void set_pieces(const MPII_Topo_measured_costs_t * measured, int between,
         piece[i].more_per_kib = m->mbps > 0 ? MPL_MAX(per_kib(m->mbps) - link, 0) : 0;
     }
     if (num == 0 && between) {
-        piece[0] = (MPII_Topo_curve_t) {.most_bytes = costs->eager,.more_per_kib = 2 * costs->reduce };
-        piece[1] = (MPII_Topo_curve_t) {.most_bytes = INT64_MAX,.more = 2 * latency };
+        piece[0] = (MPII_Topo_curve_t) {
+        .most_bytes = costs->eager,.more_per_kib = 2 * costs->reduce};
+        piece[1] = (MPII_Topo_curve_t) {
+        .most_bytes = INT64_MAX,.more = 2 * latency};
         num = 2;
     }
     costs->num_pieces[between] = num;
 }
 
-/* near, inside: of a short message, microseconds; memory, host: Mbit/s of one rank inside a host, and between hosts */
-static void set_costs(const MPII_Topo_measured_costs_t * m, double near, double inside, double memory, double host,
-                      MPII_Topo_costs_t * costs)
+/* near, inside: of a short message, microseconds; memory, host: Mbit/s of one rank inside a host,
+ * and between hosts */
+static void set_costs(const MPII_Topo_measured_costs_t * m, double near, double inside,
+                      double memory, double host, MPII_Topo_costs_t * costs)
 {
     const MPII_Topo_measured_piece_t *last = &m->piece[1][MPL_MAX(m->num_pieces[1], 1) - 1];
 
@@ -246,8 +254,10 @@ int MPII_Topo_rates_create(const MPII_Topo_measured_t * m, MPII_Topo_rates_t ** 
     }
     for (int i = 0; i < MPII_TOPO_WITHIN__END; i++) {
         int64_t all = latency[MPL_MIN(i, MPII_TOPO_WITHIN__RACK)];
-        double us = i == MPII_TOPO_WITHIN__HOST ? m->costs.inside_overhead_us : m->costs.overhead_us;
-        rates->costs.overhead[i] = us > 0 ? MPL_MIN(picoseconds(us), all / 2) : all / TOPO_OVERHEAD_SHARE;
+        double us =
+            i == MPII_TOPO_WITHIN__HOST ? m->costs.inside_overhead_us : m->costs.overhead_us;
+        rates->costs.overhead[i] =
+            us > 0 ? MPL_MIN(picoseconds(us), all / 2) : all / TOPO_OVERHEAD_SHARE;
     }
     for (int i = 0; i < MPII_TOPO_WITHIN__END; i++)
         latency[i] -= 2 * rates->costs.overhead[i];

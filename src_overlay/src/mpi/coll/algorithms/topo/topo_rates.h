@@ -8,7 +8,8 @@
 
 #include "topo_order.h"
 
-/* Between which ranks a message is; further than in a rack, there is one more for each level above. */
+/* Between which ranks a message is; further than in a rack, there is one more for each level
+ * above. */
 enum {
     MPII_TOPO_WITHIN__HOST,
     MPII_TOPO_WITHIN__RACK,
@@ -16,40 +17,47 @@ enum {
     MPII_TOPO_WITHIN__END = MPII_TOPO_MAX_LEVELS + 1
 };
 
-/* What links can carry: times in picoseconds, and picoseconds per KiB. Integers, so that all processes
- * reckon alike. */
+/* What links can carry: times in picoseconds, and picoseconds per KiB. Integers, so that all
+ * processes reckon alike. */
 
-/* A message takes more than its latency and its bytes on links: up to eager_bytes it is copied at both ends, a longer
- * one asks its receiver first (rendezvous). One that is longer than the last piece goes by that. */
+/* A message takes more than its latency and its bytes on links: up to eager_bytes it is copied at
+ * both ends, a longer one asks its receiver first (rendezvous). One that is longer than the last
+ * piece goes by that. */
 #define MPII_TOPO_MAX_PIECES 8
 typedef struct {
     int64_t most_bytes;
-    int64_t more, more_per_kib; /* time beyond that of latency and links: of any message, and for each KiB */
+    int64_t more, more_per_kib; /* time beyond that of latency and links: of any message, and for
+                                 * each KiB */
 } MPII_Topo_curve_t;
 
 /* What a site can carry, and what messages cost there */
 typedef struct {
-    int64_t latency[MPII_TOPO_WITHIN__END];     /* of a message inside a host, in a rack, and so on, without: */
-    int64_t overhead[MPII_TOPO_WITHIN__END];    /* of a processor, for each message that it sends or receives */
+    int64_t latency[MPII_TOPO_WITHIN__END];     /* of a message inside a host, in a rack, and so on,
+                                                 * without: */
+    int64_t overhead[MPII_TOPO_WITHIN__END];    /* of a processor, for each message that it sends or
+                                                 * receives */
     int64_t gap;                /* of the link of a host, at least, for each message */
     int64_t header;             /* bytes of a link that a message takes beside its own */
     int64_t eager;              /* bytes of the longest message that does not ask */
     int num_pieces[2];
-    MPII_Topo_curve_t piece[2][MPII_TOPO_MAX_PIECES];   /* of messages inside a host, and between hosts */
+    MPII_Topo_curve_t piece[2][MPII_TOPO_MAX_PIECES];   /* of messages inside a host, and between
+                                                         * hosts */
     int64_t reduce;             /* of a processor, for bytes that it adds up or copies */
-    int64_t inside, memory;     /* copying from rank to rank: one rank alone, and the memory of a host for all */
+    int64_t inside, memory;     /* copying from rank to rank: one rank alone, and the memory of a
+                                 * host for all */
     int64_t rank, host;         /* what one rank sends to other hosts; link of a host, each way */
 } MPII_Topo_costs_t;
 
-/* Of a site, from latencies and bandwidths as they were measured between hosts, or racks. One block of
- * memory, for MPL_free */
+/* Of a site, from latencies and bandwidths as they were measured between hosts, or racks. One block
+ * of memory, for MPL_free */
 typedef struct MPII_Topo_rates {
     MPII_Topo_costs_t costs;
-    int uplink_percent;         /* of the time that the link of a host takes for a byte, what the slowest uplink
-                                 * takes; at least 1 */
+    int uplink_percent;         /* of the time that the link of a host takes for a byte, what the
+                                 * slowest uplink takes; at least 1 */
     int num_levels;             /* racks, and those above */
     int num[MPII_TOPO_MAX_LEVELS - 1];  /* groups of each */
-    int64_t uplink[];           /* each way: of the racks, then of the groups of the next level ... */
+    int64_t uplink[];           /* each way: of the racks, then of the groups of the next level
+                                 * ... */
 } MPII_Topo_rates_t;
 
 /* Time of a message: us + bytes / mbps */
@@ -70,14 +78,14 @@ typedef struct {
 typedef struct {
     int num_hosts, num_levels;
     const MPII_Topo_groups_t *levels;   /* [num_levels] racks, and those above */
-    const double *host_us, *host_mbps;   /* hosts x hosts: latency, 10^6 bit/s */
-    const double *rack_us, *rack_mbps;   /* racks x racks, in their place */
+    const double *host_us, *host_mbps;  /* hosts x hosts: latency, 10^6 bit/s */
+    const double *rack_us, *rack_mbps;  /* racks x racks, in their place */
     const double *uplink_mbps;  /* of the groups of all levels; NULL: none */
     MPII_Topo_measured_costs_t costs;
 } MPII_Topo_measured_t;
 
-/* *rates is NULL where the latency or the bandwidth between hosts is not known. Returns -1 if memory is
- * exhausted. */
+/* *rates is NULL where the latency or the bandwidth between hosts is not known. Returns -1 if
+ * memory is exhausted. */
 int MPII_Topo_rates_create(const MPII_Topo_measured_t * measured, MPII_Topo_rates_t ** rates);
 
 /* The same for an order of ranks: racks as it numbers them. One block of memory, for MPL_free */
@@ -94,14 +102,14 @@ static inline int MPII_Topo_links_host(const MPII_Topo_links_t * links, int rank
     return links->order->host_at[links->order->pos_of[rank]];
 }
 
-/* levels: of the site. rack: [order->num_racks] index in the site, or -1, whose groups are as slow as the
- * slowest. NULL if memory is exhausted */
+/* levels: of the site. rack: [order->num_racks] index in the site, or -1, whose groups are as slow
+ * as the slowest. NULL if memory is exhausted */
 MPII_Topo_links_t *MPII_Topo_links_create(const MPII_Topo_rates_t * rates,
                                           const MPII_Topo_groups_t levels[],
                                           const MPII_Topo_order_t * order, const int rack[]);
 
-/* Between which ranks of different hosts a message is: the number of levels whose links it passes, 1 in a
- * rack (MPII_TOPO_WITHIN__RACK), and more by one for each level on */
+/* Between which ranks of different hosts a message is: the number of levels whose links it passes,
+ * 1 in a rack (MPII_TOPO_WITHIN__RACK), and more by one for each level on */
 static inline int MPII_Topo_links_between(const MPII_Topo_order_t * order, int host_a, int host_b)
 {
     int level = 1, a = order->rack_of[host_a], b = order->rack_of[host_b];
@@ -123,7 +131,8 @@ static inline int64_t MPII_Topo_carry(int64_t bytes, int64_t per_kib)
     return (bytes >> 10) * per_kib + (((bytes & 1023) * per_kib) >> 10);
 }
 
-/* What a message takes beyond its latency and its bytes on links: of a processor at each end, or before it begins */
+/* What a message takes beyond its latency and its bytes on links: of a processor at each end, or
+ * before it begins */
 static inline int64_t MPII_Topo_more(const MPII_Topo_costs_t * costs, int within, int64_t bytes)
 {
     int between = within != MPII_TOPO_WITHIN__HOST, i = 0;
@@ -131,17 +140,21 @@ static inline int64_t MPII_Topo_more(const MPII_Topo_costs_t * costs, int within
 
     while (i < costs->num_pieces[between] - 1 && bytes > piece[i].most_bytes)
         i++;
-    return i < costs->num_pieces[between] ? piece[i].more + MPII_Topo_carry(bytes, piece[i].more_per_kib) : 0;
+    return i < costs->num_pieces[between] ? piece[i].more + MPII_Topo_carry(bytes,
+                                                                            piece[i].more_per_kib) :
+        0;
 }
 
-static inline int64_t MPII_Topo_processor(const MPII_Topo_costs_t * costs, int within, int64_t bytes)
+static inline int64_t MPII_Topo_processor(const MPII_Topo_costs_t * costs, int within,
+                                          int64_t bytes)
 {
     int64_t copy = bytes <= costs->eager ? MPII_Topo_more(costs, within, bytes) / 2 : 0;
 
     return costs->overhead[within] + copy;
 }
 
-static inline int64_t MPII_Topo_handshake(const MPII_Topo_costs_t * costs, int within, int64_t bytes)
+static inline int64_t MPII_Topo_handshake(const MPII_Topo_costs_t * costs, int within,
+                                          int64_t bytes)
 {
     return bytes <= costs->eager ? 0 : MPII_Topo_more(costs, within, bytes);
 }

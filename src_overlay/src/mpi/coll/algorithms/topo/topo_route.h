@@ -10,8 +10,8 @@
 
 #include <stdbool.h>
 
-/* Who exchanges messages with whom in a plan: see topo_plan.h, and there what groups, members and stages
- * are. As topo_map.h: nothing but arguments, and no communication. */
+/* Who exchanges messages with whom in a plan: see topo_plan.h, and there what groups, members and
+ * stages are. As topo_map.h: nothing but arguments, and no communication. */
 
 typedef struct MPII_Topo_route_msg {
     int host;                   /* at the other end */

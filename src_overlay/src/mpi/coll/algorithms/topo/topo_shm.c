@@ -27,13 +27,13 @@
 #define O_PATH 010000000
 #endif
 #define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)
-#define FD_FLAGS 3              /* MFD_CLOEXEC | MFD_ALLOW_SEALING */
+#define FD_FLAGS 3      /* MFD_CLOEXEC | MFD_ALLOW_SEALING */
 
 #define ALIGN(bytes_) (((bytes_) + 63) & ~(size_t) 63)
 
 /* What the first rank of a host tells the others: where its memory is, and by what they know it.
- * Where several machines, or containers, have one host name, a process of that number may be another
- * one, and its descriptor anything. */
+ * Where several machines, or containers, have one host name, a process of that number may be
+ * another one, and its descriptor anything. */
 typedef struct {
     int64_t pid;                /* -1: there is none */
     int64_t fd;
@@ -170,8 +170,8 @@ static bool may_use(const MPII_Topo_processors_t * processors, int i)
     return processors->bits[i / 64] >> i % 64 & 1;
 }
 
-void MPII_Topo_shm_may_spin(const MPII_Topo_processors_t of[], int num, int num_on_node, int num_ranks,
-                            bool may_spin[])
+void MPII_Topo_shm_may_spin(const MPII_Topo_processors_t of[], int num, int num_on_node,
+                            int num_ranks, bool may_spin[])
 {
     double load[1024] = { 0 };
 
@@ -202,15 +202,16 @@ static bool is_member(MPIR_Comm * comm_ptr, const int ranks[], int num_ranks, ui
     return false;
 }
 
-/* of: the processors of the ranks of a communicator on this host. Where there is no memory none may spin. */
+/* of: the processors of the ranks of a communicator on this host. Where there is no memory none may
+ * spin. */
 static void find_spinners(MPIR_Comm * comm_ptr, const int ranks[], int num_ranks,
                           const MPII_Topo_processors_t of[], bool may_spin[])
 {
     int num_neighbours, num = num_ranks;
     const MPII_Topo_neighbour_t *neighbours = MPII_Topo_neighbours(&num_neighbours);
     MPII_Topo_processors_t *all = MPL_malloc((num + num_neighbours) * sizeof(*all), MPL_MEM_SHM);
-    /* either may tell of too few: virtual hosts share a machine; without shared memory of its own MPICH sees
-     * each process alone */
+    /* either may tell of too few: virtual hosts share a machine; without shared memory of its own
+     * MPICH sees each process alone */
     int on_host = MPL_MAX(MPIR_Process.local_size, MPII_Topo_num_on_host());
 
     memset(may_spin, 0, num_ranks * sizeof(bool));
@@ -258,7 +259,8 @@ static int64_t limit_of_process(void)
 
 static MPL_atomic_int64_t clock_of_calls;
 
-/* Forget what is given back. The mutex of all memory is held, or the process has begun a call on this one. */
+/* Forget what is given back. The mutex of all memory is held, or the process has begun a call on
+ * this one. */
 static void settle(MPII_Topo_shm_t * shm)
 {
     int64_t part = part_of(shm->kept, shm->num_ranks);
@@ -297,8 +299,8 @@ static bool is_idle(const MPII_Topo_shm_t * shm, uint32_t * calls)
 {
     int64_t idle = MPL_atomic_load_int64(&clock_of_calls) - MPL_atomic_load_int64(&shm->last_call);
 
-    /* Memory that was taken from its communicator before is left to it for longer each time: else those
-     * that are used in turn would take it from each other for ever. */
+    /* Memory that was taken from its communicator before is left to it for longer each time: else
+     * those that are used in turn would take it from each other for ever. */
     if (shm->bytes <= shm->kept || idle < (int64_t) 1 << MPL_MIN(shm->times_given_back, 30))
         return false;
     *calls = LOAD(shm->calls);
@@ -321,8 +323,8 @@ static void take(MPII_Topo_shm_t * shm, uint32_t calls)
     settle(shm);
 }
 
-/* Have other communicators give back memory, until so many bytes more may be counted; none, if that is not
- * to be had. */
+/* Have other communicators give back memory, until so many bytes more may be counted; none, if that
+ * is not to be had. */
 static bool take_idle(int64_t part)
 {
     int64_t limit = limit_of_process(), sum = 0, oldest_call = 0;

@@ -30,7 +30,8 @@ typedef struct MPII_Topo_shm {
     size_t kept;                /* of these, what stays when the rest is given back, */
     int64_t part;               /* and what counts for this process */
     uint32_t num_calls;         /* that this process has begun */
-    MPL_atomic_int64_t last_call;       /* as it counts the calls on all memory, and how often the rest was given */
+    MPL_atomic_int64_t last_call;       /* as it counts the calls on all memory, and how often the
+                                         * rest was given */
     int times_given_back;       /* back, as the owner counts; with that what it replaced */
     bool may_spin;              /* the processors of this rank suffice for all that may use them */
     bool is_broken;             /* one of the ranks has died, or left a call that was revoked */
@@ -58,20 +59,20 @@ int MPII_Topo_shm_create(MPIR_Comm * comm_ptr, const int ranks[], int num_ranks,
                          MPII_Topo_shm_why_t * why, MPII_Topo_attr_t * attr);
 void MPII_Topo_shm_free(MPII_Topo_shm_t * shm);
 
-/* All of it on a host is limited (MPIR_CVAR_COLL_TOPO_PLAN_SHM_BYTES). Each process has an equal part
- * of that, and counts its part of all memory that it shares: no more than the limit is there when all
- * keep to theirs, and none has to ask the others. Let memory not count while what replaces it is made;
- * shm may be NULL. */
+/* All of it on a host is limited (MPIR_CVAR_COLL_TOPO_PLAN_SHM_BYTES). Each process has an equal
+ * part of that, and counts its part of all memory that it shares: no more than the limit is there
+ * when all keep to theirs, and none has to ask the others. Let memory not count while what replaces
+ * it is made; shm may be NULL. */
 void MPII_Topo_shm_uncount(const MPII_Topo_shm_t * shm);
 void MPII_Topo_shm_recount(const MPII_Topo_shm_t * shm);
 
-/* A process that has used its part takes memory from communicators that are idle: the one whose last call
- * is the longest ago gives back all but `kept` bytes. Its ranks need not be asked. Each one begins and
- * ends each call on the memory, and they have the same calls in the same order. Memory is idle if all have
- * ended call n and none has begun call n + 1. Who begins a call first writes n + 1 into a word where who
- * takes the memory writes that it is closed after n, by compare and swap. So one of the two fails, and
- * all ranks of the host find the same in call n + 1. Memory whose first call is not ended is never
- * taken.
+/* A process that has used its part takes memory from communicators that are idle: the one whose
+ * last call is the longest ago gives back all but `kept` bytes. Its ranks need not be asked. Each
+ * one begins and ends each call on the memory, and they have the same calls in the same order.
+ * Memory is idle if all have ended call n and none has begun call n + 1. Who begins a call first
+ * writes n + 1 into a word where who takes the memory writes that it is closed after n, by compare
+ * and swap. So one of the two fails, and all ranks of the host find the same in call n + 1. Memory
+ * whose first call is not ended is never taken.
  *
  * Returns false if all but `kept` bytes are gone, in this call and in later ones. */
 bool MPII_Topo_shm_begin(MPII_Topo_shm_t * shm);
@@ -103,9 +104,9 @@ int MPII_Topo_shm_check(const MPII_Topo_shm_t * shm);
 uint32_t MPII_Topo_shm_count_of(const MPII_Topo_shm_counter_t * counter);
 bool MPII_Topo_shm_is_reached(const MPII_Topo_shm_counter_t * counter, uint32_t target);
 
-/* Wait until is_over(data), as above. It is looked at whenever any counter comes to the target of who
- * counts, and when something has arrived. */
-int MPII_Topo_shm_wait_until(MPII_Topo_shm_t * shm, bool (*is_over) (const void *data),
+/* Wait until is_over(data), as above. It is looked at whenever any counter comes to the target of
+ * who counts, and when something has arrived. */
+int MPII_Topo_shm_wait_until(MPII_Topo_shm_t * shm, bool (*is_over)(const void *data),
                              const void *data);
 
 /* Called from MPII_Topo_finalize. */
@@ -119,15 +120,15 @@ int MPII_Topo_shm_name_waker(char name[MPII_TOPO_SHM_NAME_LEN]);
 /* Whether a process can wake the owner of a name, and it is alive */
 bool MPII_Topo_shm_is_alive(const char name[MPII_TOPO_SHM_NAME_LEN]);
 
-/* Which of the first num_ranks of num processes of a node may spin when they wait: each of the processors that
- * it may use has no more than one to serve, where each process is shared out between all that it may use. The
- * node has num_on_node processes, of which others may not be known, and none may where it has fewer processors
- * than that. */
-void MPII_Topo_shm_may_spin(const MPII_Topo_processors_t of[], int num, int num_on_node, int num_ranks,
-                            bool may_spin[]);
+/* Which of the first num_ranks of num processes of a node may spin when they wait: each of the
+ * processors that it may use has no more than one to serve, where each process is shared out
+ * between all that it may use. The node has num_on_node processes, of which others may not be
+ * known, and none may where it has fewer processors than that. */
+void MPII_Topo_shm_may_spin(const MPII_Topo_processors_t of[], int num, int num_on_node,
+                            int num_ranks, bool may_spin[]);
 
-/* From here on the process is missed if it dies, until it leaves: it has done its part in all that the memory
- * is for. Leaving all is the end of this process's socket, too. */
+/* From here on the process is missed if it dies, until it leaves: it has done its part in all that
+ * the memory is for. Leaving all is the end of this process's socket, too. */
 void MPII_Topo_shm_enter(MPII_Topo_shm_t * shm);
 void MPII_Topo_shm_leave(MPII_Topo_shm_t * shm);
 void MPII_Topo_shm_leave_all(void);

@@ -23,9 +23,9 @@
  *
  * A process that waits spins for a moment, where its host has a core for each of its ranks. Then,
  * with a device that can be woken by a descriptor (MPID_HAS_PROGRESS_WAKER), it says so in shared
- * memory and sleeps in MPID_Progress_wait, which serves what arrives at once. Who brings the counter
- * to its target sees who waits and sends to their sockets. With other devices it polls, as these do
- * in all that waits.
+ * memory and sleeps in MPID_Progress_wait, which serves what arrives at once. Who brings the
+ * counter to its target sees who waits and sends to their sockets. With other devices it polls, as
+ * these do in all that waits.
  *
  * Nobody sleeps for ever: who waits writes waits_for and then reads the counter, who counts writes
  * the counter and then reads waits_for, both in sequentially consistent order, so one of the two
@@ -33,8 +33,9 @@
  * datagram that was sent stays in the socket until the device has read it, and then
  * MPID_Progress_wait returns. One that finds the queue full need not be sent: others are there.
  *
- * A process that dies takes its socket with it. Who waits looks once a second whether the sockets of
- * its host are there; a timer wakes it for that, and so it sees that its communicator was revoked. */
+ * A process that dies takes its socket with it. Who waits looks once a second whether the sockets
+ * of its host are there; a timer wakes it for that, and so it sees that its communicator was
+ * revoked. */
 
 #define LOOK_SECONDS 1
 
@@ -103,8 +104,8 @@ static socklen_t set_address(struct sockaddr_un *address, const char *name)
     return offsetof(struct sockaddr_un, sun_path) + 1 + MPII_TOPO_SHM_NAME_LEN;
 }
 
-/* Whether messages have descriptors left for their connections, after this one: some of them, as no process has
- * one to each of many others. */
+/* Whether messages have descriptors left for their connections, after this one: some of them, as no
+ * process has one to each of many others. */
 #define MAX_CONNECTIONS 64
 static bool are_others_left(int fd)
 {
@@ -127,7 +128,8 @@ static int make_waker(void)
     waker.fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     waker.timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     len = set_address(&address, waker.name);
-    if (waker.fd == -1 || waker.timer == -1 || !are_others_left(MPL_MAX(waker.fd, waker.timer)) || bind(waker.fd, (struct sockaddr *) &address, len))
+    if (waker.fd == -1 || waker.timer == -1 || !are_others_left(MPL_MAX(waker.fd, waker.timer)) ||
+        bind(waker.fd, (struct sockaddr *) &address, len))
         return -1;
 #ifdef MPID_HAS_PROGRESS_WAKER
     if (MPID_Progress_add_waker(waker.fd) || MPID_Progress_add_waker(waker.timer))
@@ -233,8 +235,8 @@ static void wake(const char name[MPII_TOPO_SHM_NAME_LEN])
     socklen_t len = set_address(&address, name);
     char c = 0;
 
-    while (sendto(waker.fd, &c, 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *) &address, len) ==
-           -1 && errno == EINTR);
+    while (sendto(waker.fd, &c, 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *) &address, len)
+           == -1 && errno == EINTR);
 #endif
 }
 
@@ -347,7 +349,7 @@ bool MPII_Topo_shm_count_for(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * co
     return true;
 }
 
-static bool spin(const MPII_Topo_shm_t * shm, bool (*is_over) (const void *), const void *data)
+static bool spin(const MPII_Topo_shm_t * shm, bool (*is_over)(const void *), const void *data)
 {
     double end;
 
@@ -381,7 +383,7 @@ static void set_timer(double time)
 #endif
 }
 
-static int sleep_until(MPII_Topo_shm_t * shm, uint32_t place, bool (*is_over) (const void *),
+static int sleep_until(MPII_Topo_shm_t * shm, uint32_t place, bool (*is_over)(const void *),
                        const void *data)
 {
     int mpi_errno = MPI_SUCCESS;
@@ -415,7 +417,7 @@ static int sleep_until(MPII_Topo_shm_t * shm, uint32_t place, bool (*is_over) (c
 
 #else
 
-static int sleep_until(MPII_Topo_shm_t * shm, uint32_t place, bool (*is_over) (const void *),
+static int sleep_until(MPII_Topo_shm_t * shm, uint32_t place, bool (*is_over)(const void *),
                        const void *data)
 {
     int mpi_errno = MPI_SUCCESS;
@@ -438,7 +440,7 @@ static int sleep_until(MPII_Topo_shm_t * shm, uint32_t place, bool (*is_over) (c
 
 #endif /* MPID_HAS_PROGRESS_WAKER */
 
-static int wait_for(MPII_Topo_shm_t * shm, uint32_t place, bool (*is_over) (const void *),
+static int wait_for(MPII_Topo_shm_t * shm, uint32_t place, bool (*is_over)(const void *),
                     const void *data)
 {
     int mpi_errno = MPI_SUCCESS;
@@ -460,7 +462,7 @@ int MPII_Topo_shm_wait(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * counter,
     return wait_for(shm, place_of(shm, counter), is_reached, &goal);
 }
 
-int MPII_Topo_shm_wait_until(MPII_Topo_shm_t * shm, bool (*is_over) (const void *data),
+int MPII_Topo_shm_wait_until(MPII_Topo_shm_t * shm, bool (*is_over)(const void *data),
                              const void *data)
 {
     return wait_for(shm, ANY_PLACE, is_over, data);

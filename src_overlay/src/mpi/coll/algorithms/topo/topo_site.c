@@ -14,8 +14,8 @@
 
 #define MAX_NAME_LEN 255
 #define MAX_HOSTS 65536
-#define RACKS_FORMAT 1          /* with "racks", */
-#define LEVELS_FORMAT 2         /* with "levels" in their place */
+#define RACKS_FORMAT 1  /* with "racks", */
+#define LEVELS_FORMAT 2 /* with "levels" in their place */
 
 uint64_t MPII_Topo_hash(uint64_t h, const void *data, size_t len)
 {
@@ -60,8 +60,9 @@ static int check_keys(const char *name, const char *prefix, struct json_object *
         for (i = 0; keys[i] && strcmp(keys[i], key); i++)
             snprintf(known + strlen(known), sizeof(known) - strlen(known), ", %s", keys[i]);
         if (keys[i] == NULL)
-            return MPII_Topo_json_fail(err, "%s: key \"%s%.64s\": found an unknown key, expected %s", name,
-                                       prefix, key, known + 2);
+            return MPII_Topo_json_fail(err,
+                                       "%s: key \"%s%.64s\": found an unknown key, expected %s",
+                                       name, prefix, key, known + 2);
     }
     return 0;
 }
@@ -79,13 +80,15 @@ static int get_number(const char *name, const char *prefix, const char *key,
                                    prefix, key, json_type_to_name(json_object_get_type(val)));
     *number = json_object_get_double(val);
     if (!(LEAST <= *number && *number <= MOST) && !(may_be_0 && *number == 0))
-        return MPII_Topo_json_fail(err, "%s: key \"%s%s\": found %g, expected %sa number from %g to %g",
-                                   name, prefix, key, *number, may_be_0 ? "0 or " : "", LEAST, MOST);
+        return MPII_Topo_json_fail(err,
+                                   "%s: key \"%s%s\": found %g, expected %sa number from %g to %g",
+                                   name, prefix, key, *number, may_be_0 ? "0 or " : "", LEAST,
+                                   MOST);
     return 0;
 }
 
-/* A square matrix of numbers. Returns -1 and a sentence in err where it is not one; 0 and *matrix = NULL where
- * there is none. */
+/* A square matrix of numbers. Returns -1 and a sentence in err where it is not one; 0 and *matrix =
+ * NULL where there is none. */
 static int get_matrix(const char *name, const char *prefix, struct json_object *obj,
                       const char *key, int n, double **matrix, char *err)
 {
@@ -141,14 +144,15 @@ static int get_level(const char *name, const char *prefix, struct json_object *o
     if (get_matrix(name, prefix, obj, host_key, site->num_hosts, hosts, err))
         return -1;
     if (*hosts && json_object_object_get_ex(obj, rack_key, NULL))
-        return MPII_Topo_json_fail(err, "%s: key \"%s%s\": found it beside \"%s\", expected one of them",
+        return MPII_Topo_json_fail(err,
+                                   "%s: key \"%s%s\": found it beside \"%s\", expected one of them",
                                    name, prefix, rack_key, host_key);
     return *hosts ? 0 : get_matrix(name, prefix, obj, rack_key, site->levels[0].num, racks, err);
 }
 
 /* Pieces of the curve of a message: an array of objects, shorter messages first */
-static int get_pieces(const char *name, const char *prefix, struct json_object *of, const char *key, int between,
-                      MPII_Topo_measured_costs_t * costs, char *err)
+static int get_pieces(const char *name, const char *prefix, struct json_object *of, const char *key,
+                      int between, MPII_Topo_measured_costs_t * costs, char *err)
 {
     struct json_object *pieces, *val;
     double before = 0;
@@ -160,8 +164,8 @@ static int get_pieces(const char *name, const char *prefix, struct json_object *
         return -1;
     size_t num = json_object_array_length(pieces);
     if (num < 1 || num > MPII_TOPO_MAX_PIECES)
-        return MPII_Topo_json_fail(err, "%s: key \"%s%s\": found %zu pieces, expected 1 to %d", name, prefix, key,
-                                   num, MPII_TOPO_MAX_PIECES);
+        return MPII_Topo_json_fail(err, "%s: key \"%s%s\": found %zu pieces, expected 1 to %d",
+                                   name, prefix, key, num, MPII_TOPO_MAX_PIECES);
     for (size_t i = 0; i < num; i++) {
         MPII_Topo_measured_piece_t *piece = &costs->piece[between][i];
         struct json_object *one = json_object_array_get_idx(pieces, i);
@@ -170,8 +174,8 @@ static int get_pieces(const char *name, const char *prefix, struct json_object *
         char sub[64];
         snprintf(sub, sizeof(sub), "%s%s[%zu]", prefix, key, i);
         if (!json_object_is_type(one, json_type_object))
-            return MPII_Topo_json_fail(err, "%s: key \"%s\": found %s, expected an object", name, sub,
-                                       json_type_to_name(json_object_get_type(one)));
+            return MPII_Topo_json_fail(err, "%s: key \"%s\": found %s, expected an object", name,
+                                       sub, json_type_to_name(json_object_get_type(one)));
         snprintf(sub, sizeof(sub), "%s%s[%zu].", prefix, key, i);
         if (check_keys(name, sub, one, keys, err))
             return -1;
@@ -182,7 +186,9 @@ static int get_pieces(const char *name, const char *prefix, struct json_object *
                 return -1;
         }
         if (piece->most_bytes <= before)
-            return MPII_Topo_json_fail(err, "%s: key \"%s%s[%zu].most_bytes\": found %g, expected more than %g",
+            return MPII_Topo_json_fail(err,
+                                       "%s: key \"%s%s[%zu].most_bytes\": found %g, "
+                                       "expected more than %g",
                                        name, prefix, key, i, piece->most_bytes, before);
         before = piece->most_bytes;
     }
@@ -195,14 +201,18 @@ static int get_costs(const char *name, const char *prefix, struct json_object *o
 {
     double older;
     static const char *const keys[] = {
-        "overhead_us", "inside_overhead_us", "inside_us", "gap_us", "inside_mbps", "memory_mbps", "host_mbps",
+        "overhead_us", "inside_overhead_us", "inside_us", "gap_us", "inside_mbps", "memory_mbps",
+        "host_mbps",
         "reduce_mbps", "header_bytes", "eager_bytes",
         /* of files that older versions wrote: nothing follows from them */
-        "shared_us", "shared_mbps", "burst_bytes", "duplex_bytes", "cold_us", "message", "inside_message", NULL
+        "shared_us", "shared_mbps", "burst_bytes", "duplex_bytes", "cold_us", "message",
+        "inside_message", NULL
     };
     double *const numbers[] = {
-        &costs->overhead_us, &costs->inside_overhead_us, &costs->inside_us, &costs->gap_us, &costs->inside_mbps,
-        &costs->memory_mbps, &costs->host_mbps, &costs->reduce_mbps, &costs->header_bytes, &costs->eager_bytes,
+        &costs->overhead_us, &costs->inside_overhead_us, &costs->inside_us, &costs->gap_us,
+        &costs->inside_mbps,
+        &costs->memory_mbps, &costs->host_mbps, &costs->reduce_mbps, &costs->header_bytes,
+        &costs->eager_bytes,
         &older, &older, &older, &older, &older
     };
     char sub[64];
@@ -237,7 +247,8 @@ static int get_measured(const char *name, const char *prefix, struct json_object
                   &rack_mbps, err) ? -1 : 0;
 
     MPII_Topo_measured_t measured = {
-        .num_hosts = h,.num_levels = site->num_levels,.levels = site->levels,.uplink_mbps = uplink_mbps,
+        .num_hosts = h,.num_levels = site->num_levels,.levels = site->levels,.uplink_mbps =
+            uplink_mbps,
         .host_us = host_us,.host_mbps = host_mbps,.rack_us = rack_us,.rack_mbps = rack_mbps,
     };
     if (ret || get_costs(name, prefix, obj, &measured.costs, err)) {
@@ -260,8 +271,7 @@ static int get_measured(const char *name, const char *prefix, struct json_object
     for (int i = 0; i < site->num_levels; i++)
         num_groups += site->levels[i].num;
     if (site->rates)
-        digest_add(&site->digest, site->rates,
-                   sizeof(*site->rates) + num_groups * sizeof(int64_t));
+        digest_add(&site->digest, site->rates, sizeof(*site->rates) + num_groups * sizeof(int64_t));
 
   fn_exit:
     MPL_free(host_us);
@@ -276,8 +286,8 @@ static int cmp_names(const void *a, const void *b)
     return strcmp(*(char *const *) a, *(char *const *) b);
 }
 
-/* Of hosts or groups: each once, 1 to 255 bytes, all of which are shown. NULL and a sentence in err where they
- * are not. */
+/* Of hosts or groups: each once, 1 to 255 bytes, all of which are shown. NULL and a sentence in err
+ * where they are not. */
 static struct json_object *get_names(const char *name, const char *prefix, struct json_object *obj,
                                      const char *key, char *err)
 {
@@ -289,8 +299,8 @@ static struct json_object *get_names(const char *name, const char *prefix, struc
         return NULL;
     size_t n = json_object_array_length(names);
     if (n < 1 || n > MAX_HOSTS) {
-        MPII_Topo_json_fail(err, "%s: key \"%s%s\": found %zu names, expected 1 to %d", name, prefix,
-                            key, n, MAX_HOSTS);
+        MPII_Topo_json_fail(err, "%s: key \"%s%s\": found %zu names, expected 1 to %d", name,
+                            prefix, key, n, MAX_HOSTS);
         goto fn_exit;
     }
     sorted = MPL_malloc(n * sizeof(char *), MPL_MEM_COLL);
@@ -301,14 +311,16 @@ static struct json_object *get_names(const char *name, const char *prefix, struc
     for (size_t i = 0; i < n; i++) {
         struct json_object *val = json_object_array_get_idx(names, i);
         if (!json_object_is_type(val, json_type_string)) {
-            MPII_Topo_json_fail(err, "%s: key \"%s%s[%zu]\": found %s, expected string", name, prefix,
-                                key, i, json_type_to_name(json_object_get_type(val)));
+            MPII_Topo_json_fail(err, "%s: key \"%s%s[%zu]\": found %s, expected string", name,
+                                prefix, key, i, json_type_to_name(json_object_get_type(val)));
             goto fn_exit;
         }
         size_t len = json_object_get_string_len(val);
         sorted[i] = json_object_get_string(val);
         if (len < 1 || len > MAX_NAME_LEN) {
-            MPII_Topo_json_fail(err, "%s: key \"%s%s[%zu]\": found a name of %zu bytes, expected 1 to %d",
+            MPII_Topo_json_fail(err,
+                                "%s: key \"%s%s[%zu]\": found a name of %zu bytes, "
+                                "expected 1 to %d",
                                 name, prefix, key, i, len, MAX_NAME_LEN);
             goto fn_exit;
         }
@@ -324,7 +336,8 @@ static struct json_object *get_names(const char *name, const char *prefix, struc
     qsort(sorted, n, sizeof(char *), cmp_names);
     for (size_t i = 1; i < n; i++) {
         if (!strcmp(sorted[i - 1], sorted[i])) {
-            MPII_Topo_json_fail(err, "%s: key \"%s%s\": found \"%s\" twice, expected each name once",
+            MPII_Topo_json_fail(err,
+                                "%s: key \"%s%s\": found \"%s\" twice, expected each name once",
                                 name, prefix, key, sorted[i]);
             goto fn_exit;
         }
@@ -363,7 +376,8 @@ static int get_groups(const char *name, const char *sub, struct json_object *obj
                       MPII_Topo_groups_t * groups, char *err)
 {
     const char *of_level = strcmp(names_key, "groups") ? NULL : "name";
-    const char *const keys[] = { names_key, of_key, "source", "confidence", of_level, "uplink_mbps", NULL };
+    const char *const keys[] =
+        { names_key, of_key, "source", "confidence", of_level, "uplink_mbps", NULL };
 
     if (check_keys(name, sub, obj, keys, err))
         return -1;
@@ -376,20 +390,22 @@ static int get_groups(const char *name, const char *sub, struct json_object *obj
         return -1;
     if (json_object_array_length(of) != (size_t) below)
         return MPII_Topo_json_fail(err,
-                                   "%s: key \"%s%s\": found %zu values, expected %d, one a %s", name,
-                                   sub, of_key, (size_t) json_object_array_length(of), below, member);
+                                   "%s: key \"%s%s\": found %zu values, expected %d, one a %s",
+                                   name, sub, of_key, (size_t) json_object_array_length(of), below,
+                                   member);
     groups->of = MPL_malloc(below * sizeof(int), MPL_MEM_COLL);
     if (groups->of == NULL)
         return MPII_Topo_json_fail(err, "%s: out of memory", name);
     for (int i = 0; i < below; i++) {
         struct json_object *val = json_object_array_get_idx(of, i);
         if (!json_object_is_type(val, json_type_int))
-            return MPII_Topo_json_fail(err, "%s: key \"%s%s[%d]\": found %s, expected int", name, sub,
-                                       of_key, i, json_type_to_name(json_object_get_type(val)));
+            return MPII_Topo_json_fail(err, "%s: key \"%s%s[%d]\": found %s, expected int", name,
+                                       sub, of_key, i,
+                                       json_type_to_name(json_object_get_type(val)));
         int64_t group = json_object_get_int64(val);
         if (group < 0 || group >= groups->num)
-            return MPII_Topo_json_fail(err, "%s: key \"%s%s[%d]\": found %lld, expected 0 to %d", name,
-                                       sub, of_key, i, (long long) group, groups->num - 1);
+            return MPII_Topo_json_fail(err, "%s: key \"%s%s[%d]\": found %lld, expected 0 to %d",
+                                       name, sub, of_key, i, (long long) group, groups->num - 1);
         groups->of[i] = group;
     }
     return 0;
@@ -407,7 +423,8 @@ static int get_uplinks(const char *name, const char *sub, struct json_object *ob
     if (array == NULL)
         return -1;
     if (json_object_array_length(array) != (size_t) num)
-        return MPII_Topo_json_fail(err, "%s: key \"%s%s\": found %zu values, expected %d, one a group",
+        return MPII_Topo_json_fail(err,
+                                   "%s: key \"%s%s\": found %zu values, expected %d, one a group",
                                    name, sub, key, (size_t) json_object_array_length(array), num);
     for (int i = 0; i < num; i++) {
         struct json_object *val = json_object_array_get_idx(array, i);
@@ -420,8 +437,8 @@ static int get_uplinks(const char *name, const char *sub, struct json_object *ob
 }
 
 /* Racks and levels above; *uplink_mbps: of all their groups, NULL in format 1 */
-static int get_levels(const char *name, const char *prefix, struct json_object *obj, bool has_levels,
-                      MPII_Topo_site_t * site, double **uplink_mbps, char *err)
+static int get_levels(const char *name, const char *prefix, struct json_object *obj,
+                      bool has_levels, MPII_Topo_site_t * site, double **uplink_mbps, char *err)
 {
     char sub[64];
     const int most = MPII_TOPO_MAX_ABOVE + 1;
@@ -440,19 +457,21 @@ static int get_levels(const char *name, const char *prefix, struct json_object *
         digest_add(&site->digest, site->levels[0].of, below * sizeof(int));
         return 0;
     }
-    struct json_object *levels = MPII_Topo_json_get(name, prefix, obj, "levels", json_type_array, err);
+    struct json_object *levels =
+        MPII_Topo_json_get(name, prefix, obj, "levels", json_type_array, err);
     if (levels == NULL)
         return -1;
     size_t n = json_object_array_length(levels);
     if (n < 1 || n > (size_t) most)
-        return MPII_Topo_json_fail(err, "%s: key \"%slevels\": found %zu levels, expected 1 to %d", name,
-                                   prefix, n, most);
+        return MPII_Topo_json_fail(err, "%s: key \"%slevels\": found %zu levels, expected 1 to %d",
+                                   name, prefix, n, most);
     site->num_levels = n;
     for (int i = 0; i < site->num_levels; i++) {
         struct json_object *level = json_object_array_get_idx(levels, i);
         if (!json_object_is_type(level, json_type_object))
-            return MPII_Topo_json_fail(err, "%s: key \"%slevels[%d]\": found %s, expected object", name,
-                                       prefix, i, json_type_to_name(json_object_get_type(level)));
+            return MPII_Topo_json_fail(err, "%s: key \"%slevels[%d]\": found %s, expected object",
+                                       name, prefix, i,
+                                       json_type_to_name(json_object_get_type(level)));
         snprintf(sub, sizeof(sub), "%slevels[%d].", prefix, i);
         if (get_groups(name, sub, level, "groups", "of_group", below,
                        i == 0 ? "host" : "group of the level below", &site->levels[i], err))
@@ -500,7 +519,8 @@ int MPII_Topo_site_create(const char *name, struct json_object *root, MPII_Topo_
     static const char *const keys[] = {
         "format", "created", "mpich", "provenance", "hosts", "racks", "levels", "latency_us",
         "bandwidth_mbps", "rack_latency_us", "rack_bandwidth_mbps", "latency_spread",
-        "bandwidth_spread", "rack_latency_spread", "rack_bandwidth_spread", "rack_join_bytes", "costs",
+        "bandwidth_spread", "rack_latency_spread", "rack_bandwidth_spread", "rack_join_bytes",
+        "costs",
         "sweep", "message_rate", "warnings", "exceptions", NULL
     };
     const char *prefix = "";
@@ -529,7 +549,8 @@ int MPII_Topo_site_create(const char *name, struct json_object *root, MPII_Topo_
                                    prefix, (long long) version, RACKS_FORMAT, LEVELS_FORMAT);
     const char *other = version == RACKS_FORMAT ? "levels" : "racks";
     if (json_object_object_get_ex(obj, other, NULL))
-        return MPII_Topo_json_fail(err, "%s: key \"%s%s\": found it in format %d, expected \"%s\" alone",
+        return MPII_Topo_json_fail(err,
+                                   "%s: key \"%s%s\": found it in format %d, expected \"%s\" alone",
                                    name, prefix, other, (int) version,
                                    version == RACKS_FORMAT ? "racks" : "levels");
     if (check_keys(name, prefix, obj, keys, err))

@@ -9,7 +9,8 @@
 #include "topo_rates.h"
 #include "topo_route.h"
 
-/* A view: where the processes of a communicator are, as a place (topo_map.h), with what is kept beside it.
+/* A view: where the processes of a communicator are, as a place (topo_map.h), with what is kept
+ * beside it.
  *
  * Where no process has MPI_THREAD_MULTIPLE, duplicates also share what algorithms keep: memory on
  * each host, routes, trees, plans. Then all their processes make blocking calls on all of them in
@@ -35,7 +36,7 @@ void MPII_Topo_view_release(MPII_Topo_view_t * view)
             MPL_free(d);
         }
     }
-    for (MPII_Topo_brucks_t *b = MPL_atomic_load_ptr(&view->brucks), *next; b; b = next) {
+    for (MPII_Topo_brucks_t * b = MPL_atomic_load_ptr(&view->brucks), *next; b; b = next) {
         next = b->next;
         MPL_free(b);
     }
@@ -163,8 +164,8 @@ static void number_hosts(MPII_Topo_view_t * view, const int id[], int num_ids,
     MPL_free(num_on);
 }
 
-/* A host that the topology does not know has a rack of its own, and so on. Without a topology all hosts are
- * in one rack. */
+/* A host that the topology does not know has a rack of its own, and so on. Without a topology all
+ * hosts are in one rack. */
 static void number_groups(MPII_Topo_view_t * view)
 {
     MPII_Topo_place_t *place = &view->place;

@@ -10,10 +10,11 @@
 #include "topo_rates.h"
 #include "topo_site.h"
 
-/* What a communicator has of its place. Made by topo_world.c, which learns it; used by topo_comm.c, for
- * the algorithms. */
+/* What a communicator has of its place. Made by topo_world.c, which learns it; used by topo_comm.c,
+ * for the algorithms. */
 
-/* Name of a host, cut where it is longer: '?' stands for what cannot be printed, and for [, ] and * */
+/* Name of a host, cut where it is longer: '?' stands for what cannot be printed, and for [, ] and
+ * * */
 typedef char MPII_Topo_name_t[68];
 
 #define MPII_TOPO_STEP_LISTS 64
@@ -25,7 +26,8 @@ typedef struct {
     MPII_Topo_place_t place;
     MPII_Topo_settings_t settings;
     int max_ppn;                /* most ranks on a host */
-    const MPII_Topo_site_t *site;       /* the topology; NULL: not all processes hold the same one */
+    const MPII_Topo_site_t *site;       /* the topology; NULL: not all processes hold the same
+                                         * one */
     bool has_threads;           /* whether one of them has MPI_THREAD_MULTIPLE */
     int *site_host;             /* [num_hosts] index of a host in the topology, or -1 */
     int *site_rack;             /* [num_racks] likewise */
@@ -35,7 +37,8 @@ typedef struct {
     MPL_atomic_ptr_t links;     /* MPII_Topo_links_t, likewise */
     MPL_atomic_ptr_t brucks;    /* MPII_Topo_brucks_t, the first one of a list; likewise */
     MPL_atomic_ptr_t decisions[MPII_TOPO_DECISION_LISTS];       /* the first ones */
-    MPL_atomic_ptr_t lists[MPII_TOPO_STEP_LISTS];       /* MPII_Topo_gen_list_t of short calls (topo_call.c) */
+    MPL_atomic_ptr_t lists[MPII_TOPO_STEP_LISTS];       /* MPII_Topo_gen_list_t of short calls
+                                                         * (topo_call.c) */
     struct MPII_Coll_place *reported;   /* what coll_report.c has of it; NULL: nothing */
 } MPII_Topo_view_t;
 
@@ -52,7 +55,8 @@ struct MPII_Topo_comm {
     const struct MPII_Topo_order *order;        /* NULL: no algorithm has asked for it yet */
     int num_runs;               /* of schedules, as far as topo_call.c counts them */
     int64_t num_plan_misses;    /* calls of alltoallv since one found its plan */
-    int num_plan_declines;      /* of those that asked, in a row: blocks were too long; and how many */
+    int num_plan_declines;      /* of those that asked, in a row: blocks were too long; and how
+                                 * many */
     int num_plan_unasked;       /* calls will not ask, from now on */
     unsigned told;              /* what has been printed: bits of MPII_TOPO_TOLD_ */
 };
@@ -79,7 +83,8 @@ const MPII_Topo_links_t *MPII_Topo_view_links(MPII_Topo_view_t * view);
 
 /* -- topo_world.c -- */
 
-/* The view of a communicator: found in the world, or by an agreement. Collective at the first call. */
+/* The view of a communicator: found in the world, or by an agreement. Collective at the first
+ * call. */
 int MPII_Topo_comm_find(MPIR_Comm * comm_ptr, MPII_Topo_view_t ** view, MPII_Topo_attr_t * attr);
 
 /* Whether something is to be printed for a communicator, that has not been yet. */

@@ -39,8 +39,8 @@ static void end(lines_t * lines)
 
 /* -- by rack and host -- */
 
-/* The first numbers of a sorted list that are at equal steps: two or more of them, or one. Returns how
- * many, and a word for them. */
+/* The first numbers of a sorted list that are at equal steps: two or more of them, or one. Returns
+ * how many, and a word for them. */
 static int take_steps(const int num[], int n, char word[], size_t size)
 {
     int k = 1, step = n > 1 ? num[1] - num[0] : 1;
@@ -68,8 +68,7 @@ static void put_host(lines_t * lines, const MPII_Topo_name_t name, const int ran
     put(lines, name);
     for (int i = 0; i < n; before = "") {
         i += take_steps(ranks + i, n - i, word, sizeof(word));
-        snprintf(text, sizeof(text), "%s%s%s", before, word,
-                 i < n ? "," : is_last ? ")" : "),");
+        snprintf(text, sizeof(text), "%s%s%s", before, word, i < n ? "," : is_last ? ")" : "),");
         put(lines, text);
     }
 }
@@ -135,8 +134,8 @@ static void find_number(run_t * run)
 /* Whether a run of one host is the next one of another run */
 static bool follows(const run_t * next, const run_t * run)
 {
-    return run->num_digits > 0 && next->digit == run->digit && next->num_digits == run->num_digits &&
-        next->times == run->times && next->number == run->number + run->num_hosts &&
+    return run->num_digits > 0 && next->digit == run->digit && next->num_digits == run->num_digits
+        && next->times == run->times && next->number == run->number + run->num_hosts &&
         !strncmp(next->name, run->name, run->digit) &&
         !strcmp(next->name + run->digit + run->num_digits,
                 run->name + run->digit + run->num_digits);

@@ -15,19 +15,20 @@
 
 /* How the processes of a communicator learn where they all are.
  *
- * - At the end of MPI_Init, all processes of MPI_COMM_WORLD together, if rank 0 has a tuning file, a
- *   topology file, or a CVAR that forces one of these algorithms. All know that from what rank 0
+ * - At the end of MPI_Init, all processes of MPI_COMM_WORLD together, if rank 0 has a tuning file,
+ *   a topology file, or a CVAR that forces one of these algorithms. All know that from what rank 0
  *   told before the barrier of MPI_Init (csel_tuning.c), so all take part, and nobody else pays.
  *   From then on each process finds the place of a communicator in the world's, without
  *   communication, if all its processes are of that world: they all have it.
- * - Else (CVARs set later or not by rank 0, sessions, processes of several worlds) by an agreement at
- *   the first call on a communicator. Its duplicates made after that inherit. That is the same
+ * - Else (CVARs set later or not by rank 0, sessions, processes of several worlds) by an agreement
+ *   at the first call on a communicator. Its duplicates made after that inherit. That is the same
  *   decision on all processes: duplication is collective over the parent, as the call in which the
  *   parent's place was found, and all processes make collective calls on a communicator in one
  *   order. The same cannot be said of what other communicators learnt, were they all of its
  *   processes: threads, and processes that are not in both, may be in another order there. */
 
-/* As in a rule (csel_algo.c): schedules are found by a number that has the radix in it (topo_call.c) */
+/* As in a rule (csel_algo.c): schedules are found by a number that has the radix in it
+ * (topo_call.c) */
 #define MOST_RADIX 32767
 
 /* What a process tells the others of a communicator about itself. */
@@ -37,7 +38,8 @@ typedef struct {
     uint64_t path;              /* location inside the host */
     int32_t site_host;          /* index of the host in the topology, or -1 */
     int32_t has_threads;        /* whether it has MPI_THREAD_MULTIPLE */
-    int32_t other_setting;      /* number of the first that rank 0 had otherwise, and set; 0 for none */
+    int32_t other_setting;      /* number of the first that rank 0 had otherwise, and set; 0 for
+                                 * none */
     MPII_Topo_name_t host_name;
     MPII_Topo_processors_t processors;
     MPII_Topo_settings_t settings;
@@ -170,15 +172,16 @@ static whereabouts_t find_self(void)
     MPIR_TOPO_SEGMENTED(SEGMENT_BYTES)
 #undef SEGMENT_BYTES
 #define RADIX(coll, algo, cvar) \
-    self.settings.radix_of[MPII_TOPO_RADIX__##coll##_##algo] = MPL_MIN(MPL_MAX(cvar, 0), MOST_RADIX);
-    MPIR_TOPO_RADICES(RADIX)
+    self.settings.radix_of[MPII_TOPO_RADIX__##coll##_##algo] = \
+        MPL_MIN(MPL_MAX(cvar, 0), MOST_RADIX);
+        MPIR_TOPO_RADICES(RADIX)
 #undef RADIX
     const char *host = MPIR_CVAR_COLL_TOPOLOGY_HOST;
     char hostname[256] = "";
 
     if (host == NULL || *host == '\0') {
-        /* MPIR_pmi_has_local_cliques() of newer versions also holds with MPIR_CVAR_NOLOCAL, and in a
-         * build without shared memory (ch4:ucx), where hosts have their own names */
+        /* MPIR_pmi_has_local_cliques() of newer versions also holds with MPIR_CVAR_NOLOCAL, and in
+         * a build without shared memory (ch4:ucx), where hosts have their own names */
         if (MPIR_CVAR_NUM_CLIQUES > 1 || MPIR_CVAR_ODD_EVEN_CLIQUES)
             snprintf(hostname, sizeof(hostname), "clique%d",
                      MPIR_Process.node_map[MPIR_Process.rank]);
@@ -193,7 +196,8 @@ static whereabouts_t find_self(void)
     self.host = MPII_Topo_hash(MPII_TOPO_HASH_INIT, host, strlen(host));
     self.other_setting = MPII_Coll_other_setting();
     for (int i = 0; host[i] && i < (int) sizeof(self.host_name) - 1; i++)
-        self.host_name[i] = isgraph((unsigned char) host[i]) && !strchr("[]*", host[i]) ? host[i] : '?';
+        self.host_name[i] = isgraph((unsigned char) host[i]) &&
+            !strchr("[]*", host[i]) ? host[i] : '?';
     MPII_Topo_find_processors(&self.processors);
     return self;
 }
@@ -291,11 +295,12 @@ static int cmp_host(const void *a_, const void *b_)
     return a->rank - b->rank;
 }
 
-#define MAX_NAMED 4             /* hosts in a warning */
+#define MAX_NAMED 4     /* hosts in a warning */
 
-/* The hosts that the topology does not know, each once: the first ones by name. entries[n]: sorted by host */
-static void name_unknown(const whereabouts_t all[], int n, const host_entry_t entries[], char text[],
-                         size_t size)
+/* The hosts that the topology does not know, each once: the first ones by name. entries[n]: sorted
+ * by host */
+static void name_unknown(const whereabouts_t all[], int n, const host_entry_t entries[],
+                         char text[], size_t size)
 {
     int num = 0;
     size_t len = 0;
@@ -328,7 +333,8 @@ static void warn_if_unusable(const whereabouts_t all[], int n, const host_entry_
         }
     }
     if (num_settings > 0) {
-        snprintf(text, sizeof(text), "%s: found another value on rank %d than on rank 0, expected the same "
+        snprintf(text, sizeof(text),
+                 "%s: found another value on rank %d than on rank 0, expected the same "
                  "on all (%d ranks have other settings); what rank 0 has holds",
                  MPII_Coll_setting_name(all[settings].other_setting), settings, num_settings);
         MPII_Topo_warn_once(&has_warned_settings, text);
@@ -340,13 +346,15 @@ static void warn_if_unusable(const whereabouts_t all[], int n, const host_entry_
         MPII_Topo_warn_once(&has_warned_differs, text);
     } else if (site && num_unknown > 0) {
         name_unknown(all, n, entries, names, sizeof(names));
-        snprintf(text, sizeof(text), "%s: does not know the hosts of %d of %d ranks: %s; they count as "
+        snprintf(text, sizeof(text),
+                 "%s: does not know the hosts of %d of %d ranks: %s; they count as "
                  "the furthest, each host in a rack of its own", site->name, num_unknown, n, names);
         MPII_Topo_warn_once(&has_warned_unknown, text);
     }
 }
 
-/* Where two hosts would be one of the site (n1.a and n1.b, and the file has n1), it knows neither. */
+/* Where two hosts would be one of the site (n1.a and n1.b, and the file has n1), it knows
+ * neither. */
 static void tell_hosts_apart(whereabouts_t all[], int n)
 {
     if (site == NULL)
@@ -426,7 +434,8 @@ static void keep_neighbours(const whereabouts_t all[], int n, int rank)
     found = MPL_malloc(num_neighbours * sizeof(*found), MPL_MEM_COLL);
     for (int i = 0, k = 0; i < n && found; i++) {
         if (all[i].host == all[rank].host)
-            found[k++] = (MPII_Topo_neighbour_t) {.rank = i,.processors = all[i].processors };
+            found[k++] = (MPII_Topo_neighbour_t) {
+            .rank = i,.processors = all[i].processors};
     }
     neighbours = found;
 }

@@ -9,12 +9,12 @@
 #include "mpiimpl.h"
 #include <stdbool.h>
 
-/* Where the processes of MPI_COMM_WORLD are, as MPI_Init learns it, and what selection of algorithms
- * (csel_*.c) asks of a communicator's place */
+/* Where the processes of MPI_COMM_WORLD are, as MPI_Init learns it, and what selection of
+ * algorithms (csel_*.c) asks of a communicator's place */
 
-/* Load the topology: from root, a parsed tuning file that was read from name, or else, where root is
- * NULL or has none, from the file that MPIR_CVAR_COLL_TOPOLOGY_FILE names. Returns 0; or -1, and in
- * err[MPII_TOPO_ERR_LEN] what is wrong with root. A bad MPIR_CVAR_COLL_TOPOLOGY_FILE leaves the
+/* Load the topology: from root, a parsed tuning file that was read from name, or else, where root
+ * is NULL or has none, from the file that MPIR_CVAR_COLL_TOPOLOGY_FILE names. Returns 0; or -1, and
+ * in err[MPII_TOPO_ERR_LEN] what is wrong with root. A bad MPIR_CVAR_COLL_TOPOLOGY_FILE leaves the
  * process without a topology; rank 0 prints why. Called at the end of MPI_Init. */
 struct json_object;
 int MPII_Topo_load(const char *name, struct json_object *root, char *err);
@@ -25,7 +25,8 @@ void MPII_Topo_warn(const char *text);
 /* Whether a CVAR of this process forces one of the algorithms, or names a topology. */
 bool MPII_Topo_is_forced(void);
 
-/* Whether rank 0 has said that topo_auto selects where no rule does; once MPI_COMM_WORLD is placed */
+/* Whether rank 0 has said that topo_auto selects where no rule does; once MPI_COMM_WORLD is
+ * placed */
 bool MPII_Topo_world_is_auto(void);
 
 /* Likewise, that what it predicts is tried */
@@ -34,8 +35,9 @@ bool MPII_Topo_world_is_adaptive(void);
 /* The parameter segment_bytes of an algorithm, where no tuning file gives it: negative */
 extern int MPII_Topo_as_agreed;
 
-/* Learn where the processes of MPI_COMM_WORLD are: from then on, communicators of its processes need
- * no communication for that. Collective over MPI_COMM_WORLD, in MPI_Init: all do it, or none. */
+/* Learn where the processes of MPI_COMM_WORLD are: from then on, communicators of its processes
+ * need no communication for that. Collective over MPI_COMM_WORLD, in MPI_Init: all do it, or
+ * none. */
 int MPII_Topo_place_world(void);
 
 /* Processes of MPI_COMM_WORLD on the host of the calling one */
@@ -49,8 +51,8 @@ typedef struct {
 /* Those of the calling process; none where that is not known */
 void MPII_Topo_find_processors(MPII_Topo_processors_t * processors);
 
-/* All *num processes of MPI_COMM_WORLD on the host of the calling one, it among them, with what each told
- * when that was placed. NULL: it has not been. */
+/* All *num processes of MPI_COMM_WORLD on the host of the calling one, it among them, with what
+ * each told when that was placed. NULL: it has not been. */
 typedef struct {
     uint64_t rank;              /* in MPI_COMM_WORLD */
     MPII_Topo_processors_t processors;
@@ -69,8 +71,8 @@ typedef struct {
 /* Whether all processes of a communicator are of the MPI_COMM_WORLD of the calling one */
 bool MPII_Topo_is_in_world(MPIR_Comm * comm_ptr);
 
-/* Whether it is known where the processes of a communicator are, or can be found without communication:
- * the same on all of them. */
+/* Whether it is known where the processes of a communicator are, or can be found without
+ * communication: the same on all of them. */
 bool MPII_Topo_is_placed(MPIR_Comm * comm_ptr);
 
 /* Count from what MPII_Topo_place_world learnt, without communication. */

@@ -8,11 +8,12 @@
 
 /* Part of sock.c: descriptors that wake MPIDI_CH3I_Sock_wait beside the connections.
  *
- * A process that waits for other things than messages, such as a word in memory that it shares, sleeps often
- * and shortly. poll() takes the longer the more connections there are (10 us where there are 64, of 12 in
- * all), so from the first waker on such a process, if it has one thread, sleeps in epoll_wait(). A
- * connection is made known to epoll when it is first slept for; the kernel forgets it when it is closed.
- * What epoll tells of one that is not asked for now (pollfd) does not count. */
+ * A process that waits for other things than messages, such as a word in memory that it shares,
+ * sleeps often and shortly. poll() takes the longer the more connections there are (10 us where
+ * there are 64, of 12 in all), so from the first waker on such a process, if it has one thread,
+ * sleeps in epoll_wait(). A connection is made known to epoll when it is first slept for; the
+ * kernel forgets it when it is closed. What epoll tells of one that is not asked for now (pollfd)
+ * does not count. */
 
 #ifdef __linux__
 #include <sys/epoll.h>
@@ -24,8 +25,8 @@ static int MPIDI_CH3I_Socki_epoll_fd = -1;
 
 #ifdef __linux__
 
-/* Sleep until a descriptor that is asked for has something; as poll() without a limit. Returns 0 where that
- * is to be asked. */
+/* Sleep until a descriptor that is asked for has something; as poll() without a limit. Returns 0
+ * where that is to be asked. */
 static int MPIDI_CH3I_Socki_epoll(struct MPIDI_CH3I_Sock_set *sock_set)
 {
     struct epoll_event events[MPIDI_CH3I_SOCKI_MAX_EVENTS];
@@ -114,7 +115,8 @@ static void MPIDI_CH3I_Socki_free_wakers(struct MPIDI_CH3I_Sock_set *sock_set)
     MPIDI_CH3I_Socki_epoll_fd = -1;
 }
 
-/* One that is readable: read from it, once. The event for the progress engine is that of an interrupt. */
+/* One that is readable: read from it, once. The event for the progress engine is that of an
+ * interrupt. */
 static int MPIDI_CH3I_Socki_handle_waker(struct pollinfo *pollinfo)
 {
     int mpi_errno = MPI_SUCCESS;
