@@ -10,15 +10,15 @@
 #include "csel_call.h"
 #include "topo_numbers.h"
 
-/* topo_auto: for each call, which algorithm is predicted fastest where the ranks of its
- * communicator are: one of ours, another one of MPICH's own, or what MPICH's built-in selection
- * takes, which then runs as if there were no topo_auto.
+/* topo_auto selects, for each call, the algorithm with the shortest predicted time on the
+ * communicator: one of ours, one of MPICH's own, or MPICH's built-in choice, which then runs as if
+ * there were no topo_auto.
  *
- * All processes decide alike, since they decide by the same: the place of the communicator, the
- * rates of the topology and the settings of rank 0 (topo.c), what the built-in selection takes, and
- * a size that all of them know (csel_call.h), in classes around powers of two, or else one for all
- * calls. A decision is kept with the place, so with duplicates too. It does not look at the
- * root. */
+ * All processes decide alike, since all know what a decision depends on: the place of the
+ * communicator, the rates of the topology, the settings of rank 0 (topo.c), MPICH's built-in
+ * choice, and the size of the call (csel_call.h), in classes around powers of two. Where not all
+ * know the size, one decision holds for all calls. The root has no influence. A communicator and
+ * its duplicates share their decisions. */
 
 #define TYPE(name_) MPII_CSEL_CONTAINER_TYPE__ALGORITHM__##name_
 
@@ -49,9 +49,9 @@ static const struct {
 
 #define NUM_OURS ((int) (sizeof(ours) / sizeof(ours[0])))
 
-/* Algorithms that take no parameters, some of ours among them: those with other restrictions than
- * these are left to the built-in selection, since the size class of a call does not tell whether
- * they hold. */
+/* The candidates: algorithms that need no parameters, MPICH's and ours. Algorithms with other
+ * restrictions than these two are no candidates, since the size class of a call does not tell
+ * whether such a restriction holds. */
 static const struct {
     int coll_type;
     MPII_Csel_container_type_e id;
@@ -90,8 +90,8 @@ void *MPIR_Csel_create_auto(void)
     return csel;
 }
 
-/* Of calls that a CVAR has run by topo_auto: as many at a time as there are threads, and
- * collectives inside others. Memory is asked for where these are in use. */
+/* Selectors for calls that a CVAR forces to topo_auto. Several are in use at a time, by threads and
+ * by collectives inside others. If all of these are in use, a call allocates one. */
 static struct {
     MPL_atomic_int_t is_used;
     bool is_made;
@@ -136,7 +136,7 @@ void MPIR_Csel_end_auto(MPIR_Comm * comm_ptr)
 
 /* -- what a call is -- */
 
-/* Reductions: whether another order than MPICH's may be taken. */
+/* Whether a reduction may be done in another order than MPICH's */
 static bool may_reorder(const MPIR_Csel_coll_sig_s * coll_sig)
 {
     return MPIR_Op_is_commutative(get_op(coll_sig)) &&
@@ -171,8 +171,8 @@ static MPII_Topo_coll_t coll_of(int coll_type)
     }
 }
 
-/* What all processes know of a call; false: nothing that a prediction could use. bytes: as in
- * topo_catalog.h. *has_size: they are those of the call. */
+/* Describe a call by what all its processes know. Returns false if no prediction is possible.
+ * bytes: as in topo_catalog.h. *has_size: whether `bytes` is the size of this call */
 static bool describe(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t * coll,
                      MPI_Aint * bytes, bool *has_size)
 {
@@ -200,7 +200,7 @@ static bool describe(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t * c
             *bytes = get_total_msgsize(coll_sig) / num_ranks;
             return may_reorder(coll_sig);
         case MPII_TOPO_COLL__ALLTOALLV:
-            /* planned leaves much longer ones to MPICH by itself */
+            /* planned itself leaves much longer calls to MPICH */
             *bytes = TOPO_SOME_ALLTOALLV_BYTES;
             *has_size = false;
             return true;
@@ -265,7 +265,7 @@ static const char *make_reason(const MPII_Csel_candidate_t * best,
 #define MAX_BEST (MPII_CSEL_MAX_CANDIDATES - 1)
 
 typedef struct {
-    MPII_Csel_candidate_t stock, best[MAX_BEST];        /* the fastest first, but for the stock */
+    MPII_Csel_candidate_t stock, best[MAX_BEST];        /* MPICH's choice; others, fastest first */
     int num_best;
 } ranking_t;
 
@@ -278,7 +278,7 @@ static bool is_known(const ranking_t * ranking, const MPII_Topo_algo_t * row)
     return found;
 }
 
-/* Of rows that are the same schedule, the first one counts. */
+/* If several rows have the same schedule, only the first one is a candidate. */
 static void rank(ranking_t * ranking, const MPIR_Csel_coll_sig_s * coll_sig, MPI_Aint bytes,
                  MPII_Csel_container_type_e id, const MPII_Topo_algo_t * row)
 {
@@ -307,8 +307,7 @@ static bool is_ours(MPII_Csel_container_type_e id)
     return found;
 }
 
-/* Whether MPICH runs it: what a call is that is decided on (describe) rules out other
- * restrictions. */
+/* Whether the restrictions of a candidate hold. Calls that `describe` accepts meet all others. */
 static bool is_legal(int i, const MPIR_Csel_coll_sig_s * coll_sig)
 {
     int num_ranks = coll_sig->comm_ptr->local_size;
@@ -317,8 +316,8 @@ static bool is_legal(int i, const MPIR_Csel_coll_sig_s * coll_sig)
         !(plain[i].not_in_place && is_sendbuf_inplace(coll_sig));
 }
 
-/* What is predicted fastest. Where MPICH takes one by hosts that has no schedule, nothing is known
- * of others of its own beside it. */
+/* Find the candidates with the shortest predicted times. If MPICH's choice is an smp algorithm,
+ * which has no schedule here, MPICH's other algorithms are no candidates. */
 static void find_best(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t coll, MPI_Aint bytes,
                       ranking_t * ranking)
 {
@@ -370,7 +369,7 @@ static MPII_Csel_decision_t *decide(const MPIR_Csel_coll_sig_s * coll_sig, MPII_
     return decision;
 }
 
-/* The decision that is kept, or a new one. Threads that make one at the same time make the same. */
+/* Look up the decision, or make it. Threads that make it at the same time make the same one. */
 static const MPII_Csel_decision_t *find(const MPIR_Csel_coll_sig_s * coll_sig,
                                         MPII_Topo_coll_t coll, int lg_bytes,
                                         MPII_Csel_container_type_e stock)

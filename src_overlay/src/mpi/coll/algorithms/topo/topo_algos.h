@@ -81,7 +81,8 @@
     X(BARRIER, Barrier, barrier, recursive_doubling, \
       "recursive multiplying at each level, for any number of ranks") \
     X(BCAST, Bcast, bcast, rack_lanes, \
-      "a lane for each host of a rack: each part of the message goes from rack to rack by its own") \
+      "a lane for each host of a rack: each part of the message goes from rack to rack by its " \
+      "own") \
     X(REDUCE, Reduce, reduce, rack_lanes, \
       "a lane for each host of a rack: each part of the sum goes from rack to rack by its own") \
     X(IALLGATHER, Iallgather, iallgather, tsp_topo_ring, \
@@ -144,7 +145,8 @@
       "recursive halving, near ranks first") \
     X(IREDUCE_SCATTER, Ireduce_scatter, ireduce_scatter, tsp_rack_lanes, \
       "a lane for each host of a rack: work inside racks, then between racks") \
-    X(IREDUCE_SCATTER_BLOCK, Ireduce_scatter_block, ireduce_scatter_block, tsp_topo_recursive_halving, \
+    X(IREDUCE_SCATTER_BLOCK, Ireduce_scatter_block, ireduce_scatter_block, \
+      tsp_topo_recursive_halving, \
       "recursive halving, near ranks first") \
     X(IREDUCE_SCATTER_BLOCK, Ireduce_scatter_block, ireduce_scatter_block, tsp_rack_lanes, \
       "a lane for each host of a rack: work inside racks, then between racks") \
@@ -155,11 +157,12 @@
     X(IBARRIER, Ibarrier, ibarrier, tsp_recursive_doubling, \
       "recursive multiplying at each level, for any number of ranks") \
     X(IBCAST, Ibcast, ibcast, tsp_rack_lanes, \
-      "a lane for each host of a rack: each part of the message goes from rack to rack by its own") \
+      "a lane for each host of a rack: each part of the message goes from rack to rack by its " \
+      "own") \
     X(IREDUCE, Ireduce, ireduce, tsp_rack_lanes, \
       "a lane for each host of a rack: each part of the sum goes from rack to rack by its own")
 
-/* X(COLLECTIVE, Collective, collective, algorithm): those that select one of the others, or MPICH's own */
+/* X(COLLECTIVE, Collective, collective, algorithm): those that select another one */
 #define MPIR_TOPO_AUTOS(X) \
     X(ALLGATHER, Allgather, allgather, topo_auto) \
     X(ALLGATHERV, Allgatherv, allgatherv, topo_auto) \

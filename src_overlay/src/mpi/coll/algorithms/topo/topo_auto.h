@@ -9,39 +9,38 @@
 #include "topo_catalog.h"
 #include "topo_view.h"
 
-/* Predicted times of algorithms where the ranks of a communicator are: the same on all its
- * processes. */
+/* Predicted times of algorithms on a communicator. All its processes predict the same times. */
 
-/* Whether there is something to predict: several hosts, whose rates the topology tells, and whose
- * place all processes know. Where rates lack, rank 0 warns, once. No communication. */
+/* Whether predictions are possible: the communicator has several hosts, the topology has their
+ * rates, and all processes know the place of all. Rank 0 warns once if rates lack. No
+ * communication. */
 bool MPII_Topo_auto_is_usable(MPIR_Comm * comm_ptr);
 
-/* The row of the catalog of one of MPICH's own, or of ours: `name` is a value of
+/* The row of an algorithm in the catalog. `name` is a value of
  * MPIR_CVAR_<COLLECTIVE>_INTRA_ALGORITHM, or that of the nonblocking form without tsp_ or sched_.
- * NULL: it has none, or is not to be considered. */
+ * NULL: the catalog has no such row, or topo_auto does not consider it. */
 const MPII_Topo_algo_t *MPII_Topo_auto_row(MPII_Topo_coll_t coll, const char *name, bool is_mpich);
 
-/* Picoseconds that an algorithm takes; -1: it does not take such a call. bytes: as in
+/* Predicted time of an algorithm in picoseconds; -1: it does not support the call. bytes: as in
  * topo_catalog.h */
 int64_t MPII_Topo_auto_time(MPIR_Comm * comm_ptr, const MPII_Topo_algo_t * algo, int64_t bytes);
 
-/* The same of what MPICH takes. Where it is one by hosts, that has no schedule, the time is that of
- * what MPICH would take without it. */
+/* The same for MPICH's choice `name`. The smp algorithms have no schedule here: their time is that
+ * of MPICH's choice without them. */
 int64_t MPII_Topo_auto_stock_time(MPIR_Comm * comm_ptr, MPII_Topo_coll_t coll, const char *name,
                                   int64_t bytes);
 
-/* The same of a place that need not belong to a communicator any more; rank: of the calling
- * process. Any of ours; name NULL: what MPICH takes by itself. */
+/* The same for a place whose communicator may have been freed. rank: of the calling process there.
+ * name NULL: MPICH's default choice */
 int64_t MPII_Topo_view_time(MPII_Topo_view_t * view, int rank, MPII_Topo_coll_t coll,
                             const char *name, int64_t bytes);
 int64_t MPII_Topo_view_stock_time(MPII_Topo_view_t * view, int rank, MPII_Topo_coll_t coll,
                                   const char *name, int64_t bytes);
 
-/* Whether the first of two such times is shorter by enough to leave MPICH's choice, which takes the
- * second */
+/* Whether a predicted time `ps` justifies overriding MPICH's choice, which takes `stock_ps` */
 bool MPII_Topo_auto_is_gain(MPIR_Comm * comm_ptr, int64_t ps, int64_t stock_ps);
 
-/* Decisions of topo_auto that this process has worked out: coll_topo_auto_decisions */
+/* Number of decisions that this process has made: MPI_T variable coll_topo_auto_decisions */
 extern MPII_Topo_counter_t MPII_Topo_auto_decisions;
 
 /* Called from MPII_Topo_init. */

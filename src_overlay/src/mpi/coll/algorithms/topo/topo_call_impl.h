@@ -8,27 +8,28 @@
 
 #include "topo_call.h"
 
-/* What the functions that prepare a call share */
+/* Shared by the functions that prepare a call */
 
 /* -- topo_call.c -- */
 
 void MPII_Topo_call_init(MPII_Topo_call_t * call, int tag, MPIR_Comm * comm_ptr);
 
-/* Keep an error: others wait for the messages of this process all the same. */
+/* Keep an error and go on: other processes wait for the messages of this one. */
 void MPII_Topo_call_note_error(MPII_Topo_call_t * call, int mpi_errno, MPII_Topo_attr_t * attr);
 
-/* false: there is none, and the call is at its end. */
+/* The order of the ranks. Returns false, and ends the call, if there is none. */
 bool MPII_Topo_call_find_order(MPII_Topo_call_t * call, const MPII_Topo_order_t ** order,
                                MPII_Topo_attr_t * attr);
 
-/* Whether there is a list of the steps of this schedule, which is then c->gen: nothing is to be
- * generated. On a communicator it has to follow from the arguments alone. arg: 0 to 255 */
+/* Look for a list of the steps of this schedule. If there is one, set c->gen to it and return true:
+ * the caller need not generate anything. The schedule must follow from communicator and arguments.
+ * arg: 0 to 255 */
 bool MPII_Topo_call_find_list(MPII_Topo_call_t * call, MPII_Topo_family_t family, int arg,
                               int radix, int root);
 
-/* Prepare itself runs a short blocking call of a basic type, if its steps are in a list: to set a
- * call up takes as long as a message. Returns the list, or NULL; bytes: of a unit, or 0 for a type
- * that is not basic. */
+/* Setting up a call takes as long as a short message. So prepare itself runs a short blocking call
+ * of a basic type, if its steps are in a list. Returns that list, or NULL. bytes: of a unit, or 0
+ * for a type that is not basic. */
 const MPII_Topo_gen_list_t *MPII_Topo_call_short_list(const MPII_Topo_call_t * call,
                                                       MPII_Topo_family_t family, int arg, int root,
                                                       MPI_Aint bytes, MPIR_Comm * comm_ptr);
@@ -39,7 +40,7 @@ static inline MPI_Aint MPII_Topo_call_basic_bytes(const MPII_Topo_args_t * args)
         MPIR_Datatype_get_basic_size(args->datatype) : 0;
 }
 
-/* Run the list, where what precedes the schedule is done. */
+/* Run the list, after the copies that precede the schedule. */
 static inline void MPII_Topo_call_run_short(MPII_Topo_call_t * call,
                                             const MPII_Topo_gen_list_t * list, const void *in,
                                             void *out, MPI_Aint count, MPI_Datatype type, MPI_Op op,
@@ -49,37 +50,38 @@ static inline void MPII_Topo_call_run_short(MPII_Topo_call_t * call,
     call->mpi_errno = MPII_Topo_exec_run_short(list, in, out, count, type, op, tag, comm_ptr, attr);
 }
 
-/* Length of segments that the user wants; 0: it is left to the algorithm. */
+/* Length of segments in bytes, as the user set it; 0: the algorithm chooses. */
 MPI_Aint MPII_Topo_call_segment_bytes(const MPII_Topo_call_t * call);
 
-/* What generators take as the radix of a call of so many bytes; 0: this one has none */
+/* The radix that the generator takes, for a call of this length: a number, or a size class as of
+ * MPII_Topo_radix_of; 0: the algorithm has no radix */
 int MPII_Topo_call_radix(const MPII_Topo_call_t * call, MPIR_Comm * comm_ptr,
                          MPII_Topo_family_t family, MPI_Aint bytes);
-/* Whether a vector of count elements is one segment, without a look at anything else: then all is
- * set. */
+/* Whether a vector of count elements is so short that it is always one segment. If so, set
+ * call->data. */
 bool MPII_Topo_call_is_one_segment(MPII_Topo_call_t * call, MPI_Aint count, MPI_Datatype type);
 
-/* One vector, of count elements, cut into segments. Returns how many. */
+/* Cut a vector of count elements into segments. Returns their number. */
 int MPII_Topo_call_cut_segments(MPII_Topo_call_t * call, const MPII_Topo_order_t * order,
                                 MPII_Topo_pipe_t pipe, MPI_Aint count, MPI_Datatype type);
 
-/* Bytes that elements take in memory, from *true_lb of the first one on */
+/* Bytes in memory of `count` elements, from *true_lb of the first one on */
 MPI_Aint MPII_Topo_call_span(MPI_Datatype type, MPI_Aint count, MPI_Aint * true_lb);
 
-/* The buffer of a call as bytes: itself, or a copy where its type has gaps. */
+/* Use the buffer of the call as bytes: in place, or as a packed copy if its type has gaps. */
 void MPII_Topo_call_set_bytes(MPII_Topo_call_t * call, void *buf, MPI_Aint count,
                               MPI_Datatype type, bool is_input, MPII_Topo_attr_t * attr);
 
 /* -- topo_call_blocks.c -- */
 
-/* Blocks of ranks as the user has them: elements of call->type, as many as call->count or counts
- * say, and beginning where displs does, or one behind the other. */
+/* The block of a rank in the buffer of the user: call->count or call->counts[rank] elements of
+ * call->type, at call->displs[rank], or one block behind the other. */
 MPI_Aint MPII_Topo_call_count_of(const MPII_Topo_call_t * call, int rank);
 MPI_Aint MPII_Topo_call_displ_of(const MPII_Topo_call_t * call, int rank);
 MPI_Aint MPII_Topo_call_longest_block(const MPII_Topo_call_t * call);
 MPI_Aint MPII_Topo_call_bytes_of_blocks(const MPII_Topo_call_t * call);
 
-/* Set data.block_of: whose block a unit is of. */
+/* Set data.block_of: the rank whose block a unit belongs to. */
 void MPII_Topo_call_find_blocks(MPII_Topo_call_t * call, const MPII_Topo_order_t * order,
                                 int num_units,
                                 int (*rank_of)(const MPII_Topo_order_t * order, int unit));
@@ -105,19 +107,19 @@ typedef enum {
 int MPII_Topo_call_copy_blocks(const MPII_Topo_call_t * call, char *buf, bool to_joined,
                                MPII_Topo_whose_t whose);
 
-/* The same for allgather(v), where the own block is in call->buf; all will be there at the end. */
+/* Join for allgather(v): pack the own block from call->buf; unpack all blocks at the end. */
 void MPII_Topo_call_join_allgather(MPII_Topo_call_t * call, int num_pieces,
                                    MPII_Topo_attr_t * attr);
 
-/* And for reduce_scatter(_block) */
+/* Join for reduce_scatter(_block) */
 void MPII_Topo_call_join_reduce_scatter(MPII_Topo_call_t * call, const MPII_Topo_args_t * args,
                                         int num_pieces, MPII_Topo_attr_t * attr);
 
 /* -- topo_call_begin.c -- */
 
-/* What calls of a collective begin with. They set what the units are: parts of a vector, for the
- * caller to cut; one, a token; one for each rank, in recvbuf, where the own block is then. false:
- * there is nothing left to be done. */
+/* The beginning of a call of each collective. It sets what a unit is. bcast, reduce, allreduce: a
+ * part of the vector, which the caller cuts. barrier: a token. allgather, reduce_scatter: the block
+ * of a rank; that of allgather is in recvbuf then. Returns false if nothing is left to do. */
 typedef bool MPII_Topo_begin_t(MPII_Topo_call_t * call, const MPII_Topo_args_t * args,
                                MPIR_Comm * comm_ptr, const MPII_Topo_order_t ** order,
                                MPII_Topo_attr_t * attr);
@@ -129,9 +131,9 @@ MPII_Topo_begin_t MPII_Topo_call_begin_reduce_scatter;  /* topo_call_blocks.c */
 bool MPII_Topo_call_begin_barrier(MPII_Topo_call_t * call, MPIR_Comm * comm_ptr,
                                   const MPII_Topo_order_t ** order, MPII_Topo_attr_t * attr);
 
-/* Copy a contribution of a reduction to where the result will be. */
+/* Copy the contribution of this rank to recvbuf, where the result will be. */
 int MPII_Topo_call_begin_result(const MPII_Topo_args_t * args);
-/* Run a barrier if it is a short call as above, which it was: true. */
+/* Run a barrier if there is a list for it. Returns whether it ran. */
 bool MPII_Topo_call_short_barrier(MPII_Topo_call_t * call, MPII_Topo_family_t family, int arg,
                                   MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
 

@@ -17,23 +17,6 @@ static char *address(const exec_t * e, MPII_Topo_buf_t buf, int slot, MPI_Aint f
     return (buf == MPII_TOPO_BUF__IN ? e->data->in : e->data->out) + first * e->extent;
 }
 
-#define MAX_ERRORS 32
-
-void MPII_Topo_exec_add_error(MPII_Topo_exec_errors_t * errors, int mpi_errno,
-                              MPII_Topo_attr_t * attr)
-{
-    int noted = MPI_SUCCESS;
-
-    /* not joined: MPICH's chains of errors may get to have loops */
-    TOPO_CHECK_AND_CONTINUE(mpi_errno, noted);
-    /* MPICH keeps the texts of some errors only: after many others this one's would be that of
-     * another */
-    if (++errors->num == MAX_ERRORS)
-        errors->mpi_errno = MPIR_ERR_GET_CLASS(errors->mpi_errno);
-    if (errors->mpi_errno == MPI_SUCCESS || MPIR_ERR_GET_CLASS(errors->mpi_errno) == MPI_ERR_OTHER)
-        errors->mpi_errno = noted;
-}
-
 /* -- steps -- */
 
 /* A copy in TMP that puts slots in another order */

@@ -10,13 +10,15 @@
 #include "topo_gen.h"
 #include "topo_pipe.h"
 
-/* Running a schedule (topo_step.h): posts receives ahead, runs a round as soon as its messages are
- * here, and waits for sends where memory is to be used again, and at the end. */
+/* The executors of schedules (topo_step.h). They post receives ahead and run a round as soon as its
+ * messages have arrived. They wait for sends before a step overwrites their buffers, and at the
+ * end. */
 
 typedef struct MPII_Topo_exec MPII_Topo_exec_t;
 
-/* Run it to its end. pipes: NULL, or those of the communicator. An error is kept in attr and handed
- * on to others (without content), and all that they wait for is sent all the same. */
+/* Run a schedule to its end. pipes: those of the communicator, or NULL. After an error the rank
+ * still sends all its messages, without content, since others wait for them; attr keeps the
+ * error. */
 int MPII_Topo_exec_run(const MPII_Topo_gen_t * gen, const MPII_Topo_data_t * data, int tag,
                        MPIR_Comm * comm_ptr, MPII_Topo_pipes_t * pipes, MPII_Topo_attr_t * attr);
 
@@ -26,13 +28,13 @@ int MPII_Topo_exec_run_short(const MPII_Topo_gen_list_t * list, const void *in, 
                              MPI_Aint count, MPI_Datatype type, MPI_Op op, int tag,
                              MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
 
-/* The same in steps, for a nonblocking call: begin, then advance until that says that it is done.
- * gen and data must live as long. */
+/* The same for a nonblocking call: begin, then advance until it returns true. gen and data must
+ * live until then. */
 MPII_Topo_exec_t *MPII_Topo_exec_begin(const MPII_Topo_gen_t * gen, const MPII_Topo_data_t * data,
                                        int tag, MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
-/* Go on as far as possible without waiting. Returns whether all is done. */
+/* Run what can run without waiting. Returns whether the schedule is complete. */
 bool MPII_Topo_exec_advance(MPII_Topo_exec_t * exec, MPII_Topo_attr_t * attr);
-/* After that: frees exec, and returns the first error. */
+/* Free exec, and return the first error. */
 int MPII_Topo_exec_end(MPII_Topo_exec_t * exec);
 
 #endif /* TOPO_EXEC_H_INCLUDED */

@@ -9,27 +9,27 @@
 #include "topo.h"
 #include "topo_exec.h"
 
-/* The state of a schedule that runs, for topo_exec*.c */
+/* The state of a running schedule, for topo_exec*.c */
 
-#define MPII_TOPO_EXEC_WINDOW 32        /* messages that are received ahead */
+#define MPII_TOPO_EXEC_WINDOW 32        /* most receives that are posted ahead */
 #ifndef MPII_TOPO_EXEC_SHORT_TMP        /* less in tests */
-#define MPII_TOPO_EXEC_SHORT_TMP 2048   /* memory for slots that need not be allocated */
+#define MPII_TOPO_EXEC_SHORT_TMP 2048   /* bytes of TMP that are not allocated */
 #endif
 
-/* A message that is sent: a request, or, while its pipe is full, what is to be written there */
+/* A send that is not complete: its request, or what is left to write while its pipe is full */
 typedef struct {
     int round;
     MPIR_Request *req;
-    int to;                     /* in a pipe; -1: not, or written */
+    int to;                     /* index in the pipes; -1: no pipe, or written */
     char *buf;
     MPI_Aint count;
 } MPII_Topo_exec_send_t;
 
-/* One that has been asked for */
+/* A receive that is posted */
 typedef struct {
     int index;                  /* in the schedule */
     MPIR_Request *req;
-    int from;                   /* in a pipe; -1: not */
+    int from;                   /* index in the pipes; -1: no pipe */
     char *buf;
     MPI_Aint count;
     int peer;
@@ -58,30 +58,30 @@ struct MPII_Topo_exec {
     int rack;
 
     int round, step;            /* what is to be run next */
-    int posted;                 /* messages 0 ... posted - 1 have been asked for, */
-    int arrived;                /* and so many are here; */
+    int posted;                 /* receives 0 ... posted - 1 are posted, */
+    int arrived;                /* and receives 0 ... arrived - 1 are complete; */
     int first_recv, num_waits;  /* num_waits others, of those that there are, in entries from
                                  * first_recv */
     MPII_Topo_exec_send_t *sends;       /* [room] ring buffer: those that are not over, in the order
                                          * in which they were begun */
     int room, first_send, num_sends;
     MPI_Aint num_sent;
-    unsigned long num_rack_messages;    /* those to other racks */
-    /* between ranks of this host; NULL: by messages */
+    unsigned long num_rack_messages;    /* sent to other racks */
+    /* to the other ranks of this host; NULL: these get messages, too */
     MPII_Topo_pipes_t *pipes;
-    MPI_Aint pipe_bytes;        /* longest message there */
-    MPI_Aint piece_count;       /* most elements of a piece of it */
+    MPI_Aint pipe_bytes;        /* longest message that a pipe carries */
+    MPI_Aint piece_count;       /* elements that fit into a piece of a pipe */
     MPI_Aint type_size;
     bool is_packed;             /* the type is in memory as in a pipe or a message: */
     MPI_Datatype copy_type;     /* bytes are copied there; else elements; */
     MPI_Aint copy_count;        /* so many for one */
     int num_unwritten;          /* of sends, for full pipes */
     bool is_broken;             /* a process of this host has died */
-    /* what has to be waited for: one of these, and that a full pipe has room */
+    /* what the executor waits for: this request, this pipe, or room in a full pipe */
     MPIR_Request *wait_req;     /* or NULL */
     int wait_from;              /* or -1 */
     MPII_Topo_exec_errors_t errors;
-    /* no zeros at the beginning: */
+    /* not set to zero at the beginning: */
     MPII_Topo_exec_recv_t recvs[MPII_TOPO_EXEC_WINDOW]; /* ring buffer; of a list, message i has
                                                          * entry i */
     union {
@@ -92,7 +92,7 @@ struct MPII_Topo_exec {
 
 /* -- errors -- */
 
-/* topo_exec.c */
+/* topo_exec_send.c */
 void MPII_Topo_exec_add_error(MPII_Topo_exec_errors_t * errors, int mpi_errno,
                               MPII_Topo_attr_t * attr);
 
@@ -109,7 +109,7 @@ static inline void MPII_Topo_exec_note_error(MPII_Topo_exec_t * e, int mpi_errno
     MPII_Topo_exec_keep_error(&e->errors, mpi_errno, attr);
 }
 
-/* Something is sent: without content, where there is an error. */
+/* Tell the caller that a message was sent without content. */
 static inline void MPII_Topo_exec_note_mute(MPII_Topo_exec_t * e, MPII_Topo_attr_t * attr)
 {
     if (e->data->is_mute && TOPO_ERROR != TOPO_ERROR_NONE)
@@ -118,7 +118,8 @@ static inline void MPII_Topo_exec_note_mute(MPII_Topo_exec_t * e, MPII_Topo_attr
 
 /* -- units that a message joins -- */
 
-/* In the buffer of a caller they may be here and there. */
+/* The units of a message need not lie one behind the other in the buffer of the caller: then a
+ * datatype describes them. */
 static inline void MPII_Topo_exec_join_units(MPII_Topo_exec_t * e, const MPII_Topo_step_t * step,
                                              MPI_Aint first, char **buf, MPI_Aint * count,
                                              MPI_Datatype * type, MPII_Topo_attr_t * attr)
@@ -141,8 +142,8 @@ static inline void MPII_Topo_exec_free_type(MPI_Datatype * type)
 
 /* -- pipes -- */
 
-/* Number of a rank in the pipes, if messages of this length go there; else -1. Both sides have to
- * find the same. */
+/* Index of a rank in the pipes; -1: messages of this length do not go through a pipe. Sender and
+ * receiver must agree, so the answer depends on nothing but what both know. */
 static inline int MPII_Topo_exec_pipe_to(const MPII_Topo_exec_t * e, const MPII_Topo_step_t * step,
                                          MPI_Aint count)
 {
@@ -156,7 +157,7 @@ static inline int MPII_Topo_exec_pipe_to(const MPII_Topo_exec_t * e, const MPII_
 
 /* -- topo_exec_send.c -- */
 
-/* The i-th of those that are not over */
+/* The i-th send that is not complete */
 static inline MPII_Topo_exec_send_t *MPII_Topo_exec_send_at(const MPII_Topo_exec_t * e, int i)
 {
     return &e->sends[(e->first_send + i) % e->room];
@@ -166,20 +167,20 @@ static inline MPII_Topo_exec_send_t *MPII_Topo_exec_send_at(const MPII_Topo_exec
 void MPII_Topo_exec_send(MPII_Topo_exec_t * e, const MPII_Topo_step_t * step, char *buf,
                          MPI_Aint first, MPI_Aint count, MPII_Topo_attr_t * attr);
 
-/* Send a message to a rank that is not reached by a pipe. */
+/* Send a message outside of pipes. */
 void MPII_Topo_exec_message(MPII_Topo_exec_t * e, int peer, char *buf, MPI_Aint count,
                             MPI_Datatype type, MPII_Topo_attr_t * attr);
 
-/* Write what pipes have room for by now, in the order of each pipe. */
+/* Write into pipes what they have room for, in the order of the sends of each pipe. */
 void MPII_Topo_exec_write_pipes(MPII_Topo_exec_t * e, MPII_Topo_attr_t * attr);
 
-/* Forget the sends that are over. false, if less than `most` are left, and none of a round before
- * `round`; else there is something to be waited for. */
+/* Drop complete sends. Returns whether the caller has to wait: if `most` or more are left, or one
+ * of a round before `round`. */
 bool MPII_Topo_exec_has_pending(MPII_Topo_exec_t * e, int round, int most, MPII_Topo_attr_t * attr);
 
 /* -- the beginning and the end -- */
 
-/* What follows from the arguments, for a basic type; all else is 0. */
+/* Set what follows from the arguments, for a basic type. The caller has set all else to 0. */
 static inline void MPII_Topo_exec_set(MPII_Topo_exec_t * e, const MPII_Topo_gen_t * gen,
                                       const MPII_Topo_data_t * data, int tag, MPIR_Comm * comm_ptr)
 {
@@ -209,7 +210,7 @@ static inline void MPII_Topo_exec_free(MPII_Topo_exec_t * e)
 
 /* -- topo_exec_short.c -- */
 
-/* Whether a schedule on this data can be run there */
+/* Whether MPII_Topo_exec_run_short can run this schedule on this data */
 bool MPII_Topo_exec_is_short(const MPII_Topo_gen_t * gen, const MPII_Topo_data_t * data);
 
 #endif /* TOPO_EXEC_IMPL_H_INCLUDED */

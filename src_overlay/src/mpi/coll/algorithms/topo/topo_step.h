@@ -21,7 +21,7 @@
  * Two ranks know each other's messages by their order alone: the n-th that one sends to another is
  * the n-th that the other one receives from it, and has as many units of the same size. */
 
-/* Where units are. What they are, and where they lie in memory, is the executor's to know. */
+/* The buffer that holds units. The executor knows what a unit is, and where it lies in memory. */
 typedef enum {
     MPII_TOPO_BUF__IN,          /* what the caller contributes; never written */
     MPII_TOPO_BUF__OUT,         /* the result; where the call is in place it is IN too */
@@ -46,17 +46,16 @@ typedef struct MPII_Topo_step {
     int from_slot;              /* likewise */
     const int *sorted;          /* NULL, or of a copy in TMP: slot i of num has what is in slot
                                  * from_slot + sorted[i] */
-    int after;                  /* the step waits until all sends of rounds before this one are
-                                 * over: they were of memory that it writes to. A message is
-                                 * received no sooner than these rounds have run. */
-    bool is_last;               /* its round has no more steps, so that nobody need ask; false:
-                                 * perhaps */
+    int after;                  /* Do not run this step until every send of rounds < after has
+                                 * completed: it overwrites their buffers. A receive is posted
+                                 * no sooner than these rounds have run. */
+    bool is_last;               /* the last step of its round; false: perhaps */
 } MPII_Topo_step_t;
 
 typedef struct MPII_Topo_gen MPII_Topo_gen_t;
 
-/* What generators are told of a call, and tell. The rest of a generator's state follows in a struct
- * of its own, which begins with this one. */
+/* A generator: its input, and its functions. Each generator has a struct of its own, which begins
+ * with this one. */
 struct MPII_Topo_gen {
     const struct MPII_Topo_order *order;
     int rank;

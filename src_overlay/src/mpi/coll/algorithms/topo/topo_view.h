@@ -10,8 +10,8 @@
 #include "topo_rates.h"
 #include "topo_site.h"
 
-/* What a communicator has of its place. Made by topo_world.c, which learns it; used by topo_comm.c,
- * for the algorithms. */
+/* The place of a communicator: on which hosts and racks its ranks are. topo_world.c makes it;
+ * topo_comm.c uses it for the algorithms. */
 
 /* Name of a host, cut where it is longer: '?' stands for what cannot be printed, and for [, ] and
  * * */
@@ -19,8 +19,8 @@ typedef char MPII_Topo_name_t[68];
 
 #define MPII_TOPO_STEP_LISTS 64
 
-/* Where the processes of a communicator are, and what follows from that alone. A communicator and
- * its duplicates share it, and may use it at the same time. */
+/* Where the processes of a communicator are, and what follows from that alone. A communicator
+ * shares it with its duplicates; several threads may use it at the same time. */
 typedef struct {
     MPL_atomic_int_t num_users;
     MPII_Topo_place_t place;
@@ -42,7 +42,7 @@ typedef struct {
     struct MPII_Coll_place *reported;   /* what coll_report.c has of it; NULL: nothing */
 } MPII_Topo_view_t;
 
-/* What modules keep for a communicator and all its duplicates */
+/* State of modules, for a communicator and all its duplicates */
 typedef struct {
     MPL_atomic_int_t num_users;
     MPII_Topo_kept_t kept[MPII_TOPO_KEPT__NUM_SHARED];
