@@ -6,7 +6,7 @@
  */
 
 #include "mpl.h"
-#include "topo_links.h"
+#include "loads.h"
 #include "topo_predict.h"
 #include "topo_json.h"
 #include "topo_site.h"

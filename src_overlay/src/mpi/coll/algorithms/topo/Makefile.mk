@@ -50,7 +50,6 @@ mpi_core_sources += \
     src/mpi/coll/algorithms/topo/topo_gen_tree.c \
     src/mpi/coll/algorithms/topo/topo_gen_two_trees.c \
     src/mpi/coll/algorithms/topo/topo_json.c \
-    src/mpi/coll/algorithms/topo/topo_links.c \
     src/mpi/coll/algorithms/topo/topo_map.c \
     src/mpi/coll/algorithms/topo/topo_order.c \
     src/mpi/coll/algorithms/topo/topo_pipe.c \
@@ -89,7 +88,6 @@ noinst_HEADERS += \
     src/mpi/coll/algorithms/topo/topo_gen_mpich.h \
     src/mpi/coll/algorithms/topo/topo_gen_plan.h \
     src/mpi/coll/algorithms/topo/topo_json.h \
-    src/mpi/coll/algorithms/topo/topo_links.h \
     src/mpi/coll/algorithms/topo/topo_map.h \
     src/mpi/coll/algorithms/topo/topo_numbers.h \
     src/mpi/coll/algorithms/topo/topo_order.h \

@@ -16,9 +16,7 @@
  *   topo_route.c, topo_plan.c      plans of alltoall(v)
  *   topo_gen_*.c                   generators: algorithms as schedules (topo_step.h)
  *   topo_catalog*.c                all algorithms by name, MPICH's too
- *   topo_links.c, topo_rates.c, topo_predict.c
- *                                  what a schedule sends over each link, what links can carry, and how
- *                                  long it takes
+ *   topo_rates.c, topo_predict*.c  what links can carry, and how long a schedule takes
  * - topo_base.c                    counters, warnings, waiting for messages
  * - The place of a communicator.
  *   topo_view.c                    hosts and racks, with what is kept with a communicator
@@ -64,7 +62,7 @@ void MPII_Topo_comm_cleanup(MPIR_Comm * comm_ptr);
 int MPII_Topo_comm_order(MPIR_Comm * comm_ptr, const MPII_Topo_order_t ** order,
                          MPII_Topo_attr_t * attr);
 
-/* The same ranks with latencies and rates between them (topo_links.h); NULL: the topology has none, or
+/* The same ranks with latencies and rates between them (topo_rates.h); NULL: the topology has none, or
  * processes hold different ones. Collective at the first call, as above. */
 struct MPII_Topo_links;
 int MPII_Topo_comm_links(MPIR_Comm * comm_ptr, const struct MPII_Topo_links **links,

@@ -1,10 +1,9 @@
 /*
- * Copyright (C) by Argonne National Laboratory
- *     See COPYRIGHT in top-level directory
+ * Copyright (C) by the mpich-topo authors. See LICENSE.
  */
 
 #include "mpl.h"
-#include "topo_links.h"
+#include "loads.h"
 
 MPII_Topo_loads_t *MPII_Topo_loads_create(const MPII_Topo_order_t * order)
 {

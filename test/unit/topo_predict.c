@@ -3,16 +3,16 @@
  * What goes over links, and how long it takes: each algorithm of the catalog on many placements, counted
  * again link by link; and times that can be reckoned by hand.
  *
- * usage: topo_links count          "COLLECTIVE ALGORITHM CASES" a line
- *        topo_links times          "ok"
- *        topo_links ways           "COLLECTIVE ALGORITHM RANKS BYTES RATIO" a line: of what is predicted of
+ * usage: topo_predict count        "COLLECTIVE ALGORITHM CASES" a line
+ *        topo_predict times        "ok"
+ *        topo_predict ways         "COLLECTIVE ALGORITHM RANKS BYTES RATIO" a line: of what is predicted of
  *                                  schedules that are too long to be followed, to what comes of following
  *                                  all of their messages, which is done up to TOPO_MAX_WALK
- *        topo_links cost RANKS     "COLLECTIVE ALGORITHM MICROSECONDS" a line: what a prediction costs */
+ *        topo_predict cost RANKS   "COLLECTIVE ALGORITHM MICROSECONDS" a line: what a prediction costs */
 
 #define MAX_RANKS 16384
 #include "place.h"
-#include "topo_links.h"
+#include "loads.h"
 #include "topo_predict.h"
 #include <inttypes.h>
 #include <stdio.h>

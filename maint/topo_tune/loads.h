@@ -1,10 +1,9 @@
 /*
- * Copyright (C) by Argonne National Laboratory
- *     See COPYRIGHT in top-level directory
+ * Copyright (C) by the mpich-topo authors. See LICENSE.
  */
 
-#ifndef TOPO_LINKS_H_INCLUDED
-#define TOPO_LINKS_H_INCLUDED
+#ifndef LOADS_H_INCLUDED
+#define LOADS_H_INCLUDED
 
 #include "topo_catalog.h"
 
@@ -34,4 +33,4 @@ void MPII_Topo_loads_add(MPII_Topo_loads_t * loads, int from, int to, int64_t by
 /* Add all that a rank sends. */
 void MPII_Topo_loads_add_rank(MPII_Topo_loads_t * loads, const MPII_Topo_case_t * c, int rank);
 
-#endif /* TOPO_LINKS_H_INCLUDED */
+#endif /* LOADS_H_INCLUDED */
