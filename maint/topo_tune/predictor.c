@@ -209,6 +209,16 @@ static MPII_Topo_call_args_t args_of(const placement_t * p, int64_t bytes, int r
     return args;
 }
 
+/* The first algorithm that is one schedule with the i-th one for calls of so many bytes */
+int topo_predict_first(int i, int64_t bytes)
+{
+    int first = 0;
+
+    while (!MPII_Topo_same_schedule(MPII_Topo_catalog(first), MPII_Topo_catalog(i), bytes))
+        first++;
+    return first;
+}
+
 /* times[k]: picoseconds of the i[k]-th algorithm on p[k]; -1: it does not take such a call; -2: no memory */
 void topo_predict_times(int num, placement_t * const p[], const int i[], const int64_t bytes[],
                         const int root[], int64_t times[])

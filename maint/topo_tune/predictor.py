@@ -154,7 +154,10 @@ class Predictor:
         """Of calls (collective, algorithm, hosts, bytes) as times_us() has them; None where it leaves one
         out."""
         wanted = [
-            (self._placement(hosts), (_index(collective, name), int(num_bytes), root))
+            (
+                self._placement(hosts),
+                (_first(collective, name, int(num_bytes)), int(num_bytes), root),
+            )
             for collective, name, hosts, num_bytes in calls
         ]
         _predict(wanted)
@@ -341,6 +344,13 @@ def _index(collective: str, name: str) -> int | None:
 
 
 @functools.cache
+def _first(collective: str, name: str, num_bytes: int) -> int | None:
+    """The same of the first one that is one schedule with it"""
+    index = _index(collective, name)
+    return None if index is None else int(_library().topo_predict_first(index, num_bytes))
+
+
+@functools.cache
 def _library() -> ctypes.CDLL:
     """Where it is installed it is beside this package."""
     above = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -365,6 +375,7 @@ def _library() -> ctypes.CDLL:
         ("placement_free", None, [pointer]),
         ("is_split", number, [text, long, number, number]),
         ("algorithm", text, [number, ctypes.POINTER(text), numbers]),
+        ("first", number, [number, long]),
         ("times", None, [number, ctypes.POINTER(pointer), numbers, longs, numbers, longs]),
         ("loads", number, [pointer, number, long, number, longs]),
     ):

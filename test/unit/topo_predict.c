@@ -320,7 +320,7 @@ static int ways(void)
                 /* of planned, ranks agree before */
                 if (num > 0 && num <= TOPO_MAX_WALK && algo->family != MPII_TOPO_FAMILY__PLAN) {
                     int64_t time = MPII_Topo_predict_call(algo, &args, w.links);
-                    int64_t busiest, followed = MPII_Topo_walk(c, w.links, num, &busiest);
+                    int64_t busiest, followed = MPII_Topo_walk(c, w.links, &busiest);
                     if (time != followed)
                         printf("%s %s %d %" PRId64 " %.3f\n", MPII_Topo_coll_name(algo->coll),
                                algo->name, w.order->num_ranks, sizes[b], (double) time / followed);

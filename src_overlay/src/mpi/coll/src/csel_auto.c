@@ -269,12 +269,12 @@ typedef struct {
     int num_best;
 } ranking_t;
 
-static bool is_known(const ranking_t * ranking, const MPII_Topo_algo_t * row)
+static bool is_known(const ranking_t * ranking, const MPII_Topo_algo_t * row, MPI_Aint bytes)
 {
-    bool found = row == ranking->stock.row;
+    bool found = ranking->stock.row && MPII_Topo_same_schedule(row, ranking->stock.row, bytes);
 
     for (int i = 0; i < ranking->num_best; i++)
-        found = found || row == ranking->best[i].row;
+        found = found || MPII_Topo_same_schedule(row, ranking->best[i].row, bytes);
     return found;
 }
 
@@ -286,7 +286,7 @@ static void rank(ranking_t * ranking, const MPIR_Csel_coll_sig_s * coll_sig, MPI
         ranking->best;
     int k;
 
-    if (row == NULL || is_known(ranking, row))
+    if (row == NULL || is_known(ranking, row, bytes))
         return;
     MPII_Csel_set_params(&c.cnt);
     c.ps = MPII_Topo_auto_time(coll_sig->comm_ptr, row, bytes);

@@ -95,7 +95,6 @@ noinst_HEADERS += \
     src/mpi/coll/algorithms/topo/topo_place.h \
     src/mpi/coll/algorithms/topo/topo_plan.h \
     src/mpi/coll/algorithms/topo/topo_predict.h \
-    src/mpi/coll/algorithms/topo/topo_predict_heap.h \
     src/mpi/coll/algorithms/topo/topo_rates.h \
     src/mpi/coll/algorithms/topo/topo_route.h \
     src/mpi/coll/algorithms/topo/topo_shm.h \

@@ -55,6 +55,12 @@ static int radix_of(const MPII_Topo_algo_t * algo, int64_t bytes, bool is_exchan
         MPII_Topo_radix_of(algo->coll == MPII_TOPO_COLL__BARRIER ? 0 : bytes, is_exchange);
 }
 
+bool MPII_Topo_same_schedule(const MPII_Topo_algo_t * a, const MPII_Topo_algo_t * b, int64_t bytes)
+{
+    return a->coll == b->coll && a->is_mpich == b->is_mpich && a->family == b->family && a->arg == b->arg &&
+        radix_of(a, bytes, false) == radix_of(b, bytes, false);
+}
+
 /* Cut blocks of `len` bytes into units. */
 static void cut(MPII_Topo_case_t * c, int64_t len, int64_t unit_len)
 {
@@ -454,6 +460,29 @@ const MPII_Topo_algo_t *MPII_Topo_case_algo(const MPII_Topo_case_t * c)
     return c->algo;
 }
 
+bool MPII_Topo_case_is_inner(const MPII_Topo_case_t * c, int rank)
+{
+    const MPII_Topo_algo_t *algo = c->algo;
+    const MPII_Topo_order_t *order = c->order;
+    int leader = order->rank_at[order->first_pos[order->host_at[order->pos_of[rank]]]];
+    bool has_leaders = false;
+
+    if (c->hosts_mem && algo->family == MPII_TOPO_FAMILY__MPICH) {
+        leader = c->hosts.ranks[c->hosts.first[c->hosts.host_of_rank[rank]]];
+        has_leaders = true;
+    } else if (algo->is_mpich) {
+        return false;
+    } else if (algo->family == MPII_TOPO_FAMILY__DOUBLING) {
+        has_leaders = MPII_Topo_exchange_base(order, radix_of(algo, c->block_len, true)) > 0;
+    } else if (algo->family == MPII_TOPO_FAMILY__TREE) {
+        has_leaders = c->shape == MPII_TOPO_SHAPE__KNOMIAL ? MPII_Topo_tree_top(order, c->radix) > 1 :
+            c->shape != MPII_TOPO_SHAPE__LINEAR && c->shape != MPII_TOPO_SHAPE__BINARY;
+    } else {
+        has_leaders = algo->family == MPII_TOPO_FAMILY__BLOCK_TREE && algo->arg == MPII_TOPO_SHAPE__LEADERS;
+    }
+    return has_leaders && rank != leader && rank != c->root;
+}
+
 int MPII_Topo_case_chunks(const MPII_Topo_case_t * c, int64_t * bytes)
 {
     bool is_tree = c->algo->family == MPII_TOPO_FAMILY__TREE;
@@ -471,8 +500,9 @@ static int64_t offset(const MPII_Topo_case_t * c, int unit)
         return unit * c->unit_len + MPL_MIN(unit, c->long_units);
     if (c->units_per_block == 1)        /* of which predictions ask most often: without divisions */
         return unit * c->block_len;
-    return unit / c->units_per_block * c->block_len +
-        MPL_MIN(MPII_Topo_segment_offset(c->first_len, c->unit_len, unit % c->units_per_block),
+    int block = unit < c->units_per_block ? 0 : unit / c->units_per_block;
+    return block * c->block_len +
+        MPL_MIN(MPII_Topo_segment_offset(c->first_len, c->unit_len, unit - block * c->units_per_block),
                 c->block_len);
 }
 

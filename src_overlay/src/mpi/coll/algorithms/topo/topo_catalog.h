@@ -145,6 +145,9 @@ void MPII_Topo_case_set(const MPII_Topo_case_t * c, int rank, MPII_Topo_any_gen_
 
 const MPII_Topo_algo_t *MPII_Topo_case_algo(const MPII_Topo_case_t * c);
 
+/* Whether a rank exchanges messages with others of its host alone, since another one acts for the host */
+bool MPII_Topo_case_is_inner(const MPII_Topo_case_t * c, int rank);
+
 /* How many parts of a block or vector, of so many bytes, go one after the other: chunks along lanes, segments or pieces
  * along a tree. 1 where it is none of these */
 int MPII_Topo_case_chunks(const MPII_Topo_case_t * c, int64_t * bytes);
@@ -152,6 +155,9 @@ int MPII_Topo_case_chunks(const MPII_Topo_case_t * c, int64_t * bytes);
 /* Bytes of the units of a step; -1: nothing is done, neither here nor at the peer (MPICH does send what
  * is empty, ours do not). O(1) */
 int64_t MPII_Topo_case_bytes(const MPII_Topo_case_t * c, const MPII_Topo_step_t * step);
+
+/* Whether two rows are one schedule for calls of so many bytes */
+bool MPII_Topo_same_schedule(const MPII_Topo_algo_t * a, const MPII_Topo_algo_t * b, int64_t bytes);
 
 /* -- topo_catalog_cut.c: for those who prepare them (topo_call*.c) and for topo_catalog.c -- */
 

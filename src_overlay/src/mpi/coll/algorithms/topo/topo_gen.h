@@ -58,6 +58,7 @@ typedef struct {
     int parent;                 /* -1 at the root */
     int num_children;
     int first, len;             /* of the turned positions from which the children come, by shape */
+    int num_next;               /* CHAINS: children in other hosts */
     /* KNOMIAL: levels 1 ... top have children, at most up to `highest`; the number of each, and its radix */
     int highest, top, num_of[MPII_TOPO_MAX_LEVELS + 2], radix_of[MPII_TOPO_MAX_LEVELS + 2];
 } MPII_Topo_branch_t;

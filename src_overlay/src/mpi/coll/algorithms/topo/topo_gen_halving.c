@@ -144,7 +144,7 @@ static bool halving_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_s
     const halving_t *h = (const halving_t *) gen;
     int stage = i < h->num_halving ? stage_of(h, i) : h->fold.num_stages - 1 - (i - h->num_halving);
 
-    *step = (MPII_Topo_step_t) {.kind = MPII_TOPO_STEP__SEND,.buf = MPII_TOPO_BUF__OUT };
+    *step = (MPII_Topo_step_t) {.kind = MPII_TOPO_STEP__SEND,.buf = MPII_TOPO_BUF__OUT,.is_last = true };
     if (i < h->num_halving && i % 2 == 1) {
         step->kind = MPII_TOPO_STEP__REDUCE;
         step->from = MPII_TOPO_BUF__TMP;
@@ -162,6 +162,7 @@ static bool halving_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_s
     if (h->is_allreduce && stage >= 0 && k-- == 0) {
         step->peer = halving_partner(h, stage);
         set_parts(h, h->fold.pos, stage + 1, step);
+        step->is_last = !h->fold.has_folded;
         return true;
     }
     step->peer = pair(h);

@@ -333,13 +333,14 @@ static void smp(const mpich_t * m, int s, exchange_t * x)
         exchange_among(&part, s, local, NULL, x);
     } else {
         s -= is_bcast ? 0 : m->num_local;
-        set(&part, h->between, h->num_hosts, root_host, m->host, m->num_parts);
-        if (s < part.num_stages) {
-            if (m->index == 0)
-                exchange_among(&part, s, h->ranks, h->first, x);
+        if (s < m->num_between && m->index > 0)
+            return;
+        if (s < m->num_between) {
+            set(&part, h->between, h->num_hosts, root_host, m->host, m->num_parts);
+            exchange_among(&part, s, h->ranks, h->first, x);
             return;
         }
-        s -= part.num_stages;
+        s -= m->num_between;
         set(&part, MPII_TOPO_MPICH__BCAST_BINOMIAL, m->host_len, 0, m->index, m->host_len);
         exchange_among(&part, s, local, NULL, x);
     }
@@ -444,6 +445,7 @@ static bool stage_send(const mpich_t * m, int i, int k, MPII_Topo_step_t * step)
         .kind = MPII_TOPO_STEP__SEND,.peer = message.peer,
         .unit = message.unit,.num = message.num,
         .buf = MPII_TOPO_BUF__OUT,
+        .is_last = m->kind != MPII_TOPO_MPICH__ALLTOALL_SCATTERED,
     };
     return true;
 }
@@ -494,7 +496,6 @@ static bool stage_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_ste
 static int num_stages(const mpich_t * m)
 {
     int n = m->num_ranks, lg = MPII_Topo_ceil_log2(n), num_folds = m->rem > 0;
-    mpich_t between;
 
     switch (m->kind) {
         case MPII_TOPO_MPICH__ALLGATHERV_RING:
@@ -512,9 +513,7 @@ static int num_stages(const mpich_t * m)
         case MPII_TOPO_MPICH__BARRIER_SMP:
         case MPII_TOPO_MPICH__BCAST_SMP:
         case MPII_TOPO_MPICH__REDUCE_SMP:
-            set(&between, m->hosts->between, m->hosts->num_hosts, m->hosts->host_of_rank[m->root], 0,
-                m->num_parts);
-            return between.num_stages + m->num_local + 1 +
+            return m->num_between + m->num_local + 1 +
                 (m->kind == MPII_TOPO_MPICH__BCAST_SMP ? 1 : m->kind == MPII_TOPO_MPICH__REDUCE_SMP ? 0 :
                  m->num_local);
         case MPII_TOPO_MPICH__BCAST_SCATTER_DOUBLING:
@@ -569,6 +568,9 @@ void MPII_Topo_gen_mpich(MPII_Topo_gen_mpich_t * m, const MPII_Topo_order_t * or
 
     set(m, kind, order->num_ranks, root, rank, num_parts);
     if (is_smp) {
+        mpich_t between;
+        set(&between, hosts->between, hosts->num_hosts, hosts->host_of_rank[root], 0, num_parts);
+        m->num_between = between.num_stages;
         set_host(m, hosts);
         m->num_stages = num_stages(m);
     }

@@ -64,7 +64,7 @@ typedef struct {
     int rem, newrank;           /* ranks beyond a power of two; -1: folded into another rank */
     const MPII_Topo_hosts_t *hosts;
     int host, host_len, index;  /* of the rank, among the ranks of its host */
-    int num_local;              /* stages in a host, one way */
+    int num_local, num_between; /* stages in a host, one way, and between hosts */
 } MPII_Topo_gen_mpich_t;
 
 /* How many units there are: blocks of ranks, or, of bcast and reductions of a vector, parts of it. In

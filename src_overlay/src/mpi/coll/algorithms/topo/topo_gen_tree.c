@@ -103,14 +103,17 @@ static void branch_of_chains(MPII_Topo_branch_t * b, const MPII_Topo_order_t * o
     if (b->turn != b->first)
         *parent = b->first;
     else
-        b->num_children = b->len - 1 + find_next(b, order, next, parent);
+        b->num_children = b->len - 1 + (b->num_next = find_next(b, order, next, parent));
 }
 
 static int child_of_chains(const MPII_Topo_branch_t * b, const MPII_Topo_order_t * order, int k)
 {
-    int next[MPII_TOPO_MAX_LEVELS], parent, num = find_next(b, order, next, &parent);
+    int next[MPII_TOPO_MAX_LEVELS], parent;
 
-    return k < num ? next[num - 1 - k] : b->first + 1 + k - num;
+    if (k >= b->num_next)
+        return b->first + 1 + k - b->num_next;
+    find_next(b, order, next, &parent);
+    return next[b->num_next - 1 - k];
 }
 
 MPII_Topo_shape_t MPII_Topo_shape_of(MPII_Topo_shape_t shape, const MPII_Topo_order_t * order,
@@ -341,6 +344,7 @@ static bool add(const tree_t * t, int i, int k, MPII_Topo_step_t * step)
         step->slot = sum_slot;
         step->from = !is_root && index == 0 ? MPII_TOPO_BUF__IN : MPII_TOPO_BUF__TMP;
         step->from_slot = sum_slot + index;
+        step->is_last = index < n - 1;
         return true;
     }
     if (index < n - 1)
@@ -356,6 +360,7 @@ static bool add(const tree_t * t, int i, int k, MPII_Topo_step_t * step)
     step->peer = t->branch.parent;
     step->buf = MPII_TOPO_BUF__TMP;
     step->slot = sum_slot;
+    step->is_last = true;
     return k == 1;
 }
 
@@ -386,6 +391,7 @@ static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * 
     if (k >= n)
         return false;
     send_down(t, i - t->num_up - 1, k, step);
+    step->is_last = k + 1 == n;
     return true;
 }
 

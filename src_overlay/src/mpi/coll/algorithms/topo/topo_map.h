@@ -39,22 +39,29 @@ int MPII_Topo_map_ring(const MPII_Topo_place_t * place, int order[]);
  * Cost: O(p log p) and, with host distances, as above. Returns 0, or -1 if memory is exhausted. */
 int MPII_Topo_map_recursive_doubling(const MPII_Topo_place_t * place, int slot_to_rank[]);
 
+/* The greatest k with 2^k <= n, n > 0. Schedules ask often. */
+static inline int MPII_Topo_floor_log2(unsigned n)
+{
+#ifdef __GNUC__
+    return 31 - __builtin_clz(n);
+#else
+    int k = 0;
+    while (n >>= 1)
+        k++;
+    return k;
+#endif
+}
+
 /* Largest power of two that is not above p, p > 0. */
 static inline int MPII_Topo_pof2(int p)
 {
-    int q = 1;
-    while (q <= p / 2)
-        q *= 2;
-    return q;
+    return 1 << MPII_Topo_floor_log2(p);
 }
 
 /* The least k with 2^k >= n */
 static inline int MPII_Topo_ceil_log2(int n)
 {
-    int k = 0;
-    while (n > 1 << k)
-        k++;
-    return k;
+    return n > 1 ? MPII_Topo_floor_log2(n - 1) + 1 : 0;
 }
 
 /* Slot of position j where num_folded positions, the first ones, hold two ranks. */

@@ -72,6 +72,8 @@
 /* At 0.2 to 0.5 us a message, all algorithms of a collective take about a millisecond on 64 ranks. */
 
 #define TOPO_MAX_WALK 65536     /* messages that are followed at all */
+#define TOPO_COUNTED_RANKS 256  /* tell how many messages there are, */
+#define TOPO_FOLLOWED_HOSTS 16  /* and where one rank acts for each host, of so many hosts the others are followed */
 #define TOPO_FEW_MESSAGES 1024  /* all ranks run up to so many by the clock, */
 #define TOPO_FEW_RANKS 32       /* or as the square of their number less this, which is as many on 64 ranks, */
 #define TOPO_LOG_ROUNDS 4       /* up to so many times log2 of their number in rounds, ranks keep step */
@@ -79,12 +81,14 @@
 /* Of a call in many parts: so many messages of each rank. Twice as many change no choice (maint/judge sim). */
 #define TOPO_PIECES 4
 #define TOPO_MIN_PIECES 256     /* that are followed: from so many messages */
-#define TOPO_MAX_PIECES 8192    /* to so many */
-#define TOPO_MAX_STEPS 32768    /* of a sample; */
+#define TOPO_MAX_PIECES 4096    /* to so many */
+#define TOPO_MAX_STEPS 8192     /* of a sample; */
 #define TOPO_MAX_PIPED_STEPS 4096       /* where only their sums count; */
 #define TOPO_STEPS_OF_ROUNDS 1024       /* or all ranks do some rounds; */
 #define TOPO_MAX_STAGES 128     /* what is beyond is in the last one */
-#define TOPO_MIN_HOSTS 4        /* that are sampled */
+#define TOPO_MIN_HOSTS 4        /* that are sampled, */
+#define TOPO_MIN_RANKS 4        /* and ranks of each, up to */
+#define TOPO_SAMPLED_FACTOR 4   /* so many times the steps */
 #define TOPO_ROUNDS_ASKED 16    /* to see whether all are alike */
 #define TOPO_LEAST_ROUNDS 4     /* that are sampled; */
 #define TOPO_SOME_ROUNDS 16     /* where they are few steps */

@@ -10,9 +10,10 @@
 
 /* How long a schedule takes, in two ways.
  *
- * Of few messages: all ranks run it by the clock (topo_predict_walk.c). Of many: what some ranks do, or all ranks in some
- * rounds, is scaled (topo_predict_sample.c). What goes in many parts, along a tree or along lanes, is followed for the
- * first ones: each other one takes what the busiest link or rank needs for it.
+ * Of few messages, or along a tree: ranks run it by the clock (topo_predict_walk.c). Where one rank acts for each host,
+ * the others of most hosts are left out. Of many messages: what some ranks do, or in some rounds, is scaled
+ * (topo_predict_sample.c). What goes in many parts, along a tree or along lanes, is followed for the first ones: each
+ * other one takes what the busiest link or rank needs for it.
  *
  * The costs of a message are those of Culler et al., "LogP: Towards a Realistic Model of Parallel
  * Computation", and, for its bytes, of Alexandrov et al., "LogGP". */
@@ -21,7 +22,7 @@ typedef const MPII_Topo_links_t links_t;
 
 #define is_of(algo_, family_) ((algo_)->family == MPII_TOPO_FAMILY__##family_)
 
-/* Messages of a schedule */
+/* Messages of a schedule, of ranks that are followed */
 typedef struct {
     int num_recvs;              /* of one rank, the most */
     int64_t all;
@@ -37,43 +38,57 @@ static int64_t few_messages(const MPII_Topo_algo_t * algo, int p)
 }
 
 /* Of the `num` parts of a call with num_messages: how many are followed. Pieces along a tree, of which the first and the
- * last may be short, are two at least. */
+ * last may be short, are two at least; segments, if that is not too many messages. */
 static int num_followed(const MPII_Topo_algo_t * algo, int p, int num, int64_t num_messages)
 {
     bool has_lanes = is_of(algo, LANES);
     int64_t few = MPL_MIN(MPL_MAX(TOPO_PIECES * p, TOPO_MIN_PIECES), TOPO_MAX_PIECES);
-    int64_t least = has_lanes ? 1 : num < 4 ? num : 2;
+    bool is_long = is_of(algo, TREE) && num_messages / num > TOPO_MAX_PIECES;
+    int64_t least = has_lanes || is_long ? 1 : num < 4 ? num : 2;
 
     if (num_messages / num > (has_lanes ? few_messages(algo, p) : TOPO_MAX_WALK / 2))
         return num;
     return MPL_MIN(MPL_MAX(few * num / MPL_MAX(num_messages, 1), least), num);
 }
 
+static bool is_tree(const MPII_Topo_algo_t * algo)
+{
+    return is_of(algo, TREE) || is_of(algo, BLOCK_TREE);
+}
+
+/* By what some ranks receive. An odd stride passes all places of a host. */
 static messages_t count(const MPII_Topo_case_t * c, links_t * links)
 {
     const MPII_Topo_algo_t *algo = MPII_Topo_case_algo(c);
-    int p = links->order->num_ranks;
-    messages_t n = {.num_recvs = 0 };
+    int p = links->order->num_ranks, stride = is_of(algo, BLOCK_TREE) ? 1 : p / TOPO_COUNTED_RANKS | 1;
+    int64_t num = 0, num_ranks = (p - 1) / stride + 1;
+    messages_t n = {.num_recvs = 1 };
     MPII_Topo_any_gen_t g;
 
-    for (int i = 0; i < p; i++) {
+    for (int i = 0; i < p; i += stride) {
+        if (!MPII_Topo_is_followed(c, links, i))
+            continue;
         MPII_Topo_case_set(c, i, &g);
         n.all += g.gen.num_recvs;
         n.num_recvs = MPL_MAX(n.num_recvs, g.gen.num_recvs);
+        num++;
     }
+    int64_t of_rank = n.all / MPL_MAX(num, 1);
+    n.all = n.all * p / num_ranks;
     /* where groups are unequal, there are not so many: a rank gets each block once */
     if (is_of(algo, LANES) && algo->arg == MPII_TOPO_LANES__ALLGATHER)
         n.all = MPL_MIN(n.all, p * (p - INT64_C(1)) * g.lanes.num_chunks);
     /* in log rounds, or a few times as many, ranks keep step; along a tree it takes them all */
-    n.is_piped = n.all > few_messages(algo, p) && n.all / p > TOPO_LOG_ROUNDS * MPII_Topo_ceil_log2(p + 1) &&
-        !is_of(algo, TREE) && !is_of(algo, BLOCK_TREE);
+    n.is_piped = n.all > few_messages(algo, p) && of_rank > TOPO_LOG_ROUNDS * MPII_Topo_ceil_log2(p + 1) &&
+        !is_tree(algo);
     return n;
 }
 
 static int64_t time_of_case(const MPII_Topo_case_t * c, links_t * links, messages_t n, int64_t * busiest)
 {
-    return n.is_piped || n.all > TOPO_MAX_WALK ? MPII_Topo_sample(c, links, n.num_recvs, n.is_piped) :
-        MPII_Topo_walk(c, links, n.all, busiest);
+    bool is_long = n.is_piped || (n.all > TOPO_MAX_WALK && !is_tree(MPII_Topo_case_algo(c)));
+
+    return is_long ? MPII_Topo_sample(c, links, n.num_recvs, n.is_piped) : MPII_Topo_walk(c, links, busiest);
 }
 
 int64_t MPII_Topo_predict(const MPII_Topo_case_t * c, const MPII_Topo_links_t * links)

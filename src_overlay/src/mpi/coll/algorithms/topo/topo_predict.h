@@ -28,9 +28,11 @@ static inline int64_t MPII_Topo_least_gain(int64_t stock, const MPII_Topo_costs_
 
 /* -- topo_predict_walk.c -- */
 
-/* The same: all ranks run it by the clock. num_messages: at least; busiest: what its busiest link or rank needs */
-int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, const MPII_Topo_links_t * links, int64_t num_messages,
-                       int64_t * busiest);
+/* Whether a rank is followed. Where one rank acts for each host, the others are in some hosts alone. */
+bool MPII_Topo_is_followed(const MPII_Topo_case_t * c, const MPII_Topo_links_t * links, int rank);
+
+/* The same: ranks run it by the clock. busiest: what its busiest link or rank needs */
+int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, const MPII_Topo_links_t * links, int64_t * busiest);
 
 /* -- topo_predict_sample.c -- */
 

@@ -140,7 +140,8 @@ static void sample_rank(sample_t * s, int rank, int64_t host_scale, int64_t rack
             *busy += MPII_Topo_processor(costs, level, bytes);
             add(s, s->by_level ? level : stage, step.peer, rank, level, bytes, host_scale, rack_scale, false);
         }
-        for (int k = 0; g.gen.react(&g.gen, i, k, &step); k++) {
+        step.is_last = false;
+        for (int k = 0; !step.is_last && g.gen.react(&g.gen, i, k, &step); k++) {
             bytes = MPII_Topo_case_bytes(s->c, &step);
             if (bytes < 0)
                 continue;
@@ -230,12 +231,12 @@ static int64_t sample_hosts(sample_t * s, int first, int last, int stride)
     s->first = first;
     s->last = last;
     s->stride = stride;
-    /* hosts of a rack are next to each other; it has its share of those that are sampled, but one at least */
+    /* hosts of a rack are next to each other; it has its share of those that are sampled, but one at least if all have */
     for (int rack = 0; rack < order->num_racks; rack++) {
         int begin = order->first_host[rack], len = order->first_host[rack + 1] - begin;
         int num = share(s->num_hosts, order->num_hosts, begin + len) -
             share(s->num_hosts, order->num_hosts, begin);
-        num = MPL_MAX(num, 1);
+        num = s->num_hosts < order->num_racks ? num : MPL_MAX(num, 1);
         for (int i = 0; i < num; i++)
             sample_host(s, begin + share(len, num, i), share(len, num, i + 1) - share(len, num, i));
     }
@@ -342,27 +343,30 @@ int64_t MPII_Topo_sample(const MPII_Topo_case_t * c, links_t * links, int num_re
     s->groups = groups;
     s->num_loads = num_loads;
     s->is_ring = is_piped && is_ring(MPII_Topo_case_algo(c));
-    s->is_piped = is_piped;
-    s->by_level = is_piped && MPII_Topo_case_algo(c)->family == MPII_TOPO_FAMILY__LANES &&
+    bool has_lanes = MPII_Topo_case_algo(c)->family == MPII_TOPO_FAMILY__LANES;
+    s->by_level = is_piped && has_lanes &&
         !MPII_Topo_lanes_have_root(MPII_Topo_case_algo(c)->arg);
-    s->is_regular = s->is_ring || (MPII_Topo_case_algo(c)->family != MPII_TOPO_FAMILY__LANES && is_regular(c));
-    s->num_of_host = order->max_ppn;
+    s->is_regular = s->is_ring || (!has_lanes && is_regular(c));
+    /* MPICH's exchanges in pairs do keep step: each round waits for both ends */
+    bool is_mpich = MPII_Topo_case_algo(c)->family == MPII_TOPO_FAMILY__MPICH;
+    s->is_piped = is_piped && (s->is_ring || !s->is_regular || !is_mpich);
     time = 0;
-    int most = order->num_hosts, max_steps = is_piped ? MPL_MIN(TOPO_SOME_ROUNDS * p, TOPO_MAX_PIPED_STEPS) : TOPO_MAX_STEPS;
+    int max_steps = s->is_regular ? TOPO_MAX_PIPED_STEPS :
+        is_piped ? MPL_MIN(TOPO_SOME_ROUNDS * p, TOPO_MAX_PIPED_STEPS) : TOPO_MAX_STEPS;
     if (has_rooted_lanes(MPII_Topo_case_algo(c)))    /* where ranks that all do the same are late by hops */
         time += (order->num_racks - 1) * hop;
-    if (!s->is_regular) {
-        int num = MPL_MAX(max_steps / num_recvs, 1);
-        most = MPL_MIN(most, MPL_MAX(num / s->num_of_host, TOPO_MIN_HOSTS));
-        s->num_of_host = MPL_MAX(MPL_MIN(s->num_of_host, num / most), 1);
-    }
-    s->num_hosts = most;
-    if (s->is_regular)
-        time += sample_regular(s, num_recvs,
-                               MPL_MAX(MPL_MIN(TOPO_MAX_PIPED_STEPS / p, TOPO_SOME_ROUNDS),
-                                       MPL_MAX(TOPO_STEPS_OF_ROUNDS / p, TOPO_LEAST_ROUNDS)));
-    else
-        time += sample_hosts(s, 0, INT_MAX, 1);
+    int num_rounds = !s->is_regular ? num_recvs :
+        MPL_MAX(MPL_MIN(TOPO_MAX_PIPED_STEPS / p, TOPO_SOME_ROUNDS),
+                MPL_MAX(TOPO_STEPS_OF_ROUNDS / p, TOPO_LEAST_ROUNDS));
+    /* How many ranks, and at most, so that each rack has some. Along lanes, those of small racks do more than others. */
+    int num = MPL_MAX(max_steps / num_rounds, 1), most = MPL_MAX(TOPO_SAMPLED_FACTOR * max_steps / num_rounds, 1);
+    int num_racks = has_lanes ? order->num_racks : MPL_MIN(order->num_racks, most);
+    s->num_hosts = MPL_MAX(num / order->max_ppn, MPL_MAX(num_racks, TOPO_MIN_HOSTS));
+    s->num_hosts = MPL_MIN(s->num_hosts, order->num_hosts);
+    s->num_of_host = MPL_MAX(num, MPL_MIN(most, TOPO_MIN_RANKS * s->num_hosts)) / s->num_hosts;
+    /* of a host, one may be all that sends to the next one round a ring */
+    s->num_of_host = s->is_regular ? order->max_ppn : MPL_MIN(MPL_MAX(s->num_of_host, 1), order->max_ppn);
+    time += s->is_regular ? sample_regular(s, num_recvs, num_rounds) : sample_hosts(s, 0, INT_MAX, 1);
 
   fn_exit:
     MPL_free(s);

@@ -5,9 +5,9 @@
 
 #include "mpl.h"
 #include "topo_predict.h"
-#include "topo_predict_heap.h"
 
-/* Up to so many messages: all ranks run their schedules by the clock.
+/* Up to so many messages: ranks run their schedules by the clock, all of them, or all but some of those that send inside
+ * their host alone.
  *
  * A message takes its sender's processor, then it passes links: up from the host of the sender, through its rack and
  * the groups above, and down to the host of the receiver. A link serves messages one after the other, in the order in
@@ -20,13 +20,58 @@
 
 typedef const MPII_Topo_links_t links_t;
 
+/* What comes next in time */
 typedef struct {
-    MPII_Topo_any_gen_t g;
+    int64_t clock;
+    unsigned number;            /* of those at the same time, the one that was pushed first is first */
+    int what;
+} turn_t;
+
+typedef struct {
+    turn_t *turns;              /* the earliest one first */
+    int len;
+    unsigned num_pushed;
+} heap_t;
+
+static inline bool is_before(turn_t a, turn_t b)
+{
+    return (a.clock < b.clock) | ((a.clock == b.clock) & (a.number < b.number));
+}
+
+static inline void push(heap_t * heap, int64_t clock, int what)
+{
+    turn_t *turns = heap->turns, turn = {.clock = clock,.number = heap->num_pushed++,.what = what };
+    int i = heap->len++;
+
+    for (; i > 0 && is_before(turn, turns[(i - 1) / 2]); i = (i - 1) / 2)
+        turns[i] = turns[(i - 1) / 2];
+    turns[i] = turn;
+}
+
+static inline int pop(heap_t * heap)
+{
+    turn_t *turns = heap->turns, top = turns[0], turn = turns[--heap->len];
+    int i = 0, child;
+
+    for (; (child = 2 * i + 1) < heap->len; i = child) {
+        child += child + 1 < heap->len && is_before(turns[child + 1], turns[child]);
+        if (!is_before(turns[child], turn))
+            break;
+        turns[i] = turns[child];
+    }
+    turns[i] = turn;
+    return top.what;
+}
+
+typedef struct {
+    MPII_Topo_any_gen_t *g;     /* NULL: it is not followed */
     int64_t clock;
     int64_t out;                /* until then it sends to other hosts */
     int64_t busy, sends;        /* time of its processor, and of what it sends there, in all */
     int host, rack;
     int round, k;               /* next step; k -1: the round is over */
+    int to;                     /* -1, or whom it sends something now: */
+    int64_t bytes;
     int waits_for;              /* sender of the message that it waits for; -1: none */
 } rank_t;
 
@@ -51,9 +96,10 @@ typedef struct {
     const MPII_Topo_case_t *c;
     links_t *links;
     rank_t *ranks;
+    MPII_Topo_any_gen_t *gens;  /* of those that are followed */
     link_t *memory;             /* of each host */
     link_t *up[MPII_TOPO_MAX_LEVELS + 1], *down[MPII_TOPO_MAX_LEVELS + 1];      /* of a group of a level */
-    MPII_Topo_heap_t heap;      /* of ranks, and ~messages */
+    heap_t heap;      /* of ranks, and ~messages */
     int64_t end;
     /* those that have come, and not been asked for: queues by a hash of both ends */
     message_t *messages;
@@ -150,6 +196,8 @@ static void receive(walk_t * w, rank_t * r, int i)
     free_message(w, i);
 }
 
+static void advance(walk_t * w, int rank, int64_t until);
+
 /* A message comes, at a time that may be later than those of others that are looked at after it. */
 static void deliver(walk_t * w, int i, int64_t arrival)
 {
@@ -159,7 +207,7 @@ static void deliver(walk_t * w, int i, int64_t arrival)
     m->end = arrival;
     if (to->waits_for == m->from) {
         receive(w, to, i);
-        MPII_Topo_heap_push(&w->heap, to->clock, m->to);
+        advance(w, m->to, -1);
     } else {
         append(w, i);
     }
@@ -191,7 +239,7 @@ static void travel(walk_t * w, int i, int64_t until)
 
     for (; m->hop <= 2 * m->level; m->hop++) {
         if (m->begin > until) {
-            MPII_Topo_heap_push(&w->heap, m->begin, ~i);
+            push(&w->heap, m->begin, ~i);
             return;
         }
         link_t *link = find_link(w, m, &takes);
@@ -216,7 +264,10 @@ static void send_to(walk_t * w, int rank, int peer, int64_t bytes)
         link_t *memory = &w->memory[from->host];
         serve(memory, from->clock, MPII_Topo_carry(bytes, costs->memory));
         work(from, MPII_Topo_carry(bytes, costs->inside));
-        deliver(w, i, MPL_MAX(from->clock, memory->until) + asks + costs->latency[level]);
+        if (w->ranks[peer].g == NULL)
+            free_message(w, i);
+        else
+            deliver(w, i, MPL_MAX(from->clock, memory->until) + asks + costs->latency[level]);
         return;
     }
     int64_t begin = MPL_MAX(from->clock, from->out), takes = MPII_Topo_carry(bytes, costs->rank);
@@ -237,25 +288,41 @@ static void advance(walk_t * w, int rank, int64_t until)
     MPII_Topo_step_t step;
 
     for (;;) {
-        if (r->k >= 0 && r->g.gen.react(&r->g.gen, r->round, r->k, &step)) {
+        if (r->to != -1) {
+            if (r->clock > until || (w->heap.len > 0 && w->heap.turns[0].clock < r->clock)) {
+                push(&w->heap, r->clock, rank);
+                return;
+            }
+            send_to(w, rank, r->to, r->bytes);
+            r->to = -1;
+        }
+        if (r->k >= 0 && r->g->gen.react(&r->g->gen, r->round, r->k, &step)) {
             int64_t bytes = MPII_Topo_case_bytes(w->c, &step);
             if (bytes >= 0 && step.kind != MPII_TOPO_STEP__SEND) {
                 work(r, MPII_Topo_carry(bytes, w->links->costs.reduce));
             } else if (bytes >= 0) {
-                if (r->clock > until || (w->heap.len > 0 && w->heap.turns[0].clock < r->clock)) {
-                    MPII_Topo_heap_push(&w->heap, r->clock, rank);
-                    return;
-                }
-                send_to(w, rank, step.peer, bytes);
+                r->to = step.peer;
+                r->bytes = bytes;
             }
             r->k = step.is_last ? -1 : r->k + 1;
             continue;
         }
         r->k = 0;
-        if (r->round == r->g.gen.num_recvs)
+        if (r->round == r->g->gen.num_recvs)
             break;
-        if (!r->g.gen.recv(&r->g.gen, r->round++, &step) || MPII_Topo_case_bytes(w->c, &step) < 0)
+        if (!r->g->gen.recv(&r->g->gen, r->round++, &step))
             continue;
+        int64_t bytes = MPII_Topo_case_bytes(w->c, &step);
+        if (bytes < 0)
+            continue;
+        if (w->ranks[step.peer].g == NULL) {    /* it sends that at once */
+            const MPII_Topo_costs_t *costs = &w->links->costs;
+            int64_t processor = MPII_Topo_processor(costs, MPII_TOPO_WITHIN__HOST, bytes);
+            r->clock = MPL_MAX(r->clock, processor + costs->latency[MPII_TOPO_WITHIN__HOST] +
+                               MPII_Topo_carry(bytes, costs->inside));
+            work(r, processor);
+            continue;
+        }
         int i = take(w, step.peer, rank);
         if (i == -1) {
             r->waits_for = step.peer;
@@ -266,21 +333,53 @@ static void advance(walk_t * w, int rank, int64_t until)
     w->end = MPL_MAX(w->end, r->clock);
 }
 
-int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links, int64_t num_messages, int64_t * busiest)
+/* Hosts whose ranks all are: each the last one of its neighbours from rank 0 on */
+bool MPII_Topo_is_followed(const MPII_Topo_case_t * c, links_t * links, int rank)
+{
+    int64_t num = links->order->num_hosts, some = MPL_MIN(num, TOPO_FOLLOWED_HOSTS);
+    int64_t host = (MPII_Topo_links_host(links, rank) - MPII_Topo_links_host(links, 0) + num) % num;
+
+    return (host + 1) * some / num > host * some / num || !MPII_Topo_case_is_inner(c, rank);
+}
+
+/* Returns how many messages those that are followed receive. */
+static int64_t set_ranks(walk_t * w)
+{
+    const MPII_Topo_order_t *order = w->links->order;
+    MPII_Topo_any_gen_t *g = w->gens;
+    int64_t num_messages = 0;
+
+    for (int i = 0; i < order->num_ranks; i++) {
+        int host = MPII_Topo_links_host(w->links, i);
+        w->ranks[i] = (rank_t) {.host = host,.rack = order->rack_of[host],.to = -1,.waits_for = -1 };
+        if (MPII_Topo_is_followed(w->c, w->links, i)) {
+            MPII_Topo_case_set(w->c, i, g);
+            num_messages += g->gen.num_recvs;
+            w->ranks[i].g = g++;
+        }
+    }
+    return num_messages;
+}
+
+int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links, int64_t * busiest)
 {
     const MPII_Topo_order_t *order = links->order;
     int p = order->num_ranks, num_links = order->num_hosts + 2 * (order->num_hosts + links->num_uplinks);
     walk_t w = {.c = c,.links = links,.free_messages = -1,.end = -1 };
 
+    w.ranks = MPL_malloc(p * sizeof(rank_t), MPL_MEM_COLL);
+    w.gens = MPL_malloc(p * sizeof(*w.gens), MPL_MEM_COLL);
+    link_t *next = w.memory = MPL_calloc(num_links, sizeof(link_t), MPL_MEM_COLL);
+    if (!w.ranks || !w.gens || !w.memory)
+        goto fn_exit;
+    int64_t num_messages = set_ranks(&w);
     for (w.num_queues = 64; w.num_queues < 4 * (unsigned) p && w.num_queues < num_messages;)
         w.num_queues *= 2;
-    w.ranks = MPL_malloc(p * sizeof(rank_t), MPL_MEM_COLL);
-    link_t *next = w.memory = MPL_calloc(num_links, sizeof(link_t), MPL_MEM_COLL);
     /* each rank, and each message, is there once at most */
-    w.heap.turns = MPL_malloc((p + num_messages) * sizeof(MPII_Topo_turn_t), MPL_MEM_COLL);
-    w.messages = MPL_malloc(num_messages * sizeof(message_t), MPL_MEM_COLL);
+    w.heap.turns = MPL_malloc((p + num_messages) * sizeof(turn_t), MPL_MEM_COLL);
+    w.messages = MPL_malloc((num_messages + 1) * sizeof(message_t), MPL_MEM_COLL);
     w.queues = MPL_malloc(w.num_queues * sizeof(queue_t), MPL_MEM_COLL);
-    if (!w.ranks || !w.memory || !w.heap.turns || !w.messages || !w.queues)
+    if (!w.heap.turns || !w.messages || !w.queues)
         goto fn_exit;
     next += order->num_hosts;
     for (int level = 1; level <= order->num_levels; level++) {
@@ -290,20 +389,13 @@ int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links, int64_t num_
     }
     for (unsigned i = 0; i < w.num_queues; i++)
         w.queues[i].first = -1;
-    for (int i = 0; i < p; i++) {
-        rank_t *r = &w.ranks[i];
-        MPII_Topo_case_set(c, i, &r->g);
-        r->clock = r->out = r->busy = r->sends = r->round = r->k = 0;
-        r->host = MPII_Topo_links_host(links, i);
-        r->rack = order->rack_of[r->host];
-        r->waits_for = -1;
-    }
 
     for (int i = 0; i < p; i++)
-        advance(&w, i, 0);
+        if (w.ranks[i].g)
+            advance(&w, i, 0);
     while (w.heap.len > 0) {
         int64_t now = w.heap.turns[0].clock;
-        int i = MPII_Topo_heap_pop(&w.heap);
+        int i = pop(&w.heap);
         if (i >= 0)
             advance(&w, i, INT64_MAX);
         else
@@ -318,6 +410,7 @@ int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links, int64_t num_
 
   fn_exit:
     MPL_free(w.ranks);
+    MPL_free(w.gens);
     MPL_free(w.memory);
     MPL_free(w.heap.turns);
     MPL_free(w.messages);
