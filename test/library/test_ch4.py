@@ -48,6 +48,7 @@ PARTS = [
     ("test_reductions.py", "test_exact", False),
     ("test_signatures.py", "test_cut_alike", True),
     ("test_mends.py", "test_patched and reduce_in_place", False),
+    ("test_settings.py", "algorithms", False),
     ("test_auto.py", "test_any_number_of_ranks and not 1", False),
 ]
 
