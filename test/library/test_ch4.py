@@ -108,10 +108,6 @@ def test_part(
     about = [str(ch4 / "mpichversion")]
     version = subprocess.run(about, check=True, capture_output=True, text=True).stdout
     is_ucx = "ch4:ucx" in version
-    if is_ucx and re.search(r"Version:\s*4\.0", version):
-        # where MPICH 4.0 has no memory of posix, each host's part of a reduce in place crashes if the root
-        # is not the first of its host; any algorithm does, stock's too; 4.3 has it mended
-        settings.append("MPIR_CVAR_REDUCE_DEVICE_COLLECTIVE=0")
     env = {**os.environ, "TOPO_BIN": str(ch4), "TOPO_SETTINGS": " ".join(settings)}
     # it polls, also where ranks share processors
     env |= {"TOPO_PATIENCE": "5", "TOPO_IDLE_SLEEP": "1"}
