@@ -222,6 +222,7 @@ class Condition:
         return f"{self.name}{self.op}{self.value}"
 
 
+@functools.cache
 def strip(key: str) -> str:
     """A key without its white space."""
     return re.sub(r"[ \t\n\v\f\r]", "", key)
