@@ -364,10 +364,29 @@ def validate(paths: tuple[str, ...], version: str, stock: bool) -> None:
       topo-tune validate tuning.json
       topo-tune validate --stock tuning.json      for an MPICH without patches
 
-    Errors are what MPICH refuses; MPICH itself prints the first one. Warnings: rules that no call
-    can reach, conditions that never hold, algorithms that can never be applied, a key that comes
-    twice. Notes: calls for which no rule holds, or whose algorithm needs more than the rules ask:
-    the built-in selection decides for them.
+    Errors are what MPICH refuses; MPICH itself prints the first one. Warnings name rules that no
+    call can reach, conditions that never hold, algorithms that can never be applied, and keys that
+    come twice. Notes name calls for which no rule holds, or whose algorithm needs more than the
+    rules ask: MPICH's own selection decides for them.
+
+    A tuning file is a JSON object. Its keys are conditions, tried in their order; the first that
+    holds is entered and never left. At a leaf stands an algorithm with its parameters. {} selects
+    nothing, and so does a branch in which no key holds: the call goes on as without a file.
+
+    \b
+      {"collective=ibcast": {"comm_type=intra": {"avg_msg_size<=64K": {
+         "algorithm=MPIR_Ibcast_intra_tsp_tree":
+            {"tree_type=knomial_1": {}, "k=4": {}}}}}}
+
+    Beside MPICH's own conditions there are comm_hosts, comm_racks, comm_level3, comm_level4
+    (groups of the two levels above racks; 1 where the topology has none) and comm_ppn (most ranks
+    on one host), each as NAME<=N and NAME=any. N may end in K, M or G. A parameter that is not
+    given has the value of its CVAR. All ranks choose alike: a condition on what only one rank
+    knows, such as total_msg_size of alltoallv, never holds, and rank 0 warns.
+
+    The grammar is that of the MPICH that reads the file. 4.3 and 5.0 also have comm_avg_ppn<N and
+    a bare "any", and other names for some algorithms (k_dissemination for dissemination); 5.0
+    knows of comm_hierarchy only whether it is parent.
 
     Exit status: 0 no errors, 1 errors, 2 wrong use, or a file that cannot be read.
     """
