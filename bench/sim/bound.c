@@ -1,12 +1,13 @@
 /*
  * Copyright (C) by the mpich-topo authors. See LICENSE.
  *
- * How soon a call can end on a site, whatever its schedule: by what messages cost, and by what has to go over links.
+ * How soon a call can end on a site, whatever its schedule: by what messages cost, by what has to
+ * cross links, and by what has to be added up.
  */
 
 #include "sim.h"
 #include "latency_bound.h"
-#include <math.h>
+#include "link_bound.h"
 
 /* How many hosts, or ranks, of each group of a level there are; returns in how many groups */
 static int count(const platform_t * p, int level, bool are_hosts, int num[])
@@ -61,52 +62,41 @@ double bound_by_latency(const platform_t * p, int root)
     return bound;
 }
 
-/* Bytes that go over the link of a group of n ranks, one way, at least */
-static double bytes_of(MPII_Topo_coll_t coll, double bytes, double n, double others, int num_groups, bool has_root)
-{
-    switch (coll) {
-        case MPII_TOPO_COLL__BARRIER:
-            return 0;
-        case MPII_TOPO_COLL__BCAST:
-        case MPII_TOPO_COLL__REDUCE:
-            return bytes;
-        case MPII_TOPO_COLL__ALLREDUCE:
-            /* num_groups - 1 messages make one sum of all, and as many tell it: the mean of all groups */
-            return 2 * bytes * (num_groups - 1) / num_groups;
-        case MPII_TOPO_COLL__ALLTOALL:
-        case MPII_TOPO_COLL__ALLTOALLV:
-            return bytes * n * others;
-        case MPII_TOPO_COLL__GATHER:
-        case MPII_TOPO_COLL__GATHERV:
-        case MPII_TOPO_COLL__SCATTER:
-        case MPII_TOPO_COLL__SCATTERV:
-            return bytes * (has_root ? others : n);
-        default:
-            return bytes * MPL_MAX(n, others);
-    }
-}
-
 double bound_by_links(const platform_t * p, MPII_Topo_coll_t coll, int64_t bytes, int root)
 {
     int *num = get_memory(p->num_groups[0], sizeof(int));
-    double bound = 0;
+    double *rate = get_memory(p->num_groups[0], sizeof(double)), bound = 0;
 
     for (int level = 0; level < p->num_levels; level++) {
-        int num_groups = count(p, level, false, num);
-        int of_root = p->group_of_host[level][p->host_of_rank[root]];
-        double least = INFINITY;        /* of the mean of all groups */
-        for (int i = 0; i < p->num_groups[level] && num_groups > 1; i++) {
-            double time = bytes_of(coll, bytes, num[i], p->num_ranks - num[i], num_groups, i == of_root) /
-                p->rate[level][i];
+        int of_root = p->group_of_host[level][p->host_of_rank[root]], num_groups = 0;
+        count(p, level, false, num);
+        for (int i = 0, own = of_root; i < p->num_groups[level]; i++) {
             if (num[i] == 0)
                 continue;
-            least = MPL_MIN(least, time);
-            if (coll != MPII_TOPO_COLL__ALLREDUCE)
-                bound = MPL_MAX(bound, time);
+            if (i == own)
+                of_root = num_groups;
+            num[num_groups] = num[i];
+            rate[num_groups++] = p->rate[level][i];
         }
-        if (coll == MPII_TOPO_COLL__ALLREDUCE && num_groups > 1)
-            bound = MPL_MAX(bound, least);
+        bound = MPL_MAX(bound, link_bound(coll, bytes, num_groups, num, rate, of_root, 0));
     }
     free(num);
+    free(rate);
     return bound;
+}
+
+double bound_by_adding(const platform_t * p, MPII_Topo_coll_t coll, int64_t bytes)
+{
+    double others = p->num_ranks - 1;
+
+    switch (coll) {
+        case MPII_TOPO_COLL__REDUCE:
+        case MPII_TOPO_COLL__ALLREDUCE:
+            return bytes * others / p->num_ranks / p->costs.reduce_rate;
+        case MPII_TOPO_COLL__REDUCE_SCATTER:
+        case MPII_TOPO_COLL__REDUCE_SCATTER_BLOCK:
+            return bytes * others / p->costs.reduce_rate;
+        default:
+            return 0;
+    }
 }

@@ -535,6 +535,7 @@ static void simulate(const platform_t * p, const options_t * o, const MPII_Topo_
     what.root = o->args.root;
     what.latency_bound = bound_by_latency(p, what.root);
     what.links_bound = bound_by_links(p, algo->coll, what.bytes, what.root);
+    what.adding_bound = bound_by_adding(p, algo->coll, what.bytes);
     if (MPII_Topo_case_create(algo, &o->args, p->order, &c) != 0)
         give_up("no memory for %d ranks", p->num_ranks);
     if (c == NULL)

@@ -131,7 +131,7 @@ static void print_path(const platform_t * p, const result_t * r)
 
 static double bound_of(const what_t * what)
 {
-    return MPL_MAX(what->latency_bound, what->links_bound);
+    return MPL_MAX(MPL_MAX(what->latency_bound, what->links_bound), what->adding_bound);
 }
 
 static void print_head(const platform_t * p, const what_t * what)
@@ -148,8 +148,11 @@ static void print_head(const platform_t * p, const what_t * what)
     print_folded(0, text);
     free(text);
     out = open_text(&text, &size);
-    fprintf(out, "No schedule ends before %s: links take %s at least, latency and gap of messages %s.",
+    fprintf(out, "No schedule ends before %s: links take %s at least, latency and gap of messages %s",
             time_text(bound_of(what)), time_text(what->links_bound), time_text(what->latency_bound));
+    if (what->adding_bound > 0)
+        fprintf(out, ", sums of each rank %s", time_text(what->adding_bound));
+    fprintf(out, ".");
     fclose(out);
     print_folded(0, text);
     free(text);
@@ -211,11 +214,11 @@ void report_json(const platform_t * p, const what_t * what, const result_t * r, 
         printf(",\n");
     printf("  {\"collective\": \"%s\", \"algorithm\": \"%s\", \"bytes\": %" PRId64 ", \"root\": %d,\n"
            "   \"ranks\": %d, \"ppn\": %d, \"placement\": \"%s\",\n"
-           "   \"latency_bound_us\": %.6f, \"links_bound_us\": %.6f,\n"
+           "   \"latency_bound_us\": %.6f, \"links_bound_us\": %.6f, \"adding_bound_us\": %.6f,\n"
            "   \"time_us\": %.6f, \"messages\": %" PRId64 ", \"messages_inside_hosts\": %" PRId64 ",\n"
            "   \"host_of_rank\": [", MPII_Topo_coll_name(what->algo->coll), what->algo->name, what->bytes,
            what->root, p->num_ranks, p->ppn, what->placement, what->latency_bound * US, what->links_bound * US,
-           r->time * US, r->num_messages,
+           what->adding_bound * US, r->time * US, r->num_messages,
            r->num_inside);
     for (int i = 0; i < p->num_ranks; i++)
         printf("%s%d", i ? ", " : "", p->host_of_rank[i]);

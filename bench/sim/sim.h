@@ -8,7 +8,7 @@
  *   engine.c     the run: events, links, processors
  *   heap.h       the events
  *   fair.c       links that are shared
- *   bound.c      how soon any schedule can end, and latency_bound.c
+ *   bound.c      how soon any schedule can end, with latency_bound.c and link_bound.c
  *   report.c     what came out, as text and JSON
  *   draw.c       every message, as a trace and as a picture
  */
@@ -151,9 +151,11 @@ int fair_take(fair_t * fair);
 
 /* -- bound.c -- */
 
-/* Seconds that a call takes at least, whatever its schedule: by latency, overhead and gap, and by what links carry */
+/* Seconds that a call takes at least, whatever its schedule: by latency, overhead and gap; by what
+ * links carry; and by what its ranks add up, if each adds an equal part. */
 double bound_by_latency(const platform_t * p, int root);
 double bound_by_links(const platform_t * p, MPII_Topo_coll_t coll, int64_t bytes, int root);
+double bound_by_adding(const platform_t * p, MPII_Topo_coll_t coll, int64_t bytes);
 
 /* -- report.c -- */
 
@@ -162,7 +164,7 @@ typedef struct {
     int64_t bytes;
     int root;
     const char *placement, *ppn;        /* as on the command line */
-    double latency_bound, links_bound;  /* seconds (bound.c) */
+    double latency_bound, links_bound, adding_bound;    /* seconds (bound.c) */
 } what_t;
 
 void report_text(const platform_t * p, const what_t * what, const result_t * result, bool is_first,

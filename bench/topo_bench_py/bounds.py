@@ -12,7 +12,7 @@ from typing import Any
 import click
 import numpy as np
 from topo_tune import site
-from topo_tune.predictor import latency_bound_us
+from topo_tune.predictor import latency_bound_us, link_bound_us
 
 BURST_MARGIN = 1.1
 
@@ -45,46 +45,6 @@ class Links:
     gap_us: float = 0.0
 
 
-def crossing_bytes(
-    collective: str, b: float, p: int, n: int, groups: int, has_root: bool
-) -> tuple[float, float]:
-    """Bytes that must cross the link of a group (host, rack) of n of the p ranks: (in, out).
-
-    b is the size as topo-bench-mpi defines it for the collective. A block that is needed by several
-    ranks of the group must come in once only, and contributions to a sum may be added on both
-    sides of the link: one sum crosses it.
-    """
-    other = p - n
-    if other == 0:
-        return 0, 0
-    if collective in (
-        "allgather",
-        "allgatherv",
-    ):  # each outside block comes in, each own one leaves
-        return b * other, b * n
-    if collective in ("gather", "gatherv"):
-        return (b * other, 0) if has_root else (0, b * n)
-    if collective in ("scatter", "scatterv"):
-        return (0, b * other) if has_root else (b * n, 0)
-    if collective in ("bcast", "scan"):  # what rank 0 has is in every sum
-        return (0, b) if has_root else (b, 0)
-    if collective == "reduce":  # the sum of the group, or of all others
-        return (b, 0) if has_root else (0, b)
-    if collective in ("reduce_scatter", "reduce_scatter_block"):
-        # for each block of another rank the group's sum leaves; for each own one that of the others
-        # comes in
-        return b * n, b * other
-    if collective == "allreduce":
-        # For each number, groups - 1 messages make one sum of all, and as many tell the others: with
-        # less, a group would lack a contribution (gossiping). That is a mean over groups, and the one
-        # with most has no less.
-        mean = 2 * b * (groups - 1) / groups
-        return mean, mean
-    if collective in ("alltoall", "alltoallv"):  # b for each pair of ranks
-        return b * n * other, b * n * other
-    return 0, 0  # barrier: no data
-
-
 def bytes_of_groups(
     group_of_host: dict[str, Any], hosts: list[str], bytes_from_to: list[list[float]]
 ) -> dict[Any, Sequence[float]]:
@@ -109,14 +69,14 @@ def bound_us(
     """No algorithm can be faster than this, in microseconds; None if nothing is known, or where the
     links let all pass at once.
 
-    counts: where blocks are not all of b bytes, the hosts and what goes from each to each.
+    b: the size as topo-bench-mpi defines it for the collective. counts: where blocks are not all of b
+    bytes, the hosts and what goes from each to each.
 
-    The greater of two bounds. That of messages: all hosts learn something of one of them, or of all, which no
-    schedule does sooner than a tree (latency_bound.h). That of links: the largest, over all hosts, racks and groups above, of the bits that must go into it or out of it
-    beyond a burst, divided by the rate of its link (Mbit/s, so that bits / rate are microseconds). It
-    counts payload only, no headers, no latency, no CPU time: all these can only add to it.
+    The greater of two bounds. Messages: all hosts learn something of one of them, or of all, which no
+    schedule does sooner than a tree (latency_bound.h). Links: what has to cross the link of a host, a
+    rack or a group above, beyond a burst, over its rate (link_bound.h). That counts payload only: no
+    headers, no latency, no processor.
     """
-    p = len(host_of_rank)
     of_all: list[tuple[Mapping[str, Any], Callable[[Any], float | None]]] = [
         ({host: host for host in host_of_rank}, lambda _: links.host_mbps),
         (links.rack_of_host, lambda _: links.uplink_mbps),
@@ -127,19 +87,20 @@ def bound_us(
         if not all(host in group_of_host for host in host_of_rank):
             continue
         groups = [group_of_host[host] for host in host_of_rank]
-        crossing: dict[Any, Sequence[float]]
         if counts:
             of_host = dict(zip(host_of_rank, groups, strict=True))
             crossing = bytes_of_groups(of_host, counts["hosts"], counts["bytes_from_to"])
+            for group, both in crossing.items():
+                if mbps := rate_of(group):
+                    bounds.append(8 * (max(both) - links.burst_bytes) / mbps)
         else:
-            sizes = Counter(groups)
-            crossing = {
-                group: crossing_bytes(collective, b, p, n, len(sizes), group == groups[root])
-                for group, n in sizes.items()
-            }
-        for group, both in crossing.items():
-            if mbps := rate_of(group):
-                bounds.append(8 * (max(both) - links.burst_bytes) / mbps)
+            ranks = Counter(groups)
+            mbps_of = [rate_of(group) or math.inf for group in ranks]
+            of_root = list(ranks).index(groups[root])
+            like = {"scan": "bcast"}.get(collective, collective)  # every sum needs rank 0's part
+            bounds.append(
+                link_bound_us(like, b, [*ranks.values()], mbps_of, of_root, links.burst_bytes)
+            )
     if not counts and (b > 0 or collective == "barrier"):
         bounds.append(bound_of_messages_us(host_of_rank, links, root))
     most = max(bounds, default=0)

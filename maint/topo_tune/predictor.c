@@ -6,6 +6,7 @@
  */
 
 #include "mpl.h"
+#include "link_bound.h"
 #include "loads.h"
 #include "topo_predict.h"
 #include "topo_json.h"
@@ -75,6 +76,16 @@ void topo_predict_rates(const MPII_Topo_site_t * site, int64_t latency[], int64_
         for (int i = 0; i < r->num[level]; i++, uplink++)
             rates[2 + level] = MPL_MAX(rates[2 + level], *uplink);
     }
+}
+
+/* link_bound.h, of the collective of this name; -1: it is none of those */
+double topo_predict_link_bound(const char *collective, double bytes, int num_groups,
+                               const int num_ranks[], const double rate[], int root, double burst)
+{
+    MPII_Topo_coll_t coll = MPII_Topo_coll_find(collective);
+
+    return coll == MPII_TOPO_COLL__END ? -1 :
+        link_bound(coll, bytes, num_groups, num_ranks, rate, root, burst);
 }
 
 /* Of the time of MPICH's choice, what another has to gain (topo_predict.h) */

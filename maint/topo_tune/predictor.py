@@ -272,6 +272,33 @@ def latency_bound_us(num: int, num_own: int, near_us: float, far_us: float, gap_
     return found
 
 
+def link_bound_us(
+    collective: str,
+    num_bytes: float,
+    ranks: Sequence[int],
+    mbps: Sequence[float],
+    root: int,
+    burst_bytes: float = 0,
+) -> float:
+    """Microseconds that the links of groups with so many `ranks` take at least, each of Mbit/s each way
+    (math.inf: not known); root: the group of the root. As link_bound.h has it."""
+    num = len(ranks)
+    rates = (ctypes.c_double * num)(*(rate / 8 for rate in mbps))
+    call = (
+        collective.encode(),
+        num_bytes,
+        num,
+        (ctypes.c_int * num)(*ranks),
+        rates,
+        root,
+        burst_bytes,
+    )
+    found = float(_library().topo_predict_link_bound(*call))
+    if found < 0:
+        raise ValueError(f"no bound of {collective} is known")
+    return found
+
+
 def auto_bytes(collective: str, num_bytes: int) -> int:
     """The size for which topo_auto decides on calls of so many bytes."""
     if collective in AUTO_BYTES or num_bytes == 0:
@@ -365,6 +392,8 @@ def _library() -> ctypes.CDLL:
     pointer, text = ctypes.c_void_p, ctypes.c_char_p
     number, long = ctypes.c_int, ctypes.c_int64
     numbers, longs = ctypes.POINTER(number), ctypes.POINTER(long)
+    real = ctypes.c_double
+    reals = ctypes.POINTER(real)
     for name, result, arguments in (
         ("site", pointer, [text, text, ctypes.c_size_t, text]),
         ("site_free", None, [pointer]),
@@ -378,10 +407,10 @@ def _library() -> ctypes.CDLL:
         ("first", number, [number, long]),
         ("times", None, [number, ctypes.POINTER(pointer), numbers, longs, numbers, longs]),
         ("loads", number, [pointer, number, long, number, longs]),
+        ("link_bound", real, [text, real, number, numbers, reals, number, real]),
     ):
         function = getattr(library, f"topo_predict_{name}")
         function.restype, function.argtypes = result, arguments
-    real = ctypes.c_double
     library.latency_bound.restype = real
     library.latency_bound.argtypes = [number, number, real, real, real]
     return library
