@@ -15,7 +15,7 @@ extern int MPII_Coll_report_on;
 void MPII_Coll_report_init(void);
 void MPII_Coll_report_finalize(void);
 
-/* A blocking call, from begin to end. Collectives that it calls on the same communicator belong to
+/* A blocking call, from start to end. Collectives that it calls on the same communicator belong to
  * it. The first of these to set `row` and `adapt` wins. */
 typedef struct MPII_Coll_call {
     MPIR_Comm *comm_ptr;

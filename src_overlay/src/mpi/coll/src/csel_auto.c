@@ -11,14 +11,14 @@
 #include "topo_numbers.h"
 
 /* topo_auto selects, for each call, the algorithm with the shortest predicted time on the
- * communicator: one of ours, one of MPICH's own, or MPICH's built-in choice, which then runs as if
- * there were no topo_auto.
+ * communicator: an algorithm of topo/, one of MPICH's own, or MPICH's built-in choice, which then
+ * runs as if there were no topo_auto.
  *
  * All processes decide alike, since all know what a decision depends on: the place of the
- * communicator, the rates of the topology, the settings of rank 0 (topo.c), MPICH's built-in
- * choice, and the size of the call (csel_call.h), in classes around powers of two. Where not all
- * know the size, one decision holds for all calls. The root has no influence. A communicator and
- * its duplicates share their decisions. */
+ * communicator, the rates of the topology, the settings of rank 0 (topo_world.c), MPICH's built-in
+ * choice, and the size of the call (csel_call.h), in classes around powers of two. If not all
+ * processes know the size, one decision holds for all calls. The root has no influence. A
+ * communicator and its duplicates share their decisions. */
 
 #define TYPE(name_) MPII_CSEL_CONTAINER_TYPE__ALGORITHM__##name_
 
@@ -49,9 +49,9 @@ static const struct {
 
 #define NUM_OURS ((int) (sizeof(ours) / sizeof(ours[0])))
 
-/* The candidates: algorithms that need no parameters, MPICH's and ours. Algorithms with other
- * restrictions than these two are no candidates, since the size class of a call does not tell
- * whether such a restriction holds. */
+/* The candidates: algorithms without parameters, of MPICH and of topo/. An algorithm with any other
+ * restriction than needs_pof2 and not_in_place is no candidate: the size class of a call does not
+ * show whether that restriction holds. */
 static const struct {
     int coll_type;
     MPII_Csel_container_type_e id;
@@ -318,8 +318,7 @@ static bool is_legal(int i, const MPIR_Csel_coll_sig_s * coll_sig)
         !(plain[i].not_in_place && is_sendbuf_inplace(coll_sig));
 }
 
-/* Find the candidates with the shortest predicted times. If MPICH's choice is an smp algorithm,
- * which has no schedule here, MPICH's other algorithms are no candidates. */
+/* Find the candidates with the shortest predicted times. */
 static void find_best(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t coll, MPI_Aint bytes,
                       ranking_t * ranking)
 {

@@ -19,7 +19,8 @@ typedef struct lesson {
     int coll_type, num_ranks, num_hosts;
     MPI_Aint bytes;
     const char *placement, *name;
-    int num_trials, num_stays;  /* number of trials of this algorithm, and of those that chose it */
+    int num_trials, num_stays;  /* number of trials of this algorithm; number of trials that chose
+                                 * it */
     double usec;                /* sum over all trials */
 } lesson_t;
 

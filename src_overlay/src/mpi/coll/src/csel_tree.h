@@ -147,8 +147,8 @@ int MPII_Csel_parse_condition(const char *key, csel_node_s * node, char *err);
 typedef struct {
     const char *name;
     const char *collectives;    /* each between blanks; NULL: all */
-    const char *unknown;        /* those of them for which a process does not know the value on
-                                 * other processes */
+    const char *unknown;        /* the collectives among them for which a process does not know the
+                                 * value of other processes */
 } csel_message_condition_s;
 
 /* The condition on a message that a key names; NULL if it is a condition on the communicator */

@@ -25,13 +25,13 @@ const MPII_Topo_algo_t *MPII_Topo_auto_row(MPII_Topo_coll_t coll, const char *na
  * topo_catalog.h */
 int64_t MPII_Topo_auto_time(MPIR_Comm * comm_ptr, const MPII_Topo_algo_t * algo, int64_t bytes);
 
-/* The same for MPICH's choice `name`. The smp algorithms have no schedule here: their time is that
- * of MPICH's choice without them. */
+/* The same for MPICH's algorithm `name`, including compositions of ch4. -1 if the catalog has no
+ * such row, or if `name` is NULL. */
 int64_t MPII_Topo_auto_stock_time(MPIR_Comm * comm_ptr, MPII_Topo_coll_t coll, const char *name,
                                   int64_t bytes);
 
 /* The same for a place whose communicator may have been freed. rank: of the calling process there.
- * name NULL: MPICH's default choice */
+ * MPII_Topo_view_stock_time with name NULL: MPICH's default choice */
 int64_t MPII_Topo_view_time(MPII_Topo_view_t * view, int rank, MPII_Topo_coll_t coll,
                             const char *name, int64_t bytes);
 int64_t MPII_Topo_view_stock_time(MPII_Topo_view_t * view, int rank, MPII_Topo_coll_t coll,

@@ -11,15 +11,15 @@
 
 /* -- errors -- */
 
-/* What a collective passes on with its messages: its own errors, and errors that it received with
- * messages. Functions of topo take a pointer to it. */
+/* The errors that a collective passes on with its messages: its own, and those that it received
+ * with messages. Functions of topo take a pointer to it. */
 #if MPICH_NUMVERSION >= 50000000
 typedef int MPII_Topo_attr_t;
 #else
 typedef MPIR_Errflag_t MPII_Topo_attr_t;
 #endif
 
-/* Last parameter of a blocking collective; the declaration of attr at the begin of its body; and
+/* Last parameter of a blocking collective; the declaration of attr at the start of its body; and
  * the argument that passes attr to another collective, to MPIC_Isend and so on. */
 #if MPICH_NUMVERSION >= 40200000
 #define TOPO_COLL_ATTR_DECL MPII_Topo_attr_t attr_

@@ -126,7 +126,7 @@ int MPII_Topo_ex_reserve(MPII_Topo_exchange_t * ex, int64_t bytes, bool *is_ok,
     goto fn_exit;
 }
 
-/* Called at the begin of a call. If the last IDLE_CALLS calls needed much less memory than there
+/* Called at the start of a call. If the last IDLE_CALLS calls needed much less memory than there
  * is, give back the rest. All ranks have the same numbers, even after errors. Plans that need more
  * get room again when they are used. */
 int MPII_Topo_ex_give_back(MPII_Topo_exchange_t * ex, MPII_Topo_attr_t * attr)

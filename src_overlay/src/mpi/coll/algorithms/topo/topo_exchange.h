@@ -114,7 +114,7 @@ void MPII_Topo_exchange_init(void);
 
 /* Make a plan for a persistent collective. *decline says whether there is one. *route lives as long
  * as the communicator. *shm is shared memory of the host with room for counters
- * (MPII_TOPO_MEETING_BYTES), then a segment, and then own_bytes of the plan. It is NULL if each
+ * (MPII_TOPO_MEETING_BYTES), then a segment, and then own_bytes of the plan. *shm is NULL if each
  * rank has its own segment. Collective over the communicator. */
 #define MPII_TOPO_MEETING_BYTES(num_local) \
     (3 * sizeof(MPII_Topo_shm_counter_t) + ((2 * (num_local) * sizeof(int) + 63) & ~(size_t) 63))

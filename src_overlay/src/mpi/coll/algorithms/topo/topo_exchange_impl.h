@@ -29,8 +29,9 @@ typedef struct {
     uint64_t has_lost;          /* joined by bitwise OR; see MPII_Topo_exchange_t */
 } MPII_Topo_vote_t;
 
-/* Begin of the shared memory. What each rank of the host publishes follows (MPII_Topo_told_t), then
- * the halves. Each rank increments the counters, except `decided`, which the leader increments. */
+/* Start of the shared memory. It is followed by an MPII_Topo_told_t of each rank of the host, and
+ * by the halves. Each rank increments the counters, except `decided`, which the leader
+ * increments. */
 typedef struct {
     MPII_Topo_shm_counter_t voted, decided, done[3];
     MPII_Topo_vote_t result;
@@ -134,7 +135,7 @@ const MPII_Topo_route_t *MPII_Topo_ex_route(MPII_Topo_exchange_t * ex, int flags
 int MPII_Topo_ex_reserve(MPII_Topo_exchange_t * ex, int64_t bytes, bool *is_ok,
                          MPII_Topo_attr_t * attr);
 
-/* At the begin of a call: give back memory that was not needed for a long time.
+/* At the start of a call: give back memory that was not needed for a long time.
  * MPII_Topo_ex_count_need records what a call needs. */
 int MPII_Topo_ex_give_back(MPII_Topo_exchange_t * ex, MPII_Topo_attr_t * attr);
 void MPII_Topo_ex_count_need(MPII_Topo_exchange_t * ex, int64_t bytes);
@@ -149,7 +150,7 @@ void MPII_Topo_ex_join_vote(MPII_Topo_vote_t * a, const MPII_Topo_vote_t * b);
 
 /* Join the votes of all ranks. With shared memory, writes of a rank before its vote are visible to
  * the ranks of its host after the vote. An error that a rank knows of before the vote is an error
- * of all ranks after it: all of them give up what the vote was about. */
+ * of all ranks after it: all of them stop the operation that the vote was about. */
 int MPII_Topo_ex_vote(MPII_Topo_exchange_t * ex, MPII_Topo_vote_t * vote, MPII_Topo_attr_t * attr);
 /* *yes becomes true if all ranks say yes and none knows of an error. */
 int MPII_Topo_ex_vote_yes(MPII_Topo_exchange_t * ex, bool *yes, MPII_Topo_attr_t * attr);

@@ -380,7 +380,7 @@ static bool send_step(const lanes_t * l, int s, int chunk, int i, MPII_Topo_step
     return true;
 }
 
-/* Number of messages that a rank sends at the begin of a stage */
+/* Number of messages that a rank sends at the start of a stage */
 static int num_ahead(const lanes_t * l, int s)
 {
     return stage_at(l, s).tier == CHAIN && next_rack(l, false) != -1 ? 0 : num_messages(l, s, true);

@@ -62,8 +62,8 @@ typedef struct {
     int num_ranks, root;
     int num_parts;              /* ALLGATHERV_RING: number of parts of a block; scatter: number of
                                  * units that are not empty */
-    int num_stages, num_halvings;       /* number of stages; number of those of recursive halving,
-                                         * and of doubling */
+    int num_stages, num_halvings;       /* number of stages; number of stages of recursive halving
+                                         * alone, or of doubling alone */
     int rem, newrank;           /* number of ranks beyond a power of two; rank among the others, -1:
                                  * folded into another rank */
     const MPII_Topo_hosts_t *hosts;

@@ -59,9 +59,9 @@ void MPII_Topo_plan_came(const MPII_Topo_order_t * order, bool by_rack, int came
 
 /* -- messages of a host -- */
 
-/* Number of a message at its receiver's other end. A host posts all its sends at once, and they
- * share the link. To keep all links busy, a host begins with the next host, or group, and goes
- * round. own: number of the sender; num: number of its messages */
+/* Position of a message in the order in which its sender sends. A host posts all its sends at once,
+ * and they share the link. To keep all links busy, a host begins with the next host, or group, and
+ * goes round. own: number of the sender; num: number of its messages */
 static int rotated(int own, int other, int num)
 {
     return (other - (other > own) - own + num) % num;

@@ -79,7 +79,7 @@ static int leader_of(const two_trees_t * t, int number)
 }
 
 /* Hosts begin ... end - 1 are in the same group of a level as host `number`. The hosts of the
- * root's group may be in two ranges: at the begin and at the end of all numbers. */
+ * root's group may be in two ranges: at the start and at the end of all numbers. */
 static void find_group(const two_trees_t * t, int level, int number, int *begin, int *end)
 {
     const MPII_Topo_order_t *order = t->gen.order;

@@ -30,11 +30,11 @@ int MPII_Topo_map_ring(const MPII_Topo_place_t * place, int order[]);
  * folded into it.
  *
  * The algorithm starts from a reference position, at first 0 (which is rank 0), and from the last
- * stage, whose messages are the longest. Position = reference XOR q/2 (q/4, ... if that position is
- * taken) gets the nearest free rank. After two placements the position placed last becomes the
- * reference, and the algorithm starts again from the last stage. A folded rank receives the whole
- * result, so it is placed before the next partner. The result is the identity unless this placement
- * sends fewer blocks across boundaries of groups, compared from the highest level down.
+ * stage, whose messages are the longest. Position reference XOR q/2 (q/4, ... if that position is
+ * taken) gets the free rank nearest to the reference. After two placements the position placed last
+ * becomes the reference, and the algorithm starts again from the last stage. A folded rank receives
+ * the whole result, so it is placed before the next partner. The result is the identity unless this
+ * placement sends fewer blocks across boundaries of groups, compared from the highest level down.
  *
  * Source: Bodele and Bhowmik, "Topology Aware Collectives" (recursive doubling communication
  * pattern), after Mirsadeghi and Afsahi, "Topology-aware rank reordering for MPI collectives".

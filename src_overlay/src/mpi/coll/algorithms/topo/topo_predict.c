@@ -31,7 +31,7 @@ typedef struct {
     bool is_piped;              /* ranks do not keep in step */
 } messages_t;
 
-/* Number of messages up to which a schedule whose ranks do not keep in step is simulated. It is
+/* Number of messages up to which a schedule whose ranks do not run in lockstep is simulated. It is
  * larger for lanes, where the ranks differ. */
 static int64_t few_messages(const MPII_Topo_algo_t * algo, int p)
 {
@@ -85,7 +85,7 @@ static messages_t count(const MPII_Topo_case_t * c, links_t * links)
     /* The scaled count is too large if groups are unequal: a rank receives each block once. */
     if (is_of(algo, LANES) && algo->arg == MPII_TOPO_LANES__ALLGATHER)
         n.all = MPL_MIN(n.all, p * (p - INT64_C(1)) * g.lanes.num_chunks);
-    /* In a logarithmic number of rounds, or a few times as many, ranks keep in step. A tree is
+    /* In a logarithmic number of rounds, or a few times as many, ranks run in lockstep. A tree is
      * always simulated. */
     n.is_piped = n.all > few_messages(algo, p) &&
         of_rank > TOPO_LOG_ROUNDS * MPII_Topo_ceil_log2(p + 1) && !is_tree(algo);

@@ -44,7 +44,7 @@ int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, const MPII_Topo_links_t * lin
 /* -- topo_predict_sample.c -- */
 
 /* Predict by counting and scaling a sample. num_recvs: largest number of messages that a rank
- * receives, at least 1. is_piped: ranks do not keep in step. Returns as MPII_Topo_predict. */
+ * receives, at least 1. is_piped: ranks do not run in lockstep. Returns as MPII_Topo_predict. */
 int64_t MPII_Topo_sample(const MPII_Topo_case_t * c, const MPII_Topo_links_t * links, int num_recvs,
                          bool is_piped);
 

@@ -16,8 +16,8 @@
  * lanes, pairwise exchanges), so the stages of all ranks coincide. A stage takes a latency, plus
  * the time of its busiest link, or of the overheads and copies of its busiest rank.
  *
- * In many stages of short messages or segments, ranks do not keep in step (is_piped): a rank or a
- * link begins its next stage while others are still in an earlier one. Then each latency counts,
+ * In many stages of short messages or segments, ranks do not run in lockstep (is_piped): a rank or
+ * a link begins its next stage while others are still in an earlier one. Then each latency counts,
  * but of the rest only the busiest link or rank over all stages together. For lanes this holds at
  * each level separately, since a chunk passes the levels one after the other. In a ring, a rank
  * waits for its predecessor, which waits for its own (fill_ring). */
@@ -372,7 +372,7 @@ int64_t MPII_Topo_sample(const MPII_Topo_case_t * c, links_t * links, int num_re
     bool has_lanes = MPII_Topo_case_algo(c)->family == MPII_TOPO_FAMILY__LANES;
     s->by_level = is_piped && has_lanes && !MPII_Topo_lanes_have_root(MPII_Topo_case_algo(c)->arg);
     s->is_regular = s->is_ring || (!has_lanes && is_regular(c));
-    /* MPICH's pairwise exchanges keep in step: each round waits for both ends. */
+    /* MPICH's pairwise exchanges run in lockstep: each round waits for both ends. */
     bool is_mpich = MPII_Topo_case_algo(c)->family == MPII_TOPO_FAMILY__MPICH;
     s->is_piped = is_piped && (s->is_ring || !s->is_regular || !is_mpich);
     time = 0;

@@ -6,8 +6,8 @@
 #include "mpl.h"
 #include "topo_predict.h"
 
-/* An event simulation of schedules with few messages. It simulates all ranks, or leaves out those
- * that send only inside their host on most hosts (MPII_Topo_is_followed).
+/* An event simulation of schedules with few messages. It simulates all ranks, or leaves out the
+ * ranks of most hosts that send only inside their host (MPII_Topo_is_followed).
  *
  * A message takes time of its sender's processor, then it passes links: up from the host of the
  * sender, through its rack and the groups above, and down to the host of the receiver. A link

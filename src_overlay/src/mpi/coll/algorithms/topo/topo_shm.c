@@ -39,7 +39,7 @@ typedef struct {
     int64_t fd;
     uint64_t pid_namespace;     /* inode */
     uint64_t device, inode;     /* of the memory's file */
-    uint64_t token[2];          /* random bytes at the begin of the memory */
+    uint64_t token[2];          /* random bytes at the start of the memory */
 } offer_t;
 
 /* Answer of another rank to the first rank */

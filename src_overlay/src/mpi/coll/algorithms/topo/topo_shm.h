@@ -25,7 +25,7 @@ typedef struct MPII_Topo_shm {
     int num_ranks;              /* ranks of the communicator on this host */
     int index;                  /* index of the calling process among them, in the order of ranks */
     char *mem;
-    char *base;                 /* begin of the mapping */
+    char *base;                 /* start of the mapping */
     size_t bytes;               /* length of the mapping */
     size_t kept;                /* bytes that stay when the rest is given back */
     int64_t part;               /* bytes that count for this process */
@@ -39,7 +39,7 @@ typedef struct MPII_Topo_shm {
     bool is_broken;             /* a rank has died, or left a revoked call */
     const int *revoked;         /* revoked flag of the communicator of the call */
     struct MPII_Topo_shm *next; /* next shared memory of this process */
-    /* at the begin of the shared memory, used by topo_shm_wait.c: */
+    /* at the start of the shared memory, used by topo_shm_wait.c: */
     uint32_t *calls;            /* calls: number of calls begun by any rank, or CLOSED; ended:
                                  * [num_ranks] calls ended by each rank */
     uint32_t *ended;

@@ -9,14 +9,13 @@
 #include "topo_rates.h"
 #include "topo_route.h"
 
-/* A view: where the processes of a communicator are, as a place (topo_place.h), and what is kept
- * with it.
+/* A view: the place of a communicator (topo_place.h), and the data that is kept with it.
  *
  * If no process has MPI_THREAD_MULTIPLE, duplicates also share the state of algorithms: shared
  * memory of a host, routes, trees, plans. Sharing is correct: all processes make blocking calls on
  * a communicator and its duplicates in one order. Processes with different orders would deadlock if
- * collectives were synchronizing, and a correct program must allow for that. So these calls can use
- * common state as if they were made on one communicator. Only messages have the context of each
+ * collectives were synchronizing, and a correct program must allow for that. So all these calls can
+ * use common state, as calls on one communicator do. Only messages have the context of each
  * communicator. The first call on a duplicate then costs no more than any other call, and programs
  * with very many duplicates need no more memory. */
 

@@ -12,7 +12,7 @@
 
 typedef struct {
     FILE *file;
-    const char *prefix;         /* printed at the begin of each line */
+    const char *prefix;         /* printed at the start of each line */
     int column;                 /* 0: the line is empty */
 } lines_t;
 
