@@ -61,7 +61,7 @@ static counts_t *counts;        /* [NUM_ALGORITHMS] MPI_T counters */
 typedef struct MPII_Coll_place {
     MPII_Topo_view_t *view;
     int rank;                   /* rank of the calling process */
-    int number;                 /* from 1 */
+    int number;                 /* number in the report, from 1 */
     struct MPII_Coll_place *next;
 } place_t;
 

@@ -309,7 +309,8 @@ static bool is_ours(MPII_Csel_container_type_e id)
     return found;
 }
 
-/* Whether the restrictions of a candidate hold. Calls that `describe` accepts meet all others. */
+/* Whether the restrictions of a candidate hold. All calls that `describe` accepts satisfy its other
+ * restrictions. */
 static bool is_legal(int i, const MPIR_Csel_coll_sig_s * coll_sig)
 {
     int num_ranks = coll_sig->comm_ptr->local_size;

@@ -468,7 +468,7 @@ static int accept_memory(MPIR_Comm * comm_ptr, int first, MPII_Topo_shm_t * shm,
         mem = open_offer(&offer, bytes);
     if (mem)
         set_memory(shm, mem, bytes);
-    /* without an offer, the first rank knows why */
+    /* if there is no offer, the first rank has the reason already */
     if (*why == MPII_TOPO_SHM_OK && offer.pid != -1 &&
         !(mem && MPII_Topo_shm_name_waker(shm->waker[shm->index]) == 0 &&
           MPII_Topo_shm_is_alive(shm->waker[0])))
