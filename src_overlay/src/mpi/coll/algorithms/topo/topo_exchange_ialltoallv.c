@@ -112,7 +112,7 @@ static int child(const started_t * s, int i)
     return MPII_Topo_branch_child(&s->branch, s->order, i);
 }
 
-/* Prepare the own vote, and receive those of the children. */
+/* Prepare the vote of this rank, and receive the votes of its children. */
 static void begin_vote(started_t * s)
 {
     MPII_Topo_planned_t *p = s->p;

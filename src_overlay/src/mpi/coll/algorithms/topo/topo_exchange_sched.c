@@ -210,9 +210,9 @@ static int add_messages(const MPII_Topo_planned_t * p, const MPII_Topo_wire_t wi
     goto fn_exit;
 }
 
-/* Find the ranks that wait: all at the last synchronization; before, those that have messages in
- * the next stage. Any other rank waits at the next synchronization, and by then all ranks have been
- * here. */
+/* Find the ranks that wait: all at the last synchronization; before, the ranks that have messages
+ * in the next stage. Any other rank waits at the next synchronization, and by then all ranks have
+ * been here. */
 static void find_waiting(MPII_Topo_planned_t * p, int k)
 {
     MPII_Topo_meeting_t *m = &p->meetings[k];

@@ -209,7 +209,7 @@ static int count_messages(const two_trees_t * t, int num)
 }
 
 /* Place of the unit of the i-th message from or to children; *index: number of the message among
- * those of the unit */
+ * the messages of the unit */
 static int find_place(const two_trees_t * t, int i, int *index)
 {
     int ahead = t->of[t->ahead].num_children, other = t->of[!t->ahead].num_children, turn =

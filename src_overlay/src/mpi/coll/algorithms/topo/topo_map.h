@@ -18,9 +18,9 @@
  * a group of racks only when all its ranks are in the ring. The result is the identity unless this
  * order crosses fewer boundaries of groups, compared from the highest level down.
  *
- * Source: Bodele and Bhowmik, "Topology Aware Collectives" (ring communication pattern). Cost: O(p
- * log p); with host distances, O(hosts x hosts of a rack + hosts x racks) in addition. Returns 0,
- * or -1 if memory is exhausted. */
+ * Source: Bodele and Bhowmik, "Topology Aware Collectives" (ring communication pattern).
+ * Cost: O(p log p); with host distances, O(hosts x hosts of a rack + hosts x racks) in addition.
+ * Returns 0, or -1 if memory is exhausted. */
 int MPII_Topo_map_ring(const MPII_Topo_place_t * place, int order[]);
 
 /* Placement for recursive doubling on p ranks. Let q be the largest power of two <= p: q ranks take
