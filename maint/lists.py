@@ -495,22 +495,22 @@ def topo_algos_h(rows: list[Row]) -> str:
 #ifndef TOPO_ALGOS_H_INCLUDED
 #define TOPO_ALGOS_H_INCLUDED
 
-/* X(COLLECTIVE, Collective, collective, algorithm, "description") */
+/* All algorithms: X(COLLECTIVE, Collective, collective, algorithm, "description") */
 {algos_text}
 
-/* X(COLLECTIVE, Collective, collective, algorithm): those that select another one */
+/* Algorithms that select another algorithm: X(COLLECTIVE, Collective, collective, algorithm) */
 {autos_text}
 
-/* X(collective, algorithm, control variable): those that work in segments */
+/* Algorithms that cut messages into segments: X(collective, algorithm, control variable) */
 {segments_text}
 
-/* X(collective, algorithm, control variable): those that have a radix */
+/* Algorithms that have a radix: X(collective, algorithm, control variable) */
 {radices_text}
 
-/* X(COLLECTIVE, algorithm, FAMILY, arg, radix): rows of the catalog (topo_catalog.h) */
+/* Rows of the catalog (topo_catalog.h): X(COLLECTIVE, algorithm, FAMILY, arg, radix) */
 {catalog_text}
 
-/* The same for the functions of each (topo_front.h), with its parameters:
+/* Functions of the algorithms that are schedules (topo_front.h):
  * X(Collective, collective, algorithm, family, arg, parameters, k) */
 {fronts_text}
 

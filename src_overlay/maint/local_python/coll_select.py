@@ -3,19 +3,19 @@
 ##     See COPYRIGHT in top-level directory
 ##
 
-# What gen_coll.py generates for the selection of algorithms by tuning files, and for the report of
-# what was selected: see src/mpi/coll/include/coll_select.h. gen_coll.py calls these functions where
-# they have something to add; the rest of what it generates does not know of them.
+# Code that gen_coll.py generates for the selection of algorithms by tuning files, and for the report
+# of selections: see src/mpi/coll/include/coll_select.h. gen_coll.py calls these functions at the
+# places where they add code; the rest of the generated code does not depend on them.
 
 from local_python import MPI_API_Global as G
 import re
 
-# -- algorithms that have no function: they select one of the others (csel_auto.c) --
+# -- algorithms without a function: they select another algorithm (csel_auto.c) --
 
 autos = {}                      # collective: name
 
 def take_autos():
-    """ Out of the lists of algorithms, which are functions """
+    """ Move these algorithms from the lists of algorithms, which have functions, to autos """
     for func_commkind, algos in G.algos.items():
         for algo in [a for a in algos if 'selects' in a]:
             algos.remove(algo)
@@ -25,7 +25,7 @@ def get_auto_full_name(func_name):
     return "MPIR_%s_intra_%s" % (func_name.capitalize(), autos[func_name])
 
 def dump_auto_selected(func_name):
-    """ A case of the algorithm that csel selects: select again """
+    """ Case for such an algorithm, selected by csel: select again """
     if func_name in autos:
         G.out.append("case MPII_CSEL_CONTAINER_TYPE__ALGORITHM__%s:" % get_auto_full_name(func_name))
         G.out.append("    cnt = MPIR_Csel_auto(&coll_sig);")
@@ -33,7 +33,7 @@ def dump_auto_selected(func_name):
         G.out.append("")
 
 def dump_auto_cvar(func_name, commkind, call):
-    """ A case of the CVAR: select by it, not by rules """
+    """ Case for such an algorithm, forced by the CVAR: select by it, not by rules """
     if func_name in autos and commkind == "intra":
         G.out.append("case MPIR_CVAR_%s_INTRA_ALGORITHM_%s:" % (func_name.upper(), autos[func_name]))
         G.out.append("    MPIR_Csel_begin_auto(comm_ptr);")
@@ -43,13 +43,13 @@ def dump_auto_cvar(func_name, commkind, call):
 
 # -- tables --
 
-# Restrictions that topo_auto looks at, and those that hold for each call that it decides on
+# Restrictions that topo_auto checks; restrictions that hold for each call that it decides on
 AUTO_ASKS = ("power-of-two", "noinplace")
 AUTO_HAS = ("commutative", "any-order")
 
 def get_plain_row(func_name, full_name, algo):
-    """ Of an algorithm that topo_auto may take as it is; None of one that has parameters or restrictions
-        that depend on more of a call """
+    """ Row of an algorithm that topo_auto may select. None if the algorithm has parameters, or
+        restrictions that depend on more properties of a call """
     words = algo.get('restrictions', '').replace(',', ' ').split()
     if 'extra_params' in algo or 'allcomm' in algo or set(words) - {*AUTO_ASKS, *AUTO_HAS}:
         return None
@@ -57,8 +57,8 @@ def get_plain_row(func_name, full_name, algo):
     return "%s, %s, %s" % (func_name.upper(), full_name, asks)
 
 def dump_tables(f, coll_names, get_algo_extra_args):
-    """ The algorithms that a selection file can name, and their parameters, for csel_algo.c; and those
-        that topo_auto may take as they are, for csel_auto.c """
+    """ Write the tables of the algorithms that a selection file can name, with their parameters, for
+        csel_algo.c; and of those that topo_auto may select, for csel_auto.c """
     algos, params, plain = [], [], []
     for name in coll_names:
         for func_name in (name, 'i' + name):
@@ -74,7 +74,7 @@ def dump_tables(f, coll_names, get_algo_extra_args):
                     if 'extra_params' not in algo:
                         continue
                     names = algo['extra_params'].replace(' ', '').split(',')
-                    # constants that do not stand in extra_params come first
+                    # constants, which are not in extra_params, come first
                     defaults = get_algo_extra_args(algo, "cvar").replace(' ', '').split(',')[-len(names):]
                     member = "%s.%s_%s" % (func_name, commkind, algo['name'])
                     for p, default in zip(names, defaults):
@@ -103,7 +103,7 @@ def dump_tables(f, coll_names, get_algo_extra_args):
         print("\n#endif /* CSEL_ALGOS_H_INCLUDED */", file=Out)
 
 def use_agreed(extra_args):
-    """ Lengths of segments and radices are what rank 0 has: an algorithm learns that with the place of ranks """
+    """ Segment lengths and radices are rank 0's: an algorithm learns them with the place of the ranks """
     ours = r'MPIR_CVAR_\w+_(SEGMENT_BYTES|TOPO_\w+_KVAL|RECURSIVE_DOUBLING_KVAL)'
     return re.sub(ours, 'MPII_Topo_as_agreed', extra_args)
 
@@ -111,11 +111,11 @@ def get_algos(func_name, commkind):
     return G.algos.get("%s-%s" % (func_name, commkind), [])
 
 def get_algo_kind(algo, commkind):
-    """ e.g. intra_binomial """
+    """ For example intra_binomial """
     return "%s_%s" % ("allcomm" if "allcomm" in algo else commkind, algo['name'])
 
-# -- restrictions: those of the built-in selection hold, by its rules; those of a rule in a file are
-#    checked, and where they do not hold the built-in selection selects again --
+# -- restrictions: the rules of the built-in selection respect them. For a rule in a file they are
+#    checked; if they do not hold, the built-in selection selects again --
 
 def has_restrictions(func_name):
     return any('restrictions' in algo for commkind in ("intra", "inter")
@@ -127,7 +127,7 @@ def dump_select_label(func_name):
         G.out.append("select:")
 
 def dump_selected(algo, commkind, dump_fallback):
-    """ After the case of an algorithm that csel selects """
+    """ Added at the case of an algorithm that csel selects """
     if 'restrictions' in algo:
         G.out.append("if (cnt->rule) {")
         G.out.append("INDENT")
@@ -137,7 +137,7 @@ def dump_selected(algo, commkind, dump_fallback):
     dump_report(algo, commkind, "cnt->rule")
 
 def dump_fallback_search(func_name):
-    """ At the end of a function that selects by csel """
+    """ Added at the end of a function that selects by csel """
     if has_restrictions(func_name):
         G.out.append("goto fn_exit;")
         G.out.append("")
@@ -146,22 +146,22 @@ def dump_fallback_search(func_name):
         G.out.append("MPIR_Assert(cnt);")
         G.out.append("goto select;")
 
-# -- the device: it is asked before a selection here, and knows no rules --
+# -- the device: it is asked before this selection, and does not know its rules --
 
 REDUCTIONS = ("allreduce", "reduce", "reduce_scatter", "reduce_scatter_block", "scan", "exscan")
 
-# What ch4 may split
+# Collectives that ch4 may split
 SPLIT = ("allgather", "allreduce", "alltoall", "barrier", "bcast", "reduce")
 
 def is_reduction(func_name):
     return re.sub(r'^i', '', func_name) in REDUCTIONS
 
 def get_any_order(func_name):
-    """ Of the condition for which the device is asked: what it selects may follow the placement """
+    """ Part of the condition for asking the device, whose selection may depend on the placement """
     return " && !MPII_COLL_HAS_FIXED_ORDER(comm_ptr)" if is_reduction(func_name) else ""
 
 def dump_has_rule(parameters, func_name):
-    """ Before the statement that asks the device """
+    """ Added before the statement that asks the device """
     global report_device
     call = ["MPIR_CSEL_COLL_TYPE__%s" % func_name.upper(), "                       , .comm_ptr = comm_ptr"]
     for p in parameters:
@@ -177,11 +177,11 @@ def dump_has_rule(parameters, func_name):
         report_device[1].append("MPII_Coll_report_device(has_rule, &(MPIR_Csel_coll_sig_s) {.coll_type = " + call[0])
         report_device[1].extend([*call[1:], "                       }, %s);" % get_report_size(func_name)])
 
-# -- the time of a blocking call: taken in a function of its own, which is the same between begin and end, so
-# that a call whose time is of no interest costs one test more, and no stack --
+# -- the time of a blocking call: a function of its own with the same body measures it, so that a call
+# that is not timed costs one more test, and no stack --
 
 call_begin = None
-report_device = None            # where, in the function with the time, and how
+report_device = None            # position in the function that measures the time, and code
 
 def dump_call_begin():
     global call_begin
@@ -215,8 +215,8 @@ def dump_report_name(func_name, algo_kind, why):
     G.out.append("                 %s, %s);" % (why, get_report_size(func_name)))
 
 def get_report_size(func_name):
-    """ Count and type of a block, or of the buffer, as the calling process passes it; -1 where there
-        is none. What is not significant must not be looked at. """
+    """ Count and type of a block, or of the buffer, as the calling process passes it; -1 if there is
+        none. Arguments that are not significant must not be used. """
     name = re.sub(r'^i', '', func_name)
     if name in ("allgather", "alltoall"):
         return "recvcount, recvtype"
@@ -241,15 +241,15 @@ def get_report_size(func_name):
         return "-1, MPI_BYTE"
 
 def dump_decline(algo, cond_list):
-    """ Before the check of restrictions """
+    """ Added before the check of restrictions """
     G.out.append("MPII_COLL_DECLINE(comm_ptr, %s," % ' && '.join(cond_list))
     G.out.append("                  \"%s needs %s\");" % (algo['name'], algo['restrictions']))
 
 # -- persistent collectives --
 
 def dump_persistent(name, args):
-    """ Before the statement that makes the schedule: that is made by a plan, if the blocking
-        collective would be """
+    """ Added before the statement that makes the schedule: the schedule uses a plan if the blocking
+        collective would """
     if name in ("alltoall", "alltoallv"):
         G.out.append("mpi_errno = MPII_Topo_%s_init(%s," % (name, args))
         G.out.append("    &req->u.persist_coll.sched, &req->u.persist_coll.sched_type);")

@@ -9,5 +9,5 @@
 
 /* Algorithm: Nonblocking gather to rank 0, then nonblocking broadcast from it: topo_gen_allgather.c
  *
- * It is the slow baseline that others are compared with; preferred never. */
+ * A slow baseline for comparisons; never preferred. */
 MPII_TOPO_ALGORITHM(Allgather, allgather, gather_bcast)

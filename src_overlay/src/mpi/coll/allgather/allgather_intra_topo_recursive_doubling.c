@@ -9,7 +9,7 @@
 
 /* Algorithm: Recursive doubling with the heaviest partners placed nearest: topo_gen_allgather.c
  *
- * Preferred for short messages and, where ranks are scattered, up to long ones. Memory: O(p) in the
- * communicator, and p blocks a call where they are shorter than
+ * Preferred for short messages; if ranks are scattered, also for longer ones. Memory: O(p) in the
+ * communicator, and p blocks in a call with blocks shorter than
  * MPIR_CVAR_ALLGATHER_TOPO_PIPELINE_MIN_BYTES. */
 MPII_TOPO_ALGORITHM(Allgather, allgather, topo_recursive_doubling)

@@ -10,5 +10,5 @@
 /* Algorithm: Ring over ranks renumbered by nearest neighbour, closed in each rack, or host:
  * topo_gen_ring.c
  *
- * Preferred for long messages, and where ranks are not placed in the order of hosts and racks. */
+ * Preferred for long messages, and if ranks are not in the order of hosts and racks. */
 MPII_TOPO_ALGORITHM(Allgather, allgather, topo_ring)

@@ -9,5 +9,5 @@
 
 /* Algorithm: A lane for each rank of a host and each host of a rack: topo_gen_lanes.c
  *
- * Preferred where hosts have several ranks. */
+ * Preferred if hosts have several ranks. */
 MPII_TOPO_ALGORITHM(Allgatherv, allgatherv, rack_lanes)

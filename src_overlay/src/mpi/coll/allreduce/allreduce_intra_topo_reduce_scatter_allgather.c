@@ -9,5 +9,5 @@
 
 /* Algorithm: Recursive halving and doubling, near ranks first: topo_gen_halving.c
  *
- * Preferred for messages that are neither short nor long. */
+ * Preferred for messages of medium length. */
 MPII_TOPO_ALGORITHM(Allreduce, allreduce, topo_reduce_scatter_allgather)

@@ -9,16 +9,15 @@
 
 /* Algorithm: Planned alltoall
  *
- * As MPIR_Alltoallv_intra_planned, which see. All blocks have the same size, so all processes know
- * the plan, there is nothing to agree on, and one plan serves all sizes.
+ * See MPIR_Alltoallv_intra_planned. All blocks have the same size, so all processes know the plan:
+ * there is no vote, and one plan serves all sizes.
  *
  * Cost: as there, without the vote. MPIR_Alltoall_intra_brucks: lg(p).(o + a + (p/2).n.b), each
- * block passes lg(p)/2 times between ranks; p: number of ranks, n: bytes of a block.
+ * block is sent lg(p)/2 times; p: number of ranks, n: bytes of a block.
  *
  * Preferred for short blocks, up to MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES.
  *
- * Source: Booth and Jackson, "Planned AlltoAllv, a clustered approach" (EPCC).
- */
+ * Source: Booth and Jackson, "Planned AlltoAllv, a clustered approach" (EPCC). */
 
 int MPIR_Alltoall_intra_planned(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
                                 void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
@@ -46,7 +45,7 @@ int MPIR_Alltoall_intra_planned(const void *sendbuf, MPI_Aint sendcount, MPI_Dat
     goto fn_exit;
 }
 
-/* In messages inside the host too: ranks could not wait for each other in shared memory. */
+/* The ranks of a host use messages as well: a schedule cannot wait for shared memory. */
 int MPIR_TSP_Ialltoall_sched_intra_planned(const void *sendbuf, MPI_Aint sendcount,
                                            MPI_Datatype sendtype, void *recvbuf, MPI_Aint recvcount,
                                            MPI_Datatype recvtype, MPIR_Comm * comm_ptr,

@@ -9,6 +9,6 @@
 
 /* Algorithm: Bruck's with radix k, level by level: topo_gen_brucks.c
  *
- * Preferred for short blocks, where a rank would send many messages. Memory: 4 times the blocks of
- * a rank, and 6 times where there are more than two stages. */
+ * Preferred for short blocks, if a rank would send many messages otherwise. Memory: 4 times the
+ * blocks of a rank, or 6 times with more than two stages. */
 MPII_TOPO_ALGORITHM(Alltoall, alltoall, topo_brucks)

@@ -9,42 +9,41 @@
 
 /* Algorithm: Planned alltoallv
  *
- * The ranks of a host collect their blocks in shared memory, the hosts exchange them in one message
- * for each pair of hosts or fewer, and the ranks of the host of destination take them from there.
- * What goes where is computed once, as a plan (topo_plan.h), and kept with the communicator and its
- * duplicates.
+ * The ranks of a host collect their blocks in shared memory. The hosts exchange them in at most one
+ * message for each pair of hosts. The ranks of the destination host take their blocks from its
+ * shared memory. A plan (topo_plan.h) says which block goes where. It is computed once, and kept
+ * with the communicator and its duplicates.
  *
  *   5 ranks on hosts {0,1} {2,3} {4}; ij is the block from rank i to rank j; segments:
  *     host     collected                                 after the exchange
  *     {0,1}    02 03 12 13 | 04 14 | 00 01 10 11         20 21 30 31 | 40 41 | 00 01 10 11
  *     {2,3}    20 21 30 31 | 24 34 | 22 23 32 33         02 03 12 13 | 42 43 | 22 23 32 33
  *     {4}      40 41 | 42 43 | 44                        04 14 | 24 34 | 44
- *   6 messages, where MPIR_Alltoallv_intra_scattered sends 16 between the hosts, and 4 in them.
+ *   6 messages; MPIR_Alltoallv_intra_scattered sends 16 between the hosts, and 4 inside them.
  *
- * Where hosts are in racks and blocks are short (MPIR_CVAR_COLL_TOPO_PLAN_RACK_BYTES), a host sends
- * one message to one host of each other rack, which passes the blocks on in its rack.
+ * If hosts are in racks and blocks are short (MPIR_CVAR_COLL_TOPO_PLAN_RACK_BYTES), a host sends
+ * one message to one host of each other rack, which forwards the blocks in its rack.
  *
- * A plan depends on the bytes between each pair of ranks alone, of which each process knows its own
- * row and column. It finds the plans that have them, compared in full, and a vote finds the one
- * that all have: a word, up and down a tree of hosts. If there is none, the ranks of a host show
- * each other what they have, which is all that the plan of their host needs (with racks, some hosts
- * tell others). Displacements, datatypes and MPI_IN_PLACE are not part of a plan, each process
- * packs and unpacks as its call says.
+ * A plan depends only on the number of bytes between each pair of ranks. Each process knows its own
+ * row and column of these numbers. It finds the stored plans with the same row and column, and a
+ * vote finds the plan that all processes have found: a word goes up and down a tree of hosts. If
+ * there is none, the ranks of a host exchange their rows and columns, which is all that the plan of
+ * their host needs (with racks, some hosts exchange more sizes). Displacements, datatypes and
+ * MPI_IN_PLACE are not part of a plan: each process packs and unpacks as its call says.
  *
- * Cost = 2.lg(h).a (the vote) + k.a + (k.o + M.b) + 2.m.c; h: number of hosts, k: messages that
- * a rank sends, (h-1)/ranks of a host, or (r-1 + h/r-1)/ranks of a host with r racks; M: bytes
- * that leave a host, m: bytes of a rank; a: latency between hosts, o: time to send a message, b:
- * time per byte of the link of a host, c: time per byte of a copy. MPIR_Alltoallv_intra_scattered:
- * (p-1).o in place of k.o, no vote and no copies; p: number of ranks. Memory: on each host twice
+ * Cost = 2.lg(h).a (the vote) + k.a + (k.o + M.b) + 2.m.c. h: number of hosts; k: messages that a
+ * rank sends, (h-1)/ranks of a host, or (r-1 + h/r-1)/ranks of a host with r racks; M: bytes that
+ * leave a host; m: bytes of a rank; a: latency between hosts; o: time to send a message; b: time
+ * per byte of the link of a host; c: time per byte of a copy. MPIR_Alltoallv_intra_scattered:
+ * (p-1).o in place of k.o, no vote and no copies; p: number of ranks. Memory: on each host, twice
  * what its ranks send and receive; see MPIR_CVAR_COLL_TOPO_PLAN_SHM_BYTES.
  *
- * Preferred for many short messages. Calls for which it does not pay go the way that they would go
- * without: on one host, with one rank a host, with blocks longer than
- * MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES on average, and where counts change from call to call. All
- * processes know which. MPI_T counters coll_topo_plan_... tell how many, and why.
+ * Preferred for many short messages. Calls that would not gain fall back to MPICH's algorithm: on
+ * one host, with one rank per host, with blocks longer than MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES on
+ * average, and if counts change from call to call. All processes know which calls. MPI_T counters
+ * coll_topo_plan_... count them by reason.
  *
- * Source: Booth and Jackson, "Planned AlltoAllv, a clustered approach" (EPCC).
- */
+ * Source: Booth and Jackson, "Planned AlltoAllv, a clustered approach" (EPCC). */
 int MPIR_Alltoallv_intra_planned(const void *sendbuf, const MPI_Aint * sendcounts,
                                  const MPI_Aint * sdispls, MPI_Datatype sendtype, void *recvbuf,
                                  const MPI_Aint * recvcounts, const MPI_Aint * rdispls,
@@ -73,7 +72,7 @@ int MPIR_Alltoallv_intra_planned(const void *sendbuf, const MPI_Aint * sendcount
     goto fn_exit;
 }
 
-/* In messages inside the host too, and with the vote among the steps of the schedule. */
+/* The ranks of a host use messages as well. The vote is a part of the schedule. */
 int MPIR_TSP_Ialltoallv_sched_intra_planned(const void *sendbuf, const MPI_Aint sendcounts[],
                                             const MPI_Aint sdispls[], MPI_Datatype sendtype,
                                             void *recvbuf, const MPI_Aint recvcounts[],

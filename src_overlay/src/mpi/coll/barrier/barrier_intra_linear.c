@@ -7,7 +7,7 @@
 #include "topo.h"
 #include "topo_front.h"
 
-/* Algorithm: All tell rank 0, which tells all: topo_gen_tree.c
+/* Algorithm: All ranks send to rank 0, which sends to all: topo_gen_tree.c
  *
- * It is the baseline that others are compared with; preferred never. */
+ * A baseline for comparisons; never preferred. */
 MPII_TOPO_ALGORITHM(Barrier, barrier, linear)

@@ -9,5 +9,5 @@
 
 /* Algorithm: Recursive multiplying at each level, for any number of ranks: topo_gen_doubling.c
  *
- * Preferred where hosts have one rank each. */
+ * Preferred if each host has one rank. */
 MPII_TOPO_ALGORITHM(Barrier, barrier, recursive_doubling)

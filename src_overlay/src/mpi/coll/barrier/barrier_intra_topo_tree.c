@@ -9,5 +9,5 @@
 
 /* Algorithm: Up and down a k-nomial tree of hosts and racks: topo_gen_tree.c
  *
- * Preferred where a host has several ranks. */
+ * Preferred if a host has several ranks. */
 MPII_TOPO_ALGORITHM(Barrier, barrier, topo_tree)

@@ -9,5 +9,5 @@
 
 /* Algorithm: Flat tree, in segments: topo_gen_tree.c
  *
- * It is the baseline that others are compared with; preferred never. */
+ * A baseline for comparisons; never preferred. */
 MPII_TOPO_ALGORITHM(Bcast, bcast, topo_linear)

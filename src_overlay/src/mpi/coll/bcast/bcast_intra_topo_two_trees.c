@@ -9,5 +9,5 @@
 
 /* Algorithm: Two binary trees over near hosts at once, in segments: topo_gen_two_trees.c
  *
- * Preferred for messages of many segments on many hosts, where uplinks are not slow. */
+ * Preferred for messages of many segments on many hosts, if uplinks are not slow. */
 MPII_TOPO_ALGORITHM(Bcast, bcast, topo_two_trees)

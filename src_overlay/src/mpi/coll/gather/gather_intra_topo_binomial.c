@@ -9,7 +9,7 @@
 
 /* Algorithm: Binomial tree with the heaviest subtrees placed nearest: topo_gen_gather.c
  *
- * Preferred to MPIR_Gather_intra_binomial wherever ranks are scattered. Compared with rack_leader,
- * it needs fewer steps where there are very many ranks in a host, hosts in a rack or racks, but
- * more messages pass between racks: at most lg(p) from each; p: ranks. */
+ * Preferred to MPIR_Gather_intra_binomial whenever ranks are scattered. Compared with rack_leader,
+ * it needs fewer steps with very many ranks in a host, hosts in a rack, or racks. But more messages
+ * pass between racks: at most lg(p) from each rack; p: number of ranks. */
 MPII_TOPO_ALGORITHM(Gather, gather, topo_binomial)

@@ -6,19 +6,20 @@
 #ifndef COLL_SELECT_H_INCLUDED
 #define COLL_SELECT_H_INCLUDED
 
-/* What the rest of MPICH sees of the selection of collective algorithms, beside the functions of
- * mpir_csel.h, which includes this file. */
+/* Interface between the selection of collective algorithms and the rest of MPICH, in addition to
+ * the functions of mpir_csel.h, which includes this file. */
 
 #include "coll_report.h"
 
-/* The container that is selected for a call; NULL: there is none. The signature of the call, over
- * 100 bytes, goes by reference. */
+/* Select the container for a call; NULL if there is none. The signature is passed by reference,
+ * since it has more than 100 bytes. */
 #define MPIR_Csel_search(csel_, coll_sig_) MPII_Csel_search(csel_, &(coll_sig_))
 void *MPII_Csel_search(void *csel, const MPIR_Csel_coll_sig_s * coll_sig);
 
-/* Whether a rule of a tuning file, or topo_auto, selects for a call, the rest of whose signature
- * comes last. Then the device is not asked: what it selects would come before the rule. ch3 selects
- * nothing. A call on a communicator without rules for its collective pays for two tests. */
+/* Whether a rule of a tuning file, or topo_auto, selects for a call. The last arguments are the
+ * members of the signature of the call. If true, the device must not be asked: its selection would
+ * override the rule. ch3 selects nothing. A call on a communicator without rules for its collective
+ * costs two tests. */
 #ifdef MPIDI_CH4_MT_MODEL
 #define MPII_COLL_HAS_RULE(csel_, coll_type_, ...)                              \
     (unlikely(MPII_Coll_is_tuned) && MPII_Csel_has_rules(csel_, coll_type_) &&  \
@@ -31,42 +32,45 @@ extern int MPII_Coll_is_tuned;
 bool MPII_Csel_has_rules(const void *csel, int coll_type);
 bool MPII_Csel_has_rule(void *csel, const MPIR_Csel_coll_sig_s * coll_sig);
 
-/* Whether reductions have to give the same bits at any placement of the ranks of a communicator:
- * MPIR_CVAR_COLL_TOPO_FIXED_ORDER. Processes of several worlds may not agree on that. */
+/* Whether reductions must give the same bits for any placement of the ranks of a communicator:
+ * MPIR_CVAR_COLL_TOPO_FIXED_ORDER. False for processes of several worlds, which may not agree on
+ * it. */
 #define MPII_COLL_HAS_FIXED_ORDER(comm_ptr_)    \
     (unlikely(MPII_Coll_has_fixed_order) && MPII_Topo_is_in_world(comm_ptr_))
 extern int MPII_Coll_has_fixed_order;
 
-/* What runs a call that topo_auto is to run: the algorithm that is predicted fastest */
+/* Select a container by topo_auto: the algorithm with the shortest predicted time */
 void *MPIR_Csel_auto(const MPIR_Csel_coll_sig_s * coll_sig);
 
-/* Between these, topo_auto comes before all rules on a communicator: a CVAR says so. */
+/* Between these two calls, topo_auto overrides all rules on a communicator. Used if a CVAR forces
+ * topo_auto. */
 void MPIR_Csel_begin_auto(MPIR_Comm * comm_ptr);
 void MPIR_Csel_end_auto(MPIR_Comm * comm_ptr);
 
-/* A selection that has topo_auto for all collectives that know it; NULL: no memory */
+/* Create a selector that uses topo_auto for all collectives that support it; NULL if memory is
+ * exhausted */
 void *MPIR_Csel_create_auto(void);
 
-/* MPIR_CVAR_COLL_TOPO_ADAPT of rank 0 of MPI_COMM_WORLD, the same on all its processes. MPI_Init
- * sets it. */
+/* MPIR_CVAR_COLL_TOPO_ADAPT of rank 0 of MPI_COMM_WORLD, the same on all its processes. Set in
+ * MPI_Init. */
 extern int MPII_Csel_is_adaptive;
 void MPII_Csel_adapt_init(void);
 
-/* In MPI_Finalize: print and write what communicators have learnt (csel_adapt.c). */
+/* Called in MPI_Finalize: print and write what communicators have learnt (csel_adapt.c). */
 void MPII_Csel_adapt_finalize(void);
 
-/* Where csel has no answer, fallback is searched. csel owns it from now on. */
+/* Set the selector that is searched if csel has no answer. csel owns it from now on. */
 void MPIR_Csel_set_fallback(void *csel, void *fallback);
 void *MPIR_Csel_get_fallback(void *csel);
 
-/* Before a barrier in MPI_Init: rank 0 tells whether there is a tuning file */
+/* Called before a barrier in MPI_Init: rank 0 announces whether there is a tuning file. */
 int MPII_Coll_announce_tuning(void);
 
-/* After that barrier, and before MPI_Init calls a collective: the settings of rank 0 hold from now
- * on. */
+/* Called after that barrier, and before MPI_Init calls a collective: the settings of rank 0 apply
+ * from now on. */
 void MPII_Coll_agree(void);
 
-/* At the end of MPI_Init, collectively: read the files that tell how to select algorithms */
+/* Called at the end of MPI_Init, collectively: read the tuning file and the topology. */
 int MPII_Coll_load_tuning(void);
 
 #endif /* COLL_SELECT_H_INCLUDED */

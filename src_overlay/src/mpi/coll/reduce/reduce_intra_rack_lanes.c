@@ -9,5 +9,5 @@
 
 /* Algorithm: A lane for each rank of a host and each host of a rack: topo_gen_lanes.c
  *
- * Preferred for long messages, where the links of hosts are no faster than those between racks. */
+ * Preferred for long messages, if the links of hosts are no faster than the links between racks. */
 MPII_TOPO_ALGORITHM(Reduce, reduce, rack_lanes)

@@ -9,5 +9,5 @@
 
 /* Algorithm: Binomial tree at each level of the topology: topo_gen_tree.c
  *
- * It is topo_knomial with k = 2. */
+ * The same as topo_knomial with k = 2. */
 MPII_TOPO_ALGORITHM(Reduce, reduce, topo_binomial)

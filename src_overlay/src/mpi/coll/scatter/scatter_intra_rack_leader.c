@@ -10,5 +10,5 @@
 /* Algorithm: Scatter to a leader in each rack, then in each host, then to its ranks:
  * topo_gen_gather.c
  *
- * Preferred as MPIR_Gather_intra_rack_leader. */
+ * Preferred in the same cases as MPIR_Gather_intra_rack_leader. */
 MPII_TOPO_ALGORITHM(Scatter, scatter, rack_leader)

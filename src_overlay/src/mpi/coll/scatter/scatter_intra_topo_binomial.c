@@ -9,5 +9,5 @@
 
 /* Algorithm: Binomial tree with the heaviest subtrees placed nearest: topo_gen_gather.c
  *
- * Preferred as MPIR_Gather_intra_topo_binomial. */
+ * Preferred in the same cases as MPIR_Gather_intra_topo_binomial. */
 MPII_TOPO_ALGORITHM(Scatter, scatter, topo_binomial)

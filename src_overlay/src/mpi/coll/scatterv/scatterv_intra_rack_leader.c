@@ -10,8 +10,8 @@
 /* Algorithm: Scatter to a leader in each rack, then in each host, then to its ranks:
  * topo_gen_gather.c
  *
- * Only the root knows all sizes: those of a subtree go ahead of its data, 8 bytes a rank. Sizes
- * must match on both sides, as MPI demands.
+ * Only the root knows all sizes. So the sizes of a subtree are sent ahead of its data, 8 bytes per
+ * rank. Sizes must match on both sides, as MPI demands.
  *
- * Preferred as MPIR_Gatherv_intra_rack_leader. */
+ * Preferred in the same cases as MPIR_Gatherv_intra_rack_leader. */
 MPII_TOPO_ALGORITHM(Scatterv, scatterv, rack_leader)

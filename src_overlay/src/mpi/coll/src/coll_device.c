@@ -7,26 +7,26 @@
 #include "coll_device.h"
 #include "csel_compat.h"
 
-/* ch4 is asked before MPIR selects. It splits a bcast, reduce, allreduce or barrier where hosts
- * have several ranks: by a composition, into a part in each host, in the shared memory of posix,
- * and a part between the first ranks of hosts, by MPIR's own selection on these. Other calls it
- * hands on to MPIR. Who selects for these four; the first line that holds counts:
+/* ch4 is asked before MPIR selects. If hosts have several ranks, it splits a bcast, reduce,
+ * allreduce or barrier by a composition: a part in each host, in the shared memory of posix, and a
+ * part between the first ranks of the hosts, for which MPIR selects. It passes other calls on to
+ * MPIR. Who selects for these four collectives; the first line that applies counts:
  *
  *     what is set                                      what runs
  *     DEVICE_COLLECTIVES=all                           composition
  *     DEVICE_COLLECTIVES=none,                         on all ranks: <COLLECTIVE>_INTRA_ALGORITHM,
  *                                                      or a rule,
  *       or <COLLECTIVE>_DEVICE_COLLECTIVE=0              or topo_auto's choice, or MPIR's
- *     COLL_TOPO_FIXED_ORDER=1, of reductions           the same, in the order of ranks
- *     a rule of the tuning file holds, not {}          on all ranks: <COLLECTIVE>_INTRA_ALGORITHM,
+ *     COLL_TOPO_FIXED_ORDER=1, for reductions          the same, in the order of ranks
+ *     a rule of the tuning file applies, not {}        on all ranks: <COLLECTIVE>_INTRA_ALGORITHM,
  *                                                      or the rule
- *     topo_auto chooses one of ours                    the same, or topo_auto's choice
- *     <COLLECTIVE>_COMPOSITION, from 4.3 on            that composition, if it can be applied
+ *     topo_auto chooses an algorithm of topo/          the same, or topo_auto's choice
+ *     <COLLECTIVE>_COMPOSITION, from 4.3 on            that composition, if it is applicable
  *     CH4_COLL_SELECTION_TUNING_JSON_FILE              composition, by this file
  *     nothing                                          composition, by MPICH's rules
  *
- * In the part between hosts <COLLECTIVE>_INTRA_ALGORITHM, rules and topo_auto hold again, for a
- * communicator of one rank a host. */
+ * In the part between hosts, <COLLECTIVE>_INTRA_ALGORITHM, rules and topo_auto apply again, to a
+ * communicator with one rank per host. */
 
 #if MPII_COLL_IS_CH4
 
@@ -98,7 +98,7 @@ void MPII_Coll_report_device(bool has_rule, const MPIR_Csel_coll_sig_s * coll_si
     found = MPII_Coll_device_choice(coll_sig);
     if (found == NULL)
         return;
-    /* why topo_auto has left it to the device, if it was asked */
+    /* if topo_auto was asked: why it left the call to the device */
     const char *declined = comm_ptr->coll.declined;
     snprintf(text, sizeof(text), "%.400s%sdevice: %s", declined ? declined : "",
              declined ? "; " : "", found->name);

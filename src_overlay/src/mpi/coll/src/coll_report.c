@@ -11,10 +11,10 @@
 #include "topo_view.h"
 #include "topo_where.h"
 
-/* A call is counted by algorithm, size, ranks, hosts, their place and reason. Calls that an
- * algorithm makes of other collectives, on communicators inside of a communicator too, are calls of
- * their own; but their time is that of the call that they are part of. Nonblocking ones have
- * none. */
+/* A row of the report counts calls with equal algorithm, size, ranks, hosts, place and reason.
+ * Collectives that an algorithm calls, also on communicators inside of a communicator, are counted
+ * as calls of their own, but their time belongs to the outer call. Nonblocking calls are not
+ * timed. */
 
 int MPII_Coll_report_on;
 int MPII_Coll_is_timed;
@@ -44,8 +44,8 @@ static const bool is_ours[NUM_ALGORITHMS] = {
 
 enum { BY_CVAR, BY_RULE, BUILTIN, FALLBACK, NUM_REASONS };
 
-/* Bytes of a block, or of the buffer: up to each limit, and beyond the last one; the first class
- * has none. */
+/* Classes of sizes of a block, or of the buffer, in bytes: up to each limit, and beyond the last
+ * one. The first class is for calls without data. */
 static const MPI_Aint size_limits[] = { -1, 0, 64, 512, 4096, 32768, 262144, 2097152 };
 
 static const char *const size_names[] = {
@@ -55,13 +55,13 @@ static const char *const size_names[] = {
 #define NUM_SIZES ((int) (sizeof(size_names) / sizeof(size_names[0])))
 
 typedef unsigned long counts_t[NUM_REASONS][NUM_SIZES];
-static counts_t *counts;        /* [NUM_ALGORITHMS], for MPI_T */
+static counts_t *counts;        /* [NUM_ALGORITHMS] MPI_T counters */
 
-/* Where the ranks of communicators are, as far as it is known and to be printed */
+/* A place of communicators in the report, if the place is known and is to be printed */
 typedef struct MPII_Coll_place {
     MPII_Topo_view_t *view;
-    int rank;                   /* of the calling process */
-    int number;                 /* from 1 */
+    int rank;                   /* rank of the calling process */
+    int number;                 /* number in the report, from 1 */
     struct MPII_Coll_place *next;
 } place_t;
 
@@ -69,18 +69,18 @@ typedef struct MPII_Coll_place {
 
 static place_t *places, **last_place = &places;
 static int num_places;
-static place_t no_place;        /* of views beyond the limit */
+static place_t no_place;        /* stands for all places beyond the limit */
 
 typedef struct MPII_Coll_row {
     MPII_Csel_container_type_e id;
     int reason;
-    const char *why;            /* rule, or why not what was asked for; else NULL */
+    const char *why;            /* rule, or reason for a replacement; else NULL */
     int num_ranks, num_hosts;
-    const place_t *place;       /* or NULL */
+    const place_t *place;       /* NULL: unknown, or beyond the limit */
     int size;
     unsigned long calls, timed_calls;
-    double bytes;               /* of all */
-    double seconds;             /* of those that are timed */
+    double bytes;               /* sum over all calls */
+    double seconds;             /* sum over timed calls */
     struct MPII_Coll_row *next;
 } row_t;
 
@@ -109,7 +109,7 @@ void MPII_Coll_report_init(void)
     if (!MPII_Coll_report_on)
         return;
     MPII_Coll_is_timed = MPII_COLL_CAN_TIME;
-    /* MPI_T may outlive MPI_Finalize, so it is not freed */
+    /* not freed: MPI_T may be used after MPI_Finalize */
     static counts_t all[NUM_ALGORITHMS];
     counts = all;
     memset(all, 0, sizeof(all));
@@ -137,7 +137,7 @@ MPI_Aint MPII_Coll_report_mean(MPIR_Comm * comm_ptr, const MPI_Aint counts_[])
     return sum / n;
 }
 
-/* Bytes of count elements; -1 where count is */
+/* Bytes of count elements; -1 if count is -1 */
 static MPI_Aint size_of(MPI_Aint count, MPI_Datatype datatype)
 {
     MPI_Aint bytes;
@@ -156,7 +156,7 @@ static int size_class(MPI_Aint bytes)
     return i;
 }
 
-/* MPIR_Ibcast_intra_tsp_tree: ibcast and intra_tsp_tree */
+/* Split MPIR_Ibcast_intra_tsp_tree into "ibcast" and "intra_tsp_tree". */
 static void split_name(const char *name, char collective[], const char **algorithm)
 {
     static const char *const kinds[] = { "_intra_", "_inter_", "_allcomm_" };
@@ -204,8 +204,8 @@ static void trace_row(const row_t * row)
     fflush(stderr);
 }
 
-/* As rules and topo_auto count them; MPICH's nodes, which may be more where a launcher's list has a
- * host twice, where nothing tells better */
+/* Number of hosts, as rules and topo_auto count them. If the place is unknown: number of MPICH's
+ * nodes, which is larger if a launcher's list has a host twice. */
 static int count_hosts(MPIR_Comm * comm_ptr)
 {
     MPII_Topo_count_t place;
@@ -227,7 +227,8 @@ static bool is_same_place(const MPII_Topo_view_t * a, const MPII_Topo_view_t * b
     return !memcmp(a->place.host_of_rank, b->place.host_of_rank, a->place.num_ranks * sizeof(int));
 }
 
-/* The place of a communicator, new ones up to a limit. Called with the lock. */
+/* The place of a communicator in the report. New places are added up to a limit. Call with the lock
+ * held. */
 static const place_t *find_place(MPIR_Comm * comm_ptr)
 {
     MPII_Topo_view_t *view = comm_ptr->coll.topo ? comm_ptr->coll.topo->view : NULL;
@@ -362,7 +363,7 @@ const char *MPII_Coll_report_text(const char *str)
     return text ? text->text : NULL;
 }
 
-/* -- the end: what is printed -- */
+/* -- printing the report -- */
 
 #define ROW "[mpich] selection:"
 #define TOTAL "[mpich] selection total:"
@@ -378,7 +379,7 @@ static int number_of(const row_t * row)
     return row->place ? row->place->number : 0;
 }
 
-/* By collective and communicator, then by size */
+/* Sort by collective and communicator, then by size. */
 static int cmp_rows(const void *a_, const void *b_)
 {
     const row_t *a = *(row_t * const *) a_, *b = *(row_t * const *) b_;
@@ -426,7 +427,7 @@ static void get_cells(const row_t * row, cells_t cells)
     }
 }
 
-/* An algorithm for which a row has no room stands in the next line. */
+/* Print a row. If the name of the algorithm does not fit, it goes on the next line. */
 static void print_cells(const int widths[], const cells_t cells)
 {
     int len = fprintf(stderr, ROW " %-*s", widths[COLLECTIVE], cells[COLLECTIVE]);
@@ -438,7 +439,7 @@ static void print_cells(const int widths[], const cells_t cells)
     fprintf(stderr, "  %s\n", cells[ALGORITHM]);
 }
 
-/* Why, in a line behind that of a row; the built-in selection has none. */
+/* Print the reason on the line after its row. The built-in selection has no reason. */
 static void print_reason(const row_t * row)
 {
     char why[2200];
@@ -465,11 +466,13 @@ static void print_places(void)
 typedef struct {
     unsigned long calls, our_calls, untimed_calls;
     double seconds, our_seconds;
-    double predicted_seconds;   /* measured ones, of what can be predicted */
-    double ran, stock;          /* predicted */
+    double predicted_seconds;   /* measured time of the calls that can be predicted */
+    double ran, stock;          /* predicted times of these calls: as they ran, and by MPICH's
+                                 * choice */
 } totals_t;
 
-/* Predicted seconds of a call as it ran, and by MPICH's own choice; false: that is not known. */
+/* Predict the seconds of a call: as it ran, and by MPICH's own choice. Returns false if one of
+ * these is unknown. */
 static bool predict(const row_t * row, double *ran, double *stock)
 {
     char collective[32];

@@ -9,15 +9,15 @@
 #include "coll_settings.h"
 #include "topo.h"
 
-/* Ranks that do not select the same algorithm wait for each other for ever. Each reads its own
- * environment, which may differ between the parts of an MPMD job. So the settings of rank 0 hold
- * for all of MPI_COMM_WORLD: rank 0 gives those that are not as by default to the process manager,
- * and the others take them.
+/* Settings that must be equal on all ranks. Ranks that select different algorithms for a call
+ * deadlock. Each rank reads its own environment, which may differ between the parts of an MPMD job.
+ * So the settings of rank 0 apply to all of MPI_COMM_WORLD: rank 0 publishes its settings that are
+ * not the defaults through the process manager, and the other ranks take them.
  *
- * These settings are all numbers among the CVARs of the category COLLECTIVE whose scope is ALL_EQ,
- * MPICH's own and those of devices among them; and the types of trees, which MPICH makes of CVARs
- * that are strings. Of the other strings, which are names of files, rank 0's count, or all are
- * compared (csel_tuning.c, topo_world.c). */
+ * These settings are all integer CVARs of the category COLLECTIVE whose scope is ALL_EQ, including
+ * those of MPICH and of devices. The types of trees, which MPICH derives from string CVARs, belong
+ * to them as well. The other string CVARs are names of files: either only rank 0's is used, or all
+ * processes compare the content (csel_tuning.c, topo_world.c). */
 
 typedef struct {
     const char *name;
@@ -25,7 +25,7 @@ typedef struct {
     int usual;
 } setting_t;
 
-/* Defaults of parameters of algorithms: CVARs, and others */
+/* Variables that hold the defaults of parameters of algorithms: CVARs and others */
 static const struct {
     const char *name;
     int *value;
@@ -58,7 +58,8 @@ static int num_settings(void)
     return NUM_PARAMS + (cvars ? utarray_len(cvars) : 0);
 }
 
-/* The i-th one, from 0, CVARs first; false: that is none that all must share */
+/* Get setting i, 0 <= i < num_settings(); CVARs come first. Returns false if it need not be equal
+ * on all ranks. */
 static bool get_setting(int i, setting_t * s)
 {
     int k = i - (num_settings() - NUM_PARAMS);
@@ -75,13 +76,13 @@ static bool get_setting(int i, setting_t * s)
     return cvar->scope == MPI_T_SCOPE_ALL_EQ && cvar->datatype == MPI_INT && cvar->count == 1;
 }
 
-/* -- told by rank 0 -- */
+/* -- publishing the settings of rank 0 -- */
 
-/* A text ",name:value,name:value," is told in pieces: how many, and each one, at each MPI_Init
- * anew */
+/* The settings are one text ",name:value,name:value,". It is published in pieces, with keys that
+ * contain the number of this MPI_Init: the number of pieces, and each piece. */
 #define KEY_NUM "coll-settings-%d"
 #define KEY_PIECE "coll-settings-%d-%d"
-#define MAX_PIECE 500   /* process managers have at least so much for a value */
+#define MAX_PIECE 500   /* all process managers allow values of this length */
 
 static int piece_len(void)
 {
@@ -170,19 +171,19 @@ const char *MPII_Coll_setting_name(int number)
         get_setting(number - 1, &s);
     if (strncmp(s.name, "MPIR_", strlen("MPIR_")) || !strncmp(s.name, PREFIX, strlen(PREFIX)))
         return s.name;
-    /* MPIR_Ibcast_tree_type is made of MPIR_CVAR_IBCAST_TREE_TYPE */
+    /* MPIR_Ibcast_tree_type is derived from MPIR_CVAR_IBCAST_TREE_TYPE */
     snprintf(name, sizeof(name), PREFIX "%s", s.name + strlen("MPIR_"));
     for (char *c = name; *c; c++)
         *c = toupper((unsigned char) *c);
     return name;
 }
 
-/* -- misspelt names -- */
+/* -- misspelt names of CVARs -- */
 
 #define MAX_NAME 80
 #define MAX_TOLD 8
 
-/* Levenshtein's distance of two names */
+/* Levenshtein distance between two names */
 static int distance(const char *a, const char *b)
 {
     int row[MAX_NAME + 1], len = strlen(b);
@@ -201,7 +202,7 @@ static int distance(const char *a, const char *b)
     return row[len];
 }
 
-/* The existing name that is nearest to one that does not exist */
+/* The CVAR whose name is nearest to a name that does not exist. *least: its distance */
 static const char *nearest(const char *name, int *least)
 {
     const char *found = NULL;

@@ -9,71 +9,76 @@
 #include "csel_compat.h"
 #include "mpir_op_util.h"
 
-/* What topo_auto predicts, tried: a communicator takes times of its blocking calls, for each
- * collective and size class by itself, in rounds. In a trial the candidates take turns, and then,
- * in a round of their own, the two that were fastest,
+/* Adaptation: a communicator measures the candidates of topo_auto with the user's own calls. It
+ * measures blocking calls, for each collective and size class separately, in rounds. In the first
+ * round of a trial the candidates take turns. In a second round the two fastest ones take turns:
  *
  *     0 0 0 0  1 1 1 1  2 2 2 2  3 3 3 3    1 1 1 1  2 2 2 2  1 1 1 1  2 2 2 2
  *
- * where the first call of each four does not count: some ranks are still in the call before it.
- * With the last call of a round comes an allreduce of the median times, and all take the candidate
- * that is fastest for the rank that waits longest. Later rounds check the one that stays; another
- * trial follows where its time has changed, or after very many calls. Between rounds no clock is
- * read.
+ * The first of four calls does not count: some ranks are still in the call before it. The last call
+ * of a round is followed by an allreduce of the median times. All ranks then choose the candidate
+ * that is fastest for its slowest rank. Later rounds check this choice. Another trial follows if
+ * its time has changed, or after very many calls. Between rounds no clock is read.
  *
- * A trial takes 32 calls at most, a check 4, and the first one follows a trial after 8. Where a
- * call takes ten times as long as the allreduce, there is a check after each 12 or less, so within
- * 50 calls of a change another one is found.
+ * A trial takes at most 32 calls, a check 4. The first check begins 8 calls after a trial. If a
+ * call takes ten times as long as the allreduce, there is a check after every 12 calls or less. So
+ * a change is noticed, and a better candidate found, within 50 calls.
  *
- * All ranks agree on what runs, and on when they talk about it: both follow from the number of the
- * call, which is the same on all ranks of a communicator, and, by integer arithmetic, from the
- * times that came out of that allreduce. A rank whose call failed takes part. If the allreduce
- * itself fails, the communicator is broken, as the user's next call will find; what runs there is
- * not changed any more.
+ * All ranks agree on the algorithm of a call and on when to run the allreduce. Both follow from the
+ * number of the call, which is the same on all ranks of a communicator, and from the results of the
+ * allreduces, by integer arithmetic. A rank whose call failed takes part. If the allreduce itself
+ * fails, the communicator is broken, as the user's next call will show; the choice does not change
+ * after that.
  *
- * Reductions are tried only where any order gives the same bits, so that a call gives the same ones
- * again.
+ * Reductions are measured only if any order of operands gives the same bits, so that repeated calls
+ * give the same result.
  *
- * Cost, once one has stayed: 1/125 of the time of the calls for the allreduces, and at most 1/500
- * for trials, which come at growing intervals. */
+ * Cost after the first trial: 1/125 of the time of the calls for the allreduces, and at most 1/500
+ * for trials, whose distance grows. */
 
-#define BLOCK 4 /* calls of a candidate in a row; the first does not count */
-#define MOST_BLOCKS 2   /* of each candidate in a round */
+#define BLOCK 4 /* consecutive calls of a candidate; the first one does not count */
+#define MOST_BLOCKS 2   /* blocks of a candidate in a round, at most */
 #define SAMPLES (MOST_BLOCKS * (BLOCK - 1))
 
-#define MIN_GAIN_PERCENT 5      /* by which another one has to be faster */
-#define MAX_CHANGE_PERCENT 50   /* more or less than usual */
-#define CHECK_COST 125  /* what checks, and trials, cost at most: one part in so many of the time */
+#define MIN_GAIN_PERCENT 5      /* a candidate replaces the choice only if it is faster by more than
+                                 * this */
+#define MAX_CHANGE_PERCENT 50   /* a check that differs by more than this from the trial leads to
+                                 * another trial */
+#define CHECK_COST 125  /* upper limits: 1/125 of the time of the calls for checks, 1/500 for
+                         * trials */
 #define TRIAL_COST 500
-#define MIN_REST 8      /* calls between rounds, and after a trial */
+#define MIN_REST 8      /* range of the number of calls between rounds; the minimum follows a
+                         * trial */
 #define MAX_REST 1024
-#define MIN_GAP 256     /* calls between trials, */
-#define FREE_TRIALS 3   /* after these */
-#define MAX_DOUBLINGS 8 /* of the gap, one with each trial */
-#define REGULAR_GAPS 8  /* after so many gaps there is a trial, whatever checks say */
-#define MAX_NS ((int64_t) 1 << 50)      /* numbers beyond these limits count as them */
+#define MIN_GAP 256     /* least number of calls between trials */
+#define FREE_TRIALS 3   /* the first trials need not wait for that */
+#define MAX_DOUBLINGS 8 /* the gap between trials doubles with each trial, at most so often */
+#define REGULAR_GAPS 8  /* after this many gaps a trial follows in any case */
+#define MAX_NS ((int64_t) 1 << 50)      /* larger numbers are clipped to these */
 #define MAX_CALLS ((int64_t) 1 << 32)
 
 typedef struct MPII_Csel_adapt {
     struct MPII_Csel_adapt *next;
     const MPII_Csel_decision_t *decision;       /* lives as long as the place of the communicator */
-    MPII_Csel_container_s cnt;  /* what runs now, if it is one of ours */
-    int choice;                 /* the candidate that stays */
-    enum { CHECK, ALL, FINAL } round;   /* what round it is: a trial begins with ALL, where there
-                                         * are more than two */
-    int turns[MPII_CSEL_MAX_CANDIDATES];        /* candidates, as they take turns */
+    MPII_Csel_container_s cnt;  /* the algorithm of the current call, if it is not MPICH's choice */
+    int choice;                 /* the candidate that runs between rounds */
+    enum { CHECK, ALL, FINAL } round;   /* current round; a trial begins with ALL if it has more
+                                         * than two candidates */
+    int turns[MPII_CSEL_MAX_CANDIDATES];        /* the candidates of the round, in the order of
+                                                 * their turns */
     int num_turns;
-    bool is_off;                /* an allreduce failed */
-    int rest;                   /* calls until the round begins; then */
-    int pos;                    /* calls of it that were made */
-    int64_t calls, last_trial;  /* in all; when the last trial ended */
-    int64_t gap;                /* calls until there may be another one, after the second */
+    bool is_off;                /* an allreduce failed: nothing is measured any more */
+    int rest;                   /* calls until the round begins */
+    int pos;                    /* calls of the round that were made */
+    int64_t calls, last_trial;  /* number of all calls; number at the end of the last trial */
+    int64_t gap;                /* least number of calls between trials, after the first trials */
     int num_trials;
     int64_t usual_ns;           /* time of the choice in the last trial */
-    int64_t allreduce_ns;       /* of this rank, the last time; 0: not known */
-    int64_t agreed_ns[MPII_CSEL_MAX_CANDIDATES];        /* all ranks', in the round of it that was
-                                                         * last */
-    int64_t ns[MPII_CSEL_MAX_CANDIDATES][SAMPLES];      /* by turn */
+    int64_t allreduce_ns;       /* time of the last allreduce on this rank; 0: unknown */
+    int64_t agreed_ns[MPII_CSEL_MAX_CANDIDATES];        /* time of each candidate on its slowest
+                                                         * rank, in the last round with that
+                                                         * candidate */
+    int64_t ns[MPII_CSEL_MAX_CANDIDATES][SAMPLES];      /* samples of this rank, by turn */
 } adapt_t;
 
 int MPII_Csel_is_adaptive;
@@ -109,7 +114,7 @@ static void begin_trial(adapt_t * adapt)
     adapt->rest = 0;
 }
 
-/* The fastest, but for one; the first of these */
+/* The fastest candidate except `but` (-1: of all); the first one if several are equal */
 static int find_fastest(const adapt_t * adapt, int but)
 {
     int best = but == 0;
@@ -129,7 +134,7 @@ static void begin_final(adapt_t * adapt)
     adapt->num_turns = 2;
 }
 
-/* Of each candidate that takes part */
+/* Number of blocks of each candidate in the round */
 static int num_blocks(const adapt_t * adapt)
 {
     return adapt->round == FINAL ? MOST_BLOCKS : 1;
@@ -168,12 +173,12 @@ static int64_t median(int64_t ns[], int num)
     return (ns[(num - 1) / 2] + ns[num / 2]) / 2;
 }
 
-/* After a trial */
+/* End a trial: choose a candidate. */
 static void settle(MPIR_Comm * comm_ptr, adapt_t * adapt)
 {
     const int64_t *ns = adapt->agreed_ns;
     int best = find_fastest(adapt, -1);
-    int64_t cost = 0;           /* of a trial, in calls */
+    int64_t cost = 0;           /* calls that the next trial costs */
 
     if (ns[best] < ns[adapt->choice] - ns[adapt->choice] / 100 * MIN_GAIN_PERCENT)
         adapt->choice = best;
@@ -187,7 +192,7 @@ static void settle(MPIR_Comm * comm_ptr, adapt_t * adapt)
     MPII_Csel_learn(comm_ptr, adapt->decision, adapt->choice, adapt->agreed_ns);
 }
 
-/* After a check: whether there is to be a trial */
+/* Whether a trial follows a check */
 static bool is_due(const adapt_t * adapt)
 {
     int64_t since = adapt->calls - adapt->last_trial, ns = adapt->agreed_ns[adapt->choice];
@@ -198,7 +203,7 @@ static bool is_due(const adapt_t * adapt)
         (has_changed && (adapt->num_trials <= FREE_TRIALS || since >= adapt->gap));
 }
 
-/* The end of a round */
+/* End a round. */
 static void agree(MPIR_Comm * comm_ptr, adapt_t * adapt)
 {
     int mpi_errno = MPI_SUCCESS, n = adapt->num_turns;
@@ -211,7 +216,8 @@ static void agree(MPIR_Comm * comm_ptr, adapt_t * adapt)
         int64_t own = median(adapt->ns[i], num_blocks(adapt) * (BLOCK - 1));
         ns[i] = MPL_MIN(MPL_MAX(own, 1), MAX_NS);
     }
-    /* the least of these: others waited */
+    /* MAX of the negative is the minimum: the time of the rank that came last, without waiting for
+     * others. */
     ns[n] = -adapt->allreduce_ns;
     MPL_wtime(&start);
     mpi_errno = MPIR_Allreduce_intra_recursive_doubling(MPI_IN_PLACE, ns, n + 1, TOPO_INT64,
@@ -257,7 +263,8 @@ static bool is_integer(MPI_Datatype type)
     }
 }
 
-/* Whether a call gives the same bits in any order. Not minloc and maxloc: their types are pairs. */
+/* Whether a call gives the same bits for any order of operands. minloc and maxloc count as not
+ * exact: their types are pairs. */
 static bool is_exact(const MPIR_Csel_coll_sig_s * coll_sig)
 {
     MPI_Datatype type;
@@ -307,13 +314,14 @@ static void free_list(void *list)
     }
 }
 
-/* Of a communicator with processes of several worlds, some may have nothing of all this. */
+/* Find the state of a decision, or create it. It is off if the communicator has processes of
+ * several worlds: some of them may not adapt. */
 static adapt_t *find(MPIR_Comm * comm_ptr, const MPII_Csel_decision_t * decision)
 {
     MPII_Topo_kept_t *kept = MPII_Topo_comm_kept(comm_ptr, MPII_TOPO_KEPT__ADAPT);
     adapt_t *adapt;
 
-    /* two threads may have made the same decision, each one of its own */
+    /* Compare the content, not the pointer: two threads may have made the same decision twice. */
     for (adapt = kept->ptr; adapt; adapt = adapt->next) {
         if (adapt->decision->coll_type == decision->coll_type &&
             adapt->decision->bytes == decision->bytes && adapt->decision->stock == decision->stock)

@@ -20,12 +20,12 @@ static const struct {
 
 #define NUM_ALGORITHMS ((int) (sizeof(algorithms) / sizeof(algorithms[0])))
 
-/* A parameter is what its control variable says, unless the file gives it. */
+/* Parameters of algorithms. The default is the value of the control variable. */
 static const struct {
     MPII_Csel_container_type_e id;
     const char *name;
-    size_t offset;              /* of an int in MPII_Csel_container_s */
-    const void *default_value;  /* an int, or MPIR_Tree_type_t */
+    size_t offset;              /* offset of the int in MPII_Csel_container_s */
+    const void *default_value;  /* points to an int or an MPIR_Tree_type_t */
 } params[] = {
 #define PARAM(algorithm_, member_, param_, default_)            \
     {MPII_CSEL_CONTAINER_TYPE__ALGORITHM__##algorithm_, #param_, \
@@ -37,12 +37,12 @@ static const struct {
 
 #define NUM_PARAMS ((int) (sizeof(params) / sizeof(params[0])))
 
-/* What a parameter may be: up to INT_MAX where nothing says less */
+/* Ranges of parameters; the default range is 0 to INT_MAX */
 static const struct {
     const char *name;
     int min, max;
 } ranges[] = {
-    /* a tree or an exchange of fewer does not end, one of more overflows */
+    /* with k < 2, trees and exchanges never end; with larger k, computations overflow */
     {"k", 2, 32767},
     {"scatterv_k", 2, 32767},
     {"allgatherv_k", 2, 32767},
@@ -58,7 +58,7 @@ static const struct {
 
 #define NUM_RANGES ((int) (sizeof(ranges) / sizeof(ranges[0])))
 
-/* Names that stand for a number */
+/* Names for numbers */
 static const struct {
     const char *param;
     const char *name;
@@ -105,7 +105,7 @@ static int parse_value(const char *param, const void *default_value, const char 
     return 0;
 }
 
-/* Set one parameter; key is "name=value". */
+/* Set one parameter. key: "name=value" */
 static int parse_param(const char *key, MPII_Csel_container_s * cnt, bool is_set[], char *err)
 {
     size_t len = strcspn(key, "=");
@@ -160,7 +160,7 @@ static int parse_params(struct json_object *obj, MPII_Csel_container_s * cnt, co
     return 0;
 }
 
-/* The index of the algorithm that key names: "algorithm=NAME"; -1 if it is none */
+/* Index of the algorithm in key, "algorithm=NAME"; -1 if unknown */
 static int find_algorithm(const char *key)
 {
     const char *prefix = "algorithm=";

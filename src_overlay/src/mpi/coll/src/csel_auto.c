@@ -11,14 +11,14 @@
 #include "topo_numbers.h"
 
 /* topo_auto selects, for each call, the algorithm with the shortest predicted time on the
- * communicator: one of ours, one of MPICH's own, or MPICH's built-in choice, which then runs as if
- * there were no topo_auto.
+ * communicator: an algorithm of topo/, one of MPICH's own, or MPICH's built-in choice, which then
+ * runs as if there were no topo_auto.
  *
  * All processes decide alike, since all know what a decision depends on: the place of the
- * communicator, the rates of the topology, the settings of rank 0 (topo.c), MPICH's built-in
- * choice, and the size of the call (csel_call.h), in classes around powers of two. Where not all
- * know the size, one decision holds for all calls. The root has no influence. A communicator and
- * its duplicates share their decisions. */
+ * communicator, the rates of the topology, the settings of rank 0 (topo_world.c), MPICH's built-in
+ * choice, and the size of the call (csel_call.h), in classes around powers of two. If not all
+ * processes know the size, one decision holds for all calls. The root has no influence. A
+ * communicator and its duplicates share their decisions. */
 
 #define TYPE(name_) MPII_CSEL_CONTAINER_TYPE__ALGORITHM__##name_
 
@@ -49,9 +49,9 @@ static const struct {
 
 #define NUM_OURS ((int) (sizeof(ours) / sizeof(ours[0])))
 
-/* The candidates: algorithms that need no parameters, MPICH's and ours. Algorithms with other
- * restrictions than these two are no candidates, since the size class of a call does not tell
- * whether such a restriction holds. */
+/* The candidates: algorithms without parameters, of MPICH and of topo/. An algorithm with any other
+ * restriction than needs_pof2 and not_in_place is no candidate: the size class of a call does not
+ * show whether that restriction holds. */
 static const struct {
     int coll_type;
     MPII_Csel_container_type_e id;
@@ -90,8 +90,8 @@ void *MPIR_Csel_create_auto(void)
     return csel;
 }
 
-/* Selectors for calls that a CVAR forces to topo_auto. Several are in use at a time, by threads and
- * by collectives inside others. If all of these are in use, a call allocates one. */
+/* Selectors for calls that a CVAR forces to topo_auto. Several may be in use at a time, by threads
+ * and by collectives inside other collectives. If all of these are in use, a call allocates one. */
 static struct {
     MPL_atomic_int_t is_used;
     bool is_made;
@@ -134,16 +134,16 @@ void MPIR_Csel_end_auto(MPIR_Comm * comm_ptr)
     MPL_free(csel);
 }
 
-/* -- what a call is -- */
+/* -- describing a call -- */
 
-/* Whether a reduction may be done in another order than MPICH's */
+/* Whether the order of operands may differ from MPICH's */
 static bool may_reorder(const MPIR_Csel_coll_sig_s * coll_sig)
 {
     return MPIR_Op_is_commutative(get_op(coll_sig)) &&
         !MPII_COLL_HAS_FIXED_ORDER(coll_sig->comm_ptr);
 }
 
-/* A collective, blocking or not */
+/* The collective of a blocking or nonblocking call */
 static MPII_Topo_coll_t coll_of(int coll_type)
 {
     switch (coll_type) {
@@ -200,7 +200,7 @@ static bool describe(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t * c
             *bytes = get_total_msgsize(coll_sig) / num_ranks;
             return may_reorder(coll_sig);
         case MPII_TOPO_COLL__ALLTOALLV:
-            /* planned itself leaves much longer calls to MPICH */
+            /* planned leaves much longer calls to MPICH by itself */
             *bytes = TOPO_SOME_ALLTOALLV_BYTES;
             *has_size = false;
             return true;
@@ -217,7 +217,7 @@ static bool describe(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t * c
     }
 }
 
-/* Logarithm of the nearest power of two */
+/* Binary logarithm of the power of two that is nearest by ratio, at most TOPO_MAX_LG_BYTES */
 static int size_class(MPI_Aint bytes)
 {
     int lg = 0;
@@ -265,7 +265,8 @@ static const char *make_reason(const MPII_Csel_candidate_t * best,
 #define MAX_BEST (MPII_CSEL_MAX_CANDIDATES - 1)
 
 typedef struct {
-    MPII_Csel_candidate_t stock, best[MAX_BEST];        /* MPICH's choice; others, fastest first */
+    MPII_Csel_candidate_t stock, best[MAX_BEST];        /* MPICH's choice; the other candidates,
+                                                         * fastest first */
     int num_best;
 } ranking_t;
 
@@ -278,7 +279,8 @@ static bool is_known(const ranking_t * ranking, const MPII_Topo_algo_t * row, MP
     return found;
 }
 
-/* If several rows have the same schedule, only the first one is a candidate. */
+/* Insert an algorithm into the ranking. If several rows have the same schedule, only the first one
+ * is a candidate. */
 static void rank(ranking_t * ranking, const MPIR_Csel_coll_sig_s * coll_sig, MPI_Aint bytes,
                  MPII_Csel_container_type_e id, const MPII_Topo_algo_t * row)
 {
@@ -307,7 +309,8 @@ static bool is_ours(MPII_Csel_container_type_e id)
     return found;
 }
 
-/* Whether the restrictions of a candidate hold. Calls that `describe` accepts meet all others. */
+/* Whether the restrictions of a candidate hold. All calls that `describe` accepts satisfy its other
+ * restrictions. */
 static bool is_legal(int i, const MPIR_Csel_coll_sig_s * coll_sig)
 {
     int num_ranks = coll_sig->comm_ptr->local_size;
@@ -316,8 +319,7 @@ static bool is_legal(int i, const MPIR_Csel_coll_sig_s * coll_sig)
         !(plain[i].not_in_place && is_sendbuf_inplace(coll_sig));
 }
 
-/* Find the candidates with the shortest predicted times. If MPICH's choice is an smp algorithm,
- * which has no schedule here, MPICH's other algorithms are no candidates. */
+/* Find the candidates with the shortest predicted times. */
 static void find_best(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t coll, MPI_Aint bytes,
                       ranking_t * ranking)
 {

@@ -6,33 +6,35 @@
 #ifndef CSEL_CALL_H_INCLUDED
 #define CSEL_CALL_H_INCLUDED
 
-/* What a condition sees is the same on all processes of the communicator, or it is UNKNOWN, and no
- * condition but "...=any" holds. By collective, for p processes and b bytes in an element:
+/* Inputs of the conditions. A value is the same on all processes of the communicator, or it is
+ * UNKNOWN. For UNKNOWN, no condition but "...=any" holds. By collective, for p processes and
+ * elements of b bytes:
  *
  *   avg_msg_size     allreduce, bcast, reduce: count * b; alltoall: recvcount * b
  *   total_msg_size   allreduce, bcast, reduce: count * b * p
  *                    allgather, alltoall, reduce_scatter_block: recvcount * b * p
  *                    allgatherv, reduce_scatter: sum of recvcounts * b
  *                    gather, scatter: bytes at the root, count * b * p
- *                    alltoallv, alltoallw: UNKNOWN, since each process has counts of its own
+ *                    alltoallv, alltoallw: UNKNOWN, since each process has its own counts
  *   count            allreduce, reduce: count; reduce_scatter_block: recvcount
  *                    reduce_scatter: sum of recvcounts
- *                    bcast, allgather, allgatherv: UNKNOWN, since types may differ where
- *                    signatures agree
+ *                    bcast, allgather, allgatherv: UNKNOWN, since processes may use different
+ *                    datatypes with the same signature
  *
- * Nonblocking ones likewise, but ireduce_scatter_block, whose total_msg_size is recvcount * p.
- * Where alltoall is in place only the receive side is significant. On intercommunicators the groups
- * differ in size and counts: all is UNKNOWN there but total_msg_size of gather and scatter.
+ * Nonblocking collectives have the same values, except ireduce_scatter_block, whose total_msg_size
+ * is recvcount * p. For an in-place alltoall, only the receive arguments are significant. On
+ * intercommunicators the groups differ in size and counts: all values are UNKNOWN there, except
+ * total_msg_size of gather and scatter.
  *
  * comm_hosts, comm_racks, comm_level3, comm_level4, comm_ppn: see MPII_Topo_comm_count. */
 
-/* What not all processes of a communicator know counts as larger than any number in a condition. */
+/* Larger than any number in a condition. */
 #define UNKNOWN MPIR_AINT_MAX
 
-/* In the signature of a call, a collective and its nonblocking form are the same member of the
+/* In the signature of a call, a collective and its nonblocking form use the same member of the
  * union. */
 
-/* The processes of the two groups of an intercommunicator do not see the same size. */
+/* The two groups of an intercommunicator see different sizes. */
 static inline MPI_Aint get_comm_size(const MPIR_Comm * comm_ptr)
 {
     return comm_ptr->comm_kind == MPIR_COMM_KIND__INTRACOMM ? comm_ptr->local_size : UNKNOWN;
@@ -94,7 +96,7 @@ static inline MPI_Op get_op(const MPIR_Csel_coll_sig_s * coll_sig)
     }
 }
 
-/* Of reduce_scatter and ireduce_scatter */
+/* Only for reduce_scatter and ireduce_scatter */
 static inline bool is_block_regular(const MPIR_Csel_coll_sig_s * coll_sig)
 {
     return MPII_Is_block_regular(coll_sig->u.reduce_scatter.recvcounts,
@@ -148,8 +150,9 @@ static inline MPI_Aint get_count(const MPIR_Csel_coll_sig_s * coll_sig)
     }
 }
 
-/* Of gather and scatter: the bytes at the root. Its count and type are significant there, the
- * others' elsewhere; on an intercommunicator, the root's group but for the root knows neither. */
+/* Bytes at the root of a gather or scatter. root_count and root_type are significant at the root,
+ * count and type at the other processes. On an intercommunicator, the processes in the group of the
+ * root other than the root know neither: UNKNOWN. */
 static MPI_Aint get_rooted_msgsize(const MPIR_Comm * comm_ptr, int root, MPI_Aint root_count,
                                    MPI_Datatype root_type, MPI_Aint count, MPI_Datatype type)
 {

@@ -6,8 +6,8 @@
 #ifndef CSEL_COMPAT_H_INCLUDED
 #define CSEL_COMPAT_H_INCLUDED
 
-/* What differs between the supported versions of MPICH. No other file of the selection knows about
- * versions. */
+/* Differences between the supported versions of MPICH. All version checks of the selection are in
+ * this file. */
 
 typedef enum {
     CSEL_HIERARCHY__PARENT,
@@ -17,8 +17,8 @@ typedef enum {
     CSEL_HIERARCHY__ANY,
 } csel_hierarchy_e;
 
-/* Whether a bare "any" is a condition, and any name may stand before "=any"; and rows of the table
- * of conditions in csel_grammar.c */
+/* Whether a bare "any" is a condition, and any name may precede "=any". Additional rows for the
+ * table of conditions in csel_grammar.c. */
 #if MPICH_NUMVERSION >= 40300000
 #define CSEL_ANY_NAME_IS_ANY true
 #define CSEL_CONDITIONS_OF_VERSION \
@@ -30,8 +30,8 @@ typedef enum {
 
 #if MPICH_NUMVERSION >= 50000000
 
-/* Nodes of a communicator; 0 where it does not know them: an intercommunicator has those of its own
- * group, which the other one does not see */
+/* Number of nodes of a communicator; 0 if unknown. An intercommunicator counts as unknown: it knows
+ * the nodes of its local group, which the other group does not see. */
 static inline int csel_node_count(const MPIR_Comm * comm_ptr)
 {
     return comm_ptr->comm_kind == MPIR_COMM_KIND__INTRACOMM &&
@@ -53,8 +53,9 @@ static inline bool csel_is_hierarchy(MPIR_Comm * comm_ptr, csel_hierarchy_e val)
 
 #define CSEL_POF2(comm_ptr) MPL_pof2((comm_ptr)->local_size)
 
-/* Integers, of the types in mpir_op_util.h; and a type as it stands there: what a user's built-in
- * type was swapped for knows by its last byte which one that was */
+/* CSEL_INTEGERS: the groups of integer types in mpir_op_util.h. CSEL_RAW_TYPE: a type as that file
+ * names it; MPICH 5 replaces built-in types of the user by internal ones, whose last byte tells the
+ * original type. */
 #define CSEL_INTEGERS MPIR_OP_TYPE_GROUP(INTEGER)
 #define CSEL_RAW_TYPE(type) MPIR_DATATYPE_GET_RAW_INTERNAL(type)
 
@@ -92,10 +93,10 @@ static inline bool csel_is_hierarchy(MPIR_Comm * comm_ptr, csel_hierarchy_e val)
 
 #endif
 
-/* Names of the values of parameters: X(parameter, name, value); and the last tree type of an
- * algorithm, whose default is *default_value. What makes a tree of topology are the same ones as
- * take it from their control variable; and they have parameters that coll_algorithms.txt does not
- * know. */
+/* Names of values of parameters: X(parameter, name, value). csel_max_tree_type gives the last tree
+ * type that an algorithm allows; default_value points to its default. Trees that use the topology
+ * are allowed for the algorithms whose control variable allows them. These algorithms have
+ * parameters that coll_algorithms.txt does not list. */
 #if MPICH_NUMVERSION >= 40200000
 static inline int csel_max_tree_type(const void *default_value)
 {
@@ -141,9 +142,9 @@ static inline int csel_max_tree_type(const void *default_value)
     CSEL_TOPOLOGY_TREES(X)                              \
     CSEL_CCLS(X)
 
-/* Compositions of ch4 that split a call: X(COLL, Coll, number, name, MPIR's algorithm of this
- * form); the collectives that may be split; the CVAR that takes a composition by its number, 0:
- * none */
+/* Compositions of ch4 that split a call: X(COLL, Coll, number, name, MPIR's algorithm with the same
+ * structure). CSEL_DEVICE_COLLS: the collectives that may be split. CSEL_DEVICE_CVAR: the CVAR that
+ * selects a composition by its number; 0 if there is none */
 #define CSEL_DEVICE_SPLITS_IN_ALL(X)            \
     X(BARRIER, Barrier, 1, alpha, intra_smp)    \
     X(BCAST, Bcast, 1, alpha, intra_smp)        \

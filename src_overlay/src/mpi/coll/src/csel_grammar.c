@@ -54,15 +54,15 @@ const char *const MPII_Csel_collectives[MPIR_CSEL_COLL_TYPE__END] = {
     [MPIR_CSEL_COLL_TYPE__SCATTERV] = "scatterv",
 };
 
-/* Largest number of bytes, or elements, in a condition */
+/* Largest number of bytes or elements in a condition */
 #define MAX_SIZE (MPIR_AINT_MAX - 1)
 
 static const struct {
     const char *name;
-    const char *op;             /* with the value; or, where a number follows, without it */
-    MPI_Aint max;               /* of the number; 0: no number follows */
+    const char *op;             /* operator and value; without the value if a number follows */
+    MPI_Aint max;               /* largest number; 0: no number follows */
     csel_node_type_e type;
-    MPI_Aint val;               /* of the node, where no number follows */
+    MPI_Aint val;               /* val of the node, if no number follows */
 } conditions[] = {
     {"comm_type", "=intra", 0, CSEL_NODE_TYPE__COMM_TYPE_INTRA, 0},
     {"comm_type", "=inter", 0, CSEL_NODE_TYPE__COMM_TYPE_INTER, 0},
@@ -187,7 +187,7 @@ static bool is_named(const char *key, const char *name)
     return name_len(key) == strlen(name) && !strncmp(key, name, strlen(name));
 }
 
-/* Whether a key is a condition that always holds, whatever its name */
+/* Whether a key is a condition that always holds */
 static bool is_any(const char *key)
 {
     size_t len = strlen(key), tail = strlen("=any");
@@ -205,7 +205,7 @@ const csel_message_condition_s *MPII_Csel_message_condition(const char *key)
     return NULL;
 }
 
-/* Add a word to a list. */
+/* Append a word and `end` to a list of words. */
 static void add(char *list, const char *word, const char *end)
 {
     size_t len = strlen(list);

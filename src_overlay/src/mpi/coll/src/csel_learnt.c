@@ -11,22 +11,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What communicators learnt by trials (csel_adapt.c), on rank 0 of MPI_COMM_WORLD, for
- * MPI_Finalize */
+/* Results of the trials of all communicators (csel_adapt.c). Rank 0 of MPI_COMM_WORLD collects them
+ * for MPI_Finalize. */
 
 typedef struct lesson {
     struct lesson *next;
     int coll_type, num_ranks, num_hosts;
     MPI_Aint bytes;
     const char *placement, *name;
-    int num_trials, num_stays;  /* it was tried, and stayed */
-    double usec;                /* of all trials */
+    int num_trials, num_stays;  /* number of trials of this algorithm; number of trials that chose
+                                 * it */
+    double usec;                /* sum over all trials */
 } lesson_t;
 
 static lesson_t *lessons, **last_lesson = &lessons;
 static MPL_initlock_t lock = MPL_INITLOCK_INITIALIZER;
 
-/* Of ranks on hosts, which are numbered by their lowest rank */
+/* Name of the placement of ranks on hosts. Hosts are numbered by their lowest rank. */
 static const char *placement_name(const MPII_Topo_place_t * place)
 {
     bool is_block = true, is_cyclic = true;
@@ -62,8 +63,9 @@ static bool is_printed(void)
     return MPIR_CVAR_COLL_SELECTION_REPORT == MPIR_CVAR_COLL_SELECTION_REPORT_print;
 }
 
-/* MPIR_CVAR_COLL_TOPO_ADAPT_FILE as an absolute path, or a standard stream; NULL: none. Rank 0 of
- * MPI_COMM_WORLD sets it in MPI_Init, since programs change their folder. */
+/* MPIR_CVAR_COLL_TOPO_ADAPT_FILE as an absolute path, or the name of a standard stream; NULL: none.
+ * Rank 0 of MPI_COMM_WORLD sets it in MPI_Init, since the program may change its working
+ * directory. */
 static char *path;
 
 static void warn(const char *name, const char *why)
@@ -75,7 +77,7 @@ static void warn(const char *name, const char *why)
     MPII_Topo_warn(text);
 }
 
-/* 1 or 2 where these names mean what is open already, else -1 */
+/* File descriptor of a standard stream: do not open it again. -1 for other names */
 static int standard_stream(const char *name)
 {
     return !strcmp(name, "/dev/stdout") ? STDOUT_FILENO : !strcmp(name,
@@ -83,8 +85,8 @@ static int standard_stream(const char *name)
         -1;
 }
 
-/* Where a file of this name is, or will be, and whether it can be written there. Returns NULL, or
- * why not. */
+/* Find the absolute path of a file, and whether it can be written. Returns NULL, or the reason why
+ * not. */
 static const char *find_file(const char *name, char found[PATH_MAX])
 {
     const char *slash = strrchr(name, '/'), *base = slash ? slash + 1 : name;
@@ -181,7 +183,7 @@ static bool write_table(int fd)
     return fclose(file) == 0 && is_good;
 }
 
-/* All of it, or nothing: a file that is there stays as it is where the disk is full. */
+/* Write the whole file or nothing: if the disk is full, an existing file stays unchanged. */
 static void write_lessons(void)
 {
     char beside[PATH_MAX + 8];
@@ -194,14 +196,15 @@ static void write_lessons(void)
         return;
     }
     snprintf(beside, sizeof(beside), "%s.XXXXXX", path);
-    fd = mkstemp(beside);       /* a new file: it follows no link */
+    fd = mkstemp(beside);       /* creates a new file, so it follows no symbolic link */
     if (fd < 0) {
         warn(path, strerror(errno));
         return;
     }
     mode_t mask = umask(0);
     umask(mask);
-    fchmod(fd, 0666 & ~mask);   /* others may read it, as files that fopen makes */
+    fchmod(fd, 0666 & ~mask);   /* mkstemp lets only the owner read: give the permissions that fopen
+                                 * would give */
     if (!write_table(fd) || rename(beside, path) != 0) {
         warn(path, strerror(errno));
         unlink(beside);

@@ -9,35 +9,36 @@
 #include <ctype.h>
 #include <stdarg.h>
 
-/* Levels of conditions in a selection file, and keys of all */
+/* Limits of a selection file: levels of conditions, and keys in all */
 #define MAX_DEPTH 32
 #define MAX_KEYS 100000
 
-/* Longest path that is printed */
+/* Longest path of keys in a message */
 #define MAX_PATH_TEXT 900
 
-/* Where the parser is, and what it found */
+/* State of the parser */
 typedef struct {
-    void *(*create_container)(struct json_object *);    /* NULL: of a tuning file */
-    const char *path[MAX_DEPTH + 1];    /* keys from the root to the current one */
+    void *(*create_container)(struct json_object *);    /* NULL: the file is a tuning file */
+    const char *path[MAX_DEPTH + 1];    /* keys from the root to the current key */
     int depth;
-    const char *collective;     /* that we are inside of, or NULL */
+    const char *collective;     /* collective of the current rules, or NULL */
     const char *comm_kind;      /* "_intra_", "_inter_", or NULL */
-    bool is_by_size;            /* whether total_msg_size was asked for in it so far */
-    bool has_place;             /* whether a condition looks at the placement */
-    char *err;                  /* [MPIR_CSEL_ERR_LEN], "" as long as all is well */
-    char *warning;              /* [MPIR_CSEL_ERR_LEN], or NULL: the first one, or "" */
-    MPII_Csel_skipped_s *skipped;       /* NULL: what is not known is an error */
+    bool is_by_size;            /* whether a condition on total_msg_size came before, in this
+                                 * collective */
+    bool has_place;             /* whether a condition depends on the place */
+    char *err;                  /* [MPIR_CSEL_ERR_LEN]; "" means no error */
+    char *warning;              /* [MPIR_CSEL_ERR_LEN] first warning or ""; may be NULL */
+    MPII_Csel_skipped_s *skipped;       /* NULL: unknown rules are errors */
     int num_keys;
 } parser_s;
 
-/* The keys from the root to the current one: "a" > "b". Returns the length. */
+/* Print the keys from the root to the current key: "a" > "b". Returns the length. */
 static size_t path_text(const parser_s * parser, char *text, size_t size)
 {
     size_t len = 0, n = 0;
     int first = parser->depth;
 
-    /* the last keys tell most */
+    /* if the path is too long, omit its first keys */
     while (first > 0 && len < size - 16) {
         n = strnlen(parser->path[--first], CSEL_MAX_KEY_TEXT);
         len += n + strlen("\"...\" > ");
@@ -55,7 +56,7 @@ static size_t path_text(const parser_s * parser, char *text, size_t size)
     return len;
 }
 
-/* Write a sentence to text[MPIR_CSEL_ERR_LEN]: where we are, and what there is to say. */
+/* Write a message to text[MPIR_CSEL_ERR_LEN]: the current path of keys, and a description. */
 static void say(const parser_s * parser, char *text, const char *format, va_list args)
 {
     size_t len = 0;
@@ -95,7 +96,7 @@ static void parse_warning(parser_s * parser, const char *format, ...)
     va_end(args);
 }
 
-/* A rule that this MPICH does not know */
+/* Report a rule that this MPICH does not know. */
 static void parse_unknown(parser_s * parser, const char *format, ...)
 ATTRIBUTE((format(printf, 2, 3)));
 static void parse_unknown(parser_s * parser, const char *format, ...)
@@ -136,8 +137,8 @@ static bool holds_word(const char *words, const char *word)
     return false;
 }
 
-/* An algorithm has to belong to the collective and the kind of communicator that it stands under:
- * MPIR_Allgather_intra_ring to allgather and comm_type=intra. */
+/* Whether an algorithm belongs to the collective and the kind of communicator of the current rules:
+ * MPIR_Allgather_intra_ring belongs to allgather and comm_type=intra. */
 static bool is_algorithm_of(const parser_s * parser, const char *name)
 {
     const char *prefix = "MPIR_", *collective = parser->collective;
@@ -151,7 +152,7 @@ static bool is_algorithm_of(const parser_s * parser, const char *name)
     if (name[0] != toupper(collective[0]) || strncmp(name + 1, collective + 1, len - 1))
         return false;
     name += len;
-    /* there are no intercommunicators in scans and neighborhood collectives */
+    /* scans and neighborhood collectives do not support intercommunicators */
     if (strstr(collective, "scan") || strstr(collective, "neighbor"))
         return !strncmp(name, "_intra_", strlen("_intra_")) ||
             !strncmp(name, "_allcomm_", strlen("_allcomm_"));
@@ -164,7 +165,7 @@ static bool is_rooted_nb(const char *name)
     return !strcmp(name, "MPIR_Gather_allcomm_nb") || !strcmp(name, "MPIR_Scatter_allcomm_nb");
 }
 
-/* The container of an algorithm. */
+/* Create the container of an algorithm. */
 static void *create_container(parser_s * parser, struct json_object *obj, const char **param,
                               char *err)
 {
@@ -178,7 +179,7 @@ static void *create_container(parser_s * parser, struct json_object *obj, const 
     return parser->create_container(obj);
 }
 
-/* Keys that do not stand in a tuning file, and where they do */
+/* Keys that belong into other files, and the CVARs that name those files */
 static const struct {
     const char *start, *file, *cvar;
 } other_files[] = {
@@ -221,8 +222,8 @@ static void parse_algorithm(parser_s * parser, const char *name, struct json_obj
                     parser->comm_kind ? "" : " inside of \"comm_type=intra\" (or inter)");
     } else if (parser->is_by_size && is_rooted_nb(name) &&
                (parser->comm_kind == NULL || strcmp(parser->comm_kind, "_intra_"))) {
-        /* it takes a tag of the communicator, which processes that do not know the size, and do
-         * nothing in other algorithms, would not take */
+        /* This algorithm takes a tag from the communicator. Processes that do not know the size do
+         * nothing in other algorithms and would not take a tag. */
         parse_error(parser, "not all processes of an intercommunicator know total_msg_size, "
                     "expected it before that or inside of \"comm_type=intra\"");
     } else if (node->container == NULL) {
@@ -232,7 +233,7 @@ static void parse_algorithm(parser_s * parser, const char *name, struct json_obj
     }
 }
 
-/* Returns whether it is known. */
+/* Returns whether the collective is known. */
 static bool parse_collective(parser_s * parser, const char *name, csel_node_s * node)
 {
     node->type = CSEL_NODE_TYPE__COLLECTIVE;
@@ -249,8 +250,8 @@ static bool parse_collective(parser_s * parser, const char *name, csel_node_s * 
     return false;
 }
 
-/* A key that is neither an algorithm nor a collective: whether it may stand where we are, and
- * whether it can hold there. Returns whether it is known. */
+/* Parse a key that is neither an algorithm nor a collective. Check whether it is allowed here, and
+ * warn if it can never hold. Returns whether the condition is known. */
 static bool parse_condition(parser_s * parser, const char *ckey, csel_node_s * node)
 {
     const char *never = "is not known to all processes, so it never holds";
@@ -275,7 +276,7 @@ static bool parse_condition(parser_s * parser, const char *ckey, csel_node_s * n
                holds_word(message->unknown, parser->collective)) {
         parse_warning(parser, "%s", never);
     }
-    /* a process may have another thread level than the next */
+    /* processes may have different thread levels */
     if (node->type == CSEL_NODE_TYPE__IS_MULTI_THREADED && is_tuning(parser)) {
         node->type = CSEL_NODE_TYPE__NEVER;
         parse_warning(parser, "%s", never);
@@ -287,8 +288,8 @@ static bool parse_condition(parser_s * parser, const char *ckey, csel_node_s * n
 
 static csel_node_s *parse_json_tree(struct json_object *obj, parser_s * parser);
 
-/* NULL: a collective that is not known, and skipped. Of a condition that is, *is_last tells that no
- * more keys of obj count. */
+/* Returns NULL if the key is an unknown collective, which is skipped. If it is an unknown
+ * condition, sets *is_last: the following keys of obj are skipped. */
 static csel_node_s *parse_key(const char *key, struct json_object *val, struct json_object *obj,
                               const csel_node_s * prev, parser_s * parser, bool *is_last)
 {
@@ -355,7 +356,7 @@ static csel_node_s *parse_json_tree(struct json_object *obj, parser_s * parser)
     csel_node_s *first = NULL, *prev = NULL, **next = &first;
     bool is_last = false;
 
-    /* in a tuning file a rule that selects nothing */
+    /* an empty object is an error, except as a rule of a tuning file: there it selects nothing */
     if (json_object_object_length(obj) == 0 && !(is_tuning(parser) && parser->depth > 0))
         parse_error(parser, "found an empty object, expected conditions or an algorithm");
     else if (parser->depth == MAX_DEPTH)

@@ -13,9 +13,9 @@ static inline bool is_pow2(MPI_Aint n)
     return (n & (n - 1)) == 0;
 }
 
-/* Whether a condition holds on a communicator and, from CSEL_NODE_TYPE__COLLECTIVE on, for a call.
- * place NULL: as if each process had a node of its own, and the topology were not known. Inline: a
- * call of each collective pays for it. */
+/* Whether a condition holds for a communicator and, from CSEL_NODE_TYPE__COLLECTIVE on, for a call.
+ * place NULL: answer as if each process were on a node of its own and the topology were unknown.
+ * Inline, since each collective call runs it. */
 ATTRIBUTE((always_inline))
 static inline bool holds(const csel_node_s * node, MPIR_Comm * comm_ptr,
                          const MPII_Topo_count_t * place, const MPIR_Csel_coll_sig_s * coll_sig)
@@ -90,8 +90,8 @@ static inline bool holds(const csel_node_s * node, MPIR_Comm * comm_ptr,
     }
 }
 
-/* Follow the conditions that a communicator decides. Inline: a new communicator does so for each
- * collective. */
+/* Follow the conditions that depend only on the communicator. Inline, since creating a communicator
+ * runs it for each collective. */
 ATTRIBUTE((always_inline))
 static inline csel_node_s *prune_tree(csel_node_s * node, MPIR_Comm * comm_ptr,
                                       const MPII_Topo_count_t * place)
@@ -122,7 +122,8 @@ static bool is_reduction(MPIR_Csel_coll_type_e coll_type)
     }
 }
 
-/* Prune the tree down to the collectives, and the tree of each of them as far as possible. */
+/* Prune the tree down to the collectives, and the tree of each collective down to the first
+ * condition that depends on the call. */
 static void prune_collectives(csel_s * comm_csel, csel_node_s * tree, MPIR_Comm * comm_ptr,
                               const MPII_Topo_count_t * place, bool are_reductions)
 {
@@ -142,8 +143,7 @@ static bool is_empty(const csel_s * csel)
     return true;
 }
 
-/* The prune function allows us to simplify the tree for specific communicators using comm-specific
- * information (such as size and intra/inter comm type). */
+/* Simplify the tree for a communicator, by all conditions that depend only on the communicator. */
 int MPIR_Csel_prune(void *root_csel, MPIR_Comm * comm_ptr, void **comm_csel_)
 {
     int mpi_errno = MPI_SUCCESS;
@@ -153,7 +153,7 @@ int MPIR_Csel_prune(void *root_csel, MPIR_Comm * comm_ptr, void **comm_csel_)
     MPIR_Assert(root_csel);
     MPIR_Assert(comm_ptr);
 
-    /* processes of another MPI_COMM_WORLD may have other rules, or none */
+    /* Processes of another MPI_COMM_WORLD may have other rules, or none. */
     if (csel->fallback && !MPII_Topo_is_in_world(comm_ptr))
         return MPIR_Csel_prune(csel->fallback, comm_ptr, comm_csel_);
 
@@ -174,13 +174,13 @@ int MPIR_Csel_prune(void *root_csel, MPIR_Comm * comm_ptr, void **comm_csel_)
     if (comm_csel->has_fixed_order)
         prune_collectives(comm_csel, csel->tree, comm_ptr, NULL, true);
 
-    /* topo_auto takes nothing inside one host */
+    /* topo_auto does not select on a single host. */
     if (csel->tree == NULL && comm_ptr->comm_kind == MPIR_COMM_KIND__INTRACOMM &&
         comm_csel->place.num_hosts > 1)
         memcpy(comm_csel->coll_trees, csel->coll_trees, sizeof(csel->coll_trees));
 
     *comm_csel_ = comm_csel;
-    /* where nothing selects, as inside one host, no call has to search in it */
+    /* If this selector is empty, as on a single host, skip it: calls need not search it. */
     if (comm_csel->fallback && is_empty(comm_csel)) {
         *comm_csel_ = comm_csel->fallback;
         MPL_free(comm_csel);
@@ -211,7 +211,7 @@ bool MPII_Csel_has_rules(const void *csel_, int coll_type)
 {
     const csel_s *csel = (const csel_s *) csel_;
 
-    /* the last one is the built-in selection */
+    /* the last selector is the built-in selection */
     while (csel && csel->fallback && csel->coll_trees[coll_type] == NULL)
         csel = csel->fallback;
     return csel && csel->fallback;

@@ -7,7 +7,7 @@
 #include "csel_tree.h"
 #include "topo_json.h"
 
-/* Depth is limited, the number of siblings is not. */
+/* The recursion is limited: the depth of a tree is, the number of siblings is not. */
 static void free_tree(csel_node_s * node)
 {
     while (node) {
@@ -93,7 +93,7 @@ int MPIR_Csel_create_from_file(const char *json_file,
     goto fn_exit;
 }
 
-/* A line of the error stack holds no more than 256 characters. */
+/* Split a long text: an entry of the error stack holds at most 256 characters. */
 int MPIR_Csel_error(const char *text)
 {
     int mpi_errno = MPI_SUCCESS, start = strlen(text);

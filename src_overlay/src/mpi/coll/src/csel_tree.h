@@ -6,16 +6,16 @@
 #ifndef CSEL_TREE_H_INCLUDED
 #define CSEL_TREE_H_INCLUDED
 
-/* Selection of collective algorithms: what its files share. They stand in the place of MPICH's
- * csel.c and csel_container.c.
+/* Selection of collective algorithms: what its files share. They replace MPICH's csel.c and
+ * csel_container.c.
  *
- * csel_grammar.c  keys, numbers and conditions: how they are written
- * csel_algo.c     algorithms and their parameters, from tables that gen_coll.py makes
- * csel_parse.c    from a JSON object to a tree, and what is wrong with it
- * csel_tree.c     a tree: made of a file, freed
- * csel_search.c   a tree is pruned for a communicator, and searched for a call; csel_call.h, what
- *                 conditions see of a call
- * csel_auto.c     topo_auto: selection by predicted times; csel_adapt.c, by those that calls took
+ * csel_grammar.c  syntax of keys, numbers and conditions
+ * csel_algo.c     algorithms and their parameters, from tables that gen_coll.py generates
+ * csel_parse.c    convert a JSON object to a tree, and report errors in it
+ * csel_tree.c     create a tree from a file, and free it
+ * csel_search.c   prune a tree for a communicator, and search it for a call; csel_call.h: what
+ *                 conditions know about a call
+ * csel_auto.c     topo_auto: selection by predicted times; csel_adapt.c: by measured times
  * csel_tuning.c   the tuning file of a job
  * csel_compat.h   differences between versions of MPICH */
 
@@ -26,7 +26,7 @@
 #include <limits.h>
 
 typedef enum {
-    /* what is known of a communicator */
+    /* conditions on the communicator */
     CSEL_NODE_TYPE__ANY,
     CSEL_NODE_TYPE__COMM_TYPE_INTRA,
     CSEL_NODE_TYPE__COMM_TYPE_INTER,
@@ -46,7 +46,8 @@ typedef enum {
 
     CSEL_NODE_TYPE__COLLECTIVE,
 
-    /* what is known of a call. Of threads, too: during MPI_Init MPIR_IS_THREADED is 0. */
+    /* Conditions on the call. The thread level is among them: MPIR_IS_THREADED is 0 during
+     * MPI_Init. */
     CSEL_NODE_TYPE__IS_MULTI_THREADED,
     CSEL_NODE_TYPE__AVG_MSG_SIZE_LE,
     CSEL_NODE_TYPE__AVG_MSG_SIZE_LT,
@@ -58,7 +59,7 @@ typedef enum {
     CSEL_NODE_TYPE__IS_BLOCK_REGULAR,
     CSEL_NODE_TYPE__IS_COMMUTATIVE,
     CSEL_NODE_TYPE__IS_OP_BUILT_IN,
-    CSEL_NODE_TYPE__NEVER,      /* a condition that some process may not know */
+    CSEL_NODE_TYPE__NEVER,      /* a condition that some process cannot evaluate: it never holds */
 
     CSEL_NODE_TYPE__CONTAINER,
 } csel_node_type_e;
@@ -66,26 +67,28 @@ typedef enum {
 typedef struct csel_node {
     csel_node_type_e type;
 
-    MPI_Aint val;               /* of a condition: what is compared with, true or false, ... */
-    void *container;            /* of a container */
+    MPI_Aint val;               /* operand of a condition: the number to compare with, true or
+                                 * false, ... */
+    void *container;            /* CSEL_NODE_TYPE__CONTAINER only */
 
     struct csel_node *success;
     struct csel_node *failure;
 } csel_node_s;
 
 typedef struct csel {
-    csel_node_s *tree;          /* owned; NULL: of topo_auto, or pruned for a communicator: */
+    /* owned; NULL: this is topo_auto's selector, or a selector pruned for a communicator */
+    csel_node_s *tree;
     csel_node_s *coll_trees[MPIR_CSEL_COLL_TYPE__END];  /* the tree of each collective */
-    struct csel *fallback;      /* owned; searched where this one has no answer. NULL: none */
-    bool has_place;             /* whether conditions look at place */
-    bool has_fixed_order;       /* a pruned one: of reductions */
-    MPII_Topo_count_t place;    /* of the communicator that this is pruned for */
+    struct csel *fallback;      /* owned; searched if this selector has no answer; NULL: none */
+    bool has_place;             /* whether conditions depend on the place */
+    bool has_fixed_order;       /* pruned selectors only: reductions must not depend on the place */
+    MPII_Topo_count_t place;    /* pruned selectors only: place of the communicator */
 } csel_s;
 
-/* Longest message about a selection file, with its final NUL */
+/* Size of the buffers err[] and warning[] below, with the final NUL */
 #define MPIR_CSEL_ERR_LEN 2048
 
-/* Longest part of a key that is printed */
+/* Longest part of a key that messages quote */
 #define CSEL_MAX_KEY_TEXT 80
 
 /* Largest number of ranks in a condition */
@@ -93,29 +96,31 @@ typedef struct csel {
 
 /* -- csel_tree.c -- */
 
-/* Rules that this MPICH does not know, of a file that may have such ones: written for another
- * version. They select nothing. So does, with all that stand behind it, a condition that is not
- * known: nobody can tell for which calls these are meant. */
+/* Rules that this MPICH does not know, in a file that may be written for another version of MPICH.
+ * They are skipped and select nothing. If a condition is unknown, all keys behind it are skipped as
+ * well: nobody can tell to which calls they apply. */
 typedef struct {
-    const char *text;           /* of the file */
-    int num;                    /* rules that were skipped; of the first one: */
+    const char *text;           /* text of the file */
+    int num;                    /* number of rules skipped; line and description of the first
+                                 * one: */
     int line;
     char what[MPIR_CSEL_ERR_LEN];
 } MPII_Csel_skipped_s;
 
-/* Build a selection tree from the rules of a parsed tuning file. Returns 0 and in
- * warning[MPIR_CSEL_ERR_LEN] the first rule that can never hold, or ""; or -1 and in
- * err[MPIR_CSEL_ERR_LEN] what is wrong: the keys that lead there, what was found, what is expected.
- * skipped NULL: what is not known is wrong. */
+/* Build a selector from the rules of a parsed tuning file. Returns 0, and in
+ * warning[MPIR_CSEL_ERR_LEN] the first rule that can never hold, or "". On error, returns -1, and
+ * in err[MPIR_CSEL_ERR_LEN] a description: the keys that lead to the error, what was found, what is
+ * expected. skipped NULL: unknown rules are errors. */
 int MPIR_Csel_create_from_json(struct json_object *root, void **csel, char *err, char *warning,
                                MPII_Csel_skipped_s * skipped);
-/* The MPI error for what a function here has written to err */
+/* The MPI error code for a description in err */
 int MPIR_Csel_error(const char *err);
 
 /* -- csel_parse.c -- */
 
-/* The tree of what is in root. create_container: MPICH's own, of a file that it calls csel for;
- * NULL: this is a tuning file, for all processes. err and skipped as above; warning may be NULL. */
+/* Build the tree for a JSON object. create_container: MPICH's function for its own files; NULL for
+ * a tuning file, which is for all processes. err and skipped: as above. warning: as above, or
+ * NULL. */
 csel_node_s *MPII_Csel_parse(struct json_object *root,
                              void *(*create_container)(struct json_object *),
                              bool *has_place, char *err, char *warning,
@@ -126,40 +131,41 @@ csel_node_s *MPII_Csel_parse(struct json_object *root,
 /* Names of collectives in a file */
 extern const char *const MPII_Csel_collectives[MPIR_CSEL_COLL_TYPE__END];
 
-/* A copy of a key without white space, to be freed by MPL_free; NULL if memory is exhausted */
+/* A copy of a key without white space, freed by MPL_free; NULL if memory is exhausted */
 char *MPII_Csel_strip(const char *key);
-/* A number from 0 to max, in decimal, with K, M or G behind it for 2^10, 2^20, 2^30. Returns 0, or
- * -1 where str is none. */
+/* Parse a decimal number from 0 to max. K, M or G after it multiplies by 2^10, 2^20 or 2^30.
+ * Returns 0, or -1 if str is no such number. */
 int MPII_Csel_parse_number(const char *str, MPI_Aint max, MPI_Aint * number);
 
-/* Read a condition, without white space, into a node. Returns 0; or in err[MPIR_CSEL_ERR_LEN] what
- * is wrong and -1, or CSEL_UNKNOWN where another version of MPICH may have such a one. */
+/* Parse a condition, without white space, into a node. Returns 0. On error, returns -1 and a
+ * description in err[MPIR_CSEL_ERR_LEN]; CSEL_UNKNOWN instead of -1 if another version of MPICH may
+ * know the condition. */
 #define CSEL_UNKNOWN 1
 int MPII_Csel_parse_condition(const char *key, csel_node_s * node, char *err);
 
-/* Conditions that look at a message, and the collectives that they are defined for */
+/* A condition on a message, and the collectives for which it is defined */
 typedef struct {
     const char *name;
     const char *collectives;    /* each between blanks; NULL: all */
-    const char *unknown;        /* of these, those for which a process does not know it of others */
+    const char *unknown;        /* the collectives among them for which a process does not know the
+                                 * value of other processes */
 } csel_message_condition_s;
 
-/* The one that a key names; NULL: none, it looks at the communicator alone */
+/* The condition on a message that a key names; NULL if it is a condition on the communicator */
 const csel_message_condition_s *MPII_Csel_message_condition(const char *key);
 
 /* -- csel_algo.c -- */
 
-/* Make the container for the algorithm that is the only key of obj; rule is the keys that lead
- * there in a tuning file, NULL in the built-in selection. Returns NULL where that is not possible:
- * then err[MPIR_CSEL_ERR_LEN] says what was found and expected, and *param is the parameter that is
- * wrong, if it is one. */
+/* Create the container for the algorithm that is the only key of obj. rule: the keys that lead to
+ * it in a tuning file; NULL in the built-in selection. On error, returns NULL and a description in
+ * err[MPIR_CSEL_ERR_LEN]; *param is the wrong parameter, if a parameter is wrong. */
 void *MPII_Csel_create_container(struct json_object *obj, const char *rule, const char **param,
                                  char *err);
 
-/* Set the parameters to what their control variables say. */
+/* Set all parameters to the values of their control variables. */
 void MPII_Csel_set_params(MPII_Csel_container_s * cnt);
 
-/* The name of an algorithm, as in a file */
+/* Name of an algorithm as in a file */
 const char *MPII_Csel_algorithm_name(MPII_Csel_container_type_e id);
 
 #endif /* CSEL_TREE_H_INCLUDED */

@@ -8,23 +8,26 @@
 #include "csel_tree.h"
 #include "topo_json.h"
 
-/* Selection from a tuning file: the rules that it holds come before the built-in selection, and its
- * "topology" object tells where the hosts are. One process reads it, so all have the same. */
+/* Selection from a tuning file. Its rules come before the built-in selection. Its "topology" object
+ * says where the hosts are. One process reads the file, so all processes have the same rules. */
 
 int MPII_Coll_is_tuned;
 int MPII_Coll_has_fixed_order;
 
-/* What rank 0 of MPI_COMM_WORLD does in MPI_Init, and so all do: the environment may differ between
- * processes, and one that does not take part would leave the others waiting. */
+/* What all processes do in MPI_Init, as rank 0 of MPI_COMM_WORLD decides. The environment may
+ * differ between processes, and a process that does not take part would leave the others
+ * waiting. */
 #define KVS_KEY "coll-tuning"
 enum {
     READ_TUNING = 1,            /* there is a tuning file */
-    PLACE_WORLD = 2,    /* topology-aware algorithms are to be expected, or to print the places */
-    SHARE_SETTINGS = 4  /* one of the settings changes what runs: all take those of rank 0 */
+    PLACE_WORLD = 2,    /* topology-aware algorithms are likely to run, or places are to be
+                         * printed */
+    SHARE_SETTINGS = 4  /* a setting changes which algorithms run: all processes take rank 0's
+                         * settings */
 };
-static int agreed;              /* what all do */
+static int agreed;              /* what all processes do */
 
-/* What this process would do. */
+/* What this process would do by its own environment */
 static int own_todo(void)
 {
     const char *path = MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE;
@@ -42,8 +45,8 @@ int MPII_Coll_announce_tuning(void)
 {
     char val[16];
 
-    /* It fails where the process manager has the key from an earlier MPI_Init; so much the
-     * better. */
+    /* The put fails if the process manager still has the key of an earlier MPI_Init. That is
+     * harmless: all processes read the same value. */
     if (MPIR_Process.rank == 0 && MPIR_Process.size > 1) {
         snprintf(val, sizeof(val), "%d", own_todo());
         MPIR_pmi_kvs_put(KVS_KEY, val);
@@ -66,7 +69,7 @@ void MPII_Coll_agree(void)
     agreed = atoi(val);
     if (MPIR_Process.rank > 0 && ((own | agreed) & SHARE_SETTINGS))
         name = MPII_Coll_take_settings();
-    /* else rank 0 tells, as it learns it with the places */
+    /* otherwise rank 0 prints this warning when it places MPI_COMM_WORLD */
     if (name && !(agreed & PLACE_WORLD) && MPIR_Process.local_rank == 0) {
         fprintf(stderr,
                 "[mpich] warning: %s: found another value on rank %d than on rank 0, expected "
@@ -81,7 +84,7 @@ void MPII_Coll_agree(void)
     }
 }
 
-/* Choose anew for a communicator that was made before the rules were known. */
+/* Select again for a communicator that was created before the rules were known. */
 static int prune_again(MPIR_Comm * comm_ptr)
 {
     int mpi_errno = MPI_SUCCESS;
@@ -103,8 +106,8 @@ static int prune_again(MPIR_Comm * comm_ptr)
     goto fn_exit;
 }
 
-/* Make the topology and the selection of what is in the file. The error is the same on all
- * processes, since they have the same text. */
+/* Create the topology and the selector from the text of the file. All processes have the same text,
+ * so they get the same error. */
 static int use_tuning(const char *path, const char *text, size_t len)
 {
     int mpi_errno = MPI_SUCCESS, ret;
@@ -118,7 +121,7 @@ static int use_tuning(const char *path, const char *text, size_t len)
     if (ret == 0)
         ret = MPII_Topo_load(path, has_topology ? root : NULL, err);
     if (ret == 0) {
-        /* the topology stands beside the rules, whose grammar does not know it */
+        /* the parser of rules does not know the topology */
         if (has_topology)
             json_object_object_del(root, "topology");
         if (!has_topology || json_object_object_length(root)) {
@@ -156,8 +159,8 @@ static int use_tuning(const char *path, const char *text, size_t len)
     goto fn_exit;
 }
 
-/* Where no rule selects, topo_auto does, if rank 0 has said so: it comes between a tuning file's
- * rules and the built-in selection. */
+/* Insert topo_auto between the rules of the tuning file and the built-in selection, if rank 0 wants
+ * it. */
 static int add_auto(void *builtin)
 {
     int mpi_errno = MPI_SUCCESS;
@@ -179,9 +182,9 @@ static int add_auto(void *builtin)
     goto fn_exit;
 }
 
-/* Rank 0 of MPI_COMM_WORLD reads the file and, if it is good, broadcasts it. If it is not, MPI_Init
- * fails there with the reason and aborts the job, while the others wait for the broadcast: one
- * process prints the error. */
+/* Rank 0 of MPI_COMM_WORLD reads the file and, if it is valid, broadcasts it. If it is not valid,
+ * MPI_Init on rank 0 prints the reason and aborts the job, while the others wait for the broadcast.
+ * So only one process prints the error. */
 static int read_tuning(const char *path)
 {
     int mpi_errno = MPI_SUCCESS;
@@ -191,7 +194,7 @@ static int read_tuning(const char *path)
     size_t len = 0;
     int64_t n = 0;
 
-    /* a session without a world: nobody to agree with */
+    /* in a session without MPI_COMM_WORLD there is nobody to agree with */
     if (comm_ptr == NULL || comm_ptr->rank == 0) {
         if (MPII_Topo_read_file(path, &text, &len, err)) {
             mpi_errno = MPIR_Csel_error(err);
@@ -230,7 +233,7 @@ int MPII_Coll_load_tuning(void)
     int mpi_errno = MPI_SUCCESS;
     void *builtin = MPIR_Csel_root;
 
-    /* not before: the calls that MPI_Init makes itself are not the program's */
+    /* start here: calls that MPI_Init itself makes are not calls of the program */
     MPII_Coll_report_init();
     if (agreed & READ_TUNING) {
         mpi_errno = read_tuning(MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE);

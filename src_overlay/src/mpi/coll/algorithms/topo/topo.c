@@ -9,7 +9,7 @@
 #include "topo_exchange.h"
 #include "topo_shm.h"
 
-/* The beginning and the end of what all files of topo have */
+/* Initialize and finalize all files of topo. */
 
 int MPII_Topo_init(void)
 {

@@ -8,7 +8,7 @@
 #ifndef TOPO_ALGOS_H_INCLUDED
 #define TOPO_ALGOS_H_INCLUDED
 
-/* X(COLLECTIVE, Collective, collective, algorithm, "description") */
+/* All algorithms: X(COLLECTIVE, Collective, collective, algorithm, "description") */
 #define MPIR_TOPO_ALGOS(X) \
     X(ALLGATHER, Allgather, allgather, topo_ring, \
       "ring over ranks renumbered by nearest neighbour") \
@@ -162,7 +162,7 @@
     X(IREDUCE, Ireduce, ireduce, tsp_rack_lanes, \
       "a lane for each host of a rack: each part of the sum goes from rack to rack by its own")
 
-/* X(COLLECTIVE, Collective, collective, algorithm): those that select another one */
+/* Algorithms that select another algorithm: X(COLLECTIVE, Collective, collective, algorithm) */
 #define MPIR_TOPO_AUTOS(X) \
     X(ALLGATHER, Allgather, allgather, topo_auto) \
     X(ALLGATHERV, Allgatherv, allgatherv, topo_auto) \
@@ -193,7 +193,7 @@
     X(IALLTOALL, Ialltoall, ialltoall, tsp_topo_auto) \
     X(IALLTOALLV, Ialltoallv, ialltoallv, tsp_topo_auto)
 
-/* X(collective, algorithm, control variable): those that work in segments */
+/* Algorithms that cut messages into segments: X(collective, algorithm, control variable) */
 #define MPIR_TOPO_SEGMENTED(X) \
     X(allgather, topo_ring, MPIR_CVAR_ALLGATHER_TOPO_RING_SEGMENT_BYTES) \
     X(bcast, topo_linear, MPIR_CVAR_BCAST_TOPO_LINEAR_SEGMENT_BYTES) \
@@ -215,7 +215,7 @@
     X(bcast, rack_lanes, MPIR_CVAR_BCAST_RACK_LANES_SEGMENT_BYTES) \
     X(reduce, rack_lanes, MPIR_CVAR_REDUCE_RACK_LANES_SEGMENT_BYTES)
 
-/* X(collective, algorithm, control variable): those that have a radix */
+/* Algorithms that have a radix: X(collective, algorithm, control variable) */
 #define MPIR_TOPO_RADICES(X) \
     X(alltoall, topo_brucks, MPIR_CVAR_ALLTOALL_TOPO_BRUCKS_KVAL) \
     X(bcast, topo_knomial, MPIR_CVAR_BCAST_TOPO_KNOMIAL_KVAL) \
@@ -224,7 +224,7 @@
     X(allreduce, topo_recursive_doubling, MPIR_CVAR_ALLREDUCE_TOPO_RECURSIVE_DOUBLING_KVAL) \
     X(barrier, recursive_doubling, MPIR_CVAR_BARRIER_RECURSIVE_DOUBLING_KVAL)
 
-/* X(COLLECTIVE, algorithm, FAMILY, arg, radix): rows of the catalog (topo_catalog.h) */
+/* Rows of the catalog (topo_catalog.h): X(COLLECTIVE, algorithm, FAMILY, arg, radix) */
 #define MPIR_TOPO_ROWS(X) \
     X(ALLGATHER, topo_ring, RING, 1, 0) \
     X(ALLGATHER, topo_recursive_doubling, SLOTS, 0, 0) \
@@ -264,7 +264,7 @@
     X(BCAST, rack_lanes, LANES, MPII_TOPO_LANES__BCAST, 0) \
     X(REDUCE, rack_lanes, LANES, MPII_TOPO_LANES__REDUCE, 0)
 
-/* The same for the functions of each (topo_front.h), with its parameters:
+/* Functions of the algorithms that are schedules (topo_front.h):
  * X(Collective, collective, algorithm, family, arg, parameters, k) */
 #define MPII_TOPO_ROW_allgather_topo_ring(X, Coll) \
     X(Coll, allgather, topo_ring, ring, 1, segments, 0)

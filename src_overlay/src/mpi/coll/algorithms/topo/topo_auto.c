@@ -9,12 +9,12 @@
 #include "topo_view.h"
 #include "topo_predict.h"
 
-/* They serve to compare with, and are never the best in truth. */
+/* Baselines for comparisons. They are never the fastest, so topo_auto does not consider them. */
 static const char *const baselines[] = { "gather_bcast", "linear", "topo_linear" };
 
-/* Algorithms of MPICH that are those of the catalog by another name: in place, nonblocking, or by
- * ch4. In a host, ch4 has flags in shared memory where the catalog has messages, whose time is
- * about the same. */
+/* Algorithms of MPICH that are rows of the catalog under another name: in-place or nonblocking
+ * variants, and compositions of ch4. Inside a host, ch4 sets flags in shared memory where the
+ * catalog has messages; both take about the same time. */
 static const struct {
     MPII_Topo_coll_t coll;
     const char *name, *row;

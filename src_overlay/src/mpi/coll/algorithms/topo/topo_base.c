@@ -7,13 +7,14 @@
 #include "topo.h"
 #include "topo_version.h"
 
-/* What all files of topo use: counters of calls and messages, warnings, waiting for messages */
+/* Services that all files of topo use: MPI_T counters of calls and messages, warnings, and waiting
+ * for messages */
 
 MPII_Topo_counter_t MPII_Topo_calls[MPII_TOPO_ALGO__END];
 MPII_Topo_counter_t MPII_Topo_rack_messages, MPII_Topo_shm_messages;
 int MPII_Topo_as_agreed = -1;
 
-/* A variable of MPI_T that nobody can write; it outlives MPI_Finalize. */
+/* A read-only MPI_T variable. It stays after MPI_Finalize, as MPI_T may be used then. */
 static void register_version(void)
 {
     static const char name[] = "coll_topo_version";
@@ -44,7 +45,7 @@ void MPII_Topo_base_init(void)
 #undef REGISTER
 }
 
-/* -- telling the user -- */
+/* -- warnings, and the end of the job -- */
 
 void MPII_Topo_warn(const char *text)
 {

@@ -8,14 +8,14 @@
 #include "topo_gen.h"
 #include "topo_rates.h"
 
-/* What algorithms ask of a communicator: its place, orders of its ranks, built when first asked for, and
- * what is kept with it */
+/* What algorithms ask of a communicator: its place, the orders of its ranks, which are built at the
+ * first request, and the state that modules keep with it */
 
-/* A renumbering for recursive doubling */
+/* Placement for recursive doubling */
 typedef struct {
     int slot;                   /* of the calling process */
     bool are_ranks;
-    int slots[];                /* [num_ranks] */
+    int slots[];                /* [num_ranks] rank at each slot */
 } slots_t;
 
 int MPII_Topo_comm_place(MPIR_Comm * comm_ptr, const MPII_Topo_place_t ** place,
@@ -73,7 +73,8 @@ static int position(const int order[], int rank)
     return pos;
 }
 
-/* Keep what was built in a view, or what another thread has put there meanwhile. */
+/* Store what was built in a view, unless another thread has been faster. Returns what the view
+ * holds. */
 static void *keep(MPL_atomic_ptr_t * where, void *built)
 {
     void *before = MPL_atomic_cas_ptr(where, NULL, built);
@@ -197,7 +198,7 @@ const MPII_Topo_brucks_t *MPII_Topo_comm_brucks(MPIR_Comm * comm_ptr, int radix)
         return b;
     b = MPII_Topo_brucks_create(comm_ptr->coll.topo->order, radix, comm_ptr->rank);
     MPII_TOPO_NEED(b);
-    do {        /* another thread may add one, too, even the same */
+    do {        /* another thread may add one, too, even the same one */
         b->next = MPL_atomic_load_ptr(head);
     } while (MPL_atomic_cas_ptr(head, b->next, b) != b->next);
     return b;

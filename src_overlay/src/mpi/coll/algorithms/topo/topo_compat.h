@@ -6,21 +6,21 @@
 #ifndef TOPO_COMPAT_H_INCLUDED
 #define TOPO_COMPAT_H_INCLUDED
 
-/* What differs between the supported versions of MPICH: 4.0, 4.3 and 5.0. No other file of the
- * topology-aware algorithms knows about versions. */
+/* Differences between the supported versions of MPICH: 4.0, 4.3 and 5.0. All version checks of the
+ * topology-aware algorithms are in this file. */
 
 /* -- errors -- */
 
-/* What a collective hands on to the messages that it sends: errors, own ones and those that
- * messages brought. Functions of ours take a pointer to it. */
+/* The errors that a collective passes on with its messages: its own, and those that it received
+ * with messages. Functions of topo take a pointer to it. */
 #if MPICH_NUMVERSION >= 50000000
 typedef int MPII_Topo_attr_t;
 #else
 typedef MPIR_Errflag_t MPII_Topo_attr_t;
 #endif
 
-/* Last parameter of a blocking collective; the declaration with which its body begins, of attr; and
- * the argument for another collective, or for MPIC_Isend and the like, made of attr. */
+/* Last parameter of a blocking collective; the declaration of attr at the start of its body; and
+ * the argument that passes attr to another collective, to MPIC_Isend and so on. */
 #if MPICH_NUMVERSION >= 40200000
 #define TOPO_COLL_ATTR_DECL MPII_Topo_attr_t attr_
 #define TOPO_COLL_ATTR_BEGIN MPII_Topo_attr_t *attr = &attr_
@@ -30,10 +30,10 @@ typedef MPIR_Errflag_t MPII_Topo_attr_t;
 #define TOPO_COLL_ATTR_BEGIN MPII_Topo_attr_t *attr = attr_
 #define TOPO_COLL_ATTR attr
 #endif
-/* For a caller that is no collective itself. */
+/* For a caller that is not a collective. */
 #define TOPO_COLL_ATTR_NEW MPII_Topo_attr_t attr_ = 0, *attr = &attr_
 
-/* The errors in attr: TOPO_ERROR_NONE, or MPIR_ERR_PROC_FAILED, or MPIR_ERR_OTHER */
+/* The error in attr: TOPO_ERROR_NONE, MPIR_ERR_PROC_FAILED or MPIR_ERR_OTHER */
 #define TOPO_ERROR_NONE 0
 #if MPICH_NUMVERSION >= 50000000
 #define TOPO_ERROR (*attr & MPIR_COLL_ATTR_ERR_MASK)
@@ -48,12 +48,12 @@ typedef MPIR_Errflag_t MPII_Topo_attr_t;
             TOPO_SET_ERROR(error);                                              \
     } while (0)
 #define TOPO_CLEAR_ERROR TOPO_SET_ERROR(TOPO_ERROR_NONE)
-/* Errors of which all processes learn by themselves */
+/* Errors that all processes detect without being told */
 #define TOPO_IS_FAILURE(class_) ((class_) == MPIX_ERR_PROC_FAILED || (class_) == MPIX_ERR_REVOKED)
 #define TOPO_ERROR_CLASS \
     (TOPO_ERROR == MPIR_ERR_PROC_FAILED ? MPIX_ERR_PROC_FAILED : MPI_ERR_OTHER)
 
-/* After a communication call: record the error and go on, since other processes count on the
+/* After a communication call: record the error and continue, since other processes wait for the
  * messages that follow. */
 #define TOPO_CHECK_AND_CONTINUE(mpi_errno_, mpi_errno_ret_)                     \
     do {                                                                        \
@@ -67,7 +67,7 @@ typedef MPIR_Errflag_t MPII_Topo_attr_t;
         }                                                                       \
     } while (0)
 
-/* At the end: the error that was recorded, or that an incoming message carried. */
+/* At the end of a collective: return the error that was recorded, or that a message carried. */
 #define TOPO_RETURN_ERROR(mpi_errno_, mpi_errno_ret_)                           \
     do {                                                                        \
         if (mpi_errno_ret_) {                                                   \
@@ -90,8 +90,8 @@ static inline int MPII_Topo_wait_request(MPIR_Request * request)
 #endif
 }
 
-/* Of a message that has come: an error that it brought is recorded, and not returned: what else
- * there is in it can be used. */
+/* Record the error that a received message carried. It is not returned: the content of the message
+ * can be used. */
 static inline void MPII_Topo_note_status(MPI_Status * status, MPII_Topo_attr_t * attr)
 {
 #if MPICH_NUMVERSION >= 40200000
@@ -103,9 +103,9 @@ static inline void MPII_Topo_note_status(MPI_Status * status, MPII_Topo_attr_t *
 #endif
 }
 
-/* As MPIC_Issend, which later versions do not have; and as MPIC_Isend, of contiguous data that the
- * device has copied when it returns: up to TOPO_SHORT_BYTES, -1 where there is no such length. The
- * request is NULL where the message is on its way. */
+/* TOPO_ISSEND: as MPIC_Issend, which later versions lack. TOPO_SEND_SHORT: as MPIC_Isend, for
+ * contiguous data of up to TOPO_SHORT_BYTES, which the device copies before it returns (-1: there
+ * is no such length). *request is NULL if the message is already sent. */
 #ifdef MPIDI_EAGER_SHORT_SIZE
 #define TOPO_SHORT_BYTES MPIDI_EAGER_SHORT_SIZE
 #else
@@ -136,8 +136,7 @@ static inline int MPII_Topo_pt2pt_attr(const MPII_Topo_attr_t * attr)
                    attr)
 #endif
 
-/* A transport's schedule that runs: the error of its request, and what its messages tell of
- * errors */
+/* For a running TSP schedule: the error of its request, and the error that its messages carry */
 #define TOPO_SCHED_STATUS_ERROR(sched) (((MPII_Genutil_sched_t *) (sched))->req->status.MPI_ERROR)
 #if MPICH_NUMVERSION >= 50000000
 #define TOPO_SCHED_SET_ERROR(sched, error)      \
@@ -149,7 +148,7 @@ static inline int MPII_Topo_pt2pt_attr(const MPII_Topo_attr_t * attr)
 
 /* -- data -- */
 
-/* MPI_BYTE and MPI_INT64_T, as functions take them that are not MPI's own */
+/* MPI_BYTE and MPI_INT64_T, in the form that internal functions take */
 #if MPICH_NUMVERSION >= 50000000
 #define TOPO_BYTE MPIR_BYTE_INTERNAL
 #define TOPO_INT64 MPIR_INT64
@@ -158,8 +157,8 @@ static inline int MPII_Topo_pt2pt_attr(const MPII_Topo_attr_t * attr)
 #define TOPO_INT64 MPI_INT64_T
 #endif
 
-/* Copy a block of the user to a place of the user, which may be too short: MPIR_Localcopy tells of
- * that in 4.0 only. */
+/* Copy a block between user buffers. Returns MPI_ERR_TRUNCATE if the destination is too short: only
+ * 4.0's MPIR_Localcopy does that. */
 static inline int MPII_Topo_localcopy(const void *sendbuf, MPI_Aint sendcount,
                                       MPI_Datatype sendtype, void *recvbuf, MPI_Aint recvcount,
                                       MPI_Datatype recvtype)
@@ -175,7 +174,7 @@ static inline int MPII_Topo_localcopy(const void *sendbuf, MPI_Aint sendcount,
     return mpi_errno;
 }
 
-/* Copy bytes; in memory of a GPU, too, as MPIR_Localcopy does. */
+/* Copy bytes, also in the memory of a GPU, as MPIR_Localcopy does. */
 #if MPICH_NUMVERSION >= 40100000
 #define TOPO_TYPEREP_COPY(outbuf, inbuf, bytes) \
     MPIR_Typerep_copy(outbuf, inbuf, bytes, MPIR_TYPEREP_FLAG_NONE)
@@ -185,16 +184,16 @@ static inline int MPII_Topo_localcopy(const void *sendbuf, MPI_Aint sendcount,
 
 /* -- processes -- */
 
-/* Whether the ranks of a communicator are threads: our algorithms are not for those (no-threadcomm
- * in coll_algorithms.txt). */
+/* Whether the ranks of a communicator are threads. The topology-aware algorithms do not support
+ * that (no-threadcomm in coll_algorithms.txt). */
 #if MPICH_NUMVERSION >= 40200000
 #define TOPO_IS_THREADCOMM(comm_ptr) ((comm_ptr)->threadcomm != NULL)
 #else
 #define TOPO_IS_THREADCOMM(comm_ptr) false
 #endif
 
-/* Rank in MPI_COMM_WORLD of a process of a communicator (of its remote group); of one that is not
- * in the MPI_COMM_WORLD of the calling process: a number that is no rank there. */
+/* Rank in MPI_COMM_WORLD of a process of a communicator, or of its remote group. For a process
+ * outside of the caller's MPI_COMM_WORLD: a number that is not a rank there. */
 static inline uint64_t MPII_Topo_world_rank(MPIR_Comm * comm_ptr, int rank, bool is_remote)
 {
 #if MPICH_NUMVERSION >= 50000000
@@ -207,8 +206,8 @@ static inline uint64_t MPII_Topo_world_rank(MPIR_Comm * comm_ptr, int rank, bool
 #endif
 }
 
-/* Coordinates of the ranks of MPI_COMM_WORLD for MPICH's own topology-aware trees, three for each:
- * number on a switch, switch, group of switches. They are wanted where the user gave none
+/* Coordinates of the ranks of MPI_COMM_WORLD for MPICH's own topology-aware trees, three for each
+ * rank: number on a switch, switch, group of switches. Set them only if the user gave none
  * (MPIR_CVAR_COORDINATES_FILE). MPIR_pmi_finalize frees them, before MPII_Coll_finalize. */
 #define TOPO_COORDS 3
 #if MPICH_NUMVERSION >= 40200000

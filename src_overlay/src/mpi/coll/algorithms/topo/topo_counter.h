@@ -6,8 +6,8 @@
 #ifndef TOPO_COUNTER_H_INCLUDED
 #define TOPO_COUNTER_H_INCLUDED
 
-/* Counters of a process that are MPI_T variables of type MPI_UNSIGNED_LONG. Several threads may
- * count at the same time: each VCI may have a lock of its own. */
+/* Counters of a process, which are MPI_T variables of type MPI_UNSIGNED_LONG. Several threads may
+ * count at the same time, since each VCI may have its own lock. */
 
 #include "mpl.h"
 #include <limits.h>
@@ -31,7 +31,7 @@ static inline void MPII_Topo_counter_set(MPII_Topo_counter_t * counter, unsigned
     MPII_TOPO_COUNTER_(relaxed_store_) (counter, value);
 }
 
-/* A process of one thread need not lock the bus for it. */
+/* A single-threaded process avoids the atomic instruction. */
 static inline void MPII_Topo_counter_add(MPII_Topo_counter_t * counter, unsigned long value)
 {
     if (MPII_TOPO_HAS_THREADS)
@@ -46,7 +46,7 @@ static inline void MPII_Topo_counter_sub(MPII_Topo_counter_t * counter, unsigned
     MPII_TOPO_COUNTER_(fetch_sub_) (counter, value);
 }
 
-/* Make a counter a variable of MPI_T: each module those that it counts, once. */
+/* Register a counter as an MPI_T variable. Each module registers its own counters, once. */
 #define MPII_TOPO_REGISTER(name, counter, desc)                                         \
     do {                                                                                \
         MPII_Topo_counter_set(&counter, 0);                                             \

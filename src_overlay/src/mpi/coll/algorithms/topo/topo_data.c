@@ -111,7 +111,7 @@ int MPII_Topo_data_type(const MPII_Topo_data_t * d, int unit, int num, MPI_Datat
         else if (lens[n] > 0)
             n++;
     }
-    /* elements of blocks in pieces are bytes: displs tell both */
+    /* displs are in elements and in bytes: for blocks in pieces, an element is a byte */
     mpi_errno = MPIR_Type_create_hindexed_large_impl(n, lens, displs, d->type, type);
     MPIR_ERR_CHECK(mpi_errno);
     mpi_errno = MPIR_Type_commit_impl(type);

@@ -7,14 +7,14 @@
 #include "topo.h"
 #include "topo_exchange_impl.h"
 
-/* The segment of a plan (topo_plan.h) is in memory that the ranks of a host share, or each rank has
- * one of its own and the ranks of a host send each other what belongs there
- * (MPIR_CVAR_COLL_TOPO_PLAN_STAGING). There are two halves, used in turn: a rank that is late still
- * reads from one when another one begins the next call. It can be late by one call only, since at
- * the end of each the ranks of a host wait for each other. */
+/* The segment of a plan (topo_plan.h) is in memory that the ranks of a host share. Or each rank has
+ * its own segment, and the ranks of a host send each other what belongs there
+ * (MPIR_CVAR_COLL_TOPO_PLAN_STAGING). There are two halves, used in turn: a late rank may still
+ * read from one half when another rank begins the next call. It can be late by one call only, since
+ * the ranks of a host synchronize at the end of each call. */
 
 #define MAX_FIRST_ROOM 65536    /* bytes of a half at first, and at least */
-#define IDLE_CALLS 256  /* after so many that needed much less, memory is given back */
+#define IDLE_CALLS 256  /* after this many calls that needed much less, memory is given back */
 
 MPII_Topo_counter_t MPII_Topo_plan_declined[MPII_TOPO_DECLINED__END];
 MPII_Topo_counter_t MPII_Topo_plan_hits, MPII_Topo_plan_misses, MPII_Topo_plan_builds;
@@ -72,7 +72,7 @@ static void use_shm(MPII_Topo_exchange_t * ex, MPII_Topo_shm_t * shm, int64_t ro
     memset(ex->num_done, 0, sizeof(ex->num_done));
 }
 
-/* Have shared memory with halves of so many bytes, in place of what there is, if possible. */
+/* Replace the shared memory by one with halves of so many bytes, if possible. */
 static int replace_shm(MPII_Topo_exchange_t * ex, int64_t bytes, bool *is_ok,
                        MPII_Topo_attr_t * attr)
 {
@@ -92,8 +92,9 @@ static int replace_shm(MPII_Topo_exchange_t * ex, int64_t bytes, bool *is_ok,
     return mpi_errno;
 }
 
-/* Make room for that many bytes in each half, the same for all ranks of a host; collective over
- * them. *is_ok tells, on all of them in shared memory, whether there is. */
+/* Make room for so many bytes in each half; all ranks of a host pass the same number. Collective
+ * over them. *is_ok: whether there is room. With shared memory, all ranks of the host get the same
+ * *is_ok. */
 int MPII_Topo_ex_reserve(MPII_Topo_exchange_t * ex, int64_t bytes, bool *is_ok,
                          MPII_Topo_attr_t * attr)
 {
@@ -125,9 +126,9 @@ int MPII_Topo_ex_reserve(MPII_Topo_exchange_t * ex, int64_t bytes, bool *is_ok,
     goto fn_exit;
 }
 
-/* At the beginning of a call: where the last IDLE_CALLS needed much less than there is, give back
- * the rest. All ranks have the same numbers, in spite of errors. Plans that need more are given
- * room again when they are used. */
+/* Called at the start of a call. If the last IDLE_CALLS calls needed much less memory than there
+ * is, give back the rest. All ranks have the same numbers, even after errors. Plans that need more
+ * get room again when they are used. */
 int MPII_Topo_ex_give_back(MPII_Topo_exchange_t * ex, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
@@ -178,7 +179,7 @@ static void free_exchange(void *exchange)
     MPL_free(ex);
 }
 
-/* NULL if there is no memory for it */
+/* Returns NULL if memory is exhausted. */
 const MPII_Topo_route_t *MPII_Topo_ex_route(MPII_Topo_exchange_t * ex, int flags)
 {
     if (ex->route[flags] == NULL)
@@ -186,11 +187,11 @@ const MPII_Topo_route_t *MPII_Topo_ex_route(MPII_Topo_exchange_t * ex, int flags
     return ex->route[flags];
 }
 
-/* -- what is kept with a communicator -- */
+/* -- the state of a communicator -- */
 
-/* Whether blocks can be joined by rack, and how many messages a host has. They cannot be where one
- * rack has nearly all hosts and there are very many others: then one of its hosts would have to cut
- * up what comes from all of them. */
+/* Decide whether blocks can be joined by rack, and find the number of messages of a host. They
+ * cannot be joined if one rack has nearly all hosts and there are very many other racks: one of its
+ * hosts would have to split the messages from all of them. */
 static void judge_racks(MPII_Topo_exchange_t * ex)
 {
     const MPII_Topo_place_t *place = ex->place;
@@ -206,7 +207,7 @@ static void judge_racks(MPII_Topo_exchange_t * ex)
         largest = MPL_MAX(largest, size[r]);
     }
     ex->can_join_racks = num_racks > 1 && (int64_t) num_racks *largest <= 64 * (int64_t) num_hosts;
-    /* a host of the smallest rack receives most */
+    /* a host of the smallest rack receives the most messages */
     ex->max_messages[0] = num_hosts - 1;
     ex->max_messages[1] = MPL_MAX(num_racks - 1, (num_hosts - 1) / smallest) + largest - 1;
     MPL_free(size);
@@ -214,7 +215,7 @@ static void judge_racks(MPII_Topo_exchange_t * ex)
 
 static MPII_Topo_decline_t judge_place(const MPII_Topo_place_t * place)
 {
-    /* more ranks than hosts: some host has two */
+    /* more ranks than hosts: some host has two ranks */
     return place->num_hosts > 1 && place->num_ranks > place->num_hosts ? MPII_TOPO_PLANNED :
         MPII_TOPO_DECLINED_PLACE;
 }
@@ -235,13 +236,13 @@ static void tell_why_not(const MPII_Topo_exchange_t * ex, MPII_Topo_shm_why_t wh
     MPII_Topo_warn_once(&has_warned[why], text);
 }
 
-/* Have shared memory on all hosts, or on none. */
+/* Use shared memory on all hosts, or on none. */
 static int choose_staging(MPII_Topo_exchange_t * ex, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
     const MPII_Topo_route_t *route = ex->any_route;
-    /* enough for alltoall of short blocks, where that is not much */
+    /* enough for alltoall of short blocks, unless that is much */
     int64_t room = MPII_TOPO_EX_ALIGN(MPII_Topo_route_uniform_bytes(route) * MPII_TOPO_EX_MIN_ROOM);
     int64_t header = header_bytes(route->num_local);
     MPII_Topo_shm_t *shm = NULL;
@@ -272,8 +273,8 @@ static int choose_staging(MPII_Topo_exchange_t * ex, MPII_Topo_attr_t * attr)
     return mpi_errno;
 }
 
-/* Make what is kept, at the first call; if it is to be for nonblocking calls, without anything that
- * the processes would have to agree on. */
+/* Create the state of a communicator at the first call. For nonblocking calls, it needs no
+ * agreement of the processes. */
 static int create(MPIR_Comm * comm_ptr, const MPII_Topo_place_t * place, bool is_nonblocking,
                   MPII_Topo_exchange_t ** ex_, MPII_Topo_attr_t * attr)
 {
@@ -319,7 +320,8 @@ static void begin(MPII_Topo_exchange_t * ex)
     }
 }
 
-/* Where there is an error, not all ranks may have ended what they do there. */
+/* After an error, some ranks may not have finished their accesses to the memory: do not end the
+ * call on it. */
 void MPII_Topo_ex_end(MPII_Topo_exchange_t * ex, MPII_Topo_attr_t * attr)
 {
     if (ex && ex->shm && TOPO_ERROR == TOPO_ERROR_NONE)

@@ -12,35 +12,38 @@
 #include "topo_shm.h"
 
 /* Alltoall and alltoallv by plans (topo_plan.h): the blocks of the ranks of a host are collected,
- * go to other hosts in few messages, and are distributed there.
+ * sent to other hosts in few messages, and distributed there.
  *
- * topo_exchange.c            what is kept with a communicator, and shared memory
+ * topo_exchange.c            state of a communicator, and its shared memory
  * topo_exchange_vote.c       votes of all processes
- * topo_exchange_plan.c       how they agree on a plan, and make it
- * topo_exchange_run.c        an exchange by a plan
+ * topo_exchange_plan.c       agree on a plan, and make it
+ * topo_exchange_run.c        run an exchange by a plan
  * topo_exchange_alltoall.c, topo_exchange_alltoallv.c
  *                            the blocking collectives
- * topo_exchange_init.c       persistent and nonblocking ones; topo_exchange_sched.c, schedules of
- *                            the former topo_exchange_ialltoallv.c nonblocking ones, step by step;
- *                            topo_exchange_messages.c, their messages
- * topo_exchange_data.c       blocks of the user, and messages, as all of them use them */
+ * topo_exchange_init.c       persistent and nonblocking collectives
+ * topo_exchange_sched.c      schedules of persistent collectives
+ * topo_exchange_ialltoallv.c nonblocking collectives, step by step; topo_exchange_messages.c, their
+ *                            messages
+ * topo_exchange_data.c       blocks of the user, and messages, for all of them */
 
-/* What a collective sends, or receives. With MPI_IN_PLACE, both are what it receives. */
+/* The blocks that a collective sends, or receives. With MPI_IN_PLACE, both are the blocks that it
+ * receives. */
 typedef struct {
     char *buf;
-    MPI_Aint count;             /* of each block, */
-    const MPI_Aint *counts, *displs;    /* or of each rank */
+    MPI_Aint count;             /* of each block, if counts is NULL */
+    const MPI_Aint *counts, *displs;    /* of the block of each rank */
     MPI_Datatype type;
     MPI_Aint extent, type_size, true_lb;
-    bool is_plain;              /* contiguous, in the memory of the host */
+    bool is_plain;              /* contiguous, and in host memory */
 } MPII_Topo_blocks_t;
 
 void MPII_Topo_blocks_set(MPII_Topo_blocks_t * blocks, const void *buf, MPI_Aint count,
                           const MPI_Aint * counts, const MPI_Aint * displs, MPI_Datatype type);
 
-/* Those of alltoall, and the size of blocks that counts. false: this rank sends others than it
- * receives, in an erroneous program: the smaller size is what others are likelier to have, too, so
- * that all come to the same decision. */
+/* Set the blocks of an alltoall, and *block, the size of a block for decisions. Returns false if
+ * this rank sends blocks of another size than it receives, which is an error of the program. *block
+ * is the smaller size then: the other ranks are more likely to have it, so that all make the same
+ * decision. */
 bool MPII_Topo_blocks_set_alltoall(MPII_Topo_blocks_t * out, MPII_Topo_blocks_t * in,
                                    const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
                                    void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
@@ -51,33 +54,35 @@ static inline MPI_Aint MPII_Topo_blocks_count(const MPII_Topo_blocks_t * blocks,
     return blocks->counts ? blocks->counts[rank] : blocks->count;
 }
 
-/* That of a rank */
+/* Address of the block of a rank */
 char *MPII_Topo_blocks_at(const MPII_Topo_blocks_t * blocks, int rank);
 
-/* Why a call goes the stock way */
+/* Reason why a call falls back to MPICH's algorithm */
 typedef enum {
     MPII_TOPO_PLANNED = 0,
-    MPII_TOPO_DECLINED_PLACE,   /* one host, or one rank a host */
-    MPII_TOPO_DECLINED_SIZE,    /* blocks longer than MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES */
-    MPII_TOPO_DECLINED_MEMORY,  /* more than MPIR_CVAR_COLL_TOPO_PLAN_SHM_BYTES, or than there is */
-    MPII_TOPO_DECLINED_MISSES,  /* counts that change from call to call */
-    MPII_TOPO_DECLINED_MISMATCH,        /* blocks that are received with another size than sent */
+    MPII_TOPO_DECLINED_PLACE,   /* one host, or one rank per host */
+    MPII_TOPO_DECLINED_SIZE,    /* blocks are longer than MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES */
+    MPII_TOPO_DECLINED_MEMORY,  /* needs more memory than MPIR_CVAR_COLL_TOPO_PLAN_SHM_BYTES, or
+                                 * than there is */
+    MPII_TOPO_DECLINED_MISSES,  /* counts change from call to call */
+    MPII_TOPO_DECLINED_MISMATCH,        /* blocks are sent with another size than the receiver
+                                         * expects */
     MPII_TOPO_DECLINED__END
 } MPII_Topo_decline_t;
 
-/* Messages of a plan, ready to be sent: at `offset` of the segment, count elements of type */
+/* A message of a plan, ready to be sent: count elements of type at `offset` of the segment */
 typedef struct {
     int rank;
     MPI_Aint offset, count, bytes;
     MPI_Datatype type;
 } MPII_Topo_wire_t;
 
-/* The messages of this process: of the stages, and between the ranks of a host where each has a
- * segment of its own */
+/* The messages of this process: in the stages; and between the ranks of a host, if each has its own
+ * segment */
 typedef struct {
     int num_sends[2], num_recvs[2], num_give[3], num_get[3];
     MPII_Topo_wire_t *sends[2], *recvs[2], *give[3], *get[3];
-    int num;                    /* of all */
+    int num;                    /* number of all */
     MPII_Topo_wire_t *all;
     MPIR_Request **reqs;        /* [num] */
 } MPII_Topo_wires_t;
@@ -85,32 +90,32 @@ typedef struct {
 int MPII_Topo_wires_create(const MPII_Topo_plan_t * plan, MPI_Aint scale, MPII_Topo_wires_t ** w);
 void MPII_Topo_wires_free(MPII_Topo_wires_t * w);
 
-/* Copy blocks to the segment (from it): those of the ranks of the own host, or of all others, or of
- * all. Offsets are those of the plan, scale times. */
+/* Copy blocks to the segment, or from it: blocks for (from) ranks of the own host, of other hosts,
+ * or all. Offsets are those of the plan times `scale`. */
 enum { MPII_TOPO_COPY_OWN_HOST = 1, MPII_TOPO_COPY_OTHERS = 2, MPII_TOPO_COPY_ALL = 3 };
 int MPII_Topo_exchange_copy(const MPII_Topo_place_t * place, int rank, int which,
                             const MPII_Topo_blocks_t * blocks, const int64_t offsets[],
                             MPI_Aint scale, char *segment, bool to_segment);
 
-/* Alltoall(v) for ranks that do not agree on the sizes of blocks: all messages are received, as
- * long as they are. Blocks for which there is room are delivered, one that is longer is
- * MPI_ERR_TRUNCATE. *lacking is the length for which the process lacked memory before
- * (MPIR_AINT_MAX: none), and then the least of all processes: where there is one, that is all that
- * happens. */
+/* Alltoall(v) for ranks that do not agree on the sizes of blocks. Each message is received with its
+ * actual length. Blocks that fit are delivered; for a block that is too long the error is
+ * MPI_ERR_TRUNCATE. *lacking: length for which this process lacked memory before, MPIR_AINT_MAX:
+ * none. Becomes the minimum over all processes. If it is not MPIR_AINT_MAX, nothing else is
+ * done. */
 int MPII_Topo_exchange_unequal(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in,
                                MPI_Aint * lacking, MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
 
-/* Count them, for MPI_T. */
+/* Count the messages, for MPI_T. */
 void MPII_Topo_count_messages(const MPII_Topo_place_t * place, int rank,
                               const MPII_Topo_wires_t * w);
 
 /* Called from MPII_Topo_init. */
 void MPII_Topo_exchange_init(void);
 
-/* A plan for a persistent collective. *decline tells whether there is one. *route lives as long as
- * the communicator. *shm is the memory of the host, with room for counters, then for a segment, and
- * then for own_bytes of the plan; or NULL where each rank has a segment of its own. Collective over
- * the communicator. */
+/* Make a plan for a persistent collective. *decline says whether there is one. *route lives as long
+ * as the communicator. *shm is shared memory of the host with room for counters
+ * (MPII_TOPO_MEETING_BYTES), then a segment, and then own_bytes of the plan. *shm is NULL if each
+ * rank has its own segment. Collective over the communicator. */
 #define MPII_TOPO_MEETING_BYTES(num_local) \
     (3 * sizeof(MPII_Topo_shm_counter_t) + ((2 * (num_local) * sizeof(int) + 63) & ~(size_t) 63))
 int MPII_Topo_exchange_plan(MPIR_Comm * comm_ptr, const MPII_Topo_blocks_t * out,
@@ -118,14 +123,14 @@ int MPII_Topo_exchange_plan(MPIR_Comm * comm_ptr, const MPII_Topo_blocks_t * out
                             const MPII_Topo_route_t ** route, MPII_Topo_plan_t ** plan,
                             MPII_Topo_shm_t ** shm, MPII_Topo_attr_t * attr);
 
-/* The plan of alltoall for blocks of one byte, each rank with a segment of its own, for calls with
- * blocks of so many bytes. It and *route live as long as the communicator, which has to be placed:
- * then nothing blocks. */
+/* Get the plan of alltoall for blocks of one byte, with a segment for each rank. block: size of the
+ * blocks of the call, for the decision. The plan and *route live as long as the communicator. The
+ * communicator must be placed; then this function does not block. */
 int MPII_Topo_exchange_uniform(MPIR_Comm * comm_ptr, MPI_Aint block, MPII_Topo_decline_t * decline,
                                const MPII_Topo_route_t ** route, const MPII_Topo_plan_t ** plan,
                                MPII_Topo_attr_t * attr);
 
-/* The collectives. Where *decline is not MPII_TOPO_PLANNED nothing has been done, on no rank. */
+/* The collectives. If *decline is not MPII_TOPO_PLANNED, no rank has done anything. */
 int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
                                 void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
                                 MPIR_Comm * comm_ptr, MPII_Topo_decline_t * decline,
@@ -136,19 +141,19 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
                                  MPI_Datatype recvtype, MPIR_Comm * comm_ptr,
                                  MPII_Topo_decline_t * decline, MPII_Topo_attr_t * attr);
 
-/* A nonblocking alltoall, in a schedule that is empty; counted where it runs. */
+/* Add a nonblocking alltoall to an empty schedule. *calls is incremented when it runs by a plan. */
 int MPII_Topo_ialltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
                         void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
                         MPIR_Comm * comm_ptr, MPII_Topo_counter_t * calls, MPIR_TSP_sched_t sched);
 
-/* Likewise alltoallv */
+/* The same for alltoallv */
 int MPII_Topo_ialltoallv(const void *sendbuf, const MPI_Aint sendcounts[],
                          const MPI_Aint sdispls[], MPI_Datatype sendtype, void *recvbuf,
                          const MPI_Aint recvcounts[], const MPI_Aint rdispls[],
                          MPI_Datatype recvtype, MPIR_Comm * comm_ptr, MPII_Topo_counter_t * calls,
                          MPIR_TSP_sched_t sched);
 
-/* MPI_T variables, of this process */
+/* MPI_T variables of this process */
 extern MPII_Topo_counter_t MPII_Topo_plan_declined[MPII_TOPO_DECLINED__END];
 extern MPII_Topo_counter_t MPII_Topo_plan_hits, MPII_Topo_plan_misses, MPII_Topo_plan_builds;
 extern MPII_Topo_counter_t MPII_Topo_plan_bytes, MPII_Topo_plan_build_usec, MPII_Topo_host_messages;

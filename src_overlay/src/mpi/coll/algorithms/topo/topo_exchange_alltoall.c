@@ -7,13 +7,14 @@
 #include "topo.h"
 #include "topo_exchange_impl.h"
 
-/* Alltoall: one plan, for blocks of a byte, serves all sizes, and all know it. */
+/* Alltoall: one plan, for blocks of one byte, serves all sizes. All processes know it without
+ * communication. */
 
-/* Make room for blocks of a size, on this host alone: for longer ones too, so that this is rare
- * where sizes grow, or else for just these. The ranks of the host meet before: one that has blocks
- * of another size, for which there is room, does not make any. Where there is none for all, or no
- * agreement, that is an error, of which all processes learn by the messages that come without
- * content. */
+/* Make room for blocks of a size, on this host only: first for longer ones, so that growing sizes
+ * rarely need room, or else for just these. The ranks of the host synchronize before: a rank with
+ * blocks of another size, for which it has room, does not call this function. If there is no room
+ * for all of them, or no agreement, this is an error. All processes learn of it by empty
+ * messages. */
 static int make_room(MPII_Topo_exchange_t * ex, const MPII_Topo_uniform_t * u, MPI_Aint block,
                      MPI_Aint * lacking, MPII_Topo_attr_t * attr)
 {
@@ -42,7 +43,7 @@ static int make_room(MPII_Topo_exchange_t * ex, const MPII_Topo_uniform_t * u, M
     return mpi_errno_ret;
 }
 
-/* The plan for blocks of a byte; there is no need to agree, all know it. */
+/* The plan for blocks of one byte */
 static MPII_Topo_uniform_t *get_uniform_plan(MPII_Topo_exchange_t * ex, int flags)
 {
     MPII_Topo_uniform_t *u = &ex->uniform[flags];
@@ -60,7 +61,7 @@ static MPII_Topo_uniform_t *get_uniform_plan(MPII_Topo_exchange_t * ex, int flag
     return u;
 }
 
-/* Likewise, with the wires for blocks of a size */
+/* The same with the wires for blocks of a size */
 static MPII_Topo_uniform_t *get_uniform(MPII_Topo_exchange_t * ex, int flags, MPI_Aint block)
 {
     MPII_Topo_uniform_t *u = get_uniform_plan(ex, flags);
@@ -74,7 +75,7 @@ static MPII_Topo_uniform_t *get_uniform(MPII_Topo_exchange_t * ex, int flags, MP
     return u;
 }
 
-/* How all blocks of a size are joined, or why they are not */
+/* Decide how blocks of equal size are joined, or why they are not. */
 static MPII_Topo_decline_t decide_uniform(const MPII_Topo_exchange_t * ex, MPI_Aint block,
                                           int *flags)
 {
@@ -134,9 +135,10 @@ int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Dat
         ex->last_block = block;
     else if (ex->last_block == out.count * out.type_size ||
              ex->last_block == in.count * in.type_size)
-        block = ex->last_block; /* what the others have, more likely than the shorter one */
+        block = ex->last_block; /* the other ranks are more likely to have this size than the
+                                 * shorter one */
     *decline = decide_uniform(ex, block, &flags);
-    /* two halves; what all processes know */
+    /* two halves; all processes know these numbers */
     if (*decline == MPII_TOPO_PLANNED &&
         (block >= ex->uniform_limit ||
          2.0 * block * ex->uniform_bytes > ex->settings.plan_shm_bytes))
@@ -146,7 +148,7 @@ int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Dat
     mpi_errno = MPII_Topo_ex_give_back(ex, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     u = get_uniform(ex, flags, block);
-    /* what a rank sends has to have the size of what it receives: there is room for no more */
+    /* A rank must send blocks of the size that it receives: there is no room for longer ones. */
     if (!is_match)
         TOPO_ADD_ERROR(MPIR_ERR_OTHER);
     MPII_Topo_ex_tell_block(ex, is_match ? block : -1);
@@ -164,7 +166,7 @@ int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Dat
     mpi_errno = MPII_Topo_ex_run(ex, u->plan, u->wires, block, has_met, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     if (TOPO_ERROR == TOPO_ERROR_NONE) {
-        /* where there is an error, not all have the same numbers */
+        /* only without an error do all ranks have the same numbers */
         MPII_Topo_ex_count_need(ex, block * ex->uniform_bytes);
         mpi_errno = MPII_Topo_ex_distribute(ex, u->plan, block, &in);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);

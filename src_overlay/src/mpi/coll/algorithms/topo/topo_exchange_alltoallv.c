@@ -8,18 +8,19 @@
 #include "topo_exchange_impl.h"
 #include "topo_view.h"
 
-/* Alltoallv: plans are kept with the communicator and its duplicates, and found again by a vote. */
+/* Alltoallv: plans are kept with the communicator and its duplicates. A vote finds the plan of a
+ * call. */
 
-/* A plan that is kept, with its key: the bytes to and from each rank */
+/* A plan with its key: the bytes to and from each rank */
 typedef struct {
     int64_t *key;               /* [2 * num_ranks] */
     MPII_Topo_decline_t decline;
     MPII_Topo_plan_t *plan;     /* NULL if declined */
     MPII_Topo_wires_t *wires;
-    uint64_t last_use;          /* 0: this entry is free */
-    int64_t need;               /* bytes of a half on any host, at most */
-    int epoch;                  /* there was room for it then */
-    int64_t memory;             /* the most that it takes on any rank */
+    uint64_t last_use;          /* 0: the entry is free */
+    int64_t need;               /* most bytes of a half on any host */
+    int epoch;                  /* epoch in which there was room for it */
+    int64_t memory;             /* bytes of memory, maximum over all ranks */
 } entry_t;
 
 struct MPII_Topo_plans {
@@ -37,7 +38,8 @@ static void entry_clear(entry_t * entry)
     memset(entry, 0, sizeof(*entry));
 }
 
-/* The entry that has not been used for the longest time, or a free one, and enough memory. */
+/* Free the least recently used entries until there is a free entry and enough memory. Returns the
+ * free entry. */
 static entry_t *make_way(MPII_Topo_exchange_t * ex, int64_t memory)
 {
     while (true) {
@@ -52,7 +54,7 @@ static entry_t *make_way(MPII_Topo_exchange_t * ex, int64_t memory)
         if (oldest->last_use == 0 && sum <= ex->settings.plan_bytes)
             return oldest;
         if (oldest->last_use == 0) {
-            /* free entries there are, but not enough memory: the oldest of the others goes */
+            /* free entries exist, but not enough memory: clear the least recently used entry */
             oldest = NULL;
             for (int i = 0; i < ex->settings.plan_entries; i++) {
                 entry_t *entry = &ex->plans->entries[i];
@@ -66,8 +68,8 @@ static entry_t *make_way(MPII_Topo_exchange_t * ex, int64_t memory)
     }
 }
 
-/* Build the plan for ex->key and keep it: unless there is an error, which is one of all ranks.
- * `call` is their vote on the call. */
+/* Build the plan for ex->key, and keep it unless there is an error, which is then known to all
+ * ranks. call: the ranks' vote on the call */
 static int add_entry(MPII_Topo_exchange_t * ex, const MPII_Topo_vote_t * call, entry_t ** entry_,
                      MPII_Topo_attr_t * attr)
 {
@@ -100,7 +102,7 @@ static int add_entry(MPII_Topo_exchange_t * ex, const MPII_Topo_vote_t * call, e
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     is_ok = vote.all && TOPO_ERROR == TOPO_ERROR_NONE;
     if (is_ok && entry.plan) {
-        /* no host has to ask whether the others want more than is allowed */
+        /* All ranks know max[0], so no host has to ask whether the others exceed the limit. */
         is_ok = 2 * MPII_TOPO_EX_ALIGN((int64_t) vote.max[0]) <= ex->settings.plan_shm_bytes;
         if (is_ok) {
             mpi_errno = MPII_Topo_ex_reserve(ex, entry.plan->bytes, &has_room, attr);
@@ -139,7 +141,7 @@ static int add_entry(MPII_Topo_exchange_t * ex, const MPII_Topo_vote_t * call, e
     return mpi_errno_ret;
 }
 
-/* The entries that have the key of the call. */
+/* The entries with the key of the call, as bits */
 static uint64_t find_entries(const MPII_Topo_exchange_t * ex)
 {
     uint64_t found = 0;
@@ -153,7 +155,7 @@ static uint64_t find_entries(const MPII_Topo_exchange_t * ex)
     return found;
 }
 
-/* The one that was used last, or -1. */
+/* The entry that was used last, among the bits of `found`; -1: none */
 static int latest_entry(const MPII_Topo_exchange_t * ex, uint64_t found)
 {
     int latest = -1;
@@ -166,7 +168,7 @@ static int latest_entry(const MPII_Topo_exchange_t * ex, uint64_t found)
     return latest;
 }
 
-/* After too many calls in a row that found no plan, a communicator does without. */
+/* After too many consecutive calls without a plan, a communicator does not use plans any more. */
 static bool does_without(const MPII_Topo_exchange_t * ex)
 {
     int most = ex->settings.plan_misses;
@@ -190,9 +192,9 @@ static void count_miss(MPII_Topo_exchange_t * ex)
     }
 }
 
-/* A vote waits for other messages on its way, as those of the call before it in another
- * communicator. Where blocks are too long time after time, they are asked for every second, fourth
- * ... call: all ranks know. */
+/* A vote waits behind other messages, such as those of the call before in another communicator. If
+ * votes find too long blocks again and again, only every second, fourth, ... call votes. All ranks
+ * know which. */
 #define MAX_DOUBLED 6
 
 static bool goes_unasked(MPIR_Comm * comm_ptr)
@@ -285,7 +287,7 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
     ex->epoch += vote.has_lost;
     ex->has_lost = false;
     if (vote.match) {
-        /* all processes know */
+        /* all processes know that sizes do not match */
         mpi_errno = MPII_Topo_exchange_unequal(&out, &in, &lacking, comm_ptr, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         MPII_Topo_counter_add(&MPII_Topo_plan_declined[MPII_TOPO_DECLINED_MISMATCH], 1);
@@ -303,7 +305,7 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
         entry->last_use = ++ex->plans->clock;
         comm_ptr->coll.topo->num_plan_misses = 0;
         MPII_Topo_counter_add(&MPII_Topo_plan_hits, 1);
-        /* where all guessed right, and not else: those who did not wrote to other places */
+        /* Only if all ranks guessed right: the others wrote their blocks to other places. */
         is_handed_on = ex->shm && vote.max[0] == slot + 1 &&
             vote.max[1] == MPII_TOPO_EX_MAX_ENTRIES - slot;
     }

@@ -81,7 +81,7 @@ int MPII_Topo_exchange_copy(const MPII_Topo_place_t * place, int rank, int which
     goto fn_exit;
 }
 
-/* What processes tell each other before */
+/* What processes exchange before the blocks */
 typedef struct {
     MPI_Aint bytes, lacking;
 } told_size_t;
@@ -127,7 +127,7 @@ int MPII_Topo_exchange_unequal(const MPII_Topo_blocks_t * out, const MPII_Topo_b
             MPIR_Localcopy(MPII_Topo_blocks_at(out, i), MPII_Topo_blocks_count(out, i), out->type,
                            end, sent[i].bytes, TOPO_BYTE);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        /* without content where there is an error, as tags may not tell */
+        /* empty if there is an error, since tags may not carry errors */
         mpi_errno =
             MPII_Topo_isend(end, TOPO_ERROR == TOPO_ERROR_NONE ? sent[i].bytes : 0, TOPO_BYTE, i,
                             MPIR_ALLTOALLV_TAG, comm_ptr, &reqs[p + i], attr);
@@ -196,7 +196,7 @@ static int make_wire(const MPII_Topo_plan_msg_t * m, MPI_Aint scale, MPII_Topo_w
     goto fn_exit;
 }
 
-/* Make wires of those messages that have something in them. */
+/* Make wires for the messages that are not empty. */
 static int make_wires(const MPII_Topo_plan_msg_t * msgs, int n, MPI_Aint scale,
                       MPII_Topo_wires_t * w, MPII_Topo_wire_t ** wires, int *num_wires)
 {

@@ -11,23 +11,22 @@
 #include "topo_exchange_messages.h"
 #include "topo_exchange_sched.h"
 
-/* Nonblocking alltoallv by a plan: one vertex of MPICH's transport (TSP), which runs in its
- * progress. All that the blocking call waits for is a step here, with messages that the next one
- * needs:
+/* Nonblocking alltoallv by a plan. It is one vertex of MPICH's transport (TSP), which runs in
+ * progress. Each wait of the blocking call is a step here, with messages that the next step needs:
  *
- *   the vote, up a binomial tree and down, tells all ranks alike whether there will be a plan; or
- *   that one of them knows of an error, and then the call ends on all of them; the ranks of a host
- *   tell each other the sizes of their blocks, of which each makes the plan; the exchange: in the
- *   host, between hosts, in the host.
+ * - The vote, up a binomial tree and down. It tells all ranks whether there will be a plan. If a
+ *   rank knows of an error, the call ends on all ranks.
+ * - The ranks of a host send each other the sizes of their blocks. Each of them makes the plan.
+ * - The exchange: inside the host, between hosts, inside the host.
  *
- * Where there is none, the last of these are messages between all ranks; nothing else is done where
- * all ranks know that beforehand, in alltoall, too. MPICH's own schedules of TSP are no choice
- * there: they take the true extent of a type for its extent where it is longer, and have no room
- * for data before the lower bound.
+ * Without a plan, the exchange consists of messages between all ranks. If all ranks know beforehand
+ * that there is no plan, only this step is done, in alltoall as well. MPICH's own TSP schedules are
+ * no alternative there: they take the true extent of a type for its extent if the true extent is
+ * longer, and have no room for data before the lower bound.
  *
- * Alltoall, whose plan all ranks know, begins with the exchange. Its blocks are joined by rack,
- * too; those of alltoallv are not: hosts would have to tell each other more sizes. A persistent
- * request keeps its plan: all its starts have the same one, and all ranks know. */
+ * Alltoall begins with the exchange, since all ranks know its plan. Its blocks may be joined by
+ * rack; those of alltoallv are not: hosts would have to exchange more sizes. A persistent request
+ * keeps its plan: all ranks know that all its starts have the same plan. */
 
 enum { BEGIN, VOTE, DECIDE, PLAN, TO_RACKS, IN_HOST_BETWEEN, BETWEEN_HOSTS, IN_HOST, DISTRIBUTE,
     DIRECT,
@@ -37,24 +36,24 @@ enum { BEGIN, VOTE, DECIDE, PLAN, TO_RACKS, IN_HOST_BETWEEN, BETWEEN_HOSTS, IN_H
 typedef struct {
     MPII_Topo_planned_t *p;
     const MPII_Topo_exchange_t *ex;
-    const MPII_Topo_route_t *route[2];  /* by MPII_TOPO_ROUTE__ONE_RANK, */
+    const MPII_Topo_route_t *route[2];  /* by MPII_TOPO_ROUTE__ONE_RANK */
     const MPII_Topo_order_t *order;
     MPII_Topo_branch_t branch;
     MPII_Topo_messages_t m;
     int step;
-    bool is_uniform, is_match;  /* alltoall, by the plan that all know; and this rank sends blocks
-                                 * as long as those that it receives */
-    bool is_told;               /* to all ranks, by the messages of the exchange: there is an
-                                 * error */
-    bool with_empty;            /* without a plan: blocks are messages even if they are empty, since
-                                 * ranks may not agree on that */
-    bool is_decided;            /* by the first start; the plan is made, if there is to be one */
+    bool is_uniform, is_match;  /* is_uniform: alltoall, by the plan that all ranks know; is_match:
+                                 * this rank sends blocks of the size that it receives */
+    bool is_told;               /* all ranks learn of the error by the messages of the exchange */
+    bool with_empty;            /* without a plan: send empty blocks, too, since the ranks may not
+                                 * agree on which are empty */
+    bool is_decided;            /* by the first start: the plan is made, if there is to be one */
     MPII_Topo_decline_t decline;
     MPII_Topo_vote_t vote, result, *others;     /* [num_children] */
-    int64_t *key;               /* [2 * num_ranks] */
-    char *table;                /* sizes of the ranks of the host, of `width` bytes each */
+    int64_t *key;               /* [2 * num_ranks] sizes of blocks to, and from, each rank */
+    char *table;                /* sizes of the ranks of the host, each of `width` bytes */
     int width;
-    char *packed;               /* for messages between all ranks, with MPI_IN_PLACE */
+    char *packed;               /* copy of the blocks, for messages between all ranks with
+                                 * MPI_IN_PLACE */
 } started_t;
 
 static void note_error(started_t * s, int mpi_errno)
@@ -78,9 +77,9 @@ static MPI_Aint sum_up(const int64_t bytes[], int n)
     return sum;
 }
 
-/* -- messages of a step -- */
+/* -- the messages of a step -- */
 
-/* What a rank of the host has goes to the others: the k-th time. */
+/* Exchange data between the ranks of the host, for the k-th time. */
 static void hand_on(started_t * s, int k)
 {
     const MPII_Topo_wires_t *w = s->p->wires;
@@ -101,8 +100,8 @@ static void send_stage(started_t * s, int stage)
 
 /* -- steps -- */
 
-/* What tells how to go on has not come: then nobody can be told, unless it is that its sender has
- * died. */
+/* A message that says how to go on was not received. Abort, as the other ranks cannot be told,
+ * unless its sender has died. */
 static void need_messages(started_t * s)
 {
     MPII_TOPO_NEED_MESSAGE(s->m.mpi_errno ? s->m.mpi_errno : MPI_ERR_OTHER);
@@ -113,7 +112,7 @@ static int child(const started_t * s, int i)
     return MPII_Topo_branch_child(&s->branch, s->order, i);
 }
 
-/* The own vote, and those of children */
+/* Prepare the vote of this rank, and receive the votes of its children. */
 static void begin_vote(started_t * s)
 {
     MPII_Topo_planned_t *p = s->p;
@@ -143,7 +142,8 @@ static void hand_up(started_t * s)
     }
 }
 
-/* Hand the result down, and tell the ranks of the host the own sizes if there will be a plan. */
+/* Send the result down the tree. If there will be a plan, send the own sizes to the ranks of the
+ * host. */
 static void decide(started_t * s)
 {
     MPII_Topo_planned_t *p = s->p;
@@ -166,7 +166,7 @@ static void decide(started_t * s)
 
     s->decline = s->result.match ? MPII_TOPO_DECLINED_MISMATCH :
         MPII_Topo_ex_decide(s->ex, s->result.sum[0], s->result.sum[1], &flags);
-    /* what a host has to hold, at most */
+    /* upper bound of the memory for a host */
     longest_half = (double) s->result.max[0] * s->order->max_ppn;
     if (s->decline == MPII_TOPO_PLANNED && longest_half > s->ex->settings.plan_shm_bytes)
         s->decline = MPII_TOPO_DECLINED_MEMORY;
@@ -235,8 +235,8 @@ static void collect(started_t * s)
     hand_on(s, 0);
 }
 
-/* Without a plan: each block is a message. All of them, where ranks do not agree which are
- * empty. */
+/* Without a plan, each block is a message. Empty blocks are sent as well if the ranks do not agree
+ * which are empty. */
 static void exchange_directly(started_t * s)
 {
     MPII_Topo_planned_t *p = s->p;
@@ -265,7 +265,7 @@ static void exchange_directly(started_t * s)
     }
     at = s->packed;
     for (int k = 0; k < n; k++) {
-        int i = (rank + k) % n; /* not all to the same one first */
+        int i = (rank + k) % n; /* start with different ranks */
         if ((s->with_empty || s->key[i] > 0) && p->in_place)
             MPII_Topo_messages_send(&s->m, at, s->key[i], TOPO_BYTE, i);
         else if (s->with_empty || s->key[i] > 0)
@@ -275,7 +275,7 @@ static void exchange_directly(started_t * s)
     }
 }
 
-/* Deliver what has come. */
+/* Copy the received blocks to the user's buffer. */
 static void distribute(started_t * s)
 {
     MPII_Topo_planned_t *p = s->p;
@@ -303,12 +303,12 @@ static void end(started_t * s)
 
     MPL_free(s->packed);
     s->packed = NULL;
-    /* which may have the error of a message already */
+    /* the request may already have the error of a message */
     if (TOPO_SCHED_STATUS_ERROR(s->p->sched) == MPI_SUCCESS)
         TOPO_SCHED_STATUS_ERROR(s->p->sched) = mpi_errno;
 }
 
-/* A vertex that fails has to complete all the same: the error goes into the request. */
+/* Run steps until a message is missing. The vertex never fails: an error goes into the request. */
 static int advance(void *data, int *done)
 {
     started_t *s = data;
@@ -386,7 +386,7 @@ static int release(void *data)
     return MPI_SUCCESS;
 }
 
-/* The schedule's only vertex. *s_ptr has what all ways have in common. */
+/* Add the only vertex to a schedule. *s_ptr is set up as far as it is the same in all cases. */
 static int add_vertex(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in, bool in_place,
                       MPIR_Comm * comm_ptr, MPII_Topo_counter_t * calls, MPIR_TSP_sched_t sched,
                       started_t ** s_ptr)
@@ -424,7 +424,8 @@ int MPII_Topo_exchange_directly_add(const MPII_Topo_blocks_t * out, const MPII_T
     mpi_errno = add_vertex(out, in, in_place, comm_ptr, NULL, sched, &s);
     MPIR_ERR_CHECK(mpi_errno);
     s->is_decided = true;
-    s->decline = MPII_TOPO_DECLINED_MISMATCH;   /* for all that ranks know: there is no vote */
+    s->decline = MPII_TOPO_DECLINED_MISMATCH;   /* stands for any reason that all ranks know: there
+                                                 * is no vote */
     s->with_empty = true;
     MPII_Topo_ex_make_key(comm_ptr->local_size, comm_ptr->rank, &s->p->out, &s->p->in, s->key,
                           &vote);

@@ -8,9 +8,9 @@
 #include "topo.h"
 #include "topo_exchange_sched.h"
 
-/* Persistent and nonblocking calls by plans */
+/* Persistent and nonblocking alltoall(v) by plans */
 
-/* What the CVAR of the blocking collective says */
+/* What the CVAR of the blocking collective selects */
 typedef enum { BY_RULES, BY_AUTO, FORCED, OTHER } choice_t;
 
 #define IS(COLL, algo) \
@@ -19,7 +19,8 @@ typedef enum { BY_RULES, BY_AUTO, FORCED, OTHER } choice_t;
     (IS(COLL, auto) ? BY_RULES : IS(COLL, topo_auto) ? BY_AUTO : IS(COLL, planned) ? FORCED : OTHER)
 #define ID(name) MPII_CSEL_CONTAINER_TYPE__ALGORITHM__MPIR_##name
 
-/* Whether the blocking collective would be planned. planned_id, auto_id: of its algorithms */
+/* Whether the blocking collective would be planned. planned_id, auto_id: containers of its
+ * algorithms planned and topo_auto */
 static bool is_selected(const MPIR_Csel_coll_sig_s * sig, choice_t choice, int planned_id,
                         int auto_id)
 {
@@ -35,7 +36,8 @@ static bool is_selected(const MPIR_Csel_coll_sig_s * sig, choice_t choice, int p
     return choice == FORCED || (cnt && cnt->id == planned_id);
 }
 
-/* *sched_type is MPIR_SCHED_INVALID where the request goes the stock way. */
+/* Make the schedule of a persistent collective. *sched_type stays MPIR_SCHED_INVALID if MPICH has
+ * to make it. */
 static int init(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in, bool in_place,
                 MPIR_Comm * comm_ptr, MPII_Topo_counter_t * calls, void **sched,
                 enum MPIR_sched_type *sched_type)

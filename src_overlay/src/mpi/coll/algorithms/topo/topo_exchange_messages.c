@@ -133,7 +133,7 @@ bool MPII_Topo_messages_are_over(MPII_Topo_messages_t * m)
             return false;
         int mpi_errno = MPII_Topo_wait_bytes(req, &bytes, attr);
         MPII_Topo_messages_note(m, mpi_errno);
-        /* without content: the sender has an error; else the ranks do not agree */
+        /* an empty message: its sender has an error; another length: the ranks do not agree */
         if (wanted != -1 && bytes != wanted)
             TOPO_ADD_ERROR(MPIR_ERR_OTHER);
         m->lacks_some = m->lacks_some || mpi_errno || (wanted != -1 && bytes != wanted);

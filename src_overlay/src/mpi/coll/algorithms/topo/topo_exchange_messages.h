@@ -8,49 +8,49 @@
 
 #include "topo_exchange_impl.h"
 
-/* Messages of one step after the other of a call that does not block, with the errors of the
- * call */
+/* Messages of a nonblocking call, one step after the other, and the errors of the call */
 typedef struct {
     MPIR_Comm *comm_ptr;
     int tag;
     MPII_Topo_attr_t attr;
-    int mpi_errno;              /* the first error */
+    int mpi_errno;              /* first error of this process */
     int num, room;
     MPIR_Request **reqs;        /* [room] */
-    MPI_Aint *bytes;            /* [room] that a message has, -1: as many as there are */
-    bool lacks_some;            /* a message of the step has not come as it should */
+    MPI_Aint *bytes;            /* [room] expected length of a message; -1: any length */
+    bool lacks_some;            /* a message of the step was not received as expected */
 } MPII_Topo_messages_t;
 
-/* Forget the errors, for another call; no message may be outstanding. */
+/* Clear the errors for another call. No message may be in flight. */
 void MPII_Topo_messages_clear(MPII_Topo_messages_t * m);
 void MPII_Topo_messages_free(MPII_Topo_messages_t * m);
 
-/* Note an error of this process, if it is one. */
+/* Record an error of this process, unless mpi_errno is MPI_SUCCESS. */
 void MPII_Topo_messages_note(MPII_Topo_messages_t * m, int mpi_errno);
-/* What is known of errors by now, as TOPO_ERROR; and what the call is to return */
+/* The error known so far, as TOPO_ERROR; and the return value of the call */
 int MPII_Topo_messages_error(const MPII_Topo_messages_t * m);
 int MPII_Topo_messages_end(MPII_Topo_messages_t * m);
 
 /* Begin a step of up to num messages. */
 void MPII_Topo_messages_begin(MPII_Topo_messages_t * m, int num);
-/* bytes: that the message has to have; -1: any number */
+/* bytes: length that the message must have; -1: any length */
 void MPII_Topo_messages_recv(MPII_Topo_messages_t * m, void *buf, MPI_Aint count,
                              MPI_Datatype type, int rank, MPI_Aint bytes);
-/* Who knows of an error sends messages without content: tags may not tell. */
+/* Send a message; it is empty if this process knows of an error, since tags may not carry errors.
+ * send_whole: send the content even then. */
 void MPII_Topo_messages_send(MPII_Topo_messages_t * m, const void *buf, MPI_Aint count,
                              MPI_Datatype type, int rank);
 void MPII_Topo_messages_send_whole(MPII_Topo_messages_t * m, const void *buf, MPI_Aint count,
                                    MPI_Datatype type, int rank);
-/* Of a plan, in a segment */
+/* Messages of a plan, in a segment */
 void MPII_Topo_messages_wires(MPII_Topo_messages_t * m, char *segment,
                               const MPII_Topo_wire_t wires[], int num, bool is_send);
-/* Votes tell of errors themselves; the error of one that has not come is
+/* Votes carry errors in their content. The error of a vote that was not received is
  * MPII_TOPO_VOTE_NOT_COME. */
 #define MPII_TOPO_VOTE_NOT_COME (-1)
 void MPII_Topo_messages_recv_vote(MPII_Topo_messages_t * m, MPII_Topo_vote_t * vote, int rank);
 void MPII_Topo_messages_send_vote(MPII_Topo_messages_t * m, const MPII_Topo_vote_t * vote,
                                   int rank);
-/* Whether all messages of the step are over */
+/* Whether all messages of the step are complete */
 bool MPII_Topo_messages_are_over(MPII_Topo_messages_t * m);
 
 #endif /* TOPO_EXCHANGE_MESSAGES_H_INCLUDED */

@@ -15,7 +15,8 @@ MPII_Topo_decline_t MPII_Topo_ex_decide(const MPII_Topo_exchange_t * ex, double 
     const MPII_Topo_settings_t *settings = &ex->settings;
     double num_hosts = ex->place->num_hosts;
     double block = pairs > 0 ? bytes / pairs : 0;
-    double message = MPL_MAX(block, bytes / (num_hosts * num_hosts));   /* of a pair of hosts */
+    double message = MPL_MAX(block, bytes / (num_hosts * num_hosts));   /* bytes for a pair of
+                                                                         * hosts */
     bool by_rack = ex->can_join_racks && block > 0 && message <= settings->plan_rack_bytes;
 
     *flags = by_rack ? MPII_TOPO_ROUTE__BY_RACK : 0;
@@ -25,7 +26,7 @@ MPII_Topo_decline_t MPII_Topo_ex_decide(const MPII_Topo_exchange_t * ex, double 
     return block > settings->plan_max_bytes ? MPII_TOPO_DECLINED_SIZE : MPII_TOPO_PLANNED;
 }
 
-/* What a pair of ranks adds to MPII_Topo_vote_t.match (Steele, Lea and Flood's mix of 64 bits) */
+/* Share of a pair of ranks in MPII_Topo_vote_t.match (64-bit mix of Steele, Lea and Flood) */
 static uint64_t hash_pair(int from, int to, int64_t bytes)
 {
     uint64_t x = (uint64_t) bytes * 0x9e3779b97f4a7c15u + ((uint64_t) from << 32 | (uint32_t) to);
@@ -50,8 +51,8 @@ void MPII_Topo_ex_make_key(int num_ranks, int rank, const MPII_Topo_blocks_t * o
     }
 }
 
-/* Sizes go without content from a rank that knows of an error: it may not have them. Who does not
- * get all of them notes that. */
+/* Wait for sizes. A rank that knows of an error sends an empty message instead, as it may not have
+ * the sizes. The receiver records the error. */
 static int wait_sizes(MPIR_Request ** req, int64_t wanted, MPII_Topo_attr_t * attr)
 {
     MPI_Aint bytes;
@@ -62,7 +63,8 @@ static int wait_sizes(MPIR_Request ** req, int64_t wanted, MPII_Topo_attr_t * at
     return mpi_errno;
 }
 
-/* Where each rank has a segment of its own: one rank of the host gives its part to the others. */
+/* If each rank has its own segment, the rank `owner` sends `bytes` bytes at mem to the other ranks
+ * of its host. */
 static int share(MPII_Topo_exchange_t * ex, int owner, void *mem, int64_t bytes,
                  MPII_Topo_attr_t * attr)
 {
@@ -94,7 +96,7 @@ static int share(MPII_Topo_exchange_t * ex, int owner, void *mem, int64_t bytes,
     return mpi_errno_ret;
 }
 
-/* Send and receive the sizes of blocks that go through this host (topo_plan.h). */
+/* Send and receive the sizes of blocks in transit (topo_plan.h). */
 static int exchange_transit(MPII_Topo_exchange_t * ex, const MPII_Topo_route_t * route,
                             const void *const send[], void *const transit[], int width,
                             MPII_Topo_attr_t * attr)
@@ -156,7 +158,7 @@ int MPII_Topo_ex_build(MPII_Topo_exchange_t * ex, int flags, int64_t max, MPII_T
     int mpi_errno_ret = MPI_SUCCESS;
     const MPII_Topo_route_t *route;
     int p = ex->place->num_ranks, num_local, num_transit, width = MPII_Topo_size_width(max);
-    int64_t row = 2 * (int64_t) p * width;      /* bytes of a rank */
+    int64_t row = 2 * (int64_t) p * width;      /* bytes for one rank */
     const void **send = NULL, **recv;
     void **transit;
     char *table, *end;
@@ -189,7 +191,7 @@ int MPII_Topo_ex_build(MPII_Topo_exchange_t * ex, int flags, int64_t max, MPII_T
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
 
-    /* -- those that go through it -- */
+    /* -- the sizes of blocks in transit -- */
     recv = send + num_local;
     transit = (void **) recv + num_local;
     for (int i = 0; i < num_local; i++) {
@@ -209,7 +211,7 @@ int MPII_Topo_ex_build(MPII_Topo_exchange_t * ex, int flags, int64_t max, MPII_T
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         }
     }
-    /* else some of the sizes may not be there */
+    /* with an error, some of the sizes may be missing */
     if (TOPO_ERROR == TOPO_ERROR_NONE)
         *plan = MPII_Topo_plan_create(route, send, recv, (const void *const *) transit, width,
                                       ex->shm == NULL);
@@ -229,7 +231,7 @@ uint64_t MPII_Topo_ex_usec_since(const MPL_time_t * start)
     return seconds * 1e6;
 }
 
-/* -- persistent -- */
+/* -- persistent collectives -- */
 
 int MPII_Topo_exchange_plan(MPIR_Comm * comm_ptr, const MPII_Topo_blocks_t * out,
                             const MPII_Topo_blocks_t * in, MPII_Topo_decline_t * decline,

@@ -7,13 +7,13 @@
 #include "topo.h"
 #include "topo_exchange_impl.h"
 
-/* The messages of one exchange, and what the ranks of a host hand on between them. */
+/* Run one exchange: the messages, and the synchronization of the ranks of a host. */
 
 /* -- messages -- */
 
-/* Who knows of an error sends messages without content: MPICH may have been built without the bits
- * of tags that would tell of it (--enable-tag-error-bits). Nor is there room then, maybe, to
- * receive any. */
+/* Post messages. A process that knows of an error sends empty messages: MPICH may be built without
+ * the tag bits that carry errors (--enable-tag-error-bits). It also receives only empty ones, since
+ * it may lack the room. */
 static int post(MPII_Topo_exchange_t * ex, const MPII_Topo_wire_t wires[], int n, bool is_send,
                 MPIR_Request * reqs[], MPII_Topo_attr_t * attr)
 {
@@ -34,8 +34,8 @@ static int post(MPII_Topo_exchange_t * ex, const MPII_Topo_wire_t wires[], int n
     return mpi_errno_ret;
 }
 
-/* Wait for num_recvs receives, then num_sends sends. A message that is longer or shorter than the
- * plan says comes from a rank whose blocks have another size, or that knows of an error. */
+/* Wait for num_recvs receives, then for num_sends sends. A message of another length than planned
+ * is from a rank whose blocks have another size, or that knows of an error. */
 int MPII_Topo_ex_wait(MPIR_Request * reqs[], const MPII_Topo_wire_t recvs[], int num_recvs,
                       int num_sends, MPII_Topo_attr_t * attr)
 {
@@ -46,7 +46,7 @@ int MPII_Topo_ex_wait(MPIR_Request * reqs[], const MPII_Topo_wire_t recvs[], int
     for (int i = 0; i < num_recvs + num_sends; i++) {
         mpi_errno = MPII_Topo_wait_bytes(&reqs[i], &bytes, attr);
         if (mpi_errno && MPIR_ERR_GET_CLASS(mpi_errno) != MPI_ERR_TRUNCATE)
-            TOPO_ADD_ERROR(MPIR_ERR_PROC_FAILED);       /* no use to try again */
+            TOPO_ADD_ERROR(MPIR_ERR_PROC_FAILED);       /* sending again makes no sense */
         if (mpi_errno == MPI_SUCCESS && i < num_recvs && bytes != recvs[i].bytes)
             MPIR_ERR_SET(mpi_errno, MPI_ERR_TRUNCATE, "**truncate");
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
@@ -56,7 +56,7 @@ int MPII_Topo_ex_wait(MPIR_Request * reqs[], const MPII_Topo_wire_t recvs[], int
 
 /* -- one exchange -- */
 
-/* An error that a rank of a host knows of reaches the others with what it hands on. */
+/* The ranks of a host learn of each other's errors at the next synchronization. */
 static void tell_error(MPII_Topo_exchange_t * ex, MPII_Topo_attr_t * attr)
 {
     MPII_Topo_ex_told_by(ex, ex->shm->index)->error[ex->current] = TOPO_ERROR;
@@ -83,8 +83,8 @@ bool MPII_Topo_ex_is_same_block(const MPII_Topo_exchange_t * ex, int64_t block)
     return true;
 }
 
-/* The k-th time in a call that the ranks of a host hand on what they have. Who does not need it
- * does not wait: who sends nothing next waits the next time, and by then all have been here. */
+/* Synchronization k of the ranks of a host. A rank that does not need the others' data now does not
+ * wait: it waits the next time, and by then all ranks have been here. */
 int MPII_Topo_ex_hand_on(MPII_Topo_exchange_t * ex, const MPII_Topo_wires_t * w, int k,
                          bool do_wait, MPII_Topo_attr_t * attr)
 {
@@ -119,8 +119,8 @@ int MPII_Topo_ex_collect(MPII_Topo_exchange_t * ex, const MPII_Topo_plan_t * pla
                                    plan->send_offset, scale, ex->half[ex->current], true);
 }
 
-/* Everything but collect and distribute; is_handed_on: the ranks of the host have waited for each
- * other since. In alltoall, block is the size of all blocks, in alltoallv it is 0. */
+/* Everything but collect and distribute. is_handed_on: the ranks of the host have synchronized
+ * since collect. block: size of all blocks of an alltoall; 0 for alltoallv */
 int MPII_Topo_ex_run(MPII_Topo_exchange_t * ex, const MPII_Topo_plan_t * plan,
                      const MPII_Topo_wires_t * w, int64_t block, bool is_handed_on,
                      MPII_Topo_attr_t * attr)
@@ -163,7 +163,7 @@ int MPII_Topo_ex_run(MPII_Topo_exchange_t * ex, const MPII_Topo_plan_t * plan,
     return mpi_errno_ret;
 }
 
-/* The last part of a call: the ranks of the host take their blocks. */
+/* The last part of a call: copy the blocks to the user's buffer. */
 int MPII_Topo_ex_distribute(MPII_Topo_exchange_t * ex, const MPII_Topo_plan_t * plan,
                             MPI_Aint scale, const MPII_Topo_blocks_t * in)
 {

@@ -9,15 +9,16 @@
 #include "topo.h"
 #include "topo_exchange_sched.h"
 
-/* A plan as a schedule, which MPI_Start runs as often as one likes, and without any agreement.
+/* A plan as a schedule that MPI_Start can run any number of times, without any agreement.
  *
- * Each persistent request has a segment of its own, of one half: nobody receives into it before the
- * ranks of the host have all begun. Only for what these have for each other there is a second
- * place, used in turn, so that who has no messages need not wait for the others to begin.
+ * Each persistent request has its own segment of one half: no rank receives into it before all
+ * ranks of the host have begun. Only the blocks between ranks of the host have a second place, and
+ * use both in turn. So a rank that has no messages need not wait for the others to begin.
  *
- * A process may sleep in MPI_Wait until a message comes, so a counter in shared memory is not
- * enough to wake it: of the ranks of a host that meet, the last one sends those that wait a message
- * without content. It is of a tag of its own: they do not know from whom it comes. */
+ * A process may sleep in MPI_Wait until a message arrives, so a counter in shared memory cannot
+ * wake it. Therefore the rank of a host that synchronizes last sends an empty message to each rank
+ * that waits. These messages have a tag of their own, since the receivers do not know the
+ * sender. */
 
 void MPII_Topo_planned_free(MPII_Topo_planned_t * p)
 {
@@ -45,9 +46,9 @@ void MPII_Topo_planned_free(MPII_Topo_planned_t * p)
 
 /* -- errors -- */
 
-/* A vertex that fails has to complete all the same, as others wait for what comes after it. The
- * error goes to the ranks of the host when they meet, with messages to others, and into the
- * request. */
+/* A vertex that fails has to complete nevertheless, as others wait for the vertices after it. The
+ * ranks of the host learn of the error at the next synchronization, and other ranks with the
+ * messages. It also goes into the request. */
 static void note_error(MPII_Topo_planned_t * p, int mpi_errno)
 {
     if (mpi_errno == MPI_SUCCESS)
@@ -116,7 +117,7 @@ static int begin(void *data, int *done)
     return MPI_SUCCESS;
 }
 
-/* For vertices that are complete when they have been issued */
+/* For vertices that are complete as soon as they are issued */
 static int is_done(void *data, int *done)
 {
     *done = 1;
@@ -138,7 +139,7 @@ static int distribute(void *data, int *done)
     note_error(p, copy(p, false));
     if (p->error != TOPO_ERROR_NONE && p->mpi_errno == MPI_SUCCESS)
         MPIR_ERR_SET(p->mpi_errno, MPI_ERR_OTHER, "**coll_fail");
-    /* which may have the error of a message already */
+    /* the request may already have the error of a message */
     if (TOPO_SCHED_STATUS_ERROR(p->sched) == MPI_SUCCESS)
         TOPO_SCHED_STATUS_ERROR(p->sched) = p->mpi_errno;
     return MPI_SUCCESS;
@@ -209,8 +210,9 @@ static int add_messages(const MPII_Topo_planned_t * p, const MPII_Topo_wire_t wi
     goto fn_exit;
 }
 
-/* At the last meeting all wait; before, those that have messages in the stage that follows. A rank
- * without any waits at the next one, and by then all have been here. */
+/* Find the ranks that wait: all at the last synchronization; before, the ranks that have messages
+ * in the next stage. Any other rank waits at the next synchronization, and by then all ranks have
+ * been here. */
 static void find_waiting(MPII_Topo_planned_t * p, int k)
 {
     MPII_Topo_meeting_t *m = &p->meetings[k];
@@ -230,7 +232,8 @@ static void find_waiting(MPII_Topo_planned_t * p, int k)
     }
 }
 
-/* The ranks of the host hand on what they have. *after is the vertex after which this is so. */
+/* Add a synchronization of the ranks of the host after vertex *after. *after becomes the vertex
+ * that follows it. */
 static int add_hand_on(MPII_Topo_planned_t * p, int k, MPIR_TSP_sched_t s, int *after)
 {
     int mpi_errno = MPI_SUCCESS, vtx;
@@ -284,7 +287,7 @@ static int add_all(MPII_Topo_planned_t * p, int after, MPIR_TSP_sched_t s)
     goto fn_exit;
 }
 
-/* -- its beginning -- */
+/* -- creation -- */
 
 static int keep_array(const MPI_Aint ** array, int n)
 {
@@ -300,7 +303,7 @@ static int keep_array(const MPI_Aint ** array, int n)
     return ret;
 }
 
-/* The arguments have to live as long as the request. */
+/* Copy the arguments: they have to live as long as the request. */
 static int keep_blocks(MPII_Topo_blocks_t * blocks, int n)
 {
     int ret = keep_array(&blocks->counts, n);
@@ -318,7 +321,7 @@ MPII_Topo_planned_t *MPII_Topo_planned_create(const MPII_Topo_blocks_t * out,
     MPII_Topo_planned_t *p = MPL_calloc(1, sizeof(*p), MPL_MEM_COLL);
 
     MPII_TOPO_NEED(p);
-    /* the caller may free it before the call is over */
+    /* the caller may free the communicator before the call is complete */
     MPIR_Comm_add_ref(comm_ptr);
     p->comm_ptr = comm_ptr;
     p->in_place = in_place;

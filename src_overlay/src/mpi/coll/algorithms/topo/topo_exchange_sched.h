@@ -8,16 +8,16 @@
 
 #include "topo_exchange.h"
 
-/* An exchange by a plan as a schedule of MPICH's transport (TSP): what topo_exchange_sched.c runs,
- * and topo_exchange_init.c makes of a call */
+/* An exchange by a plan as a schedule of MPICH's transport (TSP). topo_exchange_init.c creates it
+ * for a call; topo_exchange_sched.c runs it. */
 
-/* The k-th time that the ranks of a host meet */
+/* Synchronization k of the ranks of a host */
 typedef struct {
     struct MPII_Topo_planned *p;
     int k;
     int num_waiting;
     int *waiting;               /* [num_waiting] ranks that wait for all others */
-    bool waits;                 /* whether the own rank does */
+    bool waits;                 /* whether this rank waits */
     MPIR_Request **reqs;        /* [num_waiting + 1] */
     int num_reqs;
 } MPII_Topo_meeting_t;
@@ -27,42 +27,43 @@ typedef struct MPII_Topo_planned {
     int tag, meeting_tag;
     const MPII_Topo_route_t *route;
     const MPII_Topo_plan_t *plan;
-    MPII_Topo_plan_t *own_plan; /* the same, or NULL */
-    MPI_Aint scale;             /* the plan is for blocks of a byte, which have so many */
+    MPII_Topo_plan_t *own_plan; /* the same plan if the schedule owns it, or NULL */
+    MPI_Aint scale;             /* the plan is for blocks of one byte; blocks have this many */
     MPII_Topo_wires_t *wires;
     MPII_Topo_shm_t *shm;
     MPII_Topo_shm_counter_t *counters;  /* [3] in shared memory, before the segment */
     MPII_Topo_meeting_t meetings[3];
-    uint32_t num_rounds;        /* starts of the request */
+    uint32_t num_rounds;        /* number of starts of the request */
     MPIR_TSP_sched_t sched;
-    int mpi_errno;              /* first error in this round */
-    int error;                  /* that this process, or one of its host, knows of, as TOPO_ERROR */
-    int *errors;                /* [2][ranks of the host] likewise, in shared memory; by round */
+    int mpi_errno;              /* first error in this start */
+    int error;                  /* error that this process, or one of its host, knows of, as
+                                 * TOPO_ERROR */
+    int *errors;                /* [2][ranks of the host] likewise, in shared memory; the starts use
+                                 * both rows in turn */
     char *own, *segment;
     MPII_Topo_blocks_t out, in;
     bool in_place;
-    MPII_Topo_counter_t *calls; /* counts the starts */
+    MPII_Topo_counter_t *calls; /* incremented by each start */
 } MPII_Topo_planned_t;
 
-/* From the arguments of a call, which are kept. What the plan is, is for the caller to set. */
+/* Copy the arguments of a call. The caller sets the plan. */
 MPII_Topo_planned_t *MPII_Topo_planned_create(const MPII_Topo_blocks_t * out,
                                               const MPII_Topo_blocks_t * in, bool in_place,
                                               MPIR_Comm * comm_ptr, MPII_Topo_counter_t * calls);
 void MPII_Topo_planned_free(MPII_Topo_planned_t * p);
 
-/* Add what a plan does to a schedule that is empty, which owns it from then on. */
+/* Add the steps of a plan to an empty schedule. The schedule owns p from then on. */
 int MPII_Topo_planned_add(MPII_Topo_planned_t * p, MPIR_TSP_sched_t s);
 
-/* Likewise alltoall by the plan for blocks of one byte (MPII_Topo_exchange_uniform), for blocks of
- * `block` bytes; is_match: those that this rank sends have the size of those that it receives. */
+/* The same for an alltoall of blocks of `block` bytes, by the plan for blocks of one byte
+ * (MPII_Topo_exchange_uniform). is_match: this rank sends blocks of the size that it receives. */
 int MPII_Topo_exchange_uniform_add(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in,
                                    bool in_place, MPI_Aint block, bool is_match,
                                    const MPII_Topo_route_t * route, const MPII_Topo_plan_t * plan,
                                    MPIR_Comm * comm_ptr, MPII_Topo_counter_t * calls,
                                    MPIR_TSP_sched_t sched);
 
-/* Add messages between all ranks to a schedule that is empty: where all know that there is no
- * plan. */
+/* Add messages between all ranks to an empty schedule, if all ranks know that there is no plan. */
 int MPII_Topo_exchange_directly_add(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in,
                                     bool in_place, MPIR_Comm * comm_ptr, MPIR_TSP_sched_t sched);
 

@@ -7,8 +7,9 @@
 #include "topo.h"
 #include "topo_exchange_impl.h"
 
-/* All processes decide alike: by what all of them know, or by a vote, in which the ranks of a host
- * meet in shared memory and their first ranks, the leaders, along a binomial tree. */
+/* Votes. All processes decide alike: from what all of them know, or by a vote. In a vote, the ranks
+ * of a host meet in shared memory, and their first ranks, the leaders, vote along a binomial
+ * tree. */
 
 void MPII_Topo_ex_join_vote(MPII_Topo_vote_t * a, const MPII_Topo_vote_t * b)
 {
@@ -23,7 +24,7 @@ void MPII_Topo_ex_join_vote(MPII_Topo_vote_t * a, const MPII_Topo_vote_t * b)
         a->max[i] = MPL_MAX(a->max[i], b->max[i]);
 }
 
-/* Vote along the tree: to its root and back. */
+/* Vote along the tree: up to its root and back down. */
 static int vote_in_tree(MPII_Topo_exchange_t * ex, MPII_Topo_vote_t * vote, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
@@ -131,7 +132,7 @@ void MPII_Topo_ex_plant_ranks(MPII_Topo_exchange_t * ex)
     plant_tree(ex, ex->place, ex->comm_ptr->rank);
 }
 
-/* From now on the leaders of the hosts vote. */
+/* From now on the leaders of the hosts vote along the tree. */
 void MPII_Topo_ex_plant_leaders(MPII_Topo_exchange_t * ex)
 {
     const MPII_Topo_place_t *place = ex->place;

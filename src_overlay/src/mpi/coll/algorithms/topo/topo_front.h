@@ -8,9 +8,10 @@
 
 #include "topo_call.h"
 
-/* The two functions of an algorithm that is a schedule: MPIR_<Collective>_intra_<name>, and the
- * nonblocking MPIR_TSP_I<collective>_sched_intra_<name>. What they do follows from the algorithm's
- * row in cvars/algorithms.toml, which topo_algos.h has as MPII_TOPO_ROW_<collective>_<name>. */
+/* Defines the two functions of an algorithm that is a schedule: MPIR_<Collective>_intra_<name>, and
+ * the nonblocking MPIR_TSP_I<collective>_sched_intra_<name>. Their parameters and generator follow
+ * from the algorithm's row in cvars/algorithms.toml, which is in topo_algos.h as
+ * MPII_TOPO_ROW_<collective>_<name>. */
 #define MPII_TOPO_ALGORITHM(Coll_, coll_, name_) \
     MPII_TOPO_ROW_##coll_##_##name_(MPII_TOPO_FUNCTIONS, Coll_)
 
@@ -59,7 +60,7 @@
 
 /* -- arguments of collectives -- */
 
-/* An argument that means something at the root only */
+/* An argument that is significant only at the root */
 #define MPII_TOPO_AT_ROOT(arg_, none_) (comm_ptr->rank == root ? (arg_) : (none_))
 
 #define MPII_TOPO_FORMALS__allgather \

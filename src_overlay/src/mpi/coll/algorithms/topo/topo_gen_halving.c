@@ -8,39 +8,42 @@
 /* Algorithm: Recursive halving, and doubling, near positions first
  *
  * Positions are those of the line (topo_order.h), so positions that differ in a low bit are near.
- * In stage k position j exchanges with position j XOR 2^k: of what it is still to add up, it keeps
- * the lower half where bit k of j is 0, the upper one else, gives the other half away, and adds
- * what it gets. So half of all stays near, and what goes between racks, in the last stages, has
- * become small. In the end a position has the whole sum of one part: part i is at the position that
- * has the bits of i in reverse. That is reduce_scatter, if blocks are put into this order at the
- * start; for allreduce, the stages in reverse hand the parts around.
+ * In stage k, position j exchanges with position j XOR 2^k. Of the parts that position j still has
+ * to reduce, it keeps the lower half if bit k of j is 0, else the upper half. It sends the other
+ * half, and reduces what it receives. So half of the data stays near, and the messages between
+ * racks, in the last stages, are short. At the end, each position has the complete sum of one part:
+ * part i is at the position whose bits are those of i in reverse order. This is reduce_scatter, if
+ * the blocks are put into this order at the start. For allreduce, the same stages in reverse order
+ * distribute the parts.
  *
- *   Positions 0 1 | 2 3 | in two racks; parts 0-3 of the vector that a position has to add up:
+ *   Positions 0 1 | 2 3 | in two racks; parts 0-3 of the vector that a position still reduces:
  *     start     0-3       0-3       0-3       0-3
- *     stage 0   0-1       2-3       0-1       2-3         0 <-> 1, 2 <-> 3: half of all
+ *     stage 0   0-1       2-3       0-1       2-3         0 <-> 1, 2 <-> 3: half of the vector
  *     stage 1   0         2         1         3           0 <-> 2, 1 <-> 3: a quarter
  *     for allreduce, parts that are complete:
  *     stage 1   0-1       2-3       0-1       2-3
  *     stage 0   0-3       0-3       0-3       0-3
  *
- * Parts have one unit for allreduce. For reduce_scatter they have two, blocks of the two ranks of a
- * position, of which the second one is empty where there is one rank. Allreduce hands each part to
- * a folded rank as soon as it is here.
+ * If the number of ranks is not a power of two, some positions have two ranks: the second rank is
+ * folded into the first. For allreduce, a part is one unit. For reduce_scatter, a part is two
+ * units: the blocks of the two ranks of a position; the second block is empty if there is one rank.
+ * In allreduce, a rank forwards each complete part to the rank folded into it as soon as it has the
+ * part.
  *
- * Cost = 2.lg p.alpha + 2.(p-1)/p.n.beta for allreduce, half of that for reduce_scatter; two
- * messages of n bytes more (one, of one block) where p is no power of two. p: number of ranks, n:
- * bytes of the vector, alpha and beta: latency and time per byte. With R racks of p/R ranks, both
- * powers of two, an uplink carries 2.(R-1)/R.n bytes each way, or half of that, the least that can
- * be. Memory: two vectors.
+ * Cost = 2.lg p.alpha + 2.(p-1)/p.n.beta for allreduce, half of that for reduce_scatter. If p is no
+ * power of two, add two messages of n bytes (reduce_scatter: one of n bytes, and one of a block).
+ * p: number of ranks; n: bytes of the vector; alpha and beta: latency and time per byte. With R
+ * racks of p/R ranks, both powers of two, an uplink carries 2.(R-1)/R.n bytes each way, or half of
+ * that, which is the minimum. Memory: two vectors.
  *
- * Preferred for messages that are neither short nor long.
+ * Preferred for messages of medium length.
  *
  * Source: R. Rabenseifner, "Optimization of Collective Reduction Operations" (recursive halving and
  * doubling); the order of partners follows Bodele and Bhowmik, "Topology Aware Collectives". */
 
 typedef MPII_Topo_gen_halving_t halving_t;
 
-/* First part of those that a position keeps in the first num_stages stages of all */
+/* First of the parts that a position keeps after num_stages stages */
 static int first_part(const MPII_Topo_fold_t * f, int pos, int num_stages)
 {
     int first = 0;
@@ -56,10 +59,11 @@ static void set_parts(const halving_t * h, int pos, int num_stages, MPII_Topo_st
     step->num = (1 << (h->fold.num_stages - num_stages)) * h->units_per_part;
 }
 
-/* -- messages: while halving, each one is followed by none; so what has come to TMP is added in a
- * round of its own, and the next message there need not wait for the send that follows -- */
+/* -- messages: while halving, no message comes after each message. So a message in TMP is reduced
+ * in a round of its own, and the next message to TMP need not wait for the send after that round
+ * -- */
 
-/* Messages of halving: stage k, or -1: from the folded rank */
+/* Stage of a message of halving; -1: it is from the folded rank */
 static int stage_of(const halving_t * h, int i)
 {
     return i / 2 - h->fold.has_folded;
@@ -70,13 +74,14 @@ static int halving_partner(const halving_t * h, int stage)
     return h->gen.order->rank_at[MPII_Topo_fold_slot(&h->fold, h->fold.pos ^ 1 << stage)];
 }
 
-/* The rank that shares the position */
+/* The other rank of the position */
 static int pair(const halving_t * h)
 {
     return h->gen.order->rank_at[MPII_Topo_fold_slot(&h->fold, h->fold.pos) + !h->fold.is_folded];
 }
 
-/* What the i-th message of doubling hands to a position; -1: what it had */
+/* Parts that the i-th message of doubling brings to the position; -1: the parts that it had
+ * before */
 static void set_doubled(const halving_t * h, int i, MPII_Topo_step_t * step)
 {
     int stage = h->fold.num_stages - 1 - i;
@@ -97,7 +102,7 @@ static bool folded_recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * s
         .unit = h->own_unit,
         .num = 1,
         .buf = MPII_TOPO_BUF__OUT,
-        .after = 1,             /* all was sent from there */
+        .after = 1,             /* all of OUT was sent in round 0 */
     };
     if (h->is_allreduce)
         set_doubled(h, i - 1, step);
@@ -135,7 +140,8 @@ static bool halving_recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * 
     step->peer = halving_partner(h, stage);
     set_doubled(h, i - h->num_halving, step);
     step->buf = MPII_TOPO_BUF__OUT;
-    step->after = 2 * (stage + h->fold.has_folded) + 1; /* it was given away in the round before */
+    step->after = 2 * (stage + h->fold.has_folded) + 1; /* these parts were sent in the halving
+                                                         * stage */
     return true;
 }
 
@@ -144,7 +150,11 @@ static bool halving_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_s
     const halving_t *h = (const halving_t *) gen;
     int stage = i < h->num_halving ? stage_of(h, i) : h->fold.num_stages - 1 - (i - h->num_halving);
 
-    *step = (MPII_Topo_step_t) {.kind = MPII_TOPO_STEP__SEND,.buf = MPII_TOPO_BUF__OUT,.is_last = true };
+    *step = (MPII_Topo_step_t) {
+        .kind = MPII_TOPO_STEP__SEND,
+        .buf = MPII_TOPO_BUF__OUT,
+        .is_last = true
+    };
     if (i < h->num_halving && i % 2 == 1) {
         step->kind = MPII_TOPO_STEP__REDUCE;
         step->from = MPII_TOPO_BUF__TMP;
@@ -183,7 +193,8 @@ void MPII_Topo_gen_halving(MPII_Topo_gen_halving_t * h, const MPII_Topo_order_t 
         .is_allreduce = is_allreduce,
         .units_per_part = is_allreduce ? 1 : 2,
     };
-    MPII_Topo_fold_set(&h->fold, order->num_ranks, MPII_Topo_pof2(order->num_ranks), order->pos_of[rank]);
+    MPII_Topo_fold_set(&h->fold, order->num_ranks, MPII_Topo_pof2(order->num_ranks),
+                       order->pos_of[rank]);
     h->own_unit = first_part(&h->fold, h->fold.pos, h->fold.num_stages) * h->units_per_part +
         (h->fold.is_folded && !is_allreduce);
     if (h->fold.is_folded) {
@@ -207,7 +218,7 @@ int MPII_Topo_halving_rank(const MPII_Topo_order_t * order, int unit)
     MPII_Topo_fold_t fold;
 
     MPII_Topo_fold_set(&fold, order->num_ranks, MPII_Topo_pof2(order->num_ranks), 0);
-    /* bits in reverse */
+    /* reverses the bits */
     int pos = first_part(&fold, unit / 2, fold.num_stages);
     if (unit % 2 == 1 && pos >= fold.num_folded)
         return -1;

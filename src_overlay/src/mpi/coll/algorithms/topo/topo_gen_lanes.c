@@ -5,92 +5,92 @@
 
 #include "topo_gen.h"
 
-/* Algorithm: Lanes: work inside hosts, then inside racks, and groups of these, then between them,
+/* Algorithm: Lanes: work inside hosts, then inside racks, and groups of racks, then between them,
  * and back
  *
- * What goes around is cut into units (a, b, c): a for a rank in a host, b for a host in a rack, c
- * for a rack. In each rack, (a, b) belongs to one rank, its lane: that with index a in the host
- * with index b, or, where a host has fewer ranks or a rack fewer hosts, modulo their number. Where
- * there are levels above racks, there are more indices (of tiers: topo_order.h), as (a, b, c, d), c
- * for a rack in a pod, d for a pod; then (a, b, c) belongs to one rank of the pod, in the same way.
- * "Racks" in 3. and 4. are pods then, or what the highest groups are, and what 2. and 5. tell of
- * the hosts of a rack is done of the racks of a pod, and so on, too.
+ * The data is cut into units (a, b, c): a numbers the ranks of a host, b the hosts of a rack, c the
+ * racks. In each rack, one rank is the lane of (a, b): the rank with index a in the host with index
+ * b. If a host has fewer ranks, or a rack fewer hosts, the index is taken modulo their number. With
+ * levels above racks, there are more indices (one for each tier: topo_order.h), such as (a, b, c,
+ * d), with c for a rack in a pod and d for a pod. Then (a, b, c) has a lane in each pod, in the
+ * same way. For such topologies, steps 3 and 4 below are done between pods, or whatever the highest
+ * groups are. Steps 2 and 5 are done for the hosts of a rack, for the racks of a pod, and so on.
  *
- *   reduce-scatter   1. in each host, each rank gets (a, *, *) of its a from all others, and adds
- *                    them
- *                    2. in each rack, each rank gets (a, b, *) from those with the same a in the
- *                       other hosts, and adds them
- *                    3. each lane gets (a, b, c) of its rack c from the lanes of the other racks,
- *                       and adds them: it has the sum over all ranks
- *   allgather        4. each lane hands (a, b, c) to those of the other racks,
+ *   reduce-scatter   1. in each host, each rank receives (a, *, *) of its a from all others, and
+ *                    reduces them
+ *                    2. in each rack, each rank receives (a, b, *) from those with the same a in
+ *                       the other hosts, and reduces them
+ *                    3. each lane receives (a, b, c) of its rack c from the lanes of the other
+ *                       racks, and reduces them: it has the result over all ranks
+ *   allgather        4. each lane sends (a, b, c) to the lanes of the other racks,
  *                    5. (a, b, *) to the same a in the other hosts of its rack,
  *                    6. (a, *, *) to the other ranks of its host
  *
- * Where a host has many ranks, a rack many hosts, or there are many racks, and the call is short,
- * these are cut into parts of some, which are tiers, too (in_rounds of the order): a rank hands
- * what it has to one of each other part, and these to the others of their part, in log rounds.
+ * If a call is short and a group has many members, the group is cut into smaller parts, which are
+ * tiers as well (in_rounds of the order). A rank then sends its units to one member of each other
+ * part, and these forward them to the other members of their part. So a logarithmic number of
+ * rounds replaces direct messages to all members.
  *
- * Allreduce does all six; reduce_scatter the first three, where (a, b, c) is the block of the rank
- * at that place; allgather the others, likewise. Where a place has no rank, its unit is empty.
+ * Allreduce does all six steps. Reduce_scatter does the first three: (a, b, c) is the block of the
+ * rank at that place. Allgather does the last three, with the same units. If there is no rank at a
+ * place, its unit is empty.
  *
- * With a root, there are no parts for racks: units are (a, b). Racks stand in a chain, from that of
- * the root on, in the order of the line as that sees it (topo_order.h), in which each group of
- * racks is undivided.
+ * With a root, the data is not cut by racks: units are (a, b). The racks form a chain from the
+ * root's rack on, in the order of the line as the root sees it (topo_order.h). The racks of a group
+ * are consecutive in the chain.
  *
- *   bcast            1. the root hands each lane of its rack (a, b)
- *                    2. the lane hands it to that of the next rack in the chain, and so on
+ *   bcast            1. the root sends (a, b) to each lane of its rack
+ *                    2. the lane sends it to the same lane of the next rack in the chain, and so on
  *                    3. 4. as 5. and 6. above, in racks
  *   reduce           1. 2. as above, up to racks
- *                    3. from the last rack of the chain on, each lane adds what it gets to its own,
- *                       and hands it to that of the rack before
- *                    4. the lanes of its rack hand the root (a, b)
+ *                    3. from the last rack of the chain on, each lane reduces what it receives with
+ *                       its own unit, and sends the result to the lane of the rack before
+ *                    4. the lanes of the root's rack send (a, b) to the root
  *
- * Stages of different chunks of a long vector overlap: in step t, stage s is at chunk t - s. So
+ * Stages of different chunks of a long vector overlap: in step t, stage s works on chunk t - s. So
  * host links, uplinks and processors are busy at the same time.
  *
- *   2 racks of 2 hosts of one rank, ranks 0 1 | 2 3; units (b,c) of one chunk, allreduce. Who is
- *   sent what:
+ *   2 racks of 2 hosts of one rank, ranks 0 1 | 2 3; units (b,c) of one chunk, allreduce. Messages:
  *     2.  0->1: (1,*)   1->0: (0,*)   2->3: (1,*)   3->2: (0,*)        in racks
  *     3.  0->2: (0,1)   2->0: (0,0)   1->3: (1,1)   3->1: (1,0)        between racks
  *     4.  0->2: (0,0)   2->0: (0,1)   1->3: (1,0)   3->1: (1,1)
  *     5.  0->1: (0,*)   1->0: (1,*)   2->3: (0,*)   3->2: (1,*)
  *
- * Cost, reduce-scatter or allgather alone, with R racks of H hosts of k ranks and n bytes in all, p
- * = RHk: (k + H + R - 3).alpha + the longest of n.(k-1)/k inside a host, n.(H-1)/H / link of a
- * host, and n.(R-1)/R / uplink, for long n, as the stages overlap. An uplink carries n.(R-1)/R
- * bytes each way, and the link of a host n.(RH-1)/(RH): the least that can be. Messages go
- * directly, so there are (R-1) + (H-1) + (k-1) a rank and chunk.
+ * Cost of reduce-scatter or allgather alone, with R racks of H hosts of k ranks, p = RHk, and n
+ * bytes in all: (k + H + R - 3).alpha + the longest of n.(k-1)/k inside a host, n.(H-1)/H / link of
+ * a host, and n.(R-1)/R / uplink, for long n, as the stages overlap. An uplink carries n.(R-1)/R
+ * bytes each way, and the link of a host n.(RH-1)/(RH): both are the minimum. Messages are direct,
+ * so a rank sends (R-1) + (H-1) + (k-1) messages for each chunk.
  *
- * With levels above racks, a rank has (N-1) messages, and alphas, more for each level at which N
- * groups are in one. So it has where N members are cut into M parts: (M-1) + (N/M-1), not (N-1);
- * links carry no more if each part is of N/M. The uplinks of a level that has G groups in all carry
- * n.(G-1)/G bytes each way. Where groups are unequal, each unit of an allgather comes once into
- * each group that it is not of, and each of a reduce-scatter leaves once each group where its sum
- * is not; the other way it may be more. If they are so unequal that there would be more than 16
- * units a rank, the highest levels are left out (topo_order.c): the groups below send directly to
- * all others.
+ * For each further level, with N groups in a group, a rank sends (N-1) more messages and needs as
+ * many alphas. If N members are cut into M parts, there are (M-1) + (N/M-1) instead of (N-1); links
+ * carry no more if each part has N/M members. The uplinks of a level with G groups in all carry
+ * n.(G-1)/G bytes each way. If groups are unequal: in an allgather, each unit enters each group
+ * once that does not own it; in a reduce-scatter, each unit leaves each group once that does not
+ * own it. In the other direction links may carry more. If groups are so unequal that there would be
+ * more than 16 units per rank, the highest levels are left out (topo_order.c): the groups below
+ * them send directly to all others.
  *
- * Bcast and reduce: an uplink, of a rack or a group of racks, carries n in and n out, through all
- * hosts of its rack, where topo_chain has one; the link of the root's host up to 2n. For m chunks,
- * (R + 1 + m).(H.k.alpha + n/m / uplink).
+ * Bcast and reduce: an uplink, of a rack or a group of racks, carries n in and n out. These bytes
+ * go through all hosts of the rack, but through a single host in topo_chain. The link of the root's
+ * host carries up to 2n. For m chunks, the cost is (R + 1 + m).(H.k.alpha + n/m / uplink).
  *
  * Source: the stages by level are those of Traeff and Hunold, "Decomposing MPI collectives for
  * exploiting multi-lane communication"; the levels follow Bodele and Bhowmik, "Topology Aware
- * Collectives".
- */
+ * Collectives". */
 
-#define WINDOW 3        /* chunks whose messages have a place in TMP */
-#define MAX_SENDS 16    /* of a rank that gets nothing, which would hold it up */
+#define WINDOW 3        /* number of chunks whose messages have slots in TMP */
+#define MAX_SENDS 16    /* limit for a rank that receives nothing, which would pace its sends */
 
 typedef MPII_Topo_gen_lanes_t lanes_t;
 
-/* A stage: the members of each group of a tier hand each other what they have; CHAIN: a rack to the
- * next one; ROOT: the root to the lanes of its rack, or they to it. */
+/* A stage. Tiers: the members of each group of the tier exchange units. CHAIN: a rack sends to the
+ * next rack. ROOT: the root sends to the lanes of its rack, or they to it. */
 enum { HOST = 1, RACK, CHAIN = MPII_TOPO_MAX_TIERS + 1, ROOT };
 
 typedef struct {
     int tier;
-    bool is_reduce;             /* what comes is added */
+    bool is_reduce;             /* what is received is reduced */
 } stage_t;
 
 static const stage_t rooted[][4] = {
@@ -98,7 +98,7 @@ static const stage_t rooted[][4] = {
     {{HOST, true}, {RACK, true}, {CHAIN, true}, {ROOT, false}}
 };
 
-/* Stage s, in the order of time */
+/* Stage s, in the order of execution */
 static stage_t stage_at(const lanes_t * l, int s)
 {
     if (l->root != -1)
@@ -110,15 +110,16 @@ static stage_t stage_at(const lanes_t * l, int s)
     l->num_stages - s, false};
 }
 
-/* A message of a stage: index i of those that a rank sends (receives), as (places, distance, run):
- * of all places up to that of the tier, those that it has. */
+/* A message of a stage. Message i that a rank sends (receives) stands for (places, distance, run):
+ * all places up to the tier that the rank has, the distance of the receiver (sender), and a run of
+ * units. */
 typedef struct {
-    int unit;                   /* first one, in a chunk */
-    int peer;                   /* rank, -1: none */
-    int num;                    /* units */
+    int unit;                   /* first unit, in a chunk */
+    int peer;                   /* rank; -1: no message */
+    int num;                    /* number of units */
 } message_t;
 
-/* The rank that has a place, x[1] ... x[tier], in a group of a tier */
+/* The rank that has place x[1] ... x[tier] in a group of a tier */
 static int lane(const MPII_Topo_order_t * order, int tier, int group, const int x[])
 {
     for (; tier > 0; tier--) {
@@ -129,14 +130,14 @@ static int lane(const MPII_Topo_order_t * order, int tier, int group, const int 
     return order->rank_at[group];
 }
 
-/* The rack before or behind that of the rank in the chain of racks, -1: none: where a message of
- * CHAIN goes to, or comes from */
+/* The rack to which the rank's rack sends a message of CHAIN, or from which it receives one; -1:
+ * none */
 static int next_rack(const lanes_t * l, bool is_send)
 {
     return is_send == (l->kind == MPII_TOPO_LANES__BCAST) ? l->behind : l->before;
 }
 
-/* How many messages a rank sends, or gets, in a stage of a group; 1 and more units each */
+/* How many messages a rank sends, or receives, in a stage of a tier. Each has one or more units. */
 static int count_in_group(const lanes_t * l, int tier)
 {
     int num = (l->of[tier].len - 1) * (l->in_runs ? 1 : l->of[tier].units);
@@ -146,7 +147,7 @@ static int count_in_group(const lanes_t * l, int tier)
     return num;
 }
 
-/* The same of CHAIN and ROOT, at most */
+/* The same for CHAIN and ROOT; an upper bound */
 static int count_rooted(const lanes_t * l, stage_t stage, bool is_send)
 {
     bool has_all = l->gen.rank == l->root, is_up = l->kind == MPII_TOPO_LANES__REDUCE;
@@ -166,7 +167,8 @@ static int num_messages(const lanes_t * l, int s, bool is_send)
     return l->of[stage.tier].len > 1 ? l->num_of[s] : 0;
 }
 
-/* Message i of CHAIN or ROOT: all that the lane has, or at the root all */
+/* Message i of CHAIN or ROOT. A lane has messages for the units that it owns; the root has messages
+ * for all units. */
 static message_t find_rooted(const lanes_t * l, stage_t stage, int i, bool is_send)
 {
     const MPII_Topo_order_t *order = l->gen.order;
@@ -189,7 +191,8 @@ static message_t find_rooted(const lanes_t * l, stage_t stage, int i, bool is_se
     return m;
 }
 
-/* The rest of what is divided by a number, which mostly is 1, or larger */
+/* Divide *i by a number and return the remainder. Fast if the number is 1 or larger than *i, which
+ * are the usual cases. */
 static inline int divide(int *i, int by)
 {
     int all = *i;
@@ -201,8 +204,8 @@ static inline int divide(int *i, int by)
     return all - *i * by;
 }
 
-/* Message i of another stage, to the member at a distance to the right, or from that to the
- * left. */
+/* Message i of a stage of a tier: sent to the member at a distance to the right, or received from
+ * the member at that distance to the left. */
 static message_t find_in_group(const lanes_t * l, stage_t stage, int i, bool is_send)
 {
     const MPII_Topo_order_t *order = l->gen.order;
@@ -215,7 +218,7 @@ static message_t find_in_group(const lanes_t * l, stage_t stage, int i, bool is_
     other += other < 0 ? len : other < len ? 0 : -len;
     for (int tier = stage.tier; tier > 0; tier--) {
         int index = l->of[tier].own;
-        /* whose units: of who receives in a reduction, of who sends in the other stages */
+        /* units of the receiver in a reduction, of the sender in other stages */
         if (tier == stage.tier && is_send == stage.is_reduce)
             index = other;
         x[tier] = divide(&i, l->of[tier].num_own) * l->of[tier].len + index;
@@ -227,7 +230,7 @@ static message_t find_in_group(const lanes_t * l, stage_t stage, int i, bool is_
     }
     m.unit = m.unit * units + run;
     m.peer = lane(order, stage.tier - 1, l->of[stage.tier].first + other, x);
-    /* the root has it */
+    /* the root has these units already */
     if (l->kind == MPII_TOPO_LANES__BCAST && (is_send ? m.peer : l->gen.rank) == l->root)
         m.peer = -1;
     return m;
@@ -239,10 +242,10 @@ static message_t find_message(const lanes_t * l, stage_t stage, int i, bool is_s
         find_in_group(l, stage, i, is_send);
 }
 
-/* -- time: step t has the messages of all stages of which a chunk is under way, the oldest chunk
- * first -- */
+/* -- time: step t has the messages of all stages that work on a chunk then, the oldest chunk first
+ * -- */
 
-/* Stages that step t has: the first and the last one */
+/* First and last stage in step t */
 static inline int first_stage(const lanes_t * l, int t)
 {
     return t < l->num_chunks ? 0 : t - l->num_chunks + 1;
@@ -253,7 +256,7 @@ static inline int last_stage(const lanes_t * l, int t)
     return t < l->num_stages ? t : l->num_stages - 1;
 }
 
-/* Messages before step t */
+/* Number of messages before step t */
 static int num_before(const lanes_t * l, int t)
 {
     int num = 0;
@@ -263,12 +266,13 @@ static int num_before(const lanes_t * l, int t)
     return num;
 }
 
-/* Which message it is: returns the stage. */
+/* Find chunk and index of message i. Returns its stage. */
 static int find_stage(const lanes_t * l, int i, int *chunk, int *index)
 {
     int t = 0, num_full = l->num_chunks - l->num_stages + 1;
 
-    if (num_full > 0 && i >= l->num_to_fill) {  /* steps that have all stages are alike */
+    if (num_full > 0 && i >= l->num_to_fill) {  /* all steps that have all stages have the same
+                                                 * number of messages */
         int num = (i - l->num_to_fill) / l->per_step;
         num = num < num_full ? num : num_full;
         t = l->num_stages - 1 + num;
@@ -286,7 +290,7 @@ static int find_stage(const lanes_t * l, int i, int *chunk, int *index)
     }
 }
 
-/* The converse */
+/* Number of a message: inverse of find_stage */
 static int number_of(const lanes_t * l, int s, int chunk, int index)
 {
     int i = num_before(l, chunk + s) + index;
@@ -296,14 +300,14 @@ static int number_of(const lanes_t * l, int s, int chunk, int index)
     return i;
 }
 
-/* The round in which a rank sends what is of stage s of a chunk: when the stage before is over.
- * What it gets in CHAIN it sends on at once. */
+/* The round in which a rank sends the messages of stage s of a chunk: the round in which the stage
+ * before ends. Messages of CHAIN are forwarded at once instead. */
 static int send_round(const lanes_t * l, int s, int chunk)
 {
     return s == 0 ? num_before(l, chunk) : number_of(l, s - 1, chunk, l->num_of[s - 1]);
 }
 
-/* Slots that a message of a stage has */
+/* Number of slots for a message of a stage */
 static int num_slots(const lanes_t * l, int s)
 {
     stage_t stage = stage_at(l, s);
@@ -313,7 +317,7 @@ static int num_slots(const lanes_t * l, int s)
     return stage.tier < CHAIN && l->in_runs ? l->of[stage.tier].units : 1;
 }
 
-/* Where what comes in a reduction waits until it is added */
+/* First slot of a message that is to be reduced */
 static int slot_of(const lanes_t * l, int s, int chunk, int i)
 {
     int slot = chunk % WINDOW * (l->gen.num_slots / WINDOW);
@@ -338,13 +342,13 @@ static bool recv_step(const lanes_t * l, int s, int chunk, int index, MPII_Topo_
     if (stage.is_reduce) {
         step->buf = MPII_TOPO_BUF__TMP;
         step->slot = slot_of(l, s, chunk, index);
-        /* what was there was added right after it had come */
+        /* the message before in this slot was reduced right after its arrival */
         if (chunk >= WINDOW)
             step->after = number_of(l, s, chunk - WINDOW, index) + 2;
     } else {
         step->buf = MPII_TOPO_BUF__OUT;
-        /* these units were sent, to be added: in the stage of the same tier; or in one of the first
-         * two */
+        /* these units were sent to be reduced: in the reduction stage of the same tier; for REDUCE,
+         * in one of the first two stages */
         if (l->kind == MPII_TOPO_LANES__ALLREDUCE)
             step->after = send_round(l, l->num_stages - 1 - s, chunk) + 1;
         else if (l->kind == MPII_TOPO_LANES__REDUCE)
@@ -376,7 +380,7 @@ static bool send_step(const lanes_t * l, int s, int chunk, int i, MPII_Topo_step
     return true;
 }
 
-/* How many messages a rank sends when a stage begins */
+/* Number of messages that a rank sends at the start of a stage */
 static int num_ahead(const lanes_t * l, int s)
 {
     return stage_at(l, s).tier == CHAIN && next_rack(l, false) != -1 ? 0 : num_messages(l, s, true);
@@ -386,7 +390,7 @@ static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * 
 {
     const lanes_t *l = (const lanes_t *) gen;
     int chunk = -1, index, s;
-    bool begins = true;         /* the next chunk */
+    bool begins = true;         /* whether the next chunk begins in this round */
 
     *step = (MPII_Topo_step_t) {
     .num = 0};
@@ -395,7 +399,7 @@ static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * 
         stage_t stage = stage_at(l, s);
         bool is_over = index == l->num_of[s] - 1, ends = is_over && s + 1 < l->num_stages;
         begins = is_over && s == 0 && chunk + 1 < l->num_chunks;
-        /* -- add -- */
+        /* -- reduce -- */
         if (stage.is_reduce && k-- == 0) {
             MPII_Topo_step_t message;
             if (recv_step(l, s, chunk, index, &message)) {
@@ -427,20 +431,20 @@ static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * 
     return begins && send_step(l, 0, chunk + 1, k, step);
 }
 
-/* Rack of a turned position */
+/* Rack of the rank at a turned position */
 static int rack_at(const MPII_Topo_order_t * order, int root, int turn)
 {
     int rank = MPII_Topo_order_turned(order, root, turn);
     return order->rack_of[order->host_at[order->pos_of[rank]]];
 }
 
-/* Tiers of a communicator; with a root, hosts and racks alone */
+/* Number of tiers; with a root, hosts and racks only */
 static int tiers_of(const MPII_Topo_order_t * order, MPII_Topo_lanes_kind_t kind)
 {
     return MPII_Topo_lanes_have_root(kind) ? RACK : order->num_tiers;
 }
 
-/* The group that a member is in */
+/* Group of a member, by binary search */
 static int find_group(const int first[], int num, int member)
 {
     int group = 0;
@@ -504,7 +508,8 @@ void MPII_Topo_gen_lanes(MPII_Topo_gen_lanes_t * l, const MPII_Topo_order_t * or
         int num =
             stage.tier < CHAIN ? count_in_group(l, stage.tier) : count_rooted(l, stage, false);
         is_paced = is_paced || num > 0;
-        /* each stage takes its time, even where a rank gets nothing in it */
+        /* a stage has at least one message number, so that it takes a step even if a rank receives
+         * nothing */
         l->num_of[s] = num > 0 ? num : 1;
         l->per_step += l->num_of[s];
         l->gen.num_slots += WINDOW * l->num_of[s] * num_slots(l, s);
@@ -515,7 +520,7 @@ void MPII_Topo_gen_lanes(MPII_Topo_gen_lanes_t * l, const MPII_Topo_order_t * or
         l->gen.max_sends = MAX_SENDS;
 }
 
-/* Block of the rank at a place; -1 where there is none. */
+/* Rank whose block is a unit; -1: the unit is nobody's. */
 int MPII_Topo_lanes_rank(const MPII_Topo_order_t * order, int unit)
 {
     int member = unit % order->tier_most[order->num_tiers];

@@ -6,13 +6,13 @@
 #include "mpl.h"
 #include "topo_gen.h"
 
-/* The steps of a short schedule in a list
+/* The steps of a short schedule as a list
  *
- * A generator reckons peers and places at each call, although they follow from the communicator,
- * the algorithm and the root. A short message takes hardly longer than that. So the steps of a rank
- * are written down once, in the order in which an executor runs them: receives that wait for
- * nothing, then the rounds. A receive that waits for sends comes before the round of its message,
- * and so do those behind it. */
+ * A generator computes peers and slots in each call, although they depend only on the communicator,
+ * the algorithm and the root. This takes nearly as long as a short message. So the steps of a rank
+ * are stored once, in the order in which an executor runs them: first the receives that need not
+ * wait, then the rounds. A receive that has to wait for sends is stored before the round that
+ * handles its message, and so are all later receives. */
 
 typedef MPII_Topo_gen_list_t list_t;
 
@@ -41,7 +41,7 @@ static bool add(list_t * list, const MPII_Topo_step_t * step, int round, int ind
     return true;
 }
 
-/* Fill a list; false: there are too many steps. */
+/* Fill a list. Returns false if there are too many steps. */
 static bool fill(list_t * list, const MPII_Topo_gen_t * gen)
 {
     int asked = 0, at[MPII_TOPO_LIST_RECVS];

@@ -6,21 +6,22 @@
 #include "mpl.h"
 #include "topo_gen_mpich.h"
 
-/* MPICH's own algorithms, as src/mpi/coll/<collective>/<collective>_intra_<algorithm>.c have them. Of what they copy
- * before, between and after messages, only Bruck's algorithms are told: these copy all blocks. */
+/* MPICH's own algorithms, as in src/mpi/coll/<collective>/<collective>_intra_<algorithm>.c. Local
+ * copies before, between and after messages are left out, except in Bruck's algorithms, which copy
+ * all blocks. */
 
 #define THROTTLE 32             /* default of MPIR_CVAR_ALLTOALL_THROTTLE */
 
 typedef MPII_Topo_gen_mpich_t mpich_t;
 
-/* What a rank does in a stage; peer -1: nothing */
+/* A message of a rank in a stage; peer -1: none */
 typedef struct {
     int peer, unit, num;
 } message_t;
 
 typedef struct {
     message_t send, recv;
-    bool is_reduce;             /* what has come is added up */
+    bool is_reduce;             /* what is received is reduced */
 } exchange_t;
 
 static int wrap(const mpich_t * m, int rank)
@@ -35,7 +36,7 @@ static int relative(const mpich_t * m)
     return wrap(m, m->gen.rank - m->root);
 }
 
-/* -- in steps of 2^s, or of 1 -- */
+/* -- stages at distances 2^s, or at distances 1, 2, 3, ... -- */
 
 static void dissemination(int rank, int n, int s, exchange_t * x)
 {
@@ -55,7 +56,7 @@ static void allgather_brucks(const mpich_t * m, int s, exchange_t * x)
 static void alltoall_brucks(const mpich_t * m, int s, exchange_t * x)
 {
     int bit = 1 << s, n = m->num_ranks;
-    /* of 0 ... n - 1, those with this bit */
+    /* number of blocks among 0 ... n - 1 whose number has this bit */
     int num = n / (2 * bit) * bit + MPL_MAX(n % (2 * bit) - bit, 0);
 
     x->send = (message_t) {wrap(m, m->gen.rank + bit), 0, num};
@@ -80,16 +81,19 @@ static void reduce_scatter_pairwise(const mpich_t * m, int s, exchange_t * x)
     x->is_reduce = true;
 }
 
-/* Parts go around, in the order of the blocks that they are of. */
+/* Parts go around the ring, in the order of their blocks. */
 static void ring(const mpich_t * m, int s, int parts, int offset, exchange_t * x)
 {
     int block = s / parts, part = s % parts, me = wrap(m, m->gen.rank - offset);
 
     x->send = (message_t) {wrap(m, m->gen.rank + 1), wrap(m, me - block) * parts + part, 1};
-    x->recv = (message_t) {wrap(m, m->gen.rank - 1), wrap(m, wrap(m, me - block) - 1) * parts + part, 1};
+    x->recv = (message_t) {
+        wrap(m, m->gen.rank - 1), wrap(m, wrap(m, me - block) - 1) * parts + part, 1
+    };
 }
 
-/* -- binomial trees: a rank stands for 2^k relative ranks, itself the first, where 2^k is its lowest bit -- */
+/* -- binomial trees: relative rank r is the root of a subtree of 2^k relative ranks from r on; 2^k
+ * is the lowest bit of r -- */
 
 static int subtree(const mpich_t * m, int rel)
 {
@@ -100,7 +104,8 @@ static int subtree(const mpich_t * m, int rel)
     return bit;
 }
 
-/* Units of those who stand below a relative rank, itself the first */
+/* Message with the units of the subtree of `len` relative ranks from rel on, as far as they are
+ * below `end` */
 static message_t below(const mpich_t * m, int rel, int peer, int len, int end)
 {
     int num = MPL_MIN(rel + len, end) - rel;
@@ -120,8 +125,9 @@ static void gather_binomial(const mpich_t * m, int s, exchange_t * x)
         x->send = below(m, rel, rel - bit, bit, n);
 }
 
-/* MPICH sends to the largest subtree first. Of a scatter all messages are under way at once then, and share the
- * link, so that the longest is over last; where links take one after the other, the reverse order does that. */
+/* MPICH sends to the largest subtree first. In a scatter all these messages are then in flight at
+ * once and share the link, so the longest one is complete last. This simulation of links serves one
+ * message after the other, so it takes the reverse order to get the same effect. */
 static void scatter_binomial(const mpich_t * m, int s, exchange_t * x)
 {
     int rel = relative(m), len = subtree(m, rel);
@@ -141,9 +147,11 @@ static void bcast_doubling(const mpich_t * m, int s, exchange_t * x)
     x->recv = (message_t) {peer, other >> s << s, 1 << s};
 }
 
-/* -- recursive halving. Of n ranks, those beyond a power of two are folded into their neighbours -- */
+/* -- recursive halving. If n is not a power of two, some ranks are folded into their neighbours
+ * -- */
 
-/* Rank with this newrank. In allreduce and reduce_scatter the odd ones take part, in reduce the even ones. */
+/* Rank with a newrank. Of two neighbours, the odd one takes part in allreduce and reduce_scatter,
+ * the even one in reduce. */
 static int real_rank(const mpich_t * m, int newrank)
 {
     bool is_odd = m->kind != MPII_TOPO_MPICH__REDUCE_REDUCE_SCATTER_GATHER;
@@ -151,7 +159,7 @@ static int real_rank(const mpich_t * m, int newrank)
     return newrank < m->rem ? 2 * newrank + is_odd : newrank + m->rem;
 }
 
-/* All of it, to the neighbour who takes part, or back. */
+/* A folded rank sends all units to its neighbour, or receives them (is_back). */
 static void fold(const mpich_t * m, bool is_back, int unit, int num, exchange_t * x)
 {
     bool is_folded = m->newrank == -1;
@@ -161,7 +169,7 @@ static void fold(const mpich_t * m, bool is_back, int unit, int num, exchange_t 
     x->is_reduce = !is_back;
 }
 
-/* Parts that a newrank has after some stages in which the nearest one was the first */
+/* Parts that a newrank has after num_stages stages, if the nearest partner comes first */
 static message_t near_parts(const mpich_t * m, int newrank, int num_stages, int peer)
 {
     message_t message = {peer, 0, 1 << (m->num_halvings - num_stages)};
@@ -200,7 +208,8 @@ static void allreduce(const mpich_t * m, int s, exchange_t * x)
     }
 }
 
-/* Then a gather to the root; if that was folded, it takes the place of newrank 0 first. */
+/* Recursive halving, then a gather to the root. A root that is folded first takes the place of
+ * newrank 0. */
 static void reduce(const mpich_t * m, int s, exchange_t * x)
 {
     int num = m->num_halvings, newrank = m->newrank, rank = m->gen.rank, root = m->root;
@@ -239,7 +248,8 @@ static void reduce(const mpich_t * m, int s, exchange_t * x)
         x->recv = near_parts(m, other, k + 1, peer);
 }
 
-/* Here the far one is first, and parts are the blocks of ranks: two where one is folded. */
+/* Here the farthest partner comes first, and parts are the blocks of ranks: two blocks if a rank is
+ * folded into the position. */
 static message_t far_blocks(const mpich_t * m, int newrank, int len, int peer)
 {
     int first = newrank / len * len, unit = MPII_Topo_rd_slot(m->rem, first);
@@ -262,7 +272,7 @@ static void reduce_scatter_halving(const mpich_t * m, int s, exchange_t * x)
     }
 }
 
-/* -- smp: in hosts, between their first ranks, and in hosts again -- */
+/* -- smp: inside hosts, between their first ranks, and inside hosts again -- */
 
 static void all_units(const mpich_t * m, exchange_t * x)
 {
@@ -300,8 +310,10 @@ static void set(mpich_t * m, MPII_Topo_mpich_kind_t kind, int n, int root, int r
 static int num_stages(const mpich_t * m);
 static void (*const exchange_of[]) (const mpich_t * m, int s, exchange_t * x);
 
-/* What a rank of some ranks does, as exchange_of; ranks[of[i]] stands for i, ranks[i] if `of` is NULL. */
-static void exchange_among(const mpich_t * part, int s, const int *ranks, const int *of, exchange_t * x)
+/* Stage s of an algorithm among some ranks only. ranks[of[i]] has number i; ranks[i], if `of` is
+ * NULL. */
+static void exchange_among(const mpich_t * part, int s, const int *ranks, const int *of,
+                           exchange_t * x)
 {
     exchange_of[part->kind] (part, s, x);
     if (x->send.peer != -1)
@@ -310,12 +322,14 @@ static void exchange_among(const mpich_t * part, int s, const int *ranks, const 
         x->recv.peer = ranks[of ? of[x->recv.peer] : x->recv.peer];
 }
 
-/* The root of a bcast hands it to the first rank of its host; that of a reduce has it from there. */
+/* In a bcast, the root first sends to the first rank of its host; in a reduce, the root receives
+ * from it at the end. */
 static void smp(const mpich_t * m, int s, exchange_t * x)
 {
     const MPII_Topo_hosts_t *h = m->hosts;
     int root_host = h->host_of_rank[m->root], first = h->ranks[h->first[root_host]];
-    bool is_bcast = m->kind == MPII_TOPO_MPICH__BCAST_SMP, is_reduce = m->kind == MPII_TOPO_MPICH__REDUCE_SMP;
+    bool is_bcast = m->kind == MPII_TOPO_MPICH__BCAST_SMP,
+        is_reduce = m->kind == MPII_TOPO_MPICH__REDUCE_SMP;
     const int *local = h->ranks + h->first[m->host];
     int units = MPII_Topo_mpich_units(h->between, h->num_hosts);
     mpich_t part;
@@ -328,8 +342,9 @@ static void smp(const mpich_t * m, int s, exchange_t * x)
     }
     s -= is_bcast;
     if (!is_bcast && s < m->num_local) {
-        set(&part, m->kind == MPII_TOPO_MPICH__BARRIER_SMP ? MPII_TOPO_MPICH__BARRIER_DISSEMINATION :
-            MPII_TOPO_MPICH__REDUCE_BINOMIAL, m->host_len, 0, m->index, m->host_len);
+        set(&part, m->kind == MPII_TOPO_MPICH__BARRIER_SMP ?
+            MPII_TOPO_MPICH__BARRIER_DISSEMINATION : MPII_TOPO_MPICH__REDUCE_BINOMIAL,
+            m->host_len, 0, m->index, m->host_len);
         exchange_among(&part, s, local, NULL, x);
     } else {
         s -= is_bcast ? 0 : m->num_local;
@@ -371,7 +386,7 @@ static void bcast_scatter_allgather(const mpich_t * m, int s, exchange_t * x)
         ring(m, s - num_scatter, 1, m->root, x);
 }
 
-/* Sends: stage_send */
+/* stage_send has the sends */
 static void alltoall_scattered(const mpich_t * m, int s, exchange_t * x)
 {
     if (s > 0)
@@ -435,7 +450,7 @@ static bool stage_send(const mpich_t * m, int i, int k, MPII_Topo_step_t * step)
         int s = i + k, to = wrap(m, m->gen.rank - s);
         if (i % THROTTLE > 0 || k >= THROTTLE || s >= m->num_ranks)
             return false;
-        message = (message_t) {to, to, s > 0};  /* none to itself */
+        message = (message_t) {to, to, s > 0};  /* no message to itself */
     } else {
         message = find_exchange(m, i).send;
         if (k > 0 || message.peer == -1)
@@ -450,8 +465,9 @@ static bool stage_send(const mpich_t * m, int i, int k, MPII_Topo_step_t * step)
     return true;
 }
 
-/* Blocks that Bruck's algorithms copy in round i. allgather turns the blocks by the rank at the end. alltoall does so
- * at both ends, by way of a buffer at the last one, and packs and unpacks what each message has. */
+/* Number of blocks that Bruck's algorithms copy in round i. Allgather rotates the blocks by the
+ * rank at the end. Alltoall rotates them at both ends, at the last one through a buffer, and packs
+ * and unpacks each message. */
 static int copied_blocks(const mpich_t * m, int i)
 {
     bool is_last = i == m->num_stages;
@@ -471,7 +487,8 @@ static bool stage_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_ste
 
     if (copied > 0 && k-- == 0) {
         *step = (MPII_Topo_step_t) {
-            .kind = MPII_TOPO_STEP__COPY,.num = copied,.buf = MPII_TOPO_BUF__OUT,.from = MPII_TOPO_BUF__OUT
+            .kind = MPII_TOPO_STEP__COPY,.num = copied,
+            .buf = MPII_TOPO_BUF__OUT,.from = MPII_TOPO_BUF__OUT
         };
         return true;
     }
@@ -514,8 +531,8 @@ static int num_stages(const mpich_t * m)
         case MPII_TOPO_MPICH__BCAST_SMP:
         case MPII_TOPO_MPICH__REDUCE_SMP:
             return m->num_between + m->num_local + 1 +
-                (m->kind == MPII_TOPO_MPICH__BCAST_SMP ? 1 : m->kind == MPII_TOPO_MPICH__REDUCE_SMP ? 0 :
-                 m->num_local);
+                (m->kind == MPII_TOPO_MPICH__BCAST_SMP ? 1 :
+                 m->kind == MPII_TOPO_MPICH__REDUCE_SMP ? 0 : m->num_local);
         case MPII_TOPO_MPICH__BCAST_SCATTER_DOUBLING:
             return lg + 1 + lg;
         case MPII_TOPO_MPICH__BCAST_SCATTER_RING:

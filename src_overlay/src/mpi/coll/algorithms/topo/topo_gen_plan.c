@@ -6,9 +6,10 @@
 #include "mpl.h"
 #include "topo_gen_plan.h"
 
-/* As a line of parts: the blocks are put into the memory of the host; its ranks wait for each
- * other; those to whom messages of stage 1 are dealt send and receive these; all wait; likewise
- * stage 2; and blocks are got from there. Waiting is a dissemination of messages without bytes. */
+/* The schedule is a sequence of phases: the ranks of a host put their blocks into its shared
+ * memory; a barrier of the host; the ranks that have messages of stage 1 send and receive them; a
+ * barrier; stage 2 likewise, with a barrier after it; the ranks copy their blocks out of the
+ * memory. A barrier is a dissemination of empty messages. */
 
 typedef MPII_Topo_gen_plan_t plan_t;
 
@@ -17,13 +18,14 @@ static int num_ranks_at(const MPII_Topo_order_t * order, int host)
     return order->first_pos[host + 1] - order->first_pos[host];
 }
 
-/* Numbers 0 <= n < end with n mod m = r */
+/* How many numbers n, 0 <= n < end, have n mod m = r */
 static int num_congruent(int end, int r, int m)
 {
     return end > r ? (end - 1 - r) / m + 1 : 0;
 }
 
-/* Groups: racks, or one of all hosts */
+/* First host and number of hosts of a group. Groups are racks; without by_rack, one group has all
+ * hosts. */
 static void group_at(const MPII_Topo_order_t * order, bool by_rack, int group, int *first, int *len)
 {
     *first = by_rack ? order->first_host[group] : 0;
@@ -57,16 +59,16 @@ void MPII_Topo_plan_came(const MPII_Topo_order_t * order, bool by_rack, int came
 
 /* -- messages of a host -- */
 
-/* Those that a host sends are all posted at once, and share the links; so that no link is idle
- * where one takes what comes first, they begin with the next host, or group, and go round: own is
- * the number of the sender, and num that of its messages. */
+/* Position of a message in the order in which its sender sends. A host posts all its sends at once,
+ * and they share the link. To keep all links busy, a host begins with the next host, or group, and
+ * goes round. own: number of the sender; num: number of its messages */
 static int rotated(int own, int other, int num)
 {
     return (other - (other > own) - own + num) % num;
 }
 
-/* The k-th message of a stage that the own host sends, or receives: the other host, and which one
- * the message is there, of all that that host receives, or sends */
+/* Find the k-th message of a stage that the own host sends, or receives. *host: the other host;
+ * *there: number of the message among all that the other host receives, or sends */
 static void find(const plan_t * p, int stage, bool is_send, int k, int *host, int *there)
 {
     const MPII_Topo_order_t *order = p->gen.order;
@@ -90,8 +92,8 @@ static void find(const plan_t * p, int stage, bool is_send, int k, int *host, in
     }
 }
 
-/* How many of `num` messages, of which `before` come before them, are dealt to the rank, and the
- * first */
+/* How many of `num` messages of a host are dealt to the rank; *first: the first one of these.
+ * `before`: number of messages of the host before them */
 static int num_dealt(const plan_t * p, int before, int num, int *first)
 {
     if (p->one_rank) {
@@ -124,7 +126,7 @@ static void message(const plan_t * p, int stage, bool is_send, int i, MPII_Topo_
     step->num = (num_ranks_at(order, from) + (stage == 1 ? p->came[from] : 0)) * len;
 }
 
-/* Message i of a wait; false: it has no more. */
+/* Message i of a barrier. Returns false if it has no message i. */
 static bool wait_step(const plan_t * p, int i, bool is_send, MPII_Topo_step_t * step)
 {
     if (i < 0 || i >= p->num_waits)
@@ -155,7 +157,8 @@ static bool plan_recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * ste
     return wait_step(p, i, false, step);
 }
 
-/* `round` goes along the line: where it is i, what k steps are before counts. */
+/* `round` is the first round of each phase. Steps of phases in the same round follow each other: k
+ * is decreased by the steps of earlier phases. */
 static bool plan_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * step)
 {
     const plan_t *p = (const plan_t *) gen;

@@ -9,20 +9,24 @@
 #include "topo_order.h"
 #include "topo_step.h"
 
-/* What goes over links in planned alltoall (topo_plan.h), as a schedule: to be counted and
- * predicted, and never to be run. Hosts and groups are those of the order. Units are blocks. */
+/* The messages of planned alltoall between hosts (topo_plan.h) as a schedule. It is counted and
+ * predicted, never run. Hosts and groups are numbered as in the order. Units are blocks. */
 
 typedef struct {
     MPII_Topo_gen_t gen;
-    bool one_rank;              /* of a host has all its messages */
+    bool one_rank;              /* the first rank of each host has all messages of the host */
     const int *came;
-    int host, index, num_local; /* of the rank, and ranks of its host */
-    int num_groups, group, first, len;  /* hosts of the group */
-    int num_waits;              /* messages of a rank while ranks of a host wait for each other */
-    int num_dealt[2][2], first_dealt[2][2];     /* messages of the rank: [stage][is it sent] */
+    int host, index, num_local; /* host of the rank, index of the rank there, number of ranks
+                                 * there */
+    int num_groups, group, first, len;  /* number of groups; group of the host; its first host and
+                                         * its number of hosts */
+    int num_waits;              /* messages of a rank in a barrier of its host */
+    int num_dealt[2][2], first_dealt[2][2];     /* messages of the rank: [stage][0: received, 1:
+                                                 * sent] */
 } MPII_Topo_gen_plan_t;
 
-/* came[num_hosts]: of how many ranks the blocks come to a host in stage 1. Cost: its messages */
+/* Set came[num_hosts]: the number of ranks whose blocks a host receives in stage 1. Cost: O(number
+ * of these messages) */
 void MPII_Topo_plan_came(const MPII_Topo_order_t * order, bool by_rack, int came[]);
 
 void MPII_Topo_gen_plan(MPII_Topo_gen_plan_t * plan, const MPII_Topo_order_t * order, int rank,

@@ -7,42 +7,43 @@
 
 /* Algorithm: Ring over ranks renumbered by nearest neighbour, closed in each rack, or each host
  *
- * The ranks stand in a ring in which the next one is the nearest that is not in it yet
- * (MPII_Topo_map_ring): all ranks of a host, then all hosts of a rack, then the next rack, all
- * racks of a group of racks before the next group. Each one passes on to the right what it gets
- * from the left. A block is received at its place in the result, which is in rank order without a
- * copy, whatever the order of the ring.
+ * In the ring, the next rank is the nearest one that is not in the ring yet (MPII_Topo_map_ring):
+ * first all ranks of a host, then all hosts of a rack, then the next rack; all racks of a group of
+ * racks come before the next group. Each rank sends to the right what it receives from the left. A
+ * block is received at its place in the result. So the result is in rank order without a copy, for
+ * any order of the ring.
  *
  * Two things differ from a plain ring.
- * - A step does not wait for the step before: receives are posted ahead and a block is forwarded as
- *   soon as it is here, so a slow link never waits for a fast one. Long blocks go in segments, so
- *   that one that is longer than others (allgatherv) does not stop them.
- * - Blocks do not come back to the rack that they are from (or to the host, where all are in one
- *   rack, or where that is less for the busiest link: topo_order.c). The last rank of a rack hands
- *   the blocks of its own rack to the first one directly, and the last rank of the rack before
- *   leaves them out. Where there are levels above racks, so does the last rank of each group of
- *   racks with the blocks of the other racks there, and so on. What comes to the first rank of a
- *   rack from both is taken, and passed on, in turns where blocks have segments, so that neither
- *   waits for the other to be over; and one after the other where to wait for each other costs
+ *
+ * - A step does not wait for the step before. Receives are posted ahead, and a block is forwarded
+ *   as soon as it arrives, so a slow link never waits for a fast one. Long blocks are cut into
+ *   segments, so that a block that is longer than others (allgatherv) does not delay them.
+ * - Blocks do not return to the rack of their owner. (They do not return to the owner's host
+ *   instead, if all hosts are in one rack, or if that puts less load on the busiest link:
+ *   topo_order.c.) The last rank of a rack sends the blocks of its own rack directly to the first
+ *   rank of that rack. The last rank of the preceding rack leaves these blocks out. With levels
+ *   above racks, the last rank of a group of racks likewise sends the blocks of the group's other
+ *   racks to the first rank of the group, and so on. So the first rank of a rack receives from two
+ *   ranks. If blocks have segments, it takes and forwards messages from both in turns, so that
+ *   neither has to wait for the other to finish. It takes one after the other if taking turns costs
  *   more.
  *
  *   Ring 0 -> 2 -> 4 -> 1 -> 3 -> 0, racks {0,2,4} and {1,3}: rank 4 also sends to 0, and 3 to 1.
- *   Blocks in the order in which they come, [from the rank behind], not in turns:
+ *   Blocks in the order of arrival, with [sender], not in turns:
  *     rank 0:  4 [4]  2 [4]  3 [3]  1 [3]            rank 1:  3 [3]  4 [4]  2 [4]  0 [4]
  *     rank 2:  0 [0]  4 [0]  3 [0]  1 [0]            rank 3:  1 [1]  4 [1]  2 [1]  0 [1]
  *     rank 4:  2 [2]  0 [2]  3 [2]  1 [2]
- *   Between the racks go 3 blocks one way and 2 the other; in a plain ring, 4 each way.
+ *   Between the racks, 3 blocks go one way and 2 the other; in a plain ring, 4 each way.
  *
  * Cost = (p-1).(alpha + n.beta) inside racks and (p-g).(alpha + n.beta) between them, at the same
- * time; p: number of ranks, g: of those in the rack (group), n: bytes of a block, alpha and beta:
- * latency and time per byte of the slowest link there. The uplink of a rack, or of a group of
- * racks, carries (p-g).n bytes in, the least that any allgather can do; out of the last rack of a
- * group of racks go the blocks of that group once more; and out of the last host of a rack those of
- * the rack, p-1+g-g' with g' in the next one. Closed in hosts alone, an uplink and a link of a host
- * carry up to p-1.
+ * time. p: number of ranks; g: number of ranks in the rack (group); n: bytes of a block; alpha and
+ * beta: latency and time per byte of the slowest link there. The uplink of a rack, or of a group of
+ * racks, carries (p-g).n bytes in, the minimum of any allgather. The last rack of a group of racks
+ * sends the blocks of that group once more. The last host of a rack sends the blocks of the rack
+ * once more: p-1+g-g' blocks, with g' ranks in the next rack. If the ring is closed in hosts only,
+ * an uplink and the link of a host carry up to p-1 blocks.
  *
- * Source: Bodele and Bhowmik, "Topology Aware Collectives" (ring communication pattern).
- */
+ * Source: Bodele and Bhowmik, "Topology Aware Collectives" (ring communication pattern). */
 
 typedef MPII_Topo_gen_ring_t ring_t;
 
@@ -52,11 +53,11 @@ static int rank_at(const ring_t * r, int distance)
     return r->gen.order->rank_at[pos < 0 ? pos + p : pos < p ? pos : pos - p];
 }
 
-/* Blocks that come are counted by groups, j from 0 to p-2: those of a group before all others;
- * there those on the left first, the nearest one first, up to the first one of the group, then from
- * its last one on. */
+/* Blocks are numbered by groups, j from 0 to p-2: the blocks of a group come before all blocks from
+ * outside of it. In a group, the blocks of ranks on the left come first, the nearest first, down to
+ * the first rank of the group; then the blocks from its last rank on. */
 
-/* Which of the groups of the rank block j is from: the first one that has it */
+/* The smallest group of the rank that contains block j */
 static int group_of(const ring_t * r, int j)
 {
     int g = 1;
@@ -66,7 +67,8 @@ static int group_of(const ring_t * r, int j)
     return g;
 }
 
-/* Where block j is from, in positions to the right; -1: the own block */
+/* Position of the owner of block j, relative to the rank; to the right is positive. Block -1 is the
+ * rank's own. */
 static int distance(const ring_t * r, int j)
 {
     int g = group_of(r, j);
@@ -75,8 +77,9 @@ static int distance(const ring_t * r, int j)
     return left <= r->index[g] ? -left : r->len[g] - left;
 }
 
-/* Which block, counted by groups, comes as the j-th: from the left in this order. In turns: what
- * comes to the first rank of a group from its last one, and what is from outside of the group. */
+/* The block that arrives as the j-th. Without turns this is block j. With turns, the blocks that
+ * the first rank of a group gets from the last rank of the group alternate with blocks from outside
+ * of the group. */
 static int in_turn(const ring_t * r, int j)
 {
     for (int g = 1;; g++) {
@@ -110,9 +113,9 @@ static bool recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
     return true;
 }
 
-/* To whom block j goes, as a distance: to the right, if it does not come nearer from there; and
- * from the last one of a group to the first one, a block that that does not get from nearer.
- * Returns how many. */
+/* Receivers of block j, as distances: the rank on the right, unless it gets the block from a nearer
+ * rank; and, from the last rank of a group, the first rank of the group, unless that gets the block
+ * from a nearer rank. Returns the number of receivers. */
 static int receivers(const ring_t * r, int j, int to[])
 {
     int n = 0, num_next = r->len[r->next_group];
@@ -145,8 +148,9 @@ static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * 
     return true;
 }
 
-/* Ranks in the group of a level that a position is in, and the first position there. Below the
- * lowest level at which the ring is closed, each has its own. */
+/* Number of ranks in the group of a level that contains a position; *first: first position of the
+ * group. Below the lowest level at which the ring is closed, each position is a group of its
+ * own. */
 static int find_group(const MPII_Topo_order_t * order, int level, int lowest, int pos, int *first)
 {
     *first = pos;

@@ -8,48 +8,50 @@
 
 /* Algorithm: Broadcast and reduction along two trees at once, in segments
  *
- * A binary tree hands each unit to two children, so its inner ranks send all bytes twice, and half
- * of the ranks, its leaves, send nothing. Here even units go along tree 0, odd ones along tree 1,
- * and a host that has children in one tree is a leaf of the other one. So each host receives all
- * bytes once and sends them once, and both directions of its link are used all the time.
+ * In a binary tree, each inner rank sends each unit to two children, so it sends all bytes twice.
+ * Half of the ranks are leaves and send nothing. Here, even units go along tree 0 and odd units
+ * along tree 1, and a host that has children in one tree is a leaf of the other tree. So each host
+ * receives all bytes once and sends them once, and both directions of its link are busy all the
+ * time.
  *
- * Hosts are numbered from that of the root on, in the order of the line (topo_order.h), and round
- * again. Those with even numbers have children in tree 0, those with odd ones in tree 1. Each tree
- * is a search tree: on the left of a host are smaller numbers, on the right greater ones. Where
- * several groups (racks, groups of racks ...) are below a host, the halves are cut where a group
- * begins, so that few messages pass uplinks: each tree enters a rack once or twice, rarely three
- * times. The first rank of a host acts for it; the others form two such trees below it.
+ * Hosts are numbered from the root's host on, in the order of the line (topo_order.h), and round
+ * again. Hosts with even numbers have children in tree 0, hosts with odd numbers in tree 1. Each
+ * tree is a search tree: smaller numbers are on the left of a host, larger numbers on the right. If
+ * several groups (racks, groups of racks, ...) are below a host, its two subtrees are split where a
+ * group begins. So few messages pass uplinks: each tree enters a rack once or twice, rarely three
+ * times. The first rank of a host acts for it; the other ranks of the host form two such trees
+ * below it.
  *
  *   Eight hosts, root on host 0:
- *     tree 0:  0 -> 4, 4 -> 2 6, 2 -> 1 3, 6 -> 5 7 tree 1: 0 -> 5, 5 -> 3 7, 3 -> 1 4, 7 -> 6, 1
- *              -> 2
+ *     tree 0:  0 -> 4, 4 -> 2 6, 2 -> 1 3, 6 -> 5 7
+ *     tree 1:  0 -> 5, 5 -> 3 7, 3 -> 1 4, 7 -> 6, 1 -> 2
  *
  * Down (bcast): the root sends unit 0 into tree 0, unit 1 into tree 1, and so on. Up (reduce): the
- * same backwards.
+ * same in the opposite direction.
  *
- * A rank receives its messages in a fixed order, and one that waits for a unit of the tree in which
- * it is a leaf, and comes late, would hold up the tree in which it is near the root: then latencies
- * of all segments would add up. So the order follows the times at which units come: a rank first
- * has some units of the tree in which it is nearer to the root (up: is farther from it), as many as
- * pass in the difference, and then units of both trees in turns. To take this difference for too
- * long costs nothing, since nobody waits for a leaf. But a hop has to be shorter than the WINDOW of
- * units that a rank takes ahead: else two ranks can be waiting, each for the other one to take a
- * unit of one tree before it gives one of the other tree. MPII_TOPO_MAX_HOP is less than that.
+ * A rank receives its messages in a fixed order. Assume it waits for a unit of the tree in which it
+ * is a leaf, and that unit comes late. Then it holds up the tree in which it is near the root, and
+ * the latencies of all segments add up. So the order follows the arrival times: a rank first takes
+ * some units of the tree in which it is nearer to the root (up: farther from the root), as many as
+ * pass in the difference of the arrival times. Then it takes units of both trees in turns. Assuming
+ * too large a difference costs nothing, since nobody waits for a leaf. But a hop must be shorter
+ * than the WINDOW of units that a rank takes ahead. Otherwise two ranks can deadlock: each waits
+ * for the other to take a unit of one tree before it sends a unit of the other tree.
+ * MPII_TOPO_MAX_HOP is less than WINDOW.
  *
- *   Of 12 units host 4 receives 0 2 4 6 1 8 3 10 5 7 9 11, where a hop takes as long as two units.
+ *   Of 12 units, host 4 receives 0 2 4 6 1 8 3 10 5 7 9 11, if a hop takes as long as two units.
  *
- * Cost = n.beta + 1.5.lg(h).(alpha + n/m.beta), h: hosts, m: segments, n: bytes, alpha and beta:
- * latency and time per byte of a host's link. An uplink carries 1 to 2.5 times n bytes each way:
- * where it is slower than two links of hosts, long messages go faster along the chain of
- * topo_gen_tree.c. TMP has WINDOW units of each child.
+ * Cost = n.beta + 1.5.lg(h).(alpha + n/m.beta). h: hosts; m: segments; n: bytes; alpha and beta:
+ * latency and time per byte of a host's link. An uplink carries 1 to 2.5 times n bytes each way. If
+ * an uplink is slower than two links of hosts, long messages are faster along the chain of
+ * topo_gen_tree.c. TMP has WINDOW units for each child.
  *
- * topo-sim, 8 racks of 16 hosts, 100 Gbit/s, uplinks 400, 1.3 us, +0.6 us between racks, 1 MiB:
- * bcast 111 us, along one binary tree 188; reduce 192 us, rack_lanes 255. A link allows 84 us, and
- * to add up 1 MiB takes 105.
+ * topo-sim, 8 racks of 16 hosts, 100 Gbit/s, uplinks 400 Gbit/s, 1.3 us, +0.6 us between racks, 1
+ * MiB: bcast 111 us, along one binary tree 188 us; reduce 192 us, rack_lanes 255 us. A link needs
+ * 84 us, and the reduction of 1 MiB takes 105 us.
  *
  * Source: Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and
- * scan" (2009)
- */
+ * scan" (2009) */
 
 #define WINDOW 4
 #define MAX_SENDS 16
@@ -76,8 +78,8 @@ static int leader_of(const two_trees_t * t, int number)
     return number == 0 ? t->root : order->rank_at[order->first_pos[host_of(t, number)]];
 }
 
-/* Hosts begin ... end - 1 are of the same group of a level as this one. That of the root may be
- * there twice, at the begin of all and at the end. */
+/* Hosts begin ... end - 1 are in the same group of a level as host `number`. The hosts of the
+ * root's group may be in two ranges: at the start and at the end of all numbers. */
 static void find_group(const two_trees_t * t, int level, int number, int *begin, int *end)
 {
     const MPII_Topo_order_t *order = t->gen.order;
@@ -95,10 +97,11 @@ static void find_group(const two_trees_t * t, int level, int number, int *begin,
 
 /* -- trees: inner nodes of tree 0 are 2, 4, 6 ..., of tree 1 they are 1, 3, 5 ... -- */
 
-/* Numbers of hosts, 0: none, or the root */
+/* A node of a tree. Nodes are numbers of hosts, or of ranks in a host; child 0: none; parent 0: the
+ * root */
 typedef struct {
     int parent, child[2];
-    int time;                   /* of units that leave the root, until one comes here */
+    int time;                   /* number of units that leave the root until a unit arrives here */
 } node_t;
 
 static int inner_at(int tree, int i)
@@ -106,14 +109,15 @@ static int inner_at(int tree, int i)
     return 2 * i + 2 - tree;
 }
 
-/* Inner nodes before a number */
+/* Number of inner nodes below a number */
 static int num_inner(int tree, int number)
 {
     return (number - 1 + tree) / 2;
 }
 
-/* Which of the inner nodes first ... end - 1 is above the others: that in the middle, or, of hosts,
- * that with which the nearest group of the highest level begins of which several are there */
+/* The top of the inner nodes first ... end - 1: the middle one. For hosts (are_hosts): if they are
+ * in several groups, the first inner node of the group that begins nearest to the middle, for the
+ * highest level with several groups. */
 static int find_top(const two_trees_t * t, int tree, bool are_hosts, int first, int end)
 {
     int middle = first + (end - first) / 2;
@@ -132,7 +136,8 @@ static int find_top(const two_trees_t * t, int tree, bool are_hosts, int first, 
     return middle;
 }
 
-/* Of a part of a tree of num nodes. Where no inner node is there, it is a leaf. */
+/* Top of a subtree with the inner nodes first ... end - 1, in a tree of num nodes. Without inner
+ * nodes the subtree is a leaf; 0: it is empty. */
 static int find_child(const two_trees_t * t, int tree, bool are_hosts, int num, int first, int end,
                       int leaf)
 {
@@ -141,7 +146,7 @@ static int find_child(const two_trees_t * t, int tree, bool are_hosts, int num, 
     return leaf < num ? leaf : 0;
 }
 
-/* The place of a number in a tree of num nodes, hosts or the ranks of one */
+/* Find a number in a tree of num nodes, which are hosts or the ranks of a host. */
 static node_t find_node(const two_trees_t * t, int tree, bool are_hosts, int num, int number,
                         int hop)
 {
@@ -170,10 +175,10 @@ static node_t find_node(const two_trees_t * t, int tree, bool are_hosts, int num
     return node;
 }
 
-/* -- the order of units: `lead` ones of tree `ahead`, then in turns of the other one and of this
- * one -- */
+/* -- order of units: `lead` units of tree `ahead`, then alternately one of the other tree and one
+ * of this tree -- */
 
-/* Of the first num units, those of tree `ahead` */
+/* How many of the first num units belong to tree `ahead` */
 static int count_ahead(const two_trees_t * t, int num)
 {
     return num <= t->lead ? num : t->lead + MPL_MIN((num - t->lead) / 2, t->num_turns);
@@ -187,7 +192,7 @@ static int unit_at(const two_trees_t * t, int place)
                        place + 1) > count ? 2 * count + t->ahead : 2 * (place - count) + !t->ahead;
 }
 
-/* Place of the i-th unit of a tree */
+/* Place of the i-th unit of a tree in this order */
 static int place_of(const two_trees_t * t, int tree, int i)
 {
     if (tree == t->ahead)
@@ -195,7 +200,7 @@ static int place_of(const two_trees_t * t, int tree, int i)
     return t->lead + i + MPL_MIN(i, t->num_turns);
 }
 
-/* Messages from or to children, of the first num units */
+/* Number of messages from or to children, for the first num units */
 static int count_messages(const two_trees_t * t, int num)
 {
     int count = count_ahead(t, num);
@@ -203,7 +208,8 @@ static int count_messages(const two_trees_t * t, int num)
     return count * t->of[t->ahead].num_children + (num - count) * t->of[!t->ahead].num_children;
 }
 
-/* Place of the unit of the i-th one of these; *index: of the message among those of this unit */
+/* Place of the unit of the i-th message from or to children; *index: number of the message among
+ * the messages of the unit */
 static int find_place(const two_trees_t * t, int i, int *index)
 {
     int ahead = t->of[t->ahead].num_children, other = t->of[!t->ahead].num_children, turn =
@@ -228,7 +234,7 @@ static int find_place(const two_trees_t * t, int i, int *index)
 
 /* -- messages -- */
 
-/* Up: TMP has WINDOW units of each child in tree 0, then those in tree 1. */
+/* Up: TMP has WINDOW units of each child in tree 0, then WINDOW units of each child in tree 1. */
 static int find_slot(const two_trees_t * t, int unit)
 {
     int tree = unit % 2;
@@ -254,7 +260,7 @@ static bool receive(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
     step->peer = t->of[tree].child[t->of[tree].num_children - 1 - index];
     step->buf = MPII_TOPO_BUF__TMP;
     step->slot = find_slot(t, step->unit) + index;
-    /* the unit that was there went up in the round after its last message */
+    /* the unit before in this slot was sent up in the round after its last message */
     if (step->unit / 2 >= WINDOW)
         step->after = count_messages(t, place_of(t, tree, step->unit / 2 - WINDOW) + 1) + 1;
     return true;
@@ -272,7 +278,8 @@ static bool send_down(const two_trees_t * t, int place, int k, MPII_Topo_step_t 
     return k < t->of[unit % 2].num_children;
 }
 
-/* The k-th of the units from a place on for which no child has to be waited */
+/* The k-th unit from a place on that needs no message from a child: send it up. Returns false if
+ * there are no more before the next unit that does. */
 static bool send_own(const two_trees_t * t, int place, int k, MPII_Topo_step_t * step)
 {
     int at = place + k;
@@ -286,7 +293,8 @@ static bool send_own(const two_trees_t * t, int place, int k, MPII_Topo_step_t *
     return true;
 }
 
-/* The sum is where the unit of the first child was, or at the root in OUT. */
+/* Add a message of a child. The sum is in the slot of the first child's unit, or at the root in
+ * OUT. After the last child, send the sum to the parent. */
 static bool add(const two_trees_t * t, int i, int k, MPII_Topo_step_t * step)
 {
     int index, place = find_place(t, i - 1, &index), unit = unit_at(t, place);
@@ -337,7 +345,7 @@ static void set_units(two_trees_t * t, int num_units, int difference)
     t->num_turns = num_of[t->ahead] - t->lead;
 }
 
-/* The place of the rank in a tree; returns its distance from the root */
+/* Set the place of the rank in a tree. Returns its distance from the root. */
 static int set_tree(two_trees_t * t, int tree, int hop)
 {
     const MPII_Topo_order_t *order = t->gen.order;

@@ -17,8 +17,9 @@
 #define MAX_FILE_SIZE (64 * 1024 * 1024)
 #define MAX_JSON_DEPTH 64
 
-/* As maint/topo_common/text.py has them: control characters, those without width, those that turn
- * the direction of text, and U+FFFD, which stands for a lost one */
+/* Characters that are not visible, as in maint/topo_common/text.py: control characters, characters
+ * without width, characters that change the direction of text, and U+FFFD, the replacement
+ * character */
 static const struct {
     uint32_t first, last;
 } hidden[] = {
@@ -38,7 +39,7 @@ int MPII_Topo_char_len(const char *c, bool *is_shown)
         if ((u[i] & 0xc0) != 0x80)
             len = 0;
     }
-    /* overlong forms, halves of surrogate pairs, beyond the last code point */
+    /* overlong forms, surrogates, and values beyond the last code point */
     if ((len == 3 && (code < 0x800 || code >> 11 == 0x1b)) || (len == 4 && (code >> 16) - 1 > 0xf))
         len = 0;
     *is_shown = len > 0;
@@ -83,7 +84,7 @@ int MPII_Topo_read_file(const char *path, char **text, size_t *len, char *err)
     char *buf = NULL;
     size_t n = 0;
 
-    /* nonblocking: opening a FIFO must not wait for its writer */
+    /* nonblocking: opening a FIFO would wait for its writer */
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) {
         MPII_Topo_json_fail(err, "%s: cannot open: %s", path, strerror(errno));
@@ -211,7 +212,7 @@ int MPII_Topo_parse_json(const char *name, const char *text, size_t len, struct 
 
 int MPII_Topo_json_line(const char *text, const char *const keys[], int num_keys)
 {
-    int line = 1, depth = 0, found = 0; /* keys that were found, one inside of the other */
+    int line = 1, depth = 0, found = 0; /* number of keys found so far */
 
     for (const char *c = text; *c && found < num_keys; c++) {
         if (*c == '\n') {

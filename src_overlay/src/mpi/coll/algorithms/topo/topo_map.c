@@ -7,33 +7,38 @@
 #include "topo_map.h"
 #include <string.h>
 
-/* The ranks that have no place yet, grouped so that the nearest one is found without looking at all
- * of them: ranks of a host stand together in sorted[], near ones beside each other. */
+/* The ranks that have no place yet (free ranks). They are grouped so that the nearest free rank is
+ * found without a scan of all ranks: in sorted[] the ranks of a host are adjacent, and near ranks
+ * are close to each other. */
 typedef struct {
     const MPII_Topo_place_t *place;
-    int *sorted;                /* [num_ranks] ranks by host, and inside a host in depth-first
-                                 * order */
+    int *sorted;                /* [num_ranks] ranks by host, and inside a host in depth-first order
+                                 * of the hardware */
     int *pos_of_rank;           /* [num_ranks] inverse of sorted */
-    int *next, *prev;           /* [num_ranks + 2] free neighbour at or after (before) a position,
-                                 * union-find forest; shifted by one */
+    int *next, *prev;           /* [num_ranks + 2] union-find forests: the nearest free position at
+                                 * or after (at or before) a position. Indices are positions + 1. */
     int *first_of_host;         /* [num_hosts + 1] */
     int *num_free;              /* [num_hosts] */
     int *hosts;                 /* [num_hosts] hosts by rack */
     int *first_of_rack;         /* [num_racks + 1] into hosts */
-    int *rack_head;             /* [num_racks] first entry of hosts of this rack that may be free */
-    int *rack_free;             /* [num_racks] ranks of this rack that are free */
-    int *racks;                 /* [num_racks] racks by highest group, ... by lowest group */
+    int *rack_head;             /* [num_racks] first index in hosts[] of this rack whose host may
+                                 * have a free rank */
+    int *rack_free;             /* [num_racks] number of free ranks of this rack */
+    int *racks;                 /* [num_racks] racks sorted by their group at the highest level,
+                                 * then by the next level down, and so on */
     struct {
-        int *head, *end;        /* [groups] entries of racks: the first one that may be free, and
-                                 * the end */
+        int *head, *end;        /* [groups] indices in racks[]: the first rack that may have a free
+                                 * rank, and the end of the group */
         int *of;                /* [num_racks] group of a rack */
-    } above[MPII_TOPO_MAX_ABOVE + 1];   /* levels above racks; the last one is all */
+    } above[MPII_TOPO_MAX_ABOVE + 1];   /* levels above racks; the last level is one group of all
+                                         * racks */
 } pool_t;
 
 typedef struct {
     int host;
     uint64_t path;
-    int group[MPII_TOPO_PATH_LEVELS];   /* lowest rank of the group at each level, widest first */
+    int group[MPII_TOPO_PATH_LEVELS];   /* lowest rank of the group at each level, widest level
+                                         * first */
     int rank;
 } entry_t;
 
@@ -59,9 +64,9 @@ static int cmp_group(const void *a_, const void *b_)
     return a->rank < b->rank ? -1 : a->rank > b->rank;
 }
 
-/* Depth-first order of the ranks of each host: a group comes before another one that is further
- * from the lowest rank of the host, and groups equally far come by their lowest rank. It is the
- * nearest neighbour order from the lowest rank. */
+/* Depth-first order of the ranks of each host. Groups nearer to the lowest rank of the host come
+ * first. Groups at equal distance are sorted by their lowest rank. This is the nearest-neighbour
+ * order from the lowest rank. */
 static int sort_ranks(const MPII_Topo_place_t * place, int sorted[])
 {
     int n = place->num_ranks;
@@ -100,7 +105,8 @@ static void pool_destroy(pool_t * pool)
     MPL_free(pool->sorted);
 }
 
-/* Racks by group, at each level from the lowest one up: in the end by the highest one first */
+/* Sort the racks by group, level by level from the lowest level up. Each sort is stable, so in the
+ * end the highest level is the first key. */
 static void sort_racks(pool_t * pool, int *mem)
 {
     const MPII_Topo_place_t *place = pool->place;
@@ -200,8 +206,8 @@ static void pool_take(pool_t * pool, int rank)
     pool->rack_free[pool->place->rack_of_host[host]]--;
 }
 
-/* Of the free ranks of the host of rank, the nearest one: in depth-first order it is the next free
- * one on the one side or on the other. */
+/* The free rank nearest to `rank` on its host. In depth-first order this is the next free rank on
+ * the left or on the right. */
 static int nearest_in_host(pool_t * pool, int rank)
 {
     const MPII_Topo_place_t *place = pool->place;
@@ -223,8 +229,8 @@ static int nearest_in_host(pool_t * pool, int rank)
     return left < right ? left : right;
 }
 
-/* Of the hosts of a rack with a free rank, the one nearest to host; -1 where there is none. *dist
- * is its distance. */
+/* The host of a rack that has a free rank and is nearest to `host`; -1 if there is none. *dist is
+ * its distance. */
 static int nearest_in_rack(pool_t * pool, int rack, int host, int *dist)
 {
     const MPII_Topo_place_t *place = pool->place;
@@ -250,7 +256,8 @@ static int nearest_in_rack(pool_t * pool, int rack, int host, int *dist)
     return best;
 }
 
-/* Of the racks of a group with a free rank, the host nearest to this one; -1 where there is none */
+/* The host nearest to `host` that has a free rank, among the racks of the group of `rack` at a
+ * level; -1 if there is none. */
 static int nearest_in_group(pool_t * pool, int level, int rack, int host)
 {
     const MPII_Topo_place_t *place = pool->place;
@@ -276,14 +283,14 @@ static int nearest_in_group(pool_t * pool, int level, int rack, int host)
             best = h;
             best_dist = dist;
         }
-        /* all racks are equally far apart */
+        /* All racks are equally far apart, so the first rack is the nearest. */
         if (place->rack_distance == NULL && place->host_distance == NULL)
             break;
     }
     return best;
 }
 
-/* Of the ranks that are free, the one nearest to rank. There is one. */
+/* The free rank nearest to `rank`. At least one rank must be free. */
 static int pool_nearest(pool_t * pool, int rank)
 {
     const MPII_Topo_place_t *place = pool->place;
@@ -301,9 +308,9 @@ static int pool_nearest(pool_t * pool, int rank)
 }
 
 typedef struct {
-    int64_t host;               /* weight by level inside hosts, */
-    int64_t at[1 + MPII_TOPO_MAX_ABOVE + 1];    /* that leaves hosts, racks, and groups of the
-                                                 * levels above */
+    int64_t host;               /* weight times level of the messages inside hosts */
+    int64_t at[1 + MPII_TOPO_MAX_ABOVE + 1];    /* weight of the messages that leave a host, a rack,
+                                                 * and a group of each level above */
 } cost_t;
 
 static void cost_add(cost_t * cost, const MPII_Topo_place_t * place, int a, int b, int64_t weight)
@@ -315,8 +322,8 @@ static void cost_add(cost_t * cost, const MPII_Topo_place_t * place, int a, int 
         cost->host += weight * level;
 }
 
-/* Keep the identity unless the mapping is cheaper: a renumbering that gains nothing costs a
- * reordering of the data. */
+/* Compare by the highest level first. The caller keeps the identity unless the mapping is cheaper:
+ * a renumbering requires a reordering of the data. */
 static bool is_cheaper(const cost_t * a, const cost_t * b)
 {
     for (int i = 1 + MPII_TOPO_MAX_ABOVE; i >= 0; i--) {
@@ -395,7 +402,7 @@ int MPII_Topo_map_recursive_doubling(const MPII_Topo_place_t * place, int slot_t
 
     int pos = 0, rank = 0;
     while (1) {
-        /* -- place pos, and the rank that is folded into it -- */
+        /* -- place pos, and the rank that is folded into pos -- */
         int slot = MPII_Topo_rd_slot(num_folded, pos);
         slot_to_rank[slot] = rank;
         pool_take(&pool, rank);
@@ -406,7 +413,8 @@ int MPII_Topo_map_recursive_doubling(const MPII_Topo_place_t * place, int slot_t
         if (++num_mapped == q)
             break;
 
-        /* -- reference: the last position, after two of its partners -- */
+        /* -- after two partners of the reference: the position placed last becomes the reference
+         * -- */
         if (mapped_with_ref == 2) {
             ref = pos;
             mapped_with_ref = 0;
@@ -415,8 +423,8 @@ int MPII_Topo_map_recursive_doubling(const MPII_Topo_place_t * place, int slot_t
         while (i > 0 && slot_to_rank[MPII_Topo_rd_slot(num_folded, ref ^ i)] != -1)
             i /= 2;
         if (i == 0) {
-            /* All partners of the reference are placed. The lowest position that is not has a
-             * placed partner: itself with one bit cleared. */
+            /* All partners of the reference are placed. The lowest position that is not placed has
+             * a placed partner: the position with one of its bits cleared. */
             while (slot_to_rank[MPII_Topo_rd_slot(num_folded, lowest_unmapped)] != -1)
                 lowest_unmapped++;
             i = q / 2;

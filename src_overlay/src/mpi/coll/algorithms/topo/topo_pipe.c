@@ -8,25 +8,24 @@
 #include "topo_pipe.h"
 #include "topo_shm.h"
 
-/* Who writes a whole message need not wait for who reads it, and each wait is a change of process
- * where there are fewer processors than ranks: so there are many slots, unless pieces would become
- * short. */
+/* Many slots, unless pieces would become short: a rank that writes a whole message need not wait
+ * for the reader. With fewer processors than ranks, each wait is a context switch. */
 #define MAX_SLOTS 8
 #define MIN_SLOTS 2
-#define MIN_ROOM 4096   /* with less, a long message does better as any other one */
+#define MIN_ROOM 4096   /* with shorter pieces, a long message is faster by point-to-point */
 #define MAX_ROOM 32768
-#define CALLS_WITHOUT 256       /* after so many that had no memory, it is asked for again */
-#define MAX_BYTES (4 * 1024 * 1024)     /* content of all pipes of a communicator on a host */
+#define CALLS_WITHOUT 256       /* after this many calls without memory, ask for it again */
+#define MAX_BYTES (4 * 1024 * 1024)     /* size of all pipes of a communicator on a host */
 
-/* A piece of a message. A short one is in one cache line. */
+/* A piece of a message. A short piece takes one cache line. */
 typedef struct {
     int64_t bytes;
-    int error;                  /* that the writer knows of, as TOPO_ERROR */
-    int is_end;                 /* of the message; mem is aligned for all types */
+    int error;                  /* error known to the writer, as TOPO_ERROR */
+    int is_end;                 /* last piece of the message; mem is aligned for all types */
     char mem[];
 } slot_t;
 
-/* Pieces that were written, and read, by the two ranks of a pipe. The n-th is in slot n %
+/* Numbers of pieces written and read by the two ranks of a pipe. Piece n is in slot n %
  * num_slots. */
 typedef struct {
     MPII_Topo_shm_counter_t written, read;
@@ -34,24 +33,26 @@ typedef struct {
 
 struct MPII_Topo_pipes {
     const MPII_Topo_order_t *order;
-    int first, num;             /* positions of the ranks of the host */
-    int index;                  /* of the calling process among them */
+    int first, num;             /* positions in the order of the ranks of the host */
+    int index;                  /* index of the calling process among them */
     int num_slots;
-    MPI_Aint room;              /* of a slot */
-    MPII_Topo_shm_t *shm;       /* NULL: there was none, in the last num_without calls */
+    MPI_Aint room;              /* bytes of a slot for content */
+    MPII_Topo_shm_t *shm;       /* NULL: there was no memory in the last num_without calls */
     int num_without;
-    int times_lost;             /* its memory was given back */
+    int times_lost;             /* how often its memory was given back */
     struct {
-        int shm_index;          /* of the other rank */
-        uint32_t written, read; /* by this process: to, and from the other one */
-        uint32_t seen;          /* of those written, read by the other one when this looked last:
-                                 * each look at what changes often takes as long as a message */
+        int shm_index;          /* index of the other rank in shm */
+        uint32_t written, read; /* by this process: pieces written to, and read from the other
+                                 * rank */
+        uint32_t seen;          /* pieces known to be read by the other rank. Reading its counter
+                                 * costs a cache miss, which takes as long as a message, so read it
+                                 * only if necessary */
     } *own;                     /* [num] */
 };
 
 typedef MPII_Topo_pipes_t pipes_t;
 
-/* Of a slot; the room is of whole cache lines. */
+/* Bytes of a slot. The room is a multiple of the cache line. */
 static MPI_Aint slot_bytes(const pipes_t * p)
 {
     return MPL_CACHELINE_SIZE + p->room;
@@ -193,7 +194,7 @@ bool MPII_Topo_pipes_can_write(const MPII_Topo_pipes_t * p, int to)
 {
     uint32_t *seen = &p->own[to].seen, written = p->own[to].written;
 
-    /* modulo 2^32 */
+    /* counters wrap around at 2^32 */
     if (written - *seen == (uint32_t) p->num_slots)
         *seen = MPII_Topo_shm_count_of(&pipe_of(p, p->index, to)->read);
     return written - *seen < (uint32_t) p->num_slots;

@@ -7,9 +7,9 @@
 #include "topo_plan.h"
 #include <string.h>
 
-/* The messages of a plan, in this order */
+/* Lists of messages in a plan, in this order */
 enum {
-    SENDS = 0,                  /* stage 1, stage 2 */
+    SENDS = 0,                  /* stage 1, stage 2; likewise RECVS */
     RECVS = 2,
     GIVE = 4,
     GET = 7,
@@ -29,22 +29,23 @@ typedef struct {
     bool own_segments;
     MPII_Topo_plan_t *plan;
 
-    int64_t *host_bytes;        /* [num_hosts] from the own host to each one, by index */
-    int64_t *host_before;       /* [num_hosts] of these, from ranks before the own one */
-    int64_t *own_at;            /* [num_hosts] where they are */
-    int64_t *rank_bytes;        /* [num_ranks] from each rank to the own host */
-    int64_t *rank_at;           /* [num_ranks] where they are in the end */
-    int64_t *in_at;             /* [num_members + 1] where the messages of stage 2 are received */
-    /* What came in stage 1 before each message: bytes for each member, [num_recvs[0] + 1]
-     * [num_members]; where sizes are uniform, ranks, [num_recvs[0] + 1]. */
+    int64_t *host_bytes;        /* [num_hosts] bytes from the own host to each host, by index */
+    int64_t *host_before;       /* [num_hosts] of these, bytes from ranks before the own one */
+    int64_t *own_at;            /* [num_hosts] offset of the blocks from the own host */
+    int64_t *rank_bytes;        /* [num_ranks] bytes from each rank to the own host */
+    int64_t *rank_at;           /* [num_ranks] offset of the blocks from each rank at the end */
+    int64_t *in_at;             /* [num_members + 1] offset of the message of stage 2 from each
+                                 * member */
+    /* Received in stage 1 before each message: bytes for each member, [num_recvs[0] +
+     * 1][num_members]. For equal blocks: number of source ranks, [num_recvs[0] + 1]. */
     int64_t *came;
 
     int first_msg[NUM_LISTS + 1];
     MPII_Topo_plan_msg_t *msgs;
-    size_t *last;               /* the last piece of each, in found */
+    size_t *last;               /* last piece of each message, as index in found */
     found_t *found;
     size_t num_found, max_found;
-    bool is_exhausted;          /* no memory */
+    bool is_exhausted;          /* memory is exhausted */
 } builder_t;
 
 static int64_t send_bytes(const builder_t * b, int l, int rank)
@@ -57,7 +58,7 @@ static int64_t recv_bytes(const builder_t * b, int l, int rank)
     return b->recv ? MPII_Topo_size_at(b->recv[l], b->width, rank) : 1;
 }
 
-/* From local[l] to host x */
+/* Bytes from local[l] to host x */
 static int64_t row_bytes(const builder_t * b, int l, int x)
 {
     const MPII_Topo_route_state_t *state = b->state;
@@ -70,7 +71,7 @@ static int64_t row_bytes(const builder_t * b, int l, int x)
     return bytes;
 }
 
-/* For member j, in the messages of stage 1 before the k-th */
+/* Bytes for member j in the messages of stage 1 before the k-th */
 static int64_t came_before(const builder_t * b, int k, int j)
 {
     const MPII_Topo_route_state_t *state = b->state;
@@ -149,7 +150,7 @@ static void lay_out(builder_t * b)
         b->own_at[x] = at;
         at += b->host_bytes[x] + came_before(b, route->num_recvs[0], x - begin);
     }
-    /* in, and what stays in mid */
+    /* in, and the blocks that stay in mid */
     for (int j = 0; j < route->num_members; j++) {
         int64_t rank_at = j == state->member ? b->own_at[state->own] : at;
         b->in_at[j] = at;
@@ -181,7 +182,7 @@ static void lay_out(builder_t * b)
         plan->recv_offset[i] += b->rank_at[i];
 }
 
-/* The next piece of a message */
+/* Append a piece to a message. */
 static void add_piece(builder_t * b, int msg, int64_t offset, int64_t bytes)
 {
     MPII_Topo_plan_msg_t *m = &b->msgs[msg];
@@ -261,10 +262,10 @@ static void find_messages(builder_t * b)
         b->first_msg[i] = msg + (b->own_segments ? (i - GIVE) * route->num_local : 0);
 }
 
-/* -- give and get: both ends go through the segment in the same order -- */
+/* -- give and get: both ends list the pieces in the same order -- */
 
-/* Blocks of the ranks of host x, that arrived at the rank with this index: it gives to each other
- * one its blocks. */
+/* Blocks from the ranks of host x. The rank `index` received them, and gives each other rank its
+ * blocks. */
 static void find_blocks(builder_t * b, int step, int x, int index)
 {
     const MPII_Topo_route_t *route = b->route;
@@ -287,7 +288,8 @@ static void find_blocks(builder_t * b, int step, int x, int index)
     }
 }
 
-/* After the blocks have been put there: those for host x go to the rank that sends them. */
+/* After the blocks were put into the segments: the blocks for host x go to the rank that sends
+ * them. */
 static void find_put(builder_t * b, int x, int index)
 {
     const MPII_Topo_route_t *route = b->route;
@@ -306,7 +308,8 @@ static void find_put(builder_t * b, int x, int index)
     }
 }
 
-/* After stage 1: what came in its k-th message for host x goes to the rank that sends it on. */
+/* After stage 1: the blocks for host x in the k-th message of stage 1 go to the rank that sends
+ * them on. */
 static void find_came(builder_t * b, int k, int x, int index)
 {
     const MPII_Topo_route_t *route = b->route;
@@ -361,7 +364,7 @@ static void find_handed_on(builder_t * b)
     }
 }
 
-/* Moves the messages into the plan. Those that are empty stay out, but for give and get. */
+/* Move the messages into the plan. Empty messages are left out, except in give and get. */
 static int keep_messages(builder_t * b)
 {
     MPII_Topo_plan_t *plan = b->plan;

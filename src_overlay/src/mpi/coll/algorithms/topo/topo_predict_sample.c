@@ -8,14 +8,19 @@
 #include "mpl.h"
 #include "topo_predict.h"
 
-/* Schedules of many messages: what some ranks do, or all ranks in some rounds, is scaled. A rank's schedule falls
- * into stages: it sends, then waits for what comes. In schedules of so many messages all ranks do the same
- * at the same time (recursive doubling, rings, lanes, pairs), so stages follow each other everywhere, and
- * each takes a latency, and what its busiest link or the overheads and copies of its busiest rank need. Where there
- * are many stages of short messages or pieces, ranks do not keep step: what is a rank's, or a link's, next stage
- * begins while others are behind, so that each latency counts, but of the rest what is busiest in all stages
- * together. Of lanes that is so on each level for itself, since a chunk passes these one after the other.
- * Around a ring a rank waits for the one before it, which waits in turn (fill_ring). */
+/* Predict schedules of many messages. The messages of some ranks in all rounds, or of all ranks in
+ * some rounds, are counted and scaled.
+ *
+ * The schedule of a rank is divided into stages: in a stage it sends, then waits for what it
+ * receives. In these schedules all ranks do the same at the same time (recursive doubling, rings,
+ * lanes, pairwise exchanges), so the stages of all ranks coincide. A stage takes a latency, plus
+ * the time of its busiest link, or of the overheads and copies of its busiest rank.
+ *
+ * In many stages of short messages or segments, ranks do not run in lockstep (is_piped): a rank or
+ * a link begins its next stage while others are still in an earlier one. Then each latency counts,
+ * but of the rest only the busiest link or rank over all stages together. For lanes this holds at
+ * each level separately, since a chunk passes the levels one after the other. In a ring, a rank
+ * waits for its predecessor, which waits for its own (fill_ring). */
 
 typedef const MPII_Topo_links_t links_t;
 
@@ -34,7 +39,8 @@ static bool has_rooted_lanes(const MPII_Topo_algo_t * algo)
 
 static bool has_scatter(const MPII_Topo_algo_t * algo)
 {
-    return algo->family == MPII_TOPO_FAMILY__MPICH && algo->arg == MPII_TOPO_MPICH__BCAST_SCATTER_RING;
+    return algo->family == MPII_TOPO_FAMILY__MPICH &&
+        algo->arg == MPII_TOPO_MPICH__BCAST_SCATTER_RING;
 }
 
 static bool is_ring(const MPII_Topo_algo_t * algo)
@@ -44,29 +50,32 @@ static bool is_ring(const MPII_Topo_algo_t * algo)
 }
 
 typedef struct {
-    int64_t out, in;            /* bytes over a link */
+    int64_t out, in;            /* bytes over a link in each direction, or the time of that */
 } both_t;
 
 typedef struct {
     const MPII_Topo_case_t *c;
     links_t *links;
     bool is_regular, is_ring, is_piped;
-    bool by_level;              /* stages are those of lanes: inside a host, in a rack, and so on */
-    int num_hosts, num_of_host; /* and ranks of a host, that are sampled */
-    int first, last, stride;    /* rounds */
-    /* Of these, ranks that were sampled; */
+    bool by_level;              /* a stage is a level of lanes: inside a host, in a rack, and so
+                                 * on */
+    int num_hosts, num_of_host; /* number of hosts to sample, and of ranks of each host */
+    int first, last, stride;    /* rounds to sample */
+    /* result: number of ranks sampled */
     int num_ranks;
-    /* of ranks: the most of one; is_piped: of latencies the sum of all, and one stage has all. */
+    /* result: of the busiest rank. If is_piped, one stage has everything, and latency is the sum
+     * over all ranks. */
     int64_t busy[TOPO_MAX_STAGES], latency[TOPO_MAX_STAGES];
-    both_t host[TOPO_MAX_STAGES];    /* time on the link of the host that is sampled now; */
-    int64_t memory[TOPO_MAX_STAGES]; /* and in its memory */
-    int64_t most[TOPO_MAX_STAGES];   /* of any host, of both */
-    both_t *groups;             /* [num_loads]: [TOPO_MAX_STAGES][links->num_uplinks] */
+    both_t host[TOPO_MAX_STAGES];       /* time on the link of the host that is being sampled */
+    int64_t memory[TOPO_MAX_STAGES];    /* time in the memory of that host */
+    int64_t most[TOPO_MAX_STAGES];      /* the largest of these times over all hosts */
+    both_t *groups;             /* [num_loads]: [TOPO_MAX_STAGES][links->num_uplinks] bytes over
+                                 * uplinks */
     size_t num_loads;
 } sample_t;
 
-static void add(sample_t * s, int stage, int from, int to, int level, int64_t bytes, int64_t host_scale,
-                int64_t rack_scale, bool is_out)
+static void add(sample_t * s, int stage, int from, int to, int level, int64_t bytes,
+                int64_t host_scale, int64_t rack_scale, bool is_out)
 {
     const MPII_Topo_order_t *order = s->links->order;
     int group = MPII_Topo_links_host(s->links, is_out ? from : to);
@@ -80,17 +89,19 @@ static void add(sample_t * s, int stage, int from, int to, int level, int64_t by
     bytes += s->links->costs.header;
     for (int i = 2; i <= level; i++) {
         group = order->of[i][group];
-        both_t *load = &s->groups[stage * s->links->num_uplinks + s->links->first_uplink[i] + group];
+        both_t *load =
+            &s->groups[stage * s->links->num_uplinks + s->links->first_uplink[i] + group];
         *(is_out ? &load->out : &load->in) += bytes * host_scale * rack_scale;
     }
 }
 
-/* Of the links between two ranks, for a KiB */
+/* Largest time per KiB on a link between two ranks */
 static int64_t slowest_of(links_t * links, int from, int to, int level)
 {
     int64_t slowest = level == MPII_TOPO_WITHIN__HOST ? links->costs.inside : links->costs.rank;
 
-    for (int i = 2, a = MPII_Topo_links_host(links, from), b = MPII_Topo_links_host(links, to); i <= level; i++) {
+    for (int i = 2, a = MPII_Topo_links_host(links, from), b = MPII_Topo_links_host(links, to);
+         i <= level; i++) {
         a = links->order->of[i][a];
         b = links->order->of[i][b];
         slowest = MPL_MAX(slowest, links->uplink[links->first_uplink[i] + a]);
@@ -119,14 +130,16 @@ static void next_stage(sample_t * s, int *stage, int64_t * busy, int64_t * laten
     *latency = 0;
 }
 
-/* What a rank does; it stands for so many of its host, and that for so many of its rack. */
+/* Add the messages of a rank. The rank stands for host_scale ranks of its host, and its host stands
+ * for rack_scale hosts of its rack. */
 static void sample_rank(sample_t * s, int rank, int64_t host_scale, int64_t rack_scale)
 {
     links_t *links = s->links;
     const MPII_Topo_costs_t *costs = &links->costs;
     int stage = 0, level = 0;
     bool has_sent = false, has_received = false;
-    int64_t bytes, all_busy[MPII_TOPO_WITHIN__END] = { 0 }, *busy = all_busy, latency = 0, latencies = 0;
+    int64_t bytes, all_busy[MPII_TOPO_WITHIN__END] = { 0 },
+        *busy = all_busy, latency = 0, latencies = 0;
     MPII_Topo_any_gen_t g;
     MPII_Topo_step_t step;
 
@@ -138,7 +151,8 @@ static void sample_rank(sample_t * s, int rank, int64_t host_scale, int64_t rack
             level = level_of(links, step.peer, rank);
             busy = &all_busy[s->by_level ? level : 0];
             *busy += MPII_Topo_processor(costs, level, bytes);
-            add(s, s->by_level ? level : stage, step.peer, rank, level, bytes, host_scale, rack_scale, false);
+            add(s, s->by_level ? level : stage, step.peer, rank, level, bytes, host_scale,
+                rack_scale, false);
         }
         step.is_last = false;
         for (int k = 0; !step.is_last && g.gen.react(&g.gen, i, k, &step); k++) {
@@ -157,10 +171,12 @@ static void sample_rank(sample_t * s, int rank, int64_t host_scale, int64_t rack
             level = level_of(links, rank, step.peer);
             busy = &all_busy[s->by_level ? level : 0];
             *busy += MPII_Topo_processor(costs, level, bytes);
-            latency = MPL_MAX(latency, costs->latency[level] + MPII_Topo_handshake(costs, level, bytes));
+            latency =
+                MPL_MAX(latency, costs->latency[level] + MPII_Topo_handshake(costs, level, bytes));
             if (level == MPII_TOPO_WITHIN__HOST)
                 *busy += MPII_Topo_carry(bytes, costs->inside);
-            add(s, s->by_level ? level : stage, rank, step.peer, level, bytes, host_scale, rack_scale, true);
+            add(s, s->by_level ? level : stage, rank, step.peer, level, bytes, host_scale,
+                rack_scale, true);
         }
         if (s->is_regular)
             next_stage(s, &stage, all_busy, &latency, &latencies);
@@ -171,13 +187,13 @@ static void sample_rank(sample_t * s, int rank, int64_t host_scale, int64_t rack
     s->num_ranks++;
 }
 
-/* The first one of those for which the i-th of `num` stands */
+/* The first of the `len` elements for which the i-th of `num` samples stands */
 static inline int share(int len, int num, int i)
 {
     return (int64_t) i *len / num;
 }
 
-/* Some ranks of a host, each in the place of its neighbours */
+/* Sample some ranks of a host. Each stands for its neighbours as well. */
 static void sample_host(sample_t * s, int host, int64_t rack_scale)
 {
     const MPII_Topo_order_t *order = s->links->order;
@@ -214,11 +230,12 @@ static int64_t sum_stages(const sample_t * s)
         most = MPL_MAX(most, busiest);
         latencies += s->is_ring ? 0 : s->latency[i] / (s->is_piped ? s->num_ranks : 1);
     }
-    /* the stages of a chunk follow each other, those of several overlap */
+    /* the stages of one chunk follow each other; stages of different chunks overlap */
     return latencies + most + (sum - most) / num_chunks;
 }
 
-/* These hosts, each in the place of its neighbours, in some rounds */
+/* Sample s->num_hosts hosts in some rounds; each host stands for its neighbours as well. Returns
+ * the time. */
 static int64_t sample_hosts(sample_t * s, int first, int last, int stride)
 {
     const MPII_Topo_order_t *order = s->links->order;
@@ -231,7 +248,8 @@ static int64_t sample_hosts(sample_t * s, int first, int last, int stride)
     s->first = first;
     s->last = last;
     s->stride = stride;
-    /* hosts of a rack are next to each other; it has its share of those that are sampled, but one at least if all have */
+    /* The hosts of a rack are adjacent. A rack gets its share of the sampled hosts; it gets at
+     * least one if there are enough for all racks. */
     for (int rack = 0; rack < order->num_racks; rack++) {
         int begin = order->first_host[rack], len = order->first_host[rack + 1] - begin;
         int num = share(s->num_hosts, order->num_hosts, begin + len) -
@@ -253,8 +271,8 @@ static bool sends(const MPII_Topo_case_t * c, MPII_Topo_gen_t * gen, int i)
     return false;
 }
 
-/* Whether each round of a rank, but for the first one, hands something on, as in rings and in exchanges
- * in pairs: then some rounds of all ranks tell more than all rounds of some ranks. */
+/* Whether a rank sends in each round but perhaps one, as in rings and in pairwise exchanges. Then
+ * some rounds of all ranks are a better sample than all rounds of some ranks. */
 static bool is_regular(const MPII_Topo_case_t * c)
 {
     MPII_Topo_any_gen_t g;
@@ -266,24 +284,29 @@ static bool is_regular(const MPII_Topo_case_t * c)
     return g.gen.num_recvs > TOPO_ROUNDS_ASKED && num >= TOPO_ROUNDS_ASKED - 1;
 }
 
-/* What a ring takes longer than its busiest link or rank, which needs so much for a round.
+/* Time that a ring takes beyond its rounds. round: time of a round, which its busiest link or rank
+ * needs.
  *
- * A message waits for the one before it on the same way, and for its block, which comes as many rounds sooner as a block
- * has segments: so a hop takes the place of so many rounds. Where the ring is closed in a group, and not in turns, blocks
- * from outside wait for those of the group, and then pass all members: those hops take the place of none. */
+ * A message waits for the message before it on the same link, and for its block at the sender. The
+ * block arrived there num_segs rounds earlier, where num_segs is the number of segments of a block.
+ * So a hop delays a block only by the part that exceeds num_segs rounds. If the ring is closed
+ * inside a group (not in_turns), blocks from outside wait for the blocks of the group and then pass
+ * all its members: these hops count in full. */
 static int64_t fill_ring(const sample_t * s, int64_t round)
 {
     links_t *links = s->links;
     const MPII_Topo_costs_t *costs = &links->costs;
     const MPII_Topo_algo_t *algo = MPII_Topo_case_algo(s->c);
     int p = links->order->num_ranks, rank = links->order->rank_at[0], num_segs = 1, i;
-    int64_t hop = 0, sum = 0, path = 0, longest = 0, most = 0, inside[MPII_TOPO_MAX_LEVELS + 2] = { 0 };
+    int64_t hop = 0, sum = 0, path = 0, longest = 0, most = 0,
+        inside[MPII_TOPO_MAX_LEVELS + 2] = { 0 };
     MPII_Topo_any_gen_t g;
     MPII_Topo_step_t step;
 
     for (i = 0; i < p; i++, rank = step.peer) {
         MPII_Topo_case_set(s->c, rank, &g);
-        for (int k = 1; algo->family == MPII_TOPO_FAMILY__RING && !g.ring.in_turns && k < g.ring.last; k++) {
+        for (int k = 1;
+             algo->family == MPII_TOPO_FAMILY__RING && !g.ring.in_turns && k < g.ring.last; k++) {
             inside[k] = g.ring.index[k] == 0 ? 0 : inside[k] + hop;
             most = MPL_MAX(most, inside[k]);
         }
@@ -300,12 +323,13 @@ static int64_t fill_ring(const sample_t * s, int64_t round)
         path = MPL_MAX(path, 0) + hop - num_segs * round;
         longest = MPL_MAX(longest, path);
     }
-    /* all ways but the last one, where each of them is worth it */
+    /* if the hops exceed the rounds in total: all hops but the last; else: the slowest stretch of
+     * hops */
     return (sum > 0 ? sum * (p - 1) / p : longest) + most;
 }
 
-/* Some rounds, in the middle of those that they stand for. What is before, a scatter, or the first round of exchanges, by
- * itself */
+/* Sample some rounds, each from the middle of the `stride` rounds for which it stands. What comes
+ * before, a scatter or the first round of exchanges, is sampled separately. */
 static int64_t sample_regular(sample_t * s, int num_rounds, int max_rounds)
 {
     const MPII_Topo_algo_t *algo = MPII_Topo_case_algo(s->c);
@@ -313,10 +337,11 @@ static int64_t sample_regular(sample_t * s, int num_rounds, int max_rounds)
 
     if (s->is_ring) {
         lead = has_scatter(algo) ? MPII_Topo_ceil_log2(p) + 1 : 0;
-        max_rounds = algo->is_mpich ? TOPO_LEAST_ROUNDS : max_rounds;   /* all are alike */
+        max_rounds = algo->is_mpich ? TOPO_LEAST_ROUNDS : max_rounds;   /* all rounds are alike */
     }
-    int rest = num_rounds - lead, last = num_rounds - s->is_ring;       /* which sends nothing */
-    /* of blocks of several segments, each of these in its turn */
+    int rest = num_rounds - lead, last = num_rounds - s->is_ring;       /* the last round of a ring
+                                                                         * sends nothing */
+    /* If blocks have several segments, the sampled rounds must reach all of these in turn. */
     int num_segs = MPL_MAX(rest / (p - 1), 1);
     int stride = rest <= max_rounds ? 1 : rest / max_rounds / num_segs * num_segs + 1;
     int begin = lead + 1 + (last - lead - 1) % stride / 2, num = 1 + (last - begin) / stride;
@@ -331,7 +356,8 @@ int64_t MPII_Topo_sample(const MPII_Topo_case_t * c, links_t * links, int num_re
     const MPII_Topo_order_t *order = links->order;
     int p = order->num_ranks;
     const MPII_Topo_costs_t *costs = &links->costs;
-    int64_t time = -1, hop = costs->latency[MPII_TOPO_WITHIN__SITE] + 2 * costs->overhead[MPII_TOPO_WITHIN__SITE];
+    int64_t time = -1,
+        hop = costs->latency[MPII_TOPO_WITHIN__SITE] + 2 * costs->overhead[MPII_TOPO_WITHIN__SITE];
     sample_t *s = MPL_calloc(1, sizeof(*s), MPL_MEM_COLL);
     size_t num_loads = (size_t) TOPO_MAX_STAGES * links->num_uplinks;
     both_t *groups = MPL_calloc(num_loads, sizeof(both_t), MPL_MEM_COLL);
@@ -344,29 +370,33 @@ int64_t MPII_Topo_sample(const MPII_Topo_case_t * c, links_t * links, int num_re
     s->num_loads = num_loads;
     s->is_ring = is_piped && is_ring(MPII_Topo_case_algo(c));
     bool has_lanes = MPII_Topo_case_algo(c)->family == MPII_TOPO_FAMILY__LANES;
-    s->by_level = is_piped && has_lanes &&
-        !MPII_Topo_lanes_have_root(MPII_Topo_case_algo(c)->arg);
+    s->by_level = is_piped && has_lanes && !MPII_Topo_lanes_have_root(MPII_Topo_case_algo(c)->arg);
     s->is_regular = s->is_ring || (!has_lanes && is_regular(c));
-    /* MPICH's exchanges in pairs do keep step: each round waits for both ends */
+    /* MPICH's pairwise exchanges run in lockstep: each round waits for both ends. */
     bool is_mpich = MPII_Topo_case_algo(c)->family == MPII_TOPO_FAMILY__MPICH;
     s->is_piped = is_piped && (s->is_ring || !s->is_regular || !is_mpich);
     time = 0;
     int max_steps = s->is_regular ? TOPO_MAX_PIPED_STEPS :
         is_piped ? MPL_MIN(TOPO_SOME_ROUNDS * p, TOPO_MAX_PIPED_STEPS) : TOPO_MAX_STEPS;
-    if (has_rooted_lanes(MPII_Topo_case_algo(c)))    /* where ranks that all do the same are late by hops */
+    /* with a root, all ranks do the same, but each rack is up to a hop behind the one before it */
+    if (has_rooted_lanes(MPII_Topo_case_algo(c)))
         time += (order->num_racks - 1) * hop;
     int num_rounds = !s->is_regular ? num_recvs :
         MPL_MAX(MPL_MIN(TOPO_MAX_PIPED_STEPS / p, TOPO_SOME_ROUNDS),
                 MPL_MAX(TOPO_STEPS_OF_ROUNDS / p, TOPO_LEAST_ROUNDS));
-    /* How many ranks, and at most, so that each rack has some. Along lanes, those of small racks do more than others. */
-    int num = MPL_MAX(max_steps / num_rounds, 1), most = MPL_MAX(TOPO_SAMPLED_FACTOR * max_steps / num_rounds, 1);
+    /* num: number of ranks to sample; most: limit to which it may grow, so that each rack has a
+     * sample. With lanes every rack needs one, since ranks of small racks do more than others. */
+    int num = MPL_MAX(max_steps / num_rounds, 1),
+        most = MPL_MAX(TOPO_SAMPLED_FACTOR * max_steps / num_rounds, 1);
     int num_racks = has_lanes ? order->num_racks : MPL_MIN(order->num_racks, most);
     s->num_hosts = MPL_MAX(num / order->max_ppn, MPL_MAX(num_racks, TOPO_MIN_HOSTS));
     s->num_hosts = MPL_MIN(s->num_hosts, order->num_hosts);
     s->num_of_host = MPL_MAX(num, MPL_MIN(most, TOPO_MIN_RANKS * s->num_hosts)) / s->num_hosts;
-    /* of a host, one may be all that sends to the next one round a ring */
-    s->num_of_host = s->is_regular ? order->max_ppn : MPL_MIN(MPL_MAX(s->num_of_host, 1), order->max_ppn);
-    time += s->is_regular ? sample_regular(s, num_recvs, num_rounds) : sample_hosts(s, 0, INT_MAX, 1);
+    /* In a ring, a single rank of a host may send to the next host: sample all its ranks. */
+    s->num_of_host = s->is_regular ? order->max_ppn :
+        MPL_MIN(MPL_MAX(s->num_of_host, 1), order->max_ppn);
+    time += s->is_regular ? sample_regular(s, num_recvs, num_rounds) :
+        sample_hosts(s, 0, INT_MAX, 1);
 
   fn_exit:
     MPL_free(s);

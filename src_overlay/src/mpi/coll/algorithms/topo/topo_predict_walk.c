@@ -6,29 +6,32 @@
 #include "mpl.h"
 #include "topo_predict.h"
 
-/* Up to so many messages: ranks run their schedules by the clock, all of them, or all but some of those that send inside
- * their host alone.
+/* An event simulation of schedules with few messages. It simulates all ranks, or leaves out the
+ * ranks of most hosts that send only inside their host (MPII_Topo_is_followed).
  *
- * A message takes its sender's processor, then it passes links: up from the host of the sender, through its rack and
- * the groups above, and down to the host of the receiver. A link serves messages one after the other, in the order in
- * which their first bytes come. The first byte goes on to the next link at once (cut-through), the last one comes when
- * it has passed the slowest link. A latency later the message is there, and takes the receiver's processor.
- * Inside a host the sender copies the message through the memory that all ranks of the host share.
+ * A message takes time of its sender's processor, then it passes links: up from the host of the
+ * sender, through its rack and the groups above, and down to the host of the receiver. A link
+ * serves messages one after the other, in the order in which their first bytes arrive. The first
+ * byte goes on to the next link at once (cut-through). The last byte arrives when it has passed the
+ * slowest link. One latency later the message has arrived, and takes time of the receiver's
+ * processor. Inside a host, the sender copies the message through the memory, which all ranks of
+ * the host share.
  *
- * Only what is on links has to be done in order of time. So the heap holds ranks that are about to send, and messages
- * that come to their next link later than it was sent. */
+ * Only events on links must be processed in order of time. So the heap holds only ranks that are
+ * about to send, and messages that reach their next link later than now. */
 
 typedef const MPII_Topo_links_t links_t;
 
-/* What comes next in time */
+/* An event */
 typedef struct {
     int64_t clock;
-    unsigned number;            /* of those at the same time, the one that was pushed first is first */
+    unsigned number;            /* among events of the same time, the one pushed first comes
+                                 * first */
     int what;
 } turn_t;
 
 typedef struct {
-    turn_t *turns;              /* the earliest one first */
+    turn_t *turns;              /* binary heap, the earliest event first */
     int len;
     unsigned num_pushed;
 } heap_t;
@@ -64,30 +67,33 @@ static inline int pop(heap_t * heap)
 }
 
 typedef struct {
-    MPII_Topo_any_gen_t *g;     /* NULL: it is not followed */
+    MPII_Topo_any_gen_t *g;     /* NULL: the rank is not followed */
     int64_t clock;
-    int64_t out;                /* until then it sends to other hosts */
-    int64_t busy, sends;        /* time of its processor, and of what it sends there, in all */
+    int64_t out;                /* time at which its earlier messages to other hosts are sent */
+    int64_t busy, sends;        /* total time of its processor, and of sending to other hosts */
     int host, rack;
     int round, k;               /* next step; k -1: the round is over */
-    int to;                     /* -1, or whom it sends something now: */
+    int to;                     /* peer of the send that comes next, with its length below; -1:
+                                 * none */
     int64_t bytes;
-    int waits_for;              /* sender of the message that it waits for; -1: none */
+    int waits_for;              /* sender of the message that the rank waits for; -1: none */
 } rank_t;
 
 typedef struct {
-    int64_t begin, end;         /* when its first byte, and its last one, can pass; of one that has come: arrival */
+    int64_t begin, end;         /* when its first and its last byte can pass the next link; after
+                                 * delivery, end is the arrival */
     int64_t bytes;
-    int level;                  /* how far it goes: MPII_TOPO_WITHIN_ */
-    int hop;                    /* the link that it passes next, from 1 on: up, then down */
-    int from, to, next;         /* next: in a queue, or of the free ones; -1: none */
+    int level;                  /* MPII_TOPO_WITHIN_ value of its ends */
+    int hop;                    /* the link that it passes next, from 1: first upwards, then
+                                 * downwards */
+    int from, to, next;         /* next: in a queue, or in the list of free messages; -1: none */
 } message_t;
 
 typedef struct {
-    int64_t until, busy;        /* when it is idle again, and how long it was not */
+    int64_t until, busy;        /* when the link is idle again, and its total time of service */
 } link_t;
 
-/* Messages in the order in which they came; first -1: none */
+/* Messages in the order of delivery; first -1: empty */
 typedef struct {
     int first, last;
 } queue_t;
@@ -96,12 +102,13 @@ typedef struct {
     const MPII_Topo_case_t *c;
     links_t *links;
     rank_t *ranks;
-    MPII_Topo_any_gen_t *gens;  /* of those that are followed */
-    link_t *memory;             /* of each host */
-    link_t *up[MPII_TOPO_MAX_LEVELS + 1], *down[MPII_TOPO_MAX_LEVELS + 1];      /* of a group of a level */
-    heap_t heap;      /* of ranks, and ~messages */
+    MPII_Topo_any_gen_t *gens;  /* generators of the ranks that are followed */
+    link_t *memory;             /* memory of each host */
+    link_t *up[MPII_TOPO_MAX_LEVELS + 1], *down[MPII_TOPO_MAX_LEVELS + 1];      /* by level and
+                                                                                 * group */
+    heap_t heap;                /* of ranks i, and of messages ~i */
     int64_t end;
-    /* those that have come, and not been asked for: queues by a hash of both ends */
+    /* messages that were delivered and not yet received: queues by a hash of both ends */
     message_t *messages;
     int num_messages, free_messages;
     queue_t *queues;
@@ -112,7 +119,8 @@ typedef struct {
 
 static queue_t *queue_of(const walk_t * w, int from, int to)
 {
-    return &w->queues[((unsigned) from * 40503u + (unsigned) to * 2654435761u) >> 7 & (w->num_queues - 1)];
+    return &w->queues[((unsigned) from * 40503u + (unsigned) to * 2654435761u) >> 7 &
+                      (w->num_queues - 1)];
 }
 
 static void append(walk_t * w, int i)
@@ -143,7 +151,7 @@ static void free_message(walk_t * w, int i)
     w->free_messages = i;
 }
 
-/* Take the first message out of its queue; -1: it has not come. */
+/* Take the first message between two ranks out of its queue; -1: none was delivered. */
 static int take(walk_t * w, int from, int to)
 {
     queue_t *q = queue_of(w, from, to);
@@ -169,14 +177,15 @@ static inline int level_between(links_t * links, const rank_t * a, const rank_t 
         MPII_Topo_links_between(links->order, a->host, b->host);
 }
 
-/* A rank does something. */
+/* A rank's processor works for some time. */
 static inline void work(rank_t * r, int64_t time)
 {
     r->clock += time;
     r->busy += time;
 }
 
-/* A link serves what comes at a time. Returns when that begins. */
+/* A link serves a message that reaches it at `time`, for `takes`. Returns when the service
+ * begins. */
 static inline int64_t serve(link_t * link, int64_t time, int64_t takes)
 {
     int64_t begin = MPL_MAX(link->until, time);
@@ -198,7 +207,7 @@ static void receive(walk_t * w, rank_t * r, int i)
 
 static void advance(walk_t * w, int rank, int64_t until);
 
-/* A message comes, at a time that may be later than those of others that are looked at after it. */
+/* Deliver a message. Its arrival may be later than that of messages delivered after it. */
 static void deliver(walk_t * w, int i, int64_t arrival)
 {
     message_t *m = &w->messages[i];
@@ -215,7 +224,7 @@ static void deliver(walk_t * w, int i, int64_t arrival)
 
 /* -- links -- */
 
-/* The link that a message passes next, and what it takes of that */
+/* The link that a message passes next, and the time of service there */
 static link_t *find_link(walk_t * w, const message_t * m, int64_t * takes)
 {
     links_t *links = w->links;
@@ -227,11 +236,13 @@ static link_t *find_link(walk_t * w, const message_t * m, int64_t * takes)
     for (int i = 3; i <= at; i++)
         group = links->order->of[i][group];
     *takes = at == 1 ? MPII_Topo_host_link(&links->costs, m->bytes) :
-        MPII_Topo_carry(m->bytes + links->costs.header, links->uplink[links->first_uplink[at] + group]);
+        MPII_Topo_carry(m->bytes + links->costs.header,
+                        links->uplink[links->first_uplink[at] + group]);
     return is_up ? &w->up[at][group] : &w->down[at][group];
 }
 
-/* A message passes links, up to one that it comes to after a time: until then no other comes to one. */
+/* Move a message over its links. Stop at a link that it reaches after `until`; before that time no
+ * other message reaches a link. */
 static void travel(walk_t * w, int i, int64_t until)
 {
     message_t *m = &w->messages[i];
@@ -258,8 +269,7 @@ static void send_to(walk_t * w, int rank, int peer, int64_t bytes)
 
     work(from, MPII_Topo_processor(costs, level, bytes));
     w->messages[i] = (message_t) {
-        .bytes = bytes,.from = rank,.to = peer,.level = level,.hop = 1
-    };
+    .bytes = bytes,.from = rank,.to = peer,.level = level,.hop = 1};
     if (level == MPII_TOPO_WITHIN__HOST) {
         link_t *memory = &w->memory[from->host];
         serve(memory, from->clock, MPII_Topo_carry(bytes, costs->memory));
@@ -280,8 +290,8 @@ static void send_to(walk_t * w, int rank, int peer, int64_t bytes)
 
 /* -- ranks -- */
 
-/* A rank goes on up to a message for which it has to wait, or one that it sends after a time, or later than something
- * else that is to be done. */
+/* Run a rank until it has to wait for a message, or until its next send is later than `until` or
+ * later than another event. */
 static void advance(walk_t * w, int rank, int64_t until)
 {
     rank_t *r = &w->ranks[rank];
@@ -315,7 +325,7 @@ static void advance(walk_t * w, int rank, int64_t until)
         int64_t bytes = MPII_Topo_case_bytes(w->c, &step);
         if (bytes < 0)
             continue;
-        if (w->ranks[step.peer].g == NULL) {    /* it sends that at once */
+        if (w->ranks[step.peer].g == NULL) {    /* not followed: assume that it sends at once */
             const MPII_Topo_costs_t *costs = &w->links->costs;
             int64_t processor = MPII_Topo_processor(costs, MPII_TOPO_WITHIN__HOST, bytes);
             r->clock = MPL_MAX(r->clock, processor + costs->latency[MPII_TOPO_WITHIN__HOST] +
@@ -333,7 +343,8 @@ static void advance(walk_t * w, int rank, int64_t until)
     w->end = MPL_MAX(w->end, r->clock);
 }
 
-/* Hosts whose ranks all are: each the last one of its neighbours from rank 0 on */
+/* All ranks of TOPO_FOLLOWED_HOSTS hosts are followed. These hosts are spread evenly, counted from
+ * the host of rank 0. */
 bool MPII_Topo_is_followed(const MPII_Topo_case_t * c, links_t * links, int rank)
 {
     int64_t num = links->order->num_hosts, some = MPL_MIN(num, TOPO_FOLLOWED_HOSTS);
@@ -342,7 +353,7 @@ bool MPII_Topo_is_followed(const MPII_Topo_case_t * c, links_t * links, int rank
     return (host + 1) * some / num > host * some / num || !MPII_Topo_case_is_inner(c, rank);
 }
 
-/* Returns how many messages those that are followed receive. */
+/* Returns the number of messages that the followed ranks receive. */
 static int64_t set_ranks(walk_t * w)
 {
     const MPII_Topo_order_t *order = w->links->order;
@@ -351,7 +362,8 @@ static int64_t set_ranks(walk_t * w)
 
     for (int i = 0; i < order->num_ranks; i++) {
         int host = MPII_Topo_links_host(w->links, i);
-        w->ranks[i] = (rank_t) {.host = host,.rack = order->rack_of[host],.to = -1,.waits_for = -1 };
+        w->ranks[i] = (rank_t) {
+        .host = host,.rack = order->rack_of[host],.to = -1,.waits_for = -1};
         if (MPII_Topo_is_followed(w->c, w->links, i)) {
             MPII_Topo_case_set(w->c, i, g);
             num_messages += g->gen.num_recvs;
@@ -364,7 +376,8 @@ static int64_t set_ranks(walk_t * w)
 int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links, int64_t * busiest)
 {
     const MPII_Topo_order_t *order = links->order;
-    int p = order->num_ranks, num_links = order->num_hosts + 2 * (order->num_hosts + links->num_uplinks);
+    int p = order->num_ranks,
+        num_links = order->num_hosts + 2 * (order->num_hosts + links->num_uplinks);
     walk_t w = {.c = c,.links = links,.free_messages = -1,.end = -1 };
 
     w.ranks = MPL_malloc(p * sizeof(rank_t), MPL_MEM_COLL);
@@ -375,7 +388,7 @@ int64_t MPII_Topo_walk(const MPII_Topo_case_t * c, links_t * links, int64_t * bu
     int64_t num_messages = set_ranks(&w);
     for (w.num_queues = 64; w.num_queues < 4 * (unsigned) p && w.num_queues < num_messages;)
         w.num_queues *= 2;
-    /* each rank, and each message, is there once at most */
+    /* each rank and each message is in the heap at most once */
     w.heap.turns = MPL_malloc((p + num_messages) * sizeof(turn_t), MPL_MEM_COLL);
     w.messages = MPL_malloc((num_messages + 1) * sizeof(message_t), MPL_MEM_COLL);
     w.queues = MPL_malloc(w.num_queues * sizeof(queue_t), MPL_MEM_COLL);

@@ -10,12 +10,13 @@
 #include "topo_rates.h"
 #include "topo_numbers.h"
 
-/* Latencies and rates of levels, from a matrix of what was measured, and costs of messages.
+/* Compute latencies and rates of the levels, and costs of messages, from measurements.
  *
- * A level has the median of all pairs. Pairs of different racks were measured while other pairs
- * shared the uplink: in a random round a host's partner is in another rack with probability
- * (H-h)/(H-1), for H hosts of which h are in the rack, so 1 + (h-1)(H-h)/(H-1) pairs share it. A
- * fifth less than inside the rack may be noise: no bottleneck is seen there. */
+ * The latency and the rate of a level are medians over all its pairs. Pairs of different racks were
+ * measured while other pairs used the same uplink. In a random round, the partner of a host is in
+ * another rack with probability (H-h)/(H-1), for H hosts of which h are in the rack. So 1 +
+ * (h-1)(H-h)/(H-1) pairs share the uplink. A rate that is less than a fifth below the rate inside
+ * the rack may be noise: the uplink then counts as no bottleneck. */
 
 static int cmp_doubles(const void *a_, const void *b_)
 {
@@ -23,7 +24,7 @@ static int cmp_doubles(const void *a_, const void *b_)
     return a < b ? -1 : a > b;
 }
 
-/* 0 of none */
+/* 0 if there are no values */
 static double median(double values[], size_t num)
 {
     if (num == 0)
@@ -32,7 +33,7 @@ static double median(double values[], size_t num)
     return num % 2 ? values[num / 2] : ((double) values[num / 2 - 1] + values[num / 2]) / 2;
 }
 
-/* Group of a level, 2 being racks, that an entry of a matrix is from, of hosts or of racks */
+/* The group at a level (2: racks) that contains host i (of_hosts) or rack i */
 static int group_of(const MPII_Topo_measured_t * m, bool of_hosts, int level, int i)
 {
     int group = of_hosts ? m->levels[0].of[i] : i;
@@ -42,7 +43,7 @@ static int group_of(const MPII_Topo_measured_t * m, bool of_hosts, int level, in
     return group;
 }
 
-/* Which level an entry of a matrix is of: MPII_TOPO_WITHIN_ */
+/* MPII_TOPO_WITHIN_ value of an entry of a matrix */
 static int level_of(const MPII_Topo_measured_t * m, bool of_hosts, int i, int j)
 {
     int within = MPII_TOPO_WITHIN__RACK;
@@ -55,13 +56,13 @@ static int level_of(const MPII_Topo_measured_t * m, bool of_hosts, int i, int j)
     return within;
 }
 
-/* Which entries are asked for */
+/* A selection of entries of a matrix */
 typedef struct {
-    int least, most;            /* their levels */
-    int level, group;           /* from a group, and to it; level 0: all */
+    int least, most;            /* range of MPII_TOPO_WITHIN_ values */
+    int level, group;           /* entries from or to a group of a level; level 0: all entries */
 } asked_t;
 
-/* Median of entries, which is 0 where there are none */
+/* Median of the selected entries; 0 if there are none. values: scratch memory */
 static double median_of(const MPII_Topo_measured_t * m, const double *of_hosts,
                         const double *of_racks, asked_t asked, double values[])
 {
@@ -103,7 +104,7 @@ static int64_t picoseconds(double us)
     return MPL_MIN(us, TOPO_MOST_US) * 1e6;
 }
 
-/* 1 KiB is 8192 bits; bits by Mbit/s are microseconds. */
+/* 1 KiB is 8192 bits; bits divided by Mbit/s are microseconds. */
 static int64_t per_kib(double mbps)
 {
     return 8192e6 / MPL_MIN(MPL_MAX(mbps, TOPO_LEAST_MBPS), TOPO_MOST_MBPS);
@@ -114,8 +115,9 @@ static double or_else(double value, double other)
     return value > 0 ? value : other;
 }
 
-/* Rates of the uplinks of a level; inside: between its members, below[]: of their uplinks, NULL for
- * hosts; num_hosts[]: of its groups */
+/* Set mbps[], the rates of the uplinks of a level. inside: rate between members of a group.
+ * below[]: rates of the uplinks of the members; NULL if the members are hosts. num_hosts[]: number
+ * of hosts in each group. */
 static void set_uplinks(const MPII_Topo_measured_t * m, int level, double inside,
                         const double below[], const int num_hosts[], double mbps[], double values[])
 {
@@ -144,7 +146,7 @@ static int num_groups(const MPII_Topo_measured_t * m)
     return num;
 }
 
-/* Rates of the uplinks of all levels. mbps, num_hosts: [groups], zeroed */
+/* Set the rates of the uplinks of all levels. mbps[], num_hosts[]: one for each group, zeroed */
 static void set_levels(const MPII_Topo_measured_t * m, double host_mbps, MPII_Topo_rates_t * rates,
                        double mbps[], int num_hosts[], double values[])
 {
@@ -173,8 +175,9 @@ static void set_levels(const MPII_Topo_measured_t * m, double host_mbps, MPII_To
     rates->uplink_percent = MPL_MAX(MPL_MIN(percent, INT_MAX), 1);
 }
 
-/* What messages take beyond latency and links: as measured, or as above. between: 0 inside a
- * host */
+/* Set the time that messages take beyond latency and links: as measured, or else as assumed.
+ * Assumed are a copy at each end of an eager message, and two latencies for a rendezvous. between:
+ * 0 for messages inside a host */
 static void set_pieces(const MPII_Topo_measured_costs_t * measured, int between, int64_t latency,
                        int64_t link, MPII_Topo_costs_t * costs)
 {
@@ -197,8 +200,8 @@ static void set_pieces(const MPII_Topo_measured_costs_t * measured, int between,
     costs->num_pieces[between] = num;
 }
 
-/* near, inside: of a short message, microseconds; memory, host: Mbit/s of one rank inside a host,
- * and between hosts */
+/* Set all costs. near, inside: latency of a short message in a rack and inside a host, in
+ * microseconds. memory, host: rate of one rank inside a host and between hosts, in Mbit/s */
 static void set_costs(const MPII_Topo_measured_costs_t * m, double near, double inside,
                       double memory, double host, MPII_Topo_costs_t * costs)
 {
@@ -299,7 +302,7 @@ MPII_Topo_lengths_t MPII_Topo_lengths(const MPII_Topo_costs_t * costs)
     return lengths;
 }
 
-/* Of a level: order is of the groups there, site[] their indices in the site, or -1 */
+/* Set the uplinks of a level. site[]: index of each group in the site, or -1 */
 static void set_links(MPII_Topo_links_t * links, const MPII_Topo_rates_t * rates, int level,
                       const int64_t uplink[], const int site[])
 {
@@ -331,7 +334,8 @@ MPII_Topo_links_t *MPII_Topo_links_create(const MPII_Topo_rates_t * rates,
     for (int level = 2; level <= order->num_levels; level++) {
         links->first_uplink[level] = links->num_uplinks;
         links->num_uplinks += order->num[level];
-        /* a group's place in the line is behind none of its members' */
+        /* In place: group i is not behind its first member in the line, so no entry is overwritten
+         * before it is read. */
         for (int i = 0; level > 2 && i < order->num[level]; i++) {
             int below = site[order->first[level][i]];
             site[i] = below == -1 ? -1 : levels[level - 2].of[below];

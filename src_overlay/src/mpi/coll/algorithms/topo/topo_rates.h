@@ -8,64 +8,65 @@
 
 #include "topo_order.h"
 
-/* Between which ranks a message is; further than in a rack, there is one more for each level
- * above. */
+/* The smallest group that contains both ends of a message: a host, a rack, or a group of a level
+ * above racks. Each further level is a number of its own, up to MPII_TOPO_WITHIN__END - 1. */
 enum {
     MPII_TOPO_WITHIN__HOST,
     MPII_TOPO_WITHIN__RACK,
-    MPII_TOPO_WITHIN__SITE,     /* in a group of level 3, or where there is none in the site */
+    MPII_TOPO_WITHIN__SITE,     /* a group of level 3; if there is no such level, the site */
     MPII_TOPO_WITHIN__END = MPII_TOPO_MAX_LEVELS + 1
 };
 
-/* What links can carry: times in picoseconds, and picoseconds per KiB. Integers, so that all
- * processes reckon alike. */
+/* All times are in picoseconds, and times per byte in picoseconds per KiB. They are integers, so
+ * that all processes compute the same results. */
 
-/* A message takes more than its latency and its bytes on links: up to eager_bytes it is copied at
- * both ends, a longer one asks its receiver first (rendezvous). One that is longer than the last
- * piece goes by that. */
+/* A piece of a curve: the time that a message takes beyond its latency and its bytes on links. An
+ * eager message (up to MPII_Topo_costs_t.eager bytes) is copied at both ends. A longer one needs a
+ * rendezvous first. A piece is for messages of up to most_bytes; the last piece is for all longer
+ * messages, too. */
 #define MPII_TOPO_MAX_PIECES 8
 typedef struct {
     int64_t most_bytes;
-    int64_t more, more_per_kib; /* time beyond that of latency and links: of any message, and for
-                                 * each KiB */
+    int64_t more, more_per_kib; /* time of any message, and for each KiB of it */
 } MPII_Topo_curve_t;
 
-/* What a site can carry, and what messages cost there */
+/* What the links of a site can carry, and what messages cost there */
 typedef struct {
-    int64_t latency[MPII_TOPO_WITHIN__END];     /* of a message inside a host, in a rack, and so on,
-                                                 * without: */
-    int64_t overhead[MPII_TOPO_WITHIN__END];    /* of a processor, for each message that it sends or
-                                                 * receives */
-    int64_t gap;                /* of the link of a host, at least, for each message */
-    int64_t header;             /* bytes of a link that a message takes beside its own */
-    int64_t eager;              /* bytes of the longest message that does not ask */
+    /* latency of a message inside a host, in a rack, and so on, without the overheads at its
+     * ends */
+    int64_t latency[MPII_TOPO_WITHIN__END];
+    /* time of a processor for each message that it sends or receives */
+    int64_t overhead[MPII_TOPO_WITHIN__END];
+    int64_t gap;                /* least time on the link of a host for each message */
+    int64_t header;             /* bytes that a message adds to its own on a link */
+    int64_t eager;              /* length of the longest eager message */
     int num_pieces[2];
-    MPII_Topo_curve_t piece[2][MPII_TOPO_MAX_PIECES];   /* of messages inside a host, and between
-                                                         * hosts */
-    int64_t reduce;             /* of a processor, for bytes that it adds up or copies */
-    int64_t inside, memory;     /* copying from rank to rank: one rank alone, and the memory of a
-                                 * host for all */
-    int64_t rank, host;         /* what one rank sends to other hosts; link of a host, each way */
+    MPII_Topo_curve_t piece[2][MPII_TOPO_MAX_PIECES];   /* inside a host, and between hosts */
+    int64_t reduce;             /* time for which a processor reduces or copies a KiB */
+    int64_t inside, memory;     /* time per KiB copied between ranks of a host: by one rank alone,
+                                 * and by all ranks of the host together */
+    int64_t rank, host;         /* time per KiB: sent by one rank to other hosts; on the link of a
+                                 * host, in each direction */
 } MPII_Topo_costs_t;
 
-/* Of a site, from latencies and bandwidths as they were measured between hosts, or racks. One block
- * of memory, for MPL_free */
+/* Rates of a site, computed from latencies and bandwidths measured between hosts or racks. One
+ * block of memory, freed by MPL_free. */
 typedef struct MPII_Topo_rates {
     MPII_Topo_costs_t costs;
-    int uplink_percent;         /* of the time that the link of a host takes for a byte, what the
-                                 * slowest uplink takes; at least 1 */
-    int num_levels;             /* racks, and those above */
-    int num[MPII_TOPO_MAX_LEVELS - 1];  /* groups of each */
-    int64_t uplink[];           /* each way: of the racks, then of the groups of the next level
-                                 * ... */
+    int uplink_percent;         /* time per byte on the slowest uplink, in percent of that on the
+                                 * link of a host; at least 1 */
+    int num_levels;             /* number of levels: racks, and the levels above */
+    int num[MPII_TOPO_MAX_LEVELS - 1];  /* number of groups of each level */
+    int64_t uplink[];           /* time per KiB in each direction: of the racks, then of the groups
+                                 * of the next level, ... */
 } MPII_Topo_rates_t;
 
-/* Time of a message: us + bytes / mbps */
+/* Measured time of a message of up to most_bytes: us + bytes / mbps */
 typedef struct {
     double most_bytes, us, mbps;
 } MPII_Topo_measured_piece_t;
 
-/* Of messages and processors, as site.json has them (site.schema.json); 0: not measured */
+/* Costs of messages and processors, as in site.json (site.schema.json); 0: not measured */
 typedef struct {
     double overhead_us, inside_overhead_us, inside_us, gap_us;
     double inside_mbps, memory_mbps, host_mbps, reduce_mbps;
@@ -74,42 +75,46 @@ typedef struct {
     MPII_Topo_measured_piece_t piece[2][MPII_TOPO_MAX_PIECES];
 } MPII_Topo_measured_costs_t;
 
-/* What was measured; 0: not. A matrix may be NULL. */
+/* Measurements of a site; 0: not measured. A matrix may be NULL. */
 typedef struct {
     int num_hosts, num_levels;
-    const MPII_Topo_groups_t *levels;   /* [num_levels] racks, and those above */
+    const MPII_Topo_groups_t *levels;   /* [num_levels] racks, and the levels above */
     const double *host_us, *host_mbps;  /* hosts x hosts: latency, 10^6 bit/s */
-    const double *rack_us, *rack_mbps;  /* racks x racks, in their place */
-    const double *uplink_mbps;  /* of the groups of all levels; NULL: none */
+    const double *rack_us, *rack_mbps;  /* racks x racks, in place of hosts x hosts */
+    const double *uplink_mbps;  /* of the groups of all levels; may be NULL */
     MPII_Topo_measured_costs_t costs;
 } MPII_Topo_measured_t;
 
-/* *rates is NULL where the latency or the bandwidth between hosts is not known. Returns -1 if
- * memory is exhausted. */
+/* Compute the rates of a site. *rates is NULL if the latency or the bandwidth between hosts is
+ * unknown. Returns 0, or -1 if memory is exhausted. */
 int MPII_Topo_rates_create(const MPII_Topo_measured_t * measured, MPII_Topo_rates_t ** rates);
 
-/* The same for an order of ranks: racks as it numbers them. One block of memory, for MPL_free */
+/* The rates for the ranks of a communicator. Groups are numbered as in the order. One block of
+ * memory, freed by MPL_free. */
 typedef struct MPII_Topo_links {
     const MPII_Topo_order_t *order;
     MPII_Topo_costs_t costs;
-    int num_uplinks, first_uplink[MPII_TOPO_MAX_LEVELS + 1];    /* by level, as the order has it */
-    int64_t uplink[];           /* of racks, then of groups of the levels above */
+    int num_uplinks, first_uplink[MPII_TOPO_MAX_LEVELS + 1];    /* first index of each level in
+                                                                 * uplink[] */
+    int64_t uplink[];           /* time per KiB: of the racks, then of the groups of the levels
+                                 * above */
 } MPII_Topo_links_t;
 
-/* Host of a rank, as the order numbers it */
+/* Host of a rank, numbered as in the order */
 static inline int MPII_Topo_links_host(const MPII_Topo_links_t * links, int rank)
 {
     return links->order->host_at[links->order->pos_of[rank]];
 }
 
-/* levels: of the site. rack: [order->num_racks] index in the site, or -1, whose groups are as slow
- * as the slowest. NULL if memory is exhausted */
+/* levels: groups of the site. rack[order->num_racks]: index of each rack in the site, or -1; the
+ * groups of such a rack get the slowest uplink of their level. Returns NULL if memory is
+ * exhausted. */
 MPII_Topo_links_t *MPII_Topo_links_create(const MPII_Topo_rates_t * rates,
                                           const MPII_Topo_groups_t levels[],
                                           const MPII_Topo_order_t * order, const int rack[]);
 
-/* Between which ranks of different hosts a message is: the number of levels whose links it passes,
- * 1 in a rack (MPII_TOPO_WITHIN__RACK), and more by one for each level on */
+/* MPII_TOPO_WITHIN_ value of a message between two hosts: the number of levels whose links it
+ * passes, which is 1 in a rack (MPII_TOPO_WITHIN__RACK), and one more for each level above. */
 static inline int MPII_Topo_links_between(const MPII_Topo_order_t * order, int host_a, int host_b)
 {
     int level = 1, a = order->rack_of[host_a], b = order->rack_of[host_b];
@@ -125,14 +130,15 @@ static inline int MPII_Topo_links_between(const MPII_Topo_order_t * order, int h
 
 MPII_Topo_lengths_t MPII_Topo_lengths(const MPII_Topo_costs_t * costs);
 
-/* Time of bytes, at picoseconds per KiB */
+/* Time of some bytes, at per_kib picoseconds per KiB */
 static inline int64_t MPII_Topo_carry(int64_t bytes, int64_t per_kib)
 {
     return (bytes >> 10) * per_kib + (((bytes & 1023) * per_kib) >> 10);
 }
 
-/* What a message takes beyond its latency and its bytes on links: of a processor at each end, or
- * before it begins */
+/* Time that a message takes beyond its latency and its bytes on links. Of an eager message, each
+ * end's processor takes half of it (MPII_Topo_processor). Of a longer one it is the time of the
+ * rendezvous (MPII_Topo_handshake). */
 static inline int64_t MPII_Topo_more(const MPII_Topo_costs_t * costs, int within, int64_t bytes)
 {
     int between = within != MPII_TOPO_WITHIN__HOST, i = 0;
@@ -159,7 +165,7 @@ static inline int64_t MPII_Topo_handshake(const MPII_Topo_costs_t * costs, int w
     return bytes <= costs->eager ? 0 : MPII_Topo_more(costs, within, bytes);
 }
 
-/* What a message takes of the link of a host */
+/* Time that a message takes on the link of a host */
 static inline int64_t MPII_Topo_host_link(const MPII_Topo_costs_t * costs, int64_t bytes)
 {
     return MPL_MAX(MPII_Topo_carry(bytes + costs->header, costs->host), costs->gap);

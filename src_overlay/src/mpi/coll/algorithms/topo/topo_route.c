@@ -12,7 +12,7 @@ static int deal(const MPII_Topo_route_state_t * state, int x, int k)
     return state->order[state->first_rank[x] + MPII_Topo_route_deal_index(state, x, k)];
 }
 
-/* Of the numbers begin <= n < end, those with n mod m = r. */
+/* How many numbers n, begin <= n < end, have n mod m = r */
 static int num_congruent(int begin, int end, int r, int m)
 {
     int first = begin + ((r - begin) % m + m) % m;
@@ -32,7 +32,8 @@ void MPII_Topo_route_free(MPII_Topo_route_t * route)
     MPL_free(route);
 }
 
-/* index[]: of each host in the list. key[num_ranks]: memory for it */
+/* Set the lists of hosts and ranks. index[]: becomes the index of each host in the list.
+ * key[num_ranks]: scratch memory */
 static void list_hosts(MPII_Topo_route_state_t * state, const MPII_Topo_place_t * place,
                        const int group_of[], int index[], int key[])
 {
@@ -44,7 +45,7 @@ static void list_hosts(MPII_Topo_route_state_t * state, const MPII_Topo_place_t 
     MPII_Topo_sort(place->num_ranks, key, place->num_hosts, state->first_rank, state->order);
 }
 
-/* The member of a group of that size to which host x of another one sends in stage 1. */
+/* The member of another group with `size` members to which host x sends in stage 1 */
 static int member_for(int x, int size)
 {
     return x % size;
@@ -72,9 +73,10 @@ static void list_origins(MPII_Topo_route_state_t * state, int num_hosts, const i
         state->origins[--state->first_origin[j]] = begin + j;
 }
 
-/* num_before[]: hosts of each group that come before the own one in the order of hosts. known[m]:
- * those of all these that send to the same member of a group of m as the own host, -1 where not
- * known yet. So it costs O(groups . different sizes of groups). */
+/* List all messages of the host. num_before[]: number of hosts of each group before the own host,
+ * in the order of hosts. known[m]: how many of all these hosts send to the same member of a group
+ * of m members as the own host does; -1: not computed yet. Cost: O(groups . different sizes of
+ * groups) */
 static void list_messages(MPII_Topo_route_t * route, const int group_of[], const int num_before[],
                           int known[])
 {
@@ -252,7 +254,7 @@ int64_t MPII_Topo_route_num_transit_in(const MPII_Topo_route_t * route, int i)
     return (int64_t) MPII_Topo_route_num_at(state, x) * route->num_group_ranks;
 }
 
-/* The group that gets sends[0][i], as a range of ranks in state->order. */
+/* The group that receives sends[0][i], as a range of indices in state->order */
 static void ranks_of_send(const MPII_Topo_route_t * route, int i, int *begin, int *end)
 {
     const MPII_Topo_route_state_t *state = route->state;
@@ -305,8 +307,9 @@ int64_t MPII_Topo_route_table_bytes(const MPII_Topo_route_t * route, int width)
     return n * width;
 }
 
-/* out and mid have a block from each rank of the host to each rank, mid also what comes in stage 1
- * for each rank of the group; in has what all ranks send to the host, but for what stays or came */
+/* out and mid have a block from each rank of the host to each rank. mid also has the blocks that
+ * come in stage 1, for each rank of the group. in has the other blocks from all ranks to the host,
+ * except those that stay on the host or that come in stage 1. */
 int64_t MPII_Topo_route_uniform_bytes(const MPII_Topo_route_t * route)
 {
     const MPII_Topo_route_state_t *state = route->state;

@@ -15,7 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Linux has these, its older headers do not. */
+/* Linux has these, but older headers do not. */
 #ifndef F_ADD_SEALS
 #define F_ADD_SEALS 1033
 #define F_GET_SEALS 1034
@@ -31,36 +31,36 @@
 
 #define ALIGN(bytes_) (((bytes_) + 63) & ~(size_t) 63)
 
-/* What the first rank of a host tells the others: where its memory is, and by what they know it.
- * Where several machines, or containers, have one host name, a process of that number may be
- * another one, and its descriptor anything. */
+/* What the first rank of a host sends to the others: where its memory is, and how to recognize it.
+ * If several machines or containers have the same host name, the PID may belong to another process,
+ * and the descriptor may be anything. */
 typedef struct {
-    int64_t pid;                /* -1: there is none */
+    int64_t pid;                /* -1: there is no memory */
     int64_t fd;
     uint64_t pid_namespace;     /* inode */
-    uint64_t device, inode;     /* of the memory */
-    uint64_t token[2];          /* that stands at its beginning */
+    uint64_t device, inode;     /* of the memory's file */
+    uint64_t token[2];          /* random bytes at the start of the memory */
 } offer_t;
 
-/* What they tell it */
+/* Answer of another rank to the first rank */
 typedef struct {
     int64_t why;                /* MPII_Topo_shm_why_t */
     MPII_Topo_processors_t processors;
 } answer_t;
 
-/* And what it tells each of them */
+/* Result that the first rank sends to each other rank */
 typedef struct {
-    int32_t why;                /* MPII_TOPO_SHM_OK: all have the memory */
+    int32_t why;                /* MPII_TOPO_SHM_OK: all ranks have the memory */
     int32_t may_spin;
 } verdict_t;
 
-/* At the beginning of the memory; ended, waits_for and wakers follow. */
+/* Head of the memory; ended, waits_for and waker follow. */
 typedef struct {
     uint64_t token[2];
     uint32_t calls;
 } head_t;
 
-/* -- memory -- */
+/* -- creating and opening -- */
 
 static char *map(int fd, size_t bytes)
 {
@@ -68,7 +68,7 @@ static char *map(int fd, size_t bytes)
     return mem == MAP_FAILED ? NULL : mem;
 }
 
-/* Make memory for the ranks of a host. Returns its file, or -1. */
+/* Create memory for the ranks of a host. Returns its file descriptor, or -1. */
 static int make(size_t bytes, char **mem)
 {
     int fd = -1;
@@ -79,14 +79,15 @@ static int make(size_t bytes, char **mem)
     sigset_t all, old;
     int err;
 
-    /* a file beyond the limit would end the process (SIGXFSZ) */
+    /* extending a file beyond the limit would kill the process (SIGXFSZ) */
     if (getrlimit(RLIMIT_FSIZE, &limit) || (limit.rlim_cur != RLIM_INFINITY &&
                                             limit.rlim_cur < bytes))
         return -1;
     fd = syscall(SYS_memfd_create, "mpich", FD_FLAGS);
     if (fd == -1)
         goto fn_fail;
-    /* a signal would interrupt it, on many kernels, and all that it has done would be undone */
+    /* Block signals: on many kernels a signal interrupts the allocation, which then starts from
+     * zero. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     err = ftruncate(fd, bytes) || posix_fallocate(fd, 0, bytes) || fcntl(fd, F_ADD_SEALS, SEALS);
@@ -111,8 +112,8 @@ static uint64_t pid_namespace(void)
     return stat("/proc/self/ns/pid", &info) ? 0 : info.st_ino;
 }
 
-/* Open what another process offers, if that is it. Nothing else is opened: O_PATH does not touch
- * what it finds, be it a terminal or a device. */
+/* Open the memory that another process offers. O_PATH opens the descriptor without side effects,
+ * whatever it is, such as a terminal or a device; then it is checked. */
 static char *open_offer(const offer_t * offer, size_t bytes)
 {
     char path[64], *mem = NULL;
@@ -151,7 +152,7 @@ static size_t head_bytes(int num_ranks)
     return ALIGN(sizeof(head_t) + num_ranks * (2 * sizeof(uint32_t) + MPII_TOPO_SHM_NAME_LEN));
 }
 
-/* Look at memory of `bytes` bytes for num_ranks ranks. */
+/* Set the pointers into memory of `bytes` bytes. */
 static void set_memory(MPII_Topo_shm_t * shm, char *mem, size_t bytes)
 {
     shm->base = mem;
@@ -186,7 +187,7 @@ void MPII_Topo_shm_may_spin(const MPII_Topo_processors_t of[], int num, int num_
         bool is_known = false, is_crowded = false;
         for (int i = 0; i < 1024; i++) {
             is_known = is_known || may_use(&of[k], i);
-            /* thirds may add up to a little more than 1 */
+            /* a sum of thirds may be a little more than 1 */
             is_crowded = is_crowded || (may_use(&of[k], i) && load[i] > 1.001);
         }
         may_spin[k] = is_known && !is_crowded && num_on_node <= sysconf(_SC_NPROCESSORS_ONLN);
@@ -202,16 +203,16 @@ static bool is_member(MPIR_Comm * comm_ptr, const int ranks[], int num_ranks, ui
     return false;
 }
 
-/* of: the processors of the ranks of a communicator on this host. Where there is no memory none may
- * spin. */
+/* Which ranks of a communicator on this host may spin. of[]: their processors. If memory is
+ * exhausted, none may. */
 static void find_spinners(MPIR_Comm * comm_ptr, const int ranks[], int num_ranks,
                           const MPII_Topo_processors_t of[], bool may_spin[])
 {
     int num_neighbours, num = num_ranks;
     const MPII_Topo_neighbour_t *neighbours = MPII_Topo_neighbours(&num_neighbours);
     MPII_Topo_processors_t *all = MPL_malloc((num + num_neighbours) * sizeof(*all), MPL_MEM_SHM);
-    /* either may tell of too few: virtual hosts share a machine; without shared memory of its own
-     * MPICH sees each process alone */
+    /* Each of these numbers may be too small: virtual hosts share a machine, and without shared
+     * memory MPICH treats each process as if it were alone. */
     int on_host = MPL_MAX(MPIR_Process.local_size, MPII_Topo_num_on_host());
 
     memset(may_spin, 0, num_ranks * sizeof(bool));
@@ -226,7 +227,7 @@ static void find_spinners(MPIR_Comm * comm_ptr, const int ranks[], int num_ranks
     MPL_free(all);
 }
 
-/* -- the limit of a host -- */
+/* -- the limit for a host -- */
 
 static MPL_atomic_int64_t counted;
 
@@ -240,7 +241,7 @@ static int64_t limit_of_process(void)
     return MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_SHM_BYTES, 0) / MPII_Topo_num_on_host();
 }
 
-/* -- memory that is idle -- */
+/* -- idle memory -- */
 
 #ifdef __ATOMIC_SEQ_CST
 #define LOAD(word) __atomic_load_n(word, __ATOMIC_SEQ_CST)
@@ -248,19 +249,19 @@ static int64_t limit_of_process(void)
 #define CAS(word, old, value) \
     __atomic_compare_exchange_n(word, old, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
 #else
-/* never used: without these there is no shared memory */
+/* never used: there is no shared memory without these atomics */
 #define LOAD(word) (*(word))
 #define STORE(word, value) ((void) (*(word) = (value)))
 #define CAS(word, old, value) (*(word) == *(old) && (*(word) = (value), true))
 #endif
 
-/* Bit of a number of calls, which counts over and over below it */
+/* Bit in the number of calls; the number wraps around below it */
 #define CLOSED 0x80000000
 
 static MPL_atomic_int64_t clock_of_calls;
 
-/* Forget what is given back. The mutex of all memory is held, or the process has begun a call on
- * this one. */
+/* Unmap the part that was given back. The caller holds the lock, or has begun a call on this
+ * memory. */
 static void settle(MPII_Topo_shm_t * shm)
 {
     int64_t part = part_of(shm->kept, shm->num_ranks);
@@ -294,13 +295,14 @@ void MPII_Topo_shm_end(MPII_Topo_shm_t * shm)
     STORE(&shm->ended[shm->index], shm->num_calls);
 }
 
-/* *calls: the last one, which all ranks have ended */
+/* Whether memory is idle. *calls: number of its last call, which all ranks have ended */
 static bool is_idle(const MPII_Topo_shm_t * shm, uint32_t * calls)
 {
     int64_t idle = MPL_atomic_load_int64(&clock_of_calls) - MPL_atomic_load_int64(&shm->last_call);
 
-    /* Memory that was taken from its communicator before is left to it for longer each time: else
-     * those that are used in turn would take it from each other for ever. */
+    /* Each time memory was taken from a communicator, the communicator may keep its memory idle for
+     * longer. Otherwise communicators that are used in turn would take it from each other again and
+     * again. */
     if (shm->bytes <= shm->kept || idle < (int64_t) 1 << MPL_MIN(shm->times_given_back, 30))
         return false;
     *calls = LOAD(shm->calls);
@@ -311,20 +313,20 @@ static bool is_idle(const MPII_Topo_shm_t * shm, uint32_t * calls)
     return true;
 }
 
-/* Give back memory, unless a rank begins a call just now. */
+/* Give back memory, unless a rank begins a call at this moment. */
 static void take(MPII_Topo_shm_t * shm, uint32_t calls)
 {
     if (!(calls & CLOSED)) {
         if (!CAS(shm->calls, &calls, calls | CLOSED))
             return;
-        /* for the other ranks, too, which may not look at it for long */
+        /* free it for all ranks: another rank may not unmap it for a long time */
         madvise(shm->base + shm->kept, shm->bytes - shm->kept, MADV_REMOVE);
     }
     settle(shm);
 }
 
-/* Have other communicators give back memory, until so many bytes more may be counted; none, if that
- * is not to be had. */
+/* Have other communicators give back memory until `part` more bytes fit into the limit. If that is
+ * impossible, take nothing. */
 static bool take_idle(int64_t part)
 {
     int64_t limit = limit_of_process(), sum = 0, oldest_call = 0;
@@ -363,7 +365,7 @@ static bool add_part(int64_t part)
     return false;
 }
 
-/* Count memory, if it is allowed. */
+/* Count memory. Returns false if it exceeds the limit. */
 static bool count_memory(int64_t part)
 {
     return add_part(part) || (take_idle(part) && add_part(part));
@@ -381,7 +383,8 @@ void MPII_Topo_shm_recount(const MPII_Topo_shm_t * shm)
         MPL_atomic_fetch_add_int64(&counted, shm->part);
 }
 
-/* -- making it: the first rank offers, the others try, it says whether all of them have it -- */
+/* -- creation: the first rank offers memory, the others try to open it, and the first rank tells
+ * them whether all have it -- */
 
 static int offer_memory(MPIR_Comm * comm_ptr, const int ranks[], MPII_Topo_shm_t * shm, int tag,
                         size_t bytes, MPII_Topo_shm_why_t * why, MPII_Topo_attr_t * attr)
@@ -465,7 +468,7 @@ static int accept_memory(MPIR_Comm * comm_ptr, int first, MPII_Topo_shm_t * shm,
         mem = open_offer(&offer, bytes);
     if (mem)
         set_memory(shm, mem, bytes);
-    /* without an offer, the first rank knows why */
+    /* if there is no offer, the first rank has the reason already */
     if (*why == MPII_TOPO_SHM_OK && offer.pid != -1 &&
         !(mem && MPII_Topo_shm_name_waker(shm->waker[shm->index]) == 0 &&
           MPII_Topo_shm_is_alive(shm->waker[0])))
@@ -529,7 +532,7 @@ void MPII_Topo_shm_free(MPII_Topo_shm_t * shm)
 
 void MPII_Topo_shm_finalize(void)
 {
-    /* of communicators that were never freed */
+    /* for communicators that were never freed */
     MPII_Topo_shm_leave_all();
     MPL_atomic_store_int64(&counted, 0);
 }

@@ -9,103 +9,110 @@
 #include "topo_compat.h"
 #include "topo_world.h"
 
-/* Memory that the ranks of a communicator on one host share.
+/* Memory shared by the ranks of a communicator on one host.
  *
- * It has no name in any file system: the first rank of the host makes it with memfd_create, and the
- * others open /proc/PID/fd/FD of that process. So nothing is left behind by a process that is
- * killed, and neither the size of /dev/shm nor its absence matters. All of it is reserved when it
- * is made: where memory is short, that fails, and no access does. It begins as zeroes.
+ * It has no name in any file system: the first rank of the host creates it with memfd_create, and
+ * the other ranks open /proc/PID/fd/FD of that process. So a killed process leaves nothing behind,
+ * and /dev/shm is not needed. All memory is reserved at creation: if memory is short, the creation
+ * fails, and no later access does. The memory is zeroed.
  *
- * topo_shm.c       making it
+ * topo_shm.c       create it, and give it back
  * topo_shm_wait.c  counters in it, and waiting for them */
 
 #define MPII_TOPO_SHM_NAME_LEN 32
 
 typedef struct MPII_Topo_shm {
-    int num_ranks;              /* of the communicator on this host */
-    int index;                  /* of the calling process among them, in the order of ranks */
+    int num_ranks;              /* ranks of the communicator on this host */
+    int index;                  /* index of the calling process among them, in the order of ranks */
     char *mem;
-    char *base;                 /* of what is mapped, */
-    size_t bytes;               /* and its length */
-    size_t kept;                /* of these, what stays when the rest is given back, */
-    int64_t part;               /* and what counts for this process */
-    uint32_t num_calls;         /* that this process has begun */
-    MPL_atomic_int64_t last_call;       /* as it counts the calls on all memory, and how often the
-                                         * rest was given */
-    int times_given_back;       /* back, as the owner counts; with that what it replaced */
-    bool may_spin;              /* the processors of this rank suffice for all that may use them */
-    bool is_broken;             /* one of the ranks has died, or left a call that was revoked */
-    const int *revoked;         /* of the communicator of the call */
-    struct MPII_Topo_shm *next; /* of this process */
-    /* in the shared memory, before mem, for topo_shm_wait.c: */
-    uint32_t *calls;            /* begun by any rank, or CLOSED; [num_ranks] ended by each */
+    char *base;                 /* start of the mapping */
+    size_t bytes;               /* length of the mapping */
+    size_t kept;                /* bytes that stay when the rest is given back */
+    int64_t part;               /* bytes that count for this process */
+    uint32_t num_calls;         /* number of calls that this process has begun */
+    MPL_atomic_int64_t last_call;       /* number of the last call on it, among the process's calls
+                                         * on all shared memory */
+    int times_given_back;       /* how often memory was given back, as the owner counts; including
+                                 * memory that this one replaced */
+    bool may_spin;              /* this rank may spin: the processors suffice for all ranks that may
+                                 * use them */
+    bool is_broken;             /* a rank has died, or left a revoked call */
+    const int *revoked;         /* revoked flag of the communicator of the call */
+    struct MPII_Topo_shm *next; /* next shared memory of this process */
+    /* at the start of the shared memory, used by topo_shm_wait.c: */
+    uint32_t *calls;            /* calls: number of calls begun by any rank, or CLOSED; ended:
+                                 * [num_ranks] calls ended by each rank */
     uint32_t *ended;
-    uint32_t *waits_for;        /* [num_ranks] counter for which a rank is to be woken, or any, */
-    char (*waker)[MPII_TOPO_SHM_NAME_LEN];      /* [num_ranks] and where to; empty: it has left */
+    uint32_t *waits_for;        /* [num_ranks] the counter for which a rank sleeps, or any */
+    char (*waker)[MPII_TOPO_SHM_NAME_LEN];      /* [num_ranks] name of the socket that wakes the
+                                                 * rank; empty: the rank has left */
 } MPII_Topo_shm_t;
 
-/* Why there is none */
+/* Why there is no shared memory */
 typedef enum {
     MPII_TOPO_SHM_OK = 0,
     MPII_TOPO_SHM_LIMIT,        /* a process has used its part of the limit */
-    MPII_TOPO_SHM_CANNOT        /* it cannot be made, or opened */
+    MPII_TOPO_SHM_CANNOT        /* it cannot be created or opened */
 } MPII_Topo_shm_why_t;
 
-/* Collective over the ranks of a host: ranks[num_ranks], in ascending order. *shm is NULL on all of
- * them where one of them cannot have the memory; that is no error, and *why is the same on all.
- * The call in which it is made is the first one that is begun, see below. */
+/* Create shared memory. Collective over ranks[num_ranks], the ranks of a host in ascending order.
+ * If one of them cannot have it, *shm is NULL on all of them; this is no error, and *why is the
+ * same on all. The call that creates the memory counts as its first call (MPII_Topo_shm_begin). */
 int MPII_Topo_shm_create(MPIR_Comm * comm_ptr, const int ranks[], int num_ranks, int tag,
                          size_t bytes, size_t kept, MPII_Topo_shm_t ** shm,
                          MPII_Topo_shm_why_t * why, MPII_Topo_attr_t * attr);
 void MPII_Topo_shm_free(MPII_Topo_shm_t * shm);
 
-/* All of it on a host is limited (MPIR_CVAR_COLL_TOPO_PLAN_SHM_BYTES). Each process has an equal
- * part of that, and counts its part of all memory that it shares: no more than the limit is there
- * when all keep to theirs, and none has to ask the others. Let memory not count while what replaces
- * it is made; shm may be NULL. */
+/* All shared memory of a host is limited by MPIR_CVAR_COLL_TOPO_PLAN_SHM_BYTES. Each process has an
+ * equal part of the limit, and counts its part of all memory that it shares. If all processes keep
+ * to their parts, the limit holds without communication. MPII_Topo_shm_uncount stops counting
+ * memory while its replacement is created. shm may be NULL. */
 void MPII_Topo_shm_uncount(const MPII_Topo_shm_t * shm);
 void MPII_Topo_shm_recount(const MPII_Topo_shm_t * shm);
 
-/* A process that has used its part takes memory from communicators that are idle: the one whose
- * last call is the longest ago gives back all but `kept` bytes. Its ranks need not be asked. Each
- * one begins and ends each call on the memory, and they have the same calls in the same order.
- * Memory is idle if all have ended call n and none has begun call n + 1. Who begins a call first
- * writes n + 1 into a word where who takes the memory writes that it is closed after n, by compare
- * and swap. So one of the two fails, and all ranks of the host find the same in call n + 1. Memory
- * whose first call is not ended is never taken.
+/* Begin and end a call on the memory. All ranks have the same calls in the same order.
  *
- * Returns false if all but `kept` bytes are gone, in this call and in later ones. */
+ * A process that has used its part of the limit takes memory from idle communicators: the one whose
+ * last call is the oldest gives back all but `kept` bytes. Its ranks are not asked. Memory is idle
+ * if all ranks have ended call n and none has begun call n + 1. The rank that first begins call n +
+ * 1 writes n + 1 into a word by compare-and-swap. A process that takes the memory writes into the
+ * same word that the memory is closed after call n. One of the two fails, so all ranks of the host
+ * find the same in call n + 1. Memory whose first call has not ended is never taken.
+ *
+ * MPII_Topo_shm_begin returns false if all but `kept` bytes are gone, in this call and in later
+ * ones. */
 bool MPII_Topo_shm_begin(MPII_Topo_shm_t * shm);
 void MPII_Topo_shm_end(MPII_Topo_shm_t * shm);
 
-/* A counter in the shared memory. It counts up, over and over (wraps around). */
+/* A counter in the shared memory. It only increases, and wraps around. */
 typedef struct {
     uint32_t count;
     char pad[MPL_CACHELINE_SIZE - sizeof(uint32_t)];
 } MPII_Topo_shm_counter_t;
 
-/* Add 1, after all that the calling process wrote to the shared memory. Who waits is woken when the
- * counter comes to `target`, the only value that anybody may wait for at that time. Returns whether
- * it has come there. */
+/* Add 1. Earlier writes of this process to the shared memory become visible before. If the counter
+ * reaches `target`, ranks that wait for it are woken; nobody may wait for another value at that
+ * time. Returns whether the counter has reached `target`. */
 bool MPII_Topo_shm_count(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * counter, uint32_t target);
-/* The same of a counter for which only one rank of the host waits. */
+/* The same for a counter for which only rank `index` of the host waits. */
 bool MPII_Topo_shm_count_for(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * counter,
                              uint32_t target, int index);
 
-/* Wait until the counter is at target or less than 2^31 beyond it. What arrives for this process
- * meanwhile is served as in any call of MPI that waits. The error is MPIX_ERR_PROC_FAILED where a
- * rank of the host has died, MPIX_ERR_REVOKED where the communicator was revoked. */
+/* Wait until the counter is at target, or less than 2^31 beyond it. Meanwhile the process makes
+ * progress as in any MPI call that waits. Returns MPIX_ERR_PROC_FAILED if a rank of the host has
+ * died, MPIX_ERR_REVOKED if the communicator was revoked. */
 int MPII_Topo_shm_wait(MPII_Topo_shm_t * shm, MPII_Topo_shm_counter_t * counter, uint32_t target);
 
-/* The first error once more: after it, what counters say is of another call than this process's. */
+/* Returns MPIX_ERR_PROC_FAILED if an earlier wait failed. The counters then belong to different
+ * calls on different ranks. */
 int MPII_Topo_shm_check(const MPII_Topo_shm_t * shm);
 
-/* What it is at; whether it is there */
+/* Value of a counter; whether it has reached the target */
 uint32_t MPII_Topo_shm_count_of(const MPII_Topo_shm_counter_t * counter);
 bool MPII_Topo_shm_is_reached(const MPII_Topo_shm_counter_t * counter, uint32_t target);
 
-/* Wait until is_over(data), as above. It is looked at whenever any counter comes to the target of
- * who counts, and when something has arrived. */
+/* Wait until is_over(data) is true, as above. It is tested whenever any counter reaches the target
+ * of the rank that counts, and when a message has arrived. */
 int MPII_Topo_shm_wait_until(MPII_Topo_shm_t * shm, bool (*is_over)(const void *data),
                              const void *data);
 
@@ -114,30 +121,33 @@ void MPII_Topo_shm_finalize(void);
 
 /* -- between topo_shm.c and topo_shm_wait.c -- */
 
-/* Name this process's socket, which wakes it, and make it at the first call. Returns 0 or -1. */
+/* Get the name of the socket that wakes this process. The first call creates the socket. Returns 0
+ * or -1. */
 int MPII_Topo_shm_name_waker(char name[MPII_TOPO_SHM_NAME_LEN]);
 
-/* Whether a process can wake the owner of a name, and it is alive */
+/* Whether the owner of a name is alive. True if that cannot be found out. */
 bool MPII_Topo_shm_is_alive(const char name[MPII_TOPO_SHM_NAME_LEN]);
 
-/* Which of the first num_ranks of num processes of a node may spin when they wait: each of the
- * processors that it may use has no more than one to serve, where each process is shared out
- * between all that it may use. The node has num_on_node processes, of which others may not be
- * known, and none may where it has fewer processors than that. */
+/* Set may_spin[] for the first num_ranks of `num` processes of a node. of[]: the processors that
+ * each may use. A process may spin if none of its processors has a load of more than 1; each
+ * process loads all its processors equally, by 1 in total. num_on_node: number of all processes of
+ * the node, some of which may not be in of[]; if it exceeds the number of processors, no process
+ * may spin. */
 void MPII_Topo_shm_may_spin(const MPII_Topo_processors_t of[], int num, int num_on_node,
                             int num_ranks, bool may_spin[]);
 
-/* From here on the process is missed if it dies, until it leaves: it has done its part in all that
- * the memory is for. Leaving all is the end of this process's socket, too. */
+/* After MPII_Topo_shm_enter, the death of this process is an error for the others, until it leaves.
+ * It leaves when it has finished its part of all calls on the memory. MPII_Topo_shm_leave_all also
+ * closes this process's socket. */
 void MPII_Topo_shm_enter(MPII_Topo_shm_t * shm);
 void MPII_Topo_shm_leave(MPII_Topo_shm_t * shm);
 void MPII_Topo_shm_leave_all(void);
 
-/* All memory that this process has entered, to look at between these two */
+/* Lock the list of all memory that this process has entered. Returns its head. */
 MPII_Topo_shm_t *MPII_Topo_shm_lock(void);
 void MPII_Topo_shm_unlock(void);
 
-/* Random bytes */
+/* Get random bytes. */
 void MPII_Topo_shm_get_token(uint64_t token[2]);
 
 #endif /* TOPO_SHM_H_INCLUDED */

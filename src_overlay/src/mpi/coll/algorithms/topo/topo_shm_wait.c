@@ -19,34 +19,36 @@
 #endif
 
 /* Waiting for a counter in shared memory, while messages, one-sided communication and other threads
- * go on.
+ * make progress.
  *
- * A process that waits spins for a moment, where its host has a core for each of its ranks. Then,
- * with a device that can be woken by a descriptor (MPID_HAS_PROGRESS_WAKER), it says so in shared
- * memory and sleeps in MPID_Progress_wait, which serves what arrives at once. Who brings the
- * counter to its target sees who waits and sends to their sockets. With other devices it polls, as
- * these do in all that waits.
+ * A process that waits first spins for a moment, if its host has a core for each of its ranks. If
+ * the device can be woken by a descriptor (MPID_HAS_PROGRESS_WAKER), the process then announces in
+ * shared memory that it sleeps, and sleeps in MPID_Progress_wait, which also handles incoming
+ * messages. The rank that brings the counter to its target finds the sleepers there and sends to
+ * their sockets. With other devices the process polls, as these devices do in every wait.
  *
- * Nobody sleeps for ever: who waits writes waits_for and then reads the counter, who counts writes
- * the counter and then reads waits_for, both in sequentially consistent order, so one of the two
- * sees the other. Who wakes a process clears its waits_for, so that it is woken once a sleep. A
- * datagram that was sent stays in the socket until the device has read it, and then
- * MPID_Progress_wait returns. One that finds the queue full need not be sent: others are there.
+ * No wake-up is lost. A sleeper writes waits_for and then reads the counter. The rank that counts
+ * writes the counter and then reads waits_for. Both are sequentially consistent, so at least one
+ * sees the other's write. The rank that wakes a process clears its waits_for, so there is one
+ * wake-up for each sleep. A datagram stays in the socket until the device has read it, and then
+ * MPID_Progress_wait returns. If the queue of the socket is full, the datagram is not needed:
+ * others are in the queue.
  *
- * A process that dies takes its socket with it. Who waits looks once a second whether the sockets
- * of its host are there; a timer wakes it for that, and so it sees that its communicator was
- * revoked. */
+ * The socket of a process disappears when the process dies. A process that waits checks once a
+ * second whether the sockets of the ranks of its host still exist. A timer wakes it for that; it
+ * then also notices that its communicator was revoked. */
 
 #define LOOK_SECONDS 1
 
-/* Who spins does nothing for other communication, which a rank of its host may be waiting for. */
+/* Limit for spinning: a process that spins makes no progress on other communication, for which a
+ * rank of its host may be waiting. */
 #define MOST_SPIN_USEC 1000
 
 #if defined(__linux__) && defined(__ATOMIC_SEQ_CST)
 #define HAVE_WAKER
 #endif
 
-/* In one order for all processes, with what they do to other words of the memory by these */
+/* Sequentially consistent, so that all processes see these accesses in one order. */
 #ifdef __ATOMIC_SEQ_CST
 #define LOAD(word) __atomic_load_n(word, __ATOMIC_SEQ_CST)
 #define STORE(word, value) __atomic_store_n(word, value, __ATOMIC_SEQ_CST)
@@ -54,20 +56,20 @@
 #define CAS(word, old, value) \
     __atomic_compare_exchange_n(word, old, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
 #else
-/* never used: without these there is no shared memory */
+/* never used: there is no shared memory without these atomics */
 #define LOAD(word) (*(word))
 #define STORE(word, value) ((void) (*(word) = (value)))
 #define FETCH_ADD(word, value) ((*(word))++)
 #define CAS(word, old, value) (*(word) == *(old) && (*(word) = (value), true))
 #endif
 
-/* -- this process -- */
+/* -- the waker of this process -- */
 
 static struct {
-    int fd, timer;              /* -1: none */
+    int fd, timer;              /* -1: not created */
     bool is_made;
     char name[MPII_TOPO_SHM_NAME_LEN];
-    double timer_at;            /* when the timer fires, or has fired */
+    double timer_at;            /* when the timer expires, or has expired */
 } waker = {.fd = -1,.timer = -1 };
 
 static pthread_mutex_t waker_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -95,7 +97,8 @@ void MPII_Topo_shm_get_token(uint64_t token[2])
 
 #ifdef HAVE_WAKER
 
-/* A name in the abstract namespace belongs to no file system, and goes when its owner does. */
+/* Address in the abstract namespace: it belongs to no file system, and disappears with its
+ * owner. */
 static socklen_t set_address(struct sockaddr_un *address, const char *name)
 {
     memset(address, 0, sizeof(*address));
@@ -104,8 +107,8 @@ static socklen_t set_address(struct sockaddr_un *address, const char *name)
     return offsetof(struct sockaddr_un, sun_path) + 1 + MPII_TOPO_SHM_NAME_LEN;
 }
 
-/* Whether messages have descriptors left for their connections, after this one: some of them, as no
- * process has one to each of many others. */
+/* Whether enough descriptors are left for connections, after this one. A process does not connect
+ * to very many others, so some are enough. */
 #define MAX_CONNECTIONS 64
 static bool are_others_left(int fd)
 {
@@ -154,7 +157,7 @@ int MPII_Topo_shm_name_waker(char name[MPII_TOPO_SHM_NAME_LEN])
     int ret = 0;
 
     pthread_mutex_lock(&waker_mutex);
-    /* once only: the device may know one of the descriptors already */
+    /* try only once: after a failure the device may already have one of the descriptors */
     if (waker.fd == -1 && waker.timer == -1)
         ret = make_waker();
     memcpy(name, waker.name, sizeof(waker.name));
@@ -210,7 +213,7 @@ void MPII_Topo_shm_leave_all(void)
     waker.is_made = false;
 }
 
-/* -- others -- */
+/* -- other processes -- */
 
 bool MPII_Topo_shm_is_alive(const char name[MPII_TOPO_SHM_NAME_LEN])
 {
@@ -240,7 +243,7 @@ static void wake(const char name[MPII_TOPO_SHM_NAME_LEN])
 #endif
 }
 
-/* Who leaves takes its name away first. */
+/* A process that leaves clears its name first. */
 static bool is_dead(const char name[MPII_TOPO_SHM_NAME_LEN])
 {
     return LOAD(&name[0]) && !MPII_Topo_shm_is_alive(name) && LOAD(&name[0]);
@@ -262,7 +265,7 @@ static int find_dead(MPII_Topo_shm_t * shm)
     return MPII_Topo_shm_check(shm);
 }
 
-/* Others have left the call then, or will. */
+/* Whether the communicator was revoked: other ranks have left the call, or will. */
 static int find_revoked(MPII_Topo_shm_t * shm)
 {
     int mpi_errno = MPI_SUCCESS;
@@ -283,7 +286,7 @@ static void pause_core(void)
 #elif defined(__aarch64__) || (defined(__arm__) && __ARM_ARCH >= 7)
     __asm__ __volatile__("yield":::"memory");
 #elif defined(__powerpc__) || defined(__powerpc64__)
-    /* low priority, and back */
+    /* low priority, and back to normal */
     __asm__ __volatile__("or 1,1,1\n\tor 2,2,2":::"memory");
 #endif
 }
@@ -298,7 +301,7 @@ bool MPII_Topo_shm_is_reached(const MPII_Topo_shm_counter_t * counter, uint32_t 
     return (int32_t) (LOAD(&counter->count) - target) >= 0;
 }
 
-/* A counter, and what it is to reach */
+/* A counter and its target */
 typedef struct {
     const MPII_Topo_shm_counter_t *counter;
     uint32_t target;
@@ -310,20 +313,20 @@ static bool is_reached(const void *data)
     return MPII_Topo_shm_is_reached(goal->counter, goal->target);
 }
 
-/* What waits_for says of a rank that sleeps until any counter is at its target, */
+/* Value of waits_for for a rank that waits for any counter */
 #define ANY_PLACE 1
-/* and of one that sleeps until this one is; never 0 or 1 */
+/* Value of waits_for for a rank that waits for this counter; never 0 or ANY_PLACE */
 static uint32_t place_of(const MPII_Topo_shm_t * shm, const MPII_Topo_shm_counter_t * counter)
 {
     return (char *) counter - (char *) shm->waits_for;
 }
 
-/* Wake a rank that sleeps until a counter is at its target. */
+/* Wake a rank that waits for a counter. */
 static void tell(MPII_Topo_shm_t * shm, const MPII_Topo_shm_counter_t * counter, int index)
 {
     uint32_t place = LOAD(&shm->waits_for[index]);
 
-    /* once is enough, until it has been awake and sleeps again */
+    /* One wake-up is enough until it sleeps again. */
     if ((place == ANY_PLACE || place == place_of(shm, counter)) &&
         CAS(&shm->waits_for[index], &place, 0))
         wake(shm->waker[index]);
@@ -370,7 +373,7 @@ static bool spin(const MPII_Topo_shm_t * shm, bool (*is_over)(const void *), con
 
 #ifdef MPID_HAS_PROGRESS_WAKER
 
-/* Have MPID_Progress_wait return in LOOK_SECONDS. */
+/* Let MPID_Progress_wait return after LOOK_SECONDS at the latest. */
 static void set_timer(double time)
 {
 #ifdef HAVE_WAKER

@@ -14,8 +14,8 @@
 
 #define MAX_NAME_LEN 255
 #define MAX_HOSTS 65536
-#define RACKS_FORMAT 1  /* with "racks", */
-#define LEVELS_FORMAT 2 /* with "levels" in their place */
+#define RACKS_FORMAT 1  /* has "racks" */
+#define LEVELS_FORMAT 2 /* has "levels" in place of "racks" */
 
 uint64_t MPII_Topo_hash(uint64_t h, const void *data, size_t len)
 {
@@ -30,11 +30,13 @@ static void digest_add(uint64_t * digest, const void *data, size_t len)
     *digest = MPII_Topo_hash(*digest, data, len);
 }
 
-/* Latencies differ from run to run by some percent. In steps of a fourth of a power of two, from a
- * nanosecond up, such noise mostly disappears, and a distance fits in a byte. */
+/* Distance as a number of steps of a quarter power of two, from a nanosecond up. Latencies differ
+ * from run to run by some percent; such steps hide most of that noise, and a distance fits in a
+ * byte. */
 static uint8_t distance_of_latency(double latency_us)
 {
-    /* 2 to the power of -3/4, -1/2, -1/4: frexp is in the C library, log2 is not */
+    /* 2 to the power of -3/4, -1/2, -1/4. frexp is in the C library; log2 would need the math
+     * library. */
     static const double quarters[] = { 0.5946035575013605, 0.7071067811865476, 0.8408964152537145 };
     double ns = latency_us * 1e3;
     int exponent, step;
@@ -48,7 +50,7 @@ static uint8_t distance_of_latency(double latency_us)
     return step > MPII_TOPO_DISTANCE_MAX ? MPII_TOPO_DISTANCE_MAX : step;
 }
 
-/* All keys of an object are known; keys: ends with NULL */
+/* Return 0 if all keys of an object are in keys[], which ends with NULL; otherwise -1. */
 static int check_keys(const char *name, const char *prefix, struct json_object *obj,
                       const char *const keys[], char *err)
 {
@@ -67,11 +69,11 @@ static int check_keys(const char *name, const char *prefix, struct json_object *
     return 0;
 }
 
-/* Within these limits sums, products and reciprocals are numbers, too. */
+/* Within these limits sums, products and reciprocals are finite. */
 #define LEAST 1e-6
 #define MOST 1e12
 
-/* Of times and rates; 0 stands for what was not measured */
+/* Read a time or a rate. may_be_0: the value 0 (not measured) is allowed. */
 static int get_number(const char *name, const char *prefix, const char *key,
                       struct json_object *val, bool may_be_0, double *number, char *err)
 {
@@ -87,8 +89,8 @@ static int get_number(const char *name, const char *prefix, const char *key,
     return 0;
 }
 
-/* A square matrix of numbers. Returns -1 and a sentence in err where it is not one; 0 and *matrix =
- * NULL where there is none. */
+/* Read a square matrix of numbers. Returns 0; *matrix is NULL if the key is absent. On error,
+ * returns -1 and a sentence in err. */
 static int get_matrix(const char *name, const char *prefix, struct json_object *obj,
                       const char *key, int n, double **matrix, char *err)
 {
@@ -136,7 +138,7 @@ static uint8_t *distances(const double latency_us[], size_t num)
     return distance;
 }
 
-/* A matrix between hosts or, where there is none, between racks. Other keys as above */
+/* Read a matrix between hosts or, if that is absent, between racks. Having both is an error. */
 static int get_level(const char *name, const char *prefix, struct json_object *obj,
                      const char *host_key, const char *rack_key, const MPII_Topo_site_t * site,
                      double **hosts, double **racks, char *err)
@@ -150,7 +152,7 @@ static int get_level(const char *name, const char *prefix, struct json_object *o
     return *hosts ? 0 : get_matrix(name, prefix, obj, rack_key, site->levels[0].num, racks, err);
 }
 
-/* Pieces of the curve of a message: an array of objects, shorter messages first */
+/* Read the pieces of the cost curve of a message: an array of objects, shorter messages first. */
 static int get_pieces(const char *name, const char *prefix, struct json_object *of, const char *key,
                       int between, MPII_Topo_measured_costs_t * costs, char *err)
 {
@@ -204,7 +206,7 @@ static int get_costs(const char *name, const char *prefix, struct json_object *o
         "overhead_us", "inside_overhead_us", "inside_us", "gap_us", "inside_mbps", "memory_mbps",
         "host_mbps",
         "reduce_mbps", "header_bytes", "eager_bytes",
-        /* of files that older versions wrote: nothing follows from them */
+        /* written by older versions: read, but not used */
         "shared_us", "shared_mbps", "burst_bytes", "duplex_bytes", "cold_us", "message",
         "inside_message", NULL
     };
@@ -235,7 +237,8 @@ static int get_costs(const char *name, const char *prefix, struct json_object *o
         get_pieces(name, sub, of, "message", 1, costs, err) ? -1 : 0;
 }
 
-/* Distances and rates, from what was measured; uplink_mbps: of all groups, or NULL */
+/* Compute distances and rates from the measurements. uplink_mbps: for the groups of all levels, or
+ * NULL. */
 static int get_measured(const char *name, const char *prefix, struct json_object *obj,
                         MPII_Topo_site_t * site, const double *uplink_mbps, char *err)
 {
@@ -286,8 +289,8 @@ static int cmp_names(const void *a, const void *b)
     return strcmp(*(char *const *) a, *(char *const *) b);
 }
 
-/* Of hosts or groups: each once, 1 to 255 bytes, all of which are shown. NULL and a sentence in err
- * where they are not. */
+/* Get the names of hosts or groups. Each must appear once and have 1 to 255 bytes without control
+ * characters. On error, returns NULL and a sentence in err. */
 static struct json_object *get_names(const char *name, const char *prefix, struct json_object *obj,
                                      const char *key, char *err)
 {
@@ -370,7 +373,8 @@ static int get_hosts(const char *name, const char *prefix, struct json_object *o
     return 0;
 }
 
-/* Groups of `below` members, hosts or groups of the level below; sub: prefix of the keys */
+/* Read the groups of one level. below: number of their members, which are hosts or groups of the
+ * level below. sub: prefix of the keys in messages. */
 static int get_groups(const char *name, const char *sub, struct json_object *obj,
                       const char *names_key, const char *of_key, int below, const char *member,
                       MPII_Topo_groups_t * groups, char *err)
@@ -411,7 +415,7 @@ static int get_groups(const char *name, const char *sub, struct json_object *obj
     return 0;
 }
 
-/* Rates of the uplinks of groups, 0 where they are not known */
+/* Read the rates of the uplinks of groups; 0 if unknown. */
 static int get_uplinks(const char *name, const char *sub, struct json_object *obj, int num,
                        double mbps[], char *err)
 {
@@ -436,7 +440,8 @@ static int get_uplinks(const char *name, const char *sub, struct json_object *ob
     return 0;
 }
 
-/* Racks and levels above; *uplink_mbps: of all their groups, NULL in format 1 */
+/* Read racks and the levels above. *uplink_mbps: rates for the groups of all levels; NULL in format
+ * 1. */
 static int get_levels(const char *name, const char *prefix, struct json_object *obj,
                       bool has_levels, MPII_Topo_site_t * site, double **uplink_mbps, char *err)
 {
@@ -593,7 +598,7 @@ void MPII_Topo_site_free(MPII_Topo_site_t * site)
     MPL_free(site);
 }
 
-/* Of an address, the numbers before a dot name a network and no host. */
+/* In an address, the part before the first dot names a network, not a host. */
 static bool is_address(const char *name)
 {
     int num_dots = 0;
@@ -603,7 +608,7 @@ static bool is_address(const char *name)
     return strchr(name, ':') || (num_dots == 3 && name[strspn(name, "0123456789.")] == '\0');
 }
 
-/* As maint/topo_tune/racks.py does */
+/* racks.py in maint/topo_tune matches names by the same rules. */
 int MPII_Topo_site_find_host(const MPII_Topo_site_t * site, const char *host)
 {
     int found = -1;
@@ -625,7 +630,7 @@ int MPII_Topo_site_find_host(const MPII_Topo_site_t * site, const char *host)
     }
     if (found == -1)
         return -1;
-    /* one is the other without its domain, or the end of that */
+    /* one name is the other without its domain, or without the end of its domain */
     const char *known = site->host_names[found];
     size_t both = MPL_MIN(strlen(known), strlen(host));
     return !strncmp(known, host, both) && (known[both] == '.' || host[both] == '.') ? found : -1;

@@ -9,18 +9,17 @@
 #include "topo_rates.h"
 #include "topo_route.h"
 
-/* A view: where the processes of a communicator are, as a place (topo_map.h), with what is kept
- * beside it.
+/* A view: the place of a communicator (topo_place.h), and the data that is kept with it.
  *
- * Where no process has MPI_THREAD_MULTIPLE, duplicates also share what algorithms keep: memory on
- * each host, routes, trees, plans. Then all their processes make blocking calls on all of them in
- * one order: two that called them in another one would wait for each other for ever if the
- * collectives were synchronizing, which a correct program must allow for. So it is as if they were
- * made on one communicator, but for the messages, which have the context of each. The first call on
- * a duplicate costs what any other does, and a program with very many of them needs no more memory.
- */
+ * If no process has MPI_THREAD_MULTIPLE, duplicates also share the state of algorithms: shared
+ * memory of a host, routes, trees, plans. Sharing is correct: all processes make blocking calls on
+ * a communicator and its duplicates in one order. Processes with different orders would deadlock if
+ * collectives were synchronizing, and a correct program must allow for that. So all these calls can
+ * use common state, as calls on one communicator do. Only messages have the context of each
+ * communicator. The first call on a duplicate then costs no more than any other call, and programs
+ * with very many duplicates need no more memory. */
 
-/* -- its end -- */
+/* -- destruction -- */
 
 void MPII_Topo_view_release(MPII_Topo_view_t * view)
 {
@@ -112,7 +111,7 @@ void MPII_Topo_comm_cleanup(MPIR_Comm * comm_ptr)
     comm_ptr->coll.topo = NULL;
 }
 
-/* -- its beginning -- */
+/* -- creation -- */
 
 static int host_distance(const void *state, int a, int b)
 {
@@ -134,8 +133,7 @@ static int rack_distance(const void *state, int a, int b)
     return view->site->rack_distance[(size_t) site_a * view->site->levels[0].num + site_b];
 }
 
-/* Number the hosts in the order of their lowest rank. id[num_ranks]: what a host is known by, below
- * num_ids; site_host_of_id[num_ids]: its index in the topology, or -1. */
+/* Number the hosts in the order of their lowest rank. Parameters as in MPII_Topo_view_create. */
 static void number_hosts(MPII_Topo_view_t * view, const int id[], int num_ids,
                          const int site_host_of_id[])
 {
@@ -164,8 +162,8 @@ static void number_hosts(MPII_Topo_view_t * view, const int id[], int num_ids,
     MPL_free(num_on);
 }
 
-/* A host that the topology does not know has a rack of its own, and so on. Without a topology all
- * hosts are in one rack. */
+/* Set racks and the levels above. A host that the topology does not contain gets a rack of its own,
+ * and that rack a group of its own at each level. Without a topology all hosts are in one rack. */
 static void number_groups(MPII_Topo_view_t * view)
 {
     MPII_Topo_place_t *place = &view->place;

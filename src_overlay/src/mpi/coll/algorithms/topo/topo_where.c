@@ -8,12 +8,12 @@
 
 #define MAX_COLUMNS 100
 
-/* -- words in lines -- */
+/* -- words on lines of limited length -- */
 
 typedef struct {
     FILE *file;
-    const char *prefix;         /* of each line */
-    int column;                 /* 0: no line has begun */
+    const char *prefix;         /* printed at the start of each line */
+    int column;                 /* 0: the line is empty */
 } lines_t;
 
 static void put(lines_t * lines, const char *word)
@@ -39,8 +39,8 @@ static void end(lines_t * lines)
 
 /* -- by rack and host -- */
 
-/* The first numbers of a sorted list that are at equal steps: two or more of them, or one. Returns
- * how many, and a word for them. */
+/* Take the first numbers of a sorted list if at least three are at equal steps, else one number.
+ * Returns how many were taken, and a word for them. */
 static int take_steps(const int num[], int n, char word[], size_t size)
 {
     int k = 1, step = n > 1 ? num[1] - num[0] : 1;
@@ -58,7 +58,7 @@ static int take_steps(const int num[], int n, char word[], size_t size)
     return k;
 }
 
-/* ranks[n]: those of a host. is_last: of its rack */
+/* Print a host and its ranks[n]. is_last: it is the last host of its rack */
 static void put_host(lines_t * lines, const MPII_Topo_name_t name, const int ranks[], int n,
                      bool is_last)
 {
@@ -107,16 +107,17 @@ void MPII_Topo_print_place(const MPII_Topo_view_t * view, unsigned handle)
 
 /* -- by rank -- */
 
-/* Ranks on one host, and as many on each of the hosts whose names count on from there */
+/* A run: hosts whose names have consecutive numbers, each with the same number of consecutive
+ * ranks */
 typedef struct {
-    const char *name;           /* of the first host */
-    int digit, num_digits;      /* where its number is; none: 0 digits */
+    const char *name;           /* name of the first host */
+    int digit, num_digits;      /* position of the number in the name; 0 digits: it has none */
     long number;
-    int times;                  /* ranks on each */
+    int times;                  /* number of ranks on each host */
     int num_hosts;
 } run_t;
 
-/* The last number in a name */
+/* Find the last number in the name */
 static void find_number(run_t * run)
 {
     int i = strlen(run->name);
@@ -131,7 +132,7 @@ static void find_number(run_t * run)
     run->number = run->num_digits ? atol(run->name + run->digit) : 0;
 }
 
-/* Whether a run of one host is the next one of another run */
+/* Whether the run `next` of one host continues another run */
 static bool follows(const run_t * next, const run_t * run)
 {
     return run->num_digits > 0 && next->digit == run->digit && next->num_digits == run->num_digits
@@ -141,7 +142,7 @@ static bool follows(const run_t * next, const run_t * run)
                 run->name + run->digit + run->num_digits);
 }
 
-/* The run that begins at a rank. Returns the rank behind it. */
+/* Find the run that begins at a rank. Returns the rank after it. */
 static int find_run(const MPII_Topo_view_t * view, int rank, run_t * run)
 {
     const int *host_of_rank = view->place.host_of_rank;

@@ -8,20 +8,20 @@
 
 #include "topo_view.h"
 
-/* Where the ranks of a communicator are, in words for the user. Both need the names of hosts in the
+/* Print where the ranks of a communicator are. Both functions need the names of hosts in the
  * view. */
 
-/* To stdout: for each rack its hosts, and for each host its ranks.
+/* Print to stdout the hosts of each rack, and the ranks of each host.
  *
  *   [mpich] topology of communicator 0x44000000: 8 ranks, 3 hosts, 2 racks, from site.json
  *   [mpich]   rack 0: n1 (ranks 0-3), n3 (ranks 4, 6)
- *   [mpich]   rack 1: n2 (ranks 5, 7)
- */
+ *   [mpich]   rack 1: n2 (ranks 5, 7) */
 void MPII_Topo_print_place(const MPII_Topo_view_t * view, unsigned handle);
 
-/* To stderr, each line after a prefix: the hosts of rank 0, rank 1 and so on, as runs. n1*4 is four
- * times n1; n[01-16] are n01, n02 and so on; n[01-16]*4 are four ranks on each. Returns false,
- * where that would be more than MPII_TOPO_MAX_RUNS of these; then it prints how many there are. */
+/* Print to stderr the hosts of rank 0, rank 1 and so on, as runs; each line begins with a prefix.
+ * n1*4 is a run of four times n1; n[01-16] is n01, n02, ..., n16; n[01-16]*4 is four ranks on each
+ * of these. If there are more than MPII_TOPO_MAX_RUNS runs, print only their number and return
+ * false. */
 #define MPII_TOPO_MAX_RUNS 2000
 bool MPII_Topo_print_runs(const MPII_Topo_view_t * view, const char *prefix);
 

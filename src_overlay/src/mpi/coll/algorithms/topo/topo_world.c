@@ -13,45 +13,46 @@
 #include <sched.h>
 #endif
 
-/* How the processes of a communicator learn where they all are.
+/* How the processes of a communicator learn where all of them are.
  *
- * - At the end of MPI_Init, all processes of MPI_COMM_WORLD together, if rank 0 has a tuning file,
- *   a topology file, or a CVAR that forces one of these algorithms. All know that from what rank 0
- *   told before the barrier of MPI_Init (csel_tuning.c), so all take part, and nobody else pays.
- *   From then on each process finds the place of a communicator in the world's, without
- *   communication, if all its processes are of that world: they all have it.
- * - Else (CVARs set later or not by rank 0, sessions, processes of several worlds) by an agreement
- *   at the first call on a communicator. Its duplicates made after that inherit. That is the same
- *   decision on all processes: duplication is collective over the parent, as the call in which the
- *   parent's place was found, and all processes make collective calls on a communicator in one
- *   order. The same cannot be said of what other communicators learnt, were they all of its
- *   processes: threads, and processes that are not in both, may be in another order there. */
+ * - At the end of MPI_Init, all processes of MPI_COMM_WORLD exchange their places if rank 0 has a
+ *   tuning file, a topology file, or a CVAR that forces one of these algorithms. Rank 0 announces
+ *   this before the barrier of MPI_Init (csel_tuning.c), so either all processes take part or none.
+ *   From then on, each process finds the place of a communicator in that of MPI_COMM_WORLD, without
+ *   communication, if all processes of the communicator belong to that MPI_COMM_WORLD.
+ * - Otherwise (CVARs set later or not by rank 0, sessions, processes of several worlds), the
+ *   processes agree at the first call on a communicator. Duplicates made after that call inherit
+ *   the place. All processes decide alike whether a duplicate inherits: the duplication and the
+ *   first call are both collective over the parent, and all processes make collective calls on a
+ *   communicator in the same order. A communicator does not take the place of any other
+ *   communicator with the same processes: with threads, or with processes that are not in both, the
+ *   order of calls on two communicators may differ between processes. */
 
-/* As in a rule (csel_algo.c): schedules are found by a number that has the radix in it
- * (topo_call.c) */
+/* Same limit as in a rule (csel_algo.c): topo_call.c packs the radix into the key of a schedule. */
 #define MOST_RADIX 32767
 
-/* What a process tells the others of a communicator about itself. */
+/* What a process sends to the others of a communicator about itself. */
 typedef struct {
-    uint64_t digest;            /* of its topology; 0 for none */
-    uint64_t host;              /* hash of the host's name */
+    uint64_t digest;            /* of its topology; 0: it has none */
+    uint64_t host;              /* hash of the name of its host */
     uint64_t path;              /* location inside the host */
     int32_t site_host;          /* index of the host in the topology, or -1 */
     int32_t has_threads;        /* whether it has MPI_THREAD_MULTIPLE */
-    int32_t other_setting;      /* number of the first that rank 0 had otherwise, and set; 0 for
-                                 * none */
+    int32_t other_setting;      /* number of the first setting that rank 0 has and that was
+                                 * different here; 0 for none */
     MPII_Topo_name_t host_name;
     MPII_Topo_processors_t processors;
     MPII_Topo_settings_t settings;
 } whereabouts_t;
 
 static MPII_Topo_site_t *site;
-static MPII_Topo_view_t *world; /* of MPI_COMM_WORLD, if all its processes found it in MPI_Init */
-static MPII_Topo_store_t *world_store;  /* likewise */
-static int num_on_host;         /* processes of MPI_COMM_WORLD on this host, likewise */
-static MPII_Topo_neighbour_t *neighbours;       /* who they are */
+static MPII_Topo_view_t *world; /* view of MPI_COMM_WORLD, if its processes exchanged their places
+                                 * in MPI_Init */
+static MPII_Topo_store_t *world_store;  /* its store */
+static int num_on_host;         /* number of processes of MPI_COMM_WORLD on this host */
+static MPII_Topo_neighbour_t *neighbours;       /* processes of MPI_COMM_WORLD on this host */
 static int num_neighbours;
-static bool has_coords;         /* whether MPICH has coordinates of ours */
+static bool has_coords;         /* whether MPICH uses coordinates that we set */
 static MPL_atomic_int_t has_warned_differs, has_warned_unknown, has_warned_settings;
 
 /* -- the topology -- */
@@ -115,9 +116,9 @@ const char *MPII_Topo_why_no_links(MPIR_Comm * comm_ptr)
         "MPIR_CVAR_COLL_TOPOLOGY_FILE";
 }
 
-/* -- of a process -- */
+/* -- what a process knows about itself -- */
 
-/* Location of this process inside its host, from the cores that it is bound to. */
+/* Location of this process inside its host, from the cores to which it is bound. */
 static uint64_t path_in_host(void)
 {
     static const MPIR_hwtopo_type_e levels[MPII_TOPO_PATH_LEVELS] = {
@@ -128,7 +129,7 @@ static uint64_t path_in_host(void)
 
     for (int i = 0; i < MPII_TOPO_PATH_LEVELS; i++) {
         MPIR_hwtopo_gid_t gid = MPIR_hwtopo_get_obj_by_type(levels[i]);
-        /* the root: not bound to one object of this type */
+        /* the root of the hardware tree: the process is not bound to one object of this type */
         int index = gid == MPIR_HWTOPO_GID_ROOT ? 0 : MPIR_hwtopo_get_lid(gid) + 1;
         path = path << 16 | (index & 0xffff);
     }
@@ -148,8 +149,8 @@ void MPII_Topo_find_processors(MPII_Topo_processors_t * processors)
 #endif
 }
 
-/* Hosts are told apart by name, not by node id: a launcher may count a host that comes twice in its
- * list as two nodes, and node ids of processes that were spawned do not compare. */
+/* Hosts are identified by name, not by MPICH's node id: a launcher may count a host that appears
+ * twice in its list as two nodes, and node ids of spawned processes cannot be compared. */
 static whereabouts_t find_self(void)
 {
     whereabouts_t self = {
@@ -180,8 +181,9 @@ static whereabouts_t find_self(void)
     char hostname[256] = "";
 
     if (host == NULL || *host == '\0') {
-        /* MPIR_pmi_has_local_cliques() of newer versions also holds with MPIR_CVAR_NOLOCAL, and in
-         * a build without shared memory (ch4:ucx), where hosts have their own names */
+        /* Simulated nodes need names of their own. Do not test MPIR_pmi_has_local_cliques() for
+         * that: in newer versions it is also true with MPIR_CVAR_NOLOCAL, and in a build without
+         * shared memory (ch4:ucx), where hosts have their own names. */
         if (MPIR_CVAR_NUM_CLIQUES > 1 || MPIR_CVAR_ODD_EVEN_CLIQUES)
             snprintf(hostname, sizeof(hostname), "clique%d",
                      MPIR_Process.node_map[MPIR_Process.rank]);
@@ -202,7 +204,7 @@ static whereabouts_t find_self(void)
     return self;
 }
 
-/* -- from the world -- */
+/* -- finding a place in MPI_COMM_WORLD's -- */
 
 static bool has_outsider(MPIR_Comm * comm_ptr, int size, bool is_remote)
 {
@@ -229,7 +231,7 @@ static void set_host_name(MPII_Topo_view_t * view, int rank, const MPII_Topo_nam
     strcpy(view->host_name[view->place.host_of_rank[rank]], name);
 }
 
-/* Give an intracommunicator its view, if that can be found without communication. */
+/* Give an intracommunicator its view if that needs no communication. */
 static void find_in_world(MPIR_Comm * comm_ptr)
 {
     int n = comm_ptr->local_size;
@@ -247,7 +249,7 @@ static void find_in_world(MPIR_Comm * comm_ptr)
         is_world = is_world && rank == i;
     }
     if (is_world) {
-        /* as good as a duplicate of it */
+        /* the same processes in the same order: treat it as a duplicate */
         MPII_Topo_view_set(comm_ptr, world, world_store);
         MPL_free(path);
     } else {
@@ -280,7 +282,7 @@ void MPII_Topo_comm_count(MPIR_Comm * comm_ptr, MPII_Topo_count_t * count)
     count->max_ppn = view->max_ppn;
 }
 
-/* -- by agreement -- */
+/* -- agreement of the processes of a communicator -- */
 
 typedef struct {
     uint64_t host;
@@ -295,10 +297,10 @@ static int cmp_host(const void *a_, const void *b_)
     return a->rank - b->rank;
 }
 
-#define MAX_NAMED 4     /* hosts in a warning */
+#define MAX_NAMED 4     /* hosts named in a warning */
 
-/* The hosts that the topology does not know, each once: the first ones by name. entries[n]: sorted
- * by host */
+/* List the hosts that the topology does not contain, each once: the first ones by name, then how
+ * many more. entries[n]: sorted by host */
 static void name_unknown(const whereabouts_t all[], int n, const host_entry_t entries[],
                          char text[], size_t size)
 {
@@ -316,7 +318,8 @@ static void name_unknown(const whereabouts_t all[], int n, const host_entry_t en
         snprintf(text + len, size - len, " and %d more", num - MAX_NAMED);
 }
 
-/* One warning of each kind, from rank 0 of MPI_COMM_WORLD, if it is in the communicator. */
+/* Print at most one warning of each kind, from rank 0 of MPI_COMM_WORLD if it is in the
+ * communicator. */
 static void warn_if_unusable(const whereabouts_t all[], int n, const host_entry_t entries[],
                              bool is_same)
 {
@@ -353,8 +356,8 @@ static void warn_if_unusable(const whereabouts_t all[], int n, const host_entry_
     }
 }
 
-/* Where two hosts would be one of the site (n1.a and n1.b, and the file has n1), it knows
- * neither. */
+/* If two hosts of the communicator match the same host of the site (n1.a and n1.b match n1), treat
+ * both as unknown to the site. */
 static void tell_hosts_apart(whereabouts_t all[], int n)
 {
     if (site == NULL)
@@ -421,7 +424,7 @@ static MPII_Topo_view_t *view_of(whereabouts_t all[], int n)
     return view;
 }
 
-/* Of MPI_COMM_WORLD: who is here. Where there is no memory for them, they are not known. */
+/* Keep the processes of MPI_COMM_WORLD on this host. If memory is exhausted, they stay unknown. */
 static void keep_neighbours(const whereabouts_t all[], int n, int rank)
 {
     MPII_Topo_neighbour_t *found;
@@ -446,7 +449,8 @@ const MPII_Topo_neighbour_t *MPII_Topo_neighbours(int *num)
     return neighbours;
 }
 
-/* Give a communicator its view: agree on the topology, and learn where everybody is. Collective. */
+/* Give a communicator its view: agree on the topology, and exchange where the processes are.
+ * Collective. */
 static int agree(MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS, n = comm_ptr->local_size;
@@ -486,7 +490,7 @@ bool MPII_Topo_is_to_tell(MPIR_Comm * comm_ptr, int verbose, unsigned what)
     return true;
 }
 
-/* Where the ranks of a communicator are */
+/* Print where the ranks of a communicator are, if the user wants that. */
 static void tell_place(MPIR_Comm * comm_ptr)
 {
     if (MPII_Topo_is_to_tell(comm_ptr, 1, MPII_TOPO_TOLD_PLACE))
@@ -512,9 +516,10 @@ int MPII_Topo_comm_find(MPIR_Comm * comm_ptr, MPII_Topo_view_t ** view, MPII_Top
     goto fn_exit;
 }
 
-/* -- of the world -- */
+/* -- the place of MPI_COMM_WORLD -- */
 
-/* A rack is what MPICH's trees call a group of switches, and a host a switch. */
+/* Tell MPICH's topology-aware trees: a host is what they call a switch, and a rack a group of
+ * switches. */
 static void set_coords(const MPII_Topo_view_t * view)
 {
     const MPII_Topo_place_t *place = &view->place;

@@ -6,14 +6,14 @@
 #ifndef SOCK_WAKER_H_INCLUDED
 #define SOCK_WAKER_H_INCLUDED
 
-/* Part of sock.c: descriptors that wake MPIDI_CH3I_Sock_wait beside the connections.
+/* Part of sock.c: descriptors other than connections that wake MPIDI_CH3I_Sock_wait.
  *
- * A process that waits for other things than messages, such as a word in memory that it shares,
- * sleeps often and shortly. poll() takes the longer the more connections there are (10 us where
- * there are 64, of 12 in all), so from the first waker on such a process, if it has one thread,
- * sleeps in epoll_wait(). A connection is made known to epoll when it is first slept for; the
- * kernel forgets it when it is closed. What epoll tells of one that is not asked for now (pollfd)
- * does not count. */
+ * A process that waits for something other than messages, such as a word in shared memory, sleeps
+ * often and for a short time. The cost of poll() grows with the number of connections: with 64 of
+ * them, it is 10 us of 12 us in all. So once there is a waker, a single-threaded process sleeps in
+ * epoll_wait(). A connection is added to epoll before the process first sleeps for it; the kernel
+ * removes it when it is closed. Events of connections that are not waited for now (pollfd) are
+ * ignored. */
 
 #ifdef __linux__
 #include <sys/epoll.h>
@@ -25,8 +25,8 @@ static int MPIDI_CH3I_Socki_epoll_fd = -1;
 
 #ifdef __linux__
 
-/* Sleep until a descriptor that is asked for has something; as poll() without a limit. Returns 0
- * where that is to be asked. */
+/* Sleep until a descriptor that is waited for has an event; like poll() without a timeout. Returns
+ * 0 if poll() has to be used instead. */
 static int MPIDI_CH3I_Socki_epoll(struct MPIDI_CH3I_Sock_set *sock_set)
 {
     struct epoll_event events[MPIDI_CH3I_SOCKI_MAX_EVENTS];
@@ -115,7 +115,7 @@ static void MPIDI_CH3I_Socki_free_wakers(struct MPIDI_CH3I_Sock_set *sock_set)
     MPIDI_CH3I_Socki_epoll_fd = -1;
 }
 
-/* One that is readable: read from it, once. The event for the progress engine is that of an
+/* Read once from a waker that is readable. The progress engine gets the same event as for an
  * interrupt. */
 static int MPIDI_CH3I_Socki_handle_waker(struct pollinfo *pollinfo)
 {
