@@ -160,7 +160,7 @@ static int make_hosts(MPII_Topo_case_t * c)
     for (int i = 0; i < h; i++)
         number[i] = -1;
     for (int rank = 0; rank < p; rank++) {
-        int host = order->host_at[order->pos_of[rank]];
+        int host = MPII_Topo_order_host(order, rank);
         if (number[host] == -1)
             number[host] = next++;
         host_of_rank[rank] = number[host];
@@ -464,7 +464,7 @@ bool MPII_Topo_case_is_inner(const MPII_Topo_case_t * c, int rank)
 {
     const MPII_Topo_algo_t *algo = c->algo;
     const MPII_Topo_order_t *order = c->order;
-    int leader = order->rank_at[order->first_pos[order->host_at[order->pos_of[rank]]]];
+    int leader = order->rank_at[order->first_pos[MPII_Topo_order_host(order, rank)]];
     bool has_leaders = false;
 
     if (c->hosts_mem && algo->family == MPII_TOPO_FAMILY__MPICH) {

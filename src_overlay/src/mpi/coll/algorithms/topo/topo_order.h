@@ -76,6 +76,16 @@ static inline int MPII_Topo_order_begin(const MPII_Topo_order_t * order, int lev
     return level == 0 ? group : order->begin[level][group];
 }
 
+static inline int MPII_Topo_order_host(const MPII_Topo_order_t * order, int rank)
+{
+    return order->host_at[order->pos_of[rank]];
+}
+
+static inline int MPII_Topo_order_rack(const MPII_Topo_order_t * order, int rank)
+{
+    return order->rack_of[MPII_Topo_order_host(order, rank)];
+}
+
 /* The line as a root sees it: it comes first, then the others of its host, the other hosts of its rack,
  * the other racks of its group, and so on; each of these in the order of the line, from the root on
  * and round again. So any root has groups beside each other, at no cost. `turn` is the turned position. */

@@ -99,7 +99,7 @@ typedef struct MPII_Topo_links {
 /* Host of a rank, as the order numbers it */
 static inline int MPII_Topo_links_host(const MPII_Topo_links_t * links, int rank)
 {
-    return links->order->host_at[links->order->pos_of[rank]];
+    return MPII_Topo_order_host(links->order, rank);
 }
 
 /* levels: of the site. rack: [order->num_racks] index in the site, or -1, whose groups are as slow
