@@ -900,7 +900,8 @@ static void setup_gather(any_gen_t * g, const case_t * c, int rank)
     MPII_Topo_gen_gather_t *gather = &g->u.gather;
     MPII_Topo_data_t *data = &ranks[rank].data;
 
-    MPII_Topo_gen_gather(gather, c->order, c->family->arg[0], c->root, rank, c->family->arg[1]);
+    MPII_Topo_gen_gather(gather, c->order, c->family->arg[0], c->family->arg[2], c->root, rank,
+                         c->family->arg[1]);
     for (int t = 0; t < gather->len; t++)
         starts[rank][t + 1] = starts[rank][t] + count_in_line(c, gather->turn + t);
     data->counts = counts + gather->turn;
@@ -923,8 +924,8 @@ static void prepare_records(case_t * c)
 
 static void setup_records(any_gen_t * g, const case_t * c, int rank)
 {
-    MPII_Topo_gen_gather(&g->u.gather, c->order, c->family->arg[0], c->root, rank,
-                         c->family->arg[1]);
+    MPII_Topo_gen_gather(&g->u.gather, c->order, c->family->arg[0], c->family->arg[2], c->root,
+                         rank, c->family->arg[1]);
 }
 
 /* Whether a group has the leader of a larger group which has this rank, and not the root */
@@ -964,13 +965,61 @@ static void claim_gather(const case_t * c, const traffic_t * t)
     }
 }
 
-#define GATHER(name_, shape_) \
-    {"gather." name_, &gather, prepare_line, setup_gather, claim_gather, {shape_, true}, true}, \
-    {"scatter." name_, &scatter, prepare_line, setup_gather, claim_gather, {shape_, false}, true}, \
-    {"gather." name_ ", records", &gather_records, prepare_records, setup_records, claim_gather, \
-     {shape_, true}, false}, \
-    {"scatter." name_ ", records", &scatter_records, prepare_records, setup_records, \
-     claim_gather, {shape_, false}, false}
+/* Groups are undivided in the turned line, and a parent stands before its children. So a block that
+ * leaves a group never comes back. */
+static void claim_no_return(const case_t * c, const traffic_t * t, int level)
+{
+    groups_t g = groups_of(c, t, level);
+    int of_root = g.of_rank[c->root];
+
+    for (int i = 0; i < g.num; i++) {
+        for (int u = 0; u < c->num_units; u++) {
+            int of_block = g.of_rank[MPII_Topo_order_turned(c->order, c->root, u % c->p)];
+            int from = c->family->arg[1] ? of_block : of_root;
+            int to = c->family->arg[1] ? of_root : of_block;
+            int gave = g.gave[i * c->num_units + u], has = g.has[i * c->num_units + u];
+            if (num_cells_of(c, u, 1) > 0)
+                CHECK(gave <= 1 && gave - has == (i == from) - (i == to), "unit %d and group %d", u,
+                      i);
+        }
+    }
+}
+
+/* "log_k(m)" latencies in each level, rounded up */
+static void claim_knomial(const case_t * c, const traffic_t * t)
+{
+    int radix = c->family->arg[2], top = MPII_Topo_tree_top(c->order, radix), most = 0;
+    MPII_Topo_gen_gather_t g;
+
+    for (int level = HOSTS; level <= c->num_levels; level++)
+        claim_no_return(c, t, level);
+    for (int level = 1; level <= top; level++) {
+        int num = level == top ? c->order->num[level - 1] : c->order->most[level];
+        int k = MPII_Topo_radix(c->order, radix, level, num, false);
+        for (int64_t power = 1; power < num; power *= k)
+            most++;
+    }
+    for (int rank = 0; rank < c->p; rank++) {
+        int depth = 0;
+        for (int parent = rank; parent != c->root; depth++) {
+            MPII_Topo_gen_gather(&g, c->order, c->family->arg[0], radix, c->root, parent, true);
+            parent = g.parent;
+        }
+        CHECK(depth <= most, "rank %d: depth %d, not up to %d", rank, depth, most);
+    }
+}
+
+#define BLOCK_TREE(name_, shape_, radix_, claim_) \
+    {"gather." name_, &gather, prepare_line, setup_gather, claim_, {shape_, true, radix_}, true}, \
+    {"scatter." name_, &scatter, prepare_line, setup_gather, claim_, {shape_, false, radix_}, \
+     true}, \
+    {"gather." name_ ", records", &gather_records, prepare_records, setup_records, claim_, \
+     {shape_, true, radix_}, false}, \
+    {"scatter." name_ ", records", &scatter_records, prepare_records, setup_records, claim_, \
+     {shape_, false, radix_}, false}
+#define GATHER(name_, shape_) BLOCK_TREE(name_, shape_, 0, claim_gather)
+#define GATHER_KNOMIAL(name_, radix_) \
+    BLOCK_TREE(name_, MPII_TOPO_SHAPE__KNOMIAL, radix_, claim_knomial)
 
 /* -- topo_gen_brucks.c -- */
 
@@ -1087,6 +1136,11 @@ static const family_t families[] = {
     {"allgather.doubling", &allgather, prepare_slots, setup_slots, claim_slots, {false}, false},
     GATHER("leaders", MPII_TOPO_SHAPE__LEADERS),
     GATHER("binomial", MPII_TOPO_SHAPE__BINOMIAL),
+    GATHER_KNOMIAL("knomial, radix chosen", 0),
+    GATHER_KNOMIAL("knomial, radix 2", 2),
+    GATHER_KNOMIAL("knomial, radix 3", 3),
+    GATHER_KNOMIAL("knomial, radix 8", 8),
+    GATHER_KNOMIAL("knomial, radix of all", MAX_RANKS),
     {"allgather.gather_bcast", &allgather, prepare_gather_bcast, setup_gather_bcast, NULL,
      {0}, false},
     BRUCKS("chosen for 8 bytes", -3),

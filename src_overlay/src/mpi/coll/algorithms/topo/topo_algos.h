@@ -18,16 +18,24 @@
       "nonblocking gather to a root, then nonblocking broadcast") \
     X(GATHER, Gather, gather, rack_leader, \
       "gather to a leader in each host, then in each rack, then to the root") \
+    X(GATHER, Gather, gather, topo_knomial, \
+      "k-nomial tree at each level of the topology") \
     X(GATHER, Gather, gather, topo_binomial, \
       "binomial tree with the heaviest subtrees placed nearest") \
     X(SCATTER, Scatter, scatter, rack_leader, \
       "scatter to a leader in each rack, then in each host, then to its ranks") \
+    X(SCATTER, Scatter, scatter, topo_knomial, \
+      "k-nomial tree at each level of the topology") \
     X(SCATTER, Scatter, scatter, topo_binomial, \
       "binomial tree with the heaviest subtrees placed nearest") \
     X(GATHERV, Gatherv, gatherv, rack_leader, \
       "gather to a leader in each host, then in each rack, then to the root") \
+    X(GATHERV, Gatherv, gatherv, topo_knomial, \
+      "k-nomial tree at each level of the topology") \
     X(SCATTERV, Scatterv, scatterv, rack_leader, \
       "scatter to a leader in each rack, then in each host, then to its ranks") \
+    X(SCATTERV, Scatterv, scatterv, topo_knomial, \
+      "k-nomial tree at each level of the topology") \
     X(ALLTOALL, Alltoall, alltoall, planned, \
       "collect on the host, few messages between hosts, distribute") \
     X(ALLTOALL, Alltoall, alltoall, topo_brucks, \
@@ -93,16 +101,24 @@
       "nonblocking gather to a root, then nonblocking broadcast") \
     X(IGATHER, Igather, igather, tsp_rack_leader, \
       "gather to a leader in each host, then in each rack, then to the root") \
+    X(IGATHER, Igather, igather, tsp_topo_knomial, \
+      "k-nomial tree at each level of the topology") \
     X(IGATHER, Igather, igather, tsp_topo_binomial, \
       "binomial tree with the heaviest subtrees placed nearest") \
     X(ISCATTER, Iscatter, iscatter, tsp_rack_leader, \
       "scatter to a leader in each rack, then in each host, then to its ranks") \
+    X(ISCATTER, Iscatter, iscatter, tsp_topo_knomial, \
+      "k-nomial tree at each level of the topology") \
     X(ISCATTER, Iscatter, iscatter, tsp_topo_binomial, \
       "binomial tree with the heaviest subtrees placed nearest") \
     X(IGATHERV, Igatherv, igatherv, tsp_rack_leader, \
       "gather to a leader in each host, then in each rack, then to the root") \
+    X(IGATHERV, Igatherv, igatherv, tsp_topo_knomial, \
+      "k-nomial tree at each level of the topology") \
     X(ISCATTERV, Iscatterv, iscatterv, tsp_rack_leader, \
       "scatter to a leader in each rack, then in each host, then to its ranks") \
+    X(ISCATTERV, Iscatterv, iscatterv, tsp_topo_knomial, \
+      "k-nomial tree at each level of the topology") \
     X(IALLTOALL, Ialltoall, ialltoall, tsp_planned, \
       "collect on the host, few messages between hosts, distribute") \
     X(IALLTOALL, Ialltoall, ialltoall, tsp_topo_brucks, \
@@ -217,6 +233,10 @@
 
 /* X(collective, algorithm, control variable): those that have a radix */
 #define MPIR_TOPO_RADICES(X) \
+    X(gather, topo_knomial, MPIR_CVAR_GATHER_TOPO_KNOMIAL_KVAL) \
+    X(scatter, topo_knomial, MPIR_CVAR_SCATTER_TOPO_KNOMIAL_KVAL) \
+    X(gatherv, topo_knomial, MPIR_CVAR_GATHERV_TOPO_KNOMIAL_KVAL) \
+    X(scatterv, topo_knomial, MPIR_CVAR_SCATTERV_TOPO_KNOMIAL_KVAL) \
     X(alltoall, topo_brucks, MPIR_CVAR_ALLTOALL_TOPO_BRUCKS_KVAL) \
     X(bcast, topo_knomial, MPIR_CVAR_BCAST_TOPO_KNOMIAL_KVAL) \
     X(reduce, topo_knomial, MPIR_CVAR_REDUCE_TOPO_KNOMIAL_KVAL) \
@@ -230,11 +250,15 @@
     X(ALLGATHER, topo_recursive_doubling, SLOTS, 0, 0) \
     X(ALLGATHER, gather_bcast, GATHER_BCAST, 0, 0) \
     X(GATHER, rack_leader, BLOCK_TREE, MPII_TOPO_SHAPE__LEADERS, 0) \
+    X(GATHER, topo_knomial, BLOCK_TREE, MPII_TOPO_SHAPE__KNOMIAL, 0) \
     X(GATHER, topo_binomial, BLOCK_TREE, MPII_TOPO_SHAPE__BINOMIAL, 0) \
     X(SCATTER, rack_leader, BLOCK_TREE, MPII_TOPO_SHAPE__LEADERS, 0) \
+    X(SCATTER, topo_knomial, BLOCK_TREE, MPII_TOPO_SHAPE__KNOMIAL, 0) \
     X(SCATTER, topo_binomial, BLOCK_TREE, MPII_TOPO_SHAPE__BINOMIAL, 0) \
     X(GATHERV, rack_leader, BLOCK_TREE, MPII_TOPO_SHAPE__LEADERS, 0) \
+    X(GATHERV, topo_knomial, BLOCK_TREE, MPII_TOPO_SHAPE__KNOMIAL, 0) \
     X(SCATTERV, rack_leader, BLOCK_TREE, MPII_TOPO_SHAPE__LEADERS, 0) \
+    X(SCATTERV, topo_knomial, BLOCK_TREE, MPII_TOPO_SHAPE__KNOMIAL, 0) \
     X(ALLTOALL, planned, PLAN, 0, 0) \
     X(ALLTOALL, topo_brucks, BRUCKS, 0, 0) \
     X(ALLTOALLV, planned, PLAN, 0, 0) \
@@ -274,16 +298,24 @@
     X(Coll, allgather, gather_bcast, gather_bcast, 0, none, 0)
 #define MPII_TOPO_ROW_gather_rack_leader(X, Coll) \
     X(Coll, gather, rack_leader, block_tree, MPII_TOPO_SHAPE__LEADERS, none, 0)
+#define MPII_TOPO_ROW_gather_topo_knomial(X, Coll) \
+    X(Coll, gather, topo_knomial, block_tree, MPII_TOPO_SHAPE__KNOMIAL, radix, 0)
 #define MPII_TOPO_ROW_gather_topo_binomial(X, Coll) \
     X(Coll, gather, topo_binomial, block_tree, MPII_TOPO_SHAPE__BINOMIAL, none, 0)
 #define MPII_TOPO_ROW_scatter_rack_leader(X, Coll) \
     X(Coll, scatter, rack_leader, block_tree, MPII_TOPO_SHAPE__LEADERS, none, 0)
+#define MPII_TOPO_ROW_scatter_topo_knomial(X, Coll) \
+    X(Coll, scatter, topo_knomial, block_tree, MPII_TOPO_SHAPE__KNOMIAL, radix, 0)
 #define MPII_TOPO_ROW_scatter_topo_binomial(X, Coll) \
     X(Coll, scatter, topo_binomial, block_tree, MPII_TOPO_SHAPE__BINOMIAL, none, 0)
 #define MPII_TOPO_ROW_gatherv_rack_leader(X, Coll) \
     X(Coll, gatherv, rack_leader, block_tree, MPII_TOPO_SHAPE__LEADERS, none, 0)
+#define MPII_TOPO_ROW_gatherv_topo_knomial(X, Coll) \
+    X(Coll, gatherv, topo_knomial, block_tree, MPII_TOPO_SHAPE__KNOMIAL, radix, 0)
 #define MPII_TOPO_ROW_scatterv_rack_leader(X, Coll) \
     X(Coll, scatterv, rack_leader, block_tree, MPII_TOPO_SHAPE__LEADERS, none, 0)
+#define MPII_TOPO_ROW_scatterv_topo_knomial(X, Coll) \
+    X(Coll, scatterv, topo_knomial, block_tree, MPII_TOPO_SHAPE__KNOMIAL, radix, 0)
 #define MPII_TOPO_ROW_alltoall_planned(X, Coll) \
     X(Coll, alltoall, planned, plan, 0, none, 0)
 #define MPII_TOPO_ROW_alltoall_topo_brucks(X, Coll) \

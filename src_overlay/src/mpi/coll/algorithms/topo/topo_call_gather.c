@@ -30,6 +30,13 @@
 
 typedef MPII_Topo_call_t call_t;
 
+/* Of the tree. It does not follow the length of blocks: whatever it is, the root has to receive, or
+ * send, as many bytes. */
+static int radix_of(const call_t * c)
+{
+    return MPII_Topo_call_radix(c, c->comm_ptr, MPII_TOPO_FAMILY__BLOCK_TREE, 0);
+}
+
 /* -- blocks -- */
 
 static MPI_Aint bytes_of(MPI_Aint count, MPI_Datatype type)
@@ -223,7 +230,7 @@ static bool prepare_blocks(call_t * c, MPII_Topo_attr_t * attr)
         MPII_TOPO_NEED_MESSAGE(c->mpi_errno);
     c->table = sizes;
     learn_sizes(c, sizes, attr);
-    MPII_Topo_gather_pieces(g->gen.order, g->shape, g->root, segment, &head, &piece);
+    MPII_Topo_gather_pieces(g->gen.order, g->shape, radix_of(c), g->root, segment, &head, &piece);
     for (int t = 0; t < g->len; t++) {
         offsets[t + 1] = offsets[t] + MPL_MIN(sizes[t], head);
         longest = MPL_MAX(longest, sizes[t]);
@@ -260,13 +267,16 @@ static bool prepare_records(call_t * c, int root, bool is_up,
     MPII_Topo_call_gather_t *b = &c->gather;
     const MPII_Topo_order_t *order = NULL;
     MPI_Aint room, most;
+    int radix;
 
     c->is_empty = c->comm_ptr->local_size == 1 || (!has_counts && bytes == 0);
     if (c->is_empty || !MPII_Topo_call_find_order(c, &order, attr))
         return false;
-    MPII_Topo_gen_gather(g, order, c->algo.arg, root, c->comm_ptr->rank, is_up);
+    /* only now: a communicator has settings once it has an order */
+    radix = radix_of(c);
+    MPII_Topo_gen_gather(g, order, c->algo.arg, radix, root, c->comm_ptr->rank, is_up);
     /* what goes through shared memory must do so on both sides, whatever they believe */
-    most = MPII_Topo_gather_short_len(order, c->algo.arg, root,
+    most = MPII_Topo_gather_short_len(order, c->algo.arg, radix, root,
                                       MPII_Topo_comm_settings(c->comm_ptr)->segment_bytes);
     room = MPII_Topo_pipes_room(c->comm_ptr, order->max_ppn);
     if (room > 0)

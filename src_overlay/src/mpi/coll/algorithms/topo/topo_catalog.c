@@ -226,12 +226,14 @@ static int make_gather(MPII_Topo_case_t * c, int64_t bytes, int64_t segment_byte
         return 0;
     }
     if (!has_counts &&
-        bytes <= MPII_Topo_gather_short_len(c->order, c->algo->arg, c->root, segment_bytes)) {
+        bytes <= MPII_Topo_gather_short_len(c->order, c->algo->arg, c->radix, c->root,
+                                            segment_bytes)) {
         bytes += MPII_TOPO_GATHER_SIZE_BYTES;
         cut(c, bytes, bytes);
         return 0;
     }
-    MPII_Topo_gather_pieces(c->order, c->algo->arg, c->root, segment_bytes, &head, &piece);
+    MPII_Topo_gather_pieces(c->order, c->algo->arg, c->radix, c->root, segment_bytes, &head,
+                            &piece);
     c->starts = MPL_malloc((p + 1) * sizeof(ptrdiff_t), MPL_MEM_COLL);
     if (c->starts == NULL)
         return -1;
@@ -348,6 +350,7 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
         case MPII_TOPO_FAMILY__HALVING:
             return make_halving(c, bytes);
         case MPII_TOPO_FAMILY__BLOCK_TREE:
+            c->radix = radix_of(c->algo, 0, false);
             return make_gather(c, bytes, args->segment_bytes, args->max_chunks);
         case MPII_TOPO_FAMILY__MPICH:
             return make_mpich(c, bytes);
@@ -437,7 +440,7 @@ void MPII_Topo_case_set(const MPII_Topo_case_t * c, int rank, MPII_Topo_any_gen_
             MPII_Topo_gen_halving(&g->halving, c->order, rank, algo->arg);
             break;
         case MPII_TOPO_FAMILY__BLOCK_TREE:
-            MPII_Topo_gen_gather(&g->gather, c->order, algo->arg, c->root, rank,
+            MPII_Topo_gen_gather(&g->gather, c->order, algo->arg, c->radix, c->root, rank,
                                  algo->coll == MPII_TOPO_COLL__GATHER ||
                                  algo->coll == MPII_TOPO_COLL__GATHERV);
             if (c->starts)
@@ -477,8 +480,9 @@ bool MPII_Topo_case_is_inner(const MPII_Topo_case_t * c, int rank)
     } else if (algo->family == MPII_TOPO_FAMILY__TREE) {
         has_leaders = c->shape == MPII_TOPO_SHAPE__KNOMIAL ? MPII_Topo_tree_top(order, c->radix) > 1 :
             c->shape != MPII_TOPO_SHAPE__LINEAR && c->shape != MPII_TOPO_SHAPE__BINARY;
-    } else {
-        has_leaders = algo->family == MPII_TOPO_FAMILY__BLOCK_TREE && algo->arg == MPII_TOPO_SHAPE__LEADERS;
+    } else if (algo->family == MPII_TOPO_FAMILY__BLOCK_TREE) {
+        has_leaders = algo->arg == MPII_TOPO_SHAPE__LEADERS ||
+            (algo->arg == MPII_TOPO_SHAPE__KNOMIAL && MPII_Topo_tree_top(order, c->radix) > 1);
     }
     return has_leaders && rank != leader && rank != c->root;
 }

@@ -209,10 +209,10 @@ bool MPII_Topo_lanes_are_joined(int64_t bytes, int num_ranks);
 
 /* Gather and scatter along trees: longest block that goes with its size; and pieces of longer ones, the
  * first and the others */
-int64_t MPII_Topo_gather_short_len(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int root,
-                                   int64_t segment_bytes);
-void MPII_Topo_gather_pieces(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int root,
-                             int64_t segment_bytes, int64_t * head, int64_t * piece);
+int64_t MPII_Topo_gather_short_len(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape,
+                                   int radix, int root, int64_t segment_bytes);
+void MPII_Topo_gather_pieces(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int radix,
+                             int root, int64_t segment_bytes, int64_t * head, int64_t * piece);
 #define MPII_TOPO_GATHER_SIZE_BYTES 8   /* of a size */
 
 /* -- topo_catalog_mpich.c -- */

@@ -184,13 +184,34 @@ const MPII_Topo_order_t *MPII_Topo_lanes_order(const MPII_Topo_order_t * order,
     return in_rounds && !MPII_Topo_lanes_have_root(kind) ? order->in_rounds : order;
 }
 
+/* Most ranks that a group of a level has */
+static int most_ranks(const MPII_Topo_order_t * order, int level)
+{
+    int most = level == 0 ? 1 : 0;
+
+    for (int i = 0; level > 0 && i < order->num[level]; i++)
+        most = MPL_MAX(most, order->begin[level][i + 1] - order->begin[level][i]);
+    return most;
+}
+
 /* Most ranks in a subtree but that of the root */
-static int longest_subtree(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int root)
+static int longest_subtree(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int radix,
+                           int root)
 {
     int longest = order->max_ppn;
 
     if (shape == MPII_TOPO_SHAPE__BINOMIAL)
         return order->num_ranks / 2;
+    if (shape == MPII_TOPO_SHAPE__KNOMIAL) {
+        longest = 1;
+        for (int level = 1, top = MPII_Topo_tree_top(order, radix); level <= top; level++) {
+            int num = level == top ? order->num[level - 1] : order->most[level];
+            int k = MPII_Topo_radix(order, radix, level, num, false);
+            int64_t part = (num + k - 1) / k * (int64_t) most_ranks(order, level - 1);
+            longest = num > 1 ? MPL_MAX(longest, part) : longest;
+        }
+        return MPL_MIN(longest, order->num_ranks - 1);
+    }
     for (int level = 2; level <= order->num_levels; level++) {
         int of_root = MPII_Topo_order_group_at(order, level, order->pos_of[root]);
         for (int i = 0; i < order->num[level]; i++) {
@@ -203,17 +224,20 @@ static int longest_subtree(const MPII_Topo_order_t * order, MPII_Topo_shape_t sh
     return longest;
 }
 
-int64_t MPII_Topo_gather_short_len(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int root,
-                                   int64_t segment_bytes)
+int64_t MPII_Topo_gather_short_len(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape,
+                                   int radix, int root, int64_t segment_bytes)
 {
-    return MPL_MIN(MPL_MAX(segment_bytes / longest_subtree(order, shape, root), TOPO_MIN_SHORT),
-                   TOPO_MAX_SHORT);
+    int64_t len = segment_bytes / longest_subtree(order, shape, radix, root);
+
+    return MPL_MIN(MPL_MAX(len, TOPO_MIN_SHORT), TOPO_MAX_SHORT);
 }
 
-void MPII_Topo_gather_pieces(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int root,
-                             int64_t segment_bytes, int64_t * head, int64_t * piece)
+void MPII_Topo_gather_pieces(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int radix,
+                             int root, int64_t segment_bytes, int64_t * head, int64_t * piece)
 {
-    *piece = MPL_MAX(MPL_MAX(segment_bytes, TOPO_MIN_PIECE), (int64_t) TOPO_MIN_PIECE_OF_RANK * order->num_ranks);
-    *head = TOPO_PIECES_HELD * *piece / longest_subtree(order, shape, root);
+    int64_t least = (int64_t) TOPO_MIN_PIECE_OF_RANK * order->num_ranks;
+
+    *piece = MPL_MAX(MPL_MAX(segment_bytes, TOPO_MIN_PIECE), least);
+    *head = TOPO_PIECES_HELD * *piece / longest_subtree(order, shape, radix, root);
     *head = MPL_MAX(MPL_MIN(*head, *piece), TOPO_MIN_PIECE);
 }

@@ -43,7 +43,8 @@ typedef enum {
     MPII_TOPO_SHAPE__CHAIN,     /* hosts in a chain, and the ranks of a host below its first one */
     MPII_TOPO_SHAPE__CHAINS,    /* a chain in each group of each level */
     MPII_TOPO_SHAPE__BINARY,
-    MPII_TOPO_SHAPE__KNOMIAL,   /* a k-nomial tree among the members of each group of each level */
+    MPII_TOPO_SHAPE__KNOMIAL,   /* a k-nomial tree among the members of each group of each level;
+                                 * that of gather and scatter is in topo_gen_gather.c, too */
     MPII_TOPO_SHAPE__TWO_TREES, /* no branch, but a generator of its own (topo_gen_two_trees.c) */
     /* of gather and scatter alone (topo_gen_gather.c) */
     MPII_TOPO_SHAPE__BINOMIAL,
@@ -258,16 +259,23 @@ typedef struct {
     bool is_up, is_sink;
     int root, parent;           /* -1 at the root */
     int turn, len;              /* turned positions of the subtree */
+    /* KNOMIAL: the highest level of trees; the turned positions of the rank's group of each level
+     * below it, and the radix of its members */
+    int top;
+    struct {
+        int first, len, radix;
+    } of[MPII_TOPO_MAX_LEVELS + 2];
     const ptrdiff_t *starts;
     ptrdiff_t limit;
 } MPII_Topo_gen_gather_t;
 
-/* Gather (is_up) and scatter by LEADERS, or by BINOMIAL, which is another one here. Unit c * p + t, with p
- * ranks, is piece c of the block of the rank at turned position t. Each rank has the units of its
- * subtree one behind the other in OUT: its own one, or at the root of scatter all, at the start, and
- * all, or in scatter its own one, at the end. There are pieces 0 only, and one message to each child. */
+/* Gather (is_up) and scatter by LEADERS, BINOMIAL, KNOMIAL or LINEAR. radix: of KNOMIAL, as
+ * MPII_Topo_radix takes it. Unit c * p + t, with p ranks, is piece c of the block of the rank at
+ * turned position t. Each rank has the units of its subtree one behind the other in OUT: its own
+ * one, or at the root of scatter all, at the start, and all, or in scatter its own one, at the end.
+ * There are pieces 0 only, and one message to each child. */
 void MPII_Topo_gen_gather(MPII_Topo_gen_gather_t * g, const MPII_Topo_order_t * order,
-                          MPII_Topo_shape_t shape, int root, int rank, bool is_up);
+                          MPII_Topo_shape_t shape, int radix, int root, int rank, bool is_up);
 
 /* Likewise, but only the root has what belongs to others, in gather in OUT, and in scatter in IN. Other
  * ranks have their own block, in gather in IN, and in scatter in OUT; of the root's nothing is done. In
@@ -276,6 +284,10 @@ void MPII_Topo_gen_gather(MPII_Topo_gen_gather_t * g, const MPII_Topo_order_t * 
  * is sent, and what comes is put in TMP, and lost. */
 void MPII_Topo_gen_gather_cut(MPII_Topo_gen_gather_t * g, int num_pieces, const ptrdiff_t starts[],
                               ptrdiff_t limit, bool is_sink);
+
+/* A k-nomial tree over *num members, of which the first is the root: the first member of the subtree
+ * of the child that has a member, and in *num how many it has. 0 < member < *num */
+int MPII_Topo_knomial_part(int radix, int member, int *num);
 
 /* The child that has position t of the subtree, t > 0: its rank, and its positions f ... f + len - 1 */
 int MPII_Topo_gen_gather_child(const MPII_Topo_gen_gather_t * g, int t, int *f, int *len);

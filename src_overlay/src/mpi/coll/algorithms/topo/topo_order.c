@@ -529,49 +529,74 @@ MPII_Topo_order_t *MPII_Topo_order_create(const MPII_Topo_place_t * place, const
     return order;
 }
 
-/* The turned line: what of the group of the root at a level is not in that of the level below, first what
- * stands behind that, then what stands before it; level by level, from the root itself on. */
+/* -- the turned line --
+ *
+ * It consists of spans: what the group of the root at a level has beyond that of the level below,
+ * first what stands behind that in the line, then what stands before it. An item is a position
+ * (level 0), or a group of a level. */
 typedef struct {
     int level, group;           /* of the root */
-    int begin, end;             /* positions of that group, */
+    int begin, end;             /* items of that group, */
     int inner_begin, inner_end; /* and of that of the level below */
 } span_t;
 
-static inline void widen(const MPII_Topo_order_t * order, span_t * s)
+/* The item at a position, or behind the last one */
+static inline int item_at(const MPII_Topo_order_t * order, int level, int pos)
+{
+    return pos == order->num_ranks ? order->num[level] :
+        MPII_Topo_order_group_at(order, level, pos);
+}
+
+static inline span_t first_span(const MPII_Topo_order_t * order, int level, int root)
+{
+    int at = MPII_Topo_order_group_at(order, level, order->pos_of[root]);
+
+    return (span_t) {.level = level,.group = at,.begin = at,.end = at + 1 };
+}
+
+static inline void widen(const MPII_Topo_order_t * order, int level, span_t * s)
 {
     s->inner_begin = s->begin;
     s->inner_end = s->end;
     s->level++;
     s->group = order->of[s->level][s->group];
-    s->begin = order->begin[s->level][s->group];
-    s->end = order->begin[s->level][s->group + 1];
+    s->begin = item_at(order, level, order->begin[s->level][s->group]);
+    s->end = item_at(order, level, order->begin[s->level][s->group + 1]);
+}
+
+static inline int turn_of_item(const MPII_Topo_order_t * order, int root, int level, int item)
+{
+    span_t s = first_span(order, level, root);
+
+    if (item == s.begin)
+        return 0;
+    do
+        widen(order, level, &s);
+    while (item < s.begin || item >= s.end);
+    return (item >= s.inner_end ? item : s.end + item - s.begin) - s.inner_begin;
+}
+
+static inline int item_of_turn(const MPII_Topo_order_t * order, int root, int level, int turn)
+{
+    span_t s = first_span(order, level, root);
+
+    if (turn == 0)
+        return s.begin;
+    do
+        widen(order, level, &s);
+    while (turn >= s.end - s.begin);
+    int item = s.inner_begin + turn;
+    return item < s.end ? item : item - (s.end - s.begin);
 }
 
 static inline int turn_of(const MPII_Topo_order_t * order, int root, int pos)
 {
-    int at = order->pos_of[root];
-    span_t s = {.group = at,.begin = at,.end = at + 1 };
-
-    if (pos == at)
-        return 0;
-    do
-        widen(order, &s);
-    while (pos < s.begin || pos >= s.end);
-    return (pos >= s.inner_end ? pos : s.end + pos - s.begin) - s.inner_begin;
+    return turn_of_item(order, root, 0, pos);
 }
 
 static inline int position_of(const MPII_Topo_order_t * order, int root, int turn)
 {
-    int at = order->pos_of[root];
-    span_t s = {.group = at,.begin = at,.end = at + 1 };
-
-    if (turn == 0)
-        return at;
-    do
-        widen(order, &s);
-    while (turn >= s.end - s.begin);
-    int pos = s.inner_begin + turn;
-    return pos < s.end ? pos : pos - (s.end - s.begin);
+    return item_of_turn(order, root, 0, turn);
 }
 
 int MPII_Topo_order_turn(const MPII_Topo_order_t * order, int root, int rank)
@@ -593,4 +618,19 @@ void MPII_Topo_order_group(const MPII_Topo_order_t * order, int root, int turn, 
 
     *len = end - begin;
     *first = begin <= at && at < end ? 0 : turn_of(order, root, begin);
+}
+
+int MPII_Topo_order_turned_group(const MPII_Topo_order_t * order, int root, int level, int turn)
+{
+    int group = MPII_Topo_order_group_at(order, level, position_of(order, root, turn));
+
+    return turn_of_item(order, root, level, group);
+}
+
+int MPII_Topo_order_turned_begin(const MPII_Topo_order_t * order, int root, int level, int group)
+{
+    if (group == 0 || group == order->num[level])
+        return group == 0 ? 0 : order->num_ranks;
+    int item = item_of_turn(order, root, level, group);
+    return turn_of(order, root, MPII_Topo_order_begin(order, level, item));
 }

@@ -96,6 +96,11 @@ int MPII_Topo_order_turned(const MPII_Topo_order_t * order, int root, int turn);
 void MPII_Topo_order_group(const MPII_Topo_order_t * order, int root, int turn, int level,
                            int *first, int *len);
 
+/* The groups of a level are numbered from 0 in the turned line: the number of the group that has a
+ * turned position, and the turned position at which a group begins, num_ranks for num[level] */
+int MPII_Topo_order_turned_group(const MPII_Topo_order_t * order, int root, int level, int turn);
+int MPII_Topo_order_turned_begin(const MPII_Topo_order_t * order, int root, int level, int group);
+
 /* -- radices: among how many members of a group a message, or an exchange, goes on at once --
  *
  * A generator is given `radix`: k > 0, as the user says, or what MPII_Topo_radix_of tells, by which the
