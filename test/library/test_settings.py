@@ -51,6 +51,8 @@ RADICES: list[Case] = [
     for collective, name, program in (
         ("bcast", "topo_knomial", "collectives"),
         ("allreduce", "topo_recursive_doubling", "collectives"),
+        ("reduce_scatter_block", "topo_brucks", "collectives"),
+        ("allgather", "topo_brucks", "allgather"),
         ("gather", "topo_knomial", "gather"),
         ("scatterv", "topo_knomial", "gather"),
     )

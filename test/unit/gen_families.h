@@ -1065,6 +1065,53 @@ static void claim_brucks(const case_t * c, const traffic_t * t)
 }
 
 
+/* -- topo_gen_spread.c -- */
+
+static MPII_Topo_spread_t *spread_of[MAX_RANKS];
+
+static void prepare_spread(case_t * c)
+{
+    c->units = 1;
+    if (c->layout == LAYOUT__UNEQUAL)
+        c->layout = LAYOUT__PLAIN;
+    c->is_relative = true;
+    for (int rank = 0; rank < MAX_RANKS; rank++) {
+        free(spread_of[rank]);
+        spread_of[rank] =
+            rank < c->p ? MPII_Topo_spread_create(c->order, c->family->arg[0], rank) : NULL;
+        for (int unit = 0; unit < c->p && rank < c->p; unit++) {
+            block_of_unit[rank][unit] = spread_of[rank]->from[unit];
+            unit_of_block[rank][spread_of[rank]->from[unit]] = unit;
+        }
+    }
+    prepare_blocks(c, c->p);
+}
+
+static void setup_spread(any_gen_t * g, const case_t * c, int rank)
+{
+    MPII_Topo_gen_spread(&g->u.spread, spread_of[rank], rank, c->family->arg[1]);
+}
+
+/* Where leaders exchange, each block comes into each other host once. Backwards, its sums leave each
+ * other host once. */
+static void claim_spread(const case_t * c, const traffic_t * t)
+{
+    const MPII_Topo_spread_t *plan = spread_of[0];
+    groups_t g = groups_of(c, t, HOSTS);
+
+    if (plan->base == 0) {
+        claim_length(t, plan->num_messages, plan->num_messages);
+        return;
+    }
+    for (int group = 0; group < g.num; group++) {
+        for (int u = 0; u < c->num_units; u++) {
+            const int *count = c->family->arg[1] ? g.gave : g.has;
+            CHECK(count[group * c->num_units + u] == (g.of_rank[u] != group),
+                  "block %d and host %d", u, group);
+        }
+    }
+}
+
 #define KNOMIAL(name_, shape_, radix_) \
     {"bcast." name_, &bcast, prepare_vector, setup_tree, claim_tree, \
      {shape_, MPII_TOPO_TREE_DOWN, radix_}, true}, \
@@ -1084,6 +1131,12 @@ static void claim_brucks(const case_t * c, const traffic_t * t)
 
 #define BRUCKS(name, radix) \
     {"alltoall.brucks, radix " name, &alltoall, prepare_brucks, setup_brucks, claim_brucks, {radix}, false}
+
+#define SPREAD(name_, radix_) \
+    {"allgather.brucks, radix " name_, &allgather, prepare_spread, setup_spread, claim_spread, \
+     {radix_, false}, false}, \
+    {"reduce_scatter.brucks, radix " name_, &reduce_scatter, prepare_spread, setup_spread, \
+     claim_spread, {radix_, true}, false}
 
 static const family_t families[] = {
     {"allgather.ring", &allgather, prepare_blocks_of_ranks, setup_ring, claim_ring, {false}, true},
@@ -1149,6 +1202,13 @@ static const family_t families[] = {
     BRUCKS("3", 3),
     BRUCKS("5", 5),
     BRUCKS("of all", MAX_RANKS),
+    SPREAD("chosen for 8 bytes", -3),
+    SPREAD("chosen for 4 KiB", -12),
+    SPREAD("chosen for 64 KiB", -16),
+    SPREAD("2", 2),
+    SPREAD("3", 3),
+    SPREAD("5", 5),
+    SPREAD("of all", MAX_RANKS),
 };
 #define NUM_FAMILIES ((int) (sizeof(families) / sizeof(families[0])))
 

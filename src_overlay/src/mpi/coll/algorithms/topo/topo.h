@@ -87,6 +87,9 @@ int MPII_Topo_comm_recursive_doubling(MPIR_Comm * comm_ptr, const int **slots, i
 /* Stages of alltoall topo_brucks (topo_gen_brucks.c), of a communicator whose order has been asked for; radix: as there */
 struct MPII_Topo_brucks;
 const struct MPII_Topo_brucks *MPII_Topo_comm_brucks(MPIR_Comm * comm_ptr, int radix);
+/* Likewise, of allgather(v) and reduce_scatter_block (topo_gen_spread.c) */
+struct MPII_Topo_spread;
+const struct MPII_Topo_spread *MPII_Topo_comm_spread(MPIR_Comm * comm_ptr, int radix);
 
 /* Algorithms that work in segments */
 enum {

@@ -115,8 +115,9 @@ static inline int radix_of(const call_t * c, MPIR_Comm * comm_ptr, MPII_Topo_fam
         k = MPII_Topo_comm_settings(comm_ptr)->radix_of[c->algo.radix];
     if (k > 0 || c->algo.radix == MPII_TOPO_NO_RADIX)
         return k;
-    return family == MPII_TOPO_FAMILY__BRUCKS ? MPII_Topo_radix_of_blocks(bytes) :
-        MPII_Topo_radix_of(bytes, family == MPII_TOPO_FAMILY__DOUBLING);
+    if (family == MPII_TOPO_FAMILY__BRUCKS || family == MPII_TOPO_FAMILY__SPREAD)
+        return MPII_Topo_radix_of_blocks(bytes);
+    return MPII_Topo_radix_of(bytes, family == MPII_TOPO_FAMILY__DOUBLING);
 }
 
 int MPII_Topo_call_radix(const call_t * c, MPIR_Comm * comm_ptr, MPII_Topo_family_t family, MPI_Aint bytes)

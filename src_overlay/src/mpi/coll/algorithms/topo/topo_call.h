@@ -69,7 +69,7 @@ typedef struct MPII_Topo_call {
     MPI_Aint count;
     const MPI_Aint *counts, *displs;
     MPI_Datatype type;
-    const int *from;            /* of alltoall: the rank of each block */
+    const int *from;            /* the rank of each block, where they are in another order */
     MPI_Aint per_element, piece_len;    /* of what is joined: in an element of the user, in a piece */
     /* NULL, or what prepares another schedule after the first one: false, if there is none */
     bool (*next) (struct MPII_Topo_call * call, MPII_Topo_attr_t * attr);
@@ -117,6 +117,11 @@ MPII_Topo_prepare_t MPII_Topo_prepare_scatterv_block_tree;
 
 /* -- topo_call_alltoall.c -- */
 MPII_Topo_prepare_t MPII_Topo_prepare_alltoall_brucks;
+
+/* -- topo_call_spread.c -- */
+MPII_Topo_prepare_t MPII_Topo_prepare_allgather_spread;
+#define MPII_Topo_prepare_allgatherv_spread MPII_Topo_prepare_allgather_spread
+MPII_Topo_prepare_t MPII_Topo_prepare_reduce_scatter_block_spread;
 
 /* Run it, and free what it has. */
 int MPII_Topo_call_run(MPII_Topo_call_t * call, MPII_Topo_attr_t * attr);

@@ -40,6 +40,7 @@ struct MPII_Topo_case {
     MPII_Topo_hosts_t hosts;
     bool by_rack, one_rank;     /* of a plan, with came in hosts_mem */
     MPII_Topo_brucks_t *brucks;
+    MPII_Topo_spread_t *spread;
 };
 
 /* Of a tree */
@@ -359,6 +360,9 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
         case MPII_TOPO_FAMILY__BRUCKS:
             c->brucks = MPII_Topo_brucks_create(c->order, MPII_Topo_radix_of_blocks(bytes), -1);
             return c->brucks ? 0 : -1;
+        case MPII_TOPO_FAMILY__SPREAD:
+            c->spread = MPII_Topo_spread_create(c->order, MPII_Topo_radix_of_blocks(bytes), -1);
+            return c->spread ? 0 : -1;
         default:
             return 0;
     }
@@ -402,6 +406,7 @@ void MPII_Topo_case_free(MPII_Topo_case_t * c)
     MPL_free(c->slot_of_rank);
     MPL_free(c->hosts_mem);
     MPL_free(c->brucks);
+    MPL_free(c->spread);
     MPL_free(c);
 }
 
@@ -455,6 +460,9 @@ void MPII_Topo_case_set(const MPII_Topo_case_t * c, int rank, MPII_Topo_any_gen_
         case MPII_TOPO_FAMILY__BRUCKS:
             MPII_Topo_gen_brucks(&g->brucks, c->brucks, rank);
             break;
+        case MPII_TOPO_FAMILY__SPREAD:
+            MPII_Topo_gen_spread(&g->spread, c->spread, rank, algo->arg);
+            break;
     }
 }
 
@@ -480,6 +488,8 @@ bool MPII_Topo_case_is_inner(const MPII_Topo_case_t * c, int rank)
     } else if (algo->family == MPII_TOPO_FAMILY__TREE) {
         has_leaders = c->shape == MPII_TOPO_SHAPE__KNOMIAL ? MPII_Topo_tree_top(order, c->radix) > 1 :
             c->shape != MPII_TOPO_SHAPE__LINEAR && c->shape != MPII_TOPO_SHAPE__BINARY;
+    } else if (algo->family == MPII_TOPO_FAMILY__SPREAD) {
+        has_leaders = c->spread->base > 0;
     } else if (algo->family == MPII_TOPO_FAMILY__BLOCK_TREE) {
         has_leaders = algo->arg == MPII_TOPO_SHAPE__LEADERS ||
             (algo->arg == MPII_TOPO_SHAPE__KNOMIAL && MPII_Topo_tree_top(order, c->radix) > 1);

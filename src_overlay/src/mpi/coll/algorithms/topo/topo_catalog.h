@@ -58,6 +58,7 @@ typedef enum {
     MPII_TOPO_FAMILY__MPICH, /* MPII_Topo_mpich_kind_t */
     MPII_TOPO_FAMILY__PLAN,
     MPII_TOPO_FAMILY__BRUCKS,
+    MPII_TOPO_FAMILY__SPREAD, /* whether it adds up: reduce_scatter_block */
 } MPII_Topo_family_t;
 
 /* A row */
@@ -129,6 +130,7 @@ typedef union {
     MPII_Topo_gen_mpich_t mpich;
     MPII_Topo_gen_plan_t plan;
     MPII_Topo_gen_brucks_t brucks;
+    MPII_Topo_gen_spread_t spread;
 } MPII_Topo_any_gen_t;
 
 typedef struct MPII_Topo_case MPII_Topo_case_t;

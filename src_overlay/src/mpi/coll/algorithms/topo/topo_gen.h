@@ -329,6 +329,49 @@ typedef struct {
  * of plan->from at the end. Units are places. */
 void MPII_Topo_gen_brucks(MPII_Topo_gen_brucks_t * brucks, const MPII_Topo_brucks_t * plan, int rank);
 
+/* -- topo_gen_spread.c -- */
+
+/* A stage among `num` members of a ring, each of `below` groups of the base: power and radix as in
+ * Bruck's. Leaders hold the blocks of `held` groups before the ring. Messages begin ... begin +
+ * radix - 2 */
+typedef struct {
+    int below, num, power, radix;
+    int held, begin;
+} MPII_Topo_spread_stage_t;
+
+/* The stages of all ranks, those of the highest ring first; and, for the rank that it was made for,
+ * the rank whose block each unit is, and the unit of its own block */
+typedef struct MPII_Topo_spread {
+    struct MPII_Topo_spread *next;      /* for whoever keeps several */
+    const MPII_Topo_order_t *order;
+    int radix;                  /* that of the call */
+    int base;                   /* 0: all ranks exchange, 1: a leader of each host */
+    int tree_radix;             /* inside hosts */
+    bool is_even;               /* groups of the base have equally many ranks */
+    int num_stages, num_messages;       /* of a leader */
+    MPII_Topo_spread_stage_t stage[MPII_TOPO_MAX_BRUCKS_STAGES];
+    int *from, own;             /* [num_ranks] */
+} MPII_Topo_spread_t;
+
+/* radix, rank and memory: as of MPII_Topo_brucks_create. Cost: O(1), or O(p) */
+MPII_Topo_spread_t *MPII_Topo_spread_create(const MPII_Topo_order_t * order, int radix, int rank);
+
+typedef struct {
+    MPII_Topo_gen_t gen;
+    const MPII_Topo_spread_t *plan;
+    bool is_up;
+    int group, index;           /* of the base, and the rank's number there */
+    int parent;                 /* rank, or -1 */
+    int len, num_children;      /* ranks of the subtree */
+} MPII_Topo_gen_spread_t;
+
+/* Allgather(v) topo_brucks: OUT has unit plan->own at the start, and all at the end.
+ * Reduce_scatter_block topo_brucks (is_up): OUT has what the rank contributes to all units at the
+ * start, and the sum of all in unit plan->own at the end. Unit u is the block of rank
+ * plan->from[u]. */
+void MPII_Topo_gen_spread(MPII_Topo_gen_spread_t * spread, const MPII_Topo_spread_t * plan,
+                          int rank, bool is_up);
+
 /* -- topo_gen_list.c -- */
 
 #define MPII_TOPO_LIST_STEPS 64

@@ -371,39 +371,65 @@ int MPII_Topo_radix(const MPII_Topo_order_t * order, int radix, int level, int n
 
 /* -- rings -- */
 
-/* A stage of radix k: each message has a part of all `bytes` of a rank, which are put in order before. The ranks of a
- * host share its link, and those below an uplink share that. */
-static int64_t time_of_part(const MPII_Topo_order_t * order, int level, int64_t bytes, int k)
-{
-    int64_t part = bytes / k, uplink = 0, ppn = level > 1 ? order->max_ppn : 1;
-    int class = 0, mib = MPII_TOPO_NUM_LENGTHS - 1;
+/* Whose rings they are: of alltoall, or else of allgather and the like; of all ranks, or (base 1)
+ * of leaders of hosts */
+typedef struct {
+    const MPII_Topo_order_t *order;
+    bool is_alltoall;
+    int base;
+} rings_t;
 
-    while (class < MPII_TOPO_NUM_LENGTHS && part > INT64_C(512) << class)
+static int class_of(int64_t bytes)
+{
+    int class = 0;
+
+    while (class < MPII_TOPO_NUM_LENGTHS && bytes > INT64_C(512) << class)
         class++;
-    times_t t = find_times(order, level, class);
-    if (level > 2)
-        uplink = order->lengths.link[mib] / 1024 * part / 1024 * order->uplink_share / 100 *
-            (order->num_ranks / order->num[level - 1]);
-    int64_t time = t.latency + (k - 1) * MPL_MAX(ppn * t.gap, uplink);
-    return MPL_MAX(time, 2 * (k - 1) * t.processor) + order->lengths.sum[mib] / 1024 * (bytes + part) / 1024;
+    return class;
 }
 
-static int64_t time_of_ring(const MPII_Topo_order_t * order, int level, int num, int64_t bytes, int k)
+/* A stage of radix k, of messages of so many bytes. The ranks of a host share its link, and those
+ * below an uplink share that. */
+static int64_t time_of_messages(const rings_t * r, int level, int64_t bytes, int k)
+{
+    const MPII_Topo_order_t *order = r->order;
+    int64_t uplink = 0, ppn = level > 1 && r->base == 0 ? order->max_ppn : 1;
+
+    times_t t = find_times(order, level, class_of(bytes));
+    if (level > 2)
+        uplink = order->lengths.link[MPII_TOPO_NUM_LENGTHS - 1] / 1024 * bytes / 1024 *
+            order->uplink_share / 100 * (order->num[r->base] / order->num[level - 1]);
+    int64_t time = t.latency + (k - 1) * MPL_MAX(ppn * t.gap, uplink);
+    return MPL_MAX(time, 2 * (k - 1) * t.processor);
+}
+
+static int64_t time_of_copy(const MPII_Topo_order_t * order, int64_t bytes)
+{
+    return order->lengths.sum[MPII_TOPO_NUM_LENGTHS - 1] / 1024 * bytes / 1024;
+}
+
+/* Of a ring of num members. Alltoall: each message has a part of all `bytes` of a rank, which are
+ * put in order before. Else it has all that a rank holds, `bytes` before the ring. */
+static int64_t time_of_ring(const rings_t * r, int level, int num, int64_t bytes, int radix)
 {
     int64_t time = 0;
 
-    for (int64_t power = 1; power < num; power *= k)
-        time += time_of_part(order, level, bytes, MPL_MIN(k, (num + power - 1) / power));
+    for (int64_t power = 1; power < num; power *= radix) {
+        int k = MPL_MIN(radix, (num + power - 1) / power);
+        int64_t message = r->is_alltoall ? bytes / k : power * bytes;
+        time += time_of_messages(r, level, message, k);
+        time += r->is_alltoall ? time_of_copy(r->order, bytes + message) : 0;
+    }
     return time;
 }
 
-static int radix_of_ring(const MPII_Topo_order_t * order, int level, int num, int64_t bytes, int64_t * least)
+static int radix_of_ring(const rings_t * r, int level, int num, int64_t bytes, int64_t * least)
 {
     int best = 2;
 
     *least = INT64_MAX;
     for (int k = 2; k == 2 || k <= MPL_MIN(num, MPII_TOPO_MAX_RADIX); k++) {
-        int64_t time = time_of_ring(order, level, num, bytes, k);
+        int64_t time = time_of_ring(r, level, num, bytes, k);
         if (time < *least) {
             *least = time;
             best = k;
@@ -412,29 +438,76 @@ static int radix_of_ring(const MPII_Topo_order_t * order, int level, int num, in
     return best;
 }
 
-int MPII_Topo_rings(const MPII_Topo_order_t * order, int radix, int radices[MPII_TOPO_MAX_LEVELS + 2])
+static bool is_even(const MPII_Topo_order_t * order, int level)
 {
-    int64_t bytes = radix > 0 ? 0 : order->num_ranks * (INT64_C(1) << MPL_MIN(-radix, 32));
-    int64_t below = 0, best = INT64_MAX, least;
-    int top = 1, highest = 1;
-    bool is_even = true;
+    return (int64_t) order->num[level] * order->most[level] == order->num[level - 1];
+}
+
+/* block: bytes of a block. Returns the highest level; *time: of all rings. */
+static int find_rings(const rings_t * r, int radix, int64_t block, int radices[], int64_t * time)
+{
+    const MPII_Topo_order_t *order = r->order;
+    int64_t all = order->num_ranks * block, held = all, below = 0, least;
+    int64_t of_member = r->base == 0 ? block : order->most[1] * block;
+    int top = 1, highest = r->base + 1;
+    bool are_even = true;
 
     while (order->num[top] > 1)
         top++;
-    for (int level = 1; level <= top && is_even; level++) {
-        radix_of_ring(order, top, order->num[level - 1], bytes, &least);
-        if (radix > 0 || below + least < best) {
-            best = below + least;
+    *time = INT64_MAX;
+    for (int level = r->base + 1; level <= top && are_even; level++) {
+        radix_of_ring(r, top, order->num[level - 1], r->is_alltoall ? all : of_member, &least);
+        if (radix > 0 || below + least < *time) {
+            *time = below + least;
             highest = level;
         }
-        radices[level] = radix_of_ring(order, level, order->most[level], bytes, &least);
+        held /= order->most[level];
+        radices[level] =
+            radix_of_ring(r, level, order->most[level], r->is_alltoall ? all : held, &least);
         below += least;
-        is_even = (int64_t) order->num[level] * order->most[level] == order->num[level - 1];
+        are_even = is_even(order, level) && is_even(order, 1);
     }
-    radices[highest] = radix_of_ring(order, top, order->num[highest - 1], bytes, &least);
+    radices[highest] = radix_of_ring(r, top, order->num[highest - 1],
+                                     r->is_alltoall ? all : of_member, &least);
     for (int level = 1; level <= highest && radix > 0; level++)
         radices[level] = MPL_MAX(radix, 2);
     return highest;
+}
+
+static int64_t bytes_of(int radix)
+{
+    return radix > 0 ? 0 : INT64_C(1) << MPL_MIN(-radix, 32);
+}
+
+int MPII_Topo_rings(const MPII_Topo_order_t * order, int radix,
+                    int radices[MPII_TOPO_MAX_LEVELS + 2])
+{
+    int64_t time;
+
+    return find_rings(&(rings_t) {order, true, 0}, radix, bytes_of(radix), radices, &time);
+}
+
+int MPII_Topo_rings_of_spread(const MPII_Topo_order_t * order, int radix,
+                              int radices[MPII_TOPO_MAX_LEVELS + 2], int *base)
+{
+    int64_t block = bytes_of(radix), of_ranks, of_leaders, up, down;
+    int by_leaders[MPII_TOPO_MAX_LEVELS + 2];
+    int highest = find_rings(&(rings_t) {order, false, 0}, radix, block, radices, &of_ranks);
+
+    *base = 0;
+    if (order->num_hosts == 1 || order->max_ppn == 1)
+        return highest;
+    int of_base = find_rings(&(rings_t) {order, false, 1}, radix, block, by_leaders, &of_leaders);
+    times_t t = find_times(order, 1, class_of(order->num_ranks * block));
+    by_leaders[1] = best_radix(order->max_ppn, t, false, &down);
+    up = time_of_tree(order->max_ppn, by_leaders[1], find_times(order, 1, class_of(block)));
+    if (radix > 0)
+        by_leaders[1] = MPL_MAX(radix, 2);
+    else if (of_ranks <= of_leaders + up + down)
+        return highest;
+    *base = 1;
+    memcpy(radices, by_leaders, sizeof(by_leaders));
+    return of_base;
 }
 
 /* With room for tiers in rounds behind it */

@@ -142,6 +142,10 @@ static inline int MPII_Topo_radix_of_blocks(int64_t bytes)
 /* Then a level has a ring of the members of each of its groups, and the highest one, which is returned, a ring of all
  * groups of the level below; radices[level] are those of each. */
 int MPII_Topo_rings(const MPII_Topo_order_t * order, int radix, int radices[MPII_TOPO_MAX_LEVELS + 2]);
+/* Likewise for allgather and reduce_scatter_block in stages (topo_gen_spread.c). *base: 0, or 1 where
+ * a leader of each host takes part; radices[1] is that of a tree in it then. */
+int MPII_Topo_rings_of_spread(const MPII_Topo_order_t * order, int radix,
+                              int radices[MPII_TOPO_MAX_LEVELS + 2], int *base);
 
 /* Exchanges of radix k among num members: *last, the radix of the last stage, is num over the highest power of k in it.
  * Returns the number of stages; their product, *part, is how many members take part. The others, fewer, are folded. */

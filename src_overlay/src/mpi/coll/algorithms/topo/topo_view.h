@@ -36,6 +36,7 @@ typedef struct {
     MPL_atomic_ptr_t slots;     /* slots_t, likewise */
     MPL_atomic_ptr_t links;     /* MPII_Topo_links_t, likewise */
     MPL_atomic_ptr_t brucks;    /* MPII_Topo_brucks_t, the first one of a list; likewise */
+    MPL_atomic_ptr_t spreads;   /* MPII_Topo_spread_t, likewise */
     MPL_atomic_ptr_t decisions[MPII_TOPO_DECISION_LISTS];       /* the first ones */
     MPL_atomic_ptr_t lists[MPII_TOPO_STEP_LISTS];       /* MPII_Topo_gen_list_t of short calls
                                                          * (topo_call.c) */
