@@ -7,7 +7,8 @@
 #include "topo.h"
 #include "topo_call_impl.h"
 
-/* Alltoall by topo_gen_brucks.c. Blocks go as bytes, one behind the other: what is sent, and behind that what comes. */
+/* Alltoall by topo_gen_brucks.c. Blocks go as bytes, one behind the other: what is sent, and behind
+ * that what comes. */
 
 typedef MPII_Topo_call_t call_t;
 
@@ -30,7 +31,9 @@ void MPII_Topo_prepare_alltoall_brucks(call_t * c, const MPII_Topo_args_t * a, M
     c->is_empty = size == 0;
     if (c->is_empty || !MPII_Topo_call_find_order(c, &order, attr))
         return;
-    plan = MPII_Topo_comm_brucks(comm_ptr, MPII_Topo_call_radix(c, comm_ptr, MPII_TOPO_FAMILY__BRUCKS, size));
+    plan =
+        MPII_Topo_comm_brucks(comm_ptr,
+                              MPII_Topo_call_radix(c, comm_ptr, MPII_TOPO_FAMILY__BRUCKS, size));
     c->mem = MPL_malloc(2 * p * size, MPL_MEM_BUFFER);
     MPII_TOPO_NEED(c->mem);
     c->data.in = c->mem;
@@ -45,9 +48,13 @@ void MPII_Topo_prepare_alltoall_brucks(call_t * c, const MPII_Topo_args_t * a, M
     c->from = plan->from;
     c->end = hand_out;
     if (a->sendbuf == MPI_IN_PLACE)
-        mpi_errno = MPII_Topo_call_copy_line(c, plan->to, a->recvbuf, a->count, a->datatype, c->data.in, true);
+        mpi_errno =
+            MPII_Topo_call_copy_line(c, plan->to, a->recvbuf, a->count, a->datatype, c->data.in,
+                                     true);
     else
-        mpi_errno = MPII_Topo_call_copy_line(c, plan->to, (char *) a->sendbuf, a->sendcount, a->sendtype, c->data.in, true);
+        mpi_errno =
+            MPII_Topo_call_copy_line(c, plan->to, (char *) a->sendbuf, a->sendcount, a->sendtype,
+                                     c->data.in, true);
     MPII_Topo_call_note_error(c, mpi_errno, attr);
     MPII_Topo_gen_brucks(&c->u.brucks, plan, comm_ptr->rank);
 }

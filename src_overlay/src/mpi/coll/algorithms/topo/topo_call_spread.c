@@ -87,7 +87,8 @@ static int take_own(call_t * c)
     while (c->from[own] != c->comm_ptr->rank)
         own++;
     MPIR_Datatype_get_extent_macro(c->type, extent);
-    return MPIR_Localcopy(c->data.out + own * c->count * extent, c->count, c->type, c->buf, c->count, c->type);
+    return MPIR_Localcopy(c->data.out + own * c->count * extent, c->count, c->type, c->buf,
+                          c->count, c->type);
 }
 
 void MPII_Topo_prepare_reduce_scatter_block_spread(call_t * c, const MPII_Topo_args_t * a,

@@ -25,10 +25,11 @@ typedef struct {
     /* groups of the rank: 0 itself, those in which the ring is closed, and at `last` all ranks */
     int last;
     int index[MPII_TOPO_MAX_LEVELS + 2];        /* in each of them; */
-    int len[MPII_TOPO_MAX_LEVELS + 2];  /* ranks there, and in the next smaller group of its first one */
+    int len[MPII_TOPO_MAX_LEVELS + 2];  /* ranks there, and in the next smaller group of its first
+                                         * one */
     int first_len[MPII_TOPO_MAX_LEVELS + 2];
-    int next_group, next_len;   /* the smallest one that has the rank on the right, too, and the ranks of
-                                 * the next smaller group of that */
+    int next_group, next_len;   /* the smallest one that has the rank on the right, too, and the
+                                 * ranks of the next smaller group of that */
 } MPII_Topo_gen_ring_t;
 
 /* Allgather(v) topo_ring. Unit r * num_segs + s is segment s of the block of rank r; OUT holds the
@@ -60,14 +61,16 @@ typedef struct {
     int num_children;
     int first, len;             /* of the turned positions from which the children come, by shape */
     int num_next;               /* CHAINS: children in other hosts */
-    /* KNOMIAL: levels 1 ... top have children, at most up to `highest`; the number of each, and its radix */
+    /* KNOMIAL: levels 1 ... top have children, at most up to `highest`; the number of each, and its
+     * radix */
     int highest, top, num_of[MPII_TOPO_MAX_LEVELS + 2], radix_of[MPII_TOPO_MAX_LEVELS + 2];
 } MPII_Topo_branch_t;
 
 /* radix: as MPII_Topo_radix takes it, of KNOMIAL alone */
 void MPII_Topo_branch(MPII_Topo_branch_t * branch, const MPII_Topo_order_t * order,
                       MPII_Topo_shape_t shape, int radix, int root, int rank);
-int MPII_Topo_branch_child(const MPII_Topo_branch_t * branch, const MPII_Topo_order_t * order, int k);
+int MPII_Topo_branch_child(const MPII_Topo_branch_t * branch, const MPII_Topo_order_t * order,
+                           int k);
 
 enum { MPII_TOPO_TREE_DOWN = 1, MPII_TOPO_TREE_UP = 2 };
 
@@ -99,13 +102,14 @@ typedef struct {
         int child[3];           /* those in other hosts come first */
     } of[2];                    /* of each tree */
     int num_units;
-    /* The first `lead` units are of tree `ahead`; then one of the other tree and one of this follow in turns, so many
-     * times */
+    /* The first `lead` units are of tree `ahead`; then one of the other tree and one of this follow
+     * in turns, so many times */
     int ahead, lead, num_turns;
 } MPII_Topo_gen_two_trees_t;
 
-/* Bcast, or reduce (is_up), of TREE's units in its buffers. hop: a unit is a hop farther from the root when so many
- * others have left it; rather too many than too few, but at most MPII_TOPO_MAX_HOP */
+/* Bcast, or reduce (is_up), of TREE's units in its buffers. hop: a unit is a hop farther from the
+ * root when so many others have left it; rather too many than too few, but at most
+ * MPII_TOPO_MAX_HOP */
 #define MPII_TOPO_MAX_HOP 4
 void MPII_Topo_gen_two_trees(MPII_Topo_gen_two_trees_t * two_trees, const MPII_Topo_order_t * order,
                              int hop, int root, int rank, int num_units, bool is_up);
@@ -131,9 +135,10 @@ typedef struct {
     MPII_Topo_lanes_kind_t kind;
     int root;                   /* -1: none */
     int num_chunks, num_units;  /* units of a chunk */
-    int num_tiers;              /* those of the order; hosts and racks alone where there is a root */
-    /* The rank's group of each tier: its first member, how many it has, and which of them has the rank; places
-     * that fall to that one, at most; and units of a place */
+    int num_tiers;              /* those of the order; hosts and racks alone where there is a
+                                 * root */
+    /* The rank's group of each tier: its first member, how many it has, and which of them has the
+     * rank; places that fall to that one, at most; and units of a place */
     struct {
         int first, len, own, num_own, units;
     } of[MPII_TOPO_MAX_TIERS + 1];
@@ -161,10 +166,10 @@ int MPII_Topo_lanes_rank(const MPII_Topo_order_t * order, int unit);
 
 /* -- topo_gen_doubling.c -- */
 
-/* A member of exchanges between positions whose numbers differ in one digit. Of n members, q take part:
- * with radix 2 the largest power of two that is not above n, else as MPII_Topo_stages tells. The other n-q
- * are folded: slots 2j and 2j + 1, j < n-q, share position j, and the second one gives what it has to the
- * first one before, and gets the result from it after. */
+/* A member of exchanges between positions whose numbers differ in one digit. Of n members, q take
+ * part: with radix 2 the largest power of two that is not above n, else as MPII_Topo_stages tells.
+ * The other n-q are folded: slots 2j and 2j + 1, j < n-q, share position j, and the second one
+ * gives what it has to the first one before, and gets the result from it after. */
 typedef struct {
     int num_folded, num_stages; /* of radix 2 */
     int pos;
@@ -179,8 +184,8 @@ static inline int MPII_Topo_fold_slot(const MPII_Topo_fold_t * fold, int pos)
     return MPII_Topo_rd_slot(fold->num_folded, pos);
 }
 
-/* A stage: messages begin ... begin + radix - 2, of the other digits, from digit + 1 on and round again;
- * where power is 0, the message of the folded member */
+/* A stage: messages begin ... begin + radix - 2, of the other digits, from digit + 1 on and round
+ * again; where power is 0, the message of the folded member */
 typedef struct {
     int level, radix, digit, power;
     int begin;
@@ -199,19 +204,20 @@ typedef struct {
     int num_below;              /* children in trees */
     int num_stages;
     int sum;                    /* slot of all that these bring, or -1 */
-    /* The rank's group of each level, how many members it has, and which one is the rank's: a group of the
-     * level below */
+    /* The rank's group of each level, how many members it has, and which one is the rank's: a group
+     * of the level below */
     struct {
         int group, num, member;
         int radix, num_children;        /* up to the base */
-        int part, number;       /* above it: members that are not folded, and the number of the own one */
+        int part, number;       /* above it: members that are not folded, and the number of the own
+                                 * one */
         bool has_folded;
     } of[MPII_TOPO_MAX_LEVELS + 2];
     MPII_Topo_doubling_stage_t stage[MPII_TOPO_MAX_STAGES];
 } MPII_Topo_gen_doubling_t;
 
-/* Allreduce topo_recursive_doubling, barrier recursive_doubling. One unit; OUT holds the contribution of the
- * rank at the start, and the result at the end. radix: as in topo_order.h */
+/* Allreduce topo_recursive_doubling, barrier recursive_doubling. One unit; OUT holds the
+ * contribution of the rank at the start, and the result at the end. radix: as in topo_order.h */
 void MPII_Topo_gen_doubling(MPII_Topo_gen_doubling_t * doubling, const MPII_Topo_order_t * order,
                             int rank, int radix);
 
@@ -277,19 +283,20 @@ typedef struct {
 void MPII_Topo_gen_gather(MPII_Topo_gen_gather_t * g, const MPII_Topo_order_t * order,
                           MPII_Topo_shape_t shape, int radix, int root, int rank, bool is_up);
 
-/* Likewise, but only the root has what belongs to others, in gather in OUT, and in scatter in IN. Other
- * ranks have their own block, in gather in IN, and in scatter in OUT; of the root's nothing is done. In
- * TMP slot t is for piece 0 of the subtree's position t. There are num_pieces pieces of the longest block
- * of the subtree. starts[t], t = 0 ... len: how long pieces 0 are before that position. is_sink: nothing
- * is sent, and what comes is put in TMP, and lost. */
+/* Likewise, but only the root has what belongs to others, in gather in OUT, and in scatter in IN.
+ * Other ranks have their own block, in gather in IN, and in scatter in OUT; of the root's nothing
+ * is done. In TMP slot t is for piece 0 of the subtree's position t. There are num_pieces pieces of
+ * the longest block of the subtree. starts[t], t = 0 ... len: how long pieces 0 are before that
+ * position. is_sink: nothing is sent, and what comes is put in TMP, and lost. */
 void MPII_Topo_gen_gather_cut(MPII_Topo_gen_gather_t * g, int num_pieces, const ptrdiff_t starts[],
                               ptrdiff_t limit, bool is_sink);
 
-/* A k-nomial tree over *num members, of which the first is the root: the first member of the subtree
- * of the child that has a member, and in *num how many it has. 0 < member < *num */
+/* A k-nomial tree over *num members, of which the first is the root: the first member of the
+ * subtree of the child that has a member, and in *num how many it has. 0 < member < *num */
 int MPII_Topo_knomial_part(int radix, int member, int *num);
 
-/* The child that has position t of the subtree, t > 0: its rank, and its positions f ... f + len - 1 */
+/* The child that has position t of the subtree, t > 0: its rank, and its positions f ... f + len -
+ * 1 */
 int MPII_Topo_gen_gather_child(const MPII_Topo_gen_gather_t * g, int t, int *f, int *len);
 
 /* -- topo_gen_brucks.c -- */
@@ -302,9 +309,10 @@ typedef struct {
 
 #define MPII_TOPO_MAX_BRUCKS_STAGES (31 + MPII_TOPO_MAX_LEVELS + 1)
 
-/* The stages of all ranks; and, for the rank that it was made for, at each place of the first stage the rank to which
- * the block there goes, at each place of the last one the rank from which it came, and before each stage but the first
- * one the place of its block in the order of the stage before */
+/* The stages of all ranks; and, for the rank that it was made for, at each place of the first stage
+ * the rank to which the block there goes, at each place of the last one the rank from which it
+ * came, and before each stage but the first one the place of its block in the order of the stage
+ * before */
 typedef struct MPII_Topo_brucks {
     struct MPII_Topo_brucks *next;      /* for whoever keeps several */
     const MPII_Topo_order_t *order;
@@ -315,8 +323,8 @@ typedef struct MPII_Topo_brucks {
     int *sorted;                /* [num_stages - 1][num_ranks] */
 } MPII_Topo_brucks_t;
 
-/* radix: as MPII_Topo_rings takes it. rank -1: of no rank, for schedules that are not run. One block of memory, for
- * MPL_free; NULL if that is exhausted. Cost: O(1), or O(p) for each stage */
+/* radix: as MPII_Topo_rings takes it. rank -1: of no rank, for schedules that are not run. One
+ * block of memory, for MPL_free; NULL if that is exhausted. Cost: O(1), or O(p) for each stage */
 MPII_Topo_brucks_t *MPII_Topo_brucks_create(const MPII_Topo_order_t * order, int radix, int rank);
 
 typedef struct {
@@ -325,9 +333,10 @@ typedef struct {
     int pos, num_out;           /* parts of TMP that have what is sent */
 } MPII_Topo_gen_brucks_t;
 
-/* Alltoall topo_brucks. IN holds the blocks of the rank in the order of plan->to, and OUT has those for it in the order
- * of plan->from at the end. Units are places. */
-void MPII_Topo_gen_brucks(MPII_Topo_gen_brucks_t * brucks, const MPII_Topo_brucks_t * plan, int rank);
+/* Alltoall topo_brucks. IN holds the blocks of the rank in the order of plan->to, and OUT has those
+ * for it in the order of plan->from at the end. Units are places. */
+void MPII_Topo_gen_brucks(MPII_Topo_gen_brucks_t * brucks, const MPII_Topo_brucks_t * plan,
+                          int rank);
 
 /* -- topo_gen_spread.c -- */
 
@@ -390,7 +399,8 @@ typedef struct {
     int root;
     int num_steps;              /* -1: there are too many */
     int num_sends, num_rack_messages;   /* the latter to other racks */
-    MPII_Topo_listed_t steps[MPII_TOPO_LIST_STEPS];     /* no more memory than num_steps of them take */
+    MPII_Topo_listed_t steps[MPII_TOPO_LIST_STEPS];     /* no more memory than num_steps of them
+                                                         * take */
 } MPII_Topo_gen_list_t;
 
 /* The schedule of a generator as a list, for MPL_free; NULL: memory is exhausted. */

@@ -11,8 +11,8 @@
  * The ranks stand in the turned order of the root (topo_order.h): first its host, then the other
  * hosts of its rack, then the other racks. Each host, each rack and each group of racks is
  * undivided. A subtree is a range of turned positions, and its root is the first of them. In a
- * gather, a rank sends the blocks of its subtree to its parent, in this order. In a scatter, it gets
- * them from there.
+ * gather, a rank sends the blocks of its subtree to its parent, in this order. In a scatter, it
+ * gets them from there.
  *
  *   LEADERS    The root has as children the first rank of each other rack, the first rank of each
  *              other host of its own rack, and the other ranks of its own host. The first rank of a
@@ -47,22 +47,22 @@
  *   the highest level comes first and, in KNOMIAL, the largest subtree.
  *
  * Short blocks, pieces 0, go together, in messages of about `limit`: between two ranks all blocks
- * that begin in the first `limit` elements of what passes there, then those that begin in the second
- * ones. Of longer blocks, each later piece is a message. A rank sends a message on as soon as it has
- * what is in it. In TMP it has pieces 0 of all its subtree, and RING later pieces. The root receives
- * blocks where they belong, and sends them from there.
+ * that begin in the first `limit` elements of what passes there, then those that begin in the
+ * second ones. Of longer blocks, each later piece is a message. A rank sends a message on as soon
+ * as it has what is in it. In TMP it has pieces 0 of all its subtree, and RING later pieces. The
+ * root receives blocks where they belong, and sends them from there.
  *
  * Cost, LEADERS = a0 + a1 + a2 + (m-1).n.b0 + (h-1).m.n.b1 + (r-1).h.m.n.b2 for one message each.
  * Where there are more of them, several are under way at a time: then it is the largest of the last
- * three terms in place of their sum. r: racks, h: hosts of a rack, m: ranks of a host, n: bytes of a
- * block, a and b: latency and time per byte inside a host (0), inside a rack (1) and between racks
- * (2). Each block leaves its rack, and each group of racks that the root is not in, once, the least
- * that any gather can do. With levels above racks it also passes the racks of the leaders of these.
- * BINOMIAL = lg(p).alpha + (p-1).n.beta, p: ranks.
- * KNOMIAL = the sum over levels of log_k(m).(alpha + (k-2).g), plus (p-1).n.beta; m: members of a
- * group, g: time from one message to the next. Where g is much shorter than alpha, a large k takes
- * the fewest latencies; where one rank would have too many messages, a smaller k shares them.
- * MPII_Topo_radix chooses k for each level by alpha and g.
+ * three terms in place of their sum. r: racks, h: hosts of a rack, m: ranks of a host, n: bytes of
+ * a block, a and b: latency and time per byte inside a host (0), inside a rack (1) and between
+ * racks (2). Each block leaves its rack, and each group of racks that the root is not in, once, the
+ * least that any gather can do. With levels above racks it also passes the racks of the leaders of
+ * these. BINOMIAL = lg(p).alpha + (p-1).n.beta, p: ranks. KNOMIAL = the sum over levels of
+ * log_k(m).(alpha + (k-2).g), plus (p-1).n.beta; m: members of a group, g: time from one message to
+ * the next. Where g is much shorter than alpha, a large k takes the fewest latencies; where one
+ * rank would have too many messages, a smaller k shares them. MPII_Topo_radix chooses k for each
+ * level by alpha and g.
  *
  * Preferred: KNOMIAL for short blocks, LEADERS and BINOMIAL for longer ones.
  *
@@ -79,8 +79,8 @@ typedef MPII_Topo_gen_gather_t gather_t;
 
 /* -- the tree: a subtree is the `len` turned positions from `first` on -- */
 
-/* KNOMIAL: the level at which two positions are in different members of a group. The own position is
- * one of the two. */
+/* KNOMIAL: the level at which two positions are in different members of a group. The own position
+ * is one of the two. */
 static int level_between(const gather_t * g, int a, int b)
 {
     int level = 1;
@@ -124,8 +124,8 @@ static void find_part(const gather_t * g, int *first, int *len, int turn)
     *len = end - *first;
 }
 
-/* Set *first and *len, those of a subtree, to the subtree of its child that has a position, which is
- * not the first one. */
+/* Set *first and *len, those of a subtree, to the subtree of its child that has a position, which
+ * is not the first one. */
 static void find_child(const gather_t * g, int *first, int *len, int turn)
 {
     const MPII_Topo_order_t *order = g->gen.order;
@@ -202,8 +202,8 @@ int MPII_Topo_gen_gather_child(const MPII_Topo_gen_gather_t * g, int t, int *f, 
     return MPII_Topo_order_turned(g->gen.order, g->root, g->turn + *f);
 }
 
-/* Position and piece that are dealt with at index i: gather goes from the first position to the last one,
- * scatter backwards. */
+/* Position and piece that are dealt with at index i: gather goes from the first position to the
+ * last one, scatter backwards. */
 static void at(const gather_t * g, int i, int *c, int *t)
 {
     *c = i / g->len;

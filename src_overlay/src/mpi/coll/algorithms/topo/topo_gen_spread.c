@@ -9,12 +9,12 @@
 /* Algorithm: Bruck's allgather with radix k, level by level; and the same backwards for
  * reduce_scatter_block
  *
- * Of p ranks in a ring, each holds the block at distance 0, which is its own. After stage s it holds
- * those at distances 0 ... k^(s+1)-1. In that stage it receives k-1 messages, for v = 1 ... k-1:
- * what the rank v.k^s positions on holds before the stage. So log_k(p) stages follow each other. A
- * rank can often send several messages before the first one arrives; then a stage takes hardly more
- * than one of radix 2. Where p is no power of k, the last stage has fewer messages, and the last of
- * them is shorter.
+ * Of p ranks in a ring, each holds the block at distance 0, which is its own. After stage s it
+ * holds those at distances 0 ... k^(s+1)-1. In that stage it receives k-1 messages, for v = 1 ...
+ * k-1: what the rank v.k^s positions on holds before the stage. So log_k(p) stages follow each
+ * other. A rank can often send several messages before the first one arrives; then a stage takes
+ * hardly more than one of radix 2. Where p is no power of k, the last stage has fewer messages, and
+ * the last of them is shorter.
  *
  * The topology gives each level a ring of its own. Where all racks have h hosts, there is a ring of
  * racks and one of the hosts of a rack. The highest level comes first, while messages are short.
@@ -34,8 +34,8 @@
  *     stage 1   0 1 2 3 4     3 4 come from the host three positions on, where they are 0 1
  *
  * Units are in the order in which a leader gets them, by the distance of the host, and in a host by
- * the line. So what a rank holds, and each message, is one piece of memory. Of two rings, of n racks
- * and of m hosts in each, the host at distance d is d % n racks and d / n % m hosts on.
+ * the line. So what a rank holds, and each message, is one piece of memory. Of two rings, of n
+ * racks and of m hosts in each, the host at distance d is d % n racks and d / n % m hosts on.
  *
  * Backwards, stages come in the opposite order, and messages go the opposite way. Each rank begins
  * with its contribution to all blocks, and keeps partial sums. It sends those of the units that it
@@ -44,9 +44,9 @@
  *
  * Cost = the sum over stages of (alpha + (k-2).g), plus (p-1).n.beta + p.n.gamma; n: bytes of a
  * block, p: ranks, alpha and beta: latency and time per byte of a link, g: time from one message to
- * the next, gamma: time per byte to copy a block to or from its place. Base 1: plus the tree, up and
- * down. Base 0: where a host has q ranks, it is q.g instead of g. MPII_Topo_rings_of_spread chooses
- * the base, and each k, by these.
+ * the next, gamma: time per byte to copy a block to or from its place. Base 1: plus the tree, up
+ * and down. Base 0: where a host has q ranks, it is q.g instead of g. MPII_Topo_rings_of_spread
+ * chooses the base, and each k, by these.
  *
  * Preferred for short blocks. Memory: p blocks, and backwards up to 4.p.
  *

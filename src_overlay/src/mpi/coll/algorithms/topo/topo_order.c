@@ -19,7 +19,8 @@ static int group_of_rank(const MPII_Topo_place_t * place, int level, int rank)
     return group;
 }
 
-/* Where the ring is cut: at the first position whose left neighbour is in another group of this level */
+/* Where the ring is cut: at the first position whose left neighbour is in another group of this
+ * level */
 static int find_cut(const MPII_Topo_place_t * place, const int ring[], int level)
 {
     int p = place->num_ranks;
@@ -60,8 +61,9 @@ static int find_most(const MPII_Topo_order_t * order, int level)
     return most;
 }
 
-/* Lanes cut what there is into a part for each place that groups of the most members have. Where groups are
- * very unequal, these are many more than there are ranks: then the highest levels are left out. */
+/* Lanes cut what there is into a part for each place that groups of the most members have. Where
+ * groups are very unequal, these are many more than there are ranks: then the highest levels are
+ * left out. */
 #define MAX_PLACES 16           /* for a rank, with levels above racks */
 
 static void add_tier(MPII_Topo_order_t * order, int num, const int first[], int most)
@@ -96,8 +98,8 @@ static void set_tiers(MPII_Topo_order_t * order)
     order->in_rounds = order;
 }
 
-/* Members of a group hand each other something directly up to so many; more are cut into parts, if a message
- * costs processors a fifth of what a round takes. */
+/* Members of a group hand each other something directly up to so many; more are cut into parts, if
+ * a message costs processors a fifth of what a round takes. */
 #ifndef MAX_DIRECT      /* less in tests */
 #define MAX_DIRECT 16
 #endif
@@ -116,8 +118,9 @@ static int find_radix(int most)
     return best;
 }
 
-/* Ints that the tiers in rounds take, at most: each time that groups are cut, there is a first member for each
- * part, of which groups have one and no more than a third of their members, and a first part for each group */
+/* Ints that the tiers in rounds take, at most: each time that groups are cut, there is a first
+ * member for each part, of which groups have one and no more than a third of their members, and a
+ * first part for each group */
 static size_t find_room(const MPII_Topo_order_t * order)
 {
     size_t room = 0;
@@ -160,8 +163,8 @@ static void set_rounds(MPII_Topo_order_t * rounds, const MPII_Topo_order_t * ord
     rounds->in_rounds = rounds;
 }
 
-/* A ring that is closed in racks, too, has fewer blocks over their uplinks; but more over the link of one host, by
- * what a rack has more than the next one. */
+/* A ring that is closed in racks, too, has fewer blocks over their uplinks; but more over the link
+ * of one host, by what a rack has more than the next one. */
 static bool closes_racks(const MPII_Topo_order_t * order)
 {
     int64_t p = order->num_ranks, percent = order->uplink_percent, more = 0;
@@ -195,12 +198,14 @@ static times_t find_times(const MPII_Topo_order_t * order, int level, int class)
     } else if (class > 0) {
         t.processor = of->processor[i];
         t.gap = MPL_MAX(of->link[i], t.processor);
-        t.latency += of->latency[i] - of->latency[0] + of->link[i] + 2 * (t.processor - of->processor[0]);
+        t.latency +=
+            of->latency[i] - of->latency[0] + of->link[i] + 2 * (t.processor - of->processor[0]);
     }
     return t;
 }
 
-/* Until the last of num members has it from the first one: who has it sends to the largest subtrees first */
+/* Until the last of num members has it from the first one: who has it sends to the largest subtrees
+ * first */
 static int64_t time_of_tree(int num, int k, times_t t)
 {
     int64_t time = 0;
@@ -255,7 +260,8 @@ static int num_leaders(const MPII_Topo_order_t * order, int base, int level, int
     return last - first;
 }
 
-static void count_leaders(const MPII_Topo_order_t * order, int base, int level, int *fewest, int *most)
+static void count_leaders(const MPII_Topo_order_t * order, int base, int level, int *fewest,
+                          int *most)
 {
     *fewest = *most = num_leaders(order, base, level, 0);
     for (int i = 1; i < order->num[level]; i++) {
@@ -265,9 +271,10 @@ static void count_leaders(const MPII_Topo_order_t * order, int base, int level, 
     }
 }
 
-/* Where all leaders of groups of the level `base` take part, their messages share the uplinks above. */
-static int radix_of_exchange(const MPII_Topo_order_t * order, int level, int num, int base, int class,
-                             int64_t * least)
+/* Where all leaders of groups of the level `base` take part, their messages share the uplinks
+ * above. */
+static int radix_of_exchange(const MPII_Topo_order_t * order, int level, int num, int base,
+                             int class, int64_t * least)
 {
     times_t t = find_times(order, level, class);
     int64_t bytes = class == 0 ? 0 : INT64_C(512) << class;
@@ -278,14 +285,15 @@ static int radix_of_exchange(const MPII_Topo_order_t * order, int level, int num
     return best_radix(num, t, true, least);
 }
 
-static int radix_of_tree(const MPII_Topo_order_t * order, int level, int num, int class, int64_t * least)
+static int radix_of_tree(const MPII_Topo_order_t * order, int level, int num, int class,
+                         int64_t * least)
 {
     return best_radix(num, find_times(order, level, class), false, least);
 }
 
 /* A leader of the smallest group of a level has little to do below it, but then sends to many. */
-static int64_t time_of_smallest(const MPII_Topo_order_t * order, int level, int radix, int base, int class,
-                                int fewest_leaders)
+static int64_t time_of_smallest(const MPII_Topo_order_t * order, int level, int radix, int base,
+                                int class, int fewest_leaders)
 {
     times_t t = find_times(order, level, class);
     int last, part, num = order->most[level], stages = MPII_Topo_stages(num, radix, &last, &part);
@@ -325,7 +333,8 @@ static void set_radices(MPII_Topo_order_t * order)
         top++;
     for (int base = top > 1; base < top; base++)
         for (int level = base; level < num_levels; level++)
-            count_leaders(order, base, level, &fewest_leaders[base][level], &order->most_leaders[base][level]);
+            count_leaders(order, base, level, &fewest_leaders[base][level],
+                          &order->most_leaders[base][level]);
     for (int class = 0; class < MPII_TOPO_NUM_CLASSES; class++) {
         int64_t tree[MPII_TOPO_MAX_LEVELS + 2], best = INT64_MAX, least;
         set_trees(order, class, tree);
@@ -335,9 +344,12 @@ static void set_radices(MPII_Topo_order_t * order)
             for (int level = 1; level <= base; level++)
                 time += 2 * tree[level];
             for (int level = base + 1; level <= num_levels; level++) {
-                radix[level] = radix_of_exchange(order, level, order->most[level], base, class, &least);
-                time = MPL_MAX(time + least, time_of_smallest(order, level, radix[level], base, class,
-                                                              fewest_leaders[base][level - 1]));
+                radix[level] =
+                    radix_of_exchange(order, level, order->most[level], base, class, &least);
+                time =
+                    MPL_MAX(time + least,
+                            time_of_smallest(order, level, radix[level], base, class,
+                                             fewest_leaders[base][level - 1]));
             }
             if (time < best) {
                 best = time;
@@ -357,16 +369,19 @@ int MPII_Topo_radix_of(int64_t bytes, bool is_exchange)
     return class < MPII_TOPO_NUM_CLASSES ? -class : is_exchange ? 1 - MPII_TOPO_NUM_CLASSES : 2;
 }
 
-int MPII_Topo_radix(const MPII_Topo_order_t * order, int radix, int level, int num, bool is_exchange)
+int MPII_Topo_radix(const MPII_Topo_order_t * order, int radix, int level, int num,
+                    bool is_exchange)
 {
     int64_t least;
 
     if (radix > 0)
         return MPL_MAX(radix, 2);
     if (num == order->most[level] || (level == order->tree_top[-radix] && !is_exchange))
-        return is_exchange ? order->exchange_radix[-radix][level] : order->tree_radix[-radix][level];
-    return is_exchange ? radix_of_exchange(order, level, num, order->base[-radix], -radix, &least) :
-        radix_of_tree(order, level, num, -radix, &least);
+        return is_exchange ? order->
+            exchange_radix[-radix][level] : order->tree_radix[-radix][level];
+    return is_exchange ? radix_of_exchange(order, level, num, order->base[-radix], -radix,
+                                           &least) : radix_of_tree(order, level, num, -radix,
+                                                                   &least);
 }
 
 /* -- rings -- */
@@ -536,7 +551,8 @@ static MPII_Topo_order_t *create(const MPII_Topo_place_t * place, const int ring
         if (level > 0) {
             order->of[level] = mem;
             order->first[level] = order->of[level] + num[level - 1];
-            order->begin[level] = level == 1 ? order->first[1] : order->first[level] + num[level] + 1;
+            order->begin[level] =
+                level == 1 ? order->first[1] : order->first[level] + num[level] + 1;
             mem = order->begin[level] + num[level] + 1;
         }
     }
@@ -554,7 +570,8 @@ static MPII_Topo_order_t *create(const MPII_Topo_place_t * place, const int ring
         order->lengths.sum[i] = (INT64_C(1024) << i) * 8000 / TOPO_REDUCE_MBPS;
     }
     for (int level = 1; level <= MPII_TOPO_MAX_LEVELS + 1 && place->lengths.link[0] == 0; level++) {
-        order->lengths.meet[level] = (2 * TOPO_OVERHEAD_NS + TOPO_LATENCY_NS) / (level == 1 ? TOPO_INSIDE_SHARE : 1);
+        order->lengths.meet[level] =
+            (2 * TOPO_OVERHEAD_NS + TOPO_LATENCY_NS) / (level == 1 ? TOPO_INSIDE_SHARE : 1);
         order->lengths.gap[level > 1] = order->lengths.meet[level] / TOPO_OVERHEAD_SHARE;
         order->lengths.overhead[level > 1] = order->lengths.gap[level > 1];
     }
