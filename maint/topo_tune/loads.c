@@ -39,8 +39,8 @@ static inline void add(MPII_Topo_load_t * load, int64_t bytes)
 void MPII_Topo_loads_add(MPII_Topo_loads_t * loads, int from, int to, int64_t bytes)
 {
     const MPII_Topo_order_t *order = loads->order;
-    int host_from = order->host_at[order->pos_of[from]];
-    int host_to = order->host_at[order->pos_of[to]];
+    int host_from = MPII_Topo_order_host(order, from);
+    int host_to = MPII_Topo_order_host(order, to);
 
     add(&loads->rank_out[from], bytes);
     add(&loads->rank_in[to], bytes);

@@ -23,7 +23,8 @@ VECTORS = ("bcast", "reduce", "allreduce")  # the buffer is as long on all ranks
 
 # Collectives whose schedules are those of another one, where blocks are equal
 SAME = {"reduce_scatter_block": "reduce_scatter", "allgatherv": "allgather"}
-NOT_SAME = (("allgatherv", "ring"),)  # cuts blocks into pieces
+# cuts blocks into pieces; is of blocks of one length alone
+NOT_SAME = (("allgatherv", "ring"), ("reduce_scatter_block", "topo_brucks"))
 
 PerHost = int | tuple[int, ...]  # unequal numbers: of each host of the site
 Key = tuple[str, str, int, PerHost, str]  # collective, algorithm, hosts, ranks a host, placement

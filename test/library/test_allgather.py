@@ -142,6 +142,13 @@ def test_joined_and_pipelined(
     )
 
 
+@pytest.mark.parametrize("k", [-1, 1, 2, 3, (1 << 31) - 1])
+def test_any_radix(run_allgather: Launch, cluster: Cluster, k: int) -> None:
+    """-1 is taken as 0, 1 as 2, and what is more than there are ranks reaches all at once."""
+    env = forced("topo_brucks", MPIR_CVAR_ALLGATHER_TOPO_BRUCKS_KVAL=k, **cluster("unequal", 9))
+    run_allgather("--expect", "topo_brucks", n=9, env=env)
+
+
 def test_70_ranks(run_every_allgather: RunParts, cluster: Cluster) -> None:
     """All receives are posted ahead: more of them than in the other tests."""
     run_every_allgather("quick", n=70, timeout=120, env={**FALLBACK, **cluster("unequal", 70)})

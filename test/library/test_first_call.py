@@ -24,7 +24,11 @@ VOTES = 4 * (N - 1)
 CASES = [
     ("allgather", "topo_ring", 0),
     ("allgather", "topo_recursive_doubling", 0),
+    ("allgather", "topo_brucks", 0),
     ("gather", "topo_binomial", 0),
+    ("gather", "topo_knomial", 0),
+    ("scatter", "topo_knomial", 0),
+    ("gatherv", "topo_knomial", 0),
     ("scatter", "topo_binomial", 0),
     ("gatherv", "rack_leader", 0),
     ("scatterv", "rack_leader", 0),

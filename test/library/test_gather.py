@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from kinds import Build, Cluster, Env, Launch, MakeSite, RunParts, WriteJson
-from under_test import ALGORITHMS, LOW_LIMITS
+from under_test import ALGORITHMS, KVALS, LOW_LIMITS
 
 HERE = Path(__file__).parent
 COLLECTIVES = ("gather", "scatter", "gatherv", "scatterv")
@@ -117,6 +117,15 @@ def test_forced_by_environment(run_gather: Launch, cluster: Cluster) -> None:
     for collective, name in CASES:
         env = forced(collective, name, **cluster("unequal", 7))
         run_gather(collective, "--expect", name, "basic", "comms", n=7, env=env)
+
+
+@pytest.mark.parametrize("k", [-1, 1, 2, 3, (1 << 31) - 1])
+def test_any_radix(run_parts: RunParts, gather_program: Path, cluster: Cluster, k: int) -> None:
+    """-1 is taken as 0, 1 as 2, and what is more than there are ranks reaches all at once."""
+    cases = [case for case in CASES if case[1] == "topo_knomial"]
+    env = {**FALLBACK, **dict.fromkeys(KVALS, k), **cluster("unequal", 9)}
+    parts = parts_of("basic", "comms", "varying", cases=cases)
+    run_parts(gather_program, parts=parts, n=9, timeout=120, env=env)
 
 
 @pytest.mark.parametrize("seed", range(2, 5))

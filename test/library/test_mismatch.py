@@ -227,10 +227,12 @@ def planned(collective: str, staging: str) -> Env:
 TREES = [
     ("gather", "rack_leader"),
     ("gather", "topo_binomial"),
+    ("gather", "topo_knomial"),
     ("gatherv", "rack_leader"),
     ("scatter", "rack_leader"),
     ("scatter", "topo_binomial"),
     ("scatterv", "rack_leader"),
+    ("scatterv", "topo_knomial"),
 ]
 
 

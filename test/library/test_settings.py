@@ -47,8 +47,15 @@ SEGMENTS: list[Case] = [
     for collective, name in (("bcast", "topo_chain"), ("reduce", "rack_lanes"))
 ]
 RADICES: list[Case] = [
-    (collective, name, "collectives", {f"MPIR_CVAR_{collective}_{name}_KVAL".upper(): (2, 5)})
-    for collective, name in (("bcast", "topo_knomial"), ("allreduce", "topo_recursive_doubling"))
+    (collective, name, program, {f"MPIR_CVAR_{collective}_{name}_KVAL".upper(): (2, 5)})
+    for collective, name, program in (
+        ("bcast", "topo_knomial", "collectives"),
+        ("allreduce", "topo_recursive_doubling", "collectives"),
+        ("reduce_scatter_block", "topo_brucks", "collectives"),
+        ("allgather", "topo_brucks", "allgather"),
+        ("gather", "topo_knomial", "gather"),
+        ("scatterv", "topo_knomial", "gather"),
+    )
 ]
 PRINTED: Settings = {
     "MPIR_CVAR_COLL_TOPOLOGY_VERBOSE": (0, 2),

@@ -42,8 +42,32 @@ typedef struct {
     int num_units, num_cells;
     const int *block_of;        /* [num_cells] of IN and OUT; -1: a gap */
     const int *cells_before;    /* [num_units + 1] cells of the units before one */
+    bool is_relative;           /* units are blocks of one length, in another order on each rank */
     MPII_Topo_data_t data;
 } case_t;
+
+/* Where units are relative: the block of each unit of a rank, and the unit of each block */
+static int block_of_unit[MAX_RANKS][MAX_RANKS], unit_of_block[MAX_RANKS][MAX_RANKS];
+
+static int block_at(const case_t * c, int rank, int unit)
+{
+    return c->is_relative ? block_of_unit[rank][unit] : unit;
+}
+
+/* The element of all that is in a cell of a rank, and the cell that has an element */
+static int element_of(const case_t * c, int rank, int cell)
+{
+    int len = c->num_cells / c->p;
+
+    return c->is_relative ? block_of_unit[rank][cell / len] * len + cell % len : cell;
+}
+
+static int cell_of(const case_t * c, int rank, int element)
+{
+    int len = c->num_cells / c->p;
+
+    return c->is_relative ? unit_of_block[rank][element / len] * len + element % len : element;
+}
 
 /* What a rank has in a block of a buffer */
 typedef enum {
@@ -87,6 +111,7 @@ typedef struct {
         MPII_Topo_gen_slots_t slots;
         MPII_Topo_gen_gather_t gather;
         MPII_Topo_gen_brucks_t brucks;
+        MPII_Topo_gen_spread_t spread;
     } u;
 } any_gen_t;
 

@@ -900,7 +900,8 @@ static void setup_gather(any_gen_t * g, const case_t * c, int rank)
     MPII_Topo_gen_gather_t *gather = &g->u.gather;
     MPII_Topo_data_t *data = &ranks[rank].data;
 
-    MPII_Topo_gen_gather(gather, c->order, c->family->arg[0], c->root, rank, c->family->arg[1]);
+    MPII_Topo_gen_gather(gather, c->order, c->family->arg[0], c->family->arg[2], c->root, rank,
+                         c->family->arg[1]);
     for (int t = 0; t < gather->len; t++)
         starts[rank][t + 1] = starts[rank][t] + count_in_line(c, gather->turn + t);
     data->counts = counts + gather->turn;
@@ -923,8 +924,8 @@ static void prepare_records(case_t * c)
 
 static void setup_records(any_gen_t * g, const case_t * c, int rank)
 {
-    MPII_Topo_gen_gather(&g->u.gather, c->order, c->family->arg[0], c->root, rank,
-                         c->family->arg[1]);
+    MPII_Topo_gen_gather(&g->u.gather, c->order, c->family->arg[0], c->family->arg[2], c->root,
+                         rank, c->family->arg[1]);
 }
 
 /* Whether a group has the leader of a larger group which has this rank, and not the root */
@@ -964,13 +965,61 @@ static void claim_gather(const case_t * c, const traffic_t * t)
     }
 }
 
-#define GATHER(name_, shape_) \
-    {"gather." name_, &gather, prepare_line, setup_gather, claim_gather, {shape_, true}, true}, \
-    {"scatter." name_, &scatter, prepare_line, setup_gather, claim_gather, {shape_, false}, true}, \
-    {"gather." name_ ", records", &gather_records, prepare_records, setup_records, claim_gather, \
-     {shape_, true}, false}, \
-    {"scatter." name_ ", records", &scatter_records, prepare_records, setup_records, \
-     claim_gather, {shape_, false}, false}
+/* Groups are undivided in the turned line, and a parent stands before its children. So a block that
+ * leaves a group never comes back. */
+static void claim_no_return(const case_t * c, const traffic_t * t, int level)
+{
+    groups_t g = groups_of(c, t, level);
+    int of_root = g.of_rank[c->root];
+
+    for (int i = 0; i < g.num; i++) {
+        for (int u = 0; u < c->num_units; u++) {
+            int of_block = g.of_rank[MPII_Topo_order_turned(c->order, c->root, u % c->p)];
+            int from = c->family->arg[1] ? of_block : of_root;
+            int to = c->family->arg[1] ? of_root : of_block;
+            int gave = g.gave[i * c->num_units + u], has = g.has[i * c->num_units + u];
+            if (num_cells_of(c, u, 1) > 0)
+                CHECK(gave <= 1 && gave - has == (i == from) - (i == to), "unit %d and group %d", u,
+                      i);
+        }
+    }
+}
+
+/* "log_k(m)" latencies in each level, rounded up */
+static void claim_knomial(const case_t * c, const traffic_t * t)
+{
+    int radix = c->family->arg[2], top = MPII_Topo_tree_top(c->order, radix), most = 0;
+    MPII_Topo_gen_gather_t g;
+
+    for (int level = HOSTS; level <= c->num_levels; level++)
+        claim_no_return(c, t, level);
+    for (int level = 1; level <= top; level++) {
+        int num = level == top ? c->order->num[level - 1] : c->order->most[level];
+        int k = MPII_Topo_radix(c->order, radix, level, num, false);
+        for (int64_t power = 1; power < num; power *= k)
+            most++;
+    }
+    for (int rank = 0; rank < c->p; rank++) {
+        int depth = 0;
+        for (int parent = rank; parent != c->root; depth++) {
+            MPII_Topo_gen_gather(&g, c->order, c->family->arg[0], radix, c->root, parent, true);
+            parent = g.parent;
+        }
+        CHECK(depth <= most, "rank %d: depth %d, not up to %d", rank, depth, most);
+    }
+}
+
+#define BLOCK_TREE(name_, shape_, radix_, claim_) \
+    {"gather." name_, &gather, prepare_line, setup_gather, claim_, {shape_, true, radix_}, true}, \
+    {"scatter." name_, &scatter, prepare_line, setup_gather, claim_, {shape_, false, radix_}, \
+     true}, \
+    {"gather." name_ ", records", &gather_records, prepare_records, setup_records, claim_, \
+     {shape_, true, radix_}, false}, \
+    {"scatter." name_ ", records", &scatter_records, prepare_records, setup_records, claim_, \
+     {shape_, false, radix_}, false}
+#define GATHER(name_, shape_) BLOCK_TREE(name_, shape_, 0, claim_gather)
+#define GATHER_KNOMIAL(name_, radix_) \
+    BLOCK_TREE(name_, MPII_TOPO_SHAPE__KNOMIAL, radix_, claim_knomial)
 
 /* -- topo_gen_brucks.c -- */
 
@@ -1016,6 +1065,53 @@ static void claim_brucks(const case_t * c, const traffic_t * t)
 }
 
 
+/* -- topo_gen_spread.c -- */
+
+static MPII_Topo_spread_t *spread_of[MAX_RANKS];
+
+static void prepare_spread(case_t * c)
+{
+    c->units = 1;
+    if (c->layout == LAYOUT__UNEQUAL)
+        c->layout = LAYOUT__PLAIN;
+    c->is_relative = true;
+    for (int rank = 0; rank < MAX_RANKS; rank++) {
+        free(spread_of[rank]);
+        spread_of[rank] =
+            rank < c->p ? MPII_Topo_spread_create(c->order, c->family->arg[0], rank) : NULL;
+        for (int unit = 0; unit < c->p && rank < c->p; unit++) {
+            block_of_unit[rank][unit] = spread_of[rank]->from[unit];
+            unit_of_block[rank][spread_of[rank]->from[unit]] = unit;
+        }
+    }
+    prepare_blocks(c, c->p);
+}
+
+static void setup_spread(any_gen_t * g, const case_t * c, int rank)
+{
+    MPII_Topo_gen_spread(&g->u.spread, spread_of[rank], rank, c->family->arg[1]);
+}
+
+/* Where leaders exchange, each block comes into each other host once. Backwards, its sums leave each
+ * other host once. */
+static void claim_spread(const case_t * c, const traffic_t * t)
+{
+    const MPII_Topo_spread_t *plan = spread_of[0];
+    groups_t g = groups_of(c, t, HOSTS);
+
+    if (plan->base == 0) {
+        claim_length(t, plan->num_messages, plan->num_messages);
+        return;
+    }
+    for (int group = 0; group < g.num; group++) {
+        for (int u = 0; u < c->num_units; u++) {
+            const int *count = c->family->arg[1] ? g.gave : g.has;
+            CHECK(count[group * c->num_units + u] == (g.of_rank[u] != group),
+                  "block %d and host %d", u, group);
+        }
+    }
+}
+
 #define KNOMIAL(name_, shape_, radix_) \
     {"bcast." name_, &bcast, prepare_vector, setup_tree, claim_tree, \
      {shape_, MPII_TOPO_TREE_DOWN, radix_}, true}, \
@@ -1035,6 +1131,12 @@ static void claim_brucks(const case_t * c, const traffic_t * t)
 
 #define BRUCKS(name, radix) \
     {"alltoall.brucks, radix " name, &alltoall, prepare_brucks, setup_brucks, claim_brucks, {radix}, false}
+
+#define SPREAD(name_, radix_) \
+    {"allgather.brucks, radix " name_, &allgather, prepare_spread, setup_spread, claim_spread, \
+     {radix_, false}, false}, \
+    {"reduce_scatter.brucks, radix " name_, &reduce_scatter, prepare_spread, setup_spread, \
+     claim_spread, {radix_, true}, false}
 
 static const family_t families[] = {
     {"allgather.ring", &allgather, prepare_blocks_of_ranks, setup_ring, claim_ring, {false}, true},
@@ -1087,6 +1189,11 @@ static const family_t families[] = {
     {"allgather.doubling", &allgather, prepare_slots, setup_slots, claim_slots, {false}, false},
     GATHER("leaders", MPII_TOPO_SHAPE__LEADERS),
     GATHER("binomial", MPII_TOPO_SHAPE__BINOMIAL),
+    GATHER_KNOMIAL("knomial, radix chosen", 0),
+    GATHER_KNOMIAL("knomial, radix 2", 2),
+    GATHER_KNOMIAL("knomial, radix 3", 3),
+    GATHER_KNOMIAL("knomial, radix 8", 8),
+    GATHER_KNOMIAL("knomial, radix of all", MAX_RANKS),
     {"allgather.gather_bcast", &allgather, prepare_gather_bcast, setup_gather_bcast, NULL,
      {0}, false},
     BRUCKS("chosen for 8 bytes", -3),
@@ -1095,6 +1202,13 @@ static const family_t families[] = {
     BRUCKS("3", 3),
     BRUCKS("5", 5),
     BRUCKS("of all", MAX_RANKS),
+    SPREAD("chosen for 8 bytes", -3),
+    SPREAD("chosen for 4 KiB", -12),
+    SPREAD("chosen for 64 KiB", -16),
+    SPREAD("2", 2),
+    SPREAD("3", 3),
+    SPREAD("5", 5),
+    SPREAD("of all", MAX_RANKS),
 };
 #define NUM_FAMILIES ((int) (sizeof(families) / sizeof(families[0])))
 

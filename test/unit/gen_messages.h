@@ -197,9 +197,19 @@ static void complete(MPIR_Request * req)
         enqueue(req->owner);
 }
 
+static bool are_same_units(const MPIR_Request * send, const MPIR_Request * recv)
+{
+    const case_t *c = ranks[0].probe.c;
+
+    for (int i = 0; i < send->num && i < recv->num; i++)
+        if (block_at(c, send->owner, send->unit + i) != block_at(c, recv->owner, recv->unit + i))
+            return false;
+    return send->num == recv->num;
+}
+
 static void match(MPIR_Request * send, MPIR_Request * recv)
 {
-    CHECK(send->count == recv->count && send->unit == recv->unit && send->num == recv->num,
+    CHECK(send->count == recv->count && are_same_units(send, recv),
           "rank %d sends units %d + %d, rank %d waits for %d + %d", send->owner, send->unit,
           send->num, recv->owner, recv->unit, recv->num);
     for (int i = 0; i < send->count; i++)
@@ -260,8 +270,8 @@ static void count_units(const case_t * c, int from, int to, int unit, int num)
                 continue;
             traffic.out_of[level][a]++;
             traffic.into[level][b]++;
-            traffic.gave[level][a * c->num_units + u]++;
-            traffic.has[level][b * c->num_units + u]++;
+            traffic.gave[level][a * c->num_units + block_at(c, from, u)]++;
+            traffic.has[level][b * c->num_units + block_at(c, from, u)]++;
         }
     }
 }

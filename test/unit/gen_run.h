@@ -16,7 +16,9 @@ static int room_memory;
 static content_t content_of(const case_t * c, int rank, int cell,
                             content_t(*buf) (const case_t * c, int rank, int block))
 {
-    return c->block_of[cell] == -1 ? NOTHING : buf(c, rank, c->block_of[cell]);
+    int block = c->block_of[element_of(c, rank, cell)];
+
+    return block == -1 ? NOTHING : buf(c, rank, block);
 }
 
 static MPII_Topo_brucks_t *brucks_of[MAX_RANKS];       /* of each rank */
@@ -35,10 +37,11 @@ static int symbol_of(const case_t * c, int rank, int cell, content_t content)
 {
     switch (content) {
         case OWN:
-            return leaf(rank, cell);
+            return leaf(rank, element_of(c, rank, cell));
         case FROM_ROOT:
             return leaf(c->root, cell);
         case FROM_OWNER:
+            cell = element_of(c, rank, cell);
             return leaf(c->block_of[cell], cell);
         case EXCHANGED:
             return exchanged(c, rank, cell);
@@ -123,11 +126,12 @@ static void check_result(const case_t * c, outcome_t * outcome)
 
     for (int i = 0; i < c->p; i++)
         all += mix(i + 1);
-    for (int cell = 0; cell < c->num_cells; cell++) {
+    for (int elem = 0; elem < c->num_cells; elem++) {
         int first = 0;
         for (int rank = 0; rank < c->p; rank++) {
             const rank_t *r = &ranks[rank];
             const collective_t *coll = c->family->collective;
+            int cell = cell_of(c, rank, elem);
             content_t want = content_of(c, rank, cell, coll->result);
             if (r->in && r->in != r->out)
                 CHECK(r->in[cell].symbol ==
@@ -143,7 +147,7 @@ static void check_result(const case_t * c, outcome_t * outcome)
             }
             CHECK(symbol != 0, "rank %d, element %d: undefined", rank, cell);
             node_t node = expand(symbol), other = expand(first ? first : symbol);
-            CHECK(node.elem == cell, "rank %d, element %d: of another element", rank, cell);
+            CHECK(node.elem == elem, "rank %d, element %d: of another element", rank, cell);
             CHECK(node.num_leaves == c->p && node.sum == all,
                   "rank %d, element %d: not the sum of each once", rank, cell);
             first = first ? first : symbol;

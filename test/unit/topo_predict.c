@@ -143,8 +143,8 @@ static void check_counts(const MPII_Topo_algo_t * algo, const world_t * w, int64
                 continue;
             bool is_inside = w->place.host_of_rank[i] == w->place.host_of_rank[step.peer];
             MPII_Topo_load_t *host = is_inside ?
-                &loads->inside[w->order->host_at[w->order->pos_of[i]]] :
-                &loads->down[1][w->order->host_at[w->order->pos_of[i]]];
+                &loads->inside[MPII_Topo_order_host(w->order, i)] :
+                &loads->down[1][MPII_Topo_order_host(w->order, i)];
             loads->rank_in[i].bytes -= len;
             loads->rank_in[i].messages--;
             num_outside += !is_inside;

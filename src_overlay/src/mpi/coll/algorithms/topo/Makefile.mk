@@ -17,6 +17,7 @@ mpi_core_sources += \
     src/mpi/coll/algorithms/topo/topo_call_lanes.c \
     src/mpi/coll/algorithms/topo/topo_call_recursive.c \
     src/mpi/coll/algorithms/topo/topo_call_sched.c \
+    src/mpi/coll/algorithms/topo/topo_call_spread.c \
     src/mpi/coll/algorithms/topo/topo_catalog.c \
     src/mpi/coll/algorithms/topo/topo_catalog_cut.c \
     src/mpi/coll/algorithms/topo/topo_catalog_mpich.c \
@@ -47,6 +48,7 @@ mpi_core_sources += \
     src/mpi/coll/algorithms/topo/topo_gen_mpich.c \
     src/mpi/coll/algorithms/topo/topo_gen_plan.c \
     src/mpi/coll/algorithms/topo/topo_gen_ring.c \
+    src/mpi/coll/algorithms/topo/topo_gen_spread.c \
     src/mpi/coll/algorithms/topo/topo_gen_tree.c \
     src/mpi/coll/algorithms/topo/topo_gen_two_trees.c \
     src/mpi/coll/algorithms/topo/topo_json.c \

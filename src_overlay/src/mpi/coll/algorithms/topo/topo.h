@@ -97,6 +97,9 @@ int MPII_Topo_comm_recursive_doubling(MPIR_Comm * comm_ptr, const int **slots, i
  * for the communicator. radix: as in topo_gen_brucks.c. */
 struct MPII_Topo_brucks;
 const struct MPII_Topo_brucks *MPII_Topo_comm_brucks(MPIR_Comm * comm_ptr, int radix);
+/* Likewise, of allgather(v) and reduce_scatter_block (topo_gen_spread.c) */
+struct MPII_Topo_spread;
+const struct MPII_Topo_spread *MPII_Topo_comm_spread(MPIR_Comm * comm_ptr, int radix);
 
 /* Algorithms that cut a message into segments. */
 enum {

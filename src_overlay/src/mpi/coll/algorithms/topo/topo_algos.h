@@ -14,20 +14,30 @@
       "ring over ranks renumbered by nearest neighbour") \
     X(ALLGATHER, Allgather, allgather, topo_recursive_doubling, \
       "recursive doubling with the heaviest partners placed nearest") \
+    X(ALLGATHER, Allgather, allgather, topo_brucks, \
+      "Bruck's with a radix for each level of the topology") \
     X(ALLGATHER, Allgather, allgather, gather_bcast, \
       "nonblocking gather to a root, then nonblocking broadcast") \
     X(GATHER, Gather, gather, rack_leader, \
       "gather to a leader in each host, then in each rack, then to the root") \
+    X(GATHER, Gather, gather, topo_knomial, \
+      "k-nomial tree at each level of the topology") \
     X(GATHER, Gather, gather, topo_binomial, \
       "binomial tree with the heaviest subtrees placed nearest") \
     X(SCATTER, Scatter, scatter, rack_leader, \
       "scatter to a leader in each rack, then in each host, then to its ranks") \
+    X(SCATTER, Scatter, scatter, topo_knomial, \
+      "k-nomial tree at each level of the topology") \
     X(SCATTER, Scatter, scatter, topo_binomial, \
       "binomial tree with the heaviest subtrees placed nearest") \
     X(GATHERV, Gatherv, gatherv, rack_leader, \
       "gather to a leader in each host, then in each rack, then to the root") \
+    X(GATHERV, Gatherv, gatherv, topo_knomial, \
+      "k-nomial tree at each level of the topology") \
     X(SCATTERV, Scatterv, scatterv, rack_leader, \
       "scatter to a leader in each rack, then in each host, then to its ranks") \
+    X(SCATTERV, Scatterv, scatterv, topo_knomial, \
+      "k-nomial tree at each level of the topology") \
     X(ALLTOALL, Alltoall, alltoall, planned, \
       "collect on the host, few messages between hosts, distribute") \
     X(ALLTOALL, Alltoall, alltoall, topo_brucks, \
@@ -60,6 +70,8 @@
       "up and down a k-nomial tree of hosts and racks") \
     X(ALLGATHERV, Allgatherv, allgatherv, topo_ring, \
       "ring over ranks renumbered by nearest neighbour") \
+    X(ALLGATHERV, Allgatherv, allgatherv, topo_brucks, \
+      "Bruck's with a radix for each level of the topology") \
     X(ALLREDUCE, Allreduce, allreduce, topo_recursive_doubling, \
       "recursive multiplying at each level of the topology") \
     X(ALLREDUCE, Allreduce, allreduce, topo_reduce_scatter_allgather, \
@@ -72,6 +84,8 @@
       "a lane for each host of a rack: work inside racks, then between racks") \
     X(REDUCE_SCATTER_BLOCK, Reduce_scatter_block, reduce_scatter_block, topo_recursive_halving, \
       "recursive halving, near ranks first") \
+    X(REDUCE_SCATTER_BLOCK, Reduce_scatter_block, reduce_scatter_block, topo_brucks, \
+      "Bruck's allgather backwards, with a radix for each level of the topology") \
     X(REDUCE_SCATTER_BLOCK, Reduce_scatter_block, reduce_scatter_block, rack_lanes, \
       "a lane for each host of a rack: work inside racks, then between racks") \
     X(ALLGATHER, Allgather, allgather, rack_lanes, \
@@ -89,20 +103,30 @@
       "ring over ranks renumbered by nearest neighbour") \
     X(IALLGATHER, Iallgather, iallgather, tsp_topo_recursive_doubling, \
       "recursive doubling with the heaviest partners placed nearest") \
+    X(IALLGATHER, Iallgather, iallgather, tsp_topo_brucks, \
+      "Bruck's with a radix for each level of the topology") \
     X(IALLGATHER, Iallgather, iallgather, tsp_gather_bcast, \
       "nonblocking gather to a root, then nonblocking broadcast") \
     X(IGATHER, Igather, igather, tsp_rack_leader, \
       "gather to a leader in each host, then in each rack, then to the root") \
+    X(IGATHER, Igather, igather, tsp_topo_knomial, \
+      "k-nomial tree at each level of the topology") \
     X(IGATHER, Igather, igather, tsp_topo_binomial, \
       "binomial tree with the heaviest subtrees placed nearest") \
     X(ISCATTER, Iscatter, iscatter, tsp_rack_leader, \
       "scatter to a leader in each rack, then in each host, then to its ranks") \
+    X(ISCATTER, Iscatter, iscatter, tsp_topo_knomial, \
+      "k-nomial tree at each level of the topology") \
     X(ISCATTER, Iscatter, iscatter, tsp_topo_binomial, \
       "binomial tree with the heaviest subtrees placed nearest") \
     X(IGATHERV, Igatherv, igatherv, tsp_rack_leader, \
       "gather to a leader in each host, then in each rack, then to the root") \
+    X(IGATHERV, Igatherv, igatherv, tsp_topo_knomial, \
+      "k-nomial tree at each level of the topology") \
     X(ISCATTERV, Iscatterv, iscatterv, tsp_rack_leader, \
       "scatter to a leader in each rack, then in each host, then to its ranks") \
+    X(ISCATTERV, Iscatterv, iscatterv, tsp_topo_knomial, \
+      "k-nomial tree at each level of the topology") \
     X(IALLTOALL, Ialltoall, ialltoall, tsp_planned, \
       "collect on the host, few messages between hosts, distribute") \
     X(IALLTOALL, Ialltoall, ialltoall, tsp_topo_brucks, \
@@ -135,6 +159,8 @@
       "up and down a k-nomial tree of hosts and racks") \
     X(IALLGATHERV, Iallgatherv, iallgatherv, tsp_topo_ring, \
       "ring over ranks renumbered by nearest neighbour") \
+    X(IALLGATHERV, Iallgatherv, iallgatherv, tsp_topo_brucks, \
+      "Bruck's with a radix for each level of the topology") \
     X(IALLREDUCE, Iallreduce, iallreduce, tsp_topo_recursive_doubling, \
       "recursive multiplying at each level of the topology") \
     X(IALLREDUCE, Iallreduce, iallreduce, tsp_topo_reduce_scatter_allgather, \
@@ -148,6 +174,8 @@
     X(IREDUCE_SCATTER_BLOCK, Ireduce_scatter_block, ireduce_scatter_block, \
       tsp_topo_recursive_halving, \
       "recursive halving, near ranks first") \
+    X(IREDUCE_SCATTER_BLOCK, Ireduce_scatter_block, ireduce_scatter_block, tsp_topo_brucks, \
+      "Bruck's allgather backwards, with a radix for each level of the topology") \
     X(IREDUCE_SCATTER_BLOCK, Ireduce_scatter_block, ireduce_scatter_block, tsp_rack_lanes, \
       "a lane for each host of a rack: work inside racks, then between racks") \
     X(IALLGATHER, Iallgather, iallgather, tsp_rack_lanes, \
@@ -217,24 +245,36 @@
 
 /* Algorithms that have a radix: X(collective, algorithm, control variable) */
 #define MPIR_TOPO_RADICES(X) \
+    X(allgather, topo_brucks, MPIR_CVAR_ALLGATHER_TOPO_BRUCKS_KVAL) \
+    X(gather, topo_knomial, MPIR_CVAR_GATHER_TOPO_KNOMIAL_KVAL) \
+    X(scatter, topo_knomial, MPIR_CVAR_SCATTER_TOPO_KNOMIAL_KVAL) \
+    X(gatherv, topo_knomial, MPIR_CVAR_GATHERV_TOPO_KNOMIAL_KVAL) \
+    X(scatterv, topo_knomial, MPIR_CVAR_SCATTERV_TOPO_KNOMIAL_KVAL) \
     X(alltoall, topo_brucks, MPIR_CVAR_ALLTOALL_TOPO_BRUCKS_KVAL) \
     X(bcast, topo_knomial, MPIR_CVAR_BCAST_TOPO_KNOMIAL_KVAL) \
     X(reduce, topo_knomial, MPIR_CVAR_REDUCE_TOPO_KNOMIAL_KVAL) \
     X(barrier, topo_tree, MPIR_CVAR_BARRIER_TOPO_TREE_KVAL) \
+    X(allgatherv, topo_brucks, MPIR_CVAR_ALLGATHERV_TOPO_BRUCKS_KVAL) \
     X(allreduce, topo_recursive_doubling, MPIR_CVAR_ALLREDUCE_TOPO_RECURSIVE_DOUBLING_KVAL) \
+    X(reduce_scatter_block, topo_brucks, MPIR_CVAR_REDUCE_SCATTER_BLOCK_TOPO_BRUCKS_KVAL) \
     X(barrier, recursive_doubling, MPIR_CVAR_BARRIER_RECURSIVE_DOUBLING_KVAL)
 
 /* Rows of the catalog (topo_catalog.h): X(COLLECTIVE, algorithm, FAMILY, arg, radix) */
 #define MPIR_TOPO_ROWS(X) \
     X(ALLGATHER, topo_ring, RING, 1, 0) \
     X(ALLGATHER, topo_recursive_doubling, SLOTS, 0, 0) \
+    X(ALLGATHER, topo_brucks, SPREAD, 0, 0) \
     X(ALLGATHER, gather_bcast, GATHER_BCAST, 0, 0) \
     X(GATHER, rack_leader, BLOCK_TREE, MPII_TOPO_SHAPE__LEADERS, 0) \
+    X(GATHER, topo_knomial, BLOCK_TREE, MPII_TOPO_SHAPE__KNOMIAL, 0) \
     X(GATHER, topo_binomial, BLOCK_TREE, MPII_TOPO_SHAPE__BINOMIAL, 0) \
     X(SCATTER, rack_leader, BLOCK_TREE, MPII_TOPO_SHAPE__LEADERS, 0) \
+    X(SCATTER, topo_knomial, BLOCK_TREE, MPII_TOPO_SHAPE__KNOMIAL, 0) \
     X(SCATTER, topo_binomial, BLOCK_TREE, MPII_TOPO_SHAPE__BINOMIAL, 0) \
     X(GATHERV, rack_leader, BLOCK_TREE, MPII_TOPO_SHAPE__LEADERS, 0) \
+    X(GATHERV, topo_knomial, BLOCK_TREE, MPII_TOPO_SHAPE__KNOMIAL, 0) \
     X(SCATTERV, rack_leader, BLOCK_TREE, MPII_TOPO_SHAPE__LEADERS, 0) \
+    X(SCATTERV, topo_knomial, BLOCK_TREE, MPII_TOPO_SHAPE__KNOMIAL, 0) \
     X(ALLTOALL, planned, PLAN, 0, 0) \
     X(ALLTOALL, topo_brucks, BRUCKS, 0, 0) \
     X(ALLTOALLV, planned, PLAN, 0, 0) \
@@ -251,12 +291,14 @@
     X(BARRIER, linear, TREE, MPII_TOPO_SHAPE__LINEAR, 0) \
     X(BARRIER, topo_tree, TREE, MPII_TOPO_SHAPE__KNOMIAL, 0) \
     X(ALLGATHERV, topo_ring, RING, 1, 0) \
+    X(ALLGATHERV, topo_brucks, SPREAD, 0, 0) \
     X(ALLREDUCE, topo_recursive_doubling, DOUBLING, 0, 0) \
     X(ALLREDUCE, topo_reduce_scatter_allgather, HALVING, 1, 0) \
     X(ALLREDUCE, rack_lanes, LANES, MPII_TOPO_LANES__ALLREDUCE, 0) \
     X(REDUCE_SCATTER, topo_recursive_halving, HALVING, 0, 0) \
     X(REDUCE_SCATTER, rack_lanes, LANES, MPII_TOPO_LANES__REDUCE_SCATTER, 0) \
     X(REDUCE_SCATTER_BLOCK, topo_recursive_halving, HALVING, 0, 0) \
+    X(REDUCE_SCATTER_BLOCK, topo_brucks, SPREAD, 1, 0) \
     X(REDUCE_SCATTER_BLOCK, rack_lanes, LANES, MPII_TOPO_LANES__REDUCE_SCATTER, 0) \
     X(ALLGATHER, rack_lanes, LANES, MPII_TOPO_LANES__ALLGATHER, 0) \
     X(ALLGATHERV, rack_lanes, LANES, MPII_TOPO_LANES__ALLGATHER, 0) \
@@ -270,20 +312,30 @@
     X(Coll, allgather, topo_ring, ring, 1, segments, 0)
 #define MPII_TOPO_ROW_allgather_topo_recursive_doubling(X, Coll) \
     X(Coll, allgather, topo_recursive_doubling, slots, 0, none, 0)
+#define MPII_TOPO_ROW_allgather_topo_brucks(X, Coll) \
+    X(Coll, allgather, topo_brucks, spread, 0, radix, 0)
 #define MPII_TOPO_ROW_allgather_gather_bcast(X, Coll) \
     X(Coll, allgather, gather_bcast, gather_bcast, 0, none, 0)
 #define MPII_TOPO_ROW_gather_rack_leader(X, Coll) \
     X(Coll, gather, rack_leader, block_tree, MPII_TOPO_SHAPE__LEADERS, none, 0)
+#define MPII_TOPO_ROW_gather_topo_knomial(X, Coll) \
+    X(Coll, gather, topo_knomial, block_tree, MPII_TOPO_SHAPE__KNOMIAL, radix, 0)
 #define MPII_TOPO_ROW_gather_topo_binomial(X, Coll) \
     X(Coll, gather, topo_binomial, block_tree, MPII_TOPO_SHAPE__BINOMIAL, none, 0)
 #define MPII_TOPO_ROW_scatter_rack_leader(X, Coll) \
     X(Coll, scatter, rack_leader, block_tree, MPII_TOPO_SHAPE__LEADERS, none, 0)
+#define MPII_TOPO_ROW_scatter_topo_knomial(X, Coll) \
+    X(Coll, scatter, topo_knomial, block_tree, MPII_TOPO_SHAPE__KNOMIAL, radix, 0)
 #define MPII_TOPO_ROW_scatter_topo_binomial(X, Coll) \
     X(Coll, scatter, topo_binomial, block_tree, MPII_TOPO_SHAPE__BINOMIAL, none, 0)
 #define MPII_TOPO_ROW_gatherv_rack_leader(X, Coll) \
     X(Coll, gatherv, rack_leader, block_tree, MPII_TOPO_SHAPE__LEADERS, none, 0)
+#define MPII_TOPO_ROW_gatherv_topo_knomial(X, Coll) \
+    X(Coll, gatherv, topo_knomial, block_tree, MPII_TOPO_SHAPE__KNOMIAL, radix, 0)
 #define MPII_TOPO_ROW_scatterv_rack_leader(X, Coll) \
     X(Coll, scatterv, rack_leader, block_tree, MPII_TOPO_SHAPE__LEADERS, none, 0)
+#define MPII_TOPO_ROW_scatterv_topo_knomial(X, Coll) \
+    X(Coll, scatterv, topo_knomial, block_tree, MPII_TOPO_SHAPE__KNOMIAL, radix, 0)
 #define MPII_TOPO_ROW_alltoall_planned(X, Coll) \
     X(Coll, alltoall, planned, plan, 0, none, 0)
 #define MPII_TOPO_ROW_alltoall_topo_brucks(X, Coll) \
@@ -316,6 +368,8 @@
     X(Coll, barrier, topo_tree, tree, MPII_TOPO_SHAPE__KNOMIAL, radix, 0)
 #define MPII_TOPO_ROW_allgatherv_topo_ring(X, Coll) \
     X(Coll, allgatherv, topo_ring, ring, 1, segments, 0)
+#define MPII_TOPO_ROW_allgatherv_topo_brucks(X, Coll) \
+    X(Coll, allgatherv, topo_brucks, spread, 0, radix, 0)
 #define MPII_TOPO_ROW_allreduce_topo_recursive_doubling(X, Coll) \
     X(Coll, allreduce, topo_recursive_doubling, doubling, 0, radix, 0)
 #define MPII_TOPO_ROW_allreduce_topo_reduce_scatter_allgather(X, Coll) \
@@ -328,6 +382,8 @@
     X(Coll, reduce_scatter, rack_lanes, lanes, MPII_TOPO_LANES__REDUCE_SCATTER, segments, 0)
 #define MPII_TOPO_ROW_reduce_scatter_block_topo_recursive_halving(X, Coll) \
     X(Coll, reduce_scatter_block, topo_recursive_halving, halving, 0, none, 0)
+#define MPII_TOPO_ROW_reduce_scatter_block_topo_brucks(X, Coll) \
+    X(Coll, reduce_scatter_block, topo_brucks, spread, 1, radix, 0)
 #define MPII_TOPO_ROW_reduce_scatter_block_rack_lanes(X, Coll) \
     X(Coll, reduce_scatter_block, rack_lanes, lanes, MPII_TOPO_LANES__REDUCE_SCATTER, segments, 0)
 #define MPII_TOPO_ROW_allgather_rack_lanes(X, Coll) \

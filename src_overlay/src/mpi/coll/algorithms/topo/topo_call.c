@@ -50,8 +50,8 @@ bool MPII_Topo_call_find_order(call_t * c, const MPII_Topo_order_t ** order,
     ((((unsigned) (radix_) + MPII_TOPO_NUM_CLASSES) * 256 + (arg_)) * 16 + (family_))
 
 /* NULL: there is none, or it has too many steps. *free_at: NULL, or where there is room for it */
-static inline const MPII_Topo_gen_list_t *find_list(struct MPII_Topo_comm *topo, unsigned key, int root,
-                                             MPL_atomic_ptr_t ** free_at)
+static inline const MPII_Topo_gen_list_t *find_list(struct MPII_Topo_comm *topo, unsigned key,
+                                                    int root, MPL_atomic_ptr_t ** free_at)
 {
     *free_at = NULL;
     for (int i = 0; i < TRIED_LISTS; i++) {
@@ -107,7 +107,8 @@ MPI_Aint MPII_Topo_call_segment_bytes(const call_t * c)
     return MPL_MAX(bytes, 0);
 }
 
-static inline int radix_of(const call_t * c, MPIR_Comm * comm_ptr, MPII_Topo_family_t family, MPI_Aint bytes)
+static inline int radix_of(const call_t * c, MPIR_Comm * comm_ptr, MPII_Topo_family_t family,
+                           MPI_Aint bytes)
 {
     int k = c->algo.k;
 
@@ -115,11 +116,13 @@ static inline int radix_of(const call_t * c, MPIR_Comm * comm_ptr, MPII_Topo_fam
         k = MPII_Topo_comm_settings(comm_ptr)->radix_of[c->algo.radix];
     if (k > 0 || c->algo.radix == MPII_TOPO_NO_RADIX)
         return k;
-    return family == MPII_TOPO_FAMILY__BRUCKS ? MPII_Topo_radix_of_blocks(bytes) :
-        MPII_Topo_radix_of(bytes, family == MPII_TOPO_FAMILY__DOUBLING);
+    if (family == MPII_TOPO_FAMILY__BRUCKS || family == MPII_TOPO_FAMILY__SPREAD)
+        return MPII_Topo_radix_of_blocks(bytes);
+    return MPII_Topo_radix_of(bytes, family == MPII_TOPO_FAMILY__DOUBLING);
 }
 
-int MPII_Topo_call_radix(const call_t * c, MPIR_Comm * comm_ptr, MPII_Topo_family_t family, MPI_Aint bytes)
+int MPII_Topo_call_radix(const call_t * c, MPIR_Comm * comm_ptr, MPII_Topo_family_t family,
+                         MPI_Aint bytes)
 {
     return radix_of(c, comm_ptr, family, bytes);
 }
@@ -236,11 +239,12 @@ int MPII_Topo_call_end(call_t * c, MPII_Topo_attr_t * attr)
     return mpi_errno;
 }
 
-/* Pipes belong to one communicator, not to its duplicates: while a process waits in one collective, its
- * progress may run another one on a new duplicate (the broadcast in the commit of MPI_Comm_idup). They are
- * made when it is used for more than being made itself. */
+/* Pipes belong to one communicator, not to its duplicates: while a process waits in one collective,
+ * its progress may run another one on a new duplicate (the broadcast in the commit of
+ * MPI_Comm_idup). They are made when it is used for more than being made itself. */
 #define PIPES_AFTER 2
-#define HAS_NO_PIPES 3          /* nor will there ever be any: a rank is alone on its host, or they are off */
+#define HAS_NO_PIPES 3          /* nor will there ever be any: a rank is alone on its host, or they
+                                 * are off */
 
 static void free_pipes(void *pipes)
 {
@@ -274,8 +278,9 @@ static MPII_Topo_pipes_t *get_pipes(call_t * c, MPII_Topo_attr_t * attr)
     return pipes;
 }
 
-const MPII_Topo_gen_list_t *MPII_Topo_call_short_list(const call_t * c, MPII_Topo_family_t family, int arg,
-                                                      int root, MPI_Aint bytes, MPIR_Comm * comm_ptr)
+const MPII_Topo_gen_list_t *MPII_Topo_call_short_list(const call_t * c, MPII_Topo_family_t family,
+                                                      int arg, int root, MPI_Aint bytes,
+                                                      MPIR_Comm * comm_ptr)
 {
     struct MPII_Topo_comm *topo = comm_ptr->coll.topo;
     MPL_atomic_ptr_t *unused;
@@ -283,7 +288,8 @@ const MPII_Topo_gen_list_t *MPII_Topo_call_short_list(const call_t * c, MPII_Top
     if (!c->at_once || topo == NULL || topo->num_runs != HAS_NO_PIPES || bytes == 0 ||
         bytes > TOPO_LEAST_SEGMENT_BYTES)
         return NULL;
-    return find_list(topo, LIST_KEY(family, arg, radix_of(c, comm_ptr, family, bytes)), root, &unused);
+    return find_list(topo, LIST_KEY(family, arg, radix_of(c, comm_ptr, family, bytes)), root,
+                     &unused);
 }
 
 int MPII_Topo_call_run(call_t * c, MPII_Topo_attr_t * attr)

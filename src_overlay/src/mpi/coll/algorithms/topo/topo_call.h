@@ -31,11 +31,12 @@ typedef struct {
     int segmented;
 } MPII_Topo_choice_t;
 
-/* A call of a collective as a schedule: which generator, and what its units are in the buffers of the
- * caller. Blocking: prepare, then MPII_Topo_call_run. Nonblocking forms do the same in steps.
+/* A call of a collective as a schedule: which generator, and what its units are in the buffers of
+ * the caller. Blocking: prepare, then MPII_Topo_call_run. Nonblocking forms do the same in steps.
  *
- * Prepare (MPII_Topo_prepare_<collective>_<family>) does what has to come before the schedule, such as a copy of the
- * own block to its place. All are collective at the first call on a communicator, see topo.h. */
+ * Prepare (MPII_Topo_prepare_<collective>_<family>) does what has to come before the schedule, such
+ * as a copy of the own block to its place. All are collective at the first call on a communicator,
+ * see topo.h. */
 
 /* What topo_call_gather.c keeps of a call. Blocks are what the root has for each rank. */
 typedef struct {
@@ -59,18 +60,21 @@ typedef struct MPII_Topo_call {
     MPII_Topo_data_t data;
     int tag;
     MPIR_Comm *comm_ptr;
-    char *mem;                  /* what the schedule works on, where that is not the buffer of the caller, */
+    char *mem;                  /* what the schedule works on, where that is not the buffer of the
+                                 * caller, */
     void *table;                /* and offsets in it, or the like; */
-    char *packed;               /* of gather and scatter, in place of a buffer that the schedule cannot use: all
-                                 * are freed at the end */
-    /* NULL, or what is left to be done after the schedule, if there is no error; with what it needs */
+    char *packed;               /* of gather and scatter, in place of a buffer that the schedule
+                                 * cannot use: all are freed at the end */
+    /* NULL, or what is left to be done after the schedule, if there is no error; with what it
+     * needs */
     int (*end) (struct MPII_Topo_call * call);
     char *buf;
     MPI_Aint count;
     const MPI_Aint *counts, *displs;
     MPI_Datatype type;
-    const int *from;            /* of alltoall: the rank of each block */
-    MPI_Aint per_element, piece_len;    /* of what is joined: in an element of the user, in a piece */
+    const int *from;            /* the rank of each block, where they are in another order */
+    MPI_Aint per_element, piece_len;    /* of what is joined: in an element of the user, in a
+                                         * piece */
     /* NULL, or what prepares another schedule after the first one: false, if there is none */
     bool (*next) (struct MPII_Topo_call * call, MPII_Topo_attr_t * attr);
     /* what tells algorithms apart that prepare alike; set before that, where it means anything */
@@ -100,7 +104,8 @@ MPII_Topo_prepare_t MPII_Topo_prepare_allgather_lanes;
 MPII_Topo_prepare_t MPII_Topo_prepare_reduce_scatter_lanes;
 #define MPII_Topo_prepare_reduce_scatter_block_lanes MPII_Topo_prepare_reduce_scatter_lanes
 
-/* -- topo_call_recursive.c: by doubling and halving (topo_gen_doubling.c, ..._halving.c, ..._allgather.c) -- */
+/* -- topo_call_recursive.c: by doubling and halving (topo_gen_doubling.c, ..._halving.c,
+ * ..._allgather.c) -- */
 MPII_Topo_prepare_t MPII_Topo_prepare_allreduce_doubling;
 MPII_Topo_prepare_t MPII_Topo_prepare_barrier_doubling;
 MPII_Topo_prepare_t MPII_Topo_prepare_allreduce_halving;
@@ -118,21 +123,27 @@ MPII_Topo_prepare_t MPII_Topo_prepare_scatterv_block_tree;
 /* -- topo_call_alltoall.c -- */
 MPII_Topo_prepare_t MPII_Topo_prepare_alltoall_brucks;
 
+/* -- topo_call_spread.c -- */
+MPII_Topo_prepare_t MPII_Topo_prepare_allgather_spread;
+#define MPII_Topo_prepare_allgatherv_spread MPII_Topo_prepare_allgather_spread
+MPII_Topo_prepare_t MPII_Topo_prepare_reduce_scatter_block_spread;
+
 /* Run it, and free what it has. */
 int MPII_Topo_call_run(MPII_Topo_call_t * call, MPII_Topo_attr_t * attr);
 
-/* The same where an executor has run it, with this error: whether there is another schedule now; and if not,
- * do what is left to be done. */
+/* The same where an executor has run it, with this error: whether there is another schedule now;
+ * and if not, do what is left to be done. */
 bool MPII_Topo_call_next(MPII_Topo_call_t * call, int mpi_errno, MPII_Topo_attr_t * attr);
 int MPII_Topo_call_end(MPII_Topo_call_t * call, MPII_Topo_attr_t * attr);
 
 /* -- topo_call_sched.c -- */
 
-/* Nonblocking and persistent calls: add the call to a schedule of MPICH's transport (TSP) that is empty, as one
- * vertex, which runs in progress; for a persistent request, at each start. `calls` counts them. The communicator has
- * to be placed (MPII_Topo_is_placed: a restriction of these algorithms), as nothing may block in them. */
+/* Nonblocking and persistent calls: add the call to a schedule of MPICH's transport (TSP) that is
+ * empty, as one vertex, which runs in progress; for a persistent request, at each start. `calls`
+ * counts them. The communicator has to be placed (MPII_Topo_is_placed: a restriction of these
+ * algorithms), as nothing may block in them. */
 int MPII_Topo_call_sched(MPII_Topo_prepare_t * prepare, const MPII_Topo_choice_t * algo,
-                         const MPII_Topo_args_t * args, MPII_Topo_counter_t * calls, MPIR_Comm * comm_ptr,
-                         MPIR_TSP_sched_t sched);
+                         const MPII_Topo_args_t * args, MPII_Topo_counter_t * calls,
+                         MPIR_Comm * comm_ptr, MPIR_TSP_sched_t sched);
 
 #endif /* TOPO_CALL_H_INCLUDED */

@@ -7,40 +7,14 @@
 #include "topo.h"
 #include "topo_call_impl.h"
 
-/* Alltoall by topo_gen_brucks.c. Blocks go as bytes, one behind the other: what is sent, and behind that what comes. */
+/* Alltoall by topo_gen_brucks.c. Blocks go as bytes, one behind the other: what is sent, and behind
+ * that what comes. */
 
 typedef MPII_Topo_call_t call_t;
 
-/* Copy blocks to or from a line of them in which the i-th one is that of rank[i]. */
-static int copy_blocks(const call_t * c, const int rank[], char *buf, MPI_Aint count, MPI_Datatype type,
-                       char *line, bool to_line)
-{
-    int mpi_errno = MPI_SUCCESS, is_contig;
-    MPI_Aint len = c->data.block_len, extent, true_lb, true_extent;
-
-    MPIR_Datatype_get_extent_macro(type, extent);
-    MPIR_Datatype_is_contig(type, &is_contig);
-    MPIR_Type_get_true_extent_impl(type, &true_lb, &true_extent);
-    for (int i = 0; i < c->comm_ptr->local_size; i++) {
-        char *block = buf + rank[i] * count * extent, *at = line + i * len;
-        if (is_contig)
-            mpi_errno = to_line ? TOPO_TYPEREP_COPY(at, block + true_lb, len) :
-                TOPO_TYPEREP_COPY(block + true_lb, at, len);
-        else
-            mpi_errno = to_line ? MPIR_Localcopy(block, count, type, at, len, TOPO_BYTE) :
-                MPIR_Localcopy(at, len, TOPO_BYTE, block, count, type);
-        MPIR_ERR_CHECK(mpi_errno);
-    }
-
-  fn_exit:
-    return mpi_errno;
-  fn_fail:
-    goto fn_exit;
-}
-
 static int hand_out(call_t * c)
 {
-    return copy_blocks(c, c->from, c->buf, c->count, c->type, c->data.out, false);
+    return MPII_Topo_call_copy_line(c, c->from, c->buf, c->count, c->type, c->data.out, false);
 }
 
 void MPII_Topo_prepare_alltoall_brucks(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
@@ -57,7 +31,9 @@ void MPII_Topo_prepare_alltoall_brucks(call_t * c, const MPII_Topo_args_t * a, M
     c->is_empty = size == 0;
     if (c->is_empty || !MPII_Topo_call_find_order(c, &order, attr))
         return;
-    plan = MPII_Topo_comm_brucks(comm_ptr, MPII_Topo_call_radix(c, comm_ptr, MPII_TOPO_FAMILY__BRUCKS, size));
+    plan =
+        MPII_Topo_comm_brucks(comm_ptr,
+                              MPII_Topo_call_radix(c, comm_ptr, MPII_TOPO_FAMILY__BRUCKS, size));
     c->mem = MPL_malloc(2 * p * size, MPL_MEM_BUFFER);
     MPII_TOPO_NEED(c->mem);
     c->data.in = c->mem;
@@ -72,9 +48,13 @@ void MPII_Topo_prepare_alltoall_brucks(call_t * c, const MPII_Topo_args_t * a, M
     c->from = plan->from;
     c->end = hand_out;
     if (a->sendbuf == MPI_IN_PLACE)
-        mpi_errno = copy_blocks(c, plan->to, a->recvbuf, a->count, a->datatype, c->data.in, true);
+        mpi_errno =
+            MPII_Topo_call_copy_line(c, plan->to, a->recvbuf, a->count, a->datatype, c->data.in,
+                                     true);
     else
-        mpi_errno = copy_blocks(c, plan->to, (char *) a->sendbuf, a->sendcount, a->sendtype, c->data.in, true);
+        mpi_errno =
+            MPII_Topo_call_copy_line(c, plan->to, (char *) a->sendbuf, a->sendcount, a->sendtype,
+                                     c->data.in, true);
     MPII_Topo_call_note_error(c, mpi_errno, attr);
     MPII_Topo_gen_brucks(&c->u.brucks, plan, comm_ptr->rank);
 }

@@ -43,6 +43,70 @@ MPI_Aint MPII_Topo_call_bytes_of_blocks(const call_t * c)
     return sum * size;
 }
 
+/* -- in a line, all of one length -- */
+
+/* How many blocks from the i-th one on are of consecutive ranks */
+static int length_of_run(const call_t * c, const int rank[], int i)
+{
+    int len = 1;
+
+    while (i + len < c->comm_ptr->local_size && rank[i + len] == rank[i] + len)
+        len++;
+    return len;
+}
+
+int MPII_Topo_call_copy_line(const call_t * c, const int rank[], char *buf, MPI_Aint count,
+                             MPI_Datatype type, char *line, bool to_line)
+{
+    int mpi_errno = MPI_SUCCESS, is_contig;
+    MPI_Aint len = c->data.block_len, extent, true_lb, true_extent;
+
+    MPIR_Datatype_get_extent_macro(type, extent);
+    MPIR_Datatype_is_contig(type, &is_contig);
+    MPIR_Type_get_true_extent_impl(type, &true_lb, &true_extent);
+    for (int i = 0, num = 1; i < c->comm_ptr->local_size; i += num) {
+        char *block = buf + rank[i] * count * extent, *at = line + i * len;
+        if (is_contig) {
+            num = length_of_run(c, rank, i);
+            mpi_errno = to_line ? TOPO_TYPEREP_COPY(at, block + true_lb, num * len) :
+                TOPO_TYPEREP_COPY(block + true_lb, at, num * len);
+        } else {
+            mpi_errno = to_line ? MPIR_Localcopy(block, count, type, at, len, TOPO_BYTE) :
+                MPIR_Localcopy(at, len, TOPO_BYTE, block, count, type);
+        }
+        MPIR_ERR_CHECK(mpi_errno);
+    }
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+int MPII_Topo_call_copy_elements(const call_t * c, const int rank[], const char *buf, char *line)
+{
+    int mpi_errno = MPI_SUCCESS, is_contig;
+    MPI_Aint extent, true_lb, true_extent;
+
+    MPIR_Datatype_get_extent_macro(c->type, extent);
+    MPIR_Datatype_is_contig(c->type, &is_contig);
+    MPIR_Type_get_true_extent_impl(c->type, &true_lb, &true_extent);
+    for (int i = 0, num = 1; i < c->comm_ptr->local_size; i += num) {
+        const char *block = buf + rank[i] * c->count * extent;
+        char *at = line + i * c->count * extent;
+        num = length_of_run(c, rank, i);
+        mpi_errno = is_contig ?
+            TOPO_TYPEREP_COPY(at + true_lb, block + true_lb, num * c->count * extent) :
+            MPIR_Localcopy(block, num * c->count, c->type, at, num * c->count, c->type);
+        MPIR_ERR_CHECK(mpi_errno);
+    }
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
 /* -- in the order of units -- */
 
 void MPII_Topo_call_find_blocks(call_t * c, const MPII_Topo_order_t * order, int num_units,

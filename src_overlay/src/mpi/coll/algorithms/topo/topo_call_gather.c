@@ -10,25 +10,33 @@
 
 /* Gather(v) and scatter(v) as schedules along a tree (topo_gen_gather.c).
  *
- * A first schedule carries a record for each block: its size and, in gather and scatter, where it is not
- * longer than `most_bytes`, the block itself, so that nothing is left to be done. One message passes on
- * each edge, whatever the sizes are. A second one, over the sizes that came with the first one, carries
- * the other blocks, in messages of about MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES, straight from or to the buffer
- * of the caller, where its datatype has no gaps. Nobody waits for the sizes before it sends.
+ * A first schedule carries a record for each block: its size and, in gather and scatter, where it
+ * is not longer than `most_bytes`, the block itself, so that nothing is left to be done. One
+ * message passes on each edge, whatever the sizes are. A second one, over the sizes that came with
+ * the first one, carries the other blocks, in messages of about MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES,
+ * straight from or to the buffer of the caller, where its datatype has no gaps. Nobody waits for
+ * the sizes before it sends.
  *
- * So in an erroneous program, where ranks do not agree on sizes, all that is sent is received, nothing is
- * written outside of a buffer, and who gets more than it has room for, or passes blocks on that are not
- * as long as its own, returns MPI_ERR_TRUNCATE, and tells others of an error. Who believes blocks to be
- * short expects longer records than are sent by who believes them to be long, and finds their sizes there;
- * the other way round the record is too long, and nothing more comes. Who had to send a record without
- * content, for an error, sends no blocks either.
+ * So in an erroneous program, where ranks do not agree on sizes, all that is sent is received,
+ * nothing is written outside of a buffer, and who gets more than it has room for, or passes blocks
+ * on that are not as long as its own, returns MPI_ERR_TRUNCATE, and tells others of an error. Who
+ * believes blocks to be short expects longer records than are sent by who believes them to be long,
+ * and finds their sizes there; the other way round the record is too long, and nothing more comes.
+ * Who had to send a record without content, for an error, sends no blocks either.
  *
- * Memory, of a rank that passes blocks on: the first pieces (topo_catalog.c) of the blocks of its subtree,
- * and a ring of segments. */
+ * Memory, of a rank that passes blocks on: the first pieces (topo_catalog.c) of the blocks of its
+ * subtree, and a ring of segments. */
 
 #define SIZE_BYTES ((MPI_Aint) MPII_TOPO_GATHER_SIZE_BYTES)
 
 typedef MPII_Topo_call_t call_t;
+
+/* Of the tree. It does not follow the length of blocks: whatever it is, the root has to receive, or
+ * send, as many bytes. */
+static int radix_of(const call_t * c)
+{
+    return MPII_Topo_call_radix(c, c->comm_ptr, MPII_TOPO_FAMILY__BLOCK_TREE, 0);
+}
 
 /* -- blocks -- */
 
@@ -124,8 +132,8 @@ static int unpack(call_t * c)
 
 /* -- the second schedule -- */
 
-/* Sizes of blocks that have not come yet, or have still to be sent. None follow a record in which the
- * first block is short, or that did not come. */
+/* Sizes of blocks that have not come yet, or have still to be sent. None follow a record in which
+ * the first block is short, or that did not come. */
 static void learn_sizes(call_t * c, MPI_Aint sizes[], MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_gen_gather_t *g = &c->u.gather;
@@ -218,12 +226,13 @@ static bool prepare_blocks(call_t * c, MPII_Topo_attr_t * attr)
     char *buf;
 
     MPII_TOPO_NEED(sizes);
-    /* of a record that is lost, not too long, nobody knows what follows, to receive it or to refuse it */
+    /* of a record that is lost, not too long, nobody knows what follows, to receive it or to refuse
+     * it */
     if (!is_short(c) && MPIR_ERR_GET_CLASS(c->mpi_errno) != MPI_ERR_TRUNCATE)
         MPII_TOPO_NEED_MESSAGE(c->mpi_errno);
     c->table = sizes;
     learn_sizes(c, sizes, attr);
-    MPII_Topo_gather_pieces(g->gen.order, g->shape, g->root, segment, &head, &piece);
+    MPII_Topo_gather_pieces(g->gen.order, g->shape, radix_of(c), g->root, segment, &head, &piece);
     for (int t = 0; t < g->len; t++) {
         offsets[t + 1] = offsets[t] + MPL_MIN(sizes[t], head);
         longest = MPL_MAX(longest, sizes[t]);
@@ -260,13 +269,16 @@ static bool prepare_records(call_t * c, int root, bool is_up,
     MPII_Topo_call_gather_t *b = &c->gather;
     const MPII_Topo_order_t *order = NULL;
     MPI_Aint room, most;
+    int radix;
 
     c->is_empty = c->comm_ptr->local_size == 1 || (!has_counts && bytes == 0);
     if (c->is_empty || !MPII_Topo_call_find_order(c, &order, attr))
         return false;
-    MPII_Topo_gen_gather(g, order, c->algo.arg, root, c->comm_ptr->rank, is_up);
+    /* only now: a communicator has settings once it has an order */
+    radix = radix_of(c);
+    MPII_Topo_gen_gather(g, order, c->algo.arg, radix, root, c->comm_ptr->rank, is_up);
     /* what goes through shared memory must do so on both sides, whatever they believe */
-    most = MPII_Topo_gather_short_len(order, c->algo.arg, root,
+    most = MPII_Topo_gather_short_len(order, c->algo.arg, radix, root,
                                       MPII_Topo_comm_settings(c->comm_ptr)->segment_bytes);
     room = MPII_Topo_pipes_room(c->comm_ptr, order->max_ppn);
     if (room > 0)
@@ -288,7 +300,8 @@ static bool prepare_records(call_t * c, int root, bool is_up,
     return true;
 }
 
-static void set_blocks(call_t * c, const MPII_Topo_args_t * a, void *buf, MPI_Aint count, MPI_Datatype type)
+static void set_blocks(call_t * c, const MPII_Topo_args_t * a, void *buf, MPI_Aint count,
+                       MPI_Datatype type)
 {
     c->gather.blocks = buf;
     c->gather.count = count;
@@ -327,29 +340,32 @@ static void gather(call_t * c, const MPII_Topo_args_t * a, bool has_counts, MPII
     set_blocks(c, a, a->recvbuf, a->count, a->datatype);
     if (a->sendbuf != MPI_IN_PLACE) {
         MPIR_Datatype_get_extent_macro(a->datatype, extent);
-        mpi_errno = MPII_Topo_localcopy(a->sendbuf, a->sendcount, a->sendtype, (char *) a->recvbuf + extent *
-                                        (has_counts ? a->displs[rank] : rank * a->count),
-                                        has_counts ? a->counts[rank] : a->count, a->datatype);
+        mpi_errno =
+            MPII_Topo_localcopy(a->sendbuf, a->sendcount, a->sendtype,
+                                (char *) a->recvbuf +
+                                extent * (has_counts ? a->displs[rank] : rank * a->count),
+                                has_counts ? a->counts[rank] : a->count, a->datatype);
         MPII_Topo_call_note_error(c, mpi_errno, attr);
     }
     prepare_records(c, a->root, true, has_counts, bytes_of(a->count, a->datatype), attr);
 }
 
-void MPII_Topo_prepare_gather_block_tree(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
-                                         MPII_Topo_attr_t * attr)
+void MPII_Topo_prepare_gather_block_tree(call_t * c, const MPII_Topo_args_t * a,
+                                         MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
 {
     MPII_Topo_call_init(c, MPIR_GATHER_TAG, comm_ptr);
     gather(c, a, false, attr);
 }
 
-void MPII_Topo_prepare_gatherv_block_tree(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
-                                          MPII_Topo_attr_t * attr)
+void MPII_Topo_prepare_gatherv_block_tree(call_t * c, const MPII_Topo_args_t * a,
+                                          MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
 {
     MPII_Topo_call_init(c, MPIR_GATHERV_TAG, comm_ptr);
     gather(c, a, true, attr);
 }
 
-static void scatter(call_t * c, const MPII_Topo_args_t * a, bool has_counts, MPII_Topo_attr_t * attr)
+static void scatter(call_t * c, const MPII_Topo_args_t * a, bool has_counts,
+                    MPII_Topo_attr_t * attr)
 {
     int mpi_errno, rank = c->comm_ptr->rank;
     MPI_Aint extent, count;
@@ -379,15 +395,15 @@ static void scatter(call_t * c, const MPII_Topo_args_t * a, bool has_counts, MPI
     }
 }
 
-void MPII_Topo_prepare_scatter_block_tree(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
-                                          MPII_Topo_attr_t * attr)
+void MPII_Topo_prepare_scatter_block_tree(call_t * c, const MPII_Topo_args_t * a,
+                                          MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
 {
     MPII_Topo_call_init(c, MPIR_SCATTER_TAG, comm_ptr);
     scatter(c, a, false, attr);
 }
 
-void MPII_Topo_prepare_scatterv_block_tree(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
-                                           MPII_Topo_attr_t * attr)
+void MPII_Topo_prepare_scatterv_block_tree(call_t * c, const MPII_Topo_args_t * a,
+                                           MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
 {
     MPII_Topo_call_init(c, MPIR_SCATTERV_TAG, comm_ptr);
     scatter(c, a, true, attr);

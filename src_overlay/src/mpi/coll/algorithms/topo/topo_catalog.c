@@ -24,15 +24,15 @@ struct MPII_Topo_case {
     int64_t first_len;          /* 0, or of the first unit of a block */
     int units_per_block, long_units;
     bool is_even;
-    int num_units;              /* where `full` is set: units of a chunk; one that is full has a piece of
-                                 * a block */
+    int num_units;              /* where `full` is set: units of a chunk; one that is full has a
+                                 * piece of a block */
     int *full;                  /* NULL, or [num_units + 1] how many units before one are full */
     int num_chunks;
     MPII_Topo_shape_t shape;    /* of a tree */
     int radix, hop;             /* as generators take them */
     bool is_joined, in_turns;
-    ptrdiff_t *starts;          /* NULL, or of MPII_Topo_gen_gather_cut: pieces 0 have starts[1] bytes,
-                                 * others unit_len */
+    ptrdiff_t *starts;          /* NULL, or of MPII_Topo_gen_gather_cut: pieces 0 have starts[1]
+                                 * bytes, others unit_len */
     int64_t limit;
     MPII_Topo_order_t *identity;        /* what is owned */
     const int *slots;
@@ -40,13 +40,15 @@ struct MPII_Topo_case {
     MPII_Topo_hosts_t hosts;
     bool by_rack, one_rank;     /* of a plan, with came in hosts_mem */
     MPII_Topo_brucks_t *brucks;
+    MPII_Topo_spread_t *spread;
 };
 
 /* Of a tree */
 static int directions_of(const MPII_Topo_algo_t * algo)
 {
     return algo->coll == MPII_TOPO_COLL__BCAST ? MPII_TOPO_TREE_DOWN :
-        algo->coll == MPII_TOPO_COLL__REDUCE ? MPII_TOPO_TREE_UP : MPII_TOPO_TREE_UP | MPII_TOPO_TREE_DOWN;
+        algo->coll ==
+        MPII_TOPO_COLL__REDUCE ? MPII_TOPO_TREE_UP : MPII_TOPO_TREE_UP | MPII_TOPO_TREE_DOWN;
 }
 
 static int radix_of(const MPII_Topo_algo_t * algo, int64_t bytes, bool is_exchange)
@@ -57,8 +59,8 @@ static int radix_of(const MPII_Topo_algo_t * algo, int64_t bytes, bool is_exchan
 
 bool MPII_Topo_same_schedule(const MPII_Topo_algo_t * a, const MPII_Topo_algo_t * b, int64_t bytes)
 {
-    return a->coll == b->coll && a->is_mpich == b->is_mpich && a->family == b->family && a->arg == b->arg &&
-        radix_of(a, bytes, false) == radix_of(b, bytes, false);
+    return a->coll == b->coll && a->is_mpich == b->is_mpich && a->family == b->family &&
+        a->arg == b->arg && radix_of(a, bytes, false) == radix_of(b, bytes, false);
 }
 
 /* Cut blocks of `len` bytes into units. */
@@ -70,7 +72,8 @@ static void cut(MPII_Topo_case_t * c, int64_t len, int64_t unit_len)
     c->units_per_block = (len + unit_len - 1) / unit_len;
 }
 
-static void cut_segments(MPII_Topo_case_t * c, MPII_Topo_pipe_t pipe, int64_t len, int64_t segment_bytes)
+static void cut_segments(MPII_Topo_case_t * c, MPII_Topo_pipe_t pipe, int64_t len,
+                         int64_t segment_bytes)
 {
     MPII_Topo_cut_t cut = MPII_Topo_cut_segments(c->order, pipe, len, 1, segment_bytes, 0);
 
@@ -80,8 +83,8 @@ static void cut_segments(MPII_Topo_case_t * c, MPII_Topo_pipe_t pipe, int64_t le
     c->units_per_block = cut.num;
 }
 
-/* Only so many segments, none shorter than the others, so that the second one does not fall behind the first one at each
- * hop */
+/* Only so many segments, none shorter than the others, so that the second one does not fall behind
+ * the first one at each hop */
 static void limit_segments(MPII_Topo_case_t * c, int most)
 {
     if (most > 0 && c->units_per_block > most)
@@ -95,8 +98,8 @@ static void cut_parts(MPII_Topo_case_t * c, int64_t len, int num_parts)
     c->units_per_block = num_parts;
 }
 
-/* The line 0, 1, 2 ... on one host; where is_folded, in pairs 1 0 3 2 ... as far as ranks share positions
- * of recursive doubling: MPICH's odd ranks take part. */
+/* The line 0, 1, 2 ... on one host; where is_folded, in pairs 1 0 3 2 ... as far as ranks share
+ * positions of recursive doubling: MPICH's odd ranks take part. */
 static int make_identity(MPII_Topo_case_t * c, bool is_folded)
 {
     int p = c->order->num_ranks, rack = 0, rem = p - MPII_Topo_pof2(p);
@@ -160,7 +163,7 @@ static int make_hosts(MPII_Topo_case_t * c)
     for (int i = 0; i < h; i++)
         number[i] = -1;
     for (int rank = 0; rank < p; rank++) {
-        int host = order->host_at[order->pos_of[rank]];
+        int host = MPII_Topo_order_host(order, rank);
         if (number[host] == -1)
             number[host] = next++;
         host_of_rank[rank] = number[host];
@@ -226,12 +229,14 @@ static int make_gather(MPII_Topo_case_t * c, int64_t bytes, int64_t segment_byte
         return 0;
     }
     if (!has_counts &&
-        bytes <= MPII_Topo_gather_short_len(c->order, c->algo->arg, c->root, segment_bytes)) {
+        bytes <= MPII_Topo_gather_short_len(c->order, c->algo->arg, c->radix, c->root,
+                                            segment_bytes)) {
         bytes += MPII_TOPO_GATHER_SIZE_BYTES;
         cut(c, bytes, bytes);
         return 0;
     }
-    MPII_Topo_gather_pieces(c->order, c->algo->arg, c->root, segment_bytes, &head, &piece);
+    MPII_Topo_gather_pieces(c->order, c->algo->arg, c->radix, c->root, segment_bytes, &head,
+                            &piece);
     c->starts = MPL_malloc((p + 1) * sizeof(ptrdiff_t), MPL_MEM_COLL);
     if (c->starts == NULL)
         return -1;
@@ -290,7 +295,8 @@ static int make_plan(MPII_Topo_case_t * c, int64_t bytes, const MPII_Topo_call_a
 {
     const MPII_Topo_order_t *order = c->order;
     int64_t p = order->num_ranks, h = order->num_hosts, racks = order->num_racks;
-    int64_t rack_bytes = args->plan_rack_bytes < 0 ? MPII_TOPO_PLAN_RACK_BYTES : args->plan_rack_bytes;
+    int64_t rack_bytes =
+        args->plan_rack_bytes < 0 ? MPII_TOPO_PLAN_RACK_BYTES : args->plan_rack_bytes;
     int smallest = h;
 
     if (bytes > args->plan_max_bytes || h == 1 || h == p || p * order->max_ppn > INT_MAX)
@@ -299,8 +305,10 @@ static int make_plan(MPII_Topo_case_t * c, int64_t bytes, const MPII_Topo_call_a
         smallest = MPL_MIN(smallest, order->first_host[i + 1] - order->first_host[i]);
     c->by_rack = racks > 1 && racks * order->max_hosts <= 64 * h &&
         p * p * bytes / (h * h) <= rack_bytes;
-    int64_t most = c->by_rack ? MPL_MAX(racks - 1, (h - 1) / smallest) + order->max_hosts - 1 : h - 1;
-    c->one_rank = p * p * bytes / h <= args->plan_one_rank_bytes && most <= MPII_TOPO_PLAN_MAX_OF_ONE;
+    int64_t most =
+        c->by_rack ? MPL_MAX(racks - 1, (h - 1) / smallest) + order->max_hosts - 1 : h - 1;
+    c->one_rank = p * p * bytes / h <= args->plan_one_rank_bytes &&
+        most <= MPII_TOPO_PLAN_MAX_OF_ONE;
     c->hosts_mem = MPL_malloc(h * sizeof(int), MPL_MEM_COLL);
     if (c->hosts_mem == NULL)
         return -1;
@@ -348,6 +356,7 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
         case MPII_TOPO_FAMILY__HALVING:
             return make_halving(c, bytes);
         case MPII_TOPO_FAMILY__BLOCK_TREE:
+            c->radix = radix_of(c->algo, 0, false);
             return make_gather(c, bytes, args->segment_bytes, args->max_chunks);
         case MPII_TOPO_FAMILY__MPICH:
             return make_mpich(c, bytes);
@@ -356,6 +365,9 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
         case MPII_TOPO_FAMILY__BRUCKS:
             c->brucks = MPII_Topo_brucks_create(c->order, MPII_Topo_radix_of_blocks(bytes), -1);
             return c->brucks ? 0 : -1;
+        case MPII_TOPO_FAMILY__SPREAD:
+            c->spread = MPII_Topo_spread_create(c->order, MPII_Topo_radix_of_blocks(bytes), -1);
+            return c->spread ? 0 : -1;
         default:
             return 0;
     }
@@ -399,6 +411,7 @@ void MPII_Topo_case_free(MPII_Topo_case_t * c)
     MPL_free(c->slot_of_rank);
     MPL_free(c->hosts_mem);
     MPL_free(c->brucks);
+    MPL_free(c->spread);
     MPL_free(c);
 }
 
@@ -418,7 +431,8 @@ void MPII_Topo_case_set(const MPII_Topo_case_t * c, int rank, MPII_Topo_any_gen_
             break;
         case MPII_TOPO_FAMILY__TREE:
             if (c->shape == MPII_TOPO_SHAPE__TWO_TREES)
-                MPII_Topo_gen_two_trees(&g->two_trees, c->order, c->hop, c->root, rank, c->units_per_block,
+                MPII_Topo_gen_two_trees(&g->two_trees, c->order, c->hop, c->root, rank,
+                                        c->units_per_block,
                                         directions_of(algo) == MPII_TOPO_TREE_UP);
             else
                 MPII_Topo_gen_tree(&g->tree, c->order, c->shape, c->radix,
@@ -431,26 +445,31 @@ void MPII_Topo_case_set(const MPII_Topo_case_t * c, int rank, MPII_Topo_any_gen_
                                 c->num_chunks, c->is_joined);
             break;
         case MPII_TOPO_FAMILY__DOUBLING:
-            MPII_Topo_gen_doubling(&g->doubling, c->order, rank, radix_of(algo, c->block_len, true));
+            MPII_Topo_gen_doubling(&g->doubling, c->order, rank,
+                                   radix_of(algo, c->block_len, true));
             break;
         case MPII_TOPO_FAMILY__HALVING:
             MPII_Topo_gen_halving(&g->halving, c->order, rank, algo->arg);
             break;
         case MPII_TOPO_FAMILY__BLOCK_TREE:
-            MPII_Topo_gen_gather(&g->gather, c->order, algo->arg, c->root, rank,
+            MPII_Topo_gen_gather(&g->gather, c->order, algo->arg, c->radix, c->root, rank,
                                  algo->coll == MPII_TOPO_COLL__GATHER ||
                                  algo->coll == MPII_TOPO_COLL__GATHERV);
             if (c->starts)
                 MPII_Topo_gen_gather_cut(&g->gather, c->num_chunks, c->starts, c->limit, false);
             break;
         case MPII_TOPO_FAMILY__MPICH:
-            MPII_Topo_gen_mpich(&g->mpich, c->order, algo->arg, c->root, rank, c->num_chunks, &c->hosts);
+            MPII_Topo_gen_mpich(&g->mpich, c->order, algo->arg, c->root, rank, c->num_chunks,
+                                &c->hosts);
             break;
         case MPII_TOPO_FAMILY__PLAN:
             MPII_Topo_gen_plan(&g->plan, c->order, rank, c->by_rack, c->one_rank, c->hosts_mem);
             break;
         case MPII_TOPO_FAMILY__BRUCKS:
             MPII_Topo_gen_brucks(&g->brucks, c->brucks, rank);
+            break;
+        case MPII_TOPO_FAMILY__SPREAD:
+            MPII_Topo_gen_spread(&g->spread, c->spread, rank, algo->arg);
             break;
     }
 }
@@ -464,7 +483,7 @@ bool MPII_Topo_case_is_inner(const MPII_Topo_case_t * c, int rank)
 {
     const MPII_Topo_algo_t *algo = c->algo;
     const MPII_Topo_order_t *order = c->order;
-    int leader = order->rank_at[order->first_pos[order->host_at[order->pos_of[rank]]]];
+    int leader = order->rank_at[order->first_pos[MPII_Topo_order_host(order, rank)]];
     bool has_leaders = false;
 
     if (c->hosts_mem && algo->family == MPII_TOPO_FAMILY__MPICH) {
@@ -475,10 +494,15 @@ bool MPII_Topo_case_is_inner(const MPII_Topo_case_t * c, int rank)
     } else if (algo->family == MPII_TOPO_FAMILY__DOUBLING) {
         has_leaders = MPII_Topo_exchange_base(order, radix_of(algo, c->block_len, true)) > 0;
     } else if (algo->family == MPII_TOPO_FAMILY__TREE) {
-        has_leaders = c->shape == MPII_TOPO_SHAPE__KNOMIAL ? MPII_Topo_tree_top(order, c->radix) > 1 :
-            c->shape != MPII_TOPO_SHAPE__LINEAR && c->shape != MPII_TOPO_SHAPE__BINARY;
-    } else {
-        has_leaders = algo->family == MPII_TOPO_FAMILY__BLOCK_TREE && algo->arg == MPII_TOPO_SHAPE__LEADERS;
+        has_leaders =
+            c->shape == MPII_TOPO_SHAPE__KNOMIAL ? MPII_Topo_tree_top(order,
+                                                                      c->radix) > 1 : c->shape !=
+            MPII_TOPO_SHAPE__LINEAR && c->shape != MPII_TOPO_SHAPE__BINARY;
+    } else if (algo->family == MPII_TOPO_FAMILY__SPREAD) {
+        has_leaders = c->spread->base > 0;
+    } else if (algo->family == MPII_TOPO_FAMILY__BLOCK_TREE) {
+        has_leaders = algo->arg == MPII_TOPO_SHAPE__LEADERS ||
+            (algo->arg == MPII_TOPO_SHAPE__KNOMIAL && MPII_Topo_tree_top(order, c->radix) > 1);
     }
     return has_leaders && rank != leader && rank != c->root;
 }
@@ -502,8 +526,8 @@ static int64_t offset(const MPII_Topo_case_t * c, int unit)
         return unit * c->block_len;
     int block = unit < c->units_per_block ? 0 : unit / c->units_per_block;
     return block * c->block_len +
-        MPL_MIN(MPII_Topo_segment_offset(c->first_len, c->unit_len, unit - block * c->units_per_block),
-                c->block_len);
+        MPL_MIN(MPII_Topo_segment_offset
+                (c->first_len, c->unit_len, unit - block * c->units_per_block), c->block_len);
 }
 
 /* Each full unit of a chunk has the same piece of its block. */

@@ -18,21 +18,24 @@ static int64_t product(int64_t a, int64_t b)
 
 /* Short segments, or chunks, make a pipeline fill soon, long ones cost less each.
  *
- * How many parts, each of num_units messages of at most `most` bytes, pass a pipe the soonest: a power of two of KiB a
- * message. At least 1 */
-static int64_t best_num(const MPII_Topo_order_t * order, int64_t bytes, int64_t num_units, MPII_Topo_pipe_t pipe,
-                        int64_t most)
+ * How many parts, each of num_units messages of at most `most` bytes, pass a pipe the soonest: a
+ * power of two of KiB a message. At least 1 */
+static int64_t best_num(const MPII_Topo_order_t * order, int64_t bytes, int64_t num_units,
+                        MPII_Topo_pipe_t pipe, int64_t most)
 {
     const MPII_Topo_lengths_t *of = &order->lengths;
     int64_t best = INT64_MAX, best_num = 1;
 
     for (int i = 0; i < MPII_TOPO_NUM_LENGTHS && (i == 0 || (INT64_C(1024) << i) <= most); i++) {
-        int64_t len = INT64_C(1024) << i, num = MPL_MAX(((bytes + num_units - 1) / num_units + len - 1) / len, 1);
+        int64_t len = INT64_C(1024) << i, num =
+            MPL_MAX(((bytes + num_units - 1) / num_units + len - 1) / len, 1);
         int64_t link = pipe.sends * of->link[i];
-        int64_t processor = (pipe.sends + pipe.receives) * of->processor[i] + pipe.inside * of->inside[i] +
+        int64_t processor =
+            (pipe.sends + pipe.receives) * of->processor[i] + pipe.inside * of->inside[i] +
             pipe.sums * of->sum[i];
         int64_t stage = pipe.in_turns ? link + processor : MPL_MAX(link, processor);
-        int64_t first = pipe.in_turns ? stage : 2 * of->processor[i] + of->link[i] + pipe.sums * of->sum[i];
+        int64_t first =
+            pipe.in_turns ? stage : 2 * of->processor[i] + of->link[i] + pipe.sums * of->sum[i];
         int64_t time = product(num - 1, stage) + product(pipe.num_links, of->latency[i] + first);
         if (time <= best) {
             best = time;
@@ -64,7 +67,8 @@ MPII_Topo_pipe_t MPII_Topo_pipe_of_tree(const MPII_Topo_order_t * order, MPII_To
 {
     int depth = MPII_Topo_ceil_log2(order->num_ranks), children = order->max_ppn - 1;
     bool are_hosts = order->max_ppn == 1;
-    int hops = 3 * (MPII_Topo_ceil_log2(order->num_hosts) + MPII_Topo_ceil_log2(order->max_ppn)) / 2;
+    int hops =
+        3 * (MPII_Topo_ceil_log2(order->num_hosts) + MPII_Topo_ceil_log2(order->max_ppn)) / 2;
     int sums = directions == MPII_TOPO_TREE_UP ? 2 - are_hosts : 0;
 
     switch (shape) {
@@ -89,14 +93,17 @@ int MPII_Topo_two_trees_hop(const MPII_Topo_order_t * order, int64_t len, int di
 
     while (i < MPII_TOPO_NUM_LENGTHS - 1 && INT64_C(1024) << i < len)
         i++;
-    int64_t sum = directions == MPII_TOPO_TREE_UP ? of->sum[i] : 0, processor = 2 * of->processor[i] + sum;
-    int64_t time = of->latency[i] + of->meet[order->num_levels + 1] - of->meet[2] + of->link[i] + processor + sum;
+    int64_t sum = directions == MPII_TOPO_TREE_UP ? of->sum[i] : 0, processor =
+        2 * of->processor[i] + sum;
+    int64_t time =
+        of->latency[i] + of->meet[order->num_levels + 1] - of->meet[2] + of->link[i] + processor +
+        sum;
     return MPL_MIN(1 + 3 * time / (2 * MPL_MAX(of->link[i], processor)), MPII_TOPO_MAX_HOP);
 }
 
 /* In bytes, of a vector of so many; own: as in MPII_Topo_cut_segments */
-static int64_t longest_segment(const MPII_Topo_order_t * order, MPII_Topo_pipe_t pipe, int64_t bytes,
-                               int64_t segment_bytes, int64_t own)
+static int64_t longest_segment(const MPII_Topo_order_t * order, MPII_Topo_pipe_t pipe,
+                               int64_t bytes, int64_t segment_bytes, int64_t own)
 {
     int64_t len = own;
 
@@ -108,17 +115,19 @@ static int64_t longest_segment(const MPII_Topo_order_t * order, MPII_Topo_pipe_t
     return MPL_MAX(MPL_MAX(len, TOPO_LEAST_SEGMENT_BYTES), bytes / TOPO_MAX_SEGMENTS);
 }
 
-/* The length of the first one of several segments tells how many there are, so that ranks which differ in
- * that find it out at once. */
+/* The length of the first one of several segments tells how many there are, so that ranks which
+ * differ in that find it out at once. */
 static int64_t first_segment(int64_t len, int64_t num, int64_t step)
 {
     return len - step * (1 + num % MPL_MIN(TOPO_FIRST_SEGMENT_STEPS, len / step / 2));
 }
 
-MPII_Topo_cut_t MPII_Topo_cut_segments(const MPII_Topo_order_t * order, MPII_Topo_pipe_t pipe, int64_t count,
-                                       int64_t size, int64_t segment_bytes, int64_t own)
+MPII_Topo_cut_t MPII_Topo_cut_segments(const MPII_Topo_order_t * order, MPII_Topo_pipe_t pipe,
+                                       int64_t count, int64_t size, int64_t segment_bytes,
+                                       int64_t own)
 {
-    int64_t most = own > 0 ? own : segment_bytes, step = MPL_MAX(TOPO_SEGMENT_STEP_BYTES / MPL_MAX(size, 1), 1);
+    int64_t most = own > 0 ? own : segment_bytes, step =
+        MPL_MAX(TOPO_SEGMENT_STEP_BYTES / MPL_MAX(size, 1), 1);
     int64_t bytes = longest_segment(order, pipe, count * size, segment_bytes, own), others;
     MPII_Topo_cut_t cut = {.first_len = 0 };
 
@@ -136,11 +145,11 @@ MPII_Topo_cut_t MPII_Topo_cut_segments(const MPII_Topo_order_t * order, MPII_Top
     return cut;
 }
 
-/* Stages of a chunk overlap with those of others; with a root, chunks go from rack to rack as segments along a
- * chain, and a rank sends or receives each unit twice. */
+/* Stages of a chunk overlap with those of others; with a root, chunks go from rack to rack as
+ * segments along a chain, and a rank sends or receives each unit twice. */
 
-int MPII_Topo_lanes_chunks(const MPII_Topo_order_t * order, MPII_Topo_lanes_kind_t kind, int64_t bytes,
-                           int num_units, int64_t own)
+int MPII_Topo_lanes_chunks(const MPII_Topo_order_t * order, MPII_Topo_lanes_kind_t kind,
+                           int64_t bytes, int num_units, int64_t own)
 {
     /* of a chunk: messages of a rank, and those among which its bytes are */
     int64_t num_messages = 0, num_parts, num_links = 1, num;
@@ -152,11 +161,13 @@ int MPII_Topo_lanes_chunks(const MPII_Topo_order_t * order, MPII_Topo_lanes_kind
         num_messages = 2 * (int64_t) num_units;
         num_parts = num_units;
         /* an uplink counts for as many as its rate is lower */
-        num_links = 2 + (order->num_racks - 1) * (int64_t) MPL_MAX(order->uplink_percent, 100) / 100;
+        num_links =
+            2 + (order->num_racks - 1) * (int64_t) MPL_MAX(order->uplink_percent, 100) / 100;
     } else if (kind == MPII_TOPO_LANES__ALLREDUCE) {
         num_messages *= 2;
         num_links = 3;
-    } else if (kind == MPII_TOPO_LANES__ALLGATHER && !MPII_Topo_lanes_are_joined(bytes, order->num_ranks)) {
+    } else if (kind == MPII_TOPO_LANES__ALLGATHER &&
+               !MPII_Topo_lanes_are_joined(bytes, order->num_ranks)) {
         num_messages = order->num_ranks;
         num_parts = num_units;
     }
@@ -184,13 +195,34 @@ const MPII_Topo_order_t *MPII_Topo_lanes_order(const MPII_Topo_order_t * order,
     return in_rounds && !MPII_Topo_lanes_have_root(kind) ? order->in_rounds : order;
 }
 
+/* Most ranks that a group of a level has */
+static int most_ranks(const MPII_Topo_order_t * order, int level)
+{
+    int most = level == 0 ? 1 : 0;
+
+    for (int i = 0; level > 0 && i < order->num[level]; i++)
+        most = MPL_MAX(most, order->begin[level][i + 1] - order->begin[level][i]);
+    return most;
+}
+
 /* Most ranks in a subtree but that of the root */
-static int longest_subtree(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int root)
+static int longest_subtree(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int radix,
+                           int root)
 {
     int longest = order->max_ppn;
 
     if (shape == MPII_TOPO_SHAPE__BINOMIAL)
         return order->num_ranks / 2;
+    if (shape == MPII_TOPO_SHAPE__KNOMIAL) {
+        longest = 1;
+        for (int level = 1, top = MPII_Topo_tree_top(order, radix); level <= top; level++) {
+            int num = level == top ? order->num[level - 1] : order->most[level];
+            int k = MPII_Topo_radix(order, radix, level, num, false);
+            int64_t part = (num + k - 1) / k * (int64_t) most_ranks(order, level - 1);
+            longest = num > 1 ? MPL_MAX(longest, part) : longest;
+        }
+        return MPL_MIN(longest, order->num_ranks - 1);
+    }
     for (int level = 2; level <= order->num_levels; level++) {
         int of_root = MPII_Topo_order_group_at(order, level, order->pos_of[root]);
         for (int i = 0; i < order->num[level]; i++) {
@@ -203,17 +235,20 @@ static int longest_subtree(const MPII_Topo_order_t * order, MPII_Topo_shape_t sh
     return longest;
 }
 
-int64_t MPII_Topo_gather_short_len(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int root,
-                                   int64_t segment_bytes)
+int64_t MPII_Topo_gather_short_len(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape,
+                                   int radix, int root, int64_t segment_bytes)
 {
-    return MPL_MIN(MPL_MAX(segment_bytes / longest_subtree(order, shape, root), TOPO_MIN_SHORT),
-                   TOPO_MAX_SHORT);
+    int64_t len = segment_bytes / longest_subtree(order, shape, radix, root);
+
+    return MPL_MIN(MPL_MAX(len, TOPO_MIN_SHORT), TOPO_MAX_SHORT);
 }
 
-void MPII_Topo_gather_pieces(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int root,
-                             int64_t segment_bytes, int64_t * head, int64_t * piece)
+void MPII_Topo_gather_pieces(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int radix,
+                             int root, int64_t segment_bytes, int64_t * head, int64_t * piece)
 {
-    *piece = MPL_MAX(MPL_MAX(segment_bytes, TOPO_MIN_PIECE), (int64_t) TOPO_MIN_PIECE_OF_RANK * order->num_ranks);
-    *head = TOPO_PIECES_HELD * *piece / longest_subtree(order, shape, root);
+    int64_t least = (int64_t) TOPO_MIN_PIECE_OF_RANK * order->num_ranks;
+
+    *piece = MPL_MAX(MPL_MAX(segment_bytes, TOPO_MIN_PIECE), least);
+    *head = TOPO_PIECES_HELD * *piece / longest_subtree(order, shape, radix, root);
     *head = MPL_MAX(MPL_MIN(*head, *piece), TOPO_MIN_PIECE);
 }

@@ -204,6 +204,23 @@ const MPII_Topo_brucks_t *MPII_Topo_comm_brucks(MPIR_Comm * comm_ptr, int radix)
     return b;
 }
 
+const MPII_Topo_spread_t *MPII_Topo_comm_spread(MPIR_Comm * comm_ptr, int radix)
+{
+    MPL_atomic_ptr_t *head = &comm_ptr->coll.topo->view->spreads;
+    MPII_Topo_spread_t *s = MPL_atomic_load_ptr(head);
+
+    while (s && s->radix != radix)
+        s = s->next;
+    if (s)
+        return s;
+    s = MPII_Topo_spread_create(comm_ptr->coll.topo->order, radix, comm_ptr->rank);
+    MPII_TOPO_NEED(s);
+    do {        /* another thread may add one, too, even the same */
+        s->next = MPL_atomic_load_ptr(head);
+    } while (MPL_atomic_cas_ptr(head, s->next, s) != s->next);
+    return s;
+}
+
 int MPII_Topo_comm_links(MPIR_Comm * comm_ptr, const MPII_Topo_links_t ** links,
                          MPII_Topo_attr_t * attr)
 {

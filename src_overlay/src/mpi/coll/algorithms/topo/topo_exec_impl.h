@@ -192,7 +192,7 @@ static inline void MPII_Topo_exec_set(MPII_Topo_exec_t * e, const MPII_Topo_gen_
     e->comm_ptr = comm_ptr;
     e->errors = (MPII_Topo_exec_errors_t) {
     .mpi_errno = MPI_SUCCESS};
-    e->rack = order->rack_of[order->host_at[order->pos_of[gen->rank]]];
+    e->rack = MPII_Topo_order_rack(order, gen->rank);
     MPIR_Datatype_get_extent_macro(data->type, e->extent);
     MPIR_Datatype_get_size_macro(data->type, e->type_size);
     e->is_packed = true;

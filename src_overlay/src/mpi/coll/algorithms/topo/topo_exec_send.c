@@ -118,7 +118,7 @@ static void count_message(exec_t * e, int peer)
 {
     const MPII_Topo_order_t *order = e->gen->order;
 
-    e->num_rack_messages += order->rack_of[order->host_at[order->pos_of[peer]]] != e->rack;
+    e->num_rack_messages += MPII_Topo_order_rack(order, peer) != e->rack;
 }
 
 void MPII_Topo_exec_send(exec_t * e, const MPII_Topo_step_t * step, char *buf, MPI_Aint first,

@@ -8,33 +8,38 @@
 
 /* Algorithm: Bruck's alltoall with radix k, level by level
  *
- * A block goes from rank a to rank b in steps that together are the distance from a to b. Written with base k,
- * the distance has log_k(p) digits. Stage s is for digit s: a rank sends k-1 messages, and that for v has all
- * blocks whose digit s is v. They go v.k^s ranks on. So blocks of many ranks share a message, and a rank sends
- * (k-1).log_k(p) messages instead of p-1. The larger k is, the fewer stages follow each other. A rank can often
- * send several messages before the first one arrives; then a stage takes hardly more than one of radix 2.
+ * A block goes from rank a to rank b in steps that together are the distance from a to b. Written
+ * with base k, the distance has log_k(p) digits. Stage s is for digit s: a rank sends k-1 messages,
+ * and that for v has all blocks whose digit s is v. They go v.k^s ranks on. So blocks of many ranks
+ * share a message, and a rank sends (k-1).log_k(p) messages instead of p-1. The larger k is, the
+ * fewer stages follow each other. A rank can often send several messages before the first one
+ * arrives; then a stage takes hardly more than one of radix 2.
  *
- * The topology gives the distance its first digits. Where all hosts have n ranks, a distance is (d1, d2): d1 of n
- * is between ranks of a host, d2 is between hosts; racks follow likewise. Stages of d1 stay inside hosts. Each part
- * of the distance has its own radix, and its members form a ring: d1 counts modulo n. From some level on, the groups
- * below form one ring in the order of the line (topo_order.h): where groups have different numbers of members, or
- * where one ring takes less time. A ring of n members, n no power of k, has a last digit of fewer values.
+ * The topology gives the distance its first digits. Where all hosts have n ranks, a distance is
+ * (d1, d2): d1 of n is between ranks of a host, d2 is between hosts; racks follow likewise. Stages
+ * of d1 stay inside hosts. Each part of the distance has its own radix, and its members form a
+ * ring: d1 counts modulo n. From some level on, the groups below form one ring in the order of the
+ * line (topo_order.h): where groups have different numbers of members, or where one ring takes less
+ * time. A ring of n members, n no power of k, has a last digit of fewer values.
  *
- *   5 ranks in one ring, k = 3: stage 0 has v = 1, 2, and stage 1 has v = 1, 3 ranks on. The distances of the
- *   blocks in a rank's memory, each part a message:
+ *   5 ranks in one ring, k = 3: stage 0 has v = 1, 2, and stage 1 has v = 1, 3 ranks on. The
+ *   distances of the blocks in a rank's memory, each part a message:
  *     stage 0   0 3 | 1 4 | 2       1 4 go one rank on, 2 goes two on
  *     stage 1   0 1 2 | 3 4         what has digit 1 goes three ranks on
- *   Before each stage blocks are put in the order of its digit; so a message is one piece of memory.
+ *   Before each stage blocks are put in the order of its digit; so a message is one piece of
+ *   memory.
  *
- * Cost = sum over stages of (alpha + (k-2).g + (k-1)/k.p.n.beta) + p.n.gamma, n: bytes of a block, p: number of
- * ranks, alpha and beta: latency and time per byte of a link, g: time from one message to the next, gamma: time per
- * byte to copy. A ring of m members whose groups have q ranks has q.g instead of g, since the ranks of a host share
- * its link. MPII_Topo_brucks_create chooses k by these.
+ * Cost = sum over stages of (alpha + (k-2).g + (k-1)/k.p.n.beta) + p.n.gamma, n: bytes of a block,
+ * p: number of ranks, alpha and beta: latency and time per byte of a link, g: time from one message
+ * to the next, gamma: time per byte to copy. A ring of m members whose groups have q ranks has q.g
+ * instead of g, since the ranks of a host share its link. MPII_Topo_brucks_create chooses k by
+ * these.
  *
  * Preferred for short blocks. Memory: 2.p blocks, and 4.p where there are more than two stages.
  *
- * Source: J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal and D. Weathersby, "Efficient Algorithms for All-to-All
- * Communications in Multiport Message-Passing Systems" (radix k); the levels are ours. */
+ * Source: J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal and D. Weathersby, "Efficient Algorithms for
+ * All-to-All Communications in Multiport Message-Passing Systems" (radix k); the levels are
+ * ours. */
 
 typedef MPII_Topo_gen_brucks_t brucks_t;
 typedef MPII_Topo_brucks_t plan_t;
@@ -52,7 +57,8 @@ static int num_before(const plan_t * plan, const stage_t * s, int v)
 {
     int64_t all = (int64_t) s->power * s->radix, num = s->num / all * s->power * v;
 
-    return (num + MPL_MIN(s->num % all, (int64_t) s->power * v)) * (plan->order->num_ranks / s->num);
+    num += MPL_MIN(s->num % all, (int64_t) s->power * v);
+    return num * (plan->order->num_ranks / s->num);
 }
 
 /* The position whose member of a ring is `by` members on, or back */
@@ -111,7 +117,8 @@ static void set_tables(plan_t * plan, int pos, int mem[])
             else
                 plan->sorted[(i - 1) * (size_t) p + at[distance]] = before[distance];
             if (i == plan->num_stages - 1)
-                plan->from[at[distance]] = plan->order->rank_at[position_at(plan, pos, distance, -1)];
+                plan->from[at[distance]] =
+                    plan->order->rank_at[position_at(plan, pos, distance, -1)];
         }
         memcpy(before, at, p * sizeof(int));
     }
@@ -120,7 +127,8 @@ static void set_tables(plan_t * plan, int pos, int mem[])
 plan_t *MPII_Topo_brucks_create(const MPII_Topo_order_t * order, int radix, int rank)
 {
     plan_t plan = {.order = order,.radix = radix }, *made;
-    int radix_of[MPII_TOPO_MAX_LEVELS + 2], base = MPII_Topo_rings(order, radix, radix_of), below = 1;
+    int radix_of[MPII_TOPO_MAX_LEVELS + 2], below = 1;
+    int base = MPII_Topo_rings(order, radix, radix_of);
     size_t p = order->num_ranks, len = 0;
 
     for (int level = 1; level < base; level++)
@@ -185,12 +193,14 @@ static bool brucks_recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * s
     set_units(b, s, v, step);
     set_in(b, stage, step->unit, &step->buf, &step->slot);
     if (stage >= 2 && step->buf == MPII_TOPO_BUF__TMP)
-        /* what was there has been sorted; and what was sent from where this will be sorted to is over */
+        /* what was there has been sorted; and what was sent from where this will be sorted to is
+         * over */
         step->after = b->plan->stage[stage - 1].begin + 1;
     return true;
 }
 
-/* A stage sends all its messages at once, when those of the one before have come. What has digit 0 stays. */
+/* A stage sends all its messages at once, when those of the one before have come. What has digit 0
+ * stays. */
 static bool brucks_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * step)
 {
     const brucks_t *b = (const brucks_t *) gen;

@@ -8,17 +8,17 @@
 
 /* Algorithm: Recursive multiplying, level by level, with a radix for each level
  *
- * Recursive doubling exchanges with one partner in a stage. Recursive multiplying of radix k does so
- * with k-1: n members have the numbers 0 ... n-1, written with base k, and stage s joins those whose
- * numbers differ in digit s alone. That takes log_k(n) stages. A rank can often send several messages
- * before the first one arrives; then a stage takes hardly more than one of radix 2.
+ * Recursive doubling exchanges with one partner in a stage. Recursive multiplying of radix k does
+ * so with k-1: n members have the numbers 0 ... n-1, written with base k, and stage s joins those
+ * whose numbers differ in digit s alone. That takes log_k(n) stages. A rank can often send several
+ * messages before the first one arrives; then a stage takes hardly more than one of radix 2.
  *
- * A leader stands for each host: its first rank in the line (topo_order.h). A k-nomial tree combines in
- * the leader what the ranks of the host have. Then all leaders of a rack exchange. Then the racks are
- * the members: each leader of a rack exchanges with one leader of each other rack. The levels above
- * follow likewise. At last the trees hand the result back. Where messages of all leaders would crowd the
- * uplinks, trees combine up to racks, or higher, and leaders stand for these (MPII_Topo_exchange_base).
- * Where all are on one host, its ranks exchange.
+ * A leader stands for each host: its first rank in the line (topo_order.h). A k-nomial tree
+ * combines in the leader what the ranks of the host have. Then all leaders of a rack exchange. Then
+ * the racks are the members: each leader of a rack exchanges with one leader of each other rack.
+ * The levels above follow likewise. At last the trees hand the result back. Where messages of all
+ * leaders would crowd the uplinks, trees combine up to racks, or higher, and leaders stand for
+ * these (MPII_Topo_exchange_base). Where all are on one host, its ranks exchange.
  *
  *   Two racks of four hosts of two ranks, in the line 0-15, radix 4; what the receivers have then:
  *     hosts    1 -> 0, 3 -> 2, ... 15 -> 14                   0: 0-1, 2: 2-3, ... 14: 14-15
@@ -26,21 +26,24 @@
  *     between  0 <-> 8, 2 <-> 10, 4 <-> 12, 6 <-> 14          0, 2, ... 14: 0-15
  *     hosts    0 -> 1, 2 -> 3, ... 14 -> 15
  *
- * Where n is no power of k, the last stage has another radix: n over the highest power of k in n, rounded
- * down (MPII_Topo_stages). Members beyond the product of all radices are folded: of the first members,
- * each second one gives what it has to the one before it, and gets the result from there at the very end.
+ * Where n is no power of k, the last stage has another radix: n over the highest power of k in n,
+ * rounded down (MPII_Topo_stages). Members beyond the product of all radices are folded: of the
+ * first members, each second one gives what it has to the one before it, and gets the result from
+ * there at the very end.
  *
- * Groups may have different numbers of members. A leader is known by its numbers in all levels, (a, b, ...).
- * From a group whose numbers end at n, m, ... it gets the message of leader (a mod n, b mod m, ...). All
- * leaders of a group have the same, so any of them may send it: to several where its group is the
- * smaller one, or to none.
+ * Groups may have different numbers of members. A leader is known by its numbers in all levels, (a,
+ * b, ...). From a group whose numbers end at n, m, ... it gets the message of leader (a mod n, b
+ * mod m, ...). All leaders of a group have the same, so any of them may send it: to several where
+ * its group is the smaller one, or to none.
  *
- * All ranks compute the same bits: a stage adds in the order of the digit, in the order of the line.
+ * All ranks compute the same bits: a stage adds in the order of the digit, in the order of the
+ * line.
  *
- * Cost = alpha + n.beta + (k-2).g for a stage, but at least 2.(k-1).o, and 2.(alpha + n.beta) where some
- * are folded. n: bytes, alpha and beta: latency and time per byte of a link, g: time from one message to
- * the next, o: time of a processor for a message. An uplink carries (k-1).n bytes each way for each
- * leader below it, in each stage of the levels above. MPII_Topo_radix chooses k by these.
+ * Cost = alpha + n.beta + (k-2).g for a stage, but at least 2.(k-1).o, and 2.(alpha + n.beta) where
+ * some are folded. n: bytes, alpha and beta: latency and time per byte of a link, g: time from one
+ * message to the next, o: time of a processor for a message. An uplink carries (k-1).n bytes each
+ * way for each leader below it, in each stage of the levels above. MPII_Topo_radix chooses k by
+ * these.
  *
  * Preferred for short messages; with an empty one, as a barrier.
  *
@@ -76,8 +79,9 @@ static int offset(int radix, int i)
     return (i + 1) * power;
 }
 
-/* A member with this index in a group of len: returns how many children it has, and sets its parent's
- * index, -1 at index 0. A child has another digit in the place of one of the trailing zeros. */
+/* A member with this index in a group of len: returns how many children it has, and sets its
+ * parent's index, -1 at index 0. A child has another digit in the place of one of the trailing
+ * zeros. */
 static int branch(int radix, int index, int len, int *parent)
 {
     int num = 0;
@@ -133,8 +137,8 @@ static int source(const doubling_t * d, int level, int group)
     return leader(d, level, group);
 }
 
-/* Those that it sends to: the one with index *i. Where there is none, returns -1, and *i is less by how
- * many there are. */
+/* Those that it sends to: the one with index *i. Where there is none, returns -1, and *i is less by
+ * how many there are. */
 static int target(const doubling_t * d, int level, int group, int *i)
 {
     int rank = -1;
@@ -165,7 +169,8 @@ static const stage_t *stage_of(const doubling_t * d, int i)
     return s;
 }
 
-/* From the digit above the own one on, and round again; so the first message is sent to the one below. */
+/* From the digit above the own one on, and round again; so the first message is sent to the one
+ * below. */
 static int digit_of(const stage_t * s, int i)
 {
     return (s->digit + 1 + i - s->begin) % s->radix;
@@ -226,9 +231,9 @@ static void add(int from, int to, MPII_Topo_step_t * step)
     set_buf(to, &step->buf, &step->slot);
 }
 
-/* Reductions after message i: the one with index *k. Where there is none, returns false, and *k is less
- * by how many there are. Sums begin with digit 0. What has come for digits above the own one waits for those
- * below. */
+/* Reductions after message i: the one with index *k. Where there is none, returns false, and *k is
+ * less by how many there are. Sums begin with digit 0. What has come for digits above the own one
+ * waits for those below. */
 static bool set_sum(const doubling_t * d, int i, int *k, MPII_Topo_step_t * step)
 {
     if (i < d->num_below) {
@@ -325,7 +330,8 @@ static void set_tree(doubling_t * d, int level)
         MPII_Topo_radix(d->gen.order, d->radix, level, d->of[level].num, false), parent;
     int first = d->gen.order->first[level][d->of[level].group];
 
-    d->of[level].num_children = branch(radix, d->of[level].member - first, d->of[level].num, &parent);
+    d->of[level].num_children =
+        branch(radix, d->of[level].member - first, d->of[level].num, &parent);
     d->num_below += d->of[level].num_children;
     if (parent != -1)
         d->parent = leader(d, level - 1, first + parent);

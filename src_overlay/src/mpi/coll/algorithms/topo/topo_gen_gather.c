@@ -3,63 +3,129 @@
  *     See COPYRIGHT in top-level directory
  */
 
+#include "mpl.h"
 #include "topo_gen.h"
 
 /* Algorithm: Gather and scatter along a tree
  *
- * The ranks stand in the turned order of the root (topo_order.h): its host, its rack, the other racks,
- * hosts, racks and groups of racks each undivided. A subtree is consecutive positions of it, of which
- * its root is the first one; a rank hands the blocks of its subtree up, or gets them from above, in this
- * order.
+ * The ranks stand in the turned order of the root (topo_order.h): first its host, then the other
+ * hosts of its rack, then the other racks. Each host, each rack and each group of racks is
+ * undivided. A subtree is a range of turned positions, and its root is the first of them. In a
+ * gather, a rank sends the blocks of its subtree to its parent, in this order. In a scatter, it
+ * gets them from there.
  *
- *   LEADERS    the root has the first rank of each other rack, that one the first rank of each host of
- *              its rack, that one the ranks of its host. Where there are levels above racks, the root
- *              has the first rank of each other group of the highest one, that one the first rank of
- *              each group in its own, and so on
- *   BINOMIAL   of the n positions of a subtree, the first child has n/2, those that follow; the second
- *              one half of the rest; and so on. So the heaviest subtrees are nearest, and what lies
- *              between racks is the light ends of the tree: nearly every block passes there once,
- *              straight to the rack of the root. (In MPICH's own binomial gather the heaviest subtree
- *              is the furthest one.)
- *   LINEAR     all ranks are children of the root
+ *   LEADERS    The root has as children the first rank of each other rack, the first rank of each
+ *              other host of its own rack, and the other ranks of its own host. The first rank of a
+ *              rack likewise has the first ranks of its hosts, and these have the ranks of theirs.
+ *              With levels above racks, the root has the first rank of each other group of the
+ *              highest level, and so on down.
+ *   KNOMIAL    A k-nomial tree over the ranks of each host, over the hosts of each rack, and so on
+ *              at each level, with a radix k for each. n members, of which the first is the root of
+ *              the tree, are cut into k parts that differ by one member at most, the longer ones
+ *              last. The first member of each part but the first one is a child of the root, and
+ *              the root of a tree over its part. The first part is cut again. From the level
+ *              MPII_Topo_tree_top on, all groups of the level below form one tree.
+ *   BINOMIAL   Of the n positions of a subtree, the first child has the n/2 that follow its parent,
+ *              the second child half of the rest, and so on. So the heaviest subtrees are nearest,
+ *              and the light ones lie in other racks: nearly every block goes straight to the rack
+ *              of the root. (In MPICH's binomial gather the heaviest subtree is the furthest one.)
+ *   LINEAR     All ranks are children of the root.
  *
  *   7 ranks, root 2; hosts {0,3} {2,6} in one rack, {1,5} {4} in another one: order 2 6 0 3 1 5 4
- *     LEADERS:  2 <- 6,  2 <- 0 <- 3,  2 <- 1 <- 5,  1 <- 4       between the racks goes one message
- *     BINOMIAL: 2 <- 6 <- 0,  6 <- 3,  2 <- 1 <- 5,  2 <- 4
+ *     LEADERS:          2 <- 6,  2 <- 0 <- 3,  2 <- 1 <- 5,  1 <- 4     one message between racks
+ *     KNOMIAL, k = 2:   the same: each group has two members
+ *     BINOMIAL:         2 <- 6 <- 0,  6 <- 3,  2 <- 1 <- 5,  2 <- 4
+ *   9 hosts of one rank, in one rack, root 0:
+ *     KNOMIAL, k = 3:   0 <- 1 2 3 6,  3 <- 4 5,  6 <- 7 8
+ *     KNOMIAL, k = 4:   0 <- 1 2 4 6,  2 <- 3,  4 <- 5,  6 <- 7 8: parts 0 1, 2 3, 4 5, 6 7 8
  *   Blocks held, LEADERS:
  *     rank    start   host    rack        root
  *     2       2       2 6     2 6 0 3     2 6 0 3 1 5 4
  *     0       0       0 3
  *     1       1       1 5     1 5 4
- *   Scatter is the same backwards, and begins with what has the longest way to go.
+ *   Scatter is the same backwards. It begins with the last positions, which have the longest way:
+ *   the highest level comes first and, in KNOMIAL, the largest subtree.
  *
- * Short blocks, pieces 0, go together, in messages of about `limit`: between two ranks all blocks that
- * begin in the first `limit` elements of what passes there, then those that begin in the second ones.
- * Of longer blocks, each later piece is a message. A rank hands a message on as soon as it has what is
- * in it. In TMP it has pieces 0 of all its subtree, and RING later pieces. The root receives, or sends,
- * where the blocks are.
+ * Short blocks, pieces 0, go together, in messages of about `limit`: between two ranks all blocks
+ * that begin in the first `limit` elements of what passes there, then those that begin in the
+ * second ones. Of longer blocks, each later piece is a message. A rank sends a message on as soon
+ * as it has what is in it. In TMP it has pieces 0 of all its subtree, and RING later pieces. The
+ * root receives blocks where they belong, and sends them from there.
  *
- * Cost, LEADERS = a0 + a1 + a2 + (m-1).n.b0 + (h-1).m.n.b1 + (r-1).h.m.n.b2 for one message each; for
- * more of them, which are under way at a time, the largest of the last three terms in place of their
- * sum; r: racks, h: hosts of a rack, m: ranks of a host, n: bytes of a block, a and b: latency and time
- * per byte inside a host (0), inside a rack (1) and between racks (2). Each block leaves its rack, and
- * each group of racks that the root is not in, once, the least that any gather can do; with levels above
- * racks it also passes the racks of the leaders of these. BINOMIAL = lg(p).alpha + (p-1).n.beta; p: ranks.
+ * Cost, LEADERS = a0 + a1 + a2 + (m-1).n.b0 + (h-1).m.n.b1 + (r-1).h.m.n.b2 for one message each.
+ * Where there are more of them, several are under way at a time: then it is the largest of the last
+ * three terms in place of their sum. r: racks, h: hosts of a rack, m: ranks of a host, n: bytes of
+ * a block, a and b: latency and time per byte inside a host (0), inside a rack (1) and between
+ * racks (2). Each block leaves its rack, and each group of racks that the root is not in, once, the
+ * least that any gather can do. With levels above racks it also passes the racks of the leaders of
+ * these. BINOMIAL = lg(p).alpha + (p-1).n.beta, p: ranks. KNOMIAL = the sum over levels of
+ * log_k(m).(alpha + (k-2).g), plus (p-1).n.beta; m: members of a group, g: time from one message to
+ * the next. Where g is much shorter than alpha, a large k takes the fewest latencies; where one
+ * rank would have too many messages, a smaller k shares them. MPII_Topo_radix chooses k for each
+ * level by alpha and g.
+ *
+ * Preferred: KNOMIAL for short blocks, LEADERS and BINOMIAL for longer ones.
  *
  * Source: Kandalla, Subramoni, Vishnu and Panda, "Designing topology-aware collective communication
- * algorithms for large scale InfiniBand clusters: Case studies with Scatter and Gather" (IPDPS 2010);
- * BINOMIAL also after Mirsadeghi and Afsahi, "Topology-aware rank reordering for MPI collectives" (2016).
- */
+ * algorithms for large scale InfiniBand clusters: Case studies with Scatter and Gather" (IPDPS
+ * 2010); BINOMIAL also after Mirsadeghi and Afsahi, "Topology-aware rank reordering for MPI
+ * collectives" (2016); KNOMIAL after Karp, Sahay, Santos and Schauser, "Optimal Broadcast and
+ * Summation in the LogP Model" (1993). */
 
 #define RING 16
 #define MIN_SENDS 16
 
 typedef MPII_Topo_gen_gather_t gather_t;
 
-/* -- the tree, by turned positions: a subtree is `len` of them from `first` on -- */
+/* -- the tree: a subtree is the `len` turned positions from `first` on -- */
 
-/* The part of a subtree that is the subtree of a child: the one that has this position, which is not the
- * first one */
+/* KNOMIAL: the level at which two positions are in different members of a group. The own position
+ * is one of the two. */
+static int level_between(const gather_t * g, int a, int b)
+{
+    int level = 1;
+
+    while (level < g->top && (MPL_MIN(a, b) < g->of[level].first ||
+                              MPL_MAX(a, b) >= g->of[level].first + g->of[level].len))
+        level++;
+    return level;
+}
+
+int MPII_Topo_knomial_part(int radix, int member, int *num)
+{
+    int num_short, shortest;
+
+    do {
+        int num_parts = MPL_MIN(radix, *num);
+        shortest = *num / num_parts;
+        num_short = shortest * (num_parts - *num % num_parts);
+        *num = shortest;
+    } while (member < shortest);
+    if (member < num_short)
+        return member / shortest * shortest;
+    *num += 1;
+    return num_short + (member - num_short) / *num * *num;
+}
+
+static void find_part(const gather_t * g, int *first, int *len, int turn)
+{
+    const MPII_Topo_order_t *order = g->gen.order;
+    int level = level_between(g, *first, turn), end = *first + *len;
+
+    if (level < g->top)
+        end = MPL_MIN(end, g->of[level].first + g->of[level].len);
+    /* members */
+    int begin = MPII_Topo_order_turned_group(order, g->root, level - 1, *first);
+    int num = MPII_Topo_order_turned_group(order, g->root, level - 1, end - 1) + 1 - begin;
+    int member = MPII_Topo_order_turned_group(order, g->root, level - 1, turn) - begin;
+    int part = MPII_Topo_knomial_part(g->of[level].radix, member, &num);
+    *first = MPII_Topo_order_turned_begin(order, g->root, level - 1, begin + part);
+    end = MPII_Topo_order_turned_begin(order, g->root, level - 1, begin + part + num);
+    *len = end - *first;
+}
+
+/* Set *first and *len, those of a subtree, to the subtree of its child that has a position, which
+ * is not the first one. */
 static void find_child(const gather_t * g, int *first, int *len, int turn)
 {
     const MPII_Topo_order_t *order = g->gen.order;
@@ -68,6 +134,10 @@ static void find_child(const gather_t * g, int *first, int *len, int turn)
     if (g->shape == MPII_TOPO_SHAPE__LINEAR) {
         *first = turn;
         *len = 1;
+        return;
+    }
+    if (g->shape == MPII_TOPO_SHAPE__KNOMIAL) {
+        find_part(g, first, len, turn);
         return;
     }
     if (g->shape == MPII_TOPO_SHAPE__BINOMIAL) {
@@ -132,8 +202,8 @@ int MPII_Topo_gen_gather_child(const MPII_Topo_gen_gather_t * g, int t, int *f, 
     return MPII_Topo_order_turned(g->gen.order, g->root, g->turn + *f);
 }
 
-/* Position and piece that are dealt with at index i: gather goes from the first position to the last one,
- * scatter backwards. */
+/* Position and piece that are dealt with at index i: gather goes from the first position to the
+ * last one, scatter backwards. */
 static void at(const gather_t * g, int i, int *c, int *t)
 {
     *c = i / g->len;
@@ -151,7 +221,7 @@ static void set_place(const gather_t * g, int i, int c, int t, MPII_Topo_step_t 
         step->slot = c == 0 ? t : g->len + (i - g->len) % RING;
 }
 
-static bool recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
+static bool gather_recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
 {
     const gather_t *g = (const gather_t *) gen;
     int c, t, f, len;
@@ -240,7 +310,7 @@ static bool react_down(const gather_t * g, int i, int k, MPII_Topo_step_t * step
     return true;
 }
 
-static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * step)
+static bool gather_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * step)
 {
     const gather_t *g = (const gather_t *) gen;
 
@@ -250,18 +320,39 @@ static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * 
     return g->is_up ? react_up(g, i - 1, k, step) : react_down(g, i - 1, k, step);
 }
 
+/* The groups of the own rank, in which its parent and children are */
+static void set_groups(gather_t * g, int radix)
+{
+    const MPII_Topo_order_t *order = g->gen.order;
+    int item = order->pos_of[g->gen.rank];
+
+    g->top = MPII_Topo_tree_top(order, radix);
+    for (int level = 1; level <= g->top; level++) {
+        item = order->of[level][item];
+        int num = order->first[level][item + 1] - order->first[level][item];
+        if (level == g->top)
+            num = order->num[level - 1];
+        else
+            MPII_Topo_order_group(order, g->root, g->turn, level, &g->of[level].first,
+                                  &g->of[level].len);
+        g->of[level].radix = MPII_Topo_radix(order, radix, level, num, false);
+    }
+}
+
 void MPII_Topo_gen_gather(MPII_Topo_gen_gather_t * g, const MPII_Topo_order_t * order,
-                          MPII_Topo_shape_t shape, int root, int rank, bool is_up)
+                          MPII_Topo_shape_t shape, int radix, int root, int rank, bool is_up)
 {
     int first = 0, len = order->num_ranks, parent = -1;
 
     *g = (gather_t) {
-        .gen = {.order = order,.rank = rank,.recv = recv,.react = react},
+        .gen = {.order = order,.rank = rank,.recv = gather_recv,.react = gather_react},
         .shape = shape,
         .is_up = is_up,
         .root = root,
         .turn = MPII_Topo_order_turn(order, root, rank),
     };
+    if (shape == MPII_TOPO_SHAPE__KNOMIAL)
+        set_groups(g, radix);
     while (first != g->turn) {
         parent = first;
         find_child(g, &first, &len, g->turn);

@@ -435,7 +435,7 @@ static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * 
 static int rack_at(const MPII_Topo_order_t * order, int root, int turn)
 {
     int rank = MPII_Topo_order_turned(order, root, turn);
-    return order->rack_of[order->host_at[order->pos_of[rank]]];
+    return MPII_Topo_order_rack(order, rank);
 }
 
 /* Number of tiers; with a root, hosts and racks only */
@@ -494,7 +494,7 @@ void MPII_Topo_gen_lanes(MPII_Topo_gen_lanes_t * l, const MPII_Topo_order_t * or
     l->num_stages = kind == MPII_TOPO_LANES__ALLREDUCE ? 2 * l->num_tiers : l->num_tiers;
     if (root != -1) {
         l->num_stages = sizeof(rooted[0]) / sizeof(rooted[0][0]);
-        l->rack = order->rack_of[order->host_at[order->pos_of[rank]]];
+        l->rack = MPII_Topo_order_rack(order, rank);
         MPII_Topo_order_group(order, root, MPII_Topo_order_turn(order, root, rank), RACK, &turn,
                               &len);
         l->is_first = turn == 0;

@@ -19,7 +19,7 @@ typedef MPII_Topo_gen_list_t list_t;
 static int rack_of(const MPII_Topo_gen_t * gen, int rank)
 {
     const MPII_Topo_order_t *order = gen->order;
-    return order->rack_of[order->host_at[order->pos_of[rank]]];
+    return MPII_Topo_order_rack(order, rank);
 }
 
 static bool add(list_t * list, const MPII_Topo_step_t * step, int round, int index)

@@ -7,44 +7,50 @@
 
 /* Algorithm: Broadcast and reduction along a tree, in segments
  *
- * The ranks stand in the turned order of the root (topo_order.h): its host, its rack, the other racks. A
- * tree is a rule for positions in it. As all ranks of a host and of a rack stand beside each other, a
- * subtree of consecutive positions enters few racks twice.
+ * The ranks stand in the turned order of the root (topo_order.h): its host, its rack, the other
+ * racks. A tree is a rule for positions in it. As all ranks of a host and of a rack stand beside
+ * each other, a subtree of consecutive positions enters few racks twice.
  *
  *   LINEAR     the root has all others as children
- *   CHAIN      the first rank of each host has that of the next host as its child, and the ranks of its
- *              own host: one stream enters each host, rack and group of racks, and one leaves it
- *   CHAINS     the first rank of each rack has that of the next rack, in a rack the first one of each host that
- *              of the next host; with levels above racks, likewise at each; and the ranks of its own host
+ *   CHAIN      the first rank of each host has that of the next host as its child, and the ranks of
+ *              its own host: one stream enters each host, rack and group of racks, one leaves it
+ *   CHAINS     the first rank of each rack has that of the next rack; in a rack, the first one of
+ *              each host has that of the next host; with levels above racks, likewise at each; and
+ *              it has the ranks of its own host
  *   BINARY     of n positions the first is the root, and each half of the others is a subtree
- *   KNOMIAL    the ranks of a host, the hosts of a rack, the racks, and so on at each level, form a k-nomial
- *              tree, each by its first rank: member i has the children i + d.k^j, 0 < d < k, for all k^j below
- *              the lowest digit of i that is not 0. The largest subtree comes first, and the highest level
+ *   KNOMIAL    the ranks of a host, the hosts of a rack, the racks, and so on at each level, form a
+ *              k-nomial tree, each by its first rank: member i has children i + d.k^j, 0 < d < k,
+ *              for all k^j below the lowest digit of i that is not 0. The largest subtree comes
+ *              first, and the highest level
  *
  *   Two racks of two hosts of two ranks, positions 0-3 and 4-7, root 0:
- *     CHAIN:  0 -> 2 1,  2 -> 4 3,  4 -> 6 5,  6 -> 7        BINARY:    0 -> 1 5,  1 -> 2 4,  5 -> 6 7, 2 -> 3
+ *     CHAIN:    0 -> 2 1,  2 -> 4 3,  4 -> 6 5,  6 -> 7
  *     CHAINS:   0 -> 4 2 1,  2 -> 3,  4 -> 6 5,  6 -> 7 (a third rack: 4 -> 8 6 5)
- *     KNOMIAL:  0 -> 4 2 1,  2 -> 3,  4 -> 6 5,  6 -> 7 (a third rack: k = 2: the same, k = 3: 0 -> 4 8 2 1)
+ *     BINARY:   0 -> 1 5,  1 -> 2 4,  5 -> 6 7,  2 -> 3
+ *     KNOMIAL:  0 -> 4 2 1,  2 -> 3,  4 -> 6 5,  6 -> 7
+ *               (a third rack: k = 2: the same, k = 3: 0 -> 4 8 2 1)
  *
- * Down (bcast), a rank hands each unit, as soon as it is here, to its children one after the other. Up
- * (reduce), it adds a unit of each child to its own, in the order of children, and hands the sum to its
- * parent. TMP has WINDOW units of each child.
+ * Down (bcast), a rank hands each unit, as soon as it is here, to its children one after the other.
+ * Up (reduce), it adds a unit of each child to its own, in the order of children, and hands the sum
+ * to its parent. TMP has WINDOW units of each child.
  *
- * Cost = (d + m - 1).(alpha + c.n/m.beta), d: depth of the tree, c: children of a rank over the slowest
- * link, m: segments, n: bytes, alpha and beta: latency and time per byte of that link. CHAIN: each
- * uplink carries n bytes in and n out, the least that any broadcast can do, and d = hosts - 1. CHAINS: likewise
- * where racks are the highest level, but hosts that lead a rack carry n bytes twice, and d = racks - 1 + hosts of a
- * rack - 1: that is taken where segments are fewer than two thirds of the hops saved, and down where the
- * slowest uplink takes so long that such a host carries them in the same time. LINEAR serves as baseline.
+ * Cost = (d + m - 1).(alpha + c.n/m.beta), d: depth of the tree, c: children of a rank over the
+ * slowest link, m: segments, n: bytes, alpha and beta: latency and time per byte of that link.
+ * CHAIN: each uplink carries n bytes in and n out, the least that any broadcast can do, and d =
+ * hosts - 1. CHAINS: likewise where racks are the highest level, but hosts that lead a rack carry n
+ * bytes twice, and d = racks - 1 + hosts of a rack - 1: that is taken where segments are fewer than
+ * two thirds of the hops saved, and down where the slowest uplink takes so long that such a host
+ * carries them in the same time. LINEAR serves as baseline.
  *
- * For short messages: KNOMIAL. A rank sends many messages in the time in which one comes, so a level of n members takes
- * the sum over its digits of (k-1).g + alpha, g: time from one message to the next. k is chosen for each level
- * (topo_order.c); where g is alpha, it is 2, and where alpha is many times g, n.
+ * For short messages: KNOMIAL. A rank sends many messages in the time in which one comes, so a
+ * level of n members takes the sum over its digits of (k-1).g + alpha, g: time from one message to
+ * the next. k is chosen for each level (topo_order.c); where g is alpha, it is 2, and where alpha
+ * is many times g, n.
  *
- * Source: M. Zampar, "High Performance Computing 2023, Exercise 1" (flat tree, chain and binary tree,
- * with segments); the order of ranks is that of Bodele and Bhowmik, "Topology Aware Collectives"; KNOMIAL follows Karp,
- * Sahay, Santos and Schauser, "Optimal Broadcast and Summation in the LogP Model" (1993), in closed form.
- */
+ * Source: M. Zampar, "High Performance Computing 2023, Exercise 1" (flat tree, chain and binary
+ * tree, with segments); the order of ranks is that of Bodele and Bhowmik, "Topology Aware
+ * Collectives"; KNOMIAL follows Karp, Sahay, Santos and Schauser, "Optimal Broadcast and Summation
+ * in the LogP Model" (1993), in closed form. / */
 
 #define WINDOW 4
 #define MAX_SENDS 16
@@ -76,8 +82,9 @@ static int child_of_chain(const MPII_Topo_branch_t * b, const MPII_Topo_order_t 
     return b->first + 1 + k;
 }
 
-/* Turned positions of those that come next after the groups which a rank leads, and after the first one that it does
- * not lead, from hosts on; how many there are. A group of each level that has one has a chain. */
+/* Turned positions of those that come next after the groups which a rank leads, and after the first
+ * one that it does not lead, from hosts on; how many there are. A group of each level that has one
+ * has a chain. */
 static int find_next(const MPII_Topo_branch_t * b, const MPII_Topo_order_t * order, int next[],
                      int *parent)
 {
@@ -129,7 +136,8 @@ MPII_Topo_shape_t MPII_Topo_shape_of(MPII_Topo_shape_t shape, const MPII_Topo_or
     }
     if (saved <= 0)
         return shape;
-    /* up, a host that leads has several messages to wait for: of 64 KiB on 4 x 4 hosts, that is slower */
+    /* up, a host that leads has several messages to wait for: of 64 KiB on 4 x 4 hosts, that is
+     * slower */
     if (directions == MPII_TOPO_TREE_DOWN && copies * INT64_C(100) <= order->uplink_percent)
         return MPII_TOPO_SHAPE__CHAINS;
     return 2 * saved > 3 * (copies - 1) * (num_units - 1) ? MPII_TOPO_SHAPE__CHAINS : shape;
@@ -157,8 +165,10 @@ static void branch_of_binary(MPII_Topo_branch_t * b, const MPII_Topo_order_t * o
 
 /* -- KNOMIAL: members of a group are numbered from its first one on, in the turned order -- */
 
-/* Members of the group of a level that has this group of the level below: the first one, and how many */
-static int members(const MPII_Topo_branch_t * b, const MPII_Topo_order_t * order, int level, int item, int *num)
+/* Members of the group of a level that has this group of the level below: the first one, and how
+ * many */
+static int members(const MPII_Topo_branch_t * b, const MPII_Topo_order_t * order, int level,
+                   int item, int *num)
 {
     int group = order->of[level][item], first = order->first[level][group];
 
@@ -171,9 +181,12 @@ static int members(const MPII_Topo_branch_t * b, const MPII_Topo_order_t * order
 }
 
 /* The first rank of member i */
-static int rank_of_member(const MPII_Topo_branch_t * b, const MPII_Topo_order_t * order, int level, int i)
+static int rank_of_member(const MPII_Topo_branch_t * b, const MPII_Topo_order_t * order, int level,
+                          int i)
 {
-    int num, first = members(b, order, level, MPII_Topo_order_group_at(order, level - 1, order->pos_of[b->rank]), &num);
+    int num, first =
+        members(b, order, level, MPII_Topo_order_group_at(order, level - 1, order->pos_of[b->rank]),
+                &num);
     int of_root = MPII_Topo_order_group_at(order, level - 1, order->pos_of[b->root]) - first;
 
     if (of_root >= 0 && of_root < num) {
@@ -213,7 +226,8 @@ static void branch_of_knomial(MPII_Topo_branch_t * b, const MPII_Topo_order_t * 
     }
 }
 
-static int child_of_knomial(const MPII_Topo_branch_t * b, const MPII_Topo_order_t * order, int child)
+static int child_of_knomial(const MPII_Topo_branch_t * b, const MPII_Topo_order_t * order,
+                            int child)
 {
     int level = b->top, i, k, smaller, power = 1;
 
@@ -329,8 +343,8 @@ static void send_down(const tree_t * t, int unit, int k, MPII_Topo_step_t * step
     step->buf = MPII_TOPO_BUF__OUT;
 }
 
-/* Message i - 1 was of the child with index (i - 1) % n among those of a unit. The sum is where the first
- * one is, or at the root in OUT. */
+/* Message i - 1 was of the child with index (i - 1) % n among those of a unit. The sum is where the
+ * first one is, or at the root in OUT. */
 static bool add(const tree_t * t, int i, int k, MPII_Topo_step_t * step)
 {
     int n = t->branch.num_children, unit = (i - 1) / n, index = (i - 1) % n;

@@ -349,7 +349,7 @@ static void set_units(two_trees_t * t, int num_units, int difference)
 static int set_tree(two_trees_t * t, int tree, int hop)
 {
     const MPII_Topo_order_t *order = t->gen.order;
-    int pos = order->pos_of[t->gen.rank], host = order->host_at[pos];
+    int pos = order->pos_of[t->gen.rank], host = MPII_Topo_order_host(order, t->gen.rank);
     int begin = order->first_pos[host], num = order->first_pos[host + 1] - begin;
     int leader = leader_of(t, number_of(t, host)), of_leader = order->pos_of[leader] - begin;
     node_t outside = find_node(t, tree, true, order->num_hosts, number_of(t, host), hop);
@@ -373,7 +373,7 @@ void MPII_Topo_gen_two_trees(MPII_Topo_gen_two_trees_t * t, const MPII_Topo_orde
     *t = (two_trees_t) {
         .gen = {.order = order,.rank = rank,.recv = receive,.react = react,.max_sends = MAX_SENDS
     },.root = root,.root_host =
-            order->host_at[order->pos_of[root]],.is_root = rank == root,.is_up = is_up,};
+            MPII_Topo_order_host(order, root),.is_root = rank == root,.is_up = is_up,};
     int difference = set_tree(t, 1, hop) - set_tree(t, 0, hop);
     set_units(t, num_units, is_up ? -difference : difference);
     t->gen.num_recvs = is_up ? count_messages(t, num_units) : t->is_root ? 0 : num_units;

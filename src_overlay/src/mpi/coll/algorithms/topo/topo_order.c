@@ -19,7 +19,8 @@ static int group_of_rank(const MPII_Topo_place_t * place, int level, int rank)
     return group;
 }
 
-/* Where the ring is cut: at the first position whose left neighbour is in another group of this level */
+/* Where the ring is cut: at the first position whose left neighbour is in another group of this
+ * level */
 static int find_cut(const MPII_Topo_place_t * place, const int ring[], int level)
 {
     int p = place->num_ranks;
@@ -60,8 +61,9 @@ static int find_most(const MPII_Topo_order_t * order, int level)
     return most;
 }
 
-/* Lanes cut what there is into a part for each place that groups of the most members have. Where groups are
- * very unequal, these are many more than there are ranks: then the highest levels are left out. */
+/* Lanes cut what there is into a part for each place that groups of the most members have. Where
+ * groups are very unequal, these are many more than there are ranks: then the highest levels are
+ * left out. */
 #define MAX_PLACES 16           /* for a rank, with levels above racks */
 
 static void add_tier(MPII_Topo_order_t * order, int num, const int first[], int most)
@@ -96,8 +98,8 @@ static void set_tiers(MPII_Topo_order_t * order)
     order->in_rounds = order;
 }
 
-/* Members of a group hand each other something directly up to so many; more are cut into parts, if a message
- * costs processors a fifth of what a round takes. */
+/* Members of a group hand each other something directly up to so many; more are cut into parts, if
+ * a message costs processors a fifth of what a round takes. */
 #ifndef MAX_DIRECT      /* less in tests */
 #define MAX_DIRECT 16
 #endif
@@ -116,8 +118,9 @@ static int find_radix(int most)
     return best;
 }
 
-/* Ints that the tiers in rounds take, at most: each time that groups are cut, there is a first member for each
- * part, of which groups have one and no more than a third of their members, and a first part for each group */
+/* Ints that the tiers in rounds take, at most: each time that groups are cut, there is a first
+ * member for each part, of which groups have one and no more than a third of their members, and a
+ * first part for each group */
 static size_t find_room(const MPII_Topo_order_t * order)
 {
     size_t room = 0;
@@ -160,8 +163,8 @@ static void set_rounds(MPII_Topo_order_t * rounds, const MPII_Topo_order_t * ord
     rounds->in_rounds = rounds;
 }
 
-/* A ring that is closed in racks, too, has fewer blocks over their uplinks; but more over the link of one host, by
- * what a rack has more than the next one. */
+/* A ring that is closed in racks, too, has fewer blocks over their uplinks; but more over the link
+ * of one host, by what a rack has more than the next one. */
 static bool closes_racks(const MPII_Topo_order_t * order)
 {
     int64_t p = order->num_ranks, percent = order->uplink_percent, more = 0;
@@ -195,12 +198,14 @@ static times_t find_times(const MPII_Topo_order_t * order, int level, int class)
     } else if (class > 0) {
         t.processor = of->processor[i];
         t.gap = MPL_MAX(of->link[i], t.processor);
-        t.latency += of->latency[i] - of->latency[0] + of->link[i] + 2 * (t.processor - of->processor[0]);
+        t.latency +=
+            of->latency[i] - of->latency[0] + of->link[i] + 2 * (t.processor - of->processor[0]);
     }
     return t;
 }
 
-/* Until the last of num members has it from the first one: who has it sends to the largest subtrees first */
+/* Until the last of num members has it from the first one: who has it sends to the largest subtrees
+ * first */
 static int64_t time_of_tree(int num, int k, times_t t)
 {
     int64_t time = 0;
@@ -255,7 +260,8 @@ static int num_leaders(const MPII_Topo_order_t * order, int base, int level, int
     return last - first;
 }
 
-static void count_leaders(const MPII_Topo_order_t * order, int base, int level, int *fewest, int *most)
+static void count_leaders(const MPII_Topo_order_t * order, int base, int level, int *fewest,
+                          int *most)
 {
     *fewest = *most = num_leaders(order, base, level, 0);
     for (int i = 1; i < order->num[level]; i++) {
@@ -265,9 +271,10 @@ static void count_leaders(const MPII_Topo_order_t * order, int base, int level, 
     }
 }
 
-/* Where all leaders of groups of the level `base` take part, their messages share the uplinks above. */
-static int radix_of_exchange(const MPII_Topo_order_t * order, int level, int num, int base, int class,
-                             int64_t * least)
+/* Where all leaders of groups of the level `base` take part, their messages share the uplinks
+ * above. */
+static int radix_of_exchange(const MPII_Topo_order_t * order, int level, int num, int base,
+                             int class, int64_t * least)
 {
     times_t t = find_times(order, level, class);
     int64_t bytes = class == 0 ? 0 : INT64_C(512) << class;
@@ -278,14 +285,15 @@ static int radix_of_exchange(const MPII_Topo_order_t * order, int level, int num
     return best_radix(num, t, true, least);
 }
 
-static int radix_of_tree(const MPII_Topo_order_t * order, int level, int num, int class, int64_t * least)
+static int radix_of_tree(const MPII_Topo_order_t * order, int level, int num, int class,
+                         int64_t * least)
 {
     return best_radix(num, find_times(order, level, class), false, least);
 }
 
 /* A leader of the smallest group of a level has little to do below it, but then sends to many. */
-static int64_t time_of_smallest(const MPII_Topo_order_t * order, int level, int radix, int base, int class,
-                                int fewest_leaders)
+static int64_t time_of_smallest(const MPII_Topo_order_t * order, int level, int radix, int base,
+                                int class, int fewest_leaders)
 {
     times_t t = find_times(order, level, class);
     int last, part, num = order->most[level], stages = MPII_Topo_stages(num, radix, &last, &part);
@@ -325,7 +333,8 @@ static void set_radices(MPII_Topo_order_t * order)
         top++;
     for (int base = top > 1; base < top; base++)
         for (int level = base; level < num_levels; level++)
-            count_leaders(order, base, level, &fewest_leaders[base][level], &order->most_leaders[base][level]);
+            count_leaders(order, base, level, &fewest_leaders[base][level],
+                          &order->most_leaders[base][level]);
     for (int class = 0; class < MPII_TOPO_NUM_CLASSES; class++) {
         int64_t tree[MPII_TOPO_MAX_LEVELS + 2], best = INT64_MAX, least;
         set_trees(order, class, tree);
@@ -335,9 +344,12 @@ static void set_radices(MPII_Topo_order_t * order)
             for (int level = 1; level <= base; level++)
                 time += 2 * tree[level];
             for (int level = base + 1; level <= num_levels; level++) {
-                radix[level] = radix_of_exchange(order, level, order->most[level], base, class, &least);
-                time = MPL_MAX(time + least, time_of_smallest(order, level, radix[level], base, class,
-                                                              fewest_leaders[base][level - 1]));
+                radix[level] =
+                    radix_of_exchange(order, level, order->most[level], base, class, &least);
+                time =
+                    MPL_MAX(time + least,
+                            time_of_smallest(order, level, radix[level], base, class,
+                                             fewest_leaders[base][level - 1]));
             }
             if (time < best) {
                 best = time;
@@ -357,53 +369,82 @@ int MPII_Topo_radix_of(int64_t bytes, bool is_exchange)
     return class < MPII_TOPO_NUM_CLASSES ? -class : is_exchange ? 1 - MPII_TOPO_NUM_CLASSES : 2;
 }
 
-int MPII_Topo_radix(const MPII_Topo_order_t * order, int radix, int level, int num, bool is_exchange)
+int MPII_Topo_radix(const MPII_Topo_order_t * order, int radix, int level, int num,
+                    bool is_exchange)
 {
     int64_t least;
 
     if (radix > 0)
         return MPL_MAX(radix, 2);
     if (num == order->most[level] || (level == order->tree_top[-radix] && !is_exchange))
-        return is_exchange ? order->exchange_radix[-radix][level] : order->tree_radix[-radix][level];
-    return is_exchange ? radix_of_exchange(order, level, num, order->base[-radix], -radix, &least) :
-        radix_of_tree(order, level, num, -radix, &least);
+        return is_exchange ? order->
+            exchange_radix[-radix][level] : order->tree_radix[-radix][level];
+    return is_exchange ? radix_of_exchange(order, level, num, order->base[-radix], -radix,
+                                           &least) : radix_of_tree(order, level, num, -radix,
+                                                                   &least);
 }
 
 /* -- rings -- */
 
-/* A stage of radix k: each message has a part of all `bytes` of a rank, which are put in order before. The ranks of a
- * host share its link, and those below an uplink share that. */
-static int64_t time_of_part(const MPII_Topo_order_t * order, int level, int64_t bytes, int k)
-{
-    int64_t part = bytes / k, uplink = 0, ppn = level > 1 ? order->max_ppn : 1;
-    int class = 0, mib = MPII_TOPO_NUM_LENGTHS - 1;
+/* Whose rings they are: of alltoall, or else of allgather and the like; of all ranks, or (base 1)
+ * of leaders of hosts */
+typedef struct {
+    const MPII_Topo_order_t *order;
+    bool is_alltoall;
+    int base;
+} rings_t;
 
-    while (class < MPII_TOPO_NUM_LENGTHS && part > INT64_C(512) << class)
+static int class_of(int64_t bytes)
+{
+    int class = 0;
+
+    while (class < MPII_TOPO_NUM_LENGTHS && bytes > INT64_C(512) << class)
         class++;
-    times_t t = find_times(order, level, class);
-    if (level > 2)
-        uplink = order->lengths.link[mib] / 1024 * part / 1024 * order->uplink_share / 100 *
-            (order->num_ranks / order->num[level - 1]);
-    int64_t time = t.latency + (k - 1) * MPL_MAX(ppn * t.gap, uplink);
-    return MPL_MAX(time, 2 * (k - 1) * t.processor) + order->lengths.sum[mib] / 1024 * (bytes + part) / 1024;
+    return class;
 }
 
-static int64_t time_of_ring(const MPII_Topo_order_t * order, int level, int num, int64_t bytes, int k)
+/* A stage of radix k, of messages of so many bytes. The ranks of a host share its link, and those
+ * below an uplink share that. */
+static int64_t time_of_messages(const rings_t * r, int level, int64_t bytes, int k)
+{
+    const MPII_Topo_order_t *order = r->order;
+    int64_t uplink = 0, ppn = level > 1 && r->base == 0 ? order->max_ppn : 1;
+
+    times_t t = find_times(order, level, class_of(bytes));
+    if (level > 2)
+        uplink = order->lengths.link[MPII_TOPO_NUM_LENGTHS - 1] / 1024 * bytes / 1024 *
+            order->uplink_share / 100 * (order->num[r->base] / order->num[level - 1]);
+    int64_t time = t.latency + (k - 1) * MPL_MAX(ppn * t.gap, uplink);
+    return MPL_MAX(time, 2 * (k - 1) * t.processor);
+}
+
+static int64_t time_of_copy(const MPII_Topo_order_t * order, int64_t bytes)
+{
+    return order->lengths.sum[MPII_TOPO_NUM_LENGTHS - 1] / 1024 * bytes / 1024;
+}
+
+/* Of a ring of num members. Alltoall: each message has a part of all `bytes` of a rank, which are
+ * put in order before. Else it has all that a rank holds, `bytes` before the ring. */
+static int64_t time_of_ring(const rings_t * r, int level, int num, int64_t bytes, int radix)
 {
     int64_t time = 0;
 
-    for (int64_t power = 1; power < num; power *= k)
-        time += time_of_part(order, level, bytes, MPL_MIN(k, (num + power - 1) / power));
+    for (int64_t power = 1; power < num; power *= radix) {
+        int k = MPL_MIN(radix, (num + power - 1) / power);
+        int64_t message = r->is_alltoall ? bytes / k : power * bytes;
+        time += time_of_messages(r, level, message, k);
+        time += r->is_alltoall ? time_of_copy(r->order, bytes + message) : 0;
+    }
     return time;
 }
 
-static int radix_of_ring(const MPII_Topo_order_t * order, int level, int num, int64_t bytes, int64_t * least)
+static int radix_of_ring(const rings_t * r, int level, int num, int64_t bytes, int64_t * least)
 {
     int best = 2;
 
     *least = INT64_MAX;
     for (int k = 2; k == 2 || k <= MPL_MIN(num, MPII_TOPO_MAX_RADIX); k++) {
-        int64_t time = time_of_ring(order, level, num, bytes, k);
+        int64_t time = time_of_ring(r, level, num, bytes, k);
         if (time < *least) {
             *least = time;
             best = k;
@@ -412,29 +453,76 @@ static int radix_of_ring(const MPII_Topo_order_t * order, int level, int num, in
     return best;
 }
 
-int MPII_Topo_rings(const MPII_Topo_order_t * order, int radix, int radices[MPII_TOPO_MAX_LEVELS + 2])
+static bool is_even(const MPII_Topo_order_t * order, int level)
 {
-    int64_t bytes = radix > 0 ? 0 : order->num_ranks * (INT64_C(1) << MPL_MIN(-radix, 32));
-    int64_t below = 0, best = INT64_MAX, least;
-    int top = 1, highest = 1;
-    bool is_even = true;
+    return (int64_t) order->num[level] * order->most[level] == order->num[level - 1];
+}
+
+/* block: bytes of a block. Returns the highest level; *time: of all rings. */
+static int find_rings(const rings_t * r, int radix, int64_t block, int radices[], int64_t * time)
+{
+    const MPII_Topo_order_t *order = r->order;
+    int64_t all = order->num_ranks * block, held = all, below = 0, least;
+    int64_t of_member = r->base == 0 ? block : order->most[1] * block;
+    int top = 1, highest = r->base + 1;
+    bool are_even = true;
 
     while (order->num[top] > 1)
         top++;
-    for (int level = 1; level <= top && is_even; level++) {
-        radix_of_ring(order, top, order->num[level - 1], bytes, &least);
-        if (radix > 0 || below + least < best) {
-            best = below + least;
+    *time = INT64_MAX;
+    for (int level = r->base + 1; level <= top && are_even; level++) {
+        radix_of_ring(r, top, order->num[level - 1], r->is_alltoall ? all : of_member, &least);
+        if (radix > 0 || below + least < *time) {
+            *time = below + least;
             highest = level;
         }
-        radices[level] = radix_of_ring(order, level, order->most[level], bytes, &least);
+        held /= order->most[level];
+        radices[level] =
+            radix_of_ring(r, level, order->most[level], r->is_alltoall ? all : held, &least);
         below += least;
-        is_even = (int64_t) order->num[level] * order->most[level] == order->num[level - 1];
+        are_even = is_even(order, level) && is_even(order, 1);
     }
-    radices[highest] = radix_of_ring(order, top, order->num[highest - 1], bytes, &least);
+    radices[highest] = radix_of_ring(r, top, order->num[highest - 1],
+                                     r->is_alltoall ? all : of_member, &least);
     for (int level = 1; level <= highest && radix > 0; level++)
         radices[level] = MPL_MAX(radix, 2);
     return highest;
+}
+
+static int64_t bytes_of(int radix)
+{
+    return radix > 0 ? 0 : INT64_C(1) << MPL_MIN(-radix, 32);
+}
+
+int MPII_Topo_rings(const MPII_Topo_order_t * order, int radix,
+                    int radices[MPII_TOPO_MAX_LEVELS + 2])
+{
+    int64_t time;
+
+    return find_rings(&(rings_t) {order, true, 0}, radix, bytes_of(radix), radices, &time);
+}
+
+int MPII_Topo_rings_of_spread(const MPII_Topo_order_t * order, int radix,
+                              int radices[MPII_TOPO_MAX_LEVELS + 2], int *base)
+{
+    int64_t block = bytes_of(radix), of_ranks, of_leaders, up, down;
+    int by_leaders[MPII_TOPO_MAX_LEVELS + 2];
+    int highest = find_rings(&(rings_t) {order, false, 0}, radix, block, radices, &of_ranks);
+
+    *base = 0;
+    if (order->num_hosts == 1 || order->max_ppn == 1)
+        return highest;
+    int of_base = find_rings(&(rings_t) {order, false, 1}, radix, block, by_leaders, &of_leaders);
+    times_t t = find_times(order, 1, class_of(order->num_ranks * block));
+    by_leaders[1] = best_radix(order->max_ppn, t, false, &down);
+    up = time_of_tree(order->max_ppn, by_leaders[1], find_times(order, 1, class_of(block)));
+    if (radix > 0)
+        by_leaders[1] = MPL_MAX(radix, 2);
+    else if (of_ranks <= of_leaders + up + down)
+        return highest;
+    *base = 1;
+    memcpy(radices, by_leaders, sizeof(by_leaders));
+    return of_base;
 }
 
 /* With room for tiers in rounds behind it */
@@ -463,7 +551,8 @@ static MPII_Topo_order_t *create(const MPII_Topo_place_t * place, const int ring
         if (level > 0) {
             order->of[level] = mem;
             order->first[level] = order->of[level] + num[level - 1];
-            order->begin[level] = level == 1 ? order->first[1] : order->first[level] + num[level] + 1;
+            order->begin[level] =
+                level == 1 ? order->first[1] : order->first[level] + num[level] + 1;
             mem = order->begin[level] + num[level] + 1;
         }
     }
@@ -481,7 +570,8 @@ static MPII_Topo_order_t *create(const MPII_Topo_place_t * place, const int ring
         order->lengths.sum[i] = (INT64_C(1024) << i) * 8000 / TOPO_REDUCE_MBPS;
     }
     for (int level = 1; level <= MPII_TOPO_MAX_LEVELS + 1 && place->lengths.link[0] == 0; level++) {
-        order->lengths.meet[level] = (2 * TOPO_OVERHEAD_NS + TOPO_LATENCY_NS) / (level == 1 ? TOPO_INSIDE_SHARE : 1);
+        order->lengths.meet[level] =
+            (2 * TOPO_OVERHEAD_NS + TOPO_LATENCY_NS) / (level == 1 ? TOPO_INSIDE_SHARE : 1);
         order->lengths.gap[level > 1] = order->lengths.meet[level] / TOPO_OVERHEAD_SHARE;
         order->lengths.overhead[level > 1] = order->lengths.gap[level > 1];
     }
@@ -529,49 +619,74 @@ MPII_Topo_order_t *MPII_Topo_order_create(const MPII_Topo_place_t * place, const
     return order;
 }
 
-/* The turned line: what of the group of the root at a level is not in that of the level below, first what
- * stands behind that, then what stands before it; level by level, from the root itself on. */
+/* -- the turned line --
+ *
+ * It consists of spans: what the group of the root at a level has beyond that of the level below,
+ * first what stands behind that in the line, then what stands before it. An item is a position
+ * (level 0), or a group of a level. */
 typedef struct {
     int level, group;           /* of the root */
-    int begin, end;             /* positions of that group, */
+    int begin, end;             /* items of that group, */
     int inner_begin, inner_end; /* and of that of the level below */
 } span_t;
 
-static inline void widen(const MPII_Topo_order_t * order, span_t * s)
+/* The item at a position, or behind the last one */
+static inline int item_at(const MPII_Topo_order_t * order, int level, int pos)
+{
+    return pos == order->num_ranks ? order->num[level] :
+        MPII_Topo_order_group_at(order, level, pos);
+}
+
+static inline span_t first_span(const MPII_Topo_order_t * order, int level, int root)
+{
+    int at = MPII_Topo_order_group_at(order, level, order->pos_of[root]);
+
+    return (span_t) {.level = level,.group = at,.begin = at,.end = at + 1 };
+}
+
+static inline void widen(const MPII_Topo_order_t * order, int level, span_t * s)
 {
     s->inner_begin = s->begin;
     s->inner_end = s->end;
     s->level++;
     s->group = order->of[s->level][s->group];
-    s->begin = order->begin[s->level][s->group];
-    s->end = order->begin[s->level][s->group + 1];
+    s->begin = item_at(order, level, order->begin[s->level][s->group]);
+    s->end = item_at(order, level, order->begin[s->level][s->group + 1]);
+}
+
+static inline int turn_of_item(const MPII_Topo_order_t * order, int root, int level, int item)
+{
+    span_t s = first_span(order, level, root);
+
+    if (item == s.begin)
+        return 0;
+    do
+        widen(order, level, &s);
+    while (item < s.begin || item >= s.end);
+    return (item >= s.inner_end ? item : s.end + item - s.begin) - s.inner_begin;
+}
+
+static inline int item_of_turn(const MPII_Topo_order_t * order, int root, int level, int turn)
+{
+    span_t s = first_span(order, level, root);
+
+    if (turn == 0)
+        return s.begin;
+    do
+        widen(order, level, &s);
+    while (turn >= s.end - s.begin);
+    int item = s.inner_begin + turn;
+    return item < s.end ? item : item - (s.end - s.begin);
 }
 
 static inline int turn_of(const MPII_Topo_order_t * order, int root, int pos)
 {
-    int at = order->pos_of[root];
-    span_t s = {.group = at,.begin = at,.end = at + 1 };
-
-    if (pos == at)
-        return 0;
-    do
-        widen(order, &s);
-    while (pos < s.begin || pos >= s.end);
-    return (pos >= s.inner_end ? pos : s.end + pos - s.begin) - s.inner_begin;
+    return turn_of_item(order, root, 0, pos);
 }
 
 static inline int position_of(const MPII_Topo_order_t * order, int root, int turn)
 {
-    int at = order->pos_of[root];
-    span_t s = {.group = at,.begin = at,.end = at + 1 };
-
-    if (turn == 0)
-        return at;
-    do
-        widen(order, &s);
-    while (turn >= s.end - s.begin);
-    int pos = s.inner_begin + turn;
-    return pos < s.end ? pos : pos - (s.end - s.begin);
+    return item_of_turn(order, root, 0, turn);
 }
 
 int MPII_Topo_order_turn(const MPII_Topo_order_t * order, int root, int rank)
@@ -593,4 +708,19 @@ void MPII_Topo_order_group(const MPII_Topo_order_t * order, int root, int turn, 
 
     *len = end - begin;
     *first = begin <= at && at < end ? 0 : turn_of(order, root, begin);
+}
+
+int MPII_Topo_order_turned_group(const MPII_Topo_order_t * order, int root, int level, int turn)
+{
+    int group = MPII_Topo_order_group_at(order, level, position_of(order, root, turn));
+
+    return turn_of_item(order, root, level, group);
+}
+
+int MPII_Topo_order_turned_begin(const MPII_Topo_order_t * order, int root, int level, int group)
+{
+    if (group == 0 || group == order->num[level])
+        return group == 0 ? 0 : order->num_ranks;
+    int item = item_of_turn(order, root, level, group);
+    return turn_of(order, root, MPII_Topo_order_begin(order, level, item));
 }

@@ -127,7 +127,7 @@ static int create_shm(pipes_t * p, MPIR_Comm * comm_ptr, int tag, MPII_Topo_attr
 int MPII_Topo_pipes_create(MPIR_Comm * comm_ptr, const MPII_Topo_order_t * order, int tag,
                            MPII_Topo_pipes_t ** pipes, MPII_Topo_attr_t * attr)
 {
-    int pos = order->pos_of[comm_ptr->rank], host = order->host_at[pos];
+    int pos = order->pos_of[comm_ptr->rank], host = MPII_Topo_order_host(order, comm_ptr->rank);
     pipes_t *p = MPL_calloc(1, sizeof(*p), MPL_MEM_COLL);
 
     MPII_TOPO_NEED(p);

@@ -103,7 +103,7 @@ typedef struct MPII_Topo_links {
 /* Host of a rank, numbered as in the order */
 static inline int MPII_Topo_links_host(const MPII_Topo_links_t * links, int rank)
 {
-    return links->order->host_at[links->order->pos_of[rank]];
+    return MPII_Topo_order_host(links->order, rank);
 }
 
 /* levels: groups of the site. rack[order->num_racks]: index of each rack in the site, or -1; the

@@ -39,6 +39,10 @@ void MPII_Topo_view_release(MPII_Topo_view_t * view)
         next = b->next;
         MPL_free(b);
     }
+    for (MPII_Topo_spread_t * s = MPL_atomic_load_ptr(&view->spreads), *next; s; s = next) {
+        next = s->next;
+        MPL_free(s);
+    }
     for (int i = 0; i < MPII_TOPO_STEP_LISTS; i++)
         MPL_free(MPL_atomic_load_ptr(&view->lists[i]));
     MPL_free(view->place.host_of_rank);
@@ -195,6 +199,7 @@ MPII_Topo_view_t *MPII_Topo_view_create(int num_ranks, const int id[], int num_i
     MPL_atomic_store_ptr(&view->order, NULL);
     MPL_atomic_store_ptr(&view->slots, NULL);
     MPL_atomic_store_ptr(&view->brucks, NULL);
+    MPL_atomic_store_ptr(&view->spreads, NULL);
     MPL_atomic_store_ptr(&view->links, NULL);
     for (int i = 0; i < MPII_TOPO_DECISION_LISTS; i++)
         MPL_atomic_store_ptr(&view->decisions[i], NULL);

@@ -36,6 +36,7 @@ typedef struct {
     MPL_atomic_ptr_t slots;     /* slots_t (topo_comm.c), likewise */
     MPL_atomic_ptr_t links;     /* MPII_Topo_links_t, likewise */
     MPL_atomic_ptr_t brucks;    /* head of a list of MPII_Topo_brucks_t; likewise */
+    MPL_atomic_ptr_t spreads;   /* head of a list of MPII_Topo_spread_t; likewise */
     MPL_atomic_ptr_t decisions[MPII_TOPO_DECISION_LISTS];       /* heads of lists */
     MPL_atomic_ptr_t lists[MPII_TOPO_STEP_LISTS];       /* MPII_Topo_gen_list_t of short calls
                                                          * (topo_call.c) */

@@ -1,0 +1,121 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "topo.h"
+#include "topo_call_impl.h"
+
+/* Allgather(v) and reduce_scatter_block by topo_gen_spread.c. Blocks lie one behind the other, in
+ * the order of its units, in memory of the call. */
+
+typedef MPII_Topo_call_t call_t;
+
+static void generate(call_t * c, const MPII_Topo_spread_t * plan, bool is_up)
+{
+    if (!MPII_Topo_call_find_list(c, MPII_TOPO_FAMILY__SPREAD, is_up, plan->radix, 0))
+        MPII_Topo_gen_spread(&c->u.spread, plan, c->comm_ptr->rank, is_up);
+}
+
+/* bytes: of a block */
+static const MPII_Topo_spread_t *find_plan(const call_t * c, MPI_Aint bytes)
+{
+    MPIR_Comm *comm_ptr = c->comm_ptr;
+    int radix = MPII_Topo_call_radix(c, comm_ptr, MPII_TOPO_FAMILY__SPREAD, bytes);
+
+    return MPII_Topo_comm_spread(comm_ptr, radix);
+}
+
+/* -- allgather(v) -- */
+
+static int hand_out(call_t * c)
+{
+    return MPII_Topo_call_copy_line(c, c->from, c->buf, c->count, c->type, c->data.out, false);
+}
+
+/* Blocks of one length */
+static void join_blocks(call_t * c, const MPII_Topo_spread_t * plan, MPI_Aint bytes,
+                        MPII_Topo_attr_t * attr)
+{
+    MPI_Aint extent;
+    int mpi_errno;
+
+    c->mem = MPL_malloc(c->comm_ptr->local_size * bytes, MPL_MEM_BUFFER);
+    MPII_TOPO_NEED(c->mem);
+    c->data.out = c->mem;
+    c->data.type = TOPO_BYTE;
+    c->data.are_bytes = true;
+    c->data.unit_len = c->data.block_len = bytes;
+    c->from = plan->from;
+    c->end = hand_out;
+    MPIR_Datatype_get_extent_macro(c->type, extent);
+    mpi_errno = MPIR_Localcopy(c->buf + c->comm_ptr->rank * c->count * extent, c->count, c->type,
+                               c->mem + plan->own * bytes, bytes, TOPO_BYTE);
+    MPII_Topo_call_note_error(c, mpi_errno, attr);
+}
+
+void MPII_Topo_prepare_allgather_spread(call_t * c, const MPII_Topo_args_t * a,
+                                        MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
+{
+    const MPII_Topo_order_t *order = NULL;
+    const MPII_Topo_spread_t *plan;
+    MPI_Aint bytes;
+
+    if (!MPII_Topo_call_begin_allgather(c, a, comm_ptr, &order, attr))
+        return;
+    /* of a block, on average */
+    bytes = MPII_Topo_call_bytes_of_blocks(c) / comm_ptr->local_size;
+    plan = find_plan(c, bytes);
+    if (c->counts) {
+        c->data.block_of = plan->from;
+        c->data.num_blocks = comm_ptr->local_size;
+        MPII_Topo_call_join_allgather(c, 1, attr);
+    } else {
+        join_blocks(c, plan, bytes, attr);
+    }
+    generate(c, plan, false);
+}
+
+/* -- reduce_scatter_block -- */
+
+static int take_own(call_t * c)
+{
+    MPI_Aint extent;
+    int own = 0;
+
+    while (c->from[own] != c->comm_ptr->rank)
+        own++;
+    MPIR_Datatype_get_extent_macro(c->type, extent);
+    return MPIR_Localcopy(c->data.out + own * c->count * extent, c->count, c->type, c->buf,
+                          c->count, c->type);
+}
+
+void MPII_Topo_prepare_reduce_scatter_block_spread(call_t * c, const MPII_Topo_args_t * a,
+                                                   MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
+{
+    const MPII_Topo_order_t *order = NULL;
+    const MPII_Topo_spread_t *plan;
+    MPI_Aint size, true_lb, bytes;
+    int mpi_errno, p = comm_ptr->local_size;
+    char *from = a->sendbuf == MPI_IN_PLACE ? a->recvbuf : (char *) a->sendbuf;
+
+    if (!MPII_Topo_call_begin_reduce_scatter(c, a, comm_ptr, &order, attr))
+        return;
+    MPIR_Datatype_get_size_macro(c->type, size);
+    plan = find_plan(c, c->count * size);
+    bytes = MPII_Topo_call_span(c->type, p * c->count, &true_lb);
+    c->mem = MPL_malloc(bytes, MPL_MEM_BUFFER);
+    MPII_TOPO_NEED(c->mem);
+    c->data.in = c->data.out = c->mem - true_lb;
+    c->data.type = c->type;
+    c->data.op = a->op;
+    c->data.units_per_block = 1;
+    c->data.unit_len = c->data.block_len = c->count;
+    c->buf = a->recvbuf;
+    c->from = plan->from;
+    c->end = take_own;
+    mpi_errno = MPII_Topo_call_copy_elements(c, plan->from, from, c->data.out);
+    MPII_Topo_call_note_error(c, mpi_errno, attr);
+    generate(c, plan, true);
+}

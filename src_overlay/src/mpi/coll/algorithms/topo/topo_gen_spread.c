@@ -1,0 +1,351 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpl.h"
+#include "topo_gen.h"
+
+/* Algorithm: Bruck's allgather with radix k, level by level; and the same backwards for
+ * reduce_scatter_block
+ *
+ * Of p ranks in a ring, each holds the block at distance 0, which is its own. After stage s it
+ * holds those at distances 0 ... k^(s+1)-1. In that stage it receives k-1 messages, for v = 1 ...
+ * k-1: what the rank v.k^s positions on holds before the stage. So log_k(p) stages follow each
+ * other. A rank can often send several messages before the first one arrives; then a stage takes
+ * hardly more than one of radix 2. Where p is no power of k, the last stage has fewer messages, and
+ * the last of them is shorter.
+ *
+ * The topology gives each level a ring of its own. Where all racks have h hosts, there is a ring of
+ * racks and one of the hosts of a rack. The highest level comes first, while messages are short.
+ * Each ring has its own radix. From some level on, the groups below form one ring in the order of
+ * the line (topo_order.h): where groups have different numbers of members, or where one ring takes
+ * less time. Ranks of a host take part in one of two ways, whichever takes less time:
+ *
+ *   base 1   The first rank of each host is its leader. A k-nomial tree (topo_gen_gather.c) gathers
+ *            the blocks of the host in it, leaders exchange, and the tree broadcasts all blocks.
+ *            Hosts may have any numbers of ranks.
+ *   base 0   All ranks exchange, each with those of the same number in their hosts, and last those
+ *            of a host. There are no steps before and after, but messages of a host share its link.
+ *
+ *   5 hosts in one ring, k = 3; distances of the hosts whose blocks a leader holds:
+ *     start     0
+ *     stage 0   0 1 2         one comes from the next host, and one from that behind it
+ *     stage 1   0 1 2 3 4     3 4 come from the host three positions on, where they are 0 1
+ *
+ * Units are in the order in which a leader gets them, by the distance of the host, and in a host by
+ * the line. So what a rank holds, and each message, is one piece of memory. Of two rings, of n
+ * racks and of m hosts in each, the host at distance d is d % n racks and d / n % m hosts on.
+ *
+ * Backwards, stages come in the opposite order, and messages go the opposite way. Each rank begins
+ * with its contribution to all blocks, and keeps partial sums. It sends those of the units that it
+ * would have received, and adds what comes to the units that it would have sent: the tree reduces
+ * all blocks to the leader, leaders exchange, and the tree scatters the blocks of the host.
+ *
+ * Cost = the sum over stages of (alpha + (k-2).g), plus (p-1).n.beta + p.n.gamma; n: bytes of a
+ * block, p: ranks, alpha and beta: latency and time per byte of a link, g: time from one message to
+ * the next, gamma: time per byte to copy a block to or from its place. Base 1: plus the tree, up
+ * and down. Base 0: where a host has q ranks, it is q.g instead of g. MPII_Topo_rings_of_spread
+ * chooses the base, and each k, by these.
+ *
+ * Preferred for short blocks. Memory: p blocks, and backwards up to 4.p.
+ *
+ * Source: J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal and D. Weathersby, "Efficient Algorithms for
+ * All-to-All Communications in Multiport Message-Passing Systems" (concatenation with k ports); the
+ * levels are ours. */
+
+typedef MPII_Topo_gen_spread_t spread_t;
+typedef MPII_Topo_spread_t plan_t;
+typedef MPII_Topo_spread_stage_t stage_t;
+
+/* -- groups of the base, in the order of the line -- */
+
+static int first_of(const plan_t * plan, int group)
+{
+    return MPII_Topo_order_begin(plan->order, plan->base, group);
+}
+
+/* The group whose member of a ring is `by` members on, or back */
+static int moved(int group, const stage_t * s, int by)
+{
+    int member = group / s->below % s->num, to = member + by;
+
+    to += to < 0 ? s->num : to >= s->num ? -s->num : 0;
+    return group + (to - member) * s->below;
+}
+
+static int group_at(const plan_t * plan, int group, int distance)
+{
+    for (int i = 0; i < plan->num_stages; i++) {
+        const stage_t *s = &plan->stage[i];
+        if (s->power == 1)
+            group = moved(group, s, distance / s->held % s->num);
+    }
+    return group;
+}
+
+/* Units of the groups at distances 0 ... distance - 1 from a group. Where groups have different
+ * numbers of ranks, there is one ring. */
+static int units_before(const plan_t * plan, int group, int distance)
+{
+    int to = group + distance, num = plan->order->num[plan->base];
+
+    if (plan->is_even)
+        return distance * (plan->order->num_ranks / num);
+    return to < num ? first_of(plan, to) - first_of(plan, group) :
+        first_of(plan, to - num) + plan->order->num_ranks - first_of(plan, group);
+}
+
+/* -- the plan -- */
+
+/* A ring of num members; leaders hold the blocks of `held` groups before */
+static void add_ring(plan_t * plan, int num, int held, int radix)
+{
+    for (int64_t power = 1; power < num; power *= radix) {
+        int k = MPL_MIN(radix, (num + power - 1) / power);
+        plan->stage[plan->num_stages++] = (stage_t) {
+            .below = plan->order->num[plan->base] / held / num,.num = num,.power = power,
+            .radix = k,.held = held,.begin = plan->num_messages
+        };
+        plan->num_messages += k - 1;
+    }
+}
+
+static void set_table(plan_t * plan, int rank)
+{
+    int group = MPII_Topo_order_group_at(plan->order, plan->base, plan->order->pos_of[rank]);
+    int unit = 0;
+
+    for (int distance = 0; distance < plan->order->num[plan->base]; distance++) {
+        int at = group_at(plan, group, distance);
+        for (int pos = first_of(plan, at); pos < first_of(plan, at + 1); pos++)
+            plan->from[unit++] = plan->order->rank_at[pos];
+    }
+    plan->own = plan->order->pos_of[rank] - first_of(plan, group);
+}
+
+plan_t *MPII_Topo_spread_create(const MPII_Topo_order_t * order, int radix, int rank)
+{
+    plan_t plan = {.order = order,.radix = radix }, *made;
+    int radices[MPII_TOPO_MAX_LEVELS + 2];
+    int highest = MPII_Topo_rings_of_spread(order, radix, radices, &plan.base);
+    int num = order->num[highest - 1], held = num;
+    size_t len = rank == -1 ? 0 : order->num_ranks;
+
+    plan.tree_radix = radices[1];
+    plan.is_even = (int64_t) order->num[plan.base] * (plan.base == 0 ? 1 : order->most[1]) ==
+        order->num_ranks;
+    add_ring(&plan, num, 1, radices[highest]);
+    for (int level = highest - 1; level > plan.base; level--) {
+        add_ring(&plan, order->most[level], held, radices[level]);
+        held *= order->most[level];
+    }
+    made = MPL_malloc(sizeof(plan) + len * sizeof(int), MPL_MEM_COLL);
+    if (made == NULL)
+        return NULL;
+    *made = plan;
+    if (rank != -1) {
+        made->from = (int *) (made + 1);
+        set_table(made, rank);
+    }
+    return made;
+}
+
+/* -- messages between leaders -- */
+
+/* Messages before a stage */
+static int begin_of(const spread_t * b, const stage_t * s)
+{
+    return b->is_up ? b->plan->num_messages - s->begin - (s->radix - 1) : s->begin;
+}
+
+/* The stage that message i is of */
+static const stage_t *stage_of(const spread_t * b, int i)
+{
+    const stage_t *s = b->plan->stage;
+
+    if (b->is_up)
+        i = b->plan->num_messages - 1 - i;
+    for (int k = 1; k < b->plan->num_stages && b->plan->stage[k].begin <= i; k++)
+        s++;
+    return s;
+}
+
+static int leader(const spread_t * b, int group)
+{
+    return b->gen.order->rank_at[first_of(b->plan, group)];
+}
+
+/* Message v of a stage: its units at the far end from the owner of the blocks (is_far), where they
+ * are at distance v.power, or at the near end, where they are at distance 0 */
+static void set_units(const spread_t * b, const stage_t * s, int v, bool is_far,
+                      MPII_Topo_step_t * step)
+{
+    int first = is_far ? s->held * v * s->power : 0;
+    int num = s->held * MPL_MIN(s->power, s->num - v * s->power);
+
+    step->unit = units_before(b->plan, b->group, first);
+    step->num = units_before(b->plan, b->group, first + num) - step->unit;
+}
+
+/* -- the tree inside a host -- */
+
+/* Child i: its rank, and the units of its subtree. The largest one comes first. */
+static int child(const spread_t * b, int i, MPII_Topo_step_t * step)
+{
+    int member = b->len, part, num;
+
+    do {
+        num = b->len;
+        part = MPII_Topo_knomial_part(b->plan->tree_radix, member - 1, &num);
+        member = part;
+    } while (i-- > 0);
+    step->unit = b->index + part;
+    step->num = num;
+    return b->gen.order->rank_at[first_of(b->plan, b->group) + step->unit];
+}
+
+static void set_tree(spread_t * b)
+{
+    int num_ranks = first_of(b->plan, b->group + 1) - first_of(b->plan, b->group);
+    int first = 0, part, num;
+
+    b->len = num_ranks;
+    while (first != b->index) {
+        b->parent = b->gen.order->rank_at[first_of(b->plan, b->group) + first];
+        first += MPII_Topo_knomial_part(b->plan->tree_radix, b->index - first, &b->len);
+    }
+    for (int member = b->len; member > 1; member = part) {
+        num = b->len;
+        part = MPII_Topo_knomial_part(b->plan->tree_radix, member - 1, &num);
+        b->num_children++;
+    }
+}
+
+/* -- steps: first those of children, the smallest subtree first, then those of leaders or of the
+ * parent; then children get what there is -- */
+
+/* Parts of TMP for what children send; it is added before the next but one comes */
+#define CHILD_PARTS 2
+
+static bool spread_recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
+{
+    const spread_t *b = (const spread_t *) gen;
+    int p = gen->order->num_ranks, m = b->num_children;
+
+    *step = (MPII_Topo_step_t) {.kind = MPII_TOPO_STEP__RECV,.buf = MPII_TOPO_BUF__OUT };
+    if (i < m) {
+        step->peer = child(b, m - 1 - i, step);
+        if (b->is_up) {
+            step->unit = 0;
+            step->num = p;
+            step->buf = MPII_TOPO_BUF__TMP;
+            step->slot = i % CHILD_PARTS * p;
+            step->after = i < CHILD_PARTS ? 0 : i - CHILD_PARTS + 2;
+        }
+    } else if (b->parent != -1) {
+        step->peer = b->parent;
+        step->unit = b->is_up ? b->index : 0;
+        step->num = b->is_up ? b->len : p;
+        step->after = m + 1;    /* what went up was sent from there */
+    } else {
+        const stage_t *s = stage_of(b, i - m);
+        int v = i - m - begin_of(b, s) + 1;
+        set_units(b, s, v, !b->is_up, step);
+        step->peer = leader(b, moved(b->group, s, (b->is_up ? -v : v) * s->power));
+        if (b->is_up) {
+            int most = b->plan->base == 0 ? 1 : gen->order->most[1];
+            step->buf = MPII_TOPO_BUF__TMP;
+            step->slot = MPL_MIN(m, CHILD_PARTS) * p + (s->held * v * s->power - 1) * most;
+        }
+    }
+    return true;
+}
+
+/* Add message i to the sums. */
+static bool add(const spread_t * b, int i, MPII_Topo_step_t * step)
+{
+    if (!b->is_up || i < 0 || (b->parent != -1 && i == b->num_children))
+        return false;
+    spread_recv(&b->gen, i, step);
+    step->kind = MPII_TOPO_STEP__REDUCE;
+    step->from = step->buf;
+    step->from_slot = step->slot;
+    step->buf = MPII_TOPO_BUF__OUT;
+    step->slot = 0;
+    step->after = 0;
+    return true;
+}
+
+/* The k-th message once i messages are here */
+static bool set_send(const spread_t * b, int i, int k, MPII_Topo_step_t * step)
+{
+    int m = b->num_children;
+
+    *step = (MPII_Topo_step_t) {.kind = MPII_TOPO_STEP__SEND,.buf = MPII_TOPO_BUF__OUT };
+    if (i == b->gen.num_recvs) {
+        if (k >= m)
+            return false;
+        step->peer = child(b, k, step);
+        if (!b->is_up) {
+            step->unit = 0;
+            step->num = b->gen.order->num_ranks;
+        }
+        return true;
+    }
+    if (i < m)
+        return false;
+    if (b->parent != -1) {
+        step->peer = b->parent;
+        step->unit = b->is_up ? 0 : b->index;
+        step->num = b->is_up ? b->gen.order->num_ranks : b->len;
+        return k == 0;
+    }
+    const stage_t *s = stage_of(b, i - m);
+    int v = k + 1;
+    if (i - m != begin_of(b, s) || v >= s->radix)
+        return false;
+    set_units(b, s, v, b->is_up, step);
+    step->peer = leader(b, moved(b->group, s, (b->is_up ? v : -v) * s->power));
+    step->is_last = v + 1 == s->radix;
+    return true;
+}
+
+/* A stage sends all its messages at once, when those of the stage before have come. */
+static bool spread_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * step)
+{
+    const spread_t *b = (const spread_t *) gen;
+
+    /* what the caller copies, too */
+    bool has_copy = b->plan->from == NULL && i == (b->is_up ? 0 : gen->num_recvs);
+    if (has_copy && b->is_up && k-- == 0) {
+        *step = (MPII_Topo_step_t) {.kind = MPII_TOPO_STEP__COPY,.num = gen->order->num_ranks };
+        return true;
+    }
+    if (add(b, i - 1, step) && k-- == 0)
+        return true;
+    if (set_send(b, i, k, step))
+        return true;
+    *step = (MPII_Topo_step_t) {.kind = MPII_TOPO_STEP__COPY,.num = gen->order->num_ranks };
+    return has_copy && !b->is_up && k == b->num_children;
+}
+
+void MPII_Topo_gen_spread(spread_t * b, const plan_t * plan, int rank, bool is_up)
+{
+    const MPII_Topo_order_t *order = plan->order;
+    int group = MPII_Topo_order_group_at(order, plan->base, order->pos_of[rank]);
+
+    *b = (spread_t) {
+        .gen = {.order = order,.rank = rank,.recv = spread_recv,.react = spread_react},
+        .plan = plan,.is_up = is_up,.group = group,.parent = -1,
+        .index = order->pos_of[rank] - first_of(plan, group),
+    };
+    set_tree(b);
+    b->gen.num_recvs = b->num_children + (b->parent == -1 ? plan->num_messages : 1);
+    if (is_up) {
+        int num_others = order->num[plan->base] - 1;
+        b->gen.num_slots = MPL_MIN(b->num_children, CHILD_PARTS) * order->num_ranks;
+        if (b->parent == -1)
+            b->gen.num_slots += num_others * (plan->base == 0 ? 1 : order->most[1]);
+    }
+}

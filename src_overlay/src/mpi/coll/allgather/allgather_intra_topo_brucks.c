@@ -1,0 +1,14 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "topo.h"
+#include "topo_front.h"
+
+/* Algorithm: Bruck's allgather with radix k, level by level: topo_gen_spread.c
+ *
+ * Preferred for short blocks, where a rank can send several messages in one latency. It takes any
+ * number of ranks. Memory: the blocks of all ranks once more. */
+MPII_TOPO_ALGORITHM(Allgather, allgather, topo_brucks)
