@@ -51,6 +51,17 @@ def test_every_program_is_checked() -> None:
     assert found == set(SCRIPTS)
 
 
+def test_lines_of_the_overlay() -> None:
+    """As MPICH's maint/code-cleanup.bash has them"""
+    long = [
+        f"{path.relative_to(REPO)}:{number}"
+        for path in (REPO / "src_overlay").rglob("*.[ch]")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if len(line) > 100 or "\t" in line or line != line.rstrip()
+    ]
+    assert not long
+
+
 def test_no_circles() -> None:
     """No two files of the overlay call each other, not through others either."""
     sources = {path: path.read_text() for path in (REPO / "src_overlay").rglob("*.c")}

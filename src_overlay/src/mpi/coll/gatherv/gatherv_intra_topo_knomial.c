@@ -9,8 +9,8 @@
 
 /* Algorithm: Gather along a k-nomial tree at each level of the topology: topo_gen_gather.c
  *
- * As in rack_leader, a rank first tells its parent the sizes of what it is going to send. Sizes must
- * match on both sides, as MPI demands.
+ * As in rack_leader, a rank first tells its parent the sizes of what it is going to send. Sizes
+ * must match on both sides, as MPI demands.
  *
  * Preferred for short blocks of many ranks: linear sends p-1 messages to the root. rack_leader has
  * few messages between racks, and is preferred for long blocks. p: ranks. */

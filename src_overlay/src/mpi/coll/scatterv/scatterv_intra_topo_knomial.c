@@ -12,6 +12,6 @@
  * As in rack_leader, a rank first tells its children the sizes of what it is going to send. Sizes
  * must match on both sides, as MPI demands.
  *
- * Preferred for short blocks of many ranks: linear sends p-1 messages from the root. rack_leader has
- * few messages between racks, and is preferred for long blocks. p: ranks. */
+ * Preferred for short blocks of many ranks: linear sends p-1 messages from the root. rack_leader
+ * has few messages between racks, and is preferred for long blocks. p: ranks. */
 MPII_TOPO_ALGORITHM(Scatterv, scatterv, topo_knomial)
