@@ -42,6 +42,7 @@ TOPO_VERSION_H = OVERLAY / VERSION_HEADER
 
 REQUIRED = {"collective": str, "name": str, "help": str}
 OPTIONAL = {
+    "use": str,
     "file": str,
     "family": str,
     "shape": str,
@@ -101,8 +102,9 @@ def load_manifest(path: Path = MANIFEST) -> list[Row]:
             raise Failure(f'{where}: "file" must be a C file in {folder}/: {row["file"]}')
         if ("shape" in row) != (row.get("family") in ("tree", "block_tree")):
             raise Failure(f'{where}: "shape" is for the families tree and block_tree')
-        if re.search(r'["\\\n]', row["help"]) or len(row["help"]) > 90:
-            raise Failure(f'{where}: "help" must be one line up to 90 characters, no quotes')
+        for key in ("help", "use"):
+            if re.search(r'["\\\n|]', row.get(key, "")) or len(row.get(key, "")) > 90:
+                raise Failure(f'{where}: "{key}" must be one line up to 90 characters, no quotes')
         for param in row.get("params", []):
             if not isinstance(param, dict) or {"name", "cvar"} - param.keys():
                 raise Failure(f'{where}: a row of "params" needs "name" and "cvar"')
@@ -539,6 +541,20 @@ def topo_version_h() -> str:
 
 
 # -- what `make refresh` writes ---------------------------------------------------------------------
+
+
+def algorithms_table(rows: list[Row]) -> str:
+    """README.md's table. Algorithms of one name and use share a line."""
+    lines: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        if "of" not in row:
+            lines.setdefault((row["name"], row.get("use", "")), []).append(row)
+    text = "| value | collectives | what | preferred for |\n|---|---|---|---|\n"
+    for (name, use), same in lines.items():
+        collectives = ", ".join(row["collective"] for row in same)
+        text += f"| `{name}` | {collectives} | {same[0]['help']} | {use} |\n"
+    return text
+
 
 MESSAGE = """coll: list topo algorithms
 

@@ -1,5 +1,5 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
-"""What `maint/check --record` found, in maint/results.json, and the table of it in README.md."""
+"""What `maint/check --record` found, in maint/results.json, and the generated tables of README.md."""
 
 import json
 import re
@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from common import REPO, Failure, git, run
+from lists import algorithms_table, load_manifest
 
 PATH = REPO / "maint/results.json"
 README = REPO / "README.md"
 FOLDERS = ("unit", "library", "tools", "cluster")
 KINDS = ("passed", "failed", "skipped")
-BEGIN, END = "<!-- by make refresh, from maint/results.json -->\n", "<!-- end -->\n"
+BEGIN, END = "<!-- by make refresh, from {} -->\n", "<!-- end -->\n"
 
 
 def load() -> list[dict[str, Any]]:
@@ -108,10 +109,17 @@ def cell(counts: dict[str, int]) -> str:
 
 
 def generate() -> dict[Path, bytes]:
-    """{README.md: its content with the table of now}"""
+    """{README.md: its content with the tables of now}"""
     text = README.read_text()
-    if text.count(BEGIN) != 1 or text.count(END) != 1:
-        raise Failure(f"{README}: no place for the table, {BEGIN.strip()} to {END.strip()}")
-    before, _, rest = text.partition(BEGIN)
-    after = rest.partition(END)[2]
-    return {README: f"{before}{BEGIN}\n{table(load())}\n{END}{after}".encode()}
+    tables = {
+        "cvars/algorithms.toml": algorithms_table(load_manifest()),
+        "maint/results.json": table(load()),
+    }
+    for source, content in tables.items():
+        begin = BEGIN.format(source)
+        before, found, rest = text.partition(begin)
+        _, end, after = rest.partition(END)
+        if not found or not end or begin in rest:
+            raise Failure(f"{README}: no place for a table, {begin.strip()} to {END.strip()}")
+        text = f"{before}{begin}\n{content}\n{END}{after}"
+    return {README: text.encode()}
