@@ -1512,18 +1512,19 @@ def test_demo_rules() -> None:
         set.union(*(taken("demo", 16, 16 * n, 16) for n in sizes))
         for sizes in ((64, 1024), (16384, 65536))
     )
-    assert short <= {"topo_recursive_doubling", "rack_lanes"}
+    assert short <= {"topo_recursive_doubling", "topo_brucks", "rack_lanes"}
     assert long <= {"topo_ring", "rack_lanes"}
 
 
 @pytest.mark.parametrize("collective", TREES)
 def test_demo_rules_of_trees(collective: str) -> None:
-    """Where ranks are scattered over racks, one of the new ones; few have MPICH's own."""
+    """Where ranks are scattered over racks, one of the new ones; few have MPICH's own. With four members
+    in a group, topo_knomial is the tree of rack_leader."""
     tuning = tuning_of("demo")[0]
 
     for size in (8, 64, 1024, 4096, 16384):
         spread = chosen(tuning, 64, 64 * size, 16, collective, racks=4)
-        assert spread in {"rack_leader", "topo_binomial"}
+        assert spread in {"rack_leader", "topo_knomial", "topo_binomial"}
     assert chosen(tuning, 8, 1 << 20, 1, collective) == "binomial"
 
 
@@ -1545,7 +1546,9 @@ def test_demo_rules_of_vectors() -> None:
             assert grammar.select(tuning_of("demo")[0], call).short == builtin(call)
         for collective in ("reduce_scatter", "reduce_scatter_block"):
             assert at(collective, 1 << 16, ppn) <= {"rack_lanes", "topo_recursive_halving"}
-        assert at("allgatherv", 1 << 16, ppn) <= {"rack_lanes", "topo_ring"}
+        # where topo_brucks is the best for shorter ones, the ring saves no more than KEEP
+        found = at("allgatherv", 1 << 16, ppn)
+        assert found <= {"rack_lanes", "topo_ring", "topo_brucks"}
     for size in (8, 1024):
         assert "topo_recursive_doubling" in at("allreduce", size, 4)
     assert at("bcast", 8, 1) == at("reduce", 8, 1) == {"topo_knomial"}
@@ -1591,7 +1594,8 @@ def test_others_of_mpichs_own() -> None:
 
 
 def test_what_is_chosen_is_the_best_that_is_allowed() -> None:
-    """Of what is predicted for 23 ranks at random; and gather_bcast does not look at the site."""
+    """Of what is predicted for 23 ranks at random, or what is as good and the best at a size next to it;
+    and gather_bcast does not look at the site."""
     raw = make_site([1, 4, 6, 5, 2, 5], near=61.4, far=82.0, host=70657, between=9269)
     loaded = site.check(raw)
     _, decisions, _ = rules.make_tuning(loaded, collectives=("allgather",))
@@ -1599,7 +1603,7 @@ def test_what_is_chosen_is_the_best_that_is_allowed() -> None:
     times = rules.Times(placed(raw), "allgather").at(23, 1, 2**17)[0]["random"]
     others = {*predictor_module.BASELINES, "builtin", rules.AUTO}
     ours = {name: us for name, us in times.items() if name not in others}
-    assert times[found.algorithm] == min(ours.values())
+    assert times[found.algorithm] <= min(ours.values()) * (1 + rules.KEEP)
     assert "gather_bcast" not in {d.algorithm for d in decisions}
 
 

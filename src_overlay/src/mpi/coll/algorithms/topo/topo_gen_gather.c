@@ -193,13 +193,24 @@ static int find_begin(const gather_t * g, int c, int t)
     return t;
 }
 
-int MPII_Topo_gen_gather_child(const MPII_Topo_gen_gather_t * g, int t, int *f, int *len)
+/* The child that has position t: its positions */
+static void find_subtree(const gather_t * g, int t, int *f, int *len)
 {
     *f = g->turn;
     *len = g->len;
     find_child(g, f, len, g->turn + t);
     *f -= g->turn;
-    return MPII_Topo_order_turned(g->gen.order, g->root, g->turn + *f);
+}
+
+static int rank_at(const gather_t * g, int t)
+{
+    return MPII_Topo_order_turned(g->gen.order, g->root, g->turn + t);
+}
+
+int MPII_Topo_gen_gather_child(const MPII_Topo_gen_gather_t * g, int t, int *f, int *len)
+{
+    find_subtree(g, t, f, len);
+    return rank_at(g, *f);
 }
 
 /* Position and piece that are dealt with at index i: gather goes from the first position to the
@@ -232,9 +243,10 @@ static bool gather_recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * s
         /* a message comes with the first of its positions */
         if (t == 0)
             return false;
-        step->peer = MPII_Topo_gen_gather_child(g, t, &f, &len);
+        find_subtree(g, t, &f, &len);
         if (!is_cut(g, c, f, t))
             return false;
+        step->peer = rank_at(g, f);
         set_units(g, c, t, find_end(g, c, f, len, t), step);
         set_place(g, i, c, t, step);
     } else {
@@ -301,10 +313,11 @@ static bool react_down(const gather_t * g, int i, int k, MPII_Topo_step_t * step
         step->from = MPII_TOPO_BUF__TMP;
         return true;
     }
-    step->peer = MPII_Topo_gen_gather_child(g, t, &f, &len);
+    find_subtree(g, t, &f, &len);
     if (!is_cut(g, c, f, t))
         return false;
     step->kind = MPII_TOPO_STEP__SEND;
+    step->peer = rank_at(g, f);
     set_units(g, c, t, find_end(g, c, f, len, t), step);
     set_place(g, i, c, t, step);
     return true;

@@ -51,6 +51,17 @@ static void set_level(MPII_Topo_order_t * order, const MPII_Topo_place_t * place
         order->begin[level][i] = order->begin[level - 1][order->first[level][i]];
 }
 
+/* How many ranks each group of a level has, if all have as many; else 0 */
+static int find_len(const MPII_Topo_order_t * order, int level)
+{
+    int len = order->num_ranks / order->num[level];
+
+    for (int i = 0; i <= order->num[level]; i++)
+        if (MPII_Topo_order_begin(order, level, i) != i * len)
+            return 0;
+    return len;
+}
+
 /* Most groups of the level below that a group has */
 static int find_most(const MPII_Topo_order_t * order, int level)
 {
@@ -595,6 +606,8 @@ static MPII_Topo_order_t *create(const MPII_Topo_place_t * place, const int ring
     order->begin[num_levels + 1][1] = p;
     for (int level = 1; level <= num_levels + 1; level++)
         order->most[level] = find_most(order, level);
+    for (int level = 0; level <= num_levels + 1; level++)
+        order->len[level] = find_len(order, level);
     order->max_ppn = order->most[1];
     order->max_hosts = order->most[2];
     order->closes_racks = closes_racks(order);
@@ -702,6 +715,11 @@ int MPII_Topo_order_turned(const MPII_Topo_order_t * order, int root, int turn)
 void MPII_Topo_order_group(const MPII_Topo_order_t * order, int root, int turn, int level,
                            int *first, int *len)
 {
+    if (order->len[level] > 0) {
+        *len = order->len[level];
+        *first = turn / *len * *len;
+        return;
+    }
     int group = MPII_Topo_order_group_at(order, level, position_of(order, root, turn));
     int at = order->pos_of[root], begin = order->begin[level][group];
     int end = order->begin[level][group + 1];
@@ -712,13 +730,16 @@ void MPII_Topo_order_group(const MPII_Topo_order_t * order, int root, int turn, 
 
 int MPII_Topo_order_turned_group(const MPII_Topo_order_t * order, int root, int level, int turn)
 {
+    if (order->len[level] > 0)
+        return turn / order->len[level];
     int group = MPII_Topo_order_group_at(order, level, position_of(order, root, turn));
-
     return turn_of_item(order, root, level, group);
 }
 
 int MPII_Topo_order_turned_begin(const MPII_Topo_order_t * order, int root, int level, int group)
 {
+    if (order->len[level] > 0)
+        return group * order->len[level];
     if (group == 0 || group == order->num[level])
         return group == 0 ? 0 : order->num_ranks;
     int item = item_of_turn(order, root, level, group);

@@ -39,6 +39,7 @@ typedef struct MPII_Topo_order {
     int num[MPII_TOPO_MAX_LEVELS + 2];
     int *of[MPII_TOPO_MAX_LEVELS + 2], *first[MPII_TOPO_MAX_LEVELS + 2];
     int *begin[MPII_TOPO_MAX_LEVELS + 2];
+    int len[MPII_TOPO_MAX_LEVELS + 2];  /* ranks of each group of a level; 0: they are unequal */
 
     /* Tiers 1 ... num_tiers, by which lanes share what there is (topo_gen_lanes.c): the levels of
      * hosts and of racks, those above racks of which a group has several of the tier below, and at
