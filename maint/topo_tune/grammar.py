@@ -710,9 +710,12 @@ class Call:
 
     def holds(self, asked: Condition) -> bool:
         """Whether a Condition holds."""
+        return asked.value == "any" or self.holds_for(asked, self.sees(asked.name))
+
+    def holds_for(self, asked: Condition, value: Any) -> bool:
+        """Whether it holds where sees() has given `value`."""
         if asked.value == "any":
             return True
-        value = self.sees(asked.name)
         if asked.op == "=":
             by_flags = hierarchy_by_flags(self.version)
             if asked.value == "node_comm_size":
@@ -781,6 +784,7 @@ def walk(tree: Tree, call: "Call") -> "Selection":
     reached."""
     version = call.version
     result = Selection(version=version)
+    seen: dict[str, Any] = {}
     while True:
         for key, child in tree.items():
             here, stripped = (*result.path, key), strip(key)
@@ -797,8 +801,10 @@ def walk(tree: Tree, call: "Call") -> "Selection":
                     result.params[param] = value
                 return result
             asked = condition(stripped, version=version)
-            held = call.holds(asked)
-            result.steps.append((here, call.sees(asked.name), held))
+            if asked.name not in seen:
+                seen[asked.name] = call.sees(asked.name)
+            held = call.holds_for(asked, seen[asked.name])
+            result.steps.append((here, seen[asked.name], held))
             if held:
                 result.path, tree = here, child
                 break
