@@ -186,8 +186,8 @@ static const char usage[] =
     "Racks, and levels above, that are known from Slurm, ibnetdiscover or a list need\n"
     "not be guessed: give them to 'topo-tune racks' afterwards.\n"
     "\n"
-    "Exit status: 0 done; 1 it could not be done (a full disk, standard output\n"
-    "closed); 2 the command line is wrong, or a file that it names.\n";
+    "Exit status: 0 success; 1 failure (a full disk, standard output closed); 2 an\n"
+    "error in the command line, or in a file that it names.\n";
 
 /* -- messages -- */
 
