@@ -26,22 +26,22 @@
  * block is found.
  *
  * Proof that an algorithm ran: the library's performance variables coll_topo_<coll>_<algo>_calls
- * are read before and after each call. If a forced algorithm has such a counter and the counter does
- * not change, that is an error. A library that can count its selections
+ * are read before and after each call. If a forced algorithm has such a counter and the counter
+ * does not change, that is an error. A library that can count its selections
  * (MPIR_CVAR_COLL_SELECTION_REPORT, which this program sets) tells which algorithm ran, also for
  * `auto`. While an algorithm is forced, MPIR_CVAR_COLLECTIVE_FALLBACK is `error`, so that another
  * algorithm does not silently replace one that is not applicable. Such an algorithm is left out at
  * that size, and a line with "type":"failed" gives the reason. The other algorithms go on.
  *
  * An algorithm with `+init` behind its name is the persistent form: one MPI_<Coll>_init for all
- * calls of a size, and a call is MPI_Start and MPI_Wait. For a nonblocking collective such as ibcast,
- * a call is MPI_Ibcast and MPI_Wait. With --overlap it is called twice in a repetition. The second
- * call has a pause between MPI_Ibcast and MPI_Wait, as long as the first call took. The pause stands
- * for a computation; ranks that share cores do not slow each other down by it.
+ * calls of a size, and a call is MPI_Start and MPI_Wait. For a nonblocking collective such as
+ * ibcast, a call is MPI_Ibcast and MPI_Wait. With --overlap it is called twice in a repetition. The
+ * second call has a pause between MPI_Ibcast and MPI_Wait, as long as the first call took. The
+ * pause stands for a computation; ranks that share cores do not slow each other down by it.
  *
  * With --calls, a repetition makes several calls in succession, with nothing in between, and its
- * time is divided by their number. This is for calls of less than a microsecond, since the starts of
- * ranks differ by as much. The buffers are not filled again between these calls, and are checked
+ * time is divided by their number. This is for calls of less than a microsecond, since the starts
+ * of ranks differ by as much. The buffers are not filled again between these calls, and are checked
  * once.
  *
  * Collectives with counts can have unequal counts; see "counts" below. With --first, each algorithm
@@ -50,11 +50,11 @@
  * of a size and algorithm are on one communicator.
  *
  * With --background, all ranks of some hosts of each rack do not take part in the measurement. They
- * call MPI_Alltoall among themselves repeatedly until the other ranks have finished. Each size begins
- * with a second in which only these ranks run. See "background traffic" below.
+ * call MPI_Alltoall among themselves repeatedly until the other ranks have finished. Each size
+ * begins with a second in which only these ranks run. See "background traffic" below.
  *
- * The switch of a virtual cluster reports frames that left too late. A call that such frames delayed
- * is repeated, at most MAX_ATTEMPTS times; see "a virtual cluster" below.
+ * The switch of a virtual cluster reports frames that left too late. A call that such frames
+ * delayed is repeated, at most MAX_ATTEMPTS times; see "a virtual cluster" below.
  *
  * Output (rank 0, stdout): JSON lines. The first line has "type":"start", the last one has
  * "type":"end"; a file without the last line was cut. Exit status: 0 success; 1 wrong data, or a
