@@ -1,14 +1,15 @@
 /*
  * Copyright (C) by the mpich-topo authors. See LICENSE.
  *
- * Algorithms of a collective by name, switched between calls, and errors of the command line: what
- * programs that compare algorithms share.
+ * Shared by programs that compare algorithms: the algorithms of a collective by name, switching
+ * between them, and errors of the command line.
  *
- * The name is an item of the CVAR MPIR_CVAR_<COLL>_INTRA_ALGORITHM, `auto` for the library's own
- * choice; `+init` behind it stands for the persistent form, MPI_<Coll>_init, and `+overlap` for the
- * nonblocking one beside computation, whose name is one of MPIR_CVAR_I<COLL>_INTRA_ALGORITHM. While an
- * algorithm is forced, MPIR_CVAR_COLLECTIVE_FALLBACK is `error`, so that one which cannot be applied is not
- * silently replaced by another. An MPI library that is not of MPICH's kin has `auto` alone.
+ * The name is an item of the CVAR MPIR_CVAR_<COLL>_INTRA_ALGORITHM; `auto` is the library's own
+ * selection. The suffix `+init` stands for the persistent form, MPI_<Coll>_init. The suffix
+ * `+overlap` stands for the nonblocking form beside computation, whose name is an item of
+ * MPIR_CVAR_I<COLL>_INTRA_ALGORITHM. While an algorithm is forced, MPIR_CVAR_COLLECTIVE_FALLBACK is
+ * `error`, so that another algorithm does not silently replace one that is not applicable. An MPI
+ * library that does not derive from MPICH has `auto` alone.
  */
 
 #ifndef ALGORITHMS_H_INCLUDED
@@ -26,27 +27,27 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;          /* POSIX: declared by programs themselves */
+extern char **environ;          /* POSIX: the program declares it */
 
 #define MAX_ALGORITHMS 32
 #define PERSISTENT "+init"
 #define OVERLAP "+overlap"
 #define FALLBACK_CVAR "MPIR_CVAR_COLLECTIVE_FALLBACK"
-#define DESC_SIZE 8192          /* of a CVAR's description */
+#define DESC_SIZE 8192          /* characters of the description of a CVAR */
 #define MAX_LIST 768            /* characters of the items of a CVAR */
 
-static char bad_usage[1024];    /* what is wrong with the command line; "" if nothing */
+static char bad_usage[1024];    /* error in the command line; "" if none */
 
 static void usage_error(const char *fmt, ...)
 {
     va_list ap;
 
     if (bad_usage[0])
-        return;                 /* the first one says it */
+        return;                 /* report only the first error */
     va_start(ap, fmt);
     vsnprintf(bad_usage, sizeof(bad_usage), fmt, ap);
     va_end(ap);
-    /* one line, whatever is quoted */
+    /* keep the text on one line, even if it quotes control characters */
     for (char *c = bad_usage; *c; c++)
         if (iscntrl((unsigned char) *c))
             *c = '?';
@@ -75,12 +76,12 @@ static MPI_T_cvar_handle cvar_open(const char *name)
     return handle;
 }
 
-/* The number that stands for `item` of an enum CVAR, -1 if it has no such item; the CVAR's
- * description goes into `desc`, unless NULL.
+/* Get the number of `item` of an enum CVAR, -1 if it has no such item. If desc is not NULL, it
+ * receives the description of the CVAR.
  *
- * MPICH registers these as plain integers, without an MPI_T_enum, and orders the items as it likes;
- * but it reads an item's name from the environment, once a process. So a child process asks.
- * This works before this process itself starts MPI_T or MPI. */
+ * MPICH registers an enum CVAR as an integer, without an MPI_T_enum, and may order the items in any
+ * way. It reads the name of an item from the environment, once per process. So a child process
+ * reads it. This works before this process itself starts MPI_T or MPI. */
 static int cvar_item_value(const char *cvar, const char *item, char *desc)
 {
     int status, value = -1;
@@ -115,9 +116,9 @@ static int cvar_item_value(const char *cvar, const char *item, char *desc)
     return value;
 }
 
-/* The items of an enum CVAR, for an error message. They stand in its description, as `item - text`,
- * but the line ends are lost ("...ring algorithmnb - Force..."): of the word before a dash, the
- * longest ending that the library takes is the item. */
+/* List the items of an enum CVAR, for an error message. The description has them as `item - text`,
+ * but without line ends ("...ring algorithmnb - Force..."). The item is the longest ending of the
+ * word before a dash that the library accepts. */
 static void cvar_items(const char *cvar, char *list, size_t size)
 {
     char *desc = mmap(NULL, DESC_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -147,17 +148,17 @@ static void cvar_items(const char *cvar, char *list, size_t size)
 }
 
 struct algorithm {
-    char name[64];              /* as given */
-    char item[64];              /* of the CVAR: the name without `+init` or `+overlap` */
-    int value;                  /* of the CVAR */
-    bool forced;                /* anything but `auto` */
+    char name[64];              /* name on the command line */
+    char item[64];              /* item of the CVAR: the name */
+    int value;                  /* value of the CVAR */
+    bool forced;                /* true for all names except `auto` */
     bool persistent, overlap;
 };
 
-/* MPICH reads each CVAR under three names. */
+/* MPICH reads each CVAR from variables with three names. */
 static const char *const prefixes[] = { "MPIR_CVAR_", "MPIR_PARAM_", "MPICH_" };
 
-/* The variable of the environment that gives a CVAR a value, NULL if there is none. */
+/* Name of the environment variable that sets a CVAR; NULL if none does */
 static const char *cvar_variable(const char *cvar)
 {
     static char name[128];
@@ -170,7 +171,7 @@ static const char *cvar_variable(const char *cvar)
     return NULL;
 }
 
-/* Whether the library starts with this environment */
+/* Whether the library starts with the current environment */
 static bool starts_with(char **variables)
 {
     int status = -1;
@@ -189,8 +190,8 @@ static bool starts_with(char **variables)
     return child > 0 && waitpid(child, &status, 0) == child && status == 0;
 }
 
-/* A usage_error where the library does not take the value of a CVAR in the environment: it tells of none
- * then. */
+/* Report an error if the library rejects the value of a CVAR in the environment. In this case the
+ * library lists no CVARs. */
 static void check_variables(void)
 {
     if (starts_with(environ) || !starts_with((char *[]) { NULL }))
@@ -211,15 +212,15 @@ static bool ends_in(const char *name, const char *end)
     return len > strlen(end) && !strcmp(name + len - strlen(end), end);
 }
 
-/* Why the library has no items of a CVAR */
+/* Reason why the library has no items of a CVAR */
 static void no_items(const char *cvar)
 {
     check_variables();
     usage_error("this MPI library has no %s", cvar);
 }
 
-/* The algorithms in a list such as "auto,planned,planned+init". `overlap_cvar` is that of the
- * nonblocking form, NULL where it is not measured. Returns their number, or -1 after a usage_error. */
+/* Read a list of algorithms such as "auto,planned,planned+init". overlap_cvar: the CVAR of the
+ * nonblocking form; NULL if it is not measured. Returns their number, or -1 after a usage_error. */
 static int parse_algorithms(char *list, const char *coll, const char *cvar, bool has_persistent,
                             const char *overlap_cvar, struct algorithm *algos)
 {
@@ -252,7 +253,7 @@ static int parse_algorithms(char *list, const char *coll, const char *cvar, bool
         const char *own_cvar = cvar;
         size_t end = 0;
 
-        /* sched_auto is the library's choice again, and MPICH 4.0 aborts in it */
+        /* sched_auto is the library's own selection again, and MPICH 4.0 aborts in it */
         if (list == every && ends_in(name, "_auto"))
             continue;
         for (int i = 0; i < num; i++) {
@@ -305,7 +306,7 @@ static struct {
     int initial[2], fallback_initial, fallback_error;
 } selection;
 
-/* First before MPI_T starts, then after */
+/* Called before MPI_T starts, and again afterwards */
 static void selection_ask(void)
 {
     selection.fallback_error = cvar_item_value(FALLBACK_CVAR, "error", NULL);
@@ -325,7 +326,8 @@ static void selection_open(const char *cvar, const char *overlap_cvar)
         MPI_T_cvar_read(selection.fallback, &selection.fallback_initial);
 }
 
-/* NULL: as it was. With `strict` a forced algorithm may not be replaced. */
+/* Select an algorithm; NULL restores the previous setting. If strict, a forced algorithm may not be
+ * replaced by another one. */
 static void select_algorithm(const struct algorithm *a, bool strict)
 {
     for (int i = 0; i < 2; i++) {

@@ -1,19 +1,21 @@
 /*
  * Copyright (C) by the mpich-topo authors. See LICENSE.
  *
- * Levels beside the racks that racks.h finds, from the same distances: groups of racks, such as pods,
- * and groups of these; and racks, where what was found first are pods, since the step above them is
- * so much wider.
+ * Levels in addition to the racks that racks.h finds, from the same distances: groups of racks,
+ * such as pods, and groups of these. Also racks, if racks.h found pods first because the step above
+ * them is so much wider.
  *
- * Above, racks take the place of hosts: two of them are as far apart as the median of their hosts.
- * Inside, the tree of merges is cut once more, and only distances inside the groups count. And where
- * hosts of other racks are at two distances, no single cut is good, but two together may be.
+ * Above the racks, racks take the place of hosts. The distance of two racks is the median over
+ * their hosts. Inside the groups, the tree of merges is cut once more, and only distances inside
+ * the groups count. If hosts of different racks are at two distances, no single cut is good, but
+ * two cuts together may be.
  *
- * Chance, and uplinks that differ, look like levels, too: of few racks some are always nearer to each
- * other, and two racks with fast uplinks are. But then others are not near each other. So a group above
- * is a proof of its groups only if several of them have several members, and each of these has to be
- * nearer inside than to the others, by itself and by more than medians scatter. Of two neighbouring levels
- * each has to be proven by the other: racks inside pods, and pods by racks.
+ * Chance, and uplinks of different rates, look like levels, too. Among few racks some are always
+ * nearer to each other, and so are two racks with fast uplinks. But then the other racks are not
+ * near each other. So a group above proves its parts only if several parts have several members.
+ * Each of these parts must be nearer inside than to the others, by itself, and by more than the
+ * scatter of medians. Each of two neighbouring levels must be proven by the other: racks inside
+ * pods, and pods by racks.
  */
 
 #ifndef LEVELS_H_INCLUDED
@@ -21,21 +23,25 @@
 
 #include "racks.h"
 
-#define LEVELS_MAX 7            /* that a site file may have, with the racks */
+#define LEVELS_MAX 7            /* levels that a site file may have, including the racks */
 #define LEVELS_BELIEVED 0.7
-#define LEVELS_PAIR_HOSTS 1024  /* of more hosts two levels at once would take too long: O(n^2) 300 times */
-#define LEVELS_CLEAR 2.0        /* times the noise, that a group is nearer inside, at least */
+#define LEVELS_PAIR_HOSTS 1024  /* with more hosts, finding two levels at once takes too long:
+                                 * O(n^2) 300 times */
+#define LEVELS_CLEAR 2.0        /* a group must be nearer inside by at least this many times the
+                                 * noise */
 
 /*
- * How sure it is that these groups are a level inside of the groups above, 0..1: as
- * racks_confidence(), but of distances inside of those, and where they are a proof. -1 without memory.
+ * Confidence that these groups are a level inside the groups above, 0..1. Computed as in
+ * racks_confidence(), but only from distances inside the groups above, and only from groups above
+ * that prove it. -1 if memory is exhausted.
  */
 static double levels_confidence(int n, const float *dist, const int *group, const int *above,
                                 double noise)
 {
     racks_sums_t all = { {0}, {0}, {0} }, *of = calloc(n, sizeof(*of));
     int *members = calloc(3 * (size_t) n, sizeof(int));
-    int *parts = members + n, *wide = parts + n;        /* of a group above: all, and of several members */
+    int *parts = members + n, *wide = parts + n;        /* number of parts of a group above: all,
+                                                         * and those with several members */
     int unproven = 0;
     double sure = -1;
 
@@ -70,8 +76,8 @@ static double levels_confidence(int n, const float *dist, const int *group, cons
 }
 
 /*
- * The surest grouping inside of the groups above. Sets group[n] and returns the number of groups, 0
- * where none is believed, or -1 without memory.
+ * Find the grouping inside the groups above with the highest confidence. Sets group[n] and returns
+ * the number of groups; 0 if no grouping is believed, -1 if memory is exhausted.
  */
 static int levels_inside(int n, const float *dist, double noise, const int *above, int *group,
                          double *confidence)
@@ -84,7 +90,7 @@ static int levels_inside(int n, const float *dist, double noise, const int *abov
 
     if (!work || !merges || !trial)
         goto fn_exit;
-    /* nothing is merged across the groups above before all is merged in them */
+    /* merge across the groups above only after all merges inside them */
     for (int i = 0; i < n; i++) {
         for (int j = 0; j < n; j++)
             work[(size_t) i * n + j] = dist[(size_t) i * n + j] + (above[i] == above[j] ? 0 : 1e3f);
@@ -120,8 +126,8 @@ static int levels_by_value(const void *x, const void *y)
 }
 
 /*
- * Distances between groups: medians of their hosts. between: [groups x groups]. Returns how far off
- * such a median may be by chance, or less than 0 without memory.
+ * Distances between groups: medians over their hosts. between: [groups x groups]. Returns how far
+ * off such a median may be by chance; less than 0 if memory is exhausted.
  */
 static double levels_between(int n, const float *dist, const int *group, int groups, float *between)
 {
@@ -156,8 +162,9 @@ static double levels_between(int n, const float *dist, const int *group, int gro
             qsort(values, count, sizeof(float), levels_by_value);
             float median = (values[(count - 1) / 2] + values[count / 2]) / 2;
             between[(size_t) a * groups + b] = between[(size_t) b * groups + a] = median;
-            /* the middle half of a normal distribution spans 1.35 deviations, and the deviation of a
-             * median is 1.25 of them over the root of the number */
+            /* the middle half of a normal distribution spans 1.35 standard deviations; the standard
+             * deviation of a median is 1.25 standard deviations over the root of the number of
+             * values */
             off += 1.25 / 1.35 * (values[3 * (count - 1) / 4] - values[(count - 1) / 4]) / sqrt(count);
             pairs++;
         }
@@ -170,22 +177,23 @@ static double levels_between(int n, const float *dist, const int *group, int gro
     return off;
 }
 
-/* Groups of all hosts, of each level */
+/* Groups of all hosts at a level */
 typedef struct {
     int num;
-    int *of;                    /* [hosts], numbered by their first hosts */
+    int *of;                    /* [hosts] group, numbered by first hosts */
     double confidence;
 } level_t;
 
-/* Distances of one metric, and how far off one may be by chance */
+/* Distances by one metric, and how far off a distance may be by chance */
 typedef struct {
-    float *distance;            /* logarithms, hosts x hosts */
+    float *distance;            /* [hosts x hosts] logarithms */
     double noise;
 } metric_t;
 
 /*
- * The surest grouping of groups of hosts by one metric, or, if of[] is given, how sure that one is. Sets
- * of[hosts]. Returns the number of groups above, 0 where none is believed, or -1 without memory.
+ * Find the grouping of groups of hosts by one metric with the highest confidence. If of[] is given,
+ * compute the confidence of that grouping instead. Sets of[hosts]. Returns the number of groups
+ * above; 0 if no grouping is believed, -1 if memory is exhausted.
  */
 static int levels_above(int n, const metric_t * metric, const level_t * below, int is_given, int *of,
                         double *confidence)
@@ -220,8 +228,8 @@ static int levels_above(int n, const metric_t * metric, const level_t * below, i
     return found;
 }
 
-/* Looks for a level inside of levels[0], or (up) above the last one, by all metrics. Returns 1 if there
- * is one, and puts it into *found; 0, or -1 without memory. */
+/* Find a level inside levels[0], or (up) above the last level, by all metrics. Returns 1 and sets
+ * *found if there is one, 0 if there is none, or -1 if memory is exhausted. */
 static int levels_next(int n, const metric_t * metrics, int num_metrics, int up, const level_t * next,
                        level_t * found)
 {
@@ -241,7 +249,7 @@ static int levels_next(int n, const metric_t * metrics, int num_metrics, int up,
             memcpy(found->of, trial, sizeof(int) * n);
         }
     }
-    /* and the other way round */
+    /* and the lower level must prove the upper one */
     for (int m = 0; num >= 0 && found->num && m < num_metrics; m++) {
         if (up) {
             sure = levels_confidence(n, metrics[m].distance, next->of, found->of, metrics[m].noise);
@@ -256,8 +264,9 @@ static int levels_next(int n, const metric_t * metrics, int num_metrics, int up,
 }
 
 /*
- * Two levels at once, which prove each other. Sets pair[2] if they are surer than what is there already;
- * confidence: how sure that is. Returns 1 if so, 0, or -1 without memory.
+ * Find two levels at once that prove each other. Sets pair[2] if their confidence is higher than
+ * `confidence`, the confidence of the levels found so far. Returns 1 if so, 0 if not, or -1 if
+ * memory is exhausted.
  */
 static int levels_pair(int n, const metric_t * metric, double confidence, level_t pair[2])
 {
@@ -302,15 +311,16 @@ static int levels_pair(int n, const metric_t * metric, double confidence, level_
 }
 
 /*
- * All levels: levels[0] is what racks_from_distances() found, and of[] of each has room for n hosts. Sets
- * levels[0] to the racks and those behind it to the levels above. Returns their number, 0 without memory.
+ * Find all levels. levels[0] is the result of racks_from_distances(), and of[] of each level has
+ * room for n hosts. Sets levels[0] to the racks and the next elements to the levels above. Returns
+ * the number of levels; 0 if memory is exhausted.
  */
 static int levels_find(int n, const metric_t * metrics, int num_metrics, level_t levels[LEVELS_MAX])
 {
     int count = 1;
 
     for (int m = 0; m < num_metrics && n <= LEVELS_PAIR_HOSTS; m++) {
-        /* one rack says that nothing was seen */
+        /* one rack means that no racks were found */
         double sure = levels[0].num == 1 ? 0 : levels[0].confidence;
         if (count == 2)
             sure = fmin(sure, levels[1].confidence);

@@ -11,14 +11,14 @@
 
 #include <mpi.h>
 
-#ifndef TOPO_VERSION    /* maint/build gives it */
+#ifndef TOPO_VERSION    /* defined by maint/build */
 #define TOPO_VERSION "(unknown version)"
 #endif
 #ifndef MPICH_VERSION
 #define MPICH_VERSION "(another MPI)"
 #endif
 
-/* As the tools in Python */
+/* The same text as that of the tools in Python */
 static bool print_version(const char *program)
 {
     printf("%s %s of mpich-topo, for MPICH %s\n", program, TOPO_VERSION, MPICH_VERSION);

@@ -1,7 +1,7 @@
 /*
  * Copyright (C) by the mpich-topo authors. See LICENSE.
  *
- * Quantiles of what was measured. A header, as racks.h.
+ * Quantiles of samples. This is a header for the same reasons as racks.h.
  */
 
 #ifndef QUANTILE_H_INCLUDED
@@ -15,7 +15,7 @@ static int by_value(const void *x, const void *y)
     return (a > b) - (a < b);
 }
 
-/* Of one sample or more. Sorts them. */
+/* Quantile q of n samples, n > 0. Sorts the samples. */
 static double quantile(double *samples, int n, double q)
 {
     double at = q * (n - 1);

@@ -1,20 +1,20 @@
 /*
  * Copyright (C) by the mpich-topo authors. See LICENSE.
  *
- * Racks from distances: hosts under one leaf switch are nearer to each other than to the others.
+ * Racks from distances: hosts under one leaf switch are nearer to each other than to other hosts.
  *
  * Average-linkage clustering (nearest-neighbour chain, O(n^2) time) gives a tree of merges. Every
- * wide step between two merge heights is a place to cut it. A cut is good when distances within
- * racks (near) and between racks (far) are well apart for how much they scatter:
+ * wide step between two merge heights is a place to cut the tree. A cut is good if distances within
+ * racks (near) and between racks (far) differ by much more than they scatter:
  *
  *     separation = (mean far - mean near) / (scatter near + scatter far + noise)
  *
- * and when few hosts are left alone: the few pairs that chance made fastest are always well apart
- * from the rest. The best cut wins; that is the finest level of a tree network, for the scatter
- * within the racks of a coarser level includes the finer one. Without a good cut all hosts are
- * one rack.
+ * and if few hosts are left alone: the few pairs that are the fastest by chance are always clearly
+ * separated from the rest. The best cut wins. It is the finest level of a tree network, because the
+ * scatter within the racks of a coarser level includes the finer level. Without a good cut, all
+ * hosts are in one rack.
  *
- * A header, so that topo-pingpong stays one file to compile and a test can include it.
+ * This is a header, so that topo-pingpong can be compiled from one file and a test can include it.
  */
 
 #ifndef RACKS_H_INCLUDED
@@ -27,12 +27,12 @@
 /* Below this confidence a grouping is not believed. */
 #define RACKS_BELIEVED 0.5
 
-/* Only the widest steps are tried: a real level is among them, and each trial costs O(n^2). */
+/* Try only the widest steps: a real level is among them, and each trial costs O(n^2). */
 #define RACKS_MAX_CUTS 16
 
 typedef struct {
-    float height;               /* mean distance of the two clusters */
-    int a, b;                   /* one host of each */
+    float height;               /* mean distance of the two clusters that are merged */
+    int a, b;                   /* one host of each cluster */
 } racks_merge_t;
 
 static int racks_by_height(const void *x, const void *y)
@@ -55,7 +55,7 @@ static void racks_tree(int n, float *dist, racks_merge_t * merges, int *size, in
             chain[depth++] = first;
         }
         int x = chain[depth - 1];
-        /* a tie goes to where the chain came from, or it would never end */
+        /* on a tie, prefer the previous cluster of the chain; otherwise the loop would not end */
         int near = depth > 1 ? chain[depth - 2] : -1;
         for (int i = 0; i < n; i++) {
             if (i != x && size[i] && (near < 0 || dist[(size_t) x * n + i] <
@@ -66,7 +66,7 @@ static void racks_tree(int n, float *dist, racks_merge_t * merges, int *size, in
             chain[depth++] = near;
             continue;
         }
-        /* x and near are nearest to each other: near takes x in */
+        /* x and near are the nearest to each other: merge x into near */
         depth -= 2;
         merges[m].height = dist[(size_t) x * n + near];
         merges[m].a = near;
@@ -84,7 +84,8 @@ static void racks_tree(int n, float *dist, racks_merge_t * merges, int *size, in
     qsort(merges, n - 1, sizeof(*merges), racks_by_height);
 }
 
-/* Do the first count merges; racks are numbered by their first host. Returns their number. */
+/* Do the first `count` merges. Racks are numbered by their first host. Returns the number of
+ * racks. */
 static int racks_cut(int n, const racks_merge_t * merges, int count, int *rack, int *number)
 {
     int racks = 0;
@@ -109,8 +110,9 @@ static int racks_cut(int n, const racks_merge_t * merges, int count, int *rack, 
 }
 
 /*
- * The widest steps between merges, which are where to cut; not across groups above, if above[] is given.
- * Sets cuts[RACKS_MAX_CUTS], numbers of merges, the widest first; returns how many there are.
+ * Find the widest steps between merge heights: the places to cut. If above[] is given, do not cut
+ * across the groups above. Sets cuts[RACKS_MAX_CUTS], numbers of merges, the widest step first.
+ * Returns how many cuts there are.
  */
 static int racks_cuts(int n, const racks_merge_t * merges, const int *above, int *cuts)
 {
@@ -129,7 +131,7 @@ static int racks_cuts(int n, const racks_merge_t * merges, const int *above, int
     return num;
 }
 
-/* Distances between members of a group [0], and from others [1] */
+/* Statistics of distances: [0] between members of a group, [1] between groups */
 typedef struct {
     double sum[2], squares[2], count[2];
 } racks_sums_t;
@@ -153,7 +155,8 @@ static double racks_scatter(const racks_sums_t * s, int far)
     return variance > 0 ? sqrt(variance) : 0;
 }
 
-/* How sure a grouping is by its distances, 0..1; part: of all that it says something of */
+/* Confidence in a grouping by its distances, 0..1. part: fraction of all distances that the
+ * grouping concerns. */
 static double racks_sure(const racks_sums_t * s, double noise, double part)
 {
     if (s->count[0] == 0 || s->count[1] == 0)
@@ -162,12 +165,13 @@ static double racks_sure(const racks_sums_t * s, double noise, double part)
         (racks_scatter(s, 0) + racks_scatter(s, 1) + noise);
     if (separation <= 0)
         return 0;
-    /* separation 1: 0.22, 2: 0.63, 3: 0.89; less if it is of few, or near pairs are few */
+    /* separation 1 gives 0.22, 2 gives 0.63, 3 gives 0.89; less if the grouping concerns few
+     * distances, or if few pairs are near */
     return (1 - exp(-separation * separation / 4)) *
         fmin(part, s->count[0] / (s->count[0] + 1));
 }
 
-/* How sure this grouping is, 0..1: less if most hosts are alone. */
+/* Confidence in this grouping, 0..1. It is lower if most hosts are alone. */
 static double racks_confidence(int n, const float *dist, const int *rack, double noise)
 {
     racks_sums_t sums = { {0}, {0}, {0} };
@@ -189,9 +193,9 @@ static double racks_confidence(int n, const float *dist, const int *rack, double
 }
 
 /*
- * Group n hosts by the symmetric n x n matrix of log distances: log, because levels differ by a
- * factor. noise: how far off a distance may be by chance, same scale (0.1: 10 %). Sets rack[n]
- * and *confidence, returns the number of racks, or 0 without memory.
+ * Group n hosts by the symmetric n x n matrix of log distances. Logarithms are used because levels
+ * differ by a factor. noise: how far off a log distance may be by chance (0.1: 10 %). Sets rack[n]
+ * and *confidence. Returns the number of racks, or 0 if memory is exhausted.
  */
 static int racks_from_distances(int n, const float *dist, double noise, int *rack,
                                 double *confidence)

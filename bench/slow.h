@@ -1,17 +1,18 @@
 /*
  * Copyright (C) by the mpich-topo authors. See LICENSE.
  *
- * Slow links: hosts, and pairs of hosts, that are clearly worse than those like them.
+ * Slow links: hosts, and pairs of hosts, that are clearly worse than similar ones.
  *
- * Like a pair in a rack are all pairs in racks, and like a pair of two racks are those of the same
- * two, which share the same uplinks. What is usual is their median. A host is judged by what is
- * usual with its partners in the rack, and with those outside: of the two in the middle the better
- * one, so that a slow partner does not count against it. One that is alone in its rack is judged by
- * its best partner against what is usual in racks: it is slow, or really alone. Slow is what is
- * SLOW_TIMES worse than usual, and beyond SLOW_SIGMAS of how all pairs (or hosts) scatter, and beyond
- * how the pair itself does. Pairs of slow hosts are not listed again.
+ * All pairs inside racks are similar, and so are all pairs of the same two racks, which share the
+ * same uplinks. The usual value is the median of similar pairs. A host is judged by its usual value
+ * with partners in its rack, and with partners outside. For an even number of partners the better
+ * one of the two in the middle counts, so that a slow partner does not count against the host. A
+ * host that is alone in its rack is judged by its best partner, compared with the usual value in
+ * racks: the host is slow, or really alone. A host or pair is slow if it is SLOW_TIMES worse than
+ * usual, by more than SLOW_SIGMAS of the scatter of all pairs (or hosts), and by more than its own
+ * scatter. Pairs of slow hosts are not listed again.
  *
- * A header, as racks.h.
+ * This is a header for the same reasons as racks.h.
  */
 
 #ifndef SLOW_H_INCLUDED
@@ -21,15 +22,17 @@
 #include <stdlib.h>
 
 #define SLOW_TIMES 1.5          /* inside a rack */
-#define SLOW_TIMES_BEYOND 3     /* between racks: uplinks are shared, more or less at a time */
+#define SLOW_TIMES_BEYOND 3     /* between racks, where the number of pairs that share an uplink
+                                 * varies */
 #define SLOW_SIGMAS 6
-#define SLOW_MAD 1.4826         /* standard deviation over median absolute deviation, if normal */
+#define SLOW_MAD 1.4826         /* standard deviation / median absolute deviation, of a normal
+                                 * distribution */
 
 typedef struct {
-    int from, to;               /* to -1: the host `from` */
-    int inside;                 /* a rack */
-    int alone;                  /* in its rack: a host */
-    double times;               /* how much worse than usual */
+    int from, to;               /* to == -1: the host `from` is slow */
+    int inside;                 /* whether inside a rack */
+    int alone;                  /* whether the host is alone in its rack */
+    double times;               /* factor by which it is worse than usual */
 } slow_t;
 
 static int slow_by_value(const void *x, const void *y)
@@ -38,7 +41,7 @@ static int slow_by_value(const void *x, const void *y)
     return (a > b) - (a < b);
 }
 
-/* Puts `one` into found[most], the worst first, as far as there is room. */
+/* Insert `one` into found[most], the worst first, if there is room. */
 static void slow_add(slow_t one, int most, slow_t * found, int *num)
 {
     int at = *num < most ? *num : most;
@@ -52,14 +55,14 @@ static void slow_add(slow_t one, int most, slow_t * found, int *num)
     ++*num;
 }
 
-/* The lower one of two in the middle. Sorts the values; 0 of none. */
+/* Lower median. Sorts the values. 0 if there are none. */
 static float slow_median(float *value, size_t n)
 {
     qsort(value, n, sizeof(float), slow_by_value);
     return n ? value[(n - 1) / 2] : 0;
 }
 
-/* Beyond this, a value is not like the others, which are about 0. Changes the values. */
+/* Limit beyond which a value differs from the others, which are about 0. Changes the values. */
 static float slow_limit(float *value, size_t n, int inside)
 {
     float least = logf(inside ? SLOW_TIMES : SLOW_TIMES_BEYOND);
@@ -69,15 +72,15 @@ static float slow_limit(float *value, size_t n, int inside)
     return fmaxf(least, SLOW_SIGMAS * SLOW_MAD * slow_median(value, n));
 }
 
-/* Values of a host: as the one from which it goes, for an even k, or to which. The first, and the step to
- * the next one, in a matrix of n x n */
+/* Values of a host in a matrix of n x n: as sender for an even k, as receiver for an odd k. Gives
+ * the first value and the step to the next one. */
 static size_t slow_line(int k, int n, size_t *step)
 {
     *step = k % 2 ? n : 1;
     return k % 2 ? (size_t) (k / 2) : (size_t) (k / 2) * n;
 }
 
-/* How much worse the best partner of a host is than what is usual in racks */
+/* How much worse than usual in racks a host is with its best partner */
 static float slow_alone(int h, int n, const float *worse, size_t step, const float *like)
 {
     float least = NAN;
@@ -89,8 +92,8 @@ static float slow_alone(int h, int n, const float *worse, size_t step, const flo
     return least;
 }
 
-/* What is usual for a host, of `count` values from `worse` on, `step` apart, with its partners in its
- * rack or outside; NaN of fewer than two: it may be the partner. */
+/* Usual value of a host, from `count` values from `worse` on, `step` apart, with its partners in
+ * its rack or outside it. NaN if there are fewer than two values: then the partner may be slow. */
 static float slow_host(int h, int n, const float *worse, size_t step, const int *rack, int inside,
                        float *values)
 {
@@ -104,9 +107,10 @@ static float slow_host(int h, int n, const float *worse, size_t step, const int 
 }
 
 /*
- * n hosts; value[], n x n: latencies, or rates, 0 where nothing was measured; spread[]: interquartile
- * range over median of each; rack[]: of hosts; usual[]: racks x racks, medians of pairs of hosts.
- * found[most]: the worst first. Returns how many there are, which may be more; -1: no memory.
+ * Find slow hosts and pairs among n hosts. value[n x n]: latencies, or rates; 0 if not measured.
+ * spread[]: interquartile range / median of each value. rack[]: rack of each host. usual[racks x
+ * racks]: medians over pairs of hosts. found[most]: results, the worst first. Returns the number of
+ * results, which may exceed `most`; -1 if memory is exhausted.
  */
 static int slow_links(int n, const float *value, const float *spread, int is_rate, const int *rack,
                       int racks, const float *usual, int most, slow_t * found)
@@ -123,7 +127,7 @@ static int slow_links(int n, const float *value, const float *spread, int is_rat
         goto fn_exit;
     }
 
-    /* -- times worse than usual, as logarithms -- */
+    /* -- factors worse than usual, as logarithms -- */
     size_t count = 0;
     for (size_t c = 0; c < cells; c++) {
         if (rack[c / n] == rack[c % n] && c / n != c % n && value[c] > 0)
@@ -154,7 +158,7 @@ static int slow_links(int n, const float *value, const float *spread, int is_rat
                 values[count++] = score[k];
         }
         float limit = slow_limit(values, count, inside);
-        /* where many are alone, that is how the site is */
+        /* if many hosts are alone, the site is like this */
         for (int k = 0; k < 2 * n && inside && 4 * num_alone <= n; k++) {
             size_t step, first = slow_line(k, n, &step);
             if (hosts[rack[k / 2]] == 1)

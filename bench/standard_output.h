@@ -16,8 +16,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* First of all, MPI_Init too: where it is closed, the next file or socket that is opened would become
- * it. Put something there that cannot be written. */
+/* Call this before everything else, also before MPI_Init. If standard output is closed, the next
+ * file or socket that is opened would become standard output. So open a file there that cannot be
+ * written. */
 static void guard_output(void)
 {
     int fd;
@@ -25,10 +26,11 @@ static void guard_output(void)
     while ((fd = open("/dev/null", O_RDONLY)) >= 0 && fd <= STDERR_FILENO);
     if (fd >= 0)
         close(fd);
-    signal(SIGPIPE, SIG_IGN);   /* writing fails instead */
+    signal(SIGPIPE, SIG_IGN);   /* a write then fails instead */
 }
 
-/* False, after saying so, when what was printed cannot all be written. */
+/* Flush standard output. Returns false, after an error message, if the output could not be
+ * written. */
 static bool flush_output(const char *program)
 {
     if (!fflush(stdout) && !ferror(stdout))

@@ -3,16 +3,18 @@
  *
  * Messages of many sizes between two ranks, and short messages of many ranks.
  *
- *     half a round trip   of 1 B to 4 MiB: median, and interquartile range
+ *     half a round trip   of 1 B to 4 MiB: median and interquartile range
  *     eager               the longest message whose send completes before the receiver asks for
- *                         it: that tells the two protocols apart, whatever their times are. Not
- *                         asking, the receiver waits for another message: so the library goes on.
- *     message rate        short messages that k ranks of a host send at once, to k of another host
+ *                         it. This separates the two protocols, whatever their times are. Before
+ *                         it asks, the receiver waits for another message, so that the library
+ *                         makes progress.
+ *     message rate        short messages that k ranks of a host send at once to k ranks of
+ *                         another host
  *
- * Of each protocol lines, latency + bytes / rate, are fitted with relative errors: one where that will
- * do, else several, as where links pass on some bytes at once.
+ * For each protocol, lines latency + bytes / rate are fitted to relative errors: one line if it
+ * fits, otherwise several, for example if links let some bytes pass at once.
  *
- * A header, as racks.h.
+ * This is a header for the same reasons as racks.h.
  */
 
 #ifndef SWEEP_H_INCLUDED
@@ -29,26 +31,29 @@
 #define SWEEP_BYTES (1 << (SWEEP_SIZES - 1))
 #define SWEEP_REPS 30
 #define SWEEP_MIN_REPS 3
-#define SWEEP_EAGER_SHARE 0.3   /* of the time, for the protocol */
-#define SWEEP_MIN_WAIT 10e-3    /* for a send to complete */
-#define SWEEP_WAITS 4           /* and that many times half a round trip */
+#define SWEEP_EAGER_SHARE 0.3   /* fraction of the time that may be spent on finding the eager
+                                 * limit */
+#define SWEEP_MIN_WAIT 10e-3    /* least time to wait until a send completes */
+#define SWEEP_WAITS 4           /* and this many times half a round trip */
 #define SWEEP_TRIES 2
-#define SWEEP_LEAST 1e-3        /* of a spread, and of microseconds: less is nothing */
-#define SWEEP_PIECE 3           /* sizes, at least, of a piece that another one is cut into */
-#define SWEEP_BAD 0.15          /* relative error of a piece that is */
-#define SWEEP_BETTER 0.5        /* sum of squared errors of the two, over its own, at most */
-#define RATE_WINDOW 64          /* messages under way, of a rank */
+#define SWEEP_LEAST 1e-3        /* lower limit of a relative spread, and of a time in
+                                 * microseconds */
+#define SWEEP_PIECE 3           /* least number of sizes of a piece after a piece is cut */
+#define SWEEP_BAD 0.15          /* relative error from which on a piece is cut */
+#define SWEEP_BETTER 0.5        /* most that the two parts may have of its sum of squared errors */
+#define RATE_WINDOW 64          /* messages of a rank under way */
 #define RATE_WINDOWS 8
 #define RATE_REPS 5
-#define RATE_STEPS 32           /* 1, 2, 4, ... ranks */
+#define RATE_STEPS 32           /* steps: 1, 2, 4, ... ranks */
 
 typedef struct {
-    int num;                    /* sizes that were measured, from 1 B */
+    int num;                    /* number of measured sizes, from 1 B on */
     double us[SWEEP_SIZES], spread[SWEEP_SIZES];
-    int eager_bytes;            /* -1: not known; the longest that was measured: no other protocol */
+    int eager_bytes;            /* longest eager message; -1: unknown; equal to the longest measured
+                                 * size: no other protocol was seen */
 } sweep_t;
 
-/* us = latency + bytes / rate, of sizes first..last - 1 */
+/* us = latency + bytes / rate, for sizes first..last - 1 */
 typedef struct {
     int first, last;
     double latency_us, mbps;
@@ -62,7 +67,8 @@ typedef struct {
 
 enum { SWEEP_TAG = 1, SWEEP_DATA_TAG, SWEEP_GO_TAG };
 
-/* Half round trips of a message, seconds[reps]; both call it, one with first set. */
+/* Measure half round trips of a message, seconds[reps]. Both ranks call this, one of them with
+ * first set. */
 static void sweep_size(char *buffer, int bytes, int peer, int first, int reps, double *seconds)
 {
     for (int i = -1; i < reps; i++) {
@@ -77,8 +83,8 @@ static void sweep_size(char *buffer, int bytes, int peer, int first, int reps, d
     }
 }
 
-/* Whether a send completes that nobody asks for; on the sender. us: half a round trip of so many bytes
- * or a few more */
+/* Whether a send completes before the receiver asks for it. Result on the sender. us: half a round
+ * trip of as many bytes, or slightly more */
 static int sweep_is_eager(char *buffer, int bytes, int peer, double us)
 {
     double wait = fmax(SWEEP_MIN_WAIT, SWEEP_WAITS * 1e-6 * us);
@@ -100,8 +106,8 @@ static int sweep_is_eager(char *buffer, int bytes, int peer, double us)
     return done;
 }
 
-/* The longest eager message, up to the longest one that was measured, -1 if the time is short; on the
- * sender. */
+/* Find the longest eager message, up to the longest measured size; -1 if there is too little time.
+ * Result on the sender. */
 static int sweep_eager_bytes(char *buffer, int peer, double seconds, const sweep_t * sweep)
 {
     double end = MPI_Wtime() + seconds;
@@ -136,7 +142,8 @@ static int sweep_eager_bytes(char *buffer, int peer, double seconds, const sweep
     return most;
 }
 
-/* Both ranks of a pair; the one with first set has the result. sizes: how many, at most */
+/* Called on both ranks of a pair. The rank with first set has the result. sizes: most sizes to
+ * measure */
 static void sweep_pair(char *buffer, int peer, int first, int sizes, double seconds, sweep_t * sweep)
 {
     double samples[SWEEP_REPS], end = MPI_Wtime() + seconds * (1 - SWEEP_EAGER_SHARE);
@@ -180,7 +187,7 @@ static void sweep_pair(char *buffer, int peer, int first, int sizes, double seco
     }
 }
 
-/* The line of sizes first..last - 1, two at least; returns the sum of the squares of relative errors. */
+/* Fit a line to sizes first..last - 1, at least two. Returns the sum of squared relative errors. */
 static double sweep_fit(const sweep_t * sweep, int first, int last, piece_t * piece)
 {
     double w = 0, x = 0, y = 0, xx = 0, xy = 0, sum = 0;
@@ -205,8 +212,8 @@ static double sweep_fit(const sweep_t * sweep, int first, int last, piece_t * pi
     return sum;
 }
 
-/* Lines of sizes first..last - 1: one, or two that are much better where it is bad, and so on;
- * returns how many. */
+/* Fit lines to sizes first..last - 1. A line that fits badly is cut into two if these fit much
+ * better, and so on. Returns the number of lines. */
 static int sweep_lines(const sweep_t * sweep, int first, int last, piece_t * piece)
 {
     piece_t unused;
@@ -228,7 +235,7 @@ static int sweep_lines(const sweep_t * sweep, int first, int last, piece_t * pie
     return num + sweep_lines(sweep, at, last, piece + num);
 }
 
-/* Pieces of each protocol; returns how many. */
+/* Fit the pieces of each protocol. Returns their number. */
 static int sweep_pieces(const sweep_t * sweep, piece_t piece[SWEEP_SIZES])
 {
     int middle = 0;
@@ -239,7 +246,7 @@ static int sweep_pieces(const sweep_t * sweep, piece_t piece[SWEEP_SIZES])
     return num + sweep_lines(sweep, middle, sweep->num, piece + num);
 }
 
-/* Seconds in which k ranks of one host send all their messages; `both`: as below. */
+/* Seconds in which k ranks of one host send all their messages. `both`: see below. */
 static double rate_of(MPI_Comm both, char *buffer, int bytes, int n, int k)
 {
     MPI_Request request[RATE_WINDOW];
@@ -263,8 +270,8 @@ static double rate_of(MPI_Comm both, char *buffer, int bytes, int n, int k)
     return MPI_Wtime() - t;
 }
 
-/* `both` has n ranks of each of two hosts, those of the first one first; buffer has RATE_WINDOW times
- * so many bytes. Rank 0 has the result. */
+/* Measure the message rate. `both` contains n ranks of each of two hosts, first those of the first
+ * host. buffer has RATE_WINDOW times the bytes of a message. Rank 0 has the result. */
 static void measure_rates(MPI_Comm both, char *buffer, int bytes, int n, double seconds,
                           rates_t * rates)
 {

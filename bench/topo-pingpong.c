@@ -7,19 +7,20 @@
  *
  *     mpicc -O2 -o topo-pingpong topo-pingpong.c -lm
  *
- * One rank a host takes part. All pairs of hosts are met in the N-1 rounds (N, if odd) of a
- * round-robin tournament, the pairs of a round at the same time:
+ * One rank per host takes part. A round-robin tournament of N-1 rounds (N, if N is odd) covers all
+ * pairs of hosts. The pairs of a round measure at the same time:
  *
- *     latency pass    round trips of a small message; half the median one
- *     bandwidth pass  a stream of large messages one way, then the other; median rate. Pairs
- *                     that cross racks share the uplinks, as they do in a collective, and go on
- *                     until the last one has its rate; what uplinks carry follows (uplinks.h).
+ *     latency pass    round trips of a small message; half the median
+ *     bandwidth pass  a stream of large messages in one direction, then in the other; median
+ *                     rate. Pairs in different racks share the uplinks, as in a collective, and
+ *                     send until the last pair has its rate. The rates of uplinks follow
+ *                     (uplinks.h).
  *
- * Then, with some pairs, what the two do not tell: "costs" below, by what sweep.h measures.
+ * Some pairs then measure the other costs with sweep.h: see "costs" below.
  *
- * Every pass starts with an untimed round, from which rank 0 estimates what the rounds cost. If
- * they would not fit the time limit it cuts the repetitions, and then leaves out rounds; it
- * tells the others before each round, so all ranks do the same.
+ * Every pass starts with an untimed round, from which rank 0 estimates the cost of the rounds. If
+ * they do not fit the time limit, rank 0 first cuts the repetitions, then leaves out rounds. It
+ * tells the other ranks before each round, so that all ranks do the same.
  */
 
 #define _POSIX_C_SOURCE 200809L
@@ -44,27 +45,30 @@
 #include "whole_file.h"
 
 #define PROGRAM "topo-pingpong"
-#ifndef TOPO_VERSION            /* maint/versions.toml, by maint/build */
+#ifndef TOPO_VERSION            /* defined by maint/build from maint/versions.toml */
 #define TOPO_VERSION "unknown"
 #endif
 
-#define NAME_BYTES 256          /* of a host's name, with its end */
-#define MIN_REPS 3              /* fewer have no median worth the name */
-#define LATENCY_SHARE 0.3       /* of the time limit, at most; the bandwidth pass gets the rest */
+#define NAME_BYTES 256          /* of a host's name, including its end */
+#define MIN_REPS 3              /* fewer samples have no useful median */
+#define LATENCY_SHARE 0.3       /* largest fraction of the time limit; the bandwidth pass gets the
+                                 * rest */
 #define IN_HOST_SHARE 0.1
-#define SWEEP_SHARE 0.3         /* with --sweep; without it messages are shorter: */
+#define SWEEP_SHARE 0.3         /* with --sweep; without it, messages are shorter: */
 #define COSTS_SHARE 0.15
-#define COSTS_SIZES 19          /* up to 256 KiB: beyond both protocols */
-#define MAX_PIECES 8            /* of the time of a message, that site.json has */
-#define RESERVE_SHARE 0.05      /* for grouping and writing */
-#define NOISY 0.5               /* interquartile range over median */
-#define LOPSIDED 2.0            /* bandwidth one way over the other */
-#define SPARSE 0.05             /* share of noisy pairs that is not worth a warning */
-#define LEAST_NOISE 1e-3        /* 0 says that nothing was measured */
-#define MIN_NOISE 0.05          /* of a log distance: differences below 5 % are not topology */
-#define SURE 0.7                /* confidence that needs no warning */
+#define COSTS_SIZES 19          /* up to 256 KiB: covers both protocols */
+#define MAX_PIECES 8            /* pieces of the time of a message in site.json */
+#define RESERVE_SHARE 0.05      /* fraction of the time limit for grouping and writing */
+#define NOISY 0.5               /* interquartile range / median of a noisy pair */
+#define LOPSIDED 2.0            /* ratio of the bandwidths of both directions of a lopsided pair */
+#define SPARSE 0.05             /* fraction of noisy pairs that needs no warning */
+#define LEAST_NOISE 1e-3        /* lower limit, since 0 means not measured */
+#define MIN_NOISE 0.05          /* of a log distance: differences below 5 % do not show the
+                                 * topology */
+#define SURE 0.7                /* confidence from which on no warning is needed */
 #define MAX_WARNINGS 20
-#define MAX_SLOW 5              /* of latency and of bandwidth, that are named */
+#define MAX_SLOW 5              /* slow hosts and pairs that are named, for latency and for
+                                 * bandwidth */
 
 typedef enum { PROGRESS_AUTO, PROGRESS_ALWAYS, PROGRESS_NEVER } progress_t;
 
@@ -73,53 +77,54 @@ typedef struct {
     int bandwidth_bytes, bandwidth_reps, bandwidth_warmup;
     int full_matrix_hosts;
     int sweep, single, force;
-    double time_limit;          /* seconds, 0: none */
+    double time_limit;          /* seconds; 0: no limit */
     progress_t progress;
     const char *output;         /* rank 0 only */
 } options_t;
 
-/* What a pass measured: hosts x hosts on rank 0, one row of it on the other leaders. Latency in
- * us, or bandwidth in Mbit/s, row: receiver, column: sender; 0: not measured */
+/* Results of a pass: hosts x hosts on rank 0, one row on the other leaders. Latency in us or
+ * bandwidth in Mbit/s; row: receiver, column: sender; 0: not measured */
 typedef struct {
     float *median;
-    float *mean;                /* by the mean of the times; NULL: of latency */
-    float *best;                /* of all repetitions: noise only adds time */
+    float *mean;                /* by the mean time; NULL for latency */
+    float *best;                /* best of all repetitions, since noise only adds time */
     float *noise;               /* interquartile range over median; 0: not measured */
 } result_t;
 
-/* What rank 0 makes of it */
+/* Results that rank 0 derives */
 typedef struct {
     int num_levels;
     level_t levels[LEVELS_MAX]; /* racks first */
-    double *uplinks[LEVELS_MAX];        /* of their groups, Mbit/s, 0: not known; NULL: none is */
+    double *uplinks[LEVELS_MAX];        /* [groups] rate of the uplink of each group in Mbit/s; 0:
+                                         * unknown; NULL: all unknown */
 } view_t;
 
-/* How the rounds of a pass went */
+/* Statistics of the rounds of a pass */
 typedef struct {
-    int reps;                   /* fewest in any round that took place */
+    int reps;                   /* fewest repetitions in any round that took place */
     int rounds_left_out;
 } pass_t;
 
 typedef struct {
-    double overhead_us, reduce_mbps;    /* 0: not seen */
+    double overhead_us, reduce_mbps;    /* 0: not measured */
 } costs_t;
 
 /* Pairs of hosts that send messages of many sizes */
 typedef enum { IN_HOST, IN_RACK, OTHER_RACK, NUM_WAYS } way_t;
 
 typedef struct {
-    int from, to;               /* hosts, from -1: there is no such pair */
+    int from, to;               /* hosts; from -1: there is no such pair */
     sweep_t sweep;
 } swept_t;
 
-/* All that is written, on rank 0 */
+/* All results that are written, on rank 0 */
 typedef struct {
     result_t latency, bandwidth;
     pass_t latency_pass, bandwidth_pass;
     costs_t costs;
     view_t view;
     swept_t swept[NUM_WAYS];
-    rates_t rates;              /* between the hosts of a pair outside of hosts */
+    rates_t rates;              /* message rates of the pair of hosts */
 } measured_t;
 
 static options_t opt = {
@@ -131,14 +136,14 @@ static options_t opt = {
 };
 
 static int rank, nranks;
-static int nhosts, host;        /* host: of this rank */
-static int *second;             /* of each host: the other rank of its in-host pair, or -1 */
-static int partner;             /* of this rank in such a pair, or -1 */
-static int *leader;             /* rank that measures, of each host */
-static char (*name)[NAME_BYTES];        /* of each host, rank 0 only */
+static int nhosts, host;        /* host: the host of this rank */
+static int *second;             /* [hosts] second rank of the in-host pair, or -1 */
+static int partner;             /* partner of this rank in an in-host pair, or -1 */
+static int *leader;             /* [hosts] rank that measures */
+static char (*name)[NAME_BYTES];        /* [hosts] name, on rank 0 only */
 static char *buffer;
 static double start;
-static int rounds_done, rounds_total;   /* for the progress bar, rank 0 only */
+static int rounds_done, rounds_total;   /* for the progress bar, on rank 0 only */
 static char warnings[MAX_WARNINGS][640];
 static int nwarnings;
 
@@ -153,45 +158,45 @@ static const char usage[] =
     "Output:\n"
     "  -o, --output FILE             site file to write; -: standard output\n"
     "                                [site.json]\n"
-    "      --full-matrix-hosts N     beyond N hosts write tables between racks\n"
-    "                                instead of full matrices [512]\n"
-    "      --force                   write over an older file\n"
+    "      --full-matrix-hosts N     for more than N hosts, write tables between\n"
+    "                                racks instead of full matrices [512]\n"
+    "      --force                   overwrite an existing file\n"
     "      --progress WHEN           on standard error: auto (a bar on a terminal,\n"
-    "                                else a line every 10 s), always (a bar), never\n"
-    "                                [auto]\n"
+    "                                otherwise a line every 10 s), always (a bar),\n"
+    "                                never [auto]\n"
     "Measurement:\n"
-    "      --single                  one process is enough: the site is its host\n"
+    "      --single                  accept one process: the site is its host\n"
     "      --time-limit SECONDS      cut repetitions, then leave out pairs, to end in\n"
     "                                time; 0: no limit [60]\n"
-    "      --latency-bytes SIZE      message of the latency pass [8]\n"
-    "      --latency-reps N          timed round trips a pair [100]\n"
-    "      --latency-warmup N        round trips before them [10]\n"
-    "      --bandwidth-bytes SIZE    message of the bandwidth pass [256K]\n"
-    "      --bandwidth-reps N        timed messages each way [5]\n"
-    "      --bandwidth-warmup N      messages before them [1]\n"
-    "      --sweep                   also measure sizes from 1 B to 4 MiB inside a\n"
-    "                                host, inside a rack and between racks, where\n"
-    "                                messages begin to wait for the receiver\n"
-    "                                (rendezvous), and how many short messages 1, 2,\n"
-    "                                4, ... ranks of a host send a second. It prints\n"
-    "                                them, and writes them for people: predictions do\n"
-    "                                not use them\n"
+    "      --latency-bytes SIZE      message length of the latency pass [8]\n"
+    "      --latency-reps N          timed round trips per pair [100]\n"
+    "      --latency-warmup N        untimed round trips before them [10]\n"
+    "      --bandwidth-bytes SIZE    message length of the bandwidth pass [256K]\n"
+    "      --bandwidth-reps N        timed messages in each direction [5]\n"
+    "      --bandwidth-warmup N      untimed messages before them [1]\n"
+    "      --sweep                   also measure, inside a host, inside a rack and\n"
+    "                                between racks: sizes from 1 B to 4 MiB; the size\n"
+    "                                from which on messages wait for the receiver\n"
+    "                                (rendezvous); and how many short messages 1, 2,\n"
+    "                                4, ... ranks of a host send per second. The\n"
+    "                                results are printed and written for people:\n"
+    "                                predictions do not use them\n"
     "Other:\n"
-    "      --help                    this text\n"
-    "      --version                 program and MPI library\n"
+    "      --help                    print this text\n"
+    "      --version                 print program and MPI library\n"
     "\n"
     "SIZE is in bytes, or with a suffix K, M or G (powers of 1024).\n"
-    "Hosts go by their host name, or by MPIR_CVAR_COLL_TOPOLOGY_HOST; with\n"
-    "MPIR_CVAR_NUM_CLIQUES on one machine, each clique K is a host cliqueK.\n"
-    "Racks, and levels above, that are known from Slurm, ibnetdiscover or a list need\n"
-    "not be guessed: give them to 'topo-tune racks' afterwards.\n"
+    "The name of a host is its host name, or MPIR_CVAR_COLL_TOPOLOGY_HOST. With\n"
+    "MPIR_CVAR_NUM_CLIQUES on one machine, clique K is a host cliqueK.\n"
+    "If you know racks and levels above from Slurm, ibnetdiscover or a list, give\n"
+    "them to 'topo-tune racks' afterwards.\n"
     "\n"
-    "Exit status: 0 done; 1 it could not be done (a full disk, standard output\n"
-    "closed); 2 the command line is wrong, or a file that it names.\n";
+    "Exit status: 0 success; 1 failure (a full disk, standard output closed); 2 an\n"
+    "error in the command line, or in a file that it names.\n";
 
 /* -- messages -- */
 
-/* Rank 0 only. Returns the exit code given, for "return fail(...)". */
+/* Print an error message. Called on rank 0. Returns the given exit code, for "return fail(...)". */
 static int fail(int code, const char *format, ...)
 {
     va_list args;
@@ -204,7 +209,7 @@ static int fail(int code, const char *format, ...)
     return code;
 }
 
-/* Rank 0 only. To standard error and into the file. */
+/* Print a warning to standard error, and add it to the file. Called on rank 0. */
 static void warn(const char *format, ...)
 {
     va_list args;
@@ -228,7 +233,7 @@ static void *allocate(size_t count, size_t size)
     return p;
 }
 
-#define LINE_SECONDS 10         /* between lines of progress where there is no bar */
+#define LINE_SECONDS 10         /* time between lines of progress if there is no bar */
 
 static void show_progress(const char *what)
 {
@@ -262,7 +267,7 @@ static void end_round(const char *what)
 
 /* -- options, on rank 0 -- */
 
-/* A number of bytes, 32K and such; -1 if it is none or does not fit an MPI count. */
+/* Read a number of bytes such as 32K. -1 if it is not a number or does not fit an MPI count. */
 static long parse_size(const char *text)
 {
     char *end;
@@ -302,7 +307,7 @@ static int parse_double(const char *text, double *value)
 #define HELP " (help: " PROGRAM " --help)"
 #define MAX_WORD 32
 
-/* Letters that are to be changed, put in or left out to make b of a */
+/* Number of letters that must be changed, inserted or removed to turn a into b */
 static int word_distance(const char *a, const char *b)
 {
     int row[MAX_WORD + 1], columns = strlen(b);
@@ -384,7 +389,7 @@ static int parse_options(int argc, char **argv)
             known++;
         if (n == count && known == num_others) {
             const char *near = NULL;
-            int least = 3;      /* more letters differ in another word */
+            int least = 3;      /* if more letters differ, it is another word */
             for (int k = 0; k < count + num_others; k++) {
                 const char *word = k < count ? numbers[k].name : others[k - count];
                 int distance = word_distance(option, word);
@@ -456,7 +461,7 @@ static int check_output(void)
     return -1;
 }
 
-/* Bytes of the UTF-8 sequence at s, 0 if it is not one. */
+/* Length in bytes of the UTF-8 sequence at s; 0 if it is invalid */
 static int utf8_length(const unsigned char *s)
 {
     int n = s[0] < 0x80 ? 1 : s[0] < 0xC2 ? 0 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 :
@@ -524,7 +529,7 @@ static int cvar(const char *cvar_name, int otherwise)
     return value[0];
 }
 
-/* Rank 0 sorts the ranks by name into hosts, in the order of their first ranks. */
+/* Rank 0 sorts the ranks into hosts by name. Hosts are in the order of their first ranks. */
 static int group_by_name(char (*of_rank)[NAME_BYTES], int *host_of)
 {
     for (int r = 0; r < nranks; r++) {
@@ -545,7 +550,7 @@ static int group_by_name(char (*of_rank)[NAME_BYTES], int *host_of)
     return 0;
 }
 
-/* As MPICH splits the ranks of one machine into cliques (build_nodemap_* in mpir_pmi.c). */
+/* Split the ranks of one machine into cliques, as MPICH does (build_nodemap_* in mpir_pmi.c). */
 static void group_by_clique(int cliques, int by_block, int *host_of)
 {
     nhosts = cliques < nranks ? cliques : nranks;
@@ -616,7 +621,7 @@ static int find_hosts(void)
 
 /* -- measurement -- */
 
-/* Sorts the samples, seconds; factor / seconds (or seconds * factor) goes into the row. */
+/* Sort the samples, in seconds, and put factor / seconds (or seconds * factor) into the row. */
 static void record(double *samples, int n, int is_rate, double factor, result_t * row, int column)
 {
     double median = quantile(samples, n, 0.5), best = samples[0], least = MPI_Wtick() / 2;
@@ -624,7 +629,7 @@ static void record(double *samples, int n, int is_rate, double factor, result_t 
 
     for (int i = 0; i < n; i++)
         mean += samples[i] / n;
-    /* what is faster than the clock takes as long as it can tell */
+    /* a time below the resolution of the clock counts as one tick */
     median = fmax(median, least);
     best = fmax(best, least);
     if (is_rate)
@@ -634,7 +639,7 @@ static void record(double *samples, int n, int is_rate, double factor, result_t 
     row->noise[column] = (float) fmax(spread / median, LEAST_NOISE);
 }
 
-/* Round trips with peer; both call it, one with first set. */
+/* Measure round trips with peer. Both ranks call this, one of them with first set. */
 static void ping_pong(int peer, int first, int reps, double *samples)
 {
     int bytes = opt.latency_bytes;
@@ -654,11 +659,11 @@ static void ping_pong(int peer, int first, int reps, double *samples)
 }
 
 #define TAG_MESSAGE 0
-#define TAG_LAST 1              /* no message any more */
+#define TAG_LAST 1              /* no more messages follow */
 
-/* A stream of messages from the one to the other; the receiver has the samples. It goes on until those
- * of all pairs are taken: if one that has its samples stopped, others would measure its part of an
- * uplink as theirs. peer < 0: this one has the round off. */
+/* Send a stream of messages from one rank to the other. The receiver has the samples. The stream
+ * goes on until the samples of all pairs are complete: if one pair stopped earlier, other pairs
+ * would get its part of an uplink. peer < 0: this rank has no partner in this round. */
 static void stream(MPI_Comm comm, int peer, int sends, int reps, double *samples)
 {
     int bytes = opt.bandwidth_bytes, is_last = peer < 0;
@@ -668,7 +673,8 @@ static void stream(MPI_Comm comm, int peer, int sends, int reps, double *samples
     for (int i = -opt.bandwidth_warmup; i < reps && peer >= 0; i++) {
         double t = MPI_Wtime();
         if (sends) {
-            /* synchronous: messages that pile up in buffers would arrive faster than the link */
+            /* send synchronously: messages that pile up in buffers would arrive faster than over
+             * the link */
             MPI_Ssend(buffer, bytes, MPI_BYTE, peer, TAG_MESSAGE, MPI_COMM_WORLD);
         } else {
             MPI_Recv(buffer, bytes, MPI_BYTE, peer, TAG_MESSAGE, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -690,8 +696,8 @@ static void stream(MPI_Comm comm, int peer, int sends, int reps, double *samples
     MPI_Wait(&all_taken, MPI_STATUS_IGNORE);
 }
 
-/* All ranks of comm do one round of a pass; peer < 0: this one has the round off. reps 0: warm-up
- * only. column: where the results go in the row. */
+/* Do one round of a pass. All ranks of comm call this. peer < 0: this rank has no partner. reps 0:
+ * warm-up only. column: where the results go in the row. */
 static void do_round(MPI_Comm comm, int bandwidth, int peer, int reps, int column,
                      double *samples, result_t * row)
 {
@@ -724,8 +730,8 @@ static int num_rounds(void)
 }
 
 /*
- * Repetitions of the next round, 0 to leave it out. left: seconds for it and those after it;
- * cost: seconds of one repetition. Rounds to leave out are spread evenly.
+ * Number of repetitions of the next round; 0 to leave it out. left: seconds for this round and the
+ * rounds after it; cost: seconds per repetition. Rounds that are left out are spread evenly.
  */
 static int plan_round(double left, int rounds, double cost, int reps, int warmup, double *credit)
 {
@@ -744,8 +750,8 @@ static int plan_round(double left, int rounds, double cost, int reps, int warmup
 }
 
 /*
- * One pass. in_host: all ranks, each pair of ranks in a host, one round; else the leaders, the
- * tournament. until: when it has to end, seconds from the start.
+ * Do one pass. in_host: all ranks take part, each in-host pair in one round; otherwise the leaders
+ * take part in the tournament. until: end of the time for this pass, in seconds from the start.
  */
 static void run_pass(MPI_Comm comm, int in_host, int bandwidth, double until, result_t * row,
                      pass_t * pass)
@@ -758,7 +764,7 @@ static void run_pass(MPI_Comm comm, int in_host, int bandwidth, double until, re
 
     pass->reps = 0;
     pass->rounds_left_out = 0;
-    /* round -1 is round 0 without timing: it sets up what is set up once, and shows the cost */
+    /* round -1 is round 0 without timing: it sets up connections and shows the cost of a round */
     for (int round = -1; round < rounds; round++) {
         int reps = 0, column = in_host ? host : opponent(host, round < 0 ? 0 : round);
         int peer = in_host ? partner : column < 0 ? -1 : leader[column];
@@ -770,7 +776,7 @@ static void run_pass(MPI_Comm comm, int in_host, int bandwidth, double until, re
                 reps = plan_round(until - (now - start), rounds - round, spent / messages, wanted,
                                   warmup, &credit);
             if (reps == 0 && round == rounds - 1 && !measured)
-                reps = MIN_REPS;        /* nothing at all would leave no file to write */
+                reps = MIN_REPS;        /* without any sample there would be no file to write */
         }
         MPI_Bcast(&reps, 1, MPI_INT, 0, comm);
         if (round < 0 || reps) {
@@ -794,15 +800,15 @@ static void run_pass(MPI_Comm comm, int in_host, int bandwidth, double until, re
 /* -- costs -- */
 
 /*
- * What a processor does for a message: what it takes to send a short one, where that is clear; and for bytes
- * that it adds up. The rest follows from messages of many sizes between two ranks, inside a host and between hosts,
- * and from how many short ones a host sends (sweep.h).
+ * Costs of a processor: the time to send a short message, if it is clear, and the rate of adding
+ * up. The other costs follow from messages of many sizes between two ranks, inside a host and
+ * between hosts, and from the number of short messages that a host sends (sweep.h).
  */
 #define OVERHEAD_REPS 100
 #define REDUCE_REPS 21
 #define REDUCE_BYTES (64 * 1024)
 
-/* Time to send a short message, from host 0, us; 0: not seen */
+/* Time to send a short message from host 0, in us; 0: unknown */
 static double measure_overhead(void)
 {
     double sends[OVERHEAD_REPS], trips[OVERHEAD_REPS];
@@ -827,7 +833,7 @@ static double measure_overhead(void)
     return send > 10 * MPI_Wtick() && send < trip / 2 ? 1e6 * send : 0;
 }
 
-/* Rate at which this process adds up numbers, Mbit/s; 0: not seen */
+/* Rate at which this process adds up numbers, in Mbit/s; 0: unknown */
 static double measure_reduce(void)
 {
     double samples[REDUCE_REPS];
@@ -848,7 +854,8 @@ static void sleep_for(double seconds)
                                   .tv_nsec = (long) (fmod(seconds, 1) * 1e9)}, NULL);
 }
 
-/* From rank 0. Ranks with nothing to measure sleep: polling they would disturb those that measure. */
+/* Broadcast from rank 0. Ranks that do not measure sleep: if they polled, they would disturb the
+ * ranks that measure. */
 static void quiet_bcast(void *data, int bytes)
 {
     MPI_Request request;
@@ -860,13 +867,14 @@ static void quiet_bcast(void *data, int bytes)
         sleep_for(0.01);
 }
 
-/* Of messages between hosts, and of their rate; from -1: there is one host only */
+/* Pair of hosts for messages between hosts and for the message rate; from -1: there is only one
+ * host */
 static const swept_t *pair_between(const measured_t * m)
 {
     return &m->swept[m->swept[IN_RACK].from < 0 ? OTHER_RACK : IN_RACK];
 }
 
-/* Key and value, of costs; the first one begins the object. */
+/* Write a key and a value of "costs". The first one begins the object. */
 static void begin_cost(FILE * f, int *num, const char *key)
 {
     fprintf(f, "%s\"%s\": ", (*num)++ ? ", " : ",\n  \"costs\": {", key);
@@ -878,7 +886,7 @@ static void write_message(FILE * f, int *num_costs, const char *key, const sweep
     int num = sweep_pieces(sweep, piece);
 
     for (int i = 0; i < num && i < MAX_PIECES; i++) {
-        /* the last one holds for all that are longer */
+        /* the last piece applies to all longer messages */
         const piece_t *of = &piece[i == MAX_PIECES - 1 ? num - 1 : i];
         int most = 1 << (of->last - 1);
         if (i == 0)
@@ -934,7 +942,7 @@ static void free_result(result_t * result)
     free(result->noise);
 }
 
-/* Replace the row by the matrix on rank 0. */
+/* Gather the rows into the matrix on rank 0. */
 static void gather_rows(MPI_Comm leaders, result_t * row)
 {
     float **parts[] = { &row->median, &row->mean, &row->best, &row->noise };
@@ -949,11 +957,12 @@ static void gather_rows(MPI_Comm leaders, result_t * row)
     }
 }
 
-/* -- what rank 0 makes of it -- */
+/* -- results that rank 0 derives -- */
 
 /*
- * The tree of switches tells about pairs that were left out: the way from i to j is no longer
- * than the longer of the ways to some k. known[]: where distance was measured.
+ * Estimate the distances of pairs that were left out from the tree of switches: the path from i to
+ * j is not longer than the longer one of the paths from i and j to some k. known[]: whether the
+ * distance was measured.
  */
 static void fill_distances(float *distance, const char *known)
 {
@@ -977,7 +986,8 @@ static void fill_distances(float *distance, const char *known)
     }
 }
 
-/* Symmetric log distances, one metric: latency, or the inverse of the bandwidth both ways. */
+/* Symmetric log distances by one metric: the latency, or the inverse of the bandwidth in both
+ * directions */
 static void log_distances(const float *measured, int is_bandwidth, float *distance)
 {
     char *known = allocate((size_t) nhosts * nhosts, 1);
@@ -996,8 +1006,8 @@ static void log_distances(const float *measured, int is_bandwidth, float *distan
     free(known);
 }
 
-/* How far off a median may be: the typical scatter of one repetition over the root of their
- * number. */
+/* Uncertainty of a median: the typical scatter of one repetition over the root of the number of
+ * repetitions */
 static double typical_noise(const result_t * all, int reps)
 {
     double sum = 0;
@@ -1006,7 +1016,7 @@ static double typical_noise(const result_t * all, int reps)
     for (int i = 0; i < nhosts; i++) {
         for (int j = 0; j < nhosts; j++) {
             if (i != j && AT(all->median, i, j) > 0) {
-                /* one wild pair says little of the others */
+                /* one pair with extreme values says little about the others */
                 sum += fmin(AT(all->noise, i, j), 1);
                 count++;
             }
@@ -1022,10 +1032,11 @@ static void abort_grouping(void)
 }
 
 /*
- * Racks by latency and by bandwidth; the surer one counts, for one alone may show nothing: 8 bytes
- * do not feel a shared uplink, and full bisection hides the racks from large messages. By the
- * best repetitions, which a busy machine disturbs less than the median. Levels by the median, too:
- * the best message is often one that went when others had done, and did not share an uplink.
+ * Find racks by latency and by bandwidth, and take the result with the higher confidence. One
+ * metric alone may show nothing: a shared uplink does not slow messages of 8 bytes, and full
+ * bisection bandwidth hides racks from large messages. Racks follow from the best repetitions,
+ * which a busy machine disturbs less than the median. Levels follow from the median, too: the best
+ * message often went after others had ended, and did not share an uplink.
  */
 static void find_levels(const result_t * latency, int latency_reps, const result_t * bandwidth,
                         int bandwidth_reps, view_t * view)
@@ -1047,7 +1058,7 @@ static void find_levels(const result_t * latency, int latency_reps, const result
                                          &sure);
         if (!found)
             abort_grouping();
-        /* one rack means that nothing was seen: then any grouping counts for more */
+        /* one rack means that no racks were found: then any other grouping is preferred */
         if (!racks->num || (found > 1 && (racks->num == 1 || sure > racks->confidence)) ||
             (found == 1 && racks->num == 1 && sure < racks->confidence)) {
             racks->num = found;
@@ -1123,7 +1134,8 @@ static void warn_lopsided(const float *bandwidth)
              name[to], worst);
 }
 
-/* Make the latency matrix symmetric and complete; the bandwidth keeps 0 for not measured. */
+/* Make the latency matrix symmetric and complete. In the bandwidth matrix 0 still means not
+ * measured. */
 static void complete_latency(float *latency)
 {
     float *distance = allocate((size_t) nhosts * nhosts, sizeof(float));
@@ -1138,7 +1150,8 @@ static void complete_latency(float *latency)
     free(distance);
 }
 
-/* Medians over the pairs of hosts in each pair of racks, racks x racks, in place of the matrix. */
+/* Replace the matrix by a table, racks x racks, of medians over the pairs of hosts of each pair of
+ * racks. */
 static float *rack_table(const float *matrix, const level_t * level)
 {
     int racks = level->num, *rack = level->of;
@@ -1146,7 +1159,7 @@ static float *rack_table(const float *matrix, const level_t * level)
     double *values = allocate((size_t) nhosts * nhosts, sizeof(double));
     size_t *next = allocate((size_t) racks * racks + 1, sizeof(size_t));
 
-    /* counting sort of the measured pairs by (rack, rack) */
+    /* counting sort of the measured pairs by pair of racks */
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < nhosts; i++) {
             for (int j = 0; j < nhosts; j++) {
@@ -1199,7 +1212,7 @@ static void warn_slow(int is_rate, const result_t * all, const view_t * view)
     free(usual);
 }
 
-/* What the uplinks of the levels carry, where the levels are sure. */
+/* Find the rates of the uplinks of the levels, if the confidence in the levels is high. */
 static void find_uplinks(const result_t * bandwidth, view_t * view)
 {
     for (int i = 0; i < view->num_levels; i++) {
@@ -1244,7 +1257,7 @@ static void judge(measured_t * m)
     warn_slow(1, &m->bandwidth, &m->view);
 }
 
-/* Two matrices by hosts, or tables by racks, of one metric */
+/* Write two matrices by hosts, or two tables by racks, of one metric. */
 static void write_result(FILE * f, const char *what, const char *unit, const result_t * all,
                          int transposed, const view_t * view)
 {
@@ -1266,7 +1279,7 @@ static void write_result(FILE * f, const char *what, const char *unit, const res
 
 static const char *const way_names[NUM_WAYS] = { "in a host", "in a rack", "between racks" };
 
-/* Of each kind the pair whose latency is the nearest to the median */
+/* For each kind of pair, find the pair whose latency is the nearest to the median. */
 static void choose_pairs(const result_t * latency, const view_t * view, swept_t swept[NUM_WAYS])
 {
     double *values = allocate((size_t) nhosts * nhosts, sizeof(double));
@@ -1297,7 +1310,7 @@ static void choose_pairs(const result_t * latency, const view_t * view, swept_t 
     free(values);
 }
 
-/* What rank `source` has measured */
+/* Send the results of rank `source` to rank 0. */
 static void move_to_rank_0(void *data, int bytes, int source)
 {
     if (rank == source && rank)
@@ -1306,7 +1319,7 @@ static void move_to_rank_0(void *data, int bytes, int source)
         MPI_Recv(data, bytes, MPI_BYTE, source, SWEEP_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-/* All ranks; rank 0 has the results. */
+/* Called on all ranks. Rank 0 has the results. */
 static void measure_sweep(measured_t * m)
 {
     double share = opt.sweep ? SWEEP_SHARE : COSTS_SHARE;
@@ -1327,7 +1340,7 @@ static void measure_sweep(measured_t * m)
         if (peer >= 0)
             sweep_pair(buffer, peer, first, sizes, seconds, &s->sweep);
         move_to_rank_0(&s->sweep, sizeof(s->sweep), leader[s->from]);
-        quiet_bcast(&way, sizeof(way)); /* the next pair when this one has done */
+        quiet_bcast(&way, sizeof(way)); /* the next pair starts after this one has finished */
     }
 
     /* -- message rate -- */
@@ -1352,7 +1365,8 @@ static void measure_sweep(measured_t * m)
     move_to_rank_0(&m->rates, sizeof(m->rates), leader[rates_of->from]);
 }
 
-/* In at most 80 columns, on standard error: standard output may be the file. */
+/* Print the results in at most 80 columns to standard error, since standard output may be the
+ * file. */
 static void print_sweep(const measured_t * m)
 {
     fprintf(stderr, "half a round trip, us:\n%10s", "bytes");
@@ -1449,7 +1463,7 @@ static void write_sweep(FILE * f, const measured_t * m)
     putc('}', f);
 }
 
-/* The level's groups, and what they are called; the last part of a JSON object */
+/* Write the groups of a level and their names: the last part of a JSON object. */
 static void write_level(FILE * f, const char *groups, const char *word, const char *of_group,
                         const level_t * level, const level_t * below, const double *uplinks)
 {
@@ -1475,7 +1489,7 @@ static void write_level(FILE * f, const char *groups, const char *word, const ch
     free(of);
 }
 
-/* Format 1 has racks alone, and no rates of uplinks. */
+/* Format 1 has only racks, and no rates of uplinks. */
 static int format_of(const view_t * view)
 {
     return view->num_levels > 1 || view->uplinks[0] ? 2 : 1;
@@ -1492,7 +1506,7 @@ static void write_grouping(FILE * f, const view_t * view)
     for (int i = 0; i < view->num_levels; i++) {
         if (i == 0)
             fprintf(f, "{\n    \"name\": \"rack\",\n");
-        else    /* hosts are level 1: comm_level3 of tuning files */
+        else    /* hosts are level 1, as in comm_level3 of tuning files */
             fprintf(f, ", {\n    \"name\": \"level%d\",\n", i + 2);
         write_level(f, "groups", i ? "group" : "rack", "of_group", &view->levels[i],
                     i ? &view->levels[i - 1] : NULL, view->uplinks[i]);
@@ -1598,7 +1612,7 @@ static int save(int argc, char **argv, const measured_t * m)
     return why ? fail(1, "%s: cannot write: %s", opt.output, strerror(why)) : 0;
 }
 
-/* On standard error: standard output may be the file. */
+/* Print to standard error, since standard output may be the file. */
 static void print_summary(const view_t * view)
 {
     const level_t *racks = &view->levels[0];
@@ -1622,13 +1636,14 @@ int main(int argc, char **argv)
 
     guard_output();
     MPI_Init(&argc, &argv);
-    /* Once: in MPICH 5.0 a second one reads control variables anew, over what MPI_Init made of them. */
+    /* Call this only once: in MPICH 5.0 a second call reads CVARs again and overwrites what
+     * MPI_Init set. */
     MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &nranks);
     start = MPI_Wtime();
 
-    /* -- agree on what to do -- */
+    /* -- distribute the options -- */
     if (rank == 0) {
         status = parse_options(argc, argv);
         if (status < 0)

@@ -5,60 +5,60 @@
 /*
  * topo-bench-mpi: times one MPI collective by algorithm and size, inside one launch.
  *
- * topo-bench (beside this file) starts it and turns what it prints into medians and ratios; it can
+ * topo-bench (beside this file) starts it and computes medians and ratios from its output. It can
  * also be run by hand:
  *
  *     mpiexec -n 16 topo-bench-mpi -c allgather -a auto,ring -s 1K:64K
  *
- * Idea: algorithms that are compared share one launch, and take turns within it, so that whatever
- * drifts (placement of processes, connections, other load) drifts for all of them. The algorithm
- * is switched between calls by an MPI_T write of MPIR_CVAR_<COLL>_INTRA_ALGORITHM. In repetition
- * k of a size every algorithm is called once, in an order shuffled anew (seeded, so that two runs
- * agree). One call is
+ * Idea: all algorithms run in one launch and take turns, so that a drift (placement of processes,
+ * connections, other load) affects all of them. The program switches the algorithm between calls by
+ * an MPI_T write of MPIR_CVAR_<COLL>_INTRA_ALGORITHM. In each repetition of a size it calls every
+ * algorithm once, in a random order that depends only on the seed. One call is
  *
  *     fill buffers | common start | t0, the collective, t1 | max over ranks | check
  *
- * and its time is the maximum of t1 - t0 over the ranks. A barrier alone lets the ranks go one after
- * the other, over a time that can be longer than a short collective where processes share cores. So
- * they agree on a time by a clock that they have in common, and sleep until then; see "common
- * start" below. And a rank that is done sleeps a moment before it goes on, so that it does not take
- * the core from one that is not. Every call is checked, warm-up and timed
- * ones alike: each byte received is a function of (sender, receiver, offset, call), or a sum of such
- * numbers over all senders, so a stale, misplaced or missing block shows.
+ * and its time is the maximum of t1 - t0 over the ranks. After a barrier ranks start one after the
+ * other. If processes share cores, this can take longer than a short collective. So the ranks agree
+ * on a time by a common clock, and sleep until then; see "common start" below. A rank that has
+ * finished sleeps a moment before it goes on, so that it does not take the core from another rank.
+ * Every call is checked, also warm-up calls. Each received byte is a function of (sender, receiver,
+ * offset, call), or a sum of such numbers over all senders, so that a stale, misplaced or missing
+ * block is found.
  *
  * Proof that an algorithm ran: the library's performance variables coll_topo_<coll>_<algo>_calls
- * are read around each call. A forced algorithm that has such a counter and did not move it is an
- * error. A library that can count its selections (MPIR_CVAR_COLL_SELECTION_REPORT, which is switched
- * on here) tells what ran in each case, for `auto` too. While an algorithm is forced,
- * MPIR_CVAR_COLLECTIVE_FALLBACK is `error`, so that one which cannot be applied is not silently
- * replaced by another: it is left out at that size, a line with "type":"failed" says why, and the
- * others go on.
+ * are read before and after each call. If a forced algorithm has such a counter and the counter
+ * does not change, that is an error. A library that can count its selections
+ * (MPIR_CVAR_COLL_SELECTION_REPORT, which this program sets) tells which algorithm ran, also for
+ * `auto`. While an algorithm is forced, MPIR_CVAR_COLLECTIVE_FALLBACK is `error`, so that another
+ * algorithm does not silently replace one that is not applicable. Such an algorithm is left out at
+ * that size, and a line with "type":"failed" gives the reason. The other algorithms go on.
  *
  * An algorithm with `+init` behind its name is the persistent form: one MPI_<Coll>_init for all
- * calls of a size, and a call is MPI_Start and MPI_Wait. Of the nonblocking collectives, ibcast and so
- * on, a call is MPI_Ibcast and MPI_Wait. With --overlap each is called twice in a repetition, the
- * second time with a pause, as long as the first one took, in the place of a computation between
- * the two: a pause, so that ranks that share cores do not compute in each other's time.
+ * calls of a size, and a call is MPI_Start and MPI_Wait. For a nonblocking collective such as
+ * ibcast, a call is MPI_Ibcast and MPI_Wait. With --overlap it is called twice in a repetition. The
+ * second call has a pause between MPI_Ibcast and MPI_Wait, as long as the first call took. The
+ * pause stands for a computation; ranks that share cores do not slow each other down by it.
  *
- * With --calls, a repetition makes so many calls one after the other, with nothing in between, and its
- * time is theirs by their number: a call of less than a microsecond is as short as what a start
- * differs by. The buffers are as before each call, and are checked once.
+ * With --calls, a repetition makes several calls in succession, with nothing in between, and its
+ * time is divided by their number. This is for calls of less than a microsecond, since the starts
+ * of ranks differ by as much. The buffers are not filled again between these calls, and are checked
+ * once.
  *
- * Collectives with counts can be given a pattern of others than equal ones; see "counts" below. With
- * --first, each algorithm is also called once on each of some fresh communicators, alltoallv with counts
- * that no other call had: what it computes once is in the time of that call. The other calls of a size
- * and algorithm all are on one communicator.
+ * Collectives with counts can have unequal counts; see "counts" below. With --first, each algorithm
+ * is also called once on each of some fresh communicators. alltoallv then has counts that no other
+ * call had. The time of such a call includes what the algorithm computes only once. All other calls
+ * of a size and algorithm are on one communicator.
  *
- * With --background, all ranks of some hosts of each rack leave the measurement: they call
- * MPI_Alltoall among themselves, again and again, until the others are done. Each size begins with
- * a second in which only they run. See "background traffic" below.
+ * With --background, all ranks of some hosts of each rack do not take part in the measurement. They
+ * call MPI_Alltoall among themselves repeatedly until the other ranks have finished. Each size
+ * begins with a second in which only these ranks run. See "background traffic" below.
  *
- * On a virtual cluster, its switch tells when frames left later than they should. A call in which that
- * counts is made again, MAX_ATTEMPTS times at most; see "a virtual cluster" below.
+ * The switch of a virtual cluster reports frames that left too late. A call that such frames
+ * delayed is repeated, at most MAX_ATTEMPTS times; see "a virtual cluster" below.
  *
- * Output (rank 0, stdout): JSON lines; the first has "type":"start", the last "type":"end", and
- * a file without the last one was cut. Exit status: 0, 1 wrong data or a failed call (with the last
- * line: of an algorithm that cannot be applied), 2 usage.
+ * Output (rank 0, stdout): JSON lines. The first line has "type":"start", the last one has
+ * "type":"end"; a file without the last line was cut. Exit status: 0 success; 1 wrong data, or a
+ * failed call (if the last line is there: an algorithm was not applicable); 2 usage.
  */
 
 #define _GNU_SOURCE     /* dladdr: which libmpi was loaded */
@@ -89,28 +89,28 @@
 #define MAX_SIZES 64
 #define MAX_COUNTERS 32
 #define MAX_SELECTIONS 64       /* algorithms of a collective */
-#define MAX_CLASSES 64          /* of calls, in the counter of one */
+#define MAX_CLASSES 64          /* classes of calls in the counter of an algorithm */
 #define REPORT_CVAR "MPIR_CVAR_COLL_SELECTION_REPORT"
-#define STREAM 32       /* messages in a row */
+#define STREAM 32       /* messages in succession */
 #define GUARD 64        /* bytes behind the receive buffer that nobody may write */
-#define NUMBER MPI_UINT64_T     /* what is added: exact, in any order */
+#define NUMBER MPI_UINT64_T     /* numbers that are added: sums are exact in any order */
 #define TAG_BARRIER 1
 #define TAG_MARK 2
 
-/* Of a cache: the line with this byte goes to memory. */
+/* Flush the cache line that contains this byte to memory. */
 #if defined(__x86_64__)
 #define FLUSH_LINE(p) __builtin_ia32_clflush(p)
 #elif defined(__aarch64__)
 #define FLUSH_LINE(p) __asm__ volatile ("dc civac, %0" : : "r" (p) : "memory")
 #endif
-#define LINE 64         /* bytes; where lines are longer, each is flushed twice */
+#define LINE 64         /* bytes of a cache line; longer lines are flushed twice */
 
 /* ---- the collectives ---- */
 
-/* How many blocks of `bytes` a buffer holds, and on which ranks. */
+/* Number of blocks of `bytes` in a buffer, and the ranks that have it */
 enum blocks { NONE, ONE, ALL, ONE_AT_ROOT, ALL_AT_ROOT };
 
-/* Whose numbers a collective adds */
+/* Ranks whose numbers a collective adds */
 enum adds { NOBODY, ALL_RANKS, UP_TO_SELF };
 
 struct buffers {
@@ -123,19 +123,21 @@ struct buffers {
 
 struct collective {
     const char *name;
-    const char *cvar;           /* what selects its algorithm */
+    const char *cvar;           /* CVAR that selects its algorithm */
     const char *bytes_mean;
     enum blocks send, recv;
-    bool personalised;          /* the data differ by receiver */
+    bool personalised;          /* whether the data differ by receiver */
     enum adds adds;
     enum blocks in_place;       /* the ranks' own blocks that start in the receive buffer */
-    int (*call) (const struct buffers * b);     /* the blocking form, also of a nonblocking one */
+    int (*call) (const struct buffers * b);     /* blocking form, also of a nonblocking
+                                                 * collective */
     int (*init) (const struct buffers * b, MPI_Request * request);      /* may be NULL */
     int (*start) (const struct buffers * b, MPI_Request * request);     /* nonblocking, or NULL */
-    int parts;                  /* the time of a call is divided by it; 0: it is not */
+    int parts;                  /* divisor of the time of a call; 0: the time is not divided */
 };
 
-/* What is measured: MPI_COMM_WORLD or, with background traffic, the ranks that do not make it */
+/* Communicator that is measured: MPI_COMM_WORLD or, with background traffic, the ranks that do not
+ * make it */
 static MPI_Comm comm;
 static int rank, nprocs;        /* in comm */
 
@@ -218,7 +220,7 @@ static int call_barrier(const struct buffers *b)
     return MPI_Barrier(b->comm);
 }
 
-/* From the root to the other rank and back */
+/* One message from the root to the other rank and back */
 static int call_pingpong(const struct buffers *b)
 {
     const int other = 1 - rank;
@@ -233,8 +235,8 @@ static int call_pingpong(const struct buffers *b)
     return err ? err : MPI_Send(b->recv, b->count, MPI_BYTE, other, TAG_MARK, b->comm);
 }
 
-/* One after the other, from the root to the other rank: the least time of a rank is what sending
- * takes, the most what the messages need. */
+/* Messages in succession from the root to the other rank. The least time of a rank is the time to
+ * send; the largest is the time of the messages. */
 static int call_stream(const struct buffers *b)
 {
     int err = MPI_SUCCESS;
@@ -248,7 +250,7 @@ static int call_stream(const struct buffers *b)
     return err;
 }
 
-/* The nonblocking and the persistent form of a collective, from its arguments */
+/* Define the nonblocking and the persistent form of a collective from its arguments. */
 #define FORMS(name, Name, ...) \
     static int start_##name(const struct buffers *b, MPI_Request * request) \
     { \
@@ -290,10 +292,11 @@ static int init_barrier(const struct buffers *b, MPI_Request * request)
 }
 /* *INDENT-ON* */
 
-/* A new collective is one row here, and above a function and its FORMS. A row whose buffers fit none of
- * the shapes needs a shape in fill() and check() too. Each row is two collectives, the blocking and
- * the nonblocking one. MPICH chooses the persistent form by the CVAR of the nonblocking one, but for
- * some algorithms that the blocking CVAR forces, too: +init. */
+/* For a new collective, add one row here, and above a function and its FORMS. If its buffers have
+ * none of the existing shapes, add a shape in fill() and check(). Each row defines two collectives,
+ * the blocking and the nonblocking one. MPICH selects the persistent form by the CVAR of the
+ * nonblocking collective. For some algorithms (+init), the CVAR of the blocking collective selects
+ * it, too. */
 /* *INDENT-OFF* */
 #define COLLECTIVES(ROW) \
     /*  name                  cvar                   +init           bytes: what one block is          send         recv         pers.  adds        in place */ \
@@ -322,14 +325,14 @@ static int init_barrier(const struct buffers *b, MPI_Request * request)
 static const struct collective collectives[] = {
     COLLECTIVES(BLOCKING)
     COLLECTIVES(NONBLOCKING)
-    /* no collectives, but what models of them start from; of two ranks */
+    /* no collectives, but the messages that models of them use; for two ranks */
     {"pingpong", NULL, "of a message; half of the time there and back", NONE, ONE, false, NOBODY, ONE_AT_ROOT, call_pingpong, NULL, NULL, 2},
     {"stream", NULL, "of each of 32 messages in a row", NONE, ONE, false, NOBODY, ONE_AT_ROOT, call_stream, NULL, NULL, STREAM},
 };
 /* *INDENT-ON* */
 #define NUM_COLLECTIVES ((int) (sizeof(collectives) / sizeof(collectives[0])))
 
-/* What each rank sends to each in MPI_Alltoallv; see "counts" below. */
+/* Bytes that each rank sends to each other rank in MPI_Alltoallv; see "counts" below. */
 enum pattern { UNIFORM, RANDOM, SPARSE, HEAVY, FFT2D, FFT3D_ROWS, FFT3D_COLS, CHANGING };
 
 static const struct {
@@ -349,7 +352,7 @@ static const struct {
 
 /* ---- options ---- */
 
-#define EACH -1         /* a root: the ranks, one after the other */
+#define EACH -1         /* root option: each rank in turn */
 
 static struct {
     const struct collective *coll;
@@ -358,15 +361,17 @@ static struct {
     long sizes[MAX_SIZES];
     int num_sizes;
     long max_reps, min_reps, warmup;
-    long calls;                 /* in a repetition */
-    double seconds;             /* budget of one size, all algorithms together */
+    long calls;                 /* calls per repetition */
+    double seconds;             /* time limit of one size for all algorithms together */
     long seed, root;            /* a rank, or EACH */
-    double share;               /* of the hosts of each rack that make background traffic */
-    long traffic_bytes;         /* its MPI_Alltoall sends to each rank */
+    double share;               /* fraction of the hosts of each rack that make background
+                                 * traffic */
+    long traffic_bytes;         /* bytes that its MPI_Alltoall sends to each rank */
     const char *racks;          /* "host,host:host,..." */
     enum pattern pattern;
     long first;                 /* fresh communicators */
-    long tests;                 /* calls of MPI_Test in each computation; -1: none is measured */
+    long tests;                 /* calls of MPI_Test in each computation; -1: no computation is
+                                 * measured */
     bool in_place, cold, dry_run, list_cvars, help, version;
 } opt = {
     .max_reps = 50, .min_reps = 5, .warmup = 2, .calls = 1, .seconds = 5.0, .seed = 1,
@@ -432,7 +437,8 @@ static void print_help(void)
            "collectives\nthan alltoallv.\n");
 }
 
-/* "64", "16K", "1M", "1G": the number; *end is what follows. -1 when it is none or too large. */
+/* Read a number such as "64", "16K", "1M" or "1G"; *end is set to the rest. -1 if there is no
+ * number or it is too large. */
 static long parse_size(const char *s, const char **end)
 {
     char *e;
@@ -721,7 +727,7 @@ static struct {
 
 static int num_counters;
 
-/* Calls by what the library selected for them; only rank 0 looks. */
+/* Calls by the algorithm that the library selected. Only rank 0 reads them. */
 static struct {
     char algo[64];
     MPI_T_pvar_handle handle;
@@ -729,14 +735,14 @@ static struct {
 } selections[MAX_SELECTIONS];
 
 static int num_selections;
-static bool report_is_ours;     /* the selections are counted since we want it, not the user */
+static bool report_is_ours;     /* whether this program, not the user, switched the counters on */
 static MPI_T_pvar_session session;
-/* Time that the library has spent building plans, where it counts that */
+/* Time that the library has spent on building plans, if the library counts it */
 static MPI_T_pvar_handle build_usec = MPI_T_PVAR_HANDLE_NULL;
 
-/* coll_select_MPIR_Allgather_intra_ring counts selections of ring for an allgather, by reason and
- * size; a persistent call is scheduled as a nonblocking one, Iallgather. What stands behind the
- * collective's name, or NULL */
+/* Compare the name of a counter with a collective: coll_select_MPIR_Allgather_intra_ring counts
+ * selections of ring for allgather, by reason and size. A persistent call counts as a nonblocking
+ * one, Iallgather. Returns the rest of the name after the collective, or NULL. */
 static const char *selected_algorithm(const char *pvar, const char *coll)
 {
     static const char prefix[] = "coll_select_MPIR_", *const kinds[] = { "_intra_", "_allcomm_" };
@@ -806,7 +812,7 @@ static void counters_open(const char *coll)
     }
 }
 
-/* The sum of all that a variable counts */
+/* Sum over all elements of a counter */
 static unsigned long pvar_read(MPI_T_pvar_handle handle)
 {
     unsigned long n[MAX_CLASSES] = { 0 }, sum = 0;
@@ -820,29 +826,29 @@ static unsigned long pvar_read(MPI_T_pvar_handle handle)
 
 /* ---- counts ---- */
 
-/* Bytes of each block are a function of (sender, receiver, seed, version), so that receivers know
- * them as senders do. The version differs from call to call with the pattern `changing`, and is 0
- * otherwise. */
+/* The bytes of each block are a function of (sender, receiver, seed, version), so that receivers
+ * know them as senders do. With the pattern `changing`, the version differs from call to call;
+ * otherwise it is 0. */
 
 #define ELEMENT 16      /* of an FFT: a complex double */
 #define SPARSE_PARTNERS 4
 #define HEAVY_TIMES 16
 
-/* The transposes of a 3-D FFT are within rows, or within columns, of a grid of ranks, as square as
- * it can be. All edges of the data are alike. */
+/* A 3-D FFT transposes within rows, or within columns, of a grid of ranks that is as square as
+ * possible. All edges of the data are equal. */
 static struct {
     long rows, cols;            /* of ranks */
     long edge;
 } fft;
 
-/* Part i when m is split in equal parts, the first ones by one longer */
+/* Length of part i if m is split into equal parts, the first ones longer by one */
 static long part(long m, long parts, long i)
 {
     return m / parts + (i < m % parts);
 }
 
-/* With the largest edge for which the mean block, of those that are exchanged, has at most `bytes`,
- * or one less, so that ranks do not divide it. */
+/* Use the largest edge for which the mean of the exchanged blocks has at most `bytes`, or one less,
+ * so that ranks do not divide the edge. */
 static void prepare_fft(long bytes)
 {
     const bool is_2d = opt.pattern == FFT2D;
@@ -865,7 +871,7 @@ static void prepare_fft(long bytes)
         fft.edge--;
 }
 
-/* A number that looks like chance: splitmix64 */
+/* A pseudorandom number: splitmix64 */
 static uint64_t draw(int from, int to, long version)
 {
     uint64_t x = (uint64_t) from << 32 | (uint32_t) to;
@@ -880,7 +886,7 @@ static long pattern_bytes(long bytes, int from, int to, long version)
 {
     long blocks, elements = 0;
 
-    if (opt.in_place && from > to) {    /* as much comes as goes */
+    if (opt.in_place && from > to) {    /* the same number of bytes comes and goes */
         int swap = from;
         from = to;
         to = swap;
@@ -916,8 +922,9 @@ static long pattern_bytes(long bytes, int from, int to, long version)
     return blocks * bytes;
 }
 
-/* With counts that do not change, versions after the first are those of first calls, which no other call
- * has: of alltoallv, the block of rank 0 to itself is longer by so much. */
+/* Extra bytes of a version. If counts do not change, versions after the first belong to first
+ * calls, whose counts no other call has: in alltoallv the block from rank 0 to itself is longer by
+ * this amount. */
 static long bytes_more(long version)
 {
     return opt.coll->call == call_alltoallv && opt.pattern != CHANGING ? version : 0;
@@ -929,8 +936,8 @@ static long block_bytes(long bytes, int from, int to, long version)
         (from == 0 && to == 0 ? bytes_more(version) : 0);
 }
 
-/* What this rank sends in its block i, or receives in it. Where all receivers have the same, what
- * counts is what there is for the root. */
+/* Bytes that this rank sends in its block i, or receives in it. If all receivers get the same
+ * block, the count of the root applies. */
 static long sent_bytes(long bytes, int i, long version)
 {
     return block_bytes(bytes, rank, opt.coll->personalised ? i : (int) opt.root, version);
@@ -943,7 +950,7 @@ static long received_bytes(long bytes, int i, long version)
     return block_bytes(bytes, from, opt.coll->personalised ? rank : (int) opt.root, version);
 }
 
-/* The most bytes that this rank can have to send, or to receive, in one call */
+/* Most bytes that this rank can send, or receive, in one call */
 static long most_bytes(long bytes)
 {
     long sent = 0, received = 0;
@@ -960,9 +967,9 @@ static long most_bytes(long bytes)
 
 /* ---- data ---- */
 
-/* All blocks of a rank that are sent, or received */
+/* All blocks that a rank sends, or all that it receives */
 struct half {
-    unsigned char *buffer;      /* what MPI is given, unless MPI_IN_PLACE */
+    unsigned char *buffer;      /* buffer that is passed to MPI, unless MPI_IN_PLACE */
     int blocks;
     long *bytes, *displs;       /* of each block */
 };
@@ -991,12 +998,12 @@ static int num_blocks(enum blocks blocks)
     }
 }
 
-/* What a block holds: bytes or, where they are added, numbers, from a key on. */
+/* Contents of a block from a key on: bytes or, if they are added, numbers */
 struct content {
     uint64_t key, step;
 };
 
-#define EVERY -1        /* a sender: what the ranks send, added */
+#define EVERY -1        /* sender: the sum over all ranks */
 
 static uint32_t content_key(int from, int to, long call)
 {
@@ -1008,7 +1015,7 @@ static uint32_t content_key(int from, int to, long call)
     return (key ^ key >> 15) * 0x2c1b3c6du >> 16;
 }
 
-/* What `from` sends to `to` in the call number `call` */
+/* Key of the data that `from` sends to `to` in a call */
 static struct content content_of(int from, int to, long call)
 {
     struct content c = {.step = 0x9e3779b97f4a7c15u };
@@ -1050,8 +1057,8 @@ static int sender(int i)
     return opt.coll->adds ? EVERY : data.recv.blocks > 1 ? i : data.mpi.root;
 }
 
-/* Everything that MPI reads gets what belongs to this call, everything that it must write the
- * opposite of what is expected there. */
+/* Fill the buffers before a call. Data that MPI reads belong to this call. Data that MPI must write
+ * start as the complement of the expected data. */
 static void fill(long call)
 {
     const struct collective *coll = opt.coll;
@@ -1079,7 +1086,7 @@ static void fill(long call)
     }
 }
 
-/* Looks at one block; where it is wrong says so in `why`. */
+/* Check one block. If it is wrong, describe the error in `why`. */
 static bool check_block(const char *what, const struct half *half, int index, int from, int to,
                         long call, char *why, size_t size)
 {
@@ -1179,15 +1186,15 @@ static void set_counts(long version)
     }
 }
 
-/* Who is the root of a call, and what that means for the buffers */
+/* Root of a call, and the layout of the buffers that follows from it */
 static void set_root(long call)
 {
     const struct collective *coll = opt.coll;
 
     data.mpi.root = (int) (opt.root == EACH ? call % nprocs : opt.root);
     data.send.blocks = num_blocks(coll->send);
-    /* a sole rank that gathers receives one block, from itself, who is the root; in place, blocks for
-     * all lie where a result will be */
+    /* a single rank that gathers receives one block, from itself, the root; in place, there are
+     * blocks for all ranks at the position of the result */
     data.recv.blocks = num_blocks(opt.in_place && coll->in_place == ALL ? ALL : coll->recv);
     data.mpi.send = data.send.buffer;
     data.mpi.recv = data.recv.buffer;
@@ -1202,13 +1209,13 @@ static void set_root(long call)
     }
 }
 
-/* The most that a rank has in a buffer, be it the root or not */
+/* Most bytes of a buffer on any rank, root or not */
 static int most_blocks(enum blocks blocks)
 {
     return blocks == ALL || blocks == ALL_AT_ROOT ? nprocs : blocks == NONE ? 0 : 1;
 }
 
-/* A number that processes of one machine share, whatever they take for their host */
+/* A number that is equal for processes of one machine, whatever host name they use */
 static int machine_number(void)
 {
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
@@ -1222,7 +1229,7 @@ static int machine_number(void)
     return number & 0x7fffffff;
 }
 
-/* Whether the memory of each machine is enough for what its ranks want; malloc() does not tell. */
+/* Whether each machine has enough memory for all its ranks; malloc() does not report this */
 static bool has_memory(double bytes)
 {
     FILE *file = fopen("/proc/meminfo", "r");
@@ -1240,10 +1247,10 @@ static bool has_memory(double bytes)
     return free_kb < 0 || bytes < free_kb * 1024.0;
 }
 
-#define MUCH_MEMORY 1e9         /* worth a look at what machines have */
+#define MUCH_MEMORY 1e9         /* from this size on, check the memory of machines */
 
-/* Points the buffers at `bytes` bytes a block. Reports on rank 0 and returns false when some rank
- * has no memory for them. */
+/* Allocate the buffers for blocks of `bytes`. Returns false, after rank 0 has reported it, if
+ * memory of some rank is exhausted. */
 static bool prepare(long bytes)
 {
     const struct collective *coll = opt.coll;
@@ -1283,25 +1290,26 @@ static bool prepare(long bytes)
 
 /* ---- background traffic ---- */
 
-/* Rank 0 of MPI_COMM_WORLD, which is never among those that make traffic, sends marks to the first
- * of those. It takes a mark after the MPI_Alltoall in which it came, and answers with the number of
- * calls that it has made, and its clock: so what lies between two marks is whole calls. The last
- * mark says stop, and the next call carries that to all others, in the first byte of its blocks. So
- * nothing but MPI_Alltoall goes between ranks that make traffic. */
+/* Rank 0 of MPI_COMM_WORLD never makes traffic. It sends marks to the first of the ranks that do.
+ * That rank takes a mark after the MPI_Alltoall during which it arrived. It answers with the number
+ * of its calls and its clock, so whole calls lie between two marks. The last mark means stop. The
+ * next call carries it to all others, in the first byte of its blocks. So ranks that make traffic
+ * exchange nothing but MPI_Alltoall. */
 static struct {
-    int num_ranks;              /* that make it; what follows is known to rank 0 */
-    int first;                  /* of them, in MPI_COMM_WORLD */
+    int num_ranks;              /* number of ranks that make traffic; the next members are known to
+                                 * rank 0 */
+    int first;                  /* first of these ranks in MPI_COMM_WORLD */
     char *hosts;                /* their names, MPI_MAX_PROCESSOR_NAME bytes each */
     int num_hosts;
-    double bits;                /* that cross from host to host in one call, of all ranks */
+    double bits;                /* bits that all ranks send between hosts in one call */
 } traffic;
 
 struct mark {
     double calls, clock;
 };
 
-/* gethostname() of all ranks of a communicator, on its rank 0. MPI_Get_processor_name may be made
- * up. */
+/* Collect gethostname() of all ranks of a communicator on its rank 0. MPI_Get_processor_name may
+ * return artificial names. */
 static char *gather_host_names(MPI_Comm all)
 {
     char name[MPI_MAX_PROCESSOR_NAME] = "";
@@ -1317,7 +1325,7 @@ static char *gather_host_names(MPI_Comm all)
     return names;
 }
 
-/* Number of the processor's package (socket) that this rank is bound to; -1: to none, or not known */
+/* Number of the package (socket) to which this rank is bound; -1: not bound to one, or unknown */
 static int find_socket(void)
 {
     const int most = 8192;
@@ -1348,7 +1356,7 @@ static int find_socket(void)
     return socket;
 }
 
-/* Number of the rack of a host in --racks; 0 when it is not there */
+/* Number of the rack of a host in --racks; 0 if the host is not listed */
 static int find_rack(const char *host)
 {
     const size_t len = strlen(host);
@@ -1367,11 +1375,12 @@ static int find_rack(const char *host)
     return 0;
 }
 
-/* Fills makes[] for the ranks of these host names: 1 where a rank is to make traffic. */
+/* Set makes[] to 1 for ranks that are to make traffic, by their host names. */
 static void choose_hosts(const char *names, int size, int *makes)
 {
     int *first = malloc(sizeof(int) * size);    /* rank of the host of a rank */
-    int *rack = malloc(sizeof(int) * size);     /* of the host of which this is the first rank */
+    int *rack = malloc(sizeof(int) * size);     /* rack of the host of which this is the first
+                                                 * rank */
     double same_host = 0;
 
     traffic.hosts = malloc((size_t) size * MPI_MAX_PROCESSOR_NAME);
@@ -1394,7 +1403,7 @@ static void choose_hosts(const char *names, int size, int *makes)
             in_rack += first[k] == k && rack[k] == rack[i];
             before += first[k] == k && rack[k] == rack[i] && k < i;
         }
-        /* so that 0.3 of ten hosts are three */
+        /* round so that 0.3 of ten hosts are three */
         makes[i] = before >= in_rack - (int) (opt.share * in_rack + 1e-9);
         if (makes[i]) {
             if (traffic.num_ranks == 0)
@@ -1412,7 +1421,7 @@ static void choose_hosts(const char *names, int size, int *makes)
     free(rack);
 }
 
-/* Splits MPI_COMM_WORLD in two. True on a rank that is to make traffic. */
+/* Split MPI_COMM_WORLD in two. Returns true on a rank that is to make traffic. */
 static bool split_hosts(void)
 {
     char *names = gather_host_names(MPI_COMM_WORLD);
@@ -1478,7 +1487,7 @@ static struct mark mark_traffic(int stop)
     return mark;
 }
 
-/* From mark to mark: alone, and while the collective is measured */
+/* Traffic from mark to mark: alone, and while the collective is measured */
 static void print_traffic(const struct mark *m)
 {
     printf("{\"type\": \"background\", \"bytes\": %ld, \"calls_alone\": %.0f, \"seconds_alone\": "
@@ -1490,9 +1499,10 @@ static void print_traffic(const struct mark *m)
 
 /* ---- timing ---- */
 
-/* What runs between calls is of our own, so that it does not change with what is measured. */
+/* The code between calls uses its own communication, so that it does not change with the
+ * collective. */
 
-/* Each rank with those k before and behind it */
+/* Each rank meets the ranks k before and k behind it. */
 static void meet(int k)
 {
     MPI_Sendrecv(NULL, 0, MPI_BYTE, (rank + k) % nprocs, TAG_BARRIER, NULL, 0, MPI_BYTE,
@@ -1505,9 +1515,9 @@ static void dissemination_barrier(void)
         meet(k);
 }
 
-/* Ranks connect when they first meet, and what asks all connections for what came takes longer the more of
- * them there are: a short call of ch3:sock on 16 ranks a tenth, with all of them. So that this does not differ
- * between settings, each rank meets all others, but not more than so many. */
+/* Ranks connect when they first meet. Polling all connections takes longer with more connections:
+ * for a short call of ch3:sock on 16 ranks by a tenth. Each rank meets all others first, up to a
+ * limit, so that this does not differ between settings. */
 #define MAX_MET 255
 
 static void meet_others(void)
@@ -1516,7 +1526,7 @@ static void meet_others(void)
         meet(k);
 }
 
-/* Numbers of rank 0, for all: along a binomial tree */
+/* Broadcast numbers of rank 0 along a binomial tree. */
 static void tell_all(double *values, int n)
 {
     for (int bit = 1, has = rank == 0; bit < nprocs; bit *= 2) {
@@ -1529,7 +1539,7 @@ static void tell_all(double *values, int n)
     }
 }
 
-/* Maxima over all ranks, for all, and then a sum, for rank 0 alone: up that tree, and down */
+/* Reduce and broadcast maxima over all ranks along that tree; also a sum, for rank 0 alone */
 #define NUM_MAXIMA 8
 static void tell_and_hear(double values[NUM_MAXIMA + 1])
 {
@@ -1552,12 +1562,14 @@ static void tell_and_hear(double values[NUM_MAXIMA + 1])
     tell_all(values, NUM_MAXIMA);
 }
 
-/* Common start, as in ReproMPI (Hunold and Carpen-Amarie, "Reproducible MPI benchmarking is still not
- * as easy as you think"): each rank knows how far its clock is from that of rank 0. After a barrier
- * rank 0 says when the call begins: late enough that all hear of it, by what it took before. A rank
- * that hears of it too late begins at once; then more time is given from then on. */
+/* Common start, as in ReproMPI (Hunold and Carpen-Amarie, "Reproducible MPI benchmarking is still
+ * not as easy as you think"). Each rank knows the difference of its clock to that of rank 0. After
+ * a barrier rank 0 announces the time at which the call begins. It chooses the time from earlier
+ * delays, so that all ranks learn it early enough. A rank that learns it too late begins at once;
+ * then later starts get more time. */
 
-static double clock_ahead;      /* of this rank's clock to that of rank 0, seconds */
+static double clock_ahead;      /* seconds by which the clock of this rank is ahead of that of rank
+                                 * 0 */
 static double start_slack = 1e-3;       /* at rank 0, seconds */
 #define MIN_SLACK 1e-4
 #define MAX_SLACK 0.1
@@ -1570,7 +1582,7 @@ static double clock_now(void)
     return t.tv_sec + t.tv_nsec * 1e-9;
 }
 
-/* Measure clock_ahead: of some exchanges with rank 0, the shortest tells best. */
+/* Measure clock_ahead: the shortest of some exchanges with rank 0 is the most accurate. */
 static void compare_clocks(void)
 {
     const int num = 10;
@@ -1630,7 +1642,7 @@ static double start_together(void)
 
 static const struct vswitch_report *vswitch;    /* NULL: there is no such switch */
 
-/* All ranks find it, or none. */
+/* Either all ranks find it or none. */
 static void find_switch(void)
 {
     const char *path = getenv("TOPO_VSWITCH");
@@ -1657,28 +1669,28 @@ static bool is_spoiled(double late_us, double us)
     return vswitch && late_us > fmax(vswitch->tolerance_ns / 1e3, us * (double) opt.calls * SPOILS);
 }
 
-struct cell {                   /* what is known of one algorithm at one size */
+struct cell {                   /* results of one algorithm at one size */
     MPI_Request request;        /* of a persistent one */
-    double over_us;             /* after that time a call is over on all ranks, most likely */
+    double over_us;             /* estimated time after which a call has ended on all ranks */
     double *times_us;
     double *min_us, *mean_us;   /* over the ranks; known to rank 0 */
-    double *hidden;             /* share of the call that computation hides */
-    double *late_us;            /* the latest frame of the call */
-    long left_out;              /* calls that were spoiled, and made again */
+    double *hidden;             /* fraction of the call that computation hides */
+    double *late_us;            /* largest lateness of a frame of the call */
+    long left_out;              /* calls that late frames spoiled and that were repeated */
     double *first_us, *build_us;        /* on fresh communicators */
     long made;                  /* calls, warm-up and first ones too */
-    unsigned long calls[MAX_COUNTERS];  /* of them by what the library counts, on this rank */
+    unsigned long calls[MAX_COUNTERS];  /* calls by counter of the library, on this rank */
     unsigned long selected[MAX_SELECTIONS];
     bool failed;                /* cannot be applied */
 };
 
-/* With changing counts a library may well leave calls to other algorithms. */
+/* If counts change, a library may leave calls to other algorithms. */
 static bool is_strict(void)
 {
     return opt.pattern != CHANGING;
 }
 
-/* What stands for a computation of so long while a request is under way. */
+/* Wait for some time in place of a computation, while a request is active. */
 static int compute(double us, MPI_Request * request)
 {
     const double start = clock_now();
@@ -1692,8 +1704,8 @@ static int compute(double us, MPI_Request * request)
     return err;
 }
 
-/* One call, as the buffers are. Of a persistent algorithm it begins with the request, unless that
- * is there. */
+/* Make one call with the current buffers. For a persistent algorithm, create the request first if
+ * there is none. */
 static int call_once(const struct algorithm *a, MPI_Request * request, double compute_us)
 {
     MPI_Request own;
@@ -1717,7 +1729,7 @@ static int call_once(const struct algorithm *a, MPI_Request * request, double co
     return err;
 }
 
-/* Takes the buffers out of all caches. */
+/* Remove the buffers from all caches. */
 static void cool_caches(void)
 {
 #ifdef FLUSH_LINE
@@ -1732,8 +1744,9 @@ static void cool_caches(void)
 #endif
 }
 
-/* Does a barrier hold everyone until the last has come? Rank `late` comes late: the others' stay
- * must show it. A rank that was itself held up by the system can look wrong, so a second chance. */
+/* Check that a barrier holds all ranks until the last one has come. Rank `late` comes late, and
+ * the other ranks must wait as long. There is a second try, since the system may have delayed a
+ * rank. */
 static bool check_barrier(const struct algorithm *a, char *why, size_t size)
 {
     const int late_us = 20000;
@@ -1762,10 +1775,10 @@ static bool check_barrier(const struct algorithm *a, char *why, size_t size)
     return good;
 }
 
-struct times {                  /* of a call, the same on all ranks but for the mean */
+struct times {                  /* times of a call, equal on all ranks except the mean */
     double us;                  /* maximum over the ranks; of several calls the mean */
     double min_us, mean_us;     /* over the ranks; the mean on rank 0 only */
-    double build_us;            /* of that in building plans */
+    double build_us;            /* part of it that was spent on building plans */
     double late_us;             /* the latest frame */
     double clock;               /* of rank 0 */
 };
@@ -1797,10 +1810,10 @@ static void print_failed(const struct algorithm *a, const char *why)
             data.bytes, opt.in_place ? ", in place" : "", why);
 }
 
-/* One repetition: opt.calls calls or, where `first` is the version of its counts, the first one on a fresh
- * communicator. Returns false on all ranks alike when it failed on one, after that one has said why. Where MPI
- * refuses the call on all ranks, or calls another algorithm instead, it only says so, and marks the
- * cell. */
+/* Make one repetition: opt.calls calls or, if `first` is the version of its counts, the first call
+ * on a fresh communicator. If it fails on one rank, that rank reports it, and all ranks return
+ * false. If MPI refuses the call on all ranks, or calls another algorithm instead, only report it
+ * and mark the cell. */
 static bool measure(const struct algorithm *a, struct cell *cell, long call, long first,
                     double compute_us, struct times *times)
 {
@@ -1871,7 +1884,7 @@ static bool measure(const struct algorithm *a, struct cell *cell, long call, lon
         }
 
     all[0] = t * 1e6;
-    all[1] = why[0] ? nprocs - rank : 0;        /* the lowest failing rank will speak */
+    all[1] = why[0] ? nprocs - rank : 0;        /* the lowest failing rank reports */
     all[2] = rank == 0 ? MPI_Wtime() : 0;
     all[3] = built;
     all[4] = late;
@@ -1883,7 +1896,7 @@ static bool measure(const struct algorithm *a, struct cell *cell, long call, lon
     cell->failed = all[5] < 0;
     start_slack = all[4] > 0 ? fmin(2 * (start_slack + all[4]), MAX_SLACK) :
         fmax(start_slack * 0.98, MIN_SLACK);
-    times->us = fmax(all[0] / parts, 0.01);     /* so that ratios exist */
+    times->us = fmax(all[0] / parts, 0.01);     /* not 0, so that ratios exist */
     times->min_us = -all[6] / parts;
     times->mean_us = all[NUM_MAXIMA] / nprocs / parts;
     cell->over_us = 1.5 * all[0];
@@ -1906,7 +1919,7 @@ static bool measure(const struct algorithm *a, struct cell *cell, long call, lon
     return all[1] == 0 || cell->failed;
 }
 
-/* The same on all ranks, and the same in two runs with one seed. */
+/* Equal on all ranks, and equal in two runs with the same seed */
 static void shuffle(int *order, int n, uint64_t * state)
 {
     for (int i = n - 1; i > 0; i--) {
@@ -1929,7 +1942,8 @@ static void print_json_names(const char *names, int num)
 
 static void print_list(const char *name, const double *list, long num)
 {
-    const int digits = opt.calls > 1 ? 4 : 2;   /* of one call no more is known */
+    const int digits = opt.calls > 1 ? 4 : 2;   /* the time of one call has no more significant
+                                                 * digits */
 
     printf(", \"%s\": [", name);
     for (long i = 0; i < num; i++)
@@ -1937,7 +1951,7 @@ static void print_list(const char *name, const double *list, long num)
     printf("]");
 }
 
-/* What the library selected, and how often; not what declined, and left the call to another */
+/* Algorithms that the library selected, and how often; without algorithms that declined a call */
 static void print_selected(const struct cell *cell)
 {
     const char *sep = "";
@@ -1992,7 +2006,7 @@ static void print_cell(const struct algorithm *a, const struct cell *cell, long 
     fflush(stdout);
 }
 
-/* The hosts that are measured, in the order of their first ranks; on rank 0 */
+/* Hosts that are measured, in the order of their first ranks; on rank 0 */
 static struct {
     int num;
     char *names;                /* MPI_MAX_PROCESSOR_NAME bytes each */
@@ -2017,7 +2031,7 @@ static void number_hosts(const char *names)
     }
 }
 
-/* What goes from host to host in a call of the size, where counts differ: mean over versions */
+/* Bytes between hosts in a call of this size, if counts differ: mean over versions */
 static void print_counts(long first_version, long versions)
 {
     double *matrix = calloc((size_t) hosts.num * hosts.num, sizeof(double));
@@ -2045,7 +2059,7 @@ static void print_counts(long first_version, long versions)
     free(matrix);
 }
 
-/* All algorithms at one size, taking turns. False when a call failed. */
+/* Measure all algorithms at one size, in turns. False if a call failed. */
 static bool bench_size(long bytes)
 {
     struct cell cells[MAX_ALGORITHMS];
@@ -2078,7 +2092,7 @@ static bool bench_size(long bytes)
         if (!cells[i].times_us || !cells[i].first_us || !cells[i].build_us)
             MPI_Abort(MPI_COMM_WORLD, 1);
     }
-    /* a library may keep in mind that the counts of this communicator change */
+    /* a library may remember that the counts of this communicator change */
     if (opt.pattern == CHANGING)
         MPI_Comm_dup(comm, &data.mpi.comm);
     for (long w = 0; ok && w < opt.warmup; w++)
@@ -2110,7 +2124,7 @@ static bool bench_size(long bytes)
                 continue;
             any = true;
             ok = measure(&opt.algos[order[i]], cell, call++, 0, 0, &times);
-            /* where calls differ from each other, each is made once */
+            /* if calls differ from each other, each is made once */
             for (int k = 1; ok && !cell->failed && k < MAX_ATTEMPTS && is_strict() &&
                  opt.root != EACH && is_spoiled(times.late_us, times.us); k++) {
                 cell->left_out++;
@@ -2135,7 +2149,8 @@ static bool bench_size(long bytes)
         if (ok)
             print_traffic(marks);
     }
-    /* of an allgatherv each block goes to all, over a link once: that is no traffic of pairs */
+    /* in allgatherv each block goes to all ranks, over each link once: that is not traffic of
+     * pairs */
     if (ok && rank == 0 && opt.pattern != UNIFORM && opt.coll->call != call_allgatherv)
         print_counts(opt.pattern == CHANGING ? opt.warmup : 0, opt.pattern == CHANGING ? rep : 1);
     for (int i = 0; i < opt.num_algos; i++) {
@@ -2157,7 +2172,7 @@ static bool bench_size(long bytes)
 
 static const char *separator;
 
-/* Calls action for each control variable of the library. steers: it has to do with collectives. */
+/* Call action for each CVAR of the library. steers: whether the CVAR concerns collectives. */
 static void for_cvars(void (*action) (const char *name, bool steers))
 {
     int num_cvars = 0, num_categories = 0, *of_category = NULL;
@@ -2199,7 +2214,7 @@ static void print_cvar(const char *name, bool steers)
     separator = ", ";
 }
 
-/* As rank 0 finds it in its environment; what is set here is not. */
+/* Value in the environment of rank 0, without what this program sets */
 static void print_cvar_set(const char *name, bool steers)
 {
     const char *value = getenv(name);
@@ -2222,10 +2237,10 @@ static void list_cvars(void)
     MPI_T_finalize();
 }
 
-/* ---- what is printed around the samples ---- */
+/* ---- output before and after the samples ---- */
 
-/* `names`: host names of the ranks, MPI_MAX_PROCESSOR_NAME bytes each; `sockets`: what they found. Both
- * NULL in a dry run */
+/* names: host names of the ranks, MPI_MAX_PROCESSOR_NAME bytes each; sockets: the sockets of the
+ * ranks. Both are NULL in a dry run. */
 static void print_start(const char *names, const int *sockets)
 {
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
@@ -2276,8 +2291,9 @@ static void print_start(const char *names, const int *sockets)
     fflush(stdout);
 }
 
-/* MPICH reads the CVAR of a blocking collective in its persistent form for some algorithms only. A
- * counter shows that one ran; without it another would be measured under its name. */
+/* For some algorithms only, MPICH reads the CVAR of the blocking collective in the persistent form.
+ * A counter shows that such an algorithm ran. Without a counter, another algorithm might be
+ * measured under its name. */
 static bool can_prove(const struct algorithm *a)
 {
     for (int i = 0; i < num_counters; i++)
@@ -2310,7 +2326,7 @@ static bool run(void)
     counters_open(opt.coll->name);
 
     if (opt.tests >= 0)
-        prctl(PR_SET_TIMERSLACK, 1);    /* nanosecond; a computation ends when it should */
+        prctl(PR_SET_TIMERSLACK, 1);    /* nanosecond, so that a computation ends in time */
     for (int i = 0; ok && i < opt.num_algos; i++) {
         ok = can_prove(&opt.algos[i]);
         if (!ok && rank == 0)
@@ -2348,7 +2364,7 @@ static bool run(void)
     return ok && !any_failed;
 }
 
-/* On all ranks, because those that make traffic have to end with the others. */
+/* Finish on all ranks, because the ranks that make traffic must end with the others. */
 static void check_displacements(bool makes_traffic, int measured)
 {
     for (int i = 0; i < opt.num_sizes; i++) {

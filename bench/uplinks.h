@@ -1,21 +1,22 @@
 /*
  * Copyright (C) by the mpich-topo authors. See LICENSE.
  *
- * What the uplinks of racks and pods carry, from the rates of the pairs of hosts that sent at the same
+ * Rates of the uplinks of racks and pods, from the rates of pairs of hosts that sent at the same
  * time.
  *
- * In each half of a round of the tournament a host sends to one other, or receives from one. What
- * leaves a group, or comes to it, goes over its uplink: the sum of these rates is what that carried. It
- * is full when many of the group's hosts use it, if the uplinks at the other ends are not full
- * before, which hides it: as one may be that more pairs cross than this one. So of the halves in which nearly
- * as many cross as ever do, without those that may be hidden where enough others are left, the high sums count,
- * but not the highest, which may be chance. Where each pair has about the rate of pairs inside, the uplink is
- * not what limits them, and what it carries is not known.
+ * In each half of a round of the tournament, a host sends to one other host or receives from one.
+ * All traffic that leaves or enters a group uses its uplink, so the sum of these rates is what the
+ * uplink carried. The uplink is full if many hosts of the group use it, unless uplinks at the other
+ * ends are full before and hide it. That is possible if more pairs cross such an uplink than this
+ * one. So we take the halves in which nearly the largest number of pairs cross. Halves that may be
+ * hidden are left out if enough others remain. Of the sums of these halves the high ones count, but
+ * not the highest, which may be chance. If each pair has about the rate of pairs inside the group,
+ * the uplink is not the limit, and its rate is unknown.
  *
- * A busy machine may disturb all hosts at once, and make these sums small. But what one pair had, the uplinks
- * on its way carried.
+ * A busy machine may disturb all hosts at once and make these sums small. But the uplinks on the
+ * route of one pair carried at least the rate of this pair.
  *
- * A header, as racks.h.
+ * This is a header for the same reasons as racks.h.
  */
 
 #ifndef UPLINKS_H_INCLUDED
@@ -23,18 +24,21 @@
 
 #include "quantile.h"
 
-#define UPLINKS_CROWD 0.75      /* of the most that ever cross at the same time */
-#define UPLINKS_QUANTILE 0.75   /* of the sums */
-#define UPLINKS_LIMITS 0.8      /* of the rate of pairs inside: less, and the uplink limits them */
-#define UPLINKS_SAMPLES 2       /* at least */
+#define UPLINKS_CROWD 0.75      /* fraction of the largest number of pairs that cross at the same
+                                 * time */
+#define UPLINKS_QUANTILE 0.75   /* quantile of the sums */
+#define UPLINKS_LIMITS 0.8      /* fraction of the rate of pairs inside the group: at lower rates
+                                 * the uplink is the limit */
+#define UPLINKS_SAMPLES 2       /* least number of samples */
 
-/* Of a tournament of n hosts, 2 at least */
+/* Number of rounds of a tournament of n hosts, n >= 2 */
 static int uplinks_rounds(int n)
 {
     return n - 1 + n % 2;
 }
 
-/* Circle method: each of n hosts meets every other once in these rounds; -1: a round off. */
+/* Partner of a host in a round, by the circle method: in these rounds each of n hosts meets every
+ * other host once. -1: no partner in this round */
 static int uplinks_opponent(int n, int h, int round)
 {
     int players = n + n % 2, last = players - 1, other;
@@ -48,15 +52,16 @@ static int uplinks_opponent(int n, int h, int round)
     return other < n ? other : -1;
 }
 
-/* Of a group in a half of a round, out and in */
+/* What crosses the uplink of a group in a half of a round, out and in */
 typedef struct {
-    int num[2];                 /* pairs that cross */
-    double sum[2];              /* of their rates; negative: one was not measured */
-    int is_hidden[2];           /* more cross the uplink at the other end of one */
+    int num[2];                 /* number of pairs that cross */
+    double sum[2];              /* sum of their rates; negative: one was not measured */
+    int is_hidden[2];           /* whether more pairs cross the uplink at the other end of one of
+                                 * them */
 } uplinks_half_t;
 
-/* To whom host h sends in a half of a round (way 0, 1), in another group; -1: to none. The host with the lower
- * number sends first. */
+/* Host of another group to which host h sends in a half of a round (way 0, 1); -1: none. The host
+ * with the lower number sends first. */
 static int uplinks_receiver(int n, const int *of, int h, int round, int way)
 {
     int other = uplinks_opponent(n, h, round);
@@ -64,7 +69,7 @@ static int uplinks_receiver(int n, const int *of, int h, int round, int way)
     return other < 0 || (h < other) != (way == 0) || of[h] == of[other] ? -1 : other;
 }
 
-/* rate: hosts x hosts, row: receiver, column: sender */
+/* rate[hosts x hosts], row: receiver, column: sender */
 static void uplinks_count(int n, const float *rate, const int *of, int num, int round, int way,
                           uplinks_half_t * half)
 {
@@ -91,7 +96,7 @@ static void uplinks_count(int n, const float *rate, const int *of, int num, int 
     }
 }
 
-/* Raises what is known of the uplinks to the best pair that crosses them. */
+/* Raise the rates of the uplinks to the rate of the best pair that crosses them. */
 static void uplinks_raise(int n, const float *pair, const int *of, double *mbps)
 {
     for (int i = 0; i < n; i++) {
@@ -107,9 +112,9 @@ static void uplinks_raise(int n, const float *pair, const int *of, double *mbps)
 }
 
 /*
- * rate: by the mean of the times of a pair; pair: by the median. of: group of each host at a level; below:
- * at the level below, NULL: hosts. Sets mbps[num], 0: not known, in the unit of rate. Returns how many are
- * known, or -1 without memory.
+ * Find the rates of uplinks. rate: rates by the mean time of a pair; pair: by the median. of: group
+ * of each host at a level; below: group at the level below, NULL: hosts. Sets mbps[num], in the
+ * unit of rate; 0: unknown. Returns how many are known, or -1 if memory is exhausted.
  */
 static int uplinks_find(int n, const float *rate, const float *pair, const int *of, int num,
                         const int *below, double *mbps)
@@ -132,7 +137,8 @@ static int uplinks_find(int n, const float *rate, const float *pair, const int *
         }
     }
     double usual = num_inside ? quantile(inside, num_inside, 0.5) : 0;
-    for (int pass = 0; pass < 3; pass++) {    /* how many cross; clear ones; hidden ones, for want of these */
+    for (int pass = 0; pass < 3; pass++) {    /* count the pairs that cross; use clear samples; use
+                                               * hidden samples if there are too few */
         for (int i = 0; i < 2 * rounds; i++) {
             uplinks_count(n, rate, of, num, i / 2, i % 2, half);
             for (int g = 0; g < num; g++) {

@@ -3,16 +3,17 @@
  */
 
 /*
- * topo-vidle.so: lets ranks of MPICH's device ch4 share processors. To be preloaded into them.
+ * topo-vidle.so: a library to preload, which lets ranks of MPICH's device ch4 share processors.
  *
- * ch4 polls in all that waits. Where ranks outnumber processors, one that waits takes its share of time from
- * those that have something to do. ch4 asks libfabric (provider tcp) or UCX for progress, and these ask the
- * kernel for events, with timeout 0. Here a rank that has got none several times in a row waits for one.
+ * ch4 polls whenever it waits. If there are more ranks than processors, a waiting rank takes
+ * processor time from ranks that have work. ch4 asks libfabric (provider tcp) or UCX for progress,
+ * and these ask the kernel for events with timeout 0. With this library, a rank that has got no
+ * event several times in a row waits for one.
  *
- * No event tells of a message in the memory of a host. So a rank with others on its host looks for these every
- * TOPO_VIDLE_US microseconds.
+ * The kernel has no event for a message in shared memory. So a rank with other ranks on its host
+ * looks for such messages every TOPO_VIDLE_US microseconds.
  *
- * Ranks of other devices it leaves as they are.
+ * The library does not change ranks of other devices.
  */
 
 #define _GNU_SOURCE
@@ -29,7 +30,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NUM_POLLS 4             /* without an event, before a rank waits */
+#define NUM_POLLS 4             /* polls without an event before a rank waits */
 #define MAX_VERSION 8192        /* MPI_MAX_LIBRARY_VERSION_STRING */
 
 static int is_on, wait_us = 1000;
@@ -48,12 +49,12 @@ static void set_up(void)
     is_on = strstr(version, "ch4:") != NULL;
     if (us && num_on_host && atoi(num_on_host) > 1)
         wait_us = atoi(us);
-    /* timers of Linux have a slack of 50 us else */
+    /* otherwise timers of Linux have a slack of 50 us */
     if (is_on)
         prctl(PR_SET_TIMERSLACK, 1000UL, 0, 0, 0);
 }
 
-/* Events of an answer to a call with timeout 0, or after a wait for some. */
+/* Events returned by a call with timeout 0, or by a wait after several such calls */
 static int wait_if_idle(int num, struct pollfd *fds, nfds_t num_fds)
 {
     struct timespec wait = {.tv_sec = wait_us / 1000000,.tv_nsec = 1000L * (wait_us % 1000000) };
@@ -77,14 +78,15 @@ int epoll_wait(int fd, struct epoll_event *events, int max_events, int timeout)
 {
     int num = (int) syscall(SYS_epoll_pwait, fd, events, max_events, timeout, NULL, 8);
 
-    /* an epoll descriptor has an event when there is one for it */
+    /* an epoll descriptor is readable if one of its descriptors has an event */
     if (is_on && timeout == 0 && num >= 0 &&
         wait_if_idle(num, &(struct pollfd) {.fd = fd,.events = POLLIN }, 1) > num)
         num = (int) syscall(SYS_epoll_pwait, fd, events, max_events, 0, NULL, 8);
     return num;
 }
 
-/* libfabric's verbs looks for drivers in /proc/kallsyms, a line at a time: up to a second of each rank. */
+/* The verbs provider of libfabric searches /proc/kallsyms for drivers line by line. This takes each
+ * rank up to a second. */
 FILE *fopen(const char *path, const char *mode)
 {
     static FILE *(*next) (const char *, const char *);

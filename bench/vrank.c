@@ -7,14 +7,14 @@
  *
  *     mpiexec -hosts a:2,b:2 -n 4 topo-vrank 0,2,1,3 PROGRAM [ARGUMENT]...
  *
- * Hydra numbers ranks host by host, and takes a host that comes back in its list for another node, with
- * a proxy of its own. So topo-vcluster names each host once, and this program gives the rank with number
- * i the i-th number of the list instead: the nodes that the library sees are the hosts, as with Slurm.
+ * Hydra numbers ranks host by host. If a host occurs in its list again, Hydra takes it for another
+ * node, with its own proxy. So topo-vcluster names each host once, and topo-vrank gives rank i the
+ * number i of the list instead. The nodes that the library sees are then the hosts, as with Slurm.
  *
- * The process manager says which ranks are on which node by the numbers that it knows
- * (PMI_process_mapping). So a process between it and the rank answers that there is no such thing; then
- * MPICH compares the names of hosts. All else passes unchanged (PMI, version 1). The only other thing that
- * names ranks are barriers of some of them, in MPICH 5: MPIR_CVAR_PMI_DISABLE_GROUP does without.
+ * The process manager says which ranks are on which node by its own numbers (PMI_process_mapping).
+ * So a process between it and the rank answers that this key does not exist, and MPICH compares
+ * host names instead. All other messages pass unchanged (PMI, version 1). In MPICH 5, barriers of
+ * some ranks also name ranks; MPIR_CVAR_PMI_DISABLE_GROUP disables them.
  */
 
 #define _GNU_SOURCE
@@ -31,7 +31,7 @@
 
 #define ANSWER "cmd=get_result rc=-1 msg=key_PMI_process_mapping_not_found value=unknown\n"
 
-/* Pass on what has come; ends this process when nothing more will. */
+/* Pass on the data that has arrived. End this process at the end of the input. */
 static void pass(int from, int to, int is_request)
 {
     char bytes[65536];
@@ -41,7 +41,7 @@ static void pass(int from, int to, int is_request)
         _exit(0);
     bytes[n] = '\0';
     if (is_request && !strncmp(bytes, "cmd=get ", 8) && strstr(bytes, "key=PMI_process_mapping")) {
-        /* who asks waits for the answer, so nothing else is in there */
+        /* a rank waits for each answer, so nothing else is in the pipe */
         strcpy(bytes, ANSWER);
         n = strlen(bytes);
         to = from;
@@ -58,7 +58,7 @@ static void pass_on(int manager, int rank)
     struct pollfd p[2] = { {.fd = manager,.events = POLLIN}, {.fd = rank,.events = POLLIN} };
     int null = open("/dev/null", O_RDWR);
 
-    /* mpiexec waits until the rank's output ends */
+    /* mpiexec waits until the output of the rank ends */
     for (int fd = 0; fd < 3; fd++)
         dup2(null, fd);
     while (poll(p, 2, -1) > 0 || errno == EINTR)
@@ -86,7 +86,7 @@ int main(int argc, char **argv)
     }
     pid_t child = fork();
     if (child == 0) {
-        /* a child of nobody: the program may wait for children of its own */
+        /* detach the child, since the program may wait for its own children */
         if (fork())
             _exit(0);
         close(pair[1]);

@@ -7,25 +7,27 @@
  *
  *     topo-vswitch REPORT TOLERANCE_US < LINKS
  *
- * Standard input has a line a link, upper ones first:
+ * Standard input has one line per link, upper links first:
  *
  *     NAME PARENT MBPS LATENCY_US GAP_US [MAC]
  *
- * PARENT is the name of the link above, or "-" where the link ends at the topmost switch. A link
- * with a MAC address is that of a host: NAME is a device of this network namespace, the other end of
- * the host's. The last two bytes of the address are the host's number. MBPS holds each way; 0 is no
- * limit. LATENCY_US is what a pass takes. GAP_US is the least time between two messages that pass
- * one way: frames that carry data, not mere acknowledgements.
+ * PARENT is the name of the link above, or "-" if the link ends at the topmost switch. A link with
+ * a MAC address is the link of a host. NAME is then a device of this network namespace, the other
+ * end of the host's device. The last two bytes of the address are the number of the host. MBPS
+ * applies to each direction; 0 is no limit. LATENCY_US is the time to pass the link. GAP_US is the
+ * least time between two messages that pass in one direction: frames that carry data, not mere
+ * acknowledgements.
  *
- * Idea: a frame is taken in, and put out when it would be through the network, by a calculation:
- * each way of each link is a queue, first in, first out. Frames cut through: the head of one is on
- * the next link while its tail is not yet, as long as that link is no faster. The kernel stamps each
- * frame with the time when its host sent it. So nothing depends on when this process reads it, as
- * long as it reads it before it is due. Where a frame is put out late, the report says so.
+ * Idea: the switch reads a frame and computes when it would leave the network. It sends the frame
+ * at that time. Each direction of each link is a queue, first in, first out. Frames cut through:
+ * the head of a frame is on the next link before its tail is, as long as that link is not faster.
+ * The kernel stamps each frame with the time at which its host sent it. So nothing depends on when
+ * this process reads a frame, as long as it reads it before it is due. The report says how late
+ * frames were sent.
  *
- * The devices give checksums that are still to be computed, and take them so (PACKET_VNET_HDR).
+ * The devices leave checksums to be computed later, and accept such frames (PACKET_VNET_HDR).
  *
- * Says "ready" on standard output, and runs until it is killed.
+ * The switch prints "ready" on standard output, and runs until it is killed.
  */
 
 #define _GNU_SOURCE
@@ -56,45 +58,45 @@
 
 #define MAX_LINKS 1024
 #define MAX_LEVELS 8
-#define SLOT 16384      /* bytes of the ring for a frame */
+#define SLOT 16384      /* bytes of the ring per frame */
 #define BLOCK (4 * SLOT)
 #define SLOTS 2048
-#define MAX_QUEUED (512L << 20) /* bytes of all frames inside */
-#define FRAMING 24      /* bytes on a wire beside those of a frame: preamble, checksum, pause */
-#define MAX_EARLY 100000        /* ns that it spins, at most, before a frame is due */
+#define MAX_QUEUED (512L << 20) /* limit in bytes of all frames inside */
+#define FRAMING 24      /* bytes on a wire in addition to a frame: preamble, checksum, pause */
+#define MAX_EARLY 100000        /* most ns that the switch spins before a frame is due */
 #define SECOND INT64_C(1000000000)
 
 enum way { UP, DOWN };
 
 struct link {
     char name[IFNAMSIZ];
-    int parent, depth;          /* the link above, or -1; links above */
+    int parent, depth;          /* the link above, or -1; number of links above */
     double ns_per_byte;
     int64_t latency, gap;
-    int64_t busy[2];            /* until then, by way */
-    int device;                 /* of a host's link: its number for the kernel; otherwise 0 */
+    int64_t busy[2];            /* time until which the link is busy, by direction */
+    int device;                 /* device number of a host's link; otherwise 0 */
     int path[MAX_LEVELS];       /* links from the topmost switch to this one */
 };
 
 struct frame {
-    int link, to;               /* where it is, and the host's link where it goes */
+    int link, to;               /* where the frame is, and the host's link to which it goes */
     enum way way;
     bool has_data;
-    int64_t tail;               /* when all of it has come to where it is */
-    int size;                   /* with what virtio puts before it */
+    int64_t tail;               /* when the last byte reaches that place */
+    int size;                   /* including the header of virtio */
     unsigned char bytes[];
 };
 
 struct event {
     int64_t at;
-    uint64_t number;            /* the order among those at one time */
+    uint64_t number;            /* order of frames with equal time */
     struct frame *frame;
 };
 
 static struct link links[MAX_LINKS];
 static int num_links;
-static short link_of_host[1 << 16];     /* by the last two bytes of a MAC address, plus 1 */
-static short link_of_device[1 << 16];   /* plus 1 */
+static short link_of_host[1 << 16];     /* link + 1, by the last two bytes of a MAC address */
+static short link_of_device[1 << 16];   /* link + 1, by device */
 
 static struct event *heap;
 static size_t num_events, max_events;
@@ -162,7 +164,7 @@ static struct event pop(void)
     return top;
 }
 
-/* ---- what is told ---- */
+/* ---- the report ---- */
 
 static void tell_lateness(int64_t time, uint64_t late)
 {
@@ -191,7 +193,7 @@ static void tell_departure(int64_t planned)
 static void tell_loss(int frames)
 {
     report->dropped += frames;
-    tell_lateness(now(), SECOND);       /* about what TCP takes to send again */
+    tell_lateness(now(), SECOND);       /* about the time until TCP sends a frame again */
 }
 
 /* ---- links ---- */
@@ -256,7 +258,7 @@ static bool has_data(const unsigned char *frame, int size)
     return ntohs(ip->tot_len) > 4 * (ip->ihl + tcp->doff);
 }
 
-/* Take in what a host sent: `bytes` begins with virtio's header. */
+/* Read a frame that a host sent. `bytes` begins with the header of virtio. */
 static void take(int from, const unsigned char *bytes, int size, int64_t sent)
 {
     const unsigned char *frame = bytes + sizeof(struct virtio_net_hdr);
@@ -264,7 +266,7 @@ static void take(int from, const unsigned char *bytes, int size, int64_t sent)
     int to = link_of_host[frame[4] << 8 | frame[5]] - 1;
 
     if (length < ETH_HLEN || (frame[0] & 1) || to < 0 || to == from)
-        return; /* hosts know their neighbours: nothing goes to all */
+        return; /* drop it: hosts know their neighbours, so no frame goes to all */
     if (queued + size > MAX_QUEUED) {
         tell_loss(1);
         return;
@@ -280,7 +282,7 @@ static void take(int from, const unsigned char *bytes, int size, int64_t sent)
 }
 
 
-/* The head of a frame comes to a link; or, where that was the last, the frame has come. */
+/* The head of a frame reaches a link, or leaves the last link: then the frame has arrived. */
 static void advance(int socket, int64_t at, struct frame *f)
 {
     if (f->link < 0) {
@@ -297,7 +299,7 @@ static void advance(int socket, int64_t at, struct frame *f)
     const int *path = links[f->to].path;
     int64_t takes = (f->size - sizeof(struct virtio_net_hdr) + FRAMING) * l->ns_per_byte;
     int64_t start = at > l->busy[f->way] ? at : l->busy[f->way];
-    /* a faster link waits until the frame can pass without a pause */
+    /* a faster link waits until it can send the frame without a pause */
     if (start < f->tail - takes)
         start = f->tail - takes;
     l->busy[f->way] = start + (f->has_data && takes < l->gap ? l->gap : takes);
@@ -314,7 +316,7 @@ static void advance(int socket, int64_t at, struct frame *f)
     push(f->link < 0 ? f->tail : start + l->latency, f);
 }
 
-/* ---- the ring of what hosts send ---- */
+/* ---- the ring of frames from hosts ---- */
 
 static int open_ring(unsigned char **ring)
 {
@@ -336,7 +338,7 @@ static int open_ring(unsigned char **ring)
     return fd;
 }
 
-/* Take in all that waits; returns whether something did. */
+/* Read all frames that wait. Returns whether there was one. */
 static void drain(int fd, unsigned char *ring)
 {
     static int slot;
@@ -384,14 +386,15 @@ int main(int argc, char **argv)
     report->tolerance_ns = atof(argv[2]) * 1000;
     read_links();
     int fd = open_ring(&ring);
-    /* Where this is not allowed, other processes make it late, which it tells. */
+    /* If this is not permitted, other processes may delay the switch. The report then counts late
+     * frames. */
     sched_setscheduler(0, SCHED_FIFO, &(struct sched_param) {.sched_priority = 10 });
     prctl(PR_SET_TIMERSLACK, 1);
     puts("ready");
     fflush(stdout);
 
-    /* This process wakes up late by about the same time again and again: it sets out that much
-     * earlier, and waits for the rest in this loop. */
+    /* The kernel wakes this process late, often by about the same time. So it sets an earlier
+     * timer, and spins for the rest of the time in this loop. */
     int64_t early = 0;
     for (;;) {
         drain(fd, ring);

@@ -11,22 +11,23 @@
 
 #include <stdint.h>
 
-#define VSWITCH_TICK INT64_C(10000000)  /* ns: of one entry */
-#define VSWITCH_TICKS (1 << 18) /* entries, used in turn: 43 minutes */
+#define VSWITCH_TICK INT64_C(10000000)  /* ns per entry */
+#define VSWITCH_TICKS (1 << 18) /* entries, used in turn, for 43 minutes */
 
 struct vswitch_report {
-    uint64_t tolerance_ns;      /* by which a frame may be late, and no more is said */
-    uint64_t frames;            /* that have left */
-    uint64_t dropped;           /* for want of memory, or by the kernel */
-    uint64_t late;              /* frames that were late by more */
-    uint64_t late_sum_ns, late_max_ns;  /* of all frames */
+    uint64_t tolerance_ns;      /* lateness that is tolerated */
+    uint64_t frames;            /* frames that have left */
+    uint64_t dropped;           /* frames dropped by the kernel or because memory was exhausted */
+    uint64_t late;              /* frames that were later than the tolerance */
+    uint64_t late_sum_ns, late_max_ns;  /* lateness of all frames */
     struct {
-        uint64_t tick;          /* time / VSWITCH_TICK: otherwise the entry is of an earlier turn */
+        uint64_t tick;          /* time / VSWITCH_TICK; if different, the entry is from an earlier
+                                 * turn */
         uint64_t late_max_ns;
     } ticks[VSWITCH_TICKS];
 };
 
-/* By how many ns frames that left between two times were late, at most; a loss counts as a second */
+/* Largest lateness in ns of frames that left between two times; a lost frame counts as a second */
 static inline uint64_t vswitch_lateness(const volatile struct vswitch_report *r, int64_t from,
                                         int64_t to)
 {

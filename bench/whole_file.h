@@ -1,8 +1,8 @@
 /*
  * Copyright (C) by the mpich-topo authors. See LICENSE.
  *
- * Files that are written under another name, then renamed: a reader never sees half of one, and an old
- * one stays where the disk is full. As maint/topo_common/files.py does it.
+ * Files that are written under another name and then renamed. A reader never sees a half-written
+ * file, and an old file survives if the disk is full. maint/topo_common/files.py does the same.
  */
 
 #ifndef WHOLE_FILE_H_INCLUDED
@@ -19,18 +19,20 @@
 #include <unistd.h>
 
 typedef struct {
-    char target[PATH_MAX];      /* what links lead to */
-    char temporary[PATH_MAX];   /* in the same folder; "": the target is written to directly */
-    int fd;                     /* that is open already and goes to the target, or -1 */
+    char target[PATH_MAX];      /* the file to which symbolic links lead */
+    char temporary[PATH_MAX];   /* temporary file in the same folder; "": write to the target
+                                 * directly */
+    int fd;                     /* open file descriptor of the target, or -1 */
 } whole_file_t;
 
-/* The exit status where it cannot be created: the command line names it, but a disk may be full. */
+/* Exit status if the file cannot be created: 2, since the command line names it, or 1 if the disk
+ * is full */
 static int whole_file_status(int why)
 {
     return why == ENOSPC || why == EDQUOT ? 1 : 2;
 }
 
-/* Of /dev/stdout and the like, the number of what the program has open; else -1 */
+/* File descriptor for which /dev/stdout or the like stands; -1 for other files */
 static int whole_file_number(const char *path)
 {
     int fd = -1, end = 0;
@@ -44,7 +46,7 @@ static int whole_file_number(const char *path)
     return sscanf(path, "/proc/self/fd/%9d%n", &fd, &end) == 1 && end == (int) strlen(path) ? fd : -1;
 }
 
-/* Put before a relative path the folder of another one. False: it is too long. */
+/* Prefix a relative path with the folder of another path. False if it is too long. */
 static int whole_file_beside(char *to, const char *other, const char *path)
 {
     const char *slash = *path == '/' ? NULL : strrchr(other, '/');
@@ -52,8 +54,8 @@ static int whole_file_beside(char *to, const char *other, const char *path)
     return snprintf(to, PATH_MAX, "%.*s%s", slash ? (int) (slash + 1 - other) : 0, other, path) < PATH_MAX;
 }
 
-/* Before the work is done, find out whether the file can be written; leave nothing behind. Returns NULL, or why
- * it cannot, and the exit status for that. */
+/* Called before the work is done: check whether the file can be written, and leave nothing behind.
+ * Returns NULL, or the reason why it cannot, and sets the exit status for that. */
 static const char *whole_file_find(whole_file_t * w, const char *path, int *status)
 {
     struct stat st, other;
@@ -75,7 +77,7 @@ static const char *whole_file_find(whole_file_t * w, const char *path, int *stat
             return S_ISDIR(st.st_mode) ? "found a folder, expected a regular file" :
                 S_ISFIFO(st.st_mode) ? "found a FIFO, expected a regular file" :
                 "found a device or socket, expected a regular file";
-        /* standard output must go on in the file that it goes to */
+        /* standard output must continue in the same file */
         if (!fstat(STDOUT_FILENO, &other) && other.st_dev == st.st_dev && other.st_ino == st.st_ino) {
             w->fd = STDOUT_FILENO;
             return NULL;
@@ -85,7 +87,7 @@ static const char *whole_file_find(whole_file_t * w, const char *path, int *stat
     } else if (errno != ENOENT || !*path) {
         return strerror(errno);
     } else {
-        /* a new file; or a link, and what it leads to is not there */
+        /* a new file, or a link to a file that does not exist */
         ssize_t len = readlink(path, link, sizeof(link) - 1);
         link[len > 0 ? len : 0] = '\0';
         if (!whole_file_beside(w->target, len > 0 ? path : "", len > 0 ? link : path))
@@ -93,7 +95,7 @@ static const char *whole_file_find(whole_file_t * w, const char *path, int *stat
     }
     if (!whole_file_beside(w->temporary, w->target, ".topo.XXXXXX"))
         return strerror(ENAMETOOLONG);
-    /* no signal may end us before it is away again */
+    /* no signal may end the program before the file is removed again */
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, &before);
     fd = mkstemp(w->temporary);
@@ -107,7 +109,7 @@ static const char *whole_file_find(whole_file_t * w, const char *path, int *stat
     return fd < 0 ? strerror(why) : NULL;
 }
 
-/* NULL: it cannot be created; errno tells why. */
+/* Open the file for writing. NULL if it cannot be created; errno has the reason. */
 static FILE *whole_file_open(const whole_file_t * w)
 {
     int flags = O_WRONLY | O_CLOEXEC | O_NOFOLLOW, fd;
@@ -121,7 +123,7 @@ static FILE *whole_file_open(const whole_file_t * w)
     return fd < 0 ? NULL : fdopen(fd, "w");
 }
 
-/* Returns 0, or why it cannot be written (errno). */
+/* Close and rename the file. Returns 0, or errno of the reason why it cannot be written. */
 static int whole_file_close(const whole_file_t * w, FILE * f)
 {
     int why = 0;

@@ -138,14 +138,19 @@ def nonblocking(row: Row) -> Row:
 def segment_cvar(row: Row) -> str:
     """The CVAR of an algorithm that is segmented"""
     is_lanes = row["name"] == "rack_lanes"
-    what = "chunks, of which each lane has a part," if is_lanes else "the segments"
-    most = "" if is_lanes else ", up to MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES"
+    what = f"{row['name']} {row['collective']}"
+    what = (
+        f"Chunk length of {what}, in bytes; each lane takes a part of a chunk."
+        if is_lanes
+        else f"Segment length of {what}, in bytes."
+    )
+    most = "" if is_lanes else ", at most MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES"
     return param_cvar(
         row,
         "segment_bytes",
-        f"Length of {what} of {row['name']} {row['collective']}, in bytes. 0: it follows from the "
-        f"length of the message and from the links of the site{most}. What rank 0 has counts. A "
-        "parameter segment_bytes in a tuning file comes first.",
+        f"{what} 0: the library chooses it from the length of the message and the links of the "
+        f"site{most}. The value of rank 0 of MPI_COMM_WORLD applies to all ranks. A parameter "
+        "segment_bytes in a tuning file overrides this CVAR.",
     )
 
 
@@ -155,8 +160,9 @@ def radix_cvar(row: Row) -> str:
         row,
         "k",
         f"Radix of {row['name']} {row['collective']} at each level of the topology: hosts, racks and "
-        "so on. 0: it follows, for each level, from latency and message rate of the site. What rank 0 "
-        "has counts. A parameter k in a tuning file comes first.",
+        "so on. 0: the library chooses it for each level from the latency and the message rate of the "
+        "site. The value of rank 0 of MPI_COMM_WORLD applies to all ranks. A parameter k in a tuning "
+        "file overrides this CVAR.",
     )
 
 

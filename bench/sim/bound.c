@@ -1,15 +1,16 @@
 /*
  * Copyright (C) by the mpich-topo authors. See LICENSE.
  *
- * How soon a call can end on a site, whatever its schedule: by what messages cost, by what has to
- * cross links, and by what has to be added up.
+ * Lower bounds of the time of a call on a site, for any schedule: by the costs of messages, by the
+ * bytes that must cross links, and by the bytes that must be added up.
  */
 
 #include "sim.h"
 #include "latency_bound.h"
 #include "link_bound.h"
 
-/* How many hosts, or ranks, of each group of a level there are; returns in how many groups */
+/* Set num[] to the number of hosts, or of ranks, in each group of a level. Returns the number of
+ * groups that have ranks. */
 static int count(const platform_t * p, int level, bool are_hosts, int num[])
 {
     char *is_counted = get_memory(p->num_groups[0], 1);
@@ -26,7 +27,7 @@ static int count(const platform_t * p, int level, bool are_hosts, int num[])
     return num_groups;
 }
 
-/* Of a message that passes so many levels */
+/* Least time of a message that passes `distance` levels */
 static double time_of_message(const platform_t * p, int distance)
 {
     double time = 2 * p->costs.overhead + p->costs.latency + p->costs.gap;

@@ -1,7 +1,7 @@
 /*
  * Copyright (C) by the mpich-topo authors. See LICENSE.
  *
- * Every message, as a trace and as a picture.
+ * All messages of a run, as a trace and as a picture
  */
 
 #include "sim.h"
@@ -14,7 +14,7 @@
 /* -- files -- */
 
 static whole_file_t output;
-static char *volatile temporary;        /* that may be there */
+static char *volatile temporary;        /* name of a temporary file that may exist */
 
 static void remove_temporary(void)
 {
@@ -26,7 +26,7 @@ static void remove_temporary(void)
 static void end_by_signal(int number)
 {
     remove_temporary();
-    raise(number);      /* its handler is the default one again */
+    raise(number);      /* the handler has been reset to the default one */
 }
 
 static void remove_at_end(void)
@@ -39,7 +39,7 @@ static void remove_at_end(void)
         return;
     is_done = true;
     atexit(remove_temporary);
-    signal(SIGXFSZ, SIG_IGN);   /* writing fails instead */
+    signal(SIGXFSZ, SIG_IGN);   /* a write then fails instead */
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL)
             sigaction(numbers[i], &action, NULL);
@@ -64,7 +64,8 @@ static FILE *open_file(const char *path)
 {
     remove_at_end();
     find_file(path);
-    temporary = output.temporary[0] ? output.temporary : NULL;  /* before it is there: a signal may come then */
+    temporary = output.temporary[0] ? output.temporary : NULL;  /* set before the file exists, since
+                                                                 * a signal may come */
     FILE *file = whole_file_open(&output);
 
     if (file == NULL) {
@@ -84,7 +85,7 @@ static void close_file(FILE * file, const char *path)
         give_up("%s: %s", path, strerror(why));
 }
 
-/* -- trace: hosts are processes and ranks threads; a message is an arrow from one slice to another -- */
+/* -- trace: a host is a process, a rank is a thread, a message is an arrow between two slices -- */
 
 static void print_slice(FILE * file, const platform_t * p, int rank, double begin, double end,
                         const char *verb, int peer, const record_t * r)
@@ -125,14 +126,16 @@ void draw_trace(const char *path, const platform_t * p, const what_t * what, con
     close_file(file, path);
 }
 
-/* -- picture: ranks from left to right in the order of the line, time downwards -- */
+/* -- picture: ranks from left to right in the order of the schedule, time downwards -- */
 
 #define MARGIN 70
 #define TOP 164
 #define ROW 44
 #define LEGEND_COLUMN 112
 
-static const char *const colors[] = { "#1f4e8c", "#c0562b", "#3b7d3c", "#7b4a9e" };  /* by distance */
+static const char *const colors[] = { "#1f4e8c", "#c0562b", "#3b7d3c", "#7b4a9e" };  /* by the
+                                                                                      * distance of
+                                                                                      * a message */
 
 typedef struct {
     int column;                 /* width of a rank */
@@ -188,7 +191,7 @@ static void draw_message(FILE * file, const platform_t * p, const layout_t * l, 
         fprintf(file, "%d</text>\n", r->unit);
 }
 
-/* What colours and numbers mean, above the steps */
+/* Draw the legend of colours and numbers above the steps. */
 static void draw_legend(FILE * file, int num_kinds)
 {
     static const char *const kinds[] = { "inside a host", "inside a rack", "between racks", "further" };

@@ -1,20 +1,20 @@
 /*
  * Copyright (C) by the mpich-topo authors. See LICENSE.
  *
- * The run.
+ * The simulation.
  *
- * A rank is the generator of its schedule, the round that comes next, and its clock. It runs as far as it
- * can: its clock goes on by what its processor does, and to the arrival of a message that it waits for. As
- * every receive names its source, what a rank does follows from its own messages alone; so it need not run
- * in the order of time. What has to come in that order is links: a message is an event at each link on its
- * way, and the events are in a heap.
+ * A rank consists of the generator of its schedule, its next round, and its clock. It runs as far
+ * as possible. Work of its processor advances its clock, and so does the arrival of a message that
+ * it waits for. Every receive names its source. What a rank does therefore depends on its own
+ * messages alone, and ranks need not run in the order of time. Links must be served in that order:
+ * a message is an event at each link of its route, and the events are in a heap.
  *
- * A link serves messages one after the other, in the order in which their first bytes come, and each for the
- * time that it takes at full rate. The first byte goes on to the next link at once; the last one comes no
- * sooner than it has passed the slowest link. Inside a host the sender copies a message, and the memory of the host
- * serves all copies as a link does.
+ * A link serves messages one after the other, in the order in which their first bytes come, and
+ * each for the time that it takes at full rate. The first byte goes on to the next link at once.
+ * The last byte does not arrive before it has passed the slowest link. Inside a host the sender
+ * copies a message, and the memory of the host serves all copies as a link does.
  *
- * Left out: that a sender may have to wait until memory is free, or for its max_sends (topo_step.h).
+ * Not modelled: a sender may have to wait for memory, or for its max_sends (topo_step.h).
  */
 
 #include "sim.h"
@@ -22,16 +22,16 @@
 #include "heap.h"
 #include <math.h>
 
-#define ROUNDING 1e-6           /* of a time, relative */
+#define ROUNDING 1e-6           /* relative, of a time */
 
 typedef struct {
     int from, to;
-    int next;                   /* of those in a bucket, or free; -1: the last one */
+    int next;                   /* next message in the bucket, or next free one; -1: none */
     int hop, distance;
     int64_t bytes;
-    double time;                /* of its first byte at a link; at the end, of its arrival */
+    double time;                /* when its first byte is at a link; at the end, when it arrives */
     double last_byte;
-    int slowest;                /* level of the link that the last byte was late at */
+    int slowest;                /* level of the link that delayed the last byte */
     path_t path;
     int step;
     int64_t record;
@@ -39,10 +39,10 @@ typedef struct {
 
 typedef struct {
     MPII_Topo_any_gen_t g;
-    double clock, out;          /* out: until then it sends to other hosts */
+    double clock, out;          /* out: until when it sends to other hosts */
     int next_round;
-    int waits_for;              /* rank, -1: for none */
-    int given;                  /* the message that it waited for; -1: none */
+    int waits_for;              /* rank whose message it needs; -1: none */
+    int given;                  /* the message that it waited for, if it is there; -1: none */
     int step;
     path_t path;
 } rank_t;
@@ -57,10 +57,10 @@ typedef struct {
     double *core_free;          /* [hosts][num_cores] */
     double *memory_free;        /* [hosts] */
     fair_t *fair;               /* or NULL */
-    heap_t heap;                /* of messages, and of ~rank: its processor */
+    heap_t heap;                /* events of messages; of ~rank: its processor */
     message_t *messages;
     int num_messages, room_messages, first_free;
-    int *buckets, num_buckets, num_kept;        /* messages that nobody has taken yet */
+    int *buckets, num_buckets, num_kept;        /* messages that no rank has received yet */
 } engine_t;
 
 /* -- messages -- */
@@ -118,7 +118,7 @@ static void enlarge_buckets(engine_t * e)
     free(old);
 }
 
-/* Those of a pair are in the order in which they came, and that is the one in which they were sent. */
+/* Messages of a pair of ranks are in the order of arrival, which is the order of sending. */
 static int take_kept(engine_t * e, int from, int to)
 {
     int *next = bucket(e, from, to), m;
@@ -154,7 +154,8 @@ static void deliver(engine_t * e, int m)
 
 /* -- links -- */
 
-/* The hop-th link on the way: up from the host of the sender, then down to that of the receiver */
+/* Link number `hop` of a route: up from the host of the sender, then down to the host of the
+ * receiver */
 static link_t *find_link(const engine_t * e, const message_t * m, int hop, int *level)
 {
     bool is_down = hop >= m->distance;
@@ -173,13 +174,13 @@ static double latency_of_hop(const engine_t * e, int distance)
     return latency / (2 * distance);
 }
 
-/* Bytes that it takes on its way between hosts */
+/* Bytes of a message on links between hosts */
 static double bytes_on_way(const engine_t * e, const message_t * m)
 {
     return m->bytes + (m->distance > 0 ? e->p->costs.header : 0);
 }
 
-/* Of a message inside a host */
+/* Move a message inside a host. */
 static void pass_memory(engine_t * e, int index)
 {
     message_t *m = &e->messages[index];
@@ -221,7 +222,7 @@ static void pass_link(engine_t * e, int index)
     deliver(e, index);
 }
 
-/* The same where links are shared: a message gets there after its latency, and then is a flow. */
+/* The same if links are shared: after its latency, a message becomes a flow. */
 static void begin_flow(engine_t * e, int index)
 {
     message_t *m = &e->messages[index];
@@ -239,7 +240,7 @@ static void begin_flow(engine_t * e, int index)
         }
     }
     m->path.carry[m->slowest] += longest;
-    m->last_byte = m->time + longest;   /* if it was alone */
+    m->last_byte = m->time + longest;   /* if it were alone */
     fair_add(e->fair, m->time, index, m->from, m->to, bytes, links, num);
 }
 
@@ -278,7 +279,7 @@ static int64_t record(engine_t * e, int from, const MPII_Topo_step_t * step, int
     return result->num_records++;
 }
 
-/* What a message takes beyond latency and links */
+/* Time of a message in addition to latency and links */
 static double more_of(const costs_t * costs, const message_t * m)
 {
     int between = m->distance > 0, i = 0;
@@ -290,7 +291,7 @@ static double more_of(const costs_t * costs, const message_t * m)
     return costs->piece[between][i].more + m->bytes * costs->piece[between][i].more_per_byte;
 }
 
-/* Of the processor at each end */
+/* Time of a message on the processor of each end */
 static double processor_of(const engine_t * e, const message_t * m)
 {
     const costs_t *costs = &e->p->costs;
@@ -303,7 +304,7 @@ static double processor_of(const engine_t * e, const message_t * m)
     return (m->distance > 0 ? costs->overhead : costs->inside_overhead) + copy;
 }
 
-/* What it takes until the first byte is at the first link, beside the processor */
+/* Time until the first byte is at the first link, without the time of the processor */
 static double latency_before(const engine_t * e, const message_t * m)
 {
     const costs_t *costs = &e->p->costs;
@@ -344,7 +345,7 @@ static void send(engine_t * e, int rank, const MPII_Topo_step_t * step, int64_t 
     m->path.num_messages++;
     m->path.latency += latency;
     m->time = m->last_byte = r->clock + latency;
-    if (m->distance > 0) {      /* it waits until those before it have gone */
+    if (m->distance > 0) {      /* it waits until the messages before it have gone */
         double start = MPL_MAX(r->clock, r->out);
         r->out = start + bytes / costs->rank_rate;
         m->path.wait[0] += start - r->clock;
@@ -373,7 +374,8 @@ static void take(engine_t * e, int rank, int index)
     free_message(e, index);
 }
 
-/* Whether the message before the next round is here, or there is none; *m: -1: none */
+/* Whether the next round can run: the message that it needs is there, or it needs none. Sets *m to
+ * that message; -1: none. */
 static bool find_message(engine_t * e, int rank, int *m)
 {
     rank_t *r = &e->ranks[rank];
@@ -420,7 +422,7 @@ static void run_rank(engine_t * e, int rank)
         run_round(e, rank, message);
 }
 
-/* A round on the core of the host that is free first; then the rank asks for one again. */
+/* Run a round on the core of the host that is free first. Then the rank asks for a core again. */
 static void run_on_core(engine_t * e, int rank, double time)
 {
     rank_t *r = &e->ranks[rank];
@@ -430,7 +432,7 @@ static void run_on_core(engine_t * e, int rank, double time)
     if (r->next_round > r->g.gen.num_recvs || !find_message(e, rank, &message))
         return;
     if (message != -1 && e->messages[message].time > time) {
-        r->given = message;     /* it is still on its way */
+        r->given = message;     /* it has not arrived yet */
         heap_push(&e->heap, e->messages[message].time, ~rank);
         return;
     }
@@ -447,7 +449,7 @@ static void run_on_core(engine_t * e, int rank, double time)
     heap_push(&e->heap, r->clock, ~rank);
 }
 
-/* -- the whole -- */
+/* -- the simulation -- */
 
 static double random_part(uint64_t x)
 {

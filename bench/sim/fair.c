@@ -1,12 +1,13 @@
 /*
  * Copyright (C) by the mpich-topo authors. See LICENSE.
  *
- * Links that are shared fairly, as by TCP connections: a message is a flow over all links on its way, and of each
- * link the flows get equal parts, but for what some cannot take because of another link (max-min fairness). A pair
- * of ranks has one connection, which carries one message after the other.
+ * Links that messages share fairly, as TCP connections do. A message is a flow over all links of
+ * its route. The flows of a link get equal parts of its rate; what a flow cannot take, because
+ * another link limits it, goes to the other flows (max-min fairness). A pair of ranks has one
+ * connection, which carries one message after the other.
  *
- * Rates are worked out anew whenever a flow begins or ends: links times flows each time, so this is for hundreds
- * of ranks.
+ * Rates are computed again whenever a flow begins or ends. This costs links times flows each time,
+ * so it is for hundreds of ranks.
  */
 
 #include "sim.h"
@@ -16,16 +17,17 @@
 
 typedef struct {
     int id, from, to;
-    double left, bytes, rate;   /* rate 0: not worked out yet */
+    double left, bytes, rate;   /* rate 0: not computed yet */
     int num_links;
     link_t *links[MAX_LINKS];
 } flow_t;
 
 struct fair {
-    flow_t *flows;              /* active ones, then those that wait for their connection, in their order */
+    flow_t *flows;              /* active flows, then those that wait for their connection, in
+                                 * order */
     int num_active, num, room;
-    double now, next;           /* next: when a flow ends */
-    bool is_known;              /* rates, and next */
+    double now, next;           /* next: when the next flow ends */
+    bool is_known;              /* whether rates and `next` are up to date */
 };
 
 fair_t *fair_create(void)
@@ -55,7 +57,8 @@ static void advance(fair_t * f, double time)
     f->now = time;
 }
 
-/* Again and again, the link that gives its flows the least settles what these get. */
+/* Repeatedly take the link that gives each of its flows the least. It fixes the rates of these
+ * flows. */
 static void find_rates(fair_t * f)
 {
     int num_open = f->num_active;

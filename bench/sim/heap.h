@@ -1,7 +1,8 @@
 /*
  * Copyright (C) by the mpich-topo authors. See LICENSE.
  *
- * Events in the order of time: a heap, of four children each. A header, so that it is inlined.
+ * Events in the order of time: a heap whose nodes have four children. It is a header so that the
+ * compiler inlines it.
  */
 
 #ifndef HEAP_H_INCLUDED
@@ -11,7 +12,7 @@
 
 typedef struct {
     double time;
-    uint32_t number;            /* of two at one time, the older one comes first */
+    uint32_t number;            /* of two events at one time, the older one comes first */
     int what;
 } event_t;
 

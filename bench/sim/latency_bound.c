@@ -1,23 +1,27 @@
 /*
  * Copyright (C) by the mpich-topo authors. See LICENSE.
  *
- * In one group the tree of Karp, Sahay, Santos and Schauser ("Optimal Broadcast and Summation in the LogP Model",
- * 1993) is the fastest: who knows it sends to the next one, a gap after its last message, until all know it.
+ * In one group, the tree of Karp, Sahay, Santos and Schauser ("Optimal Broadcast and Summation in
+ * the LogP Model", 1993) is the fastest: each host that has the data sends it to the next host, one
+ * gap after its last message, until all hosts have it.
  *
- *     near = 3, gap = 1:   0 knows it at 0, 1 at 3, 2 at 4, 3 at 5, 4 at 6 (from 0) and 5 at 6 (from 1) ...
+ *     near = 3, gap = 1:   host 0 has it at 0, host 1 at 3, host 2 at 4, host 3 at 5, hosts 4 and 5
+ *                          at 6 (from hosts 0 and 1) ...
  *
- * Beside another group, a host of the own group chooses whether a message stays inside. Here each of its messages does
- * both, and the others count as one group: what is allowed more can only end sooner. So this is a bound, and what
- * schedules reach where the own group is small, or far is not much longer than near.
+ * With other groups, a host of the own group chooses whether a message stays inside. Here each of
+ * its messages does both, and all other groups count as one group. A schedule that may do more can
+ * only end sooner, so this is a lower bound. Schedules reach it if the own group is small, or if
+ * far is not much longer than near.
  */
 
 #include "latency_bound.h"
 #include <stdlib.h>
 
-/* Messages: inside the own group, from there to others, and among others */
+/* Kinds of messages: inside the own group, from there to other groups, and among others */
 enum { OWN, FAR, OTHERS, NUM_KINDS };
 
-/* When they arrive: in order, since each follows after a constant time from arrivals that are in order */
+/* Times at which messages arrive. They are in order, since each message follows an arrival by a
+ * constant time and arrivals are in order. */
 typedef struct {
     double *times;
     int first, num;
@@ -40,7 +44,8 @@ static queue_t *earliest(queue_t queues[])
 
 double latency_bound(int num_hosts, int num_own, double near, double far, double gap)
 {
-    /* of each kind, the first message of a host; behind them, its next ones */
+    /* for each kind, a queue of first messages of hosts; then, for each kind, a queue of their next
+     * messages */
     queue_t queues[2 * NUM_KINDS] = { {NULL, 0, 0} };
     int left[2] = { num_own - 1, num_hosts - num_own };
     double time = 0, *mem = malloc(2 * NUM_KINDS * ((size_t) num_hosts + 1) * sizeof(double));

@@ -1,14 +1,15 @@
 /*
  * Copyright (C) by the mpich-topo authors. See LICENSE.
  *
- * A block that several ranks of a group need has to come in only once. Contributions to a sum may be
- * added on both sides of a link: one sum crosses it.
+ * A block that several ranks of a group need must enter the group only once. The contributions of a
+ * group to a sum may be added inside the group, so that only one sum crosses its link.
  */
 
 #include "link_bound.h"
 #include "mpl.h"
 
-/* Bytes that cross the link of a group with `own` of the ranks, in the direction with more of them */
+/* Bytes that cross the link of a group that has `own` of the ranks, in the direction that carries
+ * more */
 static double bytes_over_link(MPII_Topo_coll_t coll, double bytes, double own, double others,
                               bool has_root)
 {
@@ -47,8 +48,8 @@ double link_bound(MPII_Topo_coll_t coll, double bytes, int num_groups, const int
         bound = MPL_MAX(bound, (crossing - burst) / rate[i]);
         total_rate += rate[i];
     }
-    /* Allreduce, for each number: num_groups - 1 messages make one sum of all, and as many tell it to
-     * the other groups. All links together have to carry them. */
+    /* Allreduce, for each element: num_groups - 1 messages make one sum of all groups, and as many
+     * distribute it. The links together must carry them. */
     if (coll == MPII_TOPO_COLL__ALLREDUCE)
         bound = MPL_MAX(bound, (2 * bytes * (num_groups - 1) - num_groups * burst) / total_rate);
     return bound;

@@ -1,7 +1,7 @@
 /*
  * Copyright (C) by the mpich-topo authors. See LICENSE.
  *
- * The options, and a run for each algorithm.
+ * Options of topo-sim, and one run per algorithm
  */
 
 #include "sim.h"
@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stdarg.h>
 
-#ifndef TOPO_VERSION            /* maint/build gives it */
+#ifndef TOPO_VERSION            /* defined by maint/build */
 #define TOPO_VERSION "(unknown version)"
 #endif
 
@@ -19,79 +19,81 @@ static const char usage[] =
     "Usage: " PROGRAM " [OPTION]... SITE.json\n"
     "       " PROGRAM " [OPTION]... --racks RACKSxHOSTS --host-rate RATE\n"
     "                --uplink-rate RATE\n"
-    "Simulate a collective: run the schedules of all its ranks, as the library would,\n"
-    "on a model of the site, and tell how long it takes, what each link carries, and\n"
-    "what it waits for.\n"
+    "Simulate a collective: run the schedules of all ranks, as the library would, on\n"
+    "a model of the site. Print how long the call takes, what it waits for, and how\n"
+    "many bytes each link carries.\n"
     "\n"
     "Call:\n"
     "  -c, --collective NAME  allgather(v), allreduce, alltoall(v), barrier, bcast,\n"
     "                         gather(v), reduce, reduce_scatter,\n"
-    "                         reduce_scatter_block, scatter(v); those with counts\n"
-    "                         have equal ones here [allreduce]\n"
+    "                         reduce_scatter_block, scatter(v);\n"
+    "                         all ranks have equal counts [allreduce]\n"
     "  -a, --algorithm NAME,...\n"
-    "                         as the CVARs have them; default: what MPICH 4.0 takes\n"
-    "                         by itself; all: each one that there is, up to 10^9\n"
-    "                         messages [default]\n"
-    "  -n, --ranks N          [ranks a host x hosts]\n"
-    "      --ppn N            ranks a host [1]; NxHOSTS,...: where hosts have unequal\n"
-    "                         numbers, as 16x4,8x29: 16 on each of 4, then 8 on each\n"
+    "                         names as in the CVARs; default: what MPICH 4.0\n"
+    "                         selects; all: each algorithm with up to 10^9 messages\n"
+    "                         [default]\n"
+    "  -n, --ranks N          number of ranks [ranks per host x hosts]\n"
+    "      --ppn N            ranks per host [1]; NxHOSTS,... for unequal numbers:\n"
+    "                         16x4,8x29 means 16 on each of 4 hosts, then 8 on each\n"
     "                         of 29\n"
     "      --placement WHERE  block, cyclic, random:SEED (hosts), ranks:SEED (each\n"
-    "                         rank): as topo-vcluster does [block]\n"
-    "  -b, --bytes SIZE       the vector of bcast, reduce and allreduce; else a block\n"
-    "                         of a rank [1M; of a barrier 0]\n"
-    "      --root RANK        of bcast, reduce, gather(v) and scatter(v) [0]\n"
+    "                         rank), as in topo-vcluster [block]\n"
+    "  -b, --bytes SIZE       length of the vector of bcast, reduce and allreduce;\n"
+    "                         otherwise of the block of a rank [1M; barrier: 0]\n"
+    "      --root RANK        root of bcast, reduce, gather(v) and scatter(v) [0]\n"
     "      --segment-bytes SIZE\n"
     "                         MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES [32K]\n"
-    "Site, where no file tells it, or other than it does:\n"
-    "      --racks RxH        R racks of H hosts; PxRxH: P groups of R racks. Or\n"
+    "Site, if there is no file, or to override values of the file:\n"
+    "      --racks RxH        R racks of H hosts; PxRxH: P groups of R racks. For\n"
     "                         unequal ones, from the lowest level up: 4,3,5/1,2 are\n"
     "                         racks of 4, 3 and 5 hosts, and groups of 1 and 2 racks.\n"
-    "                         What is called a rack is the lowest switch: where hosts\n"
-    "                         are in chassis, these are the racks, and the racks are\n"
-    "                         groups of them\n"
-    "      --host-rate RATE   link of a host, each way\n"
+    "                         A rack is the hosts of a lowest switch. If hosts are in\n"
+    "                         chassis with switches, the chassis are the racks here,\n"
+    "                         and the racks are groups of them\n"
+    "      --host-rate RATE   link of a host, in each direction\n"
     "      --uplink-rate RATE,...\n"
-    "                         link of a rack, each way; and of the levels above it\n"
-    "      --latency TIME     of a message between hosts of a rack [2us]\n"
+    "                         link of a rack, in each direction, then of a group of\n"
+    "                         each level above\n"
+    "      --latency TIME     latency of a message between hosts of a rack [2us]\n"
     "      --uplink-latency TIME,...\n"
-    "                         more than that, for each level above; the last one\n"
-    "                         counts for those that follow [1us]\n"
+    "                         additional latency for each level above; the last value\n"
+    "                         applies to all further levels [1us]\n"
     "      --inside-rate RATE, --inside-latency TIME\n"
-    "                         between ranks of a host [80gbit, 300ns]\n"
-    "      --overhead TIME    of a processor, for a message that it sends or receives\n"
-    "                         [300ns]\n"
-    "      --copy-rate RATE   of a processor, for bytes to and from other hosts [any]\n"
-    "      --reduce-rate RATE of a processor, for bytes that it adds up or copies\n"
+    "                         of a message inside a host [80gbit, 300ns]\n"
+    "      --overhead TIME    processor time to send or receive a message [300ns]\n"
+    "      --copy-rate RATE   rate at which a processor sends bytes to other hosts or\n"
+    "                         receives them [no limit]\n"
+    "      --reduce-rate RATE rate at which a processor adds up or copies bytes\n"
     "                         [80gbit]\n"
-    "      --gap TIME         of the link of a host, for each message; not with\n"
+    "      --gap TIME         least time on the link of a host per message; not with\n"
     "                         --fair [0]\n"
-    "      --header SIZE      bytes of a link that a message takes beside its own [0;\n"
-    "                         with SITE.json, its costs.header_bytes, or 64]\n"
-    "      --fair             messages share links, as TCP's do (up to hundreds of\n"
-    "                         ranks); else a link takes one after the other\n"
-    "      --eager SIZE       what is longer asks its receiver first [any]\n"
-    "      --cores N          ranks of a host share N cores [one each]\n"
+    "      --header SIZE      bytes on a link per message, in addition to its data\n"
+    "                         [costs.header_bytes of SITE.json, or 64; without\n"
+    "                         SITE.json 0]\n"
+    "      --fair             messages share links, as TCP connections do (up to\n"
+    "                         hundreds of ranks); otherwise a link serves one message\n"
+    "                         after the other\n"
+    "      --eager SIZE       longer messages use a rendezvous [no limit]\n"
+    "      --cores N          ranks of a host share N cores [a core per rank]\n"
     "      --background PART,...\n"
-    "                         part of each link that others take, 0 to 0.99: of\n"
-    "                         hosts, racks, and so on; the last one counts for those\n"
-    "                         that follow [0]\n"
+    "                         fraction of links that other traffic takes, 0 to 0.99,\n"
+    "                         of hosts, of racks, and so on; the last value applies\n"
+    "                         to all further levels [0]\n"
     "      --skew TIME        ranks start at random within this time [0]\n"
     "Output:\n"
-    "      --json             for programs\n"
-    "      --trace FILE       each message and link, for ui.perfetto.dev (one\n"
-    "                         algorithm)\n"
-    "      --draw FILE.svg    who sends what to whom, step by step (one algorithm, 64\n"
+    "      --json             print JSON\n"
+    "      --trace FILE       write a trace of all messages and links, for\n"
+    "                         ui.perfetto.dev (one algorithm)\n"
+    "      --draw FILE.svg    draw the messages of each step (one algorithm, up to 64\n"
     "                         ranks)\n"
-    "      --help             this text\n"
-    "      --version          version\n"
+    "      --help             print this text\n"
+    "      --version          print the version\n"
     "\n"
     "SIZE: bytes, or with a suffix K, M, G or T (powers of 1024). RATE: 400mbit,\n"
     "100gbit, 1tbit. TIME: 300ns, 2us, 1ms, 1s.\n"
     "\n"
-    "Exit status: 0 done; 1 it could not be done (a full disk, standard output\n"
-    "closed, too little memory); 2 the command line is wrong, or a file that it\n"
-    "names.\n";
+    "Exit status: 0 success; 1 failure (a full disk, standard output closed, too\n"
+    "little memory); 2 an error in the command line, or in a file that it names.\n";
 
 void end_with(int status, const char *format, ...)
 {
@@ -101,7 +103,7 @@ void end_with(int status, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    /* one line, whatever the names in it hold */
+    /* keep the text on one line, even if names contain control characters */
     for (char *c = text; *c; c++)
         if (iscntrl((unsigned char) *c))
             *c = '?';
@@ -138,12 +140,12 @@ typedef struct {
 static const unit_t size_units[] = {
     {"", 1}, {"K", 0x1p10}, {"M", 0x1p20}, {"G", 0x1p30}, {"T", 0x1p40}, {NULL, 0}
 };
-static const unit_t rate_units[] = {    /* bytes a second */
+static const unit_t rate_units[] = {    /* bytes per second */
     {"kbit", 125}, {"mbit", 125e3}, {"gbit", 125e6}, {"tbit", 125e9}, {NULL, 0}
 };
 static const unit_t time_units[] = { {"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {NULL, 0} };
 
-/* A number with one of these units. expected: what is said if it is not */
+/* Read a number with one of these units. expected: text for the error message */
 static double read_value(const char *option, const char *text, const unit_t * units, double least,
                          double most, const char *expected)
 {
@@ -187,7 +189,7 @@ static int read_count(const char *option, const char *text, int least, int most)
     return number;
 }
 
-/* The i-th of items with commas between, or the last one; valid until the next call */
+/* Item i of a list with commas, or the last item. Valid until the next call. */
 static const char *item(const char *text, int i, const char *option, int most)
 {
     static char copy[64];
@@ -205,7 +207,7 @@ static const char *item(const char *text, int i, const char *option, int most)
 
 #define MOST_PPN 4096
 
-/* Ranks of each host: N, or NxHOSTS,... for all hosts */
+/* Read the number of ranks of each host: N, or NxHOSTS,... for all hosts. */
 static int *read_ppn(const char *text, int num_hosts)
 {
     int *ppn = get_memory(num_hosts, sizeof(int)), next = 0;
@@ -277,8 +279,8 @@ static const struct option long_options[] = {
 typedef struct {
     const char *site, *racks, *algorithms, *uplink_rates, *trace, *draw;
     double host_rate;           /* 0: not given */
-    int num_ranks;              /* likewise */
-    bool is_json, has_bytes, has_root;  /* given */
+    int num_ranks;              /* 0: not given */
+    bool is_json, has_bytes, has_root;  /* whether given */
     MPII_Topo_coll_t coll;
     MPII_Topo_call_args_t args;
     what_t what;
@@ -395,7 +397,7 @@ static void read_call(options_t * o, int option, const char *name, char *text)
     }
 }
 
-/* What ends the program at once. */
+/* Options that end the program at once */
 static void show_text(int option)
 {
     if (option == OPT_HELP)
@@ -413,7 +415,7 @@ static options_t read_options(int argc, char **argv, platform_t * p)
     };
     int option, index;
 
-    /* the site first: what is given replaces what it says */
+    /* read the site first: options override it */
     opterr = 0;
     for (int pass = 0; pass < 2; pass++) {
         optind = 0;
@@ -449,7 +451,7 @@ static bool is_rooted(MPII_Topo_coll_t coll)
         coll == MPII_TOPO_COLL__SCATTER || coll == MPII_TOPO_COLL__SCATTERV;
 }
 
-/* Whether this is the ending of a file's name, if it has one */
+/* Whether the name of a file ends like this, if there is a file */
 static bool may_end_in(const char *path, const char *ending)
 {
     const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
@@ -457,7 +459,7 @@ static bool may_end_in(const char *path, const char *ending)
     return dot == NULL || strcasecmp(dot, ending) == 0;
 }
 
-/* What would change nothing is a mistake. */
+/* An option that would have no effect is an error. */
 static void check_options(options_t * o, const costs_t * costs)
 {
     if (o->has_root && !is_rooted(o->coll))
@@ -503,14 +505,14 @@ static void set_rates(platform_t * p, const options_t * o)
             if (p->rate[level][i] <= 0 && p->num_groups[level] > 1)
                 fail_for_rates(o, level);
             else if (p->rate[level][i] <= 0)
-                p->rate[level][i] = INFINITY;   /* the only group: nothing leaves it */
+                p->rate[level][i] = INFINITY;   /* the only group: no message leaves it */
 }
 
 /* -- runs -- */
 
-#define MAX_MESSAGES 1000000000 /* ten minutes or so */
+#define MAX_MESSAGES 1000000000 /* about ten minutes */
 
-/* At most */
+/* Upper bound of the number of messages */
 static int64_t count_messages(const platform_t * p, const MPII_Topo_case_t * c)
 {
     MPII_Topo_any_gen_t g;
@@ -552,13 +554,13 @@ static void simulate(const platform_t * p, const options_t * o, const MPII_Topo_
         report_json(p, &what, &result, number == 0);
     else
         report_text(p, &what, &result, number == 0, is_only);
-    if (!flush_output(PROGRAM)) /* nobody would read of the next one */
+    if (!flush_output(PROGRAM)) /* do not simulate the next one if nobody can read its result */
         exit(1);
     result_free(p, &result);
     MPII_Topo_case_free(c);
 }
 
-/* Whether an algorithm can be taken, in "all" */
+/* Whether "all" includes an algorithm */
 static bool is_possible(const platform_t * p, const options_t * o, const MPII_Topo_algo_t * algo)
 {
     MPII_Topo_case_t *c = NULL;
@@ -585,7 +587,7 @@ static const MPII_Topo_algo_t *find_algo(const platform_t * p, const options_t *
     return algo;
 }
 
-/* Whether there is nothing to be done. A barrier has no data anyway. */
+/* Whether the call has nothing to do. A barrier never has data. */
 static bool is_nothing(const platform_t * p, const options_t * o)
 {
     return p->num_ranks == 1 || (o->args.bytes == 0 && o->coll != MPII_TOPO_COLL__BARRIER);
@@ -598,7 +600,7 @@ static void run_all(const platform_t * p, const options_t * o)
     char *names = strdup(o->algorithms), *save = NULL;
     bool is_all = strcmp(names, "all") == 0, is_only = !is_all && strchr(names, ',') == NULL;
 
-    if (!is_all) {      /* all names, before the first run */
+    if (!is_all) {      /* check all names before the first run */
         char *name = strtok_r(names, ",", &save);
         if (name == NULL)
             fail("--algorithm: found '%s', expected names", o->algorithms);

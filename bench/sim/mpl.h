@@ -1,7 +1,7 @@
 /*
  * Copyright (C) by the mpich-topo authors. See LICENSE.
  *
- * Stands in for MPICH's mpl.h: what the files of the library that topo-sim is built from need of it.
+ * Replaces MPICH's mpl.h: what files of the library need of it when they are built into topo-sim
  */
 
 #ifndef MPL_H_INCLUDED

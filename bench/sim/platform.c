@@ -1,7 +1,7 @@
 /*
  * Copyright (C) by the mpich-topo authors. See LICENSE.
  *
- * The site: groups of hosts, what their links carry, and the ranks on them.
+ * The site: groups of hosts, the rates of their links, and the ranks on the hosts
  */
 
 #include "sim.h"
@@ -12,7 +12,7 @@
 #include <limits.h>
 #include <math.h>
 
-#define MAX_GROUPS 65536        /* hosts, as a site.json may have */
+#define MAX_GROUPS 65536        /* hosts; a site.json has the same limit */
 
 /* -- groups -- */
 
@@ -25,7 +25,8 @@ static void add_level(platform_t * p, int num_groups)
     p->rate[level] = get_memory(num_groups, sizeof(double));
 }
 
-/* Numbers with commas between, up to a '/' or the end; returns how many, and their sum */
+/* Read numbers with commas between them, up to a '/' or the end. Returns how many, and sets their
+ * sum. */
 static int read_sizes(const char **text, int sizes[], int64_t * sum)
 {
     int num = 0;
@@ -106,7 +107,7 @@ void platform_of_shape(platform_t * p, const char *shape)
     }
     if (all > MAX_GROUPS)
         fail("--racks: found '%s', expected up to %d hosts", shape, MAX_GROUPS);
-    /* the last number is of hosts */
+    /* the last number is the number of hosts */
     for (int level = 0; level < num; level++) {
         num_groups[level] = all;
         all /= sizes[num - 1 - level];
@@ -210,7 +211,7 @@ void platform_free(platform_t * p)
     free(p->slots);
 }
 
-/* -- random.Random(seed).sample(range(n), n) of Python, which topo-vcluster places with -- */
+/* -- random.Random(seed).sample(range(n), n) of Python, with which topo-vcluster places ranks -- */
 
 #define MT_LEN 624
 
@@ -285,7 +286,7 @@ static void sample(int *items, int n, uint64_t seed)
 
 /* -- ranks -- */
 
-/* The next host of the next rack, and so on */
+/* Host order that takes the next host of the next rack each time */
 static void order_cyclic(const platform_t * p, int *hosts)
 {
     int num = p->num_groups[0], racks = p->num_groups[1], pos = 0;
@@ -334,7 +335,7 @@ static void place_ranks(platform_t * p, const char *placement, int all, const in
         sample(hosts, num, read_seed(placement));
     else if (strcmp(placement, "block") != 0 && strncmp(placement, "ranks:", 6) != 0)
         fail("--placement: found '%s', expected block, cyclic, random:SEED or ranks:SEED", placement);
-    /* cyclic: one rank of each host that has room, over and over */
+    /* cyclic: one rank for each host that has room, repeatedly */
     for (int pass = 0, next = 0; next < all; pass++)
         for (int i = 0; i < num; i++)
             for (int n = is_cyclic ? ppn[hosts[i]] > pass : ppn[hosts[i]]; n > 0; n--)
@@ -347,7 +348,7 @@ static void place_ranks(platform_t * p, const char *placement, int all, const in
     free(hosts);
 }
 
-/* As the library reckons them (topo_rates.h) */
+/* Costs as the library computes them (topo_rates.h) */
 static int find_uplink_percent(const platform_t * p)
 {
     double slowest = 0;
@@ -386,7 +387,7 @@ static MPII_Topo_lengths_t find_lengths(const platform_t * p)
     return MPII_Topo_lengths(&costs);
 }
 
-/* As the library sees it: groups by their lowest ranks */
+/* Order of ranks as the library sees it: groups sorted by their lowest ranks */
 void platform_place(platform_t * p, const char *placement, int num_ranks, const int ppn[])
 {
     int num = p->num_groups[0], num_above = p->num_levels - 2;

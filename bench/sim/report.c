@@ -1,7 +1,7 @@
 /*
  * Copyright (C) by the mpich-topo authors. See LICENSE.
  *
- * What came out, as text and JSON.
+ * The results, as text and JSON
  */
 
 #include "sim.h"
@@ -19,7 +19,7 @@ static const char *level_name(int level)
     return name;
 }
 
-/* A stream whose text is to be freed after it has been closed */
+/* Open a stream whose text the caller frees after closing it. */
 static FILE *open_text(char **text, size_t *size)
 {
     FILE *stream = open_memstream(text, size);
@@ -37,7 +37,7 @@ static int compare(const void *a, const void *b)
 
 typedef struct {
     double first, median;
-    double cpu;                 /* busiest processor */
+    double cpu;                 /* time of the busiest processor */
 } ends_t;
 
 static ends_t find_ends(const platform_t * p, const result_t * r)
@@ -74,7 +74,7 @@ static double share(double part, double all)
 #define WIDTH 80
 #define INDENT 4
 
-/* A text in lines of at most WIDTH columns, all but the first one indented */
+/* Print a text in lines of at most WIDTH columns; all but the first one are indented. */
 static void print_folded(int column, const char *text)
 {
     printf("%*s", column, "");
@@ -92,7 +92,7 @@ static void print_folded(int column, const char *text)
     printf("\n");
 }
 
-/* In the unit that fits, for one printf of few times */
+/* A time in a suitable unit. Valid for a few calls, enough for one printf. */
 static const char *time_text(double seconds)
 {
     static char texts[8][24];

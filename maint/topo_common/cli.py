@@ -27,8 +27,8 @@ from topo_common.start import INTERRUPTED
 from topo_common.text import hint, one_line
 
 EXIT_STATUS = (
-    "Exit status: 0 done; 1 it could not be done (a failed launch, a full disk, standard output"
-    " closed); 2 the command line is wrong, or a file that it names; 130 interrupted."
+    "Exit status: 0 success; 1 failure (a failed launch, a full disk, standard output closed);"
+    " 2 an error in the command line, or in a file that it names; 130 interrupted."
 )
 # beside the packages, in the repository and where it is installed
 VERSIONS = Path(__file__).resolve().parent.parent / "versions.toml"

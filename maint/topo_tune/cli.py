@@ -71,14 +71,14 @@ class Commands(Group):
     subcommand_metavar="SITE.json -o tuning.json | COMMAND ...",
 )
 def cli() -> None:
-    """Write a tuning file for MPICH from what topo-pingpong measured.
+    """Write a tuning file for MPICH from the measurements of topo-pingpong.
 
     Without a command, topo-tune reads SITE.json, predicts the time of every algorithm of allgather(v),
     gather, scatter, alltoall(v), bcast, reduce, allreduce, reduce_scatter(_block) and barrier on it, and
     writes rules for MPICH:
 
     \b
-      mpiexec -n 16 -ppn 1 topo-pingpong -o site.json    measure, once a site
+      mpiexec -n 16 -ppn 1 topo-pingpong -o site.json    measure a site once
       topo-tune site.json -o tuning.json                 write the rules
       export MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE=$PWD/tuning.json
       mpiexec -n 16 ./program                            run with them
@@ -92,7 +92,7 @@ def cli() -> None:
       topo-tune show site.json -o picture.png       look at the site
       topo-tune compare-sites site.json today.json  what has changed
       topo-tune model site.json --collective gather --ppn 4
-                                                    what rules are made from
+                                                    the predictions behind the rules
       topo-tune racks site.json --slurm /etc/slurm/topology.conf -o site2.json
                                                     racks from Slurm
       topo-tune validate tuning.json                what is wrong in the file
@@ -245,10 +245,9 @@ def _without_matrix(tuning: Tree) -> Tree:
 @click.option("-o", "--output", metavar="FILE", type=OutputFile(), help="Draw a picture: .png, .pdf or .svg.")  # fmt: skip
 @click.option("--no-color", is_flag=True, help="No colours, also on a terminal.")
 def show(site_file: str, output: str | None, no_color: bool) -> None:
-    """Show racks, levels above, latencies and bandwidths of a site, and how much what was measured
-    scatters.
+    """Show racks, levels above, latencies and bandwidths of a site, and the scatter of measurements.
 
-    Warnings are those of the file: slow hosts and links, and noise, as topo-pingpong saw them.
+    Warnings come from the file: slow hosts and links, and noise, as topo-pingpong found them.
 
     \b
       topo-tune show site.json                     on the terminal
@@ -290,7 +289,7 @@ def racks_command(
     cluster: bool,
     output: str,
 ) -> None:
-    """Give the hosts of a site other racks, and levels above.
+    """Replace the racks of a site, and the levels above.
 
     Hosts may be written as in Slurm: n[0-3,7]. A Slurm or ibnetdiscover file may have hosts that the
     site does not have; every host of the site must be in it.
@@ -358,37 +357,39 @@ def racks_command(
 @_for_mpich("MPICH that will read it.")
 @click.option("--stock", is_flag=True, help="It has not the patches of mpich-topo.")
 def validate(paths: tuple[str, ...], version: str, stock: bool) -> None:
-    """Check tuning files: as MPICH will when it reads them, and further.
+    """Check tuning files, as MPICH does when it reads them, and more.
 
     \b
       topo-tune validate tuning.json
       topo-tune validate --stock tuning.json      for an MPICH without patches
 
-    Errors are what MPICH refuses; MPICH itself prints the first one. Warnings name rules that no
-    call can reach, conditions that never hold, algorithms that can never be applied, and keys that
-    come twice. Notes name calls for which no rule holds, or whose algorithm needs more than the
-    rules ask: MPICH's own selection decides for them.
+    Errors are what MPICH refuses; MPICH itself prints only the first one. Warnings name rules that
+    no call can reach, conditions that are never true, algorithms that are never applicable, and
+    duplicate keys. Notes name calls for which no rule applies, or whose algorithm needs more than
+    the rules test: MPICH's own selection decides for these calls.
 
-    A tuning file is a JSON object. Its keys are conditions, tried in their order; the first that
-    holds is entered and never left. At a leaf stands an algorithm with its parameters. {} selects
-    nothing, and so does a branch in which no key holds: the call goes on as without a file.
+    A tuning file is a JSON object. Its keys are conditions, which are tested in order. MPICH enters
+    the first branch whose condition is true, and never leaves it. A leaf is an algorithm with its
+    parameters. {} selects nothing, and so does a branch in which no condition is true: the call
+    then runs as without a file.
 
     \b
       {"collective=ibcast": {"comm_type=intra": {"avg_msg_size<=64K": {
          "algorithm=MPIR_Ibcast_intra_tsp_tree":
             {"tree_type=knomial_1": {}, "k=4": {}}}}}}
 
-    Beside MPICH's own conditions there are comm_hosts, comm_racks, comm_level3, comm_level4
-    (groups of the two levels above racks; 1 where the topology has none) and comm_ppn (most ranks
-    on one host), each as NAME<=N and NAME=any. N may end in K, M or G. A parameter that is not
-    given has the value of its CVAR. All ranks choose alike: a condition on what only one rank
-    knows, such as total_msg_size of alltoallv, never holds, and rank 0 warns.
+    In addition to MPICH's own conditions there are comm_hosts, comm_racks, comm_level3, comm_level4
+    (numbers of groups of the two levels above racks; 1 if the topology has no such level) and
+    comm_ppn (most ranks on one host), each as NAME<=N and NAME=any. N may end in K, M or G. A
+    parameter that is not given has the value of its CVAR. All ranks select the same algorithm: a
+    condition on a value that only one rank knows, such as total_msg_size of alltoallv, is never
+    true, and rank 0 warns.
 
     The grammar is that of the MPICH that reads the file. 4.3 and 5.0 also have comm_avg_ppn<N and
-    a bare "any", and other names for some algorithms (k_dissemination for dissemination); 5.0
-    knows of comm_hierarchy only whether it is parent.
+    a bare "any", and other names for some algorithms (k_dissemination for dissemination). In 5.0,
+    comm_hierarchy only tells whether the communicator is a parent.
 
-    Exit status: 0 no errors, 1 errors, 2 wrong use, or a file that cannot be read.
+    Exit status: 0 no errors; 1 errors; 2 wrong use, or a file that cannot be read.
     """
     target = f"MPICH {version} without the patches" if stock else f"MPICH {version} of mpich-topo"
     status = 0
@@ -463,26 +464,27 @@ def model_command(
     version: str,
     no_color: bool,
 ) -> None:
-    """Show what the model predicts on a site, algorithms side by side, and how true that is.
+    """Show predictions for a site, algorithms side by side, and how accurate they are.
 
     \b
       topo-tune model site.json --collective gather --ppn 4
       topo-tune model site.json --measured bench.json
 
-    Where hosts have unequal numbers of ranks, --ppn 16x4,8x29 is 16 on each of the first 4 hosts of the
-    site file, then 8 on each of 29: all that it has.
+    For unequal numbers of ranks per host, --ppn 16x4,8x29 means 16 on each of the first 4 hosts of the
+    site file, then 8 on each of the remaining 29 hosts.
 
-    The predictions are the library's own, as topo_auto makes them: it runs the schedules of all ranks
-    by the clock. First what it makes of the site file: for messages inside a host, in a rack, in each
-    level above and in the site, the latency, what of it is the processor's, at each end, and the slowest
-    link. Then, for each algorithm: the most messages that a rank sends or receives, the blocks (what one rank
-    contributes, gets, or sends to each other one; the buffer of bcast, reduce and allreduce) over the
-    busiest link of a host and over the busiest uplink, headers left out, of calls of 1 KiB by up to
-    4096 ranks; and the time. The root is rank 0.
+    The predictions are those of topo_auto in the library, which simulates the schedules of all ranks.
+    The first table shows what the library derives from the site file, for messages inside a host, in a
+    rack, in each level above and in the site: the latency, the part of it that each processor spends,
+    and the rate of the slowest link. The second table shows for each algorithm: the most messages that a
+    rank sends or receives; the blocks over the busiest link of a host and over the busiest uplink,
+    without headers, for calls of 1 KiB by up to 4096 ranks; and the time. A block is what one rank
+    contributes, gets, or sends to each other rank, or the buffer of bcast, reduce and allreduce. The
+    root is rank 0.
 
-    planned is for several ranks a host (--ppn), and short blocks (MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES).
+    planned needs several ranks per host (--ppn) and short blocks (MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES).
 
-    With --measured, each measurement of MPICH without a tuning file beside its prediction.
+    With --measured, the command shows each measurement of MPICH without a tuning file and its prediction.
     """
     if measured:
         _refuse("what was measured has its own", "collective", "hosts", "ppn", "sizes")
@@ -541,16 +543,16 @@ def advise_command(
     version: str,
     no_color: bool,
 ) -> None:
-    """Tell which calls of a run would gain by another algorithm, and how much, by prediction.
+    """Predict which calls of a run would be faster with another algorithm, and by how much.
 
     \b
       MPIR_CVAR_COLL_SELECTION_REPORT=print mpiexec ... ./program 2> report
       topo-tune advise report --site site.json
 
-    REPORT is what the program printed to stderr, its own words too. Times in it are of rank 0, and in
-    them what it waited for late ranks, which is not counted as gain. A call gains by the algorithm that
-    is predicted fastest, if that is more than predictions are wrong by; MPIR_CVAR_COLL_TOPO_AUTO=1 and
-    a tuning file select it.
+    REPORT is the standard error of the program; it may contain other text. Its times are those of rank
+    0. They include the time that rank 0 waited for late ranks, which does not count as gain. The gain is
+    that of the algorithm with the shortest predicted time, if the gain exceeds the usual error of
+    predictions. MPIR_CVAR_COLL_TOPO_AUTO=1 or a tuning file selects this algorithm.
     """
     if site_file is None:
         raise click.UsageError("--site SITE.json is needed")
@@ -661,15 +663,15 @@ def explain(
     as_json: bool,
     **more: Any,
 ) -> None:
-    """Tell which rule a call of a collective hits, and why.
+    """Print which rule applies to a call of a collective, and why.
 
     \b
       topo-tune explain tuning.json --collective gather --ranks 64 --bytes 4K
       topo-tune explain tuning.json --collective bcast --ranks 12 --bytes 1:1M
 
-    For one size it prints each key that is tried, whether it holds, and the value that it sees;
-    then the algorithm. The settings MPIR_CVAR_..._ALGORITHM, which come before any rule, are taken
-    to be auto.
+    For one size it prints each key that is tested, whether it is true, and the value that is tested;
+    then the algorithm. It assumes that the CVARs MPIR_CVAR_..._ALGORITHM, which override all rules,
+    are auto.
     """
     groups = {"racks": racks, "level3": level3, "level4": level4}
     hosts = hosts or (-(-ranks // ppn) if ppn else ranks)

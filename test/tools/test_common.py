@@ -48,7 +48,7 @@ def test_version_and_help(name: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     done = tool(name, "--help")
     assert done.returncode == 0
-    assert "Exit status: 0 done; 1 it could not be done" in done.stdout
+    assert "Exit status: 0 success; 1 failure (" in done.stdout
 
 
 @pytest.mark.parametrize("name", TOOLS)
