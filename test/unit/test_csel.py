@@ -688,7 +688,7 @@ def test_generated(csel: Any, draw: Any) -> None:
     for _ in range(10):
         ranks = draw.choice([1, 2, 3, 4, 7, 8, 16, 63, 64, 100])
         hosts = draw.choice([0, 1, min(2, ranks), -(-ranks // 2), ranks])
-        collective = draw.choice(collectives_of(tree))
+        collective = draw.choice(collectives_of(tree) or list(COLLECTIVES))
         intra = draw.random() < 0.7 or re.search("scan|neighbor", collective)
         call = make_call(
             collective,
