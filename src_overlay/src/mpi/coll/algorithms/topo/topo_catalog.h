@@ -10,10 +10,10 @@
 #include "topo_gen_mpich.h"
 #include "topo_gen_plan.h"
 
-/* The algorithms by name, as the CVARs have them: ours, and those of MPICH's own that they are
- * compared with. For a call on an order of ranks (topo_order.h) it tells the schedule of each rank,
- * and how many bytes each step has; so a call can be counted, predicted and simulated without being
- * run. Pure, as generators are: no MPI, and no state but what create gives.
+/* The algorithms by the names that the CVARs use: ours, and those of MPICH's own that predictions
+ * compare ours with. For a call on an order of ranks (topo_order.h) the catalog gives the schedule
+ * of each rank and the bytes of each step. So the messages of a call can be counted, predicted and
+ * simulated without a run. The catalog uses no MPI and keeps no state.
  *
  *     const MPII_Topo_algo_t *algo;
  *     MPII_Topo_case_t *c;
@@ -26,7 +26,7 @@
  *     }
  *     MPII_Topo_case_free(c); */
 
-/* Those with counts are here of equal blocks. */
+/* For the v-collectives all blocks are assumed equal. */
 typedef enum {
     MPII_TOPO_COLL__ALLGATHER,
     MPII_TOPO_COLL__ALLGATHERV,
@@ -45,8 +45,8 @@ typedef enum {
     MPII_TOPO_COLL__END
 } MPII_Topo_coll_t;
 
-/* What makes a schedule, with what arg is. Of MPICH's algorithms, those of the families of ours
- * have the identity as their order. */
+/* The generator of a schedule. The comment says what `arg` of a row is. An algorithm of MPICH's own
+ * whose schedule one of our generators makes uses it with the ranks in their own order. */
 typedef enum {
     MPII_TOPO_FAMILY__RING, /* arg: whether blocks are cut into segments */
     MPII_TOPO_FAMILY__SLOTS,
@@ -66,27 +66,26 @@ typedef enum {
 typedef struct {
     MPII_Topo_coll_t coll;
     const char *name;           /* value of MPIR_CVAR_<COLLECTIVE>_INTRA_ALGORITHM */
-    bool is_mpich;              /* one of MPICH's own: never run by what is here */
+    bool is_mpich;              /* an algorithm of MPICH's own, which our executors never run */
     MPII_Topo_family_t family;
     int arg;
-    int radix;                  /* of trees and exchanges; 0: it follows from the size
-                                 * (MPII_Topo_radix_of) */
+    int radix;                  /* of trees and exchanges; 0: MPII_Topo_radix_of the size */
 } MPII_Topo_algo_t;
 
 /* -- topo_catalog_rows.c -- */
 
-/* The i-th row, in no order; NULL: there are no more. */
+/* Row i, in no particular order; NULL if there are no more rows */
 const MPII_Topo_algo_t *MPII_Topo_catalog(int i);
 const MPII_Topo_algo_t *MPII_Topo_catalog_find(MPII_Topo_coll_t coll, const char *name);
 
-/* Whether all ranks have the whole of one vector; else blocks */
+/* Whether a collective has one vector that is the same length on all ranks, instead of blocks */
 static inline bool MPII_Topo_coll_has_vector(MPII_Topo_coll_t coll)
 {
     return coll == MPII_TOPO_COLL__BCAST || coll == MPII_TOPO_COLL__REDUCE ||
         coll == MPII_TOPO_COLL__ALLREDUCE;
 }
 
-/* Name of a collective, in lower case; and the reverse, MPII_TOPO_COLL__END: there is none. */
+/* The name of a collective, in lower case; and the collective of a name, or MPII_TOPO_COLL__END */
 const char *MPII_Topo_coll_name(MPII_Topo_coll_t coll);
 MPII_Topo_coll_t MPII_Topo_coll_find(const char *name);
 
@@ -94,18 +93,18 @@ MPII_Topo_coll_t MPII_Topo_coll_find(const char *name);
 
 /* What all ranks know of a call */
 typedef struct {
-    int64_t bytes;              /* of the vector, for bcast, reduce and allreduce; else of a block,
-                                 * of which there is one for each rank (alltoall, alltoallv: pair of
-                                 * ranks); barrier: any */
+    int64_t bytes;              /* of the vector of bcast, reduce and allreduce; else of a block:
+                                 * one for each rank, in alltoall(v) for each pair of ranks; not
+                                 * used for barrier */
     int root;
     int64_t segment_bytes;      /* MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES */
     int64_t pipeline_min_bytes; /* MPIR_CVAR_ALLGATHER_TOPO_PIPELINE_MIN_BYTES */
-    const int *slots;           /* of MPII_Topo_map_recursive_doubling, or NULL: without them there
-                                 * is no allgather topo_recursive_doubling */
-    int max_chunks;             /* only so many first ones (MPII_Topo_case_chunks); 0: all, as in
-                                 * each call of the library */
-    /* MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES, _ONE_RANK_BYTES, and _RACK_BYTES or, where that is -1,
-     * rack_join_bytes of the site, which may be -1, too: 2048 */
+    const int *slots;           /* result of MPII_Topo_map_recursive_doubling; NULL: allgather
+                                 * topo_recursive_doubling has no schedule */
+    int max_chunks;             /* make only the first so many chunks (MPII_Topo_case_chunks); 0:
+                                 * all, as the library runs them */
+    /* MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES, _ONE_RANK_BYTES and _RACK_BYTES. If the last is -1, it is
+     * rack_join_bytes of the site; if that is -1, too, 2048. */
     int64_t plan_max_bytes, plan_one_rank_bytes, plan_rack_bytes;
 } MPII_Topo_call_args_t;
 
@@ -138,44 +137,46 @@ typedef union {
 
 typedef struct MPII_Topo_case MPII_Topo_case_t;
 
-/* An algorithm on a call. *c is NULL where it has no schedule: it does not take so many ranks or so
- * few bytes (the library falls back then), or there is nothing to do. `order` must live as long.
- * Cost: O(p), most are O(1). Returns -1 if memory is exhausted. */
+/* Create the case of an algorithm and a call. *c is NULL if there is no schedule: the algorithm
+ * does not support this number of ranks or bytes (the library then falls back), or there is nothing
+ * to do. `order` must live as long as the case. Cost: O(1) for most algorithms, at most O(p).
+ * Returns -1 if memory is exhausted. */
 int MPII_Topo_case_create(const MPII_Topo_algo_t * algo, const MPII_Topo_call_args_t * args,
                           const MPII_Topo_order_t * order, MPII_Topo_case_t ** c);
 void MPII_Topo_case_free(MPII_Topo_case_t * c);
 
-/* The schedule of a rank; valid as long as the case. Cost: O(1) or O(lg p) */
+/* Set `gen` to the schedule of a rank. It is valid as long as the case. Cost: O(1) or O(lg p) */
 void MPII_Topo_case_set(const MPII_Topo_case_t * c, int rank, MPII_Topo_any_gen_t * gen);
 
 const MPII_Topo_algo_t *MPII_Topo_case_algo(const MPII_Topo_case_t * c);
 
-/* Whether a rank exchanges messages with others of its host alone, since another one acts for the
- * host */
+/* Whether a rank exchanges messages only inside its host, because another rank acts for the host */
 bool MPII_Topo_case_is_inner(const MPII_Topo_case_t * c, int rank);
 
-/* How many parts of a block or vector, of so many bytes, go one after the other: chunks along
- * lanes, segments or pieces along a tree. 1 where it is none of these */
+/* The number of chunks (lanes), segments or pieces (trees, rings) that follow each other, and the
+ * bytes of each; 1 if the algorithm does not divide its message. */
 int MPII_Topo_case_chunks(const MPII_Topo_case_t * c, int64_t * bytes);
 
-/* Bytes of the units of a step; -1: nothing is done, neither here nor at the peer (MPICH does send
- * what is empty, ours do not). O(1) */
+/* Bytes of the units of a step. -1: the step does nothing, here and at the peer: our algorithms
+ * send no empty messages, MPICH's do. Cost: O(1) */
 int64_t MPII_Topo_case_bytes(const MPII_Topo_case_t * c, const MPII_Topo_step_t * step);
 
-/* Whether two rows are one schedule for calls of so many bytes */
+/* Whether two rows have the same schedule for calls of this size */
 bool MPII_Topo_same_schedule(const MPII_Topo_algo_t * a, const MPII_Topo_algo_t * b, int64_t bytes);
 
-/* -- topo_catalog_cut.c: for those who prepare them (topo_call*.c) and for topo_catalog.c -- */
+/* -- topo_catalog_cut.c: lengths of segments, for topo_call*.c and topo_catalog.c -- */
 
-/* Segments in which a vector goes through a tree, or a block round a ring: the first one, the
- * others but for the last one, and how many. first_len 0: as long as the others. */
+/* The segments of a vector in a tree, or of a block in a ring. first_len: length of the first
+ * segment, 0 if it is as long as the others. len: length of the others; the last may be shorter.
+ * num: their number. */
 typedef struct {
     int64_t first_len, len, num;
 } MPII_Topo_cut_t;
 
-/* What parts of a call pass one after the other: so many links; a rank sends and receives so many
- * messages of a part, and sends others inside its host. in_turns: it has all of a part before it
- * hands that on. sums: it adds up so many messages (of two trees alone). */
+/* A pipeline of segments. num_links: links that a segment crosses one after the other. sends,
+ * receives: messages of a segment that one rank sends to and receives from other hosts. inside:
+ * messages that it sends inside its host. in_turns: a rank has the whole segment before it sends it
+ * on. sums: messages that a rank adds up (two trees only). */
 typedef struct {
     int64_t num_links, sends, receives, inside;
     bool in_turns;
@@ -184,58 +185,60 @@ typedef struct {
 MPII_Topo_pipe_t MPII_Topo_pipe_of_tree(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape,
                                         int radix, int directions);
 
-/* Of MPII_Topo_gen_two_trees, for segments of so many bytes: half as much again as a hop is
- * expected to take */
+/* `hop` of MPII_Topo_gen_two_trees for segments of len bytes: 1.5 times the time that a hop is
+ * expected to take, in segments */
 int MPII_Topo_two_trees_hop(const MPII_Topo_order_t * order, int64_t len, int directions);
 
-/* around a ring, others are busy with other blocks */
+/* One block in a ring. The other ranks are busy with other blocks. */
 #define MPII_TOPO_PIPE_OF_RING ((MPII_Topo_pipe_t) {2, 1, 1, 0, false})
 
-/* Of `count` elements of `size` bytes, on their way along a pipe. The longest segment, in bytes, is
- * `own` if that is not 0, what the user says of the algorithm; else at most segment_bytes, and what
- * suits the links of the order. */
+/* Cut `count` elements of `size` bytes into segments for a pipeline. own: longest segment in bytes
+ * that the user has set for the algorithm; 0: the length follows from the links of the order, and
+ * is at most segment_bytes. */
 MPII_Topo_cut_t MPII_Topo_cut_segments(const MPII_Topo_order_t * order, MPII_Topo_pipe_t pipe,
                                        int64_t count, int64_t size, int64_t segment_bytes,
                                        int64_t own);
 
-/* What is before a segment */
+/* The length of all segments before this one */
 static inline int64_t MPII_Topo_segment_offset(int64_t first_len, int64_t len, int64_t segment)
 {
     return first_len > 0 && segment > 0 ? first_len + (segment - 1) * len : segment * len;
 }
 
-/* The order by which a call of so many bytes in all goes along lanes: whether who is in a group of
- * many members hands something to each of them directly, or in rounds. These are fewer messages,
- * but they overlap less: up to TOPO_ROUNDS_BYTES a rank, whose blocks go together */
+/* The order for lanes, for a call of `bytes` in all: `order` itself, in which a member of a large
+ * group sends a message to each other member, or order->in_rounds, with fewer messages that overlap
+ * less. Rounds are for at most TOPO_ROUNDS_BYTES a rank, where blocks are sent together. */
 const MPII_Topo_order_t *MPII_Topo_lanes_order(const MPII_Topo_order_t * order,
                                                MPII_Topo_lanes_kind_t kind, int64_t bytes);
-/* Chunks of these: num_units units in each; own: as above, of a chunk */
+/* The number of chunks of num_units units each. own: bytes of a chunk that the user has set, or 0
+ * */
 int MPII_Topo_lanes_chunks(const MPII_Topo_order_t * order, MPII_Topo_lanes_kind_t kind,
                            int64_t bytes, int num_units, int64_t own);
-/* Whether allgather along lanes copies blocks, so that they go together */
+/* Whether allgather along lanes copies blocks, so that one message carries several */
 bool MPII_Topo_lanes_are_joined(int64_t bytes, int num_ranks);
 
-/* Gather and scatter along trees: longest block that goes with its size; and pieces of longer ones,
- * the first and the others */
+/* Gather and scatter along trees: the longest block that travels with its size, in the first
+ * message; and the lengths of the pieces of longer blocks: *head of the first one, *piece of the
+ * others */
 int64_t MPII_Topo_gather_short_len(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape,
                                    int radix, int root, int64_t segment_bytes);
 void MPII_Topo_gather_pieces(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int radix,
                              int root, int64_t segment_bytes, int64_t * head, int64_t * piece);
-#define MPII_TOPO_GATHER_SIZE_BYTES 8   /* of a size */
+#define MPII_TOPO_GATHER_SIZE_BYTES 8   /* bytes in which a message carries the size of a block */
 
 /* -- topo_catalog_mpich.c -- */
 
-/* What MPICH takes by itself (maint/tuning/coll/mpir/generic.json in its tree), for commutative
- * built-in operations on elements of 8 bytes, by the names of 4.0; is_ch4: where its device is
- * asked first. NULL: it is not in the catalog. */
+/* The algorithm that MPICH chooses by itself (maint/tuning/coll/mpir/generic.json in its tree), for
+ * commutative built-in operations on elements of 8 bytes, with the names of 4.0. is_ch4: the device
+ * ch4 decides first. NULL if the algorithm is not in the catalog. */
 const MPII_Topo_algo_t *MPII_Topo_mpich_choice(MPII_Topo_coll_t coll, int64_t bytes,
                                                const MPII_Topo_order_t * order, bool is_ch4);
 
-/* Whether the device ch4 splits a bcast, reduce or allreduce into parts in hosts and between them,
- * as "smp" does */
+/* Whether the device ch4 splits a bcast, reduce or allreduce into parts inside hosts and one
+ * between hosts, as "smp" does */
 bool MPII_Topo_ch4_splits(MPII_Topo_coll_t coll, int64_t bytes, int num_ranks, int num_hosts);
 
-/* What it takes between the first ranks of hosts, for "smp" */
+/* The algorithm of "smp" between the first ranks of hosts */
 MPII_Topo_mpich_kind_t MPII_Topo_mpich_between(MPII_Topo_coll_t coll, int64_t bytes, int num_hosts);
 
 #endif /* TOPO_CATALOG_H_INCLUDED */

@@ -12,19 +12,20 @@
 #define MPII_TOPO_MAX_TIERS 16
 #define MPII_TOPO_NUM_CLASSES 7 /* of sizes: empty messages, 1 KiB, 2 KiB ... 32 KiB */
 
-/* The ranks of a communicator in a line in which the ranks of a host, the hosts of a rack, and so
- * on stand beside each other: the nearest neighbour ring (MPII_Topo_map_ring), cut where a group of
- * the highest level begins that has several. Groups are numbered here in the order of the line. */
+/* The ranks of a communicator in a line. The ranks of a host are neighbours in the line, and so are
+ * the hosts of a rack, the racks of a pod, and so on. The line is the nearest neighbour ring
+ * (MPII_Topo_map_ring), cut at the beginning of a group of the highest level that has several
+ * groups. The groups of each level are numbered in the order of the line. */
 typedef struct MPII_Topo_order {
     int num_ranks, num_hosts, num_racks;
-    int max_ppn;                /* most ranks on a host, */
-    int max_hosts;              /* and hosts in a rack; */
-    int uplink_percent;         /* as in topo_place.h, but at least 100 where it is known, */
-    int uplink_share;           /* and 100 where it is not known; */
-    MPII_Topo_lengths_t lengths;        /* likewise, never zeros */
-    bool closes_racks;          /* topo_ring (topo_gen_ring.c) */
-    int most[MPII_TOPO_MAX_LEVELS + 2]; /* of each level, the most groups of the one below that one
-                                         * has */
+    int max_ppn;                /* largest number of ranks on a host */
+    int max_hosts;              /* largest number of hosts in a rack */
+    int uplink_percent;         /* as in topo_place.h, but at least 100 if it is known */
+    int uplink_share;           /* as in topo_place.h, but 100 if it is not known */
+    MPII_Topo_lengths_t lengths;        /* as in topo_place.h, with defaults in place of zeros */
+    bool closes_racks;          /* whether topo_ring is closed in each rack (topo_gen_ring.c) */
+    int most[MPII_TOPO_MAX_LEVELS + 2]; /* [level]: largest number of members of a group; a member
+                                         * is a group of the level below */
     int *rank_at;               /* [num_ranks] rank at a position */
     int *pos_of;                /* [num_ranks] position of a rank */
     int *host_at;               /* [num_ranks] host of a position */
@@ -32,41 +33,40 @@ typedef struct MPII_Topo_order {
     int *first_pos;             /* [num_hosts + 1] first position of a host */
     int *first_host;            /* [num_racks + 1] first host of a rack */
 
-    /* The same by level, 1 ... num_levels, with those above racks: how many groups there are, the
-     * group that a group of the level below is in, and the first one of these, and the first
-     * position, that is in a group. At level 0 are positions. num_levels + 1: one group of all */
+    /* All levels: 0 are positions, 1 hosts, 2 racks, 3 ... num_levels the groups above racks. Level
+     * num_levels + 1 is one group of all ranks. */
     int num_levels;
-    int num[MPII_TOPO_MAX_LEVELS + 2];
-    int *of[MPII_TOPO_MAX_LEVELS + 2], *first[MPII_TOPO_MAX_LEVELS + 2];
-    int *begin[MPII_TOPO_MAX_LEVELS + 2];
-    int len[MPII_TOPO_MAX_LEVELS + 2];  /* ranks of each group of a level; 0: they are unequal */
+    int num[MPII_TOPO_MAX_LEVELS + 2];  /* [level]: number of groups */
+    int *of[MPII_TOPO_MAX_LEVELS + 2];  /* [level][group of the level below]: its group */
+    int *first[MPII_TOPO_MAX_LEVELS + 2];       /* [level][group]: its first member */
+    int *begin[MPII_TOPO_MAX_LEVELS + 2];       /* [level][group]: its first position */
+    int len[MPII_TOPO_MAX_LEVELS + 2];  /* [level]: ranks of each group; 0 if they are unequal */
 
-    /* Tiers 1 ... num_tiers, by which lanes share what there is (topo_gen_lanes.c): the levels of
-     * hosts and of racks, those above racks of which a group has several of the tier below, and at
-     * last all. Of each, how many groups there are, the first member, a group of the tier below,
-     * that a group has, and how many it has at most */
+    /* Tiers 1 ... num_tiers are the levels at which lanes share the work (topo_gen_lanes.c): hosts,
+     * racks, each level above racks where a group has several members, and at last all ranks. A
+     * member is a group of the tier below. tier_num: number of groups. tier_most: largest number
+     * of members. tier_first: [group] its first member. */
     int num_tiers, tier_num[MPII_TOPO_MAX_TIERS + 1], tier_most[MPII_TOPO_MAX_TIERS + 1];
     const int *tier_first[MPII_TOPO_MAX_TIERS + 1];
-    int all[2];                 /* that of the last one */
-    /* The same line with more tiers: groups of many members are cut into smaller ones, so that who
-     * hands something to each other member has few messages. Itself where there are none of
-     * these. */
+    int all[2];                 /* tier_first of the last tier */
+    /* The same line with more tiers: it divides groups of many members, so that a rank sends few
+     * messages where it sends one to each other member. This order itself if no group has many. */
     const struct MPII_Topo_order *in_rounds;
-    /* Of each size class: the radices that suit the largest group of a level (MPII_Topo_radix), the
-     * highest level of trees (MPII_Topo_tree_top), and the level up to which exchanges are left to
-     * a leader (MPII_Topo_exchange_base) */
+    /* For each size class: the radix for the largest group of each level (MPII_Topo_radix), the
+     * highest level of trees (MPII_Topo_tree_top), and the level up to which a leader exchanges for
+     * its group (MPII_Topo_exchange_base) */
     int tree_radix[MPII_TOPO_NUM_CLASSES][MPII_TOPO_MAX_LEVELS + 2];
     int exchange_radix[MPII_TOPO_NUM_CLASSES][MPII_TOPO_MAX_LEVELS + 2];
     int tree_top[MPII_TOPO_NUM_CLASSES], base[MPII_TOPO_NUM_CLASSES];
-    /* [base][level]: most groups of the one level that a group of the other one has */
+    /* [base][level]: largest number of groups of level `base` in a group of `level` */
     int most_leaders[MPII_TOPO_MAX_LEVELS + 1][MPII_TOPO_MAX_LEVELS + 1];
 } MPII_Topo_order_t;
 
-/* ring[]: of MPII_Topo_map_ring for this place. One block of memory, for MPL_free; NULL if that is
- * exhausted. */
+/* ring[]: the result of MPII_Topo_map_ring for this place. Returns one block of memory, which the
+ * caller frees with MPL_free, or NULL if memory is exhausted. */
 MPII_Topo_order_t *MPII_Topo_order_create(const MPII_Topo_place_t * place, const int ring[]);
 
-/* The group of a level that a position is in, and the position at which a group begins */
+/* The group of a level that has a position */
 static inline int MPII_Topo_order_group_at(const MPII_Topo_order_t * order, int level, int pos)
 {
     for (int i = 1; i <= level; i++)
@@ -74,11 +74,13 @@ static inline int MPII_Topo_order_group_at(const MPII_Topo_order_t * order, int 
     return pos;
 }
 
+/* The first position of a group */
 static inline int MPII_Topo_order_begin(const MPII_Topo_order_t * order, int level, int group)
 {
     return level == 0 ? group : order->begin[level][group];
 }
 
+/* Host and rack of a rank, in the numbers of the line */
 static inline int MPII_Topo_order_host(const MPII_Topo_order_t * order, int rank)
 {
     return order->host_at[order->pos_of[rank]];
@@ -89,55 +91,59 @@ static inline int MPII_Topo_order_rack(const MPII_Topo_order_t * order, int rank
     return order->rack_of[MPII_Topo_order_host(order, rank)];
 }
 
-/* The line as a root sees it: it comes first, then the others of its host, the other hosts of its
- * rack, the other racks of its group, and so on; each of these in the order of the line, from the
- * root on and round again. So any root has groups beside each other, at no cost. `turn` is the
- * turned position. */
+/* The turned line: the line as seen from a root. The root comes first, then the other ranks of its
+ * host, the other hosts of its rack, the other racks of its group, and so on. Each of these parts
+ * follows the line from the root to its end, and goes on at its beginning. So groups stay together
+ * for any root, and no root needs memory of its own. MPII_Topo_order_turn returns the turned
+ * position of a rank, MPII_Topo_order_turned the rank at a turned position. */
 int MPII_Topo_order_turn(const MPII_Topo_order_t * order, int root, int rank);
 int MPII_Topo_order_turned(const MPII_Topo_order_t * order, int root, int turn);
 
-/* Turned positions of the group of a level that a turned position is in */
+/* The group of a level that has the turned position `turn`: its turned positions are *first ...
+ * *first + *len - 1. */
 void MPII_Topo_order_group(const MPII_Topo_order_t * order, int root, int turn, int level,
                            int *first, int *len);
 
-/* The groups of a level are numbered from 0 in the turned line: the number of the group that has a
- * turned position, and the turned position at which a group begins, num_ranks for num[level] */
+/* Groups of a level, numbered from 0 in the turned line: the group that has a turned position, and
+ * the first turned position of a group (num_ranks for the group num[level]) */
 int MPII_Topo_order_turned_group(const MPII_Topo_order_t * order, int root, int level, int turn);
 int MPII_Topo_order_turned_begin(const MPII_Topo_order_t * order, int root, int level, int group);
 
-/* -- radices: among how many members of a group a message, or an exchange, goes on at once --
+/* -- radices of trees and exchanges --
  *
- * A generator is given `radix`: k > 0, as the user says, or what MPII_Topo_radix_of tells, by which
- * the radix of each level follows from latency and gap there. */
+ * A generator takes `radix`. A value k > 0, which the user has set, is the radix of all levels. A
+ * value of MPII_Topo_radix_of, which is not positive, names a size class: the radix of each level
+ * then follows from the latency and the gap at that level. */
 
-/* Of messages of so many bytes. For a tree it is 2 where they are longer than the size classes:
- * they go in segments, whose rate is that of a link over the number of children. */
+/* The value of `radix` for messages of this size. For a tree it is 2 if they are longer than the
+ * size classes: they are cut into segments, and each child takes an equal part of the link's rate.
+ * */
 int MPII_Topo_radix_of(int64_t bytes, bool is_exchange);
 
-/* Radix of a k-nomial tree over num members of a group of a level (1: the ranks of a host, 2: the
- * hosts of a rack ...); or of exchanges among them. At least 2. O(1) for the largest group of a
- * level, else O(MPII_TOPO_MAX_RADIX) */
+/* The radix, at least 2, of a k-nomial tree over num members of a group, or of exchanges among
+ * them. level: 1 for the ranks of a host, 2 for the hosts of a rack, and so on. Cost: O(1) for the
+ * largest group of a level, else O(MPII_TOPO_MAX_RADIX). */
 #define MPII_TOPO_MAX_RADIX 32
 int MPII_Topo_radix(const MPII_Topo_order_t * order, int radix, int level, int num,
                     bool is_exchange);
 
-/* Trees: at this level, all groups of the level below are members of one group: where a rank can
- * reach most of them in one latency, leaders of the levels above would cost more latencies than
- * they save. */
+/* The highest level of a tree. All groups of the level below it are members of one group. Where a
+ * rank reaches most of them within one latency, leaders at higher levels would cost more latencies
+ * than they save. */
 static inline int MPII_Topo_tree_top(const MPII_Topo_order_t * order, int radix)
 {
     return radix > 0 ? order->num_levels + 1 : order->tree_top[-radix];
 }
 
-/* Exchanges: below and at this level a leader stands for its group, above it all leaders take part.
- * 0: all ranks do, as they are on one host */
+/* The level up to which one leader exchanges for its group; above it all leaders exchange. 0: all
+ * ranks exchange, because they are on one host. */
 static inline int MPII_Topo_exchange_base(const MPII_Topo_order_t * order, int radix)
 {
     return radix <= 0 ? order->base[-radix] : order->num_hosts > 1;
 }
 
-/* Alltoall in stages (topo_gen_brucks.c) is given as its radix k > 0, as the user says, or of
- * blocks of so many bytes minus the logarithm, rounded up. */
+/* `radix` of Bruck's algorithms (topo_gen_brucks.c, topo_gen_spread.c): k > 0, which the user has
+ * set, or minus the binary logarithm, rounded up, of the bytes of a block. */
 static inline int MPII_Topo_radix_of_blocks(int64_t bytes)
 {
     int lg = 0;
@@ -146,18 +152,20 @@ static inline int MPII_Topo_radix_of_blocks(int64_t bytes)
         lg++;
     return -lg;
 }
-/* Then a level has a ring of the members of each of its groups, and the highest one, which is
- * returned, a ring of all groups of the level below; radices[level] are those of each. */
+/* The rings of alltoall topo_brucks. Each level has a ring among the members of each of its groups.
+ * The highest level, which the function returns, has one ring of all groups of the level below.
+ * radices[level] is the radix of the rings of a level. */
 int MPII_Topo_rings(const MPII_Topo_order_t * order, int radix,
                     int radices[MPII_TOPO_MAX_LEVELS + 2]);
-/* Likewise for allgather and reduce_scatter_block in stages (topo_gen_spread.c). *base: 0, or 1
- * where a leader of each host takes part; radices[1] is that of a tree in it then. */
+/* The same for topo_gen_spread.c. *base: 0 if all ranks exchange, 1 if a leader of each host does;
+ * radices[1] is then the radix of the tree inside a host. */
 int MPII_Topo_rings_of_spread(const MPII_Topo_order_t * order, int radix,
                               int radices[MPII_TOPO_MAX_LEVELS + 2], int *base);
 
-/* Exchanges of radix k among num members: *last, the radix of the last stage, is num over the
- * highest power of k in it. Returns the number of stages; their product, *part, is how many members
- * take part. The others, fewer, are folded. */
+/* Stages of exchanges of radix k among num members. Returns the number of stages. *last: radix of
+ * the last stage, num divided by the highest power of k that is not above num. *part: number of
+ * members that exchange, the product of the radices. The other members, which are fewer, are
+ * folded. */
 static inline int MPII_Topo_stages(int num, int k, int *last, int *part)
 {
     int power = 1, stages = 0;
