@@ -92,7 +92,7 @@ def cli() -> None:
       topo-tune show site.json -o picture.png       look at the site
       topo-tune compare-sites site.json today.json  what has changed
       topo-tune model site.json --collective gather --ppn 4
-                                                    the predictions behind the rules
+                                                    predictions behind rules
       topo-tune racks site.json --slurm /etc/slurm/topology.conf -o site2.json
                                                     racks from Slurm
       topo-tune validate tuning.json                what is wrong in the file
