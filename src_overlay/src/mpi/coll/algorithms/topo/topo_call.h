@@ -9,82 +9,88 @@
 #include "topo_catalog.h"
 #include "topo_exec.h"
 
-/* What a collective was called with, as in the MPI functions. What it does not have is 0. */
+/* The arguments of a collective, as in the MPI function. A field that it does not have is 0. */
 typedef struct {
     const void *sendbuf;
     MPI_Aint sendcount;
     MPI_Datatype sendtype;
-    void *recvbuf;              /* of bcast: buffer; likewise below */
+    void *recvbuf;              /* bcast: its buffer; count and datatype belong to it */
     MPI_Aint count;
-    const MPI_Aint *counts, *displs;    /* of scatterv: of sendbuf */
+    const MPI_Aint *counts, *displs;    /* of recvbuf; scatterv: of sendbuf */
     MPI_Datatype datatype;
     MPI_Op op;
     int root;
 } MPII_Topo_args_t;
 
-/* An algorithm with its parameters, beside the family of its schedules */
+/* An algorithm of a family, with its parameters */
 typedef struct {
-    int arg;                    /* as in its row of the catalog: the shape of a tree */
-    int k;                      /* radix; MPII_Topo_as_agreed: the setting of `radix` */
+    int arg;                    /* `arg` of its row in the catalog, e.g. the shape of a tree */
+    int k;                      /* radix; MPII_Topo_as_agreed: the value of the setting `radix` */
     int radix;                  /* MPII_TOPO_RADIX__..., or MPII_TOPO_NO_RADIX */
-    int segment_bytes;          /* likewise, of `segmented`, MPII_TOPO_SEGMENTED__... */
-    int segmented;
+    int segment_bytes;          /* MPII_Topo_as_agreed: the value of the setting `segmented` */
+    int segmented;              /* MPII_TOPO_SEGMENTED__... */
 } MPII_Topo_choice_t;
 
-/* A call of a collective as a schedule: which generator, and what its units are in the buffers of
- * the caller. Blocking: prepare, then MPII_Topo_call_run. Nonblocking forms do the same in steps.
+/* A call of a collective as a schedule: the generator, and where its units are in the buffers of
+ * the caller. A blocking call is prepared, then run by MPII_Topo_call_run. Nonblocking forms do the
+ * same in steps.
  *
- * Prepare (MPII_Topo_prepare_<collective>_<family>) does what has to come before the schedule, such
- * as a copy of the own block to its place. All are collective at the first call on a communicator,
- * see topo.h. */
+ * MPII_Topo_prepare_<collective>_<family> does what comes before the schedule, such as copying the
+ * rank's own block to its place. These functions are collective at the first call on a communicator
+ * (see topo.h). */
 
-/* What topo_call_gather.c keeps of a call. Blocks are what the root has for each rank. */
+/* The part of a call that topo_call_gather.c uses. own: the buffer of the rank's own block. blocks:
+ * the root's buffer with a block for each rank. */
 typedef struct {
     char *own, *blocks;
     MPI_Aint own_count, count;
-    const MPI_Aint *counts, *displs;    /* or NULL: there are `count` elements for each rank */
+    const MPI_Aint *counts, *displs;    /* NULL: each rank has `count` elements */
     MPI_Datatype own_type, type;
-    MPI_Aint own_bytes, most_bytes;     /* own block; longest one that goes with its size */
-    bool is_mute;
+    MPI_Aint own_bytes;         /* size of the rank's own block */
+    MPI_Aint most_bytes;        /* longest block that travels with its size */
+    bool is_mute;               /* an error occurred: the rank sends no blocks */
 } MPII_Topo_call_gather_t;
 
 typedef struct MPII_Topo_call {
-    bool is_over;               /* it has run, with this error */
-    bool is_empty;              /* nothing is left to be done */
-    int mpi_errno;              /* the first error until now */
+    bool is_over;               /* the call is complete, with mpi_errno */
+    bool is_empty;              /* there is nothing to do */
+    int mpi_errno;              /* the first error */
     const MPII_Topo_order_t *order;
-    const MPII_Topo_gen_t *gen; /* u.gen, or a list that is kept with the communicator; */
-    MPL_atomic_ptr_t *list_at;  /* NULL, or where one is to be kept, */
-    unsigned list_key;          /* of this, */
-    int list_root;              /* and this root */
+    const MPII_Topo_gen_t *gen; /* u.gen, or a list that the communicator keeps */
+    MPL_atomic_ptr_t *list_at;  /* where the communicator is to keep a list, or NULL */
+    unsigned list_key;          /* key of that list */
+    int list_root;              /* root of that list */
     MPII_Topo_data_t data;
     int tag;
     MPIR_Comm *comm_ptr;
-    char *mem;                  /* what the schedule works on, where that is not the buffer of the
-                                 * caller, */
-    void *table;                /* and offsets in it, or the like; */
-    char *packed;               /* of gather and scatter, in place of a buffer that the schedule
-                                 * cannot use: all are freed at the end */
-    /* NULL, or what is left to be done after the schedule, if there is no error; with what it
-     * needs */
+    /* Memory that MPII_Topo_call_end frees. mem: buffer of the schedule, if that is not the
+     * caller's. table: offsets and the like. packed: gather and scatter, if the schedule cannot use
+     * the caller's buffer */
+    char *mem;
+    void *table;
+    char *packed;
+    /* The function that finishes the call after the schedule, if no error occurred, or NULL. The
+     * fields up to piece_len are for it. */
     int (*end) (struct MPII_Topo_call * call);
     char *buf;
     MPI_Aint count;
     const MPI_Aint *counts, *displs;
     MPI_Datatype type;
-    const int *from;            /* the rank of each block, where they are in another order */
-    MPI_Aint per_element, piece_len;    /* of what is joined: in an element of the user, in a
-                                         * piece */
-    /* NULL, or what prepares another schedule after the first one: false, if there is none */
+    const int *from;            /* the rank of each block, if blocks are in another order */
+    MPI_Aint per_element, piece_len;    /* pieces that are sent together: number in an element of
+                                         * the user, and length of one */
+    /* The function that prepares a second schedule after the first, or NULL. It returns false if
+     * there is no second schedule. */
     bool (*next) (struct MPII_Topo_call * call, MPII_Topo_attr_t * attr);
-    /* what tells algorithms apart that prepare alike; set before that, where it means anything */
+    /* The caller sets the next two fields before it prepares the call. */
     MPII_Topo_choice_t algo;
-    bool at_once;               /* whether prepare may run a short call: a blocking one */
-    MPII_Topo_call_gather_t gather;     /* likewise */
-    MPII_Topo_any_gen_t u;      /* not where gen is a list */
+    bool at_once;               /* the call is blocking: prepare may run it if it is short */
+    MPII_Topo_call_gather_t gather;
+    MPII_Topo_any_gen_t u;      /* not used if gen is a list */
 } MPII_Topo_call_t;
 
-/* call->algo and at_once are set before; args may not change until the call is over. */
+/* Prepare a call. Set call->algo and call->at_once before. args must not change until the call is
+ * complete. */
 typedef void MPII_Topo_prepare_t(MPII_Topo_call_t * call, const MPII_Topo_args_t * args,
                                  MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
 
@@ -128,20 +134,21 @@ MPII_Topo_prepare_t MPII_Topo_prepare_allgather_spread;
 #define MPII_Topo_prepare_allgatherv_spread MPII_Topo_prepare_allgather_spread
 MPII_Topo_prepare_t MPII_Topo_prepare_reduce_scatter_block_spread;
 
-/* Run it, and free what it has. */
+/* Run the call, and free its memory. */
 int MPII_Topo_call_run(MPII_Topo_call_t * call, MPII_Topo_attr_t * attr);
 
-/* The same where an executor has run it, with this error: whether there is another schedule now;
- * and if not, do what is left to be done. */
+/* For an executor that has run the schedule, with the error mpi_errno. MPII_Topo_call_next returns
+ * whether there is another schedule to run. If not, MPII_Topo_call_end finishes the call and frees
+ * its memory. */
 bool MPII_Topo_call_next(MPII_Topo_call_t * call, int mpi_errno, MPII_Topo_attr_t * attr);
 int MPII_Topo_call_end(MPII_Topo_call_t * call, MPII_Topo_attr_t * attr);
 
 /* -- topo_call_sched.c -- */
 
-/* Nonblocking and persistent calls: add the call to a schedule of MPICH's transport (TSP) that is
- * empty, as one vertex, which runs in progress; for a persistent request, at each start. `calls`
- * counts them. The communicator has to be placed (MPII_Topo_is_placed: a restriction of these
- * algorithms), as nothing may block in them. */
+/* Nonblocking and persistent calls: add the call as one vertex to an empty schedule of MPICH's
+ * transport (TSP). The progress engine runs it; a persistent request runs it at each start. `calls`
+ * counts the runs. MPII_Topo_is_placed must hold for the communicator, because nothing may block
+ * here; it is a restriction of these algorithms. */
 int MPII_Topo_call_sched(MPII_Topo_prepare_t * prepare, const MPII_Topo_choice_t * algo,
                          const MPII_Topo_args_t * args, MPII_Topo_counter_t * calls,
                          MPIR_Comm * comm_ptr, MPIR_TSP_sched_t sched);
