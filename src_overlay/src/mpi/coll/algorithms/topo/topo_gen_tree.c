@@ -50,7 +50,7 @@
  * Source: M. Zampar, "High Performance Computing 2023, Exercise 1" (flat tree, chain and binary
  * tree, with segments); the order of ranks is that of Bodele and Bhowmik, "Topology Aware
  * Collectives"; KNOMIAL follows Karp, Sahay, Santos and Schauser, "Optimal Broadcast and Summation
- * in the LogP Model" (1993), in closed form. / */
+ * in the LogP Model" (1993), in closed form. */
 
 #define WINDOW 4
 #define MAX_SENDS 16
