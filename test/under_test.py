@@ -41,6 +41,24 @@ LOW_LIMITS = {
 ONLY_IN_4_0 = ("communicators", "communicators_below_messages")
 
 
+# Options of configure for the builds that tests make
+COMMON = "--disable-fortran --disable-cxx --disable-romio --with-hwloc=/usr"
+
+
+@functools.cache
+def cached_build(options: str) -> Path:
+    """The patched MPICH with these options of configure, beside the common ones, in the cache"""
+    job = subprocess.run(
+        [sys.executable, REPO / "maint/build", "--cache"],
+        env={**os.environ, "MPICH_CONFIGURE": f"{options} {COMMON}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert job.returncode == 0, job.stdout + job.stderr
+    return Path(job.stdout.splitlines()[-1])
+
+
 def source() -> Path:
     """The patched MPICH source, as far as unit tests compile it"""
     return Path(os.environ.get("MPICH_SOURCE", REPO / "build/mpich-src")).absolute()

@@ -66,23 +66,15 @@ double bound_by_latency(const platform_t * p, int root)
 double bound_by_links(const platform_t * p, MPII_Topo_coll_t coll, int64_t bytes, int root)
 {
     int *num = get_memory(p->num_groups[0], sizeof(int));
-    double *rate = get_memory(p->num_groups[0], sizeof(double)), bound = 0;
+    double bound = 0;
 
     for (int level = 0; level < p->num_levels; level++) {
-        int of_root = p->group_of_host[level][p->host_of_rank[root]], num_groups = 0;
+        int of_root = p->group_of_host[level][p->host_of_rank[root]];
         count(p, level, false, num);
-        for (int i = 0, own = of_root; i < p->num_groups[level]; i++) {
-            if (num[i] == 0)
-                continue;
-            if (i == own)
-                of_root = num_groups;
-            num[num_groups] = num[i];
-            rate[num_groups++] = p->rate[level][i];
-        }
-        bound = MPL_MAX(bound, link_bound(coll, bytes, num_groups, num, rate, of_root, 0));
+        bound = MPL_MAX(bound, link_bound(coll, bytes, p->num_groups[level], num, p->rate[level],
+                                          of_root, 0));
     }
     free(num);
-    free(rate);
     return bound;
 }
 

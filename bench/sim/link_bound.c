@@ -8,49 +8,26 @@
 #include "link_bound.h"
 #include "mpl.h"
 
-/* Bytes that cross the link of a group that has `own` of the ranks, in the direction that carries
- * more */
-static double bytes_over_link(MPII_Topo_coll_t coll, double bytes, double own, double others,
-                              bool has_root)
-{
-    switch (coll) {
-        case MPII_TOPO_COLL__BARRIER:
-            return 0;
-        case MPII_TOPO_COLL__BCAST:
-        case MPII_TOPO_COLL__REDUCE:
-        case MPII_TOPO_COLL__ALLREDUCE:
-            return bytes;
-        case MPII_TOPO_COLL__ALLTOALL:
-        case MPII_TOPO_COLL__ALLTOALLV:
-            return bytes * own * others;
-        case MPII_TOPO_COLL__GATHER:
-        case MPII_TOPO_COLL__GATHERV:
-        case MPII_TOPO_COLL__SCATTER:
-        case MPII_TOPO_COLL__SCATTERV:
-            return bytes * (has_root ? others : own);
-        default:
-            return bytes * MPL_MAX(own, others);
-    }
-}
-
 double link_bound(MPII_Topo_coll_t coll, double bytes, int num_groups, const int num_ranks[],
                   const double rate[], int root, double burst)
 {
-    double total_ranks = 0, total_rate = 0, bound = 0;
+    int64_t total_ranks = 0;
+    double total_rate = 0, bound = 0;
+    int num_used = 0;
 
-    if (num_groups < 2)
-        return 0;
     for (int i = 0; i < num_groups; i++)
         total_ranks += num_ranks[i];
     for (int i = 0; i < num_groups; i++) {
-        double own = num_ranks[i];
-        double crossing = bytes_over_link(coll, bytes, own, total_ranks - own, i == root);
-        bound = MPL_MAX(bound, (crossing - burst) / rate[i]);
+        if (num_ranks[i] == 0 || num_ranks[i] == total_ranks)
+            continue;
+        int64_t times = MPII_Topo_coll_least_times(coll, num_ranks[i], total_ranks, i == root);
+        bound = MPL_MAX(bound, (times * bytes - burst) / rate[i]);
         total_rate += rate[i];
+        num_used++;
     }
-    /* Allreduce, for each element: num_groups - 1 messages make one sum of all groups, and as many
-     * distribute it. The links together must carry them. */
-    if (coll == MPII_TOPO_COLL__ALLREDUCE)
-        bound = MPL_MAX(bound, (2 * bytes * (num_groups - 1) - num_groups * burst) / total_rate);
+    /* Allreduce, for each number: num_used - 1 messages make one sum of all, and as many tell it to
+     * the other groups. All links together have to carry them. */
+    if (coll == MPII_TOPO_COLL__ALLREDUCE && num_used > 0)
+        bound = MPL_MAX(bound, (2 * bytes * (num_used - 1) - num_used * burst) / total_rate);
     return bound;
 }

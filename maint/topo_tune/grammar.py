@@ -710,7 +710,7 @@ class Call:
 
     def holds(self, asked: Condition) -> bool:
         """Whether a Condition holds."""
-        return asked.value == "any" or self.holds_for(asked, self.sees(asked.name))
+        return self.holds_for(asked, self.sees(asked.name))
 
     def holds_for(self, asked: Condition, value: Any) -> bool:
         """Whether it holds where sees() has given `value`."""

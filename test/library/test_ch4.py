@@ -17,13 +17,11 @@ from typing import Any
 import pytest
 from common import DEVICES
 from results import KINDS
+from under_test import cached_build
 
 HERE = Path(__file__).parent
 REPO = HERE.parents[1]
 
-COMMON = (
-    "--enable-thread-cs=per-vci --disable-fortran --disable-cxx --disable-romio --with-hwloc=/usr"
-)
 # header and libraries that a build for the device needs
 NEEDS = {
     "ch4:ofi": (
@@ -78,15 +76,7 @@ def ch4(request: pytest.FixtureRequest, scratch: Path) -> Path:
     job = subprocess.run([cc, *words], input=text, text=True, capture_output=True, check=False)
     if job.returncode:
         pytest.skip(f"{request.param} needs lib{', lib'.join(libraries)} to link with")
-    job = subprocess.run(
-        [sys.executable, REPO / "maint/build", "--cache"],
-        env={**os.environ, "MPICH_CONFIGURE": f"{DEVICES[request.param]} {COMMON}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert job.returncode == 0, job.stdout + job.stderr
-    return Path(job.stdout.splitlines()[-1]) / "bin"
+    return cached_build(f"{DEVICES[request.param]} --enable-thread-cs=per-vci") / "bin"
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,8 @@
 """The library sends the messages that the catalog of schedules (topo_catalog.c) tells: our algorithms,
 and MPICH's own."""
 
-import functools
 import json
-import os
 import subprocess
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,7 +12,7 @@ from typing import Any
 import pytest
 from common import DEVICES
 from kinds import Build, Launch, MakeSite, WriteJson
-from under_test import REPO, mpich_version
+from under_test import REPO, cached_build, mpich_version
 
 HERE = Path(__file__).resolve().parent
 UNIT = REPO / "test/unit"
@@ -50,30 +47,13 @@ def fixture_program(build_unit: Build, mpicc: Path, request: pytest.FixtureReque
     if not (mpicc.resolve().parents[1] / "lib/libmpi.a").exists():
         if not request.config.getoption("--slow"):
             pytest.skip("this MPICH has no libmpi.a; --slow builds one")
-        mpicc = static_mpicc()
+        mpicc = cached_build(f"{DEVICES['ch3:sock']} --enable-static") / "bin/mpicc"
     show = subprocess.run([mpicc, "-show"], capture_output=True, text=True, check=True).stdout
     flags = [word for word in show.split() if word.startswith("-") and word != "-lmpi"]
     static = next(Path(word[2:]) / "libmpi.a" for word in flags if word.startswith("-L"))
     wrap = "-Wl," + ",".join(f"--wrap={name}" for name in WRAPPED)
     libraries = ["-lhwloc", "-lmpl", "-lopa", "-lpthread", "-lm"]
     return build_unit(HERE / "messages.c", wrap, *flags, static, *libraries)
-
-
-@functools.cache
-def static_mpicc() -> Path:
-    options = (
-        f"{DEVICES['ch3:sock']} --enable-static --disable-fortran --disable-cxx --disable-romio"
-    )
-    options += " --with-hwloc=/usr"
-    job = subprocess.run(
-        [sys.executable, REPO / "maint/build", "--cache"],
-        env={**os.environ, "MPICH_CONFIGURE": options},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert job.returncode == 0, job.stdout + job.stderr
-    return Path(job.stdout.splitlines()[-1]) / "bin/mpicc"
 
 
 def messages(lines: str) -> dict[tuple[str, ...], list[int]]:

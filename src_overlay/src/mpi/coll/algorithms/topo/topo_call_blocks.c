@@ -59,45 +59,24 @@ int MPII_Topo_call_copy_line(const call_t * c, const int rank[], char *buf, MPI_
                              MPI_Datatype type, char *line, bool to_line)
 {
     int mpi_errno = MPI_SUCCESS, is_contig;
-    MPI_Aint len = c->data.block_len, extent, true_lb, true_extent;
+    MPI_Aint len = c->data.block_len, extent, line_extent, lb, line_lb, unused;
 
     MPIR_Datatype_get_extent_macro(type, extent);
+    MPIR_Datatype_get_extent_macro(c->data.type, line_extent);
     MPIR_Datatype_is_contig(type, &is_contig);
-    MPIR_Type_get_true_extent_impl(type, &true_lb, &true_extent);
+    MPIR_Type_get_true_extent_impl(type, &lb, &unused);
+    MPIR_Type_get_true_extent_impl(c->data.type, &line_lb, &unused);
     for (int i = 0, num = 1; i < c->comm_ptr->local_size; i += num) {
-        char *block = buf + rank[i] * count * extent, *at = line + i * len;
-        if (is_contig) {
-            num = length_of_run(c, rank, i);
-            mpi_errno = to_line ? TOPO_TYPEREP_COPY(at, block + true_lb, num * len) :
-                TOPO_TYPEREP_COPY(block + true_lb, at, num * len);
-        } else {
-            mpi_errno = to_line ? MPIR_Localcopy(block, count, type, at, len, TOPO_BYTE) :
-                MPIR_Localcopy(at, len, TOPO_BYTE, block, count, type);
-        }
-        MPIR_ERR_CHECK(mpi_errno);
-    }
-
-  fn_exit:
-    return mpi_errno;
-  fn_fail:
-    goto fn_exit;
-}
-
-int MPII_Topo_call_copy_elements(const call_t * c, const int rank[], const char *buf, char *line)
-{
-    int mpi_errno = MPI_SUCCESS, is_contig;
-    MPI_Aint extent, true_lb, true_extent;
-
-    MPIR_Datatype_get_extent_macro(c->type, extent);
-    MPIR_Datatype_is_contig(c->type, &is_contig);
-    MPIR_Type_get_true_extent_impl(c->type, &true_lb, &true_extent);
-    for (int i = 0, num = 1; i < c->comm_ptr->local_size; i += num) {
-        const char *block = buf + rank[i] * c->count * extent;
-        char *at = line + i * c->count * extent;
+        char *block = buf + rank[i] * count * extent, *at = line + i * len * line_extent;
         num = length_of_run(c, rank, i);
-        mpi_errno = is_contig ?
-            TOPO_TYPEREP_COPY(at + true_lb, block + true_lb, num * c->count * extent) :
-            MPIR_Localcopy(block, num * c->count, c->type, at, num * c->count, c->type);
+        if (is_contig)
+            mpi_errno = to_line ?
+                TOPO_TYPEREP_COPY(at + line_lb, block + lb, num * len * line_extent) :
+                TOPO_TYPEREP_COPY(block + lb, at + line_lb, num * len * line_extent);
+        else
+            mpi_errno = to_line ?
+                MPIR_Localcopy(block, num * count, type, at, num * len, c->data.type) :
+                MPIR_Localcopy(at, num * len, c->data.type, block, num * count, type);
         MPIR_ERR_CHECK(mpi_errno);
     }
 

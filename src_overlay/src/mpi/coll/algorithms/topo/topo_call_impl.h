@@ -81,14 +81,10 @@ MPI_Aint MPII_Topo_call_displ_of(const MPII_Topo_call_t * call, int rank);
 MPI_Aint MPII_Topo_call_longest_block(const MPII_Topo_call_t * call);
 MPI_Aint MPII_Topo_call_bytes_of_blocks(const MPII_Topo_call_t * call);
 
-/* Copy blocks between the buffer of the user and a line of bytes, in which the i-th block, of
- * data.block_len bytes, is that of rank[i]. */
+/* Copy blocks of `count` elements of `type` between the buffer of the user and a line, in which the
+ * i-th block, of data.block_len elements of data.type, is that of rank[i]. */
 int MPII_Topo_call_copy_line(const MPII_Topo_call_t * call, const int rank[], char *buf,
                              MPI_Aint count, MPI_Datatype type, char *line, bool to_line);
-
-/* Copy blocks of call->count elements to such a line, of elements. */
-int MPII_Topo_call_copy_elements(const MPII_Topo_call_t * call, const int rank[], const char *buf,
-                                 char *line);
 
 /* Set data.block_of: the rank whose block a unit belongs to. */
 void MPII_Topo_call_find_blocks(MPII_Topo_call_t * call, const MPII_Topo_order_t * order,

@@ -14,7 +14,7 @@ typedef MPII_Topo_call_t call_t;
 
 static void generate(call_t * c, const MPII_Topo_spread_t * plan, bool is_up)
 {
-    if (!MPII_Topo_call_find_list(c, MPII_TOPO_FAMILY__SPREAD, is_up, plan->radix, 0))
+    if (!MPII_Topo_call_find_list(c, MPII_TOPO_FAMILY__SPREAD, is_up, plan->listed.radix, 0))
         MPII_Topo_gen_spread(&c->u.spread, plan, c->comm_ptr->rank, is_up);
 }
 
@@ -115,7 +115,8 @@ void MPII_Topo_prepare_reduce_scatter_block_spread(call_t * c, const MPII_Topo_a
     c->buf = a->recvbuf;
     c->from = plan->from;
     c->end = take_own;
-    mpi_errno = MPII_Topo_call_copy_elements(c, plan->from, from, c->data.out);
+    mpi_errno =
+        MPII_Topo_call_copy_line(c, plan->from, from, c->count, c->type, c->data.out, true);
     MPII_Topo_call_note_error(c, mpi_errno, attr);
     generate(c, plan, true);
 }

@@ -89,6 +89,13 @@ static inline bool MPII_Topo_coll_has_vector(MPII_Topo_coll_t coll)
 const char *MPII_Topo_coll_name(MPII_Topo_coll_t coll);
 MPII_Topo_coll_t MPII_Topo_coll_find(const char *name);
 
+/* Lower bound for any algorithm: how many times the bytes of a call (bytes of
+ * MPII_Topo_call_args_t) a group of `num` ranks has to send or to receive. A block that several
+ * ranks of the group need comes in once; contributions to a sum may be added on both sides.
+ * has_root: the group contains the root. */
+int64_t MPII_Topo_coll_least_times(MPII_Topo_coll_t coll, int64_t num, int64_t num_ranks,
+                                   bool has_root);
+
 /* -- topo_catalog.c -- */
 
 /* What all ranks know of a call */

@@ -3,6 +3,7 @@
  *     See COPYRIGHT in top-level directory
  */
 
+#include "mpl.h"
 #include <string.h>
 #include "topo_algos.h"
 #include "topo_catalog.h"
@@ -85,4 +86,29 @@ MPII_Topo_coll_t MPII_Topo_coll_find(const char *name)
     while (coll < MPII_TOPO_COLL__END && strcmp(colls[coll], name) != 0)
         coll++;
     return coll;
+}
+
+int64_t MPII_Topo_coll_least_times(MPII_Topo_coll_t coll, int64_t num, int64_t num_ranks,
+                                   bool has_root)
+{
+    int64_t others = num_ranks - num;
+
+    switch (coll) {
+        case MPII_TOPO_COLL__BARRIER:
+            return 0;
+        case MPII_TOPO_COLL__BCAST:
+        case MPII_TOPO_COLL__REDUCE:
+        case MPII_TOPO_COLL__ALLREDUCE:
+            return 1;
+        case MPII_TOPO_COLL__ALLGATHER:
+        case MPII_TOPO_COLL__ALLGATHERV:
+        case MPII_TOPO_COLL__REDUCE_SCATTER:
+        case MPII_TOPO_COLL__REDUCE_SCATTER_BLOCK:
+            return MPL_MAX(num, others);
+        case MPII_TOPO_COLL__ALLTOALL:
+        case MPII_TOPO_COLL__ALLTOALLV:
+            return num * others;
+        default:               /* gather, scatter */
+            return has_root ? others : num;
+    }
 }

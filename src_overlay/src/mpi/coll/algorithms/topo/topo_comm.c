@@ -187,38 +187,42 @@ int MPII_Topo_comm_recursive_doubling(MPIR_Comm * comm_ptr, const int **slots_, 
     goto fn_exit;
 }
 
+/* Find a plan in a list by the radix of its call. NULL if it is not there */
+static void *find_plan(const MPL_atomic_ptr_t * head, int radix)
+{
+    MPII_Topo_listed_plan_t *plan = MPL_atomic_load_ptr(head);
+
+    while (plan && plan->radix != radix)
+        plan = plan->next;
+    return plan;
+}
+
+/* Add a plan to a list. Another thread may add one, too, even the same one. */
+static void *add_plan(MPL_atomic_ptr_t * head, MPII_Topo_listed_plan_t * plan)
+{
+    MPII_TOPO_NEED(plan);
+    do {
+        plan->next = MPL_atomic_load_ptr(head);
+    } while (MPL_atomic_cas_ptr(head, plan->next, plan) != plan->next);
+    return plan;
+}
+
 const MPII_Topo_brucks_t *MPII_Topo_comm_brucks(MPIR_Comm * comm_ptr, int radix)
 {
-    MPL_atomic_ptr_t *head = &comm_ptr->coll.topo->view->brucks;
-    MPII_Topo_brucks_t *b = MPL_atomic_load_ptr(head);
+    struct MPII_Topo_comm *topo = comm_ptr->coll.topo;
+    void *found = find_plan(&topo->view->brucks, radix);
 
-    while (b && b->radix != radix)
-        b = b->next;
-    if (b)
-        return b;
-    b = MPII_Topo_brucks_create(comm_ptr->coll.topo->order, radix, comm_ptr->rank);
-    MPII_TOPO_NEED(b);
-    do {        /* another thread may add one, too, even the same one */
-        b->next = MPL_atomic_load_ptr(head);
-    } while (MPL_atomic_cas_ptr(head, b->next, b) != b->next);
-    return b;
+    return found ? found : add_plan(&topo->view->brucks, (MPII_Topo_listed_plan_t *)
+                                    MPII_Topo_brucks_create(topo->order, radix, comm_ptr->rank));
 }
 
 const MPII_Topo_spread_t *MPII_Topo_comm_spread(MPIR_Comm * comm_ptr, int radix)
 {
-    MPL_atomic_ptr_t *head = &comm_ptr->coll.topo->view->spreads;
-    MPII_Topo_spread_t *s = MPL_atomic_load_ptr(head);
+    struct MPII_Topo_comm *topo = comm_ptr->coll.topo;
+    void *found = find_plan(&topo->view->spreads, radix);
 
-    while (s && s->radix != radix)
-        s = s->next;
-    if (s)
-        return s;
-    s = MPII_Topo_spread_create(comm_ptr->coll.topo->order, radix, comm_ptr->rank);
-    MPII_TOPO_NEED(s);
-    do {        /* another thread may add one, too, even the same */
-        s->next = MPL_atomic_load_ptr(head);
-    } while (MPL_atomic_cas_ptr(head, s->next, s) != s->next);
-    return s;
+    return found ? found : add_plan(&topo->view->spreads, (MPII_Topo_listed_plan_t *)
+                                    MPII_Topo_spread_create(topo->order, radix, comm_ptr->rank));
 }
 
 int MPII_Topo_comm_links(MPIR_Comm * comm_ptr, const MPII_Topo_links_t ** links,

@@ -322,11 +322,17 @@ typedef struct {
 
 #define MPII_TOPO_MAX_BRUCKS_STAGES (31 + MPII_TOPO_MAX_LEVELS + 1)
 
+/* A plan that a list keeps (topo_comm.c): the next plan, and the `radix` of the call. The first
+ * member of each plan. */
+typedef struct MPII_Topo_listed_plan {
+    struct MPII_Topo_listed_plan *next;
+    int radix;
+} MPII_Topo_listed_plan_t;
+
 /* The stages, which are the same on all ranks, and the places of the blocks of one rank */
 typedef struct MPII_Topo_brucks {
-    struct MPII_Topo_brucks *next;      /* for a list of several */
+    MPII_Topo_listed_plan_t listed;
     const MPII_Topo_order_t *order;
-    int radix;                  /* that of the call */
     int num_stages, num_recvs;
     MPII_Topo_brucks_stage_t stage[MPII_TOPO_MAX_BRUCKS_STAGES];
     int *to;                    /* [num_ranks]: destination of the block at a place of the first
@@ -365,9 +371,8 @@ typedef struct {
 /* The stages, which are the same on all ranks, those of the highest ring first; and the units of
  * one rank */
 typedef struct MPII_Topo_spread {
-    struct MPII_Topo_spread *next;      /* for a list of several */
+    MPII_Topo_listed_plan_t listed;
     const MPII_Topo_order_t *order;
-    int radix;                  /* that of the call */
     int base;                   /* 0: all ranks exchange, 1: a leader of each host */
     int tree_radix;             /* inside hosts */
     bool is_even;               /* all groups of the base have the same number of ranks */

@@ -61,22 +61,14 @@ static int num_before(const plan_t * plan, const stage_t * s, int v)
     return num * (plan->order->num_ranks / s->num);
 }
 
-/* The position whose member of a ring is `by` members on, or back */
-static int moved(int pos, int below, int num, int by)
-{
-    int member = pos / below % num, to = member + by;
-
-    to += to < 0 ? num : to >= num ? -num : 0;
-    return pos + (to - member) * below;
-}
-
 /* The position at a distance, or, with sign -1, from which the own one is at that distance */
 static int position_at(const plan_t * plan, int pos, int distance, int sign)
 {
     for (int i = 0; i < plan->num_stages; i++) {
         const stage_t *s = &plan->stage[i];
         if (s->power == 1)
-            pos = moved(pos, s->below, s->num, sign * (distance / s->below % s->num));
+            pos = MPII_Topo_ring_move(pos, s->below, s->num,
+                                      sign * (distance / s->below % s->num));
     }
     return pos;
 }
@@ -126,7 +118,7 @@ static void set_tables(plan_t * plan, int pos, int mem[])
 
 plan_t *MPII_Topo_brucks_create(const MPII_Topo_order_t * order, int radix, int rank)
 {
-    plan_t plan = {.order = order,.radix = radix }, *made;
+    plan_t plan = {.listed.radix = radix,.order = order }, *made;
     int radix_of[MPII_TOPO_MAX_LEVELS + 2], below = 1;
     int base = MPII_Topo_rings(order, radix, radix_of);
     size_t p = order->num_ranks, len = 0;
@@ -177,7 +169,7 @@ static void set_units(const brucks_t * b, const stage_t * s, int v, MPII_Topo_st
 
 static int peer(const brucks_t * b, const stage_t * s, int by)
 {
-    return b->gen.order->rank_at[moved(b->pos, s->below, s->num, by * s->power)];
+    return b->gen.order->rank_at[MPII_Topo_ring_move(b->pos, s->below, s->num, by * s->power)];
 }
 
 static bool brucks_recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)

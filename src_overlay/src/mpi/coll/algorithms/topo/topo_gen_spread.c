@@ -65,13 +65,10 @@ static int first_of(const plan_t * plan, int group)
     return MPII_Topo_order_begin(plan->order, plan->base, group);
 }
 
-/* The group whose member of a ring is `by` members on, or back */
-static int moved(int group, const stage_t * s, int by)
+/* Largest number of ranks of a group */
+static int most_ranks(const plan_t * plan)
 {
-    int member = group / s->below % s->num, to = member + by;
-
-    to += to < 0 ? s->num : to >= s->num ? -s->num : 0;
-    return group + (to - member) * s->below;
+    return plan->base == 0 ? 1 : plan->order->most[1];
 }
 
 static int group_at(const plan_t * plan, int group, int distance)
@@ -79,7 +76,7 @@ static int group_at(const plan_t * plan, int group, int distance)
     for (int i = 0; i < plan->num_stages; i++) {
         const stage_t *s = &plan->stage[i];
         if (s->power == 1)
-            group = moved(group, s, distance / s->held % s->num);
+            group = MPII_Topo_ring_move(group, s->below, s->num, distance / s->held % s->num);
     }
     return group;
 }
@@ -126,14 +123,14 @@ static void set_table(plan_t * plan, int rank)
 
 plan_t *MPII_Topo_spread_create(const MPII_Topo_order_t * order, int radix, int rank)
 {
-    plan_t plan = {.order = order,.radix = radix }, *made;
+    plan_t plan = {.listed.radix = radix,.order = order }, *made;
     int radices[MPII_TOPO_MAX_LEVELS + 2];
     int highest = MPII_Topo_rings_of_spread(order, radix, radices, &plan.base);
     int num = order->num[highest - 1], held = num;
     size_t len = rank == -1 ? 0 : order->num_ranks;
 
     plan.tree_radix = radices[1];
-    plan.is_even = (int64_t) order->num[plan.base] * (plan.base == 0 ? 1 : order->most[1]) ==
+    plan.is_even = (int64_t) order->num[plan.base] * most_ranks(&plan) ==
         order->num_ranks;
     add_ring(&plan, num, 1, radices[highest]);
     for (int level = highest - 1; level > plan.base; level--) {
@@ -171,8 +168,11 @@ static const stage_t *stage_of(const spread_t * b, int i)
     return s;
 }
 
-static int leader(const spread_t * b, int group)
+/* The leader that is by.power members on, or back, in the ring of a stage */
+static int leader(const spread_t * b, const stage_t * s, int by)
 {
+    int group = MPII_Topo_ring_move(b->group, s->below, s->num, by * s->power);
+
     return b->gen.order->rank_at[first_of(b->plan, group)];
 }
 
@@ -252,11 +252,11 @@ static bool spread_recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * s
         const stage_t *s = stage_of(b, i - m);
         int v = i - m - begin_of(b, s) + 1;
         set_units(b, s, v, !b->is_up, step);
-        step->peer = leader(b, moved(b->group, s, (b->is_up ? -v : v) * s->power));
+        step->peer = leader(b, s, b->is_up ? -v : v);
         if (b->is_up) {
-            int most = b->plan->base == 0 ? 1 : gen->order->most[1];
             step->buf = MPII_TOPO_BUF__TMP;
-            step->slot = MPL_MIN(m, CHILD_PARTS) * p + (s->held * v * s->power - 1) * most;
+            step->slot = MPL_MIN(m, CHILD_PARTS) * p +
+                (s->held * v * s->power - 1) * most_ranks(b->plan);
         }
     }
     return true;
@@ -306,7 +306,7 @@ static bool set_send(const spread_t * b, int i, int k, MPII_Topo_step_t * step)
     if (i - m != begin_of(b, s) || v >= s->radix)
         return false;
     set_units(b, s, v, b->is_up, step);
-    step->peer = leader(b, moved(b->group, s, (b->is_up ? v : -v) * s->power));
+    step->peer = leader(b, s, b->is_up ? v : -v);
     step->is_last = v + 1 == s->radix;
     return true;
 }
@@ -346,6 +346,6 @@ void MPII_Topo_gen_spread(spread_t * b, const plan_t * plan, int rank, bool is_u
         int num_others = order->num[plan->base] - 1;
         b->gen.num_slots = MPL_MIN(b->num_children, CHILD_PARTS) * order->num_ranks;
         if (b->parent == -1)
-            b->gen.num_slots += num_others * (plan->base == 0 ? 1 : order->most[1]);
+            b->gen.num_slots += num_others * most_ranks(plan);
     }
 }

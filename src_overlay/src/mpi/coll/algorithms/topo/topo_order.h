@@ -162,6 +162,16 @@ int MPII_Topo_rings(const MPII_Topo_order_t * order, int radix,
 int MPII_Topo_rings_of_spread(const MPII_Topo_order_t * order, int radix,
                               int radices[MPII_TOPO_MAX_LEVELS + 2], int *base);
 
+/* An item of a ring of num members; a member is `below` items. The item at the same place of the
+ * member that is `by` members on, or back, |by| < num */
+static inline int MPII_Topo_ring_move(int item, int below, int num, int by)
+{
+    int member = item / below % num, to = member + by;
+
+    to += to < 0 ? num : to >= num ? -num : 0;
+    return item + (to - member) * below;
+}
+
 /* Stages of exchanges of radix k among num members. Returns the number of stages. *last: radix of
  * the last stage, num divided by the highest power of k that is not above num. *part: number of
  * members that exchange, the product of the radices. The other members, which are fewer, are

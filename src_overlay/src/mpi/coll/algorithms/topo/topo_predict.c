@@ -180,34 +180,8 @@ static int64_t time_of_planned(const MPII_Topo_algo_t * algo, const MPII_Topo_ca
     return MPL_MIN(time, agreement) < 0 ? MPL_MIN(time, agreement) : time + agreement;
 }
 
-/* Lower bound for any algorithm: how many times the bytes of a call a group of `num` ranks has to
- * send or to receive. has_root: the group contains the root. */
-static int64_t least_times(MPII_Topo_coll_t coll, int64_t num, int64_t num_ranks, bool has_root)
-{
-    int64_t others = num_ranks - num;
-
-    switch (coll) {
-        case MPII_TOPO_COLL__BARRIER:
-            return 0;
-        case MPII_TOPO_COLL__BCAST:
-        case MPII_TOPO_COLL__REDUCE:
-        case MPII_TOPO_COLL__ALLREDUCE:
-            return 1;
-        case MPII_TOPO_COLL__ALLGATHER:
-        case MPII_TOPO_COLL__ALLGATHERV:
-        case MPII_TOPO_COLL__REDUCE_SCATTER:
-        case MPII_TOPO_COLL__REDUCE_SCATTER_BLOCK:
-            return MPL_MAX(num, others);
-        case MPII_TOPO_COLL__ALLTOALL:
-        case MPII_TOPO_COLL__ALLTOALLV:
-            return num * others;
-        default:               /* gather, scatter */
-            return has_root ? others : num;
-    }
-}
-
-/* Time of that lower bound on the slowest link. A prediction that simulates only a part of a
- * schedule may be shorter. */
+/* Time that the slowest link needs for the bytes that any algorithm sends over it. A prediction
+ * that simulates only a part of a schedule may be shorter. */
 static int64_t least_time(MPII_Topo_coll_t coll, const MPII_Topo_call_args_t * args,
                           links_t * links)
 {
@@ -221,7 +195,7 @@ static int64_t least_time(MPII_Topo_coll_t coll, const MPII_Topo_call_args_t * a
                 MPII_Topo_order_begin(order, level, i + 1) - MPII_Topo_order_begin(order, level, i);
             int64_t per_kib =
                 level == 1 ? links->costs.host : links->uplink[links->first_uplink[level] + i];
-            int64_t times = least_times(coll, num, order->num_ranks, i == root);
+            int64_t times = MPII_Topo_coll_least_times(coll, num, order->num_ranks, i == root);
             int64_t bytes = MPL_MIN(args->bytes, INT64_MAX / MPL_MAX(times, 1)) * times;
             time = MPL_MAX(time, carry_any(bytes, per_kib));
         }

@@ -21,6 +21,14 @@
 
 /* -- destruction -- */
 
+static void free_plans(const MPL_atomic_ptr_t * head)
+{
+    for (MPII_Topo_listed_plan_t * plan = MPL_atomic_load_ptr(head), *next; plan; plan = next) {
+        next = plan->next;
+        MPL_free(plan);
+    }
+}
+
 void MPII_Topo_view_release(MPII_Topo_view_t * view)
 {
     if (view == NULL || MPL_atomic_fetch_sub_int(&view->num_users, 1) > 1)
@@ -35,14 +43,8 @@ void MPII_Topo_view_release(MPII_Topo_view_t * view)
             MPL_free(d);
         }
     }
-    for (MPII_Topo_brucks_t * b = MPL_atomic_load_ptr(&view->brucks), *next; b; b = next) {
-        next = b->next;
-        MPL_free(b);
-    }
-    for (MPII_Topo_spread_t * s = MPL_atomic_load_ptr(&view->spreads), *next; s; s = next) {
-        next = s->next;
-        MPL_free(s);
-    }
+    free_plans(&view->brucks);
+    free_plans(&view->spreads);
     for (int i = 0; i < MPII_TOPO_STEP_LISTS; i++)
         MPL_free(MPL_atomic_load_ptr(&view->lists[i]));
     MPL_free(view->place.host_of_rank);
