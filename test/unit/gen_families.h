@@ -448,8 +448,8 @@ static void claim_ring(const case_t * c, const traffic_t * t)
 
 static void setup_tree(any_gen_t * g, const case_t * c, int rank)
 {
-    MPII_Topo_gen_tree(&g->u.tree, c->order, c->family->arg[0], c->family->arg[2], c->root, rank,
-                       c->units, c->family->arg[1]);
+    MPII_Topo_gen_tree(&g->u.tree, c->order, c->family->arg[0], c->family->arg[2],
+                       1 + c->root % 4, c->root, rank, c->units, c->family->arg[1]);
 }
 
 static void claim_tree(const case_t * c, const traffic_t * t)

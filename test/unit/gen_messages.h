@@ -155,6 +155,7 @@ struct MPIR_Request {
 /* From one rank to another: sends, or receives, that are not matched yet */
 typedef struct {
     MPIR_Request *first, *last;
+    int num;                    /* how many */
 } channel_t;
 
 static channel_t *channels;     /* [p * p] */
@@ -245,6 +246,7 @@ static void begin_message(MPIR_Request * req, int from, int to)
 
     if (other && other->is_send != req->is_send) {
         channel->first = other->next;
+        channel->num--;
         match(req->is_send ? req : other, req->is_send ? other : req);
         return;
     }
@@ -254,6 +256,18 @@ static void begin_message(MPIR_Request * req, int from, int to)
     else
         channel->first = req;
     channel->last = req;
+    channel->num++;
+}
+
+/* Messages do not pile up at a receiver that is late. */
+static void check_pile(const rank_t * r, int to)
+{
+    const channel_t *channel = &channels[r->exec.gen->rank * r->probe.c->p + to];
+    int most = r->exec.max_flying * 3 / 2;
+
+    CHECK(r->exec.gen->max_sends == 0 || !channel->first || !channel->first->is_send ||
+          channel->num <= most, "%d messages to rank %d are on their way, at most %d may be",
+          channel->num, to, most);
 }
 
 static int num_cells_of(const case_t * c, int unit, int num)
@@ -326,6 +340,7 @@ static void begin_send(const void *buf, int count, MPI_Datatype type, int to, MP
     if (schedule->send == WHEN__BEGUN && !is_synchronous)
         req->is_complete = true;
     begin_message(req, comm->rank, to);
+    check_pile(r, to);
 }
 
 int MPIC_Isend(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int tag,

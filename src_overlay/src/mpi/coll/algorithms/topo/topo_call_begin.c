@@ -32,7 +32,7 @@ bool MPII_Topo_call_begin_bcast(call_t * c, const MPII_Topo_args_t * a, MPIR_Com
 
 #define TREE_ARG(shape_, directions_) ((shape_) * 4 + (directions_))
 
-static void generate_tree(call_t * c, const MPII_Topo_order_t * order, int radix, int root,
+static void generate_tree(call_t * c, const MPII_Topo_order_t * order, int radix, int hop, int root,
                           int num_units, int directions)
 {
     if (num_units > 1 ||
@@ -40,7 +40,7 @@ static void generate_tree(call_t * c, const MPII_Topo_order_t * order, int radix
                                   radix, root))
         MPII_Topo_gen_tree(&c->u.tree, order,
                            MPII_Topo_shape_of(c->algo.arg, order, num_units, directions), radix,
-                           root, c->comm_ptr->rank, num_units, directions);
+                           hop, root, c->comm_ptr->rank, num_units, directions);
 }
 
 static void along_tree(call_t * c, const MPII_Topo_order_t * order, MPI_Aint count,
@@ -56,13 +56,12 @@ static void along_tree(call_t * c, const MPII_Topo_order_t * order, MPI_Aint cou
             MPII_Topo_call_cut_segments(c, order,
                                         MPII_Topo_pipe_of_tree(order, c->algo.arg, radix,
                                                                directions), count, type);
-    if (c->algo.arg == MPII_TOPO_SHAPE__TWO_TREES) {
-        int hop = MPII_Topo_two_trees_hop(order, c->data.unit_len * size, directions);
+    int hop = MPII_Topo_hop(order, c->data.unit_len * size, directions);
+    if (c->algo.arg == MPII_TOPO_SHAPE__TWO_TREES)
         MPII_Topo_gen_two_trees(&c->u.two_trees, order, hop, root, c->comm_ptr->rank, num,
                                 directions == MPII_TOPO_TREE_UP);
-    } else {
-        generate_tree(c, order, radix, root, num, directions);
-    }
+    else
+        generate_tree(c, order, radix, hop, root, num, directions);
 }
 
 void MPII_Topo_prepare_bcast_tree(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
@@ -188,8 +187,8 @@ void MPII_Topo_prepare_barrier_tree(call_t * c, const MPII_Topo_args_t * a, MPIR
     if (!MPII_Topo_call_short_barrier
         (c, MPII_TOPO_FAMILY__TREE, TREE_ARG(c->algo.arg, both), comm_ptr, attr) &&
         MPII_Topo_call_begin_barrier(c, comm_ptr, &order, attr))
-        generate_tree(c, order, MPII_Topo_call_radix(c, comm_ptr, MPII_TOPO_FAMILY__TREE, 0), 0, 1,
-                      both);
+        generate_tree(c, order, MPII_Topo_call_radix(c, comm_ptr, MPII_TOPO_FAMILY__TREE, 0), 1, 0,
+                      1, both);
 }
 
 /* -- allgather(v) -- */

@@ -345,7 +345,7 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
                 MPII_Topo_pipe_t pipe = MPII_Topo_pipe_of_tree(c->order, c->algo->arg, c->radix,
                                                                directions_of(c->algo));
                 cut_segments(c, pipe, bytes, args->segment_bytes);
-                c->hop = MPII_Topo_two_trees_hop(c->order, c->unit_len, directions_of(c->algo));
+                c->hop = MPII_Topo_hop(c->order, c->unit_len, directions_of(c->algo));
                 c->shape = MPII_Topo_shape_of(c->algo->arg, c->order, c->units_per_block,
                                               directions_of(c->algo));
                 limit_segments(c, args->max_chunks);
@@ -435,7 +435,7 @@ void MPII_Topo_case_set(const MPII_Topo_case_t * c, int rank, MPII_Topo_any_gen_
                                         c->units_per_block,
                                         directions_of(algo) == MPII_TOPO_TREE_UP);
             else
-                MPII_Topo_gen_tree(&g->tree, c->order, c->shape, c->radix,
+                MPII_Topo_gen_tree(&g->tree, c->order, c->shape, c->radix, c->hop,
                                    algo->coll == MPII_TOPO_COLL__BARRIER ? 0 : c->root, rank,
                                    c->units_per_block, directions_of(algo));
             break;

@@ -192,9 +192,9 @@ typedef struct {
 MPII_Topo_pipe_t MPII_Topo_pipe_of_tree(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape,
                                         int radix, int directions);
 
-/* `hop` of MPII_Topo_gen_two_trees for segments of len bytes: 1.5 times the time that a hop is
- * expected to take, in segments */
-int MPII_Topo_two_trees_hop(const MPII_Topo_order_t * order, int64_t len, int directions);
+/* `hop` of MPII_Topo_gen_tree for segments of len bytes: 1.5 times the time that a hop is expected
+ * to take, in segments */
+int MPII_Topo_hop(const MPII_Topo_order_t * order, int64_t len, int directions);
 
 /* One block in a ring. The other ranks are busy with other blocks. */
 #define MPII_TOPO_PIPE_OF_RING ((MPII_Topo_pipe_t) {2, 1, 1, 0, false})

@@ -86,7 +86,7 @@ MPII_Topo_pipe_t MPII_Topo_pipe_of_tree(const MPII_Topo_order_t * order, MPII_To
     }
 }
 
-int MPII_Topo_two_trees_hop(const MPII_Topo_order_t * order, int64_t len, int directions)
+int MPII_Topo_hop(const MPII_Topo_order_t * order, int64_t len, int directions)
 {
     const MPII_Topo_lengths_t *of = &order->lengths;
     int i = 0;

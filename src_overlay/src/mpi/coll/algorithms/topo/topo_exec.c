@@ -160,7 +160,7 @@ static void post(exec_t * e, MPII_Topo_attr_t * attr)
         if (!e->gen->recv(e->gen, e->posted, &step))
             continue;
         if (step.after > e->round ||
-            (step.after > 0 && MPII_Topo_exec_has_pending(e, step.after, INT_MAX, attr)))
+            (step.after > 0 && MPII_Topo_exec_has_pending(e, step.after, INT64_MAX, attr)))
             return;
         MPII_Topo_data_find(e->data, step.unit, step.num, &first, &count);
         if (count == 0)
@@ -244,7 +244,7 @@ static bool advance_list(exec_t * e, MPII_Topo_attr_t * attr)
         e->round = listed->round;
         if (e->arrived < e->round && !take_up_to(e, e->round, attr))
             return false;
-        if (step->after > 0 && MPII_Topo_exec_has_pending(e, step->after, INT_MAX, attr))
+        if (step->after > 0 && MPII_Topo_exec_has_pending(e, step->after, INT64_MAX, attr))
             return false;
         if (step->kind == MPII_TOPO_STEP__RECV)
             ask_listed(e, listed, list->steps, attr);
@@ -252,7 +252,7 @@ static bool advance_list(exec_t * e, MPII_Topo_attr_t * attr)
             run_step(e, step, attr);
     }
     return take_up_to(e, list->gen.num_recvs, attr) &&
-        (e->num_sends == 0 || !MPII_Topo_exec_has_pending(e, INT_MAX, INT_MAX, attr));
+        (e->num_sends == 0 || !MPII_Topo_exec_has_pending(e, INT_MAX, INT64_MAX, attr));
 }
 
 /* Go on as far as possible. Returns whether all is done; else wait_req or wait_from has to be
@@ -272,7 +272,7 @@ static bool advance(exec_t * e, MPII_Topo_attr_t * attr)
             post(e, attr);
             if (e->posted < e->round) {
                 /* it waits for sends, one of which may be over by now */
-                if (MPII_Topo_exec_has_pending(e, INT_MAX, INT_MAX, attr))
+                if (MPII_Topo_exec_has_pending(e, INT_MAX, INT64_MAX, attr))
                     return false;
                 continue;
             }
@@ -287,9 +287,9 @@ static bool advance(exec_t * e, MPII_Topo_attr_t * attr)
         }
         /* -- round -- */
         for (; gen->react(gen, e->round, e->step, &step); e->step++) {
-            int most = step.kind == MPII_TOPO_STEP__SEND &&
-                gen->max_sends ? gen->max_sends : INT_MAX;
-            if ((step.after > 0 || most < INT_MAX) &&
+            int64_t most = step.kind == MPII_TOPO_STEP__SEND &&
+                gen->max_sends ? e->max_flying : INT64_MAX;
+            if ((step.after > 0 || most < INT64_MAX) &&
                 MPII_Topo_exec_has_pending(e, step.after, most, attr))
                 return false;
             run_step(e, &step, attr);
@@ -299,7 +299,7 @@ static bool advance(exec_t * e, MPII_Topo_attr_t * attr)
         e->step = 0;
         e->round++;
     }
-    return !MPII_Topo_exec_has_pending(e, INT_MAX, INT_MAX, attr);
+    return !MPII_Topo_exec_has_pending(e, INT_MAX, INT64_MAX, attr);
 }
 
 /* -- running -- */
@@ -345,6 +345,11 @@ static void exec_init(exec_t * e, const MPII_Topo_gen_t * gen, const MPII_Topo_d
             MPII_TOPO_NEED(e->tmp);
         }
         e->tmp -= e->true_lb;
+    }
+    if (gen->max_sends > 0) {
+        MPI_Aint unit_bytes = MPL_MAX(data->unit_len * e->type_size, 1);
+        e->max_flying = MPL_MAX(gen->max_sends, MPII_TOPO_EXEC_FLYING / unit_bytes);
+        memset(e->flying, 0, sizeof(e->flying));
     }
     if (!gen->is_list)
         post(e, attr);

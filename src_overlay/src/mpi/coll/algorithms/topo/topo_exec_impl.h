@@ -12,6 +12,12 @@
 /* The state of a running schedule, for topo_exec*.c */
 
 #define MPII_TOPO_EXEC_WINDOW 32        /* most receives that are posted ahead */
+/* Bytes that may be on their way where a generator limits the number of messages. That is more than
+ * a link of 400 Gbit/s sends in the 10 us until a sender knows that a message has arrived. */
+#ifndef MPII_TOPO_EXEC_FLYING   /* less in tests */
+#define MPII_TOPO_EXEC_FLYING (1024 * 1024)
+#endif
+#define MPII_TOPO_EXEC_PEERS 32 /* peers whose messages are counted */
 #ifndef MPII_TOPO_EXEC_SHORT_TMP        /* less in tests */
 #define MPII_TOPO_EXEC_SHORT_TMP 2048   /* bytes of TMP that are not allocated */
 #endif
@@ -19,6 +25,7 @@
 /* A send that is not complete: its request, or what is left to write while its pipe is full */
 typedef struct {
     int round;
+    int64_t number;             /* among the messages of the schedule */
     MPIR_Request *req;
     int to;                     /* index in the pipes; -1: no pipe, or written */
     char *buf;
@@ -65,7 +72,8 @@ struct MPII_Topo_exec {
     MPII_Topo_exec_send_t *sends;       /* [room] ring buffer: those that are not over, in the order
                                          * in which they were begun */
     int room, first_send, num_sends;
-    MPI_Aint num_sent;
+    int max_flying;             /* limit of the messages on their way */
+    int64_t num_sent;
     unsigned long num_rack_messages;    /* sent to other racks */
     /* to the other ranks of this host; NULL: these get messages, too */
     MPII_Topo_pipes_t *pipes;
@@ -84,6 +92,11 @@ struct MPII_Topo_exec {
     /* not set to zero at the beginning: */
     MPII_Topo_exec_recv_t recvs[MPII_TOPO_EXEC_WINDOW]; /* ring buffer; of a list, message i has
                                                          * entry i */
+    /* The last peers that got messages, and how many they got since the last synchronous one. A
+     * peer has the entry peer % MPII_TOPO_EXEC_PEERS. */
+    struct {
+        int peer, num;
+    } flying[MPII_TOPO_EXEC_PEERS];
     union {
         char mem[MPII_TOPO_EXEC_SHORT_TMP];
         long double is_aligned;
@@ -174,9 +187,10 @@ void MPII_Topo_exec_message(MPII_Topo_exec_t * e, int peer, char *buf, MPI_Aint 
 /* Write into pipes what they have room for, in the order of the sends of each pipe. */
 void MPII_Topo_exec_write_pipes(MPII_Topo_exec_t * e, MPII_Topo_attr_t * attr);
 
-/* Drop complete sends. Returns whether the caller has to wait: if `most` or more are left, or one
- * of a round before `round`. */
-bool MPII_Topo_exec_has_pending(MPII_Topo_exec_t * e, int round, int most, MPII_Topo_attr_t * attr);
+/* Drop complete sends. Returns whether the caller has to wait: if the oldest one that is left is of
+ * a round before `round`, or `most` or more messages were sent since then. */
+bool MPII_Topo_exec_has_pending(MPII_Topo_exec_t * e, int round, int64_t most,
+                                MPII_Topo_attr_t * attr);
 
 /* -- the beginning and the end -- */
 

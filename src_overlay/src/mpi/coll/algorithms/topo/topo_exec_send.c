@@ -95,7 +95,7 @@ static void finish(exec_t * e, send_t * send, MPII_Topo_attr_t * attr)
     MPII_Topo_exec_note_error(e, MPII_Topo_end_request(&send->req, &unused, attr), attr);
 }
 
-bool MPII_Topo_exec_has_pending(exec_t * e, int round, int most, MPII_Topo_attr_t * attr)
+bool MPII_Topo_exec_has_pending(exec_t * e, int round, int64_t most, MPII_Topo_attr_t * attr)
 {
     if (e->num_unwritten > 0)
         MPII_Topo_exec_write_pipes(e, attr);
@@ -104,7 +104,7 @@ bool MPII_Topo_exec_has_pending(exec_t * e, int round, int most, MPII_Topo_attr_
         if (send->to != -1 || (send->req && !MPIR_Request_is_complete(send->req))) {
             e->wait_req = send->req;
             e->wait_from = -1;
-            return send->round < round || e->num_sends >= most;
+            return send->round < round || e->num_sent - send->number >= most;
         }
         if (send->req)
             finish(e, send, attr);
@@ -121,6 +121,24 @@ static void count_message(exec_t * e, int peer)
     e->num_rack_messages += MPII_Topo_order_rack(order, peer) != e->rack;
 }
 
+/* Whether the next message to a peer has to be synchronous. A synchronous one is complete when the
+ * peer has taken it and all messages before it. One in max_flying / 2 is enough to know how many
+ * are on their way. */
+static bool is_synchronous(exec_t * e, int peer)
+{
+    int i = peer % MPII_TOPO_EXEC_PEERS;
+
+    if (e->flying[i].num > 0 && e->flying[i].peer == peer && e->flying[i].num < e->max_flying / 2) {
+        e->flying[i].num++;
+        return false;
+    }
+    /* the first message to a peer, too, if another peer had its entry */
+    bool is_new = e->flying[i].num == 0;
+    e->flying[i].peer = peer;
+    e->flying[i].num = 1;
+    return !is_new;
+}
+
 void MPII_Topo_exec_send(exec_t * e, const MPII_Topo_step_t * step, char *buf, MPI_Aint first,
                          MPI_Aint count, MPII_Topo_attr_t * attr)
 {
@@ -132,6 +150,7 @@ void MPII_Topo_exec_send(exec_t * e, const MPII_Topo_step_t * step, char *buf, M
     if (send.to != -1) {
         if ((e->num_unwritten > 0 && is_behind(e, send.to, e->num_sends)) ||
             !write_pipe(e, &send, attr)) {
+            send.number = e->num_sent++;
             keep_send(e, &send);
             e->num_unwritten++;
         }
@@ -154,8 +173,7 @@ void MPII_Topo_exec_message(exec_t * e, int peer, char *buf, MPI_Aint count, MPI
     if (TOPO_ERROR != TOPO_ERROR_NONE)
         count = 0;
     MPII_Topo_exec_note_mute(e, attr);
-    if (e->gen->max_sends > 0 && e->num_sent >= e->gen->max_sends && count > 0)
-        /* what may pile up at the receiver is synchronous */
+    if (e->gen->max_sends > 0 && count > 0 && is_synchronous(e, peer))
         mpi_errno = TOPO_ISSEND(buf, count, type, peer, e->tag, e->comm_ptr, &send.req);
     else if (e->is_packed && type == e->data->type && count * e->type_size <= TOPO_SHORT_BYTES)
         mpi_errno = TOPO_SEND_SHORT(buf, count, type, peer, e->tag, e->comm_ptr, &send.req);
@@ -164,7 +182,7 @@ void MPII_Topo_exec_message(exec_t * e, int peer, char *buf, MPI_Aint count, MPI
                                TOPO_COLL_ATTR);
     if (mpi_errno)
         send.req = NULL;        /* nothing completes it where a process has died */
-    e->num_sent++;
+    send.number = e->num_sent++;
     MPII_Topo_exec_note_error(e, mpi_errno, attr);
     if (send.req == NULL)
         return;

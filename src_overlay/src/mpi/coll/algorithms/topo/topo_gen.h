@@ -86,14 +86,30 @@ typedef struct {
     MPII_Topo_gen_t gen;
     MPII_Topo_branch_t branch;
     int num_units, num_up, directions;
+    int window;                 /* units of each child that TMP holds */
 } MPII_Topo_gen_tree_t;
 
 /* DOWN, for bcast: the units of OUT of the root go to OUT of all ranks. UP, for reduce: OUT of the
  * root holds its contribution before and the result after; other ranks contribute IN. Both: a
- * reduction to the root, then a broadcast of the result; IN may be OUT. */
+ * reduction to the root, then a broadcast of the result; IN may be OUT. hop: the number of units
+ * that a rank can send while one unit arrives, 1 to MPII_TOPO_MAX_HOP. */
+#define MPII_TOPO_MAX_HOP 16
+
+/* Number of units of each child that TMP holds during a reduction. A slot is in use from the time
+ * at which its message is asked for until the sum has arrived at the parent. In this time, about
+ * two hops, all children together send 2 * hop units. */
+static inline int MPII_Topo_window(int hop, int num_children, int num_units)
+{
+    int window = num_children > 1 ? 2 * hop / num_children : 2 * hop;
+
+    if (window < 4)
+        window = 4;
+    return window < num_units ? window : num_units;
+}
+
 void MPII_Topo_gen_tree(MPII_Topo_gen_tree_t * tree, const MPII_Topo_order_t * order,
-                        MPII_Topo_shape_t shape, int radix, int root, int rank, int num_units,
-                        int directions);
+                        MPII_Topo_shape_t shape, int radix, int hop, int root, int rank,
+                        int num_units, int directions);
 
 /* -- topo_gen_two_trees.c -- */
 
@@ -109,12 +125,11 @@ typedef struct {
     /* The first `lead` units go along tree `ahead`. Then num_turns times one unit of the other tree
      * and one of this tree follow. */
     int ahead, lead, num_turns;
+    int window;                 /* units of each child that TMP holds */
 } MPII_Topo_gen_two_trees_t;
 
-/* Bcast, or reduce (is_up), with units and buffers as in MPII_Topo_gen_tree. hop: the number of
- * units that leave the root while one unit passes one hop, at most MPII_TOPO_MAX_HOP. A value that
- * is too large costs less than one that is too small. */
-#define MPII_TOPO_MAX_HOP 4
+/* Bcast, or reduce (is_up), with units, buffers and hop as in MPII_Topo_gen_tree. A hop that is too
+ * large costs less than one that is too small. */
 void MPII_Topo_gen_two_trees(MPII_Topo_gen_two_trees_t * two_trees, const MPII_Topo_order_t * order,
                              int hop, int root, int rank, int num_units, bool is_up);
 

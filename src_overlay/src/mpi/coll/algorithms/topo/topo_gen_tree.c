@@ -32,7 +32,8 @@
  *
  * Down (bcast), a rank hands each unit, as soon as it is here, to its children one after the other.
  * Up (reduce), it adds a unit of each child to its own, in the order of children, and hands the sum
- * to its parent. TMP has WINDOW units of each child.
+ * to its parent. TMP has a window of units of each child: as many as leave a rank until it knows
+ * that the first one has arrived.
  *
  * Cost = (d + m - 1).(alpha + c.n/m.beta), d: depth of the tree, c: children of a rank over the
  * slowest link, m: segments, n: bytes, alpha and beta: latency and time per byte of that link.
@@ -52,7 +53,6 @@
  * Collectives"; KNOMIAL follows Karp, Sahay, Santos and Schauser, "Optimal Broadcast and Summation
  * in the LogP Model" (1993), in closed form. */
 
-#define WINDOW 4
 #define MAX_SENDS 16
 
 typedef MPII_Topo_gen_tree_t tree_t;
@@ -322,8 +322,8 @@ static bool recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
         step->buf = MPII_TOPO_BUF__TMP;
         step->slot = i % gen->num_slots;
         /* the unit that was there went up in the round after its last message */
-        if (unit >= WINDOW)
-            step->after = (unit - WINDOW + 1) * n + 1;
+        if (unit >= t->window)
+            step->after = (unit - t->window + 1) * n + 1;
     } else {
         step->peer = t->branch.parent;
         step->unit = i - t->num_up;
@@ -349,7 +349,7 @@ static bool add(const tree_t * t, int i, int k, MPII_Topo_step_t * step)
 {
     int n = t->branch.num_children, unit = (i - 1) / n, index = (i - 1) % n;
     bool is_root = t->branch.parent == -1;
-    int sum_slot = unit % WINDOW * n;
+    int sum_slot = unit % t->window * n;
 
     step->unit = unit;
     if (k == 0) {
@@ -410,8 +410,8 @@ static bool react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * 
 }
 
 void MPII_Topo_gen_tree(MPII_Topo_gen_tree_t * t, const MPII_Topo_order_t * order,
-                        MPII_Topo_shape_t shape, int radix, int root, int rank, int num_units,
-                        int directions)
+                        MPII_Topo_shape_t shape, int radix, int hop, int root, int rank,
+                        int num_units, int directions)
 {
     int num_down;
 
@@ -424,5 +424,6 @@ void MPII_Topo_gen_tree(MPII_Topo_gen_tree_t * t, const MPII_Topo_order_t * orde
     num_down = (directions & MPII_TOPO_TREE_DOWN) && t->branch.parent != -1 ? num_units : 0;
     t->num_up = directions & MPII_TOPO_TREE_UP ? num_units * t->branch.num_children : 0;
     t->gen.num_recvs = t->num_up + num_down;
-    t->gen.num_slots = t->num_up > 0 ? WINDOW * t->branch.num_children : 0;
+    t->window = MPII_Topo_window(hop, t->branch.num_children, num_units);
+    t->gen.num_slots = t->num_up > 0 ? t->window * t->branch.num_children : 0;
 }

@@ -35,16 +35,16 @@
  * some units of the tree in which it is nearer to the root (up: farther from the root), as many as
  * pass in the difference of the arrival times. Then it takes units of both trees in turns. Assuming
  * too large a difference costs nothing, since nobody waits for a leaf. But a hop must be shorter
- * than the WINDOW of units that a rank takes ahead. Otherwise two ranks can deadlock: each waits
- * for the other to take a unit of one tree before it sends a unit of the other tree.
- * MPII_TOPO_MAX_HOP is less than WINDOW.
+ * than the window of units that TMP holds for a child. Otherwise two ranks can deadlock: each waits
+ * for the other to take a unit of one tree before it sends a unit of the other tree. So a window is
+ * two hops (MPII_Topo_window).
  *
  *   Of 12 units, host 4 receives 0 2 4 6 1 8 3 10 5 7 9 11, if a hop takes as long as two units.
  *
  * Cost = n.beta + 1.5.lg(h).(alpha + n/m.beta). h: hosts; m: segments; n: bytes; alpha and beta:
  * latency and time per byte of a host's link. An uplink carries 1 to 2.5 times n bytes each way. If
  * an uplink is slower than two links of hosts, long messages are faster along the chain of
- * topo_gen_tree.c. TMP has WINDOW units for each child.
+ * topo_gen_tree.c. TMP has a window of units for each child.
  *
  * topo-sim, 8 racks of 16 hosts, 100 Gbit/s, uplinks 400 Gbit/s, 1.3 us, +0.6 us between racks, 1
  * MiB: bcast 111 us, along one binary tree 188 us; reduce 192 us, rack_lanes 255 us. A link needs
@@ -53,7 +53,6 @@
  * Source: Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and
  * scan" (2009) */
 
-#define WINDOW 4
 #define MAX_SENDS 16
 
 typedef MPII_Topo_gen_two_trees_t two_trees_t;
@@ -234,12 +233,12 @@ static int find_place(const two_trees_t * t, int i, int *index)
 
 /* -- messages -- */
 
-/* Up: TMP has WINDOW units of each child in tree 0, then WINDOW units of each child in tree 1. */
+/* Up: TMP has a window of units of each child in tree 0, then the same of tree 1. */
 static int find_slot(const two_trees_t * t, int unit)
 {
-    int tree = unit % 2;
+    int tree = unit % 2, first = tree * t->window * t->of[0].num_children;
 
-    return tree * WINDOW * t->of[0].num_children + unit / 2 % WINDOW * t->of[tree].num_children;
+    return first + unit / 2 % t->window * t->of[tree].num_children;
 }
 
 static bool receive(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
@@ -261,8 +260,8 @@ static bool receive(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
     step->buf = MPII_TOPO_BUF__TMP;
     step->slot = find_slot(t, step->unit) + index;
     /* the unit before in this slot was sent up in the round after its last message */
-    if (step->unit / 2 >= WINDOW)
-        step->after = count_messages(t, place_of(t, tree, step->unit / 2 - WINDOW) + 1) + 1;
+    if (step->unit / 2 >= t->window)
+        step->after = count_messages(t, place_of(t, tree, step->unit / 2 - t->window) + 1) + 1;
     return true;
 }
 
@@ -376,6 +375,7 @@ void MPII_Topo_gen_two_trees(MPII_Topo_gen_two_trees_t * t, const MPII_Topo_orde
             MPII_Topo_order_host(order, root),.is_root = rank == root,.is_up = is_up,};
     int difference = set_tree(t, 1, hop) - set_tree(t, 0, hop);
     set_units(t, num_units, is_up ? -difference : difference);
+    t->window = MPII_Topo_window(hop, 1, (num_units + 1) / 2);
     t->gen.num_recvs = is_up ? count_messages(t, num_units) : t->is_root ? 0 : num_units;
-    t->gen.num_slots = is_up ? WINDOW * (t->of[0].num_children + t->of[1].num_children) : 0;
+    t->gen.num_slots = is_up ? t->window * (t->of[0].num_children + t->of[1].num_children) : 0;
 }

@@ -65,8 +65,9 @@ struct MPII_Topo_gen {
     int rank;
     int num_recvs;
     int num_slots;              /* number of slots of TMP */
-    int max_sends;              /* maximum number of sends in flight; more would pile up at a
-                                 * receiver that is late; 0: no limit */
+    int max_sends;              /* Limit of the messages on their way, which pile up at a receiver
+                                 * that is late. Executors may let more short messages go. 0: no
+                                 * limit */
     bool is_list;               /* this is the head of a list of steps (topo_gen_list.c): use the
                                  * list, do not call recv or react */
     /* Message i. Returns false if there is none; then round i + 1 runs right after round i. */
