@@ -660,40 +660,76 @@ static void ping_pong(int peer, int first, int reps, double *samples)
 
 #define TAG_MESSAGE 0
 #define TAG_LAST 1              /* no more messages follow */
+#define FLYING 2                /* messages of a stream on their way: while one needs a round trip, the
+                                 * other one uses the link */
 
-/* Send a stream of messages from one rank to the other. The receiver has the samples. The stream
- * goes on until the samples of all pairs are complete: if one pair stopped earlier, other pairs
- * would get its part of an uplink. peer < 0: this rank has no partner in this round. */
-static void stream(MPI_Comm comm, int peer, int sends, int reps, double *samples)
+/* Send num messages, then more until the samples of all pairs are complete: if one pair stopped
+ * earlier, other pairs would get its part of an uplink. Sends are synchronous: messages that pile up
+ * in buffers would arrive faster than over the link. */
+static void send_stream(MPI_Comm comm, int peer, int num)
 {
-    int bytes = opt.bandwidth_bytes, is_last = peer < 0;
-    MPI_Request all_taken;
-    MPI_Status status;
+    MPI_Request all_taken, flying[FLYING];
+    int bytes = opt.bandwidth_bytes, is_last = 0;
 
-    for (int i = -opt.bandwidth_warmup; i < reps && peer >= 0; i++) {
-        double t = MPI_Wtime();
-        if (sends) {
-            /* send synchronously: messages that pile up in buffers would arrive faster than over
-             * the link */
-            MPI_Ssend(buffer, bytes, MPI_BYTE, peer, TAG_MESSAGE, MPI_COMM_WORLD);
-        } else {
-            MPI_Recv(buffer, bytes, MPI_BYTE, peer, TAG_MESSAGE, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-            if (i >= 0)
-                samples[i] = MPI_Wtime() - t;
-        }
-    }
-    MPI_Ibarrier(comm, &all_taken);
-    while (!is_last) {
-        if (sends) {
+    for (int i = 0, left = FLYING; left > 0; i++) {
+        if (i >= FLYING)
+            MPI_Wait(&flying[i % FLYING], MPI_STATUS_IGNORE);
+        if (i == num)
+            MPI_Ibarrier(comm, &all_taken);
+        if (i >= num && !is_last)
             MPI_Test(&all_taken, &is_last, MPI_STATUS_IGNORE);
-            MPI_Ssend(buffer, is_last ? 0 : bytes, MPI_BYTE, peer,
-                      is_last ? TAG_LAST : TAG_MESSAGE, MPI_COMM_WORLD);
-        } else {
-            MPI_Recv(buffer, bytes, MPI_BYTE, peer, MPI_ANY_TAG, MPI_COMM_WORLD, &status);
-            is_last = status.MPI_TAG == TAG_LAST;
+        left -= is_last;
+        MPI_Issend(buffer, is_last ? 0 : bytes, MPI_BYTE, peer, is_last ? TAG_LAST : TAG_MESSAGE,
+                   MPI_COMM_WORLD, &flying[i % FLYING]);
+    }
+    MPI_Waitall(FLYING, flying, MPI_STATUSES_IGNORE);
+}
+
+/* Receive num messages, and take samples of the last reps of them. Then receive more until the
+ * sender ends the stream. */
+static void receive_stream(MPI_Comm comm, int peer, int num, int reps, double *samples)
+{
+    MPI_Request all_taken, flying[FLYING];
+    MPI_Status status;
+    double before[FLYING];
+    int bytes = opt.bandwidth_bytes;
+
+    for (int i = 0; i < FLYING; i++)
+        MPI_Irecv(buffer + (size_t) i * bytes, bytes, MPI_BYTE, peer, MPI_ANY_TAG, MPI_COMM_WORLD,
+                  &flying[i]);
+    for (int i = 0, k = 0, left = FLYING; left > 0; k = ++i % FLYING) {
+        MPI_Wait(&flying[k], &status);
+        if (status.MPI_TAG == TAG_LAST) {
+            left--;
+            continue;
         }
+        double now = MPI_Wtime();
+        if (i >= num - reps && i < num)
+            samples[i - (num - reps)] = (now - before[k]) / FLYING;
+        before[k] = now;
+        if (i + 1 == num)
+            MPI_Ibarrier(comm, &all_taken);
+        MPI_Irecv(buffer + (size_t) k * bytes, bytes, MPI_BYTE, peer, MPI_ANY_TAG, MPI_COMM_WORLD,
+                  &flying[k]);
     }
     MPI_Wait(&all_taken, MPI_STATUS_IGNORE);
+}
+
+/* Send a stream of messages from one rank to the other. The receiver has the samples: the time from
+ * message to message, a mean of FLYING of them. peer < 0: this rank has no partner in this round. */
+static void stream(MPI_Comm comm, int peer, int sends, int reps, double *samples)
+{
+    int num = FLYING + opt.bandwidth_warmup + reps;
+    MPI_Request all_taken;
+
+    if (peer < 0) {
+        MPI_Ibarrier(comm, &all_taken);
+        MPI_Wait(&all_taken, MPI_STATUS_IGNORE);
+    } else if (sends) {
+        send_stream(comm, peer, num);
+    } else {
+        receive_stream(comm, peer, num, reps, samples);
+    }
 }
 
 /* Do one round of a pass. All ranks of comm call this. peer < 0: this rank has no partner. reps 0:
@@ -1658,7 +1694,8 @@ int main(int argc, char **argv)
         goto fn_exit;
 
     /* -- measure -- */
-    size_t size = fmax(fmax(opt.bandwidth_bytes, 2.0 * opt.latency_bytes), SWEEP_BYTES);
+    size_t size = fmax(fmax((double) FLYING * opt.bandwidth_bytes, 2.0 * opt.latency_bytes),
+                       SWEEP_BYTES);
     size = fmax(size, (double) RATE_WINDOW * opt.latency_bytes);
     buffer = allocate(size, 1);
     allocate_row(&m.latency, 0);
