@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from common import cache_dir
 
 REPO = Path(__file__).resolve().parents[2]
 RUFF, MYPY = "maint/ruff.toml", "maint/mypy.ini"
@@ -21,7 +22,7 @@ SCRIPTS = tomllib.loads((REPO / RUFF).read_text())["extend-include"]
         ["ruff", "format", "--no-cache", "--diff", "--config", RUFF, "maint", "bench", "test"],
         [
             "mypy",
-            "--cache-dir=build/mypy",
+            f"--cache-dir={cache_dir() / 'mypy'}",
             "--config-file",
             MYPY,
             "maint",
