@@ -24,7 +24,7 @@ static int64_t best_num(const MPII_Topo_order_t * order, int64_t bytes, int64_t 
                         MPII_Topo_pipe_t pipe, int64_t most)
 {
     const MPII_Topo_lengths_t *of = &order->lengths;
-    int64_t best = INT64_MAX, best_num = 1;
+    int64_t best = INT64_MAX, best_num = 1, far = of->meet[order->num_levels + 1] - of->meet[2];
 
     for (int i = 0; i < MPII_TOPO_NUM_LENGTHS && (i == 0 || (INT64_C(1024) << i) <= most); i++) {
         int64_t len = INT64_C(1024) << i, num =
@@ -33,7 +33,10 @@ static int64_t best_num(const MPII_Topo_order_t * order, int64_t bytes, int64_t 
         int64_t processor =
             (pipe.sends + pipe.receives) * of->processor[i] + pipe.inside * of->inside[i] +
             pipe.sums * of->sum[i];
-        int64_t stage = pipe.in_turns ? link + processor : MPL_MAX(link, processor);
+        int64_t stage = MPL_MAX(link, processor);
+        /* A message waits behind about half of the messages of its step. */
+        if (pipe.in_turns)
+            stage = MPL_MAX(link + processor, of->latency[i] + far + (link + processor) / 2);
         int64_t first =
             pipe.in_turns ? stage : 2 * of->processor[i] + of->link[i] + pipe.sums * of->sum[i];
         int64_t time = product(num - 1, stage) + product(pipe.num_links, of->latency[i] + first);
