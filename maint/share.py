@@ -77,9 +77,9 @@ def install_share(prefix: Path, mpich: str) -> None:
 
 def pages_and_completion(program: Path, version: str) -> dict[str, str]:
     """{path below share: content}"""
-    name, env = program.name, os.environ | {"COLUMNS": "80"}
-    text = run([program, "--help"], env=env)
-    texts = {command: run([program, command, "--help"], env=env) for command in commands(text)}
+    name = program.name
+    text = help_of(program)
+    texts = {command: help_of(program, command) for command in commands(text)}
     found = {
         f"man/man1/{name}-{command}.1": manual(f"{name} {command}", its, version)
         for command, its in texts.items()
@@ -90,6 +90,11 @@ def pages_and_completion(program: Path, version: str) -> dict[str, str]:
 
 
 # -- what --help tells --------------------------------------------------------------------------
+
+
+def help_of(*words: str | Path) -> str:
+    """MPI_Init, which is before it in some programs, may wait for a network that is not there."""
+    return run(["timeout", "60", *words, "--help"], env=os.environ | {"COLUMNS": "80"})
 
 
 def commands(text: str) -> list[str]:

@@ -42,7 +42,7 @@ def installed(bindir: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
 
     def recorded(command: list[Any], **more: Any) -> str:
         text = run(command, **more)
-        helps[" ".join([command[0].name, *command[1:-1]])] = text
+        helps[" ".join([command[2].name, *command[3:-1]])] = text
         return text
 
     mask = os.umask(0o022)  # which an installation changes
@@ -169,10 +169,8 @@ def test_pkg_config(prefix: Path) -> None:
     words = done.stdout.split()
     assert f"-I{prefix}/include" in words and (prefix / "include/mpi.h").exists()
     assert f"-L{prefix}/lib" in words and (prefix / "lib/libmpi.so").exists()
-    assert {re.sub("-I|-L|-Wl,", "", word) for word in words if "/" in word} == {
-        f"{prefix}/include",
-        f"{prefix}/lib",
-    }
+    folders = [re.sub("-I|-L|-Wl,", "", word) for word in words if "/" in word]
+    assert all(Path(folder).is_dir() for folder in folders) and "/builds/" not in done.stdout
 
 
 def test_a_program_that_does_not_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
