@@ -77,7 +77,7 @@ patches-check: setup ## prove that the patches are right
 	@$(PYTHON_ENV) maint/patches-check
 
 install: setup ## install MPICH and the tools in PREFIX=/usr/local
-	@$(PYTHON_ENV) maint/build --install $(PREFIX)
+	@$(PYTHON_ENV) maint/build --install '$(PREFIX)'
 
 dist: setup ## make build/dist: tarballs of this, and of a patched MPICH that needs no autogen.sh
 	@$(PYTHON_ENV) maint/dist

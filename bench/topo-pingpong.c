@@ -191,6 +191,10 @@ static const char usage[] =
     "If you know racks and levels above from Slurm, ibnetdiscover or a list, give\n"
     "them to 'topo-tune racks' afterwards.\n"
     "\n"
+    "Examples:\n"
+    "  mpiexec -n 16 -ppn 1 " PROGRAM " -o site.json\n"
+    "  srun -N 64 --ntasks-per-node=2 " PROGRAM " -o site.json --sweep\n"
+    "\n"
     "Exit status: 0 success; 1 failure (a full disk, standard output closed); 2 an\n"
     "error in the command line, or in a file that it names.\n";
 

@@ -87,6 +87,7 @@ static void print_help(void)
     printf("Usage: mpiexec -n N topo-fft [options]\n"
            "A distributed FFT whose transposes are MPI_Alltoallv: time in these, and in all.\n"
            "Results are checked.\n\n"
+           "Options:\n"
            "  -s, --size XxY[xZ]       elements of a 2-D grid, in slabs, or a 3-D one, in\n"
            "                           pencils (60x54x50)\n"
            "  -g, --grid ROWSxCOLS     of the ranks, in 3-D (as square as can be)\n"
@@ -101,7 +102,9 @@ static void print_help(void)
            "  -w, --warmup N           transforms before, checked but not timed (%ld)\n"
            "  -j, --json               print JSON lines with all samples\n"
            "  -h, --help\n"
-           "  -V, --version\n", PIECES, opt.reps, opt.warmup);
+           "  -V, --version\n\n"
+           "Examples:\n"
+           "  mpiexec -n 16 topo-fft -s 64x64x64 -a auto,planned,planned+init\n", PIECES, opt.reps, opt.warmup);
 }
 
 /* "60x50": the numbers, from 1; returns how many, 0 when it is nothing of that kind. */

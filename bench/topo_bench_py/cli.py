@@ -85,7 +85,13 @@ def shown(show: Callable[[], None], outputs: Outputs) -> None:
 
 @click.group(cls=common.Group)
 def cli() -> None:
-    """Compare MPI collectives by algorithm, size, placement and setting."""
+    """Compare MPI collectives by algorithm, size, placement and setting.
+
+    \b
+      topo-bench run --vcluster "--racks 4" -a auto,topo_ring -o result.json
+      topo-bench table result.json
+      topo-bench plot result.json -o result.png
+    """
 
 
 cli.add_command(study)
@@ -269,10 +275,11 @@ def run(
     \b
     Algorithms, on a virtual cluster of 4 racks:
       topo-bench run -a auto,ring,topo_ring --vcluster "--racks 4 --hosts 4" \\
-          --placement random:1 -o ring.json
+        --placement random:1 -o ring.json
     A tuning file against the library's own choice, on a real cluster:
       topo-bench run --launch "mpiexec -n 64 -f hosts" --setting stock: \\
-          --setting tuned:MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE=tuning.json -o tuned.json
+        --setting tuned:MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE=tuning.json \\
+        -o tuned.json
     """
     virtual = vcluster is not None or cluster is not None
     if (launch_command is not None) + (vcluster is not None) + (cluster is not None) != 1:
@@ -363,7 +370,11 @@ def read_results(paths: tuple[str, ...]) -> dict[str, Result]:
 @click.argument("paths", metavar="FILES...", nargs=-1, required=True, type=click.Path())
 @plain_option
 def table(paths: tuple[str, ...], plain: bool) -> None:
-    """Print the results of one or more FILES of run or suite."""
+    """Print the results of one or more FILES of run or suite.
+
+    \b
+      topo-bench table result.json --plain
+    """
     (print_plain if plain else print_tables)(read_results(paths))
 
 
@@ -371,7 +382,11 @@ def table(paths: tuple[str, ...], plain: bool) -> None:
 @click.argument("paths", metavar="FILES...", nargs=-1, required=True, type=click.Path())
 @click.option("-o", "--output", required=True, type=OutputFile(), help=".png, .svg or .pdf")
 def plot(paths: tuple[str, ...], output: str) -> None:
-    """Draw time against size: a panel a placement, a line a series, and what the network allows."""
+    """Draw time against size: a panel a placement, a line a series, and what the network allows.
+
+    \b
+      topo-bench plot result.json -o result.svg
+    """
     if Path(output).suffix.lower() not in (".png", ".svg", ".pdf"):
         raise click.UsageError(f"--output {output}: the name must end in .png, .svg or .pdf")
     draw(read_results(paths), output)
@@ -407,6 +422,9 @@ def suite(
     """Run the comparisons of each FILE on a virtual cluster, and judge them by its limits.
 
     Without a FILE: all beside this program; short.toml explains their form, too.
+
+    \b
+      topo-bench suite mine.toml --only bcast --check -o result.json
     """
     suites = [(path, read_suite(path)) for path in paths or DEFAULT_SUITES]
     values = dict(pairs(definitions, "--define", "="))

@@ -89,7 +89,7 @@ def study(
 
     \b
       topo-bench study bcast-barrier -o results
-      topo-bench study bcast-barrier --launch "mpiexec -f hosts" --site site.json
+      topo-bench study full --launch "mpiexec -f hosts" --site site.json
       topo-bench report results -o report.html
     """
     if launch_command is not None and cluster is not None:
@@ -184,6 +184,9 @@ def report(paths: tuple[str, ...], output: str, folder: str | None) -> None:
 
     The page is one file that a browser opens without a network. It begins with what was found in
     plain words. RESULTS must be of one site and one MPI library.
+
+    \b
+      topo-bench report study-quick -o report.html
     """
     if Path(output).suffix.lower() not in (".html", ".htm"):
         raise click.UsageError(f"--output {output}: the name must end in .html")

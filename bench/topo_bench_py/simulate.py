@@ -144,6 +144,9 @@ def simulate(plan: str, output: str | None) -> None:
     It needs no MPI and no cluster, and takes a minute. Times are printed as ratios to the baseline of the
     plan; in FILE are all of them, and what the last rank of each call waits for. Ready: rack-leaders,
     whose head tells the form.
+
+    \b
+      topo-bench simulate rack-leaders -o times.csv
     """
     path = find_plan(plan)
     what = read_plan(path)

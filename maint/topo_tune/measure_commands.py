@@ -235,6 +235,9 @@ def report(folder: str, output: str) -> None:
     The page is one file that a browser opens without a network: the site, what the tuning file chooses by
     ranks, bytes and placement and what runs without it, gains, and how much slower than the best algorithm
     each choice is.
+
+    \b
+      topo-tune report tuned -o report.html
     """
     from topo_tune import compare as comparing
     from topo_tune import page
