@@ -215,8 +215,10 @@ static void set_costs(const MPII_Topo_measured_costs_t * m, double near, double 
     costs->reduce = per_kib(or_else(m->reduce_mbps, TOPO_REDUCE_MBPS));
     costs->inside = per_kib(memory);
     costs->memory = per_kib(or_else(m->memory_mbps, TOPO_MEMORY_SHARE * memory));
-    costs->host = per_kib(or_else(m->host_mbps, host));
-    costs->rank = MPL_MAX(costs->host, per_kib(or_else(m->num_pieces[1] ? last->mbps : 0, host)));
+    /* The bandwidth of a pair includes rendezvous, the slope of the curve does not. */
+    double slope = or_else(m->num_pieces[1] ? last->mbps : 0, host);
+    costs->host = per_kib(or_else(m->host_mbps, MPL_MAX(slope, host)));
+    costs->rank = MPL_MAX(costs->host, per_kib(slope));
     set_pieces(m, 0, costs->latency[MPII_TOPO_WITHIN__HOST], costs->inside, costs);
     set_pieces(m, 1, costs->latency[MPII_TOPO_WITHIN__RACK], costs->rank, costs);
 }
