@@ -29,5 +29,8 @@ constants.py   costs of a site, corrected
 exceptions.py  where measurements contradict predictions: the tuning file
 compare.py     default and tuned; page.py: a page of all
 
-cli.py    the commands; fit_command.py, measure_commands.py
+patterns.py  who sends how many bytes to whom: grids, files
+order.py     which rank should run on which host
+
+cli.py    the commands; fit_command.py, measure_commands.py, order_command.py
 """

@@ -32,6 +32,7 @@ from topo_tune import (
     fit_command,
     grammar,
     measure_commands,
+    order_command,
     predict,
     racks,
     rules,
@@ -100,6 +101,8 @@ def cli() -> None:
                                                     what it selects, and why
       topo-tune advise report --site site.json      what a run would have gained
       topo-tune compare-reports before after        what has become faster
+      topo-tune order site.json --grid 16x8x4 --ppn 8 -o hosts
+                                                    which rank on which host
     """
 
 
@@ -149,6 +152,7 @@ for command in (
     measure_commands.compare,
     compare_sites.compare_sites,
     compare_reports.compare_reports,
+    order_command.order_command,
 ):
     cli.add_command(command)
 
