@@ -41,15 +41,15 @@ bool MPII_Topo_call_find_order(call_t * c, const MPII_Topo_order_t ** order,
     return !c->is_empty;
 }
 
-/* -- lists of steps, for all duplicates of a communicator: those that came first -- */
+/* -- lists of steps, shared by all duplicates of a communicator; the first ones are kept -- */
 
 #define TRIED_LISTS 2
 
-/* of 16 families, 256 arguments, and radices from those that stand for size classes on */
+/* Key of up to 16 families, 256 arguments, and radices. Negative radices stand for size classes. */
 #define LIST_KEY(family_, arg_, radix_) \
     ((((unsigned) (radix_) + MPII_TOPO_NUM_CLASSES) * 256 + (arg_)) * 16 + (family_))
 
-/* NULL: there is none, or it has too many steps. *free_at: NULL, or where there is room for it */
+/* Returns NULL if there is no list, or if it has too many steps. *free_at: a free entry, or NULL */
 static inline const MPII_Topo_gen_list_t *find_list(struct MPII_Topo_comm *topo, unsigned key,
                                                     int root, MPL_atomic_ptr_t ** free_at)
 {
@@ -88,7 +88,7 @@ static void keep_list(call_t * c)
         return;
     list->key = c->list_key;
     list->root = c->list_root;
-    /* another thread may have kept one */
+    /* another thread may have kept a list meanwhile */
     if (MPL_atomic_cas_ptr(c->list_at, NULL, list) != NULL)
         MPL_free(list);
     else if (list->num_steps >= 0)
@@ -97,7 +97,7 @@ static void keep_list(call_t * c)
 
 /* -- what units are -- */
 
-/* What the user says of an algorithm; 0: nothing */
+/* Values that the user set for an algorithm; 0: none */
 MPI_Aint MPII_Topo_call_segment_bytes(const call_t * c)
 {
     int bytes = c->algo.segment_bytes;
@@ -239,11 +239,11 @@ int MPII_Topo_call_end(call_t * c, MPII_Topo_attr_t * attr)
     return mpi_errno;
 }
 
-/* Pipes belong to one communicator, not to its duplicates: while a process waits in one collective,
- * its progress may run another one on a new duplicate (the broadcast in the commit of
- * MPI_Comm_idup). They are made when it is used for more than being made itself. */
+/* Pipes belong to one communicator and not to its duplicates: while a process waits in one
+ * collective, its progress may run another one on a new duplicate (the broadcast of MPI_Comm_idup).
+ * The first call of a user on the communicator creates them. */
 #define PIPES_AFTER 2
-#define HAS_NO_PIPES 3          /* nor will there ever be any: a rank is alone on its host, or they
+#define HAS_NO_PIPES 3          /* and there never will be: a rank is alone on its host, or pipes
                                  * are off */
 
 static void free_pipes(void *pipes)
@@ -251,7 +251,8 @@ static void free_pipes(void *pipes)
     MPII_Topo_pipes_free(pipes);
 }
 
-/* Pipes between the ranks of a host; NULL: not yet. Called once in each call, by all processes. */
+/* Pipes between the ranks of a host; NULL: not created yet. Each call of a collective calls this
+ * once, on all processes. */
 static MPII_Topo_pipes_t *get_pipes(call_t * c, MPII_Topo_attr_t * attr)
 {
     struct MPII_Topo_comm *topo = c->comm_ptr->coll.topo;
@@ -309,7 +310,7 @@ int MPII_Topo_call_run(call_t * c, MPII_Topo_attr_t * attr)
         mpi_errno = MPII_Topo_exec_run(c->gen, &c->data, c->tag, c->comm_ptr, pipes, attr);
         is_over = !MPII_Topo_call_next(c, mpi_errno, attr);
     }
-    /* where there is an error, not all ranks may have ended what they do there */
+    /* after an error, other ranks may still use the pipes */
     if (pipes && TOPO_ERROR == TOPO_ERROR_NONE)
         MPII_Topo_pipes_end(pipes);
     return MPII_Topo_call_end(c, attr);

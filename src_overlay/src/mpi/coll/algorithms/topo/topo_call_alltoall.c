@@ -7,8 +7,8 @@
 #include "topo.h"
 #include "topo_call_impl.h"
 
-/* Alltoall by topo_gen_brucks.c. Blocks go as bytes, one behind the other: what is sent, and behind
- * that what comes. */
+/* Alltoall by topo_gen_brucks.c. The buffer of the schedule has the blocks to send as bytes, one
+ * after the other, then the blocks to receive. */
 
 typedef MPII_Topo_call_t call_t;
 

@@ -7,7 +7,7 @@
 #include "topo.h"
 #include "topo_call_impl.h"
 
-/* What calls of each collective begin with, and those along trees, and round a ring */
+/* How calls of each collective begin, and calls along trees and around a ring */
 
 typedef MPII_Topo_call_t call_t;
 
@@ -84,7 +84,7 @@ void MPII_Topo_prepare_bcast_tree(call_t * c, const MPII_Topo_args_t * a, MPIR_C
 
 /* -- reductions -- */
 
-/* Copy a contribution to where the result will be. */
+/* Copy the contribution of this rank to the buffer of the result. */
 int MPII_Topo_call_begin_result(const MPII_Topo_args_t * a)
 {
     MPI_Aint size;
@@ -97,7 +97,7 @@ int MPII_Topo_call_begin_result(const MPII_Topo_args_t * a)
     return TOPO_TYPEREP_COPY(a->recvbuf, a->sendbuf, a->count * size);
 }
 
-/* Where each rank has a contribution to one vector. false: nothing is left to be done. */
+/* Reductions to which each rank contributes a vector. Returns false if nothing is left to do. */
 static bool begin_vector(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
                          const MPII_Topo_order_t ** order, MPII_Topo_attr_t * attr)
 {
@@ -150,9 +150,9 @@ bool MPII_Topo_call_begin_allreduce(call_t * c, const MPII_Topo_args_t * a, MPIR
     return begin_vector(c, a, comm_ptr, order, attr);
 }
 
-/* -- barrier: a token of one byte, so that an error can be told by a message without content -- */
+/* -- barrier: a token of one byte; an empty message tells of an error -- */
 
-static char token;              /* nothing is ever written to it but itself */
+static char token;              /* only copies of itself are written to it */
 
 bool MPII_Topo_call_short_barrier(call_t * c, MPII_Topo_family_t family, int arg,
                                   MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
@@ -225,7 +225,7 @@ bool MPII_Topo_call_begin_allgather(call_t * c, const MPII_Topo_args_t * a, MPIR
     return true;
 }
 
-/* Blocks go round in segments. */
+/* Blocks go around the ring in segments. */
 void MPII_Topo_prepare_allgather_ring(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
                                       MPII_Topo_attr_t * attr)
 {

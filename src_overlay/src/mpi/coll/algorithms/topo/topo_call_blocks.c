@@ -7,12 +7,12 @@
 #include "topo.h"
 #include "topo_call_impl.h"
 
-/* Blocks of ranks, put into the order in which a schedule has its units, one behind the other: so
- * that several go in a message. */
+/* Copies of blocks in the order of a schedule's units, so that one message can carry several blocks
+ * */
 
 typedef MPII_Topo_call_t call_t;
 
-/* -- as the user has them -- */
+/* -- blocks in the buffer of the user -- */
 
 MPI_Aint MPII_Topo_call_count_of(const call_t * c, int rank)
 {
@@ -43,9 +43,9 @@ MPI_Aint MPII_Topo_call_bytes_of_blocks(const call_t * c)
     return sum * size;
 }
 
-/* -- in a line, all of one length -- */
+/* -- a line: blocks of one length, one after the other -- */
 
-/* How many blocks from the i-th one on are of consecutive ranks */
+/* Number of blocks, from the i-th one on, that belong to consecutive ranks */
 static int length_of_run(const call_t * c, const int rank[], int i)
 {
     int len = 1;
@@ -86,7 +86,7 @@ int MPII_Topo_call_copy_line(const call_t * c, const int rank[], char *buf, MPI_
     goto fn_exit;
 }
 
-/* -- in the order of units -- */
+/* -- blocks in the order of units -- */
 
 void MPII_Topo_call_find_blocks(call_t * c, const MPII_Topo_order_t * order, int num_units,
                                 int (*rank_of)(const MPII_Topo_order_t * order, int unit))
@@ -110,8 +110,8 @@ void MPII_Topo_call_find_blocks(call_t * c, const MPII_Topo_order_t * order, int
     c->data.num_blocks = num_units;
 }
 
-/* A unit: piece of the block of a rank, which is -1 where it is empty; in elements of what is
- * joined */
+/* A unit is a piece of the block of a rank; rank -1: the unit is empty. Lengths are in elements of
+ * the joined buffer. */
 typedef struct {
     int rank;
     MPI_Aint first, count;
@@ -153,8 +153,8 @@ void MPII_Topo_call_join(call_t * c, int num_pieces, MPI_Datatype joined, MPI_Ai
     c->data.in = c->data.out = c->mem + head - true_lb;
 }
 
-/* Copy the pieces of a block, the b-th of data.block_of. Where they are bytes, they may begin and
- * end inside an element of the user: if that has gaps, temp is a place for the whole block. */
+/* Copy the pieces of the b-th block of data.block_of. Pieces in bytes may begin and end inside an
+ * element of the user. If the type has gaps, temp has room for the packed block. */
 static int copy_block(const call_t * c, char *block, int b, int num_pieces, char *temp,
                       bool to_joined)
 {
@@ -232,7 +232,7 @@ int MPII_Topo_call_copy_blocks(const call_t * c, char *buf, bool to_joined, MPII
 
 /* -- allgather(v) -- */
 
-/* Blocks packed one behind the other: where each is, in bytes */
+/* Offsets in bytes of blocks that are packed one after the other */
 static MPI_Aint packed_displ(const call_t * c, int rank)
 {
     return c->data.counts ? c->data.displs[rank] * c->data.count_len : rank * c->data.block_len;
@@ -260,7 +260,7 @@ static int unpack_others(call_t * c)
     goto fn_exit;
 }
 
-/* Make a copy of the blocks, where the own one is put. */
+/* Allocate a buffer for all blocks, and copy the rank's own block to it. */
 static void pack_own(call_t * c, MPI_Aint size, MPII_Topo_attr_t * attr)
 {
     int p = c->comm_ptr->local_size, rank = c->comm_ptr->rank, mpi_errno;
@@ -358,7 +358,7 @@ void MPII_Topo_call_join_reduce_scatter(call_t * c, const MPII_Topo_args_t * a, 
     c->data.op = a->op;
     mpi_errno = MPII_Topo_call_copy_blocks(c, from, true, MPII_TOPO_WHOSE__ALL);
     MPII_Topo_call_note_error(c, mpi_errno, attr);
-    /* recvbuf has room for the own block alone */
+    /* recvbuf has room for the rank's own block only */
     MPIR_Datatype_get_extent_macro(c->type, extent);
     c->buf = (char *) a->recvbuf - MPII_Topo_call_displ_of(c, c->comm_ptr->rank) * extent;
     c->end = take_own;

@@ -8,31 +8,32 @@
 #include "topo_call_impl.h"
 #include "topo_pipe.h"
 
-/* Gather(v) and scatter(v) as schedules along a tree (topo_gen_gather.c).
+/* Gather(v) and scatter(v) as two schedules along a tree (topo_gen_gather.c)
  *
- * A first schedule carries a record for each block: its size and, in gather and scatter, where it
- * is not longer than `most_bytes`, the block itself, so that nothing is left to be done. One
- * message passes on each edge, whatever the sizes are. A second one, over the sizes that came with
- * the first one, carries the other blocks, in messages of about MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES,
- * straight from or to the buffer of the caller, where its datatype has no gaps. Nobody waits for
- * the sizes before it sends.
+ * The first schedule carries a record for each block. A record has the size of the block. In gather
+ * and scatter it also has the block itself if that is not longer than `most_bytes`; then the call
+ * is complete. Each edge of the tree carries one message, whatever the sizes are.
  *
- * So in an erroneous program, where ranks do not agree on sizes, all that is sent is received,
- * nothing is written outside of a buffer, and who gets more than it has room for, or passes blocks
- * on that are not as long as its own, returns MPI_ERR_TRUNCATE, and tells others of an error. Who
- * believes blocks to be short expects longer records than are sent by who believes them to be long,
- * and finds their sizes there; the other way round the record is too long, and nothing more comes.
- * Who had to send a record without content, for an error, sends no blocks either.
+ * The second schedule carries the other blocks, in messages of about
+ * MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES. It uses the sizes of the first schedule, and the caller's
+ * buffer if the datatype has no gaps. A rank does not wait for sizes before it sends.
  *
- * Memory, of a rank that passes blocks on: the first pieces (topo_catalog.c) of the blocks of its
- * subtree, and a ring of segments. */
+ * In an erroneous program ranks may disagree on sizes. Still each message is received, and nothing
+ * is written outside of a buffer. A rank that gets more than it has room for, or that forwards
+ * blocks of another length than its own, returns MPI_ERR_TRUNCATE and tells the others. A rank that
+ * takes blocks for short expects longer records than a rank sends that takes them for long; it
+ * finds the sizes in them. In the opposite case the record is too long, and nothing follows it. A
+ * rank that sent an empty record after an error sends no blocks.
+ *
+ * A rank that forwards blocks has memory for the first pieces (topo_catalog.c) of the blocks of its
+ * subtree, and for a ring of segments. */
 
 #define SIZE_BYTES ((MPI_Aint) MPII_TOPO_GATHER_SIZE_BYTES)
 
 typedef MPII_Topo_call_t call_t;
 
-/* Of the tree. It does not follow the length of blocks: whatever it is, the root has to receive, or
- * send, as many bytes. */
+/* Radix of the tree. It does not depend on the length of blocks: the root receives or sends the
+ * same number of bytes with any radix. */
 static int radix_of(const call_t * c)
 {
     return MPII_Topo_call_radix(c, c->comm_ptr, MPII_TOPO_FAMILY__BLOCK_TREE, 0);
@@ -61,7 +62,7 @@ static char *first_byte(char *buf, MPI_Datatype type)
     return buf + lb;
 }
 
-/* The root's block for a turned position: how many elements, and where, in bytes */
+/* The root's block for a turned position: number of elements, and offset in bytes */
 static MPI_Aint find_block(const call_t * c, int t, MPI_Aint * count)
 {
     const MPII_Topo_call_gather_t *b = &c->gather;
@@ -73,7 +74,7 @@ static MPI_Aint find_block(const call_t * c, int t, MPI_Aint * count)
     return (b->displs ? b->displs[rank] : rank * b->count) * extent;
 }
 
-/* Copy the root's block to bytes, or from there. */
+/* Pack a block of the root, or unpack it. */
 static int pack_block(const call_t * c, int t, char *to)
 {
     MPI_Aint count, displ = find_block(c, t, &count);
@@ -107,13 +108,13 @@ static void set_size(char *record, int64_t size)
     memcpy(record, &size, sizeof(size));
 }
 
-/* Whether this rank believes that blocks go with their sizes */
+/* Whether blocks travel with their sizes, as far as this rank knows */
 static bool is_short(const call_t * c)
 {
     return c->data.unit_len > SIZE_BYTES;
 }
 
-/* Put blocks where they belong that came with their sizes, or were packed. */
+/* Unpack blocks that came with their sizes, or that were packed. */
 static int unpack(call_t * c)
 {
     int mpi_errno = MPI_SUCCESS;
@@ -132,8 +133,8 @@ static int unpack(call_t * c)
 
 /* -- the second schedule -- */
 
-/* Sizes of blocks that have not come yet, or have still to be sent. None follow a record in which
- * the first block is short, or that did not come. */
+/* Sizes of the blocks that the second schedule carries. There are none if the first block of a
+ * record is short, or if the record did not arrive. */
 static void learn_sizes(call_t * c, MPI_Aint sizes[], MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_gen_gather_t *g = &c->u.gather;
@@ -162,7 +163,7 @@ static void learn_sizes(call_t * c, MPI_Aint sizes[], MPII_Topo_attr_t * attr)
     }
 }
 
-/* Memory in place of the buffer of the caller */
+/* Allocate a buffer in place of the caller's. */
 static char *alloc_packed(call_t * c, MPI_Aint bytes)
 {
     c->packed = MPL_malloc(MPL_MAX(bytes, 1), MPL_MEM_BUFFER);
@@ -170,7 +171,7 @@ static char *alloc_packed(call_t * c, MPI_Aint bytes)
     return c->packed;
 }
 
-/* The blocks of the root, and displs[] */
+/* Set the blocks of the root, and displs[]. */
 static char *root_bytes(call_t * c, const MPI_Aint sizes[], MPI_Aint displs[],
                         MPII_Topo_attr_t * attr)
 {
@@ -197,7 +198,7 @@ static char *root_bytes(call_t * c, const MPI_Aint sizes[], MPI_Aint displs[],
     return c->packed;
 }
 
-/* The own block of another rank, of which `bytes` are sent */
+/* Set the block of a rank that is not the root; `bytes` of it are sent. */
 static char *own_bytes(call_t * c, MPI_Aint bytes, MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_call_gather_t *b = &c->gather;
@@ -226,8 +227,8 @@ static bool prepare_blocks(call_t * c, MPII_Topo_attr_t * attr)
     char *buf;
 
     MPII_TOPO_NEED(sizes);
-    /* of a record that is lost, not too long, nobody knows what follows, to receive it or to refuse
-     * it */
+    /* If a record was lost, and was not just too long, the number of messages that follow is
+     * unknown, and the job ends. */
     if (!is_short(c) && MPIR_ERR_GET_CLASS(c->mpi_errno) != MPI_ERR_TRUNCATE)
         MPII_TOPO_NEED_MESSAGE(c->mpi_errno);
     c->table = sizes;
@@ -261,7 +262,7 @@ static bool prepare_blocks(call_t * c, MPII_Topo_attr_t * attr)
 
 /* -- the first schedule -- */
 
-/* bytes: of a block, as this rank knows it. false: nothing is left to be done. */
+/* bytes: length of a block, as far as this rank knows. Returns false if nothing is left to do. */
 static bool prepare_records(call_t * c, int root, bool is_up,
                             bool has_counts, MPI_Aint bytes, MPII_Topo_attr_t * attr)
 {
@@ -274,10 +275,10 @@ static bool prepare_records(call_t * c, int root, bool is_up,
     c->is_empty = c->comm_ptr->local_size == 1 || (!has_counts && bytes == 0);
     if (c->is_empty || !MPII_Topo_call_find_order(c, &order, attr))
         return false;
-    /* only now: a communicator has settings once it has an order */
+    /* after the order, which also gives the communicator its settings */
     radix = radix_of(c);
     MPII_Topo_gen_gather(g, order, c->algo.arg, radix, root, c->comm_ptr->rank, is_up);
-    /* what goes through shared memory must do so on both sides, whatever they believe */
+    /* both ends must use shared memory or not, even if they disagree on lengths */
     most = MPII_Topo_gather_short_len(order, c->algo.arg, radix, root,
                                       MPII_Topo_comm_settings(c->comm_ptr)->segment_bytes);
     room = MPII_Topo_pipes_room(c->comm_ptr, order->max_ppn);

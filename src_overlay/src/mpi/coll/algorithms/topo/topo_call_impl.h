@@ -14,7 +14,7 @@
 
 void MPII_Topo_call_init(MPII_Topo_call_t * call, int tag, MPIR_Comm * comm_ptr);
 
-/* Keep an error and go on: other processes wait for the messages of this one. */
+/* Keep an error and go on, because other processes wait for the messages of this one. */
 void MPII_Topo_call_note_error(MPII_Topo_call_t * call, int mpi_errno, MPII_Topo_attr_t * attr);
 
 /* The order of the ranks. Returns false, and ends the call, if there is none. */
@@ -75,14 +75,14 @@ void MPII_Topo_call_set_bytes(MPII_Topo_call_t * call, void *buf, MPI_Aint count
 /* -- topo_call_blocks.c -- */
 
 /* The block of a rank in the buffer of the user: call->count or call->counts[rank] elements of
- * call->type, at call->displs[rank], or one block behind the other. */
+ * call->type. Blocks are at call->displs[rank], or one after the other. */
 MPI_Aint MPII_Topo_call_count_of(const MPII_Topo_call_t * call, int rank);
 MPI_Aint MPII_Topo_call_displ_of(const MPII_Topo_call_t * call, int rank);
 MPI_Aint MPII_Topo_call_longest_block(const MPII_Topo_call_t * call);
 MPI_Aint MPII_Topo_call_bytes_of_blocks(const MPII_Topo_call_t * call);
 
-/* Copy blocks of `count` elements of `type` between the buffer of the user and a line, in which the
- * i-th block, of data.block_len elements of data.type, is that of rank[i]. */
+/* Copy blocks of `count` elements of `type` between the buffer of the user and a line. The i-th
+ * block of the line belongs to rank[i] and has data.block_len elements of data.type. */
 int MPII_Topo_call_copy_line(const MPII_Topo_call_t * call, const int rank[], char *buf,
                              MPI_Aint count, MPI_Datatype type, char *line, bool to_line);
 
@@ -91,19 +91,20 @@ void MPII_Topo_call_find_blocks(MPII_Topo_call_t * call, const MPII_Topo_order_t
                                 int num_units,
                                 int (*rank_of)(const MPII_Topo_order_t * order, int unit));
 
-/* Units of allgather(v) in the buffer of the user, call->buf: blocks, the longest of so many
- * elements; or, where they are cut, as bytes of what they hold, in units whose length is set. All
- * ranks cut these alike: of types with one signature, elements may have other lengths. */
+/* Set the units of allgather(v) in call->buf, the buffer of the user. Units are blocks, the longest
+ * with `longest` elements. If blocks are cut, units are bytes of the packed blocks, and their
+ * length is set. Bytes, because all ranks must cut alike, and types of one signature may have
+ * elements of different lengths. */
 void MPII_Topo_call_set_blocks(MPII_Topo_call_t * call, MPI_Aint longest, bool are_cut,
                                MPII_Topo_attr_t * attr);
 
-/* Cut each block into so many pieces, and make room for them one behind the other: unit u is piece
- * u / data.num_blocks of the block that data.block_of says. `joined` is their type there,
- * `per_element` of them an element of the user. */
+/* Cut each block into pieces, and allocate a buffer for them. Unit u is piece u / data.num_blocks
+ * of the block that data.block_of names. `joined` is the type in that buffer; `per_element`
+ * elements of it are one element of the user. */
 void MPII_Topo_call_join(MPII_Topo_call_t * call, int num_pieces, MPI_Datatype joined,
                          MPI_Aint per_element);
 
-/* Copy pieces between the buffer of the user and the joined one. */
+/* Copy pieces between the buffer of the user and the joined buffer. */
 typedef enum {
     MPII_TOPO_WHOSE__ALL,
     MPII_TOPO_WHOSE__OWN,
@@ -112,7 +113,8 @@ typedef enum {
 int MPII_Topo_call_copy_blocks(const MPII_Topo_call_t * call, char *buf, bool to_joined,
                                MPII_Topo_whose_t whose);
 
-/* Join for allgather(v): pack the own block from call->buf; unpack all blocks at the end. */
+/* Join for allgather(v): pack the rank's own block from call->buf, and unpack all blocks at the
+ * end. */
 void MPII_Topo_call_join_allgather(MPII_Topo_call_t * call, int num_pieces,
                                    MPII_Topo_attr_t * attr);
 
@@ -122,9 +124,9 @@ void MPII_Topo_call_join_reduce_scatter(MPII_Topo_call_t * call, const MPII_Topo
 
 /* -- topo_call_begin.c -- */
 
-/* The beginning of a call of each collective. It sets what a unit is. bcast, reduce, allreduce: a
- * part of the vector, which the caller cuts. barrier: a token. allgather, reduce_scatter: the block
- * of a rank; that of allgather is in recvbuf then. Returns false if nothing is left to do. */
+/* Begin a call of a collective, and set what its units are. bcast, reduce, allreduce: parts of the
+ * vector, which the caller cuts. barrier: a token. allgather, reduce_scatter: the blocks of ranks;
+ * allgather has copied the rank's own block to recvbuf. Returns false if nothing is left to do. */
 typedef bool MPII_Topo_begin_t(MPII_Topo_call_t * call, const MPII_Topo_args_t * args,
                                MPIR_Comm * comm_ptr, const MPII_Topo_order_t ** order,
                                MPII_Topo_attr_t * attr);

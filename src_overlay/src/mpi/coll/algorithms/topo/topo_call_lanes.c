@@ -17,9 +17,9 @@ static int cut_chunks(const call_t * c, const MPII_Topo_order_t * order,
     return MPII_Topo_lanes_chunks(order, kind, bytes, num_units, MPII_Topo_call_segment_bytes(c));
 }
 
-/* -- a vector: units are parts of it -- */
+/* -- vectors: units are parts of the vector -- */
 
-/* c->data.block_len elements, cut into chunks, and these into num_units each */
+/* Cut c->data.block_len elements into chunks of num_units units. */
 static void cut_vector(call_t * c, int num_units, int num_chunks)
 {
     c->data.units_per_block = (MPI_Aint) num_units *num_chunks;
@@ -45,7 +45,7 @@ void MPII_Topo_prepare_allreduce_lanes(call_t * c, const MPII_Topo_args_t * a, M
                         true);
 }
 
-/* A vector of so many bytes goes from or to a root. */
+/* Bcast and reduce of a vector of `bytes` bytes */
 static void set_rooted(call_t * c, const MPII_Topo_order_t * order, MPII_Topo_lanes_kind_t kind,
                        int root, MPI_Aint bytes)
 {
@@ -65,7 +65,7 @@ void MPII_Topo_prepare_bcast_lanes(call_t * c, const MPII_Topo_args_t * a, MPIR_
         set_rooted(c, order, MPII_TOPO_LANES__BCAST, a->root, c->data.block_len);
 }
 
-/* Ranks other than the root add up in memory of their own. */
+/* Ranks other than the root reduce in a buffer of their own. */
 void MPII_Topo_prepare_reduce_lanes(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
                                     MPII_Topo_attr_t * attr)
 {
@@ -87,14 +87,14 @@ void MPII_Topo_prepare_reduce_lanes(call_t * c, const MPII_Topo_args_t * a, MPIR
     set_rooted(c, order, MPII_TOPO_LANES__REDUCE, a->root, a->count * size);
 }
 
-/* -- blocks of ranks: units are pieces of them -- */
+/* -- blocks of ranks: units are pieces of blocks -- */
 
-/* Each slot of TMP has room for a piece of the longest block: where most blocks are much shorter,
- * that is more than what has to be sent. */
+/* A slot of TMP has room for a piece of the longest block. If most blocks are much shorter, TMP is
+ * larger than the data. */
 #define MAX_PIECE_BYTES (256 * 1024)
 
-/* Set the units, for as many chunks as are returned. longest: block, in what is cut, bytes: of
- * that */
+/* Cut blocks into units. Returns the number of chunks. longest: length of the longest block; bytes:
+ * size of its elements */
 static int set_blocks(call_t * c, const MPII_Topo_order_t * order, MPII_Topo_lanes_kind_t kind,
                       MPI_Aint longest, MPI_Aint bytes, bool in_runs)
 {

@@ -72,7 +72,7 @@ void MPII_Topo_prepare_barrier_doubling(call_t * c, const MPII_Topo_args_t * a,
         generate_doubling(c, order, 0);
 }
 
-/* -- reduce_scatter(_block): blocks are put into the order of halving -- */
+/* -- reduce_scatter(_block): blocks are copied in the order of halving -- */
 
 void MPII_Topo_prepare_reduce_scatter_halving(call_t * c, const MPII_Topo_args_t * a,
                                               MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr)
@@ -90,10 +90,10 @@ void MPII_Topo_prepare_reduce_scatter_halving(call_t * c, const MPII_Topo_args_t
 
 /* -- allgather -- */
 
-#define IN_PLACE 2      /* argument of a list: blocks are joined as they lie in recvbuf */
+#define IN_PLACE 2      /* argument of a list: messages take consecutive blocks of recvbuf */
 
-/* Blocks go on one by one where they are long. Others have to lie in the order of slots: in
- * recvbuf, where slots are ranks, else in a buffer from which they are copied to their places. */
+/* Long blocks are sent one by one. Short blocks are sent together, so they must be in the order of
+ * slots: in recvbuf if slots are ranks, else in a buffer from which they are copied at the end. */
 void MPII_Topo_prepare_allgather_slots(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
                                        MPII_Topo_attr_t * attr)
 {

@@ -27,7 +27,7 @@ static void begin(started_t * s)
     s->exec = MPII_Topo_exec_begin(s->call.gen, &s->call.data, s->tag, s->comm_ptr, &s->attr);
 }
 
-/* A vertex that fails has to complete all the same: the error goes into the request. */
+/* A vertex that fails still completes. The request keeps the error. */
 static int advance(void *data, int *done)
 {
     started_t *s = data;
@@ -44,7 +44,7 @@ static int advance(void *data, int *done)
     }
     *done = true;
     mpi_errno = MPII_Topo_call_end(&s->call, &s->attr);
-    /* which may have the error of a message already */
+    /* it may already have the error of a message */
     if (TOPO_SCHED_STATUS_ERROR(s->sched) == MPI_SUCCESS)
         TOPO_SCHED_STATUS_ERROR(s->sched) = mpi_errno;
     return MPI_SUCCESS;
@@ -82,7 +82,7 @@ static int release(void *data)
     return MPI_SUCCESS;
 }
 
-/* The type of a buffer that is in place means nothing: it may be no type at all. */
+/* With MPI_IN_PLACE the datatype is ignored, and may be invalid. */
 static MPI_Datatype keep_type(MPI_Datatype type, const void *buf)
 {
     if (type == 0 || buf == MPI_IN_PLACE)
@@ -92,7 +92,7 @@ static MPI_Datatype keep_type(MPI_Datatype type, const void *buf)
     return type;
 }
 
-/* The caller's arrays may be those of a binding, which does not keep them. */
+/* Copy the arrays of counts: a language binding may free its own. */
 static const MPI_Aint *keep_array(const MPI_Aint * array, int n)
 {
     MPI_Aint *kept = NULL;
@@ -117,7 +117,7 @@ int MPII_Topo_call_sched(MPII_Topo_prepare_t * prepare, const MPII_Topo_choice_t
     s->algo = *algo;
     s->args = *args;
     s->calls = calls;
-    /* the caller may free it before the call is over */
+    /* the caller may free the object before the call is complete */
     MPIR_Comm_add_ref(comm_ptr);
     s->comm_ptr = comm_ptr;
     s->sched = sched;

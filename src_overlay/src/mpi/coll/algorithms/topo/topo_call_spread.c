@@ -7,8 +7,8 @@
 #include "topo.h"
 #include "topo_call_impl.h"
 
-/* Allgather(v) and reduce_scatter_block by topo_gen_spread.c. Blocks lie one behind the other, in
- * the order of its units, in memory of the call. */
+/* Allgather(v) and reduce_scatter_block by topo_gen_spread.c. The call has a buffer with all blocks
+ * in the order of the schedule's units. */
 
 typedef MPII_Topo_call_t call_t;
 
@@ -18,7 +18,7 @@ static void generate(call_t * c, const MPII_Topo_spread_t * plan, bool is_up)
         MPII_Topo_gen_spread(&c->u.spread, plan, c->comm_ptr->rank, is_up);
 }
 
-/* bytes: of a block */
+/* bytes: length of a block */
 static const MPII_Topo_spread_t *find_plan(const call_t * c, MPI_Aint bytes)
 {
     MPIR_Comm *comm_ptr = c->comm_ptr;
@@ -64,7 +64,7 @@ void MPII_Topo_prepare_allgather_spread(call_t * c, const MPII_Topo_args_t * a,
 
     if (!MPII_Topo_call_begin_allgather(c, a, comm_ptr, &order, attr))
         return;
-    /* of a block, on average */
+    /* average length of a block */
     bytes = MPII_Topo_call_bytes_of_blocks(c) / comm_ptr->local_size;
     plan = find_plan(c, bytes);
     if (c->counts) {

@@ -19,7 +19,7 @@ static char *address(const exec_t * e, MPII_Topo_buf_t buf, int slot, MPI_Aint f
 
 /* -- steps -- */
 
-/* A copy in TMP that puts slots in another order */
+/* Copy slots of TMP, in another order (step->sorted). */
 static int sort_slots(const exec_t * e, const MPII_Topo_step_t * step)
 {
     const MPII_Topo_data_t *d = e->data;
@@ -60,7 +60,7 @@ static void run_step(exec_t * e, const MPII_Topo_step_t * step, MPII_Topo_attr_t
                                        d->type, buf, count, d->type);
             break;
         case MPII_TOPO_STEP__REDUCE:
-            /* a message without content may have left nothing to add */
+            /* After an error there may be no data to reduce. */
             if (TOPO_ERROR == TOPO_ERROR_NONE && d->op != MPI_OP_NULL)
                 mpi_errno = MPIR_Reduce_local(address(e, step->from, step->from_slot, first), buf,
                                               count, d->type, d->op);
@@ -73,8 +73,8 @@ static void run_step(exec_t * e, const MPII_Topo_step_t * step, MPII_Topo_attr_t
 
 /* -- receives -- */
 
-/* A message has another size than it must have: ranks differ in the length of the call. Of a block
- * in pieces nobody knows then how many more come, or are waited for. */
+/* A message does not have the expected size, so ranks disagree on the length of the call. If its
+ * block has more pieces, the number of messages that follow is unknown, and the job ends. */
 static void note_size(exec_t * e, const recv_t * recv, MPII_Topo_attr_t * attr)
 {
     if (recv->has_more)
@@ -82,7 +82,7 @@ static void note_size(exec_t * e, const recv_t * recv, MPII_Topo_attr_t * attr)
     TOPO_ADD_ERROR(MPIR_ERR_OTHER);
 }
 
-/* Read what is there, up to the end of the message. */
+/* Read from a pipe what has arrived of a message. Returns whether the message is complete. */
 static bool read_pipe(exec_t * e, recv_t * recv, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS, error = TOPO_ERROR_NONE;
@@ -122,8 +122,8 @@ static void receive_units(exec_t * e, const MPII_Topo_step_t * step, recv_t * re
     MPII_Topo_exec_free_type(&joined);
 }
 
-/* Where a message that is to come to TMP through a pipe is only there to be added to something,
- * that can be done at once. next: the first step of its round */
+/* If a message that comes through a pipe is only reduced with another buffer, reduce it while
+ * reading and do not store it in TMP. next: the first step of its round */
 static void find_sum(exec_t * e, const MPII_Topo_step_t * step, const MPII_Topo_step_t * next,
                      MPI_Aint first, recv_t * recv)
 {
@@ -135,7 +135,7 @@ static void find_sum(exec_t * e, const MPII_Topo_step_t * step, const MPII_Topo_
     recv->buf = address(e, next->buf, next->slot, first);
 }
 
-/* Ask for message i, of a count that is not 0. */
+/* Post the receive of message i. count is not 0. */
 static void ask(exec_t * e, recv_t * recv, int i, const MPII_Topo_step_t * step, MPI_Aint first,
                 MPI_Aint count, MPII_Topo_attr_t * attr)
 {
@@ -148,7 +148,7 @@ static void ask(exec_t * e, recv_t * recv, int i, const MPII_Topo_step_t * step,
         receive_units(e, step, recv, first, attr);
 }
 
-/* Ask for what may come next. */
+/* Post further receives, up to MPII_TOPO_EXEC_WINDOW. */
 static void post(exec_t * e, MPII_Topo_attr_t * attr)
 {
     MPII_Topo_step_t step, next;
@@ -172,7 +172,7 @@ static void post(exec_t * e, MPII_Topo_attr_t * attr)
     }
 }
 
-/* Whether a message is here; then it is in its place. */
+/* Complete a receive. Returns false if the message has not arrived. */
 static bool take(exec_t * e, recv_t * recv, MPII_Topo_attr_t * attr)
 {
     MPI_Aint bytes;
@@ -185,7 +185,7 @@ static bool take(exec_t * e, recv_t * recv, MPII_Topo_attr_t * attr)
             return false;
         mpi_errno = MPII_Topo_end_request(&recv->req, &bytes, attr);
         MPII_Topo_exec_note_error(e, mpi_errno, attr);
-        /* without content: the sender has an error */
+        /* An empty message tells of an error of the sender. */
         if (mpi_errno == MPI_SUCCESS && bytes == 0)
             TOPO_ADD_ERROR(MPIR_ERR_OTHER);
         else if (mpi_errno ? MPIR_ERR_GET_CLASS(mpi_errno) == MPI_ERR_TRUNCATE :
@@ -255,8 +255,8 @@ static bool advance_list(exec_t * e, MPII_Topo_attr_t * attr)
         (e->num_sends == 0 || !MPII_Topo_exec_has_pending(e, INT_MAX, INT64_MAX, attr));
 }
 
-/* Go on as far as possible. Returns whether all is done; else wait_req or wait_from has to be
- * waited for. */
+/* Run what can run without waiting. Returns whether the schedule is complete. If not, the caller
+ * waits for wait_req or wait_from. */
 static bool advance(exec_t * e, MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_gen_t *gen = e->gen;
@@ -271,7 +271,7 @@ static bool advance(exec_t * e, MPII_Topo_attr_t * attr)
         if (e->arrived < e->round) {
             post(e, attr);
             if (e->posted < e->round) {
-                /* it waits for sends, one of which may be over by now */
+                /* The receive waits for sends. One of them may have completed by now. */
                 if (MPII_Topo_exec_has_pending(e, INT_MAX, INT64_MAX, attr))
                     return false;
                 continue;
@@ -281,7 +281,7 @@ static bool advance(exec_t * e, MPII_Topo_attr_t * attr)
                 if (!take(e, recv, attr))
                     return false;
                 if (recv->op != MPI_OP_NULL)
-                    e->step = 1;        /* that has been done */
+                    e->step = 1;        /* the reduction was done while reading */
             }
             e->arrived++;
         }
@@ -323,7 +323,7 @@ static void exec_init(exec_t * e, const MPII_Topo_gen_t * gen, const MPII_Topo_d
     if (pipes && MPII_Topo_pipes_limit(pipes) > 0) {
         e->pipes = pipes;
         e->piece_count = MPII_Topo_pipes_piece(pipes) / MPL_MAX(e->type_size, 1);
-        /* pieces are of whole elements, which both sides have to know */
+        /* A piece has whole elements. So both ends must know the size of an element. */
         if (e->piece_count > 0 && (data->are_bytes || data->op != MPI_OP_NULL))
             e->pipe_bytes = MPII_Topo_pipes_limit(pipes);
         else
@@ -355,7 +355,7 @@ static void exec_init(exec_t * e, const MPII_Topo_gen_t * gen, const MPII_Topo_d
         post(e, attr);
 }
 
-/* Whether advance can do something */
+/* Whether advance() can go on */
 static bool has_changed(const void *data)
 {
     const exec_t *e = data;
@@ -385,11 +385,11 @@ int MPII_Topo_exec_run(const MPII_Topo_gen_t * gen, const MPII_Topo_data_t * dat
         if (e.num_unwritten > 0 && !e.is_broken)
             mpi_errno = MPII_Topo_pipes_wait_until(e.pipes, has_changed, &e);
         else if (e.wait_req)
-            mpi_errno = MPII_Topo_wait_request(e.wait_req);     /* for advance to find */
+            mpi_errno = MPII_Topo_wait_request(e.wait_req);     /* advance() completes it */
         else
             mpi_errno = MPII_Topo_pipes_wait(e.pipes, e.wait_from);
         MPII_Topo_exec_note_error(&e, mpi_errno, attr);
-        /* what this process waits for there will not come */
+        /* a process of this host has died: its data will not come */
         if (mpi_errno && (e.wait_req == NULL || e.num_unwritten > 0))
             e.is_broken = true;
     }
@@ -403,7 +403,7 @@ MPII_Topo_exec_t *MPII_Topo_exec_begin(const MPII_Topo_gen_t * gen, const MPII_T
     exec_t *e = MPL_malloc(sizeof(exec_t), MPL_MEM_BUFFER);
 
     MPII_TOPO_NEED(e);
-    /* who waits in MPI_Wait sleeps until a message comes */
+    /* No pipes: MPI_Wait sleeps until a message comes, and does not look at pipes. */
     exec_init(e, gen, data, tag, comm_ptr, NULL, attr);
     return e;
 }

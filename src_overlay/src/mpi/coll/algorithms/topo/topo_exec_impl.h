@@ -11,7 +11,7 @@
 
 /* The state of a running schedule, for topo_exec*.c */
 
-#define MPII_TOPO_EXEC_WINDOW 32        /* most receives that are posted ahead */
+#define MPII_TOPO_EXEC_WINDOW 32        /* maximum number of posted receives */
 /* Bytes that may be on their way where a generator limits the number of messages. That is more than
  * a link of 400 Gbit/s sends in the 10 us until a sender knows that a message has arrived. */
 #ifndef MPII_TOPO_EXEC_FLYING   /* less in tests */
@@ -19,30 +19,31 @@
 #endif
 #define MPII_TOPO_EXEC_PEERS 32 /* peers whose messages are counted */
 #ifndef MPII_TOPO_EXEC_SHORT_TMP        /* less in tests */
-#define MPII_TOPO_EXEC_SHORT_TMP 2048   /* bytes of TMP that are not allocated */
+#define MPII_TOPO_EXEC_SHORT_TMP 2048   /* up to this number of bytes, TMP is part of the executor
+                                         * */
 #endif
 
-/* A send that is not complete: its request, or what is left to write while its pipe is full */
+/* A send that is not complete: its request, or the data that waits for room in a pipe */
 typedef struct {
     int round;
     int64_t number;             /* among the messages of the schedule */
     MPIR_Request *req;
-    int to;                     /* index in the pipes; -1: no pipe, or written */
+    int to;                     /* index of the pipe; -1: no pipe, or all is written */
     char *buf;
     MPI_Aint count;
 } MPII_Topo_exec_send_t;
 
-/* A receive that is posted */
+/* A posted receive */
 typedef struct {
-    int index;                  /* in the schedule */
+    int index;                  /* number of the message in the schedule */
     MPIR_Request *req;
-    int from;                   /* index in the pipes; -1: no pipe */
+    int from;                   /* index of the pipe; -1: no pipe */
     char *buf;
     MPI_Aint count;
     int peer;
-    bool has_more;              /* other pieces of its block follow from there */
-    MPI_Op op;                  /* from a pipe: what comes is added to buf, as the first step of the
-                                 * next round would do; MPI_OP_NULL: not */
+    bool has_more;              /* more pieces of its block follow */
+    MPI_Op op;                  /* pipes only: reduce the data with buf while reading, in place of
+                                 * the first step of the round; MPI_OP_NULL: store the data */
 } MPII_Topo_exec_recv_t;
 
 typedef struct {
@@ -56,42 +57,42 @@ struct MPII_Topo_exec {
     int tag;
     MPIR_Comm *comm_ptr;
     MPI_Aint extent;
-    char *tmp;                  /* of the first element: what there is begins at tmp + true_lb, in
-                                 * short_tmp or */
-    char *long_tmp;             /* in what was allocated */
+    char *tmp;                  /* address of the first element of TMP; the memory begins at tmp +
+                                 * true_lb, in short_tmp or long_tmp */
+    char *long_tmp;             /* allocated memory, or NULL */
     MPI_Aint true_lb;
-    MPI_Aint slot_extent, slot_gap;     /* of the elements of slots, from one to the next; and after
-                                         * a slot */
+    MPI_Aint slot_extent, slot_gap;     /* extent of an element in TMP, and gap between slots */
     int rack;
 
-    int round, step;            /* what is to be run next */
-    int posted;                 /* receives 0 ... posted - 1 are posted, */
-    int arrived;                /* and receives 0 ... arrived - 1 are complete; */
-    int first_recv, num_waits;  /* num_waits others, of those that there are, in entries from
-                                 * first_recv */
-    MPII_Topo_exec_send_t *sends;       /* [room] ring buffer: those that are not over, in the order
-                                         * in which they were begun */
+    int round, step;            /* the next step to run */
+    int posted;                 /* receives 0 ... posted - 1 are posted */
+    int arrived;                /* receives 0 ... arrived - 1 are complete */
+    int first_recv, num_waits;  /* the posted receives that are not complete: num_waits entries from
+                                 * first_recv on */
+    MPII_Topo_exec_send_t *sends;       /* [room] ring buffer of the sends that are not complete,
+                                         * oldest first */
     int room, first_send, num_sends;
     int max_flying;             /* limit of the messages on their way */
     int64_t num_sent;
-    unsigned long num_rack_messages;    /* sent to other racks */
+    unsigned long num_rack_messages;    /* number of messages to other racks */
     /* to the other ranks of this host; NULL: these get messages, too */
     MPII_Topo_pipes_t *pipes;
-    MPI_Aint pipe_bytes;        /* longest message that a pipe carries */
-    MPI_Aint piece_count;       /* elements that fit into a piece of a pipe */
+    MPI_Aint pipe_bytes;        /* longest message that goes through a pipe */
+    MPI_Aint piece_count;       /* elements of a piece of a pipe */
     MPI_Aint type_size;
-    bool is_packed;             /* the type is in memory as in a pipe or a message: */
-    MPI_Datatype copy_type;     /* bytes are copied there; else elements; */
-    MPI_Aint copy_count;        /* so many for one */
-    int num_unwritten;          /* of sends, for full pipes */
+    bool is_packed;             /* the type has no gaps: memory is as in a message */
+    MPI_Datatype copy_type;     /* type of copies to and from pipes: bytes if is_packed, else the
+                                 * type of the call */
+    MPI_Aint copy_count;        /* elements of copy_type for one element of the call */
+    int num_unwritten;          /* number of sends that wait for room in pipes */
     bool is_broken;             /* a process of this host has died */
-    /* what the executor waits for: this request, this pipe, or room in a full pipe */
+    /* What the executor waits for: this request, this pipe, or room in a full pipe */
     MPIR_Request *wait_req;     /* or NULL */
     int wait_from;              /* or -1 */
     MPII_Topo_exec_errors_t errors;
-    /* not set to zero at the beginning: */
-    MPII_Topo_exec_recv_t recvs[MPII_TOPO_EXEC_WINDOW]; /* ring buffer; of a list, message i has
-                                                         * entry i */
+    /* The fields below are not set to zero at the beginning. */
+    MPII_Topo_exec_recv_t recvs[MPII_TOPO_EXEC_WINDOW]; /* ring buffer; for a list of steps, message
+                                                         * i has entry i */
     /* The last peers that got messages, and how many they got since the last synchronous one. A
      * peer has the entry peer % MPII_TOPO_EXEC_PEERS. */
     struct {
@@ -131,8 +132,8 @@ static inline void MPII_Topo_exec_note_mute(MPII_Topo_exec_t * e, MPII_Topo_attr
 
 /* -- units that a message joins -- */
 
-/* The units of a message need not lie one behind the other in the buffer of the caller: then a
- * datatype describes them. */
+/* If the units of a message are not contiguous in the caller's buffer, a datatype describes them.
+ * */
 static inline void MPII_Topo_exec_join_units(MPII_Topo_exec_t * e, const MPII_Topo_step_t * step,
                                              MPI_Aint first, char **buf, MPI_Aint * count,
                                              MPI_Datatype * type, MPII_Topo_attr_t * attr)
@@ -155,8 +156,8 @@ static inline void MPII_Topo_exec_free_type(MPI_Datatype * type)
 
 /* -- pipes -- */
 
-/* Index of a rank in the pipes; -1: messages of this length do not go through a pipe. Sender and
- * receiver must agree, so the answer depends on nothing but what both know. */
+/* Index of the pipe to a rank; -1: messages of this length do not go through pipes. Sender and
+ * receiver must agree, so the answer depends only on what both know. */
 static inline int MPII_Topo_exec_pipe_to(const MPII_Topo_exec_t * e, const MPII_Topo_step_t * step,
                                          MPI_Aint count)
 {
@@ -184,7 +185,7 @@ void MPII_Topo_exec_send(MPII_Topo_exec_t * e, const MPII_Topo_step_t * step, ch
 void MPII_Topo_exec_message(MPII_Topo_exec_t * e, int peer, char *buf, MPI_Aint count,
                             MPI_Datatype type, MPII_Topo_attr_t * attr);
 
-/* Write into pipes what they have room for, in the order of the sends of each pipe. */
+/* Write into pipes what they have room for. Sends of one pipe stay in order. */
 void MPII_Topo_exec_write_pipes(MPII_Topo_exec_t * e, MPII_Topo_attr_t * attr);
 
 /* Drop complete sends. Returns whether the caller has to wait: if the oldest one that is left is of
@@ -194,7 +195,8 @@ bool MPII_Topo_exec_has_pending(MPII_Topo_exec_t * e, int round, int64_t most,
 
 /* -- the beginning and the end -- */
 
-/* Set what follows from the arguments, for a basic type. The caller has set all else to 0. */
+/* Set the fields that follow from the arguments, for a basic type. The caller has set all other
+ * fields to 0. */
 static inline void MPII_Topo_exec_set(MPII_Topo_exec_t * e, const MPII_Topo_gen_t * gen,
                                       const MPII_Topo_data_t * data, int tag, MPIR_Comm * comm_ptr)
 {

@@ -6,7 +6,7 @@
 #include "mpiimpl.h"
 #include "topo_exec_impl.h"
 
-/* What a schedule that runs sends: messages, and what waits for room in pipes */
+/* Sends of a running schedule: messages, and data that waits for room in pipes */
 
 typedef MPII_Topo_exec_t exec_t;
 typedef MPII_Topo_exec_send_t send_t;
@@ -20,10 +20,10 @@ void MPII_Topo_exec_add_error(MPII_Topo_exec_errors_t * errors, int mpi_errno,
 {
     int noted = MPI_SUCCESS;
 
-    /* not joined: MPICH's chains of errors may get to have loops */
+    /* Keep one error only. Joining errors can make a loop in MPICH's chain of errors. */
     TOPO_CHECK_AND_CONTINUE(mpi_errno, noted);
-    /* MPICH keeps the texts of some errors only: after many others this one's would be that of
-     * another */
+    /* MPICH keeps the texts of the last errors only. After many errors, keep the class alone: the
+     * text would be that of another error. */
     if (++errors->num == MAX_ERRORS)
         errors->mpi_errno = MPIR_ERR_GET_CLASS(errors->mpi_errno);
     if (errors->mpi_errno == MPI_SUCCESS || MPIR_ERR_GET_CLASS(errors->mpi_errno) == MPI_ERR_OTHER)
@@ -48,7 +48,7 @@ static void keep_send(exec_t * e, const send_t * send)
     *MPII_Topo_exec_send_at(e, e->num_sends++) = *send;
 }
 
-/* Write what there is room for. Returns whether that is all. */
+/* Write into a pipe what it has room for. Returns whether all is written. */
 static bool write_pipe(exec_t * e, send_t * send, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
@@ -87,7 +87,7 @@ void MPII_Topo_exec_write_pipes(exec_t * e, MPII_Topo_attr_t * attr)
     }
 }
 
-/* Its request is complete. */
+/* Free the request of a complete send, and keep its error. */
 static void finish(exec_t * e, send_t * send, MPII_Topo_attr_t * attr)
 {
     MPI_Aint unused;
@@ -132,7 +132,7 @@ static bool is_synchronous(exec_t * e, int peer)
         e->flying[i].num++;
         return false;
     }
-    /* the first message to a peer, too, if another peer had its entry */
+    /* also the first message to a peer whose entry belonged to another peer */
     bool is_new = e->flying[i].num == 0;
     e->flying[i].peer = peer;
     e->flying[i].num = 1;
@@ -169,7 +169,7 @@ void MPII_Topo_exec_message(exec_t * e, int peer, char *buf, MPI_Aint count, MPI
     send_t send;
 
     count_message(e, peer);
-    /* who gets a message without content knows that there is an error: tags may not tell */
+    /* After an error, send empty messages: a receiver may not see the error in the tag. */
     if (TOPO_ERROR != TOPO_ERROR_NONE)
         count = 0;
     MPII_Topo_exec_note_mute(e, attr);
@@ -181,7 +181,7 @@ void MPII_Topo_exec_message(exec_t * e, int peer, char *buf, MPI_Aint count, MPI
         mpi_errno = MPIC_Isend(buf, count, type, peer, e->tag, e->comm_ptr, &send.req,
                                TOPO_COLL_ATTR);
     if (mpi_errno)
-        send.req = NULL;        /* nothing completes it where a process has died */
+        send.req = NULL;        /* a process has died: nothing completes the request */
     send.number = e->num_sent++;
     MPII_Topo_exec_note_error(e, mpi_errno, attr);
     if (send.req == NULL)

@@ -6,8 +6,8 @@
 #include "mpiimpl.h"
 #include "topo_exec_impl.h"
 
-/* A blocking call whose steps are in a list, of blocks of a basic type, without pipes. It runs as
- * topo_exec.c would run it, but a step costs hardly more than its message. */
+/* The executor of short blocking calls: the steps are in a list, the type is basic, and there are
+ * no pipes. It does the same as topo_exec.c, and a step costs little more than its message. */
 
 typedef struct {
     const char *in;
@@ -17,12 +17,12 @@ typedef struct {
     MPI_Op op;
     int tag;
     MPIR_Comm *comm_ptr;
-    int arrived;                /* messages 0 ... arrived - 1 are here */
+    int arrived;                /* messages 0 ... arrived - 1 have arrived */
     int first_send, end_send;   /* in sends: those that may not be complete, in the order of their
                                  * rounds */
     MPII_Topo_exec_errors_t errors;
     struct {
-        MPIR_Request *req;      /* NULL: nothing comes */
+        MPIR_Request *req;      /* NULL: there is no message */
         MPI_Aint bytes;
     } recvs[MPII_TOPO_LIST_RECVS];
     struct {
@@ -68,7 +68,8 @@ static inline void take_up_to(run_t * r, int num, MPII_Topo_attr_t * attr)
             continue;
         int mpi_errno = MPII_Topo_wait_bytes(&r->recvs[r->arrived].req, &bytes, attr);
         MPII_Topo_exec_keep_error(&r->errors, mpi_errno, attr);
-        /* without content: the sender has an error; else ranks differ in the length of the call */
+        /* An empty message tells of an error of the sender. Any other size means that ranks
+         * disagree on the length of the call. */
         if (mpi_errno == MPI_SUCCESS && bytes != r->recvs[r->arrived].bytes)
             TOPO_ADD_ERROR(MPIR_ERR_OTHER);
     }
@@ -78,7 +79,7 @@ static inline void send_to(run_t * r, const MPII_Topo_step_t * step, int round, 
                            MPII_Topo_attr_t * attr)
 {
     MPIR_Request *req = NULL;
-    /* a message without content tells of an error: tags may not */
+    /* After an error, send empty messages: a receiver may not see the error in the tag. */
     MPI_Aint count = TOPO_ERROR == TOPO_ERROR_NONE ? step->num * r->count : 0;
     int mpi_errno = step->num * r->unit_bytes <= TOPO_SHORT_BYTES ?
         TOPO_SEND_SHORT(buf, count, r->type, step->peer, r->tag, r->comm_ptr, &req) :
@@ -109,7 +110,7 @@ static void copy_or_reduce(run_t * r, const MPII_Topo_step_t * step, char *buf,
 
     if (step->kind == MPII_TOPO_STEP__COPY)
         mpi_errno = TOPO_TYPEREP_COPY(buf, from, step->num * r->unit_bytes);
-    /* a message without content may have left nothing to add */
+    /* After an error there may be no data to reduce. */
     else if (TOPO_ERROR == TOPO_ERROR_NONE && r->op != MPI_OP_NULL && step->num > 0)
         mpi_errno = MPIR_Reduce_local(from, buf, step->num * r->count, r->type, r->op);
     MPII_Topo_exec_keep_error(&r->errors, mpi_errno, attr);
