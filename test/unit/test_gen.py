@@ -16,7 +16,12 @@ TOPO = HERE.parents[1] / "src_overlay/src/mpi/coll/algorithms/topo"
 EXECUTOR = hashlib.sha256(
     b"".join(path.read_bytes() for path in sorted(TOPO.glob("topo_exec*.[ch]")))
 ).hexdigest()
-FLAGS = ["-DTEST_MALLOC", "-DMAX_DIRECT=3", "-DMPII_TOPO_EXEC_SHORT_TMP=1", "-DMPII_TOPO_EXEC_FLYING=1"]
+FLAGS = [
+    "-DTEST_MALLOC",
+    "-DMAX_DIRECT=3",
+    "-DMPII_TOPO_EXEC_SHORT_TMP=1",
+    "-DMPII_TOPO_EXEC_FLYING=1",
+]
 FLAGS += [f"-DEXECUTOR_{EXECUTOR}", "-Wno-unused-parameter"]
 FAMILIES = [
     *("allgather.", "bcast.", "reduce.", "reduce_bcast.", "allreduce.", "reduce_scatter."),
