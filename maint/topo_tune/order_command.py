@@ -34,7 +34,7 @@ SCOTCH_PAIRS = (
 class Box(click.ParamType):
     """Lengths along axes, such as 16x8x4."""
 
-    name = "NxN..."
+    name = "box"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -102,7 +102,7 @@ Formats:
 
 @click.command("order", epilog=HELP_EPILOG)
 @click.argument("site_file", metavar="SITE.json", type=click.Path())
-@click.option("--grid", type=Box(), help="Ranks of a Cartesian grid, row by row, as MPI_Cart_create has them.")  # fmt: skip
+@click.option("--grid", metavar="NxN...", type=Box(), help="Ranks of a Cartesian grid, row by row, as MPI_Cart_create has them.")  # fmt: skip
 @click.option("--periodic", is_flag=True, help="Of the grid, in all axes.")
 @click.option(
     "--stencil",
@@ -111,6 +111,7 @@ Formats:
 )
 @click.option(
     "--local",
+    metavar="NxN...",
     type=Box(),
     help="Cells of a rank: a message has 8 bytes for each cell of a face.  [default: messages weigh 1]",
 )
@@ -118,7 +119,7 @@ Formats:
     "--pattern",
     "pattern_file",
     metavar="FILE",
-    help="Bytes from rank to rank: lines FROM TO BYTES, a square matrix (with commas or blanks), or .npy.",
+    help="Bytes from rank to rank: lines FROM TO BYTES, a square matrix (with commas or blanks; of three ranks, with commas), or .npy.",
 )
 @click.option("-n", "--ranks", metavar="N", type=click.IntRange(1, MAX_RANKS), help="Ranks.  [default: as the grid or the pattern has]")  # fmt: skip
 @click.option("--ppn", type=RanksAHost(), default="1", help="Ranks that a host takes.")
