@@ -2,16 +2,17 @@
 """Which rank of an application runs on which host, so that few bytes cross links.
 
 The site is a tree: groups of the levels above, racks, hosts. From its top down, the ranks of each group are
-split over the groups below, in parts of given sizes. A byte between two parts crosses two links of that level,
-and it does not matter where in the parts its ranks run. So each split can be made for itself, and methods
-differ in how they split.
+split over the groups below, in parts of given sizes. A byte between two parts crosses two links of that level.
+It does not matter where in the parts its ranks run. So each split is independent, and methods differ only in
+how they split.
 
-bisection: in halves, again and again, each by Kernighan and Lin: swap the pair that saves most, each rank
-           once, also where that costs; keep the best state on the way.
-greedy:    a part takes the rank that has most bytes with it and least with ranks that have no part yet.
-blocked:   of a Cartesian grid, blocks, as in W. Gropp, Using node information to implement MPI Cartesian
-           topologies, EuroMPI 2018.
-scotch:    by the program gmap of SCOTCH, then ranks move until the sizes are right.
+bisection: Halves are split again and again. Each cut is improved as in B. Kernighan and S. Lin, An efficient
+           heuristic procedure for partitioning graphs, 1970: swap the pair that saves most, each rank once,
+           even at a loss; then go back to the best state on the way.
+greedy:    A part takes the rank that has most bytes with it and least with ranks that have no part yet.
+blocked:   A Cartesian grid is cut into blocks, as in W. Gropp, Using node information to implement MPI
+           Cartesian topologies, EuroMPI 2018.
+scotch:    The program gmap of SCOTCH splits. Then ranks move until the sizes are right.
 """
 
 import itertools
@@ -36,7 +37,8 @@ PASSES = 8  # of Kernighan and Lin; most end after three
 PATIENCE = 64  # swaps without a saving that end a pass
 MAX_BLOCKINGS = 1000  # that are tried
 
-# (bytes between ranks, both ways; sizes of parts) to the part of each rank. Ranks are 0, 1, ... in it.
+# (ranks; bytes between them, both ways; sizes of parts) to the part of each rank. All but blocks of a grid go by
+# the bytes alone.
 Split = Callable[[np.ndarray, Matrix, Sequence[int]], np.ndarray]
 
 
@@ -82,9 +84,8 @@ def loads(pattern: Pattern, links: Sequence[Links], hosts: np.ndarray) -> list[L
     for each in links:
         of_rank, num = each.of_host[hosts], len(each.mbps)
         source, target = of_rank[pattern.source], of_rank[pattern.target]
-        leaves = source != target
-        count = pattern.count[leaves]
-        out, into = (np.bincount(ends[leaves], count, num) for ends in (source, target))
+        count = np.where(source == target, 0, pattern.count)
+        out, into = (np.bincount(ends, count, num) for ends in (source, target))
         # bits over Mbit/s are microseconds; a link has two directions
         busy_us = float(np.mean((out + into) * 8 / each.mbps / 2))
         busiest = max(float(out.max()), float(into.max()))

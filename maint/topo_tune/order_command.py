@@ -26,12 +26,15 @@ from topo_tune.site import Site
 PROGRAM = "topo-tune"
 METHODS = ("auto", "block", "bisection", "greedy", "scotch")
 MAX_AXES = 6
+SCOTCH_PAIRS = (
+    2_000_000  # of ranks; for more, auto leaves SCOTCH out, which would take half a minute
+)
 
 
 class Box(click.ParamType):
     """Lengths along axes, such as 16x8x4."""
 
-    name = "NxN..."
+    name = "box"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -99,16 +102,16 @@ Formats:
 
 @click.command("order", epilog=HELP_EPILOG)
 @click.argument("site_file", metavar="SITE.json", type=click.Path())
-@click.option("--grid", type=Box(), help="Ranks of a Cartesian grid, row by row, as MPI_Cart_create has them.")  # fmt: skip
+@click.option("--grid", metavar="NxN...", type=Box(), help="Ranks of a Cartesian grid, row by row, as MPI_Cart_create has them.")  # fmt: skip
 @click.option("--periodic", is_flag=True, help="Of the grid, in all axes.")
 @click.option(
     "--stencil",
     type=click.Choice(["7", "27"]),
-    default="7",
-    help="Neighbours across faces, or across edges and corners too; in two axes 5 and 9.",
+    help="Neighbours across faces, or across edges and corners too; in two axes 5 and 9.  [default: 7]",
 )
 @click.option(
     "--local",
+    metavar="NxN...",
     type=Box(),
     help="Cells of a rank: a message has 8 bytes for each cell of a face.  [default: messages weigh 1]",
 )
@@ -116,19 +119,19 @@ Formats:
     "--pattern",
     "pattern_file",
     metavar="FILE",
-    help="Bytes from rank to rank: lines FROM TO BYTES, a square matrix (with commas or blanks), or .npy.",
+    help="Bytes from rank to rank: lines FROM TO BYTES, a square matrix (with commas or blanks; of three ranks, with commas), or .npy.",
 )
 @click.option("-n", "--ranks", metavar="N", type=click.IntRange(1, MAX_RANKS), help="Ranks.  [default: as the grid or the pattern has]")  # fmt: skip
 @click.option("--ppn", type=RanksAHost(), default="1", help="Ranks that a host takes.")
 @click.option("--hosts-file", metavar="FILE", help="Only these hosts of the site, such as those of a job: one a line, or n[0-3].")  # fmt: skip
 @click.option("--method", type=click.Choice(METHODS), default="auto", help="auto: the cheapest of all.")  # fmt: skip
 @click.option("-o", "--output", metavar="FILE|FOLDER", help="Write the order here; - is stdout.")
-@click.option("--format", "form", type=click.Choice(list(FORMATS)), default="hosts", help="See below.")  # fmt: skip
+@click.option("--format", "form", type=click.Choice(list(FORMATS)), help="See below.  [default: hosts]")  # fmt: skip
 def order_command(
     site_file: str,
     grid: tuple[int, ...] | None,
     periodic: bool,
-    stencil: str,
+    stencil: str | None,
     local: tuple[int, ...] | None,
     pattern_file: str | None,
     ranks: int | None,
@@ -136,7 +139,7 @@ def order_command(
     hosts_file: str | None,
     method: str,
     output: str | None,
-    form: str,
+    form: str | None,
 ) -> None:
     """Find which rank of an application should run on which host, so that few bytes cross links.
 
@@ -146,8 +149,8 @@ def order_command(
       topo-tune order site.json --pattern bytes.txt --ppn 8 \\
           --format slurm -o slurm.hosts
 
-    The command prints the bytes that leave hosts, racks and the groups above, in all and in one direction of the
-    busiest link: for ranks in the order of the site file, and for the order that it found.
+    The command prints the bytes over the links of hosts and over the uplinks of racks and of the groups above, in
+    all and in one direction of the busiest link: before, in the order of the site file, and after.
 
     Cost: for each level, the bytes over its links times the time that a link takes for a byte, divided by
     the number of links; in other words, how long a link is busy in the mean. Rates are those of the site:
@@ -160,8 +163,12 @@ def order_command(
     """
     if (grid is None) == (pattern_file is None):
         raise click.UsageError("one of --grid and --pattern is needed")
-    if grid is None and (periodic or local):
-        raise click.UsageError(f"--{'periodic' if periodic else 'local'}: is for --grid")
+    for option, value in (("periodic", periodic), ("stencil", stencil), ("local", local)):
+        if value and grid is None:
+            raise click.UsageError(f"--{option}: is for --grid")
+    if form and not output:
+        raise click.UsageError("--format: is for -o")
+    form = form or "hosts"
     path = _target(output, form)
     gmap = order.find_gmap()
     if method == "scotch" and not gmap:
@@ -178,20 +185,21 @@ def order_command(
     room = int(job.slots.sum())
     if pattern.ranks > room:
         who = counted(len(job.hosts), "host")
-        text = (
-            f"found {counted(pattern.ranks, 'rank')}, expected at most {room}, the slots of {who}"
-        )
-        raise click.UsageError(f"{text} (--ppn)")
+        found = f"found {counted(pattern.ranks, 'rank')}"
+        raise click.UsageError(f"--ppn: {found}, expected at most {room}, the slots of {who}")
 
     links = order.links_of(loaded)
     hosts = np.repeat(job.hosts, job.slots[job.hosts])[: pattern.ranks]
     before = Found("the order of the site file", hosts, order.loads(pattern, links, hosts))
     near = order.near_slots(links, job.slots, pattern.ranks)
+    if method == "auto" and len(pattern.count) > SCOTCH_PAIRS:
+        gmap = None
     after, notes = _cheapest(pattern, links, before, near, _splits(method, grid, gmap))
     if loaded.rack_bandwidth_mbps is None and loaded.num_hosts > 1:
         notes.append(f"no bandwidth between hosts was measured; assuming {HOST_MBPS:g} Mbit/s")
     if method == "auto" and not gmap:
-        notes.append("SCOTCH is not installed; the program's own bisection stands in for it")
+        left_out = "takes long for so many pairs" if order.find_gmap() else "is not installed"
+        notes.append(f"SCOTCH {left_out}; bisection is our own")
     name_of = dict(zip(job.hosts.tolist(), job.names, strict=True))
     names = [name_of[host] for host in after.hosts.tolist()]
     if form == "hosts" and path and (back := len(_runs(names)) - len(set(names))):
@@ -321,7 +329,7 @@ def _cheapest(
 def _table(links: Sequence[Links], before: Found, after: Found, unit: str) -> list[str]:
     rows = [["", f"{unit} before", "after", "busiest before", "after"]]
     for level, old, new in zip(links, before.loads, after.loads, strict=True):
-        what = "out of hosts" if level is links[0] else f"out of groups of {one_line(level.name)}"
+        what = "host links" if level is links[0] else f"{one_line(level.name)} uplinks"
         numbers = (old.total, new.total, old.busiest, new.busiest)
         rows.append([what[:30], *map(_short, numbers)])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -18,12 +18,6 @@ MAX_LINES = 4_000_000  # take some seconds
 MOST_BYTES = 1e18  # of a pair: sums are numbers, too
 VALUE_BYTES = 8  # a cell of a grid is one double
 MAX_MATRIX = 8192  # ranks: half a GiB
-MAX_WORD = (
-    24  # characters of a number that is read at once: arrays of text are as wide as the longest
-)
-DIGITS = frozenset("0123456789")
-FLOAT = DIGITS | set("+-.eE")
-
 
 Matrix = Any  # csr_array of scipy.sparse, which takes time to import
 
@@ -39,10 +33,7 @@ class Pattern:
 
     def both_ways(self) -> Matrix:
         """Ranks x ranks: bytes of both directions."""
-        from scipy.sparse import (  # type: ignore[import-untyped]
-            coo_array,
-            csr_array,
-        )
+        from scipy.sparse import coo_array, csr_array  # type: ignore[import-untyped]
 
         shape = (self.ranks, self.ranks)
         one_way = coo_array((self.count, (self.source, self.target)), shape).tocsr()
@@ -205,5 +196,6 @@ def _read_npy(path: str) -> np.ndarray:
 def _of_matrix(path: str, matrix: np.ndarray, ranks: int | None) -> Pattern:
     if ranks is not None and len(matrix) != ranks:
         raise InputError(path, f"found a matrix of {len(matrix)} ranks, expected {ranks}")
+    np.fill_diagonal(matrix, 0)  # what stays in a rank
     source, target = np.nonzero(matrix)
-    return make(len(matrix), source, target, matrix[source, target])
+    return Pattern(len(matrix), source, target, matrix[source, target])

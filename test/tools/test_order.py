@@ -4,8 +4,10 @@
 import functools
 import itertools
 import os
+import random
 import re
 import time
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,8 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from inprocess import run_tool
 from kinds import Build, Json, Launch
+from test_damaged_files import damaged_text
 from test_tune import in_pods, make_site, write
-from topo_tune import cli, order, patterns, site
+from topo_tune import cli, order, order_command, patterns, site
 
 topo_tune = functools.partial(run_tool, "topo-tune", cli.cli)
 SCOTCH = order.find_gmap()
@@ -199,6 +202,7 @@ def refused(folder: Path, message: str, *options: Any) -> None:
         ("", "one of --grid and --pattern is needed"),
         ("--grid 2x2 --pattern x", "one of --grid and --pattern is needed"),
         ("--pattern x --periodic", "--periodic: is for --grid"),
+        ("--pattern x --stencil 7", "--stencil: is for --grid"),
         ("--pattern x --local 2", "--local: is for --grid"),
         ("--grid 2x0", 'found "2x0", expected up to 6 numbers such as 16x8x4'),
         ("--grid 2xx2", "expected up to 6 numbers"),
@@ -207,7 +211,7 @@ def refused(folder: Path, message: str, *options: Any) -> None:
         ("--grid 2x2 -n 5", "--grid 2x2: found 4 ranks, expected 5"),
         ("--grid 2x2 --local 3", "--local: found 1 number, expected 2, as --grid has"),
         ("--grid 2x2 --stencil 9", "'9' is not one of '7', '27'"),
-        ("--grid 3x2", "found 6 ranks, expected at most 4, the slots of 4 hosts (--ppn)"),
+        ("--grid 3x2", "--ppn: found 6 ranks, expected at most 4, the slots of 4 hosts"),
         ("--grid 5 --ppn 2 --hosts-file two", "expected at most 4, the slots of 2 hosts"),
         ("--grid 2x2 --ppn 2x3", "found 3 hosts in 2x3, expected 4"),
         ("--grid 2x2 --ppn 0", "expected 1 to 4096 ranks a host"),
@@ -234,6 +238,8 @@ def test_wrong_use(tmp_path: Path, options: str, message: str) -> None:
 
 def test_outputs_that_cannot_be(tmp_path: Path) -> None:
     write(tmp_path, make_site([2, 2]))
+    done = topo_tune("order", "site.json", "--grid", "4", "--format", "slurm", cwd=tmp_path)
+    assert done.returncode == 2 and "--format: is for -o" in done.stderr
     for output, message in (("/no/such/hosts", "there is no folder"), ("/dev/zero", "a device")):
         done = topo_tune("order", "site.json", "--grid", "4", "-o", output, cwd=tmp_path)
         assert done.returncode == 2 and message in done.stderr
@@ -262,8 +268,8 @@ def test_squares_of_a_square(tmp_path: Path, method: str) -> None:
     hosts, text = ordered(tmp_path, raw, "--grid", "4x4", "--ppn", 4, "--method", method)
     assert blocks_of(hosts, (4, 4)) == {(2, 2)}
     # rows of four: 3 cuts of 4 pairs; squares: 2 cuts of 4
-    assert re.search(r"out of hosts +24 +16 +8 +4\n", text)
-    assert re.search(r"out of groups of rack +8 +8 +4 +4\n", text)
+    assert re.search(r"host links +24 +16 +8 +4\n", text)
+    assert re.search(r"rack uplinks +8 +8 +4 +4\n", text)
 
 
 def test_blocks_of_a_cube(tmp_path: Path) -> None:
@@ -287,7 +293,7 @@ def test_a_ring_that_is_scattered(tmp_path: Path) -> None:
     lines = as_lines([(a, b, 100) for a, b in itertools.pairwise([*ring, ring[0]])])
     path = write(tmp_path, lines, "ring")
     hosts, text = ordered(tmp_path, make_site([4, 4]), "--pattern", path, "--ppn", 4)
-    assert re.search(r"out of groups of rack +\d+ +200 ", text)
+    assert re.search(r"rack uplinks +\d+ +200 ", text)
     runs = [host for host, _ in itertools.groupby(hosts[rank] for rank in ring)]
     assert len(runs) - (runs[0] == runs[-1]) == 8
 
@@ -297,7 +303,7 @@ def test_two_cliques_on_two_racks(tmp_path: Path) -> None:
     path = write(tmp_path, as_lines([*sides, (0, 1, 1)]), "cliques")
     for method in ("auto", "bisection", "greedy"):
         hosts, text = ordered(tmp_path, make_site([4, 4]), "--pattern", path, "--method", method)
-        assert re.search(r"out of groups of rack +\d+ +1 +\d+ +1\n", text)
+        assert re.search(r"rack uplinks +\d+ +1 +\d+ +1\n", text)
         racks = [int(host[1:]) // 4 for host in hosts]
         assert len(set(racks[::2])) == len(set(racks[1::2])) == 1
 
@@ -316,7 +322,7 @@ def test_levels_above_racks(tmp_path: Path) -> None:
         assert all(
             len({host * 2 // size for host in where[i : i + size]}) == 1 for i in range(0, n, size)
         )
-    assert re.search(r"out of groups of pod +\S+ +128 ", text)
+    assert re.search(r"pod uplinks +\S+ +128 ", text)
 
 
 def test_few_ranks_are_near_each_other(tmp_path: Path) -> None:
@@ -456,8 +462,16 @@ def test_scotch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "SCOTCH" not in ordered(tmp_path, raw, "--grid", "4x4", "--ppn", 4)[1]
 
 
-def test_without_scotch_the_text_says_so(tmp_path: Path) -> None:
-    assert "SCOTCH is not installed" in ordered(tmp_path, make_site([2]), "--grid", "2")[1]
+def test_without_scotch_the_text_says_so(
+    tmp_path: Path, gmap: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = make_site([2, 2])
+    text = "SCOTCH is not installed; bisection is our own"
+    assert text in ordered(tmp_path, raw, "--grid", "4")[1]
+    gmap("fails")
+    monkeypatch.setattr(order_command, "SCOTCH_PAIRS", 5)
+    text = "SCOTCH takes long for so many pairs; bisection is our own"
+    assert text in ordered(tmp_path, raw, "--grid", "4")[1]
 
 
 # -- files --
@@ -531,3 +545,28 @@ def test_hydra_places_ranks_as_the_file_says(
     job = run_mpi(*words, "-n", 16, build_mpi(tmp_path / "who.c"))
     assert job.returncode == 0, job.stderr
     assert job.stdout.split() == hosts
+
+
+@pytest.mark.parametrize("name", ["pairs", "matrix", "x.npy", "hosts"])
+def test_damaged_files(tmp_path: Path, name: str, rounds: int = 60) -> None:
+    """A line of error, or a good order"""
+    good = {
+        "pairs": b"0 1 5\n1 2 2.5 # n\n\n3 0 1e3\n",
+        "matrix": b"0,5,0\n0,0,2.5\n1000,0,0\n",
+        "x.npy": good_npy(),
+        "hosts": b"n[0-2]\nn3 # last\n",
+    }[name]
+    write(tmp_path, make_site([2, 2]))
+    write(tmp_path, "0 1 1\n", "pattern")
+    rng = random.Random(name)
+    options = ["--pattern", name] if name != "hosts" else ["--pattern", "pattern", "--hosts-file", name]  # fmt: skip
+    for _ in range(rounds):
+        data = bytes(damaged_text(good, rng))
+        (tmp_path / name).write_bytes(data)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            done = topo_tune("order", "site.json", *options, cwd=tmp_path)
+        errors = [line for line in done.stderr.splitlines() if " note: " not in line]
+        assert done.returncode in (0, 2), data
+        assert len(errors) == (done.returncode == 2) and not (errors and done.stdout), data
+        assert all(re.match(r"topo-tune: \S+: .", line) and len(line) < 500 for line in errors), data  # fmt: skip
