@@ -24,8 +24,8 @@ from common import Failure, run
 
 COMMANDS = {
     "topo-bench": "plot report run simulate study suite table",
-    "topo-tune": "advise compare compare-reports compare-sites explain fit measure model racks report"
-    " schema show tune validate",
+    "topo-tune": "advise compare compare-reports compare-sites explain fit measure model order racks"
+    " report schema show tune validate",
     "topo-vcluster": "check describe down exec lateness list run up",
 }
 
