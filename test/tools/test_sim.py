@@ -5,7 +5,6 @@ import itertools
 import json
 import os
 import random
-import re
 import resource
 import signal
 import subprocess
@@ -589,21 +588,6 @@ def test_large(sim: Sim, call: list[Any]) -> None:
     rates = ["--host-rate", "100gbit", "--uplink-rate", "800gbit"]
     done = sim("--racks", "64x32", *rates, "--placement", "random:1", *call)
     assert done.returncode == 0, done.stderr
-
-
-def test_times_in_the_readme(sim: Sim) -> None:
-    """The table of README.md, with its own command"""
-    text = (Path(__file__).resolve().parents[2] / "README.md").read_text()
-    section = text.split("## Simulate\n")[1].split("\n## ")[0]
-    words = section.split("    topo-sim ")[1].split("-c allreduce")[0].replace("\\\n", " ").split()
-    rows = re.findall(r"\| (\w+) (\d+) (.)iB \| ([\d.]+) `(\w+)` \| ([\d.]+) `(\w+)` \|", section)
-    assert len(rows) == 4
-    for collective, number, suffix, *claims in rows:
-        call = ["-c", collective, "-b", f"{number}{suffix}", "-a", f"default,{claims[3]}", "--json"]
-        stock, ours = json.loads(sim(*words, *call).stdout)["runs"]
-        found = [stock["time_us"], stock["algorithm"], ours["time_us"], ours["algorithm"]]
-        found[::2] = [f"{value / 1000:.1f}" for value in found[::2]]
-        assert found == claims
 
 
 # -- output ---------------------------------------------------------------------------------------
