@@ -1051,7 +1051,6 @@ MEASURED_AT_RANDOM = [
     ("gather", "binomial", 16384, 117),
     ("gather", "rack_leader", 16384, 71),
     ("scatter", "binomial", 16384, 155),
-    ("scatter", "topo_binomial", 16384, 68),
     ("alltoall", "brucks", 64, 15.7),
     ("alltoall", "scattered", 1024, 88),
     ("alltoall", "scattered", 16384, 1271),

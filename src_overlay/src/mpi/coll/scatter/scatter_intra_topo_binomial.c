@@ -7,7 +7,7 @@
 #include "topo.h"
 #include "topo_front.h"
 
-/* Algorithm: Binomial tree with the heaviest subtrees placed nearest: topo_gen_gather.c
+/* Algorithm: Binomial tree at each level of the topology: topo_gen_gather.c
  *
- * Preferred in the same cases as MPIR_Gather_intra_topo_binomial. */
+ * The same as topo_knomial with k = 2. */
 MPII_TOPO_ALGORITHM(Scatter, scatter, topo_binomial)

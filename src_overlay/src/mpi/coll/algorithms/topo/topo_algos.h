@@ -23,13 +23,13 @@
     X(GATHER, Gather, gather, topo_knomial, \
       "k-nomial tree at each level of the topology") \
     X(GATHER, Gather, gather, topo_binomial, \
-      "binomial tree with the heaviest subtrees placed nearest") \
+      "topo_knomial with k = 2") \
     X(SCATTER, Scatter, scatter, rack_leader, \
       "scatter to a leader in each rack, then in each host, then to its ranks") \
     X(SCATTER, Scatter, scatter, topo_knomial, \
       "k-nomial tree at each level of the topology") \
     X(SCATTER, Scatter, scatter, topo_binomial, \
-      "binomial tree with the heaviest subtrees placed nearest") \
+      "topo_knomial with k = 2") \
     X(GATHERV, Gatherv, gatherv, rack_leader, \
       "gather to a leader in each host, then in each rack, then to the root") \
     X(GATHERV, Gatherv, gatherv, topo_knomial, \
@@ -112,13 +112,13 @@
     X(IGATHER, Igather, igather, tsp_topo_knomial, \
       "k-nomial tree at each level of the topology") \
     X(IGATHER, Igather, igather, tsp_topo_binomial, \
-      "binomial tree with the heaviest subtrees placed nearest") \
+      "topo_knomial with k = 2") \
     X(ISCATTER, Iscatter, iscatter, tsp_rack_leader, \
       "scatter to a leader in each rack, then in each host, then to its ranks") \
     X(ISCATTER, Iscatter, iscatter, tsp_topo_knomial, \
       "k-nomial tree at each level of the topology") \
     X(ISCATTER, Iscatter, iscatter, tsp_topo_binomial, \
-      "binomial tree with the heaviest subtrees placed nearest") \
+      "topo_knomial with k = 2") \
     X(IGATHERV, Igatherv, igatherv, tsp_rack_leader, \
       "gather to a leader in each host, then in each rack, then to the root") \
     X(IGATHERV, Igatherv, igatherv, tsp_topo_knomial, \
@@ -267,10 +267,10 @@
     X(ALLGATHER, gather_bcast, GATHER_BCAST, 0, 0) \
     X(GATHER, rack_leader, BLOCK_TREE, MPII_TOPO_SHAPE__LEADERS, 0) \
     X(GATHER, topo_knomial, BLOCK_TREE, MPII_TOPO_SHAPE__KNOMIAL, 0) \
-    X(GATHER, topo_binomial, BLOCK_TREE, MPII_TOPO_SHAPE__BINOMIAL, 0) \
+    X(GATHER, topo_binomial, BLOCK_TREE, MPII_TOPO_SHAPE__KNOMIAL, 2) \
     X(SCATTER, rack_leader, BLOCK_TREE, MPII_TOPO_SHAPE__LEADERS, 0) \
     X(SCATTER, topo_knomial, BLOCK_TREE, MPII_TOPO_SHAPE__KNOMIAL, 0) \
-    X(SCATTER, topo_binomial, BLOCK_TREE, MPII_TOPO_SHAPE__BINOMIAL, 0) \
+    X(SCATTER, topo_binomial, BLOCK_TREE, MPII_TOPO_SHAPE__KNOMIAL, 2) \
     X(GATHERV, rack_leader, BLOCK_TREE, MPII_TOPO_SHAPE__LEADERS, 0) \
     X(GATHERV, topo_knomial, BLOCK_TREE, MPII_TOPO_SHAPE__KNOMIAL, 0) \
     X(SCATTERV, rack_leader, BLOCK_TREE, MPII_TOPO_SHAPE__LEADERS, 0) \
@@ -321,13 +321,13 @@
 #define MPII_TOPO_ROW_gather_topo_knomial(X, Coll) \
     X(Coll, gather, topo_knomial, block_tree, MPII_TOPO_SHAPE__KNOMIAL, radix, 0)
 #define MPII_TOPO_ROW_gather_topo_binomial(X, Coll) \
-    X(Coll, gather, topo_binomial, block_tree, MPII_TOPO_SHAPE__BINOMIAL, none, 0)
+    X(Coll, gather, topo_binomial, block_tree, MPII_TOPO_SHAPE__KNOMIAL, none, 2)
 #define MPII_TOPO_ROW_scatter_rack_leader(X, Coll) \
     X(Coll, scatter, rack_leader, block_tree, MPII_TOPO_SHAPE__LEADERS, none, 0)
 #define MPII_TOPO_ROW_scatter_topo_knomial(X, Coll) \
     X(Coll, scatter, topo_knomial, block_tree, MPII_TOPO_SHAPE__KNOMIAL, radix, 0)
 #define MPII_TOPO_ROW_scatter_topo_binomial(X, Coll) \
-    X(Coll, scatter, topo_binomial, block_tree, MPII_TOPO_SHAPE__BINOMIAL, none, 0)
+    X(Coll, scatter, topo_binomial, block_tree, MPII_TOPO_SHAPE__KNOMIAL, none, 2)
 #define MPII_TOPO_ROW_gatherv_rack_leader(X, Coll) \
     X(Coll, gatherv, rack_leader, block_tree, MPII_TOPO_SHAPE__LEADERS, none, 0)
 #define MPII_TOPO_ROW_gatherv_topo_knomial(X, Coll) \

@@ -214,8 +214,6 @@ static int longest_subtree(const MPII_Topo_order_t * order, MPII_Topo_shape_t sh
 {
     int longest = order->max_ppn;
 
-    if (shape == MPII_TOPO_SHAPE__BINOMIAL)
-        return order->num_ranks / 2;
     if (shape == MPII_TOPO_SHAPE__KNOMIAL) {
         longest = 1;
         for (int level = 1, top = MPII_Topo_tree_top(order, radix); level <= top; level++) {

@@ -49,10 +49,8 @@ typedef enum {
     MPII_TOPO_SHAPE__KNOMIAL,   /* a k-nomial tree among the members of each group of each level;
                                  * gather and scatter have theirs in topo_gen_gather.c */
     MPII_TOPO_SHAPE__TWO_TREES, /* has a generator of its own (topo_gen_two_trees.c) */
-    /* only of gather and scatter (topo_gen_gather.c) */
-    MPII_TOPO_SHAPE__BINOMIAL,
-    MPII_TOPO_SHAPE__LEADERS,   /* the root, then a leader in each group of each level, then ranks
-                                 * */
+    MPII_TOPO_SHAPE__LEADERS,   /* gather and scatter only (topo_gen_gather.c): the root, then a
+                                 * leader in each group of each level, then ranks */
 } MPII_Topo_shape_t;
 
 /* A rank in a tree. Child 0 is the one that is served first. */
@@ -301,7 +299,7 @@ typedef struct {
     ptrdiff_t limit;
 } MPII_Topo_gen_gather_t;
 
-/* Gather (is_up) and scatter by LEADERS, BINOMIAL, KNOMIAL or LINEAR. radix: of KNOMIAL, as in
+/* Gather (is_up) and scatter by LEADERS, KNOMIAL or LINEAR. radix: of KNOMIAL, as in
  * MPII_Topo_radix. Unit c * p + t, with p ranks, is piece c of the block of the rank at turned
  * position t. OUT of each rank holds the units of its subtree, in their order. Gather: its own unit
  * before, all units of the subtree after. Scatter: at the root all units before; at each rank its

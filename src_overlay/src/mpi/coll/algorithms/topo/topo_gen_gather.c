@@ -25,16 +25,11 @@
  *              last. The first member of each part but the first one is a child of the root, and
  *              the root of a tree over its part. The first part is cut again. From the level
  *              MPII_Topo_tree_top on, all groups of the level below form one tree.
- *   BINOMIAL   Of the n positions of a subtree, the first child has the n/2 that follow its parent,
- *              the second child half of the rest, and so on. So the heaviest subtrees are nearest,
- *              and the light ones lie in other racks: nearly every block goes straight to the rack
- *              of the root. (In MPICH's binomial gather the heaviest subtree is the furthest one.)
  *   LINEAR     All ranks are children of the root.
  *
  *   7 ranks, root 2; hosts {0,3} {2,6} in one rack, {1,5} {4} in another one: order 2 6 0 3 1 5 4
  *     LEADERS:          2 <- 6,  2 <- 0 <- 3,  2 <- 1 <- 5,  1 <- 4     one message between racks
  *     KNOMIAL, k = 2:   the same: each group has two members
- *     BINOMIAL:         2 <- 6 <- 0,  6 <- 3,  2 <- 1 <- 5,  2 <- 4
  *   9 hosts of one rank, in one rack, root 0:
  *     KNOMIAL, k = 3:   0 <- 1 2 3 6,  3 <- 4 5,  6 <- 7 8
  *     KNOMIAL, k = 4:   0 <- 1 2 4 6,  2 <- 3,  4 <- 5,  6 <- 7 8: parts 0 1, 2 3, 4 5, 6 7 8
@@ -58,19 +53,17 @@
  * a block, a and b: latency and time per byte inside a host (0), inside a rack (1) and between
  * racks (2). Each block leaves its rack, and each group of racks that the root is not in, once, the
  * least that any gather can do. With levels above racks it also passes the racks of the leaders of
- * these. BINOMIAL = lg(p).alpha + (p-1).n.beta, p: ranks. KNOMIAL = the sum over levels of
- * log_k(m).(alpha + (k-2).g), plus (p-1).n.beta; m: members of a group, g: time from one message to
- * the next. Where g is much shorter than alpha, a large k takes the fewest latencies; where one
- * rank would have too many messages, a smaller k shares them. MPII_Topo_radix chooses k for each
- * level by alpha and g.
+ * these. KNOMIAL = the sum over levels of log_k(m).(alpha + (k-2).g), plus (p-1).n.beta; p: ranks,
+ * m: members of a group, g: time from one message to the next. Where g is much shorter than alpha,
+ * a large k takes the fewest latencies; where one rank would have too many messages, a smaller k
+ * shares them. MPII_Topo_radix chooses k for each level by alpha and g.
  *
- * Preferred: KNOMIAL for short blocks, LEADERS and BINOMIAL for longer ones.
+ * Preferred: KNOMIAL for short blocks, LEADERS for longer ones.
  *
  * Source: Kandalla, Subramoni, Vishnu and Panda, "Designing topology-aware collective communication
  * algorithms for large scale InfiniBand clusters: Case studies with Scatter and Gather" (IPDPS
- * 2010); BINOMIAL also after Mirsadeghi and Afsahi, "Topology-aware rank reordering for MPI
- * collectives" (2016); KNOMIAL after Karp, Sahay, Santos and Schauser, "Optimal Broadcast and
- * Summation in the LogP Model" (1993). */
+ * 2010); KNOMIAL after Karp, Sahay, Santos and Schauser, "Optimal Broadcast and Summation in the
+ * LogP Model" (1993). */
 
 #define RING 16
 #define MIN_SENDS 16
@@ -138,13 +131,6 @@ static void find_child(const gather_t * g, int *first, int *len, int turn)
     }
     if (g->shape == MPII_TOPO_SHAPE__KNOMIAL) {
         find_part(g, first, len, turn);
-        return;
-    }
-    if (g->shape == MPII_TOPO_SHAPE__BINOMIAL) {
-        int end = *first + *len;
-        *first += 1;
-        for (*len /= 2; turn >= *first + *len; *len = (end - *first + 1) / 2)
-            *first += *len;
         return;
     }
     for (int level = 1; level <= order->num_levels; level++) {
