@@ -500,27 +500,6 @@ def test_formats(tmp_path: Path) -> None:
     assert "hosts come back 4 times in the file" in done.stderr
 
 
-WHO = """
-#include <mpi.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-int main(void)
-{
-    char mine[16] = "", all[64][16];
-    int rank, size;
-    MPI_Init(NULL, NULL);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    strncpy(mine, getenv("ON_HOST"), sizeof(mine) - 1);
-    MPI_Gather(mine, 16, MPI_CHAR, all, 16, MPI_CHAR, 0, MPI_COMM_WORLD);
-    for (int i = 0; rank == 0 && i < size; i++)
-        puts(all[i]);
-    MPI_Finalize();
-    return 0;
-}
-"""
 # What Hydra calls as rsh: the host is here, under another name
 RSH = """#!/bin/sh
 while [ "${1#-}" != "$1" ]; do shift; done
@@ -533,8 +512,7 @@ exec sh -c "$*"
 def test_hydra_places_ranks_as_the_file_says(
     tmp_path: Path, build_mpi: Build, run_mpi: Launch
 ) -> None:
-    for name, text in (("who.c", WHO), ("rsh", RSH)):
-        (tmp_path / name).write_text(text)
+    (tmp_path / "rsh").write_text(RSH)
     (tmp_path / "rsh").chmod(0o755)
     raw = make_site([2, 2])
     options = ["--grid", "4x4", "--ppn", 4]
@@ -542,7 +520,7 @@ def test_hydra_places_ranks_as_the_file_says(
     assert topo_tune("order", tmp_path / "site.json", *options, "-o", tmp_path).returncode == 0
     words = ["-f", tmp_path / "hosts", "-launcher", "rsh", "-launcher-exec", tmp_path / "rsh"]
     words.append("-disable-hostname-propagation")
-    job = run_mpi(*words, "-n", 16, build_mpi(tmp_path / "who.c"))
+    job = run_mpi(*words, "-n", 16, build_mpi(Path(__file__).with_name("who.c")))
     assert job.returncode == 0, job.stderr
     assert job.stdout.split() == hosts
 

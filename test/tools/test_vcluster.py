@@ -108,30 +108,9 @@ def pods(allowed: None) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def who(build_mpi: Build, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def who(build_mpi: Build) -> Any:
     """An MPI program that prints the host of each rank, in rank order."""
-    source = tmp_path_factory.mktemp("who") / "who.c"
-    source.write_text("""
-#include <mpi.h>
-#include <stdio.h>
-#include <unistd.h>
-
-int main(void)
-{
-    char mine[16] = "", all[1024][16];
-    int rank, size;
-    MPI_Init(NULL, NULL);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    gethostname(mine, sizeof mine - 1);
-    MPI_Allgather(mine, 16, MPI_CHAR, all, 16, MPI_CHAR, MPI_COMM_WORLD);
-    for (int i = 0; rank == size - 1 && i < size; i++)
-        puts(all[i]);
-    MPI_Finalize();
-    return 0;
-}
-""")
-    return build_mpi(source)
+    return build_mpi(Path(__file__).with_name("who.c"))
 
 
 @pytest.fixture(scope="module")
