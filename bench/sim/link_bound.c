@@ -25,8 +25,8 @@ double link_bound(MPII_Topo_coll_t coll, double bytes, int num_groups, const int
         total_rate += rate[i];
         num_used++;
     }
-    /* Allreduce, for each number: num_used - 1 messages make one sum of all, and as many tell it to
-     * the other groups. All links together have to carry them. */
+    /* Allreduce, for each element: num_used - 1 messages make one sum of all groups, and as many
+     * distribute it. The links together must carry them. */
     if (coll == MPII_TOPO_COLL__ALLREDUCE && num_used > 0)
         bound = MPL_MAX(bound, (2 * bytes * (num_used - 1) - num_used * burst) / total_rate);
     return bound;

@@ -56,7 +56,7 @@ static void along_tree(call_t * c, const MPII_Topo_order_t * order, MPI_Aint cou
             MPII_Topo_call_cut_segments(c, order,
                                         MPII_Topo_pipe_of_tree(order, c->algo.arg, radix,
                                                                directions), count, type);
-    int hop = MPII_Topo_hop(order, c->data.unit_len * size, directions);
+    int hop = num > 1 ? MPII_Topo_hop(order, c->data.unit_len * size, directions) : 1;
     if (c->algo.arg == MPII_TOPO_SHAPE__TWO_TREES)
         MPII_Topo_gen_two_trees(&c->u.two_trees, order, hop, root, c->comm_ptr->rank, num,
                                 directions == MPII_TOPO_TREE_UP);

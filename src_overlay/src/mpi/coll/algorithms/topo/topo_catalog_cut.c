@@ -16,6 +16,14 @@ static int64_t product(int64_t a, int64_t b)
     return b > 0 && a > INT64_MAX / 4 / b ? INT64_MAX / 4 : a * b;
 }
 
+/* Latency between ranks that only the highest level contains, for messages of length class i */
+static int64_t longest_latency(const MPII_Topo_order_t * order, int i)
+{
+    const MPII_Topo_lengths_t *of = &order->lengths;
+
+    return of->latency[i] + of->meet[order->num_levels + 1] - of->meet[2];
+}
+
 /* Short segments, or chunks, make a pipeline fill soon, long ones cost less each.
  *
  * How many parts, each of num_units messages of at most `most` bytes, pass a pipe the soonest: a
@@ -24,7 +32,7 @@ static int64_t best_num(const MPII_Topo_order_t * order, int64_t bytes, int64_t 
                         MPII_Topo_pipe_t pipe, int64_t most)
 {
     const MPII_Topo_lengths_t *of = &order->lengths;
-    int64_t best = INT64_MAX, best_num = 1, far = of->meet[order->num_levels + 1] - of->meet[2];
+    int64_t best = INT64_MAX, best_num = 1;
 
     for (int i = 0; i < MPII_TOPO_NUM_LENGTHS && (i == 0 || (INT64_C(1024) << i) <= most); i++) {
         int64_t len = INT64_C(1024) << i, num =
@@ -36,7 +44,7 @@ static int64_t best_num(const MPII_Topo_order_t * order, int64_t bytes, int64_t 
         int64_t stage = MPL_MAX(link, processor);
         /* A message waits behind about half of the messages of its step. */
         if (pipe.in_turns)
-            stage = MPL_MAX(link + processor, of->latency[i] + far + (link + processor) / 2);
+            stage = MPL_MAX(link + processor, longest_latency(order, i) + (link + processor) / 2);
         int64_t first =
             pipe.in_turns ? stage : 2 * of->processor[i] + of->link[i] + pipe.sums * of->sum[i];
         int64_t time = product(num - 1, stage) + product(pipe.num_links, of->latency[i] + first);
@@ -98,9 +106,7 @@ int MPII_Topo_hop(const MPII_Topo_order_t * order, int64_t len, int directions)
         i++;
     int64_t sum = directions == MPII_TOPO_TREE_UP ? of->sum[i] : 0, processor =
         2 * of->processor[i] + sum;
-    int64_t time =
-        of->latency[i] + of->meet[order->num_levels + 1] - of->meet[2] + of->link[i] + processor +
-        sum;
+    int64_t time = longest_latency(order, i) + of->link[i] + processor + sum;
     return MPL_MIN(1 + 3 * time / (2 * MPL_MAX(of->link[i], processor)), MPII_TOPO_MAX_HOP);
 }
 

@@ -46,6 +46,11 @@ typedef struct {
                                  * the first step of the round; MPI_OP_NULL: store the data */
 } MPII_Topo_exec_recv_t;
 
+/* Messages to a peer since the last synchronous one; num 0: the entry is free */
+typedef struct {
+    int peer, num;
+} MPII_Topo_exec_flying_t;
+
 typedef struct {
     int mpi_errno;              /* the first error */
     int num;
@@ -93,11 +98,8 @@ struct MPII_Topo_exec {
     /* The fields below are not set to zero at the beginning. */
     MPII_Topo_exec_recv_t recvs[MPII_TOPO_EXEC_WINDOW]; /* ring buffer; for a list of steps, message
                                                          * i has entry i */
-    /* The last peers that got messages, and how many they got since the last synchronous one. A
-     * peer has the entry peer % MPII_TOPO_EXEC_PEERS. */
-    struct {
-        int peer, num;
-    } flying[MPII_TOPO_EXEC_PEERS];
+    /* The last peers that got messages. A peer has the entry peer % MPII_TOPO_EXEC_PEERS. */
+    MPII_Topo_exec_flying_t flying[MPII_TOPO_EXEC_PEERS];
     union {
         char mem[MPII_TOPO_EXEC_SHORT_TMP];
         long double is_aligned;

@@ -126,16 +126,15 @@ static void count_message(exec_t * e, int peer)
  * are on their way. */
 static bool is_synchronous(exec_t * e, int peer)
 {
-    int i = peer % MPII_TOPO_EXEC_PEERS;
+    MPII_Topo_exec_flying_t *flying = &e->flying[peer % MPII_TOPO_EXEC_PEERS];
+    bool is_new = flying->num == 0;
 
-    if (e->flying[i].num > 0 && e->flying[i].peer == peer && e->flying[i].num < e->max_flying / 2) {
-        e->flying[i].num++;
+    if (!is_new && flying->peer == peer && flying->num < e->max_flying / 2) {
+        flying->num++;
         return false;
     }
     /* also the first message to a peer whose entry belonged to another peer */
-    bool is_new = e->flying[i].num == 0;
-    e->flying[i].peer = peer;
-    e->flying[i].num = 1;
+    *flying = (MPII_Topo_exec_flying_t) {.peer = peer,.num = 1 };
     return !is_new;
 }
 
