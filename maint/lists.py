@@ -118,6 +118,8 @@ def load_manifest(path: Path = MANIFEST) -> list[Row]:
                 *row.get("params", []),
                 {"name": "k", "cvar": f"{row['name'].upper()}_KVAL"},
             ]
+        if row["collective"].startswith("ineighbor_"):  # a blocking call runs the nonblocking form
+            row["of"] = row["collective"].removeprefix("i")
         if (row["collective"], row["name"]) in seen:
             raise Failure(f"{where}: named twice")
         seen.add((row["collective"], row["name"]))
@@ -133,6 +135,11 @@ def nonblocking(row: Row) -> Row:
         "restrictions": [] if row.get("selects") else [*row.get("restrictions", []), "placed"],
         "of": row["collective"],
     }
+
+
+def has_own_file(row: Row) -> bool:
+    """False for the nonblocking form of another row, which is in the file of that row."""
+    return Path(row.get("file", "")).parent.name == row["collective"]
 
 
 def segment_cvar(row: Row) -> str:
@@ -387,6 +394,8 @@ def add_tests(text: str, rows: list[Row]) -> str:
     for row in rows:
         kind = "intra-nonblocking:" if "of" in row else "intra-blocking:"
         for heading, new in (("tests:", row.get("tests", [])), ("algorithms:", [row["name"]])):
+            if not new:
+                continue
             top, _ = section(lines, heading, 0, where)
             start, _ = section(lines[top:], f"{row.get('of', row['collective'])}:", 4, where)
             inner, end = section(lines[top + start :], kind, 8, where)
@@ -441,9 +450,9 @@ def per_file(rows: list[Row]) -> Iterator[tuple[str, list[Row], Add, Read]]:
         if "{}" not in path:
             yield path, rows, add, read
             continue
-        blocking = [row for row in rows if "of" not in row and "file" in row]
-        for collective in dict.fromkeys(row["collective"] for row in blocking):
-            own = [row for row in blocking if row["collective"] == collective]
+        with_file = [row for row in rows if has_own_file(row)]
+        for collective in dict.fromkeys(row["collective"] for row in with_file):
+            own = [row for row in with_file if row["collective"] == collective]
             yield path.format(collective), own, add, read
 
 
@@ -553,7 +562,7 @@ def algorithms_table(rows: list[Row]) -> str:
     """README.md's table. Algorithms of one name and use share a line."""
     lines: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        if "of" not in row:
+        if "of" not in row or has_own_file(row):
             lines.setdefault((row["name"], row.get("use", "")), []).append(row)
     text = "| value | collectives | what | preferred for |\n|---|---|---|---|\n"
     for (name, use), same in lines.items():

@@ -83,6 +83,11 @@ COLLECTIVES = (
     *("bcast", "reduce", "allreduce", *REDUCE_SCATTERS, "barrier"),
 )
 
+# Those that only topo_auto decides: for each grid or graph when a communicator gets it
+NEIGHBORS = tuple(
+    f"neighbor_{name}" for name in ("allgather", "allgatherv", *ALLTOALLS, "alltoallw")
+)
+
 # Condition on the size (bytes) of those that do not have total_msg_size, which is bytes a rank times
 # ranks; None where no condition is known to all ranks: one rule is for all sizes then.
 SIZE = {
@@ -752,7 +757,7 @@ def make_tuning(
     tree = make_tree(decisions, collectives, version)
     if site.rack_bandwidth_mbps is not None:
         # rules for them would need measurements of their own; the library predicts for the placement
-        for collective in collectives:
+        for collective in (*collectives, *(NEIGHBORS if collectives == COLLECTIVES else ())):
             auto = grammar.auto_leaf(f"i{collective}", version)
             if auto is not None:
                 of = tree.setdefault("comm_type=intra", {})

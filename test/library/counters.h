@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define COUNTERS_MAX 128
+#define COUNTERS_MAX 256
 #define COUNTERS_PREFIX "coll_topo_"
 
 typedef struct {

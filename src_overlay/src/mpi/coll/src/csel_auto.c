@@ -8,6 +8,7 @@
 #include "csel_auto.h"
 #include "csel_algos.h"
 #include "csel_call.h"
+#include "topo_neighbor.h"
 #include "topo_numbers.h"
 
 /* topo_auto selects, for each call, the algorithm with the shortest predicted time on the
@@ -27,6 +28,19 @@ static MPII_Csel_container_s auto_containers[MPIR_CSEL_COLL_TYPE__END] = {
     [MPIR_CSEL_COLL_TYPE__##COLL] = {.id = TYPE(MPIR_##Coll##_intra_##algo),.rule = #algo},
     MPIR_TOPO_AUTOS(CONTAINER)
 #undef CONTAINER
+};
+
+/* For neighbourhood collectives the communicator has decided, when it got its topology. */
+static MPII_Csel_container_s joined[MPIR_CSEL_COLL_TYPE__END] = {
+#define JOINED(COLL, Coll)                      \
+    [MPIR_CSEL_COLL_TYPE__##COLL] = {.id = TYPE(MPIR_##Coll##_intra_tsp_topo_aggregated),\
+                                     .rule = "topo_auto"},
+    JOINED(INEIGHBOR_ALLGATHER, Ineighbor_allgather)
+    JOINED(INEIGHBOR_ALLGATHERV, Ineighbor_allgatherv)
+    JOINED(INEIGHBOR_ALLTOALL, Ineighbor_alltoall)
+    JOINED(INEIGHBOR_ALLTOALLV, Ineighbor_alltoallv)
+    JOINED(INEIGHBOR_ALLTOALLW, Ineighbor_alltoallw)
+#undef JOINED
 };
 
 static csel_node_s auto_nodes[MPIR_CSEL_COLL_TYPE__END] = {
@@ -407,6 +421,8 @@ void *MPIR_Csel_auto(const MPIR_Csel_coll_sig_s * coll_sig)
     while (builtin->fallback)
         builtin = builtin->fallback;
     MPII_Csel_container_s *stock = MPII_Csel_search(builtin, coll_sig);
+    if (joined[coll_sig->coll_type].rule)
+        return MPII_Topo_neighbor_is_gain(comm_ptr) ? &joined[coll_sig->coll_type] : stock;
     if (!MPII_Topo_auto_is_usable(comm_ptr) || !describe(coll_sig, &coll, &bytes, &has_size) ||
         bytes == 0)
         return stock;

@@ -33,7 +33,7 @@ static int own_todo(void)
     const char *path = MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE;
     int todo = MPIR_CVAR_COLL_TOPO_FIXED_ORDER ? SHARE_SETTINGS : 0;
 
-    if (MPIR_CVAR_COLL_TOPOLOGY_VERBOSE > 0 ||
+    if (MPIR_CVAR_COLL_TOPOLOGY_VERBOSE > 0 || MPIR_CVAR_TOPO_REORDER ||
         MPIR_CVAR_COLL_SELECTION_REPORT == MPIR_CVAR_COLL_SELECTION_REPORT_print)
         todo |= PLACE_WORLD;
     if (path && *path)

@@ -53,6 +53,8 @@ mpi_core_sources += \
     src/mpi/coll/algorithms/topo/topo_gen_two_trees.c \
     src/mpi/coll/algorithms/topo/topo_json.c \
     src/mpi/coll/algorithms/topo/topo_map.c \
+    src/mpi/coll/algorithms/topo/topo_neighbor.c \
+    src/mpi/coll/algorithms/topo/topo_neighbor_run.c \
     src/mpi/coll/algorithms/topo/topo_order.c \
     src/mpi/coll/algorithms/topo/topo_pipe.c \
     src/mpi/coll/algorithms/topo/topo_place.c \
@@ -61,6 +63,8 @@ mpi_core_sources += \
     src/mpi/coll/algorithms/topo/topo_predict_sample.c \
     src/mpi/coll/algorithms/topo/topo_predict_walk.c \
     src/mpi/coll/algorithms/topo/topo_rates.c \
+    src/mpi/coll/algorithms/topo/topo_reorder.c \
+    src/mpi/coll/algorithms/topo/topo_reorder_comm.c \
     src/mpi/coll/algorithms/topo/topo_route.c \
     src/mpi/coll/algorithms/topo/topo_shm.c \
     src/mpi/coll/algorithms/topo/topo_shm_wait.c \
@@ -92,12 +96,15 @@ noinst_HEADERS += \
     src/mpi/coll/algorithms/topo/topo_json.h \
     src/mpi/coll/algorithms/topo/topo_map.h \
     src/mpi/coll/algorithms/topo/topo_numbers.h \
+    src/mpi/coll/algorithms/topo/topo_neighbor.h \
     src/mpi/coll/algorithms/topo/topo_order.h \
     src/mpi/coll/algorithms/topo/topo_pipe.h \
     src/mpi/coll/algorithms/topo/topo_place.h \
     src/mpi/coll/algorithms/topo/topo_plan.h \
     src/mpi/coll/algorithms/topo/topo_predict.h \
     src/mpi/coll/algorithms/topo/topo_rates.h \
+    src/mpi/coll/algorithms/topo/topo_reorder.h \
+    src/mpi/coll/algorithms/topo/topo_reorder_comm.h \
     src/mpi/coll/algorithms/topo/topo_route.h \
     src/mpi/coll/algorithms/topo/topo_shm.h \
     src/mpi/coll/algorithms/topo/topo_site.h \

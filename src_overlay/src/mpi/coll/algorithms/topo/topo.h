@@ -12,6 +12,7 @@
  * - Pure functions: no MPI, no state.
  *   topo_json.c, topo_site.c       read the topology of the site from a file
  *   topo_place.c                   map ranks to hosts, racks and the levels above
+ *   topo_reorder*.c                order the ranks of an application with a topology of its own
  *   topo_map.c, topo_order.c       renumber ranks by distance; put the ranks in a line in which the
  *                                  members of each group are adjacent, also as seen from a root
  *   topo_route.c, topo_plan.c      plan alltoall(v)
@@ -27,6 +28,7 @@
  *   topo_shm*.c, topo_pipe.c       shared memory, waiting in it, short messages inside a host
  *   topo_data.c, topo_exec*.c      map the units of a schedule to memory; run a schedule
  *   topo_exchange*.c               run alltoall(v) by plans
+ *   topo_neighbor*.c               plan and run neighbourhood collectives
  * - MPI calls.
  *   topo_call*.c                   turn a call into a schedule; topo_call_sched.c: nonblocking and
  *                                  persistent calls
@@ -134,6 +136,8 @@ typedef struct {
     int is_auto;                /* topo_auto selects if no rule of the tuning file applies */
     int is_adaptive;            /* adaptation tries the algorithms that topo_auto predicts to be
                                  * fast */
+    int is_reordering;          /* MPI_Cart_create and the like may change the order of ranks */
+    int has_neighbors;          /* tsp_topo_aggregated may run: plans are made (topo_neighbor.h) */
 } MPII_Topo_settings_t;
 
 /* The settings of a communicator whose place is known. All its processes have the same settings. */
@@ -160,6 +164,7 @@ typedef enum {
     /* of one communicator only */
     MPII_TOPO_KEPT__PIPES = MPII_TOPO_KEPT__NUM_SHARED,
     MPII_TOPO_KEPT__ADAPT,      /* csel_adapt.c: measured times of decisions */
+    MPII_TOPO_KEPT__NEIGHBOR,   /* topo_neighbor.c: plan of an application topology */
     MPII_TOPO_KEPT__END
 } MPII_Topo_kept_id_t;
 MPII_Topo_kept_t *MPII_Topo_comm_kept(MPIR_Comm * comm_ptr, MPII_Topo_kept_id_t id);

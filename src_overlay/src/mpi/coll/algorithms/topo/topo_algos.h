@@ -99,6 +99,16 @@
       "own") \
     X(REDUCE, Reduce, reduce, rack_lanes, \
       "a lane for each host of a rack: each part of the sum goes from rack to rack by its own") \
+    X(INEIGHBOR_ALLGATHER, Ineighbor_allgather, ineighbor_allgather, tsp_topo_aggregated, \
+      "one message for all blocks between two hosts") \
+    X(INEIGHBOR_ALLGATHERV, Ineighbor_allgatherv, ineighbor_allgatherv, tsp_topo_aggregated, \
+      "one message for all blocks between two hosts") \
+    X(INEIGHBOR_ALLTOALL, Ineighbor_alltoall, ineighbor_alltoall, tsp_topo_aggregated, \
+      "one message for all blocks between two hosts") \
+    X(INEIGHBOR_ALLTOALLV, Ineighbor_alltoallv, ineighbor_alltoallv, tsp_topo_aggregated, \
+      "one message for all blocks between two hosts") \
+    X(INEIGHBOR_ALLTOALLW, Ineighbor_alltoallw, ineighbor_alltoallw, tsp_topo_aggregated, \
+      "one message for all blocks between two hosts") \
     X(IALLGATHER, Iallgather, iallgather, tsp_topo_ring, \
       "ring over ranks renumbered by nearest neighbour") \
     X(IALLGATHER, Iallgather, iallgather, tsp_topo_recursive_doubling, \
@@ -206,6 +216,11 @@
     X(SCATTERV, Scatterv, scatterv, topo_auto) \
     X(ALLTOALL, Alltoall, alltoall, topo_auto) \
     X(ALLTOALLV, Alltoallv, alltoallv, topo_auto) \
+    X(INEIGHBOR_ALLGATHER, Ineighbor_allgather, ineighbor_allgather, tsp_topo_auto) \
+    X(INEIGHBOR_ALLGATHERV, Ineighbor_allgatherv, ineighbor_allgatherv, tsp_topo_auto) \
+    X(INEIGHBOR_ALLTOALL, Ineighbor_alltoall, ineighbor_alltoall, tsp_topo_auto) \
+    X(INEIGHBOR_ALLTOALLV, Ineighbor_alltoallv, ineighbor_alltoallv, tsp_topo_auto) \
+    X(INEIGHBOR_ALLTOALLW, Ineighbor_alltoallw, ineighbor_alltoallw, tsp_topo_auto) \
     X(IALLGATHER, Iallgather, iallgather, tsp_topo_auto) \
     X(IALLGATHERV, Iallgatherv, iallgatherv, tsp_topo_auto) \
     X(IALLREDUCE, Iallreduce, iallreduce, tsp_topo_auto) \

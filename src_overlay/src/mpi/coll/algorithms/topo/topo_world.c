@@ -149,6 +149,24 @@ void MPII_Topo_find_processors(MPII_Topo_processors_t * processors)
 #endif
 }
 
+/* Whether an algorithm of neighbourhood collectives may run. A tuning file may select one. */
+static bool wants_neighbors(void)
+{
+    const char *tuning = MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE;
+    bool wants = MPIR_CVAR_COLL_TOPO_AUTO || (tuning && *tuning);
+
+#define WANTS(COLL, Coll, coll, algo)           \
+    wants = wants || (strncmp(#coll, "ineighbor", 9) == 0 &&    \
+                      MPIR_CVAR_##COLL##_INTRA_ALGORITHM ==     \
+                      MPIR_CVAR_##COLL##_INTRA_ALGORITHM_##algo);
+#define IS_WANTED(COLL, Coll, coll, algo, desc) WANTS(COLL, Coll, coll, algo)
+    MPIR_TOPO_ALGOS(IS_WANTED)
+    MPIR_TOPO_AUTOS(WANTS)
+#undef IS_WANTED
+#undef WANTS
+    return wants;
+}
+
 /* Hosts are identified by name, not by MPICH's node id: a launcher may count a host that appears
  * twice in its list as two nodes, and node ids of spawned processes cannot be compared. */
 static whereabouts_t find_self(void)
@@ -167,6 +185,8 @@ static whereabouts_t find_self(void)
         .settings.plan_rack_bytes = MPL_MAX(MPIR_CVAR_COLL_TOPO_PLAN_RACK_BYTES, -1),
         .settings.is_auto = MPIR_CVAR_COLL_TOPO_AUTO,
         .settings.is_adaptive = MPIR_CVAR_COLL_TOPO_ADAPT,
+        .settings.is_reordering = MPIR_CVAR_TOPO_REORDER,
+        .settings.has_neighbors = wants_neighbors(),
     };
 #define SEGMENT_BYTES(coll, algo, cvar) \
     self.settings.segment_bytes_of[MPII_TOPO_SEGMENTED__##coll##_##algo] = MPL_MAX(cvar, 0);

@@ -1,0 +1,725 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "topo_view.h"
+#include "topo_neighbor.h"
+
+/* The plan of a communicator with an application topology: who sends what to whom in the three
+ * stages of topo_neighbor.h.
+ *
+ * A rank knows its own edges. The ranks of a host tell each other which edges they have to and from
+ * the hosts of which they are s or r. Then s tells r the edges between the two hosts. So no rank
+ * learns more edges than those that it forwards. */
+
+/* Memory of a rank for the blocks of a call. With more edges, the blocks that are joined get
+ * shorter. It bounds the implementation. */
+#define MAX_BYTES (16 << 20)
+/* Longest block that is joined, and shortest limit that makes a plan. Without rates of the topology
+ * the limit is DEFAULT_LIMIT. MAX_LIMIT keeps the messages of a few blocks below the eager limit of
+ * 16 KiB that libfabric's tcp provider has. */
+#define MAX_LIMIT 4096
+#define DEFAULT_LIMIT 1024
+#define MIN_LIMIT 64
+
+/* A list of numbers from another rank, or for it */
+typedef struct {
+    int num;
+    int *at;
+} list_t;
+
+/* What a rank of a host tells another one: the destinations of its edges to the hosts that the
+ * other serves as s, by host and then in its own order; and pairs (host, number of edges) for the
+ * hosts that the other serves as r. */
+typedef struct {
+    list_t dests, hosts;
+} told_t;
+
+typedef struct {
+    MPIR_Comm *comm_ptr;
+    const MPII_Topo_place_t *place;
+    int host;                   /* of this rank */
+    int *first_of_host, *ranks; /* [num_hosts + 1], [num_ranks] the ranks of each host */
+    const int *local;           /* [num_local] the ranks of this host */
+    int num_local, index;       /* index: of this rank in local[] */
+    told_t *to, *from;          /* [num_local] */
+    int num_hosts;              /* hosts that send to this rank as r */
+    int *hosts;                 /* [num_hosts] */
+    list_t *edges;              /* [num_hosts] pairs (source, destination), sources ascending */
+    int num_far;                /* edges of this rank to other hosts */
+} make_t;
+
+static int host_of(const make_t * m, int rank)
+{
+    return m->place->host_of_rank[rank];
+}
+
+/* The rank of `host` that sends to, or receives from, another host */
+static int server(const make_t * m, int host, int other)
+{
+    int begin = m->first_of_host[host];
+
+    return m->ranks[begin + other % (m->first_of_host[host + 1] - begin)];
+}
+
+static int *new_ints(int64_t num)
+{
+    int *ints = MPL_malloc((num + 1) * sizeof(int), MPL_MEM_COLL);
+
+    MPII_TOPO_NEED(ints);
+    return ints;
+}
+
+static void find_hosts(make_t * m)
+{
+    const MPII_Topo_place_t *place = m->place;
+
+    m->first_of_host = new_ints(place->num_hosts);
+    m->ranks = new_ints(place->num_ranks);
+    MPII_Topo_sort(place->num_ranks, place->host_of_rank, place->num_hosts, m->first_of_host,
+                   m->ranks);
+    m->host = host_of(m, m->comm_ptr->rank);
+    m->local = m->ranks + m->first_of_host[m->host];
+    m->num_local = m->first_of_host[m->host + 1] - m->first_of_host[m->host];
+    while (m->local[m->index] != m->comm_ptr->rank)
+        m->index++;
+}
+
+/* -- what the ranks of a host tell each other -- */
+
+typedef struct {
+    int host, rank, edge;
+} far_t;
+
+static int cmp_far(const void *a_, const void *b_)
+{
+    const far_t *a = a_, *b = b_;
+
+    if (a->host != b->host)
+        return a->host - b->host;
+    return a->edge - b->edge;
+}
+
+static int cmp_far_rank(const void *a_, const void *b_)
+{
+    const far_t *a = a_, *b = b_;
+
+    if (a->host != b->host)
+        return a->host - b->host;
+    if (a->rank != b->rank)
+        return a->rank - b->rank;
+    return a->edge - b->edge;
+}
+
+/* The edges to other hosts, by host. by_rank: next by rank. Each time by number. */
+static far_t *find_far(const make_t * m, const int rank[], int degree, bool by_rank, int *num)
+{
+    far_t *far = MPL_malloc((degree + 1) * sizeof(far_t), MPL_MEM_COLL);
+
+    MPII_TOPO_NEED(far);
+    *num = 0;
+    for (int i = 0; i < degree; i++) {
+        if (rank[i] != MPI_PROC_NULL && host_of(m, rank[i]) != m->host)
+            far[(*num)++] = (far_t) {
+            host_of(m, rank[i]), rank[i], i};
+    }
+    qsort(far, *num, sizeof(far_t), by_rank ? cmp_far_rank : cmp_far);
+    return far;
+}
+
+static int local_index(const make_t * m, int rank)
+{
+    int i = 0;
+
+    while (m->local[i] != rank)
+        i++;
+    return i;
+}
+
+static void tell(make_t * m, const MPII_Topo_neighbor_t * plan)
+{
+    int num;
+
+    m->to = MPL_calloc(m->num_local, sizeof(told_t), MPL_MEM_COLL);
+    m->from = MPL_calloc(m->num_local, sizeof(told_t), MPL_MEM_COLL);
+    MPII_TOPO_NEED(m->to && m->from);
+    far_t *far = find_far(m, plan->dest, plan->outdegree, false, &num);
+    m->num_far = num;
+    for (int i = 0; i < m->num_local; i++)
+        m->to[i].dests.at = new_ints(num);
+    for (int i = 0; i < num; i++) {
+        list_t *dests = &m->to[local_index(m, server(m, m->host, far[i].host))].dests;
+        dests->at[dests->num++] = far[i].rank;
+    }
+    MPL_free(far);
+    far = find_far(m, plan->source, plan->indegree, false, &num);
+    for (int i = 0; i < m->num_local; i++)
+        m->to[i].hosts.at = new_ints(2 * num);
+    for (int i = 0; i < num; i++) {
+        list_t *hosts = &m->to[local_index(m, server(m, m->host, far[i].host))].hosts;
+        if (i == 0 || far[i - 1].host != far[i].host) {
+            hosts->at[hosts->num++] = far[i].host;
+            hosts->at[hosts->num++] = 0;
+        }
+        hosts->at[hosts->num - 1]++;
+    }
+    MPL_free(far);
+}
+
+static int exchange_lists(make_t * m, int tag, MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPIR_Comm *comm_ptr = m->comm_ptr;
+
+    for (int i = 0; i < m->num_local; i++) {
+        int to = (m->index + i) % m->num_local, from = (m->index + m->num_local - i) % m->num_local;
+        list_t *out[2] = { &m->to[to].dests, &m->to[to].hosts };
+        list_t *in[2] = { &m->from[from].dests, &m->from[from].hosts };
+        int nums[2] = { out[0]->num, out[1]->num }, got[2] = { nums[0], nums[1] };
+        if (i > 0) {
+            mpi_errno = MPIC_Sendrecv(nums, sizeof(nums), TOPO_BYTE, m->local[to], tag, got,
+                                      sizeof(got), TOPO_BYTE, m->local[from], tag, comm_ptr,
+                                      MPI_STATUS_IGNORE, TOPO_COLL_ATTR);
+            MPIR_ERR_CHECK(mpi_errno);
+        }
+        for (int k = 0; k < 2; k++) {
+            in[k]->num = got[k];
+            in[k]->at = new_ints(got[k]);
+            if (i == 0) {
+                memcpy(in[k]->at, out[k]->at, got[k] * sizeof(int));
+                continue;
+            }
+            mpi_errno = MPIC_Sendrecv(out[k]->at, out[k]->num * sizeof(int), TOPO_BYTE,
+                                      m->local[to], tag, in[k]->at, got[k] * sizeof(int), TOPO_BYTE,
+                                      m->local[from], tag, comm_ptr, MPI_STATUS_IGNORE,
+                                      TOPO_COLL_ATTR);
+            MPIR_ERR_CHECK(mpi_errno);
+        }
+    }
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+/* -- what a host tells another one -- */
+
+/* The hosts that send to this rank as r, and how many edges each has to this host */
+static void find_senders(make_t * m)
+{
+    int *edges = MPL_calloc(m->place->num_hosts + 1, sizeof(int), MPL_MEM_COLL);
+
+    MPII_TOPO_NEED(edges);
+    for (int i = 0; i < m->num_local; i++) {
+        const list_t *hosts = &m->from[i].hosts;
+        for (int k = 0; k < hosts->num; k += 2) {
+            m->num_hosts += edges[hosts->at[k]] == 0;
+            edges[hosts->at[k]] += hosts->at[k + 1];
+        }
+    }
+    m->hosts = new_ints(m->num_hosts);
+    m->edges = MPL_calloc(m->num_hosts + 1, sizeof(list_t), MPL_MEM_COLL);
+    MPII_TOPO_NEED(m->edges);
+    for (int host = 0, i = 0; host < m->place->num_hosts; host++) {
+        if (edges[host] == 0)
+            continue;
+        m->hosts[i] = host;
+        m->edges[i].num = 2 * edges[host];
+        m->edges[i++].at = new_ints(2 * edges[host]);
+    }
+    MPL_free(edges);
+}
+
+/* Number of hosts to which this rank sends as s, and these hosts */
+static int find_receivers(const make_t * m, int **hosts)
+{
+    char *is_used = MPL_calloc(m->place->num_hosts + 1, 1, MPL_MEM_COLL);
+    int num = 0;
+
+    MPII_TOPO_NEED(is_used);
+    for (int i = 0; i < m->num_local; i++) {
+        for (int k = 0; k < m->from[i].dests.num; k++)
+            is_used[host_of(m, m->from[i].dests.at[k])] = 1;
+    }
+    *hosts = new_ints(m->place->num_hosts);
+    for (int host = 0; host < m->place->num_hosts; host++) {
+        if (is_used[host])
+            (*hosts)[num++] = host;
+    }
+    MPL_free(is_used);
+    return num;
+}
+
+/* pairs: (source, destination) of the edges of this host to another one */
+static void find_pairs(const make_t * m, int host, list_t * pairs)
+{
+    pairs->num = 0;
+    for (int i = 0; i < m->num_local; i++) {
+        const list_t *dests = &m->from[i].dests;
+        for (int k = 0; k < dests->num; k++) {
+            if (host_of(m, dests->at[k]) == host) {
+                pairs->at[pairs->num++] = m->local[i];
+                pairs->at[pairs->num++] = dests->at[k];
+            }
+        }
+    }
+}
+
+static int exchange_edges(make_t * m, int tag, MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS, num, *hosts, total = 0;
+    MPIR_Request **reqs;
+
+    find_senders(m);
+    num = find_receivers(m, &hosts);
+    for (int i = 0; i < m->num_local; i++)
+        total += 2 * m->from[i].dests.num;
+    int *pairs = new_ints(total), *next = pairs;
+    reqs = MPL_calloc(m->num_hosts + num + 1, sizeof(*reqs), MPL_MEM_COLL);
+    MPII_TOPO_NEED(reqs);
+    for (int i = 0; i < m->num_hosts; i++) {
+        mpi_errno = MPII_Topo_irecv(m->edges[i].at, m->edges[i].num * sizeof(int), TOPO_BYTE,
+                                    server(m, m->hosts[i], m->host), tag, m->comm_ptr, &reqs[i]);
+        MPIR_ERR_CHECK(mpi_errno);
+    }
+    for (int i = 0; i < num; i++) {
+        list_t list = {.at = next };
+        find_pairs(m, hosts[i], &list);
+        next += list.num;
+        mpi_errno = MPII_Topo_isend(list.at, list.num * sizeof(int), TOPO_BYTE,
+                                    server(m, hosts[i], m->host), tag, m->comm_ptr,
+                                    &reqs[m->num_hosts + i], attr);
+        MPIR_ERR_CHECK(mpi_errno);
+    }
+    for (int i = 0; i < m->num_hosts + num; i++) {
+        mpi_errno = MPII_Topo_wait(&reqs[i], attr);
+        MPIR_ERR_CHECK(mpi_errno);
+    }
+
+  fn_exit:
+    MPL_free(reqs);
+    MPL_free(pairs);
+    MPL_free(hosts);
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+/* -- the three stages -- */
+
+static void begin_stage(MPII_Topo_nb_stage_t * s, int most_in, int most_out, int most_blocks)
+{
+    s->in = MPL_malloc((most_in + 1) * sizeof(*s->in), MPL_MEM_COLL);
+    s->out = MPL_malloc((most_out + 1) * sizeof(*s->out), MPL_MEM_COLL);
+    s->source = new_ints(most_blocks);
+    MPII_TOPO_NEED(s->in && s->out);
+}
+
+static void add_in(MPII_Topo_nb_stage_t * s, int rank, int num)
+{
+    if (num == 0)
+        return;
+    s->in[s->num_in++] = (MPII_Topo_bundle_t) {
+    .rank = rank,.num = num,.first = s->blocks_in};
+    s->blocks_in += num;
+}
+
+/* A message of all blocks that were added to source[] since the last one */
+static void add_out(MPII_Topo_nb_stage_t * s, int rank)
+{
+    int first = s->num_out > 0 ? s->out[s->num_out - 1].first + s->out[s->num_out - 1].num : 0;
+
+    if (s->blocks_out == first)
+        return;
+    s->out[s->num_out++] = (MPII_Topo_bundle_t) {
+    .rank = rank,.num = s->blocks_out - first,.first = first};
+}
+
+static void add_block(MPII_Topo_nb_stage_t * s, int source)
+{
+    s->source[s->blocks_out++] = source;
+}
+
+/* From the ranks of the host to s. far[num]: edges to other hosts, by host */
+static void make_first(const make_t * m, MPII_Topo_nb_stage_t * s, const far_t far[], int num,
+                       bool is_allgather)
+{
+    begin_stage(s, m->num_local, m->num_local, num);
+    for (int i = 0; i < m->num_local; i++) {
+        bool has_block = false;
+        for (int k = 0; k < num; k++) {
+            if (server(m, m->host, far[k].host) == m->local[i] && !(is_allgather && has_block)) {
+                add_block(s, is_allgather ? 0 : far[k].edge);
+                has_block = true;
+            }
+        }
+        add_out(s, m->local[i]);
+        int num_in = m->from[i].dests.num;
+        add_in(s, m->local[i], is_allgather ? num_in > 0 : num_in);
+    }
+}
+
+/* Number of different sources in pairs of ascending sources */
+static int num_sources(const list_t * pairs)
+{
+    int num = 0;
+
+    for (int k = 0; k < pairs->num; k += 2)
+        num += k == 0 || pairs->at[k] != pairs->at[k - 2];
+    return num;
+}
+
+/* From s to r */
+static void make_second(const make_t * m, MPII_Topo_nb_stage_t * s,
+                        const MPII_Topo_nb_stage_t * before, bool is_allgather)
+{
+    int *hosts, num = find_receivers(m, &hosts), most = 0;
+
+    for (int i = 0; i < m->num_local; i++)
+        most += m->from[i].dests.num;
+    begin_stage(s, m->num_hosts, num, most);
+    for (int i = 0; i < num; i++) {
+        int message = 0;
+        for (int u = 0; u < m->num_local; u++) {
+            const list_t *dests = &m->from[u].dests;
+            bool has_block = false;
+            for (int k = 0; k < dests->num; k++) {
+                if (host_of(m, dests->at[k]) == hosts[i] && !(is_allgather && has_block)) {
+                    add_block(s, before->in[message].first + (is_allgather ? 0 : k));
+                    has_block = true;
+                }
+            }
+            message += dests->num > 0;
+        }
+        add_out(s, server(m, hosts[i], m->host));
+    }
+    for (int i = 0; i < m->num_hosts; i++)
+        add_in(s, server(m, m->hosts[i], m->host),
+               is_allgather ? num_sources(&m->edges[i]) : m->edges[i].num / 2);
+    MPL_free(hosts);
+}
+
+/* From r to the ranks of the host. far[num]: edges from other hosts, by host and source */
+static void make_third(const make_t * m, MPII_Topo_nb_route_t * route, const far_t far[], int num,
+                       bool is_allgather)
+{
+    MPII_Topo_nb_stage_t *s = &route->stage[2];
+    const MPII_Topo_nb_stage_t *before = &route->stage[1];
+    int most = 0;
+
+    for (int i = 0; i < m->num_hosts; i++)
+        most += m->edges[i].num / 2;
+    begin_stage(s, m->num_local, m->num_local, most);
+    for (int v = 0; v < m->num_local; v++) {
+        for (int i = 0; i < m->num_hosts; i++) {
+            const list_t *edges = &m->edges[i];
+            int source = -1;    /* index of the block's source */
+            bool has_block = false;
+            for (int k = 0; k < edges->num; k += 2) {
+                if (k == 0 || edges->at[k] != edges->at[k - 2]) {
+                    source++;
+                    has_block = false;
+                }
+                if (edges->at[k + 1] == m->local[v] && !(is_allgather && has_block)) {
+                    add_block(s, before->in[i].first + (is_allgather ? source : k / 2));
+                    has_block = true;
+                }
+            }
+        }
+        add_out(s, m->local[v]);
+    }
+
+    route->first_edge = new_ints(num);
+    route->edge = new_ints(num);
+    int num_edges = 0, num_blocks = 0;
+    for (int i = 0; i < m->num_local; i++) {
+        int first = num_blocks, last = -1;      /* the source of the last block */
+        for (int k = 0; k < num; k++) {
+            if (server(m, m->host, far[k].host) != m->local[i])
+                continue;
+            if (!is_allgather || far[k].rank != last)
+                route->first_edge[num_blocks++] = num_edges;
+            route->edge[num_edges++] = far[k].edge;
+            last = far[k].rank;
+        }
+        add_in(s, m->local[i], num_blocks - first);
+    }
+    route->first_edge[num_blocks] = num_edges;
+}
+
+static void make_routes(const make_t * m, MPII_Topo_neighbor_t * plan)
+{
+    int num_out, num_in;
+    far_t *out = find_far(m, plan->dest, plan->outdegree, false, &num_out);
+    far_t *in = find_far(m, plan->source, plan->indegree, true, &num_in);
+
+    for (int kind = 0; kind < MPII_TOPO_NB__NUM; kind++) {
+        MPII_Topo_nb_route_t *route = &plan->route[kind];
+        make_first(m, &route->stage[0], out, num_out, kind == MPII_TOPO_NB__ALLGATHER);
+        make_second(m, &route->stage[1], &route->stage[0], kind == MPII_TOPO_NB__ALLGATHER);
+        make_third(m, route, in, num_in, kind == MPII_TOPO_NB__ALLGATHER);
+    }
+    MPL_free(out);
+    MPL_free(in);
+}
+
+/* -- limit and gain -- */
+
+/* Length of the longest block that is joined. Joining saves a block the gap of a message between
+ * hosts, or the time of a processor to send one, and costs it two messages' copies inside a
+ * host. */
+static MPI_Aint choose_limit(const MPII_Topo_lengths_t * lengths)
+{
+    int64_t saves = MPL_MAX(lengths->gap[1], lengths->overhead[1]);
+    MPI_Aint limit = MIN_LIMIT;
+
+    if (saves == 0)
+        return DEFAULT_LIMIT;
+    for (int i = 0; i < MPII_TOPO_NUM_LENGTHS && (MPI_Aint) 1024 << i <= MAX_LIMIT; i++) {
+        if (2 * (lengths->inside[i] - lengths->overhead[0]) <= saves)
+            limit = (MPI_Aint) 1024 << i;
+    }
+    return limit;
+}
+
+/* What the ranks agree on, each by its maximum */
+typedef struct {
+    int64_t blocks;             /* blocks in memory of a call */
+    int64_t far;                /* edges of a rank to other hosts */
+    int64_t served;             /* edges that a rank forwards to other hosts */
+    int64_t messages;           /* between hosts, of a rank */
+} agreed_t;
+
+/* Time of a message for each edge over that of joined messages. The ranks of a host share its link;
+ * s is taken to do a host's average. */
+static bool predict_gain(const MPII_Topo_lengths_t * lengths, const agreed_t * all, int max_ppn)
+{
+    int64_t gap = MPL_MAX(lengths->gap[1], 1), overhead = lengths->overhead[1];
+    int64_t inside = lengths->meet[1] + max_ppn * MPL_MAX(lengths->gap[0], lengths->overhead[0]);
+    int64_t edges = MPL_MAX(all->served * max_ppn * gap, all->far * 2 * overhead);
+    int64_t joined = MPL_MAX(all->messages * max_ppn * gap, all->messages * 2 * overhead);
+
+    return all->messages > 0 && joined + 2 * inside < edges * 9 / 10;
+}
+
+static int agree(MPII_Topo_neighbor_t * plan, const make_t * m, MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS;
+    const MPII_Topo_nb_route_t *route = &plan->route[MPII_TOPO_NB__ALLTOALL];
+    agreed_t own = {.far = m->num_far,.messages = route->stage[1].num_out }, all = own;
+
+    for (int i = 0; i < 3; i++)
+        own.blocks += route->stage[i].blocks_in + route->stage[i].blocks_out;
+    own.served = route->stage[1].blocks_out;
+    mpi_errno = MPIR_Allreduce(&own, &all, sizeof(all) / sizeof(int64_t), TOPO_INT64, MPI_MAX,
+                               m->comm_ptr, TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
+    plan->limit = MPL_MIN(choose_limit(&m->place->lengths), MAX_BYTES / MPL_MAX(all.blocks, 1));
+    if (plan->limit < MIN_LIMIT)
+        plan->limit = 0;
+    plan->is_gain = plan->limit > 0 &&
+        predict_gain(&m->place->lengths, &all, m->comm_ptr->coll.topo->view->max_ppn);
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+/* Hash of an edge. Sums of it over two sets of edges are equal by chance only: the finalizer of
+ * MurmurHash3 (A. Appleby). */
+static uint64_t hash_edge(int from, int to)
+{
+    uint64_t h = (uint64_t) (uint32_t) from << 32 | (uint32_t) to;
+
+    h += UINT64_C(0x9e3779b97f4a7c15);  /* 0 would stay 0 */
+    h = (h ^ h >> 33) * UINT64_C(0xff51afd7ed558ccd);
+    h = (h ^ h >> 33) * UINT64_C(0xc4ceb9fe1a85ec53);
+    return h ^ h >> 33;
+}
+
+/* Whether each edge is known at both ends: an erroneous graph must not hang here. A sum over all
+ * edges of a hash of each: those that leave less those that arrive. */
+static int check_edges(const MPII_Topo_neighbor_t * plan, MPIR_Comm * comm_ptr, bool *is_consistent,
+                       MPII_Topo_attr_t * attr)
+{
+    int mpi_errno = MPI_SUCCESS;
+    uint64_t own = 0, all = 0;
+
+    for (int i = 0; i < plan->outdegree + plan->indegree; i++) {
+        bool is_out = i < plan->outdegree;
+        int other = is_out ? plan->dest[i] : plan->source[i - plan->outdegree];
+        if (other == MPI_PROC_NULL)
+            continue;
+        own += is_out ? hash_edge(comm_ptr->rank, other) : -hash_edge(other, comm_ptr->rank);
+    }
+    mpi_errno = MPIR_Allreduce(&own, &all, 1, TOPO_INT64, MPI_SUM, comm_ptr, TOPO_COLL_ATTR);
+    MPIR_ERR_CHECK(mpi_errno);
+    *is_consistent = all == 0;
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+/* -- creation -- */
+
+static void free_plan(void *ptr)
+{
+    MPII_Topo_neighbor_t *plan = ptr;
+
+    if (plan == NULL || MPL_atomic_fetch_sub_int(&plan->num_users, 1) > 1)
+        return;
+    for (int kind = 0; kind < MPII_TOPO_NB__NUM; kind++) {
+        MPII_Topo_nb_route_t *route = &plan->route[kind];
+        for (int i = 0; i < 3; i++) {
+            MPL_free(route->stage[i].in);
+            MPL_free(route->stage[i].out);
+            MPL_free(route->stage[i].source);
+        }
+        MPL_free(route->first_edge);
+        MPL_free(route->edge);
+    }
+    MPL_free(MPL_atomic_load_ptr(&plan->spare));
+    MPL_free(plan->source);
+    MPL_free(plan->dest);
+    MPL_free(plan->is_near_source);
+    MPL_free(plan->is_near_dest);
+    MPL_free(plan);
+}
+
+static void *share_plan(const void *ptr)
+{
+    MPII_Topo_neighbor_t *plan = (void *) ptr;
+
+    MPL_atomic_fetch_add_int(&plan->num_users, 1);
+    return plan;
+}
+
+static void free_make(make_t * m)
+{
+    for (int i = 0; i < m->num_local; i++) {
+        for (int k = 0; k < 2; k++) {
+            told_t *told = k ? m->to : m->from;
+            if (told) {
+                MPL_free(told[i].dests.at);
+                MPL_free(told[i].hosts.at);
+            }
+        }
+    }
+    for (int i = 0; m->edges && i < m->num_hosts; i++)
+        MPL_free(m->edges[i].at);
+    MPL_free(m->to);
+    MPL_free(m->from);
+    MPL_free(m->hosts);
+    MPL_free(m->edges);
+    MPL_free(m->first_of_host);
+    MPL_free(m->ranks);
+}
+
+static int get_edges(MPII_Topo_neighbor_t * plan, MPIR_Comm * comm_ptr)
+{
+    int mpi_errno = MPI_SUCCESS, is_weighted;
+    const int *host = comm_ptr->coll.topo->view->place.host_of_rank;
+
+    mpi_errno = MPIR_Topo_canon_nhb_count(comm_ptr, &plan->indegree, &plan->outdegree,
+                                          &is_weighted);
+    MPIR_ERR_CHECK(mpi_errno);
+    plan->source = new_ints(plan->indegree);
+    plan->dest = new_ints(plan->outdegree);
+    mpi_errno = MPIR_Topo_canon_nhb(comm_ptr, plan->indegree, plan->source, MPI_UNWEIGHTED,
+                                    plan->outdegree, plan->dest, MPI_UNWEIGHTED);
+    MPIR_ERR_CHECK(mpi_errno);
+    plan->is_near_source = MPL_malloc(plan->indegree + 1, MPL_MEM_COLL);
+    plan->is_near_dest = MPL_malloc(plan->outdegree + 1, MPL_MEM_COLL);
+    MPII_TOPO_NEED(plan->is_near_source && plan->is_near_dest);
+    for (int i = 0; i < plan->indegree; i++)
+        plan->is_near_source[i] = plan->source[i] != MPI_PROC_NULL &&
+            host[plan->source[i]] == host[comm_ptr->rank];
+    for (int i = 0; i < plan->outdegree; i++)
+        plan->is_near_dest[i] = plan->dest[i] != MPI_PROC_NULL &&
+            host[plan->dest[i]] == host[comm_ptr->rank];
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+static int make_plan(MPII_Topo_neighbor_t * plan, MPIR_Comm * comm_ptr)
+{
+    int mpi_errno = MPI_SUCCESS, tag;
+    bool is_consistent;
+    make_t m = {.comm_ptr = comm_ptr,.place = &comm_ptr->coll.topo->view->place };
+    TOPO_COLL_ATTR_NEW;
+
+    mpi_errno = get_edges(plan, comm_ptr);
+    MPIR_ERR_CHECK(mpi_errno);
+    mpi_errno = check_edges(plan, comm_ptr, &is_consistent, attr);
+    MPIR_ERR_CHECK(mpi_errno);
+    if (!is_consistent)
+        goto fn_exit;
+    mpi_errno = MPIR_Sched_next_tag(comm_ptr, &tag);
+    MPIR_ERR_CHECK(mpi_errno);
+    find_hosts(&m);
+    tell(&m, plan);
+    mpi_errno = exchange_lists(&m, tag, attr);
+    MPIR_ERR_CHECK(mpi_errno);
+    mpi_errno = exchange_edges(&m, tag, attr);
+    MPIR_ERR_CHECK(mpi_errno);
+    make_routes(&m, plan);
+    mpi_errno = agree(plan, &m, attr);
+    MPIR_ERR_CHECK(mpi_errno);
+
+  fn_exit:
+    free_make(&m);
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
+int MPII_Topo_neighbor_create(MPIR_Comm * comm_ptr)
+{
+    int mpi_errno = MPI_SUCCESS;
+    MPII_Topo_kept_t *kept;
+
+    if (comm_ptr->comm_kind != MPIR_COMM_KIND__INTRACOMM || !MPII_Topo_is_placed(comm_ptr))
+        goto fn_exit;
+    const MPII_Topo_view_t *view = comm_ptr->coll.topo->view;
+    kept = MPII_Topo_comm_kept(comm_ptr, MPII_TOPO_KEPT__NEIGHBOR);
+    free_plan(kept->ptr);       /* of the communicator that this one is a copy of */
+    kept->ptr = NULL;
+    if (!view->settings.has_neighbors || view->place.num_hosts == 1 || view->max_ppn == 1)
+        goto fn_exit;
+    MPII_Topo_neighbor_t *plan = MPL_calloc(1, sizeof(*plan), MPL_MEM_COLL);
+    MPII_TOPO_NEED(plan);
+    MPL_atomic_store_int(&plan->num_users, 1);
+    MPL_atomic_store_ptr(&plan->spare, NULL);
+    mpi_errno = make_plan(plan, comm_ptr);
+    if (mpi_errno || plan->limit == 0) {
+        free_plan(plan);
+        goto fn_exit;
+    }
+    *kept = (MPII_Topo_kept_t) {
+    .ptr = plan,.free = free_plan,.copy = share_plan};
+
+  fn_exit:
+    return mpi_errno;
+}
+
+MPII_Topo_neighbor_t *MPII_Topo_neighbor_get(MPIR_Comm * comm_ptr)
+{
+    return comm_ptr->coll.topo ?
+        MPII_Topo_comm_kept(comm_ptr, MPII_TOPO_KEPT__NEIGHBOR)->ptr : NULL;
+}
+
+bool MPII_Topo_neighbor_is_gain(MPIR_Comm * comm_ptr)
+{
+    const MPII_Topo_neighbor_t *plan = MPII_Topo_neighbor_get(comm_ptr);
+
+    return plan && plan->is_gain;
+}

@@ -1,0 +1,104 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#ifndef TOPO_NEIGHBOR_H_INCLUDED
+#define TOPO_NEIGHBOR_H_INCLUDED
+
+#include "topo.h"
+#include "topo_exchange_messages.h"
+
+/* Neighbourhood collectives that join the blocks between two hosts in one message.
+ *
+ * A block from rank u of host A to rank v of host B takes three messages: from u to a rank s of A,
+ * from s to a rank r of B, and from r to v. All blocks from A to B take the same s and r. So a host
+ * sends at most one message to each other host. In allgather, where a rank sends the same block to
+ * all its neighbours, the block is in each of these messages once. Blocks inside a host, and blocks
+ * longer than `limit`, go directly from u to v.
+ *
+ * A message carries the lengths of its blocks before the blocks, since s and r do not know them.
+ * The receiver has room for blocks of `limit` bytes. Whether a block goes directly depends on its
+ * length alone, which u and v know. So no call needs an agreement.
+ *
+ *     s          the (B mod a)-th of the a ranks of host A
+ *     r          the (A mod b)-th of the b ranks of host B
+ *
+ * Source: Collom, Li, Bienz, "Optimizing Irregular Communication with Neighborhood Collectives and
+ * Locality-Aware Parallelism", 2023 (arXiv 2308.13869): three-step aggregation. */
+
+/* A message between this rank and another one, or with itself, which is no message but a copy */
+typedef struct {
+    int rank;                   /* the other rank */
+    int num;                    /* number of its blocks */
+    int first;                  /* number of blocks in the messages before it, sent or received, of
+                                 * its stage */
+} MPII_Topo_bundle_t;
+
+/* One of the three stages. Blocks are numbered through all messages that are received, and through
+ * all messages that are sent. */
+typedef struct {
+    int num_in, num_out;        /* messages */
+    int blocks_in, blocks_out;
+    MPII_Topo_bundle_t *in, *out;
+    int *source;                /* [blocks_out] the block that the stage before received. First
+                                 * stage: the edge, or 0 in allgather */
+} MPII_Topo_nb_stage_t;
+
+typedef struct {
+    MPII_Topo_nb_stage_t stage[3];
+    int *first_edge;            /* [blocks_in of the last stage + 1] into edge[] */
+    int *edge;                  /* the edges into this rank that get a block */
+} MPII_Topo_nb_route_t;
+
+enum { MPII_TOPO_NB__ALLTOALL, MPII_TOPO_NB__ALLGATHER, MPII_TOPO_NB__NUM };
+
+/* What a communicator with an application topology keeps. Memory: linear in the edges that this
+ * rank has or forwards. */
+typedef struct {
+    MPL_atomic_int_t num_users;
+    int indegree, outdegree;
+    int *source, *dest;         /* [indegree], [outdegree] ranks, or MPI_PROC_NULL */
+    char *is_near_source, *is_near_dest;        /* likewise: on this host */
+    MPII_Topo_nb_route_t route[MPII_TOPO_NB__NUM];
+    MPI_Aint limit;             /* same on all ranks; 0: do not join blocks */
+    bool is_gain;               /* same on all ranks: predicted to be faster than a message for each
+                                 * edge */
+    MPL_atomic_ptr_t spare;     /* memory of a call that has ended, for the next call */
+} MPII_Topo_neighbor_t;
+
+/* Make a plan for a communicator that has just got an application topology, if one of these
+ * algorithms may run on it. Collective. */
+int MPII_Topo_neighbor_create(MPIR_Comm * comm_ptr);
+
+/* The plan of a communicator; NULL: it has none */
+MPII_Topo_neighbor_t *MPII_Topo_neighbor_get(MPIR_Comm * comm_ptr);
+
+/* Whether topo_auto takes these algorithms. Same on all ranks. */
+bool MPII_Topo_neighbor_is_gain(MPIR_Comm * comm_ptr);
+
+/* -- topo_neighbor_run.c -- */
+
+/* The block of an edge */
+typedef struct {
+    char *buf;
+    MPI_Aint count, bytes;
+    MPI_Datatype type;
+} MPII_Topo_nb_block_t;
+
+/* Blocks of all edges of a call: displs or types may be NULL */
+typedef struct {
+    const void *buf;
+    MPI_Aint count;             /* of each block, if counts is NULL */
+    const MPI_Aint *counts, *displs;
+    MPI_Datatype type;
+    const MPI_Datatype *types;  /* of each block; displs are in bytes then */
+} MPII_Topo_nb_args_t;
+
+/* Add a call to an empty schedule. kind: MPII_TOPO_NB__. Without a plan the call sends a message
+ * for each edge. */
+int MPII_Topo_neighbor_sched(int kind, const MPII_Topo_nb_args_t * out,
+                             const MPII_Topo_nb_args_t * in, MPIR_Comm * comm_ptr,
+                             MPII_Topo_counter_t * calls, MPIR_TSP_sched_t sched);
+
+#endif /* TOPO_NEIGHBOR_H_INCLUDED */

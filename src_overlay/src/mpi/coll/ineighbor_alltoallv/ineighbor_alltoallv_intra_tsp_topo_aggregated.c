@@ -1,0 +1,52 @@
+/*
+ * Copyright (C) by Argonne National Laboratory
+ *     See COPYRIGHT in top-level directory
+ */
+
+#include "mpiimpl.h"
+#include "topo_neighbor.h"
+
+/* Algorithm: Neighbourhood collective with one message between two hosts
+ *
+ * The blocks from one host to another one are collected by a rank there, cross in one message, and
+ * are handed out by a rank of the other host. topo_neighbor.h tells who does that.
+ *
+ *   hosts {0,1} {2,3}; edges 0->2 0->3 1->2 1->3: 4 messages between the hosts, and here
+ *     0: 12 13 from 1        2: 02 03 12 13 from 0
+ *     0: 02 03 12 13 to 2    2: 03 13 to 3
+ *   1 message between the hosts, and 2 inside them
+ *
+ * Cost = a + 2.(c + l.i) + h.g. a: latency between hosts; c: latency inside a host; l: ranks of a
+ * host; i: time of a message inside a host; h: hosts with neighbours; g: least time between two
+ * messages of a host. MPIR_TSP_Ineighbor_alltoallv_sched_allcomm_linear: a + e.g, with e edges of a
+ * host to other hosts. Memory: the blocks of all edges that a rank has or forwards.
+ *
+ * Preferred for short blocks where the ranks of a host have many neighbours on other hosts. Longer
+ * blocks, and those inside a host, are messages of their own. On one host, with one rank a host, or
+ * if the place of the communicator is not known, all are.
+ *
+ * Source: Collom, Li, Bienz, "Optimizing Irregular Communication with Neighborhood Collectives and
+ * Locality-Aware Parallelism", 2023 (arXiv 2308.13869). */
+int MPIR_TSP_Ineighbor_alltoallv_sched_intra_topo_aggregated(const void *sendbuf,
+                                                             const MPI_Aint sendcounts[],
+                                                             const MPI_Aint sdispls[],
+                                                             MPI_Datatype sendtype, void *recvbuf,
+                                                             const MPI_Aint recvcounts[],
+                                                             const MPI_Aint rdispls[],
+                                                             MPI_Datatype recvtype,
+                                                             MPIR_Comm * comm_ptr,
+                                                             MPIR_TSP_sched_t sched)
+{
+    const MPII_Topo_nb_args_t out = {
+        .buf = sendbuf,.counts = sendcounts,
+        .displs = sdispls,.type = sendtype
+    };
+    const MPII_Topo_nb_args_t in = {
+        .buf = recvbuf,.counts = recvcounts,
+        .displs = rdispls,.type = recvtype
+    };
+    MPII_Topo_counter_t *calls =
+        &MPII_Topo_calls[MPII_TOPO_ALGO__ineighbor_alltoallv_tsp_topo_aggregated];
+
+    return MPII_Topo_neighbor_sched(MPII_TOPO_NB__ALLTOALL, &out, &in, comm_ptr, calls, sched);
+}
