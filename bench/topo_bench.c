@@ -111,7 +111,7 @@
 enum blocks { NONE, ONE, ALL, ONE_AT_ROOT, ALL_AT_ROOT };
 
 /* Ranks whose numbers a collective adds */
-enum adds { NOBODY, ALL_RANKS, UP_TO_SELF };
+enum adds { NOBODY, ALL_RANKS, UP_TO_SELF, BEFORE_SELF };
 
 struct buffers {
     MPI_Comm comm;
@@ -192,6 +192,11 @@ static int call_allreduce(const struct buffers *b)
 static int call_scan(const struct buffers *b)
 {
     return MPI_Scan(b->send, b->recv, b->count, NUMBER, MPI_SUM, b->comm);
+}
+
+static int call_exscan(const struct buffers *b)
+{
+    return MPI_Exscan(b->send, b->recv, b->count, NUMBER, MPI_SUM, b->comm);
 }
 
 static int call_reduce_scatter(const struct buffers *b)
@@ -275,6 +280,7 @@ FORMS(bcast, Bcast, b->recv, b->count, MPI_BYTE, b->root)
 FORMS(reduce, Reduce, b->send, b->recv, b->count, NUMBER, MPI_SUM, b->root)
 FORMS(allreduce, Allreduce, b->send, b->recv, b->count, NUMBER, MPI_SUM)
 FORMS(scan, Scan, b->send, b->recv, b->count, NUMBER, MPI_SUM)
+FORMS(exscan, Exscan, b->send, b->recv, b->count, NUMBER, MPI_SUM)
 FORMS(reduce_scatter, Reduce_scatter, b->send, b->recv, b->scounts, NUMBER, MPI_SUM)
 FORMS(reduce_scatter_block, Reduce_scatter_block, b->send, b->recv, b->count, NUMBER, MPI_SUM)
 FORMS(alltoall, Alltoall, b->send, b->count, MPI_BYTE, b->recv, b->count, MPI_BYTE)
@@ -312,6 +318,7 @@ static int init_barrier(const struct buffers *b, MPI_Request * request)
     ROW(reduce_scatter,       "REDUCE_SCATTER",      NULL,           "received by each rank",          ALL,         ONE,         true,  ALL_RANKS,  ALL) \
     ROW(reduce_scatter_block, "REDUCE_SCATTER_BLOCK", NULL,           "received by each rank",          ALL,         ONE,         true,  ALL_RANKS,  ALL) \
     ROW(scan,                 "SCAN",                NULL,           "sent by each rank",              ONE,         ONE,         false, UP_TO_SELF, ONE) \
+    ROW(exscan,               "EXSCAN",              NULL,           "sent by each rank",              ONE,         ONE,         false, BEFORE_SELF, ONE) \
     ROW(alltoall,             "ALLTOALL",            init_alltoall,  "sent by each rank to each rank", ALL,         ALL,         true,  NOBODY,     ALL) \
     ROW(alltoallv,            "ALLTOALLV",           init_alltoallv, "sent by each rank to each rank", ALL,         ALL,         true,  NOBODY,     ALL) \
     ROW(barrier,              "BARRIER",             NULL,           "none; the size is always 0",     NONE,        NONE,        false, NOBODY,     NONE)
@@ -1031,7 +1038,8 @@ static struct content content_of(int from, int to, long call)
     if (from != EVERY) {
         c.key = content_key(from, to, call);
     } else {
-        const int num = opt.coll->adds == UP_TO_SELF ? to + 1 : nprocs;
+        const enum adds adds = opt.coll->adds;
+        const int num = adds == UP_TO_SELF ? to + 1 : adds == BEFORE_SELF ? to : nprocs;
         c.step *= (uint64_t) num;
         for (int i = 0; i < num; i++)
             c.key += content_key(i, to, call);
@@ -1136,7 +1144,8 @@ static bool check(long call, char *why, size_t size)
     const struct half *send = &data.send, *recv = &data.recv;
     const unsigned char *guard = recv->buffer + recv->displs[recv->blocks];
 
-    if (data.mpi.recv != MPI_IN_PLACE) {
+    /* rank 0 has no result of exscan */
+    if (data.mpi.recv != MPI_IN_PLACE && !(opt.coll->adds == BEFORE_SELF && rank == 0)) {
         for (int i = 0; i < num_blocks(opt.coll->recv); i++)
             if (!check_block("received", recv, i, sender(i), rank, call, why, size))
                 return false;

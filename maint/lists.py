@@ -463,6 +463,7 @@ def catalog_row(row: Row) -> tuple[str, str]:
         "lanes": f"MPII_TOPO_LANES__{of_lanes}",
         "halving": str(int(row["collective"] == "allreduce")),
         "spread": str(int(row["collective"] == "reduce_scatter_block")),
+        "prefix": str(int(row["collective"] == "scan")),
         "ring": "1",
     }.get(row["family"], "0")
     return row["family"], f"MPII_TOPO_SHAPE__{row['shape'].upper()}" if "shape" in row else arg

@@ -85,6 +85,7 @@ double bound_by_adding(const platform_t * p, MPII_Topo_coll_t coll, int64_t byte
     switch (coll) {
         case MPII_TOPO_COLL__REDUCE:
         case MPII_TOPO_COLL__ALLREDUCE:
+        case MPII_TOPO_COLL__SCAN:
             return bytes * others / p->num_ranks / p->costs.reduce_rate;
         case MPII_TOPO_COLL__REDUCE_SCATTER:
         case MPII_TOPO_COLL__REDUCE_SCATTER_BLOCK:

@@ -97,10 +97,8 @@ def bound_us(
             ranks = Counter(groups)
             mbps_of = [rate_of(group) or math.inf for group in ranks]
             of_root = list(ranks).index(groups[root])
-            like = {"scan": "bcast"}.get(collective, collective)  # every sum needs rank 0's part
-            bounds.append(
-                link_bound_us(like, b, [*ranks.values()], mbps_of, of_root, links.burst_bytes)
-            )
+            num = [*ranks.values()]
+            bounds.append(link_bound_us(collective, b, num, mbps_of, of_root, links.burst_bytes))
     if not counts and (b > 0 or collective == "barrier"):
         bounds.append(bound_of_messages_us(host_of_rank, links, root))
     most = max(bounds, default=0)

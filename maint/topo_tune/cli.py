@@ -75,8 +75,8 @@ def cli() -> None:
     """Write a tuning file for MPICH from the measurements of topo-pingpong.
 
     Without a command, topo-tune reads SITE.json, predicts the time of every algorithm of allgather(v),
-    gather, scatter, alltoall(v), bcast, reduce, allreduce, reduce_scatter(_block) and barrier on it, and
-    writes rules for MPICH:
+    gather, scatter, alltoall(v), bcast, reduce, allreduce, reduce_scatter(_block), scan, exscan and
+    barrier on it, and writes rules for MPICH:
 
     \b
       mpiexec -n 16 -ppn 1 topo-pingpong -o site.json    measure a site once
@@ -595,10 +595,10 @@ reduce_scatter_block (what each rank contributes or gets, or sends to each
 other one) and, all blocks being the same, for allgatherv, gatherv, scatterv,
 alltoallv, alltoallw, reduce_scatter; of the buffer for bcast, reduce,
 allreduce, scan, exscan. So with R ranks the conditions see
-  avg_msg_size     BYTES, for allreduce, bcast, reduce, alltoall
+  avg_msg_size     BYTES, for allreduce, bcast, reduce, alltoall, scan, exscan
   total_msg_size   BYTES * R, where it is defined; unknown for alltoallv and
                    alltoallw
-  count            BYTES / --type-size for allreduce, reduce,
+  count            BYTES / --type-size for allreduce, reduce, scan, exscan,
                    reduce_scatter_block, R times that for reduce_scatter; else
                    unknown
 The nonblocking collectives, ireduce and so on, as these. What is unknown (to
@@ -687,7 +687,7 @@ def explain(
     if more["inter"]:
         _refuse("an intercommunicator has no such thing", "hosts", "ppn", "in_place", *groups)
     base = collective.removeprefix("i")
-    if base not in (*grammar.REDUCTIONS, "scan", "exscan"):
+    if base not in (*grammar.REDUCTIONS, *grammar.SCANS):
         _refuse(f"{collective} has no operation", "not_commutative", "user_op")
     if not base.endswith(("v", "w")) and base != "reduce_scatter":
         _refuse(f"{collective} has no counts that could differ", "irregular")

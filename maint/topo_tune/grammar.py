@@ -39,6 +39,7 @@ MAX_COMM = 2**31 - 2  # the largest N of comm_*
 MAX_SIZE = 2**63 - 2  # and of all others
 
 REDUCTIONS = ("allreduce", "reduce", "reduce_scatter", "reduce_scatter_block")
+SCANS = ("scan", "exscan")
 GATHERS = ("allgather", "allgatherv")
 ALLTOALLS = ("alltoall", "alltoallv", "alltoallw")
 
@@ -62,10 +63,12 @@ CONDITIONS: dict[str, tuple[str, ...] | None] = {
     "comm_hierarchy": None,
     "is_node_consecutive": None,
     "is_multi_threaded": (),  # of all
-    "avg_msg_size": _with_i("allreduce", "bcast", "reduce", "alltoall"),
-    "total_msg_size": _with_i(*REDUCTIONS, "bcast", *ALLTOALLS, *GATHERS, "gather", "scatter"),
-    "count": (*_with_i(*REDUCTIONS, *GATHERS), "bcast"),
-    "is_commutative": _with_i(*REDUCTIONS),
+    "avg_msg_size": _with_i("allreduce", "bcast", "reduce", "alltoall", *SCANS),
+    "total_msg_size": _with_i(
+        *REDUCTIONS, *SCANS, "bcast", *ALLTOALLS, *GATHERS, "gather", "scatter"
+    ),
+    "count": (*_with_i(*REDUCTIONS, *SCANS, *GATHERS), "bcast"),
+    "is_commutative": _with_i(*REDUCTIONS, *SCANS),
     "is_op_built_in": _with_i("allreduce", "reduce"),
     "is_sendbuf_inplace": _with_i(*ALLTOALLS),
     "is_block_regular": _with_i("reduce_scatter"),
@@ -691,12 +694,12 @@ class Call:
         if name in PLACEMENT:
             return getattr(self, name.removeprefix("comm_")) or None
         if name == "avg_msg_size":
-            known = base in ("allreduce", "bcast", "reduce", "alltoall")
-            return self.count * self.type_size if known else None
+            is_known = self.collective in (CONDITIONS[name] or ())
+            return self.count * self.type_size if is_known else None
         if name == "count":
             if base == "reduce_scatter":
                 return self.total_count
-            return self.count if base in REDUCTIONS else None
+            return self.count if base in (*REDUCTIONS, *SCANS) else None
         raise KeyError(name)
 
     def _total_bytes(self, base: str) -> int | None:

@@ -143,7 +143,7 @@ def measure(
         counts = [loaded.num_hosts]
     bench = find_bench(program)
     found_version = mpich_version(bench, version)
-    known = collectives or (*COLLECTIVES, "gatherv", "scatterv", "scan")
+    known = collectives or (*COLLECTIVES, "gatherv", "scatterv")
     algorithms = catalog(bench, known, found_version)
     if not algorithms:
         raise click.UsageError("--collective: expected one of which there is a choice")

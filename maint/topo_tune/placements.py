@@ -19,7 +19,8 @@ MANY_RANKS = 16
 # For rules, times are predicted at the powers of this number of bytes
 STEP = 16
 
-VECTORS = ("bcast", "reduce", "allreduce")  # the buffer is as long on all ranks
+# the buffer is as long on all ranks
+VECTORS = ("bcast", "reduce", "allreduce", "scan", "exscan")
 
 # Collectives whose schedules are those of another one, where blocks are equal
 SAME = {"reduce_scatter_block": "reduce_scatter", "allgatherv": "allgather"}

@@ -80,7 +80,7 @@ ANY_RACKS = ("allgather", *ALLTOALLS)
 REDUCE_SCATTERS = ("reduce_scatter", "reduce_scatter_block")
 COLLECTIVES = (
     *("allgather", "allgatherv", "gather", "scatter", *ALLTOALLS),
-    *("bcast", "reduce", "allreduce", *REDUCE_SCATTERS, "barrier"),
+    *("bcast", "reduce", "allreduce", *REDUCE_SCATTERS, "barrier", *grammar.SCANS),
 )
 
 # Those that only topo_auto decides: for each grid or graph when a communicator gets it
@@ -191,13 +191,15 @@ class Times:
         sizes = tuple(size for size in sorted({*every, *measured}) if size < 2**31)
         return [sizes] if self.is_for_all else [(size,) for size in sizes]
 
-    def _find_builtin(self, hosts: int, ppn: int, size: int) -> str:
-        """Name of the algorithm that MPICH selects by itself for a size on hosts x ppn ranks."""
+    def _find_builtin(self, hosts: int, ppn: int, size: int, kind: str = "block") -> str:
+        """Name of the algorithm that MPICH selects by itself for a size on hosts x ppn ranks. For scan
+        it asks for the placement."""
         about: dict[str, Any] = {"count": size}
         if self.is_total:
             about = {"total_count": size}
         elif self.collective in VECTORS:
             about = {"count": -(-size // TYPE_SIZE), "type_size": TYPE_SIZE}
+        about["consecutive"] = kind == "block"
         call = grammar.Call(
             self.collective, hosts * ppn, hosts=hosts, version=self.version, **about
         )
@@ -225,16 +227,19 @@ class Times:
         names, kinds = self.candidates - {AUTO}, self._kinds(hosts)
         calls = []
         for size in itertools.chain(*self.sizes(ppn)):
-            every = {self.builtin(hosts, ppn, size)} | names
-            keys = [(self.collective, name, hosts, ppn, kind) for name in every for kind in kinds]
+            keys = [
+                (self.collective, name, hosts, ppn, kind)
+                for kind in kinds
+                for name in {self.builtin(hosts, ppn, size, kind)} | names
+            ]
             calls.append((keys, self.block(hosts * ppn, size)))
         self.placed.prepare(calls)
 
     def _measured_at(self, hosts: int, ppn: int, size: int) -> ByKind:
         num_bytes = self.block(hosts * ppn, size)
-        name = self.builtin(hosts, ppn, size)
         result = {}
         for kind, series in self.measured.get((hosts, ppn), {}).items():
+            name = self.builtin(hosts, ppn, size, kind)
             times = {a: t for a, s in series.items() if (t := _interpolate(s, num_bytes))}
             base = times.get("builtin", times.get(name))
             if base and len(times) > 1:
@@ -257,7 +262,7 @@ class Times:
     ) -> dict[str, float]:
         """{algorithm: us} of `names` that take such a call, and of "builtin"; nothing where that is not
         known."""
-        stock = self.builtin(hosts, ppn, size)
+        stock = self.builtin(hosts, ppn, size, kind)
         predicted = names - {AUTO} | (self.known if AUTO in names else set())
         keys = {a: (self.collective, a, hosts, ppn, kind) for a in sorted({stock, *predicted})}
         found = self.placed.times_us(keys.values(), self.block(hosts * ppn, size))
@@ -272,9 +277,12 @@ class Times:
 
     def taken_by_auto(self, hosts: int, ppn: int, size: int) -> dict[str, str]:
         """{placement: what topo_auto is predicted to take there}"""
-        choice, stock = self.placed.predictor.choice, self.builtin(hosts, ppn, size)
+        choice = self.placed.predictor.choice
         by_kind, _ = self.at(hosts, ppn, size, self.known)
-        return {kind: choice(self.collective, times, stock) for kind, times in by_kind.items()}
+        return {
+            kind: choice(self.collective, times, self.builtin(hosts, ppn, size, kind))
+            for kind, times in by_kind.items()
+        }
 
     def _find_scores(self, hosts: int, ppn: int, sizes: Sizes) -> dict[str, float]:
         """{algorithm: time over that of the built-in selection, geometric mean over placements and

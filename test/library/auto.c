@@ -61,6 +61,18 @@ static void run(MPI_Comm comm, const char *word)
     } else if (!strcmp(name, "iallreduce")) {
         MPI_Iallreduce(in, out, num, MPI_INT, MPI_SUM, comm, &request);
         first = last = sum;
+    } else if (!strcmp(name, "scan")) {
+        MPI_Scan(in, out, num, MPI_INT, MPI_SUM, comm);
+        first = last = (rank + 1) * (rank + 2) / 2;
+    } else if (!strcmp(name, "iscan")) {
+        MPI_Iscan(in, out, num, MPI_INT, MPI_SUM, comm, &request);
+        first = last = (rank + 1) * (rank + 2) / 2;
+    } else if (!strcmp(name, "exscan")) {
+        MPI_Exscan(in, out, num, MPI_INT, MPI_SUM, comm);
+        first = last = rank * (rank + 1) / 2;
+    } else if (!strcmp(name, "iexscan")) {
+        MPI_Iexscan(in, out, num, MPI_INT, MPI_SUM, comm, &request);
+        first = last = rank * (rank + 1) / 2;
     } else if (!strcmp(name, "reduce_scatter")) {
         MPI_Reduce_scatter(in, out, counts, MPI_INT, MPI_SUM, comm);
         first = last = sum;

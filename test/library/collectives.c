@@ -2,8 +2,8 @@
  * Copyright (C) by the mpich-topo authors. See LICENSE.
  */
 
-/* MPI_Bcast, MPI_Reduce, MPI_Allreduce, MPI_Reduce_scatter, MPI_Reduce_scatter_block, MPI_Allgatherv
- * and MPI_Barrier against what the standard says, at any number of ranks, with every root.
+/* MPI_Bcast, MPI_Reduce, MPI_Allreduce, MPI_Reduce_scatter, MPI_Reduce_scatter_block, MPI_Scan,
+ * MPI_Exscan, MPI_Allgatherv and MPI_Barrier against what the standard says, at any number of ranks, with every root.
  *
  *   collectives --collective NAME [options] [CASE...] [+ ...]
  *
@@ -31,12 +31,13 @@
 #include <unistd.h>
 
 typedef enum {
-    BCAST, REDUCE, ALLREDUCE, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, ALLGATHERV, BARRIER,
-    N_COLLECTIVES
+    BCAST, REDUCE, ALLREDUCE, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, SCAN, EXSCAN, ALLGATHERV,
+    BARRIER, N_COLLECTIVES
 } collective_t;
 
 static const char *const names[N_COLLECTIVES] = {
-    "bcast", "reduce", "allreduce", "reduce_scatter", "reduce_scatter_block", "allgatherv", "barrier"
+    "bcast", "reduce", "allreduce", "reduce_scatter", "reduce_scatter_block", "scan", "exscan",
+    "allgatherv", "barrier"
 };
 
 typedef struct {
@@ -59,7 +60,24 @@ static int has_root(void)
 
 static int is_reduction(void)
 {
-    return opt.collective >= REDUCE && opt.collective <= REDUCE_SCATTER_BLOCK;
+    return opt.collective >= REDUCE && opt.collective <= EXSCAN;
+}
+
+static int is_reduce_scatter(void)
+{
+    return opt.collective == REDUCE_SCATTER || opt.collective == REDUCE_SCATTER_BLOCK;
+}
+
+static int is_scan(void)
+{
+    return opt.collective == SCAN || opt.collective == EXSCAN;
+}
+
+/* The result of a rank has the contributions of so many ranks, from 0 on. If of none, its buffer
+ * stays as it is. */
+static int num_operands(int rank, int size)
+{
+    return opt.collective == SCAN ? rank + 1 : opt.collective == EXSCAN ? rank : size;
 }
 
 /* A call that has to run the algorithm. MPI returns before any does where there is no data. */
@@ -287,6 +305,10 @@ static int call_reduction(const void *in, void *out, int n, const int *counts, c
             return MPI_Reduce(in, out, n, type, k->op, root, comm);
         case ALLREDUCE:
             return MPI_Allreduce(in, out, n, type, k->op, comm);
+        case SCAN:
+            return MPI_Scan(in, out, n, type, k->op, comm);
+        case EXSCAN:
+            return MPI_Exscan(in, out, n, type, k->op, comm);
         case REDUCE_SCATTER:
             return MPI_Reduce_scatter(in, out, counts, type, k->op, comm);
         default:
@@ -299,7 +321,7 @@ static int check_reduction(const char *where, MPI_Comm comm, int root, const kin
 {
     char what[256];
     int rank, size, ok, first = 0, mine = n;
-    int scatters = opt.collective == REDUCE_SCATTER || opt.collective == REDUCE_SCATTER_BLOCK;
+    int scatters = is_reduce_scatter();
 
     MPI_Comm_rank(comm, &rank);
     MPI_Comm_size(comm, &size);
@@ -322,7 +344,9 @@ static int check_reduction(const char *where, MPI_Comm comm, int root, const kin
     char *in_expected = malloc(in.len), *expected = malloc(out.len);
     memcpy(in_expected, in.mem, in.len);
     memcpy(expected, out.mem, out.len);
-    put_result(expected + (out.base - out.mem), k, first, mine, salt, size);
+    if (num_operands(rank, size) > 0)
+        put_result(expected + (out.base - out.mem), k, first, mine, salt,
+                   num_operands(rank, size));
 
     count_call(comm, n);
     /* where no result goes there need be no memory */
@@ -364,12 +388,12 @@ static void check_rounding(const char *where, MPI_Comm comm, int root, int n)
     snprintf(what, sizeof(what), "%s %s, %d, root %d of %d", where, k.name, n, root, size);
     unsigned salt = salt_of(what);
     int *counts = malloc(size * sizeof(int)), sum = split(n, size, salt, counts);
-    if (opt.collective == REDUCE_SCATTER || opt.collective == REDUCE_SCATTER_BLOCK) {
+    if (is_reduce_scatter()) {
         n = sum;
         mine = counts[rank];
         for (int r = 0; r < rank; r++)
             first += counts[r];
-    } else if (opt.collective == REDUCE && rank != root) {
+    } else if ((opt.collective == REDUCE && rank != root) || num_operands(rank, size) == 0) {
         mine = 0;
     }
     double *in = malloc((n + 1) * sizeof(double)), *again = malloc((n + 1) * sizeof(double));
@@ -389,7 +413,7 @@ static void check_rounding(const char *where, MPI_Comm comm, int root, int n)
     int wrong = 0;
     for (int i = 0; i < mine; i++) {
         long double expected = 0, most = 0;
-        for (int r = 0; r < size; r++) {
+        for (int r = 0; r < num_operands(rank, size); r++) {
             expected += VALUE(r, first + i);
             most += fabs(VALUE(r, first + i));
         }
@@ -689,7 +713,7 @@ static void user_ops(const char *where, int commute)
     };
     enum { N = sizeof(kind) / sizeof(kind[0]) };
     /* MPICH's own noncommutative reduce_scatter goes wrong where a lower bound is not 0 */
-    int last_fails = !commute && opt.collective != REDUCE && opt.collective != ALLREDUCE;
+    int last_fails = !commute && is_reduce_scatter();
 
     check_kinds(where, kind, N - last_fails);
     for (int i = 0; i < N; i++)
@@ -706,15 +730,16 @@ static void case_derived(void)
         derived_allgatherv();
 }
 
-/* Operations that are not commutative. No algorithm of ours may take them, so that these calls do
- * not count as ones that it has to run. */
+/* Operations that are not commutative. Only those of scans of ours take them. Other calls do not
+ * count as ones that an algorithm of ours has to run. */
 static void case_order(void)
 {
     long calls = atomic_load(&n_calls);
 
     if (is_reduction())
         user_ops("order", 0);
-    atomic_store(&n_calls, calls);
+    if (!is_scan())
+        atomic_store(&n_calls, calls);
 }
 
 static void case_rounding(void)
@@ -909,7 +934,7 @@ static void case_large(void)
             break;
         default:
             gets = opt.collective != REDUCE || world_rank == root;
-            if (opt.collective == REDUCE_SCATTER || opt.collective == REDUCE_SCATTER_BLOCK) {
+            if (is_reduce_scatter()) {
                 mine = num / world_size;
                 first = mine * world_rank;
             }
@@ -918,7 +943,8 @@ static void case_large(void)
     }
     for (size_t i = 0; i < mine; i++) {
         double one = (double) ((first + i) % 1000003);
-        wrong += buf[i] != (is_reduction() && gets ? one * world_size : one);
+        int num_ranks = is_reduction() && gets ? num_operands(world_rank, world_size) : 1;
+        wrong += buf[i] != one * (num_ranks > 0 ? num_ranks : 1);
     }
     check(wrong == 0, "large", "%zu wrong values", wrong);
     MPI_Type_free(&type);

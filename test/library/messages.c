@@ -121,6 +121,10 @@ static void call(const char *name, int n, int root, int p)
         MPI_Reduce_scatter(in, out, counts, MPI_BYTE, MPI_BOR, MPI_COMM_WORLD);
     else if (strcmp(name, "reduce_scatter_block") == 0)
         MPI_Reduce_scatter_block(in, out, n, MPI_BYTE, MPI_BOR, MPI_COMM_WORLD);
+    else if (strcmp(name, "scan") == 0)
+        MPI_Scan(in, out, n, MPI_BYTE, MPI_BOR, MPI_COMM_WORLD);
+    else if (strcmp(name, "exscan") == 0)
+        MPI_Exscan(in, out, n, MPI_BYTE, MPI_BOR, MPI_COMM_WORLD);
     else if (strcmp(name, "scatter") == 0)
         MPI_Scatter(in, n, MPI_BYTE, out, n, MPI_BYTE, root, MPI_COMM_WORLD);
     else if (strcmp(name, "scatterv") == 0)

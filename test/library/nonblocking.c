@@ -26,7 +26,7 @@
 enum { MOST_WITH_GAPS = 2503 };
 
 enum { ALLGATHER, ALLGATHERV, GATHER, GATHERV, SCATTER, SCATTERV, ALLTOALL, ALLTOALLV, ALLREDUCE, BARRIER, BCAST,
-    REDUCE, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, N_COLLECTIVES
+    REDUCE, SCAN, EXSCAN, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, N_COLLECTIVES
 };
 
 /* A call. Elements are pairs of ints with a hole between them where has_gaps. */
@@ -59,7 +59,7 @@ static int value(int rank, int i, int round)
 
 static int is_reduction(const call_t * c)
 {
-    return c->coll == ALLREDUCE || c->coll == REDUCE || c->coll >= REDUCE_SCATTER;
+    return c->coll == ALLREDUCE || c->coll >= REDUCE;
 }
 
 static int is_gather(const call_t * c)
@@ -156,8 +156,9 @@ static void fill(call_t * c, int round)
 static void check_result(const call_t * c, int round)
 {
     int first = c->coll >= REDUCE_SCATTER ? c->displs[c->rank] : 0;
+    int num_ranks = c->coll == SCAN ? c->rank + 1 : c->coll == EXSCAN ? c->rank : c->size;
 
-    if (c->coll == BARRIER || ((c->coll == REDUCE || is_gather(c)) && c->rank != c->root))
+    if (c->coll == BARRIER || num_ranks == 0 || ((c->coll == REDUCE || is_gather(c)) && c->rank != c->root))
         return;
     if (is_scatter(c)) {
         for (int i = 0; i < c->num_out && !c->in_place; i++)
@@ -188,7 +189,7 @@ static void check_result(const call_t * c, int round)
     }
     for (int i = 0; i < c->num_out; i++) {
         int sum = 0;
-        for (int r = 0; r < c->size; r++)
+        for (int r = 0; r < num_ranks; r++)
             sum += value(r, first + i, round);
         check_at(c, i, c->coll == BCAST ? value(c->root, i, round) : sum);
     }
@@ -225,6 +226,8 @@ static void begin(call_t * c)
 #define MPI_IScatter MPI_Iscatter
 #define MPI_IScatterv MPI_Iscatterv
 #define MPI_IReduce MPI_Ireduce
+#define MPI_IScan MPI_Iscan
+#define MPI_IExscan MPI_Iexscan
 #define MPI_IReduce_scatter MPI_Ireduce_scatter
 #define MPI_IReduce_scatter_block MPI_Ireduce_scatter_block
     switch (c->coll) {
@@ -276,6 +279,12 @@ static void begin(call_t * c)
             if (c->in_place && c->rank != c->root)
                 in = c->out;
             CALL(Reduce, in, c->rank == c->root ? c->out : NULL, c->n, type, op, c->root);
+            break;
+        case SCAN:
+            CALL(Scan, in, c->out, c->n, type, op);
+            break;
+        case EXSCAN:
+            CALL(Exscan, in, c->out, c->n, type, op);
             break;
         case REDUCE_SCATTER:
             CALL(Reduce_scatter, in, c->out, c->counts, type, op);

@@ -130,6 +130,9 @@ static void call(int which, uint64_t *in, uint64_t *out, int n, const kind_t * k
         case 10:
             MPI_Iscan(in, out, n, k->type, k->op, MPI_COMM_WORLD, &req);
             break;
+        case 11:
+            MPI_Iexscan(in, out, n, k->type, k->op, MPI_COMM_WORLD, &req);
+            break;
     }
     MPI_Wait(&req, MPI_STATUS_IGNORE);
     free(counts);
@@ -137,7 +140,8 @@ static void call(int which, uint64_t *in, uint64_t *out, int n, const kind_t * k
 
 static const char *const names[] = {
     "allreduce", "reduce", "reduce_scatter", "reduce_scatter_block", "scan", "exscan",
-    "iallreduce", "ireduce", "ireduce_scatter", "ireduce_scatter_block", "iscan"
+    "iallreduce", "ireduce", "ireduce_scatter", "ireduce_scatter_block", "iscan",
+    "iexscan"
 };
 #define NUM ((int) (sizeof(names) / sizeof(names[0])))
 

@@ -22,7 +22,8 @@ from topo_tune import site as sites
 from topo_tune.predictor import Predictor
 
 SIZES = (64, 1024, 16384, 262144)
-VECTORS = ("bcast", "reduce", "allreduce", "ibcast", "iallreduce")
+SCANS = ("scan", "exscan", "iscan", "iexscan")
+VECTORS = ("bcast", "reduce", "allreduce", "ibcast", "iallreduce", *SCANS)
 BLOCKS = ("allgather", "allgatherv", "reduce_scatter", "reduce_scatter_block", "iallgather")
 ROOTED = ("gather", "scatter", "igather", "iscatter")
 # those whose sizes not all ranks know: ranked by the place alone

@@ -15,7 +15,7 @@ from kinds import Build, Cluster, Env, Launch, MakeSite, RunParts, WriteJson
 from under_test import ALGORITHMS, KVALS, LOW_LIMITS
 
 HERE = Path(__file__).parent
-REDUCTIONS = ("reduce", "allreduce", "reduce_scatter", "reduce_scatter_block")
+REDUCTIONS = ("reduce", "allreduce", "reduce_scatter", "reduce_scatter_block", "scan", "exscan")
 COLLECTIVES = ("bcast", *REDUCTIONS, "allgatherv", "barrier")
 CASES = [(row["collective"], row["name"]) for row in ALGORITHMS if row["collective"] in COLLECTIVES]
 ALL_OF_IT = [
@@ -104,7 +104,8 @@ def test_many_ranks(run_every: RunParts, cluster: Cluster, kind: str, n: int) ->
 
 @pytest.mark.parametrize("kind, n", [("unequal", 9), ("cyclic", 8), ("block", 6)])
 def test_operations_in_order(run_every: RunParts, cluster: Cluster, kind: str, n: int) -> None:
-    """What is not commutative goes to MPICH's own algorithms, whichever is forced."""
+    """What is not commutative goes to MPICH's own algorithms, whichever is forced. Those of scan and
+    exscan take it."""
     cases = [case for case in CASES if case[0] in REDUCTIONS]
     run_every("order", "quick", cases=cases, n=n, env=cluster(kind, n))
 
@@ -416,6 +417,15 @@ def test_wrong_result_is_seen(
             if (once() && in != MPI_IN_PLACE)
                 ((char *) in)[0]++;
             return rc;
+        }
+        int MPI_Scan(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
+        {
+            return once() ? MPI_SUCCESS : PMPI_Scan(in, out, count, type, op, comm);
+        }
+        int MPI_Exscan(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op,
+                       MPI_Comm comm)
+        {
+            return (once() ? PMPI_Scan : PMPI_Exscan)(in, out, count, type, op, comm);
         }
         int MPI_Allgatherv(const void *in, int incount, MPI_Datatype intype, void *out,
                            const int counts[], const int displs[], MPI_Datatype type, MPI_Comm comm)

@@ -57,6 +57,8 @@ attr/attrt 4                errors/coll/noalias2 4
     "coll/opsum 4 coll/opland 4 coll/opband 4 coll/opmaxloc 5 coll/opminloc 4 coll/uoplong 11",
     "reduce_scatter": "coll/redscat 4 coll/redscat2 5 coll/redscat3 8 coll/redscatinter 8",
     "reduce_scatter_block": "coll/red_scat_block 4 coll/red_scat_block2 5 coll/redscatblk3 8",
+    "scan": "coll/scantst 4 coll/op_coll 4",
+    "exscan": "coll/exscan 10 coll/exscan2 5",
     "iallgather": "coll/p_allgather 10",
     "iallgatherv": "coll/p_allgatherv 10",
     "ialltoall": "coll/nonblocking 4",
@@ -69,6 +71,8 @@ attr/attrt 4                errors/coll/noalias2 4
     "ireduce": "coll/p_red 4",
     "ireduce_scatter": "coll/p_redscat 4",
     "ireduce_scatter_block": "coll/p_red_scat_block 4",
+    "iscan": "coll/p_scan 4",
+    "iexscan": "coll/p_exscan 5",
     "iscatter": "coll/p_scatter 4",
     "iscatterv": "coll/p_scatterv 4",
 }
@@ -87,6 +91,8 @@ MORE_SIZES = {
     "reduce": "coll/reduce 7 coll/opmaxloc 9",
     "reduce_scatter": "coll/redscat 6 coll/redscat2 10",
     "reduce_scatter_block": "coll/red_scat_block2 10 coll/redscatblk3 10",
+    "scan": "coll/scantst 7",
+    "exscan": "coll/exscan 7 coll/exscan2 10",
 }
 # each calls nearly all nonblocking collectives; nonblocking3 for half a minute
 NONBLOCKING = """

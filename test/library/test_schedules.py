@@ -21,7 +21,7 @@ WRAPPED = ["MPIC_Send", "MPIC_Isend", "MPIC_Sendrecv", "MPID_Issend"]
 WRAPPED += ["MPID_Send", "MPID_Send_coll"]
 GATHERS = ["gather", "gatherv", "scatter", "scatterv"]
 COLLECTIVES = ["allgather", "allgatherv", "allreduce", "alltoall", "alltoallv", "barrier", "bcast"]
-COLLECTIVES += [*GATHERS, "reduce", "reduce_scatter", "reduce_scatter_block"]
+COLLECTIVES += [*GATHERS, "reduce", "reduce_scatter", "reduce_scatter_block", "scan", "exscan"]
 # ranks, ranks a host, bytes, root
 SIZE_BYTES = 8
 CALLS = [(8, 2, 5000, 0), (12, 4, 40000, 3)]
@@ -113,10 +113,13 @@ def test_messages_are_those_of_the_catalog(
             if name in ("rack_leader", "topo_binomial", "topo_knomial") and collective in GATHERS:
                 drop_sizes(found, messages(wanted))
             compared += 1
-            if name == "smp":  # whose messages go to ranks of other communicators
+            if (collective, name) == ("scan", "smp"):  # the catalog leaves the bcast of a flag out
+                sent = [senders(of).total() for of in (found, messages(wanted))]
+                assert sent[0] - sent[1] == ranks - ranks // ppn
+            elif name == "smp":  # whose messages go to ranks of other communicators
                 assert senders(found) == senders(messages(wanted)), ranks
-                continue
-            assert found == messages(wanted), (name, ranks)
+            else:
+                assert found == messages(wanted), (name, ranks)
     assert compared >= 1
 
 

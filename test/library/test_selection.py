@@ -547,10 +547,12 @@ def two_of(
 
 
 # what a condition looks at, of what the whole communicator knows: collectives without the i
-AVG = ["allreduce", "bcast", "reduce", "alltoall"]
+SCANS = ["scan", "exscan"]
+AVG = ["allreduce", "bcast", "reduce", "alltoall", *SCANS]
 TOTAL = [*AVG, "alltoallv", "alltoallw", "allgather", "allgatherv", "gather", "scatter"]
 TOTAL += ["reduce_scatter", "reduce_scatter_block"]
 COUNT = ["allreduce", "reduce", "allgather", "allgatherv", "reduce_scatter", "reduce_scatter_block"]
+COUNT += SCANS
 DEFINED = {"avg_msg_size": AVG, "total_msg_size": TOTAL, "count": COUNT}
 UNKNOWN = {
     "avg_msg_size": [],

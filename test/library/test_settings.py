@@ -52,6 +52,7 @@ RADICES: list[Case] = [
         ("bcast", "topo_knomial", "collectives"),
         ("allreduce", "topo_recursive_doubling", "collectives"),
         ("reduce_scatter_block", "topo_brucks", "collectives"),
+        ("scan", "topo_dissemination", "collectives"),
         ("allgather", "topo_brucks", "allgather"),
         ("gather", "topo_knomial", "gather"),
         ("scatterv", "topo_knomial", "gather"),

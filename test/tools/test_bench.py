@@ -551,7 +551,7 @@ def test_break_even_of_samples_has_an_interval() -> None:
 # ---- topo-bench-mpi ----
 
 ROOTED = ["gather", "scatter", "bcast", "reduce"]
-ADDING = ["reduce", "allreduce", "reduce_scatter", "reduce_scatter_block", "scan"]
+ADDING = ["reduce", "allreduce", "reduce_scatter", "reduce_scatter_block", "scan", "exscan"]
 IN_PLACE = ["allgather", "allgatherv", "gather", "scatter", *ADDING, "alltoall", "alltoallv"]
 COLLECTIVES = [*IN_PLACE, "bcast", "barrier"]
 

@@ -28,7 +28,7 @@ Sim = Callable[..., subprocess.CompletedProcess[str]]
 Run = Callable[..., dict[str, Any]]
 
 COLLECTIVES = ["allgather", "allgatherv", "allreduce", "alltoall", "barrier", "bcast", "gather"]
-COLLECTIVES += ["reduce", "reduce_scatter", "reduce_scatter_block", "scatter"]
+COLLECTIVES += ["exscan", "reduce", "reduce_scatter", "reduce_scatter_block", "scan", "scatter"]
 
 # A byte takes a microsecond on the link of a host; other costs are unlike each other.
 HOST = 1.0

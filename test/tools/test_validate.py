@@ -633,7 +633,7 @@ def fact(name: str, call: Any) -> Any:
     if not intra and (plain not in ("gather", "scatter") or call.idle):
         total = None
     counts = {"allreduce": call.count, "reduce": call.count, "reduce_scatter_block": call.count}
-    counts["reduce_scatter"] = call.count * ranks
+    counts |= {"reduce_scatter": call.count * ranks, "scan": call.count, "exscan": call.count}
     return {
         "collective": call.collective,
         "comm_type": call.comm_type,
@@ -648,7 +648,7 @@ def fact(name: str, call: Any) -> Any:
         "is_node_consecutive": "yes" if is_parent and call.consecutive else "no",
         "is_multi_threaded": None,
         "avg_msg_size": size
-        if intra and plain in ("allreduce", "bcast", "reduce", "alltoall")
+        if intra and plain in ("allreduce", "bcast", "reduce", "alltoall", "scan", "exscan")
         else None,
         "total_msg_size": total,
         "count": counts.get(plain) if intra else None,

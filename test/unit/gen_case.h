@@ -77,6 +77,8 @@ typedef enum {
     FROM_OWNER,                 /* what the rank does to whom the block belongs */
     EXCHANGED,                  /* what each rank has for this one */
     SUM,                        /* of what all contribute */
+    PREFIX,                     /* of what the ranks up to this one do, in their order */
+    BEFORE,                     /* of what the ranks before this one do, in their order */
     ANY,                        /* at the end: not to be looked at */
     ABSENT,                     /* no such buffer */
 } content_t;
@@ -85,6 +87,7 @@ typedef struct {
     const char *name;
     bool has_root, has_blocks;  /* blocks: one for each rank; else one vector */
     bool has_in_place;
+    bool is_by_rank;            /* operands are in the order of ranks, not of the line */
     content_t(*in) (const case_t * c, int rank, int block);
     content_t(*out) (const case_t * c, int rank, int block);
     content_t(*result) (const case_t * c, int rank, int block);
@@ -112,6 +115,7 @@ typedef struct {
         MPII_Topo_gen_gather_t gather;
         MPII_Topo_gen_brucks_t brucks;
         MPII_Topo_gen_spread_t spread;
+        MPII_Topo_gen_prefix_t prefix;
     } u;
 } any_gen_t;
 
@@ -151,13 +155,14 @@ typedef struct {
     int elem, num_leaves;
     uint64_t sum;               /* over leaves, of a random number for each rank */
     int same;                   /* the same expression, but for operands that are swapped */
-    int first, last;            /* positions in the line, if all between come in order from left to
-                                 * right; else -1 */
+    int first, last;            /* positions in the line, or ranks, if all between come in order from
+                                 * left to right; else -1 */
 } node_t;
 
 static node_t *nodes;
 static int num_nodes, room_nodes, num_elems, num_leaf_symbols;
 static int *hash_table, hash_size;      /* node + 1; 0: free */
+static bool is_by_rank;
 static const int *pos_of;
 
 static uint64_t mix(uint64_t x)
@@ -171,6 +176,7 @@ static void reset_symbols(const case_t * c)
 {
     num_elems = c->num_cells;
     num_leaf_symbols = 1 + c->p * num_elems;
+    is_by_rank = c->family->collective->is_by_rank;
     pos_of = c->order->pos_of;
     if (num_nodes > 0)
         memset(hash_table, 0, hash_size * sizeof(int));
@@ -192,8 +198,8 @@ static node_t expand(int symbol)
         .num_leaves = 1,
         .sum = mix(rank + 1),
         .same = symbol,
-        .first = pos_of[rank],
-        .last = pos_of[rank],
+        .first = is_by_rank ? rank : pos_of[rank],
+        .last = is_by_rank ? rank : pos_of[rank],
     };
 }
 

@@ -96,23 +96,37 @@ static bool change_step(const probe_t * probe, change_t change, MPII_Topo_step_t
     }
 }
 
-/* Whether what a copy to TMP no longer copies, its last unit, was there each time */
+/* Whether it made no difference each time: what a copy to TMP no longer copies, its last unit, was
+ * there; or where a step takes units from instead, the same is */
 static bool was_there;
 
-static void look_whether_there(const probe_t * probe, const MPII_Topo_step_t * step)
+static void compare(const probe_t * probe, int unit, int num, MPII_Topo_buf_t a, int a_slot,
+                    MPII_Topo_buf_t b, int b_slot)
 {
     const exec_t *e = &ranks[probe->gen.rank].exec;
     MPI_Aint first, count;
 
-    if (step->kind != MPII_TOPO_STEP__COPY || step->buf != MPII_TOPO_BUF__TMP || step->sorted) {
-        was_there = false;
-        return;
-    }
-    MPII_Topo_data_find(e->data, step->unit + step->num, 1, &first, &count);
-    const cell_t *from = (cell_t *) address(e, step->from, step->from_slot + step->num, first);
-    const cell_t *to = (cell_t *) address(e, step->buf, step->slot + step->num, first);
+    MPII_Topo_data_find(e->data, unit, num, &first, &count);
+    const cell_t *x = (cell_t *) address(e, a, a_slot, first);
+    const cell_t *y = (cell_t *) address(e, b, b_slot, first);
     for (int n = 0; n < count; n++)
-        was_there &= from[n].symbol == to[n].symbol;
+        was_there &= x[n].symbol == y[n].symbol;
+}
+
+static void look_whether_there(const probe_t * probe, change_t change,
+                               const MPII_Topo_step_t * step, const MPII_Topo_step_t * old)
+{
+    int num = step->num;
+
+    if (change == CHANGE__FROM && ranks[probe->gen.rank].out == NULL)
+        was_there = false;
+    else if (change == CHANGE__FROM)
+        compare(probe, step->unit, num, step->from, step->from_slot, old->from, old->from_slot);
+    else if (step->kind != MPII_TOPO_STEP__COPY || step->buf != MPII_TOPO_BUF__TMP || step->sorted)
+        was_there = false;
+    else
+        compare(probe, step->unit + num, 1, step->from, step->from_slot + num, step->buf,
+                step->slot + num);
 }
 
 static bool mutate(const probe_t * probe, int i, int k, MPII_Topo_step_t * step)
@@ -139,10 +153,12 @@ static bool mutate(const probe_t * probe, int i, int k, MPII_Topo_step_t * step)
         default:
             if (!inner_step(probe, i, k, step))
                 return false;
-            if (is_here && k == m->k)
+            if (is_here && k == m->k) {
+                MPII_Topo_step_t old = *step;
                 change_step(probe, m->kind, step);
-            if (is_here && k == m->k && m->kind == CHANGE__FEWER)
-                look_whether_there(probe, step);
+                if (m->kind == CHANGE__FEWER || m->kind == CHANGE__FROM)
+                    look_whether_there(probe, m->kind, step, &old);
+            }
             return true;
     }
 }
@@ -291,8 +307,11 @@ static const char *why_equal(const probe_t * probe, const mutation_t * m,
             return "the step does not need what comes between";
         case CHANGE__TWICE:
             return step->kind == MPII_TOPO_STEP__COPY ? "the same copy again" : NULL;
-        case CHANGE__BUF:
         case CHANGE__FROM:
+            if (was_there)
+                return "the same was there";
+            /* fall through */
+        case CHANGE__BUF:
             return c->in_place && is_in_tmp(step) == is_in_tmp(&changed) &&
                 is_from_tmp(step) == is_from_tmp(&changed) ? "IN is OUT" : NULL;
         case CHANGE__UNIT:
@@ -350,7 +369,7 @@ static void try_change(const case_t * c, const probe_t * probe, mutation_t m)
     if (!is_taken(2))
         return;
     tally[m.kind].num++;
-    was_there = m.kind == CHANGE__FEWER;
+    was_there = m.kind == CHANGE__FEWER || m.kind == CHANGE__FROM;
     for (int i = 0; i < NUM_SCHEDULES && !is_caught; i++)
         is_caught = !run_case(c, &schedules[i], &m, &outcome);
     tally[m.kind].num_caught += is_caught;

@@ -307,6 +307,32 @@ static const collective_t alltoall = {
     .name = "alltoall",.has_blocks = true,.in = own,.out = nothing,.result = all_exchanged,
 };
 
+static content_t prefix(const case_t * c, int rank, int block)
+{
+    (void) c, (void) rank, (void) block;
+    return PREFIX;
+}
+
+static content_t own_in_place(const case_t * c, int rank, int block)
+{
+    (void) rank, (void) block;
+    return c->in_place ? OWN : NOTHING;
+}
+
+/* Rank 0 has no result, and its buffer does not change. */
+static content_t before(const case_t * c, int rank, int block)
+{
+    return rank > 0 ? BEFORE : own_in_place(c, rank, block);
+}
+
+static const collective_t scan = {
+    .name = "scan",.is_by_rank = true,.in = absent,.out = own,.result = prefix,
+};
+static const collective_t exscan = {
+    .name = "exscan",.has_in_place = true,.is_by_rank = true,.in = own,.out = own_in_place,
+    .result = before,
+};
+
 /* ---------------------------------------------------------------- claims of messages */
 
 typedef struct {
@@ -1112,6 +1138,31 @@ static void claim_spread(const case_t * c, const traffic_t * t)
     }
 }
 
+/* -- topo_gen_prefix.c -- */
+
+static void setup_prefix(any_gen_t * g, const case_t * c, int rank)
+{
+    MPII_Topo_gen_prefix(&g->u.prefix, c->order, rank, c->family->arg[0], c->family->arg[1]);
+}
+
+/* Only leaders of runs get messages from other hosts: in each stage at most k-1. */
+static void claim_prefix(const case_t * c, const traffic_t * t)
+{
+    const MPII_Topo_order_t *o = c->order;
+    groups_t hosts = groups_of(c, t, HOSTS);
+    int radix = MPII_Topo_prefix_radix(o, c->family->arg[0], 1), per_run = 0;
+
+    for (int64_t power = 1; power < o->num_runs; power *= radix)
+        per_run += radix - 1;
+    for (int host = 0; host < hosts.num; host++) {
+        int num_runs = 0;
+        for (int run = 0; run < o->num_runs; run++)
+            num_runs += hosts.of_rank[o->run_begin[run]] == host;
+        CHECK(hosts.into[host] <= num_runs * per_run, "%d messages to %d runs of host %d",
+              hosts.into[host], num_runs, host);
+    }
+}
+
 #define KNOMIAL(name_, shape_, radix_) \
     {"bcast." name_, &bcast, prepare_vector, setup_tree, claim_tree, \
      {shape_, MPII_TOPO_TREE_DOWN, radix_}, true}, \
@@ -1137,6 +1188,12 @@ static void claim_spread(const case_t * c, const traffic_t * t)
      {radix_, false}, false}, \
     {"reduce_scatter.brucks, radix " name_, &reduce_scatter, prepare_spread, setup_spread, \
      claim_spread, {radix_, true}, false}
+
+#define PREFIX_SUMS(name_, radix_) \
+    {"scan.prefix, radix " name_, &scan, prepare_one_unit, setup_prefix, claim_prefix, \
+     {radix_, true}, false}, \
+    {"exscan.prefix, radix " name_, &exscan, prepare_one_unit, setup_prefix, claim_prefix, \
+     {radix_, false}, false}
 
 static const family_t families[] = {
     {"allgather.ring", &allgather, prepare_blocks_of_ranks, setup_ring, claim_ring, {false}, true},
@@ -1209,6 +1266,12 @@ static const family_t families[] = {
     SPREAD("3", 3),
     SPREAD("5", 5),
     SPREAD("of all", MAX_RANKS),
+    PREFIX_SUMS("chosen", 0),
+    PREFIX_SUMS("chosen for 4 KiB", -3),
+    PREFIX_SUMS("2", 2),
+    PREFIX_SUMS("3", 3),
+    PREFIX_SUMS("5", 5),
+    PREFIX_SUMS("of all", MAX_RANKS),
 };
 #define NUM_FAMILIES ((int) (sizeof(families) / sizeof(families[0])))
 

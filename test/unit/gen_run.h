@@ -140,6 +140,14 @@ static void check_result(const case_t * c, outcome_t * outcome)
             if (r->out == NULL || want == ANY)
                 continue;
             int symbol = r->out[cell].symbol;
+            if (want == PREFIX || want == BEFORE) {
+                node_t sum = expand(symbol ? symbol : leaf(rank, 0));
+                CHECK(symbol != 0 && sum.elem == elem && sum.first == 0 &&
+                      sum.last == rank - (want == BEFORE),
+                      "rank %d, element %d: not the sum of ranks 0 to %d in order", rank, cell,
+                      rank - (want == BEFORE));
+                continue;
+            }
             if (want != SUM) {
                 CHECK(symbol == symbol_of(c, rank, cell, want),
                       "rank %d, element %d: not as it should be", rank, cell);

@@ -18,6 +18,7 @@ SOURCES += [TOPO / f"topo_{name}.c" for name in ("map", "order", "place")]
 
 COLLECTIVES = ["allgather", "allgatherv", "allreduce", "alltoall", "alltoallv", "barrier", "bcast"]
 COLLECTIVES += ["gather", "reduce", "reduce_scatter", "reduce_scatter_block", "scatter"]
+COLLECTIVES += ["exscan", "scan"]
 
 
 @pytest.fixture
@@ -76,7 +77,8 @@ PLACES = [(5, 1), (7, 4), (8, 8), (16, 1), (64, 4), (60, 4)]  # ranks, ranks a h
 def choices(name: str, collective: str, ranks: int, ppn: int) -> list[str]:
     """Those of MPICH's file of that name, for SIZES"""
     content = (under_test.source() / f"maint/tuning/coll/{name}/generic.json").read_text()
-    tree = json.loads(content)[f"collective={collective}"]["comm_type=intra"]
+    tree = json.loads(content)[f"collective={collective}"]
+    tree = tree.get("comm_type=intra", tree)
     facts: dict[str, Any] = {
         "comm_size": ranks,
         "comm_hierarchy": "parent" if ppn > 1 else "flat",
@@ -84,6 +86,7 @@ def choices(name: str, collective: str, ranks: int, ppn: int) -> list[str]:
         "is_op_built_in": "yes",
         "is_sendbuf_inplace": "no",
         "is_block_regular": "yes",
+        "is_node_consecutive": "yes" if ppn > 1 else "no",
     }
     sizes = [{"avg_msg_size": s, "total_msg_size": s * ranks, "count": s // 8} for s in SIZES]
     return [choose(tree, facts | size) for size in sizes]

@@ -25,7 +25,7 @@ FLAGS = [
 FLAGS += [f"-DEXECUTOR_{EXECUTOR}", "-Wno-unused-parameter"]
 FAMILIES = [
     *("allgather.", "bcast.", "reduce.", "reduce_bcast.", "allreduce.", "reduce_scatter."),
-    *("gather.", "scatter.", "alltoall."),
+    *("gather.", "scatter.", "alltoall.", "scan.", "exscan."),
 ]
 
 

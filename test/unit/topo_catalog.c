@@ -149,6 +149,10 @@ static void check_parts(MPII_Topo_coll_t coll, int p, int root, int64_t n)
             case MPII_TOPO_COLL__BARRIER:
                 sent = got = 1;
                 break;
+            case MPII_TOPO_COLL__SCAN:
+            case MPII_TOPO_COLL__EXSCAN:
+                sent = i == p - 1 ? 0 : n, got = i == 0 ? 0 : n;
+                break;
             case MPII_TOPO_COLL__BCAST:
                 sent = i == root ? n : 0, got = i == root ? 0 : n;
                 break;

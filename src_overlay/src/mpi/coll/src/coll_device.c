@@ -9,8 +9,9 @@
 
 /* ch4 is asked before MPIR selects. If hosts have several ranks, it splits a bcast, reduce,
  * allreduce or barrier by a composition: a part in each host, in the shared memory of posix, and a
- * part between the first ranks of the hosts, for which MPIR selects. It passes other calls on to
- * MPIR. Who selects for these four collectives; the first line that applies counts:
+ * part between the first ranks of the hosts, for which MPIR selects. It splits a scan as MPIR's smp
+ * does, and passes other calls on to MPIR. Who selects for the first four; the first line that
+ * applies counts:
  *
  *     what is set                                      what runs
  *     DEVICE_COLLECTIVES=all                           composition

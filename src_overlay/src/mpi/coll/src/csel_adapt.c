@@ -282,6 +282,12 @@ static bool is_exact(const MPIR_Csel_coll_sig_s * coll_sig)
         case MPIR_CSEL_COLL_TYPE__REDUCE_SCATTER_BLOCK:
             type = coll_sig->u.reduce_scatter_block.datatype;
             break;
+        case MPIR_CSEL_COLL_TYPE__SCAN:
+            type = coll_sig->u.scan.datatype;
+            break;
+        case MPIR_CSEL_COLL_TYPE__EXSCAN:
+            type = coll_sig->u.exscan.datatype;
+            break;
         default:
             return true;
     }

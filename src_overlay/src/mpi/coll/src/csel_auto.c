@@ -161,24 +161,11 @@ static bool may_reorder(const MPIR_Csel_coll_sig_s * coll_sig)
 static MPII_Topo_coll_t coll_of(int coll_type)
 {
     switch (coll_type) {
-#define COLL_OF(COLL)                           \
+#define COLL_OF(COLL, coll)                     \
         case MPIR_CSEL_COLL_TYPE__##COLL:       \
         case MPIR_CSEL_COLL_TYPE__I##COLL:      \
             return MPII_TOPO_COLL__##COLL;
-            COLL_OF(ALLGATHER)
-                COLL_OF(ALLGATHERV)
-                COLL_OF(ALLREDUCE)
-                COLL_OF(ALLTOALL)
-                COLL_OF(ALLTOALLV)
-                COLL_OF(BARRIER)
-                COLL_OF(BCAST)
-                COLL_OF(GATHER)
-                COLL_OF(GATHERV)
-                COLL_OF(REDUCE)
-                COLL_OF(REDUCE_SCATTER)
-                COLL_OF(REDUCE_SCATTER_BLOCK)
-                COLL_OF(SCATTER)
-                COLL_OF(SCATTERV)
+            MPII_TOPO_COLLS(COLL_OF)
 #undef COLL_OF
         default:
             return MPII_TOPO_COLL__END;
@@ -202,6 +189,11 @@ static bool describe(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t * c
         case MPII_TOPO_COLL__ALLREDUCE:
             *bytes = get_avg_msgsize(coll_sig);
             return may_reorder(coll_sig);
+        case MPII_TOPO_COLL__SCAN:
+        case MPII_TOPO_COLL__EXSCAN:
+            /* always in the order of ranks, but operands are grouped by place */
+            *bytes = get_avg_msgsize(coll_sig);
+            return !MPII_COLL_HAS_FIXED_ORDER(coll_sig->comm_ptr);
         case MPII_TOPO_COLL__BCAST:
         case MPII_TOPO_COLL__ALLTOALL:
             *bytes = get_avg_msgsize(coll_sig);

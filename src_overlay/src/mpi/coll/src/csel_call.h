@@ -10,13 +10,13 @@
  * UNKNOWN. For UNKNOWN, no condition but "...=any" holds. By collective, for p processes and
  * elements of b bytes:
  *
- *   avg_msg_size     allreduce, bcast, reduce: count * b; alltoall: recvcount * b
- *   total_msg_size   allreduce, bcast, reduce: count * b * p
+ *   avg_msg_size     allreduce, bcast, reduce, scan, exscan: count * b; alltoall: recvcount * b
+ *   total_msg_size   allreduce, bcast, reduce, scan, exscan: count * b * p
  *                    allgather, alltoall, reduce_scatter_block: recvcount * b * p
  *                    allgatherv, reduce_scatter: sum of recvcounts * b
  *                    gather, scatter: bytes at the root, count * b * p
  *                    alltoallv, alltoallw: UNKNOWN, since each process has its own counts
- *   count            allreduce, reduce: count; reduce_scatter_block: recvcount
+ *   count            allreduce, reduce, scan, exscan: count; reduce_scatter_block: recvcount
  *                    reduce_scatter: sum of recvcounts
  *                    bcast, allgather, allgatherv: UNKNOWN, since processes may use different
  *                    datatypes with the same signature
@@ -90,6 +90,12 @@ static inline MPI_Op get_op(const MPIR_Csel_coll_sig_s * coll_sig)
         case MPIR_CSEL_COLL_TYPE__REDUCE_SCATTER_BLOCK:
         case MPIR_CSEL_COLL_TYPE__IREDUCE_SCATTER_BLOCK:
             return coll_sig->u.reduce_scatter_block.op;
+        case MPIR_CSEL_COLL_TYPE__SCAN:
+        case MPIR_CSEL_COLL_TYPE__ISCAN:
+            return coll_sig->u.scan.op;
+        case MPIR_CSEL_COLL_TYPE__EXSCAN:
+        case MPIR_CSEL_COLL_TYPE__IEXSCAN:
+            return coll_sig->u.exscan.op;
         default:
             MPIR_Assert(0);
             return MPI_OP_NULL;
@@ -118,6 +124,12 @@ static inline MPI_Aint get_avg_msgsize(const MPIR_Csel_coll_sig_s * coll_sig)
         case MPIR_CSEL_COLL_TYPE__REDUCE:
         case MPIR_CSEL_COLL_TYPE__IREDUCE:
             return type_size(coll_sig->u.reduce.datatype) * coll_sig->u.reduce.count;
+        case MPIR_CSEL_COLL_TYPE__SCAN:
+        case MPIR_CSEL_COLL_TYPE__ISCAN:
+            return type_size(coll_sig->u.scan.datatype) * coll_sig->u.scan.count;
+        case MPIR_CSEL_COLL_TYPE__EXSCAN:
+        case MPIR_CSEL_COLL_TYPE__IEXSCAN:
+            return type_size(coll_sig->u.exscan.datatype) * coll_sig->u.exscan.count;
         case MPIR_CSEL_COLL_TYPE__ALLTOALL:
         case MPIR_CSEL_COLL_TYPE__IALLTOALL:
             return type_size(coll_sig->u.alltoall.recvtype) * coll_sig->u.alltoall.recvcount;
@@ -145,6 +157,12 @@ static inline MPI_Aint get_count(const MPIR_Csel_coll_sig_s * coll_sig)
         case MPIR_CSEL_COLL_TYPE__REDUCE_SCATTER_BLOCK:
         case MPIR_CSEL_COLL_TYPE__IREDUCE_SCATTER_BLOCK:
             return coll_sig->u.reduce_scatter_block.recvcount;
+        case MPIR_CSEL_COLL_TYPE__SCAN:
+        case MPIR_CSEL_COLL_TYPE__ISCAN:
+            return coll_sig->u.scan.count;
+        case MPIR_CSEL_COLL_TYPE__EXSCAN:
+        case MPIR_CSEL_COLL_TYPE__IEXSCAN:
+            return coll_sig->u.exscan.count;
         default:
             return UNKNOWN;
     }
@@ -200,6 +218,10 @@ static inline MPI_Aint get_total_msgsize(const MPIR_Csel_coll_sig_s * coll_sig)
         case MPIR_CSEL_COLL_TYPE__IREDUCE:
         case MPIR_CSEL_COLL_TYPE__ALLTOALL:
         case MPIR_CSEL_COLL_TYPE__IALLTOALL:
+        case MPIR_CSEL_COLL_TYPE__SCAN:
+        case MPIR_CSEL_COLL_TYPE__ISCAN:
+        case MPIR_CSEL_COLL_TYPE__EXSCAN:
+        case MPIR_CSEL_COLL_TYPE__IEXSCAN:
             return get_avg_msgsize(coll_sig) * comm_ptr->local_size;
         case MPIR_CSEL_COLL_TYPE__ALLGATHER:
         case MPIR_CSEL_COLL_TYPE__IALLGATHER:

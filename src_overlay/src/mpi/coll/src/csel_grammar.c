@@ -116,18 +116,22 @@ static const struct {
 
 #define NUM_CONDITIONS ((int) (sizeof(conditions) / sizeof(conditions[0])))
 
+#define SCANS "scan iscan exscan iexscan "
+
 /* see csel_call.h */
 static const csel_message_condition_s message_conditions[] = {
-    {"avg_msg_size", " allreduce iallreduce bcast ibcast reduce ireduce alltoall ialltoall ", NULL},
+    {"avg_msg_size", " allreduce iallreduce bcast ibcast reduce ireduce alltoall ialltoall " SCANS,
+     NULL},
     {"total_msg_size", " allreduce bcast reduce alltoall alltoallv alltoallw allgather "
      "allgatherv gather scatter reduce_scatter reduce_scatter_block iallreduce ibcast ireduce "
      "ialltoall ialltoallv ialltoallw iallgather iallgatherv ireduce_scatter "
-     "ireduce_scatter_block igather iscatter ", " alltoallv alltoallw ialltoallv ialltoallw "},
+     "ireduce_scatter_block igather iscatter " SCANS,
+     " alltoallv alltoallw ialltoallv ialltoallw "},
     {"count", " bcast allreduce iallreduce reduce ireduce allgather allgatherv reduce_scatter "
-     "reduce_scatter_block iallgather iallgatherv ireduce_scatter ireduce_scatter_block ",
+     "reduce_scatter_block iallgather iallgatherv ireduce_scatter ireduce_scatter_block " SCANS,
      " bcast allgather allgatherv iallgather iallgatherv "},
     {"is_commutative", " allreduce iallreduce reduce ireduce reduce_scatter ireduce_scatter "
-     "reduce_scatter_block ireduce_scatter_block ", NULL},
+     "reduce_scatter_block ireduce_scatter_block " SCANS, NULL},
     {"is_op_built_in", " allreduce iallreduce reduce ireduce ", NULL},
     {"is_sendbuf_inplace", " alltoall ialltoall alltoallv ialltoallv alltoallw ialltoallw ", NULL},
     {"is_block_regular", " reduce_scatter ireduce_scatter ", NULL},

@@ -47,6 +47,7 @@ mpi_core_sources += \
     src/mpi/coll/algorithms/topo/topo_gen_list.c \
     src/mpi/coll/algorithms/topo/topo_gen_mpich.c \
     src/mpi/coll/algorithms/topo/topo_gen_plan.c \
+    src/mpi/coll/algorithms/topo/topo_gen_prefix.c \
     src/mpi/coll/algorithms/topo/topo_gen_ring.c \
     src/mpi/coll/algorithms/topo/topo_gen_spread.c \
     src/mpi/coll/algorithms/topo/topo_gen_tree.c \

@@ -99,6 +99,10 @@
       "own") \
     X(REDUCE, Reduce, reduce, rack_lanes, \
       "a lane for each host of a rack: each part of the sum goes from rack to rack by its own") \
+    X(SCAN, Scan, scan, topo_dissemination, \
+      "prefix sums of radix k in each host, then between hosts") \
+    X(EXSCAN, Exscan, exscan, topo_dissemination, \
+      "prefix sums of radix k in each host, then between hosts") \
     X(INEIGHBOR_ALLGATHER, Ineighbor_allgather, ineighbor_allgather, tsp_topo_aggregated, \
       "one message for all blocks between two hosts") \
     X(INEIGHBOR_ALLGATHERV, Ineighbor_allgatherv, ineighbor_allgatherv, tsp_topo_aggregated, \
@@ -198,7 +202,11 @@
       "a lane for each host of a rack: each part of the message goes from rack to rack by its " \
       "own") \
     X(IREDUCE, Ireduce, ireduce, tsp_rack_lanes, \
-      "a lane for each host of a rack: each part of the sum goes from rack to rack by its own")
+      "a lane for each host of a rack: each part of the sum goes from rack to rack by its own") \
+    X(ISCAN, Iscan, iscan, tsp_topo_dissemination, \
+      "prefix sums of radix k in each host, then between hosts") \
+    X(IEXSCAN, Iexscan, iexscan, tsp_topo_dissemination, \
+      "prefix sums of radix k in each host, then between hosts")
 
 /* Algorithms that select another algorithm: X(COLLECTIVE, Collective, collective, algorithm) */
 #define MPIR_TOPO_AUTOS(X) \
@@ -216,6 +224,8 @@
     X(SCATTERV, Scatterv, scatterv, topo_auto) \
     X(ALLTOALL, Alltoall, alltoall, topo_auto) \
     X(ALLTOALLV, Alltoallv, alltoallv, topo_auto) \
+    X(SCAN, Scan, scan, topo_auto) \
+    X(EXSCAN, Exscan, exscan, topo_auto) \
     X(INEIGHBOR_ALLGATHER, Ineighbor_allgather, ineighbor_allgather, tsp_topo_auto) \
     X(INEIGHBOR_ALLGATHERV, Ineighbor_allgatherv, ineighbor_allgatherv, tsp_topo_auto) \
     X(INEIGHBOR_ALLTOALL, Ineighbor_alltoall, ineighbor_alltoall, tsp_topo_auto) \
@@ -234,7 +244,9 @@
     X(IGATHERV, Igatherv, igatherv, tsp_topo_auto) \
     X(ISCATTERV, Iscatterv, iscatterv, tsp_topo_auto) \
     X(IALLTOALL, Ialltoall, ialltoall, tsp_topo_auto) \
-    X(IALLTOALLV, Ialltoallv, ialltoallv, tsp_topo_auto)
+    X(IALLTOALLV, Ialltoallv, ialltoallv, tsp_topo_auto) \
+    X(ISCAN, Iscan, iscan, tsp_topo_auto) \
+    X(IEXSCAN, Iexscan, iexscan, tsp_topo_auto)
 
 /* Algorithms that cut messages into segments: X(collective, algorithm, control variable) */
 #define MPIR_TOPO_SEGMENTED(X) \
@@ -272,7 +284,9 @@
     X(allgatherv, topo_brucks, MPIR_CVAR_ALLGATHERV_TOPO_BRUCKS_KVAL) \
     X(allreduce, topo_recursive_doubling, MPIR_CVAR_ALLREDUCE_TOPO_RECURSIVE_DOUBLING_KVAL) \
     X(reduce_scatter_block, topo_brucks, MPIR_CVAR_REDUCE_SCATTER_BLOCK_TOPO_BRUCKS_KVAL) \
-    X(barrier, recursive_doubling, MPIR_CVAR_BARRIER_RECURSIVE_DOUBLING_KVAL)
+    X(barrier, recursive_doubling, MPIR_CVAR_BARRIER_RECURSIVE_DOUBLING_KVAL) \
+    X(scan, topo_dissemination, MPIR_CVAR_SCAN_TOPO_DISSEMINATION_KVAL) \
+    X(exscan, topo_dissemination, MPIR_CVAR_EXSCAN_TOPO_DISSEMINATION_KVAL)
 
 /* Rows of the catalog (topo_catalog.h): X(COLLECTIVE, algorithm, FAMILY, arg, radix) */
 #define MPIR_TOPO_ROWS(X) \
@@ -319,7 +333,9 @@
     X(ALLGATHERV, rack_lanes, LANES, MPII_TOPO_LANES__ALLGATHER, 0) \
     X(BARRIER, recursive_doubling, DOUBLING, 0, 0) \
     X(BCAST, rack_lanes, LANES, MPII_TOPO_LANES__BCAST, 0) \
-    X(REDUCE, rack_lanes, LANES, MPII_TOPO_LANES__REDUCE, 0)
+    X(REDUCE, rack_lanes, LANES, MPII_TOPO_LANES__REDUCE, 0) \
+    X(SCAN, topo_dissemination, PREFIX, 1, 0) \
+    X(EXSCAN, topo_dissemination, PREFIX, 0, 0)
 
 /* Functions of the algorithms that are schedules (topo_front.h):
  * X(Collective, collective, algorithm, family, arg, parameters, k) */
@@ -411,5 +427,9 @@
     X(Coll, bcast, rack_lanes, lanes, MPII_TOPO_LANES__BCAST, segments, 0)
 #define MPII_TOPO_ROW_reduce_rack_lanes(X, Coll) \
     X(Coll, reduce, rack_lanes, lanes, MPII_TOPO_LANES__REDUCE, segments, 0)
+#define MPII_TOPO_ROW_scan_topo_dissemination(X, Coll) \
+    X(Coll, scan, topo_dissemination, prefix, 1, radix, 0)
+#define MPII_TOPO_ROW_exscan_topo_dissemination(X, Coll) \
+    X(Coll, exscan, topo_dissemination, prefix, 0, radix, 0)
 
 #endif /* TOPO_ALGOS_H_INCLUDED */

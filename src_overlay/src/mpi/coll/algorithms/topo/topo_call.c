@@ -118,7 +118,8 @@ static inline int radix_of(const call_t * c, MPIR_Comm * comm_ptr, MPII_Topo_fam
         return k;
     if (family == MPII_TOPO_FAMILY__BRUCKS || family == MPII_TOPO_FAMILY__SPREAD)
         return MPII_Topo_radix_of_blocks(bytes);
-    return MPII_Topo_radix_of(bytes, family == MPII_TOPO_FAMILY__DOUBLING);
+    return MPII_Topo_radix_of(bytes, family == MPII_TOPO_FAMILY__DOUBLING ||
+                              family == MPII_TOPO_FAMILY__PREFIX);
 }
 
 int MPII_Topo_call_radix(const call_t * c, MPIR_Comm * comm_ptr, MPII_Topo_family_t family,

@@ -110,11 +110,13 @@ MPII_Topo_prepare_t MPII_Topo_prepare_allgather_lanes;
 MPII_Topo_prepare_t MPII_Topo_prepare_reduce_scatter_lanes;
 #define MPII_Topo_prepare_reduce_scatter_block_lanes MPII_Topo_prepare_reduce_scatter_lanes
 
-/* -- topo_call_recursive.c: by doubling and halving (topo_gen_doubling.c, ..._halving.c,
- * ..._allgather.c) -- */
+/* -- topo_call_recursive.c: by doubling and halving, and prefix sums (topo_gen_doubling.c,
+ * ..._halving.c, ..._allgather.c, ..._prefix.c) -- */
 MPII_Topo_prepare_t MPII_Topo_prepare_allreduce_doubling;
 MPII_Topo_prepare_t MPII_Topo_prepare_barrier_doubling;
 MPII_Topo_prepare_t MPII_Topo_prepare_allreduce_halving;
+MPII_Topo_prepare_t MPII_Topo_prepare_scan_prefix;
+#define MPII_Topo_prepare_exscan_prefix MPII_Topo_prepare_scan_prefix
 MPII_Topo_prepare_t MPII_Topo_prepare_reduce_scatter_halving;
 #define MPII_Topo_prepare_reduce_scatter_block_halving MPII_Topo_prepare_reduce_scatter_halving
 MPII_Topo_prepare_t MPII_Topo_prepare_allgather_slots;

@@ -150,6 +150,19 @@ bool MPII_Topo_call_begin_allreduce(call_t * c, const MPII_Topo_args_t * a, MPIR
     return begin_vector(c, a, comm_ptr, order, attr);
 }
 
+/* Scan copies the contribution to recvbuf. Exscan does not: rank 0 may have no recvbuf. */
+bool MPII_Topo_call_begin_scan(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
+                               const MPII_Topo_order_t ** order, MPII_Topo_attr_t * attr)
+{
+    bool is_scan = c->algo.arg;
+
+    MPII_Topo_call_init(c, is_scan ? MPIR_SCAN_TAG : MPIR_EXSCAN_TAG, comm_ptr);
+    if (is_scan)
+        MPII_Topo_call_note_error(c, MPII_Topo_call_begin_result(a), attr);
+    c->data.in = a->sendbuf == MPI_IN_PLACE ? a->recvbuf : (char *) a->sendbuf;
+    return begin_vector(c, a, comm_ptr, order, attr);
+}
+
 /* -- barrier: a token of one byte; an empty message tells of an error -- */
 
 static char token;              /* only copies of itself are written to it */

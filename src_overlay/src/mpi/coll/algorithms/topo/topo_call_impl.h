@@ -124,15 +124,17 @@ void MPII_Topo_call_join_reduce_scatter(MPII_Topo_call_t * call, const MPII_Topo
 
 /* -- topo_call_begin.c -- */
 
-/* Begin a call of a collective, and set what its units are. bcast, reduce, allreduce: parts of the
- * vector, which the caller cuts. barrier: a token. allgather, reduce_scatter: the blocks of ranks;
- * allgather has copied the rank's own block to recvbuf. Returns false if nothing is left to do. */
+/* Begin a call of a collective, and set what its units are. bcast, reductions of a vector: parts of
+ * the vector, which the caller cuts. barrier: a token. allgather, reduce_scatter: the blocks of
+ * ranks; allgather has copied the rank's own block to recvbuf. Returns false if nothing is left to
+ * do. */
 typedef bool MPII_Topo_begin_t(MPII_Topo_call_t * call, const MPII_Topo_args_t * args,
                                MPIR_Comm * comm_ptr, const MPII_Topo_order_t ** order,
                                MPII_Topo_attr_t * attr);
 MPII_Topo_begin_t MPII_Topo_call_begin_bcast;
 MPII_Topo_begin_t MPII_Topo_call_begin_reduce;
 MPII_Topo_begin_t MPII_Topo_call_begin_allreduce;
+MPII_Topo_begin_t MPII_Topo_call_begin_scan;
 MPII_Topo_begin_t MPII_Topo_call_begin_allgather;
 MPII_Topo_begin_t MPII_Topo_call_begin_reduce_scatter;  /* topo_call_blocks.c */
 bool MPII_Topo_call_begin_barrier(MPII_Topo_call_t * call, MPIR_Comm * comm_ptr,

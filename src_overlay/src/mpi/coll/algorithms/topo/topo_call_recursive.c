@@ -7,8 +7,8 @@
 #include "topo.h"
 #include "topo_call_impl.h"
 
-/* Calls by recursive doubling and halving (topo_gen_doubling.c, topo_gen_halving.c,
- * topo_gen_allgather.c) */
+/* Calls by recursive doubling and halving, and by prefix sums (topo_gen_doubling.c,
+ * topo_gen_halving.c, topo_gen_allgather.c, topo_gen_prefix.c) */
 
 typedef MPII_Topo_call_t call_t;
 
@@ -70,6 +70,34 @@ void MPII_Topo_prepare_barrier_doubling(call_t * c, const MPII_Topo_args_t * a,
     if (!MPII_Topo_call_short_barrier(c, MPII_TOPO_FAMILY__DOUBLING, 0, comm_ptr, attr) &&
         MPII_Topo_call_begin_barrier(c, comm_ptr, &order, attr))
         generate_doubling(c, order, 0);
+}
+
+/* -- scan, exscan -- */
+
+void MPII_Topo_prepare_scan_prefix(call_t * c, const MPII_Topo_args_t * a, MPIR_Comm * comm_ptr,
+                                   MPII_Topo_attr_t * attr)
+{
+    const MPII_Topo_order_t *order = NULL;
+    MPI_Aint size;
+    bool is_scan = c->algo.arg;
+    const MPII_Topo_gen_list_t *list =
+        MPII_Topo_call_short_list(c, MPII_TOPO_FAMILY__PREFIX, is_scan, 0,
+                                  MPII_Topo_call_basic_bytes(a), comm_ptr);
+
+    if (list && (!is_scan || MPII_Topo_call_begin_result(a) == MPI_SUCCESS)) {
+        MPII_Topo_call_run_short(c, list, a->sendbuf == MPI_IN_PLACE ? a->recvbuf : a->sendbuf,
+                                 a->recvbuf, a->count, a->datatype, a->op,
+                                 is_scan ? MPIR_SCAN_TAG : MPIR_EXSCAN_TAG, comm_ptr, attr);
+        return;
+    }
+    if (!MPII_Topo_call_begin_scan(c, a, comm_ptr, &order, attr))
+        return;
+    c->data.units_per_block = 1;
+    c->data.unit_len = a->count;
+    MPIR_Datatype_get_size_macro(a->datatype, size);
+    int radix = MPII_Topo_call_radix(c, comm_ptr, MPII_TOPO_FAMILY__PREFIX, a->count * size);
+    if (!MPII_Topo_call_find_list(c, MPII_TOPO_FAMILY__PREFIX, is_scan, radix, 0))
+        MPII_Topo_gen_prefix(&c->u.prefix, order, comm_ptr->rank, radix, is_scan);
 }
 
 /* -- reduce_scatter(_block): blocks are copied in the order of halving -- */

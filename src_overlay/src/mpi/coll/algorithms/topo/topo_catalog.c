@@ -368,6 +368,9 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
         case MPII_TOPO_FAMILY__SPREAD:
             c->spread = MPII_Topo_spread_create(c->order, MPII_Topo_radix_of_blocks(bytes), -1);
             return c->spread ? 0 : -1;
+        case MPII_TOPO_FAMILY__PREFIX:
+            c->radix = radix_of(c->algo, bytes, true);
+            return 0;
         default:
             return 0;
     }
@@ -471,6 +474,9 @@ void MPII_Topo_case_set(const MPII_Topo_case_t * c, int rank, MPII_Topo_any_gen_
         case MPII_TOPO_FAMILY__SPREAD:
             MPII_Topo_gen_spread(&g->spread, c->spread, rank, algo->arg);
             break;
+        case MPII_TOPO_FAMILY__PREFIX:
+            MPII_Topo_gen_prefix(&g->prefix, c->order, rank, c->radix, algo->arg);
+            break;
     }
 }
 
@@ -500,6 +506,11 @@ bool MPII_Topo_case_is_inner(const MPII_Topo_case_t * c, int rank)
             MPII_TOPO_SHAPE__LINEAR && c->shape != MPII_TOPO_SHAPE__BINARY;
     } else if (algo->family == MPII_TOPO_FAMILY__SPREAD) {
         has_leaders = c->spread->base > 0;
+    } else if (algo->family == MPII_TOPO_FAMILY__PREFIX) {
+        /* the last rank of each run is a leader */
+        has_leaders = rank + 1 < order->num_ranks &&
+            MPII_Topo_order_host(order, rank) == MPII_Topo_order_host(order, rank + 1);
+        leader = -1;
     } else if (algo->family == MPII_TOPO_FAMILY__BLOCK_TREE) {
         has_leaders = algo->arg == MPII_TOPO_SHAPE__LEADERS ||
             (algo->arg == MPII_TOPO_SHAPE__KNOMIAL && MPII_Topo_tree_top(order, c->radix) > 1);

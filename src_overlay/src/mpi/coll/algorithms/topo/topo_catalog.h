@@ -26,23 +26,21 @@
  *     }
  *     MPII_Topo_case_free(c); */
 
-/* For the v-collectives all blocks are assumed equal. */
+/* The collectives: X(COLLECTIVE, collective) */
+#define MPII_TOPO_COLLS(X) \
+    X(ALLGATHER, allgather) X(ALLGATHERV, allgatherv) X(ALLREDUCE, allreduce) \
+    X(ALLTOALL, alltoall) X(ALLTOALLV, alltoallv) X(BARRIER, barrier) X(BCAST, bcast) \
+    X(EXSCAN, exscan) X(GATHER, gather) X(GATHERV, gatherv) X(REDUCE, reduce) \
+    X(REDUCE_SCATTER, reduce_scatter) X(REDUCE_SCATTER_BLOCK, reduce_scatter_block) \
+    X(SCAN, scan) X(SCATTER, scatter) X(SCATTERV, scatterv)
+
+/* For the v-collectives all blocks are assumed equal. alltoallv is without the agreement that
+ * planned begins with. */
 typedef enum {
-    MPII_TOPO_COLL__ALLGATHER,
-    MPII_TOPO_COLL__ALLGATHERV,
-    MPII_TOPO_COLL__ALLREDUCE,
-    MPII_TOPO_COLL__ALLTOALL,
-    MPII_TOPO_COLL__ALLTOALLV,  /* without the agreement that planned begins with */
-    MPII_TOPO_COLL__BARRIER,
-    MPII_TOPO_COLL__BCAST,
-    MPII_TOPO_COLL__GATHER,
-    MPII_TOPO_COLL__GATHERV,
-    MPII_TOPO_COLL__REDUCE,
-    MPII_TOPO_COLL__REDUCE_SCATTER,
-    MPII_TOPO_COLL__REDUCE_SCATTER_BLOCK,
-    MPII_TOPO_COLL__SCATTER,
-    MPII_TOPO_COLL__SCATTERV,
-    MPII_TOPO_COLL__END
+#define MPII_TOPO_COLL(COLL, coll) MPII_TOPO_COLL__##COLL,
+    MPII_TOPO_COLLS(MPII_TOPO_COLL)
+#undef MPII_TOPO_COLL
+        MPII_TOPO_COLL__END
 } MPII_Topo_coll_t;
 
 /* The generator of a schedule. The comment says what `arg` of a row is. An algorithm of MPICH's own
@@ -60,6 +58,7 @@ typedef enum {
     MPII_TOPO_FAMILY__PLAN,
     MPII_TOPO_FAMILY__BRUCKS,
     MPII_TOPO_FAMILY__SPREAD, /* whether it adds up: reduce_scatter_block */
+    MPII_TOPO_FAMILY__PREFIX, /* whether it is scan: with the rank's own part */
 } MPII_Topo_family_t;
 
 /* A row */
@@ -82,7 +81,8 @@ const MPII_Topo_algo_t *MPII_Topo_catalog_find(MPII_Topo_coll_t coll, const char
 static inline bool MPII_Topo_coll_has_vector(MPII_Topo_coll_t coll)
 {
     return coll == MPII_TOPO_COLL__BCAST || coll == MPII_TOPO_COLL__REDUCE ||
-        coll == MPII_TOPO_COLL__ALLREDUCE;
+        coll == MPII_TOPO_COLL__ALLREDUCE || coll == MPII_TOPO_COLL__SCAN ||
+        coll == MPII_TOPO_COLL__EXSCAN;
 }
 
 /* The name of a collective, in lower case; and the collective of a name, or MPII_TOPO_COLL__END */
@@ -100,9 +100,9 @@ int64_t MPII_Topo_coll_least_times(MPII_Topo_coll_t coll, int64_t num, int64_t n
 
 /* What all ranks know of a call */
 typedef struct {
-    int64_t bytes;              /* of the vector of bcast, reduce and allreduce; else of a block:
-                                 * one for each rank, in alltoall(v) for each pair of ranks; not
-                                 * used for barrier */
+    int64_t bytes;              /* of the vector of bcast, reduce, allreduce, scan and exscan; else
+                                 * of a block: one for each rank, in alltoall(v) for each pair of
+                                 * ranks; not used for barrier */
     int root;
     int64_t segment_bytes;      /* MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES */
     int64_t pipeline_min_bytes; /* MPIR_CVAR_ALLGATHER_TOPO_PIPELINE_MIN_BYTES */
@@ -140,6 +140,7 @@ typedef union {
     MPII_Topo_gen_plan_t plan;
     MPII_Topo_gen_brucks_t brucks;
     MPII_Topo_gen_spread_t spread;
+    MPII_Topo_gen_prefix_t prefix;
 } MPII_Topo_any_gen_t;
 
 typedef struct MPII_Topo_case MPII_Topo_case_t;

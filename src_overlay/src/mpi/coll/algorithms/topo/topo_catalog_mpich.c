@@ -52,6 +52,12 @@ static const char *name_of_choice(MPII_Topo_coll_t coll, int64_t bytes,
         case MPII_TOPO_COLL__REDUCE_SCATTER:
         case MPII_TOPO_COLL__REDUCE_SCATTER_BLOCK:
             return all < 524288 ? "recursive_halving" : "pairwise";
+        case MPII_TOPO_COLL__SCAN:
+            /* if the ranks of each host follow each other */
+            return order->num_hosts < p && order->num_runs == order->num_hosts ? "smp" :
+                "recursive_doubling";
+        case MPII_TOPO_COLL__EXSCAN:
+            return "recursive_doubling";
         case MPII_TOPO_COLL__GATHER:
         case MPII_TOPO_COLL__SCATTER:
             return "binomial";
@@ -89,6 +95,8 @@ MPII_Topo_mpich_kind_t MPII_Topo_mpich_between(MPII_Topo_coll_t coll, int64_t by
 
     if (coll == MPII_TOPO_COLL__BARRIER)
         return MPII_TOPO_MPICH__BARRIER_DISSEMINATION;
+    if (coll == MPII_TOPO_COLL__SCAN)
+        return MPII_TOPO_MPICH__SCAN_DOUBLING;
     algo = MPII_Topo_catalog_find(coll, vector_choice(coll, bytes, num_hosts));
     if (algo->family == MPII_TOPO_FAMILY__MPICH)
         return algo->arg;

@@ -40,6 +40,7 @@ static const MPII_Topo_algo_t algos[] = {
           MPII_TOPO_MPICH__BCAST_SCATTER_DOUBLING),
     STOCK(BCAST, "scatter_ring_allgather", MPICH, MPII_TOPO_MPICH__BCAST_SCATTER_RING),
     STOCK(BCAST, "smp", MPICH, MPII_TOPO_MPICH__BCAST_SMP),
+    STOCK(EXSCAN, "recursive_doubling", MPICH, MPII_TOPO_MPICH__SCAN_DOUBLING),
     STOCK(GATHER, "binomial", MPICH, MPII_TOPO_MPICH__GATHER_BINOMIAL),
     STOCK(GATHERV, "linear", BLOCK_TREE, MPII_TOPO_SHAPE__LINEAR),
     STOCK(REDUCE, "binomial", TREE, MPII_TOPO_SHAPE__KNOMIAL),
@@ -50,13 +51,16 @@ static const MPII_Topo_algo_t algos[] = {
     STOCK(REDUCE_SCATTER_BLOCK, "recursive_halving", MPICH,
           MPII_TOPO_MPICH__REDUCE_SCATTER_HALVING),
     STOCK(REDUCE_SCATTER_BLOCK, "pairwise", MPICH, MPII_TOPO_MPICH__REDUCE_SCATTER_PAIRWISE),
+    STOCK(SCAN, "recursive_doubling", MPICH, MPII_TOPO_MPICH__SCAN_DOUBLING),
+    STOCK(SCAN, "smp", MPICH, MPII_TOPO_MPICH__SCAN_SMP),
     STOCK(SCATTER, "binomial", MPICH, MPII_TOPO_MPICH__SCATTER_BINOMIAL),
     STOCK(SCATTERV, "linear", BLOCK_TREE, MPII_TOPO_SHAPE__LINEAR),
 };
 
 static const char *const colls[MPII_TOPO_COLL__END] = {
-    "allgather", "allgatherv", "allreduce", "alltoall", "alltoallv", "barrier", "bcast", "gather",
-    "gatherv", "reduce", "reduce_scatter", "reduce_scatter_block", "scatter", "scatterv"
+#define NAME(COLL, coll) #coll,
+    MPII_TOPO_COLLS(NAME)
+#undef NAME
 };
 
 const MPII_Topo_algo_t *MPII_Topo_catalog(int i)
@@ -99,6 +103,8 @@ int64_t MPII_Topo_coll_least_times(MPII_Topo_coll_t coll, int64_t num, int64_t n
         case MPII_TOPO_COLL__BCAST:
         case MPII_TOPO_COLL__REDUCE:
         case MPII_TOPO_COLL__ALLREDUCE:
+        case MPII_TOPO_COLL__SCAN:
+        case MPII_TOPO_COLL__EXSCAN:
             return 1;
         case MPII_TOPO_COLL__ALLGATHER:
         case MPII_TOPO_COLL__ALLGATHERV:

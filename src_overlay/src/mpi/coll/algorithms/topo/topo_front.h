@@ -105,6 +105,10 @@
     const void *sendbuf, void *recvbuf, MPI_Aint recvcount, MPI_Datatype datatype, MPI_Op op,
 #define MPII_TOPO_ARGS__reduce_scatter_block \
     .sendbuf = sendbuf,.recvbuf = recvbuf,.count = recvcount,.datatype = datatype,.op = op
+#define MPII_TOPO_FORMALS__scan MPII_TOPO_FORMALS__allreduce
+#define MPII_TOPO_ARGS__scan MPII_TOPO_ARGS__allreduce
+#define MPII_TOPO_FORMALS__exscan MPII_TOPO_FORMALS__allreduce
+#define MPII_TOPO_ARGS__exscan MPII_TOPO_ARGS__allreduce
 #define MPII_TOPO_FORMALS__scatter MPII_TOPO_FORMALS__gather
 #define MPII_TOPO_ARGS__scatter \
     .sendbuf = sendbuf,.sendcount = sendcount, \

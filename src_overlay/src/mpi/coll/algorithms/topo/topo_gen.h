@@ -320,6 +320,12 @@ void MPII_Topo_gen_gather_cut(MPII_Topo_gen_gather_t * g, int num_pieces, const 
  * 0 < member < *num. Returns the first member of that subtree, and sets *num to its size. */
 int MPII_Topo_knomial_part(int radix, int member, int *num);
 
+/* In that tree: the parent of a member, or -1; sets *num to the size of its subtree. And child i of
+ * a member whose subtree has `len` members, the largest subtree first: how far it is from the
+ * member, or 0 if there is none; sets *num to the size of the child's subtree. */
+int MPII_Topo_knomial_parent(int radix, int member, int *num);
+int MPII_Topo_knomial_child(int radix, int len, int i, int *num);
+
 /* The child whose subtree has position t > 0 of this subtree. Returns its rank; its positions are f
  * ... f + len - 1 of this subtree. */
 int MPII_Topo_gen_gather_child(const MPII_Topo_gen_gather_t * g, int t, int *f, int *len);
@@ -412,6 +418,31 @@ typedef struct {
  * contribution to all units before, and the sum in unit plan->own after. */
 void MPII_Topo_gen_spread(MPII_Topo_gen_spread_t * spread, const MPII_Topo_spread_t * plan,
                           int rank, bool is_up);
+
+/* -- topo_gen_prefix.c -- */
+
+/* Members that make prefix sums, and the number of the rank's own. Messages begin ... begin +
+ * num_recvs - 1 are of these; slot `begin` has the sum. own: slot of the own part, -1: it is what
+ * the rank contributes. window: slot of the first stage */
+typedef struct {
+    int num, member, radix;
+    int begin, num_recvs, num_stages;
+    int own, window;
+} MPII_Topo_prefix_level_t;
+
+typedef struct {
+    MPII_Topo_gen_t gen;
+    MPII_Topo_buf_t own;        /* the buffer with what the rank contributes */
+    MPII_Topo_prefix_level_t of[2];     /* of the ranks of the run; and, for a leader, of runs */
+    /* The tree in the run. The leader has position 0. */
+    int tree_radix, position, parent, len, num_children;
+} MPII_Topo_gen_prefix_t;
+
+/* Scan and exscan topo_dissemination. One unit. Scan (is_inclusive): OUT holds the contribution of
+ * the rank before, and the result after. Exscan: IN holds the contribution, and may be OUT, which
+ * holds the result after; that of rank 0 does not change. radix: as in MPII_Topo_radix_of */
+void MPII_Topo_gen_prefix(MPII_Topo_gen_prefix_t * prefix, const MPII_Topo_order_t * order,
+                          int rank, int radix, bool is_inclusive);
 
 /* -- topo_gen_list.c -- */
 

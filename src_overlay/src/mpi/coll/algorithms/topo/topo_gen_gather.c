@@ -100,6 +100,30 @@ int MPII_Topo_knomial_part(int radix, int member, int *num)
     return num_short + (member - num_short) / *num * *num;
 }
 
+int MPII_Topo_knomial_parent(int radix, int member, int *num)
+{
+    int at = 0, parent = -1;
+
+    while (at != member) {
+        parent = at;
+        at += MPII_Topo_knomial_part(radix, member - at, num);
+    }
+    return parent;
+}
+
+int MPII_Topo_knomial_child(int radix, int len, int i, int *num)
+{
+    int member = len;
+
+    do {
+        if (member <= 1)
+            return 0;
+        *num = len;
+        member = MPII_Topo_knomial_part(radix, member - 1, num);
+    } while (i-- > 0);
+    return member;
+}
+
 static void find_part(const gather_t * g, int *first, int *len, int turn)
 {
     const MPII_Topo_order_t *order = g->gen.order;

@@ -306,6 +306,16 @@ static void allreduce_doubling(const mpich_t * m, int s, exchange_t * x)
     }
 }
 
+/* Both send what they have, although only the upper one's result changes. */
+static void scan_doubling(const mpich_t * m, int s, exchange_t * x)
+{
+    int peer = m->gen.rank ^ 1 << s;
+
+    if (peer < m->num_ranks)
+        x->send = x->recv = (message_t) {peer, 0, 1};
+    x->is_reduce = true;
+}
+
 static void set(mpich_t * m, MPII_Topo_mpich_kind_t kind, int n, int root, int rank, int num_parts);
 static int num_stages(const mpich_t * m);
 static void (*const exchange_of[]) (const mpich_t * m, int s, exchange_t * x);
@@ -362,6 +372,45 @@ static void smp(const mpich_t * m, int s, exchange_t * x)
     x->send.num = x->recv.num = units;
 }
 
+/* A scan in each host, whose last rank tells the first one; a scan of first ranks, which then tell
+ * the first rank of the next host; and a bcast in each host. The bcast of a flag before that one is
+ * left out. */
+static void scan_smp(const mpich_t * m, int s, exchange_t * x)
+{
+    const MPII_Topo_hosts_t *h = m->hosts;
+    const int *local = h->ranks + h->first[m->host];
+    mpich_t part;
+
+    if (s < m->num_local) {
+        set(&part, MPII_TOPO_MPICH__SCAN_DOUBLING, m->host_len, 0, m->index, 1);
+        exchange_among(&part, s, local, NULL, x);
+        return;
+    }
+    s -= m->num_local;
+    if (s == 0) {
+        if (m->host_len > 1 && m->index == m->host_len - 1)
+            x->send = (message_t) {local[0], 0, 1};
+        else if (m->host_len > 1 && m->index == 0)
+            x->recv = (message_t) {local[m->host_len - 1], 0, 1};
+        return;
+    }
+    s -= 1;
+    if (s <= m->num_between && m->index > 0)
+        return;
+    if (s < m->num_between) {
+        set(&part, h->between, h->num_hosts, 0, m->host, 1);
+        exchange_among(&part, s, h->ranks, h->first, x);
+    } else if (s == m->num_between) {
+        if (m->host + 1 < h->num_hosts)
+            x->send = (message_t) {h->ranks[h->first[m->host + 1]], 0, 1};
+        if (m->host > 0)
+            x->recv = (message_t) {h->ranks[h->first[m->host - 1]], 0, 1};
+    } else if (m->host > 0) {
+        set(&part, MPII_TOPO_MPICH__BCAST_BINOMIAL, m->host_len, 0, m->index, m->host_len);
+        exchange_among(&part, s - m->num_between - 1, local, NULL, x);
+    }
+}
+
 /* -- stages -- */
 
 static void barrier_dissemination(const mpich_t * m, int s, exchange_t * x)
@@ -414,6 +463,8 @@ static void (*const exchange_of[]) (const mpich_t * m, int s, exchange_t * x) = 
     [MPII_TOPO_MPICH__REDUCE_SMP] = smp,
     [MPII_TOPO_MPICH__REDUCE_SCATTER_HALVING] = reduce_scatter_halving,
     [MPII_TOPO_MPICH__REDUCE_SCATTER_PAIRWISE] = reduce_scatter_pairwise,
+    [MPII_TOPO_MPICH__SCAN_DOUBLING] = scan_doubling,
+    [MPII_TOPO_MPICH__SCAN_SMP] = scan_smp,
     [MPII_TOPO_MPICH__SCATTER_BINOMIAL] = scatter_binomial,
 };
 
@@ -533,6 +584,8 @@ static int num_stages(const mpich_t * m)
             return m->num_between + m->num_local + 1 +
                 (m->kind == MPII_TOPO_MPICH__BCAST_SMP ? 1 :
                  m->kind == MPII_TOPO_MPICH__REDUCE_SMP ? 0 : m->num_local);
+        case MPII_TOPO_MPICH__SCAN_SMP:
+            return 2 * m->num_local + m->num_between + 3;
         case MPII_TOPO_MPICH__BCAST_SCATTER_DOUBLING:
             return lg + 1 + lg;
         case MPII_TOPO_MPICH__BCAST_SCATTER_RING:
@@ -609,6 +662,7 @@ int MPII_Topo_mpich_units(MPII_Topo_mpich_kind_t kind, int num_ranks)
         case MPII_TOPO_MPICH__BARRIER_DISSEMINATION:
         case MPII_TOPO_MPICH__BCAST_BINOMIAL:
         case MPII_TOPO_MPICH__REDUCE_BINOMIAL:
+        case MPII_TOPO_MPICH__SCAN_DOUBLING:
             return 1;
         default:
             return num_ranks;

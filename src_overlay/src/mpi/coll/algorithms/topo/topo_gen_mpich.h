@@ -33,6 +33,8 @@ typedef enum {
     MPII_TOPO_MPICH__REDUCE_SMP,
     MPII_TOPO_MPICH__REDUCE_SCATTER_HALVING,
     MPII_TOPO_MPICH__REDUCE_SCATTER_PAIRWISE,
+    MPII_TOPO_MPICH__SCAN_DOUBLING,
+    MPII_TOPO_MPICH__SCAN_SMP,
     MPII_TOPO_MPICH__SCATTER_BINOMIAL,
 } MPII_Topo_mpich_kind_t;
 
@@ -51,7 +53,8 @@ typedef struct {
 static inline bool MPII_Topo_mpich_is_smp(MPII_Topo_mpich_kind_t kind)
 {
     return kind == MPII_TOPO_MPICH__BARRIER_SMP || kind == MPII_TOPO_MPICH__BCAST_SMP ||
-        kind == MPII_TOPO_MPICH__REDUCE_SMP || kind == MPII_TOPO_MPICH__ALLREDUCE_SMP;
+        kind == MPII_TOPO_MPICH__REDUCE_SMP || kind == MPII_TOPO_MPICH__ALLREDUCE_SMP ||
+        kind == MPII_TOPO_MPICH__SCAN_SMP;
 }
 
 /* A schedule is a sequence of stages. In a stage a rank sends at most one message and receives at

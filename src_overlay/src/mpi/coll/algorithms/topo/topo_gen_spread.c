@@ -193,33 +193,20 @@ static void set_units(const spread_t * b, const stage_t * s, int v, bool is_far,
 /* Child i: its rank, and the units of its subtree. The largest one comes first. */
 static int child(const spread_t * b, int i, MPII_Topo_step_t * step)
 {
-    int member = b->len, part, num;
-
-    do {
-        num = b->len;
-        part = MPII_Topo_knomial_part(b->plan->tree_radix, member - 1, &num);
-        member = part;
-    } while (i-- > 0);
-    step->unit = b->index + part;
-    step->num = num;
+    step->unit = b->index + MPII_Topo_knomial_child(b->plan->tree_radix, b->len, i, &step->num);
     return b->gen.order->rank_at[first_of(b->plan, b->group) + step->unit];
 }
 
 static void set_tree(spread_t * b)
 {
-    int num_ranks = first_of(b->plan, b->group + 1) - first_of(b->plan, b->group);
-    int first = 0, part, num;
+    int first = first_of(b->plan, b->group), unused;
 
-    b->len = num_ranks;
-    while (first != b->index) {
-        b->parent = b->gen.order->rank_at[first_of(b->plan, b->group) + first];
-        first += MPII_Topo_knomial_part(b->plan->tree_radix, b->index - first, &b->len);
-    }
-    for (int member = b->len; member > 1; member = part) {
-        num = b->len;
-        part = MPII_Topo_knomial_part(b->plan->tree_radix, member - 1, &num);
+    b->len = first_of(b->plan, b->group + 1) - first;
+    b->parent = MPII_Topo_knomial_parent(b->plan->tree_radix, b->index, &b->len);
+    if (b->parent != -1)
+        b->parent = b->gen.order->rank_at[first + b->parent];
+    while (MPII_Topo_knomial_child(b->plan->tree_radix, b->len, b->num_children, &unused) > 0)
         b->num_children++;
-    }
 }
 
 /* -- steps: first those of children, the smallest subtree first, then those of leaders or of the

@@ -51,6 +51,15 @@ static void set_level(MPII_Topo_order_t * order, const MPII_Topo_place_t * place
         order->begin[level][i] = order->begin[level - 1][order->first[level][i]];
 }
 
+static void set_runs(MPII_Topo_order_t * order)
+{
+    order->num_runs = 0;
+    for (int rank = 0; rank < order->num_ranks; rank++)
+        if (rank == 0 || MPII_Topo_order_host(order, rank) != MPII_Topo_order_host(order, rank - 1))
+            order->run_begin[order->num_runs++] = rank;
+    order->run_begin[order->num_runs] = order->num_ranks;
+}
+
 /* How many ranks each group of a level has, if all have as many; else 0 */
 static int find_len(const MPII_Topo_order_t * order, int level)
 {
@@ -282,17 +291,27 @@ static void count_leaders(const MPII_Topo_order_t * order, int base, int level, 
     }
 }
 
+static int64_t bytes_of_class(int class)
+{
+    return class == 0 ? 0 : INT64_C(512) << class;
+}
+
+/* Of so many bytes at the rate of the longest length, that of 1 MiB. times: `link` or `sum` */
+static int64_t rate_time(const int64_t times[], int64_t bytes)
+{
+    return times[MPII_TOPO_NUM_LENGTHS - 1] / 1024 * bytes / 1024;
+}
+
 /* Where all leaders of groups of the level `base` take part, their messages share the uplinks
  * above. */
 static int radix_of_exchange(const MPII_Topo_order_t * order, int level, int num, int base,
                              int class, int64_t * least)
 {
     times_t t = find_times(order, level, class);
-    int64_t bytes = class == 0 ? 0 : INT64_C(512) << class;
-    int64_t link = order->lengths.link[MPII_TOPO_NUM_LENGTHS - 1] / 1024 * bytes / 1024;
 
     if (level > 2)
-        t.uplink = order->most_leaders[base][level - 1] * link * order->uplink_share / 100;
+        t.uplink = order->most_leaders[base][level - 1] *
+            rate_time(order->lengths.link, bytes_of_class(class)) * order->uplink_share / 100;
     return best_radix(num, t, true, least);
 }
 
@@ -335,6 +354,36 @@ static void set_trees(MPII_Topo_order_t * order, int class, int64_t time[])
         radix[order->tree_top[class]] = merged;
 }
 
+/* Prefix sums among num members, of which `share` share a link. A member adds what has come before
+ * the next message comes. In the last stage a member either sends or receives most messages, and
+ * the last member receives all. */
+static int radix_of_prefix(const MPII_Topo_order_t * order, int level, int num, int share,
+                           int class)
+{
+    times_t t = find_times(order, level, class);
+    int64_t bytes = bytes_of_class(class), least = INT64_MAX;
+    int best = 2;
+
+    t.gap = MPL_MAX(t.gap * share, rate_time(order->lengths.sum, bytes));
+    if (level > 2)
+        t.uplink = order->num_runs / order->num[level - 1] * rate_time(order->lengths.link, bytes) *
+            order->uplink_share / 100;
+    times_t last = t;
+    last.gap = MPL_MAX(t.gap, t.processor);
+    last.processor = 0;
+    for (int radix = 2; radix == 2 || radix <= MPL_MIN(num, MPII_TOPO_MAX_RADIX); radix++) {
+        int64_t time = 0;
+        for (int64_t power = 1; power < num; power *= radix)
+            time += power * radix < num ? time_of_stage(radix, t) :
+                time_of_stage((num + power - 1) / power, last);
+        if (time < least) {
+            least = time;
+            best = radix;
+        }
+    }
+    return best;
+}
+
 static void set_radices(MPII_Topo_order_t * order)
 {
     int top = 1, num_levels = order->num_levels + 1;
@@ -349,6 +398,10 @@ static void set_radices(MPII_Topo_order_t * order)
     for (int class = 0; class < MPII_TOPO_NUM_CLASSES; class++) {
         int64_t tree[MPII_TOPO_MAX_LEVELS + 2], best = INT64_MAX, least;
         set_trees(order, class, tree);
+        order->prefix_radix[class][0] = radix_of_prefix(order, 1, order->max_ppn, 1, class);
+        order->prefix_radix[class][1] =
+            radix_of_prefix(order, top, order->num_runs,
+                            (order->num_runs - 1) / order->num_hosts + 1, class);
         for (int base = top > 1; base < top; base++) {
             int radix[MPII_TOPO_MAX_LEVELS + 2] = { 0 };
             int64_t time = 0;
@@ -395,6 +448,11 @@ int MPII_Topo_radix(const MPII_Topo_order_t * order, int radix, int level, int n
                                                                    &least);
 }
 
+int MPII_Topo_prefix_radix(const MPII_Topo_order_t * order, int radix, int level)
+{
+    return radix > 0 ? MPL_MAX(radix, 2) : order->prefix_radix[-radix][level];
+}
+
 /* -- rings -- */
 
 /* Whose rings they are: of alltoall, or else of allgather and the like; of all ranks, or (base 1)
@@ -423,15 +481,10 @@ static int64_t time_of_messages(const rings_t * r, int level, int64_t bytes, int
 
     times_t t = find_times(order, level, class_of(bytes));
     if (level > 2)
-        uplink = order->lengths.link[MPII_TOPO_NUM_LENGTHS - 1] / 1024 * bytes / 1024 *
+        uplink = rate_time(order->lengths.link, bytes) *
             order->uplink_share / 100 * (order->num[r->base] / order->num[level - 1]);
     int64_t time = t.latency + (k - 1) * MPL_MAX(ppn * t.gap, uplink);
     return MPL_MAX(time, 2 * (k - 1) * t.processor);
-}
-
-static int64_t time_of_copy(const MPII_Topo_order_t * order, int64_t bytes)
-{
-    return order->lengths.sum[MPII_TOPO_NUM_LENGTHS - 1] / 1024 * bytes / 1024;
 }
 
 /* Of a ring of num members. Alltoall: each message has a part of all `bytes` of a rank, which are
@@ -444,7 +497,7 @@ static int64_t time_of_ring(const rings_t * r, int level, int num, int64_t bytes
         int k = MPL_MIN(radix, (num + power - 1) / power);
         int64_t message = r->is_alltoall ? bytes / k : power * bytes;
         time += time_of_messages(r, level, message, k);
-        time += r->is_alltoall ? time_of_copy(r->order, bytes + message) : 0;
+        time += r->is_alltoall ? rate_time(r->order->lengths.sum, bytes + message) : 0;
     }
     return time;
 }
@@ -541,7 +594,7 @@ static MPII_Topo_order_t *create(const MPII_Topo_place_t * place, const int ring
 {
     int p = place->num_ranks, num_levels = 2 + place->num_above, top = num_levels;
     int num[MPII_TOPO_MAX_LEVELS + 2] = { p, place->num_hosts, place->num_racks };
-    size_t len = 2 * (size_t) p + room, num_orders = room > 0 ? 2 : 1;
+    size_t len = 3 * (size_t) p + 1 + room, num_orders = room > 0 ? 2 : 1;
 
     for (int i = 0; i < place->num_above; i++)
         num[3 + i] = place->above[i].num;
@@ -555,7 +608,8 @@ static MPII_Topo_order_t *create(const MPII_Topo_place_t * place, const int ring
     order->rank_at = (int *) (order + num_orders);
     order->pos_of = order->rank_at + p;
     order->num_levels = num_levels;
-    int *mem = order->pos_of + p;
+    order->run_begin = order->pos_of + p;
+    int *mem = order->run_begin + p + 1;
     for (int level = 0; level <= num_levels + 1; level++) {
         order->num[level] = num[level];
         order->of[level] = order->first[level] = order->begin[level] = NULL;
@@ -608,6 +662,7 @@ static MPII_Topo_order_t *create(const MPII_Topo_place_t * place, const int ring
         order->most[level] = find_most(order, level);
     for (int level = 0; level <= num_levels + 1; level++)
         order->len[level] = find_len(order, level);
+    set_runs(order);
     order->max_ppn = order->most[1];
     order->max_hosts = order->most[2];
     order->closes_racks = closes_racks(order);

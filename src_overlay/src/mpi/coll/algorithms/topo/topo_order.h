@@ -42,6 +42,9 @@ typedef struct MPII_Topo_order {
     int *begin[MPII_TOPO_MAX_LEVELS + 2];       /* [level][group]: its first position */
     int len[MPII_TOPO_MAX_LEVELS + 2];  /* [level]: ranks of each group; 0 if they are unequal */
 
+    /* A run has ranks r, r + 1 ... of one host. run_begin: [num_runs + 1] its first rank */
+    int num_runs, *run_begin;
+
     /* Tiers 1 ... num_tiers are the levels at which lanes share the work (topo_gen_lanes.c): hosts,
      * racks, each level above racks where a group has several members, and at last all ranks. A
      * member is a group of the tier below. tier_num: number of groups. tier_most: largest number
@@ -58,6 +61,7 @@ typedef struct MPII_Topo_order {
     int tree_radix[MPII_TOPO_NUM_CLASSES][MPII_TOPO_MAX_LEVELS + 2];
     int exchange_radix[MPII_TOPO_NUM_CLASSES][MPII_TOPO_MAX_LEVELS + 2];
     int tree_top[MPII_TOPO_NUM_CLASSES], base[MPII_TOPO_NUM_CLASSES];
+    int prefix_radix[MPII_TOPO_NUM_CLASSES][2]; /* of prefix sums in runs, and between them */
     /* [base][level]: largest number of groups of level `base` in a group of `level` */
     int most_leaders[MPII_TOPO_MAX_LEVELS + 1][MPII_TOPO_MAX_LEVELS + 1];
 } MPII_Topo_order_t;
@@ -141,6 +145,9 @@ static inline int MPII_Topo_exchange_base(const MPII_Topo_order_t * order, int r
 {
     return radix <= 0 ? order->base[-radix] : order->num_hosts > 1;
 }
+
+/* The radix of prefix sums (topo_gen_prefix.c). level: 0 in a run, 1 between runs */
+int MPII_Topo_prefix_radix(const MPII_Topo_order_t * order, int radix, int level);
 
 /* `radix` of Bruck's algorithms (topo_gen_brucks.c, topo_gen_spread.c): k > 0, which the user has
  * set, or minus the binary logarithm, rounded up, of the bytes of a block. */
