@@ -61,7 +61,8 @@ def outside_hosts(tree: Tree) -> Tree:
 
 def builtin_tree(collective: str, version: str) -> Tree:
     """What MPICH selects by itself for a collective on an intracommunicator."""
-    return grammar.mpich(version)["builtin"][f"collective={collective}"]["comm_type=intra"]
+    tree: Tree = grammar.mpich(version)["builtin"][f"collective={collective}"]
+    return tree.get("comm_type=intra", tree)  # exscan has no other
 
 
 UNRENUMBERED = {
@@ -496,7 +497,7 @@ def _why(times: "Times", hosts: int, ppn: int, size: int, algorithm: str) -> str
             placements.setdefault(name, []).append(kind)
         return "; ".join(f"{', '.join(kinds)}: {name}" for name, kinds in placements.items())
     num_bytes = max(times.block(hosts * ppn, size), 1)
-    names = algorithm, times.builtin(hosts, ppn, size)
+    names = algorithm, times.builtin(hosts, ppn, size, "random")
     keys = [(times.collective, name, hosts, ppn, "random") for name in names]
     short, long = (times.placed.times_us(keys, n) for n in (1, num_bytes))
     found = [times.placed.loads(key, num_bytes) for key in keys]
