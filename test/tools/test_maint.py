@@ -92,6 +92,7 @@ VERBS = [
     "bench",
     "refresh",
     "patches-check",
+    "upstream-check",
     "install",
     "dist",
     "clean",
@@ -353,6 +354,124 @@ def test_bad_manifest(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(Failure, match=re.escape(says)) as error:
         lists.load_manifest(path)
     assert str(path) in str(error.value)
+
+
+# -- patches for upstream -----------------------------------------------------------------------
+
+upstream_check = load_program(REPO / "maint/upstream-check")
+FOR_UPSTREAM = sorted((REPO / "patches/upstream").glob("*.patch"))
+PATCH = """\
+Subject: [PATCH] ibarrier: limit k
+
+---
+diff --git a/src/a.c b/src/a.c
+--- a/src/a.c
++++ b/src/a.c
+@@ -1 +1 @@
+-a
++b
+diff --git a/test/mpi/coll/Makefile.am b/test/mpi/coll/Makefile.am
+--- a/test/mpi/coll/Makefile.am
++++ b/test/mpi/coll/Makefile.am
+@@ -1 +1,2 @@
+ bcasttest
++    new_test \\
+diff --git a/test/mpi/coll/new_test.c b/test/mpi/coll/new_test.c
+new file mode 100644
+--- /dev/null
++++ b/test/mpi/coll/new_test.c
+@@ -0,0 +1 @@
++int main(void) {}
+diff --git a/test/mpi/coll/testlist.in b/test/mpi/coll/testlist.in
+--- a/test/mpi/coll/testlist.in
++++ b/test/mpi/coll/testlist.in
+@@ -1 +1,4 @@
+ bcasttest 4
++# a comment
++@coll_error@new_test 3 arg=-x=1 env=MPIR_CVAR_A=b=c timeLimit=10
++new_test 1
+"""
+
+
+def test_upstream_check_reads_a_patch() -> None:
+    parts = upstream_check.split(PATCH)
+    assert [*parts] == [
+        "src/a.c",
+        *(f"test/mpi/coll/{name}" for name in ("Makefile.am", "new_test.c", "testlist.in")),
+    ]
+    assert "".join(parts.values()) == PATCH[PATCH.index("diff") :]
+    first, second = upstream_check.tests_of(parts)
+    assert first == ("coll", "new_test", 3, ["-x=1"], {"MPIR_CVAR_A": "b=c"}, 10)
+    assert second == ("coll", "new_test", 1, [], {}, upstream_check.TIME_LIMIT)
+    assert upstream_check.errors_of(PATCH) == []
+
+
+@pytest.mark.parametrize(
+    "old, new, says",
+    [
+        ("ibarrier: limit k", "limit k", "the subject must be"),
+        (
+            "+    new_test \\\n",
+            "+    newer \\\n",
+            "coll/new_test.c is not in test/mpi/coll/Makefile.am",
+        ),
+        ("+int main(", "+int run(", "is not in test/mpi/maint/all_mpitests.txt"),
+        ("a/src/a.c b/src/a.c", "a/test/mpi/a.c b/test/mpi/a.c", "it changes nothing but tests"),
+        ("coll/testlist.in b/test/mpi/coll/testlist.in", "a b/test/mpi/a", "adds no line"),
+    ],
+)
+def test_upstream_check_refuses_a_patch(old: str, new: str, says: str) -> None:
+    assert old in PATCH
+    assert any(says in error for error in upstream_check.errors_of(PATCH.replace(old, new)))
+
+
+def test_upstream_check_knows_all_of_a_test() -> None:
+    with pytest.raises(Failure, match="found mem=2, expected arg=, env= or timeLimit="):
+        upstream_check.parse_test("coll", "allred 4 mem=2")
+
+
+@pytest.mark.parametrize("patch", FOR_UPSTREAM, ids=lambda path: path.stem)
+def test_patches_for_upstream(patch: Path, tmp_path: Path) -> None:
+    """Each has a test, applies alone without fuzz, and is in MPICH's style."""
+    text = patch.read_text()
+    assert upstream_check.errors_of(text) == []
+    assert len(subject(text)) <= 72
+    message = text[text.index("\n\n") : text.index("\n---\n")].split("\n")
+    assert all(len(line) <= 72 for line in message), message
+    added = upstream_check.added_lines(text)
+    assert not [line for line in added if line != line.rstrip()]
+    if main_source := sources.find(sources_row("main")):
+        main_source.copy(tmp_path, only=[*upstream_check.split(text)])
+        apply_patches(tmp_path, [patch], strict=True)
+
+
+def sources_row(name: str) -> Row:
+    return next(row for row in versions() if row.get("folder") == name)
+
+
+def test_patches_for_upstream_are_those_of_main() -> None:
+    """What patches/main mends, and a patch for upstream of the same subject, change the same lines."""
+    ours = {path.name[5:]: path.read_text() for path in series(sources_row("main"))}
+    of_subject = {subject(text): text for text in ours.values()}
+    same = [path for path in FOR_UPSTREAM if subject(path.read_text()) in of_subject]
+    assert len(same) >= 12
+    for path in same:
+        text = path.read_text()
+        assert changed_lines(text) == changed_lines(of_subject[subject(text)]), path.name
+
+
+def subject(text: str) -> str:
+    found = re.search(r"^Subject: \[PATCH\] (.*(?:\n .*)*)", text, re.MULTILINE)
+    return " ".join(found[1].split())
+
+
+def changed_lines(text: str) -> dict[str, list[str]]:
+    """{file: lines with + and -} of a patch, without MPICH's tests and lists of restrictions."""
+    return {
+        name: [line for line in part.split("\n") if re.match(r"[-+](?![-+]{2} |#)", line)]
+        for name, part in upstream_check.split(text).items()
+        if not name.startswith("test/mpi/")
+    }
 
 
 @pytest.mark.parametrize("row", versions(), ids=lambda row: row["series"])
