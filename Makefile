@@ -16,7 +16,7 @@ export MPICH_SRC MPICH_DEVICE MPICH_CONFIGURE OUTSIDE
 
 PYTHON_ENV = build/venv/bin/python
 
-.PHONY: help setup fetch apply build demo check check-all check-outside fuzz bench judge refresh patches-check install dist clean
+.PHONY: help setup fetch apply build demo check check-all check-outside fuzz bench judge refresh patches-check upstream-check install dist clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r verb what; do \
@@ -75,6 +75,9 @@ refresh: setup ## write what follows from cvars/ and results: patches, topo_algo
 
 patches-check: setup ## prove that the patches are right
 	@$(PYTHON_ENV) maint/patches-check
+
+upstream-check: setup ## prove that each patch in patches/upstream mends MPICH's main, or ONLY=a,b of them
+	@$(PYTHON_ENV) maint/upstream-check $(if $(ONLY),--only $(ONLY))
 
 install: setup ## install MPICH and the tools in PREFIX=/usr/local
 	@$(PYTHON_ENV) maint/build --install '$(PREFIX)'

@@ -9,6 +9,7 @@ from pathlib import Path
 from common import Failure, run, step
 
 NEEDED_MODULES = ["modules/hwloc", "modules/json-c"]
+GENERATOR = "modules/mydef_boot"  # of mpicc, from 5.1 on
 # what ./autogen.sh calls it, where it is
 OTHER_MODULES = {"ofi": "modules/libfabric", "ucx": "modules/ucx", "yaksa": "modules/yaksa"}
 
@@ -16,6 +17,9 @@ OTHER_MODULES = {"ofi": "modules/libfabric", "ucx": "modules/ucx", "yaksa": "mod
 def check_modules(tree: Path, where: Path) -> None:
     """Refuse a checkout, of WHERE, without the submodules that every build needs."""
     empty = [name for name in NEEDED_MODULES if not (tree / name / "configure.ac").exists()]
+    script = tree / "autogen.sh"
+    if script.exists() and GENERATOR in script.read_text(errors="replace"):
+        empty += [GENERATOR] * (not (tree / GENERATOR / "bin").exists())
     if not (tree / "configure").exists() and empty:
         names = " ".join(empty)
         raise Failure(f"{where}: empty: {names}; git submodule update --init {names}")
@@ -53,7 +57,9 @@ def autogen(tree: Path, log: Path, needs_yaksa: bool = True) -> None:
         else
             maint/extractcvars
         fi
-        maint/tuning/coll/json_gen.sh
+        script=maint/json_gen.sh
+        [ -f $script ] || script=maint/tuning/coll/json_gen.sh
+        $script
         autoreconf -if --no-recursive
     """
     step("autogen", ["sh", "-c", script], log, cwd=tree)

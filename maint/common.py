@@ -220,16 +220,16 @@ def warn(text: str) -> None:
 
 
 def find_row(wanted: str) -> Row:
-    """The row of versions.toml that a user means with 5.0 or 5.0.1."""
+    """The row of versions.toml that a user means with 5.0, 5.0.1 or main."""
     for row in versions():
-        if wanted == row["series"] or wanted in row["tested"]:
+        if wanted in (row["series"], series_folder(row).name, *row["tested"]):
             return row
-    known = ", ".join(row["series"] for row in versions())
+    known = ", ".join(series_folder(row).name for row in versions())
     raise Failure(f"{wanted!r} is not a version of MPICH that is supported: {known}")
 
 
 def series_folder(row: Row) -> Path:
-    return REPO / "patches" / row["series"]
+    return REPO / "patches" / str(row.get("folder") or row["series"])
 
 
 def series(row: Row) -> list[Path]:

@@ -21,11 +21,13 @@ from typing import Any
 
 from common import (
     OVERLAY,
+    REPO,
     VERSION_HEADER,
     Failure,
     apply_patches,
     overlay_files,
     series,
+    series_folder,
     supported,
     topo_commit,
     touched,
@@ -63,9 +65,8 @@ def apply(tree: Path, strict: bool = False, where: Path | None = None) -> str:
     undone = recover(tree)
     patches, added = series(row), overlay_files()
     if not patches:
-        raise Failure(
-            f"{where}: this is MPICH {version}, and patches/{row['series']} has no patches"
-        )
+        folder = series_folder(row).relative_to(REPO)
+        raise Failure(f"{where}: this is MPICH {version}, and {folder} has no patches")
     record = read_record(tree)
     texts = {patch.name: patch.read_text(errors="surrogateescape") for patch in patches}
     if record:

@@ -18,6 +18,7 @@ from common import (
     parse_version,
     run,
     scratch,
+    series_folder,
     sha256,
     step,
     supported,
@@ -71,7 +72,8 @@ def find_all() -> tuple[list["Source"], list[Row]]:
 
 
 def no_source(row: Row) -> str:
-    return f"no source: MPICH_SRC=PATH names one, make fetch VERSIONS={row['series']} downloads it"
+    version = series_folder(row).name
+    return f"no source: MPICH_SRC=PATH names one, make fetch VERSIONS={version} downloads it"
 
 
 def content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
@@ -181,7 +183,15 @@ def fetch_git(row: Row) -> Path:
     shallow = ["--depth", "1"]
     with scratch("fetch-") as work:
         tree = work / "mpich"
-        clone = ["git", "clone", "-q", *shallow, "--branch", f"v{version}", GIT, str(tree)]
+        clone = [
+            ["git", "clone", "-q", *shallow, "--branch", f"v{version}", GIT, str(tree)],
+        ]
+        if branch := row.get("folder"):  # it may have moved on
+            clone = [
+                ["git", "init", "-q", str(tree)],
+                ["git", "-C", str(tree), "fetch", "-q", *shallow, GIT, row["commit"]],
+                ["git", "-C", str(tree), "checkout", "-q", "FETCH_HEAD"],
+            ]
         update: list[str] = [
             "git",
             "submodule",
@@ -192,11 +202,12 @@ def fetch_git(row: Row) -> Path:
             *row["submodules"],
         ]
         try:
-            step(f"fetch MPICH {version}", clone, log, env=env)
+            for command in clone:
+                step(f"fetch MPICH {version}", command, log, env=env)
             commit = run(["git", "rev-parse", "HEAD"], cwd=tree).strip()
             if commit != row["commit"]:
                 raise Failure(
-                    f"{GIT}: v{version} is not what maint/versions.toml wants\n"
+                    f"{GIT}: {branch or f'v{version}'} is not what maint/versions.toml wants\n"
                     f"  expected commit {row['commit']}\n  found           {commit}"
                 )
             step(f"fetch MPICH {version}, modules", update, log, cwd=tree, env=env)

@@ -92,6 +92,7 @@ RESTRICTIONS: dict[str, Any] = {
     "displs-ordered": None,
     "root-zero": None,
     "placed": None,  # where the ranks are is known without communication
+    "nonpersistent": None,
     "any-order": None,  # MPIR_CVAR_COLL_TOPO_FIXED_ORDER is not set
 }
 
@@ -742,7 +743,7 @@ class Call:
             return self.root_zero
         if restriction == "placed":
             return self.placed
-        if restriction == "any-order":
+        if restriction in ("any-order", "nonpersistent"):
             return True
         key, expected = RESTRICTIONS[restriction]
         return self.holds(condition(key)) == expected

@@ -92,6 +92,7 @@ VERBS = [
     "bench",
     "refresh",
     "patches-check",
+    "upstream-check",
     "install",
     "dist",
     "clean",
@@ -355,6 +356,124 @@ def test_bad_manifest(tmp_path: Path, text: str, says: str) -> None:
     assert str(path) in str(error.value)
 
 
+# -- patches for upstream -----------------------------------------------------------------------
+
+upstream_check = load_program(REPO / "maint/upstream-check")
+FOR_UPSTREAM = sorted((REPO / "patches/upstream").glob("*.patch"))
+PATCH = """\
+Subject: [PATCH] ibarrier: limit k
+
+---
+diff --git a/src/a.c b/src/a.c
+--- a/src/a.c
++++ b/src/a.c
+@@ -1 +1 @@
+-a
++b
+diff --git a/test/mpi/coll/Makefile.am b/test/mpi/coll/Makefile.am
+--- a/test/mpi/coll/Makefile.am
++++ b/test/mpi/coll/Makefile.am
+@@ -1 +1,2 @@
+ bcasttest
++    new_test \\
+diff --git a/test/mpi/coll/new_test.c b/test/mpi/coll/new_test.c
+new file mode 100644
+--- /dev/null
++++ b/test/mpi/coll/new_test.c
+@@ -0,0 +1 @@
++int main(void) {}
+diff --git a/test/mpi/coll/testlist.in b/test/mpi/coll/testlist.in
+--- a/test/mpi/coll/testlist.in
++++ b/test/mpi/coll/testlist.in
+@@ -1 +1,4 @@
+ bcasttest 4
++# a comment
++@coll_error@new_test 3 arg=-x=1 env=MPIR_CVAR_A=b=c timeLimit=10
++new_test 1
+"""
+
+
+def test_upstream_check_reads_a_patch() -> None:
+    parts = upstream_check.split(PATCH)
+    assert [*parts] == [
+        "src/a.c",
+        *(f"test/mpi/coll/{name}" for name in ("Makefile.am", "new_test.c", "testlist.in")),
+    ]
+    assert "".join(parts.values()) == PATCH[PATCH.index("diff") :]
+    first, second = upstream_check.tests_of(parts)
+    assert first == ("coll", "new_test", 3, ["-x=1"], {"MPIR_CVAR_A": "b=c"}, 10)
+    assert second == ("coll", "new_test", 1, [], {}, upstream_check.TIME_LIMIT)
+    assert upstream_check.errors_of(PATCH) == []
+
+
+@pytest.mark.parametrize(
+    "old, new, says",
+    [
+        ("ibarrier: limit k", "limit k", "the subject must be"),
+        (
+            "+    new_test \\\n",
+            "+    newer \\\n",
+            "coll/new_test.c is not in test/mpi/coll/Makefile.am",
+        ),
+        ("+int main(", "+int run(", "is not in test/mpi/maint/all_mpitests.txt"),
+        ("a/src/a.c b/src/a.c", "a/test/mpi/a.c b/test/mpi/a.c", "it changes nothing but tests"),
+        ("coll/testlist.in b/test/mpi/coll/testlist.in", "a b/test/mpi/a", "adds no line"),
+    ],
+)
+def test_upstream_check_refuses_a_patch(old: str, new: str, says: str) -> None:
+    assert old in PATCH
+    assert any(says in error for error in upstream_check.errors_of(PATCH.replace(old, new)))
+
+
+def test_upstream_check_knows_all_of_a_test() -> None:
+    with pytest.raises(Failure, match="found mem=2, expected arg=, env= or timeLimit="):
+        upstream_check.parse_test("coll", "allred 4 mem=2")
+
+
+@pytest.mark.parametrize("patch", FOR_UPSTREAM, ids=lambda path: path.stem)
+def test_patches_for_upstream(patch: Path, tmp_path: Path) -> None:
+    """Each has a test, applies alone without fuzz, and is in MPICH's style."""
+    text = patch.read_text()
+    assert upstream_check.errors_of(text) == []
+    assert len(subject(text)) <= 72
+    message = text[text.index("\n\n") : text.index("\n---\n")].split("\n")
+    assert all(len(line) <= 72 for line in message), message
+    added = upstream_check.added_lines(text)
+    assert not [line for line in added if line != line.rstrip()]
+    if main_source := sources.find(sources_row("main")):
+        main_source.copy(tmp_path, only=[*upstream_check.split(text)])
+        apply_patches(tmp_path, [patch], strict=True)
+
+
+def sources_row(name: str) -> Row:
+    return next(row for row in versions() if row.get("folder") == name)
+
+
+def test_patches_for_upstream_are_those_of_main() -> None:
+    """What patches/main mends, and a patch for upstream of the same subject, change the same lines."""
+    ours = {path.name[5:]: path.read_text() for path in series(sources_row("main"))}
+    of_subject = {subject(text): text for text in ours.values()}
+    same = [path for path in FOR_UPSTREAM if subject(path.read_text()) in of_subject]
+    assert len(same) >= 12
+    for path in same:
+        text = path.read_text()
+        assert changed_lines(text) == changed_lines(of_subject[subject(text)]), path.name
+
+
+def subject(text: str) -> str:
+    found = re.search(r"^Subject: \[PATCH\] (.*(?:\n .*)*)", text, re.MULTILINE)
+    return " ".join(found[1].split())
+
+
+def changed_lines(text: str) -> dict[str, list[str]]:
+    """{file: lines with + and -} of a patch, without MPICH's tests and lists of restrictions."""
+    return {
+        name: [line for line in part.split("\n") if re.match(r"[-+](?![-+]{2} |#)", line)]
+        for name, part in upstream_check.split(text).items()
+        if not name.startswith("test/mpi/")
+    }
+
+
 @pytest.mark.parametrize("row", versions(), ids=lambda row: row["series"])
 def test_an_algorithm_is_one_file_and_one_row(
     repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: Row
@@ -482,7 +601,7 @@ def test_apply_warns_of_a_release_that_is_not_tested(
     assert said.count("\n") == 1 and f"MPICH {version} is not tested; tested: 4.0.2" in said
 
 
-@pytest.mark.parametrize("version", ["4.00.2", "4.01", "40.2", "main", "", "5.1.0a1"])
+@pytest.mark.parametrize("version", ["4.00.2", "4.01", "40.2", "main", "", "5.2.0a1"])
 def test_apply_refuses_what_looks_like_a_version(tree: Path, version: str) -> None:
     edit(tree / "maint/version.m4", "[4.0.2]", f"[{version}]")
     refuses(tree, f"this is MPICH {version}; supported: 4.0.x")
@@ -808,7 +927,7 @@ def test_sources_of_several_versions(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_fetch_of_an_unknown_version() -> None:
     result = maint("fetch", "--versions", "4.2")
     assert result.returncode == 1
-    assert "'4.2' is not a version of MPICH that is supported: 4.0, 4.3, 5.0" in result.stderr
+    assert "'4.2' is not a version of MPICH that is supported: 4.0, 4.3, 5.0, main" in result.stderr
 
 
 @pytest.fixture
@@ -836,6 +955,17 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Row:
     monkeypatch.setattr(sources, "GIT", f"file://{upstream}")
     commit = git(upstream, "rev-parse", "HEAD").strip()
     return {"series": "5.0", "tested": ["5.0.1"], "commit": commit, "submodules": ["modules/hwloc"]}
+
+
+def test_fetch_of_a_branch(repository: Row, tmp_path: Path) -> None:
+    """Its commit, although the branch has moved on."""
+    upstream = tmp_path / "upstream"
+    git(upstream, "tag", "-d", "v5.0.1")
+    git(upstream, "commit", "-q", "--allow-empty", "-m", "later")
+    row = repository | {"folder": "main"}
+    path = sources.fetch(row)
+    assert git(path, "rev-parse", "HEAD").strip() == row["commit"]
+    assert (path / "modules/hwloc/configure.ac").exists()
 
 
 def test_fetch_from_git(repository: Row, tmp_path: Path) -> None:
@@ -1155,7 +1285,8 @@ def test_recipes_of_other_builders_are_up_to_date() -> None:
         REPO / "maint/spack/spack_repo/mpich_topo/packages/mpich_topo/package.py"
     ).read_text()
     compile(package, "package.py", "exec")
-    assert ", ".join(row["series"] for row in versions()).replace(", 5", " and 5") in package
+    released = [row["series"] for row in versions() if "folder" not in row]
+    assert ", ".join(released).replace(", 5", " and 5") in package
 
 
 # -- dist --------------------------------------------------------------------------------------
@@ -1425,6 +1556,7 @@ def test_check_of_versions(repo: Path, tmp_path: Path) -> None:
     skipped = [
         "MPICH 4.3: skipped, no source: MPICH_SRC=PATH names one, make fetch VERSIONS=4.3 downloads it",
         "MPICH 5.0: skipped, patches/5.0 has no patches",
+        "MPICH 5.1: skipped, no source: MPICH_SRC=PATH names one, make fetch VERSIONS=main downloads it",
     ]
     assert check("all") == [
         *built,

@@ -131,22 +131,23 @@ def tree_type(value: str, collective: str = "ibcast", **more: int) -> dict[str, 
     ("tree", "versions"),
     [
         (barrier("dissemination"), "4.0"),
-        (barrier("k_dissemination", "k=4"), "4.3 5.0"),
-        (allreduce({"algorithm=MPIR_Allreduce_intra_ccl": {}}), "5.0"),
-        (allgather({"comm_avg_ppn<4": RING}), "4.3 5.0"),
-        (allgather({"comm_avg_ppn<=4": RING, "comm_avg_ppn=any": DOUBLING}), "4.3 5.0"),
-        (allgather({"comm_size<=4": RING, "any": DOUBLING}), "4.3 5.0"),
-        (allgather({"comm_size<=4": RING, "what=any": DOUBLING}), "4.3 5.0"),
+        (barrier("k_dissemination", "k=4"), "4.3 5.0 5.1"),
+        (allreduce({"algorithm=MPIR_Allreduce_intra_ccl": {}}), "5.0 5.1"),
+        (allgather({"comm_avg_ppn<4": RING}), "4.3 5.0 5.1"),
+        (allgather({"comm_avg_ppn<=4": RING, "comm_avg_ppn=any": DOUBLING}), "4.3 5.0 5.1"),
+        (allgather({"comm_size<=4": RING, "any": DOUBLING}), "4.3 5.0 5.1"),
+        (allgather({"comm_size<=4": RING, "what=any": DOUBLING}), "4.3 5.0 5.1"),
         (allgather({"any": RING, "comm_size<=4": DOUBLING}), ""),
         (allgather({"comm_hierarchy=any": RING, "comm_size<=4": DOUBLING}), "4.0"),
-        (tree_type("knomial_2"), "4.0 4.3 5.0"),
+        (tree_type("knomial_2"), "4.0 4.3 5.0 5.1"),
         (tree_type("topology_wave"), ""),
         (tree_type("3"), ""),
-        (tree_type("topology_wave", "ireduce", topo_overhead=200), "4.3 5.0"),
-        (tree_type("topology_aware", "allreduce"), "4.3 5.0"),
-        (tree_type("5", "bcast"), "4.3 5.0"),
+        (tree_type("topology_wave", "ireduce", topo_overhead=200), "4.3 5.0 5.1"),
+        (tree_type("topology_aware", "allreduce"), "4.3 5.0 5.1"),
+        (tree_type("5", "bcast"), "4.3 5.0 5.1"),
         (tree_type("6", "bcast"), ""),
-        (allreduce({"algorithm=MPIR_Allreduce_intra_ccl": {"ccl=nccl": {}}}), "5.0"),
+        (allreduce({"algorithm=MPIR_Allreduce_intra_ccl": {"ccl=nccl": {}}}), "5.0 5.1"),
+        (allgather({"algorithm=MPIR_Allgather_intra_circ_graph": {}}), "5.1"),
     ],
 )
 def test_what_differs_between_versions(tree: Any, versions: str) -> None:
@@ -175,7 +176,7 @@ def test_hierarchy_by_version(version: str) -> None:
         "comm_hierarchy=any": {"algorithm=C": {}},
     }
     by_flags = grammar.hierarchy_by_flags(version)
-    assert by_flags == (version == "5.0")
+    assert by_flags == (version >= "5.0")
 
     def chosen(**call: Any) -> str | None:
         return grammar.walk(tree, Call("barrier", version=version, **call)).algorithm
@@ -775,7 +776,7 @@ def test_validate(tmp_path: Path) -> None:
     done = topo_tune("validate", good, "--mpich", "5.0")
     assert done.stdout == f"{good}: valid for MPICH 5.0 of mpich-topo\n"
     done = topo_tune("validate", good, "--mpich", "4.2")
-    known = "--mpich 4.2: the versions that are known are 4.0, 4.3, 5.0"
+    known = "--mpich 4.2: the versions that are known are 4.0, 4.3, 5.0, 5.1"
     assert done.returncode == 2 and known in done.stderr
     # notes and warnings are no errors
     assert topo_tune("validate", write(tmp_path, TUNING)).returncode == 0
