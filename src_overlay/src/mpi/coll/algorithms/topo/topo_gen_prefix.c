@@ -23,9 +23,9 @@
  *   2. Leaders make prefix sums of runs. Each then has the sum of all runs before its own.
  *   3. A k-nomial tree broadcasts that sum in the run. Each rank adds it to its own result.
  *
- *   4 hosts of 2 ranks, k = 3: ranks of which a leader (1, 3, 5, 7) has the sum without its run
- *     1         -         0-1       2-3       4-5       1 and 3 get the sum of the run before them,
- *     stage 0   -         0-1       0-3       2-5       5 and 7 those of two runs
+ *   4 hosts of 2 ranks, k = 3; ranks whose sum each leader has, without those of its own run:
+ *     leader    1         3         5         7
+ *     stage 0   -         0-1       0-3       2-5       the sums of up to two runs before it come
  *     stage 1   -         0-1       0-3       0-5       7 gets the window of 1: 0-1
  *
  * Operands are never swapped: the operation need not be commutative.
