@@ -82,8 +82,8 @@ upstream-check: setup ## prove that each patch in patches/upstream mends MPICH's
 install: setup ## install MPICH and the tools in PREFIX=/usr/local
 	@$(PYTHON_ENV) maint/build --install '$(PREFIX)'
 
-dist: setup ## make build/dist: tarballs of this, and of a patched MPICH that needs no autogen.sh
-	@$(PYTHON_ENV) maint/dist
+dist: setup ## make build/dist: tarballs of this, and of a patched MPICH; DEBIAN=1: a source package of it, too
+	@$(PYTHON_ENV) maint/dist $(if $(DEBIAN),--debian)
 
 clean: ## remove build/; with CACHE=1 the downloads and builds in the cache too
 	rm -rf build

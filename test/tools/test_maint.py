@@ -1330,6 +1330,23 @@ def test_dist(repo: Path, tree: Path, tmp_path: Path) -> None:
         assert not any("autom4te.cache" in name for name in names)
 
 
+def test_debian_source_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not shutil.which("dpkg-source"):
+        pytest.skip("no dpkg-source")
+    dist = load_program(REPO / "maint/dist")
+    tree = version_tree(tmp_path / "mpich-4.0.2-topo-0.1", "4.0.2", configured=True)
+    tarball = tmp_path / "mpich.tar.gz"
+    subprocess.run(["tar", "-czf", tarball, "-C", tmp_path, tree.name], check=True)
+    monkeypatch.setattr(dist, "BUILD", tmp_path)
+    dsc = dist.pack_debian(tarball, "4.0.2", tmp_path)
+    version = f"{topo_version()}+mpich4.0.2"
+    assert dsc.name == f"mpich-topo_{version}.dsc" and f"\nVersion: {version}\n" in dsc.read_text()
+    subprocess.run(["dpkg-source", "-x", "--no-check", dsc, "out"], cwd=tmp_path, check=True)
+    out = tmp_path / "out"
+    assert (out / "configure").is_file() and os.access(out / "debian/rules", os.X_OK)
+    assert "@" not in (out / "debian/changelog").read_text().split("--")[0].split("*")[1]
+
+
 # -- set-up, Makefile, check --------------------------------------------------------------------
 
 
