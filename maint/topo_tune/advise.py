@@ -81,7 +81,7 @@ def advise(
             calls.ranks,
             calls.num_bytes,
             hosts=calls.hosts,
-            consecutive=np.count_nonzero(np.diff(hosts)) < len(set(hosts)),
+            consecutive=bool(np.count_nonzero(np.diff(hosts)) < len(set(hosts))),
             version=version,
         )
         builtin = predictor.builtin(call)

@@ -81,7 +81,7 @@ def test_rows_that_say_nothing(tmp_path: Path) -> None:
     """The best already, unknown ones, one host, nonblocking"""
     rows = [
         row("allgather", "topo_ring"),
-        row("scan", "recursive_doubling"),
+        row("alltoallw", "pairwise_sendrecv_replace"),
         row("allgather", "ring", hosts=1),
         row("allgather", "ring", hosts=0),
         row("bcast", "binomial", mean_bytes=0),
@@ -92,7 +92,7 @@ def test_rows_that_say_nothing(tmp_path: Path) -> None:
     assert job.stdout.splitlines() == [
         "12000 ms in blocking collectives; 2500 ms of them can be predicted",
         "gain in all: 0 ms, 0 %",
-        "not predicted: 2500 ms scan by recursive_doubling, which has no prediction",
+        "not predicted: 2500 ms alltoallw by pairwise_sendrecv_replace, which has no prediction",
         "not predicted: 2500 ms in one host, where no link is used",
         "not predicted: 2500 ms on unknown hosts",
         "not predicted: 2500 ms without data, or of a size that rank 0 does not know",
