@@ -40,7 +40,7 @@
 #define FILLER 0xa5
 #define MAX_COMMS 32
 #define MAX_THREADS 8
-#define MAX_PVARS 512
+#define MAX_PVARS 1024
 #define MAX_VALUES 64   /* of one performance variable */
 
 enum { BLOCKING, NONBLOCKING, PERSISTENT };

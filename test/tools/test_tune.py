@@ -1230,7 +1230,11 @@ KNOWN_LEAVES = {
     for collective in rules.COLLECTIVES
     for name in grammar.mpich()["collectives"][collective]
     if "_intra_" in name
-} | {leaf for c in rules.COLLECTIVES for leaf in grammar.auto_leaf(f"i{c}") or ()}
+} | {
+    leaf
+    for c in (*rules.COLLECTIVES, *rules.NEIGHBORS)
+    for leaf in grammar.auto_leaf(f"i{c}") or ()
+}
 # one of them holds
 WORDS = (
     ["is_sendbuf_inplace=yes", "is_sendbuf_inplace=no"],
