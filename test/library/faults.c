@@ -484,12 +484,12 @@ typedef struct {
 } case_t;
 
 enum { BLOCKING, NONBLOCKING, PERSISTENT };
-enum { ALLGATHER, ALLGATHERV, ALLREDUCE, ALLTOALL, ALLTOALLV, BARRIER, BCAST, GATHER, GATHERV, MISMATCH,
-    REDUCE, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, SCATTER, SCATTERV, N_COLLECTIVES
+enum { ALLGATHER, ALLGATHERV, ALLREDUCE, ALLTOALL, ALLTOALLV, BARRIER, BCAST, EXSCAN, GATHER, GATHERV, MISMATCH,
+    REDUCE, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, SCAN, SCATTER, SCATTERV, N_COLLECTIVES
 };
 /* What a rank sends, receives: a block for, from each rank; else one. TO_ALL: the same for all ranks. SUM: blocks
- * of all ranks are added. */
-enum { SENDS_ALL = 1, RECVS_ALL = 2, TO_ALL = 4, SUM = 8, IS_V = 16, TO_ROOT = 32 };
+ * of all ranks are added. PREFIX: those of the ranks up to this one, or before it. */
+enum { SENDS_ALL = 1, RECVS_ALL = 2, TO_ALL = 4, SUM = 8, IS_V = 16, TO_ROOT = 32, PREFIX = 64 };
 
 static const struct {
     const char *name;
@@ -502,12 +502,14 @@ static const struct {
     [ALLTOALLV] = {"alltoallv", SENDS_ALL | RECVS_ALL | IS_V},
     [BARRIER] = {"barrier", TO_ALL},
     [BCAST] = {"bcast", TO_ALL},
+    [EXSCAN] = {"exscan", TO_ALL | SUM | PREFIX},
     [GATHER] = {"gather", RECVS_ALL | TO_ROOT},
     [GATHERV] = {"gatherv", RECVS_ALL | TO_ROOT | IS_V},
     [MISMATCH] = {"mismatch", SENDS_ALL | RECVS_ALL | IS_V},
     [REDUCE] = {"reduce", SUM | TO_ROOT},
     [REDUCE_SCATTER] = {"reduce_scatter", SENDS_ALL | SUM | IS_V},
     [REDUCE_SCATTER_BLOCK] = {"reduce_scatter_block", SENDS_ALL | SUM},
+    [SCAN] = {"scan", TO_ALL | SUM | PREFIX},
     [SCATTER] = {"scatter", SENDS_ALL},
     [SCATTERV] = {"scatterv", SENDS_ALL | IS_V}
 };
@@ -558,11 +560,11 @@ static int value(int from, int to, int i)
     return from * 1000003 + to * 1009 + i;
 }
 
-static int sum_of_values(int size, int to, int i)
+static int sum_of_values(int num_ranks, int to, int i)
 {
     int sum = 0;
 
-    for (int from = 0; from < size; from++)
+    for (int from = 0; from < num_ranks; from++)
         sum += value(from, to, i);
     return sum;
 }
@@ -638,14 +640,15 @@ static void call_new(call_t * x, const case_t * c, int count, MPI_Comm comm)
 static bool is_right(const call_t * x)
 {
     bool is_root = x->rank == x->root;
+    int num_added = !has(PREFIX) ? x->size : word->coll == SCAN ? x->rank + 1 : x->rank;
 
-    if (word->coll == BARRIER || (has(TO_ROOT) && !is_root) || (word->coll == BCAST && is_root))
+    if (num_added == 0 || word->coll == BARRIER || (has(TO_ROOT) && !is_root) || (word->coll == BCAST && is_root))
         return true;
     for (int i = 0; i < (has(RECVS_ALL) ? x->size : 1); i++) {
         int from = has(RECVS_ALL) ? i : x->root, me = has(TO_ALL) ? 0 : x->rank;
         for (int j = 0; j < x->recvcounts[i] - (word->coll == MISMATCH && x->rank == 1); j++) {
             const int *at = &x->recvbuf[(x->rdispls[i] + j) * x->stride];
-            int wanted = has(SUM) ? sum_of_values(x->size, me, j) : value(from, me, j);
+            int wanted = has(SUM) ? sum_of_values(num_added, me, j) : value(from, me, j);
             if (at[0] != wanted || (x->stride == 2 && at[1] != -1))
                 return false;
         }
@@ -718,6 +721,8 @@ static int begin(const call_t * x, MPI_Comm comm, MPI_Request * req)
                 MPI_Barrier_init(comm, MPI_INFO_NULL, req);
         case BCAST:
             return CALL(Bcast, Ibcast, buffer, x->count, x->type, x->root);
+        case EXSCAN:
+            return CALL(Exscan, Iexscan, x->sendbuf, x->recvbuf, x->count, x->type, x->op);
         case GATHER:
             return CALL(Gather, Igather, x->sendbuf, x->count, x->type, x->recvbuf, x->count, x->type,
                         x->root);
@@ -732,6 +737,8 @@ static int begin(const call_t * x, MPI_Comm comm, MPI_Request * req)
         case REDUCE_SCATTER_BLOCK:
             return CALL(Reduce_scatter_block, Ireduce_scatter_block, x->sendbuf, x->recvbuf, x->count,
                         x->type, x->op);
+        case SCAN:
+            return CALL(Scan, Iscan, x->sendbuf, x->recvbuf, x->count, x->type, x->op);
         case SCATTER:
             return CALL(Scatter, Iscatter, x->sendbuf, x->count, x->type, x->recvbuf, x->count, x->type,
                         x->root);

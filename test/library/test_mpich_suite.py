@@ -75,6 +75,10 @@ attr/attrt 4                errors/coll/noalias2 4
     "iexscan": "coll/p_exscan 5",
     "iscatter": "coll/p_scatter 4",
     "iscatterv": "coll/p_scatterv 4",
+    **{
+        f"ineighbor_{name}": f"coll/neighb_{name} 4 coll/p_neighb_{name} 4"
+        for name in ("allgather", "allgatherv", "alltoall", "alltoallv", "alltoallw")
+    },
 }
 # MPI_Comm_split calls MPI_Allgather before 5.1, and these programs do so in no other way.
 if mpich_numversion() >= 50100000:
@@ -158,7 +162,9 @@ FORCED = [
     for run in runs(PROGRAMS[case[0]]) + runs(MORE_SIZES.get(case[0], ""))
 ]
 RUNS = [(collective, *run) for collective in dict(ROWS) for run in runs(PROGRAMS[collective])]
-MOST_NAMES = max(len(names) for of, names in NAMES.items() if names[0].startswith("tsp_"))
+# what the programs NONBLOCKING call
+ALL_AT_ONCE = [of for of in NAMES if of.startswith("i") and not of.startswith("ineighbor")]
+MOST_NAMES = max(len(NAMES[of]) for of in ALL_AT_ONCE)
 
 FEW_RANKS = 5
 CLIQUES, RACKS = [f"clique{i}" for i in range(3)], [1, 0, 1]
@@ -279,9 +285,7 @@ def test_nonblocking(
 ) -> None:
     """All nonblocking collectives at once, each by its algorithm of that number."""
     env = {"MPIR_CVAR_COLL_TOPOLOGY_FILE": write_json("site.json", site(CLIQUES, RACKS))}
-    chosen = {
-        of: names[number % len(names)] for of, names in NAMES.items() if names[0].startswith("tsp_")
-    }
+    chosen = {of: NAMES[of][number % len(NAMES[of])] for of in ALL_AT_ONCE}
     for case in chosen.items():
         env |= forced(*case)
     # an operation that is not commutative goes to MPICH's own
@@ -326,5 +330,5 @@ def test_tuning_file(
     job = run_suite(
         program, n, MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE=file, MPIR_CVAR_NUM_CLIQUES=3
     )
-    for of in [collective] if collective else [of for of in NAMES if of.startswith("i")]:
+    for of in [collective] if collective else ALL_AT_ONCE:
         assert sum(calls(job, of, name) for name in NAMES[of]) > 0

@@ -286,7 +286,7 @@ def test_every_row_reaches_mpich_own_tests(tree: Path) -> None:
     text = (tree / "test/mpi/coll/testlist.cvar").read_text()
     for row in lists.load_manifest():
         name = f"env=MPIR_CVAR_{row['collective'].upper()}_INTRA_ALGORITHM={row['name']}"
-        if row["collective"] in ("barrier", "ibarrier"):
+        if row["collective"] in ("barrier", "ibarrier", "exscan", "iexscan"):
             continue  # MPICH lists no tests of these
         assert re.search(rf"{name}\b", text), name
 

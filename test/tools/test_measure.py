@@ -192,12 +192,13 @@ def test_an_exception_with_a_parameter() -> None:
 
 def test_an_exception_of_a_collective_without_topo_auto() -> None:
     """All other ranks keep MPICH's own conditions."""
-    cell = Cell("scan", 8, 2, "block")
-    (choice,) = found(*[launched(cell, {"auto": 100.0, "recursive_doubling": 50.0})] * 2)
+    cell = Cell("alltoallw", 8, 2, "block")
+    (choice,) = found(*[launched(cell, {"auto": 100.0, "scattered": 50.0})] * 2)
     tuning = exceptions.make_tuning({"hosts": ["a"]}, [choice], "4.0")
-    select = lambda ranks: grammar.select(tuning, grammar.Call("scan", ranks, 64)).short  # noqa: E731
-    stock = grammar.select({}, grammar.Call("scan", 64, 64)).short
-    assert (select(8), select(64)) == ("recursive_doubling", stock)
+    rules = grammar.select(tuning, grammar.Call("alltoallw", 8, 64))
+    stock = grammar.select({}, grammar.Call("alltoallw", 64, 64))
+    assert (rules.short, rules.path != stock.path) == ("scattered", True)
+    assert grammar.select(tuning, grammar.Call("alltoallw", 64, 64)).short == stock.short
 
 
 def test_one_rule_for_all_sizes_where_no_size_is_known() -> None:
