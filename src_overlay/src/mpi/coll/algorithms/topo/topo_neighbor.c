@@ -31,11 +31,16 @@ typedef struct {
 } list_t;
 
 /* What a rank of a host tells another one: the destinations of its edges to the hosts that the
- * other serves as s, by host and then in its own order; and pairs (host, number of edges) for the
+ * other serves as s, by host and rank; and pairs (host, number of edges) for the
  * hosts that the other serves as r. */
 typedef struct {
     list_t dests, hosts;
 } told_t;
+
+/* An edge of this rank to or from a rank of another host */
+typedef struct {
+    int host, rank, edge;
+} far_t;
 
 typedef struct {
     MPIR_Comm *comm_ptr;
@@ -44,11 +49,13 @@ typedef struct {
     int *first_of_host, *ranks; /* [num_hosts + 1], [num_ranks] the ranks of each host */
     const int *local;           /* [num_local] the ranks of this host */
     int num_local, index;       /* index: of this rank in local[] */
+    far_t *out, *in;            /* [num_out], [num_in] by host, rank and number of the edge */
+    int num_out, num_in;
     told_t *to, *from;          /* [num_local] */
+    list_t receivers;           /* the hosts to which this rank sends as s */
     int num_hosts;              /* hosts that send to this rank as r */
     int *hosts;                 /* [num_hosts] */
     list_t *edges;              /* [num_hosts] pairs (source, destination), sources ascending */
-    int num_far;                /* edges of this rank to other hosts */
 } make_t;
 
 static int host_of(const make_t * m, int rank)
@@ -89,20 +96,7 @@ static void find_hosts(make_t * m)
 
 /* -- what the ranks of a host tell each other -- */
 
-typedef struct {
-    int host, rank, edge;
-} far_t;
-
 static int cmp_far(const void *a_, const void *b_)
-{
-    const far_t *a = a_, *b = b_;
-
-    if (a->host != b->host)
-        return a->host - b->host;
-    return a->edge - b->edge;
-}
-
-static int cmp_far_rank(const void *a_, const void *b_)
 {
     const far_t *a = a_, *b = b_;
 
@@ -113,8 +107,7 @@ static int cmp_far_rank(const void *a_, const void *b_)
     return a->edge - b->edge;
 }
 
-/* The edges to other hosts, by host. by_rank: next by rank. Each time by number. */
-static far_t *find_far(const make_t * m, const int rank[], int degree, bool by_rank, int *num)
+static far_t *find_far(const make_t * m, const int rank[], int degree, int *num)
 {
     far_t *far = MPL_malloc((degree + 1) * sizeof(far_t), MPL_MEM_COLL);
 
@@ -125,7 +118,7 @@ static far_t *find_far(const make_t * m, const int rank[], int degree, bool by_r
             far[(*num)++] = (far_t) {
             host_of(m, rank[i]), rank[i], i};
     }
-    qsort(far, *num, sizeof(far_t), by_rank ? cmp_far_rank : cmp_far);
+    qsort(far, *num, sizeof(far_t), cmp_far);
     return far;
 }
 
@@ -138,34 +131,27 @@ static int local_index(const make_t * m, int rank)
     return i;
 }
 
-static void tell(make_t * m, const MPII_Topo_neighbor_t * plan)
+static void tell(make_t * m)
 {
-    int num;
-
     m->to = MPL_calloc(m->num_local, sizeof(told_t), MPL_MEM_COLL);
     m->from = MPL_calloc(m->num_local, sizeof(told_t), MPL_MEM_COLL);
     MPII_TOPO_NEED(m->to && m->from);
-    far_t *far = find_far(m, plan->dest, plan->outdegree, false, &num);
-    m->num_far = num;
-    for (int i = 0; i < m->num_local; i++)
-        m->to[i].dests.at = new_ints(num);
-    for (int i = 0; i < num; i++) {
-        list_t *dests = &m->to[local_index(m, server(m, m->host, far[i].host))].dests;
-        dests->at[dests->num++] = far[i].rank;
+    for (int i = 0; i < m->num_local; i++) {
+        m->to[i].dests.at = new_ints(m->num_out);
+        m->to[i].hosts.at = new_ints(2 * m->num_in);
     }
-    MPL_free(far);
-    far = find_far(m, plan->source, plan->indegree, false, &num);
-    for (int i = 0; i < m->num_local; i++)
-        m->to[i].hosts.at = new_ints(2 * num);
-    for (int i = 0; i < num; i++) {
-        list_t *hosts = &m->to[local_index(m, server(m, m->host, far[i].host))].hosts;
-        if (i == 0 || far[i - 1].host != far[i].host) {
-            hosts->at[hosts->num++] = far[i].host;
+    for (int i = 0; i < m->num_out; i++) {
+        list_t *dests = &m->to[local_index(m, server(m, m->host, m->out[i].host))].dests;
+        dests->at[dests->num++] = m->out[i].rank;
+    }
+    for (int i = 0; i < m->num_in; i++) {
+        list_t *hosts = &m->to[local_index(m, server(m, m->host, m->in[i].host))].hosts;
+        if (i == 0 || m->in[i - 1].host != m->in[i].host) {
+            hosts->at[hosts->num++] = m->in[i].host;
             hosts->at[hosts->num++] = 0;
         }
         hosts->at[hosts->num - 1]++;
     }
-    MPL_free(far);
 }
 
 static int exchange_lists(make_t * m, int tag, MPII_Topo_attr_t * attr)
@@ -233,24 +219,21 @@ static void find_senders(make_t * m)
     MPL_free(edges);
 }
 
-/* Number of hosts to which this rank sends as s, and these hosts */
-static int find_receivers(const make_t * m, int **hosts)
+static void find_receivers(make_t * m)
 {
     char *is_used = MPL_calloc(m->place->num_hosts + 1, 1, MPL_MEM_COLL);
-    int num = 0;
 
     MPII_TOPO_NEED(is_used);
     for (int i = 0; i < m->num_local; i++) {
         for (int k = 0; k < m->from[i].dests.num; k++)
             is_used[host_of(m, m->from[i].dests.at[k])] = 1;
     }
-    *hosts = new_ints(m->place->num_hosts);
+    m->receivers.at = new_ints(m->place->num_hosts);
     for (int host = 0; host < m->place->num_hosts; host++) {
         if (is_used[host])
-            (*hosts)[num++] = host;
+            m->receivers.at[m->receivers.num++] = host;
     }
     MPL_free(is_used);
-    return num;
 }
 
 /* pairs: (source, destination) of the edges of this host to another one */
@@ -270,31 +253,32 @@ static void find_pairs(const make_t * m, int host, list_t * pairs)
 
 static int exchange_edges(make_t * m, int tag, MPII_Topo_attr_t * attr)
 {
-    int mpi_errno = MPI_SUCCESS, num, *hosts, total = 0;
+    int mpi_errno = MPI_SUCCESS, total = 0;
+    const list_t *receivers = &m->receivers;
     MPIR_Request **reqs;
 
     find_senders(m);
-    num = find_receivers(m, &hosts);
+    find_receivers(m);
     for (int i = 0; i < m->num_local; i++)
         total += 2 * m->from[i].dests.num;
     int *pairs = new_ints(total), *next = pairs;
-    reqs = MPL_calloc(m->num_hosts + num + 1, sizeof(*reqs), MPL_MEM_COLL);
+    reqs = MPL_calloc(m->num_hosts + receivers->num + 1, sizeof(*reqs), MPL_MEM_COLL);
     MPII_TOPO_NEED(reqs);
     for (int i = 0; i < m->num_hosts; i++) {
         mpi_errno = MPII_Topo_irecv(m->edges[i].at, m->edges[i].num * sizeof(int), TOPO_BYTE,
                                     server(m, m->hosts[i], m->host), tag, m->comm_ptr, &reqs[i]);
         MPIR_ERR_CHECK(mpi_errno);
     }
-    for (int i = 0; i < num; i++) {
+    for (int i = 0; i < receivers->num; i++) {
         list_t list = {.at = next };
-        find_pairs(m, hosts[i], &list);
+        find_pairs(m, receivers->at[i], &list);
         next += list.num;
         mpi_errno = MPII_Topo_isend(list.at, list.num * sizeof(int), TOPO_BYTE,
-                                    server(m, hosts[i], m->host), tag, m->comm_ptr,
+                                    server(m, receivers->at[i], m->host), tag, m->comm_ptr,
                                     &reqs[m->num_hosts + i], attr);
         MPIR_ERR_CHECK(mpi_errno);
     }
-    for (int i = 0; i < m->num_hosts + num; i++) {
+    for (int i = 0; i < m->num_hosts + receivers->num; i++) {
         mpi_errno = MPII_Topo_wait(&reqs[i], attr);
         MPIR_ERR_CHECK(mpi_errno);
     }
@@ -302,7 +286,6 @@ static int exchange_edges(make_t * m, int tag, MPII_Topo_attr_t * attr)
   fn_exit:
     MPL_free(reqs);
     MPL_free(pairs);
-    MPL_free(hosts);
     return mpi_errno;
   fn_fail:
     goto fn_exit;
@@ -343,16 +326,16 @@ static void add_block(MPII_Topo_nb_stage_t * s, int source)
     s->source[s->blocks_out++] = source;
 }
 
-/* From the ranks of the host to s. far[num]: edges to other hosts, by host */
-static void make_first(const make_t * m, MPII_Topo_nb_stage_t * s, const far_t far[], int num,
-                       bool is_allgather)
+/* From the ranks of the host to s */
+static void make_first(const make_t * m, MPII_Topo_nb_stage_t * s, bool is_allgather)
 {
-    begin_stage(s, m->num_local, m->num_local, num);
+    begin_stage(s, m->num_local, m->num_local, m->num_out);
     for (int i = 0; i < m->num_local; i++) {
         bool has_block = false;
-        for (int k = 0; k < num; k++) {
-            if (server(m, m->host, far[k].host) == m->local[i] && !(is_allgather && has_block)) {
-                add_block(s, is_allgather ? 0 : far[k].edge);
+        for (int k = 0; k < m->num_out; k++) {
+            if (server(m, m->host, m->out[k].host) == m->local[i] &&
+                !(is_allgather && has_block)) {
+                add_block(s, is_allgather ? 0 : m->out[k].edge);
                 has_block = true;
             }
         }
@@ -376,35 +359,34 @@ static int num_sources(const list_t * pairs)
 static void make_second(const make_t * m, MPII_Topo_nb_stage_t * s,
                         const MPII_Topo_nb_stage_t * before, bool is_allgather)
 {
-    int *hosts, num = find_receivers(m, &hosts), most = 0;
+    int most = 0;
 
     for (int i = 0; i < m->num_local; i++)
         most += m->from[i].dests.num;
-    begin_stage(s, m->num_hosts, num, most);
-    for (int i = 0; i < num; i++) {
+    begin_stage(s, m->num_hosts, m->receivers.num, most);
+    for (int i = 0; i < m->receivers.num; i++) {
         int message = 0;
         for (int u = 0; u < m->num_local; u++) {
             const list_t *dests = &m->from[u].dests;
             bool has_block = false;
             for (int k = 0; k < dests->num; k++) {
-                if (host_of(m, dests->at[k]) == hosts[i] && !(is_allgather && has_block)) {
+                if (host_of(m, dests->at[k]) == m->receivers.at[i] &&
+                    !(is_allgather && has_block)) {
                     add_block(s, before->in[message].first + (is_allgather ? 0 : k));
                     has_block = true;
                 }
             }
             message += dests->num > 0;
         }
-        add_out(s, server(m, hosts[i], m->host));
+        add_out(s, server(m, m->receivers.at[i], m->host));
     }
     for (int i = 0; i < m->num_hosts; i++)
         add_in(s, server(m, m->hosts[i], m->host),
                is_allgather ? num_sources(&m->edges[i]) : m->edges[i].num / 2);
-    MPL_free(hosts);
 }
 
-/* From r to the ranks of the host. far[num]: edges from other hosts, by host and source */
-static void make_third(const make_t * m, MPII_Topo_nb_route_t * route, const far_t far[], int num,
-                       bool is_allgather)
+/* From r to the ranks of the host */
+static void make_third(const make_t * m, MPII_Topo_nb_route_t * route, bool is_allgather)
 {
     MPII_Topo_nb_stage_t *s = &route->stage[2];
     const MPII_Topo_nb_stage_t *before = &route->stage[1];
@@ -432,18 +414,18 @@ static void make_third(const make_t * m, MPII_Topo_nb_route_t * route, const far
         add_out(s, m->local[v]);
     }
 
-    route->first_edge = new_ints(num);
-    route->edge = new_ints(num);
+    route->first_edge = new_ints(m->num_in);
+    route->edge = new_ints(m->num_in);
     int num_edges = 0, num_blocks = 0;
     for (int i = 0; i < m->num_local; i++) {
         int first = num_blocks, last = -1;      /* the source of the last block */
-        for (int k = 0; k < num; k++) {
-            if (server(m, m->host, far[k].host) != m->local[i])
+        for (int k = 0; k < m->num_in; k++) {
+            if (server(m, m->host, m->in[k].host) != m->local[i])
                 continue;
-            if (!is_allgather || far[k].rank != last)
+            if (!is_allgather || m->in[k].rank != last)
                 route->first_edge[num_blocks++] = num_edges;
-            route->edge[num_edges++] = far[k].edge;
-            last = far[k].rank;
+            route->edge[num_edges++] = m->in[k].edge;
+            last = m->in[k].rank;
         }
         add_in(s, m->local[i], num_blocks - first);
     }
@@ -452,18 +434,12 @@ static void make_third(const make_t * m, MPII_Topo_nb_route_t * route, const far
 
 static void make_routes(const make_t * m, MPII_Topo_neighbor_t * plan)
 {
-    int num_out, num_in;
-    far_t *out = find_far(m, plan->dest, plan->outdegree, false, &num_out);
-    far_t *in = find_far(m, plan->source, plan->indegree, true, &num_in);
-
     for (int kind = 0; kind < MPII_TOPO_NB__NUM; kind++) {
         MPII_Topo_nb_route_t *route = &plan->route[kind];
-        make_first(m, &route->stage[0], out, num_out, kind == MPII_TOPO_NB__ALLGATHER);
+        make_first(m, &route->stage[0], kind == MPII_TOPO_NB__ALLGATHER);
         make_second(m, &route->stage[1], &route->stage[0], kind == MPII_TOPO_NB__ALLGATHER);
-        make_third(m, route, in, num_in, kind == MPII_TOPO_NB__ALLGATHER);
+        make_third(m, route, kind == MPII_TOPO_NB__ALLGATHER);
     }
-    MPL_free(out);
-    MPL_free(in);
 }
 
 /* -- limit and gain -- */
@@ -509,7 +485,7 @@ static int agree(MPII_Topo_neighbor_t * plan, const make_t * m, MPII_Topo_attr_t
 {
     int mpi_errno = MPI_SUCCESS;
     const MPII_Topo_nb_route_t *route = &plan->route[MPII_TOPO_NB__ALLTOALL];
-    agreed_t own = {.far = m->num_far,.messages = route->stage[1].num_out }, all = own;
+    agreed_t own = {.far = m->num_out,.messages = route->stage[1].num_out }, all = own;
 
     for (int i = 0; i < 3; i++)
         own.blocks += route->stage[i].blocks_in + route->stage[i].blocks_out;
@@ -613,6 +589,9 @@ static void free_make(make_t * m)
     }
     for (int i = 0; m->edges && i < m->num_hosts; i++)
         MPL_free(m->edges[i].at);
+    MPL_free(m->out);
+    MPL_free(m->in);
+    MPL_free(m->receivers.at);
     MPL_free(m->to);
     MPL_free(m->from);
     MPL_free(m->hosts);
@@ -621,33 +600,35 @@ static void free_make(make_t * m)
     MPL_free(m->ranks);
 }
 
-static int get_edges(MPII_Topo_neighbor_t * plan, MPIR_Comm * comm_ptr)
+int MPII_Topo_neighbor_edges(MPIR_Comm * comm_ptr, int *indegree, int **source, int *outdegree,
+                             int **dest)
 {
     int mpi_errno = MPI_SUCCESS, is_weighted;
-    const int *host = comm_ptr->coll.topo->view->place.host_of_rank;
 
-    mpi_errno = MPIR_Topo_canon_nhb_count(comm_ptr, &plan->indegree, &plan->outdegree,
-                                          &is_weighted);
+    mpi_errno = MPIR_Topo_canon_nhb_count(comm_ptr, indegree, outdegree, &is_weighted);
     MPIR_ERR_CHECK(mpi_errno);
-    plan->source = new_ints(plan->indegree);
-    plan->dest = new_ints(plan->outdegree);
-    mpi_errno = MPIR_Topo_canon_nhb(comm_ptr, plan->indegree, plan->source, MPI_UNWEIGHTED,
-                                    plan->outdegree, plan->dest, MPI_UNWEIGHTED);
+    *source = new_ints(*indegree);
+    *dest = new_ints(*outdegree);
+    mpi_errno = MPIR_Topo_canon_nhb(comm_ptr, *indegree, *source, MPI_UNWEIGHTED, *outdegree,
+                                    *dest, MPI_UNWEIGHTED);
     MPIR_ERR_CHECK(mpi_errno);
-    plan->is_near_source = MPL_malloc(plan->indegree + 1, MPL_MEM_COLL);
-    plan->is_near_dest = MPL_malloc(plan->outdegree + 1, MPL_MEM_COLL);
-    MPII_TOPO_NEED(plan->is_near_source && plan->is_near_dest);
-    for (int i = 0; i < plan->indegree; i++)
-        plan->is_near_source[i] = plan->source[i] != MPI_PROC_NULL &&
-            host[plan->source[i]] == host[comm_ptr->rank];
-    for (int i = 0; i < plan->outdegree; i++)
-        plan->is_near_dest[i] = plan->dest[i] != MPI_PROC_NULL &&
-            host[plan->dest[i]] == host[comm_ptr->rank];
 
   fn_exit:
     return mpi_errno;
   fn_fail:
     goto fn_exit;
+}
+
+/* Whether each of these ranks is on the host of this rank */
+static char *find_near(const MPIR_Comm * comm_ptr, const int rank[], int num)
+{
+    const int *host = comm_ptr->coll.topo->view->place.host_of_rank;
+    char *is_near = MPL_malloc(num + 1, MPL_MEM_COLL);
+
+    MPII_TOPO_NEED(is_near);
+    for (int i = 0; i < num; i++)
+        is_near[i] = rank[i] != MPI_PROC_NULL && host[rank[i]] == host[comm_ptr->rank];
+    return is_near;
 }
 
 static int make_plan(MPII_Topo_neighbor_t * plan, MPIR_Comm * comm_ptr)
@@ -657,8 +638,11 @@ static int make_plan(MPII_Topo_neighbor_t * plan, MPIR_Comm * comm_ptr)
     make_t m = {.comm_ptr = comm_ptr,.place = &comm_ptr->coll.topo->view->place };
     TOPO_COLL_ATTR_NEW;
 
-    mpi_errno = get_edges(plan, comm_ptr);
+    mpi_errno = MPII_Topo_neighbor_edges(comm_ptr, &plan->indegree, &plan->source,
+                                         &plan->outdegree, &plan->dest);
     MPIR_ERR_CHECK(mpi_errno);
+    plan->is_near_source = find_near(comm_ptr, plan->source, plan->indegree);
+    plan->is_near_dest = find_near(comm_ptr, plan->dest, plan->outdegree);
     mpi_errno = check_edges(plan, comm_ptr, &is_consistent, attr);
     MPIR_ERR_CHECK(mpi_errno);
     if (!is_consistent)
@@ -666,7 +650,9 @@ static int make_plan(MPII_Topo_neighbor_t * plan, MPIR_Comm * comm_ptr)
     mpi_errno = MPIR_Sched_next_tag(comm_ptr, &tag);
     MPIR_ERR_CHECK(mpi_errno);
     find_hosts(&m);
-    tell(&m, plan);
+    m.out = find_far(&m, plan->dest, plan->outdegree, &m.num_out);
+    m.in = find_far(&m, plan->source, plan->indegree, &m.num_in);
+    tell(&m);
     mpi_errno = exchange_lists(&m, tag, attr);
     MPIR_ERR_CHECK(mpi_errno);
     mpi_errno = exchange_edges(&m, tag, attr);

@@ -74,6 +74,11 @@ int MPII_Topo_neighbor_create(MPIR_Comm * comm_ptr);
 /* The plan of a communicator; NULL: it has none */
 MPII_Topo_neighbor_t *MPII_Topo_neighbor_get(MPIR_Comm * comm_ptr);
 
+/* The edges of this rank, in the order of neighborhood collectives: source[indegree],
+ * dest[outdegree], which the caller frees. */
+int MPII_Topo_neighbor_edges(MPIR_Comm * comm_ptr, int *indegree, int **source, int *outdegree,
+                             int **dest);
+
 /* Whether topo_auto takes these algorithms. Same on all ranks. */
 bool MPII_Topo_neighbor_is_gain(MPIR_Comm * comm_ptr);
 

@@ -48,17 +48,17 @@ static MPI_Aint room_of(const call_t * c, int num_blocks)
 }
 
 /* Set where the messages of all stages, lengths and blocks are in memory. Returns their bytes. */
-static MPI_Aint lay_out(call_t * c, char *memory)
+static MPI_Aint lay_out(call_t * c, const MPII_Topo_nb_route_t * route, char *memory)
 {
     MPI_Aint at = 0;
 
     for (int i = 0; i < 3; i++) {
-        const MPII_Topo_nb_stage_t *s = &c->route->stage[i];
+        const MPII_Topo_nb_stage_t *s = &route->stage[i];
         c->blocks[i] = (char **) (memory + at);
         at += s->blocks_in * sizeof(char *);
     }
     for (int i = 0; i < 3; i++) {
-        const MPII_Topo_nb_stage_t *s = &c->route->stage[i];
+        const MPII_Topo_nb_stage_t *s = &route->stage[i];
         c->lengths[i] = (int *) (memory + at);
         at += s->blocks_in * sizeof(int);
         c->in_memory[i] = memory + at;
@@ -75,18 +75,13 @@ static void take_memory(call_t * c)
     char *memory = MPL_atomic_swap_ptr(&c->plan->spare, NULL);
 
     if (memory == NULL) {
-        MPI_Aint most = 0;
-        for (int kind = 0; kind < MPII_TOPO_NB__NUM; kind++) {
-            const MPII_Topo_nb_route_t *route = c->route;
-            c->route = &c->plan->route[kind];
-            most = MPL_MAX(most, lay_out(c, NULL));
-            c->route = route;
-        }
-        memory = MPL_malloc(MPL_MAX(most, 8), MPL_MEM_COLL);
+        /* allgather never has more blocks */
+        memory = MPL_malloc(lay_out(c, &c->plan->route[MPII_TOPO_NB__ALLTOALL], NULL) + 1,
+                            MPL_MEM_COLL);
         MPII_TOPO_NEED(memory);
     }
     c->memory = memory;
-    lay_out(c, memory);
+    lay_out(c, c->route, memory);
 }
 
 static void return_memory(call_t * c)
@@ -343,28 +338,14 @@ static MPII_Topo_nb_block_t *blocks_of(const MPII_Topo_nb_args_t * args, int num
 
 static int get_edges(call_t * c)
 {
-    int mpi_errno = MPI_SUCCESS, is_weighted;
-
-    if (c->plan) {
-        c->indegree = c->plan->indegree;
-        c->outdegree = c->plan->outdegree;
-        c->source = c->plan->source;
-        c->dest = c->plan->dest;
-        return MPI_SUCCESS;
-    }
-    mpi_errno = MPIR_Topo_canon_nhb_count(c->comm_ptr, &c->indegree, &c->outdegree, &is_weighted);
-    MPIR_ERR_CHECK(mpi_errno);
-    c->source = MPL_malloc((c->indegree + 1) * sizeof(int), MPL_MEM_COLL);
-    c->dest = MPL_malloc((c->outdegree + 1) * sizeof(int), MPL_MEM_COLL);
-    MPII_TOPO_NEED(c->source && c->dest);
-    mpi_errno = MPIR_Topo_canon_nhb(c->comm_ptr, c->indegree, c->source, MPI_UNWEIGHTED,
-                                    c->outdegree, c->dest, MPI_UNWEIGHTED);
-    MPIR_ERR_CHECK(mpi_errno);
-
-  fn_exit:
-    return mpi_errno;
-  fn_fail:
-    goto fn_exit;
+    if (c->plan == NULL)
+        return MPII_Topo_neighbor_edges(c->comm_ptr, &c->indegree, &c->source, &c->outdegree,
+                                        &c->dest);
+    c->indegree = c->plan->indegree;
+    c->outdegree = c->plan->outdegree;
+    c->source = c->plan->source;
+    c->dest = c->plan->dest;
+    return MPI_SUCCESS;
 }
 
 int MPII_Topo_neighbor_sched(int kind, const MPII_Topo_nb_args_t * out,
