@@ -64,6 +64,7 @@
 #define _GNU_SOURCE     /* dladdr: which libmpi was loaded */
 
 #include "algorithms.h"
+#include "graph.h"
 #include "output.h"
 #include "vswitch.h"
 
@@ -107,8 +108,9 @@
 
 /* ---- the collectives ---- */
 
-/* Number of blocks of `bytes` in a buffer, and the ranks that have it */
-enum blocks { NONE, ONE, ALL, ONE_AT_ROOT, ALL_AT_ROOT };
+/* Number of blocks of `bytes` in a buffer, and the ranks that have it. NEIGHBORS: a block for each
+ * edge from this rank in a send buffer, for each edge to it in a receive buffer. */
+enum blocks { NONE, ONE, ALL, ONE_AT_ROOT, ALL_AT_ROOT, NEIGHBORS };
 
 /* Ranks whose numbers a collective adds */
 enum adds { NOBODY, ALL_RANKS, UP_TO_SELF, BEFORE_SELF };
@@ -118,7 +120,7 @@ struct buffers {
     void *send, *recv;          /* either may be MPI_IN_PLACE */
     int count;                  /* bytes, or numbers, per block */
     int root;
-    int *scounts, *sdispls, *rcounts, *rdispls; /* of the v-collectives: p entries */
+    int *scounts, *sdispls, *rcounts, *rdispls; /* of the v-collectives: an entry for each block */
 };
 
 struct collective {
@@ -225,6 +227,28 @@ static int call_barrier(const struct buffers *b)
     return MPI_Barrier(b->comm);
 }
 
+static int call_neighbor_allgather(const struct buffers *b)
+{
+    return MPI_Neighbor_allgather(b->send, b->count, MPI_BYTE, b->recv, b->count, MPI_BYTE, b->comm);
+}
+
+static int call_neighbor_allgatherv(const struct buffers *b)
+{
+    return MPI_Neighbor_allgatherv(b->send, b->count, MPI_BYTE, b->recv, b->rcounts, b->rdispls,
+                                   MPI_BYTE, b->comm);
+}
+
+static int call_neighbor_alltoall(const struct buffers *b)
+{
+    return MPI_Neighbor_alltoall(b->send, b->count, MPI_BYTE, b->recv, b->count, MPI_BYTE, b->comm);
+}
+
+static int call_neighbor_alltoallv(const struct buffers *b)
+{
+    return MPI_Neighbor_alltoallv(b->send, b->scounts, b->sdispls, MPI_BYTE, b->recv, b->rcounts,
+                                  b->rdispls, MPI_BYTE, b->comm);
+}
+
 /* One message from the root to the other rank and back */
 static int call_pingpong(const struct buffers *b)
 {
@@ -286,6 +310,14 @@ FORMS(reduce_scatter_block, Reduce_scatter_block, b->send, b->recv, b->count, NU
 FORMS(alltoall, Alltoall, b->send, b->count, MPI_BYTE, b->recv, b->count, MPI_BYTE)
 FORMS(alltoallv, Alltoallv, b->send, b->scounts, b->sdispls, MPI_BYTE, b->recv, b->rcounts,
       b->rdispls, MPI_BYTE)
+FORMS(neighbor_allgather, Neighbor_allgather, b->send, b->count, MPI_BYTE, b->recv, b->count,
+      MPI_BYTE)
+FORMS(neighbor_allgatherv, Neighbor_allgatherv, b->send, b->count, MPI_BYTE, b->recv, b->rcounts,
+      b->rdispls, MPI_BYTE)
+FORMS(neighbor_alltoall, Neighbor_alltoall, b->send, b->count, MPI_BYTE, b->recv, b->count,
+      MPI_BYTE)
+FORMS(neighbor_alltoallv, Neighbor_alltoallv, b->send, b->scounts, b->sdispls, MPI_BYTE, b->recv,
+      b->rcounts, b->rdispls, MPI_BYTE)
 
 static int start_barrier(const struct buffers *b, MPI_Request * request)
 {
@@ -323,15 +355,28 @@ static int init_barrier(const struct buffers *b, MPI_Request * request)
     ROW(alltoallv,            "ALLTOALLV",           init_alltoallv, "sent by each rank to each rank", ALL,         ALL,         true,  NOBODY,     ALL) \
     ROW(barrier,              "BARRIER",             NULL,           "none; the size is always 0",     NONE,        NONE,        false, NOBODY,     NONE)
 
+/* A blocking neighborhood collective is a nonblocking one inside, and its CVAR selects. */
+#define NEIGHBORHOOD(ROW) \
+    ROW(neighbor_allgather,   "INEIGHBOR_ALLGATHER",  "sent by each rank",                         ONE,       NEIGHBORS, false, NOBODY, NONE) \
+    ROW(neighbor_allgatherv,  "INEIGHBOR_ALLGATHERV", "sent by each rank",                         ONE,       NEIGHBORS, false, NOBODY, NONE) \
+    ROW(neighbor_alltoall,    "INEIGHBOR_ALLTOALL",   "sent by each rank to each of its neighbors", NEIGHBORS, NEIGHBORS, true,  NOBODY, NONE) \
+    ROW(neighbor_alltoallv,   "INEIGHBOR_ALLTOALLV",  "sent by each rank to each of its neighbors", NEIGHBORS, NEIGHBORS, true,  NOBODY, NONE)
+
 #define CVAR(COLL) "MPIR_CVAR_" COLL "_INTRA_ALGORITHM"
 #define BLOCKING(name, cvar, init, ...) \
     {#name, CVAR(cvar), __VA_ARGS__, call_##name, init, NULL, 0},
 #define NONBLOCKING(name, cvar, init, ...) \
     {"i" #name, CVAR("I" cvar), __VA_ARGS__, call_##name, init_##name, start_##name, 0},
+#define BLOCKING_NEIGHBORHOOD(name, cvar, ...) \
+    {#name, CVAR(cvar), __VA_ARGS__, call_##name, init_##name, NULL, 0},
+#define NONBLOCKING_NEIGHBORHOOD(name, cvar, ...) \
+    {"i" #name, CVAR(cvar), __VA_ARGS__, call_##name, init_##name, start_##name, 0},
 
 static const struct collective collectives[] = {
     COLLECTIVES(BLOCKING)
     COLLECTIVES(NONBLOCKING)
+    NEIGHBORHOOD(BLOCKING_NEIGHBORHOOD)
+    NEIGHBORHOOD(NONBLOCKING_NEIGHBORHOOD)
     /* no collectives, but the messages that models of them use; for two ranks */
     {"pingpong", NULL, "of a message; half of the time there and back", NONE, ONE, false, NOBODY, ONE_AT_ROOT, call_pingpong, NULL, NULL, 2},
     {"stream", NULL, "of each of 32 messages in a row", NONE, ONE, false, NOBODY, ONE_AT_ROOT, call_stream, NULL, NULL, STREAM},
@@ -376,6 +421,7 @@ static struct {
     long traffic_bytes;         /* bytes that its MPI_Alltoall sends to each rank */
     const char *racks;          /* "host,host:host,..." */
     enum pattern pattern;
+    const char *graph;          /* of neighborhood collectives: its name */
     long first;                 /* fresh communicators */
     long tests;                 /* calls of MPI_Test in each computation; -1: no computation is
                                  * measured */
@@ -402,6 +448,8 @@ static void print_help(void)
            "  -i, --in-place           with MPI_IN_PLACE\n"
            "  -p, --pattern NAME       of alltoallv, allgatherv, gatherv, scatterv: who\n"
            "                           sends how much; see below (uniform)\n"
+           "  -g, --graph NAME         of neighborhood collectives: who sends to whom; see\n"
+           "                           below (random:6)\n"
            "  -r, --root RANK          of gather(v), scatter(v), bcast, reduce, pattern\n"
            "                           heavy (0); each: another one in each call\n"
            "  -o, --overlap TESTS      of a nonblocking collective: time it with a\n"
@@ -449,7 +497,9 @@ static void print_help(void)
     printf("Grids of an FFT are such that the mean block is at most the size, and that ranks\n"
            "do not divide them. With changing, a forced algorithm may leave calls to others:\n"
            "calls_counted tells how many it made. Only random and sparse are for other\n"
-           "collectives than alltoallv.\n");
+           "collectives than alltoallv.\n\nGraphs of neighborhood collectives\n%s"
+           "The communicator is made with reorder = 1. If tsp_topo_aggregated is to run, its\n"
+           "plan is made for all algorithms, before any is timed.\n", GRAPH_HELP);
 }
 
 /* Read a number such as "64", "16K", "1M" or "1G"; *end is set to the rest. -1 if there is no
@@ -567,6 +617,11 @@ static bool has_a_root(void)
         opt.coll->call == call_bcast || opt.coll->call == call_reduce || opt.pattern == HEAVY;
 }
 
+static bool has_neighbors(void)
+{
+    return opt.coll->recv == NEIGHBORS;
+}
+
 static void parse_options(int argc, char **argv)
 {
     static const struct option longopts[] = {
@@ -575,6 +630,7 @@ static void parse_options(int argc, char **argv)
         {"sizes", required_argument, NULL, 's'},
         {"in-place", no_argument, NULL, 'i'},
         {"pattern", required_argument, NULL, 'p'},
+        {"graph", required_argument, NULL, 'g'},
         {"root", required_argument, NULL, 'r'},
         {"repetitions", required_argument, NULL, 'n'},
         {"min-repetitions", required_argument, NULL, 'm'},
@@ -600,7 +656,7 @@ static void parse_options(int argc, char **argv)
     int c;
 
     opterr = 0;
-    while ((c = getopt_long(argc, argv, ":c:a:s:ip:r:n:m:t:w:k:f:o:Cb:R:S:dlhV", longopts,
+    while ((c = getopt_long(argc, argv, ":c:a:s:ip:g:r:n:m:t:w:k:f:o:Cb:R:S:dlhV", longopts,
                             NULL)) != -1) {
         switch (c) {
             case 'c':
@@ -618,6 +674,9 @@ static void parse_options(int argc, char **argv)
                 break;
             case 'p':
                 pattern = optarg;
+                break;
+            case 'g':
+                opt.graph = optarg;
                 break;
             case 'r':
                 opt.root = strcmp(optarg, "each") ? parse_long("--root", optarg, 0) : EACH;
@@ -698,7 +757,7 @@ static void parse_options(int argc, char **argv)
         if (opt.sizes[i] % sizeof(uint64_t))
             usage_error("--sizes: %ld: %s adds numbers of %zu bytes, expected a multiple of that",
                         opt.sizes[i], collective, sizeof(uint64_t));
-    if (opt.in_place && (opt.coll->call == call_barrier ||
+    if (opt.in_place && (opt.coll->call == call_barrier || has_neighbors() ||
                          (opt.coll->send == NONE && opt.coll->recv == ONE)))
         usage_error("--in-place: MPI has none for %s", collective);
 #ifndef FLUSH_LINE
@@ -708,6 +767,14 @@ static void parse_options(int argc, char **argv)
     if (opt.tests >= 0 && !opt.coll->start)
         usage_error("--overlap: %s is not nonblocking, expected one that is, as ibcast", collective);
     parse_pattern(pattern);
+    if (opt.graph && !has_neighbors())
+        usage_error("--graph: %s has none, expected -c neighbor_alltoall or the like", collective);
+    if (has_neighbors()) {
+        opt.graph = opt.graph ? opt.graph : "random:6";
+        graph_read(opt.graph);
+        if (opt.first > 0)
+            usage_error("--first: plans of %s are made before its first call", collective);
+    }
     if (has_root && !has_a_root())
         usage_error("--root: %s has none", collective);
     if (opt.root == EACH && opt.pattern != UNIFORM)
@@ -778,11 +845,12 @@ static const char *selected_algorithm(const char *pvar, const char *coll)
     return NULL;
 }
 
-static void counters_open(const char *coll)
+static void counters_open(const char *name, bool is_nonblocking_inside)
 {
-    char prefix[64];
+    char coll[64], prefix[64 + sizeof("coll_topo__")];
     int num = 0;
 
+    snprintf(coll, sizeof(coll), "%s%s", is_nonblocking_inside ? "i" : "", name);
     snprintf(prefix, sizeof(prefix), "coll_topo_%s_", coll);
     MPI_T_pvar_session_create(&session);
     MPI_T_pvar_get_num(&num);
@@ -995,6 +1063,12 @@ static struct {
     long bytes;                 /* the size that is measured */
 } data;
 
+/* The edges of this rank: the other rank of each block */
+static struct {
+    int num_out, num_in;
+    int *to, *from;
+} edges;
+
 static int num_blocks(enum blocks blocks)
 {
     const bool root = (rank == data.mpi.root);
@@ -1011,6 +1085,16 @@ static int num_blocks(enum blocks blocks)
         default:
             return 0;
     }
+}
+
+static int blocks_to_send(void)
+{
+    return opt.coll->send == NEIGHBORS ? edges.num_out : num_blocks(opt.coll->send);
+}
+
+static int blocks_to_receive(void)
+{
+    return has_neighbors() ? edges.num_in : num_blocks(opt.coll->recv);
 }
 
 /* Contents of a block from a key on: bytes or, if they are added, numbers */
@@ -1067,9 +1151,18 @@ static void fill_block(const struct half *half, int block, int from, int to, lon
     }
 }
 
+/* The rank that block i of the send buffer is for. Blocks of two edges between the same two ranks are
+ * equal, because libraries differ in which of them they match. */
+static int receiver(int i)
+{
+    return opt.coll->send == NEIGHBORS ? edges.to[i] : i;
+}
+
 /* The rank whose data block i of the receive buffer will hold */
 static int sender(int i)
 {
+    if (has_neighbors())
+        return edges.from[i];
     return opt.coll->adds ? EVERY : data.recv.blocks > 1 ? i : data.mpi.root;
 }
 
@@ -1081,7 +1174,7 @@ static void fill(long call)
     const struct half *send = &data.send, *recv = &data.recv;
 
     for (int i = 0; i < send->blocks; i++)
-        fill_block(send, i, rank, i, call);
+        fill_block(send, i, rank, receiver(i), call);
     for (int i = 0; i < recv->blocks; i++) {
         unsigned char *block = recv->buffer + recv->displs[i];
         fill_block(recv, i, sender(i), rank, call);
@@ -1146,13 +1239,13 @@ static bool check(long call, char *why, size_t size)
 
     /* rank 0 has no result of exscan */
     if (data.mpi.recv != MPI_IN_PLACE && !(opt.coll->adds == BEFORE_SELF && rank == 0)) {
-        for (int i = 0; i < num_blocks(opt.coll->recv); i++)
+        for (int i = 0; i < blocks_to_receive(); i++)
             if (!check_block("received", recv, i, sender(i), rank, call, why, size))
                 return false;
     }
     if (data.mpi.send != MPI_IN_PLACE) {
         for (int i = 0; i < send->blocks; i++)
-            if (!check_block("sent", send, i, rank, i, call, why, size))
+            if (!check_block("sent", send, i, rank, receiver(i), call, why, size))
                 return false;
     }
     for (int i = 0; i < GUARD; i++) {
@@ -1168,18 +1261,19 @@ static bool check(long call, char *why, size_t size)
 static void allocate_counts(void)
 {
     struct half *halves[] = { &data.send, &data.recv };
-    int *counts = malloc(sizeof(int) * 4 * nprocs);
+    const size_t blocks = fmax(nprocs, fmax(edges.num_out, edges.num_in));
+    int *counts = malloc(sizeof(int) * 4 * blocks);
 
     for (int i = 0; i < 2; i++) {
-        halves[i]->bytes = malloc(sizeof(long) * (2 * nprocs + 1));
+        halves[i]->bytes = malloc(sizeof(long) * (2 * blocks + 1));
         if (!halves[i]->bytes || !counts)
             MPI_Abort(MPI_COMM_WORLD, 1);
-        halves[i]->displs = halves[i]->bytes + nprocs;
+        halves[i]->displs = halves[i]->bytes + blocks;
     }
     data.mpi.scounts = counts;
-    data.mpi.sdispls = counts + nprocs;
-    data.mpi.rcounts = counts + 2 * nprocs;
-    data.mpi.rdispls = counts + 3 * nprocs;
+    data.mpi.sdispls = counts + blocks;
+    data.mpi.rcounts = counts + 2 * blocks;
+    data.mpi.rdispls = counts + 3 * blocks;
 }
 
 /* The bytes of each block in calls of this version; the blocks lie one behind the other. */
@@ -1209,10 +1303,10 @@ static void set_root(long call)
     const struct collective *coll = opt.coll;
 
     data.mpi.root = (int) (opt.root == EACH ? call % nprocs : opt.root);
-    data.send.blocks = num_blocks(coll->send);
+    data.send.blocks = blocks_to_send();
     /* a single rank that gathers receives one block, from itself, the root; in place, there are
      * blocks for all ranks at the position of the result */
-    data.recv.blocks = num_blocks(opt.in_place && coll->in_place == ALL ? ALL : coll->recv);
+    data.recv.blocks = opt.in_place && coll->in_place == ALL ? nprocs : blocks_to_receive();
     data.mpi.send = data.send.buffer;
     data.mpi.recv = data.recv.buffer;
     set_counts(0);
@@ -1277,9 +1371,9 @@ static bool prepare(long bytes)
 
     data.bytes = bytes;
     data.mpi.root = (int) opt.root;
-    const long sent = opt.root == EACH ? most_blocks(coll->send) : num_blocks(coll->send);
+    const long sent = opt.root == EACH ? most_blocks(coll->send) : blocks_to_send();
     const long received = has_all ? nprocs :
-        opt.root == EACH ? most_blocks(coll->recv) : num_blocks(coll->recv);
+        opt.root == EACH ? most_blocks(coll->recv) : blocks_to_receive();
     free(data.send.buffer);
     free(data.recv.buffer);
     const long more = bytes_more(opt.first * opt.num_algos);
@@ -2055,7 +2149,10 @@ static void print_counts(long first_version, long versions)
 
     if (!matrix)
         MPI_Abort(MPI_COMM_WORLD, 1);
-    for (int i = 0; i < nprocs; i++)
+    for (long i = 0; i < graph.num; i++)
+        matrix[hosts.of_rank[graph.edges[i].from] * hosts.num +
+               hosts.of_rank[graph.edges[i].to]] += data.bytes;
+    for (int i = 0; i < nprocs && !has_neighbors(); i++)
         for (int k = 0; k < nprocs; k++)
             for (long v = 0; v < versions; v++)
                 if ((opt.coll->call != call_gatherv || k == opt.root) &&
@@ -2166,9 +2263,10 @@ static bool bench_size(long bytes)
         if (ok)
             print_traffic(marks);
     }
-    /* in allgatherv each block goes to all ranks, over each link once: that is not traffic of
-     * pairs */
-    if (ok && rank == 0 && opt.pattern != UNIFORM && opt.coll->call != call_allgatherv)
+    /* in allgatherv each block goes to all ranks, over each link once, and the like in
+     * neighbor_allgather: that is not traffic of pairs */
+    if (ok && rank == 0 && (has_neighbors() ? opt.coll->personalised :
+                            opt.pattern != UNIFORM && opt.coll->call != call_allgatherv))
         print_counts(opt.pattern == CHANGING ? opt.warmup : 0, opt.pattern == CHANGING ? rep : 1);
     for (int i = 0; i < opt.num_algos; i++) {
         if (ok && rank == 0 && !cells[i].failed)
@@ -2289,6 +2387,10 @@ static void print_start(const char *names, const int *sockets)
     }
     if (has_counts())
         printf(", \"pattern\": \"%s\"", patterns[opt.pattern].name);
+    if (has_neighbors()) {
+        printf(", \"pattern\": ");
+        print_json_string(opt.graph);
+    }
     if (names) {
         printf(", \"ranks\": %d, \"host_of_rank\": ", nprocs);
         print_json_names(names, nprocs);
@@ -2319,12 +2421,46 @@ static bool can_prove(const struct algorithm *a)
     return !a->forced || !a->persistent || opt.coll->start;
 }
 
+/* Set the edges of this rank. */
+static void find_edges(void)
+{
+    edges.num_out = edges.num_in = 0;
+    for (long i = 0; i < graph.num; i++) {
+        const struct edge *e = &graph.edges[i];
+        if (e->from == rank)
+            edges.to[edges.num_out++] = e->to;
+        if (e->to == rank)
+            edges.from[edges.num_in++] = e->from;
+    }
+}
+
+/* Measure on a communicator with the graph. MPI may reorder its ranks; the process that becomes rank r
+ * there has the edges of r. */
+static void make_graph(void)
+{
+    int *lists = malloc(sizeof(int) * 2 * (graph.num + 1));
+    MPI_Comm with_graph;
+
+    if (!lists)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    edges.to = lists;
+    edges.from = lists + graph.num;
+    find_edges();
+    MPI_Dist_graph_create_adjacent(comm, edges.num_in, edges.from, MPI_UNWEIGHTED, edges.num_out,
+                                   edges.to, MPI_UNWEIGHTED, MPI_INFO_NULL, 1, &with_graph);
+    comm = with_graph;
+    MPI_Comm_rank(comm, &rank);
+    find_edges();
+}
+
 static bool run(void)
 {
     char why[256] = "", *names;
     bool ok = true;
     int good, all_good, socket = find_socket(), *sockets = NULL;
 
+    if (has_neighbors())
+        make_graph();
     names = gather_host_names(comm);
     if (rank == 0 && !(sockets = malloc(nprocs * sizeof(int))))
         MPI_Abort(MPI_COMM_WORLD, 1);
@@ -2340,7 +2476,8 @@ static bool run(void)
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     meet_others();
     find_switch();
-    counters_open(opt.coll->name);
+    /* inside a blocking neighborhood collective a nonblocking one runs */
+    counters_open(opt.coll->name, has_neighbors() && !opt.coll->start);
 
     if (opt.tests >= 0)
         prctl(PR_SET_TIMERSLACK, 1);    /* nanosecond, so that a computation ends in time */
@@ -2365,6 +2502,8 @@ static bool run(void)
     if (rank == 0 && traffic.num_ranks > 0)
         mark_traffic(1);
 
+    free(edges.to);
+    free(graph.edges);
     free(traffic.hosts);
     free(hosts.of_rank);
     free(hosts.names);
@@ -2395,6 +2534,34 @@ static void check_displacements(bool makes_traffic, int measured)
     }
 }
 
+/* Finish on all ranks. */
+static void complete_graph(int measured)
+{
+    long mine[3], most[3];
+
+    if (!bad_usage[0])
+        graph_complete(opt.graph, measured, opt.seed);
+    mine[0] = bad_usage[0] != 0;
+    mine[1] = graph.num;
+    mine[2] = -graph.num;
+    MPI_Allreduce(mine, most, 3, MPI_LONG, MPI_MAX, MPI_COMM_WORLD);
+    if (most[0] || most[1] != -most[2])
+        usage_error("--graph: %s differs between hosts, expected the same file on all", opt.graph);
+}
+
+/* The algorithm for which the library makes a plan when a communicator gets its graph, if it knows then
+ * that this algorithm may run */
+#define PLANNED_NEIGHBORS "tsp_topo_aggregated"
+
+static bool wants_plans(void)
+{
+    bool wants = false;
+
+    for (int i = 0; !bad_usage[0] && i < opt.num_algos; i++)
+        wants |= has_neighbors() && !strcmp(opt.algos[i].item, PLANNED_NEIGHBORS);
+    return wants;
+}
+
 int main(int argc, char **argv)
 {
     int provided, measured, rc = 0;
@@ -2419,7 +2586,12 @@ int main(int argc, char **argv)
     report_is_ours = !getenv(REPORT_CVAR);
     if (report_is_ours)
         setenv(REPORT_CVAR, "count", 1);
+    const bool plans = wants_plans();
+    if (plans)
+        setenv(opt.coll->cvar, PLANNED_NEIGHBORS, 1);
     MPI_Init(&argc, &argv);
+    if (plans)
+        unsetenv(opt.coll->cvar);
     comm = MPI_COMM_WORLD;
     MPI_Comm_rank(comm, &rank);
     MPI_Comm_size(comm, &nprocs);
@@ -2430,6 +2602,8 @@ int main(int argc, char **argv)
     }
     if (!opt.help && opt.root >= measured)
         usage_error("--root: there is no rank %ld among %d", opt.root, measured);
+    if (!opt.help && opt.coll && has_neighbors())
+        complete_graph(measured);
     if (!opt.help && opt.coll && opt.coll->parts && measured != 2)
         usage_error("--collective: %s is between 2 ranks, found %d", opt.coll->name, measured);
     if (!opt.help && !bad_usage[0] && has_counts())

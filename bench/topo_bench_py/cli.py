@@ -122,6 +122,13 @@ cli.add_command(simulate)
     show_default=False,
 )
 @click.option(
+    "--graph",
+    metavar="NAME|FILE",
+    help="Of neighborhood collectives: who sends to whom, as grid:4x4x4:27; see topo-bench-mpi --help.  "
+    "[default: random:6]",
+    show_default=False,
+)
+@click.option(
     "--root",
     metavar="RANK|each",
     callback=lambda c, p, v: v if v in (None, "each") else click.IntRange(0, 2**31 - 1)(v, p, c),

@@ -54,6 +54,7 @@ class Plan:
     timeout: float = 600
     background: str | None = None  # SHARE[:BYTES]
     pattern: str | None = None  # of counts
+    graph: str | None = None  # of a neighborhood collective
     first: int = 0  # fresh communicators on which first calls are timed
     ppn: int | str | None = None  # where the site's own is not meant
     ranks: int | None = None
@@ -75,6 +76,7 @@ class Plan:
             "-s": self.sizes,
             "-r": self.root,
             "-p": self.pattern,
+            "-g": self.graph,
             "-k": self.calls if self.calls > 1 else None,
             "-f": self.first or None,
             "-o": self.overlap,
@@ -415,7 +417,7 @@ def bound_of(
 ) -> float | None:
     """The least of all rounds. Where counts change from call to call, each has a bound of its own; it
     is not known where they differ and each block goes to all."""
-    irregular = plan.pattern not in (None, "uniform")
+    irregular = plan.pattern not in (None, "uniform") or "neighbor" in plan.collective
     collective = plan.collective
     if collective.startswith("i"):  # a nonblocking one
         collective = collective[1:]

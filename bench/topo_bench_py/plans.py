@@ -33,7 +33,7 @@ MAPPINGS = {  # options of MPICH's mpiexec
 DEFAULTS = {"repetitions": 30, "warmup": 2, "seconds": 1.0}
 # as in Plan, of all or of one [[measure]]
 COMMON = ("repetitions", "min_repetitions", "warmup", "seconds")
-OWN = ("pattern", "in_place", "cold", "overlap", "sizes")
+OWN = ("pattern", "graph", "in_place", "cold", "overlap", "sizes")
 ROOTED = {"gather", "gatherv", "scatter", "scatterv", "bcast", "reduce"}
 
 

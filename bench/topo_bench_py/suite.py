@@ -41,7 +41,16 @@ DEFAULT_SUITES = sorted(Path(__file__).resolve().parents[1].glob("*.toml"))
 SHARED_KEYS = ("vcluster", "prepare", "libraries", "settings")
 LIMITS = ("max_ratio", "max_mean_ratio", "max_to_bound", "max_break_even")  # by placement
 PLAN_KEYS = (  # as options of `topo-bench run`
-    *("collective", "pattern", "repetitions", "min_repetitions", "seconds", "warmup", "first"),
+    *(
+        "collective",
+        "pattern",
+        "graph",
+        "repetitions",
+        "min_repetitions",
+        "seconds",
+        "warmup",
+        "first",
+    ),
     *("calls", "in_place", "root", "background", "ppn", "ranks"),
 )
 

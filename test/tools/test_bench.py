@@ -717,6 +717,64 @@ def test_data_that_did_not_arrive_are_found(mpi: Any, shim: Any, where: Any) -> 
     assert f"rank 0, call 0, received block {where // 10}, offset {where % 10}:" in done.stderr
 
 
+NEIGHBORS = [f"neighbor_{name}" for name in ("allgather", "allgatherv", "alltoall", "alltoallv")]
+EDGES = """# two edges to one rank, one to itself, ranks without edges to or from them
+0 1
+0 1
+
+2 0  # the order of lines does not matter
+0 2
+1 1
+4 0
+"""
+
+
+@pytest.mark.parametrize("graph", ["random:3", "grid:1x5:9", "grid:5:3", "file"])
+@pytest.mark.parametrize("collective", [*NEIGHBORS, *(f"i{name}" for name in NEIGHBORS)])
+def test_neighborhood_collectives(mpi: Any, tmp_path: Path, collective: str, graph: str) -> None:
+    """A blocking one is a nonblocking one inside: it has the same algorithms."""
+    (tmp_path / "edges").write_text(EDGES)
+    name = str(tmp_path / "edges") if graph == "file" else graph
+    algorithms = "auto,tsp_topo_aggregated,tsp_topo_aggregated+init"
+    what = ("-c", collective, "-g", name, "-a", algorithms, "-s", "0,1,333")
+    done, lines = mpi(5, *what, *QUICK_C, MPIR_CVAR_NUM_CLIQUES="2")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (lines[0]["pattern"], lines[-1]["type"]) == (name, "end")
+    cells = [line for line in lines if line["type"] == "cell"]
+    assert len(cells) == 9
+    for cell in cells:
+        ran = {} if cell["algorithm"] == "auto" else {"tsp_topo_aggregated": cell["calls_made"]}
+        assert cell["calls_counted"] == ran
+    counts = [line["bytes_from_to"] for line in lines if line["type"] == "counts"]
+    edges = {"random:3": 15, "grid:1x5:9": 40, "grid:5:3": 10, "file": 6}[graph]
+    told = [[[size * edges]] for size in (0, 1, 333)]
+    assert counts == (told if "alltoall" in collective else [])
+
+
+def test_wrong_data_of_a_neighbor_are_found(mpi: Any, shim: Any, tmp_path: Path) -> None:
+    """Of two blocks that are in each other's place"""
+    preload = shim("""
+        #include <string.h>
+        int MPI_Neighbor_allgather(const void *s, int sn, MPI_Datatype st, void *r, int rn,
+                                   MPI_Datatype rt, MPI_Comm comm)
+        {
+            char kept[8], *c = r;
+            int rank, rc = PMPI_Neighbor_allgather(s, sn, st, r, rn, rt, comm);
+            MPI_Comm_rank(comm, &rank);
+            if (rank == 0) {
+                memcpy(kept, c, 8);
+                memcpy(c, c + 8, 8);
+                memcpy(c + 8, kept, 8);
+            }
+            return rc;
+        }""")
+    (tmp_path / "edges").write_text(EDGES)
+    what = ("-c", "neighbor_allgather", "-g", tmp_path / "edges", "-s", 8)
+    done, _ = mpi(5, *what, *QUICK_C, LD_PRELOAD=preload)
+    assert done.returncode == 1
+    assert "rank 0, call 0, received block 0, offset 0:" in done.stderr
+
+
 def test_writing_behind_the_buffer_is_found(mpi: Any, shim: Any) -> None:
     preload = shim("""
         int MPI_Bcast(void *b, int n, MPI_Datatype t, int root, MPI_Comm comm)
@@ -1229,7 +1287,16 @@ def test_help_of_the_mpi_program(mpi: Any) -> None:
     done, _ = mpi(3, "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("Usage:") == 1
-    for word in (*COLLECTIVES, *PATTERNS, "--pattern", "--first", "+init"):
+    for word in (
+        *COLLECTIVES,
+        *NEIGHBORS,
+        *PATTERNS,
+        "--pattern",
+        "--graph",
+        "random:6",
+        "--first",
+        "+init",
+    ):
         assert word in done.stdout
     done, _ = mpi(3, "--version")
     assert (done.returncode, done.stderr) == (0, "")
@@ -1284,6 +1351,25 @@ def test_lost_output_of_the_mpi_program(program: Path, environment: Any, option:
         (("-c", "alltoallv", "-p", "changing", "-a", "auto+init"), ("auto+init", "change")),
         (("-c", "alltoallv", "-p", "changing", "-f", "2"), ("--first", "changing")),
         (("-c", "alltoallv", "-s", "1G", "-p", "heavy"), ("--sizes", "2^31", "heavy")),
+        (("-g", "random:2"), ("--graph", "allgather", "neighbor_alltoall")),
+        (("-c", "neighbor_alltoall", "-g", "random:x"), ("--graph random", "'x'")),
+        (("-c", "neighbor_alltoall", "-g", "random:0"), ("--graph random", "'0'")),
+        (("-c", "neighbor_alltoall", "-g", "grid:3"), ("--graph", "'grid:3'", "grid:4x4x4:27")),
+        (("-c", "neighbor_alltoall", "-g", "grid:3x1:8"), ("--graph", "'grid:3x1:8'")),
+        (("-c", "neighbor_alltoall", "-g", "grid:3x:5"), ("--graph", "'grid:3x:5'")),
+        (("-c", "neighbor_alltoall", "-g", "grid:0:3"), ("--graph", "'grid:0:3'")),
+        (
+            ("-c", "neighbor_alltoall", "-g", "grid:99999x99999x99999:7"),
+            ("--graph", "'grid:99999x99999x99999:7'"),
+        ),
+        (("-c", "neighbor_alltoall", "-g", "grid:2x2:5"), ("grid:2x2:5", "4 ranks", "found 3")),
+        (
+            ("-c", "neighbor_alltoall", "-g", "/none"),
+            ("--graph: /none", "No such file", "random:6"),
+        ),
+        (("-c", "neighbor_alltoall", "-g", "/"), ("--graph: /", "directory")),
+        (("-c", "neighbor_alltoall", "-i"), ("--in-place", "neighbor_alltoall")),
+        (("-c", "neighbor_alltoall", "-f", "1"), ("--first", "neighbor_alltoall")),
         (("-f", "-1"), ("--first", "-1")),
         (("-b", "half"), ("--background", "'half'", "0.5:16K")),
         (("-b", "1:16K"), ("--background", "'1:16K'")),
@@ -1298,6 +1384,25 @@ def test_lost_output_of_the_mpi_program(program: Path, environment: Any, option:
 def test_misuse_of_the_mpi_program(mpi: Any, arguments: Any, words: Any) -> None:
     done, lines = mpi(3, *arguments)
     one_line_error(done, 2, *words)
+    assert lines == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("0 1\n1 3\n", ("from 1 to 3", "ranks below 3")),
+        ("0 1\n# no\n1\n", ("line 3", "FROM TO")),
+        ("0 1 2\n", ("line 1", "FROM TO")),
+        ("0 -1\n", ("line 1", "FROM TO")),
+        ("0 99999999999999999999\n", ("line 1", "FROM TO")),
+        ("zero one\n", ("line 1", "FROM TO")),
+    ],
+)
+def test_bad_file_of_edges(mpi: Any, tmp_path: Path, text: str, words: tuple[str, ...]) -> None:
+    path = tmp_path / "edges"
+    path.write_text(text)
+    done, lines = mpi(3, "-c", "neighbor_alltoall", "-g", path)
+    one_line_error(done, 2, f"--graph: {path}", *words)
     assert lines == []
 
 
@@ -2653,4 +2758,4 @@ def test_committed_suite_names_what_exists(path: Path) -> None:
 
 def test_the_suites_are_found() -> None:
     names = [path.stem for path in suite.DEFAULT_SUITES]
-    assert names == ["alltoall", "long", "one_host", "short"]
+    assert names == ["alltoall", "long", "neighbors", "one_host", "short"]
