@@ -121,6 +121,7 @@ struct buffers {
     int count;                  /* bytes, or numbers, per block */
     int root;
     int *scounts, *sdispls, *rcounts, *rdispls; /* of the v-collectives: an entry for each block */
+    MPI_Datatype *types;        /* of alltoallw: all MPI_BYTE */
 };
 
 struct collective {
@@ -222,6 +223,12 @@ static int call_alltoallv(const struct buffers *b)
                          b->rdispls, MPI_BYTE, b->comm);
 }
 
+static int call_alltoallw(const struct buffers *b)
+{
+    return MPI_Alltoallw(b->send, b->scounts, b->sdispls, b->types, b->recv, b->rcounts,
+                         b->rdispls, b->types, b->comm);
+}
+
 static int call_barrier(const struct buffers *b)
 {
     return MPI_Barrier(b->comm);
@@ -310,6 +317,8 @@ FORMS(reduce_scatter_block, Reduce_scatter_block, b->send, b->recv, b->count, NU
 FORMS(alltoall, Alltoall, b->send, b->count, MPI_BYTE, b->recv, b->count, MPI_BYTE)
 FORMS(alltoallv, Alltoallv, b->send, b->scounts, b->sdispls, MPI_BYTE, b->recv, b->rcounts,
       b->rdispls, MPI_BYTE)
+FORMS(alltoallw, Alltoallw, b->send, b->scounts, b->sdispls, b->types, b->recv, b->rcounts,
+      b->rdispls, b->types)
 FORMS(neighbor_allgather, Neighbor_allgather, b->send, b->count, MPI_BYTE, b->recv, b->count,
       MPI_BYTE)
 FORMS(neighbor_allgatherv, Neighbor_allgatherv, b->send, b->count, MPI_BYTE, b->recv, b->rcounts,
@@ -353,6 +362,7 @@ static int init_barrier(const struct buffers *b, MPI_Request * request)
     ROW(exscan,               "EXSCAN",              NULL,           "sent by each rank",              ONE,         ONE,         false, BEFORE_SELF, ONE) \
     ROW(alltoall,             "ALLTOALL",            init_alltoall,  "sent by each rank to each rank", ALL,         ALL,         true,  NOBODY,     ALL) \
     ROW(alltoallv,            "ALLTOALLV",           init_alltoallv, "sent by each rank to each rank", ALL,         ALL,         true,  NOBODY,     ALL) \
+    ROW(alltoallw,            "ALLTOALLW",           init_alltoallw, "sent by each rank to each rank", ALL,         ALL,         true,  NOBODY,     ALL) \
     ROW(barrier,              "BARRIER",             NULL,           "none; the size is always 0",     NONE,        NONE,        false, NOBODY,     NONE)
 
 /* A blocking neighborhood collective is a nonblocking one inside, and its CVAR selects. */
@@ -446,8 +456,8 @@ static void print_help(void)
            "  -s, --sizes LIST         bytes: 64, 1K, 4K,16K or 1K:64K by powers of two\n"
            "                           (1K:64K)\n"
            "  -i, --in-place           with MPI_IN_PLACE\n"
-           "  -p, --pattern NAME       of alltoallv, allgatherv, gatherv, scatterv: who\n"
-           "                           sends how much; see below (uniform)\n"
+           "  -p, --pattern NAME       of alltoallv, alltoallw, allgatherv, gatherv,\n"
+           "                           scatterv: who sends how much; see below (uniform)\n"
            "  -g, --graph NAME         of neighborhood collectives: who sends to whom; see\n"
            "                           below (random:6)\n"
            "  -r, --root RANK          of gather(v), scatter(v), bcast, reduce, pattern\n"
@@ -497,7 +507,7 @@ static void print_help(void)
     printf("Grids of an FFT are such that the mean block is at most the size, and that ranks\n"
            "do not divide them. With changing, a forced algorithm may leave calls to others:\n"
            "calls_counted tells how many it made. Only random and sparse are for other\n"
-           "collectives than alltoallv.\n\nGraphs of neighborhood collectives\n%s"
+           "collectives than alltoallv and alltoallw.\n\nGraphs of neighborhood collectives\n%s"
            "The communicator is made with reorder = 1. If tsp_topo_aggregated is to run, its\n"
            "plan is made for all algorithms, before any is timed.\n", GRAPH_HELP);
 }
@@ -579,10 +589,15 @@ static void parse_background(const char *s)
                     "0.5:16K", s);
 }
 
+static bool is_alltoallv(void)
+{
+    return opt.coll->call == call_alltoallv || opt.coll->call == call_alltoallw;
+}
+
 /* Whether ranks may send different counts */
 static bool has_counts(void)
 {
-    return opt.coll->call == call_alltoallv || opt.coll->call == call_allgatherv ||
+    return is_alltoallv() || opt.coll->call == call_allgatherv ||
         opt.coll->call == call_gatherv || opt.coll->call == call_scatterv;
 }
 
@@ -600,8 +615,7 @@ static void parse_pattern(const char *name)
     } else if (found != UNIFORM && !has_counts()) {
         usage_error("--pattern %s: %s has one count for all, expected -c alltoallv", name,
                     opt.coll->name);
-    } else if (found != UNIFORM && found != RANDOM && found != SPARSE &&
-               opt.coll->call != call_alltoallv) {
+    } else if (found != UNIFORM && found != RANDOM && found != SPARSE && !is_alltoallv()) {
         usage_error("--pattern %s: not of %s, expected random or sparse", name, opt.coll->name);
     } else if (found == CHANGING && opt.first > 0) {
         usage_error("--first: with pattern changing no call is like the first");
@@ -1010,7 +1024,7 @@ static long pattern_bytes(long bytes, int from, int to, long version)
  * this amount. */
 static long bytes_more(long version)
 {
-    return opt.coll->call == call_alltoallv && opt.pattern != CHANGING ? version : 0;
+    return is_alltoallv() && opt.pattern != CHANGING ? version : 0;
 }
 
 static long block_bytes(long bytes, int from, int to, long version)
@@ -1263,10 +1277,11 @@ static void allocate_counts(void)
     struct half *halves[] = { &data.send, &data.recv };
     const size_t blocks = fmax(nprocs, fmax(edges.num_out, edges.num_in));
     int *counts = malloc(sizeof(int) * 4 * blocks);
+    MPI_Datatype *types = malloc(sizeof(MPI_Datatype) * blocks);
 
     for (int i = 0; i < 2; i++) {
         halves[i]->bytes = malloc(sizeof(long) * (2 * blocks + 1));
-        if (!halves[i]->bytes || !counts)
+        if (!halves[i]->bytes || !counts || !types)
             MPI_Abort(MPI_COMM_WORLD, 1);
         halves[i]->displs = halves[i]->bytes + blocks;
     }
@@ -1274,6 +1289,9 @@ static void allocate_counts(void)
     data.mpi.sdispls = counts + blocks;
     data.mpi.rcounts = counts + 2 * blocks;
     data.mpi.rdispls = counts + 3 * blocks;
+    for (size_t i = 0; i < blocks; i++)
+        types[i] = MPI_BYTE;
+    data.mpi.types = types;
 }
 
 /* The bytes of each block in calls of this version; the blocks lie one behind the other. */
@@ -2512,6 +2530,7 @@ static bool run(void)
     free(data.send.bytes);
     free(data.recv.bytes);
     free(data.mpi.scounts);
+    free(data.mpi.types);
     if (ok && rank == 0) {
         printf("{\"type\": \"end\", \"program\": \"topo-bench-mpi\", \"cells\": %d}\n",
                opt.num_sizes * opt.num_algos);

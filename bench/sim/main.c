@@ -24,7 +24,7 @@ static const char usage[] =
     "many bytes each link carries.\n"
     "\n"
     "Call:\n"
-    "  -c, --collective NAME  allgather(v), allreduce, alltoall(v), barrier, bcast,\n"
+    "  -c, --collective NAME  allgather(v), allreduce, alltoall(v, w), barrier, bcast,\n"
     "                         exscan, gather(v), reduce, reduce_scatter,\n"
     "                         reduce_scatter_block, scan, scatter(v);\n"
     "                         all ranks have equal counts [allreduce]\n"

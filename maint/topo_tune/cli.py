@@ -159,7 +159,7 @@ for command in (
 
 LEGEND = """
 Times in the smallest and in the largest case of a rule, for random placement
-unless measured. Bytes: in total, but of a block for alltoall and alltoallv
+unless measured. Bytes: in total, but of a block for alltoall(v, w)
 (which has one rule for all sizes), and of the buffer for bcast, reduce and
 allreduce. Blocks: what one rank contributes, or sends to each, or that buffer,
 on the busiest link.

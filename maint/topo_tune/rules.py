@@ -75,7 +75,7 @@ AUTO = "topo_auto"
 # of one group of level 3 (of the site's level above racks), or of several groups
 ONE, SEVERAL, ONE_GROUP, SEVERAL_GROUPS, ANY = "one", "several", "one group", "groups", "any"
 # Those of which a communicator in one rack has the same rules as one in several racks
-ALLTOALLS = ("alltoall", "alltoallv")
+ALLTOALLS = ("alltoall", "alltoallv", "alltoallw")
 ANY_RACKS = ("allgather", *ALLTOALLS)
 # All that are tuned
 REDUCE_SCATTERS = ("reduce_scatter", "reduce_scatter_block")
@@ -85,15 +85,14 @@ COLLECTIVES = (
 )
 
 # Those that only topo_auto decides: for each grid or graph when a communicator gets it
-NEIGHBORS = tuple(
-    f"neighbor_{name}" for name in ("allgather", "allgatherv", *ALLTOALLS, "alltoallw")
-)
+NEIGHBORS = tuple(f"neighbor_{name}" for name in ("allgather", "allgatherv", *ALLTOALLS))
 
 # Condition on the size (bytes) of those that do not have total_msg_size, which is bytes a rank times
 # ranks; None where no condition is known to all ranks: one rule is for all sizes then.
 SIZE = {
     "alltoall": "avg_msg_size",
     "alltoallv": None,
+    "alltoallw": None,
     "barrier": None,
     **dict.fromkeys(VECTORS, "avg_msg_size"),
 }
@@ -103,7 +102,7 @@ PPN = (1, 2, 4, 16)
 TOTALS = tuple(2**k for k in range(6, 28))
 BUFFERS = tuple(2**k for k in range(3, 25))  # of VECTORS
 TYPE_SIZE = 8  # of their elements, where MPICH's choice counts these
-# of a block of alltoall and alltoallv; planned leaves longer ones than PLAN_MAX_BYTES to MPICH
+# of a block of alltoall(v, w); planned leaves longer ones than PLAN_MAX_BYTES to MPICH
 BLOCKS = tuple(sorted({*(2**k for k in range(3, 16)), PLAN_MAX_BYTES + 1}))
 MAX_RANKS = 512  # the largest communicator that is evaluated; its rules hold for larger ones
 MAX_MATRIX_HOSTS = 512  # beyond, tuning.json gets rack tables
@@ -358,7 +357,7 @@ class Times:
 @dataclass
 class Decision:
     """One rule: for communicators of `ranks` (those evaluated) with `ppn` ranks a host, and `sizes` (those
-    evaluated): in total, or of a block of alltoall and alltoallv."""
+    evaluated): in total, or of a block of alltoall(v, w)."""
 
     times: Times = field(repr=False)
     ppn: int

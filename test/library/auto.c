@@ -39,11 +39,15 @@ static void run(MPI_Comm comm, const char *word)
     int *in = malloc(((size_t) num * p + 1) * sizeof(int)), *out = calloc((size_t) num * p + 1,
                                                                            sizeof(int));
     int *counts = malloc(p * sizeof(int)), *displs = malloc(p * sizeof(int));
+    int *byte_displs = malloc(p * sizeof(int));
+    MPI_Datatype *types = malloc(p * sizeof(MPI_Datatype));
     for (size_t i = 0; i < (size_t) num * p; i++)
         in[i] = rank + 1;
     for (int i = 0; i < p; i++) {
         counts[i] = num;
         displs[i] = i * num;
+        byte_displs[i] = i * num * (int) sizeof(int);
+        types[i] = MPI_INT;
     }
     int first = 0, last = 0;    /* expected in out[] */
     if (!strcmp(name, "bcast")) {
@@ -118,6 +122,13 @@ static void run(MPI_Comm comm, const char *word)
     } else if (!strcmp(name, "ialltoallv")) {
         MPI_Ialltoallv(in, counts, displs, MPI_INT, out, counts, displs, MPI_INT, comm, &request);
         first = 1, last = p;
+    } else if (!strcmp(name, "alltoallw")) {
+        MPI_Alltoallw(in, counts, byte_displs, types, out, counts, byte_displs, types, comm);
+        first = 1, last = p;
+    } else if (!strcmp(name, "ialltoallw")) {
+        MPI_Ialltoallw(in, counts, byte_displs, types, out, counts, byte_displs, types, comm,
+                       &request);
+        first = 1, last = p;
     } else if (!strcmp(name, "alltoall")) {
         MPI_Alltoall(in, num, MPI_INT, out, num, MPI_INT, comm);
         first = 1, last = p;
@@ -149,6 +160,8 @@ static void run(MPI_Comm comm, const char *word)
     free(out);
     free(counts);
     free(displs);
+    free(byte_displs);
+    free(types);
 }
 
 /* The first call, which decides, and a second one */

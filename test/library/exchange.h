@@ -2,7 +2,7 @@
  * Copyright (C) by the mpich-topo authors. See LICENSE.
  */
 
-/* What the tests of MPI_Alltoall, MPI_Alltoallv and their persistent variants share: who sends how
+/* What the tests of MPI_Alltoall, MPI_Alltoallv, MPI_Alltoallw and their persistent variants share: who sends how
  * much to whom, a call or a request with its buffers, and what has to happen in the library.
  *
  *   PROGRAM --collective NAME [options] [CASE...] [+ ...]      (default: the first ones, see each
@@ -31,7 +31,7 @@
 
 typedef struct {
     const char *expect, *declined, *collective, *racks;
-    int is_v, child, nonblocking;
+    int is_v, is_w, child, nonblocking;        /* is_v: of alltoallw, too */
     unsigned seed;
     int threads, churn, calls, rack_join_bytes;
 } options_t;
@@ -441,12 +441,88 @@ static void exchange_fill(exchange_t * x, int round)
     free(at);
 }
 
+/* The arguments of MPI_Alltoallw. Every second block is one element of a type of its own. */
+typedef struct {
+    int *counts;
+    MPI_Count *large_counts;
+    int *displs;
+    MPI_Aint *large_displs;
+    MPI_Datatype *types;
+    int n;
+} w_args_t;
+
+static w_args_t w_args_new(const exchange_t * x, int is_recv)
+{
+    const layout_t *l = is_recv ? &x->recv : &x->send;
+    w_args_t w = {.n = x->size };
+
+    w.counts = malloc(w.n * sizeof(int));
+    w.large_counts = malloc(w.n * sizeof(MPI_Count));
+    w.displs = malloc(w.n * sizeof(int));
+    w.large_displs = malloc(w.n * sizeof(MPI_Aint));
+    w.types = malloc(w.n * sizeof(MPI_Datatype));
+    for (int r = 0; r < w.n; r++) {
+        const int count = x->counts[is_recv][r], is_one = (r + is_recv) % 2 && count > 0;
+        w.large_counts[r] = w.counts[r] = is_one ? 1 : count;
+        w.large_displs[r] = w.displs[r] = x->displs[is_recv][r] * l->extent;
+        if (is_one)
+            MPI_Type_contiguous(count, l->type, &w.types[r]);
+        else
+            MPI_Type_dup(l->type, &w.types[r]);
+        MPI_Type_commit(&w.types[r]);
+    }
+    return w;
+}
+
+static void w_args_free(w_args_t * w)
+{
+    for (int r = 0; r < w->n; r++)
+        MPI_Type_free(&w->types[r]);
+    free(w->counts);
+    free(w->large_counts);
+    free(w->displs);
+    free(w->large_displs);
+    free(w->types);
+}
+
+/* MPI_Alltoallw, or, with `req`, MPI_Alltoallw_init. The types are freed at once. */
+static int call_w(const exchange_t * x, MPI_Request * req)
+{
+    w_args_t out = w_args_new(x, 0), in = w_args_new(x, 1);
+    MPI_Request own;
+    int err;
+
+    if (req && x->how.large)
+        err = MPI_Alltoallw_init_c(x->sendbuf, out.large_counts, out.large_displs, out.types,
+                                   x->recvbuf, in.large_counts, in.large_displs, in.types, x->comm,
+                                   MPI_INFO_NULL, req);
+    else if (req)
+        err = MPI_Alltoallw_init(x->sendbuf, out.counts, out.displs, out.types, x->recvbuf,
+                                 in.counts, in.displs, in.types, x->comm, MPI_INFO_NULL, req);
+    else if (opt.nonblocking)
+        err = MPI_Ialltoallw(x->sendbuf, out.counts, out.displs, out.types, x->recvbuf, in.counts,
+                             in.displs, in.types, x->comm, &own);
+    else if (x->how.large)
+        err = MPI_Alltoallw_c(x->sendbuf, out.large_counts, out.large_displs, out.types,
+                              x->recvbuf, in.large_counts, in.large_displs, in.types, x->comm);
+    else
+        err = MPI_Alltoallw(x->sendbuf, out.counts, out.displs, out.types, x->recvbuf, in.counts,
+                            in.displs, in.types, x->comm);
+    if (!req && opt.nonblocking && err == MPI_SUCCESS)
+        err = MPI_Wait(&own, MPI_STATUS_IGNORE);
+    w_args_free(&out);
+    w_args_free(&in);
+    return err;
+}
+
 static int exchange_call(const exchange_t * x)
 {
     MPI_Datatype type = x->how.in_place ? MPI_DATATYPE_NULL : x->send.type;
     int *counts = x->how.in_place ? NULL : x->counts[0];
     int *displs = x->how.in_place ? NULL : x->displs[0];
 
+    if (opt.is_w)
+        return call_w(x, NULL);
     if (opt.nonblocking) {
         MPI_Request req;
         int err = opt.is_v ?
@@ -473,6 +549,8 @@ static inline int call_init(const exchange_t * x, MPI_Request * req)
 {
     MPI_Datatype type = x->how.in_place ? MPI_DATATYPE_NULL : x->send.type;
 
+    if (opt.is_w)
+        return call_w(x, req);
     if (opt.is_v && x->how.large)
         return MPI_Alltoallv_init_c(x->sendbuf, x->large_counts[0], x->large_displs[0], type,
                                     x->recvbuf, x->large_counts[1], x->large_displs[1],
@@ -804,7 +882,8 @@ static int run(int argc, char **argv)
             selected[j] = any = 1;
         }
     }
-    opt.is_v = !strcmp(opt.collective, "alltoallv");
+    opt.is_w = !strcmp(opt.collective, "alltoallw");
+    opt.is_v = opt.is_w || !strcmp(opt.collective, "alltoallv");
     if (!opt.is_v && strcmp(opt.collective, "alltoall"))
         usage_error("unknown collective", opt.collective);
     subject = opt.collective;

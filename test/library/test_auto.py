@@ -28,7 +28,7 @@ BLOCKS = ("allgather", "allgatherv", "reduce_scatter", "reduce_scatter_block", "
 ROOTED = ("gather", "scatter", "igather", "iscatter")
 # those whose sizes not all ranks know: ranked by the place alone
 ROOTED_VECTORS = ("gatherv", "scatterv", "igatherv", "iscatterv")
-ALLTOALLS = ("alltoall", "ialltoall", "alltoallv", "ialltoallv")
+ALLTOALLS = ("alltoall", "ialltoall", "alltoallv", "ialltoallv", "alltoallw", "ialltoallw")
 CALLS = [
     *(f"{name}:{size}" for name in VECTORS for size in SIZES),
     *(
@@ -122,7 +122,7 @@ def test_what_is_predicted_fastest_runs(
     job = run_mpi(program, *CALLS, n=n, env=racks(n, hosts, order), timeout=120)
     assert check(job) > 10
     predicted = {name for name, *_, why in rows(job) if PREDICTED.search(why)}
-    # with one rank on each host nothing is planned, and alltoallv has no other algorithm
+    # with one rank on each host nothing is planned, and alltoallv and alltoallw have no other algorithm
     alltoalls = {*ALLTOALLS} if n > hosts else {"alltoall", "ialltoall"}
     always = {*VECTORS, *BLOCKS, *ROOTED, *ROOTED_VECTORS, "barrier", "ibarrier"}
     assert predicted >= always | alltoalls

@@ -48,7 +48,7 @@ PARTS = [
     ("test_mends.py", "test_patched and reduce_in_place", False),
     ("test_settings.py", "algorithms", False),
     ("test_auto.py", "test_any_number_of_ranks and not 1", False),
-    ("test_neighbors.py", "test_any_cluster", False),
+    ("test_neighbors.py", "test_every_graph", False),
     ("test_orders.py", "test_neighbours_come_to_lie_on_a_host", False),
 ]
 

@@ -47,6 +47,8 @@ attr/attrt 4                errors/coll/noalias2 4
     "alltoall": "coll/alltoall1 8 coll/coll13 4 coll/p_alltoall 8 coll/icalltoall 7",
     "alltoallv": "coll/alltoallv 10 coll/alltoallv0 10 coll/p_alltoallv 10 coll/alltoallw_zeros 5 "
     "coll/icalltoallv 7",
+    "alltoallw": "coll/alltoallw1 10 coll/alltoallw2 10 coll/alltoallw_zeros 5 coll/p_alltoallw 10 "
+    "coll/icalltoallw 7",
     "allgatherv": "coll/allgatherv2 10 coll/allgatherv3 10 coll/icallgatherv 5",
     "allreduce": "coll/allred2 4 coll/allred3 10 coll/allred4 4 coll/allred5 5 coll/allred6 4 "
     "coll/allredmany 4 coll/icallreduce 5 coll/longuser 4 comm/comm_idup_comm 6 "
@@ -63,6 +65,7 @@ attr/attrt 4                errors/coll/noalias2 4
     "iallgatherv": "coll/p_allgatherv 10",
     "ialltoall": "coll/nonblocking 4",
     "ialltoallv": "coll/nonblocking 4",
+    "ialltoallw": "coll/nonblocking 4",
     "iallreduce": "coll/p_allred 4",
     "ibarrier": "coll/p_barrier 2 coll/ibarrier 2",
     "ibcast": "coll/p_bcast 4",
@@ -118,6 +121,7 @@ WITHOUT = {
     "coll/icscatterv",
     "coll/icalltoall",
     "coll/icalltoallv",
+    "coll/icalltoallw",
     "coll/icallgatherv",
     "coll/icallreduce",
     "coll/icbarrier",

@@ -552,7 +552,16 @@ def test_break_even_of_samples_has_an_interval() -> None:
 
 ROOTED = ["gather", "scatter", "bcast", "reduce"]
 ADDING = ["reduce", "allreduce", "reduce_scatter", "reduce_scatter_block", "scan", "exscan"]
-IN_PLACE = ["allgather", "allgatherv", "gather", "scatter", *ADDING, "alltoall", "alltoallv"]
+IN_PLACE = [
+    "allgather",
+    "allgatherv",
+    "gather",
+    "scatter",
+    *ADDING,
+    "alltoall",
+    "alltoallv",
+    "alltoallw",
+]
 COLLECTIVES = [*IN_PLACE, "bcast", "barrier"]
 
 

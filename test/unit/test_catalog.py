@@ -18,7 +18,7 @@ SOURCES += [TOPO / f"topo_{name}.c" for name in ("map", "order", "place")]
 
 COLLECTIVES = ["allgather", "allgatherv", "allreduce", "alltoall", "alltoallv", "barrier", "bcast"]
 COLLECTIVES += ["gather", "reduce", "reduce_scatter", "reduce_scatter_block", "scatter"]
-COLLECTIVES += ["exscan", "scan"]
+COLLECTIVES += ["alltoallw", "exscan", "scan"]
 
 
 @pytest.fixture

@@ -137,6 +137,7 @@ static void check_parts(MPII_Topo_coll_t coll, int p, int root, int64_t n)
                 break;
             case MPII_TOPO_COLL__ALLTOALL:
             case MPII_TOPO_COLL__ALLTOALLV:
+            case MPII_TOPO_COLL__ALLTOALLW:
                 sent = got = others;
                 break;
             case MPII_TOPO_COLL__REDUCE_SCATTER:

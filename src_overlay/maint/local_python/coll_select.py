@@ -250,7 +250,7 @@ def dump_decline(algo, cond_list):
 def dump_persistent(name, args):
     """ Added before the statement that makes the schedule: the schedule uses a plan if the blocking
         collective would """
-    if name in ("alltoall", "alltoallv"):
+    if name in ("alltoall", "alltoallv", "alltoallw"):
         G.out.append("mpi_errno = MPII_Topo_%s_init(%s," % (name, args))
         G.out.append("    &req->u.persist_coll.sched, &req->u.persist_coll.sched_type);")
         G.out.append("MPIR_ERR_CHECK(mpi_errno);")

@@ -51,11 +51,14 @@ int MPIR_Alltoallv_intra_planned(const void *sendbuf, const MPI_Aint * sendcount
 {
     int mpi_errno = MPI_SUCCESS;
     MPII_Topo_decline_t decline;
+    MPII_Topo_blocks_t out, in;
     TOPO_COLL_ATTR_BEGIN;
 
-    mpi_errno = MPII_Topo_exchange_alltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf,
-                                             recvcounts, rdispls, recvtype, comm_ptr, &decline,
-                                             attr);
+    MPII_Topo_blocks_set(&in, recvbuf, 0, recvcounts, rdispls, recvtype);
+    out = in;
+    if (sendbuf != MPI_IN_PLACE)
+        MPII_Topo_blocks_set(&out, sendbuf, 0, sendcounts, sdispls, sendtype);
+    mpi_errno = MPII_Topo_exchange_alltoallv(&out, &in, comm_ptr, &decline, attr);
     MPIR_ERR_CHECK(mpi_errno);
     if (decline == MPII_TOPO_PLANNED)
         MPII_TOPO_COUNT(alltoallv, planned);
@@ -79,7 +82,11 @@ int MPIR_TSP_Ialltoallv_sched_intra_planned(const void *sendbuf, const MPI_Aint 
                                             const MPI_Aint rdispls[], MPI_Datatype recvtype,
                                             MPIR_Comm * comm_ptr, MPIR_TSP_sched_t sched)
 {
-    return MPII_Topo_ialltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts,
-                                rdispls, recvtype, comm_ptr,
-                                &MPII_Topo_calls[MPII_TOPO_ALGO__ialltoallv_tsp_planned], sched);
+    MPII_Topo_blocks_t out, in;
+    MPII_Topo_counter_t *calls = &MPII_Topo_calls[MPII_TOPO_ALGO__ialltoallv_tsp_planned];
+
+    MPII_Topo_blocks_set(&in, recvbuf, 0, recvcounts, rdispls, recvtype);
+    if (sendbuf != MPI_IN_PLACE)
+        MPII_Topo_blocks_set(&out, sendbuf, 0, sendcounts, sdispls, sendtype);
+    return MPII_Topo_ialltoallv(&out, &in, sendbuf == MPI_IN_PLACE, comm_ptr, calls, sched);
 }

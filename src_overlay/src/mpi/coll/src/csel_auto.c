@@ -206,6 +206,7 @@ static bool describe(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t * c
             *bytes = get_total_msgsize(coll_sig) / num_ranks;
             return may_reorder(coll_sig);
         case MPII_TOPO_COLL__ALLTOALLV:
+        case MPII_TOPO_COLL__ALLTOALLW:
             /* planned leaves much longer calls to MPICH by itself */
             *bytes = TOPO_SOME_ALLTOALLV_BYTES;
             *has_size = false;

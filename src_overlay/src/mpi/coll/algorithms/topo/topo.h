@@ -169,9 +169,9 @@ typedef enum {
 } MPII_Topo_kept_id_t;
 MPII_Topo_kept_t *MPII_Topo_comm_kept(MPIR_Comm * comm_ptr, MPII_Topo_kept_id_t id);
 
-/* Persistent alltoall(v). Makes a schedule in *sched if the blocking collective would use a plan.
- * Otherwise *sched_type is unchanged, and the caller has to make a schedule. Collective over the
- * communicator. */
+/* Persistent alltoall(v, w). Makes a schedule in *sched if the blocking collective would use a
+ * plan. Otherwise *sched_type is unchanged, and the caller has to make a schedule. Collective
+ * over the communicator. */
 int MPII_Topo_alltoall_init(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
                             void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
                             MPIR_Comm * comm_ptr, void **sched, enum MPIR_sched_type *sched_type);
@@ -179,6 +179,11 @@ int MPII_Topo_alltoallv_init(const void *sendbuf, const MPI_Aint sendcounts[],
                              const MPI_Aint sdispls[], MPI_Datatype sendtype, void *recvbuf,
                              const MPI_Aint recvcounts[], const MPI_Aint rdispls[],
                              MPI_Datatype recvtype, MPIR_Comm * comm_ptr, void **sched,
+                             enum MPIR_sched_type *sched_type);
+int MPII_Topo_alltoallw_init(const void *sendbuf, const MPI_Aint sendcounts[],
+                             const MPI_Aint sdispls[], const MPI_Datatype sendtypes[],
+                             void *recvbuf, const MPI_Aint recvcounts[], const MPI_Aint rdispls[],
+                             const MPI_Datatype recvtypes[], MPIR_Comm * comm_ptr, void **sched,
                              enum MPIR_sched_type *sched_type);
 
 /* Wait for a request, free it and set it to NULL. A NULL request is complete. For a receive, *bytes

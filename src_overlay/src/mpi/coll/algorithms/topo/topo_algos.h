@@ -44,6 +44,8 @@
       "Bruck's with a radix for each level of the topology") \
     X(ALLTOALLV, Alltoallv, alltoallv, planned, \
       "collect on the host, few messages between hosts, distribute, by a plan that is kept") \
+    X(ALLTOALLW, Alltoallw, alltoallw, planned, \
+      "collect on the host, few messages between hosts, distribute, by a plan that is kept") \
     X(BCAST, Bcast, bcast, topo_linear, \
       "from the root to each rank, in segments") \
     X(BCAST, Bcast, bcast, topo_chain, \
@@ -147,6 +149,8 @@
       "Bruck's with a radix for each level of the topology") \
     X(IALLTOALLV, Ialltoallv, ialltoallv, tsp_planned, \
       "collect on the host, few messages between hosts, distribute, by a plan that is kept") \
+    X(IALLTOALLW, Ialltoallw, ialltoallw, tsp_planned, \
+      "collect on the host, few messages between hosts, distribute, by a plan that is kept") \
     X(IBCAST, Ibcast, ibcast, tsp_topo_linear, \
       "from the root to each rank, in segments") \
     X(IBCAST, Ibcast, ibcast, tsp_topo_chain, \
@@ -224,6 +228,7 @@
     X(SCATTERV, Scatterv, scatterv, topo_auto) \
     X(ALLTOALL, Alltoall, alltoall, topo_auto) \
     X(ALLTOALLV, Alltoallv, alltoallv, topo_auto) \
+    X(ALLTOALLW, Alltoallw, alltoallw, topo_auto) \
     X(SCAN, Scan, scan, topo_auto) \
     X(EXSCAN, Exscan, exscan, topo_auto) \
     X(INEIGHBOR_ALLGATHER, Ineighbor_allgather, ineighbor_allgather, tsp_topo_auto) \
@@ -245,6 +250,7 @@
     X(ISCATTERV, Iscatterv, iscatterv, tsp_topo_auto) \
     X(IALLTOALL, Ialltoall, ialltoall, tsp_topo_auto) \
     X(IALLTOALLV, Ialltoallv, ialltoallv, tsp_topo_auto) \
+    X(IALLTOALLW, Ialltoallw, ialltoallw, tsp_topo_auto) \
     X(ISCAN, Iscan, iscan, tsp_topo_auto) \
     X(IEXSCAN, Iexscan, iexscan, tsp_topo_auto)
 
@@ -307,6 +313,7 @@
     X(ALLTOALL, planned, PLAN, 0, 0) \
     X(ALLTOALL, topo_brucks, BRUCKS, 0, 0) \
     X(ALLTOALLV, planned, PLAN, 0, 0) \
+    X(ALLTOALLW, planned, PLAN, 0, 0) \
     X(BCAST, topo_linear, TREE, MPII_TOPO_SHAPE__LINEAR, 0) \
     X(BCAST, topo_chain, TREE, MPII_TOPO_SHAPE__CHAIN, 0) \
     X(BCAST, topo_binary_tree, TREE, MPII_TOPO_SHAPE__BINARY, 0) \
@@ -373,6 +380,8 @@
     X(Coll, alltoall, topo_brucks, brucks, 0, radix, 0)
 #define MPII_TOPO_ROW_alltoallv_planned(X, Coll) \
     X(Coll, alltoallv, planned, plan, 0, none, 0)
+#define MPII_TOPO_ROW_alltoallw_planned(X, Coll) \
+    X(Coll, alltoallw, planned, plan, 0, none, 0)
 #define MPII_TOPO_ROW_bcast_topo_linear(X, Coll) \
     X(Coll, bcast, topo_linear, tree, MPII_TOPO_SHAPE__LINEAR, segments, 0)
 #define MPII_TOPO_ROW_bcast_topo_chain(X, Coll) \

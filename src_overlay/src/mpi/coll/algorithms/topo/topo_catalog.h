@@ -29,13 +29,14 @@
 /* The collectives: X(COLLECTIVE, collective) */
 #define MPII_TOPO_COLLS(X) \
     X(ALLGATHER, allgather) X(ALLGATHERV, allgatherv) X(ALLREDUCE, allreduce) \
-    X(ALLTOALL, alltoall) X(ALLTOALLV, alltoallv) X(BARRIER, barrier) X(BCAST, bcast) \
-    X(EXSCAN, exscan) X(GATHER, gather) X(GATHERV, gatherv) X(REDUCE, reduce) \
-    X(REDUCE_SCATTER, reduce_scatter) X(REDUCE_SCATTER_BLOCK, reduce_scatter_block) \
-    X(SCAN, scan) X(SCATTER, scatter) X(SCATTERV, scatterv)
+    X(ALLTOALL, alltoall) X(ALLTOALLV, alltoallv) X(ALLTOALLW, alltoallw) \
+    X(BARRIER, barrier) X(BCAST, bcast) X(EXSCAN, exscan) X(GATHER, gather) X(GATHERV, gatherv) \
+    X(REDUCE, reduce) X(REDUCE_SCATTER, reduce_scatter) \
+    X(REDUCE_SCATTER_BLOCK, reduce_scatter_block) X(SCAN, scan) X(SCATTER, scatter) \
+    X(SCATTERV, scatterv)
 
-/* For the v-collectives all blocks are assumed equal. alltoallv is without the agreement that
- * planned begins with. */
+/* For the v-collectives all blocks are assumed equal. alltoallv and alltoallw are without the
+ * agreement that planned begins with. */
 typedef enum {
 #define MPII_TOPO_COLL(COLL, coll) MPII_TOPO_COLL__##COLL,
     MPII_TOPO_COLLS(MPII_TOPO_COLL)

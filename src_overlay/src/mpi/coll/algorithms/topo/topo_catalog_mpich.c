@@ -45,6 +45,7 @@ static const char *name_of_choice(MPII_Topo_coll_t coll, int64_t bytes,
                 return "brucks";
             return bytes <= 32768 ? "scattered" : "pairwise";
         case MPII_TOPO_COLL__ALLTOALLV:
+        case MPII_TOPO_COLL__ALLTOALLW:
             return "scattered";
         case MPII_TOPO_COLL__BARRIER:
             /* MPICH has communicators of hosts where any host has several ranks */

@@ -31,6 +31,7 @@ static const MPII_Topo_algo_t algos[] = {
     STOCK(ALLTOALL, "pairwise", MPICH, MPII_TOPO_MPICH__ALLTOALL_PAIRWISE),
     STOCK(ALLTOALL, "scattered", MPICH, MPII_TOPO_MPICH__ALLTOALL_SCATTERED),
     STOCK(ALLTOALLV, "scattered", MPICH, MPII_TOPO_MPICH__ALLTOALL_SCATTERED),
+    STOCK(ALLTOALLW, "scattered", MPICH, MPII_TOPO_MPICH__ALLTOALL_SCATTERED),
     STOCK(BARRIER, "dissemination", MPICH, MPII_TOPO_MPICH__BARRIER_DISSEMINATION),
     /* its name from 4.1 on, where k is 2, as MPICH's own selection has it */
     STOCK(BARRIER, "k_dissemination", MPICH, MPII_TOPO_MPICH__BARRIER_DISSEMINATION),
@@ -113,6 +114,7 @@ int64_t MPII_Topo_coll_least_times(MPII_Topo_coll_t coll, int64_t num, int64_t n
             return MPL_MAX(num, others);
         case MPII_TOPO_COLL__ALLTOALL:
         case MPII_TOPO_COLL__ALLTOALLV:
+        case MPII_TOPO_COLL__ALLTOALLW:
             return num * others;
         default:               /* gather, scatter */
             return has_root ? others : num;

@@ -11,8 +11,8 @@
 #include "topo_plan.h"
 #include "topo_shm.h"
 
-/* Alltoall and alltoallv by plans (topo_plan.h): the blocks of the ranks of a host are collected,
- * sent to other hosts in few messages, and distributed there.
+/* Alltoall, alltoallv and alltoallw by plans (topo_plan.h): the blocks of the ranks of a host are
+ * collected, sent to other hosts in few messages, and distributed there.
  *
  * topo_exchange.c            state of a communicator, and its shared memory
  * topo_exchange_vote.c       votes of all processes
@@ -32,13 +32,18 @@ typedef struct {
     char *buf;
     MPI_Aint count;             /* of each block, if counts is NULL */
     const MPI_Aint *counts, *displs;    /* of the block of each rank */
-    MPI_Datatype type;
-    MPI_Aint extent, type_size, true_lb;
+    MPI_Datatype type;          /* of each block, if types is NULL */
+    const MPI_Datatype *types;  /* alltoallw: of the block of each rank; displs are in bytes */
+    MPI_Aint extent, type_size, true_lb;        /* of type */
     bool is_plain;              /* contiguous, and in host memory */
 } MPII_Topo_blocks_t;
 
 void MPII_Topo_blocks_set(MPII_Topo_blocks_t * blocks, const void *buf, MPI_Aint count,
                           const MPI_Aint * counts, const MPI_Aint * displs, MPI_Datatype type);
+/* The same for alltoallw */
+void MPII_Topo_blocks_set_types(MPII_Topo_blocks_t * blocks, const void *buf,
+                                const MPI_Aint * counts, const MPI_Aint * displs,
+                                const MPI_Datatype * types);
 
 /* Set the blocks of an alltoall, and *block, the size of a block for decisions. Returns false if
  * this rank sends blocks of another size than it receives, which is an error of the program. *block
@@ -53,6 +58,15 @@ static inline MPI_Aint MPII_Topo_blocks_count(const MPII_Topo_blocks_t * blocks,
 {
     return blocks->counts ? blocks->counts[rank] : blocks->count;
 }
+
+/* MPICH does not check the type of an empty block of alltoallw. */
+static inline MPI_Datatype MPII_Topo_blocks_type(const MPII_Topo_blocks_t * blocks, int rank)
+{
+    return blocks->types && blocks->counts[rank] > 0 ? blocks->types[rank] : blocks->type;
+}
+
+/* Bytes of data of the block of a rank */
+MPI_Aint MPII_Topo_blocks_bytes(const MPII_Topo_blocks_t * blocks, int rank);
 
 /* Address of the block of a rank */
 char *MPII_Topo_blocks_at(const MPII_Topo_blocks_t * blocks, int rank);
@@ -97,11 +111,11 @@ int MPII_Topo_exchange_copy(const MPII_Topo_place_t * place, int rank, int which
                             const MPII_Topo_blocks_t * blocks, const int64_t offsets[],
                             MPI_Aint scale, char *segment, bool to_segment);
 
-/* Alltoall(v) for ranks that do not agree on the sizes of blocks. Each message is received with its
- * actual length. Blocks that fit are delivered; for a block that is too long the error is
- * MPI_ERR_TRUNCATE. *lacking: length for which this process lacked memory before, MPIR_AINT_MAX:
- * none. Becomes the minimum over all processes. If it is not MPIR_AINT_MAX, nothing else is
- * done. */
+/* Alltoall(v, w) for ranks that do not agree on the sizes of blocks. Each message is received
+ * with its actual length. Blocks that fit are delivered; for a block that is too long the error
+ * is MPI_ERR_TRUNCATE. *lacking: length for which this process lacked memory before,
+ * MPIR_AINT_MAX: none. Becomes the minimum over all processes. If it is not MPIR_AINT_MAX,
+ * nothing else is done. */
 int MPII_Topo_exchange_unequal(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in,
                                MPI_Aint * lacking, MPIR_Comm * comm_ptr, MPII_Topo_attr_t * attr);
 
@@ -130,27 +144,24 @@ int MPII_Topo_exchange_uniform(MPIR_Comm * comm_ptr, MPI_Aint block, MPII_Topo_d
                                const MPII_Topo_route_t ** route, const MPII_Topo_plan_t ** plan,
                                MPII_Topo_attr_t * attr);
 
-/* The collectives. If *decline is not MPII_TOPO_PLANNED, no rank has done anything. */
+/* The collectives. If *decline is not MPII_TOPO_PLANNED, no rank has done anything. alltoallv
+ * stands for alltoallw, too: plans do not depend on datatypes. */
 int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
                                 void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
                                 MPIR_Comm * comm_ptr, MPII_Topo_decline_t * decline,
                                 MPII_Topo_attr_t * attr);
-int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcounts,
-                                 const MPI_Aint * sdispls, MPI_Datatype sendtype, void *recvbuf,
-                                 const MPI_Aint * recvcounts, const MPI_Aint * rdispls,
-                                 MPI_Datatype recvtype, MPIR_Comm * comm_ptr,
-                                 MPII_Topo_decline_t * decline, MPII_Topo_attr_t * attr);
+int MPII_Topo_exchange_alltoallv(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in,
+                                 MPIR_Comm * comm_ptr, MPII_Topo_decline_t * decline,
+                                 MPII_Topo_attr_t * attr);
 
 /* Add a nonblocking alltoall to an empty schedule. *calls is incremented when it runs by a plan. */
 int MPII_Topo_ialltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
                         void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
                         MPIR_Comm * comm_ptr, MPII_Topo_counter_t * calls, MPIR_TSP_sched_t sched);
 
-/* The same for alltoallv */
-int MPII_Topo_ialltoallv(const void *sendbuf, const MPI_Aint sendcounts[],
-                         const MPI_Aint sdispls[], MPI_Datatype sendtype, void *recvbuf,
-                         const MPI_Aint recvcounts[], const MPI_Aint rdispls[],
-                         MPI_Datatype recvtype, MPIR_Comm * comm_ptr, MPII_Topo_counter_t * calls,
+/* The same for alltoallv and alltoallw. out: not used with in_place */
+int MPII_Topo_ialltoallv(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in,
+                         bool in_place, MPIR_Comm * comm_ptr, MPII_Topo_counter_t * calls,
                          MPIR_TSP_sched_t sched);
 
 /* MPI_T variables of this process */

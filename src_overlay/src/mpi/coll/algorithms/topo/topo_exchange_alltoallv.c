@@ -8,8 +8,8 @@
 #include "topo_exchange_impl.h"
 #include "topo_view.h"
 
-/* Alltoallv: plans are kept with the communicator and its duplicates. A vote finds the plan of a
- * call. */
+/* Alltoallv and alltoallw: plans are kept with the communicator and its duplicates. A vote finds
+ * the plan of a call. */
 
 /* A plan with its key: the bytes to and from each rank */
 typedef struct {
@@ -224,16 +224,13 @@ static void free_plans(struct MPII_Topo_plans *plans)
     MPL_free(plans);
 }
 
-int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcounts,
-                                 const MPI_Aint * sdispls, MPI_Datatype sendtype, void *recvbuf,
-                                 const MPI_Aint * recvcounts, const MPI_Aint * rdispls,
-                                 MPI_Datatype recvtype, MPIR_Comm * comm_ptr,
-                                 MPII_Topo_decline_t * decline, MPII_Topo_attr_t * attr)
+int MPII_Topo_exchange_alltoallv(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in,
+                                 MPIR_Comm * comm_ptr, MPII_Topo_decline_t * decline,
+                                 MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
     MPII_Topo_exchange_t *ex = NULL;
-    MPII_Topo_blocks_t out, in;
     MPII_Topo_vote_t vote = { 0 };
     entry_t *entry;
     bool is_handed_on = false;
@@ -259,16 +256,11 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
         ex->free_plans = free_plans;
     }
 
-    MPII_Topo_blocks_set(&in, recvbuf, 0, recvcounts, rdispls, recvtype);
-    out = in;
-    if (sendbuf != MPI_IN_PLACE)
-        MPII_Topo_blocks_set(&out, sendbuf, 0, sendcounts, sdispls, sendtype);
-
     mpi_errno = MPII_Topo_ex_give_back(ex, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
 
     /* -- guess the plan, collect for it, and vote -- */
-    MPII_Topo_ex_make_key(ex->place->num_ranks, comm_ptr->rank, &out, &in, ex->key, &vote);
+    MPII_Topo_ex_make_key(ex->place->num_ranks, comm_ptr->rank, out, in, ex->key, &vote);
     vote.all = find_entries(ex);
     int guess = latest_entry(ex, vote.all);
     vote.max[0] = guess + 1;
@@ -276,7 +268,7 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
     vote.has_lost = ex->has_lost;
     if (guess != -1 && ex->plans->entries[guess].plan &&
         ex->plans->entries[guess].epoch == ex->epoch && !ex->has_lost) {
-        mpi_errno = MPII_Topo_ex_collect(ex, ex->plans->entries[guess].plan, 1, &out);
+        mpi_errno = MPII_Topo_ex_collect(ex, ex->plans->entries[guess].plan, 1, out);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     mpi_errno = MPII_Topo_ex_vote(ex, &vote, attr);
@@ -288,7 +280,7 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
     ex->has_lost = false;
     if (vote.match) {
         /* all processes know that sizes do not match */
-        mpi_errno = MPII_Topo_exchange_unequal(&out, &in, &lacking, comm_ptr, attr);
+        mpi_errno = MPII_Topo_exchange_unequal(out, in, &lacking, comm_ptr, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         MPII_Topo_counter_add(&MPII_Topo_plan_declined[MPII_TOPO_DECLINED_MISMATCH], 1);
         goto fn_exit;
@@ -328,13 +320,13 @@ int MPII_Topo_exchange_alltoallv(const void *sendbuf, const MPI_Aint * sendcount
     }
     if (*decline == MPII_TOPO_PLANNED) {
         if (!is_handed_on && (slot == -1 || ex->shm || guess != slot)) {
-            mpi_errno = MPII_Topo_ex_collect(ex, entry->plan, 1, &out);
+            mpi_errno = MPII_Topo_ex_collect(ex, entry->plan, 1, out);
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         }
         mpi_errno = MPII_Topo_ex_run(ex, entry->plan, entry->wires, 0, is_handed_on, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         if (TOPO_ERROR == TOPO_ERROR_NONE) {
-            mpi_errno = MPII_Topo_ex_distribute(ex, entry->plan, 1, &in);
+            mpi_errno = MPII_Topo_ex_distribute(ex, entry->plan, 1, in);
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         } else {
             ex->current ^= 1;

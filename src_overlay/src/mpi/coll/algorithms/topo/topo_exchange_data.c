@@ -20,11 +20,30 @@ void MPII_Topo_blocks_set(MPII_Topo_blocks_t * blocks, const void *buf, MPI_Aint
     blocks->counts = counts;
     blocks->displs = displs;
     blocks->type = type;
+    blocks->types = NULL;
     MPIR_Datatype_get_extent_macro(type, blocks->extent);
     MPIR_Datatype_get_size_macro(type, blocks->type_size);
     MPIR_Datatype_is_contig(type, &is_contig);
     MPIR_Type_get_true_extent_impl(type, &blocks->true_lb, &true_extent);
     blocks->is_plain = is_contig && !MPIR_GPU_query_pointer_is_dev(buf);
+}
+
+void MPII_Topo_blocks_set_types(MPII_Topo_blocks_t * blocks, const void *buf,
+                                const MPI_Aint * counts, const MPI_Aint * displs,
+                                const MPI_Datatype * types)
+{
+    *blocks = (MPII_Topo_blocks_t) {
+    .buf = (char *) buf,.counts = counts,.displs = displs,.type = TOPO_BYTE,.types = types,
+    .extent = 1,.type_size = 1};
+}
+
+MPI_Aint MPII_Topo_blocks_bytes(const MPII_Topo_blocks_t * blocks, int rank)
+{
+    MPI_Aint size = blocks->type_size;
+
+    if (blocks->types)
+        MPIR_Datatype_get_size_macro(MPII_Topo_blocks_type(blocks, rank), size);
+    return MPII_Topo_blocks_count(blocks, rank) * size;
 }
 
 bool MPII_Topo_blocks_set_alltoall(MPII_Topo_blocks_t * out, MPII_Topo_blocks_t * in,
@@ -56,7 +75,9 @@ int MPII_Topo_exchange_copy(const MPII_Topo_place_t * place, int rank, int which
     int host = place->host_of_rank[rank];
 
     for (int i = 0; i < place->num_ranks; i++) {
-        MPI_Aint count = MPII_Topo_blocks_count(blocks, i), bytes = count * blocks->type_size;
+        MPI_Aint count = MPII_Topo_blocks_count(blocks, i);
+        MPI_Aint bytes = MPII_Topo_blocks_bytes(blocks, i);
+        MPI_Datatype type = MPII_Topo_blocks_type(blocks, i);
         char *block = MPII_Topo_blocks_at(blocks, i);
         char *mem = segment + offsets[i] * scale;
 
@@ -69,8 +90,8 @@ int MPII_Topo_exchange_copy(const MPII_Topo_place_t * place, int rank, int which
             memcpy(block + blocks->true_lb, mem, bytes);
         } else {
             mpi_errno = to_segment ?
-                MPIR_Localcopy(block, count, blocks->type, mem, bytes, TOPO_BYTE) :
-                MPIR_Localcopy(mem, bytes, TOPO_BYTE, block, count, blocks->type);
+                MPIR_Localcopy(block, count, type, mem, bytes, TOPO_BYTE) :
+                MPIR_Localcopy(mem, bytes, TOPO_BYTE, block, count, type);
             MPIR_ERR_CHECK(mpi_errno);
         }
     }
@@ -99,7 +120,7 @@ int MPII_Topo_exchange_unequal(const MPII_Topo_blocks_t * out, const MPII_Topo_b
 
     MPII_TOPO_NEED(sent && reqs);
     for (int i = 0; i < p; i++) {
-        sent[i].bytes = MPII_Topo_blocks_count(out, i) * out->type_size;
+        sent[i].bytes = MPII_Topo_blocks_bytes(out, i);
         sent[i].lacking = theirs[i].lacking = *lacking;
         total += sent[i].bytes;
     }
@@ -124,8 +145,8 @@ int MPII_Topo_exchange_unequal(const MPII_Topo_blocks_t * out, const MPII_Topo_b
     }
     for (int i = 0; i < p; i++) {
         mpi_errno =
-            MPIR_Localcopy(MPII_Topo_blocks_at(out, i), MPII_Topo_blocks_count(out, i), out->type,
-                           end, sent[i].bytes, TOPO_BYTE);
+            MPIR_Localcopy(MPII_Topo_blocks_at(out, i), MPII_Topo_blocks_count(out, i),
+                           MPII_Topo_blocks_type(out, i), end, sent[i].bytes, TOPO_BYTE);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         /* empty if there is an error, since tags may not carry errors */
         mpi_errno =
@@ -142,9 +163,10 @@ int MPII_Topo_exchange_unequal(const MPII_Topo_blocks_t * out, const MPII_Topo_b
     }
     end = mem;
     for (int i = 0; i < p && TOPO_ERROR == TOPO_ERROR_NONE; i++) {
-        if (theirs[i].bytes <= MPII_Topo_blocks_count(in, i) * in->type_size)
+        if (theirs[i].bytes <= MPII_Topo_blocks_bytes(in, i))
             mpi_errno = MPIR_Localcopy(end, theirs[i].bytes, TOPO_BYTE, MPII_Topo_blocks_at(in, i),
-                                       MPII_Topo_blocks_count(in, i), in->type);
+                                       MPII_Topo_blocks_count(in, i),
+                                       MPII_Topo_blocks_type(in, i));
         else
             MPIR_ERR_SET(mpi_errno, MPI_ERR_TRUNCATE, "**truncate");
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);

@@ -11,22 +11,23 @@
 #include "topo_exchange_messages.h"
 #include "topo_exchange_sched.h"
 
-/* Nonblocking alltoallv by a plan. It is one vertex of MPICH's transport (TSP), which runs in
- * progress. Each wait of the blocking call is a step here, with messages that the next step needs:
+/* Nonblocking alltoallv or alltoallw by a plan. It is one vertex of MPICH's transport (TSP),
+ * which runs in progress. Each wait of the blocking call is a step here, with messages that the
+ * next step needs:
  *
  * - The vote, up a binomial tree and down. It tells all ranks whether there will be a plan. If a
  *   rank knows of an error, the call ends on all ranks.
  * - The ranks of a host send each other the sizes of their blocks. Each of them makes the plan.
  * - The exchange: inside the host, between hosts, inside the host.
  *
- * Without a plan, the exchange consists of messages between all ranks. If all ranks know beforehand
- * that there is no plan, only this step is done, in alltoall as well. MPICH's own TSP schedules are
- * no alternative there: they take the true extent of a type for its extent if the true extent is
- * longer, and have no room for data before the lower bound.
+ * Without a plan, the exchange consists of messages between all ranks. If all ranks know
+ * beforehand that there is no plan, only this step is done, in alltoall as well. MPICH's own TSP
+ * schedules are no alternative there: they take the true extent of a type for its extent if the
+ * true extent is longer, and have no room for data before the lower bound.
  *
  * Alltoall begins with the exchange, since all ranks know its plan. Its blocks may be joined by
- * rack; those of alltoallv are not: hosts would have to exchange more sizes. A persistent request
- * keeps its plan: all ranks know that all its starts have the same plan. */
+ * rack; those of alltoallv are not: hosts would have to exchange more sizes. A persistent
+ * request keeps its plan: all ranks know that all its starts have the same plan. */
 
 enum { BEGIN, VOTE, DECIDE, PLAN, TO_RACKS, IN_HOST_BETWEEN, BETWEEN_HOSTS, IN_HOST, DISTRIBUTE,
     DIRECT,
@@ -251,8 +252,9 @@ static void exchange_directly(started_t * s)
         for (int k = 0; k < n; k++) {
             int i = (rank + k) % n;
             note_error(s, MPIR_Localcopy(MPII_Topo_blocks_at(&p->out, i),
-                                         MPII_Topo_blocks_count(&p->out, i), p->out.type, at,
-                                         s->key[i], TOPO_BYTE));
+                                         MPII_Topo_blocks_count(&p->out, i),
+                                         MPII_Topo_blocks_type(&p->out, i), at, s->key[i],
+                                         TOPO_BYTE));
             at += s->key[i];
         }
     }
@@ -260,7 +262,8 @@ static void exchange_directly(started_t * s)
         int from = (rank + n - k) % n;
         if (s->with_empty || s->key[n + from] > 0)
             MPII_Topo_messages_recv(&s->m, MPII_Topo_blocks_at(&p->in, from),
-                                    MPII_Topo_blocks_count(&p->in, from), p->in.type, from,
+                                    MPII_Topo_blocks_count(&p->in, from),
+                                    MPII_Topo_blocks_type(&p->in, from), from,
                                     s->with_empty ? -1 : s->key[n + from]);
     }
     at = s->packed;
@@ -270,7 +273,8 @@ static void exchange_directly(started_t * s)
             MPII_Topo_messages_send(&s->m, at, s->key[i], TOPO_BYTE, i);
         else if (s->with_empty || s->key[i] > 0)
             MPII_Topo_messages_send(&s->m, MPII_Topo_blocks_at(&p->out, i),
-                                    MPII_Topo_blocks_count(&p->out, i), p->out.type, i);
+                                    MPII_Topo_blocks_count(&p->out, i),
+                                    MPII_Topo_blocks_type(&p->out, i), i);
         at += p->in_place ? s->key[i] : 0;
     }
 }
@@ -462,30 +466,23 @@ int MPII_Topo_exchange_uniform_add(const MPII_Topo_blocks_t * out, const MPII_To
     goto fn_exit;
 }
 
-int MPII_Topo_ialltoallv(const void *sendbuf, const MPI_Aint sendcounts[],
-                         const MPI_Aint sdispls[], MPI_Datatype sendtype, void *recvbuf,
-                         const MPI_Aint recvcounts[], const MPI_Aint rdispls[],
-                         MPI_Datatype recvtype, MPIR_Comm * comm_ptr, MPII_Topo_counter_t * calls,
+int MPII_Topo_ialltoallv(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in,
+                         bool in_place, MPIR_Comm * comm_ptr, MPII_Topo_counter_t * calls,
                          MPIR_TSP_sched_t sched)
 {
     int mpi_errno = MPI_SUCCESS;
-    bool in_place = sendbuf == MPI_IN_PLACE;
     MPII_Topo_exchange_t *ex;
-    MPII_Topo_blocks_t out, in;
     started_t *s;
     TOPO_COLL_ATTR_NEW;
 
     mpi_errno = MPII_Topo_ex_get(comm_ptr, true, &ex, attr);
     MPIR_ERR_CHECK(mpi_errno);
-    MPII_Topo_blocks_set(&in, recvbuf, 0, recvcounts, rdispls, recvtype);
-    if (!in_place)
-        MPII_Topo_blocks_set(&out, sendbuf, 0, sendcounts, sdispls, sendtype);
     if (ex->decline != MPII_TOPO_PLANNED) {
         MPII_Topo_counter_add(&MPII_Topo_plan_declined[ex->decline], 1);
-        mpi_errno = MPII_Topo_exchange_directly_add(&out, &in, in_place, comm_ptr, sched);
+        mpi_errno = MPII_Topo_exchange_directly_add(out, in, in_place, comm_ptr, sched);
         goto fn_exit;
     }
-    mpi_errno = add_vertex(&out, &in, in_place, comm_ptr, calls, sched, &s);
+    mpi_errno = add_vertex(out, in, in_place, comm_ptr, calls, sched, &s);
     MPIR_ERR_CHECK(mpi_errno);
     s->ex = ex;
     s->route[0] = MPII_Topo_ex_route(ex, 0);

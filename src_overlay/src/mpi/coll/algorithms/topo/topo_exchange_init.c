@@ -8,7 +8,7 @@
 #include "topo.h"
 #include "topo_exchange_sched.h"
 
-/* Persistent and nonblocking alltoall(v) by plans */
+/* Persistent and nonblocking alltoall(v, w) by plans */
 
 /* What the CVAR of the blocking collective selects */
 typedef enum { BY_RULES, BY_AUTO, FORCED, OTHER } choice_t;
@@ -100,6 +100,36 @@ int MPII_Topo_alltoallv_init(const void *sendbuf, const MPI_Aint sendcounts[],
         MPII_Topo_blocks_set(&out, sendbuf, 0, sendcounts, sdispls, sendtype);
     return init(&out, &in, sendbuf == MPI_IN_PLACE, comm_ptr,
                 &MPII_Topo_calls[MPII_TOPO_ALGO__alltoallv_planned], sched, sched_type);
+}
+
+int MPII_Topo_alltoallw_init(const void *sendbuf, const MPI_Aint sendcounts[],
+                             const MPI_Aint sdispls[], const MPI_Datatype sendtypes[],
+                             void *recvbuf, const MPI_Aint recvcounts[], const MPI_Aint rdispls[],
+                             const MPI_Datatype recvtypes[], MPIR_Comm * comm_ptr, void **sched,
+                             enum MPIR_sched_type *sched_type)
+{
+    MPII_Topo_blocks_t out, in;
+    MPIR_Csel_coll_sig_s coll_sig = {
+        .coll_type = MPIR_CSEL_COLL_TYPE__ALLTOALLW,
+        .comm_ptr = comm_ptr,
+        .u.alltoallw.sendbuf = sendbuf,
+        .u.alltoallw.sendcounts = sendcounts,
+        .u.alltoallw.sdispls = sdispls,
+        .u.alltoallw.sendtypes = sendtypes,
+        .u.alltoallw.recvbuf = recvbuf,
+        .u.alltoallw.recvcounts = recvcounts,
+        .u.alltoallw.rdispls = rdispls,
+        .u.alltoallw.recvtypes = recvtypes,
+    };
+
+    if (!is_selected(&coll_sig, CHOICE(ALLTOALLW), ID(Alltoallw_intra_planned),
+                     ID(Alltoallw_intra_topo_auto)))
+        return MPI_SUCCESS;
+    MPII_Topo_blocks_set_types(&in, recvbuf, recvcounts, rdispls, recvtypes);
+    if (sendbuf != MPI_IN_PLACE)
+        MPII_Topo_blocks_set_types(&out, sendbuf, sendcounts, sdispls, sendtypes);
+    return init(&out, &in, sendbuf == MPI_IN_PLACE, comm_ptr,
+                &MPII_Topo_calls[MPII_TOPO_ALGO__alltoallw_planned], sched, sched_type);
 }
 
 int MPII_Topo_alltoall_init(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,

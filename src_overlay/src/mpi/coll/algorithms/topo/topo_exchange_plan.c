@@ -40,8 +40,8 @@ void MPII_Topo_ex_make_key(int num_ranks, int rank, const MPII_Topo_blocks_t * o
                            const MPII_Topo_blocks_t * in, int64_t key[], MPII_Topo_vote_t * vote)
 {
     for (int i = 0; i < num_ranks; i++) {
-        int64_t bytes = MPII_Topo_blocks_count(out, i) * out->type_size;
-        int64_t bytes_in = MPII_Topo_blocks_count(in, i) * in->type_size;
+        int64_t bytes = MPII_Topo_blocks_bytes(out, i);
+        int64_t bytes_in = MPII_Topo_blocks_bytes(in, i);
         key[i] = bytes;
         key[num_ranks + i] = bytes_in;
         vote->max[2] = MPL_MAX(vote->max[2], MPL_MAX(bytes, bytes_in));

@@ -20,6 +20,17 @@
  * that waits. These messages have a tag of their own, since the receivers do not know the
  * sender. */
 
+/* What keep_blocks() has kept */
+static void release_blocks(MPII_Topo_blocks_t * blocks, int n)
+{
+    for (int i = 0; blocks->types && i < n; i++)
+        MPIR_Datatype_release_if_not_builtin(blocks->types[i]);
+    MPIR_Datatype_release_if_not_builtin(blocks->type);
+    MPL_free((void *) blocks->counts);
+    MPL_free((void *) blocks->displs);
+    MPL_free((void *) blocks->types);
+}
+
 void MPII_Topo_planned_free(MPII_Topo_planned_t * p)
 {
     if (p == NULL)
@@ -32,14 +43,9 @@ void MPII_Topo_planned_free(MPII_Topo_planned_t * p)
         MPL_free(p->meetings[k].reqs);
     }
     MPL_free(p->own);
-    MPL_free((void *) p->in.counts);
-    MPL_free((void *) p->in.displs);
-    MPIR_Datatype_release_if_not_builtin(p->in.type);
-    if (!p->in_place) {
-        MPL_free((void *) p->out.counts);
-        MPL_free((void *) p->out.displs);
-        MPIR_Datatype_release_if_not_builtin(p->out.type);
-    }
+    release_blocks(&p->in, p->comm_ptr->local_size);
+    if (!p->in_place)
+        release_blocks(&p->out, p->comm_ptr->local_size);
     MPIR_Comm_release(p->comm_ptr);
     MPL_free(p);
 }
@@ -289,28 +295,28 @@ static int add_all(MPII_Topo_planned_t * p, int after, MPIR_TSP_sched_t s)
 
 /* -- creation -- */
 
-static int keep_array(const MPI_Aint ** array, int n)
+static void *copy_of(const void *array, size_t bytes)
 {
-    MPI_Aint *kept = NULL;
-
-    if (*array) {
-        kept = MPL_malloc(n * sizeof(MPI_Aint), MPL_MEM_COLL);
-        if (kept)
-            memcpy(kept, *array, n * sizeof(MPI_Aint));
-    }
-    int ret = *array && !kept ? -1 : 0;
-    *array = kept;
-    return ret;
+    if (array == NULL)
+        return NULL;
+    void *kept = MPL_malloc(bytes, MPL_MEM_COLL);
+    MPII_TOPO_NEED(kept);
+    return memcpy(kept, array, bytes);
 }
 
 /* Copy the arguments: they have to live as long as the request. */
-static int keep_blocks(MPII_Topo_blocks_t * blocks, int n)
+static void keep_blocks(MPII_Topo_blocks_t * blocks, int n)
 {
-    int ret = keep_array(&blocks->counts, n);
+    MPI_Datatype *types = copy_of(blocks->types, n * sizeof(MPI_Datatype));
 
-    ret |= keep_array(&blocks->displs, n);
+    blocks->counts = copy_of(blocks->counts, n * sizeof(MPI_Aint));
+    blocks->displs = copy_of(blocks->displs, n * sizeof(MPI_Aint));
     MPIR_Datatype_add_ref_if_not_builtin(blocks->type);
-    return ret;
+    for (int i = 0; types && i < n; i++) {
+        types[i] = MPII_Topo_blocks_type(blocks, i);
+        MPIR_Datatype_add_ref_if_not_builtin(types[i]);
+    }
+    blocks->types = types;
 }
 
 MPII_Topo_planned_t *MPII_Topo_planned_create(const MPII_Topo_blocks_t * out,
@@ -328,12 +334,11 @@ MPII_Topo_planned_t *MPII_Topo_planned_create(const MPII_Topo_blocks_t * out,
     p->calls = calls;
     p->in = *in;
     p->out = in_place ? *in : *out;
-    int ret = keep_blocks(&p->in, n);
+    keep_blocks(&p->in, n);
     if (in_place)
         p->out = p->in;
     else
-        ret |= keep_blocks(&p->out, n);
-    MPII_TOPO_NEED(ret == 0);
+        keep_blocks(&p->out, n);
     p->scale = 1;
     return p;
 }

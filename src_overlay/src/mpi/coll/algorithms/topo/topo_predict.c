@@ -165,7 +165,8 @@ static int64_t time_of_agreement(const MPII_Topo_call_args_t * args, links_t * l
     return time_of_call(MPII_Topo_catalog_find(MPII_TOPO_COLL__BARRIER, "topo_tree"), word, links);
 }
 
-/* Planned alltoallv: the hosts agree on the plan, even if they then leave long blocks to MPICH. */
+/* Planned alltoallv or alltoallw: the hosts agree on the plan, even if they then leave long
+ * blocks to MPICH. */
 static int64_t time_of_planned(const MPII_Topo_algo_t * algo, const MPII_Topo_call_args_t * args,
                                links_t * links)
 {
@@ -206,7 +207,8 @@ static int64_t least_time(MPII_Topo_coll_t coll, const MPII_Topo_call_args_t * a
 int64_t MPII_Topo_predict_call(const MPII_Topo_algo_t * algo, const MPII_Topo_call_args_t * args,
                                links_t * links)
 {
-    bool agrees = algo->coll == MPII_TOPO_COLL__ALLTOALLV && !algo->is_mpich;
+    bool agrees = !algo->is_mpich && (algo->coll == MPII_TOPO_COLL__ALLTOALLV ||
+                                      algo->coll == MPII_TOPO_COLL__ALLTOALLW);
     int64_t time = agrees ? time_of_planned(algo, args, links) : time_of_call(algo, *args, links);
 
     return time < 0 ? time : MPL_MAX(time, least_time(algo->coll, args, links));
