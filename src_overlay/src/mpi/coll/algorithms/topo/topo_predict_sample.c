@@ -118,16 +118,27 @@ static void end_stage(sample_t * s, int stage, int64_t busy, int64_t latency)
 }
 
 static void next_stage(sample_t * s, int *stage, int64_t * busy, int64_t * latency,
-                       int64_t * latencies)
+                       int64_t * latencies, int64_t times)
 {
     if (s->is_piped) {
-        *latencies += *latency;
+        *latencies += *latency * times;
     } else {
         end_stage(s, *stage, *busy, *latency);
         *stage = MPL_MIN(*stage + 1, TOPO_MAX_STAGES - 1);
         *busy = 0;
     }
     *latency = 0;
+}
+
+/* How many rounds, from this one on, add the same. In a ring, the segments of a block between the
+ * first and the last one have the same length and the same peers. A round may receive a segment and
+ * send the next one. */
+static int64_t num_alike(const sample_t * s, const MPII_Topo_gen_t * gen, int64_t round)
+{
+    if (!s->is_ring || has_scatter(MPII_Topo_case_algo(s->c)) || s->stride > 1)
+        return 1;
+    int num_segs = gen->num_recvs / (s->links->order->num_ranks - 1);
+    return num_segs > 3 && (round - 1) % num_segs == 1 ? num_segs - 3 : 1;
 }
 
 /* Add the messages of a rank. The rank stands for host_scale ranks of its host, and its host stands
@@ -144,14 +155,16 @@ static void sample_rank(sample_t * s, int rank, int64_t host_scale, int64_t rack
     MPII_Topo_step_t step;
 
     MPII_Topo_case_set(s->c, rank, &g);
-    for (int64_t i = s->first; i <= MPL_MIN(g.gen.num_recvs, s->last); i += s->stride) {
+    int64_t last = MPL_MIN(g.gen.num_recvs, s->last);
+    for (int64_t i = s->first, times; i <= last; i += times - 1 + s->stride) {
+        times = num_alike(s, &g.gen, i);
         if (i > 0 && g.gen.recv(&g.gen, i - 1, &step) &&
             (bytes = MPII_Topo_case_bytes(s->c, &step)) >= 0) {
             has_received = true;
             level = level_of(links, step.peer, rank);
             busy = &all_busy[s->by_level ? level : 0];
-            *busy += MPII_Topo_processor(costs, level, bytes);
-            add(s, s->by_level ? level : stage, step.peer, rank, level, bytes, host_scale,
+            *busy += MPII_Topo_processor(costs, level, bytes) * times;
+            add(s, s->by_level ? level : stage, step.peer, rank, level, bytes, host_scale * times,
                 rack_scale, false);
         }
         step.is_last = false;
@@ -160,26 +173,26 @@ static void sample_rank(sample_t * s, int rank, int64_t host_scale, int64_t rack
             if (bytes < 0)
                 continue;
             if (step.kind != MPII_TOPO_STEP__SEND) {
-                *busy += MPII_Topo_carry(bytes, costs->reduce);
+                *busy += MPII_Topo_carry(bytes, costs->reduce) * times;
                 continue;
             }
             if (has_sent && has_received && !s->is_regular) {
-                next_stage(s, &stage, all_busy, &latency, &latencies);
+                next_stage(s, &stage, all_busy, &latency, &latencies, times);
                 has_received = false;
             }
             has_sent = true;
             level = level_of(links, rank, step.peer);
             busy = &all_busy[s->by_level ? level : 0];
-            *busy += MPII_Topo_processor(costs, level, bytes);
+            *busy += MPII_Topo_processor(costs, level, bytes) * times;
             latency =
                 MPL_MAX(latency, costs->latency[level] + MPII_Topo_handshake(costs, level, bytes));
             if (level == MPII_TOPO_WITHIN__HOST)
-                *busy += MPII_Topo_carry(bytes, costs->inside);
-            add(s, s->by_level ? level : stage, rank, step.peer, level, bytes, host_scale,
+                *busy += MPII_Topo_carry(bytes, costs->inside) * times;
+            add(s, s->by_level ? level : stage, rank, step.peer, level, bytes, host_scale * times,
                 rack_scale, true);
         }
         if (s->is_regular)
-            next_stage(s, &stage, all_busy, &latency, &latencies);
+            next_stage(s, &stage, all_busy, &latency, &latencies, times);
     }
     end_stage(s, stage, all_busy[0], latencies + latency);
     for (int i = 1; s->by_level && i < MPII_TOPO_WITHIN__END; i++)
