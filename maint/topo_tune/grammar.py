@@ -145,6 +145,13 @@ def mpich(version: str = "4.0") -> Tree:
         return json.load(file)
 
 
+def builtin(collective: str, version: str = "4.0") -> Tree:
+    """What MPICH selects by itself for calls of a collective."""
+    tree: Tree = mpich(version)["builtin"][f"collective={collective}"]
+    return tree
+
+
+@functools.cache
 def algorithm(name: str, version: str = "4.0") -> Tree | None:
     """What the data file says of the algorithm `name`; None where there is no such."""
     return next((a[name] for a in mpich(version)["collectives"].values() if name in a), None)

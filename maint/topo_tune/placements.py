@@ -116,11 +116,12 @@ class Placed:
                 result[asked] = time
         return result
 
-    def prepare(self, calls: Iterable[tuple[Iterable[Key], float]]) -> None:
-        """Predict all at once what times_us() will need: keys, and a number of bytes."""
+    def prepare(self, calls: Iterable[tuple[Iterable[Key], Iterable[float]]]) -> None:
+        """Predict all at once what times_us() will need: keys, and numbers of bytes."""
         points: set[tuple[Key, int]] = set()
-        for keys, num_bytes in calls:
-            points.update(itertools.product(map(_same, keys), _ends(max(num_bytes, 1))))
+        for keys, sizes in calls:
+            ends = {end for num_bytes in sizes for end in _ends(max(num_bytes, 1))}
+            points.update(itertools.product(map(_same, keys), ends))
         self._predict(points)
 
     def _predict(self, points: Iterable[tuple[Key, int]]) -> None:

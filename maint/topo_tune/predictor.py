@@ -195,7 +195,7 @@ class Predictor:
         num_bytes = call.count * call.type_size
         if self.is_ch4 and of(call.collective.encode(), num_bytes, call.ranks, call.hosts):
             return "smp"
-        return grammar.walk(grammar.mpich(call.version)["builtin"], call).short
+        return grammar.walk(grammar.builtin(call.collective, call.version), call).short
 
     def choice(self, collective: str, times_us: Mapping[str, float], stock: str) -> str:
         """What topo_auto takes by predicted times, where MPICH takes `stock`: which it does not leave

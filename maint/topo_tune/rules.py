@@ -20,7 +20,7 @@ from rich.progress import Progress
 from topo_tune import grammar
 from topo_tune.bench import Measured
 from topo_tune.grammar import Tree
-from topo_tune.placements import PLACEMENTS, VECTORS, Placed
+from topo_tune.placements import PLACEMENTS, VECTORS, Key, Placed
 from topo_tune.predictor import PLAN_MAX_BYTES, Predictor
 from topo_tune.site import Site
 
@@ -61,7 +61,7 @@ def outside_hosts(tree: Tree) -> Tree:
 
 def builtin_tree(collective: str, version: str) -> Tree:
     """What MPICH selects by itself for a collective on an intracommunicator."""
-    tree: Tree = grammar.mpich(version)["builtin"][f"collective={collective}"]
+    tree = grammar.builtin(collective, version)
     return tree.get("comm_type=intra", tree)  # exscan has no other
 
 
@@ -140,7 +140,7 @@ class Times:
         self.condition = SIZE.get(collective, "total_msg_size")
         self.is_total = self.condition == "total_msg_size"
         self.is_for_all = not self.condition and collective != "barrier"  # a rule, all sizes
-        self.builtin = functools.cache(self._find_builtin)
+        self._builtin = functools.cache(self._find_builtin)
         self._row = functools.cache(self._find_row)
         self._kinds = functools.cache(self._find_kinds)
         # what a prediction may choose
@@ -191,15 +191,18 @@ class Times:
         sizes = tuple(size for size in sorted({*every, *measured}) if size < 2**31)
         return [sizes] if self.is_for_all else [(size,) for size in sizes]
 
-    def _find_builtin(self, hosts: int, ppn: int, size: int, kind: str = "block") -> str:
+    def builtin(self, hosts: int, ppn: int, size: int, kind: str = "block") -> str:
         """Name of the algorithm that MPICH selects by itself for a size on hosts x ppn ranks. For scan
         it asks for the placement."""
+        return self._builtin(hosts, ppn, size, kind == "block")
+
+    def _find_builtin(self, hosts: int, ppn: int, size: int, is_consecutive: bool) -> str:
         about: dict[str, Any] = {"count": size}
         if self.is_total:
             about = {"total_count": size}
         elif self.collective in VECTORS:
             about = {"count": -(-size // TYPE_SIZE), "type_size": TYPE_SIZE}
-        about["consecutive"] = kind == "block"
+        about["consecutive"] = is_consecutive
         call = grammar.Call(
             self.collective, hosts * ppn, hosts=hosts, version=self.version, **about
         )
@@ -224,15 +227,17 @@ class Times:
 
     def prepare(self, hosts: int, ppn: int) -> None:
         """Predict all at once what scores() needs of hosts x ppn ranks."""
-        names, kinds = self.candidates - {AUTO}, self._kinds(hosts)
-        calls = []
-        for size in itertools.chain(*self.sizes(ppn)):
-            keys = [
-                (self.collective, name, hosts, ppn, kind)
-                for kind in kinds
-                for name in {self.builtin(hosts, ppn, size, kind)} | names
-            ]
-            calls.append((keys, self.block(hosts * ppn, size)))
+
+        def key(name: str, kind: str) -> Key:
+            return self.collective, name, hosts, ppn, kind
+
+        kinds = self._kinds(hosts)
+        every = {s: self.block(hosts * ppn, s) for s in itertools.chain(*self.sizes(ppn))}
+        names = self.candidates - {AUTO}
+        calls = [({key(name, kind) for name in names for kind in kinds}, [*every.values()])]
+        for size, num_bytes in every.items():
+            stock = {key(self.builtin(hosts, ppn, size, kind), kind) for kind in kinds}
+            calls.append((stock, [num_bytes]))
         self.placed.prepare(calls)
 
     def _measured_at(self, hosts: int, ppn: int, size: int) -> ByKind:
