@@ -306,6 +306,16 @@ typedef struct {
     int negative;               /* displacements */
 } how_t;
 
+/* The arguments of MPI_Alltoallw for one buffer. Every second block is one element of a type of its
+ * own. */
+typedef struct {
+    int n;
+    int *counts, *displs;
+    MPI_Count *large_counts;
+    MPI_Aint *large_displs;
+    MPI_Datatype *types;
+} w_args_t;
+
 typedef struct {
     const pattern_t *pattern;
     how_t how;
@@ -320,6 +330,7 @@ typedef struct {
     int *counts[2], *displs[2]; /* 0: send, 1: receive */
     MPI_Count *large_counts[2];
     MPI_Aint *large_displs[2];
+    w_args_t w[2];
     buffer_t sbuf, rbuf;
     char *sent, *expected;
     void *sendbuf, *recvbuf;    /* as passed */
@@ -358,6 +369,41 @@ static void put_items(char *base, const layout_t * l, int unit, const exchange_t
         key = at ? key + at[d] + i : (key + d + 1) * 65599u + i;
         put_block(base + i * step, l, unit, x->salt, key);
     }
+}
+
+static w_args_t w_args_new(const exchange_t * x, int is_recv)
+{
+    const layout_t *l = is_recv ? &x->recv : &x->send;
+    w_args_t w = {.n = x->size };
+
+    w.counts = malloc(w.n * sizeof(int));
+    w.displs = malloc(w.n * sizeof(int));
+    w.large_counts = malloc(w.n * sizeof(MPI_Count));
+    w.large_displs = malloc(w.n * sizeof(MPI_Aint));
+    w.types = malloc(w.n * sizeof(MPI_Datatype));
+    for (int r = 0; r < w.n; r++) {
+        const int count = x->counts[is_recv][r], is_one = (r + is_recv) % 2 && count > 0;
+        w.large_counts[r] = w.counts[r] = is_one ? 1 : count;
+        w.large_displs[r] = w.displs[r] = x->displs[is_recv][r] * l->extent;
+        if (is_one)
+            MPI_Type_contiguous(count, l->type, &w.types[r]);
+        else
+            MPI_Type_dup(l->type, &w.types[r]);
+        MPI_Type_commit(&w.types[r]);
+    }
+    return w;
+}
+
+static void w_args_free(w_args_t * w)
+{
+    for (int r = 0; r < w->n; r++)
+        MPI_Type_free(&w->types[r]);
+    free(w->counts);
+    free(w->displs);
+    free(w->large_counts);
+    free(w->large_displs);
+    free(w->types);
+    memset(w, 0, sizeof(*w));
 }
 
 static void exchange_new(exchange_t * x, const char *where, MPI_Comm comm,
@@ -413,6 +459,8 @@ static void exchange_new(exchange_t * x, const char *where, MPI_Comm comm,
     }
     if (how.in_place)
         x->sendbuf = MPI_IN_PLACE;
+    for (int i = 0; opt.is_w && i < 2; i++)
+        x->w[i] = w_args_new(x, i);
 }
 
 /* What is sent in this round, and what is in the receive buffer before it. */
@@ -441,78 +489,29 @@ static void exchange_fill(exchange_t * x, int round)
     free(at);
 }
 
-/* The arguments of MPI_Alltoallw. Every second block is one element of a type of its own. */
-typedef struct {
-    int *counts;
-    MPI_Count *large_counts;
-    int *displs;
-    MPI_Aint *large_displs;
-    MPI_Datatype *types;
-    int n;
-} w_args_t;
-
-static w_args_t w_args_new(const exchange_t * x, int is_recv)
-{
-    const layout_t *l = is_recv ? &x->recv : &x->send;
-    w_args_t w = {.n = x->size };
-
-    w.counts = malloc(w.n * sizeof(int));
-    w.large_counts = malloc(w.n * sizeof(MPI_Count));
-    w.displs = malloc(w.n * sizeof(int));
-    w.large_displs = malloc(w.n * sizeof(MPI_Aint));
-    w.types = malloc(w.n * sizeof(MPI_Datatype));
-    for (int r = 0; r < w.n; r++) {
-        const int count = x->counts[is_recv][r], is_one = (r + is_recv) % 2 && count > 0;
-        w.large_counts[r] = w.counts[r] = is_one ? 1 : count;
-        w.large_displs[r] = w.displs[r] = x->displs[is_recv][r] * l->extent;
-        if (is_one)
-            MPI_Type_contiguous(count, l->type, &w.types[r]);
-        else
-            MPI_Type_dup(l->type, &w.types[r]);
-        MPI_Type_commit(&w.types[r]);
-    }
-    return w;
-}
-
-static void w_args_free(w_args_t * w)
-{
-    for (int r = 0; r < w->n; r++)
-        MPI_Type_free(&w->types[r]);
-    free(w->counts);
-    free(w->large_counts);
-    free(w->displs);
-    free(w->large_displs);
-    free(w->types);
-}
-
-/* MPI_Alltoallw, or, with `req`, MPI_Alltoallw_init. The types are freed at once. */
+/* MPI_Alltoallw, or, with `req`, MPI_Alltoallw_init */
 static int call_w(const exchange_t * x, MPI_Request * req)
 {
-    w_args_t out = w_args_new(x, 0), in = w_args_new(x, 1);
+    const w_args_t *out = &x->w[0], *in = &x->w[1];
     MPI_Request own;
     int err;
 
     if (req && x->how.large)
-        err = MPI_Alltoallw_init_c(x->sendbuf, out.large_counts, out.large_displs, out.types,
-                                   x->recvbuf, in.large_counts, in.large_displs, in.types, x->comm,
-                                   MPI_INFO_NULL, req);
-    else if (req)
-        err = MPI_Alltoallw_init(x->sendbuf, out.counts, out.displs, out.types, x->recvbuf,
-                                 in.counts, in.displs, in.types, x->comm, MPI_INFO_NULL, req);
-    else if (opt.nonblocking)
-        err = MPI_Ialltoallw(x->sendbuf, out.counts, out.displs, out.types, x->recvbuf, in.counts,
-                             in.displs, in.types, x->comm, &own);
-    else if (x->how.large)
-        err = MPI_Alltoallw_c(x->sendbuf, out.large_counts, out.large_displs, out.types,
-                              x->recvbuf, in.large_counts, in.large_displs, in.types, x->comm);
-    else
-        err = MPI_Alltoallw(x->sendbuf, out.counts, out.displs, out.types, x->recvbuf, in.counts,
-                            in.displs, in.types, x->comm);
-    if (!req && opt.nonblocking && err == MPI_SUCCESS)
-        err = MPI_Wait(&own, MPI_STATUS_IGNORE);
-    w_args_free(&out);
-    w_args_free(&in);
-    return err;
+        return MPI_Alltoallw_init_c(x->sendbuf, out->large_counts, out->large_displs, out->types,
+                                    x->recvbuf, in->large_counts, in->large_displs, in->types,
+                                    x->comm, MPI_INFO_NULL, req);
+    if (req)
+        return MPI_Alltoallw_init(x->sendbuf, out->counts, out->displs, out->types, x->recvbuf,
+                                  in->counts, in->displs, in->types, x->comm, MPI_INFO_NULL, req);
+    if (x->how.large)
+        return MPI_Alltoallw_c(x->sendbuf, out->large_counts, out->large_displs, out->types,
+                               x->recvbuf, in->large_counts, in->large_displs, in->types, x->comm);
+    if (!opt.nonblocking)
+        return MPI_Alltoallw(x->sendbuf, out->counts, out->displs, out->types, x->recvbuf,
+                             in->counts, in->displs, in->types, x->comm);
+    err = MPI_Ialltoallw(x->sendbuf, out->counts, out->displs, out->types, x->recvbuf, in->counts,
+                         in->displs, in->types, x->comm, &own);
+    return err == MPI_SUCCESS ? MPI_Wait(&own, MPI_STATUS_IGNORE) : err;
 }
 
 static int exchange_call(const exchange_t * x)
@@ -576,8 +575,11 @@ static int exchange_verify(const exchange_t * x, int err)
     return ok;
 }
 
+/* A request needs the types no longer, but MPICH's own alltoallw does. */
 static void exchange_free_types(exchange_t * x)
 {
+    for (int i = 0; opt.is_w && x->is_planned && i < 2; i++)
+        w_args_free(&x->w[i]);
     if (x->how.send > SIX)
         MPI_Type_free(&x->send.type);
     if (x->how.recv > SIX)
@@ -589,6 +591,7 @@ static void exchange_free(exchange_t * x)
 {
     exchange_free_types(x);
     for (int i = 0; i < 2; i++) {
+        w_args_free(&x->w[i]);
         free(x->counts[i]);
         free(x->displs[i]);
         free(x->large_counts[i]);
