@@ -1,6 +1,7 @@
 # Copyright (C) by the mpich-topo authors. See LICENSE.
 """What `make install` puts in a prefix beside programs: manual pages, completion, a module file."""
 
+import json
 import os
 import re
 import shutil
@@ -13,7 +14,7 @@ from unittest import mock
 
 import pytest
 from inprocess import load_program
-from kinds import Json
+from kinds import Json, MakeSite
 from under_test import mpich_version
 
 REPO = Path(__file__).resolve().parents[2]
@@ -171,6 +172,36 @@ def test_pkg_config(prefix: Path) -> None:
     assert f"-L{prefix}/lib" in words and (prefix / "lib/libmpi.so").exists()
     folders = [re.sub("-I|-L|-Wl,", "", word) for word in words if "/" in word]
     assert all(Path(folder).is_dir() for folder in folders) and "/builds/" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "topo-tune site.json -o tuning.json --collective scatter",
+        "topo-tune show site.json -o site.png",
+        "topo-tune show site.json -o site.svg",
+        "topo-tune model site.json --collective bcast",
+        "topo-tune validate --help",
+        "topo-bench suite --help",
+        "topo-vcluster --help",
+    ],
+)
+def test_all_modules_are_compiled(prefix: Path, words: str, site: MakeSite, tmp_path: Path) -> None:
+    """Users cannot write there: what is not compiled would be compiled by each run."""
+    (tmp_path / "site.json").write_text(json.dumps(site(["a", "b"], [0, 1])))
+    name, *arguments = words.split()
+    env = {key: value for key, value in os.environ.items() if key != "PYTHONPYCACHEPREFIX"}
+    done = subprocess.run(
+        [prefix / "bin" / name, *arguments],
+        cwd=tmp_path,
+        env=env | {"PYTHONVERBOSE": "1", "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = re.findall(r"(?m)^# code object from '?(.*\.pyc?)'?$", done.stderr)
+    assert any(path.endswith(".pyc") for path in loaded)
+    assert [path for path in loaded if path.endswith(".py")] == []
 
 
 def test_a_program_that_does_not_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
