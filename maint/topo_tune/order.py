@@ -27,8 +27,7 @@ import numpy as np
 from topo_common.files import Failure
 
 from topo_tune.patterns import Matrix, Pattern
-from topo_tune.predictor import HOST_MBPS
-from topo_tune.site import Site, within_and_between
+from topo_tune.predictor import Predictor
 
 GMAP = ("scotch_gmap", "gmap")  # as Debian calls it, and SCOTCH
 GMAP_SECONDS = 60
@@ -60,20 +59,12 @@ class Load:
     busy_us: float  # in the mean over all links, both ways
 
 
-def links_of(site: Site) -> list[Links]:
+def links_of(predictor: Predictor) -> list[Links]:
     """Of hosts first, then of each level."""
-    within, between = np.nan, np.nan
-    if site.rack_bandwidth_mbps is not None:
-        within, between = within_and_between(site.rack_bandwidth_mbps)
-    known = (site.costs.get("host_mbps") or np.nan, within, between, HOST_MBPS)
-    host = next(mbps for mbps in known if np.isfinite(mbps))
-    result = [Links("hosts", np.arange(site.num_hosts), np.full(site.num_hosts, float(host)))]
-    for level, of_host in zip(site.levels, site.groups_of_host, strict=True):
-        # hosts were measured at the same time, so an uplink carries what all of them sent
-        each = min(host, between) if np.isfinite(between) else host
-        hosts = np.bincount(of_host, minlength=len(level.groups))
-        given = np.array(level.uplink_mbps or [None] * len(level.groups), dtype=float)
-        mbps = np.where(np.isfinite(given), given, each * np.maximum(hosts, 1))
+    site = predictor.site
+    host, uplinks = predictor.links_mbps()
+    result = [Links("hosts", np.arange(site.num_hosts), np.full(site.num_hosts, host))]
+    for level, of_host, mbps in zip(site.levels, site.groups_of_host, uplinks, strict=True):
         result.append(Links(level.name, of_host, mbps))
     return result
 

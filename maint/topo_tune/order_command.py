@@ -20,7 +20,7 @@ from topo_common.text import counted, one_line, short
 from topo_tune import order, patterns, racks, site
 from topo_tune.order import Links, Load
 from topo_tune.patterns import MAX_RANKS, Pattern
-from topo_tune.predictor import HOST_MBPS
+from topo_tune.predictor import HOST_MBPS, Predictor
 from topo_tune.site import Site
 
 PROGRAM = "topo-tune"
@@ -153,9 +153,9 @@ def order_command(
     all and in one direction of the busiest link: before, in the order of the site file, and after.
 
     Cost: for each level, the bytes over its links times the time that a link takes for a byte, divided by
-    the number of links; in other words, how long a link is busy in the mean. Rates are those of the site:
-    of hosts host_mbps or else the bandwidth in a rack, of groups uplink_mbps or else the bandwidth between
-    racks times the hosts of the group, and 10 Gbit/s where nothing was measured.
+    the number of links; in other words, how long a link is busy in the mean. Rates are those that MPICH
+    computes from the site file, as for its predictions (topo-tune model), and 10 Gbit/s where no bandwidth
+    was measured.
 
     Where there are more slots than ranks, whole racks are filled first. auto tries blocks of a grid (of
     hosts, then racks), bisection, greedy growth, and SCOTCH where its program gmap is installed. An order
@@ -188,7 +188,7 @@ def order_command(
         found = f"found {counted(pattern.ranks, 'rank')}"
         raise click.UsageError(f"--ppn: {found}, expected at most {room}, the slots of {who}")
 
-    links = order.links_of(loaded)
+    links = order.links_of(Predictor(loaded))
     hosts = np.repeat(job.hosts, job.slots[job.hosts])[: pattern.ranks]
     before = Found("the order of the site file", hosts, order.loads(pattern, links, hosts))
     near = order.near_slots(links, job.slots, pattern.ranks)

@@ -57,13 +57,13 @@ MPII_Topo_site_t *topo_predict_site(const char *name, const char *text, size_t l
 }
 
 /* What the library makes of it: for messages in a host, in a rack, in each level above, and in the site, latency[] and
- * overhead[] in picoseconds; rates[] of memory, of the link of a host, and of the slowest uplink of each level, in
- * picoseconds for each KiB. */
+ * overhead[] in picoseconds; rates[] of memory, of the link of a host, and of the uplink of each group, level by level,
+ * in picoseconds for each KiB. */
 void topo_predict_rates(const MPII_Topo_site_t * site, int64_t latency[], int64_t overhead[],
                         int64_t rates[])
 {
     const MPII_Topo_rates_t *r = site->rates;
-    const int64_t *uplink = r->uplink;
+    int num = 0;
 
     for (int i = 0; i < r->num_levels + 2; i++) {
         latency[i] = r->costs.latency[i];
@@ -71,11 +71,10 @@ void topo_predict_rates(const MPII_Topo_site_t * site, int64_t latency[], int64_
     }
     rates[0] = r->costs.inside;
     rates[1] = r->costs.host;
-    for (int level = 0; level < r->num_levels; level++) {
-        rates[2 + level] = 0;
-        for (int i = 0; i < r->num[level]; i++, uplink++)
-            rates[2 + level] = MPL_MAX(rates[2 + level], *uplink);
-    }
+    for (int level = 0; level < r->num_levels; level++)
+        num += r->num[level];
+    for (int i = 0; i < num; i++)
+        rates[2 + i] = r->uplink[i];
 }
 
 /* link_bound.h, of the collective of this name; -1: it is none of those */

@@ -4,6 +4,7 @@ from the schedules that it runs, and the rates that it makes of a site file."""
 
 import ctypes
 import functools
+import itertools
 import json
 import os
 from collections import OrderedDict
@@ -216,15 +217,36 @@ class Predictor:
         times = self.times_us(collective, hosts, num_bytes, algorithms=names)
         return self.choice(collective, times, stock)
 
+    @functools.cached_property
+    def _rates(self) -> tuple[list[int], list[int], np.ndarray]:
+        """As topo_predict_rates() has them, but rates in Mbit/s."""
+        num_levels, num = (
+            len(self.site.levels),
+            sum(len(level.groups) for level in self.site.levels),
+        )
+        latency, overhead = ((ctypes.c_int64 * (num_levels + 2))() for _ in range(2))
+        rates = (ctypes.c_int64 * (num + 2))()
+        _library().topo_predict_rates(self._site, latency, overhead, rates)
+        # picoseconds of a KiB, which is 8192 bits
+        return list(latency), list(overhead), 8192e6 / np.array(rates)
+
+    def links_mbps(self) -> tuple[float, list[np.ndarray]]:
+        """What the library makes of the site file: the rate of the link of a host, and for each level those of
+        the uplinks of its groups."""
+        _, host, *_ = rates = self._rates[2]
+        ends = np.cumsum([2, *(len(level.groups) for level in self.site.levels)])
+        return float(host), [rates[a:b] for a, b in itertools.pairwise(ends)]
+
     def levels(self) -> list[Level]:
         """What the library makes of the site file: in a host, in a rack, in each level above, in the site."""
         names = ("host", *(level.name for level in self.site.levels), "site")
-        times = [(ctypes.c_int64 * len(names))() for _ in range(3)]
-        _library().topo_predict_rates(self._site, *times)
-        # picoseconds; those of a KiB, which is 8192 bits
+        latency, overhead, rates = self._rates
+        host, uplinks = self.links_mbps()
+        mbps = [float(rates[0]), host, *(float(each.min()) for each in uplinks)]
+        # picoseconds
         return [
-            Level(name, (latency + 2 * overhead) / 1e6, overhead / 1e6, 8192e6 / per_kib)
-            for name, latency, overhead, per_kib in zip(names, *times, strict=True)
+            Level(name, (own + 2 * busy) / 1e6, busy / 1e6, rate)
+            for name, own, busy, rate in zip(names, latency, overhead, mbps, strict=True)
         ]
 
     @functools.cached_property

@@ -22,6 +22,7 @@ from kinds import Build, Json, Launch
 from test_damaged_files import damaged_text
 from test_tune import in_pods, make_site, write
 from topo_tune import cli, order, order_command, patterns, site
+from topo_tune.predictor import Predictor
 
 topo_tune = functools.partial(run_tool, "topo-tune", cli.cli)
 SCOTCH = order.find_gmap()
@@ -349,7 +350,7 @@ def test_hosts_of_a_job(tmp_path: Path) -> None:
 def test_rates_decide(tmp_path: Path) -> None:
     raw = in_pods(make_site([1, 1]), [0, 1], uplink_mbps=[100, None])
     loaded = site.check(raw | {"costs": {"host_mbps": 500}})
-    hosts, racks, pods = order.links_of(loaded)
+    hosts, racks, pods = order.links_of(Predictor(loaded))
     assert hosts.mbps.tolist() == [500, 500] and pods.mbps.tolist() == [100, racks.mbps[1]]
     pattern = patterns.make(2, np.array([0]), np.array([1]), np.array([1000.0]))
     found = order.loads(pattern, [hosts, pods], np.array([0, 1]))
