@@ -3,12 +3,12 @@
  *
  * Messages of many sizes between two ranks, and short messages of many ranks.
  *
- *     half a round trip   of 1 B to 4 MiB: median and interquartile range
+ *     half a round trip   of 1 B to 256 KiB, which covers both protocols: median
  *     eager               the longest message whose send completes before the receiver asks for
  *                         it. This separates the two protocols, whatever their times are. Before
  *                         it asks, the receiver waits for another message, so that the library
  *                         makes progress.
- *     message rate        short messages that k ranks of a host send at once to k ranks of
+ *     message rate        short messages that the ranks of a host send at once to those of
  *                         another host
  *
  * For each protocol, lines latency + bytes / rate are fitted to relative errors: one line if it
@@ -27,7 +27,7 @@
 
 #include "quantile.h"
 
-#define SWEEP_SIZES 23          /* powers of two */
+#define SWEEP_SIZES 19          /* powers of two */
 #define SWEEP_BYTES (1 << (SWEEP_SIZES - 1))
 #define SWEEP_REPS 30
 #define SWEEP_MIN_REPS 3
@@ -36,19 +36,17 @@
 #define SWEEP_MIN_WAIT 10e-3    /* least time to wait until a send completes */
 #define SWEEP_WAITS 4           /* and this many times half a round trip */
 #define SWEEP_TRIES 2
-#define SWEEP_LEAST 1e-3        /* lower limit of a relative spread, and of a time in
-                                 * microseconds */
+#define SWEEP_LEAST 1e-3        /* lower limit of a time in microseconds */
 #define SWEEP_PIECE 3           /* least number of sizes of a piece after a piece is cut */
 #define SWEEP_BAD 0.15          /* relative error from which on a piece is cut */
 #define SWEEP_BETTER 0.5        /* most that the two parts may have of its sum of squared errors */
 #define RATE_WINDOW 64          /* messages of a rank under way */
 #define RATE_WINDOWS 8
 #define RATE_REPS 5
-#define RATE_STEPS 32           /* steps: 1, 2, 4, ... ranks */
 
 typedef struct {
     int num;                    /* number of measured sizes, from 1 B on */
-    double us[SWEEP_SIZES], spread[SWEEP_SIZES];
+    double us[SWEEP_SIZES];
     int eager_bytes;            /* longest eager message; -1: unknown; equal to the longest measured
                                  * size: no other protocol was seen */
 } sweep_t;
@@ -58,12 +56,6 @@ typedef struct {
     int first, last;
     double latency_us, mbps;
 } piece_t;
-
-typedef struct {
-    int num;
-    int ranks[RATE_STEPS];
-    double per_second[RATE_STEPS];
-} rates_t;
 
 enum { SWEEP_TAG = 1, SWEEP_DATA_TAG, SWEEP_GO_TAG };
 
@@ -142,15 +134,14 @@ static int sweep_eager_bytes(char *buffer, int peer, double seconds, const sweep
     return most;
 }
 
-/* Called on both ranks of a pair. The rank with first set has the result. sizes: most sizes to
- * measure */
-static void sweep_pair(char *buffer, int peer, int first, int sizes, double seconds, sweep_t * sweep)
+/* Called on both ranks of a pair. The rank with first set has the result. */
+static void sweep_pair(char *buffer, int peer, int first, double seconds, sweep_t * sweep)
 {
     double samples[SWEEP_REPS], end = MPI_Wtime() + seconds * (1 - SWEEP_EAGER_SHARE);
-    double share = seconds * (1 - SWEEP_EAGER_SHARE) / sizes;
+    double share = seconds * (1 - SWEEP_EAGER_SHARE) / SWEEP_SIZES;
 
     sweep->num = 0;
-    while (sweep->num < sizes) {
+    while (sweep->num < SWEEP_SIZES) {
         int i = sweep->num, reps = SWEEP_REPS;
         if (first && i > 0) {
             /* twice the size takes at most about twice the time */
@@ -168,8 +159,6 @@ static void sweep_pair(char *buffer, int peer, int first, int sizes, double seco
         sweep_size(buffer, 1 << i, peer, first, reps, samples);
         double median = fmax(quantile(samples, reps, 0.5), MPI_Wtick() / 2);
         sweep->us[i] = 1e6 * median;
-        double range = quantile(samples, reps, 0.75) - quantile(samples, reps, 0.25);
-        sweep->spread[i] = fmax(range / median, SWEEP_LEAST);
         sweep->num++;
     }
     if (first) {
@@ -246,8 +235,8 @@ static int sweep_pieces(const sweep_t * sweep, piece_t piece[SWEEP_SIZES])
     return num + sweep_lines(sweep, middle, sweep->num, piece + num);
 }
 
-/* Seconds in which k ranks of one host send all their messages. `both`: see below. */
-static double rate_of(MPI_Comm both, char *buffer, int bytes, int n, int k)
+/* Seconds in which the ranks of one host send all their messages. `both`: see below. */
+static double rate_seconds(MPI_Comm both, char *buffer, int bytes, int n)
 {
     MPI_Request request[RATE_WINDOW];
     MPI_Status status[RATE_WINDOW];
@@ -256,7 +245,7 @@ static double rate_of(MPI_Comm both, char *buffer, int bytes, int n, int k)
     MPI_Comm_rank(both, &me);
     MPI_Barrier(both);
     double t = MPI_Wtime();
-    for (int w = 0; w < RATE_WINDOWS && me % n < k; w++) {
+    for (int w = 0; w < RATE_WINDOWS; w++) {
         for (int i = 0; i < RATE_WINDOW; i++) {
             if (me < n)
                 MPI_Isend(buffer, bytes, MPI_BYTE, me + n, 0, both, &request[i]);
@@ -270,27 +259,17 @@ static double rate_of(MPI_Comm both, char *buffer, int bytes, int n, int k)
     return MPI_Wtime() - t;
 }
 
-/* Measure the message rate. `both` contains n ranks of each of two hosts, first those of the first
- * host. buffer has RATE_WINDOW times the bytes of a message. Rank 0 has the result. */
-static void measure_rates(MPI_Comm both, char *buffer, int bytes, int n, double seconds,
-                          rates_t * rates)
+/* Messages per second that n ranks of a host send. `both` contains n ranks of each of two hosts,
+ * first those of the first host. buffer has RATE_WINDOW times the bytes of a message. */
+static double measure_rate(MPI_Comm both, char *buffer, int bytes, int n)
 {
-    double samples[RATE_REPS], end = MPI_Wtime() + seconds;
+    double samples[RATE_REPS];
 
-    rates->num = 0;
-    for (int k = 1; rates->num < RATE_STEPS; k = k < n && 2 * k > n ? n : 2 * k) {
-        int go = k <= n && MPI_Wtime() < end;
-        MPI_Bcast(&go, 1, MPI_INT, 0, both);
-        if (!go)
-            break;
-        rate_of(both, buffer, bytes, n, k);
-        for (int i = 0; i < RATE_REPS; i++)
-            samples[i] = rate_of(both, buffer, bytes, n, k);
-        rates->ranks[rates->num] = k;
-        rates->per_second[rates->num++] =
-            (double) k * RATE_WINDOWS * RATE_WINDOW / fmax(quantile(samples, RATE_REPS, 0.5),
-                                                           MPI_Wtick());
-    }
+    rate_seconds(both, buffer, bytes, n);
+    for (int i = 0; i < RATE_REPS; i++)
+        samples[i] = rate_seconds(both, buffer, bytes, n);
+    return (double) n * RATE_WINDOWS * RATE_WINDOW / fmax(quantile(samples, RATE_REPS, 0.5),
+                                                          MPI_Wtick());
 }
 
 #endif /* SWEEP_H_INCLUDED */

@@ -54,9 +54,7 @@
 #define LATENCY_SHARE 0.3       /* largest fraction of the time limit; the bandwidth pass gets the
                                  * rest */
 #define IN_HOST_SHARE 0.1
-#define SWEEP_SHARE 0.3         /* with --sweep; without it, messages are shorter: */
 #define COSTS_SHARE 0.15
-#define COSTS_SIZES 19          /* up to 256 KiB: covers both protocols */
 #define MAX_PIECES 8            /* pieces of the time of a message in site.json */
 #define RESERVE_SHARE 0.05      /* fraction of the time limit for grouping and writing */
 #define NOISY 0.5               /* interquartile range / median of a noisy pair */
@@ -76,7 +74,7 @@ typedef struct {
     int latency_bytes, latency_reps, latency_warmup;
     int bandwidth_bytes, bandwidth_reps, bandwidth_warmup;
     int full_matrix_hosts;
-    int sweep, single, force;
+    int single, force;
     double time_limit;          /* seconds; 0: no limit */
     progress_t progress;
     const char *output;         /* rank 0 only */
@@ -124,7 +122,7 @@ typedef struct {
     costs_t costs;
     view_t view;
     swept_t swept[NUM_WAYS];
-    rates_t rates;              /* message rates of the pair of hosts */
+    double rate;                /* messages per second of the pair of hosts; 0: not measured */
 } measured_t;
 
 static options_t opt = {
@@ -174,13 +172,6 @@ static const char usage[] =
     "      --bandwidth-bytes SIZE    message length of the bandwidth pass [256K]\n"
     "      --bandwidth-reps N        timed messages in each direction [5]\n"
     "      --bandwidth-warmup N      untimed messages before them [1]\n"
-    "      --sweep                   also measure, inside a host, inside a rack and\n"
-    "                                between racks: sizes from 1 B to 4 MiB; the size\n"
-    "                                from which on messages wait for the receiver\n"
-    "                                (rendezvous); and how many short messages 1, 2,\n"
-    "                                4, ... ranks of a host send per second. The\n"
-    "                                results are printed and written for people:\n"
-    "                                predictions do not use them\n"
     "Other:\n"
     "      --help                    print this text\n"
     "      --version                 print program and MPI library\n"
@@ -193,7 +184,7 @@ static const char usage[] =
     "\n"
     "Examples:\n"
     "  mpiexec -n 16 -ppn 1 " PROGRAM " -o site.json\n"
-    "  srun -N 64 --ntasks-per-node=2 " PROGRAM " -o site.json --sweep\n"
+    "  srun -N 64 --ntasks-per-node=2 " PROGRAM " -o site.json\n"
     "\n"
     "Exit status: 0 success; 1 failure (a full disk, standard output closed); 2 an\n"
     "error in the command line, or in a file that it names.\n";
@@ -354,12 +345,11 @@ static int parse_options(int argc, char **argv)
         const char *name;
         int *value;
     } flags[] = {
-        {"--sweep", &opt.sweep},
         {"--single", &opt.single},
         {"--force", &opt.force},
     };
     const int num_flags = sizeof(flags) / sizeof(flags[0]);
-    const char *others[] = { "-o", "--output", "--time-limit", "--progress", "--sweep", "--single",
+    const char *others[] = { "-o", "--output", "--time-limit", "--progress", "--single",
         "--force", "--help", "--version"
     };
     const int num_others = sizeof(others) / sizeof(others[0]);
@@ -949,7 +939,7 @@ static void write_costs(FILE * f, const measured_t * m)
     } all[] = {
         {"overhead_us", m->costs.overhead_us},
         {"reduce_mbps", m->costs.reduce_mbps},
-        {"gap_us", m->rates.num ? 1e6 / m->rates.per_second[m->rates.num - 1] : 0},
+        {"gap_us", m->rate > 0 ? 1e6 / m->rate : 0},
         {"eager_bytes", between->num ? between->eager_bytes : 0},
     };
     int num = 0;
@@ -1317,8 +1307,6 @@ static void write_result(FILE * f, const char *what, const char *unit, const res
 
 /* -- messages of many sizes -- */
 
-static const char *const way_names[NUM_WAYS] = { "in a host", "in a rack", "between racks" };
-
 /* For each kind of pair, find the pair whose latency is the nearest to the median. */
 static void choose_pairs(const result_t * latency, const view_t * view, swept_t swept[NUM_WAYS])
 {
@@ -1362,9 +1350,7 @@ static void move_to_rank_0(void *data, int bytes, int source)
 /* Called on all ranks. Rank 0 has the results. */
 static void measure_sweep(measured_t * m)
 {
-    double share = opt.sweep ? SWEEP_SHARE : COSTS_SHARE;
-    double seconds = opt.time_limit > 0 ? opt.time_limit * share / (NUM_WAYS + 1) : 10;
-    int sizes = opt.sweep ? SWEEP_SIZES : COSTS_SIZES;
+    double seconds = opt.time_limit > 0 ? opt.time_limit * COSTS_SHARE / (NUM_WAYS + 1) : 10;
     MPI_Comm in_host, both;
     int index, least[2] = { INT_MAX, INT_MAX };
 
@@ -1378,129 +1364,31 @@ static void measure_sweep(measured_t * m)
         int peer = way == IN_HOST ? (host == s->from ? partner : -1) :
             first ? leader[s->to] : rank == leader[s->to] ? leader[s->from] : -1;
         if (peer >= 0)
-            sweep_pair(buffer, peer, first, sizes, seconds, &s->sweep);
+            sweep_pair(buffer, peer, first, seconds, &s->sweep);
         move_to_rank_0(&s->sweep, sizeof(s->sweep), leader[s->from]);
         quiet_bcast(&way, sizeof(way)); /* the next pair starts after this one has finished */
     }
 
     /* -- message rate -- */
-    const swept_t *rates_of = pair_between(m);
-    if (rates_of->from < 0)
+    const swept_t *pair = pair_between(m);
+    if (pair->from < 0)
         return;
     MPI_Comm_split(MPI_COMM_WORLD, host, rank, &in_host);
     MPI_Comm_rank(in_host, &index);
-    MPI_Comm_size(in_host, &least[host == rates_of->to]);
-    if (host != rates_of->from && host != rates_of->to)
+    MPI_Comm_size(in_host, &least[host == pair->to]);
+    if (host != pair->from && host != pair->to)
         least[0] = INT_MAX;
     MPI_Comm_free(&in_host);
     MPI_Allreduce(MPI_IN_PLACE, least, 2, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     int n = least[0] < least[1] ? least[0] : least[1];
-    int takes_part = (host == rates_of->from || host == rates_of->to) && index < n;
+    int takes_part = (host == pair->from || host == pair->to) && index < n;
     MPI_Comm_split(MPI_COMM_WORLD, takes_part ? 0 : MPI_UNDEFINED,
-                   host == rates_of->from ? index : n + index, &both);
+                   host == pair->from ? index : n + index, &both);
     if (both != MPI_COMM_NULL) {
-        measure_rates(both, buffer, opt.latency_bytes, n, seconds, &m->rates);
+        m->rate = measure_rate(both, buffer, opt.latency_bytes, n);
         MPI_Comm_free(&both);
     }
-    move_to_rank_0(&m->rates, sizeof(m->rates), leader[rates_of->from]);
-}
-
-/* Print the results in at most 80 columns to standard error, since standard output may be the
- * file. */
-static void print_sweep(const measured_t * m)
-{
-    fprintf(stderr, "half a round trip, us:\n%10s", "bytes");
-    for (int way = 0; way < NUM_WAYS; way++)
-        fprintf(stderr, "  %15s%s", way_names[way], way < NUM_WAYS - 1 ? "" : "\n");
-    for (int i = 0; i < SWEEP_SIZES; i++) {
-        char line[80] = "";
-        int is_there = 0, length = 0;
-        for (int way = 0; way < NUM_WAYS; way++) {
-            const swept_t *s = &m->swept[way];
-            int known = s->from >= 0 && i < s->sweep.num;
-            length += known ? sprintf(line + length, "  %15.5g", s->sweep.us[i]) :
-                sprintf(line + length, "  %15s", "-");
-            is_there |= known;
-        }
-        if (is_there)
-            fprintf(stderr, "%10d%s\n", 1 << i, line);
-    }
-    for (int way = 0; way < NUM_WAYS; way++) {
-        const swept_t *s = &m->swept[way];
-        piece_t piece[SWEEP_SIZES];
-        int pieces = s->from < 0 ? 0 : sweep_pieces(&s->sweep, piece);
-        for (int k = 0; k < pieces; k++) {
-            fprintf(stderr, "%-14s%8d to %7d bytes: %.4g us", k ? "" : way_names[way],
-                    1 << piece[k].first, 1 << (piece[k].last - 1), piece[k].latency_us);
-            if (piece[k].mbps > 0)
-                fprintf(stderr, " + bytes at %.4g Mbit/s", piece[k].mbps);
-            fputs("\n", stderr);
-        }
-        if (!pieces || s->sweep.eager_bytes < 0)
-            continue;
-        if (s->sweep.eager_bytes >= 1 << (s->sweep.num - 1))
-            fprintf(stderr, "%-14sup to %d bytes no message waits for the receiver (rendezvous)\n", "",
-                    s->sweep.eager_bytes);
-        else
-            fprintf(stderr, "%-14sover %d bytes messages wait for the receiver (rendezvous)\n", "",
-                    s->sweep.eager_bytes);
-    }
-    for (int i = 0; i < m->rates.num; i++)
-        fprintf(stderr, "%d rank%s of a host: %.4g messages of %d bytes a second\n",
-                m->rates.ranks[i], m->rates.ranks[i] > 1 ? "s" : "",
-                m->rates.per_second[i], opt.latency_bytes);
-}
-
-static void write_numbers(FILE * f, const char *key, int n, const double *value)
-{
-    fprintf(f, ", \"%s\": [", key);
-    for (int i = 0; i < n; i++)
-        fprintf(f, "%s%.4g", i ? ", " : "", value[i]);
-    putc(']', f);
-}
-
-static void write_pair(FILE * f, const swept_t * s)
-{
-    fprintf(f, "\"from\": ");
-    write_string(f, name[s->from]);
-    fprintf(f, ", \"to\": ");
-    write_string(f, name[s->to]);
-}
-
-static void write_sweep(FILE * f, const measured_t * m)
-{
-    const char *before = "";
-
-    fprintf(f, ",\n  \"sweep\": [");
-    for (int way = 0; way < NUM_WAYS; way++) {
-        const swept_t *s = &m->swept[way];
-        piece_t piece[SWEEP_SIZES];
-        if (s->from < 0 || !s->sweep.num)
-            continue;
-        fprintf(f, "%s\n    {", before);
-        before = ",";
-        write_pair(f, s);
-        write_numbers(f, "us", s->sweep.num, s->sweep.us);
-        write_numbers(f, "spread", s->sweep.num, s->sweep.spread);
-        if (s->sweep.eager_bytes >= 0)
-            fprintf(f, ", \"eager_bytes\": %d", s->sweep.eager_bytes);
-        fprintf(f, ", \"pieces\": [");
-        for (int k = 0, pieces = sweep_pieces(&s->sweep, piece); k < pieces; k++)
-            fprintf(f, "%s{\"most_bytes\": %d, \"latency_us\": %.4g, \"mbps\": %.4g}", k ? ", " : "",
-                    1 << (piece[k].last - 1), piece[k].latency_us, piece[k].mbps);
-        fprintf(f, "]}");
-    }
-    fprintf(f, "\n  ]");
-    if (!m->rates.num)
-        return;
-    fprintf(f, ",\n  \"message_rate\": {");
-    write_pair(f, pair_between(m));
-    fprintf(f, ", \"bytes\": %d, \"ranks\": [", opt.latency_bytes);
-    for (int i = 0; i < m->rates.num; i++)
-        fprintf(f, "%s%d", i ? ", " : "", m->rates.ranks[i]);
-    putc(']', f);
-    write_numbers(f, "per_second", m->rates.num, m->rates.per_second);
-    putc('}', f);
+    move_to_rank_0(&m->rate, sizeof(m->rate), leader[pair->from]);
 }
 
 /* Write the groups of a level and their names: the last part of a JSON object. */
@@ -1624,8 +1512,6 @@ static void write_site(FILE * f, int argc, char **argv, const measured_t * m, do
     write_result(f, "latency", "us", &m->latency, 0, &m->view);
     write_result(f, "bandwidth", "mbps", &m->bandwidth, 1, &m->view);
     write_costs(f, m);
-    if (opt.sweep)
-        write_sweep(f, m);
     fprintf(f, ",\n  \"warnings\": [");
     for (int w = 0; w < nwarnings; w++) {
         fprintf(f, "%s\n    ", w ? "," : "");
@@ -1704,7 +1590,7 @@ int main(int argc, char **argv)
     buffer = allocate(size, 1);
     allocate_row(&m.latency, 0);
     allocate_row(&m.bandwidth, 1);
-    double end = 1 - RESERVE_SHARE - (opt.sweep ? SWEEP_SHARE : COSTS_SHARE);
+    double end = 1 - RESERVE_SHARE - COSTS_SHARE;
     rounds_total = (nranks > nhosts ? 2 : 0) + 2 * num_rounds() + NUM_WAYS + 1;
     if (nranks > nhosts) {
         double until = opt.time_limit * IN_HOST_SHARE;
@@ -1735,8 +1621,6 @@ int main(int argc, char **argv)
         status = save(argc, argv, &m);
     if (rank == 0 && !status)
         print_summary(&m.view);
-    if (rank == 0 && !status && opt.sweep)
-        print_sweep(&m);
     quiet_bcast(&status, sizeof(status));
 
   fn_exit:

@@ -32,7 +32,7 @@ SITE: dict[str, Any] = {
         "shared_us": 1, "shared_mbps": 1, "burst_bytes": 1, "duplex_bytes": 1, "cold_us": 1,
     },
     "sweep": [],
-    "message_rate": {"from": "n0", "to": "n1", "bytes": 8, "ranks": [1], "per_second": [1]},
+    "message_rate": {},
     "warnings": [],
 }  # fmt: skip
 RACKS: dict[str, Any] = {"name": "rack", "groups": ["r0", "r1"], "of_group": [0, 1], **UPLINKS}

@@ -6,7 +6,6 @@ import itertools
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -177,7 +176,7 @@ def show(site: Site, console: Console) -> None:
             pairs = zip(level.groups, level.uplink_mbps, strict=True)
             rates = ", ".join(f"{_cut(n, 24)} {_cell(r or np.nan)}" for n, r in pairs)
             console.print(Text(f"uplinks of level {_cut(level.name, 24)}, Mbit/s: {rates}"))
-    for line in (*_spreads(site), *_sweeps(site.raw)):
+    for line in _spreads(site):
         console.print(line)
     _map(site, console)
 
@@ -220,27 +219,6 @@ def _spreads(site: Site) -> Iterator[str]:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
-
-
-def _sweeps(raw: dict[str, Any]) -> Iterator[str]:
-    """What topo-pingpong --sweep measured."""
-    for swept in raw.get("sweep", []):
-        ends = " - ".join(dict.fromkeys(_cut(swept[end], 24) for end in ("from", "to")))
-        for i, piece in enumerate(swept["pieces"]):
-            rate = f" + bytes at {piece['mbps']:.4g} Mbit/s" if piece["mbps"] else ""
-            most = size_text(piece["most_bytes"])
-            upto = f"{'then ' if i else ''}up to {most}"
-            yield f"sweep {ends}: {upto}: {piece['latency_us']:.4g} us{rate}"
-        if "eager_bytes" in swept:
-            most = 2 ** (len(swept["us"]) - 1)
-            eager = swept["eager_bytes"]
-            over = f"over {eager} bytes the" if eager < most else f"up to {most} bytes no"
-            yield f"sweep {ends}: {over} sender waits for the receiver (rendezvous)"
-    if "message_rate" in raw:
-        rate = raw["message_rate"]
-        pairs = zip(rate["ranks"], rate["per_second"], strict=True)
-        each = ", ".join(f"{ranks}: {per_second:.3g}" for ranks, per_second in pairs)
-        yield f"messages of {rate['bytes']} bytes a second, by ranks of a host: {each}"
 
 
 def _map(site: Site, console: Console) -> None:

@@ -151,25 +151,13 @@ def check(raw: Any, path: object = "site.json") -> Site:
         site.rack_bandwidth_mbps = rack_medians(
             site.bandwidth_mbps, site.rack_of_host, site.num_racks
         )
-    for i, swept in enumerate(raw.get("sweep", [])):
-        _check_as_many(path, f"$.sweep[{i}]", swept, "spread", "us")
     for key in ("message", "inside_message"):
         lengths = [piece["most_bytes"] for piece in raw.get("costs", {}).get(key, [])]
         for i, (before, length) in enumerate(itertools.pairwise(lengths)):
             if length <= before:
                 text = f"found {length}, expected more than {before}"
                 raise InputError(path, text, f"$.costs.{key}[{i + 1}].most_bytes")
-    if "message_rate" in raw:
-        _check_as_many(path, "$.message_rate", raw["message_rate"], "per_second", "ranks")
     return site
-
-
-def _check_as_many(path: object, where: str, table: Any, key: str, as_of: str) -> None:
-    """Checks that a list is as long as another one."""
-    found, expected = len(table[key]), len(table[as_of])
-    if found != expected:
-        text = f"found {found} numbers, expected {expected}, as there are of {as_of}"
-        raise InputError(path, text, f"{where}.{key}")
 
 
 def _check_names(path: object, key: str, names: list[str]) -> None:

@@ -25,17 +25,6 @@ SITE = make_site([2, 2]) | {
     "rack_join_bytes": 64,
     "warnings": ["noise"],
     "latency_spread": [[0.1] * 4] * 4,
-    "sweep": [
-        {
-            "from": "n0",
-            "to": "n1",
-            "us": [9, 9.5],
-            "spread": [0.1, 0.2],
-            "eager_bytes": 1,
-            "pieces": [{"most_bytes": 2, "latency_us": 9, "mbps": 100}],
-        }
-    ],
-    "message_rate": {"from": "n0", "to": "n1", "bytes": 8, "ranks": [1, 2], "per_second": [5, 9]},
 }
 TABLES = make_site([2, 3], tables=True) | {"rack_bandwidth_spread": [[0.1] * 2] * 2}
 TUNING = rules.make_tuning(site.check(SITE))[0]

@@ -181,30 +181,17 @@ def test_impossible_host_names(pingpong: Launch, tmp_path: Path, name: str) -> N
 
 
 @measures
-def test_sweep(pingpong: Launch, tmp_path: Path) -> None:
-    # 3 ranks on 2 hosts; the switch is found wherever it is
+def test_costs_of_messages(pingpong: Launch, tmp_path: Path) -> None:
+    # 3 ranks on 2 hosts; the switch to rendezvous is found wherever it is
     env = {"MPIR_CVAR_CH3_EAGER_MAX_MSG_SIZE": 5000}
-    run = pingpong(3, "--sweep", "--time-limit", "10", cliques=2, env=env)
+    run = pingpong(3, "--time-limit", "20", cliques=2, env=env)
     assert run.returncode == 0, run.stderr
-    site = load(tmp_path / "site.json")
-    inside, outside = site["sweep"]
-    assert (inside["from"], inside["to"]) == ("clique0", "clique0")
-    assert (outside["from"], outside["to"]) == ("clique0", "clique1")
-    for swept in (inside, outside):
-        assert 1 <= len(swept["us"]) == len(swept["spread"]) <= 23 and min(swept["us"]) > 0
-        assert 4900 < swept["eager_bytes"] <= 5000
-        ends = [piece["most_bytes"] for piece in swept["pieces"]]
-        assert ends == sorted(ends) and {4096, 2 ** (len(swept["us"]) - 1)} <= set(ends)
-    rate = site["message_rate"]
-    assert rate["ranks"] == [1] and rate["per_second"][0] > 0 and rate["bytes"] == 8
-    table = [line for line in run.stderr.splitlines() if "warning" not in line]
-    assert "4096" in [line.split()[0] for line in table] and max(map(len, table)) <= 80
-    assert f"over {outside['eager_bytes']} bytes messages wait for the receiver" in run.stderr
-
-
-def test_no_sweep_unless_asked(pingpong: Launch, tmp_path: Path) -> None:
-    assert pingpong(2).returncode == 0
-    assert not {"sweep", "message_rate"} & load(tmp_path / "site.json").keys()
+    costs = load(tmp_path / "site.json")["costs"]
+    assert 4900 < costs["eager_bytes"] <= 5000 and costs["gap_us"] > 0
+    for key in ("message", "inside_message"):
+        ends = [piece["most_bytes"] for piece in costs[key]]
+        assert ends == sorted(ends) and ends[-1] in (2**k for k in range(13, 19))
+        assert any(4900 < end <= 5000 for end in ends)
 
 
 # -- the time limit --
@@ -264,7 +251,7 @@ def test_help_and_version(pingpong: Launch) -> None:
         ["--bandwidth-bytes", "99999999999999999999"],
         ["--bandwidth-reps", "2"],
         ["--progress", "maybe"],
-        ["--sweep=3"],
+        ["--single=3"],
     ],
 )
 def test_misuse(pingpong: Launch, tmp_path: Path, options: Any) -> None:
@@ -781,7 +768,7 @@ def test_racks_in_pods_that_are_far_apart(leveller: Callable[..., Any]) -> None:
         assert found == canonical(rack // size) and sure > 0.7
 
 
-# -- slow links, and pieces of a sweep --
+# -- slow links, and pieces of the time of a message --
 
 
 @pytest.fixture(scope="session")
@@ -820,7 +807,7 @@ int main(void)
         int num = sweep_pieces(&sweep, piece);
         for (int i = 0; i < num; i++)
             printf("%d %d %f %f\n", piece[i].first, piece[i].last, piece[i].latency_us, piece[i].mbps);
-        return (void) sweep_pair, (void) measure_rates, 0;
+        return (void) sweep_pair, (void) measure_rate, 0;
     }
     int *rack = malloc(sizeof(int) * n);
     for (int i = 0; i < n; i++)
@@ -923,18 +910,18 @@ def line(sizes: range, latency_us: float, mbps: float) -> list[float]:
     return [latency_us + 2**i * 8 / mbps for i in sizes]
 
 
-def test_pieces_of_a_sweep(judge: Callable[..., Any]) -> None:
+def test_pieces_of_the_time_of_a_message(judge: Callable[..., Any]) -> None:
     # both protocols have one piece
-    us = line(range(17), 20, 400) + line(range(17, 23), 60, 390)
-    pieces = judge(0, 23, 2**16, us)
-    assert np.allclose(pieces, [[0, 17, 20, 400], [17, 23, 60, 390]], rtol=1e-3)
+    us = line(range(13), 20, 400) + line(range(13, 19), 60, 390)
+    pieces = judge(0, 19, 2**12, us)
+    assert np.allclose(pieces, [[0, 13, 20, 400], [13, 19, 60, 390]], rtol=1e-3)
     # no other protocol; sizes that the time was too short for
     assert np.allclose(judge(0, 12, 2**11, us[:12]), [[0, 12, 20, 400]], rtol=1e-3)
     assert judge(0, 1, -1, us[:1]) == []
     # what is passed on at once, and what is not
-    us = line(range(14), 20, 10000) + line(range(14, 23), 100, 100)
-    pieces = judge(0, 23, 2**22, us)
-    assert np.allclose(pieces, [[0, 14, 20, 10000], [14, 23, 100, 100]], rtol=1e-3)
+    us = line(range(12), 20, 10000) + line(range(12, 19), 100, 100)
+    pieces = judge(0, 19, 2**18, us)
+    assert np.allclose(pieces, [[0, 12, 20, 10000], [12, 19, 100, 100]], rtol=1e-3)
     # the same time for all sizes
     assert judge(0, 8, 2**7, [5] * 8) == [[0, 8, 5, 0]]
 
