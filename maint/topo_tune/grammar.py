@@ -151,7 +151,6 @@ def builtin(collective: str, version: str = "4.0") -> Tree:
     return tree
 
 
-@functools.cache
 def algorithm(name: str, version: str = "4.0") -> Tree | None:
     """What the data file says of the algorithm `name`; None where there is no such."""
     return next((a[name] for a in mpich(version)["collectives"].values() if name in a), None)

@@ -2,7 +2,7 @@
  * Copyright (C) by the mpich-topo authors. See LICENSE.
  */
 
-/* MPI_Alltoall and MPI_Alltoallv against what the standard says, at any number of ranks. Options and
+/* MPI_Alltoall, MPI_Alltoallv and MPI_Alltoallw against what the standard says, at any number of ranks. Options and
  * output: exchange.h. */
 
 #define _GNU_SOURCE
@@ -12,6 +12,40 @@
 #include <malloc.h>
 #include <signal.h>
 #include <unistd.h>
+
+/* MPI_Alltoallv, or MPI_Alltoallw with the same type for each rank */
+static int call_v(const void *in, const int in_counts[], const int in_displs[], MPI_Datatype in_type,
+                  void *out, const int out_counts[], const int out_displs[], MPI_Datatype out_type,
+                  MPI_Comm comm)
+{
+    int n, is_inter, err, *at;
+    MPI_Datatype *types;
+    MPI_Aint lb, extent[2];
+
+    if (!opt.is_w)
+        return MPI_Alltoallv(in, in_counts, in_displs, in_type, out, out_counts, out_displs,
+                             out_type, comm);
+    MPI_Comm_test_inter(comm, &is_inter);
+    if (is_inter)
+        MPI_Comm_remote_size(comm, &n);
+    else
+        MPI_Comm_size(comm, &n);
+    at = malloc(2 * n * sizeof(int));
+    types = malloc(2 * n * sizeof(MPI_Datatype));
+    for (int i = 0; i < 2; i++) {
+        extent[i] = 0;
+        if ((i ? out_type : in_type) != MPI_DATATYPE_NULL)
+            MPI_Type_get_extent(i ? out_type : in_type, &lb, &extent[i]);
+        for (int r = 0; r < n; r++) {
+            at[i * n + r] = (i ? out_displs : in_displs)[r] * (int) extent[i];
+            types[i * n + r] = i ? out_type : in_type;
+        }
+    }
+    err = MPI_Alltoallw(in, in_counts, at, types, out, out_counts, at + n, types + n, comm);
+    free(at);
+    free(types);
+    return err;
+}
 
 static void case_quick(void)
 {
@@ -151,7 +185,7 @@ static void case_bottom(void)
     MPI_Type_commit(&send);
     MPI_Type_commit(&recv);
     if (opt.is_v)
-        err = MPI_Alltoallv(MPI_BOTTOM, counts, displs, send, MPI_BOTTOM, counts, displs, recv,
+        err = call_v(MPI_BOTTOM, counts, displs, send, MPI_BOTTOM, counts, displs, recv,
                             MPI_COMM_WORLD);
     else
         err = MPI_Alltoall(MPI_BOTTOM, 1, send, MPI_BOTTOM, 1, recv, MPI_COMM_WORLD);
@@ -300,7 +334,7 @@ static void case_inter(void)
         displs[i] = i;
     }
     if (opt.is_v)
-        MPI_Alltoallv(in, counts, displs, MPI_INT, out, counts, displs, MPI_INT, inter);
+        call_v(in, counts, displs, MPI_INT, out, counts, displs, MPI_INT, inter);
     else
         MPI_Alltoall(in, 1, MPI_INT, out, 1, MPI_INT, inter);
     for (int i = 0; i < remote; i++)
@@ -350,13 +384,13 @@ static void case_errors(void)
     MPI_Error_class(CALL, &class); \
     check(class == CLASS, what, "found class %d", class)
     if (opt.is_v) {
-        FOUND(MPI_Alltoallv(in, bad, zeros, MPI_INT, out, ones, zeros, MPI_INT, comm),
+        FOUND(call_v(in, bad, zeros, MPI_INT, out, ones, zeros, MPI_INT, comm),
               MPI_ERR_COUNT, "negative send count");
-        FOUND(MPI_Alltoallv(in, ones, zeros, MPI_INT, out, bad, zeros, MPI_INT, comm),
+        FOUND(call_v(in, ones, zeros, MPI_INT, out, bad, zeros, MPI_INT, comm),
               MPI_ERR_COUNT, "negative receive count");
-        FOUND(MPI_Alltoallv(in, ones, zeros, MPI_DATATYPE_NULL, out, ones, zeros, MPI_INT, comm),
+        FOUND(call_v(in, ones, zeros, MPI_DATATYPE_NULL, out, ones, zeros, MPI_INT, comm),
               MPI_ERR_TYPE, "null send type");
-        FOUND(MPI_Alltoallv(in, ones, zeros, MPI_INT, out, ones, zeros, uncommitted, comm),
+        FOUND(call_v(in, ones, zeros, MPI_INT, out, ones, zeros, uncommitted, comm),
               MPI_ERR_TYPE, "uncommitted receive type");
         FOUND(MPI_Alltoallv_init(in, bad, zeros, MPI_INT, out, ones, zeros, MPI_INT, comm,
                                  MPI_INFO_NULL, &req), MPI_ERR_COUNT, "negative count, init");
@@ -564,7 +598,7 @@ static void case_long(void)
             in[i] = world_rank + c;
         memset(out, -1, sizeof(out));
         if (opt.is_v)
-            MPI_Alltoallv(in, counts[0][k], displs[0][k], MPI_INT, out, counts[1][k], displs[1][k],
+            call_v(in, counts[0][k], displs[0][k], MPI_INT, out, counts[1][k], displs[1][k],
                           MPI_INT, MPI_COMM_WORLD);
         else
             MPI_Alltoall(in, counts[0][k][0], MPI_INT, out, counts[1][k][0], MPI_INT,

@@ -1567,7 +1567,6 @@ def test_a_collective_without_new_algorithms_keeps_its_own(
     for name in [n for n, row in data["collectives"][collective].items() if row.get("patched")]:
         del data["collectives"][collective][name]
     monkeypatch.setattr(grammar, "mpich", lambda version="4.0": data)
-    monkeypatch.setattr(grammar, "algorithm", grammar.algorithm.__wrapped__)
     _, decisions, _ = rules.make_tuning(site.check(DEMO), collectives=(collective,))
     own = {"scattered"} if collective == "alltoall" else set()
     assert {d.algorithm for d in decisions} == {"builtin"} | own
