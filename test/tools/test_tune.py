@@ -1276,9 +1276,9 @@ def test_every_call_hits_a_legal_rule_or_is_mpichs(
         assert not selection.from_rule or grammar.is_plain(collective, selection.short, "4.0")
     if selection.short == "planned":
         assert call.hosts > 1 and call.ppn > 1
-        assert collective == "alltoallv" or num_bytes <= predictor_module.PLAN_MAX_BYTES
+        assert collective in ("alltoallv", "alltoallw") or num_bytes <= predictor_module.PLAN_MAX_BYTES
     # nothing is said about the rest
-    assert not grammar.select(tuning, call_of(ranks, 1, collective="alltoallw")).from_rule
+    assert not grammar.select(tuning, call_of(ranks, 1, collective="neighbor_alltoall")).from_rule
     assert not grammar.select(tuning, call_of(ranks, 1, comm_type="inter")).from_rule
 
 
@@ -1428,7 +1428,7 @@ def test_what_rules_of_alltoalls_ask(name: str) -> None:
         tree = tree_of(name, collective)
         keys = {key for path in walk(tree) for key in path}
         of_size = {key for key in keys if "_size" in key and not key.startswith("comm_size")}
-        if collective == "alltoallv":
+        if collective in ("alltoallv", "alltoallw"):
             assert not of_size
         else:
             assert all(key.startswith("avg_msg_size") for key in of_size)
@@ -1481,7 +1481,7 @@ def test_planned_has_one_range_of_sizes(name: str) -> None:
     for d in tuning_of(name)[1]:
         found.setdefault((d.collective, d.racks, d.ppn, *d.ranks), []).append(d.algorithm)
     assert all(of_ranks.count("planned") <= 1 for of_ranks in found.values())
-    assert all(len(of_ranks) == 1 for key, of_ranks in found.items() if key[0] == "alltoallv")
+    assert all(len(of_ranks) == 1 for key, of_ranks in found.items() if key[0] in ("alltoallv", "alltoallw"))
 
 
 @some_sites("demo", "uneven", "full bisection", "tables by rack", "600 hosts")
@@ -2102,8 +2102,8 @@ def test_dry_run_says_what_topo_auto_takes_where(tmp_path: Path) -> None:
             "versions that are known are 4.0",
         ),
         (
-            ["site.json", "-o", "x", "--collective", "alltoallw"],
-            "'alltoallw' is not one of 'allgather', 'allgatherv', 'gather', 'scatter', 'alltoall',",
+            ["site.json", "-o", "x", "--collective", "iallgather"],
+            "'iallgather' is not one of 'allgather', 'allgatherv', 'gather', 'scatter', 'alltoall',",
         ),
         (["site.json", "--outptu", "x"], 'no such option; did you mean "--output"?'),
         (["--measured", "none.json", "site.json", "--dry-run"], "none.json: No such file"),
