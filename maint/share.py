@@ -56,14 +56,17 @@ prepend-path PKG_CONFIG_PATH {prefix}/lib/pkgconfig
 """
 
 
-def install_share(prefix: Path, mpich: str) -> None:
-    """Write all of it for the programs that are in PREFIX."""
+def install_share(prefix: Path, mpich: str, final: Path | None = None) -> None:
+    """Write all of it for the programs that are in PREFIX, and will be in FINAL."""
     share, version = prefix / "share", topo_version()
     modules = share / "modulefiles"
+    final = final or prefix
     shutil.rmtree(modules / "mpich-topo", ignore_errors=True)  # of another version, as these:
     for old in [*share.glob("man/man1/topo-*"), *share.glob(f"{COMPLETIONS}/topo-*")]:
         old.unlink()
-    module = MODULE.format(folder=modules, prefix=prefix, mpich=mpich, version=version)
+    module = MODULE.format(
+        folder=final / "share/modulefiles", prefix=final, mpich=mpich, version=version
+    )
     found = {f"modulefiles/mpich-topo/{version}-mpich-{mpich}": module}
     for program in [*prefix.glob("bin/topo-*"), prefix / "libexec/mpich-topo/topo-bench-mpi"]:
         try:

@@ -306,7 +306,7 @@ def test_without_fftw_the_other_tools_are_built(
     prefix = tmp_path / "prefix"
     (prefix / "bin").mkdir(parents=True)
     (prefix / "bin/topo-fft").write_text("of an earlier build")
-    build.make_tools(mpicc, prefix, sys.executable, REPO / "bench", REPO / "maint")
+    build.make_tools([mpicc], prefix, sys.executable, REPO / "bench", REPO / "maint")
     assert "topo-fft is not built: no fftw3.h or libfftw3" in capsys.readouterr().out
     assert not (prefix / "bin/topo-fft").exists()
     assert (prefix / "bin/topo-pingpong").exists()

@@ -228,6 +228,41 @@ def test_a_program_that_does_not_run(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert not any(path.exists() for path in old)
 
 
+def test_tools_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are built below DESTDIR, for the prefix without it."""
+    build = load_program(REPO / "maint/build")
+    source = tmp_path / "topo-one.c"
+    source.write_text(
+        '#include "mpi.h"\n#include <stdio.h>\n'
+        'int main(void) { return puts("Usage: topo-one\\n\\nDoes one.") < 0; }\n'
+    )
+    monkeypatch.setattr(build, "REPO", tmp_path)
+    monkeypatch.setattr(build, "BUILD", tmp_path / "build")
+    monkeypatch.setattr(build, "copy_scripts", lambda dest: dest.mkdir(parents=True))
+    monkeypatch.setattr(build, "C_TOOLS", {"bin/topo-one": build.Tool(["topo-one.c"])})
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/of/user")
+    root, prefix = tmp_path / "root", Path("/opt/mpich")
+    there = root / "opt/mpich"
+    with pytest.raises(Failure, match=f"{there}: found no MPICH"):
+        build.install_tools(prefix, root)
+    for folder in ("bin", "include", "lib"):
+        (there / folder).mkdir(parents=True)
+    (there / "include/mpi.h").write_text('#define MPICH_VERSION "4.0.2"\n')
+    (there / "bin/mpicc").write_text('#!/bin/sh\nexec cc "$@"\n')
+    (there / "bin/mpicc").chmod(0o755)
+    mask = os.umask(0o022)
+    build.install_tools(prefix, root)
+    os.umask(mask)
+    assert subprocess.check_output([there / "bin/topo-one"], text=True).startswith("Usage")
+    wrapper = (there / "bin/topo-tune").read_text()
+    assert f'"{sys.executable}" "{prefix}/libexec/mpich-topo/topo_tune"' in wrapper
+    found = there / f"share/modulefiles/mpich-topo/{share.topo_version()}-mpich-4.0.2"
+    assert f"prepend-path PATH {prefix}/bin\n" in found.read_text()
+    assert (there / "share/man/man1/topo-one.1").exists()
+    for file in (there / "bin/topo-tune", found):
+        assert str(root) not in file.read_text()
+
+
 @pytest.mark.parametrize(
     ("prefix", "message"),
     [
