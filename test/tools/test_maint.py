@@ -1331,20 +1331,51 @@ def test_dist(repo: Path, tree: Path, tmp_path: Path) -> None:
 
 
 def test_debian_source_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MPICH, Debian's folder, and all that builds the tools"""
     if not shutil.which("dpkg-source"):
         pytest.skip("no dpkg-source")
     dist = load_program(REPO / "maint/dist")
     tree = version_tree(tmp_path / "mpich-4.0.2-topo-0.1", "4.0.2", configured=True)
-    tarball = tmp_path / "mpich.tar.gz"
+    tarball, tools = tmp_path / "mpich.tar.gz", tmp_path / "tools.tar.gz"
     subprocess.run(["tar", "-czf", tarball, "-C", tmp_path, tree.name], check=True)
+    folders = ["bench", "maint", "src_overlay", "test/tools"]
+    inside = "--transform=s,^,mpich-topo-0.1/,"
+    subprocess.run(["tar", "-czf", tools, inside, "-C", REPO, "LICENSE", *folders], check=True)
     monkeypatch.setattr(dist, "BUILD", tmp_path)
-    dsc = dist.pack_debian(tarball, "4.0.2", tmp_path)
+    monkeypatch.setenv("DEBEMAIL", "me@here.org")
+    dsc = dist.pack_debian(tarball, tools, "4.0.2", tmp_path)
     version = f"{topo_version()}+mpich4.0.2"
     assert dsc.name == f"mpich-topo_{version}.dsc" and f"\nVersion: {version}\n" in dsc.read_text()
     subprocess.run(["dpkg-source", "-x", "--no-check", dsc, "out"], cwd=tmp_path, check=True)
     out = tmp_path / "out"
     assert (out / "configure").is_file() and os.access(out / "debian/rules", os.X_OK)
-    assert "@" not in (out / "debian/changelog").read_text().split("--")[0].split("*")[1]
+    for name in ("changelog", "control"):
+        assert not re.search("@[A-Z]+@", (out / "debian" / name).read_text())
+    assert "\nMaintainer: mpich-topo authors <me@here.org>\n" in dsc.read_text()
+    ours = out / "mpich-topo"
+    assert {path.name for path in ours.iterdir()} == {*folders[:3], "LICENSE"}
+    assert not (ours / "maint/debian").exists()
+    build = load_program(ours / "maint/build")
+    missing = [file for tool in build.C_TOOLS.values() for file in tool.sources]
+    assert [file for file in missing if not list(ours.glob(file))] == []
+    done = subprocess.run(
+        [sys.executable, "-B", ours / "maint/build", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "--tools" in done.stdout
+
+
+def test_packages_that_the_debian_package_needs() -> None:
+    """are those of the tools; Python's compiled files are in no package."""
+    rules = (REPO / "maint/debian/rules").read_text()
+    assert re.search(r"PYTHONDONTWRITEBYTECODE=1 (.*\\\n)*.*maint/build --tools", rules)
+    text = (REPO / "maint/debian/control").read_text()
+    lines = (REPO / "maint/requirements.txt").read_text().splitlines()
+    names = {re.split("[>#]", line)[0].strip().lower().removeprefix("py") for line in lines}
+    built, used = ({*re.findall(r"^ python3-(\w+)", part, re.M)} for part in text.split("\n\n"))
+    assert built == used == names - {"", "plotly"}  # Debian's has not the script for pages
 
 
 # -- set-up, Makefile, check --------------------------------------------------------------------
