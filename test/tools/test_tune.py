@@ -1276,7 +1276,9 @@ def test_every_call_hits_a_legal_rule_or_is_mpichs(
         assert not selection.from_rule or grammar.is_plain(collective, selection.short, "4.0")
     if selection.short == "planned":
         assert call.hosts > 1 and call.ppn > 1
-        assert collective in ("alltoallv", "alltoallw") or num_bytes <= predictor_module.PLAN_MAX_BYTES
+        assert (
+            collective in ("alltoallv", "alltoallw") or num_bytes <= predictor_module.PLAN_MAX_BYTES
+        )
     # nothing is said about the rest
     assert not grammar.select(tuning, call_of(ranks, 1, collective="neighbor_alltoall")).from_rule
     assert not grammar.select(tuning, call_of(ranks, 1, comm_type="inter")).from_rule
@@ -1481,7 +1483,11 @@ def test_planned_has_one_range_of_sizes(name: str) -> None:
     for d in tuning_of(name)[1]:
         found.setdefault((d.collective, d.racks, d.ppn, *d.ranks), []).append(d.algorithm)
     assert all(of_ranks.count("planned") <= 1 for of_ranks in found.values())
-    assert all(len(of_ranks) == 1 for key, of_ranks in found.items() if key[0] in ("alltoallv", "alltoallw"))
+    assert all(
+        len(of_ranks) == 1
+        for key, of_ranks in found.items()
+        if key[0] in ("alltoallv", "alltoallw")
+    )
 
 
 @some_sites("demo", "uneven", "full bisection", "tables by rack", "600 hosts")
