@@ -1281,6 +1281,9 @@ def test_recipes_of_other_builders_are_up_to_date() -> None:
     assert topo == topo_version()
     assert easyconfig.name == f"MPICH-{release}-GCC-13.3.0-topo-{topo}.eb"
     assert release in [tested for row in versions() for tested in row["tested"]]
+    # EasyBuild's own steps for MPICH keep its flags out of mpicc
+    assert "easyblock" not in text and "maint/build --tools %(installdir)s" in text
+    compile(text, easyconfig.name, "exec")
     package = (
         REPO / "maint/spack/spack_repo/mpich_topo/packages/mpich_topo/package.py"
     ).read_text()
