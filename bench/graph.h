@@ -104,10 +104,9 @@ static bool graph_grid(const char *spec)
     return true;
 }
 
-static uint64_t graph_draw(uint64_t * state)
+/* The output of splitmix64 for a state */
+static uint64_t mix(uint64_t x)
 {
-    *state += 0x9e3779b97f4a7c15u;      /* splitmix64 */
-    uint64_t x = *state;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
     x = (x ^ x >> 27) * 0x94d049bb133111ebu;
     return x ^ x >> 31;
@@ -123,7 +122,8 @@ static void graph_random(long degree, long num_ranks, long seed)
         for (long i = 0; i < num_ranks - 1; i++)
             others[i] = (int) (i + (i >= from));
         for (long i = 0; i < degree && i < num_ranks - 1; i++) {
-            const long k = i + (long) (graph_draw(&state) % (uint64_t) (num_ranks - 1 - i));
+            const long k = i + (long) (mix(state += 0x9e3779b97f4a7c15u) %
+                                      (uint64_t) (num_ranks - 1 - i));
             const int to = others[k];
             others[k] = others[i];
             others[i] = to;

@@ -968,15 +968,13 @@ static void prepare_fft(long bytes)
         fft.edge--;
 }
 
-/* A pseudorandom number: splitmix64 */
+/* A pseudorandom number for a block */
 static uint64_t draw(int from, int to, long version)
 {
     uint64_t x = (uint64_t) from << 32 | (uint32_t) to;
 
     x += 0x9e3779b97f4a7c15u * (uint64_t) (opt.seed + 1) + 0xd1342543de82ef95u * (uint64_t) version;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    return x ^ x >> 31;
+    return mix(x);
 }
 
 static long pattern_bytes(long bytes, int from, int to, long version)
