@@ -25,8 +25,8 @@
 
 enum { MOST_WITH_GAPS = 2503 };
 
-enum { ALLGATHER, ALLGATHERV, GATHER, GATHERV, SCATTER, SCATTERV, ALLTOALL, ALLTOALLV, ALLREDUCE, BARRIER, BCAST,
-    REDUCE, SCAN, EXSCAN, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, N_COLLECTIVES
+enum { ALLGATHER, ALLGATHERV, GATHER, GATHERV, SCATTER, SCATTERV, ALLTOALL, ALLTOALLV, ALLTOALLW, ALLREDUCE,
+    BARRIER, BCAST, REDUCE, SCAN, EXSCAN, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, N_COLLECTIVES
 };
 
 /* A call. Elements are pairs of ints with a hole between them where has_gaps. */
@@ -35,6 +35,8 @@ typedef struct {
     MPI_Comm comm;
     int rank, size;
     int *in, *out, *counts, *displs;
+    int *bytes;                 /* of alltoallw: displs in bytes, and the type of each block */
+    MPI_Datatype *types;
     int num_in, num_out;        /* elements */
     MPI_Request request;
 } call_t;
@@ -103,6 +105,11 @@ static int *new_buffer(int n)
     return buf;
 }
 
+static int is_alltoallv(const call_t * c)
+{
+    return c->coll == ALLTOALLV || c->coll == ALLTOALLW;
+}
+
 /* Elements that two ranks send each other in alltoallv */
 static int pair_count(const call_t * c, int a, int b)
 {
@@ -116,6 +123,10 @@ static void prepare(call_t * c)
     MPI_Comm_rank(c->comm, &c->rank);
     MPI_Comm_size(c->comm, &c->size);
     c->root %= c->size;
+    if (c->coll == ALLTOALLW)
+        c->has_gaps = 0;        /* MPICH's own persistent alltoallw does not keep the types */
+    c->bytes = malloc(c->size * sizeof(int));
+    c->types = malloc(c->size * sizeof(MPI_Datatype));
     if (is_gather(c) || is_scatter(c))
         c->in_place &= c->rank == c->root;
     is_v = c->coll == ALLGATHERV || c->coll == GATHERV || c->coll == SCATTERV;
@@ -123,7 +134,7 @@ static void prepare(call_t * c)
     c->displs = c->counts + c->size;
     for (int i = 0, at = 0; i < c->size; i++) {
         c->counts[i] = is_v || c->coll == REDUCE_SCATTER ? c->n * (i % 3) / 2 : c->n;
-        if (c->coll == ALLTOALLV)
+        if (is_alltoallv(c))
             c->counts[i] = pair_count(c, c->rank, i);
         c->displs[i] = at;
         at += c->counts[i];
@@ -134,7 +145,7 @@ static void prepare(call_t * c)
         c->num_out = c->n;
     if (c->coll == ALLTOALL)
         c->num_in = c->num_out = c->size * c->n;
-    if (c->coll == ALLTOALLV)
+    if (is_alltoallv(c))
         c->num_in = c->num_out = c->displs[c->size - 1] + c->counts[c->size - 1];
     if (c->coll >= REDUCE_SCATTER || is_scatter(c)) {
         c->num_in = c->displs[c->size - 1] + c->counts[c->size - 1];
@@ -170,7 +181,7 @@ static void check_result(const call_t * c, int round)
             check_at(c, i, value(i / c->n, c->rank * c->n + i % c->n, round));
         return;
     }
-    if (c->coll == ALLTOALLV) {
+    if (is_alltoallv(c)) {
         for (int r = 0; r < c->size; r++) {
             int from = 0;
             for (int i = 0; i < c->rank; i++)
@@ -221,6 +232,7 @@ static void begin(call_t * c)
 #define MPI_IBcast MPI_Ibcast
 #define MPI_IAlltoall MPI_Ialltoall
 #define MPI_IAlltoallv MPI_Ialltoallv
+#define MPI_IAlltoallw MPI_Ialltoallw
 #define MPI_IGather MPI_Igather
 #define MPI_IGatherv MPI_Igatherv
 #define MPI_IScatter MPI_Iscatter
@@ -262,6 +274,14 @@ static void begin(call_t * c)
             break;
         case ALLTOALLV:
             CALL(Alltoallv, in, c->counts, c->displs, type, c->out, c->counts, c->displs, type);
+            break;
+        case ALLTOALLW:
+            for (int i = 0; i < c->size; i++) {
+                c->bytes[i] = c->displs[i] * (int) sizeof(int);
+                c->types[i] = type;
+            }
+            CALL(Alltoallw, in, c->counts, c->bytes, c->types, c->out, c->counts, c->bytes,
+                 c->types);
             break;
         case ALLREDUCE:
             CALL(Allreduce, in, c->out, c->n, type, op);
@@ -306,6 +326,8 @@ static void finish(call_t * c)
     free(c->in);
     free(c->out);
     free(c->counts);
+    free(c->bytes);
+    free(c->types);
 }
 
 /* All collectives at once on two communicators. The order of completion differs between ranks. */

@@ -89,7 +89,9 @@ def test_any_cluster(
     check(
         job,
         number,
-        [] if kind in ("cyclic", "unequal", "levels") and n > 1 else ["alltoall", "alltoallv"],
+        []
+        if kind in ("cyclic", "unequal", "levels") and n > 1
+        else ["alltoall", "alltoallv", "alltoallw"],
     )
 
 
