@@ -32,7 +32,10 @@ struct edge {
 };
 
 static struct {
-    long num_ranks;             /* of a grid; 0: any number */
+    int num_dims;               /* of a grid; else 0 */
+    long dims[GRAPH_DIMS];
+    bool around;                /* with diagonal neighbors */
+    long degree;                /* of a random graph; else 0 */
     long num, room;
     struct edge *edges;
 } graph;
@@ -50,12 +53,13 @@ static void graph_add(long from, long to)
     graph.edges[graph.num++] = (struct edge) {.from = (int) from,.to = (int) to };
 }
 
-/* The edges of rank `from`, in the order of MPI_Cart_create where they are those beside it */
-static void graph_add_grid(long from, int num_dims, const long *dims, bool around)
+/* The edges of rank `from` of the grid */
+static void graph_add_grid(long from)
 {
+    const long *dims = graph.dims;
     long at[GRAPH_DIMS], steps = 1, rest = from;
 
-    for (int d = num_dims - 1; d >= 0; d--) {
+    for (int d = graph.num_dims - 1; d >= 0; d--) {
         at[d] = rest % dims[d];
         rest /= dims[d];
         steps *= 3;
@@ -63,22 +67,31 @@ static void graph_add_grid(long from, int num_dims, const long *dims, bool aroun
     for (long step = 0; step < steps; step++) {
         long to = 0, digits = step;
         int moves = 0;
-        for (int d = 0; d < num_dims; d++) {
+        for (int d = 0; d < graph.num_dims; d++) {
             const long move = digits % 3 - 1;
             digits /= 3;
             moves += move != 0;
             to = to * dims[d] + (at[d] + move + dims[d]) % dims[d];
         }
-        if (moves == 1 || (around && moves > 1))
+        if (moves == 1 || (graph.around && moves > 1))
             graph_add(from, to);
     }
 }
 
-/* grid:4x4x4:27. False, after an error, if it is none. */
-static bool graph_grid(const char *spec)
+static long graph_grid_ranks(void)
+{
+    long ranks = 1;
+
+    for (int d = 0; d < graph.num_dims; d++)
+        ranks *= graph.dims[d];
+    return ranks;
+}
+
+/* grid:4x4x4:27 */
+static void graph_grid(const char *spec)
 {
     const char *s = spec + strlen("grid:");
-    long dims[GRAPH_DIMS], ranks = 1, points = 1;
+    long *dims = graph.dims, ranks = 1, points = 1;
     int num = 0;
     char *end = (char *) s;
 
@@ -96,12 +109,10 @@ static bool graph_grid(const char *spec)
     if (!has_points || *end || ranks > INT_MAX || (found != points && found != 2 * num + 1)) {
         usage_error("--graph: '%s': expected a grid of 1 to %d dimensions and its points, as "
                     "grid:4x4x4:27 or grid:4x4x4:7", spec, GRAPH_DIMS);
-        return false;
+        return;
     }
-    graph.num_ranks = ranks;
-    for (long from = 0; from < ranks; from++)
-        graph_add_grid(from, num, dims, found == points);
-    return true;
+    graph.num_dims = num;
+    graph.around = found == points;
 }
 
 /* The output of splitmix64 for a state */
@@ -112,8 +123,8 @@ static uint64_t mix(uint64_t x)
     return x ^ x >> 31;
 }
 
-/* `degree` edges from each rank to different others */
-static void graph_random(long degree, long num_ranks, long seed)
+/* Edges of a random graph, from each rank to different others */
+static void graph_random(long num_ranks, long seed)
 {
     int *others = malloc(sizeof(int) * num_ranks);
     uint64_t state = (uint64_t) seed;
@@ -121,7 +132,7 @@ static void graph_random(long degree, long num_ranks, long seed)
     for (long from = 0; others && from < num_ranks; from++) {
         for (long i = 0; i < num_ranks - 1; i++)
             others[i] = (int) (i + (i >= from));
-        for (long i = 0; i < degree && i < num_ranks - 1; i++) {
+        for (long i = 0; i < graph.degree && i < num_ranks - 1; i++) {
             const long k = i + (long) (mix(state += 0x9e3779b97f4a7c15u) %
                                       (uint64_t) (num_ranks - 1 - i));
             const int to = others[k];
@@ -169,20 +180,22 @@ static void graph_read(const char *spec)
     if (!strncmp(spec, "grid:", 5))
         graph_grid(spec);
     else if (!strncmp(spec, "random:", 7))
-        parse_long("--graph random", spec + 7, 1);
+        graph.degree = parse_long("--graph random", spec + 7, 1);
     else
         graph_file(spec);
 }
 
-/* Complete what graph_read() has read, for this number of ranks. */
+/* Make the edges of the graph that graph_read() has read, for this number of ranks. */
 static void graph_complete(const char *spec, long num_ranks, long seed)
 {
-    if (graph.num_ranks > 0 && graph.num_ranks != num_ranks) {
-        usage_error("--graph: %s has %ld ranks, found %ld", spec, graph.num_ranks, num_ranks);
+    if (graph.num_dims > 0 && graph_grid_ranks() != num_ranks) {
+        usage_error("--graph: %s has %ld ranks, found %ld", spec, graph_grid_ranks(), num_ranks);
         return;
     }
-    if (!strncmp(spec, "random:", 7))
-        graph_random(parse_long("--graph random", spec + 7, 1), num_ranks, seed);
+    for (long from = 0; graph.num_dims > 0 && from < num_ranks; from++)
+        graph_add_grid(from);
+    if (graph.degree > 0)
+        graph_random(num_ranks, seed);
     for (long i = 0; i < graph.num; i++) {
         const struct edge *e = &graph.edges[i];
         if (e->from >= num_ranks || e->to >= num_ranks) {
