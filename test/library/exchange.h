@@ -575,10 +575,9 @@ static int exchange_verify(const exchange_t * x, int err)
     return ok;
 }
 
-/* A request needs the types no longer, but MPICH's own alltoallw does. */
 static void exchange_free_types(exchange_t * x)
 {
-    for (int i = 0; opt.is_w && x->is_planned && i < 2; i++)
+    for (int i = 0; i < 2; i++)
         w_args_free(&x->w[i]);
     if (x->how.send > SIX)
         MPI_Type_free(&x->send.type);
@@ -591,7 +590,6 @@ static void exchange_free(exchange_t * x)
 {
     exchange_free_types(x);
     for (int i = 0; i < 2; i++) {
-        w_args_free(&x->w[i]);
         free(x->counts[i]);
         free(x->displs[i]);
         free(x->large_counts[i]);

@@ -123,8 +123,6 @@ static void prepare(call_t * c)
     MPI_Comm_rank(c->comm, &c->rank);
     MPI_Comm_size(c->comm, &c->size);
     c->root %= c->size;
-    if (c->coll == ALLTOALLW)
-        c->has_gaps = 0;        /* MPICH's own persistent alltoallw does not keep the types */
     c->bytes = malloc(c->size * sizeof(int));
     c->types = malloc(c->size * sizeof(MPI_Datatype));
     if (is_gather(c) || is_scatter(c))
@@ -277,7 +275,7 @@ static void begin(call_t * c)
             break;
         case ALLTOALLW:
             for (int i = 0; i < c->size; i++) {
-                c->bytes[i] = c->displs[i] * (int) sizeof(int);
+                c->bytes[i] = c->displs[i] * (c->has_gaps ? 3 : 1) * (int) sizeof(int);
                 c->types[i] = type;
             }
             CALL(Alltoallw, in, c->counts, c->bytes, c->types, c->out, c->counts, c->bytes,
