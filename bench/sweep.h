@@ -8,8 +8,8 @@
  *                         it. This separates the two protocols, whatever their times are. Before
  *                         it asks, the receiver waits for another message, so that the library
  *                         makes progress.
- *     message rate        short messages that the ranks of a host send at once to those of
- *                         another host
+ *     gap                 time between short messages that the ranks of a host send to those of
+ *                         other hosts
  *
  * For each protocol, lines latency + bytes / rate are fitted to relative errors: one line if it
  * fits, otherwise several, for example if links let some bytes pass at once.
@@ -40,9 +40,10 @@
 #define SWEEP_PIECE 3           /* least number of sizes of a piece after a piece is cut */
 #define SWEEP_BAD 0.15          /* relative error from which on a piece is cut */
 #define SWEEP_BETTER 0.5        /* most that the two parts may have of its sum of squared errors */
-#define RATE_WINDOW 64          /* messages of a rank under way */
-#define RATE_WINDOWS 8
-#define RATE_REPS 5
+#define RATE_PEERS 15           /* most hosts to which a host sends */
+#define RATE_MORE 16            /* least number of messages of a rank by which the time grows */
+#define RATE_MESSAGES (RATE_MORE + 2 * RATE_PEERS)      /* most messages of a rank */
+#define RATE_REPS 15
 
 typedef struct {
     int num;                    /* number of measured sizes, from 1 B on */
@@ -235,41 +236,52 @@ static int sweep_pieces(const sweep_t * sweep, piece_t piece[SWEEP_SIZES])
     return num + sweep_lines(sweep, middle, sweep->num, piece + num);
 }
 
-/* Seconds in which the ranks of one host send all their messages. `both`: see below. */
-static double rate_seconds(MPI_Comm both, char *buffer, int bytes, int n)
+/* Seconds until the n ranks of the first host have an answer from each of their peers, to
+ * each of which they send num messages. */
+static double fan_seconds(MPI_Comm hosts, char *buffer, int bytes, int n, int num_peers, int num)
 {
-    MPI_Request request[RATE_WINDOW];
-    MPI_Status status[RATE_WINDOW];
-    int me;
+    MPI_Request request[2 * RATE_MESSAGES];
+    int me, num_requests = 0;
 
-    MPI_Comm_rank(both, &me);
-    MPI_Barrier(both);
+    MPI_Comm_rank(hosts, &me);
+    MPI_Barrier(hosts);
     double t = MPI_Wtime();
-    for (int w = 0; w < RATE_WINDOWS; w++) {
-        for (int i = 0; i < RATE_WINDOW; i++) {
-            if (me < n)
-                MPI_Isend(buffer, bytes, MPI_BYTE, me + n, 0, both, &request[i]);
-            else
-                MPI_Irecv(buffer + (size_t) i * bytes, bytes, MPI_BYTE, me - n, 0, both,
-                          &request[i]);
-        }
-        MPI_Waitall(RATE_WINDOW, request, status);
+    if (me < n) {
+        for (int i = 1; i <= num_peers; i++)
+            MPI_Irecv(buffer + i * bytes, bytes, MPI_BYTE, i * n + me, 0, hosts,
+                      &request[num_requests++]);
+        for (int k = 0; k < num; k++)
+            for (int i = 1; i <= num_peers; i++)
+                MPI_Isend(buffer, bytes, MPI_BYTE, i * n + me, 0, hosts, &request[num_requests++]);
+    } else {
+        for (int k = 0; k < num; k++)
+            MPI_Recv(buffer, bytes, MPI_BYTE, me % n, 0, hosts, MPI_STATUS_IGNORE);
+        MPI_Isend(buffer, bytes, MPI_BYTE, me % n, 0, hosts, &request[num_requests++]);
     }
-    MPI_Barrier(both);
-    return MPI_Wtime() - t;
+    MPI_Waitall(num_requests, request, MPI_STATUSES_IGNORE);
+    t = MPI_Wtime() - t;
+    MPI_Allreduce(MPI_IN_PLACE, &t, 1, MPI_DOUBLE, MPI_MAX, hosts);
+    return t;
 }
 
-/* Messages per second that n ranks of a host send. `both` contains n ranks of each of two hosts,
- * first those of the first host. buffer has RATE_WINDOW times the bytes of a message. */
-static double measure_rate(MPI_Comm both, char *buffer, int bytes, int n)
+/* Time between two short messages of a host to others, in seconds; 0: too short to measure. hosts:
+ * n ranks of each of several hosts, host by host; those of the first host send to those of the same
+ * index on the others. The peers take turns, because a network may join messages that one
+ * connection sends one after the other. buffer has RATE_MESSAGES times the bytes of a message. */
+static double measure_gap(MPI_Comm hosts, char *buffer, int bytes, int n)
 {
-    double samples[RATE_REPS];
+    double few[RATE_REPS], many[RATE_REPS];
+    int size;
 
-    rate_seconds(both, buffer, bytes, n);
-    for (int i = 0; i < RATE_REPS; i++)
-        samples[i] = rate_seconds(both, buffer, bytes, n);
-    return (double) n * RATE_WINDOWS * RATE_WINDOW / fmax(quantile(samples, RATE_REPS, 0.5),
-                                                          MPI_Wtick());
+    MPI_Comm_size(hosts, &size);
+    int num_peers = size / n - 1, more = (RATE_MORE + num_peers - 1) / num_peers;
+    fan_seconds(hosts, buffer, bytes, n, num_peers, 1 + more);
+    for (int i = 0; i < RATE_REPS; i++) {
+        few[i] = fan_seconds(hosts, buffer, bytes, n, num_peers, 1);
+        many[i] = fan_seconds(hosts, buffer, bytes, n, num_peers, 1 + more);
+    }
+    double t = quantile(many, RATE_REPS, 0.5) - quantile(few, RATE_REPS, 0.5);
+    return t > MPI_Wtick() ? t / ((double) n * num_peers * more) : 0;
 }
 
 #endif /* SWEEP_H_INCLUDED */

@@ -122,7 +122,7 @@ typedef struct {
     costs_t costs;
     view_t view;
     swept_t swept[NUM_WAYS];
-    double rate;                /* messages per second of the pair of hosts; 0: not measured */
+    double gap;                 /* seconds between short messages of a host; 0: not measured */
 } measured_t;
 
 static options_t opt = {
@@ -832,7 +832,7 @@ static void run_pass(MPI_Comm comm, int in_host, int bandwidth, double until, re
 /*
  * Costs of a processor: the time to send a short message, if it is clear, and the rate of adding
  * up. The other costs follow from messages of many sizes between two ranks, inside a host and
- * between hosts, and from the number of short messages that a host sends (sweep.h).
+ * between hosts, and from short messages of one host to many (sweep.h).
  */
 #define OVERHEAD_REPS 100
 #define REDUCE_REPS 21
@@ -897,8 +897,7 @@ static void quiet_bcast(void *data, int bytes)
         sleep_for(0.01);
 }
 
-/* Pair of hosts for messages between hosts and for the message rate; from -1: there is only one
- * host */
+/* Pair of hosts for messages between hosts; from -1: there is only one host */
 static const swept_t *pair_between(const measured_t * m)
 {
     return &m->swept[m->swept[IN_RACK].from < 0 ? OTHER_RACK : IN_RACK];
@@ -939,7 +938,7 @@ static void write_costs(FILE * f, const measured_t * m)
     } all[] = {
         {"overhead_us", m->costs.overhead_us},
         {"reduce_mbps", m->costs.reduce_mbps},
-        {"gap_us", m->rate > 0 ? 1e6 / m->rate : 0},
+        {"gap_us", 1e6 * m->gap},
         {"eager_bytes", between->num ? between->eager_bytes : 0},
     };
     int num = 0;
@@ -1351,8 +1350,8 @@ static void move_to_rank_0(void *data, int bytes, int source)
 static void measure_sweep(measured_t * m)
 {
     double seconds = opt.time_limit > 0 ? opt.time_limit * COSTS_SHARE / (NUM_WAYS + 1) : 10;
-    MPI_Comm in_host, both;
-    int index, least[2] = { INT_MAX, INT_MAX };
+    MPI_Comm in_host, hosts;
+    int index, n;
 
     quiet_bcast(m->swept, sizeof(m->swept));
     for (int way = 0; way < NUM_WAYS; way++) {
@@ -1369,26 +1368,25 @@ static void measure_sweep(measured_t * m)
         quiet_bcast(&way, sizeof(way)); /* the next pair starts after this one has finished */
     }
 
-    /* -- message rate -- */
+    /* -- gap -- */
     const swept_t *pair = pair_between(m);
     if (pair->from < 0)
         return;
     MPI_Comm_split(MPI_COMM_WORLD, host, rank, &in_host);
     MPI_Comm_rank(in_host, &index);
-    MPI_Comm_size(in_host, &least[host == pair->to]);
-    if (host != pair->from && host != pair->to)
-        least[0] = INT_MAX;
+    MPI_Comm_size(in_host, &n);
     MPI_Comm_free(&in_host);
-    MPI_Allreduce(MPI_IN_PLACE, least, 2, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-    int n = least[0] < least[1] ? least[0] : least[1];
-    int takes_part = (host == pair->from || host == pair->to) && index < n;
-    MPI_Comm_split(MPI_COMM_WORLD, takes_part ? 0 : MPI_UNDEFINED,
-                   host == pair->from ? index : n + index, &both);
-    if (both != MPI_COMM_NULL) {
-        m->rate = measure_rate(both, buffer, opt.latency_bytes, n);
-        MPI_Comm_free(&both);
+    int at = (host - pair->from + nhosts) % nhosts;     /* the first host sends */
+    if (at > RATE_PEERS)
+        n = INT_MAX;
+    MPI_Allreduce(MPI_IN_PLACE, &n, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    MPI_Comm_split(MPI_COMM_WORLD, at <= RATE_PEERS && index < n ? 0 : MPI_UNDEFINED,
+                   at * n + index, &hosts);
+    if (hosts != MPI_COMM_NULL) {
+        m->gap = measure_gap(hosts, buffer, opt.latency_bytes, n);
+        MPI_Comm_free(&hosts);
     }
-    move_to_rank_0(&m->rate, sizeof(m->rate), leader[pair->from]);
+    move_to_rank_0(&m->gap, sizeof(m->gap), leader[pair->from]);
 }
 
 /* Write the groups of a level and their names: the last part of a JSON object. */
@@ -1586,7 +1584,7 @@ int main(int argc, char **argv)
     /* -- measure -- */
     size_t size = fmax(fmax((double) FLYING * opt.bandwidth_bytes, 2.0 * opt.latency_bytes),
                        SWEEP_BYTES);
-    size = fmax(size, (double) RATE_WINDOW * opt.latency_bytes);
+    size = fmax(size, (double) RATE_MESSAGES * opt.latency_bytes);
     buffer = allocate(size, 1);
     allocate_row(&m.latency, 0);
     allocate_row(&m.bandwidth, 1);

@@ -395,7 +395,7 @@ static const struct collective collectives[] = {
 #define NUM_COLLECTIVES ((int) (sizeof(collectives) / sizeof(collectives[0])))
 
 /* Bytes that each rank sends to each other rank in MPI_Alltoallv; see "counts" below. */
-enum pattern { UNIFORM, RANDOM, SPARSE, HEAVY, FFT2D, FFT3D_ROWS, FFT3D_COLS, CHANGING };
+enum pattern { UNIFORM, RANDOM, SPARSE, HEAVY, MIXED, FFT2D, FFT3D_ROWS, FFT3D_COLS, CHANGING };
 
 static const struct {
     const char *name, *what;
@@ -404,6 +404,7 @@ static const struct {
     [RANDOM] = {"random", "0 to twice the size, drawn for each pair of ranks"},
     [SPARSE] = {"sparse", "the size to about four ranks, drawn; to the others nothing"},
     [HEAVY] = {"heavy", "16 times the size to and from the rank --root, else the size"},
+    [MIXED] = {"mixed", "256 times the size to about one rank, drawn, else the size"},
     [FFT2D] = {"fft2d", "transpose of a 2-D FFT in slabs, all ranks with all"},
     [FFT3D_ROWS] = {"fft3d_rows", "of a 3-D FFT in pencils, in rows of consecutive ranks"},
     [FFT3D_COLS] = {"fft3d_cols", "the other transpose of it, between these rows"},
@@ -930,6 +931,7 @@ static unsigned long pvar_read(MPI_T_pvar_handle handle)
 #define ELEMENT 16      /* of an FFT: a complex double */
 #define SPARSE_PARTNERS 4
 #define HEAVY_TIMES 16
+#define MIXED_TIMES 256
 
 /* A 3-D FFT transposes within rows, or within columns, of a grid of ranks that is as square as
  * possible. All edges of the data are equal. */
@@ -995,6 +997,9 @@ static long pattern_bytes(long bytes, int from, int to, long version)
             break;
         case HEAVY:
             blocks = from == opt.root || to == opt.root ? HEAVY_TIMES : 1;
+            break;
+        case MIXED:
+            blocks = draw(from, to, version) % (uint64_t) nprocs < 1 ? MIXED_TIMES : 1;
             break;
         case FFT2D:
             elements = part(fft.edge, nprocs, from) * part(fft.edge, nprocs, to);

@@ -31,9 +31,9 @@ class Links:
     has the levels whose groups differ in their rates. A rate of None is not known. After a pause a
     link may let burst_bytes pass at once, as a token bucket does, before its rate counts.
 
-    `latencies`: what a message takes at least, its gap included: between two hosts, and for each level from racks
-    on between hosts of different groups, with the group of each host. gap_us: from message to message of a
-    host. None, and no levels: not known."""
+    latency_us: the least time of a message between two hosts; None: not known. latencies: the same for
+    each level from racks on, between hosts of different groups, with the group of each host. gap_us:
+    from message to message of a host."""
 
     rack_of_host: dict[str, Any]
     host_mbps: float | None

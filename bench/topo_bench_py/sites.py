@@ -227,7 +227,7 @@ def launcher_site(launch: str, links: Links | None) -> Site:
 def links_of_cluster(what: dict[str, Any]) -> Links:
     """Those of a virtual cluster, as topo-vcluster describes it."""
     racks = {host: r for r, hosts in enumerate(what["racks"]) for host in hosts}
-    group, us = racks, what.get("latency_us", 0.0) + what.get("gap_us", 0.0)
+    group, us = racks, what.get("latency_us", 0.0)
     near, pods, latencies = us, [], []
     us += what.get("uplink_latency_us", 0.0)
     latencies.append((group, us))

@@ -477,7 +477,7 @@ def test_bound_is_the_greater_one() -> None:
     links = sites.links_of_cluster({**what, "uplink_latency_us": 2000.0, "gap_us": 300.0})
     hosts = list(links.rack_of_host)
     # the last of 12 messages to other racks
-    assert bounds.bound_us("bcast", 8, hosts, links) == pytest.approx(11 * 300 + 6300)
+    assert bounds.bound_us("bcast", 8, hosts, links) == pytest.approx(11 * 300 + 6000)
     assert bounds.bound_us("bcast", 1 << 20, hosts, links) == pytest.approx(8 * (1 << 20) / 25)
 
 
@@ -1009,6 +1009,13 @@ def test_sparse_counts(exchanged: Any) -> None:
     assert 2 < (matrix > 0).sum() / 16 < 6
 
 
+def test_mixed_counts(exchanged: Any) -> None:
+    sent, _ = exchanged(16, "-s", 10, "-p", "mixed", "-n", 1, "-w", 0)
+    matrix = same_calls(sent)
+    assert set(matrix.flat) == {10, 2560}
+    assert 0.3 < (matrix > 10).sum() / 16 < 3
+
+
 def test_one_heavy_rank(exchanged: Any) -> None:
     sent, _ = exchanged(5, "-s", 10, "-p", "heavy", "-r", 3, *QUICK_C)
     matrix = same_calls(sent)
@@ -1069,7 +1076,7 @@ def test_counts_that_change(exchanged: Any) -> None:
     assert counts["bytes_from_to"] == [[pytest.approx(sum(timed) / len(timed))]]
 
 
-@pytest.mark.parametrize("pattern", ["random", "sparse", "heavy", "fft2d", "fft3d_cols"])
+@pytest.mark.parametrize("pattern", ["random", "sparse", "heavy", "mixed", "fft2d", "fft3d_cols"])
 def test_counts_are_told_by_host(exchanged: Any, shim: Any, pattern: Any) -> None:
     """So that what the links allow can be computed from them."""
     options = ("-s", "64,100", "-p", pattern, "-n", 1, "-w", 0)
@@ -1084,7 +1091,7 @@ def test_counts_are_told_by_host(exchanged: Any, shim: Any, pattern: Any) -> Non
         assert line["bytes_from_to"] == of_hosts
 
 
-PATTERNS = ("random", "sparse", "heavy", "fft2d", "fft3d_rows", "fft3d_cols", "changing")
+PATTERNS = ("random", "sparse", "heavy", "mixed", "fft2d", "fft3d_rows", "fft3d_cols", "changing")
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
@@ -1196,7 +1203,7 @@ def test_planned_proves_that_it_ran(mpi: Any, collective: str) -> None:
             assert min(cell["build_us"]) > 0
 
 
-@pytest.mark.parametrize("pattern", ["random", "sparse", "heavy", "fft2d", "fft3d_rows"])
+@pytest.mark.parametrize("pattern", ["random", "sparse", "heavy", "mixed", "fft2d", "fft3d_rows"])
 def test_planned_of_patterns(mpi: Any, pattern: Any) -> None:
     options = ("-c", "alltoallv", "-p", pattern, "-a", "planned,planned+init", "-s", "100")
     done, lines = mpi(7, *options, *QUICK_C, MPIR_CVAR_NUM_CLIQUES="3")
