@@ -245,14 +245,16 @@ static void case_held(void)
 /* Whether blocks on MPI_COMM_WORLD are joined by rack, or one rank has all messages of a host. */
 static int is_by_rack(const exchange_t * x)
 {
-    double block, message = sum_of_blocks(x, &block) / num_hosts / num_hosts;
+    long more;
+    double block, message = sum_of_blocks(x, &block, &more) / num_hosts / num_hosts;
     return num_racks > 1 && block > 0 && block <= rack_bytes && message <= rack_bytes;
 }
 
 static int is_by_one_rank(const exchange_t * x)
 {
+    long more;
     double block;
-    return sum_of_blocks(x, &block) / num_hosts <= one_rank_bytes && num_hosts <= 16;
+    return sum_of_blocks(x, &block, &more) / num_hosts <= one_rank_bytes && num_hosts <= 16;
 }
 
 /* The first rank of a host has all its messages; or, of none that is empty, all have as many as

@@ -24,6 +24,7 @@
 #define EXCHANGE_H_INCLUDED
 
 #include "checks.h"
+#include <limits.h>
 #include <sched.h>
 
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
@@ -165,11 +166,13 @@ typedef struct {
     int *items;                 /* [n * n] from s to d at s * n + d */
 } pattern_t;
 
-enum { DENSE, RANDOM, SPARSE, HOLES, HEAVY, RING, DIAGONAL, ONE_PAIR, NOTHING, NUM_PATTERNS };
+enum { DENSE, RANDOM, SPARSE, HOLES, HEAVY, RING, DIAGONAL, ONE_PAIR, MIXED, NOTHING,
+    NUM_PATTERNS
+};
 
 static const char *pattern_names[] = {
     "dense", "random", "sparse", "rows and columns of zeroes", "one heavy rank", "ring", "diagonal",
-    "one pair", "nothing"
+    "one pair", "some long", "nothing"
 };
 
 /* `unit` items a block, or about as many. What MPI_Alltoall gets is dense or nothing. */
@@ -212,6 +215,9 @@ static pattern_t pattern_new(int kind, MPI_Comm comm, int unit, unsigned seed, i
                 case ONE_PAIR:
                     count = s == 0 && d == p.n - 1 ? unit : 0;
                     break;
+                case MIXED:
+                    count = r % 5 == 0 ? 700 + some : some;
+                    break;
             }
             p.items[s * p.n + d] = count;
         }
@@ -227,7 +233,7 @@ static void pattern_free(pattern_t * p)
     free(p->items);
 }
 
-/* Between hosts of the world, and between a host and another rack, that have data for each other. */
+/* Pairs of hosts of the world, and of a host and another rack, that a plan has blocks of ints for. */
 static inline void count_pairs(const pattern_t * p, long *host_pairs, long *far_pairs,
                                long *rack_pairs)
 {
@@ -237,7 +243,8 @@ static inline void count_pairs(const pattern_t * p, long *host_pairs, long *far_
     for (int s = 0; s < p->n; s++) {
         for (int d = 0; d < p->n; d++) {
             int a = host_of_rank[s], b = host_of_rank[d];
-            if (p->items[s * p->n + d] == 0 || a == b)
+            long bytes = p->items[s * p->n + d] * (long) sizeof(int);
+            if (bytes == 0 || bytes > max_bytes || a == b)
                 continue;
             int far = rack_of_host[a] != rack_of_host[b];
             *host_pairs += !pair[a * num_hosts + b];
@@ -631,17 +638,23 @@ static int can_plan(MPI_Comm comm)
     return hosts < 0 ? -1 : hosts > 1 && hosts < n;
 }
 
-/* Bytes of all blocks, and *block of the average one that is not empty. */
-static double sum_of_blocks(const exchange_t * x, double *block)
+/* Bytes of all blocks of a plan, *block of the average one that is not empty, and *more the number of
+ * longer blocks beyond that of these. */
+static double sum_of_blocks(const exchange_t * x, double *block, long *more)
 {
     long sum = 0, num = 0, item = layout_size(&x->recv) * x->recv_unit;
+    long most = x->how.in_place || !opt.is_v ? LONG_MAX : max_bytes;
 
+    *more = 0;
     for (int i = 0; i < x->size * x->size; i++) {
-        sum += x->pattern->items[i];
-        num += x->pattern->items[i] > 0;
+        long bytes = x->pattern->items[i] * item;
+        sum += bytes > most ? 0 : bytes;
+        num += bytes > 0 && bytes <= most;
+        *more += bytes > most;
     }
-    *block = num ? (double) sum / num * item : 0;
-    return (double) sum * item;
+    *block = num ? (double) sum / num : 0;
+    *more -= num;
+    return sum;
 }
 
 static int predict(const exchange_t * x)
@@ -654,8 +667,9 @@ static int predict(const exchange_t * x)
     if (!can)
         return PLACE;
     double block;
-    sum_of_blocks(x, &block);
-    return block > max_bytes ? SIZE : CALLS;
+    long more;
+    sum_of_blocks(x, &block, &more);
+    return block > max_bytes || more > 0 ? SIZE : CALLS;
 }
 
 /* Of a communicator: how often in a row blocks were too long, and how many calls will not ask for that */

@@ -31,6 +31,9 @@
  * their host needs (with racks, some hosts exchange more sizes). Displacements, datatypes and
  * MPI_IN_PLACE are not part of a plan: each process packs and unpacks as its call says.
  *
+ * A block longer than MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES is a message of its own, from its sender
+ * to its receiver, beside those of the plan; but with MPI_IN_PLACE plans contain all blocks.
+ *
  * Cost = 2.lg(h).a (the vote) + k.a + (k.o + M.b) + 2.m.c. h: number of hosts; k: messages that a
  * rank sends, (h-1)/ranks of a host, or (r-1 + h/r-1)/ranks of a host with r racks; M: bytes that
  * leave a host; m: bytes of a rank; a: latency between hosts; o: time to send a message; b: time
@@ -39,8 +42,8 @@
  * what its ranks send and receive; see MPIR_CVAR_COLL_TOPO_PLAN_SHM_BYTES.
  *
  * Preferred for many short messages. Calls that would not gain fall back to MPICH's algorithm: on
- * one host, with one rank per host, with blocks longer than MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES on
- * average, and if counts change from call to call. All processes know which calls. MPI_T counters
+ * one host, with one rank per host, with more long blocks than others, and if counts change from
+ * call to call. All processes know which calls. MPI_T counters
  * coll_topo_plan_... count them by reason.
  *
  * Source: Booth and Jackson, "Planned AlltoAllv, a clustered approach" (EPCC). */
@@ -58,7 +61,8 @@ int MPIR_Alltoallv_intra_planned(const void *sendbuf, const MPI_Aint * sendcount
     out = in;
     if (sendbuf != MPI_IN_PLACE)
         MPII_Topo_blocks_set(&out, sendbuf, 0, sendcounts, sdispls, sendtype);
-    mpi_errno = MPII_Topo_exchange_alltoallv(&out, &in, comm_ptr, &decline, attr);
+    mpi_errno = MPII_Topo_exchange_alltoallv(&out, &in, sendbuf == MPI_IN_PLACE, comm_ptr, &decline,
+                                             attr);
     MPIR_ERR_CHECK(mpi_errno);
     if (decline == MPII_TOPO_PLANNED)
         MPII_TOPO_COUNT(alltoallv, planned);

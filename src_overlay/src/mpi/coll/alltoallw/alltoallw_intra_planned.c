@@ -34,7 +34,8 @@ int MPIR_Alltoallw_intra_planned(const void *sendbuf, const MPI_Aint sendcounts[
     out = in;
     if (sendbuf != MPI_IN_PLACE)
         MPII_Topo_blocks_set_types(&out, sendbuf, sendcounts, sdispls, sendtypes);
-    mpi_errno = MPII_Topo_exchange_alltoallv(&out, &in, comm_ptr, &decline, attr);
+    mpi_errno = MPII_Topo_exchange_alltoallv(&out, &in, sendbuf == MPI_IN_PLACE, comm_ptr, &decline,
+                                             attr);
     MPIR_ERR_CHECK(mpi_errno);
     if (decline == MPII_TOPO_PLANNED)
         MPII_TOPO_COUNT(alltoallw, planned);

@@ -36,6 +36,8 @@ typedef struct {
     const MPI_Datatype *types;  /* alltoallw: of the block of each rank; displs are in bytes */
     MPI_Aint extent, type_size, true_lb;        /* of type */
     bool is_plain;              /* contiguous, and in host memory */
+    MPI_Aint most;              /* longest block that a plan contains, in bytes: each longer block
+                                 * is a message of its own. At first MPIR_AINT_MAX */
 } MPII_Topo_blocks_t;
 
 void MPII_Topo_blocks_set(MPII_Topo_blocks_t * blocks, const void *buf, MPI_Aint count,
@@ -67,6 +69,9 @@ static inline MPI_Datatype MPII_Topo_blocks_type(const MPII_Topo_blocks_t * bloc
 
 /* Bytes of data of the block of a rank */
 MPI_Aint MPII_Topo_blocks_bytes(const MPII_Topo_blocks_t * blocks, int rank);
+
+/* Number of blocks, for n ranks, that are messages of their own */
+int MPII_Topo_blocks_num_long(const MPII_Topo_blocks_t * blocks, int n);
 
 /* Address of the block of a rank */
 char *MPII_Topo_blocks_at(const MPII_Topo_blocks_t * blocks, int rank);
@@ -129,11 +134,11 @@ void MPII_Topo_exchange_init(void);
 /* Make a plan for a persistent collective. *decline says whether there is one. *route lives as long
  * as the communicator. *shm is shared memory of the host with room for counters
  * (MPII_TOPO_MEETING_BYTES), then a segment, and then own_bytes of the plan. *shm is NULL if each
- * rank has its own segment. Collective over the communicator. */
+ * rank has its own segment. Sets out->most and in->most. Collective over the communicator. */
 #define MPII_TOPO_MEETING_BYTES(num_local) \
     (3 * sizeof(MPII_Topo_shm_counter_t) + ((2 * (num_local) * sizeof(int) + 63) & ~(size_t) 63))
-int MPII_Topo_exchange_plan(MPIR_Comm * comm_ptr, const MPII_Topo_blocks_t * out,
-                            const MPII_Topo_blocks_t * in, MPII_Topo_decline_t * decline,
+int MPII_Topo_exchange_plan(MPIR_Comm * comm_ptr, MPII_Topo_blocks_t * out,
+                            MPII_Topo_blocks_t * in, bool in_place, MPII_Topo_decline_t * decline,
                             const MPII_Topo_route_t ** route, MPII_Topo_plan_t ** plan,
                             MPII_Topo_shm_t ** shm, MPII_Topo_attr_t * attr);
 
@@ -145,12 +150,13 @@ int MPII_Topo_exchange_uniform(MPIR_Comm * comm_ptr, MPI_Aint block, MPII_Topo_d
                                MPII_Topo_attr_t * attr);
 
 /* The collectives. If *decline is not MPII_TOPO_PLANNED, no rank has done anything. alltoallv
- * stands for alltoallw, too: plans do not depend on datatypes. */
+ * stands for alltoallw, too: plans do not depend on datatypes. Alltoallv sets out->most and
+ * in->most. */
 int MPII_Topo_exchange_alltoall(const void *sendbuf, MPI_Aint sendcount, MPI_Datatype sendtype,
                                 void *recvbuf, MPI_Aint recvcount, MPI_Datatype recvtype,
                                 MPIR_Comm * comm_ptr, MPII_Topo_decline_t * decline,
                                 MPII_Topo_attr_t * attr);
-int MPII_Topo_exchange_alltoallv(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in,
+int MPII_Topo_exchange_alltoallv(MPII_Topo_blocks_t * out, MPII_Topo_blocks_t * in, bool in_place,
                                  MPIR_Comm * comm_ptr, MPII_Topo_decline_t * decline,
                                  MPII_Topo_attr_t * attr);
 

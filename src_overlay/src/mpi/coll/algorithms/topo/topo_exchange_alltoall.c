@@ -81,8 +81,8 @@ static MPII_Topo_decline_t decide_uniform(const MPII_Topo_exchange_t * ex, MPI_A
 {
     double pairs = (double) ex->place->num_ranks * ex->place->num_ranks;
 
-    return ex->decline == MPII_TOPO_PLANNED ? MPII_Topo_ex_decide(ex, block * pairs, pairs,
-                                                                  flags) : ex->decline;
+    return ex->decline != MPII_TOPO_PLANNED ? ex->decline :
+        MPII_Topo_ex_decide(ex, block * pairs, pairs, 0, flags);
 }
 
 int MPII_Topo_exchange_uniform(MPIR_Comm * comm_ptr, MPI_Aint block, MPII_Topo_decline_t * decline,

@@ -5,17 +5,16 @@
 
 #include "mpiimpl.h"
 #include "topo.h"
-#include "topo_exchange_impl.h"
+#include "topo_exchange_messages.h"
 #include "topo_view.h"
 
 /* Alltoallv and alltoallw: plans are kept with the communicator and its duplicates. A vote finds
  * the plan of a call. */
 
-/* A plan with its key: the bytes to and from each rank */
+/* A plan with its key: the bytes to and from each rank, without long blocks */
 typedef struct {
     int64_t *key;               /* [2 * num_ranks] */
-    MPII_Topo_decline_t decline;
-    MPII_Topo_plan_t *plan;     /* NULL if declined */
+    MPII_Topo_plan_t *plan;     /* NULL: there is not enough memory for it */
     MPII_Topo_wires_t *wires;
     uint64_t last_use;          /* 0: the entry is free */
     int64_t need;               /* most bytes of a half on any host */
@@ -70,38 +69,34 @@ static entry_t *make_way(MPII_Topo_exchange_t * ex, int64_t memory)
 
 /* Build the plan for ex->key, and keep it unless there is an error, which is then known to all
  * ranks. call: the ranks' vote on the call */
-static int add_entry(MPII_Topo_exchange_t * ex, const MPII_Topo_vote_t * call, entry_t ** entry_,
-                     MPII_Topo_attr_t * attr)
+static int add_entry(MPII_Topo_exchange_t * ex, const MPII_Topo_vote_t * call, int flags,
+                     entry_t ** entry_, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
     int mpi_errno_ret = MPI_SUCCESS;
     int64_t key_bytes = 2 * (int64_t) ex->place->num_ranks * sizeof(int64_t);
     entry_t entry = { 0 };
-    int flags;
     bool is_ok, has_room;
     MPII_Topo_vote_t vote = { 0 };
     MPL_time_t start;
 
     MPL_wtime(&start);
-    entry.decline = MPII_Topo_ex_decide(ex, call->sum[0], call->sum[1], &flags);
     entry.key = MPL_malloc(key_bytes, MPL_MEM_COLL);
     is_ok = entry.key != NULL;
     if (entry.key)
         memcpy(entry.key, ex->key, key_bytes);
     entry.memory = key_bytes;
-    if (entry.decline == MPII_TOPO_PLANNED) {
-        mpi_errno = MPII_Topo_ex_build(ex, flags, call->max[2], &entry.plan, attr);
-        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
-        is_ok = is_ok && entry.plan &&
-            MPII_Topo_wires_create(entry.plan, 1, &entry.wires) == MPI_SUCCESS;
-        vote.max[0] = entry.plan ? entry.plan->bytes : 0;
-        vote.max[1] = entry.plan ? MPII_Topo_plan_memory(entry.plan) : 0;
-    }
+    mpi_errno = MPII_Topo_ex_build(ex, flags, call->max[2], &entry.plan, attr);
+    TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
+    is_ok = is_ok && entry.plan &&
+        MPII_Topo_wires_create(entry.plan, 1, &entry.wires) == MPI_SUCCESS;
+    vote.max[0] = entry.plan ? entry.plan->bytes : 0;
+    vote.max[1] = entry.plan ? MPII_Topo_plan_memory(entry.plan) : 0;
     vote.all = is_ok;
     mpi_errno = MPII_Topo_ex_vote(ex, &vote, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     is_ok = vote.all && TOPO_ERROR == TOPO_ERROR_NONE;
-    if (is_ok && entry.plan) {
+    if (is_ok) {
         /* All ranks know max[0], so no host has to ask whether the others exceed the limit. */
         is_ok = 2 * MPII_TOPO_EX_ALIGN((int64_t) vote.max[0]) <= ex->settings.plan_shm_bytes;
         if (is_ok) {
@@ -112,9 +107,7 @@ static int add_entry(MPII_Topo_exchange_t * ex, const MPII_Topo_vote_t * call, e
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         }
     }
-    if (!is_ok && entry.decline == MPII_TOPO_PLANNED)
-        entry.decline = MPII_TOPO_DECLINED_MEMORY;
-    if (entry.decline != MPII_TOPO_PLANNED) {
+    if (!is_ok) {
         MPII_Topo_plan_free(entry.plan);
         MPII_Topo_wires_free(entry.wires);
         entry.plan = NULL;
@@ -217,6 +210,9 @@ static void note_decision(MPIR_Comm * comm_ptr, MPII_Topo_decline_t decline)
     }
 }
 
+/* Of the long blocks: another tag than the messages of the plan */
+#define LONG_TAG MPIR_ALLTOALLW_TAG
+
 static void free_plans(struct MPII_Topo_plans *plans)
 {
     for (int i = 0; i < MPII_TOPO_EX_MAX_ENTRIES; i++)
@@ -224,7 +220,7 @@ static void free_plans(struct MPII_Topo_plans *plans)
     MPL_free(plans);
 }
 
-int MPII_Topo_exchange_alltoallv(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in,
+int MPII_Topo_exchange_alltoallv(MPII_Topo_blocks_t * out, MPII_Topo_blocks_t * in, bool in_place,
                                  MPIR_Comm * comm_ptr, MPII_Topo_decline_t * decline,
                                  MPII_Topo_attr_t * attr)
 {
@@ -234,7 +230,9 @@ int MPII_Topo_exchange_alltoallv(const MPII_Topo_blocks_t * out, const MPII_Topo
     MPII_Topo_vote_t vote = { 0 };
     entry_t *entry;
     bool is_handed_on = false;
+    int flags;
     MPI_Aint lacking = MPIR_AINT_MAX;
+    MPII_Topo_messages_t own = {.comm_ptr = comm_ptr,.tag = LONG_TAG };
 
     *decline = MPII_TOPO_PLANNED;
     mpi_errno = MPII_Topo_ex_get(comm_ptr, false, &ex, attr);
@@ -260,6 +258,7 @@ int MPII_Topo_exchange_alltoallv(const MPII_Topo_blocks_t * out, const MPII_Topo
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
 
     /* -- guess the plan, collect for it, and vote -- */
+    MPII_Topo_ex_set_most(ex, in_place, out, in);
     MPII_Topo_ex_make_key(ex->place->num_ranks, comm_ptr->rank, out, in, ex->key, &vote);
     vote.all = find_entries(ex);
     int guess = latest_entry(ex, vote.all);
@@ -286,9 +285,15 @@ int MPII_Topo_exchange_alltoallv(const MPII_Topo_blocks_t * out, const MPII_Topo
         goto fn_exit;
     }
 
+    *decline = MPII_Topo_ex_decide(ex, vote.sum[0], vote.sum[1], vote.sum[2], &flags);
+    note_decision(comm_ptr, *decline);
+    if (*decline != MPII_TOPO_PLANNED) {
+        MPII_Topo_counter_add(&MPII_Topo_plan_misses, 1);
+        goto fn_exit;
+    }
     int slot = latest_entry(ex, vote.all);
     if (slot == -1) {
-        mpi_errno = add_entry(ex, &vote, &entry, attr);
+        mpi_errno = add_entry(ex, &vote, flags, &entry, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         if (TOPO_ERROR != TOPO_ERROR_NONE)
             goto fn_exit;
@@ -301,8 +306,8 @@ int MPII_Topo_exchange_alltoallv(const MPII_Topo_blocks_t * out, const MPII_Topo
         is_handed_on = ex->shm && vote.max[0] == slot + 1 &&
             vote.max[1] == MPII_TOPO_EX_MAX_ENTRIES - slot;
     }
-    *decline = entry->decline;
-    note_decision(comm_ptr, *decline);
+    if (entry->plan == NULL)
+        *decline = MPII_TOPO_DECLINED_MEMORY;
     MPII_Topo_ex_count_need(ex, entry->need);
     if (entry->plan && entry->epoch != ex->epoch) {
         bool is_ok;
@@ -323,6 +328,7 @@ int MPII_Topo_exchange_alltoallv(const MPII_Topo_blocks_t * out, const MPII_Topo
             mpi_errno = MPII_Topo_ex_collect(ex, entry->plan, 1, out);
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         }
+        MPII_Topo_messages_long(&own, out, in);
         mpi_errno = MPII_Topo_ex_run(ex, entry->plan, entry->wires, 0, is_handed_on, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         if (TOPO_ERROR == TOPO_ERROR_NONE) {
@@ -331,11 +337,14 @@ int MPII_Topo_exchange_alltoallv(const MPII_Topo_blocks_t * out, const MPII_Topo
         } else {
             ex->current ^= 1;
         }
+        mpi_errno = MPII_Topo_messages_wait(&own);
+        TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     }
     if (slot == -1)
         count_miss(ex);
 
   fn_exit:
+    MPII_Topo_messages_free(&own);
     MPII_Topo_ex_end(ex, attr);
     MPII_Topo_counter_add(&MPII_Topo_plan_declined[*decline], 1);
     TOPO_RETURN_ERROR(mpi_errno, mpi_errno_ret);

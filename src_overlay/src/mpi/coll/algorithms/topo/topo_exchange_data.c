@@ -26,6 +26,7 @@ void MPII_Topo_blocks_set(MPII_Topo_blocks_t * blocks, const void *buf, MPI_Aint
     MPIR_Datatype_is_contig(type, &is_contig);
     MPIR_Type_get_true_extent_impl(type, &blocks->true_lb, &true_extent);
     blocks->is_plain = is_contig && !MPIR_GPU_query_pointer_is_dev(buf);
+    blocks->most = MPIR_AINT_MAX;
 }
 
 void MPII_Topo_blocks_set_types(MPII_Topo_blocks_t * blocks, const void *buf,
@@ -34,7 +35,7 @@ void MPII_Topo_blocks_set_types(MPII_Topo_blocks_t * blocks, const void *buf,
 {
     *blocks = (MPII_Topo_blocks_t) {
     .buf = (char *) buf,.counts = counts,.displs = displs,.type = TOPO_BYTE,.types = types,
-    .extent = 1,.type_size = 1};
+    .extent = 1,.type_size = 1,.most = MPIR_AINT_MAX};
 }
 
 MPI_Aint MPII_Topo_blocks_bytes(const MPII_Topo_blocks_t * blocks, int rank)
@@ -44,6 +45,15 @@ MPI_Aint MPII_Topo_blocks_bytes(const MPII_Topo_blocks_t * blocks, int rank)
     if (blocks->types)
         MPIR_Datatype_get_size_macro(MPII_Topo_blocks_type(blocks, rank), size);
     return MPII_Topo_blocks_count(blocks, rank) * size;
+}
+
+int MPII_Topo_blocks_num_long(const MPII_Topo_blocks_t * blocks, int n)
+{
+    int num = 0;
+
+    for (int i = 0; i < n && blocks->most < MPIR_AINT_MAX; i++)
+        num += MPII_Topo_blocks_bytes(blocks, i) > blocks->most;
+    return num;
 }
 
 bool MPII_Topo_blocks_set_alltoall(MPII_Topo_blocks_t * out, MPII_Topo_blocks_t * in,
@@ -81,8 +91,9 @@ int MPII_Topo_exchange_copy(const MPII_Topo_place_t * place, int rank, int which
         char *block = MPII_Topo_blocks_at(blocks, i);
         char *mem = segment + offsets[i] * scale;
 
-        if (bytes == 0 || !(which & (place->host_of_rank[i] == host ? MPII_TOPO_COPY_OWN_HOST :
-                                     MPII_TOPO_COPY_OTHERS)))
+        int kind = place->host_of_rank[i] == host ? MPII_TOPO_COPY_OWN_HOST : MPII_TOPO_COPY_OTHERS;
+
+        if (bytes == 0 || bytes > blocks->most || !(which & kind))
             continue;
         if (blocks->is_plain && to_segment) {
             memcpy(mem, block + blocks->true_lb, bytes);

@@ -18,7 +18,8 @@
  * - The vote, up a binomial tree and down. It tells all ranks whether there will be a plan. If a
  *   rank knows of an error, the call ends on all ranks.
  * - The ranks of a host send each other the sizes of their blocks. Each of them makes the plan.
- * - The exchange: inside the host, between hosts, inside the host.
+ * - The exchange: inside the host, between hosts, inside the host. Long blocks are on their way
+ *   meanwhile, each as a message of its own.
  *
  * Without a plan, the exchange consists of messages between all ranks. If all ranks know
  * beforehand that there is no plan, only this step is done, in alltoall as well. MPICH's own TSP
@@ -30,7 +31,7 @@
  * request keeps its plan: all ranks know that all its starts have the same plan. */
 
 enum { BEGIN, VOTE, DECIDE, PLAN, TO_RACKS, IN_HOST_BETWEEN, BETWEEN_HOSTS, IN_HOST, DISTRIBUTE,
-    DIRECT,
+    DIRECT, LONG,
     END
 };
 
@@ -41,6 +42,7 @@ typedef struct {
     const MPII_Topo_order_t *order;
     MPII_Topo_branch_t branch;
     MPII_Topo_messages_t m;
+    MPII_Topo_messages_t of_long;       /* long blocks, on their way from PLAN to LONG */
     int step;
     bool is_uniform, is_match;  /* is_uniform: alltoall, by the plan that all ranks know; is_match:
                                  * this rank sends blocks of the size that it receives */
@@ -50,7 +52,7 @@ typedef struct {
     bool is_decided;            /* by the first start: the plan is made, if there is to be one */
     MPII_Topo_decline_t decline;
     MPII_Topo_vote_t vote, result, *others;     /* [num_children] */
-    int64_t *key;               /* [2 * num_ranks] sizes of blocks to, and from, each rank */
+    int64_t *key;               /* [2 * num_ranks] see MPII_Topo_ex_make_key */
     char *table;                /* sizes of the ranks of the host, each of `width` bytes */
     int width;
     char *packed;               /* copy of the blocks, for messages between all ranks with
@@ -166,7 +168,7 @@ static void decide(started_t * s)
     }
 
     s->decline = s->result.match ? MPII_TOPO_DECLINED_MISMATCH :
-        MPII_Topo_ex_decide(s->ex, s->result.sum[0], s->result.sum[1], &flags);
+        MPII_Topo_ex_decide(s->ex, s->result.sum[0], s->result.sum[1], s->result.sum[2], &flags);
     /* upper bound of the memory for a host */
     longest_half = (double) s->result.max[0] * s->order->max_ppn;
     if (s->decline == MPII_TOPO_PLANNED && longest_half > s->ex->settings.plan_shm_bytes)
@@ -234,6 +236,7 @@ static void collect(started_t * s)
         add_error(s, MPIR_ERR_OTHER);
     s->is_told = MPII_Topo_messages_error(&s->m) != TOPO_ERROR_NONE;
     hand_on(s, 0);
+    MPII_Topo_messages_long(&s->of_long, &p->out, &p->in);
 }
 
 /* Without a plan, each block is a message. Empty blocks are sent as well if the ranks do not agree
@@ -242,40 +245,45 @@ static void exchange_directly(started_t * s)
 {
     MPII_Topo_planned_t *p = s->p;
     int n = p->comm_ptr->local_size, rank = p->comm_ptr->rank;
+    MPI_Aint total = 0;
     char *at;
 
     MPII_Topo_messages_begin(&s->m, 2 * n);
     if (p->in_place) {
-        s->packed = MPL_malloc(sum_up(s->key, n) + 1, MPL_MEM_COLL);
+        for (int i = 0; i < n; i++)
+            total += MPII_Topo_blocks_bytes(&p->out, i);
+        s->packed = MPL_malloc(total + 1, MPL_MEM_COLL);
         MPII_TOPO_NEED(s->packed);
         at = s->packed;
         for (int k = 0; k < n; k++) {
             int i = (rank + k) % n;
+            MPI_Aint bytes = MPII_Topo_blocks_bytes(&p->out, i);
             note_error(s, MPIR_Localcopy(MPII_Topo_blocks_at(&p->out, i),
                                          MPII_Topo_blocks_count(&p->out, i),
-                                         MPII_Topo_blocks_type(&p->out, i), at, s->key[i],
-                                         TOPO_BYTE));
-            at += s->key[i];
+                                         MPII_Topo_blocks_type(&p->out, i), at, bytes, TOPO_BYTE));
+            at += bytes;
         }
     }
     for (int k = 0; k < n; k++) {
         int from = (rank + n - k) % n;
-        if (s->with_empty || s->key[n + from] > 0)
+        MPI_Aint bytes = MPII_Topo_blocks_bytes(&p->in, from);
+        if (s->with_empty || bytes > 0)
             MPII_Topo_messages_recv(&s->m, MPII_Topo_blocks_at(&p->in, from),
                                     MPII_Topo_blocks_count(&p->in, from),
                                     MPII_Topo_blocks_type(&p->in, from), from,
-                                    s->with_empty ? -1 : s->key[n + from]);
+                                    s->with_empty ? -1 : bytes);
     }
     at = s->packed;
     for (int k = 0; k < n; k++) {
         int i = (rank + k) % n; /* start with different ranks */
-        if ((s->with_empty || s->key[i] > 0) && p->in_place)
-            MPII_Topo_messages_send(&s->m, at, s->key[i], TOPO_BYTE, i);
-        else if (s->with_empty || s->key[i] > 0)
+        MPI_Aint bytes = MPII_Topo_blocks_bytes(&p->out, i);
+        if ((s->with_empty || bytes > 0) && p->in_place)
+            MPII_Topo_messages_send(&s->m, at, bytes, TOPO_BYTE, i);
+        else if (s->with_empty || bytes > 0)
             MPII_Topo_messages_send(&s->m, MPII_Topo_blocks_at(&p->out, i),
                                     MPII_Topo_blocks_count(&p->out, i),
                                     MPII_Topo_blocks_type(&p->out, i), i);
-        at += p->in_place ? s->key[i] : 0;
+        at += p->in_place ? bytes : 0;
     }
 }
 
@@ -283,10 +291,9 @@ static void exchange_directly(started_t * s)
 static void distribute(started_t * s)
 {
     MPII_Topo_planned_t *p = s->p;
-    MPII_Topo_vote_t vote = { 0 };
     int error = MPII_Topo_messages_error(&s->m);
 
-    s->step = END;
+    s->step = LONG;
     if (error == TOPO_ERROR_NONE) {
         note_error(s, MPII_Topo_exchange_copy(p->route->place, p->comm_ptr->rank,
                                               MPII_TOPO_COPY_ALL, &p->in, p->plan->recv_offset,
@@ -294,8 +301,6 @@ static void distribute(started_t * s)
     } else if (s->is_uniform && MPII_Topo_ex_sizes_differ(error, s->m.mpi_errno, s->is_told)) {
         MPII_Topo_counter_add(&MPII_Topo_plan_declined[MPII_TOPO_DECLINED_MISMATCH], 1);
         MPII_Topo_messages_clear(&s->m);
-        MPII_Topo_ex_make_key(p->comm_ptr->local_size, p->comm_ptr->rank, &p->out, &p->in, s->key,
-                              &vote);
         s->with_empty = true;
         s->step = DIRECT;
     }
@@ -359,6 +364,13 @@ static int advance(void *data, int *done)
             case DIRECT:
                 exchange_directly(s);
                 break;
+            case LONG:
+                if (!MPII_Topo_messages_are_over(&s->of_long)) {
+                    s->step = LONG;
+                    return MPI_SUCCESS;
+                }
+                note_error(s, MPII_Topo_messages_end(&s->of_long));
+                break;
             default:   /* END */
                 end(s);
                 *done = true;
@@ -373,6 +385,7 @@ static int start(void *data, int *done)
     started_t *s = data;
 
     MPII_Topo_messages_clear(&s->m);
+    MPII_Topo_messages_clear(&s->of_long);
     s->step = !s->is_decided ? BEGIN : s->decline == MPII_TOPO_PLANNED ? PLAN : DIRECT;
     return advance(s, done);
 }
@@ -386,6 +399,7 @@ static int release(void *data)
     MPL_free(s->key);
     MPL_free(s->table);
     MPII_Topo_messages_free(&s->m);
+    MPII_Topo_messages_free(&s->of_long);
     MPL_free(s);
     return MPI_SUCCESS;
 }
@@ -401,15 +415,15 @@ static int add_vertex(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t *
     MPII_TOPO_NEED(s);
     s->p = MPII_Topo_planned_create(out, in, in_place, comm_ptr, calls);
     s->p->sched = sched;
-    s->key = MPL_malloc(2 * (size_t) comm_ptr->local_size * sizeof(int64_t), MPL_MEM_COLL);
-    MPII_TOPO_NEED(s->key);
     s->is_match = true;
     type = MPIR_TSP_sched_new_type(sched, start, advance, release);
     mpi_errno = MPIR_TSP_sched_generic(type, s, sched, 0, NULL, &vtx);
     MPIR_ERR_CHECK(mpi_errno);
     mpi_errno = MPIR_Sched_next_tag(comm_ptr, &s->m.tag);
     MPIR_ERR_CHECK(mpi_errno);
-    s->m.comm_ptr = comm_ptr;
+    mpi_errno = MPIR_Sched_next_tag(comm_ptr, &s->of_long.tag);
+    MPIR_ERR_CHECK(mpi_errno);
+    s->m.comm_ptr = s->of_long.comm_ptr = comm_ptr;
 
   fn_exit:
     *s_ptr = s;
@@ -422,7 +436,6 @@ int MPII_Topo_exchange_directly_add(const MPII_Topo_blocks_t * out, const MPII_T
                                     bool in_place, MPIR_Comm * comm_ptr, MPIR_TSP_sched_t sched)
 {
     int mpi_errno = MPI_SUCCESS;
-    MPII_Topo_vote_t vote = { 0 };
     started_t *s;
 
     mpi_errno = add_vertex(out, in, in_place, comm_ptr, NULL, sched, &s);
@@ -431,8 +444,6 @@ int MPII_Topo_exchange_directly_add(const MPII_Topo_blocks_t * out, const MPII_T
     s->decline = MPII_TOPO_DECLINED_MISMATCH;   /* stands for any reason that all ranks know: there
                                                  * is no vote */
     s->with_empty = true;
-    MPII_Topo_ex_make_key(comm_ptr->local_size, comm_ptr->rank, &s->p->out, &s->p->in, s->key,
-                          &vote);
 
   fn_exit:
     return mpi_errno;
@@ -485,13 +496,15 @@ int MPII_Topo_ialltoallv(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_
     mpi_errno = add_vertex(out, in, in_place, comm_ptr, calls, sched, &s);
     MPIR_ERR_CHECK(mpi_errno);
     s->ex = ex;
+    MPII_Topo_ex_set_most(ex, in_place, &s->p->out, &s->p->in);
+    s->key = MPL_malloc(2 * (size_t) comm_ptr->local_size * sizeof(int64_t), MPL_MEM_COLL);
     s->route[0] = MPII_Topo_ex_route(ex, 0);
     s->route[1] = MPII_Topo_ex_route(ex, MPII_TOPO_ROUTE__ONE_RANK);
     mpi_errno = MPII_Topo_comm_order(comm_ptr, &s->order, attr);
     MPIR_ERR_CHECK(mpi_errno);
     MPII_Topo_branch(&s->branch, s->order, MPII_TOPO_SHAPE__KNOMIAL, 2, 0, comm_ptr->rank);
     s->others = MPL_malloc((s->branch.num_children + 1) * sizeof(*s->others), MPL_MEM_COLL);
-    MPII_TOPO_NEED(s->route[0] && s->route[1] && s->others);
+    MPII_TOPO_NEED(s->route[0] && s->route[1] && s->others && s->key);
 
   fn_exit:
     return mpi_errno;

@@ -23,7 +23,7 @@
 typedef struct {
     int64_t error;              /* as TOPO_ERROR */
     uint64_t all;
-    uint64_t sum[2];
+    uint64_t sum[3];
     uint64_t match;
     uint64_t max[3];
     uint64_t has_lost;          /* joined by bitwise OR; see MPII_Topo_exchange_t */
@@ -184,12 +184,19 @@ int MPII_Topo_ex_distribute(MPII_Topo_exchange_t * ex, const MPII_Topo_plan_t * 
 
 /* -- topo_exchange_plan.c: making plans -- */
 
-/* Decide how blocks are joined, or why they are not. bytes: of all blocks; pairs: number of pairs
- * of ranks with a block that is not empty. *flags: for MPII_Topo_route_create */
-MPII_Topo_decline_t MPII_Topo_ex_decide(const MPII_Topo_exchange_t * ex, double bytes, double pairs,
-                                        int *flags);
+/* Set the longest block of alltoall(v, w) that a plan contains. With MPI_IN_PLACE a long block
+ * cannot be received while the block that it replaces is being sent: plans contain all blocks. */
+void MPII_Topo_ex_set_most(const MPII_Topo_exchange_t * ex, bool in_place,
+                           MPII_Topo_blocks_t * out, MPII_Topo_blocks_t * in);
 
-/* Write the key of a call, and add the call to the vote. */
+/* Decide how blocks are joined, or why they are not. bytes: of all blocks that a plan would
+ * contain; pairs: number of pairs of ranks that have such a block; long_pairs: number of pairs with
+ * a longer one. *flags: for MPII_Topo_route_create */
+MPII_Topo_decline_t MPII_Topo_ex_decide(const MPII_Topo_exchange_t * ex, double bytes, double pairs,
+                                        double long_pairs, int *flags);
+
+/* Write the key of a call, where long blocks count as empty, and add the call to the vote: sum[] as
+ * the arguments of MPII_Topo_ex_decide, max[2] the longest block of the plan. */
 void MPII_Topo_ex_make_key(int num_ranks, int rank, const MPII_Topo_blocks_t * out,
                            const MPII_Topo_blocks_t * in, int64_t key[], MPII_Topo_vote_t * vote);
 

@@ -48,7 +48,7 @@ static int init(const MPII_Topo_blocks_t * out, const MPII_Topo_blocks_t * in, b
     MPII_Topo_planned_t *p = MPII_Topo_planned_create(out, in, in_place, comm_ptr, calls);
     TOPO_COLL_ATTR_NEW;
 
-    mpi_errno = MPII_Topo_exchange_plan(comm_ptr, &p->out, &p->in, &decline, &p->route,
+    mpi_errno = MPII_Topo_exchange_plan(comm_ptr, &p->out, &p->in, in_place, &decline, &p->route,
                                         &p->own_plan, &p->shm, attr);
     MPIR_ERR_CHECK(mpi_errno);
     MPII_Topo_counter_add(&MPII_Topo_plan_declined[decline], 1);

@@ -120,6 +120,30 @@ void MPII_Topo_messages_send_vote(MPII_Topo_messages_t * m, const MPII_Topo_vote
     MPII_Topo_messages_send_whole(m, vote, sizeof(*vote), TOPO_BYTE, rank);
 }
 
+void MPII_Topo_messages_long(MPII_Topo_messages_t * m, const MPII_Topo_blocks_t * out,
+                             const MPII_Topo_blocks_t * in)
+{
+    int n = m->comm_ptr->local_size, rank = m->comm_ptr->rank;
+
+    MPII_Topo_messages_begin(m, MPII_Topo_blocks_num_long(in, n) +
+                             MPII_Topo_blocks_num_long(out, n));
+    for (int k = 0; k < n && in->most < MPIR_AINT_MAX; k++) {
+        int from = (rank + n - k) % n;
+        MPI_Aint bytes = MPII_Topo_blocks_bytes(in, from);
+        if (bytes > in->most)
+            MPII_Topo_messages_recv(m, MPII_Topo_blocks_at(in, from),
+                                    MPII_Topo_blocks_count(in, from),
+                                    MPII_Topo_blocks_type(in, from), from, bytes);
+    }
+    for (int k = 0; k < n && out->most < MPIR_AINT_MAX; k++) {
+        int to = (rank + k) % n;
+        if (MPII_Topo_blocks_bytes(out, to) > out->most)
+            MPII_Topo_messages_send(m, MPII_Topo_blocks_at(out, to),
+                                    MPII_Topo_blocks_count(out, to),
+                                    MPII_Topo_blocks_type(out, to), to);
+    }
+}
+
 bool MPII_Topo_messages_are_over(MPII_Topo_messages_t * m)
 {
     MPII_Topo_attr_t *attr = &m->attr;
@@ -139,4 +163,11 @@ bool MPII_Topo_messages_are_over(MPII_Topo_messages_t * m)
         m->lacks_some = m->lacks_some || mpi_errno || (wanted != -1 && bytes != wanted);
     }
     return true;
+}
+
+int MPII_Topo_messages_wait(MPII_Topo_messages_t * m)
+{
+    while (!MPII_Topo_messages_are_over(m))
+        MPII_Topo_messages_note(m, MPII_Topo_wait_request(m->reqs[m->num - 1]));
+    return MPII_Topo_messages_end(m);
 }

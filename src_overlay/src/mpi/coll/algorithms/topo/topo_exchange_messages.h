@@ -8,7 +8,7 @@
 
 #include "topo_exchange_impl.h"
 
-/* Messages of a nonblocking call, one step after the other, and the errors of the call */
+/* Messages of a call, one step after the other, and the errors of the call */
 typedef struct {
     MPIR_Comm *comm_ptr;
     int tag;
@@ -50,7 +50,12 @@ void MPII_Topo_messages_wires(MPII_Topo_messages_t * m, char *segment,
 void MPII_Topo_messages_recv_vote(MPII_Topo_messages_t * m, MPII_Topo_vote_t * vote, int rank);
 void MPII_Topo_messages_send_vote(MPII_Topo_messages_t * m, const MPII_Topo_vote_t * vote,
                                   int rank);
+/* Send and receive the blocks that are messages of their own, as a step. */
+void MPII_Topo_messages_long(MPII_Topo_messages_t * m, const MPII_Topo_blocks_t * out,
+                             const MPII_Topo_blocks_t * in);
 /* Whether all messages of the step are complete */
 bool MPII_Topo_messages_are_over(MPII_Topo_messages_t * m);
+/* Wait until they are. Returns the return value of the call. */
+int MPII_Topo_messages_wait(MPII_Topo_messages_t * m);
 
 #endif /* TOPO_EXCHANGE_MESSAGES_H_INCLUDED */

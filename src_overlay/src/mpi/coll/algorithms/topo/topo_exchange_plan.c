@@ -9,8 +9,14 @@
 
 /* How the processes agree on a plan, and make it */
 
+void MPII_Topo_ex_set_most(const MPII_Topo_exchange_t * ex, bool in_place,
+                           MPII_Topo_blocks_t * out, MPII_Topo_blocks_t * in)
+{
+    out->most = in->most = in_place ? MPIR_AINT_MAX : ex->settings.plan_max_bytes;
+}
+
 MPII_Topo_decline_t MPII_Topo_ex_decide(const MPII_Topo_exchange_t * ex, double bytes, double pairs,
-                                        int *flags)
+                                        double long_pairs, int *flags)
 {
     const MPII_Topo_settings_t *settings = &ex->settings;
     double num_hosts = ex->place->num_hosts;
@@ -23,7 +29,8 @@ MPII_Topo_decline_t MPII_Topo_ex_decide(const MPII_Topo_exchange_t * ex, double 
     if (bytes / num_hosts <= settings->plan_one_rank_bytes &&
         ex->max_messages[by_rack] <= MPII_TOPO_PLAN_MAX_OF_ONE)
         *flags |= MPII_TOPO_ROUTE__ONE_RANK;
-    return block > settings->plan_max_bytes ? MPII_TOPO_DECLINED_SIZE : MPII_TOPO_PLANNED;
+    return block > settings->plan_max_bytes || long_pairs > pairs ? MPII_TOPO_DECLINED_SIZE :
+        MPII_TOPO_PLANNED;
 }
 
 /* Share of a pair of ranks in MPII_Topo_vote_t.match (64-bit mix of Steele, Lea and Flood) */
@@ -42,12 +49,13 @@ void MPII_Topo_ex_make_key(int num_ranks, int rank, const MPII_Topo_blocks_t * o
     for (int i = 0; i < num_ranks; i++) {
         int64_t bytes = MPII_Topo_blocks_bytes(out, i);
         int64_t bytes_in = MPII_Topo_blocks_bytes(in, i);
-        key[i] = bytes;
-        key[num_ranks + i] = bytes_in;
-        vote->max[2] = MPL_MAX(vote->max[2], MPL_MAX(bytes, bytes_in));
-        vote->sum[0] += bytes;
-        vote->sum[1] += bytes > 0;
         vote->match += hash_pair(rank, i, bytes) - hash_pair(i, rank, bytes_in);
+        vote->sum[2] += bytes > out->most;
+        key[i] = bytes > out->most ? 0 : bytes;
+        key[num_ranks + i] = bytes_in > in->most ? 0 : bytes_in;
+        vote->sum[0] += key[i];
+        vote->sum[1] += key[i] > 0;
+        vote->max[2] = MPL_MAX(vote->max[2], MPL_MAX(key[i], key[num_ranks + i]));
     }
 }
 
@@ -233,8 +241,8 @@ uint64_t MPII_Topo_ex_usec_since(const MPL_time_t * start)
 
 /* -- persistent collectives -- */
 
-int MPII_Topo_exchange_plan(MPIR_Comm * comm_ptr, const MPII_Topo_blocks_t * out,
-                            const MPII_Topo_blocks_t * in, MPII_Topo_decline_t * decline,
+int MPII_Topo_exchange_plan(MPIR_Comm * comm_ptr, MPII_Topo_blocks_t * out,
+                            MPII_Topo_blocks_t * in, bool in_place, MPII_Topo_decline_t * decline,
                             const MPII_Topo_route_t ** route, MPII_Topo_plan_t ** plan,
                             MPII_Topo_shm_t ** shm, MPII_Topo_attr_t * attr)
 {
@@ -257,13 +265,14 @@ int MPII_Topo_exchange_plan(MPIR_Comm * comm_ptr, const MPII_Topo_blocks_t * out
         *decline = ex->decline;
         goto fn_exit;
     }
+    MPII_Topo_ex_set_most(ex, in_place, out, in);
     MPII_Topo_ex_make_key(ex->place->num_ranks, comm_ptr->rank, out, in, ex->key, &vote);
     mpi_errno = MPII_Topo_ex_vote(ex, &vote, attr);
     TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
     if (TOPO_ERROR != TOPO_ERROR_NONE)
         goto fn_exit;
     *decline = vote.match ? MPII_TOPO_DECLINED_MISMATCH :
-        MPII_Topo_ex_decide(ex, vote.sum[0], vote.sum[1], &flags);
+        MPII_Topo_ex_decide(ex, vote.sum[0], vote.sum[1], vote.sum[2], &flags);
     if (*decline != MPII_TOPO_PLANNED)
         goto fn_exit;
 

@@ -264,6 +264,41 @@ static int add_hand_on(MPII_Topo_planned_t * p, int k, MPIR_TSP_sched_t s, int *
     goto fn_exit;
 }
 
+/* The long blocks go at once: these messages wait for nothing, and only the end of the call waits
+ * for them. */
+static int add_long(MPII_Topo_planned_t * p, MPIR_TSP_sched_t s)
+{
+    int mpi_errno = MPI_SUCCESS, vtx, tag, n = p->comm_ptr->local_size;
+
+    if (p->in.most == MPIR_AINT_MAX)
+        goto fn_exit;
+    mpi_errno = MPIR_Sched_next_tag(p->comm_ptr, &tag);
+    MPIR_ERR_CHECK(mpi_errno);
+    for (int i = 0; i < n; i++) {
+        if (MPII_Topo_blocks_bytes(&p->in, i) <= p->in.most)
+            continue;
+        mpi_errno = MPIR_TSP_sched_irecv(MPII_Topo_blocks_at(&p->in, i),
+                                         MPII_Topo_blocks_count(&p->in, i),
+                                         MPII_Topo_blocks_type(&p->in, i), i, tag, p->comm_ptr, s,
+                                         0, NULL, &vtx);
+        MPIR_ERR_CHECK(mpi_errno);
+    }
+    for (int i = 0; i < n; i++) {
+        if (MPII_Topo_blocks_bytes(&p->out, i) <= p->out.most)
+            continue;
+        mpi_errno = MPIR_TSP_sched_isend(MPII_Topo_blocks_at(&p->out, i),
+                                         MPII_Topo_blocks_count(&p->out, i),
+                                         MPII_Topo_blocks_type(&p->out, i), i, tag, p->comm_ptr, s,
+                                         0, NULL, &vtx);
+        MPIR_ERR_CHECK(mpi_errno);
+    }
+
+  fn_exit:
+    return mpi_errno;
+  fn_fail:
+    goto fn_exit;
+}
+
 static int add_all(MPII_Topo_planned_t * p, int after, MPIR_TSP_sched_t s)
 {
     int mpi_errno = MPI_SUCCESS, type, vtx;
@@ -285,6 +320,8 @@ static int add_all(MPII_Topo_planned_t * p, int after, MPIR_TSP_sched_t s)
     }
     type = MPIR_TSP_sched_new_type(s, distribute, is_done, NULL);
     mpi_errno = MPIR_TSP_sched_generic(type, p, s, 1, &after, &vtx);
+    MPIR_ERR_CHECK(mpi_errno);
+    mpi_errno = add_long(p, s);
     MPIR_ERR_CHECK(mpi_errno);
 
   fn_exit:

@@ -18,10 +18,10 @@ void MPII_Topo_ex_join_vote(MPII_Topo_vote_t * a, const MPII_Topo_vote_t * b)
     a->all &= b->all;
     a->match += b->match;
     a->has_lost |= b->has_lost;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++) {
         a->sum[i] += b->sum[i];
-    for (int i = 0; i < 3; i++)
         a->max[i] = MPL_MAX(a->max[i], b->max[i]);
+    }
 }
 
 /* Vote along the tree: up to its root and back down. */
