@@ -633,12 +633,18 @@ static void record(double *samples, int n, int is_rate, double factor, result_t 
     row->noise[column] = (float) fmax(spread / median, LEAST_NOISE);
 }
 
+/* Messages before those that are timed; one, if there is only time for few. reps 0: warm-up only */
+static int warmup_of(int reps, int warmup)
+{
+    return reps && reps < warmup ? 1 : warmup;
+}
+
 /* Measure round trips with peer. Both ranks call this, one of them with first set. */
 static void ping_pong(int peer, int first, int reps, double *samples)
 {
     int bytes = opt.latency_bytes;
 
-    for (int i = -opt.latency_warmup; i < reps; i++) {
+    for (int i = -warmup_of(reps, opt.latency_warmup); i < reps; i++) {
         double t = MPI_Wtime();
         if (first) {
             MPI_Send(buffer, bytes, MPI_BYTE, peer, 0, MPI_COMM_WORLD);
@@ -765,14 +771,16 @@ static int num_rounds(void)
  */
 static int plan_round(double left, int rounds, double cost, int reps, int warmup, double *credit)
 {
-    double affordable = left / (rounds * cost) - warmup;
+    double messages = left / (rounds * cost);
 
-    if (affordable >= reps)
+    if (messages - warmup >= reps)
         return reps;
-    if (affordable >= MIN_REPS)
-        return (int) affordable;
+    if (messages - warmup >= fmax(MIN_REPS, warmup))
+        return (int) (messages - warmup);
+    if (messages - warmup_of(MIN_REPS, warmup) >= MIN_REPS)
+        return (int) fmax(MIN_REPS, fmin(messages - 1, warmup - 1));
     if (left > 0)
-        *credit += left / (rounds * cost * (MIN_REPS + warmup));
+        *credit += messages / (MIN_REPS + warmup_of(MIN_REPS, warmup));
     if (*credit < 1)
         return 0;
     *credit -= 1;
@@ -814,7 +822,7 @@ static void run_pass(MPI_Comm comm, int in_host, int bandwidth, double until, re
             do_round(comm, bandwidth, peer, reps, column, samples, row);
             MPI_Barrier(comm);
             spent += MPI_Wtime() - t;
-            messages += warmup + reps;
+            messages += warmup_of(reps, warmup) + reps;
         }
         if (round >= 0) {
             measured += reps > 0;
@@ -1495,7 +1503,7 @@ static void write_site(FILE * f, int argc, char **argv, const measured_t * m, do
             1e6 * MPI_Wtick());
     fprintf(f, "    \"latency_bytes\": %d,\n    \"latency_repetitions\": %d,\n"
             "    \"latency_warmup\": %d,\n", opt.latency_bytes, latency_pass->reps,
-            opt.latency_warmup);
+            warmup_of(latency_pass->reps, opt.latency_warmup));
     fprintf(f, "    \"bandwidth_bytes\": %d,\n    \"bandwidth_repetitions\": %d,\n"
             "    \"bandwidth_warmup\": %d,\n", opt.bandwidth_bytes, bandwidth_pass->reps,
             opt.bandwidth_warmup);
