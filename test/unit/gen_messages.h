@@ -341,6 +341,9 @@ static void begin_send(const void *buf, int count, MPI_Datatype type, int to, MP
         req->is_complete = true;
     begin_message(req, comm->rank, to);
     check_pile(r, to);
+    CHECK(!is_synchronous || r->exec.num_sent >= r->exec.max_flying / 2,
+          "message %d of rank %d waits until rank %d takes it", (int) r->exec.num_sent, comm->rank,
+          to);
 }
 
 int MPIC_Isend(const void *buf, MPI_Aint count, MPI_Datatype type, int to, int tag,

@@ -133,9 +133,10 @@ static bool is_synchronous(exec_t * e, int peer)
         flying->num++;
         return false;
     }
-    /* also the first message to a peer whose entry belonged to another peer */
+    /* Also the first message to a peer whose entry belonged to another peer. But if this process has
+     * sent so few messages in all, no peer can have too many. */
     *flying = (MPII_Topo_exec_flying_t) {.peer = peer,.num = 1 };
-    return !is_new;
+    return !is_new && e->num_sent >= e->max_flying / 2;
 }
 
 void MPII_Topo_exec_send(exec_t * e, const MPII_Topo_step_t * step, char *buf, MPI_Aint first,

@@ -416,7 +416,8 @@ void MPII_Topo_gen_tree(MPII_Topo_gen_tree_t * t, const MPII_Topo_order_t * orde
     int num_down;
 
     *t = (tree_t) {
-        .gen = {.order = order,.rank = rank,.recv = recv,.react = react,.max_sends = MAX_SENDS},
+        .gen = {.order = order,.rank = rank,.recv = recv,.react = react,
+                .max_sends = num_units > 1 ? MAX_SENDS : 0},
         .num_units = num_units,
         .directions = directions,
     };
