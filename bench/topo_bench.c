@@ -1704,7 +1704,7 @@ static double clock_ahead;      /* seconds by which the clock of this rank is ah
                                  * 0 */
 static double start_slack = 1e-3;       /* at rank 0, seconds */
 #define MIN_SLACK 1e-4
-#define MAX_SLACK 0.1
+#define MAX_SLACK 2
 #define MAX_REST 0.02
 
 static double clock_now(void)
