@@ -778,7 +778,7 @@ static int plan_round(double left, int rounds, double cost, int reps, int warmup
     if (messages - warmup >= fmax(MIN_REPS, warmup))
         return (int) (messages - warmup);
     if (messages - warmup_of(MIN_REPS, warmup) >= MIN_REPS)
-        return (int) fmax(MIN_REPS, fmin(messages - 1, warmup - 1));
+        return (int) fmax(MIN_REPS, fmin(messages - 1, fmin(reps, warmup - 1)));
     if (left > 0)
         *credit += messages / (MIN_REPS + warmup_of(MIN_REPS, warmup));
     if (*credit < 1)
