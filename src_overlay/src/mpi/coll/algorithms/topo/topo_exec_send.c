@@ -133,8 +133,8 @@ static bool is_synchronous(exec_t * e, int peer)
         flying->num++;
         return false;
     }
-    /* Also the first message to a peer whose entry belonged to another peer. But if this process has
-     * sent so few messages in all, no peer can have too many. */
+    /* Also the first message to a peer whose entry belonged to another peer. But if this process
+     * has sent so few messages in all, no peer can have too many. */
     *flying = (MPII_Topo_exec_flying_t) {.peer = peer,.num = 1 };
     return !is_new && e->num_sent >= e->max_flying / 2;
 }
