@@ -328,7 +328,8 @@ int MPII_Topo_exchange_alltoallv(MPII_Topo_blocks_t * out, MPII_Topo_blocks_t * 
             mpi_errno = MPII_Topo_ex_collect(ex, entry->plan, 1, out);
             TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         }
-        MPII_Topo_messages_long(&own, out, in);
+        if (vote.sum[2] > 0)
+            MPII_Topo_messages_long(&own, out, in);
         mpi_errno = MPII_Topo_ex_run(ex, entry->plan, entry->wires, 0, is_handed_on, attr);
         TOPO_CHECK_AND_CONTINUE(mpi_errno, mpi_errno_ret);
         if (TOPO_ERROR == TOPO_ERROR_NONE) {

@@ -236,7 +236,8 @@ static void collect(started_t * s)
         add_error(s, MPIR_ERR_OTHER);
     s->is_told = MPII_Topo_messages_error(&s->m) != TOPO_ERROR_NONE;
     hand_on(s, 0);
-    MPII_Topo_messages_long(&s->of_long, &p->out, &p->in);
+    if (s->result.sum[2] > 0)
+        MPII_Topo_messages_long(&s->of_long, &p->out, &p->in);
 }
 
 /* Without a plan, each block is a message. Empty blocks are sent as well if the ranks do not agree
