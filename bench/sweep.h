@@ -40,10 +40,9 @@
 #define SWEEP_PIECE 3           /* least number of sizes of a piece after a piece is cut */
 #define SWEEP_BAD 0.15          /* relative error from which on a piece is cut */
 #define SWEEP_BETTER 0.5        /* most that the two parts may have of its sum of squared errors */
-#define RATE_PEERS 15           /* most hosts to which a host sends */
-#define RATE_MORE 16            /* least number of messages of a rank by which the time grows */
-#define RATE_MESSAGES (RATE_MORE + 2 * RATE_PEERS)      /* most messages of a rank */
-#define RATE_REPS 15
+#define GAP_PEERS 15            /* most hosts to which a host sends */
+#define GAP_MORE 16             /* least number of messages of a rank by which the time grows */
+#define GAP_REPS 15
 
 typedef struct {
     int num;                    /* number of measured sizes, from 1 B on */
@@ -240,7 +239,7 @@ static int sweep_pieces(const sweep_t * sweep, piece_t piece[SWEEP_SIZES])
  * each of which they send num messages. */
 static double fan_seconds(MPI_Comm hosts, char *buffer, int bytes, int n, int num_peers, int num)
 {
-    MPI_Request request[2 * RATE_MESSAGES];
+    MPI_Request request[GAP_MORE + 3 * GAP_PEERS];      /* one answer of each peer, too */
     int me, num_requests = 0;
 
     MPI_Comm_rank(hosts, &me);
@@ -267,20 +266,20 @@ static double fan_seconds(MPI_Comm hosts, char *buffer, int bytes, int n, int nu
 /* Time between two short messages of a host to others, in seconds; 0: too short to measure. hosts:
  * n ranks of each of several hosts, host by host; those of the first host send to those of the same
  * index on the others. The peers take turns, because a network may join messages that one
- * connection sends one after the other. buffer has RATE_MESSAGES times the bytes of a message. */
+ * connection sends one after the other. buffer has 1 + GAP_PEERS times the bytes of a message. */
 static double measure_gap(MPI_Comm hosts, char *buffer, int bytes, int n)
 {
-    double few[RATE_REPS], many[RATE_REPS];
+    double few[GAP_REPS], many[GAP_REPS];
     int size;
 
     MPI_Comm_size(hosts, &size);
-    int num_peers = size / n - 1, more = (RATE_MORE + num_peers - 1) / num_peers;
+    int num_peers = size / n - 1, more = (GAP_MORE + num_peers - 1) / num_peers;
     fan_seconds(hosts, buffer, bytes, n, num_peers, 1 + more);
-    for (int i = 0; i < RATE_REPS; i++) {
+    for (int i = 0; i < GAP_REPS; i++) {
         few[i] = fan_seconds(hosts, buffer, bytes, n, num_peers, 1);
         many[i] = fan_seconds(hosts, buffer, bytes, n, num_peers, 1 + more);
     }
-    double t = quantile(many, RATE_REPS, 0.5) - quantile(few, RATE_REPS, 0.5);
+    double t = quantile(many, GAP_REPS, 0.5) - quantile(few, GAP_REPS, 0.5);
     return t > MPI_Wtick() ? t / ((double) n * num_peers * more) : 0;
 }
 

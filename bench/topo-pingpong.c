@@ -1385,10 +1385,10 @@ static void measure_sweep(measured_t * m)
     MPI_Comm_size(in_host, &n);
     MPI_Comm_free(&in_host);
     int at = (host - pair->from + nhosts) % nhosts;     /* the first host sends */
-    if (at > RATE_PEERS)
+    if (at > GAP_PEERS)
         n = INT_MAX;
     MPI_Allreduce(MPI_IN_PLACE, &n, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-    MPI_Comm_split(MPI_COMM_WORLD, at <= RATE_PEERS && index < n ? 0 : MPI_UNDEFINED,
+    MPI_Comm_split(MPI_COMM_WORLD, at <= GAP_PEERS && index < n ? 0 : MPI_UNDEFINED,
                    at * n + index, &hosts);
     if (hosts != MPI_COMM_NULL) {
         m->gap = measure_gap(hosts, buffer, opt.latency_bytes, n);
@@ -1592,7 +1592,7 @@ int main(int argc, char **argv)
     /* -- measure -- */
     size_t size = fmax(fmax((double) FLYING * opt.bandwidth_bytes, 2.0 * opt.latency_bytes),
                        SWEEP_BYTES);
-    size = fmax(size, (double) RATE_MESSAGES * opt.latency_bytes);
+    size = fmax(size, (1.0 + GAP_PEERS) * opt.latency_bytes);
     buffer = allocate(size, 1);
     allocate_row(&m.latency, 0);
     allocate_row(&m.bandwidth, 1);
