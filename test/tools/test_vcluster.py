@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import socket
-import statistics
 import subprocess
 import sys
 import threading
@@ -479,8 +478,11 @@ def test_gap(levels: str, senders: list[str]) -> None:
         times = sorted(float(t) for t in receiver.communicate(timeout=30)[0].split())
         return [1000 * (b - a) for a, b in itertools.pairwise(times)]
 
-    # on a busy machine single messages are late
-    assert any(1.9 < statistics.median(gaps()) < 2.1 for _ in range(6))
+    def are_right(found: list[float]) -> bool:
+        """On a busy machine one or two messages are late, and each spoils two gaps."""
+        return sum(1.9 < gap < 2.1 for gap in found) >= 15 and 36.1 < sum(found) < 39.9
+
+    assert any(are_right(gaps()) for _ in range(6))
 
 
 ORDER = """
