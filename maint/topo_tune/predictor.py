@@ -43,7 +43,7 @@ BASELINES = ("gather_bcast", "linear", "topo_linear")
 # It decides for powers of two, longer ones than the last as that; and for these sizes where no other is known
 # to all processes (csel_auto.c)
 AUTO_MAX_BYTES = 2**26
-AUTO_BYTES = {"barrier": 1, "alltoallv": 512, "alltoallw": 512, "gatherv": 4096, "scatterv": 4096}
+AUTO_BYTES = {"barrier": 1, "alltoallv": 512, "alltoallw": 512, "gatherv": 512, "scatterv": 512}
 
 # Default of MPIR_CVAR_COLL_TOPO_PLAN_MAX_BYTES
 PLAN_MAX_BYTES = 2048

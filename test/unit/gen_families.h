@@ -1245,6 +1245,7 @@ static const family_t families[] = {
     {"allgather.doubling, joined", &allgather, prepare_slots, setup_slots, claim_slots,
      {true}, false},
     {"allgather.doubling", &allgather, prepare_slots, setup_slots, claim_slots, {false}, false},
+    GATHER("linear", MPII_TOPO_SHAPE__LINEAR),
     GATHER("leaders", MPII_TOPO_SHAPE__LEADERS),
     GATHER_KNOMIAL("knomial, radix chosen", 0),
     GATHER_KNOMIAL("knomial, radix 2", 2),

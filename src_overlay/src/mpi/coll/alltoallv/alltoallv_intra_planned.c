@@ -43,8 +43,8 @@
  *
  * Preferred for many short messages. Calls that would not gain fall back to MPICH's algorithm: on
  * one host, with one rank per host, with more long blocks than others, and if counts change from
- * call to call. All processes know which calls. MPI_T counters
- * coll_topo_plan_... count them by reason.
+ * call to call. All processes know which calls. MPI_T counters coll_topo_plan_... count them by
+ * reason.
  *
  * Source: Booth and Jackson, "Planned AlltoAllv, a clustered approach" (EPCC). */
 int MPIR_Alltoallv_intra_planned(const void *sendbuf, const MPI_Aint * sendcounts,

@@ -10,8 +10,9 @@
 /* Algorithm: Gather along a k-nomial tree at each level of the topology: topo_gen_gather.c
  *
  * As in rack_leader, a rank first tells its parent the sizes of what it is going to send. Sizes
- * must match on both sides, as MPI demands.
+ * must match on both sides, as MPI demands. Blocks longer than MPII_Topo_gather_forwarded_len go
+ * directly to the root, as in linear.
  *
- * Preferred for short blocks of many ranks: linear sends p-1 messages to the root. rack_leader has
- * few messages between racks, and is preferred for long blocks. p: ranks. */
+ * Preferred for many ranks: linear sends p-1 messages to the root even if blocks are short.
+ * rack_leader has few messages between racks even if blocks are long. p: ranks. */
 MPII_TOPO_ALGORITHM(Gatherv, gatherv, topo_knomial)

@@ -207,12 +207,9 @@ static bool describe(const MPIR_Csel_coll_sig_s * coll_sig, MPII_Topo_coll_t * c
             return may_reorder(coll_sig);
         case MPII_TOPO_COLL__ALLTOALLV:
         case MPII_TOPO_COLL__ALLTOALLW:
-            /* planned leaves much longer calls to MPICH by itself */
-            *bytes = TOPO_SOME_ALLTOALLV_BYTES;
-            *has_size = false;
-            return true;
         case MPII_TOPO_COLL__GATHERV:
         case MPII_TOPO_COLL__SCATTERV:
+            /* planned and topo_knomial leave long blocks alone by themselves */
             *bytes = TOPO_SOME_BYTES;
             *has_size = false;
             return true;

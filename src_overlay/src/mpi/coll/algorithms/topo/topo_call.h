@@ -48,6 +48,8 @@ typedef struct {
     MPI_Datatype own_type, type;
     MPI_Aint own_bytes;         /* size of the rank's own block */
     MPI_Aint most_bytes;        /* longest block that travels with its size */
+    MPI_Aint most_forwarded;    /* longest block that goes along the tree */
+    MPI_Aint *sizes;            /* [length of the subtree] if blocks do not travel with them */
     bool is_mute;               /* an error occurred: the rank sends no blocks */
 } MPII_Topo_call_gather_t;
 

@@ -8,7 +8,7 @@
 #include "topo_call_impl.h"
 #include "topo_pipe.h"
 
-/* Gather(v) and scatter(v) as two schedules along a tree (topo_gen_gather.c)
+/* Gather(v) and scatter(v) as schedules along a tree (topo_gen_gather.c)
  *
  * The first schedule carries a record for each block. A record has the size of the block. In gather
  * and scatter it also has the block itself if that is not longer than `most_bytes`; then the call
@@ -17,6 +17,10 @@
  * The second schedule carries the other blocks, in messages of about
  * MPIR_CVAR_COLL_TOPO_SEGMENT_BYTES. It uses the sizes of the first schedule, and the caller's
  * buffer if the datatype has no gaps. A rank does not wait for sizes before it sends.
+ *
+ * In topo_knomial of gatherv and scatterv, a third schedule carries the blocks that are longer than
+ * MPII_Topo_gather_forwarded_len. They go directly to the root, or from it. Not all ranks know how
+ * long the blocks are, so they cannot choose another algorithm for long blocks.
  *
  * In an erroneous program ranks may disagree on sizes. Still each message is received, and nothing
  * is written outside of a buffer. A rank that gets more than it has room for, or that forwards
@@ -119,7 +123,7 @@ static int unpack(call_t * c)
 {
     int mpi_errno = MPI_SUCCESS;
     const MPII_Topo_call_gather_t *b = &c->gather;
-    const MPI_Aint *sizes = c->data.counts;
+    const MPI_Aint *sizes = b->sizes;
 
     if (!c->u.gather.is_up)
         return MPII_Topo_localcopy(sizes ? c->packed : c->mem + SIZE_BYTES,
@@ -131,9 +135,9 @@ static int unpack(call_t * c)
     return mpi_errno;
 }
 
-/* -- the second schedule -- */
+/* -- the other schedules -- */
 
-/* Sizes of the blocks that the second schedule carries. There are none if the first block of a
+/* Sizes of the blocks that they carry. There are none if the first block of a
  * record is short, or if the record did not arrive. */
 static void learn_sizes(call_t * c, MPI_Aint sizes[], MPII_Topo_attr_t * attr)
 {
@@ -216,14 +220,47 @@ static char *own_bytes(call_t * c, MPI_Aint bytes, MPII_Topo_attr_t * attr)
     return c->packed;
 }
 
-static bool prepare_blocks(call_t * c, MPII_Topo_attr_t * attr)
+/* Prepare the schedule of those blocks that are longer than most_forwarded, or of the others.
+ * Returns false if this rank has none. */
+static bool prepare_some(call_t * c, bool is_long)
 {
     MPII_Topo_gen_gather_t *g = &c->u.gather;
     const MPII_Topo_call_gather_t *b = &c->gather;
     MPI_Aint segment = MPII_Topo_comm_settings(c->comm_ptr)->segment_bytes, longest = 0;
+    MPI_Aint *counts = (MPI_Aint *) c->data.counts, *offsets = (MPI_Aint *) c->data.offsets;
     int64_t head, piece;
-    MPI_Aint *sizes = MPL_calloc(3 * g->len + 1, sizeof(MPI_Aint), MPL_MEM_BUFFER);
-    MPI_Aint *displs = sizes + g->len, *offsets = displs + g->len;
+
+    MPII_Topo_gather_pieces(g->gen.order, g->shape, radix_of(c), g->root, segment, &head, &piece);
+    for (int t = 0; t < g->len; t++) {
+        counts[t] = (b->sizes[t] > b->most_forwarded) == is_long ? b->sizes[t] : 0;
+        offsets[t + 1] = offsets[t] + MPL_MIN(counts[t], head);
+        longest = MPL_MAX(longest, counts[t]);
+    }
+    if (longest == 0 || (b->is_mute && g->parent == -1 && !g->is_up))
+        return false;
+    c->data.unit_len = piece;
+    c->data.num_here = g->len;
+    MPL_COMPILE_TIME_ASSERT(sizeof(MPI_Aint) == sizeof(ptrdiff_t));
+    MPII_Topo_gen_gather_cut(g, 1 + (MPL_MAX(longest - head, 0) + piece - 1) / piece,
+                             (const ptrdiff_t *) offsets, segment, b->is_mute);
+    return true;
+}
+
+static bool prepare_long(call_t * c, MPII_Topo_attr_t * attr)
+{
+    MPII_Topo_gen_gather_t *g = &c->u.gather;
+
+    MPII_Topo_gen_gather(g, g->gen.order, MPII_TOPO_SHAPE__LINEAR, 0, g->root, g->gen.rank,
+                         g->is_up);
+    return prepare_some(c, true);
+}
+
+static bool prepare_blocks(call_t * c, MPII_Topo_attr_t * attr)
+{
+    const MPII_Topo_gen_gather_t *g = &c->u.gather;
+    MPII_Topo_call_gather_t *b = &c->gather;
+    MPI_Aint *sizes = MPL_calloc(4 * g->len + 1, sizeof(MPI_Aint), MPL_MEM_BUFFER);
+    MPI_Aint *displs = sizes + g->len;
     char *buf;
 
     MPII_TOPO_NEED(sizes);
@@ -233,30 +270,27 @@ static bool prepare_blocks(call_t * c, MPII_Topo_attr_t * attr)
         MPII_TOPO_NEED_MESSAGE(c->mpi_errno);
     c->table = sizes;
     learn_sizes(c, sizes, attr);
-    MPII_Topo_gather_pieces(g->gen.order, g->shape, radix_of(c), g->root, segment, &head, &piece);
-    for (int t = 0; t < g->len; t++) {
-        offsets[t + 1] = offsets[t] + MPL_MIN(sizes[t], head);
-        longest = MPL_MAX(longest, sizes[t]);
+    for (int t = 0, longest = 0; !longest; t++) {
+        if (t == g->len)
+            return false;
+        longest = sizes[t] > 0;
     }
-    if (longest == 0 || (b->is_mute && g->parent == -1 && !g->is_up))
-        return false;
+    b->sizes = sizes;
     buf = g->parent == -1 ? root_bytes(c, sizes, displs, attr) : own_bytes(c, sizes[0], attr);
     c->data = (MPII_Topo_data_t) {
         .in = buf,
         .out = buf,
         .type = TOPO_BYTE,
-        .unit_len = piece,
-        .offsets = offsets,
-        .counts = sizes,
+        .counts = displs + g->len,
+        .offsets = displs + 2 * g->len,
         .displs = displs,
         .num_blocks = c->comm_ptr->local_size,
         .first_block = g->turn,
-        .num_here = g->len,
         .op = MPI_OP_NULL,
     };
-    MPL_COMPILE_TIME_ASSERT(sizeof(MPI_Aint) == sizeof(ptrdiff_t));
-    MPII_Topo_gen_gather_cut(g, 1 + (MPL_MAX(longest - head, 0) + piece - 1) / piece,
-                             (const ptrdiff_t *) offsets, segment, b->is_mute);
+    if (!prepare_some(c, false))
+        return prepare_long(c, attr);
+    c->next = prepare_long;
     return true;
 }
 
@@ -285,6 +319,8 @@ static bool prepare_records(call_t * c, int root, bool is_up,
     if (room > 0)
         most = MPL_MIN(most, room - SIZE_BYTES);
     b->most_bytes = has_counts ? -1 : most;
+    b->most_forwarded = has_counts && c->algo.arg == MPII_TOPO_SHAPE__KNOMIAL ?
+        MPII_Topo_gather_forwarded_len(order) : MPIR_AINT_MAX;
     c->data.type = TOPO_BYTE;
     c->data.units_per_block = 1;
     c->data.unit_len = SIZE_BYTES + (bytes <= b->most_bytes ? bytes : 0);

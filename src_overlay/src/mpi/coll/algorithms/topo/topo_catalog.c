@@ -28,7 +28,7 @@ struct MPII_Topo_case {
                                  * piece of a block */
     int *full;                  /* NULL, or [num_units + 1] how many units before one are full */
     int num_chunks;
-    MPII_Topo_shape_t shape;    /* of a tree */
+    MPII_Topo_shape_t shape;    /* of a tree, or a block tree */
     int radix, hop;             /* as generators take them */
     bool is_joined, in_turns;
     ptrdiff_t *starts;          /* NULL, or of MPII_Topo_gen_gather_cut: pieces 0 have starts[1]
@@ -228,15 +228,17 @@ static int make_gather(MPII_Topo_case_t * c, int64_t bytes, int64_t segment_byte
         cut(c, bytes, bytes);
         return 0;
     }
+    if (has_counts && c->shape == MPII_TOPO_SHAPE__KNOMIAL &&
+        bytes > MPII_Topo_gather_forwarded_len(c->order))
+        c->shape = MPII_TOPO_SHAPE__LINEAR;
     if (!has_counts &&
-        bytes <= MPII_Topo_gather_short_len(c->order, c->algo->arg, c->radix, c->root,
+        bytes <= MPII_Topo_gather_short_len(c->order, c->shape, c->radix, c->root,
                                             segment_bytes)) {
         bytes += MPII_TOPO_GATHER_SIZE_BYTES;
         cut(c, bytes, bytes);
         return 0;
     }
-    MPII_Topo_gather_pieces(c->order, c->algo->arg, c->radix, c->root, segment_bytes, &head,
-                            &piece);
+    MPII_Topo_gather_pieces(c->order, c->shape, c->radix, c->root, segment_bytes, &head, &piece);
     c->starts = MPL_malloc((p + 1) * sizeof(ptrdiff_t), MPL_MEM_COLL);
     if (c->starts == NULL)
         return -1;
@@ -356,6 +358,7 @@ static int make(MPII_Topo_case_t * c, const MPII_Topo_call_args_t * args)
         case MPII_TOPO_FAMILY__HALVING:
             return make_halving(c, bytes);
         case MPII_TOPO_FAMILY__BLOCK_TREE:
+            c->shape = c->algo->arg;
             c->radix = radix_of(c->algo, 0, false);
             return make_gather(c, bytes, args->segment_bytes, args->max_chunks);
         case MPII_TOPO_FAMILY__MPICH:
@@ -455,7 +458,7 @@ void MPII_Topo_case_set(const MPII_Topo_case_t * c, int rank, MPII_Topo_any_gen_
             MPII_Topo_gen_halving(&g->halving, c->order, rank, algo->arg);
             break;
         case MPII_TOPO_FAMILY__BLOCK_TREE:
-            MPII_Topo_gen_gather(&g->gather, c->order, algo->arg, c->radix, c->root, rank,
+            MPII_Topo_gen_gather(&g->gather, c->order, c->shape, c->radix, c->root, rank,
                                  algo->coll == MPII_TOPO_COLL__GATHER ||
                                  algo->coll == MPII_TOPO_COLL__GATHERV);
             if (c->starts)
@@ -512,8 +515,8 @@ bool MPII_Topo_case_is_inner(const MPII_Topo_case_t * c, int rank)
             MPII_Topo_order_host(order, rank) == MPII_Topo_order_host(order, rank + 1);
         leader = -1;
     } else if (algo->family == MPII_TOPO_FAMILY__BLOCK_TREE) {
-        has_leaders = algo->arg == MPII_TOPO_SHAPE__LEADERS ||
-            (algo->arg == MPII_TOPO_SHAPE__KNOMIAL && MPII_Topo_tree_top(order, c->radix) > 1);
+        has_leaders = c->shape == MPII_TOPO_SHAPE__LEADERS ||
+            (c->shape == MPII_TOPO_SHAPE__KNOMIAL && MPII_Topo_tree_top(order, c->radix) > 1);
     }
     return has_leaders && rank != leader && rank != c->root;
 }

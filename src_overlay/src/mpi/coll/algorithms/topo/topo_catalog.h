@@ -231,6 +231,9 @@ bool MPII_Topo_lanes_are_joined(int64_t bytes, int num_ranks);
  * others */
 int64_t MPII_Topo_gather_short_len(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape,
                                    int radix, int root, int64_t segment_bytes);
+/* The longest block of gatherv and scatterv that topo_knomial forwards. The link of the root's host
+ * takes a gap of messages for it: a longer block keeps the link as busy if it comes directly. */
+int64_t MPII_Topo_gather_forwarded_len(const MPII_Topo_order_t * order);
 void MPII_Topo_gather_pieces(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int radix,
                              int root, int64_t segment_bytes, int64_t * head, int64_t * piece);
 #define MPII_TOPO_GATHER_SIZE_BYTES 8   /* bytes in which a message carries the size of a block */

@@ -220,6 +220,8 @@ static int longest_subtree(const MPII_Topo_order_t * order, MPII_Topo_shape_t sh
 {
     int longest = order->max_ppn;
 
+    if (shape == MPII_TOPO_SHAPE__LINEAR)
+        return 1;
     if (shape == MPII_TOPO_SHAPE__KNOMIAL) {
         longest = 1;
         for (int level = 1, top = MPII_Topo_tree_top(order, radix); level <= top; level++) {
@@ -248,6 +250,14 @@ int64_t MPII_Topo_gather_short_len(const MPII_Topo_order_t * order, MPII_Topo_sh
     int64_t len = segment_bytes / longest_subtree(order, shape, radix, root);
 
     return MPL_MIN(MPL_MAX(len, TOPO_MIN_SHORT), TOPO_MAX_SHORT);
+}
+
+int64_t MPII_Topo_gather_forwarded_len(const MPII_Topo_order_t * order)
+{
+    const MPII_Topo_lengths_t *lengths = &order->lengths;
+    const int longest = MPII_TOPO_NUM_LENGTHS - 1;
+
+    return (INT64_C(1024) << longest) * lengths->gap[1] / lengths->link[longest];
 }
 
 void MPII_Topo_gather_pieces(const MPII_Topo_order_t * order, MPII_Topo_shape_t shape, int radix,

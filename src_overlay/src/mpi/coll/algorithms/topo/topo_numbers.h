@@ -53,8 +53,7 @@
                                  * this times the shortest */
 #define TOPO_MAX_LG_BYTES 26    /* longer calls take the decision for 64 MiB: only links count */
 /* Bytes of a block for predictions of collectives whose sizes not all processes know */
-#define TOPO_SOME_BYTES 4096
-#define TOPO_SOME_ALLTOALLV_BYTES 512
+#define TOPO_SOME_BYTES 512
 
 /* -- cutting (topo_catalog_cut.c) -- */
 
