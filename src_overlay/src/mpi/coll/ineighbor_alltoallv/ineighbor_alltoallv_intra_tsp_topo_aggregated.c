@@ -5,6 +5,7 @@
 
 #include "mpiimpl.h"
 #include "topo_neighbor.h"
+#include "topo_front.h"
 
 /* Algorithm: Neighbourhood collective with one message between two hosts
  *
@@ -27,26 +28,6 @@
  *
  * Source: Collom, Li, Bienz, "Optimizing Irregular Communication with Neighborhood Collectives and
  * Locality-Aware Parallelism", 2023 (arXiv 2308.13869). */
-int MPIR_TSP_Ineighbor_alltoallv_sched_intra_topo_aggregated(const void *sendbuf,
-                                                             const MPI_Aint sendcounts[],
-                                                             const MPI_Aint sdispls[],
-                                                             MPI_Datatype sendtype, void *recvbuf,
-                                                             const MPI_Aint recvcounts[],
-                                                             const MPI_Aint rdispls[],
-                                                             MPI_Datatype recvtype,
-                                                             MPIR_Comm * comm_ptr,
-                                                             MPIR_TSP_sched_t sched)
-{
-    const MPII_Topo_nb_args_t out = {
-        .buf = sendbuf,.counts = sendcounts,
-        .displs = sdispls,.type = sendtype
-    };
-    const MPII_Topo_nb_args_t in = {
-        .buf = recvbuf,.counts = recvcounts,
-        .displs = rdispls,.type = recvtype
-    };
-    MPII_Topo_counter_t *calls =
-        &MPII_Topo_calls[MPII_TOPO_ALGO__ineighbor_alltoallv_tsp_topo_aggregated];
-
-    return MPII_Topo_neighbor_sched(MPII_TOPO_NB__ALLTOALL, &out, &in, comm_ptr, calls, sched);
-}
+#define OUT .buf = sendbuf,.counts = sendcounts,.displs = sdispls,.type = sendtype
+#define IN .buf = recvbuf,.counts = recvcounts,.displs = rdispls,.type = recvtype
+MPII_TOPO_AGGREGATED(alltoallv, MPII_TOPO_NB__ALLTOALL)

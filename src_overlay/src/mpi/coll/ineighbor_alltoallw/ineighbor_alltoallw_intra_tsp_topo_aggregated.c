@@ -5,30 +5,10 @@
 
 #include "mpiimpl.h"
 #include "topo_neighbor.h"
+#include "topo_front.h"
 
 /* Algorithm: Neighbourhood collective with one message between two hosts, as in
  * ../ineighbor_alltoallv/ineighbor_alltoallv_intra_tsp_topo_aggregated.c. */
-int MPIR_TSP_Ineighbor_alltoallw_sched_intra_topo_aggregated(const void *sendbuf,
-                                                             const MPI_Aint sendcounts[],
-                                                             const MPI_Aint sdispls[],
-                                                             const MPI_Datatype sendtypes[],
-                                                             void *recvbuf,
-                                                             const MPI_Aint recvcounts[],
-                                                             const MPI_Aint rdispls[],
-                                                             const MPI_Datatype recvtypes[],
-                                                             MPIR_Comm * comm_ptr,
-                                                             MPIR_TSP_sched_t sched)
-{
-    const MPII_Topo_nb_args_t out = {
-        .buf = sendbuf,.counts = sendcounts,
-        .displs = sdispls,.types = sendtypes
-    };
-    const MPII_Topo_nb_args_t in = {
-        .buf = recvbuf,.counts = recvcounts,
-        .displs = rdispls,.types = recvtypes
-    };
-    MPII_Topo_counter_t *calls =
-        &MPII_Topo_calls[MPII_TOPO_ALGO__ineighbor_alltoallw_tsp_topo_aggregated];
-
-    return MPII_Topo_neighbor_sched(MPII_TOPO_NB__ALLTOALL, &out, &in, comm_ptr, calls, sched);
-}
+#define OUT .buf = sendbuf,.counts = sendcounts,.displs = sdispls,.types = sendtypes
+#define IN .buf = recvbuf,.counts = recvcounts,.displs = rdispls,.types = recvtypes
+MPII_TOPO_AGGREGATED(alltoallw, MPII_TOPO_NB__ALLTOALL)

@@ -81,6 +81,14 @@
     .sendbuf = sendbuf,.recvbuf = recvbuf,.count = count,.datatype = datatype,.op = op
 #define MPII_TOPO_FORMALS__alltoall MPII_TOPO_FORMALS__allgather
 #define MPII_TOPO_ARGS__alltoall MPII_TOPO_ARGS__allgather
+#define MPII_TOPO_FORMALS__alltoallv \
+    const void *sendbuf, const MPI_Aint sendcounts[], const MPI_Aint sdispls[], \
+    MPI_Datatype sendtype, void *recvbuf, const MPI_Aint recvcounts[], const MPI_Aint rdispls[], \
+    MPI_Datatype recvtype,
+#define MPII_TOPO_FORMALS__alltoallw \
+    const void *sendbuf, const MPI_Aint sendcounts[], const MPI_Aint sdispls[], \
+    const MPI_Datatype sendtypes[], void *recvbuf, const MPI_Aint recvcounts[], \
+    const MPI_Aint rdispls[], const MPI_Datatype recvtypes[],
 #define MPII_TOPO_FORMALS__barrier
 #define MPII_TOPO_ARGS__barrier .count = 0
 #define MPII_TOPO_FORMALS__bcast void *buffer, MPI_Aint count, MPI_Datatype datatype, int root,

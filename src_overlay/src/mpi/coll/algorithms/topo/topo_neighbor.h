@@ -106,4 +106,17 @@ int MPII_Topo_neighbor_sched(int kind, const MPII_Topo_nb_args_t * out,
                              const MPII_Topo_nb_args_t * in, MPIR_Comm * comm_ptr,
                              MPII_Topo_counter_t * calls, MPIR_TSP_sched_t sched);
 
+/* Defines the algorithm tsp_topo_aggregated of a neighborhood collective. The file defines OUT and
+ * IN, the blocks that a rank sends and receives, as members of MPII_Topo_nb_args_t. */
+#define MPII_TOPO_AGGREGATED(coll_, kind_) \
+    int MPIR_TSP_Ineighbor_##coll_##_sched_intra_topo_aggregated(MPII_TOPO_FORMALS__##coll_ \
+                                                                 MPIR_Comm * comm_ptr, \
+                                                                 MPIR_TSP_sched_t sched) \
+    { \
+        const MPII_Topo_nb_args_t out = { OUT }, in = { IN }; \
+        return MPII_Topo_neighbor_sched(kind_, &out, &in, comm_ptr, \
+                                        &MPII_Topo_calls[MPII_TOPO_ALGO__ineighbor_##coll_ \
+                                                         ##_tsp_topo_aggregated], sched); \
+    }
+
 #endif /* TOPO_NEIGHBOR_H_INCLUDED */
