@@ -47,8 +47,8 @@
 typedef struct {
     int num;                    /* number of measured sizes, from 1 B on */
     double us[SWEEP_SIZES];
-    int eager_bytes;            /* longest eager message; -1: unknown; equal to the longest measured
-                                 * size: no other protocol was seen */
+    int eager_bytes;            /* longest eager message; -1: unknown; SWEEP_BYTES: no other
+                                 * protocol was seen */
 } sweep_t;
 
 /* us = latency + bytes / rate, for sizes first..last - 1 */
@@ -98,8 +98,8 @@ static int sweep_is_eager(char *buffer, int bytes, int peer, double us)
     return done;
 }
 
-/* Find the longest eager message, up to the longest measured size; -1 if there is too little time.
- * Result on the sender. */
+/* Find the longest eager message, up to SWEEP_BYTES; -1 if there is too little time. Result on the
+ * sender. */
 static int sweep_eager_bytes(char *buffer, int peer, double seconds, const sweep_t * sweep)
 {
     double end = MPI_Wtime() + seconds;
@@ -115,8 +115,12 @@ static int sweep_eager_bytes(char *buffer, int peer, double seconds, const sweep
         else
             bytes = 1 << i;
     }
-    if (bytes < 0)
+    if (bytes < 0) {
+        /* the limit may be beyond the measured sizes */
+        if (sweep->num < SWEEP_SIZES)
+            most = -1;
         goto fn_exit;
+    }
     for (low = most, high = bytes; high - low > 1;) {
         int middle = low + (high - low) / 2, i = 0;
         while ((1 << i) < middle)

@@ -936,9 +936,8 @@ def on_vcluster(bindir: Path, output: Path, *shape: str) -> Any:
         pytest.skip("no virtual clusters on this machine")
     program: list[str | Path] = [bindir / "topo-pingpong", "-o", output]
     env = {**os.environ, "TOPO_BIN": str(bindir)}
-    words = [*shape, "--time-limit", "40"]
-    options, ours = words[: words.index("--")], words[words.index("--") + 1 :]
-    command = [*vcluster, "run", *options, "--", *program, *ours]
+    options, ours = shape[: shape.index("--")], shape[shape.index("--") + 1 :]
+    command = [*vcluster, "run", *options, "--", *program, "--time-limit", "40", *ours]
     subprocess.run(command, env=env, check=True, timeout=120)
     return load(output)
 
@@ -971,6 +970,15 @@ def test_racks_of_a_virtual_cluster(bindir: Path, tmp_path: Path) -> None:
     assert (
         0.8 < pieces[0]["latency_us"] / site["latency_us"][0][racks_mate(racks["of_group"])] < 1.2
     )
+
+
+@measures
+def test_no_eager_limit_from_few_sizes(bindir: Path, tmp_path: Path) -> None:
+    """Round trips of 80 ms leave time for few sizes, all of them eager: the limit is unknown."""
+    shape = ["--racks", "1", "--hosts", "2", "--slow", "20000", "--latency", "2us"]
+    site = on_vcluster(bindir, tmp_path / "site.json", *shape, "--", "--time-limit", "6")
+    assert site["latency_us"][0][1] > 35000
+    assert "eager_bytes" not in site["costs"]
 
 
 def racks_mate(of_host: list[int]) -> int:
