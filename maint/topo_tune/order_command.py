@@ -119,7 +119,7 @@ Formats:
     "--pattern",
     "pattern_file",
     metavar="FILE",
-    help="Bytes from rank to rank: lines FROM TO BYTES, a square matrix (with commas or blanks; of three ranks, with commas), or .npy.",
+    help="Bytes from rank to rank: a trace, lines FROM TO BYTES, a square matrix (with commas or blanks; of three ranks, with commas), or .npy.",
 )
 @click.option("-n", "--ranks", metavar="N", type=click.IntRange(1, MAX_RANKS), help="Ranks.  [default: as the grid or the pattern has]")  # fmt: skip
 @click.option("--ppn", type=RanksAHost(), default="1", help="Ranks that a host takes.")
@@ -148,6 +148,20 @@ def order_command(
       mpiexec -f hosts -n 512 ./program
       topo-tune order site.json --pattern bytes.txt --ppn 8 \\
           --format slurm -o slurm.hosts
+
+    For the pattern of an application, run it once, on any hosts, with a library that counts what each rank
+    sends to each other rank. PREFIX is that of make install, or build in the repository.
+
+    \b
+      mpiexec -genv LD_PRELOAD PREFIX/lib/libtopo-trace.so \\
+          -genv TOPO_TRACE_FILE app.pattern -n 512 ./program
+      topo-tune order site.json --pattern app.pattern --ppn 8 -o hosts
+      mpiexec -f hosts -n 512 ./program
+
+    The library counts point-to-point messages and neighborhood collectives, on all communicators. It does not
+    count other collectives, RMA, files, and messages to processes outside of MPI_COMM_WORLD. All ranks must run
+    with it. The MPI library may be any one with MPICH's ABI. In Fortran it counts with mpif.h and use mpi, but
+    with use mpi_f08 no file is written, since MPICH calls its own MPI_Init there.
 
     The command prints the bytes over the links of hosts and over the uplinks of racks and of the groups above, in
     all and in one direction of the busiest link: before, in the order of the site file, and after.

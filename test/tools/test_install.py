@@ -157,6 +157,29 @@ def test_module_file(prefix: Path) -> None:
         assert "TUNING_JSON_FILE" in done.stderr and done.stdout == ""
 
 
+def test_library_to_preload(prefix: Path, tmp_path: Path) -> None:
+    """It is where the help of topo-tune order says, and works with what is installed."""
+    pattern, library = tmp_path / "pattern", prefix / "lib/libtopo-trace.so"
+    settings: list[str | Path] = [
+        "-genv",
+        "LD_PRELOAD",
+        library,
+        "-genv",
+        "TOPO_TRACE_FILE",
+        pattern,
+    ]
+    program = prefix / "libexec/mpich-topo/topo-bench-mpi"
+    done = subprocess.run(
+        [prefix / "bin/mpiexec", *settings, "-n", "2", program, "-c", "barrier", "-n", "1"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stderr == ""
+    assert re.search(r"\n1 1 0 # the last rank\n0 1 \d+\n1 0 \d+\n$", pattern.read_text())
+
+
 def test_pkg_config(prefix: Path) -> None:
     if not shutil.which("pkg-config"):
         pytest.skip("no pkg-config")
