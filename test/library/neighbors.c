@@ -7,7 +7,8 @@
  *   neighbors KIND ROUNDS SEED [DIM...]
  *
  * KIND: cart (dimensions DIM, the even ones periodic), graph (MPI_Graph_create, symmetric), dist (random, some
- * edges several times, some to the rank itself, lists shuffled), dense (all to all), one (only rank 0 has edges out),
+ * edges several times, some to the rank itself, lists shuffled), dense (all to all), lone (all to all
+ * but the last rank, which has no edges and passes no bytes), one (only rank 0 has edges out),
  * oneway (MPI_Graph_create whose edges are known at one end: no collective is called on it), dup (dist, duplicated).
  * A round calls the five collectives blocking, nonblocking and persistent, with blocks of up to 5000 bytes, also of
  * none, of bytes and of a type with gaps. Rank 0 prints the counters. Exit status 0 if all is right. */
@@ -89,7 +90,8 @@ static MPI_Comm create_dist(const char *kind, unsigned seed)
     for (int i = 0; i < n; i++) {       /* all ranks draw the same graph */
         for (int k = 0; k < n; k++) {
             unsigned r = next_random() % 10;
-            int num = strcmp(kind, "dense") == 0 ? 1 : strcmp(kind, "one") == 0 ? i == 0 : r < 6 ? 0 : r < 9 ? 1 : 2;
+            int num = strcmp(kind, "dense") == 0 ? 1 : strcmp(kind, "lone") == 0 ? i < n - 1 && k < n - 1 :
+                strcmp(kind, "one") == 0 ? i == 0 : r < 6 ? 0 : r < 9 ? 1 : 2;
             for (; num > 0; num--) {
                 if (i == world_rank)
                     dest[out_degree++] = k;
@@ -188,6 +190,8 @@ static void set_counts(int coll, int round)
         recv_counts[0] = send_counts[0];
     if (out_degree == 0)
         send_counts[0] = recv_counts[0];
+    if (in_degree + out_degree == 0)
+        send_counts[0] = recv_counts[0] = 0;
     for (int i = 0; i < (out_degree + 1) * max; i++)
         send[i] = mix(world_rank, i, coll, round);
 }

@@ -89,12 +89,7 @@ def test_stock_without_a_setting(run: Run, cluster: Cluster) -> None:
     assert set(run("dense", n=8, env=cluster("block", 8)).values()) == {0}
 
 
-@pytest.mark.parametrize("graph", [("dense",), ("cart", 16)])
-def test_topo_auto_joins_many_messages(
-    run: Run, cluster: Cluster, write_json: WriteJson, graph: tuple[Any, ...]
-) -> None:
-    """All to all, and a line, in which a host has one edge to the next one."""
-    env = cluster("block", 16)
+def with_rates(env: dict[str, str], write_json: WriteJson) -> dict[str, Any]:
     path = Path(env["MPIR_CVAR_COLL_TOPOLOGY_FILE"])
     site = json.loads(path.read_text())
     hosts = len(site["hosts"])
@@ -103,9 +98,33 @@ def test_topo_auto_joins_many_messages(
         "bandwidth_mbps": rates,
         "costs": {"gap_us": 0.3, "overhead_us": 0.2, "inside_us": 0.3},
     }
-    env |= {
+    return {
+        **env,
         "MPIR_CVAR_COLL_TOPOLOGY_FILE": write_json("rates.json", site),
         "MPIR_CVAR_COLL_TOPO_AUTO": 1,
     }
-    calls = run(*graph, n=16, env=env, rounds=2)
-    assert calls == (expected(2) if graph[0] == "dense" else dict.fromkeys(COLLS, 0))
+
+
+def test_topo_auto_joins_many_messages(run: Run, cluster: Cluster, write_json: WriteJson) -> None:
+    """All to all. Where all ranks know the length of the blocks, it joins short ones only."""
+    calls = run("dense", n=16, env=with_rates(cluster("block", 16), write_json), rounds=10)
+    every = expected(10)
+    for coll in COLLS:
+        if coll in ("allgather", "alltoall"):
+            assert 0 < calls[coll] < every[coll]
+        else:
+            assert calls[coll] == every[coll]
+
+
+def test_topo_auto_joins_no_few_messages(run: Run, cluster: Cluster, write_json: WriteJson) -> None:
+    """A line, in which a host has one edge to the next one"""
+    env = with_rates(cluster("block", 16), write_json)
+    assert set(run("cart", 16, n=16, env=env, rounds=2).values()) == {0}
+
+
+def test_a_rank_without_neighbors_need_not_know_the_length(
+    run: Run, cluster: Cluster, write_json: WriteJson
+) -> None:
+    """Long blocks might then be joined on some ranks only."""
+    env = with_rates(cluster("block", 16), write_json)
+    assert run("lone", n=16, env=env, rounds=10) == expected(10)

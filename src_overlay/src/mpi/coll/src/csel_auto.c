@@ -30,7 +30,8 @@ static MPII_Csel_container_s auto_containers[MPIR_CSEL_COLL_TYPE__END] = {
 #undef CONTAINER
 };
 
-/* For neighbourhood collectives the communicator has decided, when it got its topology. */
+/* For neighbourhood collectives the communicator has decided for which blocks, when it got its
+ * topology. */
 static MPII_Csel_container_s joined[MPIR_CSEL_COLL_TYPE__END] = {
 #define JOINED(COLL, Coll)                      \
     [MPIR_CSEL_COLL_TYPE__##COLL] = {.id = TYPE(MPIR_##Coll##_intra_tsp_topo_aggregated),\
@@ -400,6 +401,30 @@ static const MPII_Csel_decision_t *find(const MPIR_Csel_coll_sig_s * coll_sig,
     return decision;
 }
 
+static bool is_joined(const MPIR_Csel_coll_sig_s * coll_sig)
+{
+    MPIR_Comm *comm_ptr = coll_sig->comm_ptr;
+
+    switch (coll_sig->coll_type) {
+        case MPIR_CSEL_COLL_TYPE__INEIGHBOR_ALLGATHER:
+            return MPII_Topo_neighbor_is_gain(comm_ptr, MPII_TOPO_NB__ALLGATHER,
+                                              coll_sig->u.allgather.sendcount *
+                                              type_size(coll_sig->u.allgather.sendtype),
+                                              coll_sig->u.allgather.recvcount *
+                                              type_size(coll_sig->u.allgather.recvtype));
+        case MPIR_CSEL_COLL_TYPE__INEIGHBOR_ALLGATHERV:
+            return MPII_Topo_neighbor_is_gain(comm_ptr, MPII_TOPO_NB__ALLGATHER, 0, 0);
+        case MPIR_CSEL_COLL_TYPE__INEIGHBOR_ALLTOALL:
+            return MPII_Topo_neighbor_is_gain(comm_ptr, MPII_TOPO_NB__ALLTOALL,
+                                              coll_sig->u.alltoall.sendcount *
+                                              type_size(coll_sig->u.alltoall.sendtype),
+                                              coll_sig->u.alltoall.recvcount *
+                                              type_size(coll_sig->u.alltoall.recvtype));
+        default:
+            return MPII_Topo_neighbor_is_gain(comm_ptr, MPII_TOPO_NB__ALLTOALL, 0, 0);
+    }
+}
+
 void *MPIR_Csel_auto(const MPIR_Csel_coll_sig_s * coll_sig)
 {
     MPIR_Comm *comm_ptr = coll_sig->comm_ptr;
@@ -412,7 +437,7 @@ void *MPIR_Csel_auto(const MPIR_Csel_coll_sig_s * coll_sig)
         builtin = builtin->fallback;
     MPII_Csel_container_s *stock = MPII_Csel_search(builtin, coll_sig);
     if (joined[coll_sig->coll_type].rule)
-        return MPII_Topo_neighbor_is_gain(comm_ptr) ? &joined[coll_sig->coll_type] : stock;
+        return is_joined(coll_sig) ? &joined[coll_sig->coll_type] : stock;
     if (!MPII_Topo_auto_is_usable(comm_ptr) || !describe(coll_sig, &coll, &bytes, &has_size) ||
         bytes == 0)
         return stock;

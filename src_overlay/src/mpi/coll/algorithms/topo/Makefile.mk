@@ -98,6 +98,7 @@ noinst_HEADERS += \
     src/mpi/coll/algorithms/topo/topo_map.h \
     src/mpi/coll/algorithms/topo/topo_numbers.h \
     src/mpi/coll/algorithms/topo/topo_neighbor.h \
+    src/mpi/coll/algorithms/topo/topo_neighbor_gain.h \
     src/mpi/coll/algorithms/topo/topo_order.h \
     src/mpi/coll/algorithms/topo/topo_pipe.h \
     src/mpi/coll/algorithms/topo/topo_place.h \

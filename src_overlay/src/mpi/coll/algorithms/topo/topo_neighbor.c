@@ -6,6 +6,7 @@
 #include "mpiimpl.h"
 #include "topo_view.h"
 #include "topo_neighbor.h"
+#include "topo_neighbor_gain.h"
 
 /* The plan of a communicator with an application topology: who sends what to whom in the three
  * stages of topo_neighbor.h.
@@ -13,16 +14,6 @@
  * A rank knows its own edges. The ranks of a host tell each other which edges they have to and from
  * the hosts of which they are s or r. Then s tells r the edges between the two hosts. So no rank
  * learns more edges than those that it forwards. */
-
-/* Memory of a rank for the blocks of a call. With more edges, the blocks that are joined get
- * shorter. It bounds the implementation. */
-#define MAX_BYTES (16 << 20)
-/* Longest block that is joined, and shortest limit that makes a plan. Without rates of the topology
- * the limit is DEFAULT_LIMIT. MAX_LIMIT keeps the messages of a few blocks below the eager limit of
- * 16 KiB that libfabric's tcp provider has. */
-#define MAX_LIMIT 4096
-#define DEFAULT_LIMIT 1024
-#define MIN_LIMIT 64
 
 /* A list of numbers from another rank, or for it */
 typedef struct {
@@ -444,60 +435,42 @@ static void make_routes(const make_t * m, MPII_Topo_neighbor_t * plan)
 
 /* -- limit and gain -- */
 
-/* Length of the longest block that is joined. Joining saves a block the gap of a message between
- * hosts, or the time of a processor to send one, and costs it two messages' copies inside a
- * host. */
-static MPI_Aint choose_limit(const MPII_Topo_lengths_t * lengths)
-{
-    int64_t saves = MPL_MAX(lengths->gap[1], lengths->overhead[1]);
-    MPI_Aint limit = MIN_LIMIT;
-
-    if (saves == 0)
-        return DEFAULT_LIMIT;
-    for (int i = 0; i < MPII_TOPO_NUM_LENGTHS && (MPI_Aint) 1024 << i <= MAX_LIMIT; i++) {
-        if (2 * (lengths->inside[i] - lengths->overhead[0]) <= saves)
-            limit = (MPI_Aint) 1024 << i;
-    }
-    return limit;
-}
-
-/* What the ranks agree on, each by its maximum */
-typedef struct {
-    int64_t blocks;             /* blocks in memory of a call */
-    int64_t far;                /* edges of a rank to other hosts */
-    int64_t served;             /* edges that a rank forwards to other hosts */
-    int64_t messages;           /* between hosts, of a rank */
-} agreed_t;
-
-/* Time of a message for each edge over that of joined messages. The ranks of a host share its link;
- * s is taken to do a host's average. */
-static bool predict_gain(const MPII_Topo_lengths_t * lengths, const agreed_t * all, int max_ppn)
-{
-    int64_t gap = MPL_MAX(lengths->gap[1], 1), overhead = lengths->overhead[1];
-    int64_t inside = lengths->meet[1] + max_ppn * MPL_MAX(lengths->gap[0], lengths->overhead[0]);
-    int64_t edges = MPL_MAX(all->served * max_ppn * gap, all->far * 2 * overhead);
-    int64_t joined = MPL_MAX(all->messages * max_ppn * gap, all->messages * 2 * overhead);
-
-    return all->messages > 0 && joined + 2 * inside < edges * 9 / 10;
-}
-
 static int agree(MPII_Topo_neighbor_t * plan, const make_t * m, MPII_Topo_attr_t * attr)
 {
     int mpi_errno = MPI_SUCCESS;
-    const MPII_Topo_nb_route_t *route = &plan->route[MPII_TOPO_NB__ALLTOALL];
-    agreed_t own = {.far = m->num_out,.messages = route->stage[1].num_out }, all = own;
+    struct {
+        int64_t blocks;         /* in memory of a call; allgather never has more than alltoall */
+        int64_t has_lone;
+        MPII_Topo_nb_load_t load[MPII_TOPO_NB__NUM];
+    } own = {.has_lone = plan->indegree + plan->outdegree == 0 }, all = own;
+    int num_hosts = 0;          /* with edges from this rank */
 
-    for (int i = 0; i < 3; i++)
-        own.blocks += route->stage[i].blocks_in + route->stage[i].blocks_out;
-    own.served = route->stage[1].blocks_out;
+    for (int i = 0; i < m->num_out; i++)
+        num_hosts += i == 0 || m->out[i].host != m->out[i - 1].host;
+    for (int kind = 0; kind < MPII_TOPO_NB__NUM; kind++) {
+        const MPII_Topo_nb_stage_t *stage = plan->route[kind].stage;
+        own.load[kind].far = m->num_out;
+        own.load[kind].joined = kind == MPII_TOPO_NB__ALLGATHER ? num_hosts : m->num_out;
+        own.load[kind].messages = stage[1].num_out;
+        own.load[kind].inside = MPL_MAX(stage[0].num_in, stage[0].num_out) +
+            MPL_MAX(stage[2].num_in, stage[2].num_out);
+        for (int i = 0; i < 3; i++) {
+            own.load[kind].out[i] = stage[i].blocks_out;
+            own.blocks += kind == MPII_TOPO_NB__ALLTOALL ?
+                stage[i].blocks_in + stage[i].blocks_out : 0;
+        }
+    }
     mpi_errno = MPIR_Allreduce(&own, &all, sizeof(all) / sizeof(int64_t), TOPO_INT64, MPI_MAX,
                                m->comm_ptr, TOPO_COLL_ATTR);
     MPIR_ERR_CHECK(mpi_errno);
-    plan->limit = MPL_MIN(choose_limit(&m->place->lengths), MAX_BYTES / MPL_MAX(all.blocks, 1));
-    if (plan->limit < MIN_LIMIT)
-        plan->limit = 0;
-    plan->is_gain = plan->limit > 0 &&
-        predict_gain(&m->place->lengths, &all, m->comm_ptr->coll.topo->view->max_ppn);
+    for (int kind = 0; kind < MPII_TOPO_NB__NUM; kind++) {
+        plan->limit[kind] =
+            MPII_Topo_nb_limit(&m->place->lengths, &all.load[kind],
+                               m->comm_ptr->coll.topo->view->max_ppn, all.blocks,
+                               &plan->is_gain[kind]);
+        plan->most = MPL_MAX(plan->most, plan->limit[kind]);
+    }
+    plan->has_lone = all.has_lone;
 
   fn_exit:
     return mpi_errno;
@@ -686,7 +659,7 @@ int MPII_Topo_neighbor_create(MPIR_Comm * comm_ptr)
     MPL_atomic_store_int(&plan->num_users, 1);
     MPL_atomic_store_ptr(&plan->spare, NULL);
     mpi_errno = make_plan(plan, comm_ptr);
-    if (mpi_errno || plan->limit == 0) {
+    if (mpi_errno || plan->most == 0) {
         free_plan(plan);
         goto fn_exit;
     }
@@ -703,9 +676,11 @@ MPII_Topo_neighbor_t *MPII_Topo_neighbor_get(MPIR_Comm * comm_ptr)
         MPII_Topo_comm_kept(comm_ptr, MPII_TOPO_KEPT__NEIGHBOR)->ptr : NULL;
 }
 
-bool MPII_Topo_neighbor_is_gain(MPIR_Comm * comm_ptr)
+bool MPII_Topo_neighbor_is_gain(MPIR_Comm * comm_ptr, int kind, MPI_Aint sent, MPI_Aint received)
 {
     const MPII_Topo_neighbor_t *plan = MPII_Topo_neighbor_get(comm_ptr);
 
-    return plan && plan->is_gain;
+    if (plan == NULL || !plan->is_gain[kind])
+        return false;
+    return plan->has_lone || (plan->outdegree > 0 ? sent : received) <= plan->limit[kind];
 }

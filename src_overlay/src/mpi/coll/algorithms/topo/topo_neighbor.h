@@ -15,10 +15,10 @@
  * from s to a rank r of B, and from r to v. All blocks from A to B take the same s and r. So a host
  * sends at most one message to each other host. In allgather, where a rank sends the same block to
  * all its neighbours, the block is in each of these messages once. Blocks inside a host, and blocks
- * longer than `limit`, go directly from u to v.
+ * longer than a limit, go directly from u to v.
  *
  * A message carries the lengths of its blocks before the blocks, since s and r do not know them.
- * The receiver has room for blocks of `limit` bytes. Whether a block goes directly depends on its
+ * The receiver has room for blocks of that length. Whether a block goes directly depends on its
  * length alone, which u and v know. So no call needs an agreement.
  *
  *     s          the (B mod a)-th of the a ranks of host A
@@ -61,9 +61,12 @@ typedef struct {
     int *source, *dest;         /* [indegree], [outdegree] ranks, or MPI_PROC_NULL */
     char *is_near_source, *is_near_dest;        /* likewise: on this host */
     MPII_Topo_nb_route_t route[MPII_TOPO_NB__NUM];
-    MPI_Aint limit;             /* same on all ranks; 0: do not join blocks */
-    bool is_gain;               /* same on all ranks: predicted to be faster than a message for each
-                                 * edge */
+    /* same on all ranks: the longest block that is joined, 0: none; and whether joined messages of
+     * such blocks are predicted to be faster than a message for each edge */
+    MPI_Aint limit[MPII_TOPO_NB__NUM];
+    bool is_gain[MPII_TOPO_NB__NUM];
+    MPI_Aint most;              /* of limit[] */
+    bool has_lone;              /* same on all ranks: some rank has no edge */
     MPL_atomic_ptr_t spare;     /* memory of a call that has ended, for the next call */
 } MPII_Topo_neighbor_t;
 
@@ -79,8 +82,11 @@ MPII_Topo_neighbor_t *MPII_Topo_neighbor_get(MPIR_Comm * comm_ptr);
 int MPII_Topo_neighbor_edges(MPIR_Comm * comm_ptr, int *indegree, int **source, int *outdegree,
                              int **dest);
 
-/* Whether topo_auto takes these algorithms. Same on all ranks. */
-bool MPII_Topo_neighbor_is_gain(MPIR_Comm * comm_ptr);
+/* Whether topo_auto takes these algorithms. sent, received: bytes of each block, which MPI requires
+ * to be the same on all ranks; 0 where blocks may differ. A rank without an edge that way may have
+ * another value. So if some rank has no edge at all, the result does not depend on them. It is the
+ * same on all ranks. */
+bool MPII_Topo_neighbor_is_gain(MPIR_Comm * comm_ptr, int kind, MPI_Aint sent, MPI_Aint received);
 
 /* -- topo_neighbor_run.c -- */
 

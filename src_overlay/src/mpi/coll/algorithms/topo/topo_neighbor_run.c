@@ -44,7 +44,7 @@ static void note_error(call_t * c, int error)
 
 static MPI_Aint room_of(const call_t * c, int num_blocks)
 {
-    return num_blocks * (c->limit + (MPI_Aint) sizeof(int));
+    return num_blocks * (c->plan->most + (MPI_Aint) sizeof(int));
 }
 
 /* Set where the messages of all stages, lengths and blocks are in memory. Returns their bytes. */
@@ -362,7 +362,7 @@ int MPII_Topo_neighbor_sched(int kind, const MPII_Topo_nb_args_t * out,
     c->calls = calls;
     c->plan = MPII_Topo_neighbor_get(comm_ptr);
     c->route = c->plan ? &c->plan->route[kind] : NULL;
-    c->limit = c->plan ? c->plan->limit : -1;
+    c->limit = c->plan ? c->plan->limit[kind] : -1;
     int type = MPIR_TSP_sched_new_type(sched, start, advance, release);
     mpi_errno = MPIR_TSP_sched_generic(type, c, sched, 0, NULL, &vtx);
     MPIR_ERR_CHECK(mpi_errno);

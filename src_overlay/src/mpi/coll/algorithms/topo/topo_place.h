@@ -33,6 +33,7 @@ typedef struct {
      * overhead[]: time of the processor at each end. Index 0 of gap and overhead: inside a host;
      * index 1: between hosts. */
     int64_t meet[MPII_TOPO_MAX_LEVELS + 2], gap[2], overhead[2];
+    int64_t link_gap;           /* time of an empty message on the link of a host */
 } MPII_Topo_lengths_t;
 
 /* Where the ranks of a communicator are. Hosts are numbered from 0 in the order of their lowest

@@ -281,7 +281,7 @@ int MPII_Topo_rates_create(const MPII_Topo_measured_t * m, MPII_Topo_rates_t ** 
 
 MPII_Topo_lengths_t MPII_Topo_lengths(const MPII_Topo_costs_t * costs)
 {
-    MPII_Topo_lengths_t lengths = {.gap = {0} };
+    MPII_Topo_lengths_t lengths = {.link_gap = MPII_Topo_host_link(costs, 0) / 1000 };
 
     for (int level = 1; level <= MPII_TOPO_MAX_LEVELS + 1; level++) {
         int within = level - 1, is_between = level > 1;
