@@ -4,14 +4,15 @@
  * The graph of a neighborhood collective, by its name: a grid, a random graph, or a file of edges.
  * All ranks hold all edges, so that each can tell what it gets from whom.
  *
- * This is a header, so that topo-bench-mpi can be compiled from one file. That file includes
- * algorithms.h first.
+ * This is a header, so that topo-bench-mpi can be compiled from one file. The file that includes it
+ * first defines PROGRAM, bad_usage, usage_error and parse_long, as in algorithms.h.
  */
 
 #ifndef GRAPH_H_INCLUDED
 #define GRAPH_H_INCLUDED
 
 #include <errno.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -46,7 +47,7 @@ static void graph_add(long from, long to)
         graph.room = 2 * graph.room + 1024;
         graph.edges = realloc(graph.edges, graph.room * sizeof(struct edge));
         if (!graph.edges || graph.num >= GRAPH_EDGES) {
-            fprintf(stderr, "topo-bench-mpi: --graph: over %ld edges\n", graph.num);
+            fprintf(stderr, PROGRAM ": --graph: over %ld edges\n", graph.num);
             exit(2);
         }
     }

@@ -62,6 +62,7 @@
  */
 
 #define _GNU_SOURCE     /* dladdr: which libmpi was loaded */
+#define PROGRAM "topo-bench-mpi"
 
 #include "algorithms.h"
 #include "graph.h"

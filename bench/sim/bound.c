@@ -27,8 +27,7 @@ static int count(const platform_t * p, int level, bool are_hosts, int num[])
     return num_groups;
 }
 
-/* Least time of a message that passes `distance` levels */
-static double time_of_message(const platform_t * p, int distance)
+double bound_of_message(const platform_t * p, int distance)
 {
     double time = 2 * p->costs.overhead + p->costs.latency + p->costs.gap;
 
@@ -52,8 +51,8 @@ double bound_by_latency(const platform_t * p, int root)
                 most = MPL_MAX(most, num[i]);
         }
         if (near == 0 && most > 1)
-            near = time_of_message(p, level);
-        double far = time_of_message(p, MPL_MIN(level + 1, p->num_levels));
+            near = bound_of_message(p, level);
+        double far = bound_of_message(p, MPL_MIN(level + 1, p->num_levels));
         double time = latency_bound(num_hosts, num_own, near > 0 ? near : far, far, gap);
         if (time < 0)
             give_up("no memory for a bound of %d hosts", num_hosts);

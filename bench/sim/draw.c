@@ -102,7 +102,7 @@ void draw_trace(const char *path, const platform_t * p, const what_t * what, con
 
     fprintf(file, "{\"displayTimeUnit\": \"ns\", \"otherData\": {\"collective\": \"%s\", "
             "\"algorithm\": \"%s\", \"bytes\": %" PRId64 "},\n\"traceEvents\": [\n",
-            MPII_Topo_coll_name(what->algo->coll), what->algo->name, what->bytes);
+            what->collective, what->algorithm, what->bytes);
     for (int rank = 0; rank < p->num_ranks; rank++) {
         int host = p->host_of_rank[rank];
         fprintf(file, "%s{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %d, "
@@ -229,7 +229,7 @@ void draw_steps(const char *path, const platform_t * p, const what_t * what, con
                 "markerHeight=\"6\" orient=\"auto\"><path d=\"M0,0L8,4L0,8z\" fill=\"%s\"/></marker>\n",
                 i, colors[i]);
     fprintf(file, "</defs>\n<text x=\"8\" y=\"20\" style=\"font-size:14px\">%s %s, %" PRId64
-            " bytes</text>\n", MPII_Topo_coll_name(what->algo->coll), what->algo->name, what->bytes);
+            " bytes</text>\n", what->collective, what->algorithm, what->bytes);
     draw_groups(file, p, &l);
     draw_legend(file, num_kinds);
     for (int64_t i = 0; i < result->num_records; i++)

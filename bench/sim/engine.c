@@ -38,7 +38,8 @@ typedef struct {
 } message_t;
 
 typedef struct {
-    MPII_Topo_any_gen_t g;
+    MPII_Topo_any_gen_t g;      /* of a case */
+    const MPII_Topo_gen_t *gen;
     double clock, out;          /* out: until when it sends to other hosts */
     int next_round;
     int waits_for;              /* rank whose message it needs; -1: none */
@@ -49,7 +50,7 @@ typedef struct {
 
 typedef struct {
     const platform_t *p;
-    const MPII_Topo_case_t *c;
+    const schedule_t *s;
     result_t *result;
     bool is_recorded;
     rank_t *ranks;
@@ -257,6 +258,11 @@ static void end_flow(engine_t * e)
 
 /* -- ranks -- */
 
+static int64_t bytes_of(const engine_t * e, const MPII_Topo_step_t * step)
+{
+    return e->s->n ? neighbors_bytes(e->s->n, step) : MPII_Topo_case_bytes(e->s->c, step);
+}
+
 static void use_processor(engine_t * e, int rank, double length)
 {
     e->ranks[rank].clock += length;
@@ -385,8 +391,7 @@ static bool find_message(engine_t * e, int rank, int *m)
     r->given = -1;
     if (*m != -1 || r->next_round == 0)
         return true;
-    if (!r->g.gen.recv(&r->g.gen, r->next_round - 1, &step) ||
-        MPII_Topo_case_bytes(e->c, &step) == -1)
+    if (!r->gen->recv(r->gen, r->next_round - 1, &step) || bytes_of(e, &step) == -1)
         return true;
     *m = take_kept(e, step.peer, rank);
     if (*m == -1)
@@ -401,8 +406,8 @@ static void run_round(engine_t * e, int rank, int message)
 
     if (message != -1)
         take(e, rank, message);
-    for (int k = 0; r->g.gen.react(&r->g.gen, r->next_round, k, &step); k++) {
-        int64_t bytes = MPII_Topo_case_bytes(e->c, &step);
+    for (int k = 0; r->gen->react(r->gen, r->next_round, k, &step); k++) {
+        int64_t bytes = bytes_of(e, &step);
         if (bytes == -1)
             continue;
         if (step.kind == MPII_TOPO_STEP__SEND)
@@ -418,7 +423,7 @@ static void run_rank(engine_t * e, int rank)
     rank_t *r = &e->ranks[rank];
     int message;
 
-    while (r->next_round <= r->g.gen.num_recvs && find_message(e, rank, &message))
+    while (r->next_round <= r->gen->num_recvs && find_message(e, rank, &message))
         run_round(e, rank, message);
 }
 
@@ -429,7 +434,7 @@ static void run_on_core(engine_t * e, int rank, double time)
     int num = e->p->costs.num_cores, message;
     double *cores = e->core_free + (size_t) e->p->host_of_rank[rank] * num, *core = cores;
 
-    if (r->next_round > r->g.gen.num_recvs || !find_message(e, rank, &message))
+    if (r->next_round > r->gen->num_recvs || !find_message(e, rank, &message))
         return;
     if (message != -1 && e->messages[message].time > time) {
         r->given = message;     /* it has not arrived yet */
@@ -480,7 +485,9 @@ static void set_up(engine_t * e)
     enlarge_buckets(e);
     for (int i = 0; i < p->num_ranks; i++) {
         rank_t *r = &e->ranks[i];
-        MPII_Topo_case_set(e->c, i, &r->g);
+        r->gen = e->s->n ? neighbors_gen(e->s->n, i) : &r->g.gen;
+        if (e->s->c)
+            MPII_Topo_case_set(e->s->c, i, &r->g);
         r->waits_for = r->given = -1;
         r->clock = r->path.start = p->costs.skew * random_part(i);
     }
@@ -493,7 +500,7 @@ static void finish(engine_t * e)
 
     for (int i = 0; i < p->num_ranks; i++) {
         const rank_t *r = &e->ranks[i];
-        if (r->next_round <= r->g.gen.num_recvs)
+        if (r->next_round <= r->gen->num_recvs)
             give_up("rank %d waits for rank %d for ever: the schedule is wrong", i, r->waits_for);
         result->end[i] = r->clock;
         if (r->clock > result->time) {
@@ -512,9 +519,9 @@ static void finish(engine_t * e)
     free(e->buckets);
 }
 
-void engine_run(const platform_t * p, const MPII_Topo_case_t * c, bool is_recorded, result_t * result)
+void engine_run(const platform_t * p, const schedule_t * s, bool is_recorded, result_t * result)
 {
-    engine_t e = {.p = p,.c = c,.result = result,.is_recorded = is_recorded };
+    engine_t e = {.p = p,.s = s,.result = result,.is_recorded = is_recorded };
 
     *result = (result_t) {.num_messages = 0 };
     set_up(&e);

@@ -26,8 +26,12 @@ static const char usage[] =
     "Call:\n"
     "  -c, --collective NAME  allgather(v), allreduce, alltoall(v, w), barrier,\n"
     "                         bcast, exscan, gather(v), reduce, reduce_scatter,\n"
-    "                         reduce_scatter_block, scan, scatter(v);\n"
+    "                         reduce_scatter_block, scan, scatter(v), or\n"
+    "                         neighbor_allgather(v), neighbor_alltoall(v, w);\n"
     "                         all ranks have equal counts [allreduce]\n"
+    "  -g, --graph NAME       of a neighborhood collective, who sends to whom:\n"
+    "                         grid:4x4x4:27, random:6 or FILE, as in topo-bench\n"
+    "      --seed N           of random graphs [1]\n"
     "  -a, --algorithm NAME,...\n"
     "                         names as in the CVARs; default: what MPICH 4.0\n"
     "                         selects; all: each algorithm with up to 10^9 messages\n"
@@ -97,6 +101,8 @@ static const char usage[] =
     "  topo-sim site.json -c allgather -a all -b 64K --placement random:1\n"
     "  topo-sim --racks 32x32 --host-rate 100gbit --uplink-rate 800gbit \\\n"
     "      --placement random:1 -c allreduce -a default,rack_lanes -b 16M\n"
+    "  topo-sim site.json --ppn 4 -n 64 --placement ranks:1 -c neighbor_alltoall \\\n"
+    "      --graph grid:4x4x4:27 -a sched_linear,tsp_topo_aggregated -b 64\n"
     "\n"
     "Exit status: 0 success; 1 failure (a full disk, standard output closed, too\n"
     "little memory); 2 an error in the command line, or in a file that it names.\n";
@@ -245,12 +251,14 @@ enum {
     OPT_PPN = 256, OPT_PLACEMENT, OPT_ROOT, OPT_SEGMENT, OPT_RACKS, OPT_HOST_RATE, OPT_UPLINK_RATE,
     OPT_LATENCY, OPT_UPLINK_LATENCY, OPT_INSIDE_RATE, OPT_INSIDE_LATENCY, OPT_OVERHEAD, OPT_COPY_RATE,
     OPT_REDUCE_RATE, OPT_GAP, OPT_HEADER, OPT_FAIR, OPT_EAGER, OPT_CORES, OPT_BACKGROUND, OPT_SKEW,
-    OPT_JSON, OPT_TRACE, OPT_DRAW, OPT_HELP, OPT_VERSION
+    OPT_JSON, OPT_TRACE, OPT_DRAW, OPT_SEED, OPT_HELP, OPT_VERSION
 };
 
 static const struct option long_options[] = {
     {"collective", required_argument, NULL, 'c'},
     {"algorithm", required_argument, NULL, 'a'},
+    {"graph", required_argument, NULL, 'g'},
+    {"seed", required_argument, NULL, OPT_SEED},
     {"ranks", required_argument, NULL, 'n'},
     {"ppn", required_argument, NULL, OPT_PPN},
     {"placement", required_argument, NULL, OPT_PLACEMENT},
@@ -286,8 +294,10 @@ typedef struct {
     const char *site, *racks, *algorithms, *uplink_rates, *trace, *draw;
     double host_rate;           /* 0: not given */
     int num_ranks;              /* 0: not given */
-    bool is_json, has_bytes, has_root;  /* whether given */
-    MPII_Topo_coll_t coll;
+    bool is_json, has_bytes, has_root, has_seed;        /* whether given */
+    MPII_Topo_coll_t coll;      /* MPII_TOPO_COLL__END: a neighborhood collective */
+    int seed;
+    bool has_edges;             /* of its graph */
     MPII_Topo_call_args_t args;
     what_t what;
 } options_t;
@@ -351,16 +361,37 @@ static void read_cost(costs_t * c, int option, const char *name, const char *tex
     }
 }
 
+static bool is_neighborhood(const char *collective)
+{
+    static const char *const names[] = {
+        "neighbor_allgather", "neighbor_allgatherv", "neighbor_alltoall", "neighbor_alltoallv",
+        "neighbor_alltoallw"
+    };
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(collective, names[i]) == 0)
+            return true;
+    return false;
+}
+
 static void read_call(options_t * o, int option, const char *name, char *text)
 {
     switch (option) {
         case 'c':
             o->coll = MPII_Topo_coll_find(text);
-            if (o->coll == MPII_TOPO_COLL__END)
+            o->what.collective = text;
+            if (o->coll == MPII_TOPO_COLL__END && !is_neighborhood(text))
                 fail("--collective: found '%s', expected allreduce or the like: see --help", text);
             break;
         case 'a':
             o->algorithms = text;
+            break;
+        case 'g':
+            o->what.graph = text;
+            break;
+        case OPT_SEED:
+            o->seed = read_count(name, text, 0, INT32_MAX);
+            o->has_seed = true;
             break;
         case 'n':
             o->num_ranks = read_count(name, text, 1, MAX_RANKS);
@@ -416,7 +447,8 @@ static void show_text(int option)
 static options_t read_options(int argc, char **argv, platform_t * p)
 {
     options_t o = {
-        .algorithms = "default",.coll = MPII_TOPO_COLL__ALLREDUCE,.what.placement = "block",.what.ppn = "1",
+        .algorithms = "default",.coll = MPII_TOPO_COLL__ALLREDUCE,.what.collective = "allreduce",
+        .what.placement = "block",.what.ppn = "1",.seed = 1,
         .args = {MPII_TOPO_CALL_DEFAULTS,.bytes = 1 << 20},
     };
     int option, index;
@@ -425,11 +457,11 @@ static options_t read_options(int argc, char **argv, platform_t * p)
     opterr = 0;
     for (int pass = 0; pass < 2; pass++) {
         optind = 0;
-        while ((option = getopt_long(argc, argv, "c:a:n:b:", long_options, &index)) != -1) {
+        while ((option = getopt_long(argc, argv, "c:a:g:n:b:", long_options, &index)) != -1) {
             if (option == '?')
                 fail("found '%s', expected an option with its value: see --help", argv[optind - 1]);
             const char *name = option == 'c' ? "collective" : option == 'a' ? "algorithm" :
-                option == 'n' ? "ranks" : option == 'b' ? "bytes" : long_options[index].name;
+                option == 'g' ? "graph" : option == 'n' ? "ranks" : option == 'b' ? "bytes" : long_options[index].name;
             if (option == OPT_HELP || option == OPT_VERSION)
                 show_text(option);
             if (pass == 0)
@@ -469,7 +501,14 @@ static bool may_end_in(const char *path, const char *ending)
 static void check_options(options_t * o, const costs_t * costs)
 {
     if (o->has_root && !is_rooted(o->coll))
-        fail("--root: found %d, expected none: %s has no root", o->args.root, MPII_Topo_coll_name(o->coll));
+        fail("--root: found %d, expected none: %s has no root", o->args.root, o->what.collective);
+    bool has_graph = o->coll == MPII_TOPO_COLL__END;
+    if (o->what.graph && !has_graph)
+        fail("--graph: found '%s', expected none: %s has no graph", o->what.graph, o->what.collective);
+    if (!o->what.graph && has_graph)
+        fail("found %s without --graph, expected one, such as grid:4x4x4:27", o->what.collective);
+    if (o->has_seed && (!has_graph || strncmp(o->what.graph, "random:", 7) != 0))
+        fail("--seed: found %d, expected none without --graph random:6 or the like", o->seed);
     if (o->coll == MPII_TOPO_COLL__BARRIER) {
         if (o->has_bytes && o->args.bytes > 0)
             fail("--bytes: found %lld, expected 0 or none: a barrier has no data",
@@ -531,14 +570,32 @@ static int64_t count_messages(const platform_t * p, const MPII_Topo_case_t * c)
     return num;
 }
 
+static void run(const platform_t * p, const options_t * o, const what_t * what, const schedule_t * schedule,
+                int number, bool is_only)
+{
+    result_t result;
+
+    engine_run(p, schedule, o->trace || o->draw, &result);
+    if (o->trace)
+        draw_trace(o->trace, p, what, &result);
+    if (o->draw)
+        draw_steps(o->draw, p, what, &result);
+    if (o->is_json)
+        report_json(p, what, &result, number == 0);
+    else
+        report_text(p, what, &result, number == 0, is_only);
+    if (!flush_output(PROGRAM)) /* do not simulate the next one if nobody can read its result */
+        exit(1);
+    result_free(p, &result);
+}
+
 static void simulate(const platform_t * p, const options_t * o, const MPII_Topo_algo_t * algo, int number,
                      bool is_only)
 {
     MPII_Topo_case_t *c;
-    result_t result;
     what_t what = o->what;
 
-    what.algo = algo;
+    what.algorithm = algo->name;
     what.bytes = o->args.bytes;
     what.root = o->args.root;
     what.latency_bound = bound_by_latency(p, what.root);
@@ -551,19 +608,35 @@ static void simulate(const platform_t * p, const options_t * o, const MPII_Topo_
              algo->name, p->num_ranks, (long long) o->args.bytes);
     if (count_messages(p, c) > MAX_MESSAGES)
         fail("%s: found more than %d messages, expected fewer ranks or bytes", algo->name, MAX_MESSAGES);
-    engine_run(p, c, o->trace || o->draw, &result);
-    if (o->trace)
-        draw_trace(o->trace, p, &what, &result);
-    if (o->draw)
-        draw_steps(o->draw, p, &what, &result);
-    if (o->is_json)
-        report_json(p, &what, &result, number == 0);
-    else
-        report_text(p, &what, &result, number == 0, is_only);
-    if (!flush_output(PROGRAM)) /* do not simulate the next one if nobody can read its result */
-        exit(1);
-    result_free(p, &result);
+    run(p, o, &what, &(schedule_t) {.c = c}, number, is_only);
     MPII_Topo_case_free(c);
+}
+
+/* Neighborhood collectives: whether the algorithm of this name is tsp_topo_aggregated */
+static bool is_aggregated(const char *name)
+{
+    bool is_found = strcmp(name, "tsp_topo_aggregated") == 0;
+
+    if (!is_found && strcmp(name, "default") != 0 && strcmp(name, "sched_linear") != 0)
+        fail("--algorithm: found '%s', expected default, all, sched_linear, tsp_topo_aggregated", name);
+    return is_found;
+}
+
+static void simulate_neighbors(const platform_t * p, const options_t * o, const char *name, int number,
+                               bool is_only)
+{
+    bool is_allgather = strstr(o->what.collective, "allgather") != NULL, is_joined = is_aggregated(name);
+    schedule_t schedule = {.c = NULL };
+    what_t what = o->what;
+
+    what.algorithm = is_joined ? "tsp_topo_aggregated" : "sched_linear";
+    what.bytes = o->args.bytes;
+    what.limit = neighbors_limit(p, is_allgather, &what.is_gain);
+    what.latency_bound = neighbors_bound_by_latency(p);
+    what.links_bound = neighbors_bound_by_links(p, is_allgather, what.bytes);
+    schedule.n = neighbors_create(p, is_allgather, what.bytes, is_joined ? what.limit : 0);
+    run(p, o, &what, &schedule, number, is_only);
+    neighbors_free(schedule.n);
 }
 
 /* Whether "all" includes an algorithm */
@@ -596,6 +669,8 @@ static const MPII_Topo_algo_t *find_algo(const platform_t * p, const options_t *
 /* Whether the call has nothing to do. A barrier never has data. */
 static bool is_nothing(const platform_t * p, const options_t * o)
 {
+    if (o->what.graph)
+        return !o->has_edges || o->args.bytes == 0;
     return p->num_ranks == 1 || (o->args.bytes == 0 && o->coll != MPII_TOPO_COLL__BARRIER);
 }
 
@@ -603,20 +678,30 @@ static void run_all(const platform_t * p, const options_t * o)
 {
     const MPII_Topo_algo_t *algo;
     int number = 0;
-    char *names = strdup(o->algorithms), *save = NULL;
-    bool is_all = strcmp(names, "all") == 0, is_only = !is_all && strchr(names, ',') == NULL;
+    bool is_all = strcmp(o->algorithms, "all") == 0;
+    const char *algorithms = is_all && o->what.graph ? "sched_linear,tsp_topo_aggregated" : o->algorithms;
+    char *names = strdup(algorithms), *save = NULL;
+    bool is_only = !is_all && strchr(names, ',') == NULL;
 
-    if (!is_all) {      /* check all names before the first run */
+    if (!is_all || o->what.graph) {     /* check all names before the first run */
         char *name = strtok_r(names, ",", &save);
         if (name == NULL)
             fail("--algorithm: found '%s', expected names", o->algorithms);
-        for (; name; name = strtok_r(NULL, ",", &save))
-            find_algo(p, o, name);
+        for (; name; name = strtok_r(NULL, ",", &save)) {
+            if (o->what.graph)
+                is_aggregated(name);
+            else
+                find_algo(p, o, name);
+        }
     }
     if (is_nothing(p, o)) {
         if (!o->is_json)
             printf("%s, %lld bytes, %d ranks: there is nothing to be done\n",
-                   MPII_Topo_coll_name(o->coll), (long long) o->args.bytes, p->num_ranks);
+                   o->what.collective, (long long) o->args.bytes, p->num_ranks);
+    } else if (o->what.graph) {
+        strcpy(names, algorithms);
+        for (char *name = strtok_r(names, ",", &save); name; name = strtok_r(NULL, ",", &save))
+            simulate_neighbors(p, o, name, number++, is_only);
     } else if (is_all) {
         for (int i = 0; (algo = MPII_Topo_catalog(i)); i++)
             if (is_possible(p, o, algo))
@@ -647,6 +732,8 @@ int main(int argc, char **argv)
     if (o.args.root >= p.num_ranks)
         fail("--root: found %d, expected less than %d, the ranks", o.args.root, p.num_ranks);
     o.args.slots = p.slots;
+    if (o.what.graph)
+        o.has_edges = neighbors_read(&p, o.what.graph, o.seed);
     if ((o.trace || o.draw) && (strcmp(o.algorithms, "all") == 0 || strchr(o.algorithms, ',')))
         fail("--trace, --draw: found several algorithms, expected one");
     draw_check(o.trace);

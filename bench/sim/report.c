@@ -6,6 +6,7 @@
 
 #include "sim.h"
 #include <inttypes.h>
+#include <json.h>
 
 #define US 1e6
 
@@ -141,12 +142,24 @@ static void print_head(const platform_t * p, const what_t * what)
     FILE *out = open_text(&text, &size);
 
     fprintf(out, "%s, %" PRId64 " bytes, %d ranks, %s a host, %s, on",
-            MPII_Topo_coll_name(what->algo->coll), what->bytes, p->num_ranks, what->ppn, what->placement);
+            what->collective, what->bytes, p->num_ranks, what->ppn, what->placement);
     for (int level = p->num_levels - 1; level >= 0; level--)
         fprintf(out, " %d %ss%s", p->num_groups[level], level_name(level), level > 0 ? "," : "");
     fclose(out);
     print_folded(0, text);
     free(text);
+    if (what->graph) {
+        out = open_text(&text, &size);
+        fprintf(out, "Graph %s: ", what->graph);
+        if (what->limit > 0)
+            fprintf(out, "tsp_topo_aggregated joins blocks of up to %" PRId64 " bytes; topo_auto %s.",
+                    what->limit, what->is_gain ? "takes it" : "does not take it");
+        else
+            fprintf(out, "tsp_topo_aggregated joins no blocks here.");
+        fclose(out);
+        print_folded(0, text);
+        free(text);
+    }
     out = open_text(&text, &size);
     fprintf(out, "No schedule ends before %s: links take %s at least, latency and gap of messages %s",
             time_text(bound_of(what)), time_text(what->links_bound), time_text(what->latency_bound));
@@ -171,7 +184,7 @@ void report_text(const platform_t * p, const what_t * what, const result_t * r, 
 
     if (is_first)
         print_head(p, what);
-    printf("%-36s", what->algo->name);
+    printf("%-36s", what->algorithm);
     printf(" %12s %12s %12s %3.0f%%\n", time_text(r->time), time_text(ends.first),
            time_text(ends.median), 100 * share(ends.cpu, r->time));
     if (bound_of(what) > 0)
@@ -212,11 +225,18 @@ void report_json(const platform_t * p, const what_t * what, const result_t * r, 
 
     if (!is_first)
         printf(",\n");
-    printf("  {\"collective\": \"%s\", \"algorithm\": \"%s\", \"bytes\": %" PRId64 ", \"root\": %d,\n"
+    printf("  {");
+    if (what->graph) {
+        struct json_object *graph = json_object_new_string(what->graph);
+        printf("\"graph\": %s, \"joined_bytes\": %" PRId64 ", \"topo_auto_joins\": %s,\n   ",
+               json_object_to_json_string(graph), what->limit, what->is_gain ? "true" : "false");
+        json_object_put(graph);
+    }
+    printf("\"collective\": \"%s\", \"algorithm\": \"%s\", \"bytes\": %" PRId64 ", \"root\": %d,\n"
            "   \"ranks\": %d, \"ppn\": %d, \"placement\": \"%s\",\n"
            "   \"latency_bound_us\": %.6f, \"links_bound_us\": %.6f, \"adding_bound_us\": %.6f,\n"
            "   \"time_us\": %.6f, \"messages\": %" PRId64 ", \"messages_inside_hosts\": %" PRId64 ",\n"
-           "   \"host_of_rank\": [", MPII_Topo_coll_name(what->algo->coll), what->algo->name, what->bytes,
+           "   \"host_of_rank\": [", what->collective, what->algorithm, what->bytes,
            what->root, p->num_ranks, p->ppn, what->placement, what->latency_bound * US, what->links_bound * US,
            what->adding_bound * US, r->time * US, r->num_messages,
            r->num_inside);

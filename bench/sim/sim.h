@@ -5,6 +5,7 @@
  *
  *   main.c       options
  *   platform.c   the site: groups of hosts, links, ranks on hosts
+ *   neighbors.c  the messages of neighborhood collectives, with ../graph.h
  *   engine.c     the run: events, links, processors
  *   heap.h       the queue of events
  *   fair.c       links that messages share
@@ -97,7 +98,33 @@ void platform_place(platform_t * p, const char *placement, int num_ranks, const 
 int platform_distance(const platform_t * p, int host_a, int host_b);
 void platform_free(platform_t * p);
 
+/* -- neighbors.c -- */
+
+typedef struct neighbors neighbors_t;
+
+/* Read the graph of this name, for the ranks of the platform. Returns whether it has an edge. */
+bool neighbors_read(const platform_t * p, const char *name, long seed);
+/* Longest block that tsp_topo_aggregated joins on that graph; 0: it sends a message for each edge.
+ * is_gain: whether topo_auto takes it, for blocks up to that length */
+int64_t neighbors_limit(const platform_t * p, bool is_allgather, bool *is_gain);
+/* A call on that graph with blocks of `bytes`. limit: longest block that is joined; 0: a message for
+ * each edge */
+neighbors_t *neighbors_create(const platform_t * p, bool is_allgather, int64_t bytes, int64_t limit);
+void neighbors_free(neighbors_t * n);
+/* The schedule of a rank, and the bytes of a step: as MPII_Topo_case_set and MPII_Topo_case_bytes */
+const MPII_Topo_gen_t *neighbors_gen(const neighbors_t * n, int rank);
+int64_t neighbors_bytes(const neighbors_t * n, const MPII_Topo_step_t * step);
+/* Bounds, as in bound.c */
+double neighbors_bound_by_latency(const platform_t * p);
+double neighbors_bound_by_links(const platform_t * p, bool is_allgather, int64_t bytes);
+
 /* -- engine.c -- */
+
+/* What is run: a case of the catalog, or a neighborhood collective; the other one is NULL */
+typedef struct {
+    MPII_Topo_case_t *c;
+    neighbors_t *n;
+} schedule_t;
 
 /* What the time until an event was spent on. Time that belongs to none of these is not counted. */
 typedef struct {
@@ -142,7 +169,7 @@ typedef struct {
 
 #define MAX_RECORDS 1000000     /* nobody can look at more */
 
-void engine_run(const platform_t * p, const MPII_Topo_case_t * c, bool is_recorded, result_t * result);
+void engine_run(const platform_t * p, const schedule_t * s, bool is_recorded, result_t * result);
 void result_free(const platform_t * p, result_t * result);
 
 /* -- fair.c -- */
@@ -161,6 +188,9 @@ int fair_take(fair_t * fair);
 
 /* -- bound.c -- */
 
+/* Time of an empty message between hosts, at least; distance: number of levels that it passes */
+double bound_of_message(const platform_t * p, int distance);
+
 /* Lower bounds of the time of a call, in seconds, for any schedule: by latency, overhead and gap;
  * by the bytes that cross links; and by the bytes that ranks add up, if each adds an equal part. */
 double bound_by_latency(const platform_t * p, int root);
@@ -170,7 +200,10 @@ double bound_by_adding(const platform_t * p, MPII_Topo_coll_t coll, int64_t byte
 /* -- report.c -- */
 
 typedef struct {
-    const MPII_Topo_algo_t *algo;
+    const char *collective, *algorithm;
+    const char *graph;          /* of a neighborhood collective, else NULL */
+    int64_t limit;              /* what neighbors_limit says of it */
+    bool is_gain;
     int64_t bytes;
     int root;
     const char *placement, *ppn;        /* as on the command line */

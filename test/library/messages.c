@@ -3,7 +3,8 @@
  * Prints the messages of a collective that MPICH sends: "FROM TO BYTES" a line. It is linked with libmpi.a,
  * whose calls of the functions below come here first (--wrap of the linker).
  *
- * usage: messages COLLECTIVE BYTES ROOT */
+ * usage: messages COLLECTIVE BYTES ROOT [GRAPH]
+ * GRAPH: of a neighborhood collective, a file of edges, FROM TO a line */
 
 #include <mpi.h>
 #include <stdio.h>
@@ -88,6 +89,38 @@ int __wrap_MPIC_Sendrecv(const void *buf, MPI_Aint count, MPI_Datatype type, int
                                 comm, status, last);
 }
 
+#define MAX_EDGES 1000
+
+static MPI_Comm create_graph(const char *path)
+{
+    int from, to, source[MAX_EDGES], dest[MAX_EDGES], indegree = 0, outdegree = 0;
+    FILE *file = fopen(path, "r");
+    MPI_Comm comm;
+
+    while (fscanf(file, "%d %d", &from, &to) == 2) {
+        if (from == my_rank)
+            dest[outdegree++] = to;
+        if (to == my_rank)
+            source[indegree++] = from;
+    }
+    fclose(file);
+    MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, indegree, source, MPI_UNWEIGHTED, outdegree, dest,
+                                   MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &comm);
+    return comm;
+}
+
+static void call_neighbors(const char *name, int n, MPI_Comm comm)
+{
+    char *in = calloc(MAX_EDGES, n), *out = calloc(MAX_EDGES, n);
+
+    if (strcmp(name, "neighbor_allgather") == 0)
+        MPI_Neighbor_allgather(in, n, MPI_BYTE, out, n, MPI_BYTE, comm);
+    else
+        MPI_Neighbor_alltoall(in, n, MPI_BYTE, out, n, MPI_BYTE, comm);
+    free(in);
+    free(out);
+}
+
 static void call(const char *name, int n, int root, int p)
 {
     int *counts = malloc(2 * p * sizeof(int)), *displs = counts + p;
@@ -141,15 +174,23 @@ int main(int argc, char **argv)
     char *text;
     size_t len;
     int p;
+    MPI_Comm graph = MPI_COMM_NULL;
 
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &my_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &p);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     log_file = open_memstream(&text, &len);
+    if (argc > 4)
+        graph = create_graph(argv[4]);
     is_counting = 1;
-    call(argv[1], atoi(argv[2]), atoi(argv[3]), p);
+    if (argc > 4)
+        call_neighbors(argv[1], atoi(argv[2]), graph);
+    else
+        call(argv[1], atoi(argv[2]), atoi(argv[3]), p);
     is_counting = 0;
+    if (argc > 4)
+        MPI_Comm_free(&graph);
     fclose(log_file);
     fputs(text, stdout);
     free(text);

@@ -198,3 +198,44 @@ def test_lanes_cross_the_uplinks_of_pods_once(
             out[a] += sum(sizes) if a != b else 0
         times = 2 if collective == "allreduce" else 1
         assert out == [block * (ranks - length) * times] * len(out)
+
+
+@pytest.mark.parametrize("ppn", [1, 3, 4])
+@pytest.mark.parametrize("size", [100, 5000])
+@pytest.mark.parametrize("name", ["sched_linear", "tsp_topo_aggregated"])
+@pytest.mark.parametrize("collective", ["neighbor_allgather", "neighbor_alltoall"])
+def test_neighbors_send_what_topo_sim_says(
+    bindir: Path,
+    program: Path,
+    run_mpi: Launch,
+    tmp_path: Path,
+    collective: str,
+    name: str,
+    size: int,
+    ppn: int,
+) -> None:
+    """Some edges are there twice, some stay on a host, and longer blocks are not joined."""
+    if not (sim := bindir / "topo-sim").exists():
+        pytest.skip("topo-sim is not built: no json-c on this machine")
+    edges = [(u, v) for u in range(12) for v in range(12) if u != v and (u * 7 + v * v) % 4 < 2]
+    graph, trace = tmp_path / "graph", tmp_path / "trace"
+    graph.write_text("".join(f"{u} {v}\n" for u, v in edges + edges[::5]))
+    command = [sim, "--racks", f"1x{12 // ppn}", "--host-rate", "1gbit", "--ppn", ppn]
+    command += ["-c", collective, "-a", name, "-g", graph, "-b", size, "--trace", trace]
+    subprocess.run([str(word) for word in command], stdout=subprocess.DEVNULL, check=True)
+    events = json.loads(trace.read_text())["traceEvents"]
+    wanted = Counter(
+        (str(event["tid"]), event["name"].removeprefix("send to "), event["args"]["bytes"])
+        for event in events
+        if event["name"].startswith("send to ")
+    )
+    env = {
+        f"MPIR_CVAR_I{collective.upper()}_INTRA_ALGORITHM": name,
+        "MPIR_CVAR_COLLECTIVE_FALLBACK": "error",
+        "MPIR_CVAR_NUM_CLIQUES": 12 // ppn,
+        "MPIR_CVAR_CLIQUES_BY_BLOCK": 1,
+    }
+    done = run_mpi(program, collective, size, 0, graph, n=12, env=env)
+    assert done.returncode == 0
+    found = [(*pair, size) for pair, sizes in messages(done.stdout).items() for size in sizes]
+    assert Counter(found) == wanted

@@ -213,6 +213,154 @@ def test_ranks_start_late(run: Run) -> None:
     assert 500 < found["time_us"] < 1000 + 4 * hop(1)
 
 
+# -- neighborhood collectives ---------------------------------------------------------------------
+
+DIRECT, JOINED = "sched_linear", "tsp_topo_aggregated"
+INSIDE = ["--inside-rate", "8mbit", "--inside-latency", "1us"]  # a byte a microsecond
+LENGTH = 4  # bytes before each joined block
+
+Messages = Callable[..., list[tuple[int, int, int]]]
+
+
+@pytest.fixture(name="graph")
+def fixture_graph(tmp_path: Path) -> Callable[..., Path]:
+    def graph(*edges: tuple[int, int]) -> Path:
+        path = tmp_path / "graph"
+        path.write_text("".join(f"{u} {v}  # an edge\n" for u, v in edges))
+        return path
+
+    return graph
+
+
+@pytest.fixture(name="messages")
+def fixture_messages(run: Run, tmp_path: Path) -> Messages:
+    """messages(collective, algorithm, racks, *options): from, to and bytes of each"""
+
+    def messages(*args: Any) -> list[tuple[int, int, int]]:
+        run(*args, "--trace", tmp_path / "trace")
+        events = json.loads((tmp_path / "trace").read_text())["traceEvents"]
+        sends = [event for event in events if event["name"].startswith("send to ")]
+        return [
+            (event["tid"], int(event["name"].split()[-1]), event["args"]["bytes"])
+            for event in sends
+        ]
+
+    return messages
+
+
+@pytest.mark.parametrize("size", [1, 64])
+def test_one_edge(run: Run, graph: Callable[..., Path], size: int) -> None:
+    """From rank 0 of host 0 to rank 3 of host 1. Ranks 1 and 2 forward what is joined."""
+    args = ["1x2", "--ppn", 2, "-b", size, "--graph", graph((0, 3)), *INSIDE]
+    for collective in ("neighbor_alltoallv", "neighbor_allgather"):
+        found = run(collective, DIRECT, *args)
+        assert found["time_us"] == pytest.approx(hop(size))
+        assert (found["messages"], found["topo_auto_joins"]) == (1, False)
+        found = run(collective, JOINED, *args)
+        inside = hop(size + LENGTH, HOST, 1)
+        assert found["time_us"] == pytest.approx(2 * inside + hop(size + LENGTH))
+        assert (found["messages"], found["messages_inside_hosts"]) == (3, 2)
+
+
+def test_blocks_are_copied(run: Run, graph: Callable[..., Path]) -> None:
+    """Into each of three messages, and out of the last one"""
+    args = ["1x2", "--ppn", 2, "-b", 50, "--graph", graph((0, 3)), *INSIDE]
+    once, twice = (
+        run("neighbor_alltoall", JOINED, *args, "--reduce-rate", rate)["time_us"]
+        for rate in ("8mbit", "4mbit")
+    )
+    assert twice - once == pytest.approx(4 * 50)
+
+
+def test_long_blocks_are_not_joined(messages: Messages, graph: Callable[..., Path]) -> None:
+    """Their lengths are."""
+    for size in (4096, 4097):
+        args = ["1x2", "--ppn", 2, "-b", size, "--graph", graph((0, 3), (1, 3)), *INSIDE]
+        args += ["--overhead", "1ms", "--inside-rate", "80gbit"]
+        found = messages("neighbor_alltoall", JOINED, *args)
+        joined = size if size == 4096 else 0
+        wanted = [(0, 1, LENGTH + joined)]
+        wanted += [(1, 2, 2 * (LENGTH + joined)), (2, 3, 2 * (LENGTH + joined))]
+        wanted += [(0, 3, size), (1, 3, size)] if not joined else []
+        assert sorted(found) == sorted(wanted)
+
+
+@pytest.mark.parametrize("placement", ["block", "ranks:1"])
+@pytest.mark.parametrize("name", ["grid:4x3x2:27", "random:9"])
+@pytest.mark.parametrize("collective", ["neighbor_alltoall", "neighbor_allgather"])
+def test_a_message_for_each_edge_or_each_two_hosts(
+    run: Run, messages: Messages, collective: str, name: str, placement: str
+) -> None:
+    """24 ranks, four a host. In allgather, a host gets a block of each rank once."""
+    args = ["2x3", "--uplink-rate", "8mbit", "--ppn", 4, "-b", 10, "--placement", placement]
+    args += ["--graph", name]
+    host = run(collective, DIRECT, *args)["host_of_rank"]
+    edges = messages(collective, DIRECT, *args)
+    assert {size for _, _, size in edges} == {10}
+    if name == "random:9":
+        assert [u for u, _, _ in sorted(edges)] == [u for u in range(24) for _ in range(9)]
+        assert len({(u, v) for u, v, _ in edges if u != v}) == 24 * 9
+    else:
+        assert len(edges) == 24 * 26
+    joined = messages(collective, JOINED, *args)
+    for a, b in itertools.permutations(range(6), 2):
+        wanted = [(u, v) for u, v, _ in edges if (host[u], host[v]) == (a, b)]
+        num = len({u for u, _ in wanted}) if collective.endswith("gather") else len(wanted)
+        found = [size for u, v, size in joined if (host[u], host[v]) == (a, b)]
+        assert found == ([num * (10 + LENGTH)] if wanted else [])
+    inside = [(u, v) for u, v, size in joined if host[u] == host[v] and size == 10]
+    assert len(inside) == sum(host[u] == host[v] for u, v, _ in edges)
+
+
+@pytest.mark.parametrize("fair", [[], ["--fair"]])
+@pytest.mark.parametrize("name", ["grid:4x6:9", "random:5", "random:23"])
+@pytest.mark.parametrize("collective", ["neighbor_alltoallw", "neighbor_allgatherv"])
+def test_no_neighbors_end_before_the_bound(
+    run: Run, collective: str, name: str, fair: list[str]
+) -> None:
+    for size, seed, algorithm in itertools.product((1, 500, 20000), (1, 2), (DIRECT, JOINED)):
+        args = ["2x3", "--uplink-rate", "16mbit", "--ppn", 4, "-b", size, "-g", name, *fair]
+        args += ["--seed", seed] if name.startswith("random") else ["--placement", f"ranks:{seed}"]
+        found = run(collective, algorithm, *args)
+        bound = max(found["latency_bound_us"], found["links_bound_us"])
+        assert 0 < bound <= found["time_us"] * (1 + 1e-9)
+        if size == 20000 and collective == "neighbor_alltoallw":
+            assert found["links_bound_us"] > found["time_us"] / 4
+
+
+def test_the_link_bound_counts_what_must_cross(run: Run, graph: Callable[..., Path]) -> None:
+    """A block for each of two ranks of another host; in allgather the same one"""
+    args = ["1x2", "--ppn", 2, "-b", 1000, "-g", graph((0, 2), (0, 3), (0, 1))]
+    for collective, blocks in (("neighbor_alltoall", 2), ("neighbor_allgather", 1)):
+        found = run(collective, DIRECT, *args)
+        assert found["links_bound_us"] == pytest.approx(blocks * 1000)
+        assert found["latency_bound_us"] == pytest.approx(hop(0))
+
+
+def test_neighbors_alone(run: Run, sim: Sim, graph: Callable[..., Path]) -> None:
+    """One rank a host joins nothing; ranks that are their own neighbors send messages to themselves; and
+    without an edge there is nothing to be done."""
+    args = ["-b", 8, "-g", "grid:4:3"]
+    times = [run("neighbor_alltoall", name, "1x4", *args)["time_us"] for name in (DIRECT, JOINED)]
+    assert times[0] == times[1]
+    found = run("neighbor_alltoall", JOINED, "1x2", "--ppn", 2, "-b", 8, "-g", graph((1, 1)))
+    assert (found["messages"], found["messages_inside_hosts"]) == (1, 1)
+    done = sim("-c", "neighbor_alltoall", "-g", graph(), *SITE)
+    assert done.stdout.endswith(": there is nothing to be done\n")
+
+
+def test_table_of_neighbors(sim: Sim) -> None:
+    args = ["--ppn", 4, "-c", "neighbor_alltoall", "-g", "grid:4x4:9", "-b", 8, "-a"]
+    lines = sim(*SITE, *args, "all").stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    text = " ".join(" ".join(lines).split())
+    joins = "tsp_topo_aggregated joins blocks of up to 1024 bytes; topo_auto "
+    assert f"Graph grid:4x4:9: {joins}" in text
+    rows = [line.split()[0] for line in lines if line.endswith("%") and line[0] != " "]
+    assert rows == [DIRECT, JOINED]
+    assert f"{DIRECT} " in sim(*SITE, *args, "default").stdout
+
+
 # -- what links carry -----------------------------------------------------------------------------
 
 
@@ -720,6 +868,7 @@ def test_levels_of_a_site(
 
 RATES = ["--host-rate", "1gbit", "--uplink-rate", "1gbit"]
 SITE = ["--racks", "2x2", *RATES]
+NEIGHBORS = ["-c", "neighbor_alltoall"]
 
 
 @pytest.mark.parametrize(
@@ -767,6 +916,21 @@ SITE = ["--racks", "2x2", *RATES]
         ([*SITE, "--placement", f"random:{10**18}"], "expected a number of up to 18 digits"),
         ([*SITE, "-c", "bcast", "--root", "4"], "--root: found 4, expected less than 4"),
         ([*SITE, "--root", "0"], "--root: found 0, expected none: allreduce has no root"),
+        ([*SITE, "-g", "grid:4:3"], "--graph: found 'grid:4:3', expected none: allreduce has no"),
+        ([*SITE, *NEIGHBORS], "found neighbor_alltoall without --graph, expected one"),
+        ([*SITE, *NEIGHBORS, "-g", "grid:5:3"], "--graph: grid:5:3 has 5 ranks, found 4"),
+        ([*SITE, *NEIGHBORS, "-g", "grid:4:5"], "--graph: 'grid:4:5': expected a grid of 1 to 8"),
+        ([*SITE, *NEIGHBORS, "-g", "random:0"], "--graph random: '0': expected a number from 1"),
+        ([*SITE, *NEIGHBORS, "-g", "random:1x"], "--graph random: '1x': expected a number"),
+        ([*SITE, *NEIGHBORS, "-g", "/no/file"], "--graph: /no/file: No such file or directory"),
+        ([*SITE, *NEIGHBORS, "-g", "grid:4:3", "--seed", "2"], "--seed: found 2, expected none"),
+        ([*SITE, "--seed", "2"], "--seed: found 2, expected none without --graph random:6"),
+        ([*SITE, *NEIGHBORS, "-g", "grid:4:3", "--root", "1"], "neighbor_alltoall has no root"),
+        (
+            [*SITE, *NEIGHBORS, "-g", "grid:4:3", "-a", "default,rack_lanes"],
+            "--algorithm: found 'rack_lanes', expected default, all, sched_linear, tsp_topo_aggre",
+        ),
+        ([*SITE, "-c", "neighbor_bcast"], "--collective: found 'neighbor_bcast'"),
         ([*SITE, "-c", "barrier", "--root", "1"], "barrier has no root"),
         ([*SITE, "-c", "barrier", "-b", "5M"], "--bytes: found 5242880, expected 0 or none"),
         ([*SITE, "-c", "barrier", "-b", "0"], None),
@@ -833,6 +997,22 @@ def test_bad_input(sim: Sim, args: list[str], words: str | None) -> None:
 def test_bad_site(sim: Sim, write_json: WriteJson, content: Any, words: str) -> None:
     done = sim(write_json("site.json", content))
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and words in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("0 1\n2\n", "line 2: expected two ranks, FROM TO"),
+        ("0 1 2\n", "line 1: expected two ranks"),
+        ("0 -1\n", "line 1: expected two ranks"),
+        ("0 1\n\n3 4\n", "found an edge from 3 to 4, expected ranks below 4"),
+    ],
+)
+def test_bad_graph(sim: Sim, tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "graph").write_text(text)
+    done = sim(*SITE, *NEIGHBORS, "-g", tmp_path / "graph")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("topo-sim: --graph: ") and words in done.stderr
 
 
 def test_what_the_library_refuses_of_a_site(sim: Sim, write_json: WriteJson) -> None:
