@@ -384,6 +384,18 @@ def test_each_block_enters_a_pod_once(run: Run, name: str) -> None:
         assert set(level["down_bytes"]) == {size}
 
 
+@pytest.mark.parametrize("racks", ["7,3,6", "5,5,5,1", "6,7,5,3,11", "3,3,3,3,4"])
+def test_halving_leaves_unequal_racks_less(run: Run, racks: str) -> None:
+    """MPICH pairs ranks that differ in one bit; on equal racks that is best."""
+    args = ["-b", "64K", "--uplink-rate", "8mbit"]
+    names = ("topo_reduce_scatter_allgather", "reduce_scatter_allgather")
+    for of, most in ((racks, 0.95), ("4x4", 1)):
+        ours, mpich = (
+            sum(run("allreduce", name, of, *args)["links"][1]["up_bytes"]) for name in names
+        )
+        assert ours <= most * mpich
+
+
 @pytest.mark.parametrize(
     ("collective", "rate", "copies"),
     [("bcast", "4mbit", 2), ("bcast", "5mbit", 1), ("reduce", "4mbit", 1)],

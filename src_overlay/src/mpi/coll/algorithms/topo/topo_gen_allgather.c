@@ -36,6 +36,14 @@
  *
  * Preferred for short messages and, where ranks are scattered, up to long ones.
  *
+ * Not here: Bine's allgather (D. De Sensi et al., SC 2025). By topo-sim on 17 allocations
+ * (topo_gen_tree.c), with racks known, it takes 1.3 times as long as the best algorithm of the
+ * library (mean of 94 calls), and more than 3 % less in 7 calls, most of 8 or 16 KiB a block. The
+ * order of its messages saves the time there, not its partners: with partners that differ in one
+ * bit the same order takes 30 % less to 12 % more. Each block first goes to the rank that has its
+ * place among the blocks of recvbuf. Then the farthest partner comes first. So only near ranks
+ * exchange long messages, and blocks need no copy.
+ *
  * Source: Bodele and Bhowmik, "Topology Aware Collectives" (recursive doubling communication
  * pattern); the exchange is the pairwise implementation of C. C. Sanders, "CS581 Homework 5". */
 

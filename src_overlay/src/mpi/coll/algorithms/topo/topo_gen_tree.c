@@ -48,6 +48,13 @@
  * the next. k is chosen for each level (topo_order.c); where g is alpha, it is 2, and where alpha
  * is many times g, n.
  *
+ * Not here: Bine trees (D. De Sensi et al., SC 2025): a tree for short messages, scatter and
+ * allgather or reduce_scatter and gather for long ones. By topo-sim on 16 allocations of 16 to
+ * 2048 ranks, Leonardo's and random ones, bcast takes 1.5 times and reduce 1.3 times as long by
+ * the better of them as by the best algorithm of the library (means of 118 and 117 calls, 8 bytes
+ * to 64 MiB), with racks known or unknown. Where they win, at 1024 ranks, 4 on a host, from 256
+ * KiB on (14 to 28 % less), the same stages win as well with partners that differ in one bit.
+ *
  * Source: M. Zampar, "High Performance Computing 2023, Exercise 1" (flat tree, chain and binary
  * tree, with segments); the order of ranks is that of Bodele and Bhowmik, "Topology Aware
  * Collectives"; KNOMIAL follows Karp, Sahay, Santos and Schauser, "Optimal Broadcast and Summation

@@ -589,6 +589,57 @@ int MPII_Topo_rings_of_spread(const MPII_Topo_order_t * order, int radix,
     return of_base;
 }
 
+/* -- recursive halving -- */
+
+/* Bytes between racks and between the groups above them, in all stages and each way */
+static int64_t count_leaving(const MPII_Topo_order_t * order, int num_straight)
+{
+    int num = MPII_Topo_pof2(order->num_ranks), num_stages = MPII_Topo_ceil_log2(num);
+    int64_t all = 0;
+
+    for (int pos = 0; pos < num; pos++) {
+        for (int stage = 0; stage < num_stages; stage++) {
+            int other = MPII_Topo_halving_partner(num_stages, num_straight, pos, stage);
+            int a = MPII_Topo_rd_slot(order->num_ranks - num, pos);
+            int b = MPII_Topo_rd_slot(order->num_ranks - num, other);
+            for (int level = 1; level <= order->num_levels && pos < other; level++) {
+                a = order->of[level][a];
+                b = order->of[level][b];
+                if (a == b)
+                    break;
+                all += level > 1 ? num >> (stage + 1) : 0;
+            }
+        }
+    }
+    return all;
+}
+
+/* Pairs that differ in one bit stay in a group that has an aligned block of 2^k positions. Where a
+ * level divides such blocks, this may be so only in the first stages: up to the largest blocks that
+ * no group divides. Then Bine's pairs follow, if fewer bytes leave groups so. */
+static int find_straight(const MPII_Topo_order_t * order)
+{
+    int num = MPII_Topo_pof2(order->num_ranks), num_folded = order->num_ranks - num, least = num;
+
+    for (int level = 1; level <= order->num_levels && order->num_racks > 1; level++) {
+        int begin = 0, begins = num;
+        bool is_aligned = true;
+        for (int i = 1; i <= order->num[level]; i++) {
+            int slot = order->begin[level][i], block = 1;
+            int end = slot < 2 * num_folded ? slot / 2 : slot - num_folded;
+            while (block < end - begin)
+                block *= 2;
+            is_aligned = is_aligned && begin % block == 0;
+            begins |= begin;
+            begin = end;
+        }
+        if (!is_aligned)
+            least = MPL_MIN(least, begins & -begins);
+    }
+    int some = MPII_Topo_ceil_log2(least), all = MPII_Topo_ceil_log2(num);
+    return some < all && count_leaving(order, some) < count_leaving(order, all) ? some : all;
+}
+
 /* With room for tiers in rounds behind it */
 static MPII_Topo_order_t *create(const MPII_Topo_place_t * place, const int ring[], size_t room)
 {
@@ -666,6 +717,7 @@ static MPII_Topo_order_t *create(const MPII_Topo_place_t * place, const int ring
     order->max_ppn = order->most[1];
     order->max_hosts = order->most[2];
     order->closes_racks = closes_racks(order);
+    order->num_straight = find_straight(order);
     set_radices(order);
     set_tiers(order);
     if (room > 0) {

@@ -24,6 +24,8 @@ typedef struct MPII_Topo_order {
     int uplink_share;           /* as in topo_place.h, but 100 if it is not known */
     MPII_Topo_lengths_t lengths;        /* as in topo_place.h, with defaults in place of zeros */
     bool closes_racks;          /* whether topo_ring is closed in each rack (topo_gen_ring.c) */
+    int num_straight;           /* stages of recursive halving in which the numbers of partners
+                                 * differ in one bit (topo_gen_halving.c) */
     int most[MPII_TOPO_MAX_LEVELS + 2]; /* [level]: largest number of members of a group; a member
                                          * is a group of the level below */
     int *rank_at;               /* [num_ranks] rank at a position */
@@ -65,6 +67,21 @@ typedef struct MPII_Topo_order {
     /* [base][level]: largest number of groups of level `base` in a group of `level` */
     int most_leaders[MPII_TOPO_MAX_LEVELS + 1][MPII_TOPO_MAX_LEVELS + 1];
 } MPII_Topo_order_t;
+
+/* Of 2^num_stages positions, the one with which pos exchanges in a stage of recursive halving
+ * (topo_gen_halving.c) */
+static inline int MPII_Topo_halving_partner(int num_stages, int num_straight, int pos, int stage)
+{
+    if (stage < num_straight)
+        return pos ^ 1 << stage;
+    /* Bine's: 1, -1, 3, -5, 11 ... up from even numbers, down from odd ones; a number is a position
+     * without its last num_straight bits */
+    int power = 1 << (stage - num_straight + 1), number = pos >> num_straight;
+    int distance = (stage - num_straight) % 2 == 0 ? (1 + power) / 3 : (1 - power) / 3;
+    number = (number % 2 == 0 ? number + distance : number - distance) &
+        ((1 << (num_stages - num_straight)) - 1);
+    return number << num_straight | (pos & ((1 << num_straight) - 1));
+}
 
 /* ring[]: the result of MPII_Topo_map_ring for this place. Returns one block of memory, which the
  * caller frees with MPL_free, or NULL if memory is exhausted. */
