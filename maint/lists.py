@@ -559,11 +559,15 @@ def topo_version_h() -> str:
 # -- what `make refresh` writes ---------------------------------------------------------------------
 
 
+BASELINE = "a baseline to compare with"  # use of a row
+
+
 def algorithms_table(rows: list[Row]) -> str:
-    """README.md's table. Algorithms of one name and use share a line."""
+    """README.md's table. Algorithms of one name and use share a line. topo_auto and baselines have none."""
     lines: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        if "of" not in row or has_own_file(row):
+        is_one = "of" not in row or has_own_file(row)
+        if is_one and not row.get("selects") and row.get("use") != BASELINE:
             lines.setdefault((row["name"], row.get("use", "")), []).append(row)
     text = "| value | collectives | what | preferred for |\n|---|---|---|---|\n"
     for (name, use), same in lines.items():
