@@ -270,11 +270,11 @@ def test_others_cross_seldom(counted: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("collective", ["gatherv", "scatterv"])
-def test_knomial_does_not_forward_long_blocks(
-    counted: Callable[..., Any], collective: str
-) -> None:
+def test_knomial_does_not_forward_long_blocks(counted: Callable[..., Any], collective: str) -> None:
     """9 of 18 ranks are in other racks than the root. gather.c gives 6 of them long blocks, and 3 none."""
-    short, long = counted("CROSSED", [(collective, "topo_knomial", n, 0) for n in (64, 8192)]).values()
+    short, long = counted(
+        "CROSSED", [(collective, "topo_knomial", n, 0) for n in (64, 8192)]
+    ).values()
     sizes = short // 2  # messages with sizes, which go ahead of the blocks
     assert 0 < sizes < 4 and long == sizes + 6
 
