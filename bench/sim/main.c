@@ -101,8 +101,8 @@ static const char usage[] =
     "  topo-sim site.json -c allgather -a all -b 64K --placement random:1\n"
     "  topo-sim --racks 32x32 --host-rate 100gbit --uplink-rate 800gbit \\\n"
     "      --placement random:1 -c allreduce -a default,rack_lanes -b 16M\n"
-    "  topo-sim site.json --ppn 4 -n 64 --placement ranks:1 -c neighbor_alltoall \\\n"
-    "      --graph grid:4x4x4:27 -a sched_linear,tsp_topo_aggregated -b 64\n"
+    "  topo-sim site.json --ppn 4 -n 64 --placement ranks:1 -b 64 \\\n"
+    "      -c neighbor_alltoall --graph grid:4x4x4:27 -a all\n"
     "\n"
     "Exit status: 0 success; 1 failure (a full disk, standard output closed, too\n"
     "little memory); 2 an error in the command line, or in a file that it names.\n";
