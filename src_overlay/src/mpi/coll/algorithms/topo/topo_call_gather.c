@@ -137,8 +137,8 @@ static int unpack(call_t * c)
 
 /* -- the other schedules -- */
 
-/* Sizes of the blocks that they carry. There are none if the first block of a
- * record is short, or if the record did not arrive. */
+/* Sizes of the blocks that they carry. There are none if the first block of a record is short, or
+ * if the record did not arrive. */
 static void learn_sizes(call_t * c, MPI_Aint sizes[], MPII_Topo_attr_t * attr)
 {
     const MPII_Topo_gen_gather_t *g = &c->u.gather;
@@ -236,7 +236,7 @@ static bool prepare_some(call_t * c, bool is_long)
         offsets[t + 1] = offsets[t] + MPL_MIN(counts[t], head);
         longest = MPL_MAX(longest, counts[t]);
     }
-    if (longest == 0 || (b->is_mute && g->parent == -1 && !g->is_up))
+    if (longest == 0)
         return false;
     c->data.unit_len = piece;
     c->data.num_here = g->len;
@@ -260,7 +260,8 @@ static bool prepare_blocks(call_t * c, MPII_Topo_attr_t * attr)
     const MPII_Topo_gen_gather_t *g = &c->u.gather;
     MPII_Topo_call_gather_t *b = &c->gather;
     MPI_Aint *sizes = MPL_calloc(4 * g->len + 1, sizeof(MPI_Aint), MPL_MEM_BUFFER);
-    MPI_Aint *displs = sizes + g->len;
+    MPI_Aint *displs = sizes + g->len, longest = 0;
+    bool is_forwarded;
     char *buf;
 
     MPII_TOPO_NEED(sizes);
@@ -270,11 +271,10 @@ static bool prepare_blocks(call_t * c, MPII_Topo_attr_t * attr)
         MPII_TOPO_NEED_MESSAGE(c->mpi_errno);
     c->table = sizes;
     learn_sizes(c, sizes, attr);
-    for (int t = 0, longest = 0; !longest; t++) {
-        if (t == g->len)
-            return false;
-        longest = sizes[t] > 0;
-    }
+    for (int t = 0; t < g->len; t++)
+        longest = MPL_MAX(longest, sizes[t]);
+    if (longest == 0 || (b->is_mute && g->parent == -1 && !g->is_up))
+        return false;
     b->sizes = sizes;
     buf = g->parent == -1 ? root_bytes(c, sizes, displs, attr) : own_bytes(c, sizes[0], attr);
     c->data = (MPII_Topo_data_t) {
@@ -288,7 +288,10 @@ static bool prepare_blocks(call_t * c, MPII_Topo_attr_t * attr)
         .first_block = g->turn,
         .op = MPI_OP_NULL,
     };
-    if (!prepare_some(c, false))
+    is_forwarded = prepare_some(c, false);
+    if (longest <= b->most_forwarded)
+        return is_forwarded;
+    if (!is_forwarded)
         return prepare_long(c, attr);
     c->next = prepare_long;
     return true;
