@@ -43,6 +43,7 @@ TOPO_VERSION_H = OVERLAY / VERSION_HEADER
 REQUIRED = {"collective": str, "name": str, "help": str}
 OPTIONAL = {
     "use": str,
+    "baseline": bool,
     "file": str,
     "family": str,
     "shape": str,
@@ -480,7 +481,8 @@ def topo_algos_h(rows: list[Row]) -> str:
         collective, name = row["collective"], row["name"]
         if "family" in row and "of" not in row:
             (family, arg), k = catalog_row(row), row.get("k", 0)
-            catalog.append(f"    X({collective.upper()}, {name}, {family.upper()}, {arg}, {k})")
+            what = f"{collective.upper()}, {name}, {family.upper()}, {arg}, {k}"
+            catalog.append(f"    X({what}, {str(row.get('baseline', False)).lower()})")
             params = [word for key, word in PARAMS.items() if row.get(key)]
             what = f"{collective}, {name}, {family}, {arg}, {'_'.join(params) or 'none'}, {k}"
             fronts.append(
@@ -526,7 +528,8 @@ def topo_algos_h(rows: list[Row]) -> str:
 /* Algorithms that have a radix: X(collective, algorithm, control variable) */
 {radices_text}
 
-/* Rows of the catalog (topo_catalog.h): X(COLLECTIVE, algorithm, FAMILY, arg, radix) */
+/* Rows of the catalog (topo_catalog.h):
+ * X(COLLECTIVE, algorithm, FAMILY, arg, radix, is_baseline) */
 {catalog_text}
 
 /* Functions of the algorithms that are schedules (topo_front.h):
@@ -559,15 +562,12 @@ def topo_version_h() -> str:
 # -- what `make refresh` writes ---------------------------------------------------------------------
 
 
-BASELINE = "a baseline to compare with"  # use of a row
-
-
 def algorithms_table(rows: list[Row]) -> str:
     """README.md's table. Algorithms of one name and use share a line. topo_auto and baselines have none."""
     lines: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         is_one = "of" not in row or has_own_file(row)
-        if is_one and not row.get("selects") and row.get("use") != BASELINE:
+        if is_one and not row.get("selects") and not row.get("baseline"):
             lines.setdefault((row["name"], row.get("use", "")), []).append(row)
     text = "| value | collectives | what | preferred for |\n|---|---|---|---|\n"
     for (name, use), same in lines.items():

@@ -197,14 +197,14 @@ int topo_predict_is_split(const char *collective, int64_t bytes, int num_ranks, 
 }
 
 /* The i-th one: its name, and that of its collective; NULL: there are no more. */
-const char *topo_predict_algorithm(int i, const char **collective, int *is_mpich)
+const char *topo_predict_algorithm(int i, const char **collective, int *is_baseline)
 {
     const MPII_Topo_algo_t *algo = MPII_Topo_catalog(i);
 
     if (algo == NULL)
         return NULL;
     *collective = MPII_Topo_coll_name(algo->coll);
-    *is_mpich = algo->is_mpich;
+    *is_baseline = algo->is_baseline;
     return algo->name;
 }
 

@@ -37,10 +37,7 @@ ALIASES = {
     ("barrier", "k_dissemination"): "dissemination",
 }
 
-# What topo_auto never takes (topo_auto.c), nor do rules: they serve to compare with, and do not look where
-# ranks are, or hardly
-BASELINES = ("gather_bcast", "linear", "topo_linear")
-# It decides for powers of two, longer ones than the last as that; and for these sizes where no other is known
+# topo_auto decides for powers of two, longer ones than the last as that; and for these sizes where no other is known
 # to all processes (csel_auto.c)
 AUTO_MAX_BYTES = 2**26
 AUTO_BYTES = {"barrier": 1, "alltoallv": 512, "alltoallw": 512, "gatherv": 512, "scatterv": 512}
@@ -186,7 +183,7 @@ class Predictor:
     def _find_candidates(self, collective: str) -> list[str]:
         """What topo_auto may take in the place of MPICH's choice, in its order: others of MPICH's own, and
         ours."""
-        names = [n for n in self.algorithms(collective) if n not in BASELINES]
+        names = [n for n in self.algorithms(collective) if n not in baselines(collective)]
         ours = [n for n in names if grammar.is_ours(collective, n, self.mpich)]
         return [n for n in names if grammar.is_plain(collective, n, self.mpich)] + ours
 
@@ -386,10 +383,16 @@ def fault(name: str, content: bytes) -> str:
     return err.value.decode()
 
 
+def baselines(collective: str) -> set[str]:
+    """Algorithms that others are compared with. Neither topo_auto nor rules choose them."""
+    return {name for name, (_, is_baseline) in _catalog().get(collective, {}).items() if is_baseline}
+
+
 def _index(collective: str, name: str) -> int | None:
     """Of an algorithm in the library"""
     name = ALIASES.get((collective, name), name)
-    return _catalog().get(collective, {}).get(name)
+    found = _catalog().get(collective, {}).get(name)
+    return found[0] if found else None
 
 
 @functools.cache
@@ -439,14 +442,15 @@ def _library() -> ctypes.CDLL:
 
 
 @functools.cache
-def _catalog() -> dict[str, dict[str, int]]:
-    """{collective: {algorithm: its index in the library}}"""
-    result: dict[str, dict[str, int]] = {}
-    collective, is_mpich = ctypes.c_char_p(), ctypes.c_int()
+def _catalog() -> dict[str, dict[str, tuple[int, bool]]]:
+    """{collective: {algorithm: (its index in the library, whether it is a baseline)}}"""
+    result: dict[str, dict[str, tuple[int, bool]]] = {}
+    collective, is_baseline = ctypes.c_char_p(), ctypes.c_int()
     index = 0
     while name := _library().topo_predict_algorithm(
-        index, ctypes.byref(collective), ctypes.byref(is_mpich)
+        index, ctypes.byref(collective), ctypes.byref(is_baseline)
     ):
-        result.setdefault((collective.value or b"").decode(), {})[name.decode()] = index
+        of = result.setdefault((collective.value or b"").decode(), {})
+        of[name.decode()] = index, bool(is_baseline.value)
         index += 1
     return result

@@ -1599,7 +1599,7 @@ def test_what_is_chosen_is_the_best_that_is_allowed() -> None:
     _, decisions, _ = rules.make_tuning(loaded, collectives=("allgather",))
     (found,) = (d for d in decisions if 23 in d.ranks and d.low <= 2**17 <= d.high)
     times = rules.Times(placed(raw), "allgather").at(23, 1, 2**17)[0]["random"]
-    others = {*predictor_module.BASELINES, "builtin", rules.AUTO}
+    others = {*predictor_module.baselines("allgather"), "builtin", rules.AUTO}
     ours = {name: us for name, us in times.items() if name not in others}
     assert times[found.algorithm] <= min(ours.values()) * (1 + rules.KEEP)
     assert "gather_bcast" not in {d.algorithm for d in decisions}

@@ -294,55 +294,56 @@
     X(scan, topo_dissemination, MPIR_CVAR_SCAN_TOPO_DISSEMINATION_KVAL) \
     X(exscan, topo_dissemination, MPIR_CVAR_EXSCAN_TOPO_DISSEMINATION_KVAL)
 
-/* Rows of the catalog (topo_catalog.h): X(COLLECTIVE, algorithm, FAMILY, arg, radix) */
+/* Rows of the catalog (topo_catalog.h):
+ * X(COLLECTIVE, algorithm, FAMILY, arg, radix, is_baseline) */
 #define MPIR_TOPO_ROWS(X) \
-    X(ALLGATHER, topo_ring, RING, 1, 0) \
-    X(ALLGATHER, topo_recursive_doubling, SLOTS, 0, 0) \
-    X(ALLGATHER, topo_brucks, SPREAD, 0, 0) \
-    X(ALLGATHER, gather_bcast, GATHER_BCAST, 0, 0) \
-    X(GATHER, rack_leader, BLOCK_TREE, MPII_TOPO_SHAPE__LEADERS, 0) \
-    X(GATHER, topo_knomial, BLOCK_TREE, MPII_TOPO_SHAPE__KNOMIAL, 0) \
-    X(GATHER, topo_binomial, BLOCK_TREE, MPII_TOPO_SHAPE__KNOMIAL, 2) \
-    X(SCATTER, rack_leader, BLOCK_TREE, MPII_TOPO_SHAPE__LEADERS, 0) \
-    X(SCATTER, topo_knomial, BLOCK_TREE, MPII_TOPO_SHAPE__KNOMIAL, 0) \
-    X(SCATTER, topo_binomial, BLOCK_TREE, MPII_TOPO_SHAPE__KNOMIAL, 2) \
-    X(GATHERV, rack_leader, BLOCK_TREE, MPII_TOPO_SHAPE__LEADERS, 0) \
-    X(GATHERV, topo_knomial, BLOCK_TREE, MPII_TOPO_SHAPE__KNOMIAL, 0) \
-    X(SCATTERV, rack_leader, BLOCK_TREE, MPII_TOPO_SHAPE__LEADERS, 0) \
-    X(SCATTERV, topo_knomial, BLOCK_TREE, MPII_TOPO_SHAPE__KNOMIAL, 0) \
-    X(ALLTOALL, planned, PLAN, 0, 0) \
-    X(ALLTOALL, topo_brucks, BRUCKS, 0, 0) \
-    X(ALLTOALLV, planned, PLAN, 0, 0) \
-    X(ALLTOALLW, planned, PLAN, 0, 0) \
-    X(BCAST, topo_linear, TREE, MPII_TOPO_SHAPE__LINEAR, 0) \
-    X(BCAST, topo_chain, TREE, MPII_TOPO_SHAPE__CHAIN, 0) \
-    X(BCAST, topo_binary_tree, TREE, MPII_TOPO_SHAPE__BINARY, 0) \
-    X(BCAST, topo_knomial, TREE, MPII_TOPO_SHAPE__KNOMIAL, 0) \
-    X(BCAST, topo_binomial, TREE, MPII_TOPO_SHAPE__KNOMIAL, 2) \
-    X(BCAST, topo_two_trees, TREE, MPII_TOPO_SHAPE__TWO_TREES, 0) \
-    X(REDUCE, topo_knomial, TREE, MPII_TOPO_SHAPE__KNOMIAL, 0) \
-    X(REDUCE, topo_binomial, TREE, MPII_TOPO_SHAPE__KNOMIAL, 2) \
-    X(REDUCE, topo_chain, TREE, MPII_TOPO_SHAPE__CHAIN, 0) \
-    X(REDUCE, topo_two_trees, TREE, MPII_TOPO_SHAPE__TWO_TREES, 0) \
-    X(BARRIER, linear, TREE, MPII_TOPO_SHAPE__LINEAR, 0) \
-    X(BARRIER, topo_tree, TREE, MPII_TOPO_SHAPE__KNOMIAL, 0) \
-    X(ALLGATHERV, topo_ring, RING, 1, 0) \
-    X(ALLGATHERV, topo_brucks, SPREAD, 0, 0) \
-    X(ALLREDUCE, topo_recursive_doubling, DOUBLING, 0, 0) \
-    X(ALLREDUCE, topo_reduce_scatter_allgather, HALVING, 1, 0) \
-    X(ALLREDUCE, rack_lanes, LANES, MPII_TOPO_LANES__ALLREDUCE, 0) \
-    X(REDUCE_SCATTER, topo_recursive_halving, HALVING, 0, 0) \
-    X(REDUCE_SCATTER, rack_lanes, LANES, MPII_TOPO_LANES__REDUCE_SCATTER, 0) \
-    X(REDUCE_SCATTER_BLOCK, topo_recursive_halving, HALVING, 0, 0) \
-    X(REDUCE_SCATTER_BLOCK, topo_brucks, SPREAD, 1, 0) \
-    X(REDUCE_SCATTER_BLOCK, rack_lanes, LANES, MPII_TOPO_LANES__REDUCE_SCATTER, 0) \
-    X(ALLGATHER, rack_lanes, LANES, MPII_TOPO_LANES__ALLGATHER, 0) \
-    X(ALLGATHERV, rack_lanes, LANES, MPII_TOPO_LANES__ALLGATHER, 0) \
-    X(BARRIER, recursive_doubling, DOUBLING, 0, 0) \
-    X(BCAST, rack_lanes, LANES, MPII_TOPO_LANES__BCAST, 0) \
-    X(REDUCE, rack_lanes, LANES, MPII_TOPO_LANES__REDUCE, 0) \
-    X(SCAN, topo_dissemination, PREFIX, 1, 0) \
-    X(EXSCAN, topo_dissemination, PREFIX, 0, 0)
+    X(ALLGATHER, topo_ring, RING, 1, 0, false) \
+    X(ALLGATHER, topo_recursive_doubling, SLOTS, 0, 0, false) \
+    X(ALLGATHER, topo_brucks, SPREAD, 0, 0, false) \
+    X(ALLGATHER, gather_bcast, GATHER_BCAST, 0, 0, true) \
+    X(GATHER, rack_leader, BLOCK_TREE, MPII_TOPO_SHAPE__LEADERS, 0, false) \
+    X(GATHER, topo_knomial, BLOCK_TREE, MPII_TOPO_SHAPE__KNOMIAL, 0, false) \
+    X(GATHER, topo_binomial, BLOCK_TREE, MPII_TOPO_SHAPE__KNOMIAL, 2, false) \
+    X(SCATTER, rack_leader, BLOCK_TREE, MPII_TOPO_SHAPE__LEADERS, 0, false) \
+    X(SCATTER, topo_knomial, BLOCK_TREE, MPII_TOPO_SHAPE__KNOMIAL, 0, false) \
+    X(SCATTER, topo_binomial, BLOCK_TREE, MPII_TOPO_SHAPE__KNOMIAL, 2, false) \
+    X(GATHERV, rack_leader, BLOCK_TREE, MPII_TOPO_SHAPE__LEADERS, 0, false) \
+    X(GATHERV, topo_knomial, BLOCK_TREE, MPII_TOPO_SHAPE__KNOMIAL, 0, false) \
+    X(SCATTERV, rack_leader, BLOCK_TREE, MPII_TOPO_SHAPE__LEADERS, 0, false) \
+    X(SCATTERV, topo_knomial, BLOCK_TREE, MPII_TOPO_SHAPE__KNOMIAL, 0, false) \
+    X(ALLTOALL, planned, PLAN, 0, 0, false) \
+    X(ALLTOALL, topo_brucks, BRUCKS, 0, 0, false) \
+    X(ALLTOALLV, planned, PLAN, 0, 0, false) \
+    X(ALLTOALLW, planned, PLAN, 0, 0, false) \
+    X(BCAST, topo_linear, TREE, MPII_TOPO_SHAPE__LINEAR, 0, true) \
+    X(BCAST, topo_chain, TREE, MPII_TOPO_SHAPE__CHAIN, 0, false) \
+    X(BCAST, topo_binary_tree, TREE, MPII_TOPO_SHAPE__BINARY, 0, false) \
+    X(BCAST, topo_knomial, TREE, MPII_TOPO_SHAPE__KNOMIAL, 0, false) \
+    X(BCAST, topo_binomial, TREE, MPII_TOPO_SHAPE__KNOMIAL, 2, false) \
+    X(BCAST, topo_two_trees, TREE, MPII_TOPO_SHAPE__TWO_TREES, 0, false) \
+    X(REDUCE, topo_knomial, TREE, MPII_TOPO_SHAPE__KNOMIAL, 0, false) \
+    X(REDUCE, topo_binomial, TREE, MPII_TOPO_SHAPE__KNOMIAL, 2, false) \
+    X(REDUCE, topo_chain, TREE, MPII_TOPO_SHAPE__CHAIN, 0, false) \
+    X(REDUCE, topo_two_trees, TREE, MPII_TOPO_SHAPE__TWO_TREES, 0, false) \
+    X(BARRIER, linear, TREE, MPII_TOPO_SHAPE__LINEAR, 0, true) \
+    X(BARRIER, topo_tree, TREE, MPII_TOPO_SHAPE__KNOMIAL, 0, false) \
+    X(ALLGATHERV, topo_ring, RING, 1, 0, false) \
+    X(ALLGATHERV, topo_brucks, SPREAD, 0, 0, false) \
+    X(ALLREDUCE, topo_recursive_doubling, DOUBLING, 0, 0, false) \
+    X(ALLREDUCE, topo_reduce_scatter_allgather, HALVING, 1, 0, false) \
+    X(ALLREDUCE, rack_lanes, LANES, MPII_TOPO_LANES__ALLREDUCE, 0, false) \
+    X(REDUCE_SCATTER, topo_recursive_halving, HALVING, 0, 0, false) \
+    X(REDUCE_SCATTER, rack_lanes, LANES, MPII_TOPO_LANES__REDUCE_SCATTER, 0, false) \
+    X(REDUCE_SCATTER_BLOCK, topo_recursive_halving, HALVING, 0, 0, false) \
+    X(REDUCE_SCATTER_BLOCK, topo_brucks, SPREAD, 1, 0, false) \
+    X(REDUCE_SCATTER_BLOCK, rack_lanes, LANES, MPII_TOPO_LANES__REDUCE_SCATTER, 0, false) \
+    X(ALLGATHER, rack_lanes, LANES, MPII_TOPO_LANES__ALLGATHER, 0, false) \
+    X(ALLGATHERV, rack_lanes, LANES, MPII_TOPO_LANES__ALLGATHER, 0, false) \
+    X(BARRIER, recursive_doubling, DOUBLING, 0, 0, false) \
+    X(BCAST, rack_lanes, LANES, MPII_TOPO_LANES__BCAST, 0, false) \
+    X(REDUCE, rack_lanes, LANES, MPII_TOPO_LANES__REDUCE, 0, false) \
+    X(SCAN, topo_dissemination, PREFIX, 1, 0, false) \
+    X(EXSCAN, topo_dissemination, PREFIX, 0, 0, false)
 
 /* Functions of the algorithms that are schedules (topo_front.h):
  * X(Collective, collective, algorithm, family, arg, parameters, k) */

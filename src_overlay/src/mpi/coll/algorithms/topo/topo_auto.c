@@ -9,9 +9,6 @@
 #include "topo_view.h"
 #include "topo_predict.h"
 
-/* Baselines for comparisons. They are never the fastest, so topo_auto does not consider them. */
-static const char *const baselines[] = { "gather_bcast", "linear", "topo_linear" };
-
 /* Algorithms of MPICH that are rows of the catalog under another name: in-place or nonblocking
  * variants, and compositions of ch4. Inside a host, ch4 sets flags in shared memory where the
  * catalog has messages; both take about the same time. */
@@ -98,12 +95,8 @@ const MPII_Topo_algo_t *MPII_Topo_auto_row(MPII_Topo_coll_t coll, const char *na
         if (coll == others[i].coll && !strcmp(name, others[i].name))
             name = others[i].row;
     }
-    for (int i = 0; !is_mpich && i < (int) (sizeof(baselines) / sizeof(baselines[0])); i++) {
-        if (!strcmp(name, baselines[i]))
-            return NULL;
-    }
     algo = MPII_Topo_catalog_find(coll, name);
-    return algo && algo->is_mpich == is_mpich ? algo : NULL;
+    return algo && algo->is_mpich == is_mpich && !algo->is_baseline ? algo : NULL;
 }
 
 int64_t MPII_Topo_view_time(MPII_Topo_view_t * view, int rank, MPII_Topo_coll_t coll,

@@ -70,6 +70,7 @@ typedef struct {
     MPII_Topo_family_t family;
     int arg;
     int radix;                  /* of trees and exchanges; 0: MPII_Topo_radix_of the size */
+    bool is_baseline;           /* others are compared with it; nothing selects it */
 } MPII_Topo_algo_t;
 
 /* -- topo_catalog_rows.c -- */

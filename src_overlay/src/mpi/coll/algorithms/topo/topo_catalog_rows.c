@@ -10,10 +10,10 @@
 
 /* The rows of the catalog */
 
-#define OURS(coll, name, family, arg, radix) \
-    {MPII_TOPO_COLL__##coll, #name, false, MPII_TOPO_FAMILY__##family, arg, radix},
+#define OURS(coll, name, family, arg, radix, is_baseline) \
+    {MPII_TOPO_COLL__##coll, #name, false, MPII_TOPO_FAMILY__##family, arg, radix, is_baseline},
 #define STOCK(coll, name, family, arg) \
-    {MPII_TOPO_COLL__##coll, name, true, MPII_TOPO_FAMILY__##family, arg, 2}
+    {MPII_TOPO_COLL__##coll, name, true, MPII_TOPO_FAMILY__##family, arg, 2, false}
 
 static const MPII_Topo_algo_t algos[] = {
     MPIR_TOPO_ROWS(OURS)
