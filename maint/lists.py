@@ -103,6 +103,8 @@ def load_manifest(path: Path = MANIFEST) -> list[Row]:
             raise Failure(f'{where}: "file" must be a C file in {folder}/: {row["file"]}')
         if ("shape" in row) != (row.get("family") in ("tree", "block_tree")):
             raise Failure(f'{where}: "shape" is for the families tree and block_tree')
+        if ("use" in row) == (row.get("baseline", False) or row.get("selects", False)):
+            raise Failure(f'{where}: needs either "use", or "baseline" or "selects" = true')
         for key in ("help", "use"):
             if re.search(r'["\\\n|]', row.get(key, "")) or len(row.get(key, "")) > 90:
                 raise Failure(f'{where}: "{key}" must be one line up to 90 characters, no quotes')
@@ -563,17 +565,18 @@ def topo_version_h() -> str:
 
 
 def algorithms_table(rows: list[Row]) -> str:
-    """README.md's table. Algorithms of one name and use share a line. topo_auto and baselines have none."""
-    lines: dict[tuple[str, str], list[Row]] = {}
+    """README.md's table. Collectives with the same algorithms share a line. topo_auto and baselines have none."""
+    of: dict[str, dict[str, str]] = {}
     for row in rows:
         is_one = "of" not in row or has_own_file(row)
         if is_one and not row.get("selects") and not row.get("baseline"):
-            lines.setdefault((row["name"], row.get("use", "")), []).append(row)
-    text = "| value | collectives | what | preferred for |\n|---|---|---|---|\n"
-    for (name, use), same in lines.items():
-        collectives = ", ".join(row["collective"] for row in same)
-        text += f"| `{name}` | {collectives} | {same[0]['help']} | {use} |\n"
-    return text
+            of.setdefault(row["collective"], {})[row["name"]] = row["use"]
+    lines: dict[str, list[str]] = {}
+    for collective, uses in of.items():
+        found = "; ".join(f"`{name}`: {use}" for name, use in uses.items())
+        lines.setdefault(found, []).append(collective)
+    text = "| collective | value: what it is preferred for |\n|---|---|\n"
+    return text + "".join(f"| {', '.join(same)} | {found} |\n" for found, same in lines.items())
 
 
 MESSAGE = """coll: list topo algorithms

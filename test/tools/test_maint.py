@@ -342,9 +342,19 @@ def test_size_of_series() -> None:
             '"name" must be a lower-case word',
         ),
         (
-            '[[algorithm]]\ncollective = "gather"\nname = "x"\nhelp = "x"\n'
+            '[[algorithm]]\ncollective = "gather"\nname = "x"\nhelp = "x"\nuse = "x"\n'
             'file = "src/mpi/coll/gather/gather_intra_x.c"\n' * 2,
             "named twice",
+        ),
+        (
+            '[[algorithm]]\ncollective = "gather"\nname = "x"\nhelp = "x"\n'
+            'file = "src/mpi/coll/gather/gather_intra_x.c"\n',
+            'needs either "use", or "baseline"',
+        ),
+        (
+            '[[algorithm]]\ncollective = "gather"\nname = "x"\nhelp = "x"\nuse = "x"\n'
+            'baseline = true\nfile = "src/mpi/coll/gather/gather_intra_x.c"\n',
+            'needs either "use", or "baseline"',
         ),
     ],
 )
@@ -491,7 +501,7 @@ def test_an_algorithm_is_one_file_and_one_row(
     with manifest.open("a") as file:
         file.write(
             '\n[[algorithm]]\ncollective = "barrier"\nname = "made_up"\nhelp = "made up"\n'
-            'file = "src/mpi/coll/barrier/barrier_intra_made_up.c"\n'
+            'use = "tests"\nfile = "src/mpi/coll/barrier/barrier_intra_made_up.c"\n'
         )
     tree = small_source(full, tmp_path / "tree").path
     env = {"MPICH_SRC": str(tree), "MPICH_TOPO_CACHE": str(tmp_path / "cache")}
@@ -515,6 +525,7 @@ def test_a_row_is_all_that_topo_sim_needs(tmp_path: Path) -> None:
 collective = "scatter"
 name = "made_up"
 help = "made up"
+use = "tests"
 file = "src/mpi/coll/scatter/scatter_intra_made_up.c"
 family = "block_tree"
 shape = "linear"
