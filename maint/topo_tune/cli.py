@@ -249,9 +249,9 @@ def _without_matrix(tuning: Tree) -> Tree:
 @click.option("-o", "--output", metavar="FILE", type=OutputFile(), help="Draw a picture: .png, .pdf or .svg.")  # fmt: skip
 @click.option("--no-color", is_flag=True, help="No colours, also on a terminal.")
 def show(site_file: str, output: str | None, no_color: bool) -> None:
-    """Show racks, levels above, latencies and bandwidths of a site, and the scatter of measurements.
+    """Show racks, levels above, latencies and bandwidths of a site, the scatter of measurements, and costs.
 
-    Warnings come from the file: slow hosts and links, and noise, as topo-pingpong found them.
+    Costs of messages are those that predictions use: from the file, or defaults. Warnings come from the file: slow hosts and links, and noise, as topo-pingpong found them.
 
     \b
       topo-tune show site.json                     on the terminal
@@ -261,7 +261,8 @@ def show(site_file: str, output: str | None, no_color: bool) -> None:
     if output and file_format not in ("png", "pdf", "svg"):
         raise click.UsageError(f"-o {output}: the name must end in .png, .pdf or .svg")
     loaded = site.load(site_file)
-    draw.show(loaded, _console(no_color))
+    known = Predictor(loaded) if loaded.num_hosts > 1 else None
+    draw.show(loaded, _console(no_color), known)
     if output:
         files.write(output, draw.picture(loaded, file_format))
 

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 from topo_common.text import one_line, size_text
 
+from topo_tune.predictor import Predictor
 from topo_tune.rules import ANY, ANY_RACKS, ONE, ONE_GROUP, SEVERAL, SEVERAL_GROUPS, Decision
 from topo_tune.site import Level, Site, within_and_between
 
@@ -145,8 +146,9 @@ def summary(site: Site) -> str:
     return f"{hosts} in {racks} ({site.source}, confidence {site.confidence:.2f})"
 
 
-def show(site: Site, console: Console) -> None:
-    """Racks with their medians, and a map of the matrix, on a rich Console of any width from 60."""
+def show(site: Site, console: Console, predictor: Predictor | None) -> None:
+    """Racks with their medians, costs of messages, and a map of the matrix, on a rich Console of any
+    width from 60. Costs are those that the predictor uses."""
     console.print(summary(site))
     for warning in site.raw.get("warnings", []):
         console.print(Text(f"warning: {one_line(warning)}"))
@@ -178,7 +180,42 @@ def show(site: Site, console: Console) -> None:
             console.print(Text(f"uplinks of level {_cut(level.name, 24)}, Mbit/s: {rates}"))
     for line in _spreads(site):
         console.print(line)
+    if predictor:
+        _show_costs(site, predictor, console)
     _map(site, console)
+
+
+def _show_costs(site: Site, predictor: Predictor, console: Console) -> None:
+    """What predictions assume for a message, and which of it was measured."""
+    table = Table(title="costs of messages and processors, as predictions use them")
+    table.add_column("cost")
+    table.add_column("value", justify="right")
+    table.add_column("from", ratio=1)
+    for cost in predictor.costs():
+        why = f"default: {cost.by_default}" if cost.by_default else "the site file"
+        table.add_row(cost.key, f"{cost.value:.6g}", why)
+    for key, where in ("message", "between hosts"), ("inside_message", "inside a host"):
+        pieces = site.raw.get("costs", {}).get(key, [])
+        lengths = ", ".join(size_text(piece["most_bytes"]) for piece in pieces)
+        why = f"the site file: pieces up to {lengths} bytes" if pieces else CURVES[key]
+        table.add_row(key, f"{len(pieces)} pieces" if pieces else "-", f"{where}; {why}")
+    console.print(table)
+    for note in predictor.notes:
+        console.print(note)
+    rank = predictor.rank_mbps()
+    (host,) = (cost.value for cost in predictor.costs() if cost.key == "host_mbps")
+    console.print(
+        f"one rank sends {rank:.6g} Mbit/s, the link of a host carries {host / rank:.3g} times that"
+    )
+    if ignored := sorted(site.older_keys()):
+        console.print(Text(f"of an older version, ignored: {', '.join(ignored)}"))
+
+
+# of costs that are curves
+CURVES = {
+    "message": "default: an eager message is copied at both ends, a longer one waits two latencies",
+    "inside_message": "default: latency and rate alone",
+}
 
 
 def _medians(site: Site, table: np.ndarray, unit: str) -> str:

@@ -77,6 +77,58 @@ void topo_predict_rates(const MPII_Topo_site_t * site, int64_t latency[], int64_
         rates[2 + i] = r->uplink[i];
 }
 
+/* -- costs -- */
+
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+
+/* Costs of site.json (site.schema.json), and what each is where the file has none. topo_numbers.h has the sources. */
+static const struct {
+    const char *name, *by_default;
+} costs[] = {
+    {"overhead_us", "1/" TEXT(TOPO_OVERHEAD_SHARE) " of the latency in a rack"},
+    {"inside_overhead_us", "1/" TEXT(TOPO_OVERHEAD_SHARE) " of inside_us"},
+    {"inside_us", "latency inside hosts, or 1/" TEXT(TOPO_INSIDE_SHARE) " of that in a rack"},
+    {"inside_mbps", "bandwidth inside hosts, or that of two copies by a core"},
+    {"memory_mbps", TEXT(TOPO_MEMORY_SHARE) " times inside_mbps"},
+    {"reduce_mbps", "STREAM copy by one core"},
+    {"host_mbps", "the bandwidth between hosts"},
+    {"gap_us", "none"},
+    {"header_bytes", "headers of a packet"},
+    {"eager_bytes", "buffers of libfabric's rxm"},
+};
+
+static double mbps_of(int64_t per_kib)
+{
+    return 8192e6 / per_kib;
+}
+
+/* Cost i: its name, the value that predictions use, and what it follows from where the file has none. NULL after the
+ * last one. */
+const char *topo_predict_cost(const MPII_Topo_site_t * site, int i, double *value, const char **by_default)
+{
+    const MPII_Topo_costs_t *c = &site->rates->costs;
+    const double values[] = {
+        c->overhead[MPII_TOPO_WITHIN__RACK] / 1e6, c->overhead[MPII_TOPO_WITHIN__HOST] / 1e6,
+        (c->latency[MPII_TOPO_WITHIN__HOST] + 2 * c->overhead[MPII_TOPO_WITHIN__HOST]) / 1e6,
+        mbps_of(c->inside), mbps_of(c->memory), mbps_of(c->reduce), mbps_of(c->host), c->gap / 1e6,
+        c->header, c->eager
+    };
+    _Static_assert(sizeof(values) / sizeof(values[0]) == sizeof(costs) / sizeof(costs[0]), "a value for each cost");
+
+    if (i >= (int) (sizeof(costs) / sizeof(costs[0])))
+        return NULL;
+    *value = values[i];
+    *by_default = costs[i].by_default;
+    return costs[i].name;
+}
+
+/* The rate at which one rank sends to other hosts, in 10^6 bit/s */
+double topo_predict_rank_mbps(const MPII_Topo_site_t * site)
+{
+    return mbps_of(site->rates->costs.rank);
+}
+
 /* link_bound.h, of the collective of this name; -1: it is none of those */
 double topo_predict_link_bound(const char *collective, double bytes, int num_groups,
                                const int num_ranks[], const double rate[], int root, double burst)

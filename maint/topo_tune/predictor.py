@@ -79,6 +79,15 @@ class Level:
     mbps: float
 
 
+@dataclass(frozen=True)
+class Cost:
+    """A cost of a site file (site.schema.json), as predictions use it."""
+
+    key: str
+    value: float
+    by_default: str  # what the value follows from; "" if the file has it
+
+
 class Predictor:
     """Predictions for ranks on a site, by an MPICH of this version. `costs` are in the place of those
     of the site file, in its form (site.schema.json)."""
@@ -123,6 +132,21 @@ class Predictor:
             result.pop(f"{what}_{unit}", None)
             result[f"rack_{what}_{unit}"] = [[assumed] * site.num_racks] * site.num_racks
         return result
+
+    def costs(self) -> list[Cost]:
+        result: list[Cost] = []
+        value, why = ctypes.c_double(), ctypes.c_char_p()
+        while key := _library().topo_predict_cost(
+            self._site, len(result), ctypes.byref(value), ctypes.byref(why)
+        ):
+            name = key.decode()
+            is_known = self.site.costs.get(name, 0) > 0
+            result.append(Cost(name, value.value, "" if is_known else (why.value or b"").decode()))
+        return result
+
+    def rank_mbps(self) -> float:
+        """The rate at which one rank sends to other hosts."""
+        return float(_library().topo_predict_rank_mbps(self._site))
 
     def _find_algorithms(self, collective: str) -> list[str]:
         """Names, as the CVARs have them, of what can be predicted: of ours, and of MPICH's own, as far
@@ -385,7 +409,9 @@ def fault(name: str, content: bytes) -> str:
 
 def baselines(collective: str) -> set[str]:
     """Algorithms that others are compared with. Neither topo_auto nor rules choose them."""
-    return {name for name, (_, is_baseline) in _catalog().get(collective, {}).items() if is_baseline}
+    return {
+        name for name, (_, is_baseline) in _catalog().get(collective, {}).items() if is_baseline
+    }
 
 
 def _index(collective: str, name: str) -> int | None:
@@ -424,6 +450,8 @@ def _library() -> ctypes.CDLL:
         ("site_free", None, [pointer]),
         ("fault", None, [text, text, ctypes.c_size_t, text]),
         ("rates", None, [pointer, longs, longs, longs]),
+        ("cost", text, [pointer, number, reals, ctypes.POINTER(text)]),
+        ("rank_mbps", real, [pointer]),
         ("least_gain", long, [pointer, long]),
         ("placement", pointer, [pointer, numbers, number, long]),
         ("placement_free", None, [pointer]),

@@ -55,6 +55,11 @@ class Site:
     confidence: float = 1.0  # 0..1, of the racks
     raw: dict = field(default_factory=dict)  # the file
 
+    def older_keys(self) -> set[str]:
+        """Costs of the file that only older versions of the library used"""
+        known = read_schema()["properties"]["costs"]["properties"]
+        return {key for key in self.costs if known[key].get("$ref") == "#/$defs/older"}
+
     @property
     def num_hosts(self) -> int:
         return len(self.hosts)

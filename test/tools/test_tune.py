@@ -2196,6 +2196,29 @@ def test_show_tells_of_spreads(tmp_path: Path) -> None:
     assert tunings[0] == tunings[1] != ""
 
 
+def test_show_tells_where_costs_come_from(tmp_path: Path) -> None:
+    """Of the site file, or a default; and keys of older versions, which predictions ignore."""
+    pieces = [{"most_bytes": 1024, "latency_us": 2, "mbps": 5000}]
+    pieces += [{"most_bytes": 4096, "latency_us": 3, "mbps": 500}]
+    costs = {"overhead_us": 0.4, "gap_us": 0, "host_mbps": 2000, "message": pieces, "cold_us": 7}
+    raw = make_site([2, 2], near=3.2, far=9)
+    shown = topo_tune("show", write(tmp_path, raw | {"costs": costs})).stdout
+    rows = [[cell.strip() for cell in row.split("│")[1:-1]] for row in shown.splitlines()]
+    of = {row[0]: row[1:] for row in rows if len(row) == 3}
+    assert of["overhead_us"] == ["0.4", "the site file"]
+    assert of["host_mbps"] == ["2000", "the site file"]
+    assert of["gap_us"] == ["0", "default: none"]
+    assert of["inside_us"][1].startswith("default:")
+    memory = f"{4 * float(of['inside_mbps'][0]):g}"
+    assert of["memory_mbps"] == [memory, "default: 4 times inside_mbps"]
+    assert of["message"][0] == "2 pieces" and of["inside_message"][0] == "-"
+    assert "one rank sends 500 Mbit/s, the link of a host carries 4 times that" in shown
+    assert "of an older version, ignored: cold_us" in shown
+    plain = topo_tune("show", write(tmp_path, raw)).stdout
+    assert "default: 1/4 of the latency in a rack" in plain
+    assert "ignored" not in plain and "the site file" not in plain
+
+
 def test_two_ranks_a_host_do_not_hide_the_racks(tmp_path: Path) -> None:
     """The diagonal is then bandwidth inside of hosts, a hundred times that of links."""
     raw = make_site([4, 4, 4])
