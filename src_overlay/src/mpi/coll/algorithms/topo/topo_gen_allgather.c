@@ -7,11 +7,12 @@
 
 /* Algorithm: Recursive doubling with the heaviest partners placed nearest, for any number of ranks
  *
- * Of p ranks, q take part in the exchange, q being the largest power of two that is not above p.
- * The other p-q ranks are folded, each into a position of the exchange: it gives its block to the
- * rank there before, and gets all blocks from it. In stage k position j exchanges with position j
- * XOR 2^k all that the two hold. Which rank stands at which position is chosen so that partners of
- * late stages, which exchange the most, are near each other (MPII_Topo_map_recursive_doubling).
+ * Of p ranks, q take part in the exchange. q is the largest power of two that is not above p. The
+ * other p-q ranks are folded: each sends its block to the rank at one position of the exchange
+ * before the exchange, and receives all blocks from it afterwards. In stage k, the ranks at
+ * positions j and j XOR 2^k send each other all blocks that they hold. Late stages carry the most
+ * blocks. So positions are assigned such that partners of late stages are near each other
+ * (MPII_Topo_map_recursive_doubling).
  *
  *   p = 5: q = 4, rank 3 is folded into rank 0. Hosts {0,1,3} and {2,4}; positions 0..3 hold ranks
  *   0(+3), 4, 1, 2. Blocks held:
@@ -24,32 +25,35 @@
  *   Only stage 0 leaves the hosts.
  *
  * There are two ways to move the blocks:
- * - joined: blocks that travel together lie together in the order of slots, and a stage is one
- *   message.
+ * - joined: blocks of one message are contiguous, in the order of slots. A stage is one message.
+ * - pipelined: each block is a message of its own. A rank forwards a block to all later partners as
+ *   soon as it arrives. A slow stage does not delay the next one, and blocks may be anywhere in
+ *   memory.
  * - pipelined: each block is a message of its own, and sent on to all later partners when it is
  *   here. A stage that is slow does not hold up the next one, and blocks may lie anywhere.
  *
- * Cost = lg(q).alpha + (p-1).n.beta, and 2.alpha + p.n.beta where p is no power of two, joined;
- * (p-1).(alpha + n.beta) pipelined; p: number of ranks, n: bytes of a block, alpha and beta:
- * latency and time per byte. With R racks of p/R ranks, both powers of two, an uplink carries (p -
- * p/R).n bytes in each direction, the least that any allgather can do.
+ * Cost, joined = lg(q).alpha + (p-1).n.beta, plus 2.alpha + (p+1).n.beta if p is not a power of
+ * two. Cost, pipelined = (p-1).(alpha + n.beta). p: number of ranks; n: bytes of a block; alpha and
+ * beta: latency and time per byte. With R racks of p/R ranks, both powers of two, an uplink carries
+ * (p - p/R).n bytes in each direction, the least that any allgather can do.
  *
- * Preferred for short messages and, where ranks are scattered, up to long ones.
+ * Preferred for short messages. If the ranks of a host are scattered over the communicator,
+ * preferred up to long messages.
  *
- * Not here: Bine's allgather (D. De Sensi et al., SC 2025). By topo-sim on 17 allocations
+ * Not here: Bine's allgather (D. De Sensi et al., SC 2025). In topo-sim on 17 allocations
  * (topo_gen_tree.c), with racks known, it takes 1.3 times as long as the best algorithm of the
- * library (mean of 94 calls), and more than 3 % less in 7 calls, most of 8 or 16 KiB a block. The
- * order of its messages saves the time there, not its partners: with partners that differ in one
- * bit the same order takes 30 % less to 12 % more. Each block first goes to the rank that has its
- * place among the blocks of recvbuf. Then the farthest partner comes first. So only near ranks
- * exchange long messages, and blocks need no copy.
+ * library (mean of 94 calls). It is more than 3 % faster in 7 calls, most of them with blocks of 8
+ * or 16 KiB. These calls gain by the order of its messages, not by its partners: with partners that
+ * differ in one bit, the same order takes 30 % less to 12 % more time. In that order, each block
+ * first goes to the rank whose place among the blocks of recvbuf it has. Then the farthest partner
+ * comes first. So only near ranks exchange long messages, and blocks need no copy.
  *
  * Source: Bodele and Bhowmik, "Topology Aware Collectives" (recursive doubling communication
  * pattern); the exchange is the pairwise implementation of C. C. Sanders, "CS581 Homework 5". */
 
 typedef MPII_Topo_gen_slots_t slots_t;
 
-/* Rank at a position, or folded into it */
+/* The rank at a position, or the rank folded into that position */
 static int rank_at(const slots_t * s, int pos, bool is_folded)
 {
     return s->slots[MPII_Topo_fold_slot(&s->fold, pos) + is_folded];
@@ -57,7 +61,8 @@ static int rank_at(const slots_t * s, int pos, bool is_folded)
 
 /* -- joined -- */
 
-/* All that 2^stage positions around pos hold */
+/* Set the units that a position holds before a stage: the blocks of the aligned group of 2^stage
+ * positions that contains pos */
 static void set_group(const slots_t * s, int pos, int stage, MPII_Topo_step_t * step)
 {
     int first = pos >> stage << stage;
@@ -76,7 +81,7 @@ static bool joined_recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * s
     if (s->fold.is_folded) {
         step->peer = rank_at(s, pos, false);
         step->num = gen->order->num_ranks;
-        step->after = 1;        /* the own block was sent from there */
+        step->after = 1;        /* the rank's own block is sent from OUT in round 0 */
     } else if (stage == -1) {
         step->peer = rank_at(s, pos, true);
         step->unit = MPII_Topo_fold_slot(&s->fold, pos) + 1;
@@ -115,22 +120,24 @@ static bool joined_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_st
 
 /* -- pipelined -- */
 
-/* The blocks that a position holds in the end, in the order in which it gets them: those of
- * positions pos XOR 0, pos XOR 1, ..., each followed by the block folded into it. Those of t with
- * 2^k <= t < 2^(k+1) come from its partner of stage k, which has got them in this same order. */
+/* The blocks that a position holds at the end, in the order in which it gets them: the blocks of
+ * positions pos XOR 0, pos XOR 1, ..., each followed by the block of the rank folded into that
+ * position. The blocks of pos XOR t, 2^k <= t < 2^(k+1), come from the partner of stage k, which
+ * got them in this same order. */
 typedef struct {
-    int t;
-    bool is_folded;
+    int t;                      /* the block is that of position pos XOR t, */
+    bool is_folded;             /* or that of the rank folded into this position */
 } piece_t;
 
 static piece_t find_piece(const slots_t * s, int i)
 {
     piece_t piece = { 0 };
 
-    if (s->fold.num_folded == 0)        /* one of each position */
+    if (s->fold.num_folded == 0)        /* no rank is folded: one block of each position */
         return (piece_t) {
         .t = i};
-    /* the halves of a group of positions come one after the other */
+    /* binary search: a group of positions has two halves, and all blocks of the first half come
+     * before those of the second */
     for (int stage = s->fold.num_stages - 1; stage >= 0; stage--) {
         MPII_Topo_step_t half;
         set_group(s, s->fold.pos ^ piece.t, stage, &half);
@@ -143,7 +150,8 @@ static piece_t find_piece(const slots_t * s, int i)
     return piece;
 }
 
-/* The own block is the first one, or that of a folded rank the second one. */
+/* The block that message i brings. The rank's own block is no message: it is block 0 or, for a
+ * folded rank, block 1 of the position. */
 static piece_t find_message(const slots_t * s, int i)
 {
     return find_piece(s, s->fold.is_folded && i == 0 ? 0 : i + 1);
@@ -168,7 +176,7 @@ static bool piped_recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * st
     return true;
 }
 
-/* To the partners of all later stages, and to the folded rank */
+/* Send the block that arrived last to the partners of all later stages, and to the folded rank. */
 static bool piped_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * step)
 {
     const slots_t *s = (const slots_t *) gen;
@@ -218,8 +226,8 @@ void MPII_Topo_gen_slots(MPII_Topo_gen_slots_t * s, const MPII_Topo_order_t * or
 
 /* Algorithm: Nonblocking gather to rank 0, then nonblocking broadcast from it
  *
- * Rank 0 posts a receive for the block of every other rank, at its place, and when all are here
- * sends all of them to every other rank.
+ * Rank 0 receives the block of every other rank at its place in the result. When all blocks have
+ * arrived, rank 0 sends the whole result to every other rank.
  *
  *   3 ranks; blocks held:      rank 0    rank 1    rank 2
  *     start                    0         1         2
@@ -229,14 +237,14 @@ void MPII_Topo_gen_slots(MPII_Topo_gen_slots_t * s, const MPII_Topo_order_t * or
  * Cost = 2.(p-1).alpha + (p-1).(p+1).n.beta, p: number of ranks, n: bytes of a block, alpha and
  * beta: latency and time per byte of the link of rank 0.
  *
- * It is the slow baseline that others are compared with; preferred never.
+ * Baseline: other algorithms are compared with it. Never preferred.
  *
  * Source: C. C. Sanders, "CS581 Homework 5" (gather and broadcast implementation). */
 
 static bool gather_recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
 {
     *step = (MPII_Topo_step_t) {
-        /* the own block was sent from there */
+        /* after = 1: the rank's own block is sent from OUT in round 0 */
     .kind = MPII_TOPO_STEP__RECV,.peer = gen->rank == 0 ? i + 1 : 0,.unit =
             gen->rank == 0 ? i + 1 : 0,.num = gen->rank == 0 ? 1 : gen->order->num_ranks,.buf =
             MPII_TOPO_BUF__OUT,.after = gen->rank == 0 ? 0 : 1,};

@@ -8,19 +8,21 @@
 
 /* Algorithm: Bruck's alltoall with radix k, level by level
  *
- * A block goes from rank a to rank b in steps that together are the distance from a to b. Written
- * with base k, the distance has log_k(p) digits. Stage s is for digit s: a rank sends k-1 messages,
- * and that for v has all blocks whose digit s is v. They go v.k^s ranks on. So blocks of many ranks
- * share a message, and a rank sends (k-1).log_k(p) messages instead of p-1. The larger k is, the
- * fewer stages follow each other. A rank can often send several messages before the first one
- * arrives; then a stage takes hardly more than one of radix 2.
+ * A block goes from rank a to rank b in several hops, whose lengths add up to the distance from a
+ * to b. Written with base k, the distance has log_k(p) digits. Stage s handles digit s: a rank
+ * sends k-1 messages, v = 1 ... k-1. Message v has all blocks whose digit s is v, and goes to the
+ * rank v.k^s further on. So blocks of many ranks share a message, and a rank sends (k-1).log_k(p)
+ * messages instead of p-1. A larger k needs fewer stages, one after the other. A rank can often
+ * send several messages before the first one arrives. Then a stage takes hardly longer than a stage
+ * of radix 2.
  *
- * The topology gives the distance its first digits. Where all hosts have n ranks, a distance is
- * (d1, d2): d1 of n is between ranks of a host, d2 is between hosts; racks follow likewise. Stages
- * of d1 stay inside hosts. Each part of the distance has its own radix, and its members form a
- * ring: d1 counts modulo n. From some level on, the groups below form one ring in the order of the
- * line (topo_order.h): where groups have different numbers of members, or where one ring takes less
- * time. A ring of n members, n no power of k, has a last digit of fewer values.
+ * The topology splits the distance into parts. If all hosts have n ranks, a distance is (d1, d2):
+ * d1, below n, is the distance between ranks of a host, and d2 is the distance between hosts. Racks
+ * add a part in the same way. The stages of d1 stay inside hosts. Each part has its own radix, and
+ * its members form a ring: d1 counts modulo n. From some level on, all groups of the level below
+ * form one ring in the order of the line (topo_order.h): if groups have different numbers of
+ * members, or if one ring takes less time. In a ring of n members, n not a power of k, the last
+ * digit has fewer values.
  *
  *   5 ranks in one ring, k = 3: stage 0 has v = 1, 2, and stage 1 has v = 1, 3 ranks on. The
  *   distances of the blocks in a rank's memory, each part a message:
@@ -31,11 +33,10 @@
  *
  * Cost = sum over stages of (alpha + (k-2).g + (k-1)/k.p.n.beta) + p.n.gamma, n: bytes of a block,
  * p: number of ranks, alpha and beta: latency and time per byte of a link, g: time from one message
- * to the next, gamma: time per byte to copy. A ring of m members whose groups have q ranks has q.g
- * instead of g, since the ranks of a host share its link. MPII_Topo_brucks_create chooses k by
- * these.
+ * to the next, gamma: time per byte to copy. In a ring between hosts with q ranks each, g becomes
+ * q.g, since the ranks of a host share its link. MPII_Topo_rings chooses k by this cost.
  *
- * Preferred for short blocks. Memory: 2.p blocks, and 4.p where there are more than two stages.
+ * Preferred for short blocks. Memory: 2.p blocks; 4.p blocks if there are more than two stages.
  *
  * Source: J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal and D. Weathersby, "Efficient Algorithms for
  * All-to-All Communications in Multiport Message-Passing Systems" (radix k); the levels are
@@ -52,7 +53,7 @@ static int digit_of(const stage_t * s, int distance)
     return distance / s->below % s->num / s->power % s->radix;
 }
 
-/* How many distances have a digit below v */
+/* Number of distances whose digit of a stage is below v */
 static int num_before(const plan_t * plan, const stage_t * s, int v)
 {
     int64_t all = (int64_t) s->power * s->radix, num = s->num / all * s->power * v;
@@ -61,7 +62,8 @@ static int num_before(const plan_t * plan, const stage_t * s, int v)
     return num * (plan->order->num_ranks / s->num);
 }
 
-/* The position at a distance, or, with sign -1, from which the own one is at that distance */
+/* Sign 1: the position at a distance from pos. Sign -1: the position from which pos is at that
+ * distance. */
 static int position_at(const plan_t * plan, int pos, int distance, int sign)
 {
     for (int i = 0; i < plan->num_stages; i++) {
@@ -75,7 +77,8 @@ static int position_at(const plan_t * plan, int pos, int distance, int sign)
 
 /* -- the plan -- */
 
-/* Returns the positions of a member of the next ring. */
+/* Add the stages of a ring of num members, each of `below` positions. Returns the number of
+ * positions of a member of the next ring. */
 static int add_ring(plan_t * plan, int below, int num, int radix)
 {
     for (int64_t power = 1; power < num; power *= radix) {
@@ -88,7 +91,7 @@ static int add_ring(plan_t * plan, int below, int num, int radix)
     return below * num;
 }
 
-/* at[distance]: its place in the order of a stage */
+/* Set at[distance] to the place of the distance in the order of a stage. next[]: scratch memory */
 static void set_places(const plan_t * plan, const stage_t * s, int next[], int at[])
 {
     for (int v = 0; v < s->radix; v++)
@@ -129,7 +132,7 @@ plan_t *MPII_Topo_brucks_create(const MPII_Topo_order_t * order, int radix, int 
     if (plan.num_stages == 0)   /* one rank */
         plan.stage[plan.num_stages++] = (stage_t) {.below = 1,.num = 1,.power = 1,.radix = 1 };
     if (rank != -1)
-        len = p * (plan.num_stages + 4);        /* `next` has at most p */
+        len = p * (plan.num_stages + 4);        /* `next` needs at most p */
     made = MPL_malloc(sizeof(plan) + len * sizeof(int), MPL_MEM_COLL);
     if (made == NULL)
         return NULL;
@@ -145,14 +148,15 @@ plan_t *MPII_Topo_brucks_create(const MPII_Topo_order_t * order, int radix, int 
 
 /* -- steps -- */
 
-/* Where blocks are that a stage sends: in IN, then in TMP, in two parts by turns */
+/* Where the blocks are that a stage sends: for stage 0 in IN, for other stages in TMP. TMP has two
+ * parts for them, which the stages use in turns. */
 static void set_out(const brucks_t * b, int stage, int place, MPII_Topo_buf_t * buf, int *slot)
 {
     *buf = stage == 0 ? MPII_TOPO_BUF__IN : MPII_TOPO_BUF__TMP;
     *slot = stage == 0 ? 0 : (stage - 1) % 2 * b->gen.order->num_ranks + place;
 }
 
-/* And those that it receives: in TMP, likewise; at last in OUT */
+/* Where a stage receives blocks: in two other parts of TMP, in turns; for the last stage, in OUT */
 static void set_in(const brucks_t * b, int stage, int place, MPII_Topo_buf_t * buf, int *slot)
 {
     bool is_last = stage == b->plan->num_stages - 1;
@@ -185,14 +189,15 @@ static bool brucks_recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * s
     set_units(b, s, v, step);
     set_in(b, stage, step->unit, &step->buf, &step->slot);
     if (stage >= 2 && step->buf == MPII_TOPO_BUF__TMP)
-        /* what was there has been sorted; and what was sent from where this will be sorted to is
-         * over */
+        /* Wait until the blocks of two stages before have been sorted out of this part, and until
+         * the sends of the stage before have left the part into which these blocks will be
+         * sorted. */
         step->after = b->plan->stage[stage - 1].begin + 1;
     return true;
 }
 
-/* A stage sends all its messages at once, when those of the one before have come. What has digit 0
- * stays. */
+/* A stage sends all its messages at once, when all messages of the stage before have arrived.
+ * Blocks with digit 0 stay: they are copied. */
 static bool brucks_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * step)
 {
     const brucks_t *b = (const brucks_t *) gen;
@@ -200,7 +205,7 @@ static bool brucks_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_st
     int stage = 0;
 
     *step = (MPII_Topo_step_t) {.kind = MPII_TOPO_STEP__COPY,.num = gen->order->num_ranks };
-    /* what the caller copies, too */
+    /* A plan without places is only predicted: add the copies that the caller makes. */
     if (b->plan->sorted == NULL && (i == 0 || i == gen->num_recvs) && k-- == 0)
         return true;
     while (stage < b->plan->num_stages && s->begin < i) {

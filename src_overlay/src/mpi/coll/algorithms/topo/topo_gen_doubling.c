@@ -8,44 +8,45 @@
 
 /* Algorithm: Recursive multiplying, level by level, with a radix for each level
  *
- * Recursive doubling exchanges with one partner in a stage. Recursive multiplying of radix k does
- * so with k-1: n members have the numbers 0 ... n-1, written with base k, and stage s joins those
- * whose numbers differ in digit s alone. That takes log_k(n) stages. A rank can often send several
- * messages before the first one arrives; then a stage takes hardly more than one of radix 2.
+ * In recursive doubling, a member exchanges with one partner in each stage. In recursive
+ * multiplying of radix k, it exchanges with k-1 partners. The members have the numbers 0 ... n-1,
+ * written with base k. Stage s joins the members whose numbers differ in digit s alone. So there
+ * are log_k(n) stages. A rank can often send several messages before the first one arrives. Then a
+ * stage takes hardly longer than a stage of radix 2.
  *
- * A leader stands for each host: its first rank in the line (topo_order.h). A k-nomial tree
- * combines in the leader what the ranks of the host have. Then all leaders of a rack exchange. Then
- * the racks are the members: each leader of a rack exchanges with one leader of each other rack.
- * The levels above follow likewise. At last the trees hand the result back. Where messages of all
- * leaders would crowd the uplinks, trees combine up to racks, or higher, and leaders stand for
- * these (MPII_Topo_exchange_base). Where all are on one host, its ranks exchange.
+ * Each host has a leader, its first rank in the line (topo_order.h). A k-nomial tree reduces the
+ * contributions of the host's ranks to the leader. Then all leaders of a rack exchange. Then the
+ * racks are the members: each leader of a rack exchanges with one leader of each other rack. The
+ * levels above follow likewise. At last the trees broadcast the result. If the messages of all
+ * leaders would crowd the uplinks, trees reduce up to racks, or higher, and each of these groups
+ * has one leader (MPII_Topo_exchange_base). If all ranks are on one host, all of them exchange.
  *
- *   Two racks of four hosts of two ranks, in the line 0-15, radix 4; what the receivers have then:
+ *   Two racks of four hosts of two ranks, in the line 0-15, radix 4; partial sums afterwards:
  *     hosts    1 -> 0, 3 -> 2, ... 15 -> 14                   0: 0-1, 2: 2-3, ... 14: 14-15
  *     racks    0, 2, 4, 6 all with each other, so 8 ... 14    0, 2, 4, 6: 0-7; 8, 10, 12, 14: 8-15
  *     between  0 <-> 8, 2 <-> 10, 4 <-> 12, 6 <-> 14          0, 2, ... 14: 0-15
  *     hosts    0 -> 1, 2 -> 3, ... 14 -> 15
  *
- * Where n is no power of k, the last stage has another radix: n over the highest power of k in n,
- * rounded down (MPII_Topo_stages). Members beyond the product of all radices are folded: of the
- * first members, each second one gives what it has to the one before it, and gets the result from
- * there at the very end.
+ * If n is not a power of k, the last stage has another radix: n divided by the highest power of k
+ * that is not above n, rounded down (MPII_Topo_stages). Members beyond the product of all radices
+ * are folded: among the first members, every second one sends its data to the member before it, and
+ * receives the result from there at the very end.
  *
- * Groups may have different numbers of members. A leader is known by its numbers in all levels, (a,
- * b, ...). From a group whose numbers end at n, m, ... it gets the message of leader (a mod n, b
- * mod m, ...). All leaders of a group have the same, so any of them may send it: to several where
- * its group is the smaller one, or to none.
+ * Groups may have different numbers of members. A leader has a number at each level, (a, b, ...).
+ * Let a group have n, m, ... numbers at these levels. Then leader (a mod n, b mod m, ...) of that
+ * group sends to the leader (a, b, ...). All leaders of a group hold the same data, so any of them
+ * may send it. A leader of a smaller group sends to several leaders; a leader of a larger group may
+ * send to none.
  *
- * All ranks compute the same bits: a stage adds in the order of the digit, in the order of the
- * line.
+ * All ranks compute the same bits: a stage adds in the order of its digit, which is the order of
+ * the line.
  *
- * Cost = alpha + n.beta + (k-2).g for a stage, but at least 2.(k-1).o, and 2.(alpha + n.beta) where
- * some are folded. n: bytes, alpha and beta: latency and time per byte of a link, g: time from one
- * message to the next, o: time of a processor for a message. An uplink carries (k-1).n bytes each
- * way for each leader below it, in each stage of the levels above. MPII_Topo_radix chooses k by
- * these.
+ * Cost = alpha + n.beta + (k-2).g for a stage, but at least 2.(k-1).o. Folded members add 2.(alpha
+ * + n.beta). n: bytes; alpha and beta: latency and time per byte of a link; g: time from one
+ * message to the next; o: overhead of a message. In each stage of the levels above, an uplink
+ * carries (k-1).n bytes each way for each leader below it. MPII_Topo_radix chooses k by this cost.
  *
- * Preferred for short messages; with an empty one, as a barrier.
+ * Preferred for short messages. With empty messages it is a barrier.
  *
  * Source: R. Thakur, R. Rabenseifner and W. Gropp, "Optimization of Collective Communication
  * Operations in MPICH" (recursive doubling, folding); M. Ruefenacht, M. Bull and S. Booth,
@@ -69,7 +70,7 @@ static int num_members(const doubling_t * d, int level, int group)
 
 /* -- trees, up to the base -- */
 
-/* How far child i of a member is from it: with radix 4 these are 1, 2, 3, 4, 8, 12, 16 ... */
+/* Distance from a member to its child i; with radix 4: 1, 2, 3, 4, 8, 12, 16 ... */
 static int offset(int radix, int i)
 {
     int power = 1;
@@ -79,9 +80,9 @@ static int offset(int radix, int i)
     return (i + 1) * power;
 }
 
-/* A member with this index in a group of len: returns how many children it has, and sets its
- * parent's index, -1 at index 0. A child has another digit in the place of one of the trailing
- * zeros. */
+/* Number of children of the member with this index in a group of len members. Sets *parent to the
+ * index of its parent, -1 for index 0. A child's index has one more digit that is not 0, in the
+ * place of a trailing zero. */
 static int branch(int radix, int index, int len, int *parent)
 {
     int num = 0;
@@ -106,9 +107,9 @@ static int child(const doubling_t * d, int i)
     return leader(d, level - 1, d->of[level].member + offset(d->of[level].radix, i));
 }
 
-/* -- exchanges, above it -- */
+/* -- exchanges, above the base -- */
 
-/* How many members of a group have a number */
+/* Number of members of a group that are not folded. Only these have a number. */
 static int num_numbers(const doubling_t * d, int level, int group)
 {
     int num = num_members(d, level, group), last, part;
@@ -127,7 +128,7 @@ static int member_at(const doubling_t * d, int level, int group, int part, int n
     return d->gen.order->first[level][group] + MPII_Topo_rd_slot(num_folded, number);
 }
 
-/* The leader, in a group of a level, that sends to the rank */
+/* The leader that sends to this rank, in a group of a level */
 static int source(const doubling_t * d, int level, int group)
 {
     for (; level > d->base; level--) {
@@ -137,8 +138,8 @@ static int source(const doubling_t * d, int level, int group)
     return leader(d, level, group);
 }
 
-/* Those that it sends to: the one with index *i. Where there is none, returns -1, and *i is less by
- * how many there are. */
+/* The *i-th leader to which this rank sends, in a group of a level. Returns -1 if there are not so
+ * many leaders, and subtracts their number from *i. */
 static int target(const doubling_t * d, int level, int group, int *i)
 {
     int rank = -1;
@@ -151,7 +152,8 @@ static int target(const doubling_t * d, int level, int group, int *i)
     return rank;
 }
 
-/* The member that has another digit in a stage, or is folded */
+/* The member with which this rank exchanges in a stage: its digit is `digit`. In the stage of a
+ * folded member: that member */
 static int other_member(const doubling_t * d, const stage_t * s, int digit)
 {
     int level = s->level, number = d->of[level].number + (digit - s->digit) * s->power;
@@ -169,8 +171,8 @@ static const stage_t *stage_of(const doubling_t * d, int i)
     return s;
 }
 
-/* From the digit above the own one on, and round again; so the first message is sent to the one
- * below. */
+/* The digit of the sender of message i: first the digits above this rank's own, then those from 0
+ * on. So a rank sends its first message to the member with the next lower digit. */
 static int digit_of(const stage_t * s, int i)
 {
     return (s->digit + 1 + i - s->begin) % s->radix;
@@ -180,7 +182,7 @@ static bool set_target(const doubling_t * d, const stage_t * s, int i, MPII_Topo
 {
     int k = 1;
 
-    if (d->is_even && i < s->radix - 1) {       /* one of each member */
+    if (d->is_even && i < s->radix - 1) {       /* one message to each member */
         step->is_last = i == s->radix - 2;
         k += i;
         i = 0;
@@ -195,7 +197,7 @@ static bool set_target(const doubling_t * d, const stage_t * s, int i, MPII_Topo
 
 /* -- messages: of children, of stages, and the result -- */
 
-/* Message i comes to slot i. A sum is in a slot, or, where that is -1, in OUT. */
+/* The place of a sum: a slot, or OUT for -1. Message i is received in slot i. */
 static void set_buf(int sum, MPII_Topo_buf_t * buf, int *slot)
 {
     *buf = sum == -1 ? MPII_TOPO_BUF__OUT : MPII_TOPO_BUF__TMP;
@@ -210,7 +212,7 @@ static bool doubling_recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t *
     if (i == gen->num_slots) {
         step->peer = d->parent;
         step->buf = MPII_TOPO_BUF__OUT;
-        step->after = i + 1;    /* it was sent from there, or added */
+        step->after = i + 1;    /* these rounds send OUT, or add it */
         return true;
     }
     step->buf = MPII_TOPO_BUF__TMP;
@@ -231,9 +233,9 @@ static void add(int from, int to, MPII_Topo_step_t * step)
     set_buf(to, &step->buf, &step->slot);
 }
 
-/* Reductions after message i: the one with index *k. Where there is none, returns false, and *k is
- * less by how many there are. Sums begin with digit 0. What has come for digits above the own one
- * waits for those below. */
+/* The *k-th reduction after message i. Returns false if there are not so many reductions, and
+ * subtracts their number from *k. A stage adds in the order of digits, from 0 on. So messages of
+ * digits above this rank's own wait in their slots for those of digits below. */
 static bool set_sum(const doubling_t * d, int i, int *k, MPII_Topo_step_t * step)
 {
     if (i < d->num_below) {
@@ -250,7 +252,7 @@ static bool set_sum(const doubling_t * d, int i, int *k, MPII_Topo_step_t * step
         return false;
     if (*k == 0) {
         add(i, s->sum, step);
-        step->after = i + 1;    /* it was sent from there */
+        step->after = i + 1;    /* the stage sent the sum from there */
     } else {
         add(*k == 1 ? s->sum : s->begin + *k - 2, s->begin + *k - 1, step);
     }
@@ -258,7 +260,9 @@ static bool set_sum(const doubling_t * d, int i, int *k, MPII_Topo_step_t * step
     return *k < 0;
 }
 
-/* To folded members, of the highest level first, and to children, the largest subtree first */
+/* The *i-th rank to which this rank sends the result: folded members, those of the highest level
+ * first, then children, the largest subtree first. Returns -1 if there are not so many ranks, and
+ * subtracts their number from *i. */
 static int result_target(const doubling_t * d, int *i)
 {
     int rank = -1;
@@ -304,7 +308,7 @@ static bool doubling_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_
     step->from_slot = step->slot;
     step->buf = MPII_TOPO_BUF__OUT;
     step->slot = 0;
-    step->after = i;            /* it may have been sent from there */
+    step->after = i;            /* OUT may have been sent before */
     return k == 0 && step->from != MPII_TOPO_BUF__OUT;
 }
 
@@ -320,7 +324,7 @@ static void add_stage(doubling_t * d, int level, int radix, int power)
         .sum = d->sum,
     };
     d->gen.num_slots += radix - 1;
-    if (digit < radix - 1)      /* at the highest digit */
+    if (digit < radix - 1)      /* the slot of the highest digit's message */
         d->sum = s->begin + radix - 2 - digit;
 }
 

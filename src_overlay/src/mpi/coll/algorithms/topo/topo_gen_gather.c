@@ -9,10 +9,10 @@
 /* Algorithm: Gather and scatter along a tree
  *
  * The ranks stand in the turned order of the root (topo_order.h): first its host, then the other
- * hosts of its rack, then the other racks. Each host, each rack and each group of racks is
- * undivided. A subtree is a range of turned positions, and its root is the first of them. In a
- * gather, a rank sends the blocks of its subtree to its parent, in this order. In a scatter, it
- * gets them from there.
+ * hosts of its rack, then the other racks. So the ranks of each host, each rack and each group of
+ * racks are consecutive. A subtree is a range of turned positions, and its root is the first of
+ * them. In a gather, a rank sends the blocks of its subtree to its parent, in this order. In a
+ * scatter, it receives them from its parent.
  *
  *   LEADERS    The root has as children the first rank of each other rack, the first rank of each
  *              other host of its own rack, and the other ranks of its own host. The first rank of a
@@ -41,45 +41,47 @@
  *   Scatter is the same backwards. It begins with the last positions, which have the longest way:
  *   the highest level comes first and, in KNOMIAL, the largest subtree.
  *
- * Short blocks, pieces 0, go together, in messages of about `limit`: between two ranks all blocks
- * that begin in the first `limit` elements of what passes there, then those that begin in the
- * second ones. Of longer blocks, each later piece is a message. A rank sends a message on as soon
- * as it has what is in it. In TMP it has pieces 0 of all its subtree, and RING later pieces. The
- * root receives blocks where they belong, and sends them from there.
+ * A long block is cut into pieces. Pieces 0, which are the only pieces of short blocks, go together
+ * in messages of about `limit`. Between two ranks, one message has all pieces 0 that begin in the
+ * first `limit` elements of what passes there, the next message has those that begin in the second
+ * `limit` elements, and so on. Each later piece of a block is a message of its own. A rank forwards
+ * a message as soon as it has all pieces in it. Its TMP holds pieces 0 of its whole subtree, and
+ * RING later pieces. The root receives blocks at their places, and sends them from there.
  *
- * Cost, LEADERS = a0 + a1 + a2 + (m-1).n.b0 + (h-1).m.n.b1 + (r-1).h.m.n.b2 for one message each.
- * Where there are more of them, several are under way at a time: then it is the largest of the last
- * three terms in place of their sum. r: racks, h: hosts of a rack, m: ranks of a host, n: bytes of
- * a block, a and b: latency and time per byte inside a host (0), inside a rack (1) and between
- * racks (2). Each block leaves its rack, and each group of racks that the root is not in, once, the
- * least that any gather can do. With levels above racks it also passes the racks of the leaders of
- * these. KNOMIAL = the sum over levels of log_k(m).(alpha + (k-2).g), plus (p-1).n.beta; p: ranks,
- * m: members of a group, g: time from one message to the next. Where g is much shorter than alpha,
- * a large k takes the fewest latencies; where one rank would have too many messages, a smaller k
- * shares them. MPII_Topo_radix chooses k for each level by alpha and g.
+ * Cost, LEADERS = a0 + a1 + a2 + (m-1).n.b0 + (h-1).m.n.b1 + (r-1).h.m.n.b2 for one message on each
+ * edge of the tree. If there are more, several messages are on their way at a time, and the largest
+ * of the last three terms counts in place of their sum. r: racks, h: hosts of a rack, m: ranks of a
+ * host, n: bytes of a block, a and b: latency and time per byte inside a host (0), inside a rack
+ * (1) and between racks (2). Each block leaves its rack, and each group of racks without the root,
+ * once. That is the minimum of any gather. With levels above racks, a block also passes the racks
+ * of the leaders of these groups. KNOMIAL = the sum over levels of log_k(m).(alpha + (k-2).g), plus
+ * (p-1).n.beta; p: ranks, m: members of a group, g: time from one message to the next. If g is much
+ * shorter than alpha, a large k is best: it needs few latencies. If one rank had too many messages,
+ * a smaller k spreads them over more ranks. MPII_Topo_radix chooses k for each level by alpha and
+ * g.
  *
  * Preferred: KNOMIAL for short blocks, LEADERS for longer ones.
  *
- * Not here: Bine trees (D. De Sensi et al., SC 2025). By topo-sim on 16 allocations
- * (topo_gen_tree.c), gather and scatter take 1.3 times as long by them as by the best algorithm of
- * the library (means of 95 calls each). Scatter of 16 KiB to each of 1024 ranks, 4 on a host,
- * takes half the time: the root's first message, of half of the blocks, goes to another host, so
- * that no copy inside the host holds it up. A tree whose partners differ in one bit does the same.
+ * Not here: Bine trees (D. De Sensi et al., SC 2025). In topo-sim on 16 allocations
+ * (topo_gen_tree.c), they take 1.3 times as long as the best gather and scatter of the library
+ * (means of 95 calls each). They take half the time for a scatter of 16 KiB to each of 1024 ranks,
+ * 4 on a host: the root's first message has half of the blocks and goes to another host, so no copy
+ * inside the host delays it. A tree whose partners differ in one bit does the same.
  *
  * Source: Kandalla, Subramoni, Vishnu and Panda, "Designing topology-aware collective communication
  * algorithms for large scale InfiniBand clusters: Case studies with Scatter and Gather" (IPDPS
  * 2010); KNOMIAL after Karp, Sahay, Santos and Schauser, "Optimal Broadcast and Summation in the
  * LogP Model" (1993). */
 
-#define RING 16
-#define MIN_SENDS 16
+#define RING 16                 /* later pieces that TMP holds */
+#define MIN_SENDS 16            /* least value of max_sends for blocks of several pieces */
 
 typedef MPII_Topo_gen_gather_t gather_t;
 
 /* -- the tree: a subtree is the `len` turned positions from `first` on -- */
 
-/* KNOMIAL: the level at which two positions are in different members of a group. The own position
- * is one of the two. */
+/* KNOMIAL: the level at which two positions are in different members of one group. One of them must
+ * be the rank's own position. */
 static int level_between(const gather_t * g, int a, int b)
 {
     int level = 1;
@@ -147,8 +149,8 @@ static void find_part(const gather_t * g, int *first, int *len, int turn)
     *len = end - *first;
 }
 
-/* Set *first and *len, those of a subtree, to the subtree of its child that has a position, which
- * is not the first one. */
+/* Given a subtree, *first and *len, find the child whose subtree contains position `turn`, which is
+ * not *first. Set *first and *len to the child's subtree. */
 static void find_child(const gather_t * g, int *first, int *len, int turn)
 {
     const MPII_Topo_order_t *order = g->gen.order;
@@ -177,7 +179,8 @@ static void find_child(const gather_t * g, int *first, int *len, int turn)
 
 /* -- messages: position t of the own subtree, and piece c -- */
 
-/* Whether a message begins with position t, where positions f ... pass between two ranks */
+/* Whether a message of pieces c begins at position t. The blocks of positions f, f + 1 ... go from
+ * one rank to another. */
 static bool is_cut(const gather_t * g, int c, int f, int t)
 {
     const ptrdiff_t *s = g->starts;
@@ -185,14 +188,14 @@ static bool is_cut(const gather_t * g, int c, int f, int t)
     return t == f || c > 0 || (s && (s[t] - s[f]) / g->limit != (s[t - 1] - s[f]) / g->limit);
 }
 
-/* Positions t ... end - 1 */
+/* Set the units of pieces c of positions t ... end - 1. */
 static void set_units(const gather_t * g, int c, int t, int end, MPII_Topo_step_t * step)
 {
     step->unit = c * g->gen.order->num_ranks + g->turn + t;
     step->num = end - t;
 }
 
-/* Where the message ends that begins with position t, */
+/* The end of the message that begins at position t */
 static int find_end(const gather_t * g, int c, int f, int len, int t)
 {
     do
@@ -201,7 +204,7 @@ static int find_end(const gather_t * g, int c, int f, int len, int t)
     return t;
 }
 
-/* and where the one to, or from, the parent begins that has it */
+/* The first position of the message to or from the parent that has position t */
 static int find_begin(const gather_t * g, int c, int t)
 {
     while (!is_cut(g, c, 0, t))
@@ -209,7 +212,7 @@ static int find_begin(const gather_t * g, int c, int t)
     return t;
 }
 
-/* The child that has position t: its positions */
+/* The subtree of the child that has position t: positions *f ... *f + *len - 1 */
 static void find_subtree(const gather_t * g, int t, int *f, int *len)
 {
     *f = g->turn;
@@ -229,15 +232,15 @@ int MPII_Topo_gen_gather_child(const MPII_Topo_gen_gather_t * g, int t, int *f, 
     return rank_at(g, *f);
 }
 
-/* Position and piece that are dealt with at index i: gather goes from the first position to the
- * last one, scatter backwards. */
+/* Position *t and piece *c that message or round i is about. A gather goes from the first position
+ * to the last one, a scatter backwards. */
 static void at(const gather_t * g, int i, int *c, int *t)
 {
     *c = i / g->len;
     *t = g->is_up ? i % g->len : g->len - 1 - i % g->len;
 }
 
-/* Where units of others are that begin with position t */
+/* Set the place of units of other ranks, of which the first is of position t. */
 static void set_place(const gather_t * g, int i, int c, int t, MPII_Topo_step_t * step)
 {
     bool is_tmp = g->starts && (g->parent != -1 || g->is_sink);
@@ -256,7 +259,7 @@ static bool gather_recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * s
     at(g, i, &c, &t);
     *step = (MPII_Topo_step_t) {.kind = MPII_TOPO_STEP__RECV };
     if (g->is_up) {
-        /* a message comes with the first of its positions */
+        /* a message arrives at the index of its first position */
         if (t == 0)
             return false;
         find_subtree(g, t, &f, &len);
@@ -266,7 +269,7 @@ static bool gather_recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * s
         set_units(g, c, t, find_end(g, c, f, len, t), step);
         set_place(g, i, c, t, step);
     } else {
-        /* or with the last one */
+        /* a message arrives at the index of its last position */
         if (g->parent == -1 || (t < g->len - 1 && !is_cut(g, c, 0, t + 1)))
             return false;
         int begin = find_begin(g, c, t);
@@ -276,13 +279,13 @@ static bool gather_recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * s
         if (t == 0 && (c > 0 || g->len == 1) && !g->is_sink)
             step->buf = MPII_TOPO_BUF__OUT;
     }
-    /* what was in its place in the ring went on in the round after its message */
+    /* the piece that was in this slot was forwarded in the round after its arrival */
     if (step->buf == MPII_TOPO_BUF__TMP && c > 0 && i - g->len >= RING)
         step->after = i - RING + 2;
     return true;
 }
 
-/* Position t is here: hand on what ends with it */
+/* All pieces up to position t have arrived: forward the message that ends with t. */
 static bool react_up(const gather_t * g, int i, int k, MPII_Topo_step_t * step)
 {
     int c, t;
@@ -291,7 +294,7 @@ static bool react_up(const gather_t * g, int i, int k, MPII_Topo_step_t * step)
     if (g->parent == -1 || k > 1)
         return false;
     if (k == 0) {
-        /* the own block stands before the others */
+        /* the rank's own block comes first */
         if (t == 0 && c == 0 && g->starts && g->len > 1) {
             step->kind = MPII_TOPO_STEP__COPY;
             set_units(g, c, t, t + 1, step);
@@ -312,7 +315,7 @@ static bool react_up(const gather_t * g, int i, int k, MPII_Topo_step_t * step)
     return true;
 }
 
-/* Position t and all behind it are here: hand on what begins with it */
+/* All pieces from position t on have arrived: forward the message that begins with t. */
 static bool react_down(const gather_t * g, int i, int k, MPII_Topo_step_t * step)
 {
     int c, t, f, len;
@@ -349,7 +352,8 @@ static bool gather_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_st
     return g->is_up ? react_up(g, i - 1, k, step) : react_down(g, i - 1, k, step);
 }
 
-/* The groups of the own rank, in which its parent and children are */
+/* KNOMIAL: set the rank's group of each level. Its parent and children are members of these
+ * groups. */
 static void set_groups(gather_t * g, int radix)
 {
     const MPII_Topo_order_t *order = g->gen.order;
@@ -400,7 +404,7 @@ void MPII_Topo_gen_gather_cut(MPII_Topo_gen_gather_t * g, int num_pieces, const 
     g->gen.num_recvs = num_pieces * g->len;
     if (is_sink || (g->parent != -1 && g->len > 1))
         g->gen.num_slots = g->len + (num_pieces > 1 ? RING : 0);
-    /* long blocks do not pile up */
+    /* limit the long blocks that pile up at a receiver */
     if (num_pieces > 1)
         g->gen.max_sends = 2 * g->len > MIN_SENDS ? 2 * g->len : MIN_SENDS;
 }

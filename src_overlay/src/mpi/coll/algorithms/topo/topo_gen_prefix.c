@@ -10,15 +10,15 @@
  *
  * Of n members, member m needs the sum of members 0 ... m-1. The window of a member ends at itself.
  * After stage s it has k^(s+1) members, or all from member 0 on. In that stage a member receives
- * k-1 messages, for v = 1 ... k-1: the window of the member v.k^s before it. So log_k(n) stages
- * follow each other. A member can often send several messages before the first one arrives; then a
- * stage takes hardly more than one of radix 2. A member keeps the sum without its own part. It adds
+ * k-1 messages, for v = 1 ... k-1: the window of the member v.k^s before it. So there are log_k(n)
+ * stages. A member can often send several messages before the first one arrives. Then a stage takes
+ * hardly longer than a stage of radix 2. A member stores the sum without its own part, and adds
  * that part when it sends a window.
  *
- * Results are in the order of ranks, which a topology cannot change. So the members are runs: a run
- * has the ranks r, r+1 ... of one host. Where ranks are in the order of hosts, there is one run on
- * each host. Where no neighbours are on one host, each rank is a run. The last rank of a run is its
- * leader.
+ * Results are in the order of ranks, which a topology cannot change. So the members are runs. A run
+ * is a maximal range of ranks r, r+1 ... on one host. If ranks are in the order of hosts, each host
+ * is one run. If no two consecutive ranks share a host, each rank is a run. The last rank of a run
+ * is its leader.
  *   1. The ranks of each run make prefix sums. The leader then has the sum of its run.
  *   2. Leaders make prefix sums of runs. Each then has the sum of all runs before its own.
  *   3. A k-nomial tree broadcasts that sum in the run. Each rank adds it to its own result.
@@ -44,7 +44,8 @@
 typedef MPII_Topo_gen_prefix_t prefix_t;
 typedef MPII_Topo_prefix_level_t level_t;
 
-/* Members that send to a member in the stage of this power; and to which it sends */
+/* Number of members that send to this member in the stage of a power; and number of members to
+ * which it sends */
 static int num_sources(const level_t * of, int64_t power)
 {
     return MPL_MIN(of->radix - 1, of->member / power);
@@ -62,13 +63,14 @@ static int rank_of(const prefix_t * p, int level, int member)
     return level == 0 ? begin[p->of[1].member] + member : begin[member + 1] - 1;
 }
 
-/* Position in the tree of a run, whose root is the leader */
+/* The rank at a position in the tree of the run. The leader, the root of the tree, has position
+ * 0. */
 static int rank_in_tree(const prefix_t * p, int position)
 {
     return p->gen.order->run_begin[p->of[1].member + 1] - 1 - position;
 }
 
-/* Message i comes to slot i. The first message of a level becomes the sum. */
+/* Message i is received in slot i. The other messages of a level are added to its first message. */
 static bool prefix_recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
 {
     const prefix_t *p = (const prefix_t *) gen;
@@ -103,8 +105,9 @@ static void set_step(MPII_Topo_step_kind_t kind, int from_slot, MPII_Topo_buf_t 
     step->slot = slot;
 }
 
-/* Slot `to` gets the sum in a slot, and behind it the own part: the rank's (slot -1), or that of
- * its run. */
+/* Set slot `to` to a window, in two steps: the sum in slot `sum`, and the own part as right
+ * operand. own: slot of the own part; -1: the rank's contribution. Returns false after the last
+ * step; *k is then less by the number of steps. */
 static bool set_window(const prefix_t * p, int sum, int own, int to, int *k,
                        MPII_Topo_step_t * step)
 {
@@ -118,7 +121,9 @@ static bool set_window(const prefix_t * p, int sum, int own, int to, int *k,
     return next(k);
 }
 
-/* Sends of the stages that begin with round i. Stages that begin together send one window. */
+/* The *k-th step for the sends of the stages that begin in round i. Stages that begin in the same
+ * round send the same window. Returns false if there are not so many steps; *k is then less by
+ * their number. */
 static bool set_stages(const prefix_t * p, int level, int i, int *k, MPII_Topo_step_t * step)
 {
     const level_t *of = &p->of[level];
@@ -144,8 +149,8 @@ static bool set_stages(const prefix_t * p, int level, int i, int *k, MPII_Topo_s
     return false;
 }
 
-/* Put the sum in a slot before what OUT has. is_first: OUT has nothing yet. What is sent from IN or
- * OUT, is sent in round 0. */
+/* Reduce the sum in a slot into OUT, as left operand. is_first: OUT holds no part of the result
+ * yet, so the sum is copied. The rank sends from IN and OUT only in round 0. */
 static void set_result(int slot, bool is_first, MPII_Topo_step_t * step)
 {
     set_step(is_first ? MPII_TOPO_STEP__COPY : MPII_TOPO_STEP__REDUCE, slot, MPII_TOPO_BUF__OUT, 0,

@@ -10,17 +10,18 @@
  * reduce_scatter_block
  *
  * Of p ranks in a ring, each holds the block at distance 0, which is its own. After stage s it
- * holds those at distances 0 ... k^(s+1)-1. In that stage it receives k-1 messages, for v = 1 ...
- * k-1: what the rank v.k^s positions on holds before the stage. So log_k(p) stages follow each
- * other. A rank can often send several messages before the first one arrives; then a stage takes
- * hardly more than one of radix 2. Where p is no power of k, the last stage has fewer messages, and
- * the last of them is shorter.
+ * holds the blocks at distances 0 ... k^(s+1)-1. In that stage it receives k-1 messages, for v = 1
+ * ... k-1: all blocks that the rank v.k^s positions on holds before the stage. So there are
+ * log_k(p) stages. A rank can often send several messages before the first one arrives. Then a
+ * stage takes hardly longer than a stage of radix 2. If p is not a power of k, the last stage has
+ * fewer messages, and the last message is shorter.
  *
- * The topology gives each level a ring of its own. Where all racks have h hosts, there is a ring of
- * racks and one of the hosts of a rack. The highest level comes first, while messages are short.
- * Each ring has its own radix. From some level on, the groups below form one ring in the order of
- * the line (topo_order.h): where groups have different numbers of members, or where one ring takes
- * less time. Ranks of a host take part in one of two ways, whichever takes less time:
+ * Each level of the topology has its own rings. If all racks have h hosts, there is a ring of the
+ * racks, and a ring of the h hosts of each rack. The highest level comes first, while messages are
+ * short. Each level has its own radix. From some level on, all groups of the level below form one
+ * ring in the order of the line (topo_order.h): if groups have different numbers of members, or if
+ * one ring takes less time. The ranks of a host take part in one of two ways, whichever takes less
+ * time:
  *
  *   base 1   The first rank of each host is its leader. A k-nomial tree (topo_gen_gather.c) gathers
  *            the blocks of the host in it, leaders exchange, and the tree broadcasts all blocks.
@@ -33,22 +34,24 @@
  *     stage 0   0 1 2         one comes from the next host, and one from that behind it
  *     stage 1   0 1 2 3 4     3 4 come from the host three positions on, where they are 0 1
  *
- * Units are in the order in which a leader gets them, by the distance of the host, and in a host by
- * the line. So what a rank holds, and each message, is one piece of memory. Of two rings, of n
- * racks and of m hosts in each, the host at distance d is d % n racks and d / n % m hosts on.
+ * Units are in the order in which a leader receives them: by the distance of the host, and inside a
+ * host in the order of the line. So the blocks that a rank holds, and the blocks of each message,
+ * are contiguous. With two rings, of n racks and of m hosts in each rack, the host at distance d is
+ * d % n racks and d / n % m hosts further on.
  *
- * Backwards, stages come in the opposite order, and messages go the opposite way. Each rank begins
- * with its contribution to all blocks, and keeps partial sums. It sends those of the units that it
- * would have received, and adds what comes to the units that it would have sent: the tree reduces
- * all blocks to the leader, leaders exchange, and the tree scatters the blocks of the host.
+ * Backwards (reduce_scatter_block), stages come in the opposite order, and messages go the opposite
+ * way. Each rank begins with its contribution to all blocks, and keeps partial sums. It sends the
+ * partial sums of the units that it would receive in an allgather, and adds received sums to the
+ * units that it would send. So the tree reduces all blocks to the leader, leaders exchange, and the
+ * tree scatters the blocks of the host.
  *
  * Cost = the sum over stages of (alpha + (k-2).g), plus (p-1).n.beta + p.n.gamma; n: bytes of a
  * block, p: ranks, alpha and beta: latency and time per byte of a link, g: time from one message to
- * the next, gamma: time per byte to copy a block to or from its place. Base 1: plus the tree, up
- * and down. Base 0: where a host has q ranks, it is q.g instead of g. MPII_Topo_rings_of_spread
- * chooses the base, and each k, by these.
+ * the next, gamma: time per byte to copy a block to or from its place. Base 1 adds the tree, up and
+ * down. Base 0: with q ranks on a host, q.g replaces g. MPII_Topo_rings_of_spread chooses the base,
+ * and each k, by this cost.
  *
- * Preferred for short blocks. Memory: p blocks, and backwards up to 4.p.
+ * Preferred for short blocks. Memory: p blocks; backwards up to 4.p blocks.
  *
  * Source: J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal and D. Weathersby, "Efficient Algorithms for
  * All-to-All Communications in Multiport Message-Passing Systems" (concatenation with k ports); the
@@ -81,8 +84,8 @@ static int group_at(const plan_t * plan, int group, int distance)
     return group;
 }
 
-/* Units of the groups at distances 0 ... distance - 1 from a group. Where groups have different
- * numbers of ranks, there is one ring. */
+/* Number of units of the groups at distances 0 ... distance - 1 from a group. If groups have
+ * different numbers of ranks, there is only one ring. */
 static int units_before(const plan_t * plan, int group, int distance)
 {
     int to = group + distance, num = plan->order->num[plan->base];
@@ -95,7 +98,8 @@ static int units_before(const plan_t * plan, int group, int distance)
 
 /* -- the plan -- */
 
-/* A ring of num members; leaders hold the blocks of `held` groups before */
+/* Add the stages of a ring of num members. Before it, each leader holds the blocks of `held`
+ * groups. */
 static void add_ring(plan_t * plan, int num, int held, int radix)
 {
     for (int64_t power = 1; power < num; power *= radix) {
@@ -150,13 +154,13 @@ plan_t *MPII_Topo_spread_create(const MPII_Topo_order_t * order, int radix, int 
 
 /* -- messages between leaders -- */
 
-/* Messages before a stage */
+/* Number of messages that a leader receives before a stage */
 static int begin_of(const spread_t * b, const stage_t * s)
 {
     return b->is_up ? b->plan->num_messages - s->begin - (s->radix - 1) : s->begin;
 }
 
-/* The stage that message i is of */
+/* The stage of message i of a leader */
 static const stage_t *stage_of(const spread_t * b, int i)
 {
     const stage_t *s = b->plan->stage;
@@ -176,8 +180,9 @@ static int leader(const spread_t * b, const stage_t * s, int by)
     return b->gen.order->rank_at[first_of(b->plan, group)];
 }
 
-/* Message v of a stage: its units at the far end from the owner of the blocks (is_far), where they
- * are at distance v.power, or at the near end, where they are at distance 0 */
+/* Set the units of message v of a stage. is_far: as numbered at the end of the message where they
+ * are at distance v.power (in allgather, the receiver); otherwise as at the other end, where they
+ * are at distance 0. */
 static void set_units(const spread_t * b, const stage_t * s, int v, bool is_far,
                       MPII_Topo_step_t * step)
 {
@@ -190,7 +195,7 @@ static void set_units(const spread_t * b, const stage_t * s, int v, bool is_far,
 
 /* -- the tree inside a host -- */
 
-/* Child i: its rank, and the units of its subtree. The largest one comes first. */
+/* The rank of child i. Sets the units of its subtree. The largest subtree comes first. */
 static int child(const spread_t * b, int i, MPII_Topo_step_t * step)
 {
     step->unit = b->index + MPII_Topo_knomial_child(b->plan->tree_radix, b->len, i, &step->num);
@@ -209,10 +214,11 @@ static void set_tree(spread_t * b)
         b->num_children++;
 }
 
-/* -- steps: first those of children, the smallest subtree first, then those of leaders or of the
- * parent; then children get what there is -- */
+/* -- steps: first the messages of children, the smallest subtree first; then those of leaders, or
+ * of the parent; then the messages to children -- */
 
-/* Parts of TMP for what children send; it is added before the next but one comes */
+/* Number of messages of children that TMP holds. A message is added before its part of TMP is used
+ * again. */
 #define CHILD_PARTS 2
 
 static bool spread_recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
@@ -234,7 +240,7 @@ static bool spread_recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * s
         step->peer = b->parent;
         step->unit = b->is_up ? b->index : 0;
         step->num = b->is_up ? b->len : p;
-        step->after = m + 1;    /* what went up was sent from there */
+        step->after = m + 1;    /* round m sends from OUT to the parent */
     } else {
         const stage_t *s = stage_of(b, i - m);
         int v = i - m - begin_of(b, s) + 1;
@@ -264,7 +270,7 @@ static bool add(const spread_t * b, int i, MPII_Topo_step_t * step)
     return true;
 }
 
-/* The k-th message once i messages are here */
+/* The k-th send of round i. Returns false if there is none. */
 static bool set_send(const spread_t * b, int i, int k, MPII_Topo_step_t * step)
 {
     int m = b->num_children;
@@ -298,12 +304,12 @@ static bool set_send(const spread_t * b, int i, int k, MPII_Topo_step_t * step)
     return true;
 }
 
-/* A stage sends all its messages at once, when those of the stage before have come. */
+/* A stage sends all its messages at once, when all messages of the stage before have arrived. */
 static bool spread_react(const MPII_Topo_gen_t * gen, int i, int k, MPII_Topo_step_t * step)
 {
     const spread_t *b = (const spread_t *) gen;
 
-    /* what the caller copies, too */
+    /* A plan without units is only predicted: add the copy that the caller makes. */
     bool has_copy = b->plan->from == NULL && i == (b->is_up ? 0 : gen->num_recvs);
     if (has_copy && b->is_up && k-- == 0) {
         *step = (MPII_Topo_step_t) {.kind = MPII_TOPO_STEP__COPY,.num = gen->order->num_ranks };

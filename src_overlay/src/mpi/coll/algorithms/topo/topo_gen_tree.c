@@ -7,16 +7,17 @@
 
 /* Algorithm: Broadcast and reduction along a tree, in segments
  *
- * The ranks stand in the turned order of the root (topo_order.h): its host, its rack, the other
- * racks. A tree is a rule for positions in it. As all ranks of a host and of a rack stand beside
- * each other, a subtree of consecutive positions enters few racks twice.
+ * The ranks stand in the turned order of the root (topo_order.h): first its host, then its rack,
+ * then the other racks. A tree is a rule about turned positions. The ranks of a host, and of a
+ * rack, are consecutive. So a subtree of consecutive positions enters few racks twice.
  *
- *   LINEAR     the root has all others as children
- *   CHAIN      the first rank of each host has that of the next host as its child, and the ranks of
- *              its own host: one stream enters each host, rack and group of racks, one leaves it
- *   CHAINS     the first rank of each rack has that of the next rack; in a rack, the first one of
- *              each host has that of the next host; with levels above racks, likewise at each; and
- *              it has the ranks of its own host
+ *   LINEAR     all other ranks are children of the root
+ *   CHAIN      the children of the first rank of a host are the first rank of the next host, and
+ *              the other ranks of its own host: one stream enters each host, rack and group of
+ *              racks, and one leaves it
+ *   CHAINS     a chain of racks, by their first ranks; in each rack a chain of hosts, by their
+ *              first ranks; likewise at each level above racks. The other ranks of a host are
+ *              children of its first rank
  *   BINARY     of n positions the first is the root, and each half of the others is a subtree
  *   KNOMIAL    the ranks of a host, the hosts of a rack, the racks, and so on at each level, form a
  *              k-nomial tree, each by its first rank: member i has children i + d.k^j, 0 < d < k,
@@ -30,30 +31,31 @@
  *     KNOMIAL:  0 -> 4 2 1,  2 -> 3,  4 -> 6 5,  6 -> 7
  *               (a third rack: k = 2: the same, k = 3: 0 -> 4 8 2 1)
  *
- * Down (bcast), a rank hands each unit, as soon as it is here, to its children one after the other.
- * Up (reduce), it adds a unit of each child to its own, in the order of children, and hands the sum
- * to its parent. TMP has a window of units of each child: as many as leave a rank until it knows
- * that the first one has arrived.
+ * Down (bcast): a rank sends each unit, as soon as it arrives, to its children, one after the
+ * other. Up (reduce): a rank adds a unit of each child to its own, in the order of children, and
+ * sends the sum to its parent. TMP has a window of units of each child: as many as a rank can send
+ * until it knows that the first one has arrived.
  *
  * Cost = (d + m - 1).(alpha + c.n/m.beta), d: depth of the tree, c: children of a rank over the
  * slowest link, m: segments, n: bytes, alpha and beta: latency and time per byte of that link.
  * CHAIN: each uplink carries n bytes in and n out, the least that any broadcast can do, and d =
  * hosts - 1. CHAINS: likewise where racks are the highest level, but hosts that lead a rack carry n
- * bytes twice, and d = racks - 1 + hosts of a rack - 1: that is taken where segments are fewer than
- * two thirds of the hops saved, and down where the slowest uplink takes so long that such a host
- * carries them in the same time. LINEAR serves as baseline.
+ * bytes twice, and d = racks - 1 + hosts of a rack - 1: CHAINS replaces CHAIN if there are fewer
+ * segments than two thirds of the hops saved. Down, CHAINS also replaces CHAIN if the slowest
+ * uplink needs as long for n bytes as such a host needs for both copies. LINEAR serves as baseline.
  *
- * For short messages: KNOMIAL. A rank sends many messages in the time in which one comes, so a
- * level of n members takes the sum over its digits of (k-1).g + alpha, g: time from one message to
- * the next. k is chosen for each level (topo_order.c); where g is alpha, it is 2, and where alpha
- * is many times g, n.
+ * For short messages: KNOMIAL. A rank can send several messages before the first one arrives. So
+ * the tree of a level of n members takes (k-1).g + alpha for each digit of n, g: time from one
+ * message to the next. k is chosen for each level (topo_order.c). If g equals alpha, k is 2. If
+ * alpha is many times g, k is n.
  *
- * Not here: Bine trees (D. De Sensi et al., SC 2025): a tree for short messages, scatter and
- * allgather or reduce_scatter and gather for long ones. By topo-sim on 16 allocations of 16 to
- * 2048 ranks, Leonardo's and random ones, bcast takes 1.5 times and reduce 1.3 times as long by
- * the better of them as by the best algorithm of the library (means of 118 and 117 calls, 8 bytes
- * to 64 MiB), with racks known or unknown. Where they win, at 1024 ranks, 4 on a host, from 256
- * KiB on (14 to 28 % less), the same stages win as well with partners that differ in one bit.
+ * Not here: Bine trees (D. De Sensi et al., SC 2025): a tree for short messages; for long messages
+ * scatter and allgather, or reduce_scatter and gather. In topo-sim on 16 allocations of 16 to 2048
+ * ranks, Leonardo's and random ones, the better of the two takes 1.5 times as long as the best
+ * bcast of the library, and 1.3 times as long as the best reduce (means of 118 and 117 calls, 8
+ * bytes to 64 MiB), with racks known or unknown. They are faster with 1024 ranks, 4 on a host, from
+ * 256 KiB on (14 to 28 % less time). There the same stages are as fast with partners that differ in
+ * one bit.
  *
  * Source: M. Zampar, "High Performance Computing 2023, Exercise 1" (flat tree, chain and binary
  * tree, with segments); the order of ranks is that of Bodele and Bhowmik, "Topology Aware
@@ -89,9 +91,11 @@ static int child_of_chain(const MPII_Topo_branch_t * b, const MPII_Topo_order_t 
     return b->first + 1 + k;
 }
 
-/* Turned positions of those that come next after the groups which a rank leads, and after the first
- * one that it does not lead, from hosts on; how many there are. A group of each level that has one
- * has a chain. */
+/* The chains in which a rank stands. It is the first rank of its group of each level up to some
+ * level, and stands for each of these groups in a chain of the level above. next[]: turned position
+ * of the rank behind it in each chain, the lowest level first. *parent: turned position of the rank
+ * before it in the highest of these chains; unchanged if there is none. Returns the number of
+ * next[]. */
 static int find_next(const MPII_Topo_branch_t * b, const MPII_Topo_order_t * order, int next[],
                      int *parent)
 {
@@ -143,8 +147,8 @@ MPII_Topo_shape_t MPII_Topo_shape_of(MPII_Topo_shape_t shape, const MPII_Topo_or
     }
     if (saved <= 0)
         return shape;
-    /* up, a host that leads has several messages to wait for: of 64 KiB on 4 x 4 hosts, that is
-     * slower */
+    /* Up, the first rank of several groups waits for a message of each: slower for 64 KiB on 4 x 4
+     * hosts */
     if (directions == MPII_TOPO_TREE_DOWN && copies * INT64_C(100) <= order->uplink_percent)
         return MPII_TOPO_SHAPE__CHAINS;
     return 2 * saved > 3 * (copies - 1) * (num_units - 1) ? MPII_TOPO_SHAPE__CHAINS : shape;
@@ -172,8 +176,9 @@ static void branch_of_binary(MPII_Topo_branch_t * b, const MPII_Topo_order_t * o
 
 /* -- KNOMIAL: members of a group are numbered from its first one on, in the turned order -- */
 
-/* Members of the group of a level that has this group of the level below: the first one, and how
- * many */
+/* The group of a level that contains `item`, a group of the level below. Returns the first member
+ * of that group, and sets *num to its number of members. At the highest level, all groups of the
+ * level below are members of one group. */
 static int members(const MPII_Topo_branch_t * b, const MPII_Topo_order_t * order, int level,
                    int item, int *num)
 {
@@ -187,7 +192,8 @@ static int members(const MPII_Topo_branch_t * b, const MPII_Topo_order_t * order
     return first;
 }
 
-/* The first rank of member i */
+/* The rank that stands for member i in the rank's group of a level. Members are counted from the
+ * root's member on, if the root is in the group. */
 static int rank_of_member(const MPII_Topo_branch_t * b, const MPII_Topo_order_t * order, int level,
                           int i)
 {
@@ -242,7 +248,7 @@ static int child_of_knomial(const MPII_Topo_branch_t * b, const MPII_Topo_order_
         child -= b->num_of[level];
     i = level == b->top ? b->first : 0;
     k = b->radix_of[level];
-    /* of each power but the highest one there are k - 1 */
+    /* each power except the highest one has k - 1 children */
     for (smaller = b->num_of[level] - 1 - child; smaller >= k - 1; smaller -= k - 1)
         power *= k;
     bool is_highest = child < (b->num_of[level] - 1) % (k - 1) + 1;
@@ -314,7 +320,7 @@ int MPII_Topo_branch_child(const MPII_Topo_branch_t * b, const MPII_Topo_order_t
     return MPII_Topo_order_turned(order, b->root, turn);
 }
 
-/* -- messages: those from below come first, unit by unit; then those from above -- */
+/* -- messages: first those of children, unit by unit; then those of the parent -- */
 
 static bool recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
 {
@@ -328,20 +334,20 @@ static bool recv(const MPII_Topo_gen_t * gen, int i, MPII_Topo_step_t * step)
         step->unit = unit;
         step->buf = MPII_TOPO_BUF__TMP;
         step->slot = i % gen->num_slots;
-        /* the unit that was there went up in the round after its last message */
+        /* the unit that was in this slot was sent up in the round after its last message */
         if (unit >= t->window)
             step->after = (unit - t->window + 1) * n + 1;
     } else {
         step->peer = t->branch.parent;
         step->unit = i - t->num_up;
         step->buf = MPII_TOPO_BUF__OUT;
-        /* where OUT is IN, what went up was sent from here */
+        /* OUT may be IN, from which units were sent up */
         step->after = t->directions == MPII_TOPO_TREE_DOWN ? 0 : t->num_up + 1;
     }
     return true;
 }
 
-/* Hand a unit to the k-th child. */
+/* Send a unit to the k-th child. */
 static void send_down(const tree_t * t, int unit, int k, MPII_Topo_step_t * step)
 {
     step->kind = MPII_TOPO_STEP__SEND;
@@ -350,8 +356,8 @@ static void send_down(const tree_t * t, int unit, int k, MPII_Topo_step_t * step
     step->buf = MPII_TOPO_BUF__OUT;
 }
 
-/* Message i - 1 was of the child with index (i - 1) % n among those of a unit. The sum is where the
- * first one is, or at the root in OUT. */
+/* The k-th step after message i - 1, which was number (i - 1) % n of the n children's messages of
+ * its unit. The sum is in the slot of the first of these messages, or at the root in OUT. */
 static bool add(const tree_t * t, int i, int k, MPII_Topo_step_t * step)
 {
     int n = t->branch.num_children, unit = (i - 1) / n, index = (i - 1) % n;
@@ -371,7 +377,8 @@ static bool add(const tree_t * t, int i, int k, MPII_Topo_step_t * step)
     if (index < n - 1)
         return false;
     if (is_root) {
-        /* down when all is here, since who hands up takes nothing until that is over */
+        /* Send down only after the last message has come up: a rank takes no unit from its parent
+         * before all its own sends up are complete. */
         if (t->directions == MPII_TOPO_TREE_UP || i < t->num_up || k > n * t->num_units)
             return false;
         send_down(t, (k - 1) / n, (k - 1) % n, step);
