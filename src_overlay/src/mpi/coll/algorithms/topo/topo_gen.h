@@ -19,18 +19,19 @@
 
 typedef struct {
     MPII_Topo_gen_t gen;
-    int num_segs;
+    int num_segs;               /* segments of a block */
     bool in_turns;
-    int pos;
+    int pos;                    /* position of the rank in the line */
     /* The nested groups of the rank: 0 is the rank itself, then each group in which the ring is
      * closed, and `last` is all ranks */
     int last;
     int index[MPII_TOPO_MAX_LEVELS + 2];        /* number of the rank in each group */
     int len[MPII_TOPO_MAX_LEVELS + 2];  /* number of ranks of each group */
-    int first_len[MPII_TOPO_MAX_LEVELS + 2];    /* number of ranks of the next smaller group of the
-                                                 * first rank of each group */
-    int next_group;             /* the smallest group that also has the rank on the right */
-    int next_len;               /* number of ranks of that rank's next smaller group */
+    int first_len[MPII_TOPO_MAX_LEVELS + 2];    /* number of ranks of the next smaller group of each
+                                                 * group's first rank */
+    int next_group;             /* the smallest group that also contains the next rank in the
+                                 * ring */
+    int next_len;               /* number of ranks of the next rank's next smaller group */
 } MPII_Topo_gen_ring_t;
 
 /* Allgather(v) topo_ring. Unit r * num_segs + s is segment s of the block of rank r. OUT holds the
@@ -53,22 +54,25 @@ typedef enum {
                                  * leader in each group of each level, then ranks */
 } MPII_Topo_shape_t;
 
-/* A rank in a tree. Child 0 is the one that is served first. */
+/* A rank in a tree. Child 0 is served first. */
 typedef struct {
     int root, rank;
     MPII_Topo_shape_t shape;
-    int turn;                   /* turned position (topo_order.h) */
+    int turn;                   /* turned position (topo_order.h); not set for KNOMIAL */
     int parent;                 /* -1 at the root */
     int num_children;
-    int first, len;             /* the turned positions that have the children; see topo_gen_tree.c
-                                 * */
+    /* CHAIN, CHAINS: the rank's host has turned positions first ... first + len - 1. BINARY: the
+     * subtree has len positions from turn on. KNOMIAL: first is the rank's number among the members
+     * of its group of level `top` */
+    int first, len;
     int num_next;               /* CHAINS: number of children on other hosts */
     /* KNOMIAL: the rank has children at levels 1 ... top; `highest` is the highest level of the
      * tree. num_of, radix_of: children and radix of each level */
     int highest, top, num_of[MPII_TOPO_MAX_LEVELS + 2], radix_of[MPII_TOPO_MAX_LEVELS + 2];
 } MPII_Topo_branch_t;
 
-/* radix: as in MPII_Topo_radix; only KNOMIAL uses it */
+/* Set the place of a rank in a tree. radix: as in MPII_Topo_radix; only KNOMIAL uses it.
+ * MPII_Topo_branch_child returns the rank of child k, 0 <= k < num_children. */
 void MPII_Topo_branch(MPII_Topo_branch_t * branch, const MPII_Topo_order_t * order,
                       MPII_Topo_shape_t shape, int radix, int root, int rank);
 int MPII_Topo_branch_child(const MPII_Topo_branch_t * branch, const MPII_Topo_order_t * order,
@@ -76,14 +80,15 @@ int MPII_Topo_branch_child(const MPII_Topo_branch_t * branch, const MPII_Topo_or
 
 enum { MPII_TOPO_TREE_DOWN = 1, MPII_TOPO_TREE_UP = 2 };
 
-/* CHAINS instead of CHAIN if that is faster for this number of units; other shapes stay */
+/* Returns CHAINS for CHAIN if it is faster with this number of units; other shapes are returned as
+ * they are. directions: of MPII_TOPO_TREE_ */
 MPII_Topo_shape_t MPII_Topo_shape_of(MPII_Topo_shape_t shape, const MPII_Topo_order_t * order,
                                      int64_t num_units, int directions);
 
 typedef struct {
     MPII_Topo_gen_t gen;
     MPII_Topo_branch_t branch;
-    int num_units, num_up, directions;
+    int num_units, num_up, directions;  /* num_up: number of messages from children */
     int window;                 /* units of each child that TMP holds */
 } MPII_Topo_gen_tree_t;
 
@@ -94,8 +99,8 @@ typedef struct {
 #define MPII_TOPO_MAX_HOP 16
 
 /* Number of units of each child that TMP holds during a reduction. A slot is in use from the time
- * at which its message is asked for until the sum has arrived at the parent. In this time, about
- * two hops, all children together send 2 * hop units. */
+ * at which its receive is posted until the sum has arrived at the parent. In this time, about two
+ * hops, all children together send 2 * hop units. */
 static inline int MPII_Topo_window(int hop, int num_children, int num_units)
 {
     int window = num_children > 1 ? 2 * hop / num_children : 2 * hop;
@@ -118,7 +123,7 @@ typedef struct {
     struct {
         int parent, num_children;
         int child[3];           /* children on other hosts come first */
-    } of[2];                    /* the rank in each tree */
+    } of[2];                    /* place of the rank in each tree */
     int num_units;
     /* The first `lead` units go along tree `ahead`. Then num_turns times one unit of the other tree
      * and one of this tree follow. */
@@ -141,7 +146,7 @@ typedef enum {
     MPII_TOPO_LANES__REDUCE
 } MPII_Topo_lanes_kind_t;
 
-/* Whether chunks go from rack to rack, one after the other */
+/* Whether the collective has a root. Chunks then go along a chain of racks. */
 static inline bool MPII_Topo_lanes_have_root(MPII_Topo_lanes_kind_t kind)
 {
     return kind == MPII_TOPO_LANES__BCAST || kind == MPII_TOPO_LANES__REDUCE;
@@ -153,18 +158,20 @@ typedef struct {
     int root;                   /* -1: none */
     int num_chunks, num_units;  /* num_units: units of a chunk */
     int num_tiers;              /* tiers of the order; with a root, only hosts and racks */
-    /* The rank's group of each tier. first, len: its first member, and the number of members. own:
-     * the member that has the rank. num_own: largest number of places of that member. units: units
-     * of a place */
+    /* The rank's group of each tier. first, len: its first member, and its number of members. own:
+     * index of the member that contains the rank. A tier has as many places as its largest group
+     * has members; a smaller group deals the places out to its members in turn. num_own: largest
+     * number of places of the rank's member. units: number of units of a place */
     struct {
         int first, len, own, num_own, units;
     } of[MPII_TOPO_MAX_TIERS + 1];
     bool in_runs;
+    /* with a root: */
     bool is_first;              /* the rack of the rank is the first in the chain of racks */
     int rack, before, behind;   /* this rack, and its neighbours in the chain, or -1 */
     int num_stages;
-    int num_of[2 * MPII_TOPO_MAX_TIERS];        /* messages of each stage */
-    int per_step;               /* messages of all stages */
+    int num_of[2 * MPII_TOPO_MAX_TIERS];        /* messages received in each stage, at least 1 */
+    int per_step;               /* sum of num_of[] */
     int num_to_fill;            /* messages before the first step that has all stages */
 } MPII_Topo_gen_lanes_t;
 
@@ -180,23 +187,26 @@ void MPII_Topo_gen_lanes(MPII_Topo_gen_lanes_t * lanes, const MPII_Topo_order_t 
                          MPII_Topo_lanes_kind_t kind, int root, int rank, int num_chunks,
                          bool in_runs);
 
-/* The number of units of a chunk; and the rank whose block a unit holds, or -1 if no rank's */
+/* The number of units of a chunk; and the rank whose block a unit holds, or -1 if it is the block
+ * of no rank */
 int MPII_Topo_lanes_units(const MPII_Topo_order_t * order, MPII_Topo_lanes_kind_t kind);
 int MPII_Topo_lanes_rank(const MPII_Topo_order_t * order, int unit);
 
 /* -- topo_gen_doubling.c -- */
 
-/* A member of exchanges between positions whose numbers differ in one digit. Of n members, q
- * exchange: with radix 2 the largest power of two that is not above n, else *part of
+/* A member of exchanges between positions whose numbers differ in one digit. Of n members, q take
+ * part: with radix 2, q is the largest power of two that is not above n; else q is *part of
  * MPII_Topo_stages. The other n-q members are folded: slots 2j and 2j + 1, j < n-q, share position
- * j. The second of them sends its data to the first before the exchanges, and receives the result
- * from it afterwards. */
+ * j. The member at slot 2j + 1 sends its data to the member at slot 2j before the exchanges, and
+ * receives the result from it afterwards. */
 typedef struct {
-    int num_folded, num_stages; /* of radix 2 */
-    int pos;
-    bool is_folded, has_folded;
+    int num_folded, num_stages; /* n-q, and the number of stages with radix 2 */
+    int pos;                    /* position of the member */
+    bool is_folded, has_folded; /* the member has the second, or the first, of two slots of its
+                                 * position */
 } MPII_Topo_fold_t;
 
+/* num_in_exchange: q. slot: slot of the member */
 void MPII_Topo_fold_set(MPII_Topo_fold_t * fold, int num_members, int num_in_exchange, int slot);
 
 /* The first slot of a position */
@@ -205,13 +215,14 @@ static inline int MPII_Topo_fold_slot(const MPII_Topo_fold_t * fold, int pos)
     return MPII_Topo_rd_slot(fold->num_folded, pos);
 }
 
-/* A stage: messages begin ... begin + radix - 2 come from the members with the other values of the
- * digit, in the order digit + 1, digit + 2 ... modulo the radix. If power is 0, the stage is the
+/* A stage handles one digit of the members' numbers, the one of value `power`. Messages begin ...
+ * begin + radix - 2 come from the members with the other values of the digit, in the order digit +
+ * 1, digit + 2 ... modulo the radix. digit: that of the rank. If power is 0, the stage is the
  * message of the folded member. */
 typedef struct {
     int level, radix, digit, power;
     int begin;
-    int sum;                    /* slot of the rank's sum before this stage, or -1 */
+    int sum;                    /* slot of the rank's sum before this stage; -1: it is in OUT */
 } MPII_Topo_doubling_stage_t;
 
 /* Radix 2 has most stages; each level has one more for folded members */
@@ -226,9 +237,9 @@ typedef struct {
     int parent;                 /* the rank that sends the result to this one, or -1 */
     int num_below;              /* number of children in trees */
     int num_stages;
-    int sum;                    /* slot of the sum after all stages, or -1 */
-    /* The rank's group of each level. num: number of members, which are groups of the level below.
-     * member: the one that has the rank */
+    int sum;                    /* slot of the sum after all stages; -1: it is in OUT */
+    /* The rank's group of each level. num: its number of members, which are groups of the level
+     * below. member: the member that contains the rank */
     struct {
         int group, num, member;
         int radix, num_children;        /* up to the base */
@@ -249,15 +260,15 @@ void MPII_Topo_gen_doubling(MPII_Topo_gen_doubling_t * doubling, const MPII_Topo
 typedef struct {
     MPII_Topo_gen_t gen;
     bool is_allreduce;
-    int units_per_part, own_unit;
-    int num_halving;            /* number of messages of the halving */
+    int units_per_part, own_unit;       /* own_unit: reduce_scatter: the unit of the rank's block */
+    int num_halving;            /* number of rounds of the halving: two for each message */
     MPII_Topo_fold_t fold;
 } MPII_Topo_gen_halving_t;
 
 /* Allreduce topo_reduce_scatter_allgather: OUT holds the contribution of the rank before, and the
  * result after. Reduce_scatter(_block) topo_recursive_halving: the same, but only own_unit holds a
- * result. A unit is the block of rank MPII_Topo_halving_rank, and empty if that is -1. Unit i uses
- * slot i of TMP. */
+ * result. A unit is the block of rank MPII_Topo_halving_rank; if that is -1, the unit is empty.
+ * Unit i uses slot i of TMP. */
 void MPII_Topo_gen_halving(MPII_Topo_gen_halving_t * halving, const MPII_Topo_order_t * order,
                            int rank, bool is_allreduce);
 int MPII_Topo_halving_units(const MPII_Topo_order_t * order, bool is_allreduce);
@@ -295,8 +306,8 @@ typedef struct {
     struct {
         int first, len, radix;
     } of[MPII_TOPO_MAX_LEVELS + 2];
-    const ptrdiff_t *starts;
-    ptrdiff_t limit;
+    const ptrdiff_t *starts;    /* NULL: blocks have one piece */
+    ptrdiff_t limit;            /* see MPII_Topo_gen_gather_cut */
 } MPII_Topo_gen_gather_t;
 
 /* Gather (is_up) and scatter by LEADERS, KNOMIAL or LINEAR. radix: of KNOMIAL, as in
@@ -308,26 +319,29 @@ void MPII_Topo_gen_gather(MPII_Topo_gen_gather_t * g, const MPII_Topo_order_t * 
                           MPII_Topo_shape_t shape, int radix, int root, int rank, bool is_up);
 
 /* Change a generator of MPII_Topo_gen_gather for blocks of several pieces. The root has the blocks
- * of all ranks: in gather OUT, in scatter IN. Another rank has its own block: in gather IN, in
- * scatter OUT. The root's own block is not touched. Slot t of TMP is for piece 0 of position t of
- * the subtree. num_pieces: pieces of the longest block of the subtree. starts[t], t = 0 ... len:
- * the sum of the lengths of pieces 0 of the positions before t. is_sink: the rank sends nothing,
- * receives into TMP, and discards what it received. */
+ * of all ranks: in gather in OUT, in scatter in IN. Another rank has its own block: in gather in
+ * IN, in scatter in OUT. The root's own block is not touched. Slot t of TMP is for piece 0 of
+ * position t of the subtree. num_pieces: pieces of the longest block of the subtree. starts[t], t =
+ * 0 ... len: the sum of the lengths of pieces 0 of the positions before t. limit: pieces 0 go
+ * together in messages of about this length, in the unit of starts[]. is_sink: the rank sends
+ * nothing, receives into TMP, and discards what it received. */
 void MPII_Topo_gen_gather_cut(MPII_Topo_gen_gather_t * g, int num_pieces, const ptrdiff_t starts[],
                               ptrdiff_t limit, bool is_sink);
 
-/* In a k-nomial tree over members 0 ... *num - 1 with root 0: the child whose subtree has `member`,
- * 0 < member < *num. Returns the first member of that subtree, and sets *num to its size. */
+/* In a k-nomial tree over members 0 ... *num - 1 with root 0: find the child of the root whose
+ * subtree contains `member`, 0 < member < *num. Returns the first member of that subtree, and sets
+ * *num to its size. */
 int MPII_Topo_knomial_part(int radix, int member, int *num);
 
-/* In that tree: the parent of a member, or -1; sets *num to the size of its subtree. And child i of
- * a member whose subtree has `len` members, the largest subtree first: how far it is from the
- * member, or 0 if there is none; sets *num to the size of the child's subtree. */
+/* In a k-nomial tree over members 0 ... *num - 1: returns the parent of a member, -1 for member 0,
+ * and sets *num to the size of the member's subtree. MPII_Topo_knomial_child: for a member whose
+ * subtree has `len` members, returns the distance from the member to its child i, the largest
+ * subtree first, or 0 if there is no child i; sets *num to the size of the child's subtree. */
 int MPII_Topo_knomial_parent(int radix, int member, int *num);
 int MPII_Topo_knomial_child(int radix, int len, int i, int *num);
 
-/* The child whose subtree has position t > 0 of this subtree. Returns its rank; its positions are f
- * ... f + len - 1 of this subtree. */
+/* The child whose subtree contains position t > 0 of this subtree. Returns its rank; it has
+ * positions *f ... *f + *len - 1 of this subtree. */
 int MPII_Topo_gen_gather_child(const MPII_Topo_gen_gather_t * g, int t, int *f, int *len);
 
 /* -- topo_gen_brucks.c -- */
@@ -341,8 +355,8 @@ typedef struct {
 
 #define MPII_TOPO_MAX_BRUCKS_STAGES (31 + MPII_TOPO_MAX_LEVELS + 1)
 
-/* A plan that a list keeps (topo_comm.c): the next plan, and the `radix` of the call. The first
- * member of each plan. */
+/* The first member of each plan that a list keeps (topo_comm.c): the next plan, and the `radix` of
+ * the call */
 typedef struct MPII_Topo_listed_plan {
     struct MPII_Topo_listed_plan *next;
     int radix;
@@ -354,6 +368,7 @@ typedef struct MPII_Topo_brucks {
     const MPII_Topo_order_t *order;
     int num_stages, num_recvs;
     MPII_Topo_brucks_stage_t stage[MPII_TOPO_MAX_BRUCKS_STAGES];
+    /* NULL if the plan was created with rank -1: */
     int *to;                    /* [num_ranks]: destination of the block at a place of the first
                                  * stage */
     int *from;                  /* [num_ranks]: source of the block at a place of the last stage */
@@ -395,10 +410,11 @@ typedef struct MPII_Topo_spread {
     int base;                   /* 0: all ranks exchange, 1: a leader of each host */
     int tree_radix;             /* inside hosts */
     bool is_even;               /* all groups of the base have the same number of ranks */
-    int num_stages, num_messages;       /* num_messages: that a leader receives */
+    int num_stages, num_messages;       /* num_messages: messages that a leader receives */
     MPII_Topo_spread_stage_t stage[MPII_TOPO_MAX_BRUCKS_STAGES];
-    int *from, own;             /* from[num_ranks]: the rank whose block a unit is; own: the unit of
-                                 * the rank's own block */
+    int *from, own;             /* from[num_ranks]: the rank whose block a unit is, NULL if the plan
+                                 * was created with rank -1; own: the unit of the rank's own
+                                 * block */
 } MPII_Topo_spread_t;
 
 /* radix, rank and memory: as in MPII_Topo_brucks_create. Cost: O(1) for rank -1, else O(p) */
@@ -408,7 +424,7 @@ typedef struct {
     MPII_Topo_gen_t gen;
     const MPII_Topo_spread_t *plan;
     bool is_up;
-    int group, index;           /* group of the base, and the rank's number in it */
+    int group, index;           /* the rank's group of the base, and its number in that group */
     int parent;                 /* rank, or -1 */
     int len, num_children;      /* len: ranks of the subtree */
 } MPII_Topo_gen_spread_t;
@@ -421,9 +437,10 @@ void MPII_Topo_gen_spread(MPII_Topo_gen_spread_t * spread, const MPII_Topo_sprea
 
 /* -- topo_gen_prefix.c -- */
 
-/* Members that make prefix sums, and the number of the rank's own. Messages begin ... begin +
- * num_recvs - 1 are of these; slot `begin` has the sum. own: slot of the own part, -1: it is what
- * the rank contributes. window: slot of the first stage */
+/* A level of prefix sums: num members, of which the rank is `member`. Messages begin ... begin +
+ * num_recvs - 1 belong to this level; slot `begin` has their sum. own: slot of the member's own
+ * part; -1: that part is what the rank contributes. window: slot of the window that the rank sends
+ * in the first stage; those of later stages follow */
 typedef struct {
     int num, member, radix;
     int begin, num_recvs, num_stages;
@@ -433,14 +450,16 @@ typedef struct {
 typedef struct {
     MPII_Topo_gen_t gen;
     MPII_Topo_buf_t own;        /* the buffer with what the rank contributes */
-    MPII_Topo_prefix_level_t of[2];     /* of the ranks of the run; and, for a leader, of runs */
-    /* The tree in the run. The leader has position 0. */
+    MPII_Topo_prefix_level_t of[2];     /* ranks of the run; runs, with num 0 if the rank is no
+                                         * leader */
+    /* The tree in the run. The leader has position 0. len: size of the rank's subtree. parent: -1
+     * at the leader, and in run 0, which has no tree */
     int tree_radix, position, parent, len, num_children;
 } MPII_Topo_gen_prefix_t;
 
 /* Scan and exscan topo_dissemination. One unit. Scan (is_inclusive): OUT holds the contribution of
- * the rank before, and the result after. Exscan: IN holds the contribution, and may be OUT, which
- * holds the result after; that of rank 0 does not change. radix: as in MPII_Topo_radix_of */
+ * the rank before, and the result after. Exscan: IN holds the contribution. OUT, which may be IN,
+ * holds the result after; OUT of rank 0 does not change. radix: as in MPII_Topo_radix_of */
 void MPII_Topo_gen_prefix(MPII_Topo_gen_prefix_t * prefix, const MPII_Topo_order_t * order,
                           int rank, int radix, bool is_inclusive);
 
@@ -452,15 +471,15 @@ void MPII_Topo_gen_prefix(MPII_Topo_gen_prefix_t * prefix, const MPII_Topo_order
 typedef struct {
     MPII_Topo_step_t step;
     int round;                  /* the step runs after this number of messages has arrived */
-    int index;                  /* of a receive, its number among all; of another step, in the
+    int index;                  /* receive: number of the message; other steps: number in the
                                  * round */
-    int next;                   /* of a receive: the first step of the round that waits for it, or
-                                 * 0 */
+    int next;                   /* receive: the first step of the round that waits for it; 0: there
+                                 * is none */
 } MPII_Topo_listed_t;
 
 typedef struct {
     MPII_Topo_gen_t gen;
-    unsigned key;               /* identifies the call, for the owner of several lists */
+    unsigned key;               /* identifies the call, together with root (topo_call.c) */
     int root;
     int num_steps;              /* -1: the schedule is too long for a list */
     int num_sends, num_rack_messages;   /* num_rack_messages: sends to other racks */

@@ -7,7 +7,7 @@
 #include "topo_order.h"
 #include "topo_numbers.h"
 
-/* Group of a level that a rank is in, as the place numbers them */
+/* The group of a level that contains a rank, in the numbers of the place */
 static int group_of_rank(const MPII_Topo_place_t * place, int level, int rank)
 {
     int group = place->host_of_rank[rank];
@@ -19,8 +19,8 @@ static int group_of_rank(const MPII_Topo_place_t * place, int level, int rank)
     return group;
 }
 
-/* Where the ring is cut: at the first position whose left neighbour is in another group of this
- * level */
+/* Index in the ring at which the line begins: the first one whose left neighbour is in another
+ * group of this level */
 static int find_cut(const MPII_Topo_place_t * place, const int ring[], int level)
 {
     int p = place->num_ranks;
@@ -33,7 +33,7 @@ static int find_cut(const MPII_Topo_place_t * place, const int ring[], int level
     return 0;
 }
 
-/* Groups of a level in the line: of[] and first[] */
+/* Set of[], first[] and begin[] of a level. */
 static void set_level(MPII_Topo_order_t * order, const MPII_Topo_place_t * place, int level)
 {
     int num = -1, last = -1;
@@ -60,7 +60,7 @@ static void set_runs(MPII_Topo_order_t * order)
     order->run_begin[order->num_runs] = order->num_ranks;
 }
 
-/* How many ranks each group of a level has, if all have as many; else 0 */
+/* Number of ranks of each group of a level; 0 if the groups have different numbers of ranks */
 static int find_len(const MPII_Topo_order_t * order, int level)
 {
     int len = order->num_ranks / order->num[level];
@@ -71,7 +71,7 @@ static int find_len(const MPII_Topo_order_t * order, int level)
     return len;
 }
 
-/* Most groups of the level below that a group has */
+/* Largest number of members of a group of a level */
 static int find_most(const MPII_Topo_order_t * order, int level)
 {
     int most = 0;
@@ -81,10 +81,10 @@ static int find_most(const MPII_Topo_order_t * order, int level)
     return most;
 }
 
-/* Lanes cut what there is into a part for each place that groups of the most members have. Where
- * groups are very unequal, these are many more than there are ranks: then the highest levels are
- * left out. */
-#define MAX_PLACES 16           /* for a rank, with levels above racks */
+/* Lanes cut the data into units, one for each place. A tier has as many places as its largest group
+ * has members. If groups are very unequal, there are many more places than ranks. Then the highest
+ * levels get no tier of their own. */
+#define MAX_PLACES 16           /* most places for each rank, if levels above racks have tiers */
 
 static void add_tier(MPII_Topo_order_t * order, int num, const int first[], int most)
 {
@@ -118,15 +118,17 @@ static void set_tiers(MPII_Topo_order_t * order)
     order->in_rounds = order;
 }
 
-/* Members of a group hand each other something directly up to so many; more are cut into parts, if
- * a message costs processors a fifth of what a round takes. */
+/* In a group of up to MAX_DIRECT members, each member sends a message to each other member. Larger
+ * groups are cut into parts (in_rounds). The limit assumes that the overhead of a message is a
+ * fifth of the time of a round. */
 #ifndef MAX_DIRECT      /* less in tests */
 #define MAX_DIRECT 16
 #endif
 #define MIN_RADIX 3
 #define MAX_RADIX 8
 
-/* Most members of a part: so that the fewest places have no member; 0: they are not cut */
+/* Number of members of a part, for groups of up to `most` members: the value that leaves the fewest
+ * places without a member. 0: groups are not cut. */
 static int find_radix(int most)
 {
     int best = 0;
@@ -138,9 +140,10 @@ static int find_radix(int most)
     return best;
 }
 
-/* Ints that the tiers in rounds take, at most: each time that groups are cut, there is a first
- * member for each part, of which groups have one and no more than a third of their members, and a
- * first part for each group */
+/* Upper bound of the number of ints that set_rounds needs. Each time that the groups of a tier are
+ * cut, it stores the first part of each group and the first member of each part. All parts have at
+ * least MIN_RADIX members, except one part of each group. So all cuts of a tier make at most half
+ * as many parts as there are members, plus one for each group and each cut. */
 static size_t find_room(const MPII_Topo_order_t * order)
 {
     size_t room = 0;
@@ -183,8 +186,9 @@ static void set_rounds(MPII_Topo_order_t * rounds, const MPII_Topo_order_t * ord
     rounds->in_rounds = rounds;
 }
 
-/* A ring that is closed in racks, too, has fewer blocks over their uplinks; but more over the link
- * of one host, by what a rack has more than the next one. */
+/* Whether the ring is closed in racks, not in hosts. Then uplinks carry fewer blocks. But the link
+ * of one host carries more blocks, up to the number of ranks that a rack has more than the next
+ * rack. */
 static bool closes_racks(const MPII_Topo_order_t * order)
 {
     int64_t p = order->num_ranks, percent = order->uplink_percent, more = 0;
@@ -198,12 +202,12 @@ static bool closes_racks(const MPII_Topo_order_t * order)
 
 /* -- radices -- */
 
-/* Of a message of a size class between members of a group of a level, in nanoseconds */
+/* Times of a message of a size class between two members of a group of a level, in nanoseconds */
 typedef struct {
-    int64_t latency;            /* until it has come; */
-    int64_t gap;                /* until its sender may send the next one; */
-    int64_t processor;          /* what it takes of the processor at each end; */
-    int64_t uplink;             /* and, with those of all leaders of a group, of its uplink */
+    int64_t latency;            /* until the message has arrived */
+    int64_t gap;                /* until its sender can send the next message */
+    int64_t processor;          /* overhead at each end */
+    int64_t uplink;             /* on the group's uplink, for a message of each leader there */
 } times_t;
 
 static times_t find_times(const MPII_Topo_order_t * order, int level, int class)
@@ -224,8 +228,8 @@ static times_t find_times(const MPII_Topo_order_t * order, int level, int class)
     return t;
 }
 
-/* Until the last of num members has it from the first one: who has it sends to the largest subtrees
- * first */
+/* Time of a k-nomial tree, until a message of the first of num members has reached the last one. A
+ * member sends to its largest subtree first. */
 static int64_t time_of_tree(int num, int k, times_t t)
 {
     int64_t time = 0;
@@ -235,7 +239,8 @@ static int64_t time_of_tree(int num, int k, times_t t)
     return time;
 }
 
-/* A processor takes what has come when it has sent all. */
+/* Time of a stage of radix k of an exchange. A member receives messages after it has sent all its
+ * own. */
 static int64_t time_of_stage(int k, times_t t)
 {
     int64_t time = t.latency + MPL_MAX((k - 2) * t.gap, (k - 1) * t.uplink - t.gap);
@@ -253,6 +258,7 @@ static int64_t time_of_exchange(int num, int k, times_t t)
         (part == num ? 0 : 2 * t.latency);
 }
 
+/* The radix with the least time, which is in *least, for num members */
 static int best_radix(int num, times_t t, bool is_exchange, int64_t * least)
 {
     int best = 2;
@@ -268,7 +274,7 @@ static int best_radix(int num, times_t t, bool is_exchange, int64_t * least)
     return best;
 }
 
-/* Groups of the level `base` that are in a group of another level */
+/* Number of groups of the level `base` in a group of another level */
 static int num_leaders(const MPII_Topo_order_t * order, int base, int level, int group)
 {
     int first = group, last = group + 1;
@@ -296,14 +302,15 @@ static int64_t bytes_of_class(int class)
     return class == 0 ? 0 : INT64_C(512) << class;
 }
 
-/* Of so many bytes at the rate of the longest length, that of 1 MiB. times: `link` or `sum` */
+/* Time of `bytes` at the rate of messages of 1 MiB, the longest length. times: `link` or `sum` of
+ * MPII_Topo_lengths_t */
 static int64_t rate_time(const int64_t times[], int64_t bytes)
 {
     return times[MPII_TOPO_NUM_LENGTHS - 1] / 1024 * bytes / 1024;
 }
 
-/* Where all leaders of groups of the level `base` take part, their messages share the uplinks
- * above. */
+/* The best radix of an exchange between num members. All leaders of groups of the level `base` take
+ * part, so their messages share the uplinks above. */
 static int radix_of_exchange(const MPII_Topo_order_t * order, int level, int num, int base,
                              int class, int64_t * least)
 {
@@ -321,7 +328,8 @@ static int radix_of_tree(const MPII_Topo_order_t * order, int level, int num, in
     return best_radix(num, find_times(order, level, class), false, least);
 }
 
-/* A leader of the smallest group of a level has little to do below it, but then sends to many. */
+/* Least time of a level, because of the group with the fewest leaders: each of them sends more
+ * messages than other leaders. */
 static int64_t time_of_smallest(const MPII_Topo_order_t * order, int level, int radix, int base,
                                 int class, int fewest_leaders)
 {
@@ -333,7 +341,9 @@ static int64_t time_of_smallest(const MPII_Topo_order_t * order, int level, int 
     return num == 1 ? 0 : t.latency + (sends - 1) * t.gap;
 }
 
-/* Level by level, or from some level on all groups at once; time[]: of a tree in each level */
+/* Choose the trees of a size class: one tree at each level, or from some level on one tree over all
+ * groups of the level below, if that saves time. Sets time[level] to the time of the tree of each
+ * level. */
 static void set_trees(MPII_Topo_order_t * order, int class, int64_t time[])
 {
     int top = order->num_levels + 1, *radix = order->tree_radix[class], merged = 0;
@@ -354,9 +364,9 @@ static void set_trees(MPII_Topo_order_t * order, int class, int64_t time[])
         radix[order->tree_top[class]] = merged;
 }
 
-/* Prefix sums among num members, of which `share` share a link. A member adds what has come before
- * the next message comes. In the last stage a member either sends or receives most messages, and
- * the last member receives all. */
+/* The best radix of prefix sums among num members, of which `share` share a link. A member adds a
+ * message before the next one arrives. In the last stage, a member either sends or receives most
+ * messages, and the last member only receives. */
 static int radix_of_prefix(const MPII_Topo_order_t * order, int level, int num, int share,
                            int class)
 {
@@ -455,12 +465,11 @@ int MPII_Topo_prefix_radix(const MPII_Topo_order_t * order, int radix, int level
 
 /* -- rings -- */
 
-/* Whose rings they are: of alltoall, or else of allgather and the like; of all ranks, or (base 1)
- * of leaders of hosts */
+/* What rings are for */
 typedef struct {
     const MPII_Topo_order_t *order;
-    bool is_alltoall;
-    int base;
+    bool is_alltoall;           /* else allgather, allgatherv or reduce_scatter_block */
+    int base;                   /* 0: all ranks are in rings, 1: leaders of hosts are */
 } rings_t;
 
 static int class_of(int64_t bytes)
@@ -472,8 +481,8 @@ static int class_of(int64_t bytes)
     return class;
 }
 
-/* A stage of radix k, of messages of so many bytes. The ranks of a host share its link, and those
- * below an uplink share that. */
+/* Time of a stage of radix k whose messages have `bytes` each. The ranks of a host share its link,
+ * and all members below an uplink share the uplink. */
 static int64_t time_of_messages(const rings_t * r, int level, int64_t bytes, int k)
 {
     const MPII_Topo_order_t *order = r->order;
@@ -487,8 +496,9 @@ static int64_t time_of_messages(const rings_t * r, int level, int64_t bytes, int
     return MPL_MAX(time, 2 * (k - 1) * t.processor);
 }
 
-/* Of a ring of num members. Alltoall: each message has a part of all `bytes` of a rank, which are
- * put in order before. Else it has all that a rank holds, `bytes` before the ring. */
+/* Time of a ring of num members. Alltoall: `bytes` are all blocks of a rank. Each message has a
+ * part of them, and they are copied into order before each stage. Otherwise, `bytes` are what a
+ * member holds before the ring, and a message has all that the member holds. */
 static int64_t time_of_ring(const rings_t * r, int level, int num, int64_t bytes, int radix)
 {
     int64_t time = 0;
@@ -522,7 +532,8 @@ static bool is_even(const MPII_Topo_order_t * order, int level)
     return (int64_t) order->num[level] * order->most[level] == order->num[level - 1];
 }
 
-/* block: bytes of a block. Returns the highest level; *time: of all rings. */
+/* Choose the rings for blocks of `block` bytes, and their radices. radix: as in MPII_Topo_rings.
+ * Returns the highest level; *time: time of all rings */
 static int find_rings(const rings_t * r, int radix, int64_t block, int radices[], int64_t * time)
 {
     const MPII_Topo_order_t *order = r->order;
@@ -591,7 +602,8 @@ int MPII_Topo_rings_of_spread(const MPII_Topo_order_t * order, int radix,
 
 /* -- recursive halving -- */
 
-/* Bytes between racks and between the groups above them, in all stages and each way */
+/* Number of parts of the vector that leave racks and the groups above, each way, in all stages. A
+ * part counts once for each level whose groups it leaves. */
 static int64_t count_leaving(const MPII_Topo_order_t * order, int num_straight)
 {
     int num = MPII_Topo_pof2(order->num_ranks), num_stages = MPII_Topo_ceil_log2(num);
@@ -614,9 +626,10 @@ static int64_t count_leaving(const MPII_Topo_order_t * order, int num_straight)
     return all;
 }
 
-/* Pairs that differ in one bit stay in a group that has an aligned block of 2^k positions. Where a
- * level divides such blocks, this may be so only in the first stages: up to the largest blocks that
- * no group divides. Then Bine's pairs follow, if fewer bytes leave groups so. */
+/* The value of num_straight. Positions that differ in bit k are in one aligned block of 2^(k+1)
+ * positions, so they are in one group if no group divides the block. If the groups of a level
+ * divide such blocks, only the stages up to the largest blocks that no group divides keep these
+ * pairs. The other stages use Bine's pairs, if fewer bytes leave groups then. */
 static int find_straight(const MPII_Topo_order_t * order)
 {
     int num = MPII_Topo_pof2(order->num_ranks), num_folded = order->num_ranks - num, least = num;
@@ -640,7 +653,8 @@ static int find_straight(const MPII_Topo_order_t * order)
     return some < all && count_leaving(order, some) < count_leaving(order, all) ? some : all;
 }
 
-/* With room for tiers in rounds behind it */
+/* room: number of ints for the tiers of in_rounds, which lies behind the order; 0: no group is
+ * cut */
 static MPII_Topo_order_t *create(const MPII_Topo_place_t * place, const int ring[], size_t room)
 {
     int p = place->num_ranks, num_levels = 2 + place->num_above, top = num_levels;
@@ -741,16 +755,16 @@ MPII_Topo_order_t *MPII_Topo_order_create(const MPII_Topo_place_t * place, const
 
 /* -- the turned line --
  *
- * It consists of spans: what the group of the root at a level has beyond that of the level below,
- * first what stands behind that in the line, then what stands before it. An item is a position
- * (level 0), or a group of a level. */
+ * It consists of spans, one for each level. The span of a level is the root's group of that level
+ * without the root's group of the level below: first the items behind the latter in the line, then
+ * the items before it. An item is a position (level 0), or a group of a level. */
 typedef struct {
-    int level, group;           /* of the root */
-    int begin, end;             /* items of that group, */
-    int inner_begin, inner_end; /* and of that of the level below */
+    int level, group;           /* level, and the root's group there */
+    int begin, end;             /* items of that group: begin ... end - 1 */
+    int inner_begin, inner_end; /* items of the root's group of the level below, likewise */
 } span_t;
 
-/* The item at a position, or behind the last one */
+/* The item of a level that contains a position; for position num_ranks, the number of items */
 static inline int item_at(const MPII_Topo_order_t * order, int level, int pos)
 {
     return pos == order->num_ranks ? order->num[level] :

@@ -40,11 +40,13 @@ typedef struct MPII_Topo_order {
     int num_levels;
     int num[MPII_TOPO_MAX_LEVELS + 2];  /* [level]: number of groups */
     int *of[MPII_TOPO_MAX_LEVELS + 2];  /* [level][group of the level below]: its group */
-    int *first[MPII_TOPO_MAX_LEVELS + 2];       /* [level][group]: its first member */
-    int *begin[MPII_TOPO_MAX_LEVELS + 2];       /* [level][group]: its first position */
+    /* [level][group]: its first member, and its first position; one more entry has the end */
+    int *first[MPII_TOPO_MAX_LEVELS + 2];
+    int *begin[MPII_TOPO_MAX_LEVELS + 2];       /* not at level 0 (MPII_Topo_order_begin) */
     int len[MPII_TOPO_MAX_LEVELS + 2];  /* [level]: ranks of each group; 0 if they are unequal */
 
-    /* A run has ranks r, r + 1 ... of one host. run_begin: [num_runs + 1] its first rank */
+    /* A run is a maximal range of ranks r, r + 1 ... on one host. run_begin: [num_runs + 1] first
+     * rank of each run */
     int num_runs, *run_begin;
 
     /* Tiers 1 ... num_tiers are the levels at which lanes share the work (topo_gen_lanes.c): hosts,
@@ -54,8 +56,9 @@ typedef struct MPII_Topo_order {
     int num_tiers, tier_num[MPII_TOPO_MAX_TIERS + 1], tier_most[MPII_TOPO_MAX_TIERS + 1];
     const int *tier_first[MPII_TOPO_MAX_TIERS + 1];
     int all[2];                 /* tier_first of the last tier */
-    /* The same line with more tiers: it divides groups of many members, so that a rank sends few
-     * messages where it sends one to each other member. This order itself if no group has many. */
+    /* The same line with more tiers: groups of many members are cut into parts. So a rank sends
+     * fewer messages than one to each other member, in more rounds. This order itself if no group
+     * has many members. */
     const struct MPII_Topo_order *in_rounds;
     /* For each size class: the radix for the largest group of each level (MPII_Topo_radix), the
      * highest level of trees (MPII_Topo_tree_top), and the level up to which a leader exchanges for
@@ -63,7 +66,7 @@ typedef struct MPII_Topo_order {
     int tree_radix[MPII_TOPO_NUM_CLASSES][MPII_TOPO_MAX_LEVELS + 2];
     int exchange_radix[MPII_TOPO_NUM_CLASSES][MPII_TOPO_MAX_LEVELS + 2];
     int tree_top[MPII_TOPO_NUM_CLASSES], base[MPII_TOPO_NUM_CLASSES];
-    int prefix_radix[MPII_TOPO_NUM_CLASSES][2]; /* of prefix sums in runs, and between them */
+    int prefix_radix[MPII_TOPO_NUM_CLASSES][2]; /* [class][0: in runs, 1: between runs] */
     /* [base][level]: largest number of groups of level `base` in a group of `level` */
     int most_leaders[MPII_TOPO_MAX_LEVELS + 1][MPII_TOPO_MAX_LEVELS + 1];
 } MPII_Topo_order_t;
@@ -132,13 +135,13 @@ int MPII_Topo_order_turned_begin(const MPII_Topo_order_t * order, int root, int 
 
 /* -- radices of trees and exchanges --
  *
- * A generator takes `radix`. A value k > 0, which the user has set, is the radix of all levels. A
- * value of MPII_Topo_radix_of, which is not positive, names a size class: the radix of each level
+ * A generator takes `radix`. A value k > 0 is set by the user: it is the radix of all levels. A
+ * value that is not positive is minus a size class (MPII_Topo_radix_of): the radix of each level
  * then follows from the latency and the gap at that level. */
 
-/* The value of `radix` for messages of this size. For a tree it is 2 if they are longer than the
- * size classes: they are cut into segments, and each child takes an equal part of the link's rate.
- * */
+/* The value of `radix` for messages of this size. If they are longer than all size classes: for an
+ * exchange, the longest class; for a tree, 2, since such messages are cut into segments, and each
+ * child takes an equal part of the link's rate. */
 int MPII_Topo_radix_of(int64_t bytes, bool is_exchange);
 
 /* The radix, at least 2, of a k-nomial tree over num members of a group, or of exchanges among
@@ -148,9 +151,9 @@ int MPII_Topo_radix_of(int64_t bytes, bool is_exchange);
 int MPII_Topo_radix(const MPII_Topo_order_t * order, int radix, int level, int num,
                     bool is_exchange);
 
-/* The highest level of a tree. All groups of the level below it are members of one group. Where a
- * rank reaches most of them within one latency, leaders at higher levels would cost more latencies
- * than they save. */
+/* The highest level of a tree. All groups of the level below it are members of one group. If a rank
+ * can send to most of them within one latency, leaders at higher levels cost more latencies than
+ * they save. */
 static inline int MPII_Topo_tree_top(const MPII_Topo_order_t * order, int radix)
 {
     return radix > 0 ? order->num_levels + 1 : order->tree_top[-radix];
@@ -186,8 +189,8 @@ int MPII_Topo_rings(const MPII_Topo_order_t * order, int radix,
 int MPII_Topo_rings_of_spread(const MPII_Topo_order_t * order, int radix,
                               int radices[MPII_TOPO_MAX_LEVELS + 2], int *base);
 
-/* An item of a ring of num members; a member is `below` items. The item at the same place of the
- * member that is `by` members on, or back, |by| < num */
+/* A ring of num members, each of `below` items. Returns the item at the same place of the member
+ * that is `by` members further on, or back if `by` is negative; |by| < num */
 static inline int MPII_Topo_ring_move(int item, int below, int num, int by)
 {
     int member = item / below % num, to = member + by;
